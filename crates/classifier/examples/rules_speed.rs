@@ -1,7 +1,7 @@
 //! Speed and size of the classifier: `cargo run --release -p classifier --example rules_speed [rules [case]]`.
 //!
-//! Sizes are differences of the resident set (`/proc/self/statm`), so they include what the allocator wastes. Rules are
-//! reference-counted, as a switch has them; sizes include their match and priority.
+//! Sizes are differences of the resident set (`/proc/self/statm`), so they include allocator overhead. Rules are
+//! reference-counted, as in a switch; sizes include their match and priority.
 
 #![allow(clippy::disallowed_methods, reason = "an example measures time")]
 
@@ -15,7 +15,7 @@ use std::time::Instant;
 const PAGE_BYTES: usize = 4096;
 const SEED: u64 = 0x5eed_5eed_5eed_5eed;
 
-/// A rule without anything but its match.
+/// A rule with nothing but its match.
 struct Rule {
     matching: PackedMatch,
     priority: i32,
@@ -107,7 +107,7 @@ fn inserting(name: &str, rules: usize, make: fn(usize) -> Match) {
     println!("{name}: {:.0} insert+publish/s, {:.0} remove+publish/s", rate(added), rate(removed));
 }
 
-/// Rules over `masks` masks, which differ in the ports and addresses that they look at; all of one priority.
+/// Rules over `masks` masks, which differ in the ports and addresses that they match; all of one priority.
 fn masked_rule(n: usize, masks: usize) -> Match {
     let kind = n % masks;
     let mut m = five_tuple(n);
@@ -121,7 +121,7 @@ fn masked_rule(n: usize, masks: usize) -> Match {
 fn looking_up(masks: usize, rules: usize) {
     let mut c = Classifier::new(SEED);
     for n in 0..rules {
-        // Priorities fall from mask to mask, so a packet visits half of the subtables on average.
+        // Priorities decrease from mask to mask, so a packet visits half of the subtables on average.
         c.insert(rule(&c, &masked_rule(n, masks), 1000 - (n % masks) as i32));
     }
     let flows: Vec<Flow> =
@@ -155,7 +155,7 @@ fn looking_up(masks: usize, rules: usize) {
     }
 }
 
-/// Tries that come and go while a reader holds the rules.
+/// Tries created and dropped while a reader holds the rules.
 fn prefixes(rules: usize) {
     let mut c = Classifier::new(SEED);
     for n in 0..rules {
@@ -188,7 +188,7 @@ fn main() -> std::io::Result<()> {
         run(&case, rules);
         return Ok(());
     }
-    // Each case in a process of its own, so that one does not find the memory that another left.
+    // Each case in its own process, so that it does not reuse memory freed by another.
     for case in CASES {
         std::process::Command::new(std::env::current_exe()?).args([&rules.to_string(), case]).status()?;
     }

@@ -1,8 +1,9 @@
 //! Two designs of snapshots, on rules of one exact field: `cargo run --release -p classifier --example snapshot_designs [rules]`.
 //!
-//! *Persistent blocks*, as the classifier has them: a change copies a path, a reader holds a version and takes no lock. *Versions on
-//! rules*: one hash table that is changed in place under a lock; a rule is visible from one version to another, a reader pins a version
-//! and takes the lock for each lookup. Sizes are differences of the resident set, rules included.
+//! *Persistent blocks*, as in the classifier: a change copies a path, a reader holds a version and takes no lock.
+//! *Versioned rules*: one hash table changed in place under a lock; a rule is visible in a range of versions, a
+//! reader pins a version and takes the lock for each lookup. Sizes are differences of the resident set, rules
+//! included.
 
 #![allow(clippy::disallowed_methods, reason = "an example measures time")]
 
@@ -38,13 +39,13 @@ impl ClsRule for Rule {
     }
 }
 
-/// A design: a writer's handle. Readers are made of it.
+/// A design: a writer's handle, which makes readers.
 trait Design: Sync {
     fn insert(&self, rule: Arc<Rule>);
     fn remove(&self, rule: &Rule);
-    /// Makes the changes so far visible.
+    /// Publishes the changes so far.
     fn publish(&self);
-    /// Looks flows up in the version of now; how many match.
+    /// Looks flows up in the current version; returns the number of matches.
     fn lookups(&self, flows: &[Flow]) -> usize;
 }
 
@@ -73,7 +74,7 @@ impl Design for Blocks {
     }
 }
 
-/// A rule and the versions that it is visible in: `from..until`.
+/// A rule and its range of visible versions: `from..until`.
 struct Versioned {
     rule: Arc<Rule>,
     from: u64,
@@ -83,9 +84,10 @@ struct Versioned {
 #[derive(Default)]
 struct Versions {
     table: RwLock<HashMap<u64, Versioned>>,
-    /// The version that readers see.
+    /// The version seen by readers.
     published: AtomicU64,
-    /// Keys of rules that ended with the open version: nobody pins an older one here, so they go when it is published.
+    /// Keys of rules removed in the open version: no reader pins an older one here, so they are freed at
+    /// publication.
     ended: Mutex<Vec<u64>>,
 }
 
@@ -159,7 +161,7 @@ fn run(name: &str, design: &dyn Design, rules: usize) {
     let start = Instant::now();
     let found: usize = (0..rounds).map(|_| black_box(design.lookups(&flows))).sum();
     let alone = start.elapsed();
-    // The same while a writer changes rules all the time.
+    // The same while a writer changes rules continuously.
     let stop = AtomicBool::new(false);
     let (beside, changed) = std::thread::scope(|scope| {
         let writer = scope.spawn(|| {
@@ -203,7 +205,7 @@ fn main() -> std::io::Result<()> {
             run("persistent blocks", &Blocks { open: empty(), published: empty() }, rules);
         }
         Some(_) => run("versions on rules", &Versions::default(), rules),
-        // Each in a process of its own, so that one does not find the memory that another left.
+        // Each in its own process, so that it does not reuse memory freed by another.
         None => {
             for design in ["blocks", "versions"] {
                 std::process::Command::new(std::env::current_exe()?)

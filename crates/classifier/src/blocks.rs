@@ -1,16 +1,16 @@
-//! [`BlockMap`]: a persistent map from hashes, made for little memory: entries lie in blocks of up to [`BLOCK_MAX`], without gaps.
+//! [`BlockMap`]: a compact persistent map from hashes: entries are in blocks of up to [`BLOCK_MAX`], without gaps.
 //!
-//! Inner nodes take three bits of the hash each, from the top. A block that is full becomes an inner node with a block for each value
-//! of the next three bits; an inner node whose entries fit half a block becomes one block again. A clone shares everything; a change
-//! copies the path to one block, and moves entries instead where nobody else holds it.
+//! Each inner node uses three bits of the hash, from the top. A full block becomes an inner node with a block for
+//! each value of the next three bits; an inner node whose entries fit half a block becomes one block again. A clone
+//! shares everything; a change copies the path to one block, or moves entries of unshared blocks.
 //!
-//! Hashes are whole: two keys of equal hash are the caller's business.
+//! Keys are whole hashes: the caller handles equal hashes.
 
 use std::sync::Arc;
 
-/// Entries of a block at most.
+/// Maximum entries of a block.
 const BLOCK_MAX: usize = 24;
-/// Bits of the hash that an inner node takes.
+/// Bits of the hash used by an inner node.
 const BITS: u32 = 3;
 const FANOUT: usize = 1 << BITS;
 
@@ -27,7 +27,7 @@ struct Inner<V> {
     children: [Node<V>; FANOUT],
 }
 
-/// See the module.
+/// See the module documentation.
 #[derive(Clone)]
 pub(crate) struct BlockMap<V> {
     root: Node<V>,
@@ -44,7 +44,7 @@ fn place(hash: u64, depth: u32) -> usize {
     (hash << (depth * BITS) >> (64 - BITS)) as usize
 }
 
-/// Whether an inner node may stand at that depth: it takes bits that are left.
+/// Whether an inner node is possible at that depth: unused bits are left.
 fn divides(depth: u32) -> bool {
     (depth + 1) * BITS <= u64::BITS
 }
@@ -67,13 +67,13 @@ fn find<V>(entries: &[(u64, V)], hash: u64) -> Result<usize, usize> {
     if entries.get(at).is_some_and(|(h, _)| *h == hash) { Ok(at) } else { Err(at) }
 }
 
-/// Leaves an entry without its value.
+/// Takes the value out of an entry.
 fn take<V: Default>(entry: &mut (u64, V)) -> (u64, V) {
     (entry.0, std::mem::take(&mut entry.1))
 }
 
-/// A block with one entry more at `at`. Moves the entries of a block that nobody else holds: a clone of each would count references
-/// of rules all over the memory.
+/// A block with one more entry at `at`. Moves the entries of an unshared block: cloning each would touch reference
+/// counts of rules all over the memory.
 fn grown<V: Clone + Default>(block: &mut Arc<[(u64, V)]>, at: usize, new: (u64, V)) -> Arc<[(u64, V)]> {
     if let Some(own) = Arc::get_mut(block) {
         let (before, after) = own.split_at_mut(at);
@@ -83,7 +83,7 @@ fn grown<V: Clone + Default>(block: &mut Arc<[(u64, V)]>, at: usize, new: (u64, 
     before.iter().cloned().chain([new]).chain(after.iter().cloned()).collect()
 }
 
-/// A block without its entry at `at`, and the value of that one. Moves as [`grown`].
+/// A block without its entry at `at`, and that entry's value. Moves as [`grown`].
 fn shrunk<V: Clone + Default>(block: &mut Arc<[(u64, V)]>, at: usize) -> (Arc<[(u64, V)]>, V) {
     if let Some(own) = Arc::get_mut(block) {
         let removed = take(&mut own[at]).1;
@@ -124,7 +124,7 @@ impl<V: Clone + Default> Node<V> {
         }
         let child = |part: Vec<(u64, V)>| {
             let mut part: Arc<[(u64, V)]> = part.into();
-            // All may have the same bits next.
+            // All may share the next bits.
             if part.len() > BLOCK_MAX && divides(depth + 1) {
                 Node::divided(&mut part, depth + 1)
             } else {
@@ -178,7 +178,7 @@ impl<V: Clone + Default> BlockMap<V> {
         entries.iter().find(|(h, _)| *h == hash).map(|(_, value)| value)
     }
 
-    /// The value of a hash, to be changed.
+    /// Mutable access to the value of a hash.
     pub(crate) fn get_mut(&mut self, hash: u64) -> Option<&mut V> {
         // A miss copies nothing.
         self.get(hash)?;
@@ -197,18 +197,18 @@ impl<V: Clone + Default> BlockMap<V> {
         }
     }
 
-    /// Whether there is a value of a hash.
+    /// Whether a hash has a value.
     #[inline]
     pub(crate) fn contains(&self, hash: u64) -> bool {
         self.get(hash).is_some()
     }
 
-    /// Enters a value; returns the former one.
+    /// Inserts a value; returns the previous one.
     pub(crate) fn insert(&mut self, hash: u64, value: V) -> Option<V> {
         self.root.insert(hash, value, 0)
     }
 
-    /// Takes a value out. Even a miss copies what other maps share of the way.
+    /// Removes a value. Even a miss copies shared nodes on the path.
     pub(crate) fn remove(&mut self, hash: u64) -> Option<V> {
         self.root.remove(hash, 0)
     }
@@ -241,7 +241,7 @@ impl<V: Clone + Default> BlockMap<V> {
 
 /// See [`BlockMap::entries_from`].
 pub(crate) struct Entries<'a, V> {
-    /// Nodes that are left, the next one last.
+    /// Remaining nodes, the next one last.
     nodes: Vec<&'a Node<V>>,
     block: std::slice::Iter<'a, (u64, V)>,
 }

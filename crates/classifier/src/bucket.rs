@@ -1,11 +1,11 @@
-//! The rules of a subtable that share one hash: nearly always one rule, or one match at several priorities.
+//! The rules of a subtable with the same hash: nearly always one rule, or one match at several priorities.
 
 use crate::ClsRule;
 use flow::MaskedWords;
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-/// Identity of a rule in its subtable. Orders by descending priority.
+/// Identity of a rule in its subtable, ordered by descending priority.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
     priority: Reverse<i32>,
@@ -26,7 +26,7 @@ fn is<R: ClsRule>(rule: &R, priority: i32, values: &MaskedWords) -> bool {
 /// The rules of one hash.
 #[derive(Clone, Default)]
 pub(crate) enum Bucket<R> {
-    /// No rule: what is left of a bucket that was moved.
+    /// No rule: the remainder of a moved bucket.
     #[default]
     Empty,
     /// One rule.
@@ -75,7 +75,7 @@ impl<R: ClsRule + Clone> Bucket<R> {
         }
     }
 
-    /// Removes a rule of a bucket that has several.
+    /// Removes a rule of a bucket with several.
     pub(crate) fn remove(&mut self, priority: i32, values: &MaskedWords) -> Option<R> {
         let Bucket::Many(rules) = self else { return None };
         let rules = Arc::make_mut(rules);

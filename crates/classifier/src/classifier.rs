@@ -1,7 +1,7 @@
-//! The classifier proper: its subtables in order of priority, its prefix tries, and what is asked of it.
+//! The classifier: its subtables in order of priority, its prefix tries, and its queries.
 //!
-//! Invariants: each subtable has a rule; it stands in `subtables` under its highest priority; `ranks` has each subtable's
-//! mask; each trie holds the prefixes of all rules whose mask is a prefix on its field.
+//! Invariants: each subtable has a rule; it is in `subtables` under its highest priority; `ranks` has each
+//! subtable's mask; each trie holds the prefixes of all rules whose mask is a prefix on its field.
 
 use crate::ClsRule;
 use crate::hash::BuildKeyed;
@@ -12,15 +12,15 @@ use flow::{Flow, Mask, Match, PackedMask, PackedMatch};
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-/// Most fields that have a prefix trie.
+/// Maximum fields with a prefix trie.
 pub const MAX_PREFIX_FIELDS: usize = 4;
 
-/// The fields that have one unless others are set, as in Open vSwitch 3.5.
+/// The default fields with a trie, as in Open vSwitch 3.5.
 pub const DEFAULT_PREFIX_FIELDS: [FieldId; MAX_PREFIX_FIELDS] =
     [FieldId::IpDst, FieldId::IpSrc, FieldId::Ipv6Dst, FieldId::Ipv6Src];
 
-/// Place of a subtable in the order of lookup. Among equal priorities, a subtable that is new or has risen stands behind
-/// the others, one that has sunk before them.
+/// Rank of a subtable in lookup order. Among equal priorities, a new or raised subtable is behind the others, a
+/// lowered one before them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Rank {
     max_priority: Reverse<i32>,
@@ -54,7 +54,7 @@ impl PrefixField {
         leading(len) >> (128 - self.width())
     }
 
-    /// Length of the prefix that `mask` is on the field; 0 if it is none.
+    /// Prefix length of `mask` on the field; 0 if it is no prefix.
     pub(crate) fn prefix_len(&self, mask: &Mask) -> u8 {
         let bits = self.field.get(&mask.0);
         let len = bits.count_ones() as u8;
@@ -66,15 +66,15 @@ impl PrefixField {
     }
 }
 
-/// What a lookup has learnt from the prefixes of one field about its flow.
+/// Results of a lookup in one field's trie.
 #[derive(Default)]
 pub(crate) struct PrefixesOfFlow {
     value: Option<u128>,
-    /// By length less one: whether it was asked for, and whether the set has it.
+    /// By length less one: whether it was queried, and whether the set has it.
     asked: u128,
     present: u128,
     deciding_bits: Option<u8>,
-    /// The packet does not have the field, so nothing is said.
+    /// The packet lacks the field, so the trie does not apply.
     is_mute: bool,
 }
 
@@ -97,30 +97,30 @@ impl PrefixesOfFlow {
         self.is_mute || self.present & bit != 0
     }
 
-    /// Number of leading bits that decide this for all lengths.
+    /// Number of leading bits that determine this for all lengths.
     pub(crate) fn deciding_bits(&mut self, field: &PrefixField, flow: &Flow) -> u8 {
         let value = self.value(field, flow);
         *self.deciding_bits.get_or_insert_with(|| field.set.deciding_bits(value))
     }
 }
 
-/// Where a walk over rules stands; see [`Classifier::walk`].
+/// Position of a walk over rules; see [`Classifier::walk`].
 #[derive(Clone, Debug, Default)]
 pub struct Walk {
-    /// Masks that are left, the current one last.
+    /// Remaining masks, the current one last.
     masks: Vec<PackedMask>,
-    /// Hash to go on from in the subtable of the current mask.
+    /// Hash to resume at in the subtable of the current mask.
     from: u64,
 }
 
 impl Walk {
-    /// Whether it is at its end.
+    /// Whether the walk is complete.
     pub fn is_done(&self) -> bool {
         self.masks.is_empty()
     }
 }
 
-/// What [`Classifier::lookup_conjunctive`] finds.
+/// Result of [`Classifier::lookup_conjunctive`].
 pub struct Lookup<'a, R> {
     /// The best rule that is not soft.
     pub hard: Option<&'a R>,
@@ -128,12 +128,12 @@ pub struct Lookup<'a, R> {
     pub soft: Vec<&'a R>,
 }
 
-/// Sizes of what a classifier is made of; all 0 when it is empty.
+/// Sizes of a classifier's parts; all 0 when it is empty.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Footprint {
     /// Rules.
     pub rules: usize,
-    /// Subtables, which is to say masks.
+    /// Subtables, one per mask.
     pub subtables: usize,
     /// Entries of the table of masks.
     pub masks: usize,
@@ -147,8 +147,8 @@ pub struct Footprint {
 
 /// The rules of an OpenFlow table. Cloning is O(1) and gives a snapshot.
 ///
-/// Priorities are signed, so that hidden rules fit above and below OpenFlow's 0 to 65535. Which of several rules of one
-/// priority that match a packet is found is not defined, but it is the same for all packets that agree in the wildcards.
+/// Priorities are signed, so that hidden rules fit above and below OpenFlow's 0 to 65535. Among matching rules of
+/// equal priority the result is unspecified, but the same for all packets that agree in the wildcards.
 ///
 /// `R` is cheap to clone, such as a reference-counted pointer.
 #[derive(Clone)]
@@ -158,13 +158,13 @@ pub struct Classifier<R> {
     subtables: imbl::OrdMap<Rank, Arc<Subtable<R>>>,
     ranks: Ranks,
     prefixes: [Option<PrefixField>; MAX_PREFIX_FIELDS],
-    /// The next place behind all others, and the next before them.
+    /// The next rank behind all others, and the next before them.
     next_places: (i64, i64),
 }
 
 impl<R: ClsRule + Clone> Classifier<R> {
-    /// An empty classifier with tries on [`DEFAULT_PREFIX_FIELDS`]. `seed` keys its hashes: it should not be known to those who
-    /// can cause rules to be added.
+    /// An empty classifier with tries on [`DEFAULT_PREFIX_FIELDS`]. `seed` keys its hashes: keep it secret from
+    /// parties that can cause rules to be added.
     pub fn new(seed: u64) -> Classifier<R> {
         let mut new = Classifier {
             seed,
@@ -190,24 +190,24 @@ impl<R: ClsRule + Clone> Classifier<R> {
         self.len
     }
 
-    /// Whether there is no rule.
+    /// Whether it has no rules.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Packs a match. Shares the mask with the rules that have it already.
+    /// Packs a match. Shares an existing mask of the rules.
     pub fn pack(&self, m: &Match) -> PackedMatch {
         let mask = PackedMask::new(m.mask());
         let shared = self.subtable_of(&mask).map(|table| table.packed_mask().clone());
         PackedMatch::with_mask(&shared.unwrap_or(mask), m)
     }
 
-    /// The same match. Shares the mask with the rules that have it already.
+    /// The same match, with the shared mask of the rules.
     pub fn share(&self, m: &PackedMatch) -> PackedMatch {
         self.subtable_of(m.mask()).map_or_else(|| m.clone(), |table| m.sharing(table.packed_mask()))
     }
 
-    /// Adds a rule. Replaces and returns the rule of the same match and priority, if there is one.
+    /// Adds a rule. Replaces and returns an existing rule with the same match and priority.
     pub fn insert(&mut self, rule: R) -> Option<R> {
         let (m, priority) = (rule.matching().clone(), rule.priority());
         let rank = match self.ranks.get(m.mask()) {
@@ -240,7 +240,7 @@ impl<R: ClsRule + Clone> Classifier<R> {
         self.remove_if(m, priority, |_| true)
     }
 
-    /// Removes and returns the rule of exactly that match and priority, if `is_wanted` holds for it.
+    /// Removes and returns the rule of exactly that match and priority, if it satisfies `is_wanted`.
     pub fn remove_if(
         &mut self,
         m: &PackedMatch,
@@ -315,15 +315,16 @@ impl<R: ClsRule + Clone> Classifier<R> {
 
     /// The rule of highest priority that matches `flow`; soft rules count as any other.
     ///
-    /// Adds to `wc` the bits of `flow` that the lookup depended on: every flow that agrees with this one in them gets the
-    /// same answer. Bits that translation always needs (input port, EtherType and so on) are not added for its sake.
+    /// Adds to `wc` the bits of `flow` that the lookup depended on: every flow that agrees in these bits gets the
+    /// same result. Bits that translation always needs (input port, EtherType and so on) are not added for that
+    /// reason.
     pub fn lookup(&self, flow: &Flow, wc: Option<&mut Mask>) -> Option<&R> {
         self.search(flow, wc, |_| false)
     }
 
-    /// As [`Classifier::lookup`], where a soft rule ([`ClsRule::is_soft`]) does not end the search: the best hard rule, and the soft
-    /// rules of higher priority that match `flow`, highest priority first. The bits of `wc` decide about all of them, and about
-    /// those that do not match.
+    /// As [`Classifier::lookup`], except that a soft rule ([`ClsRule::is_soft`]) does not end the search. Returns
+    /// the best hard rule, and the matching soft rules of higher priority, highest priority first. The bits of `wc`
+    /// determine all of these, and the non-matching ones.
     pub fn lookup_conjunctive(&self, flow: &Flow, wc: Option<&mut Mask>) -> Lookup<'_, R> {
         let mut soft = Vec::new();
         let hard = self.search(flow, wc, |rule| {
@@ -338,7 +339,7 @@ impl<R: ClsRule + Clone> Classifier<R> {
         Lookup { hard, soft }
     }
 
-    /// The best rule that matches `flow` and that `passes_over` does not hold for.
+    /// The best rule that matches `flow`, ignoring rules that satisfy `passes_over`.
     fn search<'a>(
         &'a self,
         flow: &Flow,
@@ -368,15 +369,16 @@ impl<R: ClsRule + Clone> Classifier<R> {
         self.subtables.values().flat_map(|table| table.iter())
     }
 
-    /// The rules whose match is within `m` (what a non-strict flow-mod selects), in no particular order. Only subtables
-    /// whose mask contains that of `m` are looked at.
+    /// The rules whose match is within `m` (as selected by a non-strict flow-mod), in no particular order. Examines
+    /// only subtables whose mask contains that of `m`.
     pub fn within(&self, m: &Match) -> impl Iterator<Item = &R> {
         let m = *m;
         let tables = self.subtables.values().filter(move |table| table.mask().contains(m.mask()));
         tables.flat_map(move |table| table.within(m))
     }
 
-    /// Begins a walk over what [`Classifier::within`] gives, in the same order, to go on in slices by [`Classifier::walk_on`].
+    /// Begins a walk over the rules of [`Classifier::within`], in the same order, in slices by
+    /// [`Classifier::walk_on`].
     pub fn walk(&self, m: &Match) -> Walk {
         let tables = self.subtables.values().filter(|table| table.mask().contains(m.mask()));
         let mut masks: Vec<_> = tables.map(|table| table.packed_mask().clone()).collect();
@@ -384,8 +386,8 @@ impl<R: ClsRule + Clone> Classifier<R> {
         Walk { masks, from: 0 }
     }
 
-    /// Goes on with a walk of the same match: adds rules to `out`; looks at some `max` rules, those of one hash together. Returns
-    /// how many it looked at. Each rule that is there throughout comes once.
+    /// Continues a walk of the same match: adds rules to `out`; examines about `max` rules, those of one hash
+    /// together. Returns the number examined. Each rule present throughout is returned once.
     pub fn walk_on(&self, walk: &mut Walk, m: &Match, max: usize, out: &mut Vec<R>) -> usize {
         let mut looked = 0;
         while looked < max
@@ -403,8 +405,8 @@ impl<R: ClsRule + Clone> Classifier<R> {
         looked
     }
 
-    /// Whether a rule of that priority exists which some packet matches that also matches `m` (OFPFF_CHECK_OVERLAP). A rule
-    /// with the very same match counts.
+    /// Whether a rule of that priority overlaps `m`: some packet matches both (OFPFF_CHECK_OVERLAP). A rule with the
+    /// same match counts.
     pub fn overlaps(&self, m: &Match, priority: i32) -> bool {
         self.subtables
             .iter()
@@ -417,10 +419,9 @@ impl<R: ClsRule + Clone> Classifier<R> {
         self.prefixes.iter().flatten().map(PrefixField::id)
     }
 
-    /// Sets which fields have a prefix trie. Fields that have one keep it; for new ones it is built from the rules whose mask is
-    /// a prefix there. Repeated fields and fields that share bits
-    /// with others (such as `dl_vlan`, which matches the tag's presence as well) are left out, and so is what comes after
-    /// [`MAX_PREFIX_FIELDS`].
+    /// Sets the fields with a prefix trie. Existing tries are kept; new ones are built from the rules whose mask is
+    /// a prefix there. Ignores repeated fields, fields that share bits with others (such as `dl_vlan`, which matches
+    /// the tag's presence as well), and all after [`MAX_PREFIX_FIELDS`].
     pub fn set_prefix_fields(&mut self, fields: &[FieldId]) {
         let mut taken: Vec<FieldId> = Vec::new();
         for field in fields.iter().copied().filter(|f| is_plain(*f)) {
@@ -457,7 +458,7 @@ impl<R: ClsRule + Clone> Classifier<R> {
         self.prefixes = prefixes;
     }
 
-    /// Sizes of all parts, for tests and diagnosis.
+    /// Sizes of all parts, for tests and diagnostics.
     pub fn debug_footprint(&self) -> Footprint {
         let mut sum = Footprint {
             subtables: self.subtables.len(),

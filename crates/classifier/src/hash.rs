@@ -1,7 +1,7 @@
 //! Keyed hashing of masked words, step by step.
 //!
-//! The key is the caller's: who adds rules (a `learn` action lets packets do so) must not be able to choose collisions.
-//! The mixing step is the folded 64 by 64 bit multiplication of wyhash and its kin.
+//! The caller provides the key: a party that adds rules (packets do, through `learn` actions) must not be able to
+//! choose collisions. The mixing step is the folded 64 by 64 bit multiplication of wyhash and related hashes.
 
 use std::hash::{BuildHasher, Hasher};
 

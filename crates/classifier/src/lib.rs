@@ -1,24 +1,25 @@
-//! The OpenFlow classifier: which rule of a table matches a packet, and which bits of the packet decided it.
+//! The OpenFlow classifier: the matching rule of a table for a packet, and the packet bits that determined it.
 //!
-//! A [`Classifier`] is a persistent value. Cloning it costs a few reference counts and gives a snapshot that later updates
-//! do not touch; an update copies only the path to what it changes, and nothing at all where no snapshot shares it. So a
-//! reader holds a snapshot and never waits, and a writer changes a private clone, however many rules that takes, and
-//! publishes it by swapping one pointer: readers see all of the change or none.
+//! A [`Classifier`] is a persistent value. A clone costs a few reference counts and is a snapshot, unaffected by
+//! later updates; an update copies only the changed path, and nothing if no snapshot shares it. So a reader holds a
+//! snapshot and never waits. A writer changes a private clone, with any number of rules, and publishes it by
+//! swapping one pointer: readers see all of the change or none.
 //!
-//! How a lookup works (terms as in Open vSwitch, whose megaflows this crate reproduces bit by bit):
+//! Lookup (terms as in Open vSwitch, whose megaflows this crate reproduces exactly):
 //!
-//! - Rules with the same mask are in one *subtable*, a hash table over the masked words. Subtables are visited in the order
-//!   of their highest priority, until the rule found cannot be beaten.
-//! - *Staged lookup*: a subtable is looked at in up to four stages (metadata, layer 2, layer 3, layer 4). A miss in an early
-//!   stage adds only the bits of the stages so far to the wildcards.
-//! - *Prefix tries* over address fields tell which prefix lengths can match at all, and how many bits of the address show
-//!   that; other subtables are skipped (the tries are kept as sorted maps). A trie over the ports of a subtable narrows what a miss in its last stage adds.
+//! - Rules with the same mask are in one *subtable*, a hash table over the masked words. Subtables are visited in the
+//!   order of their highest priority, until the rule found cannot be beaten.
+//! - *Staged lookup*: a subtable is searched in up to four stages (metadata, layer 2, layer 3, layer 4). A miss in an
+//!   early stage adds only the bits of the stages so far to the wildcards.
+//! - *Prefix tries* over address fields determine which prefix lengths can match, and how many bits of the address
+//!   show it; other subtables are skipped (the tries are stored as sorted maps). A trie over the ports of a subtable
+//!   reduces the bits that a miss in its last stage adds.
 //!
-//! A rule that is one clause of a conjunction is *soft*: [`Classifier::lookup_conjunctive`] returns the soft rules above the best hard
-//! one, with the wildcards of all of them; translation combines them.
+//! A rule that is one clause of a conjunction is *soft*: [`Classifier::lookup_conjunctive`] returns the soft rules
+//! above the best hard one, with the wildcards of all of them; translation combines them.
 //!
-//! Not here: versions of single rules, timeouts and counters of rules (they belong to the rule), and any lock: publishing is the
-//! caller's.
+//! Not here: versions of single rules, timeouts and counters (they belong to the rule), and locks: the caller
+//! publishes.
 #![forbid(unsafe_code)]
 
 mod blocks;

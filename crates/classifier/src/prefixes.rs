@@ -1,10 +1,10 @@
-//! A persistent set of bit prefixes: what Open vSwitch keeps in a trie, as a sorted set.
+//! A persistent set of bit prefixes: a sorted set in place of Open vSwitch's trie.
 //!
-//! It answers two questions about a value: does a stored prefix of some length match it, and how many of its leading bits
-//! must one look at to know that for all lengths. The second is decided by the value's two neighbours in the order (bits,
-//! length): among larger prefixes none matches, and the nearest shares most bits with the value; among smaller ones, those
-//! before the nearest either match, and are shorter, or part from the value no later than the nearest does or ends.
-//! A sorted set instead of a trie makes some five steps of one node each of what would be twenty and more.
+//! It answers two questions about a value: whether a stored prefix of some length matches it, and how many of its
+//! leading bits determine this for all lengths. The value's two neighbours in the order (bits, length) determine the
+//! second. Among larger prefixes none matches, and the nearest shares most bits with the value. Smaller ones before
+//! the nearest either match, and are shorter, or diverge from the value no later than the nearest diverges or ends.
+//! A lookup in the sorted set takes about five steps of one node each, in a trie twenty or more.
 //!
 //! Fields of up to [`NARROW_BITS`] bits have keys of one word.
 //!
@@ -37,7 +37,7 @@ impl Prefix {
         Prefix { high: word & !0xff, low: 0, len: word as u8 }
     }
 
-    /// Number of leading bits of `value` that show whether this prefix matches it, and nothing beyond.
+    /// Number of leading bits of `value` that determine whether this prefix matches it.
     fn deciding_bits(&self, value: u128) -> u8 {
         let bits = u128::from(self.high) << 64 | u128::from(self.low);
         let common = (bits ^ value).leading_zeros() as u8;
@@ -45,12 +45,12 @@ impl Prefix {
     }
 }
 
-/// The set; counts how often each prefix was added.
+/// The set, with a count per prefix.
 #[derive(Clone)]
 pub(crate) enum PrefixSet {
-    /// Of a field of up to [`NARROW_BITS`] bits.
+    /// For a field of up to [`NARROW_BITS`] bits.
     Narrow(SortedCounts<u64>),
-    /// Of any field.
+    /// For any field.
     Wide(SortedCounts<Prefix>),
 }
 
@@ -73,7 +73,7 @@ impl PrefixSet {
         }
     }
 
-    /// Takes away one prefix that was added before.
+    /// Removes one prefix that was added before.
     pub(crate) fn remove(&mut self, value: u128, len: u8) {
         let prefix = Prefix::new(value, len);
         match self {
@@ -91,8 +91,8 @@ impl PrefixSet {
         }
     }
 
-    /// Number of leading bits of `value` that decide for every length whether the set has a prefix of it; every value that
-    /// shares these bits has the same prefixes in the set.
+    /// Number of leading bits of `value` that determine for every length whether the set has its prefix. Every value
+    /// that shares these bits has the same prefixes in the set.
     pub(crate) fn deciding_bits(&self, value: u128) -> u8 {
         // Behind all prefixes of the value.
         let at = Prefix::new(value, 128);

@@ -1,18 +1,18 @@
-//! How many rules have each priority: a persistent multiset that knows its maximum.
+//! Rule counts by priority: a persistent multiset with its maximum.
 //!
-//! The maximum stands apart, so that the usual subtable, whose rules share one priority, needs no map.
+//! The maximum is stored separately, so that the usual subtable, whose rules share one priority, needs no map.
 
 /// The multiset.
 #[derive(Clone, Default)]
 pub(crate) struct Priorities {
     max: i32,
-    /// Rules at `max`; 0 only if there are none at all.
+    /// Number of rules at `max`; 0 only if empty.
     at_max: usize,
     lower: imbl::OrdMap<i32, usize>,
 }
 
 impl Priorities {
-    /// The highest priority; `None` if there is no rule.
+    /// The highest priority; `None` without rules.
     pub(crate) fn max(&self) -> Option<i32> {
         (self.at_max > 0).then_some(self.max)
     }
@@ -22,7 +22,7 @@ impl Priorities {
         self.at_max > 0 && (priority == self.max || self.lower.contains_key(&priority))
     }
 
-    /// Counts a rule.
+    /// Adds a rule.
     pub(crate) fn add(&mut self, priority: i32) {
         if self.at_max > 0 && priority < self.max {
             *self.lower.entry(priority).or_insert(0) += 1;
@@ -36,7 +36,7 @@ impl Priorities {
         }
     }
 
-    /// Counts a rule out that was counted before.
+    /// Removes a rule added before.
     pub(crate) fn remove(&mut self, priority: i32) {
         if priority == self.max {
             self.at_max -= 1;

@@ -1,4 +1,4 @@
-//! The oracle: lookup by trying every rule. Slow and plain; optimisations are held against it.
+//! The oracle: lookup by trying every rule. Slow and plain; tests compare optimisations with it.
 
 use flow::{Flow, Match};
 

@@ -1,11 +1,11 @@
-//! What a classifier asks of a rule.
+//! The classifier's interface to a rule.
 
 use flow::PackedMatch;
 use std::sync::Arc;
 
-/// A rule of a classifier. What these methods return never changes while the rule is in a classifier.
+/// A rule of a classifier. The results of these methods never change while the rule is in a classifier.
 pub trait ClsRule {
-    /// What it matches.
+    /// Its match.
     fn matching(&self) -> &PackedMatch;
 
     /// Higher wins.

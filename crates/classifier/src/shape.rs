@@ -1,17 +1,18 @@
-//! What all rules of a subtable have in common: the mask, taken apart into its words by stage.
+//! Properties shared by all rules of a subtable: the mask, split into its words by stage.
 //!
-//! Invariant: elements stand in the order of the stages; their bits are disjoint, never zero, and together the mask; the values of a rule are in the order of the packed mask, by word.
+//! Invariant: elements are in stage order; their bits are disjoint, nonzero, and together the mask; the values of a
+//! rule are in the order of the packed mask, by word.
 
 use flow::fields::FieldId;
 use flow::{Flow, Mask, MaskWord, Match, PackedMask, Stage};
 use std::sync::LazyLock;
 
-/// Most stages that a lookup has.
+/// Maximum stages of a lookup.
 pub(crate) const MAX_STEPS: usize = Stage::ALL.len();
 
-/// The bits of each stage. They follow [`Stage::words`], except for what Open vSwitch looks at later: the addresses of the
-/// connection's original direction go with layer 3; its ports, neighbour discovery, ARP's hardware addresses and the TCP
-/// flags go with layer 4.
+/// The bits of each stage. They follow [`Stage::words`], except for bits that Open vSwitch examines later: the
+/// addresses of the connection's original direction belong to layer 3; its ports, neighbour discovery, ARP's
+/// hardware addresses and the TCP flags belong to layer 4.
 static STAGE_BITS: LazyLock<[Mask; MAX_STEPS]> = LazyLock::new(|| {
     let mut stages = Stage::ALL.map(|stage| {
         let mut mask = Mask::none();
@@ -36,7 +37,7 @@ static STAGE_BITS: LazyLock<[Mask; MAX_STEPS]> = LazyLock::new(|| {
             field.set(&mut mask.0, if stage == to { field.full_mask() } else { 0 });
         }
     }
-    // All 16 bits of the word, the four that TCP does not have included.
+    // All 16 bits of the word, including the four unused by TCP.
     stages
         .iter_mut()
         .enumerate()
@@ -48,11 +49,11 @@ static STAGE_BITS: LazyLock<[Mask; MAX_STEPS]> = LazyLock::new(|| {
 pub(crate) struct Shape {
     /// The mask.
     pub(crate) mask: Mask,
-    /// The same, as the rules share it: their values are in its order.
+    /// The same, shared with the rules: their values are in its order.
     packed: PackedMask,
-    /// The words of the mask by stage; a word that several stages look at is there more than once, with disjoint bits.
+    /// The words of the mask by stage; a word of several stages occurs several times, with disjoint bits.
     elements: Box<[MaskWord]>,
-    /// For each element, the place of its word in `packed`.
+    /// For each element, the index of its word in `packed`.
     places: Box<[u8]>,
     ends: [u8; MAX_STEPS],
     steps: u8,
@@ -77,7 +78,7 @@ impl Shape {
                 steps += 1;
             }
         }
-        // The mask that matches everything has one step, which looks at nothing.
+        // The mask that matches everything has one empty step.
         let steps = steps.max(1) as u8;
         let place = |e: &MaskWord| packed.words().iter().position(|w| w.word == e.word).unwrap_or(0) as u8;
         let places = elements.iter().map(place).collect();
@@ -92,7 +93,7 @@ impl Shape {
         }
     }
 
-    /// The mask, as rules share it.
+    /// The mask, shared with the rules.
     pub(crate) fn packed(&self) -> &PackedMask {
         &self.packed
     }
@@ -102,7 +103,7 @@ impl Shape {
         &self.elements
     }
 
-    /// The elements' words of a rule with these values, step by step: for each step, its masked words.
+    /// The masked words of a rule with these values, for each step.
     pub(crate) fn step_values<'a>(
         &'a self,
         step: usize,
@@ -118,17 +119,17 @@ impl Shape {
         ports_of(&self.packed.flow_of(values))
     }
 
-    /// Number of steps of a lookup: the stages that the mask has bits in, at least 1. The last one is the rules' own.
+    /// Number of steps of a lookup: the stages with bits of the mask, at least 1. The last one searches the rules.
     pub(crate) fn steps(&self) -> usize {
         self.steps.into()
     }
 
-    /// The elements that step `step` looks at.
+    /// The elements of step `step`.
     pub(crate) fn step(&self, step: usize) -> &[MaskWord] {
         &self.elements[self.start(step)..self.ends[step].into()]
     }
 
-    /// The step that looks at the highest bit of `field`; `None` if no step does.
+    /// The step with the highest bit of `field`; `None` if there is none.
     pub(crate) fn step_of(&self, field: FieldId) -> Option<usize> {
         let mut top = Flow::default();
         field.set(&mut top, 1 << (field.def().bits - 1));
@@ -141,7 +142,7 @@ impl Shape {
         self.ports
     }
 
-    /// Number of leading bits of the ports that the mask reaches to; 0 if it has none.
+    /// Number of leading bits of the ports covered by the mask; 0 if none.
     pub(crate) fn ports_len(&self) -> u8 {
         (32 - self.ports.trailing_zeros()) as u8
     }

@@ -1,13 +1,13 @@
-//! [`SortedCounts`]: a persistent multiset of ordered keys, a B+ tree whose nodes have no free places.
+//! [`SortedCounts`]: a persistent multiset of ordered keys, a B+ tree whose nodes have no unused slots.
 //!
-//! A clone shares everything; a change copies the path to one leaf, and works in place where nobody else holds it. The key of an inner
-//! entry is a lower bound: at most the smallest key below it, and above all keys before it.
+//! A clone shares everything; a change copies the path to one leaf, or works in place on unshared nodes. The key of
+//! an inner entry is a lower bound: at most the smallest key below it, and above all keys before it.
 
 use std::sync::Arc;
 
-/// Entries of a node at most.
+/// Maximum entries of a node.
 const NODE_MAX: usize = 32;
-/// Neighbours with fewer entries together become one node.
+/// Neighbours with fewer entries together are merged.
 const MERGE_BELOW: usize = NODE_MAX / 2;
 
 #[derive(Clone)]
@@ -17,7 +17,7 @@ enum Node<K> {
     Inner(Arc<[(K, Node<K>)]>),
 }
 
-/// See the module.
+/// See the module documentation.
 #[derive(Clone)]
 pub(crate) struct SortedCounts<K> {
     root: Node<K>,
@@ -30,7 +30,7 @@ impl<K> Default for SortedCounts<K> {
     }
 }
 
-/// The entries with one more at `at`, halved if they are too many for one node.
+/// The entries with one more at `at`, split if they exceed one node.
 fn inserted<T: Clone>(entries: &[T], at: usize, new: T) -> (Arc<[T]>, Option<Arc<[T]>>) {
     let (before, after) = entries.split_at(at);
     let all = before.iter().cloned().chain([new]).chain(after.iter().cloned());
@@ -42,7 +42,7 @@ fn inserted<T: Clone>(entries: &[T], at: usize, new: T) -> (Arc<[T]>, Option<Arc
     (left.into(), Some(right.into()))
 }
 
-/// The entries without those of `range`, with `new` in their place.
+/// The entries with those of `range` replaced by `new`.
 fn spliced<T: Clone>(entries: &[T], range: std::ops::Range<usize>, new: Option<T>) -> Arc<[T]> {
     entries[..range.start].iter().cloned().chain(new).chain(entries[range.end..].iter().cloned()).collect()
 }
@@ -55,7 +55,7 @@ impl<K: Ord + Copy> Node<K> {
         }
     }
 
-    /// Counts a key; returns whether it is new, and the right half with its lower bound if the node was divided.
+    /// Adds a key; returns whether it is new, and the right half with its lower bound if the node was split.
     fn add(&mut self, key: K) -> (bool, Option<(K, Node<K>)>) {
         match self {
             Node::Leaf(entries) => match entries.binary_search_by_key(&key, |(k, _)| *k) {
@@ -82,7 +82,7 @@ impl<K: Ord + Copy> Node<K> {
         }
     }
 
-    /// Counts a key out; returns whether none is left of it. `None` if it is not there.
+    /// Removes one occurrence of a key; returns whether it was the last one. `None` if the key is absent.
     fn remove(&mut self, key: K) -> Option<bool> {
         match self {
             Node::Leaf(entries) => {
@@ -105,7 +105,7 @@ impl<K: Ord + Copy> Node<K> {
         }
     }
 
-    /// Drops the child at `at` if it is empty, or joins it with a neighbour if both are small.
+    /// Drops the child at `at` if it is empty, or merges it with a neighbour if both are small.
     fn tidy(children: &mut Arc<[(K, Node<K>)]>, at: usize) {
         if children[at].1.width() == 0 {
             *children = spliced(children, at..at + 1, None);
@@ -130,7 +130,7 @@ impl<K: Ord + Copy> Node<K> {
                 let end = entries.partition_point(|(k, _)| *k < key);
                 entries[..end].last().map(|(k, _)| *k)
             }
-            // At most two are asked: those before the last one have smaller keys only.
+            // At most two children are searched: those before the last one have smaller keys only.
             Node::Inner(children) => {
                 let end = children.partition_point(|(bound, _)| *bound < key);
                 children[..end].iter().rev().find_map(|(_, child)| child.before(key))
@@ -142,7 +142,7 @@ impl<K: Ord + Copy> Node<K> {
     fn from(&self, key: K) -> Option<K> {
         match self {
             Node::Leaf(entries) => entries.get(entries.partition_point(|(k, _)| *k < key)).map(|(k, _)| *k),
-            // At most two are asked: those behind the first one have larger keys only.
+            // At most two children are searched: those behind the first one have larger keys only.
             Node::Inner(children) => {
                 children[child_of(children, key)..].iter().find_map(|(_, child)| child.from(key))
             }
@@ -150,13 +150,13 @@ impl<K: Ord + Copy> Node<K> {
     }
 }
 
-/// The child whose keys are next to `key`.
+/// The child whose keys are closest to `key`.
 fn child_of<K: Ord + Copy>(children: &[(K, Node<K>)], key: K) -> usize {
     children.partition_point(|(bound, _)| *bound <= key).saturating_sub(1)
 }
 
 impl<K: Ord + Copy> SortedCounts<K> {
-    /// Counts a key.
+    /// Adds a key.
     pub(crate) fn add(&mut self, key: K) {
         let (is_new, divided) = self.root.add(key);
         self.len += usize::from(is_new);
@@ -170,10 +170,10 @@ impl<K: Ord + Copy> SortedCounts<K> {
         }
     }
 
-    /// Counts a key out that was counted before.
+    /// Removes a key added before.
     ///
     /// # Panics
-    /// If it was not.
+    /// If the key is absent.
     pub(crate) fn remove(&mut self, key: K) {
         let is_last = self.root.remove(key).expect("a key is removed that was added before");
         self.len -= usize::from(is_last);

@@ -1,7 +1,7 @@
 //! The rules of one mask, and the staged lookup among them.
 //!
-//! Invariants: `indices[i]` counts, for each hash over the first `i + 1` steps, the rules that have it; the last step has no
-//! index, it looks into `rules`. `ports` holds the ports of all rules if the mask has bits there.
+//! Invariants: `indices[i]` counts, for each hash over the first `i + 1` steps, the rules with it; the last step has
+//! no index, it searches `rules`. `ports` holds the ports of all rules if the mask has bits there.
 
 use crate::ClsRule;
 use crate::blocks::BlockMap;
@@ -14,12 +14,12 @@ use crate::shape::{MAX_STEPS, Shape, ports_of};
 use flow::{Flow, Mask, Match, PackedMask, PackedMatch};
 use std::sync::Arc;
 
-/// Where a prefix trie applies to a subtable.
+/// Application of a prefix trie to a subtable.
 #[derive(Clone, Copy, Default)]
 struct PrefixUse {
     /// Length of the mask's prefix on the field; 0 if the mask is no prefix there.
     len: u8,
-    /// The step that looks at the field.
+    /// The step of the field.
     step: u8,
 }
 
@@ -36,13 +36,13 @@ pub(crate) struct Subtable<R> {
     ports: PrefixSet,
 }
 
-/// Hashes of a rule that is there.
+/// Hashes of an existing rule.
 pub(crate) struct Located {
     steps: [u64; MAX_STEPS - 1],
     hash: u64,
 }
 
-/// The tries of a lookup and what they said so far about its flow.
+/// The tries of a lookup and their results so far for its flow.
 pub(crate) struct PrefixLookup<'a> {
     fields: &'a [Option<PrefixField>; MAX_PREFIX_FIELDS],
     found: [PrefixesOfFlow; MAX_PREFIX_FIELDS],
@@ -74,7 +74,7 @@ impl<R: ClsRule + Clone> Subtable<R> {
         table
     }
 
-    /// Takes note of which tries apply.
+    /// Records the applicable tries.
     pub(crate) fn use_prefixes(&mut self, fields: &[Option<PrefixField>; MAX_PREFIX_FIELDS]) {
         for (prefix, field) in self.prefixes.iter_mut().zip(fields) {
             let len = field.as_ref().map_or(0, |f| f.prefix_len(&self.shape.mask));
@@ -101,12 +101,12 @@ impl<R: ClsRule + Clone> Subtable<R> {
         &self.priorities
     }
 
-    /// The mask, as rules share it.
+    /// The mask, shared with the rules.
     pub(crate) fn packed_mask(&self) -> &PackedMask {
         self.shape.packed()
     }
 
-    /// The hash that the rules are found by.
+    /// The hash of the rules' values.
     fn hash(&self, flow: &Flow) -> u64 {
         let mut hash = Running::new(self.seed);
         let words = flow.words();
@@ -114,7 +114,7 @@ impl<R: ClsRule + Clone> Subtable<R> {
         hash.value()
     }
 
-    /// The hashes of a rule: those of the steps before the last, which the indices hold, and the one that it is found by.
+    /// The hashes of a rule: those of the steps before the last, stored in the indices, and that of its values.
     fn hashes(&self, values: &[u64]) -> ([u64; MAX_STEPS - 1], u64) {
         let mut hash = Running::new(self.seed);
         let mut steps = [0; MAX_STEPS - 1];
@@ -127,7 +127,7 @@ impl<R: ClsRule + Clone> Subtable<R> {
         (steps, hash.value())
     }
 
-    /// Adds a rule, whose match has this subtable's mask; returns the one that it replaces.
+    /// Adds a rule whose match has this subtable's mask; returns the one that it replaces.
     pub(crate) fn insert(&mut self, rule: R) -> Option<R> {
         let (steps, hash) = self.hashes(rule.matching().values());
         let priority = rule.priority();
@@ -159,13 +159,14 @@ impl<R: ClsRule + Clone> Subtable<R> {
         align_ports(self.shape.ports_of_values(m.values()))
     }
 
-    /// The rule with exactly that match and priority, and where it is, for [`Subtable::remove`]. `m` has this subtable's mask.
+    /// The rule with exactly that match and priority, and its location for [`Subtable::remove`]. `m` has this
+    /// subtable's mask.
     pub(crate) fn locate(&self, m: &PackedMatch, priority: i32) -> Option<(Located, &R)> {
         let (steps, hash) = self.hashes(m.values());
         self.rules.get(hash)?.get(priority, m.values()).map(|rule| (Located { steps, hash }, rule))
     }
 
-    /// Removes the rule that [`Subtable::locate`] found.
+    /// Removes the rule found by [`Subtable::locate`].
     pub(crate) fn remove(&mut self, at: &Located, m: &PackedMatch, priority: i32) -> Option<R> {
         let rule = match self.rules.get(at.hash)? {
             Bucket::Empty => return None,
@@ -189,12 +190,13 @@ impl<R: ClsRule + Clone> Subtable<R> {
         Some(rule)
     }
 
-    /// The rules of the hash of `flow`.
+    /// The rules with the hash of `flow`.
     pub(crate) fn find(&self, flow: &Flow) -> Candidates<'_, R> {
         Candidates { shape: &self.shape, bucket: self.rules.get(self.hash(flow)) }
     }
 
-    /// The rules of the hash of `flow`; adds to `wc` the bits that decide whether they match it, or that there are none.
+    /// The rules with the hash of `flow`; adds to `wc` the bits that determine whether they match it, or that there
+    /// are none.
     pub(crate) fn find_staged(
         &self,
         flow: &Flow,
@@ -226,8 +228,8 @@ impl<R: ClsRule + Clone> Subtable<R> {
         found
     }
 
-    /// Whether a trie shows that no rule here can match. What showed it is added to `wc`, unless that would be more than
-    /// looking at the subtable itself adds: then the trie is not used.
+    /// Whether a trie shows that no rule here can match. Adds the determining bits to `wc`, unless a search of the
+    /// subtable itself adds fewer: then the trie is not used.
     fn excluded_by_prefix(
         &self,
         step: usize,
@@ -275,8 +277,8 @@ impl<R: ClsRule + Clone> Subtable<R> {
         near.filter(move |rule| self.shape.agrees(rule.matching().values(), &m))
     }
 
-    /// Rules whose match is within `m`, from those of hash `from` on, in the order of their hashes; some `max` of them. Returns the
-    /// hash to go on from, and how many rules it looked at.
+    /// Rules whose match is within `m`, from those of hash `from` on, in the order of their hashes; about `max` of
+    /// them. Returns the hash to resume at, and the number of rules examined.
     pub(crate) fn within_from(
         &self,
         m: &Match,
@@ -314,7 +316,7 @@ impl<R: ClsRule + Clone> Subtable<R> {
     }
 }
 
-/// Rules of one hash, which one or none of the values match.
+/// Rules of one hash, of which the values match one or none.
 pub(crate) struct Candidates<'a, R> {
     shape: &'a Shape,
     bucket: Option<&'a Bucket<R>>,

@@ -1,6 +1,7 @@
-//! Tests: the laws (`laws`), masks as Open vSwitch makes them (`observed`), and the parts one by one (`parts`), all on `plain` rules.
+//! Tests: invariants (`invariants`), masks as in Open vSwitch (`observed`), and individual parts (`parts`), all on
+//! `plain` rules.
 
-mod laws;
+mod invariants;
 mod observed;
 mod parts;
 mod plain;

@@ -1,10 +1,10 @@
-//! How fast the fast path is in process: frames in memory → copy to a pooled buffer → all stages → a sink that frees.
+//! In-process speed of the fast path: frames in memory → copy to a pooled buffer → all stages → a sink that frees.
 //!
-//! `cargo run --release -p datapath --example speed -- [--seconds S] [--only NAME|TEXT] [--batch N] [--no-cache] [--no-rank] [--no-vector]
-//! [--no-template]` prints for
-//! each case nanoseconds a packet and, at the frequency of the processor as the system tells it, cycles a packet. What is timed are chunks of some
-//! thousand packets, the cases in turn; shown are the tenth percentile and the median of a case's chunks, so that a
-//! machine that does other things as well spoils few of them. Each chunk checks that all packets came out and none was handed up.
+//! `cargo run --release -p datapath --example speed -- [--seconds S] [--only NAME|TEXT] [--batch N] [--no-cache]
+//! [--no-rank] [--no-vector] [--no-template]` prints nanoseconds per packet for each case, and cycles per packet at
+//! the processor's frequency according to the system. It times chunks of some thousand packets, the cases in turn,
+//! and prints the tenth percentile and the median of a case's chunks, to limit the effect of other load. Each chunk
+//! verifies that all packets were sent and none missed.
 
 #![allow(clippy::disallowed_methods, reason = "an example measures time")]
 
@@ -20,11 +20,11 @@ use packet::{PacketBatch, PacketPool};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Bytes of a frame.
+/// Frame length in bytes.
 const FRAME_BYTES: usize = 64;
-/// Frames of a replay: as many as there are flows, at least so many.
+/// Minimum frames of a replay; at least one per flow.
 const REPLAY_MIN: usize = 1 << 12;
-/// Packets between two looks at the clock.
+/// Packets between two clock reads.
 const CHUNK_PACKETS: usize = 2048;
 
 /// Counts and frees.
@@ -50,35 +50,35 @@ impl PmdIo for Sink {
     }
 }
 
-/// What the packets are.
+/// Kind of packets.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     Ipv4,
     Vlan,
     Ipv6,
-    /// TCP and UDP, tagged and not, by chance.
+    /// TCP and UDP, tagged and untagged, at random.
     Mixed,
 }
 
-/// How flows spread over masks.
+/// Distribution of flows over masks.
 #[derive(Clone, Copy)]
 enum Spread {
-    /// So many masks, hit alike.
+    /// This number of masks, hit equally.
     Even(u32),
-    /// So many masks; each is hit twice as often as the one made after it.
+    /// This number of masks; each is hit twice as often as the one made after it.
     Skewed(u32),
-    /// One mask that tells every packet apart, a megaflow each; the others have a megaflow for what they tell apart.
+    /// One exact mask, with a megaflow per packet; the other kinds have a megaflow per distinguished value.
     Exact,
 }
 
-/// The actions of the megaflows of a case.
+/// Megaflow actions of a case.
 #[derive(Clone, Copy)]
 struct Pipeline {
-    /// Recirculations before the output; each has megaflows of its own, as many as there are flows.
+    /// Recirculations before the output; each has its own megaflows, one per flow.
     recirculations: u32,
     /// Rewrite Ethernet, IPv4 and UDP headers before each recirculation and before the output.
     rewrites: bool,
-    /// Output ports; flows take them in turn.
+    /// Output ports, assigned to flows in rotation.
     ports: u32,
 }
 
@@ -94,7 +94,7 @@ struct Spec {
 }
 
 impl Spec {
-    /// Sends the flows out of one port.
+    /// Outputs all flows to one port.
     const fn forward(name: &'static str, flows: u32, kind: Kind, spread: Spread) -> Spec {
         Spec { name, flows, kind, spread, pipeline: FORWARD }
     }
@@ -141,13 +141,13 @@ const SPECS: [Spec; 25] = [
     ),
 ];
 
-/// The next number of a fixed sequence.
+/// The next number of a deterministic sequence.
 fn random(state: &mut u64) -> u64 {
     *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     *state >> 33
 }
 
-/// Flow `n`, whose destination says by which mask it is matched.
+/// Flow `n`, whose destination selects its mask.
 fn frame(kind: Kind, n: u32, mask: u32) -> Vec<u8> {
     let mut f = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1];
     let source = n.to_be_bytes();
@@ -232,7 +232,7 @@ fn mask_of(spec: &Spec, n: u32) -> KeyMask {
         m.base.tp_src = u16::MAX;
         m.base.tp_dst = u16::MAX;
     }
-    // Different masks: more and more bits of fields that all packets agree in, behind the byte that tells the mask.
+    // Different masks: more and more bits of fields equal in all packets, after the byte that selects the mask.
     let (bits, more) = (8 + n % 17, n / 17);
     m.base.tp_src = ((u32::from(u16::MAX) << (16 - more)) as u16).max(m.base.tp_src);
     if spec.kind == Kind::Ipv6 {
@@ -249,7 +249,7 @@ fn mask_of(spec: &Spec, n: u32) -> KeyMask {
 fn mask_number(spread: Spread, n: u32, state: &mut u64) -> u32 {
     match spread {
         Spread::Even(masks) => n % masks.max(1),
-        // The last made is the one most hit, so that order of insertion is the worst order.
+        // The newest mask is hit most, so that insertion order is the worst order.
         Spread::Skewed(masks) => masks - 1 - (random(state) as u32).trailing_zeros().min(masks - 1),
         Spread::Exact => 0,
     }
@@ -308,11 +308,11 @@ impl Settings {
 struct Case {
     name: &'static str,
     pmd: Pmd,
-    /// Frames in the order in which they come.
+    /// Frames in order of arrival.
     frames: Vec<u8>,
     at: usize,
     sink: Sink,
-    /// Of each chunk.
+    /// Per chunk.
     ns: Vec<f64>,
     state_bytes: f64,
     stats: PmdStats,
@@ -344,7 +344,7 @@ impl Case {
         Case { name: spec.name, pmd, frames, at: 0, sink, ns: Vec::new(), state_bytes, stats }
     }
 
-    /// One chunk; its nanoseconds a packet.
+    /// One chunk; returns nanoseconds per packet.
     fn chunk(&mut self, batch_packets: usize) -> f64 {
         let (sent, mut packets) = (self.sink.sent, 0);
         let mut batch = PacketBatch::new();
@@ -415,12 +415,12 @@ impl Case {
     }
 }
 
-/// Packets of an attacker before measuring starts: as many masks, if there were no bound.
+/// Packets of the attacker before the measurement: the same number of masks, without a bound.
 const ATTACK_BEFORE: u32 = 1000;
 
-/// A sender who makes each packet need a mask of its own, beside the traffic of a case: what it costs that traffic when
-/// it comes from another port, and from the same one; about one such packet a millisecond, and sixteen. The sides take turns;
-/// all time counts, also that of the attacker's packets, misses and megaflows.
+/// A mask explosion beside the traffic of a case: its cost to that traffic if it comes from another port, and from
+/// the same one; at about one such packet per millisecond, and sixteen. The sides alternate; all time counts,
+/// including that of the attacker's packets, misses and megaflows.
 fn explosion(settings: &Settings) {
     println!("\n{:<32} {:>7} {:>7} {:>7} {:>8}", "a mask for each packet", "ns", "rate", "masks", "refused");
     for (chunks, rate) in [(16, "1 a ms"), (1, "16 a ms")] {
@@ -471,7 +471,7 @@ struct Attacker {
 }
 
 impl Attacker {
-    /// One packet that no megaflow matches, and the slow path's answer: a megaflow with one more mask.
+    /// One packet that misses, and the slow path's reply: a megaflow with a new mask.
     fn send(&mut self, side: &mut Case) {
         self.packets += 1;
         let n = self.packets;
@@ -506,7 +506,7 @@ impl Attacker {
     }
 }
 
-/// Installs the megaflows of a frame, if no others cover it; how many were installed.
+/// Installs the megaflows of a frame, unless others cover it; returns the number installed.
 fn put(pmd: &mut Pmd, spec: &Spec, frame: &[u8], n: u32, sink: &mut Sink) -> u32 {
     let mut key = FlowKey::default();
     extract(frame, &Metadata { in_port: 1, ..Metadata::default() }, 1, &mut key);
@@ -533,7 +533,8 @@ fn put(pmd: &mut Pmd, spec: &Spec, frame: &[u8], n: u32, sink: &mut Sink) -> u32
     installed
 }
 
-/// The actions behind so many recirculations. Rewritten fields are none that [`mask_of`] one mask matches.
+/// The actions after this number of recirculations. They rewrite only fields that [`mask_of`] one mask does not
+/// match.
 fn stage_actions(pipeline: &Pipeline, stage: u32, n: u32) -> Vec<DpAction> {
     let mut actions = Vec::new();
     if pipeline.rewrites {
@@ -560,7 +561,7 @@ fn resident_bytes() -> f64 {
     text.split(' ').nth(1).and_then(|pages| pages.parse::<f64>().ok()).unwrap_or(0.0) * 4096.0
 }
 
-/// Of the processor, as the system tells it; 1 where it does not.
+/// Processor frequency according to the system; 1 if unknown.
 fn ghz() -> f64 {
     let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let line = text.lines().find(|l| l.starts_with("cpu MHz"));
@@ -578,7 +579,7 @@ fn main() {
     }
     for _ in 0..5 {
         for case in &mut cases {
-            // The first chunk finds the caches full of another case's data.
+            // The first chunk starts with the caches full of another case's data.
             case.run(Duration::from_secs_f64(settings.seconds / 20.0), settings.batch, false);
             case.run(Duration::from_secs_f64(settings.seconds / 5.0), settings.batch, true);
         }

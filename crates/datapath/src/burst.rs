@@ -1,7 +1,7 @@
-//! A burst as a structure of arrays, and the packets that wait for their next round through the stages.
+//! A burst as a structure of arrays, and the queue of packets to recirculate.
 //!
-//! Invariants: entry `i` of each array belongs to packet `i`; a key has zeros in the blocks that its shape does not name,
-//! also in entries without a packet.
+//! Invariants: entry `i` of each array belongs to packet `i`; a key has zeros in the blocks that its shape does not
+//! name, also in entries without a packet.
 
 use crate::actions::re_extract;
 use crate::megaflow::NO_LIST;
@@ -12,16 +12,16 @@ use flow::{DpPort, FlowKey};
 use packet::{BATCH_MAX_PACKETS, Packet};
 use std::collections::VecDeque;
 
-/// Packets that wait for another round at once, in arrays and queue.
+/// Maximum packets waiting for recirculation, in arrays and queue.
 pub(crate) const RECIRCULATED_MAX: usize = 1024;
 
-/// Packets and what is known of each.
+/// Packets and their metadata.
 pub(crate) struct Arrays {
     pub(crate) packets: Vec<Packet>,
     pub(crate) origins: [Origin; BATCH_MAX_PACKETS],
     pub(crate) keys: [FlowKey; BATCH_MAX_PACKETS],
     pub(crate) layouts: [Layout; BATCH_MAX_PACKETS],
-    /// The headers of the frame changed in a way that key and layout do not show yet.
+    /// The headers of the frame changed in a way that key and layout do not reflect yet.
     pub(crate) dirty: [bool; BATCH_MAX_PACKETS],
 }
 
@@ -55,13 +55,13 @@ impl Arrays {
         (&mut packets[i], ctx)
     }
 
-    /// The same, to read.
+    /// The same, read-only.
     #[inline]
     pub(crate) fn parsed(&self, i: usize) -> Parsed<'_> {
         Parsed { key: &self.keys[i], layout: self.layouts[i], dirty: self.dirty[i] }
     }
 
-    /// Appends a packet. There is room: the caller has looked.
+    /// Appends a packet. The caller has checked for space.
     pub(crate) fn push(&mut self, packet: Packet, state: Parsed<'_>, origin: Origin) {
         let i = self.packets.len();
         copy_key(state.key, &mut self.keys[i]);
@@ -71,7 +71,7 @@ impl Arrays {
         self.packets.push(packet);
     }
 
-    /// Reads the headers again that changed.
+    /// Parses changed headers again.
     pub(crate) fn refresh(&mut self, vlan_limit: u8) {
         for (i, packet) in self.packets.iter().enumerate() {
             if self.dirty[i] {
@@ -82,7 +82,7 @@ impl Arrays {
     }
 }
 
-/// What is known of a packet's headers.
+/// Header metadata of a packet.
 #[derive(Clone, Copy)]
 pub(crate) struct Parsed<'a> {
     pub(crate) key: &'a FlowKey,
@@ -91,7 +91,7 @@ pub(crate) struct Parsed<'a> {
     pub(crate) dirty: bool,
 }
 
-/// The same for actions, which keep it true or mark it dirty.
+/// The same for actions, which update it or mark it dirty.
 pub(crate) struct HeaderCtx<'a> {
     pub(crate) key: &'a mut FlowKey,
     pub(crate) layout: &'a mut Layout,
@@ -105,7 +105,7 @@ impl HeaderCtx<'_> {
         Parsed { key: self.key, layout: *self.layout, dirty: *self.dirty }
     }
 
-    /// Reads the headers of the packet again if they changed.
+    /// Parses the headers of the packet again if they changed.
     #[inline(always)]
     pub(crate) fn refresh(&mut self, packet: &Packet) {
         if *self.dirty {
@@ -115,7 +115,7 @@ impl HeaderCtx<'_> {
     }
 }
 
-/// Copies the blocks that `from` has; clears those that only `to` had.
+/// Copies the blocks of `from`; clears those of `to` alone.
 #[inline]
 pub(crate) fn copy_key(from: &FlowKey, to: &mut FlowKey) {
     if (from.base.shape | to.base.shape) != 0 {
@@ -147,7 +147,7 @@ impl LaneMask {
         self.0 == 0
     }
 
-    /// The first of them to arrive.
+    /// The first of them in order of arrival.
     pub(crate) fn lowest(mut self) -> Option<usize> {
         self.next()
     }
@@ -181,10 +181,10 @@ impl Iterator for LaneMask {
     }
 }
 
-/// The burst that the stages work on.
+/// The burst that the stages process.
 pub(crate) struct Burst {
     pub(crate) arrays: Box<Arrays>,
-    /// Where the first packet came from, of a burst just received: the origins of the others follow from it.
+    /// Origin of the first packet of a newly received burst: the others' origins follow from it.
     pub(crate) received: Option<Origin>,
     pub(crate) hashes: [u64; BATCH_MAX_PACKETS],
     /// Slot of the megaflow, [`MISS`] or [`crate::stages::WAITS`].
@@ -208,7 +208,7 @@ impl Burst {
 }
 
 impl Burst {
-    /// Writes what is known of each packet of a burst just received, which most bursts do without.
+    /// Writes the origins of a newly received burst, which most bursts do not need.
     pub(crate) fn tell_origins(&mut self, first: Origin) {
         self.arrays.dirty = [false; BATCH_MAX_PACKETS];
         for (i, origin) in self.arrays.origins.iter_mut().enumerate() {
@@ -217,7 +217,7 @@ impl Burst {
     }
 }
 
-/// A recirculated packet for which the arrays have no room.
+/// A recirculated packet beyond the size of the arrays.
 struct Queued {
     packet: Packet,
     key: Box<FlowKey>,
@@ -226,7 +226,7 @@ struct Queued {
     origin: Origin,
 }
 
-/// Recirculated packets, first in first out: a burst of them in arrays, those behind it in a queue.
+/// Recirculated packets in FIFO order: a burst of them in arrays, the following ones in a queue.
 pub(crate) struct Recirculated {
     next: Box<Arrays>,
     queue: VecDeque<Queued>,
@@ -241,7 +241,7 @@ impl Recirculated {
         self.next.packets.is_empty() && self.queue.is_empty()
     }
 
-    /// Adds a packet under a recirculation id, or gives it back when [`RECIRCULATED_MAX`] wait.
+    /// Adds a packet under a recirculation id, or returns it if [`RECIRCULATED_MAX`] wait.
     pub(crate) fn push(
         &mut self,
         packet: Packet,
@@ -264,7 +264,7 @@ impl Recirculated {
         Ok(())
     }
 
-    /// Makes the first of them the burst, whose own packets have gone.
+    /// Makes the first of them the current burst, whose own packets are done.
     pub(crate) fn take_burst(&mut self, arrays: &mut Box<Arrays>) {
         debug_assert!(arrays.packets.is_empty(), "the former burst is done");
         std::mem::swap(arrays, &mut self.next);

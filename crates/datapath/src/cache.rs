@@ -1,22 +1,23 @@
 //! The signature cache, first stage of a lookup: 16 bits of a packet's hash → the id of a megaflow.
 //!
-//! One 64-byte line holds twelve entries. The line is found by some bits of the hash of the whole key, the entry by sixteen
-//! others; what it says is a hint only: a hit counts when the megaflow of that id, under its own mask, matches the packet.
-//! So entries of deleted or replaced megaflows are harmless and nothing is ever invalidated: the next insertion of the same
-//! signature writes over them.
+//! A 64-byte line holds twelve entries. Some bits of the whole key's hash select the line, sixteen others the entry.
+//! An entry is only a hint: a hit counts if the megaflow of that id, under its own mask, matches the packet. So
+//! entries of deleted or replaced megaflows are harmless and never invalidated: the next insertion of the same
+//! signature overwrites them.
 //!
-//! The size follows the traffic: doubled while more than 1 % of lookups evict, halved when so few lookups come that
-//! an eighth of the entries could not be in use. A resized cache starts empty; megaflow lookups fill it again.
+//! The size adapts to the traffic: it doubles while more than 1 % of lookups evict, and halves if so few lookups
+//! occur that an eighth of the entries could not be in use. A resized cache starts empty; megaflow lookups fill it
+//! again.
 
 use crate::line::{LINE_ENTRIES, Line};
 
 const WINDOW_LOOKUPS: u64 = 16 * 1024;
 const LINES_MIN: usize = 256;
-/// Up to so many lines (64 KiB) the second-level cache of a processor has them.
+/// Maximum number of lines (64 KiB) that fit a processor's second-level cache.
 const NEAR_LINES: usize = 1024;
 const IDLE_TICKS: u32 = 10;
 
-/// The cache of one forwarding core. Not for other threads.
+/// The cache of one forwarding core, for a single thread.
 pub(crate) struct SignatureCache {
     lines: Box<[Line]>,
     lines_max: usize,
@@ -47,7 +48,7 @@ impl SignatureCache {
         }
     }
 
-    /// Switches it on, empty, or off, which gives its memory back.
+    /// Enables it, empty, or disables it and frees its memory.
     pub(crate) fn set_on(&mut self, on: bool) {
         let on = on && self.lines_max != 0;
         if on != self.is_on() {
@@ -55,18 +56,18 @@ impl SignatureCache {
         }
     }
 
-    /// Whether it is used at all.
+    /// Whether it is enabled.
     #[inline]
     pub(crate) fn is_on(&self) -> bool {
         !self.lines.is_empty()
     }
 
-    /// How many entries it has room for now.
+    /// Its current capacity in entries.
     pub(crate) fn entries(&self) -> usize {
         self.lines.len() * LINE_ENTRIES
     }
 
-    /// Whether it is so large that its lines are better asked for in advance.
+    /// Whether it is large enough to benefit from prefetching.
     #[inline(always)]
     pub(crate) fn worth_prefetching(&self) -> bool {
         self.lines.len() > NEAR_LINES
@@ -77,13 +78,13 @@ impl SignatureCache {
         hash as usize & (self.lines.len() - 1)
     }
 
-    /// Asks for the line of a hash.
+    /// Prefetches the line of a hash.
     #[inline(always)]
     pub(crate) fn prefetch(&self, hash: u64) {
         simd::prefetch(&self.lines[self.line_of(hash)]);
     }
 
-    /// The first megaflow of the packet's signature, unconfirmed: an id that may be any, or none.
+    /// The first megaflow of the packet's signature, unconfirmed: any id, or none.
     #[inline(always)]
     pub(crate) fn hint(&self, hash: u64) -> Option<u32> {
         self.lines[self.line_of(hash)].first(Line::signature(hash))
@@ -104,8 +105,8 @@ impl SignatureCache {
         }
     }
 
-    /// Remembers that a packet of this hash matches megaflow `id`: one of `one_in` such packets, the others not being
-    /// remembered, for whom an eviction counts too.
+    /// Inserts megaflow `id` for a packet of this hash, with probability one in `one_in`. A skipped insertion counts
+    /// as an eviction where it would have evicted.
     pub(crate) fn insert(&mut self, hash: u64, id: u32, one_in: u32) {
         let (signature, at) = (Line::signature(hash), self.line_of(hash));
         let line = &mut self.lines[at];
@@ -115,7 +116,7 @@ impl SignatureCache {
         } else if let Some(free) = line.free() {
             free
         } else {
-            // The line's note is the entry to go next.
+            // The line's note is the entry to evict next.
             let victim = usize::from(line.note);
             line.note = ((victim + 1) % LINE_ENTRIES) as u8;
             self.window_evictions += u64::from(one_in);
@@ -141,7 +142,7 @@ impl SignatureCache {
         self.idle_ticks = 0;
     }
 
-    /// About once a second: shrinks a cache that is hardly used.
+    /// Call about once a second: shrinks a rarely used cache.
     pub(crate) fn tick(&mut self) {
         self.idle_ticks += 1;
         if self.idle_ticks < IDLE_TICKS {

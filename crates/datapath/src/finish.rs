@@ -1,9 +1,9 @@
 //! The last stage of a burst: actions, outputs, upcalls.
 //!
-//! Most bursts go to one port and are queued there at once. Of the others each group, the packets whose megaflows have the same
-//! actions, runs them together; then packets and their copies go where their actions said, in order of arrival, so
-//! that each port and the slow path see them in the order of packet-wise execution. A burst that
-//! recirculates as a whole stays where it is.
+//! Most bursts go to one port and are queued there at once. Otherwise packets whose megaflows have the same actions
+//! form groups that execute them together. Then packets and their copies go to their destinations in order of
+//! arrival, so that each port and the slow path see them in the order of packet-wise execution. A burst that
+//! recirculates as a whole stays in place.
 
 use crate::actions::{Fate, PacketCtx, RECIRC_DEPTH_MAX};
 use crate::burst::LaneMask;
@@ -14,12 +14,12 @@ use crate::process::OnMiss;
 use flow::DpPort;
 use packet::BATCH_MAX_PACKETS;
 
-/// How a burst ends.
+/// End of a burst.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Round {
-    /// All packets went somewhere.
+    /// All packets have left.
     Done,
-    /// All of them are recirculated, in their places.
+    /// All packets recirculate, in place.
     Again,
 }
 
@@ -42,7 +42,7 @@ impl Pmd {
         }
     }
 
-    /// Sends the whole burst at once when every packet of it goes to the same port and nowhere else; whether it did.
+    /// Sends the whole burst at once if every packet goes to the same port and nowhere else; returns whether it did.
     fn finish_alike(&mut self, io: &mut dyn PmdIo) -> bool {
         let burst = &mut self.burst;
         let n = burst.arrays.packets.len().min(BATCH_MAX_PACKETS);
@@ -57,7 +57,7 @@ impl Pmd {
         }
     }
 
-    /// Packet by packet: the oracle of groups.
+    /// Packet-wise execution: the oracle of groups.
     fn run_packets(&mut self, on_miss: OnMiss, io: &mut dyn PmdIo) {
         let mut packets = std::mem::take(&mut self.burst.arrays.packets);
         for (i, packet) in packets.drain(..).enumerate() {
@@ -103,7 +103,7 @@ impl Pmd {
         }
     }
 
-    /// Packets and copies go where their actions said, in order of arrival.
+    /// Sends packets and copies to the destinations set by their actions, in order of arrival.
     fn dispatch(&mut self, on_miss: OnMiss, io: &mut dyn PmdIo) -> Round {
         if self.work.has_no_copies()
             && let Some(round) = self.dispatch_alike(on_miss, io)
@@ -135,7 +135,8 @@ impl Pmd {
         Round::Done
     }
 
-    /// The whole burst at once, when all packets go the same way; `None`, and nothing done, when they do not or cannot.
+    /// Runs the whole burst at once if all packets have the same destination; `None`, without effect, if not or
+    /// impossible.
     fn dispatch_alike(&mut self, on_miss: OnMiss, io: &mut dyn PmdIo) -> Option<Round> {
         let Pmd { work, exec, burst, .. } = self;
         let arrays = &mut *burst.arrays;
@@ -146,7 +147,7 @@ impl Pmd {
         }
         match fate {
             Fate::Output(port) => exec.ports.output_all(port, &mut arrays.packets, io).then_some(Round::Done),
-            // Resumed packets go on behind those that are resumed with them.
+            // Resumed packets follow those resumed with them.
             Fate::Recirc(id) if on_miss == OnMiss::Park && exec.recirculated.is_empty() => {
                 if arrays.origins[..n].iter().any(|o| o.depth > RECIRC_DEPTH_MAX) {
                     return None;

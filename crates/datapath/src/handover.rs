@@ -1,7 +1,7 @@
-//! What a forwarding core gives to another when receive queues move, and its end.
+//! Handover of receive queues to another forwarding core, and the end of a core.
 //!
-//! Flows that are taken over get new names and start to count anew, so that nobody takes one for the other; the giver
-//! tells what its own have counted.
+//! Flows taken over get new names and new counters, to distinguish them from the originals; the giving core reports
+//! the last counters of its own.
 
 use crate::park::new_ufid;
 use crate::pmd::Pmd;
@@ -10,8 +10,8 @@ use dpif::{DropReason, FlowPut, FlowRecord, PutMode};
 use flow::DpPort;
 
 impl Pmd {
-    /// Whether a packet received on `port` waits for the slow path, itself or behind another one: until it has gone, a newer
-    /// packet forwarded elsewhere could overtake it.
+    /// Whether a packet received on `port` waits for the slow path, itself or behind another one: until it leaves, a
+    /// newer packet forwarded elsewhere could overtake it.
     pub fn waits(&self, port: DpPort) -> bool {
         self.park.waits(port)
     }
@@ -21,7 +21,7 @@ impl Pmd {
         self.table.ids_from(port).into_iter().take(max).filter_map(|id| self.table.record(id)).collect()
     }
 
-    /// The same, and removes them: their last records.
+    /// The same, and removes them; returns their last records.
     pub fn remove_flows_from(&mut self, port: DpPort, max: usize) -> Vec<FlowRecord> {
         let ids = self.table.ids_from(port);
         let gone = ids.into_iter().take(max).filter_map(|id| self.table.remove(id)).collect();
@@ -29,7 +29,7 @@ impl Pmd {
         gone
     }
 
-    /// Takes over a flow of another core, unless one that matches its packet is here or the table is full.
+    /// Takes over a flow of another core, unless a flow here matches its packet or the table is full.
     pub fn adopt(&mut self, flow: &FlowRecord) {
         let hash = self.exec.hasher.key(&flow.key);
         let put = FlowPut {
@@ -44,7 +44,7 @@ impl Pmd {
         self.count_flows();
     }
 
-    /// The end: drops the packets that are parked, sends what waits, removes all flows. Their last records.
+    /// Ends the core: drops parked packets, flushes output, removes all flows. Returns their last records.
     pub fn end(&mut self, io: &mut dyn PmdIo) -> Vec<FlowRecord> {
         for parked in self.park.purge() {
             let rx_port = parked.origin.rx_port;

@@ -1,13 +1,13 @@
-//! The keyed hash of flow keys: multiply and fold (64×64→128 bits, halves xored) over pairs of words, each word mixed
-//! with a secret of the process, so that a sender cannot aim packets at one bucket.
+//! Keyed hash of flow keys: multiply and fold (64×64→128 bits, halves xored) over pairs of words, each word mixed
+//! with a secret of the process, so that a sender cannot direct packets to one bucket.
 //!
-//! Only the 64-byte blocks that a key has are read.
+//! Reads only the 64-byte blocks that a key has.
 
 use flow::{FlowKey, KeyMask};
 
 const ALL_ONES: [u64; 8] = [u64::MAX; 8];
 
-/// Hashes keys under one seed.
+/// Hashes keys with one seed.
 #[derive(Clone)]
 pub(crate) struct KeyHasher {
     secret: [u64; 10],
@@ -29,7 +29,7 @@ pub(crate) fn split_mix(state: &mut u64) -> u64 {
 }
 
 impl KeyHasher {
-    /// A hasher whose secrets follow from `seed`.
+    /// A hasher whose secrets are derived from `seed`.
     pub(crate) fn new(seed: u64) -> KeyHasher {
         let mut state = seed;
         KeyHasher { secret: std::array::from_fn(|_| split_mix(&mut state)) }

@@ -1,27 +1,27 @@
-//! The conservation law as counters: where every packet that came in went.
+//! Packet conservation as counters: the destination of every packet.
 
-/// What came in and what became of it, cumulative except for the packets that are waiting now.
+/// Packets in and out, cumulative except for packets that wait at present.
 ///
 /// `received + executed + copied == sent + upcalled + dropped + consumed + parked + queued`, at any time between calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Ledger {
-    /// Packets that came in by ports.
+    /// Packets received from ports.
     pub received: u64,
-    /// Packets that came in by `Execute`: packet-outs and answered upcalls.
+    /// Packets from `Execute`: packet-outs and answered upcalls.
     pub executed: u64,
     /// Copies made by actions.
     pub copied: u64,
-    /// Packets that devices took.
+    /// Packets accepted by devices.
     pub sent: u64,
-    /// Packets handed to the slow path.
+    /// Packets sent to the slow path.
     pub upcalled: u64,
-    /// Packets dropped, each counted under one reason too.
+    /// Dropped packets, each also counted under one reason.
     pub dropped: u64,
-    /// Packets that ended after a copy of them went on, as the original behind a sample that did not fire.
+    /// Packets that ended after a copy of them continued, as the original behind a sample that did not fire.
     pub consumed: u64,
-    /// Packets parked behind an upcall now.
+    /// Packets currently parked behind an upcall.
     pub parked: u64,
-    /// Packets in transmit batches now.
+    /// Packets currently in transmit batches.
     pub queued: u64,
 }
 

@@ -1,14 +1,15 @@
-//! The fast path: one forwarding core ([`Pmd`]) that takes bursts of packets and operations and gives packets to send and
+//! The fast path: a forwarding core ([`Pmd`]) turns bursts of packets and operations into packets to send and
 //! upcalls. Pure: no I/O, no clock, no thread; the threads of `dpif-netdev` and the simulator drive it alike.
 //!
-//! A [`Pmd`] shares nothing with other cores except [`DpShared`] (meters). The way of a burst is told in `process`: extract,
-//! parked flows, flow cache, megaflow table, accounting, actions, output. What it deliberately does not do: translate
-//! packets, decide limits and lifetimes of flows (the slow path does), segment or checksum what a device will do.
+//! A [`Pmd`] shares nothing with other cores except [`DpShared`] (meters). See `process` for the path of a burst:
+//! extract, parked flows, flow cache, megaflow table, accounting, actions, output. Deliberately left out:
+//! translation, limits and lifetimes of flows (the slow path handles them), segmentation and checksums that a device
+//! performs.
 //!
-//! Laws held here: conservation ([`Ledger`]), bounds (every table and queue has a limit and a drop reason or error for
-//! reaching it), oracle (caches and ranking answer as a scan of the flow list would).
+//! Invariants: conservation ([`Ledger`]), bounds (every table and queue has a limit, and a drop reason or error for
+//! reaching it), equivalence (caches and ranking give the result of a scan of the flow list).
 #![forbid(unsafe_code)]
-// Tests match on what they are about.
+// Tests match only on relevant variants.
 #![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
 
 mod actions;

@@ -1,20 +1,21 @@
-//! One cache line of twelve entries, (signature of 16 bits, megaflow id of 24): what the flow cache and the subtables are
-//! made of.
+//! A cache line of twelve entries, (signature of 16 bits, megaflow id of 24): building block of the flow cache and
+//! the subtables.
 //!
-//! A signature is never 0, so 0 marks a free entry. What an entry says is a hint: the reader confirms it with the megaflow.
+//! A signature is never 0, so 0 marks a free entry. An entry is only a hint: the reader confirms it with the
+//! megaflow.
 
 /// Entries of one line.
 pub(crate) const LINE_ENTRIES: usize = 12;
 /// Ids have 24 bits.
 pub(crate) const ID_LIMIT: u32 = 1 << 24;
 
-/// See the module.
+/// See the module documentation.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 pub(crate) struct Line {
     signatures: [u16; LINE_ENTRIES],
     ids: [[u8; 3]; LINE_ENTRIES],
-    /// For the owner's use.
+    /// Owner-defined data.
     pub(crate) note: u8,
 }
 
@@ -25,19 +26,19 @@ impl Line {
     pub(crate) const EMPTY: Line =
         Line { signatures: [0; LINE_ENTRIES], ids: [[0; 3]; LINE_ENTRIES], note: 0 };
 
-    /// The signature of a hash: other bits than those that choose the line.
+    /// The signature of a hash, from other bits than those that select the line.
     #[inline(always)]
     pub(crate) fn signature(hash: u64) -> u16 {
         (hash >> 48) as u16 | 1
     }
 
-    /// Bit `i` says that entry `i` has this signature.
+    /// Bit `i` is set if entry `i` has this signature.
     #[inline(always)]
     pub(crate) fn probe(&self, signature: u16) -> u32 {
         simd::equal_u16(&self.signatures, signature)
     }
 
-    /// The id of entry `i`, if there is such an entry.
+    /// The id of entry `i`, if the entry is used.
     #[inline(always)]
     pub(crate) fn id(&self, i: usize) -> Option<u32> {
         let [a, b, c] = *self.ids.get(i)?;
@@ -50,7 +51,7 @@ impl Line {
         self.id(self.probe(signature).trailing_zeros() as usize)
     }
 
-    /// The id that `confirm` accepts among those of that signature.
+    /// The id accepted by `confirm` among those of that signature.
     #[inline(always)]
     pub(crate) fn find(&self, signature: u16, mut confirm: impl FnMut(u32) -> bool) -> Option<u32> {
         let mut hits = self.probe(signature);
@@ -64,12 +65,12 @@ impl Line {
         None
     }
 
-    /// The place of an entry, if it is there.
+    /// The index of an entry, if present.
     pub(crate) fn position(&self, signature: u16, id: u32) -> Option<usize> {
         (0..LINE_ENTRIES).find(|i| self.signatures[*i] == signature && self.id(*i) == Some(id))
     }
 
-    /// A free place.
+    /// The index of a free entry.
     #[inline]
     pub(crate) fn free(&self) -> Option<usize> {
         let at = self.probe(0).trailing_zeros() as usize;

@@ -1,20 +1,20 @@
-//! What all forwarding cores of a datapath share: [`DpShared`], for now its meters.
+//! State shared by all forwarding cores of a datapath: [`DpShared`], currently its meters.
 //!
-//! A meter is a token bucket per band (OpenFlow 1.3 §5.7) under a small lock of its own, so one meter limits the sum of what
-//! all cores pass. Cores take that lock for a packet that meets the meter; configuration takes it to exchange the meter.
+//! A meter is a token bucket per band (OpenFlow 1.3 §5.7) under its own lock, so one meter limits the total rate of
+//! all cores. Cores take the lock for packets subject to the meter; configuration takes it to replace the meter.
 //! There is no lock over all meters.
 
 use crate::burst::LaneMask;
 use dpif::{DpifError, MeterBand, MeterBandStats, MeterConfig, MeterStats};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// Meter ids are below this.
+/// Upper bound of meter ids.
 pub const METERS_MAX: u32 = 1 << 18;
-/// The most bands of a meter.
+/// Maximum bands of a meter.
 pub const METER_BANDS_MAX: usize = 8;
 
 const GROUP: usize = 256;
-/// Bucket units of one packet, and of one kilobit: one token a microsecond is one packet or kilobit a second.
+/// Bucket units of one packet, and of one kilobit: one token per microsecond is one packet or kilobit per second.
 const UNIT: u64 = 1_000_000;
 
 struct Band {
@@ -24,7 +24,7 @@ struct Band {
 }
 
 impl Band {
-    /// Units that the bucket holds; a burst of 0 is one second's worth.
+    /// Capacity of the bucket in units; a burst of 0 is one second's worth.
     fn capacity(&self) -> u64 {
         let burst = if self.config.burst == 0 { self.config.rate } else { self.config.burst };
         u64::from(burst) * UNIT
@@ -67,9 +67,9 @@ impl Meter {
 
 type Slot = Mutex<Option<Meter>>;
 
-/// State that the forwarding cores of one datapath have in common.
+/// State shared by the forwarding cores of one datapath.
 pub struct DpShared {
-    /// Meters by groups of ids; a group is made when its first meter is.
+    /// Meters by groups of ids; a group is allocated with its first meter.
     groups: Vec<OnceLock<Box<[Slot]>>>,
 }
 
@@ -80,7 +80,7 @@ impl Default for DpShared {
 }
 
 fn lock(slot: &Slot) -> MutexGuard<'_, Option<Meter>> {
-    // A meter is whole after every statement that writes it, so a panic of another thread leaves it usable.
+    // A meter is consistent after every statement that writes it, so a panic of another thread leaves it usable.
     slot.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -126,10 +126,10 @@ impl DpShared {
         Ok(())
     }
 
-    /// Removes a meter. Packets that still name it pass.
+    /// Removes a meter. Packets that still refer to it pass.
     ///
     /// # Errors
-    /// `NotFound` when there is none of that id.
+    /// `NotFound` for an unknown id.
     pub fn meter_del(&self, id: u32) -> Result<(), DpifError> {
         let removed = self.slot(id).and_then(|slot| lock(slot).take());
         removed.map(drop).ok_or(DpifError::NotFound("meter"))
@@ -138,7 +138,7 @@ impl DpShared {
     /// Counters of a meter.
     ///
     /// # Errors
-    /// `NotFound` when there is none of that id.
+    /// `NotFound` for an unknown id.
     pub fn meter_stats(&self, id: u32) -> Result<MeterStats, DpifError> {
         let slot = self.slot(id).ok_or(DpifError::NotFound("meter"))?;
         let guard = lock(slot);
@@ -150,7 +150,7 @@ impl DpShared {
         })
     }
 
-    /// Which packets of a group may pass, asked in order of arrival: one look at the meter for all of them.
+    /// Which packets of a group may pass, in order of arrival: takes the lock once for all of them.
     pub(crate) fn admit_group(
         &self,
         id: u32,
@@ -170,7 +170,7 @@ impl DpShared {
         admitted
     }
 
-    /// Whether a packet of so many bytes may pass; a meter that is not there lets everything pass.
+    /// Whether a packet of this many bytes may pass; an unknown meter passes everything.
     pub(crate) fn admit(&self, id: u32, bytes: u64, now_us: u64) -> bool {
         let Some(slot) = self.slot(id) else { return true };
         lock(slot).as_mut().is_none_or(|m| m.admit(bytes, now_us))

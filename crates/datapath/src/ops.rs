@@ -1,7 +1,7 @@
 //! Operations on a forwarding core, between bursts.
 //!
-//! A put that follows its upcall's answer must come in the same batch as the `Execute` or before it; the `Execute` with a
-//! ticket releases what was parked, before any newer packet of that flow.
+//! A put for an upcall must come in the same batch as its `Execute` or before it; the `Execute` with a ticket
+//! releases parked packets, before any newer packet of that flow.
 
 use crate::actions::{PacketCtx, re_extract, validate};
 use crate::burst::HeaderCtx;
@@ -12,11 +12,11 @@ use dpif::{DpifError, DpifOp, DropReason, Execute, FlowPut, OpResult, PutMode};
 use flow::{FlowKey, Ufid, shape};
 use packet::headers as h;
 
-/// Slots that one operation looks at: packets wait meanwhile.
+/// Slots visited by one operation: packets wait meanwhile.
 const DUMP_SCAN_MAX: u32 = 1024;
 
 impl Pmd {
-    /// Carries out operations in order; one result each.
+    /// Executes operations in order; one result each.
     pub fn apply(&mut self, ops: Vec<DpifOp>, now_us: u64, io: &mut dyn PmdIo) -> Vec<OpResult> {
         self.exec.now_us = now_us;
         let results = ops.into_iter().map(|op| self.apply_one(op, io)).collect();
@@ -88,13 +88,13 @@ impl Pmd {
         Ok(OpResult::Flow(Box::new(record)))
     }
 
-    /// Flows from slot `cursor` on. A part may hold fewer flows than asked for, or none, and still not be the last.
+    /// Flows from slot `cursor` on. A part may hold fewer flows than requested, or none, before the end.
     fn dump(&self, cursor: u64, max_flows: usize) -> OpResult {
         let (flows, next) = self.scan(cursor, max_flows, |id| self.table.record(id));
         OpResult::Dump(flows, next)
     }
 
-    /// The same with names and counters alone, of flows used since then.
+    /// The same with names and counters only, of flows used since then.
     fn counters(&self, cursor: u64, max_flows: usize, since_ms: u64) -> OpResult {
         let slots = self.table.slots();
         let (flows, next) = self.scan(cursor, max_flows, |id| slots.counters(id, since_ms));
@@ -146,7 +146,7 @@ impl Pmd {
     }
 }
 
-/// The key with nothing in blocks that its shape does not name, as all keys in here are.
+/// The key with zeros in blocks that its shape does not name, as in all keys of this crate.
 fn whole(key: &FlowKey) -> FlowKey {
     let mut out = FlowKey::default();
     let mut bounded = key.base;
@@ -158,7 +158,7 @@ fn whole(key: &FlowKey) -> FlowKey {
     out
 }
 
-/// What a megaflow must match exactly: input port, recirculation id, shape and EtherType.
+/// Fields that a megaflow must match exactly: input port, recirculation id, shape and EtherType.
 fn check_mask(put: &FlowPut) -> Result<(), DpifError> {
     let (k, m) = (&put.key.base, &put.mask.base);
     let refuse = |what: &str| Err(DpifError::Unsupported(format!("flow {}: {what}", put.ufid)));

@@ -1,10 +1,10 @@
-//! Packets parked behind an upcall: the first packet of an exact key that misses goes to the slow path under a ticket, those
-//! that follow wait here until the answer with that ticket comes, so that the order within a flow is kept.
+//! Packets parked behind an upcall: the first packet of an exact key that misses goes to the slow path with a
+//! ticket. Packets of the same key wait here for the reply with that ticket, to keep the order within a flow.
 //!
-//! Bounds: packets per ticket, packets in all, tickets; a ticket that nobody answers expires. A port may hold as many parked
-//! packets as there is room left (the dynamic threshold of Choudhury and Hahne, 1998), so that one port's flood never
-//! takes all of it. While a ticket is open every
-//! packet of its key waits, also when another put has made it hit meanwhile.
+//! Bounds: packets per ticket, packets in total, tickets; unanswered tickets expire. A port may park at most as many
+//! packets as there is free space (the dynamic threshold of Choudhury and Hahne, 1998), so that a flood on one port
+//! never takes all of it. While a ticket is open, every packet of its key waits, even if another put makes it hit
+//! meanwhile.
 
 use crate::hash::KeyHasher;
 use dpif::Ticket;
@@ -12,29 +12,29 @@ use flow::{DpPort, FlowKey};
 use hashbrown::HashTable;
 use packet::Packet;
 
-/// Tickets open at once.
+/// Maximum open tickets.
 pub(crate) const TICKETS_MAX: usize = 8192;
 const INDEX_BITS: u32 = 16;
 
-/// Where a packet came from and how often it went round.
+/// Origin and recirculation depth of a packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Origin {
-    /// Physical port that it was received on.
+    /// Physical port that received it.
     pub(crate) rx_port: DpPort,
     /// Recirculations so far.
     pub(crate) depth: u8,
-    /// What samples are drawn by: of its own for each packet that came in, and behind each recirculation.
+    /// Seed of its samples: unique for each received packet, and after each recirculation.
     pub(crate) number: u64,
 }
 
 impl Origin {
-    /// Of a packet that has just come in.
+    /// Of a newly received packet.
     #[inline]
     pub(crate) fn fresh(rx_port: DpPort, number: u64) -> Origin {
         Origin { rx_port, depth: 0, number }
     }
 
-    /// Behind a recirculation by the action of that place.
+    /// After recirculation by the action at that index.
     #[inline]
     pub(crate) fn recirculated(self, place: u64) -> Origin {
         let number = self.number.wrapping_mul(0xf135_7aea_2e62_a9c5).wrapping_add(place);
@@ -42,7 +42,7 @@ impl Origin {
     }
 }
 
-/// A packet that waits.
+/// A parked packet.
 pub(crate) struct Parked {
     pub(crate) packet: Packet,
     pub(crate) origin: Origin,
@@ -65,7 +65,7 @@ pub(crate) struct ParkLimits {
     pub(crate) ttl_us: u64,
 }
 
-/// See the module.
+/// See the module documentation.
 pub(crate) struct ParkingLot {
     limits: ParkLimits,
     by_key: HashTable<u16>,
@@ -73,7 +73,7 @@ pub(crate) struct ParkingLot {
     free: Vec<u16>,
     next: u64,
     parked: usize,
-    /// Packets parked by port that they were received on.
+    /// Parked packets by receiving port.
     by_port: Vec<u32>,
 }
 
@@ -97,12 +97,12 @@ impl ParkingLot {
         self.by_key.is_empty()
     }
 
-    /// Tickets open now.
+    /// Number of open tickets.
     pub(crate) fn tickets(&self) -> usize {
         self.by_key.len()
     }
 
-    /// Packets parked now.
+    /// Number of parked packets.
     pub(crate) fn parked(&self) -> usize {
         self.parked
     }
@@ -115,12 +115,12 @@ impl ParkingLot {
         !self.is_empty() && self.entries.iter().flatten().any(|e| of_port(e))
     }
 
-    /// Forgets all tickets; the packets that waited.
+    /// Closes all tickets; returns the parked packets.
     pub(crate) fn purge(&mut self) -> Vec<Parked> {
         self.take_where(|_| true)
     }
 
-    /// The open ticket of this exact key, by place.
+    /// The index of the open ticket of this exact key.
     #[inline]
     pub(crate) fn find(&self, hash: u64, key: &FlowKey) -> Option<u16> {
         let same = |n: &u16| {
@@ -130,7 +130,7 @@ impl ParkingLot {
         self.by_key.find(hash, same).copied()
     }
 
-    /// Opens a ticket for a key that has none; `None` when too many are open.
+    /// Opens a ticket for a key without one; `None` if too many are open.
     pub(crate) fn open(&mut self, hash: u64, key: &FlowKey, rx_port: DpPort, now_us: u64) -> Option<Ticket> {
         let index = match self.free.pop() {
             Some(n) => n,
@@ -151,12 +151,12 @@ impl ParkingLot {
         Some(ticket)
     }
 
-    /// When an open ticket was opened.
+    /// Opening time of an open ticket.
     pub(crate) fn opened_us(&self, ticket: Ticket) -> Option<u64> {
         Some(self.entry(ticket)?.deadline_us.saturating_sub(self.limits.ttl_us))
     }
 
-    /// Parks a packet behind the ticket at that place, or gives it back when a bound is reached.
+    /// Parks a packet behind the ticket at that index, or returns it if a limit is reached.
     pub(crate) fn park(&mut self, place: u16, parked: Parked) -> Result<(), Packet> {
         let free = self.limits.total.saturating_sub(self.parked);
         let port = port_index(parked.origin.rx_port);
@@ -175,7 +175,7 @@ impl ParkingLot {
         }
     }
 
-    /// Closes a ticket: its key and the packets that waited; `None` when it is not open.
+    /// Closes a ticket; returns its key and parked packets; `None` if it is not open.
     pub(crate) fn close(&mut self, ticket: Ticket) -> Option<(Box<FlowKey>, Vec<Parked>)> {
         self.entry(ticket)?;
         self.take(place_of(ticket))
@@ -195,12 +195,12 @@ impl ParkingLot {
         Some((Box::new(entry.key), entry.packets))
     }
 
-    /// Forgets tickets whose time is over; the packets that waited.
+    /// Closes expired tickets; returns the parked packets.
     pub(crate) fn expire(&mut self, now_us: u64) -> Vec<Parked> {
         self.take_where(|e| e.deadline_us <= now_us)
     }
 
-    /// Forgets the tickets of flows from `port` and takes out every packet received on it.
+    /// Closes the tickets of flows from `port` and takes out every packet received on it.
     pub(crate) fn purge_port(&mut self, port: DpPort) -> Vec<Parked> {
         let mut out = self.take_where(|e| e.rx_port == port || e.key.in_port() == port);
         let others = out.len();
@@ -236,23 +236,23 @@ impl ParkingLot {
     }
 }
 
-/// Place of a ticket's entry.
+/// Index of a ticket's entry.
 fn place_of(ticket: Ticket) -> u16 {
     (ticket.0 & ((1 << INDEX_BITS) - 1)) as u16
 }
 
-/// Place of a port's count; numbers that no port has share one.
+/// Index of a port's count; invalid port numbers share one.
 fn port_index(port: DpPort) -> usize {
     port.0.min(crate::ports::PORT_NUMBERS) as usize
 }
 
-/// Whether two keys are the same, reading only the blocks that they have.
+/// Whether two keys are equal, reading only the blocks that they have.
 #[inline]
 pub(crate) fn same_key(a: &FlowKey, b: &FlowKey) -> bool {
     a.block(0) == b.block(0) && a.extension_blocks().all(|i| a.block(i) == b.block(i))
 }
 
-/// The name of a megaflow to be made from a packet: its hash and a number that this core never used before.
+/// The name of a megaflow to be made from a packet: its hash and a number never used by this core before.
 pub(crate) fn new_ufid(hasher: &KeyHasher, hash: u64, count: &mut u64) -> flow::Ufid {
     *count += 1;
     let low = hasher.number(*count);

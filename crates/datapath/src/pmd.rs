@@ -1,8 +1,7 @@
-//! One forwarding core: its state, ports, statistics and housekeeping. Packets go through it in `process`, operations in
-//! `ops`.
+//! A forwarding core: its state, ports, statistics and housekeeping. `process` handles packets, `ops` operations.
 //!
-//! Invariants: one thread (or the simulator) calls it; nothing in it is shared but [`DpShared`]; between two calls no
-//! packet is on its way inside, only parked or in a transmit batch ([`Ledger`] tells).
+//! Invariants: one thread (or the simulator) calls it; it shares nothing but [`DpShared`]; between calls it holds
+//! packets only in the parking lot or transmit batches ([`Ledger`] counts them).
 
 use crate::actions::{Executor, Work};
 use crate::burst::{Burst, Recirculated};
@@ -19,35 +18,35 @@ use flow::DpPort;
 use packet::PacketPool;
 use std::sync::Arc;
 
-/// What a forwarding core is told when it is made.
+/// Configuration of a forwarding core.
 #[derive(Clone, Debug)]
 pub struct PmdConfig {
     /// Its name.
     pub id: PmdId,
-    /// How many VLAN tags keys tell apart (at most [`flow::extract::MAX_VLANS`]).
+    /// Number of VLAN tags in keys (at most [`flow::extract::MAX_VLANS`]).
     pub vlan_limit: u8,
     /// Seed of hashes, flow names and samples: random per process, fixed in simulations.
     pub hash_seed: u64,
-    /// Megaflows at most (below 2^24).
+    /// Maximum megaflows (below 2^24).
     pub flow_limit_hard: usize,
-    /// Flow cache entries at most; 0 switches the cache off.
+    /// Maximum flow cache entries; 0 disables the cache.
     pub cache_entries_max: usize,
-    /// Packets parked behind one upcall at most.
+    /// Maximum packets parked behind one upcall.
     pub parked_per_ticket_max: usize,
-    /// Packets parked in all at most.
+    /// Maximum packets parked in total.
     pub parked_max: usize,
-    /// An upcall not answered for so long is given up.
+    /// Timeout of an unanswered upcall.
     pub ticket_ttl_us: u64,
-    /// Use what the processor has beyond its basic instruction set. Answers do not depend on it.
+    /// Use instruction set extensions of the processor. Results do not depend on it.
     pub vector: bool,
-    /// Parse common packets by the template ([`flow::template`]). Answers do not depend on it.
+    /// Parse common packets by the template ([`flow::template`]). Results do not depend on it.
     pub template: bool,
-    /// What can be changed while it runs.
+    /// Settings that can change at run time.
     pub tuning: PmdTuning,
 }
 
 impl PmdConfig {
-    /// The usual limits.
+    /// Default limits.
     pub fn new(id: PmdId, hash_seed: u64) -> PmdConfig {
         PmdConfig {
             id,
@@ -65,16 +64,16 @@ impl PmdConfig {
     }
 }
 
-/// The flow cache, for people.
+/// Flow cache statistics, for display.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CacheStats {
-    /// Entries that there is room for now.
+    /// Current capacity in entries.
     pub entries: usize,
-    /// Entries overwritten while in use, since the start.
+    /// Entries evicted while in use, since the start.
     pub evictions: u64,
 }
 
-/// See the module.
+/// See the module documentation.
 pub struct Pmd {
     pub(crate) config: PmdConfig,
     pub(crate) table: MegaflowTable,
@@ -111,7 +110,7 @@ impl Pmd {
             random: config.hash_seed ^ which,
             numbers: 0,
             sample_seed: split_mix(&mut { config.hash_seed ^ which }),
-            // Cores count from far apart, so that no two of them give a flow the same name.
+            // Cores count from distant start values, so that flow names never collide.
             ufids: which << 48,
         };
         let tuning = config.tuning;
@@ -129,22 +128,22 @@ impl Pmd {
         pmd
     }
 
-    /// Which core this is.
+    /// Id of this core.
     pub fn id(&self) -> PmdId {
         self.config.id
     }
 
-    /// The instruction set that its stages were compiled for.
+    /// The instruction set of its stages.
     pub fn level(&self) -> simd::Level {
         self.level
     }
 
-    /// The pool that packets for this core come from and go back to.
+    /// The packet pool of this core.
     pub fn pool(&mut self) -> &mut PacketPool {
         &mut self.exec.ports.pool
     }
 
-    /// Makes a port known, to receive from and to send to. A port that is there already stays as it is.
+    /// Adds a port to receive from and send to. An existing port stays unchanged.
     ///
     /// # Errors
     /// `Unsupported` for a number from [`crate::PORT_NUMBERS`] on.
@@ -152,8 +151,8 @@ impl Pmd {
         self.exec.ports.add(port)
     }
 
-    /// Forgets a port: drops the packets from it that are parked, deletes the flows from it (their last records are the
-    /// answer), sends what waits for it. Flows that output to it stay and drop there.
+    /// Removes a port: drops parked packets from it, deletes the flows from it (and returns their last records),
+    /// flushes its output. Flows that output to it stay and drop there.
     pub fn port_remove(&mut self, port: DpPort, io: &mut dyn PmdIo) -> Vec<FlowRecord> {
         for parked in self.park.purge_port(port) {
             let rx_port = parked.origin.rx_port;
@@ -167,12 +166,12 @@ impl Pmd {
         finals
     }
 
-    /// Sends what waits, one transmit call a port.
+    /// Flushes output, with one transmit call per port.
     pub fn flush_output(&mut self, io: &mut dyn PmdIo) {
         self.exec.ports.flush(io);
     }
 
-    /// Housekeeping, about once a second: ranks subtables, sizes the cache, gives up upcalls that nobody answered.
+    /// Housekeeping, about once a second: ranks subtables, resizes the cache, expires unanswered upcalls.
     pub fn tick(&mut self, now_us: u64) {
         self.exec.now_us = now_us;
         if self.config.tuning.rank {
@@ -190,18 +189,18 @@ impl Pmd {
         &self.exec.ports.stats
     }
 
-    /// Counts anew, as [`dpif::DpifOp::ClearStats`] asks.
+    /// Resets the counters, for [`dpif::DpifOp::ClearStats`].
     pub fn clear_stats(&mut self) {
         self.exec.ports.stats = self.exec.ports.stats.cleared();
     }
 
-    /// Adds to the cycle counters, which the driver measures.
+    /// Adds to the cycle counters, as measured by the driver.
     pub fn add_cycles(&mut self, busy: u64, idle: u64) {
         self.exec.ports.stats.busy_cycles += busy;
         self.exec.ports.stats.idle_cycles += idle;
     }
 
-    /// Counters of a port, as far as this core saw its packets.
+    /// Counters of a port, for packets of this core.
     pub fn port_counters(&self, port: DpPort) -> Option<&PortStats> {
         self.exec.ports.counters(port)
     }
@@ -211,18 +210,18 @@ impl Pmd {
         self.exec.ports.all_counters()
     }
 
-    /// Drops as the ports count them, with those of packets that came by no port and of ports that were removed: by another
-    /// way the same as in [`Pmd::stats`].
+    /// Drops by port counters, plus those of packets without an input port and of removed ports: an independent sum
+    /// of the drops in [`Pmd::stats`].
     pub fn drops_by_ports(&self) -> Drops {
         self.exec.ports.drops_by_ports()
     }
 
-    /// Where all packets went.
+    /// The packet ledger.
     pub fn ledger(&self) -> Ledger {
         Ledger { parked: self.park.parked() as u64, ..self.exec.ports.ledger }
     }
 
-    /// Upcalls that wait for an answer with their ticket.
+    /// Number of upcalls whose ticket is open.
     pub fn open_tickets(&self) -> usize {
         self.park.tickets()
     }

@@ -1,30 +1,30 @@
-//! The ports of a forwarding core: transmit batches and counters, and [`PmdIo`], what the core needs of its driver.
+//! The ports of a forwarding core: transmit batches and counters, and [`PmdIo`], the core's interface to its driver.
 
 use crate::ledger::Ledger;
 use dpif::{DpifError, DropReason, Drops, PmdStats, PortStats, XlateDrop, add_each};
 use flow::DpPort;
 use packet::{Packet, PacketBatch, PacketPool};
 
-/// Port numbers are below this.
+/// Upper bound of port numbers.
 pub const PORT_NUMBERS: u32 = 65536;
-/// A transmit batch of so many packets is sent without waiting for the end of the burst.
+/// Size at which a transmit batch is sent before the end of the burst.
 pub const TX_BATCH_MAX_PACKETS: usize = 256;
 
-/// What became of a transmit batch.
+/// Result of a transmit batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TxReport {
-    /// Packets that the device took.
+    /// Packets accepted by the device.
     pub sent_packets: u64,
     /// Their bytes.
     pub sent_bytes: u64,
-    /// Packets not taken, by reason.
+    /// Rejected packets, by reason.
     pub dropped: Drops,
 }
 
-/// What a forwarding core asks of its driver. Nothing here may wait.
+/// The driver of a forwarding core. Calls must not block.
 pub trait PmdIo: dpif::UpcallSink {
-    /// Sends all packets of `batch` in order; those that the device does not take are freed into `pool` and told in the
-    /// report. What is left in the batch, or missing in the report, counts as [`DropReason::TxFailed`].
+    /// Sends all packets of `batch` in order; frees rejected ones into `pool` and reports them. Packets left in the
+    /// batch, or missing in the report, count as [`DropReason::TxFailed`].
     fn transmit(&mut self, port: DpPort, batch: &mut PacketBatch, pool: &mut PacketPool) -> TxReport;
 }
 
@@ -33,14 +33,14 @@ struct Port {
     stats: PortStats,
 }
 
-/// Ports by number, and everything that counts packets.
+/// Ports by number, and all packet counters.
 pub(crate) struct Ports {
     ports: Vec<Option<Box<Port>>>,
     /// Ports with packets to send.
     dirty: Vec<DpPort>,
     pub(crate) pool: PacketPool,
     pub(crate) stats: PmdStats,
-    /// Drops of packets that came by no port, or counted by ports that are gone.
+    /// Drops of packets without an input port, or of removed ports.
     of_no_port: Drops,
     pub(crate) ledger: Ledger,
 }
@@ -62,7 +62,7 @@ impl Ports {
         self.ports.get_mut(port.0 as usize)?.as_deref_mut()
     }
 
-    /// Makes a port known; one that is there already stays as it is.
+    /// Adds a port; an existing one stays unchanged.
     pub(crate) fn add(&mut self, port: DpPort) -> Result<(), DpifError> {
         if port.0 >= PORT_NUMBERS {
             let text = format!("port {port}: numbers go up to {}", PORT_NUMBERS - 1);
@@ -77,7 +77,7 @@ impl Ports {
         Ok(())
     }
 
-    /// Forgets a port; what its transmit batch still holds is dropped.
+    /// Removes a port; drops the packets in its transmit batch.
     pub(crate) fn remove(&mut self, port: DpPort) {
         let gone = self.ports.get_mut(port.0 as usize).and_then(Option::take);
         let Some(mut gone) = gone else { return };
@@ -90,7 +90,7 @@ impl Ports {
         add_each(&mut self.of_no_port, &gone.stats.tx_drops);
     }
 
-    /// Whether there is a port of that number.
+    /// Whether the port exists.
     pub(crate) fn has(&self, port: DpPort) -> bool {
         self.ports.get(port.0 as usize).is_some_and(Option::is_some)
     }
@@ -117,7 +117,7 @@ impl Ports {
         }
     }
 
-    /// Ends a packet for a reason, counted for the core and for the port that it came in by.
+    /// Drops a packet for a reason, counted for the core and for its input port.
     pub(crate) fn drop_packet(&mut self, packet: Packet, reason: DropReason, rx_port: DpPort) {
         self.pool.free(packet);
         self.ledger.dropped += 1;
@@ -128,7 +128,7 @@ impl Ports {
         }
     }
 
-    /// Ends a packet because a translation wants it so.
+    /// Drops a packet on request of a translation.
     pub(crate) fn drop_wanted(&mut self, packet: Packet, why: XlateDrop, rx_port: DpPort) {
         self.stats.xlate_drops[why as usize] += 1;
         if let Some(port) = self.port_mut(rx_port) {
@@ -147,13 +147,13 @@ impl Ports {
         sum
     }
 
-    /// Ends a packet of which a copy went on.
+    /// Ends a packet of which a copy continued.
     pub(crate) fn consume(&mut self, packet: Packet) {
         self.pool.free(packet);
         self.ledger.consumed += 1;
     }
 
-    /// A copy of a packet.
+    /// Copies a packet.
     pub(crate) fn copy(&mut self, packet: &Packet) -> Packet {
         self.ledger.copied += 1;
         self.pool.copy(packet)
@@ -176,8 +176,8 @@ impl Ports {
         }
     }
 
-    /// Queues all of `packets`, which is empty afterwards; `false`, and nothing done, when there is no such port or its batch
-    /// would grow too long.
+    /// Queues all of `packets`, which is empty afterwards; `false`, without effect, if the port does not exist or
+    /// its batch would grow too long.
     #[inline]
     pub(crate) fn output_all(&mut self, port: DpPort, packets: &mut Vec<Packet>, io: &mut dyn PmdIo) -> bool {
         let known = self.ports.get_mut(port.0 as usize).and_then(Option::as_deref_mut);

@@ -1,14 +1,14 @@
-//! The way of a burst through a forwarding core, stage by stage over a structure of arrays:
+//! The path of a burst through a forwarding core, stage by stage over a structure of arrays:
 //!
 //! 1. extract: bytes → keys, header offsets, hashes
-//! 2. parked: packets of a flow that waits for its translation are set aside
-//! 3. cache: hash → megaflow, counted; what misses goes on the list of misses
-//! 4. megaflow: the misses through the ranked subtables; a hit is counted and enters the cache
-//! 5. finish (`finish`): actions by groups; then, in order of arrival, outputs and upcalls for what is left
+//! 2. parked: packets of a flow whose translation is pending are set aside
+//! 3. cache: hash → megaflow, counted; misses go on the list of misses
+//! 4. megaflow: the misses through the ranked subtables; a hit is counted and inserted into the cache
+//! 5. finish (`finish`): actions by groups; then, in order of arrival, outputs and upcalls for the remaining packets
 //!
-//! Recirculated packets go through stages 2 to 5 afterwards, as bursts of their own: keys and offsets stay in arrays, and only
-//! headers that actions left dirty are read again. Each stage is one function, not inlined; those of 1, 3 and 4 are kernels
-//! (`stages`), compiled for several instruction sets.
+//! Recirculated packets pass stages 2 to 5 afterwards, as separate bursts: keys and offsets stay in arrays, and only
+//! headers left dirty by actions are parsed again. Each stage is one function, not inlined; those of 1, 3 and 4 are
+//! kernels (`stages`), compiled for several instruction sets.
 
 use crate::burst::Parsed;
 use crate::finish::Round;
@@ -22,18 +22,18 @@ use flow::extract::{Layout, Metadata};
 use flow::{DpPort, FlowKey};
 use packet::{BATCH_MAX_PACKETS, Packet, PacketBatch, headers as h};
 
-/// What happens to packets that miss.
+/// Treatment of packets that miss.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OnMiss {
     /// The first of a key becomes an upcall with a ticket, the rest wait behind it.
     Park,
-    /// Each becomes an upcall of its own: it waited once already.
+    /// Each becomes a separate upcall: it waited once already.
     Upcall,
 }
 
 impl Pmd {
-    /// Takes packets received on `rx` through the fast path. Outputs wait in transmit batches until
-    /// [`Pmd::flush_output`] (or a batch is full); the batch is empty afterwards.
+    /// Processes packets received on `rx` by the fast path. Outputs wait in transmit batches until
+    /// [`Pmd::flush_output`] (or a full batch); `rx` is empty afterwards.
     pub fn process_batch(&mut self, rx: DpPort, batch: &mut PacketBatch, now_us: u64, io: &mut dyn PmdIo) {
         self.exec.now_us = now_us;
         let packets = batch.len();
@@ -65,7 +65,7 @@ impl Pmd {
         }
     }
 
-    /// The packets of the burst, just received, and what is recirculated of them.
+    /// Processes the newly received burst, and its recirculated packets.
     fn forward_received(&mut self, rx: DpPort, io: &mut dyn PmdIo) {
         let md = Metadata { in_port: rx.0, ..Metadata::default() };
         let (vlan_limit, template) = (self.config.vlan_limit, self.config.template);
@@ -77,7 +77,7 @@ impl Pmd {
         self.run_rounds(done, io);
     }
 
-    /// Sends parked packets on after the answer to their upcall.
+    /// Resumes parked packets after the reply to their upcall.
     pub(crate) fn resume(&mut self, key: &FlowKey, parked: Vec<Parked>, io: &mut dyn PmdIo) {
         let unread = Layout { l3: Layout::NONE, l4: Layout::NONE };
         for some in chunks(parked) {
@@ -91,13 +91,13 @@ impl Pmd {
         self.run_recirculated(io);
     }
 
-    /// Takes recirculated packets through the stages until there are none. They may wait for a translation of their own,
-    /// also when they waited for one before they were recirculated.
+    /// Processes recirculated packets until none are left. They may wait for their own translation, even if they
+    /// waited for one before recirculation.
     pub(crate) fn run_recirculated(&mut self, io: &mut dyn PmdIo) {
         self.run_rounds(Round::Done, io);
     }
 
-    /// The same behind a burst that ended so.
+    /// The same after a burst with that end.
     fn run_rounds(&mut self, mut round: Round, io: &mut dyn PmdIo) {
         loop {
             if round == Round::Done {
@@ -111,7 +111,7 @@ impl Pmd {
         }
     }
 
-    /// All stages behind extraction.
+    /// All stages after extraction.
     fn forward(&mut self, on_miss: OnMiss, io: &mut dyn PmdIo) -> Round {
         let cached = self.cache.is_on();
         let parks = on_miss == OnMiss::Park && !self.park.is_empty();
@@ -138,7 +138,7 @@ impl Pmd {
         }
     }
 
-    /// The megaflows of the burst, each packet counted.
+    /// Looks up the megaflows of the burst, and counts each packet.
     fn find(&mut self, cached: bool) {
         let (burst, table, now_ms) = (&mut self.burst, &mut self.table, self.exec.now_us / 1000);
         let stats = &mut self.exec.ports.stats;
@@ -164,7 +164,7 @@ impl Pmd {
         stats.subtable_lookups += lookups;
     }
 
-    /// A packet without a megaflow, or one that waits for its flow's translation.
+    /// Handles a packet without a megaflow, or one whose flow's translation is pending.
     pub(crate) fn miss(
         &mut self,
         packet: Packet,

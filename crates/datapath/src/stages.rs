@@ -1,8 +1,8 @@
-//! The stages of a burst that every packet passes, as kernels: loops over the arrays of the burst that the compiler makes
-//! for each instruction set ([`simd`]).
+//! Burst stages common to all packets, as kernels: loops over the arrays of the burst, compiled for each instruction
+//! set ([`simd`]).
 //!
-//! Loads that miss the processor's caches are asked for a pass ahead, so that they overlap; only when the structure they
-//! go to is large.
+//! Loads that miss the processor's caches are prefetched in an earlier pass, to overlap them; only for large
+//! structures.
 
 use crate::burst::{Arrays, Burst};
 use crate::cache::SignatureCache;
@@ -18,12 +18,12 @@ pub(crate) const MISS: u32 = u32::MAX;
 /// In [`Burst::results`]: waits behind a ticket.
 pub(crate) const WAITS: u32 = u32::MAX - 1;
 
-/// Bytes → keys and header offsets. How many packets the template parsed.
+/// Bytes → keys and header offsets. Returns the number of packets parsed by the template.
 pub(crate) struct Extract<'a> {
     pub(crate) burst: &'a mut Burst,
     pub(crate) md: Metadata,
     pub(crate) vlan_limit: u8,
-    /// Common packets by the template.
+    /// Parses common packets by the template.
     pub(crate) template: bool,
 }
 
@@ -59,8 +59,8 @@ impl Kernel for Extract<'_> {
     }
 }
 
-/// Keys → hashes. The lines of a large cache are asked for as soon as it is known which: by the time the first is read, the
-/// rest of the burst has been hashed.
+/// Keys → hashes. Prefetches the lines of a large cache as soon as each is known: the rest of the burst is hashed
+/// before the first is read.
 pub(crate) struct Hash<'a> {
     pub(crate) burst: &'a mut Burst,
     pub(crate) hasher: &'a KeyHasher,
@@ -84,7 +84,7 @@ impl Kernel for Hash<'_> {
     }
 }
 
-/// Hashes → megaflows by the cache; what it does not know goes on the list of misses. The hits.
+/// Hashes → megaflows by the cache; misses go on the list of misses. Returns the hits.
 pub(crate) struct FindCached<'a> {
     pub(crate) burst: &'a mut Burst,
     pub(crate) table: &'a mut MegaflowTable,
@@ -105,7 +105,7 @@ impl Kernel for FindCached<'_> {
         }
         if table.worth_prefetching() {
             hints[..n].iter().for_each(|hint| table.prefetch(*hint));
-            // Where the first packet has extension blocks, the others are likely to.
+            // If the first packet has extension blocks, the others probably do, too.
             if burst.arrays.keys[0].base.shape != 0 {
                 hints[..n].iter().for_each(|hint| table.prefetch_extensions(*hint));
             }
@@ -136,18 +136,18 @@ impl Kernel for FindCached<'_> {
     }
 }
 
-/// The megaflow of a packet whose signature another one has too, or [`MISS`].
+/// The megaflow of a packet with an ambiguous signature, or [`MISS`].
 #[cold]
 fn second_hint(cache: &SignatureCache, table: &MegaflowTable, hash: u64, key: &flow::FlowKey) -> u32 {
     cache.find(hash, |id| table.confirms(id, key)).unwrap_or(MISS)
 }
 
-/// The misses → megaflows by the ranked subtables. Hits, and subtables visited for them.
+/// The misses → megaflows by the ranked subtables. Returns hits, and subtables visited for them.
 pub(crate) struct FindMegaflows<'a> {
     pub(crate) burst: &'a mut Burst,
     pub(crate) table: &'a mut MegaflowTable,
     pub(crate) cache: Option<&'a mut SignatureCache>,
-    /// One of so many hits enters the cache.
+    /// Inserts one in this number of hits into the cache.
     pub(crate) insert_inv_prob: u32,
     pub(crate) random: &'a mut u64,
     pub(crate) now_ms: u64,
@@ -161,7 +161,7 @@ impl Kernel for FindMegaflows<'_> {
         let (burst, table) = (self.burst, self.table);
         let (mut hits, mut lookups) = (0, 0);
         let Some(first) = burst.misses.first() else { return (0, 0) };
-        // Packets of one burst come from one port, but for recirculated ones.
+        // Packets of one burst come from one port, except recirculated ones.
         let mut port = burst.arrays.keys[*first as usize].base.in_port;
         let mut rank = table.rank_of(port);
         let mut firsts = [First::NONE; BATCH_MAX_PACKETS];

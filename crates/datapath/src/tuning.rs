@@ -1,34 +1,34 @@
-//! What of a forwarding core can be changed while it runs, and what the stock switch's settings mean for it.
+//! Run-time settings of a forwarding core, and their mapping from the stock switch's settings.
 //!
 //! The stock switch has two flow caches, the exact-match cache (`emc-insert-inv-prob`) and the signature-match cache
-//! (`smc-enable`). This core has one, which plays both parts:
+//! (`smc-enable`). This core has one for both purposes:
 //!
 //! | `emc-insert-inv-prob` | `smc-enable` | the cache |
 //! | --- | --- | --- |
-//! | not set | not set or either | on; every megaflow hit is remembered |
-//! | N > 0 | not true | on; one of N megaflow hits is remembered |
-//! | 0 | not true | off: not asked, not filled, its memory given back |
-//! | any | true | on; every megaflow hit is remembered |
+//! | not set | not set or either | on; inserts every megaflow hit |
+//! | N > 0 | not true | on; inserts one in N megaflow hits |
+//! | 0 | not true | off: no lookups, no insertions, memory freed |
+//! | any | true | on; inserts every megaflow hit |
 //!
-//! Unlike the stock switch's, the cache remembers every hit when nothing is set: it grows with its flows, so there is no
-//! thrashing to guard against.
+//! Unlike in the stock switch, the default is to insert every hit: the cache grows with its flows, so it does not
+//! thrash.
 
 use crate::pmd::Pmd;
 
-/// See the module. Nothing here changes where a packet goes, only what that costs, except for
+/// See the module documentation. Settings affect only cost and never forwarding, except for
 /// [`PmdTuning::masks_per_port_max`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PmdTuning {
-    /// One of so many megaflow hits is remembered in the flow cache; 0 switches the cache off.
+    /// Insert one in this number of megaflow hits into the flow cache; 0 disables the cache.
     pub cache_insert_inv_prob: u32,
-    /// Sort each port's masks by hits; else they stay in the order in which they were made.
+    /// Sort each port's masks by hits; otherwise keep insertion order.
     pub rank: bool,
-    /// Run actions over groups of packets whose megaflows have the same actions; else packet by packet, and read all headers
-    /// of recirculated packets again.
+    /// Execute actions by groups of packets whose megaflows have the same actions; otherwise packet by packet,
+    /// parsing all headers of recirculated packets again.
     pub group: bool,
-    /// Masks (subtables) that the megaflows of one input port may have. A megaflow that would bring one more is refused, and
-    /// its packets go on by the slow path: so a sender who makes masks multiply slows the lookups of its own port down,
-    /// within bounds, and of no other.
+    /// Maximum masks (subtables) of the megaflows of one input port. A megaflow that needs another mask is refused,
+    /// and its packets take the slow path. So a mask explosion slows only the lookups of the port that causes it,
+    /// and by a bounded amount.
     pub masks_per_port_max: usize,
 }
 
@@ -39,7 +39,7 @@ impl Default for PmdTuning {
 }
 
 impl PmdTuning {
-    /// The tuning that the stock switch's settings ask for, where they are set.
+    /// The tuning for the stock switch's settings, as far as they are set.
     pub fn from_settings(emc_insert_inv_prob: Option<u32>, smc_enable: Option<bool>) -> PmdTuning {
         let cache_insert_inv_prob = match (emc_insert_inv_prob, smc_enable) {
             (_, Some(true)) | (None, _) => 1,
@@ -50,7 +50,7 @@ impl PmdTuning {
 }
 
 impl Pmd {
-    /// Changes the tuning, between bursts. Masks above a lowered bound stay until their flows go.
+    /// Changes the tuning, between bursts. Masks above a lowered bound stay until their flows are deleted.
     pub fn set_tuning(&mut self, tuning: PmdTuning) {
         self.config.tuning = tuning;
         self.exec.reread = !tuning.group;
@@ -58,7 +58,7 @@ impl Pmd {
         self.cache.set_on(tuning.cache_insert_inv_prob != 0);
     }
 
-    /// The tuning in force.
+    /// The current tuning.
     pub fn tuning(&self) -> PmdTuning {
         self.config.tuning
     }

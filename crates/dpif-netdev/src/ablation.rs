@@ -1,8 +1,8 @@
-//! What the fast path does without, for measuring: each optimisation has a name by which `sluiced --without` switches it
-//! off, and then the plain way takes its place; and how large bursts may be (`--batch`). Where packets go depends on none of
-//! it.
+//! Disabled parts of the fast path, for measurements: each optimisation has a name by which `sluiced --without`
+//! disables it, in favour of the plain implementation; also the maximum burst size (`--batch`). None of this affects
+//! forwarding results.
 //!
-//! Read once from the command line and handed down. Nothing of it is in the database, and nothing there overrides it.
+//! Read once from the command line and passed down. It is not in the database, and nothing there overrides it.
 
 use datapath::{PmdConfig, PmdTuning};
 use netdev::{RxMethod, SystemOptions};
@@ -10,7 +10,7 @@ use packet::BATCH_MAX_PACKETS;
 use std::collections::BTreeSet;
 use std::str::FromStr;
 
-/// An optimisation that can be switched off.
+/// An optimisation that can be disabled.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Optimisation {
     /// Each port's masks sorted by hits.
@@ -25,15 +25,15 @@ pub enum Optimisation {
     Groups,
     /// A transmit batch of a `system` port in one call.
     Sendmmsg,
-    /// The receive ring of `system` ports.
+    /// Batched transmission on `system` ports.
     Ring,
-    /// Checksums and segmentation of what `system` ports send, left to the device.
+    /// Checksums and segmentation offloaded to the devices of `system` ports.
     Offload,
-    /// Forwarding threads apart from the main loop.
+    /// Forwarding threads separate from the main loop.
     Threads,
 }
 
-/// All of them: name, and what is done in its place.
+/// All of them: name, and the replacement.
 const TABLE: [(Optimisation, &str, &str); 9] = [
     (Optimisation::Ranking, "ranking", "masks of a port are tried in the order in which they were made"),
     (Optimisation::Cache, "cache", "no flow cache, whatever emc-insert-inv-prob and smc-enable say"),
@@ -64,7 +64,7 @@ const TABLE: [(Optimisation, &str, &str); 9] = [
     ),
 ];
 
-/// No optimisation has that name.
+/// Unknown name of an optimisation.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("no optimisation has this name; there are {}", names(TABLE.iter().map(|row| row.0)))]
 pub struct UnknownOptimisation;
@@ -88,7 +88,7 @@ fn names(all: impl Iterator<Item = Optimisation>) -> String {
     all.map(Optimisation::name).collect::<Vec<_>>().join(", ")
 }
 
-/// See the module. By default everything is on, and bursts have the usual size.
+/// See the module documentation. By default everything is on, and bursts have the default size.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Ablation {
     without: BTreeSet<Optimisation>,
@@ -102,28 +102,27 @@ impl Default for Ablation {
 }
 
 impl Ablation {
-    /// Packets of a burst at most, usually.
+    /// Default maximum packets of a burst.
     pub const BURST_PACKETS: usize = BATCH_MAX_PACKETS;
-    /// The largest bursts that can be asked for.
+    /// Largest permitted burst.
     pub const BURST_MAX_PACKETS: usize = packet::BURST_MAX_PACKETS;
 
-    /// Everything but these.
+    /// All but these.
     pub fn new(without: impl IntoIterator<Item = Optimisation>) -> Ablation {
         Ablation { without: without.into_iter().collect(), ..Ablation::default() }
     }
 
-    /// With bursts of so many packets at most, 1 to [`Ablation::BURST_MAX_PACKETS`]; others are taken as the nearest of
-    /// these.
+    /// Sets the maximum burst size in packets, clamped to 1 to [`Ablation::BURST_MAX_PACKETS`].
     pub fn with_bursts(self, packets: usize) -> Ablation {
         Ablation { burst_packets: packets.clamp(1, Ablation::BURST_MAX_PACKETS), ..self }
     }
 
-    /// Packets that are received at a time at most.
+    /// Maximum packets received at a time.
     pub(crate) fn burst_packets(&self) -> usize {
         self.burst_packets
     }
 
-    /// The help of the command line: every name and what it means.
+    /// The help text of the command line: every name and its meaning.
     pub fn help() -> String {
         let mut text =
             "For measuring only: switch optimisations of the fast path off (comma separated):".to_string();
@@ -138,7 +137,7 @@ impl Ablation {
         !self.without.contains(&optimisation)
     }
 
-    /// What differs from the usual, for the log; `None` when nothing does.
+    /// Differences from the default, for the log; `None` without differences.
     pub fn deviation(&self) -> Option<String> {
         let without = names(self.without.iter().copied());
         let bursts = format!("bursts of {} at most", self.burst_packets);
@@ -150,7 +149,7 @@ impl Ablation {
         }
     }
 
-    /// How a forwarding core is made.
+    /// Configuration of a forwarding core.
     pub(crate) fn core(&self, config: PmdConfig) -> PmdConfig {
         PmdConfig {
             vector: self.has(Optimisation::Simd),
@@ -160,7 +159,7 @@ impl Ablation {
         }
     }
 
-    /// What can be changed of one while it runs.
+    /// Its run-time settings.
     pub(crate) fn tuning(&self, wanted: PmdTuning) -> PmdTuning {
         let cache_insert_inv_prob = match self.has(Optimisation::Cache) {
             true => wanted.cache_insert_inv_prob,
@@ -170,7 +169,7 @@ impl Ablation {
         PmdTuning { cache_insert_inv_prob, rank, group, ..wanted }
     }
 
-    /// How a `system` port is opened.
+    /// Options of a `system` port.
     pub(crate) fn system(&self, options: SystemOptions) -> SystemOptions {
         SystemOptions {
             rx_method: if self.has(Optimisation::Ring) { RxMethod::Ring } else { RxMethod::Recvmmsg },
@@ -225,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn deviations_are_told() {
+    fn differences_from_the_default_are_logged() {
         let told = |names: &[&str]| {
             Ablation::new(names.iter().map(|n| n.parse::<Optimisation>().unwrap())).deviation()
         };

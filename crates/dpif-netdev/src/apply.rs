@@ -1,10 +1,10 @@
-//! [`apply`]: carries operations out on a forwarding core and reports those of first packets to probes.
+//! [`apply`]: executes operations on a forwarding core and reports those of first packets to probes.
 
 use datapath::{Pmd, PmdIo};
 use dpif::{DpifOp, OpResult};
 use probes::Applying;
 
-/// Carries operations out and sends their output.
+/// Executes operations and flushes their output.
 pub(crate) fn apply(core: &mut Pmd, ops: Vec<DpifOp>, now_us: u64, io: &mut dyn PmdIo) -> Vec<OpResult> {
     if !probes::applied_armed() {
         let results = core.apply(ops, now_us, io);

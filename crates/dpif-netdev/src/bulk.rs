@@ -1,15 +1,16 @@
-//! Devices opened and closed by the dozen.
+//! Bulk opening and closing of devices.
 //!
-//! The kernel has whoever makes a receive ring, and whoever closes a packet socket, wait until all processors have let go of
-//! it, 10 to 40 ms each time. Those who wait at the same time wait once: so the control thread has some threads do
-//! it for many ports, and no forwarding thread ever does. What it was asked is done when it returns.
+//! The kernel waits for an RCU grace period, 10 to 40 ms, when a receive ring is made or a packet socket is closed.
+//! Concurrent waits share it, so the control thread has several threads work on many ports, and no forwarding thread
+//! ever waits. A call returns once all its work is done.
 //!
-//! Only ports of devices that were there before go this way. Others are opened and closed in turn: a device that a port made ends with its
-//! last descriptor, and another one may be wanted by its name at once.
+//! Only ports of existing devices use this. Others are opened and closed in order: a device made by its port ends
+//! with its last descriptor, and its name may be reused at once.
 //!
-//! A thread that ends, and the datapath at its end, have [`AT_END`] threads close all devices.
+//! At the end of a thread or of the datapath, [`AT_END`] threads close all devices.
 //!
-//! Bounds: [`TOGETHER`] threads otherwise, as many devices opened before they are asked for, as many waiting to be closed.
+//! Bounds: otherwise [`TOGETHER`] threads, and the same number of devices opened in advance and of devices waiting
+//! for close.
 
 use super::inbox::TxSide;
 use super::ports::{OpenPort, Opened};
@@ -19,26 +20,26 @@ use flow::DpPort;
 use std::collections::BTreeMap;
 use sync::{Mutex, lock};
 
-/// Devices that are opened or closed at the same time.
+/// Devices opened or closed concurrently.
 pub const TOGETHER: usize = 32;
 
-/// Devices that are closed at the same time when a thread or the datapath ends.
+/// Devices closed concurrently at the end of a thread or the datapath.
 const AT_END: usize = 128;
 
-/// What a thread had of a port that was removed.
+/// A thread's part of a removed port.
 pub(super) struct PortParts {
     pub(super) rx: Vec<Rx>,
     pub(super) side: Option<TxSide>,
 }
 
-/// All that is left of a removed port.
+/// All remaining parts of a removed port.
 pub(super) struct Closing {
     pub(super) parts: Vec<PortParts>,
     pub(super) open: Option<OpenPort>,
 }
 
 impl Closing {
-    /// Closes the device: its rings, its own sockets, then what all of them share.
+    /// Closes the device: its rings, its own sockets, then the shared part.
     fn end(self) {
         let Closing { parts, open } = self;
         for PortParts { rx, side } in parts {
@@ -48,22 +49,22 @@ impl Closing {
     }
 }
 
-/// What a thread had of its ports, by port.
+/// A thread's parts of its ports, by port.
 pub(super) fn parts_of(rx: Vec<Rx>, sides: BTreeMap<DpPort, TxSide>) -> Vec<(DpPort, PortParts)> {
     let queues = rx.into_iter().map(|rx| (rx.port, PortParts { rx: vec![rx], side: None }));
     let sides = sides.into_iter().map(|(port, side)| (port, PortParts { rx: Vec::new(), side: Some(side) }));
     queues.chain(sides).collect()
 }
 
-/// Devices on their way in and out.
+/// Devices being opened and closed.
 #[derive(Default)]
 pub(super) struct Bulk {
-    /// Opened before their ports were asked for.
+    /// Opened in advance.
     prepared: Mutex<Vec<(PortSpec, Opened)>>,
     closing: Mutex<Vec<Closing>>,
 }
 
-/// Does something with each item in no order, on so many threads at most.
+/// Processes each item, in no order, on at most this number of threads.
 fn each_by<T: Send>(items: Vec<T>, threads: usize, work: impl Fn(T) + Sync) {
     let count = items.len();
     let left = Mutex::new(items);
@@ -72,7 +73,7 @@ fn each_by<T: Send>(items: Vec<T>, threads: usize, work: impl Fn(T) + Sync) {
     std::thread::scope(|scope| {
         for _ in 1..count.min(threads) {
             let named = std::thread::Builder::new().name("devices".to_string());
-            // Where one cannot be started, the others do its part.
+            // If a thread cannot be started, the others do its part.
             if named.spawn_scoped(scope, run).is_err() {
                 break;
             }
@@ -81,7 +82,7 @@ fn each_by<T: Send>(items: Vec<T>, threads: usize, work: impl Fn(T) + Sync) {
     });
 }
 
-/// Does something with each item, on a thread of its own if there are several.
+/// Processes each item, in separate threads if there are several.
 fn each<T: Send, R: Send>(items: Vec<T>, work: impl Fn(T) -> R + Sync) -> Vec<R> {
     if items.len() < 2 {
         return items.into_iter().map(work).collect();
@@ -90,23 +91,23 @@ fn each<T: Send, R: Send>(items: Vec<T>, work: impl Fn(T) -> R + Sync) -> Vec<R>
     std::thread::scope(|scope| {
         let spawn = |item| {
             let named = std::thread::Builder::new().name("devices".to_string());
-            // One that cannot be started drops its item: it is closed all the same, or opened when it is asked for.
+            // A thread that cannot be started drops its item: it is closed all the same, or opened on request.
             named.spawn_scoped(scope, move || work(item)).ok()
         };
         let running: Vec<_> = items.into_iter().map(spawn).collect();
-        // One that panicked has told so.
+        // A panic has been reported already.
         running.into_iter().flatten().filter_map(|thread| thread.join().ok()).collect()
     })
 }
 
-/// Whether its device is there before the port and stays after it.
+/// Whether its device exists before the port and after it.
 fn is_system(spec: &PortSpec) -> bool {
     matches!(spec.options, PortOptions::System(_))
 }
 
 impl Bulk {
-    /// Opens the devices of ports that are about to be added; those that cannot be opened say why when they are added. At most
-    /// [`TOGETHER`] at a time.
+    /// Opens the devices of ports about to be added, at most [`TOGETHER`] at a time; errors are reported when the
+    /// ports are added.
     pub(super) fn open_together(
         &self,
         specs: Vec<PortSpec>,
@@ -117,14 +118,14 @@ impl Bulk {
         lock(&self.prepared).extend(opened.into_iter().flatten());
     }
 
-    /// The device of a port, if it was opened before.
+    /// The device of a port, if opened in advance.
     pub(super) fn prepared(&self, spec: &PortSpec) -> Option<Opened> {
         let mut all = lock(&self.prepared);
         let at = all.iter().position(|(s, _)| s == spec)?;
         Some(all.swap_remove(at).1)
     }
 
-    /// Closes what was opened in vain, and the devices of removed ports.
+    /// Closes unused devices, and the devices of removed ports.
     pub(super) fn close_together(&self) {
         let (unused, closing) = {
             let (mut prepared, mut closing) = (lock(&self.prepared), lock(&self.closing));
@@ -134,8 +135,8 @@ impl Bulk {
         each(closing, Closing::end);
     }
 
-    /// Closes what ended threads had of ports, and whole ports, all together: devices that ports made as well, so this is not
-    /// for ports whose names are wanted again at once.
+    /// Closes the ports of ended threads, and whole ports, all together. Includes devices made by ports, so do not
+    /// use it for ports whose names are reused at once.
     pub(super) fn close_all(&self, parts: Vec<(DpPort, PortParts)>, open: Vec<OpenPort>) {
         self.close_together();
         let mut all: BTreeMap<DpPort, Closing> = BTreeMap::new();
@@ -148,7 +149,7 @@ impl Bulk {
         each_by(all.into_values().collect(), AT_END, Closing::end);
     }
 
-    /// A port is removed: its device is closed now or by [`Bulk::close_together`].
+    /// Removes a port: closes its device now or in [`Bulk::close_together`].
     pub(super) fn close(&self, closing: Closing) {
         if !closing.open.as_ref().is_some_and(|open| is_system(&open.spec)) {
             return closing.end();

@@ -1,6 +1,7 @@
-//! [`Cores`]: the main core and the forwarding threads, for those that send to them.
+//! [`Cores`]: the main core and the forwarding threads, as destinations of operations.
 //!
-//! Any thread may send. Operations for a thread that has ended are not lost: the main core executes their packets, the rest fails.
+//! Any thread may send. Operations for an ended thread are not lost: the main core executes their packets, the
+//! others fail.
 
 use super::inbox::{self, Control};
 use super::main_core::MainCore;
@@ -10,10 +11,10 @@ use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use sync::Snapshot;
 
-/// See the module.
+/// See the module documentation.
 pub(super) struct Cores {
     pub(super) main: MainCore,
-    /// The threads that take operations, in the order of their cores.
+    /// The threads that accept operations, in core order.
     threads: Snapshot<Vec<Arc<Thread>>>,
 }
 
@@ -23,17 +24,17 @@ impl Cores {
         Cores { main, threads: Snapshot::new(Vec::new()) }
     }
 
-    /// Replaces the threads that take operations.
+    /// Replaces the threads that accept operations.
     pub(super) fn publish(&self, threads: Vec<Arc<Thread>>) {
         self.threads.store(threads.into());
     }
 
-    /// The main core and the threads that take operations.
+    /// The main core and the threads that accept operations.
     pub(super) fn ids(&self) -> Vec<PmdId> {
         std::iter::once(PmdId::Main).chain(self.threads.load().iter().map(|t| t.id)).collect()
     }
 
-    /// Sends operations to their core; `ahead` of those that wait.
+    /// Sends operations to their core, `ahead` of those waiting if set.
     pub(super) fn send(&self, batch: OpBatch, ahead: bool) {
         probes::sent(&batch.ops);
         if batch.pmd == PmdId::Main {
@@ -50,7 +51,7 @@ impl Cores {
                     reply.done(batch.pmd, batch.tag, inbox::refused(&batch.ops));
                 }
             }
-            // Deletes and dumps are never lost, and an execute carries packets that wait for it.
+            // Deletes and dumps are never lost, and an execute carries parked packets.
             Err(batch) => self.request(thread, Control::Ops(batch)),
         }
     }
@@ -60,7 +61,7 @@ impl Cores {
         thread.inbox.request(request).into_iter().for_each(|batch| self.without_thread(batch));
     }
 
-    /// Sends a request to each of these threads and gathers the answers; one that has ended gives none.
+    /// Sends a request to each of these threads and collects the replies; an ended thread has none.
     pub(super) fn ask<'t, T>(
         &self,
         threads: impl Iterator<Item = &'t Arc<Thread>>,
@@ -73,8 +74,8 @@ impl Cores {
         answers.iter().collect()
     }
 
-    /// Operations whose thread has ended: the main core executes packets, the rest fails. Packets that were parked behind one
-    /// of them have left with the thread.
+    /// Handles operations of an ended thread: the main core executes packets, the others fail. Packets parked behind
+    /// one of them have left with the thread.
     pub(super) fn without_thread(&self, batch: OpBatch) {
         let mut executes = Vec::new();
         let results = batch.ops.into_iter().map(|op| match op {

@@ -2,18 +2,18 @@
 
 use super::plan::load::History;
 
-/// See the module.
+/// See the module documentation.
 pub(crate) struct Cycles {
-    /// Up to when the cycles are accounted for.
+    /// Counter up to which cycles are accounted for.
     charged: u64,
-    /// Spent without and with packets, not in the histories yet.
+    /// Cycles without and with packets, not yet in the histories.
     spent: [u64; 2],
     busy: History,
     total: History,
 }
 
 impl Cycles {
-    /// From now on.
+    /// Starts at the present counter.
     pub(crate) fn new(now_us: u64) -> Cycles {
         Cycles {
             charged: sys::clock::cycles(),
@@ -31,14 +31,14 @@ impl Cycles {
     /// Accounts for the cycles since the last call.
     pub(crate) fn charge(&mut self, busy: bool) -> u64 {
         let now = sys::clock::cycles();
-        // Counters of two processors may differ by a little.
+        // Counters of two processors may differ slightly.
         let cycles = now.saturating_sub(self.charged);
         self.charged = now;
         self.spent[usize::from(busy)] += cycles;
         cycles
     }
 
-    /// Takes the cycles spent so far into the histories: those without and with packets.
+    /// Moves the cycles so far into the histories; returns those without and with packets.
     pub(crate) fn settle(&mut self, now_us: u64) -> [u64; 2] {
         let [idle, busy] = std::mem::take(&mut self.spent);
         self.busy.add(now_us, busy);

@@ -1,8 +1,8 @@
-//! [`Handovers`]: receive queues that a forwarding thread is to give back.
+//! [`Handovers`]: receive queues that a forwarding thread is about to give back.
 //!
-//! Such a queue is not polled any more, but given back only when no packet of its port waits for the slow path here: packets that
-//! came first leave first, whichever thread forwards those that come next. Meanwhile frames wait in the queue itself. With the
-//! queue go flows of its port, so that the next thread does not have to ask for them.
+//! Such a queue is no longer polled, but given back only once no packet of its port waits for the slow path here. So
+//! earlier packets leave first, whichever thread forwards the next ones. Meanwhile frames wait in the queue itself.
+//! Flows of its port go with the queue, to save the next thread their upcalls.
 
 use super::inbox::Handover;
 use super::pmd::Purged;
@@ -12,19 +12,19 @@ use flow::DpPort;
 use std::collections::BTreeSet;
 use std::sync::mpsc::SyncSender;
 
-/// How long packets may wait for answers of the slow path when a queue, or the thread, is to go.
+/// Maximum wait of packets for the slow path when a queue, or the thread, is to go.
 pub(super) const HANDOVER_US: u64 = 50_000;
-/// Flows that go with the queues of one request at most: to insert them takes the next thread's time.
+/// Maximum flows transferred with the queues of one request: inserting them takes the next thread's time.
 const HANDOVER_FLOWS: usize = 1024;
 
-/// Queues that are to be given back.
+/// Queues to give back.
 struct Leaving {
     rx: Vec<Rx>,
     reply: SyncSender<Handover>,
     deadline_us: u64,
 }
 
-/// See the module.
+/// See the module documentation.
 #[derive(Default)]
 pub(super) struct Handovers(Vec<Leaving>);
 
@@ -34,13 +34,13 @@ impl Handovers {
         self.0.is_empty()
     }
 
-    /// These queues are to be given back to `reply`.
+    /// Adds queues to give back to `reply`.
     pub(super) fn add(&mut self, rx: Vec<Rx>, reply: SyncSender<Handover>) {
         let deadline_us = sys::clock::machine_us() + HANDOVER_US;
         self.0.push(Leaving { rx, reply, deadline_us });
     }
 
-    /// Gives queues back of which nothing waits any more.
+    /// Gives back queues without waiting packets.
     pub(super) fn give_back(&mut self, rx: &RxSet, core: &mut Pmd, purged: &Purged) {
         if self.0.is_empty() {
             return;
@@ -65,7 +65,7 @@ impl Handovers {
                 }
             }
             let queues = std::mem::take(&mut leaving.rx);
-            // Who asked waits for it.
+            // The requester waits for it.
             let _ = leaving.reply.send(Handover { queues, flows });
         }
     }

@@ -1,8 +1,9 @@
-//! The ways to a forwarding thread: a bounded queue of operations, and requests of the control thread, which are never lost.
+//! The inbox of a forwarding thread: a bounded queue of operations, and requests of the control thread, which are
+//! never lost.
 //!
-//! A thread that ends closes its inbox. Whoever puts something in looks afterwards whether it is closed, and then takes
-//! out what is left and answers it: so each batch is answered once, by the thread or by one of those that sent. Sending never
-//! waits.
+//! A thread closes its inbox at its end. A sender checks after each insertion whether the inbox is closed; if so, it
+//! takes the remaining items out and replies to them. So each batch gets one reply, by the thread or by one of the
+//! senders. Sending never blocks.
 
 use super::bulk::PortParts;
 use super::perf::PerfShown;
@@ -20,90 +21,90 @@ use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use sync::{AtomicBool, BoundedQueue, Ordering, ReplyRing};
 
-/// Batches of operations that may wait for a forwarding thread.
+/// Maximum waiting batches of operations of a forwarding thread.
 const INBOX_BATCHES: usize = 4096;
-/// The same of those that go ahead: each handler has a few of them under way.
+/// The same for priority batches: each handler has a few in flight.
 const AHEAD_BATCHES: usize = 512;
 
-/// What a thread has of a port to send.
+/// A thread's transmit side of a port.
 pub(crate) struct TxSide {
     pub(crate) tx: Box<dyn TxQueue>,
     pub(crate) upcalls: Arc<PortQueues>,
 }
 
 impl TxSide {
-    /// Opens a transmit queue of a port for one more thread.
+    /// Opens a transmit queue of a port for another thread.
     pub(crate) fn open(device: &Port, upcalls: &Arc<PortQueues>) -> Result<TxSide, DpifError> {
         let tx = device.tx().map_err(|e| DpifError::Device(e.to_string()))?;
         Ok(TxSide { tx, upcalls: upcalls.clone() })
     }
 }
 
-/// Receive queues on their way from one thread to another, with flows of their ports.
+/// Receive queues in transit between threads, with flows of their ports.
 #[derive(Default)]
 pub(crate) struct Handover {
     pub(crate) queues: Vec<Rx>,
     pub(crate) flows: Vec<FlowRecord>,
 }
 
-/// What a thread spent its time on.
+/// Cycles of a thread.
 pub(crate) struct ThreadLoad {
     pub(crate) now_us: u64,
     /// By queue.
     pub(crate) queues: Vec<(QueueId, History)>,
-    /// On packets and operations.
+    /// With packets and operations.
     pub(crate) busy: History,
-    /// All.
+    /// Total.
     pub(crate) total: History,
 }
 
-/// What a thread leaves behind.
+/// Remains of an ended thread.
 #[derive(Default)]
 pub(crate) struct FinalStats {
     /// Counters of its ports.
     pub(crate) ports: Vec<(DpPort, PortStats)>,
-    /// Its own.
+    /// Counters of the thread.
     pub(crate) stats: PmdStats,
-    /// What it had of ports that are still open. Closing it takes long, and is for the one who asked.
+    /// Its parts of open ports. Closing them takes long, and is left to the requester.
     pub(crate) parts: Vec<(DpPort, PortParts)>,
 }
 
-/// How a thread is to run.
+/// Run-time settings of a thread.
 pub(crate) struct RunAs {
     /// Processors, if they change.
     pub(crate) cpus: Option<Vec<usize>>,
-    /// Longest timed sleep under load, in microseconds.
+    /// Maximum timed sleep under load, in microseconds.
     pub(crate) sleep_max_us: u64,
-    /// Whether processors may be kept from deep sleep for it.
+    /// Whether to keep processors from deep idle states.
     pub(crate) fast_wakeup: bool,
     pub(crate) tuning: PmdTuning,
-    /// Histograms and histories of its iterations are kept.
+    /// Whether to keep histograms and histories of iterations.
     pub(crate) perf_metrics: bool,
-    /// Which iterations are told in the log.
+    /// Logging of suspicious iterations.
     pub(crate) perf_log: PerfLog,
 }
 
 /// Requests of the control thread.
 pub(crate) enum Control {
-    /// A port to send to.
+    /// Add a port to send to.
     PortAdd(DpPort, TxSide, SyncSender<()>),
-    /// A port is to go, with its receive queues.
+    /// Remove a port and its receive queues.
     PortDel(DpPort, SyncSender<PortParts>),
     /// Counters of a port.
     PortStats(DpPort, SyncSender<PortStats>),
-    /// Counters of all ports that counted something.
+    /// Nonzero counters of all ports.
     AllPortStats(SyncSender<Vec<(DpPort, PortStats)>>),
-    /// Receive queues are to be given back, when no packet that came by them waits any more.
+    /// Give receive queues back, once no packet received from them waits any more.
     Take(Vec<QueueId>, SyncSender<Handover>),
-    /// Receive queues to poll.
+    /// Add receive queues to poll.
     Give(Handover, SyncSender<()>),
-    /// How the thread is to run.
+    /// Change settings.
     Run(RunAs, SyncSender<()>),
-    /// Cycles spent.
+    /// Cycles used.
     Load(SyncSender<ThreadLoad>),
-    /// What iterations cost, with the last so many iterations and milliseconds.
+    /// Iteration statistics, with this number of last iterations and milliseconds.
     Perf([usize; 2], SyncSender<PerfShown>),
-    /// Counters anew.
+    /// Reset counters.
     Clear(SyncSender<()>),
     /// Operations that must not be lost although the inbox is full.
     Ops(OpBatch),
@@ -111,13 +112,13 @@ pub(crate) enum Control {
     Stop(SyncSender<FinalStats>),
 }
 
-/// The way to a forwarding thread.
+/// Sending side of a forwarding thread's inbox.
 pub(crate) struct Inbox {
-    /// Operations for packets of ports that ask for little.
+    /// Priority operations, for ports with few upcalls.
     ahead: BoundedQueue<OpBatch>,
     ops: BoundedQueue<OpBatch>,
     requests: ReplyRing<Control>,
-    /// Something is in `requests`.
+    /// Set if `requests` is not empty.
     requested: AtomicBool,
     sleeping: AtomicBool,
     closed: AtomicBool,
@@ -137,7 +138,7 @@ impl Inbox {
         })
     }
 
-    /// Sends a request. To a thread that has ended it is dropped, and with it the way for its answer.
+    /// Sends a request. For an ended thread, drops it with its reply channel.
     #[must_use = "batches of operations that a closed inbox gives back have to be answered"]
     pub(crate) fn request(&self, request: Control) -> Vec<OpBatch> {
         self.requests.push(request);
@@ -146,15 +147,15 @@ impl Inbox {
         self.leftovers()
     }
 
-    /// Sends operations, or gives them back when the queue is full. If the thread has ended, what is left in the queue, this
-    /// batch with it, is given back to be answered.
+    /// Sends operations, or returns them if the queue is full. If the thread has ended, returns all batches left in
+    /// the queue, including this one, for replies.
     pub(crate) fn offer(&self, batch: OpBatch, ahead: bool) -> Result<Vec<OpBatch>, OpBatch> {
         if ahead { &self.ahead } else { &self.ops }.push(batch)?;
         self.notify();
         Ok(self.leftovers())
     }
 
-    /// The batches that a closed inbox still holds; none while it is open.
+    /// The batches left in a closed inbox; none while it is open.
     pub(crate) fn leftovers(&self) -> Vec<OpBatch> {
         let mut left = Vec::new();
         if self.closed.load(Ordering::SeqCst) {
@@ -181,31 +182,31 @@ impl Inbox {
         self.ahead.pop().or_else(|| self.ops.pop())
     }
 
-    /// The next batch of those that go ahead.
+    /// The next priority batch of operations.
     pub(crate) fn next_ahead(&self) -> Option<OpBatch> {
         self.ahead.pop()
     }
 
-    /// Whether a request may wait.
+    /// Whether a request may be waiting.
     pub(crate) fn is_requested(&self) -> bool {
         self.requested.load(Ordering::SeqCst)
     }
 
-    /// The next request. Cheap when there is none.
+    /// The next request. Cheap without requests.
     pub(crate) fn next_request(&self) -> Option<Control> {
         if !self.is_requested() {
             return None;
         }
         self.requests.pop().or_else(|| {
             self.requested.store(false, Ordering::SeqCst);
-            // It may have come before the flag was taken back.
+            // A request may have arrived before the flag was cleared.
             let request = self.requests.pop()?;
             self.requested.store(true, Ordering::SeqCst);
             Some(request)
         })
     }
 
-    /// Runs `sleep`, which returns when the waker wakes, unless something has come.
+    /// Runs `sleep`, which returns when the waker wakes, unless an item has arrived.
     pub(crate) fn sleep(&self, sleep: impl FnOnce(&sys::Waker)) {
         self.sleeping.store(true, Ordering::SeqCst);
         if self.ahead.is_empty() && self.ops.is_empty() && !self.is_requested() {
@@ -214,13 +215,13 @@ impl Inbox {
         self.sleeping.store(false, Ordering::SeqCst);
     }
 
-    /// Nothing is taken from now on.
+    /// Accepts no more items.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
     }
 }
 
-/// The answers to operations that an inbox had no room for.
+/// Replies to operations beyond the capacity of the inbox.
 pub(crate) fn refused(ops: &[DpifOp]) -> Vec<OpResult> {
     ops.iter().map(|_| OpResult::Failed(DpifError::Full("the inbox of the forwarding thread"))).collect()
 }

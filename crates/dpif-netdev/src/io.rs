@@ -1,4 +1,4 @@
-//! The ports of a thread as its core sees them, and where its upcalls go.
+//! A thread's ports from its core's perspective, and the destination of its upcalls.
 
 use super::inbox::TxSide;
 use super::upcall_queues::PortQueues;
@@ -10,32 +10,32 @@ use packet::{PacketBatch, PacketPool};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Where upcalls go.
+/// Destination of upcalls.
 enum Upcalls {
-    /// To the handlers, by the queue of the port that received the packet, or this one when none did.
+    /// The handlers, through the queue of the receiving port, or this one without a port.
     Queued(Arc<PortQueues>),
-    /// To whoever runs the core, for [`ThreadIo::take_upcalls`].
+    /// The caller that runs the core, for [`ThreadIo::take_upcalls`].
     Inline(dpif::Upcalls),
 }
 
-/// Ports of a thread, as its core sees them.
+/// A thread's ports, as used by its core.
 pub(crate) struct ThreadIo {
     ports: BTreeMap<DpPort, TxSide>,
     upcalls: Upcalls,
 }
 
 impl ThreadIo {
-    /// Upcalls go to the handlers; those of packets that no port received by `portless`.
+    /// Sends upcalls to the handlers; those without an input port through `portless`.
     pub(crate) fn new(portless: Arc<PortQueues>) -> ThreadIo {
         ThreadIo { ports: BTreeMap::new(), upcalls: Upcalls::Queued(portless) }
     }
 
-    /// Upcalls wait for [`ThreadIo::take_upcalls`].
+    /// Keeps upcalls for [`ThreadIo::take_upcalls`].
     pub(crate) fn inline() -> ThreadIo {
         ThreadIo { ports: BTreeMap::new(), upcalls: Upcalls::Inline(Vec::new()) }
     }
 
-    /// The upcalls since the last call, when they are not queued for handlers.
+    /// The upcalls since the last call, if they are not queued for handlers.
     pub(crate) fn take_upcalls(&mut self) -> dpif::Upcalls {
         match &mut self.upcalls {
             Upcalls::Queued(_) => Vec::new(),
@@ -56,7 +56,7 @@ impl ThreadIo {
         self.ports.remove(&port)
     }
 
-    /// All ports, taken out.
+    /// Takes all ports out.
     pub(crate) fn take(&mut self) -> BTreeMap<DpPort, TxSide> {
         std::mem::take(&mut self.ports)
     }
@@ -69,7 +69,7 @@ impl ThreadIo {
 impl UpcallSink for ThreadIo {
     fn has_room(&self, port: DpPort) -> bool {
         if probes::wants_misses() {
-            // The one that finds no room is told, too.
+            // Also reports a rejected upcall.
             return true;
         }
         match (&self.upcalls, self.ports.get(&port)) {
@@ -104,7 +104,7 @@ impl PmdIo for ThreadIo {
         };
         let queued = batch.len() as u64;
         let sent = side.tx.send(batch, pool);
-        // Packets that software cut into several count once here: the core accounts for what it handed over.
+        // Packets segmented in software count once here: the core counts packets as passed over.
         for why in TxDrop::ALL {
             let reason = match why {
                 TxDrop::PortDown => DropReason::TxDown,

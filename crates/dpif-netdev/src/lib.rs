@@ -1,7 +1,7 @@
 //! The userspace datapath: forwarding threads that share nothing, behind [`dpif::Datapath`].
 //!
-//! Ports are made and removed by the control thread, which waits until every forwarding thread has answered. Operations
-//! and upcalls never wait.
+//! The control thread adds and removes ports, and waits for the replies of all forwarding threads. Operations and
+//! upcalls never wait.
 
 #![forbid(unsafe_code)]
 
@@ -58,7 +58,7 @@ use upcall_queues::UpcallQueues;
 pub use bulk::TOGETHER;
 pub use watch::QueueWatch;
 
-/// Upcalls whose operations go to a forwarding thread together.
+/// Upcalls whose operations are sent to a forwarding thread together.
 const UPCALLS_AT_ONCE: usize = 16;
 
 /// The userspace datapath.
@@ -71,35 +71,35 @@ pub struct UserspaceDatapath {
     devices: DeviceCounters,
 }
 
-/// How the userspace datapath is made.
+/// Options of the userspace datapath.
 #[derive(Clone, Debug)]
 pub struct UserspaceConfig {
     /// `type@name`.
     pub name: String,
-    /// Its ports are numbered as in a datapath of dummies: by what their names say.
+    /// Number ports as in a dummy datapath: by their names.
     pub dummy: bool,
-    /// Where its dummies are entered, for commands.
+    /// Registry of its dummies, for commands.
     pub dummy_ports: DummyPorts,
-    /// Cores that are pretended, by their NUMA nodes; empty for the machine's own.
+    /// Simulated cores, by their NUMA nodes; empty for the machine's own.
     pub dummy_numa: Vec<u16>,
-    /// What the fast path does without.
+    /// Disabled parts of the fast path.
     pub ablation: Ablation,
-    /// Told of queues that the main core polls.
+    /// Watch of the queues polled by the main core.
     pub watch: Option<Arc<QueueWatch>>,
-    /// Forwarding threads, until [`UserspaceDatapath::configure`] says otherwise.
+    /// Initial number of forwarding threads, until [`UserspaceDatapath::configure`].
     pub threads: ThreadPlan,
-    /// VLAN tags that keys tell apart.
+    /// VLAN tags in keys.
     pub vlan_limit: u8,
     /// Keys the hash functions.
     pub hash_seed: u64,
 }
 
 impl UserspaceDatapath {
-    /// A datapath without ports: its threads start with the first port that needs one. What the main core hands up goes to
-    /// `inline` at once, the rest to handlers ([`Provider::set_handlers`]).
+    /// A datapath without ports: its threads start with the first port that needs one. Upcalls of the main core go
+    /// to `inline` at once, others to handlers ([`Provider::set_handlers`]).
     ///
     /// # Errors
-    /// The processors that may be used are unknown.
+    /// The permitted processors are unknown.
     pub fn start(
         config: &UserspaceConfig,
         inline: Arc<dyn InlineHandler>,
@@ -253,7 +253,7 @@ impl Drop for UserspaceDatapath {
         let s = &mut *lock(&self.pool.state);
         s.ports.infos().iter().for_each(|port| probes::port_removed(port.number));
         let running = std::mem::take(&mut s.running);
-        // What they did not carry out, nobody asks for any more.
+        // Nothing waits for operations that they did not execute.
         let parts = running.into_values().flat_map(|running| running.stop().0.parts);
         self.pool.bulk.close_all(parts.chain(self.pool.cores.main.take_parts()).collect(), s.ports.take());
     }

@@ -1,8 +1,8 @@
-//! The main loop's own core: packet-outs, and the ports that no thread polls: dummies, and all where there are no threads
+//! The main loop's own core: packet-outs, and ports without polling threads: dummies, and all without threads
 //! (`--without=threads`).
 //!
-//! What misses here is translated at once, on the calling thread, so whatever was received or sent before a request is
-//! finished before the next request is served. Any thread may call; the lock around the core makes them take turns.
+//! Misses are translated at once, on the calling thread, so everything received or sent before a request is finished
+//! before the next request. Any thread may call; the lock around the core serialises them.
 
 use super::apply::apply;
 use super::bulk::{PortParts, parts_of};
@@ -17,7 +17,7 @@ use packet::PacketBatch;
 use std::sync::Arc;
 use sync::{Mutex, lock};
 
-/// Bursts of one call at most: what is left waits for the next one.
+/// Maximum bursts of one call: the rest waits for the next one.
 const BURSTS_MAX: usize = 1024;
 
 struct State {
@@ -27,18 +27,18 @@ struct State {
     batch: PacketBatch,
 }
 
-/// See the module.
+/// See the module documentation.
 pub(crate) struct MainCore {
     state: Mutex<State>,
     handler: Arc<dyn InlineHandler>,
-    /// Packets that are received at a time at most.
+    /// Maximum packets received at a time.
     burst_packets: usize,
-    /// Told of the queues that are polled here.
+    /// Watch of the queues polled here.
     watch: Option<Arc<QueueWatch>>,
 }
 
 impl MainCore {
-    /// `handler` translates what misses.
+    /// `handler` translates misses.
     pub(crate) fn new(
         core: Pmd,
         handler: Arc<dyn InlineHandler>,
@@ -49,7 +49,7 @@ impl MainCore {
         MainCore { state: Mutex::new(state), handler, burst_packets, watch }
     }
 
-    /// Makes a port known, with the queues that are to be polled here.
+    /// Adds a port, with the queues polled here.
     pub(crate) fn port_add(&self, port: DpPort, side: TxSide, queues: Vec<Rx>) -> Result<(), DpifError> {
         {
             let s = &mut *lock(&self.state);
@@ -72,7 +72,7 @@ impl MainCore {
         Ok(())
     }
 
-    /// Gives the queues of a port back.
+    /// Gives back the queues of a port.
     pub(crate) fn take(&self, port: DpPort) -> Vec<Rx> {
         let taken: Vec<Rx> = lock(&self.state).rx.extract_if(.., |rx| rx.port == port).collect();
         if let Some(watch) = &self.watch {
@@ -81,7 +81,7 @@ impl MainCore {
         taken
     }
 
-    /// Queues and transmit sides, taken out at the end.
+    /// Takes out queues and transmit sides, at the end.
     pub(super) fn take_parts(&self) -> Vec<(DpPort, PortParts)> {
         let s = &mut *lock(&self.state);
         parts_of(std::mem::take(&mut s.rx), s.io.take())
@@ -92,7 +92,7 @@ impl MainCore {
         lock(&self.state).rx.iter().map(Rx::id).collect()
     }
 
-    /// Forgets a port, and gives back what it had of it; its flows' last statistics go to `purged`.
+    /// Removes a port, and returns its parts; the last statistics of its flows go to `purged`.
     pub(super) fn port_del(&self, port: DpPort, purged: &Purged) -> PortParts {
         let rx = self.take(port);
         let s = &mut *lock(&self.state);
@@ -102,7 +102,7 @@ impl MainCore {
         PortParts { rx, side: s.io.remove(port) }
     }
 
-    /// Counters of a port, as far as this core saw its packets.
+    /// Counters of a port, for packets of this core.
     pub(crate) fn port_stats(&self, port: DpPort) -> dpif::PortStats {
         let s = lock(&self.state);
         let mut stats = s.core.port_counters(port).copied().unwrap_or_default();
@@ -110,13 +110,13 @@ impl MainCore {
         stats
     }
 
-    /// Counters of all ports that counted something, as far as this core saw their packets.
+    /// Nonzero counters of all ports, for packets of this core.
     pub(crate) fn all_port_stats(&self) -> Vec<(DpPort, dpif::PortStats)> {
         let s = lock(&self.state);
         counted(&s.core, s.rx.iter())
     }
 
-    /// Carries operations out, and what follows from them.
+    /// Executes operations, and their consequences.
     pub(crate) fn operate(&self, batch: OpBatch) {
         let results = {
             let s = &mut *lock(&self.state);
@@ -129,7 +129,7 @@ impl MainCore {
         }
     }
 
-    /// Takes everything that waits in the queues polled here through the switch; `true` when there may be more.
+    /// Processes all waiting packets of the queues polled here; `true` if there may be more.
     pub(crate) fn run(&self) -> bool {
         let s = &mut *lock(&self.state);
         for _ in 0..BURSTS_MAX {
@@ -159,7 +159,7 @@ impl MainCore {
         self.finish(s);
     }
 
-    /// Sends what waits and serves upcalls until there are none: recirculation is bounded, so this ends.
+    /// Flushes output and serves upcalls until none are left: recirculation is bounded, so this terminates.
     fn finish(&self, s: &mut State) {
         loop {
             s.core.flush_output(&mut s.io);

@@ -1,13 +1,13 @@
-//! [`Naps`]: timed sleeps between small bursts (`pmd-sleep-max`), so that packets come in larger bursts and the core rests.
+//! [`Naps`]: timed sleeps between small bursts (`pmd-sleep-max`), for larger bursts and an idle processor.
 //!
-//! Each burst below half a batch makes the next sleep a little longer, up to the bound; a larger one ends them.
+//! Each burst below half a batch makes the next sleep slightly longer, up to the maximum; a larger one ends them.
 
 use std::time::Duration;
 
-/// By how much each timed sleep is longer than the last one.
+/// Increment of each timed sleep.
 const STEP_US: u64 = 1;
 
-/// See the module. The default permits none.
+/// See the module documentation. The default permits none.
 #[derive(Default)]
 pub(crate) struct Naps {
     max_us: u64,
@@ -22,14 +22,14 @@ impl Naps {
         (self.max_us, self.nap_us) = (us, 0);
     }
 
-    /// A burst came.
+    /// Records a received burst.
     pub(crate) fn note_burst(&mut self, packets: usize) {
         self.largest_burst = self.largest_burst.max(packets);
     }
 
-    /// The sleep that is due after the bursts since the last call, of `burst_packets` at most each.
+    /// The next sleep after the bursts since the last call, of at most `burst_packets` each.
     pub(crate) fn next(&mut self, burst_packets: usize) -> Option<Duration> {
-        // A burst that fills half a batch shows that there is too much to do for timed sleeps.
+        // A burst of at least half a batch indicates too much load for timed sleeps.
         let busy = std::mem::take(&mut self.largest_burst) >= burst_packets.div_ceil(2);
         self.nap_us = if busy { 0 } else { (self.nap_us + STEP_US).min(self.max_us) };
         (self.nap_us > 0).then(|| Duration::from_micros(self.nap_us))

@@ -1,11 +1,13 @@
-//! A forwarding thread: polls its receive queues, runs bursts through its core, carries operations out.
+//! A forwarding thread: polls its receive queues, processes bursts with its core, executes operations.
 //!
-//! It shares nothing on the packet path: operations come by a bounded inbox, upcalls leave by bounded queues. With
-//! nothing to do it spins for [`SPIN_US`], then sleeps in poll(2) on its queues and its waker, and wakes at once.
+//! It shares nothing on the packet path: operations arrive through a bounded inbox, upcalls leave through bounded
+//! queues. When idle it spins for [`SPIN_US`], then sleeps in poll(2) on its queues and its waker, and wakes at
+//! once.
 //!
-//! `pmd-sleep-max` is another thing: timed sleeps between small bursts ([`Naps`]).
+//! `pmd-sleep-max` is separate: timed sleeps between small bursts ([`Naps`]).
 //!
-//! Requests of the control thread concern ports, receive queues that come and go ([`Handovers`]), and the thread's end.
+//! Requests of the control thread concern ports, receive queues added and removed ([`Handovers`]), and the thread's
+//! end.
 
 use super::apply::apply;
 use super::bulk::{PortParts, parts_of};
@@ -30,16 +32,16 @@ use sync::ReplyRing;
 pub(crate) use super::inbox::TxSide;
 pub(crate) use super::io::ThreadIo;
 
-/// How long an idle thread spins before it sleeps.
+/// Spin time of an idle thread before it sleeps.
 const SPIN_US: u64 = 50;
-/// The same while a miss waits for a handler. One on another processor has taken it by then; one on this processor can only run
-/// when this thread sleeps, and made first packets wait for the end of the spin.
+/// The same while a miss waits for a handler. A handler on another processor has taken it by then; one on this
+/// processor can only run while this thread sleeps, and a longer spin delayed first packets.
 const SPIN_UNTAKEN_US: u64 = 8;
-/// How long bursts of some queues may keep a thread from looking at those that had nothing.
+/// Maximum time that busy queues may keep a thread from checking idle ones.
 const LOOK_US: u64 = 50;
-/// Operations after which packets have their turn.
+/// Operations executed before packets have their turn.
 const OPS_AT_A_TIME: usize = 256;
-/// Longest sleep, so that upkeep gets its turn.
+/// Maximum sleep, so that upkeep gets its turn.
 const SLEEP_MAX: Duration = Duration::from_millis(500);
 /// The same while queues are to be given back.
 const SLEEP_MAX_LEAVING: Duration = Duration::from_millis(1);
@@ -56,11 +58,11 @@ pub(crate) struct PmdThread {
     rx: RxSet,
     leaving: Handovers,
     batch: PacketBatch,
-    /// The queue to begin with, where a request interrupted.
+    /// The first queue to poll, after an interruption by a request.
     first_queue: usize,
-    /// Packets that are received at a time at most.
+    /// Maximum packets received at a time.
     burst_packets: usize,
-    /// When the last burst came.
+    /// Time of the last burst.
     now_us: u64,
     last_work_us: u64,
     next_tick_us: u64,
@@ -100,9 +102,9 @@ impl PmdThread {
         }
     }
 
-    /// Runs until told to stop.
+    /// Runs until requested to end.
     pub(crate) fn run(mut self) {
-        // A thread that panics must not keep the control thread waiting for its answers.
+        // A panicking thread must not block the control thread's wait for its replies.
         let _closing = CloseAtEnd(self.inbox.clone());
         let mut slept = false;
         let mut looked_us = 0;
@@ -116,7 +118,7 @@ impl PmdThread {
                 return self.end(&final_stats);
             }
             self.leaving.give_back(&self.rx, &mut self.core, &self.purged);
-            // Close enough: the time of the last burst, if there was one.
+            // Accurate enough: the time of the last burst, if any.
             let now_us = if burst { self.now_us } else { sys::clock::machine_us() };
             if now_us >= self.next_tick_us {
                 self.core.tick(sys::clock::monotonic_us_at(now_us));
@@ -150,8 +152,8 @@ impl PmdThread {
         }
     }
 
-    /// One burst from every queue that has something. A request of the control thread interrupts: it does not wait for thousands of
-    /// queues, and those left go first after it.
+    /// One burst from every queue with frames. A request of the control thread interrupts, instead of waiting for
+    /// thousands of queues; the remaining queues go first afterwards.
     fn poll_ready(&mut self) -> bool {
         let mut worked = false;
         let queues = self.rx.hot_len();
@@ -174,7 +176,7 @@ impl PmdThread {
             let cycles = self.cycles.charge(true);
             self.rx.spent(n, cycles);
             self.perf.count_burst(packets);
-            // What goes ahead of other operations does not wait for all queues either.
+            // Priority operations do not wait for all queues either.
             if let Some(batch) = self.inbox.next_ahead() {
                 self.apply(batch);
                 self.cycles.charge(true);
@@ -200,7 +202,7 @@ impl PmdThread {
 
     fn apply(&mut self, batch: OpBatch) {
         if matches!(batch.ops[..], [DpifOp::Stats]) {
-            // Cycles as of now, so that they go with the packets.
+            // Cycles up to now, for the packets.
             self.remember_now();
         }
         let now_us = sys::clock::monotonic_us();
@@ -210,7 +212,7 @@ impl PmdThread {
         }
     }
 
-    /// Takes the cycles spent so far into the histories and the core's counters.
+    /// Moves the cycles so far into the histories and the core's counters.
     fn remember(&mut self, now_us: u64) {
         for rx in self.rx.iter_mut() {
             rx.history.add(now_us, std::mem::take(&mut rx.cycles));
@@ -228,13 +230,13 @@ impl PmdThread {
         }
     }
 
-    /// A timed sleep, when the bursts are small and it is allowed: its cycles.
+    /// A timed sleep, if bursts are small and it is permitted; returns its cycles.
     fn nap(&mut self) -> u64 {
         let Some(limit) = self.naps.next(self.burst_packets) else { return 0 };
         self.inbox.sleep(|waker| {
             let mut set = sys::poll::PollSet::new();
             set.add(waker.fd(), false);
-            // Woken or not, the loop goes on.
+            // Whether woken or not, the loop continues.
             let _ = set.wait(Some(limit));
             drop(set);
             waker.drain();
@@ -242,24 +244,24 @@ impl PmdThread {
         self.cycles.charge(false)
     }
 
-    /// Sleeps until a queue has something, or somebody wants something.
+    /// Sleeps until a queue has frames, or the waker wakes it.
     fn sleep(&mut self, limit: Duration) {
         let inbox = self.inbox.clone();
         inbox.sleep(|waker| self.rx.look(Some(limit), Some(waker)));
     }
 
-    /// Carries out requests of the control thread; who wants to know when it is to end.
+    /// Executes requests of the control thread; returns the requester of its end.
     fn handle_control(&mut self) -> Option<SyncSender<FinalStats>> {
         while let Some(request) = self.inbox.next_request() {
             match request {
                 Control::PortAdd(port, side, done) => {
-                    // The number was checked when it was given out.
+                    // The number was checked at allocation.
                     let _ = self.core.port_add(port);
                     self.io.add(port, side);
                     let _ = done.send(());
                 }
                 Control::PortDel(port, done) => {
-                    // Who asked waits for it: to close it would take long.
+                    // The requester waits for it: closing would take long.
                     let _ = done.send(self.port_del(port));
                 }
                 Control::PortStats(port, reply) => {
@@ -341,10 +343,10 @@ impl PmdThread {
         ThreadLoad { now_us, queues, busy, total }
     }
 
-    /// The thread's end: answers what has been asked, gives away what it knows, closes its inbox.
+    /// Ends the thread: replies to requests, hands its state over, closes its inbox.
     fn end(mut self, final_stats: &SyncSender<FinalStats>) {
         let deadline_us = sys::clock::machine_us() + HANDOVER_US;
-        // Packets that are still being translated are the last that it forwards.
+        // Packets still being translated are the last that it forwards.
         while self.core.open_tickets() > 0 && sys::clock::machine_us() < deadline_us {
             if !self.carry_out_ops() {
                 self.sleep(Duration::from_millis(1));
@@ -358,20 +360,20 @@ impl PmdThread {
         let ports =
             self.io.ports().filter_map(|port| Some((port, *self.core.port_counters(port)?))).collect();
         self.remember_now();
-        // Who asked waits for it.
+        // The requester waits for it.
         let parts = parts_of(self.rx.remove(|_| true), self.io.take());
         let _ = final_stats.send(FinalStats { ports, stats: self.core.stats().ended(), parts });
     }
 }
 
-/// Closes an inbox when its thread ends, however it ends.
+/// Closes an inbox when its thread ends, for any reason.
 struct CloseAtEnd(Arc<Inbox>);
 
 impl Drop for CloseAtEnd {
     fn drop(&mut self) {
         self.0.close();
         if std::thread::panicking() {
-            // Nobody waits for this thread's end: what it was asked is answered here, requests by dropping them.
+            // No request waits for this thread's end: reply to operations here, and drop requests.
             for batch in self.0.leftovers() {
                 answer_gone(&batch);
             }
@@ -379,7 +381,7 @@ impl Drop for CloseAtEnd {
     }
 }
 
-/// Answers that the thread is gone.
+/// Replies that the thread has ended.
 pub(super) fn answer_gone(batch: &OpBatch) {
     if let Some(reply) = &batch.reply {
         let failed = batch.ops.iter().map(|_| OpResult::Failed(DpifError::NO_THREAD)).collect();

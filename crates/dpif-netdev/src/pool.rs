@@ -1,7 +1,7 @@
 //! [`PmdPool`]: starts, stops and configures the forwarding threads of a datapath while packets flow, and holds its ports.
 //!
-//! Threads start with the first port that needs one. In a change, new threads start first, then queues move, then threads end.
-//! Control threads call, under one lock; forwarding threads never take it.
+//! Threads start with the first port that needs one. A change first starts new threads, then moves queues, then ends
+//! threads. Control threads call, under one lock; forwarding threads never take it.
 
 use super::bulk::Bulk;
 use super::cores::Cores;
@@ -26,10 +26,10 @@ use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use sync::{Mutex, lock};
 
-/// Cores of a datapath of dummies, whose threads are bound to none.
+/// Cores of a dummy datapath, whose threads are not bound.
 const DUMMY_CORES: u16 = 64;
 
-/// Ports and threads as the control thread knows them.
+/// Ports and threads of the control thread.
 #[derive(Default)]
 pub(super) struct State {
     pub(super) ports: Ports,
@@ -37,20 +37,20 @@ pub(super) struct State {
     pub(super) running: BTreeMap<u16, Running>,
     pub(super) plan: ThreadPlan,
     pub(super) placement: Placement,
-    /// What threads counted that have ended.
+    /// Counters of ended threads.
     pub(super) ended: PmdStats,
-    /// What ports counted that were removed.
+    /// Counters of removed ports.
     pub(super) removed: PortStats,
     perf_log: PerfLog,
 }
 
-/// See the module.
+/// See the module documentation.
 pub(super) struct PmdPool {
     pub(super) cores: Cores,
     pub(super) factory: PmdFactory,
     pub(super) bulk: Bulk,
     inline: Arc<dyn InlineHandler>,
-    /// Of a datapath of dummies.
+    /// Whether it is a dummy datapath.
     pub(super) dummy: bool,
     pub(super) state: Mutex<State>,
 }
@@ -82,7 +82,7 @@ impl PmdPool {
         Ok(Opened { inline: opened.inline || !self.has_threads(), ..opened })
     }
 
-    /// Whether ports are polled by threads of their own.
+    /// Whether separate threads poll ports.
     fn has_threads(&self) -> bool {
         self.factory.ablation.has(Optimisation::Threads)
     }
@@ -108,7 +108,7 @@ impl PmdPool {
         placement.balance(&self.fleet(running, ports, plan));
     }
 
-    /// What all threads and the main core counted of a port.
+    /// Counters of a port over all threads and the main core.
     pub(super) fn port_stats(&self, s: &State, port: DpPort) -> Option<PortStats> {
         let mut sum = s.ports.get(port)?.retired;
         sum.add(&self.cores.main.port_stats(port));
@@ -118,13 +118,13 @@ impl PmdPool {
         Some(sum)
     }
 
-    /// What all threads and the main core counted of all ports, by one question to each thread.
+    /// Counters of all ports over all threads and the main core, with one request per thread.
     pub(super) fn all_port_stats(&self, s: &State) -> BTreeMap<DpPort, PortStats> {
         let mut all: BTreeMap<_, _> = s.ports.iter().map(|p| (p.info.number, p.retired)).collect();
         let threads = s.running.values().map(|r| &r.thread);
         let counted = self.cores.ask(threads, Control::AllPortStats).into_iter().flatten();
         for (port, stats) in counted.chain(self.cores.main.all_port_stats()) {
-            // A thread knows the ports that are there.
+            // Threads have only existing ports.
             all.entry(port).and_modify(|sum| sum.add(&stats));
         }
         all
@@ -168,7 +168,7 @@ impl PmdPool {
         Ok(())
     }
 
-    /// The cores that are wanted and exist, and whether threads are bound to them.
+    /// The existing cores among those wanted, and whether to bind threads to them.
     fn wanted_cores(&self, plan: &ThreadPlan) -> (Vec<u16>, bool) {
         let Some(wanted) = &plan.cores else { return (vec![0], false) };
         let online = u16::try_from(sys::thread::online_cpus()).unwrap_or(u16::MAX);
@@ -199,7 +199,7 @@ impl PmdPool {
                 Ok(side) => self
                     .cores
                     .request(&running.thread, Control::PortAdd(port.info.number, side, done.clone())),
-                // Its device is gone; the port will follow.
+                // Its device is removed; the port follows.
                 Err(e) => {
                     log::warn!(target: "dpif_netdev", "core {core} cannot send to {}: {e}", port.info.name)
                 }
@@ -211,7 +211,7 @@ impl PmdPool {
         Ok(running)
     }
 
-    /// Tells all threads how to run, and whether they are bound to their cores if that may change.
+    /// Sends settings to all threads, and binds them anew if that may change.
     fn run_as(&self, s: &mut State, bound: Option<bool>) {
         let (done, answers) = sync_channel(s.running.len());
         for (core, running) in &mut s.running {
@@ -238,7 +238,7 @@ impl PmdPool {
         answers.iter().for_each(drop);
     }
 
-    /// Makes the threads known to those who send operations.
+    /// Publishes the threads to the senders of operations.
     fn publish(&self, s: &State, without: &[u16]) {
         let shown = s.running.iter().filter(|(core, _)| !without.contains(core));
         self.cores.publish(shown.map(|(_, running)| running.thread.clone()).collect());
@@ -258,7 +258,7 @@ impl PmdPool {
         log::info!(target: "dpif_netdev", "PMD thread on numa_id: {}, core id: {core:2} destroyed.", self.factory.numa(core).0);
     }
 
-    /// Closes the receive queues of a port and opens them anew. The port itself stays.
+    /// Reopens the receive queues of a port. The port itself stays.
     fn reopen(&self, s: &mut State, port: DpPort) -> Result<Vec<Rx>, DpifError> {
         let State { ports, running, plan, placement, .. } = s;
         let fleet = self.fleet(running, ports, plan);
@@ -267,7 +267,7 @@ impl PmdPool {
         let open = s.ports.get_mut(port).ok_or(DpifError::NotFound("port"))?;
         taken.iter().for_each(|rx| rx.add_losses(&mut open.retired));
         open.queues = 0;
-        // The old ones first: a group of sockets takes no others.
+        // Close the old ones first: the socket group does not accept more.
         drop(taken);
         let Opened { mut device, .. } = self.open(&open.spec)?;
         let queues = numbered(port, std::mem::take(&mut device.rx));

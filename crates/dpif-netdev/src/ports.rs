@@ -1,4 +1,4 @@
-//! The ports of a userspace datapath: their numbers, and how each type is opened.
+//! The ports of a userspace datapath: their numbers, and opening of each type.
 
 use super::upcall_queues::PortQueues;
 use crate::ablation::Ablation;
@@ -15,28 +15,28 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
-/// Number of the port that stands for the datapath itself, as stock switches have it.
+/// Number of the local port, as in stock switches.
 const LOCAL_PORT: DpPort = DpPort(0);
 
 /// A port and its device.
 pub(crate) struct OpenPort {
     pub(crate) info: PortInfo,
     pub(crate) device: Port,
-    /// Controls it, when it is a dummy.
+    /// Its control handle, for a dummy.
     pub(crate) dummy: Option<Dummy>,
-    /// Its queues are polled by the main core, not by a thread.
+    /// Polled by the main core, not by a thread.
     pub(crate) inline: bool,
-    /// The kernel knows nothing of it.
+    /// Unknown to the kernel.
     pub(crate) bare: bool,
-    /// Where its upcalls wait.
+    /// Its upcall queues.
     pub(crate) upcalls: Arc<PortQueues>,
-    /// What it was made of.
+    /// Its configuration.
     pub(crate) spec: PortSpec,
     /// Receive queues that threads poll, numbered from 0.
     pub(crate) queues: u16,
-    /// Those that are pinned to cores.
+    /// Pinned ones among them.
     pub(crate) affinity: RxqAffinity,
-    /// What threads counted that have ended, and queues that were closed.
+    /// Counters of ended threads and closed queues.
     pub(crate) retired: PortStats,
 }
 
@@ -45,11 +45,11 @@ pub(crate) struct OpenPort {
 pub(crate) struct Ports(BTreeMap<DpPort, OpenPort>);
 
 impl Ports {
-    /// The number that a new port gets, never 0 unless it is wanted: the one wanted if it is free, or in a datapath of
-    /// dummies the one in its name, else the first free one.
+    /// The number of a new port: the requested one if it is free, or in a dummy datapath the one in its name, else
+    /// the first free one. Only a request gives 0.
     ///
     /// # Errors
-    /// A port of that name is there, or there is no number left.
+    /// A port of that name exists, or no number is left.
     pub(crate) fn number_for(&self, spec: &PortSpec, dummy: bool) -> Result<DpPort, DpifError> {
         if self.0.values().any(|p| p.info.name == spec.name) {
             return Err(DpifError::Device(format!("port {} is already in the datapath", spec.name)));
@@ -88,27 +88,27 @@ impl Ports {
         self.0.remove(&port)
     }
 
-    /// All of them, taken out.
+    /// Takes all of them out.
     pub(crate) fn take(&mut self) -> Vec<OpenPort> {
         std::mem::take(&mut self.0).into_values().collect()
     }
 
-    /// All of them, in order of their numbers.
+    /// All of them, by number.
     pub(crate) fn infos(&self) -> Vec<PortInfo> {
         self.0.values().map(|p| p.info.clone()).collect()
     }
 }
 
-/// A device that was opened.
+/// An opened device.
 pub(crate) struct Opened {
     pub(crate) device: Port,
-    /// Its type as it is shown.
+    /// Its displayed type.
     pub(crate) type_name: String,
-    /// Controls it, when it is a dummy.
+    /// Its control handle, for a dummy.
     pub(crate) dummy: Option<Dummy>,
-    /// Its queues are polled by the main core, not by a thread.
+    /// Polled by the main core, not by a thread.
     pub(crate) inline: bool,
-    /// The kernel knows nothing of it.
+    /// Unknown to the kernel.
     pub(crate) bare: bool,
 }
 
@@ -149,14 +149,14 @@ fn open_system(spec: &PortSpec, options: &SystemPort, ablation: &Ablation) -> Re
     let (n_rxq, merge_udp) = (options.n_rxq as usize, options.merge_udp);
     let options = ablation.system(SystemOptions { n_rxq, merge_udp, ..SystemOptions::default() });
     let ifindex = netdev::link::link_info(&spec.name).map_err(device_error)?.ifindex;
-    // A device that is down stays down, but several queues share its frames only while it is up.
+    // A device stays down if it is down, but several queues share its frames only while it is up.
     if options.n_rxq > 1 {
         netdev::link::set_admin_up(ifindex, true).map_err(device_error)?;
     }
     Port::open_system(&spec.name, &options).map_err(device_error)
 }
 
-/// Opens a device by AF_XDP and logs the mode in use.
+/// Opens a device by AF_XDP and logs the resulting mode.
 fn open_afxdp(name: &str, options: &AfxdpPort) -> Result<Port, DpifError> {
     let ifindex = netdev::link::link_info(name).map_err(device_error)?.ifindex;
     // Its queues exist only while it is up.
@@ -198,8 +198,8 @@ fn dummy_options(spec: &PortSpec, options: &DummyPort) -> DummyOptions {
     }
 }
 
-/// The number that a port's name asks for, in a datapath of dummies: the first number in the name, 100 more for a name that
-/// begins with `br`.
+/// The number in a port's name, for a dummy datapath: the first number in the name, plus 100 for a name that begins
+/// with `br`.
 fn number_in(name: &str) -> Option<DpPort> {
     let start = name.find(|c: char| c.is_ascii_digit())?;
     let digits = &name[start..];

@@ -1,10 +1,10 @@
-//! The receive queues of a forwarding thread, and how it waits for them.
+//! The receive queues of a forwarding thread, and waiting for them.
 //!
-//! A thread may poll thousands of queues of which few have frames at a time. Those that had some lately are *hot*: looked at
-//! one by one. The others are *cold*: they wait together behind one descriptor ([`sys::WatchSet`]), so that what the thread
-//! does between two packets does not grow with the number of its ports. A cold queue that has something becomes hot at
-//! once; a hot one that had nothing for a second becomes cold, unless there are but a few queues, for which a set of their
-//! own would not pay: a watched queue costs whoever sends to it a little for each frame.
+//! A thread may poll thousands of queues of which few have frames at a time. Queues with recent frames are *hot*:
+//! polled one by one. The others are *cold*: they wait together behind one descriptor ([`sys::WatchSet`]), so that
+//! the thread's cost between two packets does not grow with the number of its ports. A cold queue with frames
+//! becomes hot at once; a hot one without frames for a second becomes cold. With few queues all stay hot: a watched
+//! queue adds a cost per frame for its sender.
 
 use super::plan::QueueId;
 use super::plan::load::History;
@@ -19,24 +19,24 @@ use std::time::Duration;
 use sys::WatchSet;
 use sys::poll::PollSet;
 
-/// A queue that fails so often in a row is looked at once a second only.
+/// Consecutive failures after which a queue is polled only once a second.
 const ERRORS_MAX: u32 = 3;
-/// So many queues are all hot.
+/// Maximum number of queues that are all hot.
 const FEW: usize = 8;
 
-/// A receive queue and what is known of it.
+/// A receive queue and its state.
 pub(crate) struct Rx {
     pub(crate) port: DpPort,
-    /// Its number among the port's.
+    /// Its number in the port.
     number: u16,
     queue: Box<dyn RxQueue>,
     ready: bool,
     errors: u32,
-    /// It had frames since the last [`RxSet::settle`].
+    /// Had frames since the last [`RxSet::settle`].
     active: bool,
-    /// It waits in the set of cold ones.
+    /// In the set of cold queues.
     cold: bool,
-    /// Cycles spent on its packets that are not in `history` yet.
+    /// Cycles of its packets, not yet in `history`.
     pub(super) cycles: u64,
     pub(super) history: History,
 }
@@ -85,7 +85,7 @@ impl Rx {
         }
     }
 
-    /// Adds the frames that the queue lost.
+    /// Adds the queue's lost frames.
     pub(crate) fn add_losses(&self, stats: &mut PortStats) {
         let lost = self.queue.counters();
         stats.rx_dropped += lost.kernel_drops;
@@ -95,26 +95,26 @@ impl Rx {
     }
 }
 
-/// Counters of all ports that counted something, as far as this core and these queues saw their packets.
+/// Nonzero counters of all ports, for packets of this core and these queues.
 pub(crate) fn counted<'r>(core: &Pmd, queues: impl Iterator<Item = &'r Rx>) -> Vec<(DpPort, PortStats)> {
     let mut all: BTreeMap<DpPort, PortStats> = core.all_port_counters().map(|(n, s)| (n, *s)).collect();
     queues.for_each(|rx| rx.add_losses(all.entry(rx.port).or_default()));
     all.into_iter().filter(|(_, stats)| *stats != PortStats::default()).collect()
 }
 
-/// See the module.
+/// See the module documentation.
 #[derive(Default)]
 pub(super) struct RxSet {
-    /// A queue keeps its place.
+    /// Queues have a fixed index.
     places: Vec<Option<Rx>>,
-    /// Places of hot queues.
+    /// Indices of hot queues.
     hot: Vec<usize>,
-    /// The cold ones, by their places; made when there is one.
+    /// The cold queues by index; allocated with the first one.
     cold: Option<WatchSet>,
 }
 
 impl RxSet {
-    /// Adds a queue, to be looked at at once.
+    /// Adds a queue, polled at once.
     pub(super) fn add(&mut self, rx: Rx) {
         let rx = Some(Rx { ready: true, active: true, cold: false, ..rx });
         let free = self.places.iter().position(Option::is_none);
@@ -126,7 +126,7 @@ impl RxSet {
         self.hot.push(place);
     }
 
-    /// Takes out those that `gone` picks, in the order of their places.
+    /// Takes out the queues selected by `gone`, in index order.
     pub(super) fn remove(&mut self, gone: impl Fn(&Rx) -> bool) -> Vec<Rx> {
         let cold = &mut self.cold;
         let out = self.places.iter_mut().filter_map(|place| {
@@ -151,22 +151,22 @@ impl RxSet {
         self.places.iter_mut().flatten()
     }
 
-    /// How many are hot.
+    /// Number of hot queues.
     pub(super) fn hot_len(&self) -> usize {
         self.hot.len()
     }
 
-    /// A hot queue by its number among them, if it may have frames.
+    /// A hot queue by its hot index, if it may have frames.
     pub(super) fn ready(&mut self, n: usize) -> Option<&mut Rx> {
         self.places[*self.hot.get(n)?].as_mut().filter(|rx| rx.ready)
     }
 
-    /// Accounts for cycles spent on packets of a hot queue, by its number among them.
+    /// Accounts for cycles of packets of a hot queue, by its hot index.
     pub(super) fn spent(&mut self, n: usize, cycles: u64) {
         self.places[self.hot[n]].iter_mut().for_each(|rx| rx.cycles += cycles);
     }
 
-    /// Asks the kernel which queues have something; waits for that, for `waker` or for the time to be over.
+    /// Asks the kernel for readable queues; waits for one, for `waker` or for the timeout.
     pub(super) fn look(&mut self, timeout: Option<Duration>, waker: Option<&sys::Waker>) {
         let mut set = PollSet::new();
         let mut asked = Vec::with_capacity(self.hot.len());
@@ -196,7 +196,7 @@ impl RxSet {
         }
     }
 
-    /// Makes cold queues that have something hot.
+    /// Makes readable cold queues hot.
     fn warm(&mut self) {
         let Some(cold) = &mut self.cold else { return };
         for place in cold.ready() {
@@ -209,7 +209,7 @@ impl RxSet {
         }
     }
 
-    /// Once a second: hot queues that had nothing become cold, and those that failed are tried again.
+    /// Once a second: hot queues without frames become cold, and failed ones are tried again.
     pub(super) fn settle(&mut self) {
         let few = self.iter().nth(FEW).is_none();
         let RxSet { places, hot, cold } = self;
@@ -223,7 +223,7 @@ impl RxSet {
     }
 }
 
-/// Puts a queue into the set of cold ones; `false` when it cannot be (too many descriptors): it stays hot then.
+/// Moves a queue into the set of cold ones; `false` if impossible (too many descriptors): it stays hot then.
 fn cool(cold: &mut Option<WatchSet>, rx: &Rx, place: usize) -> bool {
     if cold.is_none() {
         *cold = WatchSet::new().ok();

@@ -1,8 +1,8 @@
-//! Receive queues, placed on forwarding threads while packets flow.
+//! Placement of receive queues on forwarding threads while packets flow.
 //!
-//! A queue moves by message: the old thread gives it back, the new one takes it. At no time is a queue without a thread to poll
-//! it for longer than its move takes, and its frames wait in the queue meanwhile. A port that comes or goes moves nobody else's
-//! queues; settings, `pmd-rxq-rebalance` and automatic load balance place all queues anew.
+//! A queue moves by message: the old thread gives it back, the new one takes it. A queue is without a thread only
+//! during its move, and its frames wait in the queue meanwhile. Adding or removing a port moves no queues of others;
+//! settings, `pmd-rxq-rebalance` and automatic load balance place all queues anew.
 
 use super::cores::Cores;
 use super::inbox::{Control, Handover, ThreadLoad};
@@ -18,23 +18,23 @@ use flow::DpPort;
 use std::collections::BTreeMap;
 use std::sync::mpsc::sync_channel;
 
-/// Which queues may move.
+/// Set of movable queues.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scope {
-    /// Those that nobody polls yet, and those that may not stay where they are.
+    /// Unpolled queues, and those that may not stay where they are.
     New,
     /// All.
     All,
 }
 
-/// Threads and ports that queues are placed for.
+/// Threads and ports of a placement.
 pub(super) struct Fleet<'a> {
     pub(super) cores: &'a Cores,
     /// By core.
     pub(super) running: &'a BTreeMap<u16, Running>,
     pub(super) ports: &'a Ports,
     pub(super) plan: &'a ThreadPlan,
-    /// Told when flows move with their queues.
+    /// Receives flows that move with their queues.
     pub(super) inline: &'a dyn InlineHandler,
 }
 
@@ -55,7 +55,7 @@ impl Fleet<'_> {
         all
     }
 
-    /// What the threads spent their time on, by core.
+    /// Cycles of the threads, by core.
     pub(super) fn loads(&self) -> BTreeMap<u16, ThreadLoad> {
         let asked = self.running.iter().map(|(core, running)| {
             let load = self.cores.ask(std::iter::once(&running.thread), Control::Load).pop();
@@ -65,7 +65,7 @@ impl Fleet<'_> {
     }
 }
 
-/// Where each receive queue is polled.
+/// Current thread of each receive queue.
 #[derive(Default)]
 pub(super) struct Placement {
     placed: Assignment,
@@ -73,7 +73,7 @@ pub(super) struct Placement {
 }
 
 impl Placement {
-    /// Places queues on the threads, those of the cores `without` left out; `new` are queues that nobody has polled yet.
+    /// Places queues on the threads, except those of the cores `without`; `new` are unpolled queues.
     pub(super) fn place(&mut self, fleet: &Fleet<'_>, scope: Scope, new: Vec<Rx>, without: &[u16]) {
         let threads: Vec<Place> = fleet
             .running
@@ -94,7 +94,7 @@ impl Placement {
         self.placed = after;
     }
 
-    /// Takes queues from where they are and gives them to where they are to be.
+    /// Moves queues from their current to their new threads.
     fn move_queues(&self, fleet: &Fleet<'_>, after: &Assignment, new: Vec<Rx>) {
         let mut takes: BTreeMap<u16, Vec<QueueId>> = BTreeMap::new();
         for (id, core) in &self.placed.core {
@@ -160,7 +160,7 @@ impl Placement {
         }
     }
 
-    /// The next balance measures anew: the threads are others.
+    /// Restart the measurement for the next balance: the threads have changed.
     pub(super) fn restart_balance(&mut self) {
         self.balancer = Balancer::default();
     }
@@ -175,12 +175,12 @@ impl Placement {
         fleet.take(takes).queues
     }
 
-    /// The queues of a port are gone.
+    /// Forgets the queues of a port.
     pub(super) fn forget(&mut self, port: DpPort) {
         self.placed.core.retain(|id, _| id.port != port);
     }
 
-    /// Pinned queues keep threads from polling others.
+    /// Pinned queues isolate their threads from others.
     pub(super) fn isolates(&self) -> bool {
         !self.placed.isolated.is_empty()
     }
@@ -195,7 +195,7 @@ impl Placement {
         self.placed.core.iter().filter(move |(_, at)| **at == core).map(|(id, _)| *id)
     }
 
-    /// Tells the operator what changes.
+    /// Logs changes for the operator.
     fn log_changes(&self, fleet: &Fleet<'_>, after: &Assignment) {
         let name = |id: &QueueId| fleet.ports.get(id.port).map_or("?", |p| &p.info.name);
         for note in after.notes.difference(&self.placed.notes) {
@@ -227,7 +227,7 @@ impl Placement {
     }
 }
 
-/// What each queue cost in the last minute, in percent of its thread.
+/// Cost of each queue in the last minute, in percent of its thread.
 fn queue_loads(loads: &BTreeMap<u16, ThreadLoad>) -> BTreeMap<QueueId, f64> {
     let of = |l: &ThreadLoad| {
         let total = l.total.rate(l.now_us, INTERVALS);

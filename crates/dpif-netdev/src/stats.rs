@@ -1,4 +1,4 @@
-//! [`DeviceCounters`]: counters that devices keep beside those of the switch.
+//! [`DeviceCounters`]: counters kept by devices beside those of the switch.
 
 use super::ports::OpenPort;
 use dpif::{DeviceStats, PortOptions, PortStats};
@@ -9,12 +9,12 @@ use netdev::link::{AllLinkStats, LinkStats};
 pub(super) struct DeviceCounters(AllLinkStats);
 
 impl DeviceCounters {
-    /// Fills in what the devices counted, and what is not kept.
+    /// Adds the devices' counters, and marks unknown ones.
     pub(super) fn add_to<'s>(&self, all: impl Iterator<Item = (&'s OpenPort, &'s mut PortStats)>) {
         let (mut names, mut places) = (Vec::new(), Vec::new());
         for (open, stats) in all {
             if open.dummy.is_some() {
-                // As stock switches have it.
+                // As in stock switches.
                 let unknown = u64::MAX;
                 (stats.rx_dropped, stats.rx_errors) = (unknown, unknown);
                 (stats.tx_dropped, stats.tx_errors) = (unknown, unknown);
@@ -31,10 +31,10 @@ impl DeviceCounters {
     }
 }
 
-/// Counters of a link, seen from the switch: a tap receives what the switch sends.
+/// Counters of a link, from the switch's perspective: a tap receives the frames sent by the switch.
 fn device_stats(link: &LinkStats, is_tap: bool) -> DeviceStats {
     let (rx, tx) = ([link.rx_dropped, link.rx_errors], [link.tx_dropped, link.tx_errors]);
-    // What a tap did not take of the switch, the port counts itself.
+    // The port itself counts frames that a tap rejected.
     let (rx, tx) = if is_tap { (tx, [0, 0]) } else { (rx, tx) };
     DeviceStats {
         rx_multicast: link.multicast,

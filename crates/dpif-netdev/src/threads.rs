@@ -1,4 +1,4 @@
-//! The forwarding threads of a datapath as others see them, and how they are started.
+//! Handles of a datapath's forwarding threads, and their start.
 
 use super::inbox::{Control, FinalStats, Inbox};
 use super::plan::assign::Thread as Place;
@@ -14,42 +14,42 @@ use std::sync::mpsc::sync_channel;
 use std::thread::JoinHandle;
 use sync::{AtomicU64, Ordering};
 
-/// The way to a forwarding thread.
+/// The sending side of its inbox.
 pub(super) struct Thread {
     pub(super) id: PmdId,
-    /// Its core, or the number that it is shown with.
+    /// Its core, or its displayed number.
     pub(super) core: u16,
     pub(super) inbox: Arc<Inbox>,
 }
 
-/// A thread and its end.
+/// A thread and its join handle.
 pub(super) struct Running {
     pub(super) thread: Arc<Thread>,
     join: JoinHandle<()>,
-    /// It is bound to its core.
+    /// Whether it is bound to its core.
     pub(super) bound: bool,
-    /// The node of its core.
+    /// The NUMA node of its core.
     pub(super) numa: Numa,
 }
 
-/// What threads are made of.
+/// Parameters of new threads.
 pub(super) struct PmdFactory {
     pub(super) shared: Arc<DpShared>,
     pub(super) purged: Arc<Purged>,
     pub(super) portless: Arc<PortQueues>,
     pub(super) vlan_limit: u8,
     pub(super) hash_seed: u64,
-    /// Threads started so far: each has hash functions of its own, so that the names of its flows are its own too.
+    /// Number of threads started so far: each has different hash functions, so that flow names are unique.
     pub(super) started: AtomicU64,
-    /// Processors of a thread that is bound to none.
+    /// Processors of unbound threads.
     pub(super) all_cpus: Vec<usize>,
-    /// Cores that are pretended, by their nodes (`--dummy-numa`); empty for the machine's own.
+    /// Simulated cores, by their nodes (`--dummy-numa`); empty for the machine's own.
     pub(super) dummy_numa: Vec<u16>,
     pub(super) ablation: Ablation,
 }
 
 impl PmdFactory {
-    /// The node of a core. A machine's own cores count as one node.
+    /// The NUMA node of a core. A machine's own cores count as one node.
     pub(super) fn numa(&self, core: u16) -> Numa {
         self.dummy_numa.get(usize::from(core)).copied().map_or(Numa::default(), Numa)
     }
@@ -98,7 +98,7 @@ impl Running {
         Place { core: self.thread.core, numa: self.numa }
     }
 
-    /// Ends it, after its queues were taken: what it leaves, and operations that it did not carry out.
+    /// Ends it, after its queues were taken: returns its remains, and unexecuted operations.
     pub(super) fn stop(self) -> (FinalStats, Vec<OpBatch>) {
         let (final_stats, answer) = sync_channel(1);
         let mut unanswered = self.thread.inbox.request(Control::Stop(final_stats));

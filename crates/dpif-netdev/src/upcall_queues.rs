@@ -1,9 +1,10 @@
-//! Upcall queues: one bounded pair per physical input port, filled by forwarding threads without waiting and emptied by
-//! handlers in deficit round robin. A port that floods fills its own queues and nobody else's.
+//! Upcall queues: a bounded pair per physical input port, filled by forwarding threads without blocking and drained
+//! by handlers in deficit round robin. A flood on a port fills only its own queues.
 //!
-//! A port belongs to one handler, so the order of its upcalls is kept. When its queues begin to hold something it is listed
-//! with that handler once; the handler takes it off its list when it finds them empty, and looks once more afterwards: what
-//! came in between has either been seen or lists the port again. So ports without upcalls cost a handler nothing.
+//! A port belongs to one handler, which keeps the order of its upcalls. When its queues become non-empty, the port
+//! is listed once with that handler. The handler unlists it when it finds the queues empty, and checks once more
+//! afterwards: an upcall in between has either been seen or lists the port again. So ports without upcalls cost a
+//! handler nothing.
 
 use dpif::{BATCH_MAX_UPCALLS, DeficitRoundRobin};
 use dpif::{Upcall, UpcallKind};
@@ -16,12 +17,12 @@ use sync::{
     AtomicBool, AtomicU64, LimitedQueue, Mutex, Ordering, Parker, ReplyRing, Snapshot, Unparker, lock,
 };
 
-/// Misses that may wait per port.
+/// Maximum waiting misses per port.
 const MISSES_PER_PORT: usize = 1024;
-/// Misses that may wait in all. A port may have as many waiting as there is room left (the dynamic threshold of Choudhury and
-/// Hahne, 1998): ports that flood share the room evenly, and those that do not find some.
+/// Maximum waiting misses in total. A port may queue at most as many as there is free space (the dynamic threshold
+/// of Choudhury and Hahne, 1998): flooding ports share the space evenly, and others always find some.
 const ALL_MISSES: usize = 131_072;
-/// Packets for controllers and the slow path that may wait per port.
+/// Maximum waiting packets for controllers and the slow path, per port.
 const ACTIONS_PER_PORT: usize = 512;
 
 /// The queues of one port.
@@ -30,20 +31,20 @@ pub(crate) struct PortQueues {
     actions: LimitedQueue<Box<Upcall>>,
     /// Misses of all ports.
     all_misses: Arc<AtomicU64>,
-    /// It is on the list of a handler.
+    /// Listed with a handler.
     listed: AtomicBool,
     turn: AtomicU64,
     handler: Snapshot<Listing>,
 }
 
-/// Where a handler is told of ports that begin to hold something.
+/// List of a handler's newly non-empty ports.
 struct Listing {
     ports: ReplyRing<Arc<PortQueues>>,
     unparker: Unparker,
 }
 
 impl PortQueues {
-    /// Queues an upcall, or gives it back.
+    /// Queues an upcall, or returns it.
     pub(crate) fn push(self: &Arc<Self>, upcall: Box<Upcall>) -> Result<(), Box<Upcall>> {
         match upcall.kind {
             UpcallKind::Miss => self.push_miss(upcall)?,
@@ -59,7 +60,7 @@ impl PortQueues {
         if !self.has_room() {
             return Err(upcall);
         }
-        // Counted before somebody takes it.
+        // Counted before a handler takes it.
         self.all_misses.fetch_add(1, Ordering::Relaxed);
         let queued = self.misses.push(upcall);
         if queued.is_err() {
@@ -80,7 +81,7 @@ impl PortQueues {
         self.misses.has_room() && (self.misses.len() as u64) < left
     }
 
-    /// Upcalls that wait now.
+    /// Number of waiting upcalls.
     pub(crate) fn waiting(&self) -> u64 {
         (self.misses.len() + self.actions.len()) as u64
     }
@@ -90,7 +91,7 @@ impl PortQueues {
         self.all_misses.load(Ordering::Relaxed) > 0
     }
 
-    /// Tells the port's handler of it; another one, too, if the port is given to that meanwhile.
+    /// Lists the port with its handler; with another one, too, if the port moves to it meanwhile.
     fn list(self: &Arc<Self>) {
         let mut handler = self.handler.load();
         loop {
@@ -105,14 +106,14 @@ impl PortQueues {
     }
 
     fn pop(&self) -> Option<Box<Upcall>> {
-        // In turn, so that neither kind keeps the other waiting.
+        // Alternates, so that neither kind delays the other.
         match self.turn.fetch_add(1, Ordering::Relaxed) % 2 {
             0 => self.pop_miss().or_else(|| self.actions.pop()),
             _ => self.actions.pop().or_else(|| self.pop_miss()),
         }
     }
 
-    /// Takes the port off its handler's list, unless it holds something again.
+    /// Unlists the port, unless it is non-empty again.
     fn unlist(self: Arc<Self>) -> Option<Arc<Self>> {
         self.listed.store(false, Ordering::SeqCst);
         let holds = !self.misses.is_empty() || !self.actions.is_empty();
@@ -120,10 +121,10 @@ impl PortQueues {
     }
 }
 
-/// All queues, by port, and the handlers that they belong to.
+/// All queues, by port, and their handlers.
 pub(crate) struct UpcallQueues {
     state: Mutex<State>,
-    /// Upcalls that ended with their port.
+    /// Upcalls dropped with their port.
     ended: AtomicU64,
     all_misses: Arc<AtomicU64>,
 }
@@ -148,7 +149,7 @@ pub(crate) struct Handler {
 }
 
 impl UpcallQueues {
-    /// A upcall_queues that nobody serves yet.
+    /// Upcall queues without a handler.
     pub(crate) fn new() -> UpcallQueues {
         let upcall_queues =
             UpcallQueues { state: Mutex::default(), ended: AtomicU64::new(0), all_misses: Arc::default() };
@@ -156,7 +157,8 @@ impl UpcallQueues {
         upcall_queues
     }
 
-    /// Gives the ports to so many new handlers, at least one; their receiving ends. The former ones must have ended.
+    /// Distributes the ports over this number of new handlers, at least one; returns their receiving ends. The
+    /// previous ones must have ended.
     pub(crate) fn set_handlers(&self, handlers: usize) -> Vec<Handler> {
         let state = &mut *lock(&self.state);
         let end = |_| {
@@ -176,7 +178,7 @@ impl UpcallQueues {
         ends
     }
 
-    /// Makes the queues of a port.
+    /// Creates the queues of a port.
     pub(crate) fn port_add(&self, port: DpPort) -> Arc<PortQueues> {
         let mut state = lock(&self.state);
         let queues = Arc::new(PortQueues {
@@ -191,15 +193,15 @@ impl UpcallQueues {
         queues
     }
 
-    /// Forgets the queues of a port, which no thread fills any more; what waits in them ends, counted.
+    /// Removes the queues of a port, which no thread fills any more; drops and counts the waiting upcalls.
     pub(crate) fn port_del(&self, port: DpPort) {
         let Some(gone) = lock(&self.state).ports.remove(&port) else { return };
-        // Its handler takes some of them yet, or none: each is taken once.
+        // Its handler may still take some of them: each is taken once.
         let ended = std::iter::from_fn(|| gone.pop()).count();
         self.ended.fetch_add(ended as u64, Ordering::Relaxed);
     }
 
-    /// Upcalls that ended because their port was removed (`DropReason::PortRemoved`), since the start.
+    /// Upcalls dropped because their port was removed (`DropReason::PortRemoved`), since the start.
     pub(crate) fn ended_with_port(&self) -> u64 {
         self.ended.load(Ordering::Relaxed)
     }

@@ -1,19 +1,19 @@
-//! Fast wake-ups (`other_config:pmd-fast-wakeup`): while packets end a thread's sleeps again and again, processors are kept
-//! from idle states that take long to leave.
+//! Fast wake-ups (`other_config:pmd-fast-wakeup`): while packets frequently end a thread's sleeps, keeps processors
+//! from idle states with a long exit latency.
 //!
-//! A processor that sleeps deeply, or that of a virtual machine that has halted, takes 30 to 100 µs to wake: more than all
-//! else that a packet costs. The price is power (in a virtual machine, processors that spin), so it is paid only while
-//! traffic is there, and too thin to keep the thread awake by itself.
+//! A processor in a deep idle state, or a halted one of a virtual machine, takes 30 to 100 µs to wake: more than the
+//! rest of a packet's cost. The price is power (in a virtual machine, spinning processors), so it applies only to
+//! traffic too thin to keep the thread awake by itself.
 
 use std::time::Duration;
 use sys::idle::ShallowIdle;
 
-/// How long sleeps are counted before it is decided anew.
+/// Window for counting sleeps.
 const WINDOW_US: u64 = 100_000;
-/// So many sleeps ended by packets within a window are worth it: 160 a second.
+/// Sleeps ended by packets within a window that justify it: 160 a second.
 const WAKEUPS: u32 = 16;
 
-/// Sleeps ended by packets, and what is done about them.
+/// Sleeps ended by packets, and the resulting state.
 #[derive(Default)]
 pub(super) struct Wakeups {
     allowed: bool,
@@ -23,7 +23,7 @@ pub(super) struct Wakeups {
 }
 
 impl Wakeups {
-    /// Sets whether processors may be kept from deep sleep.
+    /// Sets whether processors may be kept from deep idle states.
     pub(super) fn allow(&mut self, allowed: bool) {
         self.allowed = allowed;
         if !allowed {
@@ -36,12 +36,12 @@ impl Wakeups {
         self.count += 1;
     }
 
-    /// How long a sleep may last at most, so that it is noticed when traffic ends.
+    /// Maximum length of a sleep, to notice the end of traffic.
     pub(super) fn sleep_max(&self, otherwise: Duration) -> Duration {
         if self.shallow.is_some() { otherwise.min(Duration::from_micros(WINDOW_US)) } else { otherwise }
     }
 
-    /// Decides, at the end of a window. A processor that cannot be kept awake is told of once, and not tried again.
+    /// Decides at the end of a window. Logs a processor that cannot be kept awake once, and does not try again.
     pub(super) fn review(&mut self, now_us: u64) {
         if now_us < self.window_ends_us {
             return;

@@ -1,4 +1,4 @@
-//! Tracked connections: what a datapath's connection tracker knows, and how it is asked ([`Connections`]).
+//! Tracked connections, and the interface to a datapath's connection tracker ([`Connections`]).
 
 use crate::ops::DpifError;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -12,7 +12,7 @@ pub(crate) mod proto {
     pub(crate) const SCTP: u8 = 132;
 }
 
-/// Source and destination of packets.
+/// Source and destination address.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum CtAddresses {
     /// Of IPv4.
@@ -40,7 +40,7 @@ impl CtAddresses {
         }
     }
 
-    /// The protocol that is ICMP between such addresses.
+    /// The ICMP protocol of this address family.
     pub fn icmp(self) -> u8 {
         match self {
             CtAddresses::V4 { .. } => proto::ICMP,
@@ -49,7 +49,7 @@ impl CtAddresses {
     }
 }
 
-/// What of the transport header tells connections apart.
+/// Transport fields of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum CtTransport {
     /// Ports; zero for protocols that have none.
@@ -70,14 +70,14 @@ pub enum CtTransport {
     },
 }
 
-/// What the packets of one direction have in common.
+/// A tuple: the common fields of one direction's packets.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct CtTuple {
     /// Addresses.
     pub addresses: CtAddresses,
     /// IP protocol.
     pub proto: u8,
-    /// Ports, or what ICMP has in their place: that with [`CtAddresses::icmp`] alone.
+    /// Ports, or ICMP fields: those only with [`CtAddresses::icmp`].
     pub transport: CtTransport,
 }
 
@@ -93,19 +93,19 @@ pub struct CtCounters {
 /// States of TCP connections.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum TcpState {
-    /// Not begun, or a state that has no name here.
+    /// None, or a state without a name here.
     Closed,
     /// Waits for a SYN.
     Listen,
     /// A SYN was seen.
     SynSent,
-    /// It was answered.
+    /// SYN and ACK were seen.
     SynRecv,
-    /// Open.
+    /// Established.
     Established,
-    /// The other side has closed.
+    /// The other side has sent a FIN.
     CloseWait,
-    /// Closed, and not yet acknowledged.
+    /// Closed, not yet acknowledged.
     FinWait1,
     /// Both sides closed at once, or a reset was seen.
     Closing,
@@ -113,7 +113,7 @@ pub enum TcpState {
     LastAck,
     /// Closed and acknowledged.
     FinWait2,
-    /// Over; late packets are still known.
+    /// Timed out; late packets are still recognised.
     TimeWait,
 }
 
@@ -145,7 +145,7 @@ pub struct TcpSide {
     pub flags: u8,
 }
 
-/// What is known of a connection by its protocol.
+/// Protocol-specific data of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CtProtocol {
     /// TCP: of the original direction and the other.
@@ -162,11 +162,11 @@ pub enum CtProtocol {
 /// A tracked connection.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Connection {
-    /// Packets of who began it.
+    /// Original tuple.
     pub orig: CtTuple,
-    /// Packets of the answers, as they come: translated addresses are not those of `orig`.
+    /// Reply tuple: translated addresses differ from those of `orig`.
     pub reply: CtTuple,
-    /// Original tuple of the connection that this one belongs to.
+    /// Original tuple of the master connection.
     pub parent: Option<CtTuple>,
     /// Its zone.
     pub zone: u16,
@@ -176,23 +176,23 @@ pub struct Connection {
     pub labels: u128,
     /// `IPS_*` of linux/netfilter/nf_conntrack_common.h.
     pub status: u32,
-    /// The tracker's number for it.
+    /// The tracker's id of it.
     pub id: u32,
-    /// It ends when no packet comes for so long.
+    /// Remaining timeout.
     pub timeout_s: u32,
-    /// Counters of both directions; zero where none are kept.
+    /// Counters of both directions; zero if disabled.
     pub counters: [CtCounters; 2],
-    /// When it began, in nanoseconds of the wall clock; 0: not known.
+    /// Start time, in nanoseconds of the wall clock; 0: unknown.
     pub start_ns: u64,
-    /// When it ended; 0: it has not, or that is not known.
+    /// Stop time; 0: still active, or unknown.
     pub stop_ns: u64,
-    /// What its protocol adds.
+    /// Protocol-specific data.
     pub protocol: Option<CtProtocol>,
-    /// Who looks for related connections in its packets.
+    /// Helper for related connections.
     pub helper: Option<String>,
 }
 
-/// Some fields of a tuple. The default is that of all tuples.
+/// A match on some fields of a tuple. The default matches all tuples.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CtTupleMatch {
     /// Source address.
@@ -214,7 +214,7 @@ pub struct CtTupleMatch {
 }
 
 impl CtTupleMatch {
-    /// Whether all of its fields are those of `tuple`.
+    /// Whether all of its fields equal those of `tuple`.
     pub fn matches(&self, tuple: &CtTuple) -> bool {
         fn fits<T: PartialEq>(wanted: Option<T>, has: Option<T>) -> bool {
             wanted.is_none() || wanted == has
@@ -234,7 +234,7 @@ impl CtTupleMatch {
             && fits(self.icmp_code, icmp.2)
     }
 
-    /// The one tuple that it can mean, if it says everything.
+    /// The single matching tuple, if the match is exact.
     pub fn exact(&self) -> Option<CtTuple> {
         let addresses = match (self.src?, self.dst?) {
             (IpAddr::V4(src), IpAddr::V4(dst)) => CtAddresses::V4 { src, dst },
@@ -252,19 +252,19 @@ impl CtTupleMatch {
     }
 }
 
-/// Which connections are meant.
+/// A selection of connections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CtMatch {
-    /// Those of this zone; of all zones.
+    /// Those of this zone, or of all zones.
     pub zone: Option<u16>,
-    /// Those whose original tuple fits.
+    /// Those whose original tuple matches.
     pub orig: CtTupleMatch,
-    /// Those whose reply tuple fits.
+    /// Those whose reply tuple matches.
     pub reply: CtTupleMatch,
 }
 
 impl CtMatch {
-    /// Whether it means that connection.
+    /// Whether it selects that connection.
     pub fn matches(&self, connection: &Connection) -> bool {
         self.zone.is_none_or(|zone| zone == connection.zone)
             && self.orig.matches(&connection.orig)
@@ -272,57 +272,58 @@ impl CtMatch {
     }
 }
 
-/// Zones whose limit is told or set.
+/// Zones with a limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CtZone {
-    /// All zones that have no limit of their own.
+    /// All zones without their own limit.
     Default,
     /// That zone.
     Zone(u16),
 }
 
-/// How many connections a zone may track.
+/// Connection limit of a zone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CtLimit {
-    /// Where it holds.
+    /// Its zones.
     pub zone: CtZone,
-    /// Connections at most; 0 is no limit.
+    /// Maximum connections; 0 is no limit.
     pub limit: u32,
-    /// Connections now; not told of [`CtZone::Default`].
+    /// Current connections; not reported for [`CtZone::Default`].
     pub count: u32,
 }
 
-/// Takes connections one by one.
+/// Receives connections one by one.
 pub trait ConnectionSink {
-    /// What came so far does not count: the list begins again.
+    /// Discards the connections so far: the list restarts.
     fn restart(&mut self);
-    /// One connection; whether more are wanted.
+    /// One connection; returns whether to continue.
     fn connection(&mut self, connection: &Connection) -> ControlFlow<()>;
 }
 
-/// A connection tracker. Calls may take long where there are many connections.
+/// A connection tracker. Calls may take long with many connections.
 pub trait Connections {
-    /// All connections, or those of a zone, one by one. Some that come or go meanwhile may be missing, or come twice.
+    /// All connections, or those of a zone, one by one. Those created or removed meanwhile may be missing or
+    /// repeated.
     ///
     /// # Errors
-    /// There is no tracker, or it cannot be asked.
+    /// There is no tracker, or the request fails.
     fn list(&self, zone: Option<u16>, sink: &mut dyn ConnectionSink) -> Result<(), DpifError>;
-    /// Ends the connections that are meant. Without a zone, one whose original tuple is exact is that of zone 0.
+    /// Removes the selected connections. Without a zone, an exact original tuple is that of zone 0.
     ///
     /// # Errors
-    /// As above; [`DpifError::NotFound`] when a connection that is named exactly is not there.
+    /// As above; [`DpifError::NotFound`] if an exactly selected connection does not exist.
     fn flush(&self, which: &CtMatch) -> Result<(), DpifError>;
-    /// The limits of these zones; of no zones: all that have one, the default first.
+    /// The limits of these zones; without zones: all that exist, the default first.
     ///
     /// # Errors
-    /// The tracker has no limits, or cannot be asked.
+    /// The tracker has no limits, or the request fails.
     fn limits(&self, zones: &[CtZone]) -> Result<Vec<CtLimit>, DpifError>;
     /// Sets limits.
     ///
     /// # Errors
     /// As [`Connections::limits`].
     fn set_limits(&self, limits: &[(CtZone, u32)]) -> Result<(), DpifError>;
-    /// Takes limits away.
+    /// Removes limits.
     ///
     /// # Errors
     /// As [`Connections::limits`].
@@ -362,7 +363,7 @@ mod tests {
         let [src, dst] = tcp.addresses.both().map(Some);
         let whole = CtTupleMatch { src, dst, proto: 6, src_port: Some(5), dst_port: Some(80), ..all };
         assert_eq!(whole.exact(), Some(tcp));
-        // Ports do not name a ping, nor do addresses of two families anything.
+        // Ports do not match a ping, and addresses of two families match nothing.
         assert_eq!(CtTupleMatch { proto: 1, ..whole }.exact(), None);
         assert_eq!(CtTupleMatch { src: other, ..whole }.exact(), None);
         let icmp = CtTupleMatch { icmp_id: Some(9), icmp_type: Some(8), icmp_code: Some(0), ..all };

@@ -1,4 +1,5 @@
-//! What a userspace action carries, as stock switches lay it out (48 bytes, OVS 2.12 to 3.x), so that their tools show it.
+//! The cookie of a userspace action, in the layout of stock switches (48 bytes, OVS 2.12 to 3.x), so that their
+//! tools show it.
 //!
 //! ```text
 //!  0 u16 type   4 u32 OpenFlow input port   8 datapath bridge's UUID   24 by type:
@@ -7,7 +8,7 @@
 //!                40 u16 controller id  42 u16 bytes at most
 //! ```
 //!
-//! Numbers are in the machine's byte order but for the rule cookie.
+//! Numbers are in the machine's byte order except for the rule cookie.
 
 use crate::upcall::{ControllerCookie, UserCookie, slow_reason};
 use flow::{OfPort, RecircId};
@@ -15,10 +16,10 @@ use flow::{OfPort, RecircId};
 /// Bytes of a cookie.
 pub const COOKIE_BYTES: usize = 48;
 
-/// A cookie with what surrounds it.
+/// A cookie with its context.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CookieInfo {
-    /// What it tells the slow path.
+    /// Data for the slow path.
     pub cookie: UserCookie,
     /// The packet's OpenFlow input port.
     pub in_port: OfPort,
@@ -26,16 +27,16 @@ pub struct CookieInfo {
     pub bridge: [u8; 16],
 }
 
-/// Bytes that are no cookie of ours.
+/// Bytes that are not a cookie of this switch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum CookieError {
     /// Too short or too long.
     #[error("userdata has {0} bytes instead of 48")]
     Size(usize),
-    /// Of a kind that this switch does not make (sFlow, flow samples, IPFIX).
+    /// Of a kind not made by this switch (sFlow, flow samples, IPFIX).
     #[error("userdata of kind {0}")]
     Kind(u16),
-    /// A field has a value that this switch does not make.
+    /// A field has a value not made by this switch.
     #[error("userdata with {0} {1}")]
     Value(&'static str, u32),
 }
@@ -46,9 +47,9 @@ mod kind {
     pub(super) const CONTROLLER: u16 = 5;
 }
 
-/// Reasons of the slow path in cookies: ours, the bit to write, the bits to read. Stock switches have 1 CFM, 2 BFD, 4 LACP, 8 STP,
-/// 16 LLDP, 32 action, 64 match; of the protocols, LACP stands for all when written. That a packet goes to a controller is a kind
-/// of cookie there, so our bit for it lies beyond theirs.
+/// Reasons of the slow path in cookies: ours, the bit to write, the bits to read. Stock switches have 1 CFM, 2 BFD,
+/// 4 LACP, 8 STP, 16 LLDP, 32 action, 64 match; of the protocols, LACP is written for all. A packet to a controller
+/// has its own kind of cookie there, so our bit for it lies beyond theirs.
 const SLOW_REASONS: [(u16, u32, u32); 4] = [
     (slow_reason::CONTROLLER, 128, 128),
     (slow_reason::ACTION, 32, 32),
@@ -80,10 +81,10 @@ pub fn write_cookie(info: &CookieInfo) -> [u8; COOKIE_BYTES] {
     out
 }
 
-/// Reads a cookie.
+/// Parses a cookie.
 ///
 /// # Errors
-/// Of another size or kind, or with values that this switch does not make.
+/// Another size or kind, or values not made by this switch.
 pub fn parse_cookie(bytes: &[u8]) -> Result<CookieInfo, CookieError> {
     let c: &[u8; COOKIE_BYTES] = bytes.try_into().map_err(|_| CookieError::Size(bytes.len()))?;
     let u16_at = |at: usize| u16::from_ne_bytes([c[at], c[at + 1]]);

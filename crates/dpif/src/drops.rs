@@ -1,35 +1,35 @@
-//! Why a packet ended without being sent: one reason, one counter, for every drop.
+//! Drop reasons: one reason and one counter for every drop.
 
-/// Why a translation drops.
+/// Reasons for a drop by translation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum XlateDrop {
-    /// The rules say so.
+    /// By rules.
     Ok = 0,
-    /// The bridge of the port is not there.
+    /// The bridge of the port does not exist.
     BridgeNotFound = 1,
     /// Too many nested resubmits.
     RecursionTooDeep = 2,
     /// Too many resubmits.
     TooManyResubmits = 3,
-    /// The stack of `push` actions grew too large.
+    /// The stack of `push` actions is full.
     StackTooDeep = 4,
     /// No recirculation context.
     NoRecirculationContext = 5,
-    /// Recirculated into another bridge than it came from.
+    /// Recirculated into another bridge.
     RecirculationConflict = 6,
-    /// More outputs than a megaflow may have.
+    /// More actions than a megaflow may have.
     TooManyOutputs = 7,
-    /// The input port is not there, or does not receive.
+    /// The input port does not exist, or does not receive.
     ForwardingDisabled = 8,
-    /// The packet's VLAN may not enter by this port.
+    /// The port does not accept the packet's VLAN.
     VlanNotAllowed = 9,
 }
 
 impl XlateDrop {
-    /// How many reasons there are.
+    /// Number of reasons.
     pub const COUNT: usize = 10;
-    /// All reasons, in the order of their numbers.
+    /// All reasons, in numeric order.
     pub const ALL: [XlateDrop; XlateDrop::COUNT] = [
         XlateDrop::Ok,
         XlateDrop::BridgeNotFound,
@@ -43,7 +43,7 @@ impl XlateDrop {
         XlateDrop::VlanNotAllowed,
     ];
 
-    /// Name for people and machines.
+    /// Display name.
     pub fn name(self) -> &'static str {
         match self {
             XlateDrop::Ok => "rules",
@@ -59,7 +59,7 @@ impl XlateDrop {
         }
     }
 
-    /// Its counter of `coverage/show`: that of stock switches where they have one.
+    /// Its counter in `coverage/show`: the stock switches' name, if any.
     pub fn counter(self) -> &'static str {
         match self {
             XlateDrop::Ok => "drop_action_of_pipeline",
@@ -76,48 +76,48 @@ impl XlateDrop {
     }
 }
 
-/// Why the datapath ended a packet. `as usize` indexes a counter array of [`DropReason::COUNT`].
+/// Drop reason of the datapath. `as usize` indexes a counter array of [`DropReason::COUNT`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum DropReason {
-    /// The megaflow has no action or says drop.
+    /// The megaflow has no action or an explicit drop.
     Explicit,
     /// The upcall queue of the port was full.
     UpcallQueueFull,
     /// Too many packets were parked behind one translation.
     ParkedOverflow,
-    /// The slow path could not translate.
+    /// The slow path failed to translate.
     UpcallError,
-    /// Recirculated too often.
+    /// Too many recirculations.
     RecirculationLimit,
     /// A meter's rate was exceeded.
     Meter,
-    /// The output port is not there.
+    /// The output port does not exist.
     NoPort,
-    /// An action did not fit the packet (header missing or cut).
+    /// An action did not fit the packet (header missing or truncated).
     BadAction,
     /// The frame is shorter than an Ethernet header.
     Runt,
-    /// The device refused it, or did not tell what became of it.
+    /// The device rejected it, or did not report a result.
     TxFailed,
-    /// Larger than the device's MTU takes.
+    /// Larger than the device's MTU.
     TxTooBig,
     /// The device is down.
     TxDown,
-    /// Parked or queued when its port, thread or datapath went away.
+    /// Parked or queued when its port, thread or datapath was removed.
     PortRemoved,
     /// The device or its queueing discipline had no buffer.
     TxNoBuffers,
     /// The transmit queue stayed full.
     TxQueueFull,
-    /// A large segment, or a checksum to be filled in, that neither the device nor software could finish.
+    /// A large segment, or a partial checksum, that neither the device nor software could complete.
     TxBadOffload,
 }
 
 impl DropReason {
-    /// How many reasons there are.
+    /// Number of reasons.
     pub const COUNT: usize = 16;
-    /// All reasons, in the order of their numbers.
+    /// All reasons, in numeric order.
     pub const ALL: [DropReason; DropReason::COUNT] = [
         DropReason::Explicit,
         DropReason::UpcallQueueFull,
@@ -137,7 +137,7 @@ impl DropReason {
         DropReason::TxBadOffload,
     ];
 
-    /// Name for people and machines.
+    /// Display name.
     pub fn name(self) -> &'static str {
         match self {
             DropReason::Explicit => "explicit",
@@ -159,8 +159,8 @@ impl DropReason {
         }
     }
 
-    /// Its counter of `coverage/show`: that of stock switches where they have one. `None` for
-    /// [`DropReason::Explicit`], whose drops are counted by [`XlateDrop`].
+    /// Its counter in `coverage/show`: the stock switches' name, if any. `None` for [`DropReason::Explicit`], whose
+    /// drops are counted by [`XlateDrop`].
     pub fn counter(self) -> Option<&'static str> {
         Some(match self {
             DropReason::Explicit => return None,

@@ -1,27 +1,28 @@
-//! [`DeficitRoundRobin`]: the order in which handlers serve the upcall queues of ports. Every datapath and the simulator use it.
+//! [`DeficitRoundRobin`]: service order of the ports' upcall queues in handlers. Used by every datapath and the
+//! simulator.
 
 use std::collections::VecDeque;
 
-/// How many upcalls a handler takes at a turn.
+/// Upcalls taken by a handler per turn.
 pub const BATCH_MAX_UPCALLS: usize = 64;
 
-/// Deficit round robin (Shreedhar and Varghese, 1995) over the queues that hold something, in units of upcalls. A turn costs
-/// what it serves, however many queues are empty. A queue that was empty has its first turn before those that never are (as RFC
-/// 8290 has it): who asks for little does not wait for a round of those who flood. It leaves only when it is found empty in a
-/// round of all, so it comes first once a round.
+/// Deficit round robin (Shreedhar and Varghese, 1995) over the nonempty queues, in units of upcalls. The cost of a
+/// turn depends on the upcalls served, not on the number of empty queues. A newly nonempty queue is served before
+/// the busy ones (as in RFC 8290): a port with few upcalls does not wait for a round of flooding ones. It leaves
+/// only when it is found empty in a full round, so it has this priority once per round.
 #[derive(Debug)]
 pub struct DeficitRoundRobin<Q> {
-    /// Those that have not had a turn yet.
+    /// Queues without a turn so far.
     new: VecDeque<Q>,
     /// The others, in the order of their turns.
     old: VecDeque<Q>,
-    /// What the queue whose turn it is may still have served.
+    /// Remaining quantum of the current queue.
     left: usize,
     /// See [`DeficitRoundRobin::ahead`].
     ahead: usize,
 }
 
-/// How many upcalls a queue may have served before the next queue's turn.
+/// Quantum: upcalls served per queue and turn.
 pub const QUANTUM: usize = 2;
 
 impl<Q> Default for DeficitRoundRobin<Q> {
@@ -31,12 +32,13 @@ impl<Q> Default for DeficitRoundRobin<Q> {
 }
 
 impl<Q> DeficitRoundRobin<Q> {
-    /// A queue that was not here holds something.
+    /// Adds a newly nonempty queue.
     pub fn enter(&mut self, queue: Q) {
         self.new.push_back(queue);
     }
 
-    /// Takes up to `max` values, fairly; `pop` takes one from a queue. A queue that gives none leaves, unless `emptied` gives it
+    /// Takes up to `max` values, fairly; `pop` takes one from a queue. An empty queue leaves, unless `emptied`
+    /// returns it because it is nonempty again.
     /// back because it holds something again.
     pub fn take<T>(
         &mut self,
@@ -65,7 +67,7 @@ impl<Q> DeficitRoundRobin<Q> {
         out
     }
 
-    /// How many of the values taken last came from queues that had been empty: they are the first of them.
+    /// Number of values last taken from newly nonempty queues: they come first.
     pub fn ahead(&self) -> usize {
         self.ahead
     }

@@ -1,13 +1,12 @@
 //! [`DummyMode`]: the argument of `--enable-dummy`.
 
-/// How far dummies, ports and datapaths without devices for deterministic tests, stand in for what is real
-/// (`--enable-dummy`).
+/// Degree of dummy use (`--enable-dummy`): dummies are ports and datapaths without devices, for deterministic tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum DummyMode {
-    /// There are none.
+    /// No dummies.
     #[default]
     Off,
-    /// They are types beside the others.
+    /// Additional types.
     Beside,
     /// Interfaces and bridges of type `system` are dummies too.
     System,
@@ -16,7 +15,7 @@ pub enum DummyMode {
 }
 
 impl DummyMode {
-    /// Reads the argument of `--enable-dummy`.
+    /// Parses the argument of `--enable-dummy`.
     pub fn parse(level: Option<&str>) -> Option<DummyMode> {
         match level {
             None | Some("") => Some(DummyMode::Beside),
@@ -26,7 +25,7 @@ impl DummyMode {
         }
     }
 
-    /// Whether bridges of that datapath type are served by a dummy.
+    /// Whether a dummy replaces that datapath type.
     pub fn is_datapath(self, datapath_type: &str) -> bool {
         match self {
             DummyMode::Off => false,
@@ -36,7 +35,7 @@ impl DummyMode {
         }
     }
 
-    /// Whether a dummy stands in for interfaces of that type.
+    /// Whether a dummy replaces interfaces of that type.
     pub fn replaces(self, interface_type: &str) -> bool {
         match self {
             DummyMode::Off | DummyMode::Beside => false,

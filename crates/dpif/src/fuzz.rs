@@ -3,13 +3,13 @@
 use crate::nlactions::{ActionContext, actions_to_bytes, parse_actions};
 use flow::OfPort;
 
-/// Reads a list of actions; what can be written of it again is read as the same.
+/// Parses a list of actions; if it can be written, it parses again to the same.
 pub fn action_list(bytes: &[u8]) {
     let Ok(read) = parse_actions(bytes) else { return };
     let context = ActionContext { upcall_pid: 1, in_port: OfPort(1), bridge: [0; 16], explicit_drop: true };
     if let Ok(written) = actions_to_bytes(&read, &context) {
         let again = parse_actions(&written).expect("what was written");
-        // Nothing stands behind a drop.
+        // Nothing follows a drop.
         assert!(again.len() <= read.len());
         assert_eq!(actions_to_bytes(&again, &context), Ok(written));
     }

@@ -1,10 +1,10 @@
-//! The vocabulary that the slow path and the datapaths share, and the one seam between them: [`Datapath`], and [`Provider`] for what
-//! runs one.
+//! Types shared by the slow path and the datapaths, and the interface between them: [`Datapath`], and [`Provider`]
+//! for running one.
 //!
-//! Everything that crosses the seam is a value. Operations are sent in batches and answered later through a
-//! [`ReplySink`], so a datapath of threads that share nothing and a kernel behind system calls both fit.
+//! The interface exchanges only values. Operations are sent in batches and answered later through a [`ReplySink`],
+//! which suits both a datapath of shared-nothing threads and a kernel behind system calls.
 #![forbid(unsafe_code)]
-// Tests match on what they are about.
+// Tests match only on relevant variants.
 #![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
 
 pub mod actions;

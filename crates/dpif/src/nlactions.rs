@@ -1,51 +1,52 @@
-//! Datapath actions as netlink attributes (`OVS_ACTION_ATTR_*` of linux/openvswitch.h) and back; each action's file has its own form.
+//! Datapath actions as netlink attributes (`OVS_ACTION_ATTR_*` of linux/openvswitch.h) and back; each action's file
+//! has its own encoding.
 //!
-//! Nothing is left out silently: an action that the kernel cannot do or that does not fit an attribute is an error. Flows of other
-//! programs may hold actions that this switch does not know; those are read as [`Foreign`](crate::actions::Foreign), and written as
-//! they were.
+//! Nothing is omitted silently: an action unsupported by the kernel or too long for an attribute is an error. Flows
+//! of other programs may have unknown actions; those are read as [`Foreign`](crate::actions::Foreign), and written
+//! back unchanged.
 
 use crate::actions::{self, DpAction, ReadFn};
 use flow::OfPort;
 use flow::nlattr::{AttrError, AttrWriter, Attrs, TooLong};
 
-/// How deep actions nest at most, in both directions. The kernel takes less.
+/// Maximum nesting of actions, in both directions. The kernel's limit is lower.
 pub const DEPTH_MAX: usize = 16;
 
-/// Bytes of an attribute's content at most.
+/// Maximum bytes of an attribute's content.
 const CONTENT_MAX: usize = 0xffff - 4;
 /// `OVS_FLOW_ATTR_ACTIONS`.
 const FLOW_ATTR_ACTIONS: u16 = 2;
 
-/// What actions do not say themselves.
+/// Context of encoded actions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ActionContext {
-    /// Port id of the socket that userspace actions send to. Must not be 0; with per-CPU dispatch the kernel takes no notice of it
+    /// Port id of the socket of userspace actions. Must not be 0; the kernel ignores it with per-CPU dispatch
     /// (`u32::MAX` by convention).
     pub upcall_pid: u32,
-    /// Told in cookies: the packet's OpenFlow input port.
+    /// For cookies: the packet's OpenFlow input port.
     pub in_port: OfPort,
-    /// Told in cookies: UUID of the bridge.
+    /// For cookies: UUID of the bridge.
     pub bridge: [u8; 16],
-    /// The kernel has `OVS_ACTION_ATTR_DROP` (Linux 6.7); otherwise a drop is no action at all.
+    /// The kernel has `OVS_ACTION_ATTR_DROP` (Linux 6.7); otherwise a drop is an empty list.
     pub explicit_drop: bool,
 }
 
-/// Actions that cannot be written or read.
+/// Errors of encoding or decoding actions.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ActionError {
-    /// The kernel cannot do this; the slow path emulates it.
+    /// The kernel does not support this; the slow path emulates it.
     #[error("the kernel cannot {0}")]
     NeedsEmulation(&'static str),
-    /// An action, or a detail of one, that this switch has no word for.
+    /// An action, or a detail of one, that this switch cannot express.
     #[error("an action of another program")]
     Foreign,
-    /// Bytes that are no actions.
+    /// Malformed bytes.
     #[error("bad actions: {0}")]
     Malformed(#[from] AttrError),
-    /// Actions within each other.
+    /// Actions nested too deep.
     #[error("actions nest deeper than {DEPTH_MAX}")]
     TooDeep,
-    /// More actions than an attribute holds.
+    /// More actions than fit an attribute.
     #[error("too many actions: {0}")]
     TooLong(#[from] TooLong),
 }
@@ -53,7 +54,7 @@ pub enum ActionError {
 /// Appends a list of actions to `out`.
 ///
 /// # Errors
-/// [`ActionError::NeedsEmulation`], [`ActionError::TooDeep`]. That something does not fit is told by [`AttrWriter::finish`].
+/// [`ActionError::NeedsEmulation`], [`ActionError::TooDeep`]. [`AttrWriter::finish`] reports excessive length.
 pub fn write_actions(
     out: &mut AttrWriter,
     actions: &[DpAction],
@@ -76,14 +77,14 @@ pub fn actions_to_bytes(actions: &[DpAction], context: &ActionContext) -> Result
     Ok(bytes)
 }
 
-/// Writes actions at some depth of nesting.
+/// Writes actions at a given nesting depth.
 pub(crate) struct Writer<'a> {
     pub(crate) context: &'a ActionContext,
     depth: usize,
 }
 
 impl Writer<'_> {
-    /// A list within an action.
+    /// A nested list.
     pub(crate) fn list(&self, out: &mut AttrWriter, actions: &[DpAction]) -> Result<(), ActionError> {
         Writer { context: self.context, depth: self.depth + 1 }.here(out, actions)
     }
@@ -94,7 +95,7 @@ impl Writer<'_> {
         }
         for action in actions {
             action.write(out, self)?;
-            // The kernel wants such an action last.
+            // The kernel requires such an action to be last.
             if action.ends_list() {
                 break;
             }
@@ -111,13 +112,13 @@ pub fn parse_actions(bytes: &[u8]) -> Result<Vec<DpAction>, ActionError> {
     Reader { depth: 0 }.here(Attrs::parse(bytes)?)
 }
 
-/// Reads actions at some depth of nesting.
+/// Reads actions at a given nesting depth.
 pub(crate) struct Reader {
     depth: usize,
 }
 
 impl Reader {
-    /// A list within an action.
+    /// A nested list.
     pub(crate) fn list(&self, attrs: Attrs<'_>) -> Result<Vec<DpAction>, ActionError> {
         Reader { depth: self.depth + 1 }.here(attrs)
     }
@@ -130,7 +131,7 @@ impl Reader {
     }
 }
 
-/// Readers by the numbers of their attributes, which must be distinct and less than `N`.
+/// Readers by attribute number; numbers must be distinct and less than `N`.
 pub(crate) const fn by_attribute<const N: usize>(rows: &[(&[u16], ReadFn)]) -> [Option<ReadFn>; N] {
     let mut readers = [None; N];
     let mut i = 0;

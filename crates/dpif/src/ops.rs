@@ -9,95 +9,95 @@ use flow::{DpPort, FlowKey, KeyMask, Ufid};
 use packet::Packet;
 use std::sync::Arc;
 
-/// A forwarding thread.
+/// An executor of operations.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum PmdId {
-    /// The main loop, which executes packet-outs.
+    /// The main loop, for packet-outs.
     Main,
-    /// The forwarding thread of that number (its core, where it is bound to one).
+    /// The forwarding thread of that number (its core, if it is bound).
     Core(u16),
-    /// None: of a datapath that is one whole, as the kernel's is.
+    /// No thread: for a datapath without separate threads, like the kernel's.
     None,
 }
 
-/// Whether a put makes or changes a flow.
+/// Whether a put creates or modifies a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PutMode {
-    /// Make it; [`DpifError::Exists`] when the packet of `key` already hits a flow.
+    /// Create; [`DpifError::Exists`] if the packet of `key` already hits a flow.
     Create,
-    /// Change the actions of the flow of that ufid.
+    /// Modify the actions of the flow of that ufid.
     Modify,
 }
 
-/// Installs or changes a megaflow.
+/// Installs or modifies a megaflow.
 #[derive(Clone, Debug)]
 pub struct FlowPut {
     /// Its name.
     pub ufid: Ufid,
     /// The packet it was made from, unmasked.
     pub key: FlowKey,
-    /// Which bits count.
+    /// Mask.
     pub mask: KeyMask,
-    /// What to do.
+    /// Actions.
     pub actions: Arc<[DpAction]>,
-    /// Make or change.
+    /// Create or modify.
     pub mode: PutMode,
 }
 
-/// Runs actions on one packet.
+/// Executes actions on one packet.
 #[derive(Debug)]
 pub struct Execute {
     /// The packet.
     pub packet: Packet,
     /// Its key: metadata and headers.
     pub key: FlowKey,
-    /// What to do; none drops.
+    /// Actions; an empty list drops.
     pub actions: Arc<[DpAction]>,
-    /// Answers this upcall: packets parked behind it go on after it.
+    /// Answers this upcall: packets parked behind it resume after it.
     pub ticket: Option<Ticket>,
-    /// The upcall that it comes from ([`Upcall::id`](crate::Upcall::id)); 0: none.
+    /// The upcall that caused it ([`Upcall::id`](crate::Upcall::id)); 0: none.
     pub upcall: u64,
-    /// Copies of it went on already, to controllers: it is not dropped when the actions send it nowhere.
+    /// Copies were already sent to controllers: do not count a drop if the actions send it nowhere.
     pub went_on: bool,
 }
 
 /// One operation.
 #[derive(Debug)]
 pub enum DpifOp {
-    /// Install or change a megaflow.
+    /// Install or modify a megaflow.
     FlowPut(Box<FlowPut>),
-    /// Remove a megaflow; answers its last statistics.
+    /// Remove a megaflow; returns its last statistics.
     FlowDel(Ufid),
-    /// Statistics of a megaflow.
+    /// Get statistics of a megaflow.
     FlowGet(Ufid),
-    /// Part of the flow table: at most `max_flows` flows from `cursor` (0 at first) on.
+    /// Dump part of the flow table: at most `max_flows` flows from `cursor` (0 at first) on.
     FlowDump {
-        /// Where to go on.
+        /// Position to resume at.
         cursor: u64,
-        /// How many at most.
+        /// Maximum number of flows.
         max_flows: usize,
     },
-    /// Names and counters of part of the flow table: as [`DpifOp::FlowDump`], of flows used at that time or later.
+    /// Names and counters of part of the flow table: as [`DpifOp::FlowDump`], for flows used at that time or later.
     FlowCounters {
-        /// Where to go on.
+        /// Position to resume at.
         cursor: u64,
-        /// How many at most.
+        /// Maximum number of flows.
         max_flows: usize,
-        /// In the datapath's milliseconds; 0: all flows. A datapath may tell more flows than asked for.
+        /// In the datapath's milliseconds; 0: all flows. A datapath may return more flows than requested.
         since_ms: u64,
     },
     /// Remove all megaflows.
     FlowFlush,
-    /// Run actions on a packet.
+    /// Execute actions on a packet.
     Execute(Box<Execute>),
-    /// Counters of the thread.
+    /// Get counters of the thread.
     Stats,
-    /// Counts anew, but for drops ([`PmdStats::cleared`]).
+    /// Reset counters, except drops ([`PmdStats::cleared`]).
     ClearStats,
 }
 
 impl DpifOp {
-    /// The flow that it makes, if it is to make one.
+    /// The flow that it creates, if any.
     pub fn creates(&self) -> Option<Ufid> {
         match self {
             DpifOp::FlowPut(put) => (put.mode == PutMode::Create).then_some(put.ufid),
@@ -120,57 +120,57 @@ pub struct FlowStats {
     pub packets: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// When the last one came, in the datapath's milliseconds; 0 is never.
+    /// Time of the last packet, in the datapath's milliseconds; 0 is never.
     pub used_ms: u64,
     /// OR of their TCP flags.
     pub tcp_flags: u16,
 }
 
-/// A megaflow, as dumped.
+/// A megaflow in a dump.
 #[derive(Clone, Debug)]
 pub struct FlowRecord {
     /// Its name.
     pub ufid: Ufid,
     /// The packet it was made from.
     pub key: FlowKey,
-    /// Which bits count.
+    /// Mask.
     pub mask: KeyMask,
-    /// What it does.
+    /// Actions.
     pub actions: Arc<[DpAction]>,
     /// Its counters.
     pub stats: FlowStats,
 }
 
-/// What became of an operation.
+/// Result of an operation.
 #[derive(Debug)]
 pub enum OpResult {
     /// Done.
     Done,
-    /// The flow asked for, or deleted, with its statistics.
+    /// The requested or deleted flow, with its statistics.
     Flow(Box<FlowRecord>),
-    /// A part of the table and where to go on; `None` at the end.
+    /// A part of the table and the position to resume at; `None` at the end.
     Dump(Vec<FlowRecord>, Option<u64>),
-    /// Names and counters of a part of the table and where to go on; `None` at the end.
+    /// Names and counters of a part of the table and the position to resume at; `None` at the end.
     Counters(Vec<(Ufid, FlowStats)>, Option<u64>),
     /// Counters.
     Stats(Box<PmdStats>),
-    /// Not done.
+    /// Failed.
     Failed(DpifError),
 }
 
-/// Why an operation was not done.
+/// Error of an operation.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum DpifError {
-    /// A flow that matches the packet is there already.
+    /// A flow that matches the packet exists already.
     #[error("a flow that matches is already installed ({0})")]
     Exists(Ufid),
-    /// No such flow, port or thread.
+    /// The flow, port or thread does not exist.
     #[error("no such {0}")]
     NotFound(&'static str),
     /// A table or queue is full.
     #[error("{0} is full")]
     Full(&'static str),
-    /// The datapath cannot do this.
+    /// Unsupported by the datapath.
     #[error("{0}")]
     Unsupported(String),
     /// The device behind a port could not be opened.
@@ -179,23 +179,23 @@ pub enum DpifError {
 }
 
 impl DpifError {
-    /// Of operations for a forwarding thread that has ended.
+    /// For operations of an ended forwarding thread.
     pub const NO_THREAD: DpifError = DpifError::NotFound("forwarding thread");
 }
 
 /// Operations for one thread, in order.
 pub struct OpBatch {
-    /// Which thread.
+    /// The thread.
     pub pmd: PmdId,
-    /// What to do.
+    /// The operations.
     pub ops: Vec<DpifOp>,
-    /// Told in the reply.
+    /// Repeated in the reply.
     pub tag: u64,
-    /// Who gets the results; `None` when nobody asks.
+    /// Receiver of the results; `None` if unneeded.
     pub reply: Option<Arc<dyn ReplySink>>,
 }
 
-/// Takes results of operations, without waiting; called from forwarding threads.
+/// Receives results of operations without blocking; called from forwarding threads.
 pub trait ReplySink: Send + Sync {
     /// The results of the batch of that tag, one per operation in order.
     fn done(&self, pmd: PmdId, tag: u64, results: Vec<OpResult>);
@@ -204,22 +204,22 @@ pub trait ReplySink: Send + Sync {
 /// Counters of a whole datapath.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DpStats {
-    /// Packets that a megaflow handled.
+    /// Packets with a megaflow.
     pub hits: u64,
     /// Packets without one.
     pub misses: u64,
-    /// Misses that never reached the slow path.
+    /// Misses lost before the slow path.
     pub lost: u64,
     /// Megaflows.
     pub flows: u64,
 }
 
-/// A meter's band: what exceeds the rate is dropped.
+/// A meter's band: drops packets beyond the rate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MeterBand {
-    /// Kilobits or packets a second.
+    /// Kilobits or packets per second.
     pub rate: u32,
-    /// Kilobits or packets that may come at once.
+    /// Burst in kilobits or packets.
     pub burst: u32,
 }
 
@@ -228,11 +228,11 @@ pub struct MeterBand {
 pub struct MeterConfig {
     /// Rates count packets, not kilobits.
     pub per_packet: bool,
-    /// Bands, the highest rate that is exceeded applies.
+    /// Bands; the highest exceeded rate applies.
     pub bands: Vec<MeterBand>,
 }
 
-/// Counters of one band of a meter, or of all packets that met it.
+/// Counters of one band of a meter, or of all packets of a meter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MeterBandStats {
     /// Packets.
@@ -244,20 +244,20 @@ pub struct MeterBandStats {
 /// Counters of a meter.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct MeterStats {
-    /// Packets that met the meter.
+    /// Packets metered.
     pub packets: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// What each band applied to, in the order of the configuration.
+    /// Counters of each band, in the order of the configuration.
     pub bands: Vec<MeterBandStats>,
 }
 
-/// What a datapath can do. Nothing above the seam asks which datapath it is.
+/// Features of a datapath. Upper layers never ask which datapath it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Capabilities {
-    /// VLAN tags that a key tells apart.
+    /// Number of VLAN tags in a key.
     pub max_vlan_headers: u8,
-    /// MPLS labels that a key tells apart.
+    /// Number of MPLS labels in a key.
     pub max_mpls_depth: u8,
     /// Recirculation.
     pub recirc: bool,
@@ -267,43 +267,43 @@ pub struct Capabilities {
     pub sample_nesting: u8,
     /// Rewriting of ARP, neighbour discovery and ICMP headers.
     pub set_arp_nd_icmp: bool,
-    /// Truncation of what is output next.
+    /// Truncation of the next output.
     pub truncate: bool,
-    /// Actions on a copy.
+    /// Actions on a copy (`clone`).
     pub clone: bool,
-    /// The last of [`HashAlgorithm`](crate::HashAlgorithm), as a number, that a hash action takes; 0 also where there is none.
+    /// The last supported [`HashAlgorithm`](crate::HashAlgorithm) of hash actions, as a number; also 0 without any.
     pub max_hash_algorithm: u8,
-    /// Actions that the packet's length chooses.
+    /// Actions selected by packet length (`check_pkt_len`).
     pub check_pkt_len: bool,
     /// MPLS labels before the Ethernet header (`add_mpls`).
     pub add_mpls: bool,
     /// Samples by `psample`.
     pub psample: bool,
-    /// Tracking of connections.
+    /// Connection tracking.
     pub ct: CtCapabilities,
-    /// How a packet's priority chooses a queue.
+    /// Mapping of a packet's priority to a queue.
     pub queues: QueuePriority,
-    /// Its keys tell packet types.
+    /// Its keys include packet types.
     pub packet_types: bool,
-    /// What its keys and masks have room for, where that is less than ours; `None`: all that ours have.
+    /// Capacity of its keys and masks, if less than ours; `None`: the same.
     pub key_limits: Option<KeyLimits>,
 }
 
-/// How a packet's priority (`skb_priority`) chooses a queue of the port that it leaves by.
+/// Mapping of a packet's priority (`skb_priority`) to a queue of its output port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum QueuePriority {
-    /// It is the queue's number.
+    /// The priority is the queue's number.
     Number,
-    /// It is the handle of a class of traffic control: minor number queue + 1 below the qdisc `1:`.
+    /// The priority is the handle of a traffic control class: minor number queue + 1 under the qdisc `1:`.
     ClassHandle,
 }
 
-/// What a datapath can do about connections.
+/// Connection tracking features of a datapath.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CtCapabilities {
     /// Matches on the state.
     pub state: bool,
-    /// Matches on the bits of the state that tell of translated addresses.
+    /// Matches on the state bits of translated addresses.
     pub state_nat: bool,
     /// Matches on the zone.
     pub zone: bool,
@@ -315,18 +315,18 @@ pub struct CtCapabilities {
     pub orig_tuple: bool,
     /// The same, IPv6.
     pub orig_tuple6: bool,
-    /// Forgets what was said of the connection.
+    /// Clearing the connection state (`ct_clear`).
     pub clear: bool,
-    /// Tells listeners of chosen events.
+    /// Event masks for listeners.
     pub event_mask: bool,
-    /// Policies of timeouts.
+    /// Timeout policies.
     pub timeout: bool,
-    /// Translation of source ports that keeps the address (0.0.0.0).
+    /// Source port translation that keeps the address (0.0.0.0).
     pub zero_snat: bool,
 }
 
 impl Capabilities {
-    /// Of a datapath that leaves nothing of our translations to the slow path, and can do no more than they ask for.
+    /// Features of a datapath that executes all of our translations, and nothing beyond.
     pub const ENOUGH: Capabilities = Capabilities {
         max_vlan_headers: 2,
         max_mpls_depth: 3,
@@ -360,7 +360,7 @@ impl Capabilities {
 
     /// The priority of packets for that queue; `None`: there is none.
     pub fn priority_of_queue(&self, queue: u32) -> Option<u32> {
-        /// Minor numbers from here on are those of traffic control itself.
+        /// Higher minor numbers are reserved by traffic control.
         const MINOR_RESERVED: u32 = 0xf000;
         match self.queues {
             QueuePriority::Number => Some(queue),
@@ -369,38 +369,38 @@ impl Capabilities {
     }
 }
 
-/// A datapath: the one seam between slow path and fast path.
+/// A datapath: the interface between slow path and fast path.
 pub trait Datapath: Send + Sync {
     /// `type@name`, as in `netdev@ovs-netdev`.
     fn name(&self) -> &str;
-    /// What it can do.
+    /// Its features.
     fn capabilities(&self) -> Capabilities;
-    /// Makes a port; its number.
+    /// Adds a port; returns its number.
     fn port_add(&self, spec: &PortSpec) -> Result<DpPort, DpifError>;
-    /// Removes a port; returns when no thread has it any more.
+    /// Removes a port; returns once no thread uses it.
     fn port_del(&self, port: DpPort) -> Result<(), DpifError>;
     /// All ports in order of their numbers.
     fn ports(&self) -> Vec<PortInfo>;
     /// Counters of a port.
     fn port_stats(&self, port: DpPort) -> Result<PortStats, DpifError>;
-    /// Counters of all ports in order of their numbers, by one question to each thread.
+    /// Counters of all ports in order of their numbers, with one request per thread.
     fn all_port_stats(&self) -> Vec<(DpPort, PortStats)> {
         let stats = |p: PortInfo| Some((p.number, self.port_stats(p.number).ok()?));
         self.ports().into_iter().filter_map(stats).collect()
     }
     /// The forwarding threads.
     fn pmds(&self) -> Vec<PmdId>;
-    /// Sends operations to a thread. Never waits; when the thread's inbox is full, a batch of nothing but puts is refused
-    /// ([`DpifError::Full`]), and any other is taken all the same and may be carried out before what was sent earlier. If the
-    /// thread has ended, another one executes packets; the rest fails ([`DpifError::NO_THREAD`]).
+    /// Sends operations to a thread. Never blocks; if the thread's inbox is full, a batch of puts only is refused
+    /// ([`DpifError::Full`]), and any other is accepted all the same and may overtake earlier ones. If the thread
+    /// has ended, another one executes packets; the others fail ([`DpifError::NO_THREAD`]).
     fn operate(&self, batch: OpBatch);
-    /// The next flow that ended without being deleted by an operation, with its last statistics: its port or its thread went
-    /// away, or another thread took it over. Whoever takes an answer to an operation takes these first: a flow that is
-    /// not there any more stands here before the answer that says so.
+    /// The next flow that ended without a delete operation, with its last statistics: its port or its thread was
+    /// removed, or another thread took it over. Call it before processing a reply: a missing flow is returned here
+    /// before the reply that reports it missing.
     fn next_purged(&self) -> Option<(PmdId, FlowRecord)> {
         None
     }
-    /// Makes or changes a meter.
+    /// Creates or replaces a meter.
     fn meter_set(&self, id: u32, config: &MeterConfig) -> Result<(), DpifError>;
     /// Removes a meter.
     fn meter_del(&self, id: u32) -> Result<(), DpifError>;

@@ -1,23 +1,24 @@
-//! Ports of a datapath: [`PortSpec`] describes a port to be made, with the typed options of its type ([`PortOptions`]).
+//! Ports of a datapath: [`PortSpec`] describes a new port, with the typed options of its type ([`PortOptions`]).
 //!
-//! `vswitch` reads the options from the database and refuses the bad ones, so a datapath meets values only. Each type carries
-//! the options that its device takes and no others; a datapath that lacks a type says so ([`crate::DpifError::Unsupported`]).
+//! `vswitch` parses the options from the database and rejects invalid ones, so a datapath gets only valid values.
+//! Each type has the options of its device and no others; a datapath reports an unsupported type
+//! ([`crate::DpifError::Unsupported`]).
 
 use flow::{DpPort, MacAddr};
 use std::path::PathBuf;
 
-/// A port to be made.
+/// A port to add.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PortSpec {
     /// Interface name.
     pub name: String,
     /// Type and options.
     pub options: PortOptions,
-    /// Ethernet address for a device that we make.
+    /// Ethernet address for a device made by the switch.
     pub mac: Option<MacAddr>,
-    /// MTU asked for.
+    /// Requested MTU.
     pub mtu: Option<u32>,
-    /// Number asked for.
+    /// Requested number.
     pub number: Option<DpPort>,
 }
 
@@ -28,7 +29,7 @@ pub struct PortInfo {
     pub number: DpPort,
     /// Interface name.
     pub name: String,
-    /// Type name as databases and `dpctl/show` have it.
+    /// Type name as in databases and `dpctl/show`.
     pub type_name: String,
 }
 
@@ -37,24 +38,24 @@ pub struct PortInfo {
 pub enum PortOptions {
     /// An existing network interface.
     System(SystemPort),
-    /// A tap device made by us, the bridge's own port or another host-side interface.
+    /// A tap device made by the switch: the bridge's own port or another host-side interface.
     Internal,
-    /// A tap device made by us.
+    /// A tap device made by the switch.
     Tap,
-    /// An existing network interface, opened by AF_XDP.
+    /// An existing network interface, through AF_XDP.
     Afxdp(AfxdpPort),
     /// A port without a device, for deterministic tests.
     Dummy(DummyPort),
-    /// A port that receives nothing and drops all that is sent.
+    /// A port that receives nothing and drops all output.
     Null,
     /// A port that replays one capture file and writes another.
     Pcap(PcapPort),
-    /// The device that tunnels of one kind share.
+    /// The shared device of all tunnels of one kind.
     Tunnel(TunnelPort),
 }
 
 impl PortOptions {
-    /// Type name as databases and `dpctl/show` have it.
+    /// Type name as in databases and `dpctl/show`.
     pub fn type_name(&self) -> &str {
         match self {
             PortOptions::System(_) => "system",
@@ -74,7 +75,7 @@ impl PortOptions {
 pub struct SystemPort {
     /// Receive queues, at least 1.
     pub n_rxq: u32,
-    /// Runs of UDP datagrams from a host of this machine leave as large segments.
+    /// Send runs of UDP datagrams from a local host as large segments.
     pub merge_udp: bool,
 }
 
@@ -87,11 +88,11 @@ impl Default for SystemPort {
 /// Options of an `afxdp` port.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AfxdpPort {
-    /// Where frames are taken from.
+    /// Reception mode.
     pub xdp_mode: XdpMode,
     /// Receive queues, at least 1.
     pub n_rxq: u32,
-    /// Call the kernel only when it asks for a wakeup.
+    /// Call the kernel only if it requests a wakeup.
     pub use_need_wakeup: bool,
 }
 
@@ -101,17 +102,17 @@ impl Default for AfxdpPort {
     }
 }
 
-/// Where an `afxdp` port takes its frames from.
+/// Reception mode of an `afxdp` port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum XdpMode {
-    /// The fastest that works.
+    /// The fastest supported one.
     #[default]
     BestEffort,
-    /// In the driver, without copying.
+    /// In the driver, zero-copy.
     NativeWithZerocopy,
-    /// In the driver, copied by the kernel.
+    /// In the driver, with a copy by the kernel.
     Native,
-    /// Before the host's stack: any device.
+    /// Generic, before the host's stack: any device.
     Generic,
 }
 
@@ -134,17 +135,17 @@ impl XdpMode {
 /// Options of a dummy.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DummyPort {
-    /// Interface type in the database: a dummy type, or the type that the dummy stands in for.
+    /// Interface type in the database: a dummy type, or the replaced type.
     pub type_name: String,
-    /// Forwarding threads poll it; otherwise the main core does.
+    /// Polled by forwarding threads, rather than by the main core.
     pub pmd: bool,
     /// Receive queues, at least 1.
     pub n_rxq: u32,
-    /// NUMA node that it pretends to be on.
+    /// Simulated NUMA node.
     pub numa_id: u32,
-    /// Interface index that it pretends to have.
+    /// Simulated interface index.
     pub ifindex: Option<u32>,
-    /// Capture file for frames of both directions. With it, the two others are not used.
+    /// Capture file for frames of both directions. It overrides the other two.
     pub pcap: Option<PathBuf>,
     /// Capture file for received frames.
     pub rxq_pcap: Option<PathBuf>,
@@ -153,7 +154,7 @@ pub struct DummyPort {
 }
 
 impl DummyPort {
-    /// Interface type of dummies that forwarding threads poll.
+    /// Interface type of dummies polled by forwarding threads.
     pub const PMD_TYPE: &str = "dummy-pmd";
 
     /// A dummy of that interface type with default options.
@@ -174,22 +175,22 @@ impl DummyPort {
 /// Options of a `pcap` port.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct PcapPort {
-    /// File whose frames it receives.
+    /// File of received frames.
     pub rx_pcap: Option<PathBuf>,
-    /// File that sent frames are written to.
+    /// File for sent frames.
     pub tx_pcap: Option<PathBuf>,
-    /// Replay the file again and again.
+    /// Repeat the file endlessly.
     pub infinite_rx: bool,
 }
 
-/// Options of a tunnel port that concern the datapath; translation has the others.
+/// Options of a tunnel port for the datapath; translation has the others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TunnelPort {
     /// Encapsulation.
     pub kind: TunnelKind,
-    /// UDP port; 0 for what does not run over UDP.
+    /// UDP port; 0 for tunnels without UDP.
     pub dst_port: u16,
-    /// VXLAN group policies.
+    /// VXLAN group policy.
     pub gbp: bool,
 }
 
@@ -217,12 +218,12 @@ impl TunnelKind {
         }
     }
 
-    /// That of an interface type.
+    /// The encapsulation of an interface type.
     pub fn of_name(name: &str) -> Option<TunnelKind> {
         TunnelKind::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// UDP port that IANA assigned; `None`: it does not run over UDP.
+    /// UDP port assigned by IANA; `None`: no UDP.
     pub fn usual_port(self) -> Option<u16> {
         match self {
             TunnelKind::Vxlan => Some(4789),

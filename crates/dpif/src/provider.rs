@@ -1,7 +1,8 @@
 //! [`Provider`]: a datapath as the daemon runs it, beside [`Datapath`] with its operations: handlers, devices of ports, housekeeping.
 //!
-//! `dpif-netdev` and `dpif-netlink` implement it. A feature that one of them lacks is a capability: a method with a default, or a
-//! trait of its own behind an `Option` ([`PmdThreads`], [`Connections`]). Nothing above asks which of the two it talks to.
+//! Implemented by `dpif-netdev` and `dpif-netlink`. A feature missing in one of them is a capability: a method with
+//! a default, or a separate trait behind an `Option` ([`PmdThreads`], [`Connections`]). Callers never ask which of
+//! the two it is.
 
 use crate::conntrack::Connections;
 use crate::drr::BATCH_MAX_UPCALLS;
@@ -23,37 +24,37 @@ pub fn usual_revalidators(processors: usize) -> usize {
     processors / 4 + 1
 }
 
-/// See the module.
+/// See the module documentation.
 pub trait Provider: Datapath {
-    /// Sets the number of handlers and returns their receiving ends. The former handlers must have ended.
+    /// Sets the number of handlers and returns their receiving ends. The previous handlers must have ended.
     ///
     /// # Errors
-    /// The system refuses descriptors; nobody receives upcalls then until the next call.
+    /// The system refuses descriptors; upcalls are not received until the next call.
     fn set_handlers(&self, handlers: usize) -> io::Result<Vec<Box<dyn UpcallReceiver>>>;
 
     /// Wakes all handlers.
     fn wake_handlers(&self);
 
-    /// Whether the device that a port created still exists, in any network namespace; `None` when the port created none.
+    /// Whether the device created by a port still exists, in any network namespace; `None` if the port created none.
     fn own_device_exists(&self, port: DpPort) -> Option<bool>;
 
-    /// Whether the kernel has a network device of the port; dummies and files have none.
+    /// Whether the port has a network device in the kernel; dummies and files have none.
     fn has_netdev(&self, port: DpPort) -> bool {
         let _ = port;
         true
     }
 
-    /// Packets that waited for the slow path when their port was removed.
+    /// Upcalls dropped because their port was removed.
     fn ended_with_port(&self) -> u64;
 
-    /// Upcalls of a port that wait for a handler.
+    /// Number of a port's upcalls waiting for a handler.
     fn upcalls_waiting(&self, port: DpPort) -> u64;
 
     /// Counters of removed ports.
     fn removed_ports(&self) -> PortStats;
 
-    /// Counters of all ports together, and of those that were removed; without their devices'. A port that does not know what
-    /// it lost lost nothing.
+    /// Counters of all ports together, including removed ones; without those of devices. An unknown loss counts as
+    /// 0.
     fn port_totals(&self) -> PortStats {
         let mut sum = self.removed_ports();
         for (_, mut stats) in self.all_port_stats() {
@@ -65,36 +66,37 @@ pub trait Provider: Datapath {
         sum
     }
 
-    /// Counters of threads that have ended.
+    /// Counters of ended threads.
     fn ended_threads(&self) -> PmdStats {
         PmdStats::default()
     }
 
-    /// Opens the devices of ports that are about to be added, where opening them together is faster.
+    /// Opens the devices of ports about to be added, if opening them together is faster.
     fn prepare(&self, specs: Vec<PortSpec>) {
         drop(specs);
     }
 
-    /// Closes the devices of removed ports, and those that [`Provider::prepare`] opened in vain.
+    /// Closes the devices of removed ports, and unused ones opened by [`Provider::prepare`].
     fn close_devices(&self) {}
 
-    /// Serves the ports that no thread polls; `true` when there is more to do at once.
+    /// Serves the ports without a polling thread; `true` if more work is ready.
     fn run_main(&self) -> bool {
         false
     }
 
-    /// Default of `n-handler-threads` for a number of processors: those, less the revalidators of Open vSwitch.
+    /// Default of `n-handler-threads` for a number of processors: their number less Open vSwitch's default of
+    /// revalidators.
     fn usual_handlers(&self, processors: usize) -> usize {
         processors.saturating_sub(usual_revalidators(processors))
     }
 
-    /// Upcalls after which a handler sends operations, if it took more and from several ports. Small where sending is cheap, so
-    /// that the first packet of a batch does not wait for the translation of the last.
+    /// Number of upcalls after which a handler sends operations, if it took more and from several ports. Small if
+    /// sending is cheap, so that the first packet of a batch does not wait for the translation of the last.
     fn upcalls_at_once(&self) -> usize {
         BATCH_MAX_UPCALLS
     }
 
-    /// [`Datapath::operate`], ahead of waiting operations.
+    /// As [`Datapath::operate`], before waiting operations.
     fn operate_ahead(&self, batch: OpBatch) {
         self.operate(batch);
     }
@@ -102,30 +104,30 @@ pub trait Provider: Datapath {
     /// Housekeeping, about once a second.
     fn tick(&self) {}
 
-    /// Its forwarding threads; `None`: it has none of its own.
+    /// Its forwarding threads; `None`: no separate ones.
     fn pmd_threads(&self) -> Option<&dyn PmdThreads> {
         None
     }
 
-    /// Its connection tracker; `None`: it does not track.
+    /// Its connection tracker; `None`: none.
     fn connections(&self) -> Option<&dyn Connections> {
         None
     }
 
-    /// Statistics of its mask lookups, where it has one table of masks.
+    /// Statistics of its mask lookups, if it has one table of masks.
     fn lookup_masks(&self) -> Option<LookupMasks> {
         None
     }
 
-    /// Sockets by which its upcalls arrive, where it has any.
+    /// Sockets of its upcalls, if any.
     fn upcall_sockets(&self) -> Option<UpcallSockets> {
         None
     }
 
-    /// Removes ports that a former process left; all wanted ports are there.
+    /// Removes ports left by a previous process; all wanted ports exist.
     fn sweep_ports(&self) {}
 
-    /// Removes whatever outlives the process; the last bridge is gone.
+    /// Removes all state that outlives the process; the last bridge is removed.
     fn remove(&self) {}
 }
 
@@ -134,40 +136,40 @@ pub trait UpcallReceiver: Send {
     /// Wakes it.
     fn waker(&self) -> Waker;
 
-    /// Up to [`BATCH_MAX_UPCALLS`], fairly from all ports; waits for `timeout` when there are none.
+    /// Up to [`BATCH_MAX_UPCALLS`], fairly from all ports; without any, waits for `timeout`.
     fn take(&mut self, timeout: Duration) -> Upcalls;
 
-    /// Number of upcalls of the last batch from ports whose queue was empty before; they come first in it.
+    /// Number of upcalls of the last batch from newly nonempty queues; they come first in it.
     fn ahead(&self) -> usize;
 
-    /// Waits until it is woken, or for `timeout`.
+    /// Waits for a wake-up, or for `timeout`.
     fn wait(&mut self, timeout: Duration);
 }
 
-/// Translates upcalls on the calling thread, for ports that the main loop polls.
+/// Translates upcalls on the calling thread, for ports polled by the main loop.
 pub trait InlineHandler: Send + Sync {
-    /// The operations that answer the upcalls, in order. Must not call the datapath.
+    /// The operations for the upcalls, in order. Must not call the datapath.
     fn translate(&self, upcalls: Upcalls) -> Vec<DpifOp>;
 
-    /// Reports the results of operations; `ops` holds the flow that each one creates.
+    /// Reports the results of operations; `ops` has the flow created by each one.
     fn done(&self, ops: &[Option<Ufid>], results: &[OpResult]);
 
-    /// Threads took over flows of others, which the revalidator then has to compare with the tables.
+    /// Threads took over flows of others: the revalidator must compare them with the tables.
     fn flows_moved(&self);
 }
 
-/// Forwarding threads of a datapath: configuration, placement of receive queues, measurements.
+/// Forwarding threads of a datapath: configuration, placement of receive queues, statistics.
 pub trait PmdThreads {
-    /// Starts, stops and configures threads, and shares out the receive queues. Returns when all threads run so.
+    /// Starts, stops and configures threads, and assigns the receive queues. Returns once the change is complete.
     ///
     /// # Errors
-    /// A thread cannot be started: the former ones go on as before.
+    /// A thread cannot be started: the previous ones continue.
     fn configure(&self, plan: &ThreadPlan) -> Result<(), DpifError>;
 
     /// All threads in order of their cores; usage over the last `intervals` of 5 seconds.
     fn threads(&self, intervals: usize) -> Vec<ThreadInfo>;
 
-    /// Receive queues that the main loop polls for lack of threads; `None` where there are threads.
+    /// Receive queues polled by the main loop for lack of threads; `None` with threads.
     fn main_queues(&self) -> Option<Vec<QueueInfo>>;
 
     /// NUMA node of a core.
@@ -176,13 +178,13 @@ pub trait PmdThreads {
     /// Default of `pmd-sleep-max`, in microseconds.
     fn sleep_max_default_us(&self) -> u64;
 
-    /// Shares out all receive queues anew.
+    /// Assigns all receive queues anew.
     fn rebalance(&self);
 
     /// Reopens the receive queues of a port after a change of its options, and pins them.
     ///
     /// # Errors
-    /// The port is gone or cannot have these queues.
+    /// The port was removed or cannot have these queues.
     fn port_rx_update(
         &self,
         port: DpPort,
@@ -203,7 +205,7 @@ pub trait PmdThreads {
 /// Statistics of mask lookups.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LookupMasks {
-    /// Packets that were looked up.
+    /// Packets looked up.
     pub packets: u64,
     /// Masks visited for them.
     pub visited: u64,

@@ -4,12 +4,12 @@ use crate::drops::{DropReason, XlateDrop};
 
 /// Drops by [`DropReason`].
 pub type Drops = [u64; DropReason::COUNT];
-/// Packets that translations dropped, by [`XlateDrop`]: the parts of [`DropReason::Explicit`].
+/// Packets dropped by translation, by [`XlateDrop`]: the parts of [`DropReason::Explicit`].
 pub type XlateDrops = [u64; XlateDrop::COUNT];
 
-/// Counters of a port. Those that a port does not keep are `u64::MAX`.
+/// Counters of a port. Unsupported ones are `u64::MAX`.
 ///
-/// The first three ways of loss lie before the switch: `rx_dropped`, `rx_malformed` and `rx_truncated` are not in
+/// The first three kinds of loss occur before the switch: `rx_dropped`, `rx_malformed` and `rx_truncated` are not in
 /// `rx_packets`. `tx_dropped` is the sum of `tx_drops`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PortStats {
@@ -17,13 +17,13 @@ pub struct PortStats {
     pub rx_packets: u64,
     /// Bytes received.
     pub rx_bytes: u64,
-    /// Received frames lost before the switch saw them: the receive ring was full.
+    /// Received frames lost before the switch: the receive ring was full.
     pub rx_dropped: u64,
     /// Received frames with errors: `rx_malformed` and `rx_truncated`.
     pub rx_errors: u64,
-    /// Received frames that make no sense.
+    /// Malformed received frames.
     pub rx_malformed: u64,
-    /// Received frames that are longer than the longest taken.
+    /// Received frames beyond the maximum length.
     pub rx_truncated: u64,
     /// Packets sent.
     pub tx_packets: u64,
@@ -33,48 +33,49 @@ pub struct PortStats {
     pub tx_dropped: u64,
     /// Packets that failed to be sent.
     pub tx_errors: u64,
-    /// Drops of packets that came in by this port.
+    /// Drops of packets received on this port.
     pub drops: Drops,
-    /// Of `drops`, those that a translation wanted.
+    /// Of `drops`, those by translation.
     pub xlate_drops: XlateDrops,
-    /// Drops of packets that were to go out by this port.
+    /// Drops of packets to be sent by this port.
     pub tx_drops: Drops,
-    /// Counters of its device; `None`: it has none, or they are not known.
+    /// Counters of its device; `None`: no device, or unknown.
     pub device: Option<DeviceStats>,
 }
 
-/// Counters that the device of a port keeps, seen from the switch. What it lost and what was wrong is not in the port's own.
+/// Counters of a port's device, from the switch's perspective. Its losses and errors are not in the port's own
+/// counters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DeviceStats {
     /// Received multicast frames.
     pub rx_multicast: u64,
-    /// Received frames that the device dropped.
+    /// Received frames dropped by the device.
     pub rx_dropped: u64,
     /// Received frames with errors.
     pub rx_errors: u64,
-    /// Received frames that the device had no room for.
+    /// Received frames lost for lack of device buffers.
     pub rx_missed: u64,
-    /// Received frames of a wrong alignment.
+    /// Received frames with bad alignment.
     pub rx_frame: u64,
     /// Overruns of the receive ring.
     pub rx_over: u64,
-    /// Received frames with a wrong checksum.
+    /// Received frames with a bad checksum.
     pub rx_crc: u64,
-    /// Frames that the device dropped instead of sending them.
+    /// Frames dropped by the device on transmission.
     pub tx_dropped: u64,
-    /// Frames that could not be sent.
+    /// Frames whose transmission failed.
     pub tx_errors: u64,
-    /// Frames whose sending was broken off.
+    /// Frames whose transmission was aborted.
     pub tx_aborted: u64,
-    /// Frames lost for want of a carrier.
+    /// Frames lost without carrier.
     pub tx_carrier: u64,
     /// Collisions.
     pub collisions: u64,
 }
 
 impl PortStats {
-    /// The same with what the device lost, and what was wrong there, in `rx_dropped`, `rx_errors`, `tx_dropped` and
-    /// `tx_errors`, as stock switches tell them. A counter that is not kept stays so.
+    /// The same plus the device's losses and errors in `rx_dropped`, `rx_errors`, `tx_dropped` and `tx_errors`, as
+    /// in stock switches. Unsupported counters stay so.
     pub fn with_device(mut self) -> PortStats {
         let Some(d) = self.device else { return self };
         let sums = [
@@ -89,7 +90,7 @@ impl PortStats {
         self
     }
 
-    /// Adds counters of the same port, kept elsewhere; those of its device are left out.
+    /// Adds counters of the same port from another place, without those of its device.
     pub fn add(&mut self, s: &PortStats) {
         self.rx_packets += s.rx_packets;
         self.rx_bytes += s.rx_bytes;
@@ -106,8 +107,8 @@ impl PortStats {
         add_each(&mut self.tx_drops, &s.tx_drops);
     }
 
-    /// All drops that the port counts, those before the switch included, by names for people and machines; each once, and
-    /// only what happened. [`DropReason::Explicit`] is told by its parts.
+    /// All nonzero drops counted by the port, those before the switch included, by display name; each once.
+    /// [`DropReason::Explicit`] is split into its parts.
     pub fn drops_by_name(&self) -> Vec<(&'static str, u64)> {
         let known = |n: u64| if n == u64::MAX { 0 } else { n };
         let before = [
@@ -128,11 +129,11 @@ pub struct PmdStats {
     pub received: u64,
     /// Packets recirculated.
     pub recirculated: u64,
-    /// Received packets whose headers were read by the template for common ones.
+    /// Received packets parsed by the template for common ones.
     pub template_hits: u64,
-    /// Packets that the flow cache answered.
+    /// Packets hit in the flow cache.
     pub cache_hits: u64,
-    /// Packets that the megaflow table answered.
+    /// Packets hit in the megaflow table.
     pub megaflow_hits: u64,
     /// Subtables visited for those.
     pub subtable_lookups: u64,
@@ -140,75 +141,75 @@ pub struct PmdStats {
     pub upcalls: u64,
     /// Misses whose upcall could not be queued.
     pub upcalls_lost: u64,
-    /// Misses that found no room behind the translation they would have waited for.
+    /// Misses without space behind a pending translation.
     pub parked_lost: u64,
-    /// Misses that the slow path answered.
+    /// Misses answered by the slow path.
     pub answers: u64,
-    /// How long those waited for their answers, in all.
+    /// Total waiting time of those.
     pub answers_us: u64,
     /// Packets sent.
     pub sent_packets: u64,
     /// Transmit batches.
     pub sent_batches: u64,
-    /// Megaflows now.
+    /// Current megaflows.
     pub flows: u64,
-    /// Subtables (masks) now.
+    /// Current subtables (masks).
     pub masks: u64,
-    /// Cycles spent on packets.
+    /// Cycles with packets.
     pub busy_cycles: u64,
-    /// Cycles spent without packets.
+    /// Cycles without packets.
     pub idle_cycles: u64,
-    /// Megaflows refused because their input port had as many masks as a port may have.
+    /// Megaflows refused by the mask limit of their input port.
     pub masks_refused: u64,
     /// Packets dropped.
     pub drops: Drops,
-    /// Of `drops`, those that a translation wanted.
+    /// Of `drops`, those by translation.
     pub xlate_drops: XlateDrops,
 }
 
 impl PmdStats {
-    /// Packets that a megaflow was looked up for, whether by the cache, the table or in vain.
+    /// Packets looked up: hits of cache and table, and misses.
     pub fn passes(&self) -> u64 {
         self.cache_hits + self.megaflow_hits + self.upcalls + self.lost()
     }
 
-    /// Subtables visited for a hit of the megaflow table; 0 without hits.
+    /// Subtables visited per hit of the megaflow table; 0 without hits.
     pub fn lookups_per_hit(&self) -> f64 {
         ratio(self.subtable_lookups, self.megaflow_hits)
     }
 
-    /// Packets sent by one transmit call; 0 without calls.
+    /// Packets per transmit call; 0 without calls.
     pub fn packets_per_batch(&self) -> f64 {
         ratio(self.sent_packets, self.sent_batches)
     }
 
-    /// Busy cycles for each packet received; 0 without packets.
+    /// Busy cycles per received packet; 0 without packets.
     pub fn busy_cycles_per_packet(&self) -> f64 {
         ratio(self.busy_cycles, self.received)
     }
 
-    /// Cycles, idle ones included, for each packet received; 0 without packets.
+    /// Cycles, idle ones included, per received packet; 0 without packets.
     pub fn cycles_per_packet(&self) -> f64 {
         ratio(self.busy_cycles + self.idle_cycles, self.received)
     }
 
-    /// Packets without a megaflow that were dropped: their upcall, or their place behind one, found no room.
+    /// Packets dropped without a megaflow: their upcall queue, or parking space, was full.
     pub fn lost(&self) -> u64 {
         self.upcalls_lost + self.parked_lost
     }
 
-    /// All drops, by names for people and machines; each once, and only what happened.
+    /// All nonzero drops, by display name; each once.
     pub fn drops_by_name(&self) -> Vec<(&'static str, u64)> {
         by_name(&self.drops, &self.xlate_drops).collect()
     }
 
-    /// The counters anew, as `pmd-stats-clear` wants them. Drops go on: their totals are those of the ports.
+    /// The counters after a reset by `pmd-stats-clear`. Drops continue: they are totals of the ports.
     pub fn cleared(&self) -> PmdStats {
         let PmdStats { flows, masks, drops, xlate_drops, .. } = *self;
         PmdStats { flows, masks, drops, xlate_drops, ..PmdStats::default() }
     }
 
-    /// What stays of a thread that ended: all but what it holds now.
+    /// The counters to keep of an ended thread: all but current numbers.
     pub fn ended(&self) -> PmdStats {
         PmdStats { flows: 0, masks: 0, ..*self }
     }
@@ -242,7 +243,7 @@ fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
-/// Drops that happened, [`DropReason::Explicit`] told by its parts.
+/// Nonzero drops, with [`DropReason::Explicit`] split into its parts.
 fn by_name(drops: &Drops, wanted: &XlateDrops) -> impl Iterator<Item = (&'static str, u64)> {
     let wanted = XlateDrop::ALL.map(|d| (d.name(), wanted[d as usize]));
     let others =
@@ -250,7 +251,7 @@ fn by_name(drops: &Drops, wanted: &XlateDrops) -> impl Iterator<Item = (&'static
     wanted.into_iter().chain(others).filter(|(_, n)| *n > 0)
 }
 
-/// Adds counters to others, one by one.
+/// Adds counters element by element.
 pub fn add_each<const N: usize>(sum: &mut [u64; N], add: &[u64; N]) {
     sum.iter_mut().zip(add).for_each(|(sum, n)| *sum += n);
 }

@@ -5,7 +5,7 @@ use crate::upcall::{Upcall, UpcallKind, UserCookie};
 use flow::{DpPort, FlowKey, Ufid};
 use packet::Packet;
 
-/// Kind of an upcall whose packet the slow path handles by itself.
+/// Kind of an upcall whose packet the slow path handles separately.
 pub const SLOW: UpcallKind = UpcallKind::Action(UserCookie::SlowPath { reasons: 1 });
 
 /// An upcall of a packet of 60 zeros.

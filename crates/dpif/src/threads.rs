@@ -1,16 +1,17 @@
-//! [`ThreadPlan`]: forwarding threads and the sharing of receive queues among them, as `other_config:pmd-*` configures them.
+//! [`ThreadPlan`]: forwarding threads and the assignment of receive queues to them, as configured by
+//! `other_config:pmd-*`.
 
 use std::collections::BTreeMap;
 
-/// How receive queues are shared out (`pmd-rxq-assign`).
+/// Assignment policy of receive queues (`pmd-rxq-assign`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum RxqAssign {
-    /// In turn, in the order of ports and queues.
+    /// Round robin, in the order of ports and queues.
     RoundRobin,
-    /// By measured load, the heaviest first, in turn up and down the threads.
+    /// By measured load in descending order, round robin in alternating direction.
     #[default]
     Cycles,
-    /// By measured load, the heaviest first, each to the thread with the least load so far.
+    /// By measured load in descending order, each to the least loaded thread.
     Group,
 }
 
@@ -33,11 +34,11 @@ impl RxqAssign {
 pub struct AutoBalance {
     /// `pmd-auto-lb`.
     pub enabled: bool,
-    /// `pmd-auto-lb-rebal-interval`: least time between two trials, in minutes.
+    /// `pmd-auto-lb-rebal-interval`: minimum time between two dry runs, in minutes.
     pub interval_min: u32,
-    /// `pmd-auto-lb-load-threshold`: from this load on, in percent, a thread is overloaded.
+    /// `pmd-auto-lb-load-threshold`: minimum load of an overloaded thread, in percent.
     pub load_threshold_percent: u8,
-    /// `pmd-auto-lb-improvement-threshold`: how much less the variance of loads must be, in percent.
+    /// `pmd-auto-lb-improvement-threshold`: minimum improvement of the loads' variance, in percent.
     pub improvement_threshold_percent: u8,
 }
 
@@ -56,21 +57,20 @@ impl Default for AutoBalance {
 /// the kernel whatever this says.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct SleepMax {
-    /// For threads that are not named.
+    /// For threads without their own value.
     pub default_us: u64,
     /// By core.
     pub by_core: BTreeMap<u16, u64>,
 }
 
 impl SleepMax {
-    /// That of the thread of a core.
+    /// The value for the thread of a core.
     pub fn of(&self, core: u16) -> u64 {
         self.by_core.get(&core).copied().unwrap_or(self.default_us)
     }
 }
 
-/// The flow caches as the stock switch knows them; `None` where nothing is set. What they mean for ours is the
-/// datapath's business (`datapath::PmdTuning`).
+/// The settings of the stock switch's flow caches; `None` if not set. `datapath::PmdTuning` maps them to ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct CacheSettings {
     /// `emc-insert-inv-prob`.
@@ -79,21 +79,21 @@ pub struct CacheSettings {
     pub smc_enable: Option<bool>,
 }
 
-/// The forwarding threads that are wanted.
+/// The configured forwarding threads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThreadPlan {
-    /// `pmd-cpu-mask`: one thread on each of these cores that exists, ascending; `None` for one thread bound to none.
+    /// `pmd-cpu-mask`: one thread on each of these cores that exists, ascending; `None` for one unbound thread.
     pub cores: Option<Vec<u16>>,
     /// `pmd-rxq-assign`.
     pub assign: RxqAssign,
-    /// `pmd-rxq-isolate`: a thread that a queue is pinned to polls pinned queues only. Can be false with
-    /// [`RxqAssign::Group`] only.
+    /// `pmd-rxq-isolate`: a thread with a pinned queue polls only pinned queues. Can be false only with
+    /// [`RxqAssign::Group`].
     pub isolate: bool,
-    /// `pmd-auto-lb` and what goes with it.
+    /// `pmd-auto-lb` and related settings.
     pub balance: AutoBalance,
     /// `pmd-sleep-max`.
     pub sleep: SleepMax,
-    /// `pmd-fast-wakeup`, a setting of this switch's own: keep processors from deep sleep while there is some traffic.
+    /// `pmd-fast-wakeup`, specific to this switch: keep processors from deep idle states during traffic.
     pub fast_wakeup: bool,
     /// `emc-insert-inv-prob`, `smc-enable`.
     pub cache: CacheSettings,
@@ -116,21 +116,21 @@ impl Default for ThreadPlan {
     }
 }
 
-/// Receive queues that an interface pins to cores (`pmd-rxq-affinity`), by queue.
+/// Queues of an interface pinned to cores (`pmd-rxq-affinity`), by queue.
 pub type RxqAffinity = BTreeMap<u16, u16>;
 
 /// A NUMA node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct Numa(pub u16);
 
-/// A forwarding thread, as commands show it.
+/// A forwarding thread, for display.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ThreadInfo {
     /// Its core.
     pub core: u16,
     /// The core's node.
     pub numa: Numa,
-    /// It polls pinned queues only.
+    /// Whether it is isolated: polls only pinned queues.
     pub isolated: bool,
     /// Its `pmd-sleep-max`, in microseconds.
     pub sleep_max_us: u64,
@@ -140,7 +140,7 @@ pub struct ThreadInfo {
     pub busy: Option<f64>,
 }
 
-/// A receive queue, as commands show it.
+/// A receive queue, for display.
 #[derive(Clone, PartialEq, Debug)]
 pub struct QueueInfo {
     /// Name of the port.
@@ -151,23 +151,23 @@ pub struct QueueInfo {
     pub usage: Option<f64>,
 }
 
-/// Which iterations a thread logs, with their neighbours (`pmd-perf-log-set`).
+/// Logging of suspicious iterations, with their neighbours (`pmd-perf-log-set`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PerfLog {
-    /// Whether any is logged.
+    /// Whether logging is enabled.
     pub on: bool,
     /// Iterations logged before a suspicious one.
     pub before: usize,
     /// Iterations logged after it.
     pub after: usize,
-    /// A suspicious iteration among those after it prolongs them.
+    /// A suspicious iteration among those after it extends them.
     pub extend: bool,
-    /// Longer iterations are suspicious.
+    /// Duration beyond which an iteration is suspicious.
     pub longer_than_us: u64,
 }
 
 impl PerfLog {
-    /// Iterations, and milliseconds, that a thread remembers.
+    /// Number of stored iterations, and of milliseconds.
     pub const HISTORY_LEN: usize = 1000;
 }
 

@@ -1,19 +1,19 @@
-//! What goes wrong between us and the kernel, in words.
+//! Errors of requests to the kernel, with messages.
 
 use flow::nlattr::{AttrError, TooLong};
 use std::fmt;
 use std::io;
 
-/// The kernel said no.
+/// A refusal by the kernel.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Refusal {
     /// Error number (`errno.h`).
     pub errno: i32,
-    /// What was asked: "put a flow", "add port eth0".
+    /// The request: "put a flow", "add port eth0".
     pub asked: String,
-    /// The kernel's own words (extended acknowledgement), if it had any.
+    /// The kernel's message (extended acknowledgement), if any.
     pub message: Option<String>,
-    /// The attribute that it complained about, by name.
+    /// The offending attribute, by name.
     pub attribute: Option<String>,
 }
 
@@ -30,7 +30,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// Why a request was not carried out, or an answer was not understood.
+/// Error of a request or its reply.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The kernel has no such family: its module is not loaded and could not be.
@@ -41,56 +41,56 @@ pub enum Error {
         /// Name of the family.
         family: String,
     },
-    /// The kernel tracks connections and tells nobody, or tracks none.
+    /// The kernel has no connection tracking, or no netlink interface to it.
     #[error(
         "the kernel does not tell of its connections: is the module nf_conntrack_netlink loaded? (modprobe nf_conntrack_netlink)"
     )]
     NoConntrack,
-    /// The kernel said no.
+    /// The kernel refused.
     #[error("{0}")]
     Refused(Box<Refusal>),
-    /// The answer got lost because the receive buffer was full: the request was carried out or not.
+    /// The reply was lost because the receive buffer was full: the request may have been executed.
     #[error("cannot {asked}: the answer got lost (receive buffer full)")]
     Lost {
-        /// What was asked.
+        /// The request.
         asked: String,
     },
-    /// The kernel did not answer in time.
+    /// The kernel did not reply in time.
     #[error("cannot {asked}: no answer")]
     Unanswered {
-        /// What was asked.
+        /// The request.
         asked: String,
     },
-    /// The answer makes no sense.
+    /// The reply is malformed.
     #[error("cannot {asked}: bad answer: {why}")]
     Answer {
-        /// What was asked.
+        /// The request.
         asked: String,
-        /// What is wrong with it.
+        /// The fault.
         why: AttrError,
     },
-    /// The request cannot be put into attributes.
+    /// The request does not fit attributes.
     #[error("cannot {asked}: {why}")]
     TooLong {
-        /// What was asked.
+        /// The request.
         asked: String,
-        /// What does not fit.
+        /// The part that does not fit.
         why: TooLong,
     },
-    /// The request makes no sense.
+    /// The request is invalid.
     #[error("cannot {asked}: {why}")]
     Invalid {
-        /// What was asked.
+        /// The request.
         asked: String,
-        /// What is wrong with it.
+        /// The fault.
         why: String,
     },
     /// A system call failed.
     #[error("{what}: {source}")]
     Io {
-        /// What was tried.
+        /// The operation.
         what: String,
-        /// Why it failed.
+        /// The cause.
         source: io::Error,
     },
 }
@@ -116,7 +116,7 @@ impl Error {
         self.errno() == Some(libc::ENOENT)
     }
 
-    /// There is one already (`EEXIST`), or one that may not be twice (`EBUSY`).
+    /// It exists already (`EEXIST`), or must be unique (`EBUSY`).
     pub fn is_exists(&self) -> bool {
         matches!(self.errno(), Some(libc::EEXIST | libc::EBUSY))
     }
@@ -126,27 +126,27 @@ impl Error {
         self.errno() == Some(libc::ENODEV)
     }
 
-    /// No buffer (`ENOBUFS`): an answer or an upcall got lost, or the kernel had no memory.
+    /// No buffer (`ENOBUFS`): a reply or an upcall was lost, or the kernel had no memory.
     pub fn is_no_buffers(&self) -> bool {
         self.errno() == Some(libc::ENOBUFS)
     }
 
-    /// This kernel cannot do that (`EOPNOTSUPP`).
+    /// Unsupported by this kernel (`EOPNOTSUPP`).
     pub fn is_unsupported(&self) -> bool {
         self.errno() == Some(libc::EOPNOTSUPP)
     }
 
-    /// The kernel does not take the request as it is (`EINVAL`, `ERANGE`).
+    /// Invalid for the kernel (`EINVAL`, `ERANGE`).
     pub fn is_invalid(&self) -> bool {
         matches!(self.errno(), Some(libc::EINVAL | libc::ERANGE)) || matches!(self, Error::Invalid { .. })
     }
 
-    /// The caller may not (`EPERM`, `EACCES`).
+    /// No permission (`EPERM`, `EACCES`).
     pub fn is_not_permitted(&self) -> bool {
         matches!(self.errno(), Some(libc::EPERM | libc::EACCES))
     }
 
-    /// The kernel has no such family, its module is not there.
+    /// The kernel has no such family: its module is missing.
     pub fn is_no_module(&self) -> bool {
         matches!(self, Error::NoModule { .. })
     }

@@ -9,7 +9,7 @@ use dpif::nlactions::parse_actions;
 use dpif::text::{ConnectionFormat, write_connection};
 use flow::nlattr::Attrs;
 
-/// Reads a datagram of the kernel: its messages, and what its errors say of a request.
+/// Reads a datagram of the kernel: its messages, and errors for a request.
 pub fn messages(bytes: &[u8]) {
     let asked = Asked::once("do something", crate::genl::ATTRIBUTES);
     let mut request = MessageWriter::new(16, [3, 2], flag::CREATE, &[0; 4], asked);
@@ -27,7 +27,7 @@ pub fn messages(bytes: &[u8]) {
     assert!(total <= bytes.len());
 }
 
-/// Reads a message as an upcall, and what is in it.
+/// Reads a message as an upcall with its contents.
 pub fn upcall(bytes: &[u8]) {
     let Ok(upcall) = RawUpcall::parse(bytes) else { return };
     for limit in 0..3 {
@@ -40,7 +40,7 @@ pub fn upcall(bytes: &[u8]) {
     assert!(upcall.packet.len() + upcall.key.len() <= bytes.len());
 }
 
-/// Reads what the kernel says of a flow, behind the netlink header.
+/// Reads a flow after the netlink header.
 pub fn flow_reply(bytes: &[u8]) {
     let Some(flow) = ovs::fuzz_flow(bytes) else { return };
     for limit in 0..3 {
@@ -51,7 +51,7 @@ pub fn flow_reply(bytes: &[u8]) {
     let _actions = flow.dp_actions();
 }
 
-/// Reads what the kernel says of a connection, behind the netlink header; it has a line of text.
+/// Reads a connection after the netlink header; it has a line of text.
 pub fn connection(bytes: &[u8]) {
     let Some(connection) = crate::conntrack::fuzz_connection(bytes) else { return };
     for (verbose, statistics) in [(false, false), (true, true)] {
@@ -62,7 +62,7 @@ pub fn connection(bytes: &[u8]) {
     }
 }
 
-/// Reads what the kernel says of datapaths, ports, meters, limits and families, by the first byte.
+/// Reads datapaths, ports, meters, limits and families, selected by the first byte.
 pub fn told(bytes: &[u8]) {
     let Some((which, body)) = bytes.split_first() else { return };
     if which % 5 == 4 {

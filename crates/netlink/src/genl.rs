@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::socket::{Asked, MessageWriter, Socket};
 use flow::nlattr::{AttrError, Attrs};
 
-/// The family that knows the others (`GENL_ID_CTRL`, "nlctrl").
+/// The controller family (`GENL_ID_CTRL`, "nlctrl").
 pub(crate) const CONTROLLER: u16 = 0x10;
 /// Commands of the controller family.
 pub(crate) mod command {
@@ -12,7 +12,7 @@ pub(crate) mod command {
 }
 /// Version of the controller family.
 pub(crate) const VERSION: u8 = 2;
-/// Bytes of the answer about a family at most, with all its operations.
+/// Maximum bytes of a reply about a family, with all its operations.
 const REPLY_BYTES: usize = 8192;
 
 /// `CTRL_ATTR_*`.
@@ -44,11 +44,11 @@ pub(crate) const ATTRIBUTES: &[&str] = &[
 pub struct Family {
     /// Its name.
     pub name: String,
-    /// Message type of its messages, given by the running kernel.
+    /// Type of its messages, assigned by the running kernel.
     pub id: u16,
     /// Its version.
     pub version: u8,
-    /// Highest attribute number that it knows; 0 where kernels do not say.
+    /// Highest known attribute number; 0 if kernels do not report it.
     pub attributes_max: u32,
     /// Multicast groups, by name.
     pub groups: Vec<(String, u32)>,
@@ -60,10 +60,10 @@ impl Family {
         self.groups.iter().find(|(n, _)| n == name).map(|(_, id)| *id)
     }
 
-    /// Reads what the controller says of a family (behind the generic header).
+    /// Reads a family of the controller (after the generic header).
     ///
     /// # Errors
-    /// Id or name are missing, or something makes no sense.
+    /// Id or name are missing, or malformed.
     pub fn parse(bytes: &[u8]) -> Result<Family, AttrError> {
         let attrs = Attrs::parse(bytes)?;
         let mut groups = Vec::new();
@@ -85,10 +85,10 @@ impl Family {
     }
 }
 
-/// Asks for a family; the kernel loads its module if it can.
+/// Looks up a family; the kernel loads its module if possible.
 ///
 /// # Errors
-/// [`Error::NoModule`] when there is no such family.
+/// [`Error::NoModule`] if there is no such family.
 pub fn family(socket: &mut Socket, name: &str) -> Result<Family, Error> {
     let what = format!("find the family {name}");
     let asked = Asked::again(what.clone(), ATTRIBUTES, REPLY_BYTES);

@@ -1,21 +1,21 @@
-//! Netlink to the Linux kernel's `openvswitch` module, by generic netlink, and to its connection tracking: the room where system calls
-//! carry datapath operations.
+//! Netlink to the Linux kernel's `openvswitch` module, by generic netlink, and to its connection tracking: the
+//! system calls of datapath operations.
 //!
 //! - [`Ovs`]: the handle. Opened once per process and network namespace, shared by all threads; every call is synchronous.
 //! - [`ovs`]: typed requests and replies of the families `ovs_datapath`, `ovs_vport`, `ovs_flow`, `ovs_packet`, `ovs_meter` and
 //!   `ovs_ct_limit`; [`UpcallSocket`], [`VportMonitor`].
-//! - [`Conntrack`]: the connections that the kernel tracks for its datapaths and for everybody else.
+//! - [`Conntrack`]: connections tracked by the kernel for its datapaths and all others.
 //! - Attributes: [`attr`]; keys and masks: [`flow::nlkey`]; datapath actions: [`dpif::nlactions`]; cookies of userspace actions:
 //!   [`dpif::cookie`].
 //! - [`socket`], [`genl`]: messages, transactions and dumps of generic netlink and of netfilter.
 //!
-//! Invariants: what the kernel (or anybody) sends is checked at each access, no bytes make it panic; a request is answered exactly
-//! once, with an [`Error`] when its answer got lost; every buffer is bounded. Constants and layouts are those of linux/netlink.h,
-//! linux/genetlink.h, linux/openvswitch.h and linux/netfilter/nfnetlink_conntrack.h.
+//! Invariants: every access checks received data, and no bytes cause a panic; a request gets exactly one result,
+//! with an [`Error`] if its reply was lost; every buffer is bounded. Constants and layouts are those of
+//! linux/netlink.h, linux/genetlink.h, linux/openvswitch.h and linux/netfilter/nfnetlink_conntrack.h.
 //!
-//! Not here: which flows there should be, threads, polling, what a failed operation means (`dpif-netlink`).
+//! Not here: the choice of flows, threads, polling, and reactions to failures (`dpif-netlink`).
 
-// Tests match on what they are about.
+// Tests match only on relevant variants.
 #![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
 #![allow(unsafe_code, reason = "system calls; each block says why it is sound")]
 

@@ -1,4 +1,5 @@
-//! Netlink messages (linux/netlink.h, linux/genetlink.h, linux/netfilter/nfnetlink.h): building requests, walking through datagrams.
+//! Netlink messages (linux/netlink.h, linux/genetlink.h, linux/netfilter/nfnetlink.h): building requests, parsing
+//! datagrams.
 
 use crate::error::{Error, Refusal};
 use flow::nlattr::{AttrError, AttrWriter, Attrs};
@@ -6,11 +7,11 @@ use std::borrow::Cow;
 
 /// Bytes of `struct nlmsghdr`: length, type, flags, sequence number, port id.
 pub(crate) const HEADER_BYTES: usize = 16;
-/// Bytes of `struct genlmsghdr`: command, version, nothing.
+/// Bytes of `struct genlmsghdr`: command, version, reserved.
 pub(crate) const GENERIC_BYTES: usize = 4;
 /// Bytes of `struct nfgenmsg`: address family, version, resource.
 pub(crate) const NETFILTER_BYTES: usize = 4;
-/// Bytes that an answer without a reply takes of a receive buffer, by the kernel's count; refusals with words included.
+/// Receive buffer use of a reply without contents, by the kernel's accounting; includes refusals with messages.
 const ACK_BYTES: usize = 2048;
 
 /// Message types.
@@ -25,23 +26,23 @@ pub(crate) mod kind {
 pub mod flag {
     /// A request.
     pub const REQUEST: u16 = 1;
-    /// Asks for an acknowledgement.
+    /// Requests an acknowledgement.
     pub const ACK: u16 = 4;
-    /// Asks for what was made or removed.
+    /// Requests the created or removed object.
     pub const ECHO: u16 = 8;
     /// A dump is not consistent.
     pub const DUMP_INTR: u16 = 0x10;
-    /// Asks for all there is.
+    /// Requests a dump.
     pub const DUMP: u16 = 0x300;
-    /// Make it if it is not there.
+    /// Create it if it does not exist.
     pub const CREATE: u16 = 0x400;
-    /// Of an error answer: the request is not repeated in it.
+    /// In an error reply: without a copy of the request.
     pub(crate) const CAPPED: u16 = 0x100;
-    /// Of an error answer: attributes follow.
+    /// In an error reply: attributes follow.
     pub(crate) const ACK_TLVS: u16 = 0x200;
 }
 
-/// Attributes of error answers (`NLMSGERR_ATTR_*`).
+/// Attributes of error replies (`NLMSGERR_ATTR_*`).
 mod error_attr {
     pub(super) const MSG: u16 = 1;
     pub(super) const OFFS: u16 = 2;
@@ -51,26 +52,26 @@ mod error_attr {
 /// Names of a family's attributes, by number.
 pub type AttributeNames = &'static [&'static str];
 
-/// What is asked, and how.
+/// Kind of a request.
 #[derive(Clone, Debug)]
 pub struct Asked {
-    /// In words, behind "cannot": "put a flow".
+    /// Description after "cannot": "put a flow".
     pub what: Cow<'static, str>,
     /// Names of the family's attributes, by number, for error messages.
     pub attributes: AttributeNames,
-    /// Asking twice does no harm, and the answer to the second time is as good.
+    /// Idempotent: a repetition is harmless, with an equally valid reply.
     pub repeatable: bool,
-    /// Bytes of the replies to it, beside the acknowledgement, at most; 0: none.
+    /// Maximum bytes of its replies, besides the acknowledgement; 0: none.
     pub reply_bytes: usize,
 }
 
 impl Asked {
-    /// Something that may not be asked twice and has no reply.
+    /// A request that must not be repeated and has no reply.
     pub fn once(what: impl Into<Cow<'static, str>>, attributes: AttributeNames) -> Asked {
         Asked { what: what.into(), attributes, repeatable: false, reply_bytes: 0 }
     }
 
-    /// Something that may be asked twice, with a reply of so many bytes at most.
+    /// An idempotent request, with a reply of at most this many bytes.
     pub fn again(
         what: impl Into<Cow<'static, str>>,
         attributes: AttributeNames,
@@ -89,7 +90,7 @@ pub struct Message {
     head_bytes: usize,
 }
 
-/// A request being built.
+/// A request under construction.
 #[derive(Debug)]
 pub struct MessageWriter {
     /// Attributes.
@@ -99,8 +100,8 @@ pub struct MessageWriter {
 }
 
 impl MessageWriter {
-    /// Begins a request of the generic netlink family of that number; `user_header` is what the family has behind the generic header
-    /// (a multiple of four bytes).
+    /// Begins a request of the generic netlink family of that number; `user_header` is the family's header after the
+    /// generic one (a multiple of four bytes).
     pub fn new(
         family: u16,
         [command, version]: [u8; 2],
@@ -111,7 +112,7 @@ impl MessageWriter {
         MessageWriter::begin(family, flags, &[&[command, version, 0, 0], user_header], asked)
     }
 
-    /// Begins a request to netfilter: of a subsystem, about an address family (0: all).
+    /// Begins a request to netfilter: for a subsystem and an address family (0: all).
     pub fn netfilter(
         [subsystem, message]: [u8; 2],
         flags: u16,
@@ -123,7 +124,7 @@ impl MessageWriter {
         MessageWriter::begin(kind, flags, &[&[address_family, 0, 0, 0]], asked)
     }
 
-    /// Begins a message of that type; `headers` stand before the attributes.
+    /// Begins a message of that type; `headers` precede the attributes.
     fn begin(kind: u16, flags: u16, headers: &[&[u8]], asked: Asked) -> MessageWriter {
         let mut bytes = vec![0; HEADER_BYTES];
         bytes[4..6].copy_from_slice(&kind.to_ne_bytes());
@@ -136,7 +137,7 @@ impl MessageWriter {
     /// The request.
     ///
     /// # Errors
-    /// [`Error::TooLong`] when an attribute does not fit.
+    /// [`Error::TooLong`] if an attribute does not fit.
     pub fn finish(self) -> Result<Message, Error> {
         let MessageWriter { attrs, asked, head_bytes } = self;
         match attrs.finish() {
@@ -151,7 +152,7 @@ impl MessageWriter {
 }
 
 impl Message {
-    /// What is asked, for error messages ("put a flow").
+    /// Description, for error messages ("put a flow").
     pub fn asked(&self) -> &str {
         &self.asked.what
     }
@@ -165,19 +166,19 @@ impl Message {
         self.bytes.len()
     }
 
-    /// Bytes of the replies to it at most.
+    /// Maximum bytes of its replies.
     pub(crate) fn reply_bytes(&self) -> usize {
         self.asked.reply_bytes
     }
 
-    /// Bytes that its answers take of a receive buffer at most, by the kernel's count.
+    /// Maximum receive buffer use of its replies, by the kernel's accounting.
     pub(crate) fn answer_bytes(&self) -> usize {
         let reply = self.asked.reply_bytes;
-        // The kernel counts buffers, which it takes in powers of two, and what manages them.
+        // The kernel accounts for buffers, rounded to powers of two, and their management data.
         ACK_BYTES + if reply == 0 { 0 } else { reply.next_power_of_two() + ACK_BYTES }
     }
 
-    /// Appends it as sent by that port under that number.
+    /// Appends it with this port id and sequence number.
     pub(crate) fn append_to(&self, out: &mut Vec<u8>, more_flags: u16, seq: u32, pid: u32) {
         let start = out.len();
         out.extend_from_slice(&self.bytes);
@@ -187,7 +188,7 @@ impl Message {
         out[start + 12..start + 16].copy_from_slice(&pid.to_ne_bytes());
     }
 
-    /// What an error answer to it says; `Ok` of an acknowledgement.
+    /// The result in an error reply to it; `Ok` for an acknowledgement.
     pub(crate) fn result(&self, answer: &Answer<'_>) -> Result<(), Error> {
         let bad = |why| Error::Answer { asked: self.asked().to_owned(), why };
         let code = answer.body.first_chunk().map(|c| i32::from_ne_bytes(*c));
@@ -198,7 +199,7 @@ impl Message {
         }
     }
 
-    /// The refusal of that error number.
+    /// A refusal with that error number.
     pub(crate) fn refusal(&self, errno: i32, answer: &Answer<'_>) -> Refusal {
         let attrs = answer.error_attributes().unwrap_or_default();
         let message = attrs.get(error_attr::MSG).and_then(|a| a.text().ok()).map(str::to_owned);
@@ -219,7 +220,7 @@ impl Message {
         }
     }
 
-    /// The attribute of the request in which that offset lies.
+    /// The attribute of the request at that offset.
     fn attribute_at(&self, offset: usize) -> Option<String> {
         let list = self.bytes.get(self.head_bytes..)?;
         let mut start = self.head_bytes;
@@ -247,12 +248,12 @@ pub(crate) struct Answer<'a> {
     pub(crate) kind: u16,
     pub(crate) flags: u16,
     pub(crate) seq: u32,
-    /// What follows the header.
+    /// The bytes after the header.
     pub(crate) body: &'a [u8],
 }
 
 impl<'a> Answer<'a> {
-    /// The attributes behind an error and the request that it answers.
+    /// The attributes after an error and its request.
     fn error_attributes(&self) -> Option<Attrs<'a>> {
         if self.flags & flag::ACK_TLVS == 0 {
             return None;
@@ -265,13 +266,13 @@ impl<'a> Answer<'a> {
         Attrs::parse(self.body.get(4 + request_bytes.checked_next_multiple_of(4)?..)?).ok()
     }
 
-    /// The error number that ends a dump; 0: a good end.
+    /// The error number at the end of a dump; 0: success.
     pub(crate) fn done_errno(&self) -> i32 {
         self.body.first_chunk().map_or(0, |c| i32::from_ne_bytes(*c)).saturating_neg()
     }
 }
 
-/// The messages of a datagram, in order. One that is cut off ends it.
+/// The messages of a datagram, in order. A truncated one ends it.
 pub(crate) fn answers(bytes: &[u8]) -> impl Iterator<Item = Answer<'_>> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
@@ -281,7 +282,7 @@ pub(crate) fn answers(bytes: &[u8]) -> impl Iterator<Item = Answer<'_>> {
     })
 }
 
-/// The first message and the bytes behind it.
+/// The first message and the remaining bytes.
 pub(crate) fn split(bytes: &[u8]) -> Option<(Answer<'_>, &[u8])> {
     let header: &[u8; HEADER_BYTES] = bytes.first_chunk()?;
     let len = u32::from_ne_bytes([header[0], header[1], header[2], header[3]]) as usize;

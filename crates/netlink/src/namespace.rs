@@ -1,14 +1,14 @@
-//! The network namespace that a handle belongs to: sockets belong to that of the thread that makes them, whichever that is.
+//! The network namespace of a handle: a socket belongs to that of the creating thread.
 
 use crate::raw;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 
-/// Where the kernel names the thread's namespace.
+/// The kernel's name of the thread's namespace.
 const PATH: &str = "/proc/thread-self/ns/net";
 
-/// A network namespace; `None` where there is no `/proc`, and so no way to tell.
+/// A network namespace; `None` without `/proc`, so unknown.
 #[derive(Debug)]
 pub(crate) struct Namespace(Option<File>);
 
@@ -18,7 +18,7 @@ impl Namespace {
         Namespace(File::open(PATH).ok())
     }
 
-    /// Calls `work` in the namespace: on the calling thread if it is there, else on one that moves there.
+    /// Calls `work` in the namespace: on the calling thread if possible, else on a thread that enters it.
     pub(crate) fn run<T: Send>(&self, work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
         let Some(file) = self.0.as_ref().filter(|file| !is_here(file)) else { return work() };
         let moved = || {

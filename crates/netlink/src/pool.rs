@@ -1,4 +1,4 @@
-//! A few sockets that threads take turns with.
+//! A pool of sockets shared by threads.
 
 use crate::error::Error;
 use crate::namespace::Namespace;
@@ -7,9 +7,9 @@ use flow::nlattr::AttrError;
 use std::io;
 use std::sync::{Mutex, PoisonError};
 
-/// Sockets kept while nobody uses them.
+/// Maximum idle sockets.
 const IDLE_MAX: usize = 8;
-/// Receive buffer of each, by the kernel's count.
+/// Receive buffer of each, by the kernel's accounting.
 const RECEIVE_BUFFER_BYTES: usize = 2 << 20;
 
 /// Sockets of one network namespace.
@@ -25,7 +25,7 @@ impl Pool {
         Pool { namespace, protocol, idle: Mutex::new(Vec::new()) }
     }
 
-    /// A socket for one thread. Give it back by [`Pool::put`] when all answers have been read; otherwise drop it.
+    /// A socket for one thread. Return it by [`Pool::put`] once all replies are read; otherwise drop it.
     pub(crate) fn take(&self) -> Result<Socket, Error> {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         match idle {
@@ -41,14 +41,14 @@ impl Pool {
         }
     }
 
-    /// A new socket with a receive buffer of so many bytes.
+    /// A new socket with a receive buffer of this many bytes.
     pub(crate) fn make(&self, receive_buffer_bytes: usize) -> Result<Socket, Error> {
         let open = || -> io::Result<Socket> { Socket::open_io(self.protocol, receive_buffer_bytes) };
         let what = format!("cannot open a socket of {:?} netlink", self.protocol);
         self.namespace.run(open).map_err(|source| Error::Io { what, source })
     }
 
-    /// Begins to read all that a request for everything is answered with.
+    /// Begins a dump.
     pub(crate) fn dump(&self, request: &Message) -> Result<Dump<'_>, Error> {
         let mut socket = self.take()?;
         let state = socket.start_dump(request)?;
@@ -56,22 +56,23 @@ impl Pool {
     }
 }
 
-/// A dump under way: holds one socket, and its datagram in hand.
+/// An active dump: holds one socket and its current datagram.
 #[derive(Debug)]
 pub(crate) struct Dump<'a> {
     pool: &'a Pool,
-    /// There until the end.
+    /// Present until the end.
     socket: Option<Socket>,
     state: DumpState,
 }
 
 impl Dump<'_> {
-    /// Whether the kernel said, so far, that what it dumps is not consistent (`NLM_F_DUMP_INTR`).
+    /// Whether the kernel has reported an inconsistent dump so far (`NLM_F_DUMP_INTR`).
     pub(crate) fn interrupted(&self) -> bool {
         self.state.interrupted()
     }
 
-    /// What `read` makes of the next message's body; `None` at the end. What cannot be read ends nothing.
+    /// The result of `read` for the next message's body; `None` at the end. An unreadable message does not end the
+    /// dump.
     pub(crate) fn next<T>(
         &mut self,
         read: impl FnOnce(&[u8]) -> Result<T, AttrError>,
@@ -81,7 +82,7 @@ impl Dump<'_> {
             read(body?).map_err(|why| Error::Answer { asked: self.state.asked().to_owned(), why })
         });
         if one.is_none() || self.state.is_complete() {
-            // A socket with a dump that failed half-way is of no use any more.
+            // A socket with a partial dump is unusable.
             let socket = self.socket.take();
             socket.filter(|_| self.state.is_complete()).into_iter().for_each(|s| self.pool.put(s));
         }

@@ -1,4 +1,4 @@
-//! The system calls of this room, as safe functions.
+//! Safe wrappers of system calls.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use libc::{c_int, c_void};
 
-/// Most datagrams that one call receives.
+/// Maximum datagrams received per call.
 pub(crate) const BATCH_MAX: usize = 1024;
 
 /// -1 means an error in `errno`.
@@ -20,8 +20,8 @@ fn check_len(ret: isize) -> io::Result<usize> {
     usize::try_from(ret).map_err(|_| io::Error::last_os_error())
 }
 
-/// A netlink socket of that protocol (`NETLINK_*`), bound to a port id that the kernel chose, in the thread's network namespace; and that
-/// id. Sending waits, receiving does not.
+/// A netlink socket of that protocol (`NETLINK_*`) in the thread's network namespace, bound to a port id chosen by
+/// the kernel, with that id. Sending blocks, receiving does not.
 pub(crate) fn open_netlink(protocol: c_int) -> io::Result<(OwnedFd, u32)> {
     // SAFETY: no pointers; a descriptor that it returns is new and nobody else's.
     let fd = unsafe {
@@ -65,16 +65,16 @@ pub(crate) fn get_option(fd: &impl AsFd, level: c_int, name: c_int) -> io::Resul
     check(ret).map(|_| value)
 }
 
-/// Makes the receive buffer so large, or as large as is allowed; how large it is, by the kernel's count.
+/// Sets the receive buffer size, up to the permitted maximum; returns the actual size, by the kernel's accounting.
 pub(crate) fn set_receive_buffer(fd: &impl AsFd, bytes: usize) -> io::Result<usize> {
-    // The kernel doubles what it is given.
+    // The kernel doubles the given value.
     let bytes = c_int::try_from(bytes).unwrap_or(c_int::MAX) / 2;
     set_option(fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, bytes)
         .or_else(|_| set_option(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, bytes))?;
     Ok(usize::try_from(get_option(fd, libc::SOL_SOCKET, libc::SO_RCVBUF)?).unwrap_or(0))
 }
 
-/// Sends one datagram to the kernel, which has done what it asks when this returns.
+/// Sends one datagram to the kernel, which has processed it on return.
 pub(crate) fn send(fd: &impl AsFd, bytes: &[u8]) -> io::Result<()> {
     loop {
         // SAFETY: the pointer and length are those of `bytes`.
@@ -86,7 +86,7 @@ pub(crate) fn send(fd: &impl AsFd, bytes: &[u8]) -> io::Result<()> {
     }
 }
 
-/// What was received.
+/// Result of a receive call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Received {
     /// Bytes of the buffer that were written.
@@ -98,7 +98,7 @@ pub(crate) struct Received {
 }
 
 impl Received {
-    /// Before anything is.
+    /// Before any reception.
     pub(crate) const NOTHING: Received = Received { bytes: 0, cut: false, by_kernel: false };
 
     fn of(header: &libc::msghdr, from: &libc::sockaddr_nl, bytes: usize) -> Received {
@@ -106,7 +106,7 @@ impl Received {
     }
 }
 
-/// Receives one datagram without waiting.
+/// Receives one datagram without blocking.
 pub(crate) fn receive(fd: &impl AsFd, buffer: &mut [u8]) -> io::Result<Received> {
     let mut got = [Received::NOTHING];
     // One slot of all of the buffer.
@@ -114,7 +114,8 @@ pub(crate) fn receive(fd: &impl AsFd, buffer: &mut [u8]) -> io::Result<Received>
     receive_batch(fd, buffer, slot_bytes, &mut got).map(|_| got[0])
 }
 
-/// Receives as many datagrams as wait, each into a slot of so many bytes of the buffer and a place of `got`; how many. Does not wait.
+/// Receives waiting datagrams without blocking, each into a slot of this many bytes of the buffer and an entry of
+/// `got`; returns their number.
 pub(crate) fn receive_batch(
     fd: &impl AsFd,
     buffer: &mut [u8],
@@ -166,7 +167,7 @@ pub(crate) fn receive_batch(
     }
 }
 
-/// Waits until something can be received; whether it can.
+/// Waits for readability; returns whether it is readable.
 pub(crate) fn wait(fd: &impl AsFd, limit: Duration) -> io::Result<bool> {
     let mut poll = libc::pollfd { fd: fd.as_fd().as_raw_fd(), events: libc::POLLIN, revents: 0 };
     let limit_ms = c_int::try_from(limit.as_millis()).unwrap_or(c_int::MAX);

@@ -1,9 +1,10 @@
-//! Netlink sockets: requests and their answers, dumps, receiving without waiting.
+//! Netlink sockets: requests and replies, dumps, non-blocking reception.
 //!
-//! A [`Socket`] belongs to one thread at a time. Requests of one call go out in as few system calls as are safe: never more at
-//! once than their answers fit the receive buffer by the worst count. Answers are matched by sequence number. When some get
-//! lost all the same (`ENOBUFS`), requests that may be repeated are, once, one by one; the others fail with [`Error::Lost`].
-//! The kernel answers within the system call that asks, so nobody waits; the limit is for what should not happen.
+//! A [`Socket`] belongs to one thread at a time. Requests of one call are sent in as few system calls as safe: their
+//! replies fit the receive buffer in the worst case. Replies are matched by sequence number. If some are lost all
+//! the same (`ENOBUFS`), idempotent requests are repeated once, one by one; the others fail with [`Error::Lost`].
+//! The kernel replies within the system call of the request, so no caller waits; the timeout is for unexpected
+//! cases.
 
 use crate::error::Error;
 pub use crate::message::{Asked, AttributeNames, Message, MessageWriter, flag};
@@ -14,27 +15,27 @@ use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-/// Receive buffer asked for, by the kernel's count.
+/// Requested receive buffer, by the kernel's accounting.
 const RECEIVE_BUFFER_BYTES: usize = 2 << 20;
 /// Send buffer: one datagram of a large packet and more.
 const SEND_BUFFER_BYTES: libc::c_int = 512 << 10;
-/// Room for one datagram. No message of the families here comes near it, and memory that nothing touches costs nothing.
+/// Space for one datagram. Messages of the families here are far smaller, and untouched memory is free.
 const DATAGRAM_BYTES: usize = 256 << 10;
-/// To which that grows when a datagram was longer.
+/// Size after a datagram that did not fit.
 const DATAGRAM_MAX_BYTES: usize = 4 << 20;
-/// Requests of one datagram at most.
+/// Maximum requests in one datagram.
 const REQUESTS_MAX: usize = 128;
-/// Bytes of several requests in one datagram at most.
+/// Maximum bytes of several requests in one datagram.
 const REQUESTS_MAX_BYTES: usize = 128 << 10;
-/// How long an answer may take that is not there yet.
+/// Timeout of a missing reply.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 
-/// Whom a socket speaks with.
+/// Protocol of a socket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Protocol {
     /// Families of generic netlink.
     Generic,
-    /// Netfilter, connection tracking among it.
+    /// Netfilter, including connection tracking.
     Netfilter,
 }
 
@@ -52,31 +53,31 @@ pub struct Socket {
     fd: OwnedFd,
     pid: u32,
     next_seq: u32,
-    /// Size of the receive buffer, by the kernel's count.
+    /// Size of the receive buffer, by the kernel's accounting.
     receive_buffer_bytes: usize,
     request: Vec<u8>,
     datagram: Vec<u8>,
 }
 
-/// Slots that small answers are received into, and bytes of each: several by one system call.
+/// Slots for small replies, and bytes of each: one system call receives several.
 const SLOTS: usize = DATAGRAM_BYTES / SLOT_BYTES;
 const SLOT_BYTES: usize = 8 << 10;
 
-/// What one receive call brought.
+/// Result of a receive call.
 enum Got {
-    /// A datagram of so many bytes.
+    /// A datagram of this many bytes.
     Bytes(usize),
-    /// Nothing is there.
+    /// No datagram is waiting.
     Nothing,
-    /// Answers were lost.
+    /// Replies were lost.
     Lost,
 }
 
 impl Socket {
-    /// A socket of generic netlink in the thread's network namespace, with a port id that the kernel chose.
+    /// A generic netlink socket in the thread's network namespace, with a port id chosen by the kernel.
     ///
     /// # Errors
-    /// When the kernel gives none.
+    /// The kernel refuses a socket.
     pub fn open() -> Result<Socket, Error> {
         Socket::open_for(Protocol::Generic)
     }
@@ -84,17 +85,17 @@ impl Socket {
     /// The same of another protocol.
     ///
     /// # Errors
-    /// When the kernel gives none.
+    /// The kernel refuses a socket.
     pub fn open_for(protocol: Protocol) -> Result<Socket, Error> {
         let io_error =
             |source| Error::Io { what: format!("cannot open a socket of {protocol:?} netlink"), source };
         Socket::open_io(protocol, RECEIVE_BUFFER_BYTES).map_err(io_error)
     }
 
-    /// The same with a receive buffer of so many bytes, by the kernel's count; it may allow less.
+    /// The same with a receive buffer of this many bytes, by the kernel's accounting, or the permitted maximum.
     pub(crate) fn open_io(protocol: Protocol, receive_buffer_bytes: usize) -> io::Result<Socket> {
         let (fd, pid) = raw::open_netlink(protocol.number())?;
-        // Both came later than the module; without them, errors have numbers only.
+        // Both are newer than the module; without them, errors have numbers only.
         let _old_kernel = raw::set_option(&fd, libc::SOL_NETLINK, libc::NETLINK_EXT_ACK, 1);
         let _old_kernel = raw::set_option(&fd, libc::SOL_NETLINK, libc::NETLINK_CAP_ACK, 1);
         let _allowed = raw::set_option(&fd, libc::SOL_SOCKET, libc::SO_SNDBUF, SEND_BUFFER_BYTES);
@@ -103,12 +104,12 @@ impl Socket {
         Ok(Socket { fd, pid, next_seq: 1, receive_buffer_bytes, request: Vec::new(), datagram })
     }
 
-    /// Its port id: where the kernel is to send upcalls, for instance.
+    /// Its port id: the destination of upcalls, for instance.
     pub fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// Size of its receive buffer, by the kernel's count.
+    /// Size of its receive buffer, by the kernel's accounting.
     pub(crate) fn receive_buffer_bytes(&self) -> usize {
         self.receive_buffer_bytes
     }
@@ -116,15 +117,16 @@ impl Socket {
     /// Joins a multicast group ([`crate::genl::Family::group`]).
     ///
     /// # Errors
-    /// There is no such group, or the caller may not hear it.
+    /// The group does not exist, or the caller lacks permission.
     pub fn join(&self, group: u32) -> Result<(), Error> {
         let number = libc::c_int::try_from(group).unwrap_or(libc::c_int::MAX);
         raw::set_option(&self.fd, libc::SOL_NETLINK, libc::NETLINK_ADD_MEMBERSHIP, number)
             .map_err(|source| Error::Io { what: format!("cannot join multicast group {group}"), source })
     }
 
-    /// Sends requests and gathers the answers, in the order of the requests. `reply` gets the number of a request and the body of
-    /// a reply to it (behind the netlink header), before its result is known; also of a request that is repeated.
+    /// Sends requests and collects the results, in the order of the requests. `reply` gets the index of a request
+    /// and the body of a reply to it (after the netlink header), before its result is known; also for a repeated
+    /// request.
     pub fn transact(
         &mut self,
         requests: &[Message],
@@ -152,25 +154,25 @@ impl Socket {
     /// One request; its replies go to `reply`.
     ///
     /// # Errors
-    /// As the kernel says.
+    /// As reported by the kernel.
     pub fn request(&mut self, request: Message, reply: &mut dyn FnMut(&[u8])) -> Result<(), Error> {
         let result = self.transact(&[request], &mut |_, body| reply(body));
         result.into_iter().next().unwrap_or(Ok(()))
     }
 
-    /// How many of the first requests go into one datagram: at least one.
+    /// Number of leading requests that fit one datagram: at least one.
     fn fitting(&self, requests: &[Message]) -> usize {
         let (mut answer_bytes, mut bytes) = (0, 0);
         let fits = requests.iter().take(REQUESTS_MAX).take_while(|r| {
             answer_bytes += r.answer_bytes();
             bytes += r.len_bytes();
-            // Half of the buffer, so that a miscount does no harm.
+            // Half of the buffer, as a margin for miscounts.
             answer_bytes <= self.receive_buffer_bytes / 2 && bytes <= REQUESTS_MAX_BYTES
         });
         fits.count().max(1)
     }
 
-    /// Sends requests in one datagram and gathers their answers; every one of them has a result then.
+    /// Sends requests in one datagram and collects their replies; every one of them has a result afterwards.
     fn exchange(
         &mut self,
         requests: &[Message],
@@ -201,7 +203,7 @@ impl Socket {
         }
     }
 
-    /// Receives until all requests have results, nothing comes any more, or answers are known to be lost (`ENOBUFS`).
+    /// Receives until all requests have results, no more datagrams arrive, or replies were lost (`ENOBUFS`).
     fn gather(&mut self, slot_bytes: usize, taken: &mut Taken<'_>) -> io::Result<()> {
         let mut lost = false;
         let mut left = taken.range.len();
@@ -214,7 +216,7 @@ impl Socket {
                         lost = true;
                         continue;
                     }
-                    // What is not there by now never will be, if something got lost.
+                    // After a loss, missing replies will never arrive.
                     Some(libc::EAGAIN) if lost => return Err(io::Error::from_raw_os_error(libc::ENOBUFS)),
                     Some(libc::EAGAIN) if raw::wait(&self.fd, ANSWER_LIMIT)? => continue,
                     Some(libc::EAGAIN) => return Ok(()),
@@ -237,7 +239,7 @@ impl Socket {
         seq
     }
 
-    /// One datagram of the kernel into the buffer.
+    /// Receives one datagram of the kernel into the buffer.
     fn receive(&mut self) -> io::Result<Got> {
         loop {
             match raw::receive(&self.fd, &mut self.datagram) {
@@ -259,7 +261,7 @@ impl Socket {
         }
     }
 
-    /// Begins a dump. A dump that is not read to its end leaves the socket useless.
+    /// Begins a dump. A dump that is not read to its end makes the socket unusable.
     pub(crate) fn start_dump(&mut self, request: &Message) -> Result<DumpState, Error> {
         let seq = self.take_seq();
         self.request.clear();
@@ -275,10 +277,10 @@ impl Socket {
         })
     }
 
-    /// What came unasked, by multicast: the next datagram; `None`: nothing is there.
+    /// The next multicast datagram; `None`: none is waiting.
     ///
     /// # Errors
-    /// [`Error::Lost`], when some got lost; the socket fails.
+    /// [`Error::Lost`] if some were lost; the socket fails.
     pub(crate) fn heard(&mut self, what: &str) -> Result<Option<&[u8]>, Error> {
         match self.receive() {
             Ok(Got::Bytes(bytes)) => Ok(Some(&self.datagram[..bytes])),
@@ -293,7 +295,7 @@ fn io_error(request: &Message, source: io::Error) -> Error {
     Error::Io { what: format!("cannot {}", request.asked()), source }
 }
 
-/// Requests that are under way, and where their answers go.
+/// Requests in flight, and the destination of their replies.
 struct Taken<'a> {
     requests: &'a [Message],
     range: &'a Range<usize>,
@@ -304,12 +306,12 @@ struct Taken<'a> {
 }
 
 impl Taken<'_> {
-    /// Takes the answers of a datagram; how many new results there are.
+    /// Processes the replies of a datagram; returns the number of new results.
     fn take(&mut self, datagram: &[u8]) -> usize {
         let mut new = 0;
         for answer in answers(datagram) {
             let n = self.range.start + answer.seq.wrapping_sub(self.first_seq) as usize;
-            // Answers to what was given up, and those that come twice.
+            // Replies to abandoned requests, and duplicates.
             if !self.range.contains(&n) || self.results[n].is_some() {
                 continue;
             }
@@ -326,37 +328,37 @@ impl Taken<'_> {
     }
 }
 
-/// A dump under way.
+/// An active dump.
 #[derive(Debug)]
 pub(crate) struct DumpState {
     request: Message,
     seq: u32,
-    /// What of the socket's datagram has not been read.
+    /// Unread part of the socket's datagram.
     unread: Range<usize>,
     interrupted: bool,
-    /// Nothing more comes: its last message has come, or it failed.
+    /// Complete: its last message has arrived, or it failed.
     ended: bool,
-    /// Its last message has come: the socket may be used for other things.
+    /// Its last message has arrived: the socket is reusable.
     complete: bool,
 }
 
 impl DumpState {
-    /// What is asked, for error messages.
+    /// Description, for error messages.
     pub(crate) fn asked(&self) -> &str {
         self.request.asked()
     }
 
-    /// Whether its last message has come, so that the socket may be used for other things.
+    /// Whether its last message has arrived, so that the socket is reusable.
     pub(crate) fn is_complete(&self) -> bool {
         self.complete
     }
 
-    /// Whether the kernel said that what it dumps is not consistent.
+    /// Whether the kernel has reported an inconsistent dump.
     pub(crate) fn interrupted(&self) -> bool {
         self.interrupted
     }
 
-    /// The body of the next message; `None` at the end. After an error nothing more comes.
+    /// The body of the next message; `None` at the end. No message follows an error.
     pub(crate) fn next<'s>(&mut self, socket: &'s mut Socket) -> Option<Result<&'s [u8], Error>> {
         match self.advance(socket) {
             Ok(Some(body)) => Some(Ok(&socket.datagram[body])),
@@ -368,7 +370,7 @@ impl DumpState {
         }
     }
 
-    /// Where the next message's body stands in the socket's datagram.
+    /// Position of the next message's body in the socket's datagram.
     fn advance(&mut self, socket: &mut Socket) -> Result<Option<Range<usize>>, Error> {
         while !self.ended {
             let Some((answer, rest)) = split(&socket.datagram[self.unread.clone()]) else {
@@ -401,7 +403,7 @@ impl DumpState {
         Ok(None)
     }
 
-    /// The next datagram.
+    /// Receives the next datagram.
     fn refill(&mut self, socket: &mut Socket) -> Result<(), Error> {
         let asked = || self.request.asked().to_owned();
         self.unread = match socket.receive().map_err(|source| io_error(&self.request, source))? {

@@ -1,5 +1,5 @@
-//! How fast lists of actions are parsed: `cargo run --release -p ofp-actions --example parse` prints nanoseconds for each list, the
-//! least and the median of rounds, the lists in turn.
+//! Speed of parsing lists of actions: `cargo run --release -p ofp-actions --example parse` prints nanoseconds for
+//! each list, the minimum and the median of rounds, the lists in turn.
 
 #![allow(clippy::disallowed_methods, reason = "an example measures time")]
 

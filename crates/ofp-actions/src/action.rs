@@ -1,4 +1,4 @@
-//! [`OfAction`]: what each action tells.
+//! [`OfAction`]: interface of one action.
 
 use crate::check::Checker;
 use crate::list::Action;
@@ -11,46 +11,46 @@ use flow::text::{Parsed, PortNames};
 use flow::{OfPort, TableId};
 use ofp_wire::{Res, Writer};
 
-/// One kind of action. No method has a default: each action answers each question.
+/// One kind of action. No method has a default: each action defines all of them.
 pub trait OfAction: Sized + Into<Action> {
-    /// Names in text, aliases included; none where it is written under another action's name.
+    /// Names in text, aliases included; empty if it is written under another action's name.
     const NAMES: &'static [&'static str];
 
     /// Wire forms that are read.
     const ROWS: &'static [Row];
 
-    /// Place among the instructions.
+    /// Its stage among the instructions.
     const STAGE: Stage;
 
     /// Whether later actions can undo it on the same packet.
     const REVERSIBLE: bool;
 
-    /// Writes it in the form that the version has for it; nothing where the version has none.
+    /// Writes it in the version's form; nothing if the version has none.
     fn put(&self, w: &mut Writer, cx: &mut PutContext<'_>);
 
-    /// Parses an action that is written under one of [`OfAction::NAMES`], and adds what it stands for.
+    /// Parses an action under one of [`OfAction::NAMES`], and appends the resulting actions.
     fn parse(text: &Argument<'_>, out: &mut Vec<Action>) -> Parsed<()>;
 
-    /// Prints it as `ovs-ofctl dump-flows` does.
+    /// Prints it in the form of `ovs-ofctl dump-flows`.
     fn format(&self, ports: &dyn PortNames) -> String;
 
-    /// Holds it against the match that it stands with and the switch's limits.
+    /// Checks it against its match and the switch's limits.
     fn check(&self, checker: &mut Checker<'_>) -> Res<()>;
 
-    /// The same for `ovs-ofctl`, which knows no switch: says in words what the match lacks.
+    /// The same for `ovs-ofctl`, without a switch: returns the prerequisite missing from the match.
     fn check_text(&self, checker: &mut TextChecker) -> Result<(), String>;
 
-    /// Place in an action set.
+    /// Its slot in an action set.
     fn set_place(&self) -> SetPlace;
 
-    /// Tells all that it refers to.
+    /// Reports all its references.
     fn references(&self, visit: &mut dyn FnMut(Reference));
 
-    /// Carries it out.
+    /// Executes it.
     fn translate<X: Translator>(&self, x: &mut X);
 }
 
-/// Places of instructions, in the order in which they take effect (OpenFlow 1.3 §5.9). All actions are in `Apply`.
+/// Stages of instructions, in execution order (OpenFlow 1.3 §5.9). All actions are in `Apply`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum Stage {
@@ -82,35 +82,35 @@ impl Stage {
     }
 }
 
-/// Place of an action in an action set, and so its turn when the set is carried out: the greater, the later. Numbers are steps of
-/// OpenFlow 1.3 §5.10 times ten, plus one for each that OVS adds behind that step.
+/// Slot of an action in an action set, in execution order. Numbers are steps of OpenFlow 1.3 §5.10 times ten, plus
+/// one for each that OVS adds after that step.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum SetPlace {
-    /// May not be written.
+    /// Not permitted in an action set.
     Never,
-    /// Comes ahead of the rewrites; replaces one of the same number.
+    /// Before the rewrites; replaces one of the same number.
     Before(u8),
-    /// Rewrites fields; all of these are carried out, in the order in which they were written.
+    /// Rewrites fields; all of these are executed, in the order in which they were written.
     Rewrite,
-    /// Comes behind the rewrites; replaces one of the same number.
+    /// After the rewrites; replaces one of the same number.
     After(u8),
-    /// Says where the packet goes; replaces one of the same number. Only the least number in a set is carried out, and without any
-    /// the set does nothing.
+    /// Final output; replaces one of the same number. Only the lowest number in a set is executed, and without any
+    /// the set has no effect.
     WayOut(u8),
 }
 
-/// What an action may refer to.
+/// A reference of an action.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reference {
     /// An output port; `CONTROLLER` too.
     Output(OfPort),
-    /// A meter, without which the rule cannot be.
+    /// A meter, required by the rule.
     Meter(u32),
-    /// Rules of a table and cookie that it makes, and that end with its own.
+    /// Rules of a table and cookie that it learns, and that are deleted with its own.
     Learned(TableId, u64),
     /// The timeouts of its own rule, which it shortens.
     OwnTimeouts,
-    /// The cookie of its own rule, which it may tell controllers.
+    /// The cookie of its own rule, which controllers may receive.
     OwnCookie,
 }
 
@@ -126,7 +126,7 @@ pub struct Argument<'a> {
 }
 
 impl<'a> Argument<'a> {
-    /// The argument, empty where there is none.
+    /// The argument, empty if there is none.
     pub fn value(&self) -> &'a str {
         self.token.value
     }

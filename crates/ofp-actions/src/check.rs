@@ -1,27 +1,27 @@
-//! Consistency of a list of actions with the match that it stands with and with the switch's limits.
+//! Consistency of a list of actions with its match and with the switch's limits.
 //!
-//! The flow that the list works on is followed: a tag pushed is there for the actions behind it. In OpenFlow 1.0 a legacy
-//! action that does not fit the packet does nothing; from 1.1 on it is an error (OpenFlow 1.3 §7.2.4 and §5.9).
+//! The check follows the list's changes of the flow: later actions see a pushed tag. In OpenFlow 1.0 a legacy action
+//! that does not fit the packet has no effect; from 1.1 on it is an error (OpenFlow 1.3 §7.2.4 and §5.9).
 
 use crate::list::Action;
 use flow::fields::Prereq;
 use flow::{Flow, Match, SubField, TableId};
 use ofp_wire::{ErrorKind, Res, Version};
 
-/// Lists deeper than this are refused (a list of actions holds action sets, and those hold none).
+/// Maximum nesting (a list of actions has action sets, and those have none).
 const MAX_DEPTH: u8 = 2;
 
-/// What actions are held against.
+/// Context of the check.
 pub struct CheckContext<'a> {
     /// Version of the connection; from 1.1 on legacy actions must fit the match.
     pub version: Version,
-    /// Ports have numbers below this.
+    /// Upper bound of port numbers.
     pub max_ports: u32,
-    /// How many tables there are.
+    /// Number of tables.
     pub n_tables: u8,
     /// The rule's table; `None` for a packet-out.
     pub table: Option<TableId>,
-    /// Whether actions for tests of a switch (`debug_recirc`, `debug_slow`) are known.
+    /// Whether test actions (`debug_recirc`, `debug_slow`) are permitted.
     pub debug_actions: bool,
     /// Whether a meter exists.
     pub has_meter: &'a dyn Fn(u32) -> bool,
@@ -30,17 +30,17 @@ pub struct CheckContext<'a> {
 /// Checks `actions` for use with `m`.
 ///
 /// # Errors
-/// What to answer with.
+/// The error to reply with.
 pub fn check_actions(actions: &[Action], m: &Match, cx: &CheckContext<'_>) -> Result<(), ErrorKind> {
     let mut flow = *m.flow();
     if !Prereq::Connection.holds(&flow, Some(&m.mask().0)) {
-        // It may be tracked and yet belong to no connection.
+        // It may be tracked without belonging to a connection.
         flow.ct_state &= !flow::ct_state::TRK;
     }
     Checker { flow, cx, depth: 0 }.list(actions)
 }
 
-/// What is known of the packets at one place of a list.
+/// Known properties of the packets at one point of a list.
 pub struct Checker<'a> {
     pub(crate) flow: Flow,
     pub(crate) cx: &'a CheckContext<'a>,
@@ -55,12 +55,12 @@ impl Checker<'_> {
         actions.iter().try_for_each(|a| a.check(self))
     }
 
-    /// Checks a list within the list; what it does to the packet is not seen behind it.
+    /// Checks a nested list; later actions do not see its changes.
     pub(crate) fn nested(&self, actions: &[Action]) -> Res<()> {
         Checker { flow: self.flow, cx: self.cx, depth: self.depth + 1 }.list(actions)
     }
 
-    /// Refuses a legacy action whose packet may lack what it changes. The packet that an action set meets is not known.
+    /// Rejects a legacy action if packets may lack its field. The packet of an action set is unknown.
     pub(crate) fn fits(&self, ok: bool) -> Res<()> {
         let lenient = self.cx.version == Version::V10 || self.depth > 0;
         if ok || lenient { Ok(()) } else { Err(ErrorKind::BacMatchInconsistent) }

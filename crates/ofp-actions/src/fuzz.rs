@@ -6,7 +6,7 @@ use flow::text::NoPortNames;
 use flow::{Match, TableId};
 use ofp_wire::{Reader, Version, Writer};
 
-/// Reads bytes as flow modifications and as a file of them.
+/// Parses bytes as flow modifications and as a file of them.
 pub fn parse_flow_mods(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     for command in FlowModCommand::ALL {
@@ -15,7 +15,7 @@ pub fn parse_flow_mods(bytes: &[u8]) {
     let _ = parse_flow_file(text, &NoPortNames);
 }
 
-/// Reads bytes as a list of actions. What parses must print, and what was printed must parse again to the same actions.
+/// Parses bytes as a list of actions. Parsed actions must print, and parse again to the same actions.
 pub fn parse_actions(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     if let Ok(actions) = crate::text::parse_actions(text, &NoPortNames) {
@@ -41,7 +41,7 @@ pub fn read_actions(bytes: &[u8]) {
                 debug_actions: true,
                 has_meter: &|id| id < 10,
             };
-            // Only that they end matters here.
+            // Must only terminate.
             let _ = crate::check_actions(&list, &Match::catchall(), &cx);
             let _ = check_actions(&Match::catchall(), Some(TableId(0)), &list);
             let _ = format_actions(&list, &NoPortNames);

@@ -1,6 +1,6 @@
 //! Instructions of OpenFlow 1.1 and later (1.3 §7.2.4): a frame around lists of actions.
 //!
-//! On the wire they may stand in any order, each at most once; decoded they stand in the order in which they take effect.
+//! On the wire they may have any order, each at most once; decoded they are in execution order.
 
 use crate::action::Stage;
 use crate::list::Action;
@@ -11,10 +11,10 @@ use ofp_wire::{ErrorKind, Reader, Res, Version, Writer};
 
 const APPLY_ACTIONS: u16 = 4;
 
-/// Number of places.
+/// Number of stages.
 const STAGES: usize = Stage::Goto as usize + 1;
 
-/// What of an instruction is read once all are framed.
+/// Part of an instruction that is read after all are framed.
 #[derive(Clone, Copy)]
 enum Body {
     /// The applied actions.
@@ -26,7 +26,7 @@ enum Body {
 /// Reads instructions up to the end of `r`.
 ///
 /// # Errors
-/// What to answer with.
+/// The error to reply with.
 pub fn read_instructions(r: &mut Reader<'_>) -> Res<Vec<Action>> {
     let mut r = r.sub(r.len())?.or(ErrorKind::BicBadLen);
     let mut bodies: [Option<(Body, Reader<'_>)>; STAGES] = Default::default();
@@ -62,7 +62,7 @@ pub fn read_instructions(r: &mut Reader<'_>) -> Res<Vec<Action>> {
     Ok(out)
 }
 
-/// Place, lengths and content of an instruction's type.
+/// Stage, lengths and content of an instruction's type.
 fn kind(ty: u16, version: Version) -> Res<(Stage, Len, Body)> {
     if ty == APPLY_ACTIONS {
         return Ok((Stage::Apply, Len::Min(8), Body::Apply));
@@ -71,7 +71,7 @@ fn kind(ty: u16, version: Version) -> Res<(Stage, Len, Body)> {
     Ok((row.stage, row.len, Body::Other(row.read)))
 }
 
-/// Writes a list of actions and instructions as instructions; `m` is the match that it stands with.
+/// Writes a list of actions and instructions as instructions; `m` is its match.
 pub fn put_instructions(w: &mut Writer, actions: &[Action], m: &Match) {
     let of = |wanted: fn(Stage) -> bool| actions.iter().filter(move |a| wanted(a.stage()));
     let mut cx = PutContext::new(m, true);

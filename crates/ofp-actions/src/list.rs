@@ -1,5 +1,5 @@
-//! The list of all actions. It yields the enum [`Action`], exhaustive dispatch of every method, and the tables of wire forms and
-//! names.
+//! The list of all actions. It generates the enum [`Action`], exhaustive dispatch of every method, and the tables of
+//! wire forms and names.
 //!
 //! A new action is a file in `actions/` and a line here.
 
@@ -40,7 +40,7 @@ macro_rules! actions {
         ),)*];
 
         impl Action {
-            /// Place among the instructions.
+            /// Its stage among the instructions.
             pub fn stage(&self) -> Stage {
                 match self { $($(#[$cfg])* Action::$variant(_) => <$action as OfAction>::STAGE,)* }
             }
@@ -50,37 +50,37 @@ macro_rules! actions {
                 match self { $($(#[$cfg])* Action::$variant(_) => <$action as OfAction>::REVERSIBLE,)* }
             }
 
-            /// Writes it in the form that the version has for it.
+            /// Writes it in the version's form.
             pub(crate) fn put(&self, w: &mut Writer, cx: &mut PutContext<'_>) {
                 match self { $($(#[$cfg])* Action::$variant(a) => a.put(w, cx),)* }
             }
 
-            /// Prints it as `ovs-ofctl dump-flows` does.
+            /// Prints it in the form of `ovs-ofctl dump-flows`.
             pub fn format(&self, ports: &dyn PortNames) -> String {
                 match self { $($(#[$cfg])* Action::$variant(a) => a.format(ports),)* }
             }
 
-            /// Holds it against the match and the switch's limits.
+            /// Checks it against the match and the switch's limits.
             pub(crate) fn check(&self, checker: &mut Checker<'_>) -> Res<()> {
                 match self { $($(#[$cfg])* Action::$variant(a) => a.check(checker),)* }
             }
 
-            /// Says in words what the match lacks.
+            /// Returns the prerequisite missing from the match, as text.
             pub(crate) fn check_text(&self, checker: &mut TextChecker) -> Result<(), String> {
                 match self { $($(#[$cfg])* Action::$variant(a) => a.check_text(checker),)* }
             }
 
-            /// Place in an action set.
+            /// Its slot in an action set.
             pub fn set_place(&self) -> SetPlace {
                 match self { $($(#[$cfg])* Action::$variant(a) => a.set_place(),)* }
             }
 
-            /// Tells all that it refers to.
+            /// Reports all its references.
             pub fn references(&self, visit: &mut dyn FnMut(Reference)) {
                 match self { $($(#[$cfg])* Action::$variant(a) => a.references(visit),)* }
             }
 
-            /// Carries it out.
+            /// Executes it.
             pub fn translate<X: Translator>(&self, x: &mut X) {
                 match self { $($(#[$cfg])* Action::$variant(a) => a.translate(x),)* }
             }
@@ -126,7 +126,7 @@ actions! {
     WriteActions(WriteActions),
     WriteMetadata(WriteMetadata),
     GotoTable(GotoTable),
-    // The stranger of the tests: one file and this line.
+    // The test action: one file and this line.
     #[cfg(test)]
     Stranger(crate::tests::stranger::Stranger),
 }
@@ -141,5 +141,5 @@ pub(crate) static NAMES: [NameRow; names::count(NAMES_OF)] = SORTED_NAMES;
 const SORTED_NAMES: [NameRow; names::count(NAMES_OF)] = names::sorted(NAMES_OF);
 const _: () = assert!(names::are_distinct(&SORTED_NAMES), "two actions have the same name");
 
-/// Where [`names::find`] looks for them.
+/// Index of [`names::find`].
 pub(crate) static INDEX: Index = names::index(&SORTED_NAMES);

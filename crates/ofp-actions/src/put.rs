@@ -1,8 +1,8 @@
-//! Writing actions: each in the form that the version has for it.
+//! Writing actions: each in the version's form.
 //!
-//! What OpenFlow 1.3 says only relative to a packet (the port fields of TCP, UDP or SCTP; a tag to push first) is taken from the
-//! match that the actions stand with. What a version cannot say at all (in 1.0: instructions other than metadata and goto)
-//! is left out, as OVS does when it reports a rule to a controller of another version.
+//! OpenFlow 1.3 expresses some actions only relative to a packet (the port fields of TCP, UDP or SCTP; a tag to push
+//! first): the match determines these. Actions without a form in a version (in 1.0: instructions other than metadata
+//! and goto) are omitted, as in OVS for controllers of another version.
 
 use crate::list::Action;
 use crate::rows::EXPERIMENTER;
@@ -10,13 +10,13 @@ use flow::fields::FieldId;
 use flow::{Match, SubField};
 use ofp_wire::{NX_VENDOR, Writer, nxm};
 
-/// What a list is written into, and what its earlier actions and its match tell of the packet.
+/// Output of a list, with properties of the packet known from its earlier actions and its match.
 pub struct PutContext<'a> {
-    /// The match that the list stands with.
+    /// The list's match.
     pub(crate) matching: &'a Match,
     pub(crate) nw_proto: u8,
     pub(crate) has_vlan: bool,
-    /// The list is one of instructions, rather than of actions.
+    /// The list has instructions, rather than actions.
     pub(crate) instructions: bool,
 }
 
@@ -27,7 +27,7 @@ impl PutContext<'_> {
         PutContext { matching, nw_proto: flow.nw_proto, has_vlan, instructions }
     }
 
-    /// Writes a tag to be pushed, where the packet has none.
+    /// Writes a push of a tag, if the packet has none.
     pub(crate) fn push_tag_if_none(&mut self, w: &mut Writer) {
         if !self.has_vlan {
             standard(w, 17, |w| w.u16(packet::headers::ETH_TYPE_VLAN));
@@ -36,7 +36,7 @@ impl PutContext<'_> {
     }
 }
 
-/// Writes actions; `m` is the match that they stand with.
+/// Writes actions; `m` is their match.
 pub fn put_actions<'a>(w: &mut Writer, actions: impl Iterator<Item = &'a Action>, m: &Match) {
     let mut cx = PutContext::new(m, false);
     actions.for_each(|a| a.put(w, &mut cx));
@@ -104,7 +104,7 @@ pub(crate) fn put_loads(w: &mut Writer, field: FieldId, value: u128, mask: u128)
     }
 }
 
-/// Offset and length of the runs of ones, cut to at most 64, lowest first.
+/// Offset and length of the runs of ones, split at 64 bits, lowest first.
 pub(crate) fn runs_of(mask: u128) -> impl Iterator<Item = (u16, u16)> {
     let mut at = 0u32;
     std::iter::from_fn(move || {
@@ -123,7 +123,7 @@ pub(crate) fn ofs_nbits(s: SubField) -> u16 {
     s.offset_bits << 6 | (wire_bits(s.field, s.len_bits.clamp(1, 64)) - 1)
 }
 
-/// Length of a range on the wire: all of the ARP opcode is 16 bits there.
+/// Length of a range on the wire: the whole ARP opcode has 16 bits there.
 pub(crate) fn wire_bits(field: FieldId, len_bits: u16) -> u16 {
     if field == FieldId::ArpOp && len_bits == 8 { 16 } else { len_bits }
 }

@@ -1,5 +1,5 @@
-//! The wire forms that are read: rows of vendor, type, versions, length and function. An action without a row is refused with
-//! the error that its kind asks for, never ignored.
+//! Wire forms of the decoder: rows of vendor, type, versions, length and function. An action without a row is
+//! rejected with the error of its kind, never ignored.
 
 use crate::action::Stage;
 use crate::list::{Action, ROWS};
@@ -10,7 +10,7 @@ use ofp_wire::{ErrorKind, NX_VENDOR, ONF_VENDOR, Reader, Res, Version};
 /// Type of an action of an experimenter.
 pub(crate) const EXPERIMENTER: u16 = 0xffff;
 
-/// Lengths that an action may have, headers included.
+/// Permitted lengths of an action, headers included.
 #[derive(Clone, Copy)]
 pub(crate) enum Len {
     /// Exactly this number of bytes.
@@ -36,7 +36,7 @@ pub(crate) enum Numbering {
     Instructions,
 }
 
-/// Reads an action from what stands behind its type and length (and experimenter).
+/// Decodes an action from the bytes after its type and length (and experimenter).
 pub(crate) type ReadFn = fn(&mut Reader<'_>) -> Res<Action>;
 
 /// One wire form in a range of versions.
@@ -104,7 +104,7 @@ const fn key(r: &Row) -> u64 {
     (r.numbering as u64) << 56 | (r.vendor as u64) << 24 | (r.ty as u64) << 8 | r.first.0 as u64
 }
 
-/// All rows in the order of their keys.
+/// All rows in key order.
 pub(crate) const fn sorted<const N: usize>(lists: &[&[Row]]) -> [Row; N] {
     let mut out = [lists[0][0]; N];
     let (mut n, mut i) = (0, 0);
@@ -126,7 +126,7 @@ pub(crate) const fn sorted<const N: usize>(lists: &[&[Row]]) -> [Row; N] {
     out
 }
 
-/// Whether no two of the sorted rows claim the same type in one version.
+/// Whether the sorted rows have no duplicate type in a version.
 pub(crate) const fn are_distinct(rows: &[Row]) -> bool {
     let mut i = 1;
     while i < rows.len() {
@@ -148,7 +148,7 @@ pub(crate) fn find(numbering: Numbering, vendor: u32, ty: u16, version: Version)
     (key(row) >> 8 == wanted >> 8 && version <= row.last).then_some(row)
 }
 
-/// Whether some action is of that experimenter.
+/// Whether any action belongs to that experimenter.
 fn is_vendor(vendor: u32) -> bool {
     let before = (Numbering::Actions as u64) << 56 | u64::from(vendor) << 24;
     let at = ROWS.partition_point(|r| key(r) < before);
@@ -158,7 +158,7 @@ fn is_vendor(vendor: u32) -> bool {
 /// Reads a list of actions up to the end of `r`.
 ///
 /// # Errors
-/// What to answer with.
+/// The error to reply with.
 pub fn read_actions(r: &mut Reader<'_>) -> Res<Vec<Action>> {
     let mut r = r.sub(r.len())?.or(ErrorKind::BacBadLen);
     let mut out = Vec::new();
@@ -193,7 +193,7 @@ fn read_action(r: &mut Reader<'_>) -> Res<Action> {
     (row.read)(&mut body)
 }
 
-/// Refuses a number with bits outside the mask.
+/// Rejects a number with bits outside the mask.
 pub(crate) fn limited(value: u16, mask: u16) -> Res<u16> {
     if value & !mask == 0 { Ok(value) } else { Err(ErrorKind::BacBadArgument) }
 }
@@ -203,8 +203,8 @@ pub(crate) fn subfield(field: FieldId, ofs_nbits: u16) -> Res<SubField> {
     valid(SubField { field, offset_bits: ofs_nbits >> 6, len_bits: (ofs_nbits & 63) + 1 })
 }
 
-/// Refuses a range that does not lie within its field. The ARP opcode has 16 bits on the wire, of which 8 are kept: a
-/// range that goes beyond those is cut.
+/// Rejects a range beyond its field. The ARP opcode has 16 bits on the wire, of which 8 are stored: truncates a
+/// range beyond those.
 pub(crate) fn valid(mut s: SubField) -> Res<SubField> {
     let end = u32::from(s.offset_bits) + u32::from(s.len_bits);
     if s.field == FieldId::ArpOp && end <= 16 && s.offset_bits < 8 {

@@ -1,4 +1,4 @@
-//! The action set of OpenFlow 1.1 and later (1.3 §5.10): which written actions it keeps, and in what order it carries them out.
+//! The action set of OpenFlow 1.1 and later (1.3 §5.10): the stored actions, and their execution order.
 
 use crate::action::SetPlace;
 use crate::list::Action;
@@ -19,14 +19,14 @@ pub fn merge(set: &mut Vec<Action>, written: &[Action]) {
     }
 }
 
-/// The port that the set sends to, as rules see it in `actset_output`.
+/// The output port of the set, as seen by rules in `actset_output`.
 pub fn output_of(set: &[Action]) -> OfPort {
     set.iter()
         .find_map(|a| if let Action::Output(output) = a { Some(output.port) } else { None })
         .unwrap_or(OfPort::UNSET)
 }
 
-/// The actions that the set stands for, in their order of execution: one way out, and none without one.
+/// The actions of the set in execution order: at most one output, and none without one.
 pub fn in_order(set: &[Action]) -> Vec<Action> {
     let way_out = |a: &Action| matches!(a.set_place(), SetPlace::WayOut(_));
     let Some(last) = set.iter().filter(|a| way_out(a)).map(Action::set_place).min() else {

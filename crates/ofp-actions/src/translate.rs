@@ -1,4 +1,4 @@
-//! [`Translator`]: what a translation offers to the actions that it carries out, and how actions rewrite fields.
+//! [`Translator`]: interface of a translation to the actions that it executes, and rewriting of fields.
 
 use crate::actions::{ControllerAction, LearnAction};
 use crate::list::Action;
@@ -7,24 +7,24 @@ use flow::text::{NoPortNames, format_subfield, format_value};
 use flow::{Flow, Mask, OfPort, SubField, TableId, VlanTag};
 use packet::headers as h;
 
-/// A translation as an action sees it.
+/// A translation executing an action.
 pub trait Translator {
-    /// The packet as it is now.
+    /// The current packet.
     fn flow(&self) -> &Flow;
 
-    /// The packet as it is now, to be changed, and the mask of the bits that were looked at.
+    /// The current packet, mutable, and the mask of examined bits.
     fn state(&mut self) -> (&mut Flow, &mut Mask);
 
-    /// The packet as it came.
+    /// The original packet.
     fn original(&self) -> &Flow;
 
-    /// Tells what came of the action.
+    /// Traces a result of the action.
     fn detail(&mut self, text: impl FnOnce() -> String);
 
-    /// Tells that something was not done.
+    /// Traces an omission.
     fn warning(&mut self, text: impl FnOnce() -> String);
 
-    /// Tells that something is wrong with the rules.
+    /// Reports a fault of the rules.
     fn error(&mut self, text: impl FnOnce() -> String);
 
     /// Outputs to any port, reserved ones included; not to the input port.
@@ -36,58 +36,58 @@ pub trait Translator {
     /// Sends the packet to the controllers.
     fn output_controller(&mut self, action: &ControllerAction);
 
-    /// Looks the packet up in a table (`None`: the current one), which is shown an input port (`None`: the packet's own), and
-    /// runs the rule that is found. `honor_miss`: a table miss may go to the controllers.
+    /// Looks the packet up in a table (`None`: the current one), with an input port for the lookup (`None`: the
+    /// packet's own), and runs the rule found. `honor_miss`: a table miss may go to the controllers.
     fn resubmit(&mut self, table: Option<TableId>, in_port: Option<OfPort>, honor_miss: bool);
 
-    /// Adds or refreshes a learned rule; whether it is there.
+    /// Adds or refreshes a learned rule; returns whether it exists now.
     fn learn(&mut self, learn: &LearnAction) -> bool;
 
-    /// Lets packets that end a connection shorten the timeouts of the rule that is carried out.
+    /// Packets that end a connection shorten the timeouts of the current rule.
     fn shorten_timeouts(&mut self, idle_s: u16, hard_s: u16);
 
     /// Ends the translation of the packet's actions.
     fn exit(&mut self);
 
-    /// Leaves out the rest of the list.
+    /// Skips the rest of the list.
     fn leave_list(&mut self);
 
-    /// Passes a meter.
+    /// Applies a meter.
     fn meter(&mut self, id: u32);
 
     /// Adds actions to the action set.
     fn write_actions(&mut self, actions: &[Action]);
 
-    /// Empties the action set.
+    /// Clears the action set.
     fn clear_actions(&mut self);
 
-    /// Freezes the translation, to be resumed by recirculation.
+    /// Freezes the translation, for resumption by recirculation.
     fn freeze(&mut self);
 
     /// Keeps the flow in the slow path.
     fn stay_slow(&mut self);
 
-    /// Pushes a value on the stack; `false`, and the translation fails, when it is full.
+    /// Pushes a value on the stack; `false`, and the translation fails, if it is full.
     fn stack_push(&mut self, value: u128) -> bool;
 
-    /// Pops a value off the stack; `None` when it is empty.
+    /// Pops a value off the stack; `None` if it is empty.
     fn stack_pop(&mut self) -> Option<u128>;
 
-    /// The datapath's priority for a queue, if it has one.
+    /// The datapath's priority for a queue, if any.
     fn priority_of_queue(&self, queue: u32) -> Option<u32>;
 }
 
-/// Writes a range of bits of a field, when the packet has it.
+/// Writes a range of bits of a field, if the packet has it.
 pub fn assign(x: &mut impl Translator, dest: &SubField, value: u128) {
     set_masked(x, dest.field, value << dest.offset_bits, dest.field_mask());
 }
 
-/// Writes a whole field, when the packet has it.
+/// Writes a whole field, if the packet has it.
 pub(crate) fn set_whole(x: &mut impl Translator, field: FieldId, value: u128) {
     set_masked(x, field, value, field.full_mask());
 }
 
-/// Writes a field of the network layer, when the packet has it.
+/// Writes a field of the network layer, if the packet has it.
 pub(crate) fn set_nw(x: &mut impl Translator, field: FieldId, value: u128) {
     if field.prereq_holds(x.flow(), None) {
         x.state().1.0.nw_proto = u8::MAX;
@@ -95,8 +95,8 @@ pub(crate) fn set_nw(x: &mut impl Translator, field: FieldId, value: u128) {
     }
 }
 
-/// Writes the bits `mask` of a field, when the packet has it. Those bits (and what says that the packet has the field) count as
-/// looked at.
+/// Writes the bits `mask` of a field, if the packet has it. Those bits (and the prerequisites of the field) count as
+/// examined.
 pub(crate) fn set_masked(x: &mut impl Translator, field: FieldId, value: u128, mask: u128) {
     let (flow, wc) = x.state();
     look_at_prereq(field, flow, &mut wc.0);
@@ -109,7 +109,7 @@ pub(crate) fn set_masked(x: &mut impl Translator, field: FieldId, value: u128, m
     repair_vlan(flow);
 }
 
-/// Tells what a range of bits of a field now is.
+/// Traces the new value of a range of bits of a field.
 pub(crate) fn tell_value(x: &mut impl Translator, dest: &SubField) {
     let value = dest.get(x.flow());
     let is_whole = *dest == SubField::whole(dest.field);
@@ -123,14 +123,14 @@ pub(crate) fn tell_value(x: &mut impl Translator, dest: &SubField) {
     });
 }
 
-/// Adds a range of bits to those that were looked at; their value.
+/// Marks a range of bits as examined; returns their value.
 pub(crate) fn look_at(x: &mut impl Translator, source: &SubField) -> u128 {
     let (flow, wc) = x.state();
     source.add_mask(&mut wc.0);
     source.get(flow)
 }
 
-/// A tag has an EtherType. Without the presence bit it is none, but rules see the other bits that were written.
+/// A tag has an EtherType. Without the presence bit there is no tag, but rules see the other written bits.
 fn repair_vlan(flow: &mut Flow) {
     let tag = &mut flow.vlans[0];
     if !tag.is_present() {
@@ -140,7 +140,7 @@ fn repair_vlan(flow: &mut Flow) {
     }
 }
 
-/// Adds to the mask what decides whether packets such as `flow` have `field`.
+/// Adds the prerequisites of `field` for packets such as `flow` to the mask.
 fn look_at_prereq(field: FieldId, flow: &Flow, mask: &mut Flow) {
     match field.def().prereq {
         Prereq::Vlan => mask.vlans[0].tci |= VlanTag::PRESENT,
@@ -154,7 +154,7 @@ fn look_at_prereq(field: FieldId, flow: &Flow, mask: &mut Flow) {
                 mask.tp_dst |= 0xff;
             }
         }
-        // The EtherType says it, which every translation looks at, or the packet lacks the field by its EtherType.
+        // The EtherType, examined by every translation, determines it, or its absence.
         Prereq::None
         | Prereq::Ethernet
         | Prereq::Arp

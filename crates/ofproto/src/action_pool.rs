@@ -1,20 +1,20 @@
-//! [`ActionPool`]: rules with equal actions share one list of them.
+//! [`ActionPool`]: rules with equal actions share one action list.
 //!
-//! A list that no rule uses any more stays until the pool has doubled since its last clean-up, so upkeep costs O(1) a rule.
+//! An unused list stays until the pool has doubled since its last clean-up, so upkeep costs O(1) per rule.
 
 use ofp_actions::Action;
 use rapidhash::fast::RandomState;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// Lists below this number are not cleaned up.
+/// No clean-up below this number of lists.
 const CLEAN_LEAST: usize = 1024;
 
-/// See the module.
+/// See the module documentation.
 #[derive(Debug)]
 pub(crate) struct ActionPool {
     lists: HashSet<Arc<[Action]>, RandomState>,
-    /// Number of lists at which unused ones go.
+    /// Number of lists that triggers the next clean-up.
     clean_at: usize,
 }
 

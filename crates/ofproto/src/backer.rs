@@ -1,8 +1,8 @@
-//! What all bridges of one datapath share: the view that translations read, frozen states, installed flows, events.
+//! State shared by all bridges of a datapath: the view read by translations, frozen states, flows, events.
 //!
-//! Writers (flow-mods, port changes, learned rules) work one at a time under the writer lock and publish a new [`View`];
-//! readers never wait. [`Backer::epoch`] grows after every change that may change a translation: who translates reads the
-//! epoch first and the view second, so a flow that was made from an older view always carries an older epoch.
+//! Writers (flow-mods, port changes, learned rules) run one at a time under the writer lock and publish a new
+//! [`View`]; readers never wait. [`Backer::epoch`] grows after every change that may affect a translation. A
+//! translation reads the epoch before the view, so a flow made from an older view always carries an older epoch.
 
 use crate::events::{PacketInEvent, RemovedReason, RemovedRules};
 use crate::flow_mod::TABLE_MAX_RULES;
@@ -23,43 +23,43 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use sync::{AtomicBool, AtomicU64, BoundedQueue, Mutex, MutexGuard, Ordering, Reclaimer, Snapshot, lock};
 
-/// How many packets may wait for the controllers of all bridges together.
+/// Maximum packets that wait for the controllers of all bridges together.
 const PACKET_IN_QUEUE: usize = 1024;
-/// How many flows may wait to be checked by themselves before all are.
+/// Maximum flows queued for a single check; beyond it, all flows are checked.
 const STALE_QUEUE: usize = 4096;
-/// How many translations that ended in an error may wait to be told.
+/// Maximum translation errors that wait to be logged.
 const FAULT_QUEUE: usize = 16;
-/// Rules with a deadline that one pass looks at, at most.
+/// Maximum rules with a deadline examined in one pass.
 const DUE_AT_A_TIME: usize = 65_536;
-/// Rules that end by time under one change of the tables.
+/// Expired rules removed under one change of the tables.
 const EXPIRED_AT_A_TIME: usize = 1024;
-/// Learned rules that wait for the end of a bridge's transaction, at most.
+/// Maximum learned rules that wait for the end of a bridge's transaction.
 const LEARNED_LATER_MAX: usize = 4096;
 
 /// Tunables of the slow path (`other_config` of the `Open_vSwitch` row).
 #[derive(Debug)]
 pub struct Limits {
-    /// Megaflows at most, as of now: what can be revalidated in time, up to `flow-limit`.
+    /// Current limit of megaflows: the number that can be revalidated in time, up to `flow-limit`.
     pub flow_limit: AtomicU64,
     /// `flow-limit`.
     pub flow_limit_max: AtomicU64,
-    /// Of those so many percent are kept for ports that have few.
+    /// Percentage of the limit reserved for ports with few flows.
     pub kept_for_ports_percent: AtomicU64,
-    /// `max-idle`: a megaflow without packets for so long goes, in milliseconds.
+    /// `max-idle`: idle timeout of a megaflow, in milliseconds.
     pub max_idle_ms: AtomicU64,
     /// `max-revalidator`: longest time between two rounds of revalidation, in milliseconds.
     pub max_revalidator_ms: AtomicU64,
-    /// `min-revalidate-pps`: while rounds over all flows take longer than half of `max-revalidator`, a flow with fewer packets
-    /// a second goes rather than being translated again; 0: none does.
+    /// `min-revalidate-pps`: while rounds over all flows take longer than half of `max-revalidator`, flows with a
+    /// lower packet rate are deleted instead of translated again; 0 disables this.
     pub min_revalidate_pps: AtomicU64,
-    /// The next round of revalidation is to delete all flows that it sees (`revalidator/purge`).
+    /// The next round of revalidation deletes all flows that it sees (`revalidator/purge`).
     pub purge: AtomicBool,
-    /// Flows match the packets they are made from and no others (`upcall/disable-megaflows`).
+    /// Install exact-match flows only (`upcall/disable-megaflows`).
     pub exact_flows: AtomicBool,
 }
 
 impl Limits {
-    /// How many flows there may be beside `ports` ports.
+    /// Flow limits with `ports` ports.
     pub fn room(&self, ports: u64) -> Room {
         Room {
             flow_limit: self.flow_limit.load(Ordering::Relaxed),
@@ -68,15 +68,15 @@ impl Limits {
         }
     }
 
-    /// Sets `flow-limit`; the limit of now follows when it changes.
+    /// Sets `flow-limit`; a change resets the current limit.
     pub fn set_flow_limit(&self, max: u64) {
         if self.flow_limit_max.swap(max, Ordering::Relaxed) != max {
             self.flow_limit.store(max, Ordering::Relaxed);
         }
     }
 
-    /// Follows with the limit of now what a round over all flows took: slowly down when it takes longer than
-    /// [`ROUND_TARGET_MS`], in proportion to how much too long it was, and up again when there is time.
+    /// Adapts the current limit to the duration of a round over all flows: lowers it in proportion to the excess
+    /// over [`ROUND_TARGET_MS`], and raises it again when rounds are shorter.
     pub(crate) fn adapt(&self, round_ms: u64) {
         let max = self.flow_limit_max.load(Ordering::Relaxed);
         let now = self.flow_limit.load(Ordering::Relaxed).min(max);
@@ -91,8 +91,8 @@ impl Limits {
         self.flow_limit.store(next, Ordering::Relaxed);
     }
 
-    /// Whether a flow is worth translating again, of which `packets` came since `since_ms`, the time of its last packet that was
-    /// known before (0: none was), when the last round over all flows took so long.
+    /// Whether to translate a flow again, given the duration of the last round over all flows. The flow had
+    /// `packets` packets since `since_ms`, the time of its last packet known before (0: none).
     pub(crate) fn is_worth_checking(&self, packets: u64, since_ms: u64, round_ms: u64, now_ms: u64) -> bool {
         let least_pps = self.min_revalidate_pps.load(Ordering::Relaxed);
         let is_hurried = round_ms >= self.max_revalidator_ms.load(Ordering::Relaxed) / 2;
@@ -100,8 +100,8 @@ impl Limits {
         !is_hurried || since_ms == 0 || packets.saturating_mul(1000) >= least_pps.saturating_mul(took_ms)
     }
 
-    /// How long a flow may be without packets beside so many flows, in milliseconds: `max-idle` while there is room, from
-    /// four fifths of the limit on evenly less, so that those in use find room before it is reached.
+    /// Idle timeout of a flow with the given number of flows, in milliseconds: `max-idle`, decreasing linearly from
+    /// four fifths of the limit on, to free space before the limit is reached.
     pub fn idle_ms(&self, flows: u64) -> u64 {
         let max = self.max_idle_ms.load(Ordering::Relaxed);
         let limit = self.flow_limit.load(Ordering::Relaxed);
@@ -113,45 +113,45 @@ impl Limits {
     }
 }
 
-/// Frozen states that are ended under one lock.
+/// Frozen states released under one lock.
 const RELEASED_AT_A_TIME: usize = 32;
-/// A round over all flows that takes longer lowers the flow limit.
+/// Round duration beyond which the flow limit decreases.
 const ROUND_TARGET_MS: u64 = 1000;
-/// The flow limit is not lowered further, and raised by so many at least.
+/// Minimum of the flow limit, and minimum step of an increase.
 const FLOW_LIMIT_LEAST: u64 = 1000;
-/// Flows without packets for so long go when there is no room at all.
+/// Idle timeout at the flow limit.
 pub(crate) const IDLE_LEAST_MS: u64 = 100;
 
-/// What came of translating a flow again.
+/// Verdict on a retranslated flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rechecked {
-    /// It stays as it is.
+    /// Keep it.
     Keep,
-    /// It goes.
+    /// Delete it.
     Delete,
-    /// It gets other actions.
+    /// Change its actions.
     Modify,
 }
 
-/// Is told what the slow path does, on the thread that does it, and must not wait. For tracers.
+/// Observes the slow path, on the thread that does the work; must not block. For tracers.
 pub trait Observer: Send + Sync {
     /// The packet of an upcall is translated.
     fn translated(&self, upcall: &Upcall);
-    /// A round of the revalidator begins, with so many flows known.
+    /// A round of the revalidator begins, with this number of known flows.
     fn round_begins(&self, flows: u64);
-    /// A round that saw so many flows is over; the next one is due in so many milliseconds.
+    /// A round ends: the number of flows seen, and the milliseconds until the next one.
     fn round_ends(&self, flows: u64, next_ms: u64);
-    /// A flow is to be translated again.
+    /// A flow is about to be retranslated.
     fn recheck_begins(&self, ufid: Ufid, key: &FlowKey);
-    /// It was.
+    /// It was retranslated.
     fn recheck_ends(&self, ufid: Ufid, result: Rechecked);
 }
 
-/// Does to a packet and its key what the datapath does for a rewrite; `false` when the datapath drops the packet for it, or when that is
-/// not known.
+/// Applies a rewrite to a packet and its key as the datapath does; `false` if the datapath drops the packet for it,
+/// or if that is unknown.
 pub type Rewrite = Box<dyn Fn(&mut Packet, &mut FlowKey, actions::Rewrite<'_>) -> bool + Send + Sync>;
 
-/// What the bridges of one datapath share.
+/// State shared by the bridges of one datapath.
 pub struct Backer {
     view: Snapshot<View>,
     writer: Mutex<()>,
@@ -162,38 +162,38 @@ pub struct Backer {
     pub ukeys: Ukeys,
     /// Packets for controllers.
     packet_ins: BoundedQueue<PacketInEvent>,
-    /// Packets for controllers that did not fit.
+    /// Packets for controllers dropped because the queue was full.
     pub packet_ins_lost: AtomicU64,
-    /// Packets for controllers that were not made because nobody listens.
+    /// Packets for controllers suppressed because no controller listens.
     pub packet_ins_unwanted: AtomicU64,
-    /// Packets for controllers that were made where a packet was translated, without an upcall of their own; those that did
-    /// not fit or that nobody wanted included.
+    /// Packets for controllers made during translation, without a separate upcall; includes those that were dropped
+    /// or unwanted.
     pub packet_ins_made: AtomicU64,
-    /// Ended rules that controllers are to be told of.
+    /// Removed rules to report to controllers.
     pub removed: RemovedRules,
-    /// Flows that were installed when a newer epoch had begun: their translation is to be checked at once.
+    /// Flows installed after their epoch ended: to be checked at once.
     pub(crate) stale: BoundedQueue<(Ufid, PmdId)>,
-    /// Set when some of them found no room: all flows are to be checked.
+    /// Set if that queue overflowed: all flows are to be checked.
     pub(crate) stale_lost: AtomicBool,
-    /// What translations of packets stumbled over, to be logged.
+    /// Translation errors to be logged.
     pub faults: BoundedQueue<String>,
     /// Tunables.
     pub limits: Limits,
-    /// What the datapath can do.
+    /// Features of the datapath.
     pub capabilities: Capabilities,
-    /// How the datapath rewrites a packet, where that is known; see [`Rewrite`].
+    /// Packet rewriter of the datapath, if known; see [`Rewrite`].
     pub rewrite: Option<Rewrite>,
-    /// Whether rules and packet-outs may have actions for tests of a switch (`debug_recirc`, `debug_slow`).
+    /// Whether rules and packet-outs may use test actions (`debug_recirc`, `debug_slow`).
     pub debug_actions: bool,
-    /// Who is told what is done, if anybody.
+    /// The observer, if any.
     pub observer: Option<&'static dyn Observer>,
-    /// When the last complete dump of the datapath's flows began.
+    /// Start of the last complete dump of the datapath's flows.
     dumped_ms: AtomicU64,
     hash_seed: u64,
     next_bridge: AtomicU64,
-    /// Drops old versions of many rules.
+    /// Frees old versions with many rules.
     pub reclaimer: Reclaimer,
-    /// Bridges whose tables a transaction changes, with the rules that are learned meanwhile.
+    /// Bridges with an open transaction, with rules learned meanwhile.
     open: Mutex<BTreeMap<BridgeId, Vec<(LearnedFlow, u64)>>>,
 }
 
@@ -237,23 +237,23 @@ impl Backer {
         }
     }
 
-    /// The view of now.
+    /// The current view.
     pub fn view(&self) -> Arc<View> {
         self.view.load()
     }
 
-    /// The mask of a flow made from the packet of `key`, whose translation looked at `wc`.
+    /// The mask of a flow made from the packet of `key`, whose translation examined `wc`.
     pub fn mask_of(&self, wc: &Mask, key: &FlowKey) -> KeyMask {
         let mask = if self.limits.exact_flows.load(Ordering::Relaxed) {
             FlowKey::from_mask(&Mask(Flow::from_words([u64::MAX; FLOW_WORDS])), key)
         } else {
             FlowKey::from_mask(wc, key)
         };
-        // As the datapath will hold it, so that a flow read back compares equal.
+        // In the datapath's form, so that a flow read back compares equal.
         self.capabilities.key_limits.map_or(mask, |limits| kernel_mask(key, &mask, &limits))
     }
 
-    /// Marks a translation of the packet of `key` as slow when the datapath's masks cannot tell apart what it looked at.
+    /// Marks a translation of the packet of `key` as slow if the datapath's masks cannot express the examined bits.
     fn check_mask(&self, t: &mut Translation, key: &FlowKey) {
         if let Some(limits) = &self.capabilities.key_limits
             && !mask_fits(key, &FlowKey::from_mask(&t.wc, key), limits)
@@ -274,19 +274,19 @@ impl Backer {
         t
     }
 
-    /// Tells the observer, if there is one.
+    /// Notifies the observer, if any.
     pub fn observe(&self, tell: impl FnOnce(&dyn Observer)) {
         if let Some(observer) = self.observer {
             tell(observer);
         }
     }
 
-    /// Number of the last change that may change a translation.
+    /// Number of the last change that may affect a translation.
     pub fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Acquire)
     }
 
-    /// Makes every translation be checked again.
+    /// Has every flow checked again.
     pub fn bump_epoch(&self) {
         self.epoch.fetch_add(1, Ordering::AcqRel);
     }
@@ -298,7 +298,7 @@ impl Backer {
         id
     }
 
-    /// Adds an empty bridge under a number that its owner chose; one of that number is replaced.
+    /// Adds an empty bridge under a number chosen by the caller; replaces an existing one.
     pub fn insert_bridge(&self, id: BridgeId, name: &str) {
         let bridge = BridgeView {
             id,
@@ -338,7 +338,7 @@ impl Backer {
         result
     }
 
-    /// Changes one bridge; `None` when it is not there.
+    /// Changes one bridge; `None` if it does not exist.
     pub fn change_bridge<R>(&self, id: BridgeId, f: impl FnOnce(&mut BridgeView) -> R) -> Option<R> {
         self.change(|view| {
             let bridge = Arc::make_mut(view.bridges.get_mut(&id)?);
@@ -348,8 +348,8 @@ impl Backer {
         })
     }
 
-    /// Changes rules of one bridge; `None` when it is not there or a transaction changes them. An epoch starts only if a translation
-    /// may come out differently.
+    /// Changes rules of one bridge; `None` if it does not exist or has an open transaction. An epoch starts only if
+    /// a translation may come out differently.
     pub fn change_tables<R>(&self, id: BridgeId, f: impl FnOnce(&mut Tables) -> R) -> Option<R> {
         let order = lock(&self.writer);
         if self.is_changing(id) {
@@ -379,12 +379,12 @@ impl Backer {
         Some(result)
     }
 
-    /// Whether a transaction changes the tables of a bridge. Rules of other origin wait for its end.
+    /// Whether a bridge has an open transaction. Rule changes of other origin wait for its end.
     pub fn is_changing(&self, id: BridgeId) -> bool {
         lock(&self.open).contains_key(&id)
     }
 
-    /// Opens the tables of a bridge for a transaction; `None` when it is not there or another one is open.
+    /// Opens the tables of a bridge for a transaction; `None` if it does not exist or another one is open.
     pub(crate) fn open_tables(&self, id: BridgeId) -> Option<Tables> {
         let _order = lock(&self.writer);
         let view = self.view();
@@ -407,7 +407,7 @@ impl Backer {
         }
     }
 
-    /// Ends a transaction: drops tables that were undone or that others have replaced, and learns what waited.
+    /// Ends a transaction: drops tables that were undone or replaced, and adds the rules learned meanwhile.
     pub(crate) fn close_tables(&self, id: BridgeId, unused: Tables) {
         unused.close();
         unused.retire();
@@ -443,66 +443,67 @@ impl Backer {
         lock(&self.recirc).state(id)
     }
 
-    /// How many frozen states are held.
+    /// Number of frozen states.
     pub fn recirc_count(&self) -> usize {
         lock(&self.recirc).len()
     }
 
-    /// Gives ids back that a translation or a flow held; a few at a time, since handlers wait for the table.
+    /// Releases ids held by a translation or a flow; a few at a time, since handlers wait for the table.
     pub fn recirc_release(&self, ids: &[RecircId]) {
         for some in ids.chunks(RELEASED_AT_A_TIME) {
             let mut table = lock(&self.recirc);
             let ended: Vec<_> = some.iter().filter_map(|id| table.release(*id)).collect();
             drop(table);
-            // What they stood for is freed while nobody waits.
+            // Frees the states outside the lock.
             drop(ended);
         }
     }
 
-    /// Queues a packet for the controllers; lost and counted when there is no room.
+    /// Queues a packet for the controllers; drops and counts it if the queue is full.
     pub(crate) fn tell_packet_in(&self, event: PacketInEvent) {
         if self.packet_ins.push(event).is_err() {
             self.packet_ins_lost.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Hands at most `max` of the packets for controllers on, oldest first; how many.
+    /// Passes at most `max` packets for controllers on, oldest first; returns their number.
     pub fn route_packet_ins(&self, max: usize, to: impl FnMut(PacketInEvent)) -> usize {
         std::iter::from_fn(|| self.packet_ins.pop()).take(max).map(to).count()
     }
 
-    /// How many packets for controllers wait.
+    /// Number of packets waiting for controllers.
     pub fn packet_ins_waiting(&self) -> usize {
         self.packet_ins.len()
     }
 
-    /// Whether anything waits to be told to controllers.
+    /// Whether any event waits for controllers.
     pub fn has_events(&self) -> bool {
         !self.packet_ins.is_empty() || !self.removed.is_empty()
     }
 
-    /// Keeps what a packet's translation stumbled over, to be logged; what finds no room is told by others of its kind.
+    /// Keeps the error of a packet's translation for the log; if the queue is full, drops it: others of its kind are
+    /// logged.
     pub(crate) fn tell_fault(&self, bridge: &str, flow: &Flow, t: &Translation) {
         let Some(fault) = t.fault.as_deref().filter(|_| self.faults.len() < FAULT_QUEUE) else { return };
         let flow = flow::text::format_flow(flow);
         let _ = self.faults.push(format!("{fault} on bridge {bridge} while processing {flow}"));
     }
 
-    /// A flow was installed whose translation is older than the present.
+    /// Queues a flow whose translation is older than the current epoch.
     pub(crate) fn tell_stale(&self, ufid: Ufid, pmd: PmdId) {
         if self.stale.push((ufid, pmd)).is_err() {
             self.stale_lost.store(true, Ordering::Release);
         }
     }
 
-    /// A dump of the datapath's flows that began at that time is complete, its statistics pushed: what was not used by then
-    /// is known to be idle.
+    /// Records that a dump of the datapath's flows begun at that time is complete and its statistics are pushed:
+    /// flows unused by then are idle.
     pub fn dump_completed(&self, began_ms: u64) {
         self.dumped_ms.fetch_max(began_ms, Ordering::AcqRel);
     }
 
-    /// Ages addresses and ends rules whose time is over. To be called about once a second. What idles ends only after a dump
-    /// that began after its time.
+    /// Ages addresses and removes expired rules. Call about once a second. Idle timeouts expire only after a dump
+    /// that began after them.
     pub fn expire(&self, now_ms: u64) {
         let dumped_ms = self.dumped_ms.load(Ordering::Acquire);
         let view = self.view();
@@ -517,7 +518,7 @@ impl Backer {
             let over: Vec<(Arc<Rule>, Expiry)> =
                 due.filter_map(|r| r.expired(now_ms, dumped_ms).map(|expiry| (r, expiry))).collect();
             for some in over.chunks(EXPIRED_AT_A_TIME) {
-                // What finds no room ends at a later time.
+                // Without space in the event queue, rules expire later.
                 if self.removed.room(*id) == 0 {
                     break;
                 }
@@ -531,8 +532,8 @@ impl Backer {
         }
     }
 
-    /// Ends rules whose time is over, as far as they are still there as they were seen, and some of what they had learned; returns
-    /// how many.
+    /// Removes expired rules that are still present as seen, and some of the rules that they had learned; returns
+    /// their number.
     fn end_expired(&self, bridge: BridgeId, over: &[(Arc<Rule>, Expiry)]) -> usize {
         let ended = self.change_tables(bridge, |tables| {
             let mut end = |r: &Arc<Rule>| {
@@ -574,8 +575,8 @@ fn learned_rule(tables: &Tables, matching: PackedMatch, l: &LearnedFlow, now_ms:
     }
 }
 
-/// Whether the table has room for a learned flow under its limit, or has it already; a rule of another cookie in its place
-/// does not count.
+/// Whether the table can take a learned flow under its limit, or has it already; a rule with another cookie in its
+/// place does not count.
 fn has_room(tables: &Tables, matching: &PackedMatch, l: &LearnedFlow) -> bool {
     let there = tables.find_exactly(l.table, matching, l.priority.into());
     if there.is_none() && tables.rule_count(l.table) >= TABLE_MAX_RULES as usize {
@@ -588,8 +589,9 @@ fn has_room(tables: &Tables, matching: &PackedMatch, l: &LearnedFlow) -> bool {
 }
 
 impl Backer {
-    /// Adds a learned rule, or refreshes the one that is there: its age, not its idle time, which only packets that match
-    /// it do, nor its timeouts, which may have been shortened, as in OVS. A rule whose actions changed is replaced.
+    /// Adds a learned rule, or refreshes the age of an existing one. It keeps its idle time, which only matching
+    /// packets refresh, and its timeouts, which may have been shortened, as in OVS. A rule whose actions changed is
+    /// replaced.
     pub fn learn_rule(&self, bridge: BridgeId, l: &LearnedFlow, used_ms: u64) -> bool {
         let view = self.view();
         let Some(b) = view.bridge(bridge) else { return false };
@@ -598,8 +600,8 @@ impl Backer {
         if let Some(there) = b.tables.find_exactly(l.table, &matching, l.priority.into())
             && is_same(there)
         {
-            // A rule with a hard timeout counts anew from the packet that would have made it; within a second, the unit of
-            // timeouts, it is not worth a new version of the tables.
+            // Restarts the hard timeout of a rule from the packet that learns it again. Within a second, the unit of
+            // timeouts, it does not justify a new version of the tables.
             let stale = there.timeouts.hard_s() != 0 && there.modified_ms + 1000 <= used_ms;
             if !stale {
                 return true;
@@ -624,7 +626,7 @@ impl Backer {
         learned.unwrap_or_else(|| self.learn_later(bridge, l, used_ms))
     }
 
-    /// Keeps a learned rule until the open transaction ends; returns whether there is room for it.
+    /// Keeps a learned rule until the open transaction ends; returns whether the queue has space.
     fn learn_later(&self, bridge: BridgeId, l: &LearnedFlow, used_ms: u64) -> bool {
         if let Some(waiting) = lock(&self.open).get_mut(&bridge) {
             let has_room = waiting.len() < LEARNED_LATER_MAX;
@@ -633,11 +635,11 @@ impl Backer {
             }
             return has_room;
         }
-        // The transaction ended meanwhile, or the bridge.
+        // The transaction ended meanwhile, or the bridge was removed.
         self.view().bridge(bridge).is_some() && self.learn_rule(bridge, l, used_ms)
     }
 
-    /// The host of a translation; `effects` lets it add learned rules.
+    /// The host of a translation; with `effects` it adds learned rules.
     pub fn xlate_host(&self, effects: bool, now_ms: u64) -> BackerHost<'_> {
         BackerHost { backer: self, effects, now_ms }
     }
@@ -662,7 +664,7 @@ impl EffectHost for BackerEffects<'_> {
     }
 }
 
-/// What a translation asks of its backer.
+/// The backer as the host of a translation.
 pub struct BackerHost<'a> {
     backer: &'a Backer,
     effects: bool,

@@ -1,8 +1,9 @@
-//! What waits to be told to controllers: packets, and rules that ended.
+//! Events that wait for controllers: packets, and removed rules.
 //!
-//! Handlers, the revalidator and flow-mods put events in; [`crate::connmgr`] takes them out, a bounded number at a time.
-//! A packet that finds no room is lost and counted. An ended rule is never lost here: who ends rules one after another asks
-//! [`RemovedRules::room`] first and goes on later; one change that cannot be divided may go beyond the limit.
+//! Handlers, the revalidator and flow-mods add events; [`crate::connmgr`] takes them out, a bounded number at a
+//! time. A packet beyond the limit is dropped and counted. A removed rule is never lost here: a caller that removes
+//! rules one by one checks [`RemovedRules::room`] first and pauses without room; one indivisible change may exceed
+//! the limit.
 
 use crate::ports::BridgeId;
 use crate::recirc::FrozenState;
@@ -15,15 +16,15 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use sync::{AtomicU64, Mutex, Ordering, lock};
 
-/// How many ended rules of a bridge may wait before changes that end more of them pause.
+/// Waiting removed rules of a bridge beyond which changes that remove more of them pause.
 pub const REMOVED_QUEUE: usize = 65_536;
 
 /// A packet for the controllers of a bridge.
 #[derive(Debug)]
 pub struct PacketInEvent {
-    /// Where it froze, with metadata and registers.
+    /// Its frozen state, with metadata and registers.
     pub state: Arc<FrozenState>,
-    /// Why, and for whom.
+    /// Its reason and destination.
     pub cookie: ControllerCookie,
     /// The packet at that point.
     pub packet: Packet,
@@ -31,7 +32,7 @@ pub struct PacketInEvent {
     pub key: FlowKey,
 }
 
-/// Why a rule ended (`OFPRR_*`).
+/// Reason for a rule's removal (`OFPRR_*`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RemovedReason {
     /// Idle timeout.
@@ -44,16 +45,16 @@ pub enum RemovedReason {
     Eviction,
 }
 
-/// A rule that ended.
+/// A removed rule.
 #[derive(Debug)]
 pub struct RemovedEvent {
     /// The rule.
     pub rule: Arc<Rule>,
-    /// Why.
+    /// The reason.
     pub reason: RemovedReason,
 }
 
-/// Rules that ended and asked for that to be told, oldest first, by bridge.
+/// Removed rules with `SEND_FLOW_REM`, oldest first, by bridge.
 #[derive(Default)]
 pub struct RemovedRules {
     waiting: Mutex<BTreeMap<BridgeId, VecDeque<RemovedEvent>>>,
@@ -61,7 +62,7 @@ pub struct RemovedRules {
 }
 
 impl RemovedRules {
-    /// Tells of a rule that ended, if it asked for that.
+    /// Queues a removed rule if it has the flag.
     pub(crate) fn push(&self, bridge: BridgeId, rule: &Arc<Rule>, reason: RemovedReason) {
         if rule.flags.contains(FlowModFlags::SEND_FLOW_REM) && !rule.is_hidden() {
             let event = RemovedEvent { rule: rule.clone(), reason };
@@ -69,14 +70,14 @@ impl RemovedRules {
         }
     }
 
-    /// How many more a bridge may end now; that there is room for none is counted.
+    /// Number of rules that a bridge may remove now; counts a lack of space.
     pub(crate) fn room(&self, bridge: BridgeId) -> usize {
         let room = REMOVED_QUEUE.saturating_sub(self.len(bridge));
         self.full.fetch_add(u64::from(room == 0), Ordering::Relaxed);
         room
     }
 
-    /// How many of a bridge wait.
+    /// Number of waiting rules of a bridge.
     pub fn len(&self, bridge: BridgeId) -> usize {
         lock(&self.waiting).get(&bridge).map_or(0, VecDeque::len)
     }
@@ -86,7 +87,7 @@ impl RemovedRules {
         lock(&self.waiting).is_empty()
     }
 
-    /// How often a change had to wait for room.
+    /// Number of times that a change had to wait for space.
     pub fn times_full(&self) -> u64 {
         self.full.load(Ordering::Relaxed)
     }
@@ -102,12 +103,12 @@ impl RemovedRules {
         event
     }
 
-    /// Gives the one taken last back: it is the oldest again.
+    /// Puts the last taken one back: it is the oldest again.
     pub(crate) fn give_back(&self, bridge: BridgeId, event: RemovedEvent) {
         lock(&self.waiting).entry(bridge).or_default().push_front(event);
     }
 
-    /// Forgets those of a bridge that is gone.
+    /// Drops those of a removed bridge.
     pub(crate) fn forget(&self, bridge: BridgeId) {
         lock(&self.waiting).remove(&bridge);
     }

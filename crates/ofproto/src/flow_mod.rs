@@ -1,11 +1,11 @@
-//! Flow-mods: what OpenFlow's five commands do to the tables of a bridge.
+//! Flow-mods: effect of OpenFlow's five commands on the tables of a bridge.
 //!
-//! [`ModQueue`] carries out those that came together, each for itself and a bounded number of rules at a time. [`Transaction`] carries
-//! out a list in slices, too, under one change of the view: packets see the tables before it or behind it, and when one fails none
-//! has happened. Rules of the switch itself (priority outside 0 to 65535, table 254) are never touched. Sources:
-//! OpenFlow 1.0 §4.6, §5.3.3; 1.3 §6.4, §6.5, §7.3.4.1; where they leave room, what Open vSwitch does.
+//! [`ModQueue`] executes flow-mods separately, a bounded number of rules at a time. [`Transaction`] executes a list
+//! in slices under one change of the view: packets see the tables before or after it, and a failure undoes
+//! everything. Rules of the switch itself (priority outside 0 to 65535, table 254) are never changed. Sources:
+//! OpenFlow 1.0 §4.6, §5.3.3; 1.3 §6.4, §6.5, §7.3.4.1; where these leave a choice, the behaviour of Open vSwitch.
 //!
-//! It decodes nothing and answers nobody: the connection manager does.
+//! It neither decodes nor replies: the connection manager does.
 
 mod queue;
 mod transaction;
@@ -25,17 +25,17 @@ use openflow::msg::flow_mod::{FlowMod, FlowModCommand, FlowModFlags};
 use openflow::{ErrorKind, GROUP_ANY, NO_BUFFER, Version};
 use std::sync::Arc;
 
-/// How many rules a table holds, as told in table statistics and features.
+/// Maximum rules of a table, as reported in table statistics and features.
 pub const TABLE_MAX_RULES: u32 = 1_000_000;
-/// Ports have numbers below this.
+/// Upper bound of port numbers.
 pub const MAX_PORTS: u32 = OfPort::MAX_OF10 as u32;
 
-/// What flow-mods are held against.
+/// Context for checking flow-mods.
 #[derive(Clone, Copy)]
 pub struct ModContext<'a> {
     /// Version of the connection that sent them.
     pub version: Version,
-    /// The time.
+    /// Current time.
     pub now_ms: u64,
     /// See [`CheckContext`].
     pub debug_actions: bool,
@@ -44,7 +44,7 @@ pub struct ModContext<'a> {
 }
 
 impl ModContext<'_> {
-    /// What the actions of a rule in `table` (`None`: of a packet-out) are held against.
+    /// Context for checking the actions of a rule in `table` (`None`: of a packet-out).
     pub fn for_actions(&self, table: Option<TableId>) -> CheckContext<'_> {
         CheckContext {
             version: self.version,
@@ -57,28 +57,28 @@ impl ModContext<'_> {
     }
 }
 
-/// Rules that ended, with the reason.
+/// Removed rules, with the reason.
 type Ended = Vec<(Arc<Rule>, RemovedReason)>;
 
-/// Results of flow-mods beside the new tables. Nothing is told or counted before the tables are published.
+/// Results of flow-mods beside the new tables. Nothing is reported or counted before the tables are published.
 #[derive(Default)]
 struct Effects {
     ended: Ended,
-    /// Counters of rules that count as used now. Rules of the old tables have the same.
+    /// Counters of rules to mark as used now. They are shared with the rules of the old tables.
     used: Vec<Arc<RuleStats>>,
     /// Flow-mods that failed, with their messages.
     failed: Vec<(ErrorKind, Box<[u8]>)>,
 }
 
 impl Effects {
-    /// Ends rules that were learned by rules that are gone, as far as `work` goes.
+    /// Removes rules learned by removed rules, within `work`.
     fn end_orphans(&mut self, tables: &mut Tables, work: &mut usize) {
         let ended = tables.end_orphans(*work);
         *work = work.saturating_sub(ended.len());
         self.ended.extend(ended.into_iter().map(|rule| (rule, RemovedReason::Delete)));
     }
 
-    /// Tells and counts after the tables were published; returns the flow-mods that failed.
+    /// Reports and counts after the tables are published; returns the failed flow-mods.
     fn publish(self, backer: &Backer, bridge: BridgeId, now_ms: u64) -> Vec<(ErrorKind, Box<[u8]>)> {
         self.used.iter().for_each(|stats| stats.credit(0, 0, now_ms));
         self.ended.iter().for_each(|(rule, reason)| backer.removed.push(bridge, rule, *reason));
@@ -86,7 +86,7 @@ impl Effects {
     }
 }
 
-/// Removes all rules but those of the internal table, as when the bridge's controllers change.
+/// Removes all rules except those of the internal table, as for a change of the bridge's controllers.
 pub fn flush(backer: &Backer, bridge: BridgeId) {
     let told = backer.change_tables(bridge, |tables| {
         let all = (0..TableId::INTERNAL.0).map(TableId);
@@ -95,8 +95,8 @@ pub fn flush(backer: &Backer, bridge: BridgeId) {
     told.iter().flatten().for_each(|rule| backer.removed.push(bridge, rule, RemovedReason::Delete));
 }
 
-/// Removes up to `max` rules that pass a meter, and what they learned; fewer if there is no room to tell of more. Returns how many,
-/// and whether others are left.
+/// Removes up to `max` rules that use a meter, and their learned rules; fewer if the event queue is full. Returns
+/// their number, and whether others are left.
 pub fn remove_users_of_meter(backer: &Backer, bridge: BridgeId, id: u32, max: usize) -> (usize, bool) {
     let max = max.min(backer.removed.room(bridge));
     let (ended, more) = backer
@@ -112,7 +112,7 @@ pub fn remove_users_of_meter(backer: &Backer, bridge: BridgeId, id: u32, max: us
     (ended.len(), more)
 }
 
-/// What can be said without the tables.
+/// Checks that do not need the tables.
 fn check(fm: &FlowMod, cx: &ModContext<'_>) -> Result<(), ErrorKind> {
     let matching = fm.matching.unpack();
     check_actions(&fm.actions, &matching, &cx.for_actions(Some(fm.table)))?;
@@ -152,7 +152,7 @@ fn add(
             return Err(ErrorKind::FmfcTableFull);
         }
     }
-    // Before OpenFlow 1.2 an add always begins counting anew, since then only when told to.
+    // Before OpenFlow 1.2 an add always resets the counters, from 1.2 on only with the flag.
     let keep_counts = cx.version >= Version::V12 && !fm.flags.contains(FlowModFlags::RESET_COUNTS);
     let stats = match &there {
         Some(old) if keep_counts => old.stats.clone(),
@@ -180,12 +180,12 @@ fn rule_flags(fm: &FlowMod, version: Version) -> FlowModFlags {
     fm.flags | if old_add { FlowModFlags::RESET_COUNTS } else { FlowModFlags::empty() }
 }
 
-/// Whether a modification adds a rule when there is none to modify.
+/// Whether a modification without matching rules adds one.
 fn modify_adds(fm: &FlowMod) -> bool {
     !fm.command.deletes() && fm.cookie_mask == 0 && fm.new_cookie != u64::MAX
 }
 
-/// Modifies a rule that is there.
+/// Modifies an existing rule.
 fn modify(tables: &mut Tables, fm: &FlowMod, cx: &ModContext<'_>, old: &Rule) {
     let stats = if fm.flags.contains(FlowModFlags::RESET_COUNTS) {
         let stats = RuleStats::default();
@@ -209,7 +209,7 @@ fn modify(tables: &mut Tables, fm: &FlowMod, cx: &ModContext<'_>, old: &Rule) {
     }));
 }
 
-/// Empties those tables that a deletion of all rules is about, where that is one step.
+/// Clears the tables selected by a deletion of all rules, where that is one step.
 fn clear(tables: &mut Tables, fm: &FlowMod, effects: &mut Effects) {
     if fm.command != FlowModCommand::Delete || fm.out_group != GROUP_ANY || !selection(fm).is_everything() {
         return;
@@ -226,7 +226,7 @@ fn clear(tables: &mut Tables, fm: &FlowMod, effects: &mut Effects) {
     }
 }
 
-/// The rules that a modification or deletion begins with.
+/// The initial selection of a modification or deletion.
 fn begin_selection(tables: &Tables, fm: &FlowMod) -> Selected {
     if !matches!(fm.command, FlowModCommand::ModifyStrict | FlowModCommand::DeleteStrict) {
         return tables.select_newest(&selection(fm));
@@ -239,7 +239,7 @@ fn begin_selection(tables: &Tables, fm: &FlowMod) -> Selected {
     Selected::of(&selection(fm), found)
 }
 
-/// The rules that a non-strict flow-mod is about, hidden ones and groups aside.
+/// The rules selected by a non-strict flow-mod, without hidden rules and out_group.
 pub(crate) fn selection(fm: &FlowMod) -> Selection {
     let out_port = if fm.command.deletes() { fm.out_port } else { OfPort::NONE };
     Selection {
@@ -251,7 +251,7 @@ pub(crate) fn selection(fm: &FlowMod) -> Selection {
     }
 }
 
-/// Whether a rule whose match is selected is one that a modification or deletion is about.
+/// Whether a modification or deletion applies to a rule whose match is selected.
 fn selects(fm: &FlowMod, r: &Rule) -> bool {
     let (out_port, out_group) =
         if fm.command.deletes() { (fm.out_port, fm.out_group) } else { (OfPort::NONE, GROUP_ANY) };

@@ -1,9 +1,9 @@
 //! The slow path, pure: OpenFlow tables, translation, learned addresses, upcalls, revalidation.
 //!
-//! Time, randomness and configuration are arguments; nothing here does I/O or starts threads, so a whole switch runs in the
-//! simulator from one seed. Locks inside are of the control plane and of handlers; no packet thread takes one.
+//! Time, randomness and configuration are arguments; this crate does no I/O and starts no threads, so a whole switch
+//! runs in the simulator from one seed. Locks belong to the control plane and handlers; no packet thread takes one.
 #![forbid(unsafe_code)]
-// Tests match on what they are about.
+// Tests match only on relevant variants.
 #![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
 
 pub mod action_pool;

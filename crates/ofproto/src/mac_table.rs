@@ -1,7 +1,7 @@
-//! Which port each MAC address of each VLAN was last seen on (IEEE 802.1D §7.8, 7.9).
+//! MAC learning table of a bridge, by VLAN (IEEE 802.1D §7.8, 7.9).
 //!
-//! Bounded: above the limit the port with the most learned addresses loses the one that was seen longest ago, so that a flood on
-//! one port takes none of the others'. Time comes from the caller.
+//! Bounded: above the limit, the port with the most learned addresses loses its oldest one, so that a flood on one
+//! port evicts no address of the others. Time comes from the caller.
 
 use crate::ports::BundleId;
 use flow::MacAddr;
@@ -19,21 +19,21 @@ pub struct MacEntry {
     pub vlan: u16,
     /// Address.
     pub mac: MacAddr,
-    /// Where it is.
+    /// Its bundle.
     pub bundle: BundleId,
-    /// When it was last seen; `None` for a static entry, which never ages.
+    /// Time last seen; `None` for a static entry, which never ages.
     pub seen_ms: Option<u64>,
     order: u64,
 }
 
-/// Counters since the table was made.
+/// Counters since creation of the table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MacStats {
     /// Addresses learned.
     pub learned: u64,
     /// Addresses that aged out.
     pub expired: u64,
-    /// Addresses pushed out by others.
+    /// Addresses evicted by others.
     pub evicted: u64,
     /// Addresses that moved to another port.
     pub moved: u64,
@@ -42,10 +42,10 @@ pub struct MacStats {
 /// VLAN and address.
 type Key = (u16, MacAddr);
 
-/// The addresses of one port. None without any.
+/// The addresses of one port, at least one.
 #[derive(Debug, Default)]
 struct PortMacs {
-    /// Learned ones, those first that were seen longest ago.
+    /// Learned ones, least recently seen first.
     by_age: BTreeMap<u64, Key>,
     fixed: BTreeSet<Key>,
 }
@@ -54,10 +54,10 @@ struct PortMacs {
 #[derive(Debug)]
 pub struct MacTable {
     entries: HashMap<Key, MacEntry>,
-    /// Learned entries of all ports, those first that were seen longest ago.
+    /// Learned entries of all ports, least recently seen first.
     by_age: BTreeMap<u64, Key>,
     ports: HashMap<BundleId, PortMacs>,
-    /// Ports by how many learned addresses they have.
+    /// Ports by number of learned addresses.
     by_size: BTreeSet<(usize, BundleId)>,
     next_order: u64,
     idle_s: u32,
@@ -81,17 +81,17 @@ impl Default for MacTable {
     }
 }
 
-/// What learning an address did.
+/// Result of learning an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Learned {
-    /// Nothing that a translation could depend on changed.
+    /// No change relevant to translations.
     Refreshed,
-    /// The address is new, or on another port than before: translations must be checked again.
+    /// The address is new, or moved from another port: translations must be checked again.
     Changed,
 }
 
 impl MacTable {
-    /// Sets aging time (seconds) and size; entries beyond the size go.
+    /// Sets aging time (seconds) and size; evicts entries beyond the size.
     pub fn configure(&mut self, idle_s: u32, max_entries: usize) {
         self.idle_s = idle_s.max(1);
         self.max_entries = max_entries.clamp(1, 1_000_000);
@@ -103,22 +103,22 @@ impl MacTable {
         self.idle_s
     }
 
-    /// The most entries that fit.
+    /// Maximum number of entries.
     pub fn max_entries(&self) -> usize {
         self.max_entries
     }
 
-    /// What is known of `mac` of `vlan`.
+    /// The entry of `mac` in `vlan`.
     pub fn entry(&self, vlan: u16, mac: MacAddr) -> Option<&MacEntry> {
         self.entries.get(&(vlan, mac))
     }
 
-    /// Where `mac` of `vlan` is.
+    /// The bundle of `mac` in `vlan`.
     pub fn lookup(&self, vlan: u16, mac: MacAddr) -> Option<BundleId> {
         self.entries.get(&(vlan, mac)).map(|e| e.bundle)
     }
 
-    /// Whether a packet from `mac` on `bundle` would change the table in a way that matters to translations.
+    /// Whether a packet from `mac` on `bundle` would change the table in a way relevant to translations.
     pub fn would_change(&self, vlan: u16, mac: MacAddr, bundle: BundleId) -> bool {
         !mac.is_multicast()
             && self.entries.get(&(vlan, mac)).is_none_or(|e| e.bundle != bundle && e.seen_ms.is_some())
@@ -131,7 +131,7 @@ impl MacTable {
         }
         let key = (vlan, mac);
         if let Some(e) = self.entries.get(&key) {
-            // Counters of an older time, pushed late, say nothing new.
+            // Statistics pushed late do not override newer state.
             if e.seen_ms.is_none_or(|seen_ms| now_ms < seen_ms) {
                 return Learned::Refreshed;
             }
@@ -149,7 +149,7 @@ impl MacTable {
         Learned::Changed
     }
 
-    /// Refreshes an entry for traffic that the datapath handled, if it still is on `bundle`.
+    /// Refreshes an entry for traffic handled by the datapath, if it is still on `bundle`.
     pub fn refresh(&mut self, vlan: u16, mac: MacAddr, bundle: BundleId, used_ms: u64) {
         let key = (vlan, mac);
         let Some(e) = self.entries.get(&key).filter(|e| e.bundle == bundle) else { return };
@@ -159,7 +159,7 @@ impl MacTable {
         }
     }
 
-    /// Adds a static entry, which never ages or moves. `false` when the table is full of static entries.
+    /// Adds a static entry, which never ages or moves. `false` if the table is full of static entries.
     pub fn add_static(&mut self, vlan: u16, mac: MacAddr, bundle: BundleId) -> bool {
         self.remove(vlan, mac);
         if self.entries.len() >= self.max_entries && !self.evict() {
@@ -169,12 +169,12 @@ impl MacTable {
         true
     }
 
-    /// Removes an entry; whether there was one.
+    /// Removes an entry; returns whether it existed.
     pub fn remove(&mut self, vlan: u16, mac: MacAddr) -> bool {
         self.take((vlan, mac))
     }
 
-    /// Forgets all learned addresses (of one bundle, if given). Whether there were any.
+    /// Flushes all learned addresses (of one bundle, if given). Returns whether any existed.
     pub fn flush(&mut self, bundle: Option<BundleId>) -> bool {
         let keys: Vec<Key> = match bundle {
             Some(b) => self.ports.get(&b).into_iter().flat_map(|p| p.by_age.values().copied()).collect(),
@@ -184,7 +184,7 @@ impl MacTable {
         !keys.is_empty()
     }
 
-    /// Forgets everything about a bundle, static entries too. Whether there was anything.
+    /// Removes all entries of a bundle, static ones included. Returns whether any existed.
     pub fn forget_bundle(&mut self, bundle: BundleId) -> bool {
         let fixed = self.ports.get(&bundle).into_iter().flat_map(|p| p.fixed.iter().copied());
         let fixed: Vec<Key> = fixed.collect();
@@ -192,7 +192,7 @@ impl MacTable {
         self.flush(Some(bundle)) || !fixed.is_empty()
     }
 
-    /// Removes entries that were not seen for the aging time. Whether any went.
+    /// Removes entries beyond the aging time. Returns whether any existed.
     pub fn expire(&mut self, now_ms: u64) -> bool {
         let idle_ms = u64::from(self.idle_s) * 1000;
         let mut any = false;
@@ -208,7 +208,7 @@ impl MacTable {
         any
     }
 
-    /// All entries: those first that were added, or seen last, longest ago.
+    /// All entries, least recently added or seen first.
     pub fn entries(&self) -> Vec<&MacEntry> {
         let mut all: Vec<_> = self.entries.values().collect();
         all.sort_by_key(|e| e.order);
@@ -220,12 +220,12 @@ impl MacTable {
         self.entries.len()
     }
 
-    /// Whether there is no entry.
+    /// Whether the table is empty.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Adds an entry, which is not there.
+    /// Adds a new entry.
     fn put(&mut self, key: Key, bundle: BundleId, seen_ms: Option<u64>) {
         let order = self.next_order;
         self.next_order += 1;
@@ -242,7 +242,7 @@ impl MacTable {
         self.by_size.insert((size + 1, bundle));
     }
 
-    /// Removes an entry; whether it was there.
+    /// Removes an entry; returns whether it existed.
     fn take(&mut self, key: Key) -> bool {
         let Some(e) = self.entries.remove(&key) else { return false };
         let Some(port) = self.ports.get_mut(&e.bundle) else { return true };
@@ -261,7 +261,8 @@ impl MacTable {
         true
     }
 
-    /// Takes from the port with the most learned addresses the one seen longest ago; `false` when nothing is learned.
+    /// Evicts the least recently seen address of the port with the most learned addresses; `false` without learned
+    /// addresses.
     fn evict(&mut self) -> bool {
         let Some((_, bundle)) = self.by_size.last() else { return false };
         let oldest = self.ports.get(bundle).and_then(|p| p.by_age.first_key_value());

@@ -1,7 +1,7 @@
-//! Numbers of meters: OpenFlow numbers them per bridge, a datapath for all its bridges together.
+//! Meter numbers: OpenFlow numbers meters per bridge, a datapath for all its bridges together.
 //!
-//! The backer hands out datapath numbers ([`MeterIds`], the lowest free one); each bridge's view says which of its meters has
-//! which number, for translation. A number is free again when its meter has left the datapath.
+//! The backer allocates datapath numbers ([`MeterIds`], the lowest free one); each bridge's view maps its meters to
+//! these numbers, for translation. A number is free again after its meter has left the datapath.
 
 use crate::backer::Backer;
 use crate::ports::BridgeId;
@@ -9,10 +9,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use sync::lock;
 
-/// Datapath numbers of meters lie below this.
+/// Upper bound of datapath numbers of meters.
 pub const DP_METERS_MAX: u32 = 1 << 18;
 
-/// Which datapath numbers are taken: those below `next` that were not given back.
+/// Allocated datapath numbers: those below `next` that are not free again.
 #[derive(Debug, Default)]
 pub(crate) struct MeterIds {
     next: u32,
@@ -36,17 +36,17 @@ impl MeterIds {
 }
 
 impl Backer {
-    /// Takes a datapath number for a meter; `None` when there is none left.
+    /// Allocates a datapath number for a meter; `None` if none is left.
     pub fn meter_hold(&self) -> Option<u32> {
         lock(&self.meter_ids).hold()
     }
 
-    /// Gives a number back whose meter is no longer in the datapath.
+    /// Frees the number of a meter that has left the datapath.
     pub fn meter_release(&self, id: u32) {
         lock(&self.meter_ids).release(id);
     }
 
-    /// Lets the rules of a bridge use a meter: its OpenFlow number stands for this datapath number, or for none.
+    /// Maps an OpenFlow meter number of a bridge to a datapath number, or to none.
     pub fn set_meter(&self, bridge: BridgeId, of_id: u32, dp_id: Option<u32>) {
         self.change_bridge(bridge, |b| {
             let meters = Arc::make_mut(&mut b.meters);

@@ -19,7 +19,7 @@ pub struct BundleId(pub u32);
 pub struct VlanSet(Box<[u64; 64]>);
 
 impl VlanSet {
-    /// The set of the given numbers; those above 4095 are left out.
+    /// The set of the given numbers; ignores those above 4095.
     pub fn new(vlans: impl IntoIterator<Item = u16>) -> VlanSet {
         let mut set = Box::new([0; 64]);
         for v in vlans.into_iter().filter(|v| *v < 4096) {
@@ -34,7 +34,7 @@ impl VlanSet {
     }
 }
 
-/// How a bundle treats VLANs (`Port.vlan_mode`).
+/// VLAN mode of a bundle (`Port.vlan_mode`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum VlanMode {
     /// One VLAN, untagged.
@@ -42,9 +42,9 @@ pub enum VlanMode {
     /// Several VLANs, tagged.
     #[default]
     Trunk,
-    /// A trunk whose native VLAN is tagged on the way out.
+    /// A trunk whose native VLAN is tagged on output.
     NativeTagged,
-    /// A trunk whose native VLAN is untagged.
+    /// A trunk whose native VLAN is untagged on output.
     NativeUntagged,
 }
 
@@ -71,20 +71,20 @@ pub struct Bundle {
     pub floodable: bool,
 }
 
-/// When frames of VLAN 0 are sent with a priority tag.
+/// Use of priority tags for frames of VLAN 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum PriorityTags {
     /// Never.
     #[default]
     Never,
-    /// When the priority is not 0.
+    /// If the priority is not 0.
     IfNonzero,
     /// Always.
     Always,
 }
 
 impl Port {
-    /// Whether its packets are counted by translation, since no device does.
+    /// Whether translation counts its packets, because no device does.
     pub fn is_counted_here(&self) -> bool {
         self.dp_port.is_none() || self.tunnel.is_some()
     }
@@ -105,26 +105,26 @@ impl Bundle {
     }
 }
 
-/// Configuration bits of a port that controllers set (`OFPPC_*`).
+/// Port configuration bits set by controllers (`OFPPC_*`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PortConfigBits {
     /// The device is set down.
     pub port_down: bool,
-    /// Drop what is received.
+    /// Drop received packets.
     pub no_recv: bool,
-    /// Drop what would be sent.
+    /// Drop packets to be sent.
     pub no_fwd: bool,
-    /// Leave out when flooding.
+    /// Exclude from flooding.
     pub no_flood: bool,
     /// Do not send packet-ins for table misses.
     pub no_packet_in: bool,
-    /// No spanning tree: kept and told, without effect.
+    /// No spanning tree: stored and reported, without effect.
     pub no_stp: bool,
-    /// Drop what is received of spanning tree.
+    /// Drop received spanning tree frames.
     pub no_recv_stp: bool,
 }
 
-/// How a bridge finds a tree of ports without loops.
+/// Spanning tree protocol of a bridge.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SpanningTree {
     /// Spanning Tree Protocol (IEEE 802.1D-1998).
@@ -133,10 +133,10 @@ pub enum SpanningTree {
     Rstp,
 }
 
-/// Counters of a port that no device counts for: of a patch port, or of one of the tunnels that share a device.
+/// Counters of a port without device counters: a patch port, or one of the tunnels that share a device.
 #[derive(Debug, Default)]
 pub struct PortCounters {
-    /// Packets and bytes that came in.
+    /// Packets and bytes received.
     pub rx: [AtomicU64; 2],
     /// Packets and bytes sent.
     pub tx: [AtomicU64; 2],
@@ -157,35 +157,34 @@ pub struct Port {
     pub mac: MacAddr,
     /// Its bundle.
     pub bundle: BundleId,
-    /// The other end of a patch port, when it is there.
+    /// The peer of a patch port, if it exists.
     pub patch_peer: Option<(BridgeId, OfPort)>,
     /// Counters of a patch port or tunnel.
     pub counters: Arc<PortCounters>,
-    /// How a tunnel port wraps packets.
+    /// Encapsulation of a tunnel port.
     pub tunnel: Option<Arc<TunnelConfig>>,
     /// Configuration bits.
     pub config: PortConfigBits,
-    /// The spanning tree that it takes part in. No tree is computed yet, so nothing is forwarded from such a port to
-    /// such a port.
+    /// The spanning tree of the port. No tree is computed yet, so nothing is forwarded between two such ports.
     pub tree: Option<SpanningTree>,
-    /// The link has no carrier.
+    /// The link is down.
     pub link_down: bool,
-    /// What its device says of the link.
+    /// Link state of its device.
     pub features: PortFeatures,
 }
 
-/// What the device of a port says of its link. Bits are `OFPPF_*` with the numbers of OpenFlow 1.1 and later (1.3 §7.2.1).
+/// Link state of a port's device. Bits are `OFPPF_*` with the numbers of OpenFlow 1.1 and later (1.3 §7.2.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PortFeatures {
-    /// In use.
+    /// Current features.
     pub current: u32,
-    /// Offered to the other end.
+    /// Advertised features.
     pub advertised: u32,
-    /// Possible.
+    /// Supported features.
     pub supported: u32,
     /// Current speed in Mbit/s, 0 unknown.
     pub speed_mbps: u32,
-    /// Highest speed in Mbit/s, 0 unknown.
+    /// Maximum speed in Mbit/s, 0 unknown.
     pub speed_max_mbps: u32,
 }
 

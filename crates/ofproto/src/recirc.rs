@@ -1,7 +1,7 @@
-//! Frozen translations: what a recirculated packet, or one on its way to a controller, resumes.
+//! Frozen translations, resumed by recirculated packets and continuations of controllers.
 //!
-//! Ids are process-wide, sequential from 1, and counted by who holds them: equal states share one id while it is held.
-//! Bounded by [`MAX_IDS`].
+//! Ids are process-wide, sequential from 1, and reference-counted: equal states share one id. Bounded by
+//! [`MAX_IDS`].
 
 use crate::ports::BridgeId;
 use flow::{OfPort, RecircId, TableId, Tunnel};
@@ -12,63 +12,63 @@ use std::collections::HashMap;
 use std::hash::BuildHasher as _;
 use std::sync::Arc;
 
-/// How many frozen states there may be at a time.
+/// Maximum number of frozen states.
 pub const MAX_IDS: usize = 1 << 20;
 
-/// Actions that were left when a translation froze, with the table and rule they belong to.
+/// Remaining actions of a frozen translation, with their table and rule.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct FrozenStep {
-    /// Table that a `resubmit` without a table means.
+    /// Table of a `resubmit` without a table.
     pub table: TableId,
-    /// Cookie told to controllers.
+    /// Cookie reported to controllers.
     pub cookie: u64,
-    /// What is left to do.
+    /// The remaining actions.
     pub actions: Vec<Action>,
 }
 
-/// Everything that a resumed translation needs beside the packet.
+/// State of a resumed translation beside the packet.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct FrozenState {
     /// Bridge in which it froze.
     pub bridge: BridgeId,
     /// Table in which it froze.
     pub table: TableId,
-    /// OpenFlow input port, as rules have set it.
+    /// OpenFlow input port, as set by rules.
     pub in_port: u32,
-    /// The port of the bridge that the packet came in by.
+    /// The bridge port that received the packet.
     pub ingress: OfPort,
     /// OpenFlow metadata.
     pub metadata: u64,
     /// Registers.
     pub regs: [u32; 16],
-    /// Tunnel fields, as they came or were set so far.
+    /// Tunnel fields, as received or set so far.
     pub tunnel: Tunnel,
     /// Stack of `push` actions.
     pub stack: Vec<Vec<u8>>,
-    /// What is left to do, innermost first.
+    /// Remaining actions, innermost first.
     pub steps: Vec<FrozenStep>,
     /// Action set so far.
     pub action_set: Vec<Action>,
-    /// For the controller that is to resume it.
+    /// Data for the controller that resumes it.
     pub userdata: Vec<u8>,
 }
 
 #[derive(Debug)]
 struct Held {
     state: Arc<FrozenState>,
-    /// Of the state.
+    /// Hash of the state.
     hash: u64,
     holders: u64,
 }
 
-/// A state by its hash, kept here so that a table grows without looking at states.
+/// A state with its hash, so that a table grows without reading states.
 #[derive(Debug)]
 struct Named {
     hash: u64,
     id: RecircId,
 }
 
-/// Into so many parts the tables are cut: when one of them grows, handlers wait for a part of the whole.
+/// Number of shards: while one grows, handlers wait only for that shard.
 const PARTS: usize = 256;
 
 /// The frozen states of a process.
@@ -109,12 +109,12 @@ impl RecircTable {
         self.by_id[id.0 as usize % PARTS].get_mut(&id)
     }
 
-    /// Place of the part for that hash: by other bits than a table looks at.
+    /// Index of the shard for that hash, from other bits than those used by a hash table.
     fn part(hash: u64) -> usize {
         (hash >> 40) as usize % PARTS
     }
 
-    /// The id of `state`, made when there is none, with one more holder. `None` when the table is full.
+    /// Takes a reference to the id of `state`, allocated if new. `None` if the table is full.
     pub fn hold_state(&mut self, state: FrozenState) -> Option<RecircId> {
         let hash = self.hasher.hash_one(&state);
         let same = |n: &Named| n.hash == hash && self.held(n.id).is_some_and(|h| *h.state == state);
@@ -138,14 +138,14 @@ impl RecircTable {
         Some(id)
     }
 
-    /// One more holder of an id.
+    /// Takes a reference to an id.
     pub fn hold(&mut self, id: RecircId) -> bool {
         let Some(h) = self.held_mut(id) else { return false };
         h.holders += 1;
         true
     }
 
-    /// One holder less; the last one ends the id, and what it stood for is given back.
+    /// Drops a reference; the last one frees the id and returns its state.
     pub fn release(&mut self, id: RecircId) -> Option<Arc<FrozenState>> {
         let h = self.held_mut(id)?;
         h.holders -= 1;
@@ -160,7 +160,7 @@ impl RecircTable {
         Some(h.state)
     }
 
-    /// What an id stands for.
+    /// The state of an id.
     pub fn state(&self, id: RecircId) -> Option<Arc<FrozenState>> {
         self.held(id).map(|h| h.state.clone())
     }
@@ -170,7 +170,7 @@ impl RecircTable {
         self.len
     }
 
-    /// Whether no state is held.
+    /// Whether there are no states.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

@@ -1,16 +1,17 @@
-//! The revalidator: reads the counters of the datapath's flows, pushes them to rules, and keeps, changes or deletes each.
+//! The revalidator: reads the counters of the datapath's flows, pushes them to rules, and keeps, changes or deletes
+//! each flow.
 //!
-//! A state machine in the caller's time: [`Revalidator::poll`] sends operations through the [`Datapath`] and takes the
-//! replies that have come. A round starts when the epoch changed, or after `max-revalidator` for statistics and idle flows. A
-//! round has several parts: counters are read and pushed, then what is idle goes, then what the datapath lost is forgotten. After
-//! a change, and now and then, it reads all flows, and translates again those that are older than the epoch (unless such rounds
-//! take long: then slow flows go, `min-revalidate-pps`); else only those that had packets since the last round, so that it costs
-//! what the traffic of the moment costs and not what is installed. A flow that was installed when its epoch was over, and that no
-//! round is sure to see, is checked by itself.
+//! A state machine in the caller's time: [`Revalidator::poll`] sends operations through the [`Datapath`] and
+//! processes received replies. A round starts when the epoch changed, or after `max-revalidator` for statistics and
+//! idle flows. A round has several phases: it reads and pushes counters, deletes idle flows, then forgets flows lost
+//! by the datapath. After a change, and periodically, it reads all flows and translates those older than the epoch
+//! (if such rounds take long, it deletes slow flows: `min-revalidate-pps`). Otherwise it reads only flows with
+//! packets since the last round, so its cost depends on current traffic and not on the number of flows. A flow
+//! installed after the end of its epoch, which a round may miss, is checked separately.
 //!
-//! Operations may be carried out in another order than they were sent in (see [`Datapath::operate`]), so a change of a flow may
-//! come behind a newer one. Each answer to a change is held against what the flow is to do by then; if that is something
-//! else, it is sent again: what is carried out last is what was meant last.
+//! Operations may be executed out of order (see [`Datapath::operate`]), so a change of a flow may follow a newer
+//! one. Each reply to a change is compared with the intended state of the flow; if they differ, the change is sent
+//! again, so the last executed change is the intended one.
 
 mod share;
 
@@ -33,26 +34,26 @@ pub use share::Helper;
 pub const ROUND_MS: u64 = 500;
 /// Flows of one dump operation.
 const DUMP_FLOWS: usize = 256;
-/// Shares that helpers have at a time before counters are read on.
+/// Shares queued to helpers beyond which reading of counters pauses.
 const SHARES_UNDER_WAY: u64 = 64;
-/// Deletes of one batch: packets wait meanwhile.
+/// Deletes of one batch: packets wait behind it.
 const DELETE_FLOWS: usize = 64;
-/// Batches of deletes under way at a time: first packets wait behind them.
+/// Delete batches in flight: first packets wait behind them.
 const DELETES_UNDER_WAY: u64 = 4;
-/// One of so many rounds reads all flows, also without a change.
+/// Interval, in rounds, of reading all flows without a change.
 const FULL_EVERY: u64 = 8;
-/// How far a round looks back beyond the start of the last one, in milliseconds: time stamps are those of bursts.
+/// Overlap with the last round, in milliseconds: timestamps are those of bursts.
 const LOOK_BACK_MS: u64 = 100;
-/// A flow that the slow path knows and that so many dumps did not show is gone.
+/// Number of dumps without a known flow after which it counts as lost.
 const MISSED_DUMPS: u64 = 2;
 
-/// A flow whose put was not answered for so long, in milliseconds, is given up: its thread is gone.
+/// Timeout of an unanswered put, in milliseconds: its thread has ended.
 const PUT_PATIENCE_MS: u64 = 60_000;
 
-/// Results on their way from forwarding threads to whoever asked.
+/// Replies in flight from forwarding threads to the caller.
 pub type Replies = ReplyRing<(PmdId, u64, Vec<OpResult>)>;
 
-/// A [`ReplySink`] that gathers results and then calls `wake`.
+/// A [`ReplySink`] that collects replies and then calls `wake`.
 pub struct ReplyQueue<W> {
     replies: Arc<Replies>,
     wake: W,
@@ -72,7 +73,7 @@ impl<W: Fn() + Send + Sync> ReplySink for ReplyQueue<W> {
     }
 }
 
-/// What is to be done with a flow.
+/// Action on a flow.
 #[derive(Debug)]
 enum Verdict {
     Keep,
@@ -80,55 +81,55 @@ enum Verdict {
     Delete,
 }
 
-/// Figures of `upcall/show`.
+/// Statistics of `upcall/show`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RevalidatorStats {
     /// Rounds finished.
     pub rounds: u64,
     /// Duration of the last round in milliseconds.
     pub dump_duration_ms: u64,
-    /// Flows that the last round saw.
+    /// Flows seen by the last round.
     pub flows: u64,
     /// Running average of that.
     pub average_flows: u64,
-    /// Most flows that a round saw.
+    /// Maximum flows seen by a round.
     pub max_flows: u64,
 }
 
-/// What a round does now.
+/// Phase of a round.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
     Counters,
-    /// Idle flows are looked for; deletes go out meanwhile.
+    /// Searches idle flows; sends deletes meanwhile.
     Idle(Idle),
-    /// The last deletes are answered.
+    /// Waits for the last deletes.
     Deletes,
-    /// Flows that the datapath lost are looked for.
+    /// Searches flows lost by the datapath.
     Lost(Walk),
 }
 
-/// Which flows are idle in a round.
+/// Criteria for idle flows in a round.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Idle {
     walk: Walk,
     since_ms: u64,
     max_idle_ms: u64,
-    /// Flows above the limit, that are still to be found.
+    /// Flows above the limit, still to be found.
     excess: u64,
 }
 
 struct Round {
     part: Part,
-    /// Number among the rounds that read all flows; `None`: it reads those that had packets.
+    /// Number among the rounds that read all flows; `None`: it reads those with packets.
     full: Option<u64>,
     since_ms: u64,
-    /// All flows go.
+    /// Delete all flows.
     purge: bool,
     epoch: u64,
     started_ms: u64,
-    /// Batches that are not answered.
+    /// Batches in flight.
     waiting: u64,
-    /// Shares that helpers have.
+    /// Shares queued to helpers.
     shared: u64,
 }
 
@@ -139,35 +140,35 @@ pub struct Revalidator {
     round: Option<Round>,
     seq: u64,
     full_rounds: u64,
-    /// What the last one of them took.
+    /// Duration of the last one.
     full_round_ms: u64,
-    /// The next round is to read all flows.
+    /// The next round reads all flows.
     full_next: bool,
     last_started_ms: u64,
     done_epoch: u64,
     next_ms: u64,
     tags: BTreeMap<u64, Batch>,
     next_tag: u64,
-    /// Threads that help.
+    /// Helper threads.
     helpers: Vec<Arc<Helper>>,
-    /// Counters that wait until helpers have less to do, with where to read on.
+    /// Counters held back until helpers are less busy, with the position to resume reading.
     held_back: VecDeque<(PmdId, Vec<(Ufid, FlowStats)>, Option<u64>)>,
-    /// Flows that are to be deleted as soon as fewer deletes are under way.
+    /// Flows to delete once fewer deletes are in flight.
     to_delete: VecDeque<(PmdId, Vec<Ufid>)>,
-    /// Flows that ended in this round: a dump that was answered before may still show them.
+    /// Flows deleted in this round: an earlier dump may still show them.
     ended: BTreeSet<(Ufid, PmdId)>,
-    /// Figures.
+    /// Statistics.
     pub stats: RevalidatorStats,
-    /// Flows deleted because nobody knew what they were for.
+    /// Deleted flows of unknown origin.
     pub foreign_flows: AtomicU64,
 }
 
 /// An operation on a flow.
 type Asked = (Ufid, Sent, DpifOp);
 
-/// Operations on their way.
+/// Operations in flight.
 struct Batch {
-    /// The round waits for their answers.
+    /// The round waits for their replies.
     in_round: bool,
     ops: Vec<(Ufid, Sent)>,
 }
@@ -176,7 +177,7 @@ struct Batch {
 enum Sent {
     /// Counters of part of the table.
     Counters,
-    /// A flow that nobody here made is asked for.
+    /// Requests a flow of unknown origin.
     Get,
     /// To these actions.
     Modify(Arc<[DpAction]>),
@@ -184,7 +185,7 @@ enum Sent {
 }
 
 impl Revalidator {
-    /// A revalidator whose replies come by `replies` through `sink`.
+    /// A revalidator that receives `replies` through `sink`.
     pub fn new(replies: Arc<Replies>, sink: Arc<dyn ReplySink>) -> Revalidator {
         Revalidator {
             replies,
@@ -208,43 +209,44 @@ impl Revalidator {
         }
     }
 
-    /// Has other threads help from the next round on. To be called between rounds.
+    /// Sets the helper threads from the next round on. Call between rounds.
     pub fn set_helpers(&mut self, helpers: Vec<Arc<Helper>>) {
         self.helpers = helpers;
     }
 
-    /// Whether no round is under way and all changes up to now are in the datapath.
+    /// Whether no round is active and all changes up to now are in the datapath.
     pub fn is_settled(&self, backer: &Backer) -> bool {
         self.round.is_none() && self.done_epoch == backer.epoch()
     }
 
-    /// Whether no round is under way.
+    /// Whether no round is active.
     pub fn is_idle(&self) -> bool {
         self.round.is_none()
     }
 
-    /// Rounds begun so far; a round that began after a change has taken it in.
+    /// Rounds begun so far; a round that begins after a change covers it.
     pub fn rounds(&self) -> u64 {
         self.seq
     }
 
-    /// Makes the next round begin at the next [`Revalidator::poll`], or when the one under way is over, and read all flows.
+    /// Starts a round that reads all flows at the next [`Revalidator::poll`], or after the current one.
     pub fn request_round(&mut self) {
         self.next_ms = 0;
         self.full_next = true;
     }
 
-    /// Does what can be done now, but for walks over all flows, of which it does a part; the time of the next call, if nothing
-    /// comes before: `now_ms` when a walk is to go on.
+    /// Does the work possible now, with one slice of a walk over all flows. Returns the time of the next call if
+    /// nothing arrives before: `now_ms` if a walk continues.
     pub fn poll(&mut self, backer: &Backer, dp: &dyn Datapath, now_ms: u64) -> u64 {
         while let Some((pmd, tag, results)) = self.replies.pop() {
-            // An answer may tell that a flow is gone: what it counted last is pushed before.
+            // A reply may report the end of a flow: push its last statistics before.
             self.take_purged(backer, dp, now_ms);
             let Some(sent) = self.tags.remove(&tag) else { continue };
             if let Some(round) = self.round.as_mut().filter(|_| sent.in_round) {
                 round.waiting -= 1;
             }
-            // What follows from a batch goes as one: when a full inbox refused its changes, each flow asks for another one.
+            // Send follow-up operations of a batch together: when a full inbox refused its changes, each flow sends
+            // another one.
             let mut next = Vec::new();
             for (result, (ufid, what)) in results.into_iter().zip(sent.ops) {
                 self.result(backer, pmd, (ufid, what), result, now_ms, &mut next);
@@ -264,7 +266,7 @@ impl Revalidator {
         }
     }
 
-    /// Takes the parts of the round in turn, as far as answers that it waits for allow, and one part of a walk.
+    /// Runs the phases of the round in order, until one waits for replies, and one slice of a walk.
     fn go_on(&mut self, backer: &Backer, dp: &dyn Datapath, now_ms: u64) {
         let Some(round) = &mut self.round else { return };
         let shared = round.shared > 0 || !self.held_back.is_empty();
@@ -289,7 +291,7 @@ impl Revalidator {
         }
     }
 
-    /// Checks flows that were installed after their epoch was over. Where a round is still to begin, it sees them.
+    /// Checks flows installed after the end of their epoch. If a round is still to begin, it covers them.
     fn check_stale(&mut self, backer: &Backer, dp: &dyn Datapath, now_ms: u64) {
         if backer.stale_lost.swap(false, Ordering::AcqRel) {
             self.done_epoch = 0;
@@ -314,8 +316,8 @@ impl Revalidator {
         going.into_iter().for_each(|(pmd, ops)| self.send(dp, pmd, ops));
     }
 
-    /// Flows that ended with their port or thread, or were taken over by another one: their last statistics are pushed. For
-    /// times without [`Revalidator::poll`], which does it too.
+    /// Pushes the last statistics of flows that ended with their port or thread, or moved to another thread. For use
+    /// without [`Revalidator::poll`], which does it too.
     pub fn take_purged(&mut self, backer: &Backer, dp: &dyn Datapath, now_ms: u64) {
         while let Some((pmd, flow)) = dp.next_purged() {
             if self.round.is_some() {
@@ -326,7 +328,7 @@ impl Revalidator {
                 deleted(backer, pmd, flow.ufid, Some(&flow.stats));
                 continue;
             }
-            // A thread took it over and gave it on before a dump showed it.
+            // A thread took it over and passed it on before a dump showed it.
             let mut k = foreign_ukey(&flow, now_ms);
             share::recheck_own(backer, flow.ufid, &mut k, now_ms);
             push(backer, &mut k, &flow.stats);
@@ -361,7 +363,7 @@ impl Revalidator {
         }
     }
 
-    /// Some of the walk over flows without packets for too long, which are to go.
+    /// One slice of the walk over idle flows.
     fn find_idle(&mut self, backer: &Backer, now_ms: u64) {
         let Some(Round { part, purge, .. }) = &mut self.round else { return };
         let Part::Idle(mut idle) = *part else { return };
@@ -380,7 +382,7 @@ impl Revalidator {
         }
     }
 
-    /// Sends what is to be deleted, a little at a time.
+    /// Sends waiting deletes, a few at a time.
     fn send_deletes(&mut self, dp: &dyn Datapath) {
         while self.round.as_ref().is_some_and(|r| r.waiting < DELETES_UNDER_WAY)
             && let Some((pmd, names)) = self.to_delete.pop_front()
@@ -425,7 +427,7 @@ impl Revalidator {
         dp.operate(OpBatch { pmd, ops, tag, reply: Some(self.sink.clone()) });
     }
 
-    /// Takes the answer to an operation; those that follow from it are added to `next`.
+    /// Processes the reply to an operation; adds follow-up operations to `next`.
     fn result(
         &mut self,
         backer: &Backer,
@@ -451,7 +453,7 @@ impl Revalidator {
             (Sent::Modify(actions), _) => next.extend(meant_otherwise(backer, pmd, ufid, &actions)),
             (Sent::Delete, OpResult::Flow(record)) => deleted(backer, pmd, ufid, Some(&record.stats)),
             (Sent::Delete, OpResult::Failed(DpifError::Full(_))) => {
-                // The thread's inbox is full: the flow stays, the next round tries again.
+                // The thread's inbox is full: keep the flow, the next round tries again.
                 backer.ukeys.with(ufid, pmd, |k| k.state = UkeyState::Operational);
             }
             (Sent::Delete, _) => deleted(backer, pmd, ufid, None),
@@ -459,7 +461,7 @@ impl Revalidator {
         }
     }
 
-    /// Does its part of the work on counters that a thread told, and gives the rest to its helpers; what follows.
+    /// Processes its share of a thread's counters, and queues the others to helpers; returns follow-up operations.
     fn counted(
         &mut self,
         backer: &Backer,
@@ -483,15 +485,15 @@ impl Revalidator {
         next
     }
 
-    /// Operations that follow from a share that is done.
+    /// Follow-up operations of a finished share.
     fn follow(&self, done: ShareDone) -> Vec<Asked> {
-        // One may have ended after the datapath told its counters.
+        // One may have ended after the datapath reported its counters.
         let unknown = done.unknown.into_iter().filter(|ufid| !self.ended.contains(&(*ufid, done.pmd)));
         let get = |ufid| (ufid, Sent::Get, DpifOp::FlowGet(ufid));
         done.ops.into_iter().chain(unknown.map(get)).collect()
     }
 
-    /// Takes what helpers have done, and goes on with counters that were held back meanwhile.
+    /// Collects finished shares of helpers, and resumes with counters held back meanwhile.
     fn take_shares(&mut self, backer: &Backer, dp: &dyn Datapath, now_ms: u64) {
         for helper in self.helpers.clone() {
             while let Some(done) = helper.take_done() {
@@ -511,7 +513,7 @@ impl Revalidator {
         }
     }
 
-    /// Takes in a flow that the datapath has and nobody here made.
+    /// Adopts a flow of unknown origin from the datapath.
     fn foreign(
         &mut self,
         backer: &Backer,
@@ -524,10 +526,10 @@ impl Revalidator {
         }
         let mut k = foreign_ukey(r, now_ms);
         k.dump_seq = self.full_rounds;
-        // What its packets cause must be known before they are counted.
+        // Know the effects of its packets before counting them.
         let verdict = share::recheck_own(backer, r.ufid, &mut k, now_ms);
         push(backer, &mut k, &r.stats);
-        // Where its packets for the slow path go to was told by who made it: that is to be told anew.
+        // Its userspace actions were encoded by its creator: encode them again.
         let hands_up = |a: &DpAction| a.any(|a| matches!(a, DpAction::Userspace(_)));
         let verdict = match verdict {
             Verdict::Keep if k.actions.iter().any(hands_up) => Verdict::Modify(k.actions.clone()),
@@ -549,7 +551,7 @@ impl Revalidator {
     }
 }
 
-/// Which flows go now for want of packets, or for want of room.
+/// Flows to delete now as idle, or for lack of space.
 fn idle_flows(backer: &Backer, purge: bool, now_ms: u64) -> Idle {
     let flows = backer.ukeys.len();
     let max_idle_ms = backer.limits.idle_ms(flows);
@@ -562,12 +564,12 @@ fn idle_flows(backer: &Backer, purge: bool, now_ms: u64) -> Idle {
     Idle { walk: Walk::default(), since_ms, max_idle_ms, excess }
 }
 
-/// Forgets, among some of the flows, those that the datapath lost without us: their thread ended, or somebody deleted them.
-/// `seq`: how many rounds that read all flows there have been. Where to go on; `None` at the end.
+/// Forgets, in one slice, flows lost by the datapath: their thread ended, or they were deleted from outside. `seq`
+/// counts the rounds that read all flows. Returns the position to resume; `None` at the end.
 fn forget_lost(backer: &Backer, from: Walk, seq: u64, now_ms: u64) -> Option<Walk> {
     let (lost, next) = backer.ukeys.sweep(from, |_, _, k| {
         if k.dump_seq == 0 {
-            // This round may have begun before the flow was there: only the next ones can miss it.
+            // This round may have begun before the flow existed: only the next ones can miss it.
             k.dump_seq = seq;
         }
         let patience_ms = if k.state == UkeyState::Visible { PUT_PATIENCE_MS } else { 2 * ROUND_MS };
@@ -581,7 +583,7 @@ fn forget_lost(backer: &Backer, from: Walk, seq: u64, now_ms: u64) -> Option<Wal
     next
 }
 
-/// The operation that a verdict on a flow asks for.
+/// The operation for a verdict on a flow.
 fn carry_out(ufid: Ufid, verdict: Verdict, k: &mut Ukey) -> Option<(Ufid, Sent, DpifOp)> {
     match verdict {
         Verdict::Keep => None,
@@ -598,8 +600,8 @@ fn carry_out(ufid: Ufid, verdict: Verdict, k: &mut Ukey) -> Option<(Ufid, Sent, 
     }
 }
 
-/// The datapath gave a flow these actions: the operation that is needed when it is to have others by now. The one that
-/// was sent for those may have been carried out before.
+/// Processes the actions applied by the datapath: returns an operation if other actions are intended by now. The one
+/// sent for those may have been executed before.
 fn meant_otherwise(
     backer: &Backer,
     pmd: PmdId,
@@ -612,7 +614,7 @@ fn meant_otherwise(
     })?
 }
 
-/// A flow that the datapath has and nobody here made.
+/// A flow of unknown origin in the datapath.
 fn foreign_ukey(r: &FlowRecord, now_ms: u64) -> Ukey {
     Ukey {
         flow: PackedFlow::new(&r.key, &r.mask),
@@ -627,8 +629,8 @@ fn foreign_ukey(r: &FlowRecord, now_ms: u64) -> Ukey {
     }
 }
 
-/// Credits what a flow has counted since the last time. What its packets teach is taught by its present translation alone: by
-/// one that is over, a removed port or a deleted rule would come back. `true` when that is left to do.
+/// Credits the packets counted since the last time. Only the current translation learns from packets: an outdated
+/// one would bring back a removed port or a deleted rule. Returns `true` if learning is left to do.
 fn push(backer: &Backer, k: &mut Ukey, now: &FlowStats) -> bool {
     let (packets, bytes) = k.take_delta(now);
     if packets == 0 {
@@ -650,7 +652,7 @@ fn deleted(backer: &Backer, pmd: PmdId, ufid: Ufid, last: Option<&FlowStats>) {
     if let Some(last) = last
         && push(backer, &mut k, last)
     {
-        // No translation follows that would say which rules the connections that ended belong to.
+        // No translation follows to give the rules of the ended connections.
         k.cache.replay_timeouts(last, &mut backer.effect_host());
     }
     backer.ukeys.defer_release(&k.recircs);

@@ -7,7 +7,7 @@ use openflow::msg::flow_mod::FlowModFlags;
 use std::sync::Arc;
 use sync::{AtomicU64, Ordering};
 
-/// Counters of a rule. They live on when a flow-mod changes the rule's actions.
+/// Counters of a rule. They survive a flow-mod that changes the rule's actions.
 #[derive(Debug, Default)]
 pub struct RuleStats {
     packets: AtomicU64,
@@ -28,7 +28,7 @@ impl RuleStats {
         (self.packets.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed))
     }
 
-    /// When the rule was last used (or made), in milliseconds.
+    /// Time of last use (or creation), in milliseconds.
     pub fn used_ms(&self) -> u64 {
         self.used_ms.load(Ordering::Relaxed)
     }
@@ -37,22 +37,22 @@ impl RuleStats {
 /// The timeouts of a rule.
 #[derive(Clone, Debug)]
 pub enum RuleTimeouts {
-    /// They stay as they are.
+    /// Fixed timeouts.
     Fixed(Timeouts),
-    /// An action `fin_timeout` shortens them while packets pass. All versions of the rule share them.
+    /// A `fin_timeout` action shortens them while packets pass. All versions of the rule share them.
     Shrinking(Arc<SharedTimeouts>),
 }
 
 /// Timeouts in seconds; 0 is none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Timeouts {
-    /// Time without a packet.
+    /// Idle timeout.
     pub idle_s: u16,
-    /// Time since the rule was added or its actions were changed.
+    /// Hard timeout, since the rule was added or its actions were changed.
     pub hard_s: u16,
 }
 
-/// [`Timeouts`] that several threads shorten.
+/// [`Timeouts`] shortened by several threads.
 #[derive(Debug)]
 pub struct SharedTimeouts(AtomicU64);
 
@@ -61,7 +61,7 @@ fn shortens_timeouts(actions: &[Action]) -> bool {
 }
 
 impl RuleTimeouts {
-    /// Of a new rule with these actions.
+    /// Timeouts of a new rule with these actions.
     pub fn new(idle_s: u16, hard_s: u16, actions: &[Action]) -> RuleTimeouts {
         let timeouts = Timeouts { idle_s, hard_s };
         if shortens_timeouts(actions) {
@@ -70,7 +70,7 @@ impl RuleTimeouts {
         RuleTimeouts::Fixed(timeouts)
     }
 
-    /// Those of a version of the rule with other actions.
+    /// Timeouts of a version of the rule with other actions.
     pub fn for_actions(&self, actions: &[Action]) -> RuleTimeouts {
         match self {
             RuleTimeouts::Fixed(t) => RuleTimeouts::new(t.idle_s, t.hard_s, actions),
@@ -78,7 +78,7 @@ impl RuleTimeouts {
         }
     }
 
-    /// The timeouts now.
+    /// The current timeouts.
     pub fn now(&self) -> Timeouts {
         match self {
             RuleTimeouts::Fixed(timeouts) => *timeouts,
@@ -116,7 +116,7 @@ impl Timeouts {
 }
 
 impl SharedTimeouts {
-    /// Lowers both to at most these; 0 leaves one as it is.
+    /// Lowers both to at most these; 0 leaves a timeout unchanged.
     pub fn reduce(&self, idle_s: u16, hard_s: u16) {
         let lower = |now: u16, most: u16| match (now, most) {
             (_, 0) => now,
@@ -131,18 +131,18 @@ impl SharedTimeouts {
     }
 }
 
-/// One rule. A change makes a new `Rule` that shares the counters.
+/// A rule. A change makes a new `Rule` that shares the counters.
 #[derive(Clone, Debug)]
 pub struct Rule {
     /// Its table.
     pub table: TableId,
-    /// What it matches.
+    /// Its match.
     pub matching: PackedMatch,
-    /// Higher wins. OpenFlow has 0 to 65535; the switch's own rules may lie outside.
+    /// Higher wins. OpenFlow uses 0 to 65535; the switch's own rules may use others.
     pub priority: i32,
-    /// The controller's name for it.
+    /// Opaque id of the controller.
     pub cookie: u64,
-    /// After how long it ends.
+    /// Its timeouts.
     pub timeouts: RuleTimeouts,
     /// For eviction (OpenFlow 1.4).
     pub importance: u16,
@@ -150,9 +150,9 @@ pub struct Rule {
     pub flags: FlowModFlags,
     /// Actions and instructions.
     pub actions: Arc<[Action]>,
-    /// When it was added, in milliseconds.
+    /// Time of the add, in milliseconds.
     pub created_ms: u64,
-    /// When its actions were last changed, in milliseconds.
+    /// Time of the last change of actions, in milliseconds.
     pub modified_ms: u64,
     /// Counters.
     pub stats: Arc<RuleStats>,
@@ -167,14 +167,14 @@ impl ClsRule for Rule {
         self.priority
     }
 
-    /// No action makes a rule a clause of a conjunction: `conjunction` is refused.
+    /// No action makes a rule a clause of a conjunction: `conjunction` is rejected.
     fn is_soft(&self) -> bool {
         false
     }
 }
 
 impl Rule {
-    /// Whether it has a timeout, or may get one. Stays as it is for as long as the rule is in its table.
+    /// Whether it has a timeout, or may get one. Constant while the rule is in its table.
     pub fn has_timeout(&self) -> bool {
         self.timeouts.may_end()
     }
@@ -189,20 +189,21 @@ impl Rule {
         out_port == flow::OfPort::NONE || refers_to(&self.actions, Reference::Output(out_port))
     }
 
-    /// Whether packets fare the same by `other`, another version of the rule, and are counted in the same place.
+    /// Whether `other`, another version of the rule, has the same effect on packets and counts them in the same
+    /// place.
     pub fn acts_as(&self, other: &Rule) -> bool {
         let same_timeouts = match (&self.timeouts, &other.timeouts) {
             (RuleTimeouts::Shrinking(a), RuleTimeouts::Shrinking(b)) => Arc::ptr_eq(a, b),
             (RuleTimeouts::Fixed(_), RuleTimeouts::Fixed(_)) => true,
             _ => false,
         };
-        // Controllers learn the cookie.
+        // Controllers receive the cookie.
         let same_cookie = self.cookie == other.cookie || !refers_to(&self.actions, Reference::OwnCookie);
         let same_actions = Arc::ptr_eq(&self.actions, &other.actions) || self.actions == other.actions;
         same_actions && same_timeouts && same_cookie && Arc::ptr_eq(&self.stats, &other.stats)
     }
 
-    /// Why the rule is to end now, if it is; the statistics pushed so far tell of all packets up to `dumped_ms`.
+    /// The expired timeout, if any; the statistics pushed so far cover all packets up to `dumped_ms`.
     pub fn expired(&self, now_ms: u64, dumped_ms: u64) -> Option<Expiry> {
         let past = |since_ms: u64, timeout_s: u16, now_ms: u64| {
             timeout_s != 0 && now_ms >= since_ms + u64::from(timeout_s) * 1000
@@ -218,12 +219,12 @@ impl Rule {
     }
 }
 
-/// Which timeout ended a rule.
+/// The timeout that removed a rule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Expiry {
-    /// No packet for too long.
+    /// Idle timeout.
     Idle,
-    /// Its time is over.
+    /// Hard timeout.
     Hard,
 }
 
@@ -238,7 +239,8 @@ pub(crate) fn refers_to(actions: &[Action], wanted: Reference) -> bool {
 mod tests {
     use super::*;
 
-    /// Tables hold hundreds of thousands; with its reference counts a rule fits a block of 128 bytes of the allocator.
+    /// Tables have hundreds of thousands of rules; with its reference counts a rule fits a block of 128 bytes of the
+    /// allocator.
     #[test]
     fn a_rule_is_small() {
         let counts = 2 * size_of::<usize>();

@@ -1,8 +1,9 @@
-//! [`RuleIndex`]: the rules of a table by cookie, output port, meter and deadline. The writer of the tables reads it; translation
-//! never does.
+//! [`RuleIndex`]: the rules of a table by cookie, output port, meter and deadline. Only the writer of the tables
+//! reads it, never translation.
 //!
-//! It follows each change of the newest version of its table ([`RuleChange`]), those of an open transaction included, which undoes
-//! them when it fails. A reader of another version looks each rule up there, since the index may hold other rules.
+//! It follows each change of the newest version of its table ([`RuleChange`]), those of an open transaction
+//! included, which undoes them on failure. A reader of another version looks each rule up there, since the index may
+//! hold other rules.
 
 use crate::rule::{Rule, RuleTimeouts};
 use flow::{OfPort, TableId};
@@ -24,7 +25,7 @@ pub struct RuleChange {
     pub after: Option<Arc<Rule>>,
 }
 
-/// Rules by their identity; small when there is one.
+/// Rules by identity; compact for a single rule.
 #[derive(Debug, Default)]
 enum RuleSet {
     #[default]
@@ -124,27 +125,27 @@ impl<K: Eq + Hash> Multimap<K> {
     }
 }
 
-/// See the module.
+/// See the module documentation.
 #[derive(Debug, Default)]
 pub struct RuleIndex {
     by_cookie: Multimap<u64>,
     by_output: Multimap<OfPort>,
     by_meter: Multimap<u32>,
-    /// Rules whose end controllers asked to be told.
+    /// Rules with `SEND_FLOW_REM`.
     told: RuleSet,
     /// Rules of the switch itself.
     hidden: usize,
-    /// Rules with timeouts by the time, in milliseconds, at which they may end, and by their identity.
+    /// Rules with timeouts, by earliest expiry in milliseconds and identity.
     by_deadline: BTreeMap<(u64, usize), Arc<Rule>>,
     /// The time of each rule of `by_deadline`, by its identity.
     deadline_of: RapidHashMap<usize, u64>,
     /// Rules whose timeouts packets may shorten.
     shrinking: RuleSet,
-    /// Number of rules that learn under (table, cookie) and delete the learned rules with themselves.
+    /// Number of rules that learn under (table, cookie) and delete the learned rules at their own removal.
     learners: RapidHashMap<(TableId, u64), usize>,
 }
 
-/// All that the actions of a rule refer to, each once.
+/// References of a rule's actions, each once.
 fn references(rule: &Rule) -> Vec<Reference> {
     let mut all = Vec::new();
     for action in rule.actions.iter() {
@@ -157,7 +158,7 @@ fn references(rule: &Rule) -> Vec<Reference> {
     all
 }
 
-/// When a rule may end at the earliest, in milliseconds, as far as its counters tell now.
+/// Earliest expiry of a rule in milliseconds, by its current counters.
 fn deadline_ms(rule: &Rule) -> Option<u64> {
     let timeouts = rule.timeouts.now();
     let end =
@@ -172,7 +173,7 @@ fn id_of(rule: &Arc<Rule>) -> usize {
 }
 
 impl RuleIndex {
-    /// Follows a change of the tables. Adds tables and cookies to `orphans` under which the last rule that learned is gone.
+    /// Follows a change of the tables. Adds tables and cookies to `orphans` whose last learner is removed.
     pub(crate) fn apply(&mut self, change: &RuleChange, orphans: &mut BTreeSet<(TableId, u64)>) {
         change.after.iter().for_each(|rule| self.insert(rule));
         change.before.iter().for_each(|rule| self.remove(rule, orphans));
@@ -228,7 +229,7 @@ impl RuleIndex {
         }
     }
 
-    /// Counts a rule out that learns under this key; returns the key if it was the last one.
+    /// Unregisters a learner under this key; returns the key if it was the last one.
     fn remove_learner(&mut self, key: (TableId, u64)) -> Option<(TableId, u64)> {
         let n = self.learners.get_mut(&key)?;
         *n -= 1;
@@ -245,8 +246,9 @@ impl RuleIndex {
         self.by_deadline.insert((at_ms, id_of(&rule)), rule);
     }
 
-    /// Rules that may end by now: at most `max` with a deadline, and all rules whose timeouts packets shorten. A rule that was used
-    /// meanwhile is entered under its new deadline. A rule that is returned comes again in the next call, unless it ends.
+    /// Rules that may have expired: at most `max` with a deadline, and all rules whose timeouts packets shorten. A
+    /// rule used meanwhile gets a new deadline. A returned rule is returned again by the next call, unless it is
+    /// removed.
     pub(crate) fn take_due(&mut self, now_ms: u64, max: usize) -> Vec<Arc<Rule>> {
         let mut due: Vec<Arc<Rule>> = self.shrinking.iter().cloned().collect();
         let timed = due.len();
@@ -286,22 +288,22 @@ impl RuleIndex {
         self.by_output.len_of(&port)
     }
 
-    /// Rules that pass a meter.
+    /// Rules that use a meter.
     pub(crate) fn of_meter(&self, id: u32) -> impl Iterator<Item = &Arc<Rule>> {
         self.by_meter.get(id)
     }
 
-    /// Number of rules that pass a meter.
+    /// Number of rules that use a meter.
     pub(crate) fn len_of_meter(&self, id: u32) -> usize {
         self.by_meter.len_of(&id)
     }
 
-    /// Rules whose end controllers asked to be told.
+    /// Rules with `SEND_FLOW_REM`.
     pub(crate) fn told(&self) -> impl Iterator<Item = &Arc<Rule>> {
         self.told.iter()
     }
 
-    /// Number of rules whose end controllers asked to be told.
+    /// Number of rules with `SEND_FLOW_REM`.
     pub(crate) fn len_of_told(&self) -> usize {
         self.told.len()
     }
@@ -311,12 +313,12 @@ impl RuleIndex {
         self.hidden
     }
 
-    /// Whether a rule learns under that table and cookie and deletes the learned rules with itself.
+    /// Whether a rule learns under that table and cookie and deletes the learned rules at its own removal.
     pub(crate) fn has_learner(&self, key: &(TableId, u64)) -> bool {
         self.learners.contains_key(key)
     }
 
-    /// Tables and cookies under which rules learn that delete the learned rules with themselves.
+    /// Tables and cookies of rules that delete their learned rules at their own removal.
     pub(crate) fn learners(&self) -> impl Iterator<Item = (TableId, u64)> {
         self.learners.keys().copied()
     }

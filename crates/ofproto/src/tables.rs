@@ -1,7 +1,7 @@
 //! The flow tables of a bridge as one persistent value: a clone is a snapshot, a change makes a new version.
 //!
-//! Translation reads a snapshot and never waits; whoever changes tables works on a clone of his own and publishes it
-//! whole, so a bundle is seen entirely or not at all (law 6).
+//! Translation reads a snapshot and never waits; a writer changes its own clone and publishes it as a whole, so
+//! packets see a bundle entirely or not at all.
 
 use crate::action_pool::ActionPool;
 use crate::rule::Rule;
@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use sync::{AtomicBool, AtomicU64, Garbage, Mutex, Ordering, Reclaimer, lock};
 
-/// A field that a table cannot be looked up by.
+/// Error for a field that a table cannot be looked up by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NoPrefixField {
     /// There is no field of that name.
@@ -26,7 +26,7 @@ pub enum NoPrefixField {
 /// The field of that name, if a table can be looked up by its prefixes (`Flow_Table.prefixes`).
 ///
 /// # Errors
-/// It is none that addresses are in.
+/// The field is unknown or has no prefixes.
 pub fn prefix_field(name: &str) -> Result<FieldId, NoPrefixField> {
     use FieldId as F;
     let field = F::by_name(name).ok_or(NoPrefixField::Unknown)?;
@@ -47,7 +47,7 @@ pub struct TableCounters {
 }
 
 impl TableCounters {
-    /// Counts `packets` lookups that found a rule, or did not.
+    /// Counts `packets` lookups with or without a matching rule.
     pub fn credit(&self, hit: bool, packets: u64) {
         let counter = if hit { &self.matched } else { &self.missed };
         counter.fetch_add(packets, Ordering::Relaxed);
@@ -60,14 +60,14 @@ impl TableCounters {
     }
 }
 
-/// What a non-strict flow-mod, or a request for statistics, selects.
+/// Selection of a non-strict flow-mod or a statistics request.
 #[derive(Clone, Copy, Debug)]
 pub struct Selection {
     /// One table, or [`TableId::ALL`].
     pub table: TableId,
     /// Rules whose match is within this one.
     pub matching: Match,
-    /// Rules whose cookie agrees with this one in the bits of `cookie_mask`.
+    /// Rules whose cookie equals this one in the bits of `cookie_mask`.
     pub cookie: u64,
     /// See `cookie`.
     pub cookie_mask: u64,
@@ -75,7 +75,7 @@ pub struct Selection {
     pub out_port: OfPort,
 }
 
-/// What a selection begins with.
+/// Starting point of a selection.
 enum Plan {
     /// All rules within the match.
     Walk,
@@ -87,9 +87,9 @@ enum Plan {
 
 /// Cost of a rule of the index, in rules of a walk.
 const INDEX_COST: usize = 4;
-/// Rules of the index that a selection gathers at once, at most; it walks otherwise.
+/// Maximum rules of the index collected at once by a selection; beyond, it walks.
 const GATHERED_MAX: usize = 4096;
-/// A cleared table tells controllers of so many rules at most at once.
+/// Maximum removed rules reported at once for a cleared table.
 const TOLD_AT_ONCE: usize = 1024;
 
 /// One table.
@@ -118,7 +118,7 @@ pub enum Change {
     Cleared(Box<Cleared>),
 }
 
-/// A table that lost all its rules, as it was.
+/// The table before it lost all its rules.
 pub struct Cleared {
     id: TableId,
     index: RuleIndex,
@@ -129,7 +129,8 @@ pub struct Cleared {
 #[derive(Default)]
 struct Index {
     tables: BTreeMap<TableId, RuleIndex>,
-    /// Tables and cookies of learned rules that end, unless a rule learns under them again: the last one that did is gone.
+    /// Tables and cookies of learned rules whose last learner is removed: they are deleted, unless a rule learns
+    /// under them again.
     orphans: BTreeSet<(TableId, u64)>,
 }
 
@@ -141,16 +142,16 @@ impl Index {
     }
 }
 
-/// All tables of a bridge, number 255 excepted. A clone begins a journal of its own.
+/// All tables of a bridge, except number 255. A clone begins its own journal.
 pub struct Tables {
     tables: Arc<Rows>,
     /// Actions of all versions.
     actions: Arc<Mutex<ActionPool>>,
-    /// Of the newest version, which its writer changes; see [`Tables::commit`].
+    /// Index of the newest version, which its writer changes; see [`Tables::commit`].
     index: Arc<Mutex<Index>>,
-    /// The index follows a version that is not published.
+    /// The index follows an unpublished version.
     is_open: Arc<AtomicBool>,
-    /// Changes of this version that are not committed.
+    /// Uncommitted changes of this version.
     journal: Vec<Change>,
     reclaimer: Reclaimer,
 }
@@ -168,13 +169,13 @@ impl Clone for Tables {
     }
 }
 
-/// What the changes of a version come to.
+/// Summary of the changes of a version.
 #[derive(Default)]
 pub struct Journal(Vec<Change>);
 
 impl Journal {
-    /// Whether a translation may come out differently. A change of cookie, flags or timeouts alone does not matter, unless the rule
-    /// sends packets to controllers, which learn its cookie.
+    /// Whether a translation may come out differently. A change of cookie, flags or timeouts alone is irrelevant,
+    /// unless the rule sends packets to controllers, which receive its cookie.
     pub fn affects_translation(&self) -> bool {
         self.0.iter().any(|change| match change {
             Change::Rule(RuleChange { before: Some(before), after: Some(after) }) => !before.acts_as(after),
@@ -187,7 +188,7 @@ impl Journal {
         self.0.is_empty()
     }
 
-    /// Drops it, elsewhere if that takes long.
+    /// Drops it, on another thread if that takes long.
     pub fn discard(self, reclaimer: &Reclaimer) {
         let clears = |change: &Change| matches!(change, Change::Cleared(_));
         if self.0.len() >= GATHERED_MAX || self.0.iter().any(clears) {
@@ -246,8 +247,8 @@ impl Tables {
         self.slot(id).map(Arc::make_mut)
     }
 
-    /// Sets the fields by whose prefixes tables are looked up: those of a table's number, the default for all others. A table
-    /// whose fields stay costs one comparison.
+    /// Sets the prefix fields of lookups: per table number, with a default for all others. A table with unchanged
+    /// fields costs one comparison.
     pub fn set_prefixes(&mut self, by_table: &BTreeMap<u8, Vec<FieldId>>) {
         for id in Tables::ids() {
             self.set_prefixes_of(id, by_table.get(&id.0).map_or(&DEFAULT_PREFIX_FIELDS[..], Vec::as_slice));
@@ -263,7 +264,7 @@ impl Tables {
         }
     }
 
-    /// The rule with the highest priority that matches `flow`; the bits looked at are added to `wc`.
+    /// The rule with the highest priority that matches `flow`; adds the examined bits to `wc`.
     pub fn lookup(&self, id: TableId, flow: &Flow, wc: Option<&mut Mask>) -> Option<&Arc<Rule>> {
         self.table(id)?.rules.lookup(flow, wc)
     }
@@ -278,12 +279,12 @@ impl Tables {
         self.table(id).map_or_else(|| matching.clone(), |table| table.rules.share(matching))
     }
 
-    /// A list of actions, which rules with equal actions share.
+    /// An action list, shared by rules with equal actions.
     pub fn intern(&self, actions: &[Action]) -> Arc<[Action]> {
         lock(&self.actions).intern(actions)
     }
 
-    /// Adds a rule; one with the same match and priority in its table is replaced and returned.
+    /// Adds a rule; replaces and returns one with the same match and priority in its table.
     pub fn insert(&mut self, rule: Arc<Rule>) -> Option<Arc<Rule>> {
         let table = self.table_mut(rule.table)?;
         let replaced = table.rules.insert(rule.clone());
@@ -296,7 +297,7 @@ impl Tables {
         self.remove_if(id, matching, priority, |_| true)
     }
 
-    /// Removes exactly the rule with this match and priority, if `is_wanted` holds for it.
+    /// Removes exactly the rule with this match and priority, if it satisfies `is_wanted`.
     pub fn remove_if(
         &mut self,
         id: TableId,
@@ -309,14 +310,13 @@ impl Tables {
         Some(removed)
     }
 
-    /// Whether [`Tables::clear`] does what deleting the table's rules one by one does, at once: it has no hidden rules, and
-    /// controllers are to be told of few.
+    /// Whether [`Tables::clear`] equals deleting the table's rules one by one: it has no hidden rules, and few
+    /// removals to report.
     pub fn clears(&self, id: TableId) -> bool {
         lock(&self.index).tables.get(&id).is_none_or(|i| i.hidden() == 0 && i.len_of_told() <= TOLD_AT_ONCE)
     }
 
-    /// Removes all rules of a table, hidden ones too, in a time that does not depend on their number. Returns those whose end
-    /// controllers asked to be told.
+    /// Removes all rules of a table, hidden ones included, in constant time. Returns those with `SEND_FLOW_REM`.
     pub fn clear(&mut self, id: TableId) -> Vec<Arc<Rule>> {
         let mut all = lock(&self.index);
         let Some(index) = all.tables.remove(&id) else { return Vec::new() };
@@ -341,19 +341,20 @@ impl Tables {
         Journal(std::mem::take(&mut self.journal))
     }
 
-    /// A version that is changed while readers ask this one; until [`Tables::close`], no other version may be changed.
+    /// Opens a version for changes while readers use the present one; until [`Tables::close`], no other version may
+    /// be changed.
     pub(crate) fn open(&self) -> Tables {
         self.is_open.store(true, Ordering::Relaxed);
         self.clone()
     }
 
-    /// Ends what [`Tables::open`] began. A version that is not published must have been undone.
+    /// Closes a version opened by [`Tables::open`]. An unpublished version must have been undone.
     pub(crate) fn close(&self) {
         self.is_open.store(false, Ordering::Relaxed);
     }
 
-    /// Takes back up to `max` changes of the index, the last ones first; returns how many. The rules stay as they are: a version whose
-    /// changes are undone is to be dropped. A changed version must not be dropped otherwise: all versions share one index.
+    /// Undoes up to `max` changes of the index, the last ones first; returns their number. The rules stay: drop a
+    /// version after undoing its changes. Never drop a changed version otherwise: all versions share one index.
     pub(crate) fn undo(&mut self, max: usize) -> usize {
         let mut index = lock(&self.index);
         let mut undone = 0;
@@ -381,7 +382,7 @@ impl Tables {
         }
     }
 
-    /// Drops it, elsewhere if there is a thread for it.
+    /// Drops it, on another thread if there is one for it.
     pub(crate) fn retire(self) {
         self.reclaimer.give(OldRows(self.tables.clone()));
     }
@@ -405,7 +406,7 @@ impl Tables {
         }
     }
 
-    /// Begins a non-strict selection among the rules of this version, to go on in slices.
+    /// Begins a non-strict selection among the rules of this version, in slices.
     pub fn select(&self, by: &Selection) -> Selected {
         if self.is_open.load(Ordering::Relaxed) {
             return self.begin_walk(by, self.ids_of(by));
@@ -419,7 +420,7 @@ impl Tables {
         selected
     }
 
-    /// As [`Tables::select`], for who changes the newest version, which this is.
+    /// As [`Tables::select`], for the writer of the newest version.
     pub fn select_newest(&self, by: &Selection) -> Selected {
         let ids = self.ids_of(by);
         let index = &lock(&self.index).tables;
@@ -473,22 +474,22 @@ impl Tables {
         lock(&self.index).tables.get(&table).map_or(0, |i| i.len_of_cookie(cookie))
     }
 
-    /// Number of rules that pass a meter.
+    /// Number of rules that use a meter.
     pub(crate) fn len_of_meter(&self, id: u32) -> usize {
         lock(&self.index).tables.values().map(|i| i.len_of_meter(id)).sum()
     }
 
-    /// Rules that pass a meter, at most `max` of them.
+    /// Rules that use a meter, at most `max`.
     pub(crate) fn of_meter(&self, id: u32, max: usize) -> Vec<Arc<Rule>> {
         lock(&self.index).tables.values().flat_map(|i| i.of_meter(id)).take(max).cloned().collect()
     }
 
-    /// Whether learned rules are to end.
+    /// Whether learned rules wait for deletion.
     pub(crate) fn has_orphans(&self) -> bool {
         !lock(&self.index).orphans.is_empty()
     }
 
-    /// Removes up to `max` learned rules of whose kind no rule learns any more, as their actions asked (`delete_learned`); returns them.
+    /// Removes up to `max` learned rules without a learner, if their actions have `delete_learned`; returns them.
     pub(crate) fn end_orphans(&mut self, max: usize) -> Vec<Arc<Rule>> {
         let mut ended = Vec::new();
         while ended.len() < max {
@@ -502,7 +503,7 @@ impl Tables {
         ended
     }
 
-    /// Some orphans of one table and cookie, `max` at most; none if there are none.
+    /// Some orphans of one table and cookie, `max` at most; empty if there are none.
     fn next_orphans(&self, max: usize) -> Vec<Arc<Rule>> {
         let index = &mut *lock(&self.index);
         while let Some(key) = index.orphans.first().copied() {
@@ -517,7 +518,7 @@ impl Tables {
         Vec::new()
     }
 
-    /// Rules whose timeouts may be over; see [`RuleIndex::take_due`].
+    /// Rules that may have expired; see [`RuleIndex::take_due`].
     pub(crate) fn take_due(&self, now_ms: u64, max: usize) -> Vec<Arc<Rule>> {
         let mut due = Vec::new();
         for index in lock(&self.index).tables.values_mut() {
@@ -538,28 +539,28 @@ impl Tables {
 }
 
 impl Selection {
-    /// Whether it is about this rule.
+    /// Whether it selects this rule.
     pub fn selects(&self, r: &Rule) -> bool {
         (self.table == TableId::ALL || self.table == r.table)
             && self.selects_beside_match(r)
             && r.matching.is_within(&self.matching)
     }
 
-    /// Whether it is about a rule of its tables whose match lies within its own.
+    /// Whether it selects a rule of its tables whose match lies within its own.
     fn selects_beside_match(&self, r: &Rule) -> bool {
         (r.cookie ^ self.cookie) & self.cookie_mask == 0 && r.outputs_to(self.out_port)
     }
 
-    /// Whether it is about all rules of its tables.
+    /// Whether it selects all rules of its tables.
     pub fn is_everything(&self) -> bool {
         self.cookie_mask == 0 && self.out_port == OfPort::NONE && self.matching.mask().is_empty()
     }
 }
 
-/// Rules of a selection, told in slices; see [`Tables::select`].
+/// Rules of a selection, returned in slices; see [`Tables::select`].
 pub struct Selected {
     by: Selection,
-    /// Rules that are found and not told.
+    /// Rules found and not yet returned.
     found: Vec<Arc<Rule>>,
     walk: Option<SelectionWalk>,
 }
@@ -567,13 +568,13 @@ pub struct Selected {
 /// A walk over the tables of one version.
 struct SelectionWalk {
     rows: OldRows,
-    /// Tables to begin with, the next one last.
+    /// Remaining tables, the next one last.
     left: Vec<TableId>,
     current: Option<(TableId, Walk)>,
     reclaimer: Reclaimer,
 }
 
-/// A version that may be gone elsewhere.
+/// A version that may be removed elsewhere.
 #[derive(Clone)]
 struct OldRows(Arc<Rows>);
 
@@ -590,7 +591,7 @@ impl Drop for SelectionWalk {
 }
 
 impl SelectionWalk {
-    /// Looks at some `max` rules of one table; how many it looked at. `None` at the end.
+    /// Examines about `max` rules of one table; returns the number. `None` at the end.
     fn step(&mut self, by: &Selection, max: usize, out: &mut Vec<Arc<Rule>>) -> Option<usize> {
         let (id, mut place) = match self.current.take() {
             Some(current) => current,
@@ -619,7 +620,7 @@ impl Selected {
         Selected { by: *by, found, walk: None }
     }
 
-    /// Adds rules to `out`; looks at some `max` rules. Returns how many it looked at.
+    /// Adds rules to `out`; examines about `max` rules. Returns the number examined.
     pub fn next_slice(&mut self, max: usize, out: &mut Vec<Arc<Rule>>) -> usize {
         let mut looked = self.found.len().min(max);
         out.extend(self.found.drain(self.found.len() - looked..));
@@ -634,12 +635,12 @@ impl Selected {
         looked
     }
 
-    /// Whether nothing is left to tell.
+    /// Whether the walk is complete.
     pub fn is_done(&self) -> bool {
         self.found.is_empty() && self.walk.is_none()
     }
 
-    /// All that is left.
+    /// All remaining rules.
     pub fn rest(mut self) -> Vec<Arc<Rule>> {
         let mut all = Vec::new();
         while !self.is_done() {

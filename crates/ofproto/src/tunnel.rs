@@ -1,7 +1,7 @@
-//! Tunnel ports: which of them a packet came in by, and what its outer headers become on the way out.
+//! Tunnel ports: the input port of a tunnelled packet, and outer headers on output.
 //!
-//! A datapath has one port for each kind of tunnel and UDP port, which all tunnels of that kind share. What tells them
-//! apart are the outer headers: key, remote and local address. A port may leave each of these to the rules (`flow`).
+//! A datapath has one port for each kind of tunnel and UDP port, shared by all tunnels of that kind. Outer headers
+//! distinguish them: key, remote and local address. A port may leave each of these to the rules (`flow`).
 
 use crate::ports::{BridgeId, Port};
 use flow::{DpPort, Flow, FlowKey, Mask, OfPort, Tunnel, shape, tunnel_flags};
@@ -11,66 +11,66 @@ use std::sync::Arc;
 
 pub use dpif::TunnelKind;
 
-/// Two bits of the type of service that tell of congestion (RFC 3168).
+/// ECN bits of the type of service (RFC 3168).
 const ECN_MASK: u8 = 3;
 const ECN_CE: u8 = 3;
 const ECN_ECT_0: u8 = 2;
-/// Time to live of outer headers unless a port says another.
+/// Default TTL of outer headers.
 pub const TUNNEL_TTL: u8 = 64;
 
 /// An address of a tunnel.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Endpoint {
-    /// That one.
+    /// This address.
     Address(IpAddr),
-    /// Not configured: received by any, sent as routing has it.
+    /// Not configured: receives from any, routing decides on output.
     Any,
-    /// The rules say.
+    /// Set by rules (`flow`).
     Flow,
 }
 
 /// A tunnel key.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum TunnelKey {
-    /// Packets have none, or 0.
+    /// No key, or 0.
     None,
-    /// That one.
+    /// This key.
     Value(u64),
-    /// The rules say.
+    /// Set by rules (`flow`).
     Flow,
 }
 
 /// A tunnel port as configured.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TunnelConfig {
-    /// How packets are wrapped.
+    /// Encapsulation.
     pub kind: TunnelKind,
-    /// The other end.
+    /// Remote address.
     pub remote: Endpoint,
-    /// This end.
+    /// Local address.
     pub local: Endpoint,
-    /// Key of packets that come in.
+    /// Key of received packets.
     pub in_key: TunnelKey,
-    /// Key of packets sent.
+    /// Key of sent packets.
     pub out_key: TunnelKey,
-    /// Type of service of outer headers; `None`: that of the packet inside.
+    /// Type of service of outer headers; `None`: copied from the inner packet.
     pub tos: Option<u8>,
-    /// Time to live of outer headers; `None`: that of the packet inside.
+    /// TTL of outer headers; `None`: copied from the inner packet.
     pub ttl: Option<u8>,
-    /// Outer packets must not be fragmented.
+    /// Don't-fragment bit of outer packets.
     pub dont_fragment: bool,
     /// Outer headers have a checksum.
     pub csum: bool,
-    /// UDP port; 0 for what does not run over UDP.
+    /// UDP port; 0 for tunnels without UDP.
     pub dst_port: u16,
-    /// VXLAN group policies.
+    /// VXLAN group policy.
     pub gbp: bool,
     /// Packet mark of outer packets, for routing.
     pub egress_pkt_mark: Option<u32>,
 }
 
 impl TunnelConfig {
-    /// Name of the device that all such tunnels of the machine share, as stock switches name it.
+    /// Name of the device shared by all such tunnels of the machine, as in stock switches.
     pub fn device(&self) -> String {
         match self.kind {
             TunnelKind::Vxlan => format!("vxlan_sys_{}", self.dst_port),
@@ -79,7 +79,7 @@ impl TunnelConfig {
         }
     }
 
-    /// What of it is not as usual, as options of the database, by name.
+    /// Its options that differ from the defaults, as in the database, by name.
     pub fn options(&self) -> BTreeMap<&'static str, String> {
         let mut all = BTreeMap::new();
         let mut endpoint = |name, e: Endpoint| match e {
@@ -125,15 +125,15 @@ impl TunnelConfig {
         all
     }
 
-    /// Whether a packet that one receives may be the other's, with nothing to tell which.
+    /// Whether two tunnels may receive the same packet, without a distinguishing header.
     pub fn collides(&self, other: &TunnelConfig) -> bool {
         self.kind == other.kind
             && self.dst_port == other.dst_port
             && Place::of(DpPort(0), self) == Place::of(DpPort(0), other)
     }
 
-    /// The outer headers of a packet like `flow` that this port sends; what they depend on is added to the mask. `None`: the
-    /// rules should have said where to, and did not.
+    /// The outer headers of a packet like `flow` sent by this port; adds the fields that they depend on to the mask.
+    /// `None`: the rules should have set the destination and did not.
     pub fn wrap(&self, flow: &Flow, wc: &mut Mask) -> Option<Tunnel> {
         let set = flow.tunnel();
         let mut t =
@@ -174,7 +174,8 @@ impl TunnelConfig {
                 wc.0.nw_tos = u8::MAX;
                 t.tos = flow.nw_tos & !ECN_MASK;
             }
-            // RFC 3168 §9.1.1, the full-functionality option: congestion met inside is not told outside.
+            // RFC 3168 §9.1.1, the full-functionality option: inner congestion marks are not copied to the outer
+            // header.
             wc.0.nw_tos |= ECN_MASK;
             t.tos |= match flow.nw_tos & ECN_MASK {
                 ECN_CE => ECN_ECT_0,
@@ -189,11 +190,11 @@ impl TunnelConfig {
     }
 }
 
-/// What packets of a tunnel port have in common.
+/// Common properties of a tunnel port's packets.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Place {
     dp_port: DpPort,
-    /// `None`: any, as the rules tell them apart.
+    /// `None`: any, as rules distinguish them.
     key: Option<u64>,
     /// `None`: any.
     remote: Option<IpAddr>,
@@ -232,14 +233,14 @@ impl TunnelPorts {
                 places.entry(Place::of(dp_port, config)).or_insert((bridge, port.of_port));
             }
         }
-        // Most bridges have none: the map that all share stays.
+        // Most bridges have none: keep the shared map.
         if places != *self.0 {
             self.0 = Arc::new(places);
         }
     }
 
-    /// The port that a packet with outer headers came in by: one for its key before one for any, then one for its sender, then
-    /// one for the address that it was sent to.
+    /// The tunnel port of a packet with outer headers: an exact key before any key, then an exact remote address,
+    /// then an exact local one.
     pub(crate) fn receiver(&self, key: &FlowKey) -> Option<(BridgeId, OfPort)> {
         if self.0.is_empty() || !key.has(shape::TUNNEL) {
             return None;
@@ -264,8 +265,8 @@ impl TunnelPorts {
     }
 }
 
-/// The mask of what is looked at of any packet that came out of a tunnel: what tells tunnel ports apart, and how the packet was
-/// treated on its way. Time to live and UDP ports are not among it.
+/// The mask of the fields examined of any packet from a tunnel: those that select the tunnel port, and the
+/// encapsulation flags. TTL and UDP ports are not included.
 pub(crate) fn look_at(flow: &Flow, wc: &mut Mask) {
     let t = flow.tunnel();
     if !t.is_some() {

@@ -1,7 +1,7 @@
-//! Installed flows as the slow path knows them: one [`Ukey`] per megaflow and forwarding thread.
+//! Installed flows as known to the slow path: one [`Ukey`] per megaflow and forwarding thread.
 //!
-//! States only move forward (see [`UkeyState`]). The table is cut into shards with a lock each; no packet thread takes
-//! one. Statistics of a megaflow are cumulative in the datapath; what was pushed to rules stands here.
+//! States only move forward (see [`UkeyState`]). The table is sharded with a lock per shard; no packet thread takes
+//! one. Statistics of a megaflow are cumulative in the datapath; the ukey stores those pushed to rules.
 
 use crate::xlate::XlateCache;
 use dpif::{DpAction, FlowStats, PmdId};
@@ -12,10 +12,10 @@ use std::sync::Arc;
 use sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock};
 
 const SHARDS: usize = 256;
-/// Flows that one of the walks over all of them looks at before others have their turn.
+/// Flows examined by one slice of a walk over all of them.
 const WALK_FLOWS: usize = 2048;
 
-/// Life of an installed flow.
+/// Life cycle of an installed flow.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum UkeyState {
     /// The put was sent.
@@ -29,33 +29,33 @@ pub enum UkeyState {
 /// One installed flow.
 #[derive(Debug)]
 pub struct Ukey {
-    /// The packet it was made from, and which bits count.
+    /// The packet it was made from, and its mask.
     pub flow: PackedFlow,
-    /// What the datapath does.
+    /// Its datapath actions.
     pub actions: Arc<[DpAction]>,
-    /// What its packets cause.
+    /// Effects of its packets.
     pub cache: XlateCache,
-    /// Frozen states that its actions name.
+    /// Frozen states referenced by its actions.
     pub recircs: Box<[RecircId]>,
     /// Epoch of its translation.
     pub epoch: u64,
     /// Statistics pushed so far.
     pub pushed: FlowStats,
-    /// When it was made.
+    /// Time of creation.
     pub created_ms: u64,
-    /// The dump that saw it last.
+    /// The last dump that showed it.
     pub dump_seq: u64,
     /// State.
     pub state: UkeyState,
 }
 
 impl Ukey {
-    /// When it had its last packet, as far as it is known, or was made.
+    /// Time of its last known packet, or of its creation.
     pub fn last_ms(&self) -> u64 {
         self.pushed.used_ms.max(self.created_ms)
     }
 
-    /// What came since the last push; marks it pushed. A datapath whose counters went back starts anew.
+    /// Statistics since the last push; marks them pushed. If a datapath's counters went back, starts anew.
     pub fn take_delta(&mut self, now: &FlowStats) -> (u64, u64) {
         let packets = now.packets.saturating_sub(self.pushed.packets);
         let bytes = now.bytes.saturating_sub(self.pushed.bytes);
@@ -64,8 +64,8 @@ impl Ukey {
     }
 }
 
-/// A place in a shard: the name beside the flow, so that neither a search nor growth looks at flows, nor a search for idle ones
-/// at others.
+/// An entry of a shard: the name beside the flow, so that neither a search nor growth reads flows, nor a search for
+/// idle ones reads others.
 struct Entry {
     ufid: Ufid,
     pmd: PmdId,
@@ -76,7 +76,7 @@ struct Entry {
 
 type Shard = HashTable<Entry>;
 
-/// Spreads names, which datapaths choose at random but users need not.
+/// Hashes names, which datapaths choose at random but users may not.
 fn hash_of(ufid: Ufid) -> u64 {
     let folded = (ufid.0 ^ ufid.0 >> 64) as u64;
     let spread = folded.wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -84,16 +84,16 @@ fn hash_of(ufid: Ufid) -> u64 {
 }
 
 fn shard_of(hash: u64) -> usize {
-    // Other bits than those that a table looks at.
+    // Other bits than those used by a hash table.
     (hash >> 24) as usize % SHARDS
 }
 
-/// A place in a walk over all flows, which is done in parts so that the walker's processor serves others meanwhile. Flows
-/// that come or go meanwhile may or may not be seen; the others are, once.
+/// A position in a walk over all flows, which is done in slices to share the processor. Flows added or removed
+/// meanwhile may be missed; the others are visited once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Walk(usize);
 
-/// Flows of each port, and how much of the ports' shares they take up.
+/// Flows of each port, and the used part of the ports' shares.
 #[derive(Default)]
 struct Shares {
     by_port: RapidHashMap<DpPort, u64>,
@@ -125,11 +125,11 @@ impl Shares {
     }
 }
 
-/// What part of the flow limit is kept for ports that have few flows, in percent.
+/// Part of the flow limit reserved for ports with few flows, in percent.
 pub const KEPT_FOR_PORTS_PERCENT: u64 = 25;
 
-/// The flows that each of `ports` ports may have whatever the others have, when [`KEPT_FOR_PORTS_PERCENT`] are kept. What no
-/// port received counts as a port.
+/// The guaranteed flows of each of `ports` ports, with [`KEPT_FOR_PORTS_PERCENT`] reserved. Packets without an input
+/// port count as a port.
 pub fn port_share(flow_limit: u64, ports: u64) -> u64 {
     share_of(flow_limit, ports, KEPT_FOR_PORTS_PERCENT)
 }
@@ -146,8 +146,8 @@ pub struct Ukeys {
     deferred: Mutex<Deferred>,
 }
 
-/// Frozen states whose flow is gone while packets may still be on their way to them: two generations, the older one is
-/// let go at the next turn.
+/// Frozen states of removed flows whose packets may still be in flight: two generations; each turn releases the
+/// older one.
 #[derive(Default)]
 struct Deferred {
     young: Vec<RecircId>,
@@ -165,14 +165,14 @@ impl Default for Ukeys {
     }
 }
 
-/// How many flows there may be.
+/// Flow limits.
 #[derive(Clone, Copy, Debug)]
 pub struct Room {
-    /// Flows in all.
+    /// Total flows.
     pub flow_limit: u64,
-    /// Ports that share what is kept of that.
+    /// Number of ports that share the reserved part.
     pub ports: u64,
-    /// Of the limit so many percent are kept for ports that have few flows.
+    /// Percentage of the limit reserved for ports with few flows.
     pub kept_percent: u64,
 }
 
@@ -195,7 +195,7 @@ impl Ukeys {
         lock(&self.shards[shard_of(hash)])
     }
 
-    /// The one of `n` revalidator threads that works on the flows of that name.
+    /// The one of `n` revalidator threads responsible for the flow of that name.
     pub(crate) fn thread_of(ufid: Ufid, n: usize) -> usize {
         shard_of(hash_of(ufid)) % n
     }
@@ -207,12 +207,12 @@ impl Ukeys {
         lens
     }
 
-    /// Number of flows installed or on their way.
+    /// Number of flows installed or being installed.
     pub fn len(&self) -> u64 {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Whether there is none.
+    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -222,9 +222,8 @@ impl Ukeys {
         lock(&self.shares).by_port.get(&port).copied().unwrap_or(0)
     }
 
-    /// Takes a place for a flow of a port, if it may have one more: up to its share in any case, beyond it of what is not
-    /// kept for others. So a port that makes many flows does not keep others from having theirs. The place is filled by
-    /// [`Ukeys::fill`].
+    /// Reserves a place for a flow of a port: up to its share in any case, beyond it from the part not reserved for
+    /// others. So a port with many flows does not exclude others. [`Ukeys::fill`] fills the place.
     #[must_use]
     pub fn reserve(&self, port: DpPort, room: &Room) -> bool {
         let mut shares = lock(&self.shares);
@@ -236,8 +235,7 @@ impl Ukeys {
         has_room
     }
 
-    /// Adds a flow in the place that was taken for it, unless one of that name is there; gives it back then, and the place is
-    /// free.
+    /// Adds a flow in its reserved place; if the name exists, returns the flow and frees the place.
     pub fn fill(&self, ufid: Ufid, pmd: PmdId, ukey: Ukey) -> Result<(), Box<Ukey>> {
         let hash = hash_of(ufid);
         let port = ukey.flow.in_port();
@@ -252,14 +250,14 @@ impl Ukeys {
         Ok(())
     }
 
-    /// Adds a flow whatever the limit, unless one of that name is there; gives it back then.
+    /// Adds a flow regardless of the limit; returns it if the name exists.
     pub fn insert(&self, ufid: Ufid, pmd: PmdId, ukey: Ukey) -> Result<(), Box<Ukey>> {
         lock(&self.shares).count(ukey.flow.in_port(), true);
         self.count.fetch_add(1, Ordering::Relaxed);
         self.fill(ufid, pmd, ukey)
     }
 
-    /// Places of flows of these ports are free again.
+    /// Frees the places of flows of these ports.
     fn free(&self, ports: impl Iterator<Item = DpPort>) {
         let mut shares = lock(&self.shares);
         for port in ports {
@@ -279,7 +277,7 @@ impl Ukeys {
         Some(*entry.ukey)
     }
 
-    /// Works on a flow, if it is there, under its shard's lock.
+    /// Runs a closure on a flow, if it exists, under its shard's lock.
     pub fn with<R>(&self, ufid: Ufid, pmd: PmdId, f: impl FnOnce(&mut Ukey) -> R) -> Option<R> {
         let hash = hash_of(ufid);
         let mut shard = self.shard(hash);
@@ -289,21 +287,22 @@ impl Ukeys {
         Some(result)
     }
 
-    /// Keeps ids for a while after their flow or packet, for packets between two passes.
+    /// Keeps ids for a while after the end of their flow or packet, for packets between two passes.
     pub fn defer_release(&self, ids: &[RecircId]) {
         if !ids.is_empty() {
             lock(&self.deferred).young.extend_from_slice(ids);
         }
     }
 
-    /// A turn of the revalidator is over: the ids to release now.
+    /// Ends a turn of the revalidator: returns the ids to release now.
     pub fn take_deferred(&self) -> Vec<RecircId> {
         let mut d = lock(&self.deferred);
         let young = std::mem::take(&mut d.young);
         std::mem::replace(&mut d.old, young)
     }
 
-    /// Part of a walk over all flows, a shard at a time under its lock. Where to go on; `None` at the end.
+    /// One slice of a walk over all flows, a shard at a time under its lock. Returns the position to resume; `None`
+    /// at the end.
     fn walk(&self, from: Walk, mut f: impl FnMut(&mut Shard)) -> Option<Walk> {
         let mut seen = 0;
         for n in from.0..SHARDS {
@@ -317,7 +316,8 @@ impl Ukeys {
         None
     }
 
-    /// Looks at some of the flows that had their last packet then or earlier. Where to go on; `None` at the end.
+    /// Visits some of the flows whose last packet is not later than the given time. Returns the position to resume;
+    /// `None` at the end.
     pub fn each_idle(
         &self,
         from: Walk,
@@ -330,7 +330,8 @@ impl Ukeys {
         })
     }
 
-    /// Looks at some flows, removes those that `gone` says so of, and returns them, with where to go on; `None` at the end.
+    /// Visits some flows, removes those that satisfy `gone`, and returns them with the position to resume; `None` at
+    /// the end.
     pub fn sweep(
         &self,
         from: Walk,

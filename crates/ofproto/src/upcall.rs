@@ -1,4 +1,5 @@
-//! From upcalls to operations: [`handle`] translates a batch. Handler threads, the main loop and the simulator call it.
+//! Upcall handling: [`handle`] translates a batch into operations. Called by handler threads, the main loop and the
+//! simulator.
 
 mod packet_in;
 
@@ -13,13 +14,13 @@ use flow::{FlowKey, PackedFlow};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Operations by the thread that is to carry them out, in order.
+/// Operations by executing thread, in order.
 pub type OpsByPmd = BTreeMap<PmdId, Vec<DpifOp>>;
 
-/// Serves a batch of upcalls: translates, carries effects out, and says what the datapath is to do.
+/// Serves a batch of upcalls: translates, applies effects, and returns the operations for the datapath.
 pub fn handle(backer: &Backer, upcalls: dpif::Upcalls, now_ms: u64) -> OpsByPmd {
     let mut ops = OpsByPmd::new();
-    // Epoch before view: a flow made from an older view carries an older epoch.
+    // Read the epoch before the view: a flow made from an older view carries an older epoch.
     let mut epoch = backer.epoch();
     let mut view = backer.view();
     for upcall in upcalls {
@@ -53,7 +54,7 @@ fn translate_key(backer: &Backer, view: &View, key: &FlowKey, effects: bool, now
     t
 }
 
-/// The packet of an upcall, to be counted so many times.
+/// The packet of an upcall, with the number of times to count it.
 fn seen(upcall: &Upcall, packets: u64, now_ms: u64) -> FlowStats {
     let bytes = packets * upcall.packet.len() as u64;
     FlowStats { packets, bytes, used_ms: now_ms, tcp_flags: upcall.key.base.tcp_flags }
@@ -64,7 +65,7 @@ fn miss(backer: &Backer, view: &View, epoch: u64, upcall: Upcall, now_ms: u64, q
     backer.observe(|o| o.translated(&upcall));
     t.cache.replay(&seen(&upcall, 1, now_ms), &mut backer.effect_host());
     let actions: Arc<[DpAction]> = t.actions.as_slice().into();
-    // What no port received counts as a port.
+    // Packets without an input port count as a port.
     let room = backer.limits.room(view.dp_ports.len() as u64 + 1);
     if backer.ukeys.reserve(upcall.key.in_port(), &room) {
         let to_put: Arc<[DpAction]> =
@@ -107,7 +108,7 @@ fn slow_path(backer: &Backer, view: &View, upcall: Upcall, now_ms: u64, queue: &
     queue.push(execute(backer, view, upcall, t.actions.into()));
 }
 
-/// Sends the packet of an upcall on its way: to controllers at once, elsewhere by the datapath.
+/// Forwards the packet of an upcall: to controllers at once, elsewhere through the datapath.
 fn execute(backer: &Backer, view: &View, upcall: Upcall, actions: Arc<[DpAction]>) -> DpifOp {
     let packet_in::Remaining { actions, went_on } = packet_in::take(backer, view, &upcall, actions);
     DpifOp::Execute(Box::new(Execute {
@@ -120,13 +121,13 @@ fn execute(backer: &Backer, view: &View, upcall: Upcall, actions: Arc<[DpAction]
     }))
 }
 
-/// Ids of a translation that no flow keeps stay until its packet, which may recirculate, has gone by.
+/// Ids of a translation without a flow stay until its packet, which may recirculate, has passed.
 fn release_after_use(backer: &Backer, t: &Translation) {
     backer.ukeys.defer_release(&t.recircs);
 }
 
-/// What came of a put: a flow that the datapath did not take ends. `true`: the flow was made from what has changed since, and
-/// the revalidator is to be woken so that it looks at once.
+/// Processes the result of a put: removes a flow that the datapath refused. Returns `true` if the flow was made from
+/// outdated state, so that the caller wakes the revalidator.
 pub fn put_done(backer: &Backer, pmd: PmdId, ufid: flow::Ufid, installed: bool) -> bool {
     if installed {
         let epoch = backer.ukeys.with(ufid, pmd, |k| {
@@ -135,7 +136,7 @@ pub fn put_done(backer: &Backer, pmd: PmdId, ufid: flow::Ufid, installed: bool) 
             }
             k.epoch
         });
-        // The flow is in the datapath before the epoch is read, so a round that begins later sees it.
+        // The flow is in the datapath before the epoch is read, so a later round sees it.
         if epoch.is_some_and(|made| made != backer.epoch()) {
             backer.tell_stale(ufid, pmd);
             return true;

@@ -1,4 +1,4 @@
-//! What a translation reads: an immutable view of all bridges and the map from datapath ports to them.
+//! State read by translations: an immutable view of all bridges and the map from datapath ports to them.
 
 use crate::mac_table::MacTable;
 use crate::ports::{BridgeId, PortTable};
@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use sync::{AtomicU64, Mutex, Ordering};
 
-/// For which controllers of a bridge packets are made. Says yes when in doubt: of controllers whose ids are equal modulo 64, and as
-/// long as nobody has said who listens.
+/// Controllers of a bridge that want packets. May return false positives: for ids equal modulo 64, and before the
+/// listeners are set.
 #[derive(Debug)]
 pub struct Listeners(AtomicU64);
 
@@ -21,26 +21,26 @@ impl Default for Listeners {
 }
 
 impl Listeners {
-    /// Those that are told of packets from now on, by their ids.
+    /// Sets the listening controllers, by their ids.
     pub fn set(&self, controllers: impl Iterator<Item = u16>) {
         self.0.store(controllers.fold(0, |all, id| all | 1 << (id % 64)), Ordering::Release);
     }
 
-    /// Whether a packet for the controllers of that id is to be made.
+    /// Whether to make a packet for the controllers of that id.
     pub fn want(&self, controller_id: u16) -> bool {
         self.0.load(Ordering::Acquire) >> (controller_id % 64) & 1 != 0
     }
 }
 
-/// How a bridge treats IP fragments (`OFPC_FRAG_*`).
+/// Treatment of IP fragments by a bridge (`OFPC_FRAG_*`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum FragHandling {
-    /// To its rules, the transport ports of all fragments are 0.
+    /// Rules see the transport ports of all fragments as 0.
     #[default]
     Normal,
-    /// They are dropped.
+    /// Drops them.
     Drop,
-    /// Its rules see the transport ports of first fragments (`OFPC_FRAG_NX_MATCH`).
+    /// Rules see the transport ports of first fragments (`OFPC_FRAG_NX_MATCH`).
     NxMatch,
 }
 
@@ -57,7 +57,7 @@ impl FragHandling {
         }
     }
 
-    /// What the bits of `OFPT_SET_CONFIG` ask for; `None` for reassembly, which this switch does not do.
+    /// The value for the bits of `OFPT_SET_CONFIG`; `None` for reassembly, which this switch does not support.
     pub fn from_flags(flags: u16) -> Option<FragHandling> {
         match flags & FragHandling::MASK {
             0 => Some(FragHandling::Normal),
@@ -68,7 +68,7 @@ impl FragHandling {
     }
 }
 
-/// One bridge at one moment.
+/// A snapshot of a bridge.
 #[derive(Clone)]
 pub struct BridgeView {
     /// Its number.
@@ -83,22 +83,22 @@ pub struct BridgeView {
     pub macs: Arc<Mutex<MacTable>>,
     /// Datapath numbers of the bridge's meters, by OpenFlow number.
     pub meters: Arc<BTreeMap<u32, u32>>,
-    /// Packets that no rule of a table matches go to the controllers (connections of OpenFlow 1.2 or older want that).
+    /// Table misses go to the controllers (for connections of OpenFlow 1.2 or older).
     pub miss_to_controller: bool,
-    /// Who is told of packets for controllers: shared by all versions of the view.
+    /// Listening controllers: shared by all versions of the view.
     pub listeners: Arc<Listeners>,
     /// `NORMAL` forwards the reserved multicast addresses of 802.1D.
     pub forward_bpdu: bool,
-    /// What becomes of IP fragments.
+    /// Treatment of IP fragments.
     pub frags: FragHandling,
 }
 
-/// All bridges of one datapath at one moment.
+/// A snapshot of all bridges of one datapath.
 #[derive(Clone, Default)]
 pub struct View {
     /// Bridges by number.
     pub bridges: BTreeMap<BridgeId, Arc<BridgeView>>,
-    /// Which bridge and OpenFlow port a datapath port is, unless it is one of tunnels.
+    /// Bridge and OpenFlow port of each datapath port, except those of tunnels.
     pub dp_ports: BTreeMap<DpPort, (BridgeId, OfPort)>,
     /// The same for tunnels.
     pub tunnels: TunnelPorts,
@@ -115,7 +115,7 @@ impl View {
         self.bridges.values().find(|b| &*b.name == name)
     }
 
-    /// Bridge and OpenFlow port that a packet of this key came in by.
+    /// Bridge and OpenFlow input port of a packet with this key.
     pub fn receiver(&self, key: &FlowKey) -> Option<(&Arc<BridgeView>, OfPort)> {
         let of_device = || self.dp_ports.get(&key.in_port()).copied();
         let (bridge, of_port) = self.tunnels.receiver(key).or_else(of_device)?;

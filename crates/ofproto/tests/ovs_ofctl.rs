@@ -1,7 +1,7 @@
-//! The stock `ovs-ofctl` against the connection manager and against the stock switch: the same commands, the same output.
+//! The stock `ovs-ofctl` against the connection manager and the stock switch: the same commands, the same output.
 //!
-//! The connection manager listens on a Unix socket in a temporary directory, driven by a small loop; its datapath sends
-//! nothing, but hands packets for controllers up. The stock switch runs with dummy ports.
+//! The connection manager listens on a Unix socket in a temporary directory, driven by a small loop; its datapath
+//! sends nothing, but passes packets for controllers up. The stock switch runs with dummy ports.
 #![allow(clippy::disallowed_methods, reason = "a test that speaks with real programs does I/O")]
 
 #[path = "support/recording.rs"]
@@ -27,7 +27,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use testkit::{Daemon, DaemonSpec, RunDir, require_programs, wait_for};
 
-/// Ports that have counted nothing, and do not count what they drop.
+/// Ports with zero counters, which do not count their drops.
 fn port_stats(_: DpPort) -> Result<PortStats, DpifError> {
     let unknown = u64::MAX;
     Ok(PortStats {
@@ -215,13 +215,13 @@ impl Stock {
     }
 }
 
-/// Output and errors of a command, without what differs between any two runs.
+/// Output and errors of a command, without parts that differ between any two runs.
 fn run(dir: &RunDir, args: &[&str], input: &str) -> String {
     let out = dir.tool("ovs-ofctl", None).args(args.iter().copied()).input(input).output().unwrap();
     let mut text = String::new();
     for line in out.stdout.lines().chain(out.stderr.lines()) {
         let line = line.split_once("|WARN|").map_or(line, |(_, l)| l);
-        // The age since the last change is shown where it is another than the rule's own, by whole seconds.
+        // The age since the last change is shown if it differs from the rule's own, in whole seconds.
         let words = line.split(' ').filter(|word| !word.starts_with("hard_age="));
         let words: Vec<String> = words.map(normal).collect();
         text += &words.join(" ");
@@ -244,7 +244,7 @@ fn normal(word: &str) -> String {
             return format!("{key}X");
         }
     }
-    // Of a rule that ended: "duration.016s".
+    // Of a removed rule: "duration.016s".
     if word.starts_with("duration") { "duration".to_string() } else { word.to_string() }
 }
 
@@ -253,7 +253,7 @@ const PACKET: &str = "ffffffffffffaa55aa55000208004500002a00000000401100000a0000
 const ARP: &str = "ffffffffffffaa55aa55000208060001080006040001000000000000000000000000000000000000\
     00000000000000000000000000000000";
 
-/// Commands that both are given in order; a version stands for `-O`.
+/// Commands run in order on both; a version is the argument of `-O`.
 const COMMANDS: &str = "\
 show br0
 O13 show br0
@@ -356,7 +356,7 @@ del-flows br0
 O13 dump-flows br0
 ";
 
-/// Fills in what a line of [`COMMANDS`] leaves out.
+/// Completes a line of [`COMMANDS`].
 fn arguments(line: &str) -> Vec<String> {
     let line = line.replace("PACKET", PACKET).replace("ARP", ARP);
     let line = match line.strip_prefix("O13 ") {
@@ -383,7 +383,7 @@ fn stock_ofctl_sees_no_difference_to_the_stock_switch() {
         let (got, want) = (run(&ours.dir, &args, input), run(&stock.dir, &args, input));
         let mut sorted = [&got, &want].map(|t| t.lines().collect::<Vec<_>>());
         if line.contains("dump-flows") {
-            // Rules of a table come in no order.
+            // Rules of a table have no defined order.
             sorted.iter_mut().for_each(|t| t.sort_unstable());
         }
         if sorted[0] != sorted[1] {
@@ -393,10 +393,10 @@ fn stock_ofctl_sees_no_difference_to_the_stock_switch() {
     assert!(differences.is_empty(), "{differences}");
 }
 
-/// What `ovs-ofctl monitor` prints while things happen.
+/// Output of `ovs-ofctl monitor` during events.
 fn monitored(dir: &RunDir, args: &[&str]) -> String {
     let monitor = dir.tool("ovs-ofctl", None).arg("monitor").args(args.iter().copied()).spawn().unwrap();
-    // The monitor is ready when a packet for the controllers comes through.
+    // The monitor is ready once a packet for the controllers comes through.
     let poke =
         ["packet-out", "br0", &format!("in_port=2,packet={ARP},actions=controller")].map(str::to_string);
     let poke: Vec<&str> = poke.iter().map(String::as_str).collect();
@@ -439,7 +439,7 @@ fn monitored(dir: &RunDir, args: &[&str]) -> String {
 }
 
 #[test]
-fn monitors_are_told_what_the_stock_switch_tells() {
+fn monitors_print_the_same_as_with_the_stock_switch() {
     require_programs!("ovs-ofctl", "ovs-vswitchd", "ovsdb-server", "ovsdb-tool", "ovs-vsctl");
     let (ours, stock) = (Ours::start(), Stock::start());
     for args in [

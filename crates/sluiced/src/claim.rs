@@ -1,14 +1,15 @@
-//! Who serves the database, found at the start of a daemon that may serve its own.
+//! Finds the server of the database, at the start of a daemon that may serve its own.
 //!
-//! Two things tell: the lock of the database file, and who listens at the default socket. A process on its way out still accepts
-//! connections for as long as the kernel closes its devices, and is never followed: the new one waits until it is gone.
+//! Two sources: the lock of the database file, and the listener at the default socket. An ending process still
+//! accepts connections while the kernel closes its devices, and is never followed: the new process waits until it is
+//! gone.
 //!
-//! | lock | socket | answer |
+//! | lock | socket | result |
 //! | --- | --- | --- |
-//! | ours | nobody | ours |
-//! | another's, or ours | a process that runs | that process serves: an `ovsdb-server`, perhaps of another file, or another switch |
-//! | another's | nobody | wait: it starts, ends, or is a tool |
-//! | any | a process that ends | wait |
+//! | ours | no listener | serve the database |
+//! | another's, or ours | a running process | follow that process: an `ovsdb-server`, perhaps of another file, or another switch |
+//! | another's | no listener | wait: the owner starts, ends, or is a tool |
+//! | any | an ending process | wait |
 
 use anyhow::{Context, Result, bail};
 use std::path::Path;
@@ -17,36 +18,36 @@ use sys::local;
 use sys::lock::{FileLock, LockError};
 use sys::process::{Stage, stage};
 
-/// How often it is looked again.
+/// Polling interval.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// How long is waited.
+/// Maximum waits.
 pub(super) struct Patience {
-    /// For a process that runs and has the lock.
+    /// For a running process that has the lock.
     running: Duration,
-    /// For one that ends.
+    /// For an ending one.
     ending: Duration,
 }
 
 impl Patience {
-    /// Enough for a stop or a start; and for the kernel to close thousands of devices.
+    /// Enough for a stop or a start, and for the kernel to close thousands of devices.
     pub(super) const DEFAULT: Patience =
         Patience { running: Duration::from_secs(5), ending: Duration::from_secs(120) };
 }
 
-/// Who serves.
+/// Server of the database.
 #[derive(Debug)]
 pub(super) enum Claim {
-    /// This process, which has the lock now.
+    /// This process, which now has the lock.
     Ours(FileLock),
     /// Another one, at the socket.
     Served,
 }
 
-/// Finds out who serves `file` at `socket`, and waits until both tell the same.
+/// Finds the server of `file` at `socket`, and waits until both sources agree.
 ///
 /// # Errors
-/// The lock cannot be had, or not in time; `stop` says that the process is to end.
+/// The lock cannot be taken, or not in time; `stop` requests the end of the process.
 pub(super) fn claim(
     file: &Path,
     socket: &Path,
@@ -61,7 +62,7 @@ pub(super) fn claim(
             Some(Some((pid, Stage::Ending))) => {
                 (format!("{}: process {pid} is ending and still listens", socket.display()), patience.ending)
             }
-            // It may have ended in between; else it left the socket to another process.
+            // It may have ended in between, or left the socket to another process.
             Some(Some((pid, Stage::Gone))) if gone.replace(pid) != Some(pid) => continue,
             Some(_) => return Ok(Claim::Served),
             None => match lock(file)? {
@@ -87,7 +88,7 @@ pub(super) fn claim(
     }
 }
 
-/// Takes the lock; else who has it, and the words for it.
+/// Takes the lock; otherwise returns its owner, and the error message.
 fn lock(file: &Path) -> Result<Result<FileLock, (u32, String)>> {
     let dir = file.parent().unwrap_or(Path::new("."));
     std::fs::create_dir_all(dir).with_context(|| format!("{}", dir.display()))?;

@@ -1,8 +1,8 @@
-//! Counters of events by the names that stock switches have for them, and how often they occur: over the last 5 seconds, the
-//! last minute and the last hour, from samples every 5 seconds of the switch's clock.
+//! Coverage counters with the names of stock switches, and their rates: over the last 5 seconds, the last minute and
+//! the last hour, from samples every 5 seconds of the switch's clock.
 //!
-//! A sample asks each forwarding thread twice, whatever the number of ports. A sample that comes late is spread evenly over
-//! the time since the one before.
+//! A sample sends two requests to each forwarding thread, for any number of ports. A late sample is spread evenly
+//! over the time since the previous one.
 
 #[cfg(test)]
 mod tests;
@@ -33,7 +33,7 @@ struct Events {
     minutes: [u64; HOUR],
 }
 
-/// See the module.
+/// See the module documentation.
 #[derive(Default)]
 pub(crate) struct Coverage {
     events: BTreeMap<&'static str, Events>,
@@ -43,7 +43,7 @@ pub(crate) struct Coverage {
 }
 
 impl Coverage {
-    /// When the next sample is due.
+    /// Time of the next sample.
     pub(crate) fn next_ms(&mut self, now_ms: u64) -> u64 {
         *self.next_ms.get_or_insert(now_ms + SAMPLE_MS)
     }
@@ -53,12 +53,12 @@ impl Coverage {
         let late_ms = now_ms.saturating_sub(self.next_ms.unwrap_or(now_ms));
         let periods = 1 + late_ms / SAMPLE_MS;
         self.next_ms = Some(now_ms.saturating_sub(late_ms).saturating_add(periods * SAMPLE_MS));
-        // What is older than an hour leaves nothing behind.
+        // Older events than an hour have no effect.
         let slots = periods.min((MINUTE * HOUR) as u64);
         for (name, total) in totals {
             let none = Events { last_total: 0, samples: [0; MINUTE], minutes: [0; HOUR] };
             let events = self.events.entry(name).or_insert(none);
-            // They begin anew when somebody clears them.
+            // Cleared counters start again.
             let more = total.saturating_sub(events.last_total);
             events.last_total = *total;
             for n in 0..slots {
@@ -72,7 +72,7 @@ impl Coverage {
         self.taken = (self.taken + slots as usize) % (MINUTE * HOUR);
     }
 
-    /// The counters as people read them; `totals` in order of their names.
+    /// The counters as text; `totals` in order of their names.
     pub(crate) fn show(&self, totals: &[(&'static str, u64)]) -> String {
         let hash = hash(totals);
         let mut out = format!(
@@ -94,7 +94,7 @@ impl Coverage {
     }
 }
 
-/// Of the names of counters that are not 0, by the order of their values: equal for runs that did much the same (FNV-1a).
+/// Hash of the names of nonzero counters, ordered by value: equal for runs with similar work (FNV-1a).
 fn hash(totals: &[(&'static str, u64)]) -> u32 {
     let mut hit: Vec<_> = totals.iter().filter(|(_, n)| *n > 0).map(|(name, n)| (*n, *name)).collect();
     hit.sort_unstable();

@@ -1,7 +1,7 @@
-//! The daemon: sets everything up in order, runs the main loop, takes everything down.
+//! The daemon: sets up all parts in order, runs the main loop, and shuts down.
 //!
-//! Order of set-up: background, signals, limits, log, pid file, database, control socket, datapath, main loop; the command
-//! that started the daemon returns when the first configuration is in force.
+//! Order of set-up: background, signals, limits, log, pid file, database, control socket, datapath, main loop. The
+//! command that started the daemon returns when the first configuration is in force.
 
 use super::appctl::{self, Answer};
 use super::claim::{self, Claim};
@@ -25,11 +25,11 @@ use sys::pidfile::PidFile;
 use sys::signals::{Signal, Signals};
 use vlog::vlog;
 
-/// Longest wait of the main loop.
+/// Maximum wait of the main loop.
 const WAIT_MAX_MS: u64 = 1000;
-/// How soon commands that wait are looked at again.
+/// Polling interval of waiting commands.
 const LOOK_AGAIN_MS: u64 = 10;
-/// Descriptors wanted: two for every port and thread of a large switch.
+/// Requested descriptors: two for every port and thread of a large switch.
 const OPEN_FILES: u64 = 65_536;
 
 /// Name of the embedded database server, for tools.
@@ -37,14 +37,14 @@ const DATABASE_NAME: &str = "ovsdb-server";
 /// Name of event sockets, before the process id.
 const EVENTS_NAME: &str = "sluiced";
 
-/// How the daemon was started.
+/// Options of the daemon.
 #[derive(Clone, Debug)]
 pub struct DaemonConfig {
     /// Name in logs and default files: that of `ovs-vswitchd`, so that stock tools find the daemon.
     pub name: String,
-    /// Where the database is; `None` for the default socket, or our own database when nobody listens there.
+    /// Target of the database; `None` for the default socket, or our own database if there is no listener.
     pub remote: Option<String>,
-    /// May serve its own database.
+    /// Whether it may serve its own database.
     pub may_embed: bool,
     /// Sockets and pid file (`OVS_RUNDIR`).
     pub run_dir: PathBuf,
@@ -56,13 +56,13 @@ pub struct DaemonConfig {
     pub config_dir: PathBuf,
     /// Pid file, if wanted.
     pub pid_file: Option<PathBuf>,
-    /// Take a pid file over that another process holds.
+    /// Take over a pid file held by another process.
     pub overwrite_pid_file: bool,
-    /// Go into the background.
+    /// Detach into the background.
     pub detach: bool,
-    /// A process of its own starts the daemon anew after a crash.
+    /// Run a monitor process that restarts the daemon after a crash.
     pub monitor: bool,
-    /// Stay in the directory it was started in.
+    /// Stay in the start directory.
     pub no_chdir: bool,
     /// Log file, if wanted.
     pub log_file: Option<PathBuf>,
@@ -70,21 +70,21 @@ pub struct DaemonConfig {
     pub unixctl: Option<PathBuf>,
     /// Log levels to set.
     pub verbose: Vec<String>,
-    /// Keep all memory from being paged out.
+    /// Lock all memory.
     pub lock_memory: bool,
-    /// User, and group behind a colon, to become.
+    /// User to run as, with an optional group after a colon.
     pub user: Option<String>,
-    /// How far dummies stand in for what is real.
+    /// Degree of dummy use.
     pub dummies: DummyMode,
-    /// Cores that are pretended, by their NUMA nodes; empty for the machine's own.
+    /// Simulated cores, by their NUMA nodes; empty for the machine's own.
     pub dummy_numa: Vec<u16>,
-    /// Bridges of type `system` are served by the kernel's datapath, where it has one.
+    /// Bridges of type `system` use the kernel's datapath, if available.
     pub kernel: bool,
-    /// What the fast path does without.
+    /// Disabled parts of the fast path.
     pub ablation: Ablation,
 }
 
-/// Everything the main loop works on.
+/// State of the main loop.
 pub struct Daemon {
     /// Sockets.
     pub reactor: Reactor,
@@ -92,11 +92,11 @@ pub struct Daemon {
     pub db: Db,
     /// The switch.
     pub switch: Switch,
-    /// When the daemon started, in monotonic milliseconds.
+    /// Start of the daemon, in monotonic milliseconds.
     pub started_ms: u64,
-    /// Threads that make answers.
+    /// Threads that compute replies.
     pub workers: appctl::Workers,
-    /// How often counted events occur.
+    /// Coverage counters.
     pub(crate) coverage: Coverage,
     unixctl: Unixctl,
     /// Control socket of the embedded database server, and its pid file.
@@ -106,18 +106,18 @@ pub struct Daemon {
     link_token: Token,
     waiting: Vec<(Request, appctl::Wait)>,
     exit: Option<Exit>,
-    /// Ends last, so that it tells what the others do at their end.
+    /// Dropped last, to report the end of the others.
     _events: Option<EventSocket>,
 }
 
 /// How the daemon is to end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Exit {
-    /// Remove what would stay behind.
+    /// Remove persistent state.
     pub cleanup: bool,
 }
 
-/// Runs the daemon until it is told to end.
+/// Runs the daemon until it is requested to end.
 pub fn run(config: &DaemonConfig) -> Result<()> {
     let detached = if config.detach {
         Some(sys::daemon::detach().context("cannot go into the background")?)
@@ -179,7 +179,7 @@ pub fn run(config: &DaemonConfig) -> Result<()> {
 fn tell(config: &DaemonConfig, told: Told, text: &str) {
     let log = vlog();
     log.set_program(&config.name);
-    // Where neither the file nor a console is there, syslog has it.
+    // Without the file and a console, use syslog.
     let _ = config.log_file.as_ref().map(|path| log.open_file(path));
     let _ = if config.detach { log.set("console:off") } else { Ok(()) };
     match told {
@@ -229,7 +229,7 @@ impl Daemon {
         })
     }
 
-    /// Clients of the control socket that were cut off for what they sent without a whole command.
+    /// Clients of the control socket disconnected for incomplete commands.
     pub fn commands_cut_off(&self) -> u64 {
         self.unixctl.cut_off
     }
@@ -239,8 +239,8 @@ impl Daemon {
         self.exit = Some(exit);
     }
 
-    /// Takes everything down: first what others connect to, then the ports, and last the lock of the database file, so that
-    /// the next process finds either nobody or all of this one.
+    /// Shuts down: first the listeners, then the ports, and last the lock of the database file, so that the next
+    /// process finds either none or all of this one.
     fn end(self, exit: Exit) {
         let Daemon { mut db, switch, unixctl, database_unixctl, reactor, .. } = self;
         drop((unixctl, database_unixctl));
@@ -311,7 +311,7 @@ impl Daemon {
         }
     }
 
-    /// Serves the control socket of the embedded database server; `false` when a token is not of it.
+    /// Serves the control socket of the embedded database server; `false` for a token of others.
     fn database_event(&mut self, token: Token) -> bool {
         let Some((unixctl, _)) = &mut self.database_unixctl else { return false };
         if unixctl.is_listener(token) {
@@ -338,7 +338,7 @@ impl Daemon {
         }
     }
 
-    /// Samples the counters of events when that is due.
+    /// Samples the coverage counters when due.
     fn sample(&mut self) -> Turn {
         let now_ms = sys::clock::monotonic_ms();
         if self.coverage.next_ms(now_ms) <= now_ms {
@@ -348,11 +348,11 @@ impl Daemon {
         Turn::at(self.coverage.next_ms(now_ms))
     }
 
-    /// Answers the commands whose answers are there.
+    /// Replies to commands whose replies are ready.
     fn answer_waiting(&mut self) -> Turn {
         let waiting = std::mem::take(&mut self.waiting);
         for (request, mut wait) in waiting {
-            // Whoever left waits for nothing.
+            // A disconnected client waits for nothing.
             if !self.unixctl.has(request.conn) {
                 continue;
             }
@@ -364,7 +364,7 @@ impl Daemon {
                 None => self.waiting.push((request, wait)),
             }
         }
-        // Not all that they wait for wakes the main loop.
+        // Not all awaited events wake the main loop.
         if self.waiting.is_empty() {
             Turn::DONE
         } else {
@@ -373,7 +373,7 @@ impl Daemon {
     }
 }
 
-/// The database: the one asked for; else the default socket's, if somebody listens there; else our own.
+/// The database: the requested one; else the default socket's, if it has a listener; else our own.
 fn open_db(config: &DaemonConfig, signals: &Signals, reactor: &mut Reactor, waker: Arc<Waker>) -> Result<Db> {
     let socket = config.run_dir.join("db.sock");
     let default = format!("unix:{}", socket.display());
@@ -393,13 +393,13 @@ fn open_db(config: &DaemonConfig, signals: &Signals, reactor: &mut Reactor, wake
     }
 }
 
-/// Whether a signal to end came before the main loop could see it.
+/// Whether a termination signal arrived before the main loop could see it.
 fn is_told_to_end(signals: &Signals) -> bool {
     std::iter::from_fn(|| signals.next().ok().flatten()).any(|signal| signal != Signal::Hangup)
 }
 
-/// The control socket of the embedded database server, and the pid file by which tools find it where the daemon has one. Without
-/// them the switch does all its work.
+/// The control socket of the embedded database server, and the pid file by which tools find it if the daemon has
+/// one. The switch works without them.
 fn database_unixctl(config: &DaemonConfig, reactor: &mut Reactor) -> Option<(Unixctl, Option<PidFile>)> {
     let warn = |e: &dyn std::fmt::Display| log::warn!(target: "unixctl", "{DATABASE_NAME}: {e}");
     let path = config.run_dir.join(format!("{DATABASE_NAME}.{}.ctl", std::process::id()));
@@ -413,21 +413,21 @@ fn database_unixctl(config: &DaemonConfig, reactor: &mut Reactor) -> Option<(Uni
     Some((unixctl, pid_file))
 }
 
-/// The socket of the event ring. Without it the switch does all its work.
+/// The socket of the event ring. The switch works without it.
 fn open_events(run_dir: &Path) -> Option<EventSocket> {
     let path = run_dir.join(format!("{EVENTS_NAME}.{}.events", std::process::id()));
     let warn = |e| log::warn!(target: "events", "{}: {e}; nobody can listen to events", path.display());
     EventSocket::open(&path).map_err(warn).ok()
 }
 
-/// Prints an error that ends the daemon at its start, to the terminal and the log.
+/// Prints a fatal error of the start, to the terminal and the log.
 pub fn report_failure(name: &str, error: &anyhow::Error) {
     log::error!(target: "daemon_unix", "{error:#}");
-    // A closed terminal must not turn the failure into another one.
+    // A closed terminal must not hide the failure.
     let _ = writeln!(std::io::stderr(), "{name}: {error:#}");
 }
 
-/// The machine's identity that start scripts would write: `system-id.conf`, made when it is not there.
+/// The machine's identity, otherwise written by start scripts: `system-id.conf`, created if missing.
 pub fn system_id(config_dir: &Path) -> Option<String> {
     let path = config_dir.join("system-id.conf");
     if let Ok(id) = std::fs::read_to_string(&path) {

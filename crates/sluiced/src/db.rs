@@ -1,8 +1,9 @@
-//! The configuration database, served here or elsewhere, behind one façade: [`Db::client`] is a replica with transactions in
-//! either case.
+//! The configuration database, embedded or remote, behind one façade: [`Db::client`] is a replica with transactions
+//! in either case.
 //!
-//! Embedded, the server lives in this process and its client is moved bytes in memory; others connect by sockets. Remote,
-//! the client follows a database server under the lock `ovs_vswitchd` and reconnects with a back-off.
+//! Embedded, the server runs in this process and exchanges bytes with its client in memory; others connect through
+//! sockets. Remote, the client follows a database server under the lock `ovs_vswitchd` and reconnects with a
+//! back-off.
 
 use super::dbfile::{self, DbFile, Written};
 use super::reactor::Reactor;
@@ -21,14 +22,14 @@ use sys::lock::FileLock;
 
 /// Default port of database servers (IANA).
 pub const DEFAULT_PORT: u16 = 6640;
-/// Name of the lock that the one active switch of a database holds.
+/// Name of the lock held by the active switch of a database.
 pub const LOCK: &str = "ovs_vswitchd";
 
-/// Output of one client that leaves the server at a time.
+/// Maximum output sent to one client at a time.
 const OUTPUT_PIECE_BYTES: usize = 256 << 10;
 const BACKOFF_MIN_MS: u64 = 1000;
 const BACKOFF_MAX_MS: u64 = 8000;
-/// A server that was silent so long is asked for a sign of life, and given up after as long again.
+/// Inactivity probe interval of a server; it is disconnected after another interval.
 const PROBE_MS: u64 = 5000;
 
 /// The database.
@@ -46,14 +47,14 @@ struct Embedded {
     server: Server,
     file: DbFile,
     local: SessionId,
-    /// The default socket: listened at whatever managers are asked for.
+    /// The default socket: always listened at.
     own_target: String,
     listeners: BTreeMap<String, Listener>,
-    /// Targets that were added by a command.
+    /// Targets added by a command.
     added: BTreeSet<String>,
-    /// Managers that cannot be listened for, with the reason that was told.
+    /// Managers that cannot be served, with the reported reason.
     refused: BTreeMap<String, String>,
-    /// Silence after which clients that came by a target are asked for a sign of life.
+    /// Inactivity probe interval of clients, by target.
     probes: BTreeMap<String, u64>,
     conns: BTreeMap<Token, Peer>,
 }
@@ -62,29 +63,29 @@ struct Embedded {
 struct Peer {
     conn: Conn,
     session: SessionId,
-    /// The target that it came by.
+    /// Its target.
     target: String,
-    /// There may be something to read.
+    /// Its socket may be readable.
     unread: bool,
-    /// It sends no more: what it asked before is answered first.
+    /// It has stopped sending: reply to its earlier requests first.
     ended: bool,
-    /// It takes no more: what it asked before is done all the same.
+    /// It has stopped reading: execute its earlier requests all the same.
     deaf: bool,
     heard_ms: u64,
-    /// It was asked for a sign of life at that time.
+    /// Time of the pending probe.
     asked_ms: Option<u64>,
 }
 
 /// A `Manager` row.
 pub struct Manager {
-    /// Where to listen.
+    /// Target to listen at.
     pub target: String,
-    /// `inactivity_probe`; `None` for the usual one of its kind.
+    /// `inactivity_probe`; `None` for the default of its kind.
     pub probe_ms: Option<u64>,
 }
 
 impl Manager {
-    /// Clients of this machine are not probed unless the row says so.
+    /// Local clients are not probed unless the row requests it.
     fn probe_ms(&self) -> u64 {
         let usual = if self.target.starts_with("punix:") { 0 } else { PROBE_MS };
         self.probe_ms.unwrap_or(usual)
@@ -106,7 +107,7 @@ fn now() -> Time {
 }
 
 fn random_uuid() -> Uuid {
-    // Without random numbers nothing here is safe; the kernel has always had them once it booted.
+    // The switch is unsafe without random numbers; the kernel always has them after boot.
     let bits = sys::random::uuid().unwrap_or_else(|e| panic!("no random numbers: {e}"));
     Uuid::from_bytes(bits.to_be_bytes())
 }
@@ -118,7 +119,7 @@ fn client() -> Client {
 }
 
 impl Db {
-    /// Serves the database in the file at `path`, which `lock` protects, on the socket at `socket`.
+    /// Serves the database in the file at `path`, protected by `lock`, on the socket at `socket`.
     pub fn embedded(
         path: &Path,
         lock: FileLock,
@@ -127,7 +128,7 @@ impl Db {
         waker: Arc<Waker>,
     ) -> Result<Db> {
         let wake = move || {
-            // The main loop is there as long as the writer thread is.
+            // The main loop outlives the writer thread.
             let _ = waker.wake();
         };
         let (file, db) = dbfile::open(path, lock, schema::open_vswitch(), &mut random_uuid, wake)?;
@@ -174,7 +175,7 @@ impl Db {
         &mut self.client
     }
 
-    /// The replica, to read.
+    /// The replica, read-only.
     pub fn client_ref(&self) -> &Client {
         &self.client
     }
@@ -184,7 +185,7 @@ impl Db {
         matches!(self.side, Side::Embedded(_))
     }
 
-    /// Serves more listening targets (`Manager` rows), and ends those no longer wanted; what newly went wrong, by target.
+    /// Replaces the listening targets (`Manager` rows); returns new errors by target.
     pub fn set_managers(&mut self, managers: &[Manager], reactor: &mut Reactor) -> Vec<(String, String)> {
         let Side::Embedded(e) = &mut self.side else { return Vec::new() };
         let targets: Vec<String> = managers.iter().map(|m| m.target.clone()).collect();
@@ -208,13 +209,13 @@ impl Db {
         failed
     }
 
-    /// Why a target of a `Manager` row is not served, as of the last [`Db::set_managers`].
+    /// Reason that a `Manager` row's target is not served, as of the last [`Db::set_managers`].
     pub fn refused_manager(&self, target: &str) -> Option<&str> {
         let Side::Embedded(e) = &self.side else { return None };
         e.refused.get(target).map(String::as_str)
     }
 
-    /// Something happened to a socket; `false` when it is not one of the database's.
+    /// Handles a socket event; `false` for a token of others.
     pub fn event(&mut self, token: Token, reactor: &mut Reactor) -> bool {
         match &mut self.side {
             Side::Embedded(e) => e.event(token, reactor),
@@ -222,7 +223,7 @@ impl Db {
         }
     }
 
-    /// Moves what is to be moved: requests and answers, records to the file, connections to be made.
+    /// Does pending work: requests and replies, records to the file, new connections.
     pub fn run(&mut self, reactor: &mut Reactor) -> Turn {
         match &mut self.side {
             Side::Embedded(e) => e.run(&mut self.client, reactor),
@@ -231,7 +232,7 @@ impl Db {
         match &self.side {
             Side::Embedded(e) => e.next(),
             Side::Remote(r) if r.conn.is_none() => Turn::at(r.retry_ms),
-            // A probe, unless it is under way or cannot be sent yet: then the end of patience.
+            // The time of a probe, unless one is pending or cannot be sent yet: then the time of disconnection.
             Side::Remote(r) => {
                 let probes =
                     r.connecting || self.client.state() != ClientState::Ready || self.client.echo_pending();
@@ -240,7 +241,7 @@ impl Db {
         }
     }
 
-    /// Ends all listening: who starts next finds nobody.
+    /// Ends all listening: a new process finds no listener.
     pub fn stop_listening(&mut self) {
         if let Side::Embedded(e) = &mut self.side {
             e.listeners.clear();
@@ -255,7 +256,7 @@ impl Db {
         }
     }
 
-    /// What the embedded server listens for, besides the managers of the database: in order.
+    /// Targets of the embedded server besides the managers of the database, in order.
     pub fn remotes(&self) -> Vec<&str> {
         match &self.side {
             Side::Embedded(e) => e.added.iter().chain([&e.own_target]).map(String::as_str).collect(),
@@ -263,10 +264,10 @@ impl Db {
         }
     }
 
-    /// Listens for one more target until [`Db::remove_remote`].
+    /// Adds a listening target until [`Db::remove_remote`].
     ///
     /// # Errors
-    /// Nothing can listen there.
+    /// The target cannot be listened at.
     pub fn add_remote(&mut self, target: &str, reactor: &mut Reactor) -> Result<()> {
         let Side::Embedded(e) = &mut self.side else { return Ok(()) };
         if !e.listeners.contains_key(target) {
@@ -278,8 +279,8 @@ impl Db {
         Ok(())
     }
 
-    /// Ends what [`Db::add_remote`] began; `false` when there is no such target. What a manager wants as well goes on after the
-    /// next change of the database.
+    /// Removes a target of [`Db::add_remote`]; `false` for an unknown one. A target also wanted by a manager returns
+    /// after the next change of the database.
     pub fn remove_remote(&mut self, target: &str) -> bool {
         let Side::Embedded(e) = &mut self.side else { return false };
         let was = e.added.remove(target);
@@ -289,7 +290,7 @@ impl Db {
         was
     }
 
-    /// Breaks off all connections to the embedded server.
+    /// Closes all connections to the embedded server.
     pub fn reconnect_clients(&mut self, reactor: &Reactor) {
         if let Side::Embedded(e) = &mut self.side {
             let tokens: Vec<Token> = e.conns.keys().copied().collect();
@@ -297,7 +298,7 @@ impl Db {
         }
     }
 
-    /// How often bounds of the embedded server were reached.
+    /// Counts of reached limits of the embedded server.
     pub fn counters(&self) -> Counters {
         match &self.side {
             Side::Embedded(e) => e.server.counters(),
@@ -374,7 +375,7 @@ impl Embedded {
         }
     }
 
-    /// Reads once from a client whose requests are wanted.
+    /// Reads once from a client whose input is wanted.
     fn read(&mut self, token: Token, reactor: &mut Reactor) {
         let Some(peer) = self.conns.get_mut(&token) else { return };
         if peer.conn.flush(reactor.registry()).is_err() {
@@ -396,8 +397,8 @@ impl Embedded {
         }
     }
 
-    /// Closes the clients that send no more, or take no more, once their requests are done and the answers sent. Transactions of
-    /// theirs that still wait end.
+    /// Closes clients that have stopped sending or reading, once their requests are done and the replies sent. Drops
+    /// their waiting transactions.
     fn close_ended(&mut self, reactor: &Reactor) {
         let over = |p: &Peer| match p.deaf {
             true => !p.unread && !self.server.session_has_requests(p.session),
@@ -407,7 +408,7 @@ impl Embedded {
         over.into_iter().for_each(|token| self.close(token, reactor));
     }
 
-    /// When there is something to do without an event.
+    /// Time of the next work without an event.
     fn next(&self) -> Turn {
         let wants = |p: &Peer| p.unread && self.server.session_wants_input(p.session);
         let free = self.conns.values().filter(|p| p.is_free()).map(|p| p.session);
@@ -418,13 +419,13 @@ impl Embedded {
         Turn::more_if(more).and(Turn::from(probes)).and(Turn::from(self.server.next_deadline_ms()))
     }
 
-    /// When a client is to be asked for a sign of life, or given up; not while it is the one who waits.
+    /// Time to probe or disconnect a client; none while the client itself waits.
     fn probe_due_ms(&self, peer: &Peer) -> Option<u64> {
         let probe_ms = self.probes.get(&peer.target).copied().filter(|ms| *ms > 0)?;
         Some(peer.asked_ms.unwrap_or(peer.heard_ms) + probe_ms)
     }
 
-    /// Asks clients that are silent for a sign of life, and gives up those that gave none.
+    /// Probes idle clients, and disconnects those that did not reply.
     fn probe(&mut self, reactor: &mut Reactor) {
         let now_ms = sys::clock::monotonic_ms();
         let due = |(token, p): (&Token, &Peer)| (self.probe_due_ms(p)? <= now_ms).then_some(*token);
@@ -467,7 +468,7 @@ impl Embedded {
                 }
             }
         }
-        // The client and the server answer each other until both are quiet; each round trip is a few messages.
+        // The client and the server exchange messages until both are idle; each round trip is a few messages.
         loop {
             let request = client.take_output();
             if !request.is_empty() {
@@ -496,11 +497,11 @@ impl Embedded {
         for session in self.server.sessions_with_output() {
             let Some(token) = by_session.get(&session) else { continue };
             let Some(peer) = self.conns.get_mut(token) else { continue };
-            // What a client does not read stays in the server, where it is bounded; one that reads gets a piece a turn.
+            // Unread output stays in the server, where it is bounded; a reader gets a piece per turn.
             if peer.is_free() {
                 let output = self.server.session_output_some(session, OUTPUT_PIECE_BYTES);
                 if !peer.deaf && peer.conn.send(&output, reactor.registry()).is_err() {
-                    // What it sent before it left is still there to read.
+                    // Its earlier input can still be read.
                     (peer.deaf, peer.unread) = (true, !peer.ended);
                     self.server.session_deafen(session);
                 }
@@ -520,7 +521,7 @@ impl Embedded {
 }
 
 impl Peer {
-    /// Whether more output can be sent to it, or thrown away.
+    /// Whether more output can be sent to it, or discarded.
     fn is_free(&self) -> bool {
         self.deaf || self.conn.backlog_bytes() == 0
     }

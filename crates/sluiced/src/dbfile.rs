@@ -1,7 +1,7 @@
-//! The embedded database's file: opened under its lock, repaired, appended to by a thread of its own.
+//! The embedded database's file: opened under its lock, repaired, and appended to by a separate thread.
 //!
-//! The writer thread appends and syncs while the main loop goes on; commits are acknowledged when it says how far it is.
-//! A write that fails cuts the file back to the last synced record, so file and database stay equal.
+//! The writer thread appends and syncs in parallel to the main loop; commits are acknowledged when it reports
+//! progress. A failed write truncates the file to the last synced record, so file and database stay equal.
 
 use anyhow::{Context, Result, bail};
 use ovsdb::db::Database;
@@ -18,15 +18,15 @@ use std::thread::JoinHandle;
 use sys::local;
 use sys::lock::FileLock;
 
-/// The file is rewritten when it has grown to so many times what it began with, and to [`COMPACT_MIN_BYTES`].
+/// Growth factor that triggers compaction, above [`COMPACT_MIN_BYTES`].
 const COMPACT_GROWTH: u64 = 4;
 const COMPACT_MIN_BYTES: u64 = 10 << 20;
 
-/// What the writer thread tells.
+/// Report of the writer thread.
 pub enum Written {
-    /// All records up to this one are on the disk.
+    /// All records up to this one are on disk.
     Synced(u64),
-    /// A record could not be written; none after the last synced one is in the file.
+    /// A record could not be written; the file ends with the last synced one.
     Failed(String),
 }
 
@@ -46,8 +46,8 @@ pub struct DbFile {
     base_bytes: u64,
 }
 
-/// Opens (or makes) the file at `path`, which `lock` protects, and reads it. `wake` is called from the writer thread when it
-/// has something to tell.
+/// Opens (or creates) the file at `path`, protected by `lock`, and reads it. The writer thread calls `wake` after
+/// each report.
 pub fn open(
     path: &Path,
     lock: FileLock,
@@ -55,7 +55,7 @@ pub fn open(
     uuids: &mut dyn UuidSource,
     wake: impl Fn() + Send + 'static,
 ) -> Result<(DbFile, Database)> {
-    // A symbolic link stays, and the file that it names is replaced.
+    // A symbolic link stays; its target is replaced.
     let path = &sys::lock::follow_links(path);
     let mut contents = Vec::new();
     let mut options = OpenOptions::new();
@@ -121,7 +121,7 @@ pub fn open(
 }
 
 impl DbFile {
-    /// Hands records over to be written.
+    /// Queues records for writing.
     pub fn append(&mut self, records: Vec<LogRecord>) {
         if records.is_empty() {
             return;
@@ -130,14 +130,14 @@ impl DbFile {
         self.job(Job::Append(records));
     }
 
-    /// Rewrites the file as a snapshot when it has grown enough. Call it when all commits are synced.
+    /// Compacts the file if it has grown enough. Call it when all commits are synced.
     pub fn compact_if_due(&mut self, db: &Database) {
         if self.bytes >= COMPACT_MIN_BYTES && self.bytes >= COMPACT_GROWTH * self.base_bytes {
             self.compact(db);
         }
     }
 
-    /// Rewrites the file as a snapshot.
+    /// Compacts the file into a snapshot.
     pub fn compact(&mut self, db: &Database) {
         let snapshot = dblog::snapshot(db, "compacting database online", sys::clock::wall_ms() as i64);
         self.bytes = snapshot.len() as u64;
@@ -145,7 +145,7 @@ impl DbFile {
         self.job(Job::Replace(snapshot));
     }
 
-    /// Everything that was handed over before is taken back after a failure: what comes now is to be written again.
+    /// After a failure all queued records are rolled back: write records queued from now on.
     pub fn go_on(&self) {
         self.job(Job::GoOn);
     }
@@ -157,7 +157,7 @@ impl DbFile {
         }
     }
 
-    /// What the writer has told since the last call.
+    /// The writer's reports since the last call.
     pub fn written(&self) -> Vec<Written> {
         self.written.try_iter().collect()
     }
@@ -172,7 +172,7 @@ impl Drop for DbFile {
     }
 }
 
-/// Puts a whole new file in place of the old one, of the same mode and owner; its size.
+/// Replaces the file by a new one, with the same mode and owner; returns its size.
 fn replace(path: &Path, contents: &[u8]) -> Result<u64> {
     let mut temporary = path.as_os_str().to_os_string();
     temporary.push(".tmp");
@@ -183,7 +183,7 @@ fn replace(path: &Path, contents: &[u8]) -> Result<u64> {
             Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
             _ => {}
         }
-        // A file of its own: with `O_EXCL` neither another's file nor a symbolic link is written to.
+        // A new file: `O_EXCL` prevents writing to another's file or a symbolic link.
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
         let made = file.metadata()?;
         if (made.uid(), made.gid()) != (old.uid(), old.gid()) {
@@ -204,7 +204,7 @@ struct Writer {
     path: PathBuf,
     synced_bytes: u64,
     file: Option<File>,
-    /// A write failed. What was handed over meanwhile builds on what is lost, and must not be written.
+    /// A write failed. Records queued meanwhile depend on the lost ones, and must not be written.
     failed: bool,
 }
 
@@ -217,7 +217,7 @@ impl Writer {
                 Job::Append(_) | Job::Replace(_) if self.failed => {}
                 Job::Replace(snapshot) => self.replace(&snapshot),
                 Job::Append(mut records) => {
-                    // What came meanwhile is synced along.
+                    // Sync records queued meanwhile together.
                     while next.is_none() {
                         match jobs.try_recv() {
                             Ok(Job::Append(more)) => records.extend(more),
@@ -244,7 +244,7 @@ impl Writer {
     fn append(&mut self, records: &[LogRecord]) -> io::Result<()> {
         let result = self.try_append(records);
         if result.is_err() {
-            // Back to what was acknowledged; the next append opens the file anew.
+            // Truncate to the acknowledged records; the next append reopens the file.
             if let Some(file) = self.file.take() {
                 let _ = file.set_len(self.synced_bytes);
                 let _ = file.sync_all();
@@ -276,7 +276,7 @@ impl Writer {
                 self.file = None;
                 self.synced_bytes = bytes;
             }
-            // The old file is still whole.
+            // The old file is still intact.
             Err(e) => log::warn!(target: "ovsdb_file", "{e:#}: not compacted"),
         }
     }

@@ -1,6 +1,6 @@
-//! Devices behind ports: opening them, their addresses and MTUs, and what is known of them.
+//! Devices behind ports: opening them, their addresses and MTUs, and their state.
 //!
-//! Most are devices of the kernel; a dummy is none, and answers for itself.
+//! Most are kernel devices; a dummy has its own state.
 
 use dpif::{PortOptions, PortSpec, Provider};
 use flow::{DpPort, MacAddr};
@@ -11,46 +11,46 @@ use std::sync::Arc;
 use vswitch::config::DeviceOptions;
 use vswitch::plan::{DeviceSettings, OpenInterface, OpenedInterface};
 
-/// What a port without a device says of its MTU.
+/// MTU reported by a port without a device.
 const BARE_MTU: u32 = 65_535;
 
-/// What a device is.
+/// Kind of a device.
 #[derive(Clone)]
 pub enum Body {
-    /// A device of the kernel, by its index.
+    /// A kernel device, by its index.
     Kernel(u32),
-    /// A device of ours alone.
+    /// A device internal to the switch.
     Dummy(Dummy),
-    /// No device at all, with an address for the sake of OpenFlow.
+    /// No device, with an address for OpenFlow.
     Bare(MacAddr),
-    /// A tunnel, whose device others share, with an address likewise.
+    /// A tunnel with a shared device, likewise with an address.
     Tunnel(Arc<TunnelConfig>, MacAddr),
 }
 
-/// A device that is open.
+/// An open device.
 #[derive(Clone)]
 pub struct Device {
     /// Its interface name.
     pub name: String,
-    /// The datapath it is in.
+    /// Its datapath.
     pub datapath: Arc<dyn Provider>,
-    /// Its number there.
+    /// Its port number there.
     pub dp_port: DpPort,
-    /// What it is.
+    /// Its kind.
     pub body: Body,
-    /// The options that it was opened with.
+    /// The options it was opened with.
     pub options: DeviceOptions,
 }
 
 impl Device {
-    /// The port that a device is to be.
+    /// Configuration of a device's port.
     pub(crate) fn spec(open: &OpenInterface) -> PortSpec {
         let DeviceOptions { port, tunnel, .. } = &open.device.options;
         PortSpec {
             name: tunnel.as_ref().map_or(open.name.clone(), |t| t.device()),
             options: port.clone(),
             mac: open.device.mac,
-            // Set afterwards: a device that cannot have it is used as it is.
+            // Set afterwards: a device that rejects it is used unchanged.
             mtu: None,
             number: None,
         }
@@ -59,7 +59,7 @@ impl Device {
     /// Opens a device and adds it to the datapath.
     ///
     /// # Errors
-    /// The whole text for its row: there is no such device, or it cannot be used.
+    /// The error text for its row: the device does not exist, or cannot be used.
     pub fn open(
         open: &OpenInterface,
         datapath: &Arc<dyn Provider>,
@@ -71,7 +71,7 @@ impl Device {
         if is_foreign(&spec.options) {
             let info = link::link_info(name).map_err(|e| failed(&os_text(&e)))?;
             if info.loopback {
-                // Whatever the switch sent there would be a packet from there.
+                // Packets sent there by the switch would arrive from there.
                 return Err(format!("could not add network device {name} to ofproto (Invalid argument)"));
             }
         }
@@ -91,7 +91,7 @@ impl Device {
             Ok((device, info))
         });
         let (device, info) = device.map_err(|e| {
-            // It went away at once.
+            // It disappeared at once.
             let _ = datapath.port_del(dp_port);
             failed(&os_text(&e))
         })?;
@@ -100,7 +100,7 @@ impl Device {
         Ok((device, OpenedInterface { dp_port, mac, mtu }))
     }
 
-    /// Its index; 0 for a device that the kernel does not know.
+    /// Its index; 0 for a device unknown to the kernel.
     pub fn ifindex(&self) -> u32 {
         match &self.body {
             Body::Kernel(ifindex) => *ifindex,
@@ -114,7 +114,7 @@ impl Device {
         matches!(&self.body, Body::Tunnel(own, _) if own.collides(tunnel))
     }
 
-    /// Its state now.
+    /// Its current state.
     pub fn link(&self) -> std::io::Result<LinkInfo> {
         match &self.body {
             Body::Kernel(_) => link::link_info(&self.name),
@@ -135,7 +135,7 @@ impl Device {
                 lower_up: true,
                 ..LinkInfo::default()
             }),
-            // Its MTU is that of whatever way its packets take.
+            // Its MTU depends on the route of its packets.
             Body::Tunnel(_, mac) => Ok(LinkInfo {
                 name: self.name.clone(),
                 mac: Some(mac.0),
@@ -146,7 +146,7 @@ impl Device {
         }
     }
 
-    /// What its driver says of speed and duplex.
+    /// Speed and duplex according to its driver.
     pub fn ethtool(&self) -> Option<EthtoolLink> {
         match self.body {
             Body::Kernel(_) => link::ethtool_link(&self.name).ok(),
@@ -162,24 +162,24 @@ impl Device {
         }
     }
 
-    /// Whether the device still is there, be it in another network namespace; `None` when the kernel tells of its end.
+    /// Whether the device still exists, possibly in another network namespace; `None` if the kernel reports its end.
     pub fn own_exists(&self) -> Option<bool> {
         self.datapath.own_device_exists(self.dp_port)
     }
 
-    /// Whether other options take effect only when the device is opened anew.
+    /// Whether changed options require reopening the device.
     pub fn must_reopen(&self, wanted: &DeviceSettings) -> bool {
         match (&self.options.port, &wanted.options.port) {
-            // Receive queues are opened anew while the port stays.
+            // Receive queues are reopened while the port stays.
             (PortOptions::System(is), PortOptions::System(wanted)) => is.merge_udp != wanted.merge_udp,
             (is, port) => is != port || self.options.stream != wanted.options.stream,
         }
     }
 
-    /// Sets it up or down, as a controller asks.
+    /// Sets it up or down, on a controller's request.
     ///
     /// # Errors
-    /// It cannot be set so, and why.
+    /// It cannot be set, with the reason.
     pub fn set_admin_up(&self, up: bool) -> Result<(), String> {
         match &self.body {
             Body::Kernel(ifindex) => link::set_admin_up(*ifindex, up).map_err(|e| {
@@ -200,10 +200,10 @@ impl Device {
         }
     }
 
-    /// Sets address, MTU, and what concerns receive queues, as far as it can be done.
+    /// Sets address, MTU and receive queue options, as far as possible.
     ///
     /// # Errors
-    /// All that could not be set, and why.
+    /// All failures, with reasons.
     pub fn update(&mut self, wanted: &DeviceSettings) -> Result<(), String> {
         if let (Body::Tunnel(config, _), Some(wanted)) = (&mut self.body, &wanted.options.tunnel) {
             config.clone_from(wanted);
@@ -227,7 +227,7 @@ impl Device {
             };
             errors.extend(set.err().map(|e| failed(&format!("MTU {mtu}"), &e)));
         }
-        // An existing device's address belongs to whoever made it.
+        // An existing device keeps its address.
         let ours = !is_foreign(&self.options.port);
         if let Some(mac) = wanted.mac.filter(|mac| ours && info.mac != Some(mac.0)) {
             let set = match &self.body {
@@ -244,12 +244,12 @@ impl Device {
     }
 }
 
-/// Whether the port is a device of the kernel that the switch did not make.
+/// Whether the port is a kernel device not made by the switch.
 fn is_foreign(port: &PortOptions) -> bool {
     matches!(port, PortOptions::System(_) | PortOptions::Afxdp(_))
 }
 
-/// The system's own words for an error, without its number and without what was tried.
+/// The system's text of an error, without its number and context.
 pub(crate) fn os_text(e: &std::io::Error) -> String {
     let text = e.to_string();
     let text = text.split(" (os error").next().unwrap_or(&text);

@@ -1,7 +1,7 @@
-//! Connections of dummies: what a dummy sends goes to its connections, what they send it receives, each frame behind its
-//! length (`options:stream`, `options:pstream`). They join dummies of several switches, or a test to one.
+//! Connections of dummies (`options:stream`, `options:pstream`): frames in both directions, each preceded by its
+//! length. They join dummies of several switches, or a test to one.
 //!
-//! A connection that does not take its frames is cut off: nothing here waits.
+//! A connection that does not accept its frames is closed: nothing here waits.
 
 use super::devices::{Body, Device};
 use super::reactor::Reactor;
@@ -16,11 +16,11 @@ use std::sync::Arc;
 use sync::{Mutex, lock};
 use vswitch::config::DummyStream;
 
-/// Frames of a dummy that may wait to be sent on.
+/// Maximum frames of a dummy waiting to be sent.
 const SENT_MAX: usize = 100;
-/// A connection whose unsent bytes pile up to this is cut off.
+/// Unsent bytes at which a connection is closed.
 const BACKLOG_MAX_BYTES: usize = 1 << 20;
-/// Connections of one dummy.
+/// Maximum connections of one dummy.
 const CONNECTIONS_MAX: usize = 16;
 
 enum Role {
@@ -46,10 +46,10 @@ struct Stream {
 pub(crate) struct Streams(BTreeMap<String, Stream>);
 
 impl Streams {
-    /// Makes a dummy's connections, if its options ask for some.
+    /// Opens a dummy's connections, if its options request some.
     ///
     /// # Errors
-    /// The target makes no sense, or nobody can listen there.
+    /// The target is invalid, or cannot be listened at.
     pub(crate) fn add(
         &mut self,
         device: &Device,
@@ -81,7 +81,7 @@ impl Streams {
         let waiting = sent.clone();
         dummy.set_tap(Some(Box::new(move |bytes| {
             let mut waiting = lock(&waiting);
-            // As with a full transmit queue: the newest is lost.
+            // As with a full transmit queue: drop the newest.
             if waiting.len() < SENT_MAX {
                 waiting.push_back(bytes.to_vec());
             }
@@ -99,12 +99,12 @@ impl Streams {
         }
     }
 
-    /// Something happened to a socket; `false` when it is none of these.
+    /// Handles a socket event; `false` for a token of others.
     pub(crate) fn event(&mut self, token: Token, reactor: &mut Reactor) -> bool {
         self.0.values_mut().any(|s| s.event(token, reactor))
     }
 
-    /// Connects what is due, and sends on what the dummies sent.
+    /// Makes due connections, and sends the dummies' frames.
     pub(crate) fn run(&mut self, reactor: &mut Reactor, now_ms: u64) -> Turn {
         for stream in self.0.values_mut() {
             stream.reconnect(reactor, now_ms);
@@ -204,7 +204,7 @@ impl Stream {
         }
         let mut bytes = Vec::new();
         for sent in &waiting {
-            // A frame that is too long for its length was refused by the dummy already.
+            // The dummy already rejected frames too long for the length field.
             let _ = frame(sent, &mut bytes);
         }
         let mut broken = Vec::new();
@@ -219,7 +219,7 @@ impl Stream {
 }
 
 impl Link {
-    /// Receives what came; `false` when the connection is over.
+    /// Receives frames; `false` at the end of the connection.
     fn serve(&mut self, dummy: &Dummy, reactor: &mut Reactor) -> bool {
         if !self.up {
             match self.conn.connected() {
@@ -250,7 +250,7 @@ impl Link {
             bytes = &bytes[taken..];
             loop {
                 match self.framer.next_frame() {
-                    // What is too short for a frame, or finds the queue full, is lost, as on a wire.
+                    // Frames that are too short, or find the queue full, are lost, as on a wire.
                     Ok(Some(frame)) => match dummy.receive(0, frame) {
                         Ok(()) | Err(DummyError::Full { .. } | DummyError::TooShort { .. }) => {}
                         Err(_) => return false,

@@ -1,4 +1,4 @@
-//! Facts about the running switch for the database: what devices say, counters, versions; and writing them back.
+//! Status of the running switch for the database: device state, counters, versions; and its write-back.
 
 use super::db::Db;
 use super::devices::Device;
@@ -18,28 +18,28 @@ use vswitch::plan::NOTICE_KEY;
 use vswitch::status::{ControllerFacts, Counters, Duplex, Facts, ManagerFacts, SwitchFacts, UpDown};
 use vswitch::{Planner, SupportedTypes, Writeback};
 
-/// Version of OVS that tools are told.
+/// OVS version reported to tools.
 const OVS_VERSION: &str = "3.5.4";
 
 struct Link {
     info: LinkInfo,
     settings: Option<EthtoolLink>,
     driver: Option<[String; 3]>,
-    /// Changes of its carrier before it was a port.
+    /// Carrier changes before it was a port.
     changes_before: u32,
 }
 
-/// Gathers facts and writes them.
+/// Collects status and writes it.
 pub(crate) struct FactKeeper {
     writeback: Writeback,
     in_flight: Option<TxnId>,
     root_asked: bool,
     links: BTreeMap<String, Link>,
-    /// Counters as of the last time they were due.
+    /// Counters at the last due time.
     statistics: BTreeMap<String, Counters>,
     switch: SwitchFacts,
     run_dir: PathBuf,
-    /// Figures of the machine are wanted.
+    /// Whether system statistics are enabled.
     machine: bool,
     system_id: Option<String>,
     embedded: bool,
@@ -49,7 +49,7 @@ pub(crate) struct FactKeeper {
 }
 
 impl FactKeeper {
-    /// Nothing known yet. `system_id` is given when the database is ours, and so is the description of the system.
+    /// Empty. `system_id` is given for an embedded database, and likewise the description of the system.
     pub(crate) fn new(supported: &SupportedTypes, system_id: Option<String>, run_dir: &Path) -> FactKeeper {
         let embedded = system_id.is_some();
         let (system_type, system_version) = system();
@@ -80,23 +80,22 @@ impl FactKeeper {
         }
     }
 
-    /// Sets how often statistics are written.
+    /// Sets the interval of statistics.
     pub(crate) fn set_interval_ms(&mut self, interval_ms: u64) {
         self.writeback.set_stats_interval_ms(interval_ms);
     }
 
-    /// Sets whether figures of the machine are written (`enable-statistics`).
+    /// Sets whether system statistics are written (`enable-statistics`).
     pub(crate) fn set_machine(&mut self, wanted: bool) {
         self.machine = wanted;
     }
 
-    /// When there may be something to write without an event.
+    /// Time of the next write without an event.
     pub(crate) fn next_ms(&self, now_ms: u64) -> u64 {
         if self.in_flight.is_some() { now_ms + 1000 } else { self.writeback.next_due_ms().max(now_ms) }
     }
 
-    /// The database changed: facts are compared with it anew. In a database of ours, the root row is made when it is
-    /// missing.
+    /// The database changed: compare all status again. In an embedded database, creates a missing root row.
     pub(crate) fn prepare(&mut self, db: &mut Db) {
         self.dirty = true;
         if !self.embedded || self.root_asked || db.client_ref().replica().row_count("Open_vSwitch") > 0 {
@@ -112,7 +111,7 @@ impl FactKeeper {
         }
     }
 
-    /// Takes the outcome of the transaction in flight.
+    /// Processes the result of the transaction in flight.
     pub(crate) fn take_outcomes(&mut self, db: &mut Db, now_ms: u64) {
         for (id, outcome) in db.client().take_outcomes() {
             if self.in_flight == Some(id) {
@@ -126,7 +125,7 @@ impl FactKeeper {
         }
     }
 
-    /// Reads the state of open devices anew.
+    /// Reads the state of open devices again.
     pub(crate) fn refresh_links(&mut self, devices: &BTreeMap<String, Device>) {
         self.links.retain(|name, _| devices.contains_key(name));
         for (name, device) in devices {
@@ -136,14 +135,14 @@ impl FactKeeper {
                 continue;
             }
             self.dirty = true;
-            // What the driver says changes with the carrier at most.
+            // The driver's data change only with the carrier.
             let changes_before = known.map_or(info.carrier_changes, |l| l.changes_before);
             let link = Link { settings: device.ethtool(), driver: device.driver(), changes_before, info };
             self.links.insert(name.clone(), link);
         }
     }
 
-    /// Takes facts about controllers.
+    /// Sets the status of controllers.
     pub(crate) fn set_controllers(&mut self, controllers: BTreeMap<Uuid, ControllerFacts>) {
         let lasting = |all: &BTreeMap<Uuid, ControllerFacts>| {
             let strip = |f: &ControllerFacts| (f.is_connected, f.role, f.status.get("state").cloned());
@@ -153,22 +152,22 @@ impl FactKeeper {
         self.controllers = controllers;
     }
 
-    /// Whether a device is set down; `None` when nothing is known of it.
+    /// Whether a device is set down; `None` if unknown.
     pub(crate) fn admin_down(&self, name: &str) -> Option<bool> {
         self.links.get(name).map(|l| !l.info.admin_up)
     }
 
-    /// Whether a device is without carrier; `None` when nothing is known of it.
+    /// Whether a device has no carrier; `None` if unknown.
     pub(crate) fn link_down(&self, name: &str) -> Option<bool> {
         self.links.get(name).map(|l| !l.info.carrier())
     }
 
-    /// What the driver of a device says of its link, nothing when it does not tell; `None` when nothing is known of it.
+    /// The driver's data of a device's link, empty if not provided; `None` if unknown.
     pub(crate) fn features(&self, name: &str) -> Option<PortFeatures> {
         self.links.get(name).map(|l| l.settings.as_ref().map(port_features).unwrap_or_default())
     }
 
-    /// Writes what differs and is due.
+    /// Writes due differences.
     pub(crate) fn write_back(
         &mut self,
         db: &mut Db,
@@ -258,7 +257,7 @@ impl FactKeeper {
         facts
     }
 
-    /// One question to each datapath, whatever its ports are.
+    /// One request per datapath, for any number of ports.
     fn gather_statistics(&mut self, planner: &Planner, instances: &Instances) {
         let all = instances.iter().map(|i| (i.name(), i.datapath.all_port_stats().into_iter().collect()));
         let all: BTreeMap<&str, HashMap<DpPort, PortStats>> = all.collect();
@@ -278,7 +277,7 @@ impl FactKeeper {
     }
 }
 
-/// What is wrong with managers, as far as they are served here.
+/// Errors of managers, if they are served here.
 fn managers(db: &Db) -> BTreeMap<Uuid, ManagerFacts> {
     if !db.is_embedded() {
         return BTreeMap::new();
@@ -295,7 +294,7 @@ fn signed(n: u64) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
 }
 
-/// Counters of a port, by the names that stock switches have for them, and drops by their reasons.
+/// Counters of a port, by the names of stock switches, and drops by reason.
 fn device_counters(stats: &PortStats) -> Counters {
     let s = stats.with_device();
     let own = [
@@ -325,8 +324,8 @@ fn device_counters(stats: &PortStats) -> Counters {
     all
 }
 
-/// Counters of a dummy, as stock switches tell them: two more to try custom ones with, and those of its queues. All sends
-/// go by one.
+/// Counters of a dummy, as in stock switches: two extra ones for tests of custom statistics, and those of its
+/// queues. All packets are sent by one queue.
 fn dummy_counters(s: &DummyStats) -> Counters {
     let queue = |way: &str, n: usize, q: &QueueStats| {
         [(format!("{way}_q{n}_packets"), signed(q.packets)), (format!("{way}_q{n}_bytes"), signed(q.bytes))]
@@ -345,7 +344,7 @@ fn dummy_counters(s: &DummyStats) -> Counters {
     all
 }
 
-/// Drops by the names of stock switches where these count them at all, and by names of our own: only those that occurred, so
+/// Drops by the names of stock switches if these count them, and otherwise by our own names: only nonzero ones, so
 /// that a port without any has the counters of stock switches.
 fn drop_counters(s: &PortStats) -> Counters {
     let failures =
@@ -373,7 +372,7 @@ fn translated_counters(c: &PortCounters) -> Counters {
     rows.map(|(k, v)| (k.to_string(), signed(v))).into()
 }
 
-/// Name and version of the system, as start scripts write them (os-release(5)).
+/// Name and version of the system, as written by start scripts (os-release(5)).
 fn system() -> (String, String) {
     let text = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
     let value = |key: &str| {

@@ -1,5 +1,5 @@
-//! What drivers say of links, as OpenFlow tells it: `ethtool_link_mode_bit_indices` of `linux/ethtool.h` as `OFPPF_*` of
-//! OpenFlow 1.3 §7.2.1. As in stock switches, link modes that OpenFlow has no bit for are left out.
+//! Link features of drivers in OpenFlow terms: `ethtool_link_mode_bit_indices` of `linux/ethtool.h` as `OFPPF_*` of
+//! OpenFlow 1.3 §7.2.1. As in stock switches, omits link modes without an OpenFlow bit.
 
 #[cfg(test)]
 mod tests;
@@ -17,7 +17,7 @@ const SPEEDS: [(u32, u32, u32); 7] = [
     (100_000, 1 << 8, 1 << 8),
     (1_000_000, 1 << 9, 1 << 9),
 ];
-/// Another speed than those.
+/// Any other speed.
 const OTHER_SPEED: u32 = 1 << 10;
 const COPPER: u32 = 1 << 11;
 const FIBER: u32 = 1 << 12;
@@ -27,7 +27,7 @@ const AUTONEG: u32 = 1 << 13;
 const TWISTED_PAIR: u8 = 0;
 const FIBRE: u8 = 3;
 
-/// Link modes by their numbers, with the bits that tell them.
+/// Link modes by number, with their bits.
 const MODES: [(u32, u32); 12] = [
     (0, 1),
     (1, 1 << 1),
@@ -39,12 +39,12 @@ const MODES: [(u32, u32); 12] = [
     (7, COPPER),
     (10, FIBER),
     (12, 1 << 6),
-    // Pause, symmetric and not.
+    // Pause, symmetric and asymmetric.
     (13, 1 << 14),
     (14, 1 << 15),
 ];
 
-/// The same as OpenFlow tells it.
+/// The OpenFlow form.
 pub(crate) fn port_features(link: &EthtoolLink) -> PortFeatures {
     let told =
         |modes: u128| MODES.iter().filter(|(mode, _)| modes >> mode & 1 != 0).fold(0, |f, (_, bit)| f | bit);

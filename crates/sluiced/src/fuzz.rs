@@ -4,7 +4,7 @@ use crate::appctl::packet_of_hex;
 use crate::stream::Endpoint;
 use vlog::vlog;
 
-/// Words of operators: a log specification (`vlog/set`), a connection target, the packet of a trace.
+/// Operator input: a log specification (`vlog/set`), a connection target, the packet of a trace.
 pub fn words(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     if vlog().set(text).is_ok() {
@@ -13,7 +13,7 @@ pub fn words(bytes: &[u8]) {
     if let Ok(endpoint) = Endpoint::parse(text, 6653) {
         assert_eq!(Endpoint::parse(text, 6653), Ok(endpoint));
     }
-    // Any answer will do.
+    // Any reply will do.
     let _ = probes::parse_request(text);
     if let Ok(packet) = packet_of_hex(text) {
         assert!(packet.len() * 2 <= text.len());

@@ -1,4 +1,5 @@
-//! The datapaths that run: one for each datapath type that has bridges, each with its slow path and what its bridges share.
+//! The running datapaths: one for each datapath type with bridges, each with its slow path and the state shared by
+//! its bridges.
 //!
 //! An instance starts with the first bridge of its type and ends with the last one.
 
@@ -27,12 +28,12 @@ use vswitch::config::{GlobalConfig, UpcallDispatch};
 
 /// VLAN tags that keys tell apart.
 const VLAN_LIMIT: u8 = 1;
-/// How long a forwarding thread may take to answer a command.
+/// Timeout of a command sent to a forwarding thread.
 const ASK_LIMIT: Duration = Duration::from_secs(5);
 
 /// One datapath with its slow path.
 pub struct Instance {
-    /// What its bridges share.
+    /// State shared by its bridges.
     pub backer: Arc<Backer>,
     /// The datapath.
     pub datapath: Arc<dyn Provider>,
@@ -81,7 +82,7 @@ impl Instance {
         self.datapath.name()
     }
 
-    /// Whether a name from a command line means this datapath: whole, or without its type.
+    /// Whether a name from a command line refers to this datapath: complete, or without its type.
     pub fn is_named(&self, name: &str) -> bool {
         let own = self.name();
         name == own || own.split_once('@').is_some_and(|(_, short)| name == short)
@@ -92,12 +93,12 @@ impl Instance {
         &self.slow.state
     }
 
-    /// Figures of the revalidator's last rounds.
+    /// Statistics of the revalidator's last rounds.
     pub fn revalidator_stats(&self) -> RevalidatorStats {
         *lock(&self.slow.state.stats)
     }
 
-    /// Makes the revalidator look at once.
+    /// Starts a round of the revalidator at once.
     pub fn wake_revalidator(&self) {
         self.slow.wake_revalidator();
     }
@@ -122,17 +123,18 @@ impl Instance {
         all
     }
 
-    /// Counters of all threads together, and of those that ended.
+    /// Counters of all threads together, ended ones included.
     pub fn totals(&self) -> PmdStats {
         let mut sum = self.datapath.ended_threads();
         self.pmd_stats().iter().for_each(|(_, stats)| sum.add(stats));
         sum
     }
 
-    /// Makes the revalidator do a round at once; its number, over when [`RevalidatorState::finished`] is past it.
+    /// Starts a round of the revalidator at once; returns its number, complete when [`RevalidatorState::finished`]
+    /// is past it.
     pub fn order_round(&self) -> u64 {
         let state = &self.slow.state;
-        // One more may have begun of which nothing is told yet.
+        // Another one may have begun, not reported yet.
         let next = state.begun.load(Ordering::Acquire) + 1;
         state.wanted.fetch_max(next + 1, Ordering::AcqRel);
         self.wake_revalidator();
@@ -178,12 +180,12 @@ impl Instance {
         }
     }
 
-    /// Serves the ports that no thread polls, and wakes the revalidator when the tables have changed; `true` when there is
-    /// more to do at once.
+    /// Serves the ports without threads, and wakes the revalidator after changes of the tables; `true` if more work
+    /// is ready.
     fn run(&mut self) -> bool {
         let more = self.datapath.run_main();
         let epoch = self.backer.epoch();
-        // Without flows a round has nothing to check. One that is put later from an older view is looked at when it is put.
+        // Without flows a round has nothing to check. A flow put later from an older view is checked at the put.
         if epoch != self.seen_epoch && !self.backer.ukeys.is_empty() {
             self.seen_epoch = epoch;
             self.wake_revalidator();
@@ -233,7 +235,7 @@ fn userspace(
     let datapath: Arc<dyn Provider> =
         Arc::new(UserspaceDatapath::start(&config, inline).context("cannot start the forwarding threads")?);
     if dummy {
-        // As stock switches have it: the port that stands for the datapath itself.
+        // As in stock switches: the local port of the datapath.
         let local = PortSpec {
             name: format!("ovs-{type_name}"),
             options: PortOptions::Dummy(DummyPort::new("dummy-internal")),
@@ -246,22 +248,22 @@ fn userspace(
     Ok(datapath)
 }
 
-/// What the command line says of datapaths.
+/// Command-line options of datapaths.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Settings {
-    /// How far dummies stand in for what is real.
+    /// Degree of dummy use.
     pub dummies: DummyMode,
     /// The dummies of all datapaths.
     pub dummy_ports: DummyPorts,
-    /// Cores that are pretended, by their NUMA nodes; empty for the machine's own.
+    /// Simulated cores, by their NUMA nodes; empty for the machine's own.
     pub numa: Vec<u16>,
-    /// What the fast path does without.
+    /// Disabled parts of the fast path.
     pub ablation: Ablation,
-    /// Tells of queues that the main loop polls.
+    /// Watch of the queues polled by the main loop.
     pub watch: Option<Arc<QueueWatch>>,
 }
 
-/// All that run.
+/// All running datapaths.
 pub struct Instances {
     by_type: BTreeMap<String, Instance>,
     global: Option<Arc<GlobalConfig>>,
@@ -271,7 +273,7 @@ pub struct Instances {
 }
 
 impl Instances {
-    /// None yet. `wake` is called when events wait in a backer.
+    /// Empty. `wake` is called when events wait in a backer.
     pub(crate) fn new(settings: Settings, wake: Wake) -> Instances {
         Instances { by_type: BTreeMap::new(), global: None, settings, wake, perf_log: PerfLog::default() }
     }
@@ -281,17 +283,17 @@ impl Instances {
         &self.settings.dummy_ports
     }
 
-    /// In order of their types.
+    /// In order of type.
     pub fn iter(&self) -> impl Iterator<Item = &Instance> {
         self.by_type.values()
     }
 
-    /// The one that serves a bridge.
+    /// The datapath of a bridge.
     pub fn of_bridge(&self, bridge: BridgeId) -> Option<&Instance> {
         self.iter().find(|i| i.bridges.contains(&bridge))
     }
 
-    /// A bridge by its name, as it is now, and the instance that serves it.
+    /// The current view of a bridge, by its name, and its datapath.
     pub fn bridge(&self, name: &str) -> Option<(&Instance, Arc<BridgeView>)> {
         self.iter().find_map(|i| Some((i, i.backer.view().bridge_by_name(name)?.clone())))
     }
@@ -304,10 +306,10 @@ impl Instances {
         all
     }
 
-    /// The datapath of that name, or the only one there is when no name is given.
+    /// The datapath of that name, or without a name the only one.
     ///
     /// # Errors
-    /// None of that name; or none, or several, to choose from.
+    /// Unknown name; or no datapath, or several, to choose from.
     pub fn named(&self, name: Option<&str>) -> Result<&Instance, String> {
         match name {
             Some(name) => self.iter().find(|i| i.is_named(name)).ok_or_else(|| {
@@ -319,7 +321,7 @@ impl Instances {
         }
     }
 
-    /// The instance for a new bridge, which is started if it is the first of its type.
+    /// The datapath of a new bridge, started if it is the first of its type.
     pub(crate) fn add_bridge(&mut self, bridge: BridgeId, type_name: &str) -> Result<&Instance> {
         if !self.by_type.contains_key(type_name) {
             let mut instance =
@@ -335,7 +337,7 @@ impl Instances {
         Ok(instance)
     }
 
-    /// Forgets a bridge; its datapath ends with its last one.
+    /// Removes a bridge; its datapath ends with its last one.
     pub(crate) fn remove_bridge(&mut self, bridge: BridgeId) {
         for instance in self.by_type.values_mut() {
             if instance.bridges.remove(&bridge) {
@@ -349,13 +351,13 @@ impl Instances {
         }
     }
 
-    /// Applies settings of the whole switch, to those that are yet to start as well.
+    /// Applies settings of the whole switch, also to datapaths started later.
     pub(crate) fn set_global(&mut self, global: Arc<GlobalConfig>) {
         self.by_type.values_mut().for_each(|i| i.set_global(&global));
         self.global = Some(global);
     }
 
-    /// Which iterations forwarding threads tell in the log, those of datapaths that are yet to start as well.
+    /// Sets the logging of suspicious iterations, also for datapaths started later.
     pub(crate) fn set_perf_log(&mut self, log: PerfLog) {
         self.iter().for_each(|i| i.set_perf_log(log));
         self.perf_log = log;
@@ -371,12 +373,12 @@ impl Instances {
         more
     }
 
-    /// Closes the devices of removed ports, and those that were opened in vain.
+    /// Closes the devices of removed ports, and unused ones.
     pub(crate) fn close_devices(&self) {
         self.iter().for_each(|i| i.datapath.close_devices());
     }
 
-    /// The ports that are wanted are there: others that a former process left go.
+    /// All wanted ports exist: removes those left by a previous process.
     pub(crate) fn settled(&self) {
         self.iter().for_each(|i| i.datapath.sweep_ports());
     }
@@ -387,12 +389,12 @@ impl Instances {
     }
 }
 
-/// Where one answer goes.
+/// Destination of a reply.
 struct Ask(SyncSender<Vec<OpResult>>);
 
 impl ReplySink for Ask {
     fn done(&self, _: PmdId, _: u64, results: Vec<OpResult>) {
-        // Who asked may have given up.
+        // The requester may have given up.
         let _ = self.0.try_send(results);
     }
 }

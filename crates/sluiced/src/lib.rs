@@ -2,11 +2,11 @@
 //!
 //! - [`daemon`]: start, main loop and end of the process;
 //! - [`db`], [`dbfile`]: the database, served or followed;
-//! - [`switch`]: bridges and ports as the database configures them;
+//! - [`switch`]: bridges and ports as configured in the database;
 //! - [`appctl`]: commands of the control socket ([`unixctl`]);
 //! - [`slowpath`]: handlers and the revalidator.
 //!
-//! The control plane shares no thread and no lock with the packet path, unless it is told to (`--without=threads`).
+//! The control plane shares no thread and no lock with the packet path, except with `--without=threads`.
 #![forbid(unsafe_code)]
 
 pub mod appctl;

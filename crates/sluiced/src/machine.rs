@@ -1,12 +1,13 @@
 //! `Open_vSwitch.statistics`: load of the machine and of the daemons in the run directory (`other_config:enable-statistics`).
 //!
-//! Read in the main loop when statistics are written: some files of proc(5), and a system call for each file system on a device.
+//! Read in the main loop when statistics are written: some files of proc(5), and a system call per file system on a
+//! device.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use sys::machine::{FileSystem, Memory, Process};
 
-/// Pid files that are looked at.
+/// Maximum pid files examined.
 const PID_FILES_MAX: usize = 64;
 
 /// The column.
@@ -51,13 +52,13 @@ fn process(pid: u32, own: Process) -> String {
     )
 }
 
-/// How often a daemon crashed, out of the title of its parent; `None` when that is no monitor.
+/// Number of a daemon's crashes, from the title of its parent; `None` if that is no monitor.
 fn crashes(title: &str, pid: u32) -> Option<u32> {
     let (_, state) = title.split_once(&format!("monitoring pid {pid} ("))?;
     Some(state.split_once(" crashes").and_then(|(count, _)| count.parse().ok()).unwrap_or(0))
 }
 
-/// Daemons that run, by the names of their pid files.
+/// Running daemons, by the names of their pid files.
 fn daemons(run_dir: &Path) -> Vec<(String, u32)> {
     let Ok(entries) = std::fs::read_dir(run_dir) else { return Vec::new() };
     let running = |entry: std::fs::DirEntry| {

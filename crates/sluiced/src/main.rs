@@ -1,4 +1,4 @@
-//! `sluiced`, the switch daemon: reads its command line, as `ovs-vswitchd` has it, and runs the daemon.
+//! `sluiced`, the switch daemon: parses its command line, as `ovs-vswitchd`, and runs the daemon.
 #![forbid(unsafe_code)]
 
 use anyhow::{Result, bail};
@@ -9,11 +9,11 @@ use sluiced::daemon::{self, DaemonConfig};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// Packets' keys and flows are made on one thread and freed on another all the time.
+/// Flow keys and flows are constantly allocated on one thread and freed on another.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Version of the interface that stock tools see.
+/// Interface version for stock tools.
 const COMPATIBLE: &str = "ovs-vswitchd (Open vSwitch) 3.5.4";
 
 /// A software virtual switch, managed by OVSDB and OpenFlow.
@@ -78,18 +78,18 @@ struct Options {
     version: bool,
 }
 
-/// Reads the argument of `--enable-dummy`.
+/// Parses the argument of `--enable-dummy`.
 fn dummy_mode(level: &str) -> Result<DummyMode, String> {
     DummyMode::parse(Some(level))
         .ok_or_else(|| "unknown dummy level; there are system and override".to_string())
 }
 
-/// A directory from the environment, or its usual place.
+/// A directory from the environment, or its default.
 fn directory(variable: &str, default: &str) -> PathBuf {
     std::env::var_os(variable).map_or_else(|| PathBuf::from(default), PathBuf::from)
 }
 
-/// An optional file: absent, given, or at its default place; relative names belong to `base`.
+/// An optional file: absent, given, or at its default location; relative names are resolved in `base`.
 fn file(option: Option<Option<PathBuf>>, base: &Path, default: &str) -> Option<PathBuf> {
     option.map(|given| base.join(given.unwrap_or_else(|| PathBuf::from(default))))
 }

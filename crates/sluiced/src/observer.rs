@@ -5,7 +5,7 @@ use flow::{FlowKey, Ufid};
 use ofproto::backer::{Observer, Rechecked};
 use probes::FlowUpkeep;
 
-/// See the module.
+/// See the module documentation.
 pub(crate) struct SlowPathProbes;
 
 impl Observer for SlowPathProbes {

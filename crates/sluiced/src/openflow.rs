@@ -1,7 +1,8 @@
 //! The OpenFlow connections of all bridges.
 //!
-//! The protocol itself is [`Connmgr`](ofproto::connmgr::Connmgr)'s; here bytes are moved, connections made again, and events
-//! routed. Where memory is short, the connection of all bridges that holds most is closed before the next turn, and the log says why.
+//! [`Connmgr`](ofproto::connmgr::Connmgr) implements the protocol; this module moves bytes, reconnects, and routes
+//! events. If memory is short, it closes the connection that holds most, over all bridges, before the next turn, and
+//! logs the reason.
 
 use super::instances::{Instance, Instances};
 use super::reactor::Reactor;
@@ -26,15 +27,15 @@ mod tests;
 
 /// Packets for controllers routed at one turn.
 const PACKET_INS_MAX: usize = 512;
-/// Of these, so many before connections send: more at once may be more than may wait for one.
+/// Number of these before connections send: more at once may exceed a connection's limit.
 const PACKET_INS_PORTION: usize = 64;
 
-/// Bounds of what the connections of all bridges make the switch hold.
+/// Memory limits for the connections of all bridges.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
-    /// Came and is not carried out: half-sent messages, bundles.
+    /// Unprocessed input: partial messages, bundles.
     input_bytes: usize,
-    /// Made and not read.
+    /// Unread output.
     output_bytes: usize,
 }
 
@@ -46,11 +47,11 @@ impl Limits {
     }
 }
 
-/// All bridges' connections.
+/// The connections of all bridges.
 pub(crate) struct OpenFlow {
     run_dir: PathBuf,
     bridges: BTreeMap<BridgeId, OfBridge>,
-    /// The bridge whose connections had their turn last.
+    /// The bridge served last.
     served: Option<BridgeId>,
     budgets: Budgets,
 }
@@ -66,7 +67,7 @@ impl OpenFlow {
         }
     }
 
-    /// Opens the sockets of a bridge of that instance: for management, and to watch its controllers.
+    /// Opens the sockets of a bridge of that instance: management and snoop.
     pub(crate) fn create(
         &mut self,
         bridge: BridgeId,
@@ -79,7 +80,7 @@ impl OpenFlow {
         self.bridges.insert(bridge, made);
     }
 
-    /// Closes all connections of a bridge, and ends what its controllers made outside its tables.
+    /// Closes all connections of a bridge, and removes its meters.
     pub(crate) fn destroy(&mut self, bridge: BridgeId, reactor: &Reactor) {
         if let Some(b) = self.bridges.remove(&bridge) {
             b.shut_down(reactor);
@@ -99,7 +100,7 @@ impl OpenFlow {
         }
     }
 
-    /// Replaces a bridge's controllers; those that stay keep their connections.
+    /// Replaces a bridge's controllers; unchanged ones keep their connections.
     pub(crate) fn set_controllers(
         &mut self,
         bridge: BridgeId,
@@ -112,14 +113,14 @@ impl OpenFlow {
         }
     }
 
-    /// Breaks all connections of a bridge off (of all bridges, if none is named); those to controllers are made again.
+    /// Closes all connections of a bridge (of all bridges, if none is named); reconnects to controllers.
     pub(crate) fn reconnect(&mut self, bridge: Option<&str>, reactor: &mut Reactor, now_ms: u64) {
         for b in self.bridges.values_mut().filter(|b| bridge.is_none_or(|name| b.name() == name)) {
             b.break_off(reactor, now_ms);
         }
     }
 
-    /// Something happened to a socket; `false` when it is not one of these.
+    /// Handles a socket event; `false` for a token of others.
     pub(crate) fn event(&mut self, token: Token, reactor: &mut Reactor, now_ms: u64) -> bool {
         self.keep_bounds(reactor, now_ms);
         for b in self.bridges.values_mut() {
@@ -130,8 +131,8 @@ impl OpenFlow {
         false
     }
 
-    /// Routes events, takes the time, makes connections again, answers and sends, all within the bounds of a turn; bridges go
-    /// first in turns.
+    /// Routes events, advances the time, reconnects, replies and sends, all within the limits of a turn; bridges
+    /// take turns in going first.
     pub(crate) fn run(&mut self, instances: &Instances, reactor: &mut Reactor, now_ms: u64) -> Turn {
         let mut next: Turn = instances.iter().map(|i| self.route(&i.backer, reactor, now_ms)).collect();
         let mut work = WORK_PER_TURN;
@@ -150,7 +151,7 @@ impl OpenFlow {
         next.and(Turn::more_if(self.is_short()))
     }
 
-    /// Hands packets for controllers to the bridges that they belong to.
+    /// Passes packets for controllers to their bridges.
     fn route(&mut self, backer: &Backer, reactor: &mut Reactor, now_ms: u64) -> Turn {
         for _ in 0..PACKET_INS_MAX / PACKET_INS_PORTION {
             let mut told = BTreeSet::new();
@@ -175,31 +176,31 @@ impl OpenFlow {
         Turn::more_if(backer.packet_ins_waiting() > 0)
     }
 
-    /// What the connections of all bridges counted.
+    /// Counters of the connections of all bridges.
     pub(crate) fn counters(&self) -> ConnCounters {
         let mut sum = ConnCounters::default();
         self.bridges.values().for_each(|b| sum.add(&b.counters()));
         sum
     }
 
-    /// The ports whose devices controllers want up or down, in order, whatever the bridge.
+    /// The ports whose devices controllers set up or down, in order, over all bridges.
     pub(crate) fn take_admin_changes(&mut self) -> Vec<AdminChange> {
         self.bridges.values_mut().flat_map(|b| b.take_admin_changes()).collect()
     }
 
-    /// Tells controllers of ports that came, went or changed.
+    /// Reports added, removed and changed ports to controllers.
     pub(crate) fn ports_changed(&mut self, bridge: BridgeId, old: &PortTable, new: &PortTable, now_ms: u64) {
         if let Some(b) = self.bridges.get_mut(&bridge) {
             b.ports_changed(old, new, now_ms);
         }
     }
 
-    /// Facts about controllers, by the rows they come from.
+    /// Status of controllers, by their rows.
     pub(crate) fn facts(&self, now_ms: u64) -> BTreeMap<ovsdb::value::Uuid, ControllerFacts> {
         self.bridges.values().flat_map(|b| b.controller_facts(now_ms)).collect()
     }
 
-    /// Ends the connections that hold most while memory for all of them is short.
+    /// Closes the connections that hold most while their total memory exceeds the limit.
     fn keep_bounds(&mut self, reactor: &mut Reactor, now_ms: u64) {
         let budgets = self.budgets.clone();
         let input = |h: Held| h.input_bytes;
@@ -223,7 +224,7 @@ impl OpenFlow {
         }
     }
 
-    /// The connection that holds most of something.
+    /// The connection that holds the most memory of a kind.
     fn greatest(&self, of: fn(Held) -> usize) -> Option<(usize, BridgeId, Token)> {
         let of_bridge =
             |(id, b): (&BridgeId, &OfBridge)| b.greatest(of).map(|(bytes, token)| (bytes, *id, token));

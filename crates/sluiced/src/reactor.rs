@@ -1,4 +1,4 @@
-//! The main loop's registry of sockets: tokens are never used twice.
+//! The main loop's registry of sockets: tokens are never reused.
 
 use super::turn::Turn;
 use dpif_netdev::QueueWatch;
@@ -8,32 +8,32 @@ use mio::{Interest, Poll, Registry, Token};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Token of the waker that other threads use.
+/// Token of the waker used by other threads.
 pub const WAKER: Token = Token(0);
-/// Token of the receive queues that the main loop polls itself.
+/// Token of the receive queues polled by the main loop itself.
 pub const QUEUES: Token = Token(1);
 
-/// Polls and hands out tokens.
+/// Polls and allocates tokens.
 pub struct Reactor {
     poll: Poll,
     next: usize,
     again: Vec<Token>,
-    /// Tokens to be served at a time, in milliseconds of the machine's own clock.
+    /// Tokens to serve at a time, in milliseconds of the machine's own clock.
     later: Vec<(u64, Token)>,
-    /// What became of connections that came.
+    /// Counters of incoming connections.
     pub counts: Counts,
 }
 
-/// What became of connections that came and were not served.
+/// Counters of incoming connections that were not served.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Counts {
-    /// How often there was no descriptor for one; it waited.
+    /// Times that a connection had to wait for a free descriptor.
     pub accept_failed: u64,
-    /// Closed because there were as many of their kind as there may be.
+    /// Closed because the limit of their kind was reached.
     pub refused: u64,
-    /// Closed for the memory that OpenFlow connections held.
+    /// Closed because OpenFlow connections held too much memory.
     pub cut_off: u64,
-    /// Closed because they did not answer a probe.
+    /// Closed because they did not reply to a probe.
     pub probes_failed: u64,
 }
 
@@ -49,31 +49,31 @@ impl Reactor {
         })
     }
 
-    /// The poll itself, to wait.
+    /// The poll itself, for waiting.
     pub fn poll(&mut self) -> &mut Poll {
         &mut self.poll
     }
 
-    /// A socket has more to read than its turn allows: it is served again after the others.
+    /// A socket has more input than its turn allows: serves it again after the others.
     pub fn serve_again(&mut self, token: Token) {
         self.again.push(token);
     }
 
-    /// A socket is to be served after some time, whether or not something happens to it.
+    /// Serves a socket after a delay, regardless of events.
     pub fn serve_in(&mut self, token: Token, ms: u64) {
         if !self.later.iter().any(|(_, t)| *t == token) {
             self.later.push((machine_ms() + ms, token));
         }
     }
 
-    /// When sockets are to be served without an event.
+    /// Time of the next socket to serve without an event.
     pub fn turn(&self) -> Turn {
         let next = self.later.iter().map(|(at_ms, _)| *at_ms).min();
         let next = next.map(|at_ms| sys::clock::monotonic_ms() + at_ms.saturating_sub(machine_ms()));
         Turn::from(next).and(Turn::more_if(!self.again.is_empty()))
     }
 
-    /// The sockets to serve without an event by now.
+    /// The sockets due without an event.
     pub fn take_due(&mut self) -> Vec<Token> {
         let mut due = std::mem::take(&mut self.again);
         let now_ms = if self.later.is_empty() { 0 } else { machine_ms() };
@@ -81,23 +81,23 @@ impl Reactor {
         due
     }
 
-    /// For receive queues that the main loop polls itself.
+    /// For receive queues polled by the main loop itself.
     pub fn queue_watch(&self) -> io::Result<QueueWatch> {
         Ok(QueueWatch::new(self.registry().try_clone()?, QUEUES))
     }
 
-    /// Where sources are registered.
+    /// Registry for sources.
     pub fn registry(&self) -> &Registry {
         self.poll.registry()
     }
 
-    /// A token of its own.
+    /// Allocates a token.
     pub fn token(&mut self) -> Token {
         self.next += 1;
         Token(self.next - 1)
     }
 
-    /// Watches a descriptor that somebody else owns until it is readable.
+    /// Watches a descriptor owned by others for readability.
     pub fn watch(&mut self, fd: BorrowedFd<'_>) -> io::Result<Token> {
         let token = self.token();
         SourceFd(&fd.as_raw_fd()).register(self.registry(), token, Interest::READABLE)?;

@@ -15,50 +15,50 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use sync::{AtomicBool, AtomicU64, AtomicUsize, Garbage, Mutex, Ordering, Parker, Unparker, lock};
 
-/// Longest wait of a handler, so that it sees that it is to end.
+/// Maximum wait of a handler, so that it notices its end.
 const HANDLER_WAIT: Duration = Duration::from_millis(500);
 
-/// Operations that a handler has under way at most before it takes upcalls again. Forwarding threads take them in the order
-/// they come, so what waits there is served in no fair order: the rest waits in the ports' queues.
+/// Maximum operations of a handler in flight before it takes upcalls again. Forwarding threads execute them in order
+/// of arrival, without fairness: further upcalls wait in the ports' queues.
 const UNDER_WAY_MAX_OPS: usize = 256;
 
-/// What the revalidator thread shows and is told.
+/// State and control of the revalidator thread.
 pub struct RevalidatorState {
-    /// Figures of the last rounds.
+    /// Statistics of the last rounds.
     pub stats: Mutex<RevalidatorStats>,
     /// No round starts while set.
     pub paused: AtomicBool,
-    /// Nor while set: rules are yet to be restored (`flow-restore-wait`).
+    /// Nor while set: rules are still to be restored (`flow-restore-wait`).
     resting: AtomicBool,
     /// Rounds begun so far.
     pub begun: AtomicU64,
     /// Rounds finished so far.
     pub finished: AtomicU64,
-    /// Rounds up to this number are to begin without waiting for their time.
+    /// Rounds up to this number begin without waiting for their time.
     pub wanted: AtomicU64,
-    /// Threads that work on rounds.
+    /// Number of revalidator threads.
     pub threads: AtomicUsize,
 }
 
 /// Wakes the main loop.
 pub type Wake = Arc<dyn Fn() + Send + Sync>;
 
-/// How long old rules wait for the translations that still read them.
+/// Maximum time that old rules wait for translations that still read them.
 const LAST_HOLDERS: Duration = Duration::from_secs(1);
-/// Between two looks at that.
+/// Interval of checking that.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
-/// How long a handler that ends waits for the answers to its puts.
+/// Maximum time that an ending handler waits for the replies to its puts.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
-/// The slow path's threads. Dropping ends them.
+/// The threads of the slow path. Dropping ends them.
 pub struct SlowPath {
     backer: Arc<Backer>,
     datapath: Arc<dyn Provider>,
     wake: Wake,
     handlers: Threads,
     revalidator: Unparker,
-    /// The revalidator's state.
+    /// State of the revalidator.
     pub state: Arc<RevalidatorState>,
     revalidators: Threads,
 }
@@ -77,18 +77,18 @@ impl Threads {
         Ok(())
     }
 
-    /// Ends them, whom `wake` wakes.
+    /// Ends them; `wake` wakes them.
     fn end(&mut self, wake: impl FnOnce()) {
         self.stop.store(true, Ordering::Release);
         wake();
         for thread in self.running.drain(..) {
-            // One that panicked has told so.
+            // A panic has been reported already.
             let _ended = thread.join();
         }
     }
 }
 
-/// Drops values, each when nobody else holds it, or after [`LAST_HOLDERS`].
+/// Drops values, each once it is unshared, or after [`LAST_HOLDERS`].
 fn reclaim(queue: &Receiver<Box<dyn Garbage>>) {
     while let Ok(garbage) = queue.recv() {
         let since = Instant::now();
@@ -99,8 +99,9 @@ fn reclaim(queue: &Receiver<Box<dyn Garbage>>) {
 }
 
 impl SlowPath {
-    /// Starts the threads, with so many handlers (`None`: as many as suit the processors). If it `rests`, upcalls wait and
-    /// flows stay as they are until [`SlowPath::begin`]. `wake` is called when events wait in the backer.
+    /// Starts the threads, with this number of handlers (`None`: a default for the processors). If it `rests`,
+    /// upcalls wait and flows stay unchanged until [`SlowPath::begin`]. `wake` is called when events wait in the
+    /// backer.
     pub(crate) fn start(
         backer: &Arc<Backer>,
         datapath: Arc<dyn Provider>,
@@ -139,11 +140,11 @@ impl SlowPath {
         Ok(slow)
     }
 
-    /// Has so many handlers serve upcalls from now on (`None`: as many as suit the processors). Upcalls wait in their queues
-    /// meanwhile.
+    /// Replaces the handlers by this number of new ones (`None`: a default for the processors). Meanwhile upcalls
+    /// wait in their queues.
     ///
     /// # Errors
-    /// When threads or what they receive by cannot be had; those that could be serve their ports.
+    /// Threads or their upcall channels cannot be created; those created serve their ports.
     pub(crate) fn set_handlers(&mut self, wanted: Option<u32>) -> io::Result<()> {
         let processors = || sys::thread::allowed_cpus().map_or(1, |cpus| cpus.len());
         let count = wanted.map_or_else(|| self.datapath.usual_handlers(processors()), |n| n as usize).max(1);
@@ -165,7 +166,7 @@ impl SlowPath {
         Ok(())
     }
 
-    /// Has so many threads work on rounds from the next one on (`None`: as many as suit the processors).
+    /// Sets the number of revalidator threads from the next round on (`None`: a default for the processors).
     pub(crate) fn set_revalidators(&self, wanted: Option<u32>) {
         let processors = || sys::thread::allowed_cpus().map_or(1, |cpus| cpus.len());
         let count = wanted.map_or_else(|| usual_revalidators(processors()), |n| n as usize).max(1);
@@ -174,7 +175,7 @@ impl SlowPath {
         }
     }
 
-    /// Starts to serve upcalls and to look at flows, if it rested.
+    /// Starts to serve upcalls and to check flows, if it rested.
     pub(crate) fn begin(&self) {
         if self.state.resting.swap(false, Ordering::AcqRel) {
             log::info!(target: "ofproto_dpif_upcall", "{}: flows are restored; upcalls are served", self.datapath.name());
@@ -182,12 +183,12 @@ impl SlowPath {
         }
     }
 
-    /// Whether a handler has ended that should not have.
+    /// Whether a handler has ended unexpectedly.
     pub(crate) fn lacks_handlers(&self) -> bool {
         self.handlers.running.iter().any(JoinHandle::is_finished)
     }
 
-    /// Makes the revalidator look at once.
+    /// Starts a round of the revalidator at once.
     pub fn wake_revalidator(&self) {
         self.revalidator.unpark();
     }
@@ -200,10 +201,10 @@ impl Drop for SlowPath {
     }
 }
 
-/// Longest time that the revalidator sleeps, should nobody wake it.
+/// Maximum sleep of the revalidator without a wake-up.
 const REVALIDATOR_LOOK_MS: u64 = 100;
 
-/// The first revalidator: it leads rounds, and has other threads help as long as their number stays.
+/// The first revalidator: it leads rounds, with helper threads while their number stays.
 struct RevalidatorThread {
     backer: Arc<Backer>,
     datapath: Arc<dyn Provider>,
@@ -212,7 +213,7 @@ struct RevalidatorThread {
     wake: Wake,
 }
 
-/// Works on shares of rounds until it is over.
+/// Processes shares of rounds until the end.
 fn help(backer: &Backer, shares: &Helper, parker: &Parker, leader: &Unparker, over: &AtomicBool) {
     while !over.load(Ordering::Acquire) {
         if shares.work(backer, sys::clock::monotonic_ms()) {
@@ -257,7 +258,7 @@ impl RevalidatorThread {
         }
     }
 
-    /// Leads rounds until it is to stop, or the number of threads is to change and no round is under way.
+    /// Leads rounds until it is to stop, or the number of threads is to change between rounds.
     fn lead(&self, revalidator: &mut Revalidator, threads: usize, stop: &AtomicBool) {
         let RevalidatorThread { backer, datapath, parker, state, wake } = self;
         let mut expired_round = 0;
@@ -290,7 +291,7 @@ impl RevalidatorThread {
                 wake();
             }
             if goes_on {
-                // Threads that packets wait for come first, should they want this processor.
+                // Threads that packets wait for have priority on this processor.
                 std::thread::yield_now();
                 continue;
             }
@@ -302,7 +303,7 @@ impl RevalidatorThread {
     }
 }
 
-/// Serves upcalls of the main core on the thread that runs it.
+/// Serves upcalls of the main core on its own thread.
 pub(crate) struct InlineSlowPath {
     pub(crate) backer: Arc<Backer>,
     /// Name of the datapath.
@@ -334,9 +335,9 @@ impl InlineHandler for InlineSlowPath {
     }
 }
 
-/// Cuts a batch into parts, each with whether its operations go ahead of others. Parts are of `at_once` upcalls at most when
-/// several ports wait. Only first packets go ahead: what follows them in their flow waits in the datapath, while of packets that
-/// an action hands up, one could overtake another of its flow.
+/// Splits a batch into parts, each with a flag for priority operations. Parts have at most `at_once` upcalls if
+/// several ports wait. Only first packets have priority: the following packets of their flow wait in the datapath,
+/// while packets sent up by an action could overtake others of their flow.
 fn parts(mut upcalls: Upcalls, ahead: usize, at_once: usize) -> impl Iterator<Item = (Upcalls, bool)> {
     let alone = upcalls.iter().all(|u| u.rx_port == upcalls[0].rx_port);
     let at_once = if alone { upcalls.len() } else { at_once };
@@ -357,16 +358,16 @@ struct HandlerThread {
     replies: Arc<Replies>,
     sink: Arc<dyn ReplySink>,
     sent: HashMap<u64, Sent>,
-    /// Operations that are not answered yet.
+    /// Unanswered operations.
     under_way: usize,
     next_tag: u64,
     revalidator: Unparker,
 }
 
-/// A batch that is not answered yet.
+/// An unanswered batch.
 struct Sent {
     ops: usize,
-    /// Flows that it makes, by the place of their operation.
+    /// Flows that it installs, by index of their operation.
     puts: Vec<(usize, Ufid)>,
 }
 
@@ -410,8 +411,8 @@ impl HandlerThread {
         }
     }
 
-    /// Serves a batch of upcalls in parts. The first `ahead` of them are of ports that ask for little: their operations go ahead
-    /// of those on their way.
+    /// Serves a batch of upcalls in parts. The first `ahead` of them are of ports with few upcalls: their operations
+    /// have priority over those in flight.
     fn serve(&mut self, upcalls: Upcalls, ahead: usize, wake: &Wake) {
         let epoch = self.backer.epoch();
         for (part, ahead) in parts(upcalls, ahead, self.datapath.upcalls_at_once()) {
@@ -437,7 +438,7 @@ impl HandlerThread {
         if ahead { self.datapath.operate_ahead(batch) } else { self.datapath.operate(batch) }
     }
 
-    /// Waits until few operations are under way; not for ever, should a thread hang that has them.
+    /// Waits until few operations are in flight; with a timeout, in case their thread hangs.
     fn wait_for_room(&mut self, handler: &mut dyn UpcallReceiver) {
         let end = Instant::now() + HANDLER_WAIT;
         self.take_replies();

@@ -1,4 +1,5 @@
-//! One object that says what runs, for `sluice status`; its shape is described in the `sluice` crate's model of it.
+//! A report of the running switch as one object, for `sluice status`; the `sluice` crate's model documents its
+//! structure.
 
 use super::instances::Instance;
 use super::switch::Switch;
@@ -108,7 +109,7 @@ fn bridges(switch: &Switch) -> Vec<Value> {
     switch.instances().bridges().iter().map(of_bridge).collect()
 }
 
-/// `counted`: what the datapath counted.
+/// `counted`: counters of the datapath.
 fn port(instance: &Instance, p: &ofproto::ports::Port, counted: Option<PortStats>) -> Value {
     let s = counted.filter(|_| !p.is_counted_here()).unwrap_or_else(|| translated(p));
     let drops = drops(s.drops_by_name());
@@ -129,7 +130,7 @@ fn port(instance: &Instance, p: &ofproto::ports::Port, counted: Option<PortStats
     })
 }
 
-/// A counter, unless its port does not keep it.
+/// A counter, unless its port does not have it.
 fn known(n: u64) -> Option<u64> {
     (n != u64::MAX).then_some(n)
 }

@@ -1,5 +1,5 @@
-//! Byte streams of the control plane: listeners and connections over Unix and TCP sockets, never blocking, with a bounded
-//! buffer of what is still to be sent.
+//! Byte streams of the control plane: non-blocking listeners and connections over Unix and TCP sockets, with a
+//! bounded output buffer.
 
 use super::reactor::Reactor;
 use mio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
@@ -11,27 +11,27 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use sys::local;
 
-/// Bytes read from one connection before others get their turn.
+/// Maximum bytes read from one connection per turn.
 const READ_MAX_BYTES: usize = 1 << 18;
-/// Connections taken in at one turn.
+/// Maximum connections accepted per turn.
 const ACCEPTS_PER_TURN: usize = 64;
-/// How soon a listener tries again that could not take a connection in.
+/// Retry interval of a listener that could not accept a connection.
 const ACCEPT_AGAIN_MS: u64 = 100;
 
-/// Where to connect to, or to listen (`unix:`, `punix:`, `tcp:`, `ptcp:`).
+/// Target to connect to, or to listen at (`unix:`, `punix:`, `tcp:`, `ptcp:`).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Endpoint {
     /// `unix:PATH`.
     Unix(PathBuf),
     /// `punix:PATH`.
     PassiveUnix(PathBuf),
-    /// `tcp:HOST:PORT`, the host an address.
+    /// `tcp:HOST:PORT`, with an address as host.
     Tcp(SocketAddr),
     /// `ptcp:[PORT][:HOST]`.
     PassiveTcp(SocketAddr),
 }
 
-/// Why a target is of no use.
+/// Fault of a target.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{target}: {why}")]
 pub struct EndpointError {
@@ -40,7 +40,7 @@ pub struct EndpointError {
 }
 
 impl Endpoint {
-    /// Reads a target; `default_port` stands where it names none.
+    /// Parses a target; `default_port` applies if it has none.
     pub fn parse(target: &str, default_port: u16) -> Result<Endpoint, EndpointError> {
         let fail = |why| EndpointError { target: target.to_string(), why };
         let (kind, rest) =
@@ -71,7 +71,7 @@ impl Endpoint {
         }
     }
 
-    /// Whether it waits for others to connect.
+    /// Whether it listens.
     pub fn is_passive(&self) -> bool {
         matches!(self, Endpoint::PassiveUnix(_) | Endpoint::PassiveTcp(_))
     }
@@ -107,16 +107,16 @@ enum Listening {
     Tcp(TcpListener),
 }
 
-/// A listening socket. A Unix socket's file goes with it.
+/// A listening socket. Removes its Unix socket file on drop.
 pub struct Listener {
     socket: Listening,
     token: Token,
-    /// It could not take a connection in when it last tried.
+    /// The last attempt to accept a connection failed.
     starved: Cell<bool>,
 }
 
 impl Listener {
-    /// Listens at a passive endpoint. A Unix socket's file that nobody listens at any more is replaced.
+    /// Listens at a passive endpoint. Replaces a stale Unix socket file.
     pub fn open(endpoint: &Endpoint, registry: &Registry, token: Token) -> io::Result<Listener> {
         let mut socket = match endpoint {
             Endpoint::PassiveUnix(path) => Listening::Unix(
@@ -138,8 +138,8 @@ impl Listener {
         self.token
     }
 
-    /// The connections that wait, a bounded number at a turn. A listener is told of those that come only once: while more may wait, or
-    /// one cannot be taken in for want of descriptors or memory, its token is served again by itself.
+    /// Accepts waiting connections, a bounded number per turn. Events are edge-triggered: while more may wait, or
+    /// one cannot be accepted for lack of descriptors or memory, its token is served again without an event.
     pub fn accept(&self, reactor: &mut Reactor) -> Vec<Conn> {
         let mut all = Vec::new();
         while all.len() < ACCEPTS_PER_TURN {
@@ -150,7 +150,7 @@ impl Listener {
                     self.starved.set(false);
                     return all;
                 }
-                // It left, or a signal came.
+                // It disconnected, or a signal arrived.
                 Err(e)
                     if matches!(e.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted) => {}
                 Err(e) => {
@@ -240,7 +240,7 @@ impl Conn {
         Ok(Conn { stream, token, out: Vec::new(), sent: 0, writable_wanted: false })
     }
 
-    /// Starts to connect to an active endpoint; success shows when it can be written to.
+    /// Starts to connect to an active endpoint; the connection is established once writable.
     pub fn connect(endpoint: &Endpoint, registry: &Registry, token: Token) -> io::Result<Conn> {
         let stream = match endpoint {
             Endpoint::Unix(path) => Stream::Unix(UnixStream::connect(path)?),
@@ -257,7 +257,7 @@ impl Conn {
         self.token
     }
 
-    /// What the other end is called in the log.
+    /// Name of the peer in the log.
     pub fn peer(&self) -> String {
         match &self.stream {
             Stream::Unix(_) => "unix".to_string(),
@@ -265,7 +265,7 @@ impl Conn {
         }
     }
 
-    /// Whether a connection that was started is there: `Err` tells why not, `Ok(false)` to wait.
+    /// Whether a pending connection is established: `Err` with the failure, `Ok(false)` to wait.
     pub fn connected(&mut self) -> io::Result<bool> {
         if let Some(e) = self.stream.take_error() {
             return Err(e);
@@ -280,7 +280,8 @@ impl Conn {
         }
     }
 
-    /// Reads what is there, up to a bound. `Ok(None)`: the other end closed. A second value tells that there may be more.
+    /// Reads available bytes, up to a limit. `Ok(None)`: the peer closed. The second value is true if there may be
+    /// more.
     pub fn read(&mut self) -> io::Result<Option<(Vec<u8>, bool)>> {
         let mut bytes = Vec::new();
         let mut chunk = [0; 16384];
@@ -288,12 +289,12 @@ impl Conn {
         loop {
             match self.stream.read(&mut chunk) {
                 Ok(0) if bytes.is_empty() => return Ok(None),
-                // What came before the end is served first; the next read tells of the end.
+                // Serve input before the end first; the next read reports the end.
                 Ok(0) => return Ok(Some((bytes, true))),
                 Ok(n) => bytes.extend_from_slice(&chunk[..n]),
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(Some((bytes, false))),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                // A local client that left without reading all is told once, ahead of what it sent (unix(7)).
+                // A local peer that closed with unread data causes one error before its own data (unix(7)).
                 Err(e) if e.kind() == io::ErrorKind::ConnectionReset && !was_reset => was_reset = true,
                 Err(e) => return Err(e),
             }
@@ -303,18 +304,19 @@ impl Conn {
         }
     }
 
-    /// Bytes that wait to be sent.
+    /// Number of unsent bytes.
     pub fn backlog_bytes(&self) -> usize {
         self.out.len() - self.sent
     }
 
-    /// Adds bytes to send and sends what can be.
+    /// Appends bytes and sends as many as possible.
     pub fn send(&mut self, bytes: &[u8], registry: &Registry) -> io::Result<()> {
         self.out.extend_from_slice(bytes);
         self.flush(registry)
     }
 
-    /// Sends what can be sent of these bytes and keeps none of them; how many that were. Give the rest again when it can be written.
+    /// Sends as many of these bytes as possible and buffers none; returns their number. Pass the rest again once
+    /// writable.
     pub fn send_some(&mut self, bytes: &[u8], registry: &Registry) -> io::Result<usize> {
         let mut sent = 0;
         while sent < bytes.len() {
@@ -330,7 +332,7 @@ impl Conn {
         Ok(sent)
     }
 
-    /// Sends what can be sent.
+    /// Sends as many bytes as possible.
     pub fn flush(&mut self, registry: &Registry) -> io::Result<()> {
         while self.sent < self.out.len() {
             match self.stream.write(&self.out[self.sent..]) {
@@ -345,7 +347,7 @@ impl Conn {
             self.out.clear();
             self.sent = 0;
         } else if self.sent > (1 << 20).max(self.out.len() / 2) {
-            // What is moved is less than what was sent.
+            // Moves less than was sent.
             self.out.drain(..self.sent);
             self.sent = 0;
         }
@@ -361,7 +363,7 @@ impl Conn {
         Ok(())
     }
 
-    /// Ends the registration; the connection closes when it is dropped.
+    /// Ends the registration; dropping closes the connection.
     pub fn close(&mut self, registry: &Registry) {
         // It may be gone already.
         let _ = registry.deregister(self.stream.source());

@@ -1,6 +1,6 @@
-//! The switch as the main loop sees it: datapath, slow path and bridges, made what the database wants them to be.
+//! The switch from the main loop's perspective: datapath, slow path and bridges, configured from the database.
 //!
-//! The planner (`vswitch`) says what to do; this module does it and tells what came of it.
+//! The planner (`vswitch`) decides the commands; this module executes them and reports their results.
 
 use super::daemon::{DaemonConfig, Exit};
 use super::db::{Db, Manager};
@@ -29,13 +29,13 @@ use vswitch::config::affects_desired;
 use vswitch::plan::{BridgeSettings, CreateBridge, DeviceSettings, OpenInterface};
 use vswitch::{Command, Desired, OpenedInterface, Planner, SupportedTypes};
 
-/// Steps of one configuration before the main loop looks at its sockets again.
+/// Steps of one configuration before the main loop serves its sockets again.
 const STEPS_PER_TURN: usize = 64;
-/// How often devices that could not be opened are tried again, beside link events.
+/// Retry interval of devices that could not be opened, besides link events.
 const RETRY_MS: u64 = 10_000;
-/// Reads of link events at one turn, of some hundred events each.
+/// Reads of link events per turn, of some hundred events each.
 const LINK_READS: usize = 16;
-/// How often the main core's housekeeping is due.
+/// Interval of the main core's housekeeping.
 const TICK_MS: u64 = 1000;
 
 /// The switch.
@@ -52,15 +52,14 @@ pub struct Switch {
     openflow: OpenFlow,
     applied_once: bool,
     next_retry_ms: u64,
-    /// Commands that the last turn left.
+    /// Commands left by the last turn.
     unfinished: Vec<Command>,
     waited_for_lock: bool,
     next_tick_ms: u64,
 }
 
 impl Switch {
-    /// Starts datapath and slow path, without bridges.
-    /// Queues that the main loop polls itself tell it by `watch`.
+    /// Starts datapath and slow path, without bridges. `watch` reports queues polled by the main loop itself.
     pub fn start(
         config: &DaemonConfig,
         embedded: bool,
@@ -68,7 +67,7 @@ impl Switch {
         watch: Option<Arc<QueueWatch>>,
     ) -> Result<Switch> {
         let wake: Wake = Arc::new(move || {
-            // The main loop is there as long as the slow path is.
+            // The main loop outlives the slow path.
             let _ = waker.wake();
         });
         let links = LinkMonitor::new().context("cannot watch the system's links")?;
@@ -109,37 +108,37 @@ impl Switch {
         })
     }
 
-    /// The datapaths that run.
+    /// The running datapaths.
     pub fn instances(&self) -> &Instances {
         &self.instances
     }
 
-    /// The same, to be changed.
+    /// The same, mutable.
     pub(crate) fn instances_mut(&mut self) -> &mut Instances {
         &mut self.instances
     }
 
-    /// Devices that are open, by interface name.
+    /// Open devices, by interface name.
     pub fn devices(&self) -> &BTreeMap<String, Device> {
         &self.devices
     }
 
-    /// Whether dummies stand in for anything.
+    /// Whether any dummies are enabled.
     pub fn has_dummies(&self) -> bool {
         self.dummies != DummyMode::Off
     }
 
-    /// Whether the dummies that connect somewhere are connected, by their names.
+    /// Whether the dummies with active connections are connected, by their names.
     pub fn dummy_connections(&self) -> Vec<(&str, bool)> {
         self.streams.states()
     }
 
-    /// The planner, to read.
+    /// The planner, read-only.
     pub fn planner(&self) -> &Planner {
         &self.planner
     }
 
-    /// Something happened to a socket; `false` when it is none of OpenFlow's.
+    /// Handles a socket event; `false` for a token of others.
     pub fn socket_event(&mut self, token: mio::Token, reactor: &mut Reactor) -> bool {
         if self.streams.event(token, reactor) {
             return true;
@@ -149,12 +148,13 @@ impl Switch {
         ours
     }
 
-    /// What the OpenFlow connections counted.
+    /// Counters of the OpenFlow connections.
     pub fn connections(&self) -> ConnCounters {
         self.openflow.counters()
     }
 
-    /// Does what controllers asked of devices. Where it cannot be done, the links, read anew, set the port's bit right.
+    /// Executes device changes requested by controllers. If one fails, reading the links again corrects the port's
+    /// bit.
     fn set_devices_up_or_down(&mut self) {
         for change in self.openflow.take_admin_changes() {
             self.links_dirty = true;
@@ -164,17 +164,17 @@ impl Switch {
         }
     }
 
-    /// Breaks off the OpenFlow connections of a bridge, or of all.
+    /// Closes the OpenFlow connections of a bridge, or of all.
     pub fn reconnect(&mut self, bridge: Option<&str>, reactor: &mut Reactor) {
         self.openflow.reconnect(bridge, reactor, sys::clock::monotonic_ms());
     }
 
-    /// Readable when [`Switch::links_changed`] is to be called.
+    /// Readable when [`Switch::links_changed`] is due.
     pub fn link_fd(&self) -> BorrowedFd<'_> {
         self.links.fd()
     }
 
-    /// Whether the first configuration is in force, or there is none to wait for: the daemon counts as started.
+    /// Whether the first configuration is in force, or there is none to wait for: the daemon has started.
     pub fn is_ready(&self, db: &Db) -> bool {
         let waiting = db.client_ref().lock_state() == LockState::Waiting;
         self.applied_once || waiting && db.client_ref().state() == ClientState::Ready && self.waited_for_lock
@@ -200,7 +200,7 @@ impl Switch {
         let changes = db.client().take_changes();
         self.facts.take_outcomes(db, now_ms);
         if db.client_ref().state() != ClientState::Ready {
-            // Devices come and go also while the database is away.
+            // Devices appear and disappear also while the database is unreachable.
             return self.follow_devices(now_ms, reactor);
         }
         match db.client_ref().lock_state() {
@@ -209,7 +209,7 @@ impl Switch {
                 self.stand_by(reactor);
                 return Turn::more_if(!self.unfinished.is_empty());
             }
-            // At a new connection: whose the lock is will be known in a moment. What runs runs on.
+            // On a new connection the owner of the lock is not known yet: leave everything running.
             LockState::Asked | LockState::None => return self.follow_devices(now_ms, reactor),
         }
         let first = !self.applied_once || std::mem::take(&mut self.waited_for_lock);
@@ -222,7 +222,7 @@ impl Switch {
         }
         if first || affects_desired(db.client_ref().replica(), &changes) {
             let desired = Desired::from_replica(db.client_ref().replica(), &self.supported);
-            // A new request is a reason to try again what failed.
+            // A new request is a reason to retry failures.
             if desired.next_cfg != self.planner.desired().next_cfg {
                 self.planner.retry_failed();
             }
@@ -240,8 +240,8 @@ impl Switch {
         next
     }
 
-    /// Another process holds the lock and switches: this one takes its bridges down, so that no two forward, and begins anew
-    /// when it gets the lock.
+    /// Another process holds the lock and switches: remove the bridges, so that no two processes forward, and start
+    /// again after taking the lock.
     fn stand_by(&mut self, reactor: &mut Reactor) {
         if !self.waited_for_lock {
             log::error!(
@@ -257,7 +257,7 @@ impl Switch {
         self.carry_out(commands, reactor);
     }
 
-    /// Takes in what became of devices, and tries again what failed.
+    /// Processes the results of device operations, and retries failures.
     fn follow_devices(&mut self, now_ms: u64, reactor: &mut Reactor) -> Turn {
         if std::mem::take(&mut self.links_dirty) {
             self.follow_links(reactor);
@@ -269,21 +269,21 @@ impl Switch {
         }
         let commands = self.planner.commands();
         self.carry_out(commands, reactor);
-        // What came behind a bounded number of reads, or because of these commands.
+        // Events after a bounded number of reads, or caused by these commands.
         Turn::more_if(self.links_dirty || !self.unfinished.is_empty())
     }
 
-    /// Whether all of the configuration is carried out.
+    /// Whether the whole configuration is applied.
     fn is_settled(&self) -> bool {
         self.planner.is_settled() && self.unfinished.is_empty()
     }
 
-    /// The system told of changed links.
+    /// Handles link events of the system.
     pub fn links_changed(&mut self) {
         self.links_dirty = true;
     }
 
-    /// Carries commands out and those that follow from them. What a turn leaves goes first in the next one.
+    /// Executes commands and their follow-ups. Commands left by a turn go first in the next one.
     fn carry_out(&mut self, commands: Vec<Command>, reactor: &mut Reactor) {
         let mut first = std::mem::take(&mut self.unfinished);
         first.extend(commands);
@@ -300,11 +300,11 @@ impl Switch {
             self.instances.close_devices();
             self.planner.commands()
         });
-        // Behind what commands that called this left themselves.
+        // After the commands left by the caller's own commands.
         self.unfinished.extend(left);
     }
 
-    /// Opens the devices of an interface and of those that come next, as far as they are of one bridge; how many.
+    /// Opens the devices of an interface and of the following ones of the same bridge; returns their number.
     fn prepare(&self, first: &OpenInterface, next: &VecDeque<Command>) -> usize {
         let next = next.iter().map_while(|command| match command {
             Command::OpenInterface(open) if open.bridge == first.bridge => Some(open),
@@ -363,7 +363,7 @@ impl Switch {
                 let open = self.devices.get_mut(&name);
                 let error = open.and_then(|d| d.update(&device).err()).or(same);
                 self.settings_failed(&name, error);
-                // A device that the kernel does not know is the cause of no event.
+                // A device unknown to the kernel causes no event.
                 self.links_dirty = true;
             }
             Command::SetPorts { bridge, ports, .. } => {
@@ -429,13 +429,13 @@ impl Switch {
         Ok(opened)
     }
 
-    /// Another tunnel whose packets would be those of this one.
+    /// Another tunnel that would receive the same packets.
     fn tunnel_like(&self, name: &str, device: &DeviceSettings) -> Option<&str> {
         let tunnel = device.options.tunnel.as_ref()?;
         self.devices.values().find(|d| d.name != name && d.collides(tunnel)).map(|d| d.name.as_str())
     }
 
-    /// Takes in what the system tells of links: devices that went, came, or changed.
+    /// Processes the system's link events: devices removed, added, or changed.
     fn follow_links(&mut self, reactor: &mut Reactor) {
         for _ in 0..LINK_READS {
             let events = match self.links.poll() {
@@ -445,7 +445,7 @@ impl Switch {
                     break;
                 }
             };
-            // Nothing tells of what is left, so it is read to its end, or at the next turn.
+            // No event reports the rest, so read to the end, or at the next turn.
             self.links_dirty = !events.is_empty();
             if events.is_empty() {
                 break;
@@ -470,7 +470,7 @@ impl Switch {
     }
 
     fn link_changed(&mut self, info: &LinkInfo, reactor: &mut Reactor) {
-        // A device of the same name is another one when its index differs.
+        // A device of the same name is a different one if its index differs.
         self.link_gone_named(&info.name, info.ifindex, reactor);
         if self.devices.contains_key(&info.name) {
             if let Some(mac) = info.mac {
@@ -488,7 +488,7 @@ impl Switch {
             return;
         }
         if device.datapath.own_device_exists(device.dp_port) == Some(true) {
-            // Ours, come back from another namespace.
+            // One of ours, back from another namespace.
             *known = ifindex;
         } else {
             self.reopen(name, reactor);
@@ -502,7 +502,7 @@ impl Switch {
         self.planner.settings_failed(name, error);
     }
 
-    /// Closes a device and has it opened anew.
+    /// Closes and reopens a device.
     fn reopen(&mut self, name: &str, reactor: &mut Reactor) {
         self.planner.device_gone(name);
         let commands = self.planner.commands();
@@ -523,7 +523,7 @@ impl Switch {
         }
     }
 
-    /// Finds devices of ours that ended in another namespace, of which no event tells.
+    /// Finds devices of ours that were deleted in another namespace, without an event.
     fn drop_lost_devices(&mut self) {
         let lost = |d: &&Device| d.own_exists() == Some(false);
         let names: Vec<String> = self.devices.values().filter(lost).map(|d| d.name.clone()).collect();
@@ -533,7 +533,7 @@ impl Switch {
         }
     }
 
-    /// Tells translation and controllers which ports are down, have no carrier, and how fast they are.
+    /// Reports port state, carrier and speed to translation and controllers.
     fn follow_carriers(&mut self) {
         let facts = &self.facts;
         let known =
@@ -568,12 +568,12 @@ impl Switch {
         self.facts.write_back(db, &self.planner, &self.instances, acknowledged, now_ms);
     }
 
-    /// One object that says what runs, for `sluice status`.
+    /// The report of the running switch, for `sluice status`.
     pub fn status(&self, uptime_ms: u64) -> serde_json::Value {
         super::status::report(self, uptime_ms)
     }
 
-    /// Ends the switch, its listeners first. Taps end with it; with `cleanup`, ports are taken out one by one before.
+    /// Ends the switch, its listeners first. Taps end with it; with `cleanup`, removes the ports one by one before.
     pub fn stop(self, exit: Exit) {
         let Switch { instances, devices, openflow, streams, .. } = self;
         drop((openflow, streams));

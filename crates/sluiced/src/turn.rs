@@ -1,11 +1,11 @@
-//! How a source of work of the main loop says when it wants its next turn.
+//! Scheduling of the main loop's sources of work.
 //!
-//! Sockets, the database, OpenFlow, expiry, commands that wait: each does a bounded amount of work a turn and answers with a
-//! [`Turn`]; the main loop sleeps until the earliest of them, and not at all while any has more.
+//! Sockets, the database, OpenFlow, expiry and waiting commands each do a bounded amount of work per turn and return
+//! a [`Turn`]; the main loop sleeps until the earliest of them, and not at all if any has more.
 
 use std::time::Duration;
 
-/// When a source of work wants its next turn, if nothing happens before.
+/// Time of the next turn of a source of work, without an event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use]
 pub struct Turn {
@@ -13,9 +13,9 @@ pub struct Turn {
 }
 
 impl Turn {
-    /// All is done: the next turn is for whatever happens next.
+    /// No work left: the next turn follows an event.
     pub const DONE: Turn = Turn { at_ms: u64::MAX };
-    /// There is more to do at once.
+    /// More work is ready.
     pub const MORE: Turn = Turn { at_ms: 0 };
 
     /// At a time, in milliseconds of the monotonic clock.
@@ -33,14 +33,14 @@ impl Turn {
         Turn { at_ms: self.at_ms.min(other.at_ms) }
     }
 
-    /// How long the main loop may sleep: not at all if there is more to do, `max_ms` at most.
+    /// Maximum sleep of the main loop: 0 if more work is ready, at most `max_ms`.
     pub fn wait(self, now_ms: u64, max_ms: u64) -> Duration {
         Duration::from_millis(self.at_ms.saturating_sub(now_ms).min(max_ms))
     }
 }
 
 impl From<Option<u64>> for Turn {
-    /// A time, or none.
+    /// At a time, or none.
     fn from(at_ms: Option<u64>) -> Turn {
         at_ms.map_or(Turn::DONE, Turn::at)
     }
@@ -52,7 +52,7 @@ impl FromIterator<Turn> for Turn {
     }
 }
 
-/// Carries `first` out, then what `step` says follows from it, and so on for `max` steps: what is left for the next turn.
+/// Executes `first`, then its follow-ups from `step`, and so on for `max` steps; returns the rest for the next turn.
 pub fn in_steps<T>(first: Vec<T>, max: usize, mut step: impl FnMut(Vec<T>) -> Vec<T>) -> Vec<T> {
     let mut left = first;
     for _ in 0..max {
@@ -73,7 +73,7 @@ mod tests {
         let mut done = Vec::new();
         let mut left = vec![0];
         for turn in 1..=4 {
-            // Each step has the next one follow, up to the tenth.
+            // Each step causes the next one, up to the tenth.
             left = in_steps(left, 3, |now| {
                 done.extend(&now);
                 now.into_iter().map(|n| n + 1).filter(|n| *n < 10).collect()

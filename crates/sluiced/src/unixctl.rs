@@ -1,5 +1,5 @@
-//! The control socket that `ovs-appctl` speaks to: JSON-RPC 1.0 requests whose method is the command and whose parameters
-//! are its arguments, all strings.
+//! The control socket of `ovs-appctl`: JSON-RPC 1.0 requests whose method is the command and whose parameters are
+//! its arguments, all strings.
 
 use super::reactor::Reactor;
 use super::stream::{Conn, Endpoint, Listener};
@@ -13,28 +13,28 @@ use std::path::Path;
 #[cfg(test)]
 mod tests;
 
-/// Connections at once.
+/// Maximum connections.
 const CONNECTIONS_MAX: usize = 64;
-/// Longest command with its arguments.
+/// Maximum length of a command with its arguments.
 const COMMAND_MAX_BYTES: usize = 4 << 20;
-/// A client that leaves more than this unread is served further when it has read.
+/// Unread bytes beyond which a client's requests wait.
 const BUSY_BYTES: usize = 1 << 20;
 
-/// Bounds of what all clients together make the socket hold; the client that holds most is cut off before one is passed.
+/// Memory limits for all clients together; before one is exceeded, the client that holds most is disconnected.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
-    /// Sent without a whole command.
+    /// Incomplete commands.
     half_sent_bytes: usize,
-    /// Answers not read. An answer that is longer than this alone is given all the same, when nobody else leaves any.
+    /// Unread replies. A single reply beyond this is sent all the same, if it is the only one.
     unread_bytes: usize,
 }
 
 const LIMITS: Limits = Limits { half_sent_bytes: 32 << 20, unread_bytes: 128 << 20 };
 
-/// A command and its arguments, to be answered by [`Unixctl::reply`].
+/// A command and its arguments; reply with [`Unixctl::reply`].
 #[derive(Debug)]
 pub struct Request {
-    /// Who asks.
+    /// The client.
     pub conn: Token,
     id: Value,
     /// The command.
@@ -46,11 +46,11 @@ pub struct Request {
 struct Client {
     conn: Conn,
     framer: Framer,
-    /// A request waits for its answer; the next ones wait for that.
+    /// A request waits for its reply; further ones wait for that.
     unanswered: bool,
-    /// It sends no more: what it asked before is answered first.
+    /// It has stopped sending: reply to its earlier requests first.
     closing: bool,
-    /// It takes no more: what it asked before is done all the same.
+    /// It has stopped reading: execute its earlier requests all the same.
     deaf: bool,
 }
 
@@ -59,7 +59,7 @@ pub struct Unixctl {
     listener: Listener,
     clients: BTreeMap<Token, Client>,
     limits: Limits,
-    /// Clients that were cut off for what they sent without a whole command, or did not read.
+    /// Clients disconnected for incomplete commands, or unread replies.
     pub cut_off: u64,
 }
 
@@ -72,17 +72,17 @@ impl Unixctl {
         Ok(Unixctl { listener, clients: BTreeMap::new(), limits: LIMITS, cut_off: 0 })
     }
 
-    /// Whether a token is the listener's.
+    /// Whether the token is the listener's.
     pub fn is_listener(&self, token: Token) -> bool {
         self.listener.token() == token
     }
 
-    /// Whether a token is one of its clients.
+    /// Whether the token is a client's.
     pub fn has(&self, token: Token) -> bool {
         self.clients.contains_key(&token)
     }
 
-    /// Takes connections in.
+    /// Accepts connections.
     pub fn accept(&mut self, reactor: &mut Reactor) {
         for mut conn in self.listener.accept(reactor) {
             if self.clients.len() >= CONNECTIONS_MAX {
@@ -99,7 +99,8 @@ impl Unixctl {
         }
     }
 
-    /// Reads what a client sent; its next request. Others that came with it wait until that is answered and the answer read.
+    /// Reads a client's input; returns its next request. Further ones wait until that is answered and the reply
+    /// read.
     pub fn ready(&mut self, token: Token, reactor: &mut Reactor) -> Option<Request> {
         let client = self.clients.get_mut(&token)?;
         client.deaf |= client.conn.flush(reactor.registry()).is_err();
@@ -115,13 +116,13 @@ impl Unixctl {
             Ok(None) => match client.conn.read() {
                 Ok(Some((bytes, more))) => {
                     if more || !bytes.is_empty() {
-                        // Served again until nothing is left of what was read.
+                        // Serve it again until its input is used up.
                         reactor.serve_again(token);
                     }
                     self.take(token, &bytes, reactor.registry());
                     return None;
                 }
-                // What was asked for is answered before the end.
+                // Reply to requests before the end.
                 Ok(None) | Err(_) => client.closing = true,
             },
             Err(()) => {
@@ -135,7 +136,7 @@ impl Unixctl {
         None
     }
 
-    /// Takes in what came, when there is room.
+    /// Takes input, if there is space.
     fn take(&mut self, token: Token, bytes: &[u8], registry: &Registry) {
         let others = self.clients.iter().filter(|(t, _)| **t != token).map(|(_, c)| c.framer.held_bytes());
         let others: usize = others.sum();
@@ -150,7 +151,7 @@ impl Unixctl {
         }
     }
 
-    /// Cuts off the clients that hold most until `held` bytes are no more than `limit`.
+    /// Disconnects the clients that hold most until `held` is at most `limit`, in bytes.
     fn shed(
         &mut self,
         held: usize,
@@ -170,7 +171,7 @@ impl Unixctl {
         }
     }
 
-    /// Answers a request: `Ok` text for the terminal, or an error.
+    /// Replies to a request: `Ok` text for the terminal, or an error.
     pub fn reply(&mut self, request: &Request, answer: Result<String, String>, reactor: &mut Reactor) {
         let Some(client) = self.clients.get_mut(&request.conn) else { return };
         client.unanswered = false;
@@ -206,12 +207,12 @@ impl Unixctl {
 }
 
 impl Client {
-    /// What it has not read; nothing is kept for one that takes no more.
+    /// Its unread bytes; nothing is kept for one that has stopped reading.
     fn unread_bytes(&self) -> usize {
         if self.deaf { 0 } else { self.conn.backlog_bytes() }
     }
 
-    /// Takes a whole request out of what came; an error when the client sent something else.
+    /// Takes a complete request out of the input; an error for other data.
     fn request(&mut self, conn: Token) -> Result<Option<Request>, ()> {
         let message = match self.framer.next_text() {
             Ok(None) => return Ok(None),

@@ -5,7 +5,7 @@
 //! Replica + Facts ─ status ─→ a transaction that writes what differs
 //! ```
 //!
-//! Everything here is a value or a state machine: no I/O, no clock, no randomness of its own. The owner is one thread, the
+//! Everything here is a value or a state machine, without I/O, clock or randomness. The owner is one thread, the
 //! main loop of the daemon or the simulator. Commands name devices and bridges, never handles, so this crate knows
 //! no device code.
 #![forbid(unsafe_code)]

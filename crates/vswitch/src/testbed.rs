@@ -1,5 +1,5 @@
-//! A database in memory, filled by transactions as `ovs-vsctl` sends them, and a switch that executes commands and checks
-//! that they make sense.
+//! A database in memory, filled by transactions as sent by `ovs-vsctl`, and a switch that executes commands and
+//! checks their consistency.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -165,7 +165,7 @@ pub(crate) struct FakeBridge {
     pub(crate) controllers: Vec<ControllerConfig>,
 }
 
-/// Executes commands. Devices of type `system` exist unless they are in `missing`.
+/// Executes commands. Devices of type `system` exist except those in `missing`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Fake {
     pub(crate) bridges: BTreeMap<BridgeId, FakeBridge>,
@@ -173,18 +173,18 @@ pub(crate) struct Fake {
     pub(crate) missing: BTreeSet<String>,
     pub(crate) global: Option<Arc<GlobalConfig>>,
     pub(crate) next_dp_port: u32,
-    /// All commands, shortly, as they came.
+    /// All commands in short form, in order.
     pub(crate) log: Vec<String>,
 }
 
-/// An address as of a real device: from the number at the end of its name.
+/// An address like that of a real device: from the number at the end of its name.
 pub(crate) fn device_mac(name: &str) -> MacAddr {
     let digits: String = name.chars().filter(char::is_ascii_digit).collect();
     MacAddr::from_u64(0x0011_2200_0000 + digits.parse::<u64>().unwrap_or(0xffff))
 }
 
 impl Fake {
-    /// Plans and executes until nothing is left to do.
+    /// Plans and executes until settled.
     pub(crate) fn apply(&mut self, planner: &mut Planner, desired: Desired) {
         let commands = planner.plan(desired);
         self.run(planner, commands);
@@ -286,7 +286,7 @@ impl Fake {
         planner.opened(open.open, Ok(OpenedInterface { dp_port, mac, mtu: Some(1500) })).expect("a number");
     }
 
-    /// What always holds when all is settled.
+    /// Invariants of the settled state.
     fn check(&self, planner: &Planner) {
         let names: BTreeSet<&str> =
             self.bridges.values().flat_map(|b| b.ports.ports.iter()).map(|p| p.name.as_str()).collect();

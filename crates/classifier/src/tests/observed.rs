@@ -1,8 +1,9 @@
-//! Which bits a lookup adds to the wildcards: a table observed from Open vSwitch 3.1 by `ofproto/trace` on its dummy datapath.
+//! Bits that a lookup adds to the wildcards: a table observed from Open vSwitch 3.1 by `ofproto/trace` on its dummy
+//! datapath.
 //!
-//! Left out of the comparison is what translation decides and not the classifier: fields that it always looks at (input port,
-//! EtherType and so on) or never puts in a megaflow (registers, metadata), and the high bytes of ICMP's type and code. An
-//! untagged packet's VLAN bits are not compared either: the trace does not print them.
+//! The comparison excludes bits decided by translation: fields that it always examines (input port, EtherType and so
+//! on) or never puts in a megaflow (registers, metadata), and the high bytes of ICMP's type and code. It also
+//! excludes an untagged packet's VLAN bits: the trace does not print them.
 
 use super::plain::Plain;
 use super::text::{parse_match, parse_rule};
@@ -16,7 +17,7 @@ struct Case {
     packets: &'static [Packet],
 }
 
-/// Packet, priority of the rule it matches, what its megaflow matches.
+/// Packet, priority of its matching rule, match of its megaflow.
 type Packet = (&'static str, Option<i32>, &'static str);
 
 fn comparable(mask: &Mask, packet: &str) -> Mask {

@@ -1,4 +1,4 @@
-//! The parts one by one: what the laws would find late or not at all.
+//! Individual parts: cases that the invariant tests find late or not at all.
 
 use super::plain::Plain;
 use super::text::parse_match;
@@ -8,7 +8,7 @@ use flow::fields::FieldId;
 use flow::{Flow, Mask};
 use proptest::prelude::*;
 
-/// What the trie should answer, by looking at all prefixes.
+/// The expected result of the trie, by a scan of all prefixes.
 fn plain_lookup(prefixes: &[(u128, u8)], value: u128) -> (u8, Vec<u8>) {
     let common = |p: &(u128, u8)| ((p.0 ^ value).leading_zeros() as u8).min(p.1);
     let bits = prefixes.iter().map(|p| if common(p) == p.1 { p.1 } else { common(p) + 1 }).max().unwrap_or(0);
@@ -23,7 +23,7 @@ proptest! {
         values in prop::collection::vec((any::<u8>(), 1u8..=12), 1..20),
         keep in 0usize..20,
     ) {
-        // Few distinct bits in different places, so that prefixes nest and part late.
+        // Few distinct bits in different positions, so that prefixes nest and diverge late.
         let spread = |b: u8, by: u8| u128::from(b).wrapping_mul(0x0101_0101_0101_0101_0101_0101_0101_0101).rotate_left(by.into()) & 0xf0f0_0ff0_00f0_000f_0f0f_0000_0000_00ff;
         // Of narrow fields, the leading bits alone.
         for width in [56, 128u8] {
@@ -130,7 +130,7 @@ fn tries_come_and_go_with_rules_in_place() {
         assert_eq!(masks(&c), masks(&fresh), "{fields:?}");
         assert_eq!(c.debug_footprint().prefixes, fresh.debug_footprint().prefixes, "{fields:?}");
     }
-    // Rules still leave the tries that were built later.
+    // Rules are still removed from the tries built later.
     rules.iter().for_each(|rule| assert!(c.remove(&parse_match(rule).into(), 1).is_some()));
     assert_eq!(c.debug_footprint().prefixes, 0);
 }
@@ -186,7 +186,7 @@ fn soft_rules_above_the_best_hard_rule_come_out_with_their_wildcards() {
     c.insert_soft(&parse_match("ip,nw_dst=10.0.0.3").into(), 30, "other");
     c.insert_soft(&parse_match("tcp,tp_dst=80").into(), 9, "below");
     c.insert(&parse_match("ip").into(), 10, "hard");
-    // One match at several priorities: a hard rule hides the soft ones below it alone.
+    // One match at several priorities: a hard rule hides only the soft ones below it.
     c.insert_soft(&parse_match("ip").into(), 15, "same");
     c.insert_soft(&parse_match("ip").into(), 5, "hidden");
     let packet = parse_match("tcp,nw_src=10.0.0.1,nw_dst=10.0.0.2,tp_dst=80");
@@ -195,9 +195,9 @@ fn soft_rules_above_the_best_hard_rule_come_out_with_their_wildcards() {
     assert!(soft[2] == &"same" && soft.len() == 3);
     soft.sort_unstable();
     assert_eq!((hard, soft), (Some(&"hard"), vec![&"dst", &"same", &"src"]));
-    // Addresses that no clause has are looked at, too; what cannot beat the hard rule is not.
+    // Addresses without a clause are examined, too; rules that cannot beat the hard rule are not.
     assert_eq!((wc.0.nw_src, wc.0.nw_dst, wc.0.tp_dst), (u32::MAX, u32::MAX, 0));
-    // Without a hard rule, all soft rules that match.
+    // Without a hard rule, all matching soft rules.
     c.remove(&parse_match("ip").into(), 10);
     let mut wc = Mask::none();
     let (hard, soft) = c.lookup_conjunctive(packet.flow(), &mut wc);

@@ -1,4 +1,4 @@
-//! [`Plain`]: a classifier of rules that carry a value, for tests that look at the value alone.
+//! [`Plain`]: a classifier of rules with a value, for tests that compare only the value.
 
 use crate::{Classifier, ClsRule, Walk};
 use flow::{Flow, Mask, Match, PackedMatch};

@@ -1,4 +1,4 @@
-//! Reads the subset of the match syntax that the tables of these tests use.
+//! Parses the subset of the match syntax used in these tests' tables.
 
 use flow::Match;
 use flow::fields::FieldId;
@@ -51,7 +51,7 @@ fn mask(text: &str, field: FieldId) -> u128 {
     }
 }
 
-/// `+a-b` sets and clears flags; `a|b` is all of them exactly.
+/// `+a-b` sets and clears flags; `a|b` matches all of them exactly.
 fn flags(text: &str, names: &[&str], full: u128) -> (u128, u128) {
     let bit =
         |name: &str| 1u128 << names.iter().position(|n| *n == name).unwrap_or_else(|| panic!("flag {name}"));
@@ -74,7 +74,7 @@ fn field(name: &str) -> FieldId {
     FieldId::by_name(name).unwrap_or_else(|| panic!("field {name}"))
 }
 
-/// The match that `text` says.
+/// The match of the text.
 pub(super) fn parse_match(text: &str) -> Match {
     let mut m = Match::catchall();
     for token in text.split(',').filter(|t| !t.is_empty()) {

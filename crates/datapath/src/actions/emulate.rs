@@ -1,7 +1,7 @@
 //! Actions that another datapath lacks, emulated on one packet ([`emulate`]).
 //!
-//! Rewrites are done here on a copy of the packet; that datapath still sends it, so its ports, meters, connections and flows see
-//! what they would have seen.
+//! Rewrites happen here on a copy of the packet; the other datapath still sends it, so its ports, meters,
+//! connections and flows see the expected packets.
 
 use super::{ACTIONS_MAX, rewrite};
 use crate::hash::split_mix;
@@ -10,24 +10,24 @@ use dpif::{Capabilities, DpAction, SetAction, UserCookie, XlateDrop};
 use flow::{DpPort, FlowKey, RecircId};
 use packet::Packet;
 
-/// A packet as it stands, its key, and what is left for the other datapath to do with it.
+/// A packet at a point of its actions, its key, and the actions left to the other datapath.
 #[derive(Debug)]
 pub struct Part {
-    /// The packet, rewritten.
+    /// The rewritten packet.
     pub packet: Packet,
     /// Its key.
     pub key: FlowKey,
-    /// None of them needs emulation.
+    /// Actions without need of emulation.
     pub actions: Vec<DpAction>,
 }
 
-/// Carries out those of `actions` that a datapath with capabilities `can` lacks, and all rewrites before them; the parts that it
-/// is to execute, in order. Samples around such an action are decided by `random`, which moves on. A meter or truncation before
-/// one goes with the next part, outer headers for a tunnel with all that follow.
+/// Executes those of `actions` that a datapath with capabilities `can` lacks, and all rewrites before them; returns
+/// the parts for that datapath, in order. `random` decides samples around such an action, and advances. A meter or
+/// truncation before one goes with the next part, outer headers of a tunnel with all that follow.
 ///
 /// # Errors
-/// An action does not fit the packet, or one before such an action is none of ours ([`DpAction::userspace_lacks`]), or they make
-/// more parts than [`ACTIONS_MAX`]: nothing is to be executed.
+/// An action does not fit the packet, an action before an emulated one is unsupported here
+/// ([`DpAction::userspace_lacks`]), or there are more parts than [`ACTIONS_MAX`]: nothing is to be executed.
 pub fn emulate(
     packet: Packet,
     key: &FlowKey,
@@ -40,20 +40,20 @@ pub fn emulate(
     Ok(emulator.parts)
 }
 
-/// An action does not fit its packet, or cannot be carried out here, or there are too many.
+/// An action does not fit its packet, or is unsupported here, or there are too many.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CannotEmulate;
 
-/// What goes before the actions of a part.
+/// Actions prepended to a part.
 #[derive(Clone, Default)]
 struct Before {
-    /// Of the next one.
+    /// To the next part.
     once: Vec<DpAction>,
-    /// Of all: a packet that is executed again has no outer headers yet.
+    /// To all parts: a packet executed again has no outer headers yet.
     outer: Option<DpAction>,
 }
 
-/// A packet on its way through its actions.
+/// A packet during its actions.
 struct Frame {
     packet: Packet,
     key: FlowKey,
@@ -61,14 +61,14 @@ struct Frame {
 }
 
 impl Frame {
-    /// A copy with all that goes before its next part.
+    /// A copy with all actions prepended to its next part.
     fn copy(&mut self) -> Frame {
         let before = Before { once: std::mem::take(&mut self.before.once), outer: self.before.outer.clone() };
         Frame { packet: Packet::from_slice(self.packet.data()), key: self.key, before }
     }
 }
 
-/// Why a packet does not go on with its list.
+/// Reason for ending a list.
 enum End {
     Dropped,
     Cannot,
@@ -106,27 +106,27 @@ impl Emulator<'_> {
     }
 }
 
-/// An action that is emulated, or stands before one.
+/// Handles an action that is emulated, or precedes one.
 struct Step<'a, 'e> {
     emulator: &'a mut Emulator<'e>,
     action: &'a DpAction,
 }
 
 impl Step<'_, '_> {
-    /// The next part begins with the action.
+    /// Begins the next part with the action.
     fn put_off(&mut self, mut frame: Frame) -> Result<Frame, End> {
         frame.before.once.push(self.action.clone());
         Ok(frame)
     }
 
-    /// A part ends with the action.
+    /// Ends a part with the action.
     fn hand_over(&mut self, frame: Frame) -> Result<Frame, End> {
         let mut frame = self.put_off(frame)?;
         self.emulator.part(frame.copy()).map_err(|CannotEmulate| End::Cannot)?;
         Ok(frame)
     }
 
-    /// A nested list: done here where something in it is emulated.
+    /// A nested list: executed here if it has an emulated action.
     fn nested(&mut self, mut frame: Frame, actions: &[DpAction]) -> Result<Frame, End> {
         self.emulator.run(frame.copy(), actions).map_err(|CannotEmulate| End::Cannot)?;
         Ok(frame)

@@ -1,10 +1,12 @@
-//! Runs a list of actions on a group of packets: those of a burst whose megaflows have the same actions, as a mask of lanes.
+//! Executes a list of actions on a group of packets: those of a burst whose megaflows have the same actions, as a
+//! mask of lanes.
 //!
-//! An action runs over the whole group before the next one does. Truncation, metadata, dirty headers and depth are kept for
-//! each lane; a nested list works on copies in the same lanes, whose state is restored behind it. What leaves a list
-//! clears its lane: its [`Fate`] says where the packet goes. Copies that go somewhere before their packet does are listed
-//! by lane ([`Copied`]), and the dispatch of the burst sends both in the order of packet-wise execution.
-//! Meters admit in order of arrival: where one list has several, or several groups have some, their lanes run one by one.
+//! Each action runs over the whole group before the next one. Each lane keeps its truncation, metadata, dirty
+//! headers and depth; a nested list works on copies in the same lanes, whose state is restored afterwards. A packet
+//! that leaves a list clears its lane; its [`Fate`] is its destination. Copies that leave before their packet are
+//! listed by lane ([`Copied`]), and the dispatch of the burst sends both in the order of packet-wise execution.
+//! Meters admit packets in order of arrival: if one list has several meters, or several groups have some, their
+//! lanes run one by one.
 
 use super::{Executor, Misfit, apply, inner_place, set, truncate};
 use crate::burst::{Arrays, HeaderCtx, LaneMask, Parsed, copy_key};
@@ -18,7 +20,7 @@ use packet::headers::{IPPROTO_TCP, IPPROTO_UDP};
 use packet::{BATCH_MAX_PACKETS, Packet};
 use std::convert::Infallible;
 
-/// Where a packet goes when its actions are done.
+/// Destination of a packet after its actions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fate {
     /// To the slow path or behind a ticket: no megaflow matched.
@@ -26,7 +28,7 @@ pub(crate) enum Fate {
     Output(DpPort),
     /// To the slow path, with that entry of [`Work::cookies`].
     Userspace(u32),
-    /// Another round under this id.
+    /// Recirculation with this id.
     Recirc(u32),
     Drop(DropReason),
     /// Dropped by a translation.
@@ -35,12 +37,12 @@ pub(crate) enum Fate {
     Consumed,
 }
 
-/// A copy that goes somewhere before its packet does.
+/// A copy that leaves before its packet.
 pub(crate) struct Copied {
     packet: Packet,
     to: CopyTo,
     origin: Origin,
-    /// The next one of its lane.
+    /// The next copy of its lane.
     pub(crate) next: Option<u32>,
 }
 
@@ -50,7 +52,7 @@ enum CopyTo {
     Recirc(u32, Box<Saved>),
 }
 
-/// The headers of a packet, kept while its lane holds another.
+/// The headers of a packet, saved while its lane holds another.
 struct Saved {
     key: FlowKey,
     layout: Layout,
@@ -69,18 +71,18 @@ impl Saved {
     }
 }
 
-/// What the groups of a burst have done. Entry `i` of each array belongs to lane `i`.
+/// Results of the groups of a burst. Entry `i` of each array belongs to lane `i`.
 pub(crate) struct Work {
     pub(crate) fates: [Fate; BATCH_MAX_PACKETS],
-    /// `None` once it went.
+    /// `None` once it left.
     copies: Vec<Option<Copied>>,
-    /// The copies of each lane, first and last.
+    /// The first and last copy of each lane.
     copied: [Option<(u32, u32)>; BATCH_MAX_PACKETS],
     cookies: Vec<UserCookie>,
-    /// Bytes to which the next output is cut, of the lanes in `cuts`.
+    /// Maximum bytes of the next output, for the lanes in `cuts`.
     truncate: [u32; BATCH_MAX_PACKETS],
     cuts: LaneMask,
-    /// Copies of these packets went on.
+    /// Packets of which copies continued.
     used: LaneMask,
 }
 
@@ -97,7 +99,7 @@ impl Work {
         }
     }
 
-    /// Forgets the last burst.
+    /// Clears the results of the last burst.
     pub(crate) fn reset(&mut self) {
         if !self.copies.is_empty() {
             self.copies.clear();
@@ -112,12 +114,12 @@ impl Work {
         lanes.for_each(|lane| self.fates[lane] = fate);
     }
 
-    /// Whether packets alone go somewhere, and no copies.
+    /// Whether only packets leave, and no copies.
     pub(crate) fn has_no_copies(&self) -> bool {
         self.copies.is_empty()
     }
 
-    /// The first copy of a lane; [`Copied::next`] tells the others in order.
+    /// The first copy of a lane; [`Copied::next`] links the others in order.
     #[inline]
     pub(crate) fn first_copy(&self, lane: usize) -> Option<u32> {
         self.copied[lane].map(|(first, _)| first)
@@ -144,7 +146,7 @@ impl Work {
         *last = n;
     }
 
-    /// Cuts the packet that is to go out of a lane, as asked before; whether it did.
+    /// Truncates the packet about to leave a lane, if requested before; returns whether it did.
     #[inline]
     fn cut(&mut self, lane: usize, packet: &mut Packet) -> bool {
         let cuts = self.cuts.has(lane);
@@ -153,7 +155,7 @@ impl Work {
     }
 }
 
-/// What groups work with.
+/// Context of groups.
 struct Group<'a> {
     exec: &'a mut Executor,
     arrays: &'a mut Arrays,
@@ -161,7 +163,7 @@ struct Group<'a> {
 }
 
 impl Executor {
-    /// Runs the actions of a flow on the packets of `lanes`, whose fates are known afterwards.
+    /// Executes the actions of a flow on the packets of `lanes`, and sets their fates.
     pub(crate) fn run_group(
         &mut self,
         arrays: &mut Arrays,
@@ -201,7 +203,7 @@ impl Group<'_> {
         }
     }
 
-    /// Rewrites the packets; those that it fits.
+    /// Rewrites the packets; returns those that fit.
     #[inline(always)]
     fn rewrite(
         &mut self,
@@ -219,7 +221,7 @@ impl Group<'_> {
         lanes.without(misfits)
     }
 
-    /// An output or an upcall of the packets, or of copies when another effect follows.
+    /// An output or upcall of the packets, or of copies if another effect follows.
     fn deliver(&mut self, lanes: LaneMask, to: Fate, is_last: bool) -> LaneMask {
         if is_last {
             for lane in lanes {
@@ -237,7 +239,7 @@ impl Group<'_> {
         lanes
     }
 
-    /// Another round of the packets, or of copies when another effect follows.
+    /// Recirculates the packets, or copies if another effect follows.
     fn recirculate(&mut self, lanes: LaneMask, id: u32, place: u64, is_last: bool) -> LaneMask {
         if is_last {
             for lane in lanes {
@@ -256,7 +258,7 @@ impl Group<'_> {
         lanes
     }
 
-    /// Lists a copy that goes somewhere with the headers of its lane, which do not show yet whether it was cut; or ends it.
+    /// Lists a copy with the headers of its lane, which do not reflect truncation yet; or ends it.
     fn send_copy(&mut self, lane: usize, packet: Packet, to: Fate, origin: Origin, cut: bool) {
         let rx_port = origin.rx_port;
         let headers = || Box::new(Saved::of(self.arrays, lane, cut));
@@ -272,7 +274,7 @@ impl Group<'_> {
         self.work.add_copy(lane, Copied { packet, to, origin, next: None });
     }
 
-    /// A nested list: on the packets themselves when no effect follows, else on copies.
+    /// A nested list: on the packets themselves if no effect follows, else on copies.
     fn nested(&mut self, lanes: LaneMask, actions: &[DpAction], place: u64, is_last: bool) -> LaneMask {
         if is_last {
             self.run(lanes, actions, place);
@@ -307,9 +309,9 @@ impl Group<'_> {
 /// A group before one of its actions.
 struct Step<'a, 'g> {
     group: &'a mut Group<'g>,
-    /// The action's place among all of the flow.
+    /// Index of the action among all of the flow.
     place: u64,
-    /// No action behind it has an effect outside of the packet.
+    /// No later action has an effect outside of the packet.
     is_last: bool,
 }
 
@@ -339,7 +341,7 @@ impl actions::Executor for Step<'_, '_> {
     fn rewrite(&mut self, lanes: LaneMask, rewrite: Rewrite<'_>) -> Goes<Self> {
         let group = &mut *self.group;
         Ok(match rewrite {
-            // The usual ones in a loop of their own each.
+            // Common actions in separate loops.
             Rewrite::Set(SetAction::Eth(m)) => group.rewrite(lanes, |packet, h| set::eth(packet, h, m)),
             Rewrite::Set(SetAction::Ipv4(m)) => group.rewrite(lanes, |packet, h| set::ipv4(packet, h, m)),
             Rewrite::Set(SetAction::Tcp(m)) => {

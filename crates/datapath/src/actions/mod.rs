@@ -1,16 +1,16 @@
-//! Runs a list of datapath actions on one packet.
+//! Executes a list of datapath actions on one packet.
 //!
-//! - The last action that sends the packet somewhere gets the packet itself, those before it get copies. Only a meter behind
-//!   it is still charged, as stock switches do.
-//! - A truncation applies to the next output or userspace action. A cut packet is no large segment any more: a checksum
-//!   that a device was to fill in is completed over the whole packet first, then the packet is cut and its offload
-//!   metadata cleared. Less than an Ethernet header is never left.
-//! - The packet's key follows each rewrite. What changes more of a frame than the key shows marks its headers dirty: they are
-//!   read from the frame again where something needs them (an upcall, a recirculation, a further rewrite). The full
+//! - The last action that sends the packet gets the packet itself, earlier ones get copies. Only a later meter is
+//!   still charged, as in stock switches.
+//! - A truncation applies to the next output or userspace action. A truncated packet is no longer a large segment: a
+//!   checksum left to a device is completed over the whole packet first, then the packet is truncated and its
+//!   offload metadata cleared. The result is never shorter than an Ethernet header.
+//! - The packet's key follows each rewrite. A rewrite that changes more of a frame than the key shows marks its
+//!   headers dirty: they are parsed again when needed (by an upcall, a recirculation, a further rewrite). The full
 //!   extraction is the oracle of the key.
-//! - Recirculated packets are put off until the burst's own packets are done, first in first out, bounded in depth and number.
-//! - An action that does not fit the packet drops it ([`DropReason::BadAction`]); set actions on the ports of a later
-//!   fragment, which has none, do nothing.
+//! - Recirculated packets wait until the burst's own packets are done, in FIFO order, bounded in depth and number.
+//! - An action that does not fit the packet drops it ([`DropReason::BadAction`]); set actions on the ports of a
+//!   later fragment, which has none, have no effect.
 
 mod emulate;
 mod group;
@@ -37,13 +37,13 @@ use flow::{DpPort, FlowKey, shape};
 use packet::{Offload, Packet, headers as h};
 use std::sync::Arc;
 
-/// Actions nest at most so deep.
+/// Maximum nesting of actions.
 pub const ACTION_NESTING_MAX: usize = 8;
-/// Actions of one flow or packet, nested ones included.
+/// Maximum actions of one flow or packet, nested ones included.
 pub const ACTIONS_MAX: usize = 8192;
-/// A packet is recirculated at most so often.
+/// Maximum recirculations of a packet.
 pub const RECIRC_DEPTH_MAX: u8 = 6;
-/// Reads the headers of `frame` into `key`, whose metadata (ports, marks, tunnel, connection) stay.
+/// Parses the headers of `frame` into `key`, whose metadata (ports, marks, tunnel, connection) stay.
 pub fn re_extract(key: &mut FlowKey, frame: &[u8], vlan_limit: u8) -> Layout {
     let (b, had) = (key.base, key.base.shape);
     let md = Metadata {
@@ -68,8 +68,8 @@ pub fn re_extract(key: &mut FlowKey, frame: &[u8], vlan_limit: u8) -> Layout {
     layout
 }
 
-/// Changes a packet and its key as a forwarding core does; `vlan_limit` as in [`crate::PmdConfig`]. `false`: the rewrite does not fit
-/// the packet, which a core would drop.
+/// Rewrites a packet and its key as a forwarding core does; `vlan_limit` as in [`crate::PmdConfig`]. `false`: the
+/// rewrite does not fit the packet, so a core would drop it.
 pub fn rewrite(packet: &mut Packet, key: &mut FlowKey, rewrite: Rewrite<'_>, vlan_limit: u8) -> bool {
     let mut now = *key;
     let mut layout = re_extract(&mut now, packet.data(), vlan_limit);
@@ -83,7 +83,7 @@ pub fn rewrite(packet: &mut Packet, key: &mut FlowKey, rewrite: Rewrite<'_>, vla
     fits.is_ok()
 }
 
-/// Changes a packet and what is known of its headers.
+/// Rewrites a packet and its header metadata.
 fn apply(rewrite: Rewrite<'_>, packet: &mut Packet, headers: &mut HeaderCtx<'_>) -> Result<(), Misfit> {
     match rewrite {
         Rewrite::Set(set) => set::apply(set, packet, headers),
@@ -92,7 +92,7 @@ fn apply(rewrite: Rewrite<'_>, packet: &mut Packet, headers: &mut HeaderCtx<'_>)
     }
 }
 
-/// Refuses lists that nest too deep, are too long, or have an action that this datapath lacks.
+/// Rejects lists that nest too deep, are too long, or have an unsupported action.
 pub(crate) fn validate(actions: &[DpAction]) -> Result<(), DpifError> {
     fn count(actions: &[DpAction], depth: usize, total: &mut usize) -> Result<(), DpifError> {
         if depth > ACTION_NESTING_MAX {
@@ -117,11 +117,11 @@ pub(crate) fn validate(actions: &[DpAction]) -> Result<(), DpifError> {
     count(actions, 0, &mut 0)
 }
 
-/// What actions need of the forwarding core. Fields are as in [`crate::PmdConfig`].
+/// The state of the forwarding core used by actions. Fields are as in [`crate::PmdConfig`].
 pub(crate) struct Executor {
     pub(crate) id: PmdId,
     pub(crate) vlan_limit: u8,
-    /// Trust no key that rewrites have kept: read the headers of each packet that was rewritten again.
+    /// Do not trust keys kept by rewrites: parse the headers of each rewritten packet again.
     pub(crate) reread: bool,
     pub(crate) hasher: KeyHasher,
     pub(crate) shared: Arc<DpShared>,
@@ -129,14 +129,14 @@ pub(crate) struct Executor {
     pub(crate) recirculated: Recirculated,
     pub(crate) now_us: u64,
     pub(crate) random: u64,
-    /// Packets that came in so far: what the next one is called by.
+    /// Number of packets so far: names the next one.
     pub(crate) numbers: u64,
     pub(crate) sample_seed: u64,
     pub(crate) ufids: u64,
 }
 
 impl Executor {
-    /// The numbers of so many packets that come in: the first of them.
+    /// Reserves the numbers of this many packets; returns the first.
     #[inline]
     pub(crate) fn take_numbers(&mut self, packets: usize) -> u64 {
         let first = self.numbers;
@@ -144,13 +144,14 @@ impl Executor {
         first
     }
 
-    /// Whether a sample of that probability is taken of this packet. The seed, the packet and the action's place decide.
+    /// Whether a sample of that probability takes this packet. Depends on the seed, the packet and the action's
+    /// index.
     fn fires(&self, probability: u32, packet: u64, place: u64) -> bool {
         let mut state = packet.wrapping_mul(0xd605_1ca5_2ee1_d2a9) ^ place ^ self.sample_seed;
         probability != 0 && (split_mix(&mut state) >> 32) as u32 <= probability
     }
 
-    /// Puts a packet off until the burst is done. `origin` counts this recirculation.
+    /// Queues a packet for recirculation after the burst. `origin` counts this recirculation.
     pub(crate) fn recirculate(&mut self, packet: Packet, state: Parsed<'_>, origin: Origin, id: u32) {
         let pushed = match origin.depth <= RECIRC_DEPTH_MAX {
             true => self.recirculated.push(packet, state, origin, id),
@@ -162,7 +163,7 @@ impl Executor {
         }
     }
 
-    /// Hands a packet to the slow path by an action, with the key of the frame that it is by now.
+    /// Sends a packet to the slow path by an action, with the current key of its frame.
     pub(crate) fn userspace(
         &mut self,
         packet: Packet,
@@ -193,7 +194,7 @@ impl Executor {
     }
 }
 
-/// What an action is told apart by from all others of a flow: entry `i` of the list of that place, 0 for the flow's own.
+/// The identity of an action in its flow: entry `i` of the list with that base, 0 for the flow's own.
 fn inner_place(list: u64, i: usize) -> u64 {
     list.wrapping_mul(ACTIONS_MAX as u64 + 1).wrapping_add(i as u64 + 1)
 }
@@ -201,7 +202,7 @@ fn inner_place(list: u64, i: usize) -> u64 {
 /// An action does not fit the packet.
 pub(crate) struct Misfit;
 
-/// Whether the packet was cut.
+/// Whether the packet was truncated.
 fn truncate(packet: &mut Packet, bytes: Option<u32>) -> bool {
     let Some(bytes) = bytes else { return false };
     let keep = (bytes as usize).max(h::ETH_HEADER_BYTES);

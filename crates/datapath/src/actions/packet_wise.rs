@@ -1,4 +1,4 @@
-//! Runs a list of actions on one packet: one that comes alone, or each packet of a burst where groups are switched off.
+//! Executes a list of actions on one packet: a single one, or each packet of a burst if groups are disabled.
 
 use super::{Executor, Misfit, apply, inner_place, truncate};
 use crate::burst::{HeaderCtx, Parsed, copy_key};
@@ -9,12 +9,12 @@ use dpif::{DpAction, DropReason, UserCookie, XlateDrop};
 use flow::{DpPort, FlowKey, RecircId};
 use packet::Packet;
 
-/// What is known of the packet beside its bytes while actions run.
+/// State of the packet beside its bytes during actions.
 pub(crate) struct PacketCtx<'a> {
     pub(crate) headers: HeaderCtx<'a>,
     pub(crate) origin: Origin,
     truncate: Option<u32>,
-    /// A copy of the packet went on.
+    /// A copy of the packet continued.
     pub(crate) used: bool,
 }
 
@@ -25,7 +25,8 @@ impl<'a> PacketCtx<'a> {
 }
 
 impl Executor {
-    /// Runs the actions of a flow on `packet`, which ends here: sent, handed up, put off, dropped or consumed.
+    /// Executes the actions of a flow on `packet`, which ends here: sent, upcalled, recirculated, dropped or
+    /// consumed.
     pub(crate) fn run(
         &mut self,
         packet: Packet,
@@ -65,7 +66,7 @@ impl Executor {
     }
 }
 
-/// The packet went somewhere or was dropped.
+/// The packet left or was dropped.
 struct Gone;
 
 /// A packet before one of its actions.
@@ -73,14 +74,14 @@ struct Step<'a, 'v> {
     exec: &'a mut Executor,
     view: &'a mut PacketCtx<'v>,
     io: &'a mut dyn PmdIo,
-    /// The action's place among all of the flow.
+    /// Index of the action among all of the flow.
     place: u64,
-    /// No action behind it has an effect outside of the packet.
+    /// No later action has an effect outside of the packet.
     is_last: bool,
 }
 
 impl Step<'_, '_> {
-    /// The packet that goes somewhere, and the one that goes on with the list when another effect follows.
+    /// The packet that leaves, and the one that continues with the list if another effect follows.
     fn split(&mut self, packet: Packet) -> (Packet, Result<Packet, Gone>) {
         if self.is_last {
             return (packet, Err(Gone));
@@ -110,7 +111,7 @@ impl actions::Executor for Step<'_, '_> {
         let (mut out, rest) = self.split(packet);
         let cut = truncate(&mut out, self.view.truncate.take());
         let state = self.view.headers.parsed();
-        // The key tells no header that the packet lacks.
+        // The key has no header that the packet lacks.
         let state = Parsed { dirty: state.dirty || cut || self.exec.reread, ..state };
         self.exec.userspace(out, state, self.view.origin.rx_port, *cookie, self.io);
         rest

@@ -1,8 +1,8 @@
-//! Set actions: rewriting fields of one header, under a mask, with the checksums that cover them.
+//! Set actions: rewrites masked fields of one header, and updates the checksums that cover them.
 //!
-//! Offsets come from the packet's [`Layout`]; a header that the key does not tell is a misfit. Rewriting changes no
-//! structure, so the layout stays right. The key follows each rewrite; after those of ICMPv6, whose type decides which
-//! fields there are, the headers are dirty.
+//! Offsets come from the packet's [`Layout`]; a header absent from the key is a misfit. Rewriting changes no
+//! structure, so the layout stays valid. The key follows each rewrite; after rewrites of ICMPv6, whose type
+//! determines its fields, the headers are dirty.
 
 use super::Misfit;
 use super::sums::{self, Field};
@@ -34,11 +34,11 @@ pub(super) fn apply(set: &SetAction, packet: &mut Packet, view: &mut HeaderCtx<'
             if *priority != 0 {
                 view.key.base.shape |= shape::ARP;
             } else if view.key.has(shape::ARP) {
-                // Whether the block is needed for anything else, the next extraction decides.
+                // The next extraction decides whether the block is still needed.
                 *view.dirty = true;
             }
         }
-        // No port here wraps packets, and no rule labels them.
+        // No port here encapsulates packets, and no rule sets labels.
         SetAction::Tunnel(_) | SetAction::Mpls(_) => return Err(Misfit),
     }
     Ok(())
@@ -49,7 +49,7 @@ fn bytes<const N: usize>(packet: &Packet, at: usize) -> Result<[u8; N], Misfit> 
     h::array(packet.data(), at).ok_or(Misfit)
 }
 
-/// Writes `value` under `mask` at `at`; the bytes before and after.
+/// Writes `value` under `mask` at `at`; returns the bytes before and after.
 #[inline(always)]
 fn write<const N: usize>(
     packet: &mut Packet,
@@ -108,7 +108,7 @@ pub(super) fn ipv4(packet: &mut Packet, view: &mut HeaderCtx<'_>, m: &Masked<Ipv
     let header =
         packet.data_mut().get_mut(l3..).and_then(<[u8]>::first_chunk_mut::<{ h::IPV4_HEADER_BYTES }>);
     let header = header.ok_or(Misfit)?;
-    // The header is read once and written once: a processor waits for bytes that it has just written in parts.
+    // Reads and writes the header once each: a processor stalls on reading bytes just written in parts.
     let before = *header;
     let mut after = before;
     let b = &mut view.key.base;
@@ -146,14 +146,14 @@ fn ipv6(packet: &mut Packet, view: &mut HeaderCtx<'_>, m: &Masked<Ipv6Set>) -> R
     let src = write(packet, l3 + 8, m.value.src, m.mask.src)?;
     let dst = write(packet, l3 + 24, m.value.dst, m.mask.dst)?;
     (view.key.ipv6.src, view.key.ipv6.dst) = (src.1, dst.1);
-    // Without a protocol extension headers could not be walked, and of the packet only its addresses are known.
+    // Without a protocol the extension headers could not be parsed, and only the addresses are known.
     if view.key.base.nw_proto != 0 {
         view.key.base.nw_tos = (first >> 20) as u8;
         view.key.base.nw_ttl = hlimit;
         view.key.ipv6.label = first & 0xf_ffff;
     }
     if let Some(field) = transport_sum(view) {
-        // Of a routed packet the sum covers another destination.
+        // In a routed packet the sum covers another destination.
         let dst = if routed { (&dst.0, &dst.0) } else { (&dst.0, &dst.1) };
         sums::addresses_changed(packet, field, [(&src.0, &src.1), dst]);
     }
@@ -203,7 +203,7 @@ pub(super) fn ports(
     }
     let l4 = offset(view.layout.l4)?;
     if proto == h::IPPROTO_SCTP && b.nw_frag != 0 {
-        // The checksum needs the whole packet.
+        // The checksum covers the whole packet.
         return Err(Misfit);
     }
     let word = |p: &PortsSet| (u32::from(p.src) << 16 | u32::from(p.dst)).to_be_bytes();
@@ -220,7 +220,7 @@ pub(super) fn ports(
     Ok(())
 }
 
-/// Where the IP packet ends in the frame: what follows is padding.
+/// End of the IP packet in the frame: padding follows.
 fn ip_end(frame: &[u8], view: &HeaderCtx<'_>) -> usize {
     let l3 = usize::from(view.layout.l3);
     let (at, before) =
@@ -271,7 +271,7 @@ fn arp(packet: &mut Packet, view: &mut HeaderCtx<'_>, m: &Masked<ArpSet>) -> Res
     let spa = write(packet, l3 + 14, m.value.spa.to_be_bytes(), m.mask.spa.to_be_bytes())?.1;
     view.key.arp.arp_tha = write(packet, l3 + 18, m.value.tha, m.mask.tha)?.1;
     let tpa = write(packet, l3 + 24, m.value.tpa.to_be_bytes(), m.mask.tpa.to_be_bytes())?.1;
-    // The key tells opcodes of one byte only.
+    // The key has only opcodes of one byte.
     view.key.base.nw_proto = if op[0] == 0 { op[1] } else { 0 };
     view.key.base.nw_src = u32::from_be_bytes(spa);
     view.key.base.nw_dst = u32::from_be_bytes(tpa);

@@ -1,12 +1,14 @@
-//! Checksums of rewritten headers, kept by difference (RFC 1624; for SCTP the CRC of RFC 9260 appendix A), so that wrong ones stay wrong.
+//! Incremental checksums of rewritten headers (RFC 1624; for SCTP the CRC of RFC 9260 appendix A), so that wrong
+//! ones stay wrong.
 //!
-//! A frame with `offload.needs_csum` carries in its checksum field only the sum of the pseudo-header, not complemented;
-//! a device adds the rest. So there a change of ports changes nothing, a change of addresses the sum itself.
+//! The checksum field of a frame with `offload.needs_csum` holds only the sum of the pseudo-header, not
+//! complemented; a device adds the rest. A change of ports thus changes nothing there, a change of addresses the sum
+//! itself.
 
 use packet::checksum;
 use packet::{Offload, Packet};
 
-/// Where a transport checksum is and how it behaves.
+/// Location and kind of a transport checksum.
 #[derive(Clone, Copy)]
 pub(crate) struct Field {
     /// Frame offset of the checksum.
@@ -40,12 +42,12 @@ fn update(packet: &mut Packet, field: Field, old: &[u8], new: &[u8]) {
     write(packet, field.at, non_zero(field, checksum::update_bytes(csum, old, new)));
 }
 
-/// A sum as its field has it.
+/// A sum in the form of its field.
 fn non_zero(field: Field, csum: u16) -> u16 {
     if field.zero_is_none && csum == 0 { 0xffff } else { csum }
 }
 
-/// Addresses of the pseudo-header changed, each from the first to the second.
+/// Updates it for addresses of the pseudo-header, each changed from the first to the second.
 #[inline]
 pub(crate) fn addresses_changed<const N: usize>(
     packet: &mut Packet,
@@ -67,7 +69,7 @@ pub(crate) fn addresses_changed<const N: usize>(
     write(packet, field.at, csum);
 }
 
-/// Bytes of the transport header or payload changed (same even length, aligned).
+/// Updates it for bytes of the transport header or payload (same even length, aligned).
 #[inline]
 pub(crate) fn body_changed(packet: &mut Packet, field: Field, old: &[u8], new: &[u8]) {
     if !is_partial(packet, field.at) {
@@ -75,8 +77,8 @@ pub(crate) fn body_changed(packet: &mut Packet, field: Field, old: &[u8], new: &
     }
 }
 
-/// Does in software what `offload.needs_csum` asks of a device. SCTP's field (CRC32c, RFC 9260 §6.8) is told by its
-/// offset of 8, which no Internet checksum has.
+/// Completes in software a checksum left to a device by `offload.needs_csum`. An offset of 8, unlike any Internet
+/// checksum's, identifies SCTP's field (CRC32c, RFC 9260 §6.8).
 pub(crate) fn complete(packet: &mut Packet) {
     let o = packet.offload;
     if !o.needs_csum {
@@ -116,15 +118,15 @@ fn crc32c(crc: u32, bytes: &[u8]) -> u32 {
     bytes.iter().fold(crc, |crc, b| CRC32C[usize::from(crc as u8 ^ b)] ^ crc >> 8)
 }
 
-/// The checksum of the SCTP packet `sctp`, as its header stores it (its own field counts as zero).
+/// The checksum of the SCTP packet `sctp` in header format (with its own field as zero).
 pub(crate) fn sctp_sum(sctp: &[u8]) -> [u8; 4] {
     let (ports, rest) = sctp.split_at(sctp.len().min(8));
     let crc = crc32c(crc32c(u32::MAX, ports), &[0; 4]);
     (!crc32c(crc, rest.get(4..).unwrap_or(&[]))).to_le_bytes()
 }
 
-/// The ports of the SCTP packet at `start..end` of the frame changed, unless a device is to do the checksum. A CRC is linear: of
-/// the bits that changed alone it tells which of its own do, so a wrong checksum stays wrong.
+/// Updates the checksum for changed ports of the SCTP packet at `start..end` of the frame, unless a device completes
+/// it. A CRC is linear: the changed bits alone determine its own changed bits, so a wrong checksum stays wrong.
 pub(crate) fn sctp_ports_changed(packet: &mut Packet, start: usize, end: usize, old: [u8; 4], new: [u8; 4]) {
     if is_partial(packet, start + 8) {
         return;

@@ -1,5 +1,5 @@
-//! Pushing and popping of VLAN tags. The usual tag, before a frame without one, changes key and layout at once; what a
-//! tag does to other frames is read from them again.
+//! Push and pop of VLAN tags. A common tag, pushed to an untagged frame, updates key and layout at once; other
+//! frames are parsed again.
 
 use super::Misfit;
 use crate::burst::HeaderCtx;
@@ -7,14 +7,14 @@ use flow::VlanTag;
 use flow::extract::Layout;
 use packet::{Packet, headers as h};
 
-/// Layouts are moved up to here; behind it the parser's own limits would count.
+/// Limit of moving layouts: beyond it the parser's own limits would apply.
 const MOVED_MAX: u16 = 1 << 15;
 
 fn is_vlan(eth_type: u16) -> bool {
     matches!(eth_type, h::ETH_TYPE_VLAN | h::ETH_TYPE_VLAN_8021AD)
 }
 
-/// Whether key and layout are those of the frame, and the frame has no tags behind the first that would be parsed then.
+/// Whether key and layout are those of the frame, and the frame has no further tags that would then be parsed.
 fn is_simple(view: &HeaderCtx<'_>) -> bool {
     let near = |at: u16| at == Layout::NONE || at < MOVED_MAX;
     !*view.dirty
@@ -36,7 +36,7 @@ fn set_tag(view: &mut HeaderCtx<'_>, tag: VlanTag, moved_bytes: i16) {
     view.layout.l4 = moved(view.layout.l4, moved_bytes);
 }
 
-/// Pushes a tag in front of all others.
+/// Pushes a tag as the outermost one.
 pub(super) fn push(packet: &mut Packet, view: &mut HeaderCtx<'_>, tpid: u16, tci: u16) -> Result<(), Misfit> {
     if packet.len() < h::ETH_HEADER_BYTES {
         return Err(Misfit);
@@ -53,7 +53,7 @@ pub(super) fn push(packet: &mut Packet, view: &mut HeaderCtx<'_>, tpid: u16, tci
     Ok(())
 }
 
-/// Pops the first tag.
+/// Pops the outermost tag.
 pub(super) fn pop(packet: &mut Packet, view: &mut HeaderCtx<'_>) -> Result<(), Misfit> {
     let tagged = h::be16(packet.data(), 12).is_some_and(is_vlan);
     if !tagged || packet.len() < h::ETH_HEADER_BYTES + h::VLAN_TAG_BYTES {

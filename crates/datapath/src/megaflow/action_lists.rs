@@ -1,6 +1,6 @@
-//! Action lists, each kept once however many flows have it: flows with equal actions share an id, by which a burst is grouped.
+//! Deduplicated action lists: flows with equal actions share an id, by which a burst is grouped.
 //!
-//! Invariant: a list is here as long as a flow has it, under one id.
+//! Invariant: a list exists while a flow has it, under one id.
 
 use dpif::DpAction;
 use dpif::actions::{Effect, Output};
@@ -8,21 +8,21 @@ use hashbrown::HashTable;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-/// The id that no list has.
+/// An id without a list.
 pub(crate) const NO_LIST: u32 = u32::MAX;
 
 /// The actions of some flows.
 pub(crate) struct ActionList {
     pub(crate) actions: Arc<[DpAction]>,
-    /// Port, when the only action is an output.
+    /// Port, if the only action is an output.
     pub(crate) output: Option<u32>,
-    /// Meters in it, nested ones too.
+    /// Number of meters in it, nested ones included.
     pub(crate) meters: usize,
     flows: usize,
     hash: u64,
 }
 
-/// See the module.
+/// See the module documentation.
 pub(crate) struct ActionLists {
     lists: Vec<Option<ActionList>>,
     free: Vec<u32>,
@@ -31,7 +31,7 @@ pub(crate) struct ActionLists {
 }
 
 impl ActionLists {
-    /// None yet. `seed` keeps senders from making the hashes of lists meet.
+    /// Empty. `seed` prevents senders from causing collisions of list hashes.
     pub(crate) fn new(seed: u64) -> ActionLists {
         ActionLists { lists: Vec::new(), free: Vec::new(), by_content: HashTable::new(), seed }
     }
@@ -42,7 +42,7 @@ impl ActionLists {
         self.lists.get(id as usize)?.as_ref()
     }
 
-    /// The id of a flow's actions, which [`ActionLists::release`] gives back.
+    /// The id of a flow's actions, freed by [`ActionLists::release`].
     pub(super) fn intern(&mut self, actions: Arc<[DpAction]>) -> u32 {
         let mut hasher = DefaultHasher::new();
         (self.seed, &actions).hash(&mut hasher);
@@ -70,7 +70,7 @@ impl ActionLists {
         id
     }
 
-    /// A flow has the list no longer.
+    /// Drops a flow's reference to the list.
     pub(super) fn release(&mut self, id: u32) {
         let Some(entry) = self.lists.get_mut(id as usize) else { return };
         let Some(list) = entry else { return };

@@ -1,26 +1,27 @@
-//! A hash table from the hash of a key to a slot that grows a little at a time, so that no packet waits for it.
+//! A hash table from the hash of a key to a slot that grows incrementally, so that no packet waits for it.
 //!
-//! Extendible hashing (Fagin, Nievergelt, Pippenger, Strong 1979): the low bits of a hash choose an entry of the directory,
-//! which names a segment of sixteen [`Line`]s; other bits choose the line there. A segment that is three quarters full is
-//! split in two by the next bit of the hash, which moves some 144 entries whatever the size of the table; the directory,
-//! four bytes for some ninety entries, doubles when a segment is split that only one of its entries names. The first
-//! segment begins with one line, since most masks have few flows.
+//! Extendible hashing (Fagin, Nievergelt, Pippenger, Strong 1979): the low bits of a hash select an entry of the
+//! directory, which refers to a segment of sixteen [`Line`]s; other bits select the line there. A segment that is
+//! three quarters full is split in two by the next bit of the hash, which moves about 144 entries for any size of
+//! the table. The directory, four bytes for about ninety entries, doubles when a segment with a single directory
+//! entry is split. The first segment begins with one line, since most masks have few flows.
 //!
-//! An entry that finds its line full goes to the next line of its segment with room; each line on the way counts it in its
-//! note, so that a search knows where it may stop. A count that reached 255 stays there.
+//! An entry whose line is full goes to the next line of its segment with space. Each line on the way counts it in
+//! its note, so that a search knows where to stop. A count that reached 255 stays there.
 //!
-//! Segments are never merged: the memory of a table that was large is given back when its last entry goes.
+//! Segments are never merged: the memory of a table is freed when its last entry is removed.
 
 use crate::line::{LINE_ENTRIES, Line};
 
 /// Lines of a segment before it is split.
 const SEGMENT_LINES: usize = 16;
-/// The directory has at most 2^20 entries (4 MiB): a segment whose hashes agree in so many bits gets more lines instead.
+/// The directory has at most 2^20 entries (4 MiB): a segment whose hashes agree in this many bits gets more lines
+/// instead.
 const DEPTH_MAX: u32 = 20;
 
 /// The entries whose hashes end in the same `depth` bits.
 struct Segment {
-    /// A power of two of them.
+    /// A power of two in number.
     lines: Box<[Line]>,
     len: usize,
     depth: u32,
@@ -31,7 +32,7 @@ impl Segment {
         Segment { lines: vec![Line::EMPTY; lines].into_boxed_slice(), len: 0, depth }
     }
 
-    /// Other bits than those that choose the segment, and than the signature.
+    /// Other bits than those of the segment and the signature.
     #[inline(always)]
     fn home(&self, hash: u64) -> usize {
         (hash >> 32) as usize & (self.lines.len() - 1)
@@ -74,7 +75,7 @@ impl Segment {
         false
     }
 
-    /// Takes an entry that was put `passed` lines behind its own out of the counts of those before.
+    /// Removes an entry placed `passed` lines behind its own from the counts of the lines before it.
     fn forget_passing(&mut self, hash: u64, passed: usize) {
         let mut at = self.home(hash);
         for _ in 0..passed {
@@ -87,7 +88,8 @@ impl Segment {
     }
 }
 
-/// See the module. Ids are below [`crate::line::ID_LIMIT`]; what two entries have in common is the caller's business.
+/// See the module documentation. Ids are below [`crate::line::ID_LIMIT`]; the caller ensures that entries are
+/// distinct.
 #[derive(Default)]
 pub(super) struct LineTable {
     /// Segments by the low bits of a hash: empty, or a power of two of them.
@@ -113,7 +115,7 @@ impl LineTable {
         self.segments.get(self.segment_number(hash)?)
     }
 
-    /// Asks for the line of a hash.
+    /// Prefetches the line of a hash.
     #[inline(always)]
     pub(super) fn prefetch(&self, hash: u64) {
         if let Some(line) = self.segment(hash).and_then(|s| s.lines.get(s.home(hash))) {
@@ -121,14 +123,14 @@ impl LineTable {
         }
     }
 
-    /// An id that may be the one of that hash.
+    /// A candidate id for that hash.
     #[inline(always)]
     pub(super) fn hint(&self, hash: u64) -> Option<u32> {
         let segment = self.segment(hash)?;
         segment.lines.get(segment.home(hash))?.first(Line::signature(hash))
     }
 
-    /// The id of that hash that `confirm` accepts; it is asked about few others.
+    /// The id of that hash accepted by `confirm`, which is called for few others.
     #[inline(always)]
     pub(super) fn find(&self, hash: u64, mut confirm: impl FnMut(u32) -> bool) -> Option<u32> {
         let segment = self.segment(hash)?;
@@ -147,7 +149,7 @@ impl LineTable {
         None
     }
 
-    /// Adds an entry. `hash_of` gives the hashes of those that are there, when they have to move.
+    /// Adds an entry. `hash_of` gives the hashes of existing entries, for moving them.
     pub(super) fn insert(&mut self, hash: u64, id: u32, hash_of: impl Fn(u32) -> u64) {
         match self.segment_number(hash) {
             None => {
@@ -162,7 +164,7 @@ impl LineTable {
         self.len += 1;
     }
 
-    /// Removes an entry, if it is there.
+    /// Removes an entry, if present.
     pub(super) fn remove(&mut self, hash: u64, id: u32) {
         let Some(n) = self.segment_number(hash) else { return };
         if self.segments[n].remove(hash, id) {
@@ -173,7 +175,7 @@ impl LineTable {
         }
     }
 
-    /// Doubles the lines of a small segment, or splits it: after that it has room for one more at least.
+    /// Doubles the lines of a small segment, or splits it: afterwards it has space for at least one more.
     fn make_room(&mut self, n: usize, hash: u64, hash_of: impl Fn(u32) -> u64) {
         let segment = &mut self.segments[n];
         let (depth, lines) = (segment.depth, segment.lines.len());
@@ -196,8 +198,8 @@ impl LineTable {
         self.segments.push(other);
     }
 
-    /// Gives the entries of the directory that end as `hash` does in `depth` bits, and have the next one set, to the segment
-    /// that is about to be added.
+    /// Assigns the directory entries that end as `hash` does in `depth` bits, and have the next bit set, to the
+    /// segment about to be added.
     fn name_other_half(&mut self, hash: u64, depth: u32) {
         let bit = 1 << depth;
         if self.directory.len() == bit {
@@ -251,7 +253,7 @@ mod tests {
         }
         assert!((0..50_000).all(|id| model.has(id)));
         assert_eq!((model.table.len(), longest(&model.table)), (50_000, SEGMENT_LINES));
-        // Between three eighths and three quarters of the room is used, and a directory's entry for 40 ids at least.
+        // Between three eighths and three quarters of the space is used, with at least 40 ids per directory entry.
         let room = model.table.segments.len() * SEGMENT_LINES * LINE_ENTRIES;
         assert!((room * 3 / 8..room * 3 / 4).contains(&50_000), "room for {room}");
         assert!(model.table.directory.len() * 40 <= 50_000, "{} entries", model.table.directory.len());

@@ -1,12 +1,13 @@
-//! The megaflow table of one forwarding core: flows by mask, looked up through a ranked list of masks per input port.
+//! The megaflow table of one forwarding core: flows by mask, looked up through a ranked list of masks per input
+//! port.
 //!
-//! Flows of one mask and shape share a [`Subtable`], a hash table of masked keys. The input port of a mask is always exact,
-//! so each port has its own list of the subtables that hold flows from it, sorted by hits about once a second; before the
-//! first sort in order of insertion. A lookup tries the subtables of the packet's shape in that order and takes the first
-//! hit: flows do not overlap in a way that matters, because the slow path makes them from one translation (megaflow law).
+//! Flows of one mask and shape share a [`Subtable`], a hash table of masked keys. The input port of a mask is always
+//! exact, so each port has its own list of the subtables with flows from it, sorted by hits about once a second;
+//! before the first sort in order of insertion. A lookup tries the subtables of the packet's shape in that order and
+//! takes the first hit: overlapping flows are equivalent, because the slow path makes them from one translation.
 //!
-//! Invariants: a flow's slot id is stable while it lives; every live flow is in exactly one subtable, in the ufid index
-//! and counted in its port's list; a subtable without flows is gone from all lists.
+//! Invariants: a flow's slot id is stable while it lives; every live flow is in exactly one subtable, in the ufid
+//! index and counted in its port's list; a subtable without flows is in no list.
 
 mod action_lists;
 mod lines;
@@ -24,7 +25,7 @@ use hashbrown::HashTable;
 use lines::LineTable;
 use std::sync::Arc;
 
-/// Up to so many flows (512 KiB) the second-level cache of a processor has them.
+/// Maximum number of flows (512 KiB) that fit a processor's second-level cache.
 const NEAR_FLOWS: usize = 4096;
 
 /// A subtable in the list of a port.
@@ -40,7 +41,7 @@ struct PortRank {
     list: Vec<Ranked>,
 }
 
-/// See the module.
+/// See the module documentation.
 pub(crate) struct MegaflowTable {
     hasher: KeyHasher,
     slab: Slab,
@@ -61,11 +62,11 @@ pub(crate) struct First {
 }
 
 impl First {
-    /// Not known.
+    /// Unknown.
     pub(crate) const NONE: First = First { subtable: u32::MAX, hash: 0 };
 }
 
-/// What a lookup found.
+/// Result of a lookup.
 pub(crate) struct Found {
     /// The flow's slot.
     pub(crate) id: Option<u32>,
@@ -99,17 +100,17 @@ impl MegaflowTable {
         self.by_mask.len()
     }
 
-    /// Whether another flow would be one too many.
+    /// Whether the table is full.
     pub(crate) fn is_full(&self) -> bool {
         self.slab.len() >= self.flow_limit
     }
 
-    /// Bounds the masks of a port; those above the bound stay.
+    /// Sets the mask limit of a port; masks above it stay.
     pub(crate) fn set_masks_per_port_max(&mut self, max: usize) {
         self.masks_per_port_max = max;
     }
 
-    /// Whether a flow of that mask would be one mask too many for its input port.
+    /// Whether a flow of that mask would exceed the mask limit of its input port.
     pub(crate) fn is_port_full(&self, key: &FlowKey, mask: &KeyMask) -> bool {
         let port = key.base.in_port;
         let rank = self.ranks.find(self.hasher.number(port.into()), |r| r.port == port);
@@ -130,13 +131,13 @@ impl MegaflowTable {
         self.slab.lists()
     }
 
-    /// The slots, to read.
+    /// The slots, read-only.
     #[inline]
     pub(crate) fn slots(&self) -> &Slab {
         &self.slab
     }
 
-    /// Whether the flow in slot `id`, if there is one, matches the packet: what makes a hint of the cache a hit.
+    /// Whether the flow in slot `id`, if any, matches the packet: confirms a hint of the cache.
     #[inline]
     pub(crate) fn confirms(&self, id: u32, key: &FlowKey) -> bool {
         let Some(slot) = self.slab.get(id) else { return false };
@@ -146,13 +147,13 @@ impl MegaflowTable {
         }
     }
 
-    /// Whether the slots are so many that they are better asked for in advance.
+    /// Whether there are enough slots to benefit from prefetching.
     #[inline(always)]
     pub(crate) fn worth_prefetching(&self) -> bool {
         self.slab.len() > NEAR_FLOWS
     }
 
-    /// Asks for slot `id`, if there is one.
+    /// Prefetches slot `id`, if it exists.
     #[inline(always)]
     pub(crate) fn prefetch(&self, id: u32) {
         if let Some(slot) = self.slab.get(id) {
@@ -160,7 +161,7 @@ impl MegaflowTable {
         }
     }
 
-    /// Asks for the extension blocks of slot `id`, which was asked for before.
+    /// Prefetches the extension blocks of slot `id`, itself prefetched before.
     #[inline(always)]
     pub(crate) fn prefetch_extensions(&self, id: u32) {
         if let Some(slot) = self.slab.get(id) {
@@ -168,7 +169,7 @@ impl MegaflowTable {
         }
     }
 
-    /// When the flow in slot `id` matches the packet: counts it there and gives the id of its actions.
+    /// If the flow in slot `id` matches the packet, counts it there and returns the id of its actions.
     #[inline(always)]
     pub(crate) fn hit(&mut self, id: u32, key: &FlowKey, bytes: u64, now_ms: u64) -> Option<u32> {
         let slot = self.slab.get_mut(id)?;
@@ -188,13 +189,13 @@ impl MegaflowTable {
         }
     }
 
-    /// The list of a port, as a place for [`MegaflowTable::lookup_in`]; good until flows come or go.
+    /// The index of a port's list for [`MegaflowTable::lookup_in`]; valid until flows are added or removed.
     #[inline]
     pub(crate) fn rank_of(&self, port: u32) -> Option<usize> {
         self.ranks.find_bucket_index(self.hasher.number(port.into()), |r| r.port == port)
     }
 
-    /// Asks for the line that a lookup of the packet reads first; what it is called by.
+    /// Prefetches the first line read by a lookup of the packet; returns its handle.
     #[inline(always)]
     pub(crate) fn prefetch_first(&self, rank: usize, key: &FlowKey) -> First {
         let entry =
@@ -206,7 +207,7 @@ impl MegaflowTable {
         First { subtable: entry.subtable, hash }
     }
 
-    /// Asks for the slot that a lookup of the packet reads first.
+    /// Prefetches the first slot read by a lookup of the packet.
     #[inline(always)]
     pub(crate) fn prefetch_slot(&self, first: First) {
         if let Some(id) = self.subtables.get(first.subtable as usize).and_then(|s| s.hint(first.hash)) {
@@ -240,7 +241,7 @@ impl MegaflowTable {
         self.by_ufid.find(self.hasher.wide(ufid.0), |id| self.slab.ufid(id) == Some(ufid))
     }
 
-    /// Adds a flow. The caller has checked that there is room, that no flow matches and that the ufid is new.
+    /// Adds a flow. The caller has checked that there is space, that no flow matches and that the ufid is new.
     pub(crate) fn insert(
         &mut self,
         ufid: Ufid,
@@ -260,7 +261,7 @@ impl MegaflowTable {
         id
     }
 
-    /// Removes the flow in slot `id` and gives its last record; `None` when the slot is empty.
+    /// Removes the flow in slot `id` and returns its last record; `None` if the slot is empty.
     pub(crate) fn remove(&mut self, id: u32) -> Option<FlowRecord> {
         let record = self.record(id)?;
         let (subtable, hash) = self.slab.place(id)?;
@@ -274,7 +275,7 @@ impl MegaflowTable {
         Some(record)
     }
 
-    /// The flow in slot `id` as dumps show it.
+    /// The flow in slot `id` in the form of dumps.
     pub(crate) fn record(&self, id: u32) -> Option<FlowRecord> {
         let subtable = self.slab.get(id)?.subtable;
         let mask = *self.subtables.get(subtable as usize)?.mask();
@@ -294,7 +295,7 @@ impl MegaflowTable {
             MegaflowTable { masks_per_port_max, ..MegaflowTable::new(self.hasher.clone(), self.flow_limit) };
     }
 
-    /// About once a second: sorts each port's list by hits, the recent ones counting most.
+    /// Call about once a second: sorts each port's list by hits, with most weight on recent ones.
     pub(crate) fn rank(&mut self) {
         for rank in self.ranks.iter_mut() {
             rank.list.sort_by_key(|e| std::cmp::Reverse(e.hits));

@@ -1,7 +1,7 @@
-//! The slots of the flows: two cache lines each for what a packet needs, the rest behind a pointer.
+//! The slots of the flows: two cache lines each for packet processing, the rest behind a pointer.
 //!
-//! Invariants: slots never move and ids are reused; slots are made in chunks so that growth never copies flows. An
-//! empty slot has a base block that no packet's key equals (a shape that does not exist), so a stale id is harmless.
+//! Invariants: slots never move and ids are reused; slots are allocated in chunks so that growth never copies flows.
+//! An empty slot has a base block unequal to any packet's key (an impossible shape), so a stale id is harmless.
 
 use super::action_lists::{ActionLists, NO_LIST};
 use dpif::{DpAction, FlowRecord, FlowStats};
@@ -16,7 +16,7 @@ const NO_SUBTABLE: u32 = u32::MAX;
 #[repr(align(64))]
 struct Line([u64; 8]);
 
-/// The part of a flow that packets touch.
+/// The part of a flow used for packets.
 #[repr(C, align(64))]
 pub(crate) struct Slot {
     base: Line,
@@ -26,7 +26,7 @@ pub(crate) struct Slot {
     tcp_flags: u16,
     /// Its actions.
     pub(crate) list: u32,
-    /// The subtable that it is in.
+    /// Its subtable.
     pub(crate) subtable: u32,
     extensions: Box<[Line]>,
     cold: Option<Box<Cold>>,
@@ -36,7 +36,7 @@ const _: () = assert!(size_of::<Slot>() == 128);
 
 struct Cold {
     ufid: Ufid,
-    /// The key before masking.
+    /// The unmasked key.
     key: PackedKey,
     hash: u64,
 }
@@ -56,7 +56,7 @@ impl Slot {
         }
     }
 
-    /// Whether the masked key of this slot is the key under `mask`. Reads only the blocks that both have.
+    /// Whether the masked key of this slot equals the key under `mask`. Reads only the blocks that both have.
     #[inline(always)]
     pub(crate) fn matches(&self, mask: &KeyMask, key: &FlowKey) -> bool {
         let (k, m) = (key.block(0), mask.block(0));
@@ -75,7 +75,7 @@ impl Slot {
         })
     }
 
-    /// Asks for the extension blocks.
+    /// Prefetches the extension blocks.
     #[inline(always)]
     pub(crate) fn prefetch_extensions(&self) {
         self.extensions.iter().for_each(simd::prefetch);
@@ -133,18 +133,18 @@ impl Slab {
         self.len
     }
 
-    /// All ids in use are below this.
+    /// Upper bound of the ids in use.
     pub(crate) fn ids(&self) -> u32 {
         (self.chunks.len() * CHUNK) as u32
     }
 
-    /// The slot of that id, empty or not; `None` when there never was one.
+    /// The slot of that id, empty or not; `None` if it never existed.
     #[inline(always)]
     pub(crate) fn get(&self, id: u32) -> Option<&Slot> {
         self.chunks.get((id >> CHUNK_BITS) as usize).and_then(|c| c.get(id as usize % CHUNK))
     }
 
-    /// The same, writable.
+    /// The same, mutable.
     #[inline(always)]
     pub(crate) fn get_mut(&mut self, id: u32) -> Option<&mut Slot> {
         self.chunks.get_mut((id >> CHUNK_BITS) as usize).and_then(|c| c.get_mut(id as usize % CHUNK))
@@ -165,7 +165,7 @@ impl Slab {
         slot.cold.as_ref().map(|c| (slot.subtable, c.hash))
     }
 
-    /// Fills a free slot; its id.
+    /// Fills a free slot; returns its id.
     pub(crate) fn insert(
         &mut self,
         ufid: Ufid,
@@ -204,7 +204,7 @@ impl Slab {
         }
     }
 
-    /// Exchanges a flow's actions.
+    /// Replaces a flow's actions.
     pub(crate) fn set_actions(&mut self, id: u32, actions: Arc<[DpAction]>) {
         if self.cold(id).is_none() {
             return;
@@ -216,7 +216,7 @@ impl Slab {
         }
     }
 
-    /// The flow in slot `id` as dumps show it.
+    /// The flow in slot `id` in the form of dumps.
     pub(crate) fn record(&self, id: u32, mask: KeyMask) -> Option<FlowRecord> {
         let slot = self.get(id)?;
         let cold = slot.cold.as_ref()?;

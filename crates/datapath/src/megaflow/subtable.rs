@@ -4,17 +4,17 @@ use super::lines::LineTable;
 use super::slab::Slab;
 use flow::{FlowKey, KeyMask};
 
-/// See the module. Deliberately does not know about ports: the ranked lists do.
+/// See the module documentation. Independent of ports: the ranked lists handle these.
 pub(crate) struct Subtable {
-    /// The mask, with the shape of its flows in `base.shape`: what names the subtable.
+    /// The mask, with the shape of its flows in `base.shape`: identifies the subtable.
     identity: KeyMask,
-    /// The mask to match with: all ones in `base.shape`.
+    /// The mask for matching: all ones in `base.shape`.
     mask: KeyMask,
     flows: LineTable,
 }
 
 impl Subtable {
-    /// An empty subtable for flows like `key` under `mask`; blocks that the key does not have are left out.
+    /// An empty subtable for flows like `key` under `mask`; omits blocks that the key lacks.
     pub(crate) fn new(key: &FlowKey, mask: &KeyMask) -> Subtable {
         let mut kept = KeyMask::default();
         for i in key.present_blocks() {
@@ -25,13 +25,13 @@ impl Subtable {
         Subtable { identity, mask: kept, flows: LineTable::default() }
     }
 
-    /// The mask to match with.
+    /// The mask for matching.
     #[inline]
     pub(crate) fn mask(&self) -> &KeyMask {
         &self.mask
     }
 
-    /// What tells this subtable from others: mask and shape, as one key.
+    /// The identity of this subtable: mask and shape, as one key.
     pub(crate) fn identity(&self) -> &KeyMask {
         &self.identity
     }
@@ -41,25 +41,25 @@ impl Subtable {
         self.flows.len()
     }
 
-    /// Asks for the line of a hash.
+    /// Prefetches the line of a hash.
     #[inline(always)]
     pub(crate) fn prefetch(&self, hash: u64) {
         self.flows.prefetch(hash);
     }
 
-    /// A slot that `key`, whose masked hash is `hash`, may match.
+    /// A candidate slot for `key`, whose masked hash is `hash`.
     #[inline(always)]
     pub(crate) fn hint(&self, hash: u64) -> Option<u32> {
         self.flows.hint(hash)
     }
 
-    /// The slot of the flow that `key`, whose masked hash is `hash`, matches.
+    /// The slot of the flow that matches `key`, whose masked hash is `hash`.
     #[inline(always)]
     pub(crate) fn find(&self, hash: u64, key: &FlowKey, slab: &Slab) -> Option<u32> {
         self.flows.find(hash, |id| slab.get(id).is_some_and(|s| s.matches(&self.mask, key)))
     }
 
-    /// Adds a flow by the hash of its masked key. `hash_of` gives the hashes of those that are there, when they have to move.
+    /// Adds a flow by the hash of its masked key. `hash_of` gives the hashes of existing flows, for moving them.
     pub(crate) fn insert(&mut self, hash: u64, id: u32, hash_of: impl Fn(u32) -> u64) {
         self.flows.insert(hash, id, hash_of);
     }

@@ -1,4 +1,4 @@
-//! Set actions: after any of them checksums are right and the key is that of the frame.
+//! Set actions: after each, checksums are right and the key is that of the frame.
 
 use super::frames::{arp, ipv4, ipv6, l4, verify};
 use super::*;
@@ -76,7 +76,7 @@ fn mix16(old: u16, value: u16, mask: u16) -> u16 {
     old & !mask | value & mask
 }
 
-/// What the key becomes by a set action that fits. `op` is the whole ARP opcode, of which the key tells small ones only.
+/// The key after a set action that fits. `op` is the whole ARP opcode, of which the key has only small ones.
 fn expect(key: &mut FlowKey, op: &mut u16, set: &SetAction) {
     let b = &mut key.base;
     match set {
@@ -206,7 +206,7 @@ fn sets_that_fit_do_rewrite() {
 #[test]
 fn a_wrong_checksum_of_sctp_stays_wrong_by_the_same_bits() {
     let ports = Masked { value: PortsSet { src: 77, dst: 78 }, mask: PortsSet { src: 0xffff, dst: 0xffff } };
-    // An odd length; bytes behind the packet are padding.
+    // An odd length; padding follows the packet.
     for (flipped, padding) in [([0u8; 4], 0), ([1, 0, 0, 0], 0), ([0x12, 0x34, 0x56, 0x78], 5)] {
         let mut sctp = l4(132, 5, 6, false);
         sctp.push(9);

@@ -1,9 +1,9 @@
-//! A sender who makes every packet need a mask of its own: bounded, and paid by its own port. Tuning at run time.
+//! Mask explosion: bounded, and only the port that causes it is slower. Tuning at run time.
 
 use super::frames::{ipv4, l4};
 use super::*;
 
-/// Packet `n` of the attack, and a mask that no other of its packets has.
+/// Packet `n` of the attack, with a unique mask.
 fn attack(n: u16) -> (Vec<u8>, KeyMask) {
     let frame = ipv4(17, [10, 9, (n >> 8) as u8, n as u8], [10, 1, 0, 1], 0, &l4(17, 7, 9, false));
     let mut mask = least_mask();
@@ -12,7 +12,7 @@ fn attack(n: u16) -> (Vec<u8>, KeyMask) {
     (frame, mask)
 }
 
-/// Older traffic of some port, and its mask.
+/// Earlier traffic of some port, and its mask.
 fn victim() -> (Vec<u8>, KeyMask) {
     let mut mask = least_mask();
     mask.base.nw_proto = 0xff;
@@ -20,7 +20,7 @@ fn victim() -> (Vec<u8>, KeyMask) {
     (ipv4(6, [10, 0, 0, 1], [10, 1, 0, 9], 0, &l4(6, 5, 80, false)), mask)
 }
 
-/// The miss of `frame` on `port` is answered by a megaflow and the packet; whether the megaflow was taken.
+/// Answers the miss of `frame` on `port` with a megaflow and the packet; returns whether the megaflow was accepted.
 fn answer(rig: &mut Rig, port: u32, frame: &[u8], mask: KeyMask) -> bool {
     rig.receive(port, &[frame.to_vec()]);
     let upcall = rig.io.upcalls.pop().expect("a miss");
@@ -34,7 +34,7 @@ fn answer(rig: &mut Rig, port: u32, frame: &[u8], mask: KeyMask) -> bool {
     }
 }
 
-/// Subtables that one packet visits without the flow cache.
+/// Subtables visited by one packet without the flow cache.
 fn lookups(rig: &mut Rig, port: u32, frame: &[u8]) -> u64 {
     let before = *rig.pmd.stats();
     rig.receive(port, &[frame.to_vec()]);
@@ -51,14 +51,14 @@ fn masks_of_a_port_are_bounded_and_refusals_counted() {
     assert_eq!(taken.iter().filter(|t| **t).count(), 16);
     assert_eq!(rig.pmd.stats().masks_refused, 24);
     assert_eq!(rig.pmd.stats().masks, 16);
-    // A mask that the port has already takes more flows; another port has a list of its own.
+    // An existing mask of the port takes more flows; another port has its own list.
     let (mut frame, mask) = attack(3);
     frame[26] ^= 1;
     assert!(answer(&mut rig, 1, &frame, mask));
     let (frame, mask) = attack(30);
     assert!(answer(&mut rig, 3, &frame, mask));
     assert_eq!(rig.pmd.stats().masks, 17);
-    // Room again when flows go.
+    // Deleted flows free space.
     rig.apply(DpifOp::FlowFlush);
     assert!(answer(&mut rig, 1, &frame, mask));
 }
@@ -93,7 +93,7 @@ fn ranking_brings_traffic_in_front_of_idle_masks() {
 }
 
 #[test]
-fn the_cache_is_off_when_told_so_at_run_time() {
+fn the_cache_can_be_disabled_at_run_time() {
     let mut rig = Rig::new();
     let (frame, mask) = attack(1);
     rig.flow(1, &frame, mask, vec![out(2)]);

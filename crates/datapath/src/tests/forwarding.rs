@@ -32,7 +32,7 @@ fn check(case: Case<'_>) {
     }
 }
 
-/// The frame with the tag that the cases push.
+/// The frame with the tag pushed by the cases.
 fn tagged(frame: &[u8]) -> Vec<u8> {
     let mut f = frame.to_vec();
     f.splice(12..12, [0x81, 0x00, 0x60, 5]);
@@ -205,7 +205,7 @@ fn packets_that_the_template_parses_are_counted_and_it_can_be_off() {
     let hits = |template: bool, vector: bool| {
         let mut rig = Rig::with(|c| (c.template, c.vector) = (template, vector));
         assert!(vector || rig.pmd.level() == simd::Level::PLAIN);
-        // A header with options is none of the common ones.
+        // A header with options is not a common one.
         let mut options = udp(1, 2);
         (options[14], options[36]) = (0x46, 1);
         rig.receive(1, &[tcp(1, 2), udp(1, 2), options]);
@@ -255,7 +255,7 @@ fn userspace_sends_the_packet_as_it_is_then() {
 }
 
 #[test]
-fn what_a_device_refuses_is_counted() {
+fn rejected_packets_of_a_device_are_counted() {
     let mut rig = Rig::new();
     rig.flow(1, &tcp(1, 2), least_mask(), vec![out(2)]);
     rig.io.tx_room = Some(3);
@@ -267,7 +267,7 @@ fn what_a_device_refuses_is_counted() {
 }
 
 #[test]
-fn meters_limit_what_several_cores_pass_together() {
+fn meters_limit_the_total_rate_of_several_cores() {
     let shared = Arc::new(DpShared::new());
     let bands = vec![MeterBand { rate: 10, burst: 10 }, MeterBand { rate: 5, burst: 1000 }];
     shared.meter_set(3, &MeterConfig { per_packet: true, bands }).unwrap();

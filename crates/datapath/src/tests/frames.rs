@@ -1,4 +1,4 @@
-//! Frames with right checksums, and the check that they are.
+//! Frames with valid checksums, and their verification.
 
 use crate::actions::sctp_sum;
 use packet::checksum::{checksum, fold, pseudo, sum};

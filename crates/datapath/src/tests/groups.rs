@@ -1,5 +1,5 @@
-//! Packet-wise execution is the oracle of groups: both send, hand up, drop and count the same, in the same order, over
-//! bursts of several megaflows whose actions rewrite, copy, sample, meter, cut and recirculate.
+//! Packet-wise execution is the oracle of groups: both send, upcall, drop and count the same, in the same order,
+//! over bursts of several megaflows whose actions rewrite, copy, sample, meter, truncate and recirculate.
 
 use super::frames::{arp, ipv4, ipv6, l4, tcp, udp};
 use super::keys::rewrite;
@@ -30,7 +30,7 @@ fn mask() -> KeyMask {
     mask
 }
 
-/// Output ports 2 to 4, and one that is not there.
+/// Output ports 2 to 4, and an unknown one.
 fn action() -> impl Strategy<Value = DpAction> {
     let leaf = prop_oneof![
         4 => rewrite(),
@@ -56,7 +56,7 @@ fn action() -> impl Strategy<Value = DpAction> {
 enum Step {
     /// Frames on a port.
     Receive(u32, Vec<usize>),
-    /// The slow path takes upcalls, or does not.
+    /// Whether the slow path accepts upcalls.
     Full(bool),
     /// Answers all upcalls; the megaflows made from them have these actions.
     Answer(Vec<DpAction>),
@@ -77,7 +77,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What is seen of a core.
+/// Observable state of a core.
 #[derive(PartialEq, Debug)]
 struct Seen {
     sent: Vec<(u32, Vec<u8>)>,
@@ -107,7 +107,7 @@ impl Side {
         Side { rig, shared, waiting: Vec::new() }
     }
 
-    /// Megaflows for all frames of both ports, fresh and behind recirculations, with these actions in turn.
+    /// Megaflows for all frames of both ports, before and after recirculations, with these actions in rotation.
     fn install(&mut self, lists: &[Vec<DpAction>]) {
         let mut lists = lists.iter().cycle();
         for (port, recirc_id) in (1..3).flat_map(|port| (0..4).map(move |id| (port, id))) {
@@ -173,7 +173,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn groups_do_what_packets_one_by_one_do(
+    fn groups_equal_packet_wise_execution(
         lists in prop::collection::vec(actions(), 1..20),
         steps in prop::collection::vec(step(), 1..8),
     ) {

@@ -1,4 +1,4 @@
-//! Flows and packets of a core whose queues go to another one, and of one that ends.
+//! Flows and packets of a core whose queues move to another one, and of one that ends.
 
 use super::frames::{tcp, udp};
 use super::*;

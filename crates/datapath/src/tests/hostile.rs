@@ -1,4 +1,4 @@
-//! Hostile input: random bytes as frames, any actions against any frame. Nothing panics, everything is accounted for.
+//! Hostile input: random bytes as frames, any actions on any frame. Nothing panics, every packet is accounted for.
 
 use super::actions::set;
 use super::*;
@@ -30,7 +30,7 @@ fn action() -> impl Strategy<Value = DpAction> {
     })
 }
 
-/// Random bytes, mostly behind a plausible EtherType so that parsers are reached.
+/// Random bytes, mostly after a plausible EtherType to reach the parsers.
 fn frame() -> impl Strategy<Value = Vec<u8>> {
     let types = prop_oneof![
         Just(vec![0x08, 0x00, 0x45]),

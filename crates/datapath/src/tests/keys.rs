@@ -1,5 +1,5 @@
-//! The full extraction is the oracle of the keys that rewrites keep: after any sequence of them the key that a packet is
-//! matched or handed up by is the one of its frame.
+//! The full extraction is the oracle of the keys kept by rewrites: after any sequence of rewrites, the key of a
+//! lookup or upcall is that of the frame.
 
 use super::actions::set;
 use super::frames::{arp, ipv4, ipv6, l4};
@@ -8,7 +8,7 @@ use dpif::actions::{PopVlan, PushVlan, Recirc, Trunc, Userspace};
 use flow::RecircId;
 use proptest::prelude::*;
 
-/// Frames with whole headers, cut ones, and some that no parser expects.
+/// Frames with complete headers, truncated ones, and unexpected ones.
 fn frame() -> impl Strategy<Value = Vec<u8>> {
     let mut all = vec![arp()];
     for proto in [0, 1, 2, 6, 17, 47, 132] {

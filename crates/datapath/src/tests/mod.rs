@@ -1,5 +1,5 @@
-//! Tests of the fast path through one rig: a forwarding core, a driver that records what it sends and hands up, and the
-//! conservation law checked after every step.
+//! Tests of the fast path on one fixture: a forwarding core, a driver that records output and upcalls, and packet
+//! conservation checked after every step.
 
 mod actions;
 mod explosion;
@@ -21,15 +21,15 @@ use flow::{DpPort, FlowKey, KeyMask, Ufid};
 use packet::{Packet, PacketBatch, PacketPool};
 use std::sync::Arc;
 
-/// Records what leaves.
+/// Records sent packets and upcalls.
 #[derive(Default)]
 struct Recorder {
     sent: Vec<(u32, Vec<u8>)>,
     packets: Vec<Packet>,
     upcalls: Vec<Upcall>,
-    /// The upcall queue takes no more.
+    /// The upcall queue is full.
     full: bool,
-    /// The device takes no more than so many packets a call.
+    /// Maximum packets that the device accepts per call.
     tx_room: Option<usize>,
 }
 
@@ -148,7 +148,7 @@ fn key_of(port: u32, frame: &[u8]) -> FlowKey {
     key
 }
 
-/// What every mask has.
+/// Fields in every mask.
 fn least_mask() -> KeyMask {
     let mut mask = KeyMask::default();
     mask.base.in_port = u32::MAX;

@@ -53,7 +53,7 @@ fn puts_are_validated_and_bounded() {
     assert_eq!(rig.sent().len(), 1, "through eight clones");
 }
 
-/// Actions that only other programs' flows have, or the kernel's datapath.
+/// Actions only for flows of other programs, or of the kernel's datapath.
 fn actions_of_others() -> Vec<(&'static str, DpAction)> {
     let list = || vec![out(2)];
     vec![
@@ -101,7 +101,7 @@ fn actions_that_are_not_there_are_refused_by_name() {
         }
     }
     assert!(rig.sent().is_empty());
-    // Nor does one that came all the same do anything.
+    // Nor has one any effect that was installed all the same.
     let ufid = rig.flow(1, &frame, port_mask(), vec![]);
     let dropped = rig.drops(DropReason::BadAction);
     for (n, (_, action)) in actions_of_others().into_iter().enumerate() {
@@ -142,7 +142,7 @@ fn a_deleted_flow_is_gone_from_the_cache_too_and_its_slot_can_be_reused() {
     assert!(matches!(rig.apply(DpifOp::FlowDel(ufid)), OpResult::Flow(_)));
     assert!(matches!(rig.apply(DpifOp::FlowDel(ufid)), OpResult::Failed(DpifError::NotFound("flow"))));
     rig.sent();
-    // The new flow takes the slot that the cache still names for `a`.
+    // The new flow takes the slot that the cache still refers to for `a`.
     let hits = rig.pmd.stats().cache_hits;
     rig.flow(1, &b, port_mask(), vec![out(3)]);
     rig.receive(1, std::slice::from_ref(&a));
@@ -258,7 +258,7 @@ fn hashes_spread_and_depend_on_the_seed() {
     assert!(lines.iter().all(|n| (160..360).contains(n)), "256 in each line on average: {lines:?}");
 }
 
-/// A rewrite by itself does what it does on the way to an upcall.
+/// A rewrite alone has the same effect as on the way to an upcall.
 #[test]
 fn a_rewrite_alone_is_as_in_a_list() {
     let all = Masked {
@@ -292,14 +292,14 @@ fn a_rewrite_alone_is_as_in_a_list() {
         let upcall = rig.io.upcalls.pop().expect("an upcall");
         assert_eq!((upcall.packet.data(), upcall.key), (packet.data(), key), "{action:?}");
     }
-    // What a core drops the packet for.
+    // Reasons for a core to drop the packet.
     let tcp_ports = SetAction::Tcp(Masked { value: PortsSet::default(), mask: PortsSet::default() });
     assert!(!rewrite(&mut packet, &mut key, Rewrite::Set(&tcp_ports), 1));
     assert!(!rewrite(&mut packet, &mut key, Rewrite::PopVlan, 1));
     assert!(out(2).as_rewrite().is_none());
 }
 
-/// A packet of which copies went to controllers before is not dropped by a list that sends it nowhere.
+/// A packet whose copies went to controllers before is not dropped by a list without outputs.
 #[test]
 fn a_packet_that_went_on_is_not_dropped() {
     for went_on in [false, true] {

@@ -1,10 +1,10 @@
-//! The oracle law: cache, ranked subtables and batches answer as a scan of the flow list does.
+//! Equivalence with the oracle: cache, ranked subtables and batches give the result of a scan of the flow list.
 
 use super::frames::{ipv4, ipv6, l4};
 use super::*;
 use proptest::prelude::*;
 
-/// A flow as the oracle keeps it.
+/// A flow of the oracle.
 #[derive(Clone)]
 struct Plain {
     ufid: Ufid,
@@ -68,7 +68,7 @@ fn overlap(a: &Plain, key: &FlowKey, mask: &KeyMask) -> bool {
         })
 }
 
-/// Which of the optimisations are on.
+/// The enabled optimisations.
 #[derive(Clone, Copy, Debug)]
 struct Variant {
     insert_inv_prob: u32,
@@ -141,7 +141,8 @@ fn receive(rig: &mut Rig, frames: &[Vec<u8>], flows: &[Plain], which: &[usize]) 
     assert_eq!(real, sent);
     let upcalls: Vec<Upcall> = std::mem::take(&mut rig.io.upcalls);
     assert_eq!(upcalls.iter().map(|u| u.key).collect::<Vec<_>>(), missed);
-    // Answered by dropping, so that the next burst starts without open tickets; parked packets come up once more.
+    // Replied to by dropping, so that the next burst starts without open tickets; parked packets are upcalled once
+    // more.
     for upcall in upcalls {
         rig.execute(upcall.packet, upcall.key, vec![], upcall.ticket);
     }

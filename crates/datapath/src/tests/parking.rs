@@ -134,7 +134,7 @@ fn tickets_are_bounded_and_expire() {
 }
 
 #[test]
-fn removing_a_port_ends_what_came_from_it() {
+fn removing_a_port_drops_its_packets_and_flows() {
     let mut rig = Rig::new();
     rig.flow(1, &tcp(1, 1), least_mask(), vec![out(2)]);
     rig.flow(3, &tcp(1, 1), least_mask(), vec![out(1)]);

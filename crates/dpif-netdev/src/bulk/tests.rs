@@ -3,9 +3,9 @@ use std::sync::Barrier;
 use sync::{AtomicU64, Ordering};
 
 #[test]
-fn all_items_have_their_turn_and_so_many_at_a_time() {
+fn all_items_are_processed_with_bounded_concurrency() {
     for (items, threads) in [(0, 4), (1, 4), (4, 4), (8, 4), (12, 1)] {
-        // Nobody passes before as many are there: with fewer threads this waits for ever.
+        // A barrier for this number of threads: with fewer threads this waits forever.
         let together = Barrier::new(threads.min(items.max(1)));
         let sum = AtomicU64::new(0);
         each_by((1..=items as u64).collect(), threads, |n| {

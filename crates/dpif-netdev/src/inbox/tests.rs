@@ -26,7 +26,7 @@ fn operations_that_go_ahead_are_taken_first() {
         let batch = OpBatch { pmd: PmdId::Core(0), ops: vec![DpifOp::Stats], tag, reply: None };
         assert!(inbox.offer(batch, ahead).is_ok_and(|left| left.is_empty()));
     }
-    // A thread that is about to sleep sees either kind.
+    // A thread about to sleep sees either kind.
     inbox.sleep(|_| panic!("something waits"));
     assert_eq!(inbox.next_ahead().map(|b| b.tag), Some(2));
     assert_eq!(std::iter::from_fn(|| inbox.next_ops()).map(|b| b.tag).collect::<Vec<_>>(), [4, 1, 3]);

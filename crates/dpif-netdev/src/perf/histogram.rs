@@ -1,9 +1,9 @@
-//! Histograms in the bins that stock switches have: their walls are part of what tools read.
+//! Histograms with the bins of stock switches: tools read their walls.
 
-/// Bins of a histogram; the last takes all that is beyond its walls.
+/// Bins of a histogram; the last takes all samples beyond its wall.
 pub(crate) const BINS: usize = 32;
 
-/// Upper bounds of all bins but the last, each included.
+/// Inclusive upper bounds of all bins but the last.
 pub(crate) type Walls = [u64; BINS - 1];
 
 /// Cycles of an iteration.
@@ -17,18 +17,18 @@ pub(crate) const ITERATION_PACKETS: Walls = [
     0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 17, 22, 28, 35, 45, 57, 72, 92, 117, 148, 188, 239, 303, 385,
     489, 621, 788, 1000,
 ];
-/// Cycles for a packet.
+/// Cycles per packet.
 pub(crate) const PACKET_CYCLES: Walls = even(100, 30_000);
 /// Packets of a receive batch.
 pub(crate) const BATCH_PACKETS: Walls = even(0, 32);
-/// Frames that wait in a queue of a vhost-user port.
+/// Frames waiting in a queue of a vhost-user port.
 pub(crate) const VHOST_FRAMES: Walls = [
     0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 16, 20, 25, 31, 38, 48, 59, 73, 91, 113, 140, 174, 216,
     268, 332, 412, 512,
 ];
 /// Upcalls of an iteration.
 pub(crate) const ITERATION_UPCALLS: Walls = even(0, 30);
-/// Cycles for an upcall.
+/// Cycles per upcall.
 pub(crate) const UPCALL_CYCLES: Walls = [
     999, 1258, 1584, 1995, 2511, 3162, 3981, 5011, 6309, 7943, 9999, 12589, 15848, 19952, 25118, 31622,
     39810, 50118, 63095, 79432, 99999, 125892, 158489, 199526, 251188, 316227, 398107, 501187, 630957,
@@ -45,7 +45,7 @@ const fn even(min: u64, max: u64) -> Walls {
     walls
 }
 
-/// How many samples fell into each bin.
+/// Number of samples in each bin.
 #[derive(Clone, Debug)]
 pub(crate) struct Histogram {
     walls: &'static Walls,
@@ -57,12 +57,12 @@ impl Histogram {
         Histogram { walls, bins: [0; BINS] }
     }
 
-    /// Takes a sample in.
+    /// Adds a sample.
     pub(crate) fn add(&mut self, sample: u64) {
         self.bins[self.walls.partition_point(|wall| *wall < sample)] += 1;
     }
 
-    /// A histogram of so many samples that were all 0.
+    /// A histogram of this number of zero samples.
     pub(crate) fn of_zeros(walls: &'static Walls, samples: u64) -> Histogram {
         let mut bins = [0; BINS];
         bins[0] = samples;

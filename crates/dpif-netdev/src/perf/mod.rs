@@ -1,11 +1,11 @@
-//! What the iterations of a forwarding thread cost: `pmd-perf-show` and `pmd-perf-log-set`.
+//! Iteration statistics of a forwarding thread: `pmd-perf-show` and `pmd-perf-log-set`.
 //!
-//! An iteration is one pass of the thread's loop. How many there were and how long it slept is always counted: an
-//! addition a pass. With `pmd-perf-metrics` each pass is also entered into histograms and histories, from the
-//! differences of the core's counters: nothing here is done per packet, and no clock is read for it.
+//! An iteration is one pass of the thread's loop. The number of iterations and the time slept are always counted: an
+//! addition per pass. With `pmd-perf-metrics` each pass is also entered into histograms and histories, from the
+//! differences of the core's counters: without work per packet or clock reads.
 //!
-//! The slow path is another thread, so the cycles of an upcall are those that pass until its answer comes. There are no
-//! vhost-user ports: the figures about their queues are 0.
+//! The slow path is another thread, so the cycles of an upcall are those until its reply. There are no vhost-user
+//! ports: the statistics of their queues are 0.
 
 mod histogram;
 mod text;
@@ -24,14 +24,14 @@ const HISTORY_LEN: usize = PerfLog::HISTORY_LEN;
 /// One iteration, or all of a millisecond.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Pass {
-    /// Which iteration, or which millisecond.
+    /// Number of the iteration, or of the millisecond.
     number: u64,
     iterations: u64,
     cycles: u64,
     packets: u64,
     bursts: u64,
     upcalls: u64,
-    /// Upcalls answered, and the cycles that those waited.
+    /// Answered upcalls, and their waiting cycles.
     answers: u64,
     answers_cycles: u64,
 }
@@ -48,7 +48,7 @@ impl Pass {
     }
 }
 
-/// What is kept with `pmd-perf-metrics` alone.
+/// Data kept only with `pmd-perf-metrics`.
 #[derive(Clone, Debug)]
 pub(crate) struct Metrics {
     iteration_cycles: Histogram,
@@ -57,16 +57,16 @@ pub(crate) struct Metrics {
     batch_packets: Histogram,
     iteration_upcalls: Histogram,
     upcall_cycles: Histogram,
-    /// All iterations, and of those with packets the cycles.
+    /// All iterations, and the cycles of those with packets.
     sum: Pass,
     packets_cycles: u64,
     /// The newest last.
     iterations: VecDeque<Pass>,
     milliseconds: VecDeque<Pass>,
     this_ms: Pass,
-    /// Receive batches of the iteration under way.
+    /// Receive batches of the current iteration.
     bursts: u64,
-    /// The counters at the end of the last iteration: packets, upcalls, answers, their waits.
+    /// The counters at the end of the last iteration: packets, upcalls, replies, their waits.
     seen: [u64; 4],
 }
 
@@ -150,14 +150,14 @@ fn remember(history: &mut VecDeque<Pass>, pass: Pass) {
     history.push_back(pass);
 }
 
-/// A moment, by both clocks.
+/// A point in time, by both clocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Now {
     pub(crate) us: u64,
     pub(crate) cycles: u64,
 }
 
-/// How fast cycles pass, measured from some moment on.
+/// Rate of the cycle counter, measured from some point on.
 #[derive(Clone, Copy, Debug)]
 struct Clock(Now);
 
@@ -168,20 +168,20 @@ impl Clock {
     }
 }
 
-/// Iterations that are to be told, once those after them are over.
+/// Iterations to log, after the following ones.
 #[derive(Clone, Copy, Debug)]
 struct Suspicion {
     first: u64,
     last: u64,
 }
 
-/// See the module.
+/// See the module documentation.
 pub(crate) struct Perf {
-    /// When the thread began.
+    /// Start of the thread.
     clock: Clock,
-    /// Since when it is counted.
+    /// Start of counting.
     since: Now,
-    /// When the iteration under way began.
+    /// Start of the current iteration.
     began_cycles: u64,
     iterations: u64,
     busy_iterations: u64,
@@ -208,14 +208,14 @@ impl Perf {
         }
     }
 
-    /// Counts from now on, with the thread's counters as they are now.
+    /// Restarts counting, with the thread's present counters.
     pub(crate) fn clear(&mut self, now: Now, stats: &PmdStats) {
         let metrics = self.metrics.is_some();
         *self = Perf { clock: self.clock, log: self.log, ..Perf::new(now) };
         self.set(metrics, self.log, stats);
     }
 
-    /// Whether histograms and histories are kept, and what is told in the log.
+    /// Sets whether histograms and histories are kept, and which iterations are logged.
     pub(crate) fn set(&mut self, metrics: bool, log: PerfLog, stats: &PmdStats) {
         match (metrics, &self.metrics) {
             (true, None) => self.metrics = Some(Box::new(Metrics::new(stats))),
@@ -228,7 +228,7 @@ impl Perf {
         self.log = log;
     }
 
-    /// A receive queue gave a batch.
+    /// Records a batch of a receive queue.
     #[inline]
     pub(crate) fn count_burst(&mut self, packets: usize) {
         if let Some(metrics) = &mut self.metrics {
@@ -237,7 +237,7 @@ impl Perf {
         }
     }
 
-    /// An iteration ends, of which the thread slept `slept_cycles`.
+    /// Ends an iteration, of which the thread slept `slept_cycles`.
     #[inline]
     pub(crate) fn end_iteration(&mut self, now: Now, worked: bool, slept_cycles: u64, stats: &PmdStats) {
         let number = self.iterations;
@@ -283,7 +283,7 @@ impl Perf {
         text::iterations(told).lines().for_each(|line| log::warn!(target: "pmd_perf", "{}", line.trim_end()));
     }
 
-    /// What is to be shown, with the last of the histories.
+    /// The report, with the last entries of the histories.
     pub(crate) fn snapshot(&self, now: Now, stats: &PmdStats, lengths: [usize; 2]) -> PerfShown {
         let [iterations, milliseconds] = lengths;
         PerfShown {
@@ -299,7 +299,7 @@ impl Perf {
     }
 }
 
-/// What `pmd-perf-show` shows of a thread.
+/// Report of a thread for `pmd-perf-show`.
 #[derive(Clone, Debug)]
 pub(crate) struct PerfShown {
     duration_us: u64,

@@ -1,9 +1,9 @@
 use super::*;
 
-/// Two cycles in a nanosecond.
+/// Two cycles per nanosecond.
 const CYCLES_PER_US: u64 = 2000;
 
-/// A thread under test: what it counts, and its clocks.
+/// A thread under test: its counters, and its clocks.
 struct Rig {
     perf: Perf,
     stats: PmdStats,
@@ -23,7 +23,7 @@ impl Rig {
         self.now.cycles += us * CYCLES_PER_US;
     }
 
-    /// An iteration of so long, with so many packets in one batch.
+    /// An iteration of this duration, with this number of packets in one batch.
     fn iteration(&mut self, us: u64, packets: u64) {
         self.pass_us(us);
         if packets > 0 {
@@ -109,7 +109,7 @@ fn a_thread_without_packets() {
 fn histograms_stand_in_the_columns_of_the_stock_switch() {
     let text = used(true).text([0, 0], true);
     let lines: Vec<&str> = text.strip_prefix(TOTALS).unwrap().lines().collect();
-    // The heading and the rule as a stock switch prints them.
+    // The heading and the rule as printed by a stock switch.
     let heading = "   cycles/it              packets/it             cycles/pkt             pkts/batch             \
                    max vhost qlen         upcalls/it             cycles/upcall        ";
     assert_eq!(lines[..3], ["", "Histograms", heading]);
@@ -146,7 +146,7 @@ fn histograms_stand_in_the_columns_of_the_stock_switch() {
 }
 
 #[test]
-fn histories_begin_with_what_was_last() {
+fn histories_list_the_newest_first() {
     let text = used(true).text([3, 9], false);
     let expected = "
    iter                cycles       packets      cycles/pkt   pkts/batch   vhost qlen   upcalls      cycles/upcall
@@ -157,7 +157,7 @@ fn histories_begin_with_what_was_last() {
    ms             iterations   cycles/it    Kpps         cycles/pkt   pkts/batch   vhost qlen   upcalls      cycles/upcall
    0              20           3000         160          375          16           0            0            0          
 ";
-    // The millisecond under way is not over.
+    // The current millisecond is not over.
     assert_eq!(text.strip_prefix(TOTALS).unwrap(), expected);
 }
 
@@ -185,7 +185,7 @@ fn metrics_that_are_off_take_no_room_and_clearing_starts_anew() {
 }
 
 #[test]
-fn a_long_iteration_is_told_with_its_neighbours() {
+fn a_long_iteration_is_logged_with_its_neighbours() {
     let log = PerfLog { on: true, before: 1, after: 2, extend: true, longer_than_us: 10 };
     let mut rig = Rig::new(true, log);
     let suspicion = |rig: &Rig| rig.perf.suspicion.map(|s| (s.first, s.last));

@@ -1,4 +1,4 @@
-//! The figures as text, in the layout of stock switches.
+//! Iteration statistics as text, in the layout of stock switches.
 
 use super::histogram::{self, BINS, Histogram};
 use super::{Metrics, Pass, PerfShown};
@@ -13,7 +13,7 @@ fn percent(part: u64, whole: u64) -> f64 {
     ratio(part as f64 * 100.0, whole)
 }
 
-/// A thread's figures: since when, its name as `head`, totals, and with histories and histograms what is kept of them.
+/// Statistics of a thread: start, its name as `head`, totals, and with metrics its histories and histograms.
 pub(crate) fn show(p: &PerfShown, time: &str, head: &str, histograms: bool) -> String {
     let mut out =
         format!("\nTime: {time}\nMeasurement duration: {:.3} s\n\n{head}\n", p.duration_us as f64 / 1e6);
@@ -39,7 +39,7 @@ pub(crate) fn show(p: &PerfShown, time: &str, head: &str, histograms: bool) -> S
 fn totals(out: &mut String, p: &PerfShown) {
     let us = |cycles: u64| if p.cycles_per_us > 0.0 { cycles as f64 / p.cycles_per_us } else { 0.0 };
     let s = &p.stats;
-    // The time slept is idle time elsewhere.
+    // Sleep time is idle time elsewhere.
     let idle = s.idle_cycles.saturating_sub(p.slept_cycles);
     let used = s.busy_cycles + idle;
     let idle_iterations = p.iterations.saturating_sub(p.busy_iterations);
@@ -72,7 +72,7 @@ fn row(out: &mut String, name: &str, n: u64, more: &str) {
 
 fn packets(out: &mut String, p: &PerfShown) {
     let s = &p.stats;
-    // Packets in a millisecond are thousands in a second.
+    // Packets per millisecond are thousands per second.
     let kpps = |packets: u64| ratio(packets as f64 * 1000.0, p.duration_us);
     if s.received > 0 {
         let each = s.busy_cycles_per_packet();
@@ -176,7 +176,7 @@ fn milliseconds(out: &mut String, m: &Metrics) {
 
 const PASS_HEADINGS: &str = "cycles/pkt   pkts/batch   vhost qlen   upcalls      cycles/upcall";
 
-/// The columns that both tables end with.
+/// The final columns of both tables.
 fn pass(p: &Pass) -> String {
     let each = |part: u64, whole: u64| part.checked_div(whole).unwrap_or(0);
     let cells = [

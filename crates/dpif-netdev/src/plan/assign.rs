@@ -1,9 +1,9 @@
-//! Sharing receive queues out among threads (`pmd-rxq-assign`, `pmd-rxq-affinity`, `pmd-rxq-isolate`).
+//! Assignment of receive queues to threads (`pmd-rxq-assign`, `pmd-rxq-affinity`, `pmd-rxq-isolate`).
 //!
-//! Pinned queues first: each goes to its core. A thread with a pinned queue is isolated, and takes no other, unless the policy
-//! says otherwise. The others follow by the policy's rule, on threads of their own node where there are any. A core
-//! without a thread cannot be pinned to: such a queue is shared out as the others are. When every thread is isolated, the
-//! others are shared out all the same: a port that nobody polls would be dead.
+//! Pinned queues first: each goes to its core. A thread with a pinned queue is isolated, and takes no other, unless
+//! the policy disables isolation. The other queues follow by the policy, on threads of their own NUMA node if there
+//! are any. A queue pinned to a core without a thread is assigned like the others. If every thread is isolated, the
+//! others are assigned all the same: a port without a polling thread would be dead.
 
 use super::QueueId;
 use dpif::Numa;
@@ -17,18 +17,18 @@ pub(crate) struct Thread {
     pub(crate) numa: Numa,
 }
 
-/// A queue to be polled.
+/// A queue to poll.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Queue {
     pub(crate) id: QueueId,
     pub(crate) numa: Numa,
-    /// What it costs, in percent of a thread; 0 when not known.
+    /// Its cost, in percent of a thread; 0 if unknown.
     pub(crate) load: f64,
-    /// The core that it is pinned to.
+    /// The core it is pinned to.
     pub(crate) pinned: Option<u16>,
 }
 
-/// The rule.
+/// The policy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Policy {
     pub(crate) assign: RxqAssign,
@@ -41,26 +41,26 @@ impl Policy {
     }
 }
 
-/// What the operator should know about an assignment.
+/// Warnings about an assignment, for the operator.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Note {
-    /// A queue is pinned to a core that has no thread.
+    /// A queue is pinned to a core without a thread.
     NoThread(QueueId, u16),
-    /// All threads are isolated, and this queue is pinned to none.
+    /// All threads are isolated, and this queue is not pinned.
     AllIsolated(QueueId),
 }
 
-/// Who polls what.
+/// Result of an assignment.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Assignment {
     /// The core of each queue.
     pub(crate) core: BTreeMap<QueueId, u16>,
-    /// Cores that poll pinned queues only.
+    /// Isolated cores.
     pub(crate) isolated: BTreeSet<u16>,
     pub(crate) notes: BTreeSet<Note>,
 }
 
-/// A thread while queues are shared out.
+/// A thread during assignment.
 struct Place {
     thread: Thread,
     isolated: bool,
@@ -68,8 +68,8 @@ struct Place {
     load: f64,
 }
 
-/// Shares `queues` out among `threads`. Queues in `kept` stay where they are, if they may; with none kept, all are shared
-/// out anew. Without threads nobody polls anything.
+/// Assigns `queues` to `threads`. Queues in `kept` stay where they are, if permitted; with none kept, all are
+/// assigned anew. Without threads no queue is polled.
 pub(crate) fn assign(
     threads: &[Thread],
     queues: &[Queue],
@@ -124,7 +124,7 @@ fn put(place: &mut Place, queue: &Queue, out: &mut Assignment) {
     out.core.insert(queue.id, place.thread.core);
 }
 
-/// The threads that may take a queue which is not pinned, by place.
+/// The threads available to an unpinned queue, by index.
 fn candidates(places: &[Place], numa: Numa) -> Vec<usize> {
     let those = |fits: &dyn Fn(&Place) -> bool| -> Vec<usize> {
         (0..places.len()).filter(|at| fits(&places[*at])).collect()
@@ -142,7 +142,7 @@ fn choose(places: &[Place], candidates: &[usize], queue: &Queue, assign: RxqAssi
     if assign == RxqAssign::Group {
         let key = |at: &&usize| {
             let p = &places[**at];
-            // A queue of unknown cost goes where the fewest are.
+            // A queue of unknown cost goes to the thread with the fewest queues.
             if queue.load > 0.0 { (p.load, p.queues) } else { (0.0, p.queues) }
         };
         let less = |a: &&usize, b: &&usize| {
@@ -151,7 +151,7 @@ fn choose(places: &[Place], candidates: &[usize], queue: &Queue, assign: RxqAssi
         };
         return candidates.iter().min_by(less).copied().unwrap_or(candidates[0]);
     }
-    // In turn, and for `cycles` every other turn backwards. What ports that went have left uneven is made even first.
+    // Round robin, for `cycles` in alternating direction. First evens out the gaps of removed ports.
     let (n, all) = (candidates.len(), candidates.iter().map(|at| places[*at].queues).sum::<usize>());
     let mut turn = all % n;
     if assign == RxqAssign::Cycles && all / n % 2 == 1 {

@@ -1,5 +1,5 @@
-//! Automatic load balance: when threads are overloaded for long, and a dry run of sharing the queues out anew makes their loads
-//! more even, it is worth doing.
+//! Automatic load balance: worthwhile if threads are overloaded for long, and a dry run of a new assignment reduces
+//! the variance of their loads.
 
 use super::QueueId;
 use super::assign::{Assignment, Policy, Queue, Thread, assign};
@@ -7,48 +7,48 @@ use super::load::INTERVALS;
 use dpif::{AutoBalance, RxqAssign};
 use std::collections::BTreeMap;
 
-/// What a thread did in the last whole interval.
+/// Load of a thread in the last whole interval.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Busy {
     pub(crate) core: u16,
     pub(crate) percent: f64,
 }
 
-/// What came of a dry run.
+/// Result of a dry run.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct DryRun {
-    /// Variance of the threads' loads as they are, in percent squared.
+    /// Current variance of the threads' loads, in percent squared.
     pub(crate) current: f64,
-    /// What it would be.
+    /// Estimated variance.
     pub(crate) estimate: f64,
 }
 
 impl DryRun {
-    /// By how much the variance would be less, in percent.
+    /// Improvement of the variance, in percent.
     pub(crate) fn improvement_percent(&self) -> f64 {
         if self.current > 0.0 { (self.current - self.estimate) / self.current * 100.0 } else { 0.0 }
     }
 }
 
-/// Watches the threads' loads.
+/// Monitors the threads' loads.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct Balancer {
-    /// The interval that was looked at last.
+    /// The interval examined last.
     interval: Option<u64>,
-    /// Intervals in a row in which a thread was overloaded, by core.
+    /// Consecutive intervals with an overloaded thread, by core.
     overloaded: BTreeMap<u16, usize>,
-    /// When a dry run was made last.
+    /// Time of the last dry run.
     tried_us: Option<u64>,
 }
 
 impl Balancer {
-    /// Whether the threads' loads of `interval`, which is over, are to be shown to [`Balancer::observe`].
+    /// Whether the loads of the completed `interval` are due for [`Balancer::observe`].
     pub(crate) fn wants(&self, interval: u64) -> bool {
         self.interval.is_none_or(|seen| seen < interval)
     }
 
-    /// Takes the loads of an interval; `true` when a dry run is due: a thread was overloaded for a minute, and the last
-    /// trial is long enough ago.
+    /// Records the loads of an interval; `true` if a dry run is due: a thread was overloaded for a minute, and the
+    /// last dry run is long enough ago.
     pub(crate) fn observe(&mut self, interval: u64, now_us: u64, loads: &[Busy], set: &AutoBalance) -> bool {
         if self.interval.is_some_and(|seen| seen + 1 != interval) {
             self.overloaded.clear();
@@ -69,8 +69,8 @@ impl Balancer {
     }
 }
 
-/// Tries what sharing out anew would bring, without doing it. `None` when it can bring nothing: queues in turn do not follow
-/// loads, and two threads that are not isolated are needed, one of them with more than one queue.
+/// Dry run of a new assignment. `None` if it cannot improve anything: round robin ignores loads, and there must be
+/// two threads that are not isolated, one of them with more than one queue.
 pub(crate) fn dry_run(
     threads: &[Thread],
     queues: &[Queue],
@@ -90,7 +90,7 @@ pub(crate) fn dry_run(
     Some(DryRun { current: variance(&loads(&now.core)), estimate: variance(&loads(&planned.core)) })
 }
 
-/// Mean of the squared distances from the mean; 0 of nothing.
+/// Mean of the squared deviations from the mean; 0 without values.
 pub(crate) fn variance(values: &[f64]) -> f64 {
     let n = values.len().max(1) as f64;
     let mean = values.iter().sum::<f64>() / n;

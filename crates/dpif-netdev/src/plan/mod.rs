@@ -1,7 +1,7 @@
-//! Which thread polls which receive queue: pure decisions, in the caller's time.
+//! Assignment of receive queues to threads: pure decisions, in the caller's time.
 //!
-//! [`assign`] shares queues out among threads, [`load`] remembers what they cost, [`balance`] says when sharing them out anew
-//! is worth it. Nothing here moves a queue; `replan` does.
+//! [`assign`] assigns queues to threads, [`load`] stores their costs, [`balance`] decides when a new assignment is
+//! worthwhile. `replan` moves queues.
 
 pub(crate) mod assign;
 pub(crate) mod balance;
@@ -16,6 +16,6 @@ use flow::DpPort;
 pub(crate) struct QueueId {
     /// The port.
     pub(crate) port: DpPort,
-    /// Its number among the port's, from 0.
+    /// Its number in the port, from 0.
     pub(crate) queue: u16,
 }

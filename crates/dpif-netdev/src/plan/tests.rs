@@ -1,4 +1,5 @@
-//! Assignments against hand-made tables and against plain rewritings of each rule; load and balance in virtual time.
+//! Assignments against hand-made tables and against plain reimplementations of each policy; load and balance in
+//! virtual time.
 
 use super::assign::*;
 use super::balance::*;
@@ -25,7 +26,7 @@ fn policy(assign: RxqAssign) -> Policy {
     Policy { assign, isolate: true }
 }
 
-/// Shares out anew; the cores in the order of ports and queues.
+/// Assigns anew; returns the cores in the order of ports and queues.
 fn cores(threads: &[Thread], queues: &[Queue], policy: Policy) -> Vec<u16> {
     assign(threads, queues, &BTreeMap::new(), policy).core.into_values().collect()
 }
@@ -41,11 +42,11 @@ fn each_rule_by_hand() {
         (RxqAssign::RoundRobin, &[1.0, 50.0, 20.0][..], &[1, 2, 1][..]),
         // Up and down again.
         (RxqAssign::Cycles, &[0.0, 0.0, 0.0, 0.0, 0.0][..], &[1, 2, 2, 1, 1][..]),
-        // The heaviest first: 50 and 1 here, 30 and 20 there.
+        // The largest first: 50 and 1 on the first core, 30 and 20 on the second.
         (RxqAssign::Cycles, &[1.0, 50.0, 20.0, 30.0][..], &[1, 1, 2, 2][..]),
-        // Each to the least load: 50 here, 30 and 19 there, then 10 there, 5 here.
+        // Each to the least load: 50 on the first, 30 and 19 on the second, then 10 on the second, 5 on the first.
         (RxqAssign::Group, &[50.0, 30.0, 19.0, 10.0, 5.0][..], &[1, 2, 2, 2, 1][..]),
-        // Those of unknown cost go where the fewest are.
+        // Those of unknown cost go to the core with the fewest.
         (RxqAssign::Group, &[90.0, 5.0, 4.0, 3.0, 0.0, 0.0][..], &[1, 2, 2, 2, 1, 1][..]),
     ] {
         assert_eq!(cores(&two, &loads(given), policy(rule)), expected, "{rule:?} {given:?}");
@@ -91,7 +92,7 @@ fn a_node_of_its_own_is_preferred() {
 }
 
 #[test]
-fn a_port_that_comes_or_goes_moves_nobody() {
+fn adding_or_removing_a_port_moves_no_other_queues() {
     let two = threads(&[0, 1]);
     let all: Vec<Queue> = (1..=6).map(|port| queue(port, 0, 0.0, None)).collect();
     let mut kept = BTreeMap::new();
@@ -101,14 +102,14 @@ fn a_port_that_comes_or_goes_moves_nobody() {
         kept = plan.core;
     }
     assert_eq!(kept.values().copied().collect::<Vec<_>>(), [0, 1, 1, 0, 0, 1], "as when shared out at once");
-    // Two of one thread's three go: the next two come to it.
+    // Two of one thread's three are removed: it gets the next two.
     kept.retain(|q, core| *core == 1 || *q == id(1, 0));
     let rest: Vec<Queue> = [1, 2, 3, 6, 7, 8].into_iter().map(|port| queue(port, 0, 0.0, None)).collect();
     let plan = assign(&two, &rest, &kept, policy(RxqAssign::Cycles));
     assert_eq!((plan.core[&id(7, 0)], plan.core[&id(8, 0)]), (0, 0));
 }
 
-/// The rules, written down plainly for queues of which none is pinned.
+/// Plain versions of the policies, for unpinned queues.
 fn oracle(cores: &[u16], queues: &[Queue], rule: RxqAssign) -> BTreeMap<QueueId, u16> {
     let mut sorted = queues.to_vec();
     sorted.sort_by(|a, b| match rule {
@@ -231,7 +232,7 @@ const SET: AutoBalance = AutoBalance {
     improvement_threshold_percent: 25,
 };
 
-/// At which of so many intervals of 5 s a trial is due, when core 0 has these loads.
+/// The intervals of 5 s with a due dry run, if core 0 has these loads.
 fn trials(intervals: u64, percent: impl Fn(u64) -> f64) -> Vec<u64> {
     let mut balancer = Balancer::default();
     let mut due = Vec::new();
@@ -255,7 +256,7 @@ fn a_minute_of_overload_is_a_reason_to_try_and_then_there_is_a_pause() {
 }
 
 #[test]
-fn intervals_that_nobody_saw_do_not_count() {
+fn unobserved_intervals_do_not_count() {
     let mut balancer = Balancer::default();
     let load = [Busy { core: 0, percent: 100.0 }];
     assert!((0..11).all(|n| !balancer.observe(n, n * INTERVAL_US, &load, &SET)));
@@ -263,7 +264,7 @@ fn intervals_that_nobody_saw_do_not_count() {
 }
 
 #[test]
-fn a_dry_run_tells_the_variance_before_and_after() {
+fn a_dry_run_estimates_the_variance_before_and_after() {
     let two = threads(&[0, 1]);
     let queues: Vec<Queue> =
         [60.0, 30.0, 5.0, 5.0].iter().zip(1..).map(|(load, port)| queue(port, 0, *load, None)).collect();
@@ -276,7 +277,7 @@ fn a_dry_run_tells_the_variance_before_and_after() {
     assert_eq!(tried.improvement_percent(), 93.75);
     let even = dry_run(&two, &queues, &now([0, 1, 1, 1]), policy(RxqAssign::Group)).unwrap();
     assert_eq!(even.improvement_percent(), 0.0);
-    // What cannot help is not tried.
+    // A useless dry run is skipped.
     assert_eq!(dry_run(&two, &queues, &now([0, 0, 1, 1]), policy(RxqAssign::RoundRobin)), None);
     assert_eq!(dry_run(&two[..1], &queues, &now([0; 4]), policy(RxqAssign::Cycles)), None);
     assert_eq!(

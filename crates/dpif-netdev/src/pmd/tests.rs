@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use sync::{AtomicU64, Mutex, lock};
 
-/// A queue that always has a frame; each time it is asked, something is noted and a request comes.
+/// A queue that always has a frame; each poll records it and sends a request.
 struct Endless {
     port: u32,
     inbox: Arc<Inbox>,

@@ -1,4 +1,4 @@
-//! Queues that have something are found, however they wait.
+//! Queues with frames are found, hot or cold.
 
 use super::*;
 use netdev::RxCounters;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use sys::Waker;
 
-/// A queue with one frame while it is woken.
+/// A queue with one frame while its waker is set.
 struct Fake {
     waker: Arc<Waker>,
     fails: Arc<AtomicBool>,
@@ -55,7 +55,7 @@ impl Rig {
         self.fails.push(fails);
     }
 
-    /// A look and a pass: the ports that had frames.
+    /// A check and a pass; returns the ports that had frames.
     fn pass(&mut self) -> Vec<u32> {
         self.set.look(Some(Duration::ZERO), None);
         let (mut pool, mut batch, mut had) = (PacketPool::new(), PacketBatch::new(), Vec::new());
@@ -69,7 +69,7 @@ impl Rig {
         had
     }
 
-    /// Seconds without anything, until who is to be cold is.
+    /// Seconds without frames, until idle queues are cold.
     fn idle(&mut self) {
         for _ in 0..2 {
             assert!(self.pass().is_empty());
@@ -112,14 +112,14 @@ fn a_sleep_ends_when_a_cold_queue_has_something() {
     let (set, waker) = (&mut rig.set, rig.wakers[19].clone());
     std::thread::scope(|scope| {
         scope.spawn(|| waker.wake());
-        // Without an end of its own: it hangs if the queue is not seen.
+        // Without a timeout: it hangs if the queue is not seen.
         set.look(None, None);
     });
     assert_eq!(rig.pass(), [19]);
 }
 
 #[test]
-fn more_queues_than_one_call_tells_of_are_all_found() {
+fn more_readable_queues_than_one_call_reports_are_all_found() {
     let mut rig = Rig::new(200);
     rig.idle();
     rig.wakers.iter().for_each(|w| w.wake());
@@ -143,7 +143,7 @@ fn queues_come_and_go_hot_or_cold() {
     assert_eq!(gone, [5, 6]);
     rig.wakers[6].wake();
     assert!(rig.pass().is_empty(), "a queue that is gone is not looked at");
-    // Another takes its place.
+    // Another one takes its index.
     rig.add(99);
     rig.wakers[20].wake();
     assert_eq!(rig.pass(), [99]);

@@ -1,4 +1,4 @@
-//! Upcalls that end with their port.
+//! Upcalls are dropped and counted with their port.
 
 use super::*;
 
@@ -7,7 +7,7 @@ fn miss(port: DpPort) -> Box<Upcall> {
 }
 
 #[test]
-fn what_waits_for_a_port_that_goes_is_counted() {
+fn upcalls_dropped_with_their_port_are_counted() {
     let upcall_queues = UpcallQueues::new();
     let mut handlers = upcall_queues.set_handlers(1);
     let queues = [1, 2].map(|n| (DpPort(n), upcall_queues.port_add(DpPort(n))));
@@ -22,18 +22,18 @@ fn what_waits_for_a_port_that_goes_is_counted() {
     assert_eq!(upcall_queues.ended_with_port(), 5);
 }
 
-/// Takes everything that a handler finds.
+/// Takes all waiting upcalls of a handler.
 fn drain(handler: &mut Handler) -> Vec<DpPort> {
     let turns = std::iter::from_fn(|| Some(handler.take(Duration::ZERO)).filter(|taken| !taken.is_empty()));
     turns.flatten().map(|u| u.rx_port).collect()
 }
 
 #[test]
-fn what_waits_goes_to_the_new_handlers_of_its_port() {
+fn waiting_upcalls_move_to_their_ports_new_handler() {
     let upcall_queues = UpcallQueues::new();
     let queues = [1, 2, 3].map(|n| (DpPort(n), upcall_queues.port_add(DpPort(n))));
     let fill = || queues.iter().for_each(|(port, q)| q.push(miss(*port)).expect("there is room"));
-    // Nobody serves them yet.
+    // No handler serves them yet.
     assert!(!queues[0].1.misses_wait());
     fill();
     let mut one = upcall_queues.set_handlers(1);
@@ -50,7 +50,7 @@ fn what_waits_goes_to_the_new_handlers_of_its_port() {
     assert!(drain(&mut one[0]).is_empty());
 }
 
-/// What waits in all is bounded, however many ports flood, and each has its share of that.
+/// The total is bounded, with any number of flooding ports, and each has its share.
 #[test]
 fn many_ports_that_flood_share_the_room_and_leave_some() {
     let upcall_queues = UpcallQueues::new();
@@ -67,18 +67,18 @@ fn many_ports_that_flood_share_the_room_and_leave_some() {
         let (least, most) = (waiting.iter().min().unwrap(), waiting.iter().max().unwrap());
         assert!(most - least <= 1 && *most as usize <= ALL_MISSES / 500, "{least} to {most}");
         assert!(waiting.iter().sum::<u64>() > ALL_MISSES as u64 * 9 / 10);
-        // One that asks for little has room all the same.
+        // A port with few upcalls has space all the same.
         let quiet = upcall_queues.port_add(DpPort(501));
         (0..10).for_each(|_| quiet.push(miss(DpPort(501))).expect("there is room"));
         assert_eq!(drain(&mut handlers[0]).len() as u64, waiting.iter().sum::<u64>() + 10);
     }
-    // A few that flood have as much as ever.
+    // A few flooding ports have the same limit as before.
     let few = &ports[..10];
     for _ in 0..2 * MISSES_PER_PORT {
         few.iter().for_each(|(port, queues)| drop(queues.push(miss(*port))));
     }
     assert!(few.iter().all(|(_, queues)| queues.waiting() == MISSES_PER_PORT as u64));
-    // What ends with its port makes room again.
+    // A removed port frees its space.
     upcall_queues.port_del(DpPort(1));
     drain(&mut handlers[0]);
     assert_eq!(upcall_queues.all_misses.load(Ordering::Relaxed), 0);
@@ -93,12 +93,12 @@ fn a_port_is_listed_once_while_it_holds_something() {
         queues.push(miss(DpPort(1))).expect("there is room");
     }
     assert_eq!(std::iter::from_fn(|| handlers[0].listing.ports.pop()).count(), 1);
-    // Taken off the list by the test itself: as if the handler had it.
+    // Unlisted by the test itself: as if the handler had it.
     handlers[0].drr.enter(queues.clone());
     assert_eq!(handlers[0].take_now().len(), BATCH_MAX_UPCALLS);
     assert_eq!((handlers[0].take_now().len(), queues.waiting()), (1, 0));
     assert!(handlers[0].take_now().is_empty());
-    // Now it is empty, and is listed anew.
+    // Now it is empty, and is listed again.
     queues.push(miss(DpPort(1))).expect("there is room");
     assert_eq!(handlers[0].take_now().len(), 1);
 }
@@ -128,7 +128,7 @@ fn a_full_queue_has_no_room_and_gives_back() {
     }
     assert_eq!(queues.waiting(), MISSES_PER_PORT as u64);
     assert!(queues.push(miss(DpPort(1))).is_err());
-    // Packets for controllers have a queue of their own.
+    // Packets for controllers have a separate queue.
     let action =
         Upcall { kind: UpcallKind::Action(dpif::UserCookie::SlowPath { reasons: 1 }), ..*miss(DpPort(1)) };
     assert!(queues.push(Box::new(action)).is_ok());

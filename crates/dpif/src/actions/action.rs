@@ -1,4 +1,4 @@
-//! [`Action`]: all that the switch knows of one datapath action.
+//! [`Action`]: interface of one datapath action.
 
 use super::executor::{Executor, Goes, Rewrite};
 use super::list::DpAction;
@@ -9,36 +9,37 @@ use crate::text::token::Item;
 use crate::text::{PortNames, TextError};
 use flow::nlattr::{Attr, AttrWriter};
 
-/// One kind of datapath action. No method has a default: each action answers each question.
+/// One kind of datapath action. No method has a default: each action defines all of them.
 pub(crate) trait Action: Sized + Into<DpAction> {
-    /// Words under which text has it; none where text has no word for it.
+    /// Its words in text; empty without a text form.
     const WORDS: &'static [Word];
 
-    /// `OVS_ACTION_ATTR_*` by which it is read.
+    /// `OVS_ACTION_ATTR_*` numbers that are read as it.
     const ATTRS: &'static [u16];
 
-    /// What it does outside of the packet, nested lists aside.
+    /// Its effect outside of the packet, without nested lists.
     const EFFECT: Effect;
 
-    /// Whether nothing behind it in its list is reached.
+    /// Whether it ends its list.
     const ENDS_LIST: bool;
 
-    /// The lists of actions within it.
+    /// Its nested lists.
     fn lists(&self) -> Lists<'_>;
 
-    /// The change of headers or metadata that it is.
+    /// Its rewrite of headers or metadata.
     fn as_rewrite(&self) -> Option<Rewrite<'_>>;
 
-    /// Whether translations make it. Flows with other actions belong to other programs.
+    /// Whether translations use it. Flows with other actions belong to other programs.
     fn is_translated(&self) -> bool;
 
-    /// The word for it, if the userspace datapath lacks it.
+    /// Its word, if the userspace datapath lacks it.
     fn userspace_lacks(&self) -> Option<&'static str>;
 
-    /// What a datapath with these capabilities cannot do, so that the slow path emulates it; nested lists aside.
+    /// The feature missing from a datapath with these capabilities, for emulation by the slow path; without nested
+    /// lists.
     fn lacking(&self, can: &Capabilities) -> Option<&'static str>;
 
-    /// Prints it as `dpctl/dump-flows` does.
+    /// Prints it in the form of `dpctl/dump-flows`.
     fn format(&self, names: &dyn PortNames) -> String;
 
     /// Parses an item of text under one of [`Action::WORDS`].
@@ -54,21 +55,21 @@ pub(crate) trait Action: Sized + Into<DpAction> {
     fn execute<X: Executor>(&self, x: &mut X, packets: X::Packets) -> Goes<X>;
 }
 
-/// Lists of actions within one, at most two.
+/// Nested lists of an action, at most two.
 pub(crate) type Lists<'a> = [Option<&'a [DpAction]>; 2];
 
-/// The [`Lists`] of an action that has none.
+/// The [`Lists`] of an action without any.
 pub(crate) const NO_LISTS: Lists<'static> = [None, None];
 
-/// What an action does outside of the packet.
+/// Effect of an action outside of the packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Effect {
     /// Nothing.
     None,
-    /// Sends the packet, or a copy, to a port, to the slow path or to another round.
+    /// Sends the packet, or a copy, to a port, to the slow path or to recirculation.
     Delivers,
     /// Charges a meter.
     Meters,
-    /// Changes what the connection tracker knows.
+    /// Changes the connection tracker.
     Tracks,
 }

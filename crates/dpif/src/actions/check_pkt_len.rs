@@ -4,10 +4,10 @@ use super::prelude::*;
 use super::text::format_actions;
 use crate::text::values::number;
 
-/// Runs actions that the packet's length chooses.
+/// Executes actions selected by the packet's length.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct CheckPktLen {
-    /// Bytes.
+    /// Threshold in bytes.
     pub len: u16,
     /// For longer packets.
     pub greater: Vec<DpAction>,

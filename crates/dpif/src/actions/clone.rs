@@ -3,7 +3,7 @@
 use super::prelude::*;
 use super::text::format_actions;
 
-/// Runs actions on a copy.
+/// Executes actions on a copy.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct CloneAction(pub Vec<DpAction>);
 

@@ -1,7 +1,8 @@
 //! `ct`: passes a packet through the connection tracker (`enum ovs_ct_attr`, `enum ovs_nat_attr` of `linux/openvswitch.h`).
 //!
-//! As with the stock tools, text does not tell the mask of events. Ports without addresses (`src=:1-99`) and port 0 are told, which
-//! they print as an error or leave out. The kernel tells zone 0, and both ends of a range, also where they were left out.
+//! As in stock tools, text omits the event mask. Unlike there, it has ports without addresses (`src=:1-99`) and port
+//! 0, which they print as an error or omit. The kernel reports zone 0, and both ends of a range, even if they were
+//! omitted.
 
 use super::Masked;
 use super::prelude::*;
@@ -10,36 +11,36 @@ use crate::text::write::{Fields, hex};
 use flow::nlattr::Attrs;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// What the connection tracker is to do.
+/// Arguments of the connection tracker.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct CtAction {
-    /// Whether the connection is kept.
+    /// Whether to commit the connection.
     pub commit: CtCommit,
     /// Zone; 0 by default.
     pub zone: u16,
-    /// Mark that the connection gets.
+    /// Mark to set.
     pub mark: Option<Masked<u32>>,
-    /// Labels that the connection gets.
+    /// Labels to set.
     pub labels: Option<Masked<u128>>,
-    /// Application protocol that opens related connections.
+    /// Helper for related connections.
     pub helper: Option<HelperName>,
     /// Translation of addresses.
     pub nat: CtNat,
-    /// Events that listeners are told, bits of `IPCT_*`. Text does not tell them, as with the stock tools.
+    /// Event mask, bits of `IPCT_*`. Omitted in text, as in stock tools.
     pub event_mask: Option<u32>,
-    /// Policy of timeouts.
+    /// Timeout policy.
     pub timeout: Option<TimeoutName>,
 }
 
-/// Whether a connection is kept.
+/// Whether to commit a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum CtCommit {
-    /// Only looked up.
+    /// Lookup only.
     #[default]
     No,
-    /// Kept.
+    /// Commit.
     Yes,
-    /// Kept; one of the other direction ends.
+    /// Commit, and remove one of the opposite direction (`force`).
     Force,
 }
 
@@ -49,26 +50,26 @@ pub enum CtNat {
     /// None.
     #[default]
     No,
-    /// As the connection has it already.
+    /// As the connection already has it.
     Known,
     /// For a new connection.
     New(NatRange),
 }
 
-/// What a new connection's addresses and ports are translated to.
+/// Translation of a new connection's addresses and ports.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct NatRange {
-    /// Of the destination, not of the source.
+    /// Destination rather than source.
     pub is_dst: bool,
     /// First and last address; `None`: the tracker chooses.
     pub addresses: Option<NatAddresses>,
-    /// First and last port; `None`: the tracker chooses. Stock tools show them only behind addresses.
+    /// First and last port; `None`: the tracker chooses. Stock tools show them only after addresses.
     pub ports: Option<(u16, u16)>,
-    /// The same address over reboots.
+    /// Persistent address across reboots.
     pub persistent: bool,
-    /// Ports by a hash.
+    /// Ports by hash.
     pub hash: bool,
-    /// Ports at random.
+    /// Random ports.
     pub random: bool,
 }
 
@@ -81,17 +82,17 @@ pub enum NatAddresses {
     V6(Ipv6Addr, Ipv6Addr),
 }
 
-/// A name that the tracker knows: 1 to `MAX` visible ASCII characters that text needs for nothing else.
+/// A name in the tracker: 1 to `MAX` visible ASCII characters without special meaning in text.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct CtName<const MAX: usize>(Box<str>);
 
 /// Name of a helper (`NF_CT_HELPER_NAME_LEN` without the zero).
 pub type HelperName = CtName<15>;
-/// Name of a policy of timeouts (`CTNL_TIMEOUT_NAME_MAX` without the zero).
+/// Name of a timeout policy (`CTNL_TIMEOUT_NAME_MAX` without the zero).
 pub type TimeoutName = CtName<31>;
 
 impl<const MAX: usize> CtName<MAX> {
-    /// `None`: it is no such name.
+    /// `None` for an invalid name.
     pub fn new(text: &str) -> Option<CtName<MAX>> {
         let fits = (1..=MAX).contains(&text.len());
         let plain = text.bytes().all(|b| b.is_ascii_graphic() && !b",()".contains(&b));
@@ -230,7 +231,7 @@ fn parse_name<const MAX: usize>(field: &Item<'_>) -> Result<CtName<MAX>, TextErr
     CtName::new(text).ok_or_else(bad)
 }
 
-/// What stands in the parentheses of `nat`; `None` for nothing.
+/// The argument of `nat`; `None` if empty.
 fn parse_range_text(fields: &[Item<'_>]) -> Result<Option<NatRange>, TextError> {
     let (mut range, mut flags) = (None, [false; 3]);
     for field in fields {
@@ -253,7 +254,7 @@ fn parse_range_text(fields: &[Item<'_>]) -> Result<Option<NatRange>, TextError> 
         return Err(TextError("nat: either hash or random expected".into()));
     }
     match range {
-        // Nothing is left to say about the others.
+        // No other option is given.
         None => Ok(None),
         Some((is_dst, addresses, ports)) => {
             Ok(Some(NatRange { is_dst, addresses, ports, persistent, hash, random }))
@@ -263,7 +264,7 @@ fn parse_range_text(fields: &[Item<'_>]) -> Result<Option<NatRange>, TextError> 
 
 type Bounds = (Option<NatAddresses>, Option<(u16, u16)>);
 
-/// `ADDRESS[-ADDRESS][:PORT[-PORT]]`; IPv6 addresses stand in brackets before ports.
+/// `ADDRESS[-ADDRESS][:PORT[-PORT]]`; IPv6 addresses before ports are in brackets.
 fn bounds(text: &str) -> Result<Bounds, TextError> {
     let bad = || TextError(format!("nat: {text:?} is not a range of addresses and ports"));
     let v6 = |t: &str| t.trim_start_matches('[').trim_end_matches(']').parse::<Ipv6Addr>().ok();
@@ -381,7 +382,7 @@ fn write_range(out: &mut AttrWriter, range: &NatRange) {
     }
 }
 
-/// What the attributes within `CT` say.
+/// Parses the attributes within `CT`.
 fn read_attributes(attrs: Attrs<'_>) -> Result<CtAction, ActionError> {
     let mut ct = CtAction::default();
     for a in attrs {
@@ -420,7 +421,7 @@ fn read_name<const MAX: usize>(a: &Attr<'_>) -> Result<CtName<MAX>, ActionError>
     a.text().ok().and_then(CtName::new).ok_or(ActionError::Foreign)
 }
 
-/// What the attributes within `NAT` say; `None` where there are none.
+/// Parses the attributes within `NAT`; `None` without any.
 fn read_range(attrs: Attrs<'_>) -> Result<Option<NatRange>, ActionError> {
     if attrs.is_empty() {
         return Ok(None);

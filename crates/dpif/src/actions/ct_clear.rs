@@ -1,4 +1,4 @@
-//! `ct_clear`: forgets the state of connection tracking.
+//! `ct_clear`: clears the connection tracking state.
 
 use super::prelude::*;
 

@@ -1,9 +1,9 @@
-//! `dec_ttl`: takes one from the time to live.
+//! `dec_ttl`: decrements the time to live.
 
 use super::prelude::*;
 use super::text::format_actions;
 
-/// Takes one from the time to live; runs these actions where it was 1 or less.
+/// Decrements the time to live; executes these actions if it was 1 or less.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct DecTtl(pub Vec<DpAction>);
 

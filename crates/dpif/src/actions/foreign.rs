@@ -1,9 +1,9 @@
-//! An action that this switch does not know, by its number and bytes.
+//! An unknown action, by its number and bytes.
 
 use super::prelude::*;
 
-/// An action of another program in the kernel, which this switch cannot express. Translations never want it; userspace drops the
-/// packet.
+/// An action of another program in the kernel that this switch cannot express. Translations never use it; userspace
+/// drops the packet.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Foreign {
     /// `OVS_ACTION_ATTR_*`.
@@ -26,12 +26,12 @@ impl Action for Foreign {
     fn format(&self, _names: &dyn PortNames) -> String {
         let bytes: Vec<String> = self.content.iter().map(|byte| format!("{byte:02x}")).collect();
         let kind = self.kind;
-        // As the stock tools print the actions that they do not know.
+        // In the form of stock tools for unknown actions.
         if bytes.is_empty() { format!("action{kind}") } else { format!("action{kind}({})", bytes.join(" ")) }
     }
 
     fn parse(item: &Item<'_>, _parser: &Parser<'_>) -> Result<Foreign, TextError> {
-        // The kernel has such actions; text does not make them.
+        // Only the kernel has such actions; text cannot express them.
         Err(item.unknown("actions"))
     }
 

@@ -1,4 +1,4 @@
-//! `hash`: sets `dp_hash`, by which a recirculated packet is matched.
+//! `hash`: sets `dp_hash`, matched after recirculation.
 
 use super::prelude::*;
 use crate::text::values::number;
@@ -8,7 +8,7 @@ use crate::text::values::number;
 pub enum HashAlgorithm {
     /// Over addresses, protocol and ports.
     L4 = 0,
-    /// The same number in both directions.
+    /// Symmetric: the same value in both directions.
     SymL4 = 1,
 }
 
@@ -27,9 +27,9 @@ impl HashAlgorithm {
 /// Sets `dp_hash`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct HashAction {
-    /// Over what.
+    /// Algorithm.
     pub algorithm: HashAlgorithm,
-    /// Where it starts.
+    /// Basis.
     pub basis: u32,
 }
 

@@ -1,5 +1,5 @@
-//! The list of all datapath actions. It yields the enum [`DpAction`], exhaustive dispatch of every method, and the tables of words
-//! and attributes.
+//! The list of all datapath actions. It generates the enum [`DpAction`], exhaustive dispatch of every method, and
+//! the tables of words and attributes.
 //!
 //! A new action is a file in this folder and a line here.
 
@@ -47,13 +47,13 @@ macro_rules! actions {
         ),)*];
 
         impl DpAction {
-            /// What it does outside of the packet, nested lists aside.
+            /// Its effect outside of the packet, without nested lists.
             #[inline]
             pub fn effect(&self) -> Effect {
                 match self { $($(#[$cfg])* DpAction::$variant(_) => <$action as Action>::EFFECT,)* }
             }
 
-            /// Whether nothing behind it in its list is reached.
+            /// Whether it ends its list.
             #[inline]
             pub fn ends_list(&self) -> bool {
                 match self { $($(#[$cfg])* DpAction::$variant(_) => <$action as Action>::ENDS_LIST,)* }
@@ -64,17 +64,17 @@ macro_rules! actions {
                 match self { $($(#[$cfg])* DpAction::$variant(a) => a.lists(),)* }
             }
 
-            /// The change of headers or metadata that it is.
+            /// Its rewrite of headers or metadata.
             pub fn as_rewrite(&self) -> Option<Rewrite<'_>> {
                 match self { $($(#[$cfg])* DpAction::$variant(a) => a.as_rewrite(),)* }
             }
 
-            /// Whether translations make it. Flows with other actions belong to other programs.
+            /// Whether translations use it. Flows with other actions belong to other programs.
             pub fn is_translated(&self) -> bool {
                 match self { $($(#[$cfg])* DpAction::$variant(a) => a.is_translated(),)* }
             }
 
-            /// The word for it, if the userspace datapath lacks it.
+            /// Its word, if the userspace datapath lacks it.
             pub fn userspace_lacks(&self) -> Option<&'static str> {
                 match self { $($(#[$cfg])* DpAction::$variant(a) => a.userspace_lacks(),)* }
             }
@@ -94,7 +94,7 @@ macro_rules! actions {
             /// Executes it.
             ///
             /// # Errors
-            /// The packets do not go on with the list.
+            /// The packets do not continue with the list.
             #[inline(always)]
             pub fn execute<X: Executor>(&self, x: &mut X, packets: X::Packets) -> Goes<X> {
                 match self { $($(#[$cfg])* DpAction::$variant(a) => a.execute(x, packets),)* }
@@ -125,7 +125,7 @@ actions! {
     CheckPktLen(CheckPktLen),
     DecTtl(DecTtl),
     Foreign(Foreign),
-    // The stranger of the tests: one file and this line.
+    // The test action: one file and this line.
     #[cfg(test)]
     Stranger(super::tests::stranger::Stranger),
 }
@@ -134,21 +134,21 @@ const _: () = assert!(are_distinct(WORDS_OF), "two actions have the same word");
 const _: () =
     assert!(size_of::<DpAction>() <= 88, "a list of actions takes more memory and cache than before");
 
-/// Readers by attribute. A repeated attribute does not compile.
+/// Readers by attribute. A duplicate attribute does not compile.
 static READERS: [Option<ReadFn>; 32] = by_attribute(ATTRIBUTES_OF);
 
-/// The action that an item of text stands for.
+/// Parses an item of text as an action.
 pub(super) fn parse(item: &Item<'_>, parser: &Parser<'_>) -> Result<DpAction, TextError> {
     let row = WORDS_OF.iter().find(|(words, _)| words.iter().any(|word| word.fits(item)));
     match row {
         Some((_, parse)) => parse(item, parser),
-        // A port has no word but its number or name.
+        // A port has only its number or name as its word.
         None if item.is_bare() => Output::parse(item, parser).map(DpAction::from),
         None => Foreign::parse(item, parser).map(DpAction::from),
     }
 }
 
-/// The action that an attribute stands for.
+/// Parses an attribute as an action.
 pub(crate) fn read(attr: &Attr<'_>, reader: &Reader) -> Result<DpAction, ActionError> {
     let foreign = || Foreign::read(attr, reader).map(DpAction::from);
     match READERS.get(usize::from(attr.kind)).copied().flatten() {

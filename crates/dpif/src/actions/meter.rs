@@ -3,7 +3,7 @@
 use super::prelude::*;
 use crate::text::values::number;
 
-/// Passes a meter, which drops the packets that exceed it.
+/// Applies a meter, which drops packets beyond its rate.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Meter(pub u32);
 

@@ -1,15 +1,16 @@
-//! Datapath actions: what a megaflow does with a packet (`enum ovs_action_attr` of `linux/openvswitch.h`). One file an action, one
-//! line of a list each.
+//! Datapath actions of a megaflow (`enum ovs_action_attr` of `linux/openvswitch.h`). One file per action, with one
+//! line in a list.
 //!
-//! - `Action`: all that the switch knows of one action: words, attributes, both forms, nested lists, effect, datapaths that
-//!   execute it, execution. It has no default methods, so an action that leaves something open does not compile.
-//! - [`DpAction`]: any of them; the list in `list.rs` yields it, the dispatch to each, and the tables of words and attributes. Two
-//!   actions with the same word or attribute do not compile.
+//! - `Action`: interface of one action: words, attributes, both encodings, nested lists, effect, datapaths that
+//!   execute it, execution. It has no default methods, so an incomplete action does not compile.
+//! - [`DpAction`]: any of them; the list in `list.rs` generates it, the dispatch to each, and the tables of words
+//!   and attributes. Two actions with the same word or attribute do not compile.
 //! - [`SetAction`]: the headers that `set` rewrites, a list of the same kind in `set/`.
-//! - [`Executor`]: what a datapath offers to actions; the forwarding core, its oracle and the emulation implement it.
+//! - [`Executor`]: interface of a datapath to actions; the forwarding core, its oracle and the emulation implement
+//!   it.
 //! - Lists as text: [`format_actions`], [`parse_actions`]; as attributes: [`nlactions`](crate::nlactions).
 
-/// Answers of an action that only the kernel executes: it is no rewrite, translations never make it, userspace drops the packet.
+/// Methods of an action that only the kernel executes: no rewrite, unused by translations, dropped in userspace.
 macro_rules! kernel_only {
     ($word:literal) => {
         fn as_rewrite(&self) -> Option<Rewrite<'_>> {
@@ -90,31 +91,31 @@ pub use userspace::Userspace;
 use crate::ops::Capabilities;
 
 impl DpAction {
-    /// The lists of actions within it, one level down.
+    /// Its nested lists, one level down.
     #[inline]
     pub fn lists(&self) -> impl Iterator<Item = &[DpAction]> {
         self.nested().into_iter().flatten()
     }
 
-    /// Whether it, or an action nested in it, is so.
+    /// Whether it, or an action nested in it, satisfies a predicate.
     pub fn any(&self, is: impl Fn(&DpAction) -> bool + Copy) -> bool {
         is(self) || self.lists().flatten().any(|a| a.any(is))
     }
 
-    /// Whether it, or an action nested in it, does something outside of the packet.
+    /// Whether it, or an action nested in it, has an effect outside of the packet.
     #[inline]
     pub fn has_effect(&self) -> bool {
         self.effect() != Effect::None || self.lists().flatten().any(DpAction::has_effect)
     }
 
-    /// Whether a datapath with these capabilities cannot execute it, or an action nested in it: the slow path emulates it, packet
-    /// by packet.
+    /// Whether it, or an action nested in it, is unsupported by a datapath with these capabilities: the slow path
+    /// emulates it, packet by packet.
     pub fn needs_emulation(&self, can: &Capabilities) -> bool {
         self.lacking(can).is_some() || self.lists().flatten().any(|a| a.needs_emulation(can))
     }
 }
 
-/// What the files of actions are written with.
+/// Imports for the files of actions.
 mod prelude {
     pub(super) use super::action::{Action, Effect, Lists, NO_LISTS};
     pub(super) use super::executor::{Executor, Goes, Rewrite};

@@ -1,10 +1,10 @@
-//! A port: sends the packet out of it.
+//! An output to a port.
 
 use super::prelude::*;
 use crate::text::key_parse::port;
 use flow::DpPort;
 
-/// Sends the packet out of a port.
+/// Sends the packet to a port.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Output(pub DpPort);
 

@@ -6,7 +6,7 @@ use crate::text::values::number;
 /// Pops the first entry off the MPLS label stack.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct PopMpls {
-    /// EtherType of the frame then.
+    /// EtherType afterwards.
     pub ethertype: u16,
 }
 

@@ -5,7 +5,7 @@ use super::{EthSet, Masked};
 use crate::text::sets;
 use flow::MacAddr;
 
-/// Pushes an Ethernet header onto a packet that has none.
+/// Pushes an Ethernet header onto a packet without one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct PushEth {
     /// Source.

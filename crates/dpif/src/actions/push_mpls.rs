@@ -11,7 +11,7 @@ use packet::headers as h;
 pub struct PushMpls {
     /// The entry (RFC 3032).
     pub lse: u32,
-    /// EtherType of the frame then.
+    /// EtherType afterwards.
     pub ethertype: u16,
 }
 
@@ -49,7 +49,7 @@ impl Action for PushMpls {
     }
 
     fn write(&self, out: &mut AttrWriter, _writer: &Writer<'_>) -> Result<(), ActionError> {
-        // The structure ends with two bytes of padding.
+        // Two bytes of padding end the structure.
         out.put(ATTR, &[&self.lse.to_be_bytes()[..], &self.ethertype.to_be_bytes(), &[0; 2]].concat());
         Ok(())
     }

@@ -1,11 +1,11 @@
-//! `recirc`: another round of the packet through the datapath.
+//! `recirc`: recirculates the packet.
 
 use super::prelude::*;
 use crate::text::values::number;
 use crate::text::write::hex;
 use flow::RecircId;
 
-/// Runs the packet through the datapath again under this id.
+/// Recirculates the packet with this id.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Recirc(pub RecircId);
 

@@ -3,7 +3,7 @@
 use super::prelude::*;
 use super::text::format_actions;
 
-/// Runs actions on a copy with a probability of `probability / u32::MAX`.
+/// Executes actions on a copy with a probability of `probability / u32::MAX`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Sample {
     /// Probability.

@@ -4,7 +4,7 @@ use super::list::{self, DpAction, ParseFn};
 use crate::text::token::{Item, items};
 use crate::text::{PortNames, TextError};
 
-/// Actions nest at most so deep in text.
+/// Maximum nesting of actions in text.
 const DEPTH_MAX: usize = 10;
 
 /// A list of actions as text; an empty one is `drop`.
@@ -25,14 +25,14 @@ pub fn parse_actions(text: &str, names: &dyn PortNames) -> Result<Vec<DpAction>,
     items(text)?.iter().map(|item| list::parse(item, &parser)).collect()
 }
 
-/// Parses actions at some depth of nesting.
+/// Parses actions at a given nesting depth.
 pub(crate) struct Parser<'a> {
     pub(super) names: &'a dyn PortNames,
     depth: usize,
 }
 
 impl Parser<'_> {
-    /// A list within an action.
+    /// A nested list.
     pub(super) fn list(&self, items: &[Item<'_>]) -> Result<Vec<DpAction>, TextError> {
         let inner = Parser { names: self.names, depth: self.depth + 1 };
         if inner.depth > DEPTH_MAX {
@@ -42,7 +42,7 @@ impl Parser<'_> {
     }
 }
 
-/// A word for an action, alone or with something behind it.
+/// A word of an action, alone or with an argument.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Word {
     word: &'static str,
@@ -60,13 +60,13 @@ pub(super) const fn call(word: &'static str) -> Word {
 }
 
 impl Word {
-    /// Whether the item begins an action of this word.
+    /// Whether the item begins an action with this word.
     pub(super) fn fits(&self, item: &Item<'_>) -> bool {
         self.word == item.name && self.is_bare == item.is_bare()
     }
 }
 
-/// Whether no two actions have a word in common.
+/// Whether all words are distinct.
 pub(super) const fn are_distinct(rows: &[(&[Word], ParseFn)]) -> bool {
     let mut i = 0;
     while i < rows.len() {

@@ -1,9 +1,9 @@
-//! `trunc`: cuts the packet of the next output.
+//! `trunc`: truncates the packet of the next output.
 
 use super::prelude::*;
 use crate::text::values::number;
 
-/// Cuts the packet of the next output to so many bytes.
+/// Truncates the packet of the next output to this number of bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Trunc(pub u32);
 

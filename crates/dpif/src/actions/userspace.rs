@@ -1,4 +1,4 @@
-//! `userspace`: hands the packet to the slow path, with a cookie ([`crate::cookie`]).
+//! `userspace`: sends the packet to the slow path, with a cookie ([`crate::cookie`]).
 
 use super::prelude::*;
 use crate::cookie::{CookieInfo, parse_cookie, write_cookie};
@@ -7,7 +7,7 @@ use crate::text::write::hex;
 use crate::upcall::{ControllerCookie, UserCookie, slow_reason};
 use flow::RecircId;
 
-/// Sends the packet to the slow path, with what it needs to know.
+/// Sends the packet to the slow path, with its cookie.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Userspace(pub UserCookie);
 
@@ -90,7 +90,7 @@ impl Action for Userspace {
         if inner.into_iter().any(|a| !matches!(a.kind, attr::PID | attr::USERDATA)) {
             return Err(ActionError::Foreign);
         }
-        // The cookie does not tell whose socket it goes to.
+        // The cookie does not include the destination socket.
         inner.require(attr::PID)?.u32()?;
         let userdata = inner.get(attr::USERDATA).map_or(&[][..], |a| a.content);
         parse_cookie(userdata).map(|info| Userspace(info.cookie)).map_err(|_| ActionError::Foreign)

@@ -13,7 +13,7 @@ fn a_long_queue_does_not_keep_the_others_waiting() {
         taken.iter().for_each(|(i, _)| served[*i] += 1);
     }
     assert_eq!(served, [41, 3, 0, 20]);
-    // Queues that were empty are not asked again.
+    // Empty queues are not polled again.
     let mut asked = Vec::new();
     let mut ask = |i: &usize| {
         asked.push(*i);
@@ -46,13 +46,13 @@ fn who_asks_for_little_comes_first_once_a_round() {
     flooding.clone().for_each(|i| drr.enter(i));
     let all = drr.take(10 * QUANTUM, |i| Some(*i), |_| None);
     assert_eq!(all.len(), 10 * QUANTUM);
-    // A queue with one upcall: the next one that is served.
+    // A queue with one upcall is served next.
     let one = std::cell::Cell::new(true);
     let mut pop = |i: &i32| if *i == 99 { one.replace(false).then_some(99) } else { Some(*i) };
     drr.enter(99);
     assert_eq!(drr.take(2, &mut pop, |_| None), [99, 0]);
     assert_eq!(drr.ahead(), 1);
-    // One more: it did not leave, so it waits for its turn, and all others have theirs before.
+    // One more upcall: it has not left, so it waits for its turn, after all others.
     one.set(true);
     let round = drr.take(10 * QUANTUM, &mut pop, |_| None);
     assert_eq!((round.last(), drr.ahead()), (Some(&99), 0));
@@ -67,7 +67,7 @@ fn a_queue_that_fills_while_it_is_found_empty_stays() {
     drr.enter(7);
     let filled = std::cell::Cell::new(false);
     let pop = |q: &u32| filled.get().then_some(*q);
-    // Found empty, it is filled at that moment.
+    // Found empty, and filled at that moment.
     let taken = drr.take(2, pop, |q| {
         filled.set(true);
         Some(q)

@@ -16,7 +16,7 @@ use proptest::prelude::*;
 const CONTEXT: ActionContext =
     ActionContext { upcall_pid: 0x0a0b_0c0d, in_port: OfPort(5), bridge: [0x77; 16], explicit_drop: false };
 
-/// An attribute: its type and its content, in this machine's order.
+/// An attribute: its type and content, in this machine's byte order.
 fn attribute(kind: u16, content: &[u8]) -> Vec<u8> {
     let mut bytes = [&((content.len() + 4) as u16).to_ne_bytes()[..], &kind.to_ne_bytes(), content].concat();
     bytes.resize(bytes.len().next_multiple_of(4), 0);
@@ -55,7 +55,7 @@ fn actions_are_laid_out_as_the_header_says() {
             nested(6, &[number(1, 7), nested(2, &[number(1, 3)])]),
         ),
         (DpAction::Recirc(Recirc(RecircId(9))), number(7, 9)),
-        // The value has nothing outside its mask.
+        // The value is zero outside its mask.
         (
             DpAction::Set(SetAction::Tcp(ports)),
             nested(11, &[attribute(9, &[0, 0xff, 0, 80, 0, 0xff, 0xff, 0xff])]),
@@ -191,7 +191,7 @@ fn ct_cases() -> Vec<(DpAction, Vec<u8>)> {
     ]
 }
 
-/// What only other programs' flows have.
+/// Actions only in other programs' flows.
 #[test]
 fn actions_of_others_are_laid_out_as_the_header_says() {
     let out = DpAction::Output(Output(DpPort(3)));
@@ -230,7 +230,7 @@ fn actions_of_others_are_laid_out_as_the_header_says() {
             assert_eq!(parse_actions(&bytes), Ok(vec![action]));
         }
     }
-    // A range of which the kernel was told only the beginning.
+    // A range given to the kernel with only its beginning.
     let short = nested(12, &[nested(6, &[attribute(1, &[]), attribute(3, &[10, 0, 0, 1]), port(5, 7)])]);
     let [DpAction::Ct(short)] = &parse_actions(&short).unwrap()[..] else { panic!("no ct") };
     let one = NatAddresses::V4([10, 0, 0, 1].into(), [10, 0, 0, 1].into());
@@ -313,7 +313,7 @@ fn foreign_actions_are_kept_as_they_are() {
     let mut proto = [0; 24];
     proto[20] = 0xff;
     let foreign = [
-        // Of connection tracking: what is new, names that are none, translations of both sides or neither.
+        // Of connection tracking: unknown attributes, invalid names, translations of both sides or neither.
         nested(12, &[attribute(10, &[])]),
         nested(12, &[attribute(5, b"a b\0")]),
         nested(12, &[attribute(9, &[0xff])]),
@@ -327,7 +327,7 @@ fn foreign_actions_are_kept_as_they_are() {
         nested(3, &[attribute(16, &[])]),
         nested(11, &[half]),
         nested(11, &[attribute(7, &proto)]),
-        // Whose userdata is not ours, or there is none.
+        // With foreign userdata, or none.
         nested(2, &[number(1, 5)]),
         nested(2, &[number(1, 5), attribute(4, &[])]),
         number(24, 1000),
@@ -389,7 +389,7 @@ fn unmasked_sets_rewrite_all_of_a_header() {
     let all = parse_actions(&nested(3, &[attribute(9, &[0, 1, 0, 2])])).unwrap();
     let ports = Masked { value: PortsSet { src: 1, dst: 2 }, mask: PortsSet { src: 0xffff, dst: 0xffff } };
     assert_eq!(all, [DpAction::Set(SetAction::Tcp(ports))]);
-    // With the protocol and fragment bits that the packet has anyway.
+    // With the protocol and fragment bits of the packet.
     let all = parse_actions(&nested(3, &[attribute(7, &[1, 2, 3, 4, 5, 6, 7, 8, 6, 4, 64, 0])])).unwrap();
     let v4 = Masked {
         value: Ipv4Set { src: 0x0102_0304, dst: 0x0506_0708, tos: 4, ttl: 64 },

@@ -54,7 +54,7 @@ fn a_port_tells_each_drop_once() {
     ];
     assert_eq!(port.drops_by_name(), expected);
     assert_eq!(twice.drops_by_name(), expected.map(|(name, n)| (name, 2 * n)));
-    // A dummy does not know what it lost.
+    // A dummy does not know its losses.
     assert_eq!(PortStats { rx_dropped: u64::MAX, ..PortStats::default() }.drops_by_name(), []);
 }
 
@@ -83,6 +83,6 @@ fn what_a_device_lost_is_told_beside_what_its_port_lost() {
     assert_eq!([told.rx_dropped, told.rx_errors, told.tx_dropped, told.tx_errors], [15, 6, 7, u64::MAX]);
     let without = PortStats { device: None, ..port };
     assert_eq!(without.with_device(), without);
-    // By its reasons, a port has only what it lost itself.
+    // By reason, a port counts only its own losses.
     assert_eq!(port.drops_by_name(), [("rx_ring_full", 10)]);
 }

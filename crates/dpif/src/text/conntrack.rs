@@ -1,4 +1,4 @@
-//! Connections as `dpctl/dump-conntrack` prints them, and tuples as `dpctl/flush-conntrack` takes them.
+//! Connections in the form of `dpctl/dump-conntrack`, and tuples in the form of `dpctl/flush-conntrack`.
 
 use super::TextError;
 use super::write::hex;
@@ -9,16 +9,16 @@ use std::fmt::Write;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-/// How to print connections.
+/// Format of connections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ConnectionFormat {
-    /// Number, status, the states of both sides and the connection that it belongs to.
+    /// Id, status, states of both sides and master connection.
     pub verbose: bool,
     /// Counters, times and timeouts.
     pub statistics: bool,
 }
 
-/// The name of a protocol that connections are tracked of, or its number.
+/// The name of a tracked protocol, or its number.
 pub fn format_protocol(number: u8) -> String {
     let name = match number {
         proto::ICMP => "icmp",
@@ -78,7 +78,7 @@ const SIDE: [(u32, &str); 6] = [
     (0x20, "MAXACK_SET"),
 ];
 
-/// States of SCTP, by their numbers. None is as good as closed.
+/// States of SCTP, by number. None is shown as closed.
 const SCTP: [&str; 10] = [
     "CLOSED",
     "CLOSED",
@@ -92,7 +92,7 @@ const SCTP: [&str; 10] = [
     "HEARTBEAT_ACKED",
 ];
 
-/// Appends the line of a connection, without a line end. `date` makes text of nanoseconds of the wall clock.
+/// Appends the line of a connection, without a line end. `date` formats nanoseconds of the wall clock.
 pub fn write_connection(
     out: &mut String,
     connection: &Connection,
@@ -169,7 +169,7 @@ fn write_tuple(out: &mut String, tuple: &CtTuple) -> std::fmt::Result {
 
 fn write_protocol(out: &mut String, protocol: &CtProtocol, verbose: bool) -> std::fmt::Result {
     match protocol {
-        // The side that is further on.
+        // The more advanced side.
         CtProtocol::Tcp(a, b) if !verbose => {
             write!(out, "state={}", tcp_state_name(a.state.max(b.state)))
         }
@@ -192,16 +192,16 @@ fn write_protocol(out: &mut String, protocol: &CtProtocol, verbose: bool) -> std
     }
 }
 
-/// Names of the bits that are set.
+/// Names of set bits.
 fn names(bits: u32, table: &[(u32, &str)]) -> String {
     let set: Vec<&str> = table.iter().filter(|(bit, _)| bits & bit != 0).map(|(_, name)| *name).collect();
     set.join("|")
 }
 
-/// Reads `field=value,...`; of an empty text comes the match of all tuples.
+/// Parses `field=value,...`; an empty text matches all tuples.
 ///
 /// # Errors
-/// An unknown field, a bad value, fields that exclude each other.
+/// An unknown field, an invalid value, or mutually exclusive fields.
 pub fn parse_tuple_match(text: &str) -> Result<CtTupleMatch, TextError> {
     let mut found = CtTupleMatch::default();
     for field in text.split(',').filter(|field| !field.is_empty()) {
@@ -216,7 +216,7 @@ pub fn parse_tuple_match(text: &str) -> Result<CtTupleMatch, TextError> {
     Ok(found)
 }
 
-/// Takes a field in; `None`: its value is none.
+/// Parses a field; `None`: its value is invalid.
 fn take_field(found: &mut CtTupleMatch, name: &str, value: &str) -> Result<Option<()>, TextError> {
     fn set<T: FromStr>(place: &mut Option<T>, value: &str) -> Option<()> {
         *place = Some(value.parse().ok()?);
@@ -246,7 +246,7 @@ fn take_field(found: &mut CtTupleMatch, name: &str, value: &str) -> Result<Optio
     Ok(taken)
 }
 
-/// Refuses what no tuple can be.
+/// Rejects impossible tuples.
 fn check(found: &CtTupleMatch) -> Result<(), TextError> {
     let has_ports = found.src_port.is_some() || found.dst_port.is_some();
     let has_icmp = found.icmp_id.is_some() || found.icmp_type.is_some() || found.icmp_code.is_some();

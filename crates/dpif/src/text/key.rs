@@ -8,7 +8,7 @@ use crate::actions::{ArpSet, EthSet, Ipv4Set, Ipv6Set, Masked, NdSet, PortsSet};
 use flow::{FlowKey, KeyMask, VlanTag, nw_frag, shape};
 use packet::headers as h;
 
-/// Attributes on their way to text.
+/// Attributes being printed.
 struct Text<'a> {
     key: &'a FlowKey,
     mask: &'a KeyMask,
@@ -17,8 +17,7 @@ struct Text<'a> {
     out: Vec<String>,
 }
 
-/// A key and its mask as text. In verbose text stand fields that are not matched, too; blocks that the key lacks are
-/// never matched.
+/// A key and its mask as text. Verbose text includes unmatched fields; blocks absent from the key are never matched.
 pub fn format_key_mask(key: &FlowKey, mask: &KeyMask, format: &FlowFormat<'_>) -> String {
     let FlowFormat { verbose, packet_types, names, .. } = *format;
     let mut text = Text { key, mask, verbose, packet_types, out: Vec::new() };
@@ -32,7 +31,7 @@ pub fn format_key_mask(key: &FlowKey, mask: &KeyMask, format: &FlowFormat<'_>) -
 }
 
 impl Text<'_> {
-    /// `name(value/mask)` in hexadecimal, left out when brief and not matched.
+    /// `name(value/mask)` in hexadecimal; brief text omits it if unmatched.
     fn hex(&mut self, name: &str, value: u128, mask: u128, full: u128) {
         if mask == full {
             self.out.push(format!("{name}({})", hex(value)));
@@ -41,7 +40,7 @@ impl Text<'_> {
         }
     }
 
-    /// One header; left out when brief and nothing of it is matched.
+    /// One header; brief text omits it if unmatched.
     fn header(&mut self, name: &str, put: impl FnOnce(&mut Fields)) {
         let mut fields = Fields::new(self.verbose);
         put(&mut fields);
@@ -130,7 +129,7 @@ impl Text<'_> {
         self.vlans(&[outer, inner]);
     }
 
-    /// Each tag, and what it encapsulates.
+    /// Each tag, and its encapsulated fields.
     fn vlans(&mut self, tags: &[(VlanTag, u16)]) {
         let Some(((tag, tci_mask), inner)) = tags.split_first().filter(|((tag, _), _)| tag.is_present())
         else {
@@ -265,7 +264,7 @@ impl Text<'_> {
     }
 }
 
-/// A VLAN tag. Brief text leaves a part out when it is neither set nor matched; the presence bit is always matched.
+/// A VLAN tag. Brief text omits a part that is neither set nor matched; the presence bit is always matched.
 fn vlan(tag: VlanTag, mask: u16, verbose: bool) -> String {
     let part = |name: &str, value: u16, mask: u16, full: u16| match (value, mask) {
         (0, 0) if !verbose => None,

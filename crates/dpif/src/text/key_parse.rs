@@ -6,7 +6,7 @@ use super::{PortNames, TextError, sets};
 use flow::{FlowKey, KeyMask, VlanTag, nw_frag, shape};
 use packet::headers as h;
 
-/// What is parsed so far.
+/// State of the parser.
 struct Parsed<'a> {
     key: FlowKey,
     mask: KeyMask,
@@ -15,10 +15,10 @@ struct Parsed<'a> {
     has_type: bool,
 }
 
-/// A key and its mask from text. See the module about what is not named.
+/// A key and its mask from text. See the module documentation for unnamed fields.
 ///
 /// # Errors
-/// Unknown names, values that do not fit, unbalanced parentheses.
+/// Unknown names, invalid values, unbalanced parentheses.
 pub fn parse_key_mask(text: &str, names: &dyn PortNames) -> Result<(FlowKey, KeyMask), TextError> {
     let (key, mask) = (FlowKey::default(), KeyMask::default());
     let mut parsed = Parsed { key, mask, names, tags: 0, has_type: false };
@@ -198,7 +198,7 @@ impl Parsed<'_> {
         if tci & VlanTag::PRESENT == 0 {
             return Err(TextError("vlan: cfi=0 would mean that there is no tag".into()));
         }
-        // The EtherType read last is the tag's.
+        // The last EtherType read is the tag's.
         let tpid = self.key.base.dl_type;
         match self.tags {
             0 => {
@@ -260,7 +260,7 @@ impl Parsed<'_> {
     }
 }
 
-/// The fields of an IP header that set actions do not have.
+/// IP header fields absent from set actions.
 fn proto_or_frag(field: &Item<'_>, proto: &mut (u8, u8), frag: &mut (u8, u8)) -> Result<bool, TextError> {
     match field.name {
         "proto" => {

@@ -1,9 +1,10 @@
-//! The text of datapath flows, as `dpctl/dump-flows`, `dpctl/add-flow` and `ofproto/trace` have it: keys with masks, actions,
-//! whole flows; printing and parsing. And that of tracked connections, as `dpctl/dump-conntrack` and `dpctl/flush-conntrack` have it.
+//! The text of datapath flows, in the form of `dpctl/dump-flows`, `dpctl/add-flow` and `ofproto/trace`: printing and
+//! parsing of keys with masks, actions, whole flows. Also that of tracked connections, in the form of
+//! `dpctl/dump-conntrack` and `dpctl/flush-conntrack`.
 //!
-//! Printing follows OVS 3.5 to the byte. `brief` text leaves out what is not matched; `verbose` text shows every field with its
-//! mask. Parsing takes both; what a text does not name is not matched, except input port, recirculation id, EtherType and
-//! the absence of VLAN tags, which a megaflow always matches. Parsing never panics and bounds nesting.
+//! Printing equals OVS 3.5 exactly. `brief` text omits unmatched fields; `verbose` text shows every field with its
+//! mask. Parsing accepts both; fields absent from a text are unmatched, except input port, recirculation id,
+//! EtherType and the absence of VLAN tags, which a megaflow always matches. Parsing never panics and bounds nesting.
 
 mod conntrack;
 pub(crate) mod key;
@@ -22,14 +23,14 @@ use crate::ops::{FlowRecord, FlowStats};
 use flow::DpPort;
 use std::fmt::Write;
 
-/// A text that is not a flow or a list of actions: what is wrong and where.
+/// Error for an invalid flow or list of actions: the fault and its place.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct TextError(pub(crate) String);
 
 /// Names of datapath ports.
 pub trait PortNames {
-    /// The name to print for a port, if names are wanted and it has one.
+    /// The name to print for a port, if names are enabled and it has one.
     fn name(&self, port: DpPort) -> Option<String>;
     /// The port of that name.
     fn number(&self, name: &str) -> Option<DpPort>;
@@ -48,15 +49,15 @@ impl PortNames for NumbersOnly {
     }
 }
 
-/// How to print a flow.
+/// Format of a flow.
 pub struct FlowFormat<'a> {
     /// With ufid, all fields and `dp:ovs`, as `dpctl/dump-flows -m`.
     pub verbose: bool,
-    /// Tell the packet type: keys of the datapath have one.
+    /// Include the packet type: keys of the datapath have one.
     pub packet_types: bool,
     /// Names to print.
     pub names: &'a dyn PortNames,
-    /// What follows `dp-extra-info:` in verbose text.
+    /// The text after `dp-extra-info:` in verbose text.
     pub extra_info: Option<&'a str>,
 }
 
@@ -119,7 +120,7 @@ pub fn tcp_flag_letters(flags: u16) -> String {
     LETTERS.iter().filter(|(bit, _)| flags & bit != 0).map(|(_, letter)| *letter).collect()
 }
 
-/// Feeds any bytes to the parsers, and what they accept through printing and parsing again: for fuzzing.
+/// Runs any bytes through the parsers, and accepted ones through printing and parsing again: for fuzzing.
 pub fn fuzz_text(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     if let Ok((key, mask)) = parse_key_mask(text, &NumbersOnly) {

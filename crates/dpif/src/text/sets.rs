@@ -1,4 +1,4 @@
-//! Headers as both keys and set actions have them: printing and parsing their fields.
+//! Headers common to keys and set actions: printing and parsing of their fields.
 
 use super::TextError;
 use super::token::Item;
@@ -12,7 +12,7 @@ pub(crate) fn put_eth(f: &mut Fields, m: &Masked<EthSet>) {
     f.mac("dst", m.value.dst, m.mask.dst);
 }
 
-/// Fields of an IPv4 header; `proto` and `frag` only keys have.
+/// Fields of an IPv4 header; only keys have `proto` and `frag`.
 pub(crate) fn put_ipv4(f: &mut Fields, m: &Masked<Ipv4Set>, proto: Option<(u8, u8)>) {
     f.ipv4("src", m.value.src, m.mask.src);
     f.ipv4("dst", m.value.dst, m.mask.dst);
@@ -55,7 +55,7 @@ pub(crate) fn put_ports(f: &mut Fields, m: &Masked<PortsSet>, names: [&str; 2], 
     f.number(names[1], m.value.dst.into(), (m.mask.dst & full).into(), full.into(), Base::Dec);
 }
 
-/// Outer headers. Without a mask, as an action has them, what is zero is left out, but for the time to live.
+/// Outer headers. Without a mask, as in an action, zero fields are omitted, except the time to live.
 pub(crate) fn put_tunnel(f: &mut Fields, t: &Tunnel, mask: Option<&Tunnel>) {
     let all = Tunnel {
         id: u64::MAX,
@@ -112,7 +112,7 @@ pub(crate) fn put_tunnel(f: &mut Fields, t: &Tunnel, mask: Option<&Tunnel>) {
     }
 }
 
-/// Outer headers, and which bits of them are named.
+/// Outer headers, and the mask of named bits.
 pub(crate) fn tunnel(item: &Item<'_>) -> Result<Masked<Tunnel>, TextError> {
     let mut both = Masked::<Tunnel>::default();
     let (t, m) = (&mut both.value, &mut both.mask);
@@ -120,7 +120,7 @@ pub(crate) fn tunnel(item: &Item<'_>) -> Result<Masked<Tunnel>, TextError> {
         match field.name {
             "tun_id" => {
                 (t.id, m.id) = masked(field.value()?, u64::MAX)?;
-                // Whoever names a key says that there is one.
+                // Naming a key implies its presence.
                 t.flags |= tunnel_flags::KEY;
             }
             "src" => (t.src, m.src) = ipv4(field.value()?)?,
@@ -172,7 +172,7 @@ fn word(field: &Item<'_>, full: u16) -> Result<(u16, u16), TextError> {
     masked(field.value()?, full.into()).map(|(v, m)| (v as u16, m as u16))
 }
 
-/// Where a field of an MPLS label stack entry (RFC 3032) stands: how far to the left, and all its bits.
+/// Position of a field in an MPLS label stack entry (RFC 3032): its shift, and all its bits.
 pub(crate) fn mpls_part(name: &str) -> Option<(u32, u32)> {
     match name {
         "label" => Some((12, 0xf_ffff)),
@@ -195,7 +195,7 @@ pub(crate) fn mpls(item: &Item<'_>) -> Result<Masked<u32>, TextError> {
     Ok(m)
 }
 
-/// What `field` says of a field that only keys have; whether it was one.
+/// Parses `field` if only keys have it; returns whether it was one.
 pub(crate) type More<'m> = &'m mut dyn FnMut(&Item<'_>) -> Result<bool, TextError>;
 
 /// The [`More`] of set actions.

@@ -33,7 +33,7 @@ impl PortNames for Names {
     }
 }
 
-/// Keys as brief text prints them.
+/// Keys in brief text.
 const KEYS: &[&str] = &[
     "recirc_id(0),in_port(1),packet_type(ns=0,id=0),eth(dst=50:54:00:00:00:07),eth_type(0x0800),ipv4(src=10.1.2.3/255.0.0.0,proto=6,ttl=64,frag=no),tcp(dst=80)",
     "recirc_id(0),in_port(1),packet_type(ns=0,id=0),eth(src=50:54:00:00:00:05,dst=50:54:00:00:00:07),eth_type(0x0806)",
@@ -60,7 +60,7 @@ const KEYS: &[&str] = &[
     "recirc_id(0),in_port(1),packet_type(ns=0,id=0),eth(src=50:54:00:00:00:05,dst=50:54:00:00:00:07),eth_type(0x8100),vlan(vid=0,pcp=0),encap(eth_type(0x1234))",
 ];
 
-/// Actions as they print.
+/// Actions in text.
 const ACTIONS: &[&str] = &[
     "set(eth(dst=aa:bb:cc:dd:ee:ff)),set(ipv4(ttl=63)),2",
     "100,2",
@@ -126,7 +126,7 @@ fn recorded_actions_print_as_they_were_read() {
     }
     assert_eq!(format_actions(&[], &NumbersOnly), "drop");
     assert_eq!(parse_actions("br0,p2,7", &Names), parse_actions("100,2,7", &NumbersOnly));
-    // As the stock tools take them.
+    // As accepted by stock tools.
     for (text, shown) in [
         ("ct(),1", "ct,1"),
         ("ct(zone=0),1", "ct,1"),
@@ -141,7 +141,7 @@ fn recorded_actions_print_as_they_were_read() {
     }
 }
 
-/// The record of the first flow in the recorded dump, with the fields that its mask leaves out.
+/// The record of the first flow in the recorded dump, with its unmasked fields.
 fn record() -> FlowRecord {
     let text = "recirc_id(0),in_port(1),eth(src=50:54:00:00:00:05,dst=50:54:00:00:00:07),eth_type(0x0800),\
                 ipv4(src=10.1.2.3/255.0.0.0,dst=192.168.0.2/0.0.0.0,proto=6,tos=0/0,ttl=64,frag=no),tcp(src=1234/0,dst=80)";
@@ -333,7 +333,7 @@ fn action() -> impl Strategy<Value = DpAction> {
             list.clone().prop_map(|a| DpAction::DecTtl(DecTtl(a))),
             (any::<u16>(), list.clone(), list.clone())
                 .prop_map(|(len, greater, less)| DpAction::CheckPktLen(CheckPktLen { len, greater, less })),
-            // Tenths of a percent are what the text tells.
+            // The text has tenths of a percent.
             (0..=1000u32, list).prop_map(|(tenths, actions)| DpAction::Sample(Sample {
                 probability: (f64::from(tenths) / 1000.0 * f64::from(u32::MAX)).round() as u32,
                 actions,
@@ -342,12 +342,12 @@ fn action() -> impl Strategy<Value = DpAction> {
     })
 }
 
-/// What is left of a set action when only bits within its mask count, as text has it.
+/// The part of a set action expressible in text: the bits within its mask.
 fn drop_unmasked(set: &SetAction) -> String {
     format_actions(&[DpAction::Set(*set)], &NumbersOnly)
 }
 
-/// A key as extraction makes it, with a mask that text can tell.
+/// A key as made by extraction, with a mask expressible in text.
 fn key_and_mask() -> impl Strategy<Value = (FlowKey, KeyMask)> {
     let frame = prop_oneof![
         Just(&[0x08u8, 0x00][..]),
@@ -392,7 +392,7 @@ fn random_mask(key: &FlowKey, words: [u64; 8]) -> KeyMask {
     let mut mask = KeyMask::default();
     for i in key.present_blocks() {
         for (w, word) in words.iter().enumerate() {
-            // Some words exact, some not matched, some in part.
+            // Some words exact, some unmatched, some partly matched.
             mask.block_mut(i)[w] = match word % 4 {
                 0 => 0,
                 1 => *word,
@@ -427,7 +427,7 @@ proptest! {
         let (again, mask_again) = parse_key_mask(&text, &NumbersOnly).unwrap();
         prop_assert_eq!(again, key, "{}", text);
         prop_assert_eq!(mask_again, mask, "{}", text);
-        // Brief text leaves out what is not matched, the protocol, too; what it tells is told again.
+        // Brief text omits unmatched fields, including the protocol; its content prints again unchanged.
         let brief = |k: &FlowKey, m: &KeyMask| format_key_mask(k, m, &FlowFormat::brief(&NumbersOnly));
         let (partial, mask_partial) = parse_key_mask(&brief(&key, &mask), &NumbersOnly).unwrap();
         let told = brief(&partial, &mask_partial);

@@ -2,7 +2,7 @@
 
 use super::TextError;
 
-/// Parentheses nest at most so deep.
+/// Maximum nesting of parentheses.
 const DEPTH_MAX: usize = 24;
 
 /// One item of a text.
@@ -14,17 +14,17 @@ pub(crate) struct Item<'a> {
 }
 
 impl<'a> Item<'a> {
-    /// Whether it is a name alone.
+    /// Whether it is a bare name.
     pub(crate) fn is_bare(&self) -> bool {
         self.value.is_none() && self.args.is_none()
     }
 
-    /// What stands behind `=`.
+    /// The value after `=`.
     pub(crate) fn value(&self) -> Result<&'a str, TextError> {
         self.value.ok_or_else(|| TextError(format!("{}: '=' and a value expected", self.name)))
     }
 
-    /// What stands in parentheses.
+    /// The content of the parentheses.
     pub(crate) fn args(&self) -> Result<&[Item<'a>], TextError> {
         self.args.as_deref().ok_or_else(|| TextError(format!("{}: '(' expected", self.name)))
     }

@@ -1,4 +1,4 @@
-//! Values of datapath text: numbers, addresses and flags, each with an optional mask behind `/`.
+//! Values in datapath text: numbers, addresses and flags, each with an optional mask after `/`.
 
 use super::TextError;
 use flow::MacAddr;
@@ -8,7 +8,7 @@ fn bad(what: &str, text: &str) -> TextError {
     TextError(format!("{text:?} is not {what}"))
 }
 
-/// A decimal, octal-free, or `0x` hexadecimal number of at most `max`.
+/// A decimal or `0x` hexadecimal number (never octal) of at most `max`.
 pub(crate) fn number(text: &str, max: u128) -> Result<u128, TextError> {
     let parsed = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         Some(hex) => u128::from_str_radix(hex, 16),
@@ -18,7 +18,7 @@ pub(crate) fn number(text: &str, max: u128) -> Result<u128, TextError> {
     if n > max { Err(TextError(format!("{text} is more than {max}"))) } else { Ok(n) }
 }
 
-/// `value` or `value/mask`; without a mask all bits of `max` count.
+/// `value` or `value/mask`; without a mask all bits of `max` are matched.
 pub(crate) fn masked(text: &str, max: u64) -> Result<(u64, u64), TextError> {
     let (value, mask) = split(text);
     let mask = mask.map_or(Ok(max.into()), |m| number(m, max.into()))?;

@@ -4,7 +4,7 @@ use flow::MacAddr;
 use std::fmt::Write;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// How numbers are printed.
+/// Number format.
 #[derive(Clone, Copy)]
 pub(crate) enum Base {
     Dec,
@@ -16,12 +16,12 @@ pub(crate) fn hex(n: u128) -> String {
     if n == 0 { "0".into() } else { format!("{n:#x}") }
 }
 
-/// The fields of one header on their way to text.
+/// The fields of one header being printed.
 pub(crate) struct Fields {
-    /// Fields that are not matched are printed, too.
+    /// Print unmatched fields, too.
     verbose: bool,
     text: String,
-    /// Some field was printed, or is matched.
+    /// A field was printed, or is matched.
     pub(crate) any: bool,
 }
 
@@ -65,12 +65,12 @@ impl Fields {
         self.put(name, &Ipv6Addr::from(value), mask == [0; 16], partial);
     }
 
-    /// A field in other words.
+    /// A field with preformatted text.
     pub(crate) fn word(&mut self, name: &str, value: &str) {
         self.put(name, &value, false, None);
     }
 
-    /// Something without `=`.
+    /// An item without `=`.
     pub(crate) fn raw(&mut self, text: &str) {
         self.any = true;
         if !self.text.is_empty() {
@@ -85,7 +85,7 @@ impl Fields {
     }
 }
 
-/// Flags by name: `a|b` when all are matched, `+a-b` when some, `0/0` when none.
+/// Flags by name: `a|b` if all are matched, `+a-b` if some, `0/0` if none.
 pub(crate) fn flags(value: u32, mask: u32, names: &[(u32, &str)], all: u32) -> String {
     if mask & all == 0 {
         return "0/0".into();

@@ -1,5 +1,5 @@
 //! A connection as attributes (`CTA_*` of linux/netfilter/nfnetlink_conntrack.h). Numbers are in network byte order,
-//! but for labels.
+//! except labels.
 
 use crate::message::NETFILTER_BYTES;
 use dpif::{Connection, CtAddresses, CtCounters, CtProtocol, CtTransport, CtTuple, TcpSide, TcpState};
@@ -70,7 +70,7 @@ mod tuple {
     pub(super) const ICMPV6: [u16; 3] = [7, 8, 9];
 }
 
-/// Within what a protocol adds (`CTA_PROTOINFO_*`).
+/// Within protocol data (`CTA_PROTOINFO_*`).
 mod protoinfo {
     pub(super) const TCP: u16 = 1;
     pub(super) const SCTP: u16 = 3;
@@ -89,18 +89,18 @@ mod inner {
     pub(super) const HELPER_NAME: u16 = 1;
 }
 
-/// What names a connection to the kernel, as it came.
+/// Identity of a connection in the kernel, as received.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Name {
     pub(super) address_family: u8,
-    /// Attributes within `CTA_TUPLE_ORIG`, zones of one direction among them.
+    /// Attributes within `CTA_TUPLE_ORIG`, including zones of one direction.
     pub(super) orig: Vec<u8>,
     pub(super) zone: u16,
     pub(super) id: Option<u32>,
 }
 
 impl Name {
-    /// Of a connection that is known by its original tuple.
+    /// For a connection known by its original tuple.
     pub(super) fn of_tuple(zone: u16, tuple: &CtTuple) -> Result<Name, flow::nlattr::TooLong> {
         let mut orig = AttrWriter::new();
         write_tuple(&mut orig, tuple);
@@ -120,7 +120,7 @@ impl Name {
     }
 }
 
-/// Reads a connection and its name from the body of a message, netfilter's header first.
+/// Reads a connection and its identity from the body of a message, after netfilter's header.
 pub(super) fn parse(body: &[u8]) -> Result<(Connection, Name), AttrError> {
     let head: &[u8; NETFILTER_BYTES] = body.first_chunk().ok_or(AttrError::Cut { at_bytes: body.len() })?;
     let attrs = Attrs::parse(&body[NETFILTER_BYTES..])?;
@@ -153,7 +153,7 @@ pub(super) fn parse(body: &[u8]) -> Result<(Connection, Name), AttrError> {
     Ok((connection, name))
 }
 
-/// Two numbers of eight bytes within an attribute; zero where they are missing.
+/// Two 64-bit numbers within an attribute; zero if missing.
 fn numbers(list: Option<Attr<'_>>, kinds: [u16; 2]) -> Result<[u64; 2], AttrError> {
     let Some(list) = list else { return Ok([0; 2]) };
     let list = list.nested()?;
@@ -166,7 +166,7 @@ fn numbers(list: Option<Attr<'_>>, kinds: [u16; 2]) -> Result<[u64; 2], AttrErro
     Ok(found)
 }
 
-/// The tuple that is a name, for fuzzing.
+/// The tuple of an identity, for fuzzing.
 pub(super) fn tuple_of(name: &Name) -> Option<CtTuple> {
     read_tuple(Attrs::parse(&name.orig).ok()?).ok()
 }
@@ -208,7 +208,7 @@ fn icmp_kinds(addresses: CtAddresses) -> [u16; 3] {
     }
 }
 
-/// Writes what stands in a tuple.
+/// Writes the contents of a tuple.
 fn write_tuple(out: &mut AttrWriter, t: &CtTuple) {
     out.nested(tuple::IP, |out| match t.addresses {
         CtAddresses::V4 { src, dst } => {
@@ -237,7 +237,7 @@ fn write_tuple(out: &mut AttrWriter, t: &CtTuple) {
     });
 }
 
-/// What a protocol adds; `None` of those that are not known here.
+/// Protocol data; `None` for unknown protocols.
 fn parse_protocol(a: Attr<'_>) -> Result<Option<CtProtocol>, AttrError> {
     let parts = a.nested()?;
     if let Some(tcp) = parts.get(protoinfo::TCP) {
@@ -246,7 +246,7 @@ fn parse_protocol(a: Attr<'_>) -> Result<Option<CtProtocol>, AttrError> {
         let state = tcp_state(tcp.require(protoinfo::STATE)?.u8()?);
         let side = |n: usize| {
             let window_scale = tcp.get(protoinfo::TCP_WSCALE[n]).map_or(Ok(0), |a| a.u8())?;
-            // Flags, and which of them count.
+            // Flags and their mask.
             let [flags, _] = tcp.get(protoinfo::TCP_FLAGS[n]).map_or(Ok([0; 2]), |a| a.prefix())?;
             Ok(TcpSide { state, window_scale, flags })
         };
@@ -254,7 +254,7 @@ fn parse_protocol(a: Attr<'_>) -> Result<Option<CtProtocol>, AttrError> {
     }
     if let Some(sctp) = parts.get(protoinfo::SCTP) {
         let sctp = sctp.nested()?;
-        // In the machine's order, as stock tools show them.
+        // In the machine's byte order, as in stock tools.
         let [orig, reply] = protoinfo::SCTP_VTAG.map(|kind| sctp.require(kind).and_then(|a| a.u32()));
         let state = sctp.require(protoinfo::STATE)?.u8()?;
         return Ok(Some(CtProtocol::Sctp { state, tags: [orig?, reply?] }));
@@ -265,7 +265,7 @@ fn parse_protocol(a: Attr<'_>) -> Result<Option<CtProtocol>, AttrError> {
 /// Of `TCP_CONNTRACK_*`.
 fn tcp_state(number: u8) -> TcpState {
     match number {
-        // Both sides sent one.
+        // Both sides sent a SYN.
         1 | 9 => TcpState::SynSent,
         2 => TcpState::SynRecv,
         3 => TcpState::Established,

@@ -1,4 +1,4 @@
-//! The kernel's connection tracking, as subsystem `ctnetlink` of netfilter tells it: one table for all that tracks connections in a
+//! The kernel's connection tracking, through subsystem `ctnetlink` of netfilter: one table for all users of a
 //! network namespace, datapaths and firewalls alike.
 
 mod entry;
@@ -20,30 +20,30 @@ mod message {
     pub(super) const DELETE: u8 = 2;
 }
 
-/// What a deletion asks, in words.
+/// Description of a deletion.
 const DELETE: &str = "delete a connection";
-/// How often a list is begun again that was interrupted or lost a part.
+/// Maximum restarts of a list that was interrupted or lost a part.
 const RESTARTS_MAX: u32 = 4;
-/// Connections that are deleted together.
+/// Connections deleted together.
 const DELETED_AT_ONCE: usize = 256;
 
-/// The connection tracking of one network namespace: that of the thread that made this, whichever thread calls later.
+/// The connection tracking of one network namespace: that of the creating thread, for all callers.
 #[derive(Debug)]
 pub struct Conntrack {
     pool: Pool,
 }
 
 impl Conntrack {
-    /// That of the calling thread's namespace. Nothing is asked of the kernel yet.
+    /// That of the calling thread's namespace. Sends no request yet.
     pub fn here() -> Conntrack {
         Conntrack { pool: Pool::new(Namespace::current(), Protocol::Netfilter) }
     }
 
-    /// Hands all connections, or those of a zone, to `sink` as they come. When the kernel says that the list is not consistent, or
-    /// a part of it got lost, it begins again, a few times.
+    /// Passes all connections, or those of a zone, to `sink` as they arrive. Restarts a few times if the kernel
+    /// reports an inconsistent list, or a part was lost.
     ///
     /// # Errors
-    /// [`Error::NoConntrack`], or the kernel does not answer.
+    /// [`Error::NoConntrack`], or the kernel does not reply.
     pub fn list(&self, zone: Option<u16>, sink: &mut dyn ConnectionSink) -> Result<(), Error> {
         self.walk(zone, &mut |step| match step {
             None => {
@@ -57,7 +57,7 @@ impl Conntrack {
     /// Deletes the connection of that original tuple.
     ///
     /// # Errors
-    /// [`Error::is_not_found`] when there is none.
+    /// [`Error::is_not_found`] if there is none.
     pub fn delete(&self, zone: u16, tuple: &CtTuple) -> Result<(), Error> {
         let name = Name::of_tuple(zone, tuple).map_err(|why| Error::TooLong { asked: DELETE.into(), why })?;
         self.ask(deletion(&name)?)
@@ -66,19 +66,19 @@ impl Conntrack {
     /// Deletes all connections.
     ///
     /// # Errors
-    /// [`Error::NoConntrack`], or the kernel does not answer.
+    /// [`Error::NoConntrack`], or the kernel does not reply.
     pub fn delete_all(&self) -> Result<(), Error> {
         let asked = Asked::again("delete all connections", ATTRIBUTES, 0);
-        // A deletion that names no connection is one of all.
+        // A deletion without a tuple deletes all.
         self.ask(MessageWriter::netfilter([SUBSYSTEM, message::DELETE], 0, 0, asked).finish()?)
     }
 
-    /// Deletes the connections that are meant.
+    /// Deletes the selected connections.
     ///
     /// # Errors
-    /// [`Error::NoConntrack`], or the kernel does not answer; some may be gone by then.
+    /// [`Error::NoConntrack`], or the kernel does not reply; some may be deleted by then.
     pub fn delete_matching(&self, which: &CtMatch) -> Result<(), Error> {
-        // Each is named: kernels before 6.8, asked for those of a zone, would delete all.
+        // Deletes each by its identity: kernels before 6.8 would delete all instead of a zone's.
         let mut going = Vec::new();
         self.walk(which.zone, &mut |step| {
             if let Some((connection, name)) = step
@@ -94,7 +94,7 @@ impl Conntrack {
         self.delete_each(&going)
     }
 
-    /// Reads the table, of a zone or all of it, until `each` has enough.
+    /// Reads the table, of a zone or all of it, until `each` stops it.
     fn walk(&self, zone: Option<u16>, each: &mut Each<'_>) -> Result<(), Error> {
         for restarts_left in (0..=RESTARTS_MAX).rev() {
             let mut request = MessageWriter::netfilter(
@@ -110,7 +110,7 @@ impl Conntrack {
             let mut lost = None;
             while let Some(one) = dump.next(entry::parse) {
                 match one {
-                    // Kernels before 6.8 tell those of all zones.
+                    // Kernels before 6.8 report those of all zones.
                     Ok((connection, _)) if zone.is_some_and(|zone| zone != connection.zone) => {}
                     Ok((connection, name)) => {
                         if each(Some((connection, name)))?.is_break() {
@@ -138,7 +138,7 @@ impl Conntrack {
         done.map_err(known)
     }
 
-    /// Deletes connections, some of which may have ended by themselves.
+    /// Deletes connections, some of which may have ended meanwhile.
     fn delete_each(&self, deletions: &[Message]) -> Result<(), Error> {
         let mut socket = self.pool.take()?;
         let results = socket.transact(deletions, &mut |_, _| ());
@@ -147,7 +147,7 @@ impl Conntrack {
     }
 }
 
-/// Takes a connection and its name, or nothing, when what came so far does not count.
+/// Receives a connection and its identity, or nothing to discard the list so far.
 type Each<'a> = dyn FnMut(Option<(Connection, Name)>) -> Result<ControlFlow<()>, Error> + 'a;
 
 /// The request that deletes a connection.
@@ -158,15 +158,15 @@ fn deletion(name: &Name) -> Result<Message, Error> {
     request.finish()
 }
 
-/// What netfilter says when it has no such subsystem, in clearer words: requests of ours are not invalid otherwise.
+/// Translates netfilter's error for a missing subsystem: requests of ours are not invalid otherwise.
 fn known(e: Error) -> Error {
     if e.errno() == Some(libc::EINVAL) { Error::NoConntrack } else { e }
 }
 
-/// Reads the bytes behind a netlink header as a connection, for fuzzing.
+/// Reads the bytes after a netlink header as a connection, for fuzzing.
 pub(crate) fn fuzz_connection(body: &[u8]) -> Option<Connection> {
     let (connection, name) = entry::parse(body).ok()?;
-    // What names it can be written again.
+    // Its identity can be written again.
     let _written = deletion(&name).ok()?;
     let again =
         Name::of_tuple(connection.zone, &connection.orig).ok().and_then(|name| entry::tuple_of(&name));

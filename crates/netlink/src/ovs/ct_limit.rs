@@ -1,4 +1,4 @@
-//! Family `ovs_ct_limit`: how many connections a zone may track.
+//! Family `ovs_ct_limit`: connection limits of zones.
 
 use super::{Ovs, begin};
 use crate::error::Error;
@@ -15,11 +15,11 @@ mod command {
 
 /// `OVS_CT_LIMIT_ATTR_ZONE_LIMIT`: structures of zone, limit and count, one behind the other.
 const ZONE_LIMIT: u16 = 1;
-/// The number that stands for all zones without a limit (`OVS_ZONE_LIMIT_DEFAULT_ZONE`).
+/// The number for all zones without a limit (`OVS_ZONE_LIMIT_DEFAULT_ZONE`).
 const DEFAULT_ZONE: i32 = -1;
 /// Bytes of the structure.
 const ZONE_LIMIT_BYTES: usize = 12;
-/// There may be one for each of 65536 zones, but so many only as fit an attribute.
+/// At most one for each of 65536 zones, bounded by the size of an attribute.
 const REPLY_BYTES: usize = 64 << 10;
 
 const ATTRIBUTES: &[&str] = &["OVS_CT_LIMIT_ATTR_UNSPEC", "OVS_CT_LIMIT_ATTR_ZONE_LIMIT"];
@@ -39,7 +39,7 @@ fn write_limits(limits: impl Iterator<Item = (CtZone, u32)>) -> Vec<u8> {
         .collect()
 }
 
-/// Reads the limits of an answer.
+/// Reads the limits of a reply.
 pub(crate) fn parse_limits(_dp_ifindex: u32, attrs: Attrs<'_>) -> Result<Vec<CtLimit>, AttrError> {
     let Some(a) = attrs.get(ZONE_LIMIT) else { return Ok(Vec::new()) };
     let (structures, rest) = a.content.as_chunks::<ZONE_LIMIT_BYTES>();
@@ -61,7 +61,7 @@ impl Ovs {
     /// Sets limits.
     ///
     /// # Errors
-    /// [`Error::is_no_device`] when there is no such datapath; [`Error::NoModule`] where the kernel has no limits.
+    /// [`Error::is_no_device`] if there is no such datapath; [`Error::NoModule`] if the kernel has no limits.
     pub fn ct_limit_set(&self, dp_ifindex: u32, limits: &[(CtZone, u32)]) -> Result<(), Error> {
         let content = write_limits(limits.iter().copied());
         let request =
@@ -69,7 +69,7 @@ impl Ovs {
         self.ask(request, parse_limits).map(drop)
     }
 
-    /// The limits of these zones; of no zones: all that have one, the default first.
+    /// The limits of these zones; without zones: all that exist, the default first.
     ///
     /// # Errors
     /// As above.
@@ -80,7 +80,7 @@ impl Ovs {
         self.ask_for(request, parse_limits)
     }
 
-    /// Takes limits away.
+    /// Removes limits.
     ///
     /// # Errors
     /// As above.

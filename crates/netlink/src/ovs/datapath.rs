@@ -6,7 +6,7 @@ use crate::message::flag;
 use crate::socket::{Asked, MessageWriter};
 use flow::nlattr::{AttrError, Attrs};
 
-/// `OVS_DP_F_*`: what a program wants of a datapath.
+/// `OVS_DP_F_*`: features requested for a datapath.
 pub mod features {
     /// The last attribute may be unaligned.
     pub const UNALIGNED: u32 = 1;
@@ -14,7 +14,7 @@ pub mod features {
     pub const VPORT_PIDS: u32 = 2;
     /// Recirculation ids are shared with traffic control.
     pub const TC_RECIRC_SHARING: u32 = 4;
-    /// Upcalls go to a socket by processor, not by port ([`DpSet::per_cpu_pids`](super::DpSet)) (Linux 5.15).
+    /// Upcalls use a socket per processor rather than per port ([`DpSet::per_cpu_pids`](super::DpSet)) (Linux 5.15).
     pub const DISPATCH_UPCALL_PER_CPU: u32 = 8;
 }
 
@@ -27,7 +27,7 @@ pub enum DpName<'a> {
     Name(&'a str),
 }
 
-/// A datapath to be made.
+/// A datapath to create.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct DpNew {
     /// Name of the datapath and of its local port: an interface that must not exist yet, 1 to 15 bytes.
@@ -36,16 +36,16 @@ pub struct DpNew {
     pub upcall_pid: u32,
     /// Bits of [`features`].
     pub user_features: u32,
-    /// How many masks the kernel's mask cache holds: a power of two, or 0 for no cache. `None`: its default (256).
+    /// Size of the kernel's mask cache: a power of two, or 0 for no cache. `None`: its default (256).
     pub masks_cache_size: Option<u32>,
     /// Sockets for upcalls by processor; needs the feature.
     pub per_cpu_pids: Option<Vec<u32>>,
 }
 
-/// What is to change of a datapath.
+/// Changes of a datapath.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct DpSet {
-    /// Bits of [`features`], all of them: what is not named is switched off. `None`: as before.
+    /// Bits of [`features`], complete: missing ones are disabled. `None`: unchanged.
     pub user_features: Option<u32>,
     /// See [`DpNew`].
     pub masks_cache_size: Option<u32>,
@@ -56,24 +56,24 @@ pub struct DpSet {
 /// Counters of a datapath (`struct ovs_dp_stats`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DpStats {
-    /// Packets that a flow matched.
+    /// Packets that matched a flow.
     pub hit: u64,
-    /// Packets that none matched.
+    /// Packets without a matching flow.
     pub missed: u64,
-    /// Misses that userspace never got.
+    /// Misses lost before userspace.
     pub lost: u64,
-    /// Flows now.
+    /// Current flows.
     pub flows: u64,
 }
 
 /// Counters of its masks (`struct ovs_dp_megaflow_stats`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DpMegaflowStats {
-    /// Masks looked at for all packets.
+    /// Masks visited for all packets.
     pub mask_hit: u64,
-    /// Masks now.
+    /// Current masks.
     pub masks: u32,
-    /// Packets whose mask the cache knew.
+    /// Packets whose mask was found in the cache.
     pub cache_hit: u64,
 }
 
@@ -84,13 +84,13 @@ pub struct DpInfo {
     pub dp_ifindex: u32,
     /// Its name.
     pub name: String,
-    /// Bits of [`features`] that are on.
+    /// Enabled bits of [`features`].
     pub user_features: u32,
     /// Counters.
     pub stats: DpStats,
     /// Counters of masks.
     pub megaflow_stats: DpMegaflowStats,
-    /// How many masks its mask cache holds; `None` where the kernel does not say.
+    /// Size of its mask cache; `None` if the kernel does not report it.
     pub masks_cache_size: Option<u32>,
 }
 
@@ -128,7 +128,7 @@ const ATTRIBUTES: &[&str] = &[
 ];
 
 impl DpInfo {
-    /// Reads what the kernel says of a datapath.
+    /// Reads a datapath from the kernel.
     pub(crate) fn parse(dp_ifindex: u32, attrs: Attrs<'_>) -> Result<DpInfo, AttrError> {
         let mut info = DpInfo { dp_ifindex, ..DpInfo::default() };
         for a in attrs {
@@ -142,7 +142,7 @@ impl DpInfo {
                 }
                 attr::MEGAFLOW_STATS => {
                     let [mask_hit, masks, cache_hit] = u64s(a.content, a.kind)?;
-                    // Two numbers of 32 bits stand in the middle.
+                    // Two 32-bit numbers are in the middle.
                     let [a, b, c, d, ..] = masks.to_ne_bytes();
                     let masks = u32::from_ne_bytes([a, b, c, d]);
                     info.megaflow_stats = DpMegaflowStats { mask_hit, masks, cache_hit };
@@ -155,7 +155,7 @@ impl DpInfo {
 }
 
 impl DpName<'_> {
-    /// What is asked, with the name.
+    /// The request with the name.
     fn asked(&self, verb: &str) -> String {
         match self {
             DpName::Ifindex(n) => format!("{verb} the datapath of interface {n}"),
@@ -165,10 +165,10 @@ impl DpName<'_> {
 }
 
 impl Ovs {
-    /// Makes a datapath with its local port (number 0).
+    /// Creates a datapath with its local port (number 0).
     ///
     /// # Errors
-    /// [`Error::is_exists`] when there is an interface of that name; a feature that the kernel lacks.
+    /// [`Error::is_exists`] if the interface exists; an unsupported feature.
     pub fn dp_new(&self, new: &DpNew) -> Result<DpInfo, Error> {
         let what = format!("make datapath {}", new.name);
         check_name(&what, &new.name)?;
@@ -189,7 +189,7 @@ impl Ovs {
     /// Changes a datapath.
     ///
     /// # Errors
-    /// [`Error::is_no_device`] when there is none; a feature that the kernel lacks.
+    /// [`Error::is_no_device`] if it does not exist; an unsupported feature.
     pub fn dp_set(&self, dp: DpName<'_>, change: &DpSet) -> Result<DpInfo, Error> {
         let mut request = self.about_dp(dp, command::SET, "change")?;
         if let Some(features) = change.user_features {
@@ -207,7 +207,7 @@ impl Ovs {
     /// A datapath with its counters.
     ///
     /// # Errors
-    /// [`Error::is_no_device`] when there is none.
+    /// [`Error::is_no_device`] if it does not exist.
     pub fn dp_get(&self, dp: DpName<'_>) -> Result<DpInfo, Error> {
         self.ask_for(self.about_dp(dp, command::GET, "read")?.finish()?, DpInfo::parse)
     }
@@ -215,7 +215,7 @@ impl Ovs {
     /// Removes a datapath with its ports and flows.
     ///
     /// # Errors
-    /// [`Error::is_no_device`] when there is none.
+    /// [`Error::is_no_device`] if it does not exist.
     pub fn dp_del(&self, dp: DpName<'_>) -> Result<(), Error> {
         self.ask(self.about_dp(dp, command::DEL, "remove")?.finish()?, DpInfo::parse).map(drop)
     }
@@ -223,14 +223,14 @@ impl Ovs {
     /// All datapaths of the namespace.
     ///
     /// # Errors
-    /// The kernel does not answer.
+    /// The kernel does not reply.
     pub fn dp_dump(&self) -> Result<Vec<DpInfo>, Error> {
         let asked = Asked::again("list datapaths", ATTRIBUTES, 0);
         let request = begin(&self.families.datapath, command::GET, 0, 0, asked).finish()?;
         self.dump(&request, DpInfo::parse)
     }
 
-    /// Begins a request about a datapath that there is.
+    /// Begins a request about an existing datapath.
     fn about_dp(&self, dp: DpName<'_>, command: u8, verb: &str) -> Result<MessageWriter, Error> {
         let what = dp.asked(verb);
         let (ifindex, name) = match dp {
@@ -241,7 +241,7 @@ impl Ovs {
             check_name(&what, name)?;
         }
         let asked = Asked::again(what, ATTRIBUTES, SMALL_REPLY_BYTES);
-        // Changes and removals tell what became of the datapath only when asked for it.
+        // Changes and removals return the datapath only on request.
         let asked = Asked { repeatable: command != command::DEL, ..asked };
         let flags = if command == command::GET { 0 } else { flag::ECHO };
         let mut request = begin(&self.families.datapath, command, flags, ifindex, asked);

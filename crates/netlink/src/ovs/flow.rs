@@ -1,7 +1,7 @@
 //! Family `ovs_flow`: megaflows.
 //!
-//! Requests hold keys, masks and actions as attributes, since the best key of a new flow is the one that came with its upcall, byte
-//! for byte: it tells the kernel also what a [`FlowKey`] cannot hold. [`FlowPut::new`] makes all of them from values.
+//! Requests hold keys, masks and actions as attributes: the best key of a new flow is that of its upcall, byte for
+//! byte, since it includes data beyond a [`FlowKey`]. [`FlowPut::new`] makes all of them from values.
 
 use super::{Ovs, SMALL_REPLY_BYTES, begin, open_body, u64s};
 use crate::error::Error;
@@ -14,17 +14,17 @@ use flow::nlattr::{AttrError, AttrWriter, Attrs};
 use flow::nlkey::{Fitness, KeyLimits, kernel_mask, key_to_bytes, mask_to_bytes, parse_key, parse_mask};
 use flow::{FlowKey, KeyMask, Ufid};
 
-/// How a flow is named.
+/// Identity of a flow.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum FlowName {
-    /// By the name that it was given.
+    /// By its ufid.
     Ufid(Ufid),
     /// By its unmasked key, as attributes (flows of other programs).
     Key(Vec<u8>),
 }
 
-/// The bytes that name a flow in the kernel: its four 32-bit parts, high part first, each in the machine's byte order. Stock tools
-/// print the same text for them as `Display` does.
+/// The ufid of a flow in the kernel: its four 32-bit parts, high part first, each in the machine's byte order. Stock
+/// tools print it like `Display`.
 pub fn ufid_bytes(ufid: Ufid) -> [u8; 16] {
     let mut bytes = [0; 16];
     for (part, shift) in bytes.as_chunks_mut::<4>().0.iter_mut().zip([96, 64, 32, 0]) {
@@ -33,47 +33,47 @@ pub fn ufid_bytes(ufid: Ufid) -> [u8; 16] {
     bytes
 }
 
-/// The name of these bytes.
+/// The ufid with these bytes.
 pub fn ufid_of_bytes(bytes: [u8; 16]) -> Ufid {
     let parts = bytes.as_chunks::<4>().0;
     Ufid(parts.iter().fold(0, |all, part| all << 32 | u128::from(u32::from_ne_bytes(*part))))
 }
 
-/// Whether a put makes or changes a flow.
+/// Whether a put creates or modifies a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FlowMode {
-    /// Make it. `EEXIST` if there is one of that name, or another one with an equal masked key.
+    /// Create. `EEXIST` if the ufid exists, or another flow with an equal masked key.
     Create,
-    /// Change the actions of the one that is there; `ENOENT` without one. (There is no "either": what the kernel has for that fails
-    /// where a flow with wildcards is there already.)
+    /// Change the actions of the existing flow; `ENOENT` without one. (There is no "either": the kernel's form of
+    /// that fails for an existing flow with wildcards.)
     Modify,
 }
 
-/// Installs or changes a flow.
+/// Installs or modifies a flow.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FlowPut {
-    /// Its name; `None`: its unmasked key is its name.
+    /// Its ufid; `None`: its unmasked key identifies it.
     pub ufid: Option<Ufid>,
     /// The packet it was made from, as attributes: those of its upcall, or [`flow::nlkey::key_to_bytes`].
     pub key: Vec<u8>,
-    /// Which bits count, as attributes ([`flow::nlkey::mask_to_bytes`]); `None`: all bits.
+    /// Mask as attributes ([`flow::nlkey::mask_to_bytes`]); `None`: all bits.
     pub mask: Option<Vec<u8>>,
-    /// What to do, as attributes ([`dpif::nlactions::actions_to_bytes`]). The kernel checks them against what is matched: headers are
-    /// rewritten only where the mask has their EtherType and protocol.
+    /// Actions as attributes ([`dpif::nlactions::actions_to_bytes`]). The kernel checks them against the match:
+    /// headers are rewritten only if the mask has their EtherType and protocol.
     pub actions: Vec<u8>,
-    /// Make or change.
+    /// Create or modify.
     pub mode: FlowMode,
-    /// It is a trial: the kernel is not to log what it does not like.
+    /// Probe: the kernel does not log errors.
     pub probe: bool,
-    /// Answer the flow with its counters ([`Reply::Flow`](super::Reply)), all else left out.
+    /// Reply with the flow's counters only ([`Reply::Flow`](super::Reply)).
     pub stats: bool,
 }
 
 impl FlowPut {
-    /// A put from values, which makes the flow.
+    /// A put from values that creates the flow.
     ///
     /// # Errors
-    /// The actions cannot be written.
+    /// The actions cannot be encoded.
     pub fn new(
         ufid: Ufid,
         key: &FlowKey,
@@ -97,22 +97,23 @@ impl FlowPut {
 /// Removes a flow.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FlowDel {
-    /// Which.
+    /// The flow.
     pub name: FlowName,
-    /// Answer its last counters ([`Reply::Flow`](super::Reply)), all else left out.
+    /// Reply with its last counters only ([`Reply::Flow`](super::Reply)).
     pub stats: bool,
 }
 
-/// Asks for a flow.
+/// Gets a flow.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FlowGet {
-    /// Which.
+    /// The flow.
     pub name: FlowName,
-    /// What of it.
+    /// The requested parts.
     pub parts: FlowParts,
 }
 
-/// What of a flow is wanted. Its name and counters are always told. Flows without a ufid come with their keys all the same.
+/// Requested parts of a flow. Its ufid and counters are always included. Flows without a ufid always include their
+/// keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FlowParts {
     /// Key.
@@ -124,32 +125,32 @@ pub struct FlowParts {
 }
 
 impl FlowParts {
-    /// Name and counters only.
+    /// Ufid and counters only.
     pub const TERSE: FlowParts = FlowParts { key: false, mask: false, actions: false };
     /// Everything.
     pub const ALL: FlowParts = FlowParts { key: true, mask: true, actions: true };
 }
 
-/// A flow as the kernel tells it; attributes as they came. Which parts there are follows from what was asked for.
+/// A flow from the kernel, with attributes as received. The request determines its parts.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct FlowReply {
     /// Its datapath.
     pub dp_ifindex: u32,
-    /// Its name, if it was given one of 16 bytes.
+    /// Its ufid, if it has one of 16 bytes.
     pub ufid: Option<Ufid>,
-    /// Masked key; the unmasked one of flows that it names.
+    /// Masked key; the unmasked one for flows identified by key.
     pub key: Option<Vec<u8>>,
     /// Mask.
     pub mask: Option<Vec<u8>>,
     /// Actions.
     pub actions: Option<Vec<u8>>,
-    /// Counters; `used_ms` on the clock `CLOCK_MONOTONIC`, reckoned anew for each answer (a few
-    /// milliseconds up or down), 0 for never.
+    /// Counters; `used_ms` on the clock `CLOCK_MONOTONIC`, computed for each reply (a few milliseconds up or down),
+    /// 0 for never.
     pub stats: FlowStats,
 }
 
 impl FlowParts {
-    /// `OVS_UFID_F_OMIT_*` of what is not wanted.
+    /// `OVS_UFID_F_OMIT_*` of unrequested parts.
     fn omitted(self) -> u32 {
         u32::from(!self.key) | u32::from(!self.mask) << 1 | u32::from(!self.actions) << 2
     }
@@ -191,14 +192,14 @@ const ATTRIBUTES: &[&str] = &[
     "OVS_FLOW_ATTR_UFID_FLAGS",
 ];
 
-/// Bytes of a reply with key, mask and actions at most: actions fill one attribute.
+/// Maximum bytes of a reply with key, mask and actions: actions fill one attribute.
 const FULL_REPLY_BYTES: usize = 72 << 10;
 
 impl FlowReply {
-    /// Key and mask as values; of a flow without a mask: all bits. The worse fitness of the two counts.
+    /// Key and mask as values; all bits for a flow without a mask. Returns the worse fitness of the two.
     ///
     /// # Errors
-    /// The attributes make no sense, or the key was left out.
+    /// The attributes are malformed, or the key was omitted.
     pub fn key_and_mask(&self, vlan_limit: u8) -> Result<(FlowKey, KeyMask, Fitness), AttrError> {
         let bytes = self.key.as_deref().ok_or(AttrError::Missing(attr::KEY))?;
         let (key, fitness) = parse_key(bytes, vlan_limit)?;
@@ -209,15 +210,15 @@ impl FlowReply {
         Ok((key, mask, fitness.max(mask_fitness)))
     }
 
-    /// Actions as values; empty when they were left out.
+    /// Actions as values; empty if omitted.
     ///
     /// # Errors
-    /// Bytes that are no actions, or nest too deep.
+    /// Malformed actions, or nested too deep.
     pub fn dp_actions(&self) -> Result<Vec<DpAction>, ActionError> {
         self.actions.as_deref().map_or(Ok(Vec::new()), parse_actions)
     }
 
-    /// Reads what the kernel says of a flow.
+    /// Reads a flow from the kernel.
     pub(crate) fn parse(dp_ifindex: u32, attrs: Attrs<'_>) -> Result<FlowReply, AttrError> {
         let mut reply = FlowReply { dp_ifindex, ..FlowReply::default() };
         for a in attrs {
@@ -225,7 +226,7 @@ impl FlowReply {
                 attr::KEY => reply.key = Some(a.content.to_vec()),
                 attr::MASK => reply.mask = Some(a.content.to_vec()),
                 attr::ACTIONS => reply.actions = Some(a.content.to_vec()),
-                // Names of other sizes are other programs' business.
+                // Ufids of other sizes belong to other programs.
                 attr::UFID => reply.ufid = a.array().ok().map(ufid_of_bytes),
                 attr::STATS => [reply.stats.packets, reply.stats.bytes] = u64s(a.content, a.kind)?,
                 attr::USED => reply.stats.used_ms = a.u64()?,
@@ -246,12 +247,13 @@ fn exact(key: &FlowKey) -> KeyMask {
     kernel_mask(key, &mask, &KeyLimits::LINUX)
 }
 
-/// A dump of flows under way: an iterator that holds one socket and one buffer. Flows that come or go meanwhile may be missing or
+/// An active dump of flows: an iterator that holds one socket and one buffer. Flows added or removed meanwhile may
+/// be missing or repeated.
 /// come twice.
 pub struct FlowDump<'a>(Dump<'a>);
 
 impl FlowDump<'_> {
-    /// Whether the kernel said, so far, that the table changed in a way that makes the dump inconsistent (`NLM_F_DUMP_INTR`).
+    /// Whether the kernel has reported an inconsistent dump so far (`NLM_F_DUMP_INTR`).
     pub fn interrupted(&self) -> bool {
         self.0.interrupted()
     }
@@ -266,10 +268,10 @@ impl Iterator for FlowDump<'_> {
 }
 
 impl Ovs {
-    /// Begins to read all flows of a datapath.
+    /// Begins a dump of all flows of a datapath.
     ///
     /// # Errors
-    /// No socket can be had, the request cannot be sent. [`Error::is_no_device`] comes as the first item.
+    /// No socket is available, or the request cannot be sent. [`Error::is_no_device`] is returned as the first item.
     pub fn flow_dump(&self, dp_ifindex: u32, parts: FlowParts) -> Result<FlowDump<'_>, Error> {
         let asked = Asked::again("list flows", ATTRIBUTES, 0);
         let mut request = begin(&self.families.flow, command::GET, 0, dp_ifindex, asked);
@@ -280,17 +282,17 @@ impl Ovs {
     /// Removes all flows of a datapath.
     ///
     /// # Errors
-    /// [`Error::is_no_device`] when there is no such datapath.
+    /// [`Error::is_no_device`] if there is no such datapath.
     pub fn flow_flush(&self, dp_ifindex: u32) -> Result<(), Error> {
         let asked = Asked::again("remove all flows", ATTRIBUTES, 0);
-        // A deletion that names no flow is one of all.
+        // A deletion without a flow deletes all.
         let request = begin(&self.families.flow, command::DEL, 0, dp_ifindex, asked).finish()?;
         self.ask(request, FlowReply::parse).map(drop)
     }
 
     pub(super) fn put_message(&self, dp_ifindex: u32, put: &FlowPut) -> Result<Message, Error> {
         let (command, flags, what) = match put.mode {
-            // To this family, the flag says that the flow must not be there yet.
+            // For this family, the flag requires that the flow does not exist.
             FlowMode::Create => (command::NEW, flag::CREATE, "put a flow"),
             FlowMode::Modify => (command::SET, 0, "change a flow"),
         };
@@ -319,7 +321,7 @@ impl Ovs {
 
     pub(super) fn del_message(&self, dp_ifindex: u32, del: &FlowDel) -> Result<Message, Error> {
         let asked = Asked {
-            // The second time, its counters would be gone with the flow.
+            // A repetition would lose the counters with the flow.
             repeatable: false,
             reply_bytes: if del.stats { del.name.reply_bytes(FlowParts::TERSE) } else { 0 },
             ..Asked::once("remove a flow", ATTRIBUTES)
@@ -348,7 +350,7 @@ impl FlowName {
         }
     }
 
-    /// Bytes of a reply about it at most: flows that keys name come with key, mask and actions if the kernel likes.
+    /// Maximum bytes of a reply about it: the kernel may add key, mask and actions for flows identified by key.
     fn reply_bytes(&self, parts: FlowParts) -> usize {
         match self {
             FlowName::Ufid(_) if !parts.actions => SMALL_REPLY_BYTES,

@@ -7,14 +7,14 @@ use crate::socket::{Asked, Message};
 use dpif::{MeterBandStats, MeterConfig, MeterStats};
 use flow::nlattr::{Attr, AttrError, Attrs};
 
-/// What the kernel's meters can do.
+/// Meter features of the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MeterFeatures {
-    /// How many meters a datapath may have.
+    /// Maximum meters of a datapath.
     pub meters_max: u32,
-    /// Bands of one meter at most.
+    /// Maximum bands of a meter.
     pub bands_max: u32,
-    /// Bands that drop.
+    /// Supports drop bands.
     pub drop_bands: bool,
 }
 
@@ -25,7 +25,7 @@ pub struct MeterReply {
     pub id: u32,
     /// Its counters.
     pub stats: MeterStats,
-    /// When a packet last met it, on the clock `CLOCK_MONOTONIC`; 0 for never.
+    /// Time of its last packet, on the clock `CLOCK_MONOTONIC`; 0 for never.
     pub used_ms: u64,
 }
 
@@ -114,20 +114,20 @@ impl MeterReply {
 }
 
 impl Ovs {
-    /// What meters can do; [`Error::NoModule`] where the kernel has none.
+    /// Meter features; [`Error::NoModule`] if the kernel has no meters.
     ///
     /// # Errors
-    /// [`Error::is_no_device`] when there is no such datapath.
+    /// [`Error::is_no_device`] if there is no such datapath.
     pub fn meter_features(&self, dp_ifindex: u32) -> Result<MeterFeatures, Error> {
         let asked = Asked::again("ask what meters can do", ATTRIBUTES, SMALL_REPLY_BYTES);
         let request = begin(self.meters()?, command::FEATURES, 0, dp_ifindex, asked).finish()?;
         self.ask_for(request, MeterFeatures::parse)
     }
 
-    /// Makes or replaces a meter.
+    /// Creates or replaces a meter.
     ///
     /// # Errors
-    /// [`Error::is_no_device`]: no such datapath; [`Error::is_invalid`]: more bands than the kernel takes, or one without a rate;
+    /// [`Error::is_no_device`]: no such datapath; [`Error::is_invalid`]: too many bands, or one without a rate;
     /// `EFBIG`: no more meters.
     pub fn meter_set(&self, dp_ifindex: u32, id: u32, config: &MeterConfig) -> Result<(), Error> {
         let asked = Asked::again(format!("set meter {id}"), ATTRIBUTES, SMALL_REPLY_BYTES);
@@ -136,7 +136,7 @@ impl Ovs {
         if !config.per_packet {
             request.attrs.flag(attr::KBPS);
         }
-        // What it counted before is another meter's.
+        // Its previous counters belong to another meter.
         request.attrs.flag(attr::CLEAR);
         request.attrs.nested(attr::BANDS, |out| {
             for band in &config.bands {
@@ -153,7 +153,7 @@ impl Ovs {
     /// A meter's counters.
     ///
     /// # Errors
-    /// [`Error::is_not_found`] when there is no such meter.
+    /// [`Error::is_not_found`] if there is no such meter.
     pub fn meter_get(&self, dp_ifindex: u32, id: u32) -> Result<MeterReply, Error> {
         let request = self.about_meter(dp_ifindex, id, command::GET, "read")?;
         let asked = request.asked().to_owned();
@@ -163,11 +163,11 @@ impl Ovs {
         })
     }
 
-    /// Removes a meter; its last counters. Flows that name it pass packets from then on. Nothing happens, and the answer is
-    /// `None`, when there is no such meter.
+    /// Removes a meter; returns its last counters, `None` if it did not exist. Flows that still refer to it pass
+    /// packets.
     ///
     /// # Errors
-    /// [`Error::is_no_device`] when there is no such datapath.
+    /// [`Error::is_no_device`] if there is no such datapath.
     pub fn meter_del(&self, dp_ifindex: u32, id: u32) -> Result<Option<MeterReply>, Error> {
         let request = self.about_meter(dp_ifindex, id, command::DEL, "remove")?;
         self.ask_for(request, MeterReply::parse)

@@ -1,7 +1,7 @@
-//! The families of the `openvswitch` module: typed requests and replies, one file a family.
+//! The families of the `openvswitch` module: typed requests and replies, one file per family.
 //!
-//! Datapaths are named by the interface index of their local port (`dp_ifindex`), unique in a network namespace. Every call waits
-//! for the kernel's answer, which comes within the system call.
+//! The interface index of its local port (`dp_ifindex`) identifies a datapath in its network namespace. Every call
+//! waits for the kernel's reply, which comes within the system call.
 
 mod ct_limit;
 mod datapath;
@@ -33,10 +33,10 @@ use ::flow::nlattr::{AttrError, Attrs};
 const OVS_HEADER_BYTES: usize = 4;
 /// Bytes of the generic header and the module's.
 const BODY_HEAD_BYTES: usize = crate::message::GENERIC_BYTES + OVS_HEADER_BYTES;
-/// Bytes of a reply that tells a datapath, a port, a meter or a flow's counters at most.
+/// Maximum bytes of a reply with a datapath, a port, a meter or a flow's counters.
 const SMALL_REPLY_BYTES: usize = 4096;
 
-/// The families, by the numbers of the running kernel.
+/// The families, with the numbers of the running kernel.
 #[derive(Debug)]
 struct Families {
     datapath: Family,
@@ -47,8 +47,8 @@ struct Families {
     ct_limit: Option<Family>,
 }
 
-/// The `openvswitch` module of one network namespace: that of the thread that opened it, whichever thread calls later.
-/// Holds a few sockets, so that several threads may ask at once.
+/// The `openvswitch` module of one network namespace: that of the opening thread, for all callers. Holds a few
+/// sockets for concurrent requests.
 #[derive(Debug)]
 pub struct Ovs {
     families: Families,
@@ -56,10 +56,10 @@ pub struct Ovs {
 }
 
 impl Ovs {
-    /// Finds the families of the module (which the kernel loads, if it can).
+    /// Finds the families of the module (the kernel loads it if possible).
     ///
     /// # Errors
-    /// [`Error::NoModule`], or no socket can be had.
+    /// [`Error::NoModule`], or no socket is available.
     pub fn open() -> Result<Ovs, Error> {
         let mut socket = Socket::open()?;
         let mut find = |name: &str| genl::family(&mut socket, name);
@@ -85,12 +85,12 @@ impl Ovs {
         self.families.meter.is_some()
     }
 
-    /// Whether the kernel has limits of tracked connections (Linux 4.18).
+    /// Whether the kernel has connection limits (Linux 4.18).
     pub fn has_ct_limits(&self) -> bool {
         self.families.ct_limit.is_some()
     }
 
-    /// One request; `read` makes the result of the last reply's attributes and datapath. `None`: there was no reply.
+    /// One request; `read` converts the last reply's attributes and datapath. `None`: there was no reply.
     fn ask<T>(
         &self,
         request: Message,
@@ -106,7 +106,7 @@ impl Ovs {
         found.transpose().map_err(|why| Error::Answer { asked, why })
     }
 
-    /// The same of a request that has a reply.
+    /// The same for a request with a reply.
     fn ask_for<T>(
         &self,
         request: Message,
@@ -116,7 +116,7 @@ impl Ovs {
         self.ask(request, read)?.ok_or(Error::Unanswered { asked })
     }
 
-    /// Asks for all there is.
+    /// Dumps all objects.
     fn dump<T>(
         &self,
         request: &Message,
@@ -125,7 +125,7 @@ impl Ovs {
         let mut dump = self.pool.dump(request)?;
         let mut all = Ok(Vec::new());
         while let Some(one) = dump.next(|body| open_body(body).and_then(|(dp, a)| read(dp, a))) {
-            // To the end all the same: then the socket is of use again.
+            // Read to the end all the same, to reuse the socket.
             all = all.and_then(|mut all| one.map(|one| all.push(one)).map(|()| all));
         }
         all
@@ -144,7 +144,7 @@ fn open_body(body: &[u8]) -> Result<(u32, Attrs<'_>), AttrError> {
     Ok((dp_ifindex, Attrs::parse(&body[BODY_HEAD_BYTES..])?))
 }
 
-/// Refuses names that no interface can have: they would be cut off at a zero byte, or not fit.
+/// Rejects impossible interface names: with a zero byte, or too long.
 fn check_name(asked: &str, name: &str) -> Result<(), Error> {
     if name.is_empty() || name.len() > 15 || name.bytes().any(|b| b == 0) {
         let why = format!("\"{}\" is no interface name: 1 to 15 bytes are", name.escape_debug());
@@ -153,7 +153,7 @@ fn check_name(asked: &str, name: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Numbers of 64 bits, one behind the other, at the start of a structure.
+/// 64-bit numbers at the start of a structure.
 fn u64s<const N: usize>(content: &[u8], kind: u16) -> Result<[u64; N], AttrError> {
     let words = content.as_chunks::<8>().0;
     let words: &[[u8; 8]; N] =
@@ -161,12 +161,12 @@ fn u64s<const N: usize>(content: &[u8], kind: u16) -> Result<[u64; N], AttrError
     Ok(words.map(u64::from_ne_bytes))
 }
 
-/// A flow of the bytes behind a netlink header, for fuzzing.
+/// Reads the bytes after a netlink header as a flow, for fuzzing.
 pub(crate) fn fuzz_flow(body: &[u8]) -> Option<FlowReply> {
     open_body(body).and_then(|(dp, attrs)| FlowReply::parse(dp, attrs)).ok()
 }
 
-/// Reads the bytes behind a netlink header as one of several things, for fuzzing.
+/// Reads the bytes after a netlink header as one of several objects, for fuzzing.
 pub(crate) fn fuzz_told(which: u8, body: &[u8]) {
     let Ok((dp, attrs)) = open_body(body) else { return };
     match which {

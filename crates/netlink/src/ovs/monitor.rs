@@ -1,4 +1,4 @@
-//! Hearing of ports that come and go, by the multicast group `ovs_vport`.
+//! Notifications of added and removed ports, by the multicast group `ovs_vport`.
 
 use super::vport::command;
 use super::{Ovs, VportInfo, open_body};
@@ -7,18 +7,18 @@ use crate::message::answers;
 use crate::socket::Socket;
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// What happened to a port, of whichever datapath of the namespace.
+/// A port event, of any datapath of the namespace.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum VportEvent {
-    /// It is there or has changed.
+    /// Added or changed.
     Changed(VportInfo),
-    /// It is gone, also because its interface was deleted.
+    /// Removed, or its interface was deleted.
     Deleted(VportInfo),
-    /// Events were lost: dump all ports anew.
+    /// Events were lost: dump all ports again.
     Lost,
 }
 
-/// Listens for changes of ports. Does not wait; `AsFd` for polling.
+/// Listens for changes of ports. Non-blocking; `AsFd` for polling.
 #[derive(Debug)]
 pub struct VportMonitor {
     socket: Socket,
@@ -26,13 +26,13 @@ pub struct VportMonitor {
     family: u16,
 }
 
-/// Messages read in one poll at most, so that a storm of events does not hold its reader.
+/// Maximum messages read per poll, so that a storm of events does not block the caller.
 const MESSAGES_MAX: usize = 256;
-/// Receive buffer, by the kernel's count.
+/// Receive buffer, by the kernel's accounting.
 const RECEIVE_BUFFER_BYTES: usize = 1 << 20;
 
 impl VportMonitor {
-    /// The changes since the last call, in order; 256 messages at most, more the next time.
+    /// The changes since the last call, in order; at most 256 messages, more the next time.
     ///
     /// # Errors
     /// The socket fails.
@@ -52,7 +52,7 @@ impl VportMonitor {
     }
 }
 
-/// What a message tells; one that makes no sense is as good as lost.
+/// The event in a message; a malformed one counts as lost.
 pub(crate) fn event(body: &[u8]) -> VportEvent {
     let command = body.first().copied();
     match open_body(body).and_then(|(dp, attrs)| VportInfo::parse(dp, attrs)) {
@@ -69,10 +69,10 @@ impl AsFd for VportMonitor {
 }
 
 impl Ovs {
-    /// Starts listening. What was before is asked for by [`Ovs::vport_dump`], afterwards.
+    /// Starts listening. Dump existing ports afterwards, by [`Ovs::vport_dump`].
     ///
     /// # Errors
-    /// No socket can be had.
+    /// No socket is available.
     pub fn vport_monitor(&self) -> Result<VportMonitor, Error> {
         let family = &self.families.vport;
         let no_group = || Error::NoModule { family: "ovs_vport (its multicast group)".into() };

@@ -1,4 +1,4 @@
-//! Several operations at once: flows and packets, in order, by few system calls.
+//! Batches of operations on flows and packets, executed in order with few system calls.
 
 use super::{Execute, FlowDel, FlowGet, FlowPut, FlowReply, Ovs, open_body};
 use crate::error::Error;
@@ -8,31 +8,31 @@ use std::io;
 /// One operation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Request<'a> {
-    /// Install or change a flow.
+    /// Install or modify a flow.
     FlowPut(FlowPut),
     /// Remove a flow.
     FlowDel(FlowDel),
-    /// Ask for a flow.
+    /// Get a flow.
     FlowGet(FlowGet),
-    /// Run actions on a packet.
+    /// Execute actions on a packet.
     Execute(Execute<'a>),
 }
 
-/// What became of it.
+/// Result of an operation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Reply {
     /// Done.
     Done,
-    /// Done, and this is the flow.
+    /// Done, with this flow.
     Flow(Box<FlowReply>),
 }
 
 impl Ovs {
-    /// Carries operations out one after the other; their results in order. One that fails does not keep the others back. Answers
-    /// that get lost: puts that modify and gets are sent once more; others fail with [`Error::Lost`].
+    /// Executes operations in order; returns their results in order. A failure does not stop the others. After lost
+    /// replies, modifying puts and gets are sent once more; others fail with [`Error::Lost`].
     pub fn operate(&self, dp_ifindex: u32, requests: &[Request<'_>]) -> Vec<Result<Reply, Error>> {
         let mut results: Vec<Result<Reply, Error>> = Vec::with_capacity(requests.len());
-        // What can be sent, and whose it is.
+        // Valid requests, with the index of their operation.
         let (mut messages, mut owners) = (Vec::with_capacity(requests.len()), Vec::new());
         for (n, request) in requests.iter().enumerate() {
             match self.message(dp_ifindex, request) {
@@ -67,7 +67,7 @@ impl Ovs {
     /// One operation.
     ///
     /// # Errors
-    /// As the kernel says.
+    /// As reported by the kernel.
     pub fn operate_one(&self, dp_ifindex: u32, request: Request<'_>) -> Result<Reply, Error> {
         self.operate(dp_ifindex, &[request]).pop().unwrap_or(Ok(Reply::Done))
     }
@@ -82,7 +82,7 @@ impl Ovs {
     }
 }
 
-/// All operations fail for want of a socket.
+/// All operations fail for lack of a socket.
 fn no_socket(count: usize, why: Error) -> Vec<Result<Reply, Error>> {
     let text = why.to_string();
     let errno = why.errno();

@@ -1,4 +1,4 @@
-//! Family `ovs_packet`: packets up to userspace and down again.
+//! Family `ovs_packet`: upcalls, and execution of packets.
 
 use super::{Ovs, begin, open_body};
 use crate::error::Error;
@@ -12,27 +12,27 @@ use flow::nlkey::{Fitness, parse_key};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// Runs actions on a packet.
+/// Executes actions on a packet.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Execute<'a> {
     /// The frame.
     pub packet: &'a [u8],
-    /// Its metadata as attributes: those of its upcall, or [`flow::nlkey::key_to_bytes`]; the kernel reads headers from the frame.
-    /// Without an input port the packet comes from nowhere.
+    /// Its metadata as attributes: those of its upcall, or [`flow::nlkey::key_to_bytes`]; the kernel parses headers
+    /// from the frame. Without an input port the packet has none.
     pub key: Vec<u8>,
-    /// What to do, as attributes ([`dpif::nlactions::actions_to_bytes`]).
+    /// Actions as attributes ([`dpif::nlactions::actions_to_bytes`]).
     pub actions: Vec<u8>,
-    /// It is a trial: the kernel is not to log what it does not like.
+    /// Probe: the kernel does not log errors.
     pub probe: bool,
-    /// Size of the largest fragment that the packet was put together from, as its upcall said.
+    /// Maximum fragment size of a reassembled packet, from its upcall.
     pub mru: Option<u16>,
-    /// The packet's hash, as its upcall said.
+    /// The packet's hash, from its upcall.
     pub hash: Option<u64>,
-    /// Socket for upcalls of these actions, where it is not told otherwise (Linux 6.12).
+    /// Default socket for upcalls of these actions (Linux 6.12).
     pub upcall_pid: Option<u32>,
 }
 
-/// Why a packet comes up.
+/// Reason of an upcall.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum UpcallCmd {
     /// No flow matched (`OVS_PACKET_CMD_MISS`).
@@ -41,53 +41,53 @@ pub enum UpcallCmd {
     Action,
 }
 
-/// An upcall, as views into the buffer that it was received into. Checked when made.
+/// An upcall, as validated views into its receive buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RawUpcall<'a> {
     /// Its datapath.
     pub dp_ifindex: u32,
-    /// Why.
+    /// The reason.
     pub cmd: UpcallCmd,
     /// The frame, at that point of its actions.
     pub packet: &'a [u8],
-    /// Its key as attributes: give these back as the key of its flow and of its execution.
+    /// Its key as attributes: use these as the key of its flow and of its execution.
     pub key: &'a [u8],
-    /// What the userspace action carries.
+    /// Userdata of the userspace action.
     pub userdata: Option<&'a [u8]>,
-    /// Actions of the flow, if the userspace action asked for them.
+    /// Actions of the flow, if requested by the userspace action.
     pub actions: Option<&'a [u8]>,
-    /// Size of the frame before it was cut, if it was.
+    /// Length of the frame before truncation, if truncated.
     pub len_bytes: Option<u32>,
-    /// Size of the largest fragment that the packet was put together from.
+    /// Maximum fragment size of a reassembled packet.
     pub mru: Option<u16>,
     /// The packet's hash.
     pub hash: Option<u64>,
-    /// Key of the tunnel that the packet was to go out by, as attributes.
+    /// Key of the output tunnel, as attributes.
     pub egress_tunnel: Option<&'a [u8]>,
 }
 
 impl<'a> RawUpcall<'a> {
-    /// Reads one message, netlink header included.
+    /// Parses one message, netlink header included.
     ///
     /// # Errors
-    /// It is no upcall, or lacks packet or key. Messages of another type: [`AttrError::Value`] of attribute 0.
+    /// It is not an upcall, or lacks packet or key. Messages of another type: [`AttrError::Value`] of attribute 0.
     pub fn parse(message: &'a [u8]) -> Result<RawUpcall<'a>, AttrError> {
         let (answer, _) = split(message).ok_or(AttrError::Cut { at_bytes: 0 })?;
         RawUpcall::of_body(answer.body)
     }
 
-    /// The key as a value with at most so many VLAN tags, and how well that says what the kernel's key says.
+    /// The key as a value with at most this many VLAN tags, and its fitness.
     ///
     /// # Errors
-    /// The attributes make no sense.
+    /// The attributes are malformed.
     pub fn flow_key(&self, vlan_limit: u8) -> Result<(FlowKey, Fitness), AttrError> {
         parse_key(self.key, vlan_limit)
     }
 
-    /// The cookie of a userspace action; `None` of a miss.
+    /// The cookie of a userspace action; `None` for a miss.
     ///
     /// # Errors
-    /// Userdata that is not ours, or none.
+    /// Foreign userdata, or none.
     pub fn cookie(&self) -> Result<Option<CookieInfo>, CookieError> {
         match self.cmd {
             UpcallCmd::Miss => Ok(None),
@@ -95,7 +95,7 @@ impl<'a> RawUpcall<'a> {
         }
     }
 
-    /// Reads what follows the netlink header.
+    /// Parses the bytes after the netlink header.
     fn of_body(body: &'a [u8]) -> Result<RawUpcall<'a>, AttrError> {
         let (dp_ifindex, attrs) = open_body(body)?;
         let cmd = match body.first() {
@@ -132,14 +132,14 @@ impl<'a> RawUpcall<'a> {
     }
 }
 
-/// Why nothing was received.
+/// Error of reception.
 #[derive(Debug, thiserror::Error)]
 pub enum RecvError {
-    /// The receive buffer was full: upcalls were lost. How many, only the datapath's `lost` counter knows. What was queued before
-    /// is there still.
+    /// The receive buffer was full: upcalls were lost. Only the datapath's `lost` counter has their number. Queued
+    /// ones remain.
     #[error("upcalls were lost: the receive buffer of the socket was full")]
     Overrun,
-    /// A message that is no upcall, or too long for the buffer. It is gone; the socket goes on.
+    /// A message that is not an upcall, or too long for the buffer. It is discarded; the socket remains usable.
     #[error("a message is no upcall: {0}")]
     Malformed(AttrError),
     /// The socket fails.
@@ -147,28 +147,28 @@ pub enum RecvError {
     Io(#[from] io::Error),
 }
 
-/// Room for a number of upcalls, used again and again. Memory that no packet was long enough to touch costs nothing.
+/// A reusable buffer for several upcalls. Untouched memory is free.
 pub struct UpcallBuffer {
     bytes: Vec<u8>,
     got: Vec<Received>,
-    /// How many of `got` hold something.
+    /// Number of valid entries of `got`.
     filled: usize,
 }
 
-/// Bytes of a slot: the longest packet that an attribute holds, and all that stands beside it.
+/// Bytes of a slot: the maximum packet of an attribute, and all data beside it.
 const SLOT_BYTES: usize = 80 << 10;
 
 impl UpcallBuffer {
-    /// Room for so many upcalls (1 to 1024) at a time.
+    /// A buffer for this many upcalls (1 to 1024).
     pub fn new(slots: usize) -> UpcallBuffer {
         let slots = slots.clamp(1, BATCH_MAX);
         UpcallBuffer { bytes: vec![0; slots * SLOT_BYTES], got: vec![Received::NOTHING; slots], filled: 0 }
     }
 
-    /// What [`UpcallSocket::recv_batch`] received last, in order. Malformed ones are told as such.
+    /// The upcalls last received by [`UpcallSocket::recv_batch`], in order. Malformed ones are errors.
     pub fn upcalls(&self) -> impl Iterator<Item = Result<RawUpcall<'_>, RecvError>> {
         let slots = self.bytes.chunks_exact(SLOT_BYTES);
-        // Nobody but the kernel has anything to say here.
+        // Ignore senders other than the kernel.
         let filled = self.got[..self.filled].iter().zip(slots).filter(|(got, _)| got.by_kernel);
         filled.map(|(got, slot)| {
             if got.cut {
@@ -179,36 +179,36 @@ impl UpcallBuffer {
     }
 }
 
-/// A socket that upcalls come to. Does not wait; `AsFd` for polling. Ends with its value: tell the kernel other sockets first
-/// ([`Ovs::vport_set`], [`Ovs::dp_set`]), or upcalls are lost.
+/// A socket for upcalls. Non-blocking; `AsFd` for polling. It is closed on drop: assign other sockets in the kernel
+/// first ([`Ovs::vport_set`], [`Ovs::dp_set`]), or upcalls are lost.
 #[derive(Debug)]
 pub struct UpcallSocket {
     socket: Socket,
 }
 
 impl UpcallSocket {
-    /// Its port id, to be told to the kernel.
+    /// Its port id, for the kernel.
     pub fn pid(&self) -> u32 {
         self.socket.pid()
     }
 
-    /// Bytes of its receive buffer, by the kernel's count: less than asked for where the kernel does not allow more.
+    /// Bytes of its receive buffer, by the kernel's accounting: may be less than requested.
     pub fn receive_buffer_bytes(&self) -> usize {
         self.socket.receive_buffer_bytes()
     }
 
-    /// One upcall, into the first slot of `buffer`; `None`: none waits.
+    /// Receives one upcall into the first slot of `buffer`; `None`: none waits.
     ///
     /// # Errors
     /// See [`RecvError`].
     pub fn recv<'b>(&self, buffer: &'b mut UpcallBuffer) -> Result<Option<RawUpcall<'b>>, RecvError> {
-        // What others than the kernel send is passed over.
+        // Ignore senders other than the kernel.
         while self.receive(buffer, 1)? > 0 && !buffer.got[0].by_kernel {}
         buffer.upcalls().next().transpose()
     }
 
-    /// As many upcalls as wait, up to the slots of `buffer`, by one system call; how many. They stand in
-    /// [`UpcallBuffer::upcalls`].
+    /// Receives waiting upcalls, up to the slots of `buffer`, by one system call; returns their number.
+    /// [`UpcallBuffer::upcalls`] returns them.
     ///
     /// # Errors
     /// See [`RecvError`]; nothing was received then.
@@ -238,10 +238,10 @@ impl AsFd for UpcallSocket {
 }
 
 impl Ovs {
-    /// A socket for upcalls, with a receive buffer of so many bytes: as many as the kernel allows, at most. 4 MiB is ample.
+    /// A socket for upcalls, with a receive buffer of this many bytes, up to the permitted maximum. 4 MiB is ample.
     ///
     /// # Errors
-    /// No socket can be had.
+    /// No socket is available.
     pub fn upcall_socket(&self, receive_buffer_bytes: usize) -> Result<UpcallSocket, Error> {
         Ok(UpcallSocket { socket: self.pool.make(receive_buffer_bytes)? })
     }

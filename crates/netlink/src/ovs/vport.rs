@@ -7,12 +7,12 @@ use crate::socket::{Asked, MessageWriter};
 use flow::DpPort;
 use flow::nlattr::{AttrError, AttrWriter, Attrs};
 
-/// What a port is made of (`OVS_VPORT_TYPE_*`).
+/// Type of a port (`OVS_VPORT_TYPE_*`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum VportKind {
-    /// A network interface that exists.
+    /// An existing network interface.
     Netdev,
-    /// An interface that the datapath makes: towards the host.
+    /// A host-side interface created by the datapath.
     Internal,
     /// A GRE tunnel.
     Gre,
@@ -20,7 +20,7 @@ pub enum VportKind {
     Vxlan,
     /// A Geneve tunnel.
     Geneve,
-    /// A type that came later.
+    /// A newer type.
     Other(u32),
 }
 
@@ -33,7 +33,7 @@ pub struct TunnelOptions {
     pub vxlan_gbp: bool,
 }
 
-/// Counters of a port (`struct ovs_vport_stats`), from the port's own view.
+/// Counters of a port (`struct ovs_vport_stats`), from the port's perspective.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct VportStats {
     /// Packets received.
@@ -46,56 +46,56 @@ pub struct VportStats {
     pub tx_bytes: u64,
     /// Bad packets received.
     pub rx_errors: u64,
-    /// Packets that could not be sent.
+    /// Failed transmissions.
     pub tx_errors: u64,
-    /// Received packets dropped for want of room.
+    /// Received packets dropped for lack of space.
     pub rx_dropped: u64,
-    /// Packets to send dropped for want of room.
+    /// Packets dropped on transmission for lack of space.
     pub tx_dropped: u64,
 }
 
 /// Upcalls of a port (Linux 6.3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct VportUpcallStats {
-    /// Handed to userspace.
+    /// Sent to userspace.
     pub success: u64,
     /// Lost.
     pub fail: u64,
 }
 
-/// A port of a datapath of the kernel.
+/// A port of a kernel datapath.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct VportInfo {
     /// Its datapath.
     pub dp_ifindex: u32,
     /// Its number there.
     pub number: DpPort,
-    /// What it is made of.
+    /// Its type.
     pub kind: VportKind,
     /// Interface name.
     pub name: String,
-    /// Sockets that get its upcalls; `[0]` or none: no upcalls.
+    /// Sockets of its upcalls; `[0]` or none: no upcalls.
     pub upcall_pids: Vec<u32>,
     /// Counters.
     pub stats: VportStats,
-    /// Upcalls, where the kernel counts them.
+    /// Upcalls, if the kernel counts them.
     pub upcall_stats: Option<VportUpcallStats>,
     /// Interface index.
     pub ifindex: Option<u32>,
-    /// Id of the network namespace that the interface is in, when that is another one than the datapath's.
+    /// Id of the interface's network namespace, if it differs from the datapath's.
     pub netnsid: Option<i32>,
     /// Options of a tunnel.
     pub tunnel: Option<TunnelOptions>,
 }
 
-/// A port to be added.
+/// A port to add.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct VportNew {
     /// Interface name, 1 to 15 bytes.
     pub name: String,
-    /// What it is made of.
+    /// Its type.
     pub kind: VportKind,
-    /// Number asked for, below 65535; `None`: the kernel takes the lowest free one.
+    /// Requested number, below 65535; `None`: the lowest free one.
     pub number: Option<DpPort>,
     /// Sockets for its upcalls (more than one needs [`features::VPORT_PIDS`](super::features)); empty: no upcalls.
     pub upcall_pids: Vec<u32>,
@@ -103,7 +103,7 @@ pub struct VportNew {
     pub tunnel: Option<TunnelOptions>,
 }
 
-/// What is to change of a port.
+/// Changes of a port.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct VportSet {
     /// Sockets for its upcalls; `Some` of an empty list: no upcalls.
@@ -203,7 +203,7 @@ impl TunnelOptions {
 }
 
 impl VportInfo {
-    /// Reads what the kernel says of a port.
+    /// Reads a port from the kernel.
     pub(crate) fn parse(dp_ifindex: u32, attrs: Attrs<'_>) -> Result<VportInfo, AttrError> {
         let mut info = VportInfo {
             dp_ifindex,
@@ -254,7 +254,7 @@ impl VportStats {
     }
 }
 
-/// No sockets are told as one of number 0.
+/// The kernel reports no sockets as one of number 0.
 fn put_pids(out: &mut AttrWriter, pids: &[u32]) {
     out.u32s(attr::UPCALL_PID, if pids.is_empty() { &[0] } else { pids });
 }
@@ -263,8 +263,8 @@ impl Ovs {
     /// Adds a port.
     ///
     /// # Errors
-    /// [`Error::is_no_device`]: no such datapath or interface; [`Error::is_exists`]: the number is taken, or the interface is in
-    /// a datapath already; [`Error::is_unsupported`]: the kernel has no such type.
+    /// [`Error::is_no_device`]: no such datapath or interface; [`Error::is_exists`]: the number is taken, or the
+    /// interface is in a datapath already; [`Error::is_unsupported`]: unsupported type.
     pub fn vport_new(&self, dp_ifindex: u32, new: &VportNew) -> Result<VportInfo, Error> {
         let what = format!("add port {}", new.name);
         check_name(&what, &new.name)?;
@@ -285,7 +285,7 @@ impl Ovs {
     /// Changes a port.
     ///
     /// # Errors
-    /// [`Error::is_no_device`] when there is none.
+    /// [`Error::is_no_device`] if there is none.
     pub fn vport_set(&self, dp_ifindex: u32, number: DpPort, change: &VportSet) -> Result<VportInfo, Error> {
         let mut request = self.about_vport(dp_ifindex, number, command::SET, "change");
         if let Some(pids) = &change.upcall_pids {
@@ -300,7 +300,7 @@ impl Ovs {
     /// A port with its counters.
     ///
     /// # Errors
-    /// [`Error::is_no_device`] when there is none.
+    /// [`Error::is_no_device`] if there is none.
     pub fn vport_get(&self, dp_ifindex: u32, number: DpPort) -> Result<VportInfo, Error> {
         let request = self.about_vport(dp_ifindex, number, command::GET, "read").finish()?;
         self.ask_for(request, VportInfo::parse)
@@ -309,7 +309,7 @@ impl Ovs {
     /// A port of any datapath of the namespace, by interface name.
     ///
     /// # Errors
-    /// [`Error::is_no_device`] when there is none.
+    /// [`Error::is_no_device`] if there is none.
     pub fn vport_get_by_name(&self, name: &str) -> Result<VportInfo, Error> {
         let what = format!("read port {name}");
         check_name(&what, name)?;
@@ -319,20 +319,21 @@ impl Ovs {
         self.ask_for(request.finish()?, VportInfo::parse)
     }
 
-    /// Removes a port. An internal one's interface goes with it; the local port cannot be removed ([`Error::is_invalid`]).
+    /// Removes a port, and the interface of an internal one; the local port cannot be removed
+    /// ([`Error::is_invalid`]).
     ///
     /// # Errors
-    /// [`Error::is_no_device`] when there is none.
+    /// [`Error::is_no_device`] if there is none.
     pub fn vport_del(&self, dp_ifindex: u32, number: DpPort) -> Result<(), Error> {
         let request = self.about_vport(dp_ifindex, number, command::DEL, "remove").finish()?;
         self.ask(request, VportInfo::parse).map(drop)
     }
 
-    /// All ports of a datapath, in no order. Ports that come or go meanwhile may be missing: see
+    /// All ports of a datapath, unordered. Ports added or removed meanwhile may be missing: see
     /// [`VportMonitor`](super::VportMonitor).
     ///
     /// # Errors
-    /// [`Error::is_no_device`] when there is no such datapath.
+    /// [`Error::is_no_device`] if there is no such datapath.
     pub fn vport_dump(&self, dp_ifindex: u32) -> Result<Vec<VportInfo>, Error> {
         let what = format!("list the ports of the datapath of interface {dp_ifindex}");
         let asked = Asked::again(what, ATTRIBUTES, 0);
@@ -340,7 +341,7 @@ impl Ovs {
         self.dump(&request, VportInfo::parse)
     }
 
-    /// Begins a request about a port that there is.
+    /// Begins a request about an existing port.
     fn about_vport(&self, dp_ifindex: u32, number: DpPort, command: u8, verb: &str) -> MessageWriter {
         let what = format!("{verb} port {number} of the datapath of interface {dp_ifindex}");
         let asked = Asked::again(what, ATTRIBUTES, SMALL_REPLY_BYTES);

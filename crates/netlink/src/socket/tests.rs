@@ -1,4 +1,4 @@
-//! Against the controller of generic netlink, which every kernel has.
+//! Tests against the generic netlink controller, which every kernel has.
 
 use super::*;
 use crate::genl::{ATTRIBUTES, CONTROLLER, VERSION, command, family};
@@ -70,7 +70,7 @@ fn lost_answers_are_never_lost_silently() {
     assert!(lost > 0 && good > 0 && lost + good == 100, "{lost} lost, {good} good");
     let e = results.into_iter().flatten().find_map(Result::err).unwrap();
     assert_eq!(e.to_string(), "cannot find nlctrl: the answer got lost (receive buffer full)");
-    // The socket goes on, and by itself never has too many under way.
+    // The socket remains usable, and by itself never has too many in flight.
     let results = socket.transact(&requests, &mut |_, _| ());
     assert!(results.iter().all(Result::is_ok), "{results:?}");
 }
@@ -78,7 +78,7 @@ fn lost_answers_are_never_lost_silently() {
 #[test]
 fn what_was_lost_is_asked_again_where_that_does_no_harm() {
     let mut socket = Socket::open_io(Protocol::Generic, 4096).unwrap();
-    // A miscount: the buffer is said to be large.
+    // A miscount: the buffer size is set too high.
     socket.receive_buffer_bytes = 64 << 20;
     let requests: Vec<Message> = (0..100).map(|n| ask("nlctrl", n % 2 == 0)).collect();
     let mut replies = vec![0; 100];
@@ -110,7 +110,7 @@ fn a_dump_is_read_message_by_message() {
     assert!(names.iter().any(|n| n == "nlctrl"), "{names:?}");
     assert!(dump.is_complete() && !dump.interrupted());
     assert!(dump.next(&mut socket).is_none());
-    // The socket is free again.
+    // The socket is usable again.
     assert!(family(&mut socket, "nlctrl").is_ok());
 }
 
@@ -118,7 +118,7 @@ fn a_dump_is_read_message_by_message() {
 fn a_dump_that_is_refused_ends_with_an_error() {
     let mut socket = Socket::open().unwrap();
     let asked = Asked::again("list nothing", ATTRIBUTES, 0);
-    // A command that there is not.
+    // An unknown command.
     let none = MessageWriter::new(CONTROLLER, [200, VERSION], 0, &[], asked).finish().unwrap();
     let mut dump = socket.start_dump(&none).unwrap();
     let e = dump.next(&mut socket).unwrap().unwrap_err();

@@ -1,9 +1,9 @@
-//! `clear_actions`: empties the action set.
+//! `clear_actions`: clears the action set.
 
 use super::prelude::*;
 use crate::instructions::put_instruction;
 
-/// Empties the action set (`OFPIT_CLEAR_ACTIONS`).
+/// Clears the action set (`OFPIT_CLEAR_ACTIONS`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ClearActions;
 
@@ -13,7 +13,7 @@ impl OfAction for ClearActions {
     const STAGE: Stage = Stage::Clear;
     const REVERSIBLE: bool = true;
 
-    /// No list of actions has it.
+    /// Not permitted in lists of actions.
     fn put(&self, w: &mut Writer, cx: &mut PutContext<'_>) {
         if cx.instructions {
             put_instruction(w, 5, |w| w.zeros(4));

@@ -8,7 +8,7 @@ use flow::text::number::{u16_named, u32_argument};
 use flow::text::token::Tokens;
 use ofp_wire::prop;
 
-/// Why a packet goes to a controller (`OFPR_*`, wire numbers of OpenFlow 1.3 §7.4.1 and later).
+/// Reason of a packet-in (`OFPR_*`, wire numbers of OpenFlow 1.3 §7.4.1 and later).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum PacketInReason {
@@ -16,7 +16,7 @@ pub enum PacketInReason {
     NoMatch = 0,
     /// An output action.
     Action = 1,
-    /// Time to live too small.
+    /// Invalid TTL.
     InvalidTtl = 2,
     /// An action set's output (OpenFlow 1.4).
     ActionSet = 3,
@@ -51,22 +51,22 @@ impl PacketInReason {
 /// Sends the packet to the controllers (`NXAST_CONTROLLER`, `NXAST_CONTROLLER2`, output to `CONTROLLER`).
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ControllerAction {
-    /// At most this many bytes of the packet (65535: all).
+    /// Maximum bytes of the packet (65535: all).
     pub max_len_bytes: u16,
-    /// Connections with this id only.
+    /// Controller id.
     pub controller_id: u16,
-    /// Told in the packet-in.
+    /// Reason in the packet-in.
     pub reason: PacketInReason,
-    /// Told in the packet-in (Nicira format 2).
+    /// Userdata in the packet-in (Nicira format 2).
     pub userdata: Vec<u8>,
-    /// Freeze the translation, to be resumed by the controller.
+    /// Freeze the translation, for resumption by the controller.
     pub pause: bool,
-    /// Limits the rate.
+    /// Rate-limiting meter.
     pub meter_id: Option<u32>,
 }
 
 impl ControllerAction {
-    /// What an output to `CONTROLLER` stands for.
+    /// The equivalent of an output to `CONTROLLER`.
     pub fn plain(max_len_bytes: u16) -> ControllerAction {
         ControllerAction {
             max_len_bytes,
@@ -78,7 +78,7 @@ impl ControllerAction {
         }
     }
 
-    /// Whether it says no more than an output to `CONTROLLER`.
+    /// Whether it is equivalent to an output to `CONTROLLER`.
     pub fn is_plain(&self) -> bool {
         *self == ControllerAction::plain(self.max_len_bytes)
     }
@@ -219,7 +219,7 @@ impl OfAction for Box<ControllerAction> {
         format!("controller({})", parts.join(","))
     }
 
-    /// A meter that is not there limits nothing, as in OVS. No controller resumes a translation.
+    /// An unknown meter limits nothing, as in OVS. No controller resumes a translation.
     fn check(&self, _checker: &mut Checker<'_>) -> Res<()> {
         if self.pause { Err(ErrorKind::BpcBadType) } else { Ok(()) }
     }

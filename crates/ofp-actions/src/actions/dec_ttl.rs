@@ -7,11 +7,11 @@ use flow::text::number::u16_named;
 use flow::text::token::Tokens;
 use packet::headers::ETH_TYPE_IP;
 
-/// Decrements the time to live; at 1 or less the packet goes to the controllers with these ids instead (`OFPAT_DEC_NW_TTL`,
-/// `NXAST_DEC_TTL`, `NXAST_DEC_TTL_CNT_IDS`).
+/// Decrements the time to live; if it is 1 or less, the packet goes to the controllers with these ids instead
+/// (`OFPAT_DEC_NW_TTL`, `NXAST_DEC_TTL`, `NXAST_DEC_TTL_CNT_IDS`).
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct DecTtl {
-    /// Controller ids; `[0]` when written without any.
+    /// Controller ids; `[0]` if written without any.
     pub controllers: Vec<u16>,
 }
 

@@ -6,12 +6,13 @@ use flow::text::number::u16_named;
 use flow::text::token::Tokens;
 use packet::headers::IPPROTO_TCP;
 
-/// Shortens the timeouts of its own rule when a TCP connection ends (`NXAST_FIN_TIMEOUT`); 0 leaves one as it is.
+/// Shortens the timeouts of its own rule when a TCP connection ends (`NXAST_FIN_TIMEOUT`); 0 leaves a timeout
+/// unchanged.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct FinTimeout {
-    /// Idle timeout behind a FIN or RST.
+    /// Idle timeout after a FIN or RST.
     pub idle_timeout_s: u16,
-    /// Hard timeout behind one.
+    /// Hard timeout after a FIN or RST.
     pub hard_timeout_s: u16,
 }
 

@@ -17,7 +17,7 @@ impl OfAction for GotoTable {
     const STAGE: Stage = Stage::Goto;
     const REVERSIBLE: bool = true;
 
-    /// No list of actions has it; OpenFlow 1.0 says it with a resubmit.
+    /// Not permitted in lists of actions; OpenFlow 1.0 uses a resubmit.
     fn put(&self, w: &mut Writer, cx: &mut PutContext<'_>) {
         if cx.instructions {
             put_instruction(w, 1, |w| {

@@ -1,10 +1,10 @@
-//! `meter`: passes through a meter.
+//! `meter`: applies a meter.
 
 use super::prelude::*;
 use crate::instructions::put_instruction;
 use flow::text::number::u32_argument;
 
-/// Passes through a meter (`OFPIT_METER`).
+/// Applies a meter (`OFPIT_METER`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Meter(pub u32);
 
@@ -15,7 +15,7 @@ impl OfAction for Meter {
     /// It may have dropped the packet.
     const REVERSIBLE: bool = false;
 
-    /// No list of actions has it.
+    /// Not permitted in lists of actions.
     fn put(&self, w: &mut Writer, cx: &mut PutContext<'_>) {
         if cx.instructions {
             put_instruction(w, 6, |w| w.u32(self.0));

@@ -1,7 +1,7 @@
-//! The actions, one file each; families of one shape share a file.
+//! The actions, one file each; families with the same structure share a file.
 
-/// Answers of an action that writes a field: later actions can undo it, an action set keeps it among the rewrites, `ovs-ofctl` checks
-/// nothing, and it refers to nothing.
+/// Methods of an action that writes a field: later actions can undo it, an action set stores it among the rewrites,
+/// `ovs-ofctl` checks nothing, and it has no references.
 macro_rules! writes_a_field {
     () => {
         const STAGE: Stage = Stage::Apply;
@@ -19,7 +19,7 @@ macro_rules! writes_a_field {
     };
 }
 
-/// Answers of a Nicira action of one word and no argument, which no action set may hold.
+/// Methods of a Nicira action with one name and no argument, not permitted in an action set.
 macro_rules! nicira_word {
     ($action:ident, $name:literal, $subtype:literal) => {
         const NAMES: &'static [&'static str] = &[$name];
@@ -103,7 +103,7 @@ pub use vlan::{PushVlan, SetVlanPcp, SetVlanVid, StripVlan};
 pub use write_actions::WriteActions;
 pub use write_metadata::WriteMetadata;
 
-/// What the files of actions are written with.
+/// Imports for the files of actions.
 mod prelude {
     pub(super) use crate::action::{Argument, OfAction, Reference, SetPlace, Stage};
     pub(super) use crate::check::Checker;

@@ -3,11 +3,11 @@
 use super::prelude::*;
 use crate::text::arguments::{dotted_hex, hex_bytes};
 
-/// Does nothing; carries bytes (`NXAST_NOTE`).
+/// Carries bytes without effect (`NXAST_NOTE`).
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Note(pub Vec<u8>);
 
-/// Bytes that a note's length is modulo 8, because the wire pads it.
+/// Length of a note modulo 8, because the wire pads it.
 const BYTES_MODULO_8: usize = 6;
 
 impl OfAction for Note {

@@ -1,4 +1,4 @@
-//! `output`: to a port, and to the port whose number is in a field.
+//! `output`: to a port, or to the port number in a field.
 
 use super::ControllerAction;
 use super::prelude::*;
@@ -13,22 +13,22 @@ use ofp_wire::nxm;
 /// Outputs to a port (`OFPAT_OUTPUT`); for `CONTROLLER` see [`ControllerAction`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Output {
-    /// Where to.
+    /// Port.
     pub port: OfPort,
-    /// Bytes for a controller.
+    /// Maximum bytes for a controller.
     pub max_len_bytes: u16,
 }
 
-/// Outputs to the port whose number is in a field (`NXAST_OUTPUT_REG`, `NXAST_OUTPUT_REG2`).
+/// Outputs to the port number in a field (`NXAST_OUTPUT_REG`, `NXAST_OUTPUT_REG2`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct OutputReg {
     /// The field.
     pub source: SubField,
-    /// Bytes for a controller.
+    /// Maximum bytes for a controller.
     pub max_len_bytes: u16,
 }
 
-/// An output; one to `CONTROLLER` is the controller action in its simplest form.
+/// An output; for `CONTROLLER`, the controller action in its simplest form.
 fn decoded(port: OfPort, max_len_bytes: u16) -> Res<Action> {
     if port == OfPort::CONTROLLER {
         return Ok(Box::new(ControllerAction::plain(max_len_bytes)).into());
@@ -44,7 +44,7 @@ fn read11(r: &mut Reader<'_>) -> Res<Action> {
     decoded(OfPort(port), max_len)
 }
 
-/// Writes an output to any port in the form of the version.
+/// Writes an output to any port in the version's form.
 pub(super) fn put_output(w: &mut Writer, port: OfPort, max_len_bytes: u16) {
     if w.version == Version::V10 {
         standard(w, 0, |w| match port.to_of10() {
@@ -52,7 +52,7 @@ pub(super) fn put_output(w: &mut Writer, port: OfPort, max_len_bytes: u16) {
                 w.u16(port);
                 w.u16(max_len_bytes);
             }
-            // A port that 16 bits cannot name: nowhere.
+            // A port beyond 16 bits: no output.
             None => w.u32(0xffff_0000),
         });
     } else {
@@ -64,7 +64,7 @@ pub(super) fn put_output(w: &mut Writer, port: OfPort, max_len_bytes: u16) {
     }
 }
 
-/// The action that a port stands for as an argument of `output`, or by itself.
+/// The action for a port, as an argument of `output` or alone.
 pub(crate) fn output_to(port: OfPort, part: &str) -> Parsed<Action> {
     match port {
         OfPort::CONTROLLER => Ok(Box::new(ControllerAction::plain(u16::MAX)).into()),
@@ -209,14 +209,14 @@ impl OfAction for OutputReg {
         SetPlace::Never
     }
 
-    /// The port is the packet's.
+    /// The packet contains the port.
     fn references(&self, visit: &mut dyn FnMut(Reference)) {
         visit(Reference::OwnCookie);
     }
 
     fn translate<X: Translator>(&self, x: &mut X) {
         let port = look_at(x, &self.source);
-        // Whatever its width, the subfield holds a port number of OpenFlow 1.0.
+        // For any width, the subfield holds a port number of OpenFlow 1.0.
         match u16::try_from(port) {
             Ok(port) => {
                 x.detail(|| format!("output port is {port}"));

@@ -1,4 +1,4 @@
-//! `enqueue`, `set_queue`, `pop_queue`: the queue that outputs go through.
+//! `enqueue`, `set_queue`, `pop_queue`: the queue of outputs.
 
 use super::output::put_output;
 use super::prelude::*;
@@ -19,7 +19,7 @@ pub struct Enqueue {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct SetQueue(pub u32);
 
-/// Forgets the queue (`NXAST_POP_QUEUE`).
+/// Resets the queue (`NXAST_POP_QUEUE`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct PopQueue;
 
@@ -38,7 +38,7 @@ impl OfAction for Enqueue {
     const STAGE: Stage = Stage::Apply;
     const REVERSIBLE: bool = true;
 
-    /// From OpenFlow 1.1 on it is told in three actions.
+    /// From OpenFlow 1.1 on it is written as three actions.
     fn put(&self, w: &mut Writer, cx: &mut PutContext<'_>) {
         if w.version == Version::V10 {
             return standard(w, 11, |w| {
@@ -86,7 +86,7 @@ impl OfAction for Enqueue {
         visit(Reference::Output(self.port));
     }
 
-    /// A queue that the datapath has no priority for counts as none.
+    /// A queue without a datapath priority counts as none.
     fn translate<X: Translator>(&self, x: &mut X) {
         x.state().1.0.skb_priority = u32::MAX;
         let in_port = x.flow().in_port();
@@ -164,7 +164,7 @@ impl OfAction for PopQueue {
         Ok(())
     }
 
-    /// The packet has the priority again that it came with.
+    /// Restores the packet's original priority.
     fn translate<X: Translator>(&self, x: &mut X) {
         let came_with = x.original().skb_priority;
         let (flow, wc) = x.state();

@@ -11,9 +11,9 @@ use ofp_wire::nxm;
 /// Copies bits (`NXAST_REG_MOVE`, the ONF's `ACT_COPY_FIELD` for OpenFlow 1.3).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Move {
-    /// From.
+    /// Source.
     pub source: SubField,
-    /// To, of the same length.
+    /// Destination, of the same length.
     pub dest: SubField,
 }
 

@@ -1,4 +1,4 @@
-//! `resubmit`: looks the packet up in a table and continues behind.
+//! `resubmit`: looks the packet up in a table and continues afterwards.
 
 use super::prelude::*;
 use crate::text::arguments::table;
@@ -6,12 +6,12 @@ use flow::text::token::quoted_bytes;
 use flow::text::{format_port, parse_port};
 use flow::{OfPort, TableId};
 
-/// Looks the packet up in a table and continues behind (`NXAST_RESUBMIT`, `NXAST_RESUBMIT_TABLE`).
+/// Looks the packet up in a table and continues afterwards (`NXAST_RESUBMIT`, `NXAST_RESUBMIT_TABLE`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Resubmit {
-    /// With this input port; `IN_PORT` keeps it.
+    /// Input port of the lookup; `IN_PORT` keeps it.
     pub in_port: OfPort,
-    /// In this table; `None` means the current one.
+    /// Table; `None` means the current one.
     pub table: Option<TableId>,
 }
 
@@ -100,7 +100,7 @@ impl OfAction for Resubmit {
         Ok(())
     }
 
-    /// The standard has none in a set; OVS takes it.
+    /// The standard permits none in a set; OVS accepts it.
     fn set_place(&self) -> SetPlace {
         SetPlace::WayOut(120)
     }

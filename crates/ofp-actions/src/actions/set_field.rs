@@ -23,11 +23,11 @@ pub struct SetField {
     pub value: u128,
     /// Bits to set.
     pub mask: u128,
-    /// How it was written.
+    /// Its notation.
     pub style: SetStyle,
 }
 
-/// How a field assignment was written, so that it is shown and encoded in the same way again.
+/// Notation of a field assignment, kept for printing and encoding.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum SetStyle {
     /// `set_field:VALUE/MASK->FIELD` (`OFPAT_SET_FIELD`, `NXAST_REG_LOAD2`).
@@ -47,7 +47,7 @@ fn read_load(r: &mut Reader<'_>) -> Res<Action> {
     Ok(SetField { field: dst.field, value, mask: dst.field_mask(), style: SetStyle::Load }.into())
 }
 
-/// A field with value and perhaps mask, as set-field and `NXAST_REG_LOAD2` have it, and the padding behind it.
+/// A field with value and optional mask, in the form of set-field and `NXAST_REG_LOAD2`, and the padding after it.
 fn read_value(r: &mut Reader<'_>, masked_ok: bool) -> Res<SetField> {
     let h = nxm::Header::read(r).map_err(|_| ErrorKind::BacBadSetLen)?;
     let field = h.field().ok_or(ErrorKind::BacBadSetType)?;
@@ -70,7 +70,7 @@ fn read_value(r: &mut Reader<'_>, masked_ok: bool) -> Res<SetField> {
 
 fn read_set_field(r: &mut Reader<'_>) -> Res<Action> {
     let set = read_value(r, r.version >= Version::V15)?;
-    // Without the bit that says that there is a tag (OpenFlow 1.3 §7.2.3.7) it is no VLAN.
+    // Without the presence bit (OpenFlow 1.3 §7.2.3.7) it is no VLAN.
     if set.field == FieldId::VlanVid && set.value & 0x1000 == 0 {
         return Err(ErrorKind::BacBadSetArgument);
     }
@@ -83,7 +83,7 @@ fn read_load2(r: &mut Reader<'_>) -> Res<Action> {
 }
 
 impl SetField {
-    /// A set-field in OpenFlow 1.0: by the standard's own action where there is one, else by loads.
+    /// A set-field in OpenFlow 1.0: by the standard's own action if there is one, else by loads.
     fn put10(&self, w: &mut Writer, cx: &mut PutContext<'_>) {
         let value = self.value;
         let mac = MacAddr::from_u64(value as u64);
@@ -110,7 +110,7 @@ impl SetField {
     }
 
     fn put11(&self, w: &mut Writer) {
-        // In their own notation DlVlan values lack the presence bit that OXM has.
+        // In their own notation DlVlan values lack OXM's presence bit.
         let (field, value, mask) = if self.field == FieldId::DlVlan {
             (FieldId::VlanVid, self.value | 0x1000, self.mask | 0x1000)
         } else if self.field == FieldId::DlVlanPcp {
@@ -128,7 +128,7 @@ impl SetField {
         }
     }
 
-    /// One `load` for each run of bits, of at most 64 bits, as the wire has them.
+    /// One `load` for each run of at most 64 bits, in wire order.
     fn format_load(&self) -> String {
         let field = self.field;
         if self.mask == 0 {
@@ -144,7 +144,7 @@ impl SetField {
     }
 }
 
-/// `VALUE[/MASK]->FIELD`; nothing when the mask is empty.
+/// `VALUE[/MASK]->FIELD`; nothing if the mask is empty.
 fn parse_set_field(text: &Argument<'_>, out: &mut Vec<Action>) -> Parsed<()> {
     let arg = text.value();
     let (value_text, name) = arrow(arg, "missing `->'")?;
@@ -168,7 +168,7 @@ fn parse_set_field(text: &Argument<'_>, out: &mut Vec<Action>) -> Parsed<()> {
         let why = "invalid value for set field vlan_vid, the tag's presence bit is missing";
         return fail(value_text, format!("{value_text}: {why}: {}", value | present));
     }
-    // The type-of-service byte is set without its ECN bits.
+    // Sets the type-of-service byte without its ECN bits.
     let mask = if field == FieldId::NwTos && mask != 0 { field.full_mask() } else { mask };
     if mask != 0 {
         out.push(SetField { field, value, mask, style: SetStyle::SetField }.into());
@@ -176,7 +176,7 @@ fn parse_set_field(text: &Argument<'_>, out: &mut Vec<Action>) -> Parsed<()> {
     Ok(())
 }
 
-/// `VALUE->FIELD[BITS]`; more than 64 bits become one action for each 64.
+/// `VALUE->FIELD[BITS]`; more than 64 bits become several actions of 64 bits each.
 fn parse_load(arg: &str, out: &mut Vec<Action>) -> Parsed<()> {
     let (text, name) = arrow(arg, "missing `->'")?;
     let sub = sub_field(name)?;
@@ -197,7 +197,7 @@ fn parse_load(arg: &str, out: &mut Vec<Action>) -> Parsed<()> {
     Ok(())
 }
 
-/// Whether writing the field looks at the protocol, as packets without one are not rewritten.
+/// Whether writing the field examines the protocol: packets without one are not rewritten.
 fn is_behind_protocol(field: FieldId) -> bool {
     let of_header = matches!(field.def().prereq, Prereq::Arp | Prereq::Ipv4 | Prereq::Ipv6 | Prereq::Ip);
     of_header && field != FieldId::IpDscp

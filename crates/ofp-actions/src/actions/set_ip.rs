@@ -1,4 +1,4 @@
-//! `mod_nw_tos`, `mod_nw_ecn`, `mod_nw_ttl`: set fields that IPv4 and IPv6 share.
+//! `mod_nw_tos`, `mod_nw_ecn`, `mod_nw_ttl`: set fields common to IPv4 and IPv6.
 
 use super::prelude::*;
 use crate::put::{put_loads, put_set};

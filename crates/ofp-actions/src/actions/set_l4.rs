@@ -29,7 +29,7 @@ impl PortFields {
     }
 }
 
-/// From OpenFlow 1.1 on the protocol is the match's, TCP where that has none.
+/// From OpenFlow 1.1 on the match determines the protocol, TCP by default.
 fn put(w: &mut Writer, cx: &PutContext<'_>, ty10: u16, fields: &PortFields, port: u16) {
     if w.version == Version::V10 {
         standard(w, ty10, |w| w.u16(port));
@@ -51,7 +51,7 @@ fn set(x: &mut impl Translator, fields: &PortFields, port: u16) {
     }
 }
 
-/// A setter of one port: name, words for it in errors, type in OpenFlow 1.0, fields.
+/// A setter of one port: name, its name in errors, type in OpenFlow 1.0, fields.
 macro_rules! set_port {
     ($(#[$doc:meta])* $action:ident, $name:literal, $words:literal, $ty:literal, $fields:ident) => {
         $(#[$doc])*

@@ -15,7 +15,7 @@ pub struct SetTunnel {
 }
 
 impl SetTunnel {
-    /// The key, where the 32-bit form tells it.
+    /// The key, if it fits the 32-bit form.
     fn narrow(&self) -> Option<u32> {
         u32::try_from(self.id).ok().filter(|_| !self.wide)
     }

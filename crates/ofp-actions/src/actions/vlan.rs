@@ -9,15 +9,15 @@ use flow::fields::FieldId;
 use flow::text::number::u16_named;
 use packet::headers::{ETH_TYPE_VLAN, ETH_TYPE_VLAN_8021AD};
 
-/// Sets the VLAN, pushing a tag where there is none (`OFPAT_SET_VLAN_VID` of OpenFlow 1.0).
+/// Sets the VLAN, pushing a tag if there is none (`OFPAT_SET_VLAN_VID` of OpenFlow 1.0).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct SetVlanVid(pub u16);
 
-/// Sets the priority, pushing a tag where there is none (`OFPAT_SET_VLAN_PCP` of OpenFlow 1.0).
+/// Sets the priority, pushing a tag if there is none (`OFPAT_SET_VLAN_PCP` of OpenFlow 1.0).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct SetVlanPcp(pub u8);
 
-/// Removes the outermost tag, if there is one (`OFPAT_STRIP_VLAN`, `OFPAT_POP_VLAN`).
+/// Removes the outermost tag, if any (`OFPAT_STRIP_VLAN`, `OFPAT_POP_VLAN`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct StripVlan;
 
@@ -37,7 +37,7 @@ fn read_push(r: &mut Reader<'_>) -> Res<Action> {
     if is_tpid(tpid) { Ok(PushVlan(tpid).into()) } else { Err(ErrorKind::BacBadArgument) }
 }
 
-/// The packet has a tag from here on.
+/// From here on the packet has a tag.
 fn tag_in_check(checker: &mut Checker<'_>) {
     checker.flow.vlans[0].tci |= VlanTag::PRESENT;
 }
@@ -48,7 +48,7 @@ fn tag_in_text(checker: &mut TextChecker) {
     checker.mask.vlans[0].tci |= VlanTag::PRESENT;
 }
 
-/// Sets bits of the outermost tag, which a packet without one gets.
+/// Sets bits of the outermost tag, pushing one if there is none.
 fn set_bits(x: &mut impl Translator, value: u16, bits: u16) {
     let (flow, wc) = x.state();
     wc.0.vlans[0].tci |= bits | VlanTag::PRESENT;
@@ -241,7 +241,7 @@ impl OfAction for PushVlan {
 
     fn references(&self, _visit: &mut dyn FnMut(Reference)) {}
 
-    /// Adds an empty tag, as OVS does; OpenFlow 1.3 §5.12 copies VLAN and priority of the former one.
+    /// Adds an empty tag, as in OVS; OpenFlow 1.3 §5.12 copies VLAN and priority of the previous one.
     fn translate<X: Translator>(&self, x: &mut X) {
         let (flow, wc) = x.state();
         let tags = flow.vlans.iter().zip(&mut wc.0.vlans);

@@ -25,7 +25,7 @@ impl OfAction for WriteActions {
     const STAGE: Stage = Stage::Write;
     const REVERSIBLE: bool = true;
 
-    /// No list of actions has it.
+    /// Not permitted in lists of actions.
     fn put(&self, w: &mut Writer, cx: &mut PutContext<'_>) {
         if cx.instructions {
             put_instruction(w, 3, |w| {

@@ -9,7 +9,7 @@ use flow::text::number::{hex, u64_argument};
 pub struct WriteMetadata {
     /// Value.
     pub value: u64,
-    /// Bits.
+    /// Mask.
     pub mask: u64,
 }
 

@@ -146,7 +146,7 @@ fn actions_follow_the_tags_of_the_packet_and_action_sets_need_not() {
     use ErrorKind::*;
     let any = Match::catchall();
     check_rows(vec![
-        // A tag popped uncovers the one that was pushed before.
+        // Popping a tag uncovers the one pushed before.
         (
             &any,
             vec![
@@ -168,7 +168,7 @@ fn actions_follow_the_tags_of_the_packet_and_action_sets_need_not() {
             None,
             Some(BacMatchInconsistent),
         ),
-        // The packet that an action set is carried out for is not known; its fields are checked all the same.
+        // The packet of an action set is unknown; its fields are checked all the same.
         (
             &any,
             vec![Action::WriteActions(WriteActions(vec![
@@ -185,7 +185,7 @@ fn actions_follow_the_tags_of_the_packet_and_action_sets_need_not() {
             Some(BacMatchInconsistent),
             Some(BacMatchInconsistent),
         ),
-        // Known where tests of a switch are: here on connections of 1.3.
+        // Permitted with test actions enabled: here on connections of 1.3.
         (&any, vec![Action::DebugRecirc(DebugRecirc)], Some(BacBadExpType), None),
         (
             &any,

@@ -10,7 +10,7 @@ fn line(text: &str, command: FlowModCommand) -> Result<FlowModText, String> {
     parse_flow_mod(text, command, &NoPortNames).map_err(|e| e.message)
 }
 
-/// What `ovs-ofctl parse-flow` prints of a line, in the same words.
+/// Output of `ovs-ofctl parse-flow` for a line.
 fn told(text: &str) -> String {
     let m = match line(text, Add) {
         Ok(m) => m,
@@ -72,7 +72,7 @@ idle_timeout=5,hard_timeout=10,cookie=5,table=3,priority=7,actions=output:1\tADD
     check(table, 27, told);
 }
 
-/// What `dump-flows` prints can be given back.
+/// Output of `dump-flows` parses again.
 #[test]
 fn dumped_lines_are_taken_back() {
     let dumped = [

@@ -1,4 +1,4 @@
-//! Tests of the actions: checks, text, and an action that a stranger adds.
+//! Tests of the actions: checks, text, and an action added by a third party.
 
 mod checks;
 mod flow_mods;
@@ -9,7 +9,7 @@ mod tables;
 
 use crate::Action;
 
-/// A rule's memory is that of its actions: none is larger than a field assignment with its two values of 128 bits.
+/// Rules use memory for their actions: none is larger than a field assignment with its two values of 128 bits.
 #[test]
 fn an_action_takes_48_bytes() {
     assert_eq!(size_of::<Action>(), 48);

@@ -1,4 +1,4 @@
-//! What is printed parses to the same; no text makes a parser panic.
+//! Printed actions parse to the same; no text causes a panic in a parser.
 
 use crate::text::{format_actions, parse_actions};
 use crate::*;
@@ -7,7 +7,7 @@ use flow::text::NoPortNames;
 use flow::{MacAddr, OfPort, SubField, TableId};
 use proptest::prelude::*;
 
-/// A value and mask that the field's syntax can tell.
+/// A value and mask expressible in the field's syntax.
 fn tellable(field: FieldId, value: u128, mask: u128) -> (u128, u128) {
     let full = field.full_mask();
     let port = [1, 7, 0xfeff, 0xffff_fffe][value as usize % 4];
@@ -220,7 +220,7 @@ fn any_actions() -> impl Strategy<Value = Vec<Action>> {
     })
 }
 
-/// Text made of pieces of the syntax, so that it gets past the first check.
+/// Text made of pieces of the syntax, to pass the first check.
 fn any_line() -> impl Strategy<Value = String> {
     let words = include_str!("action_errors.tsv").lines().chain(include_str!("actions.tsv").lines());
     let pieces: Vec<&'static str> = words

@@ -1,5 +1,5 @@
-//! An action that a stranger adds: this file and a line of the list are all that it takes. The tests go through the public
-//! entry points alone, as every other action does.
+//! An action added by a third party: it needs only this file and a line of the list. The tests use only public entry
+//! points, like every other action.
 
 use crate::action::{Argument, OfAction, Reference, SetPlace, Stage};
 use crate::check::Checker;
@@ -133,7 +133,7 @@ fn it_is_translated() {
     assert_eq!(x.story, ["capped"]);
 }
 
-/// A translation that writes down what actions ask of it.
+/// A translation that records calls of actions.
 struct Recorder {
     original: Flow,
     flow: Flow,

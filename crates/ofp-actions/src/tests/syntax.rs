@@ -1,17 +1,17 @@
-//! The text of actions: pairs observed with OVS 3.1 where we agree with it (`*.tsv`; each head says what was left out), and our
-//! own decisions.
+//! The text of actions: pairs observed with OVS 3.1 if we agree with it (`*.tsv`; each head lists omissions), and
+//! our own decisions.
 
 use crate::fuzz;
 use crate::text::{format_actions, parse_actions};
 use flow::OfPort;
 use flow::text::{NoPortNames, PortNames};
 
-/// Lines of a table: input and what is expected.
+/// Lines of a table: input and expected output.
 fn rows(table: &str) -> impl Iterator<Item = (&str, &str)> {
     table.lines().filter(|l| !l.starts_with('#')).filter_map(|l| l.split_once('\t'))
 }
 
-/// Compares all rows and shows all that differ.
+/// Compares all rows and shows all differences.
 pub(super) fn check(table: &str, least: usize, got: impl Fn(&str) -> String) {
     let mut wrong = String::new();
     let mut count = 0;

@@ -1,4 +1,4 @@
-//! The tables of wire forms and names: what would not compile, and that each row is found.
+//! The tables of wire forms and names: conflicts that do not compile, and lookup of each row.
 
 use crate::list::{NAMES, ROWS};
 use crate::rows::{self, Len, Numbering, Row, nx, of10, of11};

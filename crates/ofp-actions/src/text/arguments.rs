@@ -1,11 +1,11 @@
-//! Parts of arguments that several actions share.
+//! Argument parsers shared by several actions.
 
 use flow::fields::FieldId;
 use flow::text::number::{hex, u8_named, u16_named};
 use flow::text::{Parsed, fail, parse_ipv4, sub_field};
 use flow::{MacAddr, SubField, TableId};
 
-/// Refuses fields that actions may not write.
+/// Rejects read-only fields.
 pub(crate) fn writable(field: FieldId, part: &str) -> Parsed<()> {
     if matches!(field, FieldId::CtMark | FieldId::CtLabel) {
         return fail(part, "cannot set CT fields outside of ct action");
@@ -16,7 +16,7 @@ pub(crate) fn writable(field: FieldId, part: &str) -> Parsed<()> {
     Ok(())
 }
 
-/// The parts before and behind the arrow.
+/// The parts before and after the arrow.
 pub(crate) fn arrow<'a>(arg: &'a str, missing: &str) -> Parsed<(&'a str, &'a str)> {
     match arg.split_once("->") {
         Some(parts) => Ok(parts),
@@ -37,7 +37,7 @@ pub(crate) fn source_and_dest(arg: &str) -> Parsed<(SubField, SubField)> {
     Ok((source, dest))
 }
 
-/// Refuses a value of more bits.
+/// Rejects a value with more bits.
 pub(crate) fn fits(arg: &str, value: u128, len_bits: u16) -> Parsed<()> {
     if len_bits < 128 && value >> len_bits != 0 {
         return fail(arg, format!("{arg}: value {} does not fit into {len_bits} bits", hex(value)));
@@ -82,7 +82,7 @@ pub(crate) fn ipv4(arg: &str) -> Parsed<u32> {
     }
 }
 
-/// Pairs of hexadecimal digits, with dots between them or not.
+/// Pairs of hexadecimal digits, optionally separated by dots.
 pub(crate) fn hex_bytes(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len() / 2);
     let mut rest = text.trim_start_matches('.').as_bytes();
@@ -97,12 +97,12 @@ pub(crate) fn hex_bytes(text: &str) -> Option<Vec<u8>> {
     rest.is_empty().then_some(bytes)
 }
 
-/// Bytes as pairs of hexadecimal digits with dots between them.
+/// Bytes as pairs of hexadecimal digits separated by dots.
 pub(crate) fn dotted_hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect::<Vec<_>>().join(".")
 }
 
-/// The timeouts that are not 0.
+/// The nonzero timeouts.
 pub(crate) fn timeouts(given: &[(&str, u16)]) -> Vec<String> {
     given.iter().filter(|(_, s)| *s != 0).map(|(name, s)| format!("{name}={s}")).collect()
 }

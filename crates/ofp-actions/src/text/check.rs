@@ -1,4 +1,5 @@
-//! Whether actions fit the match of their rule: fields that they read or write exist in every packet that matches.
+//! Prerequisites of actions in the match of their rule: every matching packet has the fields that they read or
+//! write.
 
 use crate::list::Action;
 use flow::fields::FieldId;
@@ -8,13 +9,13 @@ use flow::{Flow, Match, TableId};
 /// Checks the actions of a rule of `table` that matches `m`.
 ///
 /// # Errors
-/// Says which action needs what of the match (`OFPBAC_MATCH_INCONSISTENT`, `OFPBIC_BAD_TABLE_ID`).
+/// The action with its missing prerequisite (`OFPBAC_MATCH_INCONSISTENT`, `OFPBIC_BAD_TABLE_ID`).
 pub fn check_actions(m: &Match, table: Option<TableId>, actions: &[Action]) -> Result<(), String> {
     let mut state = TextChecker { flow: *m.flow(), mask: m.mask().0, table };
     actions.iter().try_for_each(|action| action.check_text(&mut state))
 }
 
-/// What is known of the packets at one place of the list.
+/// Known properties of the packets at one point of the list.
 pub struct TextChecker {
     pub(crate) flow: Flow,
     pub(crate) mask: Flow,
@@ -22,7 +23,7 @@ pub struct TextChecker {
 }
 
 impl TextChecker {
-    /// Refuses the action `what`, which works on a field, where packets may lack that.
+    /// Rejects the action `what` on a field that packets may lack.
     pub(crate) fn need(&self, what: &str, field: FieldId) -> Result<(), String> {
         if self.has(field) {
             return Ok(());

@@ -8,7 +8,7 @@ use flow::text::token::{Attached, Token, Tokens, is_separator};
 use flow::text::{Fail, MatchBuilder, ParseError, Parsed, PortNames, fail, parse_port, unknown_keyword};
 use flow::{Match, OfPort, TableId};
 
-/// What a line does (`OFPFC_*`).
+/// Command of a line (`OFPFC_*`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum FlowModCommand {
     /// Adds a rule.
@@ -33,7 +33,7 @@ impl FlowModCommand {
         FlowModCommand::DeleteStrict,
     ];
 
-    /// The word that begins a line of a file.
+    /// The first word of a line in a file.
     pub fn word(self) -> &'static str {
         match self {
             FlowModCommand::Add => "add",
@@ -52,11 +52,11 @@ impl FlowModCommand {
 /// Flags of a flow modification (`OFPFF_*`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct FlowModFlags {
-    /// Tell the controllers when the rule ends.
+    /// Send a flow-removed message.
     pub send_flow_rem: bool,
-    /// Refuse a rule that overlaps one of the same priority.
+    /// Reject a rule that overlaps one of the same priority.
     pub check_overlap: bool,
-    /// Start counting anew.
+    /// Reset counters.
     pub reset_counts: bool,
     /// Do not count packets.
     pub no_packet_counts: bool,
@@ -64,20 +64,20 @@ pub struct FlowModFlags {
     pub no_byte_counts: bool,
 }
 
-/// What a line asks for.
+/// A parsed line.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FlowModText {
-    /// What to do.
+    /// Command.
     pub command: FlowModCommand,
-    /// In which table; `None` leaves it to the switch (add) or means all (delete).
+    /// Table; `None` leaves it to the switch (add) or means all (delete).
     pub table: Option<TableId>,
     /// Priority.
     pub priority: u16,
     /// Cookie for the rule; `None` keeps the one of a modified rule and is 0 for a new one.
     pub new_cookie: Option<u64>,
-    /// Only rules whose cookie agrees with this one in the bits of `cookie_mask` (modify and delete).
+    /// Only rules whose cookie equals this one in the bits of `cookie_mask` (modify and delete).
     pub cookie: u64,
-    /// Bits of `cookie` that count.
+    /// Mask of `cookie`.
     pub cookie_mask: u64,
     /// Idle timeout, 0 for none.
     pub idle_timeout_s: u16,
@@ -91,16 +91,16 @@ pub struct FlowModText {
     pub out_port: OfPort,
     /// Only rules that output to this group (delete); `None` for any.
     pub out_group: Option<u32>,
-    /// What the rule matches.
+    /// Match.
     pub rule_match: Match,
-    /// What the rule does; empty for delete.
+    /// Actions; empty for delete.
     pub actions: Vec<Action>,
 }
 
-/// Priority when none is given.
+/// Default priority.
 const DEFAULT_PRIORITY: u16 = 0x8000;
 
-/// Parses one line. Which keys it takes depends on the command; `actions=` comes last.
+/// Parses one line. The command determines its keys; `actions=` comes last.
 ///
 /// # Errors
 /// For an unknown key, a bad value, missing actions, or actions that do not fit the match.
@@ -118,15 +118,15 @@ pub fn parse_flow_mod(
 pub struct FileError {
     /// Line, from 1.
     pub line: usize,
-    /// What was wrong; the offset is within the line.
+    /// The fault; the offset is within the line.
     pub error: ParseError,
 }
 
-/// Parses a file of `add-flows`: one flow a line, `#` begins a comment, empty lines are skipped. A line may begin with
-/// `add`, `modify`, `modify_strict`, `delete` or `delete_strict`; otherwise it adds.
+/// Parses a file of `add-flows`: one flow per line, `#` begins a comment, empty lines are skipped. A line may begin
+/// with `add`, `modify`, `modify_strict`, `delete` or `delete_strict`; the default is `add`.
 ///
 /// # Errors
-/// For the first line that is wrong.
+/// The first faulty line.
 pub fn parse_flow_file(text: &str, ports: &dyn PortNames) -> Result<Vec<FlowModText>, FileError> {
     let mut mods = Vec::new();
     for (i, whole) in text.lines().enumerate() {
@@ -203,7 +203,7 @@ fn line(text: &str, command: FlowModCommand, ports: &dyn PortNames) -> Parsed<Fl
     Ok(flow_mod)
 }
 
-/// The text before `actions=`, and behind it.
+/// The text before `actions=`, and after it.
 fn split_actions(text: &str) -> (&str, Option<&str>) {
     let mut from = 0;
     while let Some(found) = text[from..].find("action") {
@@ -220,7 +220,7 @@ fn split_actions(text: &str) -> (&str, Option<&str>) {
 }
 
 impl FlowModText {
-    /// Words that stand alone; those of rules are not for deletions.
+    /// Bare keywords; those of rules are not permitted in deletions.
     fn take_flag(&mut self, token: &Token<'_>) -> bool {
         if token.has_value() || self.command.deletes() {
             return false;
@@ -238,7 +238,7 @@ impl FlowModText {
         true
     }
 
-    /// Keys of all commands, and what `dump-flows` prints that means nothing here.
+    /// Keys of all commands, and keys of `dump-flows` output to ignore.
     fn take_common(&mut self, token: &Token<'_>) -> Parsed<bool> {
         if token.attached != Attached::Equals {
             return Ok(false);
@@ -275,7 +275,7 @@ impl FlowModText {
         Ok(())
     }
 
-    /// Keys that only some commands take.
+    /// Keys of only some commands.
     fn take_of_command(&mut self, token: &Token<'_>, ports: &dyn PortNames) -> Parsed<bool> {
         let (key, value, command) = (token.key, token.value, self.command);
         let rule = !command.deletes();

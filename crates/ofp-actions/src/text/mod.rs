@@ -1,7 +1,8 @@
-//! The text syntax of actions and flow modifications, as `ovs-ofctl` reads and `dump-flows` and `ofproto/trace` print it.
+//! The text syntax of actions and flow modifications, for input of `ovs-ofctl` and output of `dump-flows` and
+//! `ofproto/trace`.
 //!
-//! Invariant: what is printed parses to the same actions. Parsing never panics; an error says what was wrong and where. Deliberately
-//! stricter than `ovs-ofctl`, as `flow::text` is: values that do not fit are refused.
+//! Invariant: printed text parses to the same actions. Parsing never panics; an error has the fault and its place.
+//! Deliberately stricter than `ovs-ofctl`, like `flow::text`: rejects values that do not fit.
 
 pub(crate) mod arguments;
 pub(crate) mod check;
@@ -17,8 +18,8 @@ use crate::list::Action;
 use flow::text::token::{Attached, Token, Tokens};
 use flow::text::{Fail, ParseError, Parsed, PortNames, fail, parse_port};
 
-/// Parses a list such as `load:0x5->NXM_NX_REG1[],resubmit(,3)`; `drop` and nothing give the empty list. Instructions
-/// must stand in OpenFlow's order, at most once each.
+/// Parses a list such as `load:0x5->NXM_NX_REG1[],resubmit(,3)`; `drop` and an empty text give the empty list.
+/// Instructions must be in OpenFlow's order, at most once each.
 ///
 /// # Errors
 /// For an unknown or unsupported action, a bad argument, or instructions out of order.
@@ -26,12 +27,12 @@ pub fn parse_actions(text: &str, ports: &dyn PortNames) -> Result<Vec<Action>, P
     actions(text, ports).map_err(|f: Fail| f.locate(text))
 }
 
-/// A list of actions and instructions; `drop` when there are none.
+/// A list of actions and instructions; `drop` if it is empty.
 pub fn format_actions(actions: &[Action], ports: &dyn PortNames) -> String {
     if actions.is_empty() { "drop".into() } else { joined(actions, ports) }
 }
 
-/// Actions with commas between them.
+/// Actions separated by commas.
 pub(crate) fn joined(actions: &[Action], ports: &dyn PortNames) -> String {
     let parts: Vec<String> = actions.iter().map(|a| a.format(ports)).collect();
     parts.join(",")
@@ -46,7 +47,7 @@ pub(crate) fn action_set(text: &str, ports: &dyn PortNames) -> Parsed<Vec<Action
     list(text, ports, Scope::ActionSet)
 }
 
-/// What a list may hold.
+/// Permitted contents of a list.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Scope {
     /// Actions and instructions.
@@ -86,7 +87,7 @@ fn list(text: &str, ports: &dyn PortNames, scope: Scope) -> Parsed<Vec<Action>> 
     }
 }
 
-/// Parses one action; whether its name is known.
+/// Parses one action; returns whether its name is known.
 fn parse_into(token: &Token<'_>, ports: &dyn PortNames, scope: Scope, out: &mut Vec<Action>) -> Parsed<bool> {
     let Some(row) = names::find(token.key) else {
         return parse_bare_port(token, ports, out);
@@ -98,7 +99,7 @@ fn parse_into(token: &Token<'_>, ports: &dyn PortNames, scope: Scope, out: &mut 
     Ok(true)
 }
 
-/// A port's number or name as an action; whether it is one.
+/// Parses a port's number or name as an action; returns whether it is one.
 fn parse_bare_port(token: &Token<'_>, ports: &dyn PortNames, out: &mut Vec<Action>) -> Parsed<bool> {
     match parse_port(token.key, ports) {
         Some(_) if token.has_value() => {
@@ -123,7 +124,7 @@ fn refuse_unknown<T>(token: &Token<'_>) -> Parsed<T> {
     }
 }
 
-/// Refuses an instruction that stands behind one that takes effect later, or that is there already.
+/// Rejects an instruction after one of a later stage, or a duplicate.
 fn check_order(token: &Token<'_>, stage: Stage, highest: Stage, any_before: bool) -> Parsed<()> {
     if stage < highest {
         let (first, second) = (stage.name(), highest.name());

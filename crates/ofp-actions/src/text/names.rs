@@ -6,7 +6,7 @@ use crate::rows::{Len, Row, nx, of11};
 use flow::text::Parsed;
 use ofp_wire::ErrorKind;
 
-/// Actions of OVS that Sluice's switch does not carry out.
+/// Unsupported actions of OVS.
 pub(crate) const UNSUPPORTED: &[&str] = &[
     "bundle",
     "bundle_load",
@@ -32,14 +32,14 @@ pub(crate) const UNSUPPORTED: &[&str] = &[
     "unroll_xlate",
 ];
 
-/// Wire forms of unsupported actions whose error is not that of an unknown type. The other unsupported ones (`NXAST_*` 10 to 50,
-/// `OFPAT_*` 11 to 20 and 26, 27) are refused as unknown.
+/// Wire forms of unsupported actions with an error other than that of an unknown type. The other unsupported ones
+/// (`NXAST_*` 10 to 50, `OFPAT_*` 11 to 20 and 26, 27) are rejected as unknown.
 pub(crate) const REFUSED_ROWS: &[Row] = &[
     of11(22, Len::Is(8), |_| Err(ErrorKind::BacBadOutGroup)),
     nx(40, Len::Is(16), |_| Err(ErrorKind::BacBadOutGroup)),
 ];
 
-/// A name under which an action is written.
+/// A name of an action in text.
 #[derive(Clone, Copy)]
 pub(crate) struct NameRow {
     pub(crate) name: &'static str,
@@ -93,7 +93,7 @@ pub(crate) const fn sorted<const N: usize>(lists: &[(&[&'static str], NameRow)])
     out
 }
 
-/// Whether no two of the sorted rows have the same name, and none that of an unsupported action.
+/// Whether all names are distinct, and differ from those of unsupported actions.
 pub(crate) const fn are_distinct(rows: &[NameRow]) -> bool {
     let mut i = 0;
     while i < rows.len() {
@@ -117,18 +117,18 @@ pub(crate) const fn are_distinct(rows: &[NameRow]) -> bool {
 const SLOTS: usize = 1 << SLOT_BITS;
 const SLOT_BITS: u32 = 9;
 
-/// Finds names by a hash under which no two of them share a slot.
+/// A perfect hash of names.
 pub(crate) struct Index {
     multiplier: u64,
-    /// Places of rows; [`NO_ROW`] in empty slots.
+    /// Indices of rows; [`NO_ROW`] in empty slots.
     places: [u8; SLOTS],
 }
 
 const NO_ROW: u8 = u8::MAX;
 
-/// Mixes all bytes of a short name, the first and the last eight of a longer one, whatever the case of their letters.
+/// Mixes all bytes of a short name, the first and the last eight of a longer one, ignoring case.
 const fn digest(name: &[u8]) -> u64 {
-    // The bit that tells lower from upper case.
+    // The bit that distinguishes lower from upper case.
     const CASE: u64 = 0x2020_2020_2020_2020;
     if let (Some(first), Some(last)) = (name.first_chunk::<8>(), name.last_chunk::<8>()) {
         let (first, last) = (u64::from_le_bytes(*first) | CASE, u64::from_le_bytes(*last) | CASE);
@@ -165,7 +165,7 @@ pub(crate) const fn index(rows: &[NameRow]) -> Index {
     panic!("no multiplier tells the names apart");
 }
 
-/// The row of a name, whatever the case of its letters.
+/// The row of a name, ignoring case.
 #[inline]
 pub(crate) fn find(name: &str) -> Option<&'static NameRow> {
     let place = INDEX.places[slot(INDEX.multiplier, name)];

@@ -1,9 +1,9 @@
-//! Bundles: messages kept until they are carried out together (OpenFlow 1.4 §6.8, §7.3.9; ONF EXT-230 for 1.3).
+//! Bundles: messages stored until a commit executes them together (OpenFlow 1.4 §6.8, §7.3.9; ONF EXT-230 for 1.3).
 //!
-//! A bundle keeps decoded messages, and their bytes for an error about them. All are flow-mods, so every bundle is atomic and ordered,
-//! whatever its flags ask. A commit is a [`Transaction`], which goes on in slices; its connection waits for it. Bounds:
-//! [`MAX_BUNDLES`], [`MAX_BUNDLE_BYTES`], [`IDLE_MS`]; bundles count as input that is not carried out, of which all connections have a
-//! bound.
+//! A bundle stores decoded messages, and their bytes for errors. All are flow-mods, so every bundle is atomic and
+//! ordered, regardless of its flags. A commit is a [`Transaction`], executed in slices; its connection waits for it.
+//! Bounds: [`MAX_BUNDLES`], [`MAX_BUNDLE_BYTES`], [`IDLE_MS`]; bundles count as unprocessed input, which is bounded
+//! over all connections.
 
 use super::conn::Conn;
 use super::requests::Request;
@@ -14,23 +14,23 @@ use openflow::msg::control::{BundleAdd, BundleControl, BundleControlType};
 use openflow::msg::flow_mod::FlowMod;
 use openflow::{ErrorKind, HEADER_BYTES, Message, Version};
 
-/// How many bundles a connection may have at a time.
+/// Maximum bundles of a connection.
 pub(super) const MAX_BUNDLES: usize = 64;
-/// How many bytes a connection's bundles may hold together.
+/// Maximum bytes of a connection's bundles together.
 pub(super) const MAX_BUNDLE_BYTES: usize = 256 << 20;
-/// A bundle ends when nothing is added to it for so long.
+/// Idle timeout of a bundle, since its last message.
 pub(super) const IDLE_MS: u64 = 10_000;
-/// Where the inner message stands in `ONFT_BUNDLE_ADD_MESSAGE`.
+/// Offset of the inner message in `ONFT_BUNDLE_ADD_MESSAGE`.
 const INNER_AT: usize = HEADER_BYTES + 16;
 
 pub(super) struct Bundle {
     flags: u16,
     closed: bool,
     mods: Vec<(FlowMod, Box<[u8]>)>,
-    /// Held by `mods`.
+    /// Bytes held by `mods`.
     bytes: usize,
     used_ms: u64,
-    /// Beginning of the message that opened it, for an error about it.
+    /// Beginning of the message that opened it, for errors.
     opened_by: Box<[u8]>,
 }
 
@@ -52,13 +52,13 @@ impl Bundle {
     }
 }
 
-/// A bundle that is being carried out.
+/// A bundle being committed.
 pub(super) struct Commit {
-    /// The connection that asked for it.
+    /// The committing connection.
     conn: ConnId,
     bundle_id: u32,
     xid: u32,
-    /// The request, for an error about it.
+    /// The request, for errors.
     frame: Box<[u8]>,
     version: Version,
     transaction: Transaction,
@@ -119,7 +119,7 @@ impl Conn {
         Ok(())
     }
 
-    /// Adds a message; to a bundle that is not there, opens it.
+    /// Adds a message; opens the bundle if it does not exist.
     pub(super) fn bundle_add(&mut self, m: BundleAdd, request: &Request<'_>) -> Result<(), ErrorKind> {
         #[expect(clippy::wildcard_enum_match_arm, reason = "bundles take flow-mods alone")]
         let fm = match *m.message {
@@ -150,12 +150,12 @@ impl Conn {
         Err(error)
     }
 
-    /// What its bundles keep.
+    /// Bytes held by its bundles.
     pub(super) fn bundle_bytes(&self) -> usize {
         self.bundles.values().map(|b| b.bytes).sum()
     }
 
-    /// Begins to carry a bundle out. No other transaction of the bridge is open.
+    /// Begins a commit. No other transaction of the bridge is open.
     fn begin_commit(
         &mut self,
         bundle_id: u32,
@@ -178,7 +178,7 @@ impl Conn {
         Ok(())
     }
 
-    /// Ends bundles that nothing was added to for too long.
+    /// Removes idle bundles.
     pub(super) fn expire_bundles(&mut self, now_ms: u64) {
         let old: Vec<u32> =
             self.bundles.iter().filter(|(_, b)| now_ms >= b.expires_ms()).map(|(id, _)| *id).collect();
@@ -191,13 +191,13 @@ impl Conn {
     }
 }
 
-/// Memory that a flow-mod of a bundle takes.
+/// Memory of a flow-mod in a bundle.
 fn held_bytes(fm: &FlowMod, message: &[u8]) -> usize {
     size_of::<FlowMod>() + fm.actions.len() * size_of::<Action>() + message.len()
 }
 
 impl Connmgr {
-    /// Goes on with the bundle that is being carried out, and answers when it is.
+    /// Continues the commit, and replies at its end.
     pub(super) fn run_commit(&mut self, ctx: &BridgeCtx<'_>, now_ms: u64, work: &mut usize) {
         let Some(commit) = &mut self.shared.commit else { return };
         let meters = &self.shared.meters;
@@ -216,7 +216,7 @@ impl Connmgr {
         let Some(conn) = self.conns.get_mut(&commit.conn) else { return };
         conn.waits = false;
         if let Progress::Failed(kind, message) = progress {
-            // First the message that is wrong, then the bundle that fails for it.
+            // First the error of the message, then that of the bundle.
             conn.refuse(kind, &message);
             conn.refuse(ErrorKind::BfcMsgFailed, &commit.frame);
             return;
@@ -228,14 +228,14 @@ impl Connmgr {
         }
     }
 
-    /// Undoes the bundle of a connection that is gone.
+    /// Undoes the commit of a closed connection.
     pub(super) fn give_up_commit(&mut self, of: ConnId) {
         if let Some(commit) = self.shared.commit.as_mut().filter(|commit| commit.conn == of) {
             commit.transaction.give_up();
         }
     }
 
-    /// Carries out what is left of an open bundle, before all rules are flushed.
+    /// Completes an open commit, before all rules are flushed.
     pub(super) fn finish_commit(&mut self, ctx: &BridgeCtx<'_>, now_ms: u64) {
         while self.shared.commit.is_some() {
             self.run_commit(ctx, now_ms, &mut usize::MAX.clone());

@@ -1,4 +1,4 @@
-//! What a connection asks about itself: features, configuration, role, which events it is told.
+//! Requests about the connection itself: features, configuration, role, asynchronous events.
 
 use super::conn::{Conn, Outcome};
 use super::{BridgeCtx, Shared, ports};
@@ -15,15 +15,15 @@ const CAPABILITIES_13: u32 = 0x4f;
 const ACTIONS_10: u32 = 0xfff;
 /// `OFPC_INVALID_TTL_TO_CONTROLLER`, to OpenFlow 1.2.
 const INVALID_TTL_TO_CONTROLLER: u16 = 4;
-/// Reasons that a connection can ask for, as bits: `OFPR_*` and `OFPPR_*` to OpenFlow 1.3, `OFPRR_*` of all versions, as OVS
-/// keeps them.
+/// Reasons selectable by a connection, as bits: `OFPR_*` and `OFPPR_*` up to OpenFlow 1.3, `OFPRR_*` of all
+/// versions, as in OVS.
 const PACKET_IN_REASONS: u32 = 0x7;
 const PORT_REASONS: u32 = 0x7;
 const REMOVED_REASONS: u32 = 0x3f;
 /// `1 << OFPR_INVALID_TTL`.
 const INVALID_TTL_BIT: u32 = 1 << 2;
 
-/// Whether `OFPT_SET_CONFIG` has [`INVALID_TTL_TO_CONTROLLER`]: OpenFlow 1.3 took it out.
+/// Whether `OFPT_SET_CONFIG` has [`INVALID_TTL_TO_CONTROLLER`]: OpenFlow 1.3 removed it.
 fn has_ttl_flag(version: Version) -> bool {
     super::requests::is_old(version)
 }
@@ -57,8 +57,8 @@ impl Conn {
         self.reply(&Message::GetConfigReply(config), xid)
     }
 
-    /// Reassembly leaves the handling of fragments as it is, which the client learns by asking. A slave changes only its own
-    /// connection.
+    /// Reassembly leaves fragment handling unchanged, which the client sees in the reply to a get-config. A slave
+    /// changes only its own connection.
     pub(super) fn set_config(
         &mut self,
         m: SwitchConfig,
@@ -85,7 +85,7 @@ impl Conn {
         Ok(())
     }
 
-    /// Gives a role (1.3 §6.3.5): of several masters the last one asking is master.
+    /// Assigns a role (1.3 §6.3.5): the last connection to request master is the only master.
     pub(super) fn role_request(
         &mut self,
         m: Role,

@@ -1,4 +1,4 @@
-//! One connection: its session, what it asked for, and the requests that wait.
+//! One connection: its session, its settings, and its waiting requests.
 
 use super::bundle::Bundle;
 use super::stats::Dump;
@@ -12,55 +12,55 @@ use openflow::{ErrorKind, Format, Message, Version, VersionSet};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Requests are worked on while less output than this waits.
+/// Pending output below which requests are processed.
 const BUSY_OUTPUT_BYTES: usize = 1 << 20;
-/// The same, when the connections of all bridges use half of the memory that they may use.
+/// The same, if the connections of all bridges use half of their memory limit.
 const BUSY_OUTPUT_OF_MANY_BYTES: usize = 16 << 10;
-/// Packets for the controller are dropped when so much output waits.
+/// Pending output beyond which packets for the controller are dropped.
 const PACKET_IN_OUTPUT_BYTES: usize = 256 << 10;
-/// Other events are dropped when so much output waits.
+/// Pending output beyond which other events are dropped.
 const EVENT_OUTPUT_BYTES: usize = 2 << 20;
-/// More input than this is not wanted while it waits.
+/// Pending input beyond which no more is read.
 const PENDING_BYTES: usize = 128 << 10;
-/// Output at which the session refuses more.
+/// Pending output beyond which the session refuses messages.
 const MAX_OUTPUT_BYTES: usize = 8 << 20;
-/// So many flow-mods are carried out together.
+/// Number of flow-mods executed together.
 const GATHER_MAX: usize = 1024;
-/// One that is to be told of ended rules and takes nothing for so long is not waited for.
+/// Time without progress after which removed rules no longer wait for a reader.
 const PATIENCE_MS: u64 = 5_000;
-/// Less than this in that time is nothing.
+/// Minimum bytes read in that time that count as progress.
 const PATIENCE_BYTES: u64 = 64 << 10;
-/// `miss_send_len` of a controller that has not said another (OpenFlow 1.3 §7.3.2).
+/// Default `miss_send_len` of a controller (OpenFlow 1.3 §7.3.2).
 const DEFAULT_MISS_SEND_LEN_BYTES: u16 = 128;
 
-/// What a connection is for.
+/// Kind of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ConnKind {
-    /// Somebody who connected to ask or to watch, as `ovs-ofctl`: is not told events unless it sets `miss_send_len`.
+    /// A service connection, as from `ovs-ofctl`: gets no events unless it sets `miss_send_len`.
     Service,
     /// A controller of the bridge.
     Controller {
-        /// After so long without a sign of life, ask for one; 0 never.
+        /// Inactivity probe interval; 0 disables probes.
         probe_interval_ms: u64,
     },
-    /// Somebody who watches: gets a copy of every message to and from the bridge's controllers, and nothing else. One that
-    /// does not read is left.
+    /// A snoop: gets a copy of every message to and from the bridge's controllers, and nothing else. Copies pause
+    /// for one that does not read.
     Snoop,
 }
 
-/// What was dropped because a connection's output was not read.
+/// Events dropped because a connection's output was not read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ConnCounters {
     /// Packets sent to it.
     pub packet_ins: u64,
     /// Packets for it dropped.
     pub packet_ins_dropped: u64,
-    /// Other events for it dropped.
+    /// Other events dropped.
     pub events_dropped: u64,
 }
 
 impl ConnCounters {
-    /// Adds those of another connection.
+    /// Adds the counters of another connection.
     pub fn add(&mut self, other: &ConnCounters) {
         self.packet_ins += other.packet_ins;
         self.packet_ins_dropped += other.packet_ins_dropped;
@@ -76,14 +76,14 @@ pub(super) enum AsyncKind {
     FlowRemoved,
 }
 
-/// What serving a connection changed beyond itself.
+/// Effects of serving a connection beyond itself.
 #[derive(Default)]
 pub(super) struct Outcome {
-    /// It is master now: others are not.
+    /// It became master: others lose the role.
     pub(super) became_master: bool,
     /// Whether it wants packets has changed.
     pub(super) interest_changed: bool,
-    /// Ports that it configured, before and after.
+    /// Ports it configured, before and after.
     pub(super) ports: Vec<(Arc<Port>, Arc<Port>)>,
 }
 
@@ -100,23 +100,23 @@ pub(super) struct Conn {
     pub(super) bundles: BTreeMap<u32, Bundle>,
     pub(super) dump: Option<Dump>,
     pub(super) counters: ConnCounters,
-    /// Flow-mods that came together and are carried out together.
+    /// Consecutive flow-mods, executed together.
     pub(super) mods: ModQueue,
-    /// What came behind flow-mods and waits for them.
+    /// Requests after flow-mods, waiting for them.
     held: Option<Event>,
-    /// What the gathered flow-mods and the bundles hold.
+    /// Bytes held by the collected flow-mods and the bundles.
     kept: Share,
-    /// Bytes of the gathered flow-mods.
+    /// Bytes of the collected flow-mods.
     pub(super) mods_bytes: usize,
-    /// Input came that was not looked at.
+    /// Unprocessed input has arrived.
     fresh: bool,
-    /// It changes rules, and cannot go on until others that ended have been told, or until the change of another connection is done.
+    /// It changes rules, and waits until removed rules have been reported, or for the change of another connection.
     pub(super) blocked: bool,
-    /// A request of its own goes on beside it.
+    /// A request of its own is being executed beside it.
     pub(super) waits: bool,
-    /// Bytes of output taken so far.
+    /// Bytes of output sent so far.
     taken_bytes: u64,
-    /// Since when there is no room to tell it of ended rules, and how much it had taken then.
+    /// Start of the present lack of space for removed rules, with the bytes sent by then.
     full: Option<(u64, u64)>,
 }
 
@@ -188,28 +188,28 @@ impl Conn {
         self.session.output().len() >= limit
     }
 
-    /// Whether there is no memory for answers, whoever reads: the owner frees some before the next turn.
+    /// Whether memory for replies is exhausted, regardless of readers: the owner frees some before the next turn.
     fn waits_for_memory(&self) -> bool {
         self.session.output_share().budget().is_short()
     }
 
-    /// Whether requests can be worked on as far as the peer is concerned.
+    /// Whether the peer reads fast enough for requests to be processed.
     pub(super) fn has_requests(&self) -> bool {
         let has = self.dump.is_some() || self.fresh || self.held.is_some() || !self.mods.is_empty();
         has && !self.is_over() && !self.is_behind() && !self.blocked && !self.waits
     }
 
-    /// Whether it has something to do and nothing to wait for.
+    /// Whether it has work that need not wait.
     pub(super) fn has_work(&self) -> bool {
         self.has_requests() && !self.waits_for_memory()
     }
 
-    /// Bytes that came and are not carried out.
+    /// Unprocessed bytes received.
     pub(super) fn input_bytes(&self) -> usize {
         self.session.input_share().bytes() + self.kept.bytes()
     }
 
-    /// Takes note of what is kept of its requests.
+    /// Updates the memory held by its requests.
     pub(super) fn count_kept(&mut self) {
         if self.mods.is_empty() {
             self.mods_bytes = 0;
@@ -222,7 +222,7 @@ impl Conn {
             return;
         }
         if self.session.pending().len() > 8 * PENDING_BYTES {
-            // The owner hands in more than is wanted: the peer floods, and the connection ends rather than grow.
+            // The owner passes in more than wanted: the peer floods, so close the connection.
             self.over = Some(CloseReason::OutputOverflow);
             return;
         }
@@ -245,7 +245,7 @@ impl Conn {
         !self.is_over() && !self.is_behind() && !self.blocked && !self.waits
     }
 
-    /// Works on what waits until the reader is behind, `work` is used up, or rules that ended must be told first.
+    /// Processes waiting requests until the reader lags, `work` is used up, or removed rules must be reported first.
     pub(super) fn serve(
         &mut self,
         shared: &mut Shared,
@@ -263,7 +263,7 @@ impl Conn {
             let event = self.held.take().or_else(|| self.session.next_event());
             let gathers = event.as_ref().is_some_and(is_flow_mod) && self.mods.len() < GATHER_MAX;
             self.fresh = event.is_some();
-            // What is behind flow-mods sees them done.
+            // Requests after flow-mods see their effects.
             if !gathers && !self.mods.is_empty() {
                 self.held = event;
                 self.change_rules(shared, ctx, now_ms, work);
@@ -281,7 +281,7 @@ impl Conn {
         outcome
     }
 
-    /// Goes on with the flow-mods that were gathered.
+    /// Continues with the collected flow-mods.
     fn change_rules(&mut self, shared: &Shared, ctx: &BridgeCtx<'_>, now_ms: u64, work: &mut usize) {
         let has_meter = |id| shared.meters.has(id);
         let cx = ModContext {
@@ -307,7 +307,7 @@ impl Conn {
     ) {
         match event {
             Event::Connected(_) => outcome.interest_changed = true,
-            // The session has answered.
+            // The session has replied.
             Event::Refused(_) => {}
             Event::Message { .. } if self.kind == ConnKind::Snoop => {}
             Event::Closed(reason) => self.over = Some(reason),
@@ -320,14 +320,14 @@ impl Conn {
         }
     }
 
-    /// Answers with an error about `frame`. Output that cannot be written ends with the session's own limit.
+    /// Sends an error about `frame`. The session's own limit handles output that does not fit.
     pub(super) fn refuse(&mut self, kind: ErrorKind, frame: &[u8]) {
         if let Err(why) = self.session.send_error(kind, frame) {
             self.over.get_or_insert(no_room(why));
         }
     }
 
-    /// Sends an answer.
+    /// Sends a reply.
     pub(super) fn reply(&mut self, message: &Message, xid: u32) -> Result<(), ErrorKind> {
         match self.session.send_with_xid(message, xid) {
             Ok(_) => Ok(()),
@@ -352,12 +352,12 @@ impl Conn {
         [self.session.next_wakeup_ms(), bundles].into_iter().flatten().min()
     }
 
-    /// Whether it is told of events of this kind and reason (OpenFlow 1.3 §6.3.6).
+    /// Whether it receives events of this kind and reason (OpenFlow 1.3 §6.3.6).
     pub(super) fn receives(&self, kind: AsyncKind, reason: u8) -> bool {
         self.reasons(kind) >> reason & 1 != 0
     }
 
-    /// The reasons for which it is told of events of this kind, as bits.
+    /// The enabled reasons of this kind of event, as bits.
     pub(super) fn reasons(&self, kind: AsyncKind) -> u32 {
         if !self.is_up() || self.is_over() {
             return 0;
@@ -376,13 +376,13 @@ impl Conn {
         bits[slave]
     }
 
-    /// Whether packets that no rule matches go to it.
+    /// Whether it receives table misses.
     pub(super) fn wants_misses(&self) -> bool {
         self.version() < Version::V13 && self.controller_id == 0 && self.receives(AsyncKind::PacketIn, 0)
     }
 
-    /// Whether it can be told of an ended rule now: there is room, or there has been none for so long that it is not waited for
-    /// any longer. Otherwise, when to try again at the latest.
+    /// Whether a removed rule can be reported to it now: its output has space, or has had none for so long that it
+    /// is skipped. Otherwise returns the time of the next attempt.
     pub(super) fn may_be_told(&mut self, now_ms: u64) -> Result<(), u64> {
         if self.waits_for_memory() {
             return Err(now_ms);
@@ -403,7 +403,7 @@ impl Conn {
         Ok(())
     }
 
-    /// Tells an event; dropped and counted when the reader is behind.
+    /// Sends an event; drops and counts it if the reader lags.
     pub(super) fn tell(&mut self, kind: AsyncKind, message: &Message) {
         let limit = if kind == AsyncKind::PacketIn { PACKET_IN_OUTPUT_BYTES } else { EVENT_OUTPUT_BYTES };
         let full = self.session.output().len() >= limit || self.waits_for_memory();
@@ -417,7 +417,7 @@ impl Conn {
     }
 }
 
-/// Why a connection is over whose answer was not taken.
+/// Reason to close a connection whose reply was not accepted.
 fn no_room(why: SendError) -> CloseReason {
     match why {
         SendError::Short => CloseReason::MemoryShort,
@@ -431,14 +431,14 @@ fn is_flow_mod(event: &Event) -> bool {
     matches!(event, Event::Message { message, .. } if matches!(**message, Message::FlowMod(_)))
 }
 
-/// Whether it waits until no other such request of the bridge is under way: it commits a bundle or changes meters.
+/// Whether it waits for another such request of the bridge: it commits a bundle or changes meters.
 fn is_exclusive(event: &Event) -> bool {
     let Event::Message { message, .. } = event else { return false };
     let commits = matches!(&**message, Message::BundleControl(m) if m.ty == BundleControlType::CommitRequest);
     commits || matches!(**message, Message::MeterMod(_))
 }
 
-/// What a connection is told until it asks for something else.
+/// Default asynchronous configuration of a connection.
 fn default_asyncs() -> AsyncConfig {
     AsyncConfig { format: Format::Standard, packet_in: [3, 0], port_status: [7, 7], flow_removed: [0xf, 0] }
 }

@@ -1,8 +1,9 @@
-//! What a bridge does without controllers (`Bridge.fail_mode`).
+//! Behaviour of a bridge without controllers (`Bridge.fail_mode`).
 //!
-//! A bridge that has none configured is a learning switch (a rule of priority 0 that controllers see and may delete), or, in
-//! secure mode, does nothing. A bridge that has lost them for three times the probe interval becomes a learning switch by a
-//! rule that nobody sees, above all others, until one is back; in secure mode it goes on with the rules that it has.
+//! A bridge without configured controllers is a learning switch (by a rule of priority 0, visible to controllers),
+//! or, in secure mode, has no rules. A bridge without a connected controller for three times the probe interval
+//! becomes a learning switch by a hidden rule, above all others, until one reconnects; in secure mode it keeps its
+//! rules.
 
 use super::{BridgeCtx, Connmgr};
 use crate::flow_mod;
@@ -12,33 +13,33 @@ use ofp_actions::{Action, Output};
 use openflow::msg::flow_mod::FlowModFlags;
 use std::sync::Arc;
 
-/// Priority of the rule of a bridge that lost its controllers; above every priority of OpenFlow.
+/// Priority of the fail-open rule; above every priority of OpenFlow.
 pub(super) const FAIL_OPEN_PRIORITY: i32 = 0x00f0_f0f0;
-/// So many probe intervals without a controller are too many.
+/// Probe intervals without a controller until fail-open.
 const PROBES_TO_FAIL: u64 = 3;
 
 /// `Bridge.fail_mode`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum FailMode {
-    /// Be a learning switch without controllers.
+    /// Standalone: a learning switch without controllers.
     #[default]
     Standalone,
-    /// Keep to the rules there are.
+    /// Secure: keep the rules.
     Secure,
 }
 
-/// What the database says of a bridge's controllers.
+/// Configuration of a bridge's controllers in the database.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RemoteConfig {
-    /// What to do without them.
+    /// Fail mode.
     pub fail_mode: FailMode,
-    /// Whether any is configured.
+    /// Whether a controller is configured.
     pub has_controllers: bool,
-    /// The longest of their probe intervals; 0 never takes them for lost.
+    /// The maximum of their probe intervals; 0 disables fail-open.
     pub max_probe_interval_ms: u64,
 }
 
-/// Who decides what the bridge does.
+/// Fail-mode state machine of a bridge.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Governance {
     Controllers,
@@ -59,7 +60,7 @@ impl RemoteConfig {
 #[derive(Default)]
 pub(super) struct FailState {
     config: Option<RemoteConfig>,
-    /// Since when no controller is connected; `None` while one is.
+    /// Time of losing the last controller; `None` while one is connected.
     alone_since_ms: Option<u64>,
     open: bool,
 }
@@ -73,7 +74,7 @@ impl FailState {
         }
     }
 
-    /// When the controllers are to be taken for lost.
+    /// Time of fail-open.
     fn fails_at_ms(&self) -> Option<u64> {
         let config = self.config?;
         let may = config.has_controllers
@@ -88,7 +89,7 @@ impl FailState {
     }
 }
 
-/// The rule that makes the bridge a learning switch.
+/// The rule of a learning switch.
 fn normal_rule(priority: i32, now_ms: u64) -> Rule {
     let stats = RuleStats::default();
     stats.credit(0, 0, now_ms);
@@ -112,7 +113,7 @@ fn add_normal(ctx: &BridgeCtx<'_>, priority: i32, now_ms: u64) {
 }
 
 impl Connmgr {
-    /// Takes the configuration of the bridge's controllers, at first and whenever it changes. The rules are flushed when the
+    /// Applies the configuration of the bridge's controllers, at start and after changes. Flushes the rules if the
     /// bridge gets its first controller, loses its last, or without controllers changes its mode.
     pub fn configure(&mut self, config: RemoteConfig, ctx: &BridgeCtx<'_>, now_ms: u64) {
         let was = self.fail.config.replace(config);
@@ -134,12 +135,12 @@ impl Connmgr {
         self.run_fail_open(ctx, now_ms);
     }
 
-    /// Whether the bridge is a learning switch because its controllers are lost.
+    /// Whether the bridge is in fail-open mode.
     pub fn is_fail_open(&self) -> bool {
         self.fail.open
     }
 
-    /// The bridge ends: its meters leave the datapath.
+    /// Removes the meters of a deleted bridge from the datapath.
     pub fn shut_down(&mut self, ctx: &BridgeCtx<'_>) {
         self.conns.clear();
         self.shared.commit = None;

@@ -1,4 +1,4 @@
-//! The meters of a bridge (OpenFlow 1.3 §5.7, §7.3.4.4): kept here, carried out by the datapath under a number of its own
+//! The meters of a bridge (OpenFlow 1.3 §5.7, §7.3.4.4): stored here, executed by the datapath under its own numbers
 //! (see [`crate::meter_ids`]).
 
 use super::conn::Conn;
@@ -12,14 +12,14 @@ use openflow::msg::meter::{
 };
 use std::collections::BTreeMap;
 
-/// Meters have numbers up to this.
+/// Maximum meter number.
 const METERS: u32 = DP_METERS_MAX;
-/// Bands that a meter may have.
+/// Maximum bands of a meter.
 const BANDS: usize = 8;
 
 struct Entry {
     meter: Meter,
-    /// Its number in the datapath.
+    /// Its datapath number.
     dp_id: u32,
     since_ms: u64,
 }
@@ -28,11 +28,11 @@ struct Entry {
 #[derive(Default)]
 pub(super) struct MeterTable {
     meters: BTreeMap<u32, Entry>,
-    /// Deleted meters, the rules of which are being removed.
+    /// Deleted meters whose rules are being removed.
     ending: Vec<Entry>,
 }
 
-/// What meters can do: drop, in both units, with bursts and statistics.
+/// Meter features: drop bands, both units, bursts and statistics.
 pub(super) fn features() -> MeterFeatures {
     MeterFeatures {
         max_meters: METERS,
@@ -52,7 +52,7 @@ impl Conn {
         now_ms: u64,
     ) -> Result<(), ErrorKind> {
         shared.meters.change(m, ctx, now_ms)?;
-        // What is behind it sees the rules of deleted meters gone.
+        // Later requests see the rules of deleted meters removed.
         self.waits = shared.meters.is_ending();
         Ok(())
     }
@@ -63,7 +63,7 @@ impl MeterTable {
         self.meters.contains_key(&id)
     }
 
-    /// Carries a meter-mod out.
+    /// Executes a meter-mod.
     fn change(&mut self, m: &MeterMod, ctx: &BridgeCtx<'_>, now_ms: u64) -> Result<(), ErrorKind> {
         let id = m.meter.id;
         if m.command == MeterModCommand::Delete {
@@ -105,8 +105,8 @@ impl MeterTable {
         !self.ending.is_empty()
     }
 
-    /// Goes on with removing the rules that use deleted meters (1.3 §6.5), until `work`, in rules, is used up or too many rules wait to
-    /// be told.
+    /// Continues to remove the rules that use deleted meters (1.3 §6.5), until `work`, in rules, is used up or the
+    /// event queue is full.
     pub(super) fn run_ending(&mut self, ctx: &BridgeCtx<'_>, work: &mut usize) {
         while *work > 0
             && let Some(entry) = self.ending.last()
@@ -123,15 +123,15 @@ impl MeterTable {
         }
     }
 
-    /// Takes a meter out of the datapath.
+    /// Removes a meter from the datapath.
     fn release(entry: &Entry, ctx: &BridgeCtx<'_>) {
         ctx.backer.set_meter(ctx.bridge, entry.meter.id, None);
-        // A datapath that does not know it has nothing to remove.
+        // A datapath without it has nothing to remove.
         let _ = ctx.datapath.meter_del(entry.dp_id);
         ctx.backer.meter_release(entry.dp_id);
     }
 
-    /// Takes all meters out of the datapath, when the bridge ends.
+    /// Removes all meters from the datapath, when the bridge is deleted.
     pub(super) fn clear(&mut self, ctx: &BridgeCtx<'_>) {
         let all = std::mem::take(&mut self.meters).into_values().chain(self.ending.drain(..));
         all.for_each(|entry| MeterTable::release(&entry, ctx));
@@ -149,8 +149,7 @@ impl MeterTable {
         Ok(self.chosen(id)?.into_iter().map(|e| e.meter.clone()).collect())
     }
 
-    /// Statistics of a meter, or of all. What the datapath does not tell is all ones, as the standard asks for counters
-    /// that are not known.
+    /// Statistics of a meter, or of all. Counters unknown to the datapath are all ones, as the standard requires.
     pub(super) fn stats(
         &self,
         id: u32,
@@ -179,7 +178,7 @@ impl MeterTable {
     }
 }
 
-/// The meter as it is kept: a band without a burst size has one second's worth.
+/// The stored form of the meter: a band without a burst size gets one second's worth.
 fn checked(m: &Meter) -> Result<Meter, ErrorKind> {
     if (m.id == 0 || m.id > METERS) && m.id != CONTROLLER {
         return Err(ErrorKind::MmfcInvalidMeter);

@@ -1,28 +1,29 @@
-//! The OpenFlow connections of one bridge: requests answered, events told.
+//! The OpenFlow connections of one bridge: replies to requests, and events.
 //!
-//! Pure: the owner moves bytes between sockets and [`Connmgr::input`], [`Connmgr::output`], and calls [`Connmgr::run`] after
-//! input, when the time of [`Connmgr::next_wakeup_ms`] has come, or output has been sent. It routes packets for the bridge's
-//! controllers to [`Connmgr::deliver_packet_in`], and changes of ports to [`Connmgr::port_changed`]; ended rules are taken from
-//! the backer here.
+//! Pure: the owner moves bytes between sockets and [`Connmgr::input`], [`Connmgr::output`]. It calls
+//! [`Connmgr::run`] after input, at the time of [`Connmgr::next_wakeup_ms`], and after sending output. It routes
+//! packets for the bridge's controllers to [`Connmgr::deliver_packet_in`], and port changes to
+//! [`Connmgr::port_changed`]; this module takes removed rules from the backer.
 //!
-//! One run does a bounded amount of work ([`WORK_PER_TURN`]), each connection a share of it in turns: a flow-mod that selects many
-//! rules goes on in the next ones, and so does a long answer.
+//! One run does a bounded amount of work ([`WORK_PER_TURN`]), shared among connections in turn: flow-mods with many
+//! rules and long replies continue in later runs.
 //!
-//! Bounds: a connection whose answers are not read is not served further (its input waits, and the owner, asked by
-//! [`Connmgr::wants_input`], leaves the rest in the socket); long answers are made piece by piece as they are read; packets and
-//! changes of ports for a slow reader are dropped and counted; bundles are bounded in number and bytes.
+//! Bounds: requests of a connection with unread replies wait (its input is buffered, and the owner, by
+//! [`Connmgr::wants_input`], leaves the rest in the socket); long replies are made piece by piece as they are read;
+//! packets and port changes for a slow reader are dropped and counted; bundles are bounded in number and bytes.
 //!
-//! Managers of several bridges share two bounds of memory ([`Budgets`]): of output that is not sent, and of input that is not carried out,
-//! bundles included. Where one is short, requests and input wait, and the owner closes the connection that holds most
-//! ([`Connmgr::held`]). From half of it on, a connection has less output made for it ahead of its reader.
+//! Managers of several bridges share two memory limits ([`Budgets`]): for unsent output, and for unprocessed input,
+//! bundles included. If one is exhausted, requests and input wait, and the owner closes the connection that holds
+//! most ([`Connmgr::held`]). From half of it on, less output is made ahead of each reader.
 //!
-//! Ended rules wait for a slow reader, and flow-mods that end more of them wait with them; one that has taken nothing for five
-//! seconds is left out, and what it was not told is counted. As in Open vSwitch, a barrier does not wait for them.
+//! Removed rules wait for a slow reader, as do flow-mods that remove more of them. A reader without progress for
+//! five seconds is skipped, and its missed events are counted. As in Open vSwitch, a barrier does not wait for them.
 //!
-//! Who watches a bridge's controllers ([`ConnKind::Snoop`]) gets copies of what they say and are told.
+//! Snoops ([`ConnKind::Snoop`]) of a bridge's controllers get copies of their messages in both directions.
 //!
-//! Requests of one connection are carried out in order, each before the next begins, so a barrier waits for nothing else. A bundle that
-//! is committed, and the rules of a deleted meter, go on over several runs; flow-mods, bundles and meters of other connections wait.
+//! Requests of one connection are executed in order, each before the next begins, so a barrier needs no further
+//! waiting. A bundle commit and the removal of a deleted meter's rules may take several runs; flow-mods, bundles and
+//! meters of other connections wait.
 
 mod bundle;
 mod config;
@@ -57,52 +58,52 @@ use openflow::{Version, VersionSet};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Work of one turn of the main loop, in rules changed or told, or requests answered.
+/// Work of one turn of the main loop, in rules changed or reported, or requests processed.
 pub const WORK_PER_TURN: usize = 2048;
-/// Of that, what one connection does before others have their turn.
+/// Part of it for one connection before others have their turn.
 const WORK_PER_CONN: usize = 1024;
 
 /// A connection of a [`Connmgr`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct ConnId(pub u64);
 
-/// What the bridge is made of, while its connections are served.
+/// The parts of a bridge used while its connections are served.
 #[derive(Clone, Copy)]
 pub struct BridgeCtx<'a> {
     /// Tables, ports, translation.
     pub backer: &'a Backer,
-    /// Where packets are sent and port counters kept.
+    /// Sends packets and keeps port counters.
     pub datapath: &'a dyn Datapath,
     /// The bridge.
     pub bridge: BridgeId,
     /// Its datapath id.
     pub datapath_id: u64,
-    /// Who made it.
+    /// Description of manufacturer, hardware and software.
     pub desc: &'a SwitchDesc,
 }
 
 impl BridgeCtx<'_> {
-    /// The bridge as it is now; `None` when it is gone.
+    /// The current view of the bridge; `None` if it is deleted.
     fn bridge_view(&self) -> Option<Arc<BridgeView>> {
         self.backer.view().bridge(self.bridge).cloned()
     }
 }
 
-/// What all connections of the bridge share.
+/// State shared by all connections of the bridge.
 #[derive(Default)]
 struct Shared {
     meters: MeterTable,
-    /// A bundle that is being carried out.
+    /// A bundle being committed.
     commit: Option<bundle::Commit>,
-    /// The highest generation of a master's election so far.
+    /// The highest generation id of a master election so far.
     generation_id: Option<u64>,
-    /// When each port was first seen.
+    /// Creation time of each port.
     port_since_ms: BTreeMap<OfPort, u64>,
 }
 
 impl Shared {
-    /// Whether a request has to wait that changes rules by itself alone: another one is under way, or too many ended rules wait to be
-    /// told.
+    /// Whether a request that needs exclusive rule changes must wait: another one is active, or the event queue is
+    /// full.
     fn is_busy(&self, ctx: &BridgeCtx<'_>) -> bool {
         self.commit.is_some() || self.meters.is_ending() || ctx.backer.removed.room(ctx.bridge) == 0
     }
@@ -116,20 +117,20 @@ pub struct Connmgr {
     shared: Shared,
     fail: FailState,
     admin_changes: Vec<AdminChange>,
-    /// The connection that was served last.
+    /// The connection served last.
     served: Option<ConnId>,
-    /// Ended rules wait to be told, until then at the latest; 0 for the next turn.
+    /// Latest time for the next attempt to report removed rules; 0 for the next turn.
     removed_again_ms: Option<u64>,
-    /// What connections that are gone counted.
+    /// Counters of closed connections.
     gone: ConnCounters,
 }
 
-/// Bytes that a connection makes its manager hold.
+/// Memory held for a connection, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Held {
-    /// That came and are not carried out.
+    /// Unprocessed input.
     pub input_bytes: usize,
-    /// That were made and are not sent.
+    /// Unsent output.
     pub output_bytes: usize,
 }
 
@@ -144,20 +145,20 @@ impl Default for Connmgr {
 pub struct AdminChange {
     /// The port.
     pub name: String,
-    /// Whether it is to be up.
+    /// The wanted state.
     pub up: bool,
 }
 
-/// What a connection looks like from outside (`Controller` rows of the database, `ofproto/list`).
+/// Public state of a connection (`Controller` rows of the database, `ofproto/list`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ConnStatus {
-    /// What it is for.
+    /// Its kind.
     pub kind: ConnKind,
-    /// The version agreed, when there is one.
+    /// The negotiated version, if any.
     pub version: Option<Version>,
     /// Its role.
     pub role: ControllerRole,
-    /// What was dropped.
+    /// Its drops.
     pub counters: ConnCounters,
 }
 
@@ -167,7 +168,7 @@ impl Connmgr {
         Connmgr::sharing(Budgets::unbounded())
     }
 
-    /// The same, with bounds that it shares with other bridges.
+    /// The same, with limits shared with other bridges.
     pub fn sharing(budgets: Budgets) -> Connmgr {
         Connmgr {
             budgets,
@@ -182,7 +183,7 @@ impl Connmgr {
         }
     }
 
-    /// A connection has come about; its hello waits in the output.
+    /// Adds a new connection; its hello waits in the output.
     pub fn open(&mut self, kind: ConnKind, versions: VersionSet, now_ms: u64) -> ConnId {
         let id = ConnId(self.next_id);
         self.next_id += 1;
@@ -191,7 +192,7 @@ impl Connmgr {
         id
     }
 
-    /// The connection is gone.
+    /// Removes a connection.
     pub fn close(&mut self, id: ConnId, ctx: &BridgeCtx<'_>, now_ms: u64) {
         if let Some(conn) = self.conns.remove(&id) {
             self.gone.add(&conn.counters);
@@ -201,7 +202,7 @@ impl Connmgr {
         self.connections_changed(ctx, now_ms);
     }
 
-    /// Takes bytes that came; [`Connmgr::run`] works on them.
+    /// Takes received bytes; [`Connmgr::run`] processes them.
     pub fn input(&mut self, id: ConnId, bytes: &[u8], now_ms: u64) {
         if let Some(conn) = self.conns.get_mut(&id) {
             conn.receive(bytes, now_ms);
@@ -213,48 +214,48 @@ impl Connmgr {
         self.conns.get(&id).map_or(&[], |c| c.session.output())
     }
 
-    /// Takes `n` bytes off the output, which have been sent.
+    /// Removes `n` sent bytes from the output.
     pub fn consume_output(&mut self, id: ConnId, n: usize) {
         if let Some(conn) = self.conns.get_mut(&id) {
             conn.consume_output(n);
         }
     }
 
-    /// All bytes to send, taken.
+    /// Takes all bytes to send.
     pub fn take_output(&mut self, id: ConnId) -> Vec<u8> {
         let bytes = self.output(id).to_vec();
         self.consume_output(id, bytes.len());
         bytes
     }
 
-    /// Whether more input may be handed in. While not, leave it in the socket.
+    /// Whether to pass more input in. If not, leave it in the socket.
     pub fn wants_input(&self, id: ConnId) -> bool {
         self.conns.get(&id).is_some_and(Conn::wants_input)
     }
 
-    /// Whether a connection has requests or answers left that can be worked on at once.
+    /// Whether a connection has requests or replies that can be processed at once.
     pub fn has_work(&self, id: ConnId) -> bool {
         self.conns.get(&id).is_some_and(Conn::has_work)
     }
 
-    /// Whether a connection has requests that were not carried out, whatever they wait for but its reader.
+    /// Whether a connection has unprocessed requests that wait for anything but its reader.
     pub fn is_busy(&self, id: ConnId) -> bool {
         self.conns.get(&id).is_some_and(|c| c.blocked || c.has_requests())
     }
 
-    /// After so long without a sign of life, a connection is asked for one; 0 for never.
+    /// Sets the inactivity probe interval; 0 disables probes.
     pub fn set_probe_interval(&mut self, id: ConnId, ms: u64) {
         if let Some(conn) = self.conns.get_mut(&id) {
             conn.session.set_probe_interval_ms(ms);
         }
     }
 
-    /// Why the connection is to be closed once its output is sent; `None` while it lives or when it is not there.
+    /// Reason to close the connection once its output is sent; `None` while it lives or if it does not exist.
     pub fn close_reason(&self, id: ConnId) -> Option<CloseReason> {
         self.conns.get(&id)?.over
     }
 
-    /// What a connection holds of the bounds that it shares.
+    /// Memory that a connection holds of the shared limits.
     pub fn held(&self, id: ConnId) -> Option<Held> {
         let c = self.conns.get(&id)?;
         Some(Held { input_bytes: c.input_bytes(), output_bytes: c.session.output_share().bytes() })
@@ -271,31 +272,31 @@ impl Connmgr {
         self.conns.keys().copied()
     }
 
-    /// The ports whose devices are to be set up or down, in order; the owner carries it out. The port's configuration says so
-    /// already: where it cannot be done, the owner sets it right again.
+    /// Takes the ports whose devices to set up or down, in order. The port's configuration has the wanted state
+    /// already: if the device cannot be set, the owner corrects it.
     pub fn take_admin_changes(&mut self) -> Vec<AdminChange> {
         std::mem::take(&mut self.admin_changes)
     }
 
-    /// Whether a controller is connected and has agreed on a version.
+    /// Whether a controller is connected and has negotiated a version.
     pub fn controller_is_connected(&self) -> bool {
         self.conns.values().any(|c| matches!(c.kind, ConnKind::Controller { .. }) && c.is_up())
     }
 
-    /// What all connections counted, those that are gone included.
+    /// Counters of all connections, closed ones included.
     pub fn counters(&self) -> ConnCounters {
         let mut sum = self.gone;
         self.conns.values().for_each(|c| sum.add(&c.counters));
         sum
     }
 
-    /// One turn with all the work that it may do; see [`Connmgr::run_within`].
+    /// One turn with all its permitted work; see [`Connmgr::run_within`].
     pub fn run(&mut self, ctx: &BridgeCtx<'_>, now_ms: u64) {
         self.run_within(ctx, now_ms, &mut WORK_PER_TURN.clone());
     }
 
-    /// Takes the time and goes on with what waits, as far as `work` goes: ended rules, requests, answers in pieces, keepalive,
-    /// bundles left behind, fail-open. What is left makes [`Connmgr::next_wakeup_ms`] tell of now.
+    /// Sets the time and processes waiting work, within `work`: removed rules, requests, partial replies, keepalive,
+    /// idle bundles, fail-open. With work left, [`Connmgr::next_wakeup_ms`] returns the present time.
     pub fn run_within(&mut self, ctx: &BridgeCtx<'_>, now_ms: u64, work: &mut usize) {
         for conn in self.conns.values_mut() {
             conn.tick(now_ms);
@@ -323,7 +324,7 @@ impl Connmgr {
         self.relay();
     }
 
-    /// Goes on with a bundle, or with the rules of deleted meters.
+    /// Continues a bundle commit, or the removal of deleted meters' rules.
     fn run_exclusive(&mut self, ctx: &BridgeCtx<'_>, now_ms: u64, work: &mut usize) {
         let mut share = (*work).min(WORK_PER_CONN);
         *work -= share;
@@ -337,12 +338,12 @@ impl Connmgr {
         *work += share;
     }
 
-    /// When [`Connmgr::run`] has something to do, output aside; 0 for at once.
+    /// Time of the next work of [`Connmgr::run`], output aside; 0 for at once.
     pub fn next_wakeup_ms(&self) -> Option<u64> {
         if self.shared.commit.is_some() || self.shared.meters.is_ending() && self.removed_again_ms.is_none() {
             return Some(0);
         }
-        // A connection that waits until ended rules have been told goes on.
+        // A connection continues after removed rules have been reported.
         let unblocked = |c: &Conn| c.blocked && self.removed_again_ms.is_none();
         if self.conns.values().any(|c| c.has_work() || unblocked(c)) {
             return Some(0);
@@ -351,7 +352,7 @@ impl Connmgr {
         [conns, self.fail.next_wakeup_ms(), self.removed_again_ms].into_iter().flatten().min()
     }
 
-    /// Works on a connection's requests until there is none, its reader is behind, or `work` is used up.
+    /// Processes a connection's requests until none is left, its reader lags, or `work` is used up.
     fn serve(&mut self, id: ConnId, ctx: &BridgeCtx<'_>, now_ms: u64, work: &mut usize) {
         let Some(conn) = self.conns.get_mut(&id) else { return };
         let was_up = conn.is_up();
@@ -376,8 +377,8 @@ impl Connmgr {
         }
     }
 
-    /// Table misses go to controllers of OpenFlow 1.2 and older, and to service connections of those versions that asked
-    /// for packets. Which controllers listen at all is told to those who make packets for them.
+    /// Table misses go to controllers of OpenFlow 1.2 and older, and to service connections of those versions that
+    /// requested packets. Publishes the listening controllers to the makers of packets.
     fn connections_changed(&mut self, ctx: &BridgeCtx<'_>, now_ms: u64) {
         let wanted = self.conns.values().any(Conn::wants_misses);
         if let Some(bridge) = ctx.bridge_view() {

@@ -1,4 +1,4 @@
-//! Packets to and from controllers, and rules that ended.
+//! Packets to and from controllers, and removed rules.
 
 use super::conn::{AsyncKind, Conn};
 use super::{BridgeCtx, Connmgr, Shared};
@@ -16,9 +16,9 @@ use openflow::msg::packet::{PacketIn, PacketOut};
 use openflow::{ErrorKind, Format, Message, NO_BUFFER, Version};
 use packet::Packet;
 
-/// Bytes of an Ethernet header: a shorter frame cannot be sent.
+/// Length of an Ethernet header: a shorter frame cannot be sent.
 const ETH_HEADER_BYTES: usize = 14;
-/// Fields of a packet-in's metadata beside the input port, told when they are not zero.
+/// Metadata fields of a packet-in beside the input port, included if nonzero.
 const METADATA_FIELDS: [FieldId; 12] = [
     FieldId::TunId,
     FieldId::TunSrc,
@@ -53,7 +53,7 @@ const REGISTERS: [FieldId; 16] = [
 ];
 
 impl Conn {
-    /// Runs the actions of a packet-out on its packet.
+    /// Executes the actions of a packet-out on its packet.
     pub(super) fn packet_out(
         &mut self,
         m: &PacketOut,
@@ -80,7 +80,7 @@ impl Conn {
         };
         check_actions(&m.actions, &exactly(&flow), &cx.for_actions(None))?;
         if m.data.len() < ETH_HEADER_BYTES {
-            // Nothing that could be sent: accepted without effect, as by every switch without buffers.
+            // Not sendable: accepted without effect, as by every switch without buffers.
             return Ok(());
         }
         let request = Request {
@@ -110,22 +110,22 @@ impl Conn {
     }
 }
 
-/// The match that only packets of this flow have.
+/// The match of exactly this flow's packets.
 fn exactly(flow: &flow::Flow) -> Match {
     let ones = flow::Flow::from_words([u64::MAX; flow::FLOW_WORDS]);
     Match::new(flow, &flow::Mask(ones))
 }
 
-/// Why a packet came, for all connections.
+/// Reason of a packet-in, for all connections.
 struct Why {
-    /// By `OFPR_*` alone.
+    /// An `OFPR_*` value.
     reason: PacketInReason,
     miss: Option<Miss>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Miss {
-    /// By the rule for packets that miss.
+    /// The table-miss rule.
     Rule,
     NoRule,
 }
@@ -145,12 +145,12 @@ impl Why {
         Why { reason, miss }
     }
 
-    /// The reason by which connections of the version choose, and the one that they are told; `None` when they are not told
-    /// at all.
+    /// The reason that selects connections of this version, and the reported reason; `None` if they do not receive
+    /// it.
     fn for_version(&self, version: Version) -> Option<(PacketInReason, PacketInReason)> {
         match (self.reason, self.miss) {
             (_, Some(Miss::NoRule)) if version >= Version::V13 => None,
-            // Before 1.3 the rule for packets that miss is a rule as any other, but still chosen as a miss.
+            // Before 1.3 the table-miss rule reports as any other rule, but is still selected as a miss.
             (reason, Some(Miss::Rule)) if version < Version::V13 => Some((reason, PacketInReason::Action)),
             (PacketInReason::ActionSet | PacketInReason::Group | PacketInReason::PacketOut, _)
                 if version < Version::V14 =>
@@ -162,7 +162,7 @@ impl Why {
     }
 }
 
-/// The fields beside the packet's own that a controller is told.
+/// Packet-in metadata beside the packet's own fields.
 fn pipeline_fields(event: &PacketInEvent) -> Match {
     let state = &event.state;
     let mut flow = event.key.to_flow(OfPort(state.in_port));
@@ -181,7 +181,7 @@ fn pipeline_fields(event: &PacketInEvent) -> Match {
 }
 
 impl Connmgr {
-    /// Sends a packet to the controllers that it is for.
+    /// Sends a packet to its controllers.
     pub fn deliver_packet_in(&mut self, event: &PacketInEvent) {
         let why = Why::of(event);
         let mut message: Option<PacketIn> = None;
@@ -198,7 +198,8 @@ impl Connmgr {
                 table: event.state.table,
                 cookie: event.cookie.rule_cookie,
                 metadata: pipeline_fields(event),
-                // Without buffers the whole packet is sent, whatever length was asked for: nothing could fetch the rest.
+                // Without buffers, send the whole packet regardless of the requested length: the rest could not be
+                // fetched.
                 data: event.packet.data().to_vec(),
                 userdata: event.state.userdata.clone(),
                 continuation: Vec::new(),
@@ -209,8 +210,8 @@ impl Connmgr {
         }
     }
 
-    /// Tells the controllers of the rules that ended, oldest first, until `work` is used up or one that is to be told has no room.
-    /// One that has taken nothing for long is left out, which is counted.
+    /// Reports removed rules to the controllers, oldest first, until `work` is used up or a receiver has no space. A
+    /// receiver without progress for long is skipped and counted.
     pub(super) fn tell_removed(&mut self, ctx: &BridgeCtx<'_>, now_ms: u64, work: &mut usize) {
         self.removed_again_ms = None;
         while *work > 0
@@ -250,7 +251,7 @@ fn described(rule: &Rule, reason: FlowRemovedReason, now_ms: u64) -> FlowRemoved
     let age_ms = now_ms.saturating_sub(rule.created_ms);
     let matching = rule.matching.unpack();
     FlowRemoved {
-        // OpenFlow 1.0's own form cannot tell every match.
+        // OpenFlow 1.0's own form cannot express every match.
         format: if openflow::match_fits_10(&matching) { Format::Standard } else { Format::Nxt },
         matching,
         cookie: rule.cookie,

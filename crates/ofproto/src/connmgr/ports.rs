@@ -1,4 +1,4 @@
-//! Ports as controllers see them: descriptions, counters, configuration, changes.
+//! Ports in OpenFlow: descriptions, counters, configuration, changes.
 
 use super::conn::{AsyncKind, Conn, Outcome};
 use super::requests::Request;
@@ -34,10 +34,10 @@ fn with_config(mut c: PortConfigBits, bits: u32, mask: u32) -> PortConfigBits {
     c
 }
 
-/// The port as a version tells it.
+/// The port in the form of a version.
 pub(super) fn describe(p: &Port, version: Version) -> wire::Port {
     let down = p.link_down || p.config.port_down;
-    // OpenFlow 1.0 has no bit for a port that could be used.
+    // OpenFlow 1.0 has no bit for a live port.
     let live = if version == Version::V10 { 0 } else { state::LIVE };
     let features = &p.features;
     wire::Port {
@@ -55,7 +55,7 @@ pub(super) fn describe(p: &Port, version: Version) -> wire::Port {
     }
 }
 
-/// Counters of a port; those that nobody keeps are all ones. `device`: what the datapath counted, where it did.
+/// Counters of a port; unknown ones are all ones. `device`: counters of the datapath, if any.
 fn counters(p: &Port, device: Option<PortStats>) -> wire::PortStats {
     let unknown = wire::PortStats {
         port: p.of_port,
@@ -107,7 +107,7 @@ impl Conn {
         self.reply(&Message::PortDescReply(Multi::all(ports)), xid)
     }
 
-    /// Statistics of one port, or of all; of a port that is not there: none.
+    /// Statistics of one port, or of all; empty for an unknown port.
     pub(super) fn port_stats(
         &mut self,
         which: OfPort,
@@ -116,7 +116,7 @@ impl Conn {
         ctx: &BridgeCtx<'_>,
     ) -> Result<(), ErrorKind> {
         let mut entries = Vec::new();
-        // One question for all.
+        // One query for all.
         let all: Option<HashMap<_, _>> =
             (which == OfPort::NONE).then(|| ctx.datapath.all_port_stats().into_iter().collect());
         let counted = |port| match &all {
@@ -148,7 +148,7 @@ impl Conn {
         if port.mac != m.hw_addr {
             return Err(ErrorKind::PmfcBadHwAddr);
         }
-        // What is no device cannot be set down, which is as OVS has it: the bit stays unset, and nothing is said.
+        // A port without a device cannot be set down, as in OVS: the bit stays unset, without an error.
         let mask = if port.dp_port.is_some() { m.mask } else { m.mask & !config::PORT_DOWN };
         if with_config(port.config, m.config, mask) == port.config {
             return Ok(());
@@ -171,7 +171,7 @@ impl Conn {
     }
 }
 
-/// `NORMAL` floods to a bundle unless one of its ports is not to be flooded to.
+/// `NORMAL` floods to a bundle unless one of its ports has `no-flood`.
 fn update_flooding(ports: &mut PortTable, changed: &Port) {
     let Some(bundle) = ports.bundles.get(&changed.bundle) else { return };
     let floodable = bundle.members.iter().all(|n| ports.port(*n).is_none_or(|p| !p.config.no_flood));
@@ -183,12 +183,12 @@ fn update_flooding(ports: &mut PortTable, changed: &Port) {
 }
 
 impl Connmgr {
-    /// Tells the controllers that a port came (`old` is `None`), went (`new` is `None`) or changed.
+    /// Reports an added (`old` is `None`), removed (`new` is `None`) or changed port to the controllers.
     pub fn port_changed(&mut self, old: Option<&Port>, new: Option<&Port>, now_ms: u64) {
         self.tell_port(old, new, None, now_ms);
     }
 
-    /// As [`Connmgr::port_changed`]; the connection `by`, which made the change, is not told (before OpenFlow 1.5).
+    /// As [`Connmgr::port_changed`], except to the connection `by`, which made the change (before OpenFlow 1.5).
     pub(super) fn tell_port(
         &mut self,
         old: Option<&Port>,
@@ -215,7 +215,7 @@ impl Connmgr {
             let told = |p: &Port| Message::PortStatus(PortStatus { reason, port: describe(p, version) });
             let message = told(port);
             let on_wire = |m: &Message| openflow::encode(m, version, 0);
-            // A change that the version cannot tell is none to it.
+            // A change that the version cannot express is not reported.
             let same = reason == PortReason::Modify
                 && old.is_some_and(|old| on_wire(&told(old)) == on_wire(&message));
             if !same {

@@ -1,4 +1,4 @@
-//! Which function answers which request, and who may ask it.
+//! Dispatch of requests, and their permissions.
 
 use super::conn::{Conn, Outcome};
 use super::{BridgeCtx, Shared};
@@ -9,7 +9,7 @@ use openflow::msg::flow_mod::FlowMod;
 use openflow::msg::group::{GroupFeatures, GroupMod, GroupModCommand};
 use openflow::{ErrorKind, Kind, Message, Multi, Version};
 
-/// A request as it came.
+/// A received request.
 #[derive(Clone, Copy)]
 pub(super) struct Request<'a> {
     pub(super) xid: u32,
@@ -20,7 +20,7 @@ pub(super) struct Request<'a> {
 
 type Res = Result<(), ErrorKind>;
 
-/// What a slave may not ask (OpenFlow 1.3 §6.3.5).
+/// Requests forbidden to a slave (OpenFlow 1.3 §6.3.5).
 fn changes_the_switch(kind: Kind) -> bool {
     matches!(
         kind,
@@ -36,11 +36,11 @@ fn changes_the_switch(kind: Kind) -> bool {
     )
 }
 
-/// No tunnel option can be mapped: there is room for none.
+/// No tunnel option can be mapped: the space for them is 0.
 const NO_TLV_TABLE: TlvTable = TlvTable { max_option_bytes: 0, max_fields: 0, maps: Vec::new() };
 
 impl Conn {
-    /// Carries a request out and answers it. The error is to be answered with.
+    /// Executes a request and replies. On an error, the caller replies with it.
     pub(super) fn handle(
         &mut self,
         message: Message,
@@ -76,16 +76,16 @@ impl Conn {
             Message::BundleAdd(m) => self.bundle_add(m, request),
             Message::TlvTableRequest => self.reply(&Message::TlvTableReply(NO_TLV_TABLE), xid),
             Message::TlvTableMod(m) => tlv_table_mod(&m),
-            // Nobody monitors flows, so there is no monitor of that id.
+            // Flow monitors are not supported, so the id is unknown.
             Message::FlowMonitorCancel(_) => Err(ErrorKind::MofcUnknownMonitor),
             Message::FlowMonitorRequest(_) => Err(ErrorKind::BrcBadExpType),
-            // What the peer says of our messages; there is nothing to do about it.
+            // The peer's error about our message; no action is possible.
             Message::Error(_) => Ok(()),
-            // NXT_FLOW_AGE: ages are always told.
+            // NXT_FLOW_AGE: ages are always reported.
             Message::FlowAge => Ok(()),
-            // The session has learned it.
+            // The session has processed it.
             Message::FlowModTableId(_) => Ok(()),
-            // Both formats are always understood.
+            // Both formats are always accepted.
             Message::SetFlowFormat(_) => Ok(()),
             Message::FeaturesRequest => self.features(xid, ctx),
             Message::GetConfigRequest => self.get_config(xid, ctx),
@@ -100,7 +100,7 @@ impl Conn {
                 self.reply(&Message::GroupStatsReply(Multi::all(Vec::new())), xid)
             }
             Message::GroupDescRequest(_) => self.reply(&Message::GroupDescReply(Multi::all(Vec::new())), xid),
-            // There are no groups, and room for none.
+            // There are no groups, and the limit is 0.
             Message::GroupFeaturesRequest => {
                 self.reply(&Message::GroupFeaturesReply(GroupFeatures::default()), xid)
             }
@@ -117,7 +117,7 @@ impl Conn {
             Message::PortStatsRequest(port) => self.port_stats(port, request, shared, ctx),
             Message::PortDescRequest => self.port_desc(xid, ctx),
             Message::QueueStatsRequest(m) => self.queue_stats(m, xid, ctx),
-            // No question to a switch.
+            // Not a request to a switch.
             Message::Hello(_)
             | Message::EchoRequest(_)
             | Message::EchoReply(_)
@@ -148,7 +148,7 @@ impl Conn {
         }
     }
 
-    /// Flow-mods are carried out in turn, a bounded number of rules at a time.
+    /// Flow-mods are executed in order, a bounded number of rules at a time.
     fn queue_flow_mod(&mut self, fm: FlowMod, request: &Request<'_>) -> Res {
         self.mods.push(fm, request.frame);
         self.mods_bytes += request.frame.len();
@@ -170,7 +170,7 @@ impl Conn {
         self.reply(&Message::MeterConfigReply(Multi::all(shared.meters.config(id)?)), xid)
     }
 
-    /// A request with entries asks to change the tables.
+    /// A request with entries changes the tables.
     fn table_features(&mut self, m: &Multi<TableFeatures>, xid: u32) -> Res {
         if !m.entries.is_empty() || m.more {
             return Err(ErrorKind::TffcEperm);
@@ -179,7 +179,7 @@ impl Conn {
     }
 }
 
-/// The group table has no room; what deletes finds nothing to delete.
+/// The group table has a limit of 0; a delete finds no group.
 fn group_mod(m: &GroupMod) -> Res {
     match m.command {
         GroupModCommand::Delete => Ok(()),

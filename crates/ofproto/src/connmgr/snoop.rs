@@ -1,13 +1,13 @@
-//! Connections that watch: a copy of every message to and from the bridge's controllers goes to each of them.
+//! Snoops: connections that get a copy of every message to and from the bridge's controllers.
 //!
-//! The controllers' sessions keep copies only while somebody watches. A watcher whose output is full ([`super::conn`] says how
-//! much that is), or for whom more copies came at once than a session keeps, is left: controllers never wait for it.
+//! The controllers' sessions keep copies only while a snoop exists. A snoop is skipped if its output is full (limit
+//! in [`super::conn`]), or if more copies arrive at once than a session keeps: controllers never wait for it.
 
 use super::{ConnKind, Connmgr};
 use openflow::session::{CloseReason, SendError};
 
 impl Connmgr {
-    /// A connection came or went: copies are kept as long as somebody wants them.
+    /// Starts or stops keeping copies after a connection opens or closes.
     pub(super) fn watchers_changed(&mut self) {
         let watched = self.conns.values().any(|c| c.kind == ConnKind::Snoop && !c.is_over());
         for conn in self.conns.values_mut().filter(|c| matches!(c.kind, ConnKind::Controller { .. })) {
@@ -15,7 +15,7 @@ impl Connmgr {
         }
     }
 
-    /// Hands the copies to those who watch.
+    /// Passes the copies to the snoops.
     pub(super) fn relay(&mut self) {
         if !self.conns.values().any(|c| c.kind == ConnKind::Snoop) {
             return;

@@ -1,6 +1,6 @@
-//! Questions about rules, tables and queues.
+//! Requests for statistics of rules, tables and queues.
 //!
-//! The rules asked for are those of one moment, found and told piece by piece as the reader reads.
+//! The rules of a reply are those of one moment, searched and sent piece by piece as the reader reads.
 
 use super::BridgeCtx;
 use super::conn::Conn;
@@ -12,21 +12,21 @@ use openflow::msg::flow_stats::{AggregateStats, FlowStats, FlowStatsRequest};
 use openflow::msg::stats::{QUEUE_ALL, QueueConfig, QueueStatsRequest, TableStats};
 use openflow::{ErrorKind, Format, GROUP_ANY, Message, Multi};
 
-/// How many rules are looked at for one piece.
+/// Rules examined for one piece.
 const PIECE_RULES: usize = 512;
 /// `OFPFW10_ALL`: every field of OpenFlow 1.0 can be left out.
 const WILDCARDS_10: u32 = (1 << 22) - 1;
 
-/// An answer that is being told.
+/// A reply in progress.
 pub(super) struct Dump {
     selected: Selected,
     xid: u32,
     format: Format,
-    /// The sums so far, if those are asked for.
+    /// The sums so far, for an aggregate request.
     sums: Option<AggregateStats>,
 }
 
-/// The rules asked for, hidden ones included.
+/// The selected rules, hidden ones included.
 fn wanted(m: &FlowStatsRequest, ctx: &BridgeCtx<'_>) -> Selected {
     let by = Selection {
         table: m.table,
@@ -72,7 +72,7 @@ fn add_to(sums: &mut AggregateStats, rule: &Rule) {
 }
 
 impl Conn {
-    /// Begins to tell of rules, or with `summed` of their sums.
+    /// Begins a reply with rules, or with `summed` their aggregate.
     pub(super) fn flow_stats(
         &mut self,
         m: &FlowStatsRequest,
@@ -85,7 +85,7 @@ impl Conn {
         Ok(())
     }
 
-    /// Tells the next piece of the answer that is being told; the work that it took, in rules, at least one.
+    /// Sends the next piece of the reply; returns its work in rules, at least one.
     pub(super) fn continue_dump(&mut self, now_ms: u64) -> usize {
         let Some(mut dump) = self.dump.take() else { return 1 };
         let mut rules = Vec::new();
@@ -96,13 +96,13 @@ impl Conn {
         if let Some(sums) = &mut dump.sums {
             rules.iter().for_each(|r| add_to(sums, r));
             if !more {
-                // A few numbers can always be told.
+                // Sums always fit a message.
                 let _ = self.reply(&Message::AggregateReply(*sums), dump.xid);
             }
         } else if !rules.is_empty() || !more {
             let entries = rules.iter().map(|r| told(r, now_ms)).collect();
             let reply = Message::FlowStatsReply(Multi { entries, more, format: dump.format });
-            // A reply of rules can always be told: parts are split, and every rule came in a message of this protocol.
+            // A reply with rules always fits: parts are split, and every rule came in a message of this protocol.
             let _ = self.reply(&reply, dump.xid);
         }
         self.dump = more.then_some(dump);
@@ -129,7 +129,7 @@ impl Conn {
         self.reply(&Message::TableStatsReply(Multi::all(entries)), xid)
     }
 
-    /// There are no queues: the list is empty, and a queue asked for by number is not there.
+    /// There are no queues: the list is empty, and a specific queue is an error.
     pub(super) fn queue_stats(
         &mut self,
         m: QueueStatsRequest,

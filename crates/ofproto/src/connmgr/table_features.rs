@@ -1,6 +1,6 @@
-//! Table features (OpenFlow 1.3 §7.3.5.5): the same for all tables and bridges, so made once.
+//! Table features (OpenFlow 1.3 §7.3.5.5): the same for all tables and bridges, so built once.
 //!
-//! They follow from the field registry: what has a header can be matched, what is writable can be set.
+//! Derived from the field registry: fields with a header are matchable, writable fields are settable.
 
 use crate::flow_mod::TABLE_MAX_RULES;
 use flow::TableId;
@@ -12,12 +12,12 @@ use std::sync::OnceLock;
 
 /// `OFPIT_*`: goto, metadata, write, apply, clear, meter.
 const INSTRUCTIONS: [u16; 6] = [1, 2, 3, 4, 5, 6];
-/// `OFPIT_GOTO_TABLE`, which the last table does not have.
+/// `OFPIT_GOTO_TABLE`, absent in the last table.
 const GOTO_TABLE: u16 = 1;
 /// `OFPAT_*`: output, push and pop VLAN, set queue, set and decrement TTL, set field.
 const ACTIONS: [u16; 7] = [0, 17, 18, 21, 23, 24, 25];
 
-/// The answer to a request for table features.
+/// The reply to a request for table features.
 pub(super) fn reply() -> &'static Message {
     static REPLY: OnceLock<Message> = OnceLock::new();
     REPLY.get_or_init(|| Message::TableFeaturesReply(Multi::all((0..TableId::COUNT).map(features).collect())))

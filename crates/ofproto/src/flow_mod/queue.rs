@@ -1,11 +1,11 @@
-//! Flow-mods of one connection that wait to be carried out, and the one that is under way.
+//! Flow-mods of one connection that wait for execution, and the active one.
 //!
-//! A flow-mod may select all rules of all tables. [`ModQueue::step`] does a bounded amount of work: the rules that such a
-//! flow-mod selects are those of the version at its begin, found and changed in slices, each under one change of the view. A rule
-//! that another connection changes meanwhile counts if the flow-mod still selects it; one that is added meanwhile came after it.
+//! A flow-mod may select all rules of all tables, so [`ModQueue::step`] does a bounded amount of work. It selects
+//! the rules of the version at its begin, and changes them in slices, each under one change of the view. A rule
+//! changed meanwhile by another connection counts if the flow-mod still selects it; a rule added meanwhile does not.
 //! Deleting all rules of a table is one step.
 //!
-//! Steps pause while too many ended rules wait to be told ([`crate::events`]), and while a transaction is open.
+//! Steps pause while the queue of removed rules is full ([`crate::events`]), and while a transaction is open.
 
 use super::{Effects, ModContext, add, begin_selection, check, clear, modify, modify_adds};
 use crate::backer::Backer;
@@ -18,12 +18,12 @@ use openflow::msg::flow_mod::{FlowMod, FlowModCommand};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// So many rules looked at cost as much as one changed.
+/// Examined rules with the cost of one changed rule.
 pub(crate) const LOOKS_PER_CHANGE: usize = 32;
-/// Rules looked at between two looks at the work that is left.
+/// Rules examined between two checks of the remaining work.
 const LOOKS_AT_A_TIME: usize = 1024;
 
-/// A flow-mod and the message that it came in, which an error tells.
+/// A flow-mod with its message, for errors.
 type Request = (FlowMod, Box<[u8]>);
 
 /// Flow-mods in order.
@@ -31,24 +31,24 @@ type Request = (FlowMod, Box<[u8]>);
 pub struct ModQueue {
     requests: VecDeque<Request>,
     under_way: Option<UnderWay>,
-    /// What rules had learned that are gone ends before the next flow-mod begins.
+    /// Rules learned by removed rules are removed before the next flow-mod begins.
     ends_orphans: bool,
 }
 
-/// A flow-mod that changes rules that are there.
+/// A flow-mod that changes existing rules.
 struct UnderWay {
     fm: FlowMod,
     left: Selected,
-    /// Rules that are found and not changed.
+    /// Rules found and not yet changed.
     found: std::vec::IntoIter<Arc<Rule>>,
 }
 
-/// What a step came to.
+/// Result of a step.
 #[derive(Debug, Default)]
 pub struct Step {
-    /// Flow-mods that failed, with their messages.
+    /// Failed flow-mods, with their messages.
     pub failed: Vec<(ErrorKind, Box<[u8]>)>,
-    /// There was no room to tell of ended rules, or a transaction is open.
+    /// The queue of removed rules was full, or a transaction is open.
     pub paused: bool,
 }
 
@@ -64,18 +64,18 @@ impl ModQueue {
         self.requests.push_back((fm, frame.into()));
     }
 
-    /// How many have not begun.
+    /// Number of flow-mods that have not begun.
     pub fn len(&self) -> usize {
         self.requests.len()
     }
 
-    /// Whether nothing is left to do.
+    /// Whether no work is left.
     pub fn is_empty(&self) -> bool {
         self.requests.is_empty() && self.under_way.is_none() && !self.ends_orphans
     }
 
-    /// Goes on, with each flow-mod for itself, until `work`, in rules changed, is used up. What is done in one step packets see
-    /// at once.
+    /// Executes flow-mods separately, until `work`, in rules changed, is used up. Packets see the changes of one
+    /// step at once.
     pub fn step(&mut self, backer: &Backer, bridge: BridgeId, cx: &ModContext<'_>, work: &mut usize) -> Step {
         if backer.is_changing(bridge) || backer.removed.room(bridge) == 0 {
             return Step { failed: Vec::new(), paused: true };
@@ -103,7 +103,7 @@ impl ModQueue {
         Step { failed, paused: false }
     }
 
-    /// Goes on with the flow-mod that is under way, or begins with the next one; one that only adds is done with that.
+    /// Continues the active flow-mod, or begins the next one; a pure add completes at once.
     pub(super) fn work(
         &mut self,
         tables: &mut Tables,
@@ -128,7 +128,7 @@ impl ModQueue {
             clear(tables, &fm, effects);
             let mut under_way =
                 UnderWay { left: begin_selection(tables, &fm), fm, found: Vec::new().into_iter() };
-            // A modification that finds none may be an add: the first rule decides.
+            // A modification without matching rules may be an add: the first rule decides.
             under_way.find(work);
             if under_way.fm.command.deletes() || !under_way.is_found_out() {
                 self.under_way = Some(under_way);
@@ -144,7 +144,7 @@ impl ModQueue {
         }
     }
 
-    /// The first flow-mod that is wrong whatever the tables hold, among `max` from number `from` on.
+    /// The first flow-mod that is invalid regardless of the tables, among `max` from index `from` on.
     pub(super) fn check(
         &self,
         from: usize,
@@ -157,10 +157,10 @@ impl ModQueue {
 }
 
 impl UnderWay {
-    /// Finds some rules more when all that were found are changed.
+    /// Finds more rules once all found ones are changed.
     fn find(&mut self, work: &mut usize) {
         let mut found = Vec::new();
-        // Rules of one table and one hash come together, so that one look may find more than there is work for.
+        // Rules of one table and hash come together, so one search may find more than the remaining work.
         while *work > 0 && found.is_empty() && !self.left.is_done() {
             let looked = self.left.next_slice(LOOKS_AT_A_TIME, &mut found);
             *work = work.saturating_sub(looked.div_ceil(LOOKS_PER_CHANGE));
@@ -174,7 +174,7 @@ impl UnderWay {
         self.found.as_slice().is_empty() && self.left.is_done()
     }
 
-    /// Changes some of the rules that are left; gives itself back while it is not done.
+    /// Changes some of the remaining rules; returns itself until it is complete.
     fn slice(
         mut self,
         tables: &mut Tables,
@@ -193,7 +193,7 @@ impl UnderWay {
         (!self.is_found_out()).then_some(self)
     }
 
-    /// Changes one rule, if it is there as it was found, or as the flow-mod still selects it.
+    /// Changes one rule, if it exists as found, or if the flow-mod still selects it.
     fn change(&self, tables: &mut Tables, cx: &ModContext<'_>, found: &Arc<Rule>, effects: &mut Effects) {
         let same = |now: &Arc<Rule>| Arc::ptr_eq(now, found) || super::selects(&self.fm, now);
         if self.fm.command.deletes() {

@@ -1,8 +1,8 @@
-//! Flow-mods that are carried out together: all, at one moment, or none.
+//! Flow-mods executed atomically: all or none.
 //!
-//! A [`Transaction`] works on an open version of a bridge's tables, a bounded amount a step, and publishes it at its end. While it is
-//! open, no other change of the bridge's rules is made: [`Backer::is_changing`] tells those who wait, and learned rules wait in a
-//! queue. A flow-mod that fails undoes all, in slices as well.
+//! A [`Transaction`] works on an open version of a bridge's tables, a bounded amount per step, and publishes it at
+//! its end. Meanwhile no other change of the bridge's rules is made: other writers check [`Backer::is_changing`],
+//! and learned rules wait in a queue. A failed flow-mod undoes all, in slices as well.
 
 use super::queue::ModQueue;
 use super::{Effects, ModContext};
@@ -12,18 +12,18 @@ use crate::tables::Tables;
 use openflow::ErrorKind;
 use openflow::msg::flow_mod::FlowMod;
 
-/// Flow-mods checked for the work of one rule changed.
+/// Checked flow-mods with the cost of one changed rule.
 const CHECKS_PER_CHANGE: usize = 4;
-/// Changes undone for the work of one rule changed.
+/// Undone changes with the cost of one changed rule.
 const UNDONE_PER_CHANGE: usize = 4;
 
-/// See the module.
+/// See the module documentation.
 pub struct Transaction {
     bridge: BridgeId,
     queue: ModQueue,
-    /// Flow-mods that are right by themselves; the tables are looked at when all are.
+    /// Flow-mods valid by themselves; the tables are examined once all are.
     checked: usize,
-    /// The open version; `None` once it is published or given up.
+    /// The open version; `None` once it is published or undone.
     open: Option<Tables>,
     effects: Effects,
     is_given_up: bool,
@@ -32,17 +32,17 @@ pub struct Transaction {
 /// State of a [`Transaction`] after a step.
 #[derive(Debug)]
 pub enum Progress {
-    /// There is more to do.
+    /// More work is left.
     More,
-    /// All is done, and packets see it.
+    /// Committed: packets see it.
     Done,
-    /// Nothing has happened, for this error about this message.
+    /// Undone because of this error about this message.
     Failed(ErrorKind, Box<[u8]>),
 }
 
 impl Transaction {
-    /// Begins with flow-mods and their messages; `None` if the bridge is not there, or another transaction of it is open. It must be
-    /// stepped to its end.
+    /// Begins with flow-mods and their messages; `None` if the bridge does not exist, or has another open
+    /// transaction. The caller must step it to its end.
     pub fn begin(
         backer: &Backer,
         bridge: BridgeId,
@@ -53,7 +53,7 @@ impl Transaction {
         Some(Transaction { bridge, queue, checked: 0, open, effects: Effects::default(), is_given_up: false })
     }
 
-    /// Goes on until `work`, in rules changed, is used up.
+    /// Continues until `work`, in rules changed, is used up.
     pub fn step(&mut self, backer: &Backer, cx: &ModContext<'_>, work: &mut usize) -> Progress {
         while *work > 0 && self.checked < self.queue.len() && !self.is_ending() {
             let max = work.saturating_mul(CHECKS_PER_CHANGE).min(self.queue.len() - self.checked);
@@ -88,12 +88,12 @@ impl Transaction {
         }
     }
 
-    /// Whether all is to be undone.
+    /// Whether it is being undone.
     fn is_ending(&self) -> bool {
         self.is_given_up || !self.effects.failed.is_empty()
     }
 
-    /// Undoes all from the next step on: nothing has happened when it is done.
+    /// Undoes all from the next step on: at the end nothing has changed.
     pub fn give_up(&mut self) {
         self.is_given_up = true;
     }

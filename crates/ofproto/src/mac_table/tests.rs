@@ -31,7 +31,7 @@ fn counters_of_an_older_time_do_not_move_an_address_back() {
 }
 
 #[test]
-fn what_was_not_seen_for_the_aging_time_goes() {
+fn entries_age_out() {
     let mut t = MacTable::default();
     t.configure(10, 100);
     t.learn(0, A, P1, 0);
@@ -44,7 +44,7 @@ fn what_was_not_seen_for_the_aging_time_goes() {
 }
 
 #[test]
-fn a_full_table_forgets_what_the_port_with_most_has_not_seen_for_longest() {
+fn a_full_table_evicts_the_oldest_entry_of_the_largest_port() {
     let mut t = MacTable::default();
     t.configure(300, 2);
     t.learn(0, A, P1, 1);
@@ -67,13 +67,13 @@ fn a_flood_on_one_port_takes_no_address_of_another() {
         assert!((0..4).all(|n| t.lookup(0, mac(n)) == Some(P2)), "after {n}");
     }
     assert_eq!((t.len(), t.stats.learned, t.stats.evicted), (10, 304, 294));
-    // The other port has its turn as long as it has fewer; then it loses its own.
+    // The other port loses nothing as long as it has fewer; then it loses its own.
     for n in 4..7 {
         t.learn(0, mac(n), P2, 3);
     }
     let on = |t: &MacTable, port| t.entries().iter().filter(|e| e.bundle == port).count();
     assert!((4..=5).contains(&on(&t, P1)) && on(&t, P1) + on(&t, P2) == 10);
-    // An address that moves counts where it is now.
+    // A moved address counts at its new port.
     for n in 0..7 {
         t.learn(0, mac(n), P1, 4);
     }
@@ -107,6 +107,6 @@ fn flushing_is_by_bundle_or_whole() {
     assert!(t.flush(Some(P1)) && !t.flush(Some(P1)));
     assert_eq!((t.lookup(0, A), t.lookup(0, B)), (None, Some(P2)));
     assert!(t.remove(0, B) && !t.remove(0, B));
-    // A flushed address has left the order of ages as well.
+    // A flushed address leaves the age order as well.
     assert!(!t.expire(u64::MAX));
 }

@@ -1,9 +1,9 @@
-//! Datapath numbers of meters: which is next, and when there is none.
+//! Datapath numbers of meters: allocation order, and exhaustion.
 
 use super::*;
 
 #[test]
-fn the_lowest_free_number_is_taken_and_the_end_is_told() {
+fn the_lowest_free_number_is_allocated_until_exhaustion() {
     let backer = Backer::new(1);
     let take = || backer.meter_hold();
     assert_eq!([take(), take(), take()], [Some(0), Some(1), Some(2)]);

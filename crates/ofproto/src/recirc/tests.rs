@@ -19,7 +19,7 @@ fn state(n: u64) -> FrozenState {
 }
 
 #[test]
-fn equal_states_share_an_id_while_somebody_holds_it() {
+fn equal_states_share_an_id_while_referenced() {
     let mut t = RecircTable::default();
     assert!(t.is_empty());
     let (a, b) = (t.hold_state(state(1)), t.hold_state(state(2)));
@@ -29,7 +29,7 @@ fn equal_states_share_an_id_while_somebody_holds_it() {
     assert_eq!(t.state(RecircId(1)).map(|s| s.metadata), Some(1));
     t.release(RecircId(1));
     assert!(t.state(RecircId(1)).is_none() && !t.hold(RecircId(1)));
-    // The state gets a new id: packets on their way under the old one must not meet it.
+    // The state gets a new id: packets in flight under the old one must not use it.
     assert_eq!(t.hold_state(state(1)), Some(RecircId(3)));
     t.release(RecircId(77));
     assert_eq!(t.len(), 2);

@@ -1,8 +1,8 @@
-//! A round's work on flows, in parts that any thread can do.
+//! Parts of a round that any thread can process.
 //!
-//! The revalidator divides the counters that a thread told by the names of their flows: all that concerns a flow is done by one
-//! thread, in order. A [`Helper`] is the queue of one of them. A flow is translated under no lock: it is looked at again before
-//! the outcome is adopted.
+//! The revalidator divides a thread's counters by flow name: one thread processes each flow, in order. A [`Helper`]
+//! is the queue of one helper thread. Translation takes no lock: the flow is checked again before its result is
+//! adopted.
 
 use super::{Asked, Verdict, carry_out, push};
 use crate::backer::{Backer, Rechecked};
@@ -13,7 +13,7 @@ use flow::{FlowKey, PackedFlow, Ufid};
 use std::collections::VecDeque;
 use sync::{Mutex, lock};
 
-/// Counters of flows of one thread.
+/// Counters of one thread's flows.
 pub(super) struct Share {
     pub(super) pmd: PmdId,
     pub(super) flows: Vec<(Ufid, FlowStats)>,
@@ -23,15 +23,15 @@ pub(super) struct Share {
     pub(super) full_round_ms: u64,
 }
 
-/// Outcome of a share.
+/// Result of a share.
 pub(super) struct ShareDone {
     pub(super) pmd: PmdId,
-    /// Flows that nobody here made.
+    /// Flows of unknown origin.
     pub(super) unknown: Vec<Ufid>,
     pub(super) ops: Vec<Asked>,
 }
 
-/// Shares for one helping thread, and those that it has done.
+/// Shares queued to one helper thread, and those it has completed.
 pub struct Helper {
     given: Mutex<VecDeque<Share>>,
     done: Mutex<VecDeque<ShareDone>>,
@@ -53,7 +53,7 @@ impl Helper {
         lock(&self.done).pop_front()
     }
 
-    /// Does the next share; `false` when there is none.
+    /// Processes the next share; `false` if there is none.
     pub fn work(&self, backer: &Backer, now_ms: u64) -> bool {
         let Some(share) = lock(&self.given).pop_front() else { return false };
         let done = share.work(backer, now_ms);
@@ -62,17 +62,17 @@ impl Helper {
     }
 }
 
-/// A translation of a flow that is installed.
+/// A translation of an installed flow.
 struct Fresh {
     epoch: u64,
-    /// `None`: the port is gone.
+    /// `None`: the port is removed.
     translation: Option<Translation>,
-    /// Whether the flow's mask has all bits that the translation looked at.
+    /// Whether the flow's mask has all bits examined by the translation.
     covered: bool,
 }
 
 impl Share {
-    /// Cuts it into `n` shares, by the names of flows.
+    /// Divides it into `n` shares, by flow name.
     pub(super) fn divide(self, n: usize) -> Vec<Share> {
         let part = |flows| Share { flows, ..self };
         if n == 1 {
@@ -85,7 +85,7 @@ impl Share {
         parts.into_iter().map(|flows| Share { flows, ..self }).collect()
     }
 
-    /// Pushes the counters of each flow and decides about it.
+    /// Pushes the counters of each flow and returns a verdict.
     pub(super) fn work(self, backer: &Backer, now_ms: u64) -> ShareDone {
         let mut done = ShareDone { pmd: self.pmd, unknown: Vec::new(), ops: Vec::new() };
         for (ufid, stats) in &self.flows {
@@ -97,7 +97,7 @@ impl Share {
         done
     }
 
-    /// `None` for a flow that is not known.
+    /// `None` for an unknown flow.
     fn counted(&self, backer: &Backer, ufid: Ufid, stats: &FlowStats, now_ms: u64) -> Option<Option<Asked>> {
         let epoch = backer.epoch();
         let (flow, to_learn, worth) = match backer.ukeys.with(ufid, self.pmd, |k| {
@@ -128,8 +128,8 @@ impl Share {
     }
 }
 
-/// Translates a flow anew, which is the one of that name while its key and mask are `flow`, and carries out what comes of it.
-/// `replay`: its last counters, of which learning is left to do.
+/// Retranslates the flow of that name, if its key and mask are still `flow`, and applies the result. `replay`: its
+/// last counters, for learning left to do.
 pub(super) fn recheck(
     backer: &Backer,
     ufid: Ufid,
@@ -142,7 +142,7 @@ pub(super) fn recheck(
     let fresh = Fresh::new(backer, ufid, flow, epoch, now_ms);
     let mut fresh = Some(fresh);
     let op = backer.ukeys.with(ufid, pmd, |k| {
-        // Another thread may have been faster, or have made another flow of that name.
+        // Another thread may have been faster, or have installed another flow of that name.
         if k.state == UkeyState::Evicting || k.epoch == epoch || k.flow != *flow {
             return None;
         }
@@ -155,7 +155,7 @@ pub(super) fn recheck(
     op.flatten()
 }
 
-/// Replays what the last packets of a flow cause, and makes the operation that a verdict asks for.
+/// Replays the effects of a flow's last packets, and returns the operation for a verdict.
 fn conclude(
     backer: &Backer,
     ufid: Ufid,
@@ -174,25 +174,25 @@ fn conclude(
     carry_out(ufid, verdict, k)
 }
 
-/// As [`recheck`], for a flow that no other thread knows.
+/// As [`recheck`], for a flow unknown to other threads.
 pub(super) fn recheck_own(backer: &Backer, ufid: Ufid, k: &mut Ukey, now_ms: u64) -> Verdict {
     let fresh = Fresh::new(backer, ufid, &k.flow, backer.epoch(), now_ms);
     fresh.adopt(backer, ufid, k)
 }
 
 impl Fresh {
-    /// Translates a flow anew, which observers are told.
+    /// Retranslates a flow and notifies observers.
     fn new(backer: &Backer, ufid: Ufid, flow: &PackedFlow, epoch: u64, now_ms: u64) -> Fresh {
         let key = flow.key();
         backer.observe(|o| o.recheck_begins(ufid, &key));
         let translation = translate_again(backer, &key, now_ms);
-        // A flow that is more specific than it must be is still right. To widen it would cost its packets an upcall.
+        // A flow with an unnecessarily specific mask is still correct. Widening it would cost its packets an upcall.
         let covers = |t: &Translation| flow.mask().covers(&backer.mask_of(&t.wc, &key));
         let covered = translation.as_ref().is_some_and(covers);
         Fresh { epoch, translation, covered }
     }
 
-    /// Makes it the translation of a flow, and compares; observers are told.
+    /// Adopts it as the translation of a flow, and compares; notifies observers.
     fn adopt(self, backer: &Backer, ufid: Ufid, k: &mut Ukey) -> Verdict {
         if !self.covered {
             self.discard(backer, ufid);
@@ -213,7 +213,7 @@ impl Fresh {
         Verdict::Modify(k.actions.clone())
     }
 
-    /// Gives back what it holds.
+    /// Releases its references.
     fn discard(self, backer: &Backer, ufid: Ufid) {
         if let Some(t) = self.translation {
             backer.recirc_release(&t.recircs);
@@ -222,7 +222,7 @@ impl Fresh {
     }
 }
 
-/// `None` when the port is gone.
+/// `None` if the port is removed.
 fn translate_again(backer: &Backer, key: &FlowKey, now_ms: u64) -> Option<Translation> {
     let view = backer.view();
     let (bridge, of_port) = view.receiver(key)?;
@@ -231,7 +231,7 @@ fn translate_again(backer: &Backer, key: &FlowKey, now_ms: u64) -> Option<Transl
     Some(backer.translate(&request, key, &mut backer.xlate_host(false, now_ms)))
 }
 
-/// Whether a flow is to be checked because its epoch is over; its key and mask, if so.
+/// The key and mask of a flow whose epoch is over; `None` if it needs no check.
 pub(super) fn is_stale(backer: &Backer, ufid: Ufid, pmd: PmdId, epoch: u64) -> Option<PackedFlow> {
     let stale = |k: &mut Ukey| (k.state != UkeyState::Evicting && k.epoch != epoch).then(|| k.flow.clone());
     backer.ukeys.with(ufid, pmd, stale).flatten()

@@ -15,7 +15,7 @@ mod shares;
 
 const CORE: PmdId = PmdId::Core(0);
 
-/// Flows, and batches not carried out yet.
+/// Flows, and batches not executed yet.
 #[derive(Default)]
 struct Flows {
     flows: Mutex<Vec<FlowRecord>>,
@@ -56,7 +56,7 @@ impl Flows {
         }
     }
 
-    /// Carries out what waits.
+    /// Executes waiting batches.
     fn work(&self) {
         for OpBatch { pmd, ops, tag, reply } in std::mem::take(&mut *lock(&self.waiting)) {
             let results = ops.into_iter().map(|op| self.one(op)).collect();
@@ -151,13 +151,13 @@ impl Rig {
         put_done(&self.backer, CORE, Ufid(ufid), true);
     }
 
-    /// So many flows, all of which the datapath has.
+    /// A number of flows, all installed in the datapath.
     fn install_many(&mut self, flows: u128) {
         (0..flows).for_each(|n| self.install(0x88cc, n));
         self.settle();
     }
 
-    /// Rounds until nothing is to be done.
+    /// Rounds until no work is left.
     fn settle(&mut self) {
         for _ in 0..20 {
             self.revalidator.poll(&self.backer, &self.dp, self.now_ms);
@@ -206,7 +206,7 @@ fn a_flow_that_ends_with_its_thread_is_counted_to_the_end() {
     rig.install(0x88cc, 1);
     rig.dp.count(5, 1100);
     rig.settle();
-    // Its deletion is on the way when its thread ends: the answer says that there is no such flow.
+    // Its thread ends before its deletion is executed: the reply reports no such flow.
     rig.now_ms += 20_000;
     rig.revalidator.poll(&rig.backer, &rig.dp, rig.now_ms);
     rig.dp.work();
@@ -227,7 +227,7 @@ fn a_flow_that_ends_after_a_dump_was_answered_is_counted_once() {
     rig.dp.count(5, 1100);
     rig.revalidator.poll(&rig.backer, &rig.dp, rig.now_ms);
     rig.dp.work();
-    // The answer that shows it is on the way, and so is its end.
+    // Both the reply that shows it and its end are in flight.
     let gone = std::mem::take(&mut *lock(&rig.dp.flows));
     lock(&rig.dp.purged).extend(gone);
     rig.settle();
@@ -240,7 +240,7 @@ fn a_flow_that_no_dump_showed_is_counted_when_it_ends() {
     let mut rig = Rig::new("actions=2");
     rig.install(0x88cc, 1);
     let mut flow = lock(&rig.dp.flows)[0].clone();
-    // As a thread names a flow that it takes over.
+    // The name given by a thread that takes it over.
     (flow.ufid, flow.stats.packets) = (Ufid(77), 4);
     lock(&rig.dp.purged).push(flow);
     rig.settle();
@@ -254,7 +254,7 @@ fn flows_are_kept_changed_or_deleted_as_the_rules_say() {
     rig.install(0x88cc, 1);
     rig.settle();
     assert!(rig.revalidator.is_settled(&rig.backer));
-    // Other rules for other packets: kept. The same bits and other actions: changed. Other bits: deleted.
+    // Other rules for other packets: keep. The same bits and other actions: modify. Other bits: delete.
     rig.rule("table=7 actions=drop");
     rig.settle();
     assert_eq!(rig.dp.actions(), [out(2)]);
@@ -267,7 +267,7 @@ fn flows_are_kept_changed_or_deleted_as_the_rules_say() {
 }
 
 #[test]
-fn a_flow_stays_while_its_mask_covers_what_is_looked_at() {
+fn a_flow_stays_while_its_mask_covers_the_examined_bits() {
     let mut rig = Rig::new("priority=40000,dl_dst=02:00:00:00:00:09 actions=3\n actions=2");
     rig.install(0x88cc, 1);
     rig.settle();
@@ -280,7 +280,7 @@ fn a_flow_stays_while_its_mask_covers_what_is_looked_at() {
         };
         rig.backer.change_bridge(rig.bridge, end).flatten().expect(line);
     };
-    // Fewer bits are looked at: nothing happens, also where the actions change.
+    // Fewer examined bits: no change, also with different actions.
     end(&rig, "priority=40000,dl_dst=02:00:00:00:00:09 actions=3");
     rig.settle();
     assert_eq!((rig.dp.actions(), rig.dp.masks()), (vec![out(2)], mask.clone()));
@@ -291,7 +291,7 @@ fn a_flow_stays_while_its_mask_covers_what_is_looked_at() {
     rig.rule("priority=40000,dl_dst=02:00:00:00:00:09 actions=2");
     rig.settle();
     assert_eq!((rig.dp.actions(), rig.dp.masks()), (vec![drop], mask));
-    // Others beside them.
+    // Additional bits.
     rig.rule("priority=40001,dl_src=02:00:00:00:00:08 actions=2");
     rig.settle();
     assert!(rig.dp.actions().is_empty() && rig.backer.ukeys.is_empty());
@@ -311,7 +311,7 @@ fn a_change_that_fails_ends_the_flow() {
 fn a_change_that_comes_behind_a_newer_one_does_not_stay() {
     let mut rig = Rig::new("actions=2");
     rig.settle();
-    // The first change: of a flow that is checked by itself, as it was made from what is no more.
+    // The first change: of a flow checked separately, as its translation was outdated.
     let ops = handle(&rig.backer, vec![miss_of(0x88cc, 1)], rig.now_ms).remove(&CORE).unwrap_or_default();
     rig.rule("actions=drop");
     rig.revalidator.poll(&rig.backer, &rig.dp, rig.now_ms);
@@ -322,7 +322,7 @@ fn a_change_that_comes_behind_a_newer_one_does_not_stay() {
     rig.revalidator.poll(&rig.backer, &rig.dp, rig.now_ms);
     let first = lock(&rig.dp.waiting).pop().expect("the first change");
     assert!(matches!(&first.ops[..], [DpifOp::FlowPut(p)] if *p.actions != out(2)));
-    // The second one, of the round that is under way, does not wait behind it in the full inbox.
+    // The second one, of the active round, does not wait behind it in the full inbox.
     rig.rule("actions=2");
     rig.dp.work();
     rig.revalidator.poll(&rig.backer, &rig.dp, rig.now_ms);
@@ -344,7 +344,7 @@ fn last_counters_of_a_deleted_flow_are_not_lost() {
     rig.dp.count(3, rig.now_ms);
     rig.revalidator.poll(&rig.backer, &rig.dp, rig.now_ms + 20_000);
     rig.dp.work();
-    // Dumped with 3 packets and found idle; two more come before the delete does.
+    // Dumped with 3 packets and found idle; two more arrive before the delete.
     rig.revalidator.poll(&rig.backer, &rig.dp, rig.now_ms + 20_000);
     rig.dp.count(5, rig.now_ms);
     rig.dp.work();
@@ -367,7 +367,7 @@ fn idle_flows_go_and_sooner_above_the_limit() {
 }
 
 #[test]
-fn a_flow_of_nobody_is_adopted_with_its_counters_or_deleted() {
+fn a_flow_of_unknown_origin_is_adopted_with_its_counters_or_deleted() {
     let mut rig = Rig::new("actions=2");
     rig.install(0x88cc, 1);
     put_done(&rig.backer, CORE, Ufid(1), false);
@@ -376,7 +376,7 @@ fn a_flow_of_nobody_is_adopted_with_its_counters_or_deleted() {
     assert_eq!((rig.dp.actions(), rig.backer.ukeys.len()), (vec![out(2)], 1));
     assert_eq!(rig.revalidator.foreign_flows.load(Ordering::Relaxed), 1);
     assert_eq!(counted(&rig.backer, rig.bridge), 1 + 4);
-    // Wider than what is looked at now.
+    // Wider than the examined bits.
     lock(&rig.dp.flows)[0].mask.base.dl_type = 0;
     rig.backer.ukeys.with(Ufid(1), CORE, |k| {
         let mut mask = k.flow.mask();
@@ -392,7 +392,7 @@ fn a_flow_of_nobody_is_adopted_with_its_counters_or_deleted() {
 fn a_flow_is_missed_only_by_dumps_that_began_after_it_was_made() {
     let mut rig = Rig::new("actions=2");
     rig.full_rounds(4);
-    // A round that takes long: the flow comes behind its dump.
+    // A slow round: the flow is installed after its dump.
     rig.now_ms += 600;
     rig.revalidator.request_round();
     rig.revalidator.poll(&rig.backer, &rig.dp, rig.now_ms);
@@ -401,7 +401,7 @@ fn a_flow_is_missed_only_by_dumps_that_began_after_it_was_made() {
     rig.now_ms += 3000;
     rig.revalidator.poll(&rig.backer, &rig.dp, rig.now_ms);
     assert_eq!(rig.backer.ukeys.len(), 1);
-    // Deleted behind our back: after some dumps it is forgotten.
+    // Deleted from outside: after some dumps it is forgotten.
     lock(&rig.dp.flows).clear();
     rig.full_rounds(2);
     assert_eq!(rig.backer.ukeys.len(), 1);
@@ -410,12 +410,12 @@ fn a_flow_is_missed_only_by_dumps_that_began_after_it_was_made() {
 }
 
 #[test]
-fn rounds_without_a_change_read_what_was_used() {
+fn rounds_without_a_change_read_only_used_flows() {
     let mut rig = Rig::new("actions=2");
     rig.install(0x88cc, 1);
     rig.install(0x88cd, 2);
     rig.settle();
-    // What the next rounds ask for, and how many flows they are told.
+    // Requests of the next rounds, and the number of flows in the replies.
     let mut asked = Vec::new();
     for n in 0..2 * FULL_EVERY {
         rig.now_ms += 600;
@@ -432,7 +432,7 @@ fn rounds_without_a_change_read_what_was_used() {
     }
     assert_eq!(asked.iter().filter(|told| **told == 2).count(), 2, "{asked:?}");
     assert!(asked.iter().all(|told| *told == 1 || *told == 2), "{asked:?}");
-    // The one without packets is gone after its time all the same, the other is there and was counted.
+    // The one without packets is deleted after its timeout; the other remains with its counters.
     assert_eq!(rig.backer.ukeys.len(), 2);
     rig.settle();
     rig.now_ms += 600;
@@ -443,13 +443,13 @@ fn rounds_without_a_change_read_what_was_used() {
 }
 
 #[test]
-fn the_limit_follows_what_rounds_take_without_cliffs() {
+fn the_flow_limit_follows_round_durations_smoothly() {
     let limits = Rig::new("actions=2").backer.limits;
     let now = || limits.flow_limit.load(Ordering::Relaxed);
     limits.set_flow_limit(200_000);
     limits.adapt(1200);
     assert_eq!(now(), 166_666);
-    // However long it takes: a quarter at most at a time.
+    // Regardless of the duration: lowered by at most a quarter per round.
     limits.adapt(60_000);
     assert_eq!(now(), 125_000);
     limits.adapt(700);
@@ -460,7 +460,7 @@ fn the_limit_follows_what_rounds_take_without_cliffs() {
     assert_eq!(now(), 200_000);
     (0..100).for_each(|_| limits.adapt(60_000));
     assert_eq!(now(), 1000);
-    // The same setting again changes nothing; another one counts at once.
+    // The same setting again has no effect; a different one applies at once.
     limits.set_flow_limit(200_000);
     assert_eq!(now(), 1000);
     limits.set_flow_limit(500);
@@ -468,7 +468,7 @@ fn the_limit_follows_what_rounds_take_without_cliffs() {
     assert_eq!(now(), 500);
 }
 
-/// A round over all flows that takes so long.
+/// A round over all flows with this duration.
 fn long_round(rig: &mut Rig, ms: u64) {
     rig.revalidator.request_round();
     rig.revalidator.poll(&rig.backer, &rig.dp, rig.now_ms);
@@ -478,7 +478,7 @@ fn long_round(rig: &mut Rig, ms: u64) {
 /// `min-revalidate-pps`.
 #[test]
 fn slow_flows_go_unchecked_while_rounds_are_long() {
-    // Packets a second, what a round takes, the setting: whether the flow stays.
+    // Packet rate, round duration, setting: whether the flow stays.
     for (pps, round_ms, least_pps, stays) in
         [(4, 300, 5, false), (6, 300, 5, true), (4, 200, 5, true), (0, 300, 0, true), (9, 300, 10, false)]
     {
@@ -487,7 +487,7 @@ fn slow_flows_go_unchecked_while_rounds_are_long() {
         rig.install(0x88cc, 1);
         rig.dp.count(5, rig.now_ms);
         long_round(&mut rig, round_ms);
-        // Nothing has changed: it stays whatever comes.
+        // Nothing has changed: it stays in any case.
         long_round(&mut rig, round_ms);
         assert_eq!(rig.dp.actions(), [out(2)]);
         let last_ms = rig.now_ms;
@@ -498,10 +498,10 @@ fn slow_flows_go_unchecked_while_rounds_are_long() {
         rig.rule("table=7 actions=drop");
         rig.settle();
         assert_eq!(rig.dp.actions().len(), usize::from(stays), "{pps} {round_ms} {least_pps}");
-        // What it counted is not lost.
+        // Its last counters are not lost.
         assert_eq!(counted(&rig.backer, rig.bridge), 1 + 6 + pps);
     }
-    // One that is seen for the first time is checked.
+    // A flow seen for the first time is checked.
     let mut rig = Rig::new("actions=2");
     long_round(&mut rig, 400);
     rig.install(0x88cc, 1);
@@ -533,10 +533,10 @@ fn frozen_states_live_as_long_as_their_flows() {
 }
 
 #[test]
-fn a_flow_made_from_what_is_no_more_is_checked_as_soon_as_it_is_there() {
+fn a_flow_of_an_old_epoch_is_checked_once_installed() {
     let mut rig = Rig::new("actions=2");
     rig.settle();
-    // Translated, and on its way while the rules change and the round for that goes by.
+    // Translated and in flight while the rules change and the round for that passes.
     let ops = handle(&rig.backer, vec![miss_of(0x88cc, 1)], rig.now_ms).remove(&CORE).unwrap_or_default();
     rig.rule("actions=drop");
     rig.settle();
@@ -550,7 +550,7 @@ fn a_flow_made_from_what_is_no_more_is_checked_as_soon_as_it_is_there() {
     rig.settle();
     assert_eq!(rig.dp.actions(), [vec![DpAction::Drop(DropAction(dpif::XlateDrop::Ok))]]);
     assert_eq!(rig.revalidator.rounds(), rounds, "one flow is no reason to look at all");
-    // A flow of the present is left alone, and one whose mask is another now ends.
+    // A current flow is left alone, and one with a different mask is deleted.
     rig.install(0x88cd, 2);
     assert!(!put_done(&rig.backer, CORE, Ufid(2), true));
     let ops = handle(&rig.backer, vec![miss_of(0x88ce, 3)], rig.now_ms).remove(&CORE).unwrap_or_default();
@@ -562,7 +562,7 @@ fn a_flow_made_from_what_is_no_more_is_checked_as_soon_as_it_is_there() {
     put_done(&rig.backer, CORE, Ufid(3), true);
     rig.settle();
     assert!(rig.dp.actions().is_empty() && rig.backer.ukeys.is_empty());
-    // Too many at once: all are looked at.
+    // Too many at once: all are checked.
     for n in 10..5000 {
         rig.backer.tell_stale(Ufid(n), CORE);
     }
@@ -570,7 +570,7 @@ fn a_flow_made_from_what_is_no_more_is_checked_as_soon_as_it_is_there() {
     assert!(rig.revalidator.rounds() > rounds + 1);
 }
 
-/// Each message and answer of its own would make some thousand of them, behind which the table stays wrong for long.
+/// Separate messages and replies would make thousands of them, with outdated flows behind them.
 #[test]
 fn flows_that_came_too_late_are_changed_and_deleted_together() {
     const FLOWS: usize = 600;
@@ -579,7 +579,7 @@ fn flows_that_came_too_late_are_changed_and_deleted_together() {
     let misses = (0..FLOWS as u128).map(|n| miss_of(0x88cc, n)).collect();
     let ops = handle(&rig.backer, misses, rig.now_ms).remove(&CORE).unwrap_or_default();
     rig.rule("actions=drop");
-    // The round that takes the change in sees none of them.
+    // The round that covers the change sees none of them.
     rig.settle();
     ops.into_iter().for_each(|op| drop(rig.dp.one(op)));
     for n in 0..FLOWS as u128 {
@@ -616,7 +616,7 @@ fn deletes_of_many_flows_come_a_little_at_a_time() {
         turns += 1;
         assert!(turns < 100, "{} are left", rig.backer.ukeys.len());
     }
-    // The round lasts until the last of them is answered.
+    // The round lasts until the last reply.
     assert!(rig.revalidator.is_idle() && rig.dp.actions().is_empty());
 }
 
@@ -624,7 +624,7 @@ fn deletes_of_many_flows_come_a_little_at_a_time() {
 fn walks_over_many_flows_are_done_in_parts() {
     let mut rig = Rig::new("actions=2");
     rig.install_many(6000);
-    // Idle ones are found a few thousand at a time, while the first deletes are under way.
+    // Idle ones are found a few thousand at a time, while the first deletes are in flight.
     rig.now_ms += 20_000;
     rig.revalidator.poll(&rig.backer, &rig.dp, rig.now_ms);
     rig.dp.work();
@@ -647,7 +647,7 @@ fn walks_over_many_flows_are_done_in_parts() {
     while !rig.backer.ukeys.is_empty() {
         rig.settle();
     }
-    // So are those that the datapath lost, once it has not shown them for long enough.
+    // Lost flows are deleted after enough dumps without them.
     rig.install_many(6000);
     lock(&rig.dp.flows).clear();
     let mut most_at_once = 0;

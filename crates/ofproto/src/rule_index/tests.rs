@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use std::sync::Arc;
 use sync::Reclaimer;
 
-/// Drawn numbers of a rule: place, cookie, output, timeouts.
+/// Random numbers of a rule: place, cookie, output, timeouts.
 type Draw = (u8, u8, u8, u8);
 
 fn matching(place: u8) -> Match {
@@ -57,7 +57,7 @@ fn ids(rules: impl IntoIterator<Item = Arc<Rule>>) -> Vec<usize> {
     ids
 }
 
-/// Every selection by the index is what a walk over all rules finds.
+/// Every selection by the index equals a walk over all rules.
 fn check(tables: &Tables) -> Result<(), TestCaseError> {
     let all: Vec<Arc<Rule>> = tables.iter().cloned().collect();
     for (cookie, mask) in [(1, u64::MAX), (2, u64::MAX), (9, u64::MAX), (1, 1), (0, 0)] {
@@ -175,7 +175,7 @@ fn learned_rules_are_orphans_when_their_last_learner_is_gone() {
     tables.remove(a.table, &a.matching, a.priority);
     assert!(!tables.has_orphans());
     tables.remove(b.table, &b.matching, b.priority);
-    // One that learns again keeps them.
+    // Another learner keeps them.
     tables.insert(a.clone());
     assert!(tables.end_orphans(9).is_empty() && !tables.has_orphans());
     tables.remove(a.table, &a.matching, a.priority);
@@ -204,7 +204,7 @@ fn a_change_that_no_packet_sees_affects_no_translation() {
     assert!(!affects(&first, &|r| r.timeouts = RuleTimeouts::new(5, 6, &[])));
     assert!(affects(&first, &|r| r.actions = controller.clone().into()));
     assert!(affects(&first, &|r| r.stats = Arc::default()));
-    // Controllers learn the cookie.
+    // Controllers receive the cookie.
     let told = Arc::new(Rule { actions: controller.clone().into(), ..Rule::clone(&first) });
     assert!(affects(&told, &|r| r.cookie = 9) && !affects(&told, &|r| r.modified_ms = 9));
     tables.remove(first.table, &first.matching, first.priority);

@@ -45,7 +45,7 @@ fn port(number: u32, config: TunnelConfig) -> Arc<Port> {
     })
 }
 
-/// A packet that came from `src` to our address with that key.
+/// A packet from `src` to the local address with that key.
 fn came(src: [u8; 4], dst: [u8; 4], id: u64) -> FlowKey {
     let mut key = FlowKey::default();
     key.base.in_port = DEVICE.0;
@@ -82,14 +82,14 @@ fn the_port_that_says_most_receives() {
     assert_eq!(receiver(&came(other, OURS, 5)), Some(3));
     assert_eq!(receiver(&came(PEER, OURS, 6)), Some(2));
     assert_eq!(receiver(&came(other, OURS, 6)), Some(1));
-    // No key is key 0.
+    // No key equals key 0.
     assert_eq!(receiver(&came(PEER, OURS, 0)), Some(6));
     // Another device, and a packet that came out of no tunnel.
     let mut elsewhere = came(PEER, OURS, 5);
     elsewhere.base.in_port = 8;
     assert_eq!(receiver(&elsewhere), None);
     assert_eq!(receiver(&FlowKey { tunnel: FlowKey::default().tunnel, ..elsewhere }), None);
-    // Without the bridge's ports there is none; another bridge's stay.
+    // Without the bridge's ports there is none; those of another bridge stay.
     let mut both = ports.clone();
     both.set(BridgeId(2), [port(9, TunnelConfig { in_key: key(77), ..config() })].iter());
     both.set(BridgeId(1), std::iter::empty());
@@ -150,7 +150,7 @@ fn outer_headers_are_as_configured() {
 }
 
 #[test]
-fn rules_say_what_is_left_to_them() {
+fn rules_set_flow_options() {
     let by_rules = TunnelConfig {
         remote: Endpoint::Flow,
         local: Endpoint::Flow,
@@ -165,7 +165,7 @@ fn rules_say_what_is_left_to_them() {
         src: 1,
         dst: 2,
         flags: tunnel_flags::OAM | tunnel_flags::CSUM,
-        // Of the packet that came.
+        // Copied from the received packet.
         ttl: 3,
         tos: 0x80,
         tp_src: 4,
@@ -199,7 +199,7 @@ fn congestion_and_inherited_fields_are_looked_at() {
     assert_eq!((wc.0.nw_tos, wc.0.nw_ttl), (u8::MAX, u8::MAX));
     flow.nw_tos = 0x20 | 1;
     assert_eq!(config().wrap(&flow, &mut wc).unwrap().tos, 1);
-    // What is inside has neither.
+    // The inner packet has neither.
     flow.dl_type = h::ETH_TYPE_ARP;
     let mut wc = Mask::none();
     let outer = inherits.wrap(&flow, &mut wc).unwrap();
@@ -207,7 +207,7 @@ fn congestion_and_inherited_fields_are_looked_at() {
 }
 
 #[test]
-fn options_say_what_is_not_as_usual() {
+fn options_show_differences_from_defaults() {
     let words =
         |c: &TunnelConfig| c.options().iter().map(|(k, v)| format!("{k}={v}")).collect::<Vec<_>>().join(", ");
     assert_eq!(words(&config()), "remote_ip=10.0.0.2");

@@ -1,12 +1,12 @@
-//! Packets for controllers: made where a packet is translated, or from what the datapath hands up.
+//! Packet-ins: made during translation, or from packets sent up by the datapath.
 //!
-//! The first packet of a flow that goes to a controller need not come up a second time for that: [`take`] makes its packet-ins
-//! from the packet as it stands at each point of its actions and leaves the rest to the datapath. In order: from the first
-//! action on that is not known here to let the packet pass unchanged, or changed as told, all is left to the datapath (a
-//! meter decides there, also the one of all packets for controllers). The megaflow has all actions in any case.
-//! Nothing is made, and nobody woken, while no controller listens ([`Listeners`](crate::view::Listeners)).
+//! The first packet of a flow to a controller needs no second upcall: [`take`] makes its packet-ins from the packet
+//! at each point of its actions and leaves the rest to the datapath. From the first action with an unpredictable
+//! effect on, the datapath executes all actions in order (a meter decides there, also the one of all packet-ins).
+//! The megaflow has all actions in any case. Without a listening controller, nothing is made and no thread is woken
+//! ([`Listeners`](crate::view::Listeners)).
 //!
-//! Who may call: the handler, for packets that it translates. Packet-outs are left to the datapath.
+//! Caller: the handler, for packets that it translates. The datapath executes packet-outs.
 
 use crate::backer::Backer;
 use crate::events::PacketInEvent;
@@ -19,7 +19,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use sync::Ordering;
 
-/// What is left of a packet's actions.
+/// Remaining actions of a packet.
 pub(super) struct Remaining {
     pub(super) actions: Arc<[DpAction]>,
     /// The packet went to controllers.
@@ -34,19 +34,19 @@ fn for_controller(action: &DpAction) -> Option<&ControllerCookie> {
     }
 }
 
-/// The packet of an upcall on its way through its actions.
+/// The packet of an upcall on its path through its actions.
 struct Frame<'a> {
     packet: Cow<'a, Packet>,
     key: FlowKey,
 }
 
-/// A packet before an action: it passes, as it stands then, for certain, or is left to the datapath.
+/// State of a packet before an action: certain to pass, with its contents, or left to the datapath.
 struct Step<'a, 'p> {
     backer: &'a Backer,
     frame: &'a mut Frame<'p>,
 }
 
-/// Only the datapath knows whether the packet passes.
+/// Only the datapath determines whether the packet passes.
 struct Unsure;
 
 impl Executor for Step<'_, '_> {
@@ -96,7 +96,7 @@ impl Executor for Step<'_, '_> {
     }
 }
 
-/// Makes the packet-ins that `actions` ask for and says what is left to do.
+/// Makes the packet-ins of `actions` and returns the remaining actions.
 pub(super) fn take(backer: &Backer, view: &View, upcall: &Upcall, actions: Arc<[DpAction]>) -> Remaining {
     let Some(last) = actions.iter().rposition(|a| for_controller(a).is_some()) else {
         return Remaining { actions, went_on: false };
@@ -124,15 +124,15 @@ fn made(backer: &Backer, view: &View, frame: &Frame<'_>, cookie: ControllerCooki
     tell(backer, view, cookie, || ((*frame.packet).clone(), frame.key));
 }
 
-/// A packet that the datapath handed up for controllers.
+/// A packet sent up by the datapath for controllers.
 pub(super) fn handed_up(backer: &Backer, view: &View, upcall: Upcall, cookie: ControllerCookie) {
     tell(backer, view, cookie, || (upcall.packet, upcall.key));
 }
 
-/// Queues a packet for the controllers, if any of them listens.
+/// Queues a packet for the controllers, if one of them listens.
 fn tell(backer: &Backer, view: &View, cookie: ControllerCookie, make: impl FnOnce() -> (Packet, FlowKey)) {
     let Some(state) = backer.recirc_state(cookie.recirc_id) else {
-        // The packet waited so long that its flow is gone.
+        // The packet waited so long that its flow is removed.
         backer.packet_ins_lost.fetch_add(1, Ordering::Relaxed);
         return;
     };

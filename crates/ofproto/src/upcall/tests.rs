@@ -1,4 +1,4 @@
-//! Tests of the order of service and of what a handler does with an upcall.
+//! Tests of the order of service and of upcall handling.
 
 use super::*;
 use crate::ports::{
@@ -54,7 +54,7 @@ pub(crate) fn backer_with(rules: &str) -> (Backer, BridgeId) {
     (backer, bridge)
 }
 
-/// Adds a rule in the text syntax; its counters.
+/// Adds a rule in the text syntax; returns its counters.
 pub(crate) fn add_rule(backer: &Backer, bridge: BridgeId, line: &str) {
     let m = parse_flow_mod(line, FlowModCommand::Add, &NoPortNames).expect(line);
     let rule = Rule {
@@ -73,7 +73,7 @@ pub(crate) fn add_rule(backer: &Backer, bridge: BridgeId, line: &str) {
     backer.change_bridge(bridge, |b| b.tables.insert(Arc::new(rule)));
 }
 
-/// Packets of the rules of table 0, in all.
+/// Total packets of the rules of table 0.
 pub(crate) fn counted(backer: &Backer, bridge: BridgeId) -> u64 {
     let view = backer.view();
     let rules =
@@ -124,7 +124,7 @@ fn above_the_flow_limit_packets_are_executed_only() {
     handle(&backer, vec![miss_of(0x88cc, 1)], 5);
     let ops = handle(&backer, vec![miss_of(0x88cd, 2)], 5);
     assert!(matches!(ops[&PmdId::Core(0)][..], [DpifOp::Execute(_)]));
-    // The packet may be on its way round: its state stays for two turns of the revalidator.
+    // The packet may be recirculating: its state stays for two turns of the revalidator.
     put_done(&backer, PmdId::Core(0), Ufid(1), false);
     backer.recirc_release(&backer.ukeys.take_deferred());
     assert_eq!(backer.recirc_count(), 1);
@@ -132,7 +132,7 @@ fn above_the_flow_limit_packets_are_executed_only() {
     assert_eq!(backer.recirc_count(), 0);
 }
 
-/// One port's flows fill what is not kept for others, and no more.
+/// One port's flows fill only the unreserved part.
 #[test]
 fn a_port_that_makes_many_flows_leaves_others_their_share() {
     let (backer, _) = backer_with("ip,actions=2");
@@ -150,7 +150,7 @@ fn a_port_that_makes_many_flows_leaves_others_their_share() {
     assert_eq!(many, 120 - share * (ports - 1));
     let few = (200..400).filter(|n| put(2, *n)).count() as u64;
     assert_eq!((few, backer.ukeys.port_len(flow::DpPort(2))), (share, share));
-    // What ends makes room again.
+    // A removed flow frees its place.
     backer.ukeys.sweep(crate::ukey::Walk::default(), |_, _, k| k.flow.in_port() == flow::DpPort(1));
     assert_eq!(backer.ukeys.port_len(flow::DpPort(1)), 0);
     assert!(put(2, 500));
@@ -174,7 +174,7 @@ fn a_slow_flow_is_put_as_such_and_its_packets_do_not_count_again() {
     assert_eq!(counted(&backer, bridge), 1);
 }
 
-/// What the datapath cannot do the slow path does, packet by packet.
+/// The slow path executes unsupported actions, packet by packet.
 #[test]
 fn an_action_that_the_datapath_lacks_makes_the_flow_slow() {
     let (mut backer, _) = backer_with("arp,actions=load:2->NXM_OF_ARP_OP[],2");
@@ -211,7 +211,7 @@ fn packets_for_controllers_are_queued_or_counted_as_lost() {
     let up = |n| Box::new(Upcall { kind: UpcallKind::Action(cookie), ticket: None, ..*miss_of(0x88cc, n) });
     assert!(handle(&backer, vec![up(2)], 6).is_empty());
     assert_eq!(told(), [65535]);
-    // Its flow ended so long ago that the state is gone.
+    // Its flow was removed so long ago that the state is released.
     put_done(&backer, PmdId::Core(0), Ufid(1), false);
     (0..2).for_each(|_| backer.recirc_release(&backer.ukeys.take_deferred()));
     handle(&backer, vec![up(3)], 7);
@@ -228,7 +228,7 @@ fn a_port_of_no_bridge_drops() {
 }
 
 #[test]
-fn what_a_translation_stumbles_over_is_told_with_its_packet() {
+fn translation_errors_are_reported_with_their_packet() {
     let (backer, _) = backer_with("actions=resubmit(,0)");
     let many: dpif::Upcalls = (1..100).map(|n| miss_of(0x88cc, n)).collect();
     handle(&backer, many, 5);

@@ -1,4 +1,4 @@
-//! What a translation offers to the actions that it carries out.
+//! The interface of a translation to the actions that it executes.
 
 use super::ctx::XlateCtx;
 use super::{MAX_ACTIONS, MAX_STACK};
@@ -68,7 +68,7 @@ impl Translator for XlateCtx<'_> {
         self.leaves_list = true;
     }
 
-    /// A meter that is gone limits nothing: the rules that use it end with it.
+    /// A deleted meter limits nothing: the rules that use it are removed with it.
     fn meter(&mut self, id: u32) {
         if let Some(dp_id) = self.bridge.meters.get(&id) {
             self.actions.push(Meter(*dp_id).into());
@@ -118,7 +118,7 @@ impl Translator for XlateCtx<'_> {
 }
 
 impl XlateCtx<'_> {
-    /// Tells the actions that the action set stands for.
+    /// Traces the actions of the action set.
     fn tell_action_set(&mut self, verb: &str) {
         let actions = &self.action_set;
         self.trace.detail(|| match set::in_order(actions) {

@@ -1,4 +1,4 @@
-//! The effects of a translation, kept so that they can be replayed with a megaflow's counters.
+//! The effects of a translation, stored for replay with a megaflow's counters.
 
 use crate::mac_table::{Learned, MacTable};
 use crate::ports::{BridgeId, BundleId, PortCounters};
@@ -11,12 +11,12 @@ use openflow::msg::flow_mod::FlowModFlags;
 use std::sync::Arc;
 use sync::{AtomicU64, Mutex, Ordering};
 
-/// A rule that a `learn` action makes.
+/// A rule made by a `learn` action.
 #[derive(Clone, PartialEq, Debug)]
 pub struct LearnedFlow {
     /// Table.
     pub table: TableId,
-    /// What it matches.
+    /// Match.
     pub matching: Match,
     /// Priority.
     pub priority: u16,
@@ -30,7 +30,7 @@ pub struct LearnedFlow {
     pub flags: FlowModFlags,
     /// Actions.
     pub actions: Vec<Action>,
-    /// At most so many rules of this cookie in this table; 0: no limit.
+    /// Maximum rules of this cookie in this table; 0: no limit.
     pub limit: u32,
 }
 
@@ -48,26 +48,26 @@ pub enum XlateEffect {
     },
     /// `NORMAL` saw a source address.
     Normal {
-        /// Where to learn.
+        /// The MAC table.
         macs: Arc<Mutex<MacTable>>,
         /// VLAN.
         vlan: u16,
         /// Address.
         mac: MacAddr,
-        /// Bundle it came in by.
+        /// Input bundle.
         bundle: BundleId,
     },
-    /// A packet left by a port that is counted here.
+    /// Output to a port counted here.
     Sent(Arc<PortCounters>),
-    /// It came in by one.
+    /// Input from such a port.
     Received(Arc<PortCounters>),
     /// A `fin_timeout` action.
     FinTimeout {
         /// Timeouts of its rule.
         timeouts: Arc<SharedTimeouts>,
-        /// At most so many seconds behind a FIN or RST; 0 leaves it as it is.
+        /// Maximum idle timeout after a FIN or RST, in seconds; 0 leaves it unchanged.
         idle_s: u16,
-        /// Likewise.
+        /// Likewise for the hard timeout.
         hard_s: u16,
     },
     /// A `learn` action.
@@ -79,11 +79,11 @@ pub enum XlateEffect {
     },
 }
 
-/// Flags of TCP (RFC 9293 §3.1) that end a connection: FIN and RST.
+/// TCP flags that end a connection: FIN and RST (RFC 9293 §3.1).
 const ENDS_CONNECTION: u16 = 0x05;
 
 impl XlateEffect {
-    /// Whether it changes more than counters: what is learned, or when rules end.
+    /// Whether it changes more than counters: learning, or timeouts.
     fn changes_rules(&self) -> bool {
         matches!(
             self,
@@ -97,11 +97,11 @@ fn credit([of_packets, of_bytes]: &[AtomicU64; 2], packets: u64, bytes: u64) {
     of_bytes.fetch_add(bytes, Ordering::Relaxed);
 }
 
-/// Who carries out effects that change more than counters.
+/// Executes effects that change more than counters.
 pub trait EffectHost {
-    /// Adds a learned rule, or refreshes the one that is there.
+    /// Adds a learned rule, or refreshes an existing one.
     fn learn(&mut self, bridge: BridgeId, learned: &LearnedFlow, used_ms: u64);
-    /// An address table changed so that translations must be checked again.
+    /// The MAC table changed so that translations must be checked again.
     fn macs_changed(&mut self);
 }
 
@@ -122,24 +122,24 @@ impl XlateCache {
         &self.effects
     }
 
-    /// Carries out what is learned and which timeouts shrink, and counts nothing.
+    /// Applies learning and shortened timeouts, without counting.
     pub fn replay_learning(&self, seen: &FlowStats, host: &mut dyn EffectHost) {
         let seen = FlowStats { packets: 0, bytes: 0, ..*seen };
         self.replay_some(XlateEffect::changes_rules, &seen, host);
     }
 
-    /// Counts, and learns nothing: for packets whose translation is over.
+    /// Counts without learning: for packets of an outdated translation.
     pub fn replay_counters(&self, seen: &FlowStats, host: &mut dyn EffectHost) {
         self.replay_some(|e| !e.changes_rules(), seen, host);
     }
 
-    /// Shrinks timeouts, and does nothing else.
+    /// Shortens timeouts only.
     pub fn replay_timeouts(&self, seen: &FlowStats, host: &mut dyn EffectHost) {
         self.replay_some(|e| matches!(e, XlateEffect::FinTimeout { .. }), seen, host);
     }
 
-    /// Carries the effects out for the packets that were seen, the last of them at `used_ms`. An older
-    /// `used_ms` never overrides newer state.
+    /// Applies the effects for the packets seen, the last of them at `used_ms`. An older `used_ms` never overrides
+    /// newer state.
     pub fn replay(&self, seen: &FlowStats, host: &mut dyn EffectHost) {
         self.replay_some(|_| true, seen, host);
     }

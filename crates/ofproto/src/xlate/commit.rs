@@ -1,7 +1,7 @@
-//! What must be done to the datapath's packet so that it is what the rules made of it: the difference between the base
-//! flow and the current one, as set, push and pop actions.
+//! Datapath actions that bring the datapath's packet up to date: the difference between the base flow and the
+//! current one, as set, push and pop actions.
 //!
-//! A set action's mask covers the fields that differ, and of them the bits that were looked at or set.
+//! A set action's mask covers the fields that differ, restricted to bits examined or set.
 
 use super::ctx::XlateCtx;
 use dpif::actions::{PopVlan, PushVlan};
@@ -14,9 +14,9 @@ fn differing<T: PartialEq + Default>(new: T, old: T, mask: T) -> T {
     if new == old { T::default() } else { mask }
 }
 
-/// A value of which some bits count.
+/// A value with a mask.
 trait Bits: Copy {
-    /// The bits that do.
+    /// The mask.
     fn under(self, mask: Self) -> Self;
 }
 
@@ -36,8 +36,8 @@ impl<const N: usize> Bits for [u8; N] {
     }
 }
 
-/// The part of a header that differs between flow and base, as a masked set of type `$set`, whose fields are named with
-/// those of the flow; `None`: nothing differs.
+/// The differing part of a header as a masked set of type `$set`, whose fields have the names of the flow's fields;
+/// `None`: no difference.
 macro_rules! changed {
     ($cx:expr, $set:ident { $($field:ident: $of:ident),* $(,)? }) => {{
         let (f, b, m) = (&$cx.flow, &$cx.base, &$cx.wc.0);
@@ -61,7 +61,7 @@ impl XlateCtx<'_> {
             let mask = self.wc.0.pkt_mark;
             self.set(SetAction::SkbMark(Masked { value: self.flow.pkt_mark & mask, mask }));
         }
-        // What the datapath does not carry is never committed, outer headers only where a tunnel is next.
+        // Fields unknown to the datapath are never committed, outer headers only before a tunnel output.
         let mut done = self.flow;
         (done.in_port, done.recirc_id) = (self.base.in_port, self.base.recirc_id);
         done.set_tunnel(&self.base.tunnel());
@@ -78,8 +78,7 @@ impl XlateCtx<'_> {
         }
     }
 
-    /// A packet without a protocol has no header that could be read, or one that this switch does not know: nothing of it is
-    /// rewritten.
+    /// A packet without a protocol has no readable header, or one unknown to this switch: it is not rewritten.
     fn commit_network(&mut self) {
         if self.network_differs() {
             self.wc.0.nw_proto = u8::MAX;
@@ -133,7 +132,7 @@ impl XlateCtx<'_> {
         let changed =
             changed!(self, ArpSet { op: nw_proto, sha: arp_sha, tha: arp_tha, spa: nw_src, tpa: nw_dst });
         if let Some(mut arp) = changed {
-            // The flow has the lower half of the opcode; packets with another upper half have opcode 0 in it.
+            // The flow has the lower half of the opcode; it has 0 for packets with a nonzero upper half.
             arp.mask.op = if arp.mask.op != 0 { u16::MAX } else { 0 };
             self.set(SetAction::Arp(arp));
         }
@@ -161,7 +160,7 @@ impl XlateCtx<'_> {
         let common = new.iter().rev().zip(old.iter().rev()).take_while(|(a, b)| a == b).count();
         for (at, _) in old.iter().enumerate().take(old.len() - common) {
             self.actions.push(PopVlan.into());
-            // What is pushed instead is made from the whole tag, priority and EtherType included.
+            // The replacement is made from the whole tag, priority and EtherType included.
             self.wc.0.vlans[at] = VlanTag { tpid: u16::MAX, tci: u16::MAX };
         }
         for tag in new[..new.len() - common].iter().rev() {
@@ -170,7 +169,7 @@ impl XlateCtx<'_> {
     }
 }
 
-/// The tags that a flow has, outermost first.
+/// The tags of a flow, outermost first.
 fn tags(flow: &Flow) -> Vec<VlanTag> {
     flow.vlans.iter().copied().take_while(|t| t.is_present()).collect()
 }

@@ -1,4 +1,4 @@
-//! The state of one translation and its walk through tables, instructions and actions.
+//! State of one translation and its walk through tables, instructions and actions.
 
 use super::cache::{XlateCache, XlateEffect};
 use super::trace::{TraceEvent, Tracer};
@@ -19,48 +19,48 @@ use openflow::msg::meter;
 use packet::headers as h;
 use std::sync::Arc;
 
-/// Where bridges send spanning tree's frames (IEEE 802.1D §7.12.3).
+/// Destination of spanning tree frames (IEEE 802.1D §7.12.3).
 const STP_ADDRESS: [u8; 6] = [0x01, 0x80, 0xc2, 0, 0, 0];
 
-/// How deep `clone` actions may nest: datapaths bound the nesting of actions.
+/// Maximum nesting of `clone` actions: datapaths bound the nesting of actions.
 const MAX_CLONES: usize = 6;
 
 pub(super) struct XlateCtx<'a> {
     pub(super) view: &'a View,
     pub(super) bridge: Arc<BridgeView>,
-    /// The port of the bridge that the packet came in by, whatever rules make of its input port.
+    /// The bridge port that received the packet, regardless of changes of `in_port` by rules.
     pub(super) ingress: OfPort,
     pub(super) host: &'a mut dyn XlateHost,
-    /// The packet as the rules see it now.
+    /// The packet as currently seen by rules.
     pub(super) flow: Flow,
-    /// The packet as the datapath has it after the actions so far.
+    /// The datapath's packet after the actions so far.
     pub(super) base: Flow,
     pub(super) wc: Mask,
-    /// The flow as it came, for what masks may say of it.
+    /// The original flow, for masks.
     pub(super) original: Flow,
     pub(super) actions: Vec<DpAction>,
     pub(super) action_set: Vec<Action>,
     pub(super) table: TableId,
     pub(super) rule_cookie: u64,
     pub(super) rule_is_miss: bool,
-    /// Those of the rule whose actions are carried out now.
+    /// Those of the rule whose actions are being executed.
     pub(super) rule_timeouts: Option<RuleTimeouts>,
     pub(super) in_packet_out: bool,
     pub(super) in_action_set: bool,
     pub(super) depth: u32,
-    /// Lookups within lookups.
+    /// Depth of nested lookups.
     nesting: u32,
     resubmits: u32,
     pub(super) exit: bool,
-    /// Nothing that matters follows the action that is carried out now.
+    /// No relevant action follows the current one.
     pub(super) is_last: bool,
-    /// The rule that is found next is the first of a peer bridge.
+    /// The next rule found is the first of a peer bridge.
     enters_peer: bool,
-    /// `clone` actions around those that are made now.
+    /// Nesting of `clone` actions around the current output.
     clones: usize,
-    /// Actions made outside of the current list.
+    /// Datapath actions outside of the current list.
     outside: usize,
-    /// The rest of the current list is not carried out; what called it goes on.
+    /// Stop the current list; its caller continues.
     pub(super) leaves_list: bool,
     pub(super) frozen: Option<Vec<FrozenStep>>,
     pub(super) stack: Vec<Vec<u8>>,
@@ -72,12 +72,12 @@ pub(super) struct XlateCtx<'a> {
     pub(super) trace: Tracer,
 }
 
-/// What of a frozen list of actions is carried out now, as a line of the story.
+/// Trace line of an action of a frozen list.
 fn restored(actions: &[Action]) -> String {
     format!("Restoring actions: {}", format_actions(actions, &NoPortNames))
 }
 
-/// The mask of what every translation looks at.
+/// The mask of fields examined by every translation.
 pub(super) fn always_looked_at(flow: &Flow) -> Mask {
     let mut wc = Mask::none();
     wc.0.recirc_id = u32::MAX;
@@ -99,11 +99,11 @@ impl<'a> XlateCtx<'a> {
     ) -> XlateCtx<'a> {
         let mut flow = *request.flow;
         for tag in flow.vlans.iter_mut().filter(|t| t.is_present() && t.tpid == 0) {
-            // A flow that was not made from a frame may leave it out.
+            // A flow that was not made from a frame may lack it.
             tag.tpid = h::ETH_TYPE_VLAN;
         }
         flow.actset_output = OfPort::UNSET.0;
-        // Where a packet came from says nothing of where it goes.
+        // The origin of a packet does not determine its destination.
         let mut base = flow;
         base.set_tunnel(&Tunnel::default());
         XlateCtx {
@@ -143,7 +143,7 @@ impl<'a> XlateCtx<'a> {
         }
     }
 
-    /// Ends the translation with an error: nothing of it is sent.
+    /// Ends the translation with an error: nothing is sent.
     pub(super) fn fail(&mut self, reason: XlateDrop, fault: impl Into<String>) {
         if self.error.is_none() {
             let fault = fault.into();
@@ -232,13 +232,13 @@ impl<'a> XlateCtx<'a> {
         self.enters_peer = true;
         self.lookup(TableId(0), true);
         self.enters_peer = false;
-        // `exit` and errors end the packet's way through the peer only; the fault is still told.
+        // `exit` and errors end only the packet's path through the peer; the fault is still reported.
         self.exit = false;
         self.error = None;
     }
 
-    /// Runs the first rule of a peer bridge. Where later actions of the outer bridge cannot undo its actions, these work on
-    /// a clone of the packet.
+    /// Runs the first rule of a peer bridge. If later actions of the outer bridge cannot undo its actions, these
+    /// work on a clone of the packet.
     fn run_in_peer(&mut self, actions: &[Action]) {
         if self.is_last || actions.iter().all(Action::is_reversible) {
             return self.run_and_finish(actions);
@@ -247,7 +247,7 @@ impl<'a> XlateCtx<'a> {
             let fault = format!("over {MAX_CLONES} nested clone actions");
             return self.fail(XlateDrop::RecursionTooDeep, fault);
         }
-        // What was changed so far is needed by both packets.
+        // Both packets need the changes so far.
         self.commit();
         let (base, before) = (self.base, std::mem::take(&mut self.actions));
         self.clones += 1;
@@ -268,14 +268,14 @@ impl<'a> XlateCtx<'a> {
         }
     }
 
-    /// Runs a list and the action set that it leaves. What freezes meanwhile resumes there, with the packet as it is now.
+    /// Runs a list and the resulting action set. A freeze within resumes there, with the current packet.
     fn run_and_finish(&mut self, actions: &[Action]) {
         self.run_actions(actions);
         self.run_action_set();
         self.freeze_if_asked();
     }
 
-    /// A port that the bridge does not have is one of a packet-out or of a story told: tables see its packets.
+    /// An unknown port belongs to a packet-out or a trace: tables see its packets.
     fn port_receives(&mut self) -> bool {
         let Some(port) = self.bridge.ports.port(self.flow.in_port()).cloned() else { return true };
         if port.tunnel.is_some() {
@@ -288,8 +288,8 @@ impl<'a> XlateCtx<'a> {
         receives
     }
 
-    /// Whether a port of this configuration lets the packet in. Spanning tree's frames have a bit of their own. That a port is
-    /// down is its device's matter, on the way in as on the way out.
+    /// Whether a port with this configuration accepts the packet. Spanning tree frames have their own bit. The
+    /// device enforces a port's down state, for input and output.
     pub(super) fn may_receive(&mut self, config: PortConfigBits) -> bool {
         if config.no_recv == config.no_recv_stp {
             return !config.no_recv;
@@ -298,18 +298,18 @@ impl<'a> XlateCtx<'a> {
         if self.flow.dl_dst == STP_ADDRESS { !config.no_recv_stp } else { !config.no_recv }
     }
 
-    /// Ends the translation as configuration wants it: nothing is sent, and nobody is alarmed.
+    /// Ends the translation as configured: nothing is sent, without an error.
     fn quietly_drop(&mut self, reason: XlateDrop, why: &str) {
         self.fail(reason, why);
         self.fault = None;
     }
 
-    /// Looks the packet up in a table and runs what is found. `honor_miss`: a table miss may go to the controllers.
+    /// Looks the packet up in a table and runs the rule found. `honor_miss`: a table miss may go to the controllers.
     pub(super) fn lookup(&mut self, table: TableId, honor_miss: bool) {
         self.lookup_from(self.flow.in_port(), table, honor_miss);
     }
 
-    /// As [`XlateCtx::lookup`], the table being shown another input port. What is found runs with the packet's own.
+    /// As [`XlateCtx::lookup`], with another input port for the lookup. The rule found runs with the packet's own.
     fn lookup_from(&mut self, in_port: OfPort, table: TableId, honor_miss: bool) {
         self.table = table;
         let bridge = self.bridge.clone();
@@ -381,7 +381,7 @@ impl<'a> XlateCtx<'a> {
             return self.fail(XlateDrop::TooManyResubmits, format!("over {MAX_RESUBMITS} resubmit actions"));
         }
         self.resubmits += 1;
-        // Going on to later tables ends by itself; going back is what may go in circles.
+        // Later tables always terminate; only backward jumps can loop.
         let deeper = u32::from(table <= self.table);
         let saved = (self.table, self.rule_cookie, self.rule_is_miss);
         (self.depth, self.nesting) = (self.depth + deeper, self.nesting + 1);
@@ -390,7 +390,7 @@ impl<'a> XlateCtx<'a> {
         (self.table, self.rule_cookie, self.rule_is_miss) = saved;
     }
 
-    /// Runs a list of actions. When the translation freezes on the way, what is left of the list is kept.
+    /// Runs a list of actions. If the translation freezes within, the rest of the list is stored.
     pub(super) fn run_actions(&mut self, actions: &[Action]) {
         let is_last = self.is_last;
         self.run_list(actions, is_last);
@@ -420,7 +420,7 @@ impl<'a> XlateCtx<'a> {
         }
     }
 
-    /// The output of the action set, when all instructions are done.
+    /// The output of the action set, after all instructions.
     fn run_action_set(&mut self) {
         if self.ended() || self.frozen.is_some() {
             return;
@@ -433,12 +433,12 @@ impl<'a> XlateCtx<'a> {
         let is_last = self.is_last;
         (self.in_action_set, self.is_last) = (true, true);
         self.run_actions(&set);
-        // As in OVS, the rest of an action set that this one was run for is told to be none.
+        // As in OVS, the trace shows the rest of an action set that ran this one as empty.
         (self.in_action_set, self.is_last) = (false, is_last);
         self.trace.pop();
     }
 
-    /// Why an output to the controllers that says no reason sends the packet to them.
+    /// Default reason of an output to the controllers.
     pub(super) fn reason_of_output(&self) -> PacketInReason {
         match (self.in_packet_out, self.in_action_set) {
             (true, _) => PacketInReason::PacketOut,
@@ -479,7 +479,7 @@ impl<'a> XlateCtx<'a> {
         }
     }
 
-    /// Sends the packet, as it is now, to the controllers.
+    /// Sends the current packet to the controllers.
     pub(super) fn send_to_controllers(&mut self, action: &ControllerAction) {
         let is_miss = action.reason == PacketInReason::Action && self.rule_is_miss;
         let reason = if is_miss { miss_reason::RULE } else { action.reason as u8 };
@@ -501,11 +501,11 @@ impl<'a> XlateCtx<'a> {
             controller_id: action.controller_id,
             max_len_bytes: action.max_len_bytes,
         })));
-        // Who asks for no meter, or for one that is not there, gets the one of all packets for controllers, if there is one.
+        // Without a meter, or with an unknown one, the meter of all packet-ins applies, if it exists.
         let meters = &self.bridge.meters;
         let meter = action.meter_id.and_then(|id| meters.get(&id)).or_else(|| meters.get(&meter::CONTROLLER));
         self.actions.push(match meter {
-            // The meter drops the controllers' copy only.
+            // The meter drops only the controllers' copy.
             Some(id) => DpAction::Sample(Sample {
                 probability: u32::MAX,
                 actions: vec![DpAction::Meter(Meter(*id)), hand_up],
@@ -540,7 +540,7 @@ impl<'a> XlateCtx<'a> {
     }
 }
 
-/// Takes out of the mask what packets such as `flow` do not have or the datapath does not know.
+/// Removes from the mask fields that packets like `flow` lack or the datapath does not support.
 fn tidy_mask(wc: &mut Mask, flow: &Flow) {
     let m = &mut wc.0;
     m.metadata = 0;
@@ -563,7 +563,7 @@ fn tidy_mask(wc: &mut Mask, flow: &Flow) {
     for tag in &mut m.vlans {
         if tag.tci != 0 {
             tag.tci |= VlanTag::PRESENT;
-            // Tags are compared and moved whole, and datapaths name a tag by its EtherType.
+            // Tags are compared and moved whole, and datapaths identify a tag by its EtherType.
             tag.tpid = u16::MAX;
         }
     }

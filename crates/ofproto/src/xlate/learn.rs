@@ -1,4 +1,4 @@
-//! What packets do to rules: `learn` makes one, `fin_timeout` shortens the timeouts of its own.
+//! Effects of packets on rules: `learn` makes a rule, `fin_timeout` shortens timeouts of its own rule.
 
 use super::cache::{LearnedFlow, XlateEffect};
 use super::ctx::XlateCtx;
@@ -10,7 +10,7 @@ use ofp_actions::{FinTimeout, LearnAction, LearnDest, LearnSource, Output, SetFi
 use openflow::msg::flow_mod::FlowModFlags;
 
 impl XlateCtx<'_> {
-    /// Adds or refreshes a learned rule; whether it is there.
+    /// Adds or refreshes a learned rule; returns whether it exists now.
     pub(super) fn learn_rule(&mut self, learn: &LearnAction) -> bool {
         let learned = learned_flow(learn, &self.flow);
         let there = self.host.learn(self.bridge.id, &learned);
@@ -27,7 +27,7 @@ impl XlateCtx<'_> {
         there
     }
 
-    /// Packets that end a connection shorten the timeouts of the rule. A packet-out, and what is left of a frozen rule, have none.
+    /// Packets that end a connection shorten the timeouts of the rule. Packet-outs and frozen rules have none.
     pub(super) fn shorten_own_timeouts(&mut self, idle_s: u16, hard_s: u16) {
         if let Some(RuleTimeouts::Shrinking(timeouts)) = self.rule_timeouts.clone() {
             self.cache.push(XlateEffect::FinTimeout { timeouts, idle_s, hard_s });
@@ -35,7 +35,7 @@ impl XlateCtx<'_> {
     }
 }
 
-/// The learned rule in words of a flow-mod.
+/// The learned rule in flow-mod syntax.
 fn story(l: &LearnedFlow) -> String {
     let mut out = format!("table={} {} priority={}", l.table.0, format_match(&l.matching, None), l.priority);
     let fields = [
@@ -76,7 +76,7 @@ fn learned_flow(learn: &LearnAction, flow: &Flow) -> LearnedFlow {
                 let style = SetStyle::Load;
                 actions.push(SetField { field: dest.field, value: value & mask, mask, style }.into());
             }
-            // A port number of OpenFlow 1.0, whatever the width; one beyond that is no output.
+            // A port number of OpenFlow 1.0, regardless of the width; a larger one is no output.
             LearnDest::Output => {
                 let port = u16::try_from(value).ok().map(OfPort::from_of10);
                 actions.extend(port.map(|port| Output { port, max_len_bytes: 0 }.into()));

@@ -1,8 +1,8 @@
-//! Translation: a packet's flow through the OpenFlow tables to datapath actions and the mask of what was looked at.
+//! Translation of a packet's flow through the OpenFlow tables to datapath actions and the mask of examined bits.
 //!
-//! [`translate`] is a pure function of a [`View`] and the flow, apart from what it asks its [`XlateHost`]. What else a
-//! packet causes (rule counters, learned addresses and rules) is gathered as an [`XlateCache`], which the caller replays:
-//! once for the packet itself before it is sent, later with the counters of the megaflow.
+//! [`translate`] is a pure function of a [`View`] and the flow, apart from calls of its [`XlateHost`]. Other effects
+//! of a packet (rule counters, learned addresses and rules) form an [`XlateCache`], which the caller replays: once
+//! for the packet itself before it is sent, later with the counters of the megaflow.
 //!
 //! Bounds: [`MAX_DEPTH`], [`MAX_NESTING`], [`MAX_RESUBMITS`], [`MAX_ACTIONS`], [`MAX_STACK`]; each ends the translation with its own
 //! [`XlateDrop`].
@@ -29,94 +29,94 @@ use flow::{Flow, Mask, RecircId};
 use ofp_actions::Action;
 use std::sync::Arc;
 
-/// Why a packet that misses goes to the controllers, where that is not for an action's own reason. Numbers beyond `OFPR_*` as
-/// in OVS; what a controller is told follows from its version.
+/// Reasons of a table miss for the controllers. Numbers beyond `OFPR_*` as in OVS; the reported reason depends on
+/// the controller's version.
 pub mod miss_reason {
-    /// The rule for packets that miss: priority 0, no match.
+    /// The table-miss rule: priority 0, no match.
     pub const RULE: u8 = 6;
     /// No rule at all.
     pub const NO_RULE: u8 = 7;
 }
 
-/// How deep resubmits to the same or an earlier table and patch ports may nest.
+/// Maximum nesting of patch ports and resubmits to the same or an earlier table.
 pub const MAX_DEPTH: u32 = 64;
-/// How deep lookups of any tables may nest.
+/// Maximum nesting of lookups of any tables.
 pub const MAX_NESTING: u32 = 512;
-/// How many resubmits one translation may do.
+/// Maximum resubmits of one translation.
 pub const MAX_RESUBMITS: u32 = 4096;
-/// How many datapath actions a megaflow may have.
+/// Maximum datapath actions of a megaflow.
 pub const MAX_ACTIONS: usize = 4096;
-/// How many values the stack of `push` may hold.
+/// Maximum values on the stack of `push`.
 pub const MAX_STACK: usize = 2048;
 
-/// What a translation asks while it runs.
+/// Services that a translation uses.
 pub trait XlateHost {
-    /// An id for a frozen state, held for the translation's owner; `None` when there is none left.
+    /// Allocates an id for a frozen state, held for the translation's owner; `None` if none is left.
     fn recirc_hold(&mut self, state: FrozenState) -> Option<RecircId>;
-    /// What an id stands for.
+    /// The state of an id.
     fn recirc_state(&mut self, id: RecircId) -> Option<Arc<FrozenState>>;
-    /// Whether adding this rule succeeds (its table's `limit` is not reached, or it is there already). With effects
-    /// allowed the rule is added.
+    /// Whether adding this rule succeeds (below its table's `limit`, or it exists already). With effects allowed,
+    /// adds the rule.
     fn learn(&mut self, bridge: BridgeId, learned: &LearnedFlow) -> bool;
-    /// What the datapath can do.
+    /// Features of the datapath.
     fn capabilities(&self) -> Capabilities {
         Capabilities::ENOUGH
     }
-    /// Whether a packet is translated, whose effects will be carried out, rather than a flow.
+    /// Whether a packet is translated, with effects, rather than a flow.
     fn has_effects(&self) -> bool {
         false
     }
 }
 
-/// Where a translation starts.
+/// Start of a translation.
 #[derive(Clone, Copy, Debug)]
 pub enum Start<'a> {
-    /// At table 0, or where the flow's recirculation id froze.
+    /// Table 0, or the frozen state of the flow's recirculation id.
     Tables,
-    /// With these actions (packet-out).
+    /// These actions (packet-out).
     Actions(&'a [Action]),
 }
 
-/// What is to be translated.
+/// Input of a translation.
 #[derive(Clone, Copy)]
 pub struct Request<'a> {
     /// Bridges and tables.
     pub view: &'a View,
-    /// The bridge whose port the packet came in by.
+    /// The bridge of the packet's input port.
     pub bridge: BridgeId,
     /// The packet; its input port is an OpenFlow port of that bridge.
     pub flow: &'a Flow,
     /// Where to start.
     pub start: Start<'a>,
-    /// Record the story for `ofproto/trace`.
+    /// Record the trace for `ofproto/trace`.
     pub trace: bool,
 }
 
-/// What became of a translation.
+/// Result of a translation.
 #[derive(Debug, Default)]
 pub struct Translation {
-    /// What to do with this packet.
+    /// Actions for this packet.
     pub actions: Vec<DpAction>,
-    /// Bits of the flow that were looked at.
+    /// Examined bits of the flow.
     pub wc: Mask,
-    /// Why the flow must stay in the slow path, bits of [`dpif::slow_reason`]; 0: it need not.
+    /// Reasons for keeping the flow in the slow path, bits of [`dpif::slow_reason`]; 0: none.
     pub slow_reasons: u16,
-    /// Why nothing is sent, if an error ended the translation.
+    /// The error that ended the translation, if any: nothing is sent.
     pub error: Option<XlateDrop>,
-    /// The same in words, for the log, unless configuration wants it so.
+    /// Its text for the log, unless it is configured behaviour.
     pub fault: Option<String>,
     /// Effects, to be replayed.
     pub cache: XlateCache,
-    /// Recirculation ids held for this translation; whoever keeps its actions keeps them, then releases them.
+    /// Recirculation ids held for this translation; the holder of its actions releases them.
     pub recircs: Vec<RecircId>,
-    /// The flow as it was at the end.
+    /// The final flow.
     pub final_flow: Flow,
-    /// The story, when asked for.
+    /// The trace, if requested.
     pub trace: Vec<TraceNode>,
 }
 
 impl Translation {
-    /// The actions to install: they differ from this packet's own when the flow stays in the slow path.
+    /// The actions to install: they differ from this packet's own if the flow stays in the slow path.
     pub fn actions_to_put(&self) -> Vec<DpAction> {
         match self.slow_reasons {
             0 => self.actions.clone(),
@@ -139,7 +139,7 @@ pub fn translate(request: &Request<'_>, host: &mut dyn XlateHost) -> Translation
     ctx.finish()
 }
 
-/// The translation of a packet that cannot enter: it is dropped, whatever else it carries.
+/// The translation of a packet that cannot enter: drop, regardless of its other fields.
 pub fn dropped(flow: &Flow, reason: XlateDrop) -> Translation {
     Translation {
         actions: vec![DpAction::Drop(DropAction(reason))],

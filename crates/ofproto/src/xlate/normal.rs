@@ -1,4 +1,4 @@
-//! `NORMAL`: the layer-2 switch with VLANs and learned addresses (IEEE 802.1D, 802.1Q).
+//! `NORMAL`: the learning switch with VLANs (IEEE 802.1D, 802.1Q).
 
 use super::cache::XlateEffect;
 use super::ctx::XlateCtx;
@@ -7,7 +7,7 @@ use flow::{MacAddr, OfPort, VlanTag};
 use packet::headers::{ETH_TYPE_VLAN, ETH_TYPE_VLAN_8021AD};
 use std::sync::Arc;
 
-/// Stands for the port of packets that came in by none: a trunk of all VLANs.
+/// Pseudo-bundle of packets without an input port: a trunk of all VLANs.
 fn no_bundle() -> Arc<Bundle> {
     Arc::new(Bundle {
         id: BundleId(u32::MAX),
@@ -51,7 +51,7 @@ impl XlateCtx<'_> {
         }
         let known = {
             let macs = sync::lock(&bridge.macs);
-            // What a packet teaches counts for the packet itself: it may be to its own source.
+            // Learning applies to the packet itself: its source may be its destination.
             let learns = !from_nowhere && self.host.has_effects() && dst == self.flow.dl_src();
             let learned = learns && macs.would_change(vlan, dst, input.id);
             if learned { Some(input.id) } else { macs.lookup(vlan, dst) }
@@ -75,7 +75,7 @@ impl XlateCtx<'_> {
         }
     }
 
-    /// The VLAN that the packet belongs to on this bundle; `None`: it may not enter.
+    /// The VLAN of the packet on this bundle; `None`: it may not enter.
     fn input_vlan(&mut self, input: &Bundle) -> Option<u16> {
         let vid = self.flow.vlans[0].vid();
         let vlan = match input.vlan_mode {
@@ -134,7 +134,7 @@ impl XlateCtx<'_> {
         self.send_to_each(outputs, |cx, output| cx.output_bundle(output, vlan));
     }
 
-    /// Sends the packet out of a bundle, tagged as the bundle has it; the flow itself stays as it is.
+    /// Sends the packet out of a bundle with the bundle's tagging; the flow itself is unchanged.
     fn output_bundle(&mut self, output: &Arc<Bundle>, vlan: u16) {
         let Some(port) = output.members.first() else { return };
         let untagged = match output.vlan_mode {
@@ -145,7 +145,7 @@ impl XlateCtx<'_> {
         let saved = self.flow.vlans;
         let vid = if untagged { 0 } else { vlan };
         let pcp_bits = saved[0].tci & VlanTag::PCP;
-        // A trunk passes priority tags on that say a priority.
+        // A trunk forwards priority tags with a nonzero priority.
         let priority_tag = match output.priority_tags {
             PriorityTags::Always => true,
             PriorityTags::IfNonzero => pcp_bits != 0,

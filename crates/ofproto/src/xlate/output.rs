@@ -48,7 +48,7 @@ impl XlateCtx<'_> {
         );
     }
 
-    /// Sends the packet to each of some receivers, the last of which may be the last of all.
+    /// Sends the packet to each of several receivers, of which the last may be the final output.
     pub(super) fn send_to_each<T>(
         &mut self,
         receivers: impl Iterator<Item = T>,
@@ -63,7 +63,7 @@ impl XlateCtx<'_> {
         self.is_last = is_last;
     }
 
-    /// Sends the packet, as it is now, out of a port of this bridge.
+    /// Sends the current packet out of a port of this bridge.
     pub(super) fn send_to(&mut self, of_port: OfPort) {
         let bridge = self.bridge.clone();
         let Some(port) = bridge.ports.port(of_port) else {
@@ -91,7 +91,7 @@ impl XlateCtx<'_> {
         self.actions.push(Output(dp_port).into());
     }
 
-    /// Sends the packet, as it is now, through a tunnel, which the datapath's port wraps it for.
+    /// Sends the current packet through a tunnel; the datapath port encapsulates it.
     fn output_to_tunnel(&mut self, port: &Port, config: &TunnelConfig, dp_port: DpPort) {
         let Some(outer) = config.wrap(&self.flow, &mut self.wc) else {
             return self.trace.warning(|| "no rule set a remote address, skipping output".to_string());
@@ -139,7 +139,7 @@ impl XlateCtx<'_> {
         self.flow.metadata = 0;
         self.flow.regs = [0; 16];
         self.flow.actset_output = OfPort::UNSET.0;
-        // What an action set sends is of that set in the peer, too, as OVS has it.
+        // The output of an action set counts as such in the peer, too, as in OVS.
         let in_packet_out = std::mem::take(&mut self.in_packet_out);
         self.trace.push(|b| TraceEvent::Bridge(b.to_string()), &self.bridge.name);
         self.depth += 1;
@@ -151,8 +151,8 @@ impl XlateCtx<'_> {
         self.action_set = saved_set;
         self.stack = saved_stack;
         (self.bridge, self.ingress) = (saved_bridge, saved_ingress);
-        // The rules here go on with the packet as they had it; what the peer did to the datapath's packet stays in the
-        // base flow, so the next output undoes it.
+        // The rules here continue with their packet; the peer's changes of the datapath's packet stay in the base
+        // flow, so the next output undoes them.
         self.flow = saved_flow;
     }
 }

@@ -1,4 +1,4 @@
-//! Tables of translations: rules and a packet in, datapath actions and the mask of what was looked at out.
+//! Tables of translations: rules and a packet in, datapath actions and the mask of examined bits out.
 
 mod fin_timeout;
 mod found;
@@ -26,7 +26,7 @@ use openflow::msg::flow_mod::FlowModFlags;
 
 const PATCH: OfPort = OfPort(9);
 
-/// How a port treats VLANs, as the database words it.
+/// VLAN configuration of a port, in the database's terms.
 #[derive(Clone, Copy)]
 enum Vlan {
     Trunk,
@@ -141,7 +141,7 @@ impl Rig {
         translate(&request, &mut self.backer.xlate_host(effects, 1000))
     }
 
-    /// Datapath actions and megaflow of a packet that comes in on bridge `a`.
+    /// Datapath actions and megaflow of a packet received on bridge `a`.
     fn check(&self, packet: &str, actions: &str, megaflow: &str) -> Translation {
         let flow = Rig::flow(packet);
         let t = self.translate(&flow, true);
@@ -157,7 +157,7 @@ impl Rig {
         t
     }
 
-    /// What the frozen translation does when the packet comes back under the id that `t` sends it to.
+    /// The translation of the packet recirculated by `t`, resumed by its id.
     fn thaw(&self, packet: &str, t: &Translation, actions: &str) -> Translation {
         let Some(id) = t.recircs.first() else { panic!("nothing froze") };
         let flow = Flow { recirc_id: id.0, ..Rig::flow(packet) };
@@ -221,7 +221,7 @@ fn show(actions: &[DpAction]) -> String {
 const TCP: &str = "in_port=1,tcp,dl_src=02:00:00:00:00:01,dl_dst=02:00:00:00:00:02,\
     nw_src=10.0.0.1,nw_dst=10.0.0.2,nw_ttl=64,tp_src=1,tp_dst=80";
 
-/// [`TCP`] with something else.
+/// [`TCP`] with additional fields.
 fn tcp(more: &str) -> String {
     format!("{TCP},{more}")
 }
@@ -260,7 +260,7 @@ fn outputs() {
 }
 
 #[test]
-fn masks_have_what_was_looked_at() {
+fn masks_have_the_examined_bits() {
     let rig = Rig::new();
     let a = rig.a;
     let rig = rig.rules(
@@ -299,7 +299,8 @@ fn set_fields_become_set_actions_of_the_bits_that_differ() {
 
 #[test]
 fn vlan_actions() {
-    // What Debian's switch makes of a packet without a tag and of one with VLAN 7, priority 3; and the mask of the latter's tag.
+    // Results of Debian's switch for a packet without a tag and one with VLAN 7, priority 3; and the mask of the
+    // latter's tag.
     for (actions, untagged, tagged, mask) in [
         (
             "mod_vlan_vid:5,2",
@@ -348,7 +349,7 @@ fn normal_learns_floods_and_forwards() {
     let back = "in_port=3,arp,dl_src=02:00:00:00:00:02,dl_dst=02:00:00:00:00:01";
     rig.acts(back, "1").cache.replay(&seen(1, 100, 1001), &mut rig.backer.effect_host());
     rig.acts(TCP, "3");
-    // What is learned on the input port goes nowhere; reserved addresses are not forwarded.
+    // Packets to an address learned on the input port are dropped; reserved addresses are not forwarded.
     rig.acts("in_port=1,arp,dl_src=02:00:00:00:00:05,dl_dst=02:00:00:00:00:01", "drop");
     rig.acts("in_port=1,arp,dl_src=02:00:00:00:00:05,dl_dst=01:80:c2:00:00:03", "drop");
 }
@@ -381,7 +382,7 @@ fn normal_and_vlan_modes() {
     );
     // A frame that ends within its tag.
     rig.acts("in_port=2,dl_type=0x8100,dl_src=02:00:00:00:00:01,dl_dst=02:00:00:00:00:02", "drop");
-    // An access port takes no VLAN within its own.
+    // An access port accepts no inner VLAN.
     let tag = "push_vlan:0x8100,mod_vlan_vid:5";
     let rig = rig.rules(a, &format!("priority=40000,actions={tag},{tag},normal"));
     rig.acts(&from(4, ""), &format!("{push},{push},2,pop_vlan,3"));
@@ -428,7 +429,7 @@ fn patch_ports_join_bridges_and_leave_the_packet_as_it_was() {
 }
 
 #[test]
-fn what_froze_goes_on_where_it_froze() {
+fn frozen_translations_resume_in_place() {
     let rig = Rig::new();
     let a = rig.a;
     let rig = rig.rules(
@@ -448,12 +449,13 @@ fn what_froze_goes_on_where_it_froze() {
 }
 
 #[test]
-fn what_froze_behind_a_patch_port_goes_on_there() {
+fn translations_frozen_behind_a_patch_port_resume_there() {
     let rig = Rig::new();
     let (a, b) = (rig.a, rig.b);
     let rig = rig.rules(a, "actions=output:9,3").rules(b, "in_port=9 actions=debug_recirc,1,in_port");
     let t = rig.acts(TCP, "recirc(1),3");
-    // Back through the patch port the packet meets the first bridge's rule again, which cannot send it where it came from.
+    // Back through the patch port the packet hits the first bridge's rule again, which cannot send it to its input
+    // port.
     rig.thaw(TCP, &t, "11,3");
 }
 
@@ -526,7 +528,7 @@ fn learning_again_begins_the_hard_timeout_anew_and_no_other() {
         let epoch = rig.backer.epoch();
         t.cache.replay(&seen(3, 180, 5000), &mut rig.backer.effect_host());
         assert_eq!(times(), (1000, modified_ms, 1000, (0, 0)), "{timeouts}");
-        // No packet fares otherwise for that.
+        // No packet is treated differently because of it.
         assert_eq!(rig.backer.epoch(), epoch);
     }
 }
@@ -544,14 +546,14 @@ fn learned_outputs_are_ports_of_16_bits() {
         let a = rig.a;
         let actions = format!("load:{value}->NXM_NX_REG0[],learn(table=1,output:{source}),resubmit(,1)");
         let rig = rig.rules(a, &format!("actions={actions}"));
-        // A translation reads the tables of its beginning.
+        // A translation reads the tables of its start.
         rig.translate(&Rig::flow(TCP), true);
         rig.acts(TCP, expected);
     }
 }
 
 #[test]
-fn a_limit_of_learned_rules_is_told_in_a_register() {
+fn the_limit_of_learned_rules_is_reported_in_a_register() {
     let rig = Rig::new();
     let a = rig.a;
     let rig = rig.rules(
@@ -594,14 +596,15 @@ fn normal_floods_packets_that_came_in_by_no_port() {
     rig.acts("in_port=controller,dl_src=02:00:00:00:00:01", "1,2,3,4");
     assert!(sync::lock(&rig.backer.view().bridge(a).unwrap().macs).is_empty());
     rig.acts("in_port=77,dl_src=02:00:00:00:00:01", "drop");
-    // Nothing is learned of it, so that of a packet to its own source neither.
+    // Nothing is learned from it, so a packet to its own source does not learn either.
     rig.acts("in_port=controller,dl_src=02:00:00:00:00:01,dl_dst=02:00:00:00:00:01", "1,2,3,4");
 }
 
 #[test]
 fn normal_learns_before_it_looks() {
     let own = "dl_src=02:00:00:00:00:01,dl_dst=02:00:00:00:00:01";
-    // Where the address is, the rule, what becomes of a packet on port 1 with effects and without, as in Open vSwitch 3.1.
+    // Location of the address, the rule, results for a packet on port 1 with and without effects, as in Open vSwitch
+    // 3.1.
     enum Known {
         No,
         On(u32),

@@ -1,4 +1,4 @@
-//! The story of a translation, for `ofproto/trace`.
+//! Trace of a translation, for `ofproto/trace`.
 
 use crate::rule::Rule;
 use flow::TableId;
@@ -7,46 +7,46 @@ use ofp_actions::Action;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-/// One thing that happened.
+/// An event of a trace.
 #[derive(Clone, Debug)]
 pub enum TraceEvent {
-    /// A bridge was entered.
+    /// Entry into a bridge.
     Bridge(String),
-    /// A frozen translation is resumed; within it, what is restored.
+    /// Resumption of a frozen translation; its children show the restored state.
     Thaw,
     /// A plain line.
     Remark(String),
-    /// A table was looked up.
+    /// A table lookup.
     Table {
         /// The table.
         table: TableId,
-        /// What was found.
+        /// Its result.
         rule: Option<Arc<Rule>>,
     },
-    /// A table was looked up for a fragment in a bridge that drops them.
+    /// A table lookup of a fragment in a bridge that drops them.
     FragmentsDropped(TableId),
-    /// An action was carried out.
+    /// Execution of an action.
     Action(Box<Action>),
-    /// The action set is carried out.
+    /// Execution of the action set.
     ActionSet,
-    /// What came of it.
+    /// A result.
     Detail(String),
-    /// Something was not done.
+    /// Something not done.
     Warning(String),
-    /// Something is wrong with the rules.
+    /// A fault of the rules.
     Error(String),
 }
 
-/// An event and what happened within it.
+/// An event and its children.
 #[derive(Clone, Debug)]
 pub struct TraceNode {
-    /// What happened.
+    /// The event.
     pub event: TraceEvent,
-    /// What happened within.
+    /// Its children.
     pub children: Vec<TraceNode>,
 }
 
-/// Gathers nodes when asked to, else costs nothing.
+/// Collects nodes if enabled, else costs nothing.
 pub(super) struct Tracer {
     stack: Option<Vec<Vec<TraceNode>>>,
     open: Vec<TraceEvent>,
@@ -57,7 +57,7 @@ impl Tracer {
         Tracer { stack: enabled.then(|| vec![Vec::new()]), open: Vec::new() }
     }
 
-    /// Whether anybody listens.
+    /// Whether it is enabled.
     pub(super) fn is_on(&self) -> bool {
         self.stack.is_some()
     }
@@ -109,15 +109,15 @@ impl Tracer {
 /// Priority that match texts leave out.
 const DEFAULT_PRIORITY: i32 = 32768;
 
-/// The story as text: bridges underlined, tables with the rule that matched, actions indented below; what follows from the
-/// last action of a table stands at the level of the table itself.
+/// The trace as text: bridges underlined, tables with the matching rule, actions indented below; children of the
+/// last action of a table are at the level of the table itself.
 pub fn render_trace(nodes: &[TraceNode]) -> String {
     let mut out = String::new();
     render(&flatten(nodes), 0, &mut out);
     out
 }
 
-/// What happened within an action stands beside it, not within it.
+/// Children of an action are beside it, not within it.
 fn flatten(nodes: &[TraceNode]) -> Vec<TraceNode> {
     let mut flat = Vec::new();
     for node in nodes {

@@ -1,5 +1,5 @@
-//! A datapath that sends nothing: it keeps what it is told to execute, and its meters. The unit tests of the connection manager
-//! read this file, too.
+//! A datapath that sends nothing: it records executed packets, and its meters. The unit tests of the connection
+//! manager include this file, too.
 
 use dpif::{
     Capabilities, Datapath, DpifError, DpifOp, Execute, MeterConfig, MeterStats, OpBatch, PmdId, PortInfo,
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 pub(crate) struct RecordingDatapath {
-    /// What was executed and not taken yet.
+    /// Executed packets not taken yet.
     pub(crate) executed: Mutex<Vec<Execute>>,
     /// Its meters.
     pub(crate) meters: Mutex<BTreeMap<u32, MeterConfig>>,
@@ -18,7 +18,7 @@ pub(crate) struct RecordingDatapath {
 }
 
 impl RecordingDatapath {
-    /// A datapath whose ports have counted so much.
+    /// A datapath whose ports have these counters.
     pub(crate) fn new(port_stats: fn(DpPort) -> Result<PortStats, DpifError>) -> RecordingDatapath {
         RecordingDatapath { executed: Mutex::default(), meters: Mutex::default(), port_stats }
     }

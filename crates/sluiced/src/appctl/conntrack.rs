@@ -1,7 +1,7 @@
 //! Commands about tracked connections and their limits.
 //!
-//! The kernel's connections are those of the network namespace, other programs' among them. What may take long where there are many
-//! is done by a thread, so that the main loop goes on. A datapath that tracks none has none to show.
+//! The kernel's connections are those of the network namespace, including other programs'. A thread does work that
+//! may take long with many connections, so that the main loop continues. A datapath without a tracker shows none.
 
 use super::datapath::datapath;
 use super::work::Work;
@@ -21,22 +21,23 @@ use std::str::FromStr;
 use std::sync::Arc;
 use vlog::date;
 
-/// Text of one answer at most: some millions of connections.
+/// Maximum text of one reply: some millions of connections.
 const TEXT_MAX_BYTES: usize = 256 << 20;
 
-/// The words of a command.
+/// The arguments of a command.
 #[derive(Default)]
 struct Words<'a> {
     verbose: bool,
     statistics: bool,
     datapath: Option<&'a String>,
     zone: Option<u16>,
-    /// What else there is.
+    /// Remaining arguments.
     rest: Vec<&'a str>,
 }
 
 impl<'a> Words<'a> {
-    /// Reads the words of a command that knows these options. The datapath comes first, if it is named: a word without a value.
+    /// Parses the arguments of a command with these options. The datapath comes first, if named: an argument without
+    /// a value.
     fn parse(args: &'a [String], options: &[&str]) -> Result<Words<'a>, String> {
         let mut words = Words::default();
         for arg in args {
@@ -64,7 +65,7 @@ impl<'a> Words<'a> {
         Ok(words)
     }
 
-    /// Refuses what is left over.
+    /// Rejects remaining arguments.
     fn no_more(self) -> Result<Words<'a>, String> {
         match self.rest.first() {
             Some(word) => Err(invalid(&format!("invalid argument {word}"))),
@@ -73,17 +74,17 @@ impl<'a> Words<'a> {
     }
 }
 
-/// A number that is nothing but digits.
+/// A number of digits only.
 fn number<T: FromStr>(text: &str) -> Option<T> {
     text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }
 
-/// Words that are not what a command takes, as its tool says it.
+/// Invalid arguments, in the words of the stock tool.
 fn invalid(why: &str) -> String {
     format!("{why} (Invalid argument)")
 }
 
-/// A datapath's tracker on whichever thread.
+/// A datapath's tracker, usable on any thread.
 struct Tracker(Arc<dyn Provider>);
 
 impl Tracker {
@@ -96,7 +97,7 @@ impl Tracker {
     }
 }
 
-/// The work that a datapath's tracker does, or what is said where there is none.
+/// A datapath's tracker, or the reply without one.
 fn later(
     daemon: &Daemon,
     name: Option<&String>,
@@ -156,7 +157,7 @@ pub(super) fn dump(daemon: &mut Daemon, args: &[String]) -> Answer {
     or_error(begin())
 }
 
-/// How many connections there are, by protocol and state.
+/// Number of connections, by protocol and state.
 struct Sums<'a> {
     protocols: BTreeMap<u8, u64>,
     tcp_states: BTreeMap<TcpState, u64>,
@@ -201,12 +202,12 @@ impl Sums<'_> {
 
 /// TCP's number.
 const TCP: u8 = 6;
-/// ICMPv6 is told in the total alone, as stock tools do.
+/// ICMPv6 is counted only in the total, as in stock tools.
 const ICMPV6: u8 = 58;
-/// Protocols that are counted apart, in the order in which they are told.
+/// Protocols counted separately, in output order.
 const COUNTED: [u8; 7] = [TCP, 17, 136, 132, 1, 33, 2];
 
-/// The counts that are not zero, in the order in which they are told; those of other protocols together.
+/// The nonzero counts, in output order; those of other protocols together.
 fn in_order(counts: &BTreeMap<u8, u64>) -> Vec<(Option<u8>, u64)> {
     let apart = COUNTED.iter().filter_map(|proto| Some((Some(*proto), *counts.get(proto)?)));
     let is_other = |proto: &u8| !COUNTED.contains(proto) && *proto != ICMPV6;
@@ -217,7 +218,7 @@ fn in_order(counts: &BTreeMap<u8, u64>) -> Vec<(Option<u8>, u64)> {
 pub(super) fn stats(daemon: &mut Daemon, args: &[String]) -> Answer {
     let begin = || {
         let mut words = Words::parse(args, &["-m", "--more"])?;
-        // Older manuals have it so.
+        // Older manuals document this form.
         let verbose = words.rest.pop_if(|word| *word == "verbose").is_some() || words.verbose;
         let words = words.no_more()?;
         let zone = words.zone;
@@ -254,7 +255,7 @@ pub(super) fn flush(daemon: &mut Daemon, args: &[String]) -> Answer {
     or_error(begin())
 }
 
-/// The tracker of a datapath that has limits.
+/// The tracker of a datapath with limits.
 fn limited<'a>(switch: &'a Switch, name: Option<&String>) -> Result<&'a dyn Connections, String> {
     let instance = datapath(switch, name)?;
     instance.datapath.connections().ok_or_else(|| {
@@ -262,7 +263,7 @@ fn limited<'a>(switch: &'a Switch, name: Option<&String>) -> Result<&'a dyn Conn
     })
 }
 
-/// The name of a datapath in front of other words, and those.
+/// The datapath name before other arguments, and those.
 fn split_name(args: &[String]) -> (Option<&String>, &[String]) {
     match args.split_first() {
         Some((first, rest)) if !first.contains('=') => (Some(first), rest),
@@ -283,7 +284,7 @@ pub(super) fn limits(daemon: &mut Daemon, args: &[String]) -> Answer {
         let (name, words) = split_name(args);
         let mut wanted = Vec::new();
         if let Some(word) = words.first() {
-            // That of the others is told in any case.
+            // That of the others is always shown.
             wanted.push(CtZone::Default);
             wanted.extend(zones(word)?);
         }
@@ -326,7 +327,7 @@ fn limit(word: &str) -> Result<(CtZone, u32), String> {
 
 pub(super) fn set_limits(daemon: &mut Daemon, args: &[String]) -> Answer {
     let set = || {
-        // A word that is alone is no name.
+        // A single argument is no name.
         let (name, words) = if args.len() > 1 { split_name(args) } else { (None, args) };
         let limits = words.iter().map(|word| limit(word)).collect::<Result<Vec<_>, _>>()?;
         let set = limited(&daemon.switch, name)?.set_limits(&limits);
@@ -346,7 +347,7 @@ pub(super) fn remove_limits(daemon: &mut Daemon, args: &[String]) -> Answer {
     Answer::Now(remove())
 }
 
-/// Says that a datapath cannot do something, which only the userspace tracker of stock switches can.
+/// Error for commands that only the userspace tracker of stock switches supports.
 fn unsupported(daemon: &Daemon, name: Option<&String>, why: &str) -> Answer {
     let known = datapath(&daemon.switch, name);
     Answer::Now(known.and_then(|_| Err(format!("{why} (Operation not supported)"))))
@@ -384,7 +385,7 @@ pub(super) fn sequences_checked(daemon: &mut Daemon, args: &[String]) -> Answer 
     unsupported(daemon, args.first(), "TCP sequence checking query failed")
 }
 
-/// The kernel does not tell its buckets.
+/// The kernel does not report its buckets.
 pub(super) fn buckets(daemon: &mut Daemon, args: &[String]) -> Answer {
     let (name, words) = split_name(args);
     let show = || {

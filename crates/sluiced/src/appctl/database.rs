@@ -1,14 +1,15 @@
-//! The control socket of the embedded database server, under the name that the stock one has (`ovs-appctl -t ovsdb-server`).
+//! The control socket of the embedded database server, with the name of the stock one (`ovs-appctl -t
+//! ovsdb-server`).
 
 use super::table::LOG_COMMANDS;
 use super::{Answer, Command, command, general, listed};
 use crate::daemon::Daemon;
 
-/// Version of the interface, as tools ask for it.
+/// Interface version for tools.
 const VERSION: &str = "ovsdb-server (Open vSwitch) 3.5.4\n";
-/// The database that is served.
+/// The served database.
 const NAME: &str = "Open_vSwitch";
-/// Where the targets of `Manager` rows are, as the stock server's start script names it.
+/// Column of the `Manager` rows' targets, as named by the stock server's start script.
 const MANAGERS: &str = "db:Open_vSwitch,Open_vSwitch,manager_options";
 
 /// Its own commands, in order of their names.

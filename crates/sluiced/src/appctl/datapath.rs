@@ -1,6 +1,6 @@
 //! Commands about datapaths and their ports.
 //!
-//! Ports come and go with the interfaces of bridges in the database: nothing here makes or removes one behind its back.
+//! Ports follow the interfaces of bridges in the database: no command here adds or removes one behind its back.
 
 use super::Answer;
 use crate::daemon::Daemon;
@@ -24,7 +24,7 @@ const DUMP_FLOWS: usize = 512;
 /// Names of the datapath's ports.
 pub(super) struct Names {
     ports: BTreeMap<DpPort, String>,
-    /// Its keys tell packet types.
+    /// Its keys include packet types.
     pub(super) packet_types: bool,
 }
 
@@ -55,15 +55,15 @@ pub(super) fn thread_name(pmd: PmdId) -> String {
     }
 }
 
-/// The datapath of a name given on the command line, or the only one.
+/// The datapath of a name from the command line, or the only one.
 pub(super) fn datapath<'a>(switch: &'a Switch, name: Option<&String>) -> Result<&'a Instance, String> {
     switch.instances().named(name.map(String::as_str))
 }
 
-/// The datapath of a name given on the command line, or all datapaths, as far as they have forwarding threads.
+/// The datapath of a name from the command line, or all datapaths, limited to those with forwarding threads.
 ///
 /// # Errors
-/// There is no such datapath, or it has no threads of ours.
+/// The datapath does not exist, or it has no forwarding threads here.
 pub(super) fn with_threads<'a>(
     switch: &'a Switch,
     name: Option<&String>,
@@ -81,7 +81,7 @@ pub(super) fn with_threads<'a>(
 /// A datapath with forwarding threads.
 pub(super) type WithThreads<'a> = (&'a Instance, &'a dyn PmdThreads);
 
-/// The bridge of that name and the datapath that serves it.
+/// The bridge of that name and its datapath.
 pub(super) fn of_bridge<'a>(
     switch: &'a Switch,
     name: &str,
@@ -141,7 +141,7 @@ fn show_ports(instance: &Instance, with_stats: bool) -> String {
         let _ = write!(out, "  port {}: {}", port.number, port.name);
         match port.type_name.as_str() {
             "system" => out.push('\n'),
-            // They take frames and packets without.
+            // They accept frames and bare packets.
             kind if TunnelKind::of_name(kind).is_some() => {
                 let _ = writeln!(out, " ({kind}: packet_type=ptap)");
             }
@@ -168,7 +168,7 @@ fn show_masks(m: &LookupMasks) -> String {
     out
 }
 
-/// The counters of a port, as interface tools word them; those that nobody tells are question marks.
+/// The counters of a port, in the words of interface tools; unknown ones are question marks.
 fn port_stats(s: &PortStats) -> String {
     let s = s.with_device();
     let n = |count: u64| if count == u64::MAX { "?".to_string() } else { count.to_string() };
@@ -196,7 +196,7 @@ fn port_stats(s: &PortStats) -> String {
     lines.iter().map(|line| format!("    {line}\n")).collect()
 }
 
-/// Bytes, and in a larger unit where there is one.
+/// Bytes, and in a larger unit if there is one.
 fn size(bytes: u64) -> String {
     if bytes == u64::MAX {
         return "?".to_string();
@@ -208,7 +208,7 @@ fn size(bytes: u64) -> String {
     }
 }
 
-/// Hits, misses, lost upcalls and flows of all threads, those that ended among them.
+/// Hits, misses, lost upcalls and flows of all threads, ended ones included.
 fn totals(instance: &Instance) -> (u64, u64, u64, u64) {
     let sum = instance.totals();
     (sum.cache_hits + sum.megaflow_hits, sum.upcalls + sum.lost(), sum.lost(), sum.flows)
@@ -264,7 +264,7 @@ pub(super) fn list(daemon: &mut Daemon, _: &[String]) -> Answer {
     daemon.switch.instances().iter().map(|i| format!("{}\n", i.name())).collect::<String>().into()
 }
 
-/// The bridges, each behind the type of its datapath.
+/// The bridges, each after the type of its datapath.
 pub(super) fn list_bridges(daemon: &mut Daemon, _: &[String]) -> Answer {
     let line = |(i, b): (&Instance, Arc<BridgeView>)| {
         let own = i.name();
@@ -273,7 +273,7 @@ pub(super) fn list_bridges(daemon: &mut Daemon, _: &[String]) -> Answer {
     daemon.switch.instances().bridges().into_iter().map(line).collect::<String>().into()
 }
 
-/// Tunnel ports of all bridges, with what packets of each have in common.
+/// Tunnel ports of all bridges, with the common properties of each one's packets.
 pub(super) fn list_tunnels(daemon: &mut Daemon, _: &[String]) -> Answer {
     let mut lines = Vec::new();
     for (_, bridge) in daemon.switch.instances().bridges() {
@@ -293,7 +293,7 @@ pub(super) fn list_tunnels(daemon: &mut Daemon, _: &[String]) -> Answer {
     lines.concat().into()
 }
 
-/// Addresses and key of packets that come in.
+/// Addresses and key of received packets.
 fn common(t: &TunnelConfig) -> String {
     let local = match t.local {
         Endpoint::Address(a) => a.to_string(),
@@ -312,7 +312,7 @@ fn common(t: &TunnelConfig) -> String {
     format!("{local}->{remote}, key={key}, legacy_l2")
 }
 
-/// What packets sent have beside that.
+/// Further properties of sent packets.
 fn sent(t: &TunnelConfig) -> String {
     let mut out = String::new();
     if t.out_key != t.in_key {
@@ -386,7 +386,7 @@ pub(super) fn remove_ports(daemon: &mut Daemon, args: &[String]) -> Answer {
     Answer::Now(remove())
 }
 
-/// Compares what is wanted of ports with what they are; what they are can be changed in the database only.
+/// Compares wanted with actual port settings; these change only through the database.
 pub(super) fn set_ports(daemon: &mut Daemon, args: &[String]) -> Answer {
     let set = || {
         let instance = daemon.switch.instances().named(Some(&args[0]))?;
@@ -403,7 +403,7 @@ pub(super) fn set_ports(daemon: &mut Daemon, args: &[String]) -> Answer {
     Answer::Now(set())
 }
 
-/// Whether `KEY=VALUE` is so already.
+/// Whether `KEY=VALUE` is in force already.
 fn holds(port: &PortInfo, word: &str) -> Result<(), String> {
     let (key, value) = word.split_once('=').unwrap_or((word, ""));
     match key {
@@ -418,7 +418,7 @@ fn holds(port: &PortInfo, word: &str) -> Result<(), String> {
     }
 }
 
-/// The userspace datapath has no caches whose size could be told or set.
+/// The userspace datapath has no caches of configurable size.
 pub(super) fn cache_sizes(daemon: &mut Daemon, args: &[String]) -> Answer {
     let instances = daemon.switch.instances();
     match args.first() {
@@ -437,7 +437,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_told_in_the_largest_unit() {
+    fn sizes_are_shown_in_the_largest_unit() {
         for (bytes, text) in [
             (0, "0"),
             (1023, "1023"),
@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_port_is_cannot_be_changed() {
+    fn port_settings_cannot_be_changed() {
         let port = PortInfo { number: DpPort(3), name: "p3".to_string(), type_name: "system".to_string() };
         assert_eq!(holds(&port, "type=system"), Ok(()));
         assert_eq!(holds(&port, "port_no=3"), Ok(()));

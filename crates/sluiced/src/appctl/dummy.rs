@@ -1,4 +1,4 @@
-//! Commands of the dummy mode: the clock in the tester's hand, and what dummies receive and are.
+//! Commands of the dummy mode: the clock, and frames and state of dummies.
 
 use super::{Answer, Wait};
 use crate::daemon::Daemon;
@@ -8,14 +8,14 @@ use flow::compose::frame_of_key;
 use netdev::dummy::Dummy;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// One jump of the clock after the other; after each, a pass of everything.
+/// One step of the clock after another; after each, a pass of everything.
 pub struct Warp {
     left_ms: u64,
     step_ms: u64,
 }
 
 impl Warp {
-    /// Jumps once more; `false` when the whole way is done.
+    /// Steps once more; `false` at the end.
     pub fn step(&mut self) -> bool {
         let step_ms = self.step_ms.min(self.left_ms);
         self.left_ms -= step_ms;
@@ -84,7 +84,7 @@ pub(super) fn receive(daemon: &mut Daemon, args: &[String]) -> Answer {
         }
         for frame in &all {
             dummy.receive(qid, frame).map_err(|e| e.to_string())?;
-            // The queue holds few frames; the switch takes each before the next one comes.
+            // The queue holds few frames; the switch takes each before the next one arrives.
             device.datapath.run_main();
         }
         Ok(String::new())
@@ -92,7 +92,7 @@ pub(super) fn receive(daemon: &mut Daemon, args: &[String]) -> Answer {
     Answer::Now(received())
 }
 
-/// Bytes of a whole Ethernet frame at least.
+/// Bytes of at least an Ethernet header.
 fn hexadecimal(text: &str) -> Option<Vec<u8>> {
     let digits: Vec<u8> = text.bytes().filter(|b| !b.is_ascii_whitespace()).collect();
     let byte = |pair: &[u8]| match pair {
@@ -123,7 +123,7 @@ fn from_flow(
     frame_of_key(&key, len).map_err(|e| e.to_string())
 }
 
-/// `ADDRESS/BITS` with an address mask of so many bits.
+/// `ADDRESS/BITS` with a prefix mask.
 fn prefix<A: std::str::FromStr>(text: &str, width: u32) -> Option<(A, u128)> {
     let (address, bits) = text.split_once('/')?;
     let bits: u32 = bits.parse().ok().filter(|bits| *bits <= width)?;

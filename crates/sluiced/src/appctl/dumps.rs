@@ -11,17 +11,17 @@ use flow::text::{PortNames, parse_match_unchecked};
 use flow::{Match, OfPort};
 use std::fmt::Write as _;
 
-/// What a dump shows and how.
+/// Options of a dump.
 #[derive(Default)]
 pub(super) struct Style {
     /// All fields and the ufid.
     pub(super) verbose: bool,
-    /// Whether ports have names; as `verbose` says when not said.
+    /// Whether to print port names; follows `verbose` by default.
     names: Option<bool>,
 }
 
 impl Style {
-    /// Takes the option, if it is one of these.
+    /// Parses the option, if it is one of these.
     pub(super) fn take(&mut self, option: &str) -> bool {
         match option {
             "-m" | "--more" => self.verbose = true,
@@ -32,7 +32,7 @@ impl Style {
         true
     }
 
-    /// How to print, with the names of these ports.
+    /// The format, with the names of these ports.
     pub(super) fn format<'a>(&self, names: &'a Names) -> FlowFormat<'a> {
         let with_names = self.names.unwrap_or(self.verbose);
         let packet_types = names.packet_types;
@@ -41,13 +41,13 @@ impl Style {
     }
 }
 
-/// What `dpctl/dump-flows` is asked for.
+/// Arguments of `dpctl/dump-flows`.
 #[derive(Default)]
 struct Wanted<'a> {
     style: Style,
     datapath: Option<&'a String>,
     filter: Option<&'a str>,
-    /// Some of the kinds named are those of these flows: handled here, not by a device.
+    /// Some of the named types are those of these flows: not offloaded.
     kinds: Option<bool>,
     pmd: Option<PmdId>,
 }
@@ -81,7 +81,7 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// Whether one of the kinds of flows is that of ours: in software, by this switch.
+/// Whether one of the flow types is ours: in software, by this switch.
 fn kinds(text: &str) -> Result<bool, String> {
     let mut ours = false;
     for kind in text.split(',') {
@@ -103,7 +103,7 @@ fn thread(text: &str) -> Result<PmdId, String> {
     }
 }
 
-/// Ports of the datapath, as the text of an OpenFlow match names them.
+/// Ports of the datapath, in the text form of an OpenFlow match.
 struct FilterNames<'a>(&'a Names);
 
 impl PortNames for FilterNames<'_> {
@@ -153,7 +153,7 @@ fn dump(switch: &Switch, args: &[String]) -> Result<String, String> {
     Ok(out)
 }
 
-/// A flow as commands about a bridge have it.
+/// A flow in the form of commands about a bridge.
 fn bridge_line(f: &FlowRecord, now_ms: u64, format: &FlowFormat<'_>) -> String {
     let ufid = if format.verbose { format!("ufid:{} ", f.ufid) } else { String::new() };
     let key = format_key_mask(&f.key, &f.mask, format);

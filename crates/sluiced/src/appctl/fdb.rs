@@ -93,13 +93,13 @@ fn mac(text: &str) -> Result<MacAddr, String> {
     MacAddr::parse(text).ok_or_else(|| "bad MAC address".to_string())
 }
 
-/// What a bundle is called where addresses are shown: the number of its first port.
+/// Displayed name of a bundle with addresses: the number of its first port.
 fn shown(ports: &PortTable, bundle: BundleId) -> String {
     let first = ports.bundles.get(&bundle).and_then(|b| b.members.first());
     first.map_or("?".to_string(), OfPort::to_string)
 }
 
-/// `BRIDGE PORT VLAN MAC`: an address that stays at a port.
+/// `BRIDGE PORT VLAN MAC`: adds a static address.
 pub(super) fn add(daemon: &mut Daemon, args: &[String]) -> Answer {
     let add = || {
         let (instance, b) = of_bridge(&daemon.switch, &args[0])?;
@@ -124,7 +124,7 @@ pub(super) fn add(daemon: &mut Daemon, args: &[String]) -> Answer {
     Answer::Now(add())
 }
 
-/// `BRIDGE VLAN MAC`: forgets an address that was added so.
+/// `BRIDGE VLAN MAC`: removes a static address.
 pub(super) fn delete(daemon: &mut Daemon, args: &[String]) -> Answer {
     let delete = || {
         let (instance, b) = of_bridge(&daemon.switch, &args[0])?;
@@ -141,7 +141,7 @@ pub(super) fn delete(daemon: &mut Daemon, args: &[String]) -> Answer {
     Answer::Now(delete())
 }
 
-/// Groups are learned where multicast snooping is on, which this version does not have.
+/// Groups are learned with multicast snooping, which is not supported.
 fn no_snooping(daemon: &Daemon, args: &[String]) -> Result<String, String> {
     let asked = |name: &str| {
         daemon.switch.planner().desired().bridges.get(name).is_some_and(|b| b.mcast_snooping_enable)

@@ -1,6 +1,7 @@
 //! Single flows: those of the datapath, by hand, and those of a bridge's tables, hidden ones included.
 //!
-//! A flow put into the datapath by hand stays as long as the tables agree with it: the revalidator treats it as any other.
+//! A flow added to the datapath by hand stays while the tables agree with it: the revalidator treats it as any
+//! other.
 
 use super::Answer;
 use super::datapath::{Names, datapath, flows_of};
@@ -16,7 +17,7 @@ use ofp_actions::text::format_actions;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-/// The datapath, whose name may be left out, and the arguments behind it.
+/// The datapath, whose name is optional, and the remaining arguments.
 fn own<'a, 'b>(
     switch: &'a Switch,
     args: &'b [String],
@@ -31,13 +32,13 @@ fn own<'a, 'b>(
     Ok((datapath(switch, None)?, args))
 }
 
-/// What names a flow on the command line.
+/// Name of a flow on the command line.
 enum Name {
     Ufid(Ufid),
     Match(Box<(FlowKey, FlowKey)>),
 }
 
-/// A ufid, with `ufid:` in front of it or not.
+/// A ufid, with or without `ufid:`.
 pub(super) fn ufid(text: &str) -> Result<Ufid, String> {
     let digits: String = text.strip_prefix("ufid:").unwrap_or(text).chars().filter(|c| *c != '-').collect();
     u128::from_str_radix(&digits, 16).map(Ufid).map_err(|_| format!("{text}: not a ufid"))
@@ -65,7 +66,7 @@ fn find(instance: &Instance, text: &str) -> Result<Vec<(PmdId, FlowRecord)>, Str
     if found.is_empty() { Err(format!("no such flow: {text}")) } else { Ok(found) }
 }
 
-/// Sends one operation and takes its result.
+/// Sends one operation and returns its result.
 fn one(instance: &Instance, pmd: PmdId, op: DpifOp) -> Result<OpResult, String> {
     match instance.ask(pmd, vec![op])?.pop() {
         Some(OpResult::Failed(e)) => Err(e.to_string()),

@@ -6,7 +6,7 @@ use crate::daemon::{Daemon, Exit};
 use sync::Ordering;
 use vlog::vlog;
 
-/// Version of the interface, as tools ask for it.
+/// Interface version for tools.
 const VERSION: &str = "ovs-vswitchd (Open vSwitch) 3.5.4\n";
 
 pub(super) fn exit(daemon: &mut Daemon, args: &[String]) -> Answer {

@@ -1,4 +1,4 @@
-//! The commands of the control socket: one table of rows, each with its arguments and what it does.
+//! The commands of the control socket: one table of rows, each with its arguments and its function.
 
 mod conntrack;
 mod database;
@@ -26,11 +26,11 @@ use super::switch::Switch;
 use sync::Ordering;
 use table::{COMMANDS, DUMMY_COMMANDS, LOG_COMMANDS};
 
-/// What comes of a command.
+/// Result of a command.
 pub enum Answer {
     /// Text for the terminal, or an error.
     Now(Result<String, String>),
-    /// An answer once something has happened.
+    /// A reply after some event.
     Later(Wait),
 }
 
@@ -46,13 +46,13 @@ impl From<String> for Answer {
     }
 }
 
-/// What an answer waits for.
+/// Event that a reply waits for.
 pub enum Wait {
     /// These rounds of revalidation.
     Rounds(Rounds),
-    /// Jumps of the clock, and the rounds of revalidation after each.
+    /// Steps of the clock, and the rounds of revalidation after each.
     Warp(dummy::Warp, Rounds),
-    /// A thread that makes the answer.
+    /// A thread that computes the reply.
     Work(Work),
 }
 
@@ -60,7 +60,7 @@ pub enum Wait {
 pub type Rounds = Vec<(String, u64)>;
 
 impl Wait {
-    /// The answer, when it is over. To be asked once after each pass of the main loop.
+    /// The reply, once ready. Call it once after each pass of the main loop.
     pub fn answer(&mut self, switch: &Switch) -> Option<Result<String, String>> {
         match self {
             Wait::Rounds(rounds) => are_over(rounds, switch).then(|| Ok(String::new())),
@@ -81,7 +81,7 @@ impl Wait {
 
 fn are_over(rounds: &Rounds, switch: &Switch) -> bool {
     rounds.iter().all(|(name, round)| {
-        // A datapath that ended has nothing left to do.
+        // A datapath that ended needs no waiting.
         let Ok(instance) = switch.instances().named(Some(name)) else { return true };
         let state = instance.revalidator();
         let paused = state.paused.load(Ordering::Acquire);
@@ -89,7 +89,7 @@ fn are_over(rounds: &Rounds, switch: &Switch) -> bool {
     })
 }
 
-/// Makes all revalidators begin a round.
+/// Starts a round of all revalidators.
 fn order_rounds(switch: &Switch) -> Rounds {
     switch.instances().iter().map(|i| (i.name().to_string(), i.order_round())).collect()
 }
@@ -117,7 +117,7 @@ fn available(daemon: &Daemon) -> Vec<&'static Command> {
     all
 }
 
-/// Commands and their arguments, as `list-commands` tells them.
+/// Commands and their arguments, for `list-commands`.
 fn listed<'c>(commands: impl Iterator<Item = &'c Command>) -> String {
     let lines = commands.map(|c| format!("  {:<23} {}\n", c.name, c.usage));
     std::iter::once("The available commands are:\n".to_string()).chain(lines).collect()
@@ -155,9 +155,9 @@ fn run_one(command: Option<&Command>, daemon: &mut Daemon, name: &str, args: &[S
     }
 }
 
-/// An error of a command as it is told.
+/// Text of a command's error.
 pub fn worded(name: &str, error: String) -> String {
-    // As the tool for datapaths says it, whose commands these are.
+    // In the format of the tool for datapaths, the owner of these commands.
     match name.starts_with("dpctl/") && !error.starts_with("Unrecognized option") {
         true => format!("ovs-vswitchd: {error}"),
         false => error,

@@ -7,7 +7,7 @@ use crate::switch::Switch;
 use dpif::PmdId;
 use std::fmt::Write as _;
 
-/// `-pmd N` and a datapath name: which threads, of which datapaths.
+/// `-pmd N` and a datapath name: selects threads of datapaths.
 fn pmd_filter<'a>(
     switch: &'a Switch,
     args: &[String],
@@ -35,7 +35,7 @@ pub(super) fn pmd_stats_show(daemon: &mut Daemon, args: &[String]) -> Answer {
         .iter()
         .flat_map(|(i, u)| i.pmd_stats().into_iter().map(move |(pmd, s)| (i.name(), u, pmd, s)))
         .collect();
-    // The main thread of each datapath last, as stock switches have it.
+    // The main thread of each datapath last, as in stock switches.
     stats.sort_by_key(|(name, _, pmd, _)| (*name, *pmd == PmdId::Main));
     for (_, datapath, pmd, s) in stats {
         match pmd {
@@ -54,8 +54,8 @@ fn ratio(a: u64, b: u64) -> f64 {
     if b == 0 { 0.0 } else { a as f64 / b as f64 }
 }
 
-/// The figures of one thread. The flow cache takes the place of the exact-match and signature caches of stock switches and
-/// stands as `smc hits`.
+/// Statistics of one thread. The flow cache replaces the exact-match and signature caches of stock switches and is
+/// shown as `smc hits`.
 fn pmd_stats(out: &mut String, s: &dpif::PmdStats) {
     let passes = if s.received == 0 { 0.0 } else { ratio(s.received + s.recirculated, s.received) };
     let rows = [
@@ -89,7 +89,7 @@ pub(super) fn pmd_stats_clear(daemon: &mut Daemon, args: &[String]) -> Answer {
     Answer::Now(clear())
 }
 
-/// The one way of looking packets up in a subtable, and how many subtables are looked up that way.
+/// The only subtable lookup function, with the number of subtables that use it.
 pub(super) fn lookups(daemon: &mut Daemon, _: &[String]) -> Answer {
     let stats = daemon.switch.instances().iter().flat_map(|i| i.pmd_stats());
     let subtables: u64 = stats.map(|(_, s)| s.masks).sum();

@@ -45,7 +45,7 @@ pub(super) fn revalidator_resume(daemon: &mut Daemon, _: &[String]) -> Answer {
     String::new().into()
 }
 
-/// Deletes all flows by way of the revalidator, which keeps what they have counted.
+/// Deletes all flows through the revalidator, which keeps their statistics.
 pub(super) fn revalidator_purge(daemon: &mut Daemon, _: &[String]) -> Answer {
     let switch = &daemon.switch;
     for instance in switch.instances().iter() {
@@ -54,7 +54,7 @@ pub(super) fn revalidator_purge(daemon: &mut Daemon, _: &[String]) -> Answer {
     Answer::Later(Wait::Rounds(order_rounds(switch)))
 }
 
-/// Makes the revalidator delete all flows, so that new ones are made as is now wanted.
+/// Has the revalidator delete all flows, so that new ones follow the new setting.
 fn start_over(switch: &Switch) {
     for instance in switch.instances().iter() {
         instance.backer.limits.purge.store(true, Ordering::Release);
@@ -69,7 +69,7 @@ fn set_megaflows(daemon: &mut Daemon, on: bool) {
     start_over(&daemon.switch);
 }
 
-/// From now on flows match exactly the packets they are made from.
+/// Makes exact-match flows from now on.
 pub(super) fn disable_megaflows(daemon: &mut Daemon, _: &[String]) -> Answer {
     set_megaflows(daemon, false);
     "megaflows disabled\n".to_string().into()
@@ -80,7 +80,7 @@ pub(super) fn enable_megaflows(daemon: &mut Daemon, _: &[String]) -> Answer {
     "megaflows enabled\n".to_string().into()
 }
 
-/// Flows are known by their ufids always.
+/// Flows always have ufids.
 pub(super) fn disable_ufid(_: &mut Daemon, _: &[String]) -> Answer {
     Answer::Now(Err("flows of this datapath always carry their ufid".to_string()))
 }
@@ -89,7 +89,7 @@ pub(super) fn enable_ufid(_: &mut Daemon, _: &[String]) -> Answer {
     "Datapath dumping tersely using UFID enabled for supported datapaths\n".to_string().into()
 }
 
-/// Holds until `other_config:flow-limit` or another setting of the whole switch changes.
+/// Applies until `other_config:flow-limit` or another setting of the whole switch changes.
 pub(super) fn set_flow_limit(daemon: &mut Daemon, args: &[String]) -> Answer {
     let Ok(limit) = args[0].parse::<u32>() else {
         return Answer::Now(Err(format!("{}: not a number of flows", args[0])));

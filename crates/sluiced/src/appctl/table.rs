@@ -1,4 +1,4 @@
-//! The table of commands: names, arguments, how many of them, and what each does.
+//! The table of commands: names, arguments, argument counts, and functions.
 
 use super::{
     Command, command, conntrack, datapath, dummy, dumps, fdb, flows, general, perf, pmd, slowpath, threads,
@@ -137,7 +137,7 @@ pub(super) const COMMANDS: &[Command] = &[
     command("version", "", 0, 0, general::version),
 ];
 
-/// Of the log, the same for the switch and its database server, in order of their names.
+/// Log commands, the same for the switch and its database server, in order of their names.
 pub(super) const LOG_COMMANDS: &[Command] = &[
     command("vlog/close", "", 0, 0, general::vlog_close),
     command("vlog/disable-rate-limit", "[module]...", 0, 64, general::vlog_unlimited),
@@ -148,7 +148,7 @@ pub(super) const LOG_COMMANDS: &[Command] = &[
     command("vlog/set", "{spec | PATTERN:destination:pattern}", 0, 64, general::vlog_set),
 ];
 
-/// Commands that there are in dummy mode alone.
+/// Commands of the dummy mode only.
 pub(super) const DUMMY_COMMANDS: &[Command] = &[
     command("netdev-dummy/conn-state", "[netdev]", 0, 1, dummy::conn_state),
     command("netdev-dummy/ip4addr", "netdev address/bits", 2, 2, dummy::ip4),

@@ -1,4 +1,4 @@
-//! Commands about forwarding threads: which polls what, and what that costs.
+//! Commands about forwarding threads: their queues, and the cost of these.
 
 use super::Answer;
 use super::datapath::{WithThreads, with_threads};
@@ -6,11 +6,11 @@ use crate::daemon::Daemon;
 use dpif::{PmdStats, QueueInfo, ThreadInfo};
 use std::fmt::Write as _;
 
-/// Length of the intervals that are remembered, and of all of them.
+/// Length of the stored intervals, and of all of them.
 const INTERVAL_S: u32 = 5;
 const MAX_S: u32 = 60;
 
-/// What a command line of this module asks for.
+/// Arguments of this module's commands.
 struct Asked<'a> {
     datapaths: Vec<WithThreads<'a>>,
     core: Option<u16>,
@@ -28,7 +28,7 @@ fn asked<'a>(daemon: &'a Daemon, args: &[String]) -> Result<Asked<'a>, String> {
             }
             "-secs" => {
                 let secs: Option<u32> = args.next().and_then(|n| n.parse().ok());
-                // Whole intervals, as stock switches have it.
+                // Whole intervals, as in stock switches.
                 asked.secs = secs.ok_or("-secs needs a number of seconds")?.clamp(INTERVAL_S, MAX_S);
                 asked.secs = asked.secs.next_multiple_of(INTERVAL_S);
             }
@@ -52,7 +52,7 @@ pub(super) fn rxq_show(daemon: &mut Daemon, args: &[String]) -> Answer {
             }
         }
         if asked.core.is_some() && shown.is_empty() {
-            // Of a thread that is not there stock switches say nothing at all.
+            // Stock switches print nothing for an unknown thread.
             return Ok(shown);
         }
         Ok(format!("Displaying last {} seconds pmd usage %\n{shown}", asked.secs))
@@ -110,7 +110,7 @@ pub(super) fn sleep_show(daemon: &mut Daemon, args: &[String]) -> Answer {
     Answer::Now(show())
 }
 
-/// The rows of a thread's cycles in `pmd-stats-show`. The main loop does not count any.
+/// The rows of a thread's cycles in `pmd-stats-show`. The main loop counts none.
 pub(super) fn cycles(out: &mut String, s: &PmdStats) {
     let (busy, all) = (s.busy_cycles, s.busy_cycles + s.idle_cycles);
     if all == 0 {

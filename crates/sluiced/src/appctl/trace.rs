@@ -1,7 +1,7 @@
-//! `ofproto/trace` and `ofproto/trace-packet-out`: the story of one packet through the tables.
+//! `ofproto/trace` and `ofproto/trace-packet-out`: the trace of one packet through the tables.
 //!
-//! With a packet, what it teaches the switch is learned (addresses, rules of `learn`) and controllers get it; nothing is
-//! counted and nothing is forwarded. Without one nothing changes.
+//! With a packet, the switch learns from it (addresses, rules of `learn`) and controllers receive it; nothing is
+//! counted and nothing is forwarded. Without one, nothing changes.
 
 use super::Answer;
 use super::trace_args::{FlowText, PacketText, TraceArgs};
@@ -22,7 +22,7 @@ use openflow::Version;
 use packet::Packet;
 use std::fmt::Write as _;
 
-/// Ports have numbers below this.
+/// Upper bound of port numbers.
 const MAX_PORTS: u32 = 0xff00;
 
 struct Names<'a>(&'a PortTable);
@@ -37,7 +37,7 @@ impl PortNames for Names<'_> {
     }
 }
 
-/// What is to be traced.
+/// Input of a trace.
 struct Subject<'a> {
     instance: &'a Instance,
     bridge: BridgeId,
@@ -64,7 +64,7 @@ pub(super) fn trace_packet_out(daemon: &mut Daemon, args: &[String]) -> Answer {
     Answer::Now(story())
 }
 
-/// Reads the flow, and makes or reads the packet.
+/// Parses the flow, and makes or parses the packet.
 fn subject<'a>(instances: &'a Instances, args: &TraceArgs<'_>) -> Result<Subject<'a>, String> {
     let (instance, bridge, mut flow) = match args.flow {
         FlowText::Bridge(name, text) => {
@@ -97,7 +97,7 @@ fn subject<'a>(instances: &'a Instances, args: &TraceArgs<'_>) -> Result<Subject
     Ok(Subject { instance, bridge, flow, packet })
 }
 
-/// The flow of a packet, with what `given` says of it beside its bytes.
+/// The flow of a packet, with `given` metadata.
 fn of_packet(bytes: &[u8], given: &Flow, vlan_limit: u8) -> Flow {
     let mut key = FlowKey::default();
     extract(bytes, &Metadata::default(), vlan_limit, &mut key);
@@ -108,7 +108,7 @@ fn of_packet(bytes: &[u8], given: &Flow, vlan_limit: u8) -> Flow {
     flow
 }
 
-/// The actions of a packet-out, checked as those of a controller are; `-consistent`: as those of OpenFlow 1.1 and later.
+/// The actions of a packet-out, checked as those of a controller; `-consistent`: as those of OpenFlow 1.1 and later.
 fn packet_out_actions(subject: &Subject<'_>, args: &TraceArgs<'_>) -> Result<Vec<Action>, String> {
     let view = subject.instance.backer.view();
     let bridge = view.bridge(subject.bridge).ok_or("the bridge is gone")?;
@@ -131,7 +131,7 @@ fn packet_out_actions(subject: &Subject<'_>, args: &TraceArgs<'_>) -> Result<Vec
     Ok(actions)
 }
 
-/// Translates and tells.
+/// Translates and prints.
 fn tell(subject: &Subject<'_>, start: Start<'_>) -> String {
     let backer = &subject.instance.backer;
     let now_ms = sys::clock::monotonic_ms();
@@ -143,13 +143,13 @@ fn tell(subject: &Subject<'_>, start: Start<'_>) -> String {
         t.cache.replay_learning(&seen, &mut backer.effect_host());
         to_controllers(subject, packet, &t);
     }
-    // Held until the next round of the revalidator, so that traces of what comes next find their state.
+    // Held until the next round of the revalidator, so that further traces find their state.
     backer.ukeys.defer_release(&t.recircs);
     let flow = format_flow(&subject.flow);
     format!("Flow: {flow}\n{}{}", render_trace(&t.trace), summary(subject, &t))
 }
 
-/// Carries out the actions of the translation as far as controllers see them: nothing is forwarded.
+/// Executes the actions of the translation for controllers only: nothing is forwarded.
 fn to_controllers(subject: &Subject<'_>, packet: &[u8], t: &Translation) {
     let is_to_controller =
         |a: &DpAction| matches!(a, DpAction::Userspace(Userspace(UserCookie::Controller(_))));
@@ -181,14 +181,14 @@ fn summary(subject: &Subject<'_>, t: &Translation) -> String {
     let last = if t.final_flow == shown { "unchanged".to_string() } else { format_flow(&t.final_flow) };
     let mut mask: Mask = t.wc;
     for (tag, bits) in flow.vlans.iter().zip(&mut mask.0.vlans) {
-        // The EtherType says already that there is no tag.
+        // The EtherType already shows the absence of a tag.
         if !tag.is_present() {
             *bits = VlanTag::default();
         }
     }
     let mut actions = format_actions(&t.actions, &NumbersOnly);
     if subject.packet.is_none() {
-        // Controllers get none of a packet that there is not.
+        // Without a packet, controllers receive none.
         actions = actions.replace("dont_send=0", "dont_send=1");
     }
     let mut out = format!("\nFinal flow: {last}\nMegaflow: {}\n", format_megaflow(flow, &mask));
@@ -211,7 +211,7 @@ fn summary(subject: &Subject<'_>, t: &Translation) -> String {
     out
 }
 
-/// The words for a failed translation.
+/// The text of a failed translation.
 fn failure(reason: XlateDrop) -> &'static str {
     match reason {
         XlateDrop::Ok => "OK",

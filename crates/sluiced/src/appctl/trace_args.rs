@@ -1,11 +1,12 @@
-//! What `ofproto/trace` and `ofproto/trace-packet-out` are asked: options, a flow of a bridge or of a datapath, a packet.
+//! Arguments of `ofproto/trace` and `ofproto/trace-packet-out`: options, a flow of a bridge or of a datapath, a
+//! packet.
 
 use flow::compose::{DEFAULT_L7_BYTES, Payload};
 
-/// The longest payload that fits a packet with its headers.
+/// Maximum payload of a packet with its headers.
 const L7_BYTES_MAX: usize = 64_000;
 
-/// The flow that is traced, as text.
+/// The traced flow, as text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum FlowText<'a> {
     /// A datapath flow, of the datapath of that name or of the only one.
@@ -14,33 +15,33 @@ pub(super) enum FlowText<'a> {
     Bridge(&'a str, &'a str),
 }
 
-/// The packet that is traced; without one nothing is learned and nothing is sent.
+/// The traced packet; without one nothing is learned and nothing is sent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum PacketText {
     /// None.
     None,
-    /// One that is made from the flow.
+    /// Made from the flow.
     Generate,
     /// These bytes.
     Bytes(Vec<u8>),
 }
 
-/// All of it.
+/// All arguments.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct TraceArgs<'a> {
     pub(super) flow: FlowText<'a>,
     pub(super) packet: PacketText,
-    /// The payload of a generated packet: bytes, or how many counted ones.
+    /// The payload of a generated packet: bytes, or a number of counting ones.
     l7: Option<Vec<u8>>,
     l7_bytes: usize,
-    /// Of a packet-out: its actions must fit the packet.
+    /// For a packet-out: its actions must fit the packet.
     pub(super) consistent: bool,
-    /// Of a packet-out.
+    /// For a packet-out.
     pub(super) actions: &'a str,
 }
 
 impl<'a> TraceArgs<'a> {
-    /// Reads arguments; `packet_out`: actions stand last.
+    /// Parses arguments; `packet_out`: actions are last.
     pub(super) fn parse(args: &'a [String], packet_out: bool) -> Result<TraceArgs<'a>, String> {
         let mut words = Vec::new();
         let (mut generate, mut consistent) = (false, false);
@@ -93,7 +94,7 @@ impl<'a> TraceArgs<'a> {
     }
 }
 
-/// Whether a text is of the form `name(…)`; that of a bridge's flow is `name=…`.
+/// Whether a text has the form `name(…)`; a bridge's flow has `name=…`.
 fn is_datapath_flow(text: &str) -> bool {
     text.split_once('(').is_some_and(|(name, _)| !name.contains('='))
 }
@@ -106,7 +107,7 @@ fn l7_length(text: &str) -> Result<usize, String> {
     }
 }
 
-/// Bytes as pairs of hexadecimal digits, blanks aside.
+/// Bytes as pairs of hexadecimal digits, ignoring blanks.
 pub(crate) fn hexadecimal(text: &str) -> Result<Vec<u8>, String> {
     let digits: Vec<u8> = text.bytes().filter(|b| !b.is_ascii_whitespace()).collect();
     let digit = |b: u8| char::from(b).to_digit(16).map(|d| d as u8);
@@ -120,7 +121,7 @@ pub(crate) fn hexadecimal(text: &str) -> Result<Vec<u8>, String> {
     bytes.ok_or_else(|| "Trailing garbage in packet data".to_string())
 }
 
-/// Bytes that are an Ethernet frame at least.
+/// Bytes of at least an Ethernet frame.
 fn frame(text: &str) -> Result<Vec<u8>, String> {
     let bytes = hexadecimal(text)?;
     match bytes.len() >= packet::headers::ETH_HEADER_BYTES {

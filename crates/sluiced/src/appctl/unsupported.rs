@@ -1,20 +1,20 @@
-//! Commands about protocols and tables that this version does not have.
+//! Commands about unsupported protocols and tables.
 //!
-//! Where nothing of the kind is configured the answer is what a switch says that has none: an empty table, or that there
-//! is no such object. Where something is configured, the answer is that it is not supported.
+//! If no such object is configured, the reply is that of a switch without any: an empty table, or an unknown object.
+//! If one is configured, the reply is that it is not supported.
 
 use super::Answer;
 use crate::daemon::Daemon;
 use ovsdb::client::RowView;
 
-/// What the database may ask for and this version does not do.
+/// An unsupported feature of the database.
 struct Feature {
-    /// In errors.
+    /// Its name in errors.
     name: &'static str,
-    /// The table and what in a row of it asks for the feature.
+    /// The table, and the test for a row that requests the feature.
     table: &'static str,
     asks: fn(&RowView<'_>) -> bool,
-    /// What is said of a name that is none.
+    /// Error for an unknown name.
     unknown: &'static str,
 }
 
@@ -61,7 +61,7 @@ const QOS: Feature = Feature {
     unknown: "no such interface",
 };
 
-/// An error when a row asks for the feature, `named` if that is not empty, any otherwise.
+/// An error if a row requests the feature: the row `named`, or any if that is empty.
 fn not_asked_for(daemon: &Daemon, feature: &Feature, named: &[String]) -> Result<(), String> {
     let replica = daemon.db.client_ref().replica();
     let meant = |row: &RowView<'_>| named.first().is_none_or(|n| row.str("name") == *n);
@@ -76,7 +76,7 @@ fn not_asked_for(daemon: &Daemon, feature: &Feature, named: &[String]) -> Result
     }
 }
 
-/// The table of all when no name is given, an error otherwise.
+/// An empty table without a name, an error otherwise.
 fn none_of(daemon: &Daemon, feature: &Feature, args: &[String], empty: &str) -> Answer {
     let answer = not_asked_for(daemon, feature, args);
     Answer::Now(answer.and_then(|()| match args.is_empty() {
@@ -113,7 +113,7 @@ pub(super) fn rstp(daemon: &mut Daemon, args: &[String]) -> Answer {
     none_of(daemon, &RSTP, args, "")
 }
 
-/// What is said of an interface that a bridge has.
+/// Reply for an interface of a bridge.
 fn of_interface(daemon: &Daemon, name: &str, text: String) -> Result<String, String> {
     let bridges = daemon.switch.instances().bridges();
     match bridges.iter().any(|(_, b)| b.ports.by_name(name).is_some()) {
@@ -140,7 +140,7 @@ pub(super) fn tunnel_ports(_: &mut Daemon, args: &[String]) -> Answer {
     })
 }
 
-/// Routes and neighbours are kept for tunnels alone.
+/// Routes and neighbours are only used for tunnels.
 pub(super) fn routes(_: &mut Daemon, _: &[String]) -> Answer {
     "Route Table:\n".to_string().into()
 }

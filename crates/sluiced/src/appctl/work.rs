@@ -1,28 +1,28 @@
-//! What takes too long for the main loop: a thread makes the answer, and the main loop goes on.
+//! Work that takes too long for the main loop: a thread computes the reply, and the main loop continues.
 
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 use std::sync::{Arc, Weak};
 use sync::{Mutex, lock};
 
-/// Threads that work or wait for their turn.
+/// Maximum threads working or waiting for their turn.
 const WORKERS_MAX: usize = 16;
 
-/// The threads of one daemon, which take turns: one answer is made at a time.
+/// The threads of one daemon, which take turns: one reply is computed at a time.
 #[derive(Default)]
 pub struct Workers(Arc<Mutex<()>>);
 
-/// An answer in the making.
+/// A reply in progress.
 pub struct Work {
     answer: Receiver<Result<String, String>>,
-    /// Somebody waits for it as long as this is there.
+    /// While this exists, the requester waits.
     _wanted: Arc<()>,
 }
 
 impl Work {
-    /// Begins to make an answer. `make` is told by its argument whether somebody still waits for it.
+    /// Starts to compute a reply. The argument of `make` returns whether the requester still waits.
     ///
     /// # Errors
-    /// Too many are being made, or there is no thread to be had.
+    /// Too many are in progress, or no thread can be created.
     pub(super) fn begin(
         workers: &Workers,
         make: impl FnOnce(&dyn Fn() -> bool) -> Result<String, String> + Send + 'static,
@@ -37,7 +37,7 @@ impl Work {
             let _turn = lock(&turn);
             let is_wanted = || Weak::strong_count(&is_wanted) > 0;
             if is_wanted() {
-                // Who asked may have left meanwhile.
+                // The requester may have disconnected meanwhile.
                 let _ = done.try_send(make(&is_wanted));
             }
         };
@@ -48,7 +48,7 @@ impl Work {
         Ok(Work { answer, _wanted: wanted })
     }
 
-    /// The answer, when it is made.
+    /// The reply, once ready.
     pub(super) fn answer(&self) -> Option<Result<String, String>> {
         match self.answer.try_recv() {
             Ok(answer) => Some(answer),
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_made_in_turn_and_so_many_at_most() {
+    fn replies_are_computed_in_turn_up_to_a_limit() {
         let workers = Workers::default();
         let held = lock(&workers.0);
         let (made, seen) = sync_channel(WORKERS_MAX);
@@ -99,7 +99,7 @@ mod tests {
         let mut works: Vec<_> = (0..WORKERS_MAX).map(|n| begin(n).unwrap()).collect();
         assert!(begin(99).is_err_and(|e| e.contains("too many")));
         assert!(works.iter().all(|w| w.answer().is_none()));
-        // Nobody makes an answer that nobody wants.
+        // Unwanted replies are not computed.
         works.truncate(1);
         drop(held);
         assert_eq!(wait(&works[0]), Ok("0".to_string()));
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_nobody_wants_any_more_is_given_up() {
+    fn an_unwanted_reply_is_abandoned() {
         let workers = Workers::default();
         let (told, begun) = sync_channel(1);
         let work = Work::begin(&workers, move |wanted| {
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_ends_without_an_answer_is_told() {
+    fn a_thread_that_ends_without_a_reply_is_reported() {
         let workers = Workers::default();
         let work = Work::begin(&workers, |_| panic!("on purpose")).unwrap();
         assert!(wait(&work).is_err_and(|e| e.contains("ended")));

@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use testkit::{TempDir, require_programs};
 
-/// A process that does these, then says so, and waits.
+/// A process that performs these steps, reports it, and waits.
 const PEER: &str = r#"
 import ctypes, fcntl, os, socket, sys, threading, time
 kept = []
@@ -49,7 +49,7 @@ fn peer(dir: &Path, words: &[&str]) -> Child {
 }
 
 #[test]
-fn lock_and_socket_say_who_serves() {
+fn lock_and_socket_determine_the_server() {
     require_programs!("python3");
     for (words, expected) in [
         (&[][..], "ours"),
@@ -76,7 +76,7 @@ fn lock_and_socket_say_who_serves() {
 }
 
 #[test]
-fn what_is_waited_for_comes_and_a_signal_ends_the_wait() {
+fn the_wait_ends_by_its_event_or_a_signal() {
     require_programs!("python3");
     for words in [&["lock"][..], &["listen", "end"]] {
         let dir = TempDir::new("claim").unwrap();

@@ -1,6 +1,6 @@
 use super::*;
 
-/// A sample each time that one is due, the clock moving by steps.
+/// Takes each due sample, as the clock advances in steps.
 fn go(c: &mut Coverage, now_ms: &mut u64, total_ms: u64, step_ms: u64, total: u64) {
     for _ in 0..total_ms / step_ms {
         *now_ms += step_ms;
@@ -22,7 +22,7 @@ fn rates(c: &Coverage, total: u64) -> String {
     row
 }
 
-/// As OVS 3.1 told of events that occurred six times before the first sample, and of those that followed.
+/// As in OVS 3.1, for six events before the first sample, and later ones.
 #[test]
 fn rates_follow_the_last_5_seconds_the_minute_and_the_hour() {
     let (mut c, mut now_ms) = (Coverage::default(), 1000);
@@ -42,14 +42,14 @@ fn rates_follow_the_last_5_seconds_the_minute_and_the_hour() {
 }
 
 #[test]
-fn what_a_late_sample_counts_is_spread_over_the_time() {
+fn a_late_sample_is_spread_over_its_interval() {
     let (mut c, mut now_ms) = (Coverage::default(), 0);
     assert_eq!(c.next_ms(now_ms), 5000);
-    // Six periods and the rest, of which the last has most.
+    // Six periods and the rest; the last has most.
     go(&mut c, &mut now_ms, 30_000, 30_000, 62);
     assert!(rates(&c, 62).contains("  2.4/sec     1.033/sec        0.0172/sec"), "{}", rates(&c, 62));
     assert_eq!(c.next_ms(now_ms), 35_000);
-    // Longer than all that is kept, and cleared meanwhile.
+    // Longer than the stored history, and cleared meanwhile.
     go(&mut c, &mut now_ms, 7_200_000, 7_200_000, 60);
     assert!(rates(&c, 60).contains("  0.0/sec     0.000/sec        0.0000/sec"), "{}", rates(&c, 60));
     go(&mut c, &mut now_ms, u64::MAX / 4, u64::MAX / 4, u64::MAX);

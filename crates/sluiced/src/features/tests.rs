@@ -5,7 +5,7 @@ fn modes(numbers: &[u32]) -> u128 {
 }
 
 #[test]
-fn links_are_told_as_openflow_has_them() {
+fn link_features_have_openflow_bits() {
     let full = Some(Duplex::Full);
     let link = |speed_mbps, duplex, connector| EthtoolLink {
         speed_mbps,
@@ -18,12 +18,12 @@ fn links_are_told_as_openflow_has_them() {
         (link(Some(10_000), full, TWISTED_PAIR), 1 << 6 | COPPER, 0, 10_000, 0),
         (link(Some(100), Some(Duplex::Half), TWISTED_PAIR), 1 << 2 | COPPER, 0, 100, 0),
         (link(Some(25_000), full, FIBRE), OTHER_SPEED | FIBER, 0, 25_000, 0),
-        // Without carrier, of a connector that OpenFlow does not have.
+        // Without carrier, and a connector without an OpenFlow bit.
         (link(None, None, 0xff), 0, 0, 0, 0),
         (
             EthtoolLink {
                 autoneg: true,
-                // Beside those that are told, one of 25 Gbit/s and one beyond 64.
+                // Beside supported ones, one of 25 Gbit/s and one beyond 64.
                 supported: modes(&[0, 1, 2, 3, 5, 6, 7, 13, 31, 90]),
                 ..link(Some(1000), full, TWISTED_PAIR)
             },

@@ -1,4 +1,4 @@
-//! [`OfBridge`]: the OpenFlow connections of one bridge: accepted, made again, read, sent and closed.
+//! [`OfBridge`]: the OpenFlow connections of one bridge: accepts, reconnects, reads, sends and closes.
 
 use super::controller::{Controller, Place, Remote};
 use super::link::{CLOSED, Link, Origin, RESET};
@@ -25,12 +25,13 @@ use std::sync::Arc;
 use vswitch::config::{BridgeOptions, ControllerConfig, ControllerKind};
 use vswitch::status::ControllerFacts;
 
-/// Connections that a listener has at a time: others come by other listeners, so none is locked out by these.
+/// Maximum connections of a listener: other listeners have their own limit, so they are not locked out.
 const PER_LISTENER_MAX: usize = 128;
 
-/// The sockets of one bridge: its management socket, the one for who watches its controllers, and those controllers.
+/// The sockets of one bridge: management, snoop, and controllers.
 ///
-/// Output stays with [`Connmgr`], where it is counted, until the socket takes it. Input is read only while there is memory for it.
+/// Output stays in [`Connmgr`], where it is counted, until the socket accepts it. Input is read only while there is
+/// memory for it.
 pub(super) struct OfBridge {
     id: BridgeId,
     run_dir: PathBuf,
@@ -49,7 +50,7 @@ pub(super) struct OfBridge {
 }
 
 impl OfBridge {
-    /// Opens the sockets of a bridge of that instance: for management, and to watch its controllers.
+    /// Opens the sockets of a bridge of that instance: management and snoop.
     pub(super) fn open(
         id: BridgeId,
         name: &str,
@@ -91,7 +92,7 @@ impl OfBridge {
         }
     }
 
-    /// Closes all connections, and ends what its controllers made outside its tables.
+    /// Closes all connections, and removes the bridge's meters.
     pub(super) fn shut_down(mut self, reactor: &Reactor) {
         self.with_mgr(|mgr, ctx| mgr.shut_down(ctx));
         self.links.values_mut().for_each(|l| l.conn.close(reactor.registry()));
@@ -110,7 +111,7 @@ impl OfBridge {
         self.apply(|c| c.fail_mode = fail_mode, now_ms);
     }
 
-    /// Replaces the controllers; those that stay keep their connections.
+    /// Replaces the controllers; unchanged ones keep their connections.
     pub(super) fn set_controllers(
         &mut self,
         wanted: Vec<ControllerConfig>,
@@ -155,13 +156,13 @@ impl OfBridge {
         &self.name
     }
 
-    /// Connections that are open.
+    /// Number of open connections.
     #[cfg(test)]
     pub(super) fn links(&self) -> usize {
         self.links.len()
     }
 
-    /// Breaks all connections off; those to controllers are made again.
+    /// Closes all connections; reconnects to controllers.
     pub(super) fn break_off(&mut self, reactor: &mut Reactor, now_ms: u64) {
         let tokens: Vec<Token> = self.links.keys().copied().collect();
         for token in tokens {
@@ -169,7 +170,7 @@ impl OfBridge {
         }
     }
 
-    /// Something happened to a socket; `false` when it is not one of these.
+    /// Handles a socket event; `false` for a token of others.
     pub(super) fn event(&mut self, token: Token, reactor: &mut Reactor, now_ms: u64) -> bool {
         if self.links.contains_key(&token) {
             self.ready(token, reactor, now_ms);
@@ -178,35 +179,35 @@ impl OfBridge {
         self.accept(token, reactor, now_ms)
     }
 
-    /// Makes connections again, works on requests within `work`, and moves bytes.
+    /// Reconnects, processes requests within `work`, and moves bytes.
     pub(super) fn run(&mut self, work: &mut usize, reactor: &mut Reactor, now_ms: u64) -> Turn {
         self.reconnect(reactor, now_ms);
         self.with_mgr(|mgr, ctx| mgr.run_within(ctx, now_ms, work));
         self.exchange_all(reactor, now_ms).and(self.next())
     }
 
-    /// Hands a packet to the controllers.
+    /// Passes a packet to the controllers.
     pub(super) fn deliver_packet_in(&mut self, event: &PacketInEvent) {
         self.mgr.deliver_packet_in(event);
     }
 
-    /// What its connections counted.
+    /// Counters of its connections.
     pub(super) fn counters(&self) -> ConnCounters {
         self.mgr.counters()
     }
 
-    /// The ports whose devices controllers want up or down, in order.
+    /// The ports whose devices controllers set up or down, in order.
     pub(super) fn take_admin_changes(&mut self) -> Vec<AdminChange> {
         self.mgr.take_admin_changes()
     }
 
-    /// The connection that holds most of something.
+    /// The connection that holds the most memory of a kind.
     pub(super) fn greatest(&self, of: fn(Held) -> usize) -> Option<(usize, Token)> {
         let held = |l: &Link| l.id.and_then(|id| self.mgr.held(id)).map_or(0, of);
         self.links.iter().map(|(token, l)| (held(l), *token)).max()
     }
 
-    /// Ends a connection because memory is short, and logs why.
+    /// Closes a connection because memory is short, and logs the reason.
     pub(super) fn cut_off(&mut self, token: Token, why: &str, reactor: &mut Reactor, now_ms: u64) {
         let peer = self.links.get(&token).map(|l| l.conn.peer()).unwrap_or_default();
         log::warn!(target: "connmgr", "{}<->{peer}: connection ended: {why}", self.name);
@@ -214,7 +215,7 @@ impl OfBridge {
         self.lost(token, &CloseReason::MemoryShort.to_string(), reactor, now_ms);
     }
 
-    /// Tells controllers of ports that came, went or changed.
+    /// Reports added, removed and changed ports to controllers.
     pub(super) fn ports_changed(&mut self, old: &PortTable, new: &PortTable, now_ms: u64) {
         for (number, port) in &old.ports {
             if new.port(*number).is_none_or(|p| p.name != port.name) {
@@ -240,7 +241,7 @@ impl OfBridge {
         f(&mut self.mgr, &ctx)
     }
 
-    /// When its connections have something to do without an event.
+    /// Time of its connections' next work without an event.
     fn next(&self) -> Turn {
         let reconnects = self.controllers.values().map(|c| match &c.remote {
             Remote::Active { reconnect, .. } => Turn::from(reconnect.next_wakeup_ms()),
@@ -249,7 +250,7 @@ impl OfBridge {
         reconnects.chain([Turn::from(self.mgr.next_wakeup_ms())]).collect()
     }
 
-    /// Changes what the manager knows of fail mode and controllers.
+    /// Updates the manager's fail mode and controllers.
     fn apply(&mut self, change: impl FnOnce(&mut RemoteConfig), now_ms: u64) {
         let mut config = self.configured.unwrap_or_default();
         change(&mut config);
@@ -274,7 +275,7 @@ impl OfBridge {
         self.controllers.insert(target, controller);
     }
 
-    /// Takes connections in; `false` when the token is none of this bridge's listeners.
+    /// Accepts connections; `false` if the token is none of this bridge's listeners.
     fn accept(&mut self, token: Token, reactor: &mut Reactor, now_ms: u64) -> bool {
         let is = |l: &Option<Listener>| l.as_ref().is_some_and(|l| l.token() == token);
         let (service, snoop) = (is(&self.management), is(&self.snoop));
@@ -293,7 +294,7 @@ impl OfBridge {
             },
         };
         let new = listener.map(|l| l.accept(reactor)).unwrap_or_default();
-        // Who watches is sent what others agreed on, whatever the version.
+        // A snoop gets the messages of others in any version.
         let (kind, versions) = match snoop {
             true => (ConnKind::Snoop, VersionSet::IMPLEMENTED),
             false => (ConnKind::Service, self.versions),
@@ -326,7 +327,7 @@ impl OfBridge {
         true
     }
 
-    /// Starts connections whose time has come and breaks off attempts that take too long.
+    /// Starts due connections and aborts attempts that time out.
     fn reconnect(&mut self, reactor: &mut Reactor, now_ms: u64) {
         let targets: Vec<String> = self.controllers.keys().cloned().collect();
         for target in targets {
@@ -360,7 +361,7 @@ impl OfBridge {
         }
     }
 
-    /// Facts about its controllers, by their rows.
+    /// Status of its controllers, by their rows.
     pub(super) fn controller_facts(
         &self,
         now_ms: u64,
@@ -372,7 +373,7 @@ impl OfBridge {
         })
     }
 
-    /// A connection can be read or written.
+    /// A connection is readable or writable.
     fn ready(&mut self, token: Token, reactor: &mut Reactor, now_ms: u64) {
         let Some(link) = self.links.get_mut(&token) else { return };
         link.unread = link.ended.is_none();
@@ -381,9 +382,9 @@ impl OfBridge {
         }
     }
 
-    /// Sends what a connection has to send, and reads once if its requests are wanted. [`Connmgr::run`] works on them.
+    /// Sends a connection's output, and reads once if its input is wanted. [`Connmgr::run`] processes the requests.
     fn exchange(&mut self, token: Token, reactor: &mut Reactor, now_ms: u64) {
-        // What a slow reader has not taken yet goes first: its requests wait until there is room for their answers.
+        // Send unread output of a slow reader first: its requests wait until there is space for their replies.
         self.send(token, reactor, now_ms);
         let Some(link) = self.links.get_mut(&token) else { return };
         let Some(id) = link.id else { return };
@@ -408,7 +409,7 @@ impl OfBridge {
         }
     }
 
-    /// A connection that was started is there (`true`), or not yet, or failed.
+    /// Whether a pending connection is established (`true`), pending, or failed.
     fn came_up(&mut self, token: Token, reactor: &mut Reactor, now_ms: u64) -> bool {
         let Some(link) = self.links.get_mut(&token) else { return false };
         match link.conn.connected() {
@@ -431,11 +432,11 @@ impl OfBridge {
         true
     }
 
-    /// Sends what a connection has, and closes it when it is over.
+    /// Sends a connection's output, and closes it when it is over.
     fn send(&mut self, token: Token, reactor: &mut Reactor, now_ms: u64) {
         let Some(link) = self.links.get_mut(&token) else { return };
         let Some(id) = link.id else { return };
-        // One that watches and does not read is left as it is: nobody waits for what it has not taken.
+        // A snoop that does not read stays as it is: nothing waits for its output.
         let watches = link.origin == Origin::Snoop;
         if let Some(reason) = self.mgr.close_reason(id).filter(|_| watches) {
             return self.lost(token, &reason.to_string(), reactor, now_ms);
@@ -445,7 +446,7 @@ impl OfBridge {
             Err(_) if watches => return self.lost(token, RESET, reactor, now_ms),
             Err(_) => {
                 if !link.deaf {
-                    // What it sent before it left is still there to read.
+                    // Its earlier input can still be read.
                     (link.deaf, link.unread) = (true, link.ended.is_none());
                 }
                 self.mgr.consume_output(id, usize::MAX);
@@ -457,7 +458,7 @@ impl OfBridge {
         }
     }
 
-    /// A session is over and its last output sent.
+    /// A session has ended and its last output is sent.
     fn over(&mut self, token: Token, reason: CloseReason, reactor: &mut Reactor, now_ms: u64) {
         if reason == CloseReason::ProbeTimeout
             && let Some(link) = self.links.get(&token)
@@ -478,7 +479,7 @@ impl OfBridge {
         self.lost(token, &reason.to_string(), reactor, now_ms);
     }
 
-    /// Sends what all connections have.
+    /// Sends the output of all connections.
     pub(super) fn send_all(&mut self, reactor: &mut Reactor, now_ms: u64) {
         let has = |l: &Link| l.id.is_some_and(|id| !self.mgr.output(id).is_empty());
         let tokens: Vec<Token> = self.links.iter().filter(|(_, l)| has(l)).map(|(t, _)| *t).collect();
@@ -497,7 +498,7 @@ impl OfBridge {
         Turn::more_if(self.links.values().any(can_read))
     }
 
-    /// A connection ended; an active one is made again later.
+    /// Handles the end of a connection; an active one reconnects later.
     fn lost(&mut self, token: Token, why: &str, reactor: &mut Reactor, now_ms: u64) {
         let target = self.links.get(&token).and_then(|l| l.origin.target().map(str::to_string));
         self.close(token, reactor, now_ms);
@@ -519,7 +520,7 @@ impl OfBridge {
     }
 }
 
-/// What OpenFlow's description tells: the texts that tools compare.
+/// OpenFlow's switch description: tools compare these texts.
 fn describe(datapath: Option<&str>, serial: Option<&str>) -> SwitchDesc {
     SwitchDesc {
         manufacturer: "Nicira, Inc.".to_string(),

@@ -1,6 +1,7 @@
 //! [`Controller`]: a controller of a bridge, active or passive.
 //!
-//! Who may write the database must not reach every socket of the machine: Unix sockets are those of the run directory.
+//! Write access to the database must not reach every socket of the machine: Unix sockets are limited to the run
+//! directory.
 
 use crate::reactor::Reactor;
 use crate::stream::{Endpoint, Listener};
@@ -15,7 +16,7 @@ use vswitch::status::{ControllerFacts, ControllerRole as FactRole};
 /// Default port of controllers (IANA).
 const DEFAULT_PORT: u16 = 6653;
 
-/// How a controller is reached.
+/// Kind of a controller's connection.
 pub(super) enum Remote {
     Active { endpoint: Endpoint, reconnect: Reconnect, token: Option<Token> },
     Passive { listener: Option<Listener> },
@@ -28,14 +29,15 @@ pub(super) struct Controller {
     pub(super) last_error: Option<String>,
 }
 
-/// The bridge that a controller belongs to, and where its sockets may be.
+/// The controller's bridge, and its permitted socket paths.
 pub(super) struct Place<'a> {
     pub(super) bridge: &'a str,
     pub(super) run_dir: &'a Path,
 }
 
 impl Place<'_> {
-    /// Whoever may write the database must not make files wherever the switch may: sockets are the bridge's own, in the run directory.
+    /// Write access to the database must not allow files anywhere: listening sockets are the bridge's own, in the
+    /// run directory.
     fn may_listen_at(&self, path: &Path) -> bool {
         let name = path.file_name().and_then(|name| name.to_str());
         let is_own =
@@ -43,7 +45,8 @@ impl Place<'_> {
         is_own && path.parent() == Some(self.run_dir)
     }
 
-    /// Whether the bridge may connect to this socket: one of the run directory, so that what is in the database reaches no other.
+    /// Whether the bridge may connect to this socket: only to one of the run directory, so that a database row
+    /// reaches no other.
     fn may_connect_to(&self, path: &Path) -> bool {
         let climbs = path.components().any(|c| c == Component::ParentDir);
         !climbs && path.parent().is_some_and(|dir| dir.starts_with(self.run_dir))
@@ -61,7 +64,7 @@ impl Controller {
         let target = config.target.clone();
         let mut last_error = None;
         let endpoint = Endpoint::parse(&target, DEFAULT_PORT).map(|e| match e {
-            // A path without directory is one of the run directory.
+            // A path without a directory is in the run directory.
             Endpoint::Unix(path) => Endpoint::Unix(place.run_dir.join(path)),
             other => other,
         });
@@ -96,7 +99,7 @@ impl Controller {
             Ok(endpoint) => {
                 let mut reconnect = Reconnect::new(now_ms);
                 reconnect.set_max_backoff_ms(config.max_backoff_ms);
-                // The session probes for itself once it is up.
+                // An established session sends its own probes.
                 reconnect.set_probe_interval_ms(0);
                 reconnect.enable(now_ms);
                 Remote::Active { endpoint, reconnect, token: None }
@@ -112,12 +115,12 @@ impl Controller {
         Controller { config, remote, last_error }
     }
 
-    /// Not served, and why.
+    /// The reason for not serving it.
     fn refused(config: ControllerConfig, why: String) -> Controller {
         Controller { config, remote: Remote::Passive { listener: None }, last_error: Some(why) }
     }
 
-    /// Facts for its row; `status` is that of its connection, if it has one.
+    /// Status for its row; `status` is that of its connection, if any.
     pub(super) fn facts(&self, status: Option<ConnStatus>, now_ms: u64) -> ControllerFacts {
         let is_connected = status.is_some_and(|s| s.version.is_some());
         let role = status.filter(|_| is_connected).map(|s| match s.role {

@@ -1,39 +1,39 @@
-//! [`Link`]: the socket of one OpenFlow connection, and how far it is closed.
+//! [`Link`]: the socket of one OpenFlow connection, and its close state.
 
 use crate::stream::Conn;
 use ofproto::connmgr::ConnId;
 
-/// Why a connection is over whose peer sends no more.
+/// Reason for closing a connection whose peer has stopped sending.
 pub(super) const CLOSED: &str = "connection closed by peer";
-/// Why one is over whose peer takes no more.
+/// Reason for closing one whose peer has stopped reading.
 pub(super) const RESET: &str = "connection reset by peer";
 
-/// A connection's socket and what it is to the bridge.
+/// A connection's socket and its role for the bridge.
 pub(super) struct Link {
     pub(super) conn: Conn,
     pub(super) id: Option<ConnId>,
     pub(super) origin: Origin,
-    /// There may be something to read.
+    /// It may be readable.
     pub(super) unread: bool,
-    /// It sends no more, for this reason: what it asked before is answered first.
+    /// It has stopped sending, for this reason: reply to its earlier requests first.
     pub(super) ended: Option<String>,
-    /// It takes no more: what it asked before is done all the same.
+    /// It has stopped reading: execute its earlier requests all the same.
     pub(super) deaf: bool,
 }
 
 impl Link {
-    /// It sends no more.
+    /// It has stopped sending.
     pub(super) fn end(&mut self, why: String) {
         (self.ended, self.unread) = (Some(why), false);
     }
 }
 
-/// Where a connection comes from.
+/// Origin of a connection.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Origin {
     Management,
     Snoop,
-    /// The target of a controller, which it was made to or came to.
+    /// The target of its controller, active or passive.
     Controller(String),
 }
 

@@ -1,4 +1,4 @@
-//! Connections of all bridges: what they hold together is bounded, and packets for controllers arrive.
+//! Connections of all bridges: their total memory is bounded, and packets for controllers arrive.
 
 use super::*;
 use crate::instances::Settings;
@@ -19,7 +19,7 @@ use std::time::Duration;
 const BRIDGES: [&str; 2] = ["br0", "br1"];
 const VERSION: Version = Version::V13;
 
-/// Two bridges of a dummy datapath, and the turns of the main loop that concern OpenFlow.
+/// Two bridges of a dummy datapath, and the OpenFlow parts of the main loop's turns.
 struct Rig {
     openflow: OpenFlow,
     instances: Instances,
@@ -27,7 +27,7 @@ struct Rig {
     dir: testkit::TempDir,
     /// The slow path woke the main loop.
     woken: Arc<AtomicBool>,
-    /// Most that was held at any time, input and output.
+    /// Maximum memory held at any time, input and output.
     most: (usize, usize),
 }
 
@@ -60,7 +60,7 @@ impl Rig {
         client
     }
 
-    /// One turn: events, then what waits. When the main loop would take the next.
+    /// One turn: events, then waiting work. Returns the time of the next turn.
     fn turn(&mut self) -> Turn {
         self.woken.store(false, Ordering::Relaxed);
         let mut events = mio::Events::with_capacity(1024);
@@ -80,7 +80,7 @@ impl Rig {
         self.most = (self.most.0.max(input.used_bytes()), self.most.1.max(output.used_bytes()));
     }
 
-    /// Turns until nothing is left to do at once.
+    /// Turns until no work is ready.
     fn settle(&mut self) {
         let mut calm = 0;
         while calm < 3 {
@@ -101,7 +101,7 @@ struct Client {
 }
 
 impl Client {
-    /// Queues a message and sends what the socket takes.
+    /// Queues a message and sends as much as the socket accepts.
     fn send(&mut self, rig: &mut Rig, message: &Message) {
         self.unsent.extend(openflow::encode(message, VERSION, 7).unwrap());
         self.push(rig);
@@ -122,7 +122,7 @@ impl Client {
         }
     }
 
-    /// Reads what is there.
+    /// Reads available bytes.
     fn read(&mut self) {
         let mut chunk = [0; 65536];
         while let Ok(n) = self.stream.read(&mut chunk) {
@@ -134,7 +134,7 @@ impl Client {
         }
     }
 
-    /// Sends and reads until so many messages of a type came.
+    /// Sends and reads until this number of messages of a type has arrived.
     fn until(&mut self, rig: &mut Rig, ty: u8, count: usize) {
         for _ in 0..100_000 {
             self.push(rig);
@@ -191,7 +191,7 @@ fn encode(message: &Message) -> Vec<u8> {
     openflow::encode(message, VERSION, 7).unwrap()
 }
 
-/// Asks for a good megabyte, in small answers and long ones.
+/// Requests about a megabyte, in small replies and long ones.
 fn ask_for_much(client: &mut Client) {
     for _ in 0..100 {
         client.unsent.extend(encode(&Message::DescRequest));
@@ -231,7 +231,7 @@ fn unread_output_of_all_bridges_is_bounded_before_it_is_made() {
             ask_for_much(client);
             client.push(&mut rig);
         }
-        // One that reads is answered throughout.
+        // A client that reads is served throughout.
         reader.send(&mut rig, &Message::DescRequest);
         reader.until(&mut rig, MULTIPART_REPLY, round + 1);
     }
@@ -256,7 +256,7 @@ fn half_sent_input_of_all_bridges_is_bounded_before_it_is_taken() {
     vlog::vlog().set_rate_limit(&["connmgr".to_string()], false).unwrap();
     let mut sane = rig.connect("br0");
     let mut clients: Vec<Client> = (0..100).map(|n| rig.connect(BRIDGES[n % 2])).collect();
-    // Half of them send the most of a message, the others fill bundles that they never commit.
+    // Half of them send most of a message, the others fill bundles without a commit.
     let echo = encode(&Message::EchoRequest(vec![0; 65_000]));
     for (n, client) in clients.iter_mut().enumerate() {
         if n % 2 == 0 {
@@ -294,7 +294,7 @@ fn half_sent_input_of_all_bridges_is_bounded_before_it_is_taken() {
 #[test]
 fn packets_for_a_controller_arrive_all_within_few_turns() {
     const PACKETS: usize = 800;
-    // The long ones of one turn are more than may wait for a controller: they are sent in portions.
+    // The long ones of one turn exceed a controller's limit: they are sent in portions.
     for bytes in [60, 600] {
         let mut rig = Rig::new(Limits { input_bytes: 64 << 20, output_bytes: 64 << 20 });
         let mut controller = rig.connect("br0");
@@ -303,7 +303,7 @@ fn packets_for_a_controller_arrive_all_within_few_turns() {
         controller.send(&mut rig, &flow_mod(vec![output(OfPort::CONTROLLER)]));
         controller.send(&mut rig, &Message::BarrierRequest);
         controller.until(&mut rig, BARRIER_REPLY, 1);
-        // All that is sent is there before the switch's next turn.
+        // All sent bytes arrive before the switch's next turn.
         let mut senders: Vec<Client> = (0..4).map(|_| rig.connect("br0")).collect();
         for n in 0..PACKETS {
             let mut data = vec![0; bytes];
@@ -315,7 +315,7 @@ fn packets_for_a_controller_arrive_all_within_few_turns() {
         }
         senders.iter_mut().for_each(Client::write);
         assert!(senders.iter().all(|s| s.unsent.is_empty()));
-        // A turn for what was sent, two for what follows from it, and those in which the rest leaves as it is read.
+        // A turn for the input, two for its effects, and those that send the rest as it is read.
         let mut turns = 0;
         while controller.count(PACKET_IN) < PACKETS && turns < 6 {
             let _more = rig.turn();

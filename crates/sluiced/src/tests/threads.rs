@@ -1,5 +1,5 @@
-//! Threads that come, go and exchange queues while packets flow: by ports without a device, whose queues say how much room
-//! they have, so that no frame need be lost.
+//! Threads are started and ended and exchange queues while packets flow, on ports without a device, whose queues
+//! report their free space, so that no frame need be lost.
 
 use super::*;
 use dpif::actions::Output;
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Of each port.
+/// Per port.
 fn options() -> PortOptions {
     PortOptions::Dummy(DummyPort { n_rxq: 2, ..DummyPort::new(DummyPort::PMD_TYPE) })
 }
@@ -27,7 +27,7 @@ struct Rig {
     backer: Arc<Backer>,
     bridge: ofproto::ports::BridgeId,
     ports: Vec<Dummy>,
-    /// What each port sends, told by the port and the frame's number.
+    /// Frames sent by each port, by port and frame number.
     sent: Arc<Mutex<Vec<(u32, u8, u32)>>>,
     _slow: SlowPath,
 }
@@ -90,7 +90,7 @@ impl Rig {
         self.backer.change_bridge(self.bridge, |b| b.tables.insert(Arc::new(rule)));
     }
 
-    /// Puts a frame of a flow into the queue of port 1 that the flow belongs to, when there is room.
+    /// Puts a frame of a flow into the flow's queue of port 1, if there is space.
     fn send(&self, flow: u8, number: u32) {
         let port = &self.ports[0];
         let queue = usize::from(flow % 2);
@@ -116,7 +116,7 @@ impl Rig {
         stats.drops.to_vec()
     }
 
-    /// Which core polls each queue of a port.
+    /// The core that polls each queue of a port.
     fn cores(&self, port: &str) -> Vec<u16> {
         let mut all = Vec::new();
         for t in self.pmds().threads(12) {
@@ -126,7 +126,7 @@ impl Rig {
         all.into_iter().map(|(_, core)| core).collect()
     }
 
-    /// Packets that the rules of the bridge counted.
+    /// Packets counted by the rules of the bridge.
     fn rule_packets(&self) -> u64 {
         let view = self.backer.view();
         view.bridge(self.bridge).unwrap().tables.iter().map(|r| r.stats.counts().0).sum()
@@ -141,7 +141,7 @@ fn frame(flow: u8, number: u32) -> Vec<u8> {
     frame
 }
 
-/// Nothing lost, nothing twice, each flow in order.
+/// No loss, no duplicates, each flow in order.
 fn check_order(sent: &[(u32, u8, u32)], flows: u8, frames: u32) {
     for flow in 0..flows {
         let numbers: Vec<u32> = sent.iter().filter(|s| s.1 == flow).map(|s| s.2).collect();
@@ -161,7 +161,7 @@ fn threads_are_planned_anew_without_a_lost_or_reordered_packet() {
         plan(&[0, 3], RxqAssign::Cycles),
         ThreadPlan::default(),
     ];
-    // Behind a slow handler only so many packets of a flow may wait: the flows are there first.
+    // Only a limited number of packets of a flow may wait for a slow handler: install the flows first.
     (0..flows).for_each(|n| rig.send(n, n.into()));
     rig.wait_sent(flows.into());
     std::thread::scope(|scope| {
@@ -181,11 +181,11 @@ fn threads_are_planned_anew_without_a_lost_or_reordered_packet() {
     rig.wait_sent(frames as usize);
     check_order(&lock(&rig.sent), flows, frames);
     assert!(rig.drops().iter().all(|n| *n == 0));
-    // What threads counted that have ended still counts.
+    // Counters of ended threads still count.
     let stats = rig.datapath.port_stats(DpPort(1)).unwrap();
     assert_eq!((stats.rx_packets, stats.rx_bytes), (frames.into(), 64 * u64::from(frames)));
     assert_eq!(rig.datapath.port_stats(DpPort(2)).unwrap().tx_packets, u64::from(frames));
-    // All ports by one question are as each by its own.
+    // One request for all ports equals one request each.
     let all = rig.datapath.all_port_stats();
     assert_eq!(all.iter().map(|(port, _)| port.0).collect::<Vec<_>>(), [1, 2, 3]);
     all.iter().for_each(|(port, stats)| assert_eq!(rig.datapath.port_stats(*port).as_ref(), Ok(stats)));
@@ -199,7 +199,7 @@ fn a_flow_on_two_threads_is_counted_as_one() {
     let rig = Rig::new(2);
     rig.pmds().configure(&plan(&[0, 1], RxqAssign::RoundRobin)).unwrap();
     assert_eq!(rig.cores("p1"), [0, 1]);
-    // Rules that look at nothing make one megaflow for all flows; each thread has its own.
+    // Rules without matches make one megaflow for all flows; each thread has its own.
     (0..2).for_each(|n| rig.send((n % 2) as u8, n));
     rig.wait_sent(2);
     (2..1000).for_each(|n| rig.send((n % 2) as u8, n));
@@ -233,7 +233,7 @@ fn flows_go_with_their_queues() {
     rig.wait_sent(200);
     assert_eq!(upcalls(1), 0, "the new thread asked for flows that the old one had");
     rig.wait("the flows of both to be counted", || rig.rule_packets() == 200);
-    // What was taken over follows the tables as anything else.
+    // Flows taken over follow the tables like others.
     rig.rule(vec![Action::Output(ofp_actions::Output { port: OfPort(1), max_len_bytes: 0 })]);
     rig.rule(Vec::new());
     rig.wait("the flow to follow its rule", || {
@@ -333,7 +333,7 @@ fn pinned_queues_isolate_a_thread_until_they_go() {
     assert_eq!(isolated(), [false, false]);
     rig.pmds().rebalance();
     assert_eq!(rig.cores("p1").iter().chain(&rig.cores("p2")).filter(|c| **c == 1).count(), 2);
-    // A core without a thread is none to be pinned to.
+    // A core without a thread cannot be pinned to.
     pin(1, &[(0, 5)]);
     assert!(rig.cores("p1").iter().all(|core| *core < 2));
     assert_eq!(isolated(), [false, false]);
@@ -356,7 +356,7 @@ fn load_is_measured_by_queue_and_goes_with_it() {
     let threads = rig.pmds().threads(12);
     let before = usage(&threads);
     assert!(before[0] > 0.01 && before[0] > 10.0 * before[1], "{before:?}");
-    // A queue and its thread began at about the same time.
+    // A queue and its thread started at about the same time.
     let busy = threads[0].busy.unwrap();
     assert!((0.8 * before[0]..=1.0).contains(&busy), "{busy} of {before:?}");
     rig.pmds().configure(&plan(&[1], RxqAssign::RoundRobin)).unwrap();
@@ -369,7 +369,7 @@ fn timed_sleeps_lose_nothing_and_operations_end_them() {
     let rig = Rig::new(2);
     let sleep = SleepMax { default_us: 10_000, ..SleepMax::default() };
     rig.pmds().configure(&ThreadPlan { sleep, ..ThreadPlan::default() }).unwrap();
-    // Behind a slow handler only so many packets of a flow may wait: the flows are there first.
+    // Only a limited number of packets of a flow may wait for a slow handler: install the flows first.
     (0..4).for_each(|n| rig.send((n % 4) as u8, n));
     rig.wait_sent(4);
     (4..2000).for_each(|n| rig.send((n % 4) as u8, n));

@@ -1,4 +1,4 @@
-//! What clients hold together is bounded, whether they send half commands or do not read.
+//! The memory held by clients is bounded, whether they send incomplete commands or do not read.
 
 use super::*;
 use std::io::{Read as _, Write as _};
@@ -29,7 +29,8 @@ impl Rig {
         (stream, *new.unwrap())
     }
 
-    /// Serves a client until it has nothing more to say; how many requests it had, each answered by so many bytes.
+    /// Serves a client until it has no more input; returns the number of its requests, each answered with this
+    /// number of bytes.
     fn serve(&mut self, token: Token, answer_bytes: usize) -> usize {
         let (mut served, mut idle) = (0, 0);
         while idle < 2 {
@@ -62,7 +63,7 @@ fn half_sent_commands_of_all_clients_are_bounded_before_they_are_taken() {
     let (last, last_token) = rig.connect();
     for _ in 0..8 {
         for (stream, token) in &mut clients {
-            // Who was cut off cannot send.
+            // A disconnected client cannot send.
             let _gone = stream.write_all(b"[\"");
             let _gone = stream.write_all(&[b'x'; 50_000]);
             rig.serve(*token, 0);
@@ -70,7 +71,7 @@ fn half_sent_commands_of_all_clients_are_bounded_before_they_are_taken() {
         }
     }
     assert!(rig.control.cut_off > 5, "{}", rig.control.cut_off);
-    // One that sends whole commands is served throughout.
+    // A client that sends complete commands is served throughout.
     (&last).write_all(REQUEST).unwrap();
     assert_eq!(rig.serve(last_token, 10), 1);
 }
@@ -87,7 +88,7 @@ fn unread_answers_of_all_clients_are_bounded_before_they_are_kept() {
         assert!(rig.unread() <= 4 << 20, "{}", rig.unread());
     }
     assert!(rig.control.cut_off >= 14, "{}", rig.control.cut_off);
-    // One answer that is longer than all may be cuts off those who do not read, and is given.
+    // One reply beyond the limit disconnects the clients that do not read, and is sent.
     let (mut stream, token) = rig.connect();
     stream.write_all(REQUEST).unwrap();
     assert_eq!(rig.serve(token, 5 << 20), 1);

@@ -1,4 +1,4 @@
-//! Optimisations switched off: each switch does what it says and nothing else, and forwarding stays right.
+//! Disabled optimisations: each option disables exactly its optimisation, and forwarding stays correct.
 
 use crate::helpers::{LIMIT, PYTHON, SLUICED, appctl, ping_all, serving, spec, vsctl};
 use crate::syscalls::{burst, fan_out};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use testkit::{Capture, Cmd, Daemon, Host, Running, Topology, require_netns, require_programs, wait_for};
 
-/// Gives datagrams back on port 7000, takes them in silence on 7001, and answers streams on 7000 with their SHA-256.
+/// Echoes datagrams on port 7000, discards them on 7001, and answers streams on 7000 with their SHA-256.
 const SERVER: &str = "\
 import hashlib, socket, threading
 echo, sink = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2)]
@@ -29,7 +29,7 @@ while True:
     stream.close()
 ";
 
-/// Datagrams of many lengths, fragmented ones among them, must come back as they are; 4 MB must arrive as they are.
+/// Datagrams of many lengths, including fragmented ones, must return unchanged; 4 MB must arrive unchanged.
 const CLIENT: &str = "\
 import hashlib, random, socket, sys
 rnd = random.Random(7)
@@ -47,7 +47,7 @@ tcp.shutdown(socket.SHUT_WR)
 assert tcp.recv(64) == hashlib.sha256(data).digest()
 ";
 
-/// So many datagrams of one flow that nobody answers.
+/// This number of datagrams of one flow, without replies.
 const FLOW: &str = "\
 import socket, sys
 udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -58,7 +58,7 @@ for n in range(int(sys.argv[2])):
     udp.send(b'x')
 ";
 
-/// The largest of a figure of `pmd-stats-show` among the threads; 0 where none has it yet.
+/// The maximum of a value of `pmd-stats-show` among the threads; 0 if none has it yet.
 fn figure(daemon: &Daemon, name: &str) -> f64 {
     let text = appctl(daemon, "dpif-netdev/pmd-stats-show");
     let values = text.lines().filter_map(|l| l.trim().strip_prefix(name)?.strip_prefix(": "));
@@ -66,14 +66,14 @@ fn figure(daemon: &Daemon, name: &str) -> f64 {
     values.fold(0.0, f64::max)
 }
 
-/// Packets that the template parsed, at all threads.
+/// Packets parsed by the template, over all threads.
 fn template_hits(daemon: &Daemon) -> u64 {
     let status: serde_json::Value = serde_json::from_str(&appctl(daemon, "sluice/status")).unwrap();
     let threads = status["datapaths"][0]["threads"].as_array().unwrap();
     threads.iter().map(|t| t["template_hits"].as_u64().unwrap()).sum()
 }
 
-/// Hosts, one of them serving, on which one daemon after the other is tried.
+/// Hosts, one of them serving, for one daemon after the other.
 struct Rig {
     net: Topology,
     _server: Running,
@@ -108,7 +108,7 @@ impl Rig {
                 ports[0], ports[1]
             ),
         );
-        // Two masks of datagrams, of which the one that is not looked for much is made first.
+        // Two masks of datagrams; the less frequent one is made first.
         for rule in ["priority=20,udp,tp_dst=7000,actions=normal", "priority=10,udp,nw_tos=32,actions=normal"]
         {
             daemon.ovs("ovs-ofctl", &["add-flow", "br0", rule]).unwrap();
@@ -116,7 +116,7 @@ impl Rig {
         daemon
     }
 
-    /// Ping, datagrams and a stream, all right; whether large segments came uncut.
+    /// Checks ping, datagrams and a stream; returns whether large segments arrived whole.
     fn forwards(&self) -> bool {
         let (one, two) = (self.host(0), self.host(1));
         ping_all(&one.netns, two.ipv4.into(), 20);
@@ -127,7 +127,7 @@ impl Rig {
         !large.stop().unwrap().is_empty()
     }
 
-    /// Subtables visited for each packet of the flow that most packets belong to.
+    /// Subtables visited per packet of the most frequent flow.
     fn lookups_a_hit(&self, daemon: &Daemon) -> f64 {
         appctl(daemon, "dpif-netdev/pmd-stats-clear");
         self.python(FLOW, &["500"]);
@@ -135,9 +135,9 @@ impl Rig {
         figure(daemon, "avg. subtable lookups per megaflow hit")
     }
 
-    /// Masks are ranked about once a second: waits for that, or sees that they are not for some seconds.
+    /// Masks are ranked about once a second: waits for that, or verifies for some seconds that they are not.
     fn check_ranking(&self, daemon: &Daemon, ranked: bool) {
-        // Its first packet makes the megaflow, and some may wait for that.
+        // Its first packet makes the megaflow, and others may wait for it.
         self.python(FLOW, &["500"]);
         if ranked {
             return wait_for(LIMIT, "masks to be ranked", || self.lookups_a_hit(daemon) < 1.2).unwrap();
@@ -150,12 +150,12 @@ impl Rig {
     }
 }
 
-/// Whether the kernel maps memory of a socket into the process.
+/// Whether the kernel maps a socket's memory into the process.
 fn has_ring(daemon: &Daemon) -> bool {
     std::fs::read_to_string(format!("/proc/{}/maps", daemon.pid())).unwrap().contains("socket:[")
 }
 
-/// Whether stages are compiled for more than any processor of the kind has, at all cores.
+/// Whether stages are compiled beyond the basic instruction set, on all cores.
 fn is_wide(daemon: &Daemon) -> bool {
     let log = daemon.log();
     let levels: Vec<&str> =
@@ -257,7 +257,7 @@ fn bursts_have_the_size_asked_for() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-appctl", "ovs-ofctl", "tcpdump");
     let net = Topology::new(3).unwrap();
-    // Of 100 frames; those of the hosts' own may take a place in a burst, and go nowhere.
+    // Of 100 frames; the hosts' own frames may take a place in a burst, and are dropped.
     let sizes: [(&[&str], f64, f64); 4] = [
         (&["--batch=1"], 1.0, 1.0),
         (&["--batch=8"], 6.25, 8.0),

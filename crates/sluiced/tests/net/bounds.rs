@@ -1,4 +1,4 @@
-//! Events that are told completely, and clients that cannot lock others out.
+//! Completeness of events, and clients that cannot lock others out.
 
 use std::fmt::Write as _;
 use std::os::unix::net::UnixStream;
@@ -7,7 +7,7 @@ use testkit::{Cmd, Netns, TempDir, require_netns, require_programs, wait_for};
 
 use crate::helpers::{LIMIT, PYTHON, appctl, start, vsctl, wait_log};
 
-/// Connects to addresses, says a word of OpenFlow where it is asked to, and waits until all have hung up.
+/// Connects to addresses, optionally sends an OpenFlow hello, and waits until all connections are closed.
 const IDLE: &str = "\
 import socket, sys
 conns = []
@@ -24,7 +24,7 @@ print('all closed', flush=True)
 ";
 
 #[test]
-fn controllers_are_told_of_all_rules_that_end_and_soon() {
+fn controllers_get_all_flow_removed_messages_soon() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-appctl", "ovs-ofctl");
     let netns = Netns::new("sw").unwrap();
@@ -94,7 +94,7 @@ fn idle_clients_of_the_network_are_probed_and_dropped() {
     let log = daemon.log();
     let told = log.matches("no response to inactivity probe after 1 seconds, disconnecting").count();
     assert_eq!(told, 2, "{log}");
-    // One of this machine is not asked.
+    // A local client is not probed.
     local.set_nonblocking(true).unwrap();
     assert!(
         std::io::Read::read(&mut &local, &mut [0; 10])

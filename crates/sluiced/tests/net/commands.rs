@@ -24,7 +24,7 @@ fn version_and_list() {
     for name in ["version", "exit", "vlog/set", "dpif/show", "dpctl/dump-flows", "fdb/show", "upcall/show"] {
         assert!(names.contains(&name), "{name}");
     }
-    // What takes no argument can be called, and says something or nothing; nothing of it disturbs the daemon.
+    // Commands without arguments can be called, with or without output, and none disturbs the daemon.
     for line in &lines[1..] {
         let words: Vec<&str> = line.split_whitespace().collect();
         if words.len() == 1 && !["exit", "upcall/disable-ufid"].contains(&words[0]) {
@@ -126,7 +126,7 @@ fn datapath_commands_tell_of_traffic() {
         .find(|l| l.contains(&forward) && l.contains("eth_type(0x0800)"))
         .unwrap_or_else(|| panic!("{flows}"));
     assert!(line.contains("recirc_id(0)"), "{line}");
-    // What the kernel sees are Ethernet frames always.
+    // The kernel handles only Ethernet frames.
     assert_eq!(line.contains("packet_type(ns=0,id=0)"), !on_kernel(), "{line}");
     assert!(line.contains(&format!("eth(src={},dst={})", one.mac, two.mac)), "{line}");
     assert!(line.contains("ipv4(frag=no)") && line.ends_with(&format!("actions:{}", dp[2])), "{line}");
@@ -162,14 +162,14 @@ fn learned_addresses_are_shown_and_flushed() {
     assert_eq!(table.lines().next(), Some(" port  VLAN  MAC                Age"));
     for host in [one, two] {
         let number = vsctl(&daemon, &format!("get Interface {} ofport", host.port));
-        // Seen last stands last: before the ports had their VLAN, the host may have spoken too.
+        // The last seen is the last one: the host may have sent before its port had the VLAN.
         let line = table.lines().rfind(|l| l.contains(&host.mac)).unwrap_or_else(|| panic!("{table}"));
         let words: Vec<&str> = line.split_whitespace().collect();
         assert_eq!(words[..3], [&*number, "5", &*host.mac]);
         assert!(words[3].parse::<u32>().unwrap() < 30, "{line}");
     }
     assert!(appctl(&daemon, "fdb/stats-show br0").contains("Total number of learned MAC entries"));
-    // Quiet first: the hosts must not speak after the flush.
+    // First wait for silence: the hosts must not send after the flush.
     for host in [one, two] {
         host.netns.ip(&format!("link set dev {} down", host.dev)).unwrap();
     }
@@ -197,12 +197,12 @@ fn garbage_on_the_control_socket_disturbs_nobody() {
         &[b'['; 50_000],
     ] {
         let mut bad = UnixStream::connect(&socket).unwrap();
-        // It may be thrown out while it is still sending.
+        // It may be disconnected while it is still sending.
         let _cut_off = bad.write_all(garbage);
         assert!(appctl(&daemon, "version").contains("3.5."));
         bad.set_read_timeout(Some(LIMIT)).unwrap();
         let mut rest = Vec::new();
-        // Thrown out: the stream ends. (A reset says the same.)
+        // Disconnected: the stream ends, possibly by a reset.
         if let Err(e) = bad.read_to_end(&mut rest) {
             assert_eq!(e.kind(), std::io::ErrorKind::ConnectionReset, "{}", String::from_utf8_lossy(garbage));
         }
@@ -227,7 +227,7 @@ fn flows_are_put_shown_changed_and_deleted_by_hand() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-appctl");
     let (_net, daemon) = switch(2);
-    // What translation makes of such a packet, so that the revalidator lets the flow be.
+    // The translation of such a packet, so that the revalidator keeps the flow.
     let flow = "recirc_id(0),in_port(2),packet_type(ns=0,id=0),eth(src=02:00:00:00:00:01,dst=01:80:c2:00:00:01),eth_type(0x1234)";
     appctl(&daemon, "revalidator/pause");
     appctl(&daemon, &format!("dpctl/add-flow {flow} 3"));

@@ -1,4 +1,4 @@
-//! What the tests share: a daemon in a namespace, the stock tools in one line, frames made by hand.
+//! Shared parts of the tests: a daemon in a namespace, the stock tools in one line, handmade frames.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -7,23 +7,23 @@ use std::time::Duration;
 
 use testkit::{Capture, Daemon, DaemonSpec, Host, Netns, Output, Topology, patience, wait_for};
 
-/// How long anything may take that a user would wait for (in a guest six times as long: `testkit::patience`).
+/// Timeout of user-visible actions (in a guest six times as long: `testkit::patience`).
 pub(crate) const LIMIT: Duration = Duration::from_secs(10);
 
 /// The binary under test.
 pub(crate) const SLUICED: &str = env!("CARGO_BIN_EXE_sluiced");
 
-/// The stock tools that nearly all tests need.
+/// The stock tools used by nearly all tests.
 pub(crate) const TOOLS: [&str; 2] = ["ovs-vsctl", "ovs-appctl"];
 
-/// The system's Python: the one that has the library of OVS.
+/// The system's Python, with the library of OVS.
 pub(crate) const PYTHON: &str = "/usr/bin/python3";
 
 /// A daemon in a namespace, with pid file and log.
 pub(crate) fn spec(netns: &Netns) -> DaemonSpec {
     let spec = DaemonSpec::new(SLUICED).unwrap().netns(netns);
     let spec = spec.args(["--pidfile", "--log-file", "-vconsole:off"]);
-    // Bridges are of the default type in nearly all tests, which then are of either datapath.
+    // Nearly all tests use bridges of the default type, so they run on either datapath.
     if on_kernel() { spec } else { spec.args(["--disable-system"]) }
 }
 
@@ -32,7 +32,7 @@ pub(crate) fn on_kernel() -> bool {
     std::env::var_os("SLUICE_DATAPATH").is_some_and(|v| v == "kernel")
 }
 
-/// Returns from a test of what only the userspace datapath has, with a line `SKIP: …`, where tests run on the kernel's.
+/// Returns from a test of a userspace datapath feature, with a line `SKIP: …`, if tests run on the kernel's.
 macro_rules! require_userspace {
     ($why:literal) => {
         if !$crate::helpers::userspace_or_skip(std::thread::current().name().unwrap_or(module_path!()), $why)
@@ -52,17 +52,17 @@ pub(crate) fn userspace_or_skip(test: &str, why: &str) -> bool {
     !on_kernel()
 }
 
-/// The datapath of bridges of the default type, as commands name it.
+/// The datapath of bridges of the default type, in commands.
 pub(crate) fn datapath_name() -> &'static str {
     if on_kernel() { "system@ovs-system" } else { "netdev@ovs-netdev" }
 }
 
-/// Starts a daemon in a namespace, with a database of its own.
+/// Starts a daemon in a namespace, with its own database.
 pub(crate) fn start(netns: &Netns) -> Daemon {
     serving(&spec(netns))
 }
 
-/// Starts a daemon and waits until it listens: the pid file stands earlier than the sockets.
+/// Starts a daemon and waits until it listens: the pid file exists before the sockets.
 pub(crate) fn serving(spec: &DaemonSpec) -> Daemon {
     let daemon = spec.start().unwrap();
     let socket = daemon.rundir().join(&format!("ovs-vswitchd.{}.ctl", daemon.pid()));
@@ -70,7 +70,7 @@ pub(crate) fn serving(spec: &DaemonSpec) -> Daemon {
     daemon
 }
 
-/// A switch `br0` with a port for each of so many hosts.
+/// A switch `br0` with a port for each of this number of hosts.
 pub(crate) fn switch(hosts: usize) -> (Topology, Daemon) {
     let net = Topology::new(hosts).unwrap();
     let daemon = start(&net.switch);
@@ -82,30 +82,30 @@ pub(crate) fn switch(hosts: usize) -> (Topology, Daemon) {
     (net, daemon)
 }
 
-/// Runs `ovs-vsctl` with the words of `line`; what it printed, without the last newline.
+/// Runs `ovs-vsctl` with the words of `line`; returns its output without the last newline.
 pub(crate) fn vsctl(daemon: &Daemon, line: &str) -> String {
     let words: Vec<&str> = line.split_whitespace().collect();
     let out = daemon.ovs("ovs-vsctl", &words).unwrap();
     out.stdout.trim_end().to_string()
 }
 
-/// Runs `ovs-vsctl`, whatever comes of it.
+/// Runs `ovs-vsctl`, with any outcome.
 pub(crate) fn vsctl_output(daemon: &Daemon, line: &str) -> Output {
     daemon.tool("ovs-vsctl").args(line.split_whitespace()).output().unwrap()
 }
 
-/// Runs `ovs-appctl` with the words of `line`; what it printed.
+/// Runs `ovs-appctl` with the words of `line`; returns its output.
 pub(crate) fn appctl(daemon: &Daemon, line: &str) -> String {
     let words: Vec<&str> = line.split_whitespace().collect();
     daemon.ovs("ovs-appctl", &words).unwrap().stdout
 }
 
-/// Runs `ovs-appctl`, whatever comes of it.
+/// Runs `ovs-appctl`, with any outcome.
 pub(crate) fn appctl_output(daemon: &Daemon, line: &str) -> Output {
     daemon.tool("ovs-appctl").args(line.split_whitespace()).output().unwrap()
 }
 
-/// Waits for a record to become what `condition` says (as `ovs-vsctl wait-until` has it).
+/// Waits until a record satisfies `condition` (syntax of `ovs-vsctl wait-until`).
 pub(crate) fn wait_until(daemon: &Daemon, condition: &str) {
     let timeout = format!("--timeout={}", patience(LIMIT).as_secs());
     let wait = daemon.tool("ovs-vsctl").args([&timeout, "wait-until"]).args(condition.split_whitespace());
@@ -114,12 +114,12 @@ pub(crate) fn wait_until(daemon: &Daemon, condition: &str) {
     }
 }
 
-/// Waits until a line of the log holds `text`.
+/// Waits until a line of the log contains `text`.
 pub(crate) fn wait_log(daemon: &Daemon, text: &str) {
     wait_for(LIMIT, &format!("`{text}` in the log"), || daemon.log().contains(text)).unwrap();
 }
 
-/// Sends `count` pings, all of which must be answered, each once.
+/// Sends `count` pings, each of which must get exactly one reply.
 pub(crate) fn ping_all(from: &Netns, to: IpAddr, count: u32) {
     testkit::reachable(from, to, LIMIT).unwrap();
     let (count, to) = (count.to_string(), to.to_string());
@@ -129,13 +129,13 @@ pub(crate) fn ping_all(from: &Netns, to: IpAddr, count: u32) {
     assert!(!out.stdout.contains("DUP!"), "{}", out.stdout);
 }
 
-/// Sends two pings, none of which may be answered.
+/// Sends two pings, which must get no reply.
 pub(crate) fn unreachable(from: &Netns, to: IpAddr) {
     let report = testkit::ping(from, to, 2).unwrap();
     assert_eq!(report.received, 0, "{} reaches {to}", from.name());
 }
 
-/// An Ethernet frame (of type 0x88b5, for experiments: IEEE 802), broadcast unless `to` says otherwise.
+/// An Ethernet frame (of type 0x88b5, for experiments: IEEE 802), broadcast unless `to` is set.
 #[derive(Clone, Copy)]
 pub(crate) struct Frame<'a> {
     pub(crate) to: &'a str,
@@ -155,7 +155,7 @@ impl Frame<'_> {
     }
 }
 
-/// A capture file of so many UDP frames of 60 bytes, each of a flow of its own.
+/// A capture file of this number of UDP frames of 60 bytes, each of its own flow.
 pub(crate) fn capture(frames: u32) -> Vec<u8> {
     let mut file = Vec::new();
     for word in [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65_535, 1] {
@@ -175,7 +175,7 @@ pub(crate) fn capture(frames: u32) -> Vec<u8> {
     file
 }
 
-/// Address of everybody.
+/// Broadcast address.
 pub(crate) const BROADCAST: &str = "ff:ff:ff:ff:ff:ff";
 
 const SEND: &str = "\
@@ -186,16 +186,16 @@ for frame in sys.argv[2:]:
     s.send(bytes.fromhex(frame))
 ";
 
-/// Sends frames out of a host's interface as they are.
+/// Sends frames from a host's interface unchanged.
 pub(crate) fn send(host: &Host, frames: &[Frame<'_>]) {
     let frames = frames.iter().map(Frame::hex);
     host.netns.cmd(PYTHON).args(["-c", SEND, &host.dev]).args(frames).run().unwrap();
 }
 
-/// Watches what arrives of frames made by [`Frame`], tags shown.
+/// Captures received frames made by [`Frame`], with their tags.
 pub(crate) fn watch(netns: &Netns, dev: &str) -> Capture {
     let filter = "ether proto 0x88b5 or (vlan and ether proto 0x88b5)";
-    // tcpdump's buffer has places of this size: with the usual one there are too few for a burst.
+    // Slot size of tcpdump's buffer: with the default there are too few slots for a burst.
     Capture::start(netns, dev, filter, &["-e", "-Q", "in", "-s", "256"]).unwrap()
 }
 
@@ -211,7 +211,7 @@ pub(crate) fn seen(lines: &[String]) -> Vec<(String, Option<u16>)> {
         .collect()
 }
 
-/// How many packets have entered and left an interface, by `ip -s link`.
+/// Number of packets received and sent by an interface, by `ip -s link`.
 pub(crate) fn kernel_rx_packets(netns: &Netns, dev: &str) -> u64 {
     let text = netns.ip(&format!("-j -s link show dev {dev}")).unwrap();
     let value: serde_json::Value = serde_json::from_str(&text).unwrap();

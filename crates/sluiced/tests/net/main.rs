@@ -1,6 +1,6 @@
-//! The daemon with real traffic and with the stock tools of OVS: every test has namespaces, a run directory and a daemon of
-//! its own, so all of them run beside each other. Conditions are waited for; what must not come is judged
-//! after something that came later on the same way.
+//! The daemon with real traffic and with the stock tools of OVS: every test has its own namespaces, run directory
+//! and daemon, so all of them run in parallel. Tests wait for conditions; the absence of a packet is checked after a
+//! later packet on the same path.
 #![forbid(unsafe_code)]
 
 mod ablation;

@@ -1,4 +1,4 @@
-//! A longer run: traffic between two ports that nobody touches, while others come and go and rules change.
+//! A longer run: traffic between two untouched ports, while others are added and removed and rules change.
 
 use std::time::{Duration, Instant};
 
@@ -13,10 +13,10 @@ fn resident_kib(daemon: &Daemon) -> u64 {
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
-/// Memory that a run may end with above what it had after its first part, in KiB.
+/// Permitted memory growth after the first part of a run, in KiB.
 const GROWTH_MAX_KIB: u64 = 8 << 10;
 
-/// Rate of the TCP connection beside the pings: what the machine carries in any case, so that no queue is ever full.
+/// Rate of the TCP connection beside the pings: low enough for the machine that no queue is ever full.
 const TCP_BPS: u32 = 20_000_000;
 
 /// A round of rule changes: rules come, change and go, one by one and as a bundle; what the traffic between the untouched
@@ -81,11 +81,11 @@ fn untouched_ports_lose_nothing_while_others_come_and_go() {
     let out = pings.wait(run + Duration::from_secs(30)).unwrap();
     let all = format!("{count} packets transmitted, {count} received, 0% packet loss");
     assert!(out.stdout.contains(&all), "{}", out.stdout);
-    // It got what it asked for, the whole time.
+    // It transferred at its rate, the whole time.
     assert!(tcp.received_bps > 0.95 * f64::from(TCP_BPS), "{} of {TCP_BPS} bit/s", tcp.received_bps);
     assert!(rounds >= run.as_secs() / 4, "only {rounds} rounds");
     assert!(end_kib <= settled_kib + GROWTH_MAX_KIB, "memory grew from {settled_kib} to {end_kib} KiB");
-    // A retransmission may come of a thread that the machine did not run in time; a loss would be counted.
+    // A delayed thread may cause a retransmission; a loss would be counted.
     let shown = daemon.ovs("ovs-appctl", &["dpctl/show"]).unwrap().stdout;
     assert!(shown.contains("lost:0\n"), "{shown}");
     for host in [one, two] {

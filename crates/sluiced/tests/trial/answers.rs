@@ -1,11 +1,11 @@
-//! What of a story is compared: the flow that was read, the final flow, megaflow and datapath actions of each pass.
+//! Compared parts of a trace: the parsed flow, the final flow, megaflow and datapath actions of each pass.
 
 use std::collections::{BTreeMap, HashMap};
 
-/// Lines that count, by how they begin.
+/// Beginnings of the compared lines.
 const HEADS: [&str; 5] = ["Flow: ", "Final flow: ", "Megaflow: ", "Datapath actions: ", "Translation failed"];
 
-/// The lines of a story that count, names of recirculation contexts replaced by their order.
+/// The compared lines of a trace, with recirculation ids replaced by their order.
 pub(crate) fn of_story(story: &str) -> Vec<String> {
     let lines = story.lines().filter(|l| HEADS.iter().any(|h| l.starts_with(h)));
     let lines: Vec<String> = lines.map(str::to_string).collect();
@@ -40,8 +40,8 @@ fn renumbered(line: &str, ids: &mut Vec<String>) -> String {
     out + rest
 }
 
-/// The packets that datapath actions send, each with its tags and rewritten fields, in no order: `None` for actions that are not
-/// understood. `flow` is the flow that they are for.
+/// The packets sent by datapath actions, each with its tags and rewritten fields, unordered: `None` for unknown
+/// actions. `flow` is the flow of the actions.
 pub(crate) fn sent(actions: &str, flow: &str) -> Option<Vec<String>> {
     let original: HashMap<&str, &str> = parts(flow).filter_map(|p| p.split_once('=')).collect();
     let tag = |suffix: &str| {
@@ -77,7 +77,7 @@ pub(crate) fn sent(actions: &str, flow: &str) -> Option<Vec<String>> {
     Some(sent)
 }
 
-/// A number, of the bits that its mask leaves.
+/// A number, restricted to its mask.
 fn number(text: &str) -> Option<u64> {
     let text = text.split('/').next()?;
     match text.strip_prefix("0x") {
@@ -86,7 +86,7 @@ fn number(text: &str) -> Option<u64> {
     }
 }
 
-/// The field of a flow that a field of a header is.
+/// The flow field of a header field.
 fn flow_field(header: &str, name: &str) -> Option<&'static str> {
     Some(match (header, name) {
         ("eth", "src") => "dl_src",
@@ -103,12 +103,12 @@ fn flow_field(header: &str, name: &str) -> Option<&'static str> {
     })
 }
 
-/// The text in the brackets behind `name`.
+/// The text in the parentheses after `name`.
 fn inner<'a>(action: &'a str, name: &str) -> Option<&'a str> {
     action.strip_prefix(name)?.strip_prefix('(')?.strip_suffix(')')
 }
 
-/// The parts between commas that stand in no brackets.
+/// The parts separated by commas outside of parentheses.
 fn parts(text: &str) -> impl Iterator<Item = &str> {
     let mut depth = 0;
     text.split(move |c| {

@@ -1,23 +1,23 @@
-//! What differs on purpose, each with its reason, and the count of what was compared.
+//! Intended differences, each with its reason, and statistics of the comparison.
 
 use crate::answers;
 use std::fmt::Write as _;
 
-/// A difference that is meant to be.
+/// An intended difference.
 struct Intended {
     name: &'static str,
-    /// Why Sluice differs.
+    /// Reason for the difference.
     reason: &'static str,
-    /// Too rare for the short ranges to meet.
+    /// Too rare for the short ranges.
     rare: bool,
-    /// Takes out of the answers what differs on purpose.
+    /// Removes the intended difference from the answers.
     settle: fn(&mut Case<'_>),
 }
 
 /// A comparison.
 #[derive(Clone)]
 struct Case<'a> {
-    /// The whole story that Sluice tells.
+    /// Sluice's whole trace.
     story: &'a str,
     flow: &'a str,
     ours: Vec<String>,
@@ -30,7 +30,7 @@ const ACCESS_PORTS: [&str; 2] = ["3", "9"];
 const MEGAFLOW: &str = "Megaflow: ";
 
 impl Case<'_> {
-    /// How many lines differ.
+    /// Number of differing lines.
     fn differences(&self) -> usize {
         let (a, b) = (&self.ours, &self.theirs);
         (0..a.len().max(b.len())).filter(|n| a.get(*n) != b.get(*n)).count()
@@ -53,7 +53,7 @@ fn has<'a>(line: &'a str, name: &str) -> Option<&'a str> {
     line.split(',').find(|f| f.strip_prefix(name).is_some_and(|rest| rest.starts_with('=')))
 }
 
-/// Whether our mask of a field of numbers has no bit that theirs lacks, and fewer.
+/// Whether our mask of a numeric field is a proper subset of theirs.
 fn is_narrower(ours: &str, theirs: &str, field: &str) -> bool {
     let mask = |line: &str| match has(line, field) {
         None => Some(0),
@@ -218,26 +218,26 @@ const INTENDED: &[Intended] = &[
     },
 ];
 
-/// Comparisons beyond which rare entries must have explained something.
+/// Comparisons beyond which rare entries must have explained a difference.
 const LONG: usize = 50_000;
 
-/// What came of the comparisons.
+/// Results of the comparisons.
 #[derive(Clone, Default)]
 pub(crate) struct Tally {
     pub(crate) compared: usize,
     explained: [usize; INTENDED.len()],
-    /// Differences that nothing explains.
+    /// Unexplained differences.
     faults: Vec<String>,
 }
 
 impl Tally {
-    /// Whether an answer differs in nothing, or as intended.
+    /// Whether the answer is equal, or differs as intended only.
     pub(crate) fn agrees(&self, packet: &[String], story: &str, theirs: &[String]) -> bool {
         !self.clone().compare(0, packet, story, theirs)
     }
 
-    /// Compares what Sluice tells of a packet with the other switch's answer. Returns whether a difference is left that nothing
-    /// explains.
+    /// Compares Sluice's trace of a packet with the other switch's. Returns whether an unexplained difference is
+    /// left.
     pub(crate) fn compare(&mut self, seed: u64, packet: &[String], story: &str, theirs: &[String]) -> bool {
         self.compared += 1;
         let ours = answers::of_story(story);
@@ -258,7 +258,7 @@ impl Tally {
         if left.differences() == 0 {
             return false;
         }
-        // Several may explain one line together: those count without which a difference is left.
+        // Several may explain one line together: counts those without which a difference is left.
         let settled_without = |left_out: Option<usize>| {
             let mut settled = case.clone();
             let entries = INTENDED.iter().enumerate().filter(|(n, _)| Some(*n) != left_out);
@@ -283,7 +283,7 @@ impl Tally {
         true
     }
 
-    /// Fails if anything differs that is not meant to, or if an entry of the list explained nothing.
+    /// Fails on an unexplained difference, or if an entry of the list explained nothing.
     pub(crate) fn conclude(&self, shown: usize) {
         for (entry, count) in INTENDED.iter().zip(self.explained) {
             println!("{count} of {}: {} ({})", self.compared, entry.name, entry.reason);

@@ -26,18 +26,18 @@ use testkit::{require_netns, require_programs};
 
 /// Scenarios of the recording, and packets of each.
 const RECORDED: (u64, usize) = (30, 40);
-/// Scenarios that both switches are asked of, with packets of each, in the short range and the long one.
+/// Scenarios for both switches, with packets of each, in the short range and the long one.
 const SHORT: (u64, usize) = (20, 100);
 const LONG: (u64, usize) = (500, 200);
-/// Where the seeds of the ranges begin, so that none holds another's.
+/// Distinct start seeds of the ranges.
 const FIRST_RECORDED: u64 = 1;
 const FIRST_ASKED: u64 = 1000;
-/// Assertions that end Debian's switch over a packet; it is started anew, and the packet left out.
+/// Assertions that end Debian's switch on a packet; it is restarted, and the packet skipped.
 const ASSERTIONS: &[&str] = &[
-    // It freezes a translation whose action set is longer than the actions that are left.
+    // It freezes a translation whose action set is longer than the remaining actions.
     "assertion state->action_set_len <= state->ofpacts_len failed in recirc_alloc_id__()",
 ];
-/// Differences that are printed; more are counted.
+/// Maximum differences printed; all are counted.
 const SHOWN: usize = 20;
 
 fn path() -> PathBuf {
@@ -73,11 +73,11 @@ fn recorded_answers_hold() {
     tally.conclude(SHOWN);
 }
 
-/// How often an answer that does not agree is asked for again, and after which time.
+/// Repetitions of a trace that does not agree, and the time between them.
 const ASKED_AGAIN: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Asks Debian's switch and writes down what it answers.
+/// Records the answers of Debian's switch.
 fn record() {
     require_programs!("ovs-vswitchd", "ovsdb-server");
     let mut theirs = Switch::stock();
@@ -142,7 +142,7 @@ fn answers_of_both_switches() {
                 Err(why) => {
                     assert!(ASSERTIONS.iter().any(|a| why.contains(a)), "seed {seed}: {packet:?}: {why}");
                     left_out += 1;
-                    // Both begin anew: the other one has learned rules and addresses that this one lacks.
+                    // Both start again: the other one has learned rules and addresses that this one lacks.
                     theirs = Switch::stock();
                     let disputed = scenario.load(&mut [&mut ours, &mut theirs]);
                     assert!(disputed.is_empty(), "seed {seed}: {}", disputed.join("\n"));

@@ -11,13 +11,13 @@ use ovsdb::value::Uuid;
 use super::reader::{Reader, flag};
 use super::{ControllerConfig, PortConfig, unsupported};
 
-/// What a bridge does without its controllers.
+/// Fail mode of a bridge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum FailMode {
-    /// It becomes a learning switch.
+    /// Standalone: it becomes a learning switch.
     #[default]
     Standalone,
-    /// It keeps its flows and adds none.
+    /// Secure: it keeps its flows and adds none.
     Secure,
 }
 
@@ -65,11 +65,11 @@ impl OpenFlowVersion {
 pub struct FlowTableConfig {
     /// Name.
     pub name: Option<String>,
-    /// Most flows; `None` unlimited.
+    /// Maximum number of flows; `None` unlimited.
     pub flow_limit: Option<u32>,
-    /// Whether a full table gives up a flow for a new one, rather than refusing it.
+    /// Whether a full table evicts a flow for a new one, rather than refusing it.
     pub evict: bool,
-    /// Fields that group flows for a fair choice of the flow to give up.
+    /// Fields that group flows for fair eviction.
     pub groups: Vec<String>,
     /// Fields looked up by prefix; `None` for the default.
     pub prefixes: Option<Vec<FieldId>>,
@@ -78,29 +78,29 @@ pub struct FlowTableConfig {
 /// Settings of a bridge, without its ports and controllers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BridgeOptions {
-    /// `datapath-id` as asked for.
+    /// Requested `datapath-id`.
     pub datapath_id: Option<u64>,
-    /// `hwaddr`: Ethernet address of the bridge's own port, as asked for.
+    /// `hwaddr`: requested Ethernet address of the bridge's own port.
     pub hwaddr: Option<MacAddr>,
-    /// What it does without its controllers.
+    /// Fail mode.
     pub fail_mode: FailMode,
-    /// Versions of OpenFlow to speak, oldest first.
+    /// OpenFlow versions to speak, oldest first.
     pub protocols: Vec<OpenFlowVersion>,
-    /// `protocols` names versions: tools that ask for the newest of them, as `ovs-save` does, find one that is spoken.
+    /// `protocols` names versions: tools that use the newest of them, like `ovs-save`, get a supported one.
     pub protocols_named: bool,
     /// `mac-aging-time`.
     pub mac_aging_time_s: u32,
-    /// `mac-table-size`: most learned addresses.
+    /// `mac-table-size`: maximum number of learned addresses.
     pub mac_table_size: u32,
-    /// `forward-bpdu`: forward frames to addresses that bridges keep to themselves.
+    /// `forward-bpdu`: forward frames to reserved bridge addresses.
     pub forward_bpdu: bool,
     /// `disable-in-band`: no hidden flows for in-band control.
     pub disable_in_band: bool,
     /// `in-band-queue`.
     pub in_band_queue: Option<u32>,
-    /// `dp-desc`: description that controllers see.
+    /// `dp-desc`: description for controllers.
     pub dp_desc: Option<String>,
-    /// `dp-sn`: serial number that controllers see.
+    /// `dp-sn`: serial number for controllers.
     pub dp_sn: Option<String>,
     /// VLANs that are flooded without learning.
     pub flood_vlans: Vec<u16>,
@@ -136,17 +136,17 @@ pub struct BridgeConfig {
     pub row: Uuid,
     /// Name.
     pub name: String,
-    /// The datapath type that serves it.
+    /// The datapath type used for it.
     pub datapath_type: String,
     /// Its version.
     pub datapath_version: String,
     /// Its settings.
     pub options: BridgeOptions,
-    /// `rstp_enable`, else `stp_enable`. No tree is computed yet: ports that take part in it do not forward to each other.
+    /// `rstp_enable`, else `stp_enable`. No tree is computed yet: participating ports do not forward to each other.
     pub tree: Option<SpanningTree>,
-    /// `mcast_snooping_enable`, which is not served yet.
+    /// `mcast_snooping_enable`, not supported yet.
     pub mcast_snooping_enable: bool,
-    /// Controllers that can be served.
+    /// Supported controllers.
     pub controllers: Vec<ControllerConfig>,
     /// Ports by name. One has the name of the bridge and holds its own interface.
     pub ports: BTreeMap<String, PortConfig>,
@@ -166,7 +166,7 @@ fn parse_datapath_id(text: &str) -> Option<u64> {
 }
 
 impl<'a> Reader<'a> {
-    /// A bridge; `None` when it cannot be served at all, which is an error of each of its interfaces.
+    /// A bridge; `None` if it cannot be served at all: an error of each of its interfaces.
     pub(super) fn bridge(&mut self, row: RowView<'a>) -> Option<BridgeConfig> {
         let name = row.str("name");
         let asked = match row.str("datapath_type") {
@@ -182,7 +182,7 @@ impl<'a> Reader<'a> {
             self.refuse_bridge(row, &format!("could not create bridge {name:?}: {why}"));
             return None;
         }
-        // Who named no type has asked for nothing that is not there.
+        // A row without a type requests no unsupported feature.
         if let Some(notice) = support.notice.as_ref().filter(|_| !row.str("datapath_type").is_empty()) {
             self.notice(row, notice.clone());
         }
@@ -248,7 +248,7 @@ impl<'a> Reader<'a> {
             protocols_named: !asked.is_empty(),
             mac_aging_time_s: narrow(self.setting(row, "mac-aging-time", 15..=3600, 300)),
             mac_table_size: match row.map_str("other_config", "mac-table-size") {
-                // As in OVS, none asks for the default.
+                // As in OVS, an empty set means the default.
                 Some("0") => MAC_TABLE_SIZE,
                 _ => narrow(self.setting(row, "mac-table-size", 10..=1_000_000, MAC_TABLE_SIZE.into())),
             },
@@ -281,7 +281,7 @@ impl<'a> Reader<'a> {
         tables
     }
 
-    /// Fields of a table to look up by prefix, in the order of their names. `none` outweighs all others.
+    /// Prefix fields of a table, in name order. `none` overrides all others.
     fn prefixes(&mut self, bridge: RowView<'a>, names: &[&str]) -> Option<Vec<FieldId>> {
         if names.contains(&"none") {
             return Some(Vec::new());

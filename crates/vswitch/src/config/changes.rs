@@ -1,9 +1,9 @@
-//! Which changes of rows can change the desired state: not those of columns that the switch itself writes.
+//! Filter for row changes: those that can change the desired state, and not those of columns written by the switch.
 
 use ovsdb::client::{Change, ChangeKind, Replica};
 
-/// Columns that are status though the database keeps them across restarts, and identifiers for other programs. Columns
-/// that it does not keep (ephemeral ones) are all status.
+/// Status columns that the database keeps across restarts, and identifiers for other programs. Ephemeral columns are
+/// all status.
 const NOT_READ: &[(&str, &[&str])] = &[
     ("Bridge", &["datapath_version", "external_ids"]),
     ("Controller", &["external_ids"]),
@@ -28,11 +28,11 @@ const NOT_READ: &[(&str, &[&str])] = &[
     ("Port", &["bond_active_slave", "external_ids"]),
 ];
 
-/// Tables of which nothing is read.
+/// Tables that are never read.
 const TABLES_NOT_READ: [&str; 1] = ["Manager"];
 
-/// Whether [`super::Desired::from_replica`] may give something else after these changes. The write-back of status is
-/// not worth a new look at every row.
+/// Whether [`super::Desired::from_replica`] may return a different state after these changes. Written-back status
+/// needs no new pass over all rows.
 pub fn affects_desired(replica: &Replica, changes: &[Change]) -> bool {
     changes.iter().any(|change| affects(replica, change))
 }

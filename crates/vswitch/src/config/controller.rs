@@ -1,4 +1,4 @@
-//! [`ControllerConfig`]: a controller that a bridge connects to or listens for.
+//! [`ControllerConfig`]: a controller to connect to or listen for.
 
 use ovsdb::client::RowView;
 use ovsdb::value::Uuid;
@@ -6,21 +6,21 @@ use ovsdb::value::Uuid;
 use super::reader::Reader;
 use super::unsupported;
 
-/// Whether a controller decides or only looks.
+/// Role of a controller for the fail mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ControllerKind {
-    /// Its loss counts for the bridge's fail mode.
+    /// Primary: its loss triggers the bridge's fail mode.
     Primary,
-    /// It comes and goes without consequence.
+    /// Service: without effect on the fail mode.
     Service,
 }
 
-/// Through which network the controller is reached.
+/// Network path to the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectionMode {
-    /// Through the bridge itself.
+    /// In-band: through the bridge itself.
     InBand,
-    /// Not through the bridge.
+    /// Out-of-band.
     OutOfBand,
 }
 
@@ -33,19 +33,19 @@ pub struct ControllerConfig {
     pub target: String,
     /// Primary or service.
     pub kind: ControllerKind,
-    /// Longest pause between two attempts to connect.
+    /// Maximum back-off between two connection attempts.
     pub max_backoff_ms: u64,
-    /// Silence after which the connection is probed; 0 never.
+    /// Inactivity probe interval; 0 disables probes.
     pub inactivity_probe_ms: u64,
     /// In-band or out-of-band.
     pub connection_mode: ConnectionMode,
-    /// Most packet-ins a second; `None` unlimited.
+    /// Maximum packet-ins per second; `None` unlimited.
     pub rate_limit_pps: Option<u32>,
-    /// Packet-ins that may exceed the rate at once.
+    /// Burst of packet-ins beyond the rate.
     pub burst_limit_packets: Option<u32>,
-    /// Packet-ins that wait at most.
+    /// Maximum queued packet-ins.
     pub queue_size_packets: u32,
-    /// Whether it gets asynchronous messages unless it asks otherwise.
+    /// Whether asynchronous messages are enabled by default.
     pub enable_async_messages: bool,
     /// DSCP of its connection.
     pub dscp: u8,
@@ -61,7 +61,8 @@ impl ControllerConfig {
 const KNOWN_TARGETS: [&str; 4] = ["tcp:", "ptcp:", "unix:", "punix:"];
 
 impl<'a> Reader<'a> {
-    /// A controller, or a notice why it cannot be served. Without `in_band` none is reached through the bridge.
+    /// A controller, or a notice about the reason for not serving it. Without `in_band`, in-band controllers are
+    /// treated as out-of-band.
     pub(super) fn controller(&mut self, row: RowView<'a>, in_band: bool) -> Option<ControllerConfig> {
         let target = row.str("target");
         if target.starts_with("ssl:") || target.starts_with("pssl:") {

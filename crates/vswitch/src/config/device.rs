@@ -1,7 +1,7 @@
-//! [`InterfaceOptions`]: `Interface.options`, read into the options of the interface's type.
+//! [`InterfaceOptions`]: `Interface.options`, parsed into the options of the interface's type.
 //!
-//! A bad value is an error of the row, which names key, value and what is allowed. Unknown keys are ignored, but for tunnels,
-//! which tell them.
+//! A bad value is an error of the row, with key, value and the allowed range. Unknown keys are ignored, except for
+//! tunnels, which report them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use ofproto::tunnel::TunnelConfig;
 use super::supported::InterfaceKind;
 use super::{StringMap, tunnel};
 
-/// Interface type of internal ports in a datapath of dummies.
+/// Type of internal ports in a dummy datapath.
 const DUMMY_INTERNAL: &str = "dummy-internal";
 
 /// Options of an interface, by its type.
@@ -20,7 +20,7 @@ const DUMMY_INTERNAL: &str = "dummy-internal";
 pub enum InterfaceOptions {
     /// One end of a patch.
     Patch {
-        /// The interface that it is joined with.
+        /// The peer interface.
         peer: String,
     },
     /// A port of the datapath.
@@ -28,7 +28,7 @@ pub enum InterfaceOptions {
 }
 
 impl InterfaceOptions {
-    /// Options of a port of the datapath; a patch port has none.
+    /// Options of a datapath port; a patch port has none.
     pub fn device(&self) -> Option<&DeviceOptions> {
         match self {
             InterfaceOptions::Device(device) => Some(device),
@@ -37,12 +37,12 @@ impl InterfaceOptions {
     }
 }
 
-/// Options of a port of the datapath.
+/// Options of a datapath port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceOptions {
     /// Type and options of the port.
     pub port: PortOptions,
-    /// The tunnel, for a port of tunnels.
+    /// The tunnel, for a tunnel port.
     pub tunnel: Option<Arc<TunnelConfig>>,
     /// Connections of a dummy.
     pub stream: Option<DummyStream>,
@@ -54,17 +54,17 @@ impl From<PortOptions> for DeviceOptions {
     }
 }
 
-/// What a dummy sends goes to its connections; what they send, it receives.
+/// Connections of a dummy: they receive its output and provide its input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DummyStream {
-    /// Connects to that target (`options:stream`).
+    /// Connect to that target (`options:stream`).
     Active(String),
-    /// Listens at that target (`options:pstream`).
+    /// Listen at that target (`options:pstream`).
     Passive(String),
 }
 
 impl DeviceOptions {
-    /// Of a bridge's own port, without options.
+    /// For a bridge's own port, without options.
     pub(super) fn local(dummy_datapath: bool) -> DeviceOptions {
         DeviceOptions::from(match dummy_datapath {
             true => PortOptions::Dummy(DummyPort::new(DUMMY_INTERNAL)),
@@ -73,7 +73,7 @@ impl DeviceOptions {
     }
 }
 
-/// Options of an interface, and notices about those without effect; or the error for its row.
+/// Options of an interface, and notices about ineffective ones; or the error for its row.
 pub(super) fn parse(
     name: &str,
     type_name: &str,
@@ -82,7 +82,7 @@ pub(super) fn parse(
 ) -> Result<(InterfaceOptions, Vec<String>), String> {
     let mut ignored = Vec::new();
     let options = Options { name, map: options };
-    // Also of types that have one queue: a bad value is an error everywhere.
+    // Also for types with one queue: a bad value is an error everywhere.
     let n_rxq = options.n_rxq()?;
     let device = match kind {
         InterfaceKind::Patch => return Ok((InterfaceOptions::Patch { peer: options.peer()? }, ignored)),
@@ -139,7 +139,7 @@ impl Options<'_> {
         }
     }
 
-    /// Receive queues: 1 unless told, and for 0.
+    /// Receive queues: default 1, also for 0.
     fn n_rxq(&self) -> Result<u32, String> {
         let Some(text) = self.get("n_rxq") else { return Ok(1) };
         let n_rxq: u32 = text.trim().parse().map_err(|_| {

@@ -9,30 +9,30 @@ use dpif::ThreadPlan;
 /// Settings of the whole switch. Names, units and defaults are those of ovs-vswitchd.conf.db(5).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GlobalConfig {
-    /// `flow-limit`: most flows in a datapath.
+    /// `flow-limit`: maximum flows in a datapath.
     pub flow_limit: u32,
-    /// `max-idle`: how long an unused datapath flow stays.
+    /// `max-idle`: idle timeout of datapath flows.
     pub max_idle_ms: u64,
-    /// `max-revalidator`: longest time between two revalidations.
+    /// `max-revalidator`: maximum time between two revalidations.
     pub max_revalidator_ms: u64,
-    /// `min-revalidate-pps`: flows slower than this are not worth revalidating.
+    /// `min-revalidate-pps`: minimum packet rate of flows worth revalidating.
     pub min_revalidate_pps: u64,
-    /// `n-handler-threads`; `None` leaves it to the switch.
+    /// `n-handler-threads`; `None` selects a default.
     pub handler_threads: Option<u32>,
-    /// `n-revalidator-threads`; `None` leaves it to the switch.
+    /// `n-revalidator-threads`; `None` selects a default.
     pub revalidator_threads: Option<u32>,
-    /// Forwarding threads (`pmd-cpu-mask` and the other settings that begin with `pmd-`).
+    /// Forwarding threads (`pmd-cpu-mask` and the other settings with prefix `pmd-`).
     pub threads: ThreadPlan,
-    /// `vlan-limit`: most VLAN tags that are matched; 0 for as many as the datapath can.
+    /// `vlan-limit`: maximum VLAN tags matched; 0 for the datapath's maximum.
     pub vlan_limit: u32,
-    /// `stats-update-interval`: how often statistics are written.
+    /// `stats-update-interval`: interval of writing statistics.
     pub stats_update_interval_ms: u64,
-    /// `userspace-tso-enable`: offloads are always on, so it changes nothing.
+    /// `userspace-tso-enable`: without effect, since offloads are always on.
     pub userspace_tso_enable: bool,
-    /// `flow-restore-wait`: when a datapath starts, its flows stay as they are, and upcalls and controllers rest until it is
-    /// false.
+    /// `flow-restore-wait`: while true at the start of a datapath, keep its flows, and suspend upcalls and
+    /// controllers.
     pub flow_restore_wait: bool,
-    /// `upcall-dispatch`: which sockets the kernel's datapath hands packets up by; `None` leaves it to the kernel.
+    /// `upcall-dispatch`: upcall socket dispatch mode of the kernel's datapath; `None` selects the kernel's default.
     pub upcall_dispatch: Option<UpcallDispatch>,
     /// `enable-statistics`: fill `Open_vSwitch.statistics`.
     pub enable_statistics: bool,
@@ -61,16 +61,16 @@ impl Default for GlobalConfig {
     }
 }
 
-/// Which sockets the kernel's datapath hands packets up by.
+/// Upcall socket dispatch mode of the kernel's datapath.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpcallDispatch {
-    /// One for each processor.
+    /// One socket per processor.
     PerCpu,
-    /// One for each port.
+    /// One socket per port.
     PerPort,
 }
 
-/// Most threads of a kind that a row may ask for.
+/// Maximum threads of a kind that a row may request.
 const MAX_THREADS: u64 = 1024;
 
 impl<'a> Reader<'a> {

@@ -1,4 +1,4 @@
-//! [`InterfaceConfig`]: a device or patch port that a bridge wants, and which names one may have.
+//! [`InterfaceConfig`]: a wanted device or patch port, and rules for names.
 
 use std::cmp::Ordering;
 
@@ -12,7 +12,7 @@ use super::supported::InterfaceKind;
 use super::unsupported;
 use dpif::RxqAffinity;
 
-/// A row of `Interface`, or the interface that a bridge has for itself without one.
+/// A row of `Interface`, or a bridge's implicit own interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InterfaceConfig {
     /// The row; a bridge's own interface may have none.
@@ -23,15 +23,15 @@ pub struct InterfaceConfig {
     pub type_name: String,
     /// Options of its type.
     pub options: InterfaceOptions,
-    /// Address to set, of internal interfaces other than a bridge's own.
+    /// Address to set, for internal interfaces other than a bridge's own.
     pub mac: Option<MacAddr>,
     /// MTU to set.
     pub mtu_request: Option<u32>,
     /// Receive queues pinned to cores (`other_config:pmd-rxq-affinity`).
     pub rxq_affinity: RxqAffinity,
-    /// OpenFlow number asked for.
+    /// Requested OpenFlow number.
     pub ofport_request: Option<OfPort>,
-    /// OpenFlow number that the row shows, from before a restart.
+    /// OpenFlow number in the row, from before a restart.
     pub ofport: Option<OfPort>,
 }
 
@@ -50,17 +50,17 @@ impl InterfaceConfig {
         }
     }
 
-    /// Whether it joins two bridges and has no device.
+    /// Whether it is a patch port, without a device.
     pub fn is_patch(&self) -> bool {
         self.options.device().is_none()
     }
 
-    /// Whether it is a device that the switch makes for the machine's own use.
+    /// Whether it is a host-side device made by the switch.
     pub fn is_internal(&self) -> bool {
         matches!(self.type_name.as_str(), "internal" | "dummy-internal")
     }
 
-    /// The interface that a patch port is joined with.
+    /// The peer of a patch port.
     pub fn patch_peer(&self) -> Option<&str> {
         match &self.options {
             InterfaceOptions::Patch { peer } => Some(peer),
@@ -69,14 +69,14 @@ impl InterfaceConfig {
     }
 }
 
-/// Longest name of a device of the kernel (`IFNAMSIZ` less the terminating zero).
+/// Maximum name length of kernel devices (`IFNAMSIZ` less the terminating zero).
 const MAX_DEVICE_NAME_BYTES: usize = 15;
-/// Longest name of other interfaces: they stand in log lines and replies.
+/// Maximum name length of other interfaces: log lines and replies contain them.
 const MAX_NAME_BYTES: usize = 255;
-/// Names that datapaths use for themselves.
+/// Names reserved by datapaths.
 const RESERVED: [&str; 3] = ["ovs-netdev", "ovs-dummy", "ovs-system"];
 
-/// Whether a device or a bridge may have this name.
+/// Whether the name is permitted for a device or a bridge.
 pub(super) fn check_name(name: &str, long: bool) -> Result<(), String> {
     let most = if long { MAX_NAME_BYTES } else { MAX_DEVICE_NAME_BYTES };
     if name.is_empty() {
@@ -95,7 +95,7 @@ pub(super) fn check_name(name: &str, long: bool) -> Result<(), String> {
     Ok(())
 }
 
-/// Order of names in which `p2` comes before `p10`.
+/// Natural order of names: `p2` before `p10`.
 pub(crate) fn natural_order(a: &str, b: &str) -> Ordering {
     let (mut x, mut y) = (a.as_bytes(), b.as_bytes());
     let digits = |s: &[u8]| s.iter().take_while(|b| b.is_ascii_digit()).count();
@@ -120,7 +120,7 @@ pub(crate) fn natural_order(a: &str, b: &str) -> Ordering {
 }
 
 impl<'a> Reader<'a> {
-    /// An interface, or the error that is written into its row.
+    /// An interface, or the error to write into its row.
     pub(super) fn interface(
         &mut self,
         row: RowView<'a>,

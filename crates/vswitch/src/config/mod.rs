@@ -1,8 +1,8 @@
-//! The desired state: what the rows of the database ask of the switch, read into types that cannot be wrong.
+//! The desired state: the database's configuration, parsed into types without invalid values.
 //!
-//! [`Desired::from_replica`] is a function of the rows and of what this build supports. What a row asks and the switch
-//! cannot do becomes a [`Notice`], or an error of an interface in [`Desired::refused`]; nothing is left out in silence.
-//! Status columns are never read, except `Interface.ofport`, by which a port keeps its number across a restart.
+//! [`Desired::from_replica`] is a function of the rows and the features of this build. A configuration that the
+//! switch cannot apply becomes a [`Notice`], or an error of an interface in [`Desired::refused`]; nothing is ignored
+//! silently. Status columns are never read, except `Interface.ofport`, which keeps a port's number across a restart.
 
 mod bridge;
 mod changes;
@@ -37,43 +37,43 @@ pub use supported::{DatapathSupport, InterfaceKind, SupportedTypes};
 pub(crate) use interface::natural_order;
 use reader::Reader;
 
-/// Strings by strings, as `other_config` and `options` are.
+/// String maps, like `other_config` and `options`.
 pub type StringMap = BTreeMap<String, String>;
 
-/// Something that a row asks for and that the switch does not do, or not so.
+/// A configuration that is not applied, or differently.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Notice {
     /// The row's table.
     pub table: &'static str,
     /// The row.
     pub row: Uuid,
-    /// The row's name, or what people know it by.
+    /// The row's name, or another display name.
     pub name: String,
-    /// What is wrong and what happens instead.
+    /// The problem and its consequence.
     pub message: String,
 }
 
-/// What the database asks of the switch.
+/// The configuration in the database.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Desired {
     /// The row of `Open_vSwitch`, once there is one.
     pub row: Option<Uuid>,
-    /// `next_cfg`: acknowledge it when all of this is applied.
+    /// `next_cfg`: to acknowledge when all of this is applied.
     pub next_cfg: i64,
     /// `external_ids` of the row of `Open_vSwitch`.
     pub external_ids: StringMap,
-    /// What concerns the whole switch.
+    /// Global settings.
     pub global: Arc<GlobalConfig>,
     /// Bridges by name.
     pub bridges: BTreeMap<String, Arc<BridgeConfig>>,
-    /// Rows of `Interface` that cannot be served, with their error.
+    /// Rows of `Interface` that cannot be served, with their errors.
     pub refused: BTreeMap<Uuid, String>,
-    /// Everything to tell the operator.
+    /// All notices for the operator.
     pub notices: BTreeSet<Notice>,
 }
 
 impl Desired {
-    /// Reads the rows.
+    /// Parses the rows.
     pub fn from_replica(replica: &Replica, supported: &SupportedTypes) -> Desired {
         let Some(root) = replica.rows("Open_vSwitch").next() else { return Desired::default() };
         let mut reader = Reader::new(replica, supported);

@@ -1,4 +1,4 @@
-//! [`PortConfig`]: a port of a bridge with its VLAN treatment and its interfaces.
+//! [`PortConfig`]: a port of a bridge with its VLAN mode and its interfaces.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use ovsdb::value::Uuid;
 use super::reader::Reader;
 use super::{InterfaceConfig, natural_order, unsupported};
 
-/// Bonding and LACP as asked for. Not served yet: a bond uses its first interface alone.
+/// Requested bonding and LACP. Not supported yet: a bond uses only its first interface.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct BondConfig {
     /// `bond_mode`.
@@ -25,14 +25,14 @@ pub struct BondConfig {
     pub fake_interface: bool,
 }
 
-/// A row of `Port`, or the port that a bridge has for itself without one.
+/// A row of `Port`, or a bridge's implicit own port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortConfig {
     /// The row; a bridge's own port may have none.
     pub row: Option<Uuid>,
     /// Name.
     pub name: String,
-    /// VLAN treatment, with the implicit ones resolved.
+    /// VLAN mode, with the implicit ones resolved.
     pub vlan_mode: VlanMode,
     /// Access or native VLAN, 0 for a pure trunk.
     pub tag: u16,
@@ -42,27 +42,27 @@ pub struct PortConfig {
     pub priority_tags: PriorityTags,
     /// Not forwarded to other protected ports.
     pub protected: bool,
-    /// Left out of a spanning tree by `other_config:stp-enable` (`rstp-enable`).
+    /// Excluded from the spanning tree by `other_config:stp-enable` (`rstp-enable`).
     pub outside: Vec<SpanningTree>,
-    /// Shown by tools as a bridge of its own.
+    /// Shown by tools as a separate bridge.
     pub fake_bridge: bool,
-    /// `mac`: address that stands for this port in the choice of the bridge's address.
+    /// `mac`: address of this port for the choice of the bridge's address.
     pub mac: Option<MacAddr>,
-    /// `qos`, which is not served yet.
+    /// `qos`, not supported yet.
     pub qos: Option<Uuid>,
     /// Bonding.
     pub bond: BondConfig,
-    /// Interfaces that can be served: none or one, as bonds are not served yet.
+    /// Supported interfaces: none or one, as bonds are not supported yet.
     pub interfaces: Vec<InterfaceConfig>,
 }
 
 impl PortConfig {
-    /// Whether it is to be part of such a tree.
+    /// Whether it participates in such a tree.
     pub(crate) fn takes_part(&self, tree: SpanningTree) -> bool {
         !self.outside.contains(&tree)
     }
 
-    /// The port that a bridge has for itself when no row asks for it.
+    /// A bridge's own port without a row.
     pub(super) fn implicit_local(bridge: &str, dummy_datapath: bool) -> Self {
         PortConfig {
             row: None,
@@ -82,7 +82,7 @@ impl PortConfig {
     }
 }
 
-/// The spanning trees that a port is to be no part of.
+/// The spanning trees that a port is excluded from.
 fn outside(row: RowView<'_>) -> Vec<SpanningTree> {
     let keys = [(SpanningTree::Stp, "stp-enable"), (SpanningTree::Rstp, "rstp-enable")];
     let is_out =
@@ -167,7 +167,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// An address that no bridge can have is kept: the port then gives its bridge none.
+    /// Keeps an address impossible for a bridge: the port then provides none for its bridge.
     fn port_mac(&mut self, row: RowView<'a>) -> Option<MacAddr> {
         let text = row.opt_str("mac")?;
         let mac = MacAddr::parse(text.trim());
@@ -177,7 +177,7 @@ impl<'a> Reader<'a> {
         mac
     }
 
-    /// The interfaces that can be served, in the order of their names.
+    /// The supported interfaces, in name order.
     fn port_interfaces(
         &mut self,
         row: RowView<'a>,
@@ -222,7 +222,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// VLAN mode and tag: without a mode, a tag means access and no tag means trunk.
+    /// VLAN mode and tag: without a mode, a tag selects access and no tag selects trunk.
     fn vlan_treatment(&mut self, row: RowView<'a>) -> (VlanMode, u16) {
         let tag = row.opt_int("tag").and_then(|n| u16::try_from(n).ok()).filter(|tag| *tag < 4096);
         let trunks = !row.int_set("trunks").is_empty();

@@ -1,4 +1,4 @@
-//! [`Reader`]: what all parts of the reading share: the rows, what was noticed, and typed reading of settings.
+//! [`Reader`]: shared state of configuration parsing: rows, notices, and typed access to settings.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -10,13 +10,13 @@ use ovsdb::value::Uuid;
 
 use super::{BridgeConfig, Notice, StringMap, SupportedTypes};
 
-/// The state of one reading.
+/// State of one parse.
 pub(super) struct Reader<'a> {
     pub(super) replica: &'a Replica,
     pub(super) supported: &'a SupportedTypes,
     pub(super) refused: BTreeMap<Uuid, String>,
     pub(super) notices: BTreeSet<Notice>,
-    /// Rows of `Port` and `Interface` already read, and the port or bridge that has them.
+    /// Rows of `Port` and `Interface` already read, and their owning port or bridge.
     pub(super) owners: BTreeMap<Uuid, String>,
 }
 
@@ -31,7 +31,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Tells the operator something about a row.
+    /// Adds a notice about a row for the operator.
     pub(super) fn notice(&mut self, row: RowView<'a>, message: impl Into<String>) {
         let (table, name) = match row.table() {
             "Bridge" => ("Bridge", row.str("name")),
@@ -44,15 +44,15 @@ impl<'a> Reader<'a> {
         self.notices.insert(Notice { table, row: row.uuid(), name, message: message.into() });
     }
 
-    /// Gives up a row of `Interface`, with the error that is written into it.
+    /// Rejects a row of `Interface`, with the error to write into it.
     pub(super) fn refuse(&mut self, row: RowView<'a>, error: impl Into<String>) {
         let error = error.into();
         self.notice(row, error.clone());
         self.refused.insert(row.uuid(), error);
     }
 
-    /// An integer setting of `other_config`: the default when absent; what is no number, or outside the range, is
-    /// told and replaced by the default, or by the nearest end.
+    /// An integer setting of `other_config`: the default if absent. Reports an invalid number and uses the default;
+    /// clamps one outside the range.
     pub(super) fn setting(
         &mut self,
         row: RowView<'a>,
@@ -82,7 +82,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A setting of `other_config` that has no default.
+    /// A setting of `other_config` without a default.
     pub(super) fn opt_setting(
         &mut self,
         row: RowView<'a>,
@@ -101,7 +101,7 @@ impl<'a> Reader<'a> {
         value
     }
 
-    /// An Ethernet address that a device may have: neither zero nor a group's.
+    /// An Ethernet address valid for a device: neither zero nor multicast.
     pub(super) fn mac(&mut self, row: RowView<'a>, what: &str, text: &str) -> Option<MacAddr> {
         let mac = MacAddr::parse(text.trim()).filter(|mac| !mac.is_multicast() && !mac.is_zero());
         if mac.is_none() {
@@ -114,17 +114,17 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A boolean setting as OVS reads it: `true` or not.
+/// A boolean setting as in OVS: `true` or not.
 pub(super) fn flag(row: RowView<'_>, column: &str, key: &str) -> bool {
     row.map_str(column, key).is_some_and(|text| text.eq_ignore_ascii_case("true"))
 }
 
-/// A map column as owned strings.
+/// A map column with owned strings.
 pub(super) fn strings(row: RowView<'_>, column: &str) -> StringMap {
     row.string_map(column).into_iter().map(|(k, v)| (k.to_string(), v.to_string())).collect()
 }
 
-/// A bridge's own port takes its name even when no row says so: an interface of that name elsewhere loses.
+/// A bridge's own port reserves its name even without a row: an interface of that name elsewhere loses.
 pub(super) fn check_names_across(reader: &mut Reader<'_>, bridges: &mut BTreeMap<String, Arc<BridgeConfig>>) {
     let names: Vec<String> = bridges.keys().cloned().collect();
     for bridge in bridges.values_mut() {

@@ -1,40 +1,40 @@
-//! [`SupportedTypes`]: what this build, started this way, can open.
+//! [`SupportedTypes`]: types that this build supports with the present options.
 
 use std::collections::BTreeMap;
 
 use dpif::DummyMode;
 use ofproto::tunnel::TunnelKind;
 
-/// Version of datapaths that are part of the switch.
+/// Version of built-in datapaths.
 const BUILT_IN: &str = "<built-in>";
 
-/// How bridges of a datapath type are served.
+/// Support of a datapath type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DatapathSupport {
-    /// The datapath type that serves them: itself, or another in its place.
+    /// The datapath type used: itself, or a replacement.
     pub served_by: String,
-    /// What to tell when another serves in its place.
+    /// Notice if a replacement is used.
     pub notice: Option<String>,
     /// Its version, for `Bridge.datapath_version`.
     pub version: String,
-    /// It is a datapath of dummies: its internal ports are dummies too, so names of bridges may exceed 15 bytes.
+    /// It is a dummy datapath: its internal ports are dummies too, so names of bridges may exceed 15 bytes.
     pub dummy: bool,
 }
 
-/// How interfaces of a type are served.
+/// Support of an interface type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InterfaceKind {
     /// One end of a patch between bridges.
     Patch,
-    /// A device of the kernel.
+    /// A kernel device.
     System,
-    /// A device for the machine's own use, made by the switch.
+    /// A host-side device made by the switch.
     Internal,
-    /// A tap device, made by the switch.
+    /// A tap device made by the switch.
     Tap,
-    /// A device of the kernel, by AF_XDP.
+    /// A kernel device, by AF_XDP.
     Afxdp,
-    /// A dummy, of a dummy type or in place of another type.
+    /// A dummy, of a dummy type or replacing another type.
     Dummy,
     /// No device.
     Null,
@@ -45,7 +45,7 @@ pub enum InterfaceKind {
 }
 
 impl InterfaceKind {
-    /// Not a device of the kernel by that name: its name may exceed 15 bytes.
+    /// Not a kernel device by that name: its name may exceed 15 bytes.
     pub fn long_names(self) -> bool {
         match self {
             InterfaceKind::System | InterfaceKind::Internal | InterfaceKind::Tap | InterfaceKind::Afxdp => {
@@ -61,17 +61,17 @@ impl InterfaceKind {
     }
 }
 
-/// The datapath and interface types that can be served, by their names in the database.
+/// The supported datapath and interface types, by their names in the database.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct SupportedTypes {
-    /// By `Bridge.datapath_type`; the empty type is read as `system`.
+    /// By `Bridge.datapath_type`; the empty type means `system`.
     pub datapaths: BTreeMap<String, DatapathSupport>,
-    /// By `Interface.type`; the empty type is read as `system`.
+    /// By `Interface.type`; the empty type means `system`.
     pub interfaces: BTreeMap<String, InterfaceKind>,
 }
 
 impl SupportedTypes {
-    /// The userspace datapath `netdev`, which also serves bridges of type `system` as there is no kernel datapath.
+    /// The userspace datapath `netdev`, also used for bridges of type `system` without a kernel datapath.
     pub fn userspace() -> Self {
         let mut types = SupportedTypes::default();
         types.add_datapath("netdev", false);
@@ -98,7 +98,7 @@ impl SupportedTypes {
         types
     }
 
-    /// Has the kernel's datapath, of that version, serve bridges of type `system`, and tunnels.
+    /// Uses the kernel's datapath, of that version, for bridges of type `system`, and for tunnels.
     pub fn add_kernel(&mut self, version: &str) {
         let support = DatapathSupport {
             served_by: "system".into(),
@@ -112,7 +112,7 @@ impl SupportedTypes {
         }
     }
 
-    /// The same with what `--enable-dummy` adds or replaces.
+    /// The same with the types added or replaced by `--enable-dummy`.
     pub fn with_dummies(mut self, mode: DummyMode) -> Self {
         if mode == DummyMode::Off {
             return self;
@@ -130,7 +130,7 @@ impl SupportedTypes {
         self
     }
 
-    /// Adds a userspace datapath type that serves itself.
+    /// Adds a userspace datapath type.
     pub fn add_datapath(&mut self, name: &str, dummy: bool) {
         let support =
             DatapathSupport { served_by: name.into(), notice: None, version: BUILT_IN.into(), dummy };

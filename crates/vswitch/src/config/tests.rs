@@ -12,7 +12,7 @@ use crate::plan::Planner;
 use crate::testbed::{Bed, Fake, map};
 use dpif::{AutoBalance, CacheSettings, RxqAssign, SleepMax, ThreadPlan};
 
-/// What is told, sorted.
+/// Notices, sorted.
 fn messages(desired: &Desired) -> Vec<String> {
     let mut told: Vec<_> =
         desired.notices.iter().map(|n| format!("{} {}: {}", n.table, n.name, n.message)).collect();
@@ -117,7 +117,7 @@ fn global_settings() {
     );
 }
 
-/// The plan of these settings, and what is told.
+/// The plan of these settings, and the notices.
 fn threads(settings: &[(&str, &str)]) -> (ThreadPlan, Vec<String>) {
     let mut bed = Bed::new();
     bed.set("Open_vSwitch", "", "other_config", map(settings));
@@ -476,7 +476,7 @@ fn what_the_switch_writes_itself_is_no_reason_to_look_again() {
         let changes = bed.client.take_changes();
         assert_eq!(changes.len(), 1);
         assert_eq!(affects_desired(bed.replica(), &changes), expected, "{table}.{column}");
-        // Only the number of before a restart differs unseen: it is read when an interface is new.
+        // Only a number from before a restart is ignored: it is read when an interface is new.
         assert_eq!(before != bed.desired(), expected || column == "ofport", "{table}.{column}");
     }
     bed.del_port("br0", "p1");
@@ -491,7 +491,7 @@ fn what_the_switch_writes_itself_is_no_reason_to_look_again() {
     assert!(!affects_desired(bed.replica(), &changes));
 }
 
-/// Texts that are close to what is meant, and others.
+/// Near misses of valid texts, and others.
 fn text() -> impl Strategy<Value = String> {
     prop_oneof![
         Just(String::new()),

@@ -1,4 +1,4 @@
-//! Reads [`ThreadPlan`] from `Open_vSwitch.other_config:pmd-*` and [`RxqAffinity`] from `Interface.other_config`.
+//! Parses [`ThreadPlan`] from `Open_vSwitch.other_config:pmd-*` and [`RxqAffinity`] from `Interface.other_config`.
 //!
 //! Names, units and defaults are those of ovs-vswitchd.conf.db(5), with one exception: without `pmd-cpu-mask` there is one
 //! thread, bound to no core.
@@ -8,11 +8,11 @@ use ovsdb::client::RowView;
 
 use super::reader::{Reader, flag};
 
-/// The longest `pmd-sleep-max`, in microseconds.
+/// Maximum `pmd-sleep-max`, in microseconds.
 const SLEEP_MAX_US: u64 = 10_000;
-/// The longest `pmd-auto-lb-rebal-interval`, in minutes.
+/// Maximum `pmd-auto-lb-rebal-interval`, in minutes.
 const INTERVAL_MAX_MIN: u64 = 20_000;
-/// Hexadecimal digits of a mask, so that a core's number stays small.
+/// Maximum hexadecimal digits of a mask, to bound core numbers.
 const MASK_DIGITS_MAX: usize = 1024;
 
 impl<'a> Reader<'a> {

@@ -1,4 +1,4 @@
-//! Tunnel ports: what `Interface.options` say of one.
+//! Tunnel ports: parsing of their `Interface.options`.
 
 use std::net::IpAddr;
 
@@ -6,10 +6,10 @@ use ofproto::tunnel::{Endpoint, TunnelConfig, TunnelKey, TunnelKind};
 
 use super::StringMap;
 
-/// Two bits of the type of service that the switch sets itself.
+/// The ECN bits of the type of service, set by the switch itself.
 const ECN_MASK: u8 = 3;
 
-/// A tunnel, and what of its options is told and has no effect; or the error for its row.
+/// A tunnel, and notices about its ineffective options; or the error for its row.
 pub(super) fn parse(
     kind: TunnelKind,
     name: &str,
@@ -48,20 +48,20 @@ pub(super) fn parse(
     Ok((tunnel, ignored))
 }
 
-/// An option that is not taken.
+/// Fault of an option.
 enum Wrong {
-    /// There is no tunnel with it.
+    /// The tunnel is impossible.
     Refused(String),
-    /// It has no effect.
+    /// The option has no effect.
     Ignored(String),
 }
 
-/// Takes one option other than keys.
+/// Parses one option other than keys.
 fn take(t: &mut TunnelConfig, key: &str, value: &str) -> Result<(), Wrong> {
     let ignored =
         |wanted: &str| Wrong::Ignored(format!("options:{key}={value} is not {wanted}: it has no effect"));
     match key {
-        // One that cannot be read is missing.
+        // An invalid one counts as missing.
         "remote_ip" => t.remote = endpoint(value).unwrap_or(Endpoint::Any),
         "local_ip" => {
             let bad = || Wrong::Refused(format!("bad {} 'local_ip'", t.kind.name()));
@@ -94,7 +94,7 @@ fn take(t: &mut TunnelConfig, key: &str, value: &str) -> Result<(), Wrong> {
                 return Err(ignored("gbp, the one extension that is supported in this version"));
             }
         }
-        // Frames inside, which is the default.
+        // Ethernet frames, the default.
         "packet_type" if value == "legacy_l2" => {}
         "packet_type" => {
             return Err(Wrong::Refused(format!("packet_type {value} is not supported in this version")));
@@ -104,7 +104,7 @@ fn take(t: &mut TunnelConfig, key: &str, value: &str) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// The key of one direction, or of both.
+/// The key of one or both directions.
 fn key(kind: TunnelKind, options: &StringMap, name: &str) -> Result<TunnelKey, String> {
     let Some(text) = options.get(name).or_else(|| options.get("key")) else { return Ok(TunnelKey::None) };
     if text == "flow" {
@@ -118,7 +118,7 @@ fn key(kind: TunnelKind, options: &StringMap, name: &str) -> Result<TunnelKey, S
     Ok(TunnelKey::Value(id))
 }
 
-/// An address that a host may have, or `flow`. Names are not looked up.
+/// A host address, or `flow`. Names are not resolved.
 fn endpoint(text: &str) -> Option<Endpoint> {
     if text == "flow" {
         return Some(Endpoint::Flow);
@@ -128,7 +128,7 @@ fn endpoint(text: &str) -> Option<Endpoint> {
     usable.then_some(Endpoint::Address(address))
 }
 
-/// A decimal number, or a hexadecimal one behind `0x`.
+/// A decimal number, or a hexadecimal one with prefix `0x`.
 fn number(text: &str) -> Option<u64> {
     match text.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16).ok(),

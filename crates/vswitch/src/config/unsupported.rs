@@ -1,6 +1,6 @@
-//! What the database can ask for and this version does not do: one table per kind of row.
+//! Configuration not supported by this version: one table per kind of row.
 //!
-//! A feature that comes takes its line away here.
+//! A new feature removes its line here.
 
 use ofproto::ports::SpanningTree;
 use ofproto::tunnel::TunnelKind;
@@ -67,7 +67,7 @@ fn is_set(row: RowView<'_>, key: &str) -> bool {
     row.map_str("other_config", key).is_some()
 }
 
-/// Interface types of OVS that this version lacks.
+/// Unsupported interface types of OVS.
 const KNOWN_TYPES: [&str; 13] = [
     "afxdp",
     "afxdp-nonpmd",
@@ -84,7 +84,7 @@ const KNOWN_TYPES: [&str; 13] = [
     "stt",
 ];
 
-/// The error of an interface whose type cannot be opened.
+/// The error of an interface with an unsupported type.
 pub(super) fn interface_type_error(name: &str, type_name: &str) -> String {
     if TunnelKind::of_name(type_name).is_some() {
         return format!(
@@ -100,7 +100,7 @@ pub(super) fn interface_type_error(name: &str, type_name: &str) -> String {
     }
 }
 
-/// The spanning tree protocol that a bridge is to run: with both, the rapid one.
+/// The spanning tree protocol of a bridge: with both, the rapid one.
 pub(super) fn spanning_tree(bridge: RowView<'_>) -> Option<SpanningTree> {
     match (bridge.bool("rstp_enable"), bridge.bool("stp_enable")) {
         (true, _) => Some(SpanningTree::Rstp),
@@ -132,7 +132,7 @@ pub(super) fn of_bridge<'a>(reader: &mut Reader<'a>, row: RowView<'a>) {
     }
     for uuid in row.uuid_set("mirrors") {
         if let Some(mirror) = reader.replica.row("Mirror", uuid) {
-            // A mirror's row has no place to tell.
+            // A mirror's row has no column for the notice.
             let name = mirror.str("name");
             reader.notice(
                 row,
@@ -142,7 +142,7 @@ pub(super) fn of_bridge<'a>(reader: &mut Reader<'a>, row: RowView<'a>) {
     }
 }
 
-/// A table's row has no place to tell, so its bridge does.
+/// A table's row has no column for the notice, so its bridge has it.
 pub(super) fn of_flow_table<'a>(reader: &mut Reader<'a>, bridge: RowView<'a>, number: u8, row: RowView<'a>) {
     let columns = ["name", "flow_limit", "overflow_policy", "groups"];
     let is_set = |column: &&str| row.datum(column).is_some_and(|datum| !datum.is_empty());

@@ -1,4 +1,4 @@
-//! [`Command`]: what the owner of a [`super::Planner`] has to do, in order.
+//! [`Command`]: a step for the owner of a [`super::Planner`].
 
 use std::sync::Arc;
 
@@ -9,43 +9,43 @@ use super::PortSet;
 use crate::config::{BridgeOptions, ControllerConfig, DeviceOptions, GlobalConfig};
 use dpif::RxqAffinity;
 
-/// Names one attempt to open an interface; never used again.
+/// Identifies one attempt to open an interface; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OpenId(pub(super) u64);
 
-/// A step. Steps are executed in the order given; a failing one does not stop those after it.
+/// A step. Steps are executed in the given order; a failure does not stop the following ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// Apply settings of the whole switch.
+    /// Apply global settings.
     SetGlobal(Arc<GlobalConfig>),
-    /// Make a bridge without ports. If it fails: [`super::Planner::bridge_failed`].
+    /// Create a bridge without ports. On failure: [`super::Planner::bridge_failed`].
     CreateBridge(CreateBridge),
-    /// Remove a bridge whose interfaces are closed by now.
+    /// Remove a bridge whose interfaces are closed.
     DestroyBridge {
         /// The bridge.
         bridge: BridgeId,
         /// Its name.
         name: String,
     },
-    /// Open a device and add it to the datapath; answer with [`super::Planner::opened`].
+    /// Open a device and add it to the datapath; report with [`super::Planner::opened`].
     OpenInterface(OpenInterface),
     /// Remove a device from the datapath and close it. No error if it is not open.
     CloseInterface {
-        /// The bridge it was in.
+        /// Its previous bridge.
         bridge: BridgeId,
         /// Its name.
         name: String,
     },
-    /// Change settings of an open device in place. If it fails: [`super::Planner::settings_failed`].
+    /// Change settings of an open device in place. On failure: [`super::Planner::settings_failed`].
     UpdateInterface {
-        /// The bridge it is in.
+        /// Its bridge.
         bridge: BridgeId,
         /// Its name.
         name: String,
         /// All its settings.
         device: DeviceSettings,
     },
-    /// Replace ports and bundles of a bridge ([`PortSet::table`] makes the table of them).
+    /// Replace ports and bundles of a bridge ([`PortSet::table`] builds their table).
     SetPorts {
         /// The bridge.
         bridge: BridgeId,
@@ -63,7 +63,7 @@ pub enum Command {
         /// The settings.
         settings: BridgeSettings,
     },
-    /// Replace the controllers of a bridge, its own management socket aside.
+    /// Replace the controllers of a bridge, except its own management socket.
     SetControllers {
         /// The bridge.
         bridge: BridgeId,
@@ -77,22 +77,22 @@ pub enum Command {
 /// A new bridge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CreateBridge {
-    /// Its number in this process; not used before.
+    /// Its number in this process, never reused.
     pub bridge: BridgeId,
     /// Its name.
     pub name: String,
-    /// The datapath type that serves it.
+    /// The datapath type used for it.
     pub datapath_type: String,
-    /// Its datapath id for now; ports may change it.
+    /// Its initial datapath id; ports may change it.
     pub datapath_id: u64,
 }
 
 /// Settings of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceSettings {
-    /// Address to set; `None` leaves it as it is.
+    /// Address to set; `None` leaves it unchanged.
     pub mac: Option<MacAddr>,
-    /// MTU to set; `None` leaves it as it is.
+    /// MTU to set; `None` leaves it unchanged.
     pub mtu: Option<u32>,
     /// Receive queues pinned to cores.
     pub rxq_affinity: RxqAffinity,
@@ -103,27 +103,27 @@ pub struct DeviceSettings {
 /// A device to open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenInterface {
-    /// Names this attempt.
+    /// Identifies this attempt.
     pub open: OpenId,
-    /// The bridge it is for.
+    /// Its bridge.
     pub bridge: BridgeId,
-    /// The name of that bridge.
+    /// The name of the bridge.
     pub bridge_name: String,
-    /// The datapath type of that bridge: what `internal` means depends on it.
+    /// The bridge's datapath type, which determines the meaning of `internal`.
     pub datapath_type: String,
     /// Name.
     pub name: String,
     /// Type as in the database, never empty.
     pub type_name: String,
-    /// It is the bridge's own.
+    /// Whether it is the bridge's own.
     pub is_local: bool,
-    /// Its address if it has no device of its own.
+    /// Its address if it has no separate device.
     pub address: MacAddr,
     /// Its settings.
     pub device: DeviceSettings,
 }
 
-/// A device that was opened.
+/// An open device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenedInterface {
     /// Its number in the datapath.
@@ -134,7 +134,7 @@ pub struct OpenedInterface {
     pub mtu: Option<u32>,
 }
 
-/// Settings of a bridge, with what is derived from its ports.
+/// Settings of a bridge, including those derived from its ports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BridgeSettings {
     /// As configured.

@@ -1,16 +1,15 @@
-//! [`Planner`]: from what is wanted to what to do.
+//! [`Planner`]: computes commands from the desired state.
 //!
-//! The planner keeps what it told the switch to be, and gives the steps from there to a new [`Desired`]:
+//! The planner stores the state it has commanded, and computes the steps from there to a new [`Desired`]:
 //!
-//! 1. [`Planner::plan`] takes a desired state and gives commands; the owner executes them in order and feeds back what became
-//!    of opened devices ([`Planner::opened`]) and what failed.
-//! 2. [`Planner::commands`] gives what follows from that, such as the ports of a bridge whose devices are open now. It
-//!    is called until it gives nothing; when [`Planner::is_settled`] then, the configuration is applied and may be
-//!    acknowledged.
-//! 3. [`Planner::device_gone`], [`Planner::retry`] and the like tell what happened outside, at any time.
+//! 1. [`Planner::plan`] takes a desired state and returns commands; the owner executes them in order and reports
+//!    opened devices ([`Planner::opened`]) and failures.
+//! 2. [`Planner::commands`] returns follow-ups, such as the ports of a bridge whose devices are open now. Call it
+//!    until it returns none; if [`Planner::is_settled`] then, the configuration is applied and may be acknowledged.
+//! 3. [`Planner::device_gone`], [`Planner::retry`] and similar methods report external events, at any time.
 //!
-//! A bridge whose rows did not change costs one comparison and no command. Ports that did not change are never
-//! closed, renumbered or rebundled because of others. Numbers are given when a device is open: a missing one uses none up.
+//! A bridge with unchanged rows costs one comparison and no command. Unchanged ports are never closed, renumbered or
+//! rebundled because of others. Numbers are assigned to open devices: a missing one uses none.
 
 mod address;
 mod command;
@@ -38,7 +37,7 @@ pub use report::NOTICE_KEY;
 use crate::config::{Desired, GlobalConfig, Notice};
 use state::{Bridge, Open, State};
 
-/// The state applied, and the way from there to the desired one. The default is a switch without bridges.
+/// The applied state, and pending steps to the desired one. The default is a switch without bridges.
 #[derive(Clone, Debug, Default)]
 pub struct Planner {
     desired: Desired,
@@ -49,12 +48,12 @@ pub struct Planner {
     home: BTreeMap<String, String>,
     openings: BTreeMap<OpenId, String>,
     next_open: u64,
-    /// Bridges to look at.
+    /// Bridges to examine.
     dirty: BTreeSet<String>,
     notices: Vec<Notice>,
 }
 
-/// An interface that works.
+/// A working interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenPort<'a> {
     /// Its bridge.
@@ -76,7 +75,7 @@ pub struct OpenPort<'a> {
 }
 
 impl Planner {
-    /// Takes a new desired state and gives the first steps towards it.
+    /// Takes a new desired state and returns the first steps towards it.
     pub fn plan(&mut self, desired: Desired) -> Vec<Command> {
         let before = &self.desired;
         let names = before.bridges.keys().chain(desired.bridges.keys());
@@ -93,28 +92,28 @@ impl Planner {
         self.commands()
     }
 
-    /// The steps that can be done now.
+    /// The steps that can be executed now.
     pub fn commands(&mut self) -> Vec<Command> {
         self.reconcile()
     }
 
-    /// Whether nothing is left to do and no device is being opened.
+    /// Whether no step is left and no device is being opened.
     pub fn is_settled(&self) -> bool {
         self.dirty.is_empty() && self.openings.is_empty()
     }
 
-    /// What to tell the operator since the last call. A notice comes once, until it goes away and comes back.
+    /// New notices for the operator since the last call. A notice is reported once, until it disappears and returns.
     pub fn take_notices(&mut self) -> Vec<Notice> {
         std::mem::take(&mut self.notices)
     }
 
-    /// The desired state that was given last.
+    /// The latest desired state.
     pub fn desired(&self) -> &Desired {
         &self.desired
     }
 
-    /// What became of [`Command::OpenInterface`]. Gives the OpenFlow number, if the interface is in the switch now. An
-    /// answer to an attempt that was given up meanwhile (its close was ordered) is ignored.
+    /// Reports the result of [`Command::OpenInterface`]. Returns the OpenFlow number, if the interface is in the
+    /// switch now. Ignores results of aborted attempts (whose close was commanded).
     pub fn opened(&mut self, open: OpenId, result: Result<OpenedInterface, String>) -> Option<OfPort> {
         let name = self.openings.remove(&open)?;
         let bridge_name = self.home.get(&name)?;
@@ -149,7 +148,8 @@ impl Planner {
         }
     }
 
-    /// Settings of an open device could not all be made: the port stays as it is, and its row tells. `None` when they are.
+    /// Reports a failure to apply settings of an open device: the port stays, and its row has the error. `None` for
+    /// success.
     pub fn settings_failed(&mut self, name: &str, error: Option<String>) {
         let Some(bridge) = self.home.get(name).and_then(|b| self.bridges.get_mut(b)) else { return };
         if let Some(interface) = bridge.interfaces.get_mut(name) {
@@ -157,8 +157,8 @@ impl Planner {
         }
     }
 
-    /// The device of an open interface is gone from the system: it is closed and shown as missing. Should it come back,
-    /// it gets its number again, unless another port asked for that meanwhile.
+    /// Reports that the device of an open interface has disappeared: closes it and shows it as missing. If it
+    /// returns, it gets its number again, unless another port has requested that meanwhile.
     pub fn device_gone(&mut self, name: &str) {
         self.fail(name, format!("could not open network device {name} (No such device)"));
     }
@@ -173,7 +173,7 @@ impl Planner {
         }
     }
 
-    /// A device of this name appeared: an interface that failed is tried again.
+    /// Reports that a device of this name appeared: retries a failed interface.
     pub fn retry(&mut self, name: &str) {
         let Some(bridge_name) = self.home.get(name) else { return };
         let interface = self.bridges.get_mut(bridge_name).and_then(|b| b.interfaces.get_mut(name));
@@ -185,7 +185,7 @@ impl Planner {
         }
     }
 
-    /// Tries again all that failed, bridges included.
+    /// Retries all failures, bridges included.
     pub fn retry_failed(&mut self) {
         let failed: Vec<String> = self
             .bridges
@@ -203,7 +203,8 @@ impl Planner {
         }
     }
 
-    /// [`Command::CreateBridge`] failed. The bridge is made anew when its rows change, or by [`Planner::retry_failed`].
+    /// Reports that [`Command::CreateBridge`] failed. Retried when the bridge's rows change, or by
+    /// [`Planner::retry_failed`].
     pub fn bridge_failed(&mut self, bridge: BridgeId, error: &str) {
         let found = self.bridges.values_mut().find(|b| b.id == bridge);
         let Some(found) = found else { return };
@@ -217,7 +218,7 @@ impl Planner {
         self.openings.retain(|_, interface| home.contains_key(interface));
     }
 
-    /// Address or MTU of an open device, as they are now.
+    /// Reports the present address or MTU of an open device.
     pub fn device_changed(&mut self, name: &str, mac: MacAddr, mtu: Option<u32>) {
         let Some(bridge_name) = self.home.get(name) else { return };
         let interface = self.bridges.get_mut(bridge_name).and_then(|b| b.interfaces.get_mut(name));
@@ -235,7 +236,7 @@ impl Planner {
         self.bridges.get(name).filter(|bridge| bridge.failed.is_none()).map(|bridge| bridge.id)
     }
 
-    /// All interfaces that work, by bridge and name.
+    /// All working interfaces, by bridge and name.
     pub fn open_ports(&self) -> impl Iterator<Item = OpenPort<'_>> {
         self.bridges.iter().flat_map(|(bridge_name, bridge)| {
             bridge.interfaces.iter().filter_map(move |(name, interface)| {
@@ -254,7 +255,7 @@ impl Planner {
         })
     }
 
-    /// Interfaces that wait for a device or for another try, with their errors.
+    /// Interfaces that wait for a device or for a retry, with their errors.
     pub fn failed_interfaces(&self) -> impl Iterator<Item = (&str, &str)> {
         self.bridges.values().flat_map(|bridge| bridge.interfaces.iter()).filter_map(|(name, interface)| {
             match &interface.state {

@@ -1,7 +1,7 @@
-//! [`PortNumbers`]: which OpenFlow port numbers of a bridge are in use, and which come next.
+//! [`PortNumbers`]: allocation of a bridge's OpenFlow port numbers.
 //!
-//! A number that was given up is not given out again while there are numbers never used: flows and controllers
-//! may still mean the port that had it.
+//! A released number is not reused while never-used numbers are left: flows and controllers may still refer to its
+//! previous port.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use ofproto::OfPort;
 #[derive(Clone, Debug, Default)]
 pub(super) struct PortNumbers {
     in_use: BTreeSet<u32>,
-    /// Given up, and when, counted in releases.
+    /// Released numbers, with the count of releases at that time.
     given_up: BTreeMap<u32, u64>,
     releases: u64,
     last: u32,
@@ -20,12 +20,12 @@ pub(super) struct PortNumbers {
 const MOST: u32 = OfPort::MAX_OF10 as u32 - 1;
 
 impl PortNumbers {
-    /// Takes the number, if it is free.
+    /// Allocates the number, if it is free.
     pub(super) fn claim(&mut self, number: OfPort) -> bool {
         (1..=MOST).contains(&number.0) && self.in_use.insert(number.0)
     }
 
-    /// Takes any number: the next one never used, or the one given up longest ago; `None` when all are in use.
+    /// Allocates any number: the next never-used one, or the least recently released one; `None` if all are in use.
     pub(super) fn allocate(&mut self) -> Option<OfPort> {
         let after = self.last + 1..=MOST;
         let never_used = |n: &u32| !self.in_use.contains(n) && !self.given_up.contains_key(n);
@@ -40,7 +40,7 @@ impl PortNumbers {
         Some(OfPort(number))
     }
 
-    /// Gives a number up.
+    /// Releases a number.
     pub(super) fn release(&mut self, number: OfPort) {
         if self.in_use.remove(&number.0) {
             self.releases += 1;

@@ -1,4 +1,4 @@
-//! [`PortSet`]: the ports and bundles of a bridge as the translation needs them.
+//! [`PortSet`]: the ports and bundles of a bridge for translation.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,13 +22,13 @@ pub struct PortEntry {
     pub mac: MacAddr,
     /// Its bundle.
     pub bundle: BundleId,
-    /// The spanning tree that it takes part in.
+    /// Its spanning tree.
     pub tree: Option<SpanningTree>,
-    /// How a tunnel port wraps packets.
+    /// Encapsulation of a tunnel port.
     pub tunnel: Option<Arc<TunnelConfig>>,
-    /// The name of the interface that a patch port asks for.
+    /// The requested peer of a patch port.
     pub patch_peer_name: Option<String>,
-    /// The other end of a patch port, when it is there and points back.
+    /// The peer of a patch port, if it exists and points back.
     pub patch_peer: Option<(BridgeId, OfPort)>,
 }
 
@@ -42,8 +42,8 @@ pub struct PortSet {
 }
 
 impl PortSet {
-    /// The table for the translation. What the set does not say (configuration bits, link state, features, counters of a
-    /// patch port or tunnel) stays as in `previous` for ports of the same number and name.
+    /// The table for translation. Data outside the set (configuration bits, link state, features, counters of a
+    /// patch port or tunnel) is copied from `previous` for ports of the same number and name.
     pub fn table(&self, previous: &PortTable) -> PortTable {
         let mut ports = BTreeMap::new();
         for entry in &self.ports {

@@ -1,7 +1,7 @@
 //! The steps from the applied state to the desired one, for the bridges that may differ.
 //!
-//! First what has to go, over all bridges, so that a device can move; then new bridges; then devices to open; last
-//! what each bridge is told as a whole: settings, ports, controllers.
+//! First removals, over all bridges, so that a device can move; then new bridges; then devices to open; finally
+//! settings, ports and controllers of each bridge.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -41,7 +41,7 @@ impl Planner {
         out
     }
 
-    /// Removes what is no longer wanted of a bridge, or the bridge, and takes over its new configuration.
+    /// Removes unwanted parts of a bridge, or the bridge, and adopts its new configuration.
     fn let_go(&mut self, name: &str, out: &mut Vec<Command>) {
         let Some(bridge) = self.bridges.get(name) else { return };
         let wanted = self.desired.bridges.get(name).cloned();
@@ -152,7 +152,7 @@ impl Planner {
         self.bridges.insert(name.to_string(), bridge);
     }
 
-    /// Opens what is wanted: the bridge's own first, then those with a number of their own, then by name.
+    /// Opens wanted interfaces: the bridge's own first, then those with a requested number, then by name.
     fn open(&mut self, name: &str, out: &mut Vec<Command>) {
         let Some(bridge) = self.bridges.get_mut(name) else { return };
         let wanted = bridge.interfaces.values().filter(|interface| interface.state == State::Wanted);
@@ -219,7 +219,7 @@ impl Planner {
         }
     }
 
-    /// Tells a bridge its ports, if they differ from what it was told.
+    /// Sends a bridge its ports, if they have changed.
     fn publish_ports(&mut self, name: &str, out: &mut Vec<Command>) {
         let Some(ports) = self.port_set(name) else { return };
         let Some(bridge) = self.bridges.get_mut(name) else { return };
@@ -232,7 +232,7 @@ impl Planner {
         out.push(Command::SetPorts { bridge, name: name.to_string(), ports });
     }
 
-    /// Bridges at the other end of patch ports that came, went or changed have to look again.
+    /// Bridges at the other end of added, removed or changed patch ports must be examined again.
     fn note_neighbours(&mut self, name: &str, before: &PortSet, after: &PortSet) {
         let ends = |set: &PortSet| -> BTreeSet<(String, OfPort, String)> {
             let end = |p: &PortEntry| Some((p.name.clone(), p.of_port, p.patch_peer_name.clone()?));
@@ -291,7 +291,7 @@ impl Planner {
         Some(set)
     }
 
-    /// The other end of a patch port: it has to be there, be a patch port of the same datapath type and point back.
+    /// The peer of a patch port: it must exist, be a patch port of the same datapath type and point back.
     pub(super) fn patch_end(&self, name: &str) -> Option<(BridgeId, OfPort)> {
         let bridge = self.bridges.get(self.home.get(name)?)?;
         let peer_name = bridge.interfaces.get(name)?.config.patch_peer()?;
@@ -320,7 +320,7 @@ fn wanted_interfaces(config: &BridgeConfig) -> BTreeMap<&str, (&PortConfig, &Int
     config.ports.values().flat_map(of_port).collect()
 }
 
-/// Takes over a changed row of an interface that stays. One that failed is tried again if the change may matter.
+/// Adopts a changed row of an existing interface. Retries a failed one if the change is relevant.
 fn update_config(bridge: &mut Bridge, name: &str, port: &PortConfig, new: &InterfaceConfig) {
     let Some(interface) = bridge.interfaces.get_mut(name) else { return };
     let old = &interface.config;
@@ -354,7 +354,8 @@ fn join(bridge: &mut Bridge, name: &str) {
     }
 }
 
-/// Gives open interfaces the numbers that their rows request now. Two that request one number: the holder keeps it.
+/// Assigns open interfaces the numbers that their rows now request. If two request the same number, the holder keeps
+/// it.
 fn renumber(bridge: &mut Bridge) {
     let misplaced = |interface: &&Interface| {
         let request = interface.config.ofport_request;

@@ -1,4 +1,4 @@
-//! What the planner knows for the database: numbers, errors, datapath ids, notices.
+//! The planner's facts for the database: numbers, errors, datapath ids, notices.
 
 use std::collections::BTreeMap;
 
@@ -9,19 +9,18 @@ use super::state::{Bridge, Interface, State};
 use crate::config::{BridgeOptions, OpenFlowVersion};
 use crate::status::{BridgeFacts, ControllerFacts, Facts, InterfaceFacts, PortFacts};
 
-/// Key of a row's `status` for what is asked for and not done.
+/// Key of a row's `status` for unsupported configuration.
 pub const NOTICE_KEY: &str = "notice";
-/// Key of `Bridge.status` for what a restart by `ovs-ctl` loses.
+/// Key of `Bridge.status` for state lost in a restart by `ovs-ctl`.
 const RESTART_KEY: &str = "restart";
-/// What `ovs-save` asks for where `Bridge.protocols` names no version.
+/// The version used by `ovs-save` if `Bridge.protocols` names none.
 const UNNAMED: OpenFlowVersion = OpenFlowVersion::V14;
-/// Versions that bridges speak.
+/// Supported versions.
 const SPOKEN: [OpenFlowVersion; 2] = [OpenFlowVersion::V10, OpenFlowVersion::V13];
 
 impl Planner {
-    /// Facts without those that only devices and controllers know; the owner adds them. Of controllers only those are told
-    /// that the switch does not serve as they ask. Interfaces that are being
-    /// opened are left out, so that their rows stay as they are.
+    /// Facts without those of devices and controllers, which the owner adds. Includes only controllers that are not
+    /// served as configured. Omits interfaces being opened, so that their rows stay unchanged.
     pub fn facts(&self) -> Facts {
         let mut facts = Facts::default();
         for (row, error) in &self.desired.refused {
@@ -100,7 +99,7 @@ fn notice(notices: &BTreeMap<Uuid, String>, row: Uuid) -> Option<(String, String
     notices.get(&row).map(|text| (NOTICE_KEY.to_string(), text.clone()))
 }
 
-/// Tells that `ovs-ctl restart` cannot save flows: `ovs-save` asks for the newest version that `protocols` names.
+/// Reports that `ovs-ctl restart` cannot save flows: `ovs-save` uses the newest version named by `protocols`.
 fn loses_flows(options: &BridgeOptions) -> Option<(String, String)> {
     let newest = options.protocols.last().filter(|_| options.protocols_named).unwrap_or(&UNNAMED);
     (!SPOKEN.contains(newest)).then(|| {

@@ -1,4 +1,4 @@
-//! What the planner knows of the running switch: bridges, interfaces, numbers.
+//! The planner's state of the running switch: bridges, interfaces, numbers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::numbers::PortNumbers;
 use super::{BridgeSettings, DeviceSettings, OpenId, PortSet};
 use crate::config::{BridgeConfig, ControllerConfig, DeviceOptions, InterfaceConfig};
 
-/// A device, or the end of a patch, that is in the switch.
+/// A device, or a patch port, in the switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Open {
     pub(super) number: OfPort,
@@ -24,15 +24,15 @@ pub(super) struct Open {
 pub(super) enum State {
     /// To be opened.
     Wanted,
-    /// The owner was told to open it.
+    /// The owner is opening it.
     Opening(OpenId),
     /// It works.
     Open(Open),
-    /// It does not; the error is for its row.
+    /// It failed; the error is for its row.
     Failed(String),
 }
 
-/// An interface that a bridge wants.
+/// A wanted interface of a bridge.
 #[derive(Clone, Debug)]
 pub(super) struct Interface {
     pub(super) config: InterfaceConfig,
@@ -41,9 +41,9 @@ pub(super) struct Interface {
     pub(super) state: State,
     /// Settings last sent to its device.
     pub(super) sent: Option<DeviceSettings>,
-    /// Which of them could not be made, and why.
+    /// Failed ones among them, with errors.
     pub(super) setting_error: Option<String>,
-    /// The number it had when it last worked.
+    /// Its number when it last worked.
     pub(super) number_before: Option<OfPort>,
 }
 
@@ -57,13 +57,13 @@ impl Interface {
         if let State::Open(open) = &self.state { Some(*open) } else { None }
     }
 
-    /// Whether the owner has a device for it, or may have.
+    /// Whether the owner has, or may have, a device for it.
     pub(super) fn has_device(&self) -> bool {
         !self.config.is_patch() && matches!(self.state, State::Open(_) | State::Opening(_))
     }
 }
 
-/// A bridge that exists, or that could not be made.
+/// An existing bridge, or one that could not be created.
 #[derive(Clone, Debug)]
 pub(super) struct Bridge {
     pub(super) id: BridgeId,
@@ -75,7 +75,7 @@ pub(super) struct Bridge {
     pub(super) ports: Arc<PortSet>,
     pub(super) settings: Option<BridgeSettings>,
     pub(super) controllers: Vec<ControllerConfig>,
-    /// Why it could not be made.
+    /// The error of its creation.
     pub(super) failed: Option<String>,
     /// Devices to close once no port refers to them.
     pub(super) to_close: Vec<String>,
@@ -115,7 +115,7 @@ impl Bridge {
             .unwrap_or_else(|| address::of_row(self.config.row))
     }
 
-    /// The address of an interface that has no device of its own.
+    /// The address of an interface without a separate device.
     pub(super) fn address(&self, interface: &InterfaceConfig) -> MacAddr {
         address::of_row(interface.row.unwrap_or(self.config.row))
     }
@@ -125,8 +125,8 @@ impl Bridge {
         self.config.options.datapath_id.unwrap_or_else(|| self.mac().to_u64())
     }
 
-    /// Gives an interface its number: of the bridge's own port, as requested, as before, or the next.
-    /// A port that holds the requested number without having asked for it gets another.
+    /// Assigns an interface its number: that of the bridge's own port, the requested, the previous, or the next. A
+    /// port that holds the requested number without having requested it gets another.
     pub(super) fn assign_number(&mut self, name: &str) -> Option<OfPort> {
         if name == self.config.name {
             return Some(OfPort::LOCAL);
@@ -155,7 +155,7 @@ impl Bridge {
         self.numbers.allocate()
     }
 
-    /// Ends an interface's being in the switch. Its device is closed after the next change of ports.
+    /// Removes an interface from the switch. Its device is closed after the next change of ports.
     pub(super) fn take_out(&mut self, name: &str, state: State) {
         let Some(interface) = self.interfaces.get_mut(name) else { return };
         if interface.has_device() {
@@ -167,7 +167,7 @@ impl Bridge {
         }
     }
 
-    /// What the settings of internal devices take from the bridge.
+    /// Bridge properties in the settings of internal devices.
     pub(super) fn derived(&self) -> Derived {
         let outside = |interface: &Interface| {
             let outside = !interface.config.is_internal() && !interface.config.is_patch();
@@ -189,14 +189,14 @@ impl Bridge {
     }
 }
 
-/// The largest MTU that the kernel gives the devices of internal interfaces: 65,535 less their Ethernet header. Ports without a
-/// device have none, and may say more.
+/// The maximum MTU of internal devices in the kernel: 65,535 less their Ethernet header. Ports without a device have
+/// no such limit.
 const TAP_MTU_MAX: u32 = 65_521;
 /// MTU of internal interfaces in a bridge without others (RFC 894).
 const ETHERNET_MTU: u32 = 1500;
 
-/// Settings that internal devices take from their bridge: its own has the bridge's address, and all of them the least
-/// MTU of the devices around, unless the row says otherwise.
+/// Settings of internal devices from their bridge: its own has the bridge's address, and all have the minimum MTU of
+/// the other devices, unless the row sets another.
 pub(super) struct Derived {
     local: String,
     mac: MacAddr,
@@ -222,7 +222,7 @@ impl Derived {
         }
     }
 
-    /// Whether a device was sent just these settings.
+    /// Whether these settings equal those last sent to a device.
     pub(super) fn is_sent(
         &self,
         sent: &DeviceSettings,

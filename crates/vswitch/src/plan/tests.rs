@@ -19,7 +19,7 @@ impl World {
         World { bed: Bed::new(), fake: Fake::default(), planner: Planner::default() }
     }
 
-    /// Applies what the database says and gives the commands that it took.
+    /// Applies the database and returns the necessary commands.
     fn sync(&mut self) -> Vec<String> {
         self.fake.take_log();
         self.fake.apply(&mut self.planner, self.bed.desired());
@@ -179,7 +179,7 @@ fn missing_devices_are_retried_and_gone_ones_closed() {
     world.fake.go_on(&mut world.planner);
     assert_eq!(world.error("p1"), (1, None), "its number again");
     world.fake.take_log();
-    // What cannot be set is told, and the port stays.
+    // A failed setting is reported, and the port stays.
     world.planner.settings_failed("p1", Some("no".into()));
     assert_eq!(world.error("p1"), (1, Some("no".to_string())));
     world.fake.go_on(&mut world.planner);
@@ -235,7 +235,7 @@ fn a_device_is_told_of_changed_values_only() {
     for (column, settings, told) in [
         ("options", map(&[("unheard-of", "x")]), false),
         ("other_config", map(&[("unheard-of", "x")]), false),
-        // The defaults, spelled out.
+        // The defaults, written explicitly.
         ("options", map(&[("n_rxq", "1"), ("merge_udp", "true")]), false),
         ("options", map(&[("n_rxq", "2")]), true),
         ("other_config", map(&[("pmd-rxq-affinity", "1:0")]), true),

@@ -1,4 +1,4 @@
-//! Facts as columns: one function per table, each column with how urgent it is.
+//! Facts as columns: one function per table, each column with its urgency.
 
 use ovsdb::value::Datum;
 
@@ -8,7 +8,7 @@ use super::facts::{
 };
 use crate::config::StringMap;
 
-/// When a column that differs is written.
+/// Write time of a changed column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum When {
     /// At once.
@@ -25,7 +25,7 @@ pub(super) type Column = (&'static str, Datum, When);
 /// Longest text written into a column.
 const MAX_TEXT_BYTES: usize = 4096;
 
-/// A text that the database takes: no zero characters, of bounded length.
+/// A text valid for the database: without zero characters, of bounded length.
 fn text(text: &str) -> String {
     let mut out: String = text.chars().map(|c| if c == '\0' { '\u{fffd}' } else { c }).collect();
     let mut end = out.len().min(MAX_TEXT_BYTES);
@@ -116,7 +116,7 @@ pub(super) fn of_manager(facts: &ManagerFacts) -> Vec<Column> {
     ]
 }
 
-/// `cur_cfg` is not among them: it is a matter of acknowledgement.
+/// Excludes `cur_cfg`, which is written by acknowledgement.
 pub(super) fn of_switch(facts: &SwitchFacts) -> Vec<Column> {
     let mut columns = Vec::new();
     let sets = [("iface_types", &facts.iface_types), ("datapath_types", &facts.datapath_types)];

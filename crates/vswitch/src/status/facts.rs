@@ -1,7 +1,7 @@
-//! [`Facts`]: what is true of the running switch, by rows of the database.
+//! [`Facts`]: state of the running switch, by database row.
 //!
-//! A row that is not in `Facts` is left as it is. In a row that is there, a field without a value clears its column,
-//! save where its comment says otherwise.
+//! A row outside `Facts` stays unchanged. In a row inside, a field without a value clears its column, unless its
+//! comment states otherwise.
 
 use std::collections::BTreeMap;
 
@@ -26,18 +26,18 @@ pub struct Facts {
     pub interfaces: BTreeMap<Uuid, InterfaceFacts>,
     /// Of rows of `Controller`.
     pub controllers: BTreeMap<Uuid, ControllerFacts>,
-    /// Of rows of `Manager`, when this process serves them.
+    /// Of rows of `Manager`, if this process serves them.
     pub managers: BTreeMap<Uuid, ManagerFacts>,
 }
 
-/// Of the row of `Open_vSwitch`. What is `None` is left as it is.
+/// Of the row of `Open_vSwitch`. `None` leaves a column unchanged.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SwitchFacts {
-    /// Interface types that can be opened.
+    /// Supported interface types.
     pub iface_types: Option<Vec<String>>,
-    /// Datapath types that can be made.
+    /// Supported datapath types.
     pub datapath_types: Option<Vec<String>>,
-    /// Version of OVS that this switch stands in for; ours to write only with an embedded database, as the four that follow.
+    /// Emulated version of OVS; written only with an embedded database, as the four that follow.
     pub ovs_version: Option<String>,
     /// Version of the schema.
     pub db_version: Option<String>,
@@ -47,7 +47,7 @@ pub struct SwitchFacts {
     pub system_version: Option<String>,
     /// Version of DPDK: `none`.
     pub dpdk_version: Option<String>,
-    /// Load of the machine, when asked for.
+    /// System statistics, if enabled.
     pub statistics: Option<StringMap>,
     /// Capabilities by datapath type, for rows of `Datapath`.
     pub capabilities: BTreeMap<String, StringMap>,
@@ -56,7 +56,7 @@ pub struct SwitchFacts {
 /// Of a row of `Bridge`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BridgeFacts {
-    /// 16 hexadecimal digits; `None` for a bridge that does not exist.
+    /// 16 hexadecimal digits; `None` for a nonexistent bridge.
     pub datapath_id: Option<String>,
     /// Version of the datapath: `<built-in>` in userspace.
     pub datapath_version: String,
@@ -90,7 +90,7 @@ pub enum UpDown {
     Down,
 }
 
-/// Both ways at once, or in turn.
+/// Duplex of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Duplex {
     /// `half`
@@ -102,17 +102,17 @@ pub enum Duplex {
 /// Of a row of `Interface`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct InterfaceFacts {
-    /// OpenFlow number, 65534 for a bridge's own; -1 when it could not be opened.
+    /// OpenFlow number, 65534 for a bridge's own; -1 if it could not be opened.
     pub ofport: i64,
-    /// Why not, or what does not work.
+    /// The error, if any.
     pub error: Option<String>,
-    /// Number of the device in the system.
+    /// Interface index in the system.
     pub ifindex: Option<u32>,
     /// Address.
     pub mac_in_use: Option<MacAddr>,
     /// MTU.
     pub mtu: Option<u32>,
-    /// Whether it is switched on.
+    /// Whether it is administratively up.
     pub admin_state: Option<UpDown>,
     /// Whether it has a carrier.
     pub link_state: Option<UpDown>,
@@ -120,9 +120,9 @@ pub struct InterfaceFacts {
     pub link_speed_bps: Option<u64>,
     /// Duplex.
     pub duplex: Option<Duplex>,
-    /// How often the carrier changed.
+    /// Number of carrier changes.
     pub link_resets: Option<u64>,
-    /// Driver and the like.
+    /// Driver and similar data.
     pub status: StringMap,
     /// Counters.
     pub statistics: Counters,
@@ -133,7 +133,7 @@ pub struct InterfaceFacts {
 }
 
 impl InterfaceFacts {
-    /// Of an interface that could not be opened.
+    /// An interface that could not be opened.
     pub fn broken(error: String) -> Self {
         InterfaceFacts { ofport: -1, error: Some(error), ..InterfaceFacts::default() }
     }

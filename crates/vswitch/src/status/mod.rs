@@ -1,9 +1,9 @@
-//! [`Writeback`]: facts about the running switch into the rows of the database, and nothing that is there already.
+//! [`Writeback`]: writes facts about the running switch into the database, as far as they differ.
 //!
-//! What identifies a port or tells of its health is written at once, statistics every `stats-update-interval`. One
-//! transaction is in flight at most; one that failed is built anew from then facts after a pause that doubles. Without
-//! the lock nothing is written. `cur_cfg` follows [`Writeback::acknowledged`], never `next_cfg` by itself, and goes in
-//! one transaction with the facts, so that who waits for it finds the numbers of its ports.
+//! Identity and state of ports are written at once, statistics every `stats-update-interval`. At most one
+//! transaction is in flight; a failed one is rebuilt from the facts at that time, after an exponential back-off.
+//! Without the lock nothing is written. `cur_cfg` follows [`Writeback::acknowledged`], never `next_cfg` directly,
+//! and is written in one transaction with the facts, so that a waiting client finds the numbers of its ports.
 
 mod columns;
 mod facts;
@@ -27,7 +27,7 @@ const FIRST_PAUSE_MS: u64 = 1000;
 /// Longest pause after failures.
 const LONGEST_PAUSE_MS: u64 = 60_000;
 
-/// What has to be written, and when.
+/// Data to write, with their times.
 #[derive(Clone, Debug)]
 pub struct Writeback {
     lock: Option<String>,
@@ -44,8 +44,7 @@ pub struct Writeback {
 }
 
 impl Writeback {
-    /// Nothing written yet. With a lock, writing begins when [`Writeback::set_lock_held`] says so, and each transaction
-    /// asserts it.
+    /// Initial state. With a lock, writing begins after [`Writeback::set_lock_held`], and each transaction asserts it.
     pub fn new(lock: Option<String>) -> Self {
         Writeback {
             lock_held: lock.is_none(),
@@ -61,12 +60,12 @@ impl Writeback {
         }
     }
 
-    /// Whether this process has the lock.
+    /// Sets whether this process has the lock.
     pub fn set_lock_held(&mut self, held: bool) {
         self.lock_held = held || self.lock.is_none();
     }
 
-    /// How often statistics are written (`stats-update-interval`).
+    /// Sets the interval of statistics (`stats-update-interval`).
     pub fn set_stats_interval_ms(&mut self, interval_ms: u64) {
         let started_ms = self.stats_due_ms.saturating_sub(self.stats_interval_ms);
         if self.stats_due_ms > 0 {
@@ -80,17 +79,17 @@ impl Writeback {
         self.missing = missing.iter().cloned().collect();
     }
 
-    /// The configuration of this number is applied: it becomes `cur_cfg`.
+    /// Records that the configuration of this number is applied: it becomes `cur_cfg`.
     pub fn acknowledged(&mut self, next_cfg: i64) {
         self.acknowledged = Some(next_cfg);
     }
 
-    /// Whether statistics will be written by the next transaction: they need not be gathered before.
+    /// Whether the next transaction writes statistics: no need to collect them before.
     pub fn wants_statistics(&self, now_ms: u64) -> bool {
         self.may_write(now_ms) && now_ms >= self.stats_due_ms
     }
 
-    /// The time at which [`Writeback::next`] may have something to write though no fact but statistics changed.
+    /// Next time at which [`Writeback::next`] may return a transaction without changes of facts other than statistics.
     pub fn next_due_ms(&self) -> u64 {
         self.stats_due_ms.max(self.not_before_ms)
     }
@@ -99,7 +98,7 @@ impl Writeback {
         self.lock_held && !self.in_flight && now_ms >= self.not_before_ms
     }
 
-    /// A transaction with all that differs and is due. Who takes it sends it and tells the outcome.
+    /// A transaction with all due differences. The caller sends it and reports its outcome.
     pub fn next(&mut self, replica: &Replica, facts: &Facts, now_ms: u64) -> Option<TxnBuilder> {
         if !self.may_write(now_ms) {
             return None;
@@ -128,7 +127,7 @@ impl Writeback {
         Some(txn)
     }
 
-    /// What became of the transaction in flight.
+    /// Reports the outcome of the transaction in flight.
     pub fn outcome(&mut self, outcome: &TxnOutcome, now_ms: u64) {
         self.in_flight = false;
         match outcome {
@@ -147,7 +146,7 @@ impl Writeback {
         }
     }
 
-    /// The transaction that [`Writeback::next`] gave could not be sent: it is built anew after a pause.
+    /// Reports that the transaction of [`Writeback::next`] could not be sent: it is rebuilt after a pause.
     pub fn not_sent(&mut self, now_ms: u64) {
         self.in_flight = false;
         self.pause(now_ms);
@@ -160,7 +159,7 @@ impl Writeback {
     }
 }
 
-/// The making of one transaction.
+/// A transaction under construction.
 struct Writing<'a> {
     replica: &'a Replica,
     missing: &'a BTreeSet<String>,
@@ -185,7 +184,7 @@ impl Writing<'_> {
         changed
     }
 
-    /// Writes those columns of a row that differ and are due. A row that is gone is left alone.
+    /// Writes the due, differing columns of a row. Ignores a deleted row.
     fn row(&mut self, table: &str, uuid: Uuid, columns: Vec<Column>) -> bool {
         let Some(row) = self.replica.row(table, uuid) else { return false };
         if self.missing.contains(table) {

@@ -1,4 +1,4 @@
-//! The parts that are left are what a datapath that can do all would have done.
+//! The remaining parts give the result of a datapath with all capabilities.
 
 use super::*;
 use dpif::text::{NumbersOnly, format_actions, parse_actions};
@@ -15,7 +15,7 @@ fn arp() -> (Packet, FlowKey) {
     (Packet::from_slice(&frame), key)
 }
 
-/// What the actions leave: for each part its ARP opcode, VLAN tag and actions.
+/// The remaining parts: ARP opcode, VLAN tag and actions of each.
 fn left(actions: &str) -> Vec<String> {
     let (packet, key) = arp();
     let actions = parse_actions(actions, &NumbersOnly).expect(actions);
@@ -29,14 +29,14 @@ fn left(actions: &str) -> Vec<String> {
 }
 
 #[test]
-fn rewrites_come_before_what_follows_them_alone() {
+fn rewrites_precede_only_later_actions() {
     assert_eq!(left("2,set(arp(op=2)),3,4"), ["op1 vlan0 2", "op2 vlan0 3,4"]);
     assert_eq!(
         left("push_vlan(vid=5,pcp=0),2,set(arp(op=2)),recirc(0x9)"),
         ["op1 vlan5 2", "op2 vlan5 recirc(0x9)"]
     );
     assert_eq!(left("set(arp(op=2)),pop_vlan,2"), ["op2 vlan0 pop_vlan,2"]);
-    // Nothing is left to do.
+    // Nothing is left.
     assert!(left("set(arp(op=2))").is_empty());
     assert_eq!(left("2,3"), ["op1 vlan0 2,3"]);
 }
@@ -55,7 +55,7 @@ fn nested_lists_see_the_packet_of_their_place() {
 fn a_meter_and_a_truncation_go_with_the_next_part() {
     assert_eq!(left("meter(3),set(arp(op=2)),2"), ["op2 vlan0 meter(3),2"]);
     assert_eq!(left("trunc(20),set(arp(op=2)),2,3"), ["op2 vlan0 trunc(20),2,3"]);
-    // Outer headers go with all parts behind them.
+    // Outer headers go with all later parts.
     let [one, two] = ["1.1.1.1", "2.2.2.2"].map(|dst| format!("set(tunnel(dst={dst},ttl=64,flags(df)))"));
     assert_eq!(
         left(&format!("2,{one},3,set(arp(op=2)),3,{two},3,clone(set(arp(op=3)),3),4")),
@@ -71,14 +71,14 @@ fn a_meter_and_a_truncation_go_with_the_next_part() {
 }
 
 #[test]
-fn what_does_not_fit_is_told() {
+fn misfits_are_errors() {
     let (packet, key) = arp();
     let actions = parse_actions("set(icmp(type=3)),2", &NumbersOnly).unwrap();
     let can = Capabilities { set_arp_nd_icmp: false, ..Capabilities::ENOUGH };
     assert_eq!(emulate(packet, &key, &actions, &can, &mut 7).map(|p| p.len()), Err(CannotEmulate));
 }
 
-/// What only the other datapath has cannot come before what it lacks, but behind it, and among what it does alone.
+/// Actions of only the other datapath cannot precede emulated ones, but may follow them or stand in its own parts.
 #[test]
 fn actions_that_only_the_other_datapath_has_are_left_to_it() {
     let can = Capabilities { set_arp_nd_icmp: false, ..Capabilities::ENOUGH };

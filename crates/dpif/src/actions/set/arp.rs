@@ -1,4 +1,4 @@
-//! `set(arp(…))`, which the kernel cannot.
+//! `set(arp(…))`, unsupported by the kernel.
 
 use super::Header;
 use super::content::{Content, Masked};
@@ -23,7 +23,7 @@ pub struct ArpSet {
 
 const LACKING: &str = "rewrite ARP";
 
-/// See the module.
+/// See the module documentation.
 pub(super) struct Arp;
 
 impl Header for Arp {

@@ -1,10 +1,10 @@
-//! [`Content`]: values and masks as attributes of `set` have them.
+//! [`Content`]: values and masks in the attributes of `set`.
 
 use super::{SET, SET_MASKED};
 use crate::nlactions::ActionError;
 use flow::nlattr::{Attr, AttrError, AttrWriter};
 
-/// A value of which only the bits of `mask` are written.
+/// A value with a mask of the bits to write.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Masked<T> {
     /// New value, within the mask.
@@ -38,7 +38,7 @@ impl<'a> Content<'a> {
         Ok(Content { kind, value, mask: Some(mask) })
     }
 
-    /// All of a header, which has no mask.
+    /// A whole header, without a mask.
     pub(super) fn plain(&self) -> Result<Attr<'a>, ActionError> {
         match self.mask {
             None => Ok(Attr { kind: self.kind, marked_nested: true, content: self.value }),
@@ -59,7 +59,7 @@ impl<'a> Content<'a> {
         Ok(Masked { value: of(&within), mask: of(mask) })
     }
 
-    /// Refuses to rewrite these bytes, which have no place in the value.
+    /// Rejects bits without a place in the value.
     pub(super) fn none_of(&self, places: &[usize]) -> Result<(), ActionError> {
         let rewritten = |at: &usize| self.mask.and_then(|mask| mask.get(*at)).is_some_and(|m| *m != 0);
         if places.iter().any(rewritten) { Err(ActionError::Foreign) } else { Ok(()) }
@@ -73,7 +73,7 @@ pub(super) fn put_masked<const N: usize>(out: &mut AttrWriter, key: u16, value: 
     out.nested(SET_MASKED, |out| out.put(key, &both));
 }
 
-/// Appends a `SET` with what `inner` writes.
+/// Appends a `SET` whose content `inner` writes.
 pub(super) fn put_plain(out: &mut AttrWriter, inner: impl FnOnce(&mut AttrWriter)) {
     out.nested(SET, inner);
 }
@@ -89,7 +89,7 @@ pub(super) fn join<const N: usize>(parts: &[&[u8]]) -> [u8; N] {
     out
 }
 
-/// `M` bytes from `at` on, which lie within the structure.
+/// `M` bytes at offset `at` within the structure.
 pub(super) fn part<const N: usize, const M: usize>(b: &[u8; N], at: usize) -> [u8; M] {
     std::array::from_fn(|i| b[at + i])
 }

@@ -18,7 +18,7 @@ pub struct EthSet {
 /// `OVS_KEY_ATTR_ETHERNET`.
 const KEY: u16 = 4;
 
-/// See the module.
+/// See the module documentation.
 pub(super) struct Eth;
 
 impl Header for Eth {

@@ -22,10 +22,10 @@ pub struct Ipv4Set {
 /// `OVS_KEY_ATTR_IPV4`.
 const KEY: u16 = 7;
 
-/// Places of the protocol and the fragment bits, which are not rewritten.
+/// Offsets of the protocol and the fragment bits, which are never rewritten.
 const FIXED: [usize; 2] = [8, 11];
 
-/// See the module.
+/// See the module documentation.
 pub(super) struct Ipv4;
 
 fn bytes(ip: &Ipv4Set) -> [u8; 12] {

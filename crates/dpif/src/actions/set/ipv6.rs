@@ -24,10 +24,10 @@ pub struct Ipv6Set {
 /// `OVS_KEY_ATTR_IPV6`.
 const KEY: u16 = 8;
 
-/// Places of the protocol and the fragment bits, which are not rewritten.
+/// Offsets of the protocol and the fragment bits, which are never rewritten.
 const FIXED: [usize; 2] = [36, 39];
 
-/// See the module.
+/// See the module documentation.
 pub(super) struct Ipv6;
 
 fn bytes(ip: &Ipv6Set) -> [u8; 40] {

@@ -1,8 +1,9 @@
-//! `set`: rewrites fields of one header (`OVS_ACTION_ATTR_SET_MASKED` with an attribute within: `OVS_KEY_ATTR_*`, a value, then its
-//! mask; `OVS_ACTION_ATTR_SET`, which has no mask). One file a header or a family of one shape, one line of the list each.
+//! `set`: rewrites fields of one header (`OVS_ACTION_ATTR_SET_MASKED` with an inner attribute: `OVS_KEY_ATTR_*`, a
+//! value, then its mask; `OVS_ACTION_ATTR_SET`, without a mask). One file per header or family of headers with the
+//! same structure, one line of the list each.
 //!
-//! The structures are those of keys, also with fields that cannot be set (protocol and fragment bits of IP); their masks are
-//! zero. Values are zero outside their masks: the kernel refuses others.
+//! The structures are those of keys, including read-only fields (protocol and fragment bits of IP), whose masks are
+//! zero. Values are zero outside their masks: the kernel rejects others.
 
 mod arp;
 mod content;
@@ -33,7 +34,7 @@ const SET: u16 = 3;
 /// `OVS_ACTION_ATTR_SET_MASKED`.
 const SET_MASKED: u16 = 11;
 
-/// One header, or one field of metadata, that `set` rewrites. Nothing has a default, as with actions.
+/// One header, or one metadata field, rewritten by `set`. As with actions, no method has a default.
 trait Header {
     /// Content of the action.
     type Value;
@@ -41,16 +42,16 @@ trait Header {
     /// Word within `set(…)`.
     const NAME: &'static str;
 
-    /// `OVS_KEY_ATTR_*` by which the kernel rewrites it.
+    /// Its `OVS_KEY_ATTR_*` in the kernel.
     const KEY: Option<u16>;
 
     /// Whether translations rewrite it.
     const IS_TRANSLATED: bool;
 
-    /// The words for the action, if the userspace datapath lacks it.
+    /// The words of the action, if the userspace datapath lacks it.
     const USERSPACE_LACKS: Option<&'static str>;
 
-    /// What a datapath with these capabilities cannot do.
+    /// The feature missing from a datapath with these capabilities.
     fn lacking(can: &Capabilities) -> Option<&'static str>;
 
     /// Prints word and fields.
@@ -68,7 +69,7 @@ trait Header {
 
 macro_rules! headers {
     ($($(#[$doc:meta])* $variant:ident($value:ty): $header:ty,)*) => {
-        /// Rewrites one header. The flow's key must have that header.
+        /// Rewrites one header, which the flow's key must have.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         pub enum SetAction {
             $($(#[$doc])* $variant($value),)*
@@ -118,9 +119,9 @@ macro_rules! headers {
 headers! {
     /// Ethernet.
     Eth(Masked<EthSet>): eth::Eth,
-    /// IPv4; checksums follow.
+    /// IPv4; updates checksums.
     Ipv4(Masked<Ipv4Set>): ipv4::Ipv4,
-    /// IPv6; checksums follow.
+    /// IPv6; updates checksums.
     Ipv6(Masked<Ipv6Set>): ipv6::Ipv6,
     /// TCP ports.
     Tcp(Masked<PortsSet>): ports::Tcp,
@@ -140,7 +141,7 @@ headers! {
     SkbMark(Masked<u32>): metadata::SkbMark,
     /// Packet priority.
     SkbPriority(u32): metadata::SkbPriority,
-    /// Outer headers for the tunnel port that the packet is sent out of next.
+    /// Outer headers for the next tunnel output.
     Tunnel(Tunnel): tunnel::Outer,
     /// The first entry of an MPLS label stack.
     Mpls(Masked<u32>): mpls::Mpls,

@@ -9,7 +9,7 @@ use crate::text::sets;
 /// `OVS_KEY_ATTR_MPLS`.
 const KEY: u16 = 21;
 
-/// See the module.
+/// See the module documentation.
 pub(super) struct Mpls;
 
 impl Header for Mpls {

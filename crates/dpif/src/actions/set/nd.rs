@@ -1,4 +1,4 @@
-//! `set(nd(…))`, which the kernel cannot.
+//! `set(nd(…))`, unsupported by the kernel.
 
 use super::Header;
 use super::content::{Content, Masked};
@@ -19,7 +19,7 @@ pub struct NdSet {
 
 const LACKING: &str = "rewrite neighbour discovery";
 
-/// See the module.
+/// See the module documentation.
 pub(super) struct Nd;
 
 impl Header for Nd {

@@ -1,5 +1,5 @@
-//! `set(tcp(…))`, `set(udp(…))`, `set(sctp(…))`: source and destination port; `set(icmp(…))`, `set(icmpv6(…))`: type and code, which
-//! the kernel cannot rewrite.
+//! `set(tcp(…))`, `set(udp(…))`, `set(sctp(…))`: source and destination port; `set(icmp(…))`, `set(icmpv6(…))`: type
+//! and code, unsupported by the kernel.
 
 use super::Header;
 use super::content::{Content, Masked, join, part, put_masked};

@@ -1,4 +1,4 @@
-//! `set(tunnel(…))`: outer headers for the tunnel port that the packet is sent out of next. They are set whole, by a `SET`.
+//! `set(tunnel(…))`: outer headers for the next tunnel output. They are set as a whole, by a `SET`.
 
 use super::Header;
 use super::content::{Content, put_plain};
@@ -11,7 +11,7 @@ use flow::nlkey::{Fitness, parse_tunnel, write_tunnel};
 /// `OVS_KEY_ATTR_TUNNEL`.
 const KEY: u16 = 16;
 
-/// See the module.
+/// See the module documentation.
 pub(super) struct Outer;
 
 impl Header for Outer {

@@ -1,4 +1,4 @@
-//! Tests of the registry; forms of single actions are tested beside text and attributes.
+//! Tests of the registry; encodings of single actions are tested beside text and attributes.
 
 pub(super) mod stranger;
 

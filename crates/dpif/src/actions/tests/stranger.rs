@@ -1,5 +1,5 @@
-//! An action that a stranger adds: this file and a line of the list are all that it takes. The tests go through the public
-//! entry points alone, as every other action does.
+//! An action added by a third party: it needs only this file and a line of the list. The tests use only public entry
+//! points, like every other action.
 
 use crate::actions::prelude::*;
 use crate::actions::{PopVlan, format_actions};
@@ -9,7 +9,7 @@ use crate::text::values::number;
 use crate::{UserCookie, XlateDrop};
 use flow::{DpPort, OfPort, RecircId};
 
-/// Runs actions on a copy of one packet of `n`.
+/// Executes actions on a copy of one packet of `n`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Stranger {
     n: u32,
@@ -146,7 +146,7 @@ fn it_is_executed() {
     );
 }
 
-/// A datapath that writes down what actions ask of it, and ends with the packets that are dropped.
+/// A datapath that records calls of actions, and ends with the dropped packets.
 struct Recorder(Vec<String>);
 
 impl Recorder {
@@ -208,7 +208,7 @@ impl Executor for Recorder {
     }
 }
 
-/// What each kind of action asks of a datapath.
+/// Calls of each kind of action.
 #[test]
 fn actions_are_executed() {
     for (text, story) in [

@@ -1,4 +1,4 @@
-//! Lines recorded from `ovs-dpctl dump-conntrack` 3.1, and tuples as its `flush-conntrack` takes them.
+//! Lines recorded from `ovs-dpctl dump-conntrack` 3.1, and tuples accepted by its `flush-conntrack`.
 
 use super::*;
 use crate::conntrack::CtAddresses;

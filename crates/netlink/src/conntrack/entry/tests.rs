@@ -1,4 +1,5 @@
-//! Answers recorded from Linux 6.1 (`corpus/connection`), read to what `ovs-dpctl -m -s dump-conntrack` printed of them.
+//! Replies recorded from Linux 6.1 (`corpus/connection`), compared with the output of `ovs-dpctl -m -s
+//! dump-conntrack`.
 
 use super::*;
 use dpif::text::{ConnectionFormat, write_connection};
@@ -19,7 +20,7 @@ fn recorded_answers_are_read() {
         let body = std::fs::read(format!("{folder}/{file}")).unwrap();
         let (connection, name) = parse(&body).unwrap();
         assert_eq!(line(&connection), expected, "{file}");
-        // What names it is as the kernel told it, and as we would write it.
+        // Its identity equals both the kernel's form and ours.
         let written = Name::of_tuple(connection.zone, &connection.orig).unwrap();
         assert_eq!(Name { id: Some(connection.id), ..written }, name, "{file}");
         seen += 1;
@@ -27,7 +28,7 @@ fn recorded_answers_are_read() {
     assert_eq!(seen, std::fs::read_dir(folder).unwrap().count());
 }
 
-/// A body with these attributes behind those of a UDP connection.
+/// A body with these attributes after those of a UDP connection.
 fn body(more: impl FnOnce(&mut AttrWriter)) -> Vec<u8> {
     let [src, dst] = [1, 2].map(|n| Ipv4Addr::new(10, 0, 0, n));
     let transport = CtTransport::Ports { src: 1, dst: 2 };
@@ -73,7 +74,7 @@ fn what_was_not_recorded_is_read() {
         let side = TcpSide { state, window_scale: 0, flags: 0 };
         assert_eq!(parse(&tcp).unwrap().0.protocol, Some(CtProtocol::Tcp(side, side)), "{number}");
     }
-    // DCCP, of which nothing is told.
+    // DCCP, without protocol data here.
     let dccp = body(|out| out.nested(attr::PROTOINFO, |out| out.put(2, &[])));
     assert_eq!(parse(&dccp).unwrap().0.protocol, None);
 }

@@ -33,11 +33,11 @@ pub enum LearnDest {
 /// One specification of a `learn` action: `len_bits` bits from source to destination.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct LearnSpec {
-    /// From where.
+    /// Source.
     pub source: LearnSource,
-    /// To where.
+    /// Destination.
     pub dest: LearnDest,
-    /// How many bits.
+    /// Number of bits.
     pub len_bits: u16,
 }
 
@@ -62,11 +62,11 @@ pub struct LearnAction {
     pub fin_idle_timeout_s: u16,
     /// Hard timeout after a FIN or RST.
     pub fin_hard_timeout_s: u16,
-    /// Most rules with this cookie in this table; 0 for no limit.
+    /// Maximum rules with this cookie in this table; 0 for no limit.
     pub limit: u32,
-    /// A bit that says afterwards whether the rule is there.
+    /// A result bit: whether the rule exists afterwards.
     pub result_dst: Option<SubField>,
-    /// What the new rule consists of.
+    /// Contents of the new rule.
     pub specs: Vec<LearnSpec>,
 }
 
@@ -90,7 +90,7 @@ impl OfAction for Box<LearnAction> {
         text::format(self, ports)
     }
 
-    /// A learned rule's matches are prerequisites of those behind them.
+    /// A learned rule's matches are prerequisites of later ones.
     fn check(&self, checker: &mut Checker<'_>) -> Res<()> {
         if self.table.0 >= checker.cx.n_tables {
             return Err(ErrorKind::BacBadArgument);
@@ -120,7 +120,7 @@ impl OfAction for Box<LearnAction> {
         Ok(())
     }
 
-    /// A learned rule's matches are prerequisites of those behind them; sources are read from the packet.
+    /// A learned rule's matches are prerequisites of later ones; sources are read from the packet.
     fn check_text(&self, checker: &mut TextChecker) -> Result<(), String> {
         let mut learned = TextChecker { flow: Flow::default(), mask: Flow::default(), table: None };
         for spec in &self.specs {

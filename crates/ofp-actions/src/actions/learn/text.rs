@@ -10,10 +10,10 @@ use flow::text::{
 };
 use flow::{SubField, TableId};
 
-/// Priority of a learned rule when none is given.
+/// Default priority of a learned rule.
 const DEFAULT_PRIORITY: u16 = 0x8000;
 
-/// Parses what stands between the parentheses.
+/// Parses the content of the parentheses.
 pub(super) fn parse(arg: &str, ports: &dyn PortNames) -> Parsed<LearnAction> {
     let mut learn = LearnAction {
         idle_timeout_s: 0,
@@ -38,7 +38,7 @@ pub(super) fn parse(arg: &str, ports: &dyn PortNames) -> Parsed<LearnAction> {
     Ok(learn)
 }
 
-/// Takes a parameter of the action itself; whether it is one.
+/// Parses a parameter of the action itself; returns whether it is one.
 fn parse_parameter(learn: &mut LearnAction, token: &Token<'_>) -> Parsed<bool> {
     let value = token.value;
     match token.key {
@@ -176,7 +176,7 @@ fn immediate(dest: SubField, text: &str, ports: &dyn PortNames) -> Parsed<u128> 
     Ok(value)
 }
 
-/// The whole action.
+/// Prints the whole action.
 pub(super) fn format(learn: &LearnAction, ports: &dyn PortNames) -> String {
     let mut parts = vec![format!("table={}", learn.table.0)];
     let given = [

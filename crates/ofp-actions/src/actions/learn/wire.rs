@@ -1,7 +1,8 @@
 //! The `learn` action (`NXAST_LEARN`, and `NXAST_LEARN2` with limit and result).
 //!
-//! Behind the fixed part stand specifications: a 16-bit header (kind of source and destination, number of bits), the source
-//! (a field and an offset, or an immediate in units of 16 bits), and the destination (a field and an offset, unless it is output).
+//! Specifications follow the fixed part: a 16-bit header (kind of source and destination, number of bits), the
+//! source (a field and an offset, or an immediate in units of 16 bits), and the destination (a field and an offset,
+//! unless it is output).
 
 use super::{LearnAction, LearnDest, LearnSource, LearnSpec};
 use crate::list::Action;
@@ -91,7 +92,7 @@ fn read_specs(r: &mut Reader<'_>) -> Res<Vec<LearnSpec>> {
     Ok(specs)
 }
 
-/// Brings the lengths of both sides to the smaller one.
+/// Reduces the lengths of both sides to the smaller one.
 fn cut(mut spec: LearnSpec) -> LearnSpec {
     if let LearnDest::Match(s) | LearnDest::Load(s) = &spec.dest {
         spec.len_bits = spec.len_bits.min(s.len_bits);

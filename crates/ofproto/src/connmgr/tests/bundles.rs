@@ -53,7 +53,7 @@ fn a_bundle_happens_at_once_when_it_is_committed() {
 }
 
 #[test]
-fn a_bundle_that_fails_changes_nothing_and_both_errors_are_told() {
+fn a_failed_bundle_changes_nothing_and_reports_both_errors() {
     let mut s = Switch::new();
     let mut c = s.service(Version::V13);
     done(&mut c, &mut s, &open(1), BundleControlType::OpenReply);
@@ -134,7 +134,8 @@ fn bundles_are_bounded_in_number_and_time() {
 
 const MANY: u32 = 20_000;
 
-/// Opens bundle 1 of a connection, which adds `MANY` rules between others, and hands in the commit under transaction id 900.
+/// Opens bundle 1 of a connection, which adds `MANY` rules between others, and sends the commit under transaction id
+/// 900.
 fn begin_large(s: &mut Switch, c: &mut Client, first: &[&str], last: &[&str]) {
     done(c, s, &open(1), BundleControlType::OpenReply);
     for text in first {
@@ -175,7 +176,7 @@ fn count(s: &Switch) -> usize {
     s.backer.view().bridge(s.bridge).unwrap().tables.iter().count()
 }
 
-/// Rules of a cookie, as the index has them.
+/// Rules of a cookie in the index.
 fn of_cookie(s: &Switch, cookie: u64) -> usize {
     let all = crate::tables::Selection {
         table: TableId::ALL,
@@ -194,11 +195,11 @@ fn a_large_bundle_goes_in_turns_and_changes_of_others_wait() {
     b.add(&mut s, "cookie=5,table=1,tcp,idle_timeout=1,actions=1");
     let before = s.rules();
     begin_large(&mut s, &mut a, &["table=2,udp,actions=2"], &[]);
-    // Requests are answered by the tables as they were; selections by cookie, too.
+    // Replies show the tables before the commit; selections by cookie, too.
     assert_eq!((s.rules(), of_cookie(&s, 5), of_cookie(&s, 7)), (before.clone(), 1, 0));
     let echo = b.one(&mut s, &Message::EchoRequest(b"?".to_vec()));
     assert!(matches!(echo, Message::EchoReply(_)) && s.manager.shared.commit.is_some());
-    // Rules that are learned, end by time, or come from another connection wait.
+    // Learned rules, timeouts and rules of other connections wait.
     let learned = crate::xlate::LearnedFlow {
         table: TableId(4),
         matching: flow::Match::catchall(),

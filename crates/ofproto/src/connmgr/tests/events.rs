@@ -1,4 +1,4 @@
-//! Packets, ended rules and port changes told to those that want them.
+//! Packet-ins, removed rules and port changes reach the connections that enabled them.
 
 use super::*;
 use flow::fields::FieldId;
@@ -7,7 +7,7 @@ use openflow::msg::flow_mod::FlowRemovedReason;
 use openflow::msg::packet::{PacketIn, PacketOut};
 use openflow::msg::port::PortReason;
 
-/// A UDP packet comes in by port 1.
+/// A UDP packet arrives on port 1.
 fn packet_comes(s: &mut Switch) {
     let mut data = vec![0xff; 6];
     data.extend([0xaa, 0x55, 0xaa, 0x55, 0, 9, 8, 0, 0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0]);
@@ -70,7 +70,7 @@ fn table_misses_go_to_old_controllers_only() {
 #[test]
 fn reasons_of_packet_ins_and_their_choice_follow_the_version() {
     use ofp_actions::PacketInReason::{Action, InvalidTtl, NoMatch};
-    // Of each version: the reason told, and the bit of the configuration by which a connection chooses.
+    // Per version: the reported reason, and the configuration bit that selects a connection.
     let rows = [
         ("priority=0,actions=controller(userdata=01)", (Action, 0), (NoMatch, 0)),
         ("priority=0,actions=controller(reason=no_match)", (NoMatch, 0), (NoMatch, 0)),
@@ -109,7 +109,7 @@ fn reasons_of_packet_ins_and_their_choice_follow_the_version() {
 }
 
 #[test]
-fn service_connections_are_told_when_they_ask() {
+fn service_connections_get_events_on_request() {
     let mut s = Switch::new();
     let mut c = s.service(Version::V10);
     c.add(&mut s, "udp,actions=controller");
@@ -121,7 +121,7 @@ fn service_connections_are_told_when_they_ask() {
 }
 
 #[test]
-fn the_controller_id_and_the_async_configuration_choose_who_is_told() {
+fn the_controller_id_and_the_async_configuration_select_receivers() {
     let mut s = Switch::new();
     let (mut a, mut b) = (s.controller(Version::V13), s.controller(Version::V13));
     b.silent(&mut s, &Message::SetControllerId(7));
@@ -139,7 +139,7 @@ fn the_controller_id_and_the_async_configuration_choose_who_is_told() {
     assert_eq!((a.events(&mut s).len(), b.events(&mut s).len()), (0, 0));
 }
 
-/// Which of the controllers with ids 0 and 7 packets are made for.
+/// Which of the controllers with ids 0 and 7 get packets.
 fn listening(s: &Switch) -> (bool, bool) {
     let view = s.backer.view();
     let listeners = &view.bridge(s.bridge).unwrap().listeners;
@@ -147,9 +147,9 @@ fn listening(s: &Switch) -> (bool, bool) {
 }
 
 #[test]
-fn packets_are_made_for_those_who_listen() {
+fn packets_are_made_for_listening_controllers() {
     let mut s = Switch::new();
-    // In doubt yes, until the connections are looked at.
+    // Before the connections are examined, yes.
     assert_eq!(listening(&s), (true, true));
     s.run();
     assert_eq!(listening(&s), (false, false));
@@ -163,7 +163,7 @@ fn packets_are_made_for_those_who_listen() {
     assert_eq!(listening(&s), (true, false));
     c.silent(&mut s, &Message::SetControllerId(7));
     assert_eq!(listening(&s), (false, true));
-    // Reasons for which only a master is told.
+    // Reasons reported only to a master.
     let asyncs = |packet_in| AsyncConfig {
         format: Format::Standard,
         packet_in,
@@ -196,7 +196,7 @@ fn packets_for_a_slow_reader_are_dropped_and_counted() {
 }
 
 #[test]
-fn a_deleted_rule_is_told_if_it_asked_for_that() {
+fn a_deleted_rule_is_reported_with_send_flow_rem() {
     for version in [Version::V10, Version::V13] {
         let mut s = Switch::new();
         let mut c = s.controller(version);
@@ -207,7 +207,7 @@ fn a_deleted_rule_is_told_if_it_asked_for_that() {
         c.received.clear();
         c.send_bytes(&mut s, &encode(&delete, version, 5).unwrap());
         let told: Vec<Message> = c.received.drain(..).map(|(_, m)| m).collect();
-        // OpenFlow 1.0's own form cannot tell the register.
+        // OpenFlow 1.0's own form cannot express the register.
         let format = if version == Version::V10 { Format::Nxt } else { Format::Standard };
         match &told[..] {
             [Message::FlowRemoved(f)] => {
@@ -220,7 +220,7 @@ fn a_deleted_rule_is_told_if_it_asked_for_that() {
 }
 
 #[test]
-fn timeouts_are_told() {
+fn timeouts_are_reported() {
     let mut s = Switch::new();
     let mut c = s.controller(Version::V13);
     c.add(&mut s, "send_flow_rem,cookie=1,priority=1,tcp,idle_timeout=5,actions=1");
@@ -243,7 +243,7 @@ fn timeouts_are_told() {
 }
 
 #[test]
-fn port_changes_are_told_where_they_can_be_seen() {
+fn port_changes_are_reported_if_the_version_can_express_them() {
     let mut s = Switch::new();
     let (mut old, mut new) = (s.controller(Version::V10), s.controller(Version::V13));
     let was = port(OfPort(3), Some(3), "p3");

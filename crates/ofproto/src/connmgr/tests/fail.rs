@@ -1,4 +1,4 @@
-//! Fail modes: what becomes of the rules when controllers come, go and are lost.
+//! Fail modes: the rules after controllers connect, disconnect and are lost.
 
 use super::*;
 
@@ -53,7 +53,7 @@ fn a_standalone_bridge_that_lost_its_controllers_fails_open() {
     s.pass(1);
     assert!(s.manager.is_fail_open());
     assert_eq!(s.rules(), [OPEN]);
-    // A controller ends it as soon as it has agreed on a version.
+    // A controller ends it after version negotiation.
     let mut c = s.controller(Version::V13);
     s.pass(0);
     assert_eq!(s.rules(), [""; 0]);

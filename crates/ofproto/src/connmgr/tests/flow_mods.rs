@@ -1,4 +1,4 @@
-//! Semantics of flow-mods, as rules before and after.
+//! Semantics of flow-mods: rules before and after.
 
 use super::*;
 use TextCommand::{Add, Delete, DeleteStrict, Modify, ModifyStrict};
@@ -106,7 +106,7 @@ fn deletions_honour_their_filters() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_and_changes_nothing() {
+fn invalid_flow_mods_are_rejected_without_effect() {
     let mut s = Switch::new();
     let mut c = s.service(Version::V13);
     c.add(&mut s, "table=1,priority=5,tcp,actions=1");
@@ -152,7 +152,7 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
         assert_eq!(c.refused(&mut s, &Message::FlowMod(fm.clone())), kind, "{fm:?}");
         assert_eq!(s.rules(), before);
     }
-    // A rule may be added over itself although it overlaps with itself.
+    // A rule may be added over itself although it overlaps itself.
     c.add(&mut s, "table=1,check_overlap,priority=5,tcp,actions=2");
     let mut delete = flow_mod(Delete, "");
     delete.buffer_id = 7;
@@ -194,7 +194,7 @@ fn rules_of_the_switch_itself_are_never_touched() {
 }
 
 #[test]
-fn what_a_rule_learned_ends_with_it_when_it_says_so() {
+fn delete_learned_removes_learned_rules_with_their_rule() {
     let mut s = Switch::new();
     let mut c = s.service(Version::V13);
     let learner = |t| format!("table={t},actions=learn(table=9,cookie=0x55,delete_learned,NXM_OF_ETH_DST[])");
@@ -231,7 +231,7 @@ fn learned_rules_end_with_a_learner_that_expires_or_loses_its_meter() {
     let chain = "learn(table=3,delete_learned,cookie=6,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[])";
     c.add(&mut s, &format!("hard_timeout=2,actions={learn}"));
     c.add(&mut s, &format!("table=2,actions=meter:1,{learn}"));
-    // What was learned learns itself.
+    // A learned rule learns itself.
     c.add(&mut s, &format!("cookie=5,table=1,tcp,actions={chain}"));
     for n in 0..3000 {
         c.add(&mut s, &format!("cookie=6,table=3,ip,nw_dst=10.0.{}.{},actions=drop", n >> 8, n & 255));
@@ -345,7 +345,7 @@ fn a_rule_ends_by_the_timeouts_of_its_last_version() {
     let mut c = s.service(Version::V13);
     c.add(&mut s, "tcp,actions=1");
     c.add(&mut s, "table=1,udp,idle_timeout=1,actions=1");
-    // Replaced by one that stays, and by one that does not.
+    // Replaced by a permanent rule, and by a temporary one.
     c.add(&mut s, "table=1,udp,actions=2");
     c.add(&mut s, "tcp,hard_timeout=3,actions=2");
     c.flow(&mut s, Modify, "tcp,actions=3");

@@ -1,4 +1,4 @@
-//! Meters: kept, carried out, told, ended with the rules that use them.
+//! Meters: stored, executed, reported, deleted with the rules that use them.
 
 use super::*;
 use MeterModCommand::{Add, Delete, Modify};
@@ -60,7 +60,7 @@ fn meters_of_the_same_number_on_two_bridges_are_two() {
     assert_eq!(rates(&s), [(0, 100), (1, 7)]);
     let dp_id = |s: &Switch, b: BridgeId| s.backer.view().bridge(b).unwrap().meters.get(&1).copied();
     assert_eq!((dp_id(&s, first), dp_id(&s, s.bridge)), (Some(0), Some(1)));
-    // A bridge that goes frees its own and no other's.
+    // A deleted bridge frees only its own.
     s.backer.remove_bridge(first);
     let ctx =
         BridgeCtx { backer: &s.backer, datapath: &s.datapath, bridge: first, datapath_id: 1, desc: &s.desc };
@@ -68,7 +68,7 @@ fn meters_of_the_same_number_on_two_bridges_are_two() {
     assert_eq!(rates(&s), [(1, 7)]);
     c.silent(&mut s, &meter_mod(Add, 2, flags::PKTPS, &[DROP]));
     assert_eq!(rates(&s), [(0, 100), (1, 7)]);
-    // A meter that a rule's copies for controllers pass does not end the rule.
+    // A meter on a rule's copies for controllers does not stop the rule.
     c.add(&mut s, "actions=controller(meter_id=2)");
     c.silent(&mut s, &meter_mod(Delete, 2, 0, &[]));
     assert_eq!((rates(&s), s.rules().len()), (vec![(1, 7)], 1));
@@ -144,7 +144,7 @@ fn the_rules_of_a_deleted_meter_end_in_turns() {
         }
         assert!(s.manager.output(a.id).is_empty(), "the barrier waits");
         assert_eq!(s.manager.next_wakeup_ms(), Some(0));
-        // A rule that uses it is refused; a meter of that number waits.
+        // A rule that uses it is rejected; a new meter of that number waits.
         let refused = flow_mod(TextCommand::Add, "table=2,actions=meter:5,output:1");
         assert_eq!(b.refused(&mut s, &Message::FlowMod(refused)), ErrorKind::MmfcInvalidMeter);
     }

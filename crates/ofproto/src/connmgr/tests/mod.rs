@@ -1,4 +1,4 @@
-//! A bridge with a datapath that records, and clients that speak with its connection manager through the same codec.
+//! A bridge with a recording datapath, and clients that use the same codec as its connection manager.
 
 mod bundles;
 mod events;
@@ -26,7 +26,7 @@ use openflow::msg::flow_stats::FlowStatsRequest;
 use openflow::{ErrorCode, ErrorKind, Format, GROUP_ANY, Message, NO_BUFFER, VersionSet, encode};
 use recording::RecordingDatapath;
 
-/// Port 1 has counted something.
+/// Port 1 has nonzero counters.
 fn port_stats(port: DpPort) -> Result<PortStats, DpifError> {
     match port.0 {
         1 => Ok(PortStats { rx_packets: 11, rx_bytes: 1100, tx_packets: 7, ..PortStats::default() }),
@@ -67,7 +67,7 @@ fn bundle(n: OfPort, name: &str) -> Bundle {
     }
 }
 
-/// A bridge of two ports and its own, with time that stands still.
+/// A bridge with two ports and its local port, and a clock set by tests.
 pub(super) struct Switch {
     pub(super) backer: Backer,
     pub(super) datapath: RecordingDatapath,
@@ -115,7 +115,7 @@ impl Switch {
         f(&mut self.manager, &ctx, self.now_ms)
     }
 
-    /// Time goes on, and everything that is due happens.
+    /// Advances the clock and runs all due work.
     pub(super) fn pass(&mut self, ms: u64) {
         self.now_ms += ms;
         self.backer.dump_completed(self.now_ms);
@@ -123,7 +123,7 @@ impl Switch {
         self.run();
     }
 
-    /// Routes events as the owner does: what the datapath executed for controllers, and rules that ended.
+    /// Routes events as the owner does: packets executed for controllers, and removed rules.
     pub(super) fn run(&mut self) {
         let executed = std::mem::take(&mut *self.datapath.executed.lock().unwrap());
         for e in executed {
@@ -139,7 +139,7 @@ impl Switch {
         self.with(|m, ctx, now| m.run(ctx, now));
     }
 
-    /// The rules of the bridge as lines, those of the switch itself included.
+    /// The rules of the bridge as lines, hidden ones included.
     pub(super) fn rules(&self) -> Vec<String> {
         let view = self.backer.view();
         let mut lines: Vec<String> = view
@@ -183,12 +183,12 @@ pub(super) struct Client {
     pub(super) version: Version,
     pub(super) xid: u32,
     pub(super) options: openflow::Options,
-    /// What came and was not asked for yet.
+    /// Received messages not yet taken.
     pub(super) received: Vec<(u32, Message)>,
 }
 
 impl Client {
-    /// Hands bytes in and reads until nothing more comes.
+    /// Passes bytes in and reads until no more arrive.
     pub(super) fn send_bytes(&mut self, switch: &mut Switch, bytes: &[u8]) {
         let id = self.id;
         switch.with(|m, _, now| m.input(id, bytes, now));
@@ -215,7 +215,7 @@ impl Client {
         }
     }
 
-    /// Sends a request and a barrier: everything that came up to the barrier's reply, of the request's transaction.
+    /// Sends a request and a barrier; returns the replies to the request before the barrier's reply.
     pub(super) fn ask(&mut self, switch: &mut Switch, message: &Message) -> Vec<Message> {
         self.xid += 2;
         let (version, xid) = (self.version, self.xid);
@@ -233,19 +233,19 @@ impl Client {
         answers.iter().filter(|(xid, _)| *xid == self.xid).map(|(_, m)| m.clone()).collect()
     }
 
-    /// A request that is answered with nothing.
+    /// A request without a reply.
     pub(super) fn silent(&mut self, switch: &mut Switch, message: &Message) {
         assert_eq!(self.ask(switch, message), []);
     }
 
-    /// A request that is answered with one message.
+    /// A request with one reply.
     pub(super) fn one(&mut self, switch: &mut Switch, message: &Message) -> Message {
         let mut answers = self.ask(switch, message);
         assert_eq!(answers.len(), 1, "{answers:?}");
         answers.remove(0)
     }
 
-    /// A request that is refused.
+    /// A request that fails.
     pub(super) fn refused(&mut self, switch: &mut Switch, message: &Message) -> ErrorKind {
         match self.one(switch, message) {
             Message::Error(e) => match e.error {
@@ -256,7 +256,7 @@ impl Client {
         }
     }
 
-    /// What came by itself since the last request.
+    /// Messages received since the last request without one.
     pub(super) fn events(&mut self, switch: &mut Switch) -> Vec<Message> {
         self.received.clear();
         switch.run();
@@ -274,7 +274,7 @@ impl Client {
     }
 }
 
-/// Carries flow-mods out together; the first that fails by its place.
+/// Executes flow-mods together; returns the index of the first failure.
 pub(super) fn apply_all(s: &Switch, mods: &[FlowMod], cx: &ModContext<'_>) -> Result<(), (usize, ErrorKind)> {
     let numbered = mods.iter().enumerate().map(|(i, fm)| (fm.clone(), i.to_string().into_bytes().into()));
     let mut transaction = Transaction::begin(&s.backer, s.bridge, numbered).unwrap();
@@ -289,7 +289,7 @@ pub(super) fn apply_all(s: &Switch, mods: &[FlowMod], cx: &ModContext<'_>) -> Re
     }
 }
 
-/// A flow-mod of a line as `ovs-ofctl` takes it.
+/// A flow-mod from a line in `ovs-ofctl` syntax.
 pub(super) fn flow_mod(command: TextCommand, text: &str) -> FlowMod {
     let t = parse_flow_mod(text, command, &NoPortNames).unwrap();
     let command = match t.command {

@@ -1,4 +1,4 @@
-//! Requests and their answers, in both versions; what is malformed; readers that do not read.
+//! Requests and their replies, in both versions; malformed requests; readers that do not read.
 
 use super::*;
 use dpif::actions::Output;
@@ -66,7 +66,7 @@ fn the_handling_of_fragments_is_per_bridge() {
         let mut s = Switch::new();
         let (mut c, mut other) = (s.service(version), s.controller(version));
         let set = |flags| Message::SetConfig(SwitchConfig { flags, miss_send_len_bytes: 128 });
-        // Flags, and those that are told after them; reassembly changes nothing.
+        // Flags, and those reported afterwards; reassembly changes nothing.
         for (flags, told) in [(1, 1), (2, 1), (3, 3), (2, 3), (0, 0)] {
             c.silent(&mut s, &set(flags));
             for client in [&mut c, &mut other] {
@@ -91,7 +91,7 @@ fn the_handling_of_fragments_is_per_bridge() {
 }
 
 #[test]
-fn rules_are_told_as_they_were_given() {
+fn rules_are_reported_as_given() {
     for (version, format) in
         [(Version::V10, Format::Nxt), (Version::V10, Format::Standard), (Version::V13, Format::Standard)]
     {
@@ -158,7 +158,7 @@ fn ports_are_counted_and_configured() {
         assert_eq!(ports.bundle_of(OfPort(1)).unwrap().floodable, !old);
         assert_eq!(s.manager.take_admin_changes(), []);
 
-        // Bits without effect are kept as they were given; a device is set down by its owner.
+        // Bits without effect are stored; the owner sets a device down.
         let stp = config::NO_STP | config::NO_RECV_STP;
         c.silent(&mut s, &set(1, mac, stp | config::PORT_DOWN, stp | config::PORT_DOWN));
         let told = s.backer.view().bridge(s.bridge).unwrap().ports.port(OfPort(1)).unwrap().config;
@@ -215,7 +215,7 @@ fn packet_outs_are_translated_and_executed() {
 }
 
 #[test]
-fn what_there_is_none_of_is_told_empty_or_refused() {
+fn absent_objects_are_empty_lists_or_errors() {
     let mut s = Switch::new();
     let mut c = s.service(Version::V13);
     let all = GroupRequest { group: GROUP_ALL };
@@ -245,7 +245,7 @@ fn what_there_is_none_of_is_told_empty_or_refused() {
     let table_mod = |table| Message::TableMod(TableMod { table, config: 0 });
     c.silent(&mut s, &table_mod(TableId(3)));
     assert_eq!(c.refused(&mut s, &table_mod(TableId::INTERNAL)), ErrorKind::TmfcBadTable);
-    // What only a switch says is no question to one.
+    // Messages that only a switch sends are errors.
     assert_eq!(c.refused(&mut s, &Message::GetConfigReply(SwitchConfig::default())), ErrorKind::BrcBadType);
 }
 
@@ -304,7 +304,7 @@ fn generations_are_numbers_that_wrap_around() {
 }
 
 #[test]
-fn asyncs_are_told_as_set() {
+fn async_configuration_is_reported_as_set() {
     let mut s = Switch::new();
     let mut c = s.controller(Version::V13);
     let Message::GetAsyncReply(m) = c.one(&mut s, &Message::GetAsyncRequest) else { panic!() };
@@ -325,7 +325,7 @@ fn asyncs_are_told_as_set() {
 }
 
 #[test]
-fn malformed_messages_get_the_right_error_and_the_connection_goes_on() {
+fn malformed_messages_get_the_right_error_and_keep_the_connection() {
     let cases: [(u8, &[u8], ErrorKind); 5] = [
         (77, &[], ErrorKind::BrcBadType),
         (5, &[1, 2, 3, 4], ErrorKind::BrcBadLen),
@@ -346,7 +346,7 @@ fn malformed_messages_get_the_right_error_and_the_connection_goes_on() {
         let [Message::Error(e)] = &answers[..] else { panic!("{answers:?}") };
         assert_eq!(e.error, ErrorCode::Known(kind));
     }
-    // Bytes that are no OpenFlow end it.
+    // Bytes other than OpenFlow close it.
     c.send_bytes(&mut s, &[4, 0, 0, 3, 0, 0, 0, 0]);
     assert!(s.manager.close_reason(c.id).is_some());
     assert!(!s.manager.wants_input(c.id));
@@ -390,9 +390,9 @@ fn a_reader_that_does_not_read_is_not_served_further() {
     }
     let waiting = s.manager.output(id).len();
     assert!(waiting < 3 << 20, "{waiting} bytes wait");
-    // Nothing can be done for it until it reads.
+    // Its requests wait until it reads.
     assert!(!s.manager.wants_input(id) && !s.manager.has_work(id));
-    // Read, it gets everything that it asked for.
+    // After reading, it gets all replies.
     c.read(&mut s);
     let (mut rules, mut tables, mut ends) = (0, 0, 0);
     for (_, m) in &c.received {

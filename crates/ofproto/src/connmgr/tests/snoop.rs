@@ -1,9 +1,9 @@
-//! Who watches a bridge's controllers.
+//! Snoops of a bridge's controllers.
 
 use super::*;
 use openflow::session::CloseReason;
 
-/// Messages that came to a watcher, as they are on the wire, hello aside.
+/// Messages received by a snoop, in wire form, except the hello.
 fn copies(s: &mut Switch, id: ConnId) -> Vec<Vec<u8>> {
     let bytes = s.manager.take_output(id);
     let frames = openflow::fuzz::split_frames(&bytes);
@@ -12,7 +12,7 @@ fn copies(s: &mut Switch, id: ConnId) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn a_watcher_sees_both_directions_and_is_told_nothing_else() {
+fn a_snoop_gets_both_directions_and_nothing_else() {
     let mut s = Switch::new();
     let watcher = s.client(ConnKind::Snoop, Version::V13).id;
     let mut service = s.service(Version::V13);
@@ -24,14 +24,14 @@ fn a_watcher_sees_both_directions_and_is_told_nothing_else() {
     let seen: Vec<(u8, u8)> = copies(&mut s, watcher).iter().map(|f| (f[0], f[1])).collect();
     // NXT_FLOW_MOD_TABLE_ID, the barrier, its reply.
     assert_eq!(seen, [(4, 4), (4, 20), (4, 21)]);
-    // What it says itself is nothing to anybody.
+    // Messages from a snoop are ignored.
     let barrier = encode(&Message::BarrierRequest, Version::V13, 9).unwrap();
     s.with(|m, ctx, now| {
         m.input(watcher, &barrier, now);
         m.run(ctx, now);
     });
     assert_eq!(copies(&mut s, watcher), Vec::<Vec<u8>>::new());
-    // Events are copied, too; and once nobody watches, nothing is kept.
+    // Events are copied, too; without a snoop, no copies are kept.
     let p = port(OfPort(3), Some(3), "p3");
     let now = s.now_ms;
     s.manager.port_changed(None, Some(&p), now);

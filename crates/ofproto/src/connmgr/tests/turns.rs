@@ -1,10 +1,10 @@
-//! Changes of many rules: turns are bounded, others have theirs, and every rule that ended is told.
+//! Changes of many rules: turns are bounded, other connections get theirs, and every removed rule is reported.
 
 use super::*;
 use crate::events::REMOVED_QUEUE;
 use std::time::{Duration, Instant};
 
-/// Adds rules that differ in an address, at once.
+/// Adds rules with different addresses in one input.
 fn fill(s: &Switch, numbers: std::ops::Range<u32>, flags: &str) {
     let cx = ModContext { version: Version::V13, now_ms: 5, debug_actions: true, has_meter: &|_| false };
     let mut fm = flow_mod(TextCommand::Add, &format!("{flags}ip,nw_dst=10.0.0.0,actions=1"));
@@ -22,20 +22,20 @@ fn rule_count(s: &Switch) -> usize {
     s.backer.view().bridge(s.bridge).unwrap().tables.rule_count(TableId(0))
 }
 
-/// Hands a request and a barrier in, without a turn.
+/// Passes a request and a barrier in, without a turn.
 fn begin(s: &mut Switch, c: &Client, text: &str, command: TextCommand) {
     let mut bytes = encode(&Message::FlowMod(flow_mod(command, text)), c.version, 7).unwrap();
     bytes.extend(encode(&Message::BarrierRequest, c.version, 8).unwrap());
     s.manager.input(c.id, &bytes, s.now_ms);
 }
 
-/// One turn of the main loop; whether there is more to do at once.
+/// One turn of the main loop; returns whether more work is ready.
 fn turn(s: &mut Switch) -> bool {
     s.with(|m, ctx, now| m.run(ctx, now));
     s.manager.next_wakeup_ms() == Some(0)
 }
 
-/// What waits for a connection.
+/// Messages waiting for a connection.
 fn read(s: &mut Switch, c: &Client) -> Vec<Message> {
     let bytes = s.manager.take_output(c.id);
     let mut rest = &bytes[..];
@@ -75,7 +75,7 @@ fn a_change_of_many_rules_goes_in_turns_beside_others() {
             assert!(before - rule_count(&s) <= WORK_PER_TURN);
             told += removed(&read(&mut s, &controller));
             if turns == 3 {
-                // Others ask and change meanwhile.
+                // Other connections send requests and changes meanwhile.
                 other.add(&mut s, "priority=7,arp,actions=2");
                 other.flow(&mut s, TextCommand::DeleteStrict, "priority=7,arp");
             }
@@ -98,7 +98,7 @@ fn changes_wait_for_a_controller_that_is_behind_and_nothing_is_lost() {
     fill(&s, 0..RULES, "send_flow_rem,");
     begin(&mut s, &deleter, "", TextCommand::Delete);
     while turn(&mut s) {}
-    // All that can be done is done: the rest of the rules stand.
+    // All possible work is done: the other rules remain.
     let waiting = s.backer.removed.len(s.bridge);
     assert!((REMOVED_QUEUE..REMOVED_QUEUE + WORK_PER_TURN).contains(&waiting), "{waiting}");
     assert!(rule_count(&s) > 0 && s.backer.removed.times_full() > 0);
@@ -153,7 +153,7 @@ fn a_bundle_is_carried_out_at_once_however_many_rules_end() {
     let delete = [flow_mod(TextCommand::Delete, "")];
     apply_all(&s, &delete, &cx).unwrap();
     assert_eq!((rule_count(&s), s.backer.removed.len(s.bridge)), (0, RULES as usize));
-    // The next change waits for room.
+    // The next change waits for space.
     fill(&s, 0..1, "");
     begin(&mut s, &c, "", TextCommand::Delete);
     let mut told = 0;
@@ -165,7 +165,7 @@ fn a_bundle_is_carried_out_at_once_however_many_rules_end() {
 }
 
 #[test]
-fn rules_end_by_time_as_there_is_room_to_tell_of_them() {
+fn rules_expire_while_the_event_queue_has_space() {
     const RULES: u32 = 70_000;
     let mut s = Switch::new();
     let controller = s.controller(Version::V13);
@@ -186,7 +186,7 @@ fn rules_end_by_time_as_there_is_room_to_tell_of_them() {
     assert_eq!((told, rule_count(&s)), (RULES as usize, 0));
 }
 
-/// A flow-mod costs about the same whatever the number of rules: no part of it walks over all of them.
+/// A flow-mod has about the same cost for any number of rules: no part of it walks over all of them.
 #[test]
 #[allow(clippy::disallowed_methods, reason = "compares times of one run, whatever they are")]
 fn a_flow_mod_costs_the_same_in_a_large_table() {
@@ -205,7 +205,7 @@ fn a_flow_mod_costs_the_same_in_a_large_table() {
             requests.iter().for_each(|bytes| c.send_bytes(s, bytes));
             begun.elapsed()
         };
-        // The least of some, as others use the processor too.
+        // The minimum of several runs, as other processes use the processor too.
         (0..5).map(|_| round(s, &mut c)).min().unwrap()
     };
     fill(&s, 0..100, "");

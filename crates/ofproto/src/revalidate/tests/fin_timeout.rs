@@ -1,4 +1,4 @@
-//! `fin_timeout` by packets that only a megaflow sees: their flags come with its counters.
+//! `fin_timeout` by packets of a megaflow: their TCP flags come with its counters.
 
 use super::*;
 
@@ -13,7 +13,7 @@ fn timeouts(rig: &Rig) -> (u16, u16) {
     (rule.timeouts.idle_s(), rule.timeouts.hard_s())
 }
 
-/// So many packets so far, the flags of all of them.
+/// Number of packets so far, with the union of their flags.
 fn count(rig: &Rig, packets: u64, tcp_flags: u16) {
     for f in lock(&rig.dp.flows).iter_mut() {
         f.stats = FlowStats { packets, bytes: 60 * packets, used_ms: rig.now_ms, tcp_flags };
@@ -30,7 +30,7 @@ fn flags_of_a_megaflow_shorten_timeouts_when_it_has_packets() {
     count(&rig, 2, 3);
     rig.later(600);
     assert_eq!(timeouts(&rig), (5, 6));
-    // A new rule in its place is not shortened by packets that came before it; the next one tells it of all flags.
+    // Packets before a new rule in its place do not shorten its timeouts; the next packet reports all flags.
     rig.rule(RULE);
     rig.later(600);
     assert_eq!(timeouts(&rig), (60, 70));
@@ -59,7 +59,7 @@ fn last_flags_of_a_deleted_flow_are_not_lost() {
     rig.install(0x88cc, 1);
     let flow = lock(&rig.dp.flows).pop().expect("it was installed");
     let stats = FlowStats { packets: 1, bytes: 60, used_ms: rig.now_ms, tcp_flags: 1 };
-    // Its translation is over when the datapath tells of it.
+    // Its translation is outdated when the datapath reports it.
     rig.backer.bump_epoch();
     lock(&rig.dp.purged).push(FlowRecord { stats, ..flow });
     rig.settle();

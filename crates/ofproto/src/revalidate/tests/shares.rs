@@ -1,4 +1,4 @@
-//! Helpers do the flows of their shards as the leader does its own.
+//! Helpers process the flows of their shards as the leader does its own.
 
 use super::*;
 use dpif::actions::DropAction;
@@ -13,7 +13,7 @@ fn with_helpers(rules: &str) -> (Rig, Vec<Arc<Helper>>) {
     (rig, helpers)
 }
 
-/// Rounds in which the helpers work behind the leader; how many shares they did.
+/// Rounds in which the helpers work after the leader; returns the number of their shares.
 fn settle(rig: &mut Rig, helpers: &[Arc<Helper>]) -> usize {
     let mut shares = 0;
     for _ in 0..20 {
@@ -57,7 +57,7 @@ fn a_change_reaches_the_flows_of_all_threads() {
         rig.dp.actions().iter().all(|actions| *actions == [DpAction::Drop(DropAction(dpif::XlateDrop::Ok))])
     );
     assert!(rig.revalidator.is_settled(&rig.backer));
-    // Other bits: all end, and what they counted last is not lost.
+    // Other bits: all are deleted, and their last counters are not lost.
     rig.dp.count(2, 1200);
     rig.rule("priority=40000,dl_dst=02:00:00:00:00:09 actions=2");
     settle(&mut rig, &helpers);
@@ -72,7 +72,7 @@ fn a_share_that_comes_late_changes_no_flow_that_is_gone_or_newer() {
     rig.revalidator.poll(&rig.backer, &rig.dp, rig.now_ms);
     rig.dp.work();
     rig.revalidator.poll(&rig.backer, &rig.dp, rig.now_ms);
-    // The helpers have their shares. Some flows end with their thread meanwhile, and the rules change once more.
+    // The helpers have their shares. Some flows end with their thread meanwhile, and the rules change again.
     let gone: Vec<_> = lock(&rig.dp.flows).drain(..100).collect();
     lock(&rig.dp.purged).extend(gone);
     rig.rule("actions=2,2");

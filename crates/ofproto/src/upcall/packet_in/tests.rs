@@ -1,4 +1,4 @@
-//! Tests of packets for controllers that are made at translation.
+//! Tests of packet-ins made during translation.
 
 use crate::backer::Backer;
 use crate::events::PacketInEvent;
@@ -9,7 +9,7 @@ use dpif::{DpAction, DpifOp, Execute, PmdId, Upcall, UpcallKind, UserCookie};
 use flow::DpPort;
 use sync::Ordering;
 
-/// What the datapath is to do with a packet's first pass, and all actions of its megaflow.
+/// The datapath actions for a packet's first pass, and all actions of its megaflow.
 fn first_pass(backer: &Backer, upcall: Box<Upcall>) -> (Box<Execute>, Vec<DpAction>) {
     let mut ops = handle(backer, vec![upcall], 5).remove(&PmdId::Core(0)).expect("ops for the core");
     let Some(DpifOp::Execute(execute)) = ops.pop() else { panic!("{ops:?}") };
@@ -17,7 +17,7 @@ fn first_pass(backer: &Backer, upcall: Box<Upcall>) -> (Box<Execute>, Vec<DpActi
     (execute, put.actions.to_vec())
 }
 
-/// Everything that waits for the controllers.
+/// All events that wait for the controllers.
 fn told(backer: &Backer) -> Vec<PacketInEvent> {
     let mut all = Vec::new();
     backer.route_packet_ins(usize::MAX, |event| all.push(event));
@@ -76,7 +76,7 @@ fn rewrites_on_the_way_are_seen_by_the_controllers_behind_them_only() {
 }
 
 #[test]
-fn what_is_behind_a_rewrite_that_is_not_known_is_left_to_the_datapath() {
+fn actions_after_an_unknown_rewrite_are_left_to_the_datapath() {
     let rules = "actions=controller(id=1),mod_dl_dst:02:00:00:00:00:09,controller(id=2),controller(id=3)";
     let (mut backer, _) = backer_with(rules);
     for knows_others in [false, true] {
@@ -120,7 +120,7 @@ fn packets_of_a_slow_flow_go_at_once_too() {
 }
 
 #[test]
-fn nothing_is_made_while_nobody_listens() {
+fn no_packet_in_without_a_listener() {
     let (backer, bridge) = backer_with("actions=controller(id=3),2");
     let view = backer.view();
     let listeners = &view.bridge(bridge).expect("made by backer_with").listeners;
@@ -128,7 +128,7 @@ fn nothing_is_made_while_nobody_listens() {
     let mut both_ways = || {
         ufid += 2;
         let (execute, put) = first_pass(&backer, miss_of(0x88cc, ufid));
-        // The packet's way is the same, and the flow goes on handing packets up: who listens may change.
+        // The packet's path is the same, and the flow still sends packets up: listeners may change.
         assert!(matches!(execute.actions[..], [DpAction::Output(_)]) && execute.went_on && put.len() == 2);
         let DpAction::Userspace(Userspace(cookie)) = put[0] else { panic!("{put:?}") };
         let up = Upcall { kind: UpcallKind::Action(cookie), ticket: None, ..*miss_of(0x88cc, ufid + 1) };

@@ -1,4 +1,4 @@
-//! `fin_timeout`: what it looks at, and which packets shorten which rule's timeouts.
+//! `fin_timeout`: its examined bits, and the packets that shorten a rule's timeouts.
 
 use super::*;
 
@@ -96,12 +96,12 @@ fn learned_rules_begin_with_it_and_keep_what_it_left_them() {
     assert_eq!(timeouts(&rig, 1), (60, 70));
     back.cache.replay(&one_packet(FIN), &mut rig.backer.effect_host());
     assert_eq!(timeouts(&rig, 1), (25, 26));
-    // Learning again, by packets of the megaflow and by a new one, begins its age anew and leaves it its timeouts.
+    // Learning again, by packets of the megaflow and by a new one, restarts its age and leaves its timeouts.
     learner.cache.replay(&FlowStats { used_ms: 9000, ..one_packet(SYN) }, &mut rig.backer.effect_host());
     assert_eq!(timeouts(&rig, 1), (25, 26));
     rig.translate(&Rig::flow("in_port=1,tcp"), true);
     assert_eq!(timeouts(&rig, 1), (25, 26));
-    // The version that this made shares them with the one that the megaflow knows.
+    // The resulting version shares them with the one known to the megaflow.
     let view = rig.backer.view();
     let rules = view.bridge(a).expect("made by the rig").tables.within(TableId(1), &flow::Match::catchall());
     assert_eq!(rules[0].modified_ms, 9000);

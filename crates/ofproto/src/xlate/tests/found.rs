@@ -1,10 +1,10 @@
-//! Faults that the simulator found, as named cases.
+//! Regressions found by the simulator, as named cases.
 
 use super::Rig;
 
 /// Found by the simulator: a flow that rewrote SCTP packets also took packets of protocol 0, which were not rewritten.
 #[test]
-fn headers_that_could_not_be_read_are_not_rewritten_and_masks_tell_them_apart() {
+fn unreadable_headers_are_not_rewritten_and_masks_distinguish_them() {
     let rig = Rig::new();
     let a = rig.a;
     let rig = rig.rules(a, "ip actions=mod_nw_tos:40,2");

@@ -1,4 +1,4 @@
-//! IP fragments, as each way of handling them shows them to rules. Expectations are those of `ofproto/trace` of OVS 3.1.
+//! IP fragments in each handling mode. Expectations are those of `ofproto/trace` of OVS 3.1.
 
 use super::*;
 use crate::view::FragHandling::{self, Drop, Normal, NxMatch};
@@ -64,7 +64,7 @@ fn each_bridge_handles_fragments_by_itself() {
     rig.acts(FIRST, "11,2");
     handle(&rig, b, Drop);
     let t = rig.acts(FIRST, "2");
-    // The dropped packet counts as one that a rule of the table matched.
+    // The dropped packet counts as matched in its table.
     t.cache.replay(&seen(3, 300, 0), &mut rig.backer.effect_host());
     let view = rig.backer.view();
     let table = view.bridge(b).and_then(|b| b.tables.table(TableId(0))).expect("made by the rig");

@@ -1,4 +1,4 @@
-//! Patch ports: what a peer bridge does to the packet, and to the bridge that it comes from. Expectations are those of
+//! Patch ports: effects of a peer bridge on the packet and on the originating bridge. Expectations are those of
 //! `ofproto/trace` of OVS 3.1.
 
 use super::*;
@@ -21,7 +21,7 @@ fn errors_of_the_peer_end_its_own_part_only() {
         ("actions=9,2", "actions=pop:NXM_NX_REG0[],1", "11,2".to_string(), false),
         ("actions=9,2", "actions=exit,1", "2".to_string(), false),
         ("actions=9,2", "actions=1,exit,2", "11,2".to_string(), false),
-        // To and fro.
+        // Back and forth.
         (
             "in_port=1,actions=9,2\n in_port=9,actions=resubmit(,0)",
             "actions=in_port,1",
@@ -59,7 +59,7 @@ fn packets_for_controllers_of_the_peer_come_from_the_action_set_that_sent_them_t
 }
 
 #[test]
-fn what_cannot_be_undone_is_done_to_a_clone() {
+fn irreversible_actions_work_on_a_clone() {
     let metered = "actions=meter:1,1";
     for (of_a, of_b, expected) in [
         ("actions=9,2", metered, "clone(meter(0),11),2"),
@@ -71,12 +71,12 @@ fn what_cannot_be_undone_is_done_to_a_clone() {
         ("actions=9,resubmit(,1),2\n table=1,actions=9", metered, "clone(meter(0),11),clone(meter(0),11),2"),
         ("actions=write_actions(output:9)", metered, "meter(0),11"),
         ("actions=write_actions(output:3),goto_table:1\n table=1,actions=9", metered, "clone(meter(0),11),3"),
-        // A packet that is sent to several ports is still needed, but for the last one.
+        // A packet sent to several ports is still needed, except by the last one.
         ("actions=flood", metered, "2,3,4,meter(0),11"),
         ("actions=flood,2", metered, "2,3,4,clone(meter(0),11),2"),
         ("actions=normal", metered, "2,3,4,meter(0),11"),
         ("actions=normal,2", metered, "2,3,4,clone(meter(0),11),2"),
-        // What was changed before is changed for both packets, and what the clone changes is not undone.
+        // Earlier changes apply to both packets, and changes of the clone are not undone.
         ("actions=mod_nw_tos:40,9,2", metered, "ipv4(tos=0x28/0xfc),clone(meter(0),11),2"),
         (
             "actions=mod_nw_tos:40,9,2",
@@ -100,7 +100,7 @@ const IP: &str = "in_port=1,tcp,dl_src=02:00:00:00:00:01,dl_dst=02:00:00:00:00:0
 fn clones_nest_to_a_bound() {
     let backer = Backer::new(1);
     let mut rig = Rig::new();
-    // A chain of bridges, each with a meter and an output of its own.
+    // A chain of bridges, each with its own meter and output.
     let bridges: Vec<BridgeId> = (0..10).map(|n| backer.add_bridge(&format!("c{n}"))).collect();
     for (n, id) in bridges.iter().enumerate() {
         let mut table = PortTable::default();

@@ -1,4 +1,4 @@
-//! Packets to controllers, meters on the way, and ports as they are configured.
+//! Packets to controllers, meters for them, and port configuration.
 
 use super::*;
 
@@ -14,21 +14,21 @@ fn controllers_meters_and_misses() {
              priority=0 actions=controller",
         )
         .rules(b, "actions=meter:3,1");
-    // Each bridge has meters of its own; one that is not there limits nothing.
+    // Each bridge has its own meters; an unknown one limits nothing.
     rig.backer.set_meter(a, 3, Some(1));
     rig.backer.set_meter(b, 3, Some(0));
     rig.acts(TCP, "meter(1),controller(reason=1,id=4),2");
     let udp = TCP.replace("tcp", "udp");
     let of_copy = "sample(meter(1),controller(reason=1,id=4))";
     rig.acts(&udp, &format!("{of_copy},controller(reason=1,id=0),meter(0),11"));
-    // The meter of all packets for controllers limits those without one of their own.
+    // The meter of all packet-ins limits those without their own.
     rig.backer.set_meter(a, openflow::msg::meter::CONTROLLER, Some(2));
     rig.acts(&udp, &format!("{of_copy},sample(meter(2),controller(reason=1,id=0)),meter(0),11"));
     rig.backer.set_meter(a, openflow::msg::meter::CONTROLLER, None);
     // From the table-miss rule the reason is a miss by that rule.
     rig.acts("in_port=1,arp", "controller(reason=6,id=0)");
     Rig::new().acts(TCP, "drop");
-    // Ports that the bridge does not have are those of packet-outs and of stories told: tables see their packets.
+    // Unknown ports belong to packet-outs and traces: tables see their packets.
     rig.acts("in_port=77,arp", "controller(reason=6,id=0)");
 }
 
@@ -57,7 +57,7 @@ fn an_output_to_controllers_says_from_where_it_comes() {
     assert_eq!(packet_out(TCP, "controller"), "controller(reason=5,id=0)");
     assert_eq!(packet_out(TCP, "table"), "controller(reason=5,id=0)");
     assert_eq!(packet_out(&udp, "table"), "controller(reason=5,id=0)");
-    // What says more than an output has the reason of its rule.
+    // An output with options has the reason of its rule.
     assert_eq!(packet_out("in_port=1,arp", "table"), "controller(reason=1,id=0)");
     assert_eq!(packet_out(TCP, "resubmit(,9)"), "controller(reason=6,id=0)");
 }
@@ -131,7 +131,7 @@ fn nothing_goes_between_ports_of_a_spanning_tree() {
             assert_eq!(show(&t.actions), expected, "{rules:?} from {from}");
         }
     }
-    // What freezes remembers where the packet came in.
+    // A frozen state keeps the input port.
     let rig = rig("actions=load:4->OXM_OF_IN_PORT[],debug_recirc,1,2,3");
     let packet = "in_port=1,dl_type=0x1234";
     let t = rig.acts(packet, "recirc(1)");

@@ -1,4 +1,4 @@
-//! Rewrites that are not carried out, queues and tags. Expectations are those of `ofproto/trace` of OVS 3.1.
+//! Rewrites that are not executed, queues and tags. Expectations are those of `ofproto/trace` of OVS 3.1.
 
 use super::*;
 
@@ -92,12 +92,12 @@ fn queues_are_priorities_of_packets() {
         ("pop_queue,2", "2"),
         ("set_queue:4294967295,2", "priority(0xffffffff),2"),
         ("set_queue:5,resubmit(,1),2", "priority(0x6),3,2"),
-        // To the input port is nowhere, unless it is named as such.
+        // An output to the input port is dropped, unless it is `IN_PORT`.
         (
             "set_queue:4,enqueue:3:9,enqueue:in_port:9,enqueue:1:9,2,pop_queue,3",
             "priority(0x9),3,1,priority(0x4),2,priority(0x0),3",
         ),
-        // A bridge restores the priority that its peer changed.
+        // A bridge restores the priority changed by its peer.
         ("9,2", "priority(0x7),11,priority(0x0),2"),
         ("enqueue:99:7,3", "3"),
     ] {
@@ -116,7 +116,7 @@ fn a_new_tag_starts_from_zero() {
             "push_vlan:0x8100,set_field:4103->vlan_vid,push_vlan:0x8100,set_field:4104->vlan_vid,2,pop_vlan,3,pop_vlan,4",
             "pop_vlan,push_vlan(0x8100,vid=7,pcp=0),push_vlan(0x8100,vid=8,pcp=0),2,pop_vlan,3,pop_vlan,4",
         ),
-        // Bits without the one that says that there is a tag are seen by rules alone.
+        // Tag bits without the present bit are visible to rules only.
         ("load:5->NXM_OF_VLAN_TCI[],resubmit(,1)", "pop_vlan,3"),
         ("load:0->NXM_OF_VLAN_TCI[],resubmit(,1)", "pop_vlan,4"),
         ("load:0x1006->NXM_OF_VLAN_TCI[],2", "pop_vlan,push_vlan(0x8100,vid=6,pcp=0),2"),

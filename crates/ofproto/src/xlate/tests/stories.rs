@@ -1,8 +1,8 @@
-//! What `ofproto/trace` tells.
+//! Output of `ofproto/trace`.
 
 use super::*;
 
-/// The story of a translation of `packet`, line by line behind the name of the bridge.
+/// The trace of a translation of `packet`, line by line after the name of the bridge.
 fn story(rig: &Rig, packet: &str, effects: bool) -> Vec<String> {
     let (view, flow) = (rig.backer.view(), Rig::flow(packet));
     let request = Request { view: &view, bridge: rig.a, flow: &flow, start: Start::Tables, trace: true };
@@ -11,7 +11,7 @@ fn story(rig: &Rig, packet: &str, effects: bool) -> Vec<String> {
 }
 
 #[test]
-fn stories_tell_what_was_done_and_what_was_not() {
+fn traces_show_executed_and_skipped_actions() {
     let rig = Rig::new();
     let a = rig.a;
     let rig = rig.rules(

@@ -1,10 +1,11 @@
-//! Tunnel ports: outer headers on the way out, the port they belong to on the way in.
+//! Tunnel ports: outer headers on output, tunnel port selection on input.
 
 use super::*;
 use crate::tunnel::{Endpoint, TUNNEL_TTL, TunnelConfig, TunnelKey, TunnelKind};
 use std::net::IpAddr;
 
-/// Ports 5 and 6 of bridge `a` are tunnels to 10.9.0.5 with key 5 and to wherever rules say; both are the datapath's port 8.
+/// Ports 5 and 6 of bridge `a` are tunnels to 10.9.0.5 with key 5 and to an address set by rules; both use the
+/// datapath's port 8.
 fn rig() -> Rig {
     let rig = Rig::new();
     let config = TunnelConfig {
@@ -38,7 +39,7 @@ fn rig() -> Rig {
     rig
 }
 
-/// What came from 10.9.0.9 to our 10.9.0.1.
+/// Received from 10.9.0.9 on local address 10.9.0.1.
 const CAME: &str = "in_port=6,tun_id=77,tun_src=10.9.0.9,tun_dst=10.9.0.1,tun_ttl=63,dl_type=0x88b5,dl_src=02:00:00:00:00:01";
 const ETH: &str = "in_port=1,dl_type=0x88b5,dl_src=02:00:00:00:00:01";
 
@@ -49,7 +50,7 @@ fn outer_headers_are_set_where_a_tunnel_is_next() {
     let rig = rig.rules(a, "in_port=1 actions=5,2,5,set_field:9->tun_id,set_field:10.9.0.7->tun_dst,6,5,2");
     let five = "tunnel(id=5,dst=10.9.0.5,flags=10,tp_dst=6081)";
     let six = "tunnel(id=9,dst=10.9.0.7,flags=10,tp_dst=6081)";
-    // Set once for outputs to the same tunnel; the mark is the outer packet's alone.
+    // Set once for outputs to the same tunnel; the mark applies only to the outer packet.
     rig.check(
         ETH,
         &format!("{five},8,2,8,mark(7),{six},8,mark(0),{five},8,2"),
@@ -72,9 +73,9 @@ fn a_packet_goes_back_to_its_sender_and_not_to_ourselves() {
         "mark(7),tunnel(id=77,dst=10.9.0.9,flags=10,tp_dst=6081),8",
         "pkt_mark=0,recirc_id=0,eth,tun_id=0x4d,tun_src=10.9.0.9,tun_dst=10.9.0.1,tun_tos=0,in_port=6,dl_type=0x88b5",
     );
-    // Where the packet came to is here.
+    // The destination is local.
     rig.acts(&CAME.replace("77", "78"), "tunnel(id=5,dst=10.9.0.5,flags=10,tp_dst=6081),8");
-    // No rule said where to.
+    // No rule set the destination.
     let rig = rig.rules(a, "in_port=1 actions=6,2");
     rig.acts(ETH, "2");
 }
@@ -101,7 +102,7 @@ fn tunnels_of_one_device_are_counted_apart() {
 }
 
 #[test]
-fn what_a_rule_set_outlives_a_recirculation() {
+fn tunnel_fields_survive_recirculation() {
     let rig = rig();
     let a = rig.a;
     let rig =

@@ -1,4 +1,4 @@
-//! What dumps are asked for.
+//! Arguments of dumps.
 
 use super::*;
 use flow::{FlowKey, KeyMask, shape};
@@ -39,7 +39,7 @@ fn kinds_of_flows_are_those_of_the_software() {
 }
 
 #[test]
-fn a_filter_lets_through_what_could_match() {
+fn a_filter_passes_flows_that_may_match() {
     let mut key = FlowKey::default();
     key.base.in_port = 1;
     key.base.dl_type = 0x0800;
@@ -59,7 +59,7 @@ fn a_filter_lets_through_what_could_match() {
     };
     let passes =
         |text: &str| could_match(&parse_match_unchecked(text, &flow::text::NoPortNames).unwrap(), &flow);
-    // The protocol is not part of the flow: packets of any could be meant.
+    // The protocol is not part of the flow: packets of any may match.
     assert!(passes("ip") && passes("tcp") && passes("udp") && passes("in_port=1"));
     assert!(!passes("arp") && !passes("in_port=2"));
 }

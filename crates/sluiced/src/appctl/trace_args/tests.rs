@@ -10,7 +10,7 @@ fn words(line: &str) -> Vec<String> {
 }
 
 #[test]
-fn flows_and_packets_are_told_apart() {
+fn flows_and_packets_are_distinguished() {
     let bytes = || PacketText::Bytes(hexadecimal(FRAME).unwrap());
     for (line, flow, packet) in [
         ("br0 in_port=1", FlowText::Bridge("br0", "in_port=1"), PacketText::None),
@@ -26,7 +26,7 @@ fn flows_and_packets_are_told_apart() {
         let args = words(line);
         let parsed = TraceArgs::parse(&args, false).unwrap();
         assert_eq!((parsed.flow, parsed.packet), (flow, packet), "{line}");
-        // The same in front of the actions of a packet-out.
+        // The same before the actions of a packet-out.
         let args = words(&format!("-consistent {line} output:2"));
         let out = TraceArgs::parse(&args, true).unwrap();
         assert_eq!((out.flow, out.actions, out.consistent), (flow, "output:2", true), "{line}");
@@ -50,7 +50,7 @@ fn payloads_are_bytes_or_lengths() {
 }
 
 #[test]
-fn what_is_wrong_is_told() {
+fn faults_are_reported() {
     for (line, error) in [
         ("br0 in_port=1 --foo", "--foo: unknown option"),
         ("br0 in_port=1 -consistent", "-consistent: unknown option"),

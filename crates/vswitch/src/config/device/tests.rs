@@ -44,7 +44,7 @@ fn each_type_reads_its_options_and_no_others() {
             "dummy-pmd",
             PortOptions::Dummy(DummyPort { pmd: true, ..dummy("dummy-pmd") }),
         ),
-        // In place of another type, and in a datapath of dummies.
+        // Replacing another type, and in a dummy datapath.
         (InterfaceKind::Dummy, "tap", PortOptions::Dummy(dummy("tap"))),
         (InterfaceKind::Dummy, "internal", PortOptions::Dummy(dummy("dummy-internal"))),
     ] {

@@ -1,4 +1,4 @@
-//! What a row of `Bridge` and those of its controllers ask for.
+//! Configuration by rows of `Bridge` and its controllers.
 
 use super::*;
 

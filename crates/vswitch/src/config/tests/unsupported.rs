@@ -1,4 +1,4 @@
-//! What is asked for and not there is told.
+//! Unsupported configuration is reported.
 
 use super::*;
 
@@ -70,7 +70,7 @@ fn what_is_not_supported_is_told() {
     assert_eq!(rows, [vec![row; 6], vec![root], vec![port]], "{:?}", messages(&desired));
 }
 
-/// What is told stands in the row that asks, or in the nearest above it that has a place for it.
+/// The notice is in the row itself, or in the nearest above it with a column for it.
 #[test]
 fn what_is_not_supported_stands_in_a_row() {
     let mut bed = Bed::new();

@@ -1,4 +1,4 @@
-//! Whatever the switch went through: it ends as if it had begun with the last desired state.
+//! After any history, the switch equals one that started with the last desired state.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -127,7 +127,7 @@ fn desired(model: &Model) -> Desired {
     desired
 }
 
-/// A switch without the numbers that depend on its history: each port as text, by bridge.
+/// The switch without history-dependent numbers: each port as text, by bridge.
 fn essence(fake: &Fake, model: &Model) -> BTreeMap<String, (BridgeSettings, BTreeSet<String>)> {
     let peer_name = |(bridge, number): (BridgeId, OfPort)| {
         let ports = &fake.bridges[&bridge].ports.ports;
@@ -140,7 +140,7 @@ fn essence(fake: &Fake, model: &Model) -> BTreeMap<String, (BridgeSettings, BTre
             let device = fake.devices.get(&port.name).map(|(.., device)| device);
             let peer = port.patch_peer.map(peer_name);
             let (name, tag) = (&bundle.name, bundle.tag);
-            // The number, when nobody else in the bridge asks for it.
+            // The number, if no other interface of the bridge requests it.
             let wish = port.name.strip_prefix('p').and_then(|n| model.ports.get(&n.parse().ok()?));
             let asked = wish.and_then(|wish| wish.request);
             let rivals = |w: &&Wish| format!("br{}", w.bridge) == bridge.name && w.request == asked;
@@ -177,7 +177,7 @@ proptest! {
             }
             fake.apply(&mut planner, desired(&model));
         }
-        // Devices that went missing while open are found out now.
+        // Devices that disappeared while open are detected now.
         for name in fake.missing.clone() {
             let is_system = planner.open_ports().any(|port| port.name == name && port.type_name == "system");
             if is_system {

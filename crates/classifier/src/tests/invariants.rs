@@ -1,4 +1,4 @@
-//! The laws of the classifier, on random rules and packets of a small world, so that they meet.
+//! The invariants of the classifier, on random rules and packets with few values, so that they match.
 
 use super::plain::Plain;
 use crate::Footprint;
@@ -8,7 +8,7 @@ use flow::{Flow, Mask, Match};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
-/// Fields and the values that they take in this world.
+/// Fields and their values in these tests.
 const WORLD: &[(FieldId, &[u128])] = &[
     (InPortOxm, &[1, 2]),
     (Metadata, &[0, 1, 0xff]),
@@ -37,7 +37,7 @@ fn draws(n: usize) -> impl Strategy<Value = Vec<Draw>> {
     prop::collection::vec((0..WORLD.len(), 0usize..8, any::<u8>()), 0..n)
 }
 
-/// A match on the drawn fields: exact, by prefix or by an odd mask.
+/// A match on the drawn fields: exact, prefix or irregular mask.
 fn to_match(draws: &[Draw]) -> Match {
     let mut m = Match::catchall();
     for (field, value, mask) in draws {
@@ -91,7 +91,7 @@ fn tries() -> impl Strategy<Value = &'static [FieldId]> {
 
 fn build(rules: &[(Match, i32)], prefixes: &[FieldId]) -> Plain<usize> {
     let mut c = Plain::new(0x1234_5678);
-    // Half of the rules come before the tries are set, half after.
+    // Half of the rules are added before the tries are set, half after.
     for (i, (m, priority)) in rules.iter().enumerate() {
         if i == rules.len() / 2 {
             c.set_prefix_fields(prefixes);
@@ -118,7 +118,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn oracle_law(rules in rules(), tries in tries(), flows in prop::collection::vec(flows(), 1..20)) {
+    fn lookup_equals_oracle(rules in rules(), tries in tries(), flows in prop::collection::vec(flows(), 1..20)) {
         let c = build(&rules, tries);
         for flow in &flows {
             let expect = lookup_linear(c.iter(), flow).map(|(priority, _)| priority);
@@ -135,7 +135,7 @@ proptest! {
     }
 
     #[test]
-    fn megaflow_law(
+    fn flows_of_a_megaflow_get_the_same_rule(
         rules in rules(),
         tries in tries(),
         flow in flows(),
@@ -153,7 +153,7 @@ proptest! {
             noise.words_mut().iter_mut().zip(flip.iter().cycle()).for_each(|(w, f)| *w ^= f);
             prop_assert_eq!(c.lookup(&mix(&flow, &noise, &wc), None), rule);
         }
-        // One bit at a time, of those that some rule looks at.
+        // One bit at a time, of those matched by some rule.
         for word in 0..flow::FLOW_WORDS {
             for bit in 0..64 {
                 let is_used = rules.iter().any(|(m, _)| m.mask().words()[word] >> bit & 1 != 0);
@@ -167,7 +167,7 @@ proptest! {
     }
 
     #[test]
-    fn conjunctive_law(
+    fn conjunctive_lookup_equals_oracle(
         rules in rules(),
         tries in tries(),
         soft in prop::collection::vec(any::<bool>(), 40),
@@ -204,7 +204,7 @@ proptest! {
     }
 
     #[test]
-    fn model_and_snapshot_law(
+    fn updates_match_model_and_keep_snapshots(
         pool in rules(),
         tries in tries(),
         steps in prop::collection::vec((any::<bool>(), 0usize..40, -1i32..3), 1..120),
@@ -245,7 +245,7 @@ proptest! {
     }
 
     #[test]
-    fn selection_law(rules in rules(), probe in draws(4), priority in -3i32..8) {
+    fn selections_equal_oracle(rules in rules(), probe in draws(4), priority in -3i32..8) {
         let c = build(&rules, &[IpDst]);
         let probe = to_match(&probe);
         let in_order: Vec<usize> = c.within(&probe).copied().collect();
