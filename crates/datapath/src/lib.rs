@@ -13,13 +13,13 @@
 #![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
 
 mod actions;
+mod bucket;
 mod burst;
 mod cache;
 mod finish;
 mod handover;
 mod hash;
 mod ledger;
-mod line;
 mod megaflow;
 mod meter;
 mod ops;

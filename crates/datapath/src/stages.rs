@@ -59,7 +59,7 @@ impl Kernel for Extract<'_> {
     }
 }
 
-/// Keys → hashes. Prefetches the lines of a large cache as soon as each is known: the rest of the burst is hashed
+/// Keys → hashes. Prefetches the buckets of a large cache as soon as each is known: the rest of the burst is hashed
 /// before the first is read.
 pub(crate) struct Hash<'a> {
     pub(crate) burst: &'a mut Burst,

@@ -10,7 +10,7 @@
 //! index and counted in its port's list; a subtable without flows is in no list.
 
 mod action_lists;
-mod lines;
+mod buckets;
 mod slab;
 mod subtable;
 
@@ -19,10 +19,10 @@ pub(crate) use slab::Slab;
 pub(crate) use subtable::Subtable;
 
 use crate::hash::KeyHasher;
+use buckets::BucketTable;
 use dpif::{DpAction, FlowRecord};
 use flow::{DpPort, FlowKey, KeyMask, Ufid};
 use hashbrown::HashTable;
-use lines::LineTable;
 use std::sync::Arc;
 
 /// Maximum number of flows (512 KiB) that fit a processor's second-level cache.
@@ -48,7 +48,7 @@ pub(crate) struct MegaflowTable {
     subtables: Vec<Subtable>,
     free_subtables: Vec<u32>,
     by_mask: HashTable<u32>,
-    by_ufid: LineTable,
+    by_ufid: BucketTable,
     ranks: HashTable<PortRank>,
     flow_limit: usize,
     masks_per_port_max: usize,
@@ -83,9 +83,9 @@ impl MegaflowTable {
             subtables: Vec::new(),
             free_subtables: Vec::new(),
             by_mask: HashTable::new(),
-            by_ufid: LineTable::default(),
+            by_ufid: BucketTable::default(),
             ranks: HashTable::new(),
-            flow_limit: flow_limit.min(crate::line::ID_LIMIT as usize - 1),
+            flow_limit: flow_limit.min(crate::bucket::ID_LIMIT as usize - 1),
             masks_per_port_max: usize::MAX,
         }
     }

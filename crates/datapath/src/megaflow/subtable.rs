@@ -1,6 +1,6 @@
 //! The flows of one mask and shape: a hash table from masked key to slot.
 
-use super::lines::LineTable;
+use super::buckets::BucketTable;
 use super::slab::Slab;
 use flow::{FlowKey, KeyMask};
 
@@ -10,7 +10,7 @@ pub(crate) struct Subtable {
     identity: KeyMask,
     /// The mask for matching: all ones in `base.shape`.
     mask: KeyMask,
-    flows: LineTable,
+    flows: BucketTable,
 }
 
 impl Subtable {
@@ -22,7 +22,7 @@ impl Subtable {
         }
         let mut identity = kept;
         identity.base.shape = key.base.shape;
-        Subtable { identity, mask: kept, flows: LineTable::default() }
+        Subtable { identity, mask: kept, flows: BucketTable::default() }
     }
 
     /// The mask for matching.
@@ -41,7 +41,7 @@ impl Subtable {
         self.flows.len()
     }
 
-    /// Prefetches the line of a hash.
+    /// Prefetches the bucket of a hash.
     #[inline(always)]
     pub(crate) fn prefetch(&self, hash: u64) {
         self.flows.prefetch(hash);

@@ -4,29 +4,29 @@
 //! A signature is never 0, so 0 marks a free entry. An entry is only a hint: the reader confirms it with the
 //! megaflow.
 
-/// Entries of one line.
-pub(crate) const LINE_ENTRIES: usize = 12;
+/// Entries of one bucket.
+pub(crate) const BUCKET_ENTRIES: usize = 12;
 /// Ids have 24 bits.
 pub(crate) const ID_LIMIT: u32 = 1 << 24;
 
 /// See the module documentation.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
-pub(crate) struct Line {
-    signatures: [u16; LINE_ENTRIES],
-    ids: [[u8; 3]; LINE_ENTRIES],
+pub(crate) struct Bucket {
+    signatures: [u16; BUCKET_ENTRIES],
+    ids: [[u8; 3]; BUCKET_ENTRIES],
     /// Owner-defined data.
     pub(crate) note: u8,
 }
 
-const _: () = assert!(size_of::<Line>() == 64);
+const _: () = assert!(size_of::<Bucket>() == 64);
 
-impl Line {
+impl Bucket {
     /// No entries.
-    pub(crate) const EMPTY: Line =
-        Line { signatures: [0; LINE_ENTRIES], ids: [[0; 3]; LINE_ENTRIES], note: 0 };
+    pub(crate) const EMPTY: Bucket =
+        Bucket { signatures: [0; BUCKET_ENTRIES], ids: [[0; 3]; BUCKET_ENTRIES], note: 0 };
 
-    /// The signature of a hash, from other bits than those that select the line.
+    /// The signature of a hash, from other bits than those that select the bucket.
     #[inline(always)]
     pub(crate) fn signature(hash: u64) -> u16 {
         (hash >> 48) as u16 | 1
@@ -67,14 +67,14 @@ impl Line {
 
     /// The index of an entry, if present.
     pub(crate) fn position(&self, signature: u16, id: u32) -> Option<usize> {
-        (0..LINE_ENTRIES).find(|i| self.signatures[*i] == signature && self.id(*i) == Some(id))
+        (0..BUCKET_ENTRIES).find(|i| self.signatures[*i] == signature && self.id(*i) == Some(id))
     }
 
     /// The index of a free entry.
     #[inline]
     pub(crate) fn free(&self) -> Option<usize> {
         let at = self.probe(0).trailing_zeros() as usize;
-        (at < LINE_ENTRIES).then_some(at)
+        (at < BUCKET_ENTRIES).then_some(at)
     }
 
     /// Writes entry `i`.
@@ -88,7 +88,7 @@ impl Line {
 
     /// All entries.
     pub(crate) fn ids(&self) -> impl Iterator<Item = u32> + '_ {
-        (0..LINE_ENTRIES).filter(|i| self.signatures[*i] != 0).filter_map(|i| self.id(i))
+        (0..BUCKET_ENTRIES).filter(|i| self.signatures[*i] != 0).filter_map(|i| self.id(i))
     }
 
     /// Frees entry `i`.

@@ -1,71 +1,71 @@
 //! A hash table from the hash of a key to a slot that grows incrementally, so that no packet waits for it.
 //!
 //! Extendible hashing (Fagin, Nievergelt, Pippenger, Strong 1979): the low bits of a hash select an entry of the
-//! directory, which refers to a segment of sixteen [`Line`]s; other bits select the line there. A segment that is
+//! directory, which refers to a segment of sixteen [`Bucket`]s; other bits select the bucket there. A segment that is
 //! three quarters full is split in two by the next bit of the hash, which moves about 144 entries for any size of
 //! the table. The directory, four bytes for about ninety entries, doubles when a segment with a single directory
-//! entry is split. The first segment begins with one line, since most masks have few flows.
+//! entry is split. The first segment begins with one bucket, since most masks have few flows.
 //!
-//! An entry whose line is full goes to the next line of its segment with space. Each line on the way counts it in
+//! An entry whose bucket is full goes to the next bucket of its segment with space. Each bucket on the way counts it in
 //! its note, so that a search knows where to stop. A count that reached 255 stays there.
 //!
 //! Segments are never merged: the memory of a table is freed when its last entry is removed.
 
-use crate::line::{LINE_ENTRIES, Line};
+use crate::bucket::{BUCKET_ENTRIES, Bucket};
 
-/// Lines of a segment before it is split.
-const SEGMENT_LINES: usize = 16;
-/// The directory has at most 2^20 entries (4 MiB): a segment whose hashes agree in this many bits gets more lines
+/// Buckets of a segment before it is split.
+const SEGMENT_BUCKETS: usize = 16;
+/// The directory has at most 2^20 entries (4 MiB): a segment whose hashes agree in this many bits gets more buckets
 /// instead.
 const DEPTH_MAX: u32 = 20;
 
 /// The entries whose hashes end in the same `depth` bits.
 struct Segment {
     /// A power of two in number.
-    lines: Box<[Line]>,
+    buckets: Box<[Bucket]>,
     len: usize,
     depth: u32,
 }
 
 impl Segment {
-    fn new(lines: usize, depth: u32) -> Segment {
-        Segment { lines: vec![Line::EMPTY; lines].into_boxed_slice(), len: 0, depth }
+    fn new(buckets: usize, depth: u32) -> Segment {
+        Segment { buckets: vec![Bucket::EMPTY; buckets].into_boxed_slice(), len: 0, depth }
     }
 
     /// Other bits than those of the segment and the signature.
     #[inline(always)]
     fn home(&self, hash: u64) -> usize {
-        (hash >> 32) as usize & (self.lines.len() - 1)
+        (hash >> 32) as usize & (self.buckets.len() - 1)
     }
 
     #[inline(always)]
     fn after(&self, at: usize) -> usize {
-        (at + 1) & (self.lines.len() - 1)
+        (at + 1) & (self.buckets.len() - 1)
     }
 
     fn is_full(&self) -> bool {
-        (self.len + 1) * 4 > self.lines.len() * LINE_ENTRIES * 3
+        (self.len + 1) * 4 > self.buckets.len() * BUCKET_ENTRIES * 3
     }
 
     fn place(&mut self, hash: u64, id: u32) {
         let mut at = self.home(hash);
         self.len += 1;
         loop {
-            let line = &mut self.lines[at];
-            if let Some(free) = line.free() {
-                return line.set(free, Line::signature(hash), id);
+            let bucket = &mut self.buckets[at];
+            if let Some(free) = bucket.free() {
+                return bucket.set(free, Bucket::signature(hash), id);
             }
-            line.note = line.note.saturating_add(1);
+            bucket.note = bucket.note.saturating_add(1);
             at = self.after(at);
         }
     }
 
     fn remove(&mut self, hash: u64, id: u32) -> bool {
-        let signature = Line::signature(hash);
+        let signature = Bucket::signature(hash);
         let mut at = self.home(hash);
-        for passed in 0..self.lines.len() {
-            if let Some(entry) = self.lines[at].position(signature, id) {
-                self.lines[at].clear(entry);
+        for passed in 0..self.buckets.len() {
+            if let Some(entry) = self.buckets[at].position(signature, id) {
+                self.buckets[at].clear(entry);
                 self.len -= 1;
                 self.forget_passing(hash, passed);
                 return true;
@@ -75,30 +75,30 @@ impl Segment {
         false
     }
 
-    /// Removes an entry placed `passed` lines behind its own from the counts of the lines before it.
+    /// Removes an entry placed `passed` buckets behind its own from the counts of the buckets before it.
     fn forget_passing(&mut self, hash: u64, passed: usize) {
         let mut at = self.home(hash);
         for _ in 0..passed {
-            let line = &mut self.lines[at];
-            if line.note != u8::MAX {
-                line.note -= 1;
+            let bucket = &mut self.buckets[at];
+            if bucket.note != u8::MAX {
+                bucket.note -= 1;
             }
             at = self.after(at);
         }
     }
 }
 
-/// See the module documentation. Ids are below [`crate::line::ID_LIMIT`]; the caller ensures that entries are
+/// See the module documentation. Ids are below [`crate::bucket::ID_LIMIT`]; the caller ensures that entries are
 /// distinct.
 #[derive(Default)]
-pub(super) struct LineTable {
+pub(super) struct BucketTable {
     /// Segments by the low bits of a hash: empty, or a power of two of them.
     directory: Vec<u32>,
     segments: Vec<Segment>,
     len: usize,
 }
 
-impl LineTable {
+impl BucketTable {
     /// Number of entries.
     pub(super) fn len(&self) -> usize {
         self.len
@@ -115,11 +115,11 @@ impl LineTable {
         self.segments.get(self.segment_number(hash)?)
     }
 
-    /// Prefetches the line of a hash.
+    /// Prefetches the bucket of a hash.
     #[inline(always)]
     pub(super) fn prefetch(&self, hash: u64) {
-        if let Some(line) = self.segment(hash).and_then(|s| s.lines.get(s.home(hash))) {
-            simd::prefetch(line);
+        if let Some(bucket) = self.segment(hash).and_then(|s| s.buckets.get(s.home(hash))) {
+            simd::prefetch(bucket);
         }
     }
 
@@ -127,21 +127,21 @@ impl LineTable {
     #[inline(always)]
     pub(super) fn hint(&self, hash: u64) -> Option<u32> {
         let segment = self.segment(hash)?;
-        segment.lines.get(segment.home(hash))?.first(Line::signature(hash))
+        segment.buckets.get(segment.home(hash))?.first(Bucket::signature(hash))
     }
 
     /// The id of that hash accepted by `confirm`, which is called for few others.
     #[inline(always)]
     pub(super) fn find(&self, hash: u64, mut confirm: impl FnMut(u32) -> bool) -> Option<u32> {
         let segment = self.segment(hash)?;
-        let signature = Line::signature(hash);
+        let signature = Bucket::signature(hash);
         let mut at = segment.home(hash);
-        for _ in 0..segment.lines.len() {
-            let line = segment.lines.get(at)?;
-            if let Some(id) = line.find(signature, &mut confirm) {
+        for _ in 0..segment.buckets.len() {
+            let bucket = segment.buckets.get(at)?;
+            if let Some(id) = bucket.find(signature, &mut confirm) {
                 return Some(id);
             }
-            if line.note == 0 {
+            if bucket.note == 0 {
                 return None;
             }
             at = segment.after(at);
@@ -170,26 +170,26 @@ impl LineTable {
         if self.segments[n].remove(hash, id) {
             self.len -= 1;
             if self.len == 0 {
-                *self = LineTable::default();
+                *self = BucketTable::default();
             }
         }
     }
 
-    /// Doubles the lines of a small segment, or splits it: afterwards it has space for at least one more.
+    /// Doubles the buckets of a small segment, or splits it: afterwards it has space for at least one more.
     fn make_room(&mut self, n: usize, hash: u64, hash_of: impl Fn(u32) -> u64) {
         let segment = &mut self.segments[n];
-        let (depth, lines) = (segment.depth, segment.lines.len());
-        let splits = lines >= SEGMENT_LINES && depth < DEPTH_MAX;
+        let (depth, buckets) = (segment.depth, segment.buckets.len());
+        let splits = buckets >= SEGMENT_BUCKETS && depth < DEPTH_MAX;
         let kept = match splits {
-            true => Segment::new(lines, depth + 1),
-            false => Segment::new(lines * 2, depth),
+            true => Segment::new(buckets, depth + 1),
+            false => Segment::new(buckets * 2, depth),
         };
         let old = std::mem::replace(segment, kept);
-        let entries = old.lines.iter().flat_map(Line::ids).map(|id| (hash_of(id), id));
+        let entries = old.buckets.iter().flat_map(Bucket::ids).map(|id| (hash_of(id), id));
         if !splits {
             return entries.for_each(|(hash, id)| segment.place(hash, id));
         }
-        let mut other = Segment::new(lines, depth + 1);
+        let mut other = Segment::new(buckets, depth + 1);
         for (hash, id) in entries {
             let goes = hash >> depth & 1 == 1;
             if goes { &mut other } else { &mut *segment }.place(hash, id);
@@ -220,7 +220,7 @@ mod tests {
     /// A table and the hashes of its ids.
     #[derive(Default)]
     struct Model {
-        table: LineTable,
+        table: BucketTable,
         hashes: Vec<u64>,
     }
 
@@ -238,8 +238,8 @@ mod tests {
         }
     }
 
-    fn longest(table: &LineTable) -> usize {
-        table.segments.iter().map(|s| s.lines.len()).max().unwrap_or(0)
+    fn longest(table: &BucketTable) -> usize {
+        table.segments.iter().map(|s| s.buckets.len()).max().unwrap_or(0)
     }
 
     #[test]
@@ -252,9 +252,9 @@ mod tests {
             assert!(model.table.segments.len() <= before + 1, "more than one segment split at entry {n}");
         }
         assert!((0..50_000).all(|id| model.has(id)));
-        assert_eq!((model.table.len(), longest(&model.table)), (50_000, SEGMENT_LINES));
+        assert_eq!((model.table.len(), longest(&model.table)), (50_000, SEGMENT_BUCKETS));
         // Between three eighths and three quarters of the space is used, with at least 40 ids per directory entry.
-        let room = model.table.segments.len() * SEGMENT_LINES * LINE_ENTRIES;
+        let room = model.table.segments.len() * SEGMENT_BUCKETS * BUCKET_ENTRIES;
         assert!((room * 3 / 8..room * 3 / 4).contains(&50_000), "room for {room}");
         assert!(model.table.directory.len() * 40 <= 50_000, "{} entries", model.table.directory.len());
         (0..50_000).for_each(|id| model.table.remove(model.hashes[id as usize], id));
@@ -273,14 +273,14 @@ mod tests {
     }
 
     #[test]
-    fn hashes_that_agree_are_kept_apart_by_lines() {
+    fn hashes_that_agree_are_kept_apart_by_buckets() {
         let mut model = Model::default();
         (0..2_000).for_each(|n| {
             model.add(n << 20);
         });
         assert!((0..2_000).all(|id| model.has(id)));
         assert!(model.table.directory.len() <= 1 << DEPTH_MAX);
-        assert!(longest(&model.table) > SEGMENT_LINES);
+        assert!(longest(&model.table) > SEGMENT_BUCKETS);
         let same: Vec<u32> = (0..2_000).map(|_| model.add(7)).collect();
         assert!(same.iter().all(|id| model.has(*id)));
         (0..4_000).for_each(|id| model.table.remove(model.hashes[id as usize], id));
