@@ -1,7 +1,7 @@
-//! Shared state of threads: snapshots and bounded queues, behind one façade.
+//! Shared state of threads: snapshots, tables and bounded queues, behind one façade.
 //!
-//! [`Snapshot`] publishes an immutable value to many readers without locks; [`BoundedQueue`] passes values
-//! between threads without blocking either side. No other crate names the libraries behind them, so a model
+//! [`Snapshot`] publishes an immutable value to many readers without locks; [`SharedTable`] is a hash table whose
+//! readers never wait for its writers; [`BoundedQueue`] passes values between threads without blocking either side. No other crate names the libraries behind them, so a model
 //! checker can replace them in tests.
 #![deny(unsafe_code)]
 
@@ -9,12 +9,14 @@ use crossbeam_queue::{ArrayQueue, SegQueue};
 use std::sync::Arc;
 
 mod reclaim;
+mod table;
 
 pub use crossbeam_utils::CachePadded;
 pub use crossbeam_utils::sync::{Parker, Unparker};
 pub use reclaim::{Garbage, Reclaimer};
 pub use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 pub use std::sync::{Mutex, MutexGuard, RwLock};
+pub use table::{BATCH, Conflict, Cursor, Pinned, SharedTable};
 
 /// An immutable value that a writer replaces as a whole; readers keep the one they hold.
 pub struct Snapshot<T> {
