@@ -164,6 +164,7 @@ impl Conn {
         shared: &mut Shared,
         ctx: &BridgeCtx<'_>,
     ) -> Result<(), ErrorKind> {
+        let bytes = bundle.bytes;
         let transaction =
             Transaction::begin(ctx.backer, ctx.bridge, bundle.mods).ok_or(ErrorKind::BfcMsgFailed)?;
         shared.commit = Some(Commit {
@@ -174,7 +175,7 @@ impl Conn {
             version: self.version(),
             transaction,
         });
-        self.waits = true;
+        (self.waits, self.commit_bytes) = (true, bytes);
         Ok(())
     }
 
@@ -214,7 +215,8 @@ impl Connmgr {
         }
         let Some(commit) = self.shared.commit.take() else { return };
         let Some(conn) = self.conns.get_mut(&commit.conn) else { return };
-        conn.waits = false;
+        (conn.waits, conn.commit_bytes) = (false, 0);
+        conn.count_kept();
         if let Progress::Failed(kind, message) = progress {
             // First the error of the message, then that of the bundle.
             conn.refuse(kind, &message);

@@ -114,6 +114,8 @@ pub(super) struct Conn {
     pub(super) blocked: bool,
     /// A request of its own is being executed beside it.
     pub(super) waits: bool,
+    /// Bytes of its bundle that is being committed.
+    pub(super) commit_bytes: usize,
     /// Bytes of output sent so far.
     taken_bytes: u64,
     /// Start of the present lack of space for removed rules, with the bytes sent by then.
@@ -158,6 +160,7 @@ impl Conn {
             fresh: false,
             blocked: false,
             waits: false,
+            commit_bytes: 0,
             taken_bytes: 0,
             full: None,
         }
@@ -214,7 +217,7 @@ impl Conn {
         if self.mods.is_empty() {
             self.mods_bytes = 0;
         }
-        self.kept.set(self.mods_bytes + self.bundle_bytes());
+        self.kept.set(self.mods_bytes + self.bundle_bytes() + self.commit_bytes);
     }
 
     pub(super) fn receive(&mut self, bytes: &[u8], now_ms: u64) {

@@ -122,11 +122,21 @@ pub(crate) fn wait_log(daemon: &Daemon, text: &str) {
 /// Sends `count` pings, each of which must get exactly one reply.
 pub(crate) fn ping_all(from: &Netns, to: IpAddr, count: u32) {
     testkit::reachable(from, to, LIMIT).unwrap();
-    let (count, to) = (count.to_string(), to.to_string());
-    let out = from.run("ping", &["-n", "-i", "0.02", "-W", "2", "-c", &count, &to]).unwrap();
-    let all = format!("{count} packets transmitted, {count} received, 0% packet loss");
-    assert!(out.stdout.contains(&all), "{}", out.stdout);
-    assert!(!out.stdout.contains("DUP!"), "{}", out.stdout);
+    let out = from
+        .run("ping", &["-n", "-i", "0.02", "-w", PING_DEADLINE, "-c", &count.to_string(), &to.to_string()]);
+    assert_all_answered(&out.unwrap().stdout, count);
+}
+
+/// Option `-w` of ping(8), in seconds. Without it ping waits for the last reply as long as the interval, or twice the longest
+/// delay so far; with it, until `count` replies arrived, and it sends more meanwhile.
+pub(crate) const PING_DEADLINE: &str = "20";
+
+/// Asserts that each of the first `count` requests got exactly one reply.
+pub(crate) fn assert_all_answered(output: &str, count: u32) {
+    for seq in 1..=count {
+        let replies = output.matches(&format!("icmp_seq={seq} ttl")).count();
+        assert_eq!(replies, 1, "replies to request {seq}: {output}");
+    }
 }
 
 /// Sends two pings, which must get no reply.

@@ -1,7 +1,8 @@
 //! The slow path: how many handlers there are, floods of new flows, and what a change of the rules reaches.
 
 use crate::helpers::{
-    LIMIT, PYTHON, appctl, capture, on_kernel, ping_all, require_userspace, start, switch, vsctl,
+    LIMIT, PING_DEADLINE, PYTHON, appctl, assert_all_answered, capture, on_kernel, ping_all,
+    require_userspace, start, switch, vsctl,
 };
 use serde_json::Value;
 use std::time::Duration;
@@ -73,14 +74,14 @@ fn handlers_come_and_go_by_the_setting_and_cost_no_descriptor() {
         // First packets come all the while: the switch forgets the flow between two of them.
         let pings = one
             .netns
-            .spawn("ping", &["-n", "-i", "0.02", "-W", "5", "-c", "40", &two.ipv4.to_string()])
+            .spawn("ping", &["-n", "-i", "0.02", "-w", PING_DEADLINE, "-c", "40", &two.ipv4.to_string()])
             .unwrap();
         vsctl(&daemon, &format!("set Open_vSwitch . other_config:n-handler-threads={wanted}"));
         appctl(&daemon, "revalidator/purge");
         wait_for(LIMIT, "that many handlers", || threads(&daemon, "handler") == wanted).unwrap();
         appctl(&daemon, "revalidator/purge");
         let out = pings.wait(LIMIT).unwrap().stdout;
-        assert!(out.contains("40 packets transmitted, 40 received, 0% packet loss"), "{wanted}: {out}");
+        assert_all_answered(&out, 40);
         if !on_kernel() {
             // There a handler waits for sockets: what they cost is in `kernel`.
             assert_eq!(descriptors(&daemon), before, "with {wanted} handlers");

@@ -8,7 +8,8 @@ use testkit::{
 };
 
 use crate::helpers::{
-    BROADCAST, Frame, LIMIT, appctl, ping_all, seen, send, start, switch, unreachable, vsctl, watch,
+    BROADCAST, Frame, LIMIT, PING_DEADLINE, appctl, assert_all_answered, ping_all, seen, send, start, switch,
+    unreachable, vsctl, watch,
 };
 
 #[test]
@@ -114,9 +115,9 @@ fn jumbo_frames_pass() {
     let to = to.to_string();
     let out = net.hosts[0]
         .netns
-        .run("ping", &["-n", "-M", "do", "-s", "8900", "-c", "3", "-i", "0.05", &to])
+        .run("ping", &["-n", "-M", "do", "-s", "8900", "-w", PING_DEADLINE, "-c", "3", "-i", "0.05", &to])
         .unwrap();
-    assert!(out.stdout.contains("3 received"), "{}", out.stdout);
+    assert_all_answered(&out.stdout, 3);
 }
 
 #[test]
@@ -216,9 +217,9 @@ fn fragments_pass() {
     let [one, two] = &net.hosts[..] else { panic!("two hosts") };
     for to in [IpAddr::from(two.ipv4), two.ipv6.into()] {
         testkit::reachable(&one.netns, to, LIMIT).unwrap();
-        let out =
-            one.netns.run("ping", &["-n", "-s", "7000", "-c", "5", "-i", "0.05", &to.to_string()]).unwrap();
-        assert!(out.stdout.contains("5 received, 0% packet loss"), "{}", out.stdout);
+        let to = to.to_string();
+        let args = ["-n", "-s", "7000", "-w", PING_DEADLINE, "-c", "5", "-i", "0.05", &to];
+        assert_all_answered(&one.netns.run("ping", &args).unwrap().stdout, 5);
     }
 }
 

@@ -196,6 +196,8 @@ fn a_large_bundle_goes_in_turns_and_changes_of_others_wait() {
     let before = s.rules();
     begin_large(&mut s, &mut a, &["table=2,udp,actions=2"], &[]);
     // Replies show the tables before the commit; selections by cookie, too.
+    let held = |s: &Switch| s.manager.held(a.id).unwrap().input_bytes;
+    let held_open = held(&s);
     assert_eq!((s.rules(), of_cookie(&s, 5), of_cookie(&s, 7)), (before.clone(), 1, 0));
     let echo = b.one(&mut s, &Message::EchoRequest(b"?".to_vec()));
     assert!(matches!(echo, Message::EchoReply(_)) && s.manager.shared.commit.is_some());
@@ -222,6 +224,7 @@ fn a_large_bundle_goes_in_turns_and_changes_of_others_wait() {
     s.backer.change_bridge(s.bridge, |bridge| bridge.tables.set_prefixes(&fields));
     assert_eq!(s.rules(), before);
     assert!(finish(&mut s) > 5);
+    assert!(held_open - held(&s) > 200 * MANY as usize, "the open bundle counts: {held_open} bytes");
     while s.manager.is_busy(b.id) {
         turn(&mut s);
     }
