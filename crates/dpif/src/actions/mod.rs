@@ -35,6 +35,23 @@ macro_rules! kernel_only {
     };
 }
 
+/// Methods of an action that translations use and both datapaths execute.
+macro_rules! both_datapaths {
+    () => {
+        fn is_translated(&self) -> bool {
+            true
+        }
+
+        fn userspace_lacks(&self) -> Option<&'static str> {
+            None
+        }
+
+        fn lacking(&self, _can: &Capabilities) -> Option<&'static str> {
+            None
+        }
+    };
+}
+
 mod action;
 mod check_pkt_len;
 mod clone;

@@ -16,24 +16,13 @@ impl Action for Output {
     const ATTRS: &'static [u16] = &[ATTR];
     const EFFECT: Effect = Effect::Delivers;
     const ENDS_LIST: bool = false;
+    both_datapaths!();
 
     fn lists(&self) -> Lists<'_> {
         NO_LISTS
     }
 
     fn as_rewrite(&self) -> Option<Rewrite<'_>> {
-        None
-    }
-
-    fn is_translated(&self) -> bool {
-        true
-    }
-
-    fn userspace_lacks(&self) -> Option<&'static str> {
-        None
-    }
-
-    fn lacking(&self, _can: &Capabilities) -> Option<&'static str> {
         None
     }
 

@@ -14,6 +14,7 @@ impl Action for PopVlan {
     const ATTRS: &'static [u16] = &[ATTR];
     const EFFECT: Effect = Effect::None;
     const ENDS_LIST: bool = false;
+    both_datapaths!();
 
     fn lists(&self) -> Lists<'_> {
         NO_LISTS
@@ -21,18 +22,6 @@ impl Action for PopVlan {
 
     fn as_rewrite(&self) -> Option<Rewrite<'_>> {
         Some(Rewrite::PopVlan)
-    }
-
-    fn is_translated(&self) -> bool {
-        true
-    }
-
-    fn userspace_lacks(&self) -> Option<&'static str> {
-        None
-    }
-
-    fn lacking(&self, _can: &Capabilities) -> Option<&'static str> {
-        None
     }
 
     fn format(&self, _names: &dyn PortNames) -> String {

@@ -27,8 +27,11 @@ const SCTP: u16 = 17;
 const PORTS: [&str; 2] = ["src", "dst"];
 const KIND: [&str; 2] = ["type", "code"];
 
-const ICMP_LACKING: &str = "rewrite ICMP";
-const ICMPV6_LACKING: &str = "rewrite ICMPv6";
+fn format(value: &Masked<PortsSet>, name: &str, fields: [&str; 2], full: u16) -> String {
+    let mut f = Fields::new(false);
+    sets::put_ports(&mut f, value, fields, full);
+    f.finish(name)
+}
 
 fn put(out: &mut AttrWriter, key: u16, m: &Masked<PortsSet>) {
     let bytes = |p: &PortsSet| join::<4>(&[&p.src.to_be_bytes(), &p.dst.to_be_bytes()]);
@@ -42,170 +45,91 @@ fn read(content: &Content<'_>) -> Result<Masked<PortsSet>, ActionError> {
     })
 }
 
-/// `tcp`.
-pub(super) struct Tcp;
+/// The ports of a transport protocol: its text word and its key attribute.
+macro_rules! transport_ports {
+    ($(#[$doc:meta] $protocol:ident($name:literal, $key:expr);)*) => {$(
+        #[$doc]
+        pub(super) struct $protocol;
 
-impl Header for Tcp {
-    type Value = Masked<PortsSet>;
-    const NAME: &'static str = "tcp";
-    const KEY: Option<u16> = Some(TCP);
-    const IS_TRANSLATED: bool = true;
-    const USERSPACE_LACKS: Option<&'static str> = None;
+        impl Header for $protocol {
+            type Value = Masked<PortsSet>;
+            const NAME: &'static str = $name;
+            const KEY: Option<u16> = Some($key);
+            const IS_TRANSLATED: bool = true;
+            const USERSPACE_LACKS: Option<&'static str> = None;
 
-    fn lacking(_can: &Capabilities) -> Option<&'static str> {
-        None
-    }
+            fn lacking(_can: &Capabilities) -> Option<&'static str> {
+                None
+            }
 
-    fn format(value: &Masked<PortsSet>) -> String {
-        let mut f = Fields::new(false);
-        sets::put_ports(&mut f, value, PORTS, 0xffff);
-        f.finish(Self::NAME)
-    }
+            fn format(value: &Masked<PortsSet>) -> String {
+                format(value, Self::NAME, PORTS, 0xffff)
+            }
 
-    fn parse(item: &Item<'_>) -> Result<Masked<PortsSet>, TextError> {
-        sets::ports(item, PORTS, 0xffff)
-    }
+            fn parse(item: &Item<'_>) -> Result<Masked<PortsSet>, TextError> {
+                sets::ports(item, PORTS, 0xffff)
+            }
 
-    fn write(value: &Masked<PortsSet>, out: &mut AttrWriter) -> Result<(), ActionError> {
-        put(out, TCP, value);
-        Ok(())
-    }
+            fn write(value: &Masked<PortsSet>, out: &mut AttrWriter) -> Result<(), ActionError> {
+                put(out, $key, value);
+                Ok(())
+            }
 
-    fn read(content: &Content<'_>) -> Result<Masked<PortsSet>, ActionError> {
-        read(content)
-    }
+            fn read(content: &Content<'_>) -> Result<Masked<PortsSet>, ActionError> {
+                read(content)
+            }
+        }
+    )*};
 }
 
-/// `udp`.
-pub(super) struct Udp;
+/// Type and code of a version of ICMP: its text word, and the error of a datapath that cannot rewrite it.
+macro_rules! type_and_code {
+    ($(#[$doc:meta] $protocol:ident($name:literal, $lacking:literal);)*) => {$(
+        #[$doc]
+        pub(super) struct $protocol;
 
-impl Header for Udp {
-    type Value = Masked<PortsSet>;
-    const NAME: &'static str = "udp";
-    const KEY: Option<u16> = Some(UDP);
-    const IS_TRANSLATED: bool = true;
-    const USERSPACE_LACKS: Option<&'static str> = None;
+        impl Header for $protocol {
+            type Value = Masked<PortsSet>;
+            const NAME: &'static str = $name;
+            const KEY: Option<u16> = None;
+            const IS_TRANSLATED: bool = true;
+            const USERSPACE_LACKS: Option<&'static str> = None;
 
-    fn lacking(_can: &Capabilities) -> Option<&'static str> {
-        None
-    }
+            fn lacking(can: &Capabilities) -> Option<&'static str> {
+                (!can.set_arp_nd_icmp).then_some($lacking)
+            }
 
-    fn format(value: &Masked<PortsSet>) -> String {
-        let mut f = Fields::new(false);
-        sets::put_ports(&mut f, value, PORTS, 0xffff);
-        f.finish(Self::NAME)
-    }
+            fn format(value: &Masked<PortsSet>) -> String {
+                format(value, Self::NAME, KIND, 0xff)
+            }
 
-    fn parse(item: &Item<'_>) -> Result<Masked<PortsSet>, TextError> {
-        sets::ports(item, PORTS, 0xffff)
-    }
+            fn parse(item: &Item<'_>) -> Result<Masked<PortsSet>, TextError> {
+                sets::ports(item, KIND, 0xff)
+            }
 
-    fn write(value: &Masked<PortsSet>, out: &mut AttrWriter) -> Result<(), ActionError> {
-        put(out, UDP, value);
-        Ok(())
-    }
+            fn write(_value: &Masked<PortsSet>, _out: &mut AttrWriter) -> Result<(), ActionError> {
+                Err(ActionError::NeedsEmulation($lacking))
+            }
 
-    fn read(content: &Content<'_>) -> Result<Masked<PortsSet>, ActionError> {
-        read(content)
-    }
+            fn read(_content: &Content<'_>) -> Result<Masked<PortsSet>, ActionError> {
+                Err(ActionError::Foreign)
+            }
+        }
+    )*};
 }
 
-/// `sctp`.
-pub(super) struct Sctp;
-
-impl Header for Sctp {
-    type Value = Masked<PortsSet>;
-    const NAME: &'static str = "sctp";
-    const KEY: Option<u16> = Some(SCTP);
-    const IS_TRANSLATED: bool = true;
-    const USERSPACE_LACKS: Option<&'static str> = None;
-
-    fn lacking(_can: &Capabilities) -> Option<&'static str> {
-        None
-    }
-
-    fn format(value: &Masked<PortsSet>) -> String {
-        let mut f = Fields::new(false);
-        sets::put_ports(&mut f, value, PORTS, 0xffff);
-        f.finish(Self::NAME)
-    }
-
-    fn parse(item: &Item<'_>) -> Result<Masked<PortsSet>, TextError> {
-        sets::ports(item, PORTS, 0xffff)
-    }
-
-    fn write(value: &Masked<PortsSet>, out: &mut AttrWriter) -> Result<(), ActionError> {
-        put(out, SCTP, value);
-        Ok(())
-    }
-
-    fn read(content: &Content<'_>) -> Result<Masked<PortsSet>, ActionError> {
-        read(content)
-    }
+transport_ports! {
+    /// `tcp`.
+    Tcp("tcp", TCP);
+    /// `udp`.
+    Udp("udp", UDP);
+    /// `sctp`.
+    Sctp("sctp", SCTP);
 }
 
-/// `icmp`.
-pub(super) struct Icmp;
-
-impl Header for Icmp {
-    type Value = Masked<PortsSet>;
-    const NAME: &'static str = "icmp";
-    const KEY: Option<u16> = None;
-    const IS_TRANSLATED: bool = true;
-    const USERSPACE_LACKS: Option<&'static str> = None;
-
-    fn lacking(can: &Capabilities) -> Option<&'static str> {
-        (!can.set_arp_nd_icmp).then_some(ICMP_LACKING)
-    }
-
-    fn format(value: &Masked<PortsSet>) -> String {
-        let mut f = Fields::new(false);
-        sets::put_ports(&mut f, value, KIND, 0xff);
-        f.finish(Self::NAME)
-    }
-
-    fn parse(item: &Item<'_>) -> Result<Masked<PortsSet>, TextError> {
-        sets::ports(item, KIND, 0xff)
-    }
-
-    fn write(_value: &Masked<PortsSet>, _out: &mut AttrWriter) -> Result<(), ActionError> {
-        Err(ActionError::NeedsEmulation(ICMP_LACKING))
-    }
-
-    fn read(_content: &Content<'_>) -> Result<Masked<PortsSet>, ActionError> {
-        Err(ActionError::Foreign)
-    }
-}
-
-/// `icmpv6`.
-pub(super) struct Icmpv6;
-
-impl Header for Icmpv6 {
-    type Value = Masked<PortsSet>;
-    const NAME: &'static str = "icmpv6";
-    const KEY: Option<u16> = None;
-    const IS_TRANSLATED: bool = true;
-    const USERSPACE_LACKS: Option<&'static str> = None;
-
-    fn lacking(can: &Capabilities) -> Option<&'static str> {
-        (!can.set_arp_nd_icmp).then_some(ICMPV6_LACKING)
-    }
-
-    fn format(value: &Masked<PortsSet>) -> String {
-        let mut f = Fields::new(false);
-        sets::put_ports(&mut f, value, KIND, 0xff);
-        f.finish(Self::NAME)
-    }
-
-    fn parse(item: &Item<'_>) -> Result<Masked<PortsSet>, TextError> {
-        sets::ports(item, KIND, 0xff)
-    }
-
-    fn write(_value: &Masked<PortsSet>, _out: &mut AttrWriter) -> Result<(), ActionError> {
-        Err(ActionError::NeedsEmulation(ICMPV6_LACKING))
-    }
-
-    fn read(_content: &Content<'_>) -> Result<Masked<PortsSet>, ActionError> {
-        Err(ActionError::Foreign)
-    }
+type_and_code! {
+    /// `icmp`.
+    Icmp("icmp", "rewrite ICMP");
+    /// `icmpv6`.
+    Icmpv6("icmpv6", "rewrite ICMPv6");
 }
