@@ -6,6 +6,7 @@ use super::trace::TraceEvent;
 use super::{MAX_BUCKET_LOOKS, MAX_BUCKETS};
 use crate::group::{Bucket, Group, Method};
 use dpif::XlateDrop;
+use dpif::actions::{HashAction, HashAlgorithm};
 use openflow::msg::group::GroupType;
 use std::sync::Arc;
 
@@ -48,7 +49,9 @@ impl XlateCtx<'_> {
             let dp_hash = self.flow.dp_hash;
             // Datapaths compute no 0.
             if dp_hash == 0 {
-                self.freeze_with_hash(*hash);
+                let can_all = self.host.capabilities().max_hash_algorithm >= hash.algorithm as u8;
+                let algorithm = if can_all { hash.algorithm } else { HashAlgorithm::L4 };
+                self.freeze_with_hash(HashAction { algorithm, ..*hash });
                 return Pick::AfterHash;
             }
             self.wc.0.dp_hash |= map.len() as u32 - 1;
