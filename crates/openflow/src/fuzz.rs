@@ -5,9 +5,12 @@
 use crate::codec::{HEADER_BYTES, decode_with, encode_with};
 use crate::match10;
 use crate::msg::Message;
+use crate::msg::group::GroupModCommand;
 use crate::session::{Config, Session};
+use crate::text::{format_group, parse_group_mod};
 use flow::Match;
 use flow::fields::FieldId;
+use flow::text::NoPortNames;
 use ofp_wire::Version;
 use ofp_wire::nxm::{self, Unknown};
 use ofp_wire::{Options, Reader, Writer};
@@ -74,6 +77,21 @@ pub fn roundtrip_match(bytes: &[u8]) {
     }
     if let Ok(m) = match10::read(&mut Reader::new(bytes, Version::V10)) {
         assert!(match10::fits(&m), "what OpenFlow 1.0 tells it tells again: {m:?}");
+    }
+}
+
+/// Parses a group modification; a printed group parses to the same.
+pub fn group_text(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let commands = [GroupModCommand::Add, GroupModCommand::InsertBucket, GroupModCommand::Delete];
+    for command in commands {
+        let Ok(parsed) = parse_group_mod(text, command, &NoPortNames) else { continue };
+        let printed = format_group(&parsed.group, true, &NoPortNames);
+        if command == GroupModCommand::Add {
+            let again = parse_group_mod(&printed, command, &NoPortNames);
+            let again = again.unwrap_or_else(|e| panic!("{printed}: {}", e.message));
+            assert_eq!(format_group(&again.group, true, &NoPortNames), printed);
+        }
     }
 }
 
