@@ -66,6 +66,8 @@ pub struct Packet {
     len: u32,
     /// Pending work on the frame: checksum, segmentation.
     pub offload: Offload,
+    /// The mark of the device's rule that the frame matched on reception; 0 without one. Copies have none.
+    pub mark: u32,
 }
 
 impl Packet {
@@ -79,7 +81,13 @@ impl Packet {
     /// An empty packet whose buffer has room for a frame of `frame_bytes` after the headroom.
     pub fn with_capacity(frame_bytes: usize) -> Packet {
         let size = (HEADROOM_BYTES + frame_bytes).max(SMALL_BUFFER_BYTES);
-        Packet { buf: Buffer::new(size), start: HEADROOM_BYTES as u32, len: 0, offload: Offload::NONE }
+        Packet {
+            buf: Buffer::new(size),
+            start: HEADROOM_BYTES as u32,
+            len: 0,
+            offload: Offload::NONE,
+            mark: 0,
+        }
     }
 
     /// The frame's bytes.
@@ -122,6 +130,7 @@ impl Packet {
         self.start = HEADROOM_BYTES as u32;
         self.len = 0;
         self.offload = Offload::NONE;
+        self.mark = 0;
     }
 
     /// Replaces the frame by a copy of `frame`; grows the buffer if necessary.
@@ -205,7 +214,7 @@ impl std::fmt::Debug for Packet {
 
 /// Recycles packets for one thread, last in first out.
 ///
-/// Pooled packets are empty: headroom, no bytes, no offload.
+/// Pooled packets are empty: headroom, no bytes, no offload, no mark.
 #[derive(Default)]
 pub struct PacketPool {
     small: Vec<Packet>,
