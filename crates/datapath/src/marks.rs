@@ -1,6 +1,6 @@
 //! [`Marks`]: marks of devices as hints for megaflows.
 //!
-//! A device marks received packets that match one of its rules ([`packet::Packet::mark`]). The flow of a mark handles
+//! A device marks received packets that match one of its rules ([`packet::Packet::set_mark`]). The flow of a mark handles
 //! the packet if it matches; any other packet, and any wrong or old mark, goes on to the cache.
 
 use crate::pmd::Pmd;
@@ -44,7 +44,7 @@ impl Pmd {
         let (burst, now_ms) = (&mut self.burst, self.exec.now_us / 1000);
         for (i, packet) in burst.arrays.packets.iter_mut().enumerate() {
             // It holds for the received packet only, not after recirculation.
-            let mark = std::mem::take(&mut packet.mark);
+            let mark = packet.take_mark();
             if burst.results[i] != MISS {
                 continue;
             }

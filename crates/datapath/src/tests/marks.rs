@@ -13,7 +13,7 @@ fn ports_mask() -> KeyMask {
 
 fn marked(frame: &[u8], mark: u32) -> Packet {
     let mut packet = Packet::from_slice(frame);
-    packet.mark = mark;
+    packet.set_mark(mark);
     packet
 }
 

@@ -38,7 +38,7 @@ impl Queue {
             return false;
         }
         let mut packet = Packet::from_slice(frame);
-        packet.mark = mark;
+        packet.set_mark(mark);
         inner.waiting.push_back(packet);
         if inner.waiting.len() == 1 {
             self.ready.raise();
