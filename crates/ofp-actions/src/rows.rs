@@ -69,6 +69,11 @@ pub(crate) const fn of10(ty: u16, len: usize, read: ReadFn) -> Row {
     Row::new(0, ty, Len::Is(len), read).within(Version::V10, Version::V10)
 }
 
+/// A setter of OpenFlow 1.1, which later versions read too but write as a set-field.
+pub(crate) const fn setter11(ty: u16, len: usize, read: ReadFn) -> Row {
+    of11(ty, Len::Is(len), read)
+}
+
 /// An action of OpenFlow 1.1 and later.
 pub(crate) const fn of11(ty: u16, len: Len, read: ReadFn) -> Row {
     Row::new(0, ty, len, read).within(Version::V11, Version::V15)

@@ -10,7 +10,7 @@ use super::requests::Request;
 use super::{BridgeCtx, ConnId, Connmgr, Shared};
 use crate::flow_mod::{ModContext, Progress, Transaction};
 use ofp_actions::Action;
-use openflow::msg::control::{BundleAdd, BundleControl, BundleControlType};
+use openflow::msg::bundle::{BundleAdd, BundleControl, BundleControlType};
 use openflow::msg::flow_mod::FlowMod;
 use openflow::{ErrorKind, HEADER_BYTES, Message, Version};
 
@@ -20,8 +20,10 @@ pub(super) const MAX_BUNDLES: usize = 64;
 pub(super) const MAX_BUNDLE_BYTES: usize = 256 << 20;
 /// Idle timeout of a bundle, since its last message.
 pub(super) const IDLE_MS: u64 = 10_000;
-/// Offset of the inner message in `ONFT_BUNDLE_ADD_MESSAGE`.
-const INNER_AT: usize = HEADER_BYTES + 16;
+/// Offset of the inner message in `OFPT_BUNDLE_ADD_MESSAGE`.
+const INNER_AT: usize = HEADER_BYTES + 8;
+/// Bytes before that in `ONFT_BUNDLE_ADD_MESSAGE` of OpenFlow 1.3.
+const EXPERIMENTER_BYTES: usize = 8;
 
 pub(super) struct Bundle {
     flags: u16,
@@ -126,7 +128,8 @@ impl Conn {
             Message::FlowMod(fm) => fm,
             _ => return Err(ErrorKind::BfcMsgUnsup),
         };
-        let inner = request.frame.get(INNER_AT..).ok_or(ErrorKind::BfcMsgBadLen)?;
+        let at = INNER_AT + if self.version() < Version::V14 { EXPERIMENTER_BYTES } else { 0 };
+        let inner = request.frame.get(at..).ok_or(ErrorKind::BfcMsgBadLen)?;
         let len = inner.get(2..4).map_or(0, |b| usize::from(u16::from_be_bytes([b[0], b[1]])));
         let inner = inner.get(..len).ok_or(ErrorKind::BfcMsgBadLen)?;
         if !self.bundles.contains_key(&m.bundle_id) {

@@ -70,7 +70,8 @@ impl Conn {
         let mut key = FlowKey::default();
         let metadata = Metadata { in_port: dp_port.0, ..Metadata::default() };
         extract(&m.data, &metadata, ctx.datapath.capabilities().max_vlan_headers, &mut key);
-        let flow = key.to_flow(m.in_port);
+        let mut flow = key.to_flow(m.in_port);
+        set_pipeline_fields(&mut flow, &m.metadata)?;
         let has_meter = |id| shared.meters.has(id);
         let cx = ModContext {
             version: self.version(),
@@ -108,6 +109,21 @@ impl Conn {
         ctx.backer.ukeys.defer_release(&t.recircs);
         Ok(())
     }
+}
+
+/// Sets the pipeline fields that a packet-out gives (OpenFlow 1.5 §7.3.6).
+fn set_pipeline_fields(flow: &mut flow::Flow, given: &Match) -> Result<(), ErrorKind> {
+    let mut others = *given;
+    for field in METADATA_FIELDS.iter().chain(&REGISTERS) {
+        let (value, mask) = given.get(*field);
+        if mask != 0 {
+            field.set(flow, value);
+            others.set_masked(*field, 0, 0);
+        }
+    }
+    // All packets are of type Ethernet.
+    others.set_masked(FieldId::PacketType, 0, 0);
+    if others == Match::catchall() { Ok(()) } else { Err(ErrorKind::BrcPipelineFieldsOnly) }
 }
 
 /// The match of exactly this flow's packets.

@@ -1,18 +1,23 @@
-//! Groups (OpenFlow 1.3 §7.3.4.2, §7.3.5.9 to §7.3.5.11), and Nicira's messages for OpenFlow 1.0, which have
-//! the structures of 1.5.
+//! Groups (OpenFlow 1.3 §7.3.4.2, §7.3.5.9 to §7.3.5.11; 1.5 §7.3.4.3), and Nicira's messages for OpenFlow 1.0, which
+//! have the structures of 1.5.
 
 use super::{Format, wire_enum};
 use crate::msg::GROUP_ANY;
+use flow::fields::FieldId;
 use flow::{Match, OfPort};
 use ofp_actions::{Action, put_actions, read_actions};
 use ofp_wire::ErrorKind;
-use ofp_wire::prop;
-use ofp_wire::{Reader, Res, Writer};
+use ofp_wire::{Reader, Res, Version, Writer};
+use ofp_wire::{nxm, prop};
 
 /// All groups, in requests and deletions.
 pub const GROUP_ALL: u32 = 0xffff_fffc;
 /// All buckets, the default place of commands.
 pub const BUCKET_ALL: u32 = u32::MAX;
+/// The place before all buckets, or the first bucket.
+pub const BUCKET_FIRST: u32 = 0xffff_fffd;
+/// The place behind all buckets, or the last bucket.
+pub const BUCKET_LAST: u32 = 0xffff_fffe;
 
 /// Experimenter of the group property for the selection method.
 const NTR_VENDOR: u32 = 0x0000_154d;
@@ -64,6 +69,17 @@ pub struct Bucket {
     pub actions: Vec<Action>,
 }
 
+/// Selection of a bucket of a select group.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Selection {
+    /// Its name: `hash` or `dp_hash`.
+    pub method: String,
+    /// Its parameter.
+    pub param: u64,
+    /// Fields of `hash`, with the bits that count.
+    pub fields: Vec<(FieldId, u128)>,
+}
+
 /// A group.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Group {
@@ -73,8 +89,8 @@ pub struct Group {
     pub id: u32,
     /// Its buckets.
     pub buckets: Vec<Bucket>,
-    /// Selection method of buckets, with a parameter (Nicira's form).
-    pub selection_method: Option<(String, u64)>,
+    /// Selection method of buckets (Netronome's extension of OpenFlow 1.5).
+    pub selection: Option<Selection>,
 }
 
 /// Changes groups.
@@ -96,7 +112,8 @@ fn read_bucket(r: &mut Reader<'_>, id: u32) -> Res<Bucket> {
     r.skip(2)?;
     let (weight, watch_port, watch_group) = (r.u16()?, OfPort(r.u32()?), r.u32()?);
     r.skip(4)?;
-    Ok(Bucket { id, weight, watch_port, watch_group, actions: read_actions(&mut r)? })
+    let actions = read_actions(&mut r)?;
+    Ok(Bucket { id, weight, watch_port: watched(watch_port)?, watch_group, actions })
 }
 
 fn put_bucket(w: &mut Writer, b: &Bucket) {
@@ -122,12 +139,17 @@ fn read_bucket_nxt(r: &mut Reader<'_>, ty: GroupType) -> Res<Bucket> {
         let (ty, mut p) = prop::read(&mut r)?;
         match ty {
             0 => b.weight = p.u16()?,
-            1 => b.watch_port = OfPort(p.u32()?),
+            1 => b.watch_port = watched(OfPort(p.u32()?))?,
             2 => b.watch_group = p.u32()?,
             _ => return Err(ErrorKind::BpcBadType),
         }
     }
     Ok(b)
+}
+
+/// A watched port, or none.
+fn watched(port: OfPort) -> Res<OfPort> {
+    if nxm::port_number_ok(port.0) { Ok(port) } else { Err(ErrorKind::GmfcBadWatch) }
 }
 
 fn put_bucket_nxt(w: &mut Writer, b: &Bucket, ty: GroupType) {
@@ -153,8 +175,8 @@ fn put_bucket_nxt(w: &mut Writer, b: &Bucket, ty: GroupType) {
     w.set_len(mark, 0);
 }
 
-fn read_group_props(r: &mut Reader<'_>) -> Res<Option<(String, u64)>> {
-    let mut method = None;
+fn read_group_props(r: &mut Reader<'_>) -> Res<Option<Selection>> {
+    let mut selection = None;
     while !r.is_empty() {
         let (ty, mut p) = prop::read(r)?;
         if ty != 0xffff {
@@ -167,19 +189,42 @@ fn read_group_props(r: &mut Reader<'_>) -> Res<Option<(String, u64)>> {
             return Err(ErrorKind::BpcBadExpType);
         }
         p.skip(4)?;
-        method = Some((p.text(16)?, p.u64()?));
+        let (method, param) = (p.text(16)?, p.u64()?);
+        selection = Some(Selection { method, param, fields: read_fields(&mut p)? });
     }
-    Ok(method)
+    Ok(selection)
+}
+
+/// Reads fields: headers without mask, each with the bits that count.
+fn read_fields(p: &mut Reader<'_>) -> Res<Vec<(FieldId, u128)>> {
+    let mut fields = Vec::new();
+    while !p.is_empty() {
+        let header = nxm::Header::read(p)?;
+        let field = header.field().filter(|_| !header.has_mask).ok_or(ErrorKind::BmcBadField)?;
+        let mask = p.uint(field.def().wire_bytes.into())?;
+        if mask == 0 || mask & !nxm::valid_bits(field) != 0 {
+            return Err(ErrorKind::BmcBadMask);
+        }
+        if fields.iter().any(|(other, _)| *other == field) {
+            return Err(ErrorKind::BmcDupField);
+        }
+        fields.push((field, mask));
+    }
+    Ok(fields)
 }
 
 fn put_group_props(w: &mut Writer, g: &Group) {
-    if let Some((name, param)) = &g.selection_method {
+    if let Some(selection) = &g.selection {
         prop::put(w, 0xffff, |w| {
             w.u32(NTR_VENDOR);
             w.u32(1);
             w.zeros(4);
-            w.text(name, 16);
-            w.u64(*param);
+            w.text(&selection.method, 16);
+            w.u64(selection.param);
+            for (field, mask) in &selection.fields {
+                nxm::put_header(w, *field, false);
+                w.uint(*mask, field.def().wire_bytes.into());
+            }
         });
     }
 }
@@ -202,7 +247,7 @@ pub(crate) fn decode_mod(r: &mut Reader<'_>) -> Res<GroupMod> {
         .ok_or(ErrorKind::GmfcBadCommand)?;
     let ty = group_type(r.u8()?)?;
     r.skip(1)?;
-    let group = Group { ty, id: r.u32()?, buckets: read_buckets(r)?, selection_method: None };
+    let group = Group { ty, id: r.u32()?, buckets: read_buckets(r)?, selection: None };
     Ok(GroupMod { format: Format::Standard, command, command_bucket_id: BUCKET_ALL, group })
 }
 
@@ -216,7 +261,7 @@ pub(crate) fn encode_mod(m: &GroupMod, w: &mut Writer) {
     }
 }
 
-pub(crate) fn decode_mod_nxt(r: &mut Reader<'_>) -> Res<GroupMod> {
+pub(crate) fn decode_mod15(r: &mut Reader<'_>) -> Res<GroupMod> {
     let command = GroupModCommand::from_wire(r.u16()?).ok_or(ErrorKind::GmfcBadCommand)?;
     let ty = group_type(r.u8()?)?;
     r.skip(1)?;
@@ -228,11 +273,15 @@ pub(crate) fn decode_mod_nxt(r: &mut Reader<'_>) -> Res<GroupMod> {
     while !part.is_empty() {
         buckets.push(read_bucket_nxt(&mut part, ty)?);
     }
-    let group = Group { ty, id, buckets, selection_method: read_group_props(r)? };
-    Ok(GroupMod { format: Format::Nxt, command, command_bucket_id, group })
+    let group = Group { ty, id, buckets, selection: read_group_props(r)? };
+    Ok(GroupMod { format: Format::Standard, command, command_bucket_id, group })
 }
 
-pub(crate) fn encode_mod_nxt(m: &GroupMod, w: &mut Writer) {
+pub(crate) fn decode_mod_nxt(r: &mut Reader<'_>) -> Res<GroupMod> {
+    Ok(GroupMod { format: Format::Nxt, ..decode_mod15(r)? })
+}
+
+pub(crate) fn encode_mod15(m: &GroupMod, w: &mut Writer) {
     w.u16(m.command as u16);
     w.u8(m.group.ty as u8);
     w.u8(0);
@@ -265,7 +314,7 @@ pub(crate) fn encode_request(m: &GroupRequest, w: &mut Writer) {
     w.zeros(4);
 }
 
-/// OpenFlow 1.3 requests descriptions of all groups only.
+/// Before OpenFlow 1.5 a request asks for the descriptions of all groups.
 pub(crate) fn decode_request_all(_: &mut Reader<'_>) -> Res<GroupRequest> {
     Ok(GroupRequest { group: GROUP_ALL })
 }
@@ -278,7 +327,7 @@ pub(crate) fn read_desc(r: &mut Reader<'_>) -> Res<Group> {
     r.skip(2)?;
     let ty = group_type(r.u8()?)?;
     r.skip(1)?;
-    Ok(Group { ty, id: r.u32()?, buckets: read_buckets(&mut r)?, selection_method: None })
+    Ok(Group { ty, id: r.u32()?, buckets: read_buckets(&mut r)?, selection: None })
 }
 
 pub(crate) fn put_desc(w: &mut Writer, g: &Group) {
@@ -293,7 +342,7 @@ pub(crate) fn put_desc(w: &mut Writer, g: &Group) {
     w.set_len(mark, 0);
 }
 
-pub(crate) fn read_desc_nxt(r: &mut Reader<'_>) -> Res<Group> {
+pub(crate) fn read_desc15(r: &mut Reader<'_>) -> Res<Group> {
     let len = usize::from(r.clone().u16()?);
     let mut r = r.sub(len)?;
     r.skip(2)?;
@@ -306,10 +355,10 @@ pub(crate) fn read_desc_nxt(r: &mut Reader<'_>) -> Res<Group> {
     while !part.is_empty() {
         buckets.push(read_bucket_nxt(&mut part, ty)?);
     }
-    Ok(Group { ty, id, buckets, selection_method: read_group_props(&mut r)? })
+    Ok(Group { ty, id, buckets, selection: read_group_props(&mut r)? })
 }
 
-pub(crate) fn put_desc_nxt(w: &mut Writer, g: &Group) {
+pub(crate) fn put_desc15(w: &mut Writer, g: &Group) {
     let mark = w.mark();
     w.zeros(2);
     w.u8(g.ty as u8);
@@ -345,6 +394,11 @@ pub struct GroupStats {
     pub buckets: Vec<(u64, u64)>,
 }
 
+/// OpenFlow 1.3 added the age; Nicira's messages for 1.0 have it too.
+fn has_duration(version: Version) -> bool {
+    !matches!(version, Version::V11 | Version::V12)
+}
+
 pub(crate) fn read_stats(r: &mut Reader<'_>) -> Res<GroupStats> {
     let len = usize::from(r.clone().u16()?);
     let mut r = r.sub(len)?;
@@ -352,7 +406,9 @@ pub(crate) fn read_stats(r: &mut Reader<'_>) -> Res<GroupStats> {
     let mut s = GroupStats { id: r.u32()?, ref_count: r.u32()?, ..GroupStats::default() };
     r.skip(4)?;
     (s.packet_count, s.byte_count) = (r.u64()?, r.u64()?);
-    (s.duration_s, s.duration_ns) = (r.u32()?, r.u32()?);
+    if has_duration(r.version) {
+        (s.duration_s, s.duration_ns) = (r.u32()?, r.u32()?);
+    }
     while !r.is_empty() {
         s.buckets.push((r.u64()?, r.u64()?));
     }
@@ -367,8 +423,10 @@ pub(crate) fn put_stats(w: &mut Writer, s: &GroupStats) {
     w.zeros(4);
     w.u64(s.packet_count);
     w.u64(s.byte_count);
-    w.u32(s.duration_s);
-    w.u32(s.duration_ns);
+    if has_duration(w.version) {
+        w.u32(s.duration_s);
+        w.u32(s.duration_ns);
+    }
     for (packets, bytes) in &s.buckets {
         w.u64(*packets);
         w.u64(*bytes);

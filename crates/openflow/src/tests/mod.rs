@@ -4,6 +4,7 @@ mod captured;
 mod errors;
 mod flow_mod10;
 mod generated;
+mod groups;
 mod reconnect;
 mod session;
 

@@ -1,0 +1,45 @@
+//! Groups on the wire, as ovs-ofctl 3.1 sends them.
+
+use super::hex;
+use crate::msg::group::*;
+use crate::{Format, GROUP_ANY, Message, Version, decode, encode};
+use flow::OfPort;
+use flow::fields::FieldId;
+use ofp_actions::Output;
+
+/// `add-group group_id=17,type=select,selection_method=hash,selection_method_param=9,
+/// fields(ip_src=255.255.0.0,tcp_dst),bucket=weight=5,output:2` in OpenFlow 1.0.
+const SELECT_10: &str = "0104007000000002000023200000001f000001000000001100180000ffffffff\
+    001800080000000000000008000200000000000800050000ffff00360000154d00000001000000006861736800000000\
+    0000000000000000000000000000000900000e04ffff000000001402ffff0000";
+
+#[test]
+fn a_selection_method_has_fields() {
+    let (version, xid, message) = decode(&hex(SELECT_10)).unwrap();
+    let bucket = Bucket {
+        id: 0,
+        weight: 5,
+        watch_port: OfPort::NONE,
+        watch_group: GROUP_ANY,
+        actions: vec![Output { port: OfPort(2), max_len_bytes: 0 }.into()],
+    };
+    let fields = vec![(FieldId::IpSrc, 0xffff_0000), (FieldId::TcpDst, 0xffff)];
+    let selection = Some(Selection { method: "hash".into(), param: 9, fields });
+    let group = Group { ty: GroupType::Select, id: 17, buckets: vec![bucket], selection };
+    let expected =
+        GroupMod { format: Format::Nxt, command: GroupModCommand::Add, command_bucket_id: BUCKET_ALL, group };
+    assert_eq!((version, xid, &message), (Version::V10, 2, &Message::GroupMod(expected)));
+    assert_eq!(encode(&message, version, xid), Ok(hex(SELECT_10)));
+}
+
+#[test]
+fn fields_of_a_selection_method_are_checked() {
+    let refused = |at: usize, byte: u8| {
+        let mut message = hex(SELECT_10);
+        message[at] = byte;
+        decode(&message).unwrap_err().kind.name()
+    };
+    assert_eq!(refused(98, 0x0f), "OFPBMC_BAD_FIELD", "with a mask");
+    assert_eq!(refused(97, 0x7f), "OFPBMC_BAD_FIELD", "unknown");
+    assert_eq!(refused(107, 4), "OFPBMC_BAD_FIELD", "length");
+}
