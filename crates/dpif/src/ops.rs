@@ -336,7 +336,7 @@ impl Capabilities {
         set_arp_nd_icmp: true,
         truncate: true,
         clone: true,
-        max_hash_algorithm: 0,
+        max_hash_algorithm: 1,
         check_pkt_len: false,
         add_mpls: false,
         psample: false,

@@ -6,6 +6,7 @@
 //! - [`FlowKey`]: the same packet for the datapath, a 64-byte block and cold extension blocks named by its shape.
 //! - [`extract`]: bytes to [`FlowKey`], [`template`] the fast path for common packets; [`compose`]: the
 //!   reverse, a frame of a flow.
+//! - [`flow_hash`]: hashes that distribute packets over buckets and links.
 //! - [`nlattr`]: netlink attributes, read and written; [`nlkey`]: keys and masks as such attributes, both ways.
 //! - [`SubField`]: a range of bits of a field.
 //! - [`text`]: matches and flows as text, and shared parts of other syntax: tokens, numbers, ports,
@@ -18,6 +19,7 @@ pub mod compose;
 pub mod extract;
 pub mod fields;
 mod flow;
+pub mod flow_hash;
 pub mod fuzz;
 mod key;
 mod matching;

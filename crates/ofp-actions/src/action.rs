@@ -100,12 +100,14 @@ pub enum SetPlace {
 }
 
 /// A reference of an action.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Reference {
     /// An output port; `CONTROLLER` too.
     Output(OfPort),
     /// A meter, required by the rule.
     Meter(u32),
+    /// A group, required by the rule.
+    Group(u32),
     /// Rules of a table and cookie that it learns, and that are deleted with its own.
     Learned(TableId, u64),
     /// The timeouts of its own rule, which it shortens.

@@ -25,6 +25,8 @@ pub struct CheckContext<'a> {
     pub debug_actions: bool,
     /// Whether a meter exists.
     pub has_meter: &'a dyn Fn(u32) -> bool,
+    /// Whether a group exists.
+    pub has_group: &'a dyn Fn(u32) -> bool,
 }
 
 /// Checks `actions` for use with `m`.

@@ -40,6 +40,7 @@ pub fn read_actions(bytes: &[u8]) {
                 table: Some(TableId(0)),
                 debug_actions: true,
                 has_meter: &|id| id < 10,
+                has_group: &|id| id < 10,
             };
             // Must only terminate.
             let _ = crate::check_actions(&list, &Match::catchall(), &cx);

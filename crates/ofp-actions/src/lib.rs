@@ -36,7 +36,7 @@ pub use instructions::{put_instructions, read_instructions};
 pub use list::Action;
 pub use put::{PutContext, put_actions};
 pub use rows::{Row, read_actions};
-pub use translate::{Translator, assign};
+pub use translate::{Translator, assign, look_at_prereq};
 
 #[cfg(test)]
 mod tests;

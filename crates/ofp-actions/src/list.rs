@@ -30,8 +30,7 @@ macro_rules! actions {
         })*
 
         /// Wire forms by action.
-        const ROWS_OF: &[&[Row]] =
-            &[$($(#[$cfg])* <$action as OfAction>::ROWS,)* crate::text::names::REFUSED_ROWS];
+        const ROWS_OF: &[&[Row]] = &[$($(#[$cfg])* <$action as OfAction>::ROWS,)*];
 
         /// Names by action.
         const NAMES_OF: &[(&[&str], NameRow)] = &[$($(#[$cfg])* (
@@ -115,6 +114,7 @@ actions! {
     DecTtl(DecTtl),
     SetTunnel(SetTunnel),
     Resubmit(Resubmit),
+    Group(Group),
     Learn(Box<LearnAction>),
     FinTimeout(FinTimeout),
     Note(Note),

@@ -19,8 +19,11 @@ pub fn merge(set: &mut Vec<Action>, written: &[Action]) {
     }
 }
 
-/// The output port of the set, as seen by rules in `actset_output`.
+/// The output port of the set, as seen by rules in `actset_output`: none if a group takes its place.
 pub fn output_of(set: &[Action]) -> OfPort {
+    if set.iter().any(|a| matches!(a, Action::Group(_))) {
+        return OfPort::UNSET;
+    }
     set.iter()
         .find_map(|a| if let Action::Output(output) = a { Some(output.port) } else { None })
         .unwrap_or(OfPort::UNSET)

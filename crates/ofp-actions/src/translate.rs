@@ -40,6 +40,9 @@ pub trait Translator {
     /// packet's own), and runs the rule found. `honor_miss`: a table miss may go to the controllers.
     fn resubmit(&mut self, table: Option<TableId>, in_port: Option<OfPort>, honor_miss: bool);
 
+    /// Executes a group.
+    fn group(&mut self, id: u32);
+
     /// Adds or refreshes a learned rule; returns whether it exists now.
     fn learn(&mut self, learn: &LearnAction) -> bool;
 
@@ -141,7 +144,7 @@ fn repair_vlan(flow: &mut Flow) {
 }
 
 /// Adds the prerequisites of `field` for packets such as `flow` to the mask.
-fn look_at_prereq(field: FieldId, flow: &Flow, mask: &mut Flow) {
+pub fn look_at_prereq(field: FieldId, flow: &Flow, mask: &mut Flow) {
     match field.def().prereq {
         Prereq::Vlan => mask.vlans[0].tci |= VlanTag::PRESENT,
         Prereq::Tcp | Prereq::Udp | Prereq::Sctp | Prereq::Icmp4 | Prereq::Icmp6 if flow.is_ip() => {

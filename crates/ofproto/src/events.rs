@@ -41,6 +41,8 @@ pub enum RemovedReason {
     Hard,
     /// Deleted by a flow-mod.
     Delete,
+    /// Its group was deleted.
+    GroupDelete,
     /// Evicted.
     Eviction,
 }

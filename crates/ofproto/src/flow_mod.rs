@@ -1,6 +1,6 @@
 //! Flow-mods: effect of OpenFlow's five commands on the tables of a bridge.
 //!
-//! [`ModQueue`] executes flow-mods separately, a bounded number of rules at a time. [`Transaction`] executes a list
+//! [`ModQueue`] executes flow-mods and group-mods separately, a bounded number of rules at a time. [`Transaction`] executes a list
 //! in slices under one change of the view: packets see the tables before or after it, and a failure undoes
 //! everything. Rules of the switch itself (priority outside 0 to 65535, table 254) are never changed. Sources:
 //! OpenFlow 1.0 §4.6, §5.3.3; 1.3 §6.4, §6.5, §7.3.4.1; where these leave a choice, the behaviour of Open vSwitch.
@@ -11,7 +11,7 @@ mod queue;
 mod transaction;
 
 pub(crate) use queue::LOOKS_PER_CHANGE;
-pub use queue::{ModQueue, Step};
+pub use queue::{Mod, ModQueue, Step};
 pub use transaction::{Progress, Transaction};
 
 use crate::backer::Backer;
@@ -20,7 +20,7 @@ use crate::ports::BridgeId;
 use crate::rule::{Rule, RuleStats, RuleTimeouts};
 use crate::tables::{Selected, Selection, Tables};
 use flow::{OfPort, TableId};
-use ofp_actions::{CheckContext, check_actions};
+use ofp_actions::{CheckContext, Reference, check_actions};
 use openflow::msg::flow_mod::{FlowMod, FlowModCommand, FlowModFlags};
 use openflow::{ErrorKind, GROUP_ANY, NO_BUFFER, Version};
 use std::sync::Arc;
@@ -45,7 +45,11 @@ pub struct ModContext<'a> {
 
 impl ModContext<'_> {
     /// Context for checking the actions of a rule in `table` (`None`: of a packet-out).
-    pub fn for_actions(&self, table: Option<TableId>) -> CheckContext<'_> {
+    pub fn for_actions<'a>(
+        &'a self,
+        table: Option<TableId>,
+        has_group: &'a dyn Fn(u32) -> bool,
+    ) -> CheckContext<'a> {
         CheckContext {
             version: self.version,
             max_ports: MAX_PORTS,
@@ -53,6 +57,7 @@ impl ModContext<'_> {
             table,
             debug_actions: self.debug_actions,
             has_meter: self.has_meter,
+            has_group,
         }
     }
 }
@@ -98,24 +103,25 @@ pub fn flush(backer: &Backer, bridge: BridgeId) {
 /// Removes up to `max` rules that use a meter, and their learned rules; fewer if the event queue is full. Returns
 /// their number, and whether others are left.
 pub fn remove_users_of_meter(backer: &Backer, bridge: BridgeId, id: u32, max: usize) -> (usize, bool) {
+    let of = Reference::Meter(id);
     let max = max.min(backer.removed.room(bridge));
     let (ended, more) = backer
         .change_tables(bridge, |tables| {
-            let users = tables.of_meter(id, max);
+            let users = tables.users(of, max);
             users.iter().for_each(|r| drop(tables.remove(r.table, &r.matching, r.priority)));
             let mut ended = users;
             ended.extend(tables.end_orphans(max - ended.len()));
-            (ended, tables.len_of_meter(id) > 0 || tables.has_orphans())
+            (ended, tables.len_of_users(of) > 0 || tables.has_orphans())
         })
         .unwrap_or_default();
     ended.iter().for_each(|rule| backer.removed.push(bridge, rule, RemovedReason::Delete));
     (ended.len(), more)
 }
 
-/// Checks that do not need the tables.
-fn check(fm: &FlowMod, cx: &ModContext<'_>) -> Result<(), ErrorKind> {
+/// Checks that do not need the tables, apart from the groups of the actions.
+fn check(fm: &FlowMod, cx: &ModContext<'_>, has_group: &dyn Fn(u32) -> bool) -> Result<(), ErrorKind> {
     let matching = fm.matching.unpack();
-    check_actions(&fm.actions, &matching, &cx.for_actions(Some(fm.table)))?;
+    check_actions(&fm.actions, &matching, &cx.for_actions(Some(fm.table), has_group))?;
     if matching.mask().0.recirc_id != 0 || fm.table == TableId::INTERNAL {
         return Err(ErrorKind::BrcEperm);
     }
@@ -211,7 +217,7 @@ fn modify(tables: &mut Tables, fm: &FlowMod, cx: &ModContext<'_>, old: &Rule) {
 
 /// Clears the tables selected by a deletion of all rules, where that is one step.
 fn clear(tables: &mut Tables, fm: &FlowMod, effects: &mut Effects) {
-    if fm.command != FlowModCommand::Delete || fm.out_group != GROUP_ANY || !selection(fm).is_everything() {
+    if fm.command != FlowModCommand::Delete || !selection(fm).is_everything() {
         return;
     }
     let ids = match fm.table {
@@ -239,24 +245,16 @@ fn begin_selection(tables: &Tables, fm: &FlowMod) -> Selected {
     Selected::of(&selection(fm), found)
 }
 
-/// The rules selected by a non-strict flow-mod, without hidden rules and out_group.
+/// The rules selected by a flow-mod, hidden ones included.
 pub(crate) fn selection(fm: &FlowMod) -> Selection {
-    let out_port = if fm.command.deletes() { fm.out_port } else { OfPort::NONE };
+    let (out_port, out_group) =
+        if fm.command.deletes() { (fm.out_port, fm.out_group) } else { (OfPort::NONE, GROUP_ANY) };
     Selection {
         table: fm.table,
         matching: fm.matching.unpack(),
         cookie: fm.cookie,
         cookie_mask: fm.cookie_mask,
         out_port,
+        out_group,
     }
-}
-
-/// Whether a modification or deletion applies to a rule whose match is selected.
-fn selects(fm: &FlowMod, r: &Rule) -> bool {
-    let (out_port, out_group) =
-        if fm.command.deletes() { (fm.out_port, fm.out_group) } else { (OfPort::NONE, GROUP_ANY) };
-    !r.is_hidden()
-        && (r.cookie ^ fm.cookie) & fm.cookie_mask == 0
-        && r.outputs_to(out_port)
-        && out_group == GROUP_ANY
 }

@@ -11,6 +11,7 @@ pub mod backer;
 pub mod connmgr;
 pub mod events;
 pub mod flow_mod;
+pub mod group;
 pub mod mac_table;
 pub mod meter_ids;
 pub mod ports;

@@ -84,6 +84,11 @@ pub enum PriorityTags {
 }
 
 impl Port {
+    /// Whether it can send: group buckets that watch it are live.
+    pub fn may_enable(&self) -> bool {
+        !self.link_down && !self.config.port_down
+    }
+
     /// Whether translation counts its packets, because no device does.
     pub fn is_counted_here(&self) -> bool {
         self.dp_port.is_none() || self.tunnel.is_some()

@@ -184,11 +184,6 @@ impl Rule {
         !(0..=i32::from(u16::MAX)).contains(&self.priority) || self.table == TableId::INTERNAL
     }
 
-    /// Whether `out_port` is unset or one of the rule's actions outputs to it.
-    pub fn outputs_to(&self, out_port: flow::OfPort) -> bool {
-        out_port == flow::OfPort::NONE || refers_to(&self.actions, Reference::Output(out_port))
-    }
-
     /// Whether `other`, another version of the rule, has the same effect on packets and counts them in the same
     /// place.
     pub fn acts_as(&self, other: &Rule) -> bool {

@@ -1,4 +1,4 @@
-//! [`RuleIndex`]: the rules of a table by cookie, output port, meter and deadline. Only the writer of the tables
+//! [`RuleIndex`]: the rules of a table by cookie, output port, meter, group and deadline. Only the writer of the tables
 //! reads it, never translation.
 //!
 //! It follows each change of the newest version of its table ([`RuleChange`]), those of an open transaction
@@ -6,7 +6,7 @@
 //! hold other rules.
 
 use crate::rule::{Rule, RuleTimeouts};
-use flow::{OfPort, TableId};
+use flow::TableId;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 use ofp_actions::Reference;
@@ -129,8 +129,8 @@ impl<K: Eq + Hash> Multimap<K> {
 #[derive(Debug, Default)]
 pub struct RuleIndex {
     by_cookie: Multimap<u64>,
-    by_output: Multimap<OfPort>,
-    by_meter: Multimap<u32>,
+    /// By the ports, meters and groups of their actions.
+    by_reference: Multimap<Reference>,
     /// Rules with `SEND_FLOW_REM`.
     told: RuleSet,
     /// Rules of the switch itself.
@@ -183,8 +183,9 @@ impl RuleIndex {
         self.by_cookie.insert(rule.cookie, rule);
         for reference in references(rule) {
             match reference {
-                Reference::Output(port) => self.by_output.insert(port, rule),
-                Reference::Meter(id) => self.by_meter.insert(id, rule),
+                Reference::Output(_) | Reference::Meter(_) | Reference::Group(_) => {
+                    self.by_reference.insert(reference, rule);
+                }
                 Reference::Learned(table, cookie) => {
                     *self.learners.entry((table, cookie)).or_default() += 1;
                 }
@@ -209,8 +210,9 @@ impl RuleIndex {
         self.by_cookie.remove(&rule.cookie, rule);
         for reference in references(rule) {
             match reference {
-                Reference::Output(port) => self.by_output.remove(&port, rule),
-                Reference::Meter(id) => self.by_meter.remove(&id, rule),
+                Reference::Output(_) | Reference::Meter(_) | Reference::Group(_) => {
+                    self.by_reference.remove(&reference, rule);
+                }
                 Reference::Learned(table, cookie) => {
                     orphans.extend(self.remove_learner((table, cookie)));
                 }
@@ -278,24 +280,14 @@ impl RuleIndex {
         self.by_cookie.len_of(&cookie)
     }
 
-    /// Rules that output to a port.
-    pub(crate) fn of_output(&self, port: OfPort) -> impl Iterator<Item = &Arc<Rule>> {
-        self.by_output.get(port)
+    /// Rules whose actions refer to a port, meter or group.
+    pub(crate) fn users(&self, of: Reference) -> impl Iterator<Item = &Arc<Rule>> {
+        self.by_reference.get(of)
     }
 
-    /// Number of rules that output to a port.
-    pub(crate) fn len_of_output(&self, port: OfPort) -> usize {
-        self.by_output.len_of(&port)
-    }
-
-    /// Rules that use a meter.
-    pub(crate) fn of_meter(&self, id: u32) -> impl Iterator<Item = &Arc<Rule>> {
-        self.by_meter.get(id)
-    }
-
-    /// Number of rules that use a meter.
-    pub(crate) fn len_of_meter(&self, id: u32) -> usize {
-        self.by_meter.len_of(&id)
+    /// Number of rules whose actions refer to a port, meter or group.
+    pub(crate) fn len_of_users(&self, of: Reference) -> usize {
+        self.by_reference.len_of(&of)
     }
 
     /// Rules with `SEND_FLOW_REM`.

@@ -3,13 +3,21 @@
 //! Translation reads a snapshot and never waits; a writer changes its own clone and publishes it as a whole, so
 //! packets see a bundle entirely or not at all.
 
+mod select;
+
+pub use select::{Selected, Selection};
+
 use crate::action_pool::ActionPool;
+use crate::group::{GroupChange, Groups};
 use crate::rule::Rule;
 use crate::rule_index::{RuleChange, RuleIndex};
-use classifier::{Classifier, DEFAULT_PREFIX_FIELDS, Walk};
+use classifier::{Classifier, DEFAULT_PREFIX_FIELDS};
 use flow::fields::FieldId;
-use flow::{Flow, Mask, Match, OfPort, PackedMatch, TableId};
-use ofp_actions::Action;
+use flow::{Flow, Mask, Match, PackedMatch, TableId};
+use ofp_actions::{Action, Reference};
+use openflow::ErrorKind;
+use openflow::msg::group::GroupMod;
+use select::{GATHERED_MAX, OldRows};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use sync::{AtomicBool, AtomicU64, Garbage, Mutex, Ordering, Reclaimer, lock};
@@ -60,35 +68,6 @@ impl TableCounters {
     }
 }
 
-/// Selection of a non-strict flow-mod or a statistics request.
-#[derive(Clone, Copy, Debug)]
-pub struct Selection {
-    /// One table, or [`TableId::ALL`].
-    pub table: TableId,
-    /// Rules whose match is within this one.
-    pub matching: Match,
-    /// Rules whose cookie equals this one in the bits of `cookie_mask`.
-    pub cookie: u64,
-    /// See `cookie`.
-    pub cookie_mask: u64,
-    /// Rules that output to this port; [`OfPort::NONE`]: any rules.
-    pub out_port: OfPort,
-}
-
-/// Starting point of a selection.
-enum Plan {
-    /// All rules within the match.
-    Walk,
-    /// Rules of a cookie.
-    Cookie,
-    /// Rules that output to a port.
-    Output,
-}
-
-/// Cost of a rule of the index, in rules of a walk.
-const INDEX_COST: usize = 4;
-/// Maximum rules of the index collected at once by a selection; beyond, it walks.
-const GATHERED_MAX: usize = 4096;
 /// Maximum removed rules reported at once for a cleared table.
 const TOLD_AT_ONCE: usize = 1024;
 
@@ -116,6 +95,8 @@ pub enum Change {
     Rule(RuleChange),
     /// A table lost all its rules.
     Cleared(Box<Cleared>),
+    /// Of groups.
+    Groups,
 }
 
 /// The table before it lost all its rules.
@@ -145,6 +126,7 @@ impl Index {
 /// All tables of a bridge, except number 255. A clone begins its own journal.
 pub struct Tables {
     tables: Arc<Rows>,
+    groups: Groups,
     /// Actions of all versions.
     actions: Arc<Mutex<ActionPool>>,
     /// Index of the newest version, which its writer changes; see [`Tables::commit`].
@@ -160,6 +142,7 @@ impl Clone for Tables {
     fn clone(&self) -> Tables {
         Tables {
             tables: self.tables.clone(),
+            groups: self.groups.clone(),
             actions: self.actions.clone(),
             index: self.index.clone(),
             is_open: self.is_open.clone(),
@@ -179,7 +162,7 @@ impl Journal {
     pub fn affects_translation(&self) -> bool {
         self.0.iter().any(|change| match change {
             Change::Rule(RuleChange { before: Some(before), after: Some(after) }) => !before.acts_as(after),
-            Change::Rule(_) | Change::Cleared(_) => true,
+            Change::Rule(_) | Change::Cleared(_) | Change::Groups => true,
         })
     }
 
@@ -200,7 +183,7 @@ impl Journal {
 impl Garbage for Journal {
     fn is_last(&self) -> bool {
         self.0.iter().all(|change| match change {
-            Change::Rule(_) => true,
+            Change::Rule(_) | Change::Groups => true,
             Change::Cleared(cleared) => Arc::strong_count(&cleared.rules) == 1,
         })
     }
@@ -216,6 +199,7 @@ impl Tables {
         let row = |row: usize| Arc::new(std::array::from_fn(|n| table(row * ROW + n)));
         Tables {
             tables: Arc::new(std::array::from_fn(row)),
+            groups: Groups::default(),
             actions: Arc::default(),
             index: Arc::default(),
             is_open: Arc::default(),
@@ -277,6 +261,21 @@ impl Tables {
     /// A match that shares its mask with the rules of that table.
     pub fn share(&self, id: TableId, matching: &PackedMatch) -> PackedMatch {
         self.table(id).map_or_else(|| matching.clone(), |table| table.rules.share(matching))
+    }
+
+    /// The groups.
+    pub fn groups(&self) -> &Groups {
+        &self.groups
+    }
+
+    /// Executes a group modification; see [`Groups::change`].
+    ///
+    /// # Errors
+    /// The error to reply with; nothing has changed then.
+    pub(crate) fn change_groups(&mut self, m: &GroupMod, now_ms: u64) -> Result<GroupChange, ErrorKind> {
+        let change = self.groups.change(m, now_ms)?;
+        self.journal.push(Change::Groups);
+        Ok(change)
     }
 
     /// An action list, shared by rules with equal actions.
@@ -367,6 +366,8 @@ impl Tables {
                     index.apply(&RuleChange { before: after, after: before });
                 }
                 Change::Cleared(cleared) => drop(index.tables.insert(cleared.id, cleared.index)),
+                // They are part of the version alone.
+                Change::Groups => {}
             }
         }
         undone
@@ -406,82 +407,19 @@ impl Tables {
         }
     }
 
-    /// Begins a non-strict selection among the rules of this version, in slices.
-    pub fn select(&self, by: &Selection) -> Selected {
-        if self.is_open.load(Ordering::Relaxed) {
-            return self.begin_walk(by, self.ids_of(by));
-        }
-        let mut selected = self.select_newest(by);
-        // The index may be of another version.
-        let is_here = |r: &Arc<Rule>| {
-            self.find_exactly(r.table, &r.matching, r.priority).is_some_and(|now| Arc::ptr_eq(now, r))
-        };
-        selected.found.retain(is_here);
-        selected
-    }
-
-    /// As [`Tables::select`], for the writer of the newest version.
-    pub fn select_newest(&self, by: &Selection) -> Selected {
-        let ids = self.ids_of(by);
-        let index = &lock(&self.index).tables;
-        let indexed = || ids.iter().filter_map(|id| index.get(id));
-        let wanted = |r: &&Arc<Rule>| by.selects(r);
-        let found = match self.plan(by, &ids, index) {
-            Plan::Cookie => indexed().flat_map(|i| i.of_cookie(by.cookie)).filter(wanted).cloned().collect(),
-            Plan::Output => {
-                indexed().flat_map(|i| i.of_output(by.out_port)).filter(wanted).cloned().collect()
-            }
-            Plan::Walk => return self.begin_walk(by, ids),
-        };
-        Selected { by: *by, found, walk: None }
-    }
-
-    /// Tables of a selection that have rules.
-    fn ids_of(&self, by: &Selection) -> Vec<TableId> {
-        match by.table {
-            TableId::ALL => Tables::ids().filter(|id| self.rule_count(*id) > 0).collect(),
-            id => vec![id],
-        }
-    }
-
-    fn begin_walk(&self, by: &Selection, ids: Vec<TableId>) -> Selected {
-        let left = ids.into_iter().rev().collect();
-        let (rows, reclaimer) = (self.tables.clone(), self.reclaimer.clone());
-        let walk = SelectionWalk { rows: OldRows(rows), left, current: None, reclaimer };
-        Selected { by: *by, found: Vec::new(), walk: Some(walk) }
-    }
-
-    fn plan(&self, by: &Selection, ids: &[TableId], index: &BTreeMap<TableId, RuleIndex>) -> Plan {
-        let sum = |f: &dyn Fn(&RuleIndex) -> usize| ids.iter().filter_map(|id| index.get(id)).map(f).sum();
-        let mut best = (ids.iter().map(|id| self.rule_count(*id)).sum::<usize>(), Plan::Walk);
-        let mut consider = |n: usize, plan: Plan| {
-            // A rule of the index is also looked up in its table.
-            if n <= GATHERED_MAX && n * INDEX_COST < best.0 {
-                best = (n * INDEX_COST, plan);
-            }
-        };
-        if by.cookie_mask == u64::MAX {
-            consider(sum(&|i| i.len_of_cookie(by.cookie)), Plan::Cookie);
-        }
-        if by.out_port != OfPort::NONE {
-            consider(sum(&|i| i.len_of_output(by.out_port)), Plan::Output);
-        }
-        best.1
-    }
-
     /// Number of rules of a cookie in a table.
     pub(crate) fn len_of_cookie(&self, table: TableId, cookie: u64) -> usize {
         lock(&self.index).tables.get(&table).map_or(0, |i| i.len_of_cookie(cookie))
     }
 
-    /// Number of rules that use a meter.
-    pub(crate) fn len_of_meter(&self, id: u32) -> usize {
-        lock(&self.index).tables.values().map(|i| i.len_of_meter(id)).sum()
+    /// Number of rules whose actions refer to a port, meter or group.
+    pub(crate) fn len_of_users(&self, of: Reference) -> usize {
+        lock(&self.index).tables.values().map(|i| i.len_of_users(of)).sum()
     }
 
-    /// Rules that use a meter, at most `max`.
-    pub(crate) fn of_meter(&self, id: u32, max: usize) -> Vec<Arc<Rule>> {
-        lock(&self.index).tables.values().flat_map(|i| i.of_meter(id)).take(max).cloned().collect()
+    /// Rules whose actions refer to a port, meter or group, at most `max`.
+    pub(crate) fn users(&self, of: Reference, max: usize) -> Vec<Arc<Rule>> {
+        lock(&self.index).tables.values().flat_map(|i| i.users(of)).take(max).cloned().collect()
     }
 
     /// Whether learned rules wait for deletion.
@@ -535,117 +473,5 @@ impl Tables {
     /// Number of rules in a table.
     pub fn rule_count(&self, id: TableId) -> usize {
         self.table(id).map_or(0, |t| t.rules.len())
-    }
-}
-
-impl Selection {
-    /// Whether it selects this rule.
-    pub fn selects(&self, r: &Rule) -> bool {
-        (self.table == TableId::ALL || self.table == r.table)
-            && self.selects_beside_match(r)
-            && r.matching.is_within(&self.matching)
-    }
-
-    /// Whether it selects a rule of its tables whose match lies within its own.
-    fn selects_beside_match(&self, r: &Rule) -> bool {
-        (r.cookie ^ self.cookie) & self.cookie_mask == 0 && r.outputs_to(self.out_port)
-    }
-
-    /// Whether it selects all rules of its tables.
-    pub fn is_everything(&self) -> bool {
-        self.cookie_mask == 0 && self.out_port == OfPort::NONE && self.matching.mask().is_empty()
-    }
-}
-
-/// Rules of a selection, returned in slices; see [`Tables::select`].
-pub struct Selected {
-    by: Selection,
-    /// Rules found and not yet returned.
-    found: Vec<Arc<Rule>>,
-    walk: Option<SelectionWalk>,
-}
-
-/// A walk over the tables of one version.
-struct SelectionWalk {
-    rows: OldRows,
-    /// Remaining tables, the next one last.
-    left: Vec<TableId>,
-    current: Option<(TableId, Walk)>,
-    reclaimer: Reclaimer,
-}
-
-/// A version that may be removed elsewhere.
-#[derive(Clone)]
-struct OldRows(Arc<Rows>);
-
-impl Garbage for OldRows {
-    fn is_last(&self) -> bool {
-        true
-    }
-}
-
-impl Drop for SelectionWalk {
-    fn drop(&mut self) {
-        self.reclaimer.give(self.rows.clone());
-    }
-}
-
-impl SelectionWalk {
-    /// Examines about `max` rules of one table; returns the number. `None` at the end.
-    fn step(&mut self, by: &Selection, max: usize, out: &mut Vec<Arc<Rule>>) -> Option<usize> {
-        let (id, mut place) = match self.current.take() {
-            Some(current) => current,
-            None => {
-                let id = self.left.pop()?;
-                (id, table_of(&self.rows.0, id)?.rules.walk(&by.matching))
-            }
-        };
-        let first = out.len();
-        let looked = table_of(&self.rows.0, id)?.rules.walk_on(&mut place, &by.matching, max, out);
-        let within = out.split_off(first);
-        // Its match is known to be within.
-        out.extend(within.into_iter().filter(|r| by.selects_beside_match(r)));
-        self.current = (!place.is_done()).then_some((id, place));
-        Some(looked)
-    }
-
-    fn is_done(&self) -> bool {
-        self.current.is_none() && self.left.is_empty()
-    }
-}
-
-impl Selected {
-    /// These rules.
-    pub fn of(by: &Selection, found: Vec<Arc<Rule>>) -> Selected {
-        Selected { by: *by, found, walk: None }
-    }
-
-    /// Adds rules to `out`; examines about `max` rules. Returns the number examined.
-    pub fn next_slice(&mut self, max: usize, out: &mut Vec<Arc<Rule>>) -> usize {
-        let mut looked = self.found.len().min(max);
-        out.extend(self.found.drain(self.found.len() - looked..));
-        while looked < max
-            && let Some(walk) = &mut self.walk
-        {
-            looked += walk.step(&self.by, max - looked, out).unwrap_or(0);
-            if walk.is_done() {
-                self.walk = None;
-            }
-        }
-        looked
-    }
-
-    /// Whether the walk is complete.
-    pub fn is_done(&self) -> bool {
-        self.found.is_empty() && self.walk.is_none()
-    }
-
-    /// All remaining rules.
-    pub fn rest(mut self) -> Vec<Arc<Rule>> {
-        let mut all = Vec::new();
-        while !self.is_done() {
-            self.next_slice(usize::MAX, &mut all);
-        }
-        all
     }
 }

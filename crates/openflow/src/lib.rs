@@ -4,6 +4,7 @@
 //! - [`ErrorKind`], [`OfError`]: errors by their standard names, and their numbers in each version.
 //! - [`session`]: one connection: framing, negotiation, keepalive, bounded output.
 //! - [`reconnect`]: reconnection of a client.
+//! - [`text`]: messages as text.
 //! - [`fuzz`]: fuzz targets.
 //!
 //! The same code serves switch and controller: requests and replies both decode and encode. Nothing here
@@ -20,6 +21,7 @@ mod match11;
 pub mod msg;
 pub mod reconnect;
 pub mod session;
+pub mod text;
 
 pub use codec::{HEADER_BYTES, decode, decode_with, encode, encode_with};
 pub use match10::fits as match_fits_10;

@@ -113,6 +113,7 @@ impl Rig {
             table: Some(table),
             debug_actions: true,
             has_meter: &|_| false,
+            has_group: &|_| true,
         };
         if check_actions(&m.actions, &m.rule_match, &cx).is_err() {
             return;

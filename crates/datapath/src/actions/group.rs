@@ -351,7 +351,7 @@ impl actions::Executor for Step<'_, '_> {
                 group.rewrite(lanes, |packet, h| set::ports(packet, h, m, IPPROTO_UDP))
             }
             Rewrite::Set(set) => group.rewrite(lanes, |packet, h| set::apply(set, packet, h)),
-            Rewrite::PushVlan(_) | Rewrite::PopVlan => {
+            Rewrite::PushVlan(_) | Rewrite::PopVlan | Rewrite::Hash(_) => {
                 group.rewrite(lanes, |packet, h| apply(rewrite, packet, h))
             }
         })

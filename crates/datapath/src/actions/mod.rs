@@ -30,10 +30,10 @@ use crate::hash::{KeyHasher, split_mix};
 use crate::meter::DpShared;
 use crate::park::{Origin, new_ufid};
 use crate::ports::{PmdIo, Ports};
-use dpif::actions::Rewrite;
+use dpif::actions::{HashAlgorithm, Rewrite};
 use dpif::{DpAction, DpifError, DropReason, PmdId, Upcall, UpcallKind, UserCookie};
 use flow::extract::{Layout, Metadata, extract};
-use flow::{DpPort, FlowKey, shape};
+use flow::{DpPort, FlowKey, flow_hash, shape};
 use packet::{Offload, Packet, headers as h};
 use std::sync::Arc;
 
@@ -89,6 +89,14 @@ fn apply(rewrite: Rewrite<'_>, packet: &mut Packet, headers: &mut HeaderCtx<'_>)
         Rewrite::Set(set) => set::apply(set, packet, headers),
         Rewrite::PushVlan(tag) => vlan::push(packet, headers, tag.tpid, tag.tci),
         Rewrite::PopVlan => vlan::pop(packet, headers),
+        Rewrite::Hash(hash) => {
+            headers.refresh(packet);
+            headers.key.base.dp_hash = match hash.algorithm {
+                HashAlgorithm::L4 => flow_hash::five_tuple(headers.key, hash.basis),
+                HashAlgorithm::SymL4 => flow_hash::symmetric_l4(headers.key, hash.basis),
+            };
+            Ok(())
+        }
     }
 }
 

@@ -2,7 +2,10 @@
 
 use super::frames::{arp, ipv4, l4, tcp, udp};
 use super::*;
-use dpif::actions::{CloneAction, DropAction, Meter, PopVlan, PushVlan, Recirc, Sample, Trunc, Userspace};
+use dpif::actions::{
+    CloneAction, DropAction, HashAction, HashAlgorithm, Meter, PopVlan, PushVlan, Recirc, Sample, Trunc,
+    Userspace,
+};
 use flow::RecircId;
 
 struct Case<'a> {
@@ -371,4 +374,25 @@ fn metadata_that_no_frame_carries_survives_recirculation() {
     key.base.recirc_id = 6;
     assert_eq!(upcall.key, key);
     assert_eq!(upcall.rx_port, DpPort(1));
+}
+
+#[test]
+fn a_hash_selects_among_flows_after_recirculation() {
+    let mut rig = Rig::new();
+    let hash = HashAction { algorithm: HashAlgorithm::SymL4, basis: 7 };
+    // The hash is that of the packet at that point.
+    let vlan = DpAction::PopVlan(PopVlan);
+    let mut frame = tcp(1, 80);
+    frame.splice(12..12, [0x81, 0, 0, 5]);
+    rig.flow(1, &frame, least_mask(), vec![vlan, hash.into(), DpAction::Recirc(Recirc(RecircId(5)))]);
+    let expected = flow::flow_hash::symmetric_l4(&key_of(1, &tcp(1, 80)), 7);
+    for bit in 0..2 {
+        let mut key = key_of(1, &tcp(1, 80));
+        (key.base.recirc_id, key.base.dp_hash) = (5, bit);
+        let mut mask = least_mask();
+        mask.base.dp_hash = 1;
+        rig.put(key, mask, vec![out(2 + bit)]);
+    }
+    rig.receive(1, std::slice::from_ref(&frame));
+    assert_eq!(rig.sent(), [(2 + (expected & 1), tcp(1, 80))]);
 }

@@ -4,7 +4,9 @@
 use super::frames::{arp, ipv4, ipv6, l4, tcp, udp};
 use super::keys::rewrite;
 use super::*;
-use dpif::actions::{CloneAction, DropAction, Meter, Recirc, Sample, Trunc, Userspace};
+use dpif::actions::{
+    CloneAction, DropAction, HashAction, HashAlgorithm, Meter, Recirc, Sample, Trunc, Userspace,
+};
 use flow::RecircId;
 use proptest::prelude::*;
 
@@ -30,6 +32,11 @@ fn mask() -> KeyMask {
     mask
 }
 
+fn hash(symmetric: bool, basis: u32) -> DpAction {
+    let algorithm = if symmetric { HashAlgorithm::SymL4 } else { HashAlgorithm::L4 };
+    HashAction { algorithm, basis }.into()
+}
+
 /// Output ports 2 to 4, and an unknown one.
 fn action() -> impl Strategy<Value = DpAction> {
     let leaf = prop_oneof![
@@ -38,6 +45,7 @@ fn action() -> impl Strategy<Value = DpAction> {
         1 => Just(DpAction::Userspace(Userspace(UserCookie::SlowPath { reasons: 3 }))),
         2 => (1..4u32).prop_map(|id| DpAction::Recirc(Recirc(RecircId(id)))),
         2 => (10..70u32).prop_map(|a| DpAction::Trunc(Trunc(a))),
+        2 => (any::<bool>(), 0..3u32).prop_map(|(symmetric, basis)| hash(symmetric, basis)),
         2 => (1..4u32).prop_map(|a| DpAction::Meter(Meter(a))),
         1 => Just(DpAction::Drop(DropAction(XlateDrop::Ok))),
     ];

@@ -57,7 +57,6 @@ fn puts_are_validated_and_bounded() {
 fn actions_of_others() -> Vec<(&'static str, DpAction)> {
     let list = || vec![out(2)];
     vec![
-        ("hash", DpAction::Hash(HashAction { algorithm: HashAlgorithm::L4, basis: 0 })),
         ("push_mpls", DpAction::PushMpls(PushMpls { lse: 0x100, ethertype: 0x8847 })),
         ("pop_mpls", DpAction::PopMpls(PopMpls { ethertype: 0x800 })),
         ("set(mpls)", DpAction::Set(SetAction::Mpls(Masked { value: 0, mask: 0xff }))),

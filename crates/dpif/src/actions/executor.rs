@@ -1,7 +1,7 @@
 //! [`Executor`]: interface of a datapath to the actions that it executes.
 
 use super::set::SetAction;
-use super::{DpAction, PushVlan};
+use super::{DpAction, HashAction, PushVlan};
 use crate::drops::XlateDrop;
 use crate::upcall::UserCookie;
 use flow::{DpPort, RecircId};
@@ -61,4 +61,6 @@ pub enum Rewrite<'a> {
     PushVlan(PushVlan),
     /// Pops the outermost VLAN tag.
     PopVlan,
+    /// Sets `dp_hash`.
+    Hash(HashAction),
 }

@@ -41,7 +41,26 @@ impl Action for HashAction {
     const ATTRS: &'static [u16] = &[ATTR];
     const EFFECT: Effect = Effect::None;
     const ENDS_LIST: bool = false;
-    kernel_only!("hash");
+
+    fn is_translated(&self) -> bool {
+        true
+    }
+
+    fn userspace_lacks(&self) -> Option<&'static str> {
+        None
+    }
+
+    fn lacking(&self, can: &Capabilities) -> Option<&'static str> {
+        (self.algorithm as u8 > can.max_hash_algorithm).then_some("hash")
+    }
+
+    fn as_rewrite(&self) -> Option<Rewrite<'_>> {
+        Some(Rewrite::Hash(*self))
+    }
+
+    fn execute<X: Executor>(&self, x: &mut X, packets: X::Packets) -> Goes<X> {
+        x.rewrite(packets, Rewrite::Hash(*self))
+    }
 
     fn lists(&self) -> Lists<'_> {
         NO_LISTS

@@ -13,6 +13,7 @@ fn check(m: &Match, actions: &[Action], version: Version) -> Result<(), ErrorKin
         table: Some(TableId(3)),
         debug_actions: version == Version::V13,
         has_meter: &|id| id == 1,
+        has_group: &|id| id == 1,
     };
     check_actions(actions, m, &cx)
 }

@@ -104,6 +104,7 @@ fn it_is_held_against_the_match() {
         table: Some(TableId(0)),
         debug_actions: false,
         has_meter: &|_| false,
+        has_group: &|_| false,
     };
     assert_eq!(check_actions(&stranger(), &ip, &cx), Ok(()));
     assert_eq!(check_actions(&stranger(), &any, &cx), Err(ErrorKind::BacMatchInconsistent));
@@ -180,6 +181,10 @@ impl Translator for Recorder {
 
     fn resubmit(&mut self, table: Option<TableId>, _in_port: Option<OfPort>, _honor_miss: bool) {
         self.story.push(format!("resubmit {table:?}"));
+    }
+
+    fn group(&mut self, id: u32) {
+        self.story.push(format!("group {id}"));
     }
 
     fn learn(&mut self, learn: &LearnAction) -> bool {

@@ -2,9 +2,7 @@
 
 use crate::action::{Argument, Stage};
 use crate::list::{Action, INDEX, NAMES};
-use crate::rows::{Len, Row, nx, of11};
 use flow::text::Parsed;
-use ofp_wire::ErrorKind;
 
 /// Unsupported actions of OVS.
 pub(crate) const UNSUPPORTED: &[&str] = &[
@@ -20,7 +18,6 @@ pub(crate) const UNSUPPORTED: &[&str] = &[
     "decap",
     "delete_field",
     "encap",
-    "group",
     "multipath",
     "nat",
     "pop_mpls",
@@ -30,13 +27,6 @@ pub(crate) const UNSUPPORTED: &[&str] = &[
     "set_mpls_tc",
     "set_mpls_ttl",
     "unroll_xlate",
-];
-
-/// Wire forms of unsupported actions with an error other than that of an unknown type. The other unsupported ones
-/// (`NXAST_*` 10 to 50, `OFPAT_*` 11 to 20 and 26, 27) are rejected as unknown.
-pub(crate) const REFUSED_ROWS: &[Row] = &[
-    of11(22, Len::Is(8), |_| Err(ErrorKind::BacBadOutGroup)),
-    nx(40, Len::Is(16), |_| Err(ErrorKind::BacBadOutGroup)),
 ];
 
 /// A name of an action in text.

@@ -1,6 +1,6 @@
 //! Bundles: messages stored until a commit executes them together (OpenFlow 1.4 §6.8, §7.3.9; ONF EXT-230 for 1.3).
 //!
-//! A bundle stores decoded messages, and their bytes for errors. All are flow-mods, so every bundle is atomic and
+//! A bundle stores decoded messages, and their bytes for errors: flow-mods and group-mods. Every bundle is atomic and
 //! ordered, regardless of its flags. A commit is a [`Transaction`], executed in slices; its connection waits for it.
 //! Bounds: [`MAX_BUNDLES`], [`MAX_BUNDLE_BYTES`], [`IDLE_MS`]; bundles count as unprocessed input, which is bounded
 //! over all connections.
@@ -8,10 +8,9 @@
 use super::conn::Conn;
 use super::requests::Request;
 use super::{BridgeCtx, ConnId, Connmgr, Shared};
-use crate::flow_mod::{ModContext, Progress, Transaction};
+use crate::flow_mod::{Mod, ModContext, Progress, Transaction};
 use ofp_actions::Action;
 use openflow::msg::bundle::{BundleAdd, BundleControl, BundleControlType};
-use openflow::msg::flow_mod::FlowMod;
 use openflow::{ErrorKind, HEADER_BYTES, Message, Version};
 
 /// Maximum bundles of a connection.
@@ -28,7 +27,7 @@ const EXPERIMENTER_BYTES: usize = 8;
 pub(super) struct Bundle {
     flags: u16,
     closed: bool,
-    mods: Vec<(FlowMod, Box<[u8]>)>,
+    mods: Vec<(Mod, Box<[u8]>)>,
     /// Bytes held by `mods`.
     bytes: usize,
     used_ms: u64,
@@ -123,9 +122,10 @@ impl Conn {
 
     /// Adds a message; opens the bundle if it does not exist.
     pub(super) fn bundle_add(&mut self, m: BundleAdd, request: &Request<'_>) -> Result<(), ErrorKind> {
-        #[expect(clippy::wildcard_enum_match_arm, reason = "bundles take flow-mods alone")]
-        let fm = match *m.message {
-            Message::FlowMod(fm) => fm,
+        #[expect(clippy::wildcard_enum_match_arm, reason = "bundles take few messages")]
+        let change = match *m.message {
+            Message::FlowMod(fm) => Mod::Flow(fm),
+            Message::GroupMod(gm) => Mod::Group(gm),
             _ => return Err(ErrorKind::BfcMsgUnsup),
         };
         let at = INNER_AT + if self.version() < Version::V14 { EXPERIMENTER_BYTES } else { 0 };
@@ -141,11 +141,11 @@ impl Conn {
             ErrorKind::BfcBundleClosed
         } else if bundle.flags != m.flags {
             ErrorKind::BfcBadFlags
-        } else if all_bytes + held_bytes(&fm, inner) > MAX_BUNDLE_BYTES {
+        } else if all_bytes + held_bytes(&change, inner) > MAX_BUNDLE_BYTES {
             ErrorKind::BfcMsgTooMany
         } else {
-            bundle.bytes += held_bytes(&fm, inner);
-            bundle.mods.push((fm, inner.into()));
+            bundle.bytes += held_bytes(&change, inner);
+            bundle.mods.push((change, inner.into()));
             bundle.used_ms = request.now_ms;
             return Ok(());
         };
@@ -195,9 +195,13 @@ impl Conn {
     }
 }
 
-/// Memory of a flow-mod in a bundle.
-fn held_bytes(fm: &FlowMod, message: &[u8]) -> usize {
-    size_of::<FlowMod>() + fm.actions.len() * size_of::<Action>() + message.len()
+/// Memory of a modification in a bundle.
+fn held_bytes(change: &Mod, message: &[u8]) -> usize {
+    let actions = match change {
+        Mod::Flow(fm) => fm.actions.len(),
+        Mod::Group(gm) => gm.group.buckets.iter().map(|b| 1 + b.actions.len()).sum(),
+    };
+    size_of::<Mod>() + actions * size_of::<Action>() + message.len()
 }
 
 impl Connmgr {

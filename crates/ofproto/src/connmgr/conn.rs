@@ -102,9 +102,9 @@ pub(super) struct Conn {
     pub(super) bundles: BTreeMap<u32, Bundle>,
     pub(super) dump: Option<Dump>,
     pub(super) counters: ConnCounters,
-    /// Consecutive flow-mods, executed together.
+    /// Consecutive flow-mods and group-mods, executed together.
     pub(super) mods: ModQueue,
-    /// Requests after flow-mods, waiting for them.
+    /// A request after them, waiting for their end.
     held: Option<Event>,
     /// Bytes held by the collected flow-mods and the bundles.
     kept: Share,
@@ -262,13 +262,13 @@ impl Conn {
         self.blocked = false;
         while *work > 0 && self.may_go_on() && !self.waits_for_memory() {
             if self.dump.is_some() {
-                *work = work.saturating_sub(self.continue_dump(now_ms));
+                *work = work.saturating_sub(self.continue_dump(ctx, now_ms));
                 continue;
             }
             let event = self.held.take().or_else(|| self.session.next_event());
-            let gathers = event.as_ref().is_some_and(is_flow_mod) && self.mods.len() < GATHER_MAX;
+            let gathers = event.as_ref().is_some_and(is_mod) && self.mods.len() < GATHER_MAX;
             self.fresh = event.is_some();
-            // Requests after flow-mods see their effects.
+            // Later requests see their effects.
             if !gathers && !self.mods.is_empty() {
                 self.held = event;
                 self.change_rules(shared, ctx, now_ms, work);
@@ -435,8 +435,8 @@ fn no_room(why: SendError) -> CloseReason {
     }
 }
 
-fn is_flow_mod(event: &Event) -> bool {
-    matches!(event, Event::Message { message, .. } if matches!(**message, Message::FlowMod(_)))
+fn is_mod(event: &Event) -> bool {
+    matches!(event, Event::Message { message, .. } if matches!(**message, Message::FlowMod(_) | Message::GroupMod(_)))
 }
 
 /// Whether it waits for another such request of the bridge: it commits a bundle or changes meters.

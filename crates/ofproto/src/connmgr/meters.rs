@@ -6,6 +6,7 @@ use super::{BridgeCtx, Shared};
 use crate::flow_mod;
 use crate::meter_ids::DP_METERS_MAX;
 use dpif::{DpifError, MeterBand, MeterBandStats, MeterConfig};
+use ofp_actions::Reference;
 use openflow::ErrorKind;
 use openflow::msg::meter::{
     Band, BandType, CONTROLLER, METER_ALL, Meter, MeterFeatures, MeterMod, MeterModCommand, MeterStats, flags,
@@ -157,7 +158,7 @@ impl MeterTable {
         now_ms: u64,
     ) -> Result<Vec<MeterStats>, ErrorKind> {
         let view = ctx.bridge_view();
-        let users = |id: u32| view.as_ref().map_or(0, |b| b.tables.len_of_meter(id) as u32);
+        let users = |id: u32| view.as_ref().map_or(0, |b| b.tables.len_of_users(Reference::Meter(id)) as u32);
         let tell = |e: &Entry| {
             let age_ms = now_ms.saturating_sub(e.since_ms);
             let unknown = MeterBandStats { packets: u64::MAX, bytes: u64::MAX };

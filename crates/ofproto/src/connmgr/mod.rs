@@ -29,6 +29,7 @@ mod bundle;
 mod config;
 mod conn;
 mod fail;
+mod groups;
 mod meters;
 mod packets;
 mod ports;
@@ -43,6 +44,7 @@ pub use conn::{ConnCounters, ConnKind};
 pub use fail::{FailMode, RemoteConfig};
 
 use crate::backer::Backer;
+use crate::flow_mod::{ModContext, ModQueue};
 use crate::ports::BridgeId;
 use crate::view::BridgeView;
 use conn::Conn;
@@ -93,6 +95,8 @@ impl BridgeCtx<'_> {
 #[derive(Default)]
 struct Shared {
     meters: MeterTable,
+    /// Modifications of closed connections that have begun.
+    begun: Vec<ModQueue>,
     /// A bundle being committed.
     commit: Option<bundle::Commit>,
     /// The highest generation id of a master election so far.
@@ -196,6 +200,7 @@ impl Connmgr {
     pub fn close(&mut self, id: ConnId, ctx: &BridgeCtx<'_>, now_ms: u64) {
         if let Some(conn) = self.conns.remove(&id) {
             self.gone.add(&conn.counters);
+            self.shared.begun.extend(conn.mods.into_begun());
         }
         self.give_up_commit(id);
         self.watchers_changed();
@@ -335,12 +340,27 @@ impl Connmgr {
             }
         }
         self.run_commit(ctx, now_ms, &mut share);
+        self.run_begun(ctx, now_ms, &mut share);
         *work += share;
+    }
+
+    /// Continues modifications of closed connections, one at a time.
+    fn run_begun(&mut self, ctx: &BridgeCtx<'_>, now_ms: u64, work: &mut usize) {
+        let Some(mods) = self.shared.begun.last_mut() else { return };
+        let cx = ModContext { version: Version::V13, now_ms, debug_actions: false, has_meter: &|_| true };
+        mods.step(ctx.backer, ctx.bridge, &cx, work);
+        if mods.is_empty() {
+            self.shared.begun.pop();
+        }
     }
 
     /// Time of the next work of [`Connmgr::run`], output aside; 0 for at once.
     pub fn next_wakeup_ms(&self) -> Option<u64> {
-        if self.shared.commit.is_some() || self.shared.meters.is_ending() && self.removed_again_ms.is_none() {
+        let begun = !self.shared.begun.is_empty() && self.removed_again_ms.is_none();
+        if begun
+            || self.shared.commit.is_some()
+            || self.shared.meters.is_ending() && self.removed_again_ms.is_none()
+        {
             return Some(0);
         }
         // A connection continues after removed rules have been reported.

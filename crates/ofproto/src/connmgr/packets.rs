@@ -79,7 +79,11 @@ impl Conn {
             debug_actions: ctx.backer.debug_actions,
             has_meter: &has_meter,
         };
-        check_actions(&m.actions, &exactly(&flow), &cx.for_actions(None))?;
+        check_actions(
+            &m.actions,
+            &exactly(&flow),
+            &cx.for_actions(None, &|id| bridge.tables.groups().get(id).is_some()),
+        )?;
         if m.data.len() < ETH_HEADER_BYTES {
             // Not sendable: accepted without effect, as by every switch without buffers.
             return Ok(());
@@ -258,6 +262,7 @@ fn reason_of(event: &RemovedEvent) -> FlowRemovedReason {
         RemovedReason::Idle => FlowRemovedReason::IdleTimeout,
         RemovedReason::Hard => FlowRemovedReason::HardTimeout,
         RemovedReason::Delete => FlowRemovedReason::Delete,
+        RemovedReason::GroupDelete => FlowRemovedReason::GroupDelete,
         RemovedReason::Eviction => FlowRemovedReason::Eviction,
     }
 }

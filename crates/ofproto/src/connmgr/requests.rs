@@ -2,13 +2,13 @@
 
 use super::conn::{Conn, Outcome};
 use super::{BridgeCtx, Shared};
+use crate::flow_mod::Mod;
 use flow::TableId;
 use openflow::msg::control::{
     ControllerRole, TableMod, TlvTable, TlvTableCommand, TlvTableMod, table_config,
 };
 use openflow::msg::features::TableFeatures;
 use openflow::msg::flow_mod::FlowMod;
-use openflow::msg::group::{GroupFeatures, GroupMod, GroupModCommand};
 use openflow::{ErrorKind, Kind, Message, Multi, Version};
 
 /// A received request.
@@ -71,7 +71,7 @@ impl Conn {
             Message::PacketOut(m) => self.packet_out(&m, shared, ctx, request.now_ms),
             Message::BarrierRequest => self.reply(&Message::BarrierReply, xid),
             Message::PortMod(m) => self.port_mod(&m, ctx, outcome),
-            Message::GroupMod(m) => group_mod(&m),
+            Message::GroupMod(m) => self.queue_group_mod(m, request.frame),
             Message::MeterMod(m) => self.meter_mod(&m, shared, ctx, request.now_ms),
             Message::TableMod(m) => table_mod(m, self.version()),
             Message::TableDescRequest => self.reply(&table_desc(), xid),
@@ -100,14 +100,9 @@ impl Conn {
             Message::SetPacketInFormat(n) => self.set_packet_in_format(n),
             Message::SetControllerId(id) => self.set_controller_id(id, outcome),
             Message::QueueGetConfigRequest(port) => self.queue_config(port, xid, ctx),
-            Message::GroupStatsRequest(_) => {
-                self.reply(&Message::GroupStatsReply(Multi::all(Vec::new())), xid)
-            }
-            Message::GroupDescRequest(_) => self.reply(&Message::GroupDescReply(Multi::all(Vec::new())), xid),
-            // There are no groups, and the limit is 0.
-            Message::GroupFeaturesRequest => {
-                self.reply(&Message::GroupFeaturesReply(GroupFeatures::default()), xid)
-            }
+            Message::GroupStatsRequest(m) => self.group_stats(m, xid, ctx),
+            Message::GroupDescRequest(m) => self.group_desc(m, xid, ctx),
+            Message::GroupFeaturesRequest => self.group_features(xid),
             Message::MeterStatsRequest(id) => self.meter_stats(id, request, shared, ctx),
             Message::MeterConfigRequest(id) => self.meter_config(id, xid, shared),
             Message::MeterFeaturesRequest => {
@@ -157,7 +152,7 @@ impl Conn {
 
     /// Flow-mods are executed in order, a bounded number of rules at a time.
     fn queue_flow_mod(&mut self, fm: FlowMod, request: &Request<'_>) -> Res {
-        self.mods.push(fm, request.frame);
+        self.mods.push(Mod::Flow(fm), request.frame);
         self.mods_bytes += request.frame.len();
         Ok(())
     }
@@ -183,17 +178,6 @@ impl Conn {
             return Err(ErrorKind::TffcEperm);
         }
         self.reply(super::table_features::reply(self.version()), xid)
-    }
-}
-
-/// The group table has a limit of 0; a delete finds no group.
-fn group_mod(m: &GroupMod) -> Res {
-    match m.command {
-        GroupModCommand::Delete => Ok(()),
-        GroupModCommand::Add | GroupModCommand::AddOrModify => Err(ErrorKind::GmfcOutOfGroups),
-        GroupModCommand::Modify | GroupModCommand::InsertBucket | GroupModCommand::RemoveBucket => {
-            Err(ErrorKind::GmfcUnknownGroup)
-        }
     }
 }
 

@@ -1,22 +1,30 @@
-//! Requests for statistics of rules, tables and queues.
+//! Requests for statistics of rules, tables and queues; long replies in pieces.
 //!
 //! The rules of a reply are those of one moment, searched and sent piece by piece as the reader reads.
 
 use super::BridgeCtx;
 use super::conn::Conn;
+use super::groups::GroupDump;
 use crate::flow_mod::{LOOKS_PER_CHANGE, TABLE_MAX_RULES};
 use crate::rule::Rule;
 use crate::tables::{Selected, Selection};
 use flow::{OfPort, TableId};
 use openflow::msg::flow_stats::{AggregateStats, FlowStats, FlowStatsRequest};
 use openflow::msg::stats::{QUEUE_ALL, QueueConfig, QueueStatsRequest, TableStats};
-use openflow::{ErrorKind, Format, GROUP_ANY, Message, Multi};
+use openflow::{ErrorKind, Format, Message, Multi};
 
 /// Rules examined for one piece.
 const PIECE_RULES: usize = 512;
 
 /// A reply in progress.
-pub(super) struct Dump {
+pub(super) enum Dump {
+    /// About rules.
+    Rules(RuleDump),
+    /// About groups.
+    Groups(GroupDump),
+}
+
+pub(super) struct RuleDump {
     selected: Selected,
     xid: u32,
     format: Format,
@@ -32,8 +40,9 @@ fn wanted(m: &FlowStatsRequest, ctx: &BridgeCtx<'_>) -> Selected {
         cookie: m.cookie,
         cookie_mask: m.cookie_mask,
         out_port: m.out_port,
+        out_group: m.out_group,
     };
-    match ctx.bridge_view().filter(|_| m.out_group == GROUP_ANY) {
+    match ctx.bridge_view() {
         Some(bridge) => bridge.tables.select(&by),
         None => Selected::of(&by, Vec::new()),
     }
@@ -80,13 +89,26 @@ impl Conn {
         ctx: &BridgeCtx<'_>,
     ) -> Result<(), ErrorKind> {
         let sums = summed.then(|| AggregateStats { format: m.format, ..AggregateStats::default() });
-        self.dump = Some(Dump { selected: wanted(m, ctx), xid, format: m.format, sums });
+        self.dump = Some(Dump::Rules(RuleDump { selected: wanted(m, ctx), xid, format: m.format, sums }));
         Ok(())
     }
 
     /// Sends the next piece of the reply; returns its work in rules, at least one.
-    pub(super) fn continue_dump(&mut self, now_ms: u64) -> usize {
-        let Some(mut dump) = self.dump.take() else { return 1 };
+    pub(super) fn continue_dump(&mut self, ctx: &BridgeCtx<'_>, now_ms: u64) -> usize {
+        match self.dump.take() {
+            Some(Dump::Rules(dump)) => self.continue_rules(dump, now_ms),
+            Some(Dump::Groups(mut dump)) => {
+                let (reply, work) = dump.next_piece(ctx, now_ms);
+                // Parts are split, and every group fits a part.
+                let _ = self.reply(&reply, dump.xid());
+                self.dump = dump.has_more().then_some(Dump::Groups(dump));
+                work.max(1)
+            }
+            None => 1,
+        }
+    }
+
+    fn continue_rules(&mut self, mut dump: RuleDump, now_ms: u64) -> usize {
         let mut rules = Vec::new();
         let looked = dump.selected.next_slice(PIECE_RULES, &mut rules);
         rules.retain(|r| !r.is_hidden());
@@ -104,7 +126,7 @@ impl Conn {
             // A reply with rules always fits: parts are split, and every rule came in a message of this protocol.
             let _ = self.reply(&reply, dump.xid);
         }
-        self.dump = more.then_some(dump);
+        self.dump = more.then_some(Dump::Rules(dump));
         work.max(1)
     }
 

@@ -1,4 +1,4 @@
-//! Flow-mods of one connection that wait for execution, and the active one.
+//! Flow-mods and group-mods of one connection that wait for execution, and the active one.
 //!
 //! A flow-mod may select all rules of all tables, so [`ModQueue::step`] does a bounded amount of work. It selects
 //! the rules of the version at its begin, and changes them in slices, each under one change of the view. A rule
@@ -10,11 +10,14 @@
 use super::{Effects, ModContext, add, begin_selection, check, clear, modify, modify_adds};
 use crate::backer::Backer;
 use crate::events::RemovedReason;
+use crate::group::GroupChange;
 use crate::ports::BridgeId;
 use crate::rule::Rule;
 use crate::tables::{Selected, Tables};
+use ofp_actions::Reference;
 use openflow::ErrorKind;
 use openflow::msg::flow_mod::{FlowMod, FlowModCommand};
+use openflow::msg::group::GroupMod;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -23,14 +26,25 @@ pub(crate) const LOOKS_PER_CHANGE: usize = 32;
 /// Rules examined between two checks of the remaining work.
 const LOOKS_AT_A_TIME: usize = 1024;
 
-/// A flow-mod with its message, for errors.
-type Request = (FlowMod, Box<[u8]>);
+/// A change of rules or groups.
+#[derive(Debug)]
+pub enum Mod {
+    /// Of rules.
+    Flow(FlowMod),
+    /// Of groups.
+    Group(GroupMod),
+}
 
-/// Flow-mods in order.
+/// A modification with its message, for errors.
+type Request = (Mod, Box<[u8]>);
+
+/// Modifications in order.
 #[derive(Default)]
 pub struct ModQueue {
     requests: VecDeque<Request>,
     under_way: Option<UnderWay>,
+    /// Deleted groups whose rules are being removed.
+    gone_groups: Vec<u32>,
     /// Rules learned by removed rules are removed before the next flow-mod begins.
     ends_orphans: bool,
 }
@@ -46,7 +60,7 @@ struct UnderWay {
 /// Result of a step.
 #[derive(Debug, Default)]
 pub struct Step {
-    /// Failed flow-mods, with their messages.
+    /// Failed modifications, with their messages.
     pub failed: Vec<(ErrorKind, Box<[u8]>)>,
     /// The queue of removed rules was full, or a transaction is open.
     pub paused: bool,
@@ -59,22 +73,32 @@ impl FromIterator<Request> for ModQueue {
 }
 
 impl ModQueue {
-    /// Appends a flow-mod.
-    pub fn push(&mut self, fm: FlowMod, frame: &[u8]) {
-        self.requests.push_back((fm, frame.into()));
+    /// Appends a modification.
+    pub fn push(&mut self, change: Mod, frame: &[u8]) {
+        self.requests.push_back((change, frame.into()));
     }
 
-    /// Number of flow-mods that have not begun.
+    /// Number of modifications that have not begun.
     pub fn len(&self) -> usize {
         self.requests.len()
     }
 
     /// Whether no work is left.
     pub fn is_empty(&self) -> bool {
-        self.requests.is_empty() && self.under_way.is_none() && !self.ends_orphans
+        self.requests.is_empty() && !self.is_under_way() && !self.ends_orphans
     }
 
-    /// Executes flow-mods separately, until `work`, in rules changed, is used up. Packets see the changes of one
+    /// The modification that has begun, if any: it continues after its connection's end.
+    pub(crate) fn into_begun(mut self) -> Option<ModQueue> {
+        self.requests.clear();
+        (!self.is_empty()).then_some(self)
+    }
+
+    fn is_under_way(&self) -> bool {
+        self.under_way.is_some() || !self.gone_groups.is_empty()
+    }
+
+    /// Executes modifications separately, until `work`, in rules changed, is used up. Packets see the changes of one
     /// step at once.
     pub fn step(&mut self, backer: &Backer, bridge: BridgeId, cx: &ModContext<'_>, work: &mut usize) -> Step {
         if backer.is_changing(bridge) || backer.removed.room(bridge) == 0 {
@@ -84,7 +108,7 @@ impl ModQueue {
             let mut effects = Effects::default();
             while *work > 0 && !self.is_empty() {
                 self.work(tables, cx, work, &mut effects);
-                self.ends_orphans = self.under_way.is_none() && tables.has_orphans();
+                self.ends_orphans = !self.is_under_way() && tables.has_orphans();
                 if self.ends_orphans {
                     effects.end_orphans(tables, work);
                     self.ends_orphans = tables.has_orphans();
@@ -96,6 +120,7 @@ impl ModQueue {
             Some(effects) => effects.publish(backer, bridge, cx.now_ms),
             None => {
                 (self.under_way, self.ends_orphans) = (None, false);
+                self.gone_groups.clear();
                 let all = std::mem::take(&mut self.requests);
                 all.into_iter().map(|(_, frame)| (ErrorKind::FmfcUnknown, frame)).collect()
             }
@@ -103,7 +128,7 @@ impl ModQueue {
         Step { failed, paused: false }
     }
 
-    /// Continues the active flow-mod, or begins the next one; a pure add completes at once.
+    /// Continues the active modification, or begins the next one; a pure add completes at once.
     pub(super) fn work(
         &mut self,
         tables: &mut Tables,
@@ -115,15 +140,50 @@ impl ModQueue {
             self.under_way = under_way.slice(tables, cx, work, effects);
             return;
         }
+        if let Some(id) = self.gone_groups.last().copied() {
+            if !remove_users(tables, id, work, effects) {
+                self.gone_groups.pop();
+            }
+            return;
+        }
         if self.ends_orphans {
             return;
         }
-        let Some((fm, frame)) = self.requests.pop_front() else { return };
+        let Some((change, frame)) = self.requests.pop_front() else { return };
         *work = work.saturating_sub(1);
-        if let Err(kind) = check(&fm, cx) {
+        let begun = match change {
+            Mod::Flow(fm) => self.begin(fm, tables, cx, work, effects),
+            Mod::Group(gm) => self.change_groups(&gm, tables, cx),
+        };
+        if let Err(kind) = begun {
             effects.failed.push((kind, frame));
-            return;
         }
+    }
+
+    /// Executes a group modification; the rules of deleted groups remain to be removed.
+    fn change_groups(
+        &mut self,
+        gm: &GroupMod,
+        tables: &mut Tables,
+        cx: &ModContext<'_>,
+    ) -> Result<(), ErrorKind> {
+        match tables.change_groups(gm, cx.now_ms)? {
+            GroupChange::Changed => {}
+            GroupChange::Deleted(ids) => self.gone_groups = ids,
+        }
+        Ok(())
+    }
+
+    /// Begins a flow-mod.
+    fn begin(
+        &mut self,
+        fm: FlowMod,
+        tables: &mut Tables,
+        cx: &ModContext<'_>,
+        work: &mut usize,
+        effects: &mut Effects,
+    ) -> Result<(), ErrorKind> {
+        check(&fm, cx, &|id| tables.groups().get(id).is_some())?;
         if fm.command != FlowModCommand::Add {
             clear(tables, &fm, effects);
             let mut under_way =
@@ -132,19 +192,15 @@ impl ModQueue {
             under_way.find(work);
             if under_way.fm.command.deletes() || !under_way.is_found_out() {
                 self.under_way = Some(under_way);
-                return;
+                return Ok(());
             }
-            if modify_adds(&under_way.fm)
-                && let Err(kind) = add(tables, &under_way.fm, cx, effects)
-            {
-                effects.failed.push((kind, frame));
-            }
-        } else if let Err(kind) = add(tables, &fm, cx, effects) {
-            effects.failed.push((kind, frame));
+            if modify_adds(&under_way.fm) { add(tables, &under_way.fm, cx, effects) } else { Ok(()) }
+        } else {
+            add(tables, &fm, cx, effects)
         }
     }
 
-    /// The first flow-mod that is invalid regardless of the tables, among `max` from index `from` on.
+    /// The first flow-mod that is invalid regardless of the tables and groups, among `max` from index `from` on.
     pub(super) fn check(
         &self,
         from: usize,
@@ -152,8 +208,25 @@ impl ModQueue {
         cx: &ModContext<'_>,
     ) -> Option<(ErrorKind, Box<[u8]>)> {
         let some = self.requests.iter().skip(from).take(max);
-        some.filter_map(|(fm, frame)| check(fm, cx).err().map(|kind| (kind, frame.clone()))).next()
+        let check_one = |change: &Mod| match change {
+            Mod::Flow(fm) => check(fm, cx, &|_| true).err(),
+            Mod::Group(_) => None,
+        };
+        some.filter_map(|(change, frame)| Some((check_one(change)?, frame.clone()))).next()
     }
+}
+
+/// Removes rules that execute a deleted group, within `work`; returns whether some are left.
+fn remove_users(tables: &mut Tables, id: u32, work: &mut usize, effects: &mut Effects) -> bool {
+    let of = Reference::Group(id);
+    let users = tables.users(of, *work);
+    *work = work.saturating_sub(users.len());
+    for rule in users {
+        if let Some(gone) = tables.remove(rule.table, &rule.matching, rule.priority) {
+            effects.ended.push((gone, RemovedReason::GroupDelete));
+        }
+    }
+    tables.len_of_users(of) > 0
 }
 
 impl UnderWay {
@@ -164,7 +237,7 @@ impl UnderWay {
         while *work > 0 && found.is_empty() && !self.left.is_done() {
             let looked = self.left.next_slice(LOOKS_AT_A_TIME, &mut found);
             *work = work.saturating_sub(looked.div_ceil(LOOKS_PER_CHANGE));
-            found.retain(|r| super::selects(&self.fm, r));
+            found.retain(|r| !r.is_hidden());
         }
         self.found = found.into_iter();
     }
@@ -195,7 +268,8 @@ impl UnderWay {
 
     /// Changes one rule, if it exists as found, or if the flow-mod still selects it.
     fn change(&self, tables: &mut Tables, cx: &ModContext<'_>, found: &Arc<Rule>, effects: &mut Effects) {
-        let same = |now: &Arc<Rule>| Arc::ptr_eq(now, found) || super::selects(&self.fm, now);
+        let by = self.left.by();
+        let same = |now: &Arc<Rule>| Arc::ptr_eq(now, found) || by.selects_beside_match(now);
         if self.fm.command.deletes() {
             if let Some(gone) = tables.remove_if(found.table, &found.matching, found.priority, same) {
                 effects.ended.push((gone, RemovedReason::Delete));

@@ -1,16 +1,15 @@
-//! Flow-mods executed atomically: all or none.
+//! Flow-mods and group-mods executed atomically: all or none.
 //!
 //! A [`Transaction`] works on an open version of a bridge's tables, a bounded amount per step, and publishes it at
 //! its end. Meanwhile no other change of the bridge's rules is made: other writers check [`Backer::is_changing`],
 //! and learned rules wait in a queue. A failed flow-mod undoes all, in slices as well.
 
 use super::queue::ModQueue;
-use super::{Effects, ModContext};
+use super::{Effects, Mod, ModContext};
 use crate::backer::Backer;
 use crate::ports::BridgeId;
 use crate::tables::Tables;
 use openflow::ErrorKind;
-use openflow::msg::flow_mod::FlowMod;
 
 /// Checked flow-mods with the cost of one changed rule.
 const CHECKS_PER_CHANGE: usize = 4;
@@ -41,12 +40,12 @@ pub enum Progress {
 }
 
 impl Transaction {
-    /// Begins with flow-mods and their messages; `None` if the bridge does not exist, or has another open
+    /// Begins with modifications and their messages; `None` if the bridge does not exist, or has another open
     /// transaction. The caller must step it to its end.
     pub fn begin(
         backer: &Backer,
         bridge: BridgeId,
-        mods: impl IntoIterator<Item = (FlowMod, Box<[u8]>)>,
+        mods: impl IntoIterator<Item = (Mod, Box<[u8]>)>,
     ) -> Option<Transaction> {
         let open = Some(backer.open_tables(bridge)?);
         let queue = mods.into_iter().collect();

@@ -1,10 +1,11 @@
-use crate::rule::{Rule, RuleStats, RuleTimeouts};
+use crate::rule::{Rule, RuleStats, RuleTimeouts, refers_to};
 use crate::tables::{Selection, Tables};
 use flow::fields::FieldId;
 use flow::text::NoPortNames;
 use flow::{Match, OfPort, TableId};
 use ofp_actions::text::parse_actions;
-use ofp_actions::{Action, FinTimeout, Meter, Output};
+use ofp_actions::{Action, FinTimeout, Group, Meter, Output, Reference};
+use openflow::GROUP_ANY;
 use openflow::msg::flow_mod::FlowModFlags;
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -27,6 +28,9 @@ fn matching(place: u8) -> Match {
 fn rule(tables: &Tables, (place, cookie, output, timeout): Draw, now_ms: u64) -> Arc<Rule> {
     let table = TableId(place >> 2 & 1);
     let mut actions = vec![Action::Output(Output { port: OfPort(u32::from(output % 4)), max_len_bytes: 0 })];
+    if output & 0x20 != 0 {
+        actions.push(Group(2).into());
+    }
     if output & 0x10 != 0 {
         actions.push(Action::FinTimeout(FinTimeout { idle_timeout_s: 1, hard_timeout_s: 0 }));
     }
@@ -61,15 +65,22 @@ fn ids(rules: impl IntoIterator<Item = Arc<Rule>>) -> Vec<usize> {
 fn check(tables: &Tables) -> Result<(), TestCaseError> {
     let all: Vec<Arc<Rule>> = tables.iter().cloned().collect();
     for (cookie, mask) in [(1, u64::MAX), (2, u64::MAX), (9, u64::MAX), (1, 1), (0, 0)] {
-        for out_port in [OfPort::NONE, OfPort(1), OfPort(7)] {
+        for (out_port, out_group) in [
+            (OfPort::NONE, GROUP_ANY),
+            (OfPort(1), GROUP_ANY),
+            (OfPort(7), GROUP_ANY),
+            (OfPort::NONE, 2),
+            (OfPort(1), 2),
+        ] {
             for (table, place) in [(TableId::ALL, 0), (TableId(1), 0), (TableId::ALL, 1), (TableId(0), 2)] {
                 let m = matching(place);
-                let by = Selection { table, matching: m, cookie, cookie_mask: mask, out_port };
+                let by = Selection { table, matching: m, cookie, cookie_mask: mask, out_port, out_group };
                 let walk = all.iter().filter(|r| {
                     (table == TableId::ALL || r.table == table)
                         && r.matching.unpack().is_within(&m)
                         && (r.cookie ^ cookie) & mask == 0
-                        && r.outputs_to(out_port)
+                        && (out_port == OfPort::NONE || refers_to(&r.actions, Reference::Output(out_port)))
+                        && (out_group == GROUP_ANY || refers_to(&r.actions, Reference::Group(out_group)))
                 });
                 let walk = ids(walk.cloned());
                 prop_assert_eq!(ids(tables.select(&by).rest()), walk.clone(), "{:?}", by);
@@ -86,8 +97,8 @@ fn check(tables: &Tables) -> Result<(), TestCaseError> {
         prop_assert_eq!(tables.len_of_cookie(table, 3), walk);
     }
     let metered = all.iter().filter(|r| r.actions.contains(&Action::Meter(Meter(3))));
-    prop_assert_eq!(tables.len_of_meter(3), metered.clone().count());
-    prop_assert_eq!(ids(tables.of_meter(3, usize::MAX)), ids(metered.cloned()));
+    prop_assert_eq!(tables.len_of_users(Reference::Meter(3)), metered.clone().count());
+    prop_assert_eq!(ids(tables.users(Reference::Meter(3), usize::MAX)), ids(metered.cloned()));
     Ok(())
 }
 

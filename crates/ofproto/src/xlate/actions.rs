@@ -52,6 +52,10 @@ impl Translator for XlateCtx<'_> {
         self.resubmit_to(table, in_port, honor_miss);
     }
 
+    fn group(&mut self, id: u32) {
+        self.run_group(id);
+    }
+
     fn learn(&mut self, learn: &LearnAction) -> bool {
         self.learn_rule(learn)
     }

@@ -1,5 +1,6 @@
 //! The effects of a translation, stored for replay with a megaflow's counters.
 
+use crate::group::Group;
 use crate::mac_table::{Learned, MacTable};
 use crate::ports::{BridgeId, BundleId, PortCounters};
 use crate::rule::{Rule, SharedTimeouts};
@@ -39,6 +40,13 @@ pub struct LearnedFlow {
 pub enum XlateEffect {
     /// A rule was used.
     Rule(Arc<Rule>),
+    /// A group was executed.
+    Group {
+        /// The group.
+        group: Arc<Group>,
+        /// The selected bucket; `None`: all.
+        bucket: Option<usize>,
+    },
     /// A table was looked up.
     Table {
         /// Its counters.
@@ -154,6 +162,7 @@ impl XlateCache {
                     }
                 }
                 XlateEffect::Rule(rule) => rule.stats.credit(packets, bytes, used_ms),
+                XlateEffect::Group { group, bucket } => group.credit(*bucket, packets, bytes),
                 XlateEffect::Table { counters, hit } => counters.credit(*hit, packets),
                 XlateEffect::Sent(port) => credit(&port.tx, packets, bytes),
                 XlateEffect::Received(port) => credit(&port.rx, packets, bytes),

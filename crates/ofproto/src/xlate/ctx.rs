@@ -9,7 +9,7 @@ use crate::ports::PortConfigBits;
 use crate::recirc::{FrozenState, FrozenStep};
 use crate::rule::{Rule, RuleTimeouts};
 use crate::view::{BridgeView, FragHandling, View};
-use dpif::actions::{CloneAction, DropAction, Meter, Recirc, Sample, Userspace};
+use dpif::actions::{CloneAction, DropAction, HashAction, Meter, Recirc, Sample, Userspace};
 use dpif::{ControllerCookie, DpAction, UserCookie, XlateDrop, slow_reason};
 use flow::text::NoPortNames;
 use flow::{Flow, Mask, OfPort, RecircId, TableId, Tunnel, VlanTag, nw_frag};
@@ -47,10 +47,14 @@ pub(super) struct XlateCtx<'a> {
     pub(super) rule_timeouts: Option<RuleTimeouts>,
     pub(super) in_packet_out: bool,
     pub(super) in_action_set: bool,
+    /// The actions being executed are those of a group bucket.
+    pub(super) in_bucket: bool,
     pub(super) depth: u32,
     /// Depth of nested lookups.
     nesting: u32,
     resubmits: u32,
+    /// Group buckets executed so far.
+    pub(super) buckets: u32,
     pub(super) exit: bool,
     /// No relevant action follows the current one.
     pub(super) is_last: bool,
@@ -63,6 +67,10 @@ pub(super) struct XlateCtx<'a> {
     /// Stop the current list; its caller continues.
     pub(super) leaves_list: bool,
     pub(super) frozen: Option<Vec<FrozenStep>>,
+    /// The datapath computes this hash before the recirculation.
+    hash_first: Option<HashAction>,
+    /// The translation freezes before the current action, not after it.
+    repeats_action: bool,
     pub(super) stack: Vec<Vec<u8>>,
     pub(super) slow_reasons: u16,
     pub(super) cache: XlateCache,
@@ -125,6 +133,7 @@ impl<'a> XlateCtx<'a> {
             depth: 0,
             nesting: 0,
             resubmits: 0,
+            buckets: 0,
             exit: false,
             is_last: true,
             enters_peer: false,
@@ -132,6 +141,8 @@ impl<'a> XlateCtx<'a> {
             outside: 0,
             leaves_list: false,
             frozen: None,
+            hash_first: None,
+            repeats_action: false,
             stack: Vec::new(),
             slow_reasons: 0,
             cache: XlateCache::default(),
@@ -139,6 +150,7 @@ impl<'a> XlateCtx<'a> {
             error: None,
             fault: None,
             in_action_set: false,
+            in_bucket: false,
             trace: Tracer::new(request.trace),
         }
     }
@@ -154,7 +166,11 @@ impl<'a> XlateCtx<'a> {
     }
 
     pub(super) fn ended(&self) -> bool {
-        self.exit || self.error.is_some()
+        self.exit || self.has_failed()
+    }
+
+    pub(super) fn has_failed(&self) -> bool {
+        self.error.is_some()
     }
 
     /// A packet from a port of the bridge enters table 0.
@@ -351,12 +367,14 @@ impl<'a> XlateCtx<'a> {
         self.rule_cookie = rule.cookie;
         self.rule_is_miss = rule.priority == 0 && rule.matching.is_catchall();
         let outer = self.rule_timeouts.replace(rule.timeouts.clone());
+        let in_bucket = std::mem::take(&mut self.in_bucket);
         if std::mem::take(&mut self.enters_peer) {
             self.run_in_peer(&rule.actions);
         } else {
             self.run_actions(&rule.actions);
         }
         self.rule_timeouts = outer;
+        self.in_bucket = in_bucket;
     }
 
     fn table_miss(&mut self) {
@@ -368,26 +386,45 @@ impl<'a> XlateCtx<'a> {
         self.hand_up(&ControllerAction::plain(u16::MAX), miss_reason::NO_RULE);
     }
 
+    /// Whether limits permit one more nested lookup or group; fails otherwise.
+    pub(super) fn may_nest(&mut self) -> bool {
+        let (reason, fault) = if self.depth >= MAX_DEPTH {
+            (XlateDrop::RecursionTooDeep, format!("over max translation depth {MAX_DEPTH}"))
+        } else if self.nesting >= MAX_NESTING {
+            (XlateDrop::RecursionTooDeep, format!("over {MAX_NESTING} nested resubmit actions"))
+        } else if self.resubmits >= MAX_RESUBMITS {
+            (XlateDrop::TooManyResubmits, format!("over {MAX_RESUBMITS} resubmit actions"))
+        } else {
+            return true;
+        };
+        self.fail(reason, fault);
+        false
+    }
+
+    /// Runs `f` one level of nesting down. `may_loop`: it counts for the depth.
+    pub(super) fn nest(&mut self, may_loop: bool, f: impl FnOnce(&mut Self)) {
+        let deeper = u32::from(may_loop);
+        let saved = (self.table, self.rule_cookie, self.rule_is_miss);
+        (self.depth, self.nesting) = (self.depth + deeper, self.nesting + 1);
+        f(self);
+        (self.depth, self.nesting) = (self.depth - deeper, self.nesting - 1);
+        (self.table, self.rule_cookie, self.rule_is_miss) = saved;
+    }
+
     /// A `resubmit`, `goto_table` or output to `TABLE`.
     pub(super) fn resubmit_to(&mut self, table: TableId, in_port: OfPort, honor_miss: bool) {
-        if self.depth >= MAX_DEPTH {
-            return self.fail(XlateDrop::RecursionTooDeep, format!("over max translation depth {MAX_DEPTH}"));
-        }
-        if self.nesting >= MAX_NESTING {
-            return self
-                .fail(XlateDrop::RecursionTooDeep, format!("over {MAX_NESTING} nested resubmit actions"));
-        }
-        if self.resubmits >= MAX_RESUBMITS {
-            return self.fail(XlateDrop::TooManyResubmits, format!("over {MAX_RESUBMITS} resubmit actions"));
+        if !self.may_nest() {
+            return;
         }
         self.resubmits += 1;
         // Later tables always terminate; only backward jumps can loop.
-        let deeper = u32::from(table <= self.table);
-        let saved = (self.table, self.rule_cookie, self.rule_is_miss);
-        (self.depth, self.nesting) = (self.depth + deeper, self.nesting + 1);
-        self.lookup_from(in_port, table, honor_miss);
-        (self.depth, self.nesting) = (self.depth - deeper, self.nesting - 1);
-        (self.table, self.rule_cookie, self.rule_is_miss) = saved;
+        self.nest(table <= self.table, |cx| cx.lookup_from(in_port, table, honor_miss));
+    }
+
+    /// Freezes before the current action; the datapath hashes the packet before its recirculation.
+    pub(super) fn freeze_with_hash(&mut self, hash: HashAction) {
+        self.frozen = Some(Vec::new());
+        (self.hash_first, self.repeats_action) = (Some(hash), true);
     }
 
     /// Runs a list of actions. If the translation freezes within, the rest of the list is stored.
@@ -402,15 +439,16 @@ impl<'a> XlateCtx<'a> {
             if self.ended() {
                 return;
             }
-            if let Some(frozen) = &mut self.frozen {
-                let rest = actions[i..].to_vec();
-                frozen.push(FrozenStep { table: self.table, cookie: self.rule_cookie, actions: rest });
-                return;
+            if self.frozen.is_some() {
+                return self.freeze_rest(&actions[i..]);
             }
             self.is_last = is_last && i + 1 == actions.len() && self.action_set.is_empty();
             self.trace.push(|a| TraceEvent::Action(Box::new((*a).clone())), &action);
             action.translate(self);
             self.trace.pop();
+            if std::mem::take(&mut self.repeats_action) {
+                return self.freeze_rest(&actions[i..]);
+            }
             if std::mem::take(&mut self.leaves_list) {
                 return;
             }
@@ -418,6 +456,12 @@ impl<'a> XlateCtx<'a> {
                 self.fail(XlateDrop::TooManyOutputs, "more datapath actions than a flow may have");
             }
         }
+    }
+
+    /// Stores the rest of a list in the frozen state.
+    fn freeze_rest(&mut self, rest: &[Action]) {
+        let step = FrozenStep { table: self.table, cookie: self.rule_cookie, actions: rest.to_vec() };
+        self.frozen.get_or_insert_default().push(step);
     }
 
     /// The output of the action set, after all instructions.
@@ -441,6 +485,7 @@ impl<'a> XlateCtx<'a> {
     /// Default reason of an output to the controllers.
     pub(super) fn reason_of_output(&self) -> PacketInReason {
         match (self.in_packet_out, self.in_action_set) {
+            _ if self.in_bucket => PacketInReason::Group,
             (true, _) => PacketInReason::PacketOut,
             (_, true) => PacketInReason::ActionSet,
             _ => PacketInReason::Action,
@@ -463,7 +508,7 @@ impl<'a> XlateCtx<'a> {
         }
     }
 
-    fn freeze_if_asked(&mut self) {
+    pub(super) fn freeze_if_asked(&mut self) {
         let Some(steps) = self.frozen.take() else { return };
         if self.error.is_some() {
             return;
@@ -473,6 +518,7 @@ impl<'a> XlateCtx<'a> {
         match self.host.recirc_hold(state) {
             Some(id) => {
                 self.recircs.push(id);
+                self.actions.extend(self.hash_first.take().map(DpAction::from));
                 self.actions.push(Recirc(id).into());
             }
             None => self.fail(XlateDrop::NoRecirculationContext, "no recirculation id left"),

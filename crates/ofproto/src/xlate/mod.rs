@@ -4,13 +4,15 @@
 //! of a packet (rule counters, learned addresses and rules) form an [`XlateCache`], which the caller replays: once
 //! for the packet itself before it is sent, later with the counters of the megaflow.
 //!
-//! Bounds: [`MAX_DEPTH`], [`MAX_NESTING`], [`MAX_RESUBMITS`], [`MAX_ACTIONS`], [`MAX_STACK`]; each ends the translation with its own
+//! Bounds: [`MAX_DEPTH`], [`MAX_NESTING`], [`MAX_RESUBMITS`], [`MAX_BUCKETS`],
+//! [`MAX_ACTIONS`], [`MAX_STACK`]; each ends the translation with its own
 //! [`XlateDrop`].
 
 mod actions;
 mod cache;
 mod commit;
 mod ctx;
+mod group;
 mod learn;
 mod normal;
 mod output;
@@ -44,6 +46,10 @@ pub const MAX_DEPTH: u32 = 64;
 pub const MAX_NESTING: u32 = 512;
 /// Maximum resubmits of one translation.
 pub const MAX_RESUBMITS: u32 = 4096;
+/// Maximum group buckets executed by one translation.
+pub const MAX_BUCKETS: u32 = 16_384;
+/// Maximum buckets examined for the liveness of one.
+pub const MAX_BUCKET_LOOKS: u32 = 4096;
 /// Maximum datapath actions of a megaflow.
 pub const MAX_ACTIONS: usize = 4096;
 /// Maximum values on the stack of `push`.

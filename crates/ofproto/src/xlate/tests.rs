@@ -3,6 +3,7 @@
 mod fin_timeout;
 mod found;
 mod fragments;
+mod groups;
 mod patch;
 mod ports;
 mod rewrites;

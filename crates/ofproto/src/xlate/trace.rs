@@ -27,6 +27,8 @@ pub enum TraceEvent {
     FragmentsDropped(TableId),
     /// Execution of an action.
     Action(Box<Action>),
+    /// Execution of a group bucket.
+    Bucket(u32),
     /// Execution of the action set.
     ActionSet,
     /// A result.
@@ -136,7 +138,11 @@ fn render(nodes: &[TraceNode], level: usize, out: &mut String) {
     for (i, node) in nodes.iter().enumerate() {
         let leaf = matches!(
             node.event,
-            TraceEvent::Action(_) | TraceEvent::Detail(_) | TraceEvent::Warning(_) | TraceEvent::Error(_)
+            TraceEvent::Action(_)
+                | TraceEvent::Bucket(_)
+                | TraceEvent::Detail(_)
+                | TraceEvent::Warning(_)
+                | TraceEvent::Error(_)
         );
         let more = usize::from(i + 1 < nodes.len() || leaf);
         let indent = " ".repeat((level + more) * 4);
@@ -165,6 +171,12 @@ fn render(nodes: &[TraceNode], level: usize, out: &mut String) {
             }
             TraceEvent::ActionSet => {
                 let _ = writeln!(out, "{indent}--. Executing action set:");
+            }
+            TraceEvent::Bucket(id) => {
+                let _ = writeln!(out, "{indent}bucket {id}");
+                if node.children.is_empty() {
+                    let _ = writeln!(out, "{}drop", " ".repeat((level + 3) * 4));
+                }
             }
             TraceEvent::Action(action) => {
                 let _ = writeln!(out, "{indent}{}", action.format(&NoPortNames));

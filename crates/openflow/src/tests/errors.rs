@@ -89,7 +89,6 @@ fn bad_requests_get_the_error_that_the_standard_names() {
         ("action", apply("0063000800000000"), ErrorKind::BacBadType),
         ("action length", apply("0017001000000000 0000000000000000"), ErrorKind::BacBadLen),
         ("action experimenter", apply("ffff001000001234 0000000000000000"), ErrorKind::BacBadExperimenter),
-        ("group action", apply("0016000800000001"), ErrorKind::BacBadOutGroup),
         ("output port", apply("00000010 0001000000000000 00000000"), ErrorKind::BacBadOutPort),
         ("push of no tag", apply("0011000812340000"), ErrorKind::BacBadArgument),
         ("set of unknown field", apply("001900108000fe0100000000 00000000"), ErrorKind::BacBadSetType),

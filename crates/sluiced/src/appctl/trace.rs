@@ -125,6 +125,7 @@ fn packet_out_actions(subject: &Subject<'_>, args: &TraceArgs<'_>) -> Result<Vec
         table: None,
         debug_actions: true,
         has_meter: &|id| bridge.meters.contains_key(&id),
+        has_group: &|id| bridge.tables.groups().get(id).is_some(),
     };
     check_actions(&actions, &Match::new(&subject.flow, &exact), &cx)
         .map_err(|e| format!("Bad actions: {e}"))?;

@@ -237,7 +237,8 @@ fn port(rng: &mut Rng) -> u64 {
 }
 
 fn set_member(rng: &mut Rng, kind: &str) -> String {
-    match rng.below(6) {
+    match rng.below(7) {
+        4 => format!("group:{}", rng.range(1, GROUPS)),
         0 => "pop_vlan".to_string(),
         1 => "push_vlan:0x8100".to_string(),
         2 => rewrite(rng, kind),
@@ -320,7 +321,7 @@ fn learn(rng: &mut Rng, kind: &str) -> String {
 }
 
 fn action(rng: &mut Rng, wire: Wire, kind: &str, table: u8) -> String {
-    match rng.below(32) {
+    match rng.below(34) {
         0..=5 => format!("output:{}", port(rng)),
         6..=10 if table + 1 < TABLES && !rng.one_in(30) => {
             format!("resubmit(,{})", rng.range(u64::from(table) + 1, u64::from(TABLES)))
@@ -360,13 +361,49 @@ fn action(rng: &mut Rng, wire: Wire, kind: &str, table: u8) -> String {
         }
         27 => format!("set_queue:{}", rng.below(3)),
         28 => format!("load:0x{:x}->OXM_OF_IN_PORT[0..15]", rng.range(1, 9)),
+        29 | 30 => format!("group:{}", rng.range(1, GROUPS)),
         _ => rewrite(rng, kind),
     }
 }
 
-/// The rules of a bridge: for each table some, the first with one for what nothing else takes.
+/// Groups of a bridge; their numbers begin at 1.
+const GROUPS: u64 = 6;
+
+/// A group. A select group has one bucket, or the datapath chooses: hashes differ between the switches. Groups refer to later
+/// ones alone.
+fn group(rng: &mut Rng, wire: Wire, id: u64) -> String {
+    let ty = *rng.pick(&["all", "all", "indirect", "ff", "select", "select"]);
+    let (method, most) = match rng.below(3) {
+        _ if ty == "indirect" => ("", 1),
+        0 if ty == "select" && wire == Wire::Of10 => {
+            (",selection_method=hash,fields(eth_dst,ip_src=255.255.0.0)", 1)
+        }
+        1 if ty == "select" => ("", 0),
+        _ => ("", 3),
+    };
+    let mut text = format!("group_id={id},type={ty}{method}");
+    for _ in 0..rng.range(u64::from(most > 0), most) {
+        let watch = format!("watch_port:{},", rng.pick(&[1, 2, 3, 8, 50]));
+        let actions: Vec<String> = (0..rng.range(1, 3)).map(|_| bucket_action(rng, wire, id)).collect();
+        text += &format!(",bucket={}actions={}", if ty == "ff" { &watch } else { "" }, actions.join(","));
+    }
+    text
+}
+
+fn bucket_action(rng: &mut Rng, wire: Wire, id: u64) -> String {
+    match rng.below(9) {
+        0..=3 => format!("output:{}", port(rng)),
+        4 => format!("group:{}", rng.range(id + 1, GROUPS + 1)),
+        5 => format!("resubmit(,{})", u64::from(TABLES) - 1),
+        6 => rng.pick(&["NORMAL", "CONTROLLER", "IN_PORT", "ALL"]).to_string(),
+        7 => if wire == Wire::Of10 { "strip_vlan" } else { "pop_vlan" }.to_string(),
+        _ => rewrite(rng, "ip"),
+    }
+}
+
+/// The groups and rules of a bridge: for each table some, the first with one for what nothing else takes.
 pub(crate) fn rules(rng: &mut Rng, wire: Wire) -> Vec<String> {
-    let mut rules = Vec::new();
+    let mut rules: Vec<String> = (1..=GROUPS).map(|id| group(rng, wire, id)).collect();
     for table in 0..TABLES {
         for n in 0..rng.range(1, 6) {
             rules.push(rule(rng, wire, table, n));

@@ -2,14 +2,14 @@
 
 use crate::packets;
 use crate::rules::{self, Wire};
-use crate::switches::Switch;
+use crate::switches::{Switch, is_group};
 use sim::Rng;
 
 /// A trial of a seed.
 pub(crate) struct Scenario {
     pub(crate) seed: u64,
     pub(crate) wire: Wire,
-    /// Rules of each bridge.
+    /// Groups and rules of each bridge.
     pub(crate) rules: Vec<(String, Vec<String>)>,
     /// Arguments of `ofproto/trace`.
     pub(crate) packets: Vec<Vec<String>>,
@@ -32,8 +32,13 @@ impl Scenario {
         for (bridge, rules) in &mut self.rules {
             // All at once; one by one where something is refused.
             if switches.iter().any(|s| s.load(bridge, version, rules).is_some()) {
+                let groups: Vec<String> = rules.iter().filter(|r| is_group(r)).cloned().collect();
                 rules.retain(|rule| {
-                    let of = |s: &&mut Switch| s.load(bridge, version, std::slice::from_ref(rule));
+                    if is_group(rule) {
+                        return true;
+                    }
+                    let with_groups: Vec<String> = groups.iter().chain([rule]).cloned().collect();
+                    let of = |s: &&mut Switch| s.load(bridge, version, &with_groups);
                     let said: Vec<Option<String>> = switches.iter().map(of).collect();
                     if said.windows(2).any(|w| w[0] != w[1]) {
                         disputed.push(format!("{bridge} {version} {rule}: {said:?}"));

@@ -29,6 +29,11 @@ const SET_UP: &str = "\
 /// The maximum for a table of that release.
 const PREFIXES: &str = "ip_dst,ip_src,ipv6_dst";
 
+/// Whether a line describes a group, not a rule.
+pub(crate) fn is_group(line: &str) -> bool {
+    line.starts_with("group_id=")
+}
+
 /// A switch of the trial.
 pub(crate) struct Switch {
     daemons: Vec<Daemon>,
@@ -66,19 +71,25 @@ impl Switch {
         switch
     }
 
-    /// Replaces all rules of a bridge; returns the tool's error, if any.
-    pub(crate) fn load(&self, bridge: &str, version: &str, rules: &[String]) -> Option<String> {
-        let mut text = String::from("delete\n");
-        rules.iter().for_each(|r| {
-            text += r;
-            text.push('\n');
-        });
-        let out = self.daemons[0]
-            .tool("ovs-ofctl")
-            .args(["-O", version, "add-flows", bridge, "-"])
-            .input(text)
-            .output()
-            .unwrap();
+    /// Replaces all groups and rules of a bridge; returns the tool's error, if any.
+    pub(crate) fn load(&self, bridge: &str, version: &str, lines: &[String]) -> Option<String> {
+        let (groups, rules): (Vec<&String>, Vec<&String>) = lines.iter().partition(|line| is_group(line));
+        self.send("add-flows", bridge, version, "delete\n", &[])
+            .or_else(|| self.send("add-groups", bridge, version, "delete\n", &groups))
+            .or_else(|| self.send("add-flows", bridge, version, "", &rules))
+    }
+
+    fn send(
+        &self,
+        verb: &str,
+        bridge: &str,
+        version: &str,
+        first: &str,
+        lines: &[&String],
+    ) -> Option<String> {
+        let text = lines.iter().fold(first.to_string(), |text, line| text + line + "\n");
+        let tool = self.daemons[0].tool("ovs-ofctl");
+        let out = tool.args(["-O", version, verb, bridge, "-"]).input(text).output().unwrap();
         (!out.status.success() || !out.stderr.is_empty()).then_some(out.stderr)
     }
 

@@ -83,7 +83,6 @@ fn misfits_are_errors() {
 fn actions_that_only_the_other_datapath_has_are_left_to_it() {
     let can = Capabilities { set_arp_nd_icmp: false, ..Capabilities::ENOUGH };
     for first in [
-        "hash(l4(0))",
         "push_mpls(label=1)",
         "pop_mpls(eth_type=0x800)",
         "set(mpls(ttl=9))",

@@ -184,6 +184,7 @@ fn of_cookie(s: &Switch, cookie: u64) -> usize {
         cookie,
         cookie_mask: u64::MAX,
         out_port: OfPort::NONE,
+        out_group: GROUP_ANY,
     };
     s.backer.view().bridge(s.bridge).unwrap().tables.select(&all).rest().len()
 }

@@ -4,6 +4,7 @@ mod bundles;
 mod events;
 mod fail;
 mod flow_mods;
+mod groups;
 mod meters;
 #[path = "../../../tests/support/recording.rs"]
 mod recording;
@@ -13,7 +14,7 @@ mod turns;
 
 use super::*;
 use crate::events::PacketInEvent;
-use crate::flow_mod::{ModContext, Progress, Transaction};
+use crate::flow_mod::{Mod, ModContext, Progress, Transaction};
 use crate::ports::{Bundle, BundleId, Port, PortConfigBits, PortCounters, PortTable, PriorityTags, VlanMode};
 use crate::rule::{Rule, RuleTimeouts};
 use dpif::actions::Userspace;
@@ -276,7 +277,8 @@ impl Client {
 
 /// Executes flow-mods together; returns the index of the first failure.
 pub(super) fn apply_all(s: &Switch, mods: &[FlowMod], cx: &ModContext<'_>) -> Result<(), (usize, ErrorKind)> {
-    let numbered = mods.iter().enumerate().map(|(i, fm)| (fm.clone(), i.to_string().into_bytes().into()));
+    let numbered =
+        mods.iter().enumerate().map(|(i, fm)| (Mod::Flow(fm.clone()), i.to_string().into_bytes().into()));
     let mut transaction = Transaction::begin(&s.backer, s.bridge, numbered).unwrap();
     loop {
         match transaction.step(&s.backer, cx, &mut 100) {

@@ -4,7 +4,6 @@ use super::*;
 use dpif::actions::Output;
 use openflow::msg::asyncs::AsyncConfig;
 use openflow::msg::control::{Role, SwitchConfig, TableMod, TlvMap, TlvTableCommand, TlvTableMod};
-use openflow::msg::group::{GROUP_ALL, Group, GroupMod, GroupModCommand, GroupRequest, GroupType};
 use openflow::msg::packet::PacketOut;
 use openflow::msg::port::{PortMod, config, state};
 use openflow::msg::stats::{QUEUE_ALL, QueueStatsRequest};
@@ -231,16 +230,6 @@ fn packet_outs_are_translated_and_executed() {
 fn absent_objects_are_empty_lists_or_errors() {
     let mut s = Switch::new();
     let mut c = s.service(Version::V13);
-    let all = GroupRequest { group: GROUP_ALL };
-    assert_eq!(c.one(&mut s, &Message::GroupDescRequest(all)), Message::GroupDescReply(Multi::all(vec![])));
-    assert_eq!(c.one(&mut s, &Message::GroupStatsRequest(all)), Message::GroupStatsReply(Multi::all(vec![])));
-    let group_mod = |command| {
-        let group = Group { ty: GroupType::All, id: 5, buckets: vec![], selection: None };
-        Message::GroupMod(GroupMod { format: Format::Standard, command, command_bucket_id: u32::MAX, group })
-    };
-    assert_eq!(c.refused(&mut s, &group_mod(GroupModCommand::Add)), ErrorKind::GmfcOutOfGroups);
-    assert_eq!(c.refused(&mut s, &group_mod(GroupModCommand::Modify)), ErrorKind::GmfcUnknownGroup);
-    c.silent(&mut s, &group_mod(GroupModCommand::Delete));
     let queue = |port, queue| Message::QueueStatsRequest(QueueStatsRequest { port, queue });
     let none = Message::QueueStatsReply(Multi::all(vec![]));
     assert_eq!(c.one(&mut s, &queue(OfPort::NONE, QUEUE_ALL)), none);

@@ -3,7 +3,7 @@
 use super::*;
 
 /// The trace of a translation of `packet`, line by line after the name of the bridge.
-fn story(rig: &Rig, packet: &str, effects: bool) -> Vec<String> {
+pub(super) fn story(rig: &Rig, packet: &str, effects: bool) -> Vec<String> {
     let (view, flow) = (rig.backer.view(), Rig::flow(packet));
     let request = Request { view: &view, bridge: rig.a, flow: &flow, start: Start::Tables, trace: true };
     let t = translate(&request, &mut rig.backer.xlate_host(effects, 1000));

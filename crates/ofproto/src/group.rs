@@ -1,0 +1,188 @@
+//! Groups of a bridge (OpenFlow 1.3 §5.6, 1.5 §5.10): buckets, selection among them, statistics.
+//!
+//! [`Groups`] is a persistent value, part of [`crate::tables::Tables`]: a clone is a snapshot. A changed group is a
+//! new [`Group`] with new statistics, as in Open vSwitch. Translation executes groups ([`crate::xlate`]); the
+//! revalidator credits their statistics.
+
+mod change;
+mod select;
+
+pub use change::{GroupChange, MAX_BUCKETS, MAX_GROUPS};
+pub use select::{Buckets, Method};
+
+use flow::OfPort;
+use ofp_actions::{Action, set};
+use openflow::msg::group::{Group as GroupDesc, GroupType};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use sync::{AtomicU64, Ordering};
+
+/// Packets and bytes.
+#[derive(Debug, Default)]
+pub struct Counter([AtomicU64; 2]);
+
+impl Counter {
+    fn credit(&self, packets: u64, bytes: u64) {
+        self.0[0].fetch_add(packets, Ordering::Relaxed);
+        self.0[1].fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Packets and bytes so far.
+    pub fn counts(&self) -> (u64, u64) {
+        (self.0[0].load(Ordering::Relaxed), self.0[1].load(Ordering::Relaxed))
+    }
+}
+
+/// A bucket.
+#[derive(Debug)]
+pub struct Bucket {
+    /// Its id, unique in the group.
+    pub id: u32,
+    /// Its share of the packets of a select group.
+    pub weight: u16,
+    /// It is live while this port is; `NONE`: none.
+    pub watch_port: OfPort,
+    /// It is live while this group is; `None`: none.
+    pub watch_group: Option<u32>,
+    /// Its actions, an action set in execution order.
+    pub actions: Arc<[Action]>,
+    /// Its packets.
+    pub counter: Counter,
+}
+
+/// A group.
+#[derive(Debug)]
+pub struct Group {
+    /// The group as configured, with its number.
+    pub desc: GroupDesc,
+    /// Its buckets.
+    pub buckets: Box<[Bucket]>,
+    /// Selection of a bucket of a select group.
+    pub method: Method,
+    /// Its packets.
+    pub counter: Counter,
+    /// Time of the add, in milliseconds.
+    pub created_ms: u64,
+}
+
+impl Group {
+    fn new(desc: GroupDesc, created_ms: u64) -> Group {
+        let bucket = |b: &openflow::msg::group::Bucket| {
+            let mut merged = Vec::new();
+            set::merge(&mut merged, &b.actions);
+            Bucket {
+                id: b.id,
+                weight: b.weight,
+                watch_port: b.watch_port,
+                watch_group: (b.watch_group != openflow::GROUP_ANY).then_some(b.watch_group),
+                actions: set::in_order(&merged).into(),
+                counter: Counter::default(),
+            }
+        };
+        let buckets = desc.buckets.iter().map(bucket).collect();
+        let method = Method::new(&desc);
+        Group { desc, buckets, method, counter: Counter::default(), created_ms }
+    }
+
+    /// Its number.
+    pub fn id(&self) -> u32 {
+        self.desc.id
+    }
+
+    /// Whether all its buckets execute each packet.
+    pub fn executes_all(&self) -> bool {
+        matches!(self.desc.ty, GroupType::All | GroupType::Indirect)
+    }
+
+    /// Counts packets: of one bucket, or of all.
+    pub fn credit(&self, bucket: Option<usize>, packets: u64, bytes: u64) {
+        self.counter.credit(packets, bytes);
+        let buckets = match bucket {
+            Some(n) => self.buckets.get(n..=n).unwrap_or_default(),
+            None => &self.buckets,
+        };
+        buckets.iter().for_each(|b| b.counter.credit(packets, bytes));
+    }
+}
+
+impl Bucket {
+    /// Whether its liveness depends on a port or group.
+    pub fn watches(&self) -> bool {
+        self.watch_port != OfPort::NONE || self.watch_group.is_some()
+    }
+}
+
+/// Number of parts: a change copies one of them.
+const PARTS: usize = 64;
+type Part = Arc<BTreeMap<u32, Arc<Group>>>;
+
+/// The groups of a bridge.
+#[derive(Clone, Debug)]
+pub struct Groups {
+    parts: Arc<[Part; PARTS]>,
+    len: usize,
+    /// Buckets of all groups.
+    buckets: usize,
+}
+
+impl Default for Groups {
+    fn default() -> Groups {
+        Groups { parts: Arc::new(std::array::from_fn(|_| Part::default())), len: 0, buckets: 0 }
+    }
+}
+
+fn part_of(id: u32) -> usize {
+    id as usize % PARTS
+}
+
+impl Groups {
+    /// The group of that number.
+    pub fn get(&self, id: u32) -> Option<&Arc<Group>> {
+        self.parts[part_of(id)].get(&id)
+    }
+
+    /// Number of groups.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no groups.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// All groups, by number.
+    pub fn all(&self) -> Vec<Arc<Group>> {
+        let mut all: Vec<_> = self.parts.iter().flat_map(|part| part.values().cloned()).collect();
+        all.sort_unstable_by_key(|group| group.id());
+        all
+    }
+
+    /// Whether both are the same version.
+    pub fn is_same(&self, other: &Groups) -> bool {
+        Arc::ptr_eq(&self.parts, &other.parts)
+    }
+
+    fn insert(&mut self, group: Group) {
+        let id = group.id();
+        let new = group.buckets.len();
+        let part = Arc::make_mut(&mut Arc::make_mut(&mut self.parts)[part_of(id)]);
+        let old = part.insert(id, Arc::new(group));
+        self.len += usize::from(old.is_none());
+        self.buckets = self.buckets + new - old.map_or(0, |group| group.buckets.len());
+    }
+
+    fn remove(&mut self, id: u32) -> bool {
+        if self.get(id).is_none() {
+            return false;
+        }
+        let part = Arc::make_mut(&mut Arc::make_mut(&mut self.parts)[part_of(id)]);
+        let gone = part.remove(&id);
+        self.len -= usize::from(gone.is_some());
+        self.buckets -= gone.as_ref().map_or(0, |group| group.buckets.len());
+        gone.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests;

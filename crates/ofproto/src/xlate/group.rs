@@ -1,0 +1,168 @@
+//! Groups: selection and liveness of buckets, and their execution on copies of the packet.
+
+use super::cache::XlateEffect;
+use super::ctx::XlateCtx;
+use super::trace::TraceEvent;
+use super::{MAX_BUCKET_LOOKS, MAX_BUCKETS};
+use crate::group::{Bucket, Group, Method};
+use dpif::XlateDrop;
+use dpif::actions::{HashAction, HashAlgorithm};
+use openflow::msg::group::GroupType;
+use std::sync::Arc;
+
+impl XlateCtx<'_> {
+    /// Executes a group.
+    pub(super) fn run_group(&mut self, id: u32) {
+        if !self.may_nest() {
+            return;
+        }
+        let Some(group) = self.bridge.tables.groups().get(id).cloned() else {
+            self.trace.warning(|| "output to nonexistent group".to_string());
+            self.leaves_list = true;
+            return;
+        };
+        if group.executes_all() {
+            let all: Vec<usize> = (0..group.buckets.len()).collect();
+            self.send_to_each(all.into_iter(), |cx, n| cx.run_bucket(&group, n));
+            return self.cache.push(XlateEffect::Group { group, bucket: None });
+        }
+        match self.pick(&group) {
+            Pick::Bucket(n) => {
+                self.trace.detail(|| format!("using bucket {}", group.buckets[n].id));
+                self.run_bucket(&group, n);
+                self.cache.push(XlateEffect::Group { group, bucket: Some(n) });
+            }
+            Pick::Nothing => self.trace.detail(|| "no live bucket".to_string()),
+            Pick::AfterHash => {
+                self.trace.detail(|| "selection method in use: dp_hash, recirculating".to_string());
+            }
+        }
+    }
+
+    /// Selects the bucket of a select or fast failover group.
+    fn pick(&mut self, group: &Arc<Group>) -> Pick {
+        let n = if group.desc.ty == GroupType::FastFailover {
+            (0..group.buckets.len()).find(|n| self.is_alive(group, *n))
+        } else if let Method::DpHash { hash, map } = &group.method
+            && self.host.capabilities().recirc
+        {
+            let dp_hash = self.flow.dp_hash;
+            // Datapaths compute no 0.
+            if dp_hash == 0 {
+                let can_all = self.host.capabilities().max_hash_algorithm >= hash.algorithm as u8;
+                let algorithm = if can_all { hash.algorithm } else { HashAlgorithm::L4 };
+                self.freeze_with_hash(HashAction { algorithm, ..*hash });
+                return Pick::AfterHash;
+            }
+            self.wc.0.dp_hash |= map.len() as u32 - 1;
+            let mut tried = vec![false; group.buckets.len()];
+            let first_time = |n: &usize| !std::mem::replace(&mut tried[*n], true);
+            let candidates: Vec<usize> = group.candidates(map, dp_hash).filter(first_time).collect();
+            candidates.into_iter().find(|n| self.is_alive(group, *n))
+        } else {
+            self.best_score(group)
+        };
+        n.map_or(Pick::Nothing, Pick::Bucket)
+    }
+
+    /// The live bucket with the highest score; the last of equal ones.
+    fn best_score(&mut self, group: &Arc<Group>) -> Option<usize> {
+        let hash = group.method.hash(&self.flow, &mut self.wc);
+        let mut best = None;
+        for (n, bucket) in group.buckets.iter().enumerate() {
+            if !self.is_alive(group, n) {
+                continue;
+            }
+            let score = bucket.score(hash);
+            self.trace.detail(|| format!("bucket {}: score {score}", bucket.id));
+            if best.is_none_or(|(_, highest)| score >= highest) {
+                best = Some((n, score));
+            }
+        }
+        best.map(|(n, _)| n)
+    }
+
+    /// Whether a bucket is live: it watches nothing, a live port, or a group with a live bucket.
+    fn is_alive(&mut self, group: &Arc<Group>, n: usize) -> bool {
+        let mut looks = Looks { under_way: Vec::new(), left: MAX_BUCKET_LOOKS };
+        let bucket = &group.buckets[n];
+        let alive = self.bucket_is_alive(group, bucket, &mut looks);
+        if !alive {
+            self.trace.detail(|| not_live(bucket));
+        }
+        alive
+    }
+
+    fn bucket_is_alive(&self, group: &Group, bucket: &Bucket, looks: &mut Looks) -> bool {
+        let is_up = |port| self.bridge.ports.port(port).is_some_and(|p| p.may_enable());
+        if !bucket.watches() || is_up(bucket.watch_port) {
+            return true;
+        }
+        let watched = bucket.watch_group.and_then(|id| self.bridge.tables.groups().get(id));
+        let Some(watched) = watched else { return false };
+        // A group that depends on itself is not live by itself.
+        if watched.id() == group.id() || looks.under_way.contains(&watched.id()) {
+            return false;
+        }
+        looks.under_way.push(group.id());
+        let mut alive = false;
+        for inner in &watched.buckets {
+            if looks.left == 0 {
+                break;
+            }
+            looks.left -= 1;
+            alive = self.bucket_is_alive(watched, inner, looks);
+            if alive {
+                break;
+            }
+        }
+        looks.under_way.pop();
+        alive
+    }
+
+    /// Executes a bucket on a copy of the packet: neither its changes nor `exit` reach later actions.
+    fn run_bucket(&mut self, group: &Arc<Group>, n: usize) {
+        if self.buckets >= MAX_BUCKETS {
+            return self.fail(XlateDrop::TooManyResubmits, format!("over {MAX_BUCKETS} group buckets"));
+        }
+        self.buckets += 1;
+        let bucket = &group.buckets[n];
+        self.trace.push(|id| TraceEvent::Bucket(*id), &bucket.id);
+        let flow = self.flow;
+        let in_bucket = std::mem::replace(&mut self.in_bucket, true);
+        self.nest(true, |cx| {
+            cx.run_actions(&bucket.actions);
+            cx.freeze_if_asked();
+        });
+        self.in_bucket = in_bucket;
+        self.flow = flow;
+        self.leaves_list = false;
+        // Limits of the translation still end it.
+        self.exit = self.has_failed();
+        self.trace.pop();
+    }
+}
+
+/// Selection of a bucket.
+enum Pick {
+    Bucket(usize),
+    Nothing,
+    /// The datapath hashes the packet first, then the group is executed again.
+    AfterHash,
+}
+
+/// Bounds of a search for live buckets.
+struct Looks {
+    /// Groups whose liveness is being determined.
+    under_way: Vec<u32>,
+    /// Buckets that may still be examined.
+    left: u32,
+}
+
+fn not_live(bucket: &Bucket) -> String {
+    let port = (bucket.watch_port != flow::OfPort::NONE).then(|| format!("port {}", bucket.watch_port));
+    // As in OVS, both are called ports.
+    let group = bucket.watch_group.map(|id| format!("port {id}"));
+    let both: Vec<String> = port.into_iter().chain(group).collect();
+    format!("bucket {}: not live due to {}", bucket.id, both.join(" and "))
+}

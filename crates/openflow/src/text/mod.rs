@@ -1,0 +1,8 @@
+//! Messages as text, in the syntax of ovs-ofctl(8): group modifications and groups.
+
+mod group;
+
+pub use group::{format_group, parse_group_mod};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,84 @@
+//! Text of groups, against ovs-ofctl 3.1.
+
+use super::*;
+use crate::msg::group::GroupModCommand::{self, Add, Delete, InsertBucket, RemoveBucket};
+use flow::text::NoPortNames;
+
+fn parsed(command: GroupModCommand, text: &str) -> String {
+    match parse_group_mod(text, command, &NoPortNames) {
+        Ok(m) => format_group(&m.group, true, &NoPortNames),
+        Err(e) => format!("error: {}", e.message),
+    }
+}
+
+#[test]
+fn groups_are_printed_as_parsed() {
+    for (text, printed) in [
+        (
+            "group_id=1,type=all,bucket=output:1,bucket=output:2",
+            "bucket=bucket_id:0,actions=output:1,bucket=bucket_id:1,actions=output:2",
+        ),
+        (
+            "group_id=1 type=all bucket=1 bucket=actions=2,3",
+            "bucket=bucket_id:0,actions=output:1,bucket=bucket_id:1,actions=output:2,output:3",
+        ),
+        ("group_id=1,type=all", ""),
+        ("group_id=1,type=all,bucket=drop", "bucket=bucket_id:0,actions=drop"),
+        ("group_id=1,type=all,bucket=bucket_id:7,actions=group:3", "bucket=bucket_id:7,actions=group:3"),
+    ] {
+        let expected = format!("group_id=1,type=all,{printed}");
+        assert_eq!(parsed(Add, text), expected.trim_end_matches(','), "{text}");
+    }
+    for text in [
+        "group_id=2,type=select,selection_method=dp_hash,bucket=bucket_id:5,weight:10,actions=output:1,bucket=bucket_id:7,weight:0,actions=output:2",
+        "group_id=3,type=select,selection_method=hash,fields(ip_src,tcp_dst=65280),bucket=bucket_id:0,actions=output:1",
+        "group_id=3,type=select,selection_method=hash,selection_method_param=7,fields=eth_dst,bucket=bucket_id:0,actions=output:1",
+        "group_id=4,type=ff,bucket=bucket_id:0,watch_port:1,actions=output:1,bucket=bucket_id:1,watch_port:3,watch_group:1,actions=output:2",
+        "group_id=5,type=indirect,bucket=bucket_id:0,actions=learn(table=1,NXM_OF_ETH_SRC[]=NXM_OF_ETH_DST[]),set_field:5->tcp_src,output:1",
+    ] {
+        assert_eq!(parsed(Add, text), text);
+    }
+}
+
+#[test]
+fn bad_groups_are_refused() {
+    for (command, text, error) in [
+        (Add, "type=all", "a group needs group_id=ID"),
+        (Add, "group_id=1", "must specify a type"),
+        (Add, "group_id=0xffffff01,type=all", "invalid group id 4294967041"),
+        (Add, "group_id=1,type=odd", "invalid group type odd"),
+        (Add, "group_id=1,type=indirect", "an indirect group has exactly one bucket"),
+        (
+            Add,
+            "group_id=1,type=ff,bucket=output:2",
+            "fast failover bucket requires watch_port or watch_group",
+        ),
+        (Add, "group_id=1,type=all,bucket=weight=5,output:2", "only select groups can have bucket weights"),
+        (Add, "group_id=1,type=all,bucket=bucket_id=1,2,bucket=bucket_id=1,3", "bucket_id 1 is used twice"),
+        (Add, "group_id=1,type=all,bucket=goto_table:1", "goto_table instruction not allowed here"),
+        (Add, "group_id=1,type=all,odd=3", "unknown keyword odd"),
+        (
+            Add,
+            "group_id=1,type=select,selection_method=hash,fields(nw_proto=3),bucket=1",
+            "invalid mask for field nw_proto",
+        ),
+        (Delete, "group_id=1,bucket=1", "bucket is not needed"),
+        (InsertBucket, "group_id=1,bucket=1", "must specify command_bucket_id=ID, first, last or all"),
+    ] {
+        assert_eq!(parsed(command, text), format!("error: {error}"), "{text}");
+    }
+}
+
+#[test]
+fn commands_name_groups_and_places() {
+    let of = |command, text| {
+        let m = parse_group_mod(text, command, &NoPortNames).unwrap();
+        (m.group.id, m.command_bucket_id)
+    };
+    assert_eq!(of(Delete, ""), (0xffff_fffc, 0xffff_ffff));
+    assert_eq!(of(Delete, "group_id=all"), (0xffff_fffc, 0xffff_ffff));
+    assert_eq!(of(Delete, "group_id=5"), (5, 0xffff_ffff));
+    assert_eq!(of(InsertBucket, "group_id=5,command_bucket_id=first,bucket=1"), (5, 0xffff_fffd));
+    assert_eq!(of(RemoveBucket, "group_id=5,command_bucket_id=last"), (5, 0xffff_fffe));
+    assert_eq!(of(RemoveBucket, "group_id=5,command_bucket_id=9"), (5, 9));
+}
