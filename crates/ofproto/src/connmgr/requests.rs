@@ -195,9 +195,13 @@ fn table_mod(m: TableMod, version: Version) -> Res {
     if m.config & unsupported == 0 { Ok(()) } else { Err(ErrorKind::TmfcBadConfig) }
 }
 
+/// `OFPTMPEF14_*`, as OVS describes a table that does not evict: other, importance, lifetime.
+const EVICTION_FLAGS: u32 = 7;
+
 /// The configuration of all tables.
 fn table_desc() -> Message {
-    let of_table = |n| TableMod { table: TableId(n), config: 0, eviction: Some(0), vacancy: None };
+    let of_table =
+        |n| TableMod { table: TableId(n), config: 0, eviction: Some(EVICTION_FLAGS), vacancy: None };
     Message::TableDescReply(Multi::all((0..TableId::COUNT).map(of_table).collect()))
 }
 

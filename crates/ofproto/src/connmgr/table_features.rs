@@ -18,8 +18,8 @@ const INSTRUCTIONS: [u16; 6] = [1, 2, 3, 4, 5, 6];
 const METER: u16 = 6;
 /// `OFPIT_GOTO_TABLE`, absent in the last table.
 const GOTO_TABLE: u16 = 1;
-/// `OFPAT_*`: output, push and pop VLAN, set queue, set and decrement TTL, set field.
-const ACTIONS: [u16; 7] = [0, 17, 18, 21, 23, 24, SET_FIELD];
+/// `OFPAT_*`: output, push and pop VLAN, set queue, group, set and decrement TTL, set field.
+const ACTIONS: [u16; 8] = [0, 17, 18, 21, 22, 23, 24, SET_FIELD];
 /// `OFPAT_SET_FIELD` of OpenFlow 1.2.
 const SET_FIELD: u16 = 25;
 /// `OFPAT_*` of OpenFlow 1.1 that set fields.
