@@ -5,7 +5,7 @@ use super::{BridgeCtx, Shared, ports};
 use crate::view::FragHandling;
 use flow::TableId;
 use openflow::msg::asyncs::{AsyncConfig, known_reasons};
-use openflow::msg::control::{ControllerRole, Role, SwitchConfig, SwitchFeatures};
+use openflow::msg::control::{ControllerRole, Role, RoleReason, RoleStatus, SwitchConfig, SwitchFeatures};
 use openflow::{ErrorKind, Format, Message, Version};
 
 /// `OFPC_*`: flow, table, port and queue statistics, matching addresses in ARP (OpenFlow 1.0 §5.3.1).
@@ -123,6 +123,17 @@ impl Conn {
             generation_id: shared.generation_id.unwrap_or(u64::MAX),
         };
         self.reply(&Message::RoleReply(role), xid)
+    }
+
+    /// Reports its new role (OpenFlow 1.3 and later), whatever asynchronous messages it enabled, as in OVS.
+    pub(super) fn tell_role(&mut self, reason: RoleReason, generation_id: Option<u64>) {
+        if self.version() < Version::V13 || self.is_over() {
+            return;
+        }
+        let generation_id = generation_id.unwrap_or(u64::MAX);
+        let status = RoleStatus { role: self.role, reason, generation_id };
+        // Output that does not fit ends the session, as for a reply.
+        let _encodes = self.reply(&Message::RoleStatus(status), 0);
     }
 
     pub(super) fn set_async(&mut self, m: AsyncConfig, outcome: &mut Outcome) -> Result<(), ErrorKind> {

@@ -77,7 +77,7 @@ impl Conn {
             Message::TableDescRequest => self.reply(&table_desc(), xid),
             Message::QueueDescRequest(m) => self.queue_desc(m, xid, ctx),
             Message::BundleControl(m) => self.bundle_control(m, request, shared, ctx),
-            Message::BundleAdd(m) => self.bundle_add(m, request),
+            Message::BundleAdd(m) => self.bundle_add(m, request, shared, ctx),
             Message::TlvTableRequest => self.reply(&Message::TlvTableReply(NO_TLV_TABLE), xid),
             Message::TlvTableMod(m) => tlv_table_mod(&m),
             // Flow monitors are not supported, so the id is unknown.

@@ -11,6 +11,7 @@ mod recording;
 mod requests;
 mod snoop;
 mod turns;
+mod versions;
 
 use super::*;
 use crate::events::PacketInEvent;
