@@ -3,6 +3,7 @@
 //! The check follows the list's changes of the flow: later actions see a pushed tag. In OpenFlow 1.0 a legacy action
 //! that does not fit the packet has no effect; from 1.1 on it is an error (OpenFlow 1.3 §7.2.4 and §5.9).
 
+use crate::actions::Conjunction;
 use crate::list::Action;
 use flow::fields::Prereq;
 use flow::{Flow, Match, SubField, TableId};
@@ -38,6 +39,9 @@ pub fn check_actions(actions: &[Action], m: &Match, cx: &CheckContext<'_>) -> Re
     if !Prereq::Connection.holds(&flow, Some(&m.mask().0)) {
         // It may be tracked without belonging to a connection.
         flow.ct_state &= !flow::ct_state::TRK;
+    }
+    if Conjunction::intruder(actions).is_some() {
+        return Err(ErrorKind::NxbacBadConjunction);
     }
     Checker { flow, cx, depth: 0 }.list(actions)
 }

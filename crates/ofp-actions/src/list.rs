@@ -118,6 +118,7 @@ actions! {
     Learn(Box<LearnAction>),
     FinTimeout(FinTimeout),
     Note(Note),
+    Conjunction(Conjunction),
     Exit(Exit),
     DebugRecirc(DebugRecirc),
     DebugSlow(DebugSlow),

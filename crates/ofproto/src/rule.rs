@@ -2,7 +2,7 @@
 
 use classifier::ClsRule;
 use flow::{PackedMatch, TableId};
-use ofp_actions::{Action, Reference};
+use ofp_actions::{Action, Conjunction, Reference};
 use openflow::msg::flow_mod::FlowModFlags;
 use std::sync::Arc;
 use sync::{AtomicU64, Ordering};
@@ -167,9 +167,9 @@ impl ClsRule for Rule {
         self.priority
     }
 
-    /// No action makes a rule a clause of a conjunction: `conjunction` is rejected.
+    /// Whether it is a clause of a conjunction.
     fn is_soft(&self) -> bool {
-        false
+        Conjunction::is_in(&self.actions)
     }
 }
 

@@ -3,15 +3,17 @@
 //! Translation reads a snapshot and never waits; a writer changes its own clone and publishes it as a whole, so
 //! packets see a bundle entirely or not at all.
 
+mod conjunction;
 mod select;
 
+pub use conjunction::Found;
 pub use select::{Selected, Selection};
 
 use crate::action_pool::ActionPool;
 use crate::group::{GroupChange, Groups};
 use crate::rule::Rule;
 use crate::rule_index::{RuleChange, RuleIndex};
-use classifier::{Classifier, DEFAULT_PREFIX_FIELDS};
+use classifier::{Classifier, ClsRule as _, DEFAULT_PREFIX_FIELDS};
 use flow::fields::FieldId;
 use flow::{Flow, Mask, Match, PackedMatch, TableId};
 use ofp_actions::{Action, Reference};
@@ -75,6 +77,8 @@ const TOLD_AT_ONCE: usize = 1024;
 #[derive(Clone)]
 pub struct Table {
     rules: Classifier<Arc<Rule>>,
+    /// Number of rules that are clauses of conjunctions.
+    clauses: usize,
     /// Counters.
     pub counters: Arc<TableCounters>,
 }
@@ -194,7 +198,7 @@ impl Tables {
     pub fn new(seed: u64, reclaimer: &Reclaimer) -> Tables {
         let table = |n: usize| {
             let counters = Arc::new(TableCounters::default());
-            Arc::new(Table { rules: Classifier::new(seed ^ n as u64), counters })
+            Arc::new(Table { rules: Classifier::new(seed ^ n as u64), clauses: 0, counters })
         };
         let row = |row: usize| Arc::new(std::array::from_fn(|n| table(row * ROW + n)));
         Tables {
@@ -249,8 +253,11 @@ impl Tables {
     }
 
     /// The rule with the highest priority that matches `flow`; adds the examined bits to `wc`.
-    pub fn lookup(&self, id: TableId, flow: &Flow, wc: Option<&mut Mask>) -> Option<&Arc<Rule>> {
-        self.table(id)?.rules.lookup(flow, wc)
+    pub fn lookup(&self, id: TableId, flow: &Flow, wc: &mut Mask) -> Found<'_> {
+        match self.table(id) {
+            Some(table) => conjunction::lookup(&table.rules, table.clauses > 0, flow, wc),
+            None => Found::default(),
+        }
     }
 
     /// Packs the match of a rule of that table, sharing the mask with other rules.
@@ -287,6 +294,8 @@ impl Tables {
     pub fn insert(&mut self, rule: Arc<Rule>) -> Option<Arc<Rule>> {
         let table = self.table_mut(rule.table)?;
         let replaced = table.rules.insert(rule.clone());
+        table.clauses += usize::from(rule.is_soft());
+        table.clauses -= usize::from(replaced.as_ref().is_some_and(|r| r.is_soft()));
         self.record(RuleChange { before: replaced.clone(), after: Some(rule) });
         replaced
     }
@@ -304,7 +313,9 @@ impl Tables {
         priority: i32,
         is_wanted: impl FnOnce(&Arc<Rule>) -> bool,
     ) -> Option<Arc<Rule>> {
-        let removed = self.table_mut(id)?.rules.remove_if(matching, priority, is_wanted)?;
+        let table = self.table_mut(id)?;
+        let removed = table.rules.remove_if(matching, priority, is_wanted)?;
+        table.clauses -= usize::from(removed.is_soft());
         self.record(RuleChange { before: Some(removed.clone()), after: None });
         Some(removed)
     }
@@ -323,7 +334,7 @@ impl Tables {
         all.orphans.extend(index.learners());
         drop(all);
         if let Some(slot) = self.slot(id) {
-            let empty = Table { rules: slot.rules.emptied(), counters: slot.counters.clone() };
+            let empty = Table { rules: slot.rules.emptied(), clauses: 0, counters: slot.counters.clone() };
             let old = std::mem::replace(slot, Arc::new(empty));
             self.journal.push(Change::Cleared(Box::new(Cleared { id, index, rules: old })));
         }

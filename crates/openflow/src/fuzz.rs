@@ -4,10 +4,13 @@
 
 use crate::codec::{HEADER_BYTES, decode_with, encode_with};
 use crate::msg::Message;
+use crate::msg::group::GroupModCommand;
 use crate::session::{Config, Session};
+use crate::text::{format_group, parse_group_mod};
 use crate::{match10, match11};
 use flow::Match;
 use flow::fields::FieldId;
+use flow::text::NoPortNames;
 use ofp_wire::Version;
 use ofp_wire::nxm::{self, Unknown};
 use ofp_wire::{Options, Reader, Writer};
@@ -82,6 +85,21 @@ pub fn roundtrip_match(bytes: &[u8]) {
         match11::put_whole(&mut w, &m);
         let again = match11::read(&mut Reader::new(&w.buf, version), Unknown::Refuse);
         assert_eq!(again, Ok(in_version(version, m)));
+    }
+}
+
+/// Parses a group modification; a printed group parses to the same.
+pub fn group_text(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let commands = [GroupModCommand::Add, GroupModCommand::InsertBucket, GroupModCommand::Delete];
+    for command in commands {
+        let Ok(parsed) = parse_group_mod(text, command, &NoPortNames) else { continue };
+        let printed = format_group(&parsed.group, true, &NoPortNames);
+        if command == GroupModCommand::Add {
+            let again = parse_group_mod(&printed, command, &NoPortNames);
+            let again = again.unwrap_or_else(|e| panic!("{printed}: {}", e.message));
+            assert_eq!(format_group(&again.group, true, &NoPortNames), printed);
+        }
     }
 }
 

@@ -40,6 +40,7 @@ pub(crate) const TARGETS: &[Target] = &[
     target("ofp-actions-wire", ofp_actions::fuzz::read_actions, OPENFLOW),
     target("openflow-message", openflow::fuzz::decode_message, OPENFLOW),
     target("openflow-match", openflow::fuzz::roundtrip_match, OPENFLOW),
+    target("openflow-group-text", openflow::fuzz::group_text, &[Seeds::Files("crates/openflow/corpus/group_text")]),
     target("openflow-session", openflow::fuzz::session, OPENFLOW),
     target("netdev-link", netdev::fuzz::link_messages, &[Seeds::Files("crates/netdev/corpus/link_messages")]),
     target("netlink-connection", netlink::fuzz::connection, &[Seeds::Files("crates/netlink/corpus/connection")]),

@@ -53,6 +53,7 @@ macro_rules! nicira_word {
 }
 
 mod clear_actions;
+mod conjunction;
 mod controller;
 mod debug;
 mod dec_ttl;
@@ -79,6 +80,7 @@ mod write_actions;
 mod write_metadata;
 
 pub use clear_actions::ClearActions;
+pub use conjunction::Conjunction;
 pub use controller::{ControllerAction, PacketInReason};
 pub use debug::{DebugRecirc, DebugSlow};
 pub use dec_ttl::DecTtl;

@@ -127,11 +127,13 @@ fn unsupported_actions_are_named() {
         "sample(probability=1)",
         "check_pkt_larger(100)->reg0[0]",
         "check_pkt_larger(100)->NXM_NX_REG0[0],output:1",
-        "conjunction(1,1/2)",
     ] {
         let name = action.split([':', '(']).next().unwrap();
         assert_eq!(acted(action), format!("error: action {name} is not supported"));
     }
+    let beside = "error: conjunction actions may be used along with note only, not with";
+    assert_eq!(acted("conjunction(1,1/2),output:1"), format!("{beside} output"));
+    assert_eq!(acted("conjunction(1,1/2),goto_table:4"), format!("{beside} goto_table"));
     assert!(acted("output(port=1,max_len=100)").contains("not supported"));
     assert_eq!(acted("output(1)->reg0[0]"), "error: unknown action output");
     assert_eq!(acted("frobnicate:1"), "error: unknown action frobnicate");

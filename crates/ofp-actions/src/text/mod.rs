@@ -13,10 +13,10 @@ pub use check::check_actions;
 pub use flow_mod::{FileError, FlowModCommand, FlowModFlags, FlowModText, parse_flow_file, parse_flow_mod};
 
 use crate::action::{Argument, SetPlace, Stage};
-use crate::actions::output_to;
+use crate::actions::{Conjunction, output_to};
 use crate::list::Action;
 use flow::text::token::{Attached, Token, Tokens};
-use flow::text::{Fail, ParseError, Parsed, PortNames, fail, parse_port};
+use flow::text::{Fail, NoPortNames, ParseError, Parsed, PortNames, fail, parse_port};
 
 /// Parses a list such as `load:0x5->NXM_NX_REG1[],resubmit(,3)`; `drop` and an empty text give the empty list.
 /// Instructions must be in OpenFlow's order, at most once each.
@@ -78,6 +78,12 @@ fn list(text: &str, ports: &dyn PortNames, scope: Scope) -> Parsed<Vec<Action>> 
                 return fail(token.key, why);
             }
         }
+    }
+    if let Some(other) = Conjunction::intruder(&out) {
+        let name = other.format(&NoPortNames);
+        let name = name.split([':', '(']).next().unwrap_or_default();
+        let why = format!("conjunction actions may be used along with note only, not with {name}");
+        return fail(text, why);
     }
     match dropped {
         Some(part) if count > 1 => {

@@ -10,7 +10,6 @@ pub(crate) const UNSUPPORTED: &[&str] = &[
     "bundle_load",
     "check_pkt_larger",
     "clone",
-    "conjunction",
     "ct",
     "ct_clear",
     "dec_mpls_ttl",

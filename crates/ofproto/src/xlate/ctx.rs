@@ -8,10 +8,11 @@ use super::{
 use crate::ports::PortConfigBits;
 use crate::recirc::{FrozenState, FrozenStep};
 use crate::rule::{Rule, RuleTimeouts};
+use crate::tables::Found;
 use crate::view::{BridgeView, FragHandling, View};
 use dpif::actions::{CloneAction, DropAction, HashAction, Meter, Recirc, Sample, Userspace};
 use dpif::{ControllerCookie, DpAction, UserCookie, XlateDrop, slow_reason};
-use flow::text::NoPortNames;
+use flow::text::{NoPortNames, format_match};
 use flow::{Flow, Mask, OfPort, RecircId, TableId, Tunnel, VlanTag, nw_frag};
 use ofp_actions::text::format_actions;
 use ofp_actions::{Action, ControllerAction, PacketInReason, set};
@@ -78,6 +79,11 @@ pub(super) struct XlateCtx<'a> {
     error: Option<XlateDrop>,
     fault: Option<String>,
     pub(super) trace: Tracer,
+}
+
+/// Match and priority of a clause of a conjunction.
+fn clause_text(rule: &Rule) -> String {
+    format_match(&rule.matching.unpack(), Some(rule.priority))
 }
 
 /// Trace line of an action of a frozen list.
@@ -339,12 +345,16 @@ impl<'a> XlateCtx<'a> {
         if is_fragment && bridge.frags == FragHandling::Normal {
             (f.tp_src, f.tp_dst) = (0, 0);
         }
-        let found = bridge.tables.lookup(table, &self.flow, Some(&mut self.wc)).cloned();
+        let Found { rule, clauses } = bridge.tables.lookup(table, &self.flow, &mut self.wc);
+        let found = rule.cloned();
         (self.flow.in_port, self.flow.tp_src, self.flow.tp_dst) = own;
         if let Some(t) = bridge.tables.table(table) {
             self.cache.push(XlateEffect::Table { counters: t.counters.clone(), hit: found.is_some() });
         }
         self.trace.push(|(t, r)| TraceEvent::Table { table: *t, rule: r.clone() }, &(table, found.clone()));
+        for clause in &clauses {
+            self.trace.detail(|| format!("conj. {}", clause_text(clause)));
+        }
         match found {
             Some(rule) => self.run_rule(&rule),
             None if honor_miss => self.table_miss(),

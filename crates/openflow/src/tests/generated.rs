@@ -153,6 +153,10 @@ fn common_action() -> impl Strategy<Value = Action> {
     let table = prop::option::of((0..255u8).prop_map(TableId));
     let port = || any::<u16>().prop_map(OfPort::from_of10);
     prop_oneof![
+        any::<u32>().prop_map(|id| Action::Group(Group(id))),
+        (any::<u32>(), 0..64u8, 2..65u8).prop_map(|(id, clause, n_clauses)| {
+            Action::Conjunction(Conjunction { id, clause: clause % n_clauses, n_clauses })
+        }),
         (port(), any::<u16>())
             .prop_filter("the controller has its own action", |(p, _)| *p != OfPort::CONTROLLER)
             .prop_map(|(port, max_len_bytes)| Action::Output(Output { port, max_len_bytes })),

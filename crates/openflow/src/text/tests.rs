@@ -82,3 +82,11 @@ fn commands_name_groups_and_places() {
     assert_eq!(of(RemoveBucket, "group_id=5,command_bucket_id=last"), (5, 0xffff_fffe));
     assert_eq!(of(RemoveBucket, "group_id=5,command_bucket_id=9"), (5, 9));
 }
+
+#[test]
+fn the_corpus_is_replayed() {
+    testkit::replay_corpus(
+        concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/group_text"),
+        crate::fuzz::group_text,
+    );
+}

@@ -401,12 +401,37 @@ fn bucket_action(rng: &mut Rng, wire: Wire, id: u64) -> String {
     }
 }
 
+/// A conjunction of two clauses, and the rule that it leads to. Its priority is its own: OVS leaves open which of several
+/// complete ones counts.
+fn conjunction(rng: &mut Rng, wire: Wire, table: u8) -> Vec<String> {
+    let (id, priority) = (rng.range(1, 3), 16 * rng.pick(&[5, 50, 500]) + 9);
+    let first = [format!("ip,nw_src={}", masked_ip(rng)), format!("dl_src={}", mac(rng)), "ip".to_string()];
+    let second =
+        [format!("tcp,tp_dst={}", l4_port(rng)), "udp".to_string(), format!("ip,nw_dst={}", ip(rng))];
+    let clause = |k: usize, fields: &[String]| {
+        let line =
+            |f: &String| format!("table={table},priority={priority},{f},actions=conjunction({id},{k}/2)");
+        fields.iter().map(line).collect::<Vec<_>>()
+    };
+    let mut rules = clause(1, &first[..rng.range(1, 3) as usize]);
+    rules.extend(clause(2, &second[..rng.range(1, 3) as usize]));
+    if !rng.one_in(4) {
+        let action = action(rng, wire, "ip", table);
+        let priority = rng.pick(&[3, 20_000]);
+        rules.push(format!("table={table},priority={priority},conj_id={id},ip,actions={action}"));
+    }
+    rules
+}
+
 /// The groups and rules of a bridge: for each table some, the first with one for what nothing else takes.
 pub(crate) fn rules(rng: &mut Rng, wire: Wire) -> Vec<String> {
     let mut rules: Vec<String> = (1..=GROUPS).map(|id| group(rng, wire, id)).collect();
     for table in 0..TABLES {
         for n in 0..rng.range(1, 6) {
             rules.push(rule(rng, wire, table, n));
+        }
+        if rng.one_in(3) {
+            rules.extend(conjunction(rng, wire, table));
         }
         if table == 0 || rng.one_in(2) {
             let last = match rng.below(4) {

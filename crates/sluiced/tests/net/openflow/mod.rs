@@ -4,6 +4,7 @@ mod actions;
 mod controllers;
 mod flows;
 mod frames;
+mod groups;
 mod matches;
 mod packets;
 mod ports;
