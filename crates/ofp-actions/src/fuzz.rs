@@ -27,7 +27,7 @@ pub fn parse_actions(bytes: &[u8]) {
 
 /// Reads actions and instructions from the wire, checks them against matches, prints and writes them.
 pub fn read_actions(bytes: &[u8]) {
-    for version in [Version::V10, Version::V13] {
+    for version in (1..=6).map(Version) {
         let lists = [
             crate::read_actions(&mut Reader::new(bytes, version)),
             crate::read_instructions(&mut Reader::new(bytes, version)),
@@ -47,7 +47,7 @@ pub fn read_actions(bytes: &[u8]) {
             let _ = check_actions(&Match::catchall(), Some(TableId(0)), &list);
             let _ = format_actions(&list, &NoPortNames);
             put_actions(&mut Writer::new(version), list.iter(), &Match::catchall());
-            put_instructions(&mut Writer::new(Version::V13), &list, &Match::catchall());
+            put_instructions(&mut Writer::new(version.max(Version::V11)), &list, &Match::catchall());
         }
     }
 }

@@ -75,11 +75,14 @@ fn kind(ty: u16, version: Version) -> Res<(Stage, Len, Body)> {
 pub fn put_instructions(w: &mut Writer, actions: &[Action], m: &Match) {
     let of = |wanted: fn(Stage) -> bool| actions.iter().filter(move |a| wanted(a.stage()));
     let mut cx = PutContext::new(m, true);
-    of(|s| s < Stage::Apply).for_each(|a| a.put(w, &mut cx));
-    if of(|s| s == Stage::Apply).next().is_some() {
+    // In OpenFlow 1.5 the meter is the first action.
+    let applied: fn(Stage) -> bool =
+        if w.version >= Version::V15 { |s| s <= Stage::Apply } else { |s| s == Stage::Apply };
+    of(|s| s < Stage::Apply).filter(|a| !applied(a.stage())).for_each(|a| a.put(w, &mut cx));
+    if of(applied).next().is_some() {
         put_instruction(w, APPLY_ACTIONS, |w| {
             w.zeros(4);
-            put_actions(w, of(|s| s == Stage::Apply), m);
+            put_actions(w, of(applied), m);
         });
     }
     of(|s| s > Stage::Apply).for_each(|a| a.put(w, &mut cx));

@@ -1,6 +1,6 @@
 //! Writing actions: each in the version's form.
 //!
-//! OpenFlow 1.3 expresses some actions only relative to a packet (the port fields of TCP, UDP or SCTP; a tag to push
+//! OpenFlow 1.2 and later express some actions only relative to a packet (the port fields of TCP, UDP or SCTP; a tag to push
 //! first): the match determines these. Actions without a form in a version (in 1.0: instructions other than metadata
 //! and goto) are omitted, as in OVS for controllers of another version.
 
@@ -68,7 +68,12 @@ pub(crate) fn nicira_plain(w: &mut Writer, subtype: u16) {
 
 /// Writes a set-field of a whole field.
 pub(crate) fn put_set(w: &mut Writer, field: FieldId, value: u128) {
-    standard(w, 25, |w| nxm::put_entry(w, field, value, nxm::valid_bits(field)));
+    put_set_masked(w, field, value, nxm::valid_bits(field));
+}
+
+/// Writes a set-field; its mask is partial in OpenFlow 1.5 alone.
+pub(crate) fn put_set_masked(w: &mut Writer, field: FieldId, value: u128, mask: u128) {
+    standard(w, 25, |w| nxm::put_entry(w, field, value, mask));
 }
 
 /// Writes an `NXAST_REG_LOAD2`.

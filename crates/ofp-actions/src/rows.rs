@@ -69,6 +69,11 @@ pub(crate) const fn of10(ty: u16, len: usize, read: ReadFn) -> Row {
     Row::new(0, ty, Len::Is(len), read).within(Version::V10, Version::V10)
 }
 
+/// A setter of OpenFlow 1.1, which later versions read too but write as a set-field.
+pub(crate) const fn setter11(ty: u16, len: usize, read: ReadFn) -> Row {
+    of11(ty, Len::Is(len), read)
+}
+
 /// An action of OpenFlow 1.1 and later.
 pub(crate) const fn of11(ty: u16, len: Len, read: ReadFn) -> Row {
     Row::new(0, ty, len, read).within(Version::V11, Version::V15)
@@ -155,7 +160,7 @@ fn is_vendor(vendor: u32) -> bool {
     ROWS.get(at).is_some_and(|r| r.numbering == Numbering::Actions && r.vendor == vendor)
 }
 
-/// Reads a list of actions up to the end of `r`.
+/// Reads a list of actions up to the end of `r`. Actions that are instructions elsewhere follow the others.
 ///
 /// # Errors
 /// The error to reply with.
@@ -165,7 +170,13 @@ pub fn read_actions(r: &mut Reader<'_>) -> Res<Vec<Action>> {
     while !r.is_empty() {
         out.push(read_action(&mut r)?);
     }
-    Ok(out)
+    let stages = out.iter().map(Action::stage).map(|stage| in_list(stage, r.version));
+    if stages.is_sorted() { Ok(out) } else { Err(ErrorKind::BacUnsupportedOrder) }
+}
+
+/// Stage of an action in a list: in OpenFlow 1.5 a meter is an action as any other.
+fn in_list(stage: Stage, version: Version) -> Stage {
+    if stage == Stage::Meter && version >= Version::V15 { Stage::Apply } else { stage }
 }
 
 fn read_action(r: &mut Reader<'_>) -> Res<Action> {

@@ -400,7 +400,7 @@ const ORDER: [FieldId; 83] = {
 
 /// Writes the entries of a match, and of a cookie if its mask is not 0.
 pub fn put_entries(w: &mut Writer, m: &Match, cookie: (u64, u64)) {
-    let oxm = w.version >= Version::V12;
+    let oxm = w.version >= Version::V11;
     let candidates = m.mask().candidate_fields();
     for field in ORDER.into_iter().filter(|field| candidates.contains(*field)) {
         let (value, mask) = m.get(field);
@@ -432,7 +432,7 @@ pub fn put_entries(w: &mut Writer, m: &Match, cookie: (u64, u64)) {
 fn put_in_port(w: &mut Writer, m: &Match) {
     let (value, mask) = m.get(FieldId::InPortOxm);
     match OfPort(value as u32).to_of10() {
-        Some(port) if w.version < Version::V12 => put_entry(w, FieldId::InPort, port.into(), 0xffff),
+        Some(port) if w.version < Version::V11 => put_entry(w, FieldId::InPort, port.into(), 0xffff),
         _ => put_entry(w, FieldId::InPortOxm, value, mask),
     }
 }
@@ -453,7 +453,7 @@ fn put_vlan(w: &mut Writer, m: &Match) {
     }
 }
 
-/// Reads an OpenFlow 1.3 match structure: type, length, entries, padding.
+/// Reads an OpenFlow 1.2 match structure: type, length, entries, padding.
 pub fn read_oxm_match(r: &mut Reader<'_>, unknown: Unknown) -> Res<Match> {
     let d = read_oxm_match_cookie(r, unknown)?;
     Ok(d.matching)
@@ -474,7 +474,7 @@ fn read_oxm_match_cookie(r: &mut Reader<'_>, unknown: Unknown) -> Res<Decoded> {
     read_entries(&mut body.sub(len - 4)?, unknown)
 }
 
-/// Writes an OpenFlow 1.3 match structure with its padding.
+/// Writes an OpenFlow 1.2 match structure with its padding; OVS uses it in 1.1 too, with NXM names where they exist.
 pub fn put_oxm_match(w: &mut Writer, m: &Match) {
     let mark = w.mark();
     w.u16(1);

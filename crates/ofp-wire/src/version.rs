@@ -36,7 +36,7 @@ pub struct VersionSet(pub u32);
 
 impl VersionSet {
     /// The versions that Sluice encodes and decodes.
-    pub const IMPLEMENTED: VersionSet = VersionSet(1 << 1 | 1 << 4);
+    pub const IMPLEMENTED: VersionSet = VersionSet(0x7e);
 
     /// The set of these versions, without those above 31.
     pub fn of(versions: &[Version]) -> VersionSet {

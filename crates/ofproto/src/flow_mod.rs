@@ -171,7 +171,7 @@ fn add(
         priority,
         cookie: fm.new_cookie,
         timeouts: RuleTimeouts::new(fm.idle_timeout_s, fm.hard_timeout_s, &fm.actions),
-        importance: 0,
+        importance: fm.importance,
         flags: rule_flags(fm, cx.version),
         actions: tables.intern(&fm.actions),
         created_ms: cx.now_ms,

@@ -1,4 +1,4 @@
-//! OpenFlow codec and sessions, without I/O: versions 1.0 and 1.3 with the Nicira and ONF extensions.
+//! OpenFlow codec and sessions, without I/O: versions 1.0 to 1.5 with the Nicira and ONF extensions.
 //!
 //! - [`decode`] and [`encode`]: a whole message from and to bytes. [`Message`] is the same for all versions.
 //! - [`ErrorKind`], [`OfError`]: errors by their standard names, and their numbers in each version.
@@ -17,6 +17,7 @@ pub mod budget;
 mod codec;
 pub mod fuzz;
 mod match10;
+mod match11;
 pub mod msg;
 pub mod reconnect;
 pub mod session;

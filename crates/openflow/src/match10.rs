@@ -23,7 +23,7 @@ const NW_TOS: u32 = 1 << 21;
 /// All wildcard bits.
 const WILDCARDS: u32 = (1 << 22) - 1;
 /// `dl_vlan` that matches packets without a tag.
-const VLAN_NONE: u16 = 0xffff;
+pub(crate) const VLAN_NONE: u16 = 0xffff;
 
 /// Whether the next match has no wildcard (`OFPFW_ALL`).
 pub(crate) fn is_exact(r: &Reader<'_>) -> Res<bool> {
@@ -76,11 +76,11 @@ pub(crate) fn read(r: &mut Reader<'_>) -> Res<Match> {
     Ok(m)
 }
 
-fn is_icmp(m: &Match) -> bool {
+pub(crate) fn is_icmp(m: &Match) -> bool {
     exists(FieldId::IcmpType, m) || exists(FieldId::Icmpv6Type, m)
 }
 
-const L4_FIELDS: [(FieldId, FieldId); 5] = [
+pub(crate) const L4_FIELDS: [(FieldId, FieldId); 5] = [
     (FieldId::TcpSrc, FieldId::TcpDst),
     (FieldId::UdpSrc, FieldId::UdpDst),
     (FieldId::SctpSrc, FieldId::SctpDst),

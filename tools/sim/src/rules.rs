@@ -242,8 +242,8 @@ fn random_vlan_action(rng: &mut Rng) -> Action {
     match rng.below(6) {
         0 => Action::StripVlan(StripVlan),
         1 => Action::PushVlan(PushVlan(*rng.pick(&[h::ETH_TYPE_VLAN, h::ETH_TYPE_VLAN_8021AD]))),
-        2 => Action::SetVlanVid(SetVlanVid(rng.below(3) as u16 * 5)),
-        3 => Action::SetVlanPcp(SetVlanPcp(rng.below(8) as u8)),
+        2 => Action::SetVlanVid(SetVlanVid { vid: rng.below(3) as u16 * 5, push: true }),
+        3 => Action::SetVlanPcp(SetVlanPcp { pcp: rng.below(8) as u8, push: true }),
         4 => set(F::VlanVid, 0x1000 | u128::from(rng.below(3) * 5)),
         _ => set(F::VlanPcp, rng.below(8).into()),
     }

@@ -1,23 +1,32 @@
-//! `meter`: applies a meter.
+//! `meter`: applies a meter. An instruction of OpenFlow 1.3 and 1.4; in 1.5 an action, of which a list has one, first.
 
 use super::prelude::*;
 use crate::instructions::put_instruction;
 use flow::text::number::u32_argument;
 
-/// Applies a meter (`OFPIT_METER`).
+/// Applies a meter (`OFPIT_METER`, `OFPAT_METER`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Meter(pub u32);
 
+fn read(r: &mut Reader<'_>) -> Res<Action> {
+    Ok(Meter(r.u32()?).into())
+}
+
 impl OfAction for Meter {
     const NAMES: &'static [&'static str] = &["meter"];
-    const ROWS: &'static [Row] = &[instruction(Stage::Meter, 6, Len::Is(8), |r| Ok(Meter(r.u32()?).into()))];
+    const ROWS: &'static [Row] = &[
+        instruction(Stage::Meter, 6, Len::Is(8), read).within(Version::V13, Version::V14),
+        of11(29, Len::Is(8), read).within(Version::V15, Version::V15),
+    ];
     const STAGE: Stage = Stage::Meter;
     /// It may have dropped the packet.
     const REVERSIBLE: bool = false;
 
-    /// Not permitted in lists of actions.
+    /// Before OpenFlow 1.5 not permitted in lists of actions.
     fn put(&self, w: &mut Writer, cx: &mut PutContext<'_>) {
-        if cx.instructions {
+        if w.version >= Version::V15 {
+            standard(w, 29, |w| w.u32(self.0));
+        } else if cx.instructions && w.version >= Version::V13 {
             put_instruction(w, 6, |w| w.u32(self.0));
         }
     }

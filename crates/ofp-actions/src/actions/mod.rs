@@ -113,7 +113,7 @@ mod prelude {
     pub(super) use crate::check::Checker;
     pub(super) use crate::list::Action;
     pub(super) use crate::put::{PutContext, nicira, nicira_plain, standard};
-    pub(super) use crate::rows::{Len, Row, instruction, nx, of10, of11};
+    pub(super) use crate::rows::{Len, Row, instruction, nx, of10, of11, setter11};
     pub(super) use crate::text::check::TextChecker;
     pub(super) use crate::translate::Translator;
     pub(super) use flow::text::{Parsed, PortNames, fail};

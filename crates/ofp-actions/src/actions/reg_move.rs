@@ -8,7 +8,7 @@ use flow::SubField;
 use flow::text::format_subfield;
 use ofp_wire::nxm;
 
-/// Copies bits (`NXAST_REG_MOVE`, the ONF's `ACT_COPY_FIELD` for OpenFlow 1.3).
+/// Copies bits (`NXAST_REG_MOVE`, `OFPAT_COPY_FIELD`, the ONF's `ACT_COPY_FIELD` for OpenFlow 1.3).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Move {
     /// Source.
@@ -32,7 +32,7 @@ fn read(r: &mut Reader<'_>, pad: usize) -> Res<Action> {
 }
 
 /// ONF EXT-320.
-fn read_copy_field(r: &mut Reader<'_>) -> Res<Action> {
+fn read_onf_copy_field(r: &mut Reader<'_>) -> Res<Action> {
     r.skip(2)?;
     read(r, 2)
 }
@@ -41,12 +41,23 @@ impl OfAction for Move {
     const NAMES: &'static [&'static str] = &["move", "reg_move"];
     const ROWS: &'static [Row] = &[
         nx(6, Len::Min(24), |r| read(r, 0)),
-        onf(3200, Len::Min(24), read_copy_field).within(Version::V13, Version::V14),
+        onf(3200, Len::Min(24), read_onf_copy_field).within(Version::V13, Version::V14),
+        of11(28, Len::Min(16), |r| read(r, 2)).within(Version::V15, Version::V15),
     ];
     const STAGE: Stage = Stage::Apply;
     const REVERSIBLE: bool = true;
 
     fn put(&self, w: &mut Writer, _cx: &mut PutContext<'_>) {
+        if w.version >= Version::V15 {
+            return standard(w, 28, |w| {
+                w.u16(self.source.len_bits);
+                w.u16(self.source.offset_bits);
+                w.u16(self.dest.offset_bits);
+                w.zeros(2);
+                nxm::put_header(w, self.source.field, false);
+                nxm::put_header(w, self.dest.field, false);
+            });
+        }
         nicira(w, 6, |w| {
             w.u16(self.source.len_bits);
             w.u16(self.source.offset_bits);

@@ -7,9 +7,10 @@ use crate::translate::set_whole;
 use flow::MacAddr;
 use flow::fields::FieldId;
 
+/// The type in OpenFlow 1.1 is one less than in 1.0.
 fn put(w: &mut Writer, ty10: u16, field: FieldId, mac: MacAddr) {
-    if w.version == Version::V10 {
-        standard(w, ty10, |w| {
+    if w.version < Version::V12 {
+        standard(w, if w.version == Version::V10 { ty10 } else { ty10 - 1 }, |w| {
             w.bytes(&mac.0);
             w.zeros(6);
         });
@@ -27,7 +28,10 @@ macro_rules! set_address {
 
         impl OfAction for $action {
             const NAMES: &'static [&'static str] = &[$name];
-            const ROWS: &'static [Row] = &[of10($ty, 16, |r| Ok($action(MacAddr(r.array()?)).into()))];
+            const ROWS: &'static [Row] = &[
+                of10($ty, 16, |r| Ok($action(MacAddr(r.array()?)).into())),
+                setter11($ty - 1, 16, |r| Ok($action(MacAddr(r.array()?)).into())),
+            ];
             writes_a_field!();
 
             fn put(&self, w: &mut Writer, _cx: &mut PutContext<'_>) {

@@ -2,9 +2,10 @@
 
 use super::prelude::*;
 use super::{
-    SetEthDst, SetEthSrc, SetIpDscp, SetIpv4Dst, SetIpv4Src, SetL4Dst, SetL4Src, SetVlanPcp, SetVlanVid,
+    SetEthDst, SetEthSrc, SetIpDscp, SetIpEcn, SetIpv4Dst, SetIpv4Src, SetL4Dst, SetL4Src, SetVlanPcp,
+    SetVlanVid,
 };
-use crate::put::{put_load2, put_loads, put_set, runs_of};
+use crate::put::{put_load2, put_loads, put_set_masked, runs_of};
 use crate::rows::subfield;
 use crate::text::arguments::{arrow, fits, writable};
 use crate::translate::set_masked;
@@ -30,8 +31,10 @@ pub struct SetField {
 /// Notation of a field assignment, kept for printing and encoding.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum SetStyle {
-    /// `set_field:VALUE/MASK->FIELD` (`OFPAT_SET_FIELD`, `NXAST_REG_LOAD2`).
+    /// `set_field:VALUE/MASK->FIELD` (`OFPAT_SET_FIELD`).
     SetField,
+    /// The same from Nicira's form, in which it is sent before OpenFlow 1.5 (`NXAST_REG_LOAD2`).
+    Load2,
     /// `load:VALUE->FIELD[BITS]` (`NXAST_REG_LOAD`).
     Load,
 }
@@ -70,8 +73,8 @@ fn read_value(r: &mut Reader<'_>, masked_ok: bool) -> Res<SetField> {
 
 fn read_set_field(r: &mut Reader<'_>) -> Res<Action> {
     let set = read_value(r, r.version >= Version::V15)?;
-    // Without the presence bit (OpenFlow 1.3 §7.2.3.7) it is no VLAN.
-    if set.field == FieldId::VlanVid && set.value & 0x1000 == 0 {
+    // Without the presence bit (OpenFlow 1.3 §7.2.3.7) it is no VLAN; the mask of OpenFlow 1.5 has it too.
+    if set.field == FieldId::VlanVid && set.value & set.mask & 0x1000 == 0 {
         return Err(ErrorKind::BacBadSetArgument);
     }
     Ok(set.into())
@@ -79,11 +82,11 @@ fn read_set_field(r: &mut Reader<'_>) -> Res<Action> {
 
 fn read_load2(r: &mut Reader<'_>) -> Res<Action> {
     r.sub(6)?.zeros(ErrorKind::NxbacMustBeZero)?;
-    Ok(read_value(r, true)?.into())
+    Ok(SetField { style: SetStyle::Load2, ..read_value(r, true)? }.into())
 }
 
 impl SetField {
-    /// A set-field in OpenFlow 1.0: by the standard's own action if there is one, else by loads.
+    /// A set-field in OpenFlow 1.0 and 1.1: by the standard's own action if there is one, else by loads.
     fn put10(&self, w: &mut Writer, cx: &mut PutContext<'_>) {
         let value = self.value;
         let mac = MacAddr::from_u64(value as u64);
@@ -97,19 +100,23 @@ impl SetField {
         match self.field {
             FieldId::EthSrc => SetEthSrc(mac).put(w, cx),
             FieldId::EthDst => SetEthDst(mac).put(w, cx),
-            FieldId::VlanVid | FieldId::DlVlan => SetVlanVid(value as u16 & 0xfff).put(w, cx),
-            FieldId::VlanPcp | FieldId::DlVlanPcp => SetVlanPcp(value as u8).put(w, cx),
+            FieldId::VlanVid | FieldId::DlVlan => {
+                SetVlanVid { vid: value as u16 & 0xfff, push: false }.put(w, cx);
+            }
+            FieldId::VlanPcp | FieldId::DlVlanPcp => SetVlanPcp { pcp: value as u8, push: false }.put(w, cx),
             FieldId::IpSrc => SetIpv4Src(value as u32).put(w, cx),
             FieldId::IpDst => SetIpv4Dst(value as u32).put(w, cx),
             FieldId::IpDscp => SetIpDscp((value as u8) << 2).put(w, cx),
             FieldId::NwTos => SetIpDscp(value as u8).put(w, cx),
             FieldId::TcpSrc | FieldId::UdpSrc => SetL4Src(value as u16).put(w, cx),
             FieldId::TcpDst | FieldId::UdpDst => SetL4Dst(value as u16).put(w, cx),
+            FieldId::NwEcn if w.version == Version::V11 => SetIpEcn(value as u8).put(w, cx),
             field => put_loads(w, field, value, self.mask),
         }
     }
 
-    fn put11(&self, w: &mut Writer) {
+    /// A set-field of OpenFlow 1.2; before 1.5 loads stand for one with a mask.
+    fn put12(&self, w: &mut Writer) {
         // In their own notation DlVlan values lack OXM's presence bit.
         let (field, value, mask) = if self.field == FieldId::DlVlan {
             (FieldId::VlanVid, self.value | 0x1000, self.mask | 0x1000)
@@ -121,10 +128,10 @@ impl SetField {
         if !nxm::has_header(field) {
             return;
         }
-        if mask == nxm::valid_bits(field) {
-            put_set(w, field, value);
+        if mask == nxm::valid_bits(field) || w.version >= Version::V15 {
+            put_set_masked(w, field, value, mask);
         } else {
-            put_load2(w, field, value, mask);
+            put_loads(w, field, value, mask);
         }
     }
 
@@ -206,7 +213,7 @@ fn is_behind_protocol(field: FieldId) -> bool {
 impl OfAction for SetField {
     const NAMES: &'static [&'static str] = &["set_field", "load", "reg_load"];
     const ROWS: &'static [Row] = &[
-        of11(25, Len::Min(16), read_set_field),
+        of11(25, Len::Min(16), read_set_field).within(Version::V12, Version::V15),
         nx(7, Len::Is(24), read_load),
         nx(33, Len::Min(24), read_load2),
     ];
@@ -215,9 +222,12 @@ impl OfAction for SetField {
 
     fn put(&self, w: &mut Writer, cx: &mut PutContext<'_>) {
         match self.style {
+            // Loads are set-fields since masks are permitted there.
+            _ if w.version >= Version::V15 => self.put12(w),
             SetStyle::Load => put_loads(w, self.field, self.value, self.mask),
-            SetStyle::SetField if w.version == Version::V10 => self.put10(w, cx),
-            SetStyle::SetField => self.put11(w),
+            SetStyle::Load2 => put_load2(w, self.field, self.value, self.mask),
+            SetStyle::SetField if w.version < Version::V12 => self.put10(w, cx),
+            SetStyle::SetField => self.put12(w),
         }
     }
 
@@ -230,7 +240,7 @@ impl OfAction for SetField {
 
     fn format(&self, ports: &dyn PortNames) -> String {
         match self.style {
-            SetStyle::SetField => {
+            SetStyle::SetField | SetStyle::Load2 => {
                 let value = format_value(self.field, self.value, self.mask, ports);
                 format!("set_field:{value}->{}", self.field.def().name)
             }

@@ -20,15 +20,22 @@ pub struct SetIpEcn(pub u8);
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct SetIpTtl(pub u8);
 
+fn read_dscp(r: &mut Reader<'_>) -> Res<Action> {
+    Ok(SetIpDscp(limited(r.u8()?.into(), 0xfc)? as u8).into())
+}
+
+fn read_ecn(r: &mut Reader<'_>) -> Res<Action> {
+    Ok(SetIpEcn(limited(r.u8()?.into(), 3)? as u8).into())
+}
+
 impl OfAction for SetIpDscp {
     const NAMES: &'static [&'static str] = &["mod_nw_tos"];
-    const ROWS: &'static [Row] =
-        &[of10(8, 8, |r| Ok(SetIpDscp(limited(r.u8()?.into(), 0xfc)? as u8).into()))];
+    const ROWS: &'static [Row] = &[of10(8, 8, read_dscp), setter11(7, 8, read_dscp)];
     writes_a_field!();
 
     fn put(&self, w: &mut Writer, _cx: &mut PutContext<'_>) {
-        if w.version == Version::V10 {
-            standard(w, 8, |w| w.u8(self.0));
+        if w.version < Version::V12 {
+            standard(w, if w.version == Version::V10 { 8 } else { 7 }, |w| w.u8(self.0));
         } else {
             put_set(w, FieldId::IpDscp, (self.0 >> 2).into());
         }
@@ -58,12 +65,14 @@ impl OfAction for SetIpDscp {
 
 impl OfAction for SetIpEcn {
     const NAMES: &'static [&'static str] = &["mod_nw_ecn"];
-    const ROWS: &'static [Row] = &[];
+    const ROWS: &'static [Row] = &[setter11(8, 8, read_ecn)];
     writes_a_field!();
 
     fn put(&self, w: &mut Writer, _cx: &mut PutContext<'_>) {
         if w.version == Version::V10 {
             put_loads(w, FieldId::NwEcn, self.0.into(), 3);
+        } else if w.version == Version::V11 {
+            standard(w, 8, |w| w.u8(self.0));
         } else {
             put_set(w, FieldId::NwEcn, self.0.into());
         }

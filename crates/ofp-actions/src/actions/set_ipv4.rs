@@ -8,9 +8,10 @@ use flow::fields::FieldId;
 use flow::text;
 use packet::headers::ETH_TYPE_IP;
 
+/// The type in OpenFlow 1.1 is one less than in 1.0.
 fn put(w: &mut Writer, ty10: u16, field: FieldId, address: u32) {
-    if w.version == Version::V10 {
-        standard(w, ty10, |w| w.u32(address));
+    if w.version < Version::V12 {
+        standard(w, if w.version == Version::V10 { ty10 } else { ty10 - 1 }, |w| w.u32(address));
     } else {
         put_set(w, field, address.into());
     }
@@ -25,7 +26,10 @@ macro_rules! set_address {
 
         impl OfAction for $action {
             const NAMES: &'static [&'static str] = &[$name];
-            const ROWS: &'static [Row] = &[of10($ty, 8, |r| Ok($action(r.u32()?).into()))];
+            const ROWS: &'static [Row] = &[
+                of10($ty, 8, |r| Ok($action(r.u32()?).into())),
+                setter11($ty - 1, 8, |r| Ok($action(r.u32()?).into())),
+            ];
             writes_a_field!();
 
             fn put(&self, w: &mut Writer, _cx: &mut PutContext<'_>) {

@@ -29,9 +29,9 @@ impl PortFields {
     }
 }
 
-/// From OpenFlow 1.1 on the match determines the protocol, TCP by default.
+/// From OpenFlow 1.2 on the match determines the protocol, TCP by default.
 fn put(w: &mut Writer, cx: &PutContext<'_>, ty10: u16, fields: &PortFields, port: u16) {
-    if w.version == Version::V10 {
+    if w.version < Version::V12 {
         standard(w, ty10, |w| w.u16(port));
     } else {
         put_set(w, fields.of(cx.nw_proto).unwrap_or(fields.tcp), port.into());
@@ -60,7 +60,10 @@ macro_rules! set_port {
 
         impl OfAction for $action {
             const NAMES: &'static [&'static str] = &[$name];
-            const ROWS: &'static [Row] = &[of10($ty, 8, |r| Ok($action(r.u16()?).into()))];
+            const ROWS: &'static [Row] = &[
+                of10($ty, 8, |r| Ok($action(r.u16()?).into())),
+                setter11($ty, 8, |r| Ok($action(r.u16()?).into())),
+            ];
             writes_a_field!();
 
             fn put(&self, w: &mut Writer, cx: &mut PutContext<'_>) {

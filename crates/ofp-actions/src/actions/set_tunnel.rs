@@ -37,7 +37,7 @@ impl OfAction for SetTunnel {
     writes_a_field!();
 
     fn put(&self, w: &mut Writer, _cx: &mut PutContext<'_>) {
-        if w.version != Version::V10 {
+        if w.version >= Version::V12 {
             return put_set(w, FieldId::TunId, self.id.into());
         }
         match self.narrow() {

@@ -9,13 +9,23 @@ use flow::fields::FieldId;
 use flow::text::number::u16_named;
 use packet::headers::{ETH_TYPE_VLAN, ETH_TYPE_VLAN_8021AD};
 
-/// Sets the VLAN, pushing a tag if there is none (`OFPAT_SET_VLAN_VID` of OpenFlow 1.0).
+/// Sets the VLAN (`OFPAT_SET_VLAN_VID`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct SetVlanVid(pub u16);
+pub struct SetVlanVid {
+    /// VLAN.
+    pub vid: u16,
+    /// Pushes a tag if there is none, as in OpenFlow 1.0; OpenFlow 1.1 requires a tag.
+    pub push: bool,
+}
 
-/// Sets the priority, pushing a tag if there is none (`OFPAT_SET_VLAN_PCP` of OpenFlow 1.0).
+/// Sets the priority (`OFPAT_SET_VLAN_PCP`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct SetVlanPcp(pub u8);
+pub struct SetVlanPcp {
+    /// Priority.
+    pub pcp: u8,
+    /// As in [`SetVlanVid`].
+    pub push: bool,
+}
 
 /// Removes the outermost tag, if any (`OFPAT_STRIP_VLAN`, `OFPAT_POP_VLAN`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -35,6 +45,21 @@ fn is_tpid(tpid: u16) -> bool {
 fn read_push(r: &mut Reader<'_>) -> Res<Action> {
     let tpid = r.u16()?;
     if is_tpid(tpid) { Ok(PushVlan(tpid).into()) } else { Err(ErrorKind::BacBadArgument) }
+}
+
+fn read_vid(r: &mut Reader<'_>, push: bool) -> Res<Action> {
+    Ok(SetVlanVid { vid: limited(r.u16()?, 0xfff)?, push }.into())
+}
+
+fn read_pcp(r: &mut Reader<'_>, push: bool) -> Res<Action> {
+    Ok(SetVlanPcp { pcp: limited(r.u8()?.into(), 7)? as u8, push }.into())
+}
+
+/// Checks a setter; from here on the packet has a tag.
+fn check_set(checker: &mut Checker<'_>, push: bool) -> Res<()> {
+    checker.fits(push || checker.flow.vlans[0].is_present())?;
+    tag_in_check(checker);
+    Ok(())
 }
 
 /// From here on the packet has a tag.
@@ -61,31 +86,33 @@ fn set_bits(x: &mut impl Translator, value: u16, bits: u16) {
 
 impl OfAction for SetVlanVid {
     const NAMES: &'static [&'static str] = &["mod_vlan_vid", "set_vlan_vid"];
-    const ROWS: &'static [Row] = &[of10(1, 8, |r| Ok(SetVlanVid(limited(r.u16()?, 0xfff)?).into()))];
+    const ROWS: &'static [Row] = &[of10(1, 8, |r| read_vid(r, true)), setter11(1, 8, |r| read_vid(r, false))];
     const STAGE: Stage = Stage::Apply;
     const REVERSIBLE: bool = true;
 
     fn put(&self, w: &mut Writer, cx: &mut PutContext<'_>) {
-        if w.version == Version::V10 {
-            standard(w, 1, |w| w.u16(self.0));
-        } else {
+        if self.push && w.version > Version::V10 {
             cx.push_tag_if_none(w);
-            put_set(w, FieldId::VlanVid, u128::from(self.0 & 0xfff | 0x1000));
+        }
+        if w.version < Version::V12 {
+            standard(w, 1, |w| w.u16(self.vid));
+        } else {
+            put_set(w, FieldId::VlanVid, u128::from(self.vid & 0xfff | 0x1000));
         }
     }
 
     fn parse(text: &Argument<'_>, out: &mut Vec<Action>) -> Parsed<()> {
-        out.push(SetVlanVid(bounded_u16(text.value(), "VLAN VID", 0xfff)?).into());
+        let vid = bounded_u16(text.value(), "VLAN VID", 0xfff)?;
+        out.push(SetVlanVid { vid, push: true }.into());
         Ok(())
     }
 
     fn format(&self, _ports: &dyn PortNames) -> String {
-        format!("mod_vlan_vid:{}", self.0)
+        format!("{}:{}", if self.push { "mod_vlan_vid" } else { "set_vlan_vid" }, self.vid)
     }
 
     fn check(&self, checker: &mut Checker<'_>) -> Res<()> {
-        tag_in_check(checker);
-        Ok(())
+        check_set(checker, self.push)
     }
 
     fn check_text(&self, checker: &mut TextChecker) -> Result<(), String> {
@@ -100,37 +127,39 @@ impl OfAction for SetVlanVid {
     fn references(&self, _visit: &mut dyn FnMut(Reference)) {}
 
     fn translate<X: Translator>(&self, x: &mut X) {
-        set_bits(x, self.0, VlanTag::VID);
+        set_bits(x, self.vid, VlanTag::VID);
     }
 }
 
 impl OfAction for SetVlanPcp {
     const NAMES: &'static [&'static str] = &["mod_vlan_pcp", "set_vlan_pcp"];
-    const ROWS: &'static [Row] = &[of10(2, 8, |r| Ok(SetVlanPcp(limited(r.u8()?.into(), 7)? as u8).into()))];
+    const ROWS: &'static [Row] = &[of10(2, 8, |r| read_pcp(r, true)), setter11(2, 8, |r| read_pcp(r, false))];
     const STAGE: Stage = Stage::Apply;
     const REVERSIBLE: bool = true;
 
     fn put(&self, w: &mut Writer, cx: &mut PutContext<'_>) {
-        if w.version == Version::V10 {
-            standard(w, 2, |w| w.u8(self.0));
-        } else {
+        if self.push && w.version > Version::V10 {
             cx.push_tag_if_none(w);
-            put_set(w, FieldId::VlanPcp, self.0.into());
+        }
+        if w.version < Version::V12 {
+            standard(w, 2, |w| w.u8(self.pcp));
+        } else {
+            put_set(w, FieldId::VlanPcp, self.pcp.into());
         }
     }
 
     fn parse(text: &Argument<'_>, out: &mut Vec<Action>) -> Parsed<()> {
-        out.push(SetVlanPcp(bounded_u16(text.value(), "VLAN PCP", 7)? as u8).into());
+        let pcp = bounded_u16(text.value(), "VLAN PCP", 7)? as u8;
+        out.push(SetVlanPcp { pcp, push: true }.into());
         Ok(())
     }
 
     fn format(&self, _ports: &dyn PortNames) -> String {
-        format!("mod_vlan_pcp:{}", self.0)
+        format!("{}:{}", if self.push { "mod_vlan_pcp" } else { "set_vlan_pcp" }, self.pcp)
     }
 
     fn check(&self, checker: &mut Checker<'_>) -> Res<()> {
-        tag_in_check(checker);
-        Ok(())
+        check_set(checker, self.push)
     }
 
     fn check_text(&self, checker: &mut TextChecker) -> Result<(), String> {
@@ -145,7 +174,7 @@ impl OfAction for SetVlanPcp {
     fn references(&self, _visit: &mut dyn FnMut(Reference)) {}
 
     fn translate<X: Translator>(&self, x: &mut X) {
-        set_bits(x, u16::from(self.0) << 13, VlanTag::PCP);
+        set_bits(x, u16::from(self.pcp) << 13, VlanTag::PCP);
     }
 }
 

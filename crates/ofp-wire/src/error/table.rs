@@ -62,6 +62,7 @@ errors! {
     BrcBadPort "OFPBRC_BAD_PORT" [nx(1, 2, 1, 514), of(3, 6, 1, 11)];
     BrcBadPacket "OFPBRC_BAD_PACKET" [of(3, 6, 1, 12)];
     BrcMultipartBufferOverflow "OFPBRC_MULTIPART_BUFFER_OVERFLOW" [of(4, 6, 1, 13)];
+    BrcPipelineFieldsOnly "OFPBRC_PIPELINE_FIELDS_ONLY" [of(6, 6, 1, 17)];
     NxbrcNxmInvalid "NXBRC_NXM_INVALID" [nx(1, 2, 1, 256), nx(3, 6, 2, 0)];
     NxbrcNxmBadType "NXBRC_NXM_BAD_TYPE" [nx(1, 2, 1, 257), nx(3, 6, 3, 0)];
     NxbrcMustBeZero "NXBRC_MUST_BE_ZERO" [nx(1, 2, 1, 515), nx(3, 6, 4, 0)];

@@ -1,17 +1,19 @@
 //! Bundles: messages stored until a commit executes them together (OpenFlow 1.4 §6.8, §7.3.9; ONF EXT-230 for 1.3).
 //!
-//! A bundle stores decoded messages, and their bytes for errors: flow-mods and group-mods. Every bundle is atomic and
-//! ordered, regardless of its flags. A commit is a [`Transaction`], executed in slices; its connection waits for it.
-//! Bounds: [`MAX_BUNDLES`], [`MAX_BUNDLE_BYTES`], [`IDLE_MS`]; bundles count as unprocessed input, which is bounded
-//! over all connections.
+//! A bundle stores decoded messages, and their bytes for errors: flow-mods, group-mods, and packet-outs, whose packets
+//! are sent once all changes are made. Every bundle is atomic and ordered, regardless of its flags. A commit is a
+//! [`Transaction`], executed in slices; its connection waits for it. Bounds: [`MAX_BUNDLES`], [`MAX_BUNDLE_BYTES`],
+//! [`IDLE_MS`]; bundles count as unprocessed input, which is bounded over all connections.
 
 use super::conn::Conn;
 use super::requests::Request;
 use super::{BridgeCtx, ConnId, Connmgr, Shared};
 use crate::flow_mod::{Mod, ModContext, Progress, Transaction};
 use ofp_actions::Action;
-use openflow::msg::control::{BundleAdd, BundleControl, BundleControlType};
+use openflow::msg::bundle::{BundleAdd, BundleControl, BundleControlType};
+use openflow::msg::packet::PacketOut;
 use openflow::{ErrorKind, HEADER_BYTES, Message, Version};
+use std::collections::VecDeque;
 
 /// Maximum bundles of a connection.
 pub(super) const MAX_BUNDLES: usize = 64;
@@ -19,14 +21,18 @@ pub(super) const MAX_BUNDLES: usize = 64;
 pub(super) const MAX_BUNDLE_BYTES: usize = 256 << 20;
 /// Idle timeout of a bundle, since its last message.
 pub(super) const IDLE_MS: u64 = 10_000;
-/// Offset of the inner message in `ONFT_BUNDLE_ADD_MESSAGE`.
-const INNER_AT: usize = HEADER_BYTES + 16;
+/// Offset of the inner message in `OFPT_BUNDLE_ADD_MESSAGE`.
+const INNER_AT: usize = HEADER_BYTES + 8;
+/// Bytes before that in `ONFT_BUNDLE_ADD_MESSAGE` of OpenFlow 1.3.
+const EXPERIMENTER_BYTES: usize = 8;
 
 pub(super) struct Bundle {
     flags: u16,
     closed: bool,
     mods: Vec<(Mod, Box<[u8]>)>,
-    /// Bytes held by `mods`.
+    /// Packets to send once it is committed.
+    packets: VecDeque<PacketOut>,
+    /// Bytes held by both.
     bytes: usize,
     used_ms: u64,
     /// Beginning of the message that opened it, for errors.
@@ -40,6 +46,7 @@ impl Bundle {
             flags,
             closed: false,
             mods: Vec::new(),
+            packets: VecDeque::new(),
             bytes: 0,
             used_ms: request.now_ms,
             opened_by: head.into(),
@@ -60,7 +67,10 @@ pub(super) struct Commit {
     /// The request, for errors.
     frame: Box<[u8]>,
     version: Version,
-    transaction: Transaction,
+    /// `None` once it has succeeded.
+    transaction: Option<Transaction>,
+    /// Packets to send then.
+    packets: VecDeque<PacketOut>,
 }
 
 impl Conn {
@@ -119,14 +129,25 @@ impl Conn {
     }
 
     /// Adds a message; opens the bundle if it does not exist.
-    pub(super) fn bundle_add(&mut self, m: BundleAdd, request: &Request<'_>) -> Result<(), ErrorKind> {
+    pub(super) fn bundle_add(
+        &mut self,
+        m: BundleAdd,
+        request: &Request<'_>,
+        shared: &Shared,
+        ctx: &BridgeCtx<'_>,
+    ) -> Result<(), ErrorKind> {
         #[expect(clippy::wildcard_enum_match_arm, reason = "bundles take few messages")]
-        let change = match *m.message {
-            Message::FlowMod(fm) => Mod::Flow(fm),
-            Message::GroupMod(gm) => Mod::Group(gm),
+        let part = match *m.message {
+            Message::FlowMod(fm) => Part::Change(Mod::Flow(fm)),
+            Message::GroupMod(gm) => Part::Change(Mod::Group(gm)),
+            Message::PacketOut(out) => {
+                self.check_packet_out(&out, shared, ctx, request.now_ms)?;
+                Part::Packet(Box::new(out))
+            }
             _ => return Err(ErrorKind::BfcMsgUnsup),
         };
-        let inner = request.frame.get(INNER_AT..).ok_or(ErrorKind::BfcMsgBadLen)?;
+        let at = INNER_AT + if self.version() < Version::V14 { EXPERIMENTER_BYTES } else { 0 };
+        let inner = request.frame.get(at..).ok_or(ErrorKind::BfcMsgBadLen)?;
         let len = inner.get(2..4).map_or(0, |b| usize::from(u16::from_be_bytes([b[0], b[1]])));
         let inner = inner.get(..len).ok_or(ErrorKind::BfcMsgBadLen)?;
         if !self.bundles.contains_key(&m.bundle_id) {
@@ -138,11 +159,14 @@ impl Conn {
             ErrorKind::BfcBundleClosed
         } else if bundle.flags != m.flags {
             ErrorKind::BfcBadFlags
-        } else if all_bytes + held_bytes(&change, inner) > MAX_BUNDLE_BYTES {
+        } else if all_bytes + part.held_bytes(inner) > MAX_BUNDLE_BYTES {
             ErrorKind::BfcMsgTooMany
         } else {
-            bundle.bytes += held_bytes(&change, inner);
-            bundle.mods.push((change, inner.into()));
+            bundle.bytes += part.held_bytes(inner);
+            match part {
+                Part::Change(change) => bundle.mods.push((change, inner.into())),
+                Part::Packet(out) => bundle.packets.push_back(*out),
+            }
             bundle.used_ms = request.now_ms;
             return Ok(());
         };
@@ -173,7 +197,8 @@ impl Conn {
             xid: request.xid,
             frame: request.frame.into(),
             version: self.version(),
-            transaction,
+            transaction: Some(transaction),
+            packets: bundle.packets,
         });
         (self.waits, self.commit_bytes) = (true, bytes);
         Ok(())
@@ -192,28 +217,30 @@ impl Conn {
     }
 }
 
-/// Memory of a modification in a bundle.
-fn held_bytes(change: &Mod, message: &[u8]) -> usize {
-    let actions = match change {
-        Mod::Flow(fm) => fm.actions.len(),
-        Mod::Group(gm) => gm.group.buckets.iter().map(|b| 1 + b.actions.len()).sum(),
-    };
-    size_of::<Mod>() + actions * size_of::<Action>() + message.len()
+/// A message of a bundle.
+enum Part {
+    Change(Mod),
+    Packet(Box<PacketOut>),
+}
+
+impl Part {
+    /// Its memory.
+    fn held_bytes(&self, message: &[u8]) -> usize {
+        let (own, actions) = match self {
+            Part::Change(Mod::Flow(fm)) => (size_of::<Mod>(), fm.actions.len()),
+            Part::Change(Mod::Group(gm)) => {
+                (size_of::<Mod>(), gm.group.buckets.iter().map(|b| 1 + b.actions.len()).sum())
+            }
+            Part::Packet(out) => (size_of::<PacketOut>(), out.actions.len()),
+        };
+        own + actions * size_of::<Action>() + message.len()
+    }
 }
 
 impl Connmgr {
     /// Continues the commit, and replies at its end.
     pub(super) fn run_commit(&mut self, ctx: &BridgeCtx<'_>, now_ms: u64, work: &mut usize) {
-        let Some(commit) = &mut self.shared.commit else { return };
-        let meters = &self.shared.meters;
-        let has_meter = |id| meters.has(id);
-        let cx = ModContext {
-            version: commit.version,
-            now_ms,
-            debug_actions: ctx.backer.debug_actions,
-            has_meter: &has_meter,
-        };
-        let progress = commit.transaction.step(ctx.backer, &cx, work);
+        let progress = self.step_commit(ctx, now_ms, work);
         if matches!(progress, Progress::More) {
             return;
         }
@@ -234,10 +261,52 @@ impl Connmgr {
         }
     }
 
+    /// Continues with the changes, then with the packets.
+    fn step_commit(&mut self, ctx: &BridgeCtx<'_>, now_ms: u64, work: &mut usize) -> Progress {
+        let Some(commit) = &mut self.shared.commit else { return Progress::More };
+        let meters = &self.shared.meters;
+        let has_meter = |id| meters.has(id);
+        let cx = ModContext {
+            version: commit.version,
+            now_ms,
+            debug_actions: ctx.backer.debug_actions,
+            has_meter: &has_meter,
+        };
+        if let Some(transaction) = &mut commit.transaction {
+            let progress = transaction.step(ctx.backer, &cx, work);
+            if !matches!(progress, Progress::Done) {
+                return progress;
+            }
+            commit.transaction = None;
+        }
+        let (id, mut packets) = (commit.conn, std::mem::take(&mut commit.packets));
+        if let Some(conn) = self.conns.get_mut(&id) {
+            while *work > 0
+                && let Some(out) = packets.pop_front()
+            {
+                *work -= 1;
+                // Checked when it was added: one whose port or group is gone since goes nowhere.
+                let _gone = conn.packet_out(&out, &self.shared, ctx, now_ms);
+            }
+        } else {
+            packets.clear();
+        }
+        match &mut self.shared.commit {
+            Some(commit) if !packets.is_empty() => {
+                commit.packets = packets;
+                Progress::More
+            }
+            _ => Progress::Done,
+        }
+    }
+
     /// Undoes the commit of a closed connection.
     pub(super) fn give_up_commit(&mut self, of: ConnId) {
         if let Some(commit) = self.shared.commit.as_mut().filter(|commit| commit.conn == of) {
-            commit.transaction.give_up();
+            commit.packets.clear();
+            if let Some(transaction) = &mut commit.transaction {
+                transaction.give_up();
+            }
         }
     }
 

@@ -4,35 +4,46 @@ use super::conn::{Conn, Outcome};
 use super::{BridgeCtx, Shared, ports};
 use crate::view::FragHandling;
 use flow::TableId;
-use openflow::msg::control::{AsyncConfig, ControllerRole, Role, SwitchConfig, SwitchFeatures};
+use openflow::msg::asyncs::{AsyncConfig, known_reasons};
+use openflow::msg::control::{ControllerRole, Role, RoleReason, RoleStatus, SwitchConfig, SwitchFeatures};
 use openflow::{ErrorKind, Format, Message, Version};
 
 /// `OFPC_*`: flow, table, port and queue statistics, matching addresses in ARP (OpenFlow 1.0 §5.3.1).
 const CAPABILITIES_10: u32 = 0xc7;
 /// `OFPC_*`: flow, table, port, group and queue statistics (1.3 §7.3.1).
-const CAPABILITIES_13: u32 = 0x4f;
+const CAPABILITIES_12: u32 = 0x4f;
+/// `OFPC_BUNDLES` (1.5 §7.3.1).
+const BUNDLES: u32 = 1 << 9;
 /// `1 << OFPAT10_*` of all actions of OpenFlow 1.0.
 const ACTIONS_10: u32 = 0xfff;
 /// `OFPC_INVALID_TTL_TO_CONTROLLER`, to OpenFlow 1.2.
 const INVALID_TTL_TO_CONTROLLER: u16 = 4;
-/// Reasons selectable by a connection, as bits: `OFPR_*` and `OFPPR_*` up to OpenFlow 1.3, `OFPRR_*` of all
-/// versions, as in OVS.
-const PACKET_IN_REASONS: u32 = 0x7;
-const PORT_REASONS: u32 = 0x7;
-const REMOVED_REASONS: u32 = 0x3f;
 /// `1 << OFPR_INVALID_TTL`.
 const INVALID_TTL_BIT: u32 = 1 << 2;
 
 /// Whether `OFPT_SET_CONFIG` has [`INVALID_TTL_TO_CONTROLLER`]: OpenFlow 1.3 removed it.
 fn has_ttl_flag(version: Version) -> bool {
-    super::requests::is_old(version)
+    version < Version::V13
+}
+
+/// The capabilities in the numbers of a version.
+fn capabilities(version: Version) -> u32 {
+    match version {
+        Version::V10 => CAPABILITIES_10,
+        // OpenFlow 1.1 has the bit of addresses in ARP too.
+        Version::V11 => CAPABILITIES_12 | CAPABILITIES_10 & 0x80,
+        Version::V12 | Version::V13 => CAPABILITIES_12,
+        _ => CAPABILITIES_12 | BUNDLES,
+    }
 }
 
 impl Conn {
     pub(super) fn features(&mut self, xid: u32, ctx: &BridgeCtx<'_>) -> Result<(), ErrorKind> {
-        let old = super::requests::is_old(self.version());
+        let version = self.version();
         let ports = match ctx.bridge_view() {
-            Some(b) if old => b.ports.flood_order().map(|p| ports::describe(p, self.version())).collect(),
+            Some(b) if version < Version::V13 => {
+                b.ports.flood_order().map(|p| ports::describe(p, version)).collect()
+            }
             _ => Vec::new(),
         };
         let features = SwitchFeatures {
@@ -40,7 +51,7 @@ impl Conn {
             n_buffers: 0,
             n_tables: TableId::COUNT,
             auxiliary_id: 0,
-            capabilities: if old { CAPABILITIES_10 } else { CAPABILITIES_13 },
+            capabilities: capabilities(version),
             actions: ACTIONS_10,
             ports,
         };
@@ -114,15 +125,29 @@ impl Conn {
         self.reply(&Message::RoleReply(role), xid)
     }
 
+    /// Reports its new role (OpenFlow 1.3 and later), whatever asynchronous messages it enabled, as in OVS.
+    pub(super) fn tell_role(&mut self, reason: RoleReason, generation_id: Option<u64>) {
+        if self.version() < Version::V13 || self.is_over() {
+            return;
+        }
+        let generation_id = generation_id.unwrap_or(u64::MAX);
+        let status = RoleStatus { role: self.role, reason, generation_id };
+        // Output that does not fit ends the session, as for a reply.
+        let _encodes = self.reply(&Message::RoleStatus(status), 0);
+    }
+
     pub(super) fn set_async(&mut self, m: AsyncConfig, outcome: &mut Outcome) -> Result<(), ErrorKind> {
         outcome.interest_changed = true;
-        let known = |bits: [u32; 2], known: u32| bits.map(|b| b & known);
-        self.asyncs = AsyncConfig {
-            format: Format::Standard,
-            packet_in: known(m.packet_in, PACKET_IN_REASONS),
-            port_status: known(m.port_status, PORT_REASONS),
-            flow_removed: known(m.flow_removed, REMOVED_REASONS),
-        };
+        let known = known_reasons(self.version());
+        let mut wanted = m;
+        let parts = self.asyncs.masks().into_iter().zip(wanted.masks()).zip(known);
+        for (kind, ((mine, theirs), known)) in parts.enumerate() {
+            for (slave, (mine, theirs)) in mine.iter_mut().zip(theirs).enumerate() {
+                if m.gives(kind, slave == 1) {
+                    *mine = *theirs & known;
+                }
+            }
+        }
         Ok(())
     }
 

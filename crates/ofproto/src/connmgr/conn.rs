@@ -6,7 +6,9 @@ use super::{BridgeCtx, ConnId, Shared};
 use crate::flow_mod::{ModContext, ModQueue};
 use crate::ports::Port;
 use openflow::budget::{Budgets, Share};
-use openflow::msg::control::{AsyncConfig, BundleControlType, ControllerRole};
+use openflow::msg::asyncs::AsyncConfig;
+use openflow::msg::bundle::BundleControlType;
+use openflow::msg::control::ControllerRole;
 use openflow::session::{CloseReason, Config, Event, SendError, Session};
 use openflow::{ErrorKind, Format, Message, Version, VersionSet};
 use std::collections::BTreeMap;
@@ -146,7 +148,7 @@ impl Conn {
             session: Session::sharing(config, now_ms, budgets),
             over: None,
             role: ControllerRole::Equal,
-            asyncs: default_asyncs(),
+            asyncs: default_asyncs(Version::V10),
             miss_send_len_bytes,
             controller_id: 0,
             packet_in_format: Format::Standard,
@@ -309,7 +311,10 @@ impl Conn {
         outcome: &mut Outcome,
     ) {
         match event {
-            Event::Connected(_) => outcome.interest_changed = true,
+            Event::Connected(version) => {
+                self.asyncs = default_asyncs(version);
+                outcome.interest_changed = true;
+            }
             // The session has replied.
             Event::Refused(_) => {}
             Event::Message { .. } if self.kind == ConnKind::Snoop => {}
@@ -442,6 +447,13 @@ fn is_exclusive(event: &Event) -> bool {
 }
 
 /// Default asynchronous configuration of a connection.
-fn default_asyncs() -> AsyncConfig {
-    AsyncConfig { format: Format::Standard, packet_in: [3, 0], port_status: [7, 7], flow_removed: [0xf, 0] }
+fn default_asyncs(version: Version) -> AsyncConfig {
+    // All reasons of the version but an invalid TTL.
+    let (packet_in, flow_removed) = if version >= Version::V14 { (0x3b, 0x3f) } else { (3, 0xf) };
+    AsyncConfig {
+        packet_in: [packet_in, 0],
+        port_status: [7, 7],
+        flow_removed: [flow_removed, 0],
+        ..AsyncConfig::default()
+    }
 }

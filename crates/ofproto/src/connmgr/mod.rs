@@ -53,7 +53,7 @@ use fail::FailState;
 use flow::OfPort;
 use meters::MeterTable;
 use openflow::budget::Budgets;
-use openflow::msg::control::ControllerRole;
+use openflow::msg::control::{ControllerRole, RoleReason};
 use openflow::msg::stats::SwitchDesc;
 use openflow::session::CloseReason;
 use openflow::{Version, VersionSet};
@@ -382,6 +382,7 @@ impl Connmgr {
             for (_, other) in self.conns.iter_mut().filter(|(other, _)| **other != id) {
                 if other.role == ControllerRole::Master {
                     other.role = ControllerRole::Slave;
+                    other.tell_role(RoleReason::MasterRequest, self.shared.generation_id);
                 }
             }
         }

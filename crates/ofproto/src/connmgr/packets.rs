@@ -5,6 +5,7 @@ use super::{BridgeCtx, Connmgr, Shared};
 use crate::events::{PacketInEvent, RemovedEvent, RemovedReason};
 use crate::flow_mod::ModContext;
 use crate::rule::Rule;
+use crate::view::BridgeView;
 use crate::xlate::{Request, Start, miss_reason, translate};
 use dpif::{DpifOp, Execute, FlowStats, OpBatch, PmdId};
 use flow::extract::{Metadata, extract};
@@ -53,6 +54,47 @@ const REGISTERS: [FieldId; 16] = [
 ];
 
 impl Conn {
+    /// Checks a packet-out of a bundle, which may use the bundle's own groups.
+    pub(super) fn check_packet_out(
+        &self,
+        m: &PacketOut,
+        shared: &Shared,
+        ctx: &BridgeCtx<'_>,
+        now_ms: u64,
+    ) -> Result<(), ErrorKind> {
+        let view = ctx.bridge_view().ok_or(ErrorKind::BrcBadPort)?;
+        self.prepare(m, shared, (ctx, &view), now_ms, &|_| true).map(drop)
+    }
+
+    /// Key and flow of a packet-out's packet, if its actions fit them.
+    fn prepare(
+        &self,
+        m: &PacketOut,
+        shared: &Shared,
+        (ctx, bridge): (&BridgeCtx<'_>, &BridgeView),
+        now_ms: u64,
+        has_group: &dyn Fn(u32) -> bool,
+    ) -> Result<(FlowKey, flow::Flow), ErrorKind> {
+        if m.buffer_id != NO_BUFFER {
+            return Err(ErrorKind::BrcBufferUnknown);
+        }
+        let dp_port = bridge.ports.port(m.in_port).and_then(|p| p.dp_port).unwrap_or(DpPort::NONE);
+        let mut key = FlowKey::default();
+        let metadata = Metadata { in_port: dp_port.0, ..Metadata::default() };
+        extract(&m.data, &metadata, ctx.datapath.capabilities().max_vlan_headers, &mut key);
+        let mut flow = key.to_flow(m.in_port);
+        set_pipeline_fields(&mut flow, &m.metadata)?;
+        let has_meter = |id| shared.meters.has(id);
+        let cx = ModContext {
+            version: self.version(),
+            now_ms,
+            debug_actions: ctx.backer.debug_actions,
+            has_meter: &has_meter,
+        };
+        check_actions(&m.actions, &exactly(&flow), &cx.for_actions(None, has_group))?;
+        Ok((key, flow))
+    }
+
     /// Executes the actions of a packet-out on its packet.
     pub(super) fn packet_out(
         &mut self,
@@ -61,28 +103,10 @@ impl Conn {
         ctx: &BridgeCtx<'_>,
         now_ms: u64,
     ) -> Result<(), ErrorKind> {
-        if m.buffer_id != NO_BUFFER {
-            return Err(ErrorKind::BrcBufferUnknown);
-        }
         let view = ctx.backer.view();
         let bridge = view.bridge(ctx.bridge).ok_or(ErrorKind::BrcBadPort)?;
-        let dp_port = bridge.ports.port(m.in_port).and_then(|p| p.dp_port).unwrap_or(DpPort::NONE);
-        let mut key = FlowKey::default();
-        let metadata = Metadata { in_port: dp_port.0, ..Metadata::default() };
-        extract(&m.data, &metadata, ctx.datapath.capabilities().max_vlan_headers, &mut key);
-        let flow = key.to_flow(m.in_port);
-        let has_meter = |id| shared.meters.has(id);
-        let cx = ModContext {
-            version: self.version(),
-            now_ms,
-            debug_actions: ctx.backer.debug_actions,
-            has_meter: &has_meter,
-        };
-        check_actions(
-            &m.actions,
-            &exactly(&flow),
-            &cx.for_actions(None, &|id| bridge.tables.groups().get(id).is_some()),
-        )?;
+        let has_group = |id| bridge.tables.groups().get(id).is_some();
+        let (key, flow) = self.prepare(m, shared, (ctx, bridge), now_ms, &has_group)?;
         if m.data.len() < ETH_HEADER_BYTES {
             // Not sendable: accepted without effect, as by every switch without buffers.
             return Ok(());
@@ -112,6 +136,21 @@ impl Conn {
         ctx.backer.ukeys.defer_release(&t.recircs);
         Ok(())
     }
+}
+
+/// Sets the pipeline fields that a packet-out gives (OpenFlow 1.5 §7.3.6).
+fn set_pipeline_fields(flow: &mut flow::Flow, given: &Match) -> Result<(), ErrorKind> {
+    let mut others = *given;
+    for field in METADATA_FIELDS.iter().chain(&REGISTERS) {
+        let (value, mask) = given.get(*field);
+        if mask != 0 {
+            field.set(flow, value);
+            others.set_masked(*field, 0, 0);
+        }
+    }
+    // All packets are of type Ethernet.
+    others.set_masked(FieldId::PacketType, 0, 0);
+    if others == Match::catchall() { Ok(()) } else { Err(ErrorKind::BrcPipelineFieldsOnly) }
 }
 
 /// The match of exactly this flow's packets.

@@ -99,11 +99,18 @@ fn counters(p: &Port, device: Option<PortStats>) -> wire::PortStats {
 }
 
 impl Conn {
-    pub(super) fn port_desc(&mut self, xid: u32, ctx: &BridgeCtx<'_>) -> Result<(), ErrorKind> {
+    /// Descriptions of one port, or of all; empty for an unknown port.
+    pub(super) fn port_desc(
+        &mut self,
+        which: OfPort,
+        xid: u32,
+        ctx: &BridgeCtx<'_>,
+    ) -> Result<(), ErrorKind> {
         let version = self.version();
-        let ports = ctx
-            .bridge_view()
-            .map_or_else(Vec::new, |b| b.ports.flood_order().map(|p| describe(p, version)).collect());
+        let wanted = |p: &&Arc<Port>| which == OfPort::NONE || p.of_port == which;
+        let ports = ctx.bridge_view().map_or_else(Vec::new, |b| {
+            b.ports.flood_order().filter(wanted).map(|p| describe(p, version)).collect()
+        });
         self.reply(&Message::PortDescReply(Multi::all(ports)), xid)
     }
 

@@ -4,7 +4,9 @@ use super::conn::{Conn, Outcome};
 use super::{BridgeCtx, Shared};
 use crate::flow_mod::Mod;
 use flow::TableId;
-use openflow::msg::control::{ControllerRole, TableMod, TlvTable, TlvTableCommand, TlvTableMod};
+use openflow::msg::control::{
+    ControllerRole, TableMod, TlvTable, TlvTableCommand, TlvTableMod, table_config,
+};
 use openflow::msg::features::TableFeatures;
 use openflow::msg::flow_mod::FlowMod;
 use openflow::{ErrorKind, Kind, Message, Multi, Version};
@@ -71,9 +73,11 @@ impl Conn {
             Message::PortMod(m) => self.port_mod(&m, ctx, outcome),
             Message::GroupMod(m) => self.queue_group_mod(m, request.frame),
             Message::MeterMod(m) => self.meter_mod(&m, shared, ctx, request.now_ms),
-            Message::TableMod(m) => table_mod(m),
+            Message::TableMod(m) => table_mod(m, self.version()),
+            Message::TableDescRequest => self.reply(&table_desc(), xid),
+            Message::QueueDescRequest(m) => self.queue_desc(m, xid, ctx),
             Message::BundleControl(m) => self.bundle_control(m, request, shared, ctx),
-            Message::BundleAdd(m) => self.bundle_add(m, request),
+            Message::BundleAdd(m) => self.bundle_add(m, request, shared, ctx),
             Message::TlvTableRequest => self.reply(&Message::TlvTableReply(NO_TLV_TABLE), xid),
             Message::TlvTableMod(m) => tlv_table_mod(&m),
             // Flow monitors are not supported, so the id is unknown.
@@ -110,7 +114,7 @@ impl Conn {
             Message::TableStatsRequest => self.table_stats(xid, ctx),
             Message::TableFeaturesRequest(m) => self.table_features(&m, xid),
             Message::PortStatsRequest(port) => self.port_stats(port, request, shared, ctx),
-            Message::PortDescRequest => self.port_desc(xid, ctx),
+            Message::PortDescRequest(port) => self.port_desc(port, xid, ctx),
             Message::QueueStatsRequest(m) => self.queue_stats(m, xid, ctx),
             // Not a request to a switch.
             Message::Hello(_)
@@ -139,7 +143,10 @@ impl Conn {
             | Message::MeterConfigReply(_)
             | Message::MeterFeaturesReply(_)
             | Message::TableFeaturesReply(_)
-            | Message::PortDescReply(_) => Err(ErrorKind::BrcBadType),
+            | Message::PortDescReply(_)
+            | Message::TableDescReply(_)
+            | Message::QueueDescReply(_)
+            | Message::RoleStatus(_) => Err(ErrorKind::BrcBadType),
         }
     }
 
@@ -170,14 +177,32 @@ impl Conn {
         if !m.entries.is_empty() || m.more {
             return Err(ErrorKind::TffcEperm);
         }
-        self.reply(super::table_features::reply(), xid)
+        self.reply(super::table_features::reply(self.version()), xid)
     }
 }
 
-/// In OpenFlow 1.3 the configuration of a table is deprecated and has no effect (§7.3.3).
-fn table_mod(m: TableMod) -> Res {
-    let known = m.table == TableId::ALL || m.table.0 < TableId::COUNT;
-    if known { Ok(()) } else { Err(ErrorKind::TmfcBadTable) }
+/// In OpenFlow 1.3 the configuration of a table is deprecated and has no effect (§7.3.3). A miss goes to the controllers
+/// of 1.1 and 1.2 only; tables neither evict rules nor report their room.
+fn table_mod(m: TableMod, version: Version) -> Res {
+    if m.table != TableId::ALL && m.table.0 >= TableId::COUNT {
+        return Err(ErrorKind::TmfcBadTable);
+    }
+    let unsupported = match version {
+        Version::V11 | Version::V12 => table_config::MISS_MASK,
+        Version::V10 | Version::V13 => 0,
+        _ => table_config::EVICTION | table_config::VACANCY_EVENTS,
+    };
+    if m.config & unsupported == 0 { Ok(()) } else { Err(ErrorKind::TmfcBadConfig) }
+}
+
+/// `OFPTMPEF14_*`, as OVS describes a table that does not evict: other, importance, lifetime.
+const EVICTION_FLAGS: u32 = 7;
+
+/// The configuration of all tables.
+fn table_desc() -> Message {
+    let of_table =
+        |n| TableMod { table: TableId(n), config: 0, eviction: Some(EVICTION_FLAGS), vacancy: None };
+    Message::TableDescReply(Multi::all((0..TableId::COUNT).map(of_table).collect()))
 }
 
 fn tlv_table_mod(m: &TlvTableMod) -> Res {
@@ -186,9 +211,4 @@ fn tlv_table_mod(m: &TlvTableMod) -> Res {
         TlvTableCommand::Add => Err(ErrorKind::NxttmfcTableFull),
         TlvTableCommand::Delete => Err(ErrorKind::NxttmfcBadFieldIdx),
     }
-}
-
-/// Whether the version is 1.0, whose structures differ from those of all later ones.
-pub(super) fn is_old(version: Version) -> bool {
-    version == Version::V10
 }

@@ -15,8 +15,6 @@ use openflow::{ErrorKind, Format, Message, Multi};
 
 /// Rules examined for one piece.
 const PIECE_RULES: usize = 512;
-/// `OFPFW10_ALL`: every field of OpenFlow 1.0 can be left out.
-const WILDCARDS_10: u32 = (1 << 22) - 1;
 
 /// A reply in progress.
 pub(super) enum Dump {
@@ -65,6 +63,7 @@ fn told(rule: &Rule, now_ms: u64) -> FlowStats {
         idle_age_s: seconds_since(rule.stats.used_ms()),
         hard_age_s: seconds_since(rule.modified_ms),
         flags: rule.flags,
+        importance: rule.importance,
         cookie: rule.cookie,
         packet_count,
         byte_count,
@@ -133,6 +132,7 @@ impl Conn {
 
     pub(super) fn table_stats(&mut self, xid: u32, ctx: &BridgeCtx<'_>) -> Result<(), ErrorKind> {
         let bridge = ctx.bridge_view();
+        let abilities = super::table_features::abilities(self.version());
         let row = |n: u8| {
             let table = TableId(n);
             let counts = bridge.as_ref().and_then(|b| Some(b.tables.table(table)?.counters.counts()));
@@ -140,7 +140,7 @@ impl Conn {
             TableStats {
                 table,
                 name: String::new(),
-                wildcards: WILDCARDS_10,
+                abilities,
                 max_entries: TABLE_MAX_RULES,
                 active_count: bridge.as_ref().map_or(0, |b| b.tables.rule_count(table) as u32),
                 lookup_count,
@@ -163,6 +163,19 @@ impl Conn {
             return Err(ErrorKind::QofcBadQueue);
         }
         self.reply(&Message::QueueStatsReply(Multi::all(Vec::new())), xid)
+    }
+
+    pub(super) fn queue_desc(
+        &mut self,
+        m: QueueStatsRequest,
+        xid: u32,
+        ctx: &BridgeCtx<'_>,
+    ) -> Result<(), ErrorKind> {
+        known_port(m.port, ctx)?;
+        if m.queue != QUEUE_ALL {
+            return Err(ErrorKind::QofcBadQueue);
+        }
+        self.reply(&Message::QueueDescReply(Multi::all(Vec::new())), xid)
     }
 
     pub(super) fn queue_config(

@@ -3,13 +3,15 @@
 //! A row is the wire form of a message kind in a range of versions: its id on the wire, valid lengths,
 //! decoder and encoder. A new protocol version means new rows.
 
+mod messages;
+mod multipart;
 mod table;
 
 use crate::msg::{Kind, Message};
 use ofp_wire::{ErrorKind, NX_VENDOR, ONF_VENDOR, OfError};
 use ofp_wire::{Options, Reader, Res, Writer};
 use ofp_wire::{Version, VersionSet};
-use table::{Id, ROWS, Row};
+use table::{Id, Row, rows};
 
 /// Bytes of the header of every message.
 pub const HEADER_BYTES: usize = 8;
@@ -102,7 +104,7 @@ fn read_id(r: &mut Reader<'_>, ty: u8) -> Res<Id> {
 
 fn find(id: Id, version: Version) -> Option<&'static Row> {
     let any_version = matches!(id, Id::Of(OFPT_HELLO..=OFPT_ECHO_REPLY));
-    ROWS.iter().find(|r| r.id == id && (any_version || r.in_version(version)))
+    rows().find(|r| r.id == id && (any_version || r.in_version(version)))
 }
 
 /// The error for a name without a row.
@@ -148,7 +150,7 @@ pub(crate) fn encode_inner(message: &Message, w: &mut Writer) {
 fn row_of(message: &Message, version: Version) -> Option<&'static Row> {
     let kind = message.kind();
     let mut first = None;
-    for row in ROWS.iter().filter(|r| r.kind == kind) {
+    for row in rows().filter(|r| r.kind == kind) {
         let any_version = matches!(row.id, Id::Of(OFPT_HELLO..=OFPT_ECHO_REPLY));
         if !any_version && !row.in_version(version) {
             continue;

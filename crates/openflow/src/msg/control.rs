@@ -1,9 +1,10 @@
-//! Hello, features, configuration, roles, bundles, TLV tables: messages about the connection.
+//! Hello, features, configuration, tables, roles, TLV tables: messages about switch and connection.
 //!
-//! Sources: OpenFlow 1.0 §5.3, 1.3 §7.3.1, §7.3.2, §7.3.9, §7.3.10, §7.5.1; ONF EXT-230 (bundles for 1.3); Nicira extensions.
+//! Sources: OpenFlow 1.0 §5.3, 1.3 §7.3.1, §7.3.2, §7.3.9, §7.5.1; 1.4 §7.3.3, §7.3.5.18, §7.4.4; Nicira extensions.
 
-use super::{Format, Message, wire_enum};
+use super::{Format, wire_enum};
 use ofp_wire::ErrorKind;
+use ofp_wire::prop;
 use ofp_wire::{Reader, Res, Writer};
 use ofp_wire::{Version, VersionSet};
 
@@ -55,7 +56,7 @@ pub struct SwitchFeatures {
     pub capabilities: u32,
     /// `OFPAT10_*` bits (OpenFlow 1.0).
     pub actions: u32,
-    /// Ports (OpenFlow 1.0).
+    /// Ports (to OpenFlow 1.2).
     pub ports: Vec<super::port::Port>,
 }
 
@@ -63,16 +64,17 @@ pub(crate) fn decode_features(r: &mut Reader<'_>) -> Res<SwitchFeatures> {
     let (datapath_id, n_buffers, n_tables, auxiliary_id) = (r.u64()?, r.u32()?, r.u8()?, r.u8()?);
     r.skip(2)?;
     let old = r.version == Version::V10;
+    let has_ports = r.version < Version::V13;
     let (capabilities, actions) = (r.u32()?, r.u32()?);
     let mut ports = Vec::new();
-    while old && !r.is_empty() {
+    while has_ports && !r.is_empty() {
         ports.push(super::port::read(r)?);
     }
     Ok(SwitchFeatures {
         datapath_id,
         n_buffers,
         n_tables,
-        auxiliary_id: if old { 0 } else { auxiliary_id },
+        auxiliary_id: if has_ports { 0 } else { auxiliary_id },
         capabilities,
         actions: if old { actions } else { 0 },
         ports,
@@ -81,16 +83,17 @@ pub(crate) fn decode_features(r: &mut Reader<'_>) -> Res<SwitchFeatures> {
 
 pub(crate) fn encode_features(m: &SwitchFeatures, w: &mut Writer) {
     let old = w.version == Version::V10;
+    let has_ports = w.version < Version::V13;
     w.u64(m.datapath_id);
     w.u32(m.n_buffers);
     w.u8(m.n_tables);
-    w.u8(if old { 0 } else { m.auxiliary_id });
+    w.u8(if has_ports { 0 } else { m.auxiliary_id });
     w.zeros(2);
     w.u32(m.capabilities);
     w.u32(if old { m.actions } else { 0 });
-    if old {
+    if has_ports {
         // Omits ports beyond one message, for which the standard has no encoding.
-        for p in m.ports.iter().take((65535 - 32) / 48) {
+        for p in m.ports.iter().take((65535 - 32) / if old { 48 } else { 64 }) {
             super::port::put(w, p);
         }
     }
@@ -114,25 +117,109 @@ pub(crate) fn encode_config(m: &SwitchConfig, w: &mut Writer) {
     w.u16(m.miss_send_len_bytes);
 }
 
-/// Configures a table.
+/// `OFPTC14_*` and `OFPTC11_*` bits of a table's configuration.
+pub mod table_config {
+    /// Action on a miss, to OpenFlow 1.2: 0 to the controller, 1 the next table, 2 drop.
+    pub const MISS_MASK: u32 = 3;
+    /// A full table evicts rules (OpenFlow 1.4).
+    pub const EVICTION: u32 = 1 << 2;
+    /// Reports shortage of room (OpenFlow 1.4).
+    pub const VACANCY_EVENTS: u32 = 1 << 3;
+}
+
+/// Thresholds of free room in a table, in percent (OpenFlow 1.4).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Vacancy {
+    /// Reports room below it.
+    pub down_percent: u8,
+    /// Reports room above it.
+    pub up_percent: u8,
+    /// Free room (in a description).
+    pub now_percent: u8,
+}
+
+/// Configures a table, or describes its configuration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TableMod {
     /// Table, or all.
     pub table: flow::TableId,
-    /// `OFPTC_*`.
+    /// Bits of [`table_config`].
     pub config: u32,
+    /// `OFPTMPEF14_*`, which select evicted rules (OpenFlow 1.4).
+    pub eviction: Option<u32>,
+    /// Thresholds (OpenFlow 1.4).
+    pub vacancy: Option<Vacancy>,
+}
+
+/// Property types of a table's configuration.
+const EVICTION_PROP: u16 = 2;
+const VACANCY_PROP: u16 = 3;
+
+fn read_table_props(r: &mut Reader<'_>, m: &mut TableMod) -> Res<()> {
+    while !r.is_empty() {
+        let (ty, mut p) = prop::read(r)?;
+        match ty {
+            EVICTION_PROP => m.eviction = Some(p.u32()?),
+            VACANCY_PROP => {
+                let (down_percent, up_percent, now_percent) = (p.u8()?, p.u8()?, p.u8()?);
+                p.skip(1)?;
+                m.vacancy = Some(Vacancy { down_percent, up_percent, now_percent });
+            }
+            _ => return Err(ErrorKind::BpcBadType),
+        }
+        if !p.is_empty() {
+            return Err(ErrorKind::BpcBadLen);
+        }
+    }
+    Ok(())
+}
+
+fn put_table_props(w: &mut Writer, m: &TableMod) {
+    if let Some(flags) = m.eviction {
+        prop::put(w, EVICTION_PROP, |w| w.u32(flags));
+    }
+    if let Some(v) = &m.vacancy {
+        prop::put(w, VACANCY_PROP, |w| w.bytes(&[v.down_percent, v.up_percent, v.now_percent, 0]));
+    }
 }
 
 pub(crate) fn decode_table_mod(r: &mut Reader<'_>) -> Res<TableMod> {
     let table = flow::TableId(r.u8()?);
     r.skip(3)?;
-    Ok(TableMod { table, config: r.u32()? })
+    let mut m = TableMod { table, config: r.u32()?, eviction: None, vacancy: None };
+    // Without properties before OpenFlow 1.4.
+    read_table_props(r, &mut m)?;
+    Ok(m)
 }
 
 pub(crate) fn encode_table_mod(m: &TableMod, w: &mut Writer) {
     w.u8(m.table.0);
     w.zeros(3);
     w.u32(m.config);
+    if w.version >= Version::V14 {
+        put_table_props(w, m);
+    }
+}
+
+pub(crate) fn read_table_desc(r: &mut Reader<'_>) -> Res<TableMod> {
+    let len = usize::from(r.clone().u16()?);
+    let mut r = r.sub(len)?;
+    r.skip(2)?;
+    let table = flow::TableId(r.u8()?);
+    r.skip(1)?;
+    let mut m = TableMod { table, config: r.u32()?, eviction: None, vacancy: None };
+    read_table_props(&mut r, &mut m)?;
+    Ok(m)
+}
+
+pub(crate) fn put_table_desc(w: &mut Writer, m: &TableMod) {
+    let mark = w.mark();
+    w.zeros(2);
+    w.u8(m.table.0);
+    w.u8(0);
+    w.u32(m.config);
+    put_table_props(w, m);
+    w.set_len(mark, 0);
 }
 
 wire_enum! {
@@ -184,125 +271,45 @@ pub(crate) fn encode_nx_role(m: &Role, w: &mut Writer) {
     w.u32((m.role as u32).saturating_sub(1));
 }
 
-/// Asynchronous messages enabled for a controller: bits by reason, `[master or equal, slave]`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct AsyncConfig {
-    /// The wire form.
-    pub format: Format,
-    /// `1 << OFPR_*`.
-    pub packet_in: [u32; 2],
-    /// `1 << OFPPR_*`.
-    pub port_status: [u32; 2],
-    /// `1 << OFPRR_*`.
-    pub flow_removed: [u32; 2],
-}
-
-pub(crate) fn decode_async(r: &mut Reader<'_>) -> Res<AsyncConfig> {
-    let mut pair = || Ok::<_, ErrorKind>([r.u32()?, r.u32()?]);
-    Ok(AsyncConfig {
-        format: Format::Standard,
-        packet_in: pair()?,
-        port_status: pair()?,
-        flow_removed: pair()?,
-    })
-}
-
-pub(crate) fn decode_nx_async(r: &mut Reader<'_>) -> Res<AsyncConfig> {
-    Ok(AsyncConfig { format: Format::Nxt, ..decode_async(r)? })
-}
-
-pub(crate) fn encode_async(m: &AsyncConfig, w: &mut Writer) {
-    for n in [m.packet_in, m.port_status, m.flow_removed].as_flattened() {
-        w.u32(*n);
-    }
-}
-
 wire_enum! {
-    /// Type of a bundle control message (1.4 §7.3.9.2).
-    BundleControlType: u16 {
-        /// Open.
-        OpenRequest = 0,
-        /// Opened.
-        OpenReply = 1,
-        /// Close.
-        CloseRequest = 2,
-        /// Closed.
-        CloseReply = 3,
-        /// Commit.
-        CommitRequest = 4,
-        /// Committed.
-        CommitReply = 5,
-        /// Discard.
-        DiscardRequest = 6,
-        /// Discarded.
-        DiscardReply = 7,
+    /// Reason of a role status (OpenFlow 1.4 §7.4.4).
+    RoleReason: u8 {
+        /// Another controller became master.
+        MasterRequest = 0,
+        /// The configuration of the switch changed.
+        Config = 1,
+        /// An experimenter's message.
+        Experimenter = 2,
     }
 }
 
-/// Controls a bundle.
+/// The switch changed a controller's role (OpenFlow 1.4; ONF EXT-191 for 1.3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct BundleControl {
-    /// The bundle.
-    pub bundle_id: u32,
-    /// The type.
-    pub ty: BundleControlType,
-    /// 1 atomic, 2 ordered.
-    pub flags: u16,
+pub struct RoleStatus {
+    /// The new role.
+    pub role: ControllerRole,
+    /// The reason.
+    pub reason: RoleReason,
+    /// The generation id of the last election; all ones before the first.
+    pub generation_id: u64,
 }
 
-pub(crate) fn decode_bundle_control(r: &mut Reader<'_>) -> Res<BundleControl> {
-    let bundle_id = r.u32()?;
-    let ty = BundleControlType::from_wire(r.u16()?).ok_or(ErrorKind::BfcBadType)?;
-    let flags = bundle_flags(r.u16()?)?;
-    Ok(BundleControl { bundle_id, ty, flags })
-}
-
-fn bundle_flags(flags: u16) -> Res<u16> {
-    if flags & !3 == 0 { Ok(flags) } else { Err(ErrorKind::BfcBadFlags) }
-}
-
-pub(crate) fn encode_bundle_control(m: &BundleControl, w: &mut Writer) {
-    w.u32(m.bundle_id);
-    w.u16(m.ty as u16);
-    w.u16(m.flags);
-}
-
-/// Adds a message to a bundle.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct BundleAdd {
-    /// The bundle.
-    pub bundle_id: u32,
-    /// 1 atomic, 2 ordered.
-    pub flags: u16,
-    /// The message; its transaction id is that of the outer one.
-    pub message: Box<Message>,
-}
-
-pub(crate) fn decode_bundle_add(r: &mut Reader<'_>) -> Res<BundleAdd> {
-    let bundle_id = r.u32()?;
-    r.skip(2)?;
-    let flags = bundle_flags(r.u16()?)?;
-    let mut head = r.clone().or(ErrorKind::BfcMsgBadLen);
-    let (version, _, len, xid) = (head.u8()?, head.u8()?, usize::from(head.u16()?), head.u32()?);
-    if len < 8 || len > r.len() {
-        return Err(ErrorKind::BfcMsgBadLen);
+pub(crate) fn decode_role_status(r: &mut Reader<'_>) -> Res<RoleStatus> {
+    let role = ControllerRole::from_wire(r.u32()?).ok_or(ErrorKind::RrfcBadRole)?;
+    let reason = RoleReason::from_wire(r.u8()?).ok_or(ErrorKind::NxbrcBadReason)?;
+    r.skip(3)?;
+    let generation_id = r.u64()?;
+    while !r.is_empty() {
+        prop::read(r)?;
     }
-    if Version(version) != r.version {
-        return Err(ErrorKind::BfcBadVersion);
-    }
-    if xid != r.xid {
-        return Err(ErrorKind::BfcMsgBadXid);
-    }
-    let inner = r.bytes(len)?;
-    let message = crate::codec::decode_inner(inner, r)?;
-    Ok(BundleAdd { bundle_id, flags, message: Box::new(message) })
+    Ok(RoleStatus { role, reason, generation_id })
 }
 
-pub(crate) fn encode_bundle_add(m: &BundleAdd, w: &mut Writer) {
-    w.u32(m.bundle_id);
-    w.zeros(2);
-    w.u16(m.flags);
-    crate::codec::encode_inner(&m.message, w);
+pub(crate) fn encode_role_status(m: &RoleStatus, w: &mut Writer) {
+    w.u32(m.role as u32);
+    w.u8(m.reason as u8);
+    w.zeros(3);
+    w.u64(m.generation_id);
 }
 
 /// One mapping of a tunnel option to a metadata field.

@@ -1,10 +1,11 @@
 //! Flow modifications and flow-removed messages.
 //!
-//! Sources: OpenFlow 1.0 §5.3.3, §5.4.3; 1.3 §7.3.4.1, §7.4.2; Nicira's NXM forms for 1.0, in which the
+//! Sources: OpenFlow 1.0 §5.3.3, §5.4.3; 1.3 §7.3.4.1, §7.4.2; 1.5 §7.4.2; Nicira's NXM forms for 1.0, in which the
 //! cookie to match is a field of the match.
 
+use super::oxs::{self, Oxs};
 use super::{Format, GROUP_ANY, wire_enum};
-use crate::match10;
+use crate::{match10, match11};
 use flow::{Match, OfPort, PackedMatch, TableId};
 use ofp_actions::{Action, put_actions, put_instructions, read_actions, read_instructions};
 use ofp_wire::ErrorKind;
@@ -84,6 +85,8 @@ pub struct FlowMod {
     pub out_group: u32,
     /// Flags.
     pub flags: FlowModFlags,
+    /// Rules of less importance are evicted first (OpenFlow 1.4).
+    pub importance: u16,
     /// The match.
     pub matching: PackedMatch,
     /// Actions and instructions.
@@ -104,8 +107,17 @@ fn flags(n: u16, version: Version, timeouts: (u16, u16)) -> Res<FlowModFlags> {
         return Err(if forever { ErrorKind::FmfcTableFull } else { ErrorKind::FmfcBadEmergTimeout });
     }
     let known = u8::try_from(n).ok().and_then(FlowModFlags::from_bits);
-    let is_of_version = |f: &FlowModFlags| version > Version::V10 || f.bits() & !3 == 0;
-    known.filter(is_of_version).ok_or(ErrorKind::FmfcBadFlags)
+    known.filter(|f| flags_of(version).contains(*f)).ok_or(ErrorKind::FmfcBadFlags)
+}
+
+/// The flags of a version.
+fn flags_of(version: Version) -> FlowModFlags {
+    let old = FlowModFlags::SEND_FLOW_REM | FlowModFlags::CHECK_OVERLAP;
+    match version {
+        Version::V10 | Version::V11 => old,
+        Version::V12 => old | FlowModFlags::RESET_COUNTS,
+        _ => FlowModFlags::all(),
+    }
 }
 
 /// Connection addresses must be of the rule's own protocol: OVS rejects rules, but not requests, that violate
@@ -145,6 +157,7 @@ fn decode_mod10(r: &mut Reader<'_>) -> Res<FlowMod> {
         out_port,
         out_group: GROUP_ANY,
         flags,
+        importance: 0,
         matching: PackedMatch::from(&matching),
         actions: read_actions(r)?,
     })
@@ -157,14 +170,17 @@ fn decode_mod11(r: &mut Reader<'_>) -> Res<FlowMod> {
     let (idle_timeout_s, hard_timeout_s, priority) = (r.u16()?, r.u16()?, r.u16()?);
     let (buffer_id, out_port, out_group) = (r.u32()?, r.u32()?, r.u32()?);
     let flags = flags(r.u16()?, r.version, (idle_timeout_s, hard_timeout_s))?;
-    r.skip(2)?;
+    let importance = r.u16()?;
+    let importance = if r.version >= Version::V14 { importance } else { 0 };
     if !nxm::port_number_ok(out_port) {
         return Err(ErrorKind::BacBadOutPort);
     }
-    let matching = nxm::read_oxm_match(r, Unknown::Refuse)?;
+    let matching = match11::read(r, Unknown::Refuse)?;
     addresses_fit(&matching)?;
     let actions = read_instructions(r)?;
-    let add = command == FlowModCommand::Add;
+    // In OpenFlow 1.1 a modification that selects by no cookie adds a rule if none matches.
+    let adds = r.version == Version::V11 && !command.deletes() && cookie_mask == 0;
+    let add = command == FlowModCommand::Add || adds;
     let (out_port, out_group) =
         if command.deletes() { (OfPort(out_port), out_group) } else { (OfPort::NONE, GROUP_ANY) };
     Ok(FlowMod {
@@ -181,6 +197,7 @@ fn decode_mod11(r: &mut Reader<'_>) -> Res<FlowMod> {
         out_port,
         out_group,
         flags,
+        importance,
         matching: PackedMatch::from(&matching),
         actions,
     })
@@ -214,6 +231,7 @@ pub(crate) fn decode_mod_nxt(r: &mut Reader<'_>) -> Res<FlowMod> {
         out_port,
         out_group: GROUP_ANY,
         flags,
+        importance: 0,
         matching: PackedMatch::from(&m.matching),
         actions: read_actions(r)?,
     })
@@ -243,7 +261,8 @@ pub(crate) fn encode_mod(m: &FlowMod, w: &mut Writer) {
         put_actions(w, m.actions.iter(), &matching);
         return;
     }
-    let add = m.command == FlowModCommand::Add;
+    let adds = w.version == Version::V11 && !m.command.deletes() && m.new_cookie != u64::MAX;
+    let add = m.command == FlowModCommand::Add || adds;
     w.u64(if add { m.new_cookie } else { m.cookie });
     w.u64(if add { 0 } else { m.cookie_mask });
     w.u8(m.table.0);
@@ -251,9 +270,9 @@ pub(crate) fn encode_mod(m: &FlowMod, w: &mut Writer) {
     put_timeouts(w, m);
     w.u32(m.out_port.0);
     w.u32(m.out_group);
-    w.u16(m.flags.bits().into());
-    w.zeros(2);
-    nxm::put_oxm_match(w, &matching);
+    w.u16((m.flags & flags_of(w.version)).bits().into());
+    w.u16(if w.version >= Version::V14 { m.importance } else { 0 });
+    match11::put_whole(w, &matching);
     put_instructions(w, &m.actions, &matching);
 }
 
@@ -330,7 +349,7 @@ pub(crate) fn decode_removed(r: &mut Reader<'_>) -> Res<FlowRemoved> {
     let (duration_s, duration_ns, idle_timeout_s, hard) = (r.u32()?, r.u32()?, r.u16()?, r.u16()?);
     let (packet_count, byte_count) = (r.u64()?, r.u64()?);
     if !old {
-        matching = nxm::read_oxm_match(r, Unknown::Skip)?;
+        matching = match11::read(r, Unknown::Skip)?;
     }
     Ok(FlowRemoved {
         format: Format::Standard,
@@ -342,7 +361,7 @@ pub(crate) fn decode_removed(r: &mut Reader<'_>) -> Res<FlowRemoved> {
         duration_s,
         duration_ns,
         idle_timeout_s,
-        hard_timeout_s: if old { 0 } else { hard },
+        hard_timeout_s: if r.version < Version::V12 { 0 } else { hard },
         packet_count,
         byte_count,
     })
@@ -360,12 +379,55 @@ pub(crate) fn encode_removed(m: &FlowRemoved, w: &mut Writer) {
     w.u32(m.duration_s);
     w.u32(m.duration_ns);
     w.u16(m.idle_timeout_s);
-    w.u16(if old { 0 } else { m.hard_timeout_s });
+    w.u16(if w.version < Version::V12 { 0 } else { m.hard_timeout_s });
     w.u64(m.packet_count);
     w.u64(m.byte_count);
     if !old {
-        nxm::put_oxm_match(w, &m.matching);
+        match11::put(w, &m.matching);
     }
+}
+
+/// OpenFlow 1.5: the counters are OXS fields.
+pub(crate) fn decode_removed15(r: &mut Reader<'_>) -> Res<FlowRemoved> {
+    let table = TableId(r.u8()?);
+    let (reason, priority) = (read_removed_reason(r)?, r.u16()?);
+    let (idle_timeout_s, hard_timeout_s, cookie) = (r.u16()?, r.u16()?, r.u64()?);
+    let matching = match11::read(r, Unknown::Skip)?;
+    let stats = oxs::read(r)?;
+    let (duration_s, duration_ns) = stats.duration.unwrap_or_default();
+    Ok(FlowRemoved {
+        format: Format::Standard,
+        matching,
+        cookie,
+        priority,
+        reason,
+        table,
+        duration_s,
+        duration_ns,
+        idle_timeout_s,
+        hard_timeout_s,
+        packet_count: stats.packets.unwrap_or(u64::MAX),
+        byte_count: stats.bytes.unwrap_or(u64::MAX),
+    })
+}
+
+pub(crate) fn encode_removed15(m: &FlowRemoved, w: &mut Writer) {
+    w.u8(m.table.0);
+    w.u8(removed_reason(m.reason, w.version));
+    w.u16(m.priority);
+    w.u16(m.idle_timeout_s);
+    w.u16(m.hard_timeout_s);
+    w.u64(m.cookie);
+    match11::put(w, &m.matching);
+    oxs::put(
+        w,
+        &Oxs {
+            duration: Some((m.duration_s, m.duration_ns)),
+            packets: Some(m.packet_count),
+            bytes: Some(m.byte_count),
+            ..Oxs::default()
+        },
+    );
 }
 
 /// The number of the reason; reasons unknown to the version become "deleted".

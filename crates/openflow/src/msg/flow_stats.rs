@@ -1,11 +1,12 @@
 //! Flow statistics, single or aggregated, and flow monitors.
 //!
-//! Sources: OpenFlow 1.0 §5.3.5; 1.3 §7.3.5.2, §7.3.5.3; Nicira's NXM forms for 1.0 (`NXST_FLOW`,
+//! Sources: OpenFlow 1.0 §5.3.5; 1.3 §7.3.5.2, §7.3.5.3; 1.5 §7.3.5.2; Nicira's NXM forms for 1.0 (`NXST_FLOW`,
 //! `NXST_AGGREGATE`, `NXST_FLOW_MONITOR`), in which the cookie to match is a field of the match.
 
 use super::flow_mod::FlowModFlags;
+use super::oxs::{self, Oxs};
 use super::{Format, GROUP_ANY};
-use crate::match10;
+use crate::{match10, match11};
 use flow::{Match, OfPort, PackedMatch, TableId};
 use ofp_actions::{Action, put_actions, put_instructions, read_actions, read_instructions};
 use ofp_wire::ErrorKind;
@@ -57,7 +58,7 @@ pub(crate) fn decode_request(r: &mut Reader<'_>) -> Res<FlowStatsRequest> {
     if !nxm::port_number_ok(out_port) {
         return Err(ErrorKind::BacBadOutPort);
     }
-    let matching = nxm::read_oxm_match(r, Unknown::Refuse)?;
+    let matching = match11::read(r, Unknown::Refuse)?;
     Ok(FlowStatsRequest {
         format: Format::Standard,
         table,
@@ -84,7 +85,7 @@ pub(crate) fn encode_request(m: &FlowStatsRequest, w: &mut Writer) {
     w.zeros(4);
     w.u64(m.cookie);
     w.u64(m.cookie_mask);
-    nxm::put_oxm_match(w, &m.matching);
+    match11::put_whole(w, &m.matching);
 }
 
 pub(crate) fn decode_request_nxt(r: &mut Reader<'_>) -> Res<FlowStatsRequest> {
@@ -129,12 +130,14 @@ pub struct FlowStats {
     pub idle_timeout_s: u16,
     /// Hard timeout.
     pub hard_timeout_s: u16,
-    /// Time since the last packet (Nicira's form, up to 65534).
+    /// Time since the last packet (OpenFlow 1.5; Nicira's form, up to 65534).
     pub idle_age_s: Option<u32>,
     /// Time since the last change (Nicira's form, up to 65534).
     pub hard_age_s: Option<u32>,
     /// Flags (OpenFlow 1.3).
     pub flags: FlowModFlags,
+    /// Importance (OpenFlow 1.4).
+    pub importance: u16,
     /// Cookie.
     pub cookie: u64,
     /// Packets.
@@ -163,10 +166,11 @@ pub(crate) fn read_stats(r: &mut Reader<'_>) -> Res<FlowStats> {
     let mut matching = if old { match10::read(&mut r)? } else { Match::catchall() };
     let (duration_s, duration_ns, priority) = (r.u32()?, r.u32()?, r.u16()?);
     let (idle_timeout_s, hard_timeout_s, flags) = (r.u16()?, r.u16()?, r.u16()?);
-    r.skip(4)?;
+    let importance = r.u16()?;
+    r.skip(2)?;
     let (cookie, packet_count, byte_count) = (r.u64()?, r.u64()?, r.u64()?);
     if !old {
-        matching = nxm::read_oxm_match(&mut r, Unknown::Refuse)?;
+        matching = match11::read(&mut r, Unknown::Refuse)?;
     }
     Ok(FlowStats {
         table,
@@ -177,7 +181,12 @@ pub(crate) fn read_stats(r: &mut Reader<'_>) -> Res<FlowStats> {
         hard_timeout_s,
         idle_age_s: None,
         hard_age_s: None,
-        flags: if old { FlowModFlags::empty() } else { FlowModFlags::from_bits_truncate(flags as u8) },
+        flags: if has_flags(r.version) {
+            FlowModFlags::from_bits_truncate(flags as u8)
+        } else {
+            FlowModFlags::empty()
+        },
+        importance: if r.version >= Version::V14 { importance } else { 0 },
         cookie,
         packet_count,
         byte_count,
@@ -201,8 +210,9 @@ pub(crate) fn put_stats(w: &mut Writer, s: &FlowStats) {
     w.u16(s.priority);
     w.u16(s.idle_timeout_s);
     w.u16(s.hard_timeout_s);
-    w.u16(if old { 0 } else { s.flags.bits().into() });
-    w.zeros(4);
+    w.u16(if has_flags(w.version) { s.flags.bits().into() } else { 0 });
+    w.u16(if w.version >= Version::V14 { s.importance } else { 0 });
+    w.zeros(2);
     w.u64(s.cookie);
     w.u64(s.packet_count);
     w.u64(s.byte_count);
@@ -212,6 +222,66 @@ pub(crate) fn put_stats(w: &mut Writer, s: &FlowStats) {
         nxm::put_oxm_match(w, &matching);
         put_instructions(w, &s.actions, &matching);
     }
+    w.set_len(mark, 0);
+}
+
+/// Whether statistics of rules have their flags.
+fn has_flags(version: Version) -> bool {
+    version >= Version::V13
+}
+
+/// OpenFlow 1.5: a description, with the counters as OXS fields.
+pub(crate) fn read_stats15(r: &mut Reader<'_>) -> Res<FlowStats> {
+    let mut r = entry(r)?;
+    r.skip(2)?;
+    let table = TableId(r.u8()?);
+    r.skip(1)?;
+    let (priority, idle_timeout_s, hard_timeout_s) = (r.u16()?, r.u16()?, r.u16()?);
+    let (flags, importance, cookie) = (r.u16()?, r.u16()?, r.u64()?);
+    let matching = match11::read(&mut r, Unknown::Refuse)?;
+    let stats = oxs::read(&mut r)?;
+    let (duration_s, duration_ns) = stats.duration.unwrap_or_default();
+    Ok(FlowStats {
+        table,
+        duration_s,
+        duration_ns,
+        priority,
+        idle_timeout_s,
+        hard_timeout_s,
+        idle_age_s: stats.idle_s,
+        hard_age_s: None,
+        flags: FlowModFlags::from_bits_truncate(flags as u8),
+        importance,
+        cookie,
+        packet_count: stats.packets.unwrap_or(u64::MAX),
+        byte_count: stats.bytes.unwrap_or(u64::MAX),
+        matching: matching.into(),
+        actions: read_instructions(&mut r)?.into(),
+    })
+}
+
+pub(crate) fn put_stats15(w: &mut Writer, s: &FlowStats) {
+    let matching = s.matching.unpack();
+    let mark = w.mark();
+    w.zeros(4);
+    w.u8(s.table.0);
+    w.u8(0);
+    w.u16(s.priority);
+    w.u16(s.idle_timeout_s);
+    w.u16(s.hard_timeout_s);
+    w.u16(s.flags.bits().into());
+    w.u16(s.importance);
+    w.u64(s.cookie);
+    match11::put(w, &matching);
+    let stats = Oxs {
+        duration: Some((s.duration_s, s.duration_ns)),
+        idle_s: s.idle_age_s,
+        packets: Some(s.packet_count),
+        bytes: Some(s.byte_count),
+        flows: None,
+    };
+    oxs::put(w, &stats);
+    put_instructions(w, &s.actions, &matching);
     w.set_len(mark, 0);
 }
 
@@ -234,6 +304,7 @@ pub(crate) fn read_stats_nxt(r: &mut Reader<'_>) -> Res<FlowStats> {
         idle_age_s: idle_age.checked_sub(1),
         hard_age_s: hard_age.checked_sub(1),
         flags: FlowModFlags::empty(),
+        importance: 0,
         cookie,
         packet_count,
         byte_count,
@@ -294,6 +365,26 @@ pub(crate) fn encode_aggregate(m: &AggregateStats, w: &mut Writer) {
     w.u64(m.byte_count);
     w.u32(m.flow_count);
     w.zeros(4);
+}
+
+pub(crate) fn decode_aggregate15(r: &mut Reader<'_>) -> Res<AggregateStats> {
+    let stats = oxs::read(r)?;
+    if !r.is_empty() {
+        return Err(ErrorKind::BrcBadLen);
+    }
+    let (packet_count, byte_count) = (stats.packets.unwrap_or(u64::MAX), stats.bytes.unwrap_or(u64::MAX));
+    let flow_count = stats.flows.unwrap_or(u32::MAX);
+    Ok(AggregateStats { format: Format::Standard, packet_count, byte_count, flow_count })
+}
+
+pub(crate) fn encode_aggregate15(m: &AggregateStats, w: &mut Writer) {
+    let stats = Oxs {
+        packets: Some(m.packet_count),
+        bytes: Some(m.byte_count),
+        flows: Some(m.flow_count),
+        ..Oxs::default()
+    };
+    oxs::put(w, &stats);
 }
 
 /// A monitor of rules (`NXST_FLOW_MONITOR`).

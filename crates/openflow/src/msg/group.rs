@@ -1,5 +1,5 @@
-//! Groups (OpenFlow 1.3 §7.3.4.2, §7.3.5.9 to §7.3.5.11), and Nicira's messages for OpenFlow 1.0, which have
-//! the structures of 1.5.
+//! Groups (OpenFlow 1.3 §7.3.4.2, §7.3.5.9 to §7.3.5.11; 1.5 §7.3.4.3), and Nicira's messages for OpenFlow 1.0, which
+//! have the structures of 1.5.
 
 use super::{Format, wire_enum};
 use crate::msg::GROUP_ANY;
@@ -7,7 +7,7 @@ use flow::fields::FieldId;
 use flow::{Match, OfPort};
 use ofp_actions::{Action, put_actions, read_actions};
 use ofp_wire::ErrorKind;
-use ofp_wire::{Reader, Res, Writer};
+use ofp_wire::{Reader, Res, Version, Writer};
 use ofp_wire::{nxm, prop};
 
 /// All groups, in requests and deletions.
@@ -261,7 +261,7 @@ pub(crate) fn encode_mod(m: &GroupMod, w: &mut Writer) {
     }
 }
 
-pub(crate) fn decode_mod_nxt(r: &mut Reader<'_>) -> Res<GroupMod> {
+pub(crate) fn decode_mod15(r: &mut Reader<'_>) -> Res<GroupMod> {
     let command = GroupModCommand::from_wire(r.u16()?).ok_or(ErrorKind::GmfcBadCommand)?;
     let ty = group_type(r.u8()?)?;
     r.skip(1)?;
@@ -274,10 +274,14 @@ pub(crate) fn decode_mod_nxt(r: &mut Reader<'_>) -> Res<GroupMod> {
         buckets.push(read_bucket_nxt(&mut part, ty)?);
     }
     let group = Group { ty, id, buckets, selection: read_group_props(r)? };
-    Ok(GroupMod { format: Format::Nxt, command, command_bucket_id, group })
+    Ok(GroupMod { format: Format::Standard, command, command_bucket_id, group })
 }
 
-pub(crate) fn encode_mod_nxt(m: &GroupMod, w: &mut Writer) {
+pub(crate) fn decode_mod_nxt(r: &mut Reader<'_>) -> Res<GroupMod> {
+    Ok(GroupMod { format: Format::Nxt, ..decode_mod15(r)? })
+}
+
+pub(crate) fn encode_mod15(m: &GroupMod, w: &mut Writer) {
     w.u16(m.command as u16);
     w.u8(m.group.ty as u8);
     w.u8(0);
@@ -310,7 +314,7 @@ pub(crate) fn encode_request(m: &GroupRequest, w: &mut Writer) {
     w.zeros(4);
 }
 
-/// OpenFlow 1.3 requests descriptions of all groups only.
+/// Before OpenFlow 1.5 a request asks for the descriptions of all groups.
 pub(crate) fn decode_request_all(_: &mut Reader<'_>) -> Res<GroupRequest> {
     Ok(GroupRequest { group: GROUP_ALL })
 }
@@ -338,7 +342,7 @@ pub(crate) fn put_desc(w: &mut Writer, g: &Group) {
     w.set_len(mark, 0);
 }
 
-pub(crate) fn read_desc_nxt(r: &mut Reader<'_>) -> Res<Group> {
+pub(crate) fn read_desc15(r: &mut Reader<'_>) -> Res<Group> {
     let len = usize::from(r.clone().u16()?);
     let mut r = r.sub(len)?;
     r.skip(2)?;
@@ -354,7 +358,7 @@ pub(crate) fn read_desc_nxt(r: &mut Reader<'_>) -> Res<Group> {
     Ok(Group { ty, id, buckets, selection: read_group_props(&mut r)? })
 }
 
-pub(crate) fn put_desc_nxt(w: &mut Writer, g: &Group) {
+pub(crate) fn put_desc15(w: &mut Writer, g: &Group) {
     let mark = w.mark();
     w.zeros(2);
     w.u8(g.ty as u8);
@@ -390,6 +394,11 @@ pub struct GroupStats {
     pub buckets: Vec<(u64, u64)>,
 }
 
+/// OpenFlow 1.3 added the age; Nicira's messages for 1.0 have it too.
+fn has_duration(version: Version) -> bool {
+    !matches!(version, Version::V11 | Version::V12)
+}
+
 pub(crate) fn read_stats(r: &mut Reader<'_>) -> Res<GroupStats> {
     let len = usize::from(r.clone().u16()?);
     let mut r = r.sub(len)?;
@@ -397,7 +406,9 @@ pub(crate) fn read_stats(r: &mut Reader<'_>) -> Res<GroupStats> {
     let mut s = GroupStats { id: r.u32()?, ref_count: r.u32()?, ..GroupStats::default() };
     r.skip(4)?;
     (s.packet_count, s.byte_count) = (r.u64()?, r.u64()?);
-    (s.duration_s, s.duration_ns) = (r.u32()?, r.u32()?);
+    if has_duration(r.version) {
+        (s.duration_s, s.duration_ns) = (r.u32()?, r.u32()?);
+    }
     while !r.is_empty() {
         s.buckets.push((r.u64()?, r.u64()?));
     }
@@ -412,8 +423,10 @@ pub(crate) fn put_stats(w: &mut Writer, s: &GroupStats) {
     w.zeros(4);
     w.u64(s.packet_count);
     w.u64(s.byte_count);
-    w.u32(s.duration_s);
-    w.u32(s.duration_ns);
+    if has_duration(w.version) {
+        w.u32(s.duration_s);
+        w.u32(s.duration_ns);
+    }
     for (packets, bytes) in &s.buckets {
         w.u64(*packets);
         w.u64(*bytes);

@@ -3,12 +3,15 @@
 //! A row of the table in `codec` gives the wire form of a value in a version. If a version has several forms
 //! of a message (OpenFlow's own and Nicira's), [`Format`] selects one.
 
+pub mod asyncs;
+pub mod bundle;
 pub mod control;
 pub mod features;
 pub mod flow_mod;
 pub mod flow_stats;
 pub mod group;
 pub mod meter;
+mod oxs;
 pub mod packet;
 pub mod port;
 pub mod stats;
@@ -153,13 +156,15 @@ messages! {
     /// Requests the enabled asynchronous messages.
     GetAsyncRequest;
     /// The enabled asynchronous messages.
-    GetAsyncReply(control::AsyncConfig);
+    GetAsyncReply(asyncs::AsyncConfig);
     /// Enables asynchronous messages.
-    SetAsync(control::AsyncConfig);
+    SetAsync(asyncs::AsyncConfig);
+    /// A controller's role was changed.
+    RoleStatus(control::RoleStatus);
     /// Opens, closes, commits or discards a bundle.
-    BundleControl(control::BundleControl);
+    BundleControl(bundle::BundleControl);
     /// Adds a message to a bundle.
-    BundleAdd(control::BundleAdd);
+    BundleAdd(bundle::BundleAdd);
     /// `NXT_SET_FLOW_FORMAT`: 0 OpenFlow 1.0, 2 NXM.
     SetFlowFormat(u32);
     /// `NXT_FLOW_MOD_TABLE_ID`.
@@ -230,10 +235,18 @@ messages! {
     TableFeaturesRequest(Multi<features::TableFeatures>);
     /// Table features.
     TableFeaturesReply(Multi<features::TableFeatures>);
-    /// Requests port descriptions.
-    PortDescRequest;
+    /// Requests the description of a port, or of all (`NONE`).
+    PortDescRequest(OfPort);
     /// Port descriptions.
     PortDescReply(Multi<port::Port>);
+    /// Requests the configuration of tables.
+    TableDescRequest;
+    /// The configuration of tables.
+    TableDescReply(Multi<control::TableMod>);
+    /// Requests the configuration of queues.
+    QueueDescRequest(stats::QueueStatsRequest);
+    /// The configuration of queues.
+    QueueDescReply(Multi<stats::QueueDesc>);
     /// Requests notifications of rule changes (`NXST_FLOW_MONITOR`).
     FlowMonitorRequest(Multi<flow_stats::FlowMonitorRequest>);
 }
@@ -271,6 +284,7 @@ impl Message {
             | Message::QueueGetConfigReply(_)
             | Message::GetAsyncRequest
             | Message::GetAsyncReply(_)
+            | Message::RoleStatus(_)
             | Message::BundleControl(_)
             | Message::BundleAdd(_)
             | Message::SetFlowFormat(_)
@@ -304,8 +318,12 @@ impl Message {
             | Message::MeterFeaturesReply(_)
             | Message::TableFeaturesRequest(_)
             | Message::TableFeaturesReply(_)
-            | Message::PortDescRequest
+            | Message::PortDescRequest(_)
             | Message::PortDescReply(_)
+            | Message::TableDescRequest
+            | Message::TableDescReply(_)
+            | Message::QueueDescRequest(_)
+            | Message::QueueDescReply(_)
             | Message::FlowMonitorRequest(_) => Format::Standard,
         }
     }

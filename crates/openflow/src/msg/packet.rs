@@ -1,6 +1,7 @@
 //! Packet-in in all its formats, and packet-out.
 //!
-//! Sources: OpenFlow 1.0 §5.3.6, §5.4.1; 1.3 §7.3.7, §7.4.1; Nicira's `NXT_PACKET_IN` and `NXT_PACKET_IN2`.
+//! Sources: OpenFlow 1.0 §5.3.6, §5.4.1; 1.1 §A.4.1; 1.2 §A.4.1; 1.3 §7.3.7, §7.4.1; 1.5 §7.3.6; Nicira's `NXT_PACKET_IN`
+//! and `NXT_PACKET_IN2`.
 
 use super::Format;
 use flow::fields::FieldId;
@@ -38,7 +39,7 @@ pub struct PacketIn {
     pub reason: PacketInReason,
     /// Table of the rule (0 in OpenFlow 1.0's own form).
     pub table: TableId,
-    /// Cookie of the rule; all ones without a rule.
+    /// Cookie of the rule; all ones without a rule, and in the forms of OpenFlow 1.0 to 1.2.
     pub cookie: u64,
     /// Input port and other pipeline fields.
     pub metadata: Match,
@@ -78,6 +79,11 @@ fn new(format: Format) -> PacketIn {
 pub(crate) fn decode(r: &mut Reader<'_>) -> Res<PacketIn> {
     let mut m = new(Format::Standard);
     m.buffer_id = r.u32()?;
+    if r.version == Version::V11 {
+        m.metadata.set(FieldId::InPortOxm, r.u32()?.into());
+        // The physical port.
+        r.skip(4)?;
+    }
     m.total_len_bytes = r.u16()?.into();
     if r.version == Version::V10 {
         m.metadata.set(FieldId::InPortOxm, OfPort::from_of10(r.u16()?).0.into());
@@ -86,9 +92,13 @@ pub(crate) fn decode(r: &mut Reader<'_>) -> Res<PacketIn> {
     } else {
         m.reason = read_reason(r)?;
         m.table = TableId(r.u8()?);
-        m.cookie = r.u64()?;
-        m.metadata = nxm::read_oxm_match(r, Unknown::Skip)?;
-        r.skip(2)?;
+        if r.version >= Version::V13 {
+            m.cookie = r.u64()?;
+        }
+        if r.version >= Version::V12 {
+            m.metadata = nxm::read_oxm_match(r, Unknown::Skip)?;
+            r.skip(2)?;
+        }
     }
     m.data = r.rest().to_vec();
     Ok(m)
@@ -105,6 +115,11 @@ fn fitting(data: &[u8], w: &Writer) -> usize {
 
 pub(crate) fn encode(m: &PacketIn, w: &mut Writer) {
     w.u32(m.buffer_id);
+    if w.version == Version::V11 {
+        let port = in_port(&m.metadata).0;
+        w.u32(port);
+        w.u32(port);
+    }
     w.u16(m.total_len_bytes.min(0xffff) as u16);
     let reason = reason_to_wire(m.reason, w.version);
     if w.version == Version::V10 {
@@ -114,9 +129,13 @@ pub(crate) fn encode(m: &PacketIn, w: &mut Writer) {
     } else {
         w.u8(reason);
         w.u8(m.table.0);
-        w.u64(m.cookie);
-        nxm::put_oxm_match(w, &m.metadata);
-        w.zeros(2);
+        if w.version >= Version::V13 {
+            w.u64(m.cookie);
+        }
+        if w.version >= Version::V12 {
+            nxm::put_oxm_match(w, &m.metadata);
+            w.zeros(2);
+        }
     }
     let n = fitting(&m.data, w);
     w.bytes(&m.data[..n]);
@@ -226,6 +245,8 @@ pub struct PacketOut {
     pub buffer_id: u32,
     /// Assumed input port.
     pub in_port: OfPort,
+    /// Other pipeline fields (OpenFlow 1.5).
+    pub metadata: Match,
     /// Its actions.
     pub actions: Vec<Action>,
     /// The packet, when it is not in a buffer.
@@ -238,16 +259,65 @@ pub(crate) fn decode_out(r: &mut Reader<'_>) -> Res<PacketOut> {
     let in_port = if old { OfPort::from_of10(r.u16()?) } else { OfPort(r.u32()?) };
     let actions_len = usize::from(r.u16()?);
     r.skip(if old { 0 } else { 6 })?;
+    check_in_port(in_port)?;
+    out_of(r, buffer_id, in_port, Match::catchall(), actions_len)
+}
+
+/// Rejects reserved ports from which no packet comes.
+fn check_in_port(in_port: OfPort) -> Res<()> {
     let special = [OfPort::LOCAL, OfPort::NONE, OfPort::CONTROLLER];
-    if in_port.0 >= u32::from(OfPort::MAX_OF10) && !special.contains(&in_port) {
-        return Err(ErrorKind::BrcBadPort);
-    }
+    let ok = in_port.0 < u32::from(OfPort::MAX_OF10) || special.contains(&in_port);
+    if ok { Ok(()) } else { Err(ErrorKind::BrcBadPort) }
+}
+
+/// Reads the part common to all versions: actions and packet.
+fn out_of(
+    r: &mut Reader<'_>,
+    buffer_id: u32,
+    in_port: OfPort,
+    metadata: Match,
+    actions_len: usize,
+) -> Res<PacketOut> {
     if actions_len > r.len() || !actions_len.is_multiple_of(8) {
         return Err(ErrorKind::BrcBadLen);
     }
     let actions = read_actions(&mut r.sub(actions_len)?)?;
     let data = if buffer_id == super::NO_BUFFER { r.rest().to_vec() } else { Vec::new() };
-    Ok(PacketOut { buffer_id, in_port, actions, data })
+    Ok(PacketOut { buffer_id, in_port, metadata, actions, data })
+}
+
+pub(crate) fn decode_out15(r: &mut Reader<'_>) -> Res<PacketOut> {
+    let (buffer_id, actions_len) = (r.u32()?, usize::from(r.u16()?));
+    r.skip(2)?;
+    let mut metadata = nxm::read_oxm_match(r, Unknown::Refuse)?;
+    if metadata.get(FieldId::InPortOxm).1 == 0 {
+        return Err(ErrorKind::BrcBadPort);
+    }
+    let in_port = metadata.flow().in_port();
+    check_in_port(in_port)?;
+    metadata.set_masked(FieldId::InPortOxm, 0, 0);
+    out_of(r, buffer_id, in_port, metadata, actions_len)
+}
+
+pub(crate) fn encode_out15(m: &PacketOut, w: &mut Writer) {
+    w.u32(m.buffer_id);
+    let len_at = w.mark();
+    w.zeros(4);
+    let mut metadata = m.metadata;
+    metadata.set(FieldId::InPortOxm, m.in_port.0.into());
+    nxm::put_oxm_match(w, &metadata);
+    put_actions_and_packet(m, w, len_at);
+}
+
+/// Writes actions, their length at `len_at`, and the packet.
+fn put_actions_and_packet(m: &PacketOut, w: &mut Writer, len_at: usize) {
+    let start = w.mark();
+    put_actions(w, m.actions.iter(), &Match::catchall());
+    let len = (w.mark() - start).min(0xffff) as u16;
+    w.set_u16(len_at, len);
+    if m.buffer_id == super::NO_BUFFER {
+        w.bytes(&m.data);
+    }
 }
 
 pub(crate) fn encode_out(m: &PacketOut, w: &mut Writer) {
@@ -260,11 +330,5 @@ pub(crate) fn encode_out(m: &PacketOut, w: &mut Writer) {
     }
     let len_at = w.mark();
     w.zeros(if old { 2 } else { 8 });
-    let start = w.mark();
-    put_actions(w, m.actions.iter(), &Match::catchall());
-    let len = (w.mark() - start).min(0xffff) as u16;
-    w.set_u16(len_at, len);
-    if m.buffer_id == super::NO_BUFFER {
-        w.bytes(&m.data);
-    }
+    put_actions_and_packet(m, w, len_at);
 }

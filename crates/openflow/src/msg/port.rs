@@ -1,13 +1,14 @@
 //! Ports: description, statistics, configuration.
 //!
-//! Sources: OpenFlow 1.0 §5.2.1, §5.3.3, §5.4.3; 1.3 §7.2.1, §7.3.4.3, §7.3.5.6, §7.3.5.7. Features use the
-//! numbers of OpenFlow 1.1 and later; those of 1.0 are translated.
+//! Sources: OpenFlow 1.0 §5.2.1, §5.3.3, §5.4.3; 1.3 §7.2.1, §7.3.4.3, §7.3.5.6, §7.3.5.7; 1.4 §7.2.1, §7.3.5.6. Features
+//! use the numbers of OpenFlow 1.1 and later; those of 1.0 are translated.
 
 use super::wire_enum;
 use flow::{MacAddr, OfPort};
 use ofp_wire::ErrorKind;
 use ofp_wire::Version;
 use ofp_wire::nxm;
+use ofp_wire::prop;
 use ofp_wire::{Reader, Res, Writer};
 
 /// Bytes of a port's name.
@@ -88,7 +89,54 @@ fn read_port_number(r: &mut Reader<'_>) -> Res<OfPort> {
     if nxm::port_number_ok(n) { Ok(OfPort(n)) } else { Err(ErrorKind::BrcBadPort) }
 }
 
+/// Type of the Ethernet property, of descriptions, modifications and statistics.
+const ETHERNET: u16 = 0;
+
+/// Reads the description of OpenFlow 1.4: a length, the common part, properties.
+fn read14(r: &mut Reader<'_>) -> Res<Port> {
+    let mut head = r.clone();
+    head.skip(4)?;
+    let mut r = r.sub(usize::from(head.u16()?))?;
+    let mut p = Port { port: read_port_number(&mut r)?, ..Port::default() };
+    r.skip(4)?;
+    p.hw_addr = MacAddr(r.array()?);
+    r.skip(2)?;
+    p.name = r.text(NAME_BYTES)?;
+    (p.config, p.state) = (r.u32()? & config::OF11, r.u32()? & 7);
+    while !r.is_empty() {
+        let (ty, mut body) = prop::read(&mut r)?;
+        if ty == ETHERNET {
+            body.skip(4)?;
+            (p.curr, p.advertised, p.supported, p.peer) =
+                (body.u32()?, body.u32()?, body.u32()?, body.u32()?);
+            (p.curr_speed_kbps, p.max_speed_kbps) = (body.u32()?, body.u32()?);
+        }
+    }
+    Ok(p)
+}
+
+fn put14(w: &mut Writer, p: &Port) {
+    let mark = w.mark();
+    w.u32(p.port.0);
+    w.zeros(4);
+    w.bytes(&p.hw_addr.0);
+    w.zeros(2);
+    w.text(&p.name, NAME_BYTES);
+    w.u32(p.config & config::OF11);
+    w.u32(p.state & 7);
+    prop::put(w, ETHERNET, |w| {
+        w.zeros(4);
+        for n in [p.curr, p.advertised, p.supported, p.peer, p.curr_speed_kbps, p.max_speed_kbps] {
+            w.u32(n);
+        }
+    });
+    w.set_len(mark, 4);
+}
+
 pub(crate) fn read(r: &mut Reader<'_>) -> Res<Port> {
+    if r.version >= Version::V14 {
+        return read14(r);
+    }
     let old = r.version == Version::V10;
     let port = if old {
         OfPort::from_of10(r.u16()?)
@@ -124,6 +172,9 @@ pub(crate) fn read(r: &mut Reader<'_>) -> Res<Port> {
 }
 
 pub(crate) fn put(w: &mut Writer, p: &Port) {
+    if w.version >= Version::V14 {
+        return put14(w, p);
+    }
     let old = w.version == Version::V10;
     if old {
         w.u16(p.port.to_of10().unwrap_or(0xffff));
@@ -205,8 +256,25 @@ pub(crate) fn decode_mod(r: &mut Reader<'_>) -> Res<PortMod> {
     r.skip(4)?;
     let hw_addr = MacAddr(r.array()?);
     r.skip(2)?;
-    let (config, mask, advertise) = (r.u32()?, r.u32()?, r.u32()?);
+    let (config, mask) = (r.u32()?, r.u32()?);
+    let advertise = if r.version >= Version::V14 { read_advertise(r)? } else { r.u32()? };
     Ok(PortMod { port, hw_addr, config: config & config::OF11, mask: mask & config::OF11, advertise })
+}
+
+/// The advertised features of a modification of OpenFlow 1.4.
+fn read_advertise(r: &mut Reader<'_>) -> Res<u32> {
+    let mut advertise = 0;
+    while !r.is_empty() {
+        let (ty, mut body) = prop::read(r)?;
+        if ty != ETHERNET {
+            return Err(ErrorKind::BpcBadType);
+        }
+        advertise = body.u32()?;
+        if !body.is_empty() {
+            return Err(ErrorKind::BpcBadLen);
+        }
+    }
+    Ok(advertise)
 }
 
 pub(crate) fn encode_mod(m: &PortMod, w: &mut Writer) {
@@ -223,6 +291,12 @@ pub(crate) fn encode_mod(m: &PortMod, w: &mut Writer) {
         w.zeros(2);
         w.u32(m.config & config::OF11);
         w.u32(m.mask & config::OF11);
+        if w.version >= Version::V14 {
+            if m.advertise != 0 {
+                prop::put(w, ETHERNET, |w| w.u32(m.advertise));
+            }
+            return;
+        }
         w.u32(m.advertise);
     }
     w.zeros(4);
@@ -271,7 +345,7 @@ pub(crate) fn read_stats(r: &mut Reader<'_>) -> Res<PortStats> {
     for field in counters(&mut s) {
         *field = r.u64()?;
     }
-    if !old {
+    if r.version >= Version::V13 {
         (s.duration_s, s.duration_ns) = (r.u32()?, r.u32()?);
     }
     Ok(s)
@@ -305,11 +379,64 @@ pub(crate) fn put_stats(w: &mut Writer, s: &PortStats) {
     for n in counters(&mut s.clone()) {
         w.u64(*n);
     }
-    if !old {
+    if w.version >= Version::V13 {
         w.u32(s.duration_s);
         w.u32(s.duration_ns);
     }
 }
+
+/// Counters of every port, before those of the Ethernet property (OpenFlow 1.4).
+const COMMON_COUNTERS: usize = 8;
+
+pub(crate) fn read_stats14(r: &mut Reader<'_>) -> Res<PortStats> {
+    let len = usize::from(r.clone().u16()?);
+    let mut r = r.sub(len)?;
+    r.skip(4)?;
+    let port = read_port_number(&mut r)?;
+    let (duration_s, duration_ns) = (r.u32()?, r.u32()?);
+    let mut s = PortStats { port, duration_s, duration_ns, ..PortStats::default() };
+    let mut fields = counters(&mut s);
+    let (common, ethernet) = fields.split_at_mut(COMMON_COUNTERS);
+    for field in common {
+        **field = r.u64()?;
+    }
+    // Unknown without the property.
+    ethernet.iter_mut().for_each(|field| **field = u64::MAX);
+    while !r.is_empty() {
+        let (ty, mut body) = prop::read(&mut r)?;
+        if ty == ETHERNET {
+            body.skip(4)?;
+            for field in &mut *ethernet {
+                **field = body.u64()?;
+            }
+        }
+    }
+    Ok(s)
+}
+
+pub(crate) fn put_stats14(w: &mut Writer, s: &PortStats) {
+    let mark = w.mark();
+    w.zeros(4);
+    w.u32(s.port.0);
+    w.u32(s.duration_s);
+    w.u32(s.duration_ns);
+    let mut s = s.clone();
+    let fields = counters(&mut s);
+    let (common, ethernet) = fields.split_at(COMMON_COUNTERS);
+    common.iter().for_each(|n| w.u64(**n));
+    prop::put(w, ETHERNET, |w| {
+        w.zeros(4);
+        ethernet.iter().for_each(|n| w.u64(**n));
+    });
+    w.set_len(mark, 0);
+}
+
+/// Before OpenFlow 1.5 a request asks for the descriptions of all ports.
+pub(crate) fn decode_desc_request_all(_: &mut Reader<'_>) -> Res<OfPort> {
+    Ok(OfPort::NONE)
+}
+
+pub(crate) fn encode_desc_request_all(_: &OfPort, _: &mut Writer) {}
 
 /// A lone port number with padding, as in port statistics and queue configuration requests.
 pub(crate) fn decode_request(r: &mut Reader<'_>) -> Res<OfPort> {

@@ -1,10 +1,12 @@
 //! Description of the switch, statistics of tables and queues, configuration of queues.
 //!
-//! Sources: OpenFlow 1.0 §5.3.4, §5.3.5; 1.3 §7.3.5.1, §7.3.5.4, §7.3.5.8, §7.3.6.
+//! Sources: OpenFlow 1.0 §5.3.4, §5.3.5; 1.1 §A.3.5.3; 1.2 §A.3.5.3; 1.3 §7.3.5.1, §7.3.5.4, §7.3.5.8, §7.3.6; 1.4
+//! §7.3.5.8, §7.3.5.19.
 
 use flow::{OfPort, TableId};
 use ofp_wire::ErrorKind;
 use ofp_wire::Version;
+use ofp_wire::prop;
 use ofp_wire::{Reader, Res, Writer};
 
 /// Description of the switch.
@@ -44,16 +46,37 @@ pub(crate) fn encode_desc(m: &SwitchDesc, w: &mut Writer) {
     }
 }
 
+/// Abilities of a table, in its statistics (OpenFlow 1.1 and 1.2).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct TableAbilities {
+    /// `OFPFMF_*` that it can match (1.1), or `1 << OFPXMT_OFB_*` (1.2).
+    pub matches: u64,
+    /// The same that it can leave out; `OFPFW10_*` in OpenFlow 1.0.
+    pub wildcards: u64,
+    /// `1 << OFPIT_*`.
+    pub instructions: u32,
+    /// `1 << OFPAT_*` for the action set.
+    pub write_actions: u32,
+    /// `1 << OFPAT_*` to apply.
+    pub apply_actions: u32,
+    /// `1 << OFPXMT_OFB_*` that the action set may set (1.2).
+    pub write_set_fields: u64,
+    /// `1 << OFPXMT_OFB_*` that applied actions may set (1.2).
+    pub apply_set_fields: u64,
+    /// `OFPTC_*`.
+    pub config: u32,
+}
+
 /// Counters of a table.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct TableStats {
     /// Table.
     pub table: TableId,
-    /// Name (OpenFlow 1.0).
+    /// Name (to OpenFlow 1.2).
     pub name: String,
-    /// `OFPFW10_*` that it can wildcard (OpenFlow 1.0).
-    pub wildcards: u32,
-    /// Maximum number of rules (OpenFlow 1.0).
+    /// Its abilities (to OpenFlow 1.2).
+    pub abilities: TableAbilities,
+    /// Maximum number of rules (to OpenFlow 1.2).
     pub max_entries: u32,
     /// Rules.
     pub active_count: u32,
@@ -65,10 +88,33 @@ pub struct TableStats {
 
 pub(crate) fn read_table(r: &mut Reader<'_>) -> Res<TableStats> {
     let mut t = TableStats { table: TableId(r.u8()?), ..TableStats::default() };
-    r.skip(3)?;
-    if r.version == Version::V10 {
-        t.name = r.text(32)?;
-        (t.wildcards, t.max_entries) = (r.u32()?, r.u32()?);
+    let a = &mut t.abilities;
+    match r.version {
+        Version::V10 => {
+            r.skip(3)?;
+            t.name = r.text(32)?;
+            (a.wildcards, t.max_entries) = (r.u32()?.into(), r.u32()?);
+        }
+        Version::V11 => {
+            r.skip(7)?;
+            t.name = r.text(32)?;
+            (a.wildcards, a.matches) = (r.u32()?.into(), r.u32()?.into());
+            a.instructions = r.u32()?;
+            (a.write_actions, a.apply_actions) = (r.u32()?, r.u32()?);
+            (a.config, t.max_entries) = (r.u32()?, r.u32()?);
+        }
+        Version::V12 => {
+            r.skip(7)?;
+            t.name = r.text(32)?;
+            (a.matches, a.wildcards) = (r.u64()?, r.u64()?);
+            (a.write_actions, a.apply_actions) = (r.u32()?, r.u32()?);
+            (a.write_set_fields, a.apply_set_fields) = (r.u64()?, r.u64()?);
+            // Bits of metadata that can be matched and written.
+            r.skip(16)?;
+            a.instructions = r.u32()?;
+            (a.config, t.max_entries) = (r.u32()?, r.u32()?);
+        }
+        _ => r.skip(3)?,
     }
     (t.active_count, t.lookup_count, t.matched_count) = (r.u32()?, r.u64()?, r.u64()?);
     Ok(t)
@@ -76,11 +122,40 @@ pub(crate) fn read_table(r: &mut Reader<'_>) -> Res<TableStats> {
 
 pub(crate) fn put_table(w: &mut Writer, t: &TableStats) {
     w.u8(t.table.0);
-    w.zeros(3);
-    if w.version == Version::V10 {
-        w.text(&t.name, 32);
-        w.u32(t.wildcards);
-        w.u32(t.max_entries);
+    let a = &t.abilities;
+    match w.version {
+        Version::V10 => {
+            w.zeros(3);
+            w.text(&t.name, 32);
+            w.u32(a.wildcards as u32);
+            w.u32(t.max_entries);
+        }
+        Version::V11 => {
+            w.zeros(7);
+            w.text(&t.name, 32);
+            w.u32(a.wildcards as u32);
+            w.u32(a.matches as u32);
+            w.u32(a.instructions);
+            w.u32(a.write_actions);
+            w.u32(a.apply_actions);
+            w.u32(a.config);
+            w.u32(t.max_entries);
+        }
+        Version::V12 => {
+            w.zeros(7);
+            w.text(&t.name, 32);
+            w.u64(a.matches);
+            w.u64(a.wildcards);
+            w.u32(a.write_actions);
+            w.u32(a.apply_actions);
+            w.u64(a.write_set_fields);
+            w.u64(a.apply_set_fields);
+            w.bytes(&[0xff; 16]);
+            w.u32(a.instructions);
+            w.u32(a.config);
+            w.u32(t.max_entries);
+        }
+        _ => w.zeros(3),
     }
     w.u32(t.active_count);
     w.u64(t.lookup_count);
@@ -154,7 +229,7 @@ pub(crate) fn read_queue(r: &mut Reader<'_>) -> Res<QueueStats> {
         OfPort(r.u32()?)
     };
     let (queue, tx_bytes, tx_packets, tx_errors) = (r.u32()?, r.u64()?, r.u64()?, r.u64()?);
-    let (duration_s, duration_ns) = if old { (0, 0) } else { (r.u32()?, r.u32()?) };
+    let (duration_s, duration_ns) = if r.version < Version::V13 { (0, 0) } else { (r.u32()?, r.u32()?) };
     Ok(QueueStats { port, queue, tx_bytes, tx_packets, tx_errors, duration_s, duration_ns })
 }
 
@@ -170,10 +245,72 @@ pub(crate) fn put_queue(w: &mut Writer, q: &QueueStats) {
     w.u64(q.tx_bytes);
     w.u64(q.tx_packets);
     w.u64(q.tx_errors);
-    if !old {
+    if w.version >= Version::V13 {
         w.u32(q.duration_s);
         w.u32(q.duration_ns);
     }
+}
+
+/// OpenFlow 1.4: a length before the form of 1.3, properties behind it.
+pub(crate) fn read_queue14(r: &mut Reader<'_>) -> Res<QueueStats> {
+    let len = usize::from(r.clone().u16()?);
+    let mut r = r.sub(len)?;
+    r.skip(8)?;
+    let stats = read_queue(&mut r)?;
+    while !r.is_empty() {
+        prop::read(&mut r)?;
+    }
+    Ok(stats)
+}
+
+pub(crate) fn put_queue14(w: &mut Writer, q: &QueueStats) {
+    let mark = w.mark();
+    w.zeros(8);
+    put_queue(w, q);
+    w.set_len(mark, 0);
+}
+
+/// The configuration of a queue (OpenFlow 1.4).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct QueueDesc {
+    /// Port.
+    pub port: OfPort,
+    /// Queue.
+    pub queue: Queue,
+}
+
+/// Property types of a queue's rates.
+const MIN_RATE: u16 = 1;
+const MAX_RATE: u16 = 2;
+
+pub(crate) fn read_queue_desc(r: &mut Reader<'_>) -> Res<QueueDesc> {
+    let mut head = r.clone();
+    let (port, queue, len) = (OfPort(head.u32()?), head.u32()?, usize::from(head.u16()?));
+    let mut r = r.sub(len)?;
+    r.skip(16)?;
+    let mut q = Queue { queue, ..Queue::default() };
+    while !r.is_empty() {
+        let (ty, mut p) = prop::read(&mut r)?;
+        match ty {
+            MIN_RATE => q.min_rate_permille = Some(p.u16()?),
+            MAX_RATE => q.max_rate_permille = Some(p.u16()?),
+            _ => {}
+        }
+    }
+    Ok(QueueDesc { port, queue: q })
+}
+
+pub(crate) fn put_queue_desc(w: &mut Writer, q: &QueueDesc) {
+    let mark = w.mark();
+    w.u32(q.port.0);
+    w.u32(q.queue.queue);
+    w.zeros(8);
+    for (ty, rate) in [(MIN_RATE, q.queue.min_rate_permille), (MAX_RATE, q.queue.max_rate_permille)] {
+        if let Some(rate) = rate {
+            prop::put_u16(w, ty, rate);
+        }
+    }
+    w.set_len(mark, 8);
 }
 
 /// A queue of a port.
@@ -208,7 +345,7 @@ pub(crate) fn decode_queue_config(r: &mut Reader<'_>) -> Res<QueueConfig> {
 }
 
 fn read_configured(r: &mut Reader<'_>) -> Res<Queue> {
-    let head_len = if r.version == Version::V10 { 8 } else { 16 };
+    let head_len = if r.version < Version::V12 { 8 } else { 16 };
     let mut head = r.clone();
     let mut q = Queue { queue: head.u32()?, ..Queue::default() };
     if head_len == 16 {
@@ -243,12 +380,13 @@ pub(crate) fn encode_queue_config(m: &QueueConfig, w: &mut Writer) {
     for q in m.queues.iter().take(1300) {
         let mark = w.mark();
         w.u32(q.queue);
-        if !old {
+        let short = w.version < Version::V12;
+        if !short {
             w.u32(m.port.0);
         }
         let len_at = w.mark() - mark;
-        w.zeros(if old { 4 } else { 8 });
-        let max = if old { None } else { q.max_rate_permille };
+        w.zeros(if short { 4 } else { 8 });
+        let max = if short { None } else { q.max_rate_permille };
         for (ty, rate) in [(1, q.min_rate_permille), (2, max)] {
             if let Some(rate) = rate {
                 w.u16(ty);

@@ -1,7 +1,7 @@
 //! Generated values: encoding and decoding is the identity.
 
-use crate::msg::flow_mod::{FlowMod, FlowModCommand, FlowModFlags};
-use crate::msg::flow_stats::FlowStats;
+use crate::msg::flow_mod::{FlowMod, FlowModCommand, FlowModFlags, FlowRemoved, FlowRemovedReason};
+use crate::msg::flow_stats::{AggregateStats, FlowStats};
 use crate::msg::port::PortStats;
 use crate::{
     Format, GROUP_ANY, Message, Multi, NO_BUFFER, Options, Version, decode_with, encode, encode_with, fuzz,
@@ -12,6 +12,9 @@ use flow::{MacAddr, Match, OfPort, TableId};
 use ofp_actions::*;
 use ofp_wire::nxm::has_header;
 use proptest::prelude::*;
+
+const ALL: [Version; 6] =
+    [Version::V10, Version::V11, Version::V12, Version::V13, Version::V14, Version::V15];
 
 const OPTIONS: Options = Options { table_id_in_command: true };
 
@@ -145,7 +148,7 @@ fn controller() -> impl Strategy<Value = Action> {
     )
 }
 
-/// Actions that have the same form in both versions.
+/// Actions that survive in all versions.
 fn common_action() -> impl Strategy<Value = Action> {
     let table = prop::option::of((0..255u8).prop_map(TableId));
     let port = || any::<u16>().prop_map(OfPort::from_of10);
@@ -192,8 +195,8 @@ fn action10() -> impl Strategy<Value = Action> {
         1 => any::<[u8; 6]>().prop_map(|m| Action::SetEthDst(SetEthDst(MacAddr(m)))),
         1 => any::<u32>().prop_map(|v| Action::SetIpv4Src(SetIpv4Src(v))),
         1 => any::<u32>().prop_map(|v| Action::SetIpv4Dst(SetIpv4Dst(v))),
-        1 => (0..4096u16).prop_map(|v| Action::SetVlanVid(SetVlanVid(v))),
-        1 => (0..8u8).prop_map(|v| Action::SetVlanPcp(SetVlanPcp(v))),
+        1 => (0..4096u16).prop_map(|v| Action::SetVlanVid(SetVlanVid { vid: v, push: true })),
+        1 => (0..8u8).prop_map(|v| Action::SetVlanPcp(SetVlanPcp { pcp: v, push: true })),
         1 => any::<u8>().prop_map(|t| Action::SetIpDscp(SetIpDscp(t & 0xfc))),
         1 => any::<u16>().prop_map(|v| Action::SetL4Src(SetL4Src(v))),
         1 => any::<u16>().prop_map(|v| Action::SetL4Dst(SetL4Dst(v))),
@@ -213,8 +216,48 @@ fn set_field() -> impl Strategy<Value = Action> {
         let (value, mask) =
             if s.field == FieldId::VlanVid { (value | 0x1000, mask | 0x1000) } else { (value, mask) };
         let value = if matches!(s.field, FieldId::InPortOxm) { value & 0xff } else { value };
-        Action::SetField(SetField { field: s.field, value: value & mask, mask, style: SetStyle::SetField })
+        // Before OpenFlow 1.5 masks exist in Nicira's form.
+        let style = if mask == full { SetStyle::SetField } else { SetStyle::Load2 };
+        Action::SetField(SetField { field: s.field, value: value & mask, mask, style })
     })
+}
+
+/// Actions of OpenFlow 1.1, before set-field.
+fn action11() -> impl Strategy<Value = Action> {
+    prop_oneof![
+        6 => common_action(),
+        1 => any::<[u8; 6]>().prop_map(|m| SetEthSrc(MacAddr(m)).into()),
+        1 => any::<[u8; 6]>().prop_map(|m| SetEthDst(MacAddr(m)).into()),
+        1 => any::<u32>().prop_map(|v| SetIpv4Src(v).into()),
+        1 => any::<u32>().prop_map(|v| SetIpv4Dst(v).into()),
+        1 => (0..4096u16).prop_map(|vid| SetVlanVid { vid, push: false }.into()),
+        1 => (0..8u8).prop_map(|pcp| SetVlanPcp { pcp, push: false }.into()),
+        1 => any::<u8>().prop_map(|t| SetIpDscp(t & 0xfc).into()),
+        1 => (0..4u8).prop_map(|ecn| SetIpEcn(ecn).into()),
+        1 => any::<u8>().prop_map(|ttl| SetIpTtl(ttl).into()),
+        1 => any::<u16>().prop_map(|v| SetL4Src(v).into()),
+        1 => any::<u16>().prop_map(|v| SetL4Dst(v).into()),
+        1 => Just(PushVlan(0x88a8).into()),
+    ]
+}
+
+/// Whether a load is a valid set-field, as which OpenFlow 1.5 sends it.
+fn is_valid_set_field(action: &Action) -> bool {
+    let special = [FieldId::VlanVid, FieldId::NwTos, FieldId::InPortOxm];
+    match action {
+        Action::SetField(set) => set.style != SetStyle::Load || !special.contains(&set.field),
+        Action::WriteActions(WriteActions(set)) => set.iter().all(is_valid_set_field),
+        _ => true,
+    }
+}
+
+/// The form of an action received in a version: OpenFlow 1.5 has set-fields alone.
+fn received(action: &mut Action, version: Version) {
+    match action {
+        Action::SetField(set) if version >= Version::V15 => set.style = SetStyle::SetField,
+        Action::WriteActions(WriteActions(set)) => set.iter_mut().for_each(|a| received(a, version)),
+        _ => {}
+    }
 }
 
 fn action13() -> impl Strategy<Value = Action> {
@@ -278,6 +321,7 @@ fn flow_mod(
         out_port: if command.deletes() { OfPort(5) } else { OfPort::NONE },
         out_group: GROUP_ANY,
         flags: FlowModFlags::SEND_FLOW_REM,
+        importance: 0,
         matching: m.into(),
         actions,
     }
@@ -305,16 +349,96 @@ proptest! {
     }
 
     #[test]
-    fn flow_mods_of_1_3_survive(
+    fn flow_mods_since_1_2_survive(
         m in any_match(), actions in instructions(), n: [u16; 4], cookie: u64, command: u8, look: (u64, u64),
+        importance: u16,
     ) {
         let mut fm = flow_mod(m, actions, n, cookie, command, Format::Standard);
         if fm.command != FlowModCommand::Add {
             fm.new_cookie = u64::MAX;
             (fm.cookie, fm.cookie_mask) = (look.0 & look.1, look.1);
         }
+        for version in [Version::V12, Version::V13, Version::V14, Version::V15] {
+            let mut fm = fm.clone();
+            if version >= Version::V14 {
+                fm.importance = importance;
+            }
+            if version < Version::V13 {
+                fm.actions.retain(|a| !matches!(a, Action::Meter(_)));
+            }
+            if version >= Version::V15 {
+                fm.actions.retain(is_valid_set_field);
+            }
+            let sent = Message::FlowMod(fm.clone());
+            fm.actions.iter_mut().for_each(|a| received(a, version));
+            prop_assert_eq!(back(&sent, version), Message::FlowMod(fm));
+        }
+    }
+
+    #[test]
+    fn flow_mods_of_1_1_survive(
+        m in any_match(), actions in prop::collection::vec(action11(), 0..6),
+        n: [u16; 4], cookie: u64, command: u8, look: (u64, u64),
+    ) {
+        let mut fm = flow_mod(m, actions, n, cookie, command, Format::Standard);
+        if fm.command != FlowModCommand::Add {
+            fm.new_cookie = u64::MAX;
+            (fm.cookie, fm.cookie_mask) = (look.0 & look.1, look.1 | 1);
+            fm.cookie &= fm.cookie_mask;
+        }
         let message = Message::FlowMod(fm);
-        prop_assert_eq!(back(&message, Version::V13), message);
+        prop_assert_eq!(back(&message, Version::V11), message);
+    }
+
+    #[test]
+    fn statistics_and_removals_of_rules_survive(m in any_match(), numbers: [u32; 4], counts: [u64; 3], bits: [u16; 4]) {
+        for version in ALL {
+            let since = |first: Version, n: u16| if version >= first { n } else { 0 };
+            let (fixed, old) = (version == Version::V10, version < Version::V12);
+            let matching = if fixed { Match::catchall() } else { m };
+            let stats = FlowStats {
+                table: TableId(numbers[0] as u8),
+                duration_s: numbers[1],
+                duration_ns: numbers[2],
+                priority: bits[0],
+                idle_timeout_s: bits[1],
+                hard_timeout_s: bits[2],
+                idle_age_s: (version >= Version::V15).then_some(numbers[3]),
+                hard_age_s: None,
+                flags: FlowModFlags::from_bits_truncate(since(Version::V13, bits[3]) as u8),
+                importance: since(Version::V14, bits[3]),
+                cookie: counts[0],
+                packet_count: counts[1],
+                byte_count: counts[2],
+                matching: matching.into(),
+                actions: [].into(),
+            };
+            let message = Message::FlowStatsReply(Multi::all(vec![stats]));
+            prop_assert_eq!(back(&message, version), message);
+            let removed = FlowRemoved {
+                format: Format::Standard,
+                // OpenFlow 1.1 has the fixed structure here.
+                matching: if old { Match::catchall() } else { m },
+                cookie: counts[0],
+                priority: bits[0],
+                reason: FlowRemovedReason::HardTimeout,
+                table: if fixed { TableId::ALL } else { TableId(numbers[0] as u8) },
+                duration_s: numbers[1],
+                duration_ns: numbers[2],
+                idle_timeout_s: bits[1],
+                hard_timeout_s: since(Version::V12, bits[2]),
+                packet_count: counts[1],
+                byte_count: counts[2],
+            };
+            prop_assert_eq!(back(&Message::FlowRemoved(removed.clone()), version), Message::FlowRemoved(removed));
+            let sums = AggregateStats {
+                format: Format::Standard,
+                packet_count: counts[1],
+                byte_count: counts[2],
+                flow_count: numbers[0],
+            };
+            prop_assert_eq!(back(&Message::AggregateReply(sums), version), Message::AggregateReply(sums));
+        }
     }
 
     #[test]
@@ -329,9 +453,9 @@ proptest! {
     }
 
     #[test]
-    fn random_bytes_never_break_the_codec(mut bytes in prop::collection::vec(any::<u8>(), 8..300), ty in 0..32u8, v in 0..2usize) {
+    fn random_bytes_never_break_the_codec(mut bytes in prop::collection::vec(any::<u8>(), 8..300), ty in 0..35u8, v in 1..=6u8) {
         let len = (bytes.len() as u16).to_be_bytes();
-        bytes[..4].copy_from_slice(&[[1, 4][v], ty, len[0], len[1]]);
+        bytes[..4].copy_from_slice(&[v, ty, len[0], len[1]]);
         fuzz::decode_message(&bytes);
         fuzz::roundtrip_match(&bytes[8..]);
         ofp_actions::fuzz::read_actions(&bytes[8..]);
@@ -350,6 +474,7 @@ fn rule(i: u32) -> FlowStats {
         idle_age_s: None,
         hard_age_s: None,
         flags: FlowModFlags::empty(),
+        importance: 0,
         cookie: i.into(),
         packet_count: 1,
         byte_count: 2,
@@ -361,7 +486,7 @@ fn rule(i: u32) -> FlowStats {
 #[test]
 fn large_replies_are_split_between_entries() {
     let rules: Vec<FlowStats> = (0..5000).map(rule).collect();
-    for version in [Version::V10, Version::V13] {
+    for version in ALL {
         for format in [Format::Standard, Format::Nxt] {
             let reply = Message::FlowStatsReply(Multi { entries: rules.clone(), more: false, format });
             let bytes = encode(&reply, version, 9).unwrap();
@@ -395,10 +520,11 @@ fn a_rule_too_large_for_a_message_is_left_out_of_a_reply() {
 }
 
 #[test]
-fn port_counters_survive_in_both_versions() {
-    let stats = PortStats { port: OfPort::LOCAL, rx_packets: 1, tx_bytes: u64::MAX, ..PortStats::default() };
+fn port_counters_survive_in_all_versions() {
+    let stats =
+        PortStats { port: OfPort::LOCAL, rx_packets: 1, collisions: u64::MAX, ..PortStats::default() };
     let message = Message::PortStatsReply(Multi::all(vec![stats]));
-    for version in [Version::V10, Version::V13] {
+    for version in ALL {
         assert_eq!(back(&message, version), message);
     }
 }

@@ -174,7 +174,7 @@ impl Connection {
 
     /// All ports.
     pub(crate) fn ports(&mut self) -> Result<(u32, Vec<Port>)> {
-        self.gather(&Message::PortDescRequest, |message| match message {
+        self.gather(&Message::PortDescRequest(OfPort::NONE), |message| match message {
             Message::PortDescReply(multi) => Some((multi.entries, multi.more)),
             _ => None,
         })

@@ -41,7 +41,7 @@ Commands:
 BRIDGE is a bridge's name, the path of its socket, unix:PATH or tcp:HOST:PORT.
 
 Options:
-  -O, --protocols=OpenFlow10|OpenFlow13[,...]  the versions to offer (default: OpenFlow10)
+  -O, --protocols=VERSION[,...]  the versions to offer, OpenFlow10 to OpenFlow15 (default: OpenFlow10)
   --strict                only the rule with exactly this match and priority (mod-flows, del-flows)
   --names, --no-names     print ports by name, or by number (default: names on a terminal)
   --no-stats              dump-flows: what rules are, without counters
@@ -70,12 +70,12 @@ fn parse_versions(text: &str) -> Result<VersionSet, String> {
     for word in text.split(',') {
         versions.push(match word.to_ascii_lowercase().as_str() {
             "openflow10" | "openflow10+nxm" | "10" => Version::V10,
+            "openflow11" | "11" => Version::V11,
+            "openflow12" | "12" => Version::V12,
             "openflow13" | "13" => Version::V13,
-            _ => {
-                return Err(format!(
-                    "{word}: unknown or unsupported OpenFlow version (OpenFlow10, OpenFlow13)"
-                ));
-            }
+            "openflow14" | "14" => Version::V14,
+            "openflow15" | "15" => Version::V15,
+            _ => return Err(format!("{word}: unknown OpenFlow version (OpenFlow10 to OpenFlow15)")),
         });
     }
     Ok(VersionSet::of(&versions))
@@ -206,7 +206,7 @@ fn show(run: &mut Run<'_>, _: &str) -> Result<String> {
     let mut out =
         format!("OFPT_FEATURES_REPLY{text} (xid={xid:#x}): {}", print::features(&features, version));
     let mut ports = features.ports;
-    if version != Version::V10 {
+    if version >= Version::V13 {
         let (xid, all) = run.connection.ports()?;
         ports = all;
         out.push_str(&format!("OFPST_PORT_DESC reply{text} (xid={xid:#x}):\n"));
@@ -337,6 +337,7 @@ fn flow_mod(run: &Run<'_>, asked: FlowModText) -> Message {
         out_port: asked.out_port,
         out_group: asked.out_group.unwrap_or(GROUP_ANY),
         flags,
+        importance: asked.importance,
         matching: asked.rule_match.into(),
         actions: asked.actions,
     })
@@ -399,7 +400,7 @@ fn parse_packet_out(text: &str, names: &dyn PortNames) -> Result<PacketOut> {
     }
     let data = data.context("must specify a packet")?;
     let actions = parse_actions(actions, names)?;
-    Ok(PacketOut { buffer_id: NO_BUFFER, in_port, actions, data })
+    Ok(PacketOut { buffer_id: NO_BUFFER, in_port, metadata: flow::Match::catchall(), actions, data })
 }
 
 fn parse_hex(text: &str) -> Result<Vec<u8>> {
@@ -440,9 +441,16 @@ mod tests {
         assert_eq!(args, ["del-flows", "br0", "x"]);
         assert_eq!(parse_line("-h"), Ok(Request::Help));
         assert!(matches!(parse_line("add-flow br0 -"), Ok(Request::Run(..))));
-        for bad in
-            ["", "-O", "-O OpenFlow99 show", "--bogus show", "-é show", "-t x show", "--protocols= show"]
-        {
+        for bad in [
+            "",
+            "-O",
+            "-O OpenFlow99 show",
+            "-O OpenFlow16 show",
+            "--bogus show",
+            "-é show",
+            "-t x show",
+            "--protocols= show",
+        ] {
             assert!(parse_line(bad).is_err(), "{bad}");
         }
     }

@@ -24,14 +24,16 @@ const CAPABILITIES_10: [(u32, &str); 8] = [
     (1 << 6, "QUEUE_STATS"),
     (1 << 7, "ARP_MATCH_IP"),
 ];
-const CAPABILITIES_13: [(u32, &str); 7] = [
+const CAPABILITIES_13: [(u32, &str); 9] = [
     (1, "FLOW_STATS"),
     (1 << 1, "TABLE_STATS"),
     (1 << 2, "PORT_STATS"),
     (1 << 3, "GROUP_STATS"),
     (1 << 5, "IP_REASM"),
     (1 << 6, "QUEUE_STATS"),
+    (1 << 7, "ARP_MATCH_IP"),
     (1 << 8, "PORT_BLOCKED"),
+    (1 << 9, "BUNDLES"),
 ];
 /// `OFPAT10_*` by bit.
 const ACTIONS_10: [&str; 12] = [
@@ -49,7 +51,7 @@ const ACTIONS_10: [&str; 12] = [
     "enqueue",
 ];
 /// All of `OFPFW10_*`, and their fields.
-const WILDCARDS_ALL: u32 = (1 << 22) - 1;
+const WILDCARDS_ALL: u64 = (1 << 22) - 1;
 const FIELDS_10: &str = "in_port eth_{src,dst,type} vlan_{vid,pcp} ip_{src,dst} nw_{proto,tos} tcp_{src,dst}";
 /// `OFPPC_*` by bit.
 const CONFIG: [&str; 7] =
@@ -242,8 +244,9 @@ pub(crate) fn rule(stats: &FlowStats, counters: bool, ages: bool, names: &dyn Po
 
 /// The lines of all tables; consecutive tables with equal counters are merged.
 pub(crate) fn tables(all: &[TableStats]) -> String {
-    let counters =
-        |t: &TableStats| (t.active_count, t.lookup_count, t.matched_count, t.max_entries, t.wildcards);
+    let counters = |t: &TableStats| {
+        (t.active_count, t.lookup_count, t.matched_count, t.max_entries, t.abilities.wildcards)
+    };
     let mut out = String::new();
     let mut rest = all;
     while let Some(first) = rest.first() {
@@ -259,12 +262,14 @@ pub(crate) fn tables(all: &[TableStats]) -> String {
             "    active={}, lookup={}, matched={}",
             first.active_count, first.lookup_count, first.matched_count
         );
-        let same = |t: &TableStats| t.max_entries == first.max_entries && t.wildcards == first.wildcards;
+        let same = |t: &TableStats| {
+            t.max_entries == first.max_entries && t.abilities.wildcards == first.abilities.wildcards
+        };
         if first.max_entries != 0 && rest.len() < all.len() && all.first().is_some_and(same) {
             out.push_str("    (same features)\n");
         } else if first.max_entries != 0 {
             let _infallible = writeln!(out, "    max_entries={}", first.max_entries);
-            if first.wildcards & WILDCARDS_ALL == WILDCARDS_ALL {
+            if first.abilities.wildcards & WILDCARDS_ALL == WILDCARDS_ALL {
                 let _infallible = writeln!(out, "    matching:\n      exact match or wildcard: {FIELDS_10}");
             }
         }

@@ -5,8 +5,9 @@ use crate::instances::Settings;
 use dpif::DummyMode;
 use flow::OfPort;
 use ofp_actions::{Action, Output};
+use openflow::msg::bundle::BundleAdd;
+use openflow::msg::control::Hello;
 use openflow::msg::control::SwitchConfig;
-use openflow::msg::control::{BundleAdd, Hello};
 use openflow::msg::flow_mod::{FlowMod, FlowModCommand, FlowModFlags};
 use openflow::msg::packet::PacketOut;
 use openflow::{Format, GROUP_ANY, Message, NO_BUFFER, Version, VersionSet};
@@ -178,6 +179,7 @@ fn flow_mod(actions: Vec<Action>) -> Message {
         out_port: OfPort::NONE,
         out_group: GROUP_ANY,
         flags: FlowModFlags::empty(),
+        importance: 0,
         matching: flow::Match::catchall().into(),
         actions,
     })
@@ -310,7 +312,13 @@ fn packets_for_a_controller_arrive_all_within_few_turns() {
             data[6..8].copy_from_slice(&(n as u16).to_be_bytes());
             data[12..14].copy_from_slice(&[0x88, 0xb5]);
             let (buffer_id, in_port) = (NO_BUFFER, OfPort::CONTROLLER);
-            let out = PacketOut { buffer_id, in_port, actions: vec![output(OfPort::TABLE)], data };
+            let out = PacketOut {
+                buffer_id,
+                in_port,
+                metadata: flow::Match::catchall(),
+                actions: vec![output(OfPort::TABLE)],
+                data,
+            };
             senders[n % 4].unsent.extend(encode(&Message::PacketOut(out)));
         }
         senders.iter_mut().for_each(Client::write);

@@ -404,7 +404,7 @@ fn a_monitor_starts_a_crashed_daemon_anew() {
 }
 
 #[test]
-fn ovs_save_keeps_flows_when_protocols_names_versions() {
+fn ovs_save_keeps_flows() {
     const SAVE: &str = "/usr/share/openvswitch/scripts/ovs-save";
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-ofctl", SAVE);
@@ -413,16 +413,17 @@ fn ovs_save_keeps_flows_when_protocols_names_versions() {
     let dir = spec.run_directory().clone();
     let daemon = serving(&spec);
     vsctl(&daemon, "add-br br0 -- set bridge br0 fail_mode=secure");
-    wait_until(&daemon, "bridge br0 status:restart!=\"\"");
-    vsctl(&daemon, "set bridge br0 protocols=OpenFlow10,OpenFlow13");
-    let flow = "table=3, n_packets=0, n_bytes=0, priority=7,arp actions=NORMAL";
+    let flow = "table=3, n_packets=0, n_bytes=0, importance=9, priority=7,arp actions=NORMAL";
     daemon
-        .ovs("ovs-ofctl", &["-OOpenFlow13", "add-flow", "br0", "table=3,priority=7,arp,actions=normal"])
+        .ovs(
+            "ovs-ofctl",
+            &["-OOpenFlow14", "add-flow", "br0", "table=3,priority=7,importance=9,arp,actions=normal"],
+        )
         .unwrap();
     let script = daemon.tool(SAVE).args(["save-flows", "br0"]).run().unwrap().stdout;
     daemon.stop().unwrap();
     let daemon = serving(&spec.rundir(&dir));
-    let dump = || daemon.ovs("ovs-ofctl", &["-OOpenFlow13", "dump-flows", "br0"]).unwrap().stdout;
+    let dump = || daemon.ovs("ovs-ofctl", &["-OOpenFlow14", "dump-flows", "br0"]).unwrap().stdout;
     wait_for(LIMIT, "the bridge", || dir.join("br0.mgmt").exists()).unwrap();
     assert!(!dump().contains("arp"), "{}", dump());
     daemon.tool("sh").args(["-c", &script]).output().unwrap();

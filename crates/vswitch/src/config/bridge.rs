@@ -86,8 +86,6 @@ pub struct BridgeOptions {
     pub fail_mode: FailMode,
     /// OpenFlow versions to speak, oldest first.
     pub protocols: Vec<OpenFlowVersion>,
-    /// `protocols` names versions: tools that use the newest of them, like `ovs-save`, get a supported one.
-    pub protocols_named: bool,
     /// `mac-aging-time`.
     pub mac_aging_time_s: u32,
     /// `mac-table-size`: maximum number of learned addresses.
@@ -115,7 +113,6 @@ impl Default for BridgeOptions {
             hwaddr: None,
             fail_mode: FailMode::Standalone,
             protocols: OpenFlowVersion::ALL.to_vec(),
-            protocols_named: false,
             mac_aging_time_s: 300,
             mac_table_size: MAC_TABLE_SIZE,
             forward_bpdu: false,
@@ -245,7 +242,6 @@ impl<'a> Reader<'a> {
                 _ => FailMode::Standalone,
             },
             protocols,
-            protocols_named: !asked.is_empty(),
             mac_aging_time_s: narrow(self.setting(row, "mac-aging-time", 15..=3600, 300)),
             mac_table_size: match row.map_str("other_config", "mac-table-size") {
                 // As in OVS, an empty set means the default.

@@ -6,17 +6,10 @@ use ovsdb::value::Uuid;
 
 use super::Planner;
 use super::state::{Bridge, Interface, State};
-use crate::config::{BridgeOptions, OpenFlowVersion};
 use crate::status::{BridgeFacts, ControllerFacts, Facts, InterfaceFacts, PortFacts};
 
 /// Key of a row's `status` for unsupported configuration.
 pub const NOTICE_KEY: &str = "notice";
-/// Key of `Bridge.status` for state lost in a restart by `ovs-ctl`.
-const RESTART_KEY: &str = "restart";
-/// The version used by `ovs-save` if `Bridge.protocols` names none.
-const UNNAMED: OpenFlowVersion = OpenFlowVersion::V14;
-/// Supported versions.
-const SPOKEN: [OpenFlowVersion; 2] = [OpenFlowVersion::V10, OpenFlowVersion::V13];
 
 impl Planner {
     /// Facts without those of devices and controllers, which the owner adds. Includes only controllers that are not
@@ -34,7 +27,6 @@ impl Planner {
         for (name, config) in &self.desired.bridges {
             let mut of_bridge = BridgeFacts::default();
             of_bridge.status.extend(notice(&notices, config.row));
-            of_bridge.status.extend(loses_flows(&config.options));
             for port in config.ports.values() {
                 let Some(row) = port.row else { continue };
                 let status = notice(&notices, row).into_iter().collect();
@@ -97,15 +89,4 @@ impl Planner {
 
 fn notice(notices: &BTreeMap<Uuid, String>, row: Uuid) -> Option<(String, String)> {
     notices.get(&row).map(|text| (NOTICE_KEY.to_string(), text.clone()))
-}
-
-/// Reports that `ovs-ctl restart` cannot save flows: `ovs-save` uses the newest version named by `protocols`.
-fn loses_flows(options: &BridgeOptions) -> Option<(String, String)> {
-    let newest = options.protocols.last().filter(|_| options.protocols_named).unwrap_or(&UNNAMED);
-    (!SPOKEN.contains(newest)).then(|| {
-        let names = SPOKEN.map(OpenFlowVersion::name).join(",");
-        let asked = newest.name();
-        let text = format!("ovs-ctl restart loses flows: ovs-save asks for {asked}; set protocols={names}");
-        (RESTART_KEY.to_string(), text)
-    })
 }

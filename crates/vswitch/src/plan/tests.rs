@@ -1,6 +1,5 @@
 use ofproto::ports::{PortTable, SpanningTree, VlanMode};
 use ovsdb::client::ColumnValue;
-use ovsdb::value::Datum;
 
 use super::*;
 use crate::config::{BridgeConfig, BridgeOptions, PortConfig};
@@ -415,25 +414,6 @@ fn controllers_wait_for_the_restoring_of_flows() {
     assert_eq!(world.sync(), ["global", "controllers br0 1"]);
     assert_eq!(world.fake.bridge("br0").controllers[0].target, "ptcp:1");
     assert_eq!(world.set("Open_vSwitch", "", "other_config", map(&[])), ["global", "controllers br0 2"]);
-}
-
-#[test]
-fn a_restart_that_loses_flows_is_told() {
-    let mut world = World::with_bridge();
-    for (protocols, told) in [
-        (&[][..], true),
-        (&["OpenFlow10", "OpenFlow13"], false),
-        (&["OpenFlow10"], false),
-        (&["OpenFlow13", "OpenFlow14"], true),
-    ] {
-        world.set("Bridge", "br0", "protocols", Datum::set(protocols.iter().copied()));
-        let facts = world.planner.facts();
-        let status = facts.bridges[&world.bed.row("Bridge", "br0")].status.get("restart").cloned();
-        assert_eq!(status.is_some(), told, "{protocols:?}");
-        assert!(
-            status.is_none_or(|text| text.contains("OpenFlow14") && text.contains("OpenFlow10,OpenFlow13"))
-        );
-    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Bundles: order, atomicity, errors, bounds.
 
 use super::*;
-use openflow::msg::control::{BundleAdd, BundleControl, BundleControlType};
+use openflow::msg::bundle::{BundleAdd, BundleControl, BundleControlType};
 
 fn control(id: u32, ty: BundleControlType, flags: u16) -> Message {
     Message::BundleControl(BundleControl { bundle_id: id, ty, flags })
@@ -36,7 +36,7 @@ fn done(c: &mut Client, s: &mut Switch, m: &Message, ty: BundleControlType) {
 
 #[test]
 fn a_bundle_happens_at_once_when_it_is_committed() {
-    for version in [Version::V10, Version::V13] {
+    for version in [Version::V14, Version::V13] {
         let mut s = Switch::new();
         let mut c = s.service(version);
         done(&mut c, &mut s, &open(7), BundleControlType::OpenReply);

@@ -2,7 +2,8 @@
 
 use super::*;
 use flow::fields::FieldId;
-use openflow::msg::control::{AsyncConfig, SwitchConfig};
+use openflow::msg::asyncs::AsyncConfig;
+use openflow::msg::control::SwitchConfig;
 use openflow::msg::flow_mod::FlowRemovedReason;
 use openflow::msg::packet::{PacketIn, PacketOut};
 use openflow::msg::port::PortReason;
@@ -16,7 +17,13 @@ fn packet_comes(s: &mut Switch) {
     let mut sender = s.service(Version::V13);
     let actions =
         vec![ofp_actions::Action::Output(ofp_actions::Output { port: OfPort::TABLE, max_len_bytes: 0 })];
-    let out = PacketOut { buffer_id: NO_BUFFER, in_port: OfPort(1), actions, data };
+    let out = PacketOut {
+        buffer_id: NO_BUFFER,
+        in_port: OfPort(1),
+        metadata: flow::Match::catchall(),
+        actions,
+        data,
+    };
     sender.silent(s, &Message::PacketOut(out));
     s.with(|m, ctx, now| m.close(sender.id, ctx, now));
 }
@@ -87,12 +94,7 @@ fn reasons_of_packet_ins_and_their_choice_follow_the_version() {
             for bit in 0..3 {
                 let mut c = s.controller(version);
                 let format = if version == Version::V10 { Format::Nxt } else { Format::Standard };
-                let only = AsyncConfig {
-                    format,
-                    packet_in: [1 << bit, 0],
-                    port_status: [0, 0],
-                    flow_removed: [0, 0],
-                };
+                let only = AsyncConfig { format, packet_in: [1 << bit, 0], ..AsyncConfig::default() };
                 c.silent(&mut s, &Message::SetAsync(only));
                 packet_comes(&mut s);
                 let events = c.events(&mut s);
@@ -128,12 +130,7 @@ fn the_controller_id_and_the_async_configuration_select_receivers() {
     a.add(&mut s, "udp,actions=controller(id=7)");
     packet_comes(&mut s);
     assert_eq!((a.events(&mut s).len(), b.events(&mut s).len()), (0, 1));
-    let none = AsyncConfig {
-        format: Format::Standard,
-        packet_in: [0, 0],
-        port_status: [7, 7],
-        flow_removed: [7, 0],
-    };
+    let none = AsyncConfig { port_status: [7, 7], flow_removed: [7, 0], ..AsyncConfig::default() };
     b.silent(&mut s, &Message::SetAsync(none));
     packet_comes(&mut s);
     assert_eq!((a.events(&mut s).len(), b.events(&mut s).len()), (0, 0));
@@ -165,10 +162,10 @@ fn packets_are_made_for_listening_controllers() {
     assert_eq!(listening(&s), (false, true));
     // Reasons reported only to a master.
     let asyncs = |packet_in| AsyncConfig {
-        format: Format::Standard,
         packet_in,
         port_status: [7, 7],
         flow_removed: [7, 0],
+        ..AsyncConfig::default()
     };
     c.silent(&mut s, &Message::SetAsync(asyncs([0, 1])));
     assert_eq!(listening(&s), (false, false));

@@ -11,6 +11,7 @@ mod recording;
 mod requests;
 mod snoop;
 mod turns;
+mod versions;
 
 use super::*;
 use crate::events::PacketInEvent;
@@ -320,6 +321,7 @@ pub(super) fn flow_mod(command: TextCommand, text: &str) -> FlowMod {
         out_port: t.out_port,
         out_group: GROUP_ANY,
         flags,
+        importance: t.importance,
         matching: t.rule_match.into(),
         actions: t.actions,
     }

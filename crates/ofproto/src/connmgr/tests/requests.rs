@@ -2,9 +2,8 @@
 
 use super::*;
 use dpif::actions::Output;
-use openflow::msg::control::{
-    AsyncConfig, Role, SwitchConfig, TableMod, TlvMap, TlvTableCommand, TlvTableMod,
-};
+use openflow::msg::asyncs::AsyncConfig;
+use openflow::msg::control::{Role, SwitchConfig, TableMod, TlvMap, TlvTableCommand, TlvTableMod};
 use openflow::msg::packet::PacketOut;
 use openflow::msg::port::{PortMod, config, state};
 use openflow::msg::stats::{QUEUE_ALL, QueueStatsRequest};
@@ -23,7 +22,9 @@ fn the_switch_describes_itself() {
         assert_eq!(f.capabilities, if old { 0xc7 } else { 0x4f });
         let names: Vec<_> = f.ports.iter().map(|p| p.name.as_str()).collect();
         assert_eq!(names, if old { vec!["br0", "p1", "p2"] } else { vec![] });
-        let Message::PortDescReply(ports) = c.one(&mut s, &Message::PortDescRequest) else { panic!() };
+        let Message::PortDescReply(ports) = c.one(&mut s, &Message::PortDescRequest(OfPort::NONE)) else {
+            panic!()
+        };
         let told: Vec<_> = ports.entries.iter().map(|p| (p.port, p.state)).collect();
         let live = if old { 0 } else { state::LIVE };
         assert_eq!(told, [(OfPort::LOCAL, live), (OfPort(1), live), (OfPort(2), live)]);
@@ -184,7 +185,13 @@ fn packet_outs_are_translated_and_executed() {
         c.add(&mut s, "in_port=1,actions=2");
         let out = |in_port, port, data| {
             let actions = vec![ofp_actions::Action::Output(ofp_actions::Output { port, max_len_bytes: 0 })];
-            Message::PacketOut(PacketOut { buffer_id: NO_BUFFER, in_port, actions, data })
+            Message::PacketOut(PacketOut {
+                buffer_id: NO_BUFFER,
+                in_port,
+                metadata: flow::Match::catchall(),
+                actions,
+                data,
+            })
         };
         c.silent(&mut s, &out(OfPort(1), OfPort::TABLE, frame(60)));
         c.silent(&mut s, &out(OfPort::NONE, OfPort::FLOOD, frame(60)));
@@ -205,7 +212,13 @@ fn packet_outs_are_translated_and_executed() {
         assert!(s.rules()[0].ends_with("n=1"), "the rule has counted the packet");
         let bad = |buffer_id, port| {
             let actions = vec![ofp_actions::Action::Output(ofp_actions::Output { port, max_len_bytes: 0 })];
-            Message::PacketOut(PacketOut { buffer_id, in_port: OfPort(1), actions, data: Vec::new() })
+            Message::PacketOut(PacketOut {
+                buffer_id,
+                in_port: OfPort(1),
+                metadata: flow::Match::catchall(),
+                actions,
+                data: Vec::new(),
+            })
         };
         assert_eq!(c.refused(&mut s, &bad(3, OfPort(1))), ErrorKind::BrcBufferUnknown);
         let reserved = OfPort(0xffff_ff01);
@@ -231,7 +244,7 @@ fn absent_objects_are_empty_lists_or_errors() {
         matches!(c.one(&mut s, &Message::TlvTableRequest), Message::TlvTableReply(t) if t.maps.is_empty())
     );
     assert_eq!(c.refused(&mut s, &Message::FlowMonitorCancel(1)), ErrorKind::MofcUnknownMonitor);
-    let table_mod = |table| Message::TableMod(TableMod { table, config: 0 });
+    let table_mod = |table| Message::TableMod(TableMod { table, config: 0, eviction: None, vacancy: None });
     c.silent(&mut s, &table_mod(TableId(3)));
     assert_eq!(c.refused(&mut s, &table_mod(TableId::INTERNAL)), ErrorKind::TmfcBadTable);
     // Messages that only a switch sends are errors.
@@ -299,10 +312,10 @@ fn async_configuration_is_reported_as_set() {
     let Message::GetAsyncReply(m) = c.one(&mut s, &Message::GetAsyncRequest) else { panic!() };
     assert_eq!((m.packet_in, m.port_status, m.flow_removed), ([3, 0], [7, 7], [0xf, 0]));
     let set = AsyncConfig {
-        format: Format::Standard,
         packet_in: [4, 1],
-        port_status: [0, 0],
         flow_removed: [1, 2],
+        given: AsyncConfig::OF13,
+        ..AsyncConfig::default()
     };
     c.silent(&mut s, &Message::SetAsync(set));
     assert_eq!(c.one(&mut s, &Message::GetAsyncRequest), Message::GetAsyncReply(set));

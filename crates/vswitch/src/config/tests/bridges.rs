@@ -43,7 +43,6 @@ fn bridge_settings() {
         hwaddr: Some(MacAddr([0, 0, 0, 0, 0, 5])),
         fail_mode: FailMode::Secure,
         protocols: vec![OpenFlowVersion::V10, OpenFlowVersion::V13],
-        protocols_named: true,
         mac_aging_time_s: 60,
         mac_table_size: 10,
         forward_bpdu: true,
