@@ -123,7 +123,9 @@ impl Text<'_> {
         };
         let mut fields = Fields::new(self.verbose);
         put_eth(&mut fields, &eth);
-        self.out.push(fields.finish("eth"));
+        if !fields.is_empty() {
+            self.out.push(fields.finish("eth"));
+        }
         let outer = (VlanTag { tpid: b.vlan_tpid, tci: b.vlan_tci }, m.vlan_tci);
         let inner = (self.key.arp.vlan1, self.mask.arp.vlan1.tci);
         self.vlans(&[outer, inner]);

@@ -79,6 +79,11 @@ impl Fields {
         self.text += text;
     }
 
+    /// Whether no field was printed.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.text.is_empty()
+    }
+
     /// `name(fields)`.
     pub(crate) fn finish(self, name: &str) -> String {
         format!("{name}({})", self.text)

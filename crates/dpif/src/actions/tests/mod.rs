@@ -70,7 +70,7 @@ fn other_programs_have_actions_that_translations_never_make() {
         ("set(arp(op=1))", true, None),
         ("ct", false, Some("ct")),
         ("ct_clear", false, Some("ct_clear")),
-        ("hash(l4(0))", false, Some("hash")),
+        ("hash(l4(0))", true, None),
         ("dec_ttl(le_1(drop))", false, Some("dec_ttl")),
     ] {
         let action = &parse_actions(text, &NumbersOnly).unwrap()[0];
