@@ -4,6 +4,7 @@
 //! which give access to all fields and all tables.
 
 mod connection;
+mod groups;
 mod print;
 
 use std::io::{IsTerminal, Read as _};
@@ -35,6 +36,15 @@ Commands:
   add-flows BRIDGE FILE              add the rules of a file, one a line; - is the standard input
   mod-flows BRIDGE RULE              change the actions of the rules within the match
   del-flows BRIDGE [MATCH]           delete the rules within MATCH, or all
+  add-group BRIDGE GROUP             add a group (or: -, a file of groups on the standard input)
+  add-groups BRIDGE FILE             add the groups of a file, one a line; - is the standard input
+  mod-group BRIDGE GROUP             replace a group
+  insert-buckets BRIDGE GROUP        insert buckets at command_bucket_id=first, last or ID
+  remove-buckets BRIDGE GROUP        remove the bucket command_bucket_id, or all
+  del-groups BRIDGE [GROUP]          delete a group and its rules, or all
+  dump-groups BRIDGE [GROUP]         the groups
+  dump-group-stats BRIDGE [GROUP]    counters of groups and buckets
+  dump-group-features BRIDGE         what groups can do
   packet-out BRIDGE in_port=PORT,packet=HEX,actions=ACTIONS
                                      send a packet through actions
 
@@ -43,6 +53,7 @@ BRIDGE is a bridge's name, the path of its socket, unix:PATH or tcp:HOST:PORT.
 Options:
   -O, --protocols=VERSION[,...]  the versions to offer, OpenFlow10 to OpenFlow15 (default: OpenFlow10)
   --strict                only the rule with exactly this match and priority (mod-flows, del-flows)
+  --may-create            mod-group: add the group if it does not exist
   --names, --no-names     print ports by name, or by number (default: names on a terminal)
   --no-stats              dump-flows: what rules are, without counters
   -t, --timeout=SECONDS   give up after so long (default: never)
@@ -53,6 +64,7 @@ Options:
 struct Options {
     versions: VersionSet,
     strict: bool,
+    may_create: bool,
     names: Option<bool>,
     counters: bool,
     timeout_s: u32,
@@ -83,7 +95,8 @@ fn parse_versions(text: &str) -> Result<VersionSet, String> {
 
 fn parse(words: &[String]) -> Result<Request, String> {
     let versions = VersionSet::of(&[Version::V10]);
-    let mut options = Options { versions, strict: false, names: None, counters: true, timeout_s: 0 };
+    let mut options =
+        Options { versions, strict: false, may_create: false, names: None, counters: true, timeout_s: 0 };
     let mut args = Vec::new();
     let mut rest = words.iter();
     while let Some(word) = rest.next() {
@@ -113,6 +126,7 @@ fn parse(words: &[String]) -> Result<Request, String> {
             "O" | "protocols" => options.versions = parse_versions(&value()?)?,
             "t" | "timeout" => options.timeout_s = parse_timeout_s(&value()?)?,
             "strict" => options.strict = true,
+            "may-create" => options.may_create = true,
             "names" => options.names = Some(true),
             "no-names" => options.names = Some(false),
             "no-stats" => options.counters = false,
@@ -164,7 +178,7 @@ struct Run<'o> {
 
 /// Commands: name, minimum and maximum number of arguments with the bridge, and function.
 type Command = (&'static str, usize, usize, fn(&mut Run<'_>, &str) -> Result<String>);
-const COMMANDS: [Command; 11] = [
+const COMMANDS: [Command; 20] = [
     ("show", 1, 1, show),
     ("dump-flows", 1, 2, dump_flows),
     ("dump-aggregate", 1, 2, dump_aggregate),
@@ -175,6 +189,15 @@ const COMMANDS: [Command; 11] = [
     ("add-flows", 2, 2, add_flows),
     ("mod-flows", 2, 2, mod_flows),
     ("del-flows", 1, 2, del_flows),
+    ("add-group", 2, 2, groups::add_group),
+    ("add-groups", 2, 2, groups::add_groups),
+    ("mod-group", 2, 2, groups::mod_group),
+    ("insert-buckets", 2, 2, groups::insert_buckets),
+    ("remove-buckets", 2, 2, groups::remove_buckets),
+    ("del-groups", 1, 2, groups::del_groups),
+    ("dump-groups", 1, 2, groups::dump_groups),
+    ("dump-group-stats", 1, 2, groups::dump_group_stats),
+    ("dump-group-features", 1, 1, groups::dump_group_features),
     ("packet-out", 2, 2, packet_out),
 ];
 
@@ -364,13 +387,19 @@ fn add_flow(run: &mut Run<'_>, text: &str) -> Result<String> {
     if text == "-" { add_flows(run, text) } else { one(run, text, text::FlowModCommand::Add) }
 }
 
-fn add_flows(run: &mut Run<'_>, path: &str) -> Result<String> {
+/// The text of a file; `-` is the standard input.
+fn read_file(path: &str) -> Result<String> {
     let mut text = String::new();
     let result = match path {
         "-" => std::io::stdin().lock().take(FILE_MAX_BYTES).read_to_string(&mut text),
         _ => std::fs::File::open(path).and_then(|file| file.take(FILE_MAX_BYTES).read_to_string(&mut text)),
     };
     result.with_context(|| format!("{path}: cannot read it"))?;
+    Ok(text)
+}
+
+fn add_flows(run: &mut Run<'_>, path: &str) -> Result<String> {
+    let text = read_file(path)?;
     let all = parse_flow_file(&text, &run.names).map_err(|error| anyhow!("{path}: {error}"))?;
     carry_out(run, all)
 }

@@ -123,3 +123,48 @@ fn rules_end_with_their_group() {
         assert_eq!(lab.ofctl(&format!("-O {version} dump-groups br0")).lines().count(), 1);
     }
 }
+
+/// `sluice ofctl` prints what `ovs-ofctl` prints, and its changes are the same.
+#[test]
+fn sluice_prints_groups_as_ovs_ofctl() {
+    let sluice = crate::cli::program();
+    require_netns!();
+    require_programs!(sluice.as_str(), "ovs-vsctl", "ovs-ofctl");
+    let lab = Lab::new(1);
+    let ours = |words: &[&str], input: &str| {
+        lab.daemon.tool(&sluice).arg("ofctl").args(words).input(input.to_string()).run().unwrap().stdout
+    };
+    for version in ["OpenFlow10", "OpenFlow11", "OpenFlow13", "OpenFlow15"] {
+        let file = "delete\n\
+            add group_id=1,type=all,bucket=output:1,bucket=drop # both\n\
+            group_id=2,type=select,bucket=weight=7,actions=output:1,bucket=output:1\n\
+            group_id=3,type=ff,bucket=watch_port:1,actions=output:1\n\
+            modify group_id=1,type=indirect,bucket=actions=output:1\n";
+        ours(&["-O", version, "add-groups", "br0", "-"], file);
+        ours(&["-O", version, "--may-create", "mod-group", "br0", "group_id=4,type=all"], "");
+        ours(&["-O", version, "del-groups", "br0", "group_id=3"], "");
+        for verb in ["dump-groups", "dump-group-features", "dump-group-stats"] {
+            let theirs = lab.ofctl(&format!("-O {version} --no-names {verb} br0"));
+            let ours = ours(&["-O", version, "--no-names", verb, "br0"], "");
+            let plain = |text: &str| {
+                let lines = text.lines().map(|line| {
+                    let line = line.split(" (xid").next().unwrap_or(line);
+                    let (head, rest) = line.split_once("duration=").unwrap_or((line, ""));
+                    head.to_string() + rest.split_once(',').map_or("", |(_, rest)| rest)
+                });
+                lines.collect::<Vec<_>>()
+            };
+            assert_eq!(plain(&ours), plain(&theirs), "{version} {verb}\n{ours}\n{theirs}");
+            assert!(ours.len() > 60, "{ours}");
+        }
+    }
+    let place = "group_id=2,type=select,command_bucket_id=first,bucket=bucket_id=9,weight=3,actions=drop";
+    ours(&["-O", "OpenFlow15", "insert-buckets", "br0", place], "");
+    ours(&["-O", "OpenFlow15", "remove-buckets", "br0", "group_id=2,command_bucket_id=0"], "");
+    let dump = lab.ofctl("-O OpenFlow15 dump-groups br0 2");
+    let expected = "bucket=bucket_id:9,weight:3,actions=drop,bucket=bucket_id:1,actions=output:1";
+    assert!(dump.contains(expected), "{dump}");
+    let refused =
+        lab.daemon.tool(&sluice).args(["ofctl", "add-group", "br0", "group_id=2,type=all"]).output().unwrap();
+    assert!(!refused.status.success() && refused.stderr.contains("OFPGMFC_GROUP_EXISTS"), "{refused:?}");
+}
