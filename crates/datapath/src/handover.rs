@@ -29,8 +29,9 @@ impl Pmd {
         gone
     }
 
-    /// Takes over a flow of another core, unless a flow here matches its packet or the table is full.
-    pub fn adopt(&mut self, flow: &FlowRecord) {
+    /// Takes over a flow of another core, unless a flow here matches its packet or the table is full; returns the
+    /// flow under its new name.
+    pub fn adopt(&mut self, flow: &FlowRecord) -> Option<FlowPut> {
         let hash = self.exec.hasher.key(&flow.key);
         let put = FlowPut {
             ufid: new_ufid(&self.exec.hasher, hash, &mut self.exec.ufids),
@@ -40,8 +41,9 @@ impl Pmd {
             mode: PutMode::Create,
         };
         // Without it, the next packet misses.
-        let _ = self.put(put);
+        let adopted = self.put(put.clone()).is_ok();
         self.count_flows();
+        adopted.then_some(put)
     }
 
     /// Ends the core: drops parked packets, flushes output, removes all flows. Returns their last records.

@@ -20,6 +20,7 @@ mod finish;
 mod handover;
 mod hash;
 mod ledger;
+mod marks;
 mod megaflow;
 mod meter;
 mod ops;

@@ -8,6 +8,7 @@ use crate::burst::{Burst, Recirculated};
 use crate::cache::SignatureCache;
 use crate::hash::{KeyHasher, split_mix};
 use crate::ledger::Ledger;
+use crate::marks::Marks;
 use crate::megaflow::MegaflowTable;
 use crate::meter::DpShared;
 use crate::park::{ParkLimits, ParkingLot};
@@ -83,6 +84,7 @@ pub struct Pmd {
     pub(crate) burst: Burst,
     pub(crate) work: Work,
     pub(crate) level: simd::Level,
+    pub(crate) marks: Marks,
 }
 
 impl Pmd {
@@ -121,6 +123,7 @@ impl Pmd {
             exec,
             burst: Burst::new(),
             work: Work::new(),
+            marks: Marks::default(),
             level: if config.vector { simd::Level::best() } else { simd::Level::PLAIN },
             config,
         };

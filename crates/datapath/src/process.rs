@@ -2,12 +2,13 @@
 //!
 //! 1. extract: bytes → keys, header offsets, hashes
 //! 2. parked: packets of a flow whose translation is pending are set aside
-//! 3. cache: hash → megaflow, counted; misses go on the list of misses
-//! 4. megaflow: the misses through the ranked subtables; a hit is counted and inserted into the cache
-//! 5. finish (`finish`): actions by groups; then, in order of arrival, outputs and upcalls for the remaining packets
+//! 3. marks (`marks`): packets with the mark of a device → megaflow, only while flows have marks
+//! 4. cache: hash → megaflow, counted; misses go on the list of misses
+//! 5. megaflow: the misses through the ranked subtables; a hit is counted and inserted into the cache
+//! 6. finish (`finish`): actions by groups; then, in order of arrival, outputs and upcalls for the remaining packets
 //!
-//! Recirculated packets pass stages 2 to 5 afterwards, as separate bursts: keys and offsets stay in arrays, and only
-//! headers left dirty by actions are parsed again. Each stage is one function, not inlined; those of 1, 3 and 4 are
+//! Recirculated packets pass stages 2 to 6 afterwards, as separate bursts: keys and offsets stay in arrays, and only
+//! headers left dirty by actions are parsed again. Each stage is one function, not inlined; those of 1, 4 and 5 are
 //! kernels (`stages`), compiled for several instruction sets.
 
 use crate::burst::Parsed;
@@ -124,6 +125,9 @@ impl Pmd {
         if parks {
             self.find_parked();
         }
+        if !self.marks.is_empty() {
+            self.find_marked();
+        }
         self.find(cached);
         self.finish(on_miss, io)
     }
@@ -148,7 +152,7 @@ impl Pmd {
             self.cache.count_lookups(self.burst.arrays.packets.len() as u64);
         } else {
             burst.misses.clear();
-            let there = (0..burst.arrays.packets.len()).filter(|i| burst.results[*i] != WAITS);
+            let there = (0..burst.arrays.packets.len()).filter(|i| burst.results[*i] == MISS);
             burst.misses.extend(there.map(|i| i as u32));
         }
         if self.burst.misses.is_empty() {

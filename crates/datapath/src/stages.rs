@@ -84,7 +84,7 @@ impl Kernel for Hash<'_> {
     }
 }
 
-/// Hashes → megaflows by the cache; misses go on the list of misses. Returns the hits.
+/// Hashes → megaflows by the cache; misses go on the list of misses. Packets with a result keep it. Returns the hits.
 pub(crate) struct FindCached<'a> {
     pub(crate) burst: &'a mut Burst,
     pub(crate) table: &'a mut MegaflowTable,
@@ -113,7 +113,7 @@ impl Kernel for FindCached<'_> {
         burst.misses.clear();
         let mut hits = 0;
         for (i, (packet, hint)) in burst.arrays.packets.iter().zip(hints).enumerate() {
-            if burst.results[i] == WAITS {
+            if burst.results[i] != MISS {
                 continue;
             }
             let (key, bytes) = (&burst.arrays.keys[i], packet.len() as u64);

@@ -1,11 +1,40 @@
-//! [`apply`]: executes operations on a forwarding core and reports those of first packets to probes.
+//! [`apply`]: executes operations on a forwarding core, reports those of first packets to probes, and flows to the
+//! offload thread.
 
+use super::offload::{CoreOffload, Kind};
 use datapath::{Pmd, PmdIo};
-use dpif::{DpifOp, OpResult};
+use dpif::{DpifOp, OpResult, ReplySink};
 use probes::Applying;
+use std::sync::Arc;
+
+/// Results of operations, and what they mean for offloaded flows; `None`: nothing.
+pub(crate) struct Applied {
+    pub(crate) results: Vec<OpResult>,
+    kinds: Option<Vec<Kind>>,
+}
+
+impl Applied {
+    /// Answers the batch of that tag.
+    pub(crate) fn answer(self, offload: &CoreOffload, tag: u64, reply: Option<Arc<dyn ReplySink>>) {
+        offload.answer(tag, reply, self.kinds.unwrap_or_default(), self.results);
+    }
+}
 
 /// Executes operations and flushes their output.
-pub(crate) fn apply(core: &mut Pmd, ops: Vec<DpifOp>, now_us: u64, io: &mut dyn PmdIo) -> Vec<OpResult> {
+pub(crate) fn apply(
+    core: &mut Pmd,
+    mut ops: Vec<DpifOp>,
+    now_us: u64,
+    io: &mut dyn PmdIo,
+    offload: &CoreOffload,
+) -> Applied {
+    let notes = offload.note(&mut ops);
+    let results = execute(core, ops, now_us, io);
+    let kinds = notes.map(|notes| offload.executed(core, notes, &results));
+    Applied { results, kinds }
+}
+
+fn execute(core: &mut Pmd, ops: Vec<DpifOp>, now_us: u64, io: &mut dyn PmdIo) -> Vec<OpResult> {
     if !probes::applied_armed() {
         let results = core.apply(ops, now_us, io);
         core.flush_output(io);

@@ -5,7 +5,7 @@
 //! Flows of its port go with the queue, to save the next thread their upcalls.
 
 use super::inbox::Handover;
-use super::pmd::Purged;
+use super::offload::CoreOffload;
 use super::queues::{Rx, RxSet};
 use datapath::Pmd;
 use flow::DpPort;
@@ -41,7 +41,7 @@ impl Handovers {
     }
 
     /// Gives back queues without waiting packets.
-    pub(super) fn give_back(&mut self, rx: &RxSet, core: &mut Pmd, purged: &Purged) {
+    pub(super) fn give_back(&mut self, rx: &RxSet, core: &mut Pmd, offload: &CoreOffload) {
         if self.0.is_empty() {
             return;
         }
@@ -60,8 +60,8 @@ impl Handovers {
                     flows.extend(core.flows_from(port, room));
                 } else {
                     let gone = core.remove_flows_from(port, room);
-                    gone.iter().for_each(|flow| purged.push((core.id(), flow.clone())));
-                    flows.extend(gone);
+                    flows.extend(gone.iter().cloned());
+                    offload.ended(core, gone);
                 }
             }
             let queues = std::mem::take(&mut leaving.rx);

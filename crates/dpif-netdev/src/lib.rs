@@ -15,6 +15,7 @@ mod inbox;
 mod io;
 mod main_core;
 mod naps;
+pub mod offload;
 mod perf;
 mod plan;
 mod pmd;
@@ -41,6 +42,7 @@ use flow::DpPort;
 use inbox::{Control, TxSide};
 use main_core::MainCore;
 use netdev::dummy::DummyPorts;
+use offload::{Offloads, Providers};
 use plan::QueueId;
 use pmd::Purged;
 use pool::PmdPool;
@@ -92,6 +94,8 @@ pub struct UserspaceConfig {
     pub vlan_limit: u8,
     /// Keys the hash functions.
     pub hash_seed: u64,
+    /// Flow offload of ports, once enabled.
+    pub offload: Providers,
 }
 
 impl UserspaceDatapath {
@@ -105,9 +109,11 @@ impl UserspaceDatapath {
         inline: Arc<dyn InlineHandler>,
     ) -> std_io::Result<UserspaceDatapath> {
         let upcall_queues = UpcallQueues::new();
+        let purged = Arc::new(Purged::default());
         let factory = PmdFactory {
             shared: Arc::new(DpShared::new()),
-            purged: Arc::new(Purged::default()),
+            offloads: Offloads::new(purged.clone(), config.offload.clone()),
+            purged,
             portless: upcall_queues.port_add(DpPort::NONE),
             vlan_limit: config.vlan_limit,
             hash_seed: config.hash_seed,
@@ -119,6 +125,7 @@ impl UserspaceDatapath {
         let main = MainCore::new(
             factory.core(PmdId::Main),
             inline.clone(),
+            factory.offload(PmdId::Main),
             config.ablation.burst_packets(),
             config.watch.clone(),
         );
@@ -167,7 +174,7 @@ impl Datapath for UserspaceDatapath {
         if let Some(dummy) = &dummy {
             self.dummy_ports.insert(&spec.name, dummy.clone());
         }
-        s.ports.insert(OpenPort {
+        let open = OpenPort {
             info: PortInfo { number, name: spec.name.clone(), type_name },
             device,
             dummy,
@@ -178,7 +185,9 @@ impl Datapath for UserspaceDatapath {
             queues: queues.len() as u16,
             affinity: Default::default(),
             retired: PortStats::default(),
-        });
+        };
+        self.pool.offload_port(&open);
+        s.ports.insert(open);
         self.pool.place(s, Scope::New, queues, &[]);
         Ok(number)
     }
@@ -189,7 +198,8 @@ impl Datapath for UserspaceDatapath {
         s.removed.add(&counted);
         let mut parts =
             self.pool.cores.ask(s.running.values().map(|r| &r.thread), |done| Control::PortDel(port, done));
-        parts.push(self.pool.cores.main.port_del(port, &self.pool.factory.purged));
+        parts.push(self.pool.cores.main.port_del(port));
+        self.pool.factory.offloads.port_del(port);
         self.upcall_queues.port_del(port);
         probes::port_removed(port);
         let open = s.ports.remove(port);
@@ -254,8 +264,11 @@ impl Drop for UserspaceDatapath {
         s.ports.infos().iter().for_each(|port| probes::port_removed(port.number));
         let running = std::mem::take(&mut s.running);
         // Nothing waits for operations that they did not execute.
-        let parts = running.into_values().flat_map(|running| running.stop().0.parts);
-        self.pool.bulk.close_all(parts.chain(self.pool.cores.main.take_parts()).collect(), s.ports.take());
+        let parts: Vec<_> = running.into_values().flat_map(|running| running.stop().0.parts).collect();
+        self.pool.factory.offloads.stop();
+        self.pool
+            .bulk
+            .close_all(parts.into_iter().chain(self.pool.cores.main.take_parts()).collect(), s.ports.take());
     }
 }
 

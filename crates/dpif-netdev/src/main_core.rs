@@ -4,14 +4,15 @@
 //! Misses are translated at once, on the calling thread, so everything received or sent before a request is finished
 //! before the next request. Any thread may call; the lock around the core serialises them.
 
-use super::apply::apply;
+use super::apply::{Applied, apply};
 use super::bulk::{PortParts, parts_of};
+use super::offload::CoreOffload;
 use super::plan::QueueId;
-use super::pmd::{Purged, ThreadIo, TxSide};
+use super::pmd::{ThreadIo, TxSide};
 use super::queues::{Rx, counted};
 use super::watch::QueueWatch;
 use datapath::Pmd;
-use dpif::{DpifError, DpifOp, InlineHandler, OpBatch, PmdId};
+use dpif::{DpifError, DpifOp, InlineHandler, OpBatch};
 use flow::DpPort;
 use packet::PacketBatch;
 use std::sync::Arc;
@@ -31,6 +32,7 @@ struct State {
 pub(crate) struct MainCore {
     state: Mutex<State>,
     handler: Arc<dyn InlineHandler>,
+    offload: CoreOffload,
     /// Maximum packets received at a time.
     burst_packets: usize,
     /// Watch of the queues polled here.
@@ -42,11 +44,12 @@ impl MainCore {
     pub(crate) fn new(
         core: Pmd,
         handler: Arc<dyn InlineHandler>,
+        offload: CoreOffload,
         burst_packets: usize,
         watch: Option<Arc<QueueWatch>>,
     ) -> MainCore {
         let state = State { core, io: ThreadIo::inline(), rx: Vec::new(), batch: PacketBatch::new() };
-        MainCore { state: Mutex::new(state), handler, burst_packets, watch }
+        MainCore { state: Mutex::new(state), handler, offload, burst_packets, watch }
     }
 
     /// Adds a port, with the queues polled here.
@@ -92,13 +95,12 @@ impl MainCore {
         lock(&self.state).rx.iter().map(Rx::id).collect()
     }
 
-    /// Removes a port, and returns its parts; the last statistics of its flows go to `purged`.
-    pub(super) fn port_del(&self, port: DpPort, purged: &Purged) -> PortParts {
+    /// Removes a port, and returns its parts; the last statistics of its flows are reported.
+    pub(super) fn port_del(&self, port: DpPort) -> PortParts {
         let rx = self.take(port);
         let s = &mut *lock(&self.state);
-        for flow in s.core.port_remove(port, &mut s.io) {
-            purged.push((PmdId::Main, flow));
-        }
+        let ended = s.core.port_remove(port, &mut s.io);
+        self.offload.ended(&mut s.core, ended);
         PortParts { rx, side: s.io.remove(port) }
     }
 
@@ -118,15 +120,13 @@ impl MainCore {
 
     /// Executes operations, and their consequences.
     pub(crate) fn operate(&self, batch: OpBatch) {
-        let results = {
+        let applied = {
             let s = &mut *lock(&self.state);
-            let results = apply(&mut s.core, batch.ops, sys::clock::monotonic_us(), &mut s.io);
+            let applied = self.apply(s, batch.ops);
             self.finish(s);
-            results
+            applied
         };
-        if let Some(reply) = batch.reply {
-            reply.done(batch.pmd, batch.tag, results);
-        }
+        applied.answer(&self.offload, batch.tag, batch.reply);
     }
 
     /// Processes all waiting packets of the queues polled here; `true` if there may be more.
@@ -159,6 +159,10 @@ impl MainCore {
         self.finish(s);
     }
 
+    fn apply(&self, s: &mut State, ops: Vec<DpifOp>) -> Applied {
+        apply(&mut s.core, ops, sys::clock::monotonic_us(), &mut s.io, &self.offload)
+    }
+
     /// Flushes output and serves upcalls until none are left: recirculation is bounded, so this terminates.
     fn finish(&self, s: &mut State) {
         loop {
@@ -170,8 +174,8 @@ impl MainCore {
             let ops = self.handler.translate(upcalls);
             probes::sent(&ops);
             let puts: Vec<_> = ops.iter().map(DpifOp::creates).collect();
-            let results = apply(&mut s.core, ops, sys::clock::monotonic_us(), &mut s.io);
-            self.handler.done(&puts, &results);
+            let applied = self.apply(s, ops);
+            self.handler.done(&puts, &applied.results);
         }
     }
 }

@@ -15,6 +15,7 @@ use super::cycles::Cycles;
 use super::handover::{HANDOVER_US, Handovers};
 use super::inbox::{Control, FinalStats, Handover, Inbox, ThreadLoad};
 use super::naps::Naps;
+use super::offload::CoreOffload;
 use super::perf::{Now, Perf};
 use super::plan::QueueId;
 use super::queues::{RxSet, counted};
@@ -54,7 +55,7 @@ pub(crate) struct PmdThread {
     core: Pmd,
     io: ThreadIo,
     inbox: Arc<Inbox>,
-    purged: Arc<Purged>,
+    offload: CoreOffload,
     rx: RxSet,
     leaving: Handovers,
     batch: PacketBatch,
@@ -77,7 +78,7 @@ impl PmdThread {
         core: Pmd,
         portless: Arc<PortQueues>,
         inbox: Arc<Inbox>,
-        purged: Arc<Purged>,
+        offload: CoreOffload,
         burst_packets: usize,
     ) -> PmdThread {
         let now_us = sys::clock::machine_us();
@@ -86,7 +87,7 @@ impl PmdThread {
             core,
             io: ThreadIo::new(portless),
             inbox,
-            purged,
+            offload,
             rx: RxSet::default(),
             leaving: Handovers::default(),
             batch: PacketBatch::new(),
@@ -117,7 +118,7 @@ impl PmdThread {
             if let Some(final_stats) = self.handle_control() {
                 return self.end(&final_stats);
             }
-            self.leaving.give_back(&self.rx, &mut self.core, &self.purged);
+            self.leaving.give_back(&self.rx, &mut self.core, &self.offload);
             // Accurate enough: the time of the last burst, if any.
             let now_us = if burst { self.now_us } else { sys::clock::machine_us() };
             if now_us >= self.next_tick_us {
@@ -206,10 +207,8 @@ impl PmdThread {
             self.remember_now();
         }
         let now_us = sys::clock::monotonic_us();
-        let results = apply(&mut self.core, batch.ops, now_us, &mut self.io);
-        if let Some(reply) = batch.reply {
-            reply.done(batch.pmd, batch.tag, results);
-        }
+        let applied = apply(&mut self.core, batch.ops, now_us, &mut self.io, &self.offload);
+        applied.answer(&self.offload, batch.tag, batch.reply);
     }
 
     /// Moves the cycles so far into the histories and the core's counters.
@@ -274,7 +273,11 @@ impl PmdThread {
                 }
                 Control::Take(ids, reply) => self.take(&ids, reply),
                 Control::Give(handover, done) => {
-                    handover.flows.iter().for_each(|flow| self.core.adopt(flow));
+                    for flow in &handover.flows {
+                        if let Some(adopted) = self.core.adopt(flow) {
+                            self.offload.offer(&mut self.core, adopted);
+                        }
+                    }
                     handover.queues.into_iter().for_each(|rx| self.rx.add(rx));
                     let _ = done.send(());
                 }
@@ -309,9 +312,8 @@ impl PmdThread {
     fn port_del(&mut self, port: DpPort) -> PortParts {
         let rx = self.rx.remove(|rx| rx.port == port);
         while self.carry_out_ops() {}
-        for flow in self.core.port_remove(port, &mut self.io) {
-            self.purged.push((self.core.id(), flow));
-        }
+        let ended = self.core.port_remove(port, &mut self.io);
+        self.offload.ended(&mut self.core, ended);
         self.core.flush_output(&mut self.io);
         PortParts { rx, side: self.io.remove(port) }
     }
@@ -353,9 +355,10 @@ impl PmdThread {
             }
         }
         while self.carry_out_ops() {}
-        for flow in self.core.end(&mut self.io) {
-            self.purged.push((self.core.id(), flow));
-        }
+        let ended = self.core.end(&mut self.io);
+        self.offload.ended(&mut self.core, ended);
+        // Later senders learn that the thread is gone, and find its flows reported.
+        self.offload.settle();
         self.inbox.close();
         let ports =
             self.io.ports().filter_map(|port| Some((port, *self.core.port_counters(port)?))).collect();

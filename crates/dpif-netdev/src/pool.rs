@@ -7,9 +7,10 @@ use super::bulk::Bulk;
 use super::cores::Cores;
 use super::inbox::{Control, RunAs, TxSide};
 use super::main_core::MainCore;
+use super::offload::Candidate;
 use super::perf;
 use super::plan::QueueId;
-use super::ports::{self, Opened, Ports};
+use super::ports::{self, OpenPort, Opened, Ports};
 use super::queues::Rx;
 use super::replan::{Fleet, Placement, Scope};
 use super::threads::{PmdFactory, Running};
@@ -17,8 +18,8 @@ use super::{UserspaceConfig, numbered};
 use crate::ablation::Optimisation;
 use datapath::PmdTuning;
 use dpif::{
-    DpifError, DpifOp, InlineHandler, Numa, OpBatch, PerfLog, PerfQuery, PmdId, PmdStats, PmdThreads,
-    PortOptions, PortSpec, PortStats, QueueInfo, RxqAffinity, ThreadInfo, ThreadPlan,
+    DpifError, DpifOp, FlowOffloads, InlineHandler, Numa, OffloadStats, OpBatch, PerfLog, PerfQuery, PmdId,
+    PmdStats, PmdThreads, PortOptions, PortSpec, PortStats, QueueInfo, RxqAffinity, ThreadInfo, ThreadPlan,
 };
 use flow::DpPort;
 use std::collections::BTreeMap;
@@ -80,6 +81,13 @@ impl PmdPool {
         }
         let opened = ports::open(spec, &self.factory.ablation)?;
         Ok(Opened { inline: opened.inline || !self.has_threads(), ..opened })
+    }
+
+    /// Offloads the flows of a port, if enabled and its device can.
+    pub(super) fn offload_port(&self, port: &OpenPort) {
+        let vlan_limit = self.factory.vlan_limit;
+        let candidate = Candidate { info: &port.info, dummy: port.dummy.as_ref(), vlan_limit };
+        self.factory.offloads.port_add(&candidate);
     }
 
     /// Whether separate threads poll ports.
@@ -278,6 +286,18 @@ impl PmdPool {
         }
         open.queues = queues.len() as u16;
         Ok(queues)
+    }
+}
+
+impl FlowOffloads for PmdPool {
+    fn enable(&self) {
+        let s = lock(&self.state);
+        self.factory.offloads.enable();
+        s.ports.iter().for_each(|port| self.offload_port(port));
+    }
+
+    fn stats(&self) -> Option<OffloadStats> {
+        self.factory.offloads.stats()
     }
 }
 

@@ -1,7 +1,7 @@
 //! [`Provider`] of the userspace datapath.
 
 use super::{UPCALLS_AT_ONCE, UserspaceDatapath};
-use dpif::{OpBatch, PmdStats, PmdThreads, PortSpec, PortStats, Provider, UpcallReceiver};
+use dpif::{FlowOffloads, OpBatch, PmdStats, PmdThreads, PortSpec, PortStats, Provider, UpcallReceiver};
 use flow::DpPort;
 use std::io;
 use sync::lock;
@@ -70,6 +70,10 @@ impl Provider for UserspaceDatapath {
     fn tick(&self) {
         self.pool.cores.main.tick();
         self.pool.balance();
+    }
+
+    fn offload(&self) -> Option<&dyn FlowOffloads> {
+        Some(&self.pool)
     }
 
     fn pmd_threads(&self) -> Option<&dyn PmdThreads> {

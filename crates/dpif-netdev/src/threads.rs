@@ -1,6 +1,7 @@
 //! Handles of a datapath's forwarding threads, and their start.
 
 use super::inbox::{Control, FinalStats, Inbox};
+use super::offload::{CoreOffload, Offloads};
 use super::plan::assign::Thread as Place;
 use super::pmd::{PmdThread, Purged};
 use super::upcall_queues::PortQueues;
@@ -46,6 +47,7 @@ pub(super) struct PmdFactory {
     /// Simulated cores, by their nodes (`--dummy-numa`); empty for the machine's own.
     pub(super) dummy_numa: Vec<u16>,
     pub(super) ablation: Ablation,
+    pub(super) offloads: Arc<Offloads>,
 }
 
 impl PmdFactory {
@@ -74,14 +76,19 @@ impl PmdFactory {
         pmd
     }
 
+    /// A core's side of flow offload.
+    pub(super) fn offload(&self, id: PmdId) -> CoreOffload {
+        CoreOffload::new(self.offloads.clone(), id)
+    }
+
     /// Starts a thread without ports.
     pub(super) fn start(&self, core: u16) -> io::Result<Running> {
         let id = PmdId::Core(core);
         let inbox = Arc::new(Inbox::new()?);
         let pmd = self.core(id);
         let burst_packets = self.ablation.burst_packets();
-        let (portless, purged) = (self.portless.clone(), self.purged.clone());
-        let thread = PmdThread::new(pmd, portless, inbox.clone(), purged, burst_packets);
+        let (portless, offload) = (self.portless.clone(), self.offload(id));
+        let thread = PmdThread::new(pmd, portless, inbox.clone(), offload, burst_packets);
         let join = std::thread::Builder::new().name(format!("pmd-c{core:02}")).spawn(move || thread.run())?;
         Ok(Running {
             thread: Arc::new(Thread { id, core, inbox }),

@@ -4,7 +4,9 @@ use super::KernelDatapath;
 use super::source::VLAN_LIMIT;
 use datapath::emulate;
 use dpif::nlactions::{ActionContext, ActionError, actions_to_bytes};
-use dpif::{DpAction, DpifError, DpifOp, FlowPut, FlowRecord, FlowStats, OpResult, PmdStats, PutMode};
+use dpif::{
+    DpAction, DpifError, DpifOp, FlowPut, FlowRecord, FlowStats, Offloaded, OpResult, PmdStats, PutMode,
+};
 use flow::{DpPort, FlowKey, KeyMask, OfPort, Ufid};
 use netlink::ovs::{self, FlowDel, FlowGet, FlowMode, FlowName, FlowParts, FlowReply, Reply, Request};
 use std::collections::VecDeque;
@@ -226,6 +228,7 @@ impl KernelDatapath {
             mask,
             actions: flow.dp_actions().unwrap_or_default().into(),
             stats: flow.stats,
+            offloaded: Offloaded::No,
         }
     }
 

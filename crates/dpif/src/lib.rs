@@ -15,6 +15,7 @@ mod drr;
 mod dummy_mode;
 pub mod fuzz;
 pub mod nlactions;
+mod offload;
 mod ops;
 mod port;
 mod provider;
@@ -35,6 +36,7 @@ pub use conntrack::{
 pub use drops::{DropReason, XlateDrop};
 pub use drr::{BATCH_MAX_UPCALLS, DeficitRoundRobin, QUANTUM};
 pub use dummy_mode::DummyMode;
+pub use offload::{FlowOffloads, OffloadLatency, OffloadLayer, OffloadStats, Offloaded};
 pub use ops::{
     Capabilities, CtCapabilities, Datapath, DpStats, DpifError, DpifOp, Execute, FlowPut, FlowRecord,
     FlowStats, MeterBand, MeterBandStats, MeterConfig, MeterStats, OpBatch, OpResult, PmdId, PutMode,

@@ -1,6 +1,7 @@
 //! Operations on a datapath and the [`Datapath`] trait.
 
 use crate::actions::DpAction;
+use crate::offload::Offloaded;
 use crate::port::{PortInfo, PortSpec};
 use crate::stats::{PmdStats, PortStats};
 use crate::upcall::Ticket;
@@ -139,6 +140,8 @@ pub struct FlowRecord {
     pub actions: Arc<[DpAction]>,
     /// Its counters.
     pub stats: FlowStats,
+    /// Its part in a device.
+    pub offloaded: Offloaded,
 }
 
 /// Result of an operation.

@@ -1,11 +1,12 @@
 //! [`Provider`]: a datapath as the daemon runs it, beside [`Datapath`] with its operations: handlers, devices of ports, housekeeping.
 //!
 //! Implemented by `dpif-netdev` and `dpif-netlink`. A feature missing in one of them is a capability: a method with
-//! a default, or a separate trait behind an `Option` ([`PmdThreads`], [`Connections`]). Callers never ask which of
+//! a default, or a separate trait behind an `Option` ([`PmdThreads`], [`FlowOffloads`], [`Connections`]). Callers never ask which of
 //! the two it is.
 
 use crate::conntrack::Connections;
 use crate::drr::BATCH_MAX_UPCALLS;
+use crate::offload::FlowOffloads;
 use crate::ops::{Datapath, DpifError, DpifOp, OpBatch, OpResult};
 use crate::port::{PortOptions, PortSpec};
 use crate::stats::{PmdStats, PortStats};
@@ -106,6 +107,11 @@ pub trait Provider: Datapath {
 
     /// Its forwarding threads; `None`: no separate ones.
     fn pmd_threads(&self) -> Option<&dyn PmdThreads> {
+        None
+    }
+
+    /// Its flow offload; `None`: none.
+    fn offload(&self) -> Option<&dyn FlowOffloads> {
         None
     }
 

@@ -131,6 +131,8 @@ pub struct PmdStats {
     pub recirculated: u64,
     /// Received packets parsed by the template for common ones.
     pub template_hits: u64,
+    /// Packets hit by the mark of a device.
+    pub mark_hits: u64,
     /// Packets hit in the flow cache.
     pub cache_hits: u64,
     /// Packets hit in the megaflow table.
@@ -168,9 +170,14 @@ pub struct PmdStats {
 }
 
 impl PmdStats {
-    /// Packets looked up: hits of cache and table, and misses.
+    /// Packets with a megaflow.
+    pub fn hits(&self) -> u64 {
+        self.mark_hits + self.cache_hits + self.megaflow_hits
+    }
+
+    /// Packets looked up: hits, and misses.
     pub fn passes(&self) -> u64 {
-        self.cache_hits + self.megaflow_hits + self.upcalls + self.lost()
+        self.hits() + self.upcalls + self.lost()
     }
 
     /// Subtables visited per hit of the megaflow table; 0 without hits.
@@ -219,6 +226,7 @@ impl PmdStats {
         self.received += s.received;
         self.recirculated += s.recirculated;
         self.template_hits += s.template_hits;
+        self.mark_hits += s.mark_hits;
         self.cache_hits += s.cache_hits;
         self.megaflow_hits += s.megaflow_hits;
         self.subtable_lookups += s.subtable_lookups;

@@ -1,7 +1,7 @@
 //! Measures `afxdp` ports beside `system` ports, in turn in one run, in separate network namespaces (needs
-//! root and `ip`). Run: `cargo run --release -p netdev --example afxdp [ROUNDS [SECONDS]]`.
+//! root and `ip`). Run: `cargo run --release -p netdev --example afxdp [ROUNDS [SECONDS [BYTES]]]`.
 //!
-//! One thread forwards frames of 60 bytes from one veth pair to another, one generates; each has its own
+//! One thread forwards frames (of 60 bytes) from one veth pair to another, one generates; each has its own
 //! processor. Prints the frames that arrived after the forwarder, and its processor time per frame; ratios
 //! are to `system` of the same round.
 #![allow(unsafe_code, reason = "network namespaces, processors, times")]
@@ -87,16 +87,16 @@ fn open(name: &str, kind: Kind) -> (Box<dyn RxQueue>, Box<dyn TxQueue>) {
     (port.rx.remove(0), tx)
 }
 
-fn generate(mut out: Box<dyn TxQueue>, stop: &AtomicBool) {
+fn generate(mut out: Box<dyn TxQueue>, bytes: usize, stop: &AtomicBool) {
     pin(1);
     let mut frame = vec![2; 12];
     frame.extend([0x88, 0xb5]);
-    frame.resize(60, 0);
+    frame.resize(bytes, 0);
     let mut pool = PacketPool::new();
     while !stop.load(Ordering::Relaxed) {
         let mut batch: PacketBatch = (0..32)
             .map(|_| {
-                let mut p: Packet = pool.alloc(60);
+                let mut p: Packet = pool.alloc(bytes);
                 p.set_frame(&frame);
                 p
             })
@@ -106,7 +106,7 @@ fn generate(mut out: Box<dyn TxQueue>, stop: &AtomicBool) {
 }
 
 /// Measures one pair in its own namespace.
-fn measure(from: Kind, to: Kind, time: Duration) -> Figures {
+fn measure(from: Kind, to: Kind, time: Duration, bytes: usize) -> Figures {
     let run = move || {
         new_netns();
         for (a, b) in [("sl-g", "sl-a"), ("sl-b", "sl-s")] {
@@ -120,7 +120,7 @@ fn measure(from: Kind, to: Kind, time: Duration) -> Figures {
         let stop = Arc::new(AtomicBool::new(false));
         let generator = {
             let stop = Arc::clone(&stop);
-            std::thread::spawn(move || generate(out, &stop))
+            std::thread::spawn(move || generate(out, bytes, &stop))
         };
         pin(0);
         let (mut pool, mut batch) = (PacketPool::new(), PacketBatch::new());
@@ -161,10 +161,11 @@ fn main() {
     let argument = |i: usize| std::env::args().nth(i).and_then(|s| s.parse().ok());
     let rounds = argument(1).unwrap_or(5).max(1) as usize;
     let time = Duration::from_secs(argument(2).unwrap_or(2));
+    let bytes = argument(3).map_or(60, |n| n.clamp(60, 1514) as usize);
     let mut all: [Vec<Figures>; WAYS.len()] = Default::default();
     for _ in 0..rounds {
         for (figures, (from, to, _)) in all.iter_mut().zip(WAYS) {
-            figures.push(measure(from, to, time));
+            figures.push(measure(from, to, time, bytes));
         }
     }
     println!("{:17} {:26} {:26} {:26} cost to system", "", "Mpps", "to system", "ns a frame");

@@ -101,6 +101,8 @@ pub struct TxReport {
     pub sent_bytes: u64,
     /// Extra frames from segmentation by software.
     pub generated_packets: u64,
+    /// Frames sent from the memory in which another `afxdp` port received them.
+    pub in_place_packets: u64,
     drops: [u64; TxDrop::ALL.len()],
 }
 
@@ -120,6 +122,7 @@ impl TxReport {
         self.sent_packets += other.sent_packets;
         self.sent_bytes += other.sent_bytes;
         self.generated_packets += other.generated_packets;
+        self.in_place_packets += other.in_place_packets;
         for (mine, theirs) in self.drops.iter_mut().zip(other.drops) {
             *mine += theirs;
         }

@@ -183,3 +183,11 @@ pub(crate) fn ifindex(name: &str) -> io::Result<u32> {
     };
     Ok(index as u32)
 }
+
+/// Waits until each processor has left the code of the kernel that it was in, interrupts included: a grace period
+/// (membarrier(2), `MEMBARRIER_CMD_GLOBAL`).
+pub(crate) fn wait_for_processors() -> io::Result<()> {
+    // SAFETY: no pointers.
+    let ret = unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_GLOBAL, 0, 0) };
+    check(ret as c_int).map(drop)
+}

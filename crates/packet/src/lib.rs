@@ -1,7 +1,7 @@
 //! Packet memory: owned frames with headroom, their offload metadata, batches, header views and checksums.
 //!
-//! A [`Packet`] is one Ethernet frame (or layer-3 packet) in an owned heap buffer, with headroom for pushed
-//! headers. Large segments (TCP super-frames of up to 64 KB) are ordinary packets in a large buffer;
+//! A [`Packet`] is one Ethernet frame (or layer-3 packet) in an owned heap buffer or a lent [`Chunk`], with headroom
+//! for pushed headers. Large segments (TCP super-frames of up to 64 KB) are ordinary packets in a large buffer;
 //! [`Offload`] beside the bytes describes pending work of a NIC or a tap (checksum, segmentation).
 //!
 //! Nothing here does I/O. A [`PacketPool`], owned by one thread, recycles buffers.
@@ -9,6 +9,7 @@
 
 mod batch;
 pub mod checksum;
+mod chunk;
 pub mod fuzz;
 mod gso;
 pub mod headers;
@@ -17,10 +18,11 @@ mod offload;
 mod pool;
 
 pub use batch::{BATCH_MAX_PACKETS, BURST_MAX_PACKETS, PacketBatch};
+pub use chunk::{CHUNK_BYTES, Chunk, set_chunk_owner};
 pub use gso::{MAX_SEGMENTS, SegmentError, complete_checksum, crc32c, segment};
 pub use merge::{MERGED_HEADERS_MAX_BYTES, MERGED_MAX, Merged, merge};
 pub use offload::{GsoKind, Offload, VIRTIO_NET_HDR_BYTES};
-pub use pool::{HEAD_BYTES, HEADROOM_BYTES, LARGE_FRAME_BYTES, Packet, PacketPool, SMALL_BUFFER_BYTES};
+pub use pool::{HEAD_BYTES, HEADROOM_BYTES, LARGE_FRAME_BYTES, Line, Packet, PacketPool, SMALL_BUFFER_BYTES};
 
 #[cfg(test)]
 mod gso_tests;

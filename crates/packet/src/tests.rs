@@ -41,6 +41,91 @@ fn pool_recycles_small_and_large_buffers() {
 }
 
 #[test]
+fn a_freed_burst_is_allocated_again() {
+    let mut pool = PacketPool::new();
+    let burst =
+        |bytes: &[u8], n: usize| -> PacketBatch { (0..n).map(|_| Packet::from_slice(bytes)).collect() };
+    for (freed, wanted) in [(32, 32), (32, 8), (8, 32), (0, 3), (300, 7), (1, 0)] {
+        let mut batch = burst(b"stale", freed);
+        batch.free_into(&mut pool);
+        assert!(batch.is_empty());
+        batch.push(Packet::from_slice(b"first"));
+        pool.alloc_burst(&mut batch, wanted);
+        assert_eq!(batch.len(), 1 + wanted);
+        assert_eq!(batch.packets()[0].data(), b"first");
+        assert!(batch.packets()[1..].iter().all(|p| p.is_empty() && p.capacity() >= 1514));
+        pool.alloc(60);
+    }
+    // Mixed with large ones, and many.
+    let mut batch = burst(&[0; 9000], 2);
+    batch.extend(burst(b"small", 2).drain());
+    batch.free_into(&mut pool);
+    for _ in 0..200 {
+        burst(b"many", 32).free_into(&mut pool);
+    }
+    assert!((4000..=4096).contains(&pool.pooled()), "{}", pool.pooled());
+}
+
+mod chunks {
+    use super::*;
+    use std::sync::Mutex;
+
+    static RETURNED: Mutex<Vec<&'static mut Chunk>> = Mutex::new(Vec::new());
+
+    fn returned() -> usize {
+        RETURNED.lock().unwrap().drain(..).count()
+    }
+
+    /// Bytes 1000 to 1100 of a chunk hold the numbers from 0 on.
+    fn lent() -> Packet {
+        set_chunk_owner(|chunk| RETURNED.lock().unwrap().push(chunk));
+        let chunk: &'static mut Chunk = Box::leak(Box::new([Line::ZERO; 64]));
+        let mut p = Packet::from_chunk(chunk, 1000..1100);
+        assert!(p.data().iter().all(|b| *b == 0));
+        p.data_mut().iter_mut().zip(0..).for_each(|(b, n)| *b = n);
+        p
+    }
+
+    /// One test: the owner is that of the process.
+    #[test]
+    fn come_back_once_however_their_packet_ends() {
+        let frame: Vec<u8> = (0..100).collect();
+        let mut pool = PacketPool::new();
+        drop(lent());
+        pool.free(lent());
+        let mut batch: PacketBatch = [lent(), Packet::from_slice(&frame), lent()].into_iter().collect();
+        batch.free_into(&mut pool);
+        std::thread::spawn(|| drop(lent())).join().unwrap();
+        assert_eq!((returned(), pool.pooled()), (5, 1));
+
+        // Room of a chunk: 1,000 bytes before the frame.
+        let mut p = lent();
+        p.insert(12, 1000);
+        p.remove(12, 900);
+        assert_eq!((p.len(), returned(), p.chunk().is_some()), (200, 0, true));
+        p.insert(0, 901);
+        assert_eq!((p.len(), returned(), p.chunk().is_some()), (1101, 1, false));
+        assert_eq!((&p.data()[901..913], &p.data()[1013..]), (&frame[..12], &frame[12..]));
+
+        // A longer frame than a chunk, and copies.
+        let mut p = lent();
+        assert_eq!((p.clone().chunk().is_some(), pool.copy(&p).chunk().is_some()), (false, false));
+        p.set_frame(&[1; 4000]);
+        assert_eq!((p.len(), returned(), p.chunk().is_some()), (4000, 1, false));
+
+        let mut p = lent();
+        let (chunk, place) = p.take_chunk().unwrap();
+        assert_eq!((place.clone(), p.len(), p.capacity()), (1000..1100, 0, 0));
+        assert!(p.take_chunk().is_none() && p.head().is_none());
+        drop(p);
+        assert_eq!(returned(), 0, "it has another owner");
+        assert_eq!(Packet::from_chunk(chunk, place).data(), &frame);
+        assert_eq!(returned(), 1);
+        assert!(Packet::from_slice(&frame).take_chunk().is_none());
+    }
+}
+
+#[test]
 fn virtio_header_round_trips_and_refuses_nonsense() {
     let o = Offload {
         needs_csum: true,

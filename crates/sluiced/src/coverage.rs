@@ -102,6 +102,12 @@ fn hash(totals: &[(&'static str, u64)]) -> u32 {
     bytes.fold(0x811c_9dc5, |hash: u32, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
+/// Flows that no device took, and changes that it refused.
+fn offload_refused(daemon: &Daemon) -> u64 {
+    let offloads = daemon.switch.instances().iter().filter_map(|i| i.datapath.offload()?.stats());
+    offloads.map(|stats| stats.refused).sum()
+}
+
 /// All counters, in order of their names.
 pub(crate) fn totals(daemon: &Daemon) -> Totals {
     let instances = || daemon.switch.instances().iter();
@@ -127,6 +133,7 @@ pub(crate) fn totals(daemon: &Daemon) -> Totals {
         ("db_wait_refused", database.waits_refused),
         ("unixctl_cut_off", daemon.commands_cut_off()),
         ("flow_removed_paused", instances().map(|i| i.backer.removed.times_full()).sum()),
+        ("flow_offload_refused", offload_refused(daemon)),
         ("ofconn_cut_off", sockets.cut_off),
         ("ofconn_event_dropped", told.events_dropped),
         ("ofconn_packet_in_dropped", told.packet_ins_dropped),

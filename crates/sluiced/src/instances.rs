@@ -11,6 +11,7 @@ use dpif::{
     Provider, ReplySink, ThreadPlan,
 };
 use dpif_netdev::ablation::Ablation;
+use dpif_netdev::offload::Providers;
 use dpif_netdev::{QueueWatch, UserspaceConfig, UserspaceDatapath};
 use dpif_netlink::{KernelConfig, KernelDatapath, Mode};
 use flow::DpPort;
@@ -174,6 +175,12 @@ impl Instance {
         }
     }
 
+    fn enable_offload(&self) {
+        if let Some(offload) = self.datapath.offload() {
+            offload.enable();
+        }
+    }
+
     fn set_perf_log(&self, log: PerfLog) {
         if let Some(threads) = self.datapath.pmd_threads() {
             threads.set_perf_log(log);
@@ -226,6 +233,7 @@ fn userspace(
         threads: ThreadPlan::default(),
         vlan_limit: VLAN_LIMIT,
         hash_seed,
+        offload: Providers::default(),
     };
     let inline = Arc::new(InlineSlowPath {
         backer: backer.clone(),
@@ -270,12 +278,21 @@ pub struct Instances {
     settings: Settings,
     wake: Wake,
     perf_log: PerfLog,
+    /// `hw-offload` was true once: it stays so until the end of the process.
+    hw_offload: bool,
 }
 
 impl Instances {
     /// Empty. `wake` is called when events wait in a backer.
     pub(crate) fn new(settings: Settings, wake: Wake) -> Instances {
-        Instances { by_type: BTreeMap::new(), global: None, settings, wake, perf_log: PerfLog::default() }
+        Instances {
+            by_type: BTreeMap::new(),
+            global: None,
+            settings,
+            wake,
+            perf_log: PerfLog::default(),
+            hw_offload: false,
+        }
     }
 
     /// The dummies of all datapaths.
@@ -330,6 +347,9 @@ impl Instances {
                 instance.set_global(global);
             }
             instance.set_perf_log(self.perf_log);
+            if self.hw_offload {
+                instance.enable_offload();
+            }
             self.by_type.insert(type_name.to_string(), instance);
         }
         let instance = self.by_type.get_mut(type_name).context("a datapath ended as it started")?;
@@ -353,6 +373,10 @@ impl Instances {
 
     /// Applies settings of the whole switch, also to datapaths started later.
     pub(crate) fn set_global(&mut self, global: Arc<GlobalConfig>) {
+        if global.hw_offload && !std::mem::replace(&mut self.hw_offload, true) {
+            log::info!(target: "netdev_offload", "netdev: Flow API Enabled");
+            self.iter().for_each(Instance::enable_offload);
+        }
         self.by_type.values_mut().for_each(|i| i.set_global(&global));
         self.global = Some(global);
     }

@@ -33,7 +33,7 @@ fn datapath(instance: &Instance) -> Value {
         "name": instance.name(),
         "flows": sum.flows,
         "masks": sum.masks,
-        "hits": sum.cache_hits + sum.megaflow_hits,
+        "hits": sum.hits(),
         "misses": sum.upcalls + sum.lost(),
         "lost": sum.lost(),
         "drops": drops(sum.drops_by_name()),

@@ -5,6 +5,7 @@ mod threads;
 use crate::slowpath::{InlineSlowPath, SlowPath, Wake};
 use dpif::{Datapath, PortOptions, PortSpec, SystemPort};
 use dpif_netdev::ablation::Ablation;
+use dpif_netdev::offload::Providers;
 use dpif_netdev::{UserspaceConfig, UserspaceDatapath};
 use flow::{DpPort, MacAddr, Match, OfPort, TableId};
 use ofp_actions::{Action, Output};
@@ -86,6 +87,7 @@ fn hosts_reach_each_other_through_normal_with_offloads_on() {
         threads: Default::default(),
         vlan_limit: 1,
         hash_seed: 7,
+        offload: Providers::default(),
     };
     let backer = Arc::new(Backer::new(1));
     let wake: Wake = Arc::new(|| {});

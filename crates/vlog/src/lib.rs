@@ -38,7 +38,7 @@ const DEFAULT_PATTERNS: [&str; 3] = [
 ];
 
 /// Every module that logs.
-const MODULES: [&str; 23] = [
+const MODULES: [&str; 25] = [
     "bridge",
     "connmgr",
     "daemon_unix",
@@ -49,7 +49,9 @@ const MODULES: [&str; 23] = [
     "jsonrpc",
     "netdev",
     "netdev_afxdp",
+    "netdev_dummy",
     "netdev_linux",
+    "netdev_offload",
     "ofproto",
     "ofproto_dpif",
     "ofproto_dpif_upcall",

@@ -4,7 +4,7 @@
 //! An empty slot has a base block unequal to any packet's key (an impossible shape), so a stale id is harmless.
 
 use super::action_lists::{ActionLists, NO_LIST};
-use dpif::{DpAction, FlowRecord, FlowStats};
+use dpif::{DpAction, FlowRecord, FlowStats, Offloaded};
 use flow::{FlowKey, KeyMask, PackedKey, Ufid};
 use std::sync::Arc;
 
@@ -222,7 +222,8 @@ impl Slab {
         let cold = slot.cold.as_ref()?;
         let key = cold.key.unpack();
         let actions = self.lists.get(slot.list)?.actions.clone();
-        Some(FlowRecord { ufid: cold.ufid, key, mask, actions, stats: slot.stats() })
+        let offloaded = Offloaded::No;
+        Some(FlowRecord { ufid: cold.ufid, key, mask, actions, stats: slot.stats(), offloaded })
     }
 
     /// Name and counters of the flow in slot `id`, if it was used at that time or later.

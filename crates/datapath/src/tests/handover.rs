@@ -35,9 +35,10 @@ fn flows_are_taken_over_with_new_names_and_empty_counters() {
     let gone = giver.pmd.remove_flows_from(DpPort(1), 10);
     assert_eq!(gone.iter().map(|f| (f.ufid, f.stats.packets)).collect::<Vec<_>>(), [(ufid, 2)]);
     assert_eq!(flows(&mut giver).len(), 1, "flows from other ports stay");
-    taker.pmd.adopt(&gone[0]);
-    taker.pmd.adopt(&gone[0]);
+    let adopted = taker.pmd.adopt(&gone[0]).map(|put| put.ufid);
+    assert!(taker.pmd.adopt(&gone[0]).is_none());
     let taken = flows(&mut taker);
+    assert_eq!(adopted, Some(taken[0].ufid));
     assert_eq!(taken.len(), 1, "what matches already is not taken twice");
     assert!(taken[0].ufid != ufid && taken[0].stats == FlowStats::default());
     taker.receive(1, &[udp(5, 6)]);

@@ -9,6 +9,7 @@ mod groups;
 mod handover;
 mod hostile;
 mod keys;
+mod marks;
 mod operations;
 mod oracle;
 mod parking;

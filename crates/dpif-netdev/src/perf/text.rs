@@ -95,7 +95,7 @@ fn passes(out: &mut String, s: &PmdStats) {
     let upcall_us = ratio(s.answers_us as f64, s.answers);
     let each = ratio(passes as f64, s.received);
     row(out, "Datapath passes:", passes, &format!("{each:.2} passes/pkt"));
-    row(out, "- PHWOL hits:", 0, &share(0));
+    row(out, "- PHWOL hits:", s.mark_hits, &share(s.mark_hits));
     row(out, "- MFEX Opt hits:", 0, &share(0));
     row(out, "- Simple Match hits:", 0, &share(0));
     row(out, "- EMC hits:", 0, &share(0));

@@ -1,6 +1,7 @@
 use super::*;
 use crate::ablation::Ablation;
 use crate::inbox::Control;
+use crate::offload::{Offloads, Providers};
 use crate::plan::QueueId;
 use crate::queues::Rx;
 use crate::threads::PmdFactory;
@@ -46,9 +47,11 @@ impl netdev::RxQueue for Endless {
 #[test]
 fn a_request_waits_for_one_burst_and_no_queue_for_more_than_a_round() {
     let inbox = Arc::new(Inbox::new().unwrap());
+    let purged = Arc::new(Purged::default());
     let factory = PmdFactory {
         shared: Arc::new(DpShared::new()),
-        purged: Arc::new(Purged::default()),
+        offloads: Offloads::new(purged.clone(), Providers::default()),
+        purged,
         portless: UpcallQueues::new().port_add(DpPort::NONE),
         vlan_limit: 1,
         hash_seed: 7,
@@ -57,8 +60,8 @@ fn a_request_waits_for_one_burst_and_no_queue_for_more_than_a_round() {
         dummy_numa: Vec::new(),
         ablation: Ablation::default(),
     };
-    let (core, purged) = (factory.core(PmdId::Core(0)), factory.purged.clone());
-    let mut thread = PmdThread::new(core, factory.portless.clone(), inbox.clone(), purged, 32);
+    let (core, offload) = (factory.core(PmdId::Core(0)), factory.offload(PmdId::Core(0)));
+    let mut thread = PmdThread::new(core, factory.portless.clone(), inbox.clone(), offload, 32);
     let asked = Arc::new(Mutex::new(Vec::new()));
     for port in 0..5 {
         let fd = sys::Waker::new().unwrap();

@@ -19,6 +19,7 @@ pub use conntrack::{ConnectionFormat, format_protocol, parse_tuple_match, tcp_st
 pub use key::format_key_mask;
 pub use key_parse::parse_key_mask;
 
+use crate::offload::Offloaded;
 use crate::ops::{FlowRecord, FlowStats};
 use flow::DpPort;
 use std::fmt::Write;
@@ -51,7 +52,7 @@ impl PortNames for NumbersOnly {
 
 /// Format of a flow.
 pub struct FlowFormat<'a> {
-    /// With ufid, all fields and `dp:ovs`, as `dpctl/dump-flows -m`.
+    /// With ufid, all fields and the executing layer, as `dpctl/dump-flows -m`.
     pub verbose: bool,
     /// Include the packet type: keys of the datapath have one.
     pub packet_types: bool,
@@ -77,7 +78,12 @@ pub fn format_flow(flow: &FlowRecord, now_ms: u64, format: &FlowFormat<'_>) -> S
     out += &format_key_mask(&flow.key, &flow.mask, format);
     let _ = write!(out, ", {}", format_stats(&flow.stats, now_ms));
     if format.verbose {
-        out += ", dp:ovs";
+        out += match flow.offloaded {
+            Offloaded::No => "",
+            Offloaded::Partial => ", offloaded:partial",
+            Offloaded::Full(_) => ", offloaded:yes",
+        };
+        let _ = write!(out, ", dp:{}", flow.offloaded.layer());
     }
     let _ = write!(out, ", actions:{}", format_actions(&flow.actions, format.names));
     if let (true, Some(info)) = (format.verbose, format.extra_info) {

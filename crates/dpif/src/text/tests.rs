@@ -6,6 +6,7 @@ use crate::actions::{
     CheckPktLen, CloneAction, CtClear, DecTtl, DropAction, HashAction, Meter, Output, PopEth, PopMpls,
     PopVlan, PushEth, PushMpls, PushVlan, Recirc, Sample, Trunc, Userspace,
 };
+use crate::offload::{OffloadLayer, Offloaded};
 use crate::ops::FlowStats;
 use crate::upcall::{ControllerCookie, UserCookie};
 use crate::{DpAction, FlowRecord, XlateDrop};
@@ -150,7 +151,7 @@ fn record() -> FlowRecord {
     let actions = parse_actions("set(eth(dst=aa:bb:cc:dd:ee:ff)),set(ipv4(ttl=63)),2", &NumbersOnly).unwrap();
     let stats = FlowStats { packets: 1, bytes: 54, used_ms: 4_000, tcp_flags: 2 };
     let ufid = Ufid(0xcf25_7829_62ba_490e_8a42_802f_3e99_190e);
-    FlowRecord { ufid, key, mask, actions: actions.into(), stats }
+    FlowRecord { ufid, key, mask, actions: actions.into(), stats, offloaded: Offloaded::No }
 }
 
 #[test]
@@ -170,6 +171,15 @@ fn flows_print_as_dpctl_dump_flows_does() {
         format_flow(&record(), 5_000, &verbose),
         "ufid:cf257829-62ba-490e-8a42-802f3e99190e, recirc_id(0),dp_hash(0/0),skb_priority(0/0),in_port(p1),skb_mark(0/0),ct_state(0/0),ct_zone(0/0),ct_mark(0/0),ct_label(0/0),packet_type(ns=0,id=0),eth(src=50:54:00:00:00:05/00:00:00:00:00:00,dst=50:54:00:00:00:07),eth_type(0x0800),ipv4(src=10.1.2.3/255.0.0.0,dst=192.168.0.2/0.0.0.0,proto=6,tos=0/0,ttl=64,frag=no),tcp(src=1234/0,dst=80),tcp_flags(0/0), packets:1, bytes:54, used:1.000s, flags:S, dp:ovs, actions:set(eth(dst=aa:bb:cc:dd:ee:ff)),set(ipv4(ttl=63)),p2, dp-extra-info:miniflow_bits(5,3)"
     );
+    for (offloaded, text) in [
+        (Offloaded::Partial, ", offloaded:partial, dp:ovs, actions:"),
+        (Offloaded::Full(OffloadLayer::Tc), ", offloaded:yes, dp:tc, actions:"),
+        (Offloaded::Full(OffloadLayer::Dpdk), ", offloaded:yes, dp:dpdk, actions:"),
+    ] {
+        let flow = FlowRecord { offloaded, ..record() };
+        assert!(format_flow(&flow, 5_000, &verbose).contains(text), "{text}");
+        assert!(!format_flow(&flow, 5_000, &brief).contains("dp:"));
+    }
     let mut fresh = record();
     fresh.stats = FlowStats::default();
     fresh.actions = [].into();

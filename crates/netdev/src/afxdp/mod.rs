@@ -6,7 +6,8 @@
 //! the first that works, in the order native-with-zerocopy, native, generic.
 //!
 //! Invariants: the program is attached exactly while the port or one of its receive queues exists, also if
-//! the process is killed. A port's memory is bounded, see [`MAX_RING_ENTRIES`].
+//! the process is killed. The memory of frames is bounded and shared by all ports, see `umem` and
+//! [`MAX_RING_ENTRIES`].
 //!
 //! Frames that AF_XDP cannot carry are lost, and need settings by ethtool(8): checksums that a veth peer
 //! leaves to its device (`-K PEER tx off`) and stripped VLAN tags (`rxvlan off`, on a veth peer `txvlan
@@ -21,6 +22,7 @@ mod socket;
 #[cfg(test)]
 mod tests;
 mod tx;
+mod umem;
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -36,7 +38,8 @@ use tx::{TxSide, XdpTx};
 
 /// Ring entries per queue and direction, with a chunk of 4 KB each.
 const RING_ENTRIES: u32 = 1024;
-/// Maximum ring entries of all queues of a port: 32 MB for received frames and as much for sent ones.
+/// Maximum ring entries of all queues of a port: 32 MB for received frames and as much for sent ones, out of a umem
+/// of at most 160 MB.
 pub const MAX_RING_ENTRIES: u32 = 1 << 13;
 /// Frame bytes beyond the MTU: Ethernet header and one tag.
 const HEADER_BYTES: usize = 18;
@@ -95,7 +98,9 @@ pub struct AfxdpInfo {
 /// Keeps frames arriving. The link is dropped first: without it no frame reaches the map.
 struct Attachment {
     _link: OwnedFd,
-    _map: SocketMap,
+    map: SocketMap,
+    /// In zero-copy mode the device writes frames itself.
+    device_writes: bool,
     _promiscuous: OwnedFd,
 }
 
@@ -165,8 +170,9 @@ fn open_in(
     let map = SocketMap::new(count)?;
     let (mut rx, mut sides) = (Vec::new(), Vec::new());
     let mtu = tx::mtu(name)?;
-    for queue in 0..count {
-        let (receiving, sending) = socket::open(ifindex, queue, setup)?;
+    let shares = umem::take(count, setup.entries).map_err(raw::context("memory for frames"))?;
+    for (queue, share) in shares.into_iter().enumerate() {
+        let (receiving, sending) = socket::open(ifindex, queue, setup, share)?;
         map.set(queue, receiving.socket.as_fd())?;
         rx.push(receiving);
         sides.push(Arc::new(Mutex::new(TxSide::new(name, sending, mtu, options.use_need_wakeup))));
@@ -176,10 +182,11 @@ fn open_in(
     // Attached last: no frame arrives before the setup is complete.
     let hook = if mode == XdpMode::Generic { Hook::Generic } else { Hook::Driver };
     let link = program::attach(&map, ifindex, hook)?;
-    let attachment = Arc::new(Attachment { _link: link, _map: map, _promiscuous: promiscuous });
-    let queues = rx
-        .into_iter()
-        .map(|rings| -> Box<dyn RxQueue> { Box::new(rx::XdpRx::new(rings, Arc::clone(&attachment))) });
+    let attachment =
+        Arc::new(Attachment { _link: link, map, device_writes: setup.zerocopy, _promiscuous: promiscuous });
+    let queues = rx.into_iter().enumerate().map(|(queue, rings)| -> Box<dyn RxQueue> {
+        Box::new(rx::XdpRx::new(rings, queue, Arc::clone(&attachment)))
+    });
     let queues = queues.collect();
     Ok((queues, TxSource { sides, tx_queues: AtomicUsize::new(0), _attachment: attachment }))
 }

@@ -14,6 +14,7 @@ use crate::raw::{self, context};
 // `linux/bpf.h`.
 const BPF_MAP_CREATE: c_int = 0;
 const BPF_MAP_UPDATE_ELEM: c_int = 2;
+const BPF_MAP_DELETE_ELEM: c_int = 3;
 const BPF_PROG_LOAD: c_int = 5;
 const BPF_LINK_CREATE: c_int = 28;
 const MAP_TYPE_XSKMAP: u32 = 17;
@@ -112,17 +113,28 @@ impl SocketMap {
 
     /// Hands the frames of a queue to a socket.
     pub(super) fn set(&self, queue: usize, socket: BorrowedFd<'_>) -> io::Result<()> {
-        let (key, value) = (queue as u32, socket.as_raw_fd() as u32);
+        let value = socket.as_raw_fd() as u32;
+        self.change(BPF_MAP_UPDATE_ELEM, queue, (&raw const value) as u64)
+            .map_err(context("cannot enter a socket"))
+    }
+
+    /// Leaves further frames of a queue to the host.
+    pub(super) fn remove(&self, queue: usize) -> io::Result<()> {
+        self.change(BPF_MAP_DELETE_ELEM, queue, 0)
+    }
+
+    /// `value` is the address of a live `u32`, or 0 for a removal.
+    fn change(&self, command: c_int, queue: usize, value: u64) -> io::Result<()> {
+        let key = queue as u32;
         let attributes = MapUpdate {
             map: self.0.as_raw_fd() as u32,
             padding: 0,
             key: (&raw const key) as u64,
-            value: (&raw const value) as u64,
+            value,
             flags: 0,
         };
         // SAFETY: key and value are 4 bytes each, as the map was made, and live through the call, which reads them.
-        unsafe { bpf(BPF_MAP_UPDATE_ELEM, &attributes) }.map_err(context("cannot enter a socket"))?;
-        Ok(())
+        unsafe { bpf(command, &attributes) }.map(drop)
     }
 }
 

@@ -1,4 +1,9 @@
-//! Receiving: copies frames out of the ring's chunks, which return to the kernel at once.
+//! Receiving. A packet takes its frame's chunk along, and the kernel gets a spare one instead, if another socket could
+//! send the frame. Otherwise, or without a spare chunk, the frame is copied and its chunk returns at once. So the
+//! kernel always has the same number of chunks, however long packets are held.
+//!
+//! A queue that ends takes its socket out of the program's map, and waits until no processor is in the midst of a
+//! reception. Then the kernel writes to its chunks no more, unless the device itself does (zero-copy).
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -6,10 +11,10 @@ use std::sync::Arc;
 
 use libc::c_int;
 use packet::headers::ETH_HEADER_BYTES;
-use packet::{BURST_MAX_PACKETS, PacketBatch, PacketPool};
+use packet::{BURST_MAX_PACKETS, CHUNK_BYTES, Packet, PacketBatch, PacketPool};
 
 use super::Attachment;
-use super::socket::{CHUNK_BYTES, RxRings};
+use super::socket::RxRings;
 use crate::port::{RxCounters, RxQueue};
 use crate::raw;
 
@@ -21,13 +26,15 @@ pub(super) struct XdpRx {
     rings: RxRings,
     malformed: u64,
     empty_looks: u32,
+    /// The device's queue.
+    queue: usize,
     /// Keeps the program attached while a receive queue exists.
-    _attachment: Arc<Attachment>,
+    attachment: Arc<Attachment>,
 }
 
 impl XdpRx {
-    pub(super) fn new(rings: RxRings, attachment: Arc<Attachment>) -> XdpRx {
-        XdpRx { rings, malformed: 0, empty_looks: 0, _attachment: attachment }
+    pub(super) fn new(rings: RxRings, queue: usize, attachment: Arc<Attachment>) -> XdpRx {
+        XdpRx { rings, malformed: 0, empty_looks: 0, queue, attachment }
     }
 
     /// A device error does not appear in the ring, only on the socket.
@@ -44,6 +51,14 @@ impl XdpRx {
     }
 }
 
+impl Drop for XdpRx {
+    fn drop(&mut self) {
+        let Attachment { map, device_writes, .. } = &*self.attachment;
+        self.rings.kernel_stopped =
+            !device_writes && map.remove(self.queue).is_ok() && raw::wait_for_processors().is_ok();
+    }
+}
+
 impl RxQueue for XdpRx {
     fn fd(&self) -> BorrowedFd<'_> {
         self.rings.socket.as_fd()
@@ -56,24 +71,38 @@ impl RxQueue for XdpRx {
         max_packets: usize,
     ) -> io::Result<usize> {
         let before = batch.len();
-        let RxRings { received, fill, socket } = &mut self.rings;
+        let rings = &mut self.rings;
+        let umem = rings.socket.umem;
         let most = max_packets.min(BURST_MAX_PACKETS) as u32;
+        let lends = umem.is_shared();
         // As many chunks as entries: the fill ring always has room.
-        let count = received.waiting().min(most).min(fill.room());
+        let count = rings.received.waiting().min(most).min(rings.fill.room());
         for _ in 0..count {
-            let d = received.read();
-            // SAFETY: the kernel handed over the chunk with this entry; it returns below, after the copy.
-            let frame = unsafe { socket.bytes(d.addr, d.len as usize) };
-            match frame.filter(|f| f.len() >= ETH_HEADER_BYTES) {
-                Some(frame) => {
-                    let mut p = pool.alloc(frame.len());
-                    p.set_frame(frame);
-                    batch.push(p);
-                }
-                None => self.malformed += 1,
+            let (received, chunk) = rings.next();
+            let (Some(chunk), bytes) = (chunk, received.len as usize) else {
+                self.malformed += 1;
+                continue;
+            };
+            // SAFETY: the kernel handed over the chunk with this entry.
+            let frame = unsafe { umem.frame(received.addr, bytes) };
+            let at = received.addr as usize % CHUNK_BYTES;
+            let Some(frame) = frame.filter(|f| f.len() >= ETH_HEADER_BYTES) else {
+                self.malformed += 1;
+                rings.fill(chunk);
+                continue;
+            };
+            if let Some(spare) = lends.then(|| umem.spare()).flatten() {
+                // SAFETY: the chunk came with this entry.
+                batch.push(Packet::from_chunk(unsafe { umem.lend(chunk) }, at..at + bytes));
+                rings.fill(spare);
+            } else {
+                let mut p = pool.alloc(frame.len());
+                p.set_frame(frame);
+                batch.push(p);
+                rings.fill(chunk);
             }
-            fill.write(d.addr - d.addr % CHUNK_BYTES as u64);
         }
+        let RxRings { received, fill, socket, .. } = rings;
         if count > 0 {
             self.empty_looks = 0;
             received.release();

@@ -1,22 +1,20 @@
-//! An XDP socket with its memory: chunks of 4 KB, the first half for received frames, the second for sent
-//! ones, so the two directions share nothing.
+//! An XDP socket: it registers the whole memory of a umem (`umem`), and its two directions share nothing.
 //!
-//! Invariant: a chunk belongs to the kernel (in the fill or transmit ring or on its way back), or to one of
-//! the two directions here. Only its owner accesses its bytes.
+//! Invariant: a direction owns the chunks that it has not given to the kernel. They become spare when it is dropped; the
+//! others are retired, unless the kernel has stopped accessing them.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use libc::{c_int, xdp_desc};
+use packet::CHUNK_BYTES;
 
 use super::ring::{Consumer, Producer};
+use super::umem::{Holder, Share, Umem};
 use crate::raw::{self, context};
 
-/// Bytes of a chunk: a page, the kernel's maximum.
-pub(super) const CHUNK_BYTES: usize = 4096;
 /// Bytes reserved by the kernel before a received frame (`XDP_PACKET_HEADROOM`), and by newer ones after it
 /// for bookkeeping.
 const KERNEL_BYTES: usize = 256 + 320;
@@ -26,80 +24,15 @@ const SEND_BUFFER_BYTES: c_int = 4 << 20;
 /// A former socket may release its queue some time after its close.
 const BUSY_LIMIT: Duration = Duration::from_secs(2);
 
-/// The chunks' memory.
-struct Area {
-    base: NonNull<u8>,
-    bytes: usize,
-}
-
-// SAFETY: plain memory, owned by this value; the invariant above governs access to its parts.
-unsafe impl Send for Area {}
-// SAFETY: as above: each part is accessed by pointer by its one owner.
-unsafe impl Sync for Area {}
-
-impl Area {
-    fn new(bytes: usize) -> io::Result<Area> {
-        // SAFETY: a new mapping at an address of the kernel's choice.
-        let base = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                bytes,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-                -1,
-                0,
-            )
-        };
-        if base == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let base = NonNull::new(base.cast::<u8>()).ok_or_else(|| io::Error::other("mapped at address 0"))?;
-        Ok(Area { base, bytes })
-    }
-}
-
-impl Drop for Area {
-    fn drop(&mut self) {
-        // SAFETY: exactly the mapping made in `new`; slices of it do not outlive the socket.
-        unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
-    }
-}
-
 /// The socket itself, shared by both directions.
 pub(super) struct Socket {
-    // Closed first, so that the kernel is done with the memory.
     fd: OwnedFd,
-    area: Area,
+    pub(super) umem: &'static Umem,
+    // Dropped after the descriptor.
+    _share: Share,
 }
 
 impl Socket {
-    /// The bytes of a frame at `at` in the area, if within it.
-    ///
-    /// # Safety
-    /// The caller must own the chunk.
-    pub(super) unsafe fn bytes(&self, at: u64, len: usize) -> Option<&[u8]> {
-        let at = usize::try_from(at).ok()?;
-        if at.checked_add(len)? > self.area.bytes {
-            return None;
-        }
-        // SAFETY: within the mapping, which lives as long as `self` and was zeroed; nobody writes to it, as
-        // the caller owns the chunk.
-        Some(unsafe { std::slice::from_raw_parts(self.area.base.as_ptr().add(at), len) })
-    }
-
-    /// Writes `frame`, at most a chunk long, to the chunk at `at`.
-    ///
-    /// # Safety
-    /// The caller must own the chunk, and `at` must be the offset of a chunk.
-    pub(super) unsafe fn put(&self, at: u64, frame: &[u8]) {
-        assert!(frame.len() <= CHUNK_BYTES && at as usize + CHUNK_BYTES <= self.area.bytes);
-        // SAFETY: within the mapping; no other access to the chunk, as the caller owns it.
-        unsafe {
-            let to = self.area.base.as_ptr().add(at as usize);
-            std::ptr::copy_nonoverlapping(frame.as_ptr(), to, frame.len());
-        }
-    }
-
     /// Makes the kernel process the transmit ring.
     pub(super) fn kick_tx(&self) -> io::Result<()> {
         // SAFETY: no buffer is given.
@@ -155,6 +88,34 @@ pub(super) struct RxRings {
     pub(super) received: Consumer<xdp_desc>,
     pub(super) fill: Producer<u64>,
     pub(super) socket: Arc<Socket>,
+    holder: Holder,
+    /// The kernel no longer writes to chunks of this side.
+    pub(super) kernel_stopped: bool,
+}
+
+impl RxRings {
+    /// Gives a chunk of the caller to the kernel for a frame; visible to it after [`Producer::publish`].
+    pub(super) fn fill(&mut self, chunk: u32) {
+        self.socket.umem.give_to(chunk, &self.holder);
+        self.fill.write(Umem::address_of(chunk));
+    }
+
+    /// The next frame, which must wait, and its chunk, owned by the caller. `None`: not a chunk of this side.
+    pub(super) fn next(&mut self) -> (xdp_desc, Option<u32>) {
+        let received = self.received.read();
+        (received, self.socket.umem.take_from(received.addr, &self.holder))
+    }
+}
+
+impl Drop for RxRings {
+    fn drop(&mut self) {
+        for _ in 0..self.received.waiting() {
+            if let (_, Some(chunk)) = self.next() {
+                self.socket.umem.put_back(chunk);
+            }
+        }
+        self.socket.umem.end(&self.holder, self.kernel_stopped);
+    }
 }
 
 /// The sending direction.
@@ -162,33 +123,82 @@ pub(super) struct TxRings {
     pub(super) transmit: Producer<xdp_desc>,
     pub(super) completed: Consumer<u64>,
     pub(super) socket: Arc<Socket>,
-    /// Chunks owned by this side.
-    pub(super) free: Vec<u64>,
+    /// Chunks owned by this side, for copies: at most as many as ring entries.
+    pub(super) free: Vec<u32>,
+    /// Chunks in the transmit ring, the completion ring or the kernel.
+    in_kernel: u32,
+    entries: u32,
+    holder: Holder,
+}
+
+impl TxRings {
+    /// Frames that can be written now. Completions never outnumber the entries of their ring.
+    pub(super) fn room(&self) -> u32 {
+        self.transmit.room().min(self.entries - self.in_kernel)
+    }
+
+    /// Writes a frame at that place of a chunk of the caller; requires [`TxRings::room`].
+    pub(super) fn write(&mut self, chunk: u32, at: usize, bytes: usize) {
+        self.in_kernel += 1;
+        self.socket.umem.give_to(chunk, &self.holder);
+        let addr = Umem::address_of(chunk) + at as u64;
+        self.transmit.write(xdp_desc { addr, len: bytes as u32, options: 0 });
+    }
+
+    /// Reclaims the chunks of sent frames; those beyond the own ones become spare.
+    pub(super) fn reclaim(&mut self) {
+        let count = self.completed.waiting();
+        for _ in 0..count {
+            let address = self.completed.read();
+            let Some(chunk) = self.socket.umem.take_from(address, &self.holder) else { continue };
+            self.in_kernel = self.in_kernel.saturating_sub(1);
+            if self.free.len() < self.entries as usize {
+                self.free.push(chunk);
+            } else {
+                self.socket.umem.put_back(chunk);
+            }
+        }
+        if count > 0 {
+            self.completed.release();
+        }
+    }
+}
+
+impl Drop for TxRings {
+    fn drop(&mut self) {
+        self.reclaim();
+        self.free.drain(..).for_each(|chunk| self.socket.umem.put_back(chunk));
+        self.socket.umem.end(&self.holder, false);
+    }
 }
 
 /// Opens a socket on a device's queue; frames arrive once it is in the program's map.
-pub(super) fn open(ifindex: u32, queue: usize, setup: Setup) -> io::Result<(RxRings, TxRings)> {
+pub(super) fn open(
+    ifindex: u32,
+    queue: usize,
+    setup: Setup,
+    mut share: Share,
+) -> io::Result<(RxRings, TxRings)> {
     let fd = raw::socket(libc::AF_XDP, libc::SOCK_RAW, 0)
         .map_err(context("cannot open an XDP socket (it needs CAP_NET_RAW)"))?;
-    let chunks = 2 * setup.entries as usize;
-    let area = Area::new(chunks * CHUNK_BYTES).map_err(context("memory for frames"))?;
-    let socket = Arc::new(Socket { fd, area });
-    let (mut rx, tx) = rings(&socket, setup)?;
+    let (to_fill, free) = (std::mem::take(&mut share.rx), std::mem::take(&mut share.tx));
+    let socket = Arc::new(Socket { fd, umem: share.umem, _share: share });
+    let (mut rx, tx) = rings(&socket, setup, free)?;
+    // The kernel reads the ring from the call of bind(2) on.
+    to_fill.into_iter().for_each(|chunk| rx.fill(chunk));
     bind(&socket.fd, ifindex, queue, setup)?;
-    for chunk in 0..u64::from(setup.entries) {
-        rx.fill.write(chunk * CHUNK_BYTES as u64);
-    }
+    rx.kernel_stopped = false;
     rx.fill.publish();
     Ok((rx, tx))
 }
 
-fn rings(socket: &Arc<Socket>, setup: Setup) -> io::Result<(RxRings, TxRings)> {
+fn rings(socket: &Arc<Socket>, setup: Setup, free: Vec<u32>) -> io::Result<(RxRings, TxRings)> {
     let fd = socket.fd.as_fd();
     let buffer = |name| raw::set_option(&fd, libc::SOL_SOCKET, name, SEND_BUFFER_BYTES);
     buffer(libc::SO_SNDBUFFORCE).or_else(|_| buffer(libc::SO_SNDBUF))?;
     let area = libc::xdp_umem_reg {
-        addr: socket.area.base.as_ptr() as u64,
-        len: socket.area.bytes as u64,
+        addr: socket.umem.address(),
+        len: socket.umem.bytes() as u64,
         chunk_size: CHUNK_BYTES as u32,
         headroom: 0,
         flags: 0,
@@ -212,10 +222,13 @@ fn rings(socket: &Arc<Socket>, setup: Setup) -> io::Result<(RxRings, TxRings)> {
         Consumer::new(fd, libc::XDP_RX_RING, n, &at.rx, libc::XDP_PGOFF_RX_RING).map_err(failed())?;
     let transmit =
         Producer::new(fd, libc::XDP_TX_RING, n, &at.tx, libc::XDP_PGOFF_TX_RING).map_err(failed())?;
-    // Last in, first out: low chunks are reused and stay in the processor's cache.
-    let free = (u64::from(n)..2 * u64::from(n)).rev().map(|chunk| chunk * CHUNK_BYTES as u64).collect();
-    let rx = RxRings { received, fill, socket: Arc::clone(socket) };
-    Ok((rx, TxRings { transmit, completed, socket: Arc::clone(socket), free }))
+    let (umem, socket) = (socket.umem, Arc::clone(socket));
+    // Before bind(2) the kernel accesses nothing.
+    let kernel_stopped = true;
+    let rx =
+        RxRings { received, fill, socket: Arc::clone(&socket), holder: umem.new_holder(), kernel_stopped };
+    let holder = umem.new_holder();
+    Ok((rx, TxRings { transmit, completed, socket, free, in_kernel: 0, entries: n, holder }))
 }
 
 fn bind(fd: &OwnedFd, ifindex: u32, queue: usize, setup: Setup) -> io::Result<()> {

@@ -1,5 +1,5 @@
-//! Sending: copies frames into chunks and passes them by the transmit ring; chunks return by the completion
-//! ring.
+//! Sending by the transmit ring; chunks return by the completion ring. A frame that another socket of the same umem has
+//! received leaves from its chunk, others are copied into chunks of this side.
 //!
 //! A device has as many rings as the port has receive queues; transmit queues share them, each under a lock
 //! held for one batch. Frames that the kernel has not taken by the end of a call stay in the ring, counted as
@@ -8,11 +8,10 @@
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use libc::xdp_desc;
 use packet::headers::{ETH_HEADER_BYTES, ETH_TYPE_VLAN, ETH_TYPE_VLAN_8021AD, VLAN_TAG_BYTES, be16};
-use packet::{Packet, PacketBatch, PacketPool};
+use packet::{CHUNK_BYTES, Packet, PacketBatch, PacketPool};
 
-use super::socket::{CHUNK_BYTES, TxRings};
+use super::socket::TxRings;
 use crate::finish_offloads::finish_offloads;
 use crate::port::{TxDrop, TxQueue, TxReport};
 use crate::raw;
@@ -36,18 +35,6 @@ pub(super) struct TxSide {
 impl TxSide {
     pub(super) fn new(name: &str, rings: TxRings, mtu: u32, use_need_wakeup: bool) -> TxSide {
         TxSide { name: name.to_owned(), rings, mtu: mtu as usize, use_need_wakeup, down: false }
-    }
-
-    /// Reclaims the chunks of sent frames.
-    fn reclaim(&mut self) {
-        let TxRings { completed, free, .. } = &mut self.rings;
-        let count = completed.waiting();
-        for _ in 0..count {
-            free.push(completed.read());
-        }
-        if count > 0 {
-            completed.release();
-        }
     }
 
     /// Passes the written frames to the kernel. The device counts frames that it drops.
@@ -105,32 +92,48 @@ impl TxSide {
         (p.len() > (self.mtu + headers).min(CHUNK_BYTES)).then_some(TxDrop::TooLarge)
     }
 
-    fn send(&mut self, packets: &[Packet], report: &mut TxReport) {
+    /// Place of a frame in a chunk of this side: the chunk of the packet, if it is of this umem. `None`: no room.
+    fn place(&mut self, p: &mut Packet, report: &mut TxReport) -> Option<(u32, usize)> {
+        if self.rings.room() == 0 {
+            return None;
+        }
+        let umem = self.rings.socket.umem;
+        if p.chunk().is_some_and(|chunk| umem.has(chunk))
+            && let Some((chunk, place)) = p.take_chunk()
+        {
+            report.in_place_packets += 1;
+            return Some((umem.take_back(chunk), place.start));
+        }
+        let chunk = self.rings.free.pop()?;
+        // SAFETY: a chunk out of `free` is ours.
+        unsafe { umem.put(chunk, p.data()) };
+        Some((chunk, 0))
+    }
+
+    fn send(&mut self, packets: &mut [Packet], report: &mut TxReport) {
         if self.down && self.still_down() {
             report.count_drops(TxDrop::PortDown, packets.len());
             return;
         }
-        self.reclaim();
-        let mut asked = false;
-        for (i, p) in packets.iter().enumerate() {
+        self.rings.reclaim();
+        let (count, mut asked) = (packets.len(), false);
+        for (i, p) in packets.iter_mut().enumerate() {
             if let Some(why) = self.refusal(p, &mut asked) {
                 report.count_drops(why, 1);
                 continue;
             }
-            if self.rings.free.is_empty() {
+            if self.rings.free.is_empty() || self.rings.room() == 0 {
                 self.hand_over();
-                self.reclaim();
+                self.rings.reclaim();
             }
-            let chunk = if self.rings.transmit.room() > 0 { self.rings.free.pop() } else { None };
-            let Some(chunk) = chunk else {
+            let bytes = p.len();
+            let Some((chunk, at)) = self.place(p, report) else {
                 let why = if self.down { TxDrop::PortDown } else { TxDrop::QueueFull };
-                report.count_drops(why, packets.len() - i);
+                report.count_drops(why, count - i);
                 break;
             };
-            // SAFETY: a chunk out of `free` is ours, and `free` holds only chunks.
-            unsafe { self.rings.socket.put(chunk, p.data()) };
-            self.rings.transmit.write(xdp_desc { addr: chunk, len: p.len() as u32, options: 0 });
-            report.count_sent(p.len());
+            self.rings.write(chunk, at, bytes);
+            report.count_sent(bytes);
         }
         self.hand_over();
     }
@@ -145,7 +148,7 @@ impl TxQueue for XdpTx {
         finish_offloads(batch, pool, &mut report);
         if !batch.is_empty() {
             let mut side = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            side.send(batch.packets(), &mut report);
+            side.send(batch.packets_mut(), &mut report);
         }
         batch.free_into(pool);
         report

@@ -149,6 +149,9 @@ pub struct DummyStats {
 /// Callback for each sent frame.
 pub type DummyTap = Box<dyn Fn(&[u8]) + Send + Sync>;
 
+/// Returns the mark of a received frame, 0 for none: the classifier of a device.
+pub type DummyMarker = Arc<dyn Fn(&[u8]) -> u32 + Send + Sync>;
+
 /// Controls a dummy port. Its clones control the same port; they outlive it.
 #[derive(Clone)]
 pub struct Dummy(Arc<Shared>);
@@ -158,6 +161,7 @@ struct Shared {
     numa_id: u32,
     queues: Vec<Queue>,
     state: Mutex<State>,
+    marker: Mutex<Option<DummyMarker>>,
     /// Calls of [`Dummy::open_tx`].
     tx_queues: AtomicUsize,
 }
@@ -180,6 +184,7 @@ impl Dummy {
             numa_id: options.numa_id,
             queues: queues?,
             state: Mutex::new(State::new(mac, mtu, options.ifindex.unwrap_or(0), captures)),
+            marker: Mutex::new(None),
             tx_queues: AtomicUsize::new(0),
         }));
         let rx =
@@ -213,7 +218,11 @@ impl Dummy {
             return Err(DummyError::TooLong { name: name(), bytes });
         }
         self.state().capture_rx(frame);
-        if queue.push(frame) { Ok(()) } else { Err(DummyError::Full { name: name(), qid }) }
+        if queue.push(frame, self.mark_of(frame)) {
+            Ok(())
+        } else {
+            Err(DummyError::Full { name: name(), qid })
+        }
     }
 
     /// Free slots of a receive queue. 0 for a missing queue.
@@ -319,6 +328,16 @@ impl Dummy {
     /// the former one once more.
     pub fn set_tap(&self, tap: Option<DummyTap>) {
         self.state().tap = tap.map(Arc::from);
+    }
+
+    /// Marks frames received from now on ([`Packet::mark`](packet::Packet::mark)); `None` ends that.
+    pub fn set_marker(&self, marker: Option<DummyMarker>) {
+        *lock(&self.0.marker) = marker;
+    }
+
+    fn mark_of(&self, frame: &[u8]) -> u32 {
+        let marker = lock(&self.0.marker).clone();
+        marker.map_or(0, |marker| marker(frame))
     }
 
     /// Counters. Those of the receive queues are read one after the other.

@@ -30,14 +30,16 @@ impl Queue {
         Ok(Queue { ready: EventFd::new()?, inner: Mutex::default() })
     }
 
-    /// Appends a copy of a frame. `false`: it is full, counted.
-    pub(super) fn push(&self, frame: &[u8]) -> bool {
+    /// Appends a copy of a frame with a mark. `false`: it is full, counted.
+    pub(super) fn push(&self, frame: &[u8], mark: u32) -> bool {
         let mut inner = lock(&self.inner);
         if inner.waiting.len() >= MAX_QUEUED {
             inner.dropped += 1;
             return false;
         }
-        inner.waiting.push_back(Packet::from_slice(frame));
+        let mut packet = Packet::from_slice(frame);
+        packet.set_mark(mark);
+        inner.waiting.push_back(packet);
         if inner.waiting.len() == 1 {
             self.ready.raise();
         }
@@ -136,7 +138,7 @@ impl TxQueue for Tx {
                         tap(p.data());
                     }
                     if let Some(answer) = answer {
-                        self.dummy.0.queues[0].push(&answer);
+                        self.dummy.0.queues[0].push(&answer, self.dummy.mark_of(&answer));
                     }
                 }
                 Err(why) => report.count_drops(why, 1),

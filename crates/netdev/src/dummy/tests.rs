@@ -362,3 +362,16 @@ fn a_stream_that_lost_its_place_ends() {
     assert_eq!(framer.push(&vec![0xff; 1 << 20]), 65537);
     assert_eq!(framer.push(&[0; 10]), 0);
 }
+
+#[test]
+fn received_frames_get_the_mark_of_the_classifier() {
+    let mut rig = Rig::new(&DummyOptions::default());
+    rig.dummy.set_marker(Some(Arc::new(|frame: &[u8]| u32::from(frame[0]))));
+    rig.dummy.receive(0, &[7; 60]).unwrap();
+    rig.dummy.set_marker(None);
+    rig.dummy.receive(0, &[7; 60]).unwrap();
+    let mut batch = PacketBatch::new();
+    rig.port.rx[0].recv(&mut rig.pool, &mut batch, 32).unwrap();
+    let marks: Vec<u32> = batch.packets_mut().iter_mut().map(Packet::take_mark).collect();
+    assert_eq!(marks, [7, 0]);
+}

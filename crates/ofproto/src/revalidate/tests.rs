@@ -38,7 +38,14 @@ impl Flows {
             },
             DpifOp::FlowPut(p) if p.mode == PutMode::Create => {
                 let (ufid, key, mask, actions) = (p.ufid, p.key, p.mask, p.actions);
-                flows.push(FlowRecord { ufid, key, mask, actions, stats: FlowStats::default() });
+                flows.push(FlowRecord {
+                    ufid,
+                    key,
+                    mask,
+                    actions,
+                    stats: FlowStats::default(),
+                    offloaded: dpif::Offloaded::No,
+                });
                 OpResult::Done
             }
             DpifOp::FlowPut(p) => match flows.iter_mut().find(|f| f.ufid == p.ufid && !self.refuse_modify) {

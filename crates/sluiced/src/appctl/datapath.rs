@@ -211,7 +211,7 @@ fn size(bytes: u64) -> String {
 /// Hits, misses, lost upcalls and flows of all threads, ended ones included.
 fn totals(instance: &Instance) -> (u64, u64, u64, u64) {
     let sum = instance.totals();
-    (sum.cache_hits + sum.megaflow_hits, sum.upcalls + sum.lost(), sum.lost(), sum.flows)
+    (sum.hits(), sum.upcalls + sum.lost(), sum.lost(), sum.flows)
 }
 
 pub(super) fn dpif_show(daemon: &mut Daemon, _: &[String]) -> Answer {

@@ -6,7 +6,7 @@ use crate::daemon::Daemon;
 use crate::instances::Instance;
 use crate::switch::Switch;
 use dpif::text::{FlowFormat, NumbersOnly, format_actions, format_flow, format_key_mask, format_stats};
-use dpif::{DpifOp, FlowRecord, PmdId};
+use dpif::{DpifOp, FlowRecord, OffloadLayer, OffloadStats, Offloaded, PmdId};
 use flow::text::{PortNames, parse_match_unchecked};
 use flow::{Match, OfPort};
 use std::fmt::Write as _;
@@ -47,8 +47,8 @@ struct Wanted<'a> {
     style: Style,
     datapath: Option<&'a String>,
     filter: Option<&'a str>,
-    /// Some of the named types are those of these flows: not offloaded.
-    kinds: Option<bool>,
+    /// Types of flows; `None`: all.
+    kinds: Option<Kinds>,
     pmd: Option<PmdId>,
 }
 
@@ -66,7 +66,7 @@ impl<'a> Wanted<'a> {
                     return twice("a filter");
                 }
             } else if let Some(text) = arg.strip_prefix("type=") {
-                if wanted.kinds.replace(kinds(text)?).is_some() {
+                if wanted.kinds.replace(Kinds::parse(text)?).is_some() {
                     return twice("a type");
                 }
             } else if let Some(text) = arg.strip_prefix("pmd=") {
@@ -81,17 +81,32 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// Whether one of the flow types is ours: in software, by this switch.
-fn kinds(text: &str) -> Result<bool, String> {
-    let mut ours = false;
-    for kind in text.split(',') {
-        match kind {
-            "all" | "ovs" | "non-offloaded" => ours = true,
-            "tc" | "dpdk" | "offloaded" | "partially-offloaded" => {}
-            _ => return Err(format!("Failed to parse type ({kind})")),
-        }
+/// Types of flows (`type=`).
+#[derive(Debug)]
+struct Kinds(Vec<fn(Offloaded) -> bool>);
+
+impl Kinds {
+    /// Parses a list of types.
+    fn parse(text: &str) -> Result<Kinds, String> {
+        let kind = |kind: &str| -> Result<fn(Offloaded) -> bool, String> {
+            Ok(match kind {
+                "all" => |_| true,
+                "ovs" => |o| matches!(o, Offloaded::No | Offloaded::Partial),
+                "tc" => |o| o == Offloaded::Full(OffloadLayer::Tc),
+                "dpdk" => |o| o == Offloaded::Full(OffloadLayer::Dpdk),
+                "offloaded" => |o| matches!(o, Offloaded::Full(_)),
+                "non-offloaded" => |o| o == Offloaded::No,
+                "partially-offloaded" => |o| o == Offloaded::Partial,
+                _ => return Err(format!("Failed to parse type ({kind}) (Invalid argument)")),
+            })
+        };
+        Ok(Kinds(text.split(',').map(kind).collect::<Result<_, _>>()?))
     }
-    Ok(ours)
+
+    /// Whether flows of that state are of one of the types.
+    fn has(&self, offloaded: Offloaded) -> bool {
+        self.0.iter().any(|is| is(offloaded))
+    }
 }
 
 /// A forwarding thread by the number of its core; -1 is the main thread.
@@ -137,13 +152,11 @@ fn dump(switch: &Switch, args: &[String]) -> Result<String, String> {
         .transpose()
         .map_err(|e| format!("Failed to parse filter ({})", e.message))?;
     let mut out = String::new();
-    if wanted.kinds == Some(false) {
-        return Ok(out);
-    }
     let format = wanted.style.format(&names);
     let now_ms = sys::clock::monotonic_ms();
     for pmd in instance.datapath.pmds().into_iter().filter(|p| wanted.pmd.is_none_or(|w| w == *p)) {
         let mut flows = flows_of(instance, pmd)?;
+        flows.retain(|f| wanted.kinds.as_ref().is_none_or(|kinds| kinds.has(f.offloaded)));
         flows.retain(|f| filter.as_ref().is_none_or(|m| could_match(m, f)));
         if !flows.is_empty() && wanted.pmd.is_none() && pmd != PmdId::None {
             let _ = writeln!(out, "flow-dump from {}", thread_name(pmd));
@@ -216,6 +229,37 @@ pub(super) fn one_of_bridge(daemon: &mut Daemon, args: &[String]) -> Answer {
         }
     };
     Answer::Now(get())
+}
+
+/// `[DP]`
+pub(super) fn offload_stats(daemon: &mut Daemon, args: &[String]) -> Answer {
+    let show = || {
+        let offload = datapath(&daemon.switch, args.first())?.datapath.offload();
+        let offload = offload.ok_or("retrieving offload statistics (Operation not supported)")?;
+        let stats = offload.stats().ok_or("retrieving offload statistics (Invalid argument)")?;
+        Ok(offload_text(&stats))
+    };
+    Answer::Now(show())
+}
+
+/// Statistics in total, and of the only thread.
+fn offload_text(stats: &OffloadStats) -> String {
+    let OffloadStats { enqueued, inserted, latency, .. } = *stats;
+    let rows = [
+        ("Enqueued offloads:", enqueued),
+        ("Inserted offloads:", inserted),
+        ("Cumulative Average latency (us):", latency.mean_us),
+        ("Cumulative Latency stddev (us):", latency.deviation_us),
+        ("Exponential Average latency (us):", latency.recent_us),
+        ("Exponential Latency stddev (us):", latency.recent_deviation_us),
+    ];
+    let mut out = "HW Offload stats:\n".to_string();
+    for thread in ["  Total", "  [  0]"] {
+        for (name, value) in rows {
+            let _ = writeln!(out, "   {thread} {name:>34} {value:>6}");
+        }
+    }
+    out
 }
 
 pub(super) fn delete_all(daemon: &mut Daemon, args: &[String]) -> Answer {

@@ -62,7 +62,7 @@ fn pmd_stats(out: &mut String, s: &dpif::PmdStats) {
         ("packets received", s.received.to_string()),
         ("packet recirculations", s.recirculated.to_string()),
         ("avg. datapath passes per packet", format!("{passes:.2}")),
-        ("phwol hits", "0".to_string()),
+        ("phwol hits", s.mark_hits.to_string()),
         ("mfex opt hits", "0".to_string()),
         ("simple match hits", "0".to_string()),
         ("emc hits", "0".to_string()),

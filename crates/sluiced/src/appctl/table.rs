@@ -57,6 +57,7 @@ pub(super) const COMMANDS: &[Command] = &[
     ),
     command("dpctl/get-flow", "[-m] [--names | --no-names] [dp] ufid:ufid", 1, 5, flows::get),
     command("dpctl/mod-flow", "[dp] flow actions", 2, 3, flows::modify),
+    command("dpctl/offload-stats-show", "[dp]", 0, 1, dumps::offload_stats),
     command("dpctl/set-if", "dp iface...", 2, 64, datapath::set_ports),
     command("dpctl/show", "[-s] [dp...]", 0, 16, datapath::dpctl_show),
     command(

@@ -49,6 +49,7 @@ impl Rig {
             threads: ThreadPlan::default(),
             vlan_limit: 1,
             hash_seed: 7,
+            offload: Providers::default(),
         };
         let backer = Arc::new(Backer::new(1));
         let wake: Wake = Arc::new(|| {});

@@ -165,7 +165,7 @@ const INTENDED: &[Intended] = &[
         settle: |case| {
             let ours = case.ours.iter_mut().filter(|l| l.starts_with(MEGAFLOW));
             for (ours, theirs) in ours.zip(case.theirs.iter_mut().filter(|l| l.starts_with(MEGAFLOW))) {
-                for field in ["tp_src", "tp_dst"] {
+                for field in ["tp_src", "tp_dst", "icmp_type", "icmp_code"] {
                     if is_narrower(ours, theirs, field) {
                         (*ours, *theirs) = (without(ours, &[field]), without(theirs, &[field]));
                     }

@@ -32,6 +32,8 @@ pub struct GlobalConfig {
     /// `flow-restore-wait`: while true at the start of a datapath, keep its flows, and suspend upcalls and
     /// controllers.
     pub flow_restore_wait: bool,
+    /// `hw-offload`: offload flows of ports whose devices can; a datapath that has begun continues.
+    pub hw_offload: bool,
     /// `upcall-dispatch`: upcall socket dispatch mode of the kernel's datapath; `None` selects the kernel's default.
     pub upcall_dispatch: Option<UpcallDispatch>,
     /// `enable-statistics`: fill `Open_vSwitch.statistics`.
@@ -54,6 +56,7 @@ impl Default for GlobalConfig {
             stats_update_interval_ms: 5000,
             userspace_tso_enable: false,
             flow_restore_wait: false,
+            hw_offload: false,
             upcall_dispatch: None,
             enable_statistics: false,
             other_config: StringMap::new(),
@@ -120,6 +123,7 @@ impl<'a> Reader<'a> {
             ),
             userspace_tso_enable: flag(row, "other_config", "userspace-tso-enable"),
             flow_restore_wait: flag(row, "other_config", "flow-restore-wait"),
+            hw_offload: flag(row, "other_config", "hw-offload"),
             upcall_dispatch: self.upcall_dispatch(row),
             enable_statistics: flag(row, "other_config", "enable-statistics")
                 || flag(row, "other_config", "statistics-enable"),

@@ -55,7 +55,10 @@ const OF_INTERFACE: &[(Asked, &str)] = &[
 
 const OF_SWITCH: &[(Asked, &str)] = &[
     (|row| row.opt_uuid("ssl").is_some(), "SSL (ssl)"),
-    (|row| flag(row, "other_config", "hw-offload"), "hardware offload (other_config:hw-offload)"),
+    (
+        |row| flag(row, "other_config", "hw-offload"),
+        "hardware offload to devices other than dummies (other_config:hw-offload)",
+    ),
     (
         |row| matches!(row.map_str("other_config", "dpdk-init"), Some("true" | "try")),
         "DPDK (other_config:dpdk-init)",

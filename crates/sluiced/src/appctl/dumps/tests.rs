@@ -1,6 +1,7 @@
 //! Arguments of dumps.
 
 use super::*;
+use dpif::OffloadLatency;
 use flow::{FlowKey, KeyMask, shape};
 
 fn wanted(line: &str) -> Result<(bool, bool, Option<PmdId>), String> {
@@ -21,7 +22,7 @@ fn options_stand_anywhere() {
     }
     for (line, error) in [
         ("-z", "Unrecognized option -z"),
-        ("type=foo", "Failed to parse type (foo)"),
+        ("type=foo", "Failed to parse type (foo) (Invalid argument)"),
         ("pmd=x", "pmd=x: give the number of a core, or -1 for the main thread"),
         ("pmd=99999", "pmd=99999: give the number of a core, or -1 for the main thread"),
         ("a b", "b: a datapath is given already"),
@@ -32,10 +33,50 @@ fn options_stand_anywhere() {
 }
 
 #[test]
-fn kinds_of_flows_are_those_of_the_software() {
-    assert_eq!(kinds("ovs"), Ok(true));
-    assert_eq!(kinds("tc,offloaded"), Ok(false));
-    assert_eq!(kinds("tc,all"), Ok(true));
+fn types_of_flows_follow_their_offload() {
+    let states = [
+        Offloaded::No,
+        Offloaded::Partial,
+        Offloaded::Full(OffloadLayer::Tc),
+        Offloaded::Full(OffloadLayer::Dpdk),
+    ];
+    for (text, expected) in [
+        ("all", [true; 4]),
+        ("ovs", [true, true, false, false]),
+        ("non-offloaded", [true, false, false, false]),
+        ("partially-offloaded", [false, true, false, false]),
+        ("offloaded", [false, false, true, true]),
+        ("tc", [false, false, true, false]),
+        ("dpdk", [false, false, false, true]),
+        ("dpdk,non-offloaded", [true, false, false, true]),
+    ] {
+        let kinds = Kinds::parse(text).unwrap();
+        assert_eq!(states.map(|state| kinds.has(state)), expected, "{text}");
+    }
+    assert_eq!(Kinds::parse("ovs,bogus").unwrap_err(), "Failed to parse type (bogus) (Invalid argument)");
+}
+
+#[test]
+fn offload_statistics_have_the_layout_of_the_stock_switch() {
+    let latency =
+        OffloadLatency { mean_us: 5227, deviation_us: 2996, recent_us: 5208, recent_deviation_us: 2924 };
+    let stats = OffloadStats { latency, ..OffloadStats::default() };
+    let expected = "\
+HW Offload stats:
+     Total                 Enqueued offloads:      0
+     Total                 Inserted offloads:      0
+     Total   Cumulative Average latency (us):   5227
+     Total    Cumulative Latency stddev (us):   2996
+     Total  Exponential Average latency (us):   5208
+     Total   Exponential Latency stddev (us):   2924
+     [  0]                 Enqueued offloads:      0
+     [  0]                 Inserted offloads:      0
+     [  0]   Cumulative Average latency (us):   5227
+     [  0]    Cumulative Latency stddev (us):   2996
+     [  0]  Exponential Average latency (us):   5208
+     [  0]   Exponential Latency stddev (us):   2924
+";
+    assert_eq!(offload_text(&stats), expected);
 }
 
 #[test]
@@ -56,6 +97,7 @@ fn a_filter_passes_flows_that_may_match() {
         mask,
         actions: Vec::new().into(),
         stats: dpif::FlowStats::default(),
+        offloaded: dpif::Offloaded::No,
     };
     let passes =
         |text: &str| could_match(&parse_match_unchecked(text, &flow::text::NoPortNames).unwrap(), &flow);

@@ -168,6 +168,10 @@ dpctl/dump-flows type=ovs
 dpctl/dump-flows type=tc
 dpctl/dump-flows type=ovs,tc
 dpctl/dump-flows type=non-offloaded
+dpctl/dump-flows type=offloaded
+dpctl/dump-flows type=partially-offloaded
+dpctl/dump-flows type=ovs,bogus
+dpctl/offload-stats-show
 dpctl/dump-flows filter=icmp
 dpctl/dump-flows filter=arp
 dpctl/dump-flows filter=in_port=1

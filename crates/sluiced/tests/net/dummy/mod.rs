@@ -1,6 +1,7 @@
 //! Dummy mode: the real daemon, stepped by hand. Outputs are held against what the stock switch printed.
 
 mod commands;
+mod offload;
 mod perf;
 mod prefixes;
 mod recorded;
