@@ -84,7 +84,7 @@ pub fn roundtrip_match(bytes: &[u8]) {
         let mut w = Writer::new(version);
         match11::put_whole(&mut w, &m);
         let again = match11::read(&mut Reader::new(&w.buf, version), Unknown::Refuse);
-        assert_eq!(again, Ok(in_version(version, m)));
+        assert!(again == Ok(m) || again == Ok(in_version(version, m)), "{m:?}: {again:?}");
     }
 }
 

@@ -131,12 +131,12 @@ errors! {
     GmfcWatchUnsupported "OFPGMFC_WATCH_UNSUPPORTED" [nx(1, 1, 6, 6), of(2, 6, 6, 6)];
     GmfcLoop "OFPGMFC_LOOP" [nx(1, 1, 6, 7), of(2, 6, 6, 7)];
     GmfcUnknownGroup "OFPGMFC_UNKNOWN_GROUP" [nx(1, 1, 6, 8), of(2, 6, 6, 8)];
-    GmfcChainedGroup "OFPGMFC_CHAINED_GROUP" [nx(1, 2, 6, 9), of(3, 6, 6, 9)];
-    GmfcBadType "OFPGMFC_BAD_TYPE" [nx(1, 2, 6, 10), of(3, 6, 6, 10)];
-    GmfcBadCommand "OFPGMFC_BAD_COMMAND" [nx(1, 2, 6, 11), of(3, 6, 6, 11)];
-    GmfcBadBucket "OFPGMFC_BAD_BUCKET" [nx(1, 2, 6, 12), of(3, 6, 6, 12)];
-    GmfcBadWatch "OFPGMFC_BAD_WATCH" [nx(1, 2, 6, 13), of(3, 6, 6, 13)];
-    GmfcEperm "OFPGMFC_EPERM" [nx(1, 2, 6, 14), of(3, 6, 6, 14)];
+    GmfcChainedGroup "OFPGMFC_CHAINED_GROUP" [nx(1, 1, 6, 9), of(3, 6, 6, 9)];
+    GmfcBadType "OFPGMFC_BAD_TYPE" [nx(1, 1, 6, 10), of(3, 6, 6, 10)];
+    GmfcBadCommand "OFPGMFC_BAD_COMMAND" [nx(1, 1, 6, 11), of(3, 6, 6, 11)];
+    GmfcBadBucket "OFPGMFC_BAD_BUCKET" [nx(1, 1, 6, 12), of(3, 6, 6, 12)];
+    GmfcBadWatch "OFPGMFC_BAD_WATCH" [nx(1, 1, 6, 13), of(3, 6, 6, 13)];
+    GmfcEperm "OFPGMFC_EPERM" [nx(1, 1, 6, 14), of(3, 6, 6, 14)];
     GmfcUnknownBucket "OFPGMFC_UNKNOWN_BUCKET" [nx(1, 2, 6, 15), of(6, 6, 6, 15)];
     GmfcBucketExists "OFPGMFC_BUCKET_EXISTS" [nx(1, 2, 6, 16), of(6, 6, 6, 16)];
     PmfcBadPort "OFPPMFC_BAD_PORT" [of(1, 1, 4, 0), of(2, 6, 7, 0)];

@@ -19,7 +19,7 @@ const PIECE_RULES: usize = 512;
 /// A reply in progress.
 pub(super) enum Dump {
     /// About rules.
-    Rules(RuleDump),
+    Rules(Box<RuleDump>),
     /// About groups.
     Groups(GroupDump),
 }
@@ -89,7 +89,8 @@ impl Conn {
         ctx: &BridgeCtx<'_>,
     ) -> Result<(), ErrorKind> {
         let sums = summed.then(|| AggregateStats { format: m.format, ..AggregateStats::default() });
-        self.dump = Some(Dump::Rules(RuleDump { selected: wanted(m, ctx), xid, format: m.format, sums }));
+        let dump = RuleDump { selected: wanted(m, ctx), xid, format: m.format, sums };
+        self.dump = Some(Dump::Rules(Box::new(dump)));
         Ok(())
     }
 
@@ -108,7 +109,7 @@ impl Conn {
         }
     }
 
-    fn continue_rules(&mut self, mut dump: RuleDump, now_ms: u64) -> usize {
+    fn continue_rules(&mut self, mut dump: Box<RuleDump>, now_ms: u64) -> usize {
         let mut rules = Vec::new();
         let looked = dump.selected.next_slice(PIECE_RULES, &mut rules);
         rules.retain(|r| !r.is_hidden());

@@ -102,7 +102,7 @@ fn plain(fields: Vec<MatchField>) -> Vec<FieldId> {
 
 pub(crate) fn read(r: &mut Reader<'_>) -> Res<TableFeatures> {
     let len = usize::from(r.clone().u16()?);
-    let mut r = r.sub(len)?;
+    let mut r = r.sub(len).map_err(|_| ErrorKind::BpcBadLen)?.or(ErrorKind::BpcBadLen);
     r.skip(2)?;
     let mut t = TableFeatures { table: TableId(r.u8()?), ..TableFeatures::default() };
     r.skip(5)?;

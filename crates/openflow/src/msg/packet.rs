@@ -257,6 +257,9 @@ pub(crate) fn decode_out(r: &mut Reader<'_>) -> Res<PacketOut> {
     let buffer_id = r.u32()?;
     let old = r.version == Version::V10;
     let in_port = if old { OfPort::from_of10(r.u16()?) } else { OfPort(r.u32()?) };
+    if !nxm::port_number_ok(in_port.0) {
+        return Err(ErrorKind::BacBadOutPort);
+    }
     let actions_len = usize::from(r.u16()?);
     r.skip(if old { 0 } else { 6 })?;
     check_in_port(in_port)?;

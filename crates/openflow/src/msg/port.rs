@@ -86,7 +86,7 @@ fn features_to10(f: u32) -> u32 {
 
 fn read_port_number(r: &mut Reader<'_>) -> Res<OfPort> {
     let n = r.u32()?;
-    if nxm::port_number_ok(n) { Ok(OfPort(n)) } else { Err(ErrorKind::BrcBadPort) }
+    if nxm::port_number_ok(n) { Ok(OfPort(n)) } else { Err(ErrorKind::BacBadOutPort) }
 }
 
 /// Type of the Ethernet property, of descriptions, modifications and statistics.

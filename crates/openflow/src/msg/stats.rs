@@ -184,7 +184,7 @@ pub(crate) fn decode_queue_request(r: &mut Reader<'_>) -> Res<QueueStatsRequest>
     }
     let port = r.u32()?;
     if !ofp_wire::nxm::port_number_ok(port) {
-        return Err(ErrorKind::QofcBadPort);
+        return Err(ErrorKind::BacBadOutPort);
     }
     Ok(QueueStatsRequest { port: OfPort(port), queue: r.u32()? })
 }

@@ -340,6 +340,9 @@ proptest! {
         m in any_match(), actions in prop::collection::vec(action10(), 0..6),
         n: [u16; 4], cookie: u64, command: u8, look: (u64, u64),
     ) {
+        // Actions that are instructions elsewhere follow the others.
+        let mut actions = actions;
+        actions.sort_by_key(Action::stage);
         let mut fm = flow_mod(m, actions, n, cookie, command, Format::Nxt);
         if fm.command != FlowModCommand::Add {
             (fm.cookie, fm.cookie_mask) = (look.0 & look.1, look.1);
