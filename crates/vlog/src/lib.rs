@@ -5,9 +5,11 @@
 //! suppressed messages is logged.
 #![forbid(unsafe_code)]
 
+mod modules;
 mod pattern;
 
 use log::{LevelFilter, Log, Metadata, Record};
+use modules::MODULES;
 pub use pattern::date;
 use pattern::{Line, Pattern};
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,35 +37,6 @@ const DEFAULT_PATTERNS: [&str; 3] = [
     "%D{%Y-%m-%dT%H:%M:%S.###Z}|%05N|%c%T|%p|%m",
     "%05N|%c%T|%p|%m",
     "%D{%Y-%m-%dT%H:%M:%S.###Z}|%05N|%c%T|%p|%m",
-];
-
-/// Every module that logs.
-const MODULES: [&str; 25] = [
-    "bridge",
-    "connmgr",
-    "daemon_unix",
-    "dpif",
-    "dpif_netdev",
-    "dpif_netlink",
-    "events",
-    "jsonrpc",
-    "netdev",
-    "netdev_afxdp",
-    "netdev_dummy",
-    "netdev_linux",
-    "netdev_offload",
-    "ofproto",
-    "ofproto_dpif",
-    "ofproto_dpif_upcall",
-    "ofproto_dpif_xlate",
-    "ovsdb_file",
-    "pmd_perf",
-    "rconn",
-    "reconnect",
-    "stream",
-    "unixctl",
-    "vlog",
-    "vswitch",
 ];
 
 struct Limiter {
@@ -202,7 +175,7 @@ impl Vlog {
     /// Unknown module.
     pub fn set_rate_limit(&self, modules: &[String], on: bool) -> Result<(), String> {
         let known = |name: &String| {
-            MODULES.into_iter().find(|m| m == name).ok_or_else(|| format!("{name}: no such module"))
+            MODULES.iter().copied().find(|m| m == name).ok_or_else(|| format!("{name}: no such module"))
         };
         let named: Vec<_> = modules.iter().map(known).collect::<Result<_, _>>()?;
         let unlimited = &mut lock(&self.inner).unlimited;
@@ -413,6 +386,12 @@ mod tests {
             }
         }
         assert!(seen > 100, "{seen}");
+    }
+
+    #[test]
+    fn modules_are_distinct_and_in_order() {
+        assert!(MODULES.windows(2).all(|pair| pair[0] < pair[1]));
+        assert!(["vconn", "ofp_actions", "netdev_dummy", "ct_dpif"].iter().all(|m| MODULES.contains(m)));
     }
 
     #[test]
