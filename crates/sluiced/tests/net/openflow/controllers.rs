@@ -8,10 +8,11 @@ use testkit::{Cmd, Netns, Running, TempDir, require_netns, require_programs, wai
 use super::frames::{eth, source, tagged};
 use super::{LIMIT, Lab, number_after, received, send};
 
-/// Starts the stock learning-switch controller in a namespace.
+/// Starts the stock learning-switch controller in a namespace. In OpenFlow 1.5 that program answers no packet, with any
+/// switch.
 fn testcontroller(lab: &Lab, target: &str) -> Running {
     let tool = lab.daemon.tool("ovs-testcontroller");
-    tool.args(["-v", "rconn:dbg", target]).args(["--unixctl=none"]).spawn().unwrap()
+    tool.args(["-O", "OpenFlow13", "-v", "rconn:dbg", target]).args(["--unixctl=none"]).spawn().unwrap()
 }
 
 fn connected(lab: &Lab, want: bool) {
