@@ -200,7 +200,8 @@ impl Stock {
         let remote = format!("--remote=punix:{}", dir.join("db.sock").display());
         let server =
             DaemonSpec::new("ovsdb-server").unwrap().rundir(&dir).args([remote, "--pidfile".to_string(), db]);
-        let mut daemons = vec![server.start().unwrap()];
+        // It writes its pid file before it listens.
+        let mut daemons = vec![server.ready_file("db.sock").start().unwrap()];
         dir.ovs("ovs-vsctl", &["--no-wait", "init"]).unwrap();
         let switch = DaemonSpec::new("ovs-vswitchd").unwrap().rundir(&dir).args([
             "--enable-dummy".to_string(),
