@@ -12,7 +12,10 @@ use super::{LIMIT, Lab, number_after, received, send};
 /// switch.
 fn testcontroller(lab: &Lab, target: &str) -> Running {
     let tool = lab.daemon.tool("ovs-testcontroller");
-    tool.args(["-O", "OpenFlow13", "-v", "rconn:dbg", target]).args(["--unixctl=none"]).spawn().unwrap()
+    tool.args(["-O", "OpenFlow10,OpenFlow13", "-v", "rconn:dbg", target])
+        .args(["--unixctl=none"])
+        .spawn()
+        .unwrap()
 }
 
 fn connected(lab: &Lab, want: bool) {
