@@ -9,49 +9,47 @@ use openflow::text::{format_group, parse_group_mod};
 use openflow::{Message, Version};
 use std::fmt::Write as _;
 
-/// `OFPAT_*` of OpenFlow 1.0 by bit.
-const ACTIONS_10: [&str; 12] = [
-    "output",
-    "set_vlan_vid",
-    "set_vlan_pcp",
-    "strip_vlan",
-    "mod_dl_src",
-    "mod_dl_dst",
-    "mod_nw_src",
-    "mod_nw_dst",
-    "mod_nw_tos",
-    "mod_tp_src",
-    "mod_tp_dst",
-    "enqueue",
+/// `OFPAT_*` of OpenFlow 1.0: bits and names, in the order of ovs-ofctl.
+const ACTIONS_10: &[(u32, &str)] = &[
+    (0, "output"),
+    (11, "enqueue"),
+    (1, "set_vlan_vid"),
+    (2, "set_vlan_pcp"),
+    (3, "strip_vlan"),
+    (4, "mod_dl_src"),
+    (5, "mod_dl_dst"),
+    (6, "mod_nw_src"),
+    (7, "mod_nw_dst"),
+    (8, "mod_nw_tos"),
+    (9, "mod_tp_src"),
+    (10, "mod_tp_dst"),
 ];
-/// Those of later versions, with gaps for unused numbers.
-const ACTIONS_11: [&str; 26] = [
-    "output",
-    "set_vlan_vid",
-    "set_vlan_pcp",
-    "mod_dl_src",
-    "mod_dl_dst",
-    "mod_nw_src",
-    "mod_nw_dst",
-    "mod_nw_tos",
-    "mod_nw_ecn",
-    "mod_tp_src",
-    "mod_tp_dst",
-    "",
-    "",
-    "set_mpls_label",
-    "set_mpls_tc",
-    "set_mpls_ttl",
-    "dec_mpls_ttl",
-    "push_vlan",
-    "strip_vlan",
-    "push_mpls",
-    "pop_mpls",
-    "set_queue",
-    "group",
-    "mod_nw_ttl",
-    "dec_ttl",
-    "set_field",
+/// Those of later versions.
+const ACTIONS_11: &[(u32, &str)] = &[
+    (0, "output"),
+    (22, "group"),
+    (1, "set_vlan_vid"),
+    (2, "set_vlan_pcp"),
+    (25, "set_field"),
+    (18, "strip_vlan"),
+    (17, "push_vlan"),
+    (3, "mod_dl_src"),
+    (4, "mod_dl_dst"),
+    (5, "mod_nw_src"),
+    (6, "mod_nw_dst"),
+    (7, "mod_nw_tos"),
+    (8, "mod_nw_ecn"),
+    (23, "mod_nw_ttl"),
+    (9, "mod_tp_src"),
+    (10, "mod_tp_dst"),
+    (24, "dec_ttl"),
+    (13, "set_mpls_label"),
+    (14, "set_mpls_tc"),
+    (15, "set_mpls_ttl"),
+    (16, "dec_mpls_ttl"),
+    (19, "push_mpls"),
+    (20, "pop_mpls"),
+    (21, "set_queue"),
 ];
 
 fn send(run: &mut Run<'_>, text: &str, command: GroupModCommand) -> Result<String> {
@@ -193,15 +191,15 @@ pub(super) fn dump_group_features(run: &mut Run<'_>, _: &str) -> Result<String> 
 }
 
 fn features_text(f: &GroupFeatures, version: Version) -> String {
-    let names = if version == Version::V10 { &ACTIONS_10[..] } else { &ACTIONS_11[..] };
+    let names = if version == Version::V10 { ACTIONS_10 } else { ACTIONS_11 };
     let mut out =
         format!(" Group table:\n    Types:  {:#x}\n    Capabilities:  {:#x}\n", f.types, f.capabilities);
     for (n, name) in ["all", "select", "indirect", "fast failover"].iter().enumerate() {
         if f.types >> n & 1 == 0 {
             continue;
         }
-        let has = |(bit, name): &(usize, &&str)| f.actions[n] >> bit & 1 != 0 && !name.is_empty();
-        let actions: Vec<&str> = names.iter().enumerate().filter(has).map(|(_, name)| *name).collect();
+        let has = |(bit, _): &&(u32, &'static str)| f.actions[n] >> bit & 1 != 0;
+        let actions: Vec<&str> = names.iter().filter(has).map(|(_, name)| *name).collect();
         let _ = writeln!(
             out,
             "    {name} group:\n       max_groups={:#x}\n       actions: {}",
