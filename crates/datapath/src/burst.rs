@@ -209,7 +209,7 @@ impl Burst {
 
 impl Burst {
     /// Writes the origins of a newly received burst, which most bursts do not need.
-    pub(crate) fn tell_origins(&mut self, first: Origin) {
+    pub(crate) fn write_origins(&mut self, first: Origin) {
         self.arrays.dirty = [false; BATCH_MAX_PACKETS];
         for (i, origin) in self.arrays.origins.iter_mut().enumerate() {
             *origin = Origin { number: first.number.wrapping_add(i as u64), ..first };

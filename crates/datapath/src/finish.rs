@@ -31,7 +31,7 @@ impl Pmd {
             return Round::Done;
         }
         if let Some(first) = received {
-            self.burst.tell_origins(first);
+            self.burst.write_origins(first);
         }
         if self.config.tuning.group {
             self.run_groups();

@@ -12,6 +12,8 @@
 //! another program removes it, it is recreated with its ports.
 
 #![forbid(unsafe_code)]
+// Tests match only on relevant variants.
+#![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
 
 mod conntrack;
 mod dispatch;

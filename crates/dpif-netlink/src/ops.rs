@@ -117,12 +117,12 @@ impl KernelDatapath {
     /// Logs a rejection by the kernel, at most once a second.
     fn log_rejection(&self, what: &str, e: &netlink::Error) {
         let now_ms = sys::clock::monotonic_ms();
-        let told_ms = self.logged_rejection_ms.load(Ordering::Relaxed);
-        let due = told_ms == 0 || now_ms >= told_ms + 1000;
+        let logged_ms = self.logged_rejection_ms.load(Ordering::Relaxed);
+        let due = logged_ms == 0 || now_ms >= logged_ms + 1000;
         if due
             && self
                 .logged_rejection_ms
-                .compare_exchange(told_ms, now_ms, Ordering::Relaxed, Ordering::Relaxed)
+                .compare_exchange(logged_ms, now_ms, Ordering::Relaxed, Ordering::Relaxed)
                 .is_ok()
         {
             log::warn!(target: "dpif_netlink", "{}: {what}: {e}", self.name);
@@ -161,7 +161,11 @@ impl KernelDatapath {
                 }
                 None => executes(std::iter::once(self.execute(e.packet.data(), &e.key, &e.actions))),
             },
-            _ => unreachable!("only requests come here"),
+            DpifOp::FlowDump { .. }
+            | DpifOp::FlowCounters { .. }
+            | DpifOp::FlowFlush
+            | DpifOp::Stats
+            | DpifOp::ClearStats => unreachable!("not an operation made of requests"),
         }
     }
 
@@ -232,7 +236,7 @@ impl KernelDatapath {
         }
     }
 
-    /// An operation without a request of its own.
+    /// Executes an operation that is not made of requests.
     fn other(&self, op: &DpifOp) -> OpResult {
         let done = |r: Result<OpResult, netlink::Error>| {
             r.unwrap_or_else(|e| OpResult::Failed(self.error(&e, None)))
@@ -245,7 +249,10 @@ impl KernelDatapath {
             DpifOp::FlowFlush => done(self.ovs.flow_flush(self.dp_ifindex()).map(|()| OpResult::Done)),
             DpifOp::Stats => done(self.stats().map(|s| OpResult::Stats(Box::new(s)))),
             // The kernel's counters cannot be cleared: readers remember a base.
-            _ => OpResult::Done,
+            DpifOp::ClearStats => OpResult::Done,
+            DpifOp::FlowPut(_) | DpifOp::FlowDel(_) | DpifOp::FlowGet(_) | DpifOp::Execute(_) => {
+                unreachable!("an operation made of requests")
+            }
         }
     }
 

@@ -112,9 +112,9 @@ impl Trial<'_> {
         let put = FlowPut { mode: FlowMode::Create, probe: true, stats: false, ..put };
         let del = Request::FlowDel(FlowDel { name: FlowName::Ufid(ufid), stats: false });
         // One left by a process that died here would be in the way.
-        let told = self.ovs.operate(self.ifindex, &[del.clone(), Request::FlowPut(put), del]);
+        let reported = self.ovs.operate(self.ifindex, &[del.clone(), Request::FlowPut(put), del]);
         // If a flow of a former process matches the key, that is the only error.
-        told.get(1).is_some_and(|result| result.as_ref().err().is_none_or(netlink::Error::is_exists))
+        reported.get(1).is_some_and(|result| result.as_ref().err().is_none_or(netlink::Error::is_exists))
     }
 
     /// The kernel's support for connection tracking.

@@ -61,23 +61,23 @@ impl KernelSource {
     /// Opens one.
     ///
     /// # Errors
-    /// No descriptor can be had.
+    /// If no descriptor is available.
     pub(super) fn open(ovs: &Ovs, shared: &Arc<Shared>) -> Result<KernelSource, netlink::Error> {
         Ok(KernelSource { socket: ovs.upcall_socket(RECEIVE_BUFFER_BYTES)?, shared: shared.clone() })
     }
 
     fn upcall(&self, raw: &RawUpcall<'_>, received_us: u64) -> Option<Box<Upcall>> {
-        let (told, fitness) = raw.flow_key(VLAN_LIMIT).ok()?;
+        let (reported, fitness) = raw.flow_key(VLAN_LIMIT).ok()?;
         let cookie = raw.cookie().ok()?;
         let kind = match (raw.cmd, cookie) {
             (UpcallCmd::Miss, _) => UpcallKind::Miss,
             (UpcallCmd::Action, info) => UpcallKind::Action(info?.cookie),
         };
         let key = match fitness {
-            Fitness::Perfect => told,
+            Fitness::Perfect => reported,
             // Headers missing from the kernel's key are parsed from the packet.
-            _ => {
-                let mut key = told;
+            Fitness::TooMuch | Fitness::TooLittle => {
+                let mut key = reported;
                 datapath::re_extract(&mut key, raw.packet, VLAN_LIMIT);
                 key
             }

@@ -92,7 +92,7 @@ pub enum CloseReason {
 
 impl CloseReason {
     /// Whether to close at once, without waiting for the output to be sent.
-    pub fn is_for_memory(self) -> bool {
+    pub fn closes_immediately(self) -> bool {
         matches!(self, CloseReason::OutputOverflow | CloseReason::MemoryShort)
     }
 }

@@ -384,7 +384,7 @@ fn open_db(config: &DaemonConfig, signals: &Signals, reactor: &mut Reactor, wake
         return Db::remote(&default);
     }
     let file = config.db_dir.join("conf.db");
-    match claim::claim(&file, &socket, &claim::Patience::DEFAULT, || is_told_to_end(signals))? {
+    match claim::claim(&file, &socket, &claim::Patience::DEFAULT, || termination_requested(signals))? {
         Claim::Served => Db::remote(&default),
         Claim::Ours(lock) => {
             log::info!(target: "ovsdb_file", "serving {} on {default}", file.display());
@@ -394,7 +394,7 @@ fn open_db(config: &DaemonConfig, signals: &Signals, reactor: &mut Reactor, wake
 }
 
 /// Whether a termination signal arrived before the main loop could see it.
-fn is_told_to_end(signals: &Signals) -> bool {
+fn termination_requested(signals: &Signals) -> bool {
     std::iter::from_fn(|| signals.next().ok().flatten()).any(|signal| signal != Signal::Hangup)
 }
 

@@ -380,7 +380,7 @@ impl Embedded {
         let Some(peer) = self.conns.get_mut(&token) else { return };
         if peer.conn.flush(reactor.registry()).is_err() {
             peer.deaf = true;
-            self.server.session_deafen(peer.session);
+            self.server.session_transact_only(peer.session);
         }
         if peer.ended || !peer.unread || !self.server.session_wants_input(peer.session) {
             return;
@@ -503,7 +503,7 @@ impl Embedded {
                 if !peer.deaf && peer.conn.send(&output, reactor.registry()).is_err() {
                     // Its earlier input can still be read.
                     (peer.deaf, peer.unread) = (true, !peer.ended);
-                    self.server.session_deafen(session);
+                    self.server.session_transact_only(session);
                 }
             }
         }

@@ -385,7 +385,7 @@ fn build<'t>(
         open_before = open;
     }
     let exit = if switch.is_some() { Exit::Local } else { Exit::Sink };
-    let spinner = ProgressBar::new_spinner().with_message(format!("making {} ports", plan.ports));
+    let spinner = ProgressBar::new_spinner().with_message(format!("creating {} ports", plan.ports));
     spinner.enable_steady_tick(Duration::from_millis(200));
     let devices = Devices::new(plan.ports, bridge, exit)?;
     let numbers = Numbers::from_seed(sys::random::u64().context("no random numbers")?);

@@ -246,7 +246,7 @@ impl<'t> Switch<'t> {
     pub fn lookups(&self) -> Result<Lookups> {
         let text = self.tools.appctl(&self.ctl, "dpctl/show", &[])?;
         parse_lookups(&text, &self.datapath_type)
-            .ok_or_else(|| anyhow!("dpctl/show tells nothing of a {} datapath:\n{text}", self.datapath_type))
+            .ok_or_else(|| anyhow!("dpctl/show lists no {} datapath:\n{text}", self.datapath_type))
     }
 
     /// Waits until the flows of an earlier test have expired, down to `before`; returns whether they have.

@@ -73,7 +73,7 @@ fn ip_batch(commands: &str) -> Result<()> {
             number.and_then(|n| n.trim().parse::<usize>().ok()).and_then(|n| commands.lines().nth(n - 1));
         bail!("ip {}: {line}", at.unwrap_or("-batch"));
     }
-    fed.context("cannot tell ip what to do")
+    fed.context("cannot write to ip")
 }
 
 fn mac_text(mac: [u8; 6]) -> String {
@@ -154,7 +154,7 @@ impl Devices {
             let sender = FrameSender::new().with_context(|| format!("cannot send frames: {needs}"))?;
             Ok((sender, indexes))
         })?;
-        let (sender, indexes) = made.context("cannot make the devices")?;
+        let (sender, indexes) = made.context("cannot create the devices")?;
         ip_batch(&up).context("cannot bring the devices up")?;
         Ok(Devices { hosts, sender, ports, indexes, bridge: bridge.into(), exit })
     }

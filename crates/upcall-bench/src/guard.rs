@@ -56,9 +56,9 @@ impl Guard {
 /// # Errors
 /// If the bridge cannot be removed.
 pub fn keep(options: &Options, tools: &dyn Tools) -> Result<()> {
-    let mut told = String::new();
-    let _ended_either_way = std::io::stdin().read_to_string(&mut told);
-    let Some(bridge) = options.bridge.as_deref().filter(|_| told != DONE) else { return Ok(()) };
+    let mut input = String::new();
+    let _ended_either_way = std::io::stdin().read_to_string(&mut input);
+    let Some(bridge) = options.bridge.as_deref().filter(|_| input != DONE) else { return Ok(()) };
     if options.target == Target::Bridge {
         return if device_exists(bridge)? { Devices::remove_linux_bridge(bridge) } else { Ok(()) };
     }

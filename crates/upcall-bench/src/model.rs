@@ -366,7 +366,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_is_saved_is_read() {
+    fn a_saved_run_is_read_back() {
         let run = sample("a \"name\"", 1.0);
         assert_eq!(Run::from_text(&run.to_text()).unwrap(), run);
         let empty = Run::default();

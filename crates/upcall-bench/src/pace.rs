@@ -2,7 +2,7 @@
 
 /// Maximum packets of load in one system call.
 pub const LOAD_BURST_MAX: u64 = 32;
-/// Load made up for after a pause: 1 ms of it.
+/// Load caught up after a pause: at most 1 ms.
 const CATCH_UP_NS: u64 = 1_000_000;
 
 /// One packet per interval. After a pause it restarts there: packets in quick succession would measure their

@@ -161,7 +161,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(run: u32, port: u16, seq: u32, stamp_ns: u64, load: bool, flow: u64) {
+        fn written_records_are_read_back(run: u32, port: u16, seq: u32, stamp_ns: u64, load: bool, flow: u64) {
             let kind = if load { Kind::Load } else { Kind::Probe };
             let probe = Probe { run, port, kind, seq, stamp_ns };
             let frame = encode(&probe, flow);

@@ -264,7 +264,7 @@ pub fn remarks(run: &Run) -> Vec<String> {
         };
         say(of.duplicates, "packets came more than once (counted once)");
         say(of.reordered, "packets came after a later one");
-        say(of.foreign, "frames of somebody else came (not counted)");
+        say(of.foreign, "foreign frames arrived (not counted)");
         say(of.unstamped, "packets without a usable time stamp (the clock was set?); they count as arrived");
         say(of.unsent, "packets that the kernel would not send (not counted as lost)");
         say(of.dropped_before_switch, "packets of the measured port were dropped before the switch");
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_is_not_shown() {
+    fn unmeasured_values_are_omitted() {
         let mut run = sample("a", 1.0);
         (run.all, run.load, run.idle, run.daemon) = (None, None, None, None);
         let text = table(&run, &[], 80);
@@ -326,6 +326,6 @@ mod tests {
         let mut run = sample("a", 1.0);
         run.one.as_mut().unwrap().foreign = 3;
         let text = remarks(&run).join("\n");
-        assert!(text.contains("one port: 3 frames of somebody else") && text.contains("a note"), "{text}");
+        assert!(text.contains("one port: 3 foreign frames") && text.contains("a note"), "{text}");
     }
 }

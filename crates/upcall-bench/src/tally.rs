@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_of_the_measurement_is_only_told() {
+    fn foreign_packets_are_only_reported() {
         let mut tally = Tally::new(7, 3, 100);
         tally.take(None, Some(1));
         tally.take(Some(Probe { run: 8, ..probe(0) }), Some(200));

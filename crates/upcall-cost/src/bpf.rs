@@ -2,7 +2,7 @@
 //!
 //! A `sluiced` reports all stages of its userspace datapath by its own probes, each with the upcall's id. The
 //! kernel datapath reports two stages, the miss and the execute, without ids; a stock `ovs-vswitchd` with
-//! probes (`--enable-usdt-probes`) reports three more, also without ids. Events wake nobody: the buffer is
+//! probes (`--enable-usdt-probes`) reports three more, also without ids. Events wake no thread: the buffer is
 //! polled every few milliseconds.
 
 mod names;
@@ -332,14 +332,14 @@ fn attach_kernel(object: &Object) -> (Vec<Link>, String) {
             Err(e) => unseen.push(format!("{name} ({e})")),
         }
     }
-    let mut said = match seen.is_empty() {
+    let mut message = match seen.is_empty() {
         true => "no hook of the kernel's datapath".to_string(),
         false => format!("the kernel's datapath at {}", seen.join(" and ")),
     };
     if !unseen.is_empty() {
-        said += &format!(", not at {}", unseen.join(" and "));
+        message += &format!(", not at {}", unseen.join(" and "));
     }
-    (links, said)
+    (links, message)
 }
 
 /// Whether the binary lacks the probe.

@@ -115,10 +115,10 @@ impl Recorder {
     ///
     /// The file cannot be created or written.
     pub fn create(path: &Path) -> Result<Self> {
-        let made = File::create(path).with_context(|| format!("{}: cannot be made", path.display()))?;
+        let created = File::create(path).with_context(|| format!("{}: cannot be created", path.display()))?;
         let mut recorder = Recorder {
             path: path.to_owned(),
-            out: BufWriter::with_capacity(WRITE_BYTES, made),
+            out: BufWriter::with_capacity(WRITE_BYTES, created),
             frame: Vec::new(),
         };
         encode_header(&mut recorder.frame);

@@ -349,23 +349,22 @@ fn notes_of(gathered: &Gathered, events: &[Events], upcalls: &Upcalls) -> Vec<St
     }
     if upcalls.ambiguous > 0 {
         notes.push(format!(
-            "{} upcalls are left out of the statistics: identical packets were under way at the same time, and which event \
-             belongs to which cannot be told",
+            "{} upcalls are left out of the statistics: identical packets were in progress at the same time, so their \
+             events are ambiguous",
             upcalls.ambiguous
         ));
     }
     let has = |stage: Stage| events.iter().any(|events| events.stage == stage);
     if !gathered.events.is_empty() && !has(Stage::Miss) {
         notes.push(
-            "no miss was told: delays to the handler are not known. Those of the kernel's datapath are told by the kernel alone, \
-             to --source bpf"
+            "no misses were reported: delays to the handler are unknown. Misses of the kernel datapath need --source bpf"
                 .into(),
         );
     }
     if !gathered.events.is_empty() && !has(Stage::Received) {
         notes.push(
-            "no handler told what it took: threads, batches and delays to the handler are not known. A switch without probes of its \
-             own is seen from the kernel alone: misses, and packets that come back"
+            "no handler reported batches: threads, batches and delays to the handler are unknown. For a switch without probes, \
+             only the kernel reports events: misses and executed packets"
                 .into(),
         );
     }

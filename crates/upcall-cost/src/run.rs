@@ -43,8 +43,8 @@ pub fn run(options: &Options, run_dir: PathBuf) -> Result<()> {
     }
     print(&recordings, options)?;
     if let Some(path) = &options.csv {
-        let made = File::create(path).with_context(|| format!("{}: cannot be made", path.display()))?;
-        let mut out = BufWriter::new(made);
+        let created = File::create(path).with_context(|| format!("{}: cannot be created", path.display()))?;
+        let mut out = BufWriter::new(created);
         let written = export::csv(&recordings, &mut out).and_then(|()| out.flush());
         written.with_context(|| format!("{}: cannot be written", path.display()))?;
     }
@@ -222,8 +222,8 @@ impl Gathering {
             self.record(record);
         }
         if let Record::Event(event) = record {
-            let told_by_handler = (Stage::Received..=Stage::ExecuteSent).contains(&event.stage);
-            if told_by_handler && !self.handlers.count(&self.gathered.thread_name(event.thread)) {
+            let reported_by_handler = (Stage::Received..=Stage::ExecuteSent).contains(&event.stage);
+            if reported_by_handler && !self.handlers.count(&self.gathered.thread_name(event.thread)) {
                 return;
             }
             self.events += 1;

@@ -88,7 +88,7 @@ fn line(out: &mut String, text: &str) {
 
 fn heading(report: &Report) -> String {
     let origin = report.origin.as_ref().map_or("an unknown switch".to_owned(), |origin| {
-        format!("{} (process {}), told by {}", origin.program, origin.pid, source_name(&origin.source))
+        format!("{} (process {}), reported by {}", origin.program, origin.pid, source_name(&origin.source))
     });
     let events: u64 = report.events.iter().map(|events| events.total).sum();
     let mut out = format!(
@@ -149,9 +149,9 @@ fn events(out: &mut String, report: &Report) {
 }
 
 fn shares(out: &mut String, title: &str, shares: &[Share], fairness: Fairness) {
-    let _infallible = writeln!(out, "\n{title} (wait: miss to handler, way: the whole; µs)");
+    let _infallible = writeln!(out, "\n{title} (wait: miss to handler, way: total; µs)");
     if shares.is_empty() {
-        line(out, "  not told");
+        line(out, "  not reported");
         return;
     }
     let all: u64 = shares.iter().map(|share| share.upcalls).sum();
@@ -280,7 +280,7 @@ fn whereto(out: &mut String, report: &Report) {
     if !parts.is_empty() {
         let shown: Vec<String> =
             parts.iter().map(|(title, share)| format!("{title} {:.1} %", share * 100.0)).collect();
-        let _infallible = writeln!(out, "  Where the time goes: {}", shown.join(", "));
+        let _infallible = writeln!(out, "  Share of the stages: {}", shown.join(", "));
     }
 }
 

@@ -9,6 +9,7 @@ mod docs;
 mod fuzzing;
 mod length;
 mod markers;
+mod phrases;
 mod purity;
 #[cfg(test)]
 mod tests;
@@ -68,6 +69,7 @@ pub(crate) fn check(workspace: &Workspace) -> Result<Vec<String>> {
     problems.extend(purity::check(&files));
     problems.extend(purity::check_clippy_conf(workspace));
     problems.extend(markers::check(&files));
+    problems.extend(phrases::check(&files));
     problems.extend(docs::check(&files));
     let table = std::fs::read_to_string(workspace.root.join(fuzzing::TABLE))
         .with_context(|| format!("cannot read {}", fuzzing::TABLE))?;

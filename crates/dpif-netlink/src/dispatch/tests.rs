@@ -69,15 +69,15 @@ struct Handlers {
 }
 
 impl Handlers {
-    fn start(dispatch: &Arc<Dispatch>, count: usize, told: &Sender<(usize, u32, u64)>) -> Handlers {
+    fn start(dispatch: &Arc<Dispatch>, count: usize, reported: &Sender<(usize, u32, u64)>) -> Handlers {
         let stop = Arc::new(AtomicBool::new(false));
         let ends = dispatch.set_handlers(count).unwrap().into_iter().enumerate();
         let threads = ends.map(|(n, mut end)| {
-            let (stop, told) = (stop.clone(), told.clone());
+            let (stop, reported) = (stop.clone(), reported.clone());
             std::thread::spawn(move || {
                 while !stop.load(Ordering::Acquire) {
                     for u in end.take(LONG) {
-                        told.send((n, u.rx_port.0, u.ufid.0 as u64)).unwrap();
+                        reported.send((n, u.rx_port.0, u.ufid.0 as u64)).unwrap();
                     }
                 }
             })
@@ -108,8 +108,8 @@ fn shared_sockets_lose_nothing_and_keep_each_ports_order() {
     const EACH: u64 = 300;
     let dispatch = Arc::new(Dispatch::new(Mode::PerPort));
     let fakes = ports(&dispatch, PORTS);
-    let (told, heard) = channel();
-    let mut handlers = Handlers::start(&dispatch, 4, &told);
+    let (reported, heard) = channel();
+    let mut handlers = Handlers::start(&dispatch, 4, &reported);
     let mut from = vec![0; PORTS as usize];
     let mut next = vec![0; PORTS as usize];
     let mut total = 0;
@@ -118,7 +118,7 @@ fn shared_sockets_lose_nothing_and_keep_each_ports_order() {
         // Handlers start and end while upcalls wait.
         if name % 100 == 50 {
             handlers.end(&dispatch);
-            handlers = Handlers::start(&dispatch, 1 + (name / 100) as usize * 2, &told);
+            handlers = Handlers::start(&dispatch, 1 + (name / 100) as usize * 2, &reported);
         }
     }
     while total < u64::from(PORTS) * EACH {
@@ -159,8 +159,8 @@ fn work_is_spread_and_a_busy_handler_blocks_no_port() {
     assert_eq!(worker.iter().map(|u| u.ufid.0).collect::<Vec<_>>(), [2]);
     drop(ends);
 
-    let (told, heard) = channel();
-    let handlers = Handlers::start(&dispatch, 3, &told);
+    let (reported, heard) = channel();
+    let handlers = Handlers::start(&dispatch, 3, &reported);
     let mut by_handler = [0; 3];
     let mut seen = HashSet::new();
     let end = Instant::now() + LONG;
@@ -254,5 +254,5 @@ fn a_removed_port_is_counted_and_its_socket_is_gone() {
         rest += ends[0].take(LONG).len();
     }
     drop(ends);
-    assert_eq!(Arc::strong_count(&fakes[0].inner), 1, "nobody holds its socket");
+    assert_eq!(Arc::strong_count(&fakes[0].inner), 1, "no reference to its socket remains");
 }

@@ -1,13 +1,13 @@
-//! How many system calls requests take, counted by strace. The controller of generic netlink answers, so no module is needed.
+//! The number of system calls per request, counted by strace. The generic netlink controller answers, so no module is needed.
 
 use netlink::socket::{Asked, Message, MessageWriter, Socket};
 use testkit::Cmd;
 
-/// Says that this process is the one that is traced.
+/// Marks this process as the traced one.
 const TRACED: &str = "SLUICE_TEST_TRACED";
 const REQUESTS: usize = 1000;
 
-/// Asks for a family (`CTRL_CMD_GETFAMILY` of "nlctrl", by `CTRL_ATTR_FAMILY_NAME`).
+/// Requests a family (`CTRL_CMD_GETFAMILY` of "nlctrl", by `CTRL_ATTR_FAMILY_NAME`).
 fn ask() -> Message {
     let mut request = MessageWriter::new(16, [3, 2], 0, &[], Asked::again("find a family", &[], 1024));
     request.attrs.text(2, "nlctrl");

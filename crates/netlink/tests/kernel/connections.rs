@@ -1,4 +1,4 @@
-//! The kernel's table of connections, filled by hand.
+//! The kernel's connection table, filled with test entries.
 
 use crate::{in_namespace, skip};
 use dpif::{
@@ -10,10 +10,10 @@ use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::ops::ControlFlow;
 
-/// Connections of the large zone: many datagrams, and no more than a small machine tracks.
+/// Connections of the large zone: many datagrams, within the limit of a small machine.
 const MANY: u16 = 5_000;
 
-/// Makes a UDP connection (`IPCTNL_MSG_CT_NEW`) from port `n` of zone `zone`.
+/// Creates a UDP connection (`IPCTNL_MSG_CT_NEW`) from port `n` of zone `zone`.
 fn make(zone: u16, n: u16) -> Message {
     let asked = Asked::once("make a connection", &[]);
     let mut request = MessageWriter::netfilter([1, 0], flag::CREATE, 2, asked);
@@ -43,7 +43,7 @@ fn tuple(src: u8, dst: u8, ports: [u16; 2]) -> CtTuple {
     CtTuple { addresses: CtAddresses::V4 { src, dst }, proto: 17, transport }
 }
 
-/// Ports from which connections come, as far as they are wanted.
+/// Source ports of the listed connections, up to the requested number.
 struct Ports {
     seen: BTreeSet<u16>,
     enough: usize,
@@ -77,7 +77,7 @@ fn connections_are_listed_and_deleted_one_by_one_by_zone_and_together() {
         let mut socket = Socket::open_for(Protocol::Netfilter).unwrap();
         let made: Vec<_> = (1..=MANY).map(|n| make(5, n)).chain((1..=3).map(|n| make(6, n))).collect();
         if let Some(e) = socket.transact(&made, &mut |_, _| ()).into_iter().find_map(Result::err) {
-            // So a kernel says that it has no such subsystem.
+            // The kernel's error for a missing subsystem.
             assert_eq!(e.errno(), Some(libc::EINVAL), "{e}");
             return skip("connections", &e.to_string());
         }

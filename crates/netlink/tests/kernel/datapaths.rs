@@ -33,7 +33,7 @@ fn a_datapath_is_made_changed_listed_and_removed() {
             DpSet { user_features: Some(features::UNALIGNED), masks_cache_size: Some(0), ..DpSet::default() };
         let changed = ovs.dp_set(DpName::Name(&name), &change).unwrap();
         assert_eq!((changed.user_features, changed.masks_cache_size.unwrap_or(0)), (features::UNALIGNED, 0));
-        // Features that no kernel has.
+        // Features unknown to every kernel.
         let unknown = DpSet { user_features: Some(1 << 30), ..DpSet::default() };
         let e = ovs.dp_set(DpName::Name(&name), &unknown).unwrap_err();
         assert!(e.is_unsupported(), "{e}");
@@ -123,7 +123,7 @@ fn tunnel_ports_have_options() {
 }
 
 #[test]
-fn the_monitor_hears_of_ports() {
+fn the_monitor_reports_port_changes() {
     with_switch(|s| {
         let mut monitor = s.ovs.vport_monitor().unwrap();
         assert_eq!(monitor.poll().unwrap(), []);
@@ -145,7 +145,7 @@ fn the_monitor_hears_of_ports() {
             matches!(&gone[..], [VportEvent::Deleted(VportInfo { name: n, .. })] if *n == name),
             "{gone:?}"
         );
-        // Deleting the interface is as good.
+        // Deleting the interface has the same effect.
         s.net.ip(&format!("link del {}", s.near.name)).unwrap();
         let mut names = Vec::new();
         while names.len() < 2 {

@@ -12,14 +12,14 @@ use flow::{FLOW_WORDS, Flow, FlowKey, KeyMask, Mask, RecircId, Tunnel, Ufid, nw_
 use netlink::Error;
 use netlink::ovs::{FlowDel, FlowGet, FlowMode, FlowName, FlowParts, FlowPut, FlowReply, Reply, Request};
 
-/// Frames of all kinds, by name: the corpus of the extraction.
+/// Frames of all kinds, by name, from the corpus of the extraction.
 pub(crate) fn frames() -> Vec<(String, Vec<u8>)> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../flow/corpus/extract");
     let mut all: Vec<(String, Vec<u8>)> = std::fs::read_dir(folder)
         .unwrap()
         .flatten()
         .map(|e| {
-            // The first byte of a file is no part of the frame.
+            // The first byte of a file does not belong to the frame.
             let bytes = std::fs::read(e.path()).unwrap();
             (e.file_name().to_string_lossy().into_owned(), bytes[1..].to_vec())
         })
@@ -45,7 +45,7 @@ pub(crate) fn frames() -> Vec<(String, Vec<u8>)> {
     all
 }
 
-/// An IPv4 frame made one of IGMP; the checksums do not matter.
+/// An IPv4 frame changed to IGMP; checksums do not matter.
 fn igmp(udp: &[u8]) -> Vec<u8> {
     let mut frame = udp.to_vec();
     frame[23] = 2;
@@ -58,7 +58,7 @@ pub(crate) fn key_of(frame: &[u8], in_port: u32) -> FlowKey {
     key
 }
 
-/// Masks to try with a key: named ones of single fields, and many of bits thrown by dice.
+/// Masks to try with a key: named ones of single fields, and many random ones.
 fn masks(key: &FlowKey) -> Vec<(String, KeyMask)> {
     type Set = fn(&mut Flow);
     let named: [(&str, Set); 30] = [
@@ -134,7 +134,7 @@ pub(crate) fn del(s: &Switch<'_>, ufid: Ufid) -> Result<FlowReply, Error> {
 }
 
 #[test]
-fn the_kernel_takes_every_shape_of_mask_and_tells_it_back() {
+fn every_mask_round_trips() {
     with_switch(|s| {
         let mut count = 0;
         for (frame_name, frame) in frames() {
@@ -149,7 +149,7 @@ fn the_kernel_takes_every_shape_of_mask_and_tells_it_back() {
                 let flow = get(s, ufid, FlowParts::ALL).unwrap();
                 let held = kernel_mask(&key, &mask, &KeyLimits::LINUX);
                 let (got_key, got_mask, fitness) = flow.key_and_mask(2).unwrap();
-                // The kernel knows nothing of IGMP, nor has it a block for it.
+                // The kernel does not parse IGMP, and has no attribute for it.
                 let same_blocks =
                     FlowKey { base: flow::BaseBlock { shape: got_key.base.shape, ..key.base }, ..key };
                 let held = kernel_mask(&same_blocks, &held, &KeyLimits::LINUX);
@@ -190,7 +190,7 @@ fn tunnels_are_held_and_set_as_written() {
         let v6 =
             Tunnel { src: 0, dst: 0, ipv6_src: src, ipv6_dst: dst, flags: tunnel_flags::DF, id: 0, ..v4 };
         let policy = Tunnel { gbp_id: 5, gbp_flags: 8, ..v4 };
-        // Without the addresses, a masked key would not say that there is a tunnel.
+        // Without the addresses, a masked key would not indicate a tunnel.
         let least = Tunnel { dst: u32::MAX, ipv6_dst: [0xff; 16], ..Tunnel::default() };
         let all = Flow::from_words([u64::MAX; FLOW_WORDS]).tunnel();
         let masks = [
@@ -225,19 +225,19 @@ fn tunnels_are_held_and_set_as_written() {
 }
 
 #[test]
-fn the_kernel_reads_frames_as_we_do_and_flows_match_them() {
+fn the_kernel_extracts_equal_keys_and_flows_match() {
     with_switch(|s| {
         for (n, (name, frame)) in frames().into_iter().enumerate() {
             s.send(&frame);
             let key = key_of(&frame, s.far.number.0);
-            let (raw, told, fitness) = s.next_upcall(|u| {
+            let (raw, reported, fitness) = s.next_upcall(|u| {
                 assert_eq!(u.packet, frame, "{name}");
                 let (key, fitness) = u.flow_key(2).unwrap();
                 (u.key.to_vec(), key, fitness)
             });
             let expected = match name.as_str() {
                 "igmp" => Fitness::TooLittle,
-                // Extension headers have a field of their own in the kernel's keys (Linux 5.18).
+                // The kernel's keys have a separate field for extension headers (Linux 5.18).
                 "ipv6_extension_headers" | "ipv6_fragment" => Fitness::TooMuch,
                 _ => Fitness::Perfect,
             };
@@ -247,12 +247,12 @@ fn the_kernel_reads_frames_as_we_do_and_flows_match_them() {
                 (known.base.tp_src, known.base.tp_dst, known.arp.igmp_group) = (0, 0, 0);
                 known.set_shape();
             }
-            assert_eq!(told, known, "{name}");
+            assert_eq!(reported, known, "{name}");
             for (mask_name, mask) in masks(&key) {
                 if !mask_fits(&key, &mask, &KeyLimits::LINUX) {
                     continue;
                 }
-                // Ours and the kernel's own key make flows for the same frame.
+                // Sluice's key and the kernel's own key match the same frame.
                 let typed = s.put(Ufid(n as u128), &key, &mask, &[]);
                 let by_raw = FlowPut { key: raw.clone(), ..typed.clone() };
                 for (which, put) in [("ours", typed), ("the kernel's", by_raw)] {
@@ -267,7 +267,7 @@ fn the_kernel_reads_frames_as_we_do_and_flows_match_them() {
                     seen.unwrap();
                     assert_eq!(stats.packets, 1, "{what}: no match");
                     assert!(stats.used_ms > 0 && stats.bytes > 0, "{what}: {stats:?}");
-                    // The time is reckoned anew each time, a millisecond up or down.
+                    // The time is recomputed on each read and varies by a millisecond.
                     let last = del(s, Ufid(n as u128)).unwrap().stats;
                     assert_eq!((last.packets, last.bytes), (stats.packets, stats.bytes), "{what}");
                 }
@@ -277,11 +277,11 @@ fn the_kernel_reads_frames_as_we_do_and_flows_match_them() {
 }
 
 #[test]
-fn a_tag_beyond_the_limit_is_told_and_its_flow_matches() {
+fn a_tag_beyond_the_limit_is_reported_and_its_flow_matches() {
     with_switch(|s| {
         let (_, frame) = frames().into_iter().find(|(n, _)| n == "tcp in two tags").unwrap();
         let (_, mut other) = frames().into_iter().find(|(n, _)| n == "solicitation in two tags").unwrap();
-        // Another number in the second tag.
+        // Another VLAN id in the second tag.
         other[19] ^= 3;
         s.send(&frame);
         let (raw, key, fitness) = s.next_upcall(|u| {
@@ -298,7 +298,7 @@ fn a_tag_beyond_the_limit_is_told_and_its_flow_matches() {
         for put in [FlowPut { key: raw, ..put.clone() }, put] {
             one(s, Request::FlowPut(put)).unwrap();
             s.send(&frame);
-            // Nor does the flow look at what is in the tag.
+            // The flow does not match the tag's contents either.
             s.send(&other);
             let hits = || get(s, Ufid(1), FlowParts::TERSE).unwrap().stats.packets == 2;
             testkit::wait_for(LIMIT, "the frames", hits).unwrap();
@@ -335,7 +335,7 @@ fn many_flows_are_put_listed_changed_and_removed_in_batches() {
         for reply in s.ovs.operate(s.dp, &requests) {
             assert_eq!(reply.unwrap(), Reply::Done);
         }
-        // All are there already now, each by its own answer; the others in the batch are carried out.
+        // All exist already, each with its own error; the others in the batch are executed.
         let mut mixed: Vec<Request<'_>> = requests[..300].to_vec();
         mixed.insert(
             100,
@@ -371,7 +371,7 @@ fn many_flows_are_put_listed_changed_and_removed_in_batches() {
             let expected: Vec<u128> = (0..3000).map(|n| n << 64 | 0xfeed).collect();
             assert_eq!(names, expected);
         }
-        // A dump that is not read to its end harms nobody.
+        // Abandoning a dump does not affect other requests.
         assert!(s.ovs.flow_dump(s.dp, FlowParts::ALL).unwrap().next().unwrap().is_ok());
         let change = puts.iter().cloned().map(|put| {
             Request::FlowPut(FlowPut { mode: FlowMode::Modify, actions: Vec::new(), stats: true, ..put })
@@ -400,7 +400,7 @@ fn many_flows_are_put_listed_changed_and_removed_in_batches() {
 }
 
 #[test]
-fn a_flow_is_made_or_changed_as_asked() {
+fn put_creates_or_modifies_flows() {
     with_switch(|s| {
         let put = some_flows(s, 1).remove(0);
         let mode = |mode: FlowMode| one(s, Request::FlowPut(FlowPut { mode, ..put.clone() }));
@@ -411,12 +411,12 @@ fn a_flow_is_made_or_changed_as_asked() {
         assert_eq!(one(s, Request::FlowPut(changed)).unwrap(), Reply::Done);
         let ufid = put.ufid.unwrap();
         assert_eq!(get(s, ufid, FlowParts::ALL).unwrap().dp_actions().unwrap(), []);
-        // The same packets by another name.
+        // The same match with another ufid.
         let twin = FlowPut { ufid: Some(Ufid(2)), ..put.clone() };
         assert!(one(s, Request::FlowPut(twin)).unwrap_err().is_exists());
         del(s, ufid).unwrap();
         assert!(del(s, ufid).unwrap_err().is_not_found());
-        // A flow without a name is named by its key.
+        // A flow without a ufid is identified by its key.
         let nameless = FlowPut { ufid: None, ..put.clone() };
         one(s, Request::FlowPut(nameless)).unwrap();
         let name = FlowName::Key(put.key.clone());
@@ -425,7 +425,7 @@ fn a_flow_is_made_or_changed_as_asked() {
         assert_eq!(found.ufid, None);
         assert!(found.key.is_some(), "{found:?}");
         one(s, Request::FlowDel(FlowDel { name, stats: false })).unwrap();
-        // An empty key names no flow, least of all every one.
+        // An empty key identifies no flow, and does not delete all.
         one(s, Request::FlowPut(put.clone())).unwrap();
         let nothing = FlowDel { name: FlowName::Key(Vec::new()), stats: false };
         assert!(one(s, Request::FlowDel(nothing)).unwrap_err().is_invalid());
@@ -478,7 +478,7 @@ fn all_actions(s: &Switch<'_>) -> Vec<DpAction> {
 }
 
 #[test]
-fn the_kernel_takes_all_actions_and_tells_them_back() {
+fn all_actions_round_trip() {
     with_switch(|s| {
         let frames = frames();
         let key = |name: &str| key_of(&frames.iter().find(|(n, _)| n == name).unwrap().1, s.far.number.0);
@@ -504,7 +504,7 @@ fn the_kernel_takes_all_actions_and_tells_them_back() {
             assert_eq!(get(s, Ufid(1), FlowParts::ALL).unwrap().dp_actions().unwrap(), actions, "{name}");
             del(s, Ufid(1)).unwrap();
         }
-        // What the kernel refuses is told in words.
+        // A rejection by the kernel includes its message.
         let key = key("arp");
         let mask = FlowKey::from_mask(&Mask::none(), &key);
         let put = s.put(Ufid(1), &key, &mask, &[DpAction::Set(SetAction::Tcp(ports))]);
@@ -539,7 +539,7 @@ fn stock_tools_show_our_flows_as_we_do() {
         let (_, frame) = frames().into_iter().find(|(n, _)| n == "tcp").unwrap();
         let key = key_of(&frame, s.far.number.0);
         let ufid = Ufid(0xcf25_7829_62ba_490e_8a42_802f_3e99_190e);
-        // The kernel wants to know what it rewrites.
+        // The kernel requires a match on the rewritten fields.
         let mut protocol = Mask::none();
         protocol.0.nw_proto = 0xff;
         let mask = FlowKey::from_mask(&protocol, &key);
@@ -566,14 +566,14 @@ fn stock_tools_show_our_flows_as_we_do() {
 }
 
 #[test]
-fn several_threads_ask_at_once() {
+fn several_threads_send_requests_concurrently() {
     in_namespace(|net, ovs| {
         fn shared<T: Send + Sync>(value: T) -> T {
             value
         }
         let s = Switch::new(net, shared(ovs));
         let puts = some_flows(&s, 400);
-        // Threads of their own are outside the namespace: the handle is not.
+        // New threads are outside the namespace; the handle is not.
         std::thread::scope(|scope| {
             for part in puts.chunks(100) {
                 let (ovs, dp) = (&s.ovs, s.dp);

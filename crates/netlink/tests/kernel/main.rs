@@ -1,5 +1,5 @@
-//! Against the kernel's own module, where it is there: each test in a network namespace of its own, with a datapath whose two
-//! ports are the ends of one veth pair, so that what goes out of one comes in by the other.
+//! Tests with the kernel's module, if present: each in a separate network namespace, with a datapath whose two
+//! ports are the ends of one veth pair, so the other port receives every sent packet.
 
 mod calls;
 mod connections;
@@ -22,7 +22,7 @@ use dpif::{DpAction, nlactions};
 use flow::nlkey::KeyLimits;
 use flow::{DpPort, FlowKey, KeyMask, OfPort, Ufid};
 
-/// How long the kernel may take for what it does at once.
+/// Timeout of immediate actions of the kernel.
 pub(crate) const LIMIT: Duration = Duration::from_secs(10);
 
 /// A datapath with the two ends of a veth pair.
@@ -40,12 +40,12 @@ pub(crate) struct Switch<'a> {
     pub(crate) upcalls: UpcallSocket,
 }
 
-/// Says that something is skipped and why.
+/// Reports a skip and its reason.
 pub(crate) fn skip(what: &str, why: &str) {
     let _false = testkit::skip(what, why);
 }
 
-/// Runs a test within a namespace of its own, where the kernel has the module.
+/// Runs a test in a separate namespace, if the kernel has the module.
 pub(crate) fn in_namespace(test: impl FnOnce(&Netns, Ovs) + Send) {
     testkit::require_netns!();
     let name = std::thread::current().name().unwrap_or("kernel").to_owned();
@@ -54,7 +54,7 @@ pub(crate) fn in_namespace(test: impl FnOnce(&Netns, Ovs) + Send) {
         Err(e) if e.is_no_module() => skip(&name, &e.to_string()),
         Err(e) => panic!("{e}"),
         Ok(ovs) => {
-            // No packets but ours.
+            // Disables the kernel's own packets.
             std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1").unwrap();
             test(&net, ovs);
         }
@@ -62,7 +62,7 @@ pub(crate) fn in_namespace(test: impl FnOnce(&Netns, Ovs) + Send) {
     .unwrap();
 }
 
-/// The same with a datapath that has ports.
+/// Runs a test with a datapath that has ports.
 pub(crate) fn with_switch(test: impl FnOnce(&Switch<'_>) + Send) {
     in_namespace(|net, ovs| test(&Switch::new(net, ovs)));
 }
@@ -89,7 +89,7 @@ impl Switch<'_> {
         Switch { net, ovs, dp, name, near, far, upcalls }
     }
 
-    /// What userspace actions of the tests carry beside their cookie.
+    /// User data of userspace actions, beside their cookie.
     pub(crate) fn context(&self) -> nlactions::ActionContext {
         nlactions::ActionContext {
             upcall_pid: self.upcalls.pid(),
@@ -99,13 +99,13 @@ impl Switch<'_> {
         }
     }
 
-    /// The put of a flow that makes it.
+    /// The put that creates a flow.
     pub(crate) fn put(&self, ufid: Ufid, key: &FlowKey, mask: &KeyMask, actions: &[DpAction]) -> FlowPut {
         let put = FlowPut::new(ufid, key, mask, actions, &KeyLimits::LINUX, &self.context()).unwrap();
         FlowPut { mode: FlowMode::Create, ..put }
     }
 
-    /// Runs actions on a frame from nowhere.
+    /// Executes actions on a frame without an input port.
     pub(crate) fn execute<'p>(&self, frame: &'p [u8], actions: &[DpAction]) -> Request<'p> {
         let nowhere = FlowKey { base: flow::BaseBlock { in_port: u32::MAX, ..zero() }, ..FlowKey::default() };
         Request::Execute(Execute {
@@ -119,13 +119,13 @@ impl Switch<'_> {
         })
     }
 
-    /// Sends a frame out of the near port: it comes in by the far one.
+    /// Sends a frame from the near port: the far one receives it.
     pub(crate) fn send(&self, frame: &[u8]) {
         let out = self.execute(frame, &[DpAction::Output(Output(self.near.number))]);
         self.ovs.operate_one(self.dp, out).unwrap();
     }
 
-    /// What `read` makes of the next upcall.
+    /// Applies `read` to the next upcall.
     pub(crate) fn next_upcall<T>(&self, read: impl Fn(&RawUpcall<'_>) -> T) -> T {
         next_upcall(&self.upcalls, read)
     }
@@ -139,7 +139,7 @@ impl Drop for Switch<'_> {
     }
 }
 
-/// What `read` makes of the next upcall of a socket.
+/// Applies `read` to the next upcall of a socket.
 pub(crate) fn next_upcall<T>(socket: &UpcallSocket, read: impl Fn(&RawUpcall<'_>) -> T) -> T {
     let mut buffer = UpcallBuffer::new(1);
     let mut found = None;
@@ -151,7 +151,7 @@ pub(crate) fn next_upcall<T>(socket: &UpcallSocket, read: impl Fn(&RawUpcall<'_>
     found.unwrap()
 }
 
-/// Whether no upcall waits.
+/// Whether no upcall is pending.
 pub(crate) fn is_quiet(socket: &UpcallSocket) -> bool {
     matches!(socket.recv(&mut UpcallBuffer::new(1)), Ok(None) | Err(RecvError::Malformed(_)))
 }
@@ -160,5 +160,5 @@ fn zero() -> flow::BaseBlock {
     FlowKey::default().base
 }
 
-/// A port that there is not.
+/// A nonexistent port.
 pub(crate) const NO_PORT: DpPort = DpPort(65000);

@@ -1,5 +1,5 @@
-//! Actions that only other programs' flows have: the kernel takes what we write of them, tells it back, and does it; and stock tools
-//! show it in our words.
+//! Actions found only in flows of other programs: the kernel accepts our encoding, returns it unchanged and executes it; stock
+//! tools print the same text.
 
 use crate::flows::{del, frames, get, key_of, one};
 use crate::{Switch, with_switch};
@@ -21,7 +21,7 @@ fn exact(key: &FlowKey) -> KeyMask {
     FlowKey::from_mask(&Mask(Flow::from_words([u64::MAX; FLOW_WORDS])), key)
 }
 
-/// Frames and actions for them, and a part of what stock tools say, where it differs: OVS 3.1 takes the number of `dec_ttl` for one of its own.
+/// Frames and actions, and the stock tools' text where it differs: OVS 3.1 uses the number of `dec_ttl` for another action.
 const TAKEN: [(&str, &str, Option<&str>); 17] = [
     ("tcp", "hash(l4(0)),recirc(0x1)", None),
     ("tcp", "hash(l4(7)),recirc(0x1)", None),
@@ -51,13 +51,13 @@ const TAKEN: [(&str, &str, Option<&str>); 17] = [
 ];
 
 #[test]
-fn actions_of_others_are_told_back_and_shown_as_stock_tools_do() {
+fn actions_of_other_programs_round_trip_and_print_as_in_stock_tools() {
     testkit::require_programs!("ovs-dpctl");
     with_switch(|s| {
         for (name, text, stock) in TAKEN {
             let key = key_of(&frame(name), s.far.number.0);
             let mut wanted = actions(text);
-            // Text has no word for an empty list but this.
+            // The text of an empty list.
             if let DpAction::CheckPktLen(CheckPktLen { less, .. }) = &mut wanted[0]
                 && let DpAction::CheckPktLen(CheckPktLen { greater, .. }) = &mut less[0]
             {
@@ -68,9 +68,9 @@ fn actions_of_others_are_told_back_and_shown_as_stock_tools_do() {
                 crate::skip("symmetric hashes", "this kernel has none");
                 continue;
             }
-            let told = get(s, Ufid(1), FlowParts::ALL).unwrap().dp_actions().unwrap();
-            assert_eq!(told, wanted, "{text}");
-            assert_eq!(format_actions(&told, &NumbersOnly), text);
+            let reported = get(s, Ufid(1), FlowParts::ALL).unwrap().dp_actions().unwrap();
+            assert_eq!(reported, wanted, "{text}");
+            assert_eq!(format_actions(&reported, &NumbersOnly), text);
             let shown = s.net.run("ovs-dpctl", &["dump-flows", &s.name]).unwrap().stdout;
             let shown = shown.trim().rsplit_once("actions:").unwrap_or_default().1.to_owned();
             match stock {
@@ -83,7 +83,7 @@ fn actions_of_others_are_told_back_and_shown_as_stock_tools_do() {
 }
 
 #[test]
-fn events_are_told_back_though_text_does_not() {
+fn ct_events_round_trip() {
     with_switch(|s| {
         let key = key_of(&frame("udp"), s.far.number.0);
         let ct = CtAction { commit: CtCommit::Yes, event_mask: Some(0x17), ..CtAction::default() };
@@ -101,22 +101,22 @@ fn flows_of_stock_tools_are_read() {
         let key = format!("in_port({}),eth(),eth_type(0x0800),ipv4(),tcp()", s.far.number);
         let text =
             "ct(commit,zone=5,nat(dst=10.0.0.1)),check_pkt_len(size=200,gt(drop),le(ct_clear)),recirc(0x1)";
-        // It prints the id in hexadecimal, but does not read that.
+        // It prints the id in hexadecimal, but does not parse that.
         let typed = text.replace("0x1", "1");
         s.net.run("ovs-dpctl", &["add-flow", &s.name, &key, &typed]).unwrap();
         let all: Vec<FlowReply> =
             s.ovs.flow_dump(s.dp, FlowParts::ALL).unwrap().map(Result::unwrap).collect();
         let [flow] = &all[..] else { panic!("{all:?}") };
-        let told = flow.dp_actions().unwrap();
-        assert_eq!(format_actions(&told, &NumbersOnly), text);
-        let DpAction::Ct(ct) = &told[0] else { panic!("{told:?}") };
+        let reported = flow.dp_actions().unwrap();
+        assert_eq!(format_actions(&reported, &NumbersOnly), text);
+        let DpAction::Ct(ct) = &reported[0] else { panic!("{reported:?}") };
         assert!(ct.zone == 5 && ct.commit == CtCommit::Yes && matches!(ct.nat, CtNat::New(_)), "{ct:?}");
         let (key, _, _) = flow.key_and_mask(2).unwrap();
         assert_eq!(key.in_port(), s.far.number);
     });
 }
 
-/// The frame that comes out at the far end after these actions.
+/// The frame received at the peer after these actions.
 fn comes_out(s: &Switch<'_>, frame: &[u8], text: &str) -> Vec<u8> {
     let list = actions(&text.replace("OUT", &s.near.number.to_string()));
     s.ovs.operate_one(s.dp, s.execute(frame, &list)).unwrap_or_else(|e| panic!("{text}: {e}"));
@@ -124,11 +124,11 @@ fn comes_out(s: &Switch<'_>, frame: &[u8], text: &str) -> Vec<u8> {
 }
 
 #[test]
-fn the_kernel_does_them() {
+fn the_kernel_executes_actions_of_other_programs() {
     with_switch(|s| {
         let tcp = frame("tcp");
         assert_eq!(tcp[12..15], [8, 0, 0x45]);
-        // A label goes on, is changed, and comes off.
+        // A label is pushed, changed and popped.
         let labelled = comes_out(s, &tcp, "push_mpls(label=16,tc=3,ttl=64,bos=1,eth_type=0x8847),OUT");
         let entry = [0x88, 0x47, 0, 1, 0x07, 64];
         assert_eq!(labelled, [&tcp[..12], &entry, &tcp[14..]].concat());
@@ -142,7 +142,7 @@ fn the_kernel_does_them() {
         assert_eq!(comes_out(s, &long, choice), long);
         long.push(0);
         assert_eq!(comes_out(s, &long, choice)[12..16], [0x81, 0, 0, 5]);
-        // So do those at the end of their time.
+        // So do packets with expired TTL.
         let mut aged = tcp.clone();
         for (ttl, then) in [(64, 63), (2, 1)] {
             aged[22] = ttl;
@@ -158,7 +158,7 @@ fn the_kernel_does_them() {
 }
 
 #[test]
-fn tracked_packets_tell_their_connection_when_they_come_again() {
+fn recirculated_packets_carry_their_connection() {
     with_switch(|s| {
         let mut udp = frame("udp");
         // Without a checksum.
@@ -171,7 +171,7 @@ fn tracked_packets_tell_their_connection_when_they_come_again() {
         assert_eq!((key.base.recirc_id, key.base.ct_zone, key.base.ct_mark), (7, 5, 9));
         assert_eq!((key.base.ct_state, key.ct.label), (0x21, 7u128.to_be_bytes()), "tracked and new");
         assert_eq!((key.ct.nw_src, key.ct.nw_proto), (key.base.nw_src, 17));
-        // Forgotten again.
+        // The connection is cleared again.
         let cleared = actions("ct(zone=5),ct_clear,recirc(0x8)");
         let key = key_of(&udp, s.far.number.0);
         del(s, Ufid(1)).unwrap();

@@ -1,4 +1,4 @@
-//! Packets up and down.
+//! Upcalls and executes.
 
 use crate::{LIMIT, NO_PORT, next_upcall, with_switch};
 use dpif::actions::{Output, PushVlan, Trunc, Userspace};
@@ -8,7 +8,7 @@ use netlink::ovs::{
     DpName, DpSet, Execute, RecvError, Reply, Request, UpcallBuffer, UpcallCmd, VportSet, features,
 };
 
-/// A frame of that size, numbered.
+/// A numbered frame of this size.
 fn frame(number: u32, bytes: usize) -> Vec<u8> {
     let mut frame =
         [&[2, 0, 0, 0, 0, 1][..], &[2, 0, 0, 0, 0, 2], &[0x88, 0xb5], &number.to_be_bytes()].concat();
@@ -17,7 +17,7 @@ fn frame(number: u32, bytes: usize) -> Vec<u8> {
 }
 
 #[test]
-fn a_miss_and_a_userspace_action_come_up() {
+fn a_miss_and_a_userspace_action_are_received() {
     with_switch(|s| {
         s.send(&frame(1, 64));
         s.next_upcall(|u| {
@@ -32,13 +32,13 @@ fn a_miss_and_a_userspace_action_come_up() {
         assert_eq!(done, Reply::Done);
         s.next_upcall(|u| {
             assert_eq!(u.cmd, UpcallCmd::Action);
-            // With the tag that was pushed before.
+            // With the previously pushed tag.
             assert_eq!(&u.packet[12..20], [0x81, 0, 0, 5, 0x88, 0xb5, 0, 0]);
             let info = cookie::CookieInfo { cookie: why, in_port: OfPort(7), bridge: *b"0123456789abcdef" };
             assert_eq!(u.cookie(), Ok(Some(info)));
             assert_eq!(u.flow_key(2).unwrap().0.in_port(), DpPort::NONE);
         });
-        // One that was cut says how long it was.
+        // A truncated packet carries its original length.
         let cut = [DpAction::Trunc(Trunc(20)), DpAction::Userspace(Userspace(why))];
         s.ovs.operate_one(s.dp, s.execute(&frame(3, 64), &cut)).unwrap();
         s.next_upcall(|u| assert_eq!((u.packet.len(), u.len_bytes), (20, Some(64))));
@@ -46,12 +46,12 @@ fn a_miss_and_a_userspace_action_come_up() {
 }
 
 #[test]
-fn what_cannot_be_executed_is_an_error_of_its_own() {
+fn a_rejected_execute_has_its_own_error() {
     with_switch(|s| {
         let bytes = frame(1, 64);
         let ports =
             Masked { value: PortsSet { src: 1, dst: 2 }, mask: PortsSet { src: 0xffff, dst: 0xffff } };
-        // There are no ports in this frame.
+        // This frame has no ports.
         let bad = s.execute(&bytes, &[DpAction::Set(SetAction::Tcp(ports))]);
         let good = s.execute(&bytes, &[DpAction::Output(Output(s.near.number))]);
         let replies = s.ovs.operate(s.dp, &[bad, good]);
@@ -74,7 +74,7 @@ fn what_cannot_be_executed_is_an_error_of_its_own() {
 }
 
 #[test]
-fn upcalls_come_in_batches_and_what_is_lost_is_told() {
+fn upcalls_arrive_in_batches_and_losses_are_reported() {
     with_switch(|s| {
         for n in 0..20 {
             s.send(&frame(n, 200));
@@ -101,18 +101,18 @@ fn upcalls_come_in_batches_and_what_is_lost_is_told() {
         }
         let stats = || s.ovs.dp_get(DpName::Ifindex(s.dp)).unwrap().stats;
         testkit::wait_for(LIMIT, "misses", || stats().missed == before.missed + 100).unwrap();
-        let (mut told, mut lost) = (0, 0);
+        let (mut reported, mut lost) = (0, 0);
         loop {
             match small.recv_batch(&mut buffer) {
                 Ok(0) => break,
-                Ok(_) => told += buffer.upcalls().filter(|u| u.is_ok()).count(),
+                Ok(_) => reported += buffer.upcalls().filter(|u| u.is_ok()).count(),
                 Err(RecvError::Overrun) => lost += 1,
                 Err(e) => panic!("{e}"),
             }
         }
-        assert!(told > 0 && lost > 0, "{told} told, {lost} times lost");
-        assert_eq!(stats().lost - before.lost, 100 - told as u64);
-        // The socket goes on.
+        assert!(reported > 0 && lost > 0, "{reported} reported, {lost} times lost");
+        assert_eq!(stats().lost - before.lost, 100 - reported as u64);
+        // The socket stays usable.
         s.send(&frame(1000, 64));
         next_upcall(&small, |u| assert_eq!(u.packet.len(), 64));
     });

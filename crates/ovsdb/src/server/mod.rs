@@ -324,9 +324,9 @@ impl Server {
     }
 
     /// A client no longer reads: only its transactions are executed, other requests skipped.
-    pub fn session_deafen(&mut self, id: SessionId) {
+    pub fn session_transact_only(&mut self, id: SessionId) {
         if let Some(session) = self.sessions.get_mut(&id) {
-            session.deafen();
+            session.transact_only();
         }
     }
 

@@ -204,7 +204,7 @@ impl Session {
     }
 
     /// Stops output, and discards the queued one.
-    pub(super) fn deafen(&mut self) {
+    pub(super) fn transact_only(&mut self) {
         self.output_stopped = true;
         self.monitors.clear();
         (self.chunks, self.unreported, self.untold_bytes) = (VecDeque::new(), VecDeque::new(), 0);

@@ -569,7 +569,7 @@ fn of_a_departed_clients_input_only_transactions_run() {
     .map(|request| request.to_string())
     .concat();
     bench.server.session_input(gone, all.as_bytes(), bench.now);
-    bench.server.session_deafen(gone);
+    bench.server.session_transact_only(gone);
     while bench.server.has_work() {
         bench.server.work(bench.now);
         assert!(bench.server.sessions[&gone].monitors.is_empty());

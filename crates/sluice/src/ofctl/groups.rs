@@ -183,9 +183,10 @@ pub(super) fn dump_group_features(run: &mut Run<'_>, _: &str) -> Result<String> 
         bail!("the switch gave an answer of another kind");
     };
     let version = run.connection.version();
+    let prefix = if version < Version::V12 { "NXST" } else { "OFPST" };
     Ok(format!(
-        "{} (xid={xid:#x}):\n{}",
-        run.title("GROUP_FEATURES", true),
+        "{prefix}_GROUP_FEATURES reply{} (xid={xid:#x}):\n{}",
+        run.connection.version_text(),
         features_text(&features, version)
     ))
 }

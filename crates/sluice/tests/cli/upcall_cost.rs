@@ -85,7 +85,7 @@ fn invalid_input_is_rejected_with_a_reason() {
         (vec!["-r", KNOWN, "-w", "x"], "cannot be used with"),
         (vec!["-r", KNOWN, "--plot", "x.pdf"], "ends in .svg or .png"),
         (vec!["-r", KNOWN, "--handler-filter", "("], "not a pattern"),
-        (vec!["-r", KNOWN, "--csv", "/nonexistent/x"], "/nonexistent/x: cannot be made"),
+        (vec!["-r", KNOWN, "--csv", "/nonexistent/x"], "/nonexistent/x: cannot be created"),
         (vec!["-P", "3"], "3 is not in 64..=2048"),
         (vec!["--duration", "never"], "not a time such as 500ms or 10s"),
         (

@@ -453,7 +453,7 @@ impl OfBridge {
             }
         }
         let has_all = link.deaf || self.mgr.output(id).is_empty();
-        if let Some(reason) = self.mgr.close_reason(id).filter(|why| has_all || why.is_for_memory()) {
+        if let Some(reason) = self.mgr.close_reason(id).filter(|why| has_all || why.closes_immediately()) {
             self.over(token, reason, reactor, now_ms);
         }
     }
@@ -470,7 +470,7 @@ impl OfBridge {
             reactor.counts.probes_failed += 1;
             log::error!(target: "rconn", "{name}<->{peer}: no response to inactivity probe after {seconds} seconds, disconnecting");
         }
-        if reason.is_for_memory()
+        if reason.closes_immediately()
             && let Some(link) = self.links.get(&token)
         {
             reactor.counts.cut_off += 1;

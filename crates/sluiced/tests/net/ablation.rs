@@ -73,7 +73,7 @@ fn template_hits(daemon: &Daemon) -> u64 {
     threads.iter().map(|t| t["template_hits"].as_u64().unwrap()).sum()
 }
 
-/// Hosts, one of them serving, for one daemon after the other.
+/// Hosts, one of them with servers, for one daemon after another.
 struct Rig {
     net: Topology,
     _server: Running,
@@ -96,7 +96,7 @@ impl Rig {
         self.host(0).netns.cmd(PYTHON).args(["-c", script, &to]).args(more.iter().copied()).run().unwrap();
     }
 
-    /// A daemon with these arguments and a bridge that the database wants to have a cache.
+    /// Starts a daemon with these arguments and a bridge with the cache enabled in the database.
     fn start(&self, args: &[String]) -> Daemon {
         let daemon = serving(&spec(&self.net.switch).args(args.iter().cloned()));
         let ports = self.net.ports();
@@ -108,7 +108,7 @@ impl Rig {
                 ports[0], ports[1]
             ),
         );
-        // Two masks of datagrams; the less frequent one is made first.
+        // Two masks of datagrams; the less frequent one is installed first.
         for rule in ["priority=20,udp,tp_dst=7000,actions=normal", "priority=10,udp,nw_tos=32,actions=normal"]
         {
             daemon.ovs("ovs-ofctl", &["add-flow", "br0", rule]).unwrap();
@@ -116,7 +116,7 @@ impl Rig {
         daemon
     }
 
-    /// Checks ping, datagrams and a stream; returns whether large segments arrived whole.
+    /// Checks ping, datagrams and a stream; returns whether large segments arrived unsegmented.
     fn forwards(&self) -> bool {
         let (one, two) = (self.host(0), self.host(1));
         ping_all(&one.netns, two.ipv4.into(), 20);
@@ -137,7 +137,7 @@ impl Rig {
 
     /// Masks are ranked about once a second: waits for that, or verifies for some seconds that they are not.
     fn check_ranking(&self, daemon: &Daemon, ranked: bool) {
-        // Its first packet makes the megaflow, and others may wait for it.
+        // The first packet installs the megaflow; later ones may wait for it.
         self.python(FLOW, &["500"]);
         if ranked {
             return wait_for(LIMIT, "masks to be ranked", || self.lookups_a_hit(daemon) < 1.2).unwrap();
@@ -176,7 +176,7 @@ fn can_be_wide() -> bool {
 }
 
 #[test]
-fn each_optimisation_switched_off_and_forwarding_stays_right() {
+fn each_optimisation_can_be_disabled_without_changing_forwarding() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-appctl", "ovs-ofctl", "ping", "tcpdump");
     let rig = Rig::new();
@@ -187,15 +187,15 @@ fn each_optimisation_switched_off_and_forwarding_stays_right() {
         let on = |name: &str| !without.contains(&name);
         let args = if without.is_empty() { vec![] } else { vec![format!("--without={}", without.join(","))] };
         let daemon = rig.start(&args);
-        let told = daemon.log().contains("|dpif_netdev|WARN|for measuring only: without ");
-        assert_eq!(told, !without.is_empty(), "{without:?}: {}", daemon.log());
+        let reported = daemon.log().contains("|dpif_netdev|WARN|for measuring only: without ");
+        assert_eq!(reported, !without.is_empty(), "{without:?}: {}", daemon.log());
         assert_eq!(rig.forwards(), on("offload"), "{without:?}: large segments uncut");
         assert_eq!(figure(&daemon, "smc hits") > 0.0, on("cache"), "{without:?}: hits of the cache");
         assert_eq!(template_hits(&daemon) > 0, on("template"), "{without:?}: the template");
         assert_eq!(has_ring(&daemon), on("ring"), "{without:?}: a receive ring");
         assert_eq!(is_wide(&daemon), on("simd") && can_be_wide(), "{without:?}: wide instructions");
         assert_eq!(names(&daemon).is_empty(), !on("threads"), "{without:?}: {:?}", names(&daemon));
-        // Without threads it takes the main loop's housekeeping, which the traffic of this test does not wait for.
+        // Without threads the test needs housekeeping of the main loop, which its traffic does not wait for.
         if !on("cache") && on("threads") {
             rig.check_ranking(&daemon, on("ranking"));
         }
@@ -203,7 +203,7 @@ fn each_optimisation_switched_off_and_forwarding_stays_right() {
 }
 
 #[test]
-fn the_main_loop_polls_ports_that_come_go_and_change() {
+fn the_main_loop_polls_added_removed_and_changed_ports() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-appctl", "ovs-ofctl", "ping", "tcpdump");
     let rig = Rig::new();
@@ -253,11 +253,11 @@ fn traffic_passes_in_bursts_of_any_size() {
 }
 
 #[test]
-fn bursts_have_the_size_asked_for() {
+fn bursts_have_the_requested_size() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-appctl", "ovs-ofctl", "tcpdump");
     let net = Topology::new(3).unwrap();
-    // Of 100 frames; the hosts' own frames may take a place in a burst, and are dropped.
+    // Of 100 frames; the hosts' own frames may join a burst, and are dropped.
     let sizes: [(&[&str], f64, f64); 4] = [
         (&["--batch=1"], 1.0, 1.0),
         (&["--batch=8"], 6.25, 8.0),
@@ -266,8 +266,8 @@ fn bursts_have_the_size_asked_for() {
     ];
     for (args, least, most) in sizes {
         let mut daemon = fan_out(&net, args);
-        let told = daemon.log().contains("|for measuring only: bursts of ");
-        assert_eq!(told, !args.is_empty(), "{args:?}: {}", daemon.log());
+        let reported = daemon.log().contains("|for measuring only: bursts of ");
+        assert_eq!(reported, !args.is_empty(), "{args:?}: {}", daemon.log());
         appctl(&daemon, "dpif-netdev/pmd-stats-clear");
         burst(&net, &mut daemon, 100);
         let sent = figure(&daemon, "avg. packets per output batch");

@@ -1,4 +1,4 @@
-//! Completeness of events, and clients that cannot lock others out.
+//! Completeness of events; clients cannot lock out others.
 
 use std::fmt::Write as _;
 use std::os::unix::net::UnixStream;
@@ -24,7 +24,7 @@ print('all closed', flush=True)
 ";
 
 #[test]
-fn controllers_get_all_flow_removed_messages_soon() {
+fn controllers_get_all_flow_removed_messages() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-appctl", "ovs-ofctl");
     let netns = Netns::new("sw").unwrap();
@@ -36,22 +36,22 @@ fn controllers_get_all_flow_removed_messages_soon() {
     }
     daemon.tool("ovs-ofctl").args(["add-flows", "br0", "-"]).input(rules.as_str()).run().unwrap();
     let monitor = daemon.tool("ovs-ofctl").args(["monitor", "br0", "65535"]).spawn().unwrap();
-    let told = || monitor.stderr().matches("OFPT_FLOW_REMOVED").count();
-    // That it listens is seen by a first one.
+    let reported = || monitor.stderr().matches("OFPT_FLOW_REMOVED").count();
+    // The first event shows that the monitor listens.
     let first = || {
         daemon.tool("ovs-ofctl").args(["add-flow", "br0", "send_flow_rem,arp,actions=drop"]).run().unwrap();
         daemon.tool("ovs-ofctl").args(["del-flows", "br0", "arp"]).run().unwrap();
-        told() > 0
+        reported() > 0
     };
     wait_for(LIMIT, "the monitor to listen", first).unwrap();
-    let before = told();
+    let before = reported();
     daemon.tool("ovs-ofctl").args(["del-flows", "br0"]).run().unwrap();
-    wait_for(LIMIT, "all ended rules to be told", || told() >= before + 20_000).unwrap();
+    wait_for(LIMIT, "all flow-removed messages", || reported() >= before + 20_000).unwrap();
     assert_eq!(appctl(&daemon, "coverage/read-counter ofconn_event_dropped"), "0\n");
 }
 
 #[test]
-fn a_client_is_served_when_descriptors_are_free_again() {
+fn a_client_is_served_once_descriptors_are_free() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-appctl", "prlimit");
     let netns = Netns::new("sw").unwrap();
@@ -62,7 +62,7 @@ fn a_client_is_served_when_descriptors_are_free_again() {
     let limit = |soft: usize| {
         Cmd::new("prlimit").args(["--pid", &pid, &format!("--nofile={soft}:")]).run().unwrap();
     };
-    // More clients than descriptors, whatever else the daemon opens or closes meanwhile.
+    // More clients than descriptors, regardless of other files that the daemon opens or closes.
     limit(64);
     let holders: Vec<UnixStream> = (0..80).map(|_| UnixStream::connect(&socket).unwrap()).collect();
     wait_log(&daemon, "cannot accept a connection");
@@ -92,8 +92,8 @@ fn idle_clients_of_the_network_are_probed_and_dropped() {
     wait_log(&daemon, "|rconn|ERR|br0<->tcp:127.0.0.1:");
     wait_log(&daemon, "|reconnect|ERR|tcp:127.0.0.1:");
     let log = daemon.log();
-    let told = log.matches("no response to inactivity probe after 1 seconds, disconnecting").count();
-    assert_eq!(told, 2, "{log}");
+    let reported = log.matches("no response to inactivity probe after 1 seconds, disconnecting").count();
+    assert_eq!(reported, 2, "{log}");
     // A local client is not probed.
     local.set_nonblocking(true).unwrap();
     assert!(
@@ -128,8 +128,8 @@ fn sockets_of_controllers_are_the_bridges_own() {
             &daemon,
             &format!("|bridge|ERR|bridge br0: Not adding Unix domain socket controller \"punix:{path}\""),
         );
-        let told = || vsctl(&daemon, "get controller br0 status:last_error").contains("not permitted");
-        wait_for(LIMIT, "the row to say so", told).unwrap();
+        let reported = || vsctl(&daemon, "get controller br0 status:last_error").contains("not permitted");
+        wait_for(LIMIT, "the error in the row", reported).unwrap();
         assert!(!listens(), "{path}");
     }
 }

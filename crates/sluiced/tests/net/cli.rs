@@ -1,10 +1,10 @@
-//! `sluice` and the daemon: what README shows for daily use, with nothing of OVS.
+//! `sluice` and the daemon: the daily commands of the README, without OVS.
 
 use crate::helpers::{LIMIT, SLUICED, datapath_name, on_kernel, ping_all, start};
 use serde_json::Value;
 use testkit::{Daemon, Topology, require_netns, require_programs, wait_for};
 
-/// `sluice`, which stands beside the daemon when the whole workspace is built.
+/// `sluice`, built beside the daemon with the whole workspace.
 pub(crate) fn program() -> String {
     let beside = std::path::Path::new(SLUICED).with_file_name("sluice");
     beside.to_str().unwrap().to_string()
@@ -15,7 +15,7 @@ fn sluice(daemon: &Daemon, words: &[&str]) -> String {
 }
 
 #[test]
-fn daily_use_needs_nothing_of_ovs() {
+fn daily_use_needs_no_ovs_tools() {
     require_netns!();
     require_programs!(program().as_str());
     let net = Topology::new(2).unwrap();
@@ -30,7 +30,7 @@ fn daily_use_needs_nothing_of_ovs() {
     let fdb = sluice(&daemon, &["appctl", "fdb/show", "br0"]);
     assert!(net.hosts.iter().all(|h| fdb.contains(&h.mac)), "{fdb}");
     assert!(sluice(&daemon, &["appctl", "dpctl/dump-flows"]).contains("eth_type(0x0800)"));
-    // Packets of the hosts' own may come in between.
+    // The hosts' own packets may arrive in between.
     wait_for(LIMIT, "both to show the same", || {
         sluice(&daemon, &["dpctl", "show"]) == sluice(&daemon, &["appctl", "dpctl/show"])
     })
@@ -41,7 +41,7 @@ fn daily_use_needs_nothing_of_ovs() {
     crate::helpers::unreachable(&net.hosts[0].netns, net.hosts[1].ipv4.into());
     let trace = sluice(&daemon, &["appctl", "ofproto/trace", "br0", "in_port=1,icmp"]);
     assert!(trace.ends_with("Datapath actions: drop\n"), "{trace}");
-    // The screen and what it is made of: both ends agree on its shape.
+    // The screen and the JSON behind it: client and daemon agree on its format.
     let screen = sluice(&daemon, &["status", "--interval=0"]);
     assert!(
         screen.contains(&format!("Datapath {}: ", datapath_name())) && screen.contains("Bridge br0 "),
@@ -66,7 +66,7 @@ fn daily_use_needs_nothing_of_ovs() {
 }
 
 #[test]
-fn top_shows_rates_by_reading_twice() {
+fn top_computes_rates_from_two_readings() {
     require_netns!();
     require_programs!(program().as_str(), "ping");
     let (net, daemon) = crate::helpers::switch(2);
@@ -87,7 +87,7 @@ fn top_shows_rates_by_reading_twice() {
     if !on_kernel() {
         assert_eq!(shown["threads"][0]["id"], "main");
     }
-    // Standard output is no terminal: one screen.
+    // Standard output is not a terminal: one screen.
     let plain = sluice(&daemon, &["top", "-d", "0.2", "--sort", "rx pkt/s"]);
     let flows = format!("Flows of {}: ", datapath_name());
     for part in ["Sluice ", &flows, "Upcalls: ", "  Port ", &port] {
@@ -98,7 +98,7 @@ fn top_shows_rates_by_reading_twice() {
     assert!(!refused.status.success() && refused.stderr.contains("0.1 to 3600"), "{}", refused.stderr);
 }
 
-/// Runs a program in a terminal of its own; when it has written a word, types the keys behind it, and so on.
+/// Runs a program in a pseudo-terminal; after each output word it types the keys paired with it.
 const IN_A_TERMINAL: &str = "\
 import fcntl, os, pty, struct, sys, termios
 script, command = sys.argv[1].split('|'), sys.argv[2:]
@@ -123,17 +123,17 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 ";
 
 #[test]
-fn top_is_a_screen_that_obeys_keys_and_ends_as_it_began() {
+fn top_handles_keys_and_restores_the_terminal() {
     require_netns!();
     require_programs!(program().as_str(), crate::helpers::PYTHON);
     let (_net, daemon) = crate::helpers::switch(1);
     let program = program();
-    // The size changes while it starts.
+    // The terminal is resized during the start.
     let keys = "Flows=p|(paused)=q";
     let words = ["-c", IN_A_TERMINAL, keys, &program, "top", "-d", "0.1"];
     let out = daemon.tool(crate::helpers::PYTHON).args(words).output().unwrap();
     assert!(out.status.success(), "{}\n{}", out.stdout, out.stderr);
-    // Without a daemon there is no screen.
+    // Without a daemon, no screen is drawn.
     let out = daemon.tool(&program).args(["top", "--target", "/nowhere/at.ctl"]).output().unwrap();
     assert!(!out.status.success() && out.stderr.contains("/nowhere/at.ctl"), "{}", out.stderr);
 }

@@ -32,14 +32,14 @@ fn version_and_list() {
         }
     }
     appctl(&daemon, "revalidator/resume");
-    // The socket can be named in full, as scripts do.
+    // The socket can be given by its full path, as in scripts.
     let socket = daemon.rundir().join(&format!("ovs-vswitchd.{}.ctl", daemon.pid()));
     let out = daemon.tool("ovs-appctl").arg("-t").arg(socket).arg("version").run().unwrap();
     assert_eq!(out.stdout, appctl(&daemon, "version"));
 }
 
 #[test]
-fn errors_are_told() {
+fn bad_commands_return_errors() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-appctl");
     let (_net, daemon) = switch(0);
@@ -94,7 +94,7 @@ fn levels_and_log_file() {
 }
 
 #[test]
-fn datapath_commands_tell_of_traffic() {
+fn datapath_commands_show_traffic() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-appctl", "ping");
     let (net, daemon) = switch(2);
@@ -162,14 +162,14 @@ fn learned_addresses_are_shown_and_flushed() {
     assert_eq!(table.lines().next(), Some(" port  VLAN  MAC                Age"));
     for host in [one, two] {
         let number = vsctl(&daemon, &format!("get Interface {} ofport", host.port));
-        // The last seen is the last one: the host may have sent before its port had the VLAN.
+        // Waits for the last address learned: the host may have sent before its port had the VLAN.
         let line = table.lines().rfind(|l| l.contains(&host.mac)).unwrap_or_else(|| panic!("{table}"));
         let words: Vec<&str> = line.split_whitespace().collect();
         assert_eq!(words[..3], [&*number, "5", &*host.mac]);
         assert!(words[3].parse::<u32>().unwrap() < 30, "{line}");
     }
     assert!(appctl(&daemon, "fdb/stats-show br0").contains("Total number of learned MAC entries"));
-    // First wait for silence: the hosts must not send after the flush.
+    // Waits for silence first: the hosts must not send after the flush.
     for host in [one, two] {
         host.netns.ip(&format!("link set dev {} down", host.dev)).unwrap();
     }
@@ -183,7 +183,7 @@ fn learned_addresses_are_shown_and_flushed() {
 }
 
 #[test]
-fn garbage_on_the_control_socket_disturbs_nobody() {
+fn garbage_on_the_control_socket_affects_no_other_client() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-appctl");
     let (_net, daemon) = switch(0);
@@ -197,7 +197,7 @@ fn garbage_on_the_control_socket_disturbs_nobody() {
         &[b'['; 50_000],
     ] {
         let mut bad = UnixStream::connect(&socket).unwrap();
-        // It may be disconnected while it is still sending.
+        // The daemon may disconnect before all is sent.
         let _cut_off = bad.write_all(garbage);
         assert!(appctl(&daemon, "version").contains("3.5."));
         bad.set_read_timeout(Some(LIMIT)).unwrap();
@@ -227,7 +227,7 @@ fn flows_are_put_shown_changed_and_deleted_by_hand() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-appctl");
     let (_net, daemon) = switch(2);
-    // The translation of such a packet, so that the revalidator keeps the flow.
+    // Equals the translation of the packet, so the revalidator keeps the flow.
     let flow = "recirc_id(0),in_port(2),packet_type(ns=0,id=0),eth(src=02:00:00:00:00:01,dst=01:80:c2:00:00:01),eth_type(0x1234)";
     appctl(&daemon, "revalidator/pause");
     appctl(&daemon, &format!("dpctl/add-flow {flow} 3"));
@@ -251,7 +251,7 @@ fn flows_are_put_shown_changed_and_deleted_by_hand() {
 }
 
 #[test]
-fn a_flow_that_the_tables_do_not_agree_with_is_put_right() {
+fn the_revalidator_corrects_a_flow_that_contradicts_the_tables() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-appctl");
     let (_net, daemon) = switch(2);
@@ -284,7 +284,7 @@ fn actions_that_the_datapath_lacks_are_refused() {
 }
 
 #[test]
-fn tables_and_abilities_are_shown() {
+fn tables_and_capabilities_are_shown() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-appctl");
     let (_net, daemon) = switch(1);

@@ -1,5 +1,5 @@
-//! Tracked connections: what the kernel's datapaths share, seen and ended by ours and by Debian's tool; and what there is to say where
-//! none are tracked.
+//! Tracked connections: the table shared by kernel datapaths, dumped and flushed by Sluice and Debian's tool; and the answers
+//! of a datapath without tracking.
 
 use std::net::{IpAddr, TcpListener, TcpStream, UdpSocket};
 
@@ -11,7 +11,7 @@ use crate::kernel::{dpctl, require_kernel, start};
 /// The datapath of another program.
 const OTHER: &str = "sl-other";
 
-/// Flows of [`OTHER`]: keys, and what is done before the packet goes out of the other port.
+/// Flows of [`OTHER`]: keys, and actions before the output to the other port.
 const FLOWS: [(&str, &str); 10] = [
     ("eth_type(0x0806),arp()", ""),
     ("eth_type(0x86dd),ipv6(proto=58,frag=no),icmpv6(type=135),nd()", ""),
@@ -25,7 +25,7 @@ const FLOWS: [(&str, &str); 10] = [
         "eth_type(0x0800),ipv4(proto=6,frag=no),tcp(),tcp_flags(0/0)",
         "ct(commit,zone=7,mark=0x5/0xffffffff,label=0x1234/0xffffffffffffffffffffffffffffffff),",
     ),
-    // The answer goes to an address that nobody has.
+    // The reply is addressed to an unused address.
     ("eth_type(0x0800),ipv4(proto=17,frag=no),udp()", "ct(commit,nat(src=10.77.0.1)),"),
 ];
 
@@ -47,7 +47,7 @@ impl Lab {
         for setting in ["nf_conntrack_acct=1", "nf_conntrack_timestamp=1"] {
             net.switch.run("sysctl", &["-w", &format!("net.netfilter.{setting}")]).unwrap();
         }
-        // They must not end while they are compared.
+        // They must not end during the comparison.
         for setting in ["icmp_timeout", "icmpv6_timeout", "udp_timeout"] {
             net.switch.run("sysctl", &["-w", &format!("net.netfilter.nf_conntrack_{setting}=3000")]).unwrap();
         }
@@ -63,7 +63,7 @@ impl Lab {
         Lab { net, daemon, _open: open, _dir: dir }
     }
 
-    /// Lines of ours and of the stock tool, without what changes from moment to moment.
+    /// Output of Sluice and of the stock tool, without varying fields.
     fn both(&self, words: &[&str]) -> (Vec<String>, Vec<String>) {
         let (options, rest): (Vec<&str>, Vec<&str>) = words.iter().partition(|w| w.starts_with('-'));
         let line =
@@ -72,7 +72,7 @@ impl Lab {
         (steady(&appctl(&self.daemon, &line)), steady(&dpctl(&self.net.switch, &stock)))
     }
 
-    /// What ours says to a command about its datapath.
+    /// Sluice's answer to a command about its datapath.
     fn ours(&self, command: &str, rest: &str) -> String {
         appctl(&self.daemon, &format!("dpctl/{command} system@ovs-system {rest}"))
     }
@@ -82,7 +82,7 @@ impl Lab {
         dpctl(&self.net.switch, &words)
     }
 
-    /// Protocols and zones that are left, as the stock tool shows them.
+    /// Remaining protocols and zones, as printed by the stock tool.
     fn left(&self) -> Vec<String> {
         let of = |line: &String| {
             let zone = line.split("zone=").nth(1).map_or("0", |rest| rest.split(',').next().unwrap_or(rest));
@@ -98,7 +98,7 @@ impl Drop for Lab {
     }
 }
 
-/// Lines in order, their timeouts left out.
+/// Sorted lines without their timeouts.
 fn steady(text: &str) -> Vec<String> {
     let one = |line: &str| match line.split_once(",timeout=") {
         None => line.to_string(),
@@ -116,12 +116,12 @@ fn traffic(net: &Topology) -> Vec<TcpStream> {
     let [one, two] = &net.hosts[..] else { panic!("two hosts") };
     let mut open = Vec::new();
     for to in [IpAddr::from(two.ipv4), two.ipv6.into()] {
-        // One process: each has a number of its own.
+        // One process: each ping has a separate id.
         one.netns.run("ping", &["-n", "-c", "1", "-w", "60", &to.to_string()]).unwrap();
         let listener = two.netns.enter(|| TcpListener::bind((to, 5001))).unwrap().unwrap();
         open.push(connect(&one.netns, to));
         open.push(listener.accept().unwrap().0);
-        // One that is closed by one side.
+        // One connection closed by one side.
         drop(connect(&one.netns, to));
         open.push(listener.accept().unwrap().0);
         one.netns
@@ -139,7 +139,7 @@ fn connect(from: &Netns, to: IpAddr) -> TcpStream {
 }
 
 #[test]
-fn connections_are_shown_and_ended_as_the_stock_tool_does() {
+fn connections_are_shown_and_flushed_as_by_the_stock_tool() {
     require_kernel!();
     let lab = Lab::new();
     for words in [
@@ -152,7 +152,7 @@ fn connections_are_shown_and_ended_as_the_stock_tool_does() {
         &["zone=0"],
         &["zone=4"],
     ] {
-        // A packet may be on its way still.
+        // A packet may still be in progress.
         let mut last = (Vec::new(), Vec::new());
         let same = wait_for(LIMIT, "both to show the same connections", || {
             last = lab.both(words);
@@ -182,7 +182,7 @@ fn connections_are_shown_and_ended_as_the_stock_tool_does() {
     ends(&lab);
 }
 
-/// Connections end one by one, by zone, and all together.
+/// Flushes connections one by one, by zone, and all together.
 fn ends(lab: &Lab) {
     let [one, two] = &lab.net.hosts[..] else { panic!("two hosts") };
     let ours = |rest: &str| lab.ours("flush-conntrack", rest);
@@ -193,7 +193,7 @@ fn ends(lab: &Lab) {
         left.remove(at);
         assert_eq!(lab.left(), left);
     };
-    // By its whole original tuple, which is one of zone 0 when no zone is named.
+    // By its full original tuple; without a zone, this means zone 0.
     let udp = format!("ct_nw_src={},ct_nw_dst={},ct_nw_proto=17,ct_tp_src=6001,ct_tp_dst=5002", v4.0, v4.1);
     ours(&udp);
     gone("udp 0");
@@ -208,7 +208,7 @@ fn ends(lab: &Lab) {
     let words = ["dpctl/flush-conntrack", "system@ovs-system", "zone=8", "", &reply];
     lab.daemon.ovs("ovs-appctl", &words).unwrap();
     gone("udp 8");
-    // ICMP by its type; by its number, taken from what is shown.
+    // ICMP by its type, and by its id as printed.
     ours("zone=7 ct_nw_proto=1,icmp_type=8");
     gone("icmp 7");
     let shown = lab.ours("dump-conntrack", "zone=8");
@@ -228,7 +228,7 @@ fn ends(lab: &Lab) {
 }
 
 #[test]
-fn limits_are_those_of_the_stock_tool() {
+fn zone_limits_match_the_stock_tool() {
     require_kernel!();
     let net = Topology::new(0).unwrap();
     let dir = RunDir::new("limits").unwrap();
@@ -248,7 +248,7 @@ fn limits_are_those_of_the_stock_tool() {
     same("", "default limit=0\nzone=8,limit=4294967295,count=0\n");
     lab.stock("ct-del-limits", "zone=8");
     same("", "default limit=0\n");
-    // What the kernel's tracker does not have, it has not.
+    // Features missing in the kernel's tracker are refused.
     for (line, why) in [
         ("ct-get-nconns", "nconns could not be retrieved (Operation not supported)"),
         ("ct-get-maxconns", "maxconns could not be retrieved (Operation not supported)"),
@@ -273,7 +273,7 @@ fn limits_are_those_of_the_stock_tool() {
 }
 
 #[test]
-fn where_none_are_tracked_there_are_none() {
+fn the_userspace_datapath_has_no_connections() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-appctl");
     require_userspace!("it tracks no connections");

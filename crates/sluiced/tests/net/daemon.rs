@@ -1,4 +1,4 @@
-//! The daemon's life: command line, background, files, signals, end.
+//! The daemon's life cycle: command line, background, files, signals, exit.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use crate::helpers::{
     LIMIT, SLUICED, appctl, on_kernel, ping_all, serving, spec, switch, vsctl, wait_log, wait_until,
 };
 
-/// How long an end may take that was asked for.
+/// Timeout of a requested exit.
 const END_LIMIT: Duration = Duration::from_secs(3);
 
 #[test]
@@ -90,11 +90,11 @@ fn detach_returns_when_ready() {
     tool("ovs-appctl", &["exit"]);
     wait_for(END_LIMIT, "its end", || !runs(pid)).unwrap();
     assert!(!dir.join("ovs-vswitchd.pid").exists() && !dir.join("db.sock").exists());
-    // With a configuration: it is in force when the command returns.
+    // With a configuration: it is applied when the command returns.
     let pid = detach(&netns, &dir, "--no-chdir");
     assert!(netns.ip("link show dev br0").is_ok(), "ready without its bridge");
     assert_ne!(std::fs::read_link(format!("/proc/{pid}/cwd")).unwrap(), std::path::Path::new("/"));
-    // A second one is refused and leaves the first alone.
+    // A second daemon is refused and does not affect the first.
     let again = Cmd::new(SLUICED).netns(&netns).args(["--detach", "--pidfile"]);
     let out = dir.env().fold(again, |c, (k, v)| c.env(k, v)).output().unwrap();
     assert!(!out.status.success() && out.stderr.contains("ovs-vswitchd.pid"), "{}", out.stderr);
@@ -125,7 +125,7 @@ fn ends_promptly_and_leaves_nothing() {
         assert!(begin.elapsed() < patience(END_LIMIT), "{how} took {:?}", begin.elapsed());
         drop(flood);
         let there = ["br0", "tap1"].map(|dev| net.switch.ip(&format!("link show dev {dev}")).is_ok());
-        // The kernel's datapath stays, and forwards, for the next process, unless it is asked to go.
+        // The kernel datapath stays and forwards for the next process unless the exit includes a cleanup.
         assert_eq!(there, [on_kernel() && how != "exit --cleanup", false], "{how}");
         let mut left: Vec<String> = std::fs::read_dir(dir.path())
             .unwrap()
@@ -155,7 +155,7 @@ fn a_hangup_reopens_the_log() {
     assert!(!std::fs::read_to_string(&moved).unwrap().contains("bridge after"));
 }
 
-/// Whether a line is `2026-11-20T11:27:06.283Z|00001|module|LEVEL|message`.
+/// Whether a line has the form `2026-11-20T11:27:06.283Z|00001|module|LEVEL|message`.
 fn is_log_line(line: &str) -> bool {
     let parts: Vec<&str> = line.splitn(5, '|').collect();
     let [time, number, module, level, message] = parts[..] else { return false };
@@ -170,7 +170,7 @@ fn is_log_line(line: &str) -> bool {
 }
 
 #[test]
-fn log_lines_have_their_form() {
+fn log_lines_have_the_ovs_format() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-appctl");
     let netns = Netns::new("log").unwrap();
@@ -193,7 +193,7 @@ fn log_lines_have_their_form() {
 }
 
 #[test]
-fn under_the_name_of_ovs_vswitchd_it_only_follows() {
+fn invoked_as_ovs_vswitchd_it_embeds_no_database() {
     require_netns!();
     let netns = Netns::new("name").unwrap();
     let link_dir = RunDir::new("bin").unwrap();
@@ -239,7 +239,7 @@ fn an_idle_switch_rests() {
     let [one, two, three] = &net.hosts[..] else { panic!("three hosts") };
     vsctl(&daemon, "add-port br0 tap1 -- set Interface tap1 type=tap -- add-port br0 missing");
     ping_all(&one.netns, two.ipv4.into(), 3);
-    // States in which a careless loop would spin: no carrier, taken down, gone.
+    // States that may cause a busy loop: no carrier, down, removed.
     one.netns.ip(&format!("link set dev {} down", one.dev)).unwrap();
     net.switch.ip(&format!("link set dev {} down", two.port)).unwrap();
     net.switch.ip(&format!("link del dev {}", three.port)).unwrap();
@@ -252,7 +252,7 @@ fn an_idle_switch_rests() {
 }
 
 #[test]
-fn memory_is_locked_when_asked_for() {
+fn mlockall_locks_memory() {
     require_netns!();
     let netns = Netns::new("mlock").unwrap();
     // In kB.
@@ -266,7 +266,7 @@ fn memory_is_locked_when_asked_for() {
     let [locked, usual] = memory(&serving(&spec(&netns)));
     assert_eq!(locked, 0);
     let [locked, resident] = memory(&serving(&spec(&netns).args(["--mlockall"])));
-    // What the allocator reserves is locked when it is used, and takes nothing before.
+    // Memory reserved by the allocator is locked on use, and uses none before.
     assert!(
         locked > 1000 && resident < usual + 100_000,
         "locked {locked}, resident {resident} and {usual} without"
@@ -274,13 +274,13 @@ fn memory_is_locked_when_asked_for() {
 }
 
 #[test]
-fn after_a_crash_the_next_one_serves_at_once_and_cleans_up() {
+fn a_restart_after_a_crash_serves_at_once_and_cleans_up() {
     require_netns!();
     require_programs!("ovs-vsctl");
     let (net, mut daemon) = switch(3);
     for _ in 0..3 {
         let dir = daemon.rundir().clone();
-        // Not waited for: the kernel may still close its sockets.
+        // Does not wait for the process: the kernel may still close its sockets.
         daemon.signal(Signal::KILL).unwrap();
         let next = serving(&spec(&net.switch).rundir(&dir));
         let before = std::mem::replace(&mut daemon, next);
@@ -306,7 +306,7 @@ fn modes(dir: &RunDir, names: &[String]) -> Vec<u32> {
 fn files_have_the_modes_of_ovs() {
     require_netns!();
     require_programs!("ovs-vsctl");
-    // As OVS 3.1 has them: sockets, log and database, lock, pid file.
+    // As in OVS 3.1: sockets, log and database, lock, pid file.
     for (umask, expected) in [
         ("000", [0o770, 0o660, 0o600, 0o666]),
         ("022", [0o750, 0o640, 0o600, 0o644]),
@@ -355,18 +355,18 @@ fn compaction_keeps_mode_owner_and_link_and_writes_to_no_other_file() {
     );
 }
 
-/// The process that started another one.
+/// The parent process.
 fn parent(pid: u32) -> Option<u32> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }
 
 #[test]
-fn a_monitor_starts_a_crashed_daemon_anew() {
+fn a_monitor_restarts_a_crashed_daemon() {
     require_netns!();
     require_programs!("ovs-vsctl", "kill");
     let kill = |signal: &str, pid: u32| Cmd::new("kill").args([signal, &pid.to_string()]).run().unwrap();
-    // Which ends are crashes, as daemon(8) of OVS lists them; the monitor ends with the daemon after any other.
+    // The exits that count as crashes, from daemon(8) of OVS; after any other, the monitor exits with the daemon.
     for (signal, is_crash) in [("-ABRT", true), ("-ILL", true), ("-KILL", false), ("-TERM", false)] {
         let netns = Netns::new("monitor").unwrap();
         let dir = RunDir::new("monitor").unwrap();
@@ -388,7 +388,7 @@ fn a_monitor_starts_a_crashed_daemon_anew() {
             let shown = std::fs::read_to_string(format!("/proc/{next}/cmdline")).unwrap();
             assert!(!shown.contains("monitoring"), "{shown}");
             if signal == "-ILL" {
-                // The second crash comes soon after the restart: the next one waits.
+                // The second crash follows soon after the restart: the next restart waits.
                 kill(signal, next);
                 let pauses = || dir.log().contains("waiting until 10 seconds since last restart");
                 wait_for(LIMIT, "the pause between restarts", pauses).unwrap();
@@ -442,7 +442,7 @@ fn the_embedded_database_answers_as_ovsdb_server() {
     let path = |name: &str| dir.join(name).to_string_lossy().into_owned();
     let (own, extra) = (format!("punix:{}", path("db.sock")), format!("punix:{}", path("x.sock")));
     let managers = "db:Open_vSwitch,Open_vSwitch,manager_options\n";
-    // What ovsdb-server 3.1 answers, save where it would leave the switch without its database.
+    // Answers of ovsdb-server 3.1, except to commands that would detach the switch's database.
     for (words, expected) in [
         ("version", Ok("ovsdb-server (Open vSwitch) 3.5.4\n".to_string())),
         ("ovsdb-server/list-dbs", Ok("Open_vSwitch\n_Server\n".to_string())),
@@ -486,7 +486,7 @@ fn the_embedded_database_answers_as_ovsdb_server() {
 }
 
 #[test]
-fn statistics_of_the_machine_are_written_when_asked_for() {
+fn system_statistics_are_written_when_enabled() {
     require_netns!();
     require_programs!("ovs-vsctl");
     let netns = Netns::new("machine").unwrap();
@@ -496,13 +496,13 @@ fn statistics_of_the_machine_are_written_when_asked_for() {
     assert_eq!(get("cpu"), "");
     vsctl(&daemon, "set open . other_config:enable-statistics=true");
     wait_until(&daemon, "open . statistics:cpu!=0");
-    // Numbers of each value, as ovs-vswitchd 3.1 writes them.
+    // The number of values in each entry, as in ovs-vswitchd 3.1.
     for (key, numbers) in [("cpu", 1), ("load_average", 3), ("memory", 5), ("process_ovs-vswitchd", 7)] {
         let value = get(key);
         let parsed: Vec<f64> = value.split(',').map(|n| n.parse().unwrap()).collect();
         assert_eq!(parsed.len(), numbers, "{key}={value}");
     }
-    // Reading the pid files did not give up their locks.
+    // Reading the pid files does not release their locks.
     let again = Cmd::new(SLUICED).netns(&netns).args(["--pidfile", "--disable-system"]);
     let out = daemon.rundir().env().fold(again, |c, (k, v)| c.env(k, v)).output().unwrap();
     assert!(out.stderr.contains("already running"), "{}", out.stderr);

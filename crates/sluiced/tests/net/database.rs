@@ -1,4 +1,4 @@
-//! The embedded database: the verbs of `ovs-vsctl`, other clients, and what a crash leaves.
+//! The embedded database: the commands of `ovs-vsctl`, other clients, and recovery after a crash.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -40,7 +40,7 @@ impl Rpc {
     }
 }
 
-/// Lines for `ovs-vsctl`, each with what it prints (on one line here, blanks made one).
+/// Lines for `ovs-vsctl`, each with its output on one line, blanks squeezed.
 const VERBS: &[(&str, &str)] = &[
     ("init", ""),
     ("add-br br0", ""),
@@ -103,7 +103,7 @@ const VERBS: &[(&str, &str)] = &[
     ("--bare --columns=name list Interface", "br0"),
 ];
 
-/// Text on one line, UUIDs as such, quotes left out (versions of the tools differ in them).
+/// Text on one line, UUIDs replaced, quotes omitted (versions of the tools differ in them).
 fn plain(text: &str) -> String {
     let is_uuid = |w: &str| w.len() == 36 && w.bytes().filter(|b| *b == b'-').count() == 4;
     let words =
@@ -184,7 +184,7 @@ fn ovsdb_client_works() {
     assert!(client(&["transact", &db, select]).contains(r#""name":"watched""#));
     let dump = client(&["dump", &db, "Open_vSwitch", "Bridge", "name"]);
     assert!(dump.contains("Bridge table") && dump.contains("watched"), "{dump}");
-    // Conditional monitoring and a backup go other ways through the server.
+    // Conditional monitoring and a backup use other code paths of the server.
     let backup = client(&["backup", &db, "Open_vSwitch"]);
     assert!(backup.starts_with("OVSDB JSON") && backup.contains("watched"));
 }
@@ -276,18 +276,18 @@ fn a_crash_loses_no_acknowledged_transaction() {
         let acknowledged = writer.join().unwrap();
         daemon = serving(&spec);
         let kept: u64 = vsctl(&daemon, &key).trim_matches('"').parse().unwrap();
-        // The one that was under way may be there or not.
+        // The unacknowledged transaction may be present or not.
         assert!(kept == acknowledged || kept == acknowledged + 1, "{acknowledged} acknowledged, {kept} kept");
         ping_all(&one.netns, two.ipv4.into(), 3);
         assert_eq!(numbers(&daemon), before);
     }
 }
 
-/// Starts a daemon that must end at once; what it says.
+/// Starts a daemon that must exit at once; returns its output.
 fn failure(spec: &DaemonSpec) -> String {
     match spec.start() {
         Err(error) => format!("{error:#}"),
-        // Its pid file was seen before it had read the database.
+        // Its pid file appears before it reads the database.
         Ok(daemon) => {
             let out = daemon.wait(LIMIT).unwrap();
             assert!(!out.status.success());
@@ -296,7 +296,7 @@ fn failure(spec: &DaemonSpec) -> String {
     }
 }
 
-/// Starts a daemon on this database file, which it must refuse with `reason` and leave as it is.
+/// Starts a daemon on this database file; it must refuse the file with `reason` and not change it.
 fn refused(contents: &[u8], reason: &str) {
     let netns = Netns::new("refused").unwrap();
     let spec = spec(&netns);
@@ -307,7 +307,7 @@ fn refused(contents: &[u8], reason: &str) {
     assert_eq!(std::fs::read(&file).unwrap(), contents, "the file was changed");
 }
 
-/// The database file of a daemon that was told to do something and ended, and the place that it is in.
+/// The database file written by a daemon that has exited, and its directory.
 fn used(netns: &Netns) -> (RunDir, Vec<u8>) {
     let daemon = start(netns);
     vsctl(&daemon, "add-br br0");
@@ -319,14 +319,14 @@ fn used(netns: &Netns) -> (RunDir, Vec<u8>) {
 }
 
 #[test]
-fn what_is_no_database_is_refused_and_left_alone() {
+fn an_invalid_database_file_is_refused_and_unchanged() {
     require_netns!();
     require_programs!("ovs-vsctl");
     refused(b"a letter to somebody\n", "not");
     refused(&[0_u8; 4096], "not");
     let (_dir, contents) = used(&Netns::new("used").unwrap());
     refused(&contents[..contents.len() / 4], "damaged");
-    // Damage in the middle is no torn tail: what follows it was acknowledged.
+    // Damage in the middle is not a torn tail: acknowledged transactions follow it.
     let starts: Vec<usize> =
         (0..contents.len()).filter(|at| contents[*at..].starts_with(b"OVSDB JSON ")).collect();
     let mut damaged = contents;
@@ -335,7 +335,7 @@ fn what_is_no_database_is_refused_and_left_alone() {
 }
 
 #[test]
-fn a_torn_tail_is_cut_off_and_told() {
+fn a_torn_tail_is_truncated_and_logged() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovsdb-tool");
     let netns = Netns::new("torn").unwrap();
@@ -357,7 +357,7 @@ fn a_torn_tail_is_cut_off_and_told() {
 }
 
 #[test]
-fn one_daemon_at_a_time_has_the_file() {
+fn one_daemon_at_a_time_locks_the_file() {
     require_netns!();
     require_programs!("ovs-vsctl");
     let netns = Netns::new("lock").unwrap();
@@ -399,7 +399,7 @@ fn ovsdb_tool_reads_the_file_of_a_running_daemon() {
 }
 
 #[test]
-fn a_client_that_sends_garbage_disturbs_nobody() {
+fn garbage_from_a_client_affects_no_other_client() {
     require_netns!();
     require_programs!("ovs-vsctl");
     let netns = Netns::new("garbage").unwrap();
@@ -417,13 +417,13 @@ fn a_client_that_sends_garbage_disturbs_nobody() {
         &[b'['; 100_000],
     ] {
         let mut bad = UnixStream::connect(&socket).unwrap();
-        // It may be thrown out while it is still sending.
+        // The daemon may disconnect it before all is sent.
         let _cut_off = bad.write_all(garbage);
         let reply = other.call("echo", &json!(["still", "here"])).unwrap();
         assert_eq!(reply["result"], json!(["still", "here"]));
         vsctl(&daemon, "set Open_vSwitch . other_config:a=b");
     }
-    // A client that asks and does not read keeps nobody else from being served.
+    // A client that does not read its replies does not block other clients.
     let mut deaf = Rpc::connect(&socket);
     deaf.stream.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
     for _ in 0..2000 {
@@ -439,7 +439,7 @@ fn a_client_that_sends_garbage_disturbs_nobody() {
 }
 
 #[test]
-fn managers_are_listened_for() {
+fn managers_are_accepted() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovsdb-client");
     let (net, daemon) = switch(1);
@@ -456,7 +456,7 @@ fn managers_are_listened_for() {
 }
 
 #[test]
-fn many_clients_change_things_at_once() {
+fn many_clients_commit_concurrently() {
     require_netns!();
     require_programs!("ovs-vsctl");
     let (net, daemon) = switch(0);
@@ -474,19 +474,19 @@ fn many_clients_change_things_at_once() {
         }
     });
     assert_eq!(vsctl(&daemon, "list-ports br0"), "");
-    // The kernel may take a moment longer than the answer for the last of them.
+    // The kernel may remove the last devices shortly after the reply.
     let gone = || !net.switch.ip("-o link show").unwrap().contains(" c");
     wait_for(LIMIT, "no device to stay behind", gone).unwrap();
     assert!(!daemon.log().contains("|WARN|"), "{}", daemon.log());
 }
 
 #[test]
-fn a_full_disk_takes_a_transaction_back_and_no_more() {
+fn a_full_disk_aborts_only_the_transaction() {
     require_netns!();
     require_programs!("ovs-vsctl", "nsenter", "mount", "ping");
     let net = Topology::new(2).unwrap();
     let [one, two] = &net.hosts[..] else { panic!("two hosts") };
-    // The mount is seen by the daemon alone: each program in a namespace has a view of mounts of its own.
+    // Only the daemon sees the mount: each program in a namespace has its own mount namespace.
     let script = format!(
         "mount -t tmpfs -o size=128k none \"$OVS_DBDIR\" && exec {SLUICED} --pidfile --log-file -vconsole:off"
     );
@@ -511,7 +511,7 @@ fn a_full_disk_takes_a_transaction_back_and_no_more() {
     let known = vsctl(&daemon, "--no-wait get Open_vSwitch . other_config");
     assert!(known.contains(&format!("k{}=", kept - 1)) && !known.contains(&format!("k{kept}=")));
     ping_all(&one.netns, two.ipv4.into(), 3);
-    // With room again all goes on, and the file is whole.
+    // With free space again, transactions succeed and the file is valid.
     let pid = daemon.pid().to_string();
     let disk = disk.to_string_lossy();
     let remount = ["-t", &pid, "-m", "mount", "-o", "remount,size=2m", &disk];

@@ -1,4 +1,4 @@
-//! What the daemon tells of first packets: its probes, and its event socket with real traffic.
+//! Events of first packets: the daemon's probes, and its event socket with real traffic.
 
 use crate::helpers::{LIMIT, PYTHON, SLUICED, on_kernel, ping_all, require_userspace, spec, switch, vsctl};
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +10,7 @@ use upcall_cost::bpf::Bpf;
 use upcall_cost::{Capture, Polled, Source};
 use upcall_events::{Decoder, Event, Record, Stage, Why};
 
-/// The way of the first packet of a flow.
+/// The stages of the first packet of a flow.
 const WAY: [Stage; 8] = [
     Stage::Miss,
     Stage::Enqueued,
@@ -22,12 +22,12 @@ const WAY: [Stage; 8] = [
     Stage::OnWire,
 ];
 
-/// What of [`WAY`] the datapath tells: the kernel executes packets within the call that sends them, and tells nothing of it.
+/// The stages of [`WAY`] reported by the datapath: the kernel executes packets within the sender's call, and reports no events.
 fn way() -> Vec<Stage> {
     WAY.into_iter().filter(|stage| !(on_kernel() && *stage == Stage::Executed)).collect()
 }
 
-/// Somebody who listens to the events of a daemon.
+/// A client of a daemon's event socket.
 struct Listener {
     stream: UnixStream,
     decoder: Decoder,
@@ -40,7 +40,7 @@ fn connect(daemon: &Daemon) -> UnixStream {
     UnixStream::connect(path).unwrap()
 }
 
-/// Listens; returns once the daemon tells.
+/// Connects; returns once the daemon sends events.
 fn listen(daemon: &Daemon, request: &str) -> Listener {
     let mut stream = connect(daemon);
     stream.write_all(request.as_bytes()).unwrap();
@@ -51,7 +51,7 @@ fn listen(daemon: &Daemon, request: &str) -> Listener {
 }
 
 impl Listener {
-    /// Reads until `done` of all records so far.
+    /// Reads until `done` holds for the records so far.
     fn wait(&mut self, what: &str, done: impl Fn(&[Record]) -> bool) {
         let begun = Instant::now();
         while !done(&self.seen) {
@@ -88,7 +88,7 @@ fn events(records: &[Record]) -> Vec<&Event> {
     records.iter().filter_map(|r| if let Record::Event(e) = r { Some(e) } else { None }).collect()
 }
 
-/// The events of misses that were seen whole, in the order of their times.
+/// The complete event sequences of misses, in the order of their times.
 fn whole_ways(records: &[Record]) -> Vec<Vec<&Event>> {
     let mut by_upcall: BTreeMap<u64, Vec<&Event>> = BTreeMap::new();
     for event in events(records) {
@@ -104,7 +104,7 @@ fn whole_ways(records: &[Record]) -> Vec<Vec<&Event>> {
 }
 
 #[test]
-fn the_way_of_a_first_packet_is_told_with_one_id() {
+fn events_of_a_first_packet_share_one_id() {
     require_userspace!("all stages of a first packet");
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-appctl");
@@ -125,7 +125,7 @@ fn the_way_of_a_first_packet_is_told_with_one_id() {
     check_ways(&records, &net);
 }
 
-/// Holds all upcalls that were seen whole against what must be so whatever the source.
+/// Checks the invariants of complete upcalls that hold for every source.
 fn check_ways(records: &[Record], net: &Topology) {
     let named = |kind: &dyn Fn(&Record) -> Option<(u32, String)>| -> BTreeMap<u32, String> {
         records.iter().filter_map(kind).collect()
@@ -143,7 +143,7 @@ fn check_ways(records: &[Record], net: &Topology) {
         assert!(of(Stage::PutSent).time_ns <= put_done.time_ns);
         assert_eq!((miss.why, received.why), (Why::Miss, Why::Miss));
         assert!(net.ports().contains(&ports[&miss.port].as_str()), "{ports:?}");
-        // The kernel's misses are read by their handlers.
+        // Handlers read the kernel's misses.
         let misses = if on_kernel() { "handler" } else { "pmd-" };
         assert!(threads[&miss.thread].starts_with(misses), "{threads:?}");
         assert!(threads[&received.thread].starts_with("handler"), "{threads:?}");
@@ -155,7 +155,7 @@ fn check_ways(records: &[Record], net: &Topology) {
     }
 }
 
-/// Traces a daemon by eBPF; `None` where that is not to be had.
+/// Traces a daemon by eBPF; `None` if eBPF is unavailable.
 fn trace(daemon: &Daemon, buffer_pages: usize) -> Option<Bpf> {
     let capture = Capture {
         pid: Some(daemon.pid()),
@@ -173,8 +173,8 @@ fn trace(daemon: &Daemon, buffer_pages: usize) -> Option<Bpf> {
     upcall_cost::bpf::open(&capture).inspect_err(refused).ok()
 }
 
-/// Records of a source until `done`, or its end.
-fn told(source: &mut Bpf, what: &str, done: impl Fn(&[Record]) -> bool) -> (Vec<Record>, Option<Polled>) {
+/// Reads records of a source until `done`, or its end.
+fn reported(source: &mut Bpf, what: &str, done: impl Fn(&[Record]) -> bool) -> (Vec<Record>, Option<Polled>) {
     let (begun, mut seen) = (Instant::now(), Vec::new());
     loop {
         match source.next(LIMIT / 100).unwrap() {
@@ -190,7 +190,7 @@ fn told(source: &mut Bpf, what: &str, done: impl Fn(&[Record]) -> bool) -> (Vec<
 }
 
 #[test]
-fn the_way_of_a_first_packet_is_told_by_ebpf_with_one_id() {
+fn ebpf_events_of_a_first_packet_share_one_id() {
     require_userspace!("all stages of a first packet");
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-appctl");
@@ -199,45 +199,45 @@ fn the_way_of_a_first_packet_is_told_by_ebpf_with_one_id() {
     ping_all(&net.hosts[0].netns, net.hosts[1].ipv4.into(), 3);
     let costs =
         |r: &Record| matches!(r, Record::Overhead { events, spent_ns } if *events > 0 && *spent_ns > 0);
-    let (mut records, _) = told(&mut source, "a whole way and its cost", |seen| {
+    let (mut records, _) = reported(&mut source, "a whole way and its cost", |seen| {
         !whole_ways(seen).is_empty() && seen.iter().any(costs)
     });
     assert!(
         matches!(&records[0], Record::Start { pid, source, .. } if *pid == daemon.pid() && source == "bpf")
     );
     daemon.stop().unwrap();
-    let (rest, end) = told(&mut source, "the end", |_| false);
+    let (rest, end) = reported(&mut source, "the end", |_| false);
     records.extend(rest);
     assert_eq!(end, Some(Polled::End { note: None }), "a good end");
     check_ways(&records, &net);
 }
 
 #[test]
-fn a_traced_daemon_that_dies_and_a_small_buffer_lose_nothing_unsaid() {
+fn losses_by_a_crash_or_a_small_buffer_are_reported() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-appctl");
     let (net, daemon) = switch(2);
     // Room for a dozen packets with their keys.
     let Some(mut source) = trace(&daemon, 1) else { return };
-    // Each destination is a flow of its own: nobody reads the buffer meanwhile.
+    // Each destination is a separate flow; meanwhile nothing reads the buffer.
     ping_all(&net.hosts[0].netns, net.hosts[1].ipv4.into(), 1);
     for flow in 1..20 {
         let (port, to) = (format!("{}", 1000 + flow), net.hosts[1].ipv4.to_string());
         net.hosts[0].netns.run(PYTHON, &["-c", SEND_UDP, &to, &port]).unwrap();
     }
     daemon.crash().unwrap();
-    let (records, end) = told(&mut source, "the end", |_| false);
+    let (records, end) = reported(&mut source, "the end", |_| false);
     let Some(Polled::End { note: Some(note) }) = end else { panic!("{end:?}") };
     assert!(note.contains("ended while it was traced"), "{note}");
     let lost = |r: &Record| if let Record::Lost { events, .. } = r { *events } else { 0 };
     let lost: u64 = records.iter().map(lost).sum();
-    let told = events(&records).len() as u64;
+    let reported = events(&records).len() as u64;
     let counted = records
         .iter()
         .rev()
         .find_map(|r| if let Record::Overhead { events, .. } = r { Some(*events) } else { None });
-    assert!(lost > 0 && told > 0, "{told} told, {lost} lost");
-    assert_eq!(counted, Some(told + lost));
+    assert!(lost > 0 && reported > 0, "{reported} reported, {lost} lost");
+    assert_eq!(counted, Some(reported + lost));
 }
 
 const SEND_UDP: &str = "\
@@ -246,7 +246,7 @@ socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', (sys.argv[1], int(
 ";
 
 #[test]
-fn ports_that_come_and_go_are_told_and_one_listener_at_a_time_is_served() {
+fn port_changes_are_reported_to_one_listener_at_a_time() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-appctl");
     let (net, daemon) = switch(2);
@@ -263,7 +263,7 @@ fn ports_that_come_and_go_are_told_and_one_listener_at_a_time_is_served() {
         };
         seen.iter().filter_map(of).next_back()
     };
-    let number = number_of(&listener.seen).expect("ports are told at the beginning");
+    let number = number_of(&listener.seen).expect("the stream begins with ports");
     vsctl(&daemon, &format!("del-port br0 {port}"));
     let gone = |seen: &[Record]| seen.contains(&Record::PortGone { number });
     listener.wait("the port to go", gone);
@@ -271,7 +271,7 @@ fn ports_that_come_and_go_are_told_and_one_listener_at_a_time_is_served() {
     vsctl(&daemon, &format!("add-port br0 {port}"));
     listener.wait("the port to come", |seen| number_of(seen).is_some());
 
-    // Who goes makes room; nothing is left behind.
+    // Disconnecting frees the slot; no file is left.
     drop(listener);
     let reconnected = || {
         let mut stream = connect(&daemon);
@@ -284,7 +284,7 @@ fn ports_that_come_and_go_are_told_and_one_listener_at_a_time_is_served() {
 }
 
 #[test]
-fn a_killed_daemon_leaves_a_stream_that_is_whole_up_to_there() {
+fn a_killed_daemon_leaves_a_valid_stream() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-appctl");
     let (net, daemon) = switch(2);
@@ -337,9 +337,9 @@ const PROBES: [(&str, &str, usize); 21] = [
 ];
 
 #[test]
-fn the_daemon_has_all_probes_with_semaphores_and_arguments_and_the_page_lists_them() {
+fn the_daemon_has_all_documented_probes() {
     require_programs!("readelf");
-    // What linkers throw away is seen in the binary only.
+    // The linker's removal of probes is visible only in the binary.
     let notes = Cmd::new("readelf").args(["-n", "-W", SLUICED]).run().unwrap().stdout;
     let mut found = BTreeSet::new();
     for note in notes.split("Provider: ").skip(1) {

@@ -50,7 +50,7 @@ fn add_ports(daemon: &Daemon, net: &Topology) {
 }
 
 #[test]
-fn a_restart_of_the_server_does_not_touch_traffic() {
+fn a_server_restart_does_not_disturb_traffic() {
     require_netns!();
     require_programs!(TOOLS[0], "ovsdb-server", "ovsdb-tool", "ovsdb-client", "ping");
     let net = Topology::new(3).unwrap();
@@ -68,7 +68,7 @@ fn a_restart_of_the_server_does_not_touch_traffic() {
     wait_log(&daemon, "waiting");
     ping_all(&two.netns, three.ipv4.into(), 3);
     let _server = serve(&dir);
-    // A change while the switch is away, and one after.
+    // One change while the switch is disconnected, and one after.
     vsctl(&daemon, &format!("del-port {}", three.port));
     unreachable(&one.netns, three.ipv4.into());
     vsctl(&daemon, &format!("add-port br0 {}", three.port));
@@ -119,7 +119,7 @@ fn a_second_switch_is_idle_until_the_first_ends() {
 }
 
 #[test]
-fn a_database_can_be_followed_over_tcp() {
+fn the_database_connection_works_over_tcp() {
     require_netns!();
     require_programs!(TOOLS[0], "ovsdb-server", "ovsdb-tool", "ovsdb-client", "ping");
     let net = Topology::new(2).unwrap();
@@ -137,7 +137,7 @@ fn a_database_can_be_followed_over_tcp() {
 }
 
 #[test]
-fn a_switch_that_loses_the_lock_forwards_no_more_and_one_whose_server_restarts_does() {
+fn losing_the_lock_stops_forwarding_but_a_server_restart_does_not() {
     require_netns!();
     require_programs!(TOOLS[0], "ovsdb-server", "ovsdb-tool", "ovsdb-client", "ping");
     let net = Topology::new(2).unwrap();
@@ -149,18 +149,18 @@ fn a_switch_that_loses_the_lock_forwards_no_more_and_one_whose_server_restarts_d
     add_ports(&daemon, &net);
     ping_all(&one.netns, two.ipv4.into(), 3);
     let management = daemon.rundir().join("br0.mgmt");
-    // Another client takes the lock, as an operator may who moves the switch: bridges and ports go.
+    // Another client steals the lock, as an operator does to move the switch: bridges and ports are removed.
     let thief = Cmd::new("ovsdb-client").args(["steal", &dir.db(), "ovs_vswitchd"]).spawn().unwrap();
     wait_log(&daemon, "stays idle");
     wait_for(LIMIT, "the bridge to go", || !management.exists()).unwrap();
     unreachable(&one.netns, two.ipv4.into());
     let links = net.switch.ip("link show").unwrap();
     assert!(!links.contains("br0"), "{links}");
-    // It lets go: all is made again, rules by default.
+    // It unlocks: bridges and ports are recreated, with default flows.
     thief.stop(Signal::TERM, LIMIT).unwrap();
     wait_for(LIMIT, "the bridge to come back", || management.exists()).unwrap();
     ping_all(&one.netns, two.ipv4.into(), 3);
-    // A server that restarts gives the lock to whoever asks first, and until it answers nothing changes.
+    // A restarted server grants the lock to the first client; until it replies, nothing changes.
     let pings = one.netns.spawn("ping", &["-n", "-q", "-i", "0.01", &two.ipv4.to_string()]).unwrap();
     server.stop(Signal::TERM, LIMIT).unwrap();
     let _server = serve(&dir);

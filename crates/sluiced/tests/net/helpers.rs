@@ -46,7 +46,7 @@ pub(crate) use require_userspace;
 /// The work of [`require_userspace!`].
 pub(crate) fn userspace_or_skip(test: &str, why: &str) -> bool {
     if on_kernel() {
-        // Not by `testkit::skip`: the machine lacks nothing.
+        // Not by `testkit::skip`: the machine lacks no requirement.
         let _unwritten = writeln!(std::io::stderr(), "SKIP: {test}: of the userspace datapath alone: {why}");
     }
     !on_kernel()
@@ -165,7 +165,7 @@ impl Frame<'_> {
     }
 }
 
-/// A capture file of this number of UDP frames of 60 bytes, each of its own flow.
+/// A capture file of this number of UDP frames of 60 bytes, one per flow.
 pub(crate) fn capture(frames: u32) -> Vec<u8> {
     let mut file = Vec::new();
     for word in [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65_535, 1] {

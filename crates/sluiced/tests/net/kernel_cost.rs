@@ -1,5 +1,5 @@
-//! `sluice upcall-cost` on the kernel's datapath: that no event is missed, that its sums are those of the datapath's own counters,
-//! that identical packets are told and not guessed, and what it can say of Debian's switch, which has no probes.
+//! `sluice upcall-cost` on the kernel datapath: misses no event, and its sums equal the datapath's own counters.
+//! It reports identical packets as ambiguous, and traces Debian's switch, which has no probes, from the kernel.
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use crate::cli::program;
 use crate::helpers::{LIMIT, PYTHON, vsctl};
 use crate::kernel::{Stock, bridge, dpctl, require_kernel, start};
 
-/// How long thousands of upcalls may take in a machine whose instructions are translated.
+/// Timeout of thousands of upcalls on an emulated machine.
 const RUN_LIMIT: Duration = Duration::from_secs(280);
 
-/// Sends UDP frames out of an interface, each of so many flows so often in a row, some at a time, and waits until all of them
-/// have come back.
+/// Sends UDP frames from an interface, repeats each flow in a row, some flows at a time, and waits until all
+/// have returned.
 const SEND: &str = "\
 import socket, sys
 dev, flows, times, window = sys.argv[1], *map(int, sys.argv[2:])
@@ -39,10 +39,10 @@ for first in range(0, flows, window):
 print('all back')
 ";
 
-/// Makes each sender's address a flow of its own, and its packets come back.
+/// Returns packets to their host, with one megaflow per source address.
 const RULE: &str = "priority=9,udp,actions=move:NXM_OF_IP_SRC[]->NXM_NX_REG0[],in_port";
 
-/// Has so many flows of a host come back, each so often.
+/// Sends this number of flows from a host and waits for their return, each repeated.
 fn send(net: &Topology, flows: u32, times: u32, window: u32) {
     let host = &net.hosts[0];
     let [flows, times, window] = [flows, times, window].map(|n| n.to_string());
@@ -51,7 +51,7 @@ fn send(net: &Topology, flows: u32, times: u32, window: u32) {
     assert_eq!(out.stdout, "all back\n", "{}", out.stderr);
 }
 
-/// Two hosts that say nothing of their own.
+/// Two hosts that send no packets unprompted.
 fn quiet_hosts() -> Topology {
     let net = Topology::new(2).unwrap();
     for netns in net.hosts.iter().map(|h| &h.netns).chain([&net.switch]) {
@@ -74,7 +74,7 @@ fn counters(netns: &Netns) -> [u64; 3] {
     })
 }
 
-/// Traces a switch while `traffic` runs. What was printed, the same as JSON, and what the tracer said.
+/// Traces a switch while `traffic` runs. Returns the report, the report as JSON, and the messages of the tracer.
 fn traced(daemon: &Daemon, options: &[&str], traffic: impl FnOnce()) -> (String, Value, String) {
     let file = daemon.rundir().join("recording").to_string_lossy().into_owned();
     let tracing =
@@ -101,7 +101,7 @@ fn number(value: &Value, path: &str) -> u64 {
     value.pointer(path).and_then(Value::as_u64).unwrap_or_else(|| panic!("{path} in {value:#}"))
 }
 
-/// What the upcalls of ports or threads add up to.
+/// The sum over the upcalls of ports or threads.
 fn sum(report: &Value, of: &str) -> u64 {
     report[of].as_array().unwrap().iter().map(|share| number(share, "/upcalls")).sum()
 }
@@ -117,7 +117,7 @@ const SECTIONS: [&str; 15] = [
     "overhead without the lookup",
     "total: miss to executed",
     "Stage by stage",
-    "Where the time goes",
+    "Share of the stages",
     "Histogram: datapath to handler",
     "Histogram: total",
     "Ports",
@@ -125,7 +125,7 @@ const SECTIONS: [&str; 15] = [
 ];
 
 #[test]
-fn no_event_is_missed_and_sums_are_those_of_the_datapath() {
+fn no_event_is_missed_and_sums_equal_datapath_counters() {
     require_kernel!();
     require_programs!(program().as_str(), PYTHON);
     const FLOWS: u32 = 10_000;
@@ -136,21 +136,21 @@ fn no_event_is_missed_and_sums_are_those_of_the_datapath() {
     daemon.ovs("ovs-ofctl", &["add-flow", "br0", RULE]).unwrap();
     let before = counters(&net.switch);
     let mut during = [[0; 3]; 2];
-    let (text, report, said) = traced(&daemon, &["--source", "bpf"], || {
+    let (text, report, message) = traced(&daemon, &["--source", "bpf"], || {
         during[0] = counters(&net.switch);
         send(&net, FLOWS, 1, 64);
         during[1] = counters(&net.switch);
     });
     let after = counters(&net.switch);
-    println!("{said}\n{text}");
+    println!("{message}\n{text}");
     assert!(
-        said.contains("its own probes; the kernel's datapath at ovs_dp_upcall and ovs_packet_cmd_execute"),
-        "{said}"
+        message.contains("its own probes; the kernel's datapath at ovs_dp_upcall and ovs_packet_cmd_execute"),
+        "{message}"
     );
     for section in SECTIONS {
         assert!(text.contains(section), "no `{section}`");
     }
-    // What came while it traced, for certain and at most.
+    // The counts during the trace, as lower and upper bounds.
     let least = during[1][0] - during[0][0];
     let most = after[0] - before[0];
     assert!(least >= u64::from(FLOWS), "{during:?}");
@@ -160,7 +160,7 @@ fn no_event_is_missed_and_sums_are_those_of_the_datapath() {
     let total = |stage: &str| number(&report, &format!("/events/{stage}/total"));
     let usable = |stage: &str| number(&report, &format!("/events/{stage}/usable"));
     let misses = total("miss");
-    assert!((least..=most).contains(&misses), "{misses} told, {least} to {most} counted");
+    assert!((least..=most).contains(&misses), "{misses} reported, {least} to {most} counted");
     for stage in ["enqueued", "received", "translated"] {
         assert_eq!(total(stage), misses, "{stage}");
     }
@@ -169,7 +169,7 @@ fn no_event_is_missed_and_sums_are_those_of_the_datapath() {
     }
     assert_eq!(total("executed"), total("execute-sent"));
     assert!(after[2] - before[2] <= total("put-done") && total("put-done") <= misses);
-    // All belong together, and each to one.
+    // Every event is matched, each to one upcall.
     for stage in events.keys() {
         assert_eq!(usable(stage), total(stage), "{stage}");
     }
@@ -189,9 +189,9 @@ fn no_event_is_missed_and_sums_are_those_of_the_datapath() {
     assert!(names.contains(&net.hosts[0].port.as_str()), "{names:?}");
 }
 
-/// While the first packet of a flow is on its way others that are the same follow: which event is of which nobody knows.
+/// Identical packets follow while the first of a flow is in progress: their events are ambiguous.
 #[test]
-fn identical_packets_are_told_and_not_guessed() {
+fn identical_packets_are_reported_not_guessed() {
     require_kernel!();
     require_programs!(program().as_str(), PYTHON);
     let net = quiet_hosts();
@@ -205,17 +205,17 @@ fn identical_packets_are_told_and_not_guessed() {
     println!("{text}");
     let [matched, ambiguous, single] =
         ["matched", "ambiguous", "single"].map(|of| number(&report, &format!("/upcalls/{of}")));
-    assert!(ambiguous >= 2 && text.contains("identical packets were under way at the same time"), "{text}");
+    assert!(ambiguous >= 2 && text.contains("identical packets were in progress at the same time"), "{text}");
     assert_eq!(number(&report, "/events/miss/total"), after[0] - before[0]);
     assert_eq!(number(&report, "/events/miss/missed"), 0);
-    // Those of the statistics are certain; the others are counted.
+    // Matched upcalls enter the statistics; ambiguous ones are counted.
     assert_eq!(number(&report, "/figures/datapath_to_handler/count"), matched);
     assert_eq!(sum(&report, "ports"), matched + ambiguous + single);
 }
 
-/// The host's own stack leaves the checksum and the tag to the device: the kernel has neither in the frame, the handler both.
+/// The host offloads checksum and tag: the kernel's frame contains neither, the handler's both.
 #[test]
-fn frames_that_the_kernel_has_in_another_form_are_matched() {
+fn frames_match_despite_offloaded_checksum_and_tag() {
     require_kernel!();
     require_programs!(program().as_str(), PYTHON);
     const FLOWS: u64 = 20;
@@ -248,7 +248,7 @@ for port in range(2000, 2020):
             host.netns.run(PYTHON, &["-c", DATAGRAMS, from, to]).unwrap();
         }
         wait_for(LIMIT, "the misses", || counters(&net.switch)[0] >= before + 2 * FLOWS).unwrap();
-        // The last one's events may still be on their way.
+        // The last packet's events may still be in progress.
         wait_for(LIMIT, "the megaflows", || {
             dpctl(&net.switch, &["dump-flows"]).matches("udp(").count() as u64 >= 2 * FLOWS
         })
@@ -265,9 +265,9 @@ for port in range(2000, 2020):
     assert!(count("execute_to_datapath") >= 2 * FLOWS - 1, "the last one may have no time to come back");
 }
 
-/// Debian's switch has no probes: the kernel alone tells.
+/// Debian's switch has no probes: only the kernel reports events.
 #[test]
-fn a_switch_without_probes_is_seen_from_the_kernel() {
+fn a_switch_without_probes_is_traced_in_the_kernel() {
     require_kernel!();
     require_programs!(
         program().as_str(),
@@ -284,13 +284,13 @@ fn a_switch_without_probes_is_seen_from_the_kernel() {
     vsctl(&daemon, &bridge(&net));
     daemon.ovs("ovs-ofctl", &["add-flow", "br0", RULE]).unwrap();
     let before = counters(&net.switch);
-    let (text, report, said) = traced(&daemon, &[], || send(&net, FLOWS, 1, 16));
+    let (text, report, message) = traced(&daemon, &[], || send(&net, FLOWS, 1, 16));
     let after = counters(&net.switch);
-    println!("{said}\n{text}");
+    println!("{message}\n{text}");
     let hooks =
         "the program itself has no probes; the kernel's datapath at ovs_dp_upcall and ovs_packet_cmd_execute";
-    assert!(said.contains(hooks), "{said}");
-    assert!(text.contains("no handler told what it took"), "{text}");
+    assert!(message.contains(hooks), "{message}");
+    assert!(text.contains("no handler reported batches"), "{text}");
     let misses = number(&report, "/events/miss/total");
     assert_eq!(misses, after[0] - before[0]);
     assert_eq!([number(&report, "/events/miss/missed"), number(&report, "/events/executed/missed")], [0; 2]);

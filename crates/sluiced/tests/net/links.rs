@@ -1,4 +1,4 @@
-//! Devices that are missing, come, go and change, and what the database says of them.
+//! Devices that are missing, added, removed or changed, and the resulting database columns.
 
 use testkit::{Capture, Netns, Topology, if_name, require_netns, require_programs, veth};
 
@@ -27,7 +27,7 @@ fn a_loopback_device_is_no_port() {
 }
 
 #[test]
-fn a_missing_device_is_told_and_taken_in_when_it_comes() {
+fn a_missing_device_is_reported_and_attached_once_present() {
     require_netns!();
     require_programs!("ovs-vsctl", "ping");
     let (net, daemon) = switch(2);
@@ -43,7 +43,7 @@ fn a_missing_device_is_told_and_taken_in_when_it_comes() {
     let error = vsctl(&daemon, &format!("get Interface {port} error"));
     assert!(error.contains("No such device"), "{error}");
     ping_all(&one.netns, two.ipv4.into(), 3);
-    // It comes, goes and comes again, each time without a command.
+    // The device is added, removed and added again, each time without a command.
     let late = Netns::new("late").unwrap();
     for _ in 0..2 {
         let dev = late_host(&net, &late, &port, "10.0.7.7/16");
@@ -61,7 +61,7 @@ fn a_missing_device_is_told_and_taken_in_when_it_comes() {
 }
 
 #[test]
-fn a_device_that_is_replaced_at_once_recovers() {
+fn a_replaced_device_is_reopened() {
     require_netns!();
     require_programs!("ovs-vsctl", "ping");
     let (net, daemon) = switch(1);
@@ -81,7 +81,7 @@ fn a_device_that_is_replaced_at_once_recovers() {
 }
 
 #[test]
-fn states_of_links_are_told() {
+fn link_states_are_reported() {
     require_netns!();
     require_programs!("ovs-vsctl", "ping");
     let (net, daemon) = switch(2);
@@ -90,7 +90,7 @@ fn states_of_links_are_told() {
     let resets = || vsctl(&daemon, &format!("get Interface {port} link_resets")).parse::<u32>().unwrap();
     wait_until(&daemon, &format!("Interface {port} link_state=up admin_state=up mtu=1500"));
     let before = resets();
-    // Its carrier came before it was a port.
+    // Its carrier was up before it became a port.
     assert_eq!(before, 0);
     two.netns.ip(&format!("link set dev {} down", two.dev)).unwrap();
     wait_until(&daemon, &format!("Interface {port} link_state=down"));
@@ -103,7 +103,7 @@ fn states_of_links_are_told() {
     net.switch.up(port).unwrap();
     wait_until(&daemon, &format!("Interface {port} admin_state=up link_state=up"));
     ping_all(&one.netns, two.ipv4.into(), 3);
-    // What is asked for is set, what the system changes is told.
+    // Configured values are applied, and changes by the system reported.
     vsctl(&daemon, &format!("set Interface {port} mtu_request=1400"));
     wait_until(&daemon, &format!("Interface {port} mtu=1400"));
     assert!(net.switch.ip(&format!("link show dev {port}")).unwrap().contains("mtu 1400"));
@@ -134,7 +134,7 @@ fn a_device_that_is_down_stays_down_unless_queues_need_it() {
     net.switch.up(port).unwrap();
     wait_until(&daemon, &format!("Interface {port} admin_state=up link_state=up"));
     ping_all(&one.netns, two.ipv4.into(), 3);
-    // Several sockets share the frames of a device only while it is up.
+    // A device distributes frames over several sockets only while it is up.
     net.switch.ip(&format!("link set dev {port} down")).unwrap();
     wait_until(&daemon, &format!("Interface {port} admin_state=down"));
     vsctl(&daemon, &format!("set Interface {port} options:n_rxq=2"));
@@ -161,7 +161,7 @@ fn statistics_advance() {
     for key in ["rx_dropped", "rx_errors", "tx_dropped", "tx_errors"] {
         assert_eq!(count(&one.port, key), 0, "{key}");
     }
-    // And they go on.
+    // They keep increasing.
     ping_all(&one.netns, two.ipv4.into(), 20);
     wait_until(&daemon, &format!("Interface {} statistics:rx_packets>={}", one.port, packets + 20));
 }
@@ -221,7 +221,7 @@ fn a_port_survives_being_taken_down_again_and_again() {
     let [one, two] = &net.hosts[..] else { panic!("two hosts") };
     vsctl(&daemon, "add-port br0 int1 -- set Interface int1 type=internal");
     net.switch.add_addr("int1", "10.0.8.8/16").unwrap();
-    // Without packets in between: the hosts say nothing of their own.
+    // Without packets in between: the hosts send none unprompted.
     for host in [one, two] {
         host.netns.ip(&format!("addr flush dev {}", host.dev)).unwrap();
         host.netns.ip(&format!("link set dev {} addrgenmode none", host.dev)).unwrap();
@@ -241,7 +241,7 @@ fn a_port_survives_being_taken_down_again_and_again() {
 }
 
 #[test]
-fn wished_numbers_are_given_and_kept() {
+fn requested_port_numbers_are_assigned_and_kept() {
     require_netns!();
     require_programs!("ovs-vsctl", "ping");
     let net = Topology::new(2).unwrap();
@@ -264,7 +264,7 @@ fn a_device_belongs_to_one_bridge() {
     require_programs!("ovs-vsctl", "ping");
     let (net, daemon) = switch(2);
     let [one, two] = &net.hosts[..] else { panic!("two hosts") };
-    // By hand: `add-port` itself would refuse.
+    // By raw commands: `add-port` itself would refuse.
     let line = format!(
         "add-br br1 -- --id=@i create Interface name={} -- --id=@p create Port name=twice interfaces=@i -- add Bridge br1 \
          ports @p",

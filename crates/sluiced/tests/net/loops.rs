@@ -1,4 +1,4 @@
-//! Cables that close a loop between bridges that ask for a spanning tree.
+//! Cables that close a loop between bridges with STP enabled.
 
 use testkit::{Topology, require_netns, require_programs, wait_for};
 
@@ -10,7 +10,7 @@ fn sender(n: u8) -> String {
 }
 
 #[test]
-fn two_cables_between_bridges_that_ask_for_a_spanning_tree_make_no_storm() {
+fn two_cables_between_stp_bridges_cause_no_storm() {
     require_netns!();
     require_programs!("ovs-vsctl", "tcpdump");
     let net = Topology::new(2).unwrap();
@@ -21,7 +21,7 @@ fn two_cables_between_bridges_that_ask_for_a_spanning_tree_make_no_storm() {
         net.switch.up(a).unwrap();
         net.switch.up(b).unwrap();
     }
-    // The hosts' ports are no part of the tree, so their packets reach both cables.
+    // The hosts' ports have STP disabled, so their packets reach both cables.
     let edge = "other_config:stp-enable=false";
     vsctl(
         &daemon,
@@ -40,16 +40,16 @@ fn two_cables_between_bridges_that_ask_for_a_spanning_tree_make_no_storm() {
     assert!(story.contains("STP not in forwarding state, skipping output\n"), "{story}");
     let capture = watch(&two.netns, &two.dev);
     let came = |n: u8| seen(&capture.lines()).iter().filter(|(from, _)| *from == sender(n)).count();
-    // A copy by each cable; the frames that follow find out whether one of them goes round.
+    // One copy per cable; the following frames reveal a loop.
     for n in 1..=3 {
         send(one, &[Frame { to: BROADCAST, from: &sender(n), vlan: None }]);
         wait_for(LIMIT, "a copy by each cable", || came(n) >= 2).unwrap();
     }
     assert_eq!([1, 2, 3].map(came), [2, 2, 2], "copies");
-    // In the tree, the host's port does not forward to the cables.
+    // With STP, the host's port does not forward to the cables.
     vsctl(&daemon, &format!("clear Port {} other_config", one.port));
     send(one, &[Frame { to: BROADCAST, from: &sender(4), vlan: None }]);
-    // Without a loop and without a tree everything is forwarded again.
+    // Without a loop and without STP all frames are forwarded again.
     vsctl(&daemon, "del-port br1 c2b -- set Bridge br0 stp_enable=false -- set Bridge br1 stp_enable=false");
     assert_eq!(vsctl(&daemon, "--if-exists get Bridge br0 status:notice"), "");
     send(one, &[Frame { to: BROADCAST, from: &sender(5), vlan: None }]);

@@ -1,10 +1,10 @@
-//! Ports of other makes: capture files, nothing at all, AF_XDP.
+//! Further port types: capture files, `null`, AF_XDP.
 
 use crate::helpers::{LIMIT, capture, require_userspace, start, switch, vsctl, vsctl_output, wait_until};
 use testkit::{Netns, TempDir, require_netns, require_programs, wait_for};
 
 #[test]
-fn captured_frames_come_in_again_and_again_and_go_out() {
+fn pcap_ports_replay_and_record_frames() {
     require_userspace!("ports of type pcap and null");
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-ofctl");
@@ -37,12 +37,12 @@ fn captured_frames_come_in_again_and_again_and_go_out() {
         word.parse::<u64>().unwrap()
     };
     wait_for(LIMIT, "frames at both ports", || sent("2") > 500 && sent("3") > 500).unwrap();
-    // With the port its frames end.
+    // Removing the port stops its frames.
     vsctl(&daemon, "del-port in");
     assert_eq!(sent("2"), sent("3"));
     vsctl(&daemon, "del-port out");
     let written = std::fs::read(&tx).unwrap();
-    // With what the rule set; once all flows are known, all frames follow each other.
+    // With the field set by the flow; once all flows are installed, frames keep their order.
     let records: Vec<&[u8]> = written[24..].chunks(76).collect();
     assert!(records.len() > 500 && records.iter().all(|r| r[16 + 15] == 32));
     for two in records[records.len() - 200..].windows(2) {
@@ -65,7 +65,7 @@ fn frames_cross_by_af_xdp() {
     require_programs!("ovs-vsctl", "ethtool");
     let (net, daemon) = switch(2);
     for (host, port) in net.hosts.iter().zip(net.ports()) {
-        // AF_XDP carries no checksums that are left to the device.
+        // AF_XDP does not carry checksum offload.
         host.netns.run("ethtool", &["-K", &host.dev, "tx", "off", "tso", "off", "gso", "off"]).unwrap();
         vsctl(
             &daemon,

@@ -1,4 +1,4 @@
-//! Ports of the switch's own: the bridge's internal port, further internal ports and taps, patch ports.
+//! Virtual ports: the bridge's internal port, further internal ports and taps, patch ports.
 
 use std::net::IpAddr;
 
@@ -37,14 +37,14 @@ fn internal_ports_and_taps_reach_hosts() {
     ping_all(&net.switch, ip("10.1.0.1"), 5);
     ping_all(&one.netns, ip("10.1.0.9"), 5);
     if on_kernel() {
-        // The kernel takes it for any device: who would answer holds the tap's other end, as with the stock switch.
+        // The kernel handles it as any device: a reply needs a process on the tap's other end, as with the stock switch.
         assert!(net.switch.ip("-d link show dev tap1").unwrap().contains("tun type tap"));
         unreachable(&net.switch, ip("10.2.0.2"));
     } else {
         ping_all(&net.switch, ip("10.2.0.2"), 5);
         ping_all(&two.netns, ip("10.2.0.9"), 5);
     }
-    // TCP between the machine's own stack and a host, both ways.
+    // TCP between the local stack and a host, in both directions.
     let options = Iperf3Options::default();
     let server = iperf3_server(&one.netns, 5201).unwrap();
     assert!(iperf3_client(&net.switch, one.ipv4.into(), &options).unwrap().received_bps > 1e6);
@@ -53,7 +53,7 @@ fn internal_ports_and_taps_reach_hosts() {
     for to in ["10.0.9.9", "10.1.0.9"] {
         assert!(iperf3_client(&one.netns, ip(to), &options).unwrap().received_bps > 1e6, "{to}");
     }
-    // The devices end with their ports.
+    // The devices are removed with their ports.
     vsctl(&daemon, "del-port int1 -- del-port tap1");
     for gone in ["int1", "tap1"] {
         assert!(net.switch.ip(&format!("link show dev {gone}")).is_err(), "{gone} stays behind");
@@ -76,7 +76,7 @@ fn patch_ports_join_bridges() {
     );
     ping_all(&one.netns, two.ipv4.into(), 5);
     ping_all(&two.netns, three.ipv6.into(), 5);
-    // Packets that crossed are told in the patch ports' statistics, though no device is there.
+    // Patch ports without a device count crossing packets in their statistics.
     wait_until(&daemon, "Interface to0 statistics:rx_packets>=10");
     wait_until(&daemon, "Interface to1 statistics:tx_packets>=10");
     vsctl(&daemon, "del-port to0");
@@ -96,7 +96,7 @@ fn internal_ports_can_be_moved_into_namespaces() {
     net.switch.ip(&format!("link set dev int1 netns {}", inner.name())).unwrap();
     address(&inner, "int1", "10.0.8.8/16");
     ping_all(&one.netns, ip("10.0.8.8"), 3);
-    // Other links' events and other commands change nothing about it.
+    // Events of other links and other commands do not affect it.
     vsctl(&daemon, "add-port br0 int2 -- set Interface int2 type=internal");
     ping_all(&inner, one.ipv4.into(), 3);
     assert_eq!(vsctl(&daemon, "get Interface int1 ofport"), number);
@@ -108,7 +108,7 @@ fn internal_ports_can_be_moved_into_namespaces() {
 }
 
 #[test]
-fn an_internal_port_whose_device_is_deleted_comes_back() {
+fn a_deleted_internal_device_is_recreated() {
     require_netns!();
     require_programs!("ovs-vsctl", "ping");
     let (net, daemon) = switch(1);
@@ -116,7 +116,7 @@ fn an_internal_port_whose_device_is_deleted_comes_back() {
     let inner = Netns::new("inner").unwrap();
     net.switch.ip(&format!("link set dev int1 netns {}", inner.name())).unwrap();
     if on_kernel() {
-        // The kernel lets nobody delete such a device, but a port with it.
+        // The kernel refuses to delete such a device, but deletes its vport.
         net.switch.run("ovs-dpctl", &["del-if", "ovs-system", "int1"]).unwrap();
     } else {
         inner.ip("link del dev int1").unwrap();

@@ -1,4 +1,4 @@
-//! The slow path: how many handlers there are, floods of new flows, and what a change of the rules reaches.
+//! The slow path: number of handlers, floods of new flows, and revalidation after flow changes.
 
 use crate::helpers::{
     LIMIT, PING_DEADLINE, PYTHON, appctl, assert_all_answered, capture, on_kernel, ping_all,
@@ -8,10 +8,10 @@ use serde_json::Value;
 use std::time::Duration;
 use testkit::{Daemon, Netns, TempDir, require_netns, require_programs, wait_for};
 
-/// Each flow becomes a megaflow of its own: its action reads the address of every packet.
+/// Every packet needs its own megaflow: the action reads its address.
 const OWN_MEGAFLOW: &str = "move:NXM_OF_IP_SRC[]->NXM_NX_REG0[],move:NXM_OF_UDP_SRC[]->NXM_NX_REG1[0..15]";
 
-/// Threads of the process whose names begin so.
+/// Threads of the process whose names have this prefix.
 fn threads(daemon: &Daemon, prefix: &str) -> usize {
     let tasks = std::fs::read_dir(format!("/proc/{}/task", daemon.pid())).unwrap();
     let name =
@@ -23,7 +23,7 @@ fn descriptors(daemon: &Daemon) -> usize {
     std::fs::read_dir(format!("/proc/{}/fd", daemon.pid())).unwrap().count()
 }
 
-/// Adds a port that plays so many flows for ever.
+/// Adds a port that replays this number of flows forever.
 fn add_flood(daemon: &Daemon, dir: &TempDir, number: u32, flows: u32) {
     let file = dir.path().join(format!("flood{number}.pcap"));
     std::fs::write(&file, capture(flows)).unwrap();
@@ -41,7 +41,7 @@ fn rule(daemon: &Daemon, command: &str, line: &str) {
     daemon.ovs("ovs-ofctl", &[command, "br0", line]).unwrap();
 }
 
-/// Drops of a port by reason, as the status tells them.
+/// Drops of a port by reason, from the status.
 fn drops(daemon: &Daemon, port: &str, reason: &str) -> u64 {
     let status: Value = serde_json::from_str(&appctl(daemon, "sluice/status")).unwrap();
     fn find<'a>(value: &'a Value, port: &str) -> Option<&'a Value> {
@@ -61,7 +61,7 @@ fn drops(daemon: &Daemon, port: &str, reason: &str) -> u64 {
 }
 
 #[test]
-fn handlers_come_and_go_by_the_setting_and_cost_no_descriptor() {
+fn handlers_follow_the_setting_and_use_no_descriptors() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-appctl", "ping");
     let (net, daemon) = switch(2);
@@ -71,7 +71,7 @@ fn handlers_come_and_go_by_the_setting_and_cost_no_descriptor() {
     assert!(usual >= 1);
     let before = descriptors(&daemon);
     for wanted in [4, 1, 7] {
-        // First packets come all the while: the switch forgets the flow between two of them.
+        // First packets arrive continuously: the switch deletes the flow between two of them.
         let pings = one
             .netns
             .spawn("ping", &["-n", "-i", "0.02", "-w", PING_DEADLINE, "-c", "40", &two.ipv4.to_string()])
@@ -83,7 +83,7 @@ fn handlers_come_and_go_by_the_setting_and_cost_no_descriptor() {
         let out = pings.wait(LIMIT).unwrap().stdout;
         assert_all_answered(&out, 40);
         if !on_kernel() {
-            // There a handler waits for sockets: what they cost is in `kernel`.
+            // On the kernel datapath handlers wait for sockets; `kernel` tests their number.
             assert_eq!(descriptors(&daemon), before, "with {wanted} handlers");
         }
     }
@@ -92,13 +92,13 @@ fn handlers_come_and_go_by_the_setting_and_cost_no_descriptor() {
     ping_all(&one.netns, two.ipv4.into(), 2);
 }
 
-/// Sockets that ports have for sending alone are bounded, whatever the ports (`netdev::system::OWN_SOCKETS_MAX`).
+/// Upper bound of the ports' send-only sockets (`netdev::system::OWN_SOCKETS_MAX`).
 const OWN_SOCKETS: usize = 256;
 
-/// Ports that come and go at the same time: a descriptor each beside a constant, whatever the handlers, and nothing is left of
-/// them when their removal is answered.
+/// Adds and removes many ports at once. Each uses one descriptor beside a constant, for any number of handlers; all are
+/// closed when the removal is answered.
 #[test]
-fn many_ports_cost_a_descriptor_each_and_leave_none() {
+fn many_ports_use_one_descriptor_each_and_leak_none() {
     require_userspace!("a descriptor for each port");
     require_netns!();
     require_programs!("ovs-vsctl", "ip");
@@ -112,7 +112,7 @@ fn many_ports_cost_a_descriptor_each_and_leave_none() {
         counts.filter(|l| l["ifname"] != "br0" && l["promiscuity"].as_u64() > Some(0)).count()
     };
     let daemon = start(&netns);
-    // Without rules: the pairs are loops.
+    // Without flows: the veth pairs are loops.
     vsctl(
         &daemon,
         "add-br br0 -- set-fail-mode br0 secure -- set Open_vSwitch . other_config:n-handler-threads=1",
@@ -120,7 +120,7 @@ fn many_ports_cost_a_descriptor_each_and_leave_none() {
     let before = descriptors(&daemon);
     for round in 0..2 {
         let add: String = names.iter().map(|name| format!(" -- add-port br0 {name}")).collect();
-        // One that is not there does not keep the others waiting, and is told.
+        // A missing device does not delay the others, and is reported.
         vsctl(&daemon, &format!("add-port br0 nobody{add}"));
         assert!(
             vsctl(&daemon, "get Interface nobody error").contains("could not open network device nobody")
@@ -128,12 +128,12 @@ fn many_ports_cost_a_descriptor_each_and_leave_none() {
         assert_eq!(vsctl(&daemon, "get Interface mb149 error"), "[]");
         assert_eq!(promiscuous(), 300);
         let there = descriptors(&daemon) - before;
-        // What a thread polls many queues by is one more or two.
+        // Polling many queues takes a thread one or two more descriptors.
         assert!((300..=300 + OWN_SOCKETS + 4).contains(&there), "{there} in round {round}");
         for handlers in [8, 1] {
             vsctl(&daemon, &format!("set Open_vSwitch . other_config:n-handler-threads={handlers}"));
             wait_for(LIMIT, "that many handlers", || threads(&daemon, "handler") == handlers).unwrap();
-            // When they were counted, a tool's connection may have been on its way out.
+            // The count may include a tool's connection that was closing.
             wait_for(LIMIT, "as many descriptors", || descriptors(&daemon) - before <= there).unwrap();
         }
         let del: String = names.iter().map(|name| format!(" -- del-port br0 {name}")).collect();
@@ -143,7 +143,7 @@ fn many_ports_cost_a_descriptor_each_and_leave_none() {
     }
 }
 
-/// Sends datagrams, each from a port of its own, and prints how many came at the other end.
+/// Sends datagrams, each from a separate port, and prints the number received at the other end.
 const PROBES: &str = "\
 import socket, sys, time
 address, count = sys.argv[1], int(sys.argv[2])
@@ -172,7 +172,7 @@ print(len(seen), flush=True)
 ";
 
 #[test]
-fn a_flood_of_new_flows_takes_nothing_from_other_ports() {
+fn a_flood_of_new_flows_does_not_affect_other_ports() {
     require_userspace!("ports of type pcap and null");
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-appctl", "ping", PYTHON);
@@ -180,7 +180,7 @@ fn a_flood_of_new_flows_takes_nothing_from_other_ports() {
     let dir = TempDir::new("flood").unwrap();
     let (one, two) = (&net.hosts[0], &net.hosts[1]);
     ping_all(&one.netns, two.ipv4.into(), 2);
-    // Both misses of the flood and of the probes are translated packet by packet: no flow is installed beyond the limit.
+    // Misses of both the flood and the probes are translated packet by packet: the flow limit permits no more megaflows.
     vsctl(
         &daemon,
         "set Open_vSwitch . other_config:flow-limit=1000 -- add-port br0 out -- set Interface out type=null ofport_request=90",
@@ -195,14 +195,14 @@ fn a_flood_of_new_flows_takes_nothing_from_other_ports() {
     let (count, ready) = ("500", dir.path().join("ready"));
     let sink = format!("{PYTHON} -c \"$0\" {count} > {}", ready.display());
     let sink = two.netns.spawn("sh", &["-c", &sink, SINK]).unwrap();
-    let said = || std::fs::read_to_string(&ready).unwrap_or_default();
-    wait_for(LIMIT, "the sink", || said().starts_with("ready")).unwrap();
+    let message = || std::fs::read_to_string(&ready).unwrap_or_default();
+    wait_for(LIMIT, "the sink", || message().starts_with("ready")).unwrap();
     let misses = || drops(&daemon, "flood91", "upcall_queue_full");
     let before = misses();
     one.netns.run(PYTHON, &["-c", PROBES, &two.ipv4.to_string(), count]).unwrap();
     sink.wait(Duration::from_secs(30)).unwrap();
     assert!(misses() > before, "the flood went on");
-    assert_eq!(said(), format!("ready\n{count}\n"));
+    assert_eq!(message(), format!("ready\n{count}\n"));
     for port in net.ports() {
         assert_eq!(drops(&daemon, port, "upcall_queue_full"), 0, "{port}");
         assert_eq!(drops(&daemon, port, "parked_overflow"), 0, "{port}");
@@ -253,13 +253,13 @@ fn a_change_of_a_rule_reaches_every_megaflow() {
     };
     rule(&daemon, "mod-flows", &to(2));
     appctl(&daemon, "revalidator/wait");
-    // None goes the old way any more, nor was any flow made anew.
+    // No packet takes the old path, and no megaflow was recreated.
     let old = sent(1);
     let new = sent(2);
     wait_for(LIMIT, "packets on the new way", || sent(2) > new + u64::from(10 * FLOWS)).unwrap();
     assert_eq!((sent(1), flows()), (old, FLOWS));
     revalidators(1);
-    // What went by is counted to the rule that is there: all of it once the port has ended.
+    // The current flow counts all forwarded packets once the port is removed.
     vsctl(&daemon, "del-port flood91");
     appctl(&daemon, "revalidator/wait");
     let dump = daemon.ovs("ovs-ofctl", &["dump-flows", "br0"]).unwrap().stdout;

@@ -16,11 +16,11 @@ fn resident_kib(daemon: &Daemon) -> u64 {
 /// Permitted memory growth after the first part of a run, in KiB.
 const GROWTH_MAX_KIB: u64 = 8 << 10;
 
-/// Rate of the TCP connection beside the pings: low enough for the machine that no queue is ever full.
+/// Rate of the TCP connection beside the pings: low enough that no queue ever fills.
 const TCP_BPS: u32 = 20_000_000;
 
-/// A round of rule changes: rules come, change and go, one by one and as a bundle; what the traffic between the untouched
-/// ports meets stays the same, though each change has all flows looked at anew.
+/// A round of flow changes: flows are added, modified and deleted, one by one and as a bundle. Flows of the unchanged
+/// ports stay the same, though each change revalidates all megaflows.
 fn change_rules(daemon: &Daemon, round: u64) {
     let ofctl = |args: &[&str]| daemon.ovs("ovs-ofctl", args).unwrap();
     let port = 1000 + round % 500;
@@ -39,7 +39,7 @@ fn change_rules(daemon: &Daemon, round: u64) {
 }
 
 #[test]
-fn untouched_ports_lose_nothing_while_others_come_and_go() {
+fn unchanged_ports_lose_nothing_while_others_change() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-ofctl", "ping", "iperf3");
     let run = Duration::from_secs(if testkit::long() { 600 } else { 15 });
@@ -81,7 +81,7 @@ fn untouched_ports_lose_nothing_while_others_come_and_go() {
     let out = pings.wait(run + Duration::from_secs(30)).unwrap();
     let all = format!("{count} packets transmitted, {count} received, 0% packet loss");
     assert!(out.stdout.contains(&all), "{}", out.stdout);
-    // It transferred at its rate, the whole time.
+    // The transfer kept its rate throughout.
     assert!(tcp.received_bps > 0.95 * f64::from(TCP_BPS), "{} of {TCP_BPS} bit/s", tcp.received_bps);
     assert!(rounds >= run.as_secs() / 4, "only {rounds} rounds");
     assert!(end_kib <= settled_kib + GROWTH_MAX_KIB, "memory grew from {settled_kib} to {end_kib} KiB");

@@ -1,4 +1,4 @@
-//! Every packet that ends is counted once, by its reason, at its port, in the totals and in the database.
+//! Every drop is counted once, by its reason, at its port, in the totals and in the database.
 
 use crate::helpers::{
     BROADCAST, Frame, LIMIT, TOOLS, appctl, require_userspace, send, serving, spec, switch, vsctl, wait_until,
@@ -13,8 +13,8 @@ fn drops(value: &Value) -> Drops {
     value.as_object().unwrap().iter().map(|(why, n)| (why.clone(), n.as_u64().unwrap())).collect()
 }
 
-/// Drops of each port of the first bridge, and those of the datapath, as they are told at one moment.
-fn told(daemon: &Daemon) -> (BTreeMap<String, Drops>, Drops) {
+/// Drops of each port of the first bridge, and of the datapath, from one reading.
+fn reported(daemon: &Daemon) -> (BTreeMap<String, Drops>, Drops) {
     let status: Value = serde_json::from_str(&appctl(daemon, "sluice/status")).unwrap();
     let ports = status["bridges"][0]["ports"].as_array().unwrap();
     let of_ports =
@@ -39,24 +39,24 @@ fn drops_are_counted_by_reason_at_their_ports() {
         daemon.ovs("ovs-ofctl", &["add-flow", "br0", flow]).unwrap();
     }
     let frame = |vlan| Frame { to: BROADCAST, from: "02:00:00:00:00:77", vlan };
-    // Rules that drop: the first of them is dropped by its translation, the others by its megaflow.
-    let of = |port: &str, why: &str| told(&daemon).0[port].get(why).copied().unwrap_or(0);
+    // Flows that drop: the first packet is dropped by translation, later ones by the megaflow.
+    let of = |port: &str, why: &str| reported(&daemon).0[port].get(why).copied().unwrap_or(0);
     send(one, &[frame(Some(7)); 5]);
     wait_for(LIMIT, "five drops by rules", || of(&one.port, "rules") == 5).unwrap();
-    // Larger than the way out takes.
+    // Longer than the MTU of the output port.
     net.switch.ip(&format!("link set dev {} mtu 1000", two.port)).unwrap();
     wait_until(&daemon, &format!("Interface {} mtu=1000", two.port));
     let out =
         one.netns.run("ping", &["-c", "3", "-i", "0.1", "-W", "1", "-s", "1300", &two.ipv4.to_string()]);
     assert!(out.is_err(), "such pings cannot arrive");
     wait_for(LIMIT, "drops of what is too large", || of(&two.port, "tx_too_big") >= 3).unwrap();
-    // A way out that is down.
+    // An output port that is down.
     net.switch.ip(&format!("link set dev {} down", two.port)).unwrap();
     send(one, &[frame(None); 4]);
     wait_for(LIMIT, "drops at a device that is down", || of(&two.port, "tx_down") >= 4).unwrap();
-    // The totals are the sums, once no packet comes in between.
+    // Totals equal the sums, once no packet arrives between the readings.
     wait_for(LIMIT, "sums", || {
-        let (ports, all) = told(&daemon);
+        let (ports, all) = reported(&daemon);
         let mut sums = Drops::new();
         let inside = ports.values().flatten().filter(|(why, _)| !why.starts_with("rx_"));
         inside.for_each(|(why, n)| *sums.entry(why.clone()).or_default() += n);
@@ -75,7 +75,7 @@ fn drops_are_counted_by_reason_at_their_ports() {
     ] {
         wait_until(&daemon, &format!("Interface {port} statistics:{column}"));
     }
-    // Counters of a port go on when those of threads are cleared, and totals when their port goes.
+    // Clearing counters of threads does not reset those of ports; removing a port does not reset totals.
     let before = counter(&daemon, "datapath_drop_tx_too_big");
     appctl(&daemon, "dpif-netdev/pmd-stats-clear");
     vsctl(&daemon, &format!("del-port {}", two.port));
@@ -83,19 +83,19 @@ fn drops_are_counted_by_reason_at_their_ports() {
     assert!(of(&one.port, "rules") >= 5);
 }
 
-/// Keys of the counters of a port with a device, as stock switches have them.
+/// Keys of the counters of a port with a device, as in stock switches.
 const OF_DEVICE: &str = "collisions rx_bytes rx_crc_err rx_dropped rx_errors rx_frame_err rx_missed_errors \
                          rx_multicast_packets rx_over_err rx_packets tx_bytes tx_dropped tx_errors tx_packets";
-/// The same of a dummy with one receive queue.
+/// The keys of a dummy with one receive queue.
 const OF_DUMMY: &str = "rx_bytes rx_custom_packets_1 rx_custom_packets_2 rx_packets rx_q0_bytes rx_q0_packets tx_bytes \
                         tx_packets tx_q0_bytes tx_q0_packets";
-/// The same of a port that no device counts for.
+/// The keys of a port without device counters.
 const OF_TRANSLATION: &str = "rx_bytes rx_packets tx_bytes tx_packets";
 
-/// What no device counts is `?` in `dump-ports`, the rest is known.
+/// Checks that `dump-ports` prints `?` for absent device counters, and values for all others.
 fn check_dump_ports(daemon: &Daemon, veth: &str) {
     let ofctl = |words: &[&str]| daemon.ovs("ovs-ofctl", words).unwrap().stdout;
-    // All ports by one request are as each by its own.
+    // One request for all ports equals one request per port.
     let all = ofctl(&["dump-ports", "br0"]);
     for (name, is_known) in
         [(veth, true), ("i0", true), ("t0", true), ("br0", true), ("pa", false), ("d0", false)]
@@ -108,9 +108,9 @@ fn check_dump_ports(daemon: &Daemon, veth: &str) {
             let lines: String = dump[at..].lines().take(2).collect();
             for field in ["drop=", "errs=", "frame=", "over=", "crc=", "coll="] {
                 let known = |rest: &str| rest.starts_with(|c: char| c.is_ascii_digit());
-                let told: Vec<_> = lines.split(field).skip(1).map(known).collect();
+                let reported: Vec<_> = lines.split(field).skip(1).map(known).collect();
                 assert!(
-                    !told.is_empty() && told.iter().all(|known| *known == is_known),
+                    !reported.is_empty() && reported.iter().all(|known| *known == is_known),
                     "{name} {field} {lines}"
                 );
             }
@@ -118,9 +118,9 @@ fn check_dump_ports(daemon: &Daemon, veth: &str) {
     }
 }
 
-/// Answers of OVS 3.1 to the same commands.
+/// Compares with the answers of OVS 3.1 to the same commands.
 #[test]
-fn ports_tell_features_and_counters_of_their_devices() {
+fn ports_report_features_and_counters_of_their_devices() {
     require_userspace!("its internal ports are no taps, and there are no dummies");
     require_netns!();
     require_programs!(TOOLS[0], TOOLS[1], "ovs-ofctl");
@@ -171,12 +171,13 @@ fn ports_tell_features_and_counters_of_their_devices() {
         ("p2", OF_DUMMY),
     ] {
         wait_until(&daemon, &format!("Interface {name} statistics:rx_packets>=0"));
-        let told = vsctl(&daemon, &format!("get interface {name} statistics"));
-        let told = told.trim_matches(['{', '}']).split(", ").filter_map(|pair| Some(pair.split_once('=')?.0));
-        // Drops by reasons of ours stand there once they occur: ports that are down refuse what is flooded.
-        let told: Vec<_> =
-            told.filter(|key| !key.starts_with("sluice_") && !key.starts_with("ovs_tx_")).collect();
-        assert_eq!(told.join(" "), keys, "{name}");
+        let reported = vsctl(&daemon, &format!("get interface {name} statistics"));
+        let reported =
+            reported.trim_matches(['{', '}']).split(", ").filter_map(|pair| Some(pair.split_once('=')?.0));
+        // Drops by Sluice's own reasons appear once they occur: ports that are down refuse flooded packets.
+        let reported: Vec<_> =
+            reported.filter(|key| !key.starts_with("sluice_") && !key.starts_with("ovs_tx_")).collect();
+        assert_eq!(reported.join(" "), keys, "{name}");
     }
     let dummies = daemon.ovs("ovs-appctl", &["dpctl/show", "-s", "dummy@ovs-dummy"]).unwrap().stdout;
     assert!(dummies.contains("errors:? dropped:? overruns:? frame:?"), "{dummies}");
@@ -184,9 +185,9 @@ fn ports_tell_features_and_counters_of_their_devices() {
     assert!(devices.contains("overruns:0 frame:0") && devices.contains("collisions:0"), "{devices}");
 }
 
-/// As OVS 3.1: counters of a dummy's queues.
+/// Counters of a dummy's queues, as in OVS 3.1.
 #[test]
-fn dummies_tell_what_each_of_their_queues_received() {
+fn dummies_count_received_packets_by_queue() {
     require_userspace!("there are no dummies");
     require_netns!();
     require_programs!(TOOLS[0], TOOLS[1]);
@@ -206,8 +207,8 @@ fn dummies_tell_what_each_of_their_queues_received() {
     }
     wait_until(&daemon, "Interface p1 statistics:rx_packets=3");
     wait_until(&daemon, "Interface p2 statistics:tx_q0_packets=3");
-    let told = vsctl(&daemon, "get interface p1 statistics");
+    let reported = vsctl(&daemon, "get interface p1 statistics");
     let expected = "{rx_bytes=318, rx_custom_packets_1=3, rx_custom_packets_2=3, rx_packets=3, rx_q0_bytes=0, rx_q0_packets=0, \
                     rx_q1_bytes=318, rx_q1_packets=3, tx_bytes=0, tx_packets=0, tx_q0_bytes=0, tx_q0_packets=0}";
-    assert_eq!(told, expected);
+    assert_eq!(reported, expected);
 }

@@ -1,4 +1,4 @@
-//! Clients that send much at once and end the stream: all that came before the end is done, and answered where they listen.
+//! Clients that send many requests and close the stream: all are executed, and answered if the client reads.
 
 use std::fmt::Write as _;
 use std::io::{Read, Write};
@@ -10,16 +10,16 @@ use testkit::{Daemon, Netns, require_netns, require_programs, wait_for};
 
 use crate::helpers::{LIMIT, appctl, start, vsctl};
 
-/// More than one turn of any kind of client.
+/// More than one turn of any client type.
 const REQUESTS: usize = 3000;
 
-/// Connects and sends all from a thread of its own; half-closes or closes.
+/// Connects and sends all data from a separate thread; half-closes or closes.
 fn send(path: &PathBuf, bytes: Vec<u8>, then_reads: bool) -> Vec<u8> {
     let stream = UnixStream::connect(path).unwrap();
     stream.set_read_timeout(Some(testkit::patience(LIMIT))).unwrap();
     let mut writer = stream.try_clone().unwrap();
     let sender = std::thread::spawn(move || {
-        // One that closes at once may be cut off while it sends.
+        // A client that closes at once may be disconnected while sending.
         let sent = writer.write_all(&bytes);
         if then_reads {
             sent.unwrap();
@@ -53,7 +53,7 @@ fn control_socket(daemon: &Daemon) -> PathBuf {
 }
 
 #[test]
-fn transactions_sent_before_the_end_of_a_stream_are_carried_out() {
+fn transactions_sent_before_eof_are_executed() {
     require_netns!();
     require_programs!("ovs-vsctl");
     let netns = Netns::new("sw").unwrap();
@@ -66,17 +66,17 @@ fn transactions_sent_before_the_end_of_a_stream_are_carried_out() {
     assert_eq!(count("half"), REQUESTS);
     send(&socket, transactions("full-"), false);
     wait_for(LIMIT * 3, "all transactions of one that left", || count("full") == REQUESTS).unwrap();
-    // Long answers that are read late.
+    // Long replies, read late.
     let schemas = r#"{"id":1,"method":"get_schema","params":["Open_vSwitch"]}"#.repeat(1000);
     let answers = String::from_utf8(send(&socket, schemas.into_bytes(), true)).unwrap();
     assert_eq!(answers.matches(r#""error":null"#).count(), 1000);
-    // A transaction that waits ends with the stream.
+    // A waiting transaction is aborted with the stream.
     let wait = r#"{"id":1,"method":"transact","params":["Open_vSwitch",{"op":"wait","table":"Open_vSwitch","where":[],"columns":["external_ids"],"until":"==","rows":[{"external_ids":["map",[]]}]}]}"#;
     assert!(send(&socket, wait.as_bytes().to_vec(), true).is_empty());
 }
 
 #[test]
-fn commands_sent_before_the_end_of_a_stream_are_carried_out() {
+fn commands_sent_before_eof_are_executed() {
     require_netns!();
     require_programs!("ovs-appctl");
     let netns = Netns::new("sw").unwrap();
@@ -108,7 +108,7 @@ fn message(ty: u8, xid: usize, body: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A hello, rules each with a barrier behind it.
+/// A hello, and flow-mods each followed by a barrier.
 fn flow_mods(first: u32) -> Vec<u8> {
     let mut all = message(0, 0, &[]);
     for n in 0..REQUESTS {
@@ -127,7 +127,7 @@ fn flow_mods(first: u32) -> Vec<u8> {
 }
 
 #[test]
-fn rules_sent_before_the_end_of_a_stream_are_carried_out() {
+fn flow_mods_sent_before_eof_are_executed() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-appctl");
     let netns = Netns::new("sw").unwrap();
@@ -146,7 +146,7 @@ fn rules_sent_before_the_end_of_a_stream_are_carried_out() {
     assert_eq!(rules(), REQUESTS);
     send(&socket, flow_mods(0x0a10_0000), false);
     wait_for(LIMIT, "all rules of one that left", || rules() == 2 * REQUESTS).unwrap();
-    // More answers than one turn makes, read when all was asked for.
+    // More replies than one turn handles, read after all requests are sent.
     let mut asks = message(0, 0, &[]);
     let dump = [&[0, 1, 0, 0][..], &0x3f_ffff_u32.to_be_bytes(), &[0; 36], &[0xff, 0, 0xff, 0xff]].concat();
     (0..20).for_each(|n| asks.extend(message(16, n, &dump)));

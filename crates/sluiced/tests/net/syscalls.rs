@@ -1,4 +1,4 @@
-//! The system calls of a burst, traced: one sendmmsg(2) for each output port, and what takes its place.
+//! The traced system calls of a burst: one sendmmsg(2) per output port, and its fallback.
 
 use crate::helpers::{BROADCAST, Frame, LIMIT, seen, send, serving, spec, vsctl, watch};
 use std::collections::BTreeMap;
@@ -14,9 +14,9 @@ const FRAMES: usize = 20;
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Call {
     name: String,
-    /// The number of messages asked for, where the call has one.
+    /// The requested number of messages, if the call has one.
     messages: Option<usize>,
-    /// What it returned: a number, or the name of an error.
+    /// The result: a number, or the name of an error.
     result: String,
 }
 
@@ -24,18 +24,18 @@ fn call(name: &str, messages: Option<usize>, result: &str) -> Call {
     Call { name: name.to_string(), messages, result: result.to_string() }
 }
 
-/// A tracer at work on all threads of a daemon.
+/// A tracer attached to all threads of a daemon.
 struct Trace {
     strace: Running,
     files: TempDir,
 }
 
 impl Trace {
-    /// Begins; `inject` is an option of strace's of that name.
+    /// Attaches; `inject` is the value of strace's option of that name.
     fn start(daemon: &Daemon, inject: Option<&str>) -> Trace {
         let files = TempDir::new("strace").unwrap();
         let to = files.path().join("thread");
-        // Pointers stay pointers, so that a call is a short line; each thread has a file of its own.
+        // Prints raw pointers, so each call is a short line; each thread has its own file.
         let mut cmd = Cmd::new("strace").args(["-ff", "-o", to.to_str().unwrap(), "-e", "verbose=none"]);
         cmd = cmd.args(["-e", "trace=sendmmsg,sendmsg,recvmmsg", "-p", &daemon.pid().to_string()]);
         if let Some(inject) = inject {
@@ -46,7 +46,7 @@ impl Trace {
         Trace { strace, files }
     }
 
-    /// Ends; the calls on sockets of ports, by the ports' names, in the order of each thread.
+    /// Detaches; returns the calls on sockets of ports, by port name, in the order of each thread.
     fn stop(self, net: &Topology, daemon: &Daemon) -> BTreeMap<String, Vec<Call>> {
         self.strace.stop(Signal::INT, LIMIT).unwrap();
         let ports = ports_of_sockets(net, daemon);
@@ -120,7 +120,7 @@ fn wait_stopped(daemon: &Daemon) {
     wait_for(LIMIT, "the daemon to stop", steady).unwrap();
 }
 
-/// A switch whose first host's frames go to two others, by one rule that has its megaflow.
+/// A switch with one flow and its megaflow, which forwards frames of the first host to two others.
 pub(crate) fn fan_out(net: &Topology, args: &[&str]) -> Daemon {
     let daemon = serving(&spec(&net.switch).args(args.iter().copied()));
     let mut line = "set Open_vSwitch . other_config:max-idle=120000 -- add-br br0 -- set Bridge br0 \
@@ -141,7 +141,7 @@ pub(crate) fn fan_out(net: &Topology, args: &[&str]) -> Daemon {
     daemon
 }
 
-/// Lets frames gather in the receive queue of a daemon that is stopped, then lets it go on; all leave it, in order.
+/// Stops a daemon while frames fill its receive queue, then continues it; all frames leave in order.
 pub(crate) fn burst(net: &Topology, daemon: &mut Daemon, frames: usize) {
     let [one, outputs @ ..] = &net.hosts[..] else { panic!("three hosts") };
     let senders: Vec<String> = (0..frames).map(|n| format!("02:aa:00:00:00:{n:02x}")).collect();
@@ -151,7 +151,7 @@ pub(crate) fn burst(net: &Topology, daemon: &mut Daemon, frames: usize) {
     let arrived = watch(&net.switch, &one.port);
     let left: Vec<Capture> = outputs.iter().map(|h| watch(&h.netns, &h.dev)).collect();
     send(one, &burst);
-    // What a capture shows has been offered to the daemon's socket too.
+    // The daemon's socket has received every frame in the capture.
     let all = |c: &Capture| seen(&c.lines()).len() >= frames;
     wait_for(LIMIT, "the frames at the switch", || all(&arrived)).unwrap();
     assert!(left.iter().all(|c| c.lines().is_empty()), "a stopped daemon forwards");
@@ -164,7 +164,7 @@ pub(crate) fn burst(net: &Topology, daemon: &mut Daemon, frames: usize) {
     }
 }
 
-/// The same, traced: the calls that it made.
+/// Traces [`burst`]; returns the calls.
 fn traced_burst(net: &Topology, daemon: &mut Daemon, inject: Option<&str>) -> BTreeMap<String, Vec<Call>> {
     let trace = Trace::start(daemon, inject);
     burst(net, daemon, FRAMES);
@@ -172,7 +172,7 @@ fn traced_burst(net: &Topology, daemon: &mut Daemon, inject: Option<&str>) -> BT
 }
 
 #[test]
-fn a_burst_leaves_by_one_sendmmsg_a_port_and_by_sendmsg_without_it() {
+fn a_burst_is_sent_by_one_sendmmsg_per_port_or_by_sendmsg() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-appctl", "tcpdump");
     require_strace!();
@@ -195,7 +195,7 @@ fn a_burst_leaves_by_one_sendmmsg_a_port_and_by_sendmsg_without_it() {
 
     let mut daemon = fan_out(&net, &["--without=sendmmsg,ring"]);
     let mut calls = traced_burst(&net, &mut daemon, None);
-    // Frames of the hosts' own may come in between; they go nowhere.
+    // The hosts' own frames may arrive in between; they are dropped.
     let received: Vec<Call> =
         calls.values_mut().flat_map(|c| c.extract_if(.., |c| c.name == "recvmmsg")).collect();
     let whole = |c: &Call| c.messages == Some(32) && c.result.parse().is_ok_and(|n: usize| n >= FRAMES);

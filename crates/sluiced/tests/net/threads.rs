@@ -1,4 +1,4 @@
-//! Forwarding threads by the database: how many, on which cores, who polls what, and all that changed under traffic.
+//! PMD threads configured by the database: number, cores, assignment of queues, and changes of each under traffic.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -13,7 +13,7 @@ fn reach(from: &Host, to: &Host) {
     testkit::reachable(&from.netns, to.ipv4.into(), LIMIT).unwrap();
 }
 
-/// Sets keys of `Open_vSwitch.other_config`; returns when the switch has taken them in.
+/// Sets keys of `Open_vSwitch.other_config`; returns when the switch has applied them.
 fn set(daemon: &Daemon, settings: &str) {
     let words = settings.split_whitespace().fold(String::new(), |mut line, setting| {
         let _ = write!(line, " other_config:{setting}");
@@ -22,7 +22,7 @@ fn set(daemon: &Daemon, settings: &str) {
     vsctl(daemon, &format!("set Open_vSwitch .{words}"));
 }
 
-/// What `pmd-rxq-show` tells: cores in order, each with whether it is isolated and what it polls.
+/// Parses `pmd-rxq-show`: cores in order, each with its isolation and its queues.
 fn shown(daemon: &Daemon) -> Vec<(u16, bool, Vec<(String, u16)>)> {
     let text = appctl(daemon, "dpif-netdev/pmd-rxq-show");
     let mut all: Vec<(u16, bool, Vec<(String, u16)>)> = Vec::new();
@@ -74,7 +74,7 @@ pub(crate) fn names(daemon: &Daemon) -> Vec<String> {
     threads(daemon).into_iter().map(|(name, ..)| name).collect()
 }
 
-/// One figure of a thread's `pmd-stats-show`.
+/// One counter of a thread in `pmd-stats-show`.
 fn stat(daemon: &Daemon, core: u16, name: &str) -> u64 {
     let text = appctl(daemon, &format!("dpif-netdev/pmd-stats-show -pmd {core}"));
     let line =
@@ -83,7 +83,7 @@ fn stat(daemon: &Daemon, core: u16, name: &str) -> u64 {
 }
 
 #[test]
-fn threads_follow_the_mask_and_are_bound() {
+fn threads_follow_the_cpu_mask() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-appctl", "ping");
     if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
@@ -97,7 +97,7 @@ fn threads_follow_the_mask_and_are_bound() {
     assert_eq!(names(&daemon), ["pmd-c00", "pmd-c01"], "as soon as ovs-vsctl returns");
     let cpus: Vec<String> = threads(&daemon).into_iter().map(|(_, _, cpus)| cpus).collect();
     assert_eq!(cpus, ["0", "1"]);
-    // br0, and a queue of each host, shared out.
+    // br0, and a queue of each host, distributed over the cores.
     let all = shown(&daemon);
     assert_eq!(all.iter().map(|t| (t.0, t.1)).collect::<Vec<_>>(), [(0, false), (1, false)]);
     assert!(
@@ -132,7 +132,7 @@ fn threads_follow_the_mask_and_are_bound() {
 }
 
 #[test]
-fn settings_that_make_no_sense_are_told_and_change_nothing() {
+fn invalid_settings_are_logged_and_ignored() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-appctl", "ping");
     let (net, daemon) = switch(2);
@@ -168,7 +168,7 @@ while True:
 print('received', sum(expected.values()), 'wrong', wrong, flush=True)
 ";
 
-/// Sends numbered datagrams by several flows, evenly in time, then one that tells of the end.
+/// Sends numbered datagrams of several flows at an even rate, then one that marks the end.
 const SEND: &str = "\
 import socket, sys, time
 to, flows, each, rate = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])
@@ -186,7 +186,7 @@ time.sleep(1)
 socks[0].sendto(b'end', (to, 7000))
 ";
 
-/// A program that receives what [`SEND`] sends, ready.
+/// Starts a program that receives the datagrams of [`SEND`]; returns once it is ready.
 fn receiver(netns: &Netns) -> Running {
     let running = netns.spawn(PYTHON, &["-c", RECEIVE]).unwrap();
     wait_for(LIMIT, "the receiver", || running.stdout().contains("listening")).unwrap();
@@ -246,7 +246,7 @@ fn ports_keep_every_packet_and_its_order_while_threads_and_other_ports_change() 
         log.matches(" created.").count() >= 10 && log.matches(" destroyed.").count() >= 10,
         "threads did not change"
     );
-    // Counters of a port that nobody touched have not gone back.
+    // Counters of an unchanged port have not decreased.
     let counted: u64 =
         vsctl(&daemon, &format!("get Interface {} statistics:rx_packets", one.port)).parse().unwrap();
     wait_for(LIMIT, "the counters in the database", || {
@@ -259,7 +259,7 @@ fn ports_keep_every_packet_and_its_order_while_threads_and_other_ports_change() 
 }
 
 #[test]
-fn queues_go_to_the_cores_they_are_pinned_to() {
+fn rxq_affinity_pins_queues_to_cores() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-appctl", "ping");
     let (net, daemon) = switch(3);
@@ -273,7 +273,7 @@ fn queues_go_to_the_cores_they_are_pinned_to() {
         assert!([&two.port, &three.port].iter().all(|port| core_of(&daemon, port, 0) == 1 - core));
         reach(one, two);
     }
-    // Without isolation others may join.
+    // Without isolation, other queues may share the core.
     set(&daemon, "pmd-rxq-assign=group pmd-rxq-isolate=false");
     assert_eq!(core_of(&daemon, &one.port, 0), 1);
     assert!(shown(&daemon).iter().all(|t| !t.1 && !t.2.is_empty()));
@@ -326,7 +326,7 @@ fn rules_count_the_packets_of_all_threads_and_a_meter_limits_them_as_one() {
     of("add-flow br0 dl_type=0x88b5,actions=meter:1,output:3");
     let before = kernel_rx_packets(&three.netns, &three.dev);
     appctl(&daemon, "dpif-netdev/pmd-stats-clear");
-    // Both at once, each more than the meter lets pass (and less than may wait for a translation).
+    // Both at once, each above the meter's rate (and below the limit of the upcall queue).
     let frame = |from| Frame { to: BROADCAST, from, vlan: None };
     std::thread::scope(|scope| {
         scope.spawn(|| send(one, &[frame("02:aa:00:00:00:01"); 200]));
@@ -350,7 +350,7 @@ fn overloaded_threads_are_balanced_after_a_minute() {
         return eprintln!("SKIP: takes a minute (SLUICE_LONG=1)");
     }
     let (net, daemon) = switch(4);
-    // Any load is too much, so that it does not depend on the machine.
+    // A threshold below any load, so the result does not depend on the machine.
     set(&daemon, "pmd-cpu-mask=0x3 pmd-rxq-assign=group pmd-auto-lb=true pmd-auto-lb-load-threshold=0");
     wait_log(
         &daemon,
@@ -359,7 +359,7 @@ fn overloaded_threads_are_balanced_after_a_minute() {
     let core = |n: usize| core_of(&daemon, &net.hosts[n].port, 0);
     let shared: Vec<usize> = (0..4).filter(|n| core(*n) == core(0)).collect();
     let [a, b] = shared[..2] else { panic!("{shared:?}") };
-    // Two ports of one thread, and nobody else, have something to do.
+    // Only two ports, both on one thread, have traffic.
     let to = net.hosts[b].ipv4.to_string();
     let flood = net.hosts[a].netns.spawn("ping", &["-n", "-q", "-f", &to]).unwrap();
     wait_for(Duration::from_secs(100), "the queues to be shared out anew", || core(a) != core(b)).unwrap();
@@ -375,7 +375,7 @@ fn ticks(daemon: &Daemon, thread: u32) -> u64 {
 }
 
 #[test]
-fn idle_threads_sleep_and_wake_for_the_first_packet() {
+fn idle_threads_sleep_and_wake_on_the_first_packet() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-appctl", "ping");
     let (net, daemon) = switch(2);
@@ -384,7 +384,7 @@ fn idle_threads_sleep_and_wake_for_the_first_packet() {
     reach(one, two);
     let threads = threads(&daemon);
     let before: Vec<u64> = threads.iter().map(|(_, id, _)| ticks(&daemon, *id)).collect();
-    // A packet now and then, long after the last one.
+    // Single packets, each long after the previous one.
     let out = one.netns.run("ping", &["-n", "-i", "0.5", "-c", "6", &two.ipv4.to_string()]).unwrap();
     assert!(out.stdout.contains("6 received, 0% packet loss"), "{}", out.stdout);
     let fastest = out.stdout.lines().find_map(|l| l.strip_prefix("rtt min/avg/max/mdev = ")).unwrap();
@@ -426,7 +426,7 @@ fn processors_sleep_lightly_while_there_is_some_traffic() {
 }
 
 #[test]
-fn the_texts_of_dummies() {
+fn pmd_commands_of_dummies() {
     require_programs!("ovs-vsctl", "ovs-appctl");
     require_netns!();
     let netns = Netns::new("dummies").unwrap();

@@ -13,7 +13,7 @@ use crate::helpers::{
 };
 
 #[test]
-fn hosts_reach_each_other_and_no_packet_comes_twice() {
+fn hosts_reach_each_other_without_duplicates() {
     require_netns!();
     require_programs!("ovs-vsctl", "ping", "tcpdump");
     let (net, _daemon) = switch(3);
@@ -24,7 +24,7 @@ fn hosts_reach_each_other_and_no_packet_comes_twice() {
     ping_all(&three.netns, one.ipv4.into(), 10);
     ping_all(&one.netns, three.ipv6.into(), 10);
     ping_all(&three.netns, two.ipv6.into(), 10);
-    // Each request of the first host came once, those that asked for reachability included.
+    // Each request of the first host arrives once, including those of the reachability check.
     let lines = capture.stop().unwrap();
     let mut requests: Vec<&String> = lines.iter().filter(|l| l.contains("10.0.0.1 >")).collect();
     let all = requests.len();
@@ -33,7 +33,7 @@ fn hosts_reach_each_other_and_no_packet_comes_twice() {
     assert!(all >= 10 && requests.len() == all, "{lines:#?}");
 }
 
-/// TCP both ways between two hosts; whether segments longer than the MTU arrived.
+/// Runs TCP in both directions between two hosts; returns whether segments longer than the MTU arrived.
 fn tcp(offloads: [bool; 2]) -> [bool; 2] {
     let (net, daemon) = switch(2);
     let mut large = [false; 2];
@@ -130,7 +130,7 @@ fn a_flood_reaches_every_other_port_once_and_not_its_own() {
     for to in [BROADCAST, unknown, "01:00:5e:01:02:03"] {
         send(&net.hosts[0], &[Frame { to, from: "02:aa:00:00:00:01", vlan: None }]);
     }
-    // What came back would have come before this.
+    // A reflected frame would have arrived before this one.
     send(&net.hosts[1], &[Frame { to: BROADCAST, from: "02:aa:00:00:00:02", vlan: None }]);
     captures[0].wait_for("02:aa:00:00:00:02 >", LIMIT).unwrap();
     for capture in &captures[1..] {
@@ -147,7 +147,7 @@ fn a_flood_reaches_every_other_port_once_and_not_its_own() {
 }
 
 #[test]
-fn an_address_that_moves_is_followed() {
+fn a_moved_address_is_relearned() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-appctl", "tcpdump");
     let (net, daemon) = switch(3);
@@ -174,7 +174,7 @@ fn an_address_that_moves_is_followed() {
 }
 
 #[test]
-fn ports_come_and_go_under_traffic() {
+fn ports_are_added_and_removed_under_traffic() {
     require_netns!();
     require_programs!("ovs-vsctl", "ping");
     let (net, daemon) = switch(3);
@@ -196,7 +196,7 @@ fn ports_come_and_go_under_traffic() {
 }
 
 #[test]
-fn a_bridge_that_is_deleted_stops_and_can_be_made_anew() {
+fn a_deleted_bridge_stops_forwarding_and_can_be_recreated() {
     require_netns!();
     require_programs!("ovs-vsctl", "ping");
     let (net, daemon) = switch(2);
@@ -224,7 +224,7 @@ fn fragments_pass() {
 }
 
 #[test]
-fn a_secure_bridge_forwards_nothing_by_itself() {
+fn a_secure_bridge_forwards_nothing_without_flows() {
     require_netns!();
     require_programs!("ovs-vsctl", "ping");
     let net = testkit::Topology::new(2).unwrap();
@@ -253,7 +253,7 @@ fn a_bridge_replaced_in_one_transaction_works_at_once() {
         ping_all(&one.netns, two.ipv4.into(), 3);
         assert!(net.switch.ip("link show dev br0").is_ok());
     }
-    // The ports change over to another bridge in one step.
+    // The ports move to another bridge in one transaction.
     vsctl(&daemon, "add-br br1");
     let moved = ports.replace("add-port br0", "add-port br1");
     vsctl(&daemon, &format!("del-port {} -- del-port {} -- {moved}", one.port, two.port));

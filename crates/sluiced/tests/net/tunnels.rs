@@ -1,5 +1,5 @@
-//! Tunnel ports on the kernel's datapath: a host behind the switch, and another machine at the end of a way of its own, which wraps
-//! its packets by the kernel's tunnel devices.
+//! Tunnel ports on the kernel datapath: a host behind the switch, and a remote machine on an underlay network, which uses
+//! the kernel's tunnel devices.
 
 use std::collections::BTreeSet;
 
@@ -11,13 +11,13 @@ use crate::helpers::{
 };
 use crate::kernel::{Stock, dpctl, require_kernel, spec, steady};
 
-/// The switch's address on the way, and the other machine's.
+/// Underlay addresses of the switch and of the remote machine.
 const HERE: &str = "172.16.0.1";
 const THERE: &str = "172.16.0.2";
 const HERE6: &str = "fd01::1";
 const THERE6: &str = "fd01::2";
 
-/// A switch with one host, 10.0.0.1, and the other machine.
+/// A switch with one host, 10.0.0.1, and the remote machine.
 struct Far {
     net: Topology,
 }
@@ -46,7 +46,7 @@ impl Far {
         &self.net.hosts[1]
     }
 
-    /// Makes a tunnel device on the other machine, with that address inside.
+    /// Creates a tunnel device on the remote machine, with this inner address.
     fn device(&self, name: &str, kind: &str, address: &str) {
         let there = &self.there().netns;
         there.ip(&format!("link add {name} type {kind}")).unwrap();
@@ -74,7 +74,7 @@ fn error_of(daemon: &Daemon, name: &str) -> String {
     vsctl(daemon, &format!("get Interface {name} error"))
 }
 
-/// Flows and ports are the same, whoever asks.
+/// Checks that stock tools print the same flows and ports.
 fn stock_tools_agree(daemon: &Daemon, netns: &Netns) {
     let ports =
         |text: &str| text.lines().filter(|l| l.contains("port ")).map(String::from).collect::<Vec<_>>();
@@ -93,7 +93,7 @@ fn stock_tools_agree(daemon: &Daemon, netns: &Netns) {
 }
 
 #[test]
-fn hosts_meet_through_tunnels_of_each_kind() {
+fn hosts_reach_each_other_through_each_tunnel_type() {
     require_kernel!();
     let far = Far::new();
     let (host, switch) = (far.host(), &far.net.switch);
@@ -101,7 +101,7 @@ fn hosts_meet_through_tunnels_of_each_kind() {
     let daemon = serving(&spec(switch, &dir));
     vsctl(&daemon, &far.bridge());
     let plain = format!("key=5, remote_ip={THERE}");
-    // The other machine takes no outer packets of IPv6 without a checksum.
+    // The remote machine drops outer IPv6 packets without a checksum.
     let v6 = format!("csum=true, key=5, remote_ip={THERE6}");
     let kinds = [
         ("vxlan", "vxlan_sys_4789", format!("vxlan id 5 remote {HERE} local {THERE} dstport 4789"), &plain),
@@ -115,7 +115,7 @@ fn hosts_meet_through_tunnels_of_each_kind() {
         vsctl(&daemon, &tunnel("tun", kind, &options.replace(' ', "")));
         assert_eq!(error_of(&daemon, "tun"), "[]", "{kind}");
         ping_all(&host.netns, [10, 0, 0, 2].into(), 10);
-        // The two ways of a ping, in each way's flow; the device is shared, so the tunnel itself counts.
+        // Both directions of a ping, in their flows; the device is shared, so the tunnel counts separately.
         stock_tools_agree(&daemon, switch);
         assert!(appctl(&daemon, "dpctl/show").contains(&format!("{shared} ({kind}: packet_type=ptap)")));
         wait_until(&daemon, "Interface tun statistics:rx_packets>=10 statistics:tx_packets>=10");
@@ -127,9 +127,9 @@ fn hosts_meet_through_tunnels_of_each_kind() {
     }
 }
 
-/// One device, several tunnels: keys and addresses tell them apart, and the rules may say where to.
+/// Several tunnels share a device: keys and addresses distinguish them, and flows may set the destination.
 #[test]
-fn tunnels_share_a_device_and_rules_choose() {
+fn tunnels_share_a_device_and_flows_select_them() {
     require_kernel!();
     let far = Far::new();
     let (host, switch, there) = (far.host(), &far.net.switch, &far.there().netns);
@@ -169,7 +169,7 @@ fn tunnels_share_a_device_and_rules_choose() {
         daemon.ovs("ovs-ofctl", &["dump-flows", "br0", text]).unwrap().stdout.contains("n_packets=0,")
     };
     wait_for(LIMIT, "the rules to count", || !counted(&format!("in_port={rules}"))).unwrap();
-    // The device goes with the last of them.
+    // The device is removed with the last tunnel.
     vsctl(&daemon, "del-port five");
     assert!(has_device(switch, "vxlan_sys_4789"));
     vsctl(&daemon, "del-port rules");
@@ -177,7 +177,7 @@ fn tunnels_share_a_device_and_rules_choose() {
 }
 
 #[test]
-fn tunnels_follow_their_options_and_say_what_is_wrong() {
+fn tunnels_follow_their_options_and_report_errors() {
     require_kernel!();
     let far = Far::new();
     let (host, switch) = (far.host(), &far.net.switch);
@@ -187,7 +187,7 @@ fn tunnels_follow_their_options_and_say_what_is_wrong() {
     far.device("t0", &format!("vxlan id 5 remote {HERE} local {THERE} dstport 8472"), "10.0.0.2/16");
     vsctl(&daemon, &tunnel("tun", "vxlan", "remote_ip=172.16.0.9,key=5"));
     unreachable(&host.netns, [10, 0, 0, 2].into());
-    // In place, and by another device.
+    // By modifying the device, and by replacing it.
     vsctl(&daemon, &format!("set Interface tun options:remote_ip={THERE}"));
     unreachable(&host.netns, [10, 0, 0, 2].into());
     vsctl(&daemon, "set Interface tun options:dst_port=8472");
@@ -197,7 +197,7 @@ fn tunnels_follow_their_options_and_say_what_is_wrong() {
     unreachable(&host.netns, [10, 0, 0, 2].into());
     vsctl(&daemon, "set Interface tun options:key=5");
     ping_all(&host.netns, [10, 0, 0, 2].into(), 3);
-    // Somebody else removes the device: it comes back.
+    // Another program removes the device: it is recreated.
     switch.ip("link del vxlan_sys_8472").unwrap();
     testkit::reachable(&host.netns, [10, 0, 0, 2].into(), LIMIT).unwrap();
     for (name, options, error) in [
@@ -212,10 +212,10 @@ fn tunnels_follow_their_options_and_say_what_is_wrong() {
         assert_eq!(error_of(&daemon, name), format!("\"{error}\""));
         assert_eq!(vsctl(&daemon, &format!("get Interface {name} ofport")), "-1");
     }
-    // A twin of nobody any more.
+    // No longer a duplicate.
     vsctl(&daemon, "set Interface twin options:key=7");
     assert_eq!(error_of(&daemon, "twin"), "[]");
-    // The userspace datapath has none yet.
+    // The userspace datapath does not support tunnels.
     vsctl(&daemon, "add-br br1 -- set Bridge br1 datapath_type=netdev");
     let _fails = vsctl_output(
         &daemon,
@@ -225,7 +225,7 @@ fn tunnels_follow_their_options_and_say_what_is_wrong() {
     assert!(error.contains("gre"), "{error}");
 }
 
-/// Its end without and with notice, and a datapath of the stock switch, which makes such devices in another way.
+/// A kill, a clean exit, and a takeover from the stock switch, which creates its devices differently.
 #[test]
 fn tunnels_outlive_a_kill_and_are_taken_over() {
     require_kernel!();
@@ -244,17 +244,17 @@ fn tunnels_outlive_a_kill_and_are_taken_over() {
         &tunnel("gre", "gre", "remote_ip=fd01::9,in_key=6,out_key=7,ttl=inherit,tos=0x20,df_default=false"),
     );
     ping_all(&host.netns, there.into(), 3);
-    let told = |daemon: &Daemon| {
+    let reported = |daemon: &Daemon| {
         let lines = |text: String| text.lines().map(|l| l.trim().to_string()).collect::<BTreeSet<_>>();
         let show = lines(appctl(daemon, "dpif/show"));
         let ports: Vec<_> = show.into_iter().filter(|l| l.contains("remote_ip=")).collect();
         (ports, lines(appctl(daemon, "ofproto/list-tunnels")))
     };
-    let before = told(&theirs);
+    let before = reported(&theirs);
     assert_eq!((before.0.len(), before.1.len()), (3, 3), "{before:?}");
     theirs.crash().unwrap();
     let ours = stock.serve(switch);
-    assert_eq!(told(&ours), before);
+    assert_eq!(reported(&ours), before);
     ping_all(&host.netns, there.into(), 3);
     stock_tools_agree(&ours, switch);
     vsctl(&ours, "set Open_vSwitch . other_config:flow-restore-wait=true");
@@ -275,13 +275,13 @@ fn tunnels_outlive_a_kill_and_are_taken_over() {
     theirs.stop().unwrap();
 }
 
-/// Without the kernel's datapath, a tunnel's row says what is missing.
+/// Without the kernel datapath, the error of a tunnel's row names the missing feature.
 #[test]
 fn tunnels_need_the_kernel() {
     require_netns!();
     require_programs!("ovs-vsctl");
     if on_kernel() {
-        let _said = userspace_or_skip("tunnels_need_the_kernel", "what is said where there is no other");
+        let _message = userspace_or_skip("tunnels_need_the_kernel", "the error without the kernel datapath");
         return;
     }
     let net = Topology::new(0).unwrap();

@@ -1,5 +1,5 @@
-//! `sluice upcall-bench` against this daemon, a stock one and a Linux bridge: all four tests with few packets, and that nothing is
-//! left behind, however it ends. What is measured is not judged here, only that all of it was.
+//! `sluice upcall-bench` against this daemon, a stock one and a Linux bridge: all four tests with few packets.
+//! Every run cleans up, however it ends. Checks that all values are measured, not their size.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use testkit::{
 use crate::cli::program;
 use crate::helpers::{start, vsctl};
 
-/// How long a run of few packets may take on a busy machine; flows of a test may take 30 s to expire.
+/// Timeout of a run of few packets on a busy machine; flows of a test may take 30 s to expire.
 const RUN_LIMIT: Duration = Duration::from_secs(240);
 const FEW: [&str; 12] = [
     "--ports",
@@ -28,7 +28,7 @@ const FEW: [&str; 12] = [
     "--json",
     "-",
 ];
-/// The stock daemon where Debian's packages put it.
+/// The stock daemon, at its path in Debian's packages.
 const STOCK: &str = "/usr/lib/openvswitch-switch/ovs-vswitchd";
 const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
 
@@ -43,13 +43,13 @@ fn devices(netns: &Netns) -> Vec<String> {
     text.lines().filter_map(|line| Some(line.split(": ").nth(1)?.split('@').next()?.to_string())).collect()
 }
 
-/// What a run that ended well has saved.
+/// Reads the file saved by a successful run.
 fn saved(output: &Output) -> Value {
     assert!(output.status.success(), "{}", output.stderr);
     serde_json::from_str(&output.stdout).unwrap()
 }
 
-/// All probes were sent and arrived, none twice.
+/// Checks that all probes were sent and arrived once.
 fn whole(measured: &Value, probes: u64) {
     assert_eq!(
         (measured["sent"].as_u64(), measured["arrived"].as_u64()),
@@ -66,7 +66,7 @@ fn whole(measured: &Value, probes: u64) {
     assert!(delay("p50_ns") <= delay("p99_ns") && delay("p99_ns") <= delay("max_ns"), "{measured:#}");
 }
 
-/// The four tests with `FEW` packets are there and whole; `misses`: the switch counts them.
+/// Checks that the four tests with `FEW` packets are complete; `misses`: the switch counts them.
 fn four_tests(run: &Value, target: &str, misses: bool) {
     assert_eq!(run["target"], target);
     let (one, idle) = (&run["one"], &run["idle"]);
@@ -133,10 +133,10 @@ fn the_four_tests_on_the_stock_switch() {
     let output = tool(&netns, daemon.rundir()).args(FEW).output().unwrap();
     four_tests(&saved(&output), "ovs", true);
     assert_eq!(vsctl(&daemon, "list-br"), "");
-    // The userspace datapath of the stock switch has devices of its own, made with its first bridge.
+    // The stock switch's userspace datapath creates devices with its first bridge.
     let left: Vec<String> = devices(&netns).into_iter().filter(|name| !before.contains(name)).collect();
     assert!(left.iter().all(|name| name == "ovs-netdev"), "{left:?}");
-    // The same again beside it, one test, as a table and a picture.
+    // A second run of one test, printed as a table and plotted beside the first.
     std::fs::write(&file, &output.stdout).unwrap();
     let svg = daemon.rundir().join("all.svg");
     let again = tool(&netns, daemon.rundir()).args(&FEW[..10]).args([
@@ -176,7 +176,7 @@ fn user_actions_of_one_flow() {
     assert!(run["one"]["misses"].as_u64() < Some(50), "{run:#}");
 }
 
-/// Starts a run that lasts, and waits until its bridge stands and its test has begun.
+/// Starts a long run, and waits until its bridge exists and its test has begun.
 fn long_run(netns: &Netns, daemon: &Daemon, more: &[&str]) -> testkit::Running {
     let line = ["--ports", "3", "--packets", "100000000", "--bridge", "br-mine", "--json", "-"];
     let running = tool(netns, daemon.rundir()).args(line).args(more).spawn().unwrap();
@@ -217,7 +217,7 @@ fn interrupted_and_killed_it_leaves_nothing() {
     let running = long_run(&netns, &daemon, &[]);
     running.stop(Signal::KILL, RUN_LIMIT).unwrap();
     nothing_is_left(&netns, &daemon, &before);
-    // What a run left that was killed with its guard, the next one removes.
+    // The next run cleans up after one that was killed with its guard.
     vsctl(&daemon, "add-br br-old -- br-set-external-id br-old sluice-upcall-bench 4194305");
     vsctl(&daemon, "add-br br-kept -- br-set-external-id br-kept other 4194305");
     saved(&tool(&netns, daemon.rundir()).args(FEW).args(["--tests", "one"]).output().unwrap());
@@ -225,7 +225,7 @@ fn interrupted_and_killed_it_leaves_nothing() {
 }
 
 #[test]
-fn a_daemon_that_dies_ends_the_run_with_what_was_measured() {
+fn a_crashed_daemon_ends_the_run_with_partial_results() {
     require_netns!();
     require_programs!(program().as_str());
     let netns = Netns::new("ubd").unwrap();
@@ -244,7 +244,7 @@ fn a_daemon_that_dies_ends_the_run_with_what_was_measured() {
 }
 
 #[test]
-fn a_stock_daemon_that_dies_leaves_nothing_in_its_database() {
+fn a_crashed_stock_daemon_leaves_nothing_in_its_database() {
     require_netns!();
     require_programs!(program().as_str(), "ovs-vsctl", "ovsdb-server", "ovsdb-tool", STOCK);
     let netns = Netns::new("ubx").unwrap();
@@ -258,7 +258,7 @@ fn a_stock_daemon_that_dies_leaves_nothing_in_its_database() {
 }
 
 #[test]
-fn what_cannot_be_measured_is_refused_with_the_reason() {
+fn unsupported_set_ups_are_refused_with_the_reason() {
     require_netns!();
     require_programs!(program().as_str(), "ovs-vsctl");
     let netns = Netns::new("ubb").unwrap();

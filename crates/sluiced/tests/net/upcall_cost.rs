@@ -1,4 +1,4 @@
-//! What `upcall-cost` makes of the daemon's events with real traffic.
+//! `upcall-cost` on the daemon's events with real traffic.
 
 use crate::helpers::{LIMIT, ping_all, switch};
 use std::time::Instant;
@@ -8,7 +8,7 @@ use upcall_cost::ring::Ring;
 use upcall_cost::{Analysed, Capture, Polled, Source, analyse};
 use upcall_events::{Record, Stage};
 
-/// Listens to the ring of a daemon, found by its run directory.
+/// Connects to the event ring of a daemon, found by its run directory.
 fn ring(daemon: &Daemon) -> Ring {
     let run_dir = daemon.rundir().path().to_path_buf();
     Ring::open(&Capture {
@@ -22,7 +22,7 @@ fn ring(daemon: &Daemon) -> Ring {
     .unwrap()
 }
 
-/// Gathers until `done`, or the end, whose note it gives.
+/// Gathers until `done` or the end of the stream; returns the note of the end.
 fn gather(
     source: &mut Ring,
     gathered: &mut Gathered,
@@ -40,7 +40,7 @@ fn gather(
     None
 }
 
-/// How many events of a stage there are.
+/// The number of events of a stage.
 fn count(gathered: &Gathered, stage: Stage) -> usize {
     gathered.events.iter().filter(|event| event.stage == stage).count()
 }
@@ -51,7 +51,7 @@ fn first_packets_are_gathered_matched_and_measured() {
     require_programs!("ovs-vsctl");
     let (net, daemon) = switch(2);
     let (mut source, mut gathered) = (ring(&daemon), Gathered::default());
-    // The stream has begun once it says who tells.
+    // The stream has begun once it names its origin.
     gather(&mut source, &mut gathered, |gathered| gathered.origin.is_some());
     ping_all(&net.hosts[0].netns, net.hosts[1].ipv4.into(), 3);
     gather(&mut source, &mut gathered, |gathered| count(gathered, Stage::OnWire) >= 4);
@@ -79,7 +79,7 @@ fn first_packets_are_gathered_matched_and_measured() {
 }
 
 #[test]
-fn a_daemon_that_is_killed_while_traced_leaves_what_it_told() {
+fn a_daemon_killed_while_traced_leaves_its_events() {
     require_netns!();
     require_programs!("ovs-vsctl");
     let (net, daemon) = switch(2);
@@ -92,6 +92,6 @@ fn a_daemon_that_is_killed_while_traced_leaves_what_it_told() {
     assert!(note.contains("the switch ended or died while it was traced"), "{note}");
     let analysed = analyse("test", gathered, vec![note], &mut |_| {});
     assert!(analysed.report.upcalls.matched >= 1);
-    // The end was never told, so a recording of it says so as well.
-    assert!(source.next(LIMIT / 100).is_ok_and(|told| told != Polled::Record(Record::End)));
+    // The stream has no end record, so a recording of it reports a missing end.
+    assert!(source.next(LIMIT / 100).is_ok_and(|reported| reported != Polled::Record(Record::End)));
 }

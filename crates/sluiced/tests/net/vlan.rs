@@ -4,10 +4,10 @@ use testkit::{Capture, Daemon, Topology, require_netns, require_programs};
 
 use crate::helpers::{BROADCAST, Frame, LIMIT, ping_all, seen, send, switch, unreachable, vsctl, watch};
 
-/// What is sent (by which host, with which tag) and who must see it (with which tag).
+/// The sender and tag of a frame, and the expected receivers and tags.
 type Case<'a> = (usize, Option<u16>, &'a [(usize, Option<u16>)]);
 
-/// Sends a frame for each case and compares all that every host saw.
+/// Sends a frame for each case and compares the frames received by every host.
 fn check(net: &Topology, cases: &[Case<'_>]) {
     let captures: Vec<Capture> = net.hosts.iter().map(|h| watch(&h.netns, &h.dev)).collect();
     let mut wanted: Vec<Vec<(String, Option<u16>)>> = vec![Vec::new(); net.hosts.len()];
@@ -46,7 +46,7 @@ fn access_ports_separate_and_trunks_carry_tags() {
         &[
             (0, None, &[(1, None), (3, Some(10))]),
             (2, None, &[(3, Some(20))]),
-            // A tagged frame does not belong on an access port.
+            // An access port drops tagged frames.
             (0, Some(20), &[]),
             (3, Some(10), &[(0, None), (1, None)]),
             (3, Some(20), &[(2, None)]),

@@ -218,7 +218,7 @@ const INTENDED: &[Intended] = &[
     },
 ];
 
-/// Comparisons beyond which rare entries must have explained a difference.
+/// Number of comparisons from which rare entries must have explained a difference.
 const LONG: usize = 50_000;
 
 /// Results of the comparisons.
@@ -258,7 +258,7 @@ impl Tally {
         if left.differences() == 0 {
             return false;
         }
-        // Several may explain one line together: counts those without which a difference is left.
+        // Several may explain one line together: counts entries whose removal leaves a difference.
         let settled_without = |left_out: Option<usize>| {
             let mut settled = case.clone();
             let entries = INTENDED.iter().enumerate().filter(|(n, _)| Some(*n) != left_out);

@@ -1,11 +1,11 @@
 //! The differential trial: random rules and packets through Sluice and Debian's switch, both in dummy mode on stopped clocks.
-//! Compared are, by `ofproto/trace`, the flow that is read from a packet, its final form, megaflow masks and datapath actions.
+//! Compares, by `ofproto/trace`, the flow parsed from a packet, its final form, megaflow masks and datapath actions.
 //!
-//! [`recorded_answers_hold`] replays `recorded.txt`, which holds what Debian's switch answered, so it needs no second switch.
-//! [`answers_of_both_switches`] asks both: 2,000 comparisons, and 100,000 with `SLUICE_LONG=1`. What differs on purpose stands in
-//! [`intended`]; an entry that explains nothing fails. A new recording is made by
-//! `SLUICE_TRIAL_RECORD=1 cargo test -p sluiced --test trial`. `SLUICE_TRIAL_SEED=N` asks both switches of one seed alone,
-//! and prints rules and the stories that differ.
+//! [`recorded_answers_hold`] replays `recorded.txt`, recorded answers of Debian's switch, so it needs no second switch.
+//! [`answers_of_both_switches`] traces on both: 2,000 comparisons, and 100,000 with `SLUICE_LONG=1`. Intended differences are in
+//! [`intended`]; an entry that explains nothing fails. To record anew:
+//! `SLUICE_TRIAL_RECORD=1 cargo test -p sluiced --test trial`. `SLUICE_TRIAL_SEED=N` runs one seed on both switches,
+//! and prints flows and differing traces.
 #![forbid(unsafe_code)]
 
 mod answers;
@@ -92,7 +92,7 @@ fn record() {
     std::fs::write(path(), text).unwrap();
 }
 
-/// The stock switch's answer. One that does not agree is asked for again for a while: that switch looks at bits of deleted rules until
+/// The stock switch's answer. Repeats a differing trace for a while: that switch considers bits of deleted flows until
 /// all its threads have been quiescent.
 fn settled(
     theirs: &mut Switch,
@@ -143,7 +143,7 @@ fn answers_of_both_switches() {
                 Err(why) => {
                     assert!(ASSERTIONS.iter().any(|a| why.contains(a)), "seed {seed}: {packet:?}: {why}");
                     left_out += 1;
-                    // Both start again: the other one has learned rules and addresses that this one lacks.
+                    // Both restart: the other one has learned flows and addresses that this one lacks.
                     theirs = Switch::stock();
                     let disputed = scenario.load(&mut [&mut ours, &mut theirs]);
                     assert!(disputed.is_empty(), "seed {seed}: {}", disputed.join("\n"));

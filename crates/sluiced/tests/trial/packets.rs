@@ -1,4 +1,4 @@
-//! Random packets: flows as text, and frames as bytes, whole, tagged, fragmented, cut short or with headers that lie.
+//! Random packets: flows as text, and frames as bytes, complete, tagged, fragmented, truncated or with false header fields.
 
 use crate::rules::{ip, ip6, l4_port, mac, vlan};
 use sim::Rng;
@@ -26,7 +26,7 @@ pub(crate) fn trace_arguments(rng: &mut Rng) -> Vec<String> {
     words
 }
 
-/// A flow as `ofproto/trace` takes it.
+/// A flow in the syntax of `ofproto/trace`.
 fn flow(rng: &mut Rng) -> String {
     let mut text = format!("in_port={},dl_src={},dl_dst={}", rng.pick(&PORTS), mac(rng), mac(rng));
     if rng.one_in(3) {
@@ -115,7 +115,7 @@ fn frame(rng: &mut Rng) -> Vec<u8> {
     frame
 }
 
-/// The payload of a protocol above IP: a header that may be cut, and some bytes.
+/// The payload of a protocol above IP: a possibly truncated header, and some bytes.
 fn l4(rng: &mut Rng, proto: u8) -> Vec<u8> {
     let ports = [l4_port(rng).to_be_bytes(), l4_port(rng).to_be_bytes()].concat();
     let mut bytes = match proto {
@@ -148,7 +148,7 @@ fn l4(rng: &mut Rng, proto: u8) -> Vec<u8> {
     bytes
 }
 
-/// ICMPv6, neighbour discovery with options among it.
+/// ICMPv6, including neighbour discovery with options.
 fn icmp6(rng: &mut Rng) -> Vec<u8> {
     let kind = *rng.pick(&[1, 128, 135, 136]);
     let mut bytes = vec![kind, if rng.one_in(8) { 1 } else { 0 }, 0, 0, 0, 0, 0, 0];

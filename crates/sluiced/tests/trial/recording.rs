@@ -1,10 +1,10 @@
-//! The text of recorded trials: a line each for scenario, rules, packets and the answer's lines, told apart by their first word.
+//! The text of recorded trials: one line per scenario, flow, packet and line of an answer, distinguished by the first word.
 
 use crate::rules::Wire;
 use crate::scenario::Scenario;
 use std::fmt;
 
-/// A trial with what Debian's switch answered to each packet.
+/// A trial with the answers of Debian's switch to each packet.
 pub(crate) struct Recording {
     pub(crate) scenario: Scenario,
     pub(crate) answers: Vec<Vec<String>>,

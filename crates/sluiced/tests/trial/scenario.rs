@@ -1,4 +1,4 @@
-//! One trial: the rules of both bridges, and packets that are traced through them one after the other.
+//! One trial: the flows of both bridges, and packets traced through them in order.
 
 use crate::packets;
 use crate::rules::{self, Wire};
@@ -24,13 +24,13 @@ impl Scenario {
         Scenario { seed, wire, rules, packets }
     }
 
-    /// Gives all switches the rules, those that all of them refuse left out, and has them forget learned addresses. Those that only
-    /// some refuse are the answer.
+    /// Installs the flows on all switches and flushes learned addresses. Skips flows refused by all switches;
+    /// returns those refused by some.
     pub(crate) fn load(&mut self, switches: &mut [&mut Switch]) -> Vec<String> {
         let version = self.wire.name();
         let mut disputed = Vec::new();
         for (bridge, rules) in &mut self.rules {
-            // All at once; one by one where something is refused.
+            // All at once; one by one if a flow is refused.
             if switches.iter().any(|s| s.load(bridge, version, rules).is_some()) {
                 let groups: Vec<String> = rules.iter().filter(|r| is_group(r)).cloned().collect();
                 rules.retain(|rule| {

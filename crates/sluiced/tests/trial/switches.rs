@@ -121,7 +121,7 @@ impl Switch {
     }
 }
 
-/// Gives all tables of a bridge the same prefixes: the defaults of OVS changed after the release that Debian has.
+/// Sets equal prefixes on all tables of a bridge: the defaults of OVS changed after Debian's release.
 fn set_prefixes(daemon: &Daemon, bridge: &str) {
     let tables = 0..=TABLES;
     let rows = tables.clone().map(|t| format!("--id=@t{t} create Flow_Table prefixes={PREFIXES} --"));

@@ -82,7 +82,7 @@ fn capture(pid: Option<u32>, run_dir: &Path) -> Capture {
 }
 
 #[test]
-fn what_is_no_switch_is_refused_with_the_reason() {
+fn a_process_without_a_switch_is_refused() {
     let empty = testkit::TempDir::new("bpf").unwrap();
     let refused = |pid| match open(&capture(pid, empty.path())) {
         Ok(bpf) => panic!("traces {}", bpf.describe()),

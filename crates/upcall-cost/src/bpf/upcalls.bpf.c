@@ -101,7 +101,7 @@ _Static_assert(sizeof(struct head) == 64, "as record.rs reads it");
 #define ADDRESS_BYTES 12
 #define TAG_BYTES 4
 
-struct told {
+struct report {
     enum stage stage;
     u64 why;
     u64 time_ns;
@@ -140,7 +140,7 @@ static __always_inline u64 current_task(void) {
     return (u64)own.tgid << 32 | own.pid;
 }
 
-static __always_inline void fill(struct head *head, const struct told *t, u64 now_ns, u64 task) {
+static __always_inline void fill(struct head *head, const struct report *t, u64 now_ns, u64 task) {
     head->time_ns = t->time_ns ? t->time_ns : now_ns;
     head->upcall = t->upcall;
     head->thread = (u32)task;
@@ -171,7 +171,7 @@ static __always_inline u16 copy(void *to, u32 max, u64 from, u64 bytes, bool ker
 
 // Copies a kernel frame with its tag, in the form seen by user space; returns the number of bytes. `max` is
 // at least twice that of both.
-static __always_inline u16 copy_tagged(u8 *to, u32 max, const struct told *t) {
+static __always_inline u16 copy_tagged(u8 *to, u32 max, const struct report *t) {
     u32 room = max - ADDRESS_BYTES - TAG_BYTES;
     if (t->linear_bytes < ADDRESS_BYTES)
         return 0;
@@ -182,7 +182,7 @@ static __always_inline u16 copy_tagged(u8 *to, u32 max, const struct told *t) {
     return ADDRESS_BYTES + TAG_BYTES + held;
 }
 
-static __always_inline int tell(const struct told *t) {
+static __always_inline int send_event(const struct report *t) {
     u64 now_ns = bpf_ktime_get_ns();
     // The kernel datapath runs in the context of an arbitrary task.
     bool anybody = t->kernel && t->stage == MISS;
@@ -221,60 +221,60 @@ static __always_inline int tell(const struct told *t) {
 }
 
 #define WHY(number) ((number) ? WHY_ACTION : WHY_MISS)
-#define TELL(...) tell(&(struct told){__VA_ARGS__})
+#define REPORT(...) send_event(&(struct report){__VA_ARGS__})
 
 SEC("usdt")
 int BPF_USDT(miss, u64 upcall, u64 port, u64 packet, u64 bytes, u64 why) {
-    return TELL(.stage = MISS, .why = WHY(why), .upcall = upcall, .port = port, .packet = packet, .packet_bytes = bytes);
+    return REPORT(.stage = MISS, .why = WHY(why), .upcall = upcall, .port = port, .packet = packet, .packet_bytes = bytes);
 }
 
 SEC("usdt")
 int BPF_USDT(enqueued, u64 upcall, u64 port, u64 bytes, u64 why, u64 time_ns, u64 packet) {
-    return TELL(.stage = ENQUEUED, .why = WHY(why), .time_ns = time_ns, .upcall = upcall, .port = port, .packet = packet,
+    return REPORT(.stage = ENQUEUED, .why = WHY(why), .time_ns = time_ns, .upcall = upcall, .port = port, .packet = packet,
                 .packet_bytes = bytes);
 }
 
 SEC("usdt")
 int BPF_USDT(refused, u64 upcall, u64 port, u64 bytes, u64 why, u64 time_ns, u64 packet) {
     // ENOBUFS
-    return TELL(.stage = REFUSED, .why = WHY(why), .time_ns = time_ns, .upcall = upcall, .port = port, .packet = packet,
+    return REPORT(.stage = REFUSED, .why = WHY(why), .time_ns = time_ns, .upcall = upcall, .port = port, .packet = packet,
                 .packet_bytes = bytes, .error = 105);
 }
 
 SEC("usdt")
 int BPF_USDT(received, u64 upcall, u64 port, u64 packet, u64 bytes, u64 why, u64 batch, u64 key, u64 key_bytes) {
-    return TELL(.stage = RECEIVED, .why = WHY(why), .upcall = upcall, .port = port, .packet = packet, .packet_bytes = bytes,
+    return REPORT(.stage = RECEIVED, .why = WHY(why), .upcall = upcall, .port = port, .packet = packet, .packet_bytes = bytes,
                 .batch = batch, .key = key, .key_bytes = key_bytes);
 }
 
 SEC("usdt")
 int BPF_USDT(translated, u64 upcall, u64 port, u64 packet, u64 bytes, u64 why) {
-    return TELL(.stage = TRANSLATED, .why = WHY(why), .upcall = upcall, .port = port, .packet_bytes = bytes);
+    return REPORT(.stage = TRANSLATED, .why = WHY(why), .upcall = upcall, .port = port, .packet_bytes = bytes);
 }
 
 SEC("usdt")
 int BPF_USDT(put_sent, u64 upcall, u64 port) {
-    return TELL(.stage = PUT_SENT, .why = WHY_MISS, .upcall = upcall, .port = port);
+    return REPORT(.stage = PUT_SENT, .why = WHY_MISS, .upcall = upcall, .port = port);
 }
 
 SEC("usdt")
 int BPF_USDT(execute_sent, u64 upcall, u64 port, u64 packet, u64 bytes) {
-    return TELL(.stage = EXECUTE_SENT, .why = WHY_UNKNOWN, .upcall = upcall, .port = port, .packet = packet, .packet_bytes = bytes);
+    return REPORT(.stage = EXECUTE_SENT, .why = WHY_UNKNOWN, .upcall = upcall, .port = port, .packet = packet, .packet_bytes = bytes);
 }
 
 SEC("usdt")
 int BPF_USDT(put_done, u64 upcall, u64 port, u64 error) {
-    return TELL(.stage = PUT_DONE, .why = WHY_MISS, .upcall = upcall, .port = port, .error = error);
+    return REPORT(.stage = PUT_DONE, .why = WHY_MISS, .upcall = upcall, .port = port, .error = error);
 }
 
 SEC("usdt")
 int BPF_USDT(executed, u64 upcall, u64 port, u64 packet, u64 bytes) {
-    return TELL(.stage = EXECUTED, .why = WHY_UNKNOWN, .upcall = upcall, .port = port, .packet = packet, .packet_bytes = bytes);
+    return REPORT(.stage = EXECUTED, .why = WHY_UNKNOWN, .upcall = upcall, .port = port, .packet = packet, .packet_bytes = bytes);
 }
 
 SEC("usdt")
 int BPF_USDT(on_wire, u64 upcall, u64 port, u64 bytes) {
-    return TELL(.stage = ON_WIRE, .why = WHY_UNKNOWN, .upcall = upcall, .port = port, .packet_bytes = bytes);
+    return REPORT(.stage = ON_WIRE, .why = WHY_UNKNOWN, .upcall = upcall, .port = port, .packet_bytes = bytes);
 }
 
 // Cost of entering a program, measured by the tracer on itself.
@@ -287,7 +287,7 @@ int BPF_USDT(calibrate) {
 
 SEC("usdt")
 int BPF_USDT(stock_received, u64 datapath, u64 type, u64 packet, u64 bytes, u64 key, u64 key_bytes) {
-    return TELL(.stage = RECEIVED, .why = WHY(type), .port = NO_PORT, .packet = packet, .packet_bytes = bytes, .key = key,
+    return REPORT(.stage = RECEIVED, .why = WHY(type), .port = NO_PORT, .packet = packet, .packet_bytes = bytes, .key = key,
                 .key_bytes = key_bytes);
 }
 
@@ -302,12 +302,12 @@ SEC("usdt")
 int BPF_USDT(stock_put_sent, u64 dpif, u64 put_address) {
     struct stock_put put = {};
     bpf_probe_read_user(&put, sizeof(put), (void *)put_address);
-    return TELL(.stage = PUT_SENT, .why = WHY_MISS, .port = NO_PORT, .key = put.key, .key_bytes = put.key_bytes);
+    return REPORT(.stage = PUT_SENT, .why = WHY_MISS, .port = NO_PORT, .key = put.key, .key_bytes = put.key_bytes);
 }
 
 SEC("usdt")
 int BPF_USDT(stock_execute_sent, u64 dpif, u64 execute, u64 packet, u64 bytes) {
-    return TELL(.stage = EXECUTE_SENT, .why = WHY_UNKNOWN, .port = NO_PORT, .packet = packet, .packet_bytes = bytes);
+    return REPORT(.stage = EXECUTE_SENT, .why = WHY_UNKNOWN, .port = NO_PORT, .packet = packet, .packet_bytes = bytes);
 }
 
 // The kernel's datapath.
@@ -378,7 +378,7 @@ struct nlattr {
 #define ATTR_HEADER_BYTES 4
 
 // The tag that the device stripped from the frame, if any; user space gets the frame with it.
-static __always_inline void tag_of(struct sk_buff *skb, struct told *t) {
+static __always_inline void tag_of(struct sk_buff *skb, struct report *t) {
     u16 type = BPF_CORE_READ(skb, vlan_proto), tci = BPF_CORE_READ(skb, vlan_tci);
     if (bpf_core_field_exists(skb->vlan_present))
         t->tagged = BPF_CORE_READ_BITFIELD_PROBED(skb, vlan_present);
@@ -404,7 +404,7 @@ int kernel_miss(struct bpf_raw_tracepoint_args *ctx) {
     if (settings.only_net && bpf_core_field_exists(datapath->net) &&
         BPF_CORE_READ(datapath, net.net, ns.inum) != settings.only_net)
         return 0;
-    struct told t = {.stage = MISS, .why = WHY_UNKNOWN, .port = NO_PORT, .kernel = true};
+    struct report t = {.stage = MISS, .why = WHY_UNKNOWN, .port = NO_PORT, .kernel = true};
     t.packet = (u64)BPF_CORE_READ(skb, data);
     t.packet_bytes = BPF_CORE_READ(skb, len);
     t.linear_bytes = t.packet_bytes - BPF_CORE_READ(skb, data_len);
@@ -422,7 +422,7 @@ int kernel_miss(struct bpf_raw_tracepoint_args *ctx) {
         if (port != IN_PORT_NONE && t.why == WHY_MISS && dev)
             t.device = (u64)dev + bpf_core_field_offset(dev->name);
     }
-    return tell(&t);
+    return send_event(&t);
 }
 
 // ovs_packet_cmd_execute(skb, info)
@@ -435,7 +435,7 @@ int BPF_KPROBE(kernel_executed, void *skb, struct genl_info *info) {
     if (!packet)
         return 0;
     u64 bytes = BPF_CORE_READ(packet, nla_len) - ATTR_HEADER_BYTES;
-    struct told t = {.stage = EXECUTED, .why = WHY_UNKNOWN, .port = NO_PORT, .kernel = true};
+    struct report t = {.stage = EXECUTED, .why = WHY_UNKNOWN, .port = NO_PORT, .kernel = true};
     t.packet = (u64)packet + ATTR_HEADER_BYTES;
     t.packet_bytes = bytes;
     t.linear_bytes = bytes;
@@ -443,5 +443,5 @@ int BPF_KPROBE(kernel_executed, void *skb, struct genl_info *info) {
         t.key = (u64)key + ATTR_HEADER_BYTES;
         t.key_bytes = BPF_CORE_READ(key, nla_len) - ATTR_HEADER_BYTES;
     }
-    return tell(&t);
+    return send_event(&t);
 }

@@ -37,7 +37,7 @@ fn events_join_by_id_packet_and_port() {
             &["miss 10, received 30", "miss 20, received 40"],
         ),
         (
-            "other threads tell their stages in another order than they happened",
+            "other threads report stages out of order",
             "10 enqueued id=1\n11 miss id=1\n12 received id=1 thread=5\n13 put-done id=1\n14 put-sent id=1 thread=5\n\
              15 executed id=1\n16 execute-sent id=1 thread=5",
             &["miss 11, enqueued 10, received 12, put-sent 14, execute-sent 16, put-done 13, executed 15"],
@@ -49,20 +49,20 @@ fn events_join_by_id_packet_and_port() {
             &["miss 10, received 21, translated 30", "miss 11, received 20"],
         ),
         (
-            "the kernel's miss joins what a handler read by its packet and port, and the execute comes back by packet and thread",
+            "the kernel's miss matches a received upcall by packet and port, and the execute matches by packet and thread",
             "10 miss packet=A port=1\n11 miss packet=A port=2\n20 enqueued id=1 packet=A port=2 thread=5\n\
              21 enqueued id=2 packet=A port=1 thread=5\n30 received id=1 packet=A port=2 thread=5\n\
              40 execute-sent id=1 packet=A thread=5\n50 executed packet=A thread=5",
             &["miss 10, enqueued 21", "miss 11, enqueued 20, received 30, execute-sent 40, executed 50"],
         ),
         (
-            "one packet that the kernel told twice before a handler read the first is not guessed",
+            "a packet reported twice by the kernel before a handler reads the first is ambiguous",
             "10 miss packet=A port=1\n11 miss packet=A port=1\n20 enqueued id=1 packet=A port=1 thread=5\n\
              21 enqueued id=2 packet=A port=1 thread=5\n30 received id=1 thread=5 packet=A\n31 received id=2 thread=5 packet=A",
             &["?miss 10, enqueued 20, received 30", "?miss 11, enqueued 21, received 31"],
         ),
         (
-            "an id goes before a packet",
+            "an id takes precedence over a packet",
             "10 miss packet=A\n11 enqueued id=1\n20 received id=1 thread=5 packet=A",
             &["miss 10", "enqueued 11, received 20"],
         ),
@@ -95,7 +95,7 @@ fn events_join_by_id_packet_and_port() {
 fn events_join_by_thread_and_order() {
     check(&[
         (
-            "what a handler tells is of what it has taken",
+            "events of a handler belong to its batch",
             "10 miss packet=A port=1\n11 miss packet=A port=2\n20 received thread=5 packet=A port=1\n\
              21 received thread=6 packet=A port=2\n30 execute-sent thread=6 packet=A\n31 execute-sent thread=5 packet=A",
             &["miss 10, received 20, execute-sent 31", "miss 11, received 21, execute-sent 30"],
@@ -137,7 +137,7 @@ fn events_join_by_thread_and_order() {
             "10 miss packet=A\n11 refused packet=A\n12 miss packet=A\n20 received thread=5 packet=A",
             &["miss 10, refused 11", "miss 12, received 20"],
         ),
-        ("an execute that nothing asked for stands alone", "10 executed packet=A", &["executed 10"]),
+        ("an execute without an upcall is unmatched", "10 executed packet=A", &["executed 10"]),
     ]);
 }
 
@@ -189,7 +189,7 @@ fn a_checksum_that_is_still_to_come_keeps_nothing_apart() {
 }
 
 #[test]
-fn a_flood_of_one_packet_is_bounded_and_told() {
+fn a_flood_of_one_packet_is_bounded_and_reported() {
     let flood: String = (0..20_000).map(|time| format!("{time} miss packet=A\n")).collect();
     let report = analysed(&(flood + "lost miss 1000000\n20001 received thread=5 packet=A\n")).report;
     assert_eq!(report.upcalls.matched, 0);

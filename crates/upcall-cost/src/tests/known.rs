@@ -68,7 +68,7 @@ fn check(what: &str, summary: &Summary, expected: (usize, u64, u64, f64, f64, f6
 }
 
 #[test]
-fn the_recording_is_what_the_text_says() {
+fn the_recording_equals_its_text() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/recording/known");
     if std::env::var_os("UPDATE_CORPUS").is_some() {
         std::fs::write(path, bytes(KNOWN)).unwrap();

@@ -94,7 +94,7 @@ fn checksums_of_transport_headers_are_found() {
 }
 
 #[test]
-fn frames_are_told_in_a_few_words() {
+fn frames_are_summarized() {
     let ethernet = |kind: &[u8], rest: &[u8]| [&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1], kind, rest].concat();
     let v4 = |protocol: u8, fragment: u16, rest: &[u8]| {
         let mut header =

@@ -27,7 +27,7 @@ fn read(bytes: &[u8]) -> (Vec<Record>, Result<Option<String>, String>) {
 }
 
 #[test]
-fn what_is_written_is_read() {
+fn written_records_are_read_back() {
     let folder = TempDir::new("recording").unwrap();
     let path = folder.path().join("events");
     let mut recorder = Recorder::create(&path).unwrap();
@@ -58,7 +58,7 @@ fn a_cut_or_damaged_recording_gives_what_came_before() {
 }
 
 #[test]
-fn what_is_no_recording_is_refused() {
+fn a_file_in_another_format_is_refused() {
     let mut newer = bytes(KNOWN);
     newer[8] = VERSION as u8 + 1;
     for (bytes, expected) in [
@@ -78,7 +78,7 @@ fn what_is_no_recording_is_refused() {
 }
 
 #[test]
-fn a_full_disk_is_told() {
+fn a_full_disk_is_reported() {
     let path = Path::new("/dev/full");
     if !path.exists() {
         return;

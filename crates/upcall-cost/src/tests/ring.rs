@@ -63,7 +63,7 @@ fn the_daemon_is_found_asked_and_read() {
 }
 
 #[test]
-fn a_daemon_that_dies_leaves_what_it_told() {
+fn a_crashed_daemon_leaves_its_events() {
     let folder = TempDir::new("ring").unwrap();
     let whole = bytes(KNOWN);
     let cut = whole.len() - 20;
@@ -96,7 +96,7 @@ fn nothing_for_a_while_is_no_end() {
 }
 
 #[test]
-fn what_speaks_another_language_is_refused() {
+fn a_foreign_protocol_is_refused() {
     let folder = TempDir::new("ring").unwrap();
     let served =
         daemon(folder.path(), 7, |mut stream| stream.write_all(b"HTTP/1.1 400 Bad Request\r\n").unwrap());
@@ -107,7 +107,7 @@ fn what_speaks_another_language_is_refused() {
 }
 
 #[test]
-fn a_refusal_is_told_in_the_daemons_words() {
+fn a_refusal_contains_the_daemons_message() {
     let folder = TempDir::new("ring").unwrap();
     let served = daemon(folder.path(), 7, |mut stream| {
         stream.write_all(b"error: somebody listens already\n").unwrap()
@@ -119,7 +119,7 @@ fn a_refusal_is_told_in_the_daemons_words() {
 }
 
 #[test]
-fn no_daemon_or_several_are_told() {
+fn no_daemon_or_several_are_reported() {
     let folder = TempDir::new("ring").unwrap();
     let error = |pid| Ring::open(&capture(folder.path(), pid)).err().expect("nothing to trace").to_string();
     assert!(error(None).starts_with("no switch found"), "{}", error(None));

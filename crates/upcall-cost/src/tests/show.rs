@@ -7,7 +7,7 @@ use super::scenario::analysed;
 use crate::{export, plot, text};
 
 #[test]
-fn outliers_are_told_with_their_worst_stage() {
+fn outliers_are_listed_with_their_worst_stage() {
     let mut scenario = String::from("port 1 veth1\nthread 5 handler1\nthread 6 handler2\n");
     for id in 1..=50u64 {
         let (start, slow) = (id * 100_000, if id == 25 { 40_000 } else { 0 });
@@ -144,14 +144,14 @@ fn metrics_are_drawn() {
 }
 
 #[test]
-fn without_a_font_the_way_out_is_told() {
+fn a_missing_font_is_reported_with_a_remedy() {
     let folder = TempDir::new("fonts").unwrap();
     let error = plot::find_font(&[folder.path().to_owned()]).unwrap_err();
     assert!(error.to_string().contains("have the figure as .svg"), "{error}");
 }
 
 #[test]
-fn a_switch_without_probes_is_shown_as_far_as_the_kernel_tells() {
+fn a_switch_without_probes_is_shown_from_kernel_events() {
     let report = analysed(
         "start ovs-vswitchd bpf\nport 1 veth1\n10 miss packet=A port=1\n30 miss packet=B port=1\n50 executed thread=5 packet=A",
     )
@@ -162,9 +162,9 @@ fn a_switch_without_probes_is_shown_as_far_as_the_kernel_tells() {
         (2, 1, 40.0)
     );
     let full = text::full(&report, 5, 10);
-    assert!(full.contains("NOTE: no handler told what it took"), "{full}");
+    assert!(full.contains("NOTE: no handler reported batches"), "{full}");
     assert!(
-        full.contains("Upcalls handled per thread (wait: miss to handler, way: the whole; µs)\n  not told"),
+        full.contains("Upcalls handled per thread (wait: miss to handler, way: total; µs)\n  not reported"),
         "{full}"
     );
 }

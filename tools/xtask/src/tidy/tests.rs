@@ -211,6 +211,21 @@ fn nothing_half_done() {
 }
 
 #[test]
+fn telltale_phrases_are_refused() {
+    let cases: &[(&str, &[usize])] = &[
+        ("/// Sends so often.", &[1]),
+        ("// The daemon was told\n// by a client.", &[1]),
+        ("//! A port, and\n//! who makes it: Who Asks?", &[2, 2]),
+        ("// The port that nobody\n// knows.", &[1]),
+        ("// Nobody\n\n// knows.", &[]),
+        ("/* x\n nobody knows */", &[2]),
+        ("let x = \"was told\"; // `was told` is code; who `x` makes", &[]),
+        ("// Forgot so oftentimes; retells of nothing.", &[]),
+    ];
+    table("flow", phrases::check, cases);
+}
+
+#[test]
 fn files_open_with_their_page() {
     let cases: &[(&str, &[usize])] = &[
         ("//! What for.\nuse a;", &[]),

@@ -1,4 +1,4 @@
-//! Control commands, held against a stock switch that runs beside ours with the same ports and rules.
+//! Control commands, compared with a stock switch with the same ports and flows.
 
 use super::{FROM_5_TO_7, Lab};
 use crate::helpers::{LIMIT, appctl_output, vsctl};
@@ -43,7 +43,7 @@ impl Stock {
     }
 }
 
-/// What both must print alike: without ages, names made by chance, and the order that hash tables give.
+/// Output that must be equal: without ages, random names and hash-table order.
 fn normal(command: &str, stdout: &str, stderr: &str) -> String {
     let stderr = stderr.lines().filter(|l| !l.contains("server returned an error"));
     let mut lines: Vec<String> = stdout.lines().chain(stderr).map(normal_line).collect();
@@ -72,7 +72,7 @@ fn normal_line(line: &str) -> String {
             out = format!("{head}{start}{tail}");
         }
     }
-    // An age of seconds in the table of addresses.
+    // An age in seconds in the MAC table.
     let words: Vec<&str> = out.split_whitespace().collect();
     match words[..] {
         [port, vlan, mac, age] if mac.len() == 17 && age.parse::<u32>().is_ok() => {
@@ -82,7 +82,7 @@ fn normal_line(line: &str) -> String {
     }
 }
 
-/// Lines that both answer alike, in an order in which each finds what the ones before left.
+/// Commands with equal answers; each relies on the state left by earlier ones.
 const ALIKE: &str = "\
 dpif/show
 fdb/add br0 p1 0 50:54:00:00:00:05
@@ -277,7 +277,7 @@ fn commands_answer_as_the_stock_switch_does() {
     assert!(differences.is_empty(), "{differences}");
 }
 
-/// A switch with the ports of [`SET_UP`] where `NORMAL` rules.
+/// A switch with the ports of [`SET_UP`] and a `NORMAL` flow.
 fn lab() -> Lab {
     let lab = Lab::empty();
     vsctl(&lab.daemon, SET_UP);
@@ -285,7 +285,7 @@ fn lab() -> Lab {
     lab
 }
 
-/// Ours refuses `line`, and says `why`.
+/// Sluice refuses `line` with the reason `why`.
 fn refused(lab: &Lab, line: &str, why: &str) {
     let out = appctl_output(&lab.daemon, line);
     assert_eq!(out.status.code(), Some(2), "{line}: {}", out.stdout);
@@ -293,7 +293,7 @@ fn refused(lab: &Lab, line: &str, why: &str) {
 }
 
 #[test]
-fn what_is_not_done_is_refused() {
+fn unsupported_commands_are_refused() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-appctl");
     let lab = lab();
@@ -320,7 +320,7 @@ fn what_is_not_done_is_refused() {
     ] {
         refused(&lab, line, why);
     }
-    // What is asked for in the database and not there is not denied.
+    // Configured but unsupported features are reported with the name of the record.
     for (set, line, why) in [
         ("Bridge br0 stp_enable=true", "stp/show br0", "STP: asked for by br0"),
         ("Bridge br0 rstp_enable=true", "rstp/show", "RSTP: asked for by br0"),
@@ -363,7 +363,7 @@ fn exact_flows_and_limits_by_command() {
     lab.receive("p1", &packet(1));
     lab.receive("p1", &packet(2));
     assert_eq!(flows(), 2);
-    // They are as the tables want them: the revalidator lets them be.
+    // The flows agree with the tables: the revalidator keeps them.
     lab.ofctl(&["add-flow", "br0", "table=9,actions=drop"]);
     lab.appctl("revalidator/wait");
     assert_eq!(flows(), 2);
@@ -385,7 +385,7 @@ fn exact_flows_and_limits_by_command() {
 }
 
 #[test]
-fn a_generated_packet_teaches_and_is_seen_by_controllers() {
+fn a_generated_packet_is_learned_from_and_reaches_controllers() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-appctl");
     let lab = lab();
@@ -407,16 +407,16 @@ fn a_generated_packet_teaches_and_is_seen_by_controllers() {
         "-vvconn:dbg",
     ]);
     let flow = "in_port=1,udp,dl_src=02:00:00:00:00:01,dl_dst=02:00:00:00:00:02,tp_src=1,tp_dst=2";
-    let told = || std::fs::read_to_string(&socket).unwrap_or_default().matches("NXT_PACKET_IN ").count();
+    let reported = || std::fs::read_to_string(&socket).unwrap_or_default().matches("NXT_PACKET_IN ").count();
     let story = lab.appctl(&format!("ofproto/trace br0 {flow}"));
     assert!(story.contains("dont_send=1"), "{story}");
-    assert_eq!(told(), 0);
+    assert_eq!(reported(), 0);
     let story = lab.appctl(&format!("ofproto/trace br0 {flow} --l7 0102030405 -generate"));
     assert!(story.contains("dont_send=0"), "{story}");
-    wait_for(LIMIT, "the packet-in", || told() == 1).unwrap();
+    wait_for(LIMIT, "the packet-in", || reported() == 1).unwrap();
     let seen = std::fs::read_to_string(&socket).unwrap();
     assert!(seen.contains("total_len=51 in_port=1") && seen.contains("dl_vlan=5"), "{seen}");
-    // Nothing was forwarded and nothing counted.
+    // No packet is forwarded or counted.
     assert!(lab.ofctl(&["dump-ports", "br0", "2"]).contains("tx pkts=0"));
     assert_eq!(lab.n_packets("priority=40000"), 0);
     let monitor = std::fs::read_to_string(&pid).unwrap();
@@ -424,7 +424,7 @@ fn a_generated_packet_teaches_and_is_seen_by_controllers() {
 }
 
 #[test]
-fn controllers_are_connected_to_anew() {
+fn controllers_are_reconnected() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-appctl");
     let lab = lab();

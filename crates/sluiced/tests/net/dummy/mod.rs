@@ -1,4 +1,4 @@
-//! Dummy mode: the real daemon, stepped by hand. Outputs are held against what the stock switch printed.
+//! Dummy mode: the real daemon with a stopped clock. Compares outputs with those of the stock switch.
 
 mod commands;
 mod offload;
@@ -9,7 +9,7 @@ mod recorded;
 use crate::helpers::{appctl, appctl_output, serving, spec, vsctl, wait_until};
 use testkit::{Daemon, Netns, TempDir, require_netns, require_programs, wait_for};
 
-/// A switch of dummies as the recordings have it; the clock stands.
+/// A switch of dummies with the set-up of the recordings; the clock is stopped.
 struct Lab {
     _netns: Netns,
     daemon: Daemon,
@@ -18,7 +18,7 @@ struct Lab {
 const ADD_PORTS: &str = "-- add-port br0 p1 -- set Interface p1 type=dummy -- add-port br0 p2 -- set Interface p2 type=dummy \
      -- add-port br0 p7 tag=10 -- set Interface p7 type=dummy";
 
-/// From a frame of 14 bytes on, a MAC address to a MAC address.
+/// The Ethernet header of a frame.
 const FROM_5_TO_7: &str = "eth(src=50:54:00:00:00:05,dst=50:54:00:00:00:07)";
 
 impl Lab {
@@ -92,7 +92,7 @@ fn a_session_reads_as_with_the_stock_switch() {
     lab.receive("p1", &syn);
     lab.receive("p1", &syn);
     lab.receive("p1", &arp);
-    // No wait: what was received is done.
+    // No wait: received packets are processed already.
     let flows = lab.appctl("dpctl/dump-flows");
     assert!(flows.contains("packets:1, bytes:54, used:0.000s"), "{flows}");
     assert_eq!(lab.appctl("time/warp 1000 500"), "warped\n");
@@ -106,7 +106,7 @@ fn a_session_reads_as_with_the_stock_switch() {
     assert_eq!(lab.appctl("fdb/stats-show br0"), recorded::FDB_STATS);
     assert!(lab.appctl("dpif-netdev/pmd-stats-show").starts_with(recorded::PMD_STATS));
     let ports = lab.ofctl(&["show", "br0"]);
-    // Addresses follow the order in which devices were opened.
+    // Addresses are assigned in the order of opening.
     assert_eq!(ports.replace("00:03\n", "00:04\n"), recorded::OFCTL_SHOW);
     let flows = lab.ofctl(&["dump-flows", "br0"]);
     assert_eq!(flows.replace("=1.020s", "=1s"), recorded::OFCTL_DUMP_FLOWS);
@@ -116,17 +116,17 @@ fn a_session_reads_as_with_the_stock_switch() {
     assert!(counters.contains("port  1: rx pkts=3, bytes=150, drop=?, errs=?"), "{counters}");
 }
 
-/// The layout and the rates are those of OVS 3.1 after the same.
+/// Layout and rates equal those of OVS 3.1 after the same commands.
 #[test]
-fn events_are_told_with_their_rates() {
+fn coverage_counters_have_rates() {
     require!();
     let lab = Lab::new();
-    // One sample each: what other tests of the machine take longer for is in the first.
+    // One sample each: the first includes delays by other tests on the machine.
     lab.appctl("time/warp 5000 100");
     lab.receive("p1", &format!("in_port(1),{FROM_5_TO_7},eth_type(0x1234)"));
     lab.receive("p1", &format!("in_port(1),{FROM_5_TO_7},eth_type(0x1234)"));
     lab.receive("p2", &format!("in_port(2),{FROM_5_TO_7},eth_type(0x1234)"));
-    let row = |told: &str| {
+    let row = |reported: &str| {
         let shown = lab.appctl("coverage/show");
         let (title, last) = (shown.lines().next().unwrap(), shown.lines().last().unwrap());
         assert!(
@@ -134,7 +134,7 @@ fn events_are_told_with_their_rates() {
                 .starts_with("Event coverage, avg rate over last: 5 seconds, last minute, last hour,  hash=")
         );
         assert!(last.ends_with(" events never hit"), "{shown}");
-        let expected = format!("netdev_received          {told}   total: 3");
+        let expected = format!("netdev_received          {reported}   total: 3");
         assert!(shown.lines().any(|line| line == expected), "{expected} is not in\n{shown}");
     };
     row("  0.0/sec     0.000/sec        0.0000/sec");
@@ -152,7 +152,7 @@ fn events_are_told_with_their_rates() {
 }
 
 #[test]
-fn time_moves_by_hand_alone() {
+fn time_advances_only_by_time_warp() {
     require!();
     let lab = Lab::new();
     lab.ofctl(&["add-flow", "br0", "idle_timeout=10,priority=7,in_port=1,actions=output:2"]);
@@ -161,13 +161,13 @@ fn time_moves_by_hand_alone() {
     lab.appctl("time/warp 6000 1000");
     lab.receive("p1", &one);
     lab.receive("p1", &one);
-    // Statistics reach the rule before its idle time is judged, however far the clock jumps.
+    // Statistics reach the flow before its idle timeout is checked, for any jump of the clock.
     lab.appctl("time/warp 8000");
     assert_eq!(lab.n_packets("priority=7"), 2);
     lab.appctl("time/warp 9000");
     let dump = lab.ofctl(&["dump-flows", "br0"]);
     assert!(!dump.contains("priority=7") && dump.contains("priority=8"), "{dump}");
-    // The datapath's flow went with its rule, in the same pass.
+    // The megaflow is deleted with its flow, in the same pass.
     assert_eq!(lab.appctl("dpctl/dump-flows"), "");
     lab.appctl("time/warp 3000 1000");
     assert!(!lab.ofctl(&["dump-flows", "br0"]).contains("priority=8"));
@@ -183,7 +183,7 @@ fn time_moves_by_hand_alone() {
 }
 
 #[test]
-fn a_packet_that_goes_round_is_done_before_the_next_command() {
+fn a_looping_packet_is_processed_before_the_next_command() {
     require!();
     let lab = Lab::new();
     lab.ofctl(&["add-flow", "br0", "in_port=1,actions=debug_recirc,output:2"]);
@@ -208,7 +208,7 @@ fn a_dummy_answers_arp_for_its_address() {
         "in_port(1),eth(src=50:54:00:00:00:05,dst=ff:ff:ff:ff:ff:ff),eth_type(0x0806),arp(sip=10.0.0.1,\
          tip=10.0.0.9,op=1,sha=50:54:00:00:00:05,tha=00:00:00:00:00:00)",
     );
-    // The answer came out where the question came in: it was learned there.
+    // The reply leaves by the input port of the request: its address was learned there.
     let counters = lab.ofctl(&["dump-ports", "br0", "1"]);
     assert!(counters.contains("tx pkts=1, bytes=42"), "{counters}");
     let fdb = lab.appctl("fdb/show br0");
@@ -216,7 +216,7 @@ fn a_dummy_answers_arp_for_its_address() {
 }
 
 #[test]
-fn dummies_are_told_what_they_cannot_do() {
+fn unsupported_operations_on_dummies_are_refused() {
     require!();
     let lab = Lab::new();
     for (line, why) in [
@@ -296,7 +296,7 @@ fn frames_are_captured_and_cross_streams() {
 }
 
 #[test]
-fn dummies_stand_in_for_everything() {
+fn override_replaces_every_device_by_a_dummy() {
     require!();
     let netns = Netns::new("dummy").unwrap();
     let daemon = serving(&spec(&netns).args(["--enable-dummy=override"]));
@@ -319,7 +319,7 @@ fn dummies_stand_in_for_everything() {
 }
 
 #[test]
-fn ports_without_a_device_of_the_kernel_tell_as_much_as_with_the_stock_switch() {
+fn ports_without_kernel_devices_report_the_columns_of_the_stock_switch() {
     require!();
     let lab = Lab::new();
     let patch = "add-port br0 pa -- set Interface pa type=patch options:peer=pb";
@@ -354,7 +354,7 @@ fn without_dummies_there_are_no_dummies() {
 }
 
 #[test]
-fn the_last_packets_of_a_flow_teach_nothing_that_is_over() {
+fn the_last_packets_of_a_flow_do_not_revive_deleted_learned_rules() {
     require!();
     let lab = Lab::new();
     lab.ofctl(&["add-flow", "br0", "priority=0,actions=NORMAL"]);
@@ -364,7 +364,7 @@ fn the_last_packets_of_a_flow_teach_nothing_that_is_over() {
     vsctl(&lab.daemon, "del-port p1");
     lab.appctl("time/warp 2000 500");
     assert!(!lab.appctl("fdb/show br0").contains("50:54:00:00:00:05"), "{}", lab.appctl("fdb/show br0"));
-    // A learned rule that is deleted does not come back by packets of before.
+    // Packets sent earlier do not revive a deleted learned flow.
     lab.ofctl(&[
         "add-flow",
         "br0",
@@ -380,7 +380,7 @@ fn the_last_packets_of_a_flow_teach_nothing_that_is_over() {
 }
 
 #[test]
-fn a_purge_takes_the_flows_of_before_alone() {
+fn a_purge_deletes_only_flows_that_precede_it() {
     require!();
     let lab = Lab::new();
     let one = format!("in_port(1),{FROM_5_TO_7},eth_type(0x1234)");
@@ -393,10 +393,10 @@ fn a_purge_takes_the_flows_of_before_alone() {
 }
 
 #[test]
-fn a_setting_that_cannot_be_made_leaves_the_port_as_it_is() {
+fn an_invalid_setting_leaves_the_port_unchanged() {
     require!();
     let lab = Lab::new();
-    // What is written back is written at a bounded rate, by the clock in our hand.
+    // The daemon limits the rate of its database updates by its clock.
     let written = |what: &str| {
         lab.appctl("time/warp 1000");
         let columns =
@@ -413,7 +413,7 @@ fn a_setting_that_cannot_be_made_leaves_the_port_as_it_is() {
 }
 
 #[test]
-fn queues_stay_on_the_node_of_their_port_among_pretended_cores() {
+fn queues_stay_on_the_numa_node_of_their_port() {
     require!();
     let netns = Netns::new("dummy").unwrap();
     let daemon = serving(&spec(&netns).args(["--enable-dummy", "--dummy-numa=0,0,1,1"]));

@@ -1,4 +1,4 @@
-//! Flow offload of dummies (`other_config:hw-offload`), as the stock switch 3.1 shows it: marks without counters.
+//! Flow offload of dummies (`other_config:hw-offload`), compared with the stock switch 3.1: marks without counters.
 
 use super::{FROM_5_TO_7, Lab};
 use crate::helpers::{LIMIT, appctl_output, vsctl, wait_log};
@@ -27,7 +27,7 @@ fn dummies_mark_packets_once_offload_is_enabled() {
         refused.stderr
     );
     lab.receive("p1", &frame(1));
-    // It takes effect at once, for new flows.
+    // Takes effect at once, for new flows.
     vsctl(&lab.daemon, "set Open_vSwitch . other_config:hw-offload=true");
     for line in
         ["netdev: Flow API Enabled", "p1: Assigned flow API 'dummy'.", "p2: Assigned flow API 'dummy'."]
@@ -36,7 +36,7 @@ fn dummies_mark_packets_once_offload_is_enabled() {
     }
     lab.receive("p1", &frame(1));
     assert_eq!(phwol_hits(&lab), [0, 0]);
-    // The main thread comes last.
+    // The main thread is listed last.
     for (port, at) in [("p1", 1), ("p2", 0)] {
         wait_for(LIMIT, "marks", || {
             lab.receive(port, &frame(2));
@@ -56,7 +56,7 @@ fn dummies_mark_packets_once_offload_is_enabled() {
     assert!(stats.contains("     [  0]                 Inserted offloads:      0\n"), "{stats}");
     let unknown = appctl_output(&lab.daemon, "dpctl/offload-stats-show nope");
     assert!(!unknown.status.success());
-    // It stays until the end of the process, also for new ports.
+    // Offload stays enabled until the process exits, also for new ports.
     vsctl(
         &lab.daemon,
         "set Open_vSwitch . other_config:hw-offload=false -- add-port br0 p3 -- set Interface p3 type=dummy",

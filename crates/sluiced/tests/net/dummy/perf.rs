@@ -1,10 +1,10 @@
-//! Commands about threads (`pmd-*`) beside what the stock switch printed, figures apart.
+//! Commands about threads (`pmd-*`), compared with output of the stock switch without its numbers.
 
 use super::{FROM_5_TO_7, Lab, recorded};
 use crate::helpers::{LIMIT, appctl_output, vsctl, wait_log};
 use testkit::{require_netns, require_programs, wait_for};
 
-/// A text with its figures made alike, and the blanks that they shift.
+/// A text with numbers, and blanks shifted by them, made uniform.
 fn shape(text: &str) -> String {
     let mut out = String::new();
     for line in text.lines() {
@@ -18,11 +18,11 @@ fn shape(text: &str) -> String {
         }
         out.push('\n');
     }
-    // A figure may fill its column.
+    // A number may fill its column.
     out.replace("( #", "(#")
 }
 
-/// The walls of histograms: what stands in the columns at which they begin.
+/// The bucket bounds of histograms: the first cell of each column.
 fn walls(text: &str) -> Vec<Vec<String>> {
     let rows = text.lines().skip_while(|l| !l.starts_with("Histograms")).skip(2).take(32);
     let cell = |row: &str, column: usize| row[3 + 23 * column..][..8].trim().to_string();
@@ -40,7 +40,7 @@ fn with_threads() -> Lab {
 }
 
 #[test]
-fn iterations_are_told_in_the_layout_of_the_stock_switch() {
+fn iterations_have_the_layout_of_the_stock_switch() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-appctl");
     let lab = with_threads();
@@ -48,7 +48,7 @@ fn iterations_are_told_in_the_layout_of_the_stock_switch() {
     assert_eq!(shape(&off), shape(recorded::PERF_SHOW_OFF), "{off}");
     vsctl(&lab.daemon, "set Open_vSwitch . other_config:pmd-perf-metrics=true");
     let one = format!("in_port(1),{FROM_5_TO_7},eth_type(0x1234)");
-    // A miss, its translation, and hits of the flow that came of it.
+    // A miss, its translation, and hits of the resulting megaflow.
     wait_for(LIMIT, "hits", || {
         lab.receive("p1", &one);
         lab.appctl("dpctl/show").lines().any(|l| l.contains("lookups:") && !l.contains("hit:0 "))
@@ -61,7 +61,7 @@ fn iterations_are_told_in_the_layout_of_the_stock_switch() {
     })
     .unwrap_or_else(|e| panic!("{e}: {on}"));
     assert_eq!(shape(&on), shape(recorded::PERF_SHOW_ON), "{on}");
-    // Figures that hang together.
+    // Numbers that depend on each other.
     let figure = |name: &str| -> u64 {
         let line = on.lines().find(|l| l.trim_start().starts_with(name)).unwrap();
         line.split(':').nth(1).unwrap().split_whitespace().next().unwrap().parse().unwrap()
@@ -74,7 +74,7 @@ fn iterations_are_told_in_the_layout_of_the_stock_switch() {
     assert_eq!(walls(&whole), walls(recorded::PERF_HISTOGRAMS));
     let histograms = &whole[whole.find("Histograms").unwrap()..];
     assert_eq!(shape(histograms), shape(recorded::PERF_HISTOGRAMS), "{histograms}");
-    // Clearing starts anew; another core's thread is not there.
+    // Clearing resets the counters; the other core has no thread.
     lab.appctl("dpif-netdev/pmd-stats-clear");
     let cleared = lab.appctl("dpif-netdev/pmd-perf-show -nh");
     assert_eq!(shape(&cleared), shape(recorded::PERF_SHOW_OFF), "{cleared}");
@@ -83,7 +83,7 @@ fn iterations_are_told_in_the_layout_of_the_stock_switch() {
 }
 
 #[test]
-fn what_cannot_be_shown_or_told_is_refused() {
+fn bad_arguments_of_pmd_commands_are_refused() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-appctl");
     let lab = with_threads();
@@ -146,7 +146,7 @@ fn other_figures_of_threads_have_the_layout_of_the_stock_switch() {
     );
     let one = format!("in_port(1),{FROM_5_TO_7},eth_type(0x1234)");
     let mut stats = String::new();
-    // Percentages grow as the thread works; so do the digits of cycles.
+    // Percentages grow while the thread works; so do the digits of cycles.
     wait_for(LIMIT, "the layout with packets", || {
         lab.receive("p1", &one);
         stats = lab.appctl("dpif-netdev/pmd-stats-show");
@@ -154,7 +154,7 @@ fn other_figures_of_threads_have_the_layout_of_the_stock_switch() {
     })
     .unwrap_or_else(|e| panic!("{e}: {stats}"));
     assert_eq!(lab.appctl("dpif-netdev/pmd-stats-show -pmd 9"), "");
-    // Whether shares are known depends on how long it has run.
+    // Usage percentages are available only after some time.
     let shares = |text: &str| -> Vec<String> {
         let cut = |line: &str| line.split("pmd usage: ").next().unwrap().to_string();
         let lines: Vec<_> = text.lines().map(cut).collect();

@@ -1,4 +1,4 @@
-//! `Flow_Table.prefixes`: which bits of addresses a lookup adds to a megaflow.
+//! `Flow_Table.prefixes`: address bits that a lookup adds to a megaflow.
 
 use super::Lab;
 use crate::helpers::vsctl;
@@ -15,7 +15,7 @@ const RULES: [&str; 5] = [
 const IPV4: &str = "in_port=1,tcp,nw_dst=192.168.0.1,nw_src=11.0.0.1";
 const IPV6: &str = "in_port=1,tcp6,ipv6_dst=3001::2,ipv6_src=fe80::1";
 
-/// What `ofproto/trace` says of a packet's megaflow beside what all have.
+/// The megaflow in `ofproto/trace` without the fields common to all packets.
 fn looked_at(lab: &Lab, packet: &str) -> String {
     let story = lab.appctl(&format!("ofproto/trace br0 {packet}"));
     let line = story.lines().find_map(|line| line.strip_prefix("Megaflow: recirc_id=0,eth,"));
@@ -29,7 +29,7 @@ fn megaflows_follow_the_prefixes_of_a_table() {
     require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-appctl");
     let lab = Lab::new();
     RULES.iter().for_each(|rule| drop(lab.ofctl(&["add-flow", "br0", rule])));
-    // As Open vSwitch 3.1 had them with the same prefixes, and with all four those of 3.5 without a row.
+    // As in Open vSwitch 3.1 with the same prefixes; with all four, as in 3.5 by default.
     let by_default = ("nw_src=11.0.0.0/8,nw_dst=128.0.0.0/1", "ipv6_dst=3000::/4");
     let check = |(of_ipv4, of_ipv6): (&str, &str), what: &str| {
         assert_eq!((&*looked_at(&lab, IPV4), &*looked_at(&lab, IPV6)), (of_ipv4, of_ipv6), "{what}");

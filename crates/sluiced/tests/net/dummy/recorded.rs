@@ -1,4 +1,4 @@
-//! What the stock switch printed (3.5.4; the last ones: 3.1.0), dummy datapath, stopped clock.
+//! Output of the stock switch (3.5.4; the last ones: 3.1.0), dummy datapath, stopped clock.
 
 /// `dpif/show`.
 pub(super) const DPIF_SHOW: &str = "\
@@ -63,7 +63,7 @@ recirc_id(0),in_port(1),packet_type(ns=0,id=0),eth(dst=50:54:00:00:00:07),eth_ty
 recirc_id(0),in_port(1),packet_type(ns=0,id=0),eth(src=50:54:00:00:00:05,dst=50:54:00:00:00:07),eth_type(0x0806), packets:0, bytes:0, used:never, actions:100,2
 ";
 
-/// `dpctl/dump-flows -m`, without what tells of the stock switch alone (names of flows, its layout of masks).
+/// `dpctl/dump-flows -m`, without parts specific to the stock switch (names of flows, its layout of masks).
 pub(super) const DUMP_FLOWS_MORE: [&str; 2] = [
     "recirc_id(0),dp_hash(0/0),skb_priority(0/0),in_port(p1),skb_mark(0/0),ct_state(0/0),ct_zone(0/0),ct_mark(0/0),ct_label(0/0),packet_type(ns=0,id=0),eth(src=50:54:00:00:00:05/00:00:00:00:00:00,dst=50:54:00:00:00:07),eth_type(0x0800),ipv4(src=10.1.2.3/255.0.0.0,dst=192.168.0.2/0.0.0.0,proto=6,tos=0/0,ttl=64,frag=no),tcp(src=1234/0,dst=80),tcp_flags(0/0), packets:1, bytes:54, used:1.000s, flags:S, dp:ovs, actions:set(eth(dst=aa:bb:cc:dd:ee:ff)),set(ipv4(ttl=63)),p2",
     "recirc_id(0),dp_hash(0/0),skb_priority(0/0),in_port(p1),skb_mark(0/0),ct_state(0/0),ct_zone(0/0),ct_mark(0/0),ct_label(0/0),packet_type(ns=0,id=0),eth(src=50:54:00:00:00:05,dst=50:54:00:00:00:07),eth_type(0x0806),arp(sip=10.0.0.1/0.0.0.0,tip=10.0.0.2/0.0.0.0,op=1/0,sha=50:54:00:00:00:05/00:00:00:00:00:00,tha=00:00:00:00:00:00/00:00:00:00:00:00), packets:0, bytes:0, used:never, dp:ovs, actions:br0,p2",
@@ -136,7 +136,7 @@ NXST_FLOW reply (xid=0x4):
  cookie=0x0, duration=1s, table=3, n_packets=2, n_bytes=108, idle_age=1, tcp,reg1=0x5,nw_src=10.0.0.0/8 actions=dec_ttl,mod_dl_dst:aa:bb:cc:dd:ee:ff,output:2
 ";
 
-/// `bridge/dump-flows br0, without the rules of its own that the stock switch has in table 254`.
+/// `bridge/dump-flows br0`, without the stock switch's internal flows in table 254.
 pub(super) const BRIDGE_DUMP_FLOWS: &str = "\
 duration=1s, n_packets=2, n_bytes=108, priority=50,tcp,tp_dst=80,actions=load:0x5->NXM_NX_REG1[],resubmit(,3)
 duration=1s, n_packets=1, n_bytes=42, priority=0,actions=NORMAL
@@ -173,7 +173,7 @@ system@ovs-system:
   port 100: br0 (dummy-internal)
 ";
 
-/// `dpif-netdev/pmd-perf-show`, no metrics, no packets. That switch took its processor for one of 1 Hz.
+/// `dpif-netdev/pmd-perf-show`, no metrics, no packets. That switch assumed a processor of 1 Hz.
 pub(super) const PERF_SHOW_OFF: &str = "\
 \n\
 Time: 21:02:41.580

@@ -1,13 +1,13 @@
-//! What actions do to packets, seen on the wire to the byte, checksums included.
+//! Effects of actions on packets, compared byte by byte on the wire, including checksums.
 
 use testkit::{require_netns, require_programs, wait_for};
 
 use super::frames::{HOST_2, IP, IP_DST, IP_SRC, Ip, arp, eth, ip6, source, tagged};
 use super::{LIMIT, Lab, VERSIONS, number_after, received, send, wait_text};
 
-/// Rules behind which one frame arrives as another, or not at all.
+/// Flows that turn a frame into another, or drop it.
 struct Case {
-    /// Rules; `@` stands for the frame's source, `in_port` and `priority` are for the test to add.
+    /// Flows; `@` is the frame's source; the test adds `in_port` and `priority`.
     rules: &'static str,
     sent: String,
     arrives: Option<String>,
@@ -23,17 +23,17 @@ fn new(rules: &'static str, sent: String, arrives: impl Into<Option<String>>) ->
     Case { new: true, ..case(rules, sent, arrives) }
 }
 
-/// A frame to host 2, from the source that all cases start with; [`run`] numbers it.
+/// A frame to host 2, with the source prefix of all cases; [`run`] numbers it.
 fn frame(rest: &str) -> String {
     eth(HOST_2, &source(0), rest)
 }
 
-/// The same with a tag. A tag pushed makes a frame longer, one taken shorter.
+/// The frame with a tag. Pushing a tag lengthens a frame, popping one shortens it.
 fn with_tag(tci: u16, rest: &str) -> String {
     tagged(HOST_2, &source(0), tci, rest)
 }
 
-/// Runs the cases side by side: each frame has a source of its own, by which it is found again.
+/// Runs the cases concurrently: each frame has a unique source, which identifies it.
 fn run(lab: &Lab, version: &str, cases: &[Case]) {
     let cases: Vec<(u8, &Case)> =
         (1..).zip(cases).filter(|(_, c)| !c.new || version != "OpenFlow10").collect();
@@ -44,7 +44,7 @@ fn run(lab: &Lab, version: &str, cases: &[Case]) {
         rules += &c.rules.replace('@', &mac);
         rules += "\n";
     }
-    // A frame at the end of each round says that all before it have come.
+    // A last frame in each round shows that all earlier ones have arrived.
     rules += "priority=1,dl_type=0x88b6,actions=2\n";
     lab.rules(version, &rules);
     let end = frame("88b6");
@@ -59,7 +59,7 @@ fn run(lab: &Lab, version: &str, cases: &[Case]) {
             let from: Vec<&String> = seen.iter().filter(|f| f[12..24] == source(*n)).collect();
             let expected: Vec<String> = c.arrives.iter().map(|f| number(*n, f)).collect();
             let trace = || lab.appctl("dpctl/dump-flows");
-            // What is behind the packet is padding: a tag moves its end.
+            // Padding follows the packet: a tag moves its end.
             let bare = |f: &String| f.trim_end_matches('0').to_string();
             assert!(
                 from.iter().map(|f| bare(f)).eq(expected.iter().map(bare)),
@@ -101,7 +101,7 @@ fn header_cases() -> Vec<Case> {
         case("@,udp,actions=dec_ttl,2", plain(), udp(Ip { ttl: 63, ..IP })),
         case("@,udp,actions=dec_ttl,dec_ttl,2", plain(), udp(Ip { ttl: 62, ..IP })),
         case("@,udp,actions=dec_ttl,2", udp(Ip { ttl: 1, ..IP }), None),
-        // An address by way of a register, and two exchanged over the stack.
+        // An address through a register, and two swapped through the stack.
         case(
             "@,udp,actions=move:NXM_OF_IP_SRC[]->NXM_NX_REG0[],load:5->NXM_NX_REG0[0..7],move:NXM_NX_REG0[]->NXM_OF_IP_DST[],2",
             plain(),
@@ -117,7 +117,7 @@ fn header_cases() -> Vec<Case> {
             frame(&arp(1, "02aa00000000", "0a000001", "0a000002")),
             frame(&arp(2, "02aa00000000", "0a000009", "0a000002")),
         ),
-        // The output of before a change is the packet of before it.
+        // An output before a change sends the unchanged packet.
         case("@,udp,actions=3,mod_nw_tos:4,2", plain(), udp(Ip { tos: 4, ..IP })),
         case("@,actions=note:01.02.03,load:2->NXM_NX_REG2[],output:NXM_NX_REG2[]", plain(), plain()),
         case("@,actions=load:2->NXM_NX_REG2[16..31],output:NXM_NX_REG2[16..31]", plain(), plain()),
@@ -171,7 +171,7 @@ fn table_cases() -> Vec<Case> {
             plain(),
             udp(Ip { tos: 4, ..IP }),
         ),
-        // A resubmit with another input port, and what comes behind a resubmit.
+        // A resubmit with another input port, and actions after a resubmit.
         case(
             "@,in_port=1,actions=resubmit(3,),2\n@,in_port=3,actions=load:1->NXM_NX_REG0[]",
             plain(),
@@ -183,9 +183,9 @@ fn table_cases() -> Vec<Case> {
             plain(),
             udp(Ip { tos: 4, ..IP }),
         ),
-        // A table without a rule for it.
+        // A table without a matching flow.
         case("@,actions=resubmit(,5),2", plain(), plain()),
-        // Resubmits without end: the packet goes nowhere, and the switch goes on.
+        // Endless resubmits: the packet is dropped, and the switch continues.
         case("@,actions=2,resubmit(,6)\ntable=6,@,actions=resubmit(,6),resubmit(,6)", plain(), None),
         new(
             "@,actions=write_metadata:0x1200000034,goto_table:7\ntable=7,@,metadata=0x1200000034,actions=2",
@@ -198,7 +198,7 @@ fn table_cases() -> Vec<Case> {
             plain(),
         ),
         new("@,actions=goto_table:250\ntable=250,@,actions=write_actions(output:2)", plain(), plain()),
-        // An action set runs at the end, in its own order, with the last of a kind.
+        // The action set runs at the end, in its specified order, with the last action of a type.
         new(
             "@,udp,actions=write_actions(output:2,set_field:10.0.0.9->ip_dst),goto_table:10\ntable=10,@,udp,actions=write_actions(set_field:10.0.0.8->ip_dst)",
             plain(),
@@ -214,7 +214,7 @@ fn table_cases() -> Vec<Case> {
             plain(),
             None,
         ),
-        // A miss ends the pipeline; the action set is what is left.
+        // A miss ends the pipeline; only the action set runs.
         new("@,actions=write_actions(output:2),goto_table:13", plain(), plain()),
     ]
 }
@@ -240,7 +240,7 @@ fn tags_are_set_pushed_and_stripped() {
 }
 
 #[test]
-fn packets_walk_through_tables() {
+fn packets_traverse_tables() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-ofctl", "python3", "tcpdump");
     let lab = Lab::new(3);
@@ -250,7 +250,7 @@ fn packets_walk_through_tables() {
 }
 
 #[test]
-fn special_ports_reach_whom_they_name() {
+fn reserved_ports_reach_their_hosts() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-ofctl", "python3", "tcpdump");
     let lab = Lab::new(3);
@@ -273,7 +273,7 @@ fn special_ports_reach_whom_they_name() {
         (three, &[2, 3, 5, 7, 0x20]),
         (local, &[2, 3, 4, 5, 0x20]),
     ];
-    // Each is the first of its flow: those may change places.
+    // Each is the first of its flow: these may be reordered.
     let sorted = |lines: &[String]| {
         let mut frames = received(lines);
         frames.sort();
@@ -302,7 +302,7 @@ fn a_slow_action_keeps_its_flow_in_userspace_and_passes() {
     let flows = lab.appctl("dpctl/dump-flows");
     assert!(flows.contains("actions:userspace(pid=0,slow_path(action))"), "{flows}");
     wait_for(LIMIT, "ten packets", || lab.packets("in_port=1") >= before + 10).unwrap();
-    // Large packets come in fragments, in both directions.
+    // Large packets are fragmented, in both directions.
     let out = one.netns.run("ping", &["-n", "-c", "2", "-s", "3000", &two.ipv4.to_string()]).unwrap();
     assert!(out.stdout.contains("2 received"), "{}", out.stdout);
 }
@@ -312,7 +312,7 @@ fn rules_learn_addresses() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-ofctl", "python3", "tcpdump");
     let lab = Lab::new(3);
-    // A learning switch of rules: table 10 holds where addresses are, register 0 the answer.
+    // A learning switch of flows: table 10 holds learned addresses, register 0 the output port.
     let learn = "learn(table=10,idle_timeout=60,NXM_OF_VLAN_TCI[0..11],NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[],\
                  load:NXM_OF_IN_PORT[]->NXM_NX_REG0[0..15])";
     for version in VERSIONS {
@@ -323,11 +323,11 @@ fn rules_learn_addresses() {
         lab.rules(version, &rules);
         let (two, three) = (lab.watch(2), lab.watch(3));
         let (a, b) = (source(1), source(2));
-        // Unknown: flooded. The answer, and then more, goes where the address was learned.
+        // Unknown addresses are flooded. The reply and later packets go to the learned port.
         send(lab.host(1), &[eth(&b, &a, "88b5")]);
         two.wait_for("88b5", LIMIT).unwrap();
         three.wait_for("88b5", LIMIT).unwrap();
-        // A flow of the rules before may be there for the answer.
+        // A megaflow of earlier flows may exist for the reply.
         lab.appctl("revalidator/wait");
         send(lab.host(2), &[eth(&a, &b, "88b5")]);
         wait_for(LIMIT, "two learned rules", || {
@@ -358,7 +358,7 @@ fn learning_keeps_to_its_limit() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-ofctl", "python3");
     let lab = Lab::new(2);
-    // `limit` counts rules with the same cookie; result_dst says whether the rule is there.
+    // `limit` counts flows with the same cookie; result_dst receives whether the flow exists.
     let rules = "actions=learn(table=1,cookie=0x99,limit=2,result_dst=NXM_NX_REG0[0],delete_learned,NXM_OF_ETH_SRC[]),resubmit(,5)\n\
                  table=5,cookie=5,reg0=1,actions=2\ntable=5,cookie=6,reg0=0,actions=drop";
     for version in VERSIONS {
@@ -370,19 +370,19 @@ fn learning_keeps_to_its_limit() {
         assert_eq!(lab.dump(version).iter().filter(|l| l.contains("cookie=0x99, table=1")).count(), 2);
         lab.wait_packets("cookie=5/-1,table=5", 2);
         lab.wait_packets("cookie=6/-1,table=5", 2);
-        // What was learned ends with the rule that learns.
+        // Deleting the learning flow deletes learned flows.
         lab.ofctl("del-flows br0 table=0");
         assert_eq!(lab.dump(version).len(), 2, "{:?}", lab.dump(version));
     }
 }
 
 #[test]
-fn a_ttl_that_ends_goes_to_the_controller() {
+fn an_expired_ttl_is_sent_to_the_controller() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-ofctl", "python3");
     let lab = Lab::new(2);
     lab.rules("OpenFlow10", "cookie=0x42,ip,actions=dec_ttl,2");
-    // Expired packets go to those that asked for them.
+    // Packets with expired TTL go to controllers that enabled them.
     let deaf = lab.monitor("monitor br0 65534");
     let monitor = lab.monitor("monitor br0 65534 invalid_ttl");
     send(lab.host(1), &[eth(HOST_2, &source(1), &Ip { ttl: 1, ..IP }.udp(1000, 53))]);
@@ -417,7 +417,7 @@ fn patch_ports_join_bridges_in_one_flow() {
     let expected = eth(HOST_2, &source(1), &Ip { tos: 8, ..IP }.udp(1000, 53));
     wait_for(LIMIT, "three frames", || received(&capture.lines()).len() == 3).unwrap();
     assert!(received(&capture.stop().unwrap()).iter().all(|f| *f == expected));
-    // One flow through both bridges; the patch ports have counted.
+    // One megaflow through both bridges; the patch ports count it.
     let flows = lab.appctl("dpctl/dump-flows");
     let udp: Vec<&str> = flows.lines().filter(|l| l.contains("proto=17")).collect();
     assert!(udp.len() == 1 && udp[0].contains("tos=0x8"), "{flows}");
@@ -426,7 +426,7 @@ fn patch_ports_join_bridges_in_one_flow() {
 }
 
 #[test]
-fn controller_actions_with_all_they_say_are_taken_and_told() {
+fn controller_actions_keep_all_arguments() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-ofctl");
     let lab = Lab::new(1);
@@ -435,7 +435,7 @@ fn controller_actions_with_all_they_say_are_taken_and_told() {
                     controller(reason=invalid_ttl,max_len=64,id=2,userdata=ff,meter_id=7)";
         lab.rules(version, &text.replace(" actions", ",actions"));
         assert_eq!(lab.dump(version), [text]);
-        // To freeze for a controller is not known here, and said so rather than left out.
+        // Pausing for a controller is unsupported, and refused rather than ignored.
         let refused = lab.refused(&format!("-O {version} add-flow br0 actions=controller(pause)"), "");
         assert!(refused.contains("OFPBPC_BAD_TYPE"), "{refused}");
     }
@@ -450,12 +450,12 @@ fn each_bridge_has_meters_of_its_own() {
     let add = |bridge: &str| {
         lab.ofctl(&format!("-O OpenFlow13 add-meter {bridge} meter=1,pktps,bands=type=drop,rate=100"));
         lab.ofctl(&format!("-O OpenFlow13 add-flow {bridge} actions=meter:1,local"));
-        let told = lab.appctl(&format!("ofproto/trace {bridge} in_port=1"));
-        told.lines().last().unwrap_or_default().to_string()
+        let reported = lab.appctl(&format!("ofproto/trace {bridge} in_port=1"));
+        reported.lines().last().unwrap_or_default().to_string()
     };
     assert!(add("br0").contains("meter(0)"));
     assert!(add("br1").contains("meter(1)"));
-    // A bridge that goes takes its meters with it, and their numbers are free.
+    // Removing a bridge removes its meters and frees their ids.
     lab.vsctl("del-br br0 -- add-br br2");
     assert!(add("br2").contains("meter(0)"));
 }

@@ -1,4 +1,4 @@
-//! Controllers: stock ones by TCP and Unix sockets, roles, what a bridge does without them, and Faucet.
+//! Controllers: stock ones over TCP and Unix sockets, roles, fail modes, and Faucet.
 
 use std::path::Path;
 use std::time::Duration;
@@ -25,15 +25,15 @@ fn connected(lab: &Lab, want: bool) {
     .unwrap_or_else(|why| panic!("{why}\n{}", lab.vsctl("list Controller")));
 }
 
-/// The hosts reach each other by way of a controller.
+/// Checks that the hosts reach each other through a controller.
 fn reach(lab: &Lab) {
     let (one, two) = (lab.host(1), lab.host(2));
     testkit::reachable(&one.netns, two.ipv4.into(), LIMIT).unwrap();
 }
 
-/// A row of the database makes the switch connect to no socket but one of its run directory.
+/// The database cannot make the switch connect to a socket outside its run directory.
 #[test]
-fn sockets_that_a_bridge_connects_to_are_those_of_the_run_directory() {
+fn bridges_connect_only_to_sockets_in_the_run_directory() {
     require_netns!();
     require_programs!("ovs-vsctl");
     let lab = Lab::new(1);
@@ -48,19 +48,19 @@ fn sockets_that_a_bridge_connects_to_are_those_of_the_run_directory() {
     ] {
         let target = format!("unix:{}", path.display());
         lab.vsctl(&format!("set-controller br0 {target}"));
-        let said = if permitted { "No such file" } else { "not permitted" };
-        let told = || lab.vsctl("get controller br0 status").contains(said);
-        wait_for(LIMIT, &format!("{target} to be told as {said}"), told)
+        let message = if permitted { "No such file" } else { "not permitted" };
+        let reported = || lab.vsctl("get controller br0 status").contains(message);
+        wait_for(LIMIT, &format!("{message} as the error of {target}"), reported)
             .unwrap_or_else(|why| panic!("{why}\n{}", lab.vsctl("list Controller")));
     }
-    // A name alone is one of the run directory.
+    // A bare name refers to the run directory.
     let listener = std::os::unix::net::UnixListener::bind(run.join("own.sock")).unwrap();
     lab.vsctl("set-controller br0 unix:own.sock");
     listener.accept().unwrap();
 }
 
 #[test]
-fn a_learning_controller_is_obeyed_and_met_again() {
+fn a_learning_controller_works_and_is_reconnected() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-testcontroller");
     let lab = Lab::new(2);
@@ -73,10 +73,10 @@ fn a_learning_controller_is_obeyed_and_met_again() {
     reach(&lab);
     let row = lab.vsctl("list Controller");
     assert!(row.contains("role                : other") && row.contains("state=ACTIVE"), "{row}");
-    // It sets up rules for what it has learned; its first controller cleared the bridge's own.
+    // It installs flows for learned addresses; the first controller had deleted the bridge's own.
     let flows = lab.ofctl("dump-flows br0");
     assert!(flows.contains("idle_timeout=60") && !flows.contains("cookie=0x77"), "{flows}");
-    // The controller dies: rules stay (secure), the row tells; a new one is found by itself.
+    // The controller dies: flows stay (secure), the row shows it; the switch reconnects to a new one.
     drop(controller);
     connected(&lab, false);
     let row = lab.vsctl("list Controller");
@@ -86,7 +86,7 @@ fn a_learning_controller_is_obeyed_and_met_again() {
     let _again = testcontroller(&lab, "ptcp:6653:127.0.0.1");
     connected(&lab, true);
     reach(&lab);
-    // Without controllers, in secure mode: no rule, no traffic.
+    // Without controllers, in secure mode: no flow, no traffic.
     lab.vsctl("del-controller br0");
     wait_for(LIMIT, "no rules", || lab.dump("OpenFlow13").is_empty()).unwrap();
     let report = testkit::ping(&lab.host(1).netns, lab.host(2).ipv4.into(), 2).unwrap();
@@ -97,7 +97,7 @@ fn a_learning_controller_is_obeyed_and_met_again() {
 }
 
 #[test]
-fn several_controllers_are_met_at_once() {
+fn several_controllers_are_connected_at_once() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-testcontroller");
     let lab = Lab::new(2);
@@ -106,7 +106,7 @@ fn several_controllers_are_met_at_once() {
     let up = || lab.vsctl("--columns=is_connected --bare list Controller").matches("true").count();
     wait_for(LIMIT, "both connected", || up() == 2).unwrap();
     reach(&lab);
-    // One of them is enough.
+    // One controller is sufficient.
     let [first, _second] = controllers;
     drop(first);
     wait_for(LIMIT, "one connected", || up() == 1).unwrap();
@@ -114,7 +114,7 @@ fn several_controllers_are_met_at_once() {
 }
 
 #[test]
-fn garbage_on_a_management_socket_disturbs_nobody_else() {
+fn garbage_on_a_management_socket_affects_no_other_client() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-ofctl");
     let lab = Lab::new(1);
@@ -123,18 +123,18 @@ fn garbage_on_a_management_socket_disturbs_nobody_else() {
     let junk: [Vec<u8>; 5] = [
         vec![0; 1000],
         vec![0xff; 70_000],
-        // A length below the header's.
+        // A length shorter than the header.
         vec![1, 0, 0, 3, 0, 0, 0, 1],
-        // A message whose end never comes.
+        // An incomplete message.
         [&hello[..], &[1, 14, 0xff, 0xff, 0, 0, 0, 2]].concat(),
-        // A type that there is not, again and again.
+        // An unknown type, repeated.
         [&hello[..], &[1, 200, 0, 8, 0, 0, 0, 9].repeat(5000)].concat(),
     ];
     let mut open = Vec::new();
     for bytes in &junk {
         let mut stream = std::os::unix::net::UnixStream::connect(&socket).unwrap();
         stream.set_nonblocking(true).unwrap();
-        // The switch may have hung up by then.
+        // The switch may have disconnected by then.
         let _ = std::io::Write::write(&mut stream, bytes);
         open.push(stream);
         assert!(lab.ofctl("show br0").contains("n_tables:254"));
@@ -143,7 +143,7 @@ fn garbage_on_a_management_socket_disturbs_nobody_else() {
 }
 
 #[test]
-fn a_bridge_that_lost_its_controllers_switches_by_itself() {
+fn a_bridge_fails_open_to_standalone_mode() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-testcontroller");
     let lab = Lab::new(2);
@@ -151,10 +151,10 @@ fn a_bridge_that_lost_its_controllers_switches_by_itself() {
         "set-fail-mode br0 standalone -- set-controller br0 tcp:127.0.0.1:6654 \
          -- set controller br0 inactivity_probe=1000 max_backoff=1000",
     );
-    // Nobody listens there: after three probe intervals the hosts reach each other.
+    // No controller listens: after three probe intervals the hosts reach each other.
     let (one, two) = (lab.host(1), lab.host(2));
     testkit::reachable(&one.netns, two.ipv4.into(), Duration::from_secs(15)).unwrap();
-    // The rule for that is not for controllers to see, until one comes.
+    // The standalone flow is hidden from controllers, and removed when one connects.
     assert!(lab.dump("OpenFlow10").is_empty(), "{:?}", lab.dump("OpenFlow10"));
     let _controller = testcontroller(&lab, "ptcp:6654:127.0.0.1");
     connected(&lab, true);
@@ -163,7 +163,7 @@ fn a_bridge_that_lost_its_controllers_switches_by_itself() {
 }
 
 #[test]
-fn controllers_may_come_by_themselves() {
+fn passive_controllers_are_accepted() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-testcontroller");
     let lab = Lab::new(2);
@@ -181,7 +181,7 @@ fn controllers_may_come_by_themselves() {
 }
 
 #[test]
-fn who_watches_a_controller_sees_both_directions() {
+fn snoop_shows_both_directions() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-testcontroller");
     let lab = Lab::new(2);
@@ -193,14 +193,14 @@ fn who_watches_a_controller_sees_both_directions() {
     let seen = || snoop.stderr() + &snoop.stdout();
     let both = || ["OFPT_PACKET_IN", "OFPT_FLOW_MOD", "OFPT_PACKET_OUT"].iter().all(|m| seen().contains(m));
     wait_for(LIMIT, "both directions", both).unwrap_or_else(|why| panic!("{why}\n{}", seen()));
-    // What others ask of the switch is not for it.
+    // Requests of other clients are not shown.
     lab.ofctl("add-flow br0 cookie=0x7777,table=9,actions=drop");
     lab.ofctl("del-flows br0");
     reach(&lab);
     assert!(!seen().contains("0x7777"), "{}", seen());
 }
 
-/// A watcher that does not read, and a controller that goes on: its echoes come back, 24 MB each way.
+/// A snoop client that does not read, and a controller that sends 24 MB of echoes and receives as much.
 const SLOW_WATCHER: &str = "\
 import socket, struct, sys
 hello = struct.pack('!BBHI', 4, 0, 8, 1)
@@ -229,7 +229,7 @@ print('left', total < 24000000, flush=True)
 ";
 
 #[test]
-fn a_watcher_that_does_not_read_keeps_no_controller_waiting() {
+fn a_stalled_snoop_client_does_not_delay_the_controller() {
     require_netns!();
     require_programs!("ovs-vsctl", "python3");
     let lab = Lab::new(1);
@@ -246,7 +246,7 @@ fn a_watcher_that_does_not_read_keeps_no_controller_waiting() {
     says("left True");
 }
 
-/// A client of OpenFlow 1.3, a line per word of its script: see the test below.
+/// A client of OpenFlow 1.3; each line of its script is a command: see the test below.
 const ROLES: &str = "\
 import socket, struct, sys
 class Peer:
@@ -291,7 +291,7 @@ print(b.role(2, 7), b.add_flow(), a.role(0, 0), a.add_flow())
 ";
 
 #[test]
-fn one_master_at_a_time_and_slaves_change_nothing() {
+fn one_master_at_a_time_and_slaves_are_read_only() {
     require_netns!();
     require_programs!("ovs-vsctl", "python3");
     let lab = Lab::new(1);
@@ -322,7 +322,7 @@ dps:
       4: {tagged_vlans: [office, lab]}
 ";
 
-/// Faucet with a configuration, in the switch's namespace; `None`, aloud, when it cannot be had.
+/// Starts Faucet with a configuration in the switch's namespace; skips with a message if Faucet is unavailable.
 fn faucet(dir: &Path, netns: &Netns) -> Option<Running> {
     let install = || -> anyhow::Result<()> {
         Cmd::new("python3")
@@ -339,7 +339,7 @@ fn faucet(dir: &Path, netns: &Netns) -> Option<Running> {
     }
     let path = |name: &str| dir.join(name).into_os_string();
     let cmd = Cmd::new(dir.join("venv/bin/faucet")).netns(netns).args(["--ryu-ofp-tcp-listen-port", "6653"]);
-    // It starts a program that was installed beside it.
+    // It starts a program installed beside it.
     let mut path_list = dir.join("venv/bin").into_os_string();
     path_list.push(":");
     path_list.push(std::env::var_os("PATH").unwrap_or_default());
@@ -350,7 +350,7 @@ fn faucet(dir: &Path, netns: &Netns) -> Option<Running> {
 }
 
 #[test]
-fn faucet_switches_vlans_and_its_acl_holds() {
+fn faucet_forwards_between_vlans_and_enforces_its_acl() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-ofctl", "python3", "iperf3");
     if !testkit::long() {
@@ -372,13 +372,13 @@ fn faucet_switches_vlans_and_its_acl_holds() {
     let [one, two, three, four] = &lab.net.hosts[..] else { panic!("four hosts") };
     testkit::reachable(&one.netns, two.ipv4.into(), Duration::from_secs(20))
         .unwrap_or_else(|why| panic!("{why}\n{}", logs()));
-    // Between VLANs nothing passes; the trunk has both, tagged.
+    // VLANs are isolated; the trunk carries both, tagged.
     assert_eq!(testkit::ping(&one.netns, three.ipv4.into(), 2).unwrap().received, 0, "{}", logs());
     let [two_sees, three_sees, trunk] = [2, 3, 4].map(|n| lab.watch(n));
     let frame = |n: u8| eth("ffffffffffff", &source(n), "88b5");
     send(one, &[frame(1)]);
     send(three, &[frame(3)]);
-    // Behind both comes, on the trunk, one for each VLAN.
+    // On the trunk, one host per VLAN.
     wait_for(LIMIT, "both frames on the trunk", || received(&trunk.lines()).len() >= 2)
         .unwrap_or_else(|why| panic!("{why}\n{}", logs()));
     send(
@@ -397,7 +397,7 @@ fn faucet_switches_vlans_and_its_acl_holds() {
     let mut tags = sources(trunk);
     tags.sort();
     assert_eq!(tags, [on_trunk(1, 100), on_trunk(3, 200)]);
-    // Port 80 of host 2 is closed to host 1 and another port is not.
+    // Port 80 of host 2 is blocked for host 1; another port is not.
     let get = |port: &str| {
         let script =
             "import socket,sys; s=socket.create_connection((sys.argv[1],int(sys.argv[2])),2); print('open')";
@@ -409,7 +409,7 @@ fn faucet_switches_vlans_and_its_acl_holds() {
     assert!(get("81"), "{}", logs());
     assert!(!get("80"), "{}", logs());
     let errors = log();
-    // (It logs an error of its own when a packet comes before it is done with the switch.)
+    // (It logs an error if a packet arrives before it has configured the switch.)
     assert!(!errors.contains("OFPErrorMsg") && !errors.contains("OFError"), "{errors}");
     let flows = lab.ofctl("-O OpenFlow13 dump-flows br0 tcp,tp_dst=80");
     assert!(number_after(&flows, "n_packets=") > 0, "{flows}");

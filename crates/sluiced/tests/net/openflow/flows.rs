@@ -1,4 +1,4 @@
-//! The flow table through `ovs-ofctl`: descriptions, changes, bundles, timeouts, meters, and what is refused.
+//! The flow table through `ovs-ofctl`: descriptions, changes, bundles, timeouts, meters, and errors.
 
 use std::time::Duration;
 
@@ -22,10 +22,10 @@ fn actions_for_tests_are_unknown_without_dummies() {
             ("packet-out", "in_port=local packet=50540000000550540000000708004500 actions=debug_recirc"),
         ] {
             let out = daemon.tool("ovs-ofctl").args(["-O", version, command, "br0", line]).output().unwrap();
-            let said = out.stderr;
+            let message = out.stderr;
             assert!(
-                said.contains("OFPBAC_BAD_VENDOR_TYPE") || said.contains("OFPBAC_BAD_EXP_TYPE"),
-                "{said}"
+                message.contains("OFPBAC_BAD_VENDOR_TYPE") || message.contains("OFPBAC_BAD_EXP_TYPE"),
+                "{message}"
             );
         }
     }
@@ -73,7 +73,7 @@ fn a_bridge_describes_itself_and_counts() {
     assert!(features.contains("max_entries=1000000") && features.contains("table 253"), "{features}");
     let idle = lab.ofctl("dump-flows br0 in_port=1");
     assert!(idle.contains("idle_age="), "{idle}");
-    // The age starts again with traffic.
+    // Traffic resets the idle age.
     let aged = patience(Duration::from_secs(2)).as_secs();
     wait_for(LIMIT, "an age of two seconds", || {
         number_after(&lab.ofctl("dump-flows br0 in_port=1"), "idle_age=") >= aged
@@ -101,8 +101,8 @@ fn rules_are_added_changed_and_deleted() {
             "cookie=0x21, table=3, priority=7,arp actions=drop",
         ];
         assert_eq!(dump, expected, "{version}");
-        // Loose: all that are within; strict: the very one.
-        // In OpenFlow 1.0 a modification sets the cookie too, and the tool's is 0 unless told.
+        // Loose: all flows within the match; strict: the exact flow.
+        // In OpenFlow 1.0 a modification also sets the cookie, by default to 0.
         of("mod-flows br0 cookie=0x11,ip,nw_src=10.1.0.0/16,actions=in_port");
         let changed = |n: usize| lab.dump(version).iter().filter(|l| l.ends_with("IN_PORT")).count() == n;
         assert!(changed(2), "{:?}", lab.dump(version));
@@ -111,7 +111,7 @@ fn rules_are_added_changed_and_deleted() {
         // By cookie.
         of("mod-flows br0 cookie=0x12/-1,actions=output:1");
         assert_eq!(lab.dump(version)[1], "cookie=0x12, priority=6,ip,nw_src=10.1.2.0/24 actions=output:1");
-        // A strict deletion of what is not there, one by port, one by cookie and mask.
+        // A strict deletion of a missing flow, one by port, one by cookie and mask.
         of("--strict del-flows br0 priority=5,ip,nw_src=10.1.2.0/24");
         assert_eq!(lab.dump(version).len(), 3);
         of("del-flows br0 out_port=1");
@@ -141,11 +141,11 @@ fn rules_are_replaced_and_compared() {
         std::fs::write(&file, old).unwrap();
         assert_eq!(lab.ofctl(&diff), "");
         std::fs::write(&file, new).unwrap();
-        let told = lab.daemon.tool("ovs-ofctl").args(diff.split(' ')).output().unwrap();
-        assert_eq!(told.status.code(), Some(2), "{told:?}");
+        let reported = lab.daemon.tool("ovs-ofctl").args(diff.split(' ')).output().unwrap();
+        assert_eq!(reported.status.code(), Some(2), "{reported:?}");
         assert!(
-            told.stdout.contains("-priority=1,arp") && told.stdout.contains("+priority=3,tcp"),
-            "{told:?}"
+            reported.stdout.contains("-priority=1,arp") && reported.stdout.contains("+priority=3,tcp"),
+            "{reported:?}"
         );
         lab.ofctl_input(&format!("-O {version} replace-flows br0 -"), new);
         assert_eq!(lab.ofctl(&diff), "");
@@ -154,7 +154,7 @@ fn rules_are_replaced_and_compared() {
 }
 
 #[test]
-fn overlaps_are_refused_when_asked() {
+fn check_overlap_refuses_overlaps() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-ofctl");
     let lab = Lab::new(1);
@@ -163,7 +163,7 @@ fn overlaps_are_refused_when_asked() {
         let line = "add-flow br0 check_overlap,priority=5,ip,nw_dst=10.0.0.1,actions=drop";
         let why = lab.refused(&format!("-O {version} {line}"), "");
         assert!(why.contains("OFPFMFC_OVERLAP"), "{why}");
-        // Another priority, or nothing in common: no overlap.
+        // Another priority, or disjoint matches: no overlap.
         lab.ofctl(&format!("-O {version} {}", line.replace("priority=5", "priority=6")));
         lab.ofctl(&format!("-O {version} add-flow br0 check_overlap,priority=5,arp,actions=drop"));
         assert_eq!(lab.dump(version).len(), 3);
@@ -171,7 +171,7 @@ fn overlaps_are_refused_when_asked() {
 }
 
 #[test]
-fn rules_end_by_themselves_and_say_so() {
+fn rules_time_out_and_send_flow_removed() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-ofctl", "python3");
     let lab = Lab::new(2);
@@ -190,17 +190,17 @@ fn rules_end_by_themselves_and_say_so() {
         wait_text(&monitor, "reason=hard");
         wait_text(&monitor, "reason=idle");
         let text = monitor.stderr() + &monitor.stdout();
-        let told = |what: &[&str]| text.lines().any(|l| what.iter().all(|w| l.contains(w)));
-        assert!(told(&["arp", "reason=idle", "cookie:0x1", &format!("idle{one}"), "pkts0"]), "{text}");
-        assert!(told(&["ip", "reason=hard", "cookie:0x2", "pkts1", "bytes60"]), "{text}");
-        assert!(told(&["icmp6", "reason=delete", "cookie:0x3"]), "{text}");
+        let reported = |what: &[&str]| text.lines().any(|l| what.iter().all(|w| l.contains(w)));
+        assert!(reported(&["arp", "reason=idle", "cookie:0x1", &format!("idle{one}"), "pkts0"]), "{text}");
+        assert!(reported(&["ip", "reason=hard", "cookie:0x2", "pkts1", "bytes60"]), "{text}");
+        assert!(reported(&["icmp6", "reason=delete", "cookie:0x3"]), "{text}");
         wait_for(LIMIT, "the end of all rules", || lab.dump(version).is_empty()).unwrap();
         assert!(!(monitor.stderr() + &monitor.stdout()).contains("cookie:0x4"));
     }
 }
 
 #[test]
-fn a_bundle_happens_whole_or_not_at_all() {
+fn a_bundle_is_atomic() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-ofctl");
     let lab = Lab::new(2);
@@ -208,7 +208,7 @@ fn a_bundle_happens_whole_or_not_at_all() {
     let add = format!("-O {version} --bundle add-flows br0 -");
     lab.ofctl_input(&add, "priority=1,ip,actions=1\npriority=2,arp,actions=2");
     assert_eq!(lab.dump(version).len(), 2);
-    // The last line overlaps: nothing of the bundle stays, the deletion neither.
+    // The last line overlaps: no change of the bundle remains, including the deletion.
     let bad =
         "delete_strict priority=1,ip\npriority=9,ipv6,actions=1\ncheck_overlap,priority=9,udp6,actions=1";
     let why = lab.refused(&add, bad);
@@ -233,20 +233,20 @@ fn a_meter_limits_a_flood() {
     let dump = of("dump-meters br0");
     assert!(dump.contains("meter=1 pktps burst stats bands=\ntype=drop rate=10 burst_size=20"), "{dump}");
     let before = number_after(&lab.ofctl("dump-ports br0 2"), "tx pkts=");
-    // The first packet makes the flow: behind it only a few may wait.
+    // The first packet installs the megaflow; meanwhile only a few may wait.
     send(lab.host(1), &[eth(HOST_2, &source(1), "88b5")]);
     lab.wait_packets("in_port=1", 1);
     let frames: Vec<String> = (1..500).map(|_| eth(HOST_2, &source(1), "88b5")).collect();
     send(lab.host(1), &frames);
     lab.wait_packets("in_port=1", 500);
     let stats = of("meter-stats br0 meter=1");
-    // Of 500 packets 20 at once and 10 a second pass.
+    // Of 500 packets, a burst of 20 and 10 per second pass.
     assert_eq!(number_after(&stats, "packet_in_count:"), 500, "{stats}");
     let dropped = number_after(stats.split("0:").last().unwrap_or_default(), "packet_count:");
     assert!((400..=485).contains(&dropped), "{stats}");
     let passed = number_after(&lab.ofctl("dump-ports br0 2"), "tx pkts=") - before;
     assert!((15..=100).contains(&passed), "{passed} passed, {stats}");
-    // A changed meter lets everything through, and rules end with their meter.
+    // The changed meter passes all packets; deleting a meter deletes its flows.
     of("mod-meter br0 meter=1,pktps,burst,stats,bands=type=drop,rate=100000,burst_size=100000");
     let before = number_after(&lab.ofctl("dump-ports br0 2"), "tx pkts=");
     send(lab.host(1), &frames);
@@ -259,7 +259,7 @@ fn a_meter_limits_a_flood() {
 }
 
 #[test]
-fn what_is_not_there_is_refused_by_its_error() {
+fn missing_objects_are_refused_with_their_errors() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-ofctl");
     let lab = Lab::new(1);
@@ -278,7 +278,7 @@ fn what_is_not_there_is_refused_by_its_error() {
         assert!(why.contains(error), "{line}: {why}");
     }
     assert!(lab.dump("OpenFlow13").is_empty());
-    // Deleting what is not there is no error, and a bridge without groups says so.
+    // Deleting a missing flow is not an error; a switch without groups reports none.
     lab.ofctl("-O OpenFlow13 del-groups br0");
     let groups = lab.ofctl("-O OpenFlow13 dump-groups br0");
     assert!(groups.contains("OFPST_GROUP_DESC reply") && !groups.contains("group_id"), "{groups}");
@@ -302,7 +302,7 @@ fn a_change_reaches_running_traffic_and_old_datapath_flows_end() {
     let answers = |text: &str| text.matches(" ttl=").count();
     wait_for(LIMIT, "answers again", || answers(&ping.stdout()) > answers(&lost) + 2).unwrap();
     drop(ping);
-    // Without rules nothing is forwarded, and the datapath soon knows no flow that does.
+    // Without flows the switch forwards nothing, and soon the datapath has no forwarding megaflow.
     lab.ofctl("del-flows br0");
     wait_for(Duration::from_secs(5), "the end of the datapath's flows", || {
         lab.appctl("dpctl/dump-flows").lines().all(|l| !l.contains("actions:") || l.contains("actions:drop"))

@@ -1,15 +1,15 @@
-//! Frames made by hand, in hexadecimal digits, with right lengths and checksums.
+//! Handmade frames, in hexadecimal digits, with valid lengths and checksums.
 //!
 //! Sources: IEEE 802.1Q; RFC 791 (IPv4), 8200 (IPv6), 826 (ARP), 768 (UDP), 9293 (TCP), 792 (ICMP), 4861 (ND).
 
-/// A source address that [`super::Lab::watch`] sees.
+/// A source address captured by [`super::Lab::watch`].
 pub(super) fn source(n: u8) -> String {
     format!("02aa000000{n:02x}")
 }
 
 /// Address of host 2 of a topology.
 pub(super) const HOST_2: &str = "020000000002";
-/// Addresses that the IP frames use.
+/// Addresses of the IP frames.
 pub(super) const IP_SRC: &str = "0a010101";
 pub(super) const IP_DST: &str = "c0a80002";
 const IP6_SRC: &str = "20010db8000000000000000000000001";
@@ -33,7 +33,7 @@ fn checksum(hex: &str) -> u16 {
     !(sum as u16)
 }
 
-/// A frame: `ethertype` and what follows it, 60 bytes at least.
+/// A frame: `ethertype` and the bytes after it, 60 bytes at least.
 pub(super) fn eth(dst: &str, src: &str, rest: &str) -> String {
     format!("{:0<120}", format!("{dst}{src}{rest}"))
 }
@@ -43,7 +43,7 @@ pub(super) fn tagged(dst: &str, src: &str, tci: u16, rest: &str) -> String {
     eth(dst, src, &format!("8100{tci:04x}{rest}"))
 }
 
-/// What can be said of an IPv4 packet.
+/// Header fields of an IPv4 packet.
 #[derive(Clone, Copy)]
 pub(super) struct Ip<'a> {
     pub(super) src: &'a str,

@@ -1,4 +1,4 @@
-//! Every family of fields: which packets a rule counts, in each version, at the first packet of a flow and at later ones.
+//! Every family of fields: the packets that a flow counts, in each version, for first and later packets of a megaflow.
 
 use testkit::{require_netns, require_programs};
 
@@ -32,7 +32,7 @@ fn frames() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Matches, and the frames that have them. In the handling of fragments that bridges begin with, none has ports.
+/// Matches, and the matching frames. In the default fragment mode, fragments have no ports.
 const CASES: [(&str, &str); 54] = [
     ("in_port=1", "*"),
     ("in_port=2", ""),
@@ -94,13 +94,13 @@ const CASES: [(&str, &str); 54] = [
 ];
 
 #[test]
-fn every_field_matches_what_it_says() {
+fn every_field_matches_its_frames() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-appctl", "python3");
     let lab = Lab::new(2);
     let frames = frames();
     for version in VERSIONS {
-        // All tables are asked about every packet; the packet leaves unchanged at the end.
+        // Every packet traverses all tables; it leaves unchanged at the end.
         let mut rules = String::from(
             "table=0,actions=set_field:0x1234567887654321->metadata,load:0x25->NXM_NX_REG3[],load:0x47->NXM_NX_PKT_MARK[],resubmit(,60)",
         );
@@ -113,7 +113,7 @@ fn every_field_matches_what_it_says() {
         }
         lab.rules(version, &rules);
         let all: Vec<String> = frames.iter().map(|(_, f)| f.clone()).collect();
-        // The first of each flow is translated; later ones meet what the datapath keeps of that.
+        // The first packet of each flow is translated; later ones hit the megaflow.
         send(lab.host(1), &all);
         lab.wait_packets("table=0", all.len() as u64);
         send(lab.host(1), &all);
@@ -136,7 +136,7 @@ fn a_match_without_its_prerequisite_is_refused() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-ofctl", "python3");
     let lab = Lab::new(1);
-    // A flow-mod of OpenFlow 1.3 that matches tcp_dst alone: no stock tool sends such a thing.
+    // A flow-mod of OpenFlow 1.3 that matches tcp_dst alone: no stock tool sends one.
     let script = "\
 import socket, struct, sys
 s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); s.settimeout(5)

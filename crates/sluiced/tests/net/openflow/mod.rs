@@ -1,4 +1,4 @@
-//! OpenFlow against real traffic: the stock `ovs-ofctl` and controllers on one side, frames made by hand on the other.
+//! OpenFlow with real traffic: the stock `ovs-ofctl` and controllers, and handmade frames.
 
 mod actions;
 mod controllers;
@@ -16,10 +16,10 @@ use std::time::Duration;
 use crate::helpers;
 use testkit::{Capture, Daemon, Host, Running, Topology, wait_for};
 
-/// How long anything may take that a user would wait for.
+/// Timeout of user-visible actions.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// What the tools are told to speak: the default (1.0 with its extensions), and 1.3.
+/// Versions spoken by the tools: the default (1.0 with its extensions), and 1.3.
 const VERSIONS: [&str; 2] = ["OpenFlow10", "OpenFlow13"];
 
 const SEND: &str = "\
@@ -30,12 +30,12 @@ for frame in sys.argv[2:]:
     s.send(bytes.fromhex(frame))
 ";
 
-/// Sends frames (hexadecimal digits) out of a host's interface as they are.
+/// Sends frames (hexadecimal digits) from a host's interface unchanged.
 fn send(host: &Host, frames: &[String]) {
     host.netns.cmd("/usr/bin/python3").args(["-c", SEND, &host.dev]).args(frames).run().unwrap();
 }
 
-/// A daemon with the bridge `br0` in secure mode: without any rule. Host `n` is at port `n`.
+/// A daemon with the bridge `br0` in secure mode, without flows. Host `n` is at port `n`.
 struct Lab {
     net: Topology,
     daemon: Daemon,
@@ -44,7 +44,7 @@ struct Lab {
 impl Lab {
     fn new(hosts: usize) -> Lab {
         let net = Topology::new(hosts).unwrap();
-        // What a kernel says of itself in IPv6 would be counted too.
+        // Disables the kernel's own IPv6 packets, which would be counted too.
         for netns in net.hosts.iter().map(|h| &h.netns).chain([&net.switch]) {
             netns
                 .run(
@@ -53,7 +53,7 @@ impl Lab {
                 )
                 .unwrap();
         }
-        // Dummies permit actions that are for tests.
+        // Dummy mode permits test actions.
         let daemon = helpers::serving(&helpers::spec(&net.switch).args(["--enable-dummy"]));
         let lab = Lab { net, daemon };
         let mut line = "add-br br0 -- set bridge br0 fail_mode=secure".to_string();
@@ -64,7 +64,7 @@ impl Lab {
         lab
     }
 
-    /// Runs `ovs-vsctl` with the words of `line`; what it printed.
+    /// Runs `ovs-vsctl` with the words of `line`; returns its output.
     fn vsctl(&self, line: &str) -> String {
         let words: Vec<&str> = line.split_whitespace().collect();
         self.daemon.ovs("ovs-vsctl", &words).unwrap().stdout.trim_end().to_string()
@@ -81,13 +81,13 @@ impl Lab {
         self.ofctl_input(line, "")
     }
 
-    /// The same with something on its standard input, for the file `-`.
+    /// Runs `ovs-ofctl` with standard input, for the file `-`.
     fn ofctl_input(&self, line: &str, input: &str) -> String {
         let words: Vec<&str> = line.split_whitespace().collect();
         self.daemon.tool("ovs-ofctl").args(words).input(input).run().unwrap().stdout
     }
 
-    /// Runs `ovs-ofctl`, which must fail; what it complained of.
+    /// Runs `ovs-ofctl`, which must fail; returns its error output.
     fn refused(&self, line: &str, input: &str) -> String {
         let words: Vec<&str> = line.split_whitespace().collect();
         let out = self.daemon.tool("ovs-ofctl").args(words).input(input).output().unwrap();
@@ -95,13 +95,13 @@ impl Lab {
         out.stderr + &out.stdout
     }
 
-    /// Replaces all rules by these lines.
+    /// Replaces all flows by these lines.
     fn rules(&self, version: &str, lines: &str) {
         self.ofctl("del-flows br0");
         self.ofctl_input(&format!("-O {version} add-flows br0 -"), lines);
     }
 
-    /// The rules, without what changes by itself: `ovs-ofctl --no-stats --no-names`.
+    /// The flows without counters and names: `ovs-ofctl --no-stats --no-names`.
     fn dump(&self, version: &str) -> Vec<String> {
         let text = self.ofctl(&format!("-O {version} --no-stats --no-names dump-flows br0"));
         let mut lines: Vec<String> = text.lines().map(|l| l.trim().to_string()).collect();
@@ -109,13 +109,13 @@ impl Lab {
         lines
     }
 
-    /// How many packets the rules found by `filter` have carried.
+    /// The number of packets counted by the flows selected by `filter`.
     fn packets(&self, filter: &str) -> u64 {
         let text = self.ofctl(&format!("dump-aggregate br0 {filter}"));
         number_after(&text, "packet_count=")
     }
 
-    /// Waits for this many packets, and sees that no more follow once all statistics are collected.
+    /// Waits for this number of packets, and checks that no more follow once all statistics are collected.
     fn wait_packets(&self, filter: &str, count: u64) {
         let what = format!("{count} packets of {filter}");
         if let Err(why) = wait_for(LIMIT, &what, || self.packets(filter) >= count) {
@@ -130,7 +130,7 @@ impl Lab {
         &self.net.hosts[number - 1]
     }
 
-    /// Starts `ovs-ofctl monitor` and waits until the switch has answered it.
+    /// Starts `ovs-ofctl monitor` and waits for the switch's reply.
     fn monitor(&self, args: &str) -> Running {
         let cmd = self.daemon.tool("ovs-ofctl").arg("-vvconn:console:dbg").args(args.split_whitespace());
         let running = cmd.spawn().unwrap();
@@ -138,7 +138,7 @@ impl Lab {
         running
     }
 
-    /// Watches what a host receives, for [`received`].
+    /// Captures the frames received by a host, for [`received`].
     fn watch(&self, number: usize) -> Capture {
         let host = self.host(number);
         Capture::start(&host.netns, &host.dev, "ether[6:2] = 0x02aa", &["-xx", "-Q", "in"]).unwrap()
@@ -153,7 +153,7 @@ fn wait_text(running: &Running, text: &str) {
     }
 }
 
-/// The number behind the first `key` in a text.
+/// The number after the first `key` in a text.
 fn number_after(text: &str, key: &str) -> u64 {
     let rest = text.split(key).nth(1).unwrap_or_else(|| panic!("no {key} in {text}"));
     let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();

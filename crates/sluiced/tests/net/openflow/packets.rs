@@ -1,17 +1,17 @@
-//! Packets to controllers and from them, as `ovs-ofctl` shows and sends them.
+//! Packet-ins and packet-outs, as printed and sent by `ovs-ofctl`.
 
 use testkit::{require_netns, require_programs, wait_for};
 
 use super::frames::{HOST_2, IP, eth, source, tagged};
 use super::{LIMIT, Lab, VERSIONS, number_after, received, send, wait_text};
 
-/// How many packet-ins a monitor has printed, without what its debug log repeats.
+/// The number of packet-ins printed by a monitor, without the copies in its debug log.
 fn packet_ins(text: &str) -> usize {
     text.lines().filter(|l| l.contains("PACKET_IN") && !l.contains("|vconn|")).count()
 }
 
 #[test]
-fn packets_reach_the_controller_with_what_a_rule_knew() {
+fn packet_ins_carry_metadata_of_the_flow() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-ofctl", "python3");
     let lab = Lab::new(2);
@@ -47,13 +47,13 @@ fn packets_reach_the_controller_with_what_a_rule_knew() {
         let nxt2 = lab.monitor(&format!("-O {version} -P nxt_packet_in2 monitor br0 65534"));
         send(lab.host(1), &[frame]);
         wait_text(&nxt2, "userdata=01.02.03");
-        // Once for each packet, also of those that went by the datapath's flow.
+        // Once per packet, including those that hit the megaflow.
         assert_eq!(packet_ins(&nxt2.stderr()), 1, "{}", nxt2.stderr());
     }
 }
 
-/// The packets that a monitor was told, each as its lines without the transaction's number.
-fn told(text: &str) -> Vec<String> {
+/// The packet-ins printed by a monitor, each as its lines without the transaction id.
+fn reported(text: &str) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     let mut in_log = false;
     for line in text.lines() {
@@ -67,9 +67,9 @@ fn told(text: &str) -> Vec<String> {
     all
 }
 
-/// The first packet of a flow is told at its translation, those that follow by the datapath's flow: nobody can tell them apart.
+/// Translation sends the packet-in of a flow's first packet, the megaflow those of later ones: they are equal.
 #[test]
-fn first_packets_are_told_as_those_that_follow() {
+fn packet_ins_of_first_and_later_packets_are_equal() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-ofctl", "python3");
     let lab = Lab::new(2);
@@ -84,7 +84,7 @@ fn first_packets_are_told_as_those_that_follow() {
     wait_for(LIMIT, "nine packets", || packet_ins(&monitor.stderr()) == 9)
         .unwrap_or_else(|why| panic!("{why}\n{}", monitor.stderr()));
     lab.wait_packets("in_port=1", 3);
-    let all = told(&monitor.stderr());
+    let all = reported(&monitor.stderr());
     let [first, second, third] = [&all[..3], &all[3..6], &all[6..]];
     assert_eq!((first, second), (second, third), "{all:#?}");
     let has = |n: usize, parts: &[&str]| {
@@ -99,12 +99,12 @@ fn first_packets_are_told_as_those_that_follow() {
 }
 
 #[test]
-fn a_table_miss_goes_where_the_version_says() {
+fn a_table_miss_follows_the_openflow_version() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-ofctl", "python3");
     let lab = Lab::new(1);
     let frame = |n: u8| eth(HOST_2, &source(n), "88b5");
-    // 1.0: to whom asked for it by a length. 1.3: by a rule of priority 0 only.
+    // 1.0: to controllers with a miss_send_len. 1.3: only by a flow of priority 0.
     let old = lab.monitor("monitor br0 65534");
     let new = lab.monitor("-O OpenFlow13 monitor br0 65534");
     send(lab.host(1), &[frame(1)]);
@@ -162,7 +162,7 @@ fn every_packet_counts_once() {
     let rules = "cookie=1,in_port=1,actions=resubmit(,1),resubmit(,1)\n\
                  table=1,cookie=2,udp,actions=2\ntable=1,cookie=3,actions=drop";
     lab.rules("OpenFlow10", rules);
-    // Flows that come and go while rules change around them.
+    // Datapath flows are deleted and reinstalled while OpenFlow flows change.
     for round in 1..=4_u64 {
         let frames: Vec<String> =
             (0..200).map(|n| eth(HOST_2, &source((n % 20) as u8), &IP.udp(n % 50, 53))).collect();

@@ -1,4 +1,4 @@
-//! Ports as controllers see and set them.
+//! Port descriptions, status and configuration by OpenFlow.
 
 use testkit::{Capture, require_netns, require_programs, wait_for};
 
@@ -7,7 +7,7 @@ use super::{LIMIT, Lab, VERSIONS, received, send, wait_text};
 
 const BROADCAST: &str = "ffffffffffff";
 
-/// What the switch tells of one port: OpenFlow 1.0 can only ask for all.
+/// The description of one port: OpenFlow 1.0 can only request all.
 fn described(lab: &Lab, port: u32) -> String {
     let text = lab.ofctl("--no-names dump-ports-desc br0");
     let rest = text.split(&format!("\n {port}(")).nth(1).unwrap_or_else(|| panic!("no port {port}: {text}"));
@@ -15,27 +15,27 @@ fn described(lab: &Lab, port: u32) -> String {
 }
 
 #[test]
-fn changes_of_ports_are_told() {
+fn port_status_messages_report_changes() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-ofctl", "ip");
     let lab = Lab::new(2);
     let (one, two) = (lab.host(1), lab.host(2));
     for version in VERSIONS {
         let monitor = lab.monitor(&format!("-O {version} --no-names monitor br0 65534"));
-        let told = |words: &[&str]| {
+        let reported = |words: &[&str]| {
             let text = monitor.stderr();
             text.split("OFPT_PORT_STATUS").skip(1).any(|t| words.iter().all(|w| t.contains(w)))
         };
         let wait = |words: &[&str]| {
-            let waited = wait_for(LIMIT, &format!("{words:?}"), || told(words));
+            let waited = wait_for(LIMIT, &format!("{words:?}"), || reported(words));
             waited.unwrap_or_else(|why| panic!("{version}: {why}\n{}", monitor.stderr()));
         };
-        // The far end goes down: no carrier here.
+        // The peer device goes down: the local one loses its carrier.
         one.netns.ip(&format!("link set dev {} down", one.dev)).unwrap();
         wait(&["MOD: 1(", "LINK_DOWN"]);
         one.netns.up(&one.dev).unwrap();
         wait_for(LIMIT, "the link", || !described(&lab, 1).contains("LINK_DOWN")).unwrap();
-        // An operator sets the device here down: so the port is, as if a controller had.
+        // An operator sets the local device down: the port reports OFPPC_PORT_DOWN, as if set by a controller.
         lab.net.switch.ip(&format!("link set dev {} down", one.port)).unwrap();
         wait(&["MOD: 1(", "PORT_DOWN", "LINK_DOWN"]);
         lab.net.switch.up(&one.port).unwrap();
@@ -45,7 +45,7 @@ fn changes_of_ports_are_told() {
         lab.vsctl(&format!("add-port br0 {} -- set interface {} ofport_request=2", two.port, two.port));
         wait(&["ADD: 2("]);
         lab.ofctl(&format!("-O {version} --no-names mod-port br0 2 no-flood"));
-        // In 1.1 to 1.4 the flag does not exist; 1.0 has it.
+        // The flag does not exist in 1.1 to 1.4; 1.0 has it.
         if version == "OpenFlow10" {
             wait(&["MOD: 2(", "NO_FLOOD"]);
             lab.ofctl("--no-names mod-port br0 2 flood");
@@ -54,14 +54,14 @@ fn changes_of_ports_are_told() {
 }
 
 #[test]
-fn a_port_does_what_its_configuration_says() {
+fn a_port_follows_its_configuration() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-ofctl", "python3", "tcpdump");
     let lab = Lab::new(3);
     lab.rules("OpenFlow10", "in_port=1,actions=flood\nin_port=3,actions=all");
     let frame = |n: u8| eth(BROADCAST, &source(n), "88b5");
     let watch: Capture = lab.watch(2);
-    // The third host sees all of host 1's frames: by its copy one knows that the switch is done with a frame.
+    // The third host receives all frames of host 1: its copy shows that a frame is processed.
     let third = lab.watch(3);
     let pass = |n: u8| {
         send(lab.host(1), &[frame(n)]);
@@ -71,7 +71,7 @@ fn a_port_does_what_its_configuration_says() {
     lab.ofctl("mod-port br0 2 no-flood");
     assert!(lab.ofctl("show br0").contains("NO_FLOOD"));
     pass(2);
-    // ALL goes to ports that FLOOD leaves out.
+    // ALL includes ports with `no-flood`.
     send(lab.host(3), &[frame(3)]);
     lab.ofctl("mod-port br0 2 flood");
     pass(4);
@@ -82,7 +82,7 @@ fn a_port_does_what_its_configuration_says() {
     lab.ofctl("mod-port br0 2 down");
     wait_for(LIMIT, "port 2 down", || described(&lab, 2).contains("PORT_DOWN")).unwrap();
     pass(7);
-    // The device itself is down, and so it stays told.
+    // The device itself is down, so the port stays down.
     let device = lab.net.ports()[1].to_string();
     let link = || lab.net.switch.ip(&format!("link show dev {device}")).unwrap();
     assert!(link().contains("state DOWN"), "{}", link());
@@ -94,7 +94,7 @@ fn a_port_does_what_its_configuration_says() {
     })
     .unwrap();
     pass(8);
-    // A port that does not receive.
+    // A port with `no-receive`.
     lab.ofctl("mod-port br0 1 no-receive");
     send(lab.host(1), &[frame(9)]);
     lab.ofctl("mod-port br0 1 receive");
@@ -106,7 +106,7 @@ fn a_port_does_what_its_configuration_says() {
 }
 
 #[test]
-fn a_quiet_port_asks_no_controller() {
+fn a_no_packet_in_port_sends_no_packet_in() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-ofctl", "python3");
     let lab = Lab::new(2);

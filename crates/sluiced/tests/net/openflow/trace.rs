@@ -1,4 +1,4 @@
-//! `ofproto/trace`, whose text other programs read: held against a recorded story of the stock switch.
+//! `ofproto/trace`, whose text other programs parse: compared with a recording of the stock switch.
 
 use testkit::{require_netns, require_programs};
 
@@ -7,7 +7,7 @@ use super::Lab;
 const FLOW: &str = "in_port=1,tcp,dl_src=50:54:00:00:00:05,dl_dst=50:54:00:00:00:07,nw_src=10.1.2.3,\
                     nw_dst=192.168.0.1,nw_ttl=64,tp_src=1234,tp_dst=80";
 
-/// What ovs-vswitchd 3.5.4 printed; `PORT` stands for the datapath's number of port 2.
+/// Output of ovs-vswitchd 3.5.4; `PORT` replaces the datapath port number of port 2.
 const RECORDED: &str = "\
 Flow: tcp,in_port=1,vlan_tci=0x0000,dl_src=50:54:00:00:00:05,dl_dst=50:54:00:00:00:07,nw_src=10.1.2.3,nw_dst=192.168.0.1,nw_tos=0,nw_ecn=0,nw_ttl=64,nw_frag=no,tp_src=1234,tp_dst=80,tcp_flags=0
 
@@ -27,7 +27,7 @@ Datapath actions: set(eth(dst=aa:bb:cc:dd:ee:ff)),set(ipv4(ttl=63)),PORT
 ";
 
 #[test]
-fn a_trace_reads_as_the_stock_switch_has_it() {
+fn a_trace_equals_that_of_the_stock_switch() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-appctl");
     let lab = Lab::new(2);
@@ -38,8 +38,8 @@ fn a_trace_reads_as_the_stock_switch_has_it() {
     let show = lab.appctl("dpif/show");
     let line = show.lines().find(|l| l.contains(&format!("{} 2/", lab.host(2).port))).unwrap();
     let port = line.split("2/").last().unwrap().split(':').next().unwrap();
-    let told = lab.appctl(&format!("ofproto/trace br0 {FLOW}"));
-    assert_eq!(told, RECORDED.replace("PORT", port));
-    // Asking is not sending.
+    let reported = lab.appctl(&format!("ofproto/trace br0 {FLOW}"));
+    assert_eq!(reported, RECORDED.replace("PORT", port));
+    // A trace sends no packet.
     assert_eq!(lab.packets("tcp"), 0);
 }
