@@ -6,7 +6,7 @@
 use crate::actions::Conjunction;
 use crate::list::Action;
 use flow::fields::Prereq;
-use flow::{Flow, Match, SubField, TableId};
+use flow::{Flow, Match, OfPort, SubField, TableId};
 use ofp_wire::{ErrorKind, Res, Version};
 
 /// Maximum nesting (a list of actions has action sets, and those have none).
@@ -70,6 +70,21 @@ impl Checker<'_> {
     pub(crate) fn fits(&self, ok: bool) -> Res<()> {
         let lenient = self.cx.version == Version::V10 || self.depth > 0;
         if ok || lenient { Ok(()) } else { Err(ErrorKind::BacMatchInconsistent) }
+    }
+
+    /// Checks the port of an output.
+    pub(crate) fn out_port(&self, port: OfPort) -> Res<()> {
+        let special = [
+            OfPort::IN_PORT,
+            OfPort::TABLE,
+            OfPort::NORMAL,
+            OfPort::FLOOD,
+            OfPort::ALL,
+            OfPort::CONTROLLER,
+            OfPort::LOCAL,
+        ];
+        let ok = port.0 < self.cx.max_ports || special.contains(&port);
+        if ok { Ok(()) } else { Err(ErrorKind::BacBadOutPort) }
     }
 
     /// Checks bits that are read.

@@ -90,6 +90,7 @@ macro_rules! actions {
 actions! {
     Output(Output),
     OutputReg(OutputReg),
+    OutputTrunc(OutputTrunc),
     Controller(Box<ControllerAction>),
     Enqueue(Enqueue),
     SetQueue(SetQueue),

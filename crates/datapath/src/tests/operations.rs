@@ -3,8 +3,8 @@
 use super::frames::{tcp, udp};
 use super::*;
 use dpif::actions::{
-    CheckPktLen, CloneAction, CtClear, DecTtl, Foreign, HashAction, PopEth, PopMpls, PopVlan, PushEth,
-    PushMpls, PushVlan, Rewrite, Sample, Userspace,
+    CheckPktLen, CloneAction, CtClear, DecTtl, Foreign, PopEth, PopMpls, PopVlan, PushEth, PushMpls,
+    PushVlan, Rewrite, Sample, Userspace,
 };
 
 fn port_mask() -> KeyMask {

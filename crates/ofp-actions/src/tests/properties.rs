@@ -145,6 +145,9 @@ fn any_simple() -> impl Strategy<Value = Action> {
         (0u32..0xff00).prop_map(|p| Action::Output(Output { port: OfPort(p), max_len_bytes: 0 })),
         (0xffff_fff8u32..0xffff_fffd)
             .prop_map(|p| Action::Output(Output { port: OfPort(p), max_len_bytes: 0 })),
+        (0u32..0xff00, 14u32..).prop_map(|(p, max_len_bytes)| {
+            Action::OutputTrunc(OutputTrunc { port: OfPort(p), max_len_bytes })
+        }),
         (0u32..0xff00, any::<u32>())
             .prop_map(|(p, queue)| Action::Enqueue(Enqueue { port: OfPort(p), queue })),
         any::<u32>().prop_map(|v| Action::SetQueue(SetQueue(v))),

@@ -171,6 +171,10 @@ impl Translator for Recorder {
         self.story.push(format!("output {port}"));
     }
 
+    fn output_truncated(&mut self, port: OfPort, max_len_bytes: u32) {
+        self.story.push(format!("output {max_len_bytes} bytes to {port}"));
+    }
+
     fn output_to(&mut self, port: OfPort) {
         self.story.push(format!("output to {port}"));
     }

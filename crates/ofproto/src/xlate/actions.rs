@@ -38,6 +38,10 @@ impl Translator for XlateCtx<'_> {
         self.send(port, max_len_bytes);
     }
 
+    fn output_truncated(&mut self, port: OfPort, max_len_bytes: u32) {
+        self.send_truncated(port, max_len_bytes);
+    }
+
     fn output_to(&mut self, port: OfPort) {
         self.send_to(port);
     }

@@ -159,6 +159,8 @@ fn common_action() -> impl Strategy<Value = Action> {
             .prop_map(|(port, max_len_bytes)| Action::Output(Output { port, max_len_bytes })),
         (range(64), any::<u16>())
             .prop_map(|(source, max_len_bytes)| Action::OutputReg(OutputReg { source, max_len_bytes })),
+        (port(), 14..u32::MAX)
+            .prop_map(|(port, max_len_bytes)| Action::OutputTrunc(OutputTrunc { port, max_len_bytes })),
         controller(),
         any::<u32>().prop_map(|v| Action::SetQueue(SetQueue(v))),
         Just(Action::PopQueue(PopQueue)),
