@@ -119,6 +119,7 @@ actions! {
     Learn(Box<LearnAction>),
     FinTimeout(FinTimeout),
     Note(Note),
+    Clone(CloneList),
     Conjunction(Conjunction),
     Exit(Exit),
     DebugRecirc(DebugRecirc),

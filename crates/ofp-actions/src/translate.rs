@@ -46,6 +46,9 @@ pub trait Translator {
     /// Executes a group.
     fn group(&mut self, id: u32);
 
+    /// Executes actions on a copy of the packet.
+    fn clone_packet(&mut self, actions: &[Action]);
+
     /// Adds or refreshes a learned rule; returns whether it exists now.
     fn learn(&mut self, learn: &LearnAction) -> bool;
 

@@ -53,6 +53,7 @@ macro_rules! nicira_word {
 }
 
 mod clear_actions;
+mod clone;
 mod conjunction;
 mod controller;
 mod debug;
@@ -81,6 +82,7 @@ mod write_actions;
 mod write_metadata;
 
 pub use clear_actions::ClearActions;
+pub use clone::CloneList;
 pub use conjunction::Conjunction;
 pub use controller::{ControllerAction, PacketInReason};
 pub use debug::{DebugRecirc, DebugSlow};

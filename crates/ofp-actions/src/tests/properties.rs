@@ -192,7 +192,7 @@ fn any_applied() -> impl Strategy<Value = Action> {
         source.len_bits = source.len_bits.min(64);
         Action::OutputReg(OutputReg { source, max_len_bytes: u16::MAX })
     });
-    prop_oneof![
+    let plain = prop_oneof![
         6 => any_simple(),
         1 => output,
         1 => any_controller(),
@@ -202,7 +202,11 @@ fn any_applied() -> impl Strategy<Value = Action> {
         1 => any_subfield(false).prop_map(|v| Action::StackPush(StackPush(v))),
         1 => any_subfield(true).prop_map(|v| Action::StackPop(StackPop(v))),
         2 => any_learn(),
-    ]
+    ];
+    plain.prop_recursive(3, 12, 4, |inner| {
+        let list = prop::collection::vec(inner.clone(), 0..4);
+        prop_oneof![4 => inner, 1 => list.prop_map(|list| Action::Clone(CloneList(list)))]
+    })
 }
 
 fn any_actions() -> impl Strategy<Value = Vec<Action>> {

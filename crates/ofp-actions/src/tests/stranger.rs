@@ -191,6 +191,10 @@ impl Translator for Recorder {
         self.story.push(format!("group {id}"));
     }
 
+    fn clone_packet(&mut self, actions: &[Action]) {
+        self.story.push(format!("clone {}", actions.len()));
+    }
+
     fn learn(&mut self, learn: &LearnAction) -> bool {
         self.story.push(format!("learn {}", learn.table.0));
         true

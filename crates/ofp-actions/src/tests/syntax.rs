@@ -118,7 +118,6 @@ fn unsupported_actions_are_named() {
     for action in [
         "ct(commit,zone=1)",
         "ct_clear",
-        "clone(output:1)",
         "bundle(eth_src,0,active_backup,ofport,members:1,2)",
         "multipath(eth_src,50,modulo_n,1,0,NXM_NX_REG0[])",
         "push_mpls:0x8847",
@@ -143,4 +142,11 @@ fn the_corpus_is_replayed() {
     let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/corpus");
     testkit::replay_corpus(format!("{corpus}/text_parse_actions"), fuzz::parse_actions);
     testkit::replay_corpus(format!("{corpus}/flow_mods"), fuzz::parse_flow_mods);
+}
+
+#[test]
+fn text_nests_to_the_bound_of_ovs() {
+    let nested = |n: usize| "clone(".repeat(n) + "output:1" + &")".repeat(n);
+    assert_eq!(acted(&nested(99)), nested(99));
+    assert_eq!(acted(&nested(100)), "error: Action nested too deeply");
 }

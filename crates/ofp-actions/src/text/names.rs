@@ -9,7 +9,6 @@ pub(crate) const UNSUPPORTED: &[&str] = &[
     "bundle",
     "bundle_load",
     "check_pkt_larger",
-    "clone",
     "ct",
     "ct_clear",
     "dec_mpls_ttl",

@@ -60,6 +60,10 @@ impl Translator for XlateCtx<'_> {
         self.run_group(id);
     }
 
+    fn clone_packet(&mut self, actions: &[Action]) {
+        self.run_on_clone(actions);
+    }
+
     fn learn(&mut self, learn: &LearnAction) -> bool {
         self.learn_rule(learn)
     }
