@@ -97,6 +97,7 @@ actions! {
     PopQueue(PopQueue),
     SetField(SetField),
     Move(Move),
+    Multipath(Multipath),
     StackPush(StackPush),
     StackPop(StackPop),
     SetVlanVid(SetVlanVid),

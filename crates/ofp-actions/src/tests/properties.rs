@@ -145,6 +145,11 @@ fn any_simple() -> impl Strategy<Value = Action> {
         (0u32..0xff00).prop_map(|p| Action::Output(Output { port: OfPort(p), max_len_bytes: 0 })),
         (0xffff_fff8u32..0xffff_fffd)
             .prop_map(|p| Action::Output(Output { port: OfPort(p), max_len_bytes: 0 })),
+        (0..7usize, any::<u16>(), any::<u16>(), any::<u32>()).prop_map(|(n, basis, max_link, arg)| {
+            let dest = SubField::whole(FieldId::Reg0);
+            let (fields, algorithm) = (flow::flow_hash::HashFields::ALL[n], LinkAlgorithm::Hrw);
+            Action::Multipath(Multipath { fields, basis, algorithm, max_link, arg, dest })
+        }),
         (0u32..0xff00, 14u32..).prop_map(|(p, max_len_bytes)| {
             Action::OutputTrunc(OutputTrunc { port: OfPort(p), max_len_bytes })
         }),

@@ -119,7 +119,6 @@ fn unsupported_actions_are_named() {
         "ct(commit,zone=1)",
         "ct_clear",
         "bundle(eth_src,0,active_backup,ofport,members:1,2)",
-        "multipath(eth_src,50,modulo_n,1,0,NXM_NX_REG0[])",
         "push_mpls:0x8847",
         "dec_mpls_ttl",
         "encap(ethernet)",

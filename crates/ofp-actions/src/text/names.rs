@@ -16,7 +16,6 @@ pub(crate) const UNSUPPORTED: &[&str] = &[
     "decap",
     "delete_field",
     "encap",
-    "multipath",
     "nat",
     "pop_mpls",
     "push_mpls",
