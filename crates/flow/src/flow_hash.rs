@@ -1,5 +1,5 @@
 //! Hashes of packets that distribute them over buckets and links: [`five_tuple`] and [`symmetric_l4`] of datapath
-//! keys (`hash` actions), [`SymmetricL4`] and [`fields`] of flows in the slow path.
+//! keys (`hash` actions), [`HashFields`] and [`fields`] of flows in the slow path.
 //!
 //! All are keyed by a basis from the configuration alone, so they are equal on all threads and after a restart. A
 //! sender that knows it can direct its own packets to one bucket.
@@ -67,41 +67,129 @@ pub fn symmetric_l4(key: &FlowKey, basis: u32) -> u32 {
     nonzero(mix(basis, proto, src.min(dst), src.max(dst)))
 }
 
-/// Hash over Ethernet addresses, type, IP addresses, protocol and ports except those of UDP, equal in both
-/// directions (`NX_HASH_FIELDS_SYMMETRIC_L4`).
-#[derive(Clone, Copy, Debug)]
-pub struct SymmetricL4;
+/// Fields of a hash in the slow path (`enum nx_hash_fields`). Symmetric hashes are equal in both directions.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u16)]
+pub enum HashFields {
+    /// Ethernet source.
+    EthSrc,
+    /// Ethernet addresses and type, IP addresses, protocol and ports except those of UDP.
+    SymmetricL4,
+    /// IP addresses, protocol, ports of TCP and SCTP.
+    SymmetricL3L4,
+    /// The same and ports of UDP.
+    SymmetricL3L4Udp,
+    /// IP source.
+    NwSrc,
+    /// IP destination.
+    NwDst,
+    /// IP addresses.
+    SymmetricL3,
+}
 
-impl SymmetricL4 {
+impl HashFields {
+    /// All, in the order of their numbers.
+    pub const ALL: [HashFields; 7] = [
+        HashFields::EthSrc,
+        HashFields::SymmetricL4,
+        HashFields::SymmetricL3L4,
+        HashFields::SymmetricL3L4Udp,
+        HashFields::NwSrc,
+        HashFields::NwDst,
+        HashFields::SymmetricL3,
+    ];
+
+    /// The name in the text of actions.
+    pub fn name(self) -> &'static str {
+        match self {
+            HashFields::EthSrc => "eth_src",
+            HashFields::SymmetricL4 => "symmetric_l4",
+            HashFields::SymmetricL3L4 => "symmetric_l3l4",
+            HashFields::SymmetricL3L4Udp => "symmetric_l3l4+udp",
+            HashFields::NwSrc => "nw_src",
+            HashFields::NwDst => "nw_dst",
+            HashFields::SymmetricL3 => "symmetric_l3",
+        }
+    }
+
+    /// Whether it reads the ports of such a packet.
+    fn has_ports(self, flow: &Flow) -> bool {
+        let is_udp = flow.nw_proto == h::IPPROTO_UDP;
+        let is_stream = matches!(flow.nw_proto, h::IPPROTO_TCP | h::IPPROTO_SCTP);
+        match self {
+            HashFields::SymmetricL4 => !is_udp,
+            HashFields::SymmetricL3L4 => is_stream && flow.nw_frag == 0,
+            HashFields::SymmetricL3L4Udp => (is_stream || is_udp) && flow.nw_frag == 0,
+            HashFields::EthSrc | HashFields::NwSrc | HashFields::NwDst | HashFields::SymmetricL3 => false,
+        }
+    }
+
+    /// Whether it reads source address, destination address and protocol of IP.
+    fn reads_ip(self) -> [bool; 3] {
+        match self {
+            HashFields::EthSrc => [false; 3],
+            HashFields::SymmetricL4 | HashFields::SymmetricL3L4 | HashFields::SymmetricL3L4Udp => [true; 3],
+            HashFields::NwSrc => [true, false, false],
+            HashFields::NwDst => [false, true, false],
+            HashFields::SymmetricL3 => [true, true, false],
+        }
+    }
+
     /// The hash of a flow.
     pub fn hash(self, flow: &Flow, basis: u32) -> u32 {
         let mac = |a: &[u8; 6]| a.iter().fold(0, |n, b| n << 8 | u64::from(*b));
         let (s, d) = (mac(&flow.dl_src), mac(&flow.dl_dst));
-        let l2 = fold(s.min(d) ^ P[2], s.max(d) ^ P[3]);
         let key = FlowKey::from_flow(flow, crate::DpPort(0));
-        let (src, dst, proto) = ends(&key, flow.nw_proto != h::IPPROTO_UDP);
-        (fold(l2, P[0]) as u32) ^ mix(basis, proto, src.min(dst), src.max(dst))
+        let (src, dst, proto) = ends(&key, self.has_ports(flow));
+        let none: End = (0, 0, 0);
+        match self {
+            HashFields::EthSrc => mix(basis, 0, (0, s, 0), none),
+            HashFields::NwSrc => mix(basis, 0, src, none),
+            HashFields::NwDst => mix(basis, 0, dst, none),
+            HashFields::SymmetricL3 => mix(basis, 0, src.min(dst), src.max(dst)),
+            HashFields::SymmetricL3L4 | HashFields::SymmetricL3L4Udp => {
+                mix(basis, proto, src.min(dst), src.max(dst))
+            }
+            HashFields::SymmetricL4 => {
+                let l2 = fold(s.min(d) ^ P[2], s.max(d) ^ P[3]);
+                (fold(l2, P[0]) as u32) ^ mix(basis, proto, src.min(dst), src.max(dst))
+            }
+        }
     }
 
-    /// Adds the fields that it reads to a mask, and the VLAN of a tagged packet, as in OVS.
+    /// Adds the fields that it reads to a mask, and for `symmetric_l4` the VLAN of a tagged packet, as in OVS.
     pub fn add_mask(self, flow: &Flow, wc: &mut Mask) {
         let m = &mut wc.0;
-        (m.dl_src, m.dl_dst) = ([0xff; 6], [0xff; 6]);
         m.dl_type = u16::MAX;
-        let tags = flow.vlans.iter().zip(&mut m.vlans);
-        for (_, mask) in tags.filter(|(tag, _)| tag.is_present()) {
-            mask.tci |= VlanTag::PRESENT | VlanTag::VID;
+        if self == HashFields::EthSrc {
+            m.dl_src = [0xff; 6];
+        }
+        if self == HashFields::SymmetricL4 {
+            (m.dl_src, m.dl_dst) = ([0xff; 6], [0xff; 6]);
+            let tags = flow.vlans.iter().zip(&mut m.vlans);
+            for (_, mask) in tags.filter(|(tag, _)| tag.is_present()) {
+                mask.tci |= VlanTag::PRESENT | VlanTag::VID;
+            }
         }
         if !flow.is_ip() {
             return;
         }
-        m.nw_proto = u8::MAX;
-        if flow.dl_type == h::ETH_TYPE_IP {
-            (m.nw_src, m.nw_dst) = (u32::MAX, u32::MAX);
-        } else {
-            (m.ipv6_src, m.ipv6_dst) = ([0xff; 16], [0xff; 16]);
+        let [src, dst, proto] = self.reads_ip();
+        let is_ipv4 = flow.dl_type == h::ETH_TYPE_IP;
+        match (src, is_ipv4) {
+            (true, true) => m.nw_src = u32::MAX,
+            (true, false) => m.ipv6_src = [0xff; 16],
+            (false, _) => {}
         }
-        if flow.nw_proto != h::IPPROTO_UDP {
+        match (dst, is_ipv4) {
+            (true, true) => m.nw_dst = u32::MAX,
+            (true, false) => m.ipv6_dst = [0xff; 16],
+            (false, _) => {}
+        }
+        if proto {
+            m.nw_proto = u8::MAX;
+        }
+        if self.has_ports(flow) {
             (m.tp_src, m.tp_dst) = (u16::MAX, u16::MAX);
         }
     }

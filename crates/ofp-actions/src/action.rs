@@ -125,6 +125,8 @@ pub struct Argument<'a> {
     pub token: Token<'a>,
     /// Names of ports.
     pub ports: &'a dyn PortNames,
+    /// Lists of actions around it.
+    pub nesting: u8,
 }
 
 impl<'a> Argument<'a> {

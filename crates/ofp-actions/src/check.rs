@@ -6,11 +6,8 @@
 use crate::actions::Conjunction;
 use crate::list::Action;
 use flow::fields::Prereq;
-use flow::{Flow, Match, SubField, TableId};
+use flow::{Flow, Match, OfPort, SubField, TableId};
 use ofp_wire::{ErrorKind, Res, Version};
-
-/// Maximum nesting (a list of actions has action sets, and those have none).
-const MAX_DEPTH: u8 = 2;
 
 /// Context of the check.
 pub struct CheckContext<'a> {
@@ -43,33 +40,53 @@ pub fn check_actions(actions: &[Action], m: &Match, cx: &CheckContext<'_>) -> Re
     if Conjunction::intruder(actions).is_some() {
         return Err(ErrorKind::NxbacBadConjunction);
     }
-    Checker { flow, cx, depth: 0 }.list(actions)
+    Checker { flow, cx, in_set: false }.list(actions)
 }
 
 /// Known properties of the packets at one point of a list.
 pub struct Checker<'a> {
     pub(crate) flow: Flow,
     pub(crate) cx: &'a CheckContext<'a>,
-    depth: u8,
+    in_set: bool,
 }
 
 impl Checker<'_> {
     fn list(&mut self, actions: &[Action]) -> Res<()> {
-        if self.depth >= MAX_DEPTH {
-            return Err(ErrorKind::BacTooMany);
-        }
         actions.iter().try_for_each(|a| a.check(self))
     }
 
     /// Checks a nested list; later actions do not see its changes.
     pub(crate) fn nested(&self, actions: &[Action]) -> Res<()> {
-        Checker { flow: self.flow, cx: self.cx, depth: self.depth + 1 }.list(actions)
+        Checker { flow: self.flow, ..*self }.list(actions)
+    }
+
+    /// Checks an action set, which has none within.
+    pub(crate) fn action_set(&self, actions: &[Action]) -> Res<()> {
+        if self.in_set {
+            return Err(ErrorKind::BacTooMany);
+        }
+        Checker { flow: self.flow, in_set: true, ..*self }.list(actions)
     }
 
     /// Rejects a legacy action if packets may lack its field. The packet of an action set is unknown.
     pub(crate) fn fits(&self, ok: bool) -> Res<()> {
-        let lenient = self.cx.version == Version::V10 || self.depth > 0;
+        let lenient = self.cx.version == Version::V10 || self.in_set;
         if ok || lenient { Ok(()) } else { Err(ErrorKind::BacMatchInconsistent) }
+    }
+
+    /// Checks the port of an output.
+    pub(crate) fn out_port(&self, port: OfPort) -> Res<()> {
+        let special = [
+            OfPort::IN_PORT,
+            OfPort::TABLE,
+            OfPort::NORMAL,
+            OfPort::FLOOD,
+            OfPort::ALL,
+            OfPort::CONTROLLER,
+            OfPort::LOCAL,
+        ];
+        let ok = port.0 < self.cx.max_ports || special.contains(&port);
+        if ok { Ok(()) } else { Err(ErrorKind::BacBadOutPort) }
     }
 
     /// Checks bits that are read.

@@ -27,6 +27,13 @@ impl PutContext<'_> {
         PutContext { matching, nw_proto: flow.nw_proto, has_vlan, instructions }
     }
 
+    /// Runs `f` with the packet at this point of the list; later actions do not see its changes.
+    pub(crate) fn on_copy(&mut self, f: impl FnOnce(&mut Self)) {
+        let saved = (self.nw_proto, self.has_vlan);
+        f(self);
+        (self.nw_proto, self.has_vlan) = saved;
+    }
+
     /// Writes a push of a tag, if the packet has none.
     pub(crate) fn push_tag_if_none(&mut self, w: &mut Writer) {
         if !self.has_vlan {

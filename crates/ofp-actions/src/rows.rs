@@ -10,6 +10,9 @@ use ofp_wire::{ErrorKind, NX_VENDOR, ONF_VENDOR, Reader, Res, Version};
 /// Type of an action of an experimenter.
 pub(crate) const EXPERIMENTER: u16 = 0xffff;
 
+/// Maximum number of lists around an action, on the wire and in text; OVS has this bound in text only.
+pub(crate) const MAX_NESTING: u8 = 99;
+
 /// Permitted lengths of an action, headers included.
 #[derive(Clone, Copy)]
 pub(crate) enum Len {
@@ -160,12 +163,17 @@ fn is_vendor(vendor: u32) -> bool {
     ROWS.get(at).is_some_and(|r| r.numbering == Numbering::Actions && r.vendor == vendor)
 }
 
-/// Reads a list of actions up to the end of `r`. Actions that are instructions elsewhere follow the others.
+/// Reads a list of actions up to the end of `r`. Actions that are instructions elsewhere follow the others;
+/// actions with lists within nest to [`MAX_NESTING`].
 ///
 /// # Errors
 /// The error to reply with.
 pub fn read_actions(r: &mut Reader<'_>) -> Res<Vec<Action>> {
+    if r.nesting > MAX_NESTING {
+        return Err(ErrorKind::BacTooMany);
+    }
     let mut r = r.sub(r.len())?.or(ErrorKind::BacBadLen);
+    r.nesting += 1;
     let mut out = Vec::new();
     while !r.is_empty() {
         out.push(read_action(&mut r)?);

@@ -30,6 +30,9 @@ pub trait Translator {
     /// Outputs to any port, reserved ones included; not to the input port.
     fn output(&mut self, port: OfPort, max_len_bytes: u16);
 
+    /// Outputs the first bytes of the packet to a port of the bridge; not to the input port.
+    fn output_truncated(&mut self, port: OfPort, max_len_bytes: u32);
+
     /// Sends the packet out of a port of the bridge, which may be the input port.
     fn output_to(&mut self, port: OfPort);
 
@@ -42,6 +45,9 @@ pub trait Translator {
 
     /// Executes a group.
     fn group(&mut self, id: u32);
+
+    /// Executes actions on a copy of the packet.
+    fn clone_packet(&mut self, actions: &[Action]);
 
     /// Adds or refreshes a learned rule; returns whether it exists now.
     fn learn(&mut self, learn: &LearnAction) -> bool;

@@ -31,6 +31,8 @@ pub struct Reader<'a> {
     pub more: bool,
     /// Decoding options.
     pub options: Options,
+    /// Lists of actions around this one.
+    pub nesting: u8,
     /// The error of a short read here.
     short: ErrorKind,
 }
@@ -45,6 +47,7 @@ impl<'a> Reader<'a> {
             xid: 0,
             more: false,
             options: Options::default(),
+            nesting: 0,
             short: ErrorKind::BrcBadLen,
         }
     }

@@ -38,18 +38,23 @@ proptest! {
         let key = |f: &Flow| FlowKey::from_flow(f, DpPort(0));
         let back = reversed(&flow);
         prop_assert_eq!(symmetric_l4(&key(&flow), basis), symmetric_l4(&key(&back), basis));
-        prop_assert_eq!(SymmetricL4.hash(&flow, basis), SymmetricL4.hash(&back, basis));
+        use HashFields::{SymmetricL3, SymmetricL3L4, SymmetricL3L4Udp, SymmetricL4};
+        for fields in [SymmetricL4, SymmetricL3L4, SymmetricL3L4Udp, SymmetricL3] {
+            prop_assert_eq!(fields.hash(&flow, basis), fields.hash(&back, basis), "{:?}", fields);
+        }
     }
 
     #[test]
     fn a_hash_reads_only_the_fields_of_its_mask(flow in any_flow(), other in any_flow(), basis: u32) {
-        let mut wc = Mask::none();
-        wc.0.nw_frag = nw_frag::MASK;
-        SymmetricL4.add_mask(&flow, &mut wc);
-        let mut mixed = other;
-        let words = mixed.words_mut().iter_mut().zip(flow.words()).zip(wc.words());
-        words.for_each(|((w, own), m)| *w = *w & !m | own & m);
-        prop_assert_eq!(SymmetricL4.hash(&flow, basis), SymmetricL4.hash(&mixed, basis));
+        for fields in HashFields::ALL {
+            let mut wc = Mask::none();
+            wc.0.nw_frag = nw_frag::MASK;
+            fields.add_mask(&flow, &mut wc);
+            let mut mixed = other;
+            let words = mixed.words_mut().iter_mut().zip(flow.words()).zip(wc.words());
+            words.for_each(|((w, own), m)| *w = *w & !m | own & m);
+            prop_assert_eq!(fields.hash(&flow, basis), fields.hash(&mixed, basis), "{:?}", fields);
+        }
     }
 }
 
@@ -69,7 +74,7 @@ fn flows_spread_evenly() {
             let mut flow = tcp;
             change(&mut flow, n);
             let key = FlowKey::from_flow(&flow, DpPort(0));
-            let hashes = [five_tuple(&key, 0), symmetric_l4(&key, 7), SymmetricL4.hash(&flow, 0)];
+            let hashes = [five_tuple(&key, 0), symmetric_l4(&key, 7), HashFields::SymmetricL4.hash(&flow, 0)];
             hashes.iter().zip(&mut of).for_each(|(hash, buckets)| buckets[*hash as usize % 16] += 1);
         }
         // 256 expected; 6 standard deviations are 93.

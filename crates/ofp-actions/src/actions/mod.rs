@@ -53,6 +53,7 @@ macro_rules! nicira_word {
 }
 
 mod clear_actions;
+mod clone;
 mod conjunction;
 mod controller;
 mod debug;
@@ -63,8 +64,10 @@ mod goto_table;
 mod group;
 mod learn;
 mod meter;
+mod multipath;
 mod note;
 mod output;
+mod output_trunc;
 mod queue;
 mod reg_move;
 mod resubmit;
@@ -80,6 +83,7 @@ mod write_actions;
 mod write_metadata;
 
 pub use clear_actions::ClearActions;
+pub use clone::CloneList;
 pub use conjunction::Conjunction;
 pub use controller::{ControllerAction, PacketInReason};
 pub use debug::{DebugRecirc, DebugSlow};
@@ -90,9 +94,11 @@ pub use goto_table::GotoTable;
 pub use group::Group;
 pub use learn::{LearnAction, LearnDest, LearnSource, LearnSpec};
 pub use meter::Meter;
+pub use multipath::{LinkAlgorithm, Multipath};
 pub use note::Note;
 pub(crate) use output::output_to;
 pub use output::{Output, OutputReg};
+pub use output_trunc::OutputTrunc;
 pub use queue::{Enqueue, PopQueue, SetQueue};
 pub use reg_move::Move;
 pub use resubmit::Resubmit;

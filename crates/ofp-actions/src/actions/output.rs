@@ -1,11 +1,10 @@
 //! `output`: to a port, or to the port number in a field.
 
-use super::ControllerAction;
 use super::prelude::*;
+use super::{ControllerAction, OutputTrunc};
 use crate::put::ofs_nbits;
 use crate::rows::subfield;
 use crate::translate::look_at;
-use flow::text::token::Attached;
 use flow::text::{format_port, format_subfield, parse_port, sub_field};
 use flow::{OfPort, SubField};
 use ofp_wire::nxm;
@@ -88,9 +87,8 @@ impl OfAction for Output {
 
     fn parse(text: &Argument<'_>, out: &mut Vec<Action>) -> Parsed<()> {
         let arg = text.value();
-        if text.token.attached == Attached::Parens {
-            let why = "output(port=...,max_len=...) is not supported: packets are not truncated";
-            return fail(text.token.key, why);
+        if arg.contains("port") && arg.contains("max_len") {
+            return OutputTrunc::parse(text, out);
         }
         if let Some(port) = parse_port(arg, text.ports) {
             out.push(output_to(port, arg)?);
@@ -116,17 +114,7 @@ impl OfAction for Output {
     }
 
     fn check(&self, checker: &mut Checker<'_>) -> Res<()> {
-        let special = [
-            OfPort::IN_PORT,
-            OfPort::TABLE,
-            OfPort::NORMAL,
-            OfPort::FLOOD,
-            OfPort::ALL,
-            OfPort::CONTROLLER,
-            OfPort::LOCAL,
-        ];
-        let ok = self.port.0 < checker.cx.max_ports || special.contains(&self.port);
-        if ok { Ok(()) } else { Err(ErrorKind::BacBadOutPort) }
+        checker.out_port(self.port)
     }
 
     fn check_text(&self, _checker: &mut TextChecker) -> Result<(), String> {

@@ -4,7 +4,7 @@ use super::prelude::*;
 use crate::instructions::put_instruction;
 use crate::put::put_actions;
 use crate::rows::read_actions;
-use crate::text::{action_set, joined};
+use crate::text::{Scope, joined, nested};
 
 /// Merges actions into the action set (`OFPIT_WRITE_ACTIONS`).
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -36,7 +36,7 @@ impl OfAction for WriteActions {
     }
 
     fn parse(text: &Argument<'_>, out: &mut Vec<Action>) -> Parsed<()> {
-        let set = action_set(text.value(), text.ports)?;
+        let set = nested(text, Scope::ActionSet)?;
         if !set.is_empty() {
             out.push(WriteActions(set).into());
         }
@@ -48,7 +48,7 @@ impl OfAction for WriteActions {
     }
 
     fn check(&self, checker: &mut Checker<'_>) -> Res<()> {
-        checker.nested(&self.0)
+        checker.action_set(&self.0)
     }
 
     fn check_text(&self, checker: &mut TextChecker) -> Result<(), String> {

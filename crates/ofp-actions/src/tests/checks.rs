@@ -196,3 +196,52 @@ fn actions_follow_the_tags_of_the_packet_and_action_sets_need_not() {
         ),
     ]);
 }
+
+#[test]
+fn clones_are_checked_within_and_nest_to_a_bound() {
+    let read = |depth: usize| {
+        // Each clone is a header of 16 bytes around the next.
+        let mut bytes = Vec::new();
+        for left in (1..=depth).rev() {
+            let len = u16::try_from(16 * left).expect("a short list").to_be_bytes();
+            bytes.extend([0xff, 0xff, len[0], len[1], 0, 0, 0x23, 0x20, 0, 42, 0, 0, 0, 0, 0, 0]);
+        }
+        read_actions(&mut ofp_wire::Reader::new(&bytes, Version::V10))
+    };
+    let deepest = read(99).expect("OVS takes 99 levels in text");
+    assert_eq!(check(&Match::catchall(), &deepest, Version::V10), Ok(()));
+    assert_eq!(read(100), Err(ErrorKind::BacTooMany));
+    let cloned = |actions| vec![Action::Clone(CloneList(actions))];
+    // A list within is checked as strictly as the one around it, unlike an action set.
+    let strip = vec![Action::StripVlan(StripVlan)];
+    assert_eq!(check(&Match::catchall(), &cloned(strip), Version::V13), Err(ErrorKind::BacMatchInconsistent));
+    let group = |n| Action::Group(Group(n));
+    assert_eq!(check(&Match::catchall(), &cloned(vec![group(1)]), Version::V13), Ok(()));
+    let error = check(&Match::catchall(), &cloned(vec![group(2)]), Version::V13);
+    assert_eq!(error, Err(ErrorKind::BacBadOutGroup));
+}
+
+/// Answers of `ovs-ofctl parse-actions OpenFlow10`.
+#[test]
+fn bytes_of_clones_and_truncated_outputs() {
+    for (hex, want) in [
+        (
+            "ffff003000002320002a000000000000ffff00200000232000160000000000000000000000000001ffffffffffffffff",
+            Err(ErrorKind::BicUnsupInst),
+        ),
+        ("ffff001800002320002a000000000000001d000800000001", Err(ErrorKind::BacBadType)),
+        ("ffff001000002320002a000000000001", Ok("clone(drop)")),
+        ("ffff001800002320002a0000000000010000000800010000", Ok("clone(output:1)")),
+        ("ffff001000002320002700010000000d", Err(ErrorKind::BacBadArgument)),
+        ("ffff0010000023200027fffd0000000e", Ok("output(port=CONTROLLER,max_len=14)")),
+        (
+            "ffff002800002320002a000000000000ffff00100000232000220002000000010000000800010000",
+            Err(ErrorKind::NxbacBadConjunction),
+        ),
+    ] {
+        let bytes = crate::text::arguments::hex_bytes(hex).expect(hex);
+        let got = read_actions(&mut ofp_wire::Reader::new(&bytes, Version::V10));
+        let got = got.map(|a| crate::text::format_actions(&a, &flow::text::NoPortNames));
+        assert_eq!(got.as_deref(), want.as_ref().map(|s| *s), "{hex}");
+    }
+}

@@ -145,6 +145,14 @@ fn any_simple() -> impl Strategy<Value = Action> {
         (0u32..0xff00).prop_map(|p| Action::Output(Output { port: OfPort(p), max_len_bytes: 0 })),
         (0xffff_fff8u32..0xffff_fffd)
             .prop_map(|p| Action::Output(Output { port: OfPort(p), max_len_bytes: 0 })),
+        (0..7usize, any::<u16>(), any::<u16>(), any::<u32>()).prop_map(|(n, basis, max_link, arg)| {
+            let dest = SubField::whole(FieldId::Reg0);
+            let (fields, algorithm) = (flow::flow_hash::HashFields::ALL[n], LinkAlgorithm::Hrw);
+            Action::Multipath(Multipath { fields, basis, algorithm, max_link, arg, dest })
+        }),
+        (0u32..0xff00, 14u32..).prop_map(|(p, max_len_bytes)| {
+            Action::OutputTrunc(OutputTrunc { port: OfPort(p), max_len_bytes })
+        }),
         (0u32..0xff00, any::<u32>())
             .prop_map(|(p, queue)| Action::Enqueue(Enqueue { port: OfPort(p), queue })),
         any::<u32>().prop_map(|v| Action::SetQueue(SetQueue(v))),
@@ -189,7 +197,7 @@ fn any_applied() -> impl Strategy<Value = Action> {
         source.len_bits = source.len_bits.min(64);
         Action::OutputReg(OutputReg { source, max_len_bytes: u16::MAX })
     });
-    prop_oneof![
+    let plain = prop_oneof![
         6 => any_simple(),
         1 => output,
         1 => any_controller(),
@@ -199,7 +207,11 @@ fn any_applied() -> impl Strategy<Value = Action> {
         1 => any_subfield(false).prop_map(|v| Action::StackPush(StackPush(v))),
         1 => any_subfield(true).prop_map(|v| Action::StackPop(StackPop(v))),
         2 => any_learn(),
-    ]
+    ];
+    plain.prop_recursive(3, 12, 4, |inner| {
+        let list = prop::collection::vec(inner.clone(), 0..4);
+        prop_oneof![4 => inner, 1 => list.prop_map(|list| Action::Clone(CloneList(list)))]
+    })
 }
 
 fn any_actions() -> impl Strategy<Value = Vec<Action>> {

@@ -171,6 +171,10 @@ impl Translator for Recorder {
         self.story.push(format!("output {port}"));
     }
 
+    fn output_truncated(&mut self, port: OfPort, max_len_bytes: u32) {
+        self.story.push(format!("output {max_len_bytes} bytes to {port}"));
+    }
+
     fn output_to(&mut self, port: OfPort) {
         self.story.push(format!("output to {port}"));
     }
@@ -185,6 +189,10 @@ impl Translator for Recorder {
 
     fn group(&mut self, id: u32) {
         self.story.push(format!("group {id}"));
+    }
+
+    fn clone_packet(&mut self, actions: &[Action]) {
+        self.story.push(format!("clone {}", actions.len()));
     }
 
     fn learn(&mut self, learn: &LearnAction) -> bool {

@@ -15,6 +15,7 @@ pub use flow_mod::{FileError, FlowModCommand, FlowModFlags, FlowModText, parse_f
 use crate::action::{Argument, SetPlace, Stage};
 use crate::actions::{Conjunction, output_to};
 use crate::list::Action;
+use crate::rows::MAX_NESTING;
 use flow::text::token::{Attached, Token, Tokens};
 use flow::text::{Fail, NoPortNames, ParseError, Parsed, PortNames, fail, parse_port};
 
@@ -39,24 +40,29 @@ pub(crate) fn joined(actions: &[Action], ports: &dyn PortNames) -> String {
 }
 
 pub(crate) fn actions(text: &str, ports: &dyn PortNames) -> Parsed<Vec<Action>> {
-    list(text, ports, Scope::Whole)
+    list(text, ports, Scope::Whole, 0)
 }
 
-/// The actions of a `write_actions`.
-pub(crate) fn action_set(text: &str, ports: &dyn PortNames) -> Parsed<Vec<Action>> {
-    list(text, ports, Scope::ActionSet)
+/// The actions within another action.
+pub(crate) fn nested(of: &Argument<'_>, scope: Scope) -> Parsed<Vec<Action>> {
+    if of.nesting >= MAX_NESTING {
+        return fail(of.token.key, "Action nested too deeply");
+    }
+    list(of.value(), of.ports, scope, of.nesting + 1)
 }
 
 /// Permitted contents of a list.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Scope {
+pub(crate) enum Scope {
     /// Actions and instructions.
     Whole,
     /// The actions of `write_actions`.
     ActionSet,
+    /// The actions of `clone`.
+    Clone,
 }
 
-fn list(text: &str, ports: &dyn PortNames, scope: Scope) -> Parsed<Vec<Action>> {
+fn list(text: &str, ports: &dyn PortNames, scope: Scope, nesting: u8) -> Parsed<Vec<Action>> {
     let mut out = Vec::new();
     let mut tokens = Tokens::new(text);
     let (mut dropped, mut count, mut highest) = (None, 0, Stage::Meter);
@@ -66,7 +72,7 @@ fn list(text: &str, ports: &dyn PortNames, scope: Scope) -> Parsed<Vec<Action>> 
         if token.key.eq_ignore_ascii_case("drop") {
             dropped = Some(token.key);
         } else if matches!(token.attached, Attached::ParensArrow(_))
-            || !parse_into(&token, ports, scope, &mut out)?
+            || !parse_into(&token, ports, scope, nesting, &mut out)?
         {
             return refuse_unknown(&token);
         }
@@ -94,14 +100,23 @@ fn list(text: &str, ports: &dyn PortNames, scope: Scope) -> Parsed<Vec<Action>> 
 }
 
 /// Parses one action; returns whether its name is known.
-fn parse_into(token: &Token<'_>, ports: &dyn PortNames, scope: Scope, out: &mut Vec<Action>) -> Parsed<bool> {
+fn parse_into(
+    token: &Token<'_>,
+    ports: &dyn PortNames,
+    scope: Scope,
+    nesting: u8,
+    out: &mut Vec<Action>,
+) -> Parsed<bool> {
     let Some(row) = names::find(token.key) else {
         return parse_bare_port(token, ports, out);
     };
-    if scope == Scope::ActionSet && row.stage > Stage::Apply {
+    if scope == Scope::Clone && row.stage == Stage::Meter {
+        return fail(token.key, format!("clone action doesn't support nested action {}", row.name));
+    }
+    if scope != Scope::Whole && row.stage > Stage::Apply {
         return fail(token.key, format!("{} instruction not allowed here", row.name));
     }
-    (row.parse)(&Argument { name: row.name, token: *token, ports }, out)?;
+    (row.parse)(&Argument { name: row.name, token: *token, ports, nesting }, out)?;
     Ok(true)
 }
 

@@ -7,7 +7,8 @@
 use super::{Bucket, Group};
 use dpif::actions::{HashAction, HashAlgorithm};
 use flow::fields::FieldId;
-use flow::{Flow, Mask, flow_hash};
+use flow::flow_hash::{self, HashFields};
+use flow::{Flow, Mask};
 use openflow::msg::group::{Group as GroupDesc, GroupType};
 
 /// Maximum values of the datapath's hash that are told apart.
@@ -92,8 +93,8 @@ impl Method {
                 flow_hash::fields(flow, present().copied(), *basis)
             }
             Method::SymmetricL4 | Method::DpHash { .. } => {
-                flow_hash::SymmetricL4.add_mask(flow, wc);
-                flow_hash::SymmetricL4.hash(flow, 0)
+                HashFields::SymmetricL4.add_mask(flow, wc);
+                HashFields::SymmetricL4.hash(flow, 0)
             }
         }
     }

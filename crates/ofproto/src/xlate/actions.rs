@@ -38,6 +38,10 @@ impl Translator for XlateCtx<'_> {
         self.send(port, max_len_bytes);
     }
 
+    fn output_truncated(&mut self, port: OfPort, max_len_bytes: u32) {
+        self.send_truncated(port, max_len_bytes);
+    }
+
     fn output_to(&mut self, port: OfPort) {
         self.send_to(port);
     }
@@ -54,6 +58,10 @@ impl Translator for XlateCtx<'_> {
 
     fn group(&mut self, id: u32) {
         self.run_group(id);
+    }
+
+    fn clone_packet(&mut self, actions: &[Action]) {
+        self.run_on_clone(actions);
     }
 
     fn learn(&mut self, learn: &LearnAction) -> bool {

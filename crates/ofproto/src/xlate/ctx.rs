@@ -259,9 +259,20 @@ impl<'a> XlateCtx<'a> {
         self.error = None;
     }
 
-    /// Runs the first rule of a peer bridge. If later actions of the outer bridge cannot undo its actions, these
-    /// work on a clone of the packet.
-    fn run_in_peer(&mut self, actions: &[Action]) {
+    /// Executes a `clone`: its changes do not reach later actions, but `exit` does.
+    pub(super) fn run_on_clone(&mut self, actions: &[Action]) {
+        if self.nesting >= MAX_NESTING {
+            let fault = format!("over {MAX_NESTING} nested lookups and clone actions");
+            return self.fail(XlateDrop::RecursionTooDeep, fault);
+        }
+        let saved = (self.flow, self.stack.clone(), self.action_set.clone());
+        self.nest(false, |cx| cx.clone_or_undo(actions));
+        (self.flow, self.stack, self.action_set) = saved;
+    }
+
+    /// Runs a list whose effect later actions must not see. If these cannot undo its actions, it works on a clone of
+    /// the packet.
+    fn clone_or_undo(&mut self, actions: &[Action]) {
         if self.is_last || actions.iter().all(Action::is_reversible) {
             return self.run_and_finish(actions);
         }
@@ -294,6 +305,8 @@ impl<'a> XlateCtx<'a> {
     fn run_and_finish(&mut self, actions: &[Action]) {
         self.run_actions(actions);
         self.run_action_set();
+        // As in OVS, nothing runs after a freeze.
+        self.exit |= self.frozen.is_some();
         self.freeze_if_asked();
     }
 
@@ -379,7 +392,7 @@ impl<'a> XlateCtx<'a> {
         let outer = self.rule_timeouts.replace(rule.timeouts.clone());
         let in_bucket = std::mem::take(&mut self.in_bucket);
         if std::mem::take(&mut self.enters_peer) {
-            self.run_in_peer(&rule.actions);
+            self.clone_or_undo(&rule.actions);
         } else {
             self.run_actions(&rule.actions);
         }

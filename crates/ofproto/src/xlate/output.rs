@@ -6,8 +6,9 @@ use super::ctx::XlateCtx;
 use super::trace::TraceEvent;
 use crate::ports::{BridgeId, Port, SpanningTree};
 use crate::tunnel::TunnelConfig;
-use dpif::actions::Output;
-use dpif::{SetAction, XlateDrop};
+use dpif::actions::{Output, Trunc};
+use dpif::{DpAction, SetAction, XlateDrop};
+use flow::text::{NoPortNames, format_port};
 use flow::{DpPort, OfPort, TableId};
 use ofp_actions::ControllerAction;
 use std::sync::Arc;
@@ -33,6 +34,25 @@ impl XlateCtx<'_> {
                 self.trace.warning(|| "skipping output to input port".to_string());
             }
             port => self.send_to(port),
+        }
+    }
+
+    /// Sends the first bytes of the packet out of a datapath port of this bridge.
+    pub(super) fn send_truncated(&mut self, port: OfPort, max_len_bytes: u32) {
+        if port == self.flow.in_port() {
+            return self.trace.warning(|| "skipping output to input port".to_string());
+        }
+        // As in OVS, a port without a device, `IN_PORT` included, is called a patch port.
+        if self.bridge.ports.port(port).is_none_or(|p| p.dp_port.is_none()) {
+            let name = format_port(port, &NoPortNames);
+            return self.trace.error(|| format!("output_trunc does not support patch port {name}"));
+        }
+        let trunc = DpAction::Trunc(Trunc(max_len_bytes));
+        self.actions.push(trunc.clone());
+        self.send_to(port);
+        // It must not truncate the packet of a later output.
+        if self.actions.last() == Some(&trunc) {
+            self.actions.pop();
         }
     }
 

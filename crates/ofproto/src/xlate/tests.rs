@@ -1,14 +1,17 @@
 //! Tables of translations: rules and a packet in, datapath actions and the mask of examined bits out.
 
+mod clones;
 mod conjunctions;
 mod fin_timeout;
 mod found;
 mod fragments;
 mod groups;
+mod multipaths;
 mod patch;
 mod ports;
 mod rewrites;
 mod stories;
+mod truncated;
 mod tunnels;
 
 use super::*;
@@ -19,7 +22,9 @@ use crate::ports::{
     VlanSet,
 };
 use crate::rule::{Rule, RuleStats, RuleTimeouts};
-use dpif::actions::{CloneAction, DropAction, Meter, Output, PopVlan, PushVlan, Recirc, Sample, Userspace};
+use dpif::actions::{
+    CloneAction, DropAction, Meter, Output, PopVlan, PushVlan, Recirc, Sample, Trunc, Userspace,
+};
 use dpif::{FlowStats, SetAction};
 use flow::text::{NoPortNames, format_megaflow, parse_exact_flow};
 use flow::{DpPort, MacAddr, OfPort, TableId};
@@ -191,6 +196,7 @@ fn show(actions: &[DpAction]) -> String {
             let dst = std::net::Ipv4Addr::from(t.dst);
             format!("tunnel(id={},dst={dst},flags={},tp_dst={})", t.id, t.flags, t.tp_dst)
         }
+        DpAction::Trunc(Trunc(bytes)) => format!("trunc({bytes})"),
         DpAction::Clone(CloneAction(actions)) => format!("clone({})", show(actions)),
         DpAction::Set(SetAction::SkbPriority(n)) => format!("priority({n:#x})"),
         DpAction::Set(SetAction::SkbMark(m)) => format!("mark({})", m.value),

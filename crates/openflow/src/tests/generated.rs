@@ -152,7 +152,7 @@ fn controller() -> impl Strategy<Value = Action> {
 fn common_action() -> impl Strategy<Value = Action> {
     let table = prop::option::of((0..255u8).prop_map(TableId));
     let port = || any::<u16>().prop_map(OfPort::from_of10);
-    prop_oneof![
+    let plain = prop_oneof![
         any::<u32>().prop_map(|id| Action::Group(Group(id))),
         (any::<u32>(), 0..64u8, 2..65u8).prop_map(|(id, clause, n_clauses)| {
             Action::Conjunction(Conjunction { id, clause: clause % n_clauses, n_clauses })
@@ -162,6 +162,8 @@ fn common_action() -> impl Strategy<Value = Action> {
             .prop_map(|(port, max_len_bytes)| Action::Output(Output { port, max_len_bytes })),
         (range(64), any::<u16>())
             .prop_map(|(source, max_len_bytes)| Action::OutputReg(OutputReg { source, max_len_bytes })),
+        (port(), 14..u32::MAX)
+            .prop_map(|(port, max_len_bytes)| Action::OutputTrunc(OutputTrunc { port, max_len_bytes })),
         controller(),
         any::<u32>().prop_map(|v| Action::SetQueue(SetQueue(v))),
         Just(Action::PopQueue(PopQueue)),
@@ -185,7 +187,14 @@ fn common_action() -> impl Strategy<Value = Action> {
         Just(Action::DebugRecirc(DebugRecirc)),
         Just(Action::DebugSlow(DebugSlow)),
         Just(Action::StripVlan(StripVlan)),
-    ]
+    ];
+    plain.prop_recursive(3, 12, 4, |inner| {
+        let list = prop::collection::vec(inner.clone(), 0..4)
+            .prop_filter("a conjunction stands alone", |l| {
+                !l.iter().any(|a| matches!(a, Action::Conjunction(_)))
+            });
+        prop_oneof![6 => inner, 1 => list.prop_map(|list| Action::Clone(CloneList(list)))]
+    })
 }
 
 fn action10() -> impl Strategy<Value = Action> {
