@@ -5,6 +5,7 @@ mod fin_timeout;
 mod found;
 mod fragments;
 mod groups;
+mod labels;
 mod patch;
 mod ports;
 mod rewrites;
