@@ -24,11 +24,13 @@ pub enum XlateDrop {
     ForwardingDisabled = 8,
     /// The port does not accept the packet's VLAN.
     VlanNotAllowed = 9,
+    /// More MPLS labels than a flow has.
+    TooManyMplsLabels = 10,
 }
 
 impl XlateDrop {
     /// Number of reasons.
-    pub const COUNT: usize = 10;
+    pub const COUNT: usize = 11;
     /// All reasons, in numeric order.
     pub const ALL: [XlateDrop; XlateDrop::COUNT] = [
         XlateDrop::Ok,
@@ -41,6 +43,7 @@ impl XlateDrop {
         XlateDrop::TooManyOutputs,
         XlateDrop::ForwardingDisabled,
         XlateDrop::VlanNotAllowed,
+        XlateDrop::TooManyMplsLabels,
     ];
 
     /// Display name.
@@ -56,6 +59,7 @@ impl XlateDrop {
             XlateDrop::TooManyOutputs => "too_many_outputs",
             XlateDrop::ForwardingDisabled => "forwarding_disabled",
             XlateDrop::VlanNotAllowed => "vlan_not_allowed",
+            XlateDrop::TooManyMplsLabels => "too_many_mpls_labels",
         }
     }
 
@@ -72,6 +76,7 @@ impl XlateDrop {
             XlateDrop::TooManyOutputs => "drop_action_too_many_outputs",
             XlateDrop::ForwardingDisabled => "drop_action_forwarding_disabled",
             XlateDrop::VlanNotAllowed => "drop_action_vlan_not_allowed",
+            XlateDrop::TooManyMplsLabels => "drop_action_too_many_mpls_labels",
         }
     }
 }

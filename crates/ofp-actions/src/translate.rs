@@ -61,6 +61,12 @@ pub trait Translator {
     /// Skips the rest of the list.
     fn leave_list(&mut self);
 
+    /// Pushes an MPLS label stack entry; the packet has this EtherType afterwards.
+    fn push_mpls(&mut self, ethertype: u16);
+
+    /// Pops an MPLS label stack entry; the packet has this EtherType afterwards.
+    fn pop_mpls(&mut self, ethertype: u16);
+
     /// Applies a meter.
     fn meter(&mut self, id: u32);
 

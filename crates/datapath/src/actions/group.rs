@@ -351,9 +351,11 @@ impl actions::Executor for Step<'_, '_> {
                 group.rewrite(lanes, |packet, h| set::ports(packet, h, m, IPPROTO_UDP))
             }
             Rewrite::Set(set) => group.rewrite(lanes, |packet, h| set::apply(set, packet, h)),
-            Rewrite::PushVlan(_) | Rewrite::PopVlan | Rewrite::Hash(_) => {
-                group.rewrite(lanes, |packet, h| apply(rewrite, packet, h))
-            }
+            Rewrite::PushVlan(_)
+            | Rewrite::PopVlan
+            | Rewrite::PushMpls(_)
+            | Rewrite::PopMpls(_)
+            | Rewrite::Hash(_) => group.rewrite(lanes, |packet, h| apply(rewrite, packet, h)),
         })
     }
 

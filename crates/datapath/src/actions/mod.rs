@@ -14,6 +14,7 @@
 
 mod emulate;
 mod group;
+mod mpls;
 mod packet_wise;
 mod set;
 mod sums;
@@ -89,6 +90,8 @@ fn apply(rewrite: Rewrite<'_>, packet: &mut Packet, headers: &mut HeaderCtx<'_>)
         Rewrite::Set(set) => set::apply(set, packet, headers),
         Rewrite::PushVlan(tag) => vlan::push(packet, headers, tag.tpid, tag.tci),
         Rewrite::PopVlan => vlan::pop(packet, headers),
+        Rewrite::PushMpls(push) => mpls::push(packet, headers, push),
+        Rewrite::PopMpls(pop) => mpls::pop(packet, headers, pop),
         Rewrite::Hash(hash) => {
             headers.refresh(packet);
             headers.key.base.dp_hash = match hash.algorithm {

@@ -4,8 +4,8 @@
 //! structure, so the layout stays valid. The key follows each rewrite; after rewrites of ICMPv6, whose type
 //! determines its fields, the headers are dirty.
 
-use super::Misfit;
 use super::sums::{self, Field};
+use super::{Misfit, mpls};
 use crate::burst::HeaderCtx;
 use dpif::{ArpSet, EthSet, Ipv4Set, Ipv6Set, Masked, NdSet, PortsSet, SetAction};
 use flow::extract::Layout;
@@ -38,8 +38,9 @@ pub(super) fn apply(set: &SetAction, packet: &mut Packet, view: &mut HeaderCtx<'
                 *view.dirty = true;
             }
         }
-        // No port here encapsulates packets, and no rule sets labels.
-        SetAction::Tunnel(_) | SetAction::Mpls(_) => return Err(Misfit),
+        SetAction::Mpls(m) => mpls::set(packet, view, m)?,
+        // No port here encapsulates packets.
+        SetAction::Tunnel(_) => return Err(Misfit),
     }
     Ok(())
 }

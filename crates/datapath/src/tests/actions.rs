@@ -2,7 +2,7 @@
 
 use super::frames::{arp, ipv4, ipv6, l4, verify};
 use super::*;
-use dpif::actions::{PopVlan, PushVlan};
+use dpif::actions::{PopMpls, PopVlan, PushMpls, PushVlan};
 use packet::checksum::{fold, pseudo};
 use packet::{GsoKind, Offload};
 use proptest::prelude::*;
@@ -50,6 +50,7 @@ pub(super) fn set() -> impl Strategy<Value = SetAction> {
         ports().prop_map(SetAction::Icmpv6),
         any::<(u32, u32)>().prop_map(|(value, mask)| SetAction::SkbMark(Masked { value, mask })),
         any::<u32>().prop_map(SetAction::SkbPriority),
+        any::<(u32, u32)>().prop_map(|(value, mask)| SetAction::Mpls(Masked { value, mask })),
     ]
 }
 
@@ -241,4 +242,42 @@ fn a_rewrite_behind_a_vlan_action_finds_its_header() {
     let (_, sent) = rig.sent().remove(0);
     verify(&sent);
     assert_eq!(sent[34..38], [0, 77, 0, 78]);
+}
+
+/// The frame after these actions; `None` if it was dropped.
+fn after(frame: &[u8], actions: Vec<DpAction>) -> Option<Vec<u8>> {
+    let mut rig = Rig::new();
+    rig.execute(Packet::from_slice(frame), key_of(1, frame), [actions, vec![out(2)]].concat(), None);
+    rig.sent().pop().map(|(_, sent)| sent)
+}
+
+#[test]
+fn labels_are_behind_vlan_tags_and_change_the_ethertype() {
+    let push = |lse, ethertype| DpAction::from(PushMpls { lse, ethertype });
+    let pop = |ethertype| DpAction::from(PopMpls { ethertype });
+    let set = |value, mask| DpAction::Set(SetAction::Mpls(Masked { value, mask }));
+    let plain = ipv4(17, frames::SRC, frames::DST, 0, &l4(17, 5, 6, false));
+    for tag in [&[][..], &[0x81, 0, 0, 5]] {
+        let frame = [&plain[..12], tag, &plain[12..]].concat();
+        let labelled = |stack: &[u8]| [&plain[..12], tag, stack, &plain[14..]].concat();
+        let one = labelled(&[0x88, 0x47, 0, 1, 0x4d, 0x21]);
+        assert_eq!(after(&frame, vec![push(0x0001_4d21, 0x8847)]).as_ref(), Some(&one));
+        let two = labelled(&[0x88, 0x48, 0, 0, 0x20, 9, 0, 1, 0x4d, 0x21]);
+        assert_eq!(after(&one, vec![push(0x2009, 0x8848)]), Some(two.clone()));
+        assert_eq!(after(&two, vec![pop(0x8847)]), Some(one.clone()));
+        assert_eq!(after(&two, vec![pop(0x8847), pop(0x800)]), Some(frame.clone()));
+        let ttl = labelled(&[0x88, 0x47, 0, 1, 0x4d, 0x20]);
+        assert_eq!(after(&one, vec![set(0xffff_ff20, 0xff)]), Some(ttl));
+        // The inner header is found again behind a popped label.
+        let tos = Masked {
+            value: Ipv4Set { tos: 8, ..Default::default() },
+            mask: Ipv4Set { tos: 0xff, ..Default::default() },
+        };
+        let sent = after(&one, vec![pop(0x800), DpAction::Set(SetAction::Ipv4(tos))]).unwrap();
+        assert_eq!((sent.len(), sent[15 + tag.len()]), (frame.len(), 8));
+        // Without a label they do not fit.
+        assert_eq!(after(&frame, vec![pop(0x800)]), None);
+        assert_eq!(after(&frame, vec![set(0, 0xff)]), None);
+        assert_eq!(after(&frame, vec![push(0x100, 0x800)]), None);
+    }
 }

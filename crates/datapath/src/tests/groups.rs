@@ -21,6 +21,7 @@ fn universe() -> Vec<Vec<u8>> {
     let mut tagged = udp(9, 9);
     tagged.splice(12..12, [0x81, 0, 0, 5]);
     all.push(tagged);
+    all.push(frames::eth(0x8847, &[0, 0, 0x10, 64, 0, 0, 0x21, 9, 0x45, 0, 0, 20]));
     all
 }
 

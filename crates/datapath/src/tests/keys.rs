@@ -4,7 +4,7 @@
 use super::actions::set;
 use super::frames::{arp, ipv4, ipv6, l4};
 use super::*;
-use dpif::actions::{PopVlan, PushVlan, Recirc, Trunc, Userspace};
+use dpif::actions::{PopMpls, PopVlan, PushMpls, PushVlan, Recirc, Trunc, Userspace};
 use flow::RecircId;
 use proptest::prelude::*;
 
@@ -44,11 +44,15 @@ fn frame() -> impl Strategy<Value = Vec<u8>> {
 
 pub(super) fn rewrite() -> impl Strategy<Value = DpAction> {
     let tpid = prop::sample::select(vec![0x8100, 0x88a8, 0x9100]);
+    let mpls = prop::sample::select(vec![0x8847, 0x8848, 0x800]);
+    let inner = prop::sample::select(vec![0x800, 0x86dd, 0x806, 0x8847]);
     prop_oneof![
         6 => set().prop_map(DpAction::Set),
         1 => Just(DpAction::Set(SetAction::SkbPriority(0))),
         2 => (tpid, any::<u16>()).prop_map(|(tpid, tci)| DpAction::PushVlan(PushVlan { tpid, tci: tci | 0x1000 })),
         2 => Just(DpAction::PopVlan(PopVlan)),
+        2 => (mpls, any::<u32>()).prop_map(|(ethertype, lse)| PushMpls { lse, ethertype }.into()),
+        2 => inner.prop_map(|ethertype| PopMpls { ethertype }.into()),
     ]
 }
 

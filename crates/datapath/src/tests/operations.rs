@@ -3,8 +3,8 @@
 use super::frames::{tcp, udp};
 use super::*;
 use dpif::actions::{
-    CheckPktLen, CloneAction, CtClear, DecTtl, Foreign, PopEth, PopMpls, PopVlan, PushEth, PushMpls,
-    PushVlan, Rewrite, Sample, Userspace,
+    CheckPktLen, CloneAction, CtClear, DecTtl, Foreign, PopEth, PopVlan, PushEth, PushVlan, Rewrite, Sample,
+    Userspace,
 };
 
 fn port_mask() -> KeyMask {
@@ -57,9 +57,6 @@ fn puts_are_validated_and_bounded() {
 fn actions_of_others() -> Vec<(&'static str, DpAction)> {
     let list = || vec![out(2)];
     vec![
-        ("push_mpls", DpAction::PushMpls(PushMpls { lse: 0x100, ethertype: 0x8847 })),
-        ("pop_mpls", DpAction::PopMpls(PopMpls { ethertype: 0x800 })),
-        ("set(mpls)", DpAction::Set(SetAction::Mpls(Masked { value: 0, mask: 0xff }))),
         ("ct", DpAction::Ct(Box::default())),
         ("ct_clear", DpAction::CtClear(CtClear)),
         ("push_eth", DpAction::PushEth(PushEth { src: [2; 6], dst: [2; 6] })),

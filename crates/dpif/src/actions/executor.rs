@@ -1,7 +1,7 @@
 //! [`Executor`]: interface of a datapath to the actions that it executes.
 
 use super::set::SetAction;
-use super::{DpAction, HashAction, PushVlan};
+use super::{DpAction, HashAction, PopMpls, PushMpls, PushVlan};
 use crate::drops::XlateDrop;
 use crate::upcall::UserCookie;
 use flow::{DpPort, RecircId};
@@ -61,6 +61,10 @@ pub enum Rewrite<'a> {
     PushVlan(PushVlan),
     /// Pops the outermost VLAN tag.
     PopVlan,
+    /// Pushes an MPLS label stack entry.
+    PushMpls(PushMpls),
+    /// Pops the outermost MPLS label stack entry.
+    PopMpls(PopMpls),
     /// Sets `dp_hash`.
     Hash(HashAction),
 }

@@ -18,10 +18,14 @@ impl Action for PopMpls {
     const ATTRS: &'static [u16] = &[ATTR];
     const EFFECT: Effect = Effect::None;
     const ENDS_LIST: bool = false;
-    kernel_only!("pop_mpls");
+    both_datapaths!();
 
     fn lists(&self) -> Lists<'_> {
         NO_LISTS
+    }
+
+    fn as_rewrite(&self) -> Option<Rewrite<'_>> {
+        Some(Rewrite::PopMpls(*self))
     }
 
     fn format(&self, _names: &dyn PortNames) -> String {
@@ -44,5 +48,9 @@ impl Action for PopMpls {
 
     fn read(attr: &Attr<'_>, _reader: &Reader) -> Result<PopMpls, ActionError> {
         Ok(PopMpls { ethertype: attr.be16()? })
+    }
+
+    fn execute<X: Executor>(&self, x: &mut X, packets: X::Packets) -> Goes<X> {
+        x.rewrite(packets, Rewrite::PopMpls(*self))
     }
 }

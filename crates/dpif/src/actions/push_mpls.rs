@@ -23,10 +23,14 @@ impl Action for PushMpls {
     const ATTRS: &'static [u16] = &[ATTR];
     const EFFECT: Effect = Effect::None;
     const ENDS_LIST: bool = false;
-    kernel_only!("push_mpls");
+    both_datapaths!();
 
     fn lists(&self) -> Lists<'_> {
         NO_LISTS
+    }
+
+    fn as_rewrite(&self) -> Option<Rewrite<'_>> {
+        Some(Rewrite::PushMpls(*self))
     }
 
     fn format(&self, _names: &dyn PortNames) -> String {
@@ -57,5 +61,9 @@ impl Action for PushMpls {
     fn read(attr: &Attr<'_>, _reader: &Reader) -> Result<PushMpls, ActionError> {
         let [a, b, c, d, e, f, _, _] = attr.array()?;
         Ok(PushMpls { lse: u32::from_be_bytes([a, b, c, d]), ethertype: u16::from_be_bytes([e, f]) })
+    }
+
+    fn execute<X: Executor>(&self, x: &mut X, packets: X::Packets) -> Goes<X> {
+        x.rewrite(packets, Rewrite::PushMpls(*self))
     }
 }

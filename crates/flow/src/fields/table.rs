@@ -177,13 +177,13 @@ fields! {
     VlanPcp: "vlan_pcp" None, 1 B 3 bit, false, Decimal, Vlan,
         true, nxm None, oxm oxm(0x8000, 7, 3), Place::Int { offset: offset_of!(Flow, vlans) + 2, size: 2, shift: 13 };
     MplsLabel: "mpls_label" None, 4 B 20 bit, false, Decimal, Mpls,
-        false, nxm None, oxm oxm(0x8000, 34, 3), Place::Int { offset: offset_of!(Flow, mpls_lse), size: 4, shift: 12 };
+        true, nxm None, oxm oxm(0x8000, 34, 3), Place::Int { offset: offset_of!(Flow, mpls_lse), size: 4, shift: 12 };
     MplsTc: "mpls_tc" None, 1 B 3 bit, false, Decimal, Mpls,
-        false, nxm None, oxm oxm(0x8000, 35, 3), Place::Int { offset: offset_of!(Flow, mpls_lse), size: 4, shift: 9 };
+        true, nxm None, oxm oxm(0x8000, 35, 3), Place::Int { offset: offset_of!(Flow, mpls_lse), size: 4, shift: 9 };
     MplsBos: "mpls_bos" None, 1 B 1 bit, false, Decimal, Mpls,
         false, nxm None, oxm oxm(0x8000, 36, 4), Place::Int { offset: offset_of!(Flow, mpls_lse), size: 4, shift: 8 };
     MplsTtl: "mpls_ttl" None, 1 B 8 bit, false, Decimal, Mpls,
-        false, nxm id(1, 30), oxm None, Place::Int { offset: offset_of!(Flow, mpls_lse), size: 4, shift: 0 };
+        true, nxm id(1, 30), oxm None, Place::Int { offset: offset_of!(Flow, mpls_lse), size: 4, shift: 0 };
     IpSrc: "ip_src" Some("nw_src"), 4 B 32 bit, true, Ipv4, Ipv4,
         true, nxm id(0, 7), oxm oxm(0x8000, 11, 3), Place::Int { offset: offset_of!(Flow, nw_src), size: 4, shift: 0 };
     IpDst: "ip_dst" Some("nw_dst"), 4 B 32 bit, true, Ipv4, Ipv4,

@@ -212,6 +212,14 @@ impl Translator for Recorder {
         self.story.push("leave list".into());
     }
 
+    fn push_mpls(&mut self, ethertype: u16) {
+        self.story.push(format!("push label {ethertype:#x}"));
+    }
+
+    fn pop_mpls(&mut self, ethertype: u16) {
+        self.story.push(format!("pop label {ethertype:#x}"));
+    }
+
     fn meter(&mut self, id: u32) {
         self.story.push(format!("meter {id}"));
     }

@@ -105,12 +105,23 @@ learn(table=1,ct_state=0x20)\tlearn(table=1,ct_state=trk)
 mod_vlan_vid:5,mod_nw_ecn:2,mod_nw_ttl:5\tmod_vlan_vid:5,mod_nw_ecn:2,mod_nw_ttl:5
 debug_recirc,debug_slow\tdebug_recirc,debug_slow
 fin_timeout(idle=5)\terror: invalid key 'idle' in 'fin_timeout' argument
+set_mpls_label\terror: set_mpls_label: expected label.
+set_mpls_tc\terror: set_mpls_tc: expected tc.
+set_mpls_ttl\terror: set_mpls_ttl: expected ttl.
+set_mpls_label:9999999\terror: 9999999: not a valid MPLS label
+set_mpls_tc:9\terror: 9: not a valid MPLS TC
+set_mpls_tc:x\terror: invalid MPLS TC \"x\"
+set_mpls_ttl:300\terror: invalid MPLS TTL \"300\"
+push_mpls\terror: invalid push_mpls \"\"
+push_mpls:0x18847\terror: invalid push_mpls \"0x18847\"
+push_mpls:0x800\terror: 0x800: not a valid MPLS ethertype
+pop_mpls:abc\terror: invalid pop_mpls \"abc\"
 fin_timeout:5\terror: invalid key '5' in 'fin_timeout' argument
 fin_timeout(idle_timeout=70000)\terror: invalid idle_timeout \"70000\"
 fin_timeout(idle_timeout)\terror: invalid idle_timeout \"\"
 write_actions(fin_timeout(idle_timeout=1))\terror: write_actions action doesn't support nested action fin_timeout
 ";
-    check(table, 29, acted);
+    check(table, 40, acted);
 }
 
 #[test]
@@ -119,8 +130,6 @@ fn unsupported_actions_are_named() {
         "ct(commit,zone=1)",
         "ct_clear",
         "bundle(eth_src,0,active_backup,ofport,members:1,2)",
-        "push_mpls:0x8847",
-        "dec_mpls_ttl",
         "encap(ethernet)",
         "sample(probability=1)",
         "check_pkt_larger(100)->reg0[0]",

@@ -47,7 +47,7 @@ fn a_repeated_name_does_not_compile() {
         ("push", "pop", true),
         ("push", "push", false),
         ("push", "ct", false),
-        ("push_mpls", "push", false),
+        ("encap", "push", false),
     ] {
         assert_eq!((distinct(a, b), distinct(b, a)), (ok, ok), "{a} {b}");
     }

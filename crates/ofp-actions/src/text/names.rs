@@ -11,18 +11,12 @@ pub(crate) const UNSUPPORTED: &[&str] = &[
     "check_pkt_larger",
     "ct",
     "ct_clear",
-    "dec_mpls_ttl",
     "dec_nsh_ttl",
     "decap",
     "delete_field",
     "encap",
     "nat",
-    "pop_mpls",
-    "push_mpls",
     "sample",
-    "set_mpls_label",
-    "set_mpls_tc",
-    "set_mpls_ttl",
     "unroll_xlate",
 ];
 

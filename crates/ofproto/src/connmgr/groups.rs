@@ -18,10 +18,10 @@ const PIECE_BUCKETS: usize = 1024;
 const CAPABILITIES: u32 = 0x7;
 /// `OFPAT_*` of OpenFlow 1.0, as bits: 0 to 11.
 const ACTIONS_10: u32 = 0xfff;
-/// `OFPAT_*` of all later versions, as bits: output, VLAN tags, queue, group, TTL.
-const ACTIONS: u32 = 1 | 1 << 17 | 1 << 18 | 1 << 21 | 1 << 22 | 1 << 23 | 1 << 24;
+/// `OFPAT_*` of all later versions, as bits: output, VLAN tags, MPLS labels, queue, group, TTL.
+const ACTIONS: u32 = 1 | 0x3 << 15 | 0xff << 17;
 /// Those of OpenFlow 1.1 alone, which set fields.
-const SETS_11: u32 = 0x7fe;
+const SETS_11: u32 = 0x7fe | 0x3 << 13;
 /// `OFPAT_SET_FIELD`, since OpenFlow 1.2.
 const SET_FIELD: u32 = 1 << 25;
 

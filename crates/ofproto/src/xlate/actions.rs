@@ -80,6 +80,14 @@ impl Translator for XlateCtx<'_> {
         self.leaves_list = true;
     }
 
+    fn push_mpls(&mut self, ethertype: u16) {
+        self.push_label(ethertype);
+    }
+
+    fn pop_mpls(&mut self, ethertype: u16) {
+        self.pop_label(ethertype);
+    }
+
     /// A deleted meter limits nothing: the rules that use it are removed with it.
     fn meter(&mut self, id: u32) {
         if let Some(dp_id) = self.bridge.meters.get(&id) {

@@ -4,6 +4,7 @@
 //! A set action's mask covers the fields that differ, restricted to bits examined or set.
 
 use super::ctx::XlateCtx;
+use super::mpls::is_mpls;
 use dpif::actions::{PopVlan, PushVlan};
 use dpif::{ArpSet, EthSet, Ipv4Set, Ipv6Set, Masked, NdSet, PortsSet, SetAction};
 use flow::{Flow, VlanTag, nw_frag};
@@ -51,8 +52,19 @@ impl XlateCtx<'_> {
     /// Brings the datapath's packet up to date.
     pub(super) fn commit(&mut self) {
         self.commit_eth();
-        self.commit_network();
-        self.commit_ports();
+        // Labels are popped before the headers behind them are rewritten, and pushed after that.
+        let pops_all = is_mpls(self.base.dl_type) && !is_mpls(self.flow.dl_type);
+        if pops_all {
+            self.commit_labels();
+        }
+        // A label pushed since hides them; they were up to date then.
+        if is_mpls(self.base.dl_type) || !is_mpls(self.flow.dl_type) {
+            self.commit_network();
+            self.commit_ports();
+        }
+        if !pops_all {
+            self.commit_labels();
+        }
         self.commit_vlan();
         if self.flow.skb_priority != self.base.skb_priority {
             self.set(SetAction::SkbPriority(self.flow.skb_priority));
@@ -68,7 +80,7 @@ impl XlateCtx<'_> {
         self.base = done;
     }
 
-    fn set(&mut self, action: SetAction) {
+    pub(super) fn set(&mut self, action: SetAction) {
         self.actions.push(action.into());
     }
 
@@ -140,7 +152,7 @@ impl XlateCtx<'_> {
 
     fn commit_ports(&mut self) {
         let b = &self.base;
-        if !b.is_ip() || b.nw_frag & nw_frag::LATER != 0 {
+        if self.flow.nw_proto == 0 || !b.is_ip() || b.nw_frag & nw_frag::LATER != 0 {
             return;
         }
         let proto = b.nw_proto;

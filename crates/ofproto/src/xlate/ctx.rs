@@ -1,6 +1,7 @@
 //! State of one translation and its walk through tables, instructions and actions.
 
 use super::cache::{XlateCache, XlateEffect};
+use super::mpls::{is_mpls, passes_unknown};
 use super::trace::{TraceEvent, Tracer};
 use super::{
     MAX_ACTIONS, MAX_DEPTH, MAX_NESTING, MAX_RESUBMITS, Request, Translation, XlateHost, miss_reason,
@@ -70,6 +71,8 @@ pub(super) struct XlateCtx<'a> {
     pub(super) frozen: Option<Vec<FrozenStep>>,
     /// The datapath computes this hash before the recirculation.
     hash_first: Option<HashAction>,
+    /// The last label was popped: the headers behind it are unknown.
+    pub(super) was_mpls: bool,
     /// The translation freezes before the current action, not after it.
     repeats_action: bool,
     pub(super) stack: Vec<Vec<u8>>,
@@ -148,6 +151,7 @@ impl<'a> XlateCtx<'a> {
             leaves_list: false,
             frozen: None,
             hash_first: None,
+            was_mpls: false,
             repeats_action: false,
             stack: Vec::new(),
             slow_reasons: 0,
@@ -252,8 +256,9 @@ impl<'a> XlateCtx<'a> {
     /// The packet enters the bridge at the other end of a patch port.
     pub(super) fn in_peer_bridge(&mut self) {
         self.enters_peer = true;
+        let was_mpls = self.was_mpls;
         self.lookup(TableId(0), true);
-        self.enters_peer = false;
+        (self.enters_peer, self.was_mpls) = (false, was_mpls);
         // `exit` and errors end only the packet's path through the peer; the fault is still reported.
         self.exit = false;
         self.error = None;
@@ -265,9 +270,9 @@ impl<'a> XlateCtx<'a> {
             let fault = format!("over {MAX_NESTING} nested lookups and clone actions");
             return self.fail(XlateDrop::RecursionTooDeep, fault);
         }
-        let saved = (self.flow, self.stack.clone(), self.action_set.clone());
+        let saved = (self.flow, self.was_mpls, self.stack.clone(), self.action_set.clone());
         self.nest(false, |cx| cx.clone_or_undo(actions));
-        (self.flow, self.stack, self.action_set) = saved;
+        (self.flow, self.was_mpls, self.stack, self.action_set) = saved;
     }
 
     /// Runs a list whose effect later actions must not see. If these cannot undo its actions, it works on a clone of
@@ -462,6 +467,9 @@ impl<'a> XlateCtx<'a> {
             if self.ended() {
                 return;
             }
+            if self.was_mpls && self.frozen.is_none() && !passes_unknown(action) {
+                self.frozen = Some(Vec::new());
+            }
             if self.frozen.is_some() {
                 return self.freeze_rest(&actions[i..]);
             }
@@ -616,6 +624,10 @@ fn tidy_mask(wc: &mut Mask, flow: &Flow) {
     m.regs = [0; 16];
     m.conj_id = 0;
     m.actset_output = 0;
+    if !is_mpls(flow.dl_type) {
+        // Those of labels pushed since.
+        m.mpls_lse = [0; 4];
+    }
     if !flow.tunnel().is_some() {
         wc.0.set_tunnel(&Tunnel::default());
     }

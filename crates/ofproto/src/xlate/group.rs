@@ -128,14 +128,14 @@ impl XlateCtx<'_> {
         self.buckets += 1;
         let bucket = &group.buckets[n];
         self.trace.push(|id| TraceEvent::Bucket(*id), &bucket.id);
-        let flow = self.flow;
+        let (flow, was_mpls) = (self.flow, self.was_mpls);
         let in_bucket = std::mem::replace(&mut self.in_bucket, true);
         self.nest(true, |cx| {
             cx.run_actions(&bucket.actions);
             cx.freeze_if_asked();
         });
         self.in_bucket = in_bucket;
-        self.flow = flow;
+        (self.flow, self.was_mpls) = (flow, was_mpls);
         self.leaves_list = false;
         // Limits of the translation still end it.
         self.exit = self.has_failed();

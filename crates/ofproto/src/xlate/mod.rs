@@ -14,6 +14,7 @@ mod commit;
 mod ctx;
 mod group;
 mod learn;
+mod mpls;
 mod normal;
 mod output;
 mod trace;

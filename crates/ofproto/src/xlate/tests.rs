@@ -6,6 +6,7 @@ mod fin_timeout;
 mod found;
 mod fragments;
 mod groups;
+mod labels;
 mod multipaths;
 mod patch;
 mod ports;

@@ -225,5 +225,6 @@ fn failure(reason: XlateDrop) -> &'static str {
         XlateDrop::TooManyOutputs => "Too many datapath actions",
         XlateDrop::ForwardingDisabled => "Forwarding is disabled",
         XlateDrop::VlanNotAllowed => "VLAN not allowed",
+        XlateDrop::TooManyMplsLabels => "Too many MPLS labels",
     }
 }

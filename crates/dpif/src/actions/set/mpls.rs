@@ -16,8 +16,8 @@ impl Header for Mpls {
     type Value = Masked<u32>;
     const NAME: &'static str = "mpls";
     const KEY: Option<u16> = Some(KEY);
-    const IS_TRANSLATED: bool = false;
-    const USERSPACE_LACKS: Option<&'static str> = Some("set(mpls)");
+    const IS_TRANSLATED: bool = true;
+    const USERSPACE_LACKS: Option<&'static str> = None;
 
     fn lacking(_can: &Capabilities) -> Option<&'static str> {
         None

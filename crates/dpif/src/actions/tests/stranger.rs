@@ -221,7 +221,14 @@ fn actions_are_executed() {
         ("push_vlan(vid=5,pcp=0)", Ok(vec!["rewrite 1 PushVlan(PushVlan { tpid: 33024, tci: 4101 })"])),
         ("ct(commit),ct_clear", Ok(vec!["unsupported 1"; 2])),
         ("hash(l4(3))", Ok(vec!["rewrite 1 Hash(HashAction { algorithm: L4, basis: 3 })"])),
-        ("push_mpls(label=1),pop_mpls(eth_type=0x800),dec_ttl(le_1(1))", Ok(vec!["unsupported 1"; 3])),
+        (
+            "push_mpls(label=1),pop_mpls(eth_type=0x800)",
+            Ok(vec![
+                "rewrite 1 PushMpls(PushMpls { lse: 4096, ethertype: 34887 })",
+                "rewrite 1 PopMpls(PopMpls { ethertype: 2048 })",
+            ]),
+        ),
+        ("dec_ttl(le_1(1))", Ok(vec!["unsupported 1"])),
         ("pop_eth,push_eth(src=02:00:00:00:00:01,dst=02:00:00:00:00:02)", Ok(vec!["unsupported 1"; 2])),
         ("check_pkt_len(size=9,gt(1),le(2))", Ok(vec!["unsupported 1"])),
     ] {

@@ -7,7 +7,7 @@ use openflow::msg::group::GroupModCommand;
 use openflow::text::parse_group_mod;
 
 impl Rig {
-    fn groups(self, lines: &[&str]) -> Rig {
+    pub(super) fn groups(self, lines: &[&str]) -> Rig {
         for line in lines {
             let m = parse_group_mod(line, GroupModCommand::Add, &NoPortNames).unwrap();
             self.backer.change_bridge(self.a, |b| b.tables.change_groups(&m, 0).map(drop)).unwrap().unwrap();

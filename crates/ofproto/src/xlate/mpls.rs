@@ -1,0 +1,182 @@
+//! MPLS labels: push and pop on the flow, and the datapath actions that bring the packet's stack up to date.
+//!
+//! - Each push and pop counts the labels by their bottom bits, so these are examined. The labels that move are
+//!   examined whole.
+//! - A push hides all headers behind the labels: rules see them as zero.
+//! - After a pop of the last label they are unknown. The next action that may need them freezes the translation,
+//!   and the datapath parses the inner packet.
+
+use super::ctx::XlateCtx;
+use dpif::actions::{PopMpls, PushMpls};
+use dpif::{Masked, SetAction, XlateDrop};
+use flow::extract::MAX_MPLS_LABELS;
+use flow::fields::FieldId;
+use flow::{Flow, Mask};
+use ofp_actions::Action;
+use packet::headers as h;
+
+/// The bottom bit of an entry (RFC 3032).
+const BOTTOM: u32 = 0x100;
+/// The DSCP in the type-of-service byte.
+const DSCP: u8 = 0xfc;
+/// Time to live of a first label on a packet without its own.
+const DEFAULT_TTL: u8 = 64;
+/// Explicit null label of IPv6 (RFC 3032); that of IPv4 is 0.
+const NULL_IPV6: u32 = 2;
+
+/// Whether an EtherType is one of MPLS.
+pub(super) fn is_mpls(ethertype: u16) -> bool {
+    matches!(ethertype, h::ETH_TYPE_MPLS | h::ETH_TYPE_MPLS_MCAST)
+}
+
+/// Whether an action needs no header behind a popped label. Groups decide at the actions of their buckets.
+pub(super) fn passes_unknown(action: &Action) -> bool {
+    if let Action::SetField(set) = action {
+        return set.field < FieldId::IpSrc;
+    }
+    matches!(
+        action,
+        Action::Output(_)
+            | Action::Enqueue(_)
+            | Action::OutputReg(_)
+            | Action::SetVlanVid(_)
+            | Action::SetVlanPcp(_)
+            | Action::SetEthSrc(_)
+            | Action::SetEthDst(_)
+            | Action::SetTunnel(_)
+            | Action::SetQueue(_)
+            | Action::Group(_)
+    )
+}
+
+/// Number of labels. A stack without a bottom counts its entries that are not zero.
+fn count(flow: &Flow) -> usize {
+    if !is_mpls(flow.dl_type) {
+        return 0;
+    }
+    let stack = &flow.mpls_lse[..MAX_MPLS_LABELS];
+    match stack.iter().position(|lse| lse & BOTTOM != 0) {
+        Some(bottom) => bottom + 1,
+        None => stack.iter().filter(|lse| **lse != 0).count(),
+    }
+}
+
+/// Marks the bits that determine the number of labels.
+fn look_at_count(flow: &Flow, wc: &mut Mask) {
+    let stack = &flow.mpls_lse[..MAX_MPLS_LABELS];
+    let bottom = stack.iter().position(|lse| lse & BOTTOM != 0);
+    let (labels, bits) = bottom.map_or((MAX_MPLS_LABELS, u32::MAX), |at| (at + 1, BOTTOM));
+    if is_mpls(flow.dl_type) {
+        wc.0.mpls_lse[..labels].iter_mut().for_each(|mask| *mask |= bits);
+    }
+}
+
+/// Number of innermost labels that both stacks have.
+fn common(a: &[u32], b: &[u32]) -> usize {
+    a.iter().rev().zip(b.iter().rev()).take_while(|(a, b)| a == b).count()
+}
+
+impl XlateCtx<'_> {
+    /// Pushes a label with the values of the outermost one; a first label has those of the IP header.
+    pub(super) fn push_label(&mut self, ethertype: u16) {
+        look_at_count(&self.flow, &mut self.wc);
+        let labels = count(&self.flow);
+        if labels >= MAX_MPLS_LABELS {
+            let fault = format!("push_mpls: the packet would have more than {MAX_MPLS_LABELS} MPLS labels");
+            return self.fail(XlateDrop::TooManyMplsLabels, fault);
+        }
+        if labels == 0 {
+            // The headers behind the label must be up to date: they are hidden from now on.
+            self.commit();
+            let entry = self.first_label();
+            self.flow = without_network(&self.flow);
+            self.flow.mpls_lse[0] = entry;
+        } else {
+            self.wc.0.mpls_lse[..labels].fill(u32::MAX);
+            self.flow.mpls_lse.copy_within(..labels, 1);
+            self.flow.mpls_lse[0] &= !BOTTOM;
+        }
+        self.flow.dl_type = ethertype;
+    }
+
+    fn first_label(&mut self) -> u32 {
+        let flow = &self.flow;
+        let label = if flow.dl_type == h::ETH_TYPE_IPV6 { NULL_IPV6 } else { 0 };
+        let (mut class, mut ttl) = (0, DEFAULT_TTL);
+        if flow.is_ip() {
+            self.wc.0.nw_tos |= DSCP;
+            self.wc.0.nw_ttl = u8::MAX;
+            class = flow.nw_tos >> 2 & 7;
+            ttl = if flow.nw_ttl == 0 { DEFAULT_TTL } else { flow.nw_ttl };
+        }
+        label << 12 | u32::from(class) << 9 | BOTTOM | u32::from(ttl)
+    }
+
+    /// Pops the outermost label, if there is one.
+    pub(super) fn pop_label(&mut self, ethertype: u16) {
+        look_at_count(&self.flow, &mut self.wc);
+        let labels = count(&self.flow);
+        let stack = &mut self.flow.mpls_lse[..MAX_MPLS_LABELS];
+        if labels == 0 {
+            return;
+        }
+        if labels == MAX_MPLS_LABELS && stack[labels - 1] & BOTTOM == 0 {
+            let fault = format!("pop_mpls: the packet has more than {MAX_MPLS_LABELS} MPLS labels");
+            return self.fail(XlateDrop::TooManyMplsLabels, fault);
+        }
+        self.wc.0.mpls_lse[1..labels].fill(u32::MAX);
+        stack.copy_within(1.., 0);
+        stack[MAX_MPLS_LABELS - 1] = 0;
+        self.flow.dl_type = ethertype;
+        if !is_mpls(ethertype) && self.host.capabilities().recirc {
+            self.was_mpls = true;
+        }
+    }
+
+    /// Pops, rewrites and pushes labels so that the packet has those of the flow.
+    pub(super) fn commit_labels(&mut self) {
+        let (new_labels, mut old_labels) = (count(&self.flow), count(&self.base));
+        let (flow, base) = (self.flow, self.base);
+        let (new, old) = (&flow.mpls_lse[..new_labels], &base.mpls_lse[..old_labels]);
+        let mut common = common(new, old);
+        while old_labels > common {
+            if old_labels - 1 == common && new_labels > common {
+                let value = new[new_labels - old_labels];
+                self.set(SetAction::Mpls(Masked { value, mask: u32::MAX }));
+                self.look_at_labels();
+                common += 1;
+            } else {
+                let inner = old_labels > 1 && !is_mpls(flow.dl_type);
+                let ethertype = if inner { h::ETH_TYPE_MPLS } else { flow.dl_type };
+                self.actions.push(PopMpls { ethertype }.into());
+                old_labels -= 1;
+            }
+        }
+        for lse in new[..new_labels - common].iter().rev() {
+            self.actions.push(PushMpls { lse: *lse, ethertype: flow.dl_type }.into());
+            self.look_at_labels();
+        }
+    }
+
+    /// Written entries are made from all bits of the packet's own.
+    fn look_at_labels(&mut self) {
+        if is_mpls(self.original.dl_type) {
+            let labels = count(&self.original);
+            look_at_count(&self.original, &mut self.wc);
+            self.wc.0.mpls_lse[..labels].fill(u32::MAX);
+        }
+    }
+}
+
+/// The flow without the headers behind its labels.
+fn without_network(flow: &Flow) -> Flow {
+    let mut out = *flow;
+    let none = Flow::default();
+    (out.nw_src, out.nw_dst, out.nw_proto) = (none.nw_src, none.nw_dst, none.nw_proto);
+    (out.nw_tos, out.nw_ttl, out.nw_frag) = (none.nw_tos, none.nw_ttl, none.nw_frag);
+    (out.ipv6_src, out.ipv6_dst, out.ipv6_label) = (none.ipv6_src, none.ipv6_dst, none.ipv6_label);
+    (out.nd_target, out.arp_sha, out.arp_tha) = (none.nd_target, none.arp_sha, none.arp_tha);
+    (out.tp_src, out.tp_dst, out.tcp_flags) = (none.tp_src, none.tp_dst, none.tcp_flags);
+    out.dp_hash = 0;
+    out
+}
