@@ -255,7 +255,9 @@ fn is_valid_set_field(action: &Action) -> bool {
     let special = [FieldId::VlanVid, FieldId::NwTos, FieldId::InPortOxm];
     match action {
         Action::SetField(set) => set.style != SetStyle::Load || !special.contains(&set.field),
-        Action::WriteActions(WriteActions(set)) => set.iter().all(is_valid_set_field),
+        Action::WriteActions(WriteActions(list)) | Action::Clone(CloneList(list)) => {
+            list.iter().all(is_valid_set_field)
+        }
         _ => true,
     }
 }
@@ -264,7 +266,9 @@ fn is_valid_set_field(action: &Action) -> bool {
 fn received(action: &mut Action, version: Version) {
     match action {
         Action::SetField(set) if version >= Version::V15 => set.style = SetStyle::SetField,
-        Action::WriteActions(WriteActions(set)) => set.iter_mut().for_each(|a| received(a, version)),
+        Action::WriteActions(WriteActions(list)) | Action::Clone(CloneList(list)) => {
+            list.iter_mut().for_each(|a| received(a, version));
+        }
         _ => {}
     }
 }

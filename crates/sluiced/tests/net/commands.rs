@@ -273,7 +273,7 @@ fn actions_that_the_datapath_lacks_are_refused() {
     for (actions, name) in [
         ("ct(commit,zone=1),2", "ct"),
         ("check_pkt_len(size=200,gt(drop),le(2))", "check_pkt_len"),
-        ("push_mpls(label=16,tc=0,ttl=64,bos=1,eth_type=0x8847),2", "push_mpls"),
+        ("dec_ttl(le_1(drop)),2", "dec_ttl"),
         ("clone(2,sample(sample=50.0%,actions(ct_clear,2)))", "ct_clear"),
     ] {
         let refused = appctl_output(&daemon, &format!("dpctl/add-flow {key} {actions}"));

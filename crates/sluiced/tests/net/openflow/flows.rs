@@ -267,9 +267,9 @@ fn missing_objects_are_refused_with_their_errors() {
         ("-O OpenFlow13 add-flow br0 actions=group:1", "OFPBAC_BAD_OUT_GROUP"),
         ("add-flow br0 ip,actions=ct(commit)", "OFPBAC_BAD_VENDOR_TYPE"),
         ("add-flow br0 ip,actions=ct_clear", "OFPBAC_BAD_VENDOR_TYPE"),
-        ("add-flow br0 actions=push_mpls:0x8847", "OFPBAC_BAD"),
+        ("add-flow br0 actions=check_pkt_larger(100)->NXM_NX_REG0[0]", "OFPBAC_BAD_VENDOR_TYPE"),
         ("add-flow br0 actions=output:70000", ""),
-        ("add-flow br0 ip,nw_src=10.0.0.1,actions=clone(output:1)", "OFPBAC_BAD_VENDOR_TYPE"),
+        ("add-flow br0 ip,nw_src=10.0.0.1,actions=sample(probability=1)", "OFPBAC_BAD_VENDOR_TYPE"),
         ("-O OpenFlow13 add-flow br0 table=3,actions=goto_table:255", ""),
         ("-O OpenFlow13 add-flow br0 actions=mod_nw_ttl:3", ""),
     ];
