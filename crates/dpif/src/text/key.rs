@@ -123,7 +123,8 @@ impl Text<'_> {
         };
         let mut fields = Fields::new(self.verbose);
         put_eth(&mut fields, &eth);
-        if !fields.is_empty() {
+        // As in OVS, a flow without a packet type shows that it has an Ethernet header.
+        if !fields.is_empty() || !self.packet_types {
             self.out.push(fields.finish("eth"));
         }
         let outer = (VlanTag { tpid: b.vlan_tpid, tci: b.vlan_tci }, m.vlan_tci);

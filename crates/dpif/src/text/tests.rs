@@ -180,6 +180,10 @@ fn flows_print_as_dpctl_dump_flows_does() {
         assert!(format_flow(&flow, 5_000, &verbose).contains(text), "{text}");
         assert!(!format_flow(&flow, 5_000, &brief).contains("dp:"));
     }
+    let without_types = FlowFormat { packet_types: false, ..FlowFormat::brief(&NumbersOnly) };
+    let any_ethernet = parse_key_mask("in_port(1),eth(),eth_type(0x0806)", &NumbersOnly).unwrap();
+    let text = format_key_mask(&any_ethernet.0, &any_ethernet.1, &without_types);
+    assert_eq!(text, "recirc_id(0),in_port(1),eth(),eth_type(0x0806)", "as of kernel flows in OVS");
     let mut fresh = record();
     fresh.stats = FlowStats::default();
     fresh.actions = [].into();
