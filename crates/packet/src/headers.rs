@@ -75,6 +75,11 @@ pub const ND_OPT_SOURCE_LINKADDR: u8 = 1;
 /// ND option: target link-layer address.
 pub const ND_OPT_TARGET_LINKADDR: u8 = 2;
 
+/// Whether an EtherType is one of MPLS, unicast or multicast.
+pub const fn is_mpls(ethertype: u16) -> bool {
+    matches!(ethertype, ETH_TYPE_MPLS | ETH_TYPE_MPLS_MCAST)
+}
+
 /// Reads a big-endian `u16` at `at`, if within bounds.
 #[inline]
 pub fn be16(b: &[u8], at: usize) -> Option<u16> {

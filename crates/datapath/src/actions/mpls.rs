@@ -11,10 +11,6 @@ use packet::{Packet, headers as h};
 /// Bytes of an entry.
 const ENTRY_BYTES: usize = 4;
 
-fn is_mpls(ethertype: u16) -> bool {
-    matches!(ethertype, h::ETH_TYPE_MPLS | h::ETH_TYPE_MPLS_MCAST)
-}
-
 /// Offset of the network layer, which follows the EtherType. The layout lacks it if the network header is damaged.
 fn network(packet: &Packet, view: &mut HeaderCtx<'_>) -> Result<usize, Misfit> {
     view.refresh(packet);
@@ -32,13 +28,13 @@ fn network(packet: &Packet, view: &mut HeaderCtx<'_>) -> Result<usize, Misfit> {
 /// Offset of the outermost entry.
 fn stack(packet: &Packet, view: &mut HeaderCtx<'_>) -> Result<usize, Misfit> {
     let at = network(packet, view)?;
-    if is_mpls(view.key.base.dl_type) && packet.len() >= at + ENTRY_BYTES { Ok(at) } else { Err(Misfit) }
+    if h::is_mpls(view.key.base.dl_type) && packet.len() >= at + ENTRY_BYTES { Ok(at) } else { Err(Misfit) }
 }
 
 /// Pushes an entry as the outermost one.
 pub(super) fn push(packet: &mut Packet, view: &mut HeaderCtx<'_>, push: PushMpls) -> Result<(), Misfit> {
     let at = network(packet, view)?;
-    if !is_mpls(push.ethertype) {
+    if !h::is_mpls(push.ethertype) {
         return Err(Misfit);
     }
     packet.insert(at, ENTRY_BYTES);

@@ -251,9 +251,7 @@ impl Prereq {
             Prereq::Ipv4 => v4,
             Prereq::Ipv6 => v6,
             Prereq::Ip => v4 || v6,
-            Prereq::Mpls => {
-                type_known && (flow.dl_type == h::ETH_TYPE_MPLS || flow.dl_type == h::ETH_TYPE_MPLS_MCAST)
-            }
+            Prereq::Mpls => type_known && h::is_mpls(flow.dl_type),
             Prereq::Tcp => proto(h::IPPROTO_TCP),
             Prereq::Udp => proto(h::IPPROTO_UDP),
             Prereq::Sctp => proto(h::IPPROTO_SCTP),

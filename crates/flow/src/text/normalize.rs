@@ -39,7 +39,7 @@ impl Layers {
             ip4,
             ip6,
             arp: matches!(dl_type, h::ETH_TYPE_ARP | h::ETH_TYPE_RARP),
-            mpls: matches!(dl_type, h::ETH_TYPE_MPLS | h::ETH_TYPE_MPLS_MCAST),
+            mpls: h::is_mpls(dl_type),
             ethernet: flow.packet_type == 0,
             ports: matches!(proto, h::IPPROTO_TCP | h::IPPROTO_UDP | h::IPPROTO_SCTP),
             tcp: proto == h::IPPROTO_TCP,

@@ -1,8 +1,8 @@
 //! `dec_mpls_ttl`: decrements the time to live of the outermost MPLS label.
 
 use super::prelude::*;
-use super::push_mpls::is_mpls;
 use super::{ControllerAction, PacketInReason};
+use packet::headers::is_mpls;
 
 /// Decrements the time to live of the outermost label; if it is 1 or less, the packet goes to the controllers
 /// instead (`OFPAT_DEC_MPLS_TTL`; in OpenFlow 1.0 `NXAST_DEC_MPLS_TTL`).

@@ -1,8 +1,8 @@
 //! `pop_mpls`: pops an MPLS label stack entry.
 
 use super::prelude::*;
-use super::push_mpls::is_mpls;
 use flow::text::number::u16_named;
+use packet::headers::is_mpls;
 
 /// Pops an MPLS label stack entry; the packet has this EtherType afterwards (`OFPAT_POP_MPLS`; in OpenFlow 1.0
 /// `NXAST_POP_MPLS`).

@@ -2,7 +2,7 @@
 
 use super::prelude::*;
 use flow::text::number::u16_named;
-use packet::headers as h;
+use packet::headers::is_mpls;
 
 /// Pushes an MPLS label stack entry, with this EtherType (`OFPAT_PUSH_MPLS`; in OpenFlow 1.0 `NXAST_PUSH_MPLS`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -12,11 +12,6 @@ pub struct PushMpls(pub u16);
 const OFPAT: u16 = 19;
 /// `NXAST_PUSH_MPLS`.
 const NXAST: u16 = 23;
-
-/// Whether an EtherType is one of MPLS.
-pub(super) fn is_mpls(ethertype: u16) -> bool {
-    matches!(ethertype, h::ETH_TYPE_MPLS | h::ETH_TYPE_MPLS_MCAST)
-}
 
 fn read(r: &mut Reader<'_>) -> Res<Action> {
     let ethertype = r.u16()?;

@@ -1,13 +1,13 @@
 //! `set_mpls_label`, `set_mpls_tc`, `set_mpls_ttl`: set a field of the outermost MPLS label stack entry.
 
 use super::prelude::*;
-use super::push_mpls::is_mpls;
 use crate::put::put_set;
 use crate::rows::limited;
 use crate::text::arguments::bounded_u8;
 use crate::translate::set_whole;
 use flow::fields::FieldId;
 use flow::text::number::{u8_named, u32_argument};
+use packet::headers::is_mpls;
 
 /// Sets the label (`OFPAT_SET_MPLS_LABEL` of OpenFlow 1.1; in OpenFlow 1.0 `NXAST_SET_MPLS_LABEL`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -159,10 +159,7 @@ impl Conn {
         xid: u32,
         ctx: &BridgeCtx<'_>,
     ) -> Result<(), ErrorKind> {
-        known_port(m.port, ctx)?;
-        if m.queue != QUEUE_ALL {
-            return Err(ErrorKind::QofcBadQueue);
-        }
+        known_queue(m, ctx)?;
         self.reply(&Message::QueueStatsReply(Multi::all(Vec::new())), xid)
     }
 
@@ -172,10 +169,7 @@ impl Conn {
         xid: u32,
         ctx: &BridgeCtx<'_>,
     ) -> Result<(), ErrorKind> {
-        known_port(m.port, ctx)?;
-        if m.queue != QUEUE_ALL {
-            return Err(ErrorKind::QofcBadQueue);
-        }
+        known_queue(m, ctx)?;
         self.reply(&Message::QueueDescReply(Multi::all(Vec::new())), xid)
     }
 
@@ -188,6 +182,12 @@ impl Conn {
         known_port(port, ctx)?;
         self.reply(&Message::QueueGetConfigReply(QueueConfig { port, queues: Vec::new() }), xid)
     }
+}
+
+/// Requires a port of the bridge, or any, and all its queues: there are no others.
+fn known_queue(m: QueueStatsRequest, ctx: &BridgeCtx<'_>) -> Result<(), ErrorKind> {
+    known_port(m.port, ctx)?;
+    if m.queue == QUEUE_ALL { Ok(()) } else { Err(ErrorKind::QofcBadQueue) }
 }
 
 /// Requires a port of the bridge, or any (`NONE`).

@@ -4,11 +4,10 @@
 //! A set action's mask covers the fields that differ, restricted to bits examined or set.
 
 use super::ctx::XlateCtx;
-use super::mpls::is_mpls;
 use dpif::actions::{PopVlan, PushVlan};
 use dpif::{ArpSet, EthSet, Ipv4Set, Ipv6Set, Masked, NdSet, PortsSet, SetAction};
 use flow::{Flow, VlanTag, nw_frag};
-use packet::headers as h;
+use packet::headers::{self as h, is_mpls};
 
 /// `mask` where the values differ, else nothing.
 fn differing<T: PartialEq + Default>(new: T, old: T, mask: T) -> T {

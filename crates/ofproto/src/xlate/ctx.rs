@@ -1,7 +1,7 @@
 //! State of one translation and its walk through tables, instructions and actions.
 
 use super::cache::{XlateCache, XlateEffect};
-use super::mpls::{is_mpls, passes_unknown};
+use super::mpls::passes_unknown;
 use super::trace::{TraceEvent, Tracer};
 use super::{
     MAX_ACTIONS, MAX_DEPTH, MAX_NESTING, MAX_RESUBMITS, Request, Translation, XlateHost, miss_reason,
@@ -18,7 +18,7 @@ use flow::{Flow, Mask, OfPort, RecircId, TableId, Tunnel, VlanTag, nw_frag};
 use ofp_actions::text::format_actions;
 use ofp_actions::{Action, ControllerAction, PacketInReason, set};
 use openflow::msg::meter;
-use packet::headers as h;
+use packet::headers::{self as h, is_mpls};
 use std::sync::Arc;
 
 /// Destination of spanning tree frames (IEEE 802.1D §7.12.3).

@@ -24,11 +24,6 @@ const DEFAULT_TTL: u8 = 64;
 /// Explicit null label of IPv6 (RFC 3032); that of IPv4 is 0.
 const NULL_IPV6: u32 = 2;
 
-/// Whether an EtherType is one of MPLS.
-pub(super) fn is_mpls(ethertype: u16) -> bool {
-    matches!(ethertype, h::ETH_TYPE_MPLS | h::ETH_TYPE_MPLS_MCAST)
-}
-
 /// Whether an action needs no header behind a popped label. Groups decide at the actions of their buckets.
 pub(super) fn passes_unknown(action: &Action) -> bool {
     if let Action::SetField(set) = action {
@@ -51,7 +46,7 @@ pub(super) fn passes_unknown(action: &Action) -> bool {
 
 /// Number of labels. A stack without a bottom counts its entries that are not zero.
 fn count(flow: &Flow) -> usize {
-    if !is_mpls(flow.dl_type) {
+    if !h::is_mpls(flow.dl_type) {
         return 0;
     }
     let stack = &flow.mpls_lse[..MAX_MPLS_LABELS];
@@ -66,7 +61,7 @@ fn look_at_count(flow: &Flow, wc: &mut Mask) {
     let stack = &flow.mpls_lse[..MAX_MPLS_LABELS];
     let bottom = stack.iter().position(|lse| lse & BOTTOM != 0);
     let (labels, bits) = bottom.map_or((MAX_MPLS_LABELS, u32::MAX), |at| (at + 1, BOTTOM));
-    if is_mpls(flow.dl_type) {
+    if h::is_mpls(flow.dl_type) {
         wc.0.mpls_lse[..labels].iter_mut().for_each(|mask| *mask |= bits);
     }
 }
@@ -128,7 +123,7 @@ impl XlateCtx<'_> {
         stack.copy_within(1.., 0);
         stack[MAX_MPLS_LABELS - 1] = 0;
         self.flow.dl_type = ethertype;
-        if !is_mpls(ethertype) && self.host.capabilities().recirc {
+        if !h::is_mpls(ethertype) && self.host.capabilities().recirc {
             self.was_mpls = true;
         }
     }
@@ -146,7 +141,7 @@ impl XlateCtx<'_> {
                 self.look_at_labels();
                 common += 1;
             } else {
-                let inner = old_labels > 1 && !is_mpls(flow.dl_type);
+                let inner = old_labels > 1 && !h::is_mpls(flow.dl_type);
                 let ethertype = if inner { h::ETH_TYPE_MPLS } else { flow.dl_type };
                 self.actions.push(PopMpls { ethertype }.into());
                 old_labels -= 1;
@@ -160,7 +155,7 @@ impl XlateCtx<'_> {
 
     /// Written entries are made from all bits of the packet's own.
     fn look_at_labels(&mut self) {
-        if is_mpls(self.original.dl_type) {
+        if h::is_mpls(self.original.dl_type) {
             let labels = count(&self.original);
             look_at_count(&self.original, &mut self.wc);
             self.wc.0.mpls_lse[..labels].fill(u32::MAX);
