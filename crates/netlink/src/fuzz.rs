@@ -71,7 +71,7 @@ pub fn told(bytes: &[u8]) {
         }
         return;
     }
-    ovs::fuzz_told(which % 5, body);
+    ovs::fuzz_messages(which % 5, body);
     let _attrs = Attrs::parse(body);
 }
 

@@ -125,7 +125,7 @@ pub(crate) fn set_masked(x: &mut impl Translator, field: FieldId, value: u128, m
 }
 
 /// Traces the new value of a range of bits of a field.
-pub(crate) fn tell_value(x: &mut impl Translator, dest: &SubField) {
+pub(crate) fn trace_value(x: &mut impl Translator, dest: &SubField) {
     let value = dest.get(x.flow());
     let is_whole = *dest == SubField::whole(dest.field);
     x.detail(|| {

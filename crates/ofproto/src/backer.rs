@@ -460,7 +460,7 @@ impl Backer {
     }
 
     /// Queues a packet for the controllers; drops and counts it if the queue is full.
-    pub(crate) fn tell_packet_in(&self, event: PacketInEvent) {
+    pub(crate) fn queue_packet_in(&self, event: PacketInEvent) {
         if self.packet_ins.push(event).is_err() {
             self.packet_ins_lost.fetch_add(1, Ordering::Relaxed);
         }
@@ -483,14 +483,14 @@ impl Backer {
 
     /// Keeps the error of a packet's translation for the log; if the queue is full, drops it: others of its kind are
     /// logged.
-    pub(crate) fn tell_fault(&self, bridge: &str, flow: &Flow, t: &Translation) {
+    pub(crate) fn report_fault(&self, bridge: &str, flow: &Flow, t: &Translation) {
         let Some(fault) = t.fault.as_deref().filter(|_| self.faults.len() < FAULT_QUEUE) else { return };
         let flow = flow::text::format_flow(flow);
         let _ = self.faults.push(format!("{fault} on bridge {bridge} while processing {flow}"));
     }
 
     /// Queues a flow whose translation is older than the current epoch.
-    pub(crate) fn tell_stale(&self, ufid: Ufid, pmd: PmdId) {
+    pub(crate) fn queue_stale(&self, ufid: Ufid, pmd: PmdId) {
         if self.stale.push((ufid, pmd)).is_err() {
             self.stale_lost.store(true, Ordering::Release);
         }

@@ -132,7 +132,7 @@ pub struct RuleIndex {
     /// By the ports, meters and groups of their actions.
     by_reference: Multimap<Reference>,
     /// Rules with `SEND_FLOW_REM`.
-    told: RuleSet,
+    send_flow_rem: RuleSet,
     /// Rules of the switch itself.
     hidden: usize,
     /// Rules with timeouts, by earliest expiry in milliseconds and identity.
@@ -194,7 +194,7 @@ impl RuleIndex {
         }
         self.hidden += usize::from(rule.is_hidden());
         if rule.flags.contains(FlowModFlags::SEND_FLOW_REM) {
-            self.told.insert(rule);
+            self.send_flow_rem.insert(rule);
         }
         match &rule.timeouts {
             RuleTimeouts::Shrinking(_) => self.shrinking.insert(rule),
@@ -221,7 +221,7 @@ impl RuleIndex {
         }
         self.hidden -= usize::from(rule.is_hidden());
         if rule.flags.contains(FlowModFlags::SEND_FLOW_REM) {
-            self.told.remove(rule);
+            self.send_flow_rem.remove(rule);
         }
         if rule.has_timeout() {
             self.shrinking.remove(rule);
@@ -291,13 +291,13 @@ impl RuleIndex {
     }
 
     /// Rules with `SEND_FLOW_REM`.
-    pub(crate) fn told(&self) -> impl Iterator<Item = &Arc<Rule>> {
-        self.told.iter()
+    pub(crate) fn send_flow_rem(&self) -> impl Iterator<Item = &Arc<Rule>> {
+        self.send_flow_rem.iter()
     }
 
     /// Number of rules with `SEND_FLOW_REM`.
-    pub(crate) fn len_of_told(&self) -> usize {
-        self.told.len()
+    pub(crate) fn send_flow_rem_len(&self) -> usize {
+        self.send_flow_rem.len()
     }
 
     /// Number of rules of the switch itself.

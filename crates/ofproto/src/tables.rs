@@ -71,7 +71,7 @@ impl TableCounters {
 }
 
 /// Maximum removed rules reported at once for a cleared table.
-const TOLD_AT_ONCE: usize = 1024;
+const FLOW_REMOVED_AT_ONCE: usize = 1024;
 
 /// One table.
 #[derive(Clone)]
@@ -323,14 +323,17 @@ impl Tables {
     /// Whether [`Tables::clear`] equals deleting the table's rules one by one: it has no hidden rules, and few
     /// removals to report.
     pub fn clears(&self, id: TableId) -> bool {
-        lock(&self.index).tables.get(&id).is_none_or(|i| i.hidden() == 0 && i.len_of_told() <= TOLD_AT_ONCE)
+        lock(&self.index)
+            .tables
+            .get(&id)
+            .is_none_or(|i| i.hidden() == 0 && i.send_flow_rem_len() <= FLOW_REMOVED_AT_ONCE)
     }
 
     /// Removes all rules of a table, hidden ones included, in constant time. Returns those with `SEND_FLOW_REM`.
     pub fn clear(&mut self, id: TableId) -> Vec<Arc<Rule>> {
         let mut all = lock(&self.index);
         let Some(index) = all.tables.remove(&id) else { return Vec::new() };
-        let told = index.told().cloned().collect();
+        let removed = index.send_flow_rem().cloned().collect();
         all.orphans.extend(index.learners());
         drop(all);
         if let Some(slot) = self.slot(id) {
@@ -338,7 +341,7 @@ impl Tables {
             let old = std::mem::replace(slot, Arc::new(empty));
             self.journal.push(Change::Cleared(Box::new(Cleared { id, index, rules: old })));
         }
-        told
+        removed
     }
 
     fn record(&mut self, change: RuleChange) {

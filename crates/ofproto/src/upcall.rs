@@ -50,7 +50,7 @@ fn translate_key(backer: &Backer, view: &View, key: &FlowKey, effects: bool, now
     let flow = key.to_flow(of_port);
     let request = Request { view, bridge: bridge.id, flow: &flow, start: Start::Tables, trace: false };
     let t = backer.translate(&request, key, &mut backer.xlate_host(effects, now_ms));
-    backer.tell_fault(&bridge.name, &flow, &t);
+    backer.report_fault(&bridge.name, &flow, &t);
     t
 }
 
@@ -138,7 +138,7 @@ pub fn put_done(backer: &Backer, pmd: PmdId, ufid: flow::Ufid, installed: bool) 
         });
         // The flow is in the datapath before the epoch is read, so a later round sees it.
         if epoch.is_some_and(|made| made != backer.epoch()) {
-            backer.tell_stale(ufid, pmd);
+            backer.queue_stale(ufid, pmd);
             return true;
         }
     } else if let Some(k) = backer.ukeys.remove(ufid, pmd) {

@@ -84,12 +84,12 @@ pub(super) fn is_on() -> bool {
 #[inline]
 pub(super) fn report(stage: Stage, about: About, details: Details<'_>) {
     if is_on() {
-        tell_listener(stage, about, &details);
+        record_event(stage, about, &details);
     }
 }
 
 #[cold]
-fn tell_listener(stage: Stage, about: About, details: &Details<'_>) {
+fn record_event(stage: Stage, about: About, details: &Details<'_>) {
     let now_ns = sys::clock::machine_ns();
     let Some(teller) = mine() else { return };
     if teller.wanted.stages & 1 << stage as u16 == 0 {

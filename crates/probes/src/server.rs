@@ -289,11 +289,11 @@ impl Client {
             wall_offset_ns: wall_ns.saturating_sub(ns),
         };
         start.encode(&mut self.out);
-        self.tell_ports();
+        self.send_ports();
         ring::begin(wanted);
     }
 
-    fn tell_ports(&mut self) {
+    fn send_ports(&mut self) {
         let Some((version, ports)) = ring::ports_after(self.ports_version) else { return };
         self.ports_version = version;
         for (number, name) in &self.ports {
@@ -313,7 +313,7 @@ impl Client {
     fn gather(&mut self) {
         // A port precedes its events, because it existed before.
         let reporters = ring::reporters();
-        self.tell_ports();
+        self.send_ports();
         for teller in &reporters {
             if self.threads.insert(teller.thread) {
                 let (thread, name) = (teller.thread, teller.name.clone());
@@ -333,7 +333,7 @@ impl Client {
         }
         self.account(&reporters);
         if now_ms() >= self.spent_told_ms + OVERHEAD_MS {
-            self.tell_overhead();
+            self.send_overhead();
         }
     }
 
@@ -344,7 +344,7 @@ impl Client {
         }
     }
 
-    fn tell_overhead(&mut self) {
+    fn send_overhead(&mut self) {
         self.spent_told_ms = now_ms();
         let (events, spent_ns) = self.spent;
         Record::Overhead { events, spent_ns }.encode(&mut self.out);
@@ -384,7 +384,7 @@ impl Client {
             self.gather();
             let over = room && !self.is_full();
             if over {
-                self.tell_overhead();
+                self.send_overhead();
                 Record::End.encode(&mut self.out);
             }
             while self.flush() && self.backlog() > 0 {

@@ -98,7 +98,7 @@ fn requests_are_read_or_refused_with_the_reason() {
 }
 
 #[test]
-fn a_listener_gets_what_is_told_in_order_and_the_end() {
+fn a_listener_gets_events_in_order_and_the_end() {
     let mut rig = rig();
     assert_eq!(std::fs::metadata(&rig.path).unwrap().permissions().mode() & 0o777, 0o600);
     port_added(DpPort(77_001), "before");
@@ -157,7 +157,7 @@ fn a_listener_gets_what_is_told_in_order_and_the_end() {
 }
 
 #[test]
-fn a_second_listener_is_told_why_it_gets_nothing_until_the_first_is_gone() {
+fn a_second_listener_is_refused_until_the_first_is_gone() {
     let rig = rig();
     let first = listen(&rig.path, "stages=all\n");
     let mut line = String::new();

@@ -14,7 +14,7 @@ use std::time::Duration;
 /// From linux/eventpoll.h, since Linux 4.5. Older kernels wake all waiting threads.
 const EXCLUSIVE: EventFlags = EventFlags::from_bits_retain(1 << 28);
 /// Maximum descriptors reported by one wait: others may be reported to another thread.
-const TOLD_MAX: usize = 32;
+const EVENTS_MAX: usize = 32;
 /// The name of the waker.
 const WAKER: u64 = u64::MAX;
 
@@ -56,7 +56,7 @@ impl Poller {
     /// descriptors to `names`, which is cleared before.
     pub fn wait(&self, timeout: Duration, names: &mut Vec<u64>) {
         names.clear();
-        let mut events: Vec<Event> = Vec::with_capacity(TOLD_MAX);
+        let mut events: Vec<Event> = Vec::with_capacity(EVENTS_MAX);
         let timeout = Timespec {
             tv_sec: timeout.as_secs().try_into().unwrap_or(i64::MAX),
             tv_nsec: timeout.subsec_nanos().into(),
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn input_is_told_once_and_a_wake_ends_a_wait() {
+    fn input_is_reported_once_and_a_wake_ends_a_wait() {
         let (poller, source) = (Poller::new().unwrap(), Waker::new().unwrap());
         poller.add(source.fd(), 7).unwrap();
         source.wake();

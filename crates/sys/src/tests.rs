@@ -50,7 +50,7 @@ fn a_waker_wakes_once_for_many() {
 }
 
 #[test]
-fn poll_waits_as_long_as_told_and_sees_writers_and_ends() {
+fn poll_waits_for_its_timeout_and_sees_writers_and_ends() {
     let (a, b) = std::os::unix::net::UnixStream::pair().unwrap();
     let mut set = PollSet::new();
     let (ra, rb) = (set.add(a.as_fd(), false), set.add(b.as_fd(), true));

@@ -86,7 +86,7 @@ fn frames_arrive_in_order_with_the_time() {
 }
 
 #[test]
-fn filters_choose_and_full_sockets_are_told() {
+fn filters_choose_and_full_sockets_are_reported() {
     testkit::require_netns!();
     with_pair(|| {
         let receiver = FrameReceiver::new(device_index("right").unwrap(), &ONES, 1).unwrap();

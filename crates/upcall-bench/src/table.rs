@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn remarks_tell_what_was_not_counted() {
+    fn remarks_name_missing_counters() {
         let mut run = sample("a", 1.0);
         run.one.as_mut().unwrap().foreign = 3;
         let text = remarks(&run).join("\n");

@@ -99,7 +99,7 @@ fn a_stream_cut_anywhere_gives_what_came_before() {
 }
 
 #[test]
-fn damage_is_told_with_its_place() {
+fn damage_is_reported_with_its_place() {
     let head = encoded(&[]);
     let with = |frame: &[u8]| [head.as_slice(), frame].concat();
     let mut newer = head.clone();

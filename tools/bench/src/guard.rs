@@ -28,7 +28,7 @@ impl Guard {
     }
 
     /// Sends the number of 2 MB pages to restore; `None`: none any more.
-    pub(crate) fn tell(&self, pages: Option<u64>) -> Result<()> {
+    pub(crate) fn send(&self, pages: Option<u64>) -> Result<()> {
         let mut pipe = self.0.stdin.as_ref().context("the guard has no pipe")?;
         let word = pages.map_or_else(|| "-".to_string(), |n| n.to_string());
         writeln!(pipe, "hugepages {word}").context("the guard is gone")

@@ -31,7 +31,7 @@ impl Hugepages<'_> {
     /// If the kernel lacks contiguous memory; nothing is changed then.
     pub(crate) fn reserve(pages: u64, guard: &Guard) -> Result<Hugepages<'_>> {
         let (former, free) = (read("nr_hugepages")?, read("free_hugepages")?);
-        guard.tell(Some(former))?;
+        guard.send(Some(former))?;
         let reserved = Hugepages { former, guard };
         set(former + pages.saturating_sub(free))?;
         let free = read("free_hugepages")?;
@@ -44,7 +44,7 @@ impl Hugepages<'_> {
 
 impl Drop for Hugepages<'_> {
     fn drop(&mut self) {
-        match set(self.former).and_then(|()| self.guard.tell(None)) {
+        match set(self.former).and_then(|()| self.guard.send(None)) {
             Ok(()) => {}
             Err(e) => eprintln!("bench: {e:#}"),
         }

@@ -33,7 +33,7 @@ fn what_ended_threads_counted_adds_up() {
 }
 
 #[test]
-fn a_port_tells_each_drop_once() {
+fn a_port_counts_each_drop_once() {
     let mut port =
         PortStats { rx_dropped: 3, rx_errors: 3, rx_malformed: 1, rx_truncated: 2, ..PortStats::default() };
     port.drops[DropReason::Explicit as usize] = 5;
@@ -75,7 +75,7 @@ fn every_reason_has_a_name_and_a_counter_of_its_own() {
 }
 
 #[test]
-fn what_a_device_lost_is_told_beside_what_its_port_lost() {
+fn drops_of_a_device_are_added_to_those_of_its_port() {
     let device =
         DeviceStats { rx_dropped: 5, rx_errors: 6, tx_dropped: 7, tx_errors: 8, ..Default::default() };
     let port = PortStats { rx_dropped: 10, tx_errors: u64::MAX, device: Some(device), ..Default::default() };

@@ -192,7 +192,7 @@ fn flows_print_as_dpctl_dump_flows_does() {
 }
 
 #[test]
-fn mistakes_are_told() {
+fn mistakes_are_reported() {
     for (text, part) in [
         ("in_port(p9)", "no port \"p9\""),
         ("eth(src=1:2)", "\"1:2\" is not an Ethernet address"),

@@ -102,7 +102,7 @@ fn arp_request(target: [u8; 4]) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_put_in_comes_out_in_order_and_the_descriptor_tells() {
+fn frames_come_out_in_order_and_make_the_descriptor_readable() {
     let mut rig = Rig::new(&DummyOptions { n_rxq: 3, ..DummyOptions::default() });
     assert_eq!((rig.port.rx.len(), rig.dummy.n_rxq(), rig.port.name()), (3, 3, "d0"));
     for i in 0..40 {
@@ -285,7 +285,7 @@ fn files_that_are_no_captures_are_left_alone() {
 }
 
 #[test]
-fn properties_are_told_and_set() {
+fn properties_are_read_and_set() {
     let options = DummyOptions { numa_id: 1, ifindex: Some(77), ..DummyOptions::default() };
     let (first, second) = (Rig::new(&options), Rig::new(&options));
     let d = first.dummy.clone();

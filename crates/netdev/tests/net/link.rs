@@ -92,7 +92,7 @@ fn a_monitor_hears_of_changes() {
 }
 
 #[test]
-fn a_monitor_that_missed_events_tells_all_links() {
+fn a_monitor_that_missed_events_reports_all_links() {
     in_netns(|| {
         veth("sl-a", "sl-b");
         let index = link::link_info("sl-a").unwrap().ifindex;

@@ -59,7 +59,7 @@ fn refusal(errno: i32, capped: bool, attrs: &[(u16, &[u8])]) -> Vec<u8> {
 }
 
 #[test]
-fn refusals_are_told_in_words() {
+fn refusals_are_reported_in_words() {
     let text = |bytes: &[u8]| request().result(&split(bytes).unwrap().0).unwrap_err().to_string();
     let plain = "cannot try: Invalid argument (os error 22)";
     for capped in [false, true] {
@@ -84,7 +84,7 @@ fn refusals_are_told_in_words() {
 }
 
 #[test]
-fn errors_are_told_apart() {
+fn errors_are_distinguished() {
     let of = |errno| request().result(&split(&refusal(errno, true, &[])).unwrap().0).unwrap_err();
     assert!(of(libc::ENOENT).is_not_found() && !of(libc::ENOENT).is_exists());
     assert!(of(libc::EEXIST).is_exists() && of(libc::EBUSY).is_exists());

@@ -167,7 +167,7 @@ pub(crate) fn fuzz_flow(body: &[u8]) -> Option<FlowReply> {
 }
 
 /// Reads the bytes after a netlink header as one of several objects, for fuzzing.
-pub(crate) fn fuzz_told(which: u8, body: &[u8]) {
+pub(crate) fn fuzz_messages(which: u8, body: &[u8]) {
     let Ok((dp, attrs)) = open_body(body) else { return };
     match which {
         0 => drop(DpInfo::parse(dp, attrs)),

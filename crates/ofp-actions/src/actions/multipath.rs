@@ -4,7 +4,7 @@ use super::prelude::*;
 use crate::put::ofs_nbits;
 use crate::rows::subfield;
 use crate::text::arguments::{bounded_u16, writable};
-use crate::translate::{assign, tell_value};
+use crate::translate::{assign, trace_value};
 use flow::flow_hash::HashFields;
 use flow::text::number::u32_argument;
 use flow::text::{format_subfield, sub_field};
@@ -186,7 +186,7 @@ impl OfAction for Multipath {
         self.fields.add_mask(flow, wc);
         let link = self.link(flow);
         assign(x, &self.dest, link.into());
-        tell_value(x, &self.dest);
+        trace_value(x, &self.dest);
     }
 }
 

@@ -3,7 +3,7 @@
 use super::prelude::*;
 use crate::rows::{onf, valid};
 use crate::text::arguments::source_and_dest;
-use crate::translate::{assign, look_at, tell_value};
+use crate::translate::{assign, look_at, trace_value};
 use flow::SubField;
 use flow::text::format_subfield;
 use ofp_wire::nxm;
@@ -96,6 +96,6 @@ impl OfAction for Move {
     fn translate<X: Translator>(&self, x: &mut X) {
         let value = look_at(x, &self.source);
         assign(x, &self.dest, value);
-        tell_value(x, &self.dest);
+        trace_value(x, &self.dest);
     }
 }

@@ -4,7 +4,7 @@ use super::prelude::*;
 use crate::put::wire_bits;
 use crate::rows::valid;
 use crate::text::arguments::writable;
-use crate::translate::{assign, look_at, tell_value};
+use crate::translate::{assign, look_at, trace_value};
 use flow::SubField;
 use flow::text::{format_subfield, sub_field};
 use ofp_wire::nxm;
@@ -123,6 +123,6 @@ impl OfAction for StackPop {
             return x.error(|| "stack underflow".to_string());
         };
         assign(x, &self.0, value);
-        tell_value(x, &self.0);
+        trace_value(x, &self.0);
     }
 }

@@ -8,7 +8,7 @@ use flow::{MacAddr, OfPort, SubField, TableId};
 use proptest::prelude::*;
 
 /// A value and mask expressible in the field's syntax.
-fn tellable(field: FieldId, value: u128, mask: u128) -> (u128, u128) {
+fn expressible(field: FieldId, value: u128, mask: u128) -> (u128, u128) {
     let full = field.full_mask();
     let port = [1, 7, 0xfeff, 0xffff_fffe][value as usize % 4];
     let mask = if field.def().maskable && mask & full != 0 { mask & full } else { full };
@@ -53,7 +53,7 @@ fn any_load() -> impl Strategy<Value = Action> {
 fn any_set_field() -> impl Strategy<Value = Action> {
     (any_subfield(true), any::<u128>(), any::<u128>()).prop_map(|(sub, value, mask)| {
         let field = sub.field;
-        let (value, mask) = tellable(field, value, mask);
+        let (value, mask) = expressible(field, value, mask);
         let value = match field {
             FieldId::VlanVid => (value | 0x1000) & mask,
             FieldId::NwTos => value & !3,
@@ -76,7 +76,7 @@ fn any_spec() -> impl Strategy<Value = LearnSpec> {
         let len_bits = sub.len_bits;
         let value = low(value, len_bits);
         let whole = sub == SubField::whole(sub.field);
-        let value = if whole && !load { tellable(sub.field, value, u128::MAX).0 } else { value };
+        let value = if whole && !load { expressible(sub.field, value, u128::MAX).0 } else { value };
         let value = if whole && sub.field == FieldId::NwTos { value & !3 } else { value };
         let dest = if load { LearnDest::Load(sub) } else { LearnDest::Match(sub) };
         LearnSpec { source: LearnSource::Immediate(value), dest, len_bits }

@@ -126,7 +126,7 @@ impl Conn {
     }
 
     /// Reports its new role (OpenFlow 1.3 and later), whatever asynchronous messages it enabled, as in OVS.
-    pub(super) fn tell_role(&mut self, reason: RoleReason, generation_id: Option<u64>) {
+    pub(super) fn send_role_status(&mut self, reason: RoleReason, generation_id: Option<u64>) {
         if self.version() < Version::V13 || self.is_over() {
             return;
         }

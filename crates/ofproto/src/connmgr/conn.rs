@@ -391,7 +391,7 @@ impl Conn {
 
     /// Whether a removed rule can be reported to it now: its output has space, or has had none for so long that it
     /// is skipped. Otherwise returns the time of the next attempt.
-    pub(super) fn may_be_told(&mut self, now_ms: u64) -> Result<(), u64> {
+    pub(super) fn may_send_async(&mut self, now_ms: u64) -> Result<(), u64> {
         if self.waits_for_memory() {
             return Err(now_ms);
         }
@@ -412,7 +412,7 @@ impl Conn {
     }
 
     /// Sends an event; drops and counts it if the reader lags.
-    pub(super) fn tell(&mut self, kind: AsyncKind, message: &Message) {
+    pub(super) fn send_async(&mut self, kind: AsyncKind, message: &Message) {
         let limit = if kind == AsyncKind::PacketIn { PACKET_IN_OUTPUT_BYTES } else { EVENT_OUTPUT_BYTES };
         let full = self.session.output().len() >= limit || self.waits_for_memory();
         let sent = !full && self.session.send_with_xid(message, 0).is_ok();

@@ -307,7 +307,7 @@ impl Connmgr {
             conn.tick(now_ms);
             conn.expire_bundles(now_ms);
         }
-        self.tell_removed(ctx, now_ms, work);
+        self.send_flow_removed(ctx, now_ms, work);
         self.run_exclusive(ctx, now_ms, work);
         let able = |(id, c): (&ConnId, &Conn)| (c.blocked || c.has_work()).then_some(*id);
         let (first, second): (Vec<ConnId>, Vec<ConnId>) =
@@ -323,7 +323,7 @@ impl Connmgr {
             self.served = Some(id);
         }
         self.run_exclusive(ctx, now_ms, work);
-        self.tell_removed(ctx, now_ms, work);
+        self.send_flow_removed(ctx, now_ms, work);
         self.connections_changed(ctx, now_ms);
         self.run_fail_open(ctx, now_ms);
         self.relay();
@@ -382,12 +382,12 @@ impl Connmgr {
             for (_, other) in self.conns.iter_mut().filter(|(other, _)| **other != id) {
                 if other.role == ControllerRole::Master {
                     other.role = ControllerRole::Slave;
-                    other.tell_role(RoleReason::MasterRequest, self.shared.generation_id);
+                    other.send_role_status(RoleReason::MasterRequest, self.shared.generation_id);
                 }
             }
         }
         for (old, new) in &outcome.ports {
-            self.tell_port(Some(old), Some(new), Some(id), now_ms);
+            self.send_port_status(Some(old), Some(new), Some(id), now_ms);
             if old.config.port_down != new.config.port_down {
                 let (name, up) = (new.name.clone(), !new.config.port_down);
                 self.admin_changes.push(AdminChange { name, up });

@@ -119,7 +119,7 @@ impl Conn {
             trace: false,
         };
         let t = translate(&request, &mut ctx.backer.xlate_host(true, now_ms));
-        ctx.backer.tell_fault(&bridge.name, &flow, &t);
+        ctx.backer.report_fault(&bridge.name, &flow, &t);
         let bytes = m.data.len() as u64;
         let seen = FlowStats { packets: 1, bytes, used_ms: now_ms, tcp_flags: flow.tcp_flags };
         t.cache.replay(&seen, &mut ctx.backer.effect_host());
@@ -249,13 +249,13 @@ impl Connmgr {
             });
             (m.format, m.reason) = (conn.packet_in_format, reason);
             let told = Message::PacketIn(m.clone());
-            conn.tell(AsyncKind::PacketIn, &told);
+            conn.send_async(AsyncKind::PacketIn, &told);
         }
     }
 
     /// Reports removed rules to the controllers, oldest first, until `work` is used up or a receiver has no space. A
     /// receiver without progress for long is skipped and counted.
-    pub(super) fn tell_removed(&mut self, ctx: &BridgeCtx<'_>, now_ms: u64, work: &mut usize) {
+    pub(super) fn send_flow_removed(&mut self, ctx: &BridgeCtx<'_>, now_ms: u64, work: &mut usize) {
         self.removed_again_ms = None;
         while *work > 0
             && let Some(event) = ctx.backer.removed.take(ctx.bridge)
@@ -263,7 +263,7 @@ impl Connmgr {
             let reason = reason_of(&event);
             let listens = |c: &Conn| c.receives(AsyncKind::FlowRemoved, reason as u8);
             let listeners = self.conns.values_mut().filter(|c| listens(c));
-            if let Some(again_ms) = listeners.filter_map(|c| c.may_be_told(now_ms).err()).min() {
+            if let Some(again_ms) = listeners.filter_map(|c| c.may_send_async(now_ms).err()).min() {
                 ctx.backer.removed.give_back(ctx.bridge, event);
                 self.removed_again_ms = Some(again_ms);
                 return;
@@ -271,7 +271,7 @@ impl Connmgr {
             *work -= 1;
             for conn in self.conns.values_mut().filter(|c| listens(c)) {
                 let told = described(&event.rule, reason, now_ms);
-                conn.tell(AsyncKind::FlowRemoved, &Message::FlowRemoved(told));
+                conn.send_async(AsyncKind::FlowRemoved, &Message::FlowRemoved(told));
             }
         }
         if ctx.backer.removed.len(ctx.bridge) > 0 {

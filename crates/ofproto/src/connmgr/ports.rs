@@ -192,11 +192,11 @@ fn update_flooding(ports: &mut PortTable, changed: &Port) {
 impl Connmgr {
     /// Reports an added (`old` is `None`), removed (`new` is `None`) or changed port to the controllers.
     pub fn port_changed(&mut self, old: Option<&Port>, new: Option<&Port>, now_ms: u64) {
-        self.tell_port(old, new, None, now_ms);
+        self.send_port_status(old, new, None, now_ms);
     }
 
     /// As [`Connmgr::port_changed`], except to the connection `by`, which made the change (before OpenFlow 1.5).
-    pub(super) fn tell_port(
+    pub(super) fn send_port_status(
         &mut self,
         old: Option<&Port>,
         new: Option<&Port>,
@@ -226,7 +226,7 @@ impl Connmgr {
             let same = reason == PortReason::Modify
                 && old.is_some_and(|old| on_wire(&told(old)) == on_wire(&message));
             if !same {
-                conn.tell(AsyncKind::PortStatus, &message);
+                conn.send_async(AsyncKind::PortStatus, &message);
             }
         }
     }

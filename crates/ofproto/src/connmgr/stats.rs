@@ -48,7 +48,7 @@ fn wanted(m: &FlowStatsRequest, ctx: &BridgeCtx<'_>) -> Selected {
     }
 }
 
-fn told(rule: &Rule, now_ms: u64) -> FlowStats {
+fn flow_stats_of(rule: &Rule, now_ms: u64) -> FlowStats {
     let (packet_count, byte_count) = rule.stats.counts();
     let age_ms = now_ms.saturating_sub(rule.created_ms);
     let seconds_since =
@@ -122,7 +122,7 @@ impl Conn {
                 let _ = self.reply(&Message::AggregateReply(*sums), dump.xid);
             }
         } else if !rules.is_empty() || !more {
-            let entries = rules.iter().map(|r| told(r, now_ms)).collect();
+            let entries = rules.iter().map(|r| flow_stats_of(r, now_ms)).collect();
             let reply = Message::FlowStatsReply(Multi { entries, more, format: dump.format });
             // A reply with rules always fits: parts are split, and every rule came in a message of this protocol.
             let _ = self.reply(&reply, dump.xid);

@@ -11,7 +11,7 @@ use flow::flow_hash::{self, HashFields};
 use flow::{Flow, Mask};
 use openflow::msg::group::{Group as GroupDesc, GroupType};
 
-/// Maximum values of the datapath's hash that are told apart.
+/// Maximum number of values of the datapath's hash that a map distinguishes.
 const DP_HASH_VALUES_MAX: usize = 256;
 /// Minimum of the same.
 const DP_HASH_VALUES_LEAST: usize = 16;

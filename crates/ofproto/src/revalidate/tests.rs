@@ -571,7 +571,7 @@ fn a_flow_of_an_old_epoch_is_checked_once_installed() {
     assert!(rig.dp.actions().is_empty() && rig.backer.ukeys.is_empty());
     // Too many at once: all are checked.
     for n in 10..5000 {
-        rig.backer.tell_stale(Ufid(n), CORE);
+        rig.backer.queue_stale(Ufid(n), CORE);
     }
     rig.settle();
     assert!(rig.revalidator.rounds() > rounds + 1);

@@ -121,16 +121,16 @@ pub(super) fn take(backer: &Backer, view: &View, upcall: &Upcall, actions: Arc<[
 
 fn made(backer: &Backer, view: &View, frame: &Frame<'_>, cookie: ControllerCookie) {
     backer.packet_ins_made.fetch_add(1, Ordering::Relaxed);
-    tell(backer, view, cookie, || ((*frame.packet).clone(), frame.key));
+    queue(backer, view, cookie, || ((*frame.packet).clone(), frame.key));
 }
 
 /// A packet sent up by the datapath for controllers.
 pub(super) fn handed_up(backer: &Backer, view: &View, upcall: Upcall, cookie: ControllerCookie) {
-    tell(backer, view, cookie, || (upcall.packet, upcall.key));
+    queue(backer, view, cookie, || (upcall.packet, upcall.key));
 }
 
 /// Queues a packet for the controllers, if one of them listens.
-fn tell(backer: &Backer, view: &View, cookie: ControllerCookie, make: impl FnOnce() -> (Packet, FlowKey)) {
+fn queue(backer: &Backer, view: &View, cookie: ControllerCookie, make: impl FnOnce() -> (Packet, FlowKey)) {
     let Some(state) = backer.recirc_state(cookie.recirc_id) else {
         // The packet waited so long that its flow is removed.
         backer.packet_ins_lost.fetch_add(1, Ordering::Relaxed);
@@ -142,7 +142,7 @@ fn tell(backer: &Backer, view: &View, cookie: ControllerCookie, make: impl FnOnc
         return;
     }
     let (packet, key) = make();
-    backer.tell_packet_in(PacketInEvent { state, cookie, packet, key });
+    backer.queue_packet_in(PacketInEvent { state, cookie, packet, key });
 }
 
 #[cfg(test)]

@@ -98,14 +98,14 @@ impl Translator for XlateCtx<'_> {
     fn write_actions(&mut self, actions: &[Action]) {
         set::merge(&mut self.action_set, actions);
         self.flow.actset_output = set::output_of(&self.action_set).0;
-        self.tell_action_set("is");
+        self.trace_action_set("is");
         if self.action_set.len() > MAX_ACTIONS {
             self.fail(XlateDrop::TooManyOutputs, "more actions in the action set than it may have");
         }
     }
 
     fn clear_actions(&mut self) {
-        self.tell_action_set("was");
+        self.trace_action_set("was");
         self.action_set.clear();
         self.flow.actset_output = OfPort::UNSET.0;
     }
@@ -139,7 +139,7 @@ impl Translator for XlateCtx<'_> {
 
 impl XlateCtx<'_> {
     /// Traces the actions of the action set.
-    fn tell_action_set(&mut self, verb: &str) {
+    fn trace_action_set(&mut self, verb: &str) {
         let actions = &self.action_set;
         self.trace.detail(|| match set::in_order(actions) {
             actions if actions.is_empty() => format!("action set {verb} empty"),

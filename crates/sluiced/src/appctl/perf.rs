@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn which_iterations_are_told() {
+    fn iterations_to_log_are_selected() {
         let parse = |line: &str| {
             let words: Vec<String> = line.split_whitespace().map(String::from).collect();
             log_settings(&words)

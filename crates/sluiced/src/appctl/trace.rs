@@ -49,7 +49,7 @@ pub(super) fn trace(daemon: &mut Daemon, args: &[String]) -> Answer {
     let story = || {
         let args = TraceArgs::parse(args, false)?;
         let subject = subject(daemon.switch.instances(), &args)?;
-        Ok(tell(&subject, Start::Tables))
+        Ok(trace_text(&subject, Start::Tables))
     };
     Answer::Now(story())
 }
@@ -59,7 +59,7 @@ pub(super) fn trace_packet_out(daemon: &mut Daemon, args: &[String]) -> Answer {
         let args = TraceArgs::parse(args, true)?;
         let subject = subject(daemon.switch.instances(), &args)?;
         let actions = packet_out_actions(&subject, &args)?;
-        Ok(tell(&subject, Start::Actions(&actions)))
+        Ok(trace_text(&subject, Start::Actions(&actions)))
     };
     Answer::Now(story())
 }
@@ -133,7 +133,7 @@ fn packet_out_actions(subject: &Subject<'_>, args: &TraceArgs<'_>) -> Result<Vec
 }
 
 /// Translates and prints.
-fn tell(subject: &Subject<'_>, start: Start<'_>) -> String {
+fn trace_text(subject: &Subject<'_>, start: Start<'_>) -> String {
     let backer = &subject.instance.backer;
     let now_ms = sys::clock::monotonic_ms();
     let view = backer.view();

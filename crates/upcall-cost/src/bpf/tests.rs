@@ -97,7 +97,7 @@ fn a_process_without_a_switch_is_refused() {
 }
 
 #[test]
-fn programs_for_the_kernels_datapath_load_and_tell_without_a_process() {
+fn programs_for_the_kernels_datapath_load_and_report_without_a_process() {
     let empty = testkit::TempDir::new("bpf").unwrap();
     let layout = Layout { packet_bytes: 64, key_bytes: 64 };
     let object = match load(
@@ -110,7 +110,7 @@ fn programs_for_the_kernels_datapath_load_and_tell_without_a_process() {
         Err(e) => {
             let why = format!("{:#}", permit::explain(e));
             assert!(why.contains(REFUSED), "{why}");
-            testkit::skip("programs_for_the_kernels_datapath_load_and_tell_without_a_process", &why);
+            testkit::skip("programs_for_the_kernels_datapath_load_and_report_without_a_process", &why);
             return;
         }
     };
@@ -148,7 +148,7 @@ struct Put {
 }
 
 #[test]
-fn probes_of_a_stock_switch_tell_packets_and_keys() {
+fn probes_of_a_stock_switch_report_packets_and_keys() {
     let empty = testkit::TempDir::new("bpf").unwrap();
     // This process plays the switch.
     let mut source = match open(&capture(Some(std::process::id()), empty.path())) {
@@ -156,7 +156,7 @@ fn probes_of_a_stock_switch_tell_packets_and_keys() {
         Err(e) => {
             let why = format!("{e:#}");
             assert!(why.contains(REFUSED), "{why}");
-            testkit::skip("probes_of_a_stock_switch_tell_packets_and_keys", &why);
+            testkit::skip("probes_of_a_stock_switch_report_packets_and_keys", &why);
             return;
         }
     };
@@ -212,7 +212,7 @@ fn a_process_is_known_by_its_own_namespace() {
 #[test]
 fn a_switch_in_a_pid_namespace_of_its_own_is_traced() {
     testkit::require_programs!("unshare");
-    let test = "bpf::tests::probes_of_a_stock_switch_tell_packets_and_keys";
+    let test = "bpf::tests::probes_of_a_stock_switch_report_packets_and_keys";
     // There the process id differs from the one seen by the kernel's programs.
     let own = std::env::current_exe().unwrap();
     let out = testkit::Cmd::new("unshare")

@@ -162,7 +162,7 @@ fn thread_settings() {
 }
 
 #[test]
-fn thread_settings_that_make_no_sense_are_told_and_leave_the_default() {
+fn invalid_thread_settings_are_reported_and_leave_the_default() {
     for (key, value, part) in [
         ("pmd-cpu-mask", "0", "names no core"),
         ("pmd-cpu-mask", "0x", "names no core"),

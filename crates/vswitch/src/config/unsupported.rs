@@ -112,7 +112,7 @@ pub(super) fn spanning_tree(bridge: RowView<'_>) -> Option<SpanningTree> {
     }
 }
 
-fn tell<'a>(reader: &mut Reader<'a>, row: RowView<'a>, features: &[(Asked, &str)]) {
+fn report<'a>(reader: &mut Reader<'a>, row: RowView<'a>, features: &[(Asked, &str)]) {
     for (asked, feature) in features {
         if asked(row) {
             reader.notice(row, format!("{feature} is not supported in this version: it has no effect"));
@@ -121,7 +121,7 @@ fn tell<'a>(reader: &mut Reader<'a>, row: RowView<'a>, features: &[(Asked, &str)
 }
 
 pub(super) fn of_bridge<'a>(reader: &mut Reader<'a>, row: RowView<'a>) {
-    tell(reader, row, OF_BRIDGE);
+    report(reader, row, OF_BRIDGE);
     let tree = match spanning_tree(row) {
         None => None,
         Some(SpanningTree::Stp) => Some("spanning tree (stp_enable)"),
@@ -158,19 +158,19 @@ pub(super) fn of_flow_table<'a>(reader: &mut Reader<'a>, bridge: RowView<'a>, nu
 }
 
 pub(super) fn of_controller<'a>(reader: &mut Reader<'a>, row: RowView<'a>) {
-    tell(reader, row, OF_CONTROLLER);
+    report(reader, row, OF_CONTROLLER);
 }
 
 pub(super) fn of_port<'a>(reader: &mut Reader<'a>, row: RowView<'a>) {
-    tell(reader, row, OF_PORT);
+    report(reader, row, OF_PORT);
 }
 
 pub(super) fn of_interface<'a>(reader: &mut Reader<'a>, row: RowView<'a>) {
-    tell(reader, row, OF_INTERFACE);
+    report(reader, row, OF_INTERFACE);
 }
 
 pub(super) fn of_switch<'a>(reader: &mut Reader<'a>, row: RowView<'a>) {
-    tell(reader, row, OF_SWITCH);
+    report(reader, row, OF_SWITCH);
     for (datapath, uuid) in row.string_uuid_map("datapaths") {
         if let Some(config) = reader.replica.row("Datapath", uuid)
             && (config.datum("ct_zones").is_some_and(|zones| !zones.is_empty())

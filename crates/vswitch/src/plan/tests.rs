@@ -228,7 +228,7 @@ fn an_interface_moves_between_bridges() {
 }
 
 #[test]
-fn a_device_is_told_of_changed_values_only() {
+fn a_device_gets_changed_values_only() {
     let mut world = World::with_bridge();
     world.add("p1", &[]);
     for (column, settings, told) in [
@@ -417,7 +417,7 @@ fn controllers_wait_for_the_restoring_of_flows() {
 }
 
 #[test]
-fn notices_are_told_once() {
+fn notices_are_logged_once() {
     let mut world = World::with_bridge();
     assert_eq!(world.planner.take_notices(), []);
     world.set("Bridge", "br0", "stp_enable", true);

@@ -103,7 +103,7 @@ fn a_stream_adds_up_or_is_complained_about() {
 }
 
 #[test]
-fn the_guard_restores_what_it_was_told_last() {
+fn the_guard_restores_the_last_value_sent() {
     let cases = [
         ("", None),
         ("hugepages 12\n", Some(12)),

@@ -45,7 +45,7 @@ fn flows_are_as_many_5_tuples() {
 }
 
 #[test]
-fn the_ledger_tells_losses_duplicates_damage_and_disorder_apart() {
+fn the_ledger_distinguishes_losses_duplicates_damage_and_disorder() {
     let frames = Frames::new(9, 2);
     let mut ledger = Ledger::new(&frames);
     for sequence in [0, 1, 4, 3, 2, 4] {

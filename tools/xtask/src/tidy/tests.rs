@@ -24,7 +24,7 @@ fn table(package: &str, rule: fn(&[File]) -> Vec<String>, cases: &[(&str, &[usiz
 }
 
 #[test]
-fn test_code_is_told_from_shipped_code() {
+fn test_code_is_distinguished_from_shipped_code() {
     let files = prepare(&[
         file(
             "flow",

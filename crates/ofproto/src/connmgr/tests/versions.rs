@@ -80,7 +80,7 @@ fn asynchronous_messages_are_chosen_by_kind_and_role_since_1_4() {
 }
 
 #[test]
-fn a_controller_is_told_that_it_lost_the_role_since_1_3() {
+fn a_demoted_controller_gets_a_role_status_since_1_3() {
     let master = |generation_id| {
         Message::RoleRequest(Role { format: Format::Standard, role: ControllerRole::Master, generation_id })
     };
@@ -166,7 +166,7 @@ fn packets_of_a_bundle_are_sent_when_it_is_committed() {
         c.silent(&mut s, &add(out(OfPort::TABLE)));
         c.silent(&mut s, &add(Message::FlowMod(standard(TextCommand::Add, "actions=2"))));
         c.silent(&mut s, &add(out(OfPort(1))));
-        // What is wrong with a packet is told at once.
+        // A faulty packet-out is refused when it is added.
         assert_eq!(c.refused(&mut s, &add(out(OfPort(0xffff_ff01)))), ErrorKind::BacBadOutPort);
         assert_eq!(sent(&s), Vec::<Vec<DpAction>>::new());
         c.one(&mut s, &control(BundleControlType::CommitRequest));

@@ -18,7 +18,7 @@ fn first_pass(backer: &Backer, upcall: Box<Upcall>) -> (Box<Execute>, Vec<DpActi
 }
 
 /// All events that wait for the controllers.
-fn told(backer: &Backer) -> Vec<PacketInEvent> {
+fn queued(backer: &Backer) -> Vec<PacketInEvent> {
     let mut all = Vec::new();
     backer.route_packet_ins(usize::MAX, |event| all.push(event));
     all
@@ -45,7 +45,7 @@ fn the_first_packet_goes_to_controllers_without_a_second_upcall() {
     let (execute, put) = first_pass(&backer, miss_of(0x88cc, 1));
     assert_eq!(execute.actions[..], [DpAction::Output(Output(DpPort(2)))]);
     assert!(execute.went_on && is_for_controller(&put[0]) && put[1..] == execute.actions[..], "{put:?}");
-    let event = told(&backer).pop().expect("a packet-in");
+    let event = queued(&backer).pop().expect("a packet-in");
     let DpAction::Userspace(Userspace(UserCookie::Controller(cookie))) = put[0] else { unreachable!() };
     assert_eq!((event.cookie, event.cookie.controller_id, event.cookie.max_len_bytes), (cookie, 9, 64));
     assert_eq!((event.state.bridge, event.state.regs[3]), (bridge, 7));
@@ -69,10 +69,10 @@ fn rewrites_on_the_way_are_seen_by_the_controllers_behind_them_only() {
     push_only(&mut backer);
     let (execute, _) = first_pass(&backer, miss_of(0x88cc, 1));
     assert!(matches!(execute.actions[..], [DpAction::PushVlan(_), DpAction::Output(_)]), "{execute:?}");
-    let seen = told(&backer);
+    let seen = queued(&backer);
     let tagged = [&execute.packet.data()[..12], &[0x81, 0, 0, 5], &execute.packet.data()[12..]].concat();
-    let told: Vec<_> = seen.iter().map(|e| (e.cookie.controller_id, e.packet.data())).collect();
-    assert_eq!(told, [(1, execute.packet.data()), (2, &tagged[..])]);
+    let received: Vec<_> = seen.iter().map(|e| (e.cookie.controller_id, e.packet.data())).collect();
+    assert_eq!(received, [(1, execute.packet.data()), (2, &tagged[..])]);
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn actions_after_an_unknown_rewrite_are_left_to_the_datapath() {
         let (execute, put) = first_pass(&backer, miss_of(0x88cc, 1 + u128::from(knows_others)));
         assert_eq!((&execute.actions[..], execute.went_on), (&put[1..], true));
         assert_eq!(put[1..].iter().filter(|a| is_for_controller(a)).count(), 2);
-        let to: Vec<u16> = told(&backer).iter().map(|e| e.cookie.controller_id).collect();
+        let to: Vec<u16> = queued(&backer).iter().map(|e| e.cookie.controller_id).collect();
         assert_eq!(to, [1]);
     }
 }
@@ -134,7 +134,7 @@ fn no_packet_in_without_a_listener() {
         let up = Upcall { kind: UpcallKind::Action(cookie), ticket: None, ..*miss_of(0x88cc, ufid + 1) };
         handle(&backer, vec![Box::new(up)], 6);
         let unwanted = backer.packet_ins_unwanted.swap(0, Ordering::Relaxed);
-        (told(&backer).len() as u64, unwanted)
+        (queued(&backer).len() as u64, unwanted)
     };
     assert_eq!(both_ways(), (2, 0));
     listeners.set([0, 4].into_iter());

@@ -89,7 +89,7 @@ fn an_error_names_key_value_and_what_is_allowed() {
 }
 
 #[test]
-fn a_tunnel_tells_the_datapath_kind_port_and_extension() {
+fn a_tunnel_gives_the_datapath_kind_port_and_extension() {
     let options = [("remote_ip", "10.0.0.2"), ("dst_port", "8472"), ("exts", "gbp"), ("key", "5")];
     for (kind, options, dst_port, gbp) in [
         (dpif::TunnelKind::Vxlan, &options[..], 8472, true),

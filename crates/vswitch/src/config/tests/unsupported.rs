@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn what_is_not_supported_is_told() {
+fn unsupported_settings_are_reported() {
     let cases: Vec<(&str, &str, ColumnValue, &str)> = vec![
         ("Bridge", "stp_enable", true.into(), "spanning tree"),
         ("Bridge", "rstp_enable", true.into(), "rapid spanning tree"),
@@ -106,7 +106,7 @@ fn what_is_not_supported_stands_in_a_row() {
 }
 
 #[test]
-fn settings_of_controllers_that_are_not_supported_are_told() {
+fn unsupported_settings_of_controllers_are_reported() {
     let cases: Vec<(&str, ColumnValue)> = vec![
         ("connection_mode", "in-band".into()),
         ("controller_rate_limit", 1000.into()),

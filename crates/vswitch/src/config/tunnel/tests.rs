@@ -58,7 +58,7 @@ fn options_are_read() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_or_told() {
+fn invalid_options_are_refused_or_reported() {
     let with = |kind, key: &str, value: &str| {
         let options: Vec<_> = [("remote_ip", "10.0.0.2")].into_iter().filter(|(k, _)| *k != key).collect();
         parse_all(kind, &[options, vec![(key, value)]].concat())
