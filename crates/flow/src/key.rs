@@ -367,7 +367,8 @@ impl FlowKey {
         out
     }
 
-    fn blocks_of(f: &Flow, in_port: u32, dl_type_of_packet: u16) -> FlowKey {
+    /// The blocks of a flow or a mask, whatever the shape, for packets of that EtherType.
+    pub(crate) fn blocks_of(f: &Flow, in_port: u32, dl_type_of_packet: u16) -> FlowKey {
         let mut key = FlowKey::default();
         let is_nd = dl_type_of_packet == packet::headers::ETH_TYPE_IPV6;
         key.base = BaseBlock {

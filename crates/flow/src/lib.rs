@@ -37,7 +37,7 @@ pub use flow::{FLOW_WORDS, Flow, Mask, Stage, TcpFlags, VlanTag, ct_state, nw_fr
 pub use key::{ArpBlock, BaseBlock, CtBlock, FlowKey, Ipv6Block, KeyMask, shape};
 pub use matching::Match;
 pub use nlkey::key_attributes;
-pub use packed::{PackedFlow, PackedKey};
+pub use packed::{KeyWord, PackedFlow, PackedKey};
 pub use packed_match::{MaskWord, MaskedWords, PackedMask, PackedMatch};
 pub use subfield::SubField;
 pub use tunnel::{Tunnel, tunnel_flags};

@@ -1,7 +1,9 @@
 //! Compact keys and masks, for tables of many flows: the base block and the extension blocks of the shape,
 //! unaligned. 80 bytes for the common packet, against 320 of a [`FlowKey`].
 
+use crate::flow::Flow;
 use crate::key::{BaseBlock, FlowKey, KeyMask};
+use crate::packed_match::PackedMatch;
 use crate::types::DpPort;
 
 /// A [`FlowKey`] without absent blocks.
@@ -42,6 +44,43 @@ impl PackedKey {
     }
 }
 
+/// A word of keys that a match compares.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct KeyWord {
+    /// Index of the block ([`FlowKey::block`]) and of the word in it.
+    place: (u8, u8),
+    /// The compared bits.
+    bits: u64,
+    /// Their values.
+    value: u64,
+    /// The word of [`Flow::words`] that they are part of.
+    source: u8,
+}
+
+impl KeyWord {
+    /// The words that a match compares, apart from fields that keys lack. `in_port` is the datapath's number of the
+    /// matched input port; `None`: input ports are not compared.
+    pub fn of_match(m: &PackedMatch, in_port: Option<DpPort>) -> Box<[KeyWord]> {
+        let flow = m.mask().flow_of(m.values());
+        let values = FlowKey::blocks_of(&flow, in_port.map_or(0, |p| p.0), flow.dl_type);
+        let mut words = Vec::new();
+        for w in m.mask().words() {
+            let mut part = Flow::default();
+            part.words_mut()[usize::from(w.word)] = w.bits;
+            let has_port = part.in_port == u32::MAX && in_port.is_some();
+            let bits = FlowKey::blocks_of(&part, if has_port { u32::MAX } else { 0 }, flow.dl_type);
+            for (i, n) in (0..FlowKey::BLOCKS).flat_map(|i| (0..8).map(move |n| (i, n))) {
+                let bits = bits.block(i)[n];
+                if bits != 0 {
+                    let (place, value) = ((i as u8, n as u8), values.block(i)[n] & bits);
+                    words.push(KeyWord { place, bits, value, source: w.word });
+                }
+            }
+        }
+        words.into()
+    }
+}
+
 /// A key with a mask over its blocks.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PackedFlow {
@@ -73,6 +112,27 @@ impl PackedFlow {
     /// The port that the packet came in by.
     pub fn in_port(&self) -> DpPort {
         self.key.in_port()
+    }
+
+    /// Whether all its packets differ from these words in a bit of its mask. Leaves out words of the flow in `except`,
+    /// a bit for each.
+    pub fn differs(&self, words: &[KeyWord], except: u128) -> bool {
+        words.iter().any(|w| {
+            let (block, n) = (usize::from(w.place.0), usize::from(w.place.1));
+            let at = |key: &PackedKey| match block {
+                0 => Some(key.base[n]),
+                _ => Some(key.extensions.get(self.extension(block)?)?[n]),
+            };
+            let (Some(key), Some(mask)) = (at(&self.key), at(&self.mask)) else { return false };
+            except >> w.source & 1 == 0 && (key ^ w.value) & w.bits & mask != 0
+        })
+    }
+
+    /// Index of an extension block among the present ones.
+    fn extension(&self, block: usize) -> Option<usize> {
+        let base: BaseBlock = zerocopy::transmute!(self.key.base);
+        let bit = 1 << (block - 1);
+        (base.shape & bit != 0).then(|| (base.shape & (bit - 1)).count_ones() as usize)
     }
 }
 

@@ -53,6 +53,9 @@ impl PackedMask {
     }
 }
 
+/// The word of a flow with the input port.
+const IN_PORT_WORD: usize = std::mem::offset_of!(Flow, in_port) / 8;
+
 /// Words of [`MaskedWords`] without an allocation.
 const INLINE_WORDS: usize = 3;
 
@@ -145,6 +148,18 @@ impl PackedMatch {
     /// The masked words of the flow, in the mask's order.
     pub fn values(&self) -> &MaskedWords {
         &self.values
+    }
+
+    /// The matched input port and its mask.
+    pub fn in_port(&self) -> (u32, u32) {
+        let mut words = self.mask.0.iter().zip(self.values.iter());
+        let found = words.find(|(w, _)| usize::from(w.word) == IN_PORT_WORD);
+        let part = |word: u64| {
+            let mut flow = Flow::default();
+            flow.words_mut()[IN_PORT_WORD] = word;
+            flow.in_port
+        };
+        found.map_or((0, 0), |(w, value)| (part(*value), part(w.bits)))
     }
 
     /// Whether it matches every packet.

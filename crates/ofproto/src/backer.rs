@@ -4,6 +4,8 @@
 //! [`View`]; readers never wait. [`Backer::epoch`] grows after every change that may affect a translation. A
 //! translation reads the epoch before the view, so a flow made from an older view always carries an older epoch.
 
+use crate::barrier::DatapathBarrier;
+use crate::changes::{Change, ChangeLog, Changes};
 use crate::events::{PacketInEvent, RemovedReason, RemovedRules};
 use crate::flow_mod::TABLE_MAX_RULES;
 use crate::mac_table::MacTable;
@@ -155,7 +157,9 @@ pub type Rewrite = Box<dyn Fn(&mut Packet, &mut FlowKey, actions::Rewrite<'_>) -
 pub struct Backer {
     view: Snapshot<View>,
     writer: Mutex<()>,
-    epoch: AtomicU64,
+    changes: ChangeLog,
+    /// Barriers that cover the datapath.
+    pub barrier: DatapathBarrier,
     recirc: Mutex<RecircTable>,
     pub(crate) meter_ids: Mutex<MeterIds>,
     /// Installed flows.
@@ -203,7 +207,8 @@ impl Backer {
         Backer {
             view: Snapshot::new(View::default()),
             writer: Mutex::new(()),
-            epoch: AtomicU64::new(1),
+            changes: ChangeLog::default(),
+            barrier: DatapathBarrier::default(),
             recirc: Mutex::new(RecircTable::default()),
             meter_ids: Mutex::default(),
             ukeys: Ukeys::default(),
@@ -283,12 +288,17 @@ impl Backer {
 
     /// Number of the last change that may affect a translation.
     pub fn epoch(&self) -> u64 {
-        self.epoch.load(Ordering::Acquire)
+        self.changes.epoch()
+    }
+
+    /// The latest changes that may affect translations.
+    pub fn latest_changes(&self) -> Changes {
+        self.changes.latest()
     }
 
     /// Has every flow checked again.
     pub fn bump_epoch(&self) {
-        self.epoch.fetch_add(1, Ordering::AcqRel);
+        self.changes.record(None);
     }
 
     /// Adds an empty bridge under the next free number.
@@ -330,12 +340,27 @@ impl Backer {
 
     /// Changes the view under the writer lock, publishes it and starts a new epoch.
     pub fn change<R>(&self, f: impl FnOnce(&mut View) -> R) -> R {
+        self.change_as(f, None)
+    }
+
+    /// As [`Backer::change`], if the change affects only what `changes` name.
+    fn change_as<R>(&self, f: impl FnOnce(&mut View) -> R, changes: Option<Vec<Change>>) -> R {
         let _order = lock(&self.writer);
         let mut view = View::clone(&self.view.load());
         let result = f(&mut view);
         self.view.store(Arc::new(view));
-        self.bump_epoch();
+        self.changes.record(changes);
         result
+    }
+
+    /// Changes the meters of a bridge: their datapath numbers, by OpenFlow number.
+    pub(crate) fn change_meter(&self, id: BridgeId, meter: u32, f: impl FnOnce(&mut BTreeMap<u32, u32>)) {
+        let change = |view: &mut View| {
+            if let Some(bridge) = view.bridges.get_mut(&id) {
+                f(Arc::make_mut(&mut Arc::make_mut(bridge).meters));
+            }
+        };
+        self.change_as(change, Some(vec![Change::Meter(id, meter)]));
     }
 
     /// Changes one bridge; `None` if it does not exist.
@@ -365,14 +390,16 @@ impl Backer {
         f: impl FnOnce(&mut Tables) -> R,
     ) -> Option<R> {
         let mut view = View::clone(&self.view.load());
-        let tables = &mut Arc::make_mut(view.bridges.get_mut(&id)?).tables;
+        let bridge = Arc::make_mut(view.bridges.get_mut(&id)?);
+        let (tables, ports) = (&mut bridge.tables, bridge.ports.clone());
         let result = f(tables);
         let journal = tables.commit();
         if !journal.is_empty() {
             self.view.store(Arc::new(view));
         }
-        if journal.affects_translation() {
-            self.bump_epoch();
+        let changes = journal.changes(id, &|port| ports.port(port)?.dp_port);
+        if changes.as_ref().is_none_or(|changes| !changes.is_empty()) {
+            self.changes.record(changes);
         }
         drop(order);
         journal.discard(&self.reclaimer);

@@ -8,6 +8,8 @@
 
 pub mod action_pool;
 pub mod backer;
+pub mod barrier;
+pub mod changes;
 pub mod connmgr;
 pub mod events;
 pub mod flow_mod;

@@ -6,7 +6,6 @@
 use crate::backer::Backer;
 use crate::ports::BridgeId;
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use sync::lock;
 
 /// Upper bound of datapath numbers of meters.
@@ -48,12 +47,11 @@ impl Backer {
 
     /// Maps an OpenFlow meter number of a bridge to a datapath number, or to none.
     pub fn set_meter(&self, bridge: BridgeId, of_id: u32, dp_id: Option<u32>) {
-        self.change_bridge(bridge, |b| {
-            let meters = Arc::make_mut(&mut b.meters);
+        self.change_meter(bridge, of_id, |meters| {
             match dp_id {
                 Some(id) => meters.insert(of_id, id),
                 None => meters.remove(&of_id),
-            }
+            };
         });
     }
 }

@@ -13,11 +13,14 @@
 //! one. Each reply to a change is compared with the intended state of the flow; if they differ, the change is sent
 //! again, so the last executed change is the intended one.
 
+mod cover;
 mod share;
 
 use crate::backer::{Backer, IDLE_LEAST_MS};
+use crate::changes::Lookups;
 use crate::ukey::{Ukey, UkeyState, Walk};
 use crate::xlate::XlateCache;
+use cover::Cover;
 use dpif::{
     Datapath, DpAction, DpifError, DpifOp, FlowPut, FlowRecord, FlowStats, OpBatch, OpResult, PmdId, PutMode,
     ReplySink,
@@ -157,6 +160,8 @@ pub struct Revalidator {
     to_delete: VecDeque<(PmdId, Vec<Ufid>)>,
     /// Flows deleted in this round: an earlier dump may still show them.
     ended: BTreeSet<(Ufid, PmdId)>,
+    /// The epoch being covered for barriers.
+    cover: Option<Cover>,
     /// Statistics.
     pub stats: RevalidatorStats,
     /// Deleted flows of unknown origin.
@@ -168,8 +173,10 @@ type Asked = (Ufid, Sent, DpifOp);
 
 /// Operations in flight.
 struct Batch {
-    /// The round waits for their replies.
-    in_round: bool,
+    /// The round that waits for their replies; it may have ended, if they were sent in its last part.
+    round: Option<u64>,
+    /// A barrier waits for their replies.
+    covers: bool,
     ops: Vec<(Ufid, Sent)>,
 }
 
@@ -204,6 +211,7 @@ impl Revalidator {
             held_back: VecDeque::new(),
             to_delete: VecDeque::new(),
             ended: BTreeSet::new(),
+            cover: None,
             stats: RevalidatorStats::default(),
             foreign_flows: AtomicU64::new(0),
         }
@@ -242,8 +250,11 @@ impl Revalidator {
             // A reply may report the end of a flow: push its last statistics before.
             self.take_purged(backer, dp, now_ms);
             let Some(sent) = self.tags.remove(&tag) else { continue };
-            if let Some(round) = self.round.as_mut().filter(|_| sent.in_round) {
+            if let Some(round) = self.round.as_mut().filter(|_| sent.round == Some(self.seq)) {
                 round.waiting -= 1;
+            }
+            if let Some(cover) = self.cover.as_mut().filter(|_| sent.covers) {
+                cover.waiting -= 1;
             }
             // Send follow-up operations of a batch together: when a full inbox refused its changes, each flow sends
             // another one.
@@ -255,11 +266,13 @@ impl Revalidator {
         }
         self.take_shares(backer, dp, now_ms);
         self.check_stale(backer, dp, now_ms);
+        let covers = self.cover(backer, dp, now_ms);
         self.go_on(backer, dp, now_ms);
         if self.round.is_none() && (now_ms >= self.next_ms || self.done_epoch != backer.epoch()) {
             self.start(backer, dp, now_ms);
         }
         match self.round {
+            _ if covers => now_ms,
             Some(Round { part: Part::Idle(_) | Part::Lost(_), .. }) => now_ms,
             Some(_) => now_ms + ROUND_MS,
             None => self.next_ms,
@@ -298,12 +311,13 @@ impl Revalidator {
         }
         let mut going: BTreeMap<PmdId, Vec<_>> = BTreeMap::new();
         while let Some((ufid, pmd)) = backer.stale.pop() {
-            let epoch = backer.epoch();
+            let changes = backer.latest_changes();
+            let epoch = changes.epoch();
             let seen_up_to = self.round.as_ref().map_or(self.done_epoch, |r| r.epoch);
             if seen_up_to != epoch {
                 continue;
             }
-            let op = share::is_stale(backer, ufid, pmd, epoch)
+            let op = share::is_stale(backer, ufid, pmd, &changes)
                 .and_then(|flow| share::recheck(backer, ufid, pmd, &flow, epoch, None, now_ms));
             let Some(op) = op else { continue };
             let ops = going.entry(pmd).or_default();
@@ -388,7 +402,8 @@ impl Revalidator {
             && let Some((pmd, names)) = self.to_delete.pop_front()
         {
             let deletes = names.into_iter().map(|ufid| (ufid, Sent::Delete, DpifOp::FlowDel(ufid)));
-            self.send(dp, pmd, deletes.collect());
+            // Of idle flows: no barrier waits for them.
+            self.send_as(dp, pmd, deletes.collect(), false);
         }
     }
 
@@ -412,14 +427,28 @@ impl Revalidator {
         backer.observe(|o| o.round_ends(flows, self.next_ms.saturating_sub(now_ms)));
     }
 
-    fn send(&mut self, dp: &dyn Datapath, pmd: PmdId, ops: Vec<(Ufid, Sent, DpifOp)>) {
+    /// Sends operations to a forwarding thread. An epoch being covered waits for changes of flows.
+    fn send(&mut self, dp: &dyn Datapath, pmd: PmdId, ops: Vec<Asked>) {
+        let covers = ops.iter().any(|(_, sent, _)| matches!(sent, Sent::Modify(_) | Sent::Delete));
+        self.send_as(dp, pmd, ops, covers);
+    }
+
+    /// As [`Revalidator::send`]. `covers`: an epoch being covered waits for the replies.
+    fn send_as(&mut self, dp: &dyn Datapath, pmd: PmdId, ops: Vec<Asked>, covers: bool) {
         if ops.is_empty() {
             return;
         }
         let tag = self.next_tag;
         self.next_tag += 1;
         let names = ops.iter().map(|(u, s, _)| (*u, s.clone())).collect();
-        self.tags.insert(tag, Batch { in_round: self.round.is_some(), ops: names });
+        let covers = match &mut self.cover {
+            Some(cover) if covers => {
+                cover.waiting += 1;
+                true
+            }
+            _ => false,
+        };
+        self.tags.insert(tag, Batch { round: self.round.is_some().then_some(self.seq), covers, ops: names });
         if let Some(round) = &mut self.round {
             round.waiting += 1;
         }
@@ -620,6 +649,7 @@ fn foreign_ukey(r: &FlowRecord, now_ms: u64) -> Ukey {
         flow: PackedFlow::new(&r.key, &r.mask),
         actions: r.actions.clone(),
         cache: XlateCache::default(),
+        lookups: Lookups::ALL,
         recircs: Box::default(),
         epoch: 0,
         pushed: FlowStats::default(),

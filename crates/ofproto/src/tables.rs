@@ -10,18 +10,20 @@ pub use conjunction::Found;
 pub use select::{Selected, Selection};
 
 use crate::action_pool::ActionPool;
+use crate::changes;
 use crate::group::{GroupChange, Groups};
+use crate::ports::BridgeId;
 use crate::rule::Rule;
 use crate::rule_index::{RuleChange, RuleIndex};
 use classifier::{Classifier, ClsRule as _, DEFAULT_PREFIX_FIELDS};
 use flow::fields::FieldId;
-use flow::{Flow, Mask, Match, PackedMatch, TableId};
+use flow::{DpPort, Flow, Mask, Match, OfPort, PackedMatch, TableId};
 use ofp_actions::{Action, Reference};
 use openflow::ErrorKind;
-use openflow::msg::group::GroupMod;
+use openflow::msg::group::{GROUP_ALL, GroupMod};
 use select::{GATHERED_MAX, OldRows};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use sync::{AtomicBool, AtomicU64, Garbage, Mutex, Ordering, Reclaimer, lock};
 
 /// Error for a field that a table cannot be looked up by.
@@ -99,8 +101,39 @@ pub enum Change {
     Rule(RuleChange),
     /// A table lost all its rules.
     Cleared(Box<Cleared>),
-    /// Of groups.
-    Groups,
+    /// Of a group, or of all ([`GROUP_ALL`]).
+    Group(u32),
+}
+
+impl Change {
+    /// Whether a translation may come out differently. A change of cookie, flags or timeouts alone is irrelevant,
+    /// unless the rule sends packets to controllers, which receive its cookie.
+    fn affects_translation(&self) -> bool {
+        match self {
+            Change::Rule(RuleChange { before: Some(before), after: Some(after) }) => !before.acts_as(after),
+            Change::Rule(_) | Change::Cleared(_) | Change::Group(_) => true,
+        }
+    }
+
+    /// Its form in the log of changes; `None` if it may affect any translation.
+    fn as_logged(
+        &self,
+        bridge: BridgeId,
+        dp_port: &dyn Fn(OfPort) -> Option<DpPort>,
+    ) -> Option<changes::Change> {
+        match self {
+            Change::Rule(RuleChange { before, after }) => {
+                let rule = after.as_ref().or(before.as_ref())?;
+                let (matching, words) = (rule.matching.clone(), OnceLock::new());
+                let (port, mask) = matching.in_port();
+                let in_port = if mask == u32::MAX { dp_port(OfPort(port)) } else { None };
+                Some(changes::Change::Rule { bridge, table: rule.table, matching, in_port, words })
+            }
+            Change::Cleared(cleared) => Some(changes::Change::Table(bridge, cleared.id)),
+            Change::Group(GROUP_ALL) => None,
+            Change::Group(id) => Some(changes::Change::Group(bridge, *id)),
+        }
+    }
 }
 
 /// The table before it lost all its rules.
@@ -161,13 +194,22 @@ impl Clone for Tables {
 pub struct Journal(Vec<Change>);
 
 impl Journal {
-    /// Whether a translation may come out differently. A change of cookie, flags or timeouts alone is irrelevant,
-    /// unless the rule sends packets to controllers, which receive its cookie.
-    pub fn affects_translation(&self) -> bool {
-        self.0.iter().any(|change| match change {
-            Change::Rule(RuleChange { before: Some(before), after: Some(after) }) => !before.acts_as(after),
-            Change::Rule(_) | Change::Cleared(_) | Change::Groups => true,
-        })
+    /// The changes after which a translation may come out differently; `None` if they are too many to test one by
+    /// one, or may affect all.
+    /// `dp_port` maps ports of the bridge.
+    pub fn changes(
+        &self,
+        bridge: BridgeId,
+        dp_port: &dyn Fn(OfPort) -> Option<DpPort>,
+    ) -> Option<Vec<changes::Change>> {
+        let mut found = Vec::new();
+        for change in self.0.iter().filter(|change| change.affects_translation()) {
+            if found.len() == changes::CHANGES_MAX {
+                return None;
+            }
+            found.push(change.as_logged(bridge, dp_port)?);
+        }
+        Some(found)
     }
 
     /// Whether nothing changed.
@@ -187,7 +229,7 @@ impl Journal {
 impl Garbage for Journal {
     fn is_last(&self) -> bool {
         self.0.iter().all(|change| match change {
-            Change::Rule(_) | Change::Groups => true,
+            Change::Rule(_) | Change::Group(_) => true,
             Change::Cleared(cleared) => Arc::strong_count(&cleared.rules) == 1,
         })
     }
@@ -281,7 +323,7 @@ impl Tables {
     /// The error to reply with; nothing has changed then.
     pub(crate) fn change_groups(&mut self, m: &GroupMod, now_ms: u64) -> Result<GroupChange, ErrorKind> {
         let change = self.groups.change(m, now_ms)?;
-        self.journal.push(Change::Groups);
+        self.journal.push(Change::Group(m.group.id));
         Ok(change)
     }
 
@@ -381,7 +423,7 @@ impl Tables {
                 }
                 Change::Cleared(cleared) => drop(index.tables.insert(cleared.id, cleared.index)),
                 // They are part of the version alone.
-                Change::Groups => {}
+                Change::Group(_) => {}
             }
         }
         undone

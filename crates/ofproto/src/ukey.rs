@@ -3,6 +3,7 @@
 //! States only move forward (see [`UkeyState`]). The table is sharded with a lock per shard; no packet thread takes
 //! one. Statistics of a megaflow are cumulative in the datapath; the ukey stores those pushed to rules.
 
+use crate::changes::Lookups;
 use crate::xlate::XlateCache;
 use dpif::{DpAction, FlowStats, PmdId};
 use flow::{DpPort, PackedFlow, RecircId, Ufid};
@@ -35,6 +36,8 @@ pub struct Ukey {
     pub actions: Arc<[DpAction]>,
     /// Effects of its packets.
     pub cache: XlateCache,
+    /// Lookups of its translation.
+    pub lookups: Lookups,
     /// Frozen states referenced by its actions.
     pub recircs: Box<[RecircId]>,
     /// Epoch of its translation.
@@ -314,6 +317,11 @@ impl Ukeys {
             }
         }
         None
+    }
+
+    /// Visits some of the flows. Returns the position to resume; `None` at the end.
+    pub fn each(&self, from: Walk, mut f: impl FnMut(Ufid, PmdId, &mut Ukey)) -> Option<Walk> {
+        self.walk(from, |shard| shard.iter_mut().for_each(|e| f(e.ufid, e.pmd, &mut e.ukey)))
     }
 
     /// Visits some of the flows whose last packet is not later than the given time. Returns the position to resume;

@@ -21,12 +21,13 @@ pub type OpsByPmd = BTreeMap<PmdId, Vec<DpifOp>>;
 pub fn handle(backer: &Backer, upcalls: dpif::Upcalls, now_ms: u64) -> OpsByPmd {
     let mut ops = OpsByPmd::new();
     // Read the epoch before the view: a flow made from an older view carries an older epoch.
-    let mut epoch = backer.epoch();
+    let mut batch = backer.begin_translations();
     let mut view = backer.view();
     for upcall in upcalls {
-        let now = backer.epoch();
-        if now != epoch {
-            (epoch, view) = (now, backer.view());
+        if backer.epoch() != batch.epoch {
+            drop(batch);
+            batch = backer.begin_translations();
+            view = backer.view();
         }
         let kind = upcall.kind;
         if let UpcallKind::Action(UserCookie::Controller(cookie)) = kind {
@@ -35,7 +36,7 @@ pub fn handle(backer: &Backer, upcalls: dpif::Upcalls, now_ms: u64) -> OpsByPmd 
         }
         let queue = ops.entry(upcall.pmd).or_default();
         match kind {
-            UpcallKind::Miss => miss(backer, &view, epoch, *upcall, now_ms, queue),
+            UpcallKind::Miss => miss(backer, &view, batch.epoch, *upcall, now_ms, queue),
             UpcallKind::Action(_) => slow_path(backer, &view, *upcall, now_ms, queue),
         }
     }
@@ -75,6 +76,7 @@ fn miss(backer: &Backer, view: &View, epoch: u64, upcall: Upcall, now_ms: u64, q
             flow: PackedFlow::new(&upcall.key, &mask),
             actions: to_put.clone(),
             cache: t.cache,
+            lookups: t.lookups,
             recircs: t.recircs.into(),
             epoch,
             pushed: FlowStats::default(),

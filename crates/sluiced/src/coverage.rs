@@ -122,6 +122,7 @@ pub(crate) fn totals(daemon: &Daemon) -> Totals {
     let inside = DropReason::ALL.into_iter().filter_map(|r| Some((r.counter()?, sum.drops[r as usize])));
     let wanted = XlateDrop::ALL.into_iter().map(|d| (d.counter(), sum.xlate_drops[d as usize]));
     let mut all: Vec<_> = inside.chain(wanted).collect();
+    let count = |n: &sync::AtomicU64| n.load(sync::Ordering::Relaxed);
     let told = daemon.switch.connections();
     let (sockets, database) = (daemon.reactor.counts, daemon.db.counters());
     all.extend([
@@ -132,6 +133,8 @@ pub(crate) fn totals(daemon: &Daemon) -> Totals {
         ("db_monitor_refused", database.monitors_refused),
         ("db_wait_refused", database.waits_refused),
         ("unixctl_cut_off", daemon.commands_cut_off()),
+        ("barrier_waited", instances().map(|i| count(&i.backer.barrier.waits)).sum()),
+        ("barrier_timeout", instances().map(|i| count(&i.backer.barrier.timeouts)).sum()),
         ("flow_removed_paused", instances().map(|i| i.backer.removed.times_full()).sum()),
         ("flow_offload_refused", offload_refused(daemon)),
         ("ofconn_cut_off", sockets.cut_off),

@@ -193,7 +193,8 @@ impl Instance {
         let more = self.datapath.run_main();
         let epoch = self.backer.epoch();
         // Without flows a round has nothing to check. A flow put later from an older view is checked at the put.
-        if epoch != self.seen_epoch && !self.backer.ukeys.is_empty() {
+        let changed = epoch != self.seen_epoch && !self.backer.ukeys.is_empty();
+        if changed || self.backer.barrier.wanted().is_some() {
             self.seen_epoch = epoch;
             self.wake_revalidator();
         }

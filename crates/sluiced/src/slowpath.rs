@@ -26,10 +26,6 @@ const UNDER_WAY_MAX_OPS: usize = 256;
 pub struct RevalidatorState {
     /// Statistics of the last rounds.
     pub stats: Mutex<RevalidatorStats>,
-    /// No round starts while set.
-    pub paused: AtomicBool,
-    /// Nor while set: rules are still to be restored (`flow-restore-wait`).
-    resting: AtomicBool,
     /// Rounds begun so far.
     pub begun: AtomicU64,
     /// Rounds finished so far.
@@ -109,12 +105,11 @@ impl SlowPath {
         rests: bool,
         wake: Wake,
     ) -> io::Result<SlowPath> {
+        backer.barrier.resting.store(rests, Ordering::Release);
         let parker = Parker::new();
         let revalidator = parker.unparker().clone();
         let state = Arc::new(RevalidatorState {
             stats: Mutex::default(),
-            paused: AtomicBool::new(false),
-            resting: AtomicBool::new(rests),
             begun: AtomicU64::new(0),
             finished: AtomicU64::new(0),
             wanted: AtomicU64::new(0),
@@ -152,7 +147,9 @@ impl SlowPath {
         if ended > 0 {
             log::error!(target: "ofproto_dpif_upcall", "{}: {ended} handlers ended; all start anew", self.datapath.name());
         }
-        if self.state.resting.load(Ordering::Relaxed) || ended == 0 && count == self.handlers.running.len() {
+        if self.backer.barrier.resting.load(Ordering::Relaxed)
+            || ended == 0 && count == self.handlers.running.len()
+        {
             return Ok(());
         }
         self.handlers.end(|| self.datapath.wake_handlers());
@@ -177,7 +174,7 @@ impl SlowPath {
 
     /// Starts to serve upcalls and to check flows, if it rested.
     pub(crate) fn begin(&self) {
-        if self.state.resting.swap(false, Ordering::AcqRel) {
+        if self.backer.barrier.resting.swap(false, Ordering::AcqRel) {
             log::info!(target: "ofproto_dpif_upcall", "{}: flows are restored; upcalls are served", self.datapath.name());
             self.wake_revalidator();
         }
@@ -272,10 +269,14 @@ impl RevalidatorThread {
                 revalidator.request_round();
             }
             let idle = revalidator.is_idle();
-            let held = state.paused.load(Ordering::Acquire) || state.resting.load(Ordering::Acquire);
+            let held = backer.barrier.is_held();
+            let covered = backer.barrier.covered();
             let mut goes_on = false;
             if !(idle && held) {
                 goes_on = revalidator.poll(backer, &**datapath, now_ms) <= now_ms;
+            }
+            if backer.barrier.covered() != covered {
+                wake();
             }
             let finished = revalidator.stats.rounds;
             if now_ms >= next_expiry_ms || finished > expired_round && finished <= wanted {

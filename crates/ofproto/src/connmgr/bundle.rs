@@ -246,7 +246,8 @@ impl Connmgr {
         }
         let Some(commit) = self.shared.commit.take() else { return };
         let Some(conn) = self.conns.get_mut(&commit.conn) else { return };
-        (conn.waits, conn.commit_bytes) = (false, 0);
+        conn.resume(ctx);
+        conn.commit_bytes = 0;
         conn.count_kept();
         if let Progress::Failed(kind, message) = progress {
             // First the error of the message, then that of the bundle.

@@ -3,6 +3,7 @@
 use super::bundle::Bundle;
 use super::stats::Dump;
 use super::{BridgeCtx, ConnId, Shared};
+use crate::barrier::PATIENCE_MS as PATIENCE_MS_OF_BARRIERS;
 use crate::flow_mod::{ModContext, ModQueue};
 use crate::ports::Port;
 use openflow::budget::{Budgets, Share};
@@ -13,6 +14,7 @@ use openflow::session::{CloseReason, Config, Event, SendError, Session};
 use openflow::{ErrorKind, Format, Message, Version, VersionSet};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use sync::Ordering;
 
 /// Pending output below which requests are processed.
 const BUSY_OUTPUT_BYTES: usize = 1 << 20;
@@ -89,6 +91,15 @@ pub(super) struct Outcome {
     pub(super) ports: Vec<(Arc<Port>, Arc<Port>)>,
 }
 
+/// A barrier that waits for the datapath; later requests of its connection wait with it.
+pub(super) struct PendingBarrier {
+    xid: u32,
+    /// Its epoch ([`crate::barrier`]).
+    epoch: u64,
+    /// Latest time of its reply.
+    until_ms: u64,
+}
+
 pub(super) struct Conn {
     pub(super) id: ConnId,
     pub(super) kind: ConnKind,
@@ -116,6 +127,10 @@ pub(super) struct Conn {
     pub(super) blocked: bool,
     /// A request of its own is being executed beside it.
     pub(super) waits: bool,
+    /// Epoch of its last change, for barriers.
+    changed_epoch: u64,
+    /// A barrier that waits for the datapath.
+    pub(super) barrier: Option<PendingBarrier>,
     /// Bytes of its bundle that is being committed.
     pub(super) commit_bytes: usize,
     /// Bytes of output sent so far.
@@ -162,6 +177,8 @@ impl Conn {
             fresh: false,
             blocked: false,
             waits: false,
+            changed_epoch: 0,
+            barrier: None,
             commit_bytes: 0,
             taken_bytes: 0,
             full: None,
@@ -201,7 +218,7 @@ impl Conn {
     /// Whether the peer reads fast enough for requests to be processed.
     pub(super) fn has_requests(&self) -> bool {
         let has = self.dump.is_some() || self.fresh || self.held.is_some() || !self.mods.is_empty();
-        has && !self.is_over() && !self.is_behind() && !self.blocked && !self.waits
+        has && self.may_go_on()
     }
 
     /// Whether it has work that need not wait.
@@ -247,7 +264,7 @@ impl Conn {
     }
 
     fn may_go_on(&self) -> bool {
-        !self.is_over() && !self.is_behind() && !self.blocked && !self.waits
+        !self.is_over() && !self.is_behind() && !self.blocked && !self.waits && self.barrier.is_none()
     }
 
     /// Processes waiting requests until the reader lags, `work` is used up, or removed rules must be reported first.
@@ -280,7 +297,9 @@ impl Conn {
                 break;
             }
             *work -= usize::from(!gathers);
+            let epoch = ctx.backer.epoch();
             self.take_event(event, shared, ctx, now_ms, &mut outcome);
+            self.count_changes(epoch, ctx);
         }
         self.count_kept();
         outcome
@@ -295,7 +314,9 @@ impl Conn {
             debug_actions: ctx.backer.debug_actions,
             has_meter: &has_meter,
         };
+        let epoch = ctx.backer.epoch();
         let step = self.mods.step(ctx.backer, ctx.bridge, &cx, work);
+        self.count_changes(epoch, ctx);
         for (kind, frame) in step.failed {
             self.refuse(kind, &frame);
         }
@@ -328,6 +349,51 @@ impl Conn {
         }
     }
 
+    /// Its barriers cover changes after that epoch, if there are any. Changes of others at the same time count too.
+    fn count_changes(&mut self, since: u64, ctx: &BridgeCtx<'_>) {
+        let epoch = ctx.backer.epoch();
+        if epoch != since {
+            self.changed_epoch = epoch;
+        }
+    }
+
+    /// A request executed beside it has ended.
+    pub(super) fn resume(&mut self, ctx: &BridgeCtx<'_>) {
+        if std::mem::take(&mut self.waits) {
+            self.changed_epoch = ctx.backer.epoch();
+        }
+    }
+
+    /// Replies to a barrier request once the datapath follows the rules.
+    pub(super) fn begin_barrier(
+        &mut self,
+        xid: u32,
+        ctx: &BridgeCtx<'_>,
+        now_ms: u64,
+    ) -> Result<(), ErrorKind> {
+        let epoch = self.changed_epoch;
+        if ctx.backer.covers(epoch) {
+            return self.reply(&Message::BarrierReply, xid);
+        }
+        ctx.backer.barrier.want(epoch);
+        self.barrier = Some(PendingBarrier { xid, epoch, until_ms: now_ms + PATIENCE_MS_OF_BARRIERS });
+        Ok(())
+    }
+
+    /// Replies to a barrier that need not wait any longer.
+    pub(super) fn end_barrier(&mut self, ctx: &BridgeCtx<'_>, now_ms: u64) {
+        let state = &ctx.backer.barrier;
+        let is_over = |b: &mut PendingBarrier| {
+            let is_covered = state.covered() >= b.epoch || state.is_held();
+            state.timeouts.fetch_add(u64::from(!is_covered && now_ms >= b.until_ms), Ordering::Relaxed);
+            is_covered || now_ms >= b.until_ms
+        };
+        if let Some(PendingBarrier { xid, .. }) = self.barrier.take_if(is_over) {
+            // A barrier reply has a form in every version.
+            let _ = self.reply(&Message::BarrierReply, xid);
+        }
+    }
+
     /// Sends an error about `frame`. The session's own limit handles output that does not fit.
     pub(super) fn refuse(&mut self, kind: ErrorKind, frame: &[u8]) {
         if let Err(why) = self.session.send_error(kind, frame) {
@@ -357,7 +423,8 @@ impl Conn {
 
     pub(super) fn next_wakeup_ms(&self) -> Option<u64> {
         let bundles = self.bundles.values().map(Bundle::expires_ms).min();
-        [self.session.next_wakeup_ms(), bundles].into_iter().flatten().min()
+        let barrier = self.barrier.as_ref().map(|b| b.until_ms);
+        [self.session.next_wakeup_ms(), bundles, barrier].into_iter().flatten().min()
     }
 
     /// Whether it receives events of this kind and reason (OpenFlow 1.3 §6.3.6).

@@ -306,6 +306,7 @@ impl Connmgr {
         for conn in self.conns.values_mut() {
             conn.tick(now_ms);
             conn.expire_bundles(now_ms);
+            conn.end_barrier(ctx, now_ms);
         }
         self.send_flow_removed(ctx, now_ms, work);
         self.run_exclusive(ctx, now_ms, work);
@@ -336,7 +337,7 @@ impl Connmgr {
         if self.shared.meters.is_ending() {
             self.shared.meters.run_ending(ctx, &mut share);
             if !self.shared.meters.is_ending() {
-                self.conns.values_mut().for_each(|conn| conn.waits = false);
+                self.conns.values_mut().for_each(|conn| conn.resume(ctx));
             }
         }
         self.run_commit(ctx, now_ms, &mut share);

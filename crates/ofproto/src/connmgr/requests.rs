@@ -69,7 +69,7 @@ impl Conn {
         match message {
             Message::FlowMod(fm) => self.queue_flow_mod(fm, request),
             Message::PacketOut(m) => self.packet_out(&m, shared, ctx, request.now_ms),
-            Message::BarrierRequest => self.reply(&Message::BarrierReply, xid),
+            Message::BarrierRequest => self.begin_barrier(xid, ctx, request.now_ms),
             Message::PortMod(m) => self.port_mod(&m, ctx, outcome),
             Message::GroupMod(m) => self.queue_group_mod(m, request.frame),
             Message::MeterMod(m) => self.meter_mod(&m, shared, ctx, request.now_ms),

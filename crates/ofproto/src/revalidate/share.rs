@@ -6,6 +6,7 @@
 
 use super::{Asked, Verdict, carry_out, push};
 use crate::backer::{Backer, Rechecked};
+use crate::changes::Changes;
 use crate::ukey::{Ukey, UkeyState, Ukeys};
 use crate::xlate::{Request, Start, Translation};
 use dpif::{FlowStats, PmdId};
@@ -88,18 +89,26 @@ impl Share {
     /// Pushes the counters of each flow and returns a verdict.
     pub(super) fn work(self, backer: &Backer, now_ms: u64) -> ShareDone {
         let mut done = ShareDone { pmd: self.pmd, unknown: Vec::new(), ops: Vec::new() };
-        for (ufid, stats) in &self.flows {
-            match self.counted(backer, *ufid, stats, now_ms) {
+        let changes = backer.latest_changes();
+        for flow in &self.flows {
+            match self.counted(backer, &changes, flow, now_ms) {
                 Some(op) => done.ops.extend(op),
-                None => done.unknown.push(*ufid),
+                None => done.unknown.push(flow.0),
             }
         }
         done
     }
 
     /// `None` for an unknown flow.
-    fn counted(&self, backer: &Backer, ufid: Ufid, stats: &FlowStats, now_ms: u64) -> Option<Option<Asked>> {
-        let epoch = backer.epoch();
+    fn counted(
+        &self,
+        backer: &Backer,
+        changes: &Changes,
+        (ufid, stats): &(Ufid, FlowStats),
+        now_ms: u64,
+    ) -> Option<Option<Asked>> {
+        let ufid = *ufid;
+        let epoch = changes.epoch();
         let (flow, to_learn, worth) = match backer.ukeys.with(ufid, self.pmd, |k| {
             if k.state == UkeyState::Evicting {
                 return None;
@@ -107,8 +116,9 @@ impl Share {
             k.dump_seq = self.full.unwrap_or(k.dump_seq);
             k.state = UkeyState::Operational;
             let before = k.pushed;
+            skip_unaffected(changes, k);
             let to_learn = push(backer, k, stats);
-            if k.epoch == epoch {
+            if k.epoch >= epoch {
                 return None;
             }
             let came = stats.packets.saturating_sub(before.packets);
@@ -128,6 +138,13 @@ impl Share {
     }
 }
 
+/// Moves a flow to the latest epoch if no change since its own affects it.
+pub(super) fn skip_unaffected(changes: &Changes, k: &mut Ukey) {
+    if k.epoch < changes.epoch() && !changes.affect(k.epoch, &k.lookups, &k.flow) {
+        k.epoch = changes.epoch();
+    }
+}
+
 /// Retranslates the flow of that name, if its key and mask are still `flow`, and applies the result. `replay`: its
 /// last counters, for learning left to do.
 pub(super) fn recheck(
@@ -143,7 +160,7 @@ pub(super) fn recheck(
     let mut fresh = Some(fresh);
     let op = backer.ukeys.with(ufid, pmd, |k| {
         // Another thread may have been faster, or have installed another flow of that name.
-        if k.state == UkeyState::Evicting || k.epoch == epoch || k.flow != *flow {
+        if k.state == UkeyState::Evicting || k.epoch >= epoch || k.flow != *flow {
             return None;
         }
         let verdict = fresh.take()?.adopt(backer, ufid, k);
@@ -203,6 +220,7 @@ impl Fresh {
         let old_recircs = std::mem::replace(&mut k.recircs, t.recircs.into());
         backer.ukeys.defer_release(&old_recircs);
         k.cache = t.cache;
+        k.lookups = t.lookups;
         k.epoch = self.epoch;
         if *k.actions == actions[..] {
             backer.observe(|o| o.recheck_ends(ufid, Rechecked::Keep));
@@ -232,7 +250,10 @@ fn translate_again(backer: &Backer, key: &FlowKey, now_ms: u64) -> Option<Transl
 }
 
 /// The key and mask of a flow whose epoch is over; `None` if it needs no check.
-pub(super) fn is_stale(backer: &Backer, ufid: Ufid, pmd: PmdId, epoch: u64) -> Option<PackedFlow> {
-    let stale = |k: &mut Ukey| (k.state != UkeyState::Evicting && k.epoch != epoch).then(|| k.flow.clone());
+pub(super) fn is_stale(backer: &Backer, ufid: Ufid, pmd: PmdId, changes: &Changes) -> Option<PackedFlow> {
+    let stale = |k: &mut Ukey| {
+        skip_unaffected(changes, k);
+        (k.state != UkeyState::Evicting && k.epoch < changes.epoch()).then(|| k.flow.clone())
+    };
     backer.ukeys.with(ufid, pmd, stale).flatten()
 }

@@ -90,6 +90,7 @@ impl Translator for XlateCtx<'_> {
 
     /// A deleted meter limits nothing: the rules that use it are removed with it.
     fn meter(&mut self, id: u32) {
+        self.lookups.meter(self.bridge.id, id);
         if let Some(dp_id) = self.bridge.meters.get(&id) {
             self.actions.push(Meter(*dp_id).into());
         }

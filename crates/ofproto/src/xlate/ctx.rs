@@ -6,6 +6,7 @@ use super::trace::{TraceEvent, Tracer};
 use super::{
     MAX_ACTIONS, MAX_DEPTH, MAX_NESTING, MAX_RESUBMITS, Request, Translation, XlateHost, miss_reason,
 };
+use crate::changes::Lookups;
 use crate::ports::PortConfigBits;
 use crate::recirc::{FrozenState, FrozenStep};
 use crate::rule::{Rule, RuleTimeouts};
@@ -78,6 +79,7 @@ pub(super) struct XlateCtx<'a> {
     pub(super) stack: Vec<Vec<u8>>,
     pub(super) slow_reasons: u16,
     pub(super) cache: XlateCache,
+    pub(super) lookups: Lookups,
     recircs: Vec<RecircId>,
     error: Option<XlateDrop>,
     fault: Option<String>,
@@ -156,6 +158,7 @@ impl<'a> XlateCtx<'a> {
             stack: Vec::new(),
             slow_reasons: 0,
             cache: XlateCache::default(),
+            lookups: Lookups::default(),
             recircs: Vec::new(),
             error: None,
             fault: None,
@@ -363,6 +366,7 @@ impl<'a> XlateCtx<'a> {
         if is_fragment && bridge.frags == FragHandling::Normal {
             (f.tp_src, f.tp_dst) = (0, 0);
         }
+        self.lookups.table(bridge.id, table, &self.flow, &self.original);
         let Found { rule, clauses } = bridge.tables.lookup(table, &self.flow, &mut self.wc);
         let found = rule.cloned();
         (self.flow.in_port, self.flow.tp_src, self.flow.tp_dst) = own;
@@ -580,6 +584,8 @@ impl<'a> XlateCtx<'a> {
         })));
         // Without a meter, or with an unknown one, the meter of all packet-ins applies, if it exists.
         let meters = &self.bridge.meters;
+        let asked = action.meter_id.into_iter().chain([meter::CONTROLLER]);
+        asked.for_each(|id| self.lookups.meter(self.bridge.id, id));
         let meter = action.meter_id.and_then(|id| meters.get(&id)).or_else(|| meters.get(&meter::CONTROLLER));
         self.actions.push(match meter {
             // The meter drops only the controllers' copy.
@@ -610,6 +616,7 @@ impl<'a> XlateCtx<'a> {
             error: self.error,
             fault: self.fault,
             cache: self.cache,
+            lookups: self.lookups,
             recircs: self.recircs,
             final_flow: self.flow,
             trace: self.trace.into_nodes(),

@@ -16,6 +16,7 @@ impl XlateCtx<'_> {
         if !self.may_nest() {
             return;
         }
+        self.lookups.group(self.bridge.id, id);
         let Some(group) = self.bridge.tables.groups().get(id).cloned() else {
             self.trace.warning(|| "output to nonexistent group".to_string());
             self.leaves_list = true;
@@ -93,13 +94,14 @@ impl XlateCtx<'_> {
         alive
     }
 
-    fn bucket_is_alive(&self, group: &Group, bucket: &Bucket, looks: &mut Looks) -> bool {
+    fn bucket_is_alive(&mut self, group: &Group, bucket: &Bucket, looks: &mut Looks) -> bool {
         let is_up = |port| self.bridge.ports.port(port).is_some_and(|p| p.may_enable());
         if !bucket.watches() || is_up(bucket.watch_port) {
             return true;
         }
-        let watched = bucket.watch_group.and_then(|id| self.bridge.tables.groups().get(id));
-        let Some(watched) = watched else { return false };
+        let Some(id) = bucket.watch_group else { return false };
+        self.lookups.group(self.bridge.id, id);
+        let Some(watched) = self.bridge.tables.groups().get(id).cloned() else { return false };
         // A group that depends on itself is not live by itself.
         if watched.id() == group.id() || looks.under_way.contains(&watched.id()) {
             return false;
@@ -111,7 +113,7 @@ impl XlateCtx<'_> {
                 break;
             }
             looks.left -= 1;
-            alive = self.bucket_is_alive(watched, inner, looks);
+            alive = self.bucket_is_alive(&watched, inner, looks);
             if alive {
                 break;
             }

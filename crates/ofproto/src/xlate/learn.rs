@@ -2,6 +2,7 @@
 
 use super::cache::{LearnedFlow, XlateEffect};
 use super::ctx::XlateCtx;
+use crate::changes::Lookups;
 use crate::rule::RuleTimeouts;
 use flow::text::{NoPortNames, format_match};
 use flow::{Flow, Match, OfPort};
@@ -14,6 +15,10 @@ impl XlateCtx<'_> {
     pub(super) fn learn_rule(&mut self, learn: &LearnAction) -> bool {
         let learned = learned_flow(learn, &self.flow);
         let there = self.host.learn(self.bridge.id, &learned);
+        if !there || learn.result_dst.is_some() {
+            // The result depends on all rules of the learned rule's table.
+            self.lookups = Lookups::ALL;
+        }
         if self.host.has_effects() {
             self.trace.detail(|| story(&learned));
         } else {

@@ -22,6 +22,7 @@ mod trace;
 pub use cache::{EffectHost, LearnedFlow, XlateCache, XlateEffect};
 pub use trace::{TraceEvent, TraceNode, render_trace};
 
+use crate::changes::Lookups;
 use crate::ports::BridgeId;
 use crate::recirc::FrozenState;
 use crate::view::View;
@@ -114,6 +115,8 @@ pub struct Translation {
     pub fault: Option<String>,
     /// Effects, to be replayed.
     pub cache: XlateCache,
+    /// Its lookups, for the test whether a change affects it.
+    pub lookups: Lookups,
     /// Recirculation ids held for this translation; the holder of its actions releases them.
     pub recircs: Vec<RecircId>,
     /// The final flow.

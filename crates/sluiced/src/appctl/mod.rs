@@ -84,7 +84,7 @@ fn are_over(rounds: &Rounds, switch: &Switch) -> bool {
         // A datapath that ended needs no waiting.
         let Ok(instance) = switch.instances().named(Some(name)) else { return true };
         let state = instance.revalidator();
-        let paused = state.paused.load(Ordering::Acquire);
+        let paused = instance.backer.barrier.paused.load(Ordering::Acquire);
         paused || state.finished.load(Ordering::Acquire) > *round
     })
 }

@@ -33,13 +33,13 @@ pub(super) fn revalidator_wait(daemon: &mut Daemon, _: &[String]) -> Answer {
 }
 
 pub(super) fn revalidator_pause(daemon: &mut Daemon, _: &[String]) -> Answer {
-    daemon.switch.instances().iter().for_each(|i| i.revalidator().paused.store(true, Ordering::Release));
+    daemon.switch.instances().iter().for_each(|i| i.backer.barrier.paused.store(true, Ordering::Release));
     String::new().into()
 }
 
 pub(super) fn revalidator_resume(daemon: &mut Daemon, _: &[String]) -> Answer {
     for instance in daemon.switch.instances().iter() {
-        instance.revalidator().paused.store(false, Ordering::Release);
+        instance.backer.barrier.paused.store(false, Ordering::Release);
         instance.wake_revalidator();
     }
     String::new().into()

@@ -1,5 +1,6 @@
 //! A bridge with a recording datapath, and clients that use the same codec as its connection manager.
 
+mod barriers;
 mod bundles;
 mod events;
 mod fail;

@@ -1,6 +1,7 @@
 //! OpenFlow with real traffic: the stock `ovs-ofctl` and controllers, and handmade frames.
 
 mod actions;
+mod barriers;
 mod controllers;
 mod flows;
 mod frames;
