@@ -268,7 +268,9 @@ impl Revalidator {
         self.check_stale(backer, dp, now_ms);
         let covers = self.cover(backer, dp, now_ms);
         self.go_on(backer, dp, now_ms);
-        if self.round.is_none() && (now_ms >= self.next_ms || self.done_epoch != backer.epoch()) {
+        // Covering an epoch checks all flows too.
+        let changed = self.cover.is_none() && self.done_epoch != backer.epoch();
+        if self.round.is_none() && (now_ms >= self.next_ms || changed) {
             self.start(backer, dp, now_ms);
         }
         match self.round {
@@ -410,7 +412,7 @@ impl Revalidator {
     fn finish(&mut self, backer: &Backer, now_ms: u64) {
         let Some(round) = self.round.take() else { return };
         self.ended.clear();
-        self.done_epoch = round.epoch;
+        self.done_epoch = self.done_epoch.max(round.epoch);
         self.next_ms = now_ms + backer.limits.max_revalidator_ms.load(Ordering::Relaxed);
         let duration_ms = now_ms.saturating_sub(round.started_ms).max(1);
         if round.full.is_some() {

@@ -12,6 +12,9 @@ use std::collections::{BTreeMap, VecDeque};
 /// Affected flows retranslated by one slice.
 const FLOWS_AT_ONCE: usize = 1024;
 
+/// Slices of the search done before replies are processed: a connection waits for it.
+const SLICES_AT_ONCE: usize = 16;
+
 /// An epoch being covered.
 pub(super) struct Cover {
     epoch: u64,
@@ -61,13 +64,15 @@ impl Revalidator {
         if matches!(cover.phase, Phase::Translations) && !backer.barrier.translates_before(cover.epoch) {
             cover.phase = Phase::Search(Walk::default());
         }
-        if let Phase::Search(from) = cover.phase {
+        for _ in 0..SLICES_AT_ONCE {
+            let Phase::Search(from) = cover.phase else { break };
             match search(backer, from, &mut cover.affected) {
                 Some(next) => cover.phase = Phase::Search(next),
                 None => {
                     cover.phase = Phase::Changes;
                     // Changes sent before may be executed last, and are then followed by others.
-                    for batch in self.tags.values_mut().filter(|batch| batch.changes_flows()) {
+                    for batch in self.tags.values_mut().filter(|batch| batch.changes_flows() && !batch.covers)
+                    {
                         batch.covers = true;
                         cover.waiting += 1;
                     }
@@ -104,6 +109,7 @@ impl Revalidator {
         let goes_on = cover.affected.len() > waits;
         if is_done {
             self.cover = None;
+            self.done_epoch = self.done_epoch.max(epoch);
             backer.barrier.set_covered(epoch);
         }
         for (pmd, ops) in going {

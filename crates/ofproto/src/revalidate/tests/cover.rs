@@ -157,20 +157,18 @@ fn many_flows_are_searched_in_slices_and_unaffected_ones_not_translated() {
     rig.install_many(FLOWS);
     rig.flow_mod("priority=2,in_port=2 actions=drop");
     let epoch = rig.want();
+    rig.poll();
+    assert!(rig.barrier().covered() >= epoch, "no flow is affected");
+    assert_eq!(rig.dp.actions(), vec![out(2); FLOWS as usize]);
+    rig.flow_mod("table=1,priority=2 actions=drop");
+    let epoch = rig.want();
     let mut polls = 0;
-    while rig.barrier().covered() < epoch {
+    while rig.barrier().covered() < epoch && polls < 100 {
         rig.poll();
         rig.dp.work();
         polls += 1;
     }
-    assert!(polls >= 4, "{polls}");
-    assert_eq!(rig.dp.actions(), vec![out(2); FLOWS as usize]);
-    rig.flow_mod("table=1,priority=2 actions=drop");
-    let epoch = rig.want();
-    while rig.barrier().covered() < epoch {
-        rig.poll();
-        rig.dp.work();
-    }
+    assert!((10..100).contains(&polls), "{polls} slices");
     assert_eq!(rig.dp.actions(), vec![drops(); FLOWS as usize]);
 }
 
