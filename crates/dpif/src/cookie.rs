@@ -71,6 +71,7 @@ pub fn write_cookie(info: &CookieInfo) -> [u8; COOKIE_BYTES] {
         }
         UserCookie::Controller(c) => {
             put(0, &kind::CONTROLLER.to_ne_bytes());
+            put(25, &[c.continuation.into()]);
             put(26, &u16::from(c.reason).to_ne_bytes());
             put(28, &c.recirc_id.0.to_ne_bytes());
             put(32, &c.rule_cookie.to_be_bytes());
@@ -108,9 +109,10 @@ pub fn parse_cookie(bytes: &[u8]) -> Result<CookieInfo, CookieError> {
 }
 
 fn controller(c: &[u8; COOKIE_BYTES], reason: u16, recirc_id: u32) -> Result<ControllerCookie, CookieError> {
-    if c[24] != 0 || c[25] != 0 {
-        let what = if c[24] != 0 { "dont_send" } else { "continuation" };
-        return Err(CookieError::Value(what, 1));
+    for (at, what, max) in [(24, "dont_send", 0), (25, "continuation", 1)] {
+        if c[at] > max {
+            return Err(CookieError::Value(what, c[at].into()));
+        }
     }
     let mut rule_cookie = [0; 8];
     rule_cookie.copy_from_slice(&c[32..40]);
@@ -120,6 +122,7 @@ fn controller(c: &[u8; COOKIE_BYTES], reason: u16, recirc_id: u32) -> Result<Con
         reason: u8::try_from(reason).map_err(|_| CookieError::Value("reason", reason.into()))?,
         controller_id: u16::from_ne_bytes([c[40], c[41]]),
         max_len_bytes: u16::from_ne_bytes([c[42], c[43]]),
+        continuation: c[25] != 0,
     })
 }
 

@@ -34,6 +34,8 @@ pub struct ControllerCookie {
     pub controller_id: u16,
     /// Maximum bytes.
     pub max_len_bytes: u16,
+    /// The translation pauses here; a controller may resume it.
+    pub continuation: bool,
 }
 
 /// Data of a userspace action for the slow path.

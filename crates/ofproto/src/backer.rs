@@ -242,6 +242,11 @@ impl Backer {
         }
     }
 
+    /// Differs between processes, unless the caller of [`Backer::new`] repeats it.
+    pub(crate) fn hash_seed(&self) -> u64 {
+        self.hash_seed
+    }
+
     /// The current view.
     pub fn view(&self) -> Arc<View> {
         self.view.load()

@@ -98,8 +98,9 @@ fn format_cookie(cookie: &UserCookie) -> String {
             if named.is_empty() { "slow_path(0)".into() } else { format!("slow_path({})", named.join(",")) }
         }
         UserCookie::Controller(c) => format!(
-            "controller(reason={},dont_send=0,continuation=0,recirc_id={},rule_cookie={},controller_id={},max_len={})",
+            "controller(reason={},dont_send=0,continuation={},recirc_id={},rule_cookie={},controller_id={},max_len={})",
             c.reason,
+            u8::from(c.continuation),
             c.recirc_id.0,
             hex(c.rule_cookie.into()),
             c.controller_id,
@@ -124,14 +125,16 @@ fn parse_controller(item: &Item<'_>) -> Result<ControllerCookie, TextError> {
         reason: 0,
         controller_id: 0,
         max_len_bytes: u16::MAX,
+        continuation: false,
     };
     for field in item.args()? {
         let text = field.value()?;
         match field.name {
             "reason" => c.reason = number(text, 0xff)? as u8,
-            "dont_send" | "continuation" => {
+            "dont_send" => {
                 number(text, 1)?;
             }
+            "continuation" => c.continuation = number(text, 1)? != 0,
             "recirc_id" => c.recirc_id = RecircId(number(text, u32::MAX.into())? as u32),
             "rule_cookie" => c.rule_cookie = number(text, u64::MAX.into())? as u64,
             "controller_id" => c.controller_id = number(text, 0xffff)? as u16,

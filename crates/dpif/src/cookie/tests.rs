@@ -27,6 +27,7 @@ fn cookies_are_laid_out_as_stock_switches_do() {
         reason: 2,
         controller_id: 3,
         max_len_bytes: 128,
+        continuation: false,
     };
     let expected = [
         &5u16.to_ne_bytes()[..],
@@ -66,10 +67,10 @@ fn other_cookies_are_refused() {
     let controller = 5u16.to_ne_bytes();
     let mut odd = good;
     odd[..2].copy_from_slice(&controller);
-    for (at, what) in [(24, "dont_send"), (25, "continuation")] {
+    for (at, what, value) in [(24, "dont_send", 1), (25, "continuation", 2)] {
         let mut c = odd;
-        c[at] = 1;
-        assert_eq!(parse_cookie(&c), Err(CookieError::Value(what, 1)));
+        c[at] = value;
+        assert_eq!(parse_cookie(&c), Err(CookieError::Value(what, value.into())));
     }
     odd[26..28].copy_from_slice(&300u16.to_ne_bytes());
     assert_eq!(parse_cookie(&odd), Err(CookieError::Value("reason", 300)));
@@ -84,11 +85,13 @@ proptest! {
         reason: u8,
         controller_id: u16,
         max_len_bytes: u16,
+        continuation: bool,
         in_port: u32,
         bridge: [u8; 16],
     ) {
         let recirc_id = RecircId(recirc_id);
-        let controller = ControllerCookie { recirc_id, rule_cookie, reason, controller_id, max_len_bytes };
+        let controller =
+            ControllerCookie { recirc_id, rule_cookie, reason, controller_id, max_len_bytes, continuation };
         for cookie in [UserCookie::SlowPath { reasons }, UserCookie::Controller(controller)] {
             let info = CookieInfo { cookie, in_port: OfPort(in_port), bridge };
             prop_assert_eq!(parse_cookie(&write_cookie(&info)), Ok(info));

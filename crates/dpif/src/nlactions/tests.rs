@@ -483,6 +483,7 @@ fn any_action() -> impl Strategy<Value = DpAction> {
                 reason,
                 controller_id,
                 max_len_bytes: max,
+                continuation: false,
             })
         });
     let leaf = prop_oneof![

@@ -451,6 +451,7 @@ fn all_actions(s: &Switch<'_>) -> Vec<DpAction> {
         reason: 1,
         controller_id: 3,
         max_len_bytes: 128,
+        continuation: false,
     };
     vec![
         DpAction::Set(masked(5, 0xff)),

@@ -219,9 +219,9 @@ impl OfAction for Box<ControllerAction> {
         format!("controller({})", parts.join(","))
     }
 
-    /// An unknown meter limits nothing, as in OVS. No controller resumes a translation.
+    /// An unknown meter limits nothing, as in OVS.
     fn check(&self, _checker: &mut Checker<'_>) -> Res<()> {
-        if self.pause { Err(ErrorKind::BpcBadType) } else { Ok(()) }
+        Ok(())
     }
 
     fn check_text(&self, _checker: &mut TextChecker) -> Result<(), String> {

@@ -246,7 +246,7 @@ impl Connmgr {
         }
         let Some(commit) = self.shared.commit.take() else { return };
         let Some(conn) = self.conns.get_mut(&commit.conn) else { return };
-        conn.resume(ctx);
+        conn.end_wait(ctx);
         conn.commit_bytes = 0;
         conn.count_kept();
         if let Progress::Failed(kind, message) = progress {

@@ -358,7 +358,7 @@ impl Conn {
     }
 
     /// A request executed beside it has ended.
-    pub(super) fn resume(&mut self, ctx: &BridgeCtx<'_>) {
+    pub(super) fn end_wait(&mut self, ctx: &BridgeCtx<'_>) {
         if std::mem::take(&mut self.waits) {
             self.changed_epoch = ctx.backer.epoch();
         }

@@ -28,6 +28,7 @@
 mod bundle;
 mod config;
 mod conn;
+mod continuation;
 mod fail;
 mod groups;
 mod meters;
@@ -337,7 +338,7 @@ impl Connmgr {
         if self.shared.meters.is_ending() {
             self.shared.meters.run_ending(ctx, &mut share);
             if !self.shared.meters.is_ending() {
-                self.conns.values_mut().for_each(|conn| conn.resume(ctx));
+                self.conns.values_mut().for_each(|conn| conn.end_wait(ctx));
             }
         }
         self.run_commit(ctx, now_ms, &mut share);

@@ -1,16 +1,17 @@
 //! Packets to and from controllers, and removed rules.
 
 use super::conn::{AsyncKind, Conn};
+use super::continuation::continuation_of;
 use super::{BridgeCtx, Connmgr, Shared};
 use crate::events::{PacketInEvent, RemovedEvent, RemovedReason};
 use crate::flow_mod::ModContext;
 use crate::rule::Rule;
-use crate::view::BridgeView;
+use crate::view::{BridgeView, View};
 use crate::xlate::{Request, Start, miss_reason, translate};
 use dpif::{DpifOp, Execute, FlowStats, OpBatch, PmdId};
 use flow::extract::{Metadata, extract};
 use flow::fields::FieldId;
-use flow::{DpPort, FlowKey, Match, OfPort};
+use flow::{DpPort, FlowKey, Match, OfPort, TableId};
 use ofp_actions::{PacketInReason, check_actions};
 use openflow::msg::flow_mod::{FlowRemoved, FlowRemovedReason};
 use openflow::msg::packet::{PacketIn, PacketOut};
@@ -107,25 +108,46 @@ impl Conn {
         let bridge = view.bridge(ctx.bridge).ok_or(ErrorKind::BrcBadPort)?;
         let has_group = |id| bridge.tables.groups().get(id).is_some();
         let (key, flow) = self.prepare(m, shared, (ctx, bridge), now_ms, &has_group)?;
-        if m.data.len() < ETH_HEADER_BYTES {
+        let packet = SentPacket { data: &m.data, key, flow: &flow };
+        packet.translate_and_execute(&view, Start::Actions(&m.actions), ctx, now_ms);
+        Ok(())
+    }
+}
+
+/// A packet that a controller sends.
+pub(super) struct SentPacket<'a> {
+    /// The frame.
+    pub(super) data: &'a [u8],
+    /// Its key in the datapath.
+    pub(super) key: FlowKey,
+    /// Its flow, with pipeline fields.
+    pub(super) flow: &'a flow::Flow,
+}
+
+impl SentPacket<'_> {
+    /// Translates it and has the datapath execute the result.
+    pub(super) fn translate_and_execute(
+        self,
+        view: &View,
+        start: Start<'_>,
+        ctx: &BridgeCtx<'_>,
+        now_ms: u64,
+    ) {
+        if self.data.len() < ETH_HEADER_BYTES {
             // Not sendable: accepted without effect, as by every switch without buffers.
-            return Ok(());
+            return;
         }
-        let request = Request {
-            view: &view,
-            bridge: ctx.bridge,
-            flow: &flow,
-            start: Start::Actions(&m.actions),
-            trace: false,
-        };
+        let request = Request { view, bridge: ctx.bridge, flow: self.flow, start, trace: false };
         let t = translate(&request, &mut ctx.backer.xlate_host(true, now_ms));
-        ctx.backer.report_fault(&bridge.name, &flow, &t);
-        let bytes = m.data.len() as u64;
-        let seen = FlowStats { packets: 1, bytes, used_ms: now_ms, tcp_flags: flow.tcp_flags };
+        if let Some(bridge) = view.bridge(ctx.bridge) {
+            ctx.backer.report_fault(&bridge.name, self.flow, &t);
+        }
+        let bytes = self.data.len() as u64;
+        let seen = FlowStats { packets: 1, bytes, used_ms: now_ms, tcp_flags: self.flow.tcp_flags };
         t.cache.replay(&seen, &mut ctx.backer.effect_host());
         let execute = Execute {
-            packet: Packet::from_slice(&m.data),
-            key,
+            packet: Packet::from_slice(self.data),
+            key: self.key,
             actions: t.actions.into(),
             ticket: None,
             upcall: 0,
@@ -134,12 +156,11 @@ impl Conn {
         let ops = vec![DpifOp::Execute(Box::new(execute))];
         ctx.datapath.operate(OpBatch { pmd: PmdId::Main, ops, tag: 0, reply: None });
         ctx.backer.ukeys.defer_release(&t.recircs);
-        Ok(())
     }
 }
 
 /// Sets the pipeline fields that a packet-out gives (OpenFlow 1.5 §7.3.6).
-fn set_pipeline_fields(flow: &mut flow::Flow, given: &Match) -> Result<(), ErrorKind> {
+pub(super) fn set_pipeline_fields(flow: &mut flow::Flow, given: &Match) -> Result<(), ErrorKind> {
     let mut others = *given;
     for field in METADATA_FIELDS.iter().chain(&REGISTERS) {
         let (value, mask) = given.get(*field);
@@ -154,7 +175,7 @@ fn set_pipeline_fields(flow: &mut flow::Flow, given: &Match) -> Result<(), Error
 }
 
 /// The match of exactly this flow's packets.
-fn exactly(flow: &flow::Flow) -> Match {
+pub(super) fn exactly(flow: &flow::Flow) -> Match {
     let ones = flow::Flow::from_words([u64::MAX; flow::FLOW_WORDS]);
     Match::new(flow, &flow::Mask(ones))
 }
@@ -226,6 +247,7 @@ fn pipeline_fields(event: &PacketInEvent) -> Match {
 impl Connmgr {
     /// Sends a packet to its controllers.
     pub fn deliver_packet_in(&mut self, event: &PacketInEvent) {
+        let continuation = event.cookie.continuation.then(|| continuation_of(event));
         let why = Why::of(event);
         let mut message: Option<PacketIn> = None;
         for conn in self.conns.values_mut().filter(|c| c.controller_id == event.cookie.controller_id) {
@@ -238,7 +260,8 @@ impl Connmgr {
                 buffer_id: NO_BUFFER,
                 total_len_bytes: event.packet.len() as u32,
                 reason,
-                table: event.state.table,
+                // As in OVS, that of a paused translation has none.
+                table: if event.cookie.continuation { TableId(0) } else { event.state.table },
                 cookie: event.cookie.rule_cookie,
                 metadata: pipeline_fields(event),
                 // Without buffers, send the whole packet regardless of the requested length: the rest could not be
@@ -248,6 +271,13 @@ impl Connmgr {
                 continuation: Vec::new(),
             });
             (m.format, m.reason) = (conn.packet_in_format, reason);
+            if let Some(continuation) = continuation.as_ref().filter(|_| m.format == Format::Nxt2) {
+                let Some(bytes) = continuation.encode(conn.version()) else {
+                    conn.counters.packet_ins_dropped += 1;
+                    continue;
+                };
+                m.continuation = bytes;
+            }
             let told = Message::PacketIn(m.clone());
             conn.send_async(AsyncKind::PacketIn, &told);
         }

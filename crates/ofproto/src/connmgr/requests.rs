@@ -89,6 +89,7 @@ impl Conn {
             Message::FlowAge => Ok(()),
             // The session has processed it.
             Message::FlowModTableId(_) => Ok(()),
+            Message::Resume(m) => self.resume_translation(&m, shared, ctx, request.now_ms),
             // Both formats are always accepted.
             Message::SetFlowFormat(_) => Ok(()),
             Message::FeaturesRequest => self.features(xid, ctx),

@@ -142,7 +142,8 @@ fn queue(backer: &Backer, view: &View, cookie: ControllerCookie, make: impl FnOn
         return;
     }
     let (packet, key) = make();
-    backer.queue_packet_in(PacketInEvent { state, cookie, packet, key });
+    let bridge_uuid = backer.bridge_uuid(state.bridge);
+    backer.queue_packet_in(PacketInEvent { state, cookie, packet, key, bridge_uuid });
 }
 
 #[cfg(test)]

@@ -47,7 +47,11 @@ impl Translator for XlateCtx<'_> {
     }
 
     fn output_controller(&mut self, action: &ControllerAction) {
-        self.send_to_controllers(action);
+        if action.pause {
+            self.pause_for_controllers(action);
+        } else {
+            self.send_to_controllers(action);
+        }
     }
 
     fn resubmit(&mut self, table: Option<TableId>, in_port: Option<OfPort>, honor_miss: bool) {

@@ -70,6 +70,8 @@ pub(super) struct XlateCtx<'a> {
     /// Stop the current list; its caller continues.
     pub(super) leaves_list: bool,
     pub(super) frozen: Option<Vec<FrozenStep>>,
+    /// The translation freezes for a controller, which may resume it.
+    pause: Option<Box<ControllerAction>>,
     /// The datapath computes this hash before the recirculation.
     hash_first: Option<HashAction>,
     /// The last label was popped: the headers behind it are unknown.
@@ -152,6 +154,7 @@ impl<'a> XlateCtx<'a> {
             outside: 0,
             leaves_list: false,
             frozen: None,
+            pause: None,
             hash_first: None,
             was_mpls: false,
             repeats_action: false,
@@ -216,12 +219,17 @@ impl<'a> XlateCtx<'a> {
             self.fail(XlateDrop::NoRecirculationContext, &why);
             return self.trace.pop();
         };
+        self.resume(&state);
+    }
+
+    /// Continues a frozen translation with the current packet.
+    pub(super) fn resume(&mut self, state: &FrozenState) {
         let Some(bridge) = self.view.bridge(state.bridge).cloned() else {
             return self.fail(XlateDrop::BridgeNotFound, "Recirculation bridge no longer exists.");
         };
         self.bridge = bridge;
         self.trace.push(|b| TraceEvent::Bridge(b.to_string()), &self.bridge.name);
-        self.trace.push(|_| TraceEvent::Thaw, &id);
+        self.trace.push(|()| TraceEvent::Thaw, &());
         for step in &state.steps {
             self.trace.push(|s| TraceEvent::Remark(format!("Resuming from table {}", s.table.0)), step);
             self.trace.pop();
@@ -415,7 +423,7 @@ impl<'a> XlateCtx<'a> {
             return;
         }
         self.rule_cookie = 0;
-        self.hand_up(&ControllerAction::plain(u16::MAX), miss_reason::NO_RULE);
+        self.hand_up(&ControllerAction::plain(u16::MAX), miss_reason::NO_RULE, None);
     }
 
     /// Whether limits permit one more nested lookup or group; fails otherwise.
@@ -548,6 +556,13 @@ impl<'a> XlateCtx<'a> {
         if self.error.is_some() {
             return;
         }
+        if let Some(action) = self.pause.take() {
+            // As in OVS, a trace without a packet does not show it.
+            if !self.trace.is_on() || self.host.has_effects() {
+                self.hand_up(&action, action.reason as u8, Some(steps));
+            }
+            return;
+        }
         self.commit();
         let state = self.frozen_state(steps, Vec::new());
         match self.host.recirc_hold(state) {
@@ -564,23 +579,33 @@ impl<'a> XlateCtx<'a> {
     pub(super) fn send_to_controllers(&mut self, action: &ControllerAction) {
         let is_miss = action.reason == PacketInReason::Action && self.rule_is_miss;
         let reason = if is_miss { miss_reason::RULE } else { action.reason as u8 };
-        self.hand_up(action, reason);
+        self.hand_up(action, reason, None);
     }
 
-    /// As [`XlateCtx::send_to_controllers`], for a reason of `OFPR_*` or [`miss_reason`].
-    fn hand_up(&mut self, action: &ControllerAction, reason: u8) {
+    /// Freezes the translation behind the current action, for the controllers.
+    pub(super) fn pause_for_controllers(&mut self, action: &ControllerAction) {
+        self.frozen = Some(Vec::new());
+        self.pause = Some(Box::new(action.clone()));
+    }
+
+    /// As [`XlateCtx::send_to_controllers`], for a reason of `OFPR_*` or [`miss_reason`]. `paused`: the remaining actions
+    /// of a paused translation.
+    fn hand_up(&mut self, action: &ControllerAction, reason: u8, paused: Option<Vec<FrozenStep>>) {
         self.commit();
-        let state = self.frozen_state(Vec::new(), action.userdata.clone());
+        let continuation = paused.is_some();
+        let state = self.frozen_state(paused.unwrap_or_default(), action.userdata.clone());
         let Some(recirc_id) = self.host.recirc_hold(state) else {
             return self.fail(XlateDrop::NoRecirculationContext, "no recirculation id left");
         };
         self.recircs.push(recirc_id);
         let hand_up = DpAction::Userspace(Userspace(UserCookie::Controller(ControllerCookie {
             recirc_id,
-            rule_cookie: self.rule_cookie,
+            // As in OVS, a paused translation has none.
+            rule_cookie: if continuation { 0 } else { self.rule_cookie },
             reason,
             controller_id: action.controller_id,
             max_len_bytes: action.max_len_bytes,
+            continuation,
         })));
         // Without a meter, or with an unknown one, the meter of all packet-ins applies, if it exists.
         let meters = &self.bridge.meters;

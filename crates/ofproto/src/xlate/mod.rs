@@ -83,6 +83,8 @@ pub enum Start<'a> {
     Tables,
     /// These actions (packet-out).
     Actions(&'a [Action]),
+    /// A frozen state that a controller resumes.
+    Resume(&'a FrozenState),
 }
 
 /// Input of a translation.
@@ -143,6 +145,7 @@ pub fn translate(request: &Request<'_>, host: &mut dyn XlateHost) -> Translation
     let mut ctx = XlateCtx::new(request, bridge, host);
     match request.start {
         Start::Actions(actions) => ctx.run_packet_out(actions),
+        Start::Resume(state) => ctx.resume(state),
         Start::Tables if request.flow.recirc_id != 0 => ctx.run_frozen(),
         Start::Tables => ctx.run_port_input(),
     }

@@ -196,6 +196,7 @@ pub(super) static ROWS: &[Row] = &[
     body!(BundleAdd, Standard, onf(2301), V13, Len::Min(16), decode_bundle_add, encode_bundle_add),
     body!(SetFlowFormat, Standard, exp(12), V10, Len::Is(4), decode_flow_format, encode_u32),
     body!(FlowModTableId, Standard, exp(15), ALL, Len::Is(8), decode_bool, encode_bool),
+    body!(Resume, Standard, exp(28), ALL, Len::Array(0, 8), packet::decode_nxt2, packet::encode_nxt2),
     body!(SetPacketInFormat, Standard, exp(16), ALL, Len::Is(4), decode_packet_in_format, encode_u32),
     void!(FlowAge, exp(18), ALL),
     body!(SetControllerId, Standard, exp(20), ALL, Len::Is(8), decode_controller_id, encode_controller_id),

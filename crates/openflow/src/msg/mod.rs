@@ -5,6 +5,7 @@
 
 pub mod asyncs;
 pub mod bundle;
+pub mod continuation;
 pub mod control;
 pub mod features;
 pub mod flow_mod;
@@ -169,6 +170,8 @@ messages! {
     SetFlowFormat(u32);
     /// `NXT_FLOW_MOD_TABLE_ID`.
     FlowModTableId(bool);
+    /// `NXT_RESUME`: a packet-in to continue.
+    Resume(packet::PacketIn);
     /// `NXT_SET_PACKET_IN_FORMAT`: 0 standard, 1 NXT, 2 NXT2.
     SetPacketInFormat(u32);
     /// `NXT_FLOW_AGE`.
@@ -289,6 +292,7 @@ impl Message {
             | Message::BundleAdd(_)
             | Message::SetFlowFormat(_)
             | Message::FlowModTableId(_)
+            | Message::Resume(_)
             | Message::SetPacketInFormat(_)
             | Message::FlowAge
             | Message::SetControllerId(_)

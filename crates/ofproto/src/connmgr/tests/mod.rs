@@ -2,6 +2,7 @@
 
 mod barriers;
 mod bundles;
+mod continuations;
 mod events;
 mod fail;
 mod flow_mods;
@@ -133,8 +134,9 @@ impl Switch {
             for action in &e.actions[..] {
                 if let DpAction::Userspace(Userspace(UserCookie::Controller(cookie))) = action {
                     let state = self.backer.recirc_state(cookie.recirc_id).unwrap();
-                    let event =
-                        PacketInEvent { state, cookie: *cookie, packet: e.packet.clone(), key: e.key };
+                    let bridge_uuid = self.backer.bridge_uuid(state.bridge);
+                    let (packet, cookie) = (e.packet.clone(), *cookie);
+                    let event = PacketInEvent { state, cookie, packet, key: e.key, bridge_uuid };
                     self.manager.deliver_packet_in(&event);
                 }
             }

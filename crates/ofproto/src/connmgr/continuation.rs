@@ -1,0 +1,110 @@
+//! Paused translations: their state goes to a controller with the packet, and comes back in `NXT_RESUME`.
+//!
+//! The switch keeps nothing of a paused translation, so a controller may resume it at any time, or never. A removed
+//! bridge, or another process, is recognised by the identifier of the bridge.
+
+use super::BridgeCtx;
+use super::Shared;
+use super::conn::Conn;
+use super::packets::{SentPacket, exactly, set_pipeline_fields};
+use crate::backer::Backer;
+use crate::events::PacketInEvent;
+use crate::flow_mod::ModContext;
+use crate::ports::BridgeId;
+use crate::recirc::{FrozenState, FrozenStep};
+use crate::xlate::Start;
+use flow::extract::{Metadata, extract};
+use flow::fields::FieldId;
+use flow::{DpPort, FlowKey, OfPort, TableId};
+use ofp_actions::{Action, check_actions};
+use openflow::ErrorKind;
+use openflow::msg::continuation::{Continuation, Step};
+use openflow::msg::packet::PacketIn;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
+impl Backer {
+    /// Identifies a bridge of this process.
+    pub fn bridge_uuid(&self, bridge: BridgeId) -> [u8; 16] {
+        let mut uuid = [0; 16];
+        for (half, part) in uuid.chunks_mut(8).zip(0u8..) {
+            // One-way: the seed of the tables stays secret.
+            let mut hasher = DefaultHasher::new();
+            (self.hash_seed(), bridge.0, part).hash(&mut hasher);
+            half.copy_from_slice(&hasher.finish().to_be_bytes());
+        }
+        uuid
+    }
+}
+
+/// The state of a paused translation.
+pub(super) fn continuation_of(event: &PacketInEvent) -> Continuation {
+    let state = &event.state;
+    let step = |s: &FrozenStep| Step { table: s.table, cookie: s.cookie, actions: s.actions.clone() };
+    Continuation {
+        bridge: event.bridge_uuid,
+        stack: state.stack.clone(),
+        conntracked: false,
+        steps: state.steps.iter().map(step).collect(),
+        action_set: state.action_set.clone(),
+        odp_port: event.key.in_port().0,
+    }
+}
+
+impl Conn {
+    /// Resumes a paused translation (`NXT_RESUME`).
+    pub(super) fn resume_translation(
+        &mut self,
+        m: &PacketIn,
+        shared: &Shared,
+        ctx: &BridgeCtx<'_>,
+        now_ms: u64,
+    ) -> Result<(), ErrorKind> {
+        let continuation = Continuation::decode(&m.continuation, self.version())?;
+        if continuation.bridge != ctx.backer.bridge_uuid(ctx.bridge) {
+            return Err(ErrorKind::NxrStale);
+        }
+        let view = ctx.backer.view();
+        let bridge = view.bridge(ctx.bridge).ok_or(ErrorKind::NxrStale)?;
+        let dp_port = DpPort(continuation.odp_port);
+        let mut key = FlowKey::default();
+        let metadata = Metadata { in_port: dp_port.0, ..Metadata::default() };
+        extract(&m.data, &metadata, ctx.datapath.capabilities().max_vlan_headers, &mut key);
+        let mut fields = m.metadata;
+        let (in_port, _) = fields.get(FieldId::InPortOxm);
+        fields.set_masked(FieldId::InPortOxm, 0, 0);
+        let in_port = OfPort(in_port as u32);
+        let mut flow = key.to_flow(in_port);
+        set_pipeline_fields(&mut flow, &fields)?;
+        let has_meter = |id| shared.meters.has(id);
+        let has_group = |id| bridge.tables.groups().get(id).is_some();
+        let cx = ModContext {
+            version: self.version(),
+            now_ms,
+            debug_actions: ctx.backer.debug_actions,
+            has_meter: &has_meter,
+        };
+        let check = |table: Option<TableId>, actions: &[Action]| {
+            check_actions(actions, &exactly(&flow), &cx.for_actions(table, &has_group))
+        };
+        continuation.steps.iter().try_for_each(|step| check(Some(step.table), &step.actions))?;
+        check(None, &continuation.action_set)?;
+        let received = view.dp_ports.get(&dp_port).filter(|(id, _)| *id == ctx.bridge);
+        let step = |s: Step| FrozenStep { table: s.table, cookie: s.cookie, actions: s.actions };
+        let state = FrozenState {
+            bridge: ctx.bridge,
+            table: continuation.steps.first().map_or(TableId(0), |step| step.table),
+            in_port: in_port.0,
+            ingress: received.map_or(in_port, |(_, port)| *port),
+            metadata: flow.metadata,
+            regs: flow.regs,
+            tunnel: flow.tunnel(),
+            stack: continuation.stack,
+            steps: continuation.steps.into_iter().map(step).collect(),
+            action_set: continuation.action_set,
+            userdata: Vec::new(),
+        };
+        let packet = SentPacket { data: &m.data, key, flow: &flow };
+        packet.translate_and_execute(&view, Start::Resume(&state), ctx, now_ms);
+        Ok(())
+    }
+}
