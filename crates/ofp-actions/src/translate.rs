@@ -1,6 +1,6 @@
 //! [`Translator`]: interface of a translation to the actions that it executes, and rewriting of fields.
 
-use crate::actions::{ControllerAction, LearnAction};
+use crate::actions::{ControllerAction, Ct, LearnAction, Nat};
 use crate::list::Action;
 use flow::fields::{FieldId, Prereq};
 use flow::text::{NoPortNames, format_subfield, format_value};
@@ -40,8 +40,18 @@ pub trait Translator {
     fn output_controller(&mut self, action: &ControllerAction);
 
     /// Looks the packet up in a table (`None`: the current one), with an input port for the lookup (`None`: the
-    /// packet's own), and runs the rule found. `honor_miss`: a table miss may go to the controllers.
-    fn resubmit(&mut self, table: Option<TableId>, in_port: Option<OfPort>, honor_miss: bool);
+    /// packet's own), and runs the rule found. `ct`: with the addresses and ports of the connection's original
+    /// direction. `honor_miss`: a table miss may go to the controllers.
+    fn resubmit(&mut self, table: Option<TableId>, in_port: Option<OfPort>, ct: bool, honor_miss: bool);
+
+    /// Passes the packet through the connection tracker.
+    fn track(&mut self, ct: &Ct);
+
+    /// Clears the packet's connection tracking state.
+    fn clear_tracking(&mut self);
+
+    /// Translates the addresses of the connection that the surrounding `ct` tracks.
+    fn translate_addresses(&mut self, nat: &Nat);
 
     /// Executes a group.
     fn group(&mut self, id: u32);

@@ -9,6 +9,7 @@
 pub mod action_pool;
 pub mod backer;
 pub mod connmgr;
+pub mod ct_support;
 pub mod events;
 pub mod flow_mod;
 pub mod group;

@@ -294,6 +294,7 @@ impl Conn {
             now_ms,
             debug_actions: ctx.backer.debug_actions,
             has_meter: &has_meter,
+            ct: ctx.backer.capabilities.ct,
         };
         let step = self.mods.step(ctx.backer, ctx.bridge, &cx, work);
         for (kind, frame) in step.failed {

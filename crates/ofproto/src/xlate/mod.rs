@@ -11,15 +11,19 @@
 mod actions;
 mod cache;
 mod commit;
+mod conntrack;
 mod ctx;
 mod group;
 mod learn;
 mod mpls;
 mod normal;
 mod output;
+mod recirculated;
 mod trace;
 
 pub use cache::{EffectHost, LearnedFlow, XlateCache, XlateEffect};
+pub use conntrack::Fork;
+pub use recirculated::{PARTS_MAX, Recirculations};
 pub use trace::{TraceEvent, TraceNode, render_trace};
 
 use crate::ports::BridgeId;
@@ -120,6 +124,8 @@ pub struct Translation {
     pub final_flow: Flow,
     /// The trace, if requested.
     pub trace: Vec<TraceNode>,
+    /// Tracked copies of the packet, recirculated by `ct` with a table, if the trace is requested.
+    pub forks: Vec<Fork>,
 }
 
 impl Translation {

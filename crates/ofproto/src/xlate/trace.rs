@@ -27,6 +27,8 @@ pub enum TraceEvent {
     FragmentsDropped(TableId),
     /// Execution of an action.
     Action(Box<Action>),
+    /// Execution of an empty list of actions within another action.
+    NoActions,
     /// Execution of a group bucket.
     Bucket(u32),
     /// Execution of the action set.
@@ -139,6 +141,7 @@ fn render(nodes: &[TraceNode], level: usize, out: &mut String) {
         let leaf = matches!(
             node.event,
             TraceEvent::Action(_)
+                | TraceEvent::NoActions
                 | TraceEvent::Bucket(_)
                 | TraceEvent::Detail(_)
                 | TraceEvent::Warning(_)
@@ -180,6 +183,9 @@ fn render(nodes: &[TraceNode], level: usize, out: &mut String) {
             }
             TraceEvent::Action(action) => {
                 let _ = writeln!(out, "{indent}{}", action.format(&NoPortNames));
+            }
+            TraceEvent::NoActions => {
+                let _ = writeln!(out, "{indent}drop");
             }
             TraceEvent::Detail(text) => {
                 let _ = writeln!(out, "{indent} -> {text}");
