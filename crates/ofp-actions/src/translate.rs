@@ -4,7 +4,7 @@ use crate::actions::{ControllerAction, Ct, LearnAction, Nat};
 use crate::list::Action;
 use flow::fields::{FieldId, Prereq};
 use flow::text::{NoPortNames, format_subfield, format_value};
-use flow::{Flow, Mask, OfPort, SubField, TableId, VlanTag};
+use flow::{Flow, Mask, OfPort, SubField, TableId, VlanTag, ct_state};
 use packet::headers as h;
 
 /// A translation executing an action.
@@ -151,6 +151,9 @@ pub(crate) fn trace_value(x: &mut impl Translator, dest: &SubField) {
 /// Marks a range of bits as examined; returns their value.
 pub(crate) fn look_at(x: &mut impl Translator, source: &SubField) -> u128 {
     let (flow, wc) = x.state();
+    if source.field.def().prereq == Prereq::Connection {
+        look_at_prereq(source.field, flow, &mut wc.0);
+    }
     source.add_mask(&mut wc.0);
     source.get(flow)
 }
@@ -179,6 +182,7 @@ pub fn look_at_prereq(field: FieldId, flow: &Flow, mask: &mut Flow) {
                 mask.tp_dst |= 0xff;
             }
         }
+        Prereq::Connection => mask.ct_state |= ct_state::NEW | ct_state::EST | ct_state::RPL,
         // The EtherType, examined by every translation, determines it, or its absence.
         Prereq::None
         | Prereq::Ethernet
@@ -194,7 +198,6 @@ pub fn look_at_prereq(field: FieldId, flow: &Flow, mask: &mut Flow) {
         | Prereq::Icmp6
         | Prereq::Nd
         | Prereq::NdSolicit
-        | Prereq::NdAdvert
-        | Prereq::Connection => {}
+        | Prereq::NdAdvert => {}
     }
 }

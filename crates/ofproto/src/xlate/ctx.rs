@@ -217,8 +217,9 @@ impl<'a> XlateCtx<'a> {
     /// Resumes a frozen translation.
     pub(super) fn run_frozen(&mut self) {
         let id = self.flow.recirc_id();
+        // As in OVS, the bridge of the request, also if another one resumes.
+        self.trace.push(|b| TraceEvent::Bridge(b.to_string()), &self.bridge.name);
         let Some(state) = self.host.recirc_state(id) else {
-            self.trace.push(|b| TraceEvent::Bridge(b.to_string()), &self.bridge.name);
             let why = format!("Recirculation context not found for ID {:x}", id.0);
             self.fail(XlateDrop::NoRecirculationContext, &why);
             return self.trace.pop();
@@ -227,7 +228,6 @@ impl<'a> XlateCtx<'a> {
             return self.fail(XlateDrop::BridgeNotFound, "Recirculation bridge no longer exists.");
         };
         self.bridge = bridge;
-        self.trace.push(|b| TraceEvent::Bridge(b.to_string()), &self.bridge.name);
         self.trace.push(|_| TraceEvent::Thaw, &id);
         for table in state.resume_at.iter().chain(state.steps.iter().map(|step| &step.table)) {
             self.trace.push(|t| TraceEvent::Remark(format!("Resuming from table {}", t.0)), table);
