@@ -117,8 +117,25 @@ const DEFAULT_PRIORITY: i32 = 32768;
 /// last action of a table are at the level of the table itself.
 pub fn render_trace(nodes: &[TraceNode]) -> String {
     let mut out = String::new();
-    render(&flatten(nodes), 0, &mut out);
+    let mut flat = flatten(nodes);
+    for bridge in &mut flat {
+        adopt_action_set(&mut bridge.children);
+    }
+    render(&flat, 0, &mut out);
     out
+}
+
+/// As in OVS, the action set of a traced bridge belongs to its first table.
+fn adopt_action_set(nodes: &mut Vec<TraceNode>) {
+    if let [
+        ..,
+        TraceNode { event: TraceEvent::Table { .. }, .. },
+        TraceNode { event: TraceEvent::ActionSet, .. },
+    ] = &nodes[..]
+        && let (Some(set), Some(table)) = (nodes.pop(), nodes.last_mut())
+    {
+        table.children.push(set);
+    }
 }
 
 /// Children of an action are beside it, not within it.
