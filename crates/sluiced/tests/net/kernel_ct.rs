@@ -11,7 +11,7 @@ use testkit::{Daemon, RunDir, Topology, require_netns, require_programs, wait_fo
 use crate::helpers::{LIMIT, appctl, vsctl};
 use crate::kernel::{bridge, dpctl, require_kernel, start};
 
-/// Limit of an attempt to connect that rules drop.
+/// Limit of one attempt to connect.
 const REFUSED: Duration = Duration::from_secs(3);
 
 struct Lab {
@@ -37,15 +37,15 @@ impl Lab {
         let file = self.daemon.rundir().join("rules");
         let rules: String = rules.lines().map(|l| format!("{}\n", l.trim())).collect();
         std::fs::write(&file, format!("arp actions=normal\n{rules}")).unwrap();
-        let ofctl = |args: &[&str]| {
-            let env = self.daemon.rundir().join("br0.mgmt");
-            let target = format!("unix:{}", env.display());
-            let args: Vec<&str> =
-                args.iter().map(|a| if *a == "br0" { target.as_str() } else { *a }).collect();
-            self.net.switch.run("ovs-ofctl", &args).unwrap();
-        };
-        ofctl(&["del-flows", "br0"]);
-        ofctl(&["add-flows", "br0", file.to_str().unwrap()]);
+        self.ofctl(&["del-flows", "br0"]);
+        self.ofctl(&["add-flows", "br0", file.to_str().unwrap()]);
+    }
+
+    /// Runs `ovs-ofctl`; `br0` stands for the bridge's socket.
+    fn ofctl(&self, args: &[&str]) {
+        let target = format!("unix:{}", self.daemon.rundir().join("br0.mgmt").display());
+        let args: Vec<&str> = args.iter().map(|a| if *a == "br0" { &target } else { *a }).collect();
+        self.net.switch.run("ovs-ofctl", &args).unwrap();
     }
 
     fn address(&self, host: usize) -> Ipv4Addr {
@@ -57,11 +57,20 @@ impl Lab {
         self.net.hosts[host].netns.enter(|| TcpListener::bind(at)).unwrap().unwrap()
     }
 
-    /// Connects from a host; `None` if no answer comes.
+    /// Connects from a host; `None` if no answer comes. Neighbours may be unknown at first.
     fn connect(&self, host: usize, to: (Ipv4Addr, u16)) -> Option<TcpStream> {
         let to = SocketAddr::from(to);
-        let limit = if self.refuses(to) { REFUSED } else { LIMIT };
-        self.net.hosts[host].netns.enter(|| TcpStream::connect_timeout(&to, limit).ok()).unwrap()
+        let attempt =
+            || self.net.hosts[host].netns.enter(|| TcpStream::connect_timeout(&to, REFUSED).ok()).unwrap();
+        if self.refuses(to) {
+            return attempt();
+        }
+        let mut stream = None;
+        let _ = wait_for(LIMIT, "a connection", || {
+            stream = attempt();
+            stream.is_some()
+        });
+        stream
     }
 
     /// Ports above 9000 are those that rules drop.
@@ -113,7 +122,14 @@ fn one_side_begins_connections_and_marks_belong_to_them() {
     assert!(flows.contains("ct(commit,zone=5,mark=0x2a/0xffffffff,label=0x7/0xff)"), "{flows}");
     let ours = appctl(&lab.daemon, "dpctl/dump-flows");
     assert!(ours.contains("+est") && ours.contains("ct_mark(0x2a)"), "{ours}");
-    // Rounds of the revalidator keep them.
+    // Controllers delete connections: of another zone, then of theirs.
+    let known = || lab.connections().contains("dport=5001");
+    lab.ofctl(&["ct-flush-zone", "br0", "6"]);
+    lab.ofctl(&["ct-flush", "br0", "zone=5", "ct_nw_proto=6,ct_tp_dst=5999"]);
+    assert!(known());
+    lab.ofctl(&["ct-flush", "br0", "zone=5", "ct_nw_proto=6,ct_tp_dst=5001"]);
+    assert!(!known(), "{}", lab.connections());
+    // Rounds of the revalidator keep the flows.
     appctl(&lab.daemon, "revalidator/wait");
     let server = lab.listen(1, 5002);
     let again = lab.connect(0, (lab.address(1), 5002)).expect("new connections pass");
