@@ -452,6 +452,10 @@ impl Datapath for KernelDatapath {
         }
     }
 
+    fn connections(&self) -> Option<&dyn Connections> {
+        Some(self)
+    }
+
     fn meter_set(&self, id: u32, config: &MeterConfig) -> Result<(), DpifError> {
         self.ovs.meter_set(self.dp_ifindex(), id, config).map_err(|e| self.error(&e, None))
     }
@@ -520,10 +524,6 @@ impl Provider for KernelDatapath {
                 log::warn!(target: "dpif_netlink", "{}: {e}", self.name);
             }
         }
-    }
-
-    fn connections(&self) -> Option<&dyn Connections> {
-        Some(self)
     }
 
     fn lookup_masks(&self) -> Option<LookupMasks> {

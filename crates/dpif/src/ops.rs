@@ -1,6 +1,7 @@
 //! Operations on a datapath and the [`Datapath`] trait.
 
 use crate::actions::DpAction;
+use crate::conntrack::Connections;
 use crate::offload::Offloaded;
 use crate::port::{PortInfo, PortSpec};
 use crate::stats::{PmdStats, PortStats};
@@ -401,6 +402,10 @@ pub trait Datapath: Send + Sync {
     /// removed, or another thread took it over. Call it before processing a reply: a missing flow is returned here
     /// before the reply that reports it missing.
     fn next_purged(&self) -> Option<(PmdId, FlowRecord)> {
+        None
+    }
+    /// Its connection tracker; `None`: none.
+    fn connections(&self) -> Option<&dyn Connections> {
         None
     }
     /// Creates or replaces a meter.

@@ -4,7 +4,6 @@
 //! a default, or a separate trait behind an `Option` ([`PmdThreads`], [`FlowOffloads`], [`Connections`]). Callers never ask which of
 //! the two it is.
 
-use crate::conntrack::Connections;
 use crate::drr::BATCH_MAX_UPCALLS;
 use crate::offload::FlowOffloads;
 use crate::ops::{Datapath, DpifError, DpifOp, OpBatch, OpResult};
@@ -112,11 +111,6 @@ pub trait Provider: Datapath {
 
     /// Its flow offload; `None`: none.
     fn offload(&self) -> Option<&dyn FlowOffloads> {
-        None
-    }
-
-    /// Its connection tracker; `None`: none.
-    fn connections(&self) -> Option<&dyn Connections> {
         None
     }
 

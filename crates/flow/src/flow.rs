@@ -259,6 +259,14 @@ impl Flow {
         zerocopy::transmute_ref!(self)
     }
 
+    /// Clears all fields of the packet's connection.
+    pub fn clear_conntrack(&mut self) {
+        (self.ct_state, self.ct_zone, self.ct_mark, self.ct_label) = (0, 0, 0, [0; 16]);
+        (self.ct_nw_proto, self.ct_tp_src, self.ct_tp_dst) = (0, 0, 0);
+        (self.ct_nw_src, self.ct_nw_dst) = (0, 0);
+        (self.ct_ipv6_src, self.ct_ipv6_dst) = ([0; 16], [0; 16]);
+    }
+
     /// The words of the flow, writable.
     #[inline]
     pub fn words_mut(&mut self) -> &mut [u64; FLOW_WORDS] {

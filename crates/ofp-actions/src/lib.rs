@@ -23,6 +23,7 @@ mod check;
 pub mod fuzz;
 mod instructions;
 mod list;
+mod nesting;
 mod put;
 mod rows;
 pub mod set;

@@ -3,6 +3,7 @@
 
 use crate::action::Stage;
 use crate::list::{Action, ROWS};
+use crate::nesting::{Scope, check_place};
 use flow::SubField;
 use flow::fields::FieldId;
 use ofp_wire::{ErrorKind, NX_VENDOR, ONF_VENDOR, Reader, Res, Version};
@@ -169,6 +170,11 @@ fn is_vendor(vendor: u32) -> bool {
 /// # Errors
 /// The error to reply with.
 pub fn read_actions(r: &mut Reader<'_>) -> Res<Vec<Action>> {
+    read_nested(r, Scope::Whole)
+}
+
+/// Reads the list of actions of another action up to the end of `r`.
+pub(crate) fn read_nested(r: &mut Reader<'_>, scope: Scope) -> Res<Vec<Action>> {
     if r.nesting > MAX_NESTING {
         return Err(ErrorKind::BacTooMany);
     }
@@ -178,6 +184,7 @@ pub fn read_actions(r: &mut Reader<'_>) -> Res<Vec<Action>> {
     while !r.is_empty() {
         out.push(read_action(&mut r)?);
     }
+    out.iter().try_for_each(|action| check_place(action, scope)).map_err(|(error, _)| error)?;
     let stages = out.iter().map(Action::stage).map(|stage| in_list(stage, r.version));
     if stages.is_sorted() { Ok(out) } else { Err(ErrorKind::BacUnsupportedOrder) }
 }

@@ -1,10 +1,10 @@
 //! [`Translator`]: interface of a translation to the actions that it executes, and rewriting of fields.
 
-use crate::actions::{ControllerAction, LearnAction};
+use crate::actions::{ControllerAction, Ct, LearnAction, Nat};
 use crate::list::Action;
 use flow::fields::{FieldId, Prereq};
 use flow::text::{NoPortNames, format_subfield, format_value};
-use flow::{Flow, Mask, OfPort, SubField, TableId, VlanTag};
+use flow::{Flow, Mask, OfPort, SubField, TableId, VlanTag, ct_state};
 use packet::headers as h;
 
 /// A translation executing an action.
@@ -40,8 +40,18 @@ pub trait Translator {
     fn output_controller(&mut self, action: &ControllerAction);
 
     /// Looks the packet up in a table (`None`: the current one), with an input port for the lookup (`None`: the
-    /// packet's own), and runs the rule found. `honor_miss`: a table miss may go to the controllers.
-    fn resubmit(&mut self, table: Option<TableId>, in_port: Option<OfPort>, honor_miss: bool);
+    /// packet's own), and runs the rule found. `ct`: with the addresses and ports of the connection's original
+    /// direction. `honor_miss`: a table miss may go to the controllers.
+    fn resubmit(&mut self, table: Option<TableId>, in_port: Option<OfPort>, ct: bool, honor_miss: bool);
+
+    /// Passes the packet through the connection tracker.
+    fn track(&mut self, ct: &Ct);
+
+    /// Clears the packet's connection tracking state.
+    fn clear_tracking(&mut self);
+
+    /// Translates the addresses of the connection that the surrounding `ct` tracks.
+    fn translate_addresses(&mut self, nat: &Nat);
 
     /// Executes a group.
     fn group(&mut self, id: u32);
@@ -141,6 +151,9 @@ pub(crate) fn trace_value(x: &mut impl Translator, dest: &SubField) {
 /// Marks a range of bits as examined; returns their value.
 pub(crate) fn look_at(x: &mut impl Translator, source: &SubField) -> u128 {
     let (flow, wc) = x.state();
+    if source.field.def().prereq == Prereq::Connection {
+        look_at_prereq(source.field, flow, &mut wc.0);
+    }
     source.add_mask(&mut wc.0);
     source.get(flow)
 }
@@ -169,6 +182,7 @@ pub fn look_at_prereq(field: FieldId, flow: &Flow, mask: &mut Flow) {
                 mask.tp_dst |= 0xff;
             }
         }
+        Prereq::Connection => mask.ct_state |= ct_state::NEW | ct_state::EST | ct_state::RPL,
         // The EtherType, examined by every translation, determines it, or its absence.
         Prereq::None
         | Prereq::Ethernet
@@ -184,7 +198,6 @@ pub fn look_at_prereq(field: FieldId, flow: &Flow, mask: &mut Flow) {
         | Prereq::Icmp6
         | Prereq::Nd
         | Prereq::NdSolicit
-        | Prereq::NdAdvert
-        | Prereq::Connection => {}
+        | Prereq::NdAdvert => {}
     }
 }

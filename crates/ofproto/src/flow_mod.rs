@@ -15,10 +15,12 @@ pub use queue::{Mod, ModQueue, Step};
 pub use transaction::{Progress, Transaction};
 
 use crate::backer::Backer;
+use crate::ct_support;
 use crate::events::RemovedReason;
 use crate::ports::BridgeId;
 use crate::rule::{Rule, RuleStats, RuleTimeouts};
 use crate::tables::{Selected, Selection, Tables};
+use dpif::CtCapabilities;
 use flow::{OfPort, TableId};
 use ofp_actions::{CheckContext, Reference, check_actions};
 use openflow::msg::flow_mod::{FlowMod, FlowModCommand, FlowModFlags};
@@ -41,6 +43,8 @@ pub struct ModContext<'a> {
     pub debug_actions: bool,
     /// Whether a meter exists.
     pub has_meter: &'a dyn Fn(u32) -> bool,
+    /// Connection tracking of the datapath.
+    pub ct: CtCapabilities,
 }
 
 impl ModContext<'_> {
@@ -134,7 +138,8 @@ fn check(fm: &FlowMod, cx: &ModContext<'_>, has_group: &dyn Fn(u32) -> bool) -> 
     if fm.buffer_id != NO_BUFFER {
         return Err(ErrorKind::BrcBufferUnknown);
     }
-    Ok(())
+    ct_support::check_match(&matching, &cx.ct)?;
+    ct_support::check_actions(&fm.actions, &cx.ct)
 }
 
 /// Adds the rule.

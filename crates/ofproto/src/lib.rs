@@ -11,6 +11,7 @@ pub mod backer;
 pub mod barrier;
 pub mod changes;
 pub mod connmgr;
+pub mod ct_support;
 pub mod events;
 pub mod flow_mod;
 pub mod group;

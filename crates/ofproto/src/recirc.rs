@@ -47,6 +47,10 @@ pub struct FrozenState {
     pub stack: Vec<Vec<u8>>,
     /// Remaining actions, innermost first.
     pub steps: Vec<FrozenStep>,
+    /// Table in which the packet is looked up again, after `ct`.
+    pub resume_at: Option<TableId>,
+    /// The packet keeps its connection tracking state.
+    pub conntracked: bool,
     /// Action set so far.
     pub action_set: Vec<Action>,
     /// Data for the controller that resumes it.

@@ -185,9 +185,9 @@ fn random_action(rng: &mut Rng, table: u8, profile: &Profile) -> Action {
         1 => output(*rng.pick(&[OfPort::IN_PORT, OfPort::FLOOD, OfPort::ALL, OfPort::NORMAL])),
         2..=4 if table + 1 < RANDOM_TABLES => {
             let to = TableId(rng.range(u64::from(table) + 1, u64::from(RANDOM_TABLES) - 1) as u8);
-            Action::Resubmit(Resubmit { in_port: OfPort::IN_PORT, table: Some(to) })
+            Action::Resubmit(Resubmit { in_port: OfPort::IN_PORT, table: Some(to), ct: false })
         }
-        5 => Action::Resubmit(Resubmit { in_port: OfPort::IN_PORT, table: Some(LEARN_TABLE) }),
+        5 => Action::Resubmit(Resubmit { in_port: OfPort::IN_PORT, table: Some(LEARN_TABLE), ct: false }),
         6 => Action::Learn(Box::new(random_learn(rng))),
         7 => Action::DecTtl(DecTtl { controllers: if profile.ordered { vec![] } else { vec![0] } }),
         8 if !profile.ordered => Action::DebugRecirc(DebugRecirc),
@@ -322,7 +322,7 @@ pub(crate) fn bundle_rules(version: u8, now_ms: u64) -> [Rule; 2] {
     let address = u128::from(MacAddr([BUNDLE_MAC, 0, 0, 0, 0, version]).to_u64());
     let first = vec![
         set(F::EthDst, address),
-        Action::Resubmit(Resubmit { in_port: OfPort::IN_PORT, table: Some(BUNDLE_TABLES[1]) }),
+        Action::Resubmit(Resubmit { in_port: OfPort::IN_PORT, table: Some(BUNDLE_TABLES[1]), ct: false }),
     ];
     let second = vec![set(F::EthSrc, address), output(OfPort(1)), output(OfPort(2))];
     [
@@ -337,7 +337,8 @@ pub(crate) fn bundle_entry(now_ms: u64) -> Rule {
         .with(F::EthType, h::ETH_TYPE_IP.into())
         .with(F::NwProto, h::IPPROTO_UDP.into())
         .with(F::UdpDst, BUNDLE_PORT.into());
-    let to = Action::Resubmit(Resubmit { in_port: OfPort::IN_PORT, table: Some(BUNDLE_TABLES[0]) });
+    let to =
+        Action::Resubmit(Resubmit { in_port: OfPort::IN_PORT, table: Some(BUNDLE_TABLES[0]), ct: false });
     rule(TableId(0), 60_000, m, vec![to], now_ms)
 }
 

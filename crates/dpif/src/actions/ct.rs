@@ -113,7 +113,7 @@ impl Action for Box<CtAction> {
     const ATTRS: &'static [u16] = &[ATTR];
     const EFFECT: Effect = Effect::Tracks;
     const ENDS_LIST: bool = false;
-    kernel_only!("ct");
+    kernel_only!("ct", translated);
 
     fn lists(&self) -> Lists<'_> {
         NO_LISTS

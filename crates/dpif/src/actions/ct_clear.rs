@@ -14,7 +14,7 @@ impl Action for CtClear {
     const ATTRS: &'static [u16] = &[ATTR];
     const EFFECT: Effect = Effect::None;
     const ENDS_LIST: bool = false;
-    kernel_only!("ct_clear");
+    kernel_only!("ct_clear", translated);
 
     fn lists(&self) -> Lists<'_> {
         NO_LISTS

@@ -314,6 +314,7 @@ fn action() -> impl Strategy<Value = DpAction> {
                 rule_cookie,
                 reason,
                 controller_id,
+                continuation: false,
                 max_len_bytes,
             })
         },

@@ -54,6 +54,16 @@ pub(crate) static CT_STATE: FlagSet = FlagSet {
 pub(crate) static TUNNEL: FlagSet =
     FlagSet { what: "tunnel flag", names: &[(1, "oam")], all: 1, wire_bytes: 2 };
 
+/// The bit of a `ct_state` flag's name.
+pub fn ct_state_flag(name: &str) -> Option<u32> {
+    CT_STATE.bit(name)
+}
+
+/// Names of the bits of a `ct_state`, as `est|trk`; `0` for none.
+pub fn format_ct_state(state: u32) -> String {
+    CT_STATE.format(state)
+}
+
 impl FlagSet {
     fn bit(&self, name: &str) -> Option<u32> {
         self.names.iter().find(|(_, n)| *n == name).map(|(bit, _)| *bit)

@@ -2,8 +2,9 @@
 
 use super::Conjunction;
 use super::prelude::*;
-use crate::rows::read_actions;
-use crate::text::{Scope, format_actions, nested};
+use crate::nesting::Scope;
+use crate::rows::read_nested;
+use crate::text::{format_actions, nested};
 
 /// Executes actions, and then the action set, on a copy of the packet (`NXAST_CLONE`).
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -14,7 +15,7 @@ const NXAST: u16 = 42;
 
 fn read(r: &mut Reader<'_>) -> Res<Action> {
     r.skip(6)?;
-    let actions = read_actions(r)?;
+    let actions = read_nested(r, Scope::Clone)?;
     if actions.iter().any(|a| a.stage() > Stage::Apply) {
         return Err(ErrorKind::BicUnsupInst);
     }

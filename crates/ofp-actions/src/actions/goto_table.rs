@@ -25,7 +25,7 @@ impl OfAction for GotoTable {
                 w.zeros(3);
             });
         } else if w.version == Version::V10 {
-            Resubmit { in_port: OfPort::IN_PORT, table: Some(self.0) }.put(w, cx);
+            Resubmit { in_port: OfPort::IN_PORT, table: Some(self.0), ct: false }.put(w, cx);
         }
     }
 
@@ -61,6 +61,6 @@ impl OfAction for GotoTable {
     fn references(&self, _visit: &mut dyn FnMut(Reference)) {}
 
     fn translate<X: Translator>(&self, x: &mut X) {
-        x.resubmit(Some(self.0), None, true);
+        x.resubmit(Some(self.0), None, false, true);
     }
 }

@@ -2,9 +2,10 @@
 
 use super::prelude::*;
 use crate::instructions::put_instruction;
+use crate::nesting::Scope;
 use crate::put::put_actions;
-use crate::rows::read_actions;
-use crate::text::{Scope, joined, nested};
+use crate::rows::read_nested;
+use crate::text::{joined, nested};
 
 /// Merges actions into the action set (`OFPIT_WRITE_ACTIONS`).
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -12,7 +13,7 @@ pub struct WriteActions(pub Vec<Action>);
 
 fn read(r: &mut Reader<'_>) -> Res<Action> {
     r.skip(4)?;
-    let set = read_actions(r)?;
+    let set = read_nested(r, Scope::ActionSet)?;
     if set.iter().any(|a| a.set_place() == SetPlace::Never) {
         return Err(ErrorKind::BacBadType);
     }

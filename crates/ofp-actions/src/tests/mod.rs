@@ -1,6 +1,7 @@
 //! Tests of the actions: checks, text, and an action added by a third party.
 
 mod checks;
+mod conntrack;
 mod flow_mods;
 mod properties;
 pub(crate) mod stranger;

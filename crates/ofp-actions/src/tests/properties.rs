@@ -174,11 +174,17 @@ fn any_simple() -> impl Strategy<Value = Action> {
             .prop_map(|controllers| Action::DecTtl(DecTtl { controllers })),
         any::<u32>().prop_map(|id| Action::SetTunnel(SetTunnel { id: id.into(), wide: false })),
         any::<u64>().prop_map(|id| Action::SetTunnel(SetTunnel { id, wide: true })),
-        (0u32..0xff00).prop_map(|p| Action::Resubmit(Resubmit { in_port: OfPort(p), table: None })),
-        (0u8..255)
-            .prop_map(|t| Action::Resubmit(Resubmit { in_port: OfPort::IN_PORT, table: Some(TableId(t)) })),
-        (0u32..9, 0u8..255)
-            .prop_map(|(p, t)| Action::Resubmit(Resubmit { in_port: OfPort(p), table: Some(TableId(t)) })),
+        (0u32..0xff00, any::<bool>()).prop_map(|(p, ct)| Action::Resubmit(Resubmit {
+            in_port: OfPort(p),
+            table: None,
+            ct
+        })),
+        (0u8..255, any::<bool>()).prop_map(|(t, ct)| {
+            Action::Resubmit(Resubmit { in_port: OfPort::IN_PORT, table: Some(TableId(t)), ct })
+        }),
+        (0u32..9, 0u8..255, any::<bool>()).prop_map(|(p, t, ct)| {
+            Action::Resubmit(Resubmit { in_port: OfPort(p), table: Some(TableId(t)), ct })
+        }),
         (any::<u16>(), 0u16..9).prop_map(|(idle_timeout_s, hard_timeout_s)| Action::FinTimeout(FinTimeout {
             idle_timeout_s,
             hard_timeout_s

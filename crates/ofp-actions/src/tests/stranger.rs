@@ -9,7 +9,7 @@ use crate::text::check::TextChecker;
 use crate::text::{format_actions, parse_actions};
 use crate::translate::{Translator, set_nw};
 use crate::{
-    Action, CheckContext, ControllerAction, LearnAction, WriteActions, check_actions, put_actions,
+    Action, CheckContext, ControllerAction, Ct, LearnAction, Nat, WriteActions, check_actions, put_actions,
     read_actions, set,
 };
 use flow::fields::FieldId;
@@ -183,8 +183,20 @@ impl Translator for Recorder {
         self.story.push(format!("controller {}", action.controller_id));
     }
 
-    fn resubmit(&mut self, table: Option<TableId>, _in_port: Option<OfPort>, _honor_miss: bool) {
+    fn resubmit(&mut self, table: Option<TableId>, _in_port: Option<OfPort>, _ct: bool, _honor_miss: bool) {
         self.story.push(format!("resubmit {table:?}"));
+    }
+
+    fn track(&mut self, ct: &Ct) {
+        self.story.push(format!("track {:?}", ct.table));
+    }
+
+    fn clear_tracking(&mut self) {
+        self.story.push("clear tracking".to_string());
+    }
+
+    fn translate_addresses(&mut self, nat: &Nat) {
+        self.story.push(format!("translate {:?}", nat.side));
     }
 
     fn group(&mut self, id: u32) {

@@ -127,8 +127,6 @@ write_actions(fin_timeout(idle_timeout=1))\terror: write_actions action doesn't 
 #[test]
 fn unsupported_actions_are_named() {
     for action in [
-        "ct(commit,zone=1)",
-        "ct_clear",
         "bundle(eth_src,0,active_backup,ofport,members:1,2)",
         "encap(ethernet)",
         "sample(probability=1)",

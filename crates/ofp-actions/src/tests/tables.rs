@@ -46,7 +46,7 @@ fn a_repeated_name_does_not_compile() {
         ("push", "push_vlan", true),
         ("push", "pop", true),
         ("push", "push", false),
-        ("push", "ct", false),
+        ("push", "sample", false),
         ("encap", "push", false),
     ] {
         assert_eq!((distinct(a, b), distinct(b, a)), (ok, ok), "{a} {b}");

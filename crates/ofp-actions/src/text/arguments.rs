@@ -7,9 +7,6 @@ use flow::{MacAddr, SubField, TableId};
 
 /// Rejects read-only fields.
 pub(crate) fn writable(field: FieldId, part: &str) -> Parsed<()> {
-    if matches!(field, FieldId::CtMark | FieldId::CtLabel) {
-        return fail(part, "cannot set CT fields outside of ct action");
-    }
     if !field.def().writable {
         return fail(part, format!("{part} is read-only"));
     }

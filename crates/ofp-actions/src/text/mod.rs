@@ -15,6 +15,7 @@ pub use flow_mod::{FileError, FlowModCommand, FlowModFlags, FlowModText, parse_f
 use crate::action::{Argument, SetPlace, Stage};
 use crate::actions::{Conjunction, output_to};
 use crate::list::Action;
+use crate::nesting::{Scope, check_place};
 use crate::rows::MAX_NESTING;
 use flow::text::token::{Attached, Token, Tokens};
 use flow::text::{Fail, NoPortNames, ParseError, Parsed, PortNames, fail, parse_port};
@@ -51,17 +52,6 @@ pub(crate) fn nested(of: &Argument<'_>, scope: Scope) -> Parsed<Vec<Action>> {
     list(of.value(), of.ports, scope, of.nesting + 1)
 }
 
-/// Permitted contents of a list.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Scope {
-    /// Actions and instructions.
-    Whole,
-    /// The actions of `write_actions`.
-    ActionSet,
-    /// The actions of `clone`.
-    Clone,
-}
-
 fn list(text: &str, ports: &dyn PortNames, scope: Scope, nesting: u8) -> Parsed<Vec<Action>> {
     let mut out = Vec::new();
     let mut tokens = Tokens::new(text);
@@ -77,6 +67,9 @@ fn list(text: &str, ports: &dyn PortNames, scope: Scope, nesting: u8) -> Parsed<
             return refuse_unknown(&token);
         }
         for action in &out[before..] {
+            if let Err((_, why)) = check_place(action, scope) {
+                return fail(token.key, why);
+            }
             check_order(&token, action.stage(), highest, before > 0)?;
             highest = action.stage();
             if scope == Scope::ActionSet && action.set_place() == SetPlace::Never {

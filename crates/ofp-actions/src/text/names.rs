@@ -9,13 +9,10 @@ pub(crate) const UNSUPPORTED: &[&str] = &[
     "bundle",
     "bundle_load",
     "check_pkt_larger",
-    "ct",
-    "ct_clear",
     "dec_nsh_ttl",
     "decap",
     "delete_field",
     "encap",
-    "nat",
     "sample",
     "unroll_xlate",
 ];

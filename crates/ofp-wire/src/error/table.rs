@@ -87,6 +87,8 @@ errors! {
     BacBadSetArgument "OFPBAC_BAD_SET_ARGUMENT" [nx(1, 2, 1, 525), of(3, 6, 2, 15)];
     BacBadSetMask "OFPBAC_BAD_SET_MASK" [onf(4, 5, 4250, 0), of(6, 6, 2, 16)];
     NxbacMustBeZero "NXBAC_MUST_BE_ZERO" [nx(1, 2, 2, 256), nx(3, 6, 11, 0)];
+    NxbacCtDatapathSupport "NXBAC_CT_DATAPATH_SUPPORT" [nx(1, 2, 1, 265), nx(3, 6, 42, 0)];
+    NxbmcCtDatapathSupport "NXBMC_CT_DATAPATH_SUPPORT" [nx(1, 2, 1, 264), nx(3, 6, 43, 0)];
     NxbacBadConjunction "NXBAC_BAD_CONJUNCTION" [nx(1, 2, 2, 526), nx(3, 6, 15, 0)];
     BicUnknownInst "OFPBIC_UNKNOWN_INST" [of(2, 6, 3, 0)];
     BicUnsupInst "OFPBIC_UNSUP_INST" [nx(1, 1, 2, 257), of(2, 6, 3, 1)];

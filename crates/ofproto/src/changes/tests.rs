@@ -59,7 +59,13 @@ fn change_group(backer: &Backer, bridge: BridgeId, command: GroupModCommand, gro
     let group_mod = parse_group_mod(group, command, &NoPortNames).expect(group);
     let mut queue = ModQueue::default();
     queue.push(crate::flow_mod::Mod::Group(group_mod), &[]);
-    let cx = ModContext { version: Version::V13, now_ms: 5, debug_actions: false, has_meter: &|_| true };
+    let cx = ModContext {
+        version: Version::V13,
+        now_ms: 5,
+        debug_actions: false,
+        has_meter: &|_| true,
+        ct: dpif::CtCapabilities::default(),
+    };
     let step = queue.step(backer, bridge, &cx, &mut 10);
     assert!(step.failed.is_empty(), "{step:?}");
 }

@@ -313,6 +313,7 @@ impl Conn {
             now_ms,
             debug_actions: ctx.backer.debug_actions,
             has_meter: &has_meter,
+            ct: ctx.backer.capabilities.ct,
         };
         let epoch = ctx.backer.epoch();
         let step = self.mods.step(ctx.backer, ctx.bridge, &cx, work);

@@ -8,6 +8,7 @@ use super::Shared;
 use super::conn::Conn;
 use super::packets::{SentPacket, exactly, set_pipeline_fields};
 use crate::backer::Backer;
+use crate::ct_support;
 use crate::events::PacketInEvent;
 use crate::flow_mod::ModContext;
 use crate::ports::BridgeId;
@@ -43,7 +44,7 @@ pub(super) fn continuation_of(event: &PacketInEvent) -> Continuation {
     Continuation {
         bridge: event.bridge_uuid,
         stack: state.stack.clone(),
-        conntracked: false,
+        conntracked: state.conntracked,
         steps: state.steps.iter().map(step).collect(),
         action_set: state.action_set.clone(),
         odp_port: event.key.in_port().0,
@@ -82,9 +83,11 @@ impl Conn {
             now_ms,
             debug_actions: ctx.backer.debug_actions,
             has_meter: &has_meter,
+            ct: ctx.backer.capabilities.ct,
         };
         let check = |table: Option<TableId>, actions: &[Action]| {
-            check_actions(actions, &exactly(&flow), &cx.for_actions(table, &has_group))
+            check_actions(actions, &exactly(&flow), &cx.for_actions(table, &has_group))?;
+            ct_support::check_actions(actions, &cx.ct)
         };
         continuation.steps.iter().try_for_each(|step| check(Some(step.table), &step.actions))?;
         check(None, &continuation.action_set)?;
@@ -100,6 +103,8 @@ impl Conn {
             tunnel: flow.tunnel(),
             stack: continuation.stack,
             steps: continuation.steps.into_iter().map(step).collect(),
+            resume_at: None,
+            conntracked: continuation.conntracked,
             action_set: continuation.action_set,
             userdata: Vec::new(),
         };

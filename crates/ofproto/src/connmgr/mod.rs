@@ -349,7 +349,13 @@ impl Connmgr {
     /// Continues modifications of closed connections, one at a time.
     fn run_begun(&mut self, ctx: &BridgeCtx<'_>, now_ms: u64, work: &mut usize) {
         let Some(mods) = self.shared.begun.last_mut() else { return };
-        let cx = ModContext { version: Version::V13, now_ms, debug_actions: false, has_meter: &|_| true };
+        let cx = ModContext {
+            version: Version::V13,
+            now_ms,
+            debug_actions: false,
+            has_meter: &|_| true,
+            ct: ctx.backer.capabilities.ct,
+        };
         mods.step(ctx.backer, ctx.bridge, &cx, work);
         if mods.is_empty() {
             self.shared.begun.pop();

@@ -3,6 +3,7 @@
 use super::conn::{AsyncKind, Conn};
 use super::continuation::continuation_of;
 use super::{BridgeCtx, Connmgr, Shared};
+use crate::ct_support;
 use crate::events::{PacketInEvent, RemovedEvent, RemovedReason};
 use crate::flow_mod::ModContext;
 use crate::rule::Rule;
@@ -91,8 +92,10 @@ impl Conn {
             now_ms,
             debug_actions: ctx.backer.debug_actions,
             has_meter: &has_meter,
+            ct: ctx.backer.capabilities.ct,
         };
         check_actions(&m.actions, &exactly(&flow), &cx.for_actions(None, has_group))?;
+        ct_support::check_actions(&m.actions, &cx.ct)?;
         Ok((key, flow))
     }
 

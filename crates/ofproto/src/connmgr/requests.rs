@@ -3,13 +3,16 @@
 use super::conn::{Conn, Outcome};
 use super::{BridgeCtx, Shared};
 use crate::flow_mod::Mod;
+use dpif::{CtMatch, CtTupleMatch, DpifError};
 use flow::TableId;
 use openflow::msg::control::{
     ControllerRole, TableMod, TlvTable, TlvTableCommand, TlvTableMod, table_config,
 };
+use openflow::msg::ct_flush::{CtFlush, CtFlushTuple};
 use openflow::msg::features::TableFeatures;
 use openflow::msg::flow_mod::FlowMod;
 use openflow::{ErrorKind, Kind, Message, Multi, Version};
+use std::net::IpAddr;
 
 /// A received request.
 #[derive(Clone, Copy)]
@@ -99,6 +102,10 @@ impl Conn {
             Message::GetAsyncRequest => self.reply(&Message::GetAsyncReply(self.asyncs), xid),
             Message::SetAsync(m) => self.set_async(m, outcome),
             Message::SetPacketInFormat(n) => self.set_packet_in_format(n),
+            Message::CtFlushZone(zone) => {
+                flush_connections(ctx, &CtMatch { zone: Some(zone), ..CtMatch::default() })
+            }
+            Message::CtFlush(m) => flush_connections(ctx, &selected(&m)),
             Message::SetControllerId(id) => self.set_controller_id(id, outcome),
             Message::QueueGetConfigRequest(port) => self.queue_config(port, xid, ctx),
             Message::GroupStatsRequest(m) => self.group_stats(m, xid, ctx),
@@ -212,4 +219,29 @@ fn tlv_table_mod(m: &TlvTableMod) -> Res {
         TlvTableCommand::Add => Err(ErrorKind::NxttmfcTableFull),
         TlvTableCommand::Delete => Err(ErrorKind::NxttmfcBadFieldIdx),
     }
+}
+
+/// Deletes tracked connections. As in OVS, only a datapath without a tracker is an error, and not that nothing was
+/// found.
+fn flush_connections(ctx: &BridgeCtx<'_>, which: &CtMatch) -> Res {
+    let connections = ctx.datapath.connections().ok_or(ErrorKind::BrcBadExpType)?;
+    match connections.flush(which) {
+        Ok(()) | Err(DpifError::NotFound(_)) => Ok(()),
+        Err(_) => Err(ErrorKind::BrcEperm),
+    }
+}
+
+/// The connections that a request selects.
+fn selected(m: &CtFlush) -> CtMatch {
+    let tuple = |t: &CtFlushTuple| CtTupleMatch {
+        src: t.src.map(|a| IpAddr::from(a).to_canonical()),
+        dst: t.dst.map(|a| IpAddr::from(a).to_canonical()),
+        proto: m.proto,
+        src_port: t.src_port,
+        dst_port: t.dst_port,
+        icmp_id: t.icmp_id,
+        icmp_type: t.icmp_type,
+        icmp_code: t.icmp_code,
+    };
+    CtMatch { zone: m.zone, orig: tuple(&m.orig), reply: tuple(&m.reply) }
 }

@@ -9,6 +9,7 @@
 
 use super::{Effects, ModContext, add, begin_selection, check, clear, modify, modify_adds};
 use crate::backer::Backer;
+use crate::ct_support;
 use crate::events::RemovedReason;
 use crate::group::GroupChange;
 use crate::ports::BridgeId;
@@ -167,6 +168,8 @@ impl ModQueue {
         tables: &mut Tables,
         cx: &ModContext<'_>,
     ) -> Result<(), ErrorKind> {
+        let buckets = &gm.group.buckets;
+        buckets.iter().try_for_each(|b| ct_support::check_actions(&b.actions, &cx.ct))?;
         match tables.change_groups(gm, cx.now_ms)? {
             GroupChange::Changed => {}
             GroupChange::Deleted(ids) => self.gone_groups = ids,

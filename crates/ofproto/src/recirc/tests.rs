@@ -13,6 +13,8 @@ fn state(n: u64) -> FrozenState {
         tunnel: flow::Tunnel::default(),
         stack: Vec::new(),
         steps: Vec::new(),
+        resume_at: None,
+        conntracked: false,
         action_set: Vec::new(),
         userdata: Vec::new(),
     }

@@ -7,7 +7,7 @@ use dpif::{XlateDrop, slow_reason};
 use flow::text::NoPortNames;
 use flow::{Flow, Mask, OfPort, TableId};
 use ofp_actions::text::format_actions;
-use ofp_actions::{Action, ControllerAction, LearnAction, Translator, set};
+use ofp_actions::{Action, ControllerAction, Ct, LearnAction, Nat, Translator, set};
 
 impl Translator for XlateCtx<'_> {
     fn flow(&self) -> &Flow {
@@ -54,10 +54,26 @@ impl Translator for XlateCtx<'_> {
         }
     }
 
-    fn resubmit(&mut self, table: Option<TableId>, in_port: Option<OfPort>, honor_miss: bool) {
+    fn resubmit(&mut self, table: Option<TableId>, in_port: Option<OfPort>, ct: bool, honor_miss: bool) {
         let table = table.unwrap_or(self.table);
         let in_port = in_port.unwrap_or(self.flow.in_port());
-        self.resubmit_to(table, in_port, honor_miss);
+        if ct {
+            self.resubmit_original(table, in_port, honor_miss);
+        } else {
+            self.resubmit_to(table, in_port, honor_miss);
+        }
+    }
+
+    fn track(&mut self, ct: &Ct) {
+        self.track_packet(ct);
+    }
+
+    fn clear_tracking(&mut self) {
+        self.clear_connection();
+    }
+
+    fn translate_addresses(&mut self, nat: &Nat) {
+        self.nat = Some(*nat);
     }
 
     fn group(&mut self, id: u32) {

@@ -1,6 +1,7 @@
 //! State of one translation and its walk through tables, instructions and actions.
 
 use super::cache::{XlateCache, XlateEffect};
+use super::conntrack::Fork;
 use super::mpls::passes_unknown;
 use super::trace::{TraceEvent, Tracer};
 use super::{
@@ -17,7 +18,7 @@ use dpif::{ControllerCookie, DpAction, UserCookie, XlateDrop, slow_reason};
 use flow::text::{NoPortNames, format_match};
 use flow::{Flow, Mask, OfPort, RecircId, TableId, Tunnel, VlanTag, nw_frag};
 use ofp_actions::text::format_actions;
-use ofp_actions::{Action, ControllerAction, PacketInReason, set};
+use ofp_actions::{Action, ControllerAction, Nat, PacketInReason, set};
 use openflow::msg::meter;
 use packet::headers::{self as h, is_mpls};
 use std::sync::Arc;
@@ -76,6 +77,12 @@ pub(super) struct XlateCtx<'a> {
     hash_first: Option<HashAction>,
     /// The last label was popped: the headers behind it are unknown.
     pub(super) was_mpls: bool,
+    /// The tracker has seen the packet, and its fields are those of the connection.
+    pub(super) conntracked: bool,
+    /// The last `nat` of the `ct` being executed.
+    pub(super) nat: Option<Nat>,
+    /// Tracked copies, for the trace.
+    pub(super) forks: Vec<Fork>,
     /// The translation freezes before the current action, not after it.
     repeats_action: bool,
     pub(super) stack: Vec<Vec<u8>>,
@@ -157,6 +164,9 @@ impl<'a> XlateCtx<'a> {
             pause: None,
             hash_first: None,
             was_mpls: false,
+            conntracked: false,
+            nat: None,
+            forks: Vec::new(),
             repeats_action: false,
             stack: Vec::new(),
             slow_reasons: 0,
@@ -213,31 +223,47 @@ impl<'a> XlateCtx<'a> {
     /// Resumes a frozen translation.
     pub(super) fn run_frozen(&mut self) {
         let id = self.flow.recirc_id();
+        // As in OVS, the bridge of the request, also if another one resumes.
+        self.trace.push(|b| TraceEvent::Bridge(b.to_string()), &self.bridge.name);
         let Some(state) = self.host.recirc_state(id) else {
-            self.trace.push(|b| TraceEvent::Bridge(b.to_string()), &self.bridge.name);
             let why = format!("Recirculation context not found for ID {:x}", id.0);
             self.fail(XlateDrop::NoRecirculationContext, &why);
             return self.trace.pop();
         };
         self.resume(&state);
+        self.trace.pop();
+        self.freeze_if_asked();
+    }
+
+    /// A controller resumes a frozen translation.
+    pub(super) fn run_resumed(&mut self, state: &FrozenState) {
+        self.trace.push(|b| TraceEvent::Bridge(b.to_string()), &self.bridge.name);
+        self.resume(state);
+        self.trace.pop();
+        self.freeze_if_asked();
     }
 
     /// Continues a frozen translation with the current packet.
-    pub(super) fn resume(&mut self, state: &FrozenState) {
+    fn resume(&mut self, state: &FrozenState) {
         let Some(bridge) = self.view.bridge(state.bridge).cloned() else {
             return self.fail(XlateDrop::BridgeNotFound, "Recirculation bridge no longer exists.");
         };
         self.bridge = bridge;
-        self.trace.push(|b| TraceEvent::Bridge(b.to_string()), &self.bridge.name);
         self.trace.push(|()| TraceEvent::Thaw, &());
-        for step in &state.steps {
-            self.trace.push(|s| TraceEvent::Remark(format!("Resuming from table {}", s.table.0)), step);
+        for table in state.resume_at.iter().chain(state.steps.iter().map(|step| &step.table)) {
+            self.trace.push(|t| TraceEvent::Remark(format!("Resuming from table {}", t.0)), table);
             self.trace.pop();
+        }
+        for step in &state.steps {
             self.trace.push(|s| TraceEvent::Remark(restored(&s.actions)), step);
             self.trace.pop();
         }
         self.trace.pop();
         self.ingress = state.ingress;
+        self.conntracked = state.conntracked;
+        if !state.conntracked {
+            self.flow.clear_conntrack();
+        }
         self.flow.in_port = state.in_port;
         self.flow.metadata = state.metadata;
         self.flow.regs = state.regs;
@@ -247,6 +273,10 @@ impl<'a> XlateCtx<'a> {
         self.stack.clone_from(&state.stack);
         self.action_set.clone_from(&state.action_set);
         self.flow.actset_output = set::output_of(&self.action_set).0;
+        if let Some(table) = state.resume_at {
+            self.is_last = state.action_set.is_empty();
+            self.lookup(table, true);
+        }
         for (i, step) in state.steps.iter().enumerate() {
             if self.ended() {
                 break;
@@ -260,16 +290,15 @@ impl<'a> XlateCtx<'a> {
             }
         }
         self.run_action_set();
-        self.trace.pop();
-        self.freeze_if_asked();
     }
 
     /// The packet enters the bridge at the other end of a patch port.
     pub(super) fn in_peer_bridge(&mut self) {
         self.enters_peer = true;
-        let was_mpls = self.was_mpls;
+        let (was_mpls, conntracked) = (self.was_mpls, self.conntracked);
+        self.forget_connection();
         self.lookup(TableId(0), true);
-        (self.enters_peer, self.was_mpls) = (false, was_mpls);
+        (self.enters_peer, self.was_mpls, self.conntracked) = (false, was_mpls, conntracked);
         // `exit` and errors end only the packet's path through the peer; the fault is still reported.
         self.exit = false;
         self.error = None;
@@ -299,6 +328,7 @@ impl<'a> XlateCtx<'a> {
         // Both packets need the changes so far.
         self.commit();
         let (base, before) = (self.base, std::mem::take(&mut self.actions));
+        let conntracked = self.conntracked;
         self.clones += 1;
         self.outside += before.len();
         self.is_last = true;
@@ -307,7 +337,7 @@ impl<'a> XlateCtx<'a> {
         self.outside -= before.len();
         self.clones -= 1;
         let cloned = std::mem::replace(&mut self.actions, before);
-        self.base = base;
+        (self.base, self.conntracked) = (base, conntracked);
         self.outside += cloned.len();
         if !cloned.is_empty() {
             self.actions.push(match self.host.capabilities().clone {
@@ -357,16 +387,20 @@ impl<'a> XlateCtx<'a> {
 
     /// Looks the packet up in a table and runs the rule found. `honor_miss`: a table miss may go to the controllers.
     pub(super) fn lookup(&mut self, table: TableId, honor_miss: bool) {
-        self.lookup_from(self.flow.in_port(), table, honor_miss);
+        self.lookup_from(self.flow.in_port(), false, table, honor_miss);
     }
 
-    /// As [`XlateCtx::lookup`], with another input port for the lookup. The rule found runs with the packet's own.
-    fn lookup_from(&mut self, in_port: OfPort, table: TableId, honor_miss: bool) {
+    /// As [`XlateCtx::lookup`], with another input port for the lookup, and with `ct` the connection's original
+    /// direction. The rule found runs with the packet's own.
+    fn lookup_from(&mut self, in_port: OfPort, ct: bool, table: TableId, honor_miss: bool) {
         self.table = table;
         let bridge = self.bridge.clone();
         let is_fragment = self.flow.nw_frag & nw_frag::ANY != 0;
         if is_fragment && bridge.frags == FragHandling::Drop {
             return self.drop_fragment(table);
+        }
+        if ct {
+            self.swap_tuples();
         }
         let f = &mut self.flow;
         let own = (f.in_port, f.tp_src, f.tp_dst);
@@ -378,6 +412,9 @@ impl<'a> XlateCtx<'a> {
         let Found { rule, clauses } = bridge.tables.lookup(table, &self.flow, &mut self.wc);
         let found = rule.cloned();
         (self.flow.in_port, self.flow.tp_src, self.flow.tp_dst) = own;
+        if ct {
+            self.swap_tuples();
+        }
         if let Some(t) = bridge.tables.table(table) {
             self.cache.push(XlateEffect::Table { counters: t.counters.clone(), hit: found.is_some() });
         }
@@ -453,12 +490,17 @@ impl<'a> XlateCtx<'a> {
 
     /// A `resubmit`, `goto_table` or output to `TABLE`.
     pub(super) fn resubmit_to(&mut self, table: TableId, in_port: OfPort, honor_miss: bool) {
+        self.resubmit_with(table, in_port, false, honor_miss);
+    }
+
+    /// As [`XlateCtx::resubmit_to`]; with `ct` the lookup sees the connection's original direction.
+    pub(super) fn resubmit_with(&mut self, table: TableId, in_port: OfPort, ct: bool, honor_miss: bool) {
         if !self.may_nest() {
             return;
         }
         self.resubmits += 1;
         // Later tables always terminate; only backward jumps can loop.
-        self.nest(table <= self.table, |cx| cx.lookup_from(in_port, table, honor_miss));
+        self.nest(table <= self.table, |cx| cx.lookup_from(in_port, ct, table, honor_miss));
     }
 
     /// Freezes before the current action; the datapath hashes the packet before its recirculation.
@@ -535,7 +577,7 @@ impl<'a> XlateCtx<'a> {
         }
     }
 
-    fn frozen_state(&self, steps: Vec<FrozenStep>, userdata: Vec<u8>) -> FrozenState {
+    pub(super) fn frozen_state(&self, steps: Vec<FrozenStep>, userdata: Vec<u8>) -> FrozenState {
         FrozenState {
             bridge: self.bridge.id,
             table: self.table,
@@ -546,6 +588,8 @@ impl<'a> XlateCtx<'a> {
             tunnel: self.flow.tunnel(),
             stack: self.stack.clone(),
             steps,
+            resume_at: None,
+            conntracked: self.conntracked,
             action_set: self.action_set.clone(),
             userdata,
         }
@@ -565,14 +609,19 @@ impl<'a> XlateCtx<'a> {
         }
         self.commit();
         let state = self.frozen_state(steps, Vec::new());
-        match self.host.recirc_hold(state) {
-            Some(id) => {
-                self.recircs.push(id);
-                self.actions.extend(self.hash_first.take().map(DpAction::from));
-                self.actions.push(Recirc(id).into());
-            }
-            None => self.fail(XlateDrop::NoRecirculationContext, "no recirculation id left"),
-        }
+        let _ = self.recirculate(state);
+    }
+
+    /// Recirculates the packet with a frozen state; returns its id, unless none is left.
+    pub(super) fn recirculate(&mut self, state: FrozenState) -> Option<RecircId> {
+        let Some(id) = self.host.recirc_hold(state) else {
+            self.fail(XlateDrop::NoRecirculationContext, "no recirculation id left");
+            return None;
+        };
+        self.recircs.push(id);
+        self.actions.extend(self.hash_first.take().map(DpAction::from));
+        self.actions.push(Recirc(id).into());
+        Some(id)
     }
 
     /// Sends the current packet to the controllers.
@@ -645,6 +694,7 @@ impl<'a> XlateCtx<'a> {
             recircs: self.recircs,
             final_flow: self.flow,
             trace: self.trace.into_nodes(),
+            forks: self.forks,
         }
     }
 }

@@ -3,6 +3,7 @@
 use super::cache::{LearnedFlow, XlateEffect};
 use super::ctx::XlateCtx;
 use crate::changes::Lookups;
+use crate::ct_support;
 use crate::rule::RuleTimeouts;
 use flow::text::{NoPortNames, format_match};
 use flow::{Flow, Match, OfPort};
@@ -14,7 +15,9 @@ impl XlateCtx<'_> {
     /// Adds or refreshes a learned rule; returns whether it exists now.
     pub(super) fn learn_rule(&mut self, learn: &LearnAction) -> bool {
         let learned = learned_flow(learn, &self.flow);
-        let there = self.host.learn(self.bridge.id, &learned);
+        let can = self.host.capabilities().ct;
+        let can_match = ct_support::check_match(&learned.matching, &can).is_ok();
+        let there = can_match && self.host.learn(self.bridge.id, &learned);
         if !there || learn.result_dst.is_some() {
             // The result depends on all rules of the learned rule's table.
             self.lookups = Lookups::ALL;

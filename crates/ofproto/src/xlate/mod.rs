@@ -11,15 +11,19 @@
 mod actions;
 mod cache;
 mod commit;
+mod conntrack;
 mod ctx;
 mod group;
 mod learn;
 mod mpls;
 mod normal;
 mod output;
+mod recirculated;
 mod trace;
 
 pub use cache::{EffectHost, LearnedFlow, XlateCache, XlateEffect};
+pub use conntrack::Fork;
+pub use recirculated::{PARTS_MAX, Recirculations};
 pub use trace::{TraceEvent, TraceNode, render_trace};
 
 use crate::changes::Lookups;
@@ -125,6 +129,8 @@ pub struct Translation {
     pub final_flow: Flow,
     /// The trace, if requested.
     pub trace: Vec<TraceNode>,
+    /// Tracked copies of the packet, recirculated by `ct` with a table, if the trace is requested.
+    pub forks: Vec<Fork>,
 }
 
 impl Translation {
@@ -145,7 +151,7 @@ pub fn translate(request: &Request<'_>, host: &mut dyn XlateHost) -> Translation
     let mut ctx = XlateCtx::new(request, bridge, host);
     match request.start {
         Start::Actions(actions) => ctx.run_packet_out(actions),
-        Start::Resume(state) => ctx.resume(state),
+        Start::Resume(state) => ctx.run_resumed(state),
         Start::Tables if request.flow.recirc_id != 0 => ctx.run_frozen(),
         Start::Tables => ctx.run_port_input(),
     }

@@ -2,6 +2,7 @@
 
 mod clones;
 mod conjunctions;
+mod conntracks;
 mod fin_timeout;
 mod found;
 mod fragments;

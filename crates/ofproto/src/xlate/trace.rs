@@ -27,6 +27,8 @@ pub enum TraceEvent {
     FragmentsDropped(TableId),
     /// Execution of an action.
     Action(Box<Action>),
+    /// Execution of an empty list of actions within another action.
+    NoActions,
     /// Execution of a group bucket.
     Bucket(u32),
     /// Execution of the action set.
@@ -115,8 +117,25 @@ const DEFAULT_PRIORITY: i32 = 32768;
 /// last action of a table are at the level of the table itself.
 pub fn render_trace(nodes: &[TraceNode]) -> String {
     let mut out = String::new();
-    render(&flatten(nodes), 0, &mut out);
+    let mut flat = flatten(nodes);
+    for bridge in &mut flat {
+        adopt_action_set(&mut bridge.children);
+    }
+    render(&flat, 0, &mut out);
     out
+}
+
+/// As in OVS, the action set of a traced bridge belongs to its first table.
+fn adopt_action_set(nodes: &mut Vec<TraceNode>) {
+    if let [
+        ..,
+        TraceNode { event: TraceEvent::Table { .. }, .. },
+        TraceNode { event: TraceEvent::ActionSet, .. },
+    ] = &nodes[..]
+        && let (Some(set), Some(table)) = (nodes.pop(), nodes.last_mut())
+    {
+        table.children.push(set);
+    }
 }
 
 /// Children of an action are beside it, not within it.
@@ -139,6 +158,7 @@ fn render(nodes: &[TraceNode], level: usize, out: &mut String) {
         let leaf = matches!(
             node.event,
             TraceEvent::Action(_)
+                | TraceEvent::NoActions
                 | TraceEvent::Bucket(_)
                 | TraceEvent::Detail(_)
                 | TraceEvent::Warning(_)
@@ -180,6 +200,9 @@ fn render(nodes: &[TraceNode], level: usize, out: &mut String) {
             }
             TraceEvent::Action(action) => {
                 let _ = writeln!(out, "{indent}{}", action.format(&NoPortNames));
+            }
+            TraceEvent::NoActions => {
+                let _ = writeln!(out, "{indent}drop");
             }
             TraceEvent::Detail(text) => {
                 let _ = writeln!(out, "{indent} -> {text}");

@@ -2,7 +2,7 @@
 
 use super::table::*;
 use crate::msg::{
-    Format, Kind, Message, asyncs, bundle, control, flow_mod, group, meter, packet, port, stats,
+    Format, Kind, Message, asyncs, bundle, control, ct_flush, flow_mod, group, meter, packet, port, stats,
 };
 use ofp_wire::error;
 use ofp_wire::{Reader, Res, Writer};
@@ -18,6 +18,7 @@ fn put_rest(m: &[u8], w: &mut Writer) {
 use asyncs::*;
 use bundle::*;
 use control::*;
+use ct_flush::*;
 
 pub(super) static ROWS: &[Row] = &[
     body!(Hello, Standard, Id::Of(0), ALL, Len::Min(0), decode_hello, encode_hello),
@@ -202,6 +203,8 @@ pub(super) static ROWS: &[Row] = &[
     body!(SetControllerId, Standard, exp(20), ALL, Len::Is(8), decode_controller_id, encode_controller_id),
     body!(FlowMonitorCancel, Standard, exp(21), ALL, Len::Is(4), decode_u32, encode_u32),
     body!(TlvTableMod, Standard, exp(24), ALL, Len::Array(8, 8), decode_tlv_mod, encode_tlv_mod),
+    body!(CtFlushZone, Standard, exp(29), ALL, Len::Is(8), decode_ct_flush_zone, encode_ct_flush_zone),
+    body!(CtFlush, Standard, exp(32), ALL, Len::Array(8, 8), decode_ct_flush, encode_ct_flush),
     void!(TlvTableRequest, exp(25), ALL),
     body!(TlvTableReply, Standard, exp(26), ALL, Len::Array(16, 8), decode_tlv_table, encode_tlv_table),
 ];

@@ -67,7 +67,9 @@ fn put_nested(w: &mut Writer, ty: u16, payload: impl FnOnce(&mut Writer)) {
 /// The same action where lists of actions have no `goto_table`.
 fn listed(action: &Action) -> Action {
     match action {
-        Action::GotoTable(goto) => Resubmit { in_port: flow::OfPort::IN_PORT, table: Some(goto.0) }.into(),
+        Action::GotoTable(goto) => {
+            Resubmit { in_port: flow::OfPort::IN_PORT, table: Some(goto.0), ct: false }.into()
+        }
         other => other.clone(),
     }
 }

@@ -7,6 +7,7 @@ pub mod asyncs;
 pub mod bundle;
 pub mod continuation;
 pub mod control;
+pub mod ct_flush;
 pub mod features;
 pub mod flow_mod;
 pub mod flow_stats;
@@ -178,6 +179,10 @@ messages! {
     FlowAge;
     /// `NXT_SET_CONTROLLER_ID`.
     SetControllerId(u16);
+    /// `NXT_CT_FLUSH_ZONE`, with the zone.
+    CtFlushZone(u16);
+    /// `NXT_CT_FLUSH`.
+    CtFlush(ct_flush::CtFlush);
     /// `NXT_TLV_TABLE_MOD`.
     TlvTableMod(control::TlvTableMod);
     /// `NXT_TLV_TABLE_REQUEST`.
@@ -296,6 +301,8 @@ impl Message {
             | Message::SetPacketInFormat(_)
             | Message::FlowAge
             | Message::SetControllerId(_)
+            | Message::CtFlushZone(_)
+            | Message::CtFlush(_)
             | Message::TlvTableMod(_)
             | Message::TlvTableRequest
             | Message::TlvTableReply(_)

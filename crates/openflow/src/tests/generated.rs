@@ -176,7 +176,7 @@ fn common_action() -> impl Strategy<Value = Action> {
         range(128).prop_map(|v| Action::StackPop(StackPop(v))),
         prop::collection::vec(any::<u16>(), 0..4)
             .prop_map(|controllers| Action::DecTtl(DecTtl { controllers })),
-        (port(), table).prop_map(|(in_port, table)| Action::Resubmit(Resubmit { in_port, table })),
+        (port(), table).prop_map(|(in_port, table)| Action::Resubmit(Resubmit { in_port, table, ct: false })),
         learn(),
         any::<[u16; 2]>().prop_map(|[idle_timeout_s, hard_timeout_s]| Action::FinTimeout(FinTimeout {
             idle_timeout_s,
@@ -284,8 +284,9 @@ fn action13() -> impl Strategy<Value = Action> {
 }
 
 fn instructions() -> impl Strategy<Value = Vec<Action>> {
-    let again = (0..255u8)
-        .prop_map(|t| Action::Resubmit(Resubmit { in_port: OfPort::IN_PORT, table: Some(TableId(t)) }));
+    let again = (0..255u8).prop_map(|t| {
+        Action::Resubmit(Resubmit { in_port: OfPort::IN_PORT, table: Some(TableId(t)), ct: false })
+    });
     let set = prop::collection::vec(prop_oneof![3 => set_field(), 1 => again], 0..3);
     (
         prop::option::of(any::<u32>()),

@@ -16,8 +16,9 @@ use flow::text::{PortNames, format_flow, format_megaflow, parse_exact_flow};
 use flow::{DpPort, FLOW_WORDS, Flow, FlowKey, Mask, Match, OfPort, VlanTag};
 use ofp_actions::text::parse_actions;
 use ofp_actions::{Action, CheckContext, Stage, check_actions};
+use ofproto::ct_support;
 use ofproto::ports::{BridgeId, PortTable};
-use ofproto::xlate::{Request, Start, Translation, render_trace, translate};
+use ofproto::xlate::{Recirculations, Request, Start, Translation, render_trace, translate};
 use openflow::Version;
 use packet::Packet;
 use std::fmt::Write as _;
@@ -43,6 +44,8 @@ struct Subject<'a> {
     bridge: BridgeId,
     flow: Flow,
     packet: Option<Vec<u8>>,
+    /// Connection states of recirculated packets.
+    ct_next: Vec<u32>,
 }
 
 pub(super) fn trace(daemon: &mut Daemon, args: &[String]) -> Answer {
@@ -94,7 +97,7 @@ fn subject<'a>(instances: &'a Instances, args: &TraceArgs<'_>) -> Result<Subject
             Some(bytes.clone())
         }
     };
-    Ok(Subject { instance, bridge, flow, packet })
+    Ok(Subject { instance, bridge, flow, packet, ct_next: args.ct_next.clone() })
 }
 
 /// The flow of a packet, with `given` metadata.
@@ -127,31 +130,46 @@ fn packet_out_actions(subject: &Subject<'_>, args: &TraceArgs<'_>) -> Result<Vec
         has_meter: &|id| bridge.meters.contains_key(&id),
         has_group: &|id| bridge.tables.groups().get(id).is_some(),
     };
+    let can = subject.instance.datapath.capabilities().ct;
     check_actions(&actions, &Match::new(&subject.flow, &exact), &cx)
+        .and_then(|()| ct_support::check_actions(&actions, &can))
         .map_err(|e| format!("Bad actions: {e}"))?;
     Ok(actions)
 }
 
-/// Translates and prints.
+/// Translates and prints, with the tracked copies of the packet.
 fn trace_text(subject: &Subject<'_>, start: Start<'_>) -> String {
+    let mut copies = Recirculations::new(subject.ct_next.clone());
+    let mut out = part_text(subject, &subject.flow, start, &mut copies);
+    loop {
+        let (flow, heading) = copies.next_part();
+        out += &heading;
+        let Some(flow) = flow else { return out };
+        out += &part_text(subject, &flow, Start::Tables, &mut copies);
+    }
+}
+
+/// Translates a flow and prints it; `copies` gets the tracked copies.
+fn part_text(subject: &Subject<'_>, flow: &Flow, start: Start<'_>, copies: &mut Recirculations) -> String {
     let backer = &subject.instance.backer;
     let now_ms = sys::clock::monotonic_ms();
     let view = backer.view();
-    let request = Request { view: &view, bridge: subject.bridge, flow: &subject.flow, start, trace: true };
-    let t = translate(&request, &mut backer.xlate_host(subject.packet.is_some(), now_ms));
+    let request = Request { view: &view, bridge: subject.bridge, flow, start, trace: true };
+    let mut t = translate(&request, &mut backer.xlate_host(subject.packet.is_some(), now_ms));
     if let Some(packet) = &subject.packet {
-        let seen = FlowStats { used_ms: now_ms, tcp_flags: subject.flow.tcp_flags, ..FlowStats::default() };
+        let seen = FlowStats { used_ms: now_ms, tcp_flags: flow.tcp_flags, ..FlowStats::default() };
         t.cache.replay_learning(&seen, &mut backer.effect_host());
-        to_controllers(subject, packet, &t);
+        to_controllers(subject, flow, packet, &t);
     }
     // Held until the next round of the revalidator, so that further traces find their state.
     backer.ukeys.defer_release(&t.recircs);
-    let flow = format_flow(&subject.flow);
-    format!("Flow: {flow}\n{}{}", render_trace(&t.trace), summary(subject, &t))
+    copies.add(std::mem::take(&mut t.forks));
+    let shown = format_flow(flow);
+    format!("Flow: {shown}\n{}{}", render_trace(&t.trace), summary(subject, flow, &t))
 }
 
 /// Executes the actions of the translation for controllers only: nothing is forwarded.
-fn to_controllers(subject: &Subject<'_>, packet: &[u8], t: &Translation) {
+fn to_controllers(subject: &Subject<'_>, flow: &Flow, packet: &[u8], t: &Translation) {
     let is_to_controller =
         |a: &DpAction| matches!(a, DpAction::Userspace(Userspace(UserCookie::Controller(_))));
     if !t.actions.iter().any(is_to_controller) {
@@ -160,8 +178,8 @@ fn to_controllers(subject: &Subject<'_>, packet: &[u8], t: &Translation) {
     let kept = |a: &&DpAction| is_to_controller(a) || a.as_rewrite().is_some();
     let actions: Vec<DpAction> = t.actions.iter().filter(kept).cloned().collect();
     let view = subject.instance.backer.view();
-    let port = view.bridge(subject.bridge).and_then(|b| b.ports.port(subject.flow.in_port())?.dp_port);
-    let key = FlowKey::from_flow(&subject.flow, port.unwrap_or(DpPort::NONE));
+    let port = view.bridge(subject.bridge).and_then(|b| b.ports.port(flow.in_port())?.dp_port);
+    let key = FlowKey::from_flow(flow, port.unwrap_or(DpPort::NONE));
     let execute = Execute {
         packet: Packet::from_slice(packet),
         key,
@@ -174,8 +192,7 @@ fn to_controllers(subject: &Subject<'_>, packet: &[u8], t: &Translation) {
     subject.instance.datapath.operate(OpBatch { pmd: PmdId::Main, ops, tag: 0, reply: None });
 }
 
-fn summary(subject: &Subject<'_>, t: &Translation) -> String {
-    let flow = &subject.flow;
+fn summary(subject: &Subject<'_>, flow: &Flow, t: &Translation) -> String {
     let mut shown = *flow;
     shown.recirc_id = t.final_flow.recirc_id;
     shown.actset_output = OfPort::UNSET.0;

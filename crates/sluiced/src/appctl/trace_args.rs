@@ -2,6 +2,7 @@
 //! packet.
 
 use flow::compose::{DEFAULT_L7_BYTES, Payload};
+use flow::text::{ct_state_flag, format_ct_state};
 
 /// Maximum payload of a packet with its headers.
 const L7_BYTES_MAX: usize = 64_000;
@@ -36,6 +37,8 @@ pub(super) struct TraceArgs<'a> {
     l7_bytes: usize,
     /// For a packet-out: its actions must fit the packet.
     pub(super) consistent: bool,
+    /// Connection states of recirculated packets, in their order.
+    pub(super) ct_next: Vec<u32>,
     /// For a packet-out.
     pub(super) actions: &'a str,
 }
@@ -45,6 +48,7 @@ impl<'a> TraceArgs<'a> {
     pub(super) fn parse(args: &'a [String], packet_out: bool) -> Result<TraceArgs<'a>, String> {
         let mut words = Vec::new();
         let (mut generate, mut consistent) = (false, false);
+        let mut ct_next = Vec::new();
         let (mut l7, mut l7_bytes) = (None, DEFAULT_L7_BYTES);
         let mut rest = args.iter();
         while let Some(arg) = rest.next() {
@@ -54,9 +58,7 @@ impl<'a> TraceArgs<'a> {
                 "-consistent" | "--consistent" if packet_out => consistent = true,
                 "--l7" => l7 = Some(hexadecimal(value()?)?),
                 "--l7-len" => l7_bytes = l7_length(value()?)?,
-                "--ct-next" => {
-                    return Err("--ct-next: there is no connection tracking in this version".to_string());
-                }
+                "--ct-next" => ct_next.push(connection_state(value()?)?),
                 option if option.starts_with('-') => return Err(format!("{option}: unknown option")),
                 _ => words.push(arg.as_str()),
             }
@@ -82,7 +84,7 @@ impl<'a> TraceArgs<'a> {
             [name, flow] => FlowText::Bridge(name, flow),
             _ => return Err("too many arguments".to_string()),
         };
-        Ok(TraceArgs { flow, packet, l7, l7_bytes, consistent, actions })
+        Ok(TraceArgs { flow, packet, l7, l7_bytes, consistent, ct_next, actions })
     }
 
     /// The payload of a generated packet.
@@ -97,6 +99,28 @@ impl<'a> TraceArgs<'a> {
 /// Whether a text has the form `name(…)`; a bridge's flow has `name=…`.
 fn is_datapath_flow(text: &str) -> bool {
     text.split_once('(').is_some_and(|(name, _)| !name.contains('='))
+}
+
+/// Names of `ct_state` flags, separated by commas or blanks; a combination that a tracker returns.
+fn connection_state(text: &str) -> Result<u32, String> {
+    use flow::ct_state::{EST, INV, NEW, RPL, TRK};
+    let mut state = 0;
+    for name in text.split([',', ' ', '\t', '\r', '\n']).filter(|name| !name.is_empty()) {
+        state |=
+            ct_state_flag(name).ok_or_else(|| format!("{name}: unknown connection tracking state flag"))?;
+    }
+    let faults = [
+        (state != 0 && state & TRK == 0, "If \"trk\" is unset, no other flags are set"),
+        (state & INV != 0 && state & !(TRK | INV) != 0, "when \"inv\" is set, only \"trk\" may also be set"),
+        (state & NEW != 0 && state & EST != 0, "\"new\" and \"est\" are mutually exclusive"),
+        (state & NEW != 0 && state & RPL != 0, "\"new\" and \"rpl\" are mutually exclusive"),
+    ];
+    let faults: Vec<String> = faults
+        .iter()
+        .filter(|(is_so, _)| *is_so)
+        .map(|(_, why)| format!("{}: invalid connection state: {why}\n", format_ct_state(state)))
+        .collect();
+    if faults.is_empty() { Ok(state) } else { Err(faults.concat()) }
 }
 
 fn l7_length(text: &str) -> Result<usize, String> {

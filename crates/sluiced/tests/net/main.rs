@@ -16,6 +16,7 @@ mod external_db;
 mod helpers;
 mod kernel;
 mod kernel_cost;
+mod kernel_ct;
 mod kernel_queues;
 mod links;
 mod loops;

@@ -62,6 +62,8 @@ const QUICK: &[GuestTest] = &[
             "3",
             "--exact",
             "kernel::a_removed_datapath_is_recreated",
+            "kernel_ct::one_side_begins_connections_and_marks_belong_to_them",
+            "kernel_ct::sources_and_destinations_are_translated",
             "kernel::a_flow_answers_arp_in_the_slow_path",
             "kernel::established_traffic_survives_a_kill",
             "kernel::hosts_reach_each_other_and_stock_tools_agree",

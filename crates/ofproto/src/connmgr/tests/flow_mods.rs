@@ -2,6 +2,7 @@
 
 use super::*;
 use TextCommand::{Add, Delete, DeleteStrict, Modify, ModifyStrict};
+use dpif::CtCapabilities;
 
 /// Counts `n` packets on every rule.
 fn count(s: &Switch, n: u64) {
@@ -253,7 +254,13 @@ fn learned_rules_end_with_a_learner_that_expires_or_loses_its_meter() {
 #[test]
 fn a_batch_is_all_or_nothing_and_says_which_failed() {
     let s = Switch::new();
-    let cx = ModContext { version: Version::V13, now_ms: 5, debug_actions: true, has_meter: &|_| false };
+    let cx = ModContext {
+        version: Version::V13,
+        now_ms: 5,
+        debug_actions: true,
+        has_meter: &|_| false,
+        ct: CtCapabilities::default(),
+    };
     let mods = |texts: &[&str]| texts.iter().map(|t| flow_mod(Add, t)).collect::<Vec<_>>();
     let bad = mods(&[
         "priority=5,tcp,actions=1",
@@ -283,8 +290,13 @@ fn a_batch_that_fails_leaves_the_timers_of_rules_alone() {
     };
     let (before, rules) = (times(&s), s.rules());
     s.pass(4000);
-    let cx =
-        ModContext { version: Version::V13, now_ms: s.now_ms, debug_actions: true, has_meter: &|_| false };
+    let cx = ModContext {
+        version: Version::V13,
+        now_ms: s.now_ms,
+        debug_actions: true,
+        has_meter: &|_| false,
+        ct: CtCapabilities::default(),
+    };
     let bad = [
         flow_mod(Add, "priority=5,tcp,idle_timeout=10,actions=2"),
         flow_mod(Modify, "tcp,actions=2"),

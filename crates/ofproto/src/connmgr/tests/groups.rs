@@ -1,6 +1,7 @@
 //! Groups over OpenFlow: modified, described, counted, deleted with their rules.
 
 use super::*;
+use dpif::CtCapabilities;
 use openflow::Multi;
 use openflow::msg::group::{GROUP_ALL, GroupModCommand, GroupRequest, GroupType};
 use openflow::text::{format_group, parse_group_mod};
@@ -158,7 +159,13 @@ fn commit(s: &mut Switch, messages: &[Message]) -> Result<(), (usize, ErrorKind)
         };
         (change, i.to_string().into_bytes().into())
     });
-    let cx = ModContext { version: Version::V13, now_ms: 5, debug_actions: false, has_meter: &|_| false };
+    let cx = ModContext {
+        version: Version::V13,
+        now_ms: 5,
+        debug_actions: false,
+        has_meter: &|_| false,
+        ct: CtCapabilities::default(),
+    };
     let mut transaction = Transaction::begin(&s.backer, s.bridge, numbered).unwrap();
     loop {
         match transaction.step(&s.backer, &cx, &mut 1) {

@@ -1,6 +1,7 @@
 //! Requests and their replies, in both versions; malformed requests; readers that do not read.
 
 use super::*;
+use dpif::CtCapabilities;
 use dpif::actions::Output;
 use openflow::msg::asyncs::AsyncConfig;
 use openflow::msg::control::{Role, SwitchConfig, TableMod, TlvMap, TlvTableCommand, TlvTableMod};
@@ -371,7 +372,13 @@ fn messages_may_come_in_any_pieces() {
 fn a_reader_that_does_not_read_is_not_served_further() {
     let mut s = Switch::new();
     let mut c = s.service(Version::V13);
-    let cx = ModContext { version: Version::V13, now_ms: 5, debug_actions: true, has_meter: &|_| false };
+    let cx = ModContext {
+        version: Version::V13,
+        now_ms: 5,
+        debug_actions: true,
+        has_meter: &|_| false,
+        ct: CtCapabilities::default(),
+    };
     let mods: Vec<FlowMod> = (0..15_000u16)
         .map(|n| flow_mod(TextCommand::Add, &format!("priority={n},tcp,tcp_dst={n},actions=1")))
         .collect();

@@ -2,11 +2,18 @@
 
 use super::*;
 use crate::events::REMOVED_QUEUE;
+use dpif::CtCapabilities;
 use std::time::{Duration, Instant};
 
 /// Adds rules with different addresses in one input.
 fn fill(s: &Switch, numbers: std::ops::Range<u32>, flags: &str) {
-    let cx = ModContext { version: Version::V13, now_ms: 5, debug_actions: true, has_meter: &|_| false };
+    let cx = ModContext {
+        version: Version::V13,
+        now_ms: 5,
+        debug_actions: true,
+        has_meter: &|_| false,
+        ct: CtCapabilities::default(),
+    };
     let mut fm = flow_mod(TextCommand::Add, &format!("{flags}ip,nw_dst=10.0.0.0,actions=1"));
     let mods: Vec<FlowMod> = numbers
         .map(|n| {
@@ -149,7 +156,13 @@ fn a_bundle_is_carried_out_at_once_however_many_rules_end() {
     let mut s = Switch::new();
     let (c, controller) = (s.service(Version::V13), s.controller(Version::V13));
     fill(&s, 0..RULES, "send_flow_rem,");
-    let cx = ModContext { version: Version::V13, now_ms: 5, debug_actions: true, has_meter: &|_| false };
+    let cx = ModContext {
+        version: Version::V13,
+        now_ms: 5,
+        debug_actions: true,
+        has_meter: &|_| false,
+        ct: CtCapabilities::default(),
+    };
     let delete = [flow_mod(TextCommand::Delete, "")];
     apply_all(&s, &delete, &cx).unwrap();
     assert_eq!((rule_count(&s), s.backer.removed.len(s.bridge)), (0, RULES as usize));

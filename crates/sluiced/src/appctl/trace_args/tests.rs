@@ -58,7 +58,12 @@ fn faults_are_reported() {
         ("br0 in_port=1 --l7 0", "Trailing garbage in packet data"),
         ("br0 in_port=1 --l7-len 70000", "70000: too much L7 data"),
         ("br0 in_port=1 --l7-len x", "x: not a number of bytes"),
-        ("br0 in_port=1 --ct-next trk", "--ct-next: there is no connection tracking in this version"),
+        ("br0 in_port=1 --ct-next", "Missing argument for option --ct-next"),
+        ("br0 in_port=1 --ct-next trk|est", "trk|est: unknown connection tracking state flag"),
+        (
+            "br0 in_port=1 --ct-next rel",
+            "rel: invalid connection state: If \"trk\" is unset, no other flags are set\n",
+        ),
         ("br0 in_port=1 zz", "Trailing garbage in packet data"),
         ("br0 in_port=1 0102", "Packet data too short for Ethernet"),
         ("br0 in_port=1 a b", "too many arguments"),

@@ -314,7 +314,7 @@ fn unsupported_commands_are_refused() {
         ("dpif/get-flow br0 ufid:5", "bridge br0 has no such flow"),
         ("fdb/add br0 nope 0 02:00:00:00:00:01", "no such port"),
         ("fdb/add br0 p1 4096 02:00:00:00:00:01", "a VLAN has a number of 0 to 4095"),
-        ("ofproto/trace br0 in_port=1 --ct-next trk,est", "there is no connection tracking"),
+        ("ofproto/trace br0 in_port=1 --ct-next est", "If \"trk\" is unset, no other flags are set"),
         ("upcall/disable-ufid", "always carry their ufid"),
         ("upcall/set-flow-limit x", "not a number"),
     ] {

@@ -1,0 +1,87 @@
+//! What each missing feature refuses, as Open vSwitch 3.1 does after `dpif/set-dp-features FEATURE false`.
+
+use super::*;
+use flow::text::NoPortNames;
+use ofp_actions::text::{FlowModCommand, parse_flow_mod};
+
+/// All features.
+const ALL: CtCapabilities = CtCapabilities {
+    state: true,
+    state_nat: true,
+    zone: true,
+    mark: true,
+    label: true,
+    orig_tuple: true,
+    orig_tuple6: true,
+    clear: true,
+    event_mask: true,
+    timeout: true,
+    zero_snat: true,
+};
+
+/// The error of a rule.
+fn error(line: &str, can: &CtCapabilities) -> Option<ErrorKind> {
+    let rule = parse_flow_mod(line, FlowModCommand::Add, &NoPortNames).expect(line);
+    check_match(&rule.rule_match, can).and_then(|()| check_actions(&rule.actions, can)).err()
+}
+
+fn check(without: CtCapabilities, of_match: &[&str], of_actions: &[&str], accepted: &[&str]) {
+    let rows = [
+        (of_match, Some(ErrorKind::NxbmcCtDatapathSupport)),
+        (of_actions, Some(ErrorKind::NxbacCtDatapathSupport)),
+        (accepted, None),
+    ];
+    for (lines, expected) in rows {
+        for line in lines {
+            assert_eq!(error(line, &ALL), None, "{line}");
+            assert_eq!(error(line, &without), expected, "{line}");
+        }
+    }
+}
+
+#[test]
+fn each_feature_is_needed_by_its_matches_and_actions() {
+    let mark = "ip,actions=ct(commit,exec(set_field:1->ct_mark))";
+    let label = "ip,actions=ct(commit,exec(move:reg0->ct_label[0..31]))";
+    check(
+        CtCapabilities { state: false, ..ALL },
+        &["ct_state=+trk,actions=2", "ip,ct_state=+trk+new,actions=resubmit(,1,ct)"],
+        &[
+            "ip,actions=ct",
+            "ip,actions=ct(nat)",
+            mark,
+            // Unlike in OVS, wherever the action is.
+            "ip,actions=clone(ct)",
+            "ip,actions=write_actions(ct(commit))",
+        ],
+        &["ct_zone=1,actions=2", "ip,actions=ct_clear", "actions=move:ct_mark->reg0"],
+    );
+    check(
+        CtCapabilities { zone: false, ..ALL },
+        &["ct_zone=1,actions=2"],
+        &["ip,actions=ct(zone=5)", "ip,actions=ct(zone=reg0[0..15])"],
+        &["ip,actions=ct"],
+    );
+    check(CtCapabilities { mark: false, ..ALL }, &["ct_mark=1,actions=2"], &[mark], &[label]);
+    check(CtCapabilities { label: false, ..ALL }, &["ct_label=1,actions=2"], &[label], &[mark]);
+    check(
+        CtCapabilities { state_nat: false, ..ALL },
+        &["ct_state=+trk+snat,actions=2"],
+        &["ip,actions=ct(nat)"],
+        &["ct_state=+trk,actions=2"],
+    );
+    check(
+        CtCapabilities { orig_tuple: false, ..ALL },
+        &["ip,ct_state=+trk+new,ct_nw_src=1.1.1.1,actions=2"],
+        &["ip,actions=ct(commit,force)", "ip,ct_state=+trk+new,actions=resubmit(,1,ct)"],
+        &["ip,ct_state=+trk+new,ct_nw_proto=6,actions=2"],
+    );
+    check(
+        CtCapabilities { orig_tuple6: false, ..ALL },
+        &["ipv6,ct_state=+trk+new,ct_ipv6_src=::1,actions=2"],
+        &[],
+        &["ip,ct_state=+trk+new,ct_nw_proto=6,actions=2"],
+    );
+    let none = CtCapabilities { orig_tuple: false, orig_tuple6: false, ..ALL };
+    check(none, &["ip,ct_state=+trk+new,ct_nw_proto=6,actions=2"], &[], &[]);
+}
