@@ -10,6 +10,7 @@ pub use conjunction::Found;
 pub use select::{Selected, Selection};
 
 use crate::action_pool::ActionPool;
+use crate::events::{Cause, RemovedReason};
 use crate::group::{GroupChange, Groups};
 use crate::rule::Rule;
 use crate::rule_index::{RuleChange, RuleIndex};
@@ -96,9 +97,9 @@ fn table_of(rows: &Rows, id: TableId) -> Option<&Arc<Table>> {
 /// A change of a version of the tables.
 pub enum Change {
     /// Of one rule.
-    Rule(RuleChange),
+    Rule(RuleChange, Cause),
     /// A table lost all its rules.
-    Cleared(Box<Cleared>),
+    Cleared(Box<Cleared>, Cause),
     /// Of groups.
     Groups,
 }
@@ -137,8 +138,12 @@ pub struct Tables {
     index: Arc<Mutex<Index>>,
     /// The index follows an unpublished version.
     is_open: Arc<AtomicBool>,
+    /// Changes of rules are reported to monitors.
+    is_monitored: Arc<AtomicBool>,
     /// Uncommitted changes of this version.
     journal: Vec<Change>,
+    /// Cause of the next changes.
+    cause: Cause,
     reclaimer: Reclaimer,
 }
 
@@ -150,7 +155,9 @@ impl Clone for Tables {
             actions: self.actions.clone(),
             index: self.index.clone(),
             is_open: self.is_open.clone(),
+            is_monitored: self.is_monitored.clone(),
             journal: Vec::new(),
+            cause: Cause { batch: self.cause.batch + 1, ..Cause::default() },
             reclaimer: self.reclaimer.clone(),
         }
     }
@@ -165,8 +172,10 @@ impl Journal {
     /// unless the rule sends packets to controllers, which receive its cookie.
     pub fn affects_translation(&self) -> bool {
         self.0.iter().any(|change| match change {
-            Change::Rule(RuleChange { before: Some(before), after: Some(after) }) => !before.acts_as(after),
-            Change::Rule(_) | Change::Cleared(_) | Change::Groups => true,
+            Change::Rule(RuleChange { before: Some(before), after: Some(after) }, _) => {
+                !before.acts_as(after)
+            }
+            Change::Rule(..) | Change::Cleared(..) | Change::Groups => true,
         })
     }
 
@@ -175,9 +184,37 @@ impl Journal {
         self.0.is_empty()
     }
 
+    /// Calls `f` with each changed rule.
+    pub(crate) fn for_each(&self, f: &mut dyn FnMut(&RuleChange, Cause)) {
+        for change in &self.0 {
+            match change {
+                Change::Rule(change, cause) => f(change, *cause),
+                Change::Cleared(cleared, cause) => cleared.rules.rules.iter().for_each(|rule| {
+                    f(&RuleChange { before: Some(rule.clone()), after: None }, *cause);
+                }),
+                Change::Groups => {}
+            }
+        }
+    }
+
+    /// Removed rules with the reason; of a cleared table only those with `SEND_FLOW_REM`.
+    pub(crate) fn removed(&self) -> impl Iterator<Item = (&Arc<Rule>, RemovedReason)> {
+        self.0.iter().flat_map(|change| {
+            let (one, cleared, reason) = match change {
+                Change::Rule(RuleChange { before, after: None }, cause) => {
+                    (before.as_ref(), None, cause.reason)
+                }
+                Change::Cleared(cleared, cause) => (None, Some(cleared), cause.reason),
+                Change::Rule(..) | Change::Groups => (None, None, RemovedReason::Delete),
+            };
+            let cleared = cleared.into_iter().flat_map(|cleared| cleared.index.send_flow_rem());
+            one.into_iter().chain(cleared).map(move |rule| (rule, reason))
+        })
+    }
+
     /// Drops it, on another thread if that takes long.
     pub fn discard(self, reclaimer: &Reclaimer) {
-        let clears = |change: &Change| matches!(change, Change::Cleared(_));
+        let clears = |change: &Change| matches!(change, Change::Cleared(..));
         if self.0.len() >= GATHERED_MAX || self.0.iter().any(clears) {
             reclaimer.give(self);
         }
@@ -187,8 +224,8 @@ impl Journal {
 impl Garbage for Journal {
     fn is_last(&self) -> bool {
         self.0.iter().all(|change| match change {
-            Change::Rule(_) | Change::Groups => true,
-            Change::Cleared(cleared) => Arc::strong_count(&cleared.rules) == 1,
+            Change::Rule(..) | Change::Groups => true,
+            Change::Cleared(cleared, _) => Arc::strong_count(&cleared.rules) == 1,
         })
     }
 }
@@ -207,7 +244,9 @@ impl Tables {
             actions: Arc::default(),
             index: Arc::default(),
             is_open: Arc::default(),
+            is_monitored: Arc::default(),
             journal: Vec::new(),
+            cause: Cause::default(),
             reclaimer: reclaimer.clone(),
         }
     }
@@ -323,30 +362,57 @@ impl Tables {
     /// Whether [`Tables::clear`] equals deleting the table's rules one by one: it has no hidden rules, and few
     /// removals to report.
     pub fn clears(&self, id: TableId) -> bool {
-        lock(&self.index)
-            .tables
-            .get(&id)
-            .is_none_or(|i| i.hidden() == 0 && i.send_flow_rem_len() <= FLOW_REMOVED_AT_ONCE)
+        let few = if self.is_monitored() {
+            self.rule_count(id) <= FLOW_REMOVED_AT_ONCE
+        } else {
+            let index = lock(&self.index);
+            index.tables.get(&id).is_none_or(|i| i.send_flow_rem_len() <= FLOW_REMOVED_AT_ONCE)
+        };
+        few && lock(&self.index).tables.get(&id).is_none_or(|i| i.hidden() == 0)
     }
 
-    /// Removes all rules of a table, hidden ones included, in constant time. Returns those with `SEND_FLOW_REM`.
-    pub fn clear(&mut self, id: TableId) -> Vec<Arc<Rule>> {
+    /// Removes all rules of a table, hidden ones included, in constant time.
+    pub fn clear(&mut self, id: TableId) {
         let mut all = lock(&self.index);
-        let Some(index) = all.tables.remove(&id) else { return Vec::new() };
-        let removed = index.send_flow_rem().cloned().collect();
+        let Some(index) = all.tables.remove(&id) else { return };
         all.orphans.extend(index.learners());
         drop(all);
         if let Some(slot) = self.slot(id) {
             let empty = Table { rules: slot.rules.emptied(), clauses: 0, counters: slot.counters.clone() };
             let old = std::mem::replace(slot, Arc::new(empty));
-            self.journal.push(Change::Cleared(Box::new(Cleared { id, index, rules: old })));
+            self.journal.push(Change::Cleared(Box::new(Cleared { id, index, rules: old }), self.cause));
         }
-        removed
     }
 
     fn record(&mut self, change: RuleChange) {
         lock(&self.index).apply(&change);
-        self.journal.push(Change::Rule(change));
+        self.journal.push(Change::Rule(change, self.cause));
+    }
+
+    /// Sets the cause of the next changes, under the number of a new batch; returns it.
+    pub(crate) fn caused_by(&mut self, cause: Cause) -> Cause {
+        self.cause = Cause { batch: self.cause.batch + 1, ..cause };
+        self.cause
+    }
+
+    /// Sets the cause of the next changes, of a batch that has begun.
+    pub(crate) fn go_on(&mut self, cause: Cause) {
+        self.cause = Cause { batch: self.cause.batch.max(cause.batch), ..cause };
+    }
+
+    /// The next changes are of the present batch, with another cause.
+    pub(crate) fn also_caused_by(&mut self, cause: Cause) {
+        self.cause = Cause { batch: self.cause.batch, ..cause };
+    }
+
+    /// Whether changes of rules are reported to monitors.
+    pub(crate) fn is_monitored(&self) -> bool {
+        self.is_monitored.load(Ordering::Relaxed)
+    }
+
+    /// Has changes of rules reported to monitors, or not, in all versions.
+    pub(crate) fn set_monitored(&self, monitored: bool) {
+        self.is_monitored.store(monitored, Ordering::Relaxed);
     }
 
     /// Ends a change whose version is published.
@@ -376,10 +442,10 @@ impl Tables {
         {
             undone += 1;
             match change {
-                Change::Rule(RuleChange { before, after }) => {
+                Change::Rule(RuleChange { before, after }, _) => {
                     index.apply(&RuleChange { before: after, after: before });
                 }
-                Change::Cleared(cleared) => drop(index.tables.insert(cleared.id, cleared.index)),
+                Change::Cleared(cleared, _) => drop(index.tables.insert(cleared.id, cleared.index)),
                 // They are part of the version alone.
                 Change::Groups => {}
             }
@@ -443,6 +509,7 @@ impl Tables {
 
     /// Removes up to `max` learned rules without a learner, if their actions have `delete_learned`; returns them.
     pub(crate) fn end_orphans(&mut self, max: usize) -> Vec<Arc<Rule>> {
+        self.also_caused_by(Cause::default());
         let mut ended = Vec::new();
         while ended.len() < max {
             let rules = self.next_orphans(max - ended.len());

@@ -132,7 +132,7 @@ pub(crate) fn totals(daemon: &Daemon) -> Totals {
         ("db_monitor_refused", database.monitors_refused),
         ("db_wait_refused", database.waits_refused),
         ("unixctl_cut_off", daemon.commands_cut_off()),
-        ("flow_removed_paused", instances().map(|i| i.backer.removed.times_full()).sum()),
+        ("flow_removed_paused", instances().map(|i| i.backer.events.times_full()).sum()),
         ("flow_offload_refused", offload_refused(daemon)),
         ("ofconn_cut_off", sockets.cut_off),
         ("ofconn_event_dropped", told.events_dropped),

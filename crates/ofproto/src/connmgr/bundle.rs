@@ -191,6 +191,7 @@ impl Conn {
         let bytes = bundle.bytes;
         let transaction =
             Transaction::begin(ctx.backer, ctx.bridge, bundle.mods).ok_or(ErrorKind::BfcMsgFailed)?;
+        let transaction = transaction.requested_by(self.id);
         shared.commit = Some(Commit {
             conn: self.id,
             bundle_id,
@@ -254,6 +255,8 @@ impl Connmgr {
             conn.refuse(ErrorKind::BfcMsgFailed, &commit.frame);
             return;
         }
+        // Its changes come before the reply.
+        conn.report_changes(ctx, &mut self.shared.stamps, work);
         let reply =
             BundleControl { bundle_id: commit.bundle_id, ty: BundleControlType::CommitReply, flags: 0 };
         if let Err(kind) = conn.reply(&Message::BundleControl(reply), commit.xid) {

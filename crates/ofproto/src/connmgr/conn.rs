@@ -1,6 +1,7 @@
 //! One connection: its session, its settings, and its waiting requests.
 
 use super::bundle::Bundle;
+use super::monitors::Monitors;
 use super::stats::Dump;
 use super::{BridgeCtx, ConnId, Shared};
 use crate::flow_mod::{ModContext, ModQueue};
@@ -101,6 +102,7 @@ pub(super) struct Conn {
     pub(super) packet_in_format: Format,
     pub(super) bundles: BTreeMap<u32, Bundle>,
     pub(super) dump: Option<Dump>,
+    pub(super) monitors: Monitors,
     pub(super) counters: ConnCounters,
     /// Consecutive flow-mods and group-mods, executed together.
     pub(super) mods: ModQueue,
@@ -154,8 +156,9 @@ impl Conn {
             packet_in_format: Format::Standard,
             bundles: BTreeMap::new(),
             dump: None,
+            monitors: Monitors::default(),
             counters: ConnCounters::default(),
-            mods: ModQueue::default(),
+            mods: ModQueue::of(id),
             held: None,
             kept: Share::new(&budgets.input),
             mods_bytes: 0,
@@ -244,6 +247,12 @@ impl Conn {
         let n = n.min(self.session.output().len());
         self.session.consume_output(n);
         self.taken_bytes += n as u64;
+        self.monitors.sent(self.taken_bytes);
+    }
+
+    /// Position of the end of its output.
+    pub(super) fn output_end(&self) -> u64 {
+        self.taken_bytes + self.session.output().len() as u64
     }
 
     fn may_go_on(&self) -> bool {
@@ -272,11 +281,16 @@ impl Conn {
             if !gathers && !self.mods.is_empty() {
                 self.held = event;
                 self.change_rules(shared, ctx, now_ms, work);
+                self.report_changes(ctx, &mut shared.stamps, work);
                 continue;
             }
             let Some(event) = event else { break };
             if is_exclusive(&event) && shared.is_busy(ctx) {
                 (self.held, self.blocked) = (Some(event), true);
+                break;
+            }
+            if is_monitor_request(&event) && self.monitors.is_paused() {
+                (self.held, self.waits) = (Some(event), true);
                 break;
             }
             *work -= usize::from(!gathers);
@@ -389,6 +403,11 @@ impl Conn {
         self.version() < Version::V13 && self.controller_id == 0 && self.receives(AsyncKind::PacketIn, 0)
     }
 
+    /// Whether its output has space for events.
+    pub(super) fn has_event_room(&self) -> bool {
+        self.session.output().len() < EVENT_OUTPUT_BYTES && !self.waits_for_memory()
+    }
+
     /// Whether a removed rule can be reported to it now: its output has space, or has had none for so long that it
     /// is skipped. Otherwise returns the time of the next attempt.
     pub(super) fn may_send_async(&mut self, now_ms: u64) -> Result<(), u64> {
@@ -399,6 +418,11 @@ impl Conn {
             self.full = None;
             return Ok(());
         }
+        self.is_stalled(now_ms)
+    }
+
+    /// Whether it has read little since it last had no space. Otherwise returns the time of the next check.
+    pub(super) fn is_stalled(&mut self, now_ms: u64) -> Result<(), u64> {
         let (since_ms, taken_bytes) = *self.full.get_or_insert((now_ms, self.taken_bytes));
         let until_ms = since_ms + PATIENCE_MS;
         if now_ms < until_ms {
@@ -409,6 +433,12 @@ impl Conn {
             return Err(now_ms + PATIENCE_MS);
         }
         Ok(())
+    }
+
+    /// Ends the connection of a reader for which changes of rules no longer wait.
+    pub(super) fn give_up_reader(&mut self) {
+        self.counters.events_dropped += 1;
+        self.over = Some(CloseReason::OutputOverflow);
     }
 
     /// Sends an event; drops and counts it if the reader lags.
@@ -437,6 +467,10 @@ fn no_room(why: SendError) -> CloseReason {
 
 fn is_mod(event: &Event) -> bool {
     matches!(event, Event::Message { message, .. } if matches!(**message, Message::FlowMod(_) | Message::GroupMod(_)))
+}
+
+fn is_monitor_request(event: &Event) -> bool {
+    matches!(event, Event::Message { message, .. } if matches!(**message, Message::FlowMonitorRequest(_)))
 }
 
 /// Whether it waits for another such request of the bridge: it commits a bundle or changes meters.

@@ -80,9 +80,8 @@ impl Conn {
             Message::BundleAdd(m) => self.bundle_add(m, request, shared, ctx),
             Message::TlvTableRequest => self.reply(&Message::TlvTableReply(NO_TLV_TABLE), xid),
             Message::TlvTableMod(m) => tlv_table_mod(&m),
-            // Flow monitors are not supported, so the id is unknown.
-            Message::FlowMonitorCancel(_) => Err(ErrorKind::MofcUnknownMonitor),
-            Message::FlowMonitorRequest(_) => Err(ErrorKind::BrcBadExpType),
+            Message::FlowMonitorCancel(id) => self.cancel_monitor(id),
+            Message::FlowMonitorRequest(m) => self.flow_monitor(&m.entries, xid, ctx),
             // The peer's error about our message; no action is possible.
             Message::Error(_) => Ok(()),
             // NXT_FLOW_AGE: ages are always reported.
@@ -146,6 +145,9 @@ impl Conn {
             | Message::PortDescReply(_)
             | Message::TableDescReply(_)
             | Message::QueueDescReply(_)
+            | Message::FlowMonitorReply(_)
+            | Message::FlowMonitorPaused
+            | Message::FlowMonitorResumed
             | Message::RoleStatus(_) => Err(ErrorKind::BrcBadType),
         }
     }

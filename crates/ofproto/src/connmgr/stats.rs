@@ -5,6 +5,7 @@
 use super::BridgeCtx;
 use super::conn::Conn;
 use super::groups::GroupDump;
+use super::monitors::MonitorDump;
 use crate::flow_mod::{LOOKS_PER_CHANGE, TABLE_MAX_RULES};
 use crate::rule::Rule;
 use crate::tables::{Selected, Selection};
@@ -22,6 +23,8 @@ pub(super) enum Dump {
     Rules(Box<RuleDump>),
     /// About groups.
     Groups(GroupDump),
+    /// To new flow monitors.
+    Monitors(Box<MonitorDump>),
 }
 
 pub(super) struct RuleDump {
@@ -98,6 +101,7 @@ impl Conn {
     pub(super) fn continue_dump(&mut self, ctx: &BridgeCtx<'_>, now_ms: u64) -> usize {
         match self.dump.take() {
             Some(Dump::Rules(dump)) => self.continue_rules(dump, now_ms),
+            Some(Dump::Monitors(dump)) => self.continue_monitors(dump, PIECE_RULES),
             Some(Dump::Groups(mut dump)) => {
                 let (reply, work) = dump.next_piece(ctx, now_ms);
                 // Parts are split, and every group fits a part.

@@ -8,6 +8,7 @@ pub mod bundle;
 pub mod control;
 pub mod features;
 pub mod flow_mod;
+pub mod flow_monitor;
 pub mod flow_stats;
 pub mod group;
 pub mod meter;
@@ -181,8 +182,12 @@ messages! {
     TlvTableRequest;
     /// `NXT_TLV_TABLE_REPLY`.
     TlvTableReply(control::TlvTable);
-    /// `NXT_FLOW_MONITOR_CANCEL`, with the monitor's id.
+    /// Deletes a monitor of rules, by its id (before OpenFlow 1.4).
     FlowMonitorCancel(u32);
+    /// Changes of rules are no longer reported, deletions excepted (before OpenFlow 1.4).
+    FlowMonitorPaused;
+    /// Changes of rules are reported again (before OpenFlow 1.4).
+    FlowMonitorResumed;
     /// Requests the switch's description.
     DescRequest;
     /// The switch's description.
@@ -247,8 +252,10 @@ messages! {
     QueueDescRequest(stats::QueueStatsRequest);
     /// The configuration of queues.
     QueueDescReply(Multi<stats::QueueDesc>);
-    /// Requests notifications of rule changes (`NXST_FLOW_MONITOR`).
-    FlowMonitorRequest(Multi<flow_stats::FlowMonitorRequest>);
+    /// Requests notifications of rule changes.
+    FlowMonitorRequest(Multi<flow_monitor::FlowMonitorRequest>);
+    /// Notifications of rule changes.
+    FlowMonitorReply(Multi<flow_monitor::FlowUpdate>);
 }
 
 impl Message {
@@ -296,6 +303,8 @@ impl Message {
             | Message::TlvTableRequest
             | Message::TlvTableReply(_)
             | Message::FlowMonitorCancel(_)
+            | Message::FlowMonitorPaused
+            | Message::FlowMonitorResumed
             | Message::DescRequest
             | Message::DescReply(_)
             | Message::TableStatsRequest
@@ -324,7 +333,8 @@ impl Message {
             | Message::TableDescReply(_)
             | Message::QueueDescRequest(_)
             | Message::QueueDescReply(_)
-            | Message::FlowMonitorRequest(_) => Format::Standard,
+            | Message::FlowMonitorRequest(_)
+            | Message::FlowMonitorReply(_) => Format::Standard,
         }
     }
 }
