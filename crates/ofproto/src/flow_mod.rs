@@ -16,12 +16,14 @@ pub use transaction::{Progress, Transaction};
 
 use crate::backer::Backer;
 use crate::events::{Cause, RemovedReason};
+use crate::group::Group;
 use crate::ports::BridgeId;
 use crate::rule::{Rule, RuleStats, RuleTimeouts};
 use crate::tables::{Selected, Selection, Tables};
 use flow::{OfPort, TableId};
 use ofp_actions::{CheckContext, Reference, check_actions};
 use openflow::msg::flow_mod::{FlowMod, FlowModCommand, FlowModFlags};
+use openflow::msg::group::GroupMod;
 use openflow::{ErrorKind, GROUP_ANY, NO_BUFFER, Version};
 use std::sync::Arc;
 
@@ -69,13 +71,25 @@ struct Effects {
     used: Vec<Arc<RuleStats>>,
     /// Flow-mods that failed, with their messages.
     failed: Vec<(ErrorKind, Box<[u8]>)>,
+    /// Executed group-mods.
+    groups: Vec<DoneGroupMod>,
+}
+
+/// An executed group-mod.
+#[derive(Debug)]
+pub struct DoneGroupMod {
+    /// The group-mod.
+    pub request: GroupMod,
+    /// Its transaction id.
+    pub xid: u32,
+    /// The group afterwards, if the group-mod changed only some of its buckets.
+    pub group: Option<Arc<Group>>,
 }
 
 impl Effects {
-    /// Counts after the tables are published; returns the failed flow-mods.
-    fn publish(self, now_ms: u64) -> Vec<(ErrorKind, Box<[u8]>)> {
+    /// Counts after the tables are published.
+    fn publish(&self, now_ms: u64) {
         self.used.iter().for_each(|stats| stats.credit(0, 0, now_ms));
-        self.failed
     }
 }
 

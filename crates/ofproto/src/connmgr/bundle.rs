@@ -6,6 +6,7 @@
 //! [`IDLE_MS`]; bundles count as unprocessed input, which is bounded over all connections.
 
 use super::conn::Conn;
+use super::forward::Forward;
 use super::requests::Request;
 use super::{BridgeCtx, ConnId, Connmgr, Shared};
 use crate::flow_mod::{Mod, ModContext, Progress, Transaction};
@@ -280,8 +281,11 @@ impl Connmgr {
             if !matches!(progress, Progress::Done) {
                 return progress;
             }
-            commit.transaction = None;
+            let groups = commit.transaction.take().map_or_else(Vec::new, Transaction::into_groups);
+            let (from, groups) = (commit.conn, groups.into_iter().map(Forward::Group).collect::<Vec<_>>());
+            self.forward(&groups, from);
         }
+        let Some(commit) = &mut self.shared.commit else { return Progress::More };
         let (id, mut packets) = (commit.conn, std::mem::take(&mut commit.packets));
         if let Some(conn) = self.conns.get_mut(&id) {
             while *work > 0

@@ -1,10 +1,11 @@
 //! One connection: its session, its settings, and its waiting requests.
 
 use super::bundle::Bundle;
+use super::forward::Forward;
 use super::monitors::Monitors;
 use super::stats::Dump;
 use super::{BridgeCtx, ConnId, Shared};
-use crate::flow_mod::{ModContext, ModQueue};
+use crate::flow_mod::{DoneGroupMod, ModContext, ModQueue};
 use crate::ports::Port;
 use openflow::budget::{Budgets, Share};
 use openflow::msg::asyncs::AsyncConfig;
@@ -77,6 +78,7 @@ pub(super) enum AsyncKind {
     PacketIn,
     PortStatus,
     FlowRemoved,
+    RequestForward,
 }
 
 /// Effects of serving a connection beyond itself.
@@ -88,6 +90,8 @@ pub(super) struct Outcome {
     pub(super) interest_changed: bool,
     /// Ports it configured, before and after.
     pub(super) ports: Vec<(Arc<Port>, Arc<Port>)>,
+    /// Executed requests that others may ask for.
+    pub(super) forwards: Vec<Forward>,
 }
 
 pub(super) struct Conn {
@@ -280,7 +284,8 @@ impl Conn {
             // Later requests see their effects.
             if !gathers && !self.mods.is_empty() {
                 self.held = event;
-                self.change_rules(shared, ctx, now_ms, work);
+                let groups = self.change_rules(shared, ctx, now_ms, work);
+                outcome.forwards.extend(groups.into_iter().map(Forward::Group));
                 self.report_changes(ctx, &mut shared.stamps, work);
                 continue;
             }
@@ -300,8 +305,14 @@ impl Conn {
         outcome
     }
 
-    /// Continues with the collected flow-mods.
-    fn change_rules(&mut self, shared: &Shared, ctx: &BridgeCtx<'_>, now_ms: u64, work: &mut usize) {
+    /// Continues with the collected flow-mods; returns executed group-mods.
+    fn change_rules(
+        &mut self,
+        shared: &Shared,
+        ctx: &BridgeCtx<'_>,
+        now_ms: u64,
+        work: &mut usize,
+    ) -> Vec<DoneGroupMod> {
         let has_meter = |id| shared.meters.has(id);
         let cx = ModContext {
             version: self.version(),
@@ -314,6 +325,7 @@ impl Conn {
             self.refuse(kind, &frame);
         }
         self.blocked = step.paused;
+        step.groups
     }
 
     fn take_event(
@@ -393,6 +405,7 @@ impl Conn {
             AsyncKind::PacketIn => self.asyncs.packet_in,
             AsyncKind::PortStatus => self.asyncs.port_status,
             AsyncKind::FlowRemoved => self.asyncs.flow_removed,
+            AsyncKind::RequestForward => self.asyncs.request_forward,
         };
         let slave = usize::from(self.role == ControllerRole::Slave);
         bits[slave]

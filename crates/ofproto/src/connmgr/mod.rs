@@ -29,6 +29,7 @@ mod bundle;
 mod config;
 mod conn;
 mod fail;
+mod forward;
 mod groups;
 mod meters;
 mod monitors;
@@ -399,6 +400,7 @@ impl Connmgr {
         let outcome = conn.serve(&mut self.shared, ctx, now_ms, work);
         self.is_monitoring |= !conn.monitors.is_empty();
         let changed = was_up != conn.is_up() || outcome.interest_changed;
+        self.forward(&outcome.forwards, id);
         if outcome.became_master {
             for (_, other) in self.conns.iter_mut().filter(|(other, _)| **other != id) {
                 if other.role == ControllerRole::Master {

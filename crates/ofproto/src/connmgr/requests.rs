@@ -1,6 +1,7 @@
 //! Dispatch of requests, and their permissions.
 
 use super::conn::{Conn, Outcome};
+use super::forward::Forward;
 use super::{BridgeCtx, Shared};
 use crate::flow_mod::Mod;
 use flow::TableId;
@@ -72,7 +73,11 @@ impl Conn {
             Message::BarrierRequest => self.reply(&Message::BarrierReply, xid),
             Message::PortMod(m) => self.port_mod(&m, ctx, outcome),
             Message::GroupMod(m) => self.queue_group_mod(m, request.frame),
-            Message::MeterMod(m) => self.meter_mod(&m, shared, ctx, request.now_ms),
+            Message::MeterMod(m) => {
+                self.meter_mod(&m, shared, ctx, request.now_ms)?;
+                outcome.forwards.push(Forward::Meter(m, xid));
+                Ok(())
+            }
             Message::TableMod(m) => table_mod(m, self.version()),
             Message::TableDescRequest => self.reply(&table_desc(), xid),
             Message::QueueDescRequest(m) => self.queue_desc(m, xid, ctx),
@@ -148,6 +153,7 @@ impl Conn {
             | Message::FlowMonitorReply(_)
             | Message::FlowMonitorPaused
             | Message::FlowMonitorResumed
+            | Message::RequestForward(_)
             | Message::RoleStatus(_) => Err(ErrorKind::BrcBadType),
         }
     }

@@ -7,7 +7,9 @@
 //!
 //! Steps pause while the queue of changes of rules is full ([`crate::events`]), and while a transaction is open.
 
-use super::{Effects, ModContext, add, begin_selection, check, clear, end_orphans, modify, modify_adds};
+use super::{
+    DoneGroupMod, Effects, ModContext, add, begin_selection, check, clear, end_orphans, modify, modify_adds,
+};
 use crate::backer::Backer;
 use crate::connmgr::ConnId;
 use crate::events::{Cause, RemovedReason};
@@ -18,7 +20,7 @@ use crate::tables::{Selected, Tables};
 use ofp_actions::Reference;
 use openflow::ErrorKind;
 use openflow::msg::flow_mod::{FlowMod, FlowModCommand};
-use openflow::msg::group::GroupMod;
+use openflow::msg::group::{GroupMod, GroupModCommand};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -69,6 +71,8 @@ struct UnderWay {
 pub struct Step {
     /// Failed modifications, with their messages.
     pub failed: Vec<(ErrorKind, Box<[u8]>)>,
+    /// Executed group-mods.
+    pub groups: Vec<DoneGroupMod>,
     /// The queue of changes of rules was full, or a transaction is open.
     pub paused: bool,
 }
@@ -119,7 +123,7 @@ impl ModQueue {
     /// step at once.
     pub fn step(&mut self, backer: &Backer, bridge: BridgeId, cx: &ModContext<'_>, work: &mut usize) -> Step {
         if backer.is_changing(bridge) || backer.events.room(bridge) == 0 {
-            return Step { failed: Vec::new(), paused: true };
+            return Step { paused: true, ..Step::default() };
         }
         let effects = backer.change_tables(bridge, |tables| {
             let mut effects = Effects::default();
@@ -133,16 +137,20 @@ impl ModQueue {
             }
             effects
         });
-        let failed = match effects {
-            Some(effects) => effects.publish(cx.now_ms),
+        let (failed, groups) = match effects {
+            Some(effects) => {
+                effects.publish(cx.now_ms);
+                (effects.failed, effects.groups)
+            }
             None => {
                 (self.under_way, self.ends_orphans) = (None, false);
                 self.gone_groups.clear();
                 let all = std::mem::take(&mut self.requests);
-                all.into_iter().map(|(_, frame)| (ErrorKind::FmfcUnknown, frame)).collect()
+                let failed = all.into_iter().map(|(_, frame)| (ErrorKind::FmfcUnknown, frame));
+                (failed.collect(), Vec::new())
             }
         };
-        Step { failed, paused: false }
+        Step { failed, groups, paused: false }
     }
 
     /// Continues the active modification, or begins the next one; a pure add completes at once.
@@ -173,7 +181,7 @@ impl ModQueue {
         self.begin_cause(&change, &frame, tables);
         let begun = match change {
             Mod::Flow(fm) => self.begin(fm, tables, cx, work, effects),
-            Mod::Group(gm) => self.change_groups(&gm, tables, cx),
+            Mod::Group(gm) => self.change_groups(gm, xid_of(&frame), tables, cx, effects),
         };
         if let Err(kind) = begun {
             effects.failed.push((kind, frame));
@@ -182,7 +190,7 @@ impl ModQueue {
 
     /// Sets the cause of the changes of a modification. The removal of the rules of a group is nobody's request.
     fn begin_cause(&mut self, change: &Mod, frame: &[u8], tables: &mut Tables) {
-        let xid = frame.get(4..8).map_or(0, |b| u32::from_be_bytes([b[0], b[1], b[2], b[3]]));
+        let xid = xid_of(frame);
         let (reason, adds, request) = match change {
             Mod::Flow(fm) => {
                 let adds = fm.command == FlowModCommand::Add;
@@ -205,14 +213,19 @@ impl ModQueue {
     /// Executes a group modification; the rules of deleted groups remain to be removed.
     fn change_groups(
         &mut self,
-        gm: &GroupMod,
+        gm: GroupMod,
+        xid: u32,
         tables: &mut Tables,
         cx: &ModContext<'_>,
+        effects: &mut Effects,
     ) -> Result<(), ErrorKind> {
-        match tables.change_groups(gm, cx.now_ms)? {
+        match tables.change_groups(&gm, cx.now_ms)? {
             GroupChange::Changed => {}
             GroupChange::Deleted(ids) => self.gone_groups = ids,
         }
+        let in_part = matches!(gm.command, GroupModCommand::InsertBucket | GroupModCommand::RemoveBucket);
+        let group = tables.groups().get(gm.group.id).filter(|_| in_part).cloned();
+        effects.groups.push(DoneGroupMod { request: gm, xid, group });
         Ok(())
     }
 
@@ -256,6 +269,11 @@ impl ModQueue {
         };
         some.filter_map(|(change, frame)| Some((check_one(change)?, frame.clone()))).next()
     }
+}
+
+/// The transaction id of a message.
+fn xid_of(frame: &[u8]) -> u32 {
+    frame.get(4..8).map_or(0, |b| u32::from_be_bytes([b[0], b[1], b[2], b[3]]))
 }
 
 /// Removes rules that execute a deleted group, within `work`; returns whether some are left.

@@ -5,7 +5,7 @@
 //! and learned rules wait in a queue. A failed flow-mod undoes all, in slices as well.
 
 use super::queue::ModQueue;
-use super::{Effects, Mod, ModContext, end_orphans};
+use super::{DoneGroupMod, Effects, Mod, ModContext, end_orphans};
 use crate::backer::Backer;
 use crate::connmgr::ConnId;
 use crate::ports::BridgeId;
@@ -59,6 +59,11 @@ impl Transaction {
         self
     }
 
+    /// The group-mods of a committed transaction.
+    pub fn into_groups(self) -> Vec<DoneGroupMod> {
+        self.effects.groups
+    }
+
     /// Continues until `work`, in rules changed, is used up.
     pub fn step(&mut self, backer: &Backer, cx: &ModContext<'_>, work: &mut usize) -> Progress {
         while *work > 0 && self.checked < self.queue.len() && !self.is_ending() {
@@ -76,7 +81,7 @@ impl Transaction {
         }
         if !self.is_ending() && self.queue.is_empty() && !tables.has_orphans() {
             backer.publish_tables(self.bridge, tables);
-            std::mem::take(&mut self.effects).publish(cx.now_ms);
+            self.effects.publish(cx.now_ms);
             return Progress::Done;
         }
         if self.is_ending() {

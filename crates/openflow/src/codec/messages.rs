@@ -2,7 +2,7 @@
 
 use super::table::*;
 use crate::msg::{
-    Format, Kind, Message, asyncs, bundle, control, flow_mod, group, meter, packet, port, stats,
+    Format, Kind, Message, asyncs, bundle, control, flow_mod, forward, group, meter, packet, port, stats,
 };
 use ofp_wire::error;
 use ofp_wire::{Reader, Res, Writer};
@@ -174,6 +174,9 @@ pub(super) static ROWS: &[Row] = &[
         decode_role_status,
         encode_role_status
     ),
+    body!(RequestForward, Standard, exp(132), V10_TO_12, Len::Min(8), forward::decode, forward::encode),
+    body!(RequestForward, Standard, onf(2350), V13, Len::Min(8), forward::decode, forward::encode),
+    body!(RequestForward, Standard, Id::Of(32), SINCE_V14, Len::Min(8), forward::decode, forward::encode),
     body!(
         BundleControl,
         Standard,

@@ -10,6 +10,7 @@ pub mod features;
 pub mod flow_mod;
 pub mod flow_monitor;
 pub mod flow_stats;
+pub mod forward;
 pub mod group;
 pub mod meter;
 mod oxs;
@@ -162,6 +163,8 @@ messages! {
     SetAsync(asyncs::AsyncConfig);
     /// A controller's role was changed.
     RoleStatus(control::RoleStatus);
+    /// A request of another controller.
+    RequestForward(forward::RequestForward);
     /// Opens, closes, commits or discards a bundle.
     BundleControl(bundle::BundleControl);
     /// Adds a message to a bundle.
@@ -292,6 +295,7 @@ impl Message {
             | Message::GetAsyncRequest
             | Message::GetAsyncReply(_)
             | Message::RoleStatus(_)
+            | Message::RequestForward(_)
             | Message::BundleControl(_)
             | Message::BundleAdd(_)
             | Message::SetFlowFormat(_)
