@@ -405,6 +405,12 @@ impl Backer {
         self.events.passed(id, u64::MAX);
     }
 
+    /// Evicts rules from tables with more than their limit.
+    pub fn evict_excess(&self, id: BridgeId) {
+        while self.change_tables(id, |tables| tables.evict_excess(EXPIRED_AT_A_TIME)).is_some_and(|n| n > 0) {
+        }
+    }
+
     /// Whether a bridge has an open transaction. Rule changes of other origin wait for its end.
     pub fn is_changing(&self, id: BridgeId) -> bool {
         lock(&self.open).contains_key(&id)
@@ -425,7 +431,7 @@ impl Backer {
     /// Publishes the tables of a transaction.
     pub(crate) fn publish_tables(&self, id: BridgeId, mut tables: Tables) {
         let old = self.publish(lock(&self.writer), id, |there| {
-            tables.adopt_prefixes(there);
+            tables.adopt_settings(there);
             std::mem::replace(there, tables)
         });
         if let Some(old) = old {

@@ -17,6 +17,7 @@ use crate::rule_index::RuleChange;
 use crate::tables::Journal;
 use dpif::ControllerCookie;
 use flow::FlowKey;
+use openflow::msg::control::TableStatus;
 use openflow::msg::flow_mod::{FlowModFlags, FlowRemovedReason};
 use packet::Packet;
 use std::collections::{BTreeMap, VecDeque};
@@ -112,6 +113,7 @@ pub struct RuleEvent {
 #[derive(Default)]
 struct Waiting {
     removed: VecDeque<RemovedEvent>,
+    statuses: VecDeque<TableStatus>,
     changes: VecDeque<RuleEvent>,
     /// Number of the first of `changes`.
     first: u64,
@@ -130,12 +132,13 @@ impl RuleEvents {
         let reported = |rule: &&Arc<Rule>| rule.flags.contains(FlowModFlags::SEND_FLOW_REM);
         let mut removed =
             journal.removed().filter(|(rule, _)| reported(rule) && !rule.is_hidden()).peekable();
-        if removed.peek().is_none() && !monitored {
+        if removed.peek().is_none() && !monitored && journal.statuses().next().is_none() {
             return;
         }
         let mut waiting = lock(&self.waiting);
         let queues = waiting.entry(bridge).or_default();
         queues.removed.extend(removed.map(|(rule, reason)| RemovedEvent { rule: rule.clone(), reason }));
+        queues.statuses.extend(journal.statuses());
         if monitored {
             journal.for_each(&mut |change, cause| {
                 if change.after.as_ref().or(change.before.as_ref()).is_some_and(|rule| !rule.is_hidden()) {
@@ -147,7 +150,7 @@ impl RuleEvents {
 
     /// Number of changes that a bridge may make now; counts a lack of space.
     pub(crate) fn room(&self, bridge: BridgeId) -> usize {
-        let waiting = self.with(bridge, |w| w.removed.len().max(w.changes.len()));
+        let waiting = self.with(bridge, |w| w.removed.len().max(w.changes.len()).max(w.statuses.len()));
         let room = REMOVED_QUEUE.saturating_sub(waiting);
         self.full.fetch_add(u64::from(room == 0), Ordering::Relaxed);
         room
@@ -169,7 +172,9 @@ impl RuleEvents {
 
     /// Whether none of any bridge waits.
     pub fn is_empty(&self) -> bool {
-        lock(&self.waiting).values().all(|w| w.removed.is_empty() && w.changes.is_empty())
+        lock(&self.waiting)
+            .values()
+            .all(|w| w.removed.is_empty() && w.changes.is_empty() && w.statuses.is_empty())
     }
 
     /// Number of times that a change had to wait for space.
@@ -180,6 +185,11 @@ impl RuleEvents {
     /// Takes the oldest removed rule of a bridge.
     pub fn take_removed(&self, bridge: BridgeId) -> Option<RemovedEvent> {
         self.with(bridge, |w| w.removed.pop_front())
+    }
+
+    /// Takes the reports of room in tables of a bridge.
+    pub(crate) fn take_statuses(&self, bridge: BridgeId) -> VecDeque<TableStatus> {
+        self.with(bridge, |w| std::mem::take(&mut w.statuses))
     }
 
     /// Puts the last taken one back: it is the oldest again.

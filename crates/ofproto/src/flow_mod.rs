@@ -156,7 +156,7 @@ fn add(
         {
             return Err(ErrorKind::FmfcOverlap);
         }
-        if tables.rule_count(table) >= TABLE_MAX_RULES as usize {
+        if !tables.make_room(table) {
             return Err(ErrorKind::FmfcTableFull);
         }
     }

@@ -4,9 +4,11 @@
 //! packets see a bundle entirely or not at all.
 
 mod conjunction;
+mod limits;
 mod select;
 
 pub use conjunction::Found;
+pub use limits::{EvictionField, TableSettings, eviction_field};
 pub use select::{Selected, Selection};
 
 use crate::action_pool::ActionPool;
@@ -16,9 +18,10 @@ use crate::rule::Rule;
 use crate::rule_index::{RuleChange, RuleIndex};
 use classifier::{Classifier, ClsRule as _, DEFAULT_PREFIX_FIELDS};
 use flow::fields::FieldId;
-use flow::{Flow, Mask, Match, PackedMatch, TableId};
+use flow::{Flow, Mask, Match, PackedMatch, SubField, TableId};
 use ofp_actions::{Action, Reference};
 use openflow::ErrorKind;
+use openflow::msg::control::TableStatus;
 use openflow::msg::group::GroupMod;
 use select::{GATHERED_MAX, OldRows};
 use std::collections::{BTreeMap, BTreeSet};
@@ -102,6 +105,8 @@ pub enum Change {
     Cleared(Box<Cleared>, Cause),
     /// Of groups.
     Groups,
+    /// The room in a table passed a threshold.
+    Status(Box<TableStatus>),
 }
 
 /// The table before it lost all its rules.
@@ -118,13 +123,16 @@ struct Index {
     /// Tables and cookies of learned rules whose last learner is removed: they are deleted, unless a rule learns
     /// under them again.
     orphans: BTreeSet<(TableId, u64)>,
+    /// Tables that evict, with the fields that group their rules.
+    evicting: BTreeMap<TableId, Arc<[SubField]>>,
 }
 
 impl Index {
     /// Follows a change of one rule.
     fn apply(&mut self, change: &RuleChange) {
         let Some(rule) = change.after.as_ref().or(change.before.as_ref()) else { return };
-        self.tables.entry(rule.table).or_default().apply(change, &mut self.orphans);
+        let new = || RuleIndex::of_table(self.evicting.get(&rule.table).cloned());
+        self.tables.entry(rule.table).or_insert_with(new).apply(change, &mut self.orphans);
     }
 }
 
@@ -132,6 +140,8 @@ impl Index {
 pub struct Tables {
     tables: Arc<Rows>,
     groups: Groups,
+    /// Settings of tables.
+    states: Arc<limits::States>,
     /// Actions of all versions.
     actions: Arc<Mutex<ActionPool>>,
     /// Index of the newest version, which its writer changes; see [`Tables::commit`].
@@ -152,6 +162,7 @@ impl Clone for Tables {
         Tables {
             tables: self.tables.clone(),
             groups: self.groups.clone(),
+            states: self.states.clone(),
             actions: self.actions.clone(),
             index: self.index.clone(),
             is_open: self.is_open.clone(),
@@ -176,6 +187,7 @@ impl Journal {
                 !before.acts_as(after)
             }
             Change::Rule(..) | Change::Cleared(..) | Change::Groups => true,
+            Change::Status(_) => false,
         })
     }
 
@@ -192,9 +204,16 @@ impl Journal {
                 Change::Cleared(cleared, cause) => cleared.rules.rules.iter().for_each(|rule| {
                     f(&RuleChange { before: Some(rule.clone()), after: None }, *cause);
                 }),
-                Change::Groups => {}
+                Change::Groups | Change::Status(_) => {}
             }
         }
+    }
+
+    /// Tables whose room passed a threshold.
+    pub(crate) fn statuses(&self) -> impl Iterator<Item = &TableStatus> {
+        self.0
+            .iter()
+            .filter_map(|change| if let Change::Status(status) = change { Some(&**status) } else { None })
     }
 
     /// Removed rules with the reason; of a cleared table only those with `SEND_FLOW_REM`.
@@ -205,7 +224,7 @@ impl Journal {
                     (before.as_ref(), None, cause.reason)
                 }
                 Change::Cleared(cleared, cause) => (None, Some(cleared), cause.reason),
-                Change::Rule(..) | Change::Groups => (None, None, RemovedReason::Delete),
+                Change::Rule(..) | Change::Groups | Change::Status(_) => (None, None, RemovedReason::Delete),
             };
             let cleared = cleared.into_iter().flat_map(|cleared| cleared.index.send_flow_rem());
             one.into_iter().chain(cleared).map(move |rule| (rule, reason))
@@ -224,7 +243,7 @@ impl Journal {
 impl Garbage for Journal {
     fn is_last(&self) -> bool {
         self.0.iter().all(|change| match change {
-            Change::Rule(..) | Change::Groups => true,
+            Change::Rule(..) | Change::Groups | Change::Status(_) => true,
             Change::Cleared(cleared, _) => Arc::strong_count(&cleared.rules) == 1,
         })
     }
@@ -241,6 +260,7 @@ impl Tables {
         Tables {
             tables: Arc::new(std::array::from_fn(row)),
             groups: Groups::default(),
+            states: Arc::default(),
             actions: Arc::default(),
             index: Arc::default(),
             is_open: Arc::default(),
@@ -382,11 +402,20 @@ impl Tables {
             let old = std::mem::replace(slot, Arc::new(empty));
             self.journal.push(Change::Cleared(Box::new(Cleared { id, index, rules: old }), self.cause));
         }
+        self.check_room(id);
     }
 
     fn record(&mut self, change: RuleChange) {
         lock(&self.index).apply(&change);
+        let table = change.after.as_ref().or(change.before.as_ref()).map(|rule| rule.table);
         self.journal.push(Change::Rule(change, self.cause));
+        table.into_iter().for_each(|id| self.check_room(id));
+    }
+
+    /// Records that the room in a table passed a threshold.
+    fn check_room(&mut self, id: TableId) {
+        let status = self.passed_threshold(id);
+        self.journal.extend(status.map(|status| Change::Status(Box::new(status))));
     }
 
     /// Sets the cause of the next changes, under the number of a new batch; returns it.
@@ -447,14 +476,15 @@ impl Tables {
                 }
                 Change::Cleared(cleared, _) => drop(index.tables.insert(cleared.id, cleared.index)),
                 // They are part of the version alone.
-                Change::Groups => {}
+                Change::Groups | Change::Status(_) => {}
             }
         }
         undone
     }
 
-    /// Takes over the prefix fields of another version.
-    pub(crate) fn adopt_prefixes(&mut self, from: &Tables) {
+    /// Takes over the prefix fields and settings of another version.
+    pub(crate) fn adopt_settings(&mut self, from: &Tables) {
+        self.adopt_states(from);
         for id in Tables::ids() {
             let Some(theirs) = from.table(id).map(|t| t.rules.prefix_fields().collect::<Vec<_>>()) else {
                 continue;

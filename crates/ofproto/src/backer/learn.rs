@@ -2,7 +2,6 @@
 
 use super::{Backer, LEARNED_LATER_MAX};
 use crate::events::Cause;
-use crate::flow_mod::TABLE_MAX_RULES;
 use crate::ports::BridgeId;
 use crate::rule::{Rule, RuleStats, RuleTimeouts};
 use crate::tables::Tables;
@@ -34,7 +33,7 @@ fn learned_rule(tables: &Tables, matching: PackedMatch, l: &LearnedFlow, now_ms:
 /// place does not count.
 pub(super) fn has_room(tables: &Tables, matching: &PackedMatch, l: &LearnedFlow) -> bool {
     let there = tables.find_exactly(l.table, matching, l.priority.into());
-    if there.is_none() && tables.rule_count(l.table) >= TABLE_MAX_RULES as usize {
+    if there.is_none() && !tables.may_add(l.table) {
         return false;
     }
     if l.limit == 0 || there.is_some_and(|r| r.cookie == l.cookie) {
@@ -78,6 +77,10 @@ impl Backer {
                 rule.modified_ms = used_ms.max(there.modified_ms);
             }
             tables.also_caused_by(Cause { adds: !refreshes, ..Cause::default() });
+            let replaces = tables.find_exactly(l.table, &matching, l.priority.into()).is_some();
+            if !replaces && !tables.make_room(l.table) {
+                return false;
+            }
             tables.insert(Arc::new(rule));
             true
         });

@@ -79,6 +79,7 @@ pub(super) enum AsyncKind {
     PortStatus,
     FlowRemoved,
     RequestForward,
+    TableStatus,
 }
 
 /// Effects of serving a connection beyond itself.
@@ -405,6 +406,7 @@ impl Conn {
             AsyncKind::PacketIn => self.asyncs.packet_in,
             AsyncKind::PortStatus => self.asyncs.port_status,
             AsyncKind::FlowRemoved => self.asyncs.flow_removed,
+            AsyncKind::TableStatus => self.asyncs.table_status,
             AsyncKind::RequestForward => self.asyncs.request_forward,
         };
         let slave = usize::from(self.role == ControllerRole::Slave);

@@ -322,6 +322,7 @@ impl Connmgr {
         }
         self.send_flow_removed(ctx, now_ms, work);
         self.send_flow_updates(ctx, now_ms, work);
+        self.send_table_status(ctx);
         self.run_exclusive(ctx, now_ms, work);
         let able = |(id, c): (&ConnId, &Conn)| (c.blocked || c.has_work()).then_some(*id);
         let (first, second): (Vec<ConnId>, Vec<ConnId>) =
@@ -339,6 +340,7 @@ impl Connmgr {
         self.run_exclusive(ctx, now_ms, work);
         self.send_flow_removed(ctx, now_ms, work);
         self.send_flow_updates(ctx, now_ms, work);
+        self.send_table_status(ctx);
         self.connections_changed(ctx, now_ms);
         self.run_fail_open(ctx, now_ms);
         self.relay();

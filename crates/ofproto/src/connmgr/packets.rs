@@ -253,6 +253,18 @@ impl Connmgr {
         }
     }
 
+    /// Reports tables whose room passed a threshold (OpenFlow 1.4 §7.4.5).
+    pub(super) fn send_table_status(&mut self, ctx: &BridgeCtx<'_>) {
+        for status in ctx.backer.events.take_statuses(ctx.bridge) {
+            let asks = |c: &Conn| {
+                c.version() >= Version::V14 && c.receives(AsyncKind::TableStatus, status.reason as u8)
+            };
+            for conn in self.conns.values_mut().filter(|c| asks(c)) {
+                conn.send_async(AsyncKind::TableStatus, &Message::TableStatus(status));
+            }
+        }
+    }
+
     /// Reports removed rules to the controllers, oldest first, until `work` is used up or a receiver has no space. A
     /// receiver without progress for long is skipped and counted.
     pub(super) fn send_flow_removed(&mut self, ctx: &BridgeCtx<'_>, now_ms: u64, work: &mut usize) {

@@ -144,9 +144,9 @@ impl Conn {
             let (lookup_count, matched_count) = counts.unwrap_or_default();
             TableStats {
                 table,
-                name: String::new(),
+                name: bridge.as_ref().map_or_else(String::new, |b| b.tables.name(table).to_string()),
                 abilities,
-                max_entries: TABLE_MAX_RULES,
+                max_entries: bridge.as_ref().map_or(TABLE_MAX_RULES, |b| b.tables.limit(table)),
                 active_count: bridge.as_ref().map_or(0, |b| b.tables.rule_count(table) as u32),
                 lookup_count,
                 matched_count,

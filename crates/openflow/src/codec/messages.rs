@@ -174,6 +174,15 @@ pub(super) static ROWS: &[Row] = &[
         decode_role_status,
         encode_role_status
     ),
+    body!(
+        TableStatus,
+        Standard,
+        Id::Of(31),
+        SINCE_V14,
+        Len::Array(16, 8),
+        decode_table_status,
+        encode_table_status
+    ),
     body!(RequestForward, Standard, exp(132), V10_TO_12, Len::Min(8), forward::decode, forward::encode),
     body!(RequestForward, Standard, onf(2350), V13, Len::Min(8), forward::decode, forward::encode),
     body!(RequestForward, Standard, Id::Of(32), SINCE_V14, Len::Min(8), forward::decode, forward::encode),

@@ -1,6 +1,6 @@
 //! Requests of other controllers, forwarded (OpenFlow 1.4 §7.4.6; Nicira's and ONF's forms before).
 
-use super::Message;
+use super::{Kind, Message};
 use ofp_wire::ErrorKind;
 use ofp_wire::{Reader, Res, Writer};
 
@@ -15,10 +15,10 @@ pub struct RequestForward {
 
 pub(crate) fn decode(r: &mut Reader<'_>) -> Res<RequestForward> {
     let (xid, message) = crate::codec::decode_forwarded(r.rest(), r)?;
-    match message {
-        Message::GroupMod(_) | Message::MeterMod(_) => Ok(RequestForward { xid, message: Box::new(message) }),
-        _ => Err(ErrorKind::BrcBadType),
+    if !matches!(message.kind(), Kind::GroupMod | Kind::MeterMod) {
+        return Err(ErrorKind::BrcBadType);
     }
+    Ok(RequestForward { xid, message: Box::new(message) })
 }
 
 pub(crate) fn encode(m: &RequestForward, w: &mut Writer) {

@@ -163,6 +163,8 @@ messages! {
     SetAsync(asyncs::AsyncConfig);
     /// A controller's role was changed.
     RoleStatus(control::RoleStatus);
+    /// The room in a table passed a threshold.
+    TableStatus(control::TableStatus);
     /// A request of another controller.
     RequestForward(forward::RequestForward);
     /// Opens, closes, commits or discards a bundle.
@@ -295,6 +297,7 @@ impl Message {
             | Message::GetAsyncRequest
             | Message::GetAsyncReply(_)
             | Message::RoleStatus(_)
+            | Message::TableStatus(_)
             | Message::RequestForward(_)
             | Message::BundleControl(_)
             | Message::BundleAdd(_)

@@ -2,6 +2,7 @@
 
 mod bundles;
 mod events;
+mod eviction;
 mod fail;
 mod flow_mods;
 mod groups;
