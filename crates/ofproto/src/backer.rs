@@ -4,22 +4,25 @@
 //! [`View`]; readers never wait. [`Backer::epoch`] grows after every change that may affect a translation. A
 //! translation reads the epoch before the view, so a flow made from an older view always carries an older epoch.
 
+mod learn;
+
+use learn::has_room;
+
 use crate::barrier::DatapathBarrier;
 use crate::changes::{Change, ChangeLog, Changes};
-use crate::events::{PacketInEvent, RemovedReason, RemovedRules};
-use crate::flow_mod::TABLE_MAX_RULES;
+use crate::events::{Cause, PacketInEvent, RemovedReason, RuleEvents};
 use crate::mac_table::MacTable;
 use crate::meter_ids::MeterIds;
 use crate::ports::{BridgeId, PortTable};
 use crate::recirc::{FrozenState, RecircTable};
-use crate::rule::{Expiry, Rule, RuleStats, RuleTimeouts};
+use crate::rule::{Expiry, Rule};
 use crate::tables::Tables;
 use crate::ukey::{KEPT_FOR_PORTS_PERCENT, Room, Ukeys};
 use crate::view::{BridgeView, FragHandling, View};
 use crate::xlate::{EffectHost, LearnedFlow, Request, Translation, XlateHost, translate};
 use dpif::{Capabilities, PmdId, Upcall, actions, slow_reason};
 use flow::nlkey::{kernel_mask, mask_fits};
-use flow::{DpPort, FLOW_WORDS, Flow, FlowKey, KeyMask, Mask, OfPort, PackedMatch, RecircId, Ufid};
+use flow::{DpPort, FLOW_WORDS, Flow, FlowKey, KeyMask, Mask, OfPort, RecircId, Ufid};
 use packet::Packet;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -173,8 +176,8 @@ pub struct Backer {
     /// Packets for controllers made during translation, without a separate upcall; includes those that were dropped
     /// or unwanted.
     pub packet_ins_made: AtomicU64,
-    /// Removed rules to report to controllers.
-    pub removed: RemovedRules,
+    /// Changes of rules to report to controllers.
+    pub events: RuleEvents,
     /// Flows installed after their epoch ended: to be checked at once.
     pub(crate) stale: BoundedQueue<(Ufid, PmdId)>,
     /// Set if that queue overflowed: all flows are to be checked.
@@ -216,7 +219,7 @@ impl Backer {
             packet_ins_lost: AtomicU64::new(0),
             packet_ins_unwanted: AtomicU64::new(0),
             packet_ins_made: AtomicU64::new(0),
-            removed: RemovedRules::default(),
+            events: RuleEvents::default(),
             stale: BoundedQueue::new(STALE_QUEUE),
             stale_lost: AtomicBool::new(false),
             faults: BoundedQueue::new(FAULT_QUEUE),
@@ -340,7 +343,7 @@ impl Backer {
             view.tunnels.set(id, std::iter::empty());
         });
         lock(&self.open).remove(&id);
-        self.removed.forget(id);
+        self.events.forget(id);
     }
 
     /// Changes the view under the writer lock, publishes it and starts a new epoch.
@@ -373,7 +376,9 @@ impl Backer {
         self.change(|view| {
             let bridge = Arc::make_mut(view.bridges.get_mut(&id)?);
             let result = f(bridge);
-            bridge.tables.commit().discard(&self.reclaimer);
+            let journal = bridge.tables.commit();
+            self.events.follow(id, &journal, bridge.tables.is_monitored());
+            journal.discard(&self.reclaimer);
             Some(result)
         })
     }
@@ -399,9 +404,11 @@ impl Backer {
         let (tables, ports) = (&mut bridge.tables, bridge.ports.clone());
         let result = f(tables);
         let journal = tables.commit();
+        let monitored = tables.is_monitored();
         if !journal.is_empty() {
             self.view.store(Arc::new(view));
         }
+        self.events.follow(id, &journal, monitored);
         let changes = journal.changes(id, &|port| ports.port(port)?.dp_port);
         if changes.as_ref().is_none_or(|changes| !changes.is_empty()) {
             self.changes.record(changes);
@@ -409,6 +416,31 @@ impl Backer {
         drop(order);
         journal.discard(&self.reclaimer);
         Some(result)
+    }
+
+    /// Begins to queue changes of a bridge's rules for monitors. Returns the present tables, and the number of the
+    /// first change after them; `None` if the bridge does not exist.
+    pub(crate) fn watch_rules(&self, id: BridgeId) -> Option<(Tables, u64)> {
+        let _order = lock(&self.writer);
+        let view = self.view();
+        let tables = &view.bridge(id)?.tables;
+        tables.set_monitored(true);
+        Some((tables.clone(), self.events.end(id)))
+    }
+
+    /// Ends it.
+    pub(crate) fn unwatch_rules(&self, id: BridgeId) {
+        let _order = lock(&self.writer);
+        if let Some(bridge) = self.view().bridge(id) {
+            bridge.tables.set_monitored(false);
+        }
+        self.events.passed(id, u64::MAX);
+    }
+
+    /// Evicts rules from tables with more than their limit.
+    pub fn evict_excess(&self, id: BridgeId) {
+        while self.change_tables(id, |tables| tables.evict_excess(EXPIRED_AT_A_TIME)).is_some_and(|n| n > 0) {
+        }
     }
 
     /// Whether a bridge has an open transaction. Rule changes of other origin wait for its end.
@@ -431,7 +463,7 @@ impl Backer {
     /// Publishes the tables of a transaction.
     pub(crate) fn publish_tables(&self, id: BridgeId, mut tables: Tables) {
         let old = self.publish(lock(&self.writer), id, |there| {
-            tables.adopt_prefixes(there);
+            tables.adopt_settings(there);
             std::mem::replace(there, tables)
         });
         if let Some(old) = old {
@@ -510,7 +542,7 @@ impl Backer {
 
     /// Whether any event waits for controllers.
     pub fn has_events(&self) -> bool {
-        !self.packet_ins.is_empty() || !self.removed.is_empty()
+        !self.packet_ins.is_empty() || !self.events.is_empty()
     }
 
     /// Keeps the error of a packet's translation for the log; if the queue is full, drops it: others of its kind are
@@ -551,12 +583,12 @@ impl Backer {
                 due.filter_map(|r| r.expired(now_ms, dumped_ms).map(|expiry| (r, expiry))).collect();
             for some in over.chunks(EXPIRED_AT_A_TIME) {
                 // Without space in the event queue, rules expire later.
-                if self.removed.room(*id) == 0 {
+                if self.events.room(*id) == 0 {
                     break;
                 }
                 self.end_expired(*id, some);
             }
-            while bridge.tables.has_orphans() && self.removed.room(*id) > 0 {
+            while bridge.tables.has_orphans() && self.events.room(*id) > 0 {
                 if self.end_expired(*id, &[]) == 0 {
                     break;
                 }
@@ -568,109 +600,24 @@ impl Backer {
     /// their number.
     fn end_expired(&self, bridge: BridgeId, over: &[(Arc<Rule>, Expiry)]) -> usize {
         let ended = self.change_tables(bridge, |tables| {
-            let mut end = |r: &Arc<Rule>| {
-                tables.remove_if(r.table, &r.matching, r.priority, |now| Arc::ptr_eq(now, r)).is_some()
-            };
-            let over = over.iter().filter(|(r, _)| end(r)).collect::<Vec<_>>();
-            (over, tables.end_orphans(EXPIRED_AT_A_TIME))
+            let mut ended = 0;
+            for (rule, expiry) in over {
+                let reason = match expiry {
+                    Expiry::Idle => RemovedReason::Idle,
+                    Expiry::Hard => RemovedReason::Hard,
+                };
+                tables.caused_by(Cause { reason, ..Cause::default() });
+                let same = |now: &Arc<Rule>| Arc::ptr_eq(now, rule);
+                ended +=
+                    usize::from(tables.remove_if(rule.table, &rule.matching, rule.priority, same).is_some());
+            }
+            ended + tables.end_orphans(EXPIRED_AT_A_TIME).len()
         });
-        let (over, orphans) = ended.unwrap_or_default();
-        let ended = over.len() + orphans.len();
-        for (rule, expiry) in over {
-            let reason = match expiry {
-                Expiry::Idle => RemovedReason::Idle,
-                Expiry::Hard => RemovedReason::Hard,
-            };
-            self.removed.push(bridge, rule, reason);
-        }
-        orphans.iter().for_each(|rule| self.removed.push(bridge, rule, RemovedReason::Delete));
-        ended
+        ended.unwrap_or_default()
     }
-}
-
-/// The rule that a learned flow becomes.
-fn learned_rule(tables: &Tables, matching: PackedMatch, l: &LearnedFlow, now_ms: u64) -> Rule {
-    let stats = RuleStats::default();
-    stats.credit(0, 0, now_ms);
-    Rule {
-        table: l.table,
-        matching,
-        priority: l.priority.into(),
-        cookie: l.cookie,
-        timeouts: RuleTimeouts::new(l.idle_timeout_s, l.hard_timeout_s, &l.actions),
-        importance: 0,
-        flags: l.flags,
-        actions: tables.intern(&l.actions),
-        created_ms: now_ms,
-        modified_ms: now_ms,
-        stats: Arc::new(stats),
-    }
-}
-
-/// Whether the table can take a learned flow under its limit, or has it already; a rule with another cookie in its
-/// place does not count.
-fn has_room(tables: &Tables, matching: &PackedMatch, l: &LearnedFlow) -> bool {
-    let there = tables.find_exactly(l.table, matching, l.priority.into());
-    if there.is_none() && tables.rule_count(l.table) >= TABLE_MAX_RULES as usize {
-        return false;
-    }
-    if l.limit == 0 || there.is_some_and(|r| r.cookie == l.cookie) {
-        return true;
-    }
-    tables.len_of_cookie(l.table, l.cookie) < l.limit as usize
 }
 
 impl Backer {
-    /// Adds a learned rule, or refreshes the age of an existing one. It keeps its idle time, which only matching
-    /// packets refresh, and its timeouts, which may have been shortened, as in OVS. A rule whose actions changed is
-    /// replaced.
-    pub fn learn_rule(&self, bridge: BridgeId, l: &LearnedFlow, used_ms: u64) -> bool {
-        let view = self.view();
-        let Some(b) = view.bridge(bridge) else { return false };
-        let matching = b.tables.pack(l.table, &l.matching);
-        let is_same = |there: &Rule| *there.actions == l.actions[..] && there.cookie == l.cookie;
-        if let Some(there) = b.tables.find_exactly(l.table, &matching, l.priority.into())
-            && is_same(there)
-        {
-            // Restarts the hard timeout of a rule from the packet that learns it again. Within a second, the unit of
-            // timeouts, it does not justify a new version of the tables.
-            let stale = there.timeouts.hard_s() != 0 && there.modified_ms + 1000 <= used_ms;
-            if !stale {
-                return true;
-            }
-        }
-        let learned = self.change_tables(bridge, |tables| {
-            if !has_room(tables, &matching, l) {
-                return false;
-            }
-            let mut rule = learned_rule(tables, matching.clone(), l, used_ms);
-            if let Some(there) = tables.find_exactly(l.table, &matching, l.priority.into()) {
-                if is_same(there) {
-                    rule = Rule::clone(there);
-                }
-                rule.stats = there.stats.clone();
-                rule.created_ms = there.created_ms;
-                rule.modified_ms = used_ms.max(there.modified_ms);
-            }
-            tables.insert(Arc::new(rule));
-            true
-        });
-        learned.unwrap_or_else(|| self.learn_later(bridge, l, used_ms))
-    }
-
-    /// Keeps a learned rule until the open transaction ends; returns whether the queue has space.
-    fn learn_later(&self, bridge: BridgeId, l: &LearnedFlow, used_ms: u64) -> bool {
-        if let Some(waiting) = lock(&self.open).get_mut(&bridge) {
-            let has_room = waiting.len() < LEARNED_LATER_MAX;
-            if has_room {
-                waiting.push((l.clone(), used_ms));
-            }
-            return has_room;
-        }
-        // The transaction ended meanwhile, or the bridge was removed.
-        self.view().bridge(bridge).is_some() && self.learn_rule(bridge, l, used_ms)
-    }
-
     /// The host of a translation; with `effects` it adds learned rules.
     pub fn xlate_host(&self, effects: bool, now_ms: u64) -> BackerHost<'_> {
         BackerHost { backer: self, effects, now_ms }

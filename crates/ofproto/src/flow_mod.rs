@@ -16,7 +16,8 @@ pub use transaction::{Progress, Transaction};
 
 use crate::backer::Backer;
 use crate::ct_support;
-use crate::events::RemovedReason;
+use crate::events::{Cause, RemovedReason};
+use crate::group::Group;
 use crate::ports::BridgeId;
 use crate::rule::{Rule, RuleStats, RuleTimeouts};
 use crate::tables::{Selected, Selection, Tables};
@@ -24,6 +25,7 @@ use dpif::CtCapabilities;
 use flow::{OfPort, TableId};
 use ofp_actions::{CheckContext, Reference, check_actions};
 use openflow::msg::flow_mod::{FlowMod, FlowModCommand, FlowModFlags};
+use openflow::msg::group::GroupMod;
 use openflow::{ErrorKind, GROUP_ANY, NO_BUFFER, Version};
 use std::sync::Arc;
 
@@ -66,60 +68,60 @@ impl ModContext<'_> {
     }
 }
 
-/// Removed rules, with the reason.
-type Ended = Vec<(Arc<Rule>, RemovedReason)>;
-
-/// Results of flow-mods beside the new tables. Nothing is reported or counted before the tables are published.
+/// Results of flow-mods beside the new tables. Nothing is counted before the tables are published.
 #[derive(Default)]
 struct Effects {
-    ended: Ended,
     /// Counters of rules to mark as used now. They are shared with the rules of the old tables.
     used: Vec<Arc<RuleStats>>,
     /// Flow-mods that failed, with their messages.
     failed: Vec<(ErrorKind, Box<[u8]>)>,
+    /// Executed group-mods.
+    groups: Vec<DoneGroupMod>,
+}
+
+/// An executed group-mod.
+#[derive(Debug)]
+pub struct DoneGroupMod {
+    /// The group-mod.
+    pub request: GroupMod,
+    /// Its transaction id.
+    pub xid: u32,
+    /// The group afterwards, if the group-mod changed only some of its buckets.
+    pub group: Option<Arc<Group>>,
 }
 
 impl Effects {
-    /// Removes rules learned by removed rules, within `work`.
-    fn end_orphans(&mut self, tables: &mut Tables, work: &mut usize) {
-        let ended = tables.end_orphans(*work);
-        *work = work.saturating_sub(ended.len());
-        self.ended.extend(ended.into_iter().map(|rule| (rule, RemovedReason::Delete)));
-    }
-
-    /// Reports and counts after the tables are published; returns the failed flow-mods.
-    fn publish(self, backer: &Backer, bridge: BridgeId, now_ms: u64) -> Vec<(ErrorKind, Box<[u8]>)> {
+    /// Counts after the tables are published.
+    fn publish(&self, now_ms: u64) {
         self.used.iter().for_each(|stats| stats.credit(0, 0, now_ms));
-        self.ended.iter().for_each(|(rule, reason)| backer.removed.push(bridge, rule, *reason));
-        self.failed
     }
+}
+
+/// Removes rules learned by removed rules, within `work`.
+fn end_orphans(tables: &mut Tables, work: &mut usize) {
+    let ended = tables.end_orphans(*work);
+    *work = work.saturating_sub(ended.len());
 }
 
 /// Removes all rules except those of the internal table, as for a change of the bridge's controllers.
 pub fn flush(backer: &Backer, bridge: BridgeId) {
-    let told = backer.change_tables(bridge, |tables| {
-        let all = (0..TableId::INTERNAL.0).map(TableId);
-        all.flat_map(|id| tables.clear(id)).collect::<Vec<_>>()
-    });
-    told.iter().flatten().for_each(|rule| backer.removed.push(bridge, rule, RemovedReason::Delete));
+    let all = (0..TableId::INTERNAL.0).map(TableId);
+    backer.change_tables(bridge, |tables| all.for_each(|id| tables.clear(id)));
 }
 
 /// Removes up to `max` rules that use a meter, and their learned rules; fewer if the event queue is full. Returns
 /// their number, and whether others are left.
 pub fn remove_users_of_meter(backer: &Backer, bridge: BridgeId, id: u32, max: usize) -> (usize, bool) {
     let of = Reference::Meter(id);
-    let max = max.min(backer.removed.room(bridge));
-    let (ended, more) = backer
-        .change_tables(bridge, |tables| {
-            let users = tables.users(of, max);
-            users.iter().for_each(|r| drop(tables.remove(r.table, &r.matching, r.priority)));
-            let mut ended = users;
-            ended.extend(tables.end_orphans(max - ended.len()));
-            (ended, tables.len_of_users(of) > 0 || tables.has_orphans())
-        })
-        .unwrap_or_default();
-    ended.iter().for_each(|rule| backer.removed.push(bridge, rule, RemovedReason::Delete));
-    (ended.len(), more)
+    let max = max.min(backer.events.room(bridge));
+    let removed = backer.change_tables(bridge, |tables| {
+        tables.also_caused_by(Cause { reason: RemovedReason::MeterDelete, ..Cause::default() });
+        let users = tables.users(of, max);
+        users.iter().for_each(|r| drop(tables.remove(r.table, &r.matching, r.priority)));
+        let orphans = tables.end_orphans(max - users.len());
+        (users.len() + orphans.len(), tables.len_of_users(of) > 0 || tables.has_orphans())
+    });
+    removed.unwrap_or_default()
 }
 
 /// Checks that do not need the tables, apart from the groups of the actions.
@@ -159,7 +161,7 @@ fn add(
         {
             return Err(ErrorKind::FmfcOverlap);
         }
-        if tables.rule_count(table) >= TABLE_MAX_RULES as usize {
+        if !tables.make_room(table) {
             return Err(ErrorKind::FmfcTableFull);
         }
     }
@@ -221,7 +223,7 @@ fn modify(tables: &mut Tables, fm: &FlowMod, cx: &ModContext<'_>, old: &Rule) {
 }
 
 /// Clears the tables selected by a deletion of all rules, where that is one step.
-fn clear(tables: &mut Tables, fm: &FlowMod, effects: &mut Effects) {
+fn clear(tables: &mut Tables, fm: &FlowMod) {
     if fm.command != FlowModCommand::Delete || !selection(fm).is_everything() {
         return;
     }
@@ -231,8 +233,7 @@ fn clear(tables: &mut Tables, fm: &FlowMod, effects: &mut Effects) {
     };
     for id in ids.map(TableId).filter(|id| *id != TableId::INTERNAL) {
         if tables.clears(id) {
-            let told = tables.clear(id);
-            effects.ended.extend(told.into_iter().map(|rule| (rule, RemovedReason::Delete)));
+            tables.clear(id);
         }
     }
 }

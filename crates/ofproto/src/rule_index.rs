@@ -5,8 +5,11 @@
 //! included, which undoes them on failure. A reader of another version looks each rule up there, since the index may
 //! hold other rules.
 
+mod eviction;
+
 use crate::rule::{Rule, RuleTimeouts};
-use flow::TableId;
+use eviction::Eviction;
+use flow::{SubField, TableId};
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 use ofp_actions::Reference;
@@ -143,6 +146,8 @@ pub struct RuleIndex {
     shrinking: RuleSet,
     /// Number of rules that learn under (table, cookie) and delete the learned rules at their own removal.
     learners: RapidHashMap<(TableId, u64), usize>,
+    /// Rules that may be evicted; `None` if the table does not evict.
+    eviction: Option<Box<Eviction>>,
 }
 
 /// References of a rule's actions, each once.
@@ -180,6 +185,7 @@ impl RuleIndex {
     }
 
     fn insert(&mut self, rule: &Arc<Rule>) {
+        self.eviction.iter_mut().for_each(|eviction| eviction.insert(rule));
         self.by_cookie.insert(rule.cookie, rule);
         for reference in references(rule) {
             match reference {
@@ -207,6 +213,7 @@ impl RuleIndex {
     }
 
     fn remove(&mut self, rule: &Arc<Rule>, orphans: &mut BTreeSet<(TableId, u64)>) {
+        self.eviction.iter_mut().for_each(|eviction| eviction.remove(rule));
         self.by_cookie.remove(&rule.cookie, rule);
         for reference in references(rule) {
             match reference {
@@ -268,6 +275,27 @@ impl RuleIndex {
         }
         due[timed..].iter().for_each(|rule| self.arm(rule.clone(), now_ms));
         due
+    }
+
+    /// The index of an empty table; `evicts_by`: fields that group its rules, if it evicts.
+    pub(crate) fn of_table(evicts_by: Option<Arc<[SubField]>>) -> RuleIndex {
+        let eviction = evicts_by.map(|fields| Box::new(Eviction::new(fields)));
+        RuleIndex { eviction, ..RuleIndex::default() }
+    }
+
+    /// Changes whether and how the table evicts: one walk over its rules.
+    pub(crate) fn set_eviction(&mut self, evicts_by: Option<Arc<[SubField]>>) {
+        let rules = self.by_cookie.0.values().flat_map(RuleSet::iter);
+        self.eviction = evicts_by.map(|fields| {
+            let mut eviction = Eviction::new(fields);
+            rules.for_each(|rule| eviction.insert(rule));
+            Box::new(eviction)
+        });
+    }
+
+    /// The rule to evict next.
+    pub(crate) fn victim(&mut self) -> Option<Arc<Rule>> {
+        self.eviction.as_mut()?.victim()
     }
 
     /// Rules of a cookie.

@@ -4,22 +4,26 @@
 //! packets see a bundle entirely or not at all.
 
 mod conjunction;
+mod limits;
 mod select;
 
 pub use conjunction::Found;
+pub use limits::{EvictionField, TableSettings, eviction_field};
 pub use select::{Selected, Selection};
 
 use crate::action_pool::ActionPool;
 use crate::changes;
+use crate::events::{Cause, RemovedReason};
 use crate::group::{GroupChange, Groups};
 use crate::ports::BridgeId;
 use crate::rule::Rule;
 use crate::rule_index::{RuleChange, RuleIndex};
 use classifier::{Classifier, ClsRule as _, DEFAULT_PREFIX_FIELDS};
 use flow::fields::FieldId;
-use flow::{DpPort, Flow, Mask, Match, OfPort, PackedMatch, TableId};
+use flow::{DpPort, Flow, Mask, Match, OfPort, PackedMatch, SubField, TableId};
 use ofp_actions::{Action, Reference};
 use openflow::ErrorKind;
+use openflow::msg::control::TableStatus;
 use openflow::msg::group::{GROUP_ALL, GroupMod};
 use select::{GATHERED_MAX, OldRows};
 use std::collections::{BTreeMap, BTreeSet};
@@ -98,11 +102,13 @@ fn table_of(rows: &Rows, id: TableId) -> Option<&Arc<Table>> {
 /// A change of a version of the tables.
 pub enum Change {
     /// Of one rule.
-    Rule(RuleChange),
+    Rule(RuleChange, Cause),
     /// A table lost all its rules.
-    Cleared(Box<Cleared>),
+    Cleared(Box<Cleared>, Cause),
     /// Of a group, or of all ([`GROUP_ALL`]).
     Group(u32),
+    /// The room in a table passed a threshold.
+    Status(Box<TableStatus>),
 }
 
 impl Change {
@@ -110,8 +116,11 @@ impl Change {
     /// unless the rule sends packets to controllers, which receive its cookie.
     fn affects_translation(&self) -> bool {
         match self {
-            Change::Rule(RuleChange { before: Some(before), after: Some(after) }) => !before.acts_as(after),
-            Change::Rule(_) | Change::Cleared(_) | Change::Group(_) => true,
+            Change::Rule(RuleChange { before: Some(before), after: Some(after) }, _) => {
+                !before.acts_as(after)
+            }
+            Change::Rule(..) | Change::Cleared(..) | Change::Group(_) => true,
+            Change::Status(_) => false,
         }
     }
 
@@ -122,15 +131,15 @@ impl Change {
         dp_port: &dyn Fn(OfPort) -> Option<DpPort>,
     ) -> Option<changes::Change> {
         match self {
-            Change::Rule(RuleChange { before, after }) => {
+            Change::Rule(RuleChange { before, after }, _) => {
                 let rule = after.as_ref().or(before.as_ref())?;
                 let (matching, words) = (rule.matching.clone(), OnceLock::new());
                 let (port, mask) = matching.in_port();
                 let in_port = if mask == u32::MAX { dp_port(OfPort(port)) } else { None };
                 Some(changes::Change::Rule { bridge, table: rule.table, matching, in_port, words })
             }
-            Change::Cleared(cleared) => Some(changes::Change::Table(bridge, cleared.id)),
-            Change::Group(GROUP_ALL) => None,
+            Change::Cleared(cleared, _) => Some(changes::Change::Table(bridge, cleared.id)),
+            Change::Group(GROUP_ALL) | Change::Status(_) => None,
             Change::Group(id) => Some(changes::Change::Group(bridge, *id)),
         }
     }
@@ -150,13 +159,16 @@ struct Index {
     /// Tables and cookies of learned rules whose last learner is removed: they are deleted, unless a rule learns
     /// under them again.
     orphans: BTreeSet<(TableId, u64)>,
+    /// Tables that evict, with the fields that group their rules.
+    evicting: BTreeMap<TableId, Arc<[SubField]>>,
 }
 
 impl Index {
     /// Follows a change of one rule.
     fn apply(&mut self, change: &RuleChange) {
         let Some(rule) = change.after.as_ref().or(change.before.as_ref()) else { return };
-        self.tables.entry(rule.table).or_default().apply(change, &mut self.orphans);
+        let new = || RuleIndex::of_table(self.evicting.get(&rule.table).cloned());
+        self.tables.entry(rule.table).or_insert_with(new).apply(change, &mut self.orphans);
     }
 }
 
@@ -164,14 +176,20 @@ impl Index {
 pub struct Tables {
     tables: Arc<Rows>,
     groups: Groups,
+    /// Settings of tables.
+    states: Arc<limits::States>,
     /// Actions of all versions.
     actions: Arc<Mutex<ActionPool>>,
     /// Index of the newest version, which its writer changes; see [`Tables::commit`].
     index: Arc<Mutex<Index>>,
     /// The index follows an unpublished version.
     is_open: Arc<AtomicBool>,
+    /// Changes of rules are reported to monitors.
+    is_monitored: Arc<AtomicBool>,
     /// Uncommitted changes of this version.
     journal: Vec<Change>,
+    /// Cause of the next changes.
+    cause: Cause,
     reclaimer: Reclaimer,
 }
 
@@ -180,10 +198,13 @@ impl Clone for Tables {
         Tables {
             tables: self.tables.clone(),
             groups: self.groups.clone(),
+            states: self.states.clone(),
             actions: self.actions.clone(),
             index: self.index.clone(),
             is_open: self.is_open.clone(),
+            is_monitored: self.is_monitored.clone(),
             journal: Vec::new(),
+            cause: Cause { batch: self.cause.batch + 1, ..Cause::default() },
             reclaimer: self.reclaimer.clone(),
         }
     }
@@ -217,9 +238,46 @@ impl Journal {
         self.0.is_empty()
     }
 
+    /// Calls `f` with each changed rule.
+    pub(crate) fn for_each(&self, f: &mut dyn FnMut(&RuleChange, Cause)) {
+        for change in &self.0 {
+            match change {
+                Change::Rule(change, cause) => f(change, *cause),
+                Change::Cleared(cleared, cause) => cleared.rules.rules.iter().for_each(|rule| {
+                    f(&RuleChange { before: Some(rule.clone()), after: None }, *cause);
+                }),
+                Change::Group(_) | Change::Status(_) => {}
+            }
+        }
+    }
+
+    /// Tables whose room passed a threshold.
+    pub(crate) fn statuses(&self) -> impl Iterator<Item = &TableStatus> {
+        self.0
+            .iter()
+            .filter_map(|change| if let Change::Status(status) = change { Some(&**status) } else { None })
+    }
+
+    /// Removed rules with the reason; of a cleared table only those with `SEND_FLOW_REM`.
+    pub(crate) fn removed(&self) -> impl Iterator<Item = (&Arc<Rule>, RemovedReason)> {
+        self.0.iter().flat_map(|change| {
+            let (one, cleared, reason) = match change {
+                Change::Rule(RuleChange { before, after: None }, cause) => {
+                    (before.as_ref(), None, cause.reason)
+                }
+                Change::Cleared(cleared, cause) => (None, Some(cleared), cause.reason),
+                Change::Rule(..) | Change::Group(_) | Change::Status(_) => {
+                    (None, None, RemovedReason::Delete)
+                }
+            };
+            let cleared = cleared.into_iter().flat_map(|cleared| cleared.index.send_flow_rem());
+            one.into_iter().chain(cleared).map(move |rule| (rule, reason))
+        })
+    }
+
     /// Drops it, on another thread if that takes long.
     pub fn discard(self, reclaimer: &Reclaimer) {
-        let clears = |change: &Change| matches!(change, Change::Cleared(_));
+        let clears = |change: &Change| matches!(change, Change::Cleared(..));
         if self.0.len() >= GATHERED_MAX || self.0.iter().any(clears) {
             reclaimer.give(self);
         }
@@ -229,8 +287,8 @@ impl Journal {
 impl Garbage for Journal {
     fn is_last(&self) -> bool {
         self.0.iter().all(|change| match change {
-            Change::Rule(_) | Change::Group(_) => true,
-            Change::Cleared(cleared) => Arc::strong_count(&cleared.rules) == 1,
+            Change::Rule(..) | Change::Group(_) | Change::Status(_) => true,
+            Change::Cleared(cleared, _) => Arc::strong_count(&cleared.rules) == 1,
         })
     }
 }
@@ -246,10 +304,13 @@ impl Tables {
         Tables {
             tables: Arc::new(std::array::from_fn(row)),
             groups: Groups::default(),
+            states: Arc::default(),
             actions: Arc::default(),
             index: Arc::default(),
             is_open: Arc::default(),
+            is_monitored: Arc::default(),
             journal: Vec::new(),
+            cause: Cause::default(),
             reclaimer: reclaimer.clone(),
         }
     }
@@ -365,30 +426,66 @@ impl Tables {
     /// Whether [`Tables::clear`] equals deleting the table's rules one by one: it has no hidden rules, and few
     /// removals to report.
     pub fn clears(&self, id: TableId) -> bool {
-        lock(&self.index)
-            .tables
-            .get(&id)
-            .is_none_or(|i| i.hidden() == 0 && i.send_flow_rem_len() <= FLOW_REMOVED_AT_ONCE)
+        let few = if self.is_monitored() {
+            self.rule_count(id) <= FLOW_REMOVED_AT_ONCE
+        } else {
+            let index = lock(&self.index);
+            index.tables.get(&id).is_none_or(|i| i.send_flow_rem_len() <= FLOW_REMOVED_AT_ONCE)
+        };
+        few && lock(&self.index).tables.get(&id).is_none_or(|i| i.hidden() == 0)
     }
 
-    /// Removes all rules of a table, hidden ones included, in constant time. Returns those with `SEND_FLOW_REM`.
-    pub fn clear(&mut self, id: TableId) -> Vec<Arc<Rule>> {
+    /// Removes all rules of a table, hidden ones included, in constant time.
+    pub fn clear(&mut self, id: TableId) {
         let mut all = lock(&self.index);
-        let Some(index) = all.tables.remove(&id) else { return Vec::new() };
-        let removed = index.send_flow_rem().cloned().collect();
+        let Some(index) = all.tables.remove(&id) else { return };
         all.orphans.extend(index.learners());
         drop(all);
         if let Some(slot) = self.slot(id) {
             let empty = Table { rules: slot.rules.emptied(), clauses: 0, counters: slot.counters.clone() };
             let old = std::mem::replace(slot, Arc::new(empty));
-            self.journal.push(Change::Cleared(Box::new(Cleared { id, index, rules: old })));
+            self.journal.push(Change::Cleared(Box::new(Cleared { id, index, rules: old }), self.cause));
         }
-        removed
+        self.check_room(id);
     }
 
     fn record(&mut self, change: RuleChange) {
         lock(&self.index).apply(&change);
-        self.journal.push(Change::Rule(change));
+        let table = change.after.as_ref().or(change.before.as_ref()).map(|rule| rule.table);
+        self.journal.push(Change::Rule(change, self.cause));
+        table.into_iter().for_each(|id| self.check_room(id));
+    }
+
+    /// Records that the room in a table passed a threshold.
+    fn check_room(&mut self, id: TableId) {
+        let status = self.passed_threshold(id);
+        self.journal.extend(status.map(|status| Change::Status(Box::new(status))));
+    }
+
+    /// Sets the cause of the next changes, under the number of a new batch; returns it.
+    pub(crate) fn caused_by(&mut self, cause: Cause) -> Cause {
+        self.cause = Cause { batch: self.cause.batch + 1, ..cause };
+        self.cause
+    }
+
+    /// Sets the cause of the next changes, of a batch that has begun.
+    pub(crate) fn go_on(&mut self, cause: Cause) {
+        self.cause = Cause { batch: self.cause.batch.max(cause.batch), ..cause };
+    }
+
+    /// The next changes are of the present batch, with another cause.
+    pub(crate) fn also_caused_by(&mut self, cause: Cause) {
+        self.cause = Cause { batch: self.cause.batch, ..cause };
+    }
+
+    /// Whether changes of rules are reported to monitors.
+    pub(crate) fn is_monitored(&self) -> bool {
+        self.is_monitored.load(Ordering::Relaxed)
+    }
+
+    /// Has changes of rules reported to monitors, or not, in all versions.
+    pub(crate) fn set_monitored(&self, monitored: bool) {
+        self.is_monitored.store(monitored, Ordering::Relaxed);
     }
 
     /// Ends a change whose version is published.
@@ -418,19 +515,20 @@ impl Tables {
         {
             undone += 1;
             match change {
-                Change::Rule(RuleChange { before, after }) => {
+                Change::Rule(RuleChange { before, after }, _) => {
                     index.apply(&RuleChange { before: after, after: before });
                 }
-                Change::Cleared(cleared) => drop(index.tables.insert(cleared.id, cleared.index)),
+                Change::Cleared(cleared, _) => drop(index.tables.insert(cleared.id, cleared.index)),
                 // They are part of the version alone.
-                Change::Group(_) => {}
+                Change::Group(_) | Change::Status(_) => {}
             }
         }
         undone
     }
 
-    /// Takes over the prefix fields of another version.
-    pub(crate) fn adopt_prefixes(&mut self, from: &Tables) {
+    /// Takes over the prefix fields and settings of another version.
+    pub(crate) fn adopt_settings(&mut self, from: &Tables) {
+        self.adopt_states(from);
         for id in Tables::ids() {
             let Some(theirs) = from.table(id).map(|t| t.rules.prefix_fields().collect::<Vec<_>>()) else {
                 continue;
@@ -485,6 +583,7 @@ impl Tables {
 
     /// Removes up to `max` learned rules without a learner, if their actions have `delete_learned`; returns them.
     pub(crate) fn end_orphans(&mut self, max: usize) -> Vec<Arc<Rule>> {
+        self.also_caused_by(Cause::default());
         let mut ended = Vec::new();
         while ended.len() < max {
             let rules = self.next_orphans(max - ended.len());

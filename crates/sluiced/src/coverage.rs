@@ -135,7 +135,7 @@ pub(crate) fn totals(daemon: &Daemon) -> Totals {
         ("unixctl_cut_off", daemon.commands_cut_off()),
         ("barrier_waited", instances().map(|i| count(&i.backer.barrier.waits)).sum()),
         ("barrier_timeout", instances().map(|i| count(&i.backer.barrier.timeouts)).sum()),
-        ("flow_removed_paused", instances().map(|i| i.backer.removed.times_full()).sum()),
+        ("flow_removed_paused", instances().map(|i| i.backer.events.times_full()).sum()),
         ("flow_offload_refused", offload_refused(daemon)),
         ("ofconn_cut_off", sockets.cut_off),
         ("ofconn_event_dropped", told.events_dropped),

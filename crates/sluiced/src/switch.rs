@@ -401,12 +401,15 @@ impl Switch {
         let options = &settings.options;
         let prefixes = options.flow_tables.iter();
         let prefixes = prefixes.filter_map(|(n, table)| Some((*n, table.prefixes.clone()?))).collect();
+        let tables = options.flow_tables.iter().map(|(n, table)| (*n, table.settings.clone())).collect();
         let Some(instance) = self.instances.of_bridge(bridge) else { return };
         instance.backer.change_bridge(bridge, |b| {
             b.forward_bpdu = options.forward_bpdu;
             b.tables.set_prefixes(&prefixes);
+            b.tables.set_settings(&tables);
             lock(&b.macs).configure(options.mac_aging_time_s, options.mac_table_size as usize);
         });
+        instance.backer.evict_excess(bridge);
         self.openflow.configure(bridge, options, settings.datapath_id, sys::clock::monotonic_ms());
     }
 

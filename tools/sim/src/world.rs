@@ -465,7 +465,7 @@ impl World {
             _ => {
                 self.counts.packet_ins += self.backer.route_packet_ins(usize::MAX, drop) as u64;
                 for bridge in self.backer.view().bridges.keys() {
-                    while let Some(removed) = self.backer.removed.take(*bridge) {
+                    while let Some(removed) = self.backer.events.take_removed(*bridge) {
                         match removed.reason {
                             RemovedReason::Idle => self.report.coverage.rules_idle += 1,
                             RemovedReason::Hard => self.report.coverage.rules_hard += 1,

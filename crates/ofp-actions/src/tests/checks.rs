@@ -74,7 +74,7 @@ fn actions_are_held_against_the_match_and_the_limits() {
         (&any, vec![output(1), output(OfPort::LOCAL.0), output(OfPort::IN_PORT.0)], None, None),
         (&any, vec![output(0xff01)], Some(BacBadOutPort), Some(BacBadOutPort)),
         (&any, vec![controller(false, Some(99))], None, None),
-        (&any, vec![controller(true, None)], Some(BpcBadType), Some(BpcBadType)),
+        (&any, vec![controller(true, None)], None, None),
         (&any, vec![output(OfPort::NONE.0)], Some(BacBadOutPort), Some(BacBadOutPort)),
         (&ip, vec![set(FieldId::IpDst, 5)], None, None),
         (&any, vec![set(FieldId::IpDst, 5)], Some(BacMatchInconsistent), Some(BacMatchInconsistent)),

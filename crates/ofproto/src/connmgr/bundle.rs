@@ -6,6 +6,7 @@
 //! [`IDLE_MS`]; bundles count as unprocessed input, which is bounded over all connections.
 
 use super::conn::Conn;
+use super::forward::Forward;
 use super::requests::Request;
 use super::{BridgeCtx, ConnId, Connmgr, Shared};
 use crate::flow_mod::{Mod, ModContext, Progress, Transaction};
@@ -191,6 +192,7 @@ impl Conn {
         let bytes = bundle.bytes;
         let transaction =
             Transaction::begin(ctx.backer, ctx.bridge, bundle.mods).ok_or(ErrorKind::BfcMsgFailed)?;
+        let transaction = transaction.requested_by(self.id);
         shared.commit = Some(Commit {
             conn: self.id,
             bundle_id,
@@ -255,6 +257,8 @@ impl Connmgr {
             conn.refuse(ErrorKind::BfcMsgFailed, &commit.frame);
             return;
         }
+        // Its changes come before the reply.
+        conn.report_changes(ctx, &mut self.shared.stamps, work);
         let reply =
             BundleControl { bundle_id: commit.bundle_id, ty: BundleControlType::CommitReply, flags: 0 };
         if let Err(kind) = conn.reply(&Message::BundleControl(reply), commit.xid) {
@@ -279,8 +283,11 @@ impl Connmgr {
             if !matches!(progress, Progress::Done) {
                 return progress;
             }
-            commit.transaction = None;
+            let groups = commit.transaction.take().map_or_else(Vec::new, Transaction::into_groups);
+            let (from, groups) = (commit.conn, groups.into_iter().map(Forward::Group).collect::<Vec<_>>());
+            self.forward(&groups, from);
         }
+        let Some(commit) = &mut self.shared.commit else { return Progress::More };
         let (id, mut packets) = (commit.conn, std::mem::take(&mut commit.packets));
         if let Some(conn) = self.conns.get_mut(&id) {
             while *work > 0

@@ -1,10 +1,12 @@
 //! One connection: its session, its settings, and its waiting requests.
 
 use super::bundle::Bundle;
+use super::forward::Forward;
+use super::monitors::Monitors;
 use super::stats::Dump;
 use super::{BridgeCtx, ConnId, Shared};
 use crate::barrier::PATIENCE_MS as PATIENCE_MS_OF_BARRIERS;
-use crate::flow_mod::{ModContext, ModQueue};
+use crate::flow_mod::{DoneGroupMod, ModContext, ModQueue};
 use crate::ports::Port;
 use openflow::budget::{Budgets, Share};
 use openflow::msg::asyncs::AsyncConfig;
@@ -78,6 +80,8 @@ pub(super) enum AsyncKind {
     PacketIn,
     PortStatus,
     FlowRemoved,
+    RequestForward,
+    TableStatus,
 }
 
 /// Effects of serving a connection beyond itself.
@@ -89,6 +93,8 @@ pub(super) struct Outcome {
     pub(super) interest_changed: bool,
     /// Ports it configured, before and after.
     pub(super) ports: Vec<(Arc<Port>, Arc<Port>)>,
+    /// Executed requests that others may ask for.
+    pub(super) forwards: Vec<Forward>,
 }
 
 /// A barrier that waits for the datapath; later requests of its connection wait with it.
@@ -112,6 +118,7 @@ pub(super) struct Conn {
     pub(super) packet_in_format: Format,
     pub(super) bundles: BTreeMap<u32, Bundle>,
     pub(super) dump: Option<Dump>,
+    pub(super) monitors: Monitors,
     pub(super) counters: ConnCounters,
     /// Consecutive flow-mods and group-mods, executed together.
     pub(super) mods: ModQueue,
@@ -169,8 +176,9 @@ impl Conn {
             packet_in_format: Format::Standard,
             bundles: BTreeMap::new(),
             dump: None,
+            monitors: Monitors::default(),
             counters: ConnCounters::default(),
-            mods: ModQueue::default(),
+            mods: ModQueue::of(id),
             held: None,
             kept: Share::new(&budgets.input),
             mods_bytes: 0,
@@ -261,6 +269,12 @@ impl Conn {
         let n = n.min(self.session.output().len());
         self.session.consume_output(n);
         self.taken_bytes += n as u64;
+        self.monitors.sent(self.taken_bytes);
+    }
+
+    /// Position of the end of its output.
+    pub(super) fn output_end(&self) -> u64 {
+        self.taken_bytes + self.session.output().len() as u64
     }
 
     fn may_go_on(&self) -> bool {
@@ -288,12 +302,18 @@ impl Conn {
             // Later requests see their effects.
             if !gathers && !self.mods.is_empty() {
                 self.held = event;
-                self.change_rules(shared, ctx, now_ms, work);
+                let groups = self.change_rules(shared, ctx, now_ms, work);
+                outcome.forwards.extend(groups.into_iter().map(Forward::Group));
+                self.report_changes(ctx, &mut shared.stamps, work);
                 continue;
             }
             let Some(event) = event else { break };
             if is_exclusive(&event) && shared.is_busy(ctx) {
                 (self.held, self.blocked) = (Some(event), true);
+                break;
+            }
+            if is_monitor_request(&event) && self.monitors.is_paused() {
+                (self.held, self.waits) = (Some(event), true);
                 break;
             }
             *work -= usize::from(!gathers);
@@ -305,8 +325,14 @@ impl Conn {
         outcome
     }
 
-    /// Continues with the collected flow-mods.
-    fn change_rules(&mut self, shared: &Shared, ctx: &BridgeCtx<'_>, now_ms: u64, work: &mut usize) {
+    /// Continues with the collected flow-mods; returns executed group-mods.
+    fn change_rules(
+        &mut self,
+        shared: &Shared,
+        ctx: &BridgeCtx<'_>,
+        now_ms: u64,
+        work: &mut usize,
+    ) -> Vec<DoneGroupMod> {
         let has_meter = |id| shared.meters.has(id);
         let cx = ModContext {
             version: self.version(),
@@ -322,6 +348,7 @@ impl Conn {
             self.refuse(kind, &frame);
         }
         self.blocked = step.paused;
+        step.groups
     }
 
     fn take_event(
@@ -447,6 +474,8 @@ impl Conn {
             AsyncKind::PacketIn => self.asyncs.packet_in,
             AsyncKind::PortStatus => self.asyncs.port_status,
             AsyncKind::FlowRemoved => self.asyncs.flow_removed,
+            AsyncKind::TableStatus => self.asyncs.table_status,
+            AsyncKind::RequestForward => self.asyncs.request_forward,
         };
         let slave = usize::from(self.role == ControllerRole::Slave);
         bits[slave]
@@ -455,6 +484,11 @@ impl Conn {
     /// Whether it receives table misses.
     pub(super) fn wants_misses(&self) -> bool {
         self.version() < Version::V13 && self.controller_id == 0 && self.receives(AsyncKind::PacketIn, 0)
+    }
+
+    /// Whether its output has space for events.
+    pub(super) fn has_event_room(&self) -> bool {
+        self.session.output().len() < EVENT_OUTPUT_BYTES && !self.waits_for_memory()
     }
 
     /// Whether a removed rule can be reported to it now: its output has space, or has had none for so long that it
@@ -467,6 +501,11 @@ impl Conn {
             self.full = None;
             return Ok(());
         }
+        self.is_stalled(now_ms)
+    }
+
+    /// Whether it has read little since it last had no space. Otherwise returns the time of the next check.
+    pub(super) fn is_stalled(&mut self, now_ms: u64) -> Result<(), u64> {
         let (since_ms, taken_bytes) = *self.full.get_or_insert((now_ms, self.taken_bytes));
         let until_ms = since_ms + PATIENCE_MS;
         if now_ms < until_ms {
@@ -477,6 +516,12 @@ impl Conn {
             return Err(now_ms + PATIENCE_MS);
         }
         Ok(())
+    }
+
+    /// Ends the connection of a reader for which changes of rules no longer wait.
+    pub(super) fn give_up_reader(&mut self) {
+        self.counters.events_dropped += 1;
+        self.over = Some(CloseReason::OutputOverflow);
     }
 
     /// Sends an event; drops and counts it if the reader lags.
@@ -505,6 +550,10 @@ fn no_room(why: SendError) -> CloseReason {
 
 fn is_mod(event: &Event) -> bool {
     matches!(event, Event::Message { message, .. } if matches!(**message, Message::FlowMod(_) | Message::GroupMod(_)))
+}
+
+fn is_monitor_request(event: &Event) -> bool {
+    matches!(event, Event::Message { message, .. } if matches!(**message, Message::FlowMonitorRequest(_)))
 }
 
 /// Whether it waits for another such request of the bridge: it commits a bundle or changes meters.

@@ -1,7 +1,9 @@
 //! The meters of a bridge (OpenFlow 1.3 §5.7, §7.3.4.4): stored here, executed by the datapath under its own numbers
 //! (see [`crate::meter_ids`]).
 
-use super::conn::Conn;
+use super::conn::{Conn, Outcome};
+use super::forward::Forward;
+use super::requests::Request;
 use super::{BridgeCtx, Shared};
 use crate::flow_mod;
 use crate::meter_ids::DP_METERS_MAX;
@@ -47,12 +49,14 @@ pub(super) fn features() -> MeterFeatures {
 impl Conn {
     pub(super) fn meter_mod(
         &mut self,
-        m: &MeterMod,
+        m: MeterMod,
+        request: &Request<'_>,
         shared: &mut Shared,
         ctx: &BridgeCtx<'_>,
-        now_ms: u64,
+        outcome: &mut Outcome,
     ) -> Result<(), ErrorKind> {
-        shared.meters.change(m, ctx, now_ms)?;
+        shared.meters.change(&m, ctx, request.now_ms)?;
+        outcome.forwards.push(Forward::Meter(m, request.xid));
         // Later requests see the rules of deleted meters removed.
         self.waits = shared.meters.is_ending();
         Ok(())

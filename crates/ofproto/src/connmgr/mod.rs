@@ -30,8 +30,10 @@ mod config;
 mod conn;
 mod continuation;
 mod fail;
+mod forward;
 mod groups;
 mod meters;
+mod monitors;
 mod packets;
 mod ports;
 mod requests;
@@ -39,7 +41,7 @@ mod snoop;
 mod stats;
 mod table_features;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use conn::{ConnCounters, ConnKind};
 pub use fail::{FailMode, RemoteConfig};
@@ -104,13 +106,15 @@ struct Shared {
     generation_id: Option<u64>,
     /// Creation time of each port.
     port_since_ms: BTreeMap<OfPort, u64>,
+    /// Rules changed while flow monitors are paused.
+    stamps: monitors::Stamps,
 }
 
 impl Shared {
     /// Whether a request that needs exclusive rule changes must wait: another one is active, or the event queue is
     /// full.
     fn is_busy(&self, ctx: &BridgeCtx<'_>) -> bool {
-        self.commit.is_some() || self.meters.is_ending() || ctx.backer.removed.room(ctx.bridge) == 0
+        self.commit.is_some() || self.meters.is_ending() || ctx.backer.events.room(ctx.bridge) == 0
     }
 }
 
@@ -126,6 +130,12 @@ pub struct Connmgr {
     served: Option<ConnId>,
     /// Latest time for the next attempt to report removed rules; 0 for the next turn.
     removed_again_ms: Option<u64>,
+    /// Whether a connection has had flow monitors since the queue of changes was last cleared.
+    is_monitoring: bool,
+    /// Time of the next check of readers for which changes of rules wait.
+    updates_again_ms: Option<u64>,
+    /// Number of the next change of rules at the last attempt to report them.
+    changes_end: u64,
     /// Counters of closed connections.
     gone: ConnCounters,
 }
@@ -184,6 +194,9 @@ impl Connmgr {
             admin_changes: Vec::new(),
             served: None,
             removed_again_ms: None,
+            is_monitoring: false,
+            updates_again_ms: None,
+            changes_end: 0,
             gone: ConnCounters::default(),
         }
     }
@@ -310,6 +323,8 @@ impl Connmgr {
             conn.end_barrier(ctx, now_ms);
         }
         self.send_flow_removed(ctx, now_ms, work);
+        self.send_flow_updates(ctx, now_ms, work);
+        self.send_table_status(ctx);
         self.run_exclusive(ctx, now_ms, work);
         let able = |(id, c): (&ConnId, &Conn)| (c.blocked || c.has_work()).then_some(*id);
         let (first, second): (Vec<ConnId>, Vec<ConnId>) =
@@ -326,6 +341,8 @@ impl Connmgr {
         }
         self.run_exclusive(ctx, now_ms, work);
         self.send_flow_removed(ctx, now_ms, work);
+        self.send_flow_updates(ctx, now_ms, work);
+        self.send_table_status(ctx);
         self.connections_changed(ctx, now_ms);
         self.run_fail_open(ctx, now_ms);
         self.relay();
@@ -371,13 +388,19 @@ impl Connmgr {
         {
             return Some(0);
         }
+        if self.has_updates() {
+            return Some(0);
+        }
         // A connection continues after removed rules have been reported.
         let unblocked = |c: &Conn| c.blocked && self.removed_again_ms.is_none();
         if self.conns.values().any(|c| c.has_work() || unblocked(c)) {
             return Some(0);
         }
         let conns = self.conns.values().filter_map(Conn::next_wakeup_ms).min();
-        [conns, self.fail.next_wakeup_ms(), self.removed_again_ms].into_iter().flatten().min()
+        [conns, self.fail.next_wakeup_ms(), self.removed_again_ms, self.updates_again_ms]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Processes a connection's requests until none is left, its reader lags, or `work` is used up.
@@ -385,7 +408,9 @@ impl Connmgr {
         let Some(conn) = self.conns.get_mut(&id) else { return };
         let was_up = conn.is_up();
         let outcome = conn.serve(&mut self.shared, ctx, now_ms, work);
+        self.is_monitoring |= !conn.monitors.is_empty();
         let changed = was_up != conn.is_up() || outcome.interest_changed;
+        self.forward(&outcome.forwards, id);
         if outcome.became_master {
             for (_, other) in self.conns.iter_mut().filter(|(other, _)| **other != id) {
                 if other.role == ControllerRole::Master {

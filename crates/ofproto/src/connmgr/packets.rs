@@ -4,7 +4,7 @@ use super::conn::{AsyncKind, Conn};
 use super::continuation::continuation_of;
 use super::{BridgeCtx, Connmgr, Shared};
 use crate::ct_support;
-use crate::events::{PacketInEvent, RemovedEvent, RemovedReason};
+use crate::events::PacketInEvent;
 use crate::flow_mod::ModContext;
 use crate::rule::Rule;
 use crate::view::{BridgeView, View};
@@ -286,18 +286,30 @@ impl Connmgr {
         }
     }
 
+    /// Reports tables whose room passed a threshold (OpenFlow 1.4 §7.4.5).
+    pub(super) fn send_table_status(&mut self, ctx: &BridgeCtx<'_>) {
+        for status in ctx.backer.events.take_statuses(ctx.bridge) {
+            let asks = |c: &Conn| {
+                c.version() >= Version::V14 && c.receives(AsyncKind::TableStatus, status.reason as u8)
+            };
+            for conn in self.conns.values_mut().filter(|c| asks(c)) {
+                conn.send_async(AsyncKind::TableStatus, &Message::TableStatus(status));
+            }
+        }
+    }
+
     /// Reports removed rules to the controllers, oldest first, until `work` is used up or a receiver has no space. A
     /// receiver without progress for long is skipped and counted.
     pub(super) fn send_flow_removed(&mut self, ctx: &BridgeCtx<'_>, now_ms: u64, work: &mut usize) {
         self.removed_again_ms = None;
         while *work > 0
-            && let Some(event) = ctx.backer.removed.take(ctx.bridge)
+            && let Some(event) = ctx.backer.events.take_removed(ctx.bridge)
         {
-            let reason = reason_of(&event);
+            let reason = event.reason.on_wire();
             let listens = |c: &Conn| c.receives(AsyncKind::FlowRemoved, reason as u8);
             let listeners = self.conns.values_mut().filter(|c| listens(c));
             if let Some(again_ms) = listeners.filter_map(|c| c.may_send_async(now_ms).err()).min() {
-                ctx.backer.removed.give_back(ctx.bridge, event);
+                ctx.backer.events.give_back(ctx.bridge, event);
                 self.removed_again_ms = Some(again_ms);
                 return;
             }
@@ -307,19 +319,9 @@ impl Connmgr {
                 conn.send_async(AsyncKind::FlowRemoved, &Message::FlowRemoved(told));
             }
         }
-        if ctx.backer.removed.len(ctx.bridge) > 0 {
+        if ctx.backer.events.removed_len(ctx.bridge) > 0 {
             self.removed_again_ms = Some(0);
         }
-    }
-}
-
-fn reason_of(event: &RemovedEvent) -> FlowRemovedReason {
-    match event.reason {
-        RemovedReason::Idle => FlowRemovedReason::IdleTimeout,
-        RemovedReason::Hard => FlowRemovedReason::HardTimeout,
-        RemovedReason::Delete => FlowRemovedReason::Delete,
-        RemovedReason::GroupDelete => FlowRemovedReason::GroupDelete,
-        RemovedReason::Eviction => FlowRemovedReason::Eviction,
     }
 }
 

@@ -75,17 +75,16 @@ impl Conn {
             Message::BarrierRequest => self.begin_barrier(xid, ctx, request.now_ms),
             Message::PortMod(m) => self.port_mod(&m, ctx, outcome),
             Message::GroupMod(m) => self.queue_group_mod(m, request.frame),
-            Message::MeterMod(m) => self.meter_mod(&m, shared, ctx, request.now_ms),
-            Message::TableMod(m) => table_mod(m, self.version()),
-            Message::TableDescRequest => self.reply(&table_desc(), xid),
+            Message::MeterMod(m) => self.meter_mod(m, request, shared, ctx, outcome),
+            Message::TableMod(m) => self.table_mod(m, ctx),
+            Message::TableDescRequest => self.reply(&table_desc(ctx), xid),
             Message::QueueDescRequest(m) => self.queue_desc(m, xid, ctx),
             Message::BundleControl(m) => self.bundle_control(m, request, shared, ctx),
             Message::BundleAdd(m) => self.bundle_add(m, request, shared, ctx),
             Message::TlvTableRequest => self.reply(&Message::TlvTableReply(NO_TLV_TABLE), xid),
             Message::TlvTableMod(m) => tlv_table_mod(&m),
-            // Flow monitors are not supported, so the id is unknown.
-            Message::FlowMonitorCancel(_) => Err(ErrorKind::MofcUnknownMonitor),
-            Message::FlowMonitorRequest(_) => Err(ErrorKind::BrcBadExpType),
+            Message::FlowMonitorCancel(id) => self.cancel_monitor(id),
+            Message::FlowMonitorRequest(m) => self.flow_monitor(&m.entries, xid, ctx),
             // The peer's error about our message; no action is possible.
             Message::Error(_) => Ok(()),
             // NXT_FLOW_AGE: ages are always reported.
@@ -120,7 +119,7 @@ impl Conn {
             Message::FlowStatsRequest(m) => self.flow_stats(&m, false, xid, ctx),
             Message::AggregateRequest(m) => self.flow_stats(&m, true, xid, ctx),
             Message::TableStatsRequest => self.table_stats(xid, ctx),
-            Message::TableFeaturesRequest(m) => self.table_features(&m, xid),
+            Message::TableFeaturesRequest(m) => self.table_features(&m, xid, ctx),
             Message::PortStatsRequest(port) => self.port_stats(port, request, shared, ctx),
             Message::PortDescRequest(port) => self.port_desc(port, xid, ctx),
             Message::QueueStatsRequest(m) => self.queue_stats(m, xid, ctx),
@@ -154,6 +153,11 @@ impl Conn {
             | Message::PortDescReply(_)
             | Message::TableDescReply(_)
             | Message::QueueDescReply(_)
+            | Message::FlowMonitorReply(_)
+            | Message::FlowMonitorPaused
+            | Message::FlowMonitorResumed
+            | Message::RequestForward(_)
+            | Message::TableStatus(_)
             | Message::RoleStatus(_) => Err(ErrorKind::BrcBadType),
         }
     }
@@ -162,6 +166,29 @@ impl Conn {
     fn queue_flow_mod(&mut self, fm: FlowMod, request: &Request<'_>) -> Res {
         self.mods.push(Mod::Flow(fm), request.frame);
         self.mods_bytes += request.frame.len();
+        Ok(())
+    }
+
+    /// In OpenFlow 1.3 the configuration of a table is deprecated and has no effect (§7.3.3). A miss goes to the
+    /// controllers of 1.1 and 1.2 only.
+    fn table_mod(&self, m: TableMod, ctx: &BridgeCtx<'_>) -> Res {
+        if m.table == TableId::INTERNAL {
+            return Err(ErrorKind::TmfcEperm);
+        }
+        let unsupported = match self.version() {
+            Version::V11 | Version::V12 => table_config::MISS_MASK,
+            Version::V10 | Version::V13 => 0,
+            _ => 0,
+        };
+        if m.config & unsupported != 0 {
+            return Err(ErrorKind::TmfcBadConfig);
+        }
+        if self.version() >= Version::V14 {
+            ctx.backer.change_bridge(ctx.bridge, |b| match m.table {
+                TableId::ALL => (0..TableId::COUNT).for_each(|n| b.tables.modify(TableId(n), &m)),
+                table => b.tables.modify(table, &m),
+            });
+        }
         Ok(())
     }
 
@@ -181,36 +208,21 @@ impl Conn {
     }
 
     /// A request with entries changes the tables.
-    fn table_features(&mut self, m: &Multi<TableFeatures>, xid: u32) -> Res {
+    fn table_features(&mut self, m: &Multi<TableFeatures>, xid: u32, ctx: &BridgeCtx<'_>) -> Res {
         if !m.entries.is_empty() || m.more {
             return Err(ErrorKind::TffcEperm);
         }
-        self.reply(super::table_features::reply(self.version()), xid)
+        let Some(bridge) = ctx.bridge_view() else { return Err(ErrorKind::TffcEperm) };
+        let reply = super::table_features::reply(self.version(), &bridge.tables);
+        self.reply(&reply, xid)
     }
 }
-
-/// In OpenFlow 1.3 the configuration of a table is deprecated and has no effect (§7.3.3). A miss goes to the controllers
-/// of 1.1 and 1.2 only; tables neither evict rules nor report their room.
-fn table_mod(m: TableMod, version: Version) -> Res {
-    if m.table != TableId::ALL && m.table.0 >= TableId::COUNT {
-        return Err(ErrorKind::TmfcBadTable);
-    }
-    let unsupported = match version {
-        Version::V11 | Version::V12 => table_config::MISS_MASK,
-        Version::V10 | Version::V13 => 0,
-        _ => table_config::EVICTION | table_config::VACANCY_EVENTS,
-    };
-    if m.config & unsupported == 0 { Ok(()) } else { Err(ErrorKind::TmfcBadConfig) }
-}
-
-/// `OFPTMPEF14_*`, as OVS describes a table that does not evict: other, importance, lifetime.
-const EVICTION_FLAGS: u32 = 7;
 
 /// The configuration of all tables.
-fn table_desc() -> Message {
-    let of_table =
-        |n| TableMod { table: TableId(n), config: 0, eviction: Some(EVICTION_FLAGS), vacancy: None };
-    Message::TableDescReply(Multi::all((0..TableId::COUNT).map(of_table).collect()))
+fn table_desc(ctx: &BridgeCtx<'_>) -> Message {
+    let bridge = ctx.bridge_view();
+    let all = bridge.iter().flat_map(|b| (0..TableId::COUNT).map(|n| b.tables.desc(TableId(n))));
+    Message::TableDescReply(Multi::all(all.collect()))
 }
 
 fn tlv_table_mod(m: &TlvTableMod) -> Res {

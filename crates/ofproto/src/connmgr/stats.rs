@@ -5,6 +5,7 @@
 use super::BridgeCtx;
 use super::conn::Conn;
 use super::groups::GroupDump;
+use super::monitors::MonitorDump;
 use crate::flow_mod::{LOOKS_PER_CHANGE, TABLE_MAX_RULES};
 use crate::rule::Rule;
 use crate::tables::{Selected, Selection};
@@ -22,6 +23,8 @@ pub(super) enum Dump {
     Rules(Box<RuleDump>),
     /// About groups.
     Groups(GroupDump),
+    /// To new flow monitors.
+    Monitors(Box<MonitorDump>),
 }
 
 pub(super) struct RuleDump {
@@ -98,6 +101,7 @@ impl Conn {
     pub(super) fn continue_dump(&mut self, ctx: &BridgeCtx<'_>, now_ms: u64) -> usize {
         match self.dump.take() {
             Some(Dump::Rules(dump)) => self.continue_rules(dump, now_ms),
+            Some(Dump::Monitors(dump)) => self.continue_monitors(dump, PIECE_RULES),
             Some(Dump::Groups(mut dump)) => {
                 let (reply, work) = dump.next_piece(ctx, now_ms);
                 // Parts are split, and every group fits a part.
@@ -140,9 +144,9 @@ impl Conn {
             let (lookup_count, matched_count) = counts.unwrap_or_default();
             TableStats {
                 table,
-                name: String::new(),
+                name: bridge.as_ref().map_or_else(String::new, |b| b.tables.name(table).to_string()),
                 abilities,
-                max_entries: TABLE_MAX_RULES,
+                max_entries: bridge.as_ref().map_or(TABLE_MAX_RULES, |b| b.tables.limit(table)),
                 active_count: bridge.as_ref().map_or(0, |b| b.tables.rule_count(table) as u32),
                 lookup_count,
                 matched_count,

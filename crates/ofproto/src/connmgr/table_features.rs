@@ -1,15 +1,18 @@
-//! Table features (OpenFlow 1.3 §7.3.5.5): the same for all tables and bridges, so built once for each numbering.
+//! Table features (OpenFlow 1.3 §7.3.5.5): the same for all tables and bridges but for names and limits, so built once
+//! for each numbering.
 //! The abilities in table statistics of OpenFlow 1.1 and 1.2 tell the same.
 //!
 //! Derived from the field registry: fields with a header are matchable, writable fields are settable.
 
 use crate::flow_mod::TABLE_MAX_RULES;
+use crate::tables::Tables;
 use flow::TableId;
 use flow::fields::{ALL_FIELDS, FieldId};
 use ofp_wire::nxm::has_header;
 use openflow::msg::features::{MatchField, RuleFeatures, TableFeatures};
 use openflow::msg::stats::TableAbilities;
 use openflow::{Message, Multi, Version};
+use std::borrow::Cow;
 use std::sync::OnceLock;
 
 /// `OFPIT_*`: goto, metadata, write, apply, clear, meter.
@@ -31,8 +34,24 @@ const WILDCARDS_10: u64 = (1 << 22) - 1;
 /// Class of the basic OXM fields.
 const CLASS_BASIC: u16 = 0x8000;
 
-/// The reply to a request for table features.
-pub(super) fn reply(version: Version) -> &'static Message {
+/// The reply to a request for table features, with the names and limits of these tables.
+pub(super) fn reply(version: Version, tables: &Tables) -> Cow<'static, Message> {
+    let all = common(version);
+    if !tables.has_settings() {
+        return Cow::Borrowed(all);
+    }
+    let mut own = all.clone();
+    if let Message::TableFeaturesReply(m) = &mut own {
+        for features in &mut m.entries {
+            features.name = tables.name(features.table).to_string();
+            features.max_entries = tables.limit(features.table);
+        }
+    }
+    Cow::Owned(own)
+}
+
+/// The reply for tables without settings.
+fn common(version: Version) -> &'static Message {
     static REPLY_13: OnceLock<Message> = OnceLock::new();
     static REPLY_15: OnceLock<Message> = OnceLock::new();
     let reply = if version >= Version::V15 { &REPLY_15 } else { &REPLY_13 };

@@ -5,12 +5,15 @@
 //! changed meanwhile by another connection counts if the flow-mod still selects it; a rule added meanwhile does not.
 //! Deleting all rules of a table is one step.
 //!
-//! Steps pause while the queue of removed rules is full ([`crate::events`]), and while a transaction is open.
+//! Steps pause while the queue of changes of rules is full ([`crate::events`]), and while a transaction is open.
 
-use super::{Effects, ModContext, add, begin_selection, check, clear, modify, modify_adds};
+use super::{
+    DoneGroupMod, Effects, ModContext, add, begin_selection, check, clear, end_orphans, modify, modify_adds,
+};
 use crate::backer::Backer;
+use crate::connmgr::ConnId;
 use crate::ct_support;
-use crate::events::RemovedReason;
+use crate::events::{Cause, RemovedReason};
 use crate::group::GroupChange;
 use crate::ports::BridgeId;
 use crate::rule::Rule;
@@ -18,7 +21,7 @@ use crate::tables::{Selected, Tables};
 use ofp_actions::Reference;
 use openflow::ErrorKind;
 use openflow::msg::flow_mod::{FlowMod, FlowModCommand};
-use openflow::msg::group::GroupMod;
+use openflow::msg::group::{GroupMod, GroupModCommand};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -48,6 +51,12 @@ pub struct ModQueue {
     gone_groups: Vec<u32>,
     /// Rules learned by removed rules are removed before the next flow-mod begins.
     ends_orphans: bool,
+    /// The connection that sent them.
+    owner: Option<ConnId>,
+    /// All changes are reported together, as those of the first request.
+    together: bool,
+    /// Cause of the present changes.
+    cause: Option<Cause>,
 }
 
 /// A flow-mod that changes existing rules.
@@ -63,7 +72,9 @@ struct UnderWay {
 pub struct Step {
     /// Failed modifications, with their messages.
     pub failed: Vec<(ErrorKind, Box<[u8]>)>,
-    /// The queue of removed rules was full, or a transaction is open.
+    /// Executed group-mods.
+    pub groups: Vec<DoneGroupMod>,
+    /// The queue of changes of rules was full, or a transaction is open.
     pub paused: bool,
 }
 
@@ -74,6 +85,16 @@ impl FromIterator<Request> for ModQueue {
 }
 
 impl ModQueue {
+    /// Modifications of a connection.
+    pub(crate) fn of(owner: ConnId) -> ModQueue {
+        ModQueue { owner: Some(owner), ..ModQueue::default() }
+    }
+
+    /// Reports all changes together, as those of a connection.
+    pub(super) fn report_together(&mut self, owner: ConnId) {
+        (self.owner, self.together) = (Some(owner), true);
+    }
+
     /// Appends a modification.
     pub fn push(&mut self, change: Mod, frame: &[u8]) {
         self.requests.push_back((change, frame.into()));
@@ -102,8 +123,8 @@ impl ModQueue {
     /// Executes modifications separately, until `work`, in rules changed, is used up. Packets see the changes of one
     /// step at once.
     pub fn step(&mut self, backer: &Backer, bridge: BridgeId, cx: &ModContext<'_>, work: &mut usize) -> Step {
-        if backer.is_changing(bridge) || backer.removed.room(bridge) == 0 {
-            return Step { failed: Vec::new(), paused: true };
+        if backer.is_changing(bridge) || backer.events.room(bridge) == 0 {
+            return Step { paused: true, ..Step::default() };
         }
         let effects = backer.change_tables(bridge, |tables| {
             let mut effects = Effects::default();
@@ -111,22 +132,26 @@ impl ModQueue {
                 self.work(tables, cx, work, &mut effects);
                 self.ends_orphans = !self.is_under_way() && tables.has_orphans();
                 if self.ends_orphans {
-                    effects.end_orphans(tables, work);
+                    end_orphans(tables, work);
                     self.ends_orphans = tables.has_orphans();
                 }
             }
             effects
         });
-        let failed = match effects {
-            Some(effects) => effects.publish(backer, bridge, cx.now_ms),
+        let (failed, groups) = match effects {
+            Some(effects) => {
+                effects.publish(cx.now_ms);
+                (effects.failed, effects.groups)
+            }
             None => {
                 (self.under_way, self.ends_orphans) = (None, false);
                 self.gone_groups.clear();
                 let all = std::mem::take(&mut self.requests);
-                all.into_iter().map(|(_, frame)| (ErrorKind::FmfcUnknown, frame)).collect()
+                let failed = all.into_iter().map(|(_, frame)| (ErrorKind::FmfcUnknown, frame));
+                (failed.collect(), Vec::new())
             }
         };
-        Step { failed, paused: false }
+        Step { failed, groups, paused: false }
     }
 
     /// Continues the active modification, or begins the next one; a pure add completes at once.
@@ -138,11 +163,13 @@ impl ModQueue {
         effects: &mut Effects,
     ) {
         if let Some(under_way) = self.under_way.take() {
-            self.under_way = under_way.slice(tables, cx, work, effects);
+            self.cause.into_iter().for_each(|cause| tables.go_on(cause));
+            self.under_way = under_way.slice(tables, cx, work);
             return;
         }
         if let Some(id) = self.gone_groups.last().copied() {
-            if !remove_users(tables, id, work, effects) {
+            self.cause.into_iter().for_each(|cause| tables.go_on(cause));
+            if !remove_users(tables, id, work) {
                 self.gone_groups.pop();
             }
             return;
@@ -152,28 +179,56 @@ impl ModQueue {
         }
         let Some((change, frame)) = self.requests.pop_front() else { return };
         *work = work.saturating_sub(1);
+        self.begin_cause(&change, &frame, tables);
         let begun = match change {
             Mod::Flow(fm) => self.begin(fm, tables, cx, work, effects),
-            Mod::Group(gm) => self.change_groups(&gm, tables, cx),
+            Mod::Group(gm) => self.change_groups(gm, xid_of(&frame), tables, cx, effects),
         };
         if let Err(kind) = begun {
             effects.failed.push((kind, frame));
         }
     }
 
+    /// Sets the cause of the changes of a modification. The removal of the rules of a group is nobody's request.
+    fn begin_cause(&mut self, change: &Mod, frame: &[u8], tables: &mut Tables) {
+        let xid = xid_of(frame);
+        let (reason, adds, request) = match change {
+            Mod::Flow(fm) => {
+                let adds = fm.command == FlowModCommand::Add;
+                (RemovedReason::Delete, adds, self.owner.map(|owner| (owner, xid)))
+            }
+            Mod::Group(_) => (RemovedReason::GroupDelete, false, None),
+        };
+        let cause = Cause { reason, adds, request, batch: 0 };
+        self.cause = Some(match self.cause.filter(|_| self.together) {
+            Some(first) => {
+                let request = request.and(first.request).or(request);
+                let cause = Cause { request, batch: first.batch, ..cause };
+                tables.go_on(cause);
+                cause
+            }
+            None => tables.caused_by(cause),
+        });
+    }
+
     /// Executes a group modification; the rules of deleted groups remain to be removed.
     fn change_groups(
         &mut self,
-        gm: &GroupMod,
+        gm: GroupMod,
+        xid: u32,
         tables: &mut Tables,
         cx: &ModContext<'_>,
+        effects: &mut Effects,
     ) -> Result<(), ErrorKind> {
         let buckets = &gm.group.buckets;
         buckets.iter().try_for_each(|b| ct_support::check_actions(&b.actions, &cx.ct))?;
-        match tables.change_groups(gm, cx.now_ms)? {
+        match tables.change_groups(&gm, cx.now_ms)? {
             GroupChange::Changed => {}
             GroupChange::Deleted(ids) => self.gone_groups = ids,
         }
+        let in_part = matches!(gm.command, GroupModCommand::InsertBucket | GroupModCommand::RemoveBucket);
+        let group = tables.groups().get(gm.group.id).filter(|_| in_part).cloned();
+        effects.groups.push(DoneGroupMod { request: gm, xid, group });
         Ok(())
     }
 
@@ -188,7 +243,7 @@ impl ModQueue {
     ) -> Result<(), ErrorKind> {
         check(&fm, cx, &|id| tables.groups().get(id).is_some())?;
         if fm.command != FlowModCommand::Add {
-            clear(tables, &fm, effects);
+            clear(tables, &fm);
             let mut under_way =
                 UnderWay { left: begin_selection(tables, &fm), fm, found: Vec::new().into_iter() };
             // A modification without matching rules may be an add: the first rule decides.
@@ -219,15 +274,18 @@ impl ModQueue {
     }
 }
 
+/// The transaction id of a message.
+fn xid_of(frame: &[u8]) -> u32 {
+    frame.get(4..8).map_or(0, |b| u32::from_be_bytes([b[0], b[1], b[2], b[3]]))
+}
+
 /// Removes rules that execute a deleted group, within `work`; returns whether some are left.
-fn remove_users(tables: &mut Tables, id: u32, work: &mut usize, effects: &mut Effects) -> bool {
+fn remove_users(tables: &mut Tables, id: u32, work: &mut usize) -> bool {
     let of = Reference::Group(id);
     let users = tables.users(of, *work);
     *work = work.saturating_sub(users.len());
     for rule in users {
-        if let Some(gone) = tables.remove(rule.table, &rule.matching, rule.priority) {
-            effects.ended.push((gone, RemovedReason::GroupDelete));
-        }
+        tables.remove(rule.table, &rule.matching, rule.priority);
     }
     tables.len_of_users(of) > 0
 }
@@ -251,32 +309,24 @@ impl UnderWay {
     }
 
     /// Changes some of the remaining rules; returns itself until it is complete.
-    fn slice(
-        mut self,
-        tables: &mut Tables,
-        cx: &ModContext<'_>,
-        work: &mut usize,
-        effects: &mut Effects,
-    ) -> Option<UnderWay> {
+    fn slice(mut self, tables: &mut Tables, cx: &ModContext<'_>, work: &mut usize) -> Option<UnderWay> {
         while *work > 0 && !self.is_found_out() {
             let Some(found) = self.found.next() else {
                 self.find(work);
                 continue;
             };
             *work = work.saturating_sub(1);
-            self.change(tables, cx, &found, effects);
+            self.change(tables, cx, &found);
         }
         (!self.is_found_out()).then_some(self)
     }
 
     /// Changes one rule, if it exists as found, or if the flow-mod still selects it.
-    fn change(&self, tables: &mut Tables, cx: &ModContext<'_>, found: &Arc<Rule>, effects: &mut Effects) {
+    fn change(&self, tables: &mut Tables, cx: &ModContext<'_>, found: &Arc<Rule>) {
         let by = self.left.by();
         let same = |now: &Arc<Rule>| Arc::ptr_eq(now, found) || by.selects_beside_match(now);
         if self.fm.command.deletes() {
-            if let Some(gone) = tables.remove_if(found.table, &found.matching, found.priority, same) {
-                effects.ended.push((gone, RemovedReason::Delete));
-            }
+            tables.remove_if(found.table, &found.matching, found.priority, same);
             return;
         }
         let there = tables.find_exactly(found.table, &found.matching, found.priority).cloned();

@@ -5,8 +5,9 @@
 //! and learned rules wait in a queue. A failed flow-mod undoes all, in slices as well.
 
 use super::queue::ModQueue;
-use super::{Effects, Mod, ModContext};
+use super::{DoneGroupMod, Effects, Mod, ModContext, end_orphans};
 use crate::backer::Backer;
+use crate::connmgr::ConnId;
 use crate::ports::BridgeId;
 use crate::tables::Tables;
 use openflow::ErrorKind;
@@ -52,6 +53,17 @@ impl Transaction {
         Some(Transaction { bridge, queue, checked: 0, open, effects: Effects::default(), is_given_up: false })
     }
 
+    /// Reports its changes together, as those of a connection's request.
+    pub fn requested_by(mut self, conn: ConnId) -> Transaction {
+        self.queue.report_together(conn);
+        self
+    }
+
+    /// The group-mods of a committed transaction.
+    pub fn into_groups(self) -> Vec<DoneGroupMod> {
+        self.effects.groups
+    }
+
     /// Continues until `work`, in rules changed, is used up.
     pub fn step(&mut self, backer: &Backer, cx: &ModContext<'_>, work: &mut usize) -> Progress {
         while *work > 0 && self.checked < self.queue.len() && !self.is_ending() {
@@ -65,11 +77,11 @@ impl Transaction {
             self.queue.work(&mut tables, cx, work, &mut self.effects);
         }
         if !self.is_ending() && self.queue.is_empty() {
-            self.effects.end_orphans(&mut tables, work);
+            end_orphans(&mut tables, work);
         }
         if !self.is_ending() && self.queue.is_empty() && !tables.has_orphans() {
             backer.publish_tables(self.bridge, tables);
-            std::mem::take(&mut self.effects).publish(backer, self.bridge, cx.now_ms);
+            self.effects.publish(cx.now_ms);
             return Progress::Done;
         }
         if self.is_ending() {

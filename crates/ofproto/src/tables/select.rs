@@ -119,6 +119,16 @@ impl Selection {
             && self.references().into_iter().flatten().all(|of| refers_to(&r.actions, of))
     }
 
+    /// Whether it selects a changed rule: it has the references, or its previous version had them.
+    pub(crate) fn selects_change(&self, rule: &Rule, old: Option<&Rule>) -> bool {
+        let has = |of: Reference| {
+            refers_to(&rule.actions, of) || old.is_some_and(|old| refers_to(&old.actions, of))
+        };
+        (self.table == TableId::ALL || self.table == rule.table)
+            && self.references().into_iter().flatten().all(has)
+            && rule.matching.is_within(&self.matching)
+    }
+
     /// The references that its rules have.
     fn references(&self) -> [Option<Reference>; 2] {
         let port = (self.out_port != OfPort::NONE).then_some(Reference::Output(self.out_port));

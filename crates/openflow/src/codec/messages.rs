@@ -2,7 +2,8 @@
 
 use super::table::*;
 use crate::msg::{
-    Format, Kind, Message, asyncs, bundle, control, ct_flush, flow_mod, group, meter, packet, port, stats,
+    Format, Kind, Message, asyncs, bundle, control, ct_flush, flow_mod, forward, group, meter, packet, port,
+    stats,
 };
 use ofp_wire::error;
 use ofp_wire::{Reader, Res, Writer};
@@ -176,6 +177,18 @@ pub(super) static ROWS: &[Row] = &[
         encode_role_status
     ),
     body!(
+        TableStatus,
+        Standard,
+        Id::Of(31),
+        SINCE_V14,
+        Len::Array(16, 8),
+        decode_table_status,
+        encode_table_status
+    ),
+    body!(RequestForward, Standard, exp(132), V10_TO_12, Len::Min(8), forward::decode, forward::encode),
+    body!(RequestForward, Standard, onf(2350), V13, Len::Min(8), forward::decode, forward::encode),
+    body!(RequestForward, Standard, Id::Of(32), SINCE_V14, Len::Min(8), forward::decode, forward::encode),
+    body!(
         BundleControl,
         Standard,
         Id::Of(33),
@@ -201,7 +214,12 @@ pub(super) static ROWS: &[Row] = &[
     body!(SetPacketInFormat, Standard, exp(16), ALL, Len::Is(4), decode_packet_in_format, encode_u32),
     void!(FlowAge, exp(18), ALL),
     body!(SetControllerId, Standard, exp(20), ALL, Len::Is(8), decode_controller_id, encode_controller_id),
-    body!(FlowMonitorCancel, Standard, exp(21), ALL, Len::Is(4), decode_u32, encode_u32),
+    body!(FlowMonitorCancel, Standard, exp(21), V10_TO_12, Len::Is(4), decode_u32, encode_u32),
+    body!(FlowMonitorCancel, Standard, onf(1870), V13, Len::Is(4), decode_u32, encode_u32),
+    void!(FlowMonitorPaused, exp(22), V10_TO_12),
+    void!(FlowMonitorPaused, onf(1871), V13),
+    void!(FlowMonitorResumed, exp(23), V10_TO_12),
+    void!(FlowMonitorResumed, onf(1872), V13),
     body!(TlvTableMod, Standard, exp(24), ALL, Len::Array(8, 8), decode_tlv_mod, encode_tlv_mod),
     body!(CtFlushZone, Standard, exp(29), ALL, Len::Is(8), decode_ct_flush_zone, encode_ct_flush_zone),
     body!(CtFlush, Standard, exp(32), ALL, Len::Array(8, 8), decode_ct_flush, encode_ct_flush),

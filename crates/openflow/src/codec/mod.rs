@@ -19,6 +19,8 @@ pub const HEADER_BYTES: usize = 8;
 const OFPT_HELLO: u8 = 0;
 const OFPT_ECHO_REPLY: u8 = 3;
 const OFPT_EXPERIMENTER: u8 = 4;
+/// `NXT_GROUP_MOD`.
+const NXT_GROUP_MOD: [u8; 4] = [0, 0, 0, 31];
 /// Multipart type of experimenters.
 const OFPMP_EXPERIMENTER: u16 = 0xffff;
 
@@ -42,6 +44,25 @@ pub fn decode_with(bytes: &[u8], options: Options) -> Result<(Version, u32, Mess
 pub(crate) fn decode_inner(bytes: &[u8], outer: &Reader<'_>) -> Res<Message> {
     let (.., message) = decode_part(bytes, outer.options, true)?;
     Ok(message)
+}
+
+/// Decodes a forwarded request; returns it with its transaction id.
+pub(crate) fn decode_forwarded(bytes: &[u8], outer: &Reader<'_>) -> Res<(u32, Message)> {
+    // A forwarded request contains no further message.
+    let ty = bytes.get(1).copied().unwrap_or_default();
+    let (version, len) = (bytes.first().copied(), outer_len(bytes));
+    if version != Some(outer.version.0) || len != bytes.len() {
+        return Err(ErrorKind::BrcBadLen);
+    }
+    if ty == OFPT_EXPERIMENTER && bytes.get(12..16) != Some(&NXT_GROUP_MOD[..]) {
+        return Err(ErrorKind::BrcBadType);
+    }
+    let (_, xid, message) = decode_part(bytes, outer.options, false)?;
+    Ok((xid, message))
+}
+
+fn outer_len(bytes: &[u8]) -> usize {
+    bytes.get(2..4).map_or(0, |b| usize::from(u16::from_be_bytes([b[0], b[1]])))
 }
 
 fn decode_part(bytes: &[u8], options: Options, in_bundle: bool) -> Res<(Version, u32, Message)> {
@@ -138,10 +159,10 @@ pub fn encode_with(
     w.finish(row.more(message))
 }
 
-/// Encodes the message inside a bundle message. A message without a form in the version is omitted, which the
-/// receiver rejects.
-pub(crate) fn encode_inner(message: &Message, w: &mut Writer) {
-    if let Ok(inner) = encode_with(message, w.version, w.xid, w.options) {
+/// Encodes a message inside another. A message without a form in the version is omitted, which the receiver
+/// rejects.
+pub(crate) fn encode_inner(message: &Message, xid: u32, w: &mut Writer) {
+    if let Ok(inner) = encode_with(message, w.version, xid, w.options) {
         w.bytes(&inner);
     }
 }

@@ -1,8 +1,13 @@
 //! Rows of the multipart requests and replies.
 
 use super::table::*;
-use crate::msg::{Format, Kind, Message, control, features, flow_stats, group, meter, port, stats};
+use crate::msg::{
+    Format, Kind, Message, control, features, flow_monitor, flow_stats, group, meter, port, stats,
+};
 
+use flow_monitor::{
+    put_nxt, put_onf, put_update, put_update14, put14, read_nxt, read_onf, read_update, read_update14, read14,
+};
 use flow_stats::*;
 
 pub(super) static ROWS: &[Row] = &[
@@ -385,5 +390,18 @@ pub(super) static ROWS: &[Row] = &[
         stats::read_queue_desc,
         stats::put_queue_desc
     ),
-    multi!(FlowMonitorRequest, Standard, exp_mp(2, false), V10, Len::Array(0, 8), read_monitor, put_monitor),
+    multi!(FlowMonitorRequest, Standard, exp_mp(2, false), V10_TO_12, Len::Array(0, 8), read_nxt, put_nxt),
+    multi!(FlowMonitorRequest, Standard, onf_mp(1870, false), V13, Len::Array(0, 8), read_onf, put_onf),
+    multi!(FlowMonitorRequest, Standard, mp(16, false), SINCE_V14, Len::Array(0, 8), read14, put14),
+    multi!(FlowMonitorReply, Standard, exp_mp(2, true), V10_TO_12, Len::Array(0, 8), read_update, put_update),
+    multi!(FlowMonitorReply, Standard, onf_mp(1870, true), V13, Len::Array(0, 8), read_update, put_update),
+    multi!(
+        FlowMonitorReply,
+        Standard,
+        mp(16, true),
+        SINCE_V14,
+        Len::Array(0, 8),
+        read_update14,
+        put_update14
+    ),
 ];

@@ -124,6 +124,10 @@ pub(super) const fn exp_mp(subtype: u32, reply: bool) -> Id {
     Id::ExpMp { vendor: NX_VENDOR, subtype, reply }
 }
 
+pub(super) const fn onf_mp(subtype: u32, reply: bool) -> Id {
+    Id::ExpMp { vendor: ONF_VENDOR, subtype, reply }
+}
+
 /// A message without a body.
 macro_rules! void {
     ($kind:ident, $id:expr, $versions:expr) => {

@@ -92,5 +92,6 @@ pub(crate) fn encode_bundle_add(m: &BundleAdd, w: &mut Writer) {
     w.u32(m.bundle_id);
     w.zeros(2);
     w.u16(m.flags);
-    crate::codec::encode_inner(&m.message, w);
+    let xid = w.xid;
+    crate::codec::encode_inner(&m.message, xid, w);
 }

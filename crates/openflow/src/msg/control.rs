@@ -189,6 +189,10 @@ pub(crate) fn decode_table_mod(r: &mut Reader<'_>) -> Res<TableMod> {
     let mut m = TableMod { table, config: r.u32()?, eviction: None, vacancy: None };
     // Without properties before OpenFlow 1.4.
     read_table_props(r, &mut m)?;
+    let valid = |v: Vacancy| v.down_percent <= v.up_percent && v.up_percent <= 100 && v.now_percent == 0;
+    if m.vacancy.is_some_and(|v| !valid(v)) {
+        return Err(ErrorKind::BpcBadValue);
+    }
     Ok(m)
 }
 
@@ -220,6 +224,41 @@ pub(crate) fn put_table_desc(w: &mut Writer, m: &TableMod) {
     w.u32(m.config);
     put_table_props(w, m);
     w.set_len(mark, 0);
+}
+
+wire_enum! {
+    /// Reason of a table status (OpenFlow 1.4 §7.4.5).
+    TableReason: u8 {
+        /// Room fell below the lower threshold.
+        VacancyDown = 3,
+        /// Room rose above the upper threshold.
+        VacancyUp = 4,
+    }
+}
+
+/// The room in a table passed a threshold (OpenFlow 1.4).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TableStatus {
+    /// The reason.
+    pub reason: TableReason,
+    /// The table.
+    pub desc: TableMod,
+}
+
+pub(crate) fn decode_table_status(r: &mut Reader<'_>) -> Res<TableStatus> {
+    let reason = TableReason::from_wire(r.u8()?).ok_or(ErrorKind::NxbrcBadReason)?;
+    r.skip(7)?;
+    let desc = read_table_desc(r)?;
+    if !r.is_empty() {
+        return Err(ErrorKind::BrcBadLen);
+    }
+    Ok(TableStatus { reason, desc })
+}
+
+pub(crate) fn encode_table_status(m: &TableStatus, w: &mut Writer) {
+    w.u8(m.reason as u8);
+    w.zeros(7);
+    put_table_desc(w, &m.desc);
 }
 
 wire_enum! {

@@ -1,7 +1,7 @@
-//! Flow statistics, single or aggregated, and flow monitors.
+//! Flow statistics, single or aggregated.
 //!
 //! Sources: OpenFlow 1.0 §5.3.5; 1.3 §7.3.5.2, §7.3.5.3; 1.5 §7.3.5.2; Nicira's NXM forms for 1.0 (`NXST_FLOW`,
-//! `NXST_AGGREGATE`, `NXST_FLOW_MONITOR`), in which the cookie to match is a field of the match.
+//! `NXST_AGGREGATE`), in which the cookie to match is a field of the match.
 
 use super::flow_mod::FlowModFlags;
 use super::oxs::{self, Oxs};
@@ -385,42 +385,4 @@ pub(crate) fn encode_aggregate15(m: &AggregateStats, w: &mut Writer) {
         ..Oxs::default()
     };
     oxs::put(w, &stats);
-}
-
-/// A monitor of rules (`NXST_FLOW_MONITOR`).
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct FlowMonitorRequest {
-    /// The monitor.
-    pub id: u32,
-    /// `NXFMF_*`.
-    pub flags: u16,
-    /// Only rules that output here; `NONE` for any.
-    pub out_port: OfPort,
-    /// The table, or all.
-    pub table: TableId,
-    /// Only rules that match no more than this.
-    pub matching: Match,
-}
-
-pub(crate) fn read_monitor(r: &mut Reader<'_>) -> Res<FlowMonitorRequest> {
-    let (id, flags, out_port) = (r.u32()?, r.u16()?, OfPort::from_of10(r.u16()?));
-    let (match_len, table) = (r.u16()?, TableId(r.u8()?));
-    if flags & !0x3f != 0 {
-        return Err(ErrorKind::MofcBadFlags);
-    }
-    r.sub(5)?.zeros(ErrorKind::NxbrcMustBeZero)?;
-    let matching = nxm::read_nxm_match(r, match_len, Unknown::Refuse)?.matching;
-    Ok(FlowMonitorRequest { id, flags, out_port, table, matching })
-}
-
-pub(crate) fn put_monitor(w: &mut Writer, m: &FlowMonitorRequest) {
-    w.u32(m.id);
-    w.u16(m.flags);
-    w.u16(m.out_port.to_of10().unwrap_or(0xffff));
-    let len_at = w.mark();
-    w.zeros(2);
-    w.u8(m.table.0);
-    w.zeros(5);
-    let len = nxm::put_nxm_match(w, &m.matching, (0, 0));
-    w.set_u16(len_at, len);
 }

@@ -10,7 +10,9 @@ pub mod control;
 pub mod ct_flush;
 pub mod features;
 pub mod flow_mod;
+pub mod flow_monitor;
 pub mod flow_stats;
+pub mod forward;
 pub mod group;
 pub mod meter;
 mod oxs;
@@ -163,6 +165,10 @@ messages! {
     SetAsync(asyncs::AsyncConfig);
     /// A controller's role was changed.
     RoleStatus(control::RoleStatus);
+    /// The room in a table passed a threshold.
+    TableStatus(control::TableStatus);
+    /// A request of another controller.
+    RequestForward(forward::RequestForward);
     /// Opens, closes, commits or discards a bundle.
     BundleControl(bundle::BundleControl);
     /// Adds a message to a bundle.
@@ -189,8 +195,12 @@ messages! {
     TlvTableRequest;
     /// `NXT_TLV_TABLE_REPLY`.
     TlvTableReply(control::TlvTable);
-    /// `NXT_FLOW_MONITOR_CANCEL`, with the monitor's id.
+    /// Deletes a monitor of rules, by its id (before OpenFlow 1.4).
     FlowMonitorCancel(u32);
+    /// Changes of rules are no longer reported, deletions excepted (before OpenFlow 1.4).
+    FlowMonitorPaused;
+    /// Changes of rules are reported again (before OpenFlow 1.4).
+    FlowMonitorResumed;
     /// Requests the switch's description.
     DescRequest;
     /// The switch's description.
@@ -255,8 +265,10 @@ messages! {
     QueueDescRequest(stats::QueueStatsRequest);
     /// The configuration of queues.
     QueueDescReply(Multi<stats::QueueDesc>);
-    /// Requests notifications of rule changes (`NXST_FLOW_MONITOR`).
-    FlowMonitorRequest(Multi<flow_stats::FlowMonitorRequest>);
+    /// Requests notifications of rule changes.
+    FlowMonitorRequest(Multi<flow_monitor::FlowMonitorRequest>);
+    /// Notifications of rule changes.
+    FlowMonitorReply(Multi<flow_monitor::FlowUpdate>);
 }
 
 impl Message {
@@ -293,6 +305,8 @@ impl Message {
             | Message::GetAsyncRequest
             | Message::GetAsyncReply(_)
             | Message::RoleStatus(_)
+            | Message::TableStatus(_)
+            | Message::RequestForward(_)
             | Message::BundleControl(_)
             | Message::BundleAdd(_)
             | Message::SetFlowFormat(_)
@@ -307,6 +321,8 @@ impl Message {
             | Message::TlvTableRequest
             | Message::TlvTableReply(_)
             | Message::FlowMonitorCancel(_)
+            | Message::FlowMonitorPaused
+            | Message::FlowMonitorResumed
             | Message::DescRequest
             | Message::DescReply(_)
             | Message::TableStatsRequest
@@ -335,7 +351,8 @@ impl Message {
             | Message::TableDescReply(_)
             | Message::QueueDescRequest(_)
             | Message::QueueDescReply(_)
-            | Message::FlowMonitorRequest(_) => Format::Standard,
+            | Message::FlowMonitorRequest(_)
+            | Message::FlowMonitorReply(_) => Format::Standard,
         }
     }
 }

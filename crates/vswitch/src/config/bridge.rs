@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ofproto::ports::SpanningTree;
-use ofproto::tables::{NoPrefixField, prefix_field};
+use ofproto::tables::{EvictionField, NoPrefixField, TableSettings, eviction_field, prefix_field};
 use ofproto::{FieldId, MacAddr};
 use ovsdb::client::RowView;
 use ovsdb::value::Uuid;
@@ -63,14 +63,8 @@ impl OpenFlowVersion {
 /// A row of `Flow_Table`.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct FlowTableConfig {
-    /// Name.
-    pub name: Option<String>,
-    /// Maximum number of flows; `None` unlimited.
-    pub flow_limit: Option<u32>,
-    /// Whether a full table evicts a flow for a new one, rather than refusing it.
-    pub evict: bool,
-    /// Fields that group flows for fair eviction.
-    pub groups: Vec<String>,
+    /// Name, limit and eviction.
+    pub settings: TableSettings,
     /// Fields looked up by prefix; `None` for the default.
     pub prefixes: Option<Vec<FieldId>>,
 }
@@ -264,17 +258,29 @@ impl<'a> Reader<'a> {
             let (Ok(number), Some(row)) = (u8::try_from(number), self.replica.row("Flow_Table", uuid)) else {
                 continue;
             };
-            unsupported::of_flow_table(self, bridge, number, row);
-            let config = FlowTableConfig {
-                name: row.opt_str("name").map(str::to_string),
-                flow_limit: row.opt_int("flow_limit").map(|n| u32::try_from(n.max(0)).unwrap_or(u32::MAX)),
+            let settings = TableSettings {
+                name: row.opt_str("name").unwrap_or_default().to_string(),
+                limit: row.opt_int("flow_limit").map(|n| u32::try_from(n.max(0)).unwrap_or(u32::MAX)),
                 evict: row.opt_str("overflow_policy") == Some("evict"),
-                groups: row.string_set("groups").into_iter().map(str::to_string).collect(),
-                prefixes: self.prefixes(bridge, &row.string_set("prefixes")),
+                groups: self.eviction_groups(bridge, number, &row.string_set("groups")),
             };
+            let config =
+                FlowTableConfig { settings, prefixes: self.prefixes(bridge, &row.string_set("prefixes")) };
             tables.insert(number, config);
         }
         tables
+    }
+
+    /// Fields that group the rules of a table; a faulty one is left out.
+    fn eviction_groups(&mut self, bridge: RowView<'a>, number: u8, names: &[&str]) -> Vec<EvictionField> {
+        let mut groups = Vec::new();
+        for name in names {
+            match eviction_field(name) {
+                Ok(field) => groups.push(field),
+                Err(why) => self.notice(bridge, format!("table {number}: 'groups' with {name}: {why}")),
+            }
+        }
+        groups
     }
 
     /// Prefix fields of a table, in name order. `none` overrides all others.

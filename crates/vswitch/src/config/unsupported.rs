@@ -145,18 +145,6 @@ pub(super) fn of_bridge<'a>(reader: &mut Reader<'a>, row: RowView<'a>) {
     }
 }
 
-/// A table's row has no column for the notice, so its bridge has it.
-pub(super) fn of_flow_table<'a>(reader: &mut Reader<'a>, bridge: RowView<'a>, number: u8, row: RowView<'a>) {
-    let columns = ["name", "flow_limit", "overflow_policy", "groups"];
-    let is_set = |column: &&str| row.datum(column).is_some_and(|datum| !datum.is_empty());
-    for column in columns.iter().filter(|column| is_set(column)) {
-        let message = format!(
-            "{column} of table {number} (flow_tables) is not supported in this version: it has no effect"
-        );
-        reader.notice(bridge, message);
-    }
-}
-
 pub(super) fn of_controller<'a>(reader: &mut Reader<'a>, row: RowView<'a>) {
     report(reader, row, OF_CONTROLLER);
 }

@@ -200,3 +200,59 @@ fn many_groups_stay_usable() {
     c.silent(&mut s, &group_mod(GroupModCommand::Delete, ""));
     assert_eq!(described(&mut s, &mut c, GROUP_ALL), [""; 0]);
 }
+
+/// The connections that ask for them hear of executed group-mods and meter-mods of others, as in OVS 3.1.
+#[test]
+fn executed_requests_are_forwarded_to_those_who_ask() {
+    use openflow::msg::asyncs::AsyncConfig;
+    use openflow::msg::meter::{Band, BandType, Meter, MeterMod, MeterModCommand, flags};
+    let mut s = Switch::new();
+    let versions = [Version::V10, Version::V12, Version::V13, Version::V14, Version::V15];
+    let mut others = versions.map(|version| {
+        let mut c = s.controller(version);
+        let format = if version < Version::V14 { Format::Nxt2 } else { Format::Standard };
+        c.silent(
+            &mut s,
+            &Message::SetAsync(AsyncConfig { format, request_forward: [3, 0], ..AsyncConfig::default() }),
+        );
+        c
+    });
+    let mut deaf = s.controller(Version::V14);
+    let mut from = s.controller(Version::V15);
+    let all = AsyncConfig { request_forward: [3, 3], ..AsyncConfig::default() };
+    from.silent(&mut s, &Message::SetAsync(all));
+    let mut check = |s: &mut Switch, message: Message, expected: [Option<&str>; 5]| {
+        let answers = from.ask(s, &message);
+        for (c, expected) in others.iter_mut().zip(expected) {
+            let got: Vec<String> = c.events(s).iter().map(|m| forwarded(m, from.xid)).collect();
+            assert_eq!(got, expected.into_iter().collect::<Vec<_>>(), "{}: {message:?}", c.version);
+        }
+        assert_eq!(deaf.events(s), []);
+        answers
+    };
+    use GroupModCommand as C;
+    let add = group_mod(C::Add, "group_id=4,type=all,bucket=bucket_id:5,actions=1");
+    assert_eq!(check(&mut s, add.clone(), [Some("Add 1"); 5]), []);
+    assert_eq!(check(&mut s, add, [None; 5]).len(), 1, "a failed request is not forwarded");
+    let insert = group_mod(C::InsertBucket, "group_id=4,command_bucket_id=last,bucket=bucket_id:9,actions=1");
+    let (part, whole) = (Some("InsertBucket 1"), Some("Modify 2"));
+    assert_eq!(check(&mut s, insert, [part, whole, whole, whole, part]), []);
+    let delete = group_mod(C::Delete, "group_id=4");
+    assert_eq!(check(&mut s, delete, [Some("Delete 0"); 5]), []);
+    let band = Band { ty: BandType::Drop, rate: 100, burst_size: 0 };
+    let meter = Meter { id: 1, flags: flags::KBPS, bands: vec![band] };
+    let meter_mod = Message::MeterMod(MeterMod { command: MeterModCommand::Add, meter });
+    let told = Some("meter Add 1");
+    assert_eq!(check(&mut s, meter_mod, [None, None, told, told, told]), []);
+}
+
+/// A forwarded request of this transaction: its command, and the number of buckets or the meter.
+fn forwarded(m: &Message, of_xid: u32) -> String {
+    let Message::RequestForward(m) = m else { panic!("{m:?}") };
+    assert_eq!(m.xid, of_xid);
+    match &*m.message {
+        Message::GroupMod(m) => format!("{:?} {}", m.command, m.group.buckets.len()),
+        Message::MeterMod(m) => format!("meter {:?} {}", m.command, m.meter.id),
+        other => panic!("{other:?}"),
+    }
+}

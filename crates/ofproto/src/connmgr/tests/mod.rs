@@ -4,6 +4,7 @@ mod barriers;
 mod bundles;
 mod continuations;
 mod events;
+mod eviction;
 mod fail;
 mod flow_mods;
 mod groups;

@@ -247,7 +247,7 @@ fn absent_objects_are_empty_lists_or_errors() {
     assert_eq!(c.refused(&mut s, &Message::FlowMonitorCancel(1)), ErrorKind::MofcUnknownMonitor);
     let table_mod = |table| Message::TableMod(TableMod { table, config: 0, eviction: None, vacancy: None });
     c.silent(&mut s, &table_mod(TableId(3)));
-    assert_eq!(c.refused(&mut s, &table_mod(TableId::INTERNAL)), ErrorKind::TmfcBadTable);
+    assert_eq!(c.refused(&mut s, &table_mod(TableId::INTERNAL)), ErrorKind::TmfcEperm);
     // Messages that only a switch sends are errors.
     assert_eq!(c.refused(&mut s, &Message::GetConfigReply(SwitchConfig::default())), ErrorKind::BrcBadType);
 }

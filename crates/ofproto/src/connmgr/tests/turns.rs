@@ -106,9 +106,9 @@ fn changes_wait_for_a_controller_that_is_behind_and_nothing_is_lost() {
     begin(&mut s, &deleter, "", TextCommand::Delete);
     while turn(&mut s) {}
     // All possible work is done: the other rules remain.
-    let waiting = s.backer.removed.len(s.bridge);
+    let waiting = s.backer.events.removed_len(s.bridge);
     assert!((REMOVED_QUEUE..REMOVED_QUEUE + WORK_PER_TURN).contains(&waiting), "{waiting}");
-    assert!(rule_count(&s) > 0 && s.backer.removed.times_full() > 0);
+    assert!(rule_count(&s) > 0 && s.backer.events.times_full() > 0);
     assert!(s.manager.next_wakeup_ms().is_some_and(|at| at > s.now_ms));
     assert!(s.manager.is_busy(deleter.id) && !s.manager.has_work(deleter.id));
     assert_eq!(other.ask(&mut s, &Message::TlvTableRequest).len(), 1);
@@ -165,7 +165,7 @@ fn a_bundle_is_carried_out_at_once_however_many_rules_end() {
     };
     let delete = [flow_mod(TextCommand::Delete, "")];
     apply_all(&s, &delete, &cx).unwrap();
-    assert_eq!((rule_count(&s), s.backer.removed.len(s.bridge)), (0, RULES as usize));
+    assert_eq!((rule_count(&s), s.backer.events.removed_len(s.bridge)), (0, RULES as usize));
     // The next change waits for space.
     fill(&s, 0..1, "");
     begin(&mut s, &c, "", TextCommand::Delete);
@@ -186,7 +186,7 @@ fn rules_expire_while_the_event_queue_has_space() {
     s.now_ms += 10_000;
     let now_ms = s.now_ms;
     s.backer.expire(now_ms);
-    assert!(s.backer.removed.len(s.bridge) < REMOVED_QUEUE + 1024 && rule_count(&s) > 0);
+    assert!(s.backer.events.removed_len(s.bridge) < REMOVED_QUEUE + 1024 && rule_count(&s) > 0);
     let mut told = 0;
     while turn(&mut s) {
         told += removed(&read(&mut s, &controller));

@@ -7,6 +7,7 @@ mod flows;
 mod frames;
 mod groups;
 mod matches;
+mod monitors;
 mod packets;
 mod ports;
 mod trace;

@@ -1,6 +1,7 @@
 //! Configuration by rows of `Bridge` and its controllers.
 
 use super::*;
+use ofproto::tables::{TableSettings, eviction_field};
 
 #[test]
 fn bridge_settings() {
@@ -12,6 +13,7 @@ fn bridge_settings() {
             ("name", ColumnValue::from("first")),
             ("flow_limit", 10.into()),
             ("overflow_policy", "evict".into()),
+            ("groups", Datum::set(["NXM_OF_IN_PORT[]", "nothing[]"]).into()),
         ];
         let table = txn.insert("Flow_Table", columns);
         let other_config = map(&[
@@ -33,9 +35,12 @@ fn bridge_settings() {
     });
     let desired = bed.desired();
     let table = FlowTableConfig {
-        name: Some("first".into()),
-        flow_limit: Some(10),
-        evict: true,
+        settings: TableSettings {
+            name: "first".into(),
+            limit: Some(10),
+            evict: true,
+            groups: vec![eviction_field("NXM_OF_IN_PORT[]").unwrap()],
+        },
         ..FlowTableConfig::default()
     };
     let expected = BridgeOptions {
@@ -56,10 +61,8 @@ fn bridge_settings() {
     assert_eq!(
         messages(&desired),
         [
-            "Bridge br0: flow_limit of table 3 (flow_tables) is not supported in this version: it has no effect",
-            "Bridge br0: name of table 3 (flow_tables) is not supported in this version: it has no effect",
             "Bridge br0: other_config:mac-table-size=9 is not from 10 to 1000000: 10 is used",
-            "Bridge br0: overflow_policy of table 3 (flow_tables) is not supported in this version: it has no effect",
+            "Bridge br0: table 3: 'groups' with nothing[]: nothing[]: unknown field `nothing'",
         ]
     );
 }
