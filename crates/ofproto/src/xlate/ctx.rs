@@ -13,13 +13,12 @@ use crate::recirc::{FrozenState, FrozenStep};
 use crate::rule::{Rule, RuleTimeouts};
 use crate::tables::Found;
 use crate::view::{BridgeView, FragHandling, View};
-use dpif::actions::{CloneAction, DropAction, HashAction, Meter, Recirc, Sample, Userspace};
-use dpif::{ControllerCookie, DpAction, UserCookie, XlateDrop, slow_reason};
+use dpif::actions::{CloneAction, DropAction, HashAction, Recirc, Sample};
+use dpif::{DpAction, XlateDrop, slow_reason};
 use flow::text::{NoPortNames, format_match};
 use flow::{Flow, Mask, OfPort, RecircId, TableId, Tunnel, VlanTag, nw_frag};
 use ofp_actions::text::format_actions;
 use ofp_actions::{Action, ControllerAction, Nat, PacketInReason, set};
-use openflow::msg::meter;
 use packet::headers::{self as h, is_mpls};
 use std::sync::Arc;
 
@@ -72,7 +71,7 @@ pub(super) struct XlateCtx<'a> {
     pub(super) leaves_list: bool,
     pub(super) frozen: Option<Vec<FrozenStep>>,
     /// The translation freezes for a controller, which may resume it.
-    pause: Option<Box<ControllerAction>>,
+    pub(super) pause: Option<Box<ControllerAction>>,
     /// The datapath computes this hash before the recirculation.
     hash_first: Option<HashAction>,
     /// The last label was popped: the headers behind it are unknown.
@@ -89,7 +88,7 @@ pub(super) struct XlateCtx<'a> {
     pub(super) slow_reasons: u16,
     pub(super) cache: XlateCache,
     pub(super) lookups: Lookups,
-    recircs: Vec<RecircId>,
+    pub(super) recircs: Vec<RecircId>,
     error: Option<XlateDrop>,
     fault: Option<String>,
     pub(super) trace: Tracer,
@@ -622,53 +621,6 @@ impl<'a> XlateCtx<'a> {
         self.actions.extend(self.hash_first.take().map(DpAction::from));
         self.actions.push(Recirc(id).into());
         Some(id)
-    }
-
-    /// Sends the current packet to the controllers.
-    pub(super) fn send_to_controllers(&mut self, action: &ControllerAction) {
-        let is_miss = action.reason == PacketInReason::Action && self.rule_is_miss;
-        let reason = if is_miss { miss_reason::RULE } else { action.reason as u8 };
-        self.hand_up(action, reason, None);
-    }
-
-    /// Freezes the translation behind the current action, for the controllers.
-    pub(super) fn pause_for_controllers(&mut self, action: &ControllerAction) {
-        self.frozen = Some(Vec::new());
-        self.pause = Some(Box::new(action.clone()));
-    }
-
-    /// As [`XlateCtx::send_to_controllers`], for a reason of `OFPR_*` or [`miss_reason`]. `paused`: the remaining actions
-    /// of a paused translation.
-    fn hand_up(&mut self, action: &ControllerAction, reason: u8, paused: Option<Vec<FrozenStep>>) {
-        self.commit();
-        let continuation = paused.is_some();
-        let state = self.frozen_state(paused.unwrap_or_default(), action.userdata.clone());
-        let Some(recirc_id) = self.host.recirc_hold(state) else {
-            return self.fail(XlateDrop::NoRecirculationContext, "no recirculation id left");
-        };
-        self.recircs.push(recirc_id);
-        let hand_up = DpAction::Userspace(Userspace(UserCookie::Controller(ControllerCookie {
-            recirc_id,
-            // As in OVS, a paused translation has none.
-            rule_cookie: if continuation { 0 } else { self.rule_cookie },
-            reason,
-            controller_id: action.controller_id,
-            max_len_bytes: action.max_len_bytes,
-            continuation,
-        })));
-        // Without a meter, or with an unknown one, the meter of all packet-ins applies, if it exists.
-        let meters = &self.bridge.meters;
-        let asked = action.meter_id.into_iter().chain([meter::CONTROLLER]);
-        asked.for_each(|id| self.lookups.meter(self.bridge.id, id));
-        let meter = action.meter_id.and_then(|id| meters.get(&id)).or_else(|| meters.get(&meter::CONTROLLER));
-        self.actions.push(match meter {
-            // The meter drops only the controllers' copy.
-            Some(id) => DpAction::Sample(Sample {
-                probability: u32::MAX,
-                actions: vec![DpAction::Meter(Meter(*id)), hand_up],
-            }),
-            None => hand_up,
-        });
     }
 
     pub(super) fn finish(mut self) -> Translation {

@@ -12,6 +12,7 @@ mod actions;
 mod cache;
 mod commit;
 mod conntrack;
+mod controllers;
 mod ctx;
 mod group;
 mod learn;

@@ -66,12 +66,10 @@ fn put_nested(w: &mut Writer, ty: u16, payload: impl FnOnce(&mut Writer)) {
 
 /// The same action where lists of actions have no `goto_table`.
 fn listed(action: &Action) -> Action {
-    match action {
-        Action::GotoTable(goto) => {
-            Resubmit { in_port: flow::OfPort::IN_PORT, table: Some(goto.0), ct: false }.into()
-        }
-        other => other.clone(),
+    if let Action::GotoTable(goto) = action {
+        return Resubmit { in_port: flow::OfPort::IN_PORT, table: Some(goto.0), ct: false }.into();
     }
+    action.clone()
 }
 
 impl Continuation {

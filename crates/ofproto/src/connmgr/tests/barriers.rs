@@ -21,7 +21,7 @@ fn with_a_flow() -> Switch {
 fn begin(s: &mut Switch, client: &mut Client, line: &str) -> Vec<Message> {
     let mut bytes = encode(&Message::FlowMod(flow_mod(TextCommand::Add, line)), client.version, 7).unwrap();
     bytes.extend(encode(&Message::BarrierRequest, client.version, 8).unwrap());
-    bytes.extend(encode(&Message::EchoRequest(b"later".to_vec().into()), client.version, 9).unwrap());
+    bytes.extend(encode(&Message::EchoRequest(b"later".to_vec()), client.version, 9).unwrap());
     client.received.clear();
     client.send_bytes(s, &bytes);
     client.received.drain(..).map(|(_, m)| m).collect()
@@ -32,7 +32,7 @@ fn a_barrier_waits_for_the_datapath_and_later_requests_with_it() {
     for version in [Version::V10, Version::V13, Version::V15] {
         let mut s = with_a_flow();
         let (mut a, mut b) = (s.service(version), s.service(version));
-        let echo = Message::EchoReply(b"later".to_vec().into());
+        let echo = Message::EchoReply(b"later".to_vec());
         // A change that affects no flow.
         assert_eq!(
             begin(&mut s, &mut a, "priority=9,in_port=2,actions=2"),
