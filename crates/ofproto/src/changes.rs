@@ -52,6 +52,11 @@ impl Lookups {
         self.changed |= words.fold(0, |all, (n, (now, before))| all | u128::from(now != before) << n);
     }
 
+    /// A lookup with fields in the place of others: none is compared.
+    pub(crate) fn exchanged(&mut self) {
+        self.changed = u128::MAX;
+    }
+
     /// A lookup of a group.
     pub(crate) fn group(&mut self, bridge: BridgeId, id: u32) {
         self.objects |= group_bit(bridge, id);

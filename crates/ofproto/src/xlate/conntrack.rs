@@ -142,6 +142,7 @@ impl XlateCtx<'_> {
 
     /// Exchanges the packet's addresses and ports with those of the original direction, in flow and mask.
     pub(super) fn swap_tuples(&mut self) {
+        self.lookups.exchanged();
         let is_ipv4 = self.flow.dl_type == ETH_TYPE_IP;
         for f in [&mut self.flow, &mut self.wc.0] {
             std::mem::swap(&mut f.nw_proto, &mut f.ct_nw_proto);
