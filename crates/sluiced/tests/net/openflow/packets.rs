@@ -179,3 +179,34 @@ fn every_packet_counts_once() {
     assert_eq!(bytes, 800 * 60);
     assert_eq!(lab.packets("cookie=3/-1"), 0);
 }
+
+/// The first packets of a megaflow and those that hit it pause alike.
+#[test]
+fn ofctl_resumes_paused_packets() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-ofctl", "tcpdump", "python3");
+    let lab = Lab::new(3);
+    for version in VERSIONS {
+        let rules = "in_port=1,dl_type=0x88b5,actions=set_field:5->reg0,controller(userdata=01.02,pause),resubmit(,4),3\n\
+                     table=4,cookie=7,reg0=5,actions=set_field:02:aa:00:00:00:77->eth_src,output:2\n";
+        lab.rules(version, rules);
+        let monitor = lab.monitor(&format!("-O {version} -P nxt_packet_in2 monitor br0 resume"));
+        let captures = [lab.watch(2), lab.watch(3)];
+        for n in 1..=3 {
+            send(lab.host(1), &[eth(HOST_2, &source(n), "88b5")]);
+        }
+        for capture in captures {
+            wait_for(LIMIT, "three frames", || received(&capture.lines()).len() == 3).unwrap_or_else(|why| {
+                panic!("{version}: {why}\n{}", monitor.stderr());
+            });
+            let frames = received(&capture.stop().unwrap());
+            assert!(frames.iter().all(|f| f[12..24] == *"02aa00000077"), "{version}: {frames:?}");
+        }
+        lab.wait_packets("table=4", 3);
+        for part in
+            ["userdata=01.02", "continuation.actions=unroll_xlate(table=0, cookie=0),resubmit(,4),output:3"]
+        {
+            wait_text(&monitor, part);
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! Packets for controllers: user actions of the datapath, with the state of the translation at that point.
+
+use super::ctx::XlateCtx;
+use super::miss_reason;
+use crate::recirc::FrozenStep;
+use dpif::actions::{Meter, Sample, Userspace};
+use dpif::{ControllerCookie, DpAction, UserCookie, XlateDrop};
+use ofp_actions::{ControllerAction, PacketInReason};
+use openflow::msg::meter;
+
+impl XlateCtx<'_> {
+    /// Sends the current packet to the controllers.
+    pub(super) fn send_to_controllers(&mut self, action: &ControllerAction) {
+        let is_miss = action.reason == PacketInReason::Action && self.rule_is_miss;
+        let reason = if is_miss { miss_reason::RULE } else { action.reason as u8 };
+        self.hand_up(action, reason, None);
+    }
+
+    /// Freezes the translation behind the current action, for the controllers.
+    pub(super) fn pause_for_controllers(&mut self, action: &ControllerAction) {
+        self.frozen = Some(Vec::new());
+        self.pause = Some(Box::new(action.clone()));
+    }
+
+    /// As [`XlateCtx::send_to_controllers`], for a reason of `OFPR_*` or [`miss_reason`]. `paused`: the remaining actions
+    /// of a paused translation.
+    pub(super) fn hand_up(&mut self, action: &ControllerAction, reason: u8, paused: Option<Vec<FrozenStep>>) {
+        self.commit();
+        let continuation = paused.is_some();
+        let state = self.frozen_state(paused.unwrap_or_default(), action.userdata.clone());
+        let Some(recirc_id) = self.host.recirc_hold(state) else {
+            return self.fail(XlateDrop::NoRecirculationContext, "no recirculation id left");
+        };
+        self.recircs.push(recirc_id);
+        let hand_up = DpAction::Userspace(Userspace(UserCookie::Controller(ControllerCookie {
+            recirc_id,
+            // As in OVS, a paused translation has none.
+            rule_cookie: if continuation { 0 } else { self.rule_cookie },
+            reason,
+            controller_id: action.controller_id,
+            max_len_bytes: action.max_len_bytes,
+            continuation,
+        })));
+        // Without a meter, or with an unknown one, the meter of all packet-ins applies, if it exists.
+        let meters = &self.bridge.meters;
+        let asked = action.meter_id.into_iter().chain([meter::CONTROLLER]);
+        asked.for_each(|id| self.lookups.meter(self.bridge.id, id));
+        let meter = action.meter_id.and_then(|id| meters.get(&id)).or_else(|| meters.get(&meter::CONTROLLER));
+        self.actions.push(match meter {
+            // The meter drops only the controllers' copy.
+            Some(id) => DpAction::Sample(Sample {
+                probability: u32::MAX,
+                actions: vec![DpAction::Meter(Meter(*id)), hand_up],
+            }),
+            None => hand_up,
+        });
+    }
+}
