@@ -26,7 +26,10 @@ impl Lab {
         let net = Topology::new(2).unwrap();
         let dir = RunDir::new("kernel_ct").unwrap();
         let daemon = start(&net.switch, &dir);
-        vsctl(&daemon, &bridge(&net));
+        // Numbers given by the switch follow the names of the devices.
+        let numbered = |(port, n): (&str, u8)| format!(" -- set interface {port} ofport_request={n}");
+        let numbers: String = net.ports().into_iter().zip(1..).map(numbered).collect();
+        vsctl(&daemon, &(bridge(&net) + &numbers));
         let lab = Lab { net, daemon, _dir: dir };
         lab.rules(rules);
         lab
@@ -78,6 +81,13 @@ impl Lab {
         to.port() > 9000
     }
 
+    /// Flows, rules and connections, for failures.
+    fn state(&self) -> String {
+        let flows = dpctl(&self.net.switch, &["dump-flows"]);
+        let rules = self.daemon.ovs("ovs-ofctl", &["dump-flows", "br0"]).unwrap().stdout;
+        format!("{flows}\n{rules}\n{}", self.connections())
+    }
+
     /// The tracked connections, as stock tools show them.
     fn connections(&self) -> String {
         dpctl(&self.net.switch, &["dump-conntrack"])
@@ -108,7 +118,8 @@ fn one_side_begins_connections_and_marks_belong_to_them() {
     require_kernel!();
     let lab = Lab::new(FIREWALL);
     let server = lab.listen(1, 5001);
-    let client = lab.connect(0, (lab.address(1), 5001)).expect("host 1 begins");
+    let client =
+        lab.connect(0, (lab.address(1), 5001)).unwrap_or_else(|| panic!("no connection: {}", lab.state()));
     talk(client.try_clone().unwrap(), server.accept().unwrap().0);
     let _unreached = lab.listen(0, 9001);
     assert!(lab.connect(1, (lab.address(0), 9001)).is_none(), "host 2 must not begin");
