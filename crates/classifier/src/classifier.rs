@@ -36,9 +36,14 @@ pub(crate) struct PrefixField {
     set: PrefixSet,
 }
 
+/// Bits of a field, at most 128.
+fn width_of(field: FieldId) -> u8 {
+    field.def().bits.min(128) as u8
+}
+
 impl PrefixField {
     fn new(field: FieldId) -> PrefixField {
-        PrefixField { field, set: PrefixSet::new(field.def().bits) }
+        PrefixField { field, set: PrefixSet::new(width_of(field)) }
     }
 
     pub(crate) fn id(&self) -> FieldId {
@@ -46,7 +51,7 @@ impl PrefixField {
     }
 
     fn width(&self) -> u8 {
-        self.field.def().bits
+        width_of(self.field)
     }
 
     /// The first `len` bits of the field.

@@ -26,11 +26,13 @@ pub enum XlateDrop {
     VlanNotAllowed = 9,
     /// More MPLS labels than a flow has.
     TooManyMplsLabels = 10,
+    /// Tunnel options do not agree with the bridge's mappings.
+    InvalidTunnelMetadata = 11,
 }
 
 impl XlateDrop {
     /// Number of reasons.
-    pub const COUNT: usize = 11;
+    pub const COUNT: usize = 12;
     /// All reasons, in numeric order.
     pub const ALL: [XlateDrop; XlateDrop::COUNT] = [
         XlateDrop::Ok,
@@ -44,6 +46,7 @@ impl XlateDrop {
         XlateDrop::ForwardingDisabled,
         XlateDrop::VlanNotAllowed,
         XlateDrop::TooManyMplsLabels,
+        XlateDrop::InvalidTunnelMetadata,
     ];
 
     /// Display name.
@@ -60,6 +63,7 @@ impl XlateDrop {
             XlateDrop::ForwardingDisabled => "forwarding_disabled",
             XlateDrop::VlanNotAllowed => "vlan_not_allowed",
             XlateDrop::TooManyMplsLabels => "too_many_mpls_labels",
+            XlateDrop::InvalidTunnelMetadata => "invalid_tunnel_metadata",
         }
     }
 
@@ -77,6 +81,7 @@ impl XlateDrop {
             XlateDrop::ForwardingDisabled => "drop_action_forwarding_disabled",
             XlateDrop::VlanNotAllowed => "drop_action_vlan_not_allowed",
             XlateDrop::TooManyMplsLabels => "drop_action_too_many_mpls_labels",
+            XlateDrop::InvalidTunnelMetadata => "drop_action_invalid_tunnel_metadata",
         }
     }
 }

@@ -109,8 +109,8 @@ pub struct Flow {
     pub tun_gbp_id: u16,
     /// VXLAN group policy flags.
     pub tun_gbp_flags: u8,
-    /// Fills a gap in the layout; always 0.
-    pub pad0: u8,
+    /// GTP-U message type.
+    pub tun_gtpu_msgtype: u8,
     /// Conjunction that matched.
     pub conj_id: u32,
     /// OpenFlow metadata.
@@ -157,6 +157,20 @@ pub struct Flow {
     pub actset_output: u32,
     /// Always 0.
     pub pad2: u32,
+    /// Index of a version 1 ERSPAN header, 20 bits.
+    pub tun_erspan_idx: u32,
+    /// ERSPAN version.
+    pub tun_erspan_ver: u8,
+    /// Direction in a version 2 ERSPAN header.
+    pub tun_erspan_dir: u8,
+    /// Hardware id in a version 2 ERSPAN header, 6 bits.
+    pub tun_erspan_hwid: u8,
+    /// GTP-U flags.
+    pub tun_gtpu_flags: u8,
+    /// Presence of tunnel options, a bit for each `tun_metadata` field.
+    pub tun_metadata_present: u64,
+    /// Values of these options, as a [`TlvTable`](crate::TlvTable) places them.
+    pub tun_metadata: [u32; 64],
     // Stage 2: layer 2.
     /// Ethernet destination.
     pub dl_dst: [u8; 6],

@@ -35,10 +35,18 @@ pub fn parse_words(bytes: &[u8]) {
         let printed = crate::text::format_port(port, &crate::text::NoPortNames);
         assert_eq!(crate::text::parse_port(&printed, &crate::text::NoPortNames), Some(port), "{text:?}");
     }
-    if let Ok(subfield) = crate::text::parse_subfield(text) {
-        let printed = crate::text::format_subfield(subfield);
-        assert_eq!(crate::text::parse_subfield(&printed).ok(), Some(subfield), "{text:?}");
+    let table = all_mapped();
+    if let Ok(subfield) = crate::text::parse_subfield(text, &table) {
+        let printed = crate::text::format_subfield(subfield, &table);
+        assert_eq!(crate::text::parse_subfield(&printed, &table).ok(), Some(subfield), "{text:?}");
     }
+}
+
+/// A table with a mapping of 4 bytes for each field.
+fn all_mapped() -> crate::TlvTable {
+    let mut table = crate::TlvTable::EMPTY;
+    (0..64u8).for_each(|i| table.add(i.into(), 0, i, 4).expect("each field has room for 4 bytes"));
+    table
 }
 
 /// Parses netlink attributes, nested ones too; a rewritten list has the same attributes.

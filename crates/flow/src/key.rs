@@ -6,6 +6,7 @@
 //! of another shape. Hash and compare whole blocks ([`FlowKey::block`]).
 
 use crate::flow::{Flow, Mask, VlanTag};
+use crate::options::TunnelOptions;
 use crate::tunnel::Tunnel;
 use crate::types::{DpPort, OfPort};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
@@ -20,8 +21,12 @@ pub mod shape {
     pub const TUNNEL: u16 = 4;
     /// [`super::CtBlock`].
     pub const CT: u16 = 8;
+    /// The first of four blocks of [`super::TunnelOptions`]; a packet has as many as its options need.
+    pub const OPTIONS: u16 = 16;
+    /// All four.
+    pub const ALL_OPTIONS: u16 = 15 * OPTIONS;
     /// Number of extension blocks.
-    pub const COUNT: usize = 4;
+    pub const COUNT: usize = 8;
 }
 
 /// The common packet: metadata, Ethernet, one VLAN, IPv4 or ARP addresses, ports, conntrack state.
@@ -152,6 +157,8 @@ pub struct FlowKey {
     pub tunnel: Tunnel,
     /// Present if `base.shape` has [`shape::CT`].
     pub ct: CtBlock,
+    /// Present as far as `base.shape` has [`shape::OPTIONS`].
+    pub options: TunnelOptions,
 }
 
 /// A mask over a [`FlowKey`].
@@ -178,6 +185,9 @@ impl std::fmt::Debug for FlowKey {
         }
         if self.has(shape::CT) {
             s.field("ct", &self.ct);
+        }
+        if self.has(shape::OPTIONS) {
+            s.field("options", &self.options.as_bytes());
         }
         s.finish()
     }
@@ -274,8 +284,12 @@ impl FlowKey {
     /// Computes `base.shape` from the non-zero extension blocks, for keys built field by field. Every IPv6
     /// packet has the IPv6 block and every ARP and MPLS packet the ARP block, whatever their bytes.
     pub fn set_shape(&mut self) {
-        let mut bits = 0;
-        for n in 0..shape::COUNT {
+        let mut bits = match self.options.as_bytes().len() {
+            0 => 0,
+            // The length and the options.
+            len => ((1 << (4 + len).div_ceil(64)) - 1) * shape::OPTIONS,
+        };
+        for n in 0..shape::OPTIONS.trailing_zeros() as usize {
             if self.block(n + 1).iter().any(|w| *w != 0) {
                 bits |= 1 << n;
             }
@@ -291,7 +305,8 @@ impl FlowKey {
         self.base.shape = bits;
     }
 
-    /// Converts the key to a slow-path flow, with `in_port` as OpenFlow port.
+    /// Converts the key to a slow-path flow, with `in_port` as OpenFlow port and without tunnel metadata, which
+    /// depends on the bridge ([`TlvTable::decode`]).
     pub fn to_flow(&self, in_port: OfPort) -> Flow {
         let (b, v6, a, c) = (&self.base, &self.ipv6, &self.arp, &self.ct);
         let is_nd = b.dl_type == packet::headers::ETH_TYPE_IPV6;
@@ -341,7 +356,7 @@ impl FlowKey {
     }
 
     /// The datapath key of a flow received on `in_port`; inverse of [`FlowKey::to_flow`]. Drops registers,
-    /// metadata and other fields without a place in the datapath.
+    /// metadata, tunnel options and other fields without a place in the datapath.
     pub fn from_flow(flow: &Flow, in_port: DpPort) -> FlowKey {
         let mut key = FlowKey::blocks_of(flow, in_port.0, flow.dl_type);
         key.set_shape();
@@ -350,7 +365,8 @@ impl FlowKey {
 
     /// The datapath mask of a slow-path mask, for packets of the shape and EtherType of `key`: absent blocks
     /// stay zero. Always exact: input port, recirculation id, shape, EtherType, presence of each tag (as in
-    /// the kernel's flows, and as translation assumes).
+    /// the kernel's flows, and as translation assumes), headers of tunnel options. [`TlvTable::add_mask_of_options`]
+    /// adds their data.
     pub fn from_mask(mask: &Mask, key: &FlowKey) -> KeyMask {
         let m = &mask.0;
         let mut out = FlowKey::blocks_of(m, u32::MAX, key.base.dl_type);
@@ -358,6 +374,9 @@ impl FlowKey {
         out.base.dl_type = u16::MAX;
         out.base.vlan_tci |= VlanTag::PRESENT;
         out.arp.vlan1.tci |= VlanTag::PRESENT;
+        if key.has(shape::OPTIONS) {
+            out.options = key.options.header_mask();
+        }
         for n in 0..shape::COUNT {
             if key.base.shape >> n & 1 == 0 {
                 *out.block_mut(n + 1) = [0; 8];

@@ -8,6 +8,8 @@
 //!   reverse, a frame of a flow.
 //! - [`flow_hash`]: hashes that distribute packets over buckets and links.
 //! - [`nlattr`]: netlink attributes, read and written; [`nlkey`]: keys and masks as such attributes, both ways.
+//! - [`TunnelOptions`]: the options of a tunnel's outer header; [`TlvTable`]: their place in a flow; [`Wide`]: their
+//!   values.
 //! - [`SubField`]: a range of bits of a field.
 //! - [`text`]: matches and flows as text, and shared parts of other syntax: tokens, numbers, ports,
 //!   subfields.
@@ -25,23 +27,29 @@ mod key;
 mod matching;
 pub mod nlattr;
 pub mod nlkey;
+mod options;
 mod packed;
 mod packed_match;
 mod subfield;
 pub mod template;
 pub mod text;
+mod tlv;
 mod tunnel;
 mod types;
+mod wide;
 
 pub use flow::{FLOW_WORDS, Flow, Mask, Stage, TcpFlags, VlanTag, ct_state, nw_frag};
 pub use key::{ArpBlock, BaseBlock, CtBlock, FlowKey, Ipv6Block, KeyMask, shape};
 pub use matching::Match;
 pub use nlkey::key_attributes;
+pub use options::{BadOptions, TunnelOption, TunnelOptions};
 pub use packed::{KeyWord, PackedFlow, PackedKey};
 pub use packed_match::{MaskWord, MaskedWords, PackedMask, PackedMatch};
 pub use subfield::SubField;
-pub use tunnel::{Tunnel, tunnel_flags};
+pub use tlv::{TLV_BYTES, TLV_FIELDS, TLV_VALUE_BYTES, TlvError, TlvMapping, TlvTable, TunMetadata};
+pub use tunnel::{OuterHeaders, Tunnel, tunnel_flags};
 pub use types::{DpPort, MacAddr, OfPort, RecircId, TableId, Ufid, VlanId};
+pub use wide::Wide;
 
 #[cfg(test)]
 mod tests;

@@ -2,6 +2,8 @@
 
 use crate::fields::FieldId;
 use crate::flow::{Flow, Mask};
+use crate::tlv::TlvTable;
+use crate::wide::Wide;
 
 /// The match of a rule. Invariant: `flow` has no bit outside `mask`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
@@ -57,6 +59,29 @@ impl Match {
     /// Value and mask of `field`.
     pub fn get(&self, field: FieldId) -> (u128, u128) {
         (field.get(&self.flow), field.get(&self.mask.0))
+    }
+
+    /// Whether it examines the presence of a `tun_metadata` field.
+    pub fn has_metadata(&self, field: FieldId) -> bool {
+        field.metadata_index().is_some_and(|i| self.mask.0.tun_metadata_present >> i & 1 != 0)
+    }
+
+    /// As [`Match::set_masked`], for any field. Tunnel metadata must be present to match.
+    pub fn set_wide(&mut self, tlv: &TlvTable, field: FieldId, value: Wide, mask: Wide) {
+        tlv.write(field, &mut self.flow, value & mask);
+        tlv.write(field, &mut self.mask.0, mask);
+    }
+
+    /// Requires the tunnel metadata that `packet` has.
+    pub fn set_tun_metadata(&mut self, packet: &Flow) {
+        self.flow.set_tun_options(packet.tun_options().as_ref());
+        self.mask.0.tun_metadata_present = packet.tun_metadata_present;
+        self.mask.0.tun_metadata = [if packet.tun_metadata_present == 0 { 0 } else { u32::MAX }; 64];
+    }
+
+    /// Value and mask of any field.
+    pub fn get_wide(&self, tlv: &TlvTable, field: FieldId) -> (Wide, Wide) {
+        (tlv.read(field, &self.flow), tlv.read(field, &self.mask.0))
     }
 
     /// Whether every packet that matches `self` also matches `wider`.

@@ -178,6 +178,14 @@ impl PackedMatch {
         })
     }
 
+    /// Numbers of the `tun_metadata` fields that it examines, ascending.
+    pub fn metadata_indices(&self) -> impl Iterator<Item = u8> + use<> {
+        let word = std::mem::offset_of!(Flow, tun_metadata_present) / size_of::<u64>();
+        let of_mask = self.mask.0.iter().find(|w| usize::from(w.word) == word);
+        let mask = Flow { tun_metadata_present: of_mask.map_or(0, |w| w.bits), ..Flow::default() };
+        mask.metadata_indices()
+    }
+
     /// Restores the match.
     pub fn unpack(&self) -> Match {
         Match::new(&self.mask.flow_of(&self.values), &self.mask.unpack())

@@ -2,6 +2,8 @@
 
 use crate::fields::FieldId;
 use crate::flow::Flow;
+use crate::tlv::TlvTable;
+use crate::wide::Wide;
 
 /// A range of bits of a field.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -17,7 +19,7 @@ pub struct SubField {
 impl SubField {
     /// The whole field.
     pub fn whole(field: FieldId) -> SubField {
-        SubField { field, offset_bits: 0, len_bits: u16::from(field.def().bits) }
+        SubField { field, offset_bits: 0, len_bits: field.def().bits }
     }
 
     /// Whether the range lies within the field.
@@ -43,6 +45,28 @@ impl SubField {
         let old = self.field.get(flow);
         let value = value.checked_shl(self.offset_bits.into()).unwrap_or(0);
         self.field.set(flow, old & !mask | value & mask);
+    }
+
+    /// The bits of the range, as a mask of any field.
+    pub fn wide_mask(&self) -> Wide {
+        Wide::ones(self.len_bits.into()) << self.offset_bits.into()
+    }
+
+    /// As [`SubField::get`], for any field.
+    pub fn get_wide(&self, tlv: &TlvTable, flow: &Flow) -> Wide {
+        (tlv.read(self.field, flow) >> self.offset_bits.into()) & Wide::ones(self.len_bits.into())
+    }
+
+    /// As [`SubField::set`], for any field.
+    pub fn set_wide(&self, tlv: &TlvTable, flow: &mut Flow, value: Wide) {
+        let mask = self.wide_mask();
+        let old = tlv.read(self.field, flow);
+        tlv.write(self.field, flow, (old & !mask) | ((value << self.offset_bits.into()) & mask));
+    }
+
+    /// As [`SubField::add_mask`], for any field.
+    pub fn add_wide_mask(&self, tlv: &TlvTable, mask_flow: &mut Flow) {
+        tlv.add_mask(self.field, mask_flow, self.wide_mask());
     }
 
     /// Adds the range to a mask over a flow.

@@ -1,6 +1,7 @@
 //! [`Tunnel`]: the outer headers of a packet, in flows on input and in ports on output.
 
 use crate::flow::Flow;
+use crate::options::TunnelOptions;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Bits of [`Tunnel::flags`].
@@ -48,6 +49,15 @@ pub struct Tunnel {
     pub gbp_flags: u8,
     /// Always 0.
     pub pad: [u8; 5],
+}
+
+/// Outer headers with options.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct OuterHeaders {
+    /// The fixed part.
+    pub tunnel: Tunnel,
+    /// The options.
+    pub options: TunnelOptions,
 }
 
 impl Tunnel {

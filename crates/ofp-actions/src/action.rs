@@ -8,7 +8,7 @@ use crate::text::check::TextChecker;
 use crate::translate::Translator;
 use flow::text::token::Token;
 use flow::text::{Parsed, PortNames};
-use flow::{OfPort, TableId};
+use flow::{OfPort, SubField, TableId};
 use ofp_wire::{Res, Writer};
 
 /// One kind of action. No method has a default: each action defines all of them.
@@ -112,8 +112,15 @@ pub enum Reference {
     Learned(TableId, u64),
     /// The timeouts of its own rule, which it shortens.
     OwnTimeouts,
+    /// A mapping of tunnel metadata, by the number of its field.
+    TunMetadata(u8),
     /// The cookie of its own rule, which controllers may receive.
     OwnCookie,
+}
+
+/// Reports the mapping of a range of tunnel metadata.
+pub(crate) fn refer_to(range: SubField, visit: &mut dyn FnMut(Reference)) {
+    range.field.metadata_index().into_iter().for_each(|i| visit(Reference::TunMetadata(i)));
 }
 
 /// An action in text, split into name and argument.

@@ -96,6 +96,7 @@ actions! {
     SetQueue(SetQueue),
     PopQueue(PopQueue),
     SetField(SetField),
+    SetTunMetadata(SetTunMetadata),
     Move(Move),
     Multipath(Multipath),
     StackPush(StackPush),

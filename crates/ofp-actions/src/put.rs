@@ -85,10 +85,7 @@ pub(crate) fn put_set_masked(w: &mut Writer, field: FieldId, value: u128, mask: 
 
 /// Writes an `NXAST_REG_LOAD2`.
 pub(crate) fn put_load2(w: &mut Writer, field: FieldId, value: u128, mask: u128) {
-    nicira(w, 33, |w| {
-        w.zeros(6);
-        nxm::put_entry(w, field, value, mask);
-    });
+    nicira(w, 33, |w| nxm::put_entry(w, field, value, mask));
 }
 
 /// Writes `NXAST_REG_LOAD`s, one for each run of at most 64 bits of the mask, lowest first.

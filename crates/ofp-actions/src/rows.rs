@@ -4,8 +4,8 @@
 use crate::action::Stage;
 use crate::list::{Action, ROWS};
 use crate::nesting::{Scope, check_place};
-use flow::SubField;
 use flow::fields::FieldId;
+use flow::{SubField, TlvTable};
 use ofp_wire::{ErrorKind, NX_VENDOR, ONF_VENDOR, Reader, Res, Version};
 
 /// Type of an action of an experimenter.
@@ -225,16 +225,17 @@ pub(crate) fn limited(value: u16, mask: u16) -> Res<u16> {
 }
 
 /// A range of bits from the 16-bit form `offset << 6 | (bits - 1)`.
-pub(crate) fn subfield(field: FieldId, ofs_nbits: u16) -> Res<SubField> {
-    valid(SubField { field, offset_bits: ofs_nbits >> 6, len_bits: (ofs_nbits & 63) + 1 })
+pub(crate) fn subfield(field: FieldId, ofs_nbits: u16, tlv: &TlvTable) -> Res<SubField> {
+    valid(SubField { field, offset_bits: ofs_nbits >> 6, len_bits: (ofs_nbits & 63) + 1 }, tlv)
 }
 
 /// Rejects a range beyond its field. The ARP opcode has 16 bits on the wire, of which 8 are stored: truncates a
 /// range beyond those.
-pub(crate) fn valid(mut s: SubField) -> Res<SubField> {
+pub(crate) fn valid(mut s: SubField, tlv: &TlvTable) -> Res<SubField> {
     let end = u32::from(s.offset_bits) + u32::from(s.len_bits);
     if s.field == FieldId::ArpOp && end <= 16 && s.offset_bits < 8 {
         s.len_bits = s.len_bits.min(8 - s.offset_bits);
     }
-    if s.is_valid() { Ok(s) } else { Err(ErrorKind::BacBadSetLen) }
+    let end = u32::from(s.offset_bits) + u32::from(s.len_bits);
+    if s.is_valid() && end <= u32::from(tlv.bits_of(s.field)) { Ok(s) } else { Err(ErrorKind::BacBadSetLen) }
 }

@@ -4,8 +4,9 @@ use crate::actions::{ControllerAction, Ct, LearnAction, Nat};
 use crate::list::Action;
 use flow::fields::{FieldId, Prereq};
 use flow::text::{NoPortNames, format_subfield, format_value};
-use flow::{Flow, Mask, OfPort, SubField, TableId, VlanTag, ct_state};
+use flow::{Flow, Mask, OfPort, SubField, TableId, TlvTable, VlanTag, Wide, ct_state};
 use packet::headers as h;
+use std::sync::Arc;
 
 /// A translation executing an action.
 pub trait Translator {
@@ -92,11 +93,14 @@ pub trait Translator {
     /// Keeps the flow in the slow path.
     fn stay_slow(&mut self);
 
+    /// The bridge's mappings of tunnel metadata.
+    fn tlv(&self) -> Arc<TlvTable>;
+
     /// Pushes a value on the stack; `false`, and the translation fails, if it is full.
-    fn stack_push(&mut self, value: u128) -> bool;
+    fn stack_push(&mut self, value: Wide) -> bool;
 
     /// Pops a value off the stack; `None` if it is empty.
-    fn stack_pop(&mut self) -> Option<u128>;
+    fn stack_pop(&mut self) -> Option<Wide>;
 
     /// The datapath's priority for a queue, if any.
     fn priority_of_queue(&self, queue: u32) -> Option<u32>;
@@ -104,7 +108,27 @@ pub trait Translator {
 
 /// Writes a range of bits of a field, if the packet has it.
 pub fn assign(x: &mut impl Translator, dest: &SubField, value: u128) {
+    if dest.field.metadata_index().is_some() {
+        return assign_wide(x, dest, value.into());
+    }
     set_masked(x, dest.field, value << dest.offset_bits, dest.field_mask());
+}
+
+/// As [`assign`], for a value of any length.
+pub(crate) fn assign_wide(x: &mut impl Translator, dest: &SubField, value: Wide) {
+    if dest.field.metadata_index().is_none() {
+        return assign(x, dest, value.low());
+    }
+    set_wide_masked(x, dest.field, value << dest.offset_bits.into(), dest.wide_mask());
+}
+
+/// Writes the bits `mask` of tunnel metadata, which the packet has from then on.
+pub(crate) fn set_wide_masked(x: &mut impl Translator, field: FieldId, value: Wide, mask: Wide) {
+    let tlv = x.tlv();
+    let (flow, wc) = x.state();
+    tlv.add_mask(field, &mut wc.0, mask);
+    let old = tlv.read(field, flow);
+    tlv.write(field, flow, (old & !mask) | (value & mask));
 }
 
 /// Writes a whole field, if the packet has it.
@@ -136,6 +160,11 @@ pub(crate) fn set_masked(x: &mut impl Translator, field: FieldId, value: u128, m
 
 /// Traces the new value of a range of bits of a field.
 pub(crate) fn trace_value(x: &mut impl Translator, dest: &SubField) {
+    if dest.field.metadata_index().is_some() {
+        let tlv = x.tlv();
+        let value = dest.get_wide(&tlv, x.flow());
+        return x.detail(|| format!("{} is now {}", format_subfield(*dest, &*tlv), value.hex()));
+    }
     let value = dest.get(x.flow());
     let is_whole = *dest == SubField::whole(dest.field);
     x.detail(|| {
@@ -144,18 +173,32 @@ pub(crate) fn trace_value(x: &mut impl Translator, dest: &SubField) {
             (false, 0) => "0".to_string(),
             (false, _) => format!("{value:#x}"),
         };
-        format!("{} is now {text}", format_subfield(*dest))
+        format!("{} is now {text}", format_subfield(*dest, &NoPortNames))
     });
 }
 
 /// Marks a range of bits as examined; returns their value.
 pub(crate) fn look_at(x: &mut impl Translator, source: &SubField) -> u128 {
+    if source.field.metadata_index().is_some() {
+        return look_at_wide(x, source).low();
+    }
     let (flow, wc) = x.state();
     if source.field.def().prereq == Prereq::Connection {
         look_at_prereq(source.field, flow, &mut wc.0);
     }
     source.add_mask(&mut wc.0);
     source.get(flow)
+}
+
+/// As [`look_at`], for a range of any length.
+pub(crate) fn look_at_wide(x: &mut impl Translator, source: &SubField) -> Wide {
+    if source.field.metadata_index().is_none() {
+        return look_at(x, source).into();
+    }
+    let tlv = x.tlv();
+    let (flow, wc) = x.state();
+    source.add_wide_mask(&tlv, &mut wc.0);
+    source.get_wide(&tlv, flow)
 }
 
 /// A tag has an EtherType. Without the presence bit there is no tag, but rules see the other written bits.

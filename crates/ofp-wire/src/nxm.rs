@@ -5,11 +5,11 @@
 //! ([`flow::fields`]) maps headers to fields; this module has the order of entries, the choice between NXM
 //! and OXM names, and the checks of a match.
 
-use crate::error::{ErrorKind, ONF_VENDOR};
+use crate::error::{ErrorKind, NX_VENDOR, ONF_VENDOR};
 use crate::version::Version;
 use crate::wire::{Reader, Res, Writer};
 use flow::fields::{ALL_FIELDS, FieldId, OxmId, Prereq};
-use flow::{Match, OfPort};
+use flow::{Match, OfPort, TlvMapping, Wide};
 use std::sync::LazyLock;
 
 /// Class of experimenter entries.
@@ -21,6 +21,16 @@ const COOKIE: OxmId = OxmId { class: 1, field: 30 };
 
 /// Basic fields that were ONF extension fields before the version that made them basic (EXT-109, EXT-233).
 const ONF_FIELDS: [FieldId; 2] = [FieldId::TcpFlags, FieldId::ActsetOutput];
+
+/// Fields of the Nicira experimenter (`NXOXM_ET_*`).
+const NX_FIELDS: [FieldId; 6] = [
+    FieldId::TunErspanIdx,
+    FieldId::TunErspanVer,
+    FieldId::TunErspanDir,
+    FieldId::TunErspanHwid,
+    FieldId::TunGtpuFlags,
+    FieldId::TunGtpuMsgtype,
+];
 
 /// A field's header as read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -74,14 +84,18 @@ impl Header {
                 let id = OxmId { class: CLASS_BASIC, field: self.id.field };
                 ONF_FIELDS.into_iter().find(|f| f.def().oxm.is_some_and(|(o, _)| o == id))
             }
+            Some(NX_VENDOR) => NX_FIELDS.into_iter().find(|f| f.def().nxm == Some(self.id)),
             Some(_) => None,
         }
     }
 
-    /// The field, if the payload has its length.
+    /// The field, if the payload has its length; tunnel metadata has any length.
     #[inline]
     pub fn field(&self) -> Option<FieldId> {
         let f = self.named()?;
+        if f.metadata_index().is_some() {
+            return Some(f);
+        }
         let bytes = usize::from(f.def().wire_bytes);
         (self.payload_len == if self.has_mask { 2 * bytes } else { bytes }).then_some(f)
     }
@@ -100,6 +114,7 @@ fn header_of(field: FieldId, version: Version) -> Option<(OxmId, Option<u32>)> {
             Some(nxm) if version < Version::V12 => Some((nxm, None)),
             _ => Some((OxmId { class: CLASS_EXPERIMENTER, ..id }, Some(ONF_VENDOR))),
         },
+        (Some(id), _) if id.class == CLASS_EXPERIMENTER => Some((id, Some(NX_VENDOR))),
         (Some(id), _) | (None, Some((id, _))) => Some((id, None)),
         (None, None) => wire_twin(field).and_then(|f| header_of(f, version)),
     }
@@ -138,7 +153,8 @@ pub fn put_nx_header(w: &mut Writer, field: FieldId) {
 fn put_header_as(w: &mut Writer, field: FieldId, has_mask: bool, version: Version) -> bool {
     let Some((id, experimenter)) = header_of(field, version) else { return false };
     let wire = wire_twin(field).unwrap_or(field);
-    put_raw_header(w, id, experimenter, has_mask, wire.def().wire_bytes);
+    let mapped = field.metadata_index().and_then(|i| w.options.tlv().get(i)).map(|m| m.len_bytes);
+    put_raw_header(w, id, experimenter, has_mask, mapped.unwrap_or(wire.def().wire_bytes));
     true
 }
 
@@ -173,13 +189,67 @@ fn put_entry_as(w: &mut Writer, field: FieldId, value: u128, mask: u128, has_mas
     }
 }
 
-/// Reads the field header of an action. Unknown and masked ones are errors of the action.
+/// Reads the field header of an action. Unknown, unmapped and masked ones are errors of the action.
 #[inline]
 pub fn read_action_field(r: &mut Reader<'_>) -> Res<FieldId> {
     let h = Header::read(r)?;
     match h.field() {
-        Some(f) if !h.has_mask => Ok(f),
+        Some(f) if !h.has_mask => {
+            mapping_of(f, r)?;
+            Ok(f)
+        }
         _ => Err(ErrorKind::BacBadSetType),
+    }
+}
+
+/// The mapping of tunnel metadata; `None` for other fields.
+///
+/// # Errors
+/// Tunnel metadata without a mapping.
+#[inline]
+fn mapping_of(field: FieldId, r: &Reader<'_>) -> Res<Option<TlvMapping>> {
+    let Some(index) = field.metadata_index() else { return Ok(None) };
+    let mapping = r.options.tlv().get(index).copied();
+    mapping.map(Some).ok_or(ErrorKind::NxfmfcInvalidTlvField)
+}
+
+/// Reads value and mask of tunnel metadata after its header. Values of another length than the mapping's are
+/// aligned at the low end if shorter, and cut at that end if longer.
+///
+/// # Errors
+/// The field has no mapping, the payload is shorter than its length, or the value has bits outside the mask (`bad`).
+pub fn read_metadata(r: &mut Reader<'_>, h: &Header, field: FieldId, bad: ErrorKind) -> Res<(Wide, Wide)> {
+    let Some(mapping) = mapping_of(field, r)? else { return Err(ErrorKind::BmcBadField) };
+    let len = if h.has_mask { h.payload_len / 2 } else { h.payload_len };
+    let kept = len.min(usize::from(mapping.len_bytes));
+    let mut number = || r.bytes(len).map(|bytes| Wide::from_be_bytes(&bytes[..kept]));
+    let value = number()?;
+    let mask = if h.has_mask { number()? } else { Wide::ones(mapping.len_bits().into()) };
+    let rest = h.payload_len - if h.has_mask { 2 * len } else { len };
+    r.skip(rest)?;
+    if (value & !mask).is_zero() { Ok((value, mask)) } else { Err(bad) }
+}
+
+/// Writes a value of tunnel metadata for an action: with a mask unless it is full.
+pub fn put_metadata(w: &mut Writer, field: FieldId, value: Wide, mask: Wide) {
+    let full = Wide::ones(w.options.tlv().bits_of(field).into());
+    put_metadata_entry(w, field, (value, mask), |_| mask != full);
+}
+
+/// Writes value and mask without leading zero bytes, as in OVS; `has_mask` is given the remaining number of bits.
+fn put_metadata_entry(
+    w: &mut Writer,
+    field: FieldId,
+    (value, mask): (Wide, Wide),
+    has_mask: impl Fn(u32) -> bool,
+) {
+    let Some((id, experimenter)) = header_of(field, w.version) else { return };
+    let bytes = (value | mask).bits().div_ceil(8).max(1);
+    let has_mask = has_mask(8 * bytes);
+    put_raw_header(w, id, experimenter, has_mask, bytes as u8);
+    w.bytes(&value.to_be_bytes(bytes as usize));
+    if has_mask {
+        w.bytes(&mask.to_be_bytes(bytes as usize));
     }
 }
 
@@ -265,6 +335,14 @@ pub fn read_entries(r: &mut Reader<'_>, unknown: Unknown) -> Res<Decoded> {
                 Unknown::Skip => continue,
             }
         };
+        if field.metadata_index().is_some() {
+            let (value, mask) = read_metadata(&mut payload, &h, field, ErrorKind::BmcBadWildcards)?;
+            if out.matching.has_metadata(field) {
+                return Err(ErrorKind::BmcDupField);
+            }
+            out.matching.set_wide(r.options.tlv(), field, value, mask);
+            continue;
+        }
         let (value, mask) = read_payload(&mut payload, field, h.has_mask)?;
         let m = &mut out.matching;
         if !exists(field, m) {
@@ -309,7 +387,7 @@ pub fn exists(field: FieldId, m: &Match) -> bool {
 }
 
 /// The fields of a match in the order of its entries: prerequisites before dependent fields.
-const ORDER: [FieldId; 83] = {
+const ORDER: [FieldId; 90] = {
     use FieldId::*;
     [
         DpHash,
@@ -355,13 +433,21 @@ const ORDER: [FieldId; 83] = {
         ArpSha,
         ArpTha,
         TunId,
+        TunFlags,
         TunSrc,
         TunDst,
         TunIpv6Src,
         TunIpv6Dst,
         TunGbpId,
         TunGbpFlags,
-        TunFlags,
+        // All tunnel metadata.
+        TunMetadata0,
+        TunErspanIdx,
+        TunErspanVer,
+        TunErspanDir,
+        TunErspanHwid,
+        TunGtpuFlags,
+        TunGtpuMsgtype,
         Reg0,
         Reg1,
         Reg2,
@@ -403,6 +489,10 @@ pub fn put_entries(w: &mut Writer, m: &Match, cookie: (u64, u64)) {
     let oxm = w.version >= Version::V11;
     let candidates = m.mask().candidate_fields();
     for field in ORDER.into_iter().filter(|field| candidates.contains(*field)) {
+        if field == FieldId::TunMetadata0 {
+            put_all_metadata(w, m);
+            continue;
+        }
         let (value, mask) = m.get(field);
         // Fields of a connection are written unchanged: the reader rejects invalid ones, rather than match
         // more.
@@ -425,6 +515,16 @@ pub fn put_entries(w: &mut Writer, m: &Match, cookie: (u64, u64)) {
         if cookie.1 != u64::MAX {
             w.u64(cookie.1);
         }
+    }
+}
+
+/// Writes the tunnel metadata of a match. The absence of an option, which no rule matches, has no entry.
+fn put_all_metadata(w: &mut Writer, m: &Match) {
+    let present = m.flow().metadata_indices();
+    for field in present.filter_map(FieldId::tun_metadata) {
+        let bits = m.get_wide(w.options.tlv(), field);
+        // As in OVS, a mask of low bytes alone makes a shorter value without a mask.
+        put_metadata_entry(w, field, bits, |len| bits.1 != Wide::ones(len));
     }
 }
 

@@ -5,6 +5,8 @@
 
 use crate::error::ErrorKind;
 use crate::version::Version;
+use flow::TlvTable;
+use std::sync::Arc;
 
 /// Result inside the codec: the error, without its message.
 pub type Res<T> = Result<T, ErrorKind>;
@@ -13,10 +15,24 @@ pub type Res<T> = Result<T, ErrorKind>;
 pub const MAX_MESSAGE_BYTES: usize = 65535;
 
 /// Negotiated options of a connection beyond the version.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Options {
     /// `NXT_FLOW_MOD_TABLE_ID`: in OpenFlow 1.0 the high byte of a flow mod's command is the table.
     pub table_id_in_command: bool,
+    /// The bridge's mappings of tunnel metadata; `None`: there are none.
+    pub tlv: Option<Arc<TlvTable>>,
+}
+
+impl Options {
+    /// Those of a new connection.
+    pub const DEFAULT: Options = Options { table_id_in_command: false, tlv: None };
+
+    /// The mappings of tunnel metadata.
+    #[inline]
+    pub fn tlv(&self) -> &TlvTable {
+        static EMPTY: TlvTable = TlvTable::EMPTY;
+        self.tlv.as_deref().unwrap_or(&EMPTY)
+    }
 }
 
 /// Reads a part of a message.
@@ -30,7 +46,7 @@ pub struct Reader<'a> {
     /// Whether more parts of a multipart message follow.
     pub more: bool,
     /// Decoding options.
-    pub options: Options,
+    pub options: &'a Options,
     /// Lists of actions around this one.
     pub nesting: u8,
     /// The error of a short read here.
@@ -46,7 +62,7 @@ impl<'a> Reader<'a> {
             version,
             xid: 0,
             more: false,
-            options: Options::default(),
+            options: &Options::DEFAULT,
             nesting: 0,
             short: ErrorKind::BrcBadLen,
         }

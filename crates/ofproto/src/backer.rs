@@ -255,13 +255,12 @@ impl Backer {
         self.view.load()
     }
 
-    /// The mask of a flow made from the packet of `key`, whose translation examined `wc`.
-    pub fn mask_of(&self, wc: &Mask, key: &FlowKey) -> KeyMask {
-        let mask = if self.limits.exact_flows.load(Ordering::Relaxed) {
-            FlowKey::from_mask(&Mask(Flow::from_words([u64::MAX; FLOW_WORDS])), key)
-        } else {
-            FlowKey::from_mask(wc, key)
-        };
+    /// The mask of a flow made from the packet of `key`, which was translated to `t`.
+    pub fn mask_of(&self, t: &Translation, key: &FlowKey) -> KeyMask {
+        let all = Mask(Flow::from_words([u64::MAX; FLOW_WORDS]));
+        let wc = if self.limits.exact_flows.load(Ordering::Relaxed) { &all } else { &t.wc };
+        let mut mask = FlowKey::from_mask(wc, key);
+        t.tlv.add_mask_of_options(&key.options, wc, &mut mask.options);
         // In the datapath's form, so that a flow read back compares equal.
         self.capabilities.key_limits.map_or(mask, |limits| kernel_mask(key, &mask, &limits))
     }

@@ -144,6 +144,16 @@ fn check(fm: &FlowMod, cx: &ModContext<'_>, has_group: &dyn Fn(u32) -> bool) -> 
     ct_support::check_actions(&fm.actions, &cx.ct)
 }
 
+/// Rejects tunnel metadata whose mapping was removed after the flow-mod arrived.
+fn check_mappings(tables: &Tables, fm: &FlowMod) -> Result<(), ErrorKind> {
+    let is_mapped = |index| tables.tlv().get(index).is_some();
+    let mut ok = fm.matching.metadata_indices().all(is_mapped);
+    for action in &fm.actions {
+        action.references(&mut |of| ok &= !matches!(of, Reference::TunMetadata(i) if !is_mapped(i)));
+    }
+    if ok { Ok(()) } else { Err(ErrorKind::NxfmfcInvalidTlvField) }
+}
+
 /// Adds the rule.
 fn add(
     tables: &mut Tables,
@@ -152,6 +162,7 @@ fn add(
     effects: &mut Effects,
 ) -> Result<(), ErrorKind> {
     let table = if fm.table == TableId::ALL { TableId(0) } else { fm.table };
+    check_mappings(tables, fm)?;
     let priority = i32::from(fm.priority);
     let matching = tables.share(table, &fm.matching);
     let there = tables.find_exactly(table, &matching, priority).cloned();

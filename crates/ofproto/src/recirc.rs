@@ -4,7 +4,7 @@
 //! [`MAX_IDS`].
 
 use crate::ports::BridgeId;
-use flow::{OfPort, RecircId, TableId, Tunnel};
+use flow::{OfPort, RecircId, TableId, TunMetadata, Tunnel};
 use hashbrown::HashTable;
 use ofp_actions::Action;
 use rapidhash::fast::RandomState;
@@ -43,6 +43,8 @@ pub struct FrozenState {
     pub regs: [u32; 16],
     /// Tunnel fields, as received or set so far.
     pub tunnel: Tunnel,
+    /// Tunnel metadata, likewise; `None`: there is none.
+    pub tun_metadata: Option<Box<TunMetadata>>,
     /// Stack of `push` actions.
     pub stack: Vec<Vec<u8>>,
     /// Remaining actions, innermost first.

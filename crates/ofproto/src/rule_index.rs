@@ -132,7 +132,7 @@ impl<K: Eq + Hash> Multimap<K> {
 #[derive(Debug, Default)]
 pub struct RuleIndex {
     by_cookie: Multimap<u64>,
-    /// By the ports, meters and groups of their actions.
+    /// By the ports, meters, groups and tunnel metadata of their actions, and the tunnel metadata of their matches.
     by_reference: Multimap<Reference>,
     /// Rules with `SEND_FLOW_REM`.
     send_flow_rem: RuleSet,
@@ -150,9 +150,9 @@ pub struct RuleIndex {
     eviction: Option<Box<Eviction>>,
 }
 
-/// References of a rule's actions, each once.
+/// References of a rule's actions and match, each once.
 fn references(rule: &Rule) -> Vec<Reference> {
-    let mut all = Vec::new();
+    let mut all: Vec<_> = rule.matching.metadata_indices().map(Reference::TunMetadata).collect();
     for action in rule.actions.iter() {
         action.references(&mut |reference| {
             if !all.contains(&reference) {
@@ -189,7 +189,10 @@ impl RuleIndex {
         self.by_cookie.insert(rule.cookie, rule);
         for reference in references(rule) {
             match reference {
-                Reference::Output(_) | Reference::Meter(_) | Reference::Group(_) => {
+                Reference::Output(_)
+                | Reference::Meter(_)
+                | Reference::Group(_)
+                | Reference::TunMetadata(_) => {
                     self.by_reference.insert(reference, rule);
                 }
                 Reference::Learned(table, cookie) => {
@@ -217,7 +220,10 @@ impl RuleIndex {
         self.by_cookie.remove(&rule.cookie, rule);
         for reference in references(rule) {
             match reference {
-                Reference::Output(_) | Reference::Meter(_) | Reference::Group(_) => {
+                Reference::Output(_)
+                | Reference::Meter(_)
+                | Reference::Group(_)
+                | Reference::TunMetadata(_) => {
                     self.by_reference.remove(&reference, rule);
                 }
                 Reference::Learned(table, cookie) => {

@@ -20,7 +20,7 @@ use crate::rule::Rule;
 use crate::rule_index::{RuleChange, RuleIndex};
 use classifier::{Classifier, ClsRule as _, DEFAULT_PREFIX_FIELDS};
 use flow::fields::FieldId;
-use flow::{DpPort, Flow, Mask, Match, OfPort, PackedMatch, SubField, TableId};
+use flow::{DpPort, Flow, Mask, Match, OfPort, PackedMatch, SubField, TableId, TlvTable};
 use ofp_actions::{Action, Reference};
 use openflow::ErrorKind;
 use openflow::msg::control::TableStatus;
@@ -107,6 +107,8 @@ pub enum Change {
     Cleared(Box<Cleared>, Cause),
     /// Of a group, or of all ([`GROUP_ALL`]).
     Group(u32),
+    /// Of mappings of tunnel metadata.
+    Tlv,
     /// The room in a table passed a threshold.
     Status(Box<TableStatus>),
 }
@@ -119,7 +121,7 @@ impl Change {
             Change::Rule(RuleChange { before: Some(before), after: Some(after) }, _) => {
                 !before.acts_as(after)
             }
-            Change::Rule(..) | Change::Cleared(..) | Change::Group(_) => true,
+            Change::Rule(..) | Change::Cleared(..) | Change::Group(_) | Change::Tlv => true,
             Change::Status(_) => false,
         }
     }
@@ -139,7 +141,7 @@ impl Change {
                 Some(changes::Change::Rule { bridge, table: rule.table, matching, in_port, words })
             }
             Change::Cleared(cleared, _) => Some(changes::Change::Table(bridge, cleared.id)),
-            Change::Group(GROUP_ALL) | Change::Status(_) => None,
+            Change::Group(GROUP_ALL) | Change::Tlv | Change::Status(_) => None,
             Change::Group(id) => Some(changes::Change::Group(bridge, *id)),
         }
     }
@@ -176,6 +178,8 @@ impl Index {
 pub struct Tables {
     tables: Arc<Rows>,
     groups: Groups,
+    /// Mappings of tunnel metadata.
+    tlv: Arc<TlvTable>,
     /// Settings of tables.
     states: Arc<limits::States>,
     /// Actions of all versions.
@@ -198,6 +202,7 @@ impl Clone for Tables {
         Tables {
             tables: self.tables.clone(),
             groups: self.groups.clone(),
+            tlv: self.tlv.clone(),
             states: self.states.clone(),
             actions: self.actions.clone(),
             index: self.index.clone(),
@@ -246,7 +251,7 @@ impl Journal {
                 Change::Cleared(cleared, cause) => cleared.rules.rules.iter().for_each(|rule| {
                     f(&RuleChange { before: Some(rule.clone()), after: None }, *cause);
                 }),
-                Change::Group(_) | Change::Status(_) => {}
+                Change::Group(_) | Change::Tlv | Change::Status(_) => {}
             }
         }
     }
@@ -266,7 +271,7 @@ impl Journal {
                     (before.as_ref(), None, cause.reason)
                 }
                 Change::Cleared(cleared, cause) => (None, Some(cleared), cause.reason),
-                Change::Rule(..) | Change::Group(_) | Change::Status(_) => {
+                Change::Rule(..) | Change::Group(_) | Change::Tlv | Change::Status(_) => {
                     (None, None, RemovedReason::Delete)
                 }
             };
@@ -287,7 +292,7 @@ impl Journal {
 impl Garbage for Journal {
     fn is_last(&self) -> bool {
         self.0.iter().all(|change| match change {
-            Change::Rule(..) | Change::Group(_) | Change::Status(_) => true,
+            Change::Rule(..) | Change::Group(_) | Change::Tlv | Change::Status(_) => true,
             Change::Cleared(cleared, _) => Arc::strong_count(&cleared.rules) == 1,
         })
     }
@@ -304,6 +309,7 @@ impl Tables {
         Tables {
             tables: Arc::new(std::array::from_fn(row)),
             groups: Groups::default(),
+            tlv: Arc::default(),
             states: Arc::default(),
             actions: Arc::default(),
             index: Arc::default(),
@@ -371,6 +377,17 @@ impl Tables {
     /// A match that shares its mask with the rules of that table.
     pub fn share(&self, id: TableId, matching: &PackedMatch) -> PackedMatch {
         self.table(id).map_or_else(|| matching.clone(), |table| table.rules.share(matching))
+    }
+
+    /// The mappings of tunnel metadata.
+    pub fn tlv(&self) -> &Arc<TlvTable> {
+        &self.tlv
+    }
+
+    /// Replaces the mappings of tunnel metadata. Mappings of rules must stay.
+    pub(crate) fn set_tlv(&mut self, tlv: TlvTable) {
+        self.tlv = Arc::new(tlv);
+        self.journal.push(Change::Tlv);
     }
 
     /// The groups.
@@ -520,7 +537,7 @@ impl Tables {
                 }
                 Change::Cleared(cleared, _) => drop(index.tables.insert(cleared.id, cleared.index)),
                 // They are part of the version alone.
-                Change::Group(_) | Change::Status(_) => {}
+                Change::Group(_) | Change::Tlv | Change::Status(_) => {}
             }
         }
         undone

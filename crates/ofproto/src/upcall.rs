@@ -48,7 +48,9 @@ fn translate_key(backer: &Backer, view: &View, key: &FlowKey, effects: bool, now
     let Some((bridge, of_port)) = view.receiver(key) else {
         return dropped(&key.to_flow(flow::OfPort::NONE), XlateDrop::BridgeNotFound);
     };
-    let flow = key.to_flow(of_port);
+    let Ok(flow) = bridge.flow_of(key, of_port) else {
+        return dropped(&key.to_flow(of_port), XlateDrop::InvalidTunnelMetadata);
+    };
     let request = Request { view, bridge: bridge.id, flow: &flow, start: Start::Tables, trace: false };
     let t = backer.translate(&request, key, &mut backer.xlate_host(effects, now_ms));
     backer.report_fault(&bridge.name, &flow, &t);
@@ -71,7 +73,7 @@ fn miss(backer: &Backer, view: &View, epoch: u64, upcall: Upcall, now_ms: u64, q
     if backer.ukeys.reserve(upcall.key.in_port(), &room) {
         let to_put: Arc<[DpAction]> =
             if t.slow_reasons == 0 { actions.clone() } else { t.actions_to_put().into() };
-        let mask = backer.mask_of(&t.wc, &upcall.key);
+        let mask = backer.mask_of(&t, &upcall.key);
         let ukey = Ukey {
             flow: PackedFlow::new(&upcall.key, &mask),
             actions: to_put.clone(),

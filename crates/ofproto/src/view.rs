@@ -4,7 +4,7 @@ use crate::mac_table::MacTable;
 use crate::ports::{BridgeId, PortTable};
 use crate::tables::Tables;
 use crate::tunnel::TunnelPorts;
-use flow::{DpPort, FlowKey, OfPort};
+use flow::{BadOptions, DpPort, Flow, FlowKey, OfPort, shape};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use sync::{AtomicU64, Mutex, Ordering};
@@ -102,6 +102,20 @@ pub struct View {
     pub dp_ports: BTreeMap<DpPort, (BridgeId, OfPort)>,
     /// The same for tunnels.
     pub tunnels: TunnelPorts,
+}
+
+impl BridgeView {
+    /// The flow of a packet of that key, received on `of_port` of the bridge.
+    ///
+    /// # Errors
+    /// Its tunnel options do not agree with the bridge's mappings.
+    pub fn flow_of(&self, key: &FlowKey, of_port: OfPort) -> Result<Flow, BadOptions> {
+        let mut flow = key.to_flow(of_port);
+        if key.has(shape::OPTIONS) {
+            self.tables.tlv().decode(&key.options, &mut flow)?;
+        }
+        Ok(flow)
+    }
 }
 
 impl View {

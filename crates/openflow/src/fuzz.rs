@@ -35,27 +35,27 @@ pub fn split_frames(mut bytes: &[u8]) -> Vec<&[u8]> {
 /// change nothing.
 pub fn decode_message(bytes: &[u8]) {
     for table_id_in_command in [false, true] {
-        let options = Options { table_id_in_command };
-        let Ok((version, xid, message)) = decode_with(bytes, options) else { continue };
+        let options = Options { table_id_in_command, ..Options::DEFAULT };
+        let Ok((version, xid, message)) = decode_with(bytes, &options) else { continue };
         if let Message::Resume(m) = &message {
-            decode_continuation(&m.continuation, version);
+            decode_continuation(&m.continuation, version, &options);
         }
-        let Some(second) = round_trip(&message, version, xid, options) else { continue };
-        let Some(third) = round_trip(&second, version, xid, options) else { continue };
+        let Some(second) = round_trip(&message, version, xid, &options) else { continue };
+        let Some(third) = round_trip(&second, version, xid, &options) else { continue };
         assert_eq!(second, third, "encoding is not stable");
     }
 }
 
 /// Decodes a continuation. Its own encoding decodes to a continuation that is encoded alike.
-fn decode_continuation(bytes: &[u8], version: Version) {
-    let Ok(first) = Continuation::decode(bytes, version) else { return };
-    let Some(encoded) = first.encode(version) else { return };
-    let second = Continuation::decode(&encoded, version).expect("written by the switch");
-    assert_eq!(second.encode(version), Some(encoded), "encoding is not stable");
+fn decode_continuation(bytes: &[u8], version: Version, options: &Options) {
+    let Ok(first) = Continuation::decode(bytes, version, options) else { return };
+    let Some(encoded) = first.encode(version, options) else { return };
+    let second = Continuation::decode(&encoded, version, options).expect("written by the switch");
+    assert_eq!(second.encode(version, options), Some(encoded), "encoding is not stable");
 }
 
 /// Encodes and decodes; `None` if it exceeds one message.
-fn round_trip(message: &Message, version: Version, xid: u32, options: Options) -> Option<Message> {
+fn round_trip(message: &Message, version: Version, xid: u32, options: &Options) -> Option<Message> {
     let bytes = encode_with(message, version, xid, options).ok()?;
     let frames = split_frames(&bytes);
     let [frame] = frames[..] else { return None };

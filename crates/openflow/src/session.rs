@@ -16,10 +16,12 @@ use crate::budget::{Budgets, Share};
 use crate::codec::{HEADER_BYTES, decode_with, encode_with};
 use crate::msg::Message;
 use crate::msg::control::Hello;
+use flow::TlvTable;
 use ofp_wire::Options;
 use ofp_wire::{ErrorBody, ErrorCode, ErrorKind, OfError};
 use ofp_wire::{Version, VersionSet};
 use std::fmt;
+use std::sync::Arc;
 
 /// Maximum capacity kept by an empty buffer.
 const SPARE_BYTES: usize = 16 << 10;
@@ -306,13 +308,23 @@ impl Session {
         if waiting_bytes >= self.config.max_output_bytes {
             return Err(SendError::Full { waiting_bytes });
         }
-        let bytes = encode_with(message, version, xid, self.options).map_err(SendError::Unencodable)?;
+        let bytes = encode_with(message, version, xid, &self.options).map_err(SendError::Unencodable)?;
         if !self.append(&bytes) {
             return Err(SendError::Short);
         }
         self.copy(&bytes);
         self.learn_options(message);
         Ok(self.output().len())
+    }
+
+    /// Negotiated options beyond the version.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Sets the mappings of tunnel metadata for further messages.
+    pub fn set_tlv(&mut self, tlv: &Arc<TlvTable>) {
+        self.options.tlv = Some(tlv.clone());
     }
 
     /// Replies to a message with an error. `request` is the rejected message, or its beginning.
@@ -329,7 +341,7 @@ impl Session {
 
     /// Appends the session's own message.
     fn put(&mut self, version: Version, xid: u32, message: &Message) {
-        if let Ok(bytes) = encode_with(message, version, xid, self.options) {
+        if let Ok(bytes) = encode_with(message, version, xid, &self.options) {
             self.append_own(&bytes);
         }
     }
@@ -483,7 +495,7 @@ impl Session {
 
     fn first_frame(&mut self, frame: &[u8]) -> Event {
         let ours = self.config.versions;
-        match decode_with(frame, self.options) {
+        match decode_with(frame, &self.options) {
             Ok((_, _, Message::Hello(hello))) => match ours.and(hello.versions).highest() {
                 Some(version) => {
                     self.state = State::Up(version);
@@ -515,7 +527,7 @@ impl Session {
         if got != version {
             return self.other_version(&frame);
         }
-        match decode_with(&frame, self.options) {
+        match decode_with(&frame, &self.options) {
             Ok((_, xid, Message::EchoRequest(data))) => {
                 self.put(version, xid, &Message::EchoReply(data));
                 None

@@ -55,16 +55,21 @@ pub fn re_extract(key: &mut FlowKey, frame: &[u8], vlan_limit: u8) -> Layout {
         dp_hash: b.dp_hash,
     };
     let (tunnel, ct) = (key.tunnel, key.ct);
+    // Only packets from tunnels with options have them.
+    let options = (had & shape::OPTIONS != 0).then_some(key.options);
     let layout = extract(frame, &md, vlan_limit, key);
     key.base.ct_state = b.ct_state;
     key.base.ct_zone = b.ct_zone;
     key.base.ct_mark = b.ct_mark;
-    key.base.shape |= had & (shape::TUNNEL | shape::CT);
+    key.base.shape |= had & (shape::TUNNEL | shape::CT | shape::ALL_OPTIONS);
     if had & shape::TUNNEL != 0 {
         key.tunnel = tunnel;
     }
     if had & shape::CT != 0 {
         key.ct = ct;
+    }
+    if let Some(options) = options {
+        key.options = options;
     }
     layout
 }

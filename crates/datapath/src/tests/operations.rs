@@ -63,7 +63,7 @@ fn actions_of_others() -> Vec<(&'static str, DpAction)> {
         ("pop_eth", DpAction::PopEth(PopEth)),
         ("check_pkt_len", DpAction::CheckPktLen(CheckPktLen { len: 1, greater: list(), less: list() })),
         ("dec_ttl", DpAction::DecTtl(DecTtl(list()))),
-        ("set(tunnel)", DpAction::Set(SetAction::Tunnel(flow::Tunnel::default()))),
+        ("set(tunnel)", DpAction::Set(SetAction::Tunnel(Box::default()))),
         ("(unknown)", DpAction::Foreign(Foreign { kind: 99, content: [].into() })),
     ]
 }

@@ -110,9 +110,16 @@ fn outer_headers_are_set_whole() {
         attribute(5, &[]),
         attribute(10, &[0x12, 0xb5]),
     ];
-    let written = actions_to_bytes(&[DpAction::Set(SetAction::Tunnel(tunnel))], &CONTEXT).unwrap();
-    assert_eq!(written, nested(3, &[nested(16, &outer)]));
-    assert_eq!(parse_actions(&written).unwrap(), [DpAction::Set(SetAction::Tunnel(tunnel))]);
+    let mut options = flow::TunnelOptions::default();
+    assert!(options.push(0xffff, 1, &[1, 2, 3, 4]) && options.push(0xffff, 2, &[]));
+    let with_options = attribute(8, &[0xff, 0xff, 1, 1, 1, 2, 3, 4, 0xff, 0xff, 2, 0]);
+    for (options, last) in [(flow::TunnelOptions::default(), None), (options, Some(with_options))] {
+        let set = SetAction::Tunnel(Box::new(flow::OuterHeaders { tunnel, options }));
+        let written = actions_to_bytes(&[DpAction::Set(set.clone())], &CONTEXT).unwrap();
+        let attributes: Vec<_> = outer.iter().cloned().chain(last).collect();
+        assert_eq!(written, nested(3, &[nested(16, &attributes)]));
+        assert_eq!(parse_actions(&written).unwrap(), [DpAction::Set(set)]);
+    }
 }
 
 /// Connection tracking and its attributes.

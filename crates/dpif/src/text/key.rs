@@ -5,7 +5,7 @@ use super::values::{CT_STATE, TCP_FLAGS};
 use super::write::{Base, Fields, flags, hex};
 use super::{FlowFormat, PortNames};
 use crate::actions::{ArpSet, EthSet, Ipv4Set, Ipv6Set, Masked, NdSet, PortsSet};
-use flow::{FlowKey, KeyMask, VlanTag, nw_frag, shape};
+use flow::{FlowKey, KeyMask, OuterHeaders, VlanTag, nw_frag, shape};
 use packet::headers as h;
 
 /// Attributes being printed.
@@ -111,8 +111,9 @@ impl Text<'_> {
     }
 
     fn tunnel(&mut self) {
-        let (t, m) = (self.key.tunnel, self.mask.tunnel);
-        self.header("tunnel", |f| put_tunnel(f, &t, Some(&m)));
+        let outer = |key: &FlowKey| OuterHeaders { tunnel: key.tunnel, options: key.options };
+        let (of, mask) = (outer(self.key), outer(self.mask));
+        self.header("tunnel", |f| put_tunnel(f, &of, Some(&mask)));
     }
 
     fn ethernet(&mut self) {

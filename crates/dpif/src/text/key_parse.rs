@@ -83,7 +83,8 @@ impl Parsed<'_> {
             "ct_tuple4" | "ct_tuple6" => self.ct_tuple(item)?,
             "tunnel" => {
                 let tunnel = sets::tunnel(item)?;
-                (self.key.tunnel, self.mask.tunnel) = (tunnel.value, tunnel.mask);
+                (self.key.tunnel, self.mask.tunnel) = (tunnel.value.tunnel, tunnel.mask.tunnel);
+                (self.key.options, self.mask.options) = (tunnel.value.options, tunnel.mask.options);
             }
             "packet_type" => self.packet_type(item)?,
             _ => return self.header(item),

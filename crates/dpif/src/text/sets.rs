@@ -1,11 +1,12 @@
 //! Headers common to keys and set actions: printing and parsing of their fields.
 
 use super::TextError;
+use super::options;
 use super::token::Item;
 use super::values::{TUNNEL_FLAGS, flags, ipv4, ipv6, mac, masked};
 use super::write::{self, Base, Fields};
 use crate::actions::{ArpSet, EthSet, Ipv4Set, Ipv6Set, Masked, NdSet, PortsSet};
-use flow::{Tunnel, tunnel_flags};
+use flow::{OuterHeaders, Tunnel, tunnel_flags};
 
 pub(crate) fn put_eth(f: &mut Fields, m: &Masked<EthSet>) {
     f.mac("src", m.value.src, m.mask.src);
@@ -56,7 +57,8 @@ pub(crate) fn put_ports(f: &mut Fields, m: &Masked<PortsSet>, names: [&str; 2], 
 }
 
 /// Outer headers. Without a mask, as in an action, zero fields are omitted, except the time to live.
-pub(crate) fn put_tunnel(f: &mut Fields, t: &Tunnel, mask: Option<&Tunnel>) {
+pub(crate) fn put_tunnel(f: &mut Fields, outer: &OuterHeaders, outer_mask: Option<&OuterHeaders>) {
+    let (t, mask) = (&outer.tunnel, outer_mask.map(|m| &m.tunnel));
     let all = Tunnel {
         id: u64::MAX,
         src: u32::MAX,
@@ -106,6 +108,9 @@ pub(crate) fn put_tunnel(f: &mut Fields, t: &Tunnel, mask: Option<&Tunnel>) {
         gbp.number("flags", t.gbp_flags.into(), m.gbp_flags.into(), 0xff, Base::Hex);
         f.raw(&format!("vxlan({})", gbp.finish("gbp")));
     }
+    if !outer.options.is_empty() {
+        f.raw(&options::format(&outer.options, outer_mask.map(|m| &m.options)));
+    }
     if m.flags != 0 {
         let names = write::flags(t.flags.into(), m.flags.into(), &TUNNEL_FLAGS, tunnel_flags::ALL.into());
         f.raw(&format!("flags({names})"));
@@ -113,9 +118,9 @@ pub(crate) fn put_tunnel(f: &mut Fields, t: &Tunnel, mask: Option<&Tunnel>) {
 }
 
 /// Outer headers, and the mask of named bits.
-pub(crate) fn tunnel(item: &Item<'_>) -> Result<Masked<Tunnel>, TextError> {
-    let mut both = Masked::<Tunnel>::default();
-    let (t, m) = (&mut both.value, &mut both.mask);
+pub(crate) fn tunnel(item: &Item<'_>) -> Result<Masked<OuterHeaders>, TextError> {
+    let mut both = Masked::<OuterHeaders>::default();
+    let (t, m) = (&mut both.value.tunnel, &mut both.mask.tunnel);
     for field in item.args()? {
         match field.name {
             "tun_id" => {
@@ -141,6 +146,9 @@ pub(crate) fn tunnel(item: &Item<'_>) -> Result<Masked<Tunnel>, TextError> {
                         }
                     }
                 }
+            }
+            "geneve" => {
+                (both.value.options, both.mask.options) = options::parse(field)?;
             }
             "flags" => {
                 let (value, mask) = flags(field.word()?, &TUNNEL_FLAGS, tunnel_flags::ALL.into())?;

@@ -50,6 +50,7 @@ const KEYS: &[&str] = &[
     "recirc_id(0),in_port(1),packet_type(ns=0,id=0),eth_type(0x8847),mpls(label=100,tc=7,ttl=64,bos=0,label=101,tc=7,ttl=64,bos=1)",
     "recirc_id(0x2),dp_hash(0x3/0xff),skb_priority(0x5),in_port(1),skb_mark(0x7/0xf),ct_state(-inv+trk),ct_zone(0x5),ct_mark(0x1/0x1),ct_label(0x2),packet_type(ns=0,id=0),eth(src=50:54:00:00:00:05,dst=50:54:00:00:00:07/ff:ff:00:00:00:00),eth_type(0x1235)",
     "recirc_id(0),tunnel(tun_id=0x5,src=1.1.1.1,dst=2.2.2.2,ttl=64,flags(df|csum|key)),in_port(1),packet_type(ns=0,id=0),eth_type(0x1235)",
+    "recirc_id(0),tunnel(tun_id=0x5,src=1.1.1.5,dst=2.2.2.2,ttl=64,geneve({class=0xffff,type=0,len=4,0/0xff}{class=0xffff,type=0x3,len=4,0}{class=0xffff,type=0x4,len=0}),flags(df|csum|key)),in_port(1),packet_type(ns=0,id=0),eth_type(0x1235)",
     "recirc_id(0),in_port(1),ct_tuple4(src=1.1.1.1,dst=2.2.2.2/255.0.0.0,proto=6,tp_src=1,tp_dst=2/0xff),packet_type(ns=0,id=0),eth_type(0x0800),ipv4(frag=no)",
     "recirc_id(0),in_port(1),packet_type(ns=0,id=0)",
     "recirc_id(0),tunnel(tun_id=0x5/0xff,ipv6_src=fe80::1,ipv6_dst=fe80::2/ffff::,tos=0x4,ttl=64,tp_src=1,tp_dst=4789,vxlan(gbp(id=5,flags=0x8)),flags(-df+csum+key)),in_port(1),packet_type(ns=0,id=0),eth(src=50:54:00:00:00:05,dst=50:54:00:00:00:07),eth_type(0x1001)",
@@ -73,6 +74,8 @@ const ACTIONS: &[&str] = &[
     "set(sctp(dst=9)),trunc(100),2",
     "set(tunnel(tun_id=0x5,src=1.1.1.1,dst=2.2.2.2,tos=0x10,ttl=64,tp_dst=4789,flags(df|csum|key))),2",
     "set(tunnel(tun_id=0,ipv6_dst=fe80::2,ttl=64,vxlan(gbp(id=5,flags=0)),flags(key))),2",
+    "set(tunnel(tun_id=0x5,dst=2.2.2.2,ttl=64,geneve({class=0xffff,type=0,len=4,0x1234}{class=0x1,type=0x5,len=0}),flags(df|key))),3",
+    "set(tunnel(dst=2.2.2.2,ttl=64,geneve({class=0xffff,type=0,len=4,0}),flags(0))),3",
     "set(tunnel(dst=2.2.2.2,ttl=0,flags(0))),2",
     "set(icmp(type=1,code=2)),recirc(0x1a)",
     "sample(sample=50.0%,actions(2)),sample(sample=0.1%,actions(2))",
@@ -359,7 +362,7 @@ fn action() -> impl Strategy<Value = DpAction> {
 
 /// The part of a set action expressible in text: the bits within its mask.
 fn drop_unmasked(set: &SetAction) -> String {
-    format_actions(&[DpAction::Set(*set)], &NumbersOnly)
+    format_actions(&[DpAction::Set(set.clone())], &NumbersOnly)
 }
 
 /// A key as made by extraction, with a mask expressible in text.

@@ -1,4 +1,5 @@
-//! Splits datapath text into items: `name`, `name=value`, `name(items)`, separated by commas.
+//! Splits datapath text into items: `name`, `name=value`, `name(items)`, `{name}`, separated by commas, except for
+//! the last kind.
 
 use super::TextError;
 
@@ -70,7 +71,7 @@ fn list<'a>(rest: &mut &'a str, depth: usize) -> Result<Vec<Item<'a>>, TextError
         }
         found.push(item(rest, depth)?);
         *rest = rest.trim_start();
-        if !(rest.is_empty() || rest.starts_with([',', ')'])) {
+        if !(rest.is_empty() || rest.starts_with([',', ')', '{'])) {
             return Err(TextError(format!("',' or ')' expected before {:?}", clip(rest))));
         }
     }
@@ -85,6 +86,13 @@ fn take<'a>(rest: &mut &'a str, ends: &[char]) -> &'a str {
 
 fn item<'a>(rest: &mut &'a str, depth: usize) -> Result<Item<'a>, TextError> {
     let before = *rest;
+    if before.starts_with('{') {
+        let Some(end) = before.find('}') else {
+            return Err(TextError(format!("'}}' is missing after {:?}", clip(before))));
+        };
+        *rest = &before[end + 1..];
+        return Ok(Item { name: &before[..=end], value: None, args: None });
+    }
     let name = take(rest, &['(', ')', ',', '=']);
     if name.is_empty() {
         return Err(TextError(format!("a name expected before {:?}", clip(before))));

@@ -97,12 +97,14 @@ pub(crate) enum Place {
     VlanPresent { shift: u8 },
     /// The type-of-service byte without its ECN bits.
     Tos,
+    /// A place that depends on a [`TlvTable`](crate::TlvTable).
+    Mapped,
 }
 
 /// An NXM or OXM header's class and field number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct OxmId {
-    /// Class: 0 and 1 NXM, 0x8000 OpenFlow basic, 0x8001 packet registers, 0xffff experimenter (ONF here).
+    /// Class: 0 and 1 NXM, 0x8000 OpenFlow basic, 0x8001 packet registers, 0xffff experimenter (Nicira here).
     pub class: u16,
     /// Number within the class, 7 bits.
     pub field: u8,
@@ -118,7 +120,7 @@ pub struct FieldDef {
     /// Bytes of the value on the wire.
     pub wire_bytes: u8,
     /// Significant bits of the value.
-    pub bits: u8,
+    pub bits: u16,
     /// Whether partial masks are allowed.
     pub maskable: bool,
     /// Text format of the value.
@@ -157,13 +159,14 @@ impl FieldId {
         })
     }
 
-    /// All significant bits.
+    /// All significant bits; of tunnel metadata the low 128.
     pub fn full_mask(self) -> u128 {
         let bits = self.def().bits;
-        if bits == 128 { u128::MAX } else { (1u128 << bits) - 1 }
+        if bits >= 128 { u128::MAX } else { (1u128 << bits) - 1 }
     }
 
-    /// Value of the field in `flow` (in a mask: its mask).
+    /// Value of the field in `flow` (in a mask: its mask). Tunnel metadata, which only a
+    /// [`TlvTable`](crate::TlvTable) can find, reads as 0.
     pub fn get(self, flow: &Flow) -> u128 {
         let raw = match self.def().place {
             Place::Int { offset, size, shift } => read_int(flow, offset, size) >> shift,
@@ -173,6 +176,7 @@ impl FieldId {
                 bytes_of(flow)[offset..offset + size as usize].iter().fold(0, |n, b| n << 8 | u128::from(*b))
             }
             Place::Port16 { offset } => read_int(flow, offset, 4),
+            Place::Mapped => 0,
             Place::Regs { first, count } => {
                 (0..count).fold(0, |n, i| n << 32 | u128::from(flow.regs[(first + i) as usize]))
             }
@@ -180,7 +184,7 @@ impl FieldId {
         raw & self.full_mask()
     }
 
-    /// Writes the field of `flow`; ignores bits of `value` beyond the field's width.
+    /// Writes the field of `flow`; ignores bits of `value` beyond the field's width, and tunnel metadata.
     pub fn set(self, flow: &mut Flow, value: u128) {
         let mask = self.full_mask();
         let value = value & mask;
@@ -193,6 +197,7 @@ impl FieldId {
                 let tci = &mut flow.vlans[0].tci;
                 *tci = *tci & !((mask as u16) << shift) | (value as u16) << shift | VlanTag::PRESENT;
             }
+            Place::Mapped => {}
             Place::Tos => flow.nw_tos = flow.nw_tos & 3 | value as u8 & 0xfc,
             Place::Bytes { offset, size } => {
                 let be = value.to_be_bytes();

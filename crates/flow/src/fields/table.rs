@@ -70,6 +70,146 @@ fields! {
         true, nxm id(1, 38), oxm None, Place::Int { offset: offset_of!(Flow, tun_gbp_id), size: 2, shift: 0 };
     TunGbpFlags: "tun_gbp_flags" None, 1 B 8 bit, true, Hex, None,
         true, nxm id(1, 39), oxm None, Place::Int { offset: offset_of!(Flow, tun_gbp_flags), size: 1, shift: 0 };
+    TunErspanVer: "tun_erspan_ver" None, 1 B 4 bit, true, Decimal, None,
+        true, nxm id(0xffff, 12), oxm None, Place::Int { offset: offset_of!(Flow, tun_erspan_ver), size: 1, shift: 0 };
+    TunErspanIdx: "tun_erspan_idx" None, 4 B 20 bit, true, Hex, None,
+        true, nxm id(0xffff, 11), oxm None, Place::Int { offset: offset_of!(Flow, tun_erspan_idx), size: 4, shift: 0 };
+    TunErspanDir: "tun_erspan_dir" None, 1 B 1 bit, true, Decimal, None,
+        true, nxm id(0xffff, 13), oxm None, Place::Int { offset: offset_of!(Flow, tun_erspan_dir), size: 1, shift: 0 };
+    TunErspanHwid: "tun_erspan_hwid" None, 1 B 6 bit, true, Hex, None,
+        true, nxm id(0xffff, 14), oxm None, Place::Int { offset: offset_of!(Flow, tun_erspan_hwid), size: 1, shift: 0 };
+    TunGtpuFlags: "tun_gtpu_flags" None, 1 B 8 bit, true, Hex, None,
+        false, nxm id(0xffff, 15), oxm None, Place::Int { offset: offset_of!(Flow, tun_gtpu_flags), size: 1, shift: 0 };
+    TunGtpuMsgtype: "tun_gtpu_msgtype" None, 1 B 8 bit, true, Decimal, None,
+        false, nxm id(0xffff, 16), oxm None, Place::Int { offset: offset_of!(Flow, tun_gtpu_msgtype), size: 1, shift: 0 };
+    TunMetadata0: "tun_metadata0" None, 124 B 992 bit, true, Hex, None,
+        true, nxm id(1, 40), oxm None, Place::Mapped;
+    TunMetadata1: "tun_metadata1" None, 124 B 992 bit, true, Hex, None,
+        true, nxm id(1, 41), oxm None, Place::Mapped;
+    TunMetadata2: "tun_metadata2" None, 124 B 992 bit, true, Hex, None,
+        true, nxm id(1, 42), oxm None, Place::Mapped;
+    TunMetadata3: "tun_metadata3" None, 124 B 992 bit, true, Hex, None,
+        true, nxm id(1, 43), oxm None, Place::Mapped;
+    TunMetadata4: "tun_metadata4" None, 124 B 992 bit, true, Hex, None,
+        true, nxm id(1, 44), oxm None, Place::Mapped;
+    TunMetadata5: "tun_metadata5" None, 124 B 992 bit, true, Hex, None,
+        true, nxm id(1, 45), oxm None, Place::Mapped;
+    TunMetadata6: "tun_metadata6" None, 124 B 992 bit, true, Hex, None,
+        true, nxm id(1, 46), oxm None, Place::Mapped;
+    TunMetadata7: "tun_metadata7" None, 124 B 992 bit, true, Hex, None,
+        true, nxm id(1, 47), oxm None, Place::Mapped;
+    TunMetadata8: "tun_metadata8" None, 124 B 992 bit, true, Hex, None,
+        true, nxm id(1, 48), oxm None, Place::Mapped;
+    TunMetadata9: "tun_metadata9" None, 124 B 992 bit, true, Hex, None,
+        true, nxm id(1, 49), oxm None, Place::Mapped;
+    TunMetadata10: "tun_metadata10" None, 124 B 992 bit, true, Hex, None,
+        true, nxm id(1, 50), oxm None, Place::Mapped;
+    TunMetadata11: "tun_metadata11" None, 124 B 992 bit, true, Hex, None,
+        true, nxm id(1, 51), oxm None, Place::Mapped;
+    TunMetadata12: "tun_metadata12" None, 124 B 992 bit, true, Hex, None,
+        true, nxm id(1, 52), oxm None, Place::Mapped;
+    TunMetadata13: "tun_metadata13" None, 124 B 992 bit, true, Hex, None,
+        true, nxm id(1, 53), oxm None, Place::Mapped;
+    TunMetadata14: "tun_metadata14" None, 124 B 992 bit, true, Hex, None,
+        true, nxm id(1, 54), oxm None, Place::Mapped;
+    TunMetadata15: "tun_metadata15" None, 124 B 992 bit, true, Hex, None,
+        true, nxm id(1, 55), oxm None, Place::Mapped;
+    TunMetadata16: "tun_metadata16" None, 124 B 992 bit, true, Hex, None,
+        true, nxm id(1, 56), oxm None, Place::Mapped;
+    TunMetadata17: "tun_metadata17" None, 124 B 992 bit, true, Hex, None,
+        true, nxm id(1, 57), oxm None, Place::Mapped;
+    TunMetadata18: "tun_metadata18" None, 124 B 992 bit, true, Hex, None,
+        true, nxm id(1, 58), oxm None, Place::Mapped;
+    TunMetadata19: "tun_metadata19" None, 124 B 992 bit, true, Hex, None,
+        true, nxm id(1, 59), oxm None, Place::Mapped;
+    TunMetadata20: "tun_metadata20" None, 124 B 992 bit, true, Hex, None,
+        true, nxm id(1, 60), oxm None, Place::Mapped;
+    TunMetadata21: "tun_metadata21" None, 124 B 992 bit, true, Hex, None,
+        true, nxm id(1, 61), oxm None, Place::Mapped;
+    TunMetadata22: "tun_metadata22" None, 124 B 992 bit, true, Hex, None,
+        true, nxm id(1, 62), oxm None, Place::Mapped;
+    TunMetadata23: "tun_metadata23" None, 124 B 992 bit, true, Hex, None,
+        true, nxm id(1, 63), oxm None, Place::Mapped;
+    TunMetadata24: "tun_metadata24" None, 124 B 992 bit, true, Hex, None,
+        true, nxm id(1, 64), oxm None, Place::Mapped;
+    TunMetadata25: "tun_metadata25" None, 124 B 992 bit, true, Hex, None,
+        true, nxm id(1, 65), oxm None, Place::Mapped;
+    TunMetadata26: "tun_metadata26" None, 124 B 992 bit, true, Hex, None,
+        true, nxm id(1, 66), oxm None, Place::Mapped;
+    TunMetadata27: "tun_metadata27" None, 124 B 992 bit, true, Hex, None,
+        true, nxm id(1, 67), oxm None, Place::Mapped;
+    TunMetadata28: "tun_metadata28" None, 124 B 992 bit, true, Hex, None,
+        true, nxm id(1, 68), oxm None, Place::Mapped;
+    TunMetadata29: "tun_metadata29" None, 124 B 992 bit, true, Hex, None,
+        true, nxm id(1, 69), oxm None, Place::Mapped;
+    TunMetadata30: "tun_metadata30" None, 124 B 992 bit, true, Hex, None,
+        true, nxm id(1, 70), oxm None, Place::Mapped;
+    TunMetadata31: "tun_metadata31" None, 124 B 992 bit, true, Hex, None,
+        true, nxm id(1, 71), oxm None, Place::Mapped;
+    TunMetadata32: "tun_metadata32" None, 124 B 992 bit, true, Hex, None,
+        true, nxm id(1, 72), oxm None, Place::Mapped;
+    TunMetadata33: "tun_metadata33" None, 124 B 992 bit, true, Hex, None,
+        true, nxm id(1, 73), oxm None, Place::Mapped;
+    TunMetadata34: "tun_metadata34" None, 124 B 992 bit, true, Hex, None,
+        true, nxm id(1, 74), oxm None, Place::Mapped;
+    TunMetadata35: "tun_metadata35" None, 124 B 992 bit, true, Hex, None,
+        true, nxm id(1, 75), oxm None, Place::Mapped;
+    TunMetadata36: "tun_metadata36" None, 124 B 992 bit, true, Hex, None,
+        true, nxm id(1, 76), oxm None, Place::Mapped;
+    TunMetadata37: "tun_metadata37" None, 124 B 992 bit, true, Hex, None,
+        true, nxm id(1, 77), oxm None, Place::Mapped;
+    TunMetadata38: "tun_metadata38" None, 124 B 992 bit, true, Hex, None,
+        true, nxm id(1, 78), oxm None, Place::Mapped;
+    TunMetadata39: "tun_metadata39" None, 124 B 992 bit, true, Hex, None,
+        true, nxm id(1, 79), oxm None, Place::Mapped;
+    TunMetadata40: "tun_metadata40" None, 124 B 992 bit, true, Hex, None,
+        true, nxm id(1, 80), oxm None, Place::Mapped;
+    TunMetadata41: "tun_metadata41" None, 124 B 992 bit, true, Hex, None,
+        true, nxm id(1, 81), oxm None, Place::Mapped;
+    TunMetadata42: "tun_metadata42" None, 124 B 992 bit, true, Hex, None,
+        true, nxm id(1, 82), oxm None, Place::Mapped;
+    TunMetadata43: "tun_metadata43" None, 124 B 992 bit, true, Hex, None,
+        true, nxm id(1, 83), oxm None, Place::Mapped;
+    TunMetadata44: "tun_metadata44" None, 124 B 992 bit, true, Hex, None,
+        true, nxm id(1, 84), oxm None, Place::Mapped;
+    TunMetadata45: "tun_metadata45" None, 124 B 992 bit, true, Hex, None,
+        true, nxm id(1, 85), oxm None, Place::Mapped;
+    TunMetadata46: "tun_metadata46" None, 124 B 992 bit, true, Hex, None,
+        true, nxm id(1, 86), oxm None, Place::Mapped;
+    TunMetadata47: "tun_metadata47" None, 124 B 992 bit, true, Hex, None,
+        true, nxm id(1, 87), oxm None, Place::Mapped;
+    TunMetadata48: "tun_metadata48" None, 124 B 992 bit, true, Hex, None,
+        true, nxm id(1, 88), oxm None, Place::Mapped;
+    TunMetadata49: "tun_metadata49" None, 124 B 992 bit, true, Hex, None,
+        true, nxm id(1, 89), oxm None, Place::Mapped;
+    TunMetadata50: "tun_metadata50" None, 124 B 992 bit, true, Hex, None,
+        true, nxm id(1, 90), oxm None, Place::Mapped;
+    TunMetadata51: "tun_metadata51" None, 124 B 992 bit, true, Hex, None,
+        true, nxm id(1, 91), oxm None, Place::Mapped;
+    TunMetadata52: "tun_metadata52" None, 124 B 992 bit, true, Hex, None,
+        true, nxm id(1, 92), oxm None, Place::Mapped;
+    TunMetadata53: "tun_metadata53" None, 124 B 992 bit, true, Hex, None,
+        true, nxm id(1, 93), oxm None, Place::Mapped;
+    TunMetadata54: "tun_metadata54" None, 124 B 992 bit, true, Hex, None,
+        true, nxm id(1, 94), oxm None, Place::Mapped;
+    TunMetadata55: "tun_metadata55" None, 124 B 992 bit, true, Hex, None,
+        true, nxm id(1, 95), oxm None, Place::Mapped;
+    TunMetadata56: "tun_metadata56" None, 124 B 992 bit, true, Hex, None,
+        true, nxm id(1, 96), oxm None, Place::Mapped;
+    TunMetadata57: "tun_metadata57" None, 124 B 992 bit, true, Hex, None,
+        true, nxm id(1, 97), oxm None, Place::Mapped;
+    TunMetadata58: "tun_metadata58" None, 124 B 992 bit, true, Hex, None,
+        true, nxm id(1, 98), oxm None, Place::Mapped;
+    TunMetadata59: "tun_metadata59" None, 124 B 992 bit, true, Hex, None,
+        true, nxm id(1, 99), oxm None, Place::Mapped;
+    TunMetadata60: "tun_metadata60" None, 124 B 992 bit, true, Hex, None,
+        true, nxm id(1, 100), oxm None, Place::Mapped;
+    TunMetadata61: "tun_metadata61" None, 124 B 992 bit, true, Hex, None,
+        true, nxm id(1, 101), oxm None, Place::Mapped;
+    TunMetadata62: "tun_metadata62" None, 124 B 992 bit, true, Hex, None,
+        true, nxm id(1, 102), oxm None, Place::Mapped;
+    TunMetadata63: "tun_metadata63" None, 124 B 992 bit, true, Hex, None,
+        true, nxm id(1, 103), oxm None, Place::Mapped;
     Metadata: "metadata" None, 8 B 64 bit, true, Hex, None,
         true, nxm None, oxm oxm(0x8000, 2, 3), Place::Int { offset: offset_of!(Flow, metadata), size: 8, shift: 0 };
     InPort: "in_port" None, 2 B 16 bit, false, OfPort16, None,

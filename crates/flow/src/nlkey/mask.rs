@@ -76,6 +76,7 @@ fn metadata(key: &FlowKey, mask: &KeyMask, limits: &KeyLimits, out: &mut KeyMask
     out.arp.vlan1 = exact(there > 1, second);
     if key.has(shape::TUNNEL) {
         out.tunnel = kernel_tunnel_mask(&key.tunnel, &mask.tunnel);
+        out.options = mask.options;
     }
     if limits.ct {
         (b.ct_state, b.ct_zone, b.ct_mark) = (m.ct_state & CT_STATE_BITS, m.ct_zone, m.ct_mark);

@@ -4,7 +4,7 @@
 //! flow; if the field that announces a header is not matched, both lack the header.
 
 use super::mask::of_blocks;
-use super::tunnel::parse_tunnel;
+use super::tunnel::{parse_tunnel, parse_tunnel_mask};
 use super::{Fitness, LABELS_MAX, Payload, Transport, attr, is_tag, tags};
 use crate::flow::{VlanTag, nw_frag};
 use crate::key::{FlowKey, KeyMask};
@@ -101,8 +101,9 @@ impl Reader<'_> {
             attr::CT_MARK => b.ct_mark = a.u32()?,
             attr::CT_LABELS => c.label = u128::from_ne_bytes(a.array()?).to_be_bytes(),
             attr::TUNNEL => {
-                let (tunnel, fitness) = parse_tunnel(a.nested()?)?;
-                self.out.tunnel = tunnel;
+                let parse = if self.key.is_some() { parse_tunnel_mask } else { parse_tunnel };
+                let (outer, fitness) = parse(a.nested()?)?;
+                (self.out.tunnel, self.out.options) = (outer.tunnel, outer.options);
                 self.degrade_fitness(fitness);
             }
             attr::ETHERNET => {

@@ -339,14 +339,41 @@ fn parse(limit: u8, write: impl FnOnce(&mut AttrWriter)) -> Result<(FlowKey, Fit
 }
 
 #[test]
+fn tunnel_options_are_read_as_written() {
+    let mut key = FlowKey::default();
+    (key.base.in_port, key.base.dl_type, key.tunnel.dst, key.tunnel.ttl) = (3, 0x88b5, 0x0a00_0001, 64);
+    let check = |key: &FlowKey, blocks: u32| {
+        let mask = FlowKey::from_mask(&Mask::none(), key);
+        let bytes = key_to_bytes(key, &KeyLimits::LINUX);
+        assert_eq!(parse_key(&bytes, 2).unwrap(), (*key, Fitness::Perfect));
+        assert_eq!((key.base.shape / shape::OPTIONS).count_ones(), blocks);
+        let bytes = mask_to_bytes(key, &mask, &KeyLimits::LINUX);
+        let (read, fitness) = parse_mask(&bytes, key, 2).unwrap();
+        assert_eq!((read.options, fitness), (mask.options, Fitness::Perfect));
+    };
+    key.set_shape();
+    check(&key, 0);
+    for (n, len, blocks) in [(0u8, 4usize, 1), (1, 0, 1), (2, 124, 3), (3, 104, 4)] {
+        assert!(key.options.push(0xffff, n, &vec![0; len]), "{len}");
+        key.set_shape();
+        check(&key, blocks);
+    }
+    assert!(!key.options.push(0xffff, 9, &[0; 8]));
+    // An option that exceeds the end, and too many bytes.
+    let options = |bytes: &[u8]| parse(2, |out| out.nested(attr::TUNNEL, |out| out.put(8, bytes)));
+    assert!(options(&[0, 0, 0, 2, 0, 0, 0, 0]).is_err());
+    assert!(options(&[0; 256]).is_err());
+}
+
+#[test]
 fn fitness_reports_lost_fields() {
     let unknown = parse(2, |out| out.u16(32, 4)).unwrap();
     assert_eq!((unknown.0.base.dl_type, unknown.1), (h::FLOW_DL_TYPE_NONE, Fitness::TooMuch));
     // An attribute of zeros loses nothing.
     assert_eq!(parse(2, |out| out.u16(32, 0)).unwrap().1, Fitness::Perfect);
-    // Options of Geneve.
+    // Options of ERSPAN.
     let tunnel =
-        |option: u8| parse(2, |out| out.nested(attr::TUNNEL, |out| out.put(8, &[option; 8]))).unwrap().1;
+        |option: u8| parse(2, |out| out.nested(attr::TUNNEL, |out| out.put(15, &[option; 8]))).unwrap().1;
     assert_eq!((tunnel(0), tunnel(1)), (Fitness::Perfect, Fitness::TooMuch));
     let stray = parse(2, |out| out.put(attr::TCP, &[1; 4])).unwrap();
     assert_eq!((stray.0.base.tp_src, stray.1), (0, Fitness::TooMuch));

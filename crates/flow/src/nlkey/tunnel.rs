@@ -2,7 +2,8 @@
 
 use super::Fitness;
 use crate::nlattr::{AttrError, AttrWriter, Attrs};
-use crate::tunnel::{Tunnel, tunnel_flags as flag};
+use crate::options::TunnelOptions;
+use crate::tunnel::{OuterHeaders, Tunnel, tunnel_flags as flag};
 
 /// Attribute types.
 mod attr {
@@ -14,6 +15,7 @@ mod attr {
     pub(super) const DONT_FRAGMENT: u16 = 5;
     pub(super) const CSUM: u16 = 6;
     pub(super) const OAM: u16 = 7;
+    pub(super) const GENEVE_OPTS: u16 = 8;
     pub(super) const TP_SRC: u16 = 9;
     pub(super) const TP_DST: u16 = 10;
     pub(super) const VXLAN_OPTIONS: u16 = 11;
@@ -29,7 +31,23 @@ const FLAGS: [(u16, u16); 3] =
     [(attr::DONT_FRAGMENT, flag::DF), (attr::CSUM, flag::CSUM), (attr::OAM, flag::OAM)];
 
 /// Writes outer headers: zeros are omitted, except the time to live, which the kernel requires.
-pub fn write_tunnel(out: &mut AttrWriter, t: &Tunnel) {
+pub fn write_tunnel(out: &mut AttrWriter, outer: &OuterHeaders) {
+    write_fixed(out, &outer.tunnel);
+    if !outer.options.is_empty() {
+        out.put(attr::GENEVE_OPTS, outer.options.as_bytes());
+    }
+}
+
+/// Writes the mask of such outer headers. Empty options match packets without any; beside a group policy the kernel
+/// accepts none.
+pub(super) fn write_tunnel_mask(out: &mut AttrWriter, of: &OuterHeaders, mask: &OuterHeaders) {
+    write_fixed(out, &mask.tunnel);
+    if !of.options.is_empty() || !has_policy(&of.tunnel) {
+        out.put(attr::GENEVE_OPTS, mask.options.mask_bytes(&of.options));
+    }
+}
+
+fn write_fixed(out: &mut AttrWriter, t: &Tunnel) {
     if t.flags & flag::KEY != 0 || t.id != 0 {
         out.put(attr::ID, &t.id.to_be_bytes());
     }
@@ -63,11 +81,27 @@ pub fn write_tunnel(out: &mut AttrWriter, t: &Tunnel) {
     }
 }
 
-/// Parses outer headers, or their mask, with their fitness: options of Geneve and ERSPAN are lost.
+/// Parses outer headers with their fitness: options of ERSPAN are lost.
 ///
 /// # Errors
 /// An attribute has a wrong size for its type, or an invalid value.
-pub fn parse_tunnel(attrs: Attrs<'_>) -> Result<(Tunnel, Fitness), AttrError> {
+pub fn parse_tunnel(attrs: Attrs<'_>) -> Result<(OuterHeaders, Fitness), AttrError> {
+    parse(attrs, TunnelOptions::from_bytes)
+}
+
+/// Parses the mask of outer headers.
+///
+/// # Errors
+/// An attribute has a wrong size for its type, or an invalid value.
+pub(super) fn parse_tunnel_mask(attrs: Attrs<'_>) -> Result<(OuterHeaders, Fitness), AttrError> {
+    parse(attrs, TunnelOptions::from_mask_bytes)
+}
+
+fn parse(
+    attrs: Attrs<'_>,
+    options_of: impl Fn(&[u8]) -> Option<TunnelOptions>,
+) -> Result<(OuterHeaders, Fitness), AttrError> {
+    let mut options = TunnelOptions::default();
     let (mut t, mut fitness) = (Tunnel::default(), Fitness::Perfect);
     for a in attrs {
         match a.kind {
@@ -85,6 +119,7 @@ pub fn parse_tunnel(attrs: Attrs<'_>) -> Result<(Tunnel, Fitness), AttrError> {
                 t.gbp_id = gbp as u16;
                 t.gbp_flags = u8::try_from(gbp >> 16).map_err(|_| AttrError::Value(a.kind))?;
             }
+            attr::GENEVE_OPTS => options = options_of(a.content).ok_or(AttrError::Value(a.kind))?,
             attr::PAD => {}
             kind => match FLAGS.iter().find(|(known, _)| *known == kind) {
                 Some((_, bit)) => t.flags |= bit,
@@ -93,7 +128,7 @@ pub fn parse_tunnel(attrs: Attrs<'_>) -> Result<(Tunnel, Fitness), AttrError> {
             },
         }
     }
-    Ok((t, fitness))
+    Ok((OuterHeaders { tunnel: t, options }, fitness))
 }
 
 /// Whether the kernel's key of such a packet has a group policy.

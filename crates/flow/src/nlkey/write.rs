@@ -6,11 +6,12 @@
 //! key, and those of a header only if the field that announces the header is exact. All-zero attributes of a
 //! mask have no effect and are omitted.
 
-use super::tunnel::write_tunnel;
+use super::tunnel::{write_tunnel, write_tunnel_mask};
 use super::{KeyLimits, Payload, Transport, attr, frag_type, is_tag, kernel_mask, labels, tags};
 use crate::flow::{VlanTag, nw_frag};
 use crate::key::{FlowKey, KeyMask, shape};
 use crate::nlattr::AttrWriter;
+use crate::tunnel::OuterHeaders;
 use packet::headers as h;
 
 /// Encodes the key of a new flow, or the metadata of a packet to execute, for the kernel datapath.
@@ -55,7 +56,11 @@ impl Writer<'_> {
         self.put(out, attr::PRIORITY, &self.values.arp.skb_priority.to_ne_bytes());
         if self.of.has(shape::TUNNEL) {
             // Also an empty mask: the presence of a tunnel is always matched.
-            out.nested(attr::TUNNEL, |out| write_tunnel(out, &self.values.tunnel));
+            let outer = |key: &FlowKey| OuterHeaders { tunnel: key.tunnel, options: key.options };
+            out.nested(attr::TUNNEL, |out| match self.is_mask {
+                true => write_tunnel_mask(out, &outer(self.of), &outer(self.values)),
+                false => write_tunnel(out, &outer(self.of)),
+            });
         }
         // A key without an input port is that of a packet without one.
         if self.is_mask || b.in_port != u32::MAX {

@@ -3,6 +3,7 @@
 use super::number::{field_integer, hex};
 use super::{Parsed, fail};
 use crate::flow::{TcpFlags, ct_state};
+use crate::tunnel::tunnel_flags;
 use std::fmt::Write;
 
 /// Names of a field's bits.
@@ -53,6 +54,14 @@ pub(crate) static CT_STATE: FlagSet = FlagSet {
 /// Tunnel flags valid in a match.
 pub(crate) static TUNNEL: FlagSet =
     FlagSet { what: "tunnel flag", names: &[(1, "oam")], all: 1, wire_bytes: 2 };
+
+/// All tunnel flags, as in packets and megaflows.
+pub(crate) static TUNNEL_OF_PACKET: FlagSet = FlagSet {
+    what: "tunnel flag",
+    names: &[(1, "oam"), (2, "df"), (4, "csum"), (8, "key")],
+    all: tunnel_flags::ALL as u32,
+    wire_bytes: 2,
+};
 
 /// The bit of a `ct_state` flag's name.
 pub fn ct_state_flag(name: &str) -> Option<u32> {

@@ -6,12 +6,12 @@ use super::number::parse_u128;
 use super::port::PortNames;
 use super::subfield::sub_field;
 use super::token::{Attached, Token, Tokens};
-use super::values::masked_value;
+use super::values::{masked_value, metadata_value};
 use super::{Fail, ParseError, Parsed, fail};
-use crate::OfPort;
 use crate::fields::FieldId;
 use crate::flow::{Flow, Mask, VlanTag};
 use crate::matching::Match;
+use crate::{OfPort, SubField, TlvTable, Wide};
 use packet::headers as h;
 
 /// Short names with their EtherType and IP protocol.
@@ -87,19 +87,42 @@ impl<'a> MatchBuilder<'a> {
     pub fn add(&mut self, token: &Token<'a>, ports: &dyn PortNames) -> Parsed<bool> {
         let key = token.key;
         if !token.has_value() {
-            return Ok(self.add_protocol(key));
+            return Ok(self.add_protocol(key) || self.add_presence(key, ports)?);
         }
         if matches!(token.attached, Attached::Parens | Attached::ParensArrow(_)) {
             return Ok(false);
         }
         if key.contains('[') {
-            self.add_bits(token)?;
+            self.add_bits(token, ports)?;
             return Ok(true);
         }
         let Some(field) = field_by_name(key) else { return Ok(false) };
         self.given.push((key, field));
         self.add_field(field, token.value, ports)?;
         Ok(true)
+    }
+
+    /// Tunnel metadata of a packet, ignored without a mapping.
+    fn add_exact_metadata(
+        &mut self,
+        field: FieldId,
+        text: &str,
+        tlv: &TlvTable,
+        bad: impl Fn(&str) -> Parsed<()>,
+    ) -> Parsed<()> {
+        if tlv.bits_of(field) == 0 {
+            return Ok(());
+        }
+        match metadata_value(field, text, tlv) {
+            Ok((_, mask)) if mask != Wide::ones(tlv.bits_of(field).into()) => {
+                bad(&format!("{text}: wildcards not allowed here"))
+            }
+            Ok((value, _)) => {
+                tlv.write(field, &mut self.flow, value);
+                Ok(())
+            }
+            Err(why) => bad(&why.message),
+        }
     }
 
     fn add_protocol(&mut self, name: &str) -> bool {
@@ -127,6 +150,12 @@ impl<'a> MatchBuilder<'a> {
             self.mask.vlans[0].tci = u16::MAX;
             return Ok(());
         }
+        if field.metadata_index().is_some() {
+            let (value, mask) = metadata_value(field, text, ports.tlv())?;
+            ports.tlv().write(field, &mut self.flow, value);
+            ports.tlv().write(field, &mut self.mask, mask);
+            return Ok(());
+        }
         let (value, mask) = masked_value(field, text, ports)?;
         match field {
             FieldId::DlVlan | FieldId::DlVlanPcp | FieldId::VlanPcp => {
@@ -144,12 +173,15 @@ impl<'a> MatchBuilder<'a> {
     }
 
     /// `FIELD[BITS]=NUMBER`, added to the field's previous bits.
-    fn add_bits(&mut self, token: &Token<'a>) -> Parsed<()> {
+    fn add_bits(&mut self, token: &Token<'a>, ports: &dyn PortNames) -> Parsed<()> {
         let (key, text) = (token.key, token.value);
-        let sub = sub_field(key)?;
+        let sub = sub_field(key, ports)?;
         let def = sub.field.def();
         if def.nxm.is_none() && def.oxm.is_none() {
             return fail(key, format!("{key}: bits of {} cannot be matched, only the whole field", def.name));
+        }
+        if sub.field.metadata_index().is_some() {
+            return self.add_metadata_bits(token, sub, ports.tlv());
         }
         let Ok(value) = parse_u128(text) else {
             return fail(text, format!("{key}: cannot parse integer value: {text}"));
@@ -164,6 +196,33 @@ impl<'a> MatchBuilder<'a> {
         sub.add_mask(&mut self.mask);
         self.given.push((key, sub.field));
         Ok(())
+    }
+
+    /// [`MatchBuilder::add_bits`] of tunnel metadata.
+    fn add_metadata_bits(&mut self, token: &Token<'a>, sub: SubField, tlv: &TlvTable) -> Parsed<()> {
+        let (key, text) = (token.key, token.value);
+        let value = match Wide::parse(text) {
+            Ok(value) if value.bits() <= sub.len_bits.into() => value,
+            Ok(value) => {
+                let bits = sub.len_bits;
+                return fail(text, format!("{key}: value {} does not fit into {bits} bits", value.hex()));
+            }
+            Err(_) => return fail(text, format!("{key}: cannot parse integer value: {text}")),
+        };
+        sub.set_wide(tlv, &mut self.flow, value);
+        sub.add_wide_mask(tlv, &mut self.mask);
+        Ok(())
+    }
+
+    /// The name of tunnel metadata without a value: it must be present.
+    fn add_presence(&mut self, name: &str, ports: &dyn PortNames) -> Parsed<bool> {
+        let Some(field) = field_by_name(name).filter(|f| f.metadata_index().is_some()) else {
+            return Ok(false);
+        };
+        metadata_value(field, "0/0", ports.tlv())?;
+        ports.tlv().write(field, &mut self.flow, Wide::default());
+        ports.tlv().write(field, &mut self.mask, Wide::default());
+        Ok(true)
     }
 
     /// The match as written.
@@ -225,14 +284,19 @@ fn exact_flow(text: &str, ports: &dyn PortNames) -> Parsed<Flow> {
         if !holds(field, &builder.flow) {
             return fail(key, format!("prerequisites not met for setting {key}"));
         }
-        let bad = |why: &str| fail(token.value, format!("bad value for {key} ({why})"));
+        let bad = |why: &str| -> Parsed<()> { fail(token.value, format!("bad value for {key} ({why})")) };
+        if field.metadata_index().is_some() {
+            builder.add_exact_metadata(field, token.value, ports.tlv(), bad)?;
+            builder.given.push((key, field));
+            continue;
+        }
         match masked_value(field, token.value, ports) {
             Ok((_, mask)) if mask != field.full_mask() => {
-                return bad(&format!("{}: wildcards not allowed here", token.value));
+                bad(&format!("{}: wildcards not allowed here", token.value))?;
             }
             Ok(_) => builder.add_field(field, token.value, ports)?,
             Err(_) if field == FieldId::DlVlan => builder.add_field(field, token.value, ports)?,
-            Err(why) => return bad(&why.message),
+            Err(why) => bad(&why.message)?,
         }
         builder.given.push((key, field));
     }

@@ -1,13 +1,14 @@
 //! Prints matches, packets and megaflows in the order and with the short names of `ovs-ofctl dump-flows`.
 
 use super::address::{format_masked_ip, format_masked_mac, format_packet_type};
-use super::flags::{CT_STATE, FlagSet, TCP, TUNNEL};
+use super::flags::{CT_STATE, FlagSet, TCP, TUNNEL_OF_PACKET};
 use super::number::hex;
 use super::port::{NoPortNames, PortNames, format_port};
-use super::values::frag_name;
+use super::values::{format_metadata, frag_name};
+use crate::fields::FieldId;
 use crate::flow::{Flow, Mask, VlanTag, nw_frag};
 use crate::matching::Match;
-use crate::{MacAddr, OfPort};
+use crate::{MacAddr, OfPort, Wide};
 use packet::headers as h;
 
 /// Default OpenFlow priority, not printed.
@@ -142,6 +143,10 @@ fn context_mask(flow: &Flow, m: &mut Flow) {
         (m.tun_ipv6_src, m.tun_ipv6_dst) = ([0xff; 16], [0xff; 16]);
         (m.tun_gbp_id, m.tun_gbp_flags) = (u16::MAX, u8::MAX);
         (m.tun_tos, m.tun_ttl, m.tun_flags) = (u8::MAX, u8::MAX, u16::MAX);
+        (m.tun_erspan_ver, m.tun_erspan_dir, m.tun_erspan_hwid) = (0xf, 1, 0x3f);
+        (m.tun_erspan_idx, m.tun_gtpu_flags, m.tun_gtpu_msgtype) = (0xf_ffff, u8::MAX, u8::MAX);
+        m.tun_metadata_present = flow.tun_metadata_present;
+        m.tun_metadata = [u32::MAX; 64];
     }
 }
 
@@ -271,6 +276,7 @@ impl<'a> Printer<'a> {
             self.hex(&format!("reg{i}"), u128::from(*value), u128::from(mask), 32);
         }
         self.tunnel();
+        self.tunnel_metadata();
         let (f, m) = (self.f, self.m);
         self.hex("metadata", f.metadata.into(), m.metadata.into(), 64);
         if m.in_port != 0 {
@@ -372,15 +378,50 @@ impl<'a> Printer<'a> {
         self.hex("tun_gbp_flags", f.tun_gbp_flags.into(), m.tun_gbp_flags.into(), 8);
         self.decimal("tun_tos", f.tun_tos.into(), m.tun_tos.into());
         self.decimal("tun_ttl", f.tun_ttl.into(), m.tun_ttl.into());
-        if self.of_packet && m.tun_flags != 0 {
-            // A packet prints all tunnel metadata, including fields that no tunnel of ours sets.
-            self.word("tun_erspan_ver=0,gtpu_flags=0,gtpu_msgtype=0");
-            self.put("tun_flags", TUNNEL.format(u32::from(f.tun_flags) & TUNNEL.all));
-        } else if u32::from(m.tun_flags) & TUNNEL.all != 0 {
-            self.put(
-                "tun_flags",
-                TUNNEL.format_signed(f.tun_flags.into(), u32::from(m.tun_flags) & TUNNEL.all),
-            );
+        self.erspan_and_gtpu();
+        let set = &TUNNEL_OF_PACKET;
+        let (flags, mask) = (u32::from(f.tun_flags), u32::from(m.tun_flags) & set.all);
+        if self.of_packet && mask != 0 {
+            self.put("tun_flags", set.format(flags & set.all));
+        } else if mask != 0 {
+            self.put("tun_flags", set.format_signed(flags, mask));
+        }
+    }
+
+    /// As in OVS, without masks, and of ERSPAN the fields of the version.
+    fn erspan_and_gtpu(&mut self) {
+        let (f, m) = (self.f, self.m);
+        self.decimal("tun_erspan_ver", f.tun_erspan_ver.into(), m.tun_erspan_ver.into());
+        if f.tun_erspan_ver == 1 && m.tun_erspan_idx != 0 {
+            self.put("tun_erspan_idx", hex(f.tun_erspan_idx.into()));
+        }
+        if f.tun_erspan_ver == 2 {
+            self.decimal("tun_erspan_dir", f.tun_erspan_dir.into(), m.tun_erspan_dir.into());
+            if m.tun_erspan_hwid != 0 {
+                self.put("tun_erspan_hwid", hex(f.tun_erspan_hwid.into()));
+            }
+        }
+        if m.tun_gtpu_flags != 0 {
+            self.put("gtpu_flags", hex(f.tun_gtpu_flags.into()));
+        }
+        self.decimal("gtpu_msgtype", f.tun_gtpu_msgtype.into(), m.tun_gtpu_msgtype.into());
+    }
+
+    /// Tunnel metadata; `NP` if a megaflow depends on the absence of an option.
+    fn tunnel_metadata(&mut self) {
+        let tlv = self.ports.tlv();
+        for field in self.m.metadata_indices().filter_map(FieldId::tun_metadata) {
+            let name = field.def().name;
+            let there = field.metadata_index().is_some_and(|i| self.f.tun_metadata_present >> i & 1 != 0);
+            let full = Wide::ones(tlv.bits_of(field).into());
+            let (value, mask) = (tlv.read(field, self.f), tlv.read(field, self.m) & full);
+            if !there {
+                self.put(name, "NP");
+            } else if mask.is_zero() {
+                self.word(name);
+            } else {
+                self.put(name, format_metadata(field, value, mask, tlv));
+            }
         }
     }
 

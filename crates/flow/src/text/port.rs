@@ -1,14 +1,34 @@
 //! OpenFlow port numbers, reserved names and the port names of a switch.
 
 use super::{Parsed, fail};
-use crate::OfPort;
+use crate::{OfPort, TlvTable};
 
-/// Maps port names and numbers.
+/// What text needs to know of a switch: names and numbers of ports, mappings of tunnel metadata.
 pub trait PortNames {
     /// Name to print for a port, if any.
     fn name(&self, port: OfPort) -> Option<&str>;
     /// Port of that name.
     fn number(&self, name: &str) -> Option<OfPort>;
+    /// The mappings of tunnel metadata.
+    fn tlv(&self) -> &TlvTable {
+        static EMPTY: TlvTable = TlvTable::EMPTY;
+        &EMPTY
+    }
+}
+
+/// The mappings of a bridge, whose ports have no names.
+impl PortNames for TlvTable {
+    fn name(&self, _port: OfPort) -> Option<&str> {
+        None
+    }
+
+    fn number(&self, _name: &str) -> Option<OfPort> {
+        None
+    }
+
+    fn tlv(&self) -> &TlvTable {
+        self
+    }
 }
 
 /// No port has a name.

@@ -6,10 +6,11 @@ use super::address::{
 use super::flags::{CT_STATE, FlagSet, TCP, TUNNEL};
 use super::number::{NumberError, field_integer, hex};
 use super::port::{format_port, parse_field_port};
+use super::subfield::unmapped;
 use super::{Fail, ParseError, Parsed, PortNames, fail};
-use crate::OfPort;
 use crate::fields::{FieldDef, FieldFormat, FieldId};
 use crate::flow::nw_frag::{ANY, LATER};
+use crate::{OfPort, TlvTable, Wide};
 
 /// Names of fragment states with mask and value; parsing uses the first entry of a name.
 pub(crate) const FRAG_NAMES: [(&str, u8, u8); 7] = [
@@ -69,6 +70,41 @@ pub fn masked_value(field: FieldId, text: &str, ports: &dyn PortNames) -> Parsed
         return fail(text, format!("{text}: invalid mask for field {}", def.name));
     }
     Ok((value & mask, mask))
+}
+
+/// Parses `VALUE`, `VALUE/MASK` or `*` of tunnel metadata.
+///
+/// # Errors
+/// No number, more bits than the mapping's, or no mapping.
+pub fn metadata_value(field: FieldId, text: &str, tlv: &TlvTable) -> Parsed<(Wide, Wide)> {
+    let (name, bits) = (field.def().name, tlv.bits_of(field));
+    if bits == 0 {
+        return unmapped(name);
+    }
+    if text == "*" {
+        return Ok((Wide::default(), Wide::default()));
+    }
+    let number = |text: &str, what: &str| match Wide::parse(text) {
+        Ok(n) if n.bits() <= bits.into() => Ok(n),
+        Err(NumberError::Syntax) => fail(text, format!("{text}: bad syntax for {name} {what}")),
+        Ok(_) | Err(NumberError::TooLarge) => {
+            fail(text, format!("{text}: {what} too large for {}-byte field {name}", bits / 8))
+        }
+    };
+    let (value, mask) = match text.split_once('/') {
+        Some((value, mask)) => (number(value, "value")?, number(mask, "mask")?),
+        None => (number(text, "value")?, Wide::ones(bits.into())),
+    };
+    Ok((value & mask, mask))
+}
+
+/// A value of tunnel metadata, and its mask unless that is full.
+pub fn format_metadata(field: FieldId, value: Wide, mask: Wide, tlv: &TlvTable) -> String {
+    if mask == Wide::ones(tlv.bits_of(field).into()) {
+        value.hex()
+    } else {
+        format!("{}/{}", value.hex(), mask.hex())
+    }
 }
 
 fn integer(field: FieldId, text: &str) -> Parsed<(u128, u128)> {

@@ -8,7 +8,10 @@ use dpif::{
 };
 use flow::extract::{Metadata, extract};
 use flow::nlkey::{Fitness, KeyLimits, kernel_mask, mask_fits};
-use flow::{FLOW_WORDS, Flow, FlowKey, KeyMask, Mask, RecircId, Tunnel, Ufid, nw_frag, tunnel_flags};
+use flow::{
+    FLOW_WORDS, Flow, FlowKey, KeyMask, Mask, OuterHeaders, RecircId, Tunnel, TunnelOptions, Ufid, nw_frag,
+    tunnel_flags,
+};
 use netlink::Error;
 use netlink::ovs::{FlowDel, FlowGet, FlowMode, FlowName, FlowParts, FlowPut, FlowReply, Reply, Request};
 
@@ -200,17 +203,29 @@ fn tunnels_are_held_and_set_as_written() {
             Tunnel { flags: tunnel_flags::CSUM, ttl: 0xff, ..least },
             Tunnel { flags: tunnel_flags::KEY, tp_src: 0xf, tos: 3, ..least },
         ];
-        for (tunnel, mask) in [v4, v6, policy].iter().flat_map(|t| masks.map(|m| (*t, m))) {
+        let none = TunnelOptions::default();
+        let mut options = none;
+        assert!(
+            options.push(0xffff, 1, &[1, 2, 3, 4])
+                && options.push(1, 2, &[])
+                && options.push(1, 3, &[5; 124])
+        );
+        let kinds = [(v4, none), (v6, none), (policy, none), (v4, options), (v6, options)];
+        for ((tunnel, options), mask) in kinds.iter().flat_map(|t| masks.map(|m| (*t, m))) {
             let mut key = key_of(&frame, s.far.number.0);
-            key.tunnel = tunnel;
+            (key.tunnel, key.options) = (tunnel, options);
             key.set_shape();
+            let set = |tunnel, options| {
+                DpAction::Set(SetAction::Tunnel(Box::new(OuterHeaders { tunnel, options })))
+            };
             let mut flow = Flow::default();
             flow.set_tunnel(&mask);
-            let mask = FlowKey::from_mask(&Mask(flow), &key);
+            let mut mask = FlowKey::from_mask(&Mask(flow), &key);
+            mask.options.set_data_mask(&options, 0, &[0xff, 0, 0xf, 0]);
             let actions = [
-                DpAction::Set(SetAction::Tunnel(tunnel)),
+                set(tunnel, options),
                 DpAction::Output(Output(s.near.number)),
-                DpAction::Set(SetAction::Tunnel(Tunnel { ttl: 0, flags: 0, id: 0, ..v6 })),
+                set(Tunnel { ttl: 0, flags: 0, id: 0, ..v6 }, none),
                 DpAction::Output(Output(s.near.number)),
             ];
             one(s, Request::FlowPut(s.put(Ufid(1), &key, &mask, &actions)))

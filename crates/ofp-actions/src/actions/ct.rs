@@ -2,6 +2,7 @@
 
 use super::Nat;
 use super::prelude::*;
+use crate::action::refer_to;
 use crate::nesting::Scope;
 use crate::put::ofs_nbits;
 use crate::rows::{read_nested, subfield};
@@ -115,7 +116,7 @@ fn read(r: &mut Reader<'_>) -> Res<Action> {
         Zone::Number(number)
     } else {
         let field = nxm::read_action_field(&mut source).map_err(|_| ErrorKind::BacBadSetType)?;
-        let field = subfield(field, number)?;
+        let field = subfield(field, number, r.options.tlv())?;
         if field.len_bits != 16 {
             return Err(ErrorKind::BacBadSetLen);
         }
@@ -145,7 +146,7 @@ fn parse(text: &Argument<'_>) -> Parsed<Ct> {
                     table => Some(table),
                 }
             }
-            "zone" => ct.zone = parse_zone(value)?,
+            "zone" => ct.zone = parse_zone(value, text.ports)?,
             "alg" => match HELPERS.iter().find(|(name, _)| *name == value) {
                 Some((_, port)) => ct.alg = *port,
                 None => return fail(value, format!("invalid conntrack helper \"{value}\"")),
@@ -165,11 +166,11 @@ fn parse(text: &Argument<'_>) -> Parsed<Ct> {
 }
 
 /// A number of 16 bits, else 16 bits of a field.
-fn parse_zone(text: &str) -> Parsed<Zone> {
+fn parse_zone(text: &str, ports: &dyn PortNames) -> Parsed<Zone> {
     if let Some(number) = parse_u128(text).ok().and_then(|n| u16::try_from(n).ok()) {
         return Ok(Zone::Number(number));
     }
-    let field = sub_field(text)?;
+    let field = sub_field(text, ports)?;
     match field.len_bits {
         16 => Ok(Zone::Field(field)),
         n => fail(text, format!("zone n_bits {n} not within valid range [16..16]")),
@@ -223,7 +224,7 @@ impl OfAction for Box<Ct> {
         match self.zone {
             Zone::Number(0) => {}
             Zone::Number(number) => parts.push(format!("zone={number}")),
-            Zone::Field(field) => parts.push(format!("zone={}", format_subfield(field))),
+            Zone::Field(field) => parts.push(format!("zone={}", format_subfield(field, ports))),
         }
         // Only a first `nat` is an argument of its own.
         let nat_first = matches!(self.actions.first(), Some(Action::Nat(_)));
@@ -273,6 +274,9 @@ impl OfAction for Box<Ct> {
     }
 
     fn references(&self, visit: &mut dyn FnMut(Reference)) {
+        if let Zone::Field(field) = self.zone {
+            refer_to(field, visit);
+        }
         self.actions.iter().for_each(|a| a.references(visit));
     }
 

@@ -1,6 +1,7 @@
 //! `multipath`: writes the number of a link, chosen by a hash, to a field.
 
 use super::prelude::*;
+use crate::action::refer_to;
 use crate::put::ofs_nbits;
 use crate::rows::subfield;
 use crate::text::arguments::{bounded_u16, writable};
@@ -93,7 +94,7 @@ fn read(r: &mut Reader<'_>) -> Res<Action> {
     let (algorithm, max_link, arg) = (r.u16()?, r.u16()?, r.u32()?);
     r.skip(2)?;
     let range = r.u16()?;
-    let dest = subfield(nxm::read_action_field(r)?, range)?;
+    let dest = subfield(nxm::read_action_field(r)?, range, r.options.tlv())?;
     let fields = HashFields::ALL.get(usize::from(fields)).ok_or(ErrorKind::BacBadArgument)?;
     let algorithm = LinkAlgorithm::ALL.get(usize::from(algorithm)).ok_or(ErrorKind::BacBadArgument)?;
     if dest.len_bits < 16 && max_link >> dest.len_bits != 0 {
@@ -102,7 +103,7 @@ fn read(r: &mut Reader<'_>) -> Res<Action> {
     Ok(Multipath { fields: *fields, basis, algorithm: *algorithm, max_link, arg, dest }.into())
 }
 
-fn parse(arg: &str) -> Parsed<Multipath> {
+fn parse(arg: &str, ports: &dyn PortNames) -> Parsed<Multipath> {
     let parts: Vec<&str> = arg.split([',', ' ']).filter(|part| !part.is_empty()).collect();
     let [fields, basis, algorithm, n_links, number, name] = parts[..] else {
         let why = if parts.len() < 6 { "not enough" } else { "too many" };
@@ -118,7 +119,7 @@ fn parse(arg: &str) -> Parsed<Multipath> {
         Some(Ok(max_link)) => max_link,
         _ => return fail(n_links, format!("{arg}: n_links {n_links} is not in valid range 1 to 65536")),
     };
-    let dest = sub_field(name)?;
+    let dest = sub_field(name, ports)?;
     writable(dest.field, name)?;
     let width = dest.len_bits;
     if width > 64 {
@@ -156,13 +157,13 @@ impl OfAction for Multipath {
     }
 
     fn parse(text: &Argument<'_>, out: &mut Vec<Action>) -> Parsed<()> {
-        out.push(parse(text.value())?.into());
+        out.push(parse(text.value(), text.ports)?.into());
         Ok(())
     }
 
-    fn format(&self, _ports: &dyn PortNames) -> String {
+    fn format(&self, ports: &dyn PortNames) -> String {
         let (fields, algorithm, dest) =
-            (self.fields.name(), self.algorithm.name(), format_subfield(self.dest));
+            (self.fields.name(), self.algorithm.name(), format_subfield(self.dest, ports));
         let n_links = u32::from(self.max_link) + 1;
         format!("multipath({fields},{},{algorithm},{n_links},{},{dest})", self.basis, self.arg)
     }
@@ -179,7 +180,9 @@ impl OfAction for Multipath {
         SetPlace::Never
     }
 
-    fn references(&self, _visit: &mut dyn FnMut(Reference)) {}
+    fn references(&self, visit: &mut dyn FnMut(Reference)) {
+        refer_to(self.dest, visit);
+    }
 
     fn translate<X: Translator>(&self, x: &mut X) {
         let (flow, wc) = x.state();

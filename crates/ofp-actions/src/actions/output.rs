@@ -2,6 +2,7 @@
 
 use super::prelude::*;
 use super::{ControllerAction, OutputTrunc};
+use crate::action::refer_to;
 use crate::put::ofs_nbits;
 use crate::rows::subfield;
 use crate::translate::look_at;
@@ -94,7 +95,7 @@ impl OfAction for Output {
             out.push(output_to(port, arg)?);
             return Ok(());
         }
-        match sub_field(arg) {
+        match sub_field(arg, text.ports) {
             Ok(source) if source.len_bits <= 64 => {
                 out.push(OutputReg { source, max_len_bytes: u16::MAX }.into());
             }
@@ -139,7 +140,7 @@ impl OfAction for Output {
 
 fn read_reg(r: &mut Reader<'_>) -> Res<Action> {
     let range = r.u16()?;
-    let source = subfield(nxm::read_action_field(&mut r.sub(4)?)?, range)?;
+    let source = subfield(nxm::read_action_field(&mut r.sub(4)?)?, range, r.options.tlv())?;
     let max_len_bytes = r.u16()?;
     r.zeros(ErrorKind::NxbacMustBeZero)?;
     Ok(OutputReg { source, max_len_bytes }.into())
@@ -147,7 +148,7 @@ fn read_reg(r: &mut Reader<'_>) -> Res<Action> {
 
 fn read_reg2(r: &mut Reader<'_>) -> Res<Action> {
     let (range, max_len_bytes) = (r.u16()?, r.u16()?);
-    let source = subfield(nxm::read_action_field(r)?, range)?;
+    let source = subfield(nxm::read_action_field(r)?, range, r.options.tlv())?;
     r.zeros(ErrorKind::NxbacMustBeZero)?;
     Ok(OutputReg { source, max_len_bytes }.into())
 }
@@ -181,8 +182,8 @@ impl OfAction for OutputReg {
         Output::parse(text, out)
     }
 
-    fn format(&self, _ports: &dyn PortNames) -> String {
-        format!("output:{}", format_subfield(self.source))
+    fn format(&self, ports: &dyn PortNames) -> String {
+        format!("output:{}", format_subfield(self.source, ports))
     }
 
     fn check(&self, checker: &mut Checker<'_>) -> Res<()> {
@@ -199,6 +200,7 @@ impl OfAction for OutputReg {
 
     /// The packet contains the port.
     fn references(&self, visit: &mut dyn FnMut(Reference)) {
+        refer_to(self.source, visit);
         visit(Reference::OwnCookie);
     }
 

@@ -1,9 +1,10 @@
 //! `move`: copies bits from one field to another.
 
 use super::prelude::*;
+use crate::action::refer_to;
 use crate::rows::{onf, valid};
 use crate::text::arguments::source_and_dest;
-use crate::translate::{assign, look_at, trace_value};
+use crate::translate::{assign_wide, look_at_wide, trace_value};
 use flow::SubField;
 use flow::text::format_subfield;
 use ofp_wire::nxm;
@@ -24,8 +25,8 @@ fn read(r: &mut Reader<'_>, pad: usize) -> Res<Action> {
     let source = nxm::read_action_field(r)?;
     let dest = nxm::read_action_field(r)?;
     r.zeros(ErrorKind::NxbacMustBeZero)?;
-    let mut source = valid(SubField { field: source, offset_bits: src_ofs, len_bits })?;
-    let mut dest = valid(SubField { field: dest, offset_bits: dst_ofs, len_bits })?;
+    let mut source = valid(SubField { field: source, offset_bits: src_ofs, len_bits }, r.options.tlv())?;
+    let mut dest = valid(SubField { field: dest, offset_bits: dst_ofs, len_bits }, r.options.tlv())?;
     let len_bits = source.len_bits.min(dest.len_bits);
     (source.len_bits, dest.len_bits) = (len_bits, len_bits);
     Ok(Move { source, dest }.into())
@@ -68,13 +69,13 @@ impl OfAction for Move {
     }
 
     fn parse(text: &Argument<'_>, out: &mut Vec<Action>) -> Parsed<()> {
-        let (source, dest) = source_and_dest(text.value())?;
+        let (source, dest) = source_and_dest(text.value(), text.ports)?;
         out.push(Move { source, dest }.into());
         Ok(())
     }
 
-    fn format(&self, _ports: &dyn PortNames) -> String {
-        format!("move:{}->{}", format_subfield(self.source), format_subfield(self.dest))
+    fn format(&self, ports: &dyn PortNames) -> String {
+        format!("move:{}->{}", format_subfield(self.source, ports), format_subfield(self.dest, ports))
     }
 
     fn check(&self, checker: &mut Checker<'_>) -> Res<()> {
@@ -91,11 +92,14 @@ impl OfAction for Move {
         SetPlace::Rewrite
     }
 
-    fn references(&self, _visit: &mut dyn FnMut(Reference)) {}
+    fn references(&self, visit: &mut dyn FnMut(Reference)) {
+        refer_to(self.source, visit);
+        refer_to(self.dest, visit);
+    }
 
     fn translate<X: Translator>(&self, x: &mut X) {
-        let value = look_at(x, &self.source);
-        assign(x, &self.dest, value);
+        let value = look_at_wide(x, &self.source);
+        assign_wide(x, &self.dest, value);
         trace_value(x, &self.dest);
     }
 }

@@ -2,8 +2,8 @@
 
 use super::prelude::*;
 use super::{
-    SetEthDst, SetEthSrc, SetIpDscp, SetIpEcn, SetIpv4Dst, SetIpv4Src, SetL4Dst, SetL4Src, SetVlanPcp,
-    SetVlanVid,
+    SetEthDst, SetEthSrc, SetIpDscp, SetIpEcn, SetIpv4Dst, SetIpv4Src, SetL4Dst, SetL4Src, SetTunMetadata,
+    SetVlanPcp, SetVlanVid,
 };
 use crate::put::{put_load2, put_loads, put_set_masked, runs_of};
 use crate::rows::subfield;
@@ -11,8 +11,8 @@ use crate::text::arguments::{arrow, fits, writable};
 use crate::translate::set_masked;
 use flow::fields::{FieldId, Prereq};
 use flow::text::number::{hex, parse_u128};
-use flow::text::{field_by_name, format_subfield, format_value, masked_value, sub_field};
-use flow::{MacAddr, SubField, VlanTag};
+use flow::text::{field_by_name, format_subfield, format_value, masked_value, metadata_value, sub_field};
+use flow::{MacAddr, SubField, VlanTag, Wide};
 use ofp_wire::nxm;
 
 /// Sets bits of a field (`OFPAT_SET_FIELD`, `NXAST_REG_LOAD`, `NXAST_REG_LOAD2`).
@@ -41,22 +41,48 @@ pub enum SetStyle {
 
 fn read_load(r: &mut Reader<'_>) -> Res<Action> {
     let range = r.u16()?;
-    let dst = subfield(nxm::read_action_field(&mut r.sub(4)?)?, range)?;
+    let dst = subfield(nxm::read_action_field(&mut r.sub(4)?)?, range, r.options.tlv())?;
     let value = r.u64()?;
     if dst.len_bits < 64 && value >> dst.len_bits != 0 {
         return Err(ErrorKind::BacBadArgument);
+    }
+    if dst.field.metadata_index().is_some() {
+        return Ok(load_metadata(dst, u128::from(value).into()));
     }
     let value = u128::from(value) << dst.offset_bits;
     Ok(SetField { field: dst.field, value, mask: dst.field_mask(), style: SetStyle::Load }.into())
 }
 
-/// A field with value and optional mask, in the form of set-field and `NXAST_REG_LOAD2`, and the padding after it.
-fn read_value(r: &mut Reader<'_>, masked_ok: bool) -> Res<SetField> {
+/// A `load` of tunnel metadata.
+fn load_metadata(dst: SubField, value: Wide) -> Action {
+    let bits = Box::new((value << dst.offset_bits.into(), dst.wide_mask()));
+    SetTunMetadata { field: dst.field, bits, is_load: true }.into()
+}
+
+/// The header of a set-field: tunnel metadata with value and optional mask is read as a whole.
+fn read_header(r: &mut Reader<'_>, masked_ok: bool) -> Res<Result<(FieldId, nxm::Header), Action>> {
     let h = nxm::Header::read(r).map_err(|_| ErrorKind::BacBadSetLen)?;
     let field = h.field().ok_or(ErrorKind::BacBadSetType)?;
     if h.has_mask && !masked_ok {
         return Err(ErrorKind::BacBadSetMask);
     }
+    if field.metadata_index().is_none() {
+        return Ok(Ok((field, h)));
+    }
+    let bits = Box::new(nxm::read_metadata(r, &h, field, ErrorKind::BacBadSetArgument)?);
+    read_padding(r)?;
+    Ok(Err(SetTunMetadata { field, bits, is_load: false }.into()))
+}
+
+fn read_padding(r: &mut Reader<'_>) -> Res<()> {
+    if r.len() >= 8 {
+        return Err(ErrorKind::BacBadLen);
+    }
+    r.zeros(ErrorKind::NxbacMustBeZero)
+}
+
+/// A field with value and optional mask, in the form of set-field and `NXAST_REG_LOAD2`, and the padding after it.
+fn read_value(r: &mut Reader<'_>, field: FieldId, h: &nxm::Header) -> Res<SetField> {
     let bytes = usize::from(field.def().wire_bytes);
     let value = r.uint(bytes)?;
     let mask = if h.has_mask { r.uint(bytes)? } else { nxm::valid_bits(field) };
@@ -64,15 +90,16 @@ fn read_value(r: &mut Reader<'_>, masked_ok: bool) -> Res<SetField> {
     if !nxm::value_ok(field, value) || bad_mask {
         return Err(ErrorKind::BacBadSetArgument);
     }
-    if r.len() >= 8 {
-        return Err(ErrorKind::BacBadLen);
-    }
-    r.zeros(ErrorKind::NxbacMustBeZero)?;
+    read_padding(r)?;
     Ok(SetField { field, value, mask, style: SetStyle::SetField })
 }
 
 fn read_set_field(r: &mut Reader<'_>) -> Res<Action> {
-    let set = read_value(r, r.version >= Version::V15)?;
+    let (field, h) = match read_header(r, r.version >= Version::V15)? {
+        Ok(header) => header,
+        Err(action) => return Ok(action),
+    };
+    let set = read_value(r, field, &h)?;
     // Without the presence bit (OpenFlow 1.3 §7.2.3.7) it is no VLAN; the mask of OpenFlow 1.5 has it too.
     if set.field == FieldId::VlanVid && set.value & set.mask & 0x1000 == 0 {
         return Err(ErrorKind::BacBadSetArgument);
@@ -81,8 +108,10 @@ fn read_set_field(r: &mut Reader<'_>) -> Res<Action> {
 }
 
 fn read_load2(r: &mut Reader<'_>) -> Res<Action> {
-    r.sub(6)?.zeros(ErrorKind::NxbacMustBeZero)?;
-    Ok(SetField { style: SetStyle::Load2, ..read_value(r, true)? }.into())
+    match read_header(r, true)? {
+        Ok((field, h)) => Ok(SetField { style: SetStyle::Load2, ..read_value(r, field, &h)? }.into()),
+        Err(action) => Ok(action),
+    }
 }
 
 impl SetField {
@@ -136,7 +165,7 @@ impl SetField {
     }
 
     /// One `load` for each run of at most 64 bits, in wire order.
-    fn format_load(&self) -> String {
+    fn format_load(&self, ports: &dyn PortNames) -> String {
         let field = self.field;
         if self.mask == 0 {
             return format!("set_field:{}/0->{}", hex(0), field.def().name);
@@ -144,7 +173,11 @@ impl SetField {
         let loads: Vec<String> = runs_of(self.mask)
             .map(|(offset_bits, len_bits)| {
                 let bits = self.value >> offset_bits & u128::MAX >> (128 - u32::from(len_bits));
-                format!("load:{}->{}", hex(bits), format_subfield(SubField { field, offset_bits, len_bits }))
+                format!(
+                    "load:{}->{}",
+                    hex(bits),
+                    format_subfield(SubField { field, offset_bits, len_bits }, ports)
+                )
             })
             .collect();
         loads.join(",")
@@ -169,6 +202,13 @@ fn parse_set_field(text: &Argument<'_>, out: &mut Vec<Action>) -> Parsed<()> {
     if value_text.is_empty() {
         return fail(value_text, format!("{value_text}: bad syntax for {} value", def.name));
     }
+    if field.metadata_index().is_some() {
+        let bits = metadata_value(field, value_text, text.ports.tlv())?;
+        if !bits.1.is_zero() {
+            out.push(SetTunMetadata { field, bits: Box::new(bits), is_load: false }.into());
+        }
+        return Ok(());
+    }
     let (value, mask) = masked_value(field, value_text, text.ports)?;
     let present = u128::from(VlanTag::PRESENT);
     if field == FieldId::VlanVid && mask & present != 0 && value & present == 0 {
@@ -184,9 +224,21 @@ fn parse_set_field(text: &Argument<'_>, out: &mut Vec<Action>) -> Parsed<()> {
 }
 
 /// `VALUE->FIELD[BITS]`; more than 64 bits become several actions of 64 bits each.
-fn parse_load(arg: &str, out: &mut Vec<Action>) -> Parsed<()> {
+fn parse_load(arg: &str, ports: &dyn PortNames, out: &mut Vec<Action>) -> Parsed<()> {
     let (text, name) = arrow(arg, "missing `->'")?;
-    let sub = sub_field(name)?;
+    let sub = sub_field(name, ports)?;
+    if sub.field.metadata_index().is_some() {
+        let value = match Wide::parse(text) {
+            Ok(value) if value.bits() <= sub.len_bits.into() => value,
+            Ok(value) => {
+                let bits = sub.len_bits;
+                return fail(arg, format!("{arg}: value {} does not fit into {bits} bits", value.hex()));
+            }
+            Err(_) => return fail(text, format!("{arg}: cannot parse integer value")),
+        };
+        out.push(load_metadata(sub, value));
+        return Ok(());
+    }
     let Ok(value) = parse_u128(text) else {
         return fail(text, format!("{arg}: cannot parse integer value"));
     };
@@ -215,7 +267,7 @@ impl OfAction for SetField {
     const ROWS: &'static [Row] = &[
         of11(25, Len::Min(16), read_set_field).within(Version::V12, Version::V15),
         nx(7, Len::Is(24), read_load),
-        nx(33, Len::Min(24), read_load2),
+        nx(33, Len::Min(16), read_load2),
     ];
     const STAGE: Stage = Stage::Apply;
     const REVERSIBLE: bool = true;
@@ -234,7 +286,7 @@ impl OfAction for SetField {
     fn parse(text: &Argument<'_>, out: &mut Vec<Action>) -> Parsed<()> {
         match text.name {
             "set_field" => parse_set_field(text, out),
-            _ => parse_load(text.value(), out),
+            _ => parse_load(text.value(), text.ports, out),
         }
     }
 
@@ -244,7 +296,7 @@ impl OfAction for SetField {
                 let value = format_value(self.field, self.value, self.mask, ports);
                 format!("set_field:{value}->{}", self.field.def().name)
             }
-            SetStyle::Load => self.format_load(),
+            SetStyle::Load => self.format_load(ports),
         }
     }
 

@@ -1,10 +1,11 @@
 //! `push`, `pop`: the stack of a translation.
 
 use super::prelude::*;
+use crate::action::refer_to;
 use crate::put::wire_bits;
 use crate::rows::valid;
 use crate::text::arguments::writable;
-use crate::translate::{assign, look_at, trace_value};
+use crate::translate::{assign_wide, look_at, trace_value};
 use flow::SubField;
 use flow::text::{format_subfield, sub_field};
 use ofp_wire::nxm;
@@ -22,7 +23,7 @@ fn read(r: &mut Reader<'_>) -> Res<SubField> {
     let field = nxm::read_action_field(r)?;
     let len_bits = r.u16()?;
     r.zeros(ErrorKind::NxbacMustBeZero)?;
-    valid(SubField { field, offset_bits, len_bits })
+    valid(SubField { field, offset_bits, len_bits }, r.options.tlv())
 }
 
 fn put(w: &mut Writer, subtype: u16, s: SubField) {
@@ -33,8 +34,8 @@ fn put(w: &mut Writer, subtype: u16, s: SubField) {
     });
 }
 
-fn parse(arg: &str) -> Parsed<SubField> {
-    match sub_field(arg) {
+fn parse(arg: &str, ports: &dyn PortNames) -> Parsed<SubField> {
+    match sub_field(arg, ports) {
         Err(f) if f.message().starts_with("unexpected input") => {
             fail(arg, format!("{arg}: trailing garbage following push or pop"))
         }
@@ -53,12 +54,12 @@ impl OfAction for StackPush {
     }
 
     fn parse(text: &Argument<'_>, out: &mut Vec<Action>) -> Parsed<()> {
-        out.push(StackPush(parse(text.value())?).into());
+        out.push(StackPush(parse(text.value(), text.ports)?).into());
         Ok(())
     }
 
-    fn format(&self, _ports: &dyn PortNames) -> String {
-        format!("push:{}", format_subfield(self.0))
+    fn format(&self, ports: &dyn PortNames) -> String {
+        format!("push:{}", format_subfield(self.0, ports))
     }
 
     fn check(&self, checker: &mut Checker<'_>) -> Res<()> {
@@ -73,10 +74,12 @@ impl OfAction for StackPush {
         SetPlace::Never
     }
 
-    fn references(&self, _visit: &mut dyn FnMut(Reference)) {}
+    fn references(&self, visit: &mut dyn FnMut(Reference)) {
+        refer_to(self.0, visit);
+    }
 
     fn translate<X: Translator>(&self, x: &mut X) {
-        let value = self.0.get(x.flow());
+        let value = self.0.get_wide(&x.tlv(), x.flow());
         if x.stack_push(value) {
             look_at(x, &self.0);
         }
@@ -94,14 +97,14 @@ impl OfAction for StackPop {
     }
 
     fn parse(text: &Argument<'_>, out: &mut Vec<Action>) -> Parsed<()> {
-        let dest = parse(text.value())?;
+        let dest = parse(text.value(), text.ports)?;
         writable(dest.field, text.value())?;
         out.push(StackPop(dest).into());
         Ok(())
     }
 
-    fn format(&self, _ports: &dyn PortNames) -> String {
-        format!("pop:{}", format_subfield(self.0))
+    fn format(&self, ports: &dyn PortNames) -> String {
+        format!("pop:{}", format_subfield(self.0, ports))
     }
 
     fn check(&self, checker: &mut Checker<'_>) -> Res<()> {
@@ -116,13 +119,15 @@ impl OfAction for StackPop {
         SetPlace::Never
     }
 
-    fn references(&self, _visit: &mut dyn FnMut(Reference)) {}
+    fn references(&self, visit: &mut dyn FnMut(Reference)) {
+        refer_to(self.0, visit);
+    }
 
     fn translate<X: Translator>(&self, x: &mut X) {
         let Some(value) = x.stack_pop() else {
             return x.error(|| "stack underflow".to_string());
         };
-        assign(x, &self.0, value);
+        assign_wide(x, &self.0, value);
         trace_value(x, &self.0);
     }
 }

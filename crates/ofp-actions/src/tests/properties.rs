@@ -30,9 +30,10 @@ fn any_subfield(writable: bool) -> impl Strategy<Value = SubField> {
             let conntrack = matches!(f, FieldId::CtMark | FieldId::CtLabel);
             (d.nxm.is_some() || d.oxm.is_some()) && (!writable || d.writable && !conntrack)
         };
-        let fields: Vec<FieldId> = ALL_FIELDS.iter().filter(usable).copied().collect();
+        let fields: Vec<FieldId> =
+            ALL_FIELDS.iter().filter(|f| f.metadata_index().is_none()).filter(usable).copied().collect();
         let field = fields[i % fields.len()];
-        let bits = u16::from(field.def().bits);
+        let bits = field.def().bits;
         let offset_bits = offset % bits;
         SubField { field, offset_bits, len_bits: (len - 1) % (bits - offset_bits) + 1 }
     })

@@ -15,8 +15,9 @@ use crate::{
 use flow::fields::FieldId;
 use flow::text::number::u8_named;
 use flow::text::{NoPortNames, Parsed, PortNames};
-use flow::{Flow, Mask, Match, OfPort, TableId};
+use flow::{Flow, Mask, Match, OfPort, TableId, TlvTable, Wide};
 use ofp_wire::{ErrorKind, Reader, Res, Version, Writer};
+use std::sync::Arc;
 
 /// Lowers the time to live to at most this.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -252,12 +253,16 @@ impl Translator for Recorder {
         self.story.push("slow".into());
     }
 
-    fn stack_push(&mut self, value: u128) -> bool {
-        self.story.push(format!("push {value}"));
+    fn tlv(&self) -> Arc<TlvTable> {
+        Arc::default()
+    }
+
+    fn stack_push(&mut self, value: Wide) -> bool {
+        self.story.push(format!("push {value:?}"));
         true
     }
 
-    fn stack_pop(&mut self) -> Option<u128> {
+    fn stack_pop(&mut self) -> Option<Wide> {
         None
     }
 

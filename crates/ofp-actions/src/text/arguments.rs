@@ -2,7 +2,7 @@
 
 use flow::fields::FieldId;
 use flow::text::number::{hex, u8_named, u16_named};
-use flow::text::{Parsed, fail, parse_ipv4, sub_field};
+use flow::text::{Parsed, PortNames, fail, parse_ipv4, sub_field};
 use flow::{MacAddr, SubField, TableId};
 
 /// Rejects read-only fields.
@@ -22,10 +22,10 @@ pub(crate) fn arrow<'a>(arg: &'a str, missing: &str) -> Parsed<(&'a str, &'a str
 }
 
 /// `SOURCE->DESTINATION`, of the same width.
-pub(crate) fn source_and_dest(arg: &str) -> Parsed<(SubField, SubField)> {
+pub(crate) fn source_and_dest(arg: &str, ports: &dyn PortNames) -> Parsed<(SubField, SubField)> {
     let (source, name) = arrow(arg, "missing `->' following source")?;
-    let source = sub_field(source)?;
-    let dest = sub_field(name)?;
+    let source = sub_field(source, ports)?;
+    let dest = sub_field(name, ports)?;
     if source.len_bits != dest.len_bits {
         let (a, b) = (source.len_bits, dest.len_bits);
         return fail(arg, format!("{arg}: source field is {a} bits wide but destination is {b} bits wide"));

@@ -124,6 +124,7 @@ errors! {
     FmfcUnsupported "OFPFMFC_UNSUPPORTED" [of(1, 1, 3, 5)];
     NxfmfcHardware "NXFMFC_HARDWARE" [nx(1, 2, 5, 256), nx(3, 6, 12, 0)];
     NxfmfcBadTableId "NXFMFC_BAD_TABLE_ID" [nx(1, 2, 5, 257), nx(3, 6, 13, 0)];
+    NxfmfcInvalidTlvField "NXFMFC_INVALID_TLV_FIELD" [nx(1, 2, 1, 536), nx(3, 6, 37, 0)];
     GmfcGroupExists "OFPGMFC_GROUP_EXISTS" [nx(1, 1, 6, 0), of(2, 6, 6, 0)];
     GmfcInvalidGroup "OFPGMFC_INVALID_GROUP" [nx(1, 1, 6, 1), of(2, 6, 6, 1)];
     GmfcWeightUnsupported "OFPGMFC_WEIGHT_UNSUPPORTED" [nx(1, 1, 6, 2), of(2, 6, 6, 2)];
@@ -216,7 +217,7 @@ errors! {
     NxttmfcTableFull "NXTTMFC_TABLE_FULL" [nx(1, 2, 1, 530), nx(3, 6, 19, 0)];
     NxttmfcAlreadyMapped "NXTTMFC_ALREADY_MAPPED" [nx(1, 2, 1, 531), nx(3, 6, 20, 0)];
     NxttmfcDupEntry "NXTTMFC_DUP_ENTRY" [nx(1, 2, 1, 532), nx(3, 6, 21, 0)];
-    NxttmfcInvalidTlvDel "NXTTMFC_INVALID_TLV_DEL" [nx(1, 2, 1, 536), nx(3, 6, 37, 0)];
+    NxttmfcInvalidTlvDel "NXTTMFC_INVALID_TLV_DEL" [nx(1, 2, 1, 537), nx(3, 6, 38, 0)];
     NxrNotSupported "NXR_NOT_SUPPORTED" [nx(1, 2, 1, 533), nx(3, 6, 34, 0)];
     NxrStale "NXR_STALE" [nx(1, 2, 1, 534), nx(3, 6, 35, 0)];
     NxstNotConfigured "NXST_NOT_CONFIGURED" [nx(1, 2, 1, 535), nx(3, 6, 36, 0)];

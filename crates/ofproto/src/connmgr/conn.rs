@@ -91,6 +91,8 @@ pub(super) struct Outcome {
     pub(super) became_master: bool,
     /// Whether it wants packets has changed.
     pub(super) interest_changed: bool,
+    /// It changed the mappings of tunnel metadata.
+    pub(super) tlv_changed: bool,
     /// Ports it configured, before and after.
     pub(super) ports: Vec<(Arc<Port>, Arc<Port>)>,
     /// Executed requests that others may ask for.
@@ -556,11 +558,11 @@ fn is_monitor_request(event: &Event) -> bool {
     matches!(event, Event::Message { message, .. } if matches!(**message, Message::FlowMonitorRequest(_)))
 }
 
-/// Whether it waits for another such request of the bridge: it commits a bundle or changes meters.
+/// Whether it waits for another such request of the bridge: it commits a bundle, or changes meters or mappings.
 fn is_exclusive(event: &Event) -> bool {
     let Event::Message { message, .. } = event else { return false };
     let commits = matches!(&**message, Message::BundleControl(m) if m.ty == BundleControlType::CommitRequest);
-    commits || matches!(**message, Message::MeterMod(_))
+    commits || matches!(**message, Message::MeterMod(_) | Message::TlvTableMod(_))
 }
 
 /// Default asynchronous configuration of a connection.

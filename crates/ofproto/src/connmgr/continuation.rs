@@ -60,7 +60,7 @@ impl Conn {
         ctx: &BridgeCtx<'_>,
         now_ms: u64,
     ) -> Result<(), ErrorKind> {
-        let continuation = Continuation::decode(&m.continuation, self.version())?;
+        let continuation = Continuation::decode(&m.continuation, self.version(), self.session.options())?;
         if continuation.bridge != ctx.backer.bridge_uuid(ctx.bridge) {
             return Err(ErrorKind::NxrStale);
         }
@@ -101,6 +101,7 @@ impl Conn {
             metadata: flow.metadata,
             regs: flow.regs,
             tunnel: flow.tunnel(),
+            tun_metadata: flow.tun_options().map(Box::new),
             stack: continuation.stack,
             steps: continuation.steps.into_iter().map(step).collect(),
             resume_at: None,

@@ -42,6 +42,7 @@ mod stats;
 mod table_features;
 #[cfg(test)]
 pub(crate) mod tests;
+mod tlv;
 
 pub use conn::{ConnCounters, ConnKind};
 pub use fail::{FailMode, RemoteConfig};
@@ -407,6 +408,7 @@ impl Connmgr {
     fn serve(&mut self, id: ConnId, ctx: &BridgeCtx<'_>, now_ms: u64, work: &mut usize) {
         let Some(conn) = self.conns.get_mut(&id) else { return };
         let was_up = conn.is_up();
+        conn.use_tlv(ctx);
         let outcome = conn.serve(&mut self.shared, ctx, now_ms, work);
         self.is_monitoring |= !conn.monitors.is_empty();
         let changed = was_up != conn.is_up() || outcome.interest_changed;
@@ -418,6 +420,9 @@ impl Connmgr {
                     other.send_role_status(RoleReason::MasterRequest, self.shared.generation_id);
                 }
             }
+        }
+        if outcome.tlv_changed {
+            self.conns.values_mut().for_each(|conn| conn.use_tlv(ctx));
         }
         for (old, new) in &outcome.ports {
             self.send_port_status(Some(old), Some(new), Some(id), now_ms);

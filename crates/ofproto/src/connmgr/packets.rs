@@ -172,6 +172,8 @@ pub(super) fn set_pipeline_fields(flow: &mut flow::Flow, given: &Match) -> Resul
             others.set_masked(*field, 0, 0);
         }
     }
+    flow.set_tun_options(given.flow().tun_options().as_ref());
+    others.set_tun_metadata(&flow::Flow::default());
     // All packets are of type Ethernet.
     others.set_masked(FieldId::PacketType, 0, 0);
     if others == Match::catchall() { Ok(()) } else { Err(ErrorKind::BrcPipelineFieldsOnly) }
@@ -236,6 +238,7 @@ fn pipeline_fields(event: &PacketInEvent) -> Match {
     flow.metadata = state.metadata;
     flow.regs = state.regs;
     flow.set_tunnel(&state.tunnel);
+    flow.set_tun_options(state.tun_metadata.as_deref());
     let mut m = Match::catchall();
     m.set(FieldId::InPortOxm, state.in_port.into());
     for field in METADATA_FIELDS.iter().chain(&REGISTERS) {
@@ -244,6 +247,7 @@ fn pipeline_fields(event: &PacketInEvent) -> Match {
             m.set(*field, value);
         }
     }
+    m.set_tun_metadata(&flow);
     m
 }
 
@@ -275,7 +279,7 @@ impl Connmgr {
             });
             (m.format, m.reason) = (conn.packet_in_format, reason);
             if let Some(continuation) = continuation.as_ref().filter(|_| m.format == Format::Nxt2) {
-                let Some(bytes) = continuation.encode(conn.version()) else {
+                let Some(bytes) = continuation.encode(conn.version(), conn.session.options()) else {
                     conn.counters.packet_ins_dropped += 1;
                     continue;
                 };

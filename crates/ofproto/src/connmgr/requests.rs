@@ -5,9 +5,7 @@ use super::{BridgeCtx, Shared};
 use crate::flow_mod::Mod;
 use dpif::{CtMatch, CtTupleMatch, DpifError};
 use flow::TableId;
-use openflow::msg::control::{
-    ControllerRole, TableMod, TlvTable, TlvTableCommand, TlvTableMod, table_config,
-};
+use openflow::msg::control::{ControllerRole, TableMod, table_config};
 use openflow::msg::ct_flush::{CtFlush, CtFlushTuple};
 use openflow::msg::features::TableFeatures;
 use openflow::msg::flow_mod::FlowMod;
@@ -40,9 +38,6 @@ fn changes_the_switch(kind: Kind) -> bool {
             | Kind::TlvTableMod
     )
 }
-
-/// No tunnel option can be mapped: the space for them is 0.
-const NO_TLV_TABLE: TlvTable = TlvTable { max_option_bytes: 0, max_fields: 0, maps: Vec::new() };
 
 impl Conn {
     /// Executes a request and replies. On an error, the caller replies with it.
@@ -81,8 +76,8 @@ impl Conn {
             Message::QueueDescRequest(m) => self.queue_desc(m, xid, ctx),
             Message::BundleControl(m) => self.bundle_control(m, request, shared, ctx),
             Message::BundleAdd(m) => self.bundle_add(m, request, shared, ctx),
-            Message::TlvTableRequest => self.reply(&Message::TlvTableReply(NO_TLV_TABLE), xid),
-            Message::TlvTableMod(m) => tlv_table_mod(&m),
+            Message::TlvTableRequest => self.tlv_table(xid, ctx),
+            Message::TlvTableMod(m) => self.tlv_table_mod(&m, ctx, outcome),
             Message::FlowMonitorCancel(id) => self.cancel_monitor(id),
             Message::FlowMonitorRequest(m) => self.flow_monitor(&m.entries, xid, ctx),
             // The peer's error about our message; no action is possible.
@@ -223,14 +218,6 @@ fn table_desc(ctx: &BridgeCtx<'_>) -> Message {
     let bridge = ctx.bridge_view();
     let all = bridge.iter().flat_map(|b| (0..TableId::COUNT).map(|n| b.tables.desc(TableId(n))));
     Message::TableDescReply(Multi::all(all.collect()))
-}
-
-fn tlv_table_mod(m: &TlvTableMod) -> Res {
-    match m.command {
-        TlvTableCommand::Clear => Ok(()),
-        TlvTableCommand::Add => Err(ErrorKind::NxttmfcTableFull),
-        TlvTableCommand::Delete => Err(ErrorKind::NxttmfcBadFieldIdx),
-    }
 }
 
 /// Deletes tracked connections. As in OVS, only a datapath without a tracker is an error, and not that nothing was

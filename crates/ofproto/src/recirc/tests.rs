@@ -11,6 +11,7 @@ fn state(n: u64) -> FrozenState {
         metadata: n,
         regs: [0; 16],
         tunnel: flow::Tunnel::default(),
+        tun_metadata: None,
         stack: Vec::new(),
         steps: Vec::new(),
         resume_at: None,

@@ -8,8 +8,8 @@ use super::{Asked, Verdict, carry_out, push};
 use crate::backer::{Backer, Rechecked};
 use crate::changes::Changes;
 use crate::ukey::{Ukey, UkeyState, Ukeys};
-use crate::xlate::{Request, Start, Translation};
-use dpif::{FlowStats, PmdId};
+use crate::xlate::{Request, Start, Translation, dropped};
+use dpif::{FlowStats, PmdId, XlateDrop};
 use flow::{FlowKey, PackedFlow, Ufid};
 use std::collections::VecDeque;
 use sync::{Mutex, lock};
@@ -204,7 +204,7 @@ impl Fresh {
         backer.observe(|o| o.recheck_begins(ufid, &key));
         let translation = translate_again(backer, &key, now_ms);
         // A flow with an unnecessarily specific mask is still correct. Widening it would cost its packets an upcall.
-        let covers = |t: &Translation| flow.mask().covers(&backer.mask_of(&t.wc, &key));
+        let covers = |t: &Translation| flow.mask().covers(&backer.mask_of(t, &key));
         let covered = translation.as_ref().is_some_and(covers);
         Fresh { epoch, translation, covered }
     }
@@ -244,7 +244,9 @@ impl Fresh {
 fn translate_again(backer: &Backer, key: &FlowKey, now_ms: u64) -> Option<Translation> {
     let view = backer.view();
     let (bridge, of_port) = view.receiver(key)?;
-    let flow = key.to_flow(of_port);
+    let Ok(flow) = bridge.flow_of(key, of_port) else {
+        return Some(dropped(&key.to_flow(of_port), XlateDrop::InvalidTunnelMetadata));
+    };
     let request = Request { view: &view, bridge: bridge.id, flow: &flow, start: Start::Tables, trace: false };
     Some(backer.translate(&request, key, &mut backer.xlate_host(false, now_ms)))
 }

@@ -6,7 +6,7 @@ use super::Tables;
 use crate::events::{Cause, RemovedReason};
 use crate::flow_mod::TABLE_MAX_RULES;
 use crate::rule_index::RuleIndex;
-use flow::text::parse_subfield;
+use flow::text::{NoPortNames, parse_subfield};
 use flow::{SubField, TableId};
 use openflow::msg::control::{TableMod, TableReason, TableStatus, Vacancy, table_config};
 use std::collections::BTreeMap;
@@ -16,12 +16,12 @@ use sync::lock;
 /// A field that groups rules for eviction.
 pub type EvictionField = SubField;
 
-/// The field, or range of a field, of that name in NXM syntax (`Flow_Table.groups`).
+/// The field, or range of a field, of that name in NXM syntax (`Flow_Table.groups`). Tunnel metadata groups no rules.
 ///
 /// # Errors
 /// The fault of the syntax.
 pub fn eviction_field(name: &str) -> Result<EvictionField, String> {
-    parse_subfield(name).map_err(|why| why.message)
+    parse_subfield(name, &NoPortNames).map_err(|why| why.message)
 }
 
 /// Settings of a table (a `Flow_Table` row).

@@ -4,10 +4,10 @@ use super::ctx::XlateCtx;
 use super::{MAX_ACTIONS, MAX_STACK};
 use dpif::actions::Meter;
 use dpif::{XlateDrop, slow_reason};
-use flow::text::NoPortNames;
-use flow::{Flow, Mask, OfPort, TableId};
+use flow::{Flow, Mask, OfPort, TableId, TlvTable, Wide};
 use ofp_actions::text::format_actions;
 use ofp_actions::{Action, ControllerAction, Ct, LearnAction, Nat, Translator, set};
+use std::sync::Arc;
 
 impl Translator for XlateCtx<'_> {
     fn flow(&self) -> &Flow {
@@ -139,18 +139,21 @@ impl Translator for XlateCtx<'_> {
         self.slow_reasons |= slow_reason::ACTION;
     }
 
-    fn stack_push(&mut self, value: u128) -> bool {
+    fn tlv(&self) -> Arc<TlvTable> {
+        self.bridge.tables.tlv().clone()
+    }
+
+    fn stack_push(&mut self, value: Wide) -> bool {
         if self.stack.len() >= MAX_STACK {
             self.fail(XlateDrop::StackTooDeep, "too many values on the stack");
             return false;
         }
-        self.stack.push(value.to_be_bytes().to_vec());
+        self.stack.push(value.to_be_bytes(value.bits().div_ceil(8) as usize));
         true
     }
 
-    fn stack_pop(&mut self) -> Option<u128> {
-        let value = self.stack.pop()?;
-        Some(value.iter().fold(0, |n, b| n << 8 | u128::from(*b)))
+    fn stack_pop(&mut self) -> Option<Wide> {
+        self.stack.pop().map(|value| Wide::from_be_bytes(&value))
     }
 
     fn priority_of_queue(&self, queue: u32) -> Option<u32> {
@@ -161,10 +164,10 @@ impl Translator for XlateCtx<'_> {
 impl XlateCtx<'_> {
     /// Traces the actions of the action set.
     fn trace_action_set(&mut self, verb: &str) {
-        let actions = &self.action_set;
+        let (actions, tlv) = (&self.action_set, self.bridge.tables.tlv());
         self.trace.detail(|| match set::in_order(actions) {
             actions if actions.is_empty() => format!("action set {verb} empty"),
-            actions => format!("action set {verb}: {}", format_actions(&actions, &NoPortNames)),
+            actions => format!("action set {verb}: {}", format_actions(&actions, &**tlv)),
         });
     }
 }

@@ -76,6 +76,7 @@ impl XlateCtx<'_> {
         let mut done = self.flow;
         (done.in_port, done.recirc_id) = (self.base.in_port, self.base.recirc_id);
         done.set_tunnel(&self.base.tunnel());
+        done.set_tun_options(self.base.tun_options().as_ref());
         self.base = done;
     }
 

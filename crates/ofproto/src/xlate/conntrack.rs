@@ -43,14 +43,15 @@ impl XlateCtx<'_> {
         for action in &ct.actions {
             // A copied mark is examined, and a new one is not.
             if let Action::Move(copy) = action {
-                copy.source.add_mask(&mut self.wc.0);
+                copy.source.add_wide_mask(self.bridge.tables.tlv(), &mut self.wc.0);
             }
         }
         let zone = match ct.zone {
             Zone::Number(number) => number,
             Zone::Field(field) => {
-                field.add_mask(&mut self.wc.0);
-                field.get(&self.flow) as u16
+                let tlv = self.bridge.tables.tlv();
+                field.add_wide_mask(tlv, &mut self.wc.0);
+                field.get_wide(tlv, &self.flow).low() as u16
             }
         };
         let nat = self.nat.take();

@@ -15,8 +15,8 @@ use crate::tables::Found;
 use crate::view::{BridgeView, FragHandling, View};
 use dpif::actions::{CloneAction, DropAction, HashAction, Recirc, Sample};
 use dpif::{DpAction, XlateDrop, slow_reason};
-use flow::text::{NoPortNames, format_match};
-use flow::{Flow, Mask, OfPort, RecircId, TableId, Tunnel, VlanTag, nw_frag};
+use flow::text::format_match_with;
+use flow::{Flow, Mask, OfPort, RecircId, TableId, TlvTable, VlanTag, nw_frag};
 use ofp_actions::text::format_actions;
 use ofp_actions::{Action, ControllerAction, Nat, PacketInReason, set};
 use packet::headers::{self as h, is_mpls};
@@ -94,14 +94,20 @@ pub(super) struct XlateCtx<'a> {
     pub(super) trace: Tracer,
 }
 
-/// Match and priority of a clause of a conjunction.
-fn clause_text(rule: &Rule) -> String {
-    format_match(&rule.matching.unpack(), Some(rule.priority))
+/// Trace event of the entry into a bridge.
+pub(super) fn entry(bridge: &BridgeView) -> TraceEvent {
+    TraceEvent::Bridge(bridge.name.clone(), bridge.tables.tlv().clone())
+}
+
+/// Match and priority of a clause of a conjunction. Its match stays off the stack of nested lookups.
+#[inline(never)]
+fn clause_text(rule: &Rule, tlv: &TlvTable) -> String {
+    format_match_with(&rule.matching.unpack(), Some(rule.priority), tlv)
 }
 
 /// Trace line of an action of a frozen list.
-fn restored(actions: &[Action]) -> String {
-    format!("Restoring actions: {}", format_actions(actions, &NoPortNames))
+fn restored(actions: &[Action], tlv: &TlvTable) -> String {
+    format!("Restoring actions: {}", format_actions(actions, tlv))
 }
 
 /// The mask of fields examined by every translation.
@@ -132,7 +138,7 @@ impl<'a> XlateCtx<'a> {
         flow.actset_output = OfPort::UNSET.0;
         // The origin of a packet does not determine its destination.
         let mut base = flow;
-        base.set_tunnel(&Tunnel::default());
+        base.clear_tunnel();
         XlateCtx {
             view: request.view,
             bridge: bridge.clone(),
@@ -200,7 +206,7 @@ impl<'a> XlateCtx<'a> {
 
     /// A packet from a port of the bridge enters table 0.
     pub(super) fn run_port_input(&mut self) {
-        self.trace.push(|b| TraceEvent::Bridge(b.to_string()), &self.bridge.name);
+        self.trace.push(entry, &*self.bridge);
         if self.port_receives() {
             self.lookup(TableId(0), true);
             self.run_action_set();
@@ -212,7 +218,7 @@ impl<'a> XlateCtx<'a> {
     /// Actions of a packet-out.
     pub(super) fn run_packet_out(&mut self, actions: &[Action]) {
         self.in_packet_out = true;
-        self.trace.push(|b| TraceEvent::Bridge(b.to_string()), &self.bridge.name);
+        self.trace.push(entry, &*self.bridge);
         self.run_actions(actions);
         self.run_action_set();
         self.trace.pop();
@@ -223,7 +229,7 @@ impl<'a> XlateCtx<'a> {
     pub(super) fn run_frozen(&mut self) {
         let id = self.flow.recirc_id();
         // As in OVS, the bridge of the request, also if another one resumes.
-        self.trace.push(|b| TraceEvent::Bridge(b.to_string()), &self.bridge.name);
+        self.trace.push(entry, &*self.bridge);
         let Some(state) = self.host.recirc_state(id) else {
             let why = format!("Recirculation context not found for ID {:x}", id.0);
             self.fail(XlateDrop::NoRecirculationContext, &why);
@@ -236,7 +242,7 @@ impl<'a> XlateCtx<'a> {
 
     /// A controller resumes a frozen translation.
     pub(super) fn run_resumed(&mut self, state: &FrozenState) {
-        self.trace.push(|b| TraceEvent::Bridge(b.to_string()), &self.bridge.name);
+        self.trace.push(entry, &*self.bridge);
         self.resume(state);
         self.trace.pop();
         self.freeze_if_asked();
@@ -253,8 +259,9 @@ impl<'a> XlateCtx<'a> {
             self.trace.push(|t| TraceEvent::Remark(format!("Resuming from table {}", t.0)), table);
             self.trace.pop();
         }
+        let tlv = self.bridge.tables.tlv();
         for step in &state.steps {
-            self.trace.push(|s| TraceEvent::Remark(restored(&s.actions)), step);
+            self.trace.push(|s| TraceEvent::Remark(restored(&s.actions, tlv)), step);
             self.trace.pop();
         }
         self.trace.pop();
@@ -267,8 +274,9 @@ impl<'a> XlateCtx<'a> {
         self.flow.metadata = state.metadata;
         self.flow.regs = state.regs;
         self.flow.set_tunnel(&state.tunnel);
+        self.flow.set_tun_options(state.tun_metadata.as_deref());
         self.base = self.flow;
-        self.base.set_tunnel(&Tunnel::default());
+        self.base.clear_tunnel();
         self.stack.clone_from(&state.stack);
         self.action_set.clone_from(&state.action_set);
         self.flow.actset_output = set::output_of(&self.action_set).0;
@@ -309,9 +317,12 @@ impl<'a> XlateCtx<'a> {
             let fault = format!("over {MAX_NESTING} nested lookups and clone actions");
             return self.fail(XlateDrop::RecursionTooDeep, fault);
         }
-        let saved = (self.flow, self.was_mpls, self.stack.clone(), self.action_set.clone());
+        // Not on the stack: clones nest deep.
+        let flow = Box::new(self.flow);
+        let saved = (self.was_mpls, self.stack.clone(), self.action_set.clone());
         self.nest(false, |cx| cx.clone_or_undo(actions));
-        (self.flow, self.was_mpls, self.stack, self.action_set) = saved;
+        self.flow = *flow;
+        (self.was_mpls, self.stack, self.action_set) = saved;
     }
 
     /// Runs a list whose effect later actions must not see. If these cannot undo its actions, it works on a clone of
@@ -326,7 +337,7 @@ impl<'a> XlateCtx<'a> {
         }
         // Both packets need the changes so far.
         self.commit();
-        let (base, before) = (self.base, std::mem::take(&mut self.actions));
+        let (base, before) = (Box::new(self.base), std::mem::take(&mut self.actions));
         let conntracked = self.conntracked;
         self.clones += 1;
         self.outside += before.len();
@@ -336,7 +347,7 @@ impl<'a> XlateCtx<'a> {
         self.outside -= before.len();
         self.clones -= 1;
         let cloned = std::mem::replace(&mut self.actions, before);
-        (self.base, self.conntracked) = (base, conntracked);
+        (self.base, self.conntracked) = (*base, conntracked);
         self.outside += cloned.len();
         if !cloned.is_empty() {
             self.actions.push(match self.host.capabilities().clone {
@@ -419,7 +430,7 @@ impl<'a> XlateCtx<'a> {
         }
         self.trace.push(|(t, r)| TraceEvent::Table { table: *t, rule: r.clone() }, &(table, found.clone()));
         for clause in &clauses {
-            self.trace.detail(|| format!("conj. {}", clause_text(clause)));
+            self.trace.detail(|| format!("conj. {}", clause_text(clause, bridge.tables.tlv())));
         }
         match found {
             Some(rule) => self.run_rule(&rule),
@@ -585,6 +596,7 @@ impl<'a> XlateCtx<'a> {
             metadata: self.flow.metadata,
             regs: self.flow.regs,
             tunnel: self.flow.tunnel(),
+            tun_metadata: self.flow.tun_options().map(Box::new),
             stack: self.stack.clone(),
             steps,
             resume_at: None,
@@ -638,6 +650,7 @@ impl<'a> XlateCtx<'a> {
         Translation {
             actions: self.actions,
             wc: self.wc,
+            tlv: self.bridge.tables.tlv().clone(),
             slow_reasons: self.slow_reasons,
             error: self.error,
             fault: self.fault,
@@ -663,7 +676,7 @@ fn tidy_mask(wc: &mut Mask, flow: &Flow) {
         m.mpls_lse = [0; 4];
     }
     if !flow.tunnel().is_some() {
-        wc.0.set_tunnel(&Tunnel::default());
+        wc.0.clear_tunnel();
     }
     let m = &mut wc.0;
     let icmp = flow.dl_type == h::ETH_TYPE_IP && matches!(flow.nw_proto, h::IPPROTO_ICMP | h::IPPROTO_IGMP)

@@ -5,16 +5,19 @@ use super::ctx::XlateCtx;
 use crate::changes::Lookups;
 use crate::ct_support;
 use crate::rule::RuleTimeouts;
-use flow::text::{NoPortNames, format_match};
-use flow::{Flow, Match, OfPort};
+use flow::text::format_match_with;
+use flow::{Flow, Match, OfPort, SubField, TlvTable, Wide};
 use ofp_actions::text::format_actions;
-use ofp_actions::{FinTimeout, LearnAction, LearnDest, LearnSource, Output, SetField, SetStyle};
+use ofp_actions::{
+    Action, FinTimeout, LearnAction, LearnDest, LearnSource, Output, SetField, SetStyle, SetTunMetadata,
+};
 use openflow::msg::flow_mod::FlowModFlags;
 
 impl XlateCtx<'_> {
-    /// Adds or refreshes a learned rule; returns whether it exists now.
+    /// Adds or refreshes a learned rule; returns whether it exists now. Its match stays off the stack of nested lists.
+    #[inline(never)]
     pub(super) fn learn_rule(&mut self, learn: &LearnAction) -> bool {
-        let learned = learned_flow(learn, &self.flow);
+        let learned = learned_flow(learn, &self.flow, self.bridge.tables.tlv());
         let can = self.host.capabilities().ct;
         let can_match = ct_support::check_match(&learned.matching, &can).is_ok();
         let there = can_match && self.host.learn(self.bridge.id, &learned);
@@ -23,7 +26,7 @@ impl XlateCtx<'_> {
             self.lookups = Lookups::ALL;
         }
         if self.host.has_effects() {
-            self.trace.detail(|| story(&learned));
+            self.trace.detail(|| story(&learned, self.bridge.tables.tlv()));
         } else {
             self.trace.warning(|| "suppressing side effects, so learn action ignored".to_string());
         }
@@ -44,8 +47,9 @@ impl XlateCtx<'_> {
 }
 
 /// The learned rule in flow-mod syntax.
-fn story(l: &LearnedFlow) -> String {
-    let mut out = format!("table={} {} priority={}", l.table.0, format_match(&l.matching, None), l.priority);
+fn story(l: &LearnedFlow, tlv: &TlvTable) -> String {
+    let matching = format_match_with(&l.matching, None, tlv);
+    let mut out = format!("table={} {matching} priority={}", l.table.0, l.priority);
     let fields = [
         ("cookie", l.cookie, format!("{:#x}", l.cookie)),
         ("idle", l.idle_timeout_s.into(), l.idle_timeout_s.to_string()),
@@ -57,10 +61,20 @@ fn story(l: &LearnedFlow) -> String {
     if l.flags.contains(FlowModFlags::SEND_FLOW_REM) {
         out += " send_flow_rem";
     }
-    out + " actions=" + &format_actions(&l.actions, &NoPortNames)
+    out + " actions=" + &format_actions(&l.actions, tlv)
 }
 
-fn learned_flow(learn: &LearnAction, flow: &Flow) -> LearnedFlow {
+/// Loads a value into a range of bits.
+fn load(dest: &SubField, value: Wide) -> Action {
+    let (mask, value) = (dest.wide_mask(), value << dest.offset_bits.into());
+    let (field, value) = (dest.field, value & mask);
+    if field.metadata_index().is_some() {
+        return SetTunMetadata { field, bits: Box::new((value, mask)), is_load: true }.into();
+    }
+    SetField { field, value: value.low(), mask: mask.low(), style: SetStyle::Load }.into()
+}
+
+fn learned_flow(learn: &LearnAction, flow: &Flow, tlv: &TlvTable) -> LearnedFlow {
     let mut matching = Match::catchall();
     let mut actions = Vec::new();
     if learn.fin_idle_timeout_s != 0 || learn.fin_hard_timeout_s != 0 {
@@ -69,24 +83,23 @@ fn learned_flow(learn: &LearnAction, flow: &Flow) -> LearnedFlow {
     }
     for spec in &learn.specs {
         let value = match &spec.source {
-            LearnSource::Field(source) => source.get(flow),
-            LearnSource::Immediate(value) => *value,
+            LearnSource::Field(source) if source.field.metadata_index().is_some() => {
+                source.get_wide(tlv, flow)
+            }
+            LearnSource::Field(source) => source.get(flow).into(),
+            LearnSource::Immediate(value) => (*value).into(),
         };
         match &spec.dest {
             LearnDest::Match(dest) => {
-                let (old_value, old_mask) = matching.get(dest.field);
-                let mask = dest.field_mask();
-                let value = old_value & !mask | value << dest.offset_bits & mask;
-                matching.set_masked(dest.field, value, old_mask | mask);
+                let (old_value, old_mask) = matching.get_wide(tlv, dest.field);
+                let mask = dest.wide_mask();
+                let value = (old_value & !mask) | ((value << dest.offset_bits.into()) & mask);
+                matching.set_wide(tlv, dest.field, value, old_mask | mask);
             }
-            LearnDest::Load(dest) => {
-                let (mask, value) = (dest.field_mask(), value << dest.offset_bits);
-                let style = SetStyle::Load;
-                actions.push(SetField { field: dest.field, value: value & mask, mask, style }.into());
-            }
+            LearnDest::Load(dest) => actions.push(load(dest, value)),
             // A port number of OpenFlow 1.0, regardless of the width; a larger one is no output.
             LearnDest::Output => {
-                let port = u16::try_from(value).ok().map(OfPort::from_of10);
+                let port = u16::try_from(value.low()).ok().map(OfPort::from_of10);
                 actions.extend(port.map(|port| Output { port, max_len_bytes: 0 }.into()));
             }
         }

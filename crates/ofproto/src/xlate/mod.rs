@@ -34,7 +34,7 @@ use crate::view::View;
 use ctx::XlateCtx;
 use dpif::actions::{DropAction, Userspace};
 use dpif::{Capabilities, DpAction, UserCookie, XlateDrop};
-use flow::{Flow, Mask, RecircId};
+use flow::{Flow, Mask, RecircId, TlvTable};
 use ofp_actions::Action;
 use std::sync::Arc;
 
@@ -114,6 +114,8 @@ pub struct Translation {
     pub actions: Vec<DpAction>,
     /// Examined bits of the flow.
     pub wc: Mask,
+    /// Mappings of the tunnel metadata in `wc`.
+    pub tlv: Arc<TlvTable>,
     /// Reasons for keeping the flow in the slow path, bits of [`dpif::slow_reason`]; 0: none.
     pub slow_reasons: u16,
     /// The error that ended the translation, if any: nothing is sent.

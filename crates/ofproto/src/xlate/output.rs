@@ -3,13 +3,14 @@
 use super::MAX_DEPTH;
 use super::cache::XlateEffect;
 use super::ctx::XlateCtx;
-use super::trace::TraceEvent;
+use super::ctx::entry;
 use crate::ports::{BridgeId, Port, SpanningTree};
 use crate::tunnel::TunnelConfig;
 use dpif::actions::{Output, Trunc};
-use dpif::{DpAction, SetAction, XlateDrop};
+use dpif::{DpAction, SetAction, TunnelKind, XlateDrop};
+use flow::fields::FieldId;
 use flow::text::{NoPortNames, format_port};
-use flow::{DpPort, OfPort, TableId};
+use flow::{DpPort, OfPort, OuterHeaders, TableId, TunMetadata, Wide};
 use ofp_actions::ControllerAction;
 use std::sync::Arc;
 
@@ -129,11 +130,25 @@ impl XlateCtx<'_> {
         }
         self.commit();
         self.flow.pkt_mark = mark;
-        if self.base.tunnel() != outer {
-            self.actions.push(SetAction::Tunnel(outer).into());
+        let sent = if config.kind == TunnelKind::Geneve { self.sent_metadata() } else { None };
+        if self.base.tunnel() != outer || self.base.tun_options() != sent {
             self.base.set_tunnel(&outer);
+            self.base.set_tun_options(sent.as_ref());
+            let options = self.bridge.tables.tlv().encode(&self.base);
+            self.actions.push(SetAction::Tunnel(Box::new(OuterHeaders { tunnel: outer, options })).into());
         }
         self.actions.push(Output(dp_port).into());
+    }
+
+    /// The tunnel metadata of the packet. Metadata that it came with is examined.
+    fn sent_metadata(&mut self) -> Option<TunMetadata> {
+        let tlv = self.bridge.tables.tlv().clone();
+        if self.original.tunnel().is_some() {
+            for (field, mapping) in tlv.iter().filter_map(|(i, m)| Some((FieldId::tun_metadata(i)?, m))) {
+                tlv.add_mask(field, &mut self.wc.0, Wide::ones(mapping.len_bits().into()));
+            }
+        }
+        self.flow.tun_options()
     }
 
     /// Continues in the bridge at the other end of a patch port, within this translation.
@@ -150,6 +165,7 @@ impl XlateCtx<'_> {
         self.cache.push(XlateEffect::Received(peer.counters.clone()));
 
         let saved_flow = self.flow;
+        let examined = self.wc.0.tun_options();
         let saved_bridge = std::mem::replace(&mut self.bridge, bridge);
         let saved_ingress = std::mem::replace(&mut self.ingress, peer_port);
         let saved_set = std::mem::take(&mut self.action_set);
@@ -159,9 +175,11 @@ impl XlateCtx<'_> {
         self.flow.metadata = 0;
         self.flow.regs = [0; 16];
         self.flow.actset_output = OfPort::UNSET.0;
+        // Its metadata has the places of this bridge's mappings.
+        self.flow.clear_metadata();
         // The output of an action set counts as such in the peer, too, as in OVS.
         let in_packet_out = std::mem::take(&mut self.in_packet_out);
-        self.trace.push(|b| TraceEvent::Bridge(b.to_string()), &self.bridge.name);
+        self.trace.push(entry, &*self.bridge);
         self.depth += 1;
         self.in_peer_bridge();
         self.depth -= 1;
@@ -171,6 +189,7 @@ impl XlateCtx<'_> {
         self.action_set = saved_set;
         self.stack = saved_stack;
         (self.bridge, self.ingress) = (saved_bridge, saved_ingress);
+        self.wc.0.set_tun_options(examined.as_ref());
         // The rules here continue with their packet; the peer's changes of the datapath's packet stay in the base
         // flow, so the next output undoes them.
         self.flow = saved_flow;

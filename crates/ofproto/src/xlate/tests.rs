@@ -14,6 +14,7 @@ mod ports;
 mod rewrites;
 mod stories;
 mod truncated;
+mod tun_metadata;
 mod tunnels;
 
 use super::*;
@@ -120,8 +121,9 @@ impl Rig {
     }
 
     fn rules(self, bridge: BridgeId, lines: &str) -> Rig {
+        let tlv = self.backer.view().bridge(bridge).expect("made above").tables.tlv().clone();
         for line in lines.lines().map(str::trim).filter(|l| !l.is_empty()) {
-            let m = parse_flow_mod(line, FlowModCommand::Add, &NoPortNames).expect(line);
+            let m = parse_flow_mod(line, FlowModCommand::Add, &*tlv).expect(line);
             let rule = Rule {
                 table: m.table.unwrap_or(TableId(0)),
                 matching: m.rule_match.into(),
@@ -195,8 +197,11 @@ fn show(actions: &[DpAction]) -> String {
         DpAction::Drop(DropAction(XlateDrop::Ok)) => "drop".to_string(),
         DpAction::Drop(DropAction(why)) => format!("drop:{why:?}"),
         DpAction::Set(SetAction::Tunnel(t)) => {
-            let dst = std::net::Ipv4Addr::from(t.dst);
-            format!("tunnel(id={},dst={dst},flags={},tp_dst={})", t.id, t.flags, t.tp_dst)
+            let dst = std::net::Ipv4Addr::from(t.tunnel.dst);
+            format!(
+                "tunnel(id={},dst={dst},flags={},tp_dst={})",
+                t.tunnel.id, t.tunnel.flags, t.tunnel.tp_dst
+            )
         }
         DpAction::Trunc(Trunc(bytes)) => format!("trunc({bytes})"),
         DpAction::Clone(CloneAction(actions)) => format!("clone({})", show(actions)),

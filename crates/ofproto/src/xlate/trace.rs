@@ -1,8 +1,8 @@
 //! Trace of a translation, for `ofproto/trace`.
 
 use crate::rule::Rule;
-use flow::TableId;
-use flow::text::{NoPortNames, format_match};
+use flow::text::format_match_with;
+use flow::{TableId, TlvTable};
 use ofp_actions::Action;
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use std::sync::Arc;
 /// An event of a trace.
 #[derive(Clone, Debug)]
 pub enum TraceEvent {
-    /// Entry into a bridge.
-    Bridge(String),
+    /// Entry into a bridge of that name, with its mappings of tunnel metadata.
+    Bridge(Arc<str>, Arc<TlvTable>),
     /// Resumption of a frozen translation; its children show the restored state.
     Thaw,
     /// A plain line.
@@ -121,7 +121,7 @@ pub fn render_trace(nodes: &[TraceNode]) -> String {
     for bridge in &mut flat {
         adopt_action_set(&mut bridge.children);
     }
-    render(&flat, 0, &mut out);
+    render(&flat, 0, &TlvTable::EMPTY, &mut out);
     out
 }
 
@@ -153,7 +153,7 @@ fn flatten(nodes: &[TraceNode]) -> Vec<TraceNode> {
     flat
 }
 
-fn render(nodes: &[TraceNode], level: usize, out: &mut String) {
+fn render(nodes: &[TraceNode], level: usize, tlv: &TlvTable, out: &mut String) {
     for (i, node) in nodes.iter().enumerate() {
         let leaf = matches!(
             node.event,
@@ -166,8 +166,10 @@ fn render(nodes: &[TraceNode], level: usize, out: &mut String) {
         );
         let more = usize::from(i + 1 < nodes.len() || leaf);
         let indent = " ".repeat((level + more) * 4);
+        let mut tlv = tlv;
         match &node.event {
-            TraceEvent::Bridge(name) => {
+            TraceEvent::Bridge(name, of_bridge) => {
+                tlv = of_bridge;
                 let title = format!("bridge(\"{name}\")");
                 let _ = writeln!(out, "\n{indent}{title}\n{indent}{}", "-".repeat(title.len()));
             }
@@ -178,7 +180,7 @@ fn render(nodes: &[TraceNode], level: usize, out: &mut String) {
                 let _ = writeln!(out, "{indent}{text}");
             }
             TraceEvent::Table { table, rule } => {
-                let _ = writeln!(out, "{indent}{:2}. {}", table.0, rule_text(rule.as_deref()));
+                let _ = writeln!(out, "{indent}{:2}. {}", table.0, rule_text(rule.as_deref(), tlv));
                 let drops = rule.as_ref().is_none_or(|r| r.actions.is_empty());
                 if drops && node.children.is_empty() {
                     let _ = writeln!(out, "{}drop", " ".repeat((level + 2 * more + 1) * 4));
@@ -199,7 +201,7 @@ fn render(nodes: &[TraceNode], level: usize, out: &mut String) {
                 }
             }
             TraceEvent::Action(action) => {
-                let _ = writeln!(out, "{indent}{}", action.format(&NoPortNames));
+                let _ = writeln!(out, "{indent}{}", action.format(tlv));
             }
             TraceEvent::NoActions => {
                 let _ = writeln!(out, "{indent}drop");
@@ -214,13 +216,13 @@ fn render(nodes: &[TraceNode], level: usize, out: &mut String) {
                 let _ = writeln!(out, "{indent} >>>> {text} <<<<");
             }
         }
-        render(&node.children, level + 2 * more, out);
+        render(&node.children, level + 2 * more, tlv, out);
     }
 }
 
-fn rule_text(rule: Option<&Rule>) -> String {
+fn rule_text(rule: Option<&Rule>, tlv: &TlvTable) -> String {
     let Some(rule) = rule else { return "No match.".to_string() };
-    let mut text = format_match(&rule.matching.unpack(), Some(DEFAULT_PRIORITY));
+    let mut text = format_match_with(&rule.matching.unpack(), Some(DEFAULT_PRIORITY), tlv);
     if !text.is_empty() {
         text.push_str(", ");
     }

@@ -32,11 +32,11 @@ fn multipart_types(version: Version) -> (u8, u8) {
 /// Decodes one whole message. For an unsupported version decodes only messages common to all versions (hello,
 /// error, echo); others are errors.
 pub fn decode(bytes: &[u8]) -> Result<(Version, u32, Message), OfError> {
-    decode_with(bytes, Options::default())
+    decode_with(bytes, &Options::DEFAULT)
 }
 
 /// As [`decode`], on a connection with these options.
-pub fn decode_with(bytes: &[u8], options: Options) -> Result<(Version, u32, Message), OfError> {
+pub fn decode_with(bytes: &[u8], options: &Options) -> Result<(Version, u32, Message), OfError> {
     decode_part(bytes, options, false).map_err(|kind| OfError::about(kind, bytes))
 }
 
@@ -65,7 +65,7 @@ fn outer_len(bytes: &[u8]) -> usize {
     bytes.get(2..4).map_or(0, |b| usize::from(u16::from_be_bytes([b[0], b[1]])))
 }
 
-fn decode_part(bytes: &[u8], options: Options, in_bundle: bool) -> Res<(Version, u32, Message)> {
+fn decode_part(bytes: &[u8], options: &Options, in_bundle: bool) -> Res<(Version, u32, Message)> {
     let mut r = Reader::new(bytes, Version(bytes.first().copied().unwrap_or(0)));
     r.options = options;
     let (version, ty, len) = (Version(r.u8()?), r.u8()?, usize::from(r.u16()?));
@@ -140,7 +140,7 @@ fn unknown(id: Id) -> ErrorKind {
 /// Encodes a message. Returns one message, or the parts of a multipart one in order, each with its own
 /// header. `Err` if the version lacks the message or it is too long.
 pub fn encode(message: &Message, version: Version, xid: u32) -> Result<Vec<u8>, ErrorKind> {
-    encode_with(message, version, xid, Options::default())
+    encode_with(message, version, xid, &Options::DEFAULT)
 }
 
 /// As [`encode`], on a connection with these options.
@@ -148,11 +148,11 @@ pub fn encode_with(
     message: &Message,
     version: Version,
     xid: u32,
-    options: Options,
+    options: &Options,
 ) -> Result<Vec<u8>, ErrorKind> {
     let mut w = Writer::new(version);
     w.xid = xid;
-    w.options = options;
+    w.options = options.clone();
     let row = row_of(message, version).ok_or(ErrorKind::BrcBadType)?;
     put_head(&mut w, row);
     (row.encode)(message, &mut w);
@@ -162,7 +162,7 @@ pub fn encode_with(
 /// Encodes a message inside another. A message without a form in the version is omitted, which the receiver
 /// rejects.
 pub(crate) fn encode_inner(message: &Message, xid: u32, w: &mut Writer) {
-    if let Ok(inner) = encode_with(message, w.version, xid, w.options) {
+    if let Ok(inner) = encode_with(message, w.version, xid, &w.options) {
         w.bytes(&inner);
     }
 }

@@ -7,7 +7,7 @@
 use flow::TableId;
 use ofp_actions::{Action, Resubmit, Stage, put_actions, put_instructions, read_actions, read_instructions};
 use ofp_wire::prop;
-use ofp_wire::{ErrorKind, Reader, Res, Version, Writer};
+use ofp_wire::{ErrorKind, Options, Reader, Res, Version, Writer};
 
 const BRIDGE: u16 = 0x8000;
 const STACK: u16 = 0x8001;
@@ -73,9 +73,10 @@ fn listed(action: &Action) -> Action {
 }
 
 impl Continuation {
-    /// The payload of the property, for a connection of that version; `None` if it does not fit a message.
-    pub fn encode(&self, version: Version) -> Option<Vec<u8>> {
+    /// The payload of the property, for a connection of that version and options; `None` if it does not fit a message.
+    pub fn encode(&self, version: Version, options: &Options) -> Option<Vec<u8>> {
         let mut w = Writer::new(version);
+        w.options = options.clone();
         w.zeros(4);
         prop::put(&mut w, BRIDGE, |w| w.bytes(&self.bridge));
         for value in self.stack.iter().rev() {
@@ -100,6 +101,7 @@ impl Continuation {
                 put_nested(&mut w, ACTIONS, |w| put_actions(w, actions.iter(), &flow::Match::catchall()));
             } else {
                 let mut inner = Writer::new(Version::V15);
+                inner.options = options.clone();
                 put_instructions(&mut inner, &step.actions, &flow::Match::catchall());
                 put_nested(&mut w, INSTRUCTIONS, |w| w.bytes(&inner.buf));
             }
@@ -113,12 +115,13 @@ impl Continuation {
         (w.buf.len() <= MAX_BYTES).then_some(w.buf)
     }
 
-    /// Parses the payload of the property, from a connection of that version.
+    /// Parses the payload of the property, from a connection of that version and options.
     ///
     /// # Errors
     /// The error to reply with.
-    pub fn decode(bytes: &[u8], version: Version) -> Res<Continuation> {
+    pub fn decode(bytes: &[u8], version: Version, options: &Options) -> Res<Continuation> {
         let mut r = Reader::new(bytes, version);
+        r.options = options;
         if r.is_empty() {
             return Ok(Continuation::default());
         }
@@ -146,6 +149,7 @@ impl Continuation {
                 INSTRUCTIONS => {
                     p.skip(4)?;
                     let mut inner = Reader::new(p.rest(), Version::V15);
+                    inner.options = options;
                     c.steps.push(Step { table, cookie, actions: read_instructions(&mut inner)? });
                 }
                 ACTION_SET => {

@@ -7,7 +7,7 @@ use super::hex;
 use crate::{Options, decode_with, encode_with, fuzz};
 
 const CAPTURED: &str = include_str!("../../corpus/captured.txt");
-const OPTIONS: Options = Options { table_id_in_command: true };
+const OPTIONS: Options = Options { table_id_in_command: true, ..Options::DEFAULT };
 
 fn captured() -> impl Iterator<Item = (&'static str, &'static str, Vec<u8>)> {
     CAPTURED.lines().map(|line| {
@@ -19,12 +19,12 @@ fn captured() -> impl Iterator<Item = (&'static str, &'static str, Vec<u8>)> {
 }
 
 fn outcome(bytes: &[u8]) -> String {
-    let (version, xid, message) = match decode_with(bytes, OPTIONS) {
+    let (version, xid, message) = match decode_with(bytes, &OPTIONS) {
         Ok(decoded) => decoded,
         Err(e) => return e.kind.to_string(),
     };
-    let again = encode_with(&message, version, xid, OPTIONS).expect("what decodes encodes");
-    let back = decode_with(&again, OPTIONS).expect("what was encoded decodes").2;
+    let again = encode_with(&message, version, xid, &OPTIONS).expect("what decodes encodes");
+    let back = decode_with(&again, &OPTIONS).expect("what was encoded decodes").2;
     match (again == bytes, back == message) {
         (true, true) => "same".into(),
         (false, true) => "equal".into(),
@@ -136,8 +136,7 @@ fn fields_have_the_prerequisites_of_ovs() {
             m.resize(48 + (oxm.len() + 4).next_multiple_of(8), 0);
             let len = (m.len() as u16).to_be_bytes();
             m[2..4].copy_from_slice(&len);
-            let got =
-                decode_with(&m, Options::default()).map_or_else(|e| e.kind.to_string(), |_| "ok".into());
+            let got = decode_with(&m, &Options::DEFAULT).map_or_else(|e| e.kind.to_string(), |_| "ok".into());
             if got != expected {
                 differences.push(format!("{} behind {name}: {got}, not {expected}", line[1]));
             }

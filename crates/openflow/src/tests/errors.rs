@@ -14,7 +14,8 @@ fn errors_have_the_numbers_of_each_version() {
         (ErrorKind::BacBadOutGroup, nx(2, 9), std(2, 9)),
         (ErrorKind::BfcMsgFailed, None, onf(2313)),
         (ErrorKind::BicDupInst, None, onf(2600)),
-        (ErrorKind::NxttmfcInvalidTlvDel, nx(1, 536), nx(37, 0)),
+        (ErrorKind::NxfmfcInvalidTlvField, nx(1, 536), nx(37, 0)),
+        (ErrorKind::NxttmfcInvalidTlvDel, nx(1, 537), nx(38, 0)),
         (ErrorKind::PmfcBadHwAddr, std(4, 1), std(7, 1)),
     ];
     for (kind, v10, v13) in rows {

@@ -1,11 +1,12 @@
 //! [`Connection`]: a blocking OpenFlow connection to a bridge, and its requests.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
-use flow::OfPort;
 use flow::text::PortNames;
+use flow::{OfPort, TlvTable};
 use openflow::msg::port::Port;
 use openflow::session::{Config, Event, Session};
 use openflow::{ErrorBody, Message, Version, VersionSet};
@@ -60,6 +61,11 @@ impl Connection {
     /// The version agreed.
     pub(crate) fn version(&self) -> Version {
         self.session.version().unwrap_or(Version::V10)
+    }
+
+    /// Decodes and encodes further messages by these mappings.
+    pub(crate) fn use_tlv(&mut self, tlv: &Arc<TlvTable>) {
+        self.session.set_tlv(tlv);
     }
 
     fn flush(&mut self) -> Result<()> {
@@ -187,6 +193,8 @@ pub(crate) struct Names {
     pub(crate) ports: Vec<Port>,
     /// Whether names are printed; they are always understood.
     pub(crate) show: bool,
+    /// Its mappings of tunnel metadata.
+    pub(crate) tlv: Arc<TlvTable>,
 }
 
 impl PortNames for Names {
@@ -197,5 +205,9 @@ impl PortNames for Names {
 
     fn number(&self, name: &str) -> Option<OfPort> {
         self.ports.iter().find(|known| known.name == name).map(|known| known.port)
+    }
+
+    fn tlv(&self) -> &TlvTable {
+        &self.tlv
     }
 }

@@ -6,8 +6,10 @@
 mod connection;
 mod groups;
 mod print;
+mod tlv;
 
 use std::io::{IsTerminal, Read as _};
+use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
 use flow::text::{PortNames, parse_port};
@@ -45,6 +47,9 @@ Commands:
   dump-groups BRIDGE [GROUP]         the groups
   dump-group-stats BRIDGE [GROUP]    counters of groups and buckets
   dump-group-features BRIDGE         what groups can do
+  add-tlv-map BRIDGE MAP[,MAP]...    map tunnel options, {class=CLASS,type=TYPE,len=BYTES}->tun_metadataN
+  del-tlv-map BRIDGE [MAP[,MAP]...]  remove these mappings, or all
+  dump-tlv-map BRIDGE                the mappings
   packet-out BRIDGE in_port=PORT,packet=HEX,actions=ACTIONS
                                      send a packet through actions
 
@@ -178,7 +183,7 @@ struct Run<'o> {
 
 /// Commands: name, minimum and maximum number of arguments with the bridge, and function.
 type Command = (&'static str, usize, usize, fn(&mut Run<'_>, &str) -> Result<String>);
-const COMMANDS: [Command; 20] = [
+const COMMANDS: [Command; 23] = [
     ("show", 1, 1, show),
     ("dump-flows", 1, 2, dump_flows),
     ("dump-aggregate", 1, 2, dump_aggregate),
@@ -198,6 +203,9 @@ const COMMANDS: [Command; 20] = [
     ("dump-groups", 1, 2, groups::dump_groups),
     ("dump-group-stats", 1, 2, groups::dump_group_stats),
     ("dump-group-features", 1, 1, groups::dump_group_features),
+    ("add-tlv-map", 2, 2, tlv::add_tlv_map),
+    ("del-tlv-map", 1, 2, tlv::del_tlv_map),
+    ("dump-tlv-map", 1, 1, tlv::dump_tlv_map),
     ("packet-out", 2, 2, packet_out),
 ];
 
@@ -216,7 +224,9 @@ fn run(options: &Options, args: &[String]) -> Result<String> {
     let mut connection = Connection::open(&args[0], options.versions, deadline)?;
     let (_, ports) = connection.ports()?;
     let show = options.names.unwrap_or_else(|| std::io::stdout().is_terminal());
-    let mut run = Run { options, connection, names: Names { ports, show } };
+    let tlv = Arc::new(tlv::mappings(&mut connection));
+    connection.use_tlv(&tlv);
+    let mut run = Run { options, connection, names: Names { ports, show, tlv } };
     command(&mut run, args.get(1).map_or("", String::as_str))
 }
 

@@ -11,7 +11,7 @@ use crate::instances::Instance;
 use crate::switch::Switch;
 use dpif::text::{format_flow, parse_actions, parse_key_mask};
 use dpif::{DpifOp, FlowPut, FlowRecord, OpResult, PmdId, PutMode};
-use flow::text::{NoPortNames, format_match};
+use flow::text::format_match_with;
 use flow::{FlowKey, TableId, Ufid};
 use ofp_actions::text::format_actions;
 use std::fmt::Write as _;
@@ -150,15 +150,16 @@ pub(super) fn bridge_tables(daemon: &mut Daemon, args: &[String]) -> Answer {
     };
     let now_ms = sys::clock::monotonic_ms();
     let mut out = String::new();
+    let tlv = &**bridge.tables.tlv();
     for rule in bridge.tables.iter() {
         if rule.table != TableId(0) {
             let _ = write!(out, "table_id={}, ", rule.table.0);
         }
         let (packets, bytes) = rule.stats.counts();
         let age_s = now_ms.saturating_sub(rule.created_ms) / 1000;
-        let matching = format_match(&rule.matching.unpack(), Some(rule.priority));
+        let matching = format_match_with(&rule.matching.unpack(), Some(rule.priority), tlv);
         let separator = if matching.is_empty() { "" } else { "," };
-        let actions = format_actions(&rule.actions, &NoPortNames);
+        let actions = format_actions(&rule.actions, tlv);
         let _ = writeln!(
             out,
             "duration={age_s}s, n_packets={packets}, n_bytes={bytes}, {matching}{separator}actions={actions}"

@@ -12,12 +12,13 @@ use dpif::text::{NumbersOnly, format_actions, parse_key_mask};
 use dpif::{DpAction, DpifOp, Execute, FlowStats, OpBatch, PmdId, UserCookie, XlateDrop, slow_reason};
 use flow::compose::compose;
 use flow::extract::{Metadata, extract};
-use flow::text::{PortNames, format_flow, format_megaflow, parse_exact_flow};
-use flow::{DpPort, FLOW_WORDS, Flow, FlowKey, Mask, Match, OfPort, VlanTag};
+use flow::text::{PortNames, format_flow_with, format_megaflow_with, parse_exact_flow};
+use flow::{DpPort, FLOW_WORDS, Flow, FlowKey, Mask, Match, OfPort, TlvTable, VlanTag};
 use ofp_actions::text::parse_actions;
 use ofp_actions::{Action, CheckContext, Stage, check_actions};
 use ofproto::ct_support;
-use ofproto::ports::{BridgeId, PortTable};
+use ofproto::ports::BridgeId;
+use ofproto::view::BridgeView;
 use ofproto::xlate::{Recirculations, Request, Start, Translation, render_trace, translate};
 use openflow::Version;
 use packet::Packet;
@@ -26,15 +27,20 @@ use std::fmt::Write as _;
 /// Upper bound of port numbers.
 const MAX_PORTS: u32 = 0xff00;
 
-struct Names<'a>(&'a PortTable);
+/// Ports and mappings of a bridge.
+struct Names<'a>(&'a BridgeView);
 
 impl PortNames for Names<'_> {
     fn name(&self, port: OfPort) -> Option<&str> {
-        self.0.port(port).map(|p| p.name.as_str())
+        self.0.ports.port(port).map(|p| p.name.as_str())
     }
 
     fn number(&self, name: &str) -> Option<OfPort> {
-        self.0.by_name(name).map(|p| p.of_port)
+        self.0.ports.by_name(name).map(|p| p.of_port)
+    }
+
+    fn tlv(&self) -> &TlvTable {
+        self.0.tables.tlv()
     }
 }
 
@@ -73,7 +79,7 @@ fn subject<'a>(instances: &'a Instances, args: &TraceArgs<'_>) -> Result<Subject
         FlowText::Bridge(name, text) => {
             let (instance, bridge) =
                 instances.bridge(name).ok_or_else(|| format!("{name}: unknown bridge"))?;
-            let flow = parse_exact_flow(text, &Names(&bridge.ports))
+            let flow = parse_exact_flow(text, &Names(&bridge))
                 .map_err(|e| format!("Bad openflow flow syntax: {text}: {}", e.message))?;
             (instance, bridge.id, flow)
         }
@@ -86,7 +92,8 @@ fn subject<'a>(instances: &'a Instances, args: &TraceArgs<'_>) -> Result<Subject
             let view = instance.backer.view();
             let none = || format!("no OpenFlow port for datapath port {}", key.in_port());
             let (bridge, of_port) = view.receiver(&key).ok_or_else(none)?;
-            (instance, bridge.id, key.to_flow(of_port))
+            let bad = |_| "Failed to parse Geneve options";
+            (instance, bridge.id, bridge.flow_of(&key, of_port).map_err(bad)?)
         }
     };
     let packet = match &args.packet {
@@ -115,7 +122,7 @@ fn of_packet(bytes: &[u8], given: &Flow, vlan_limit: u8) -> Flow {
 fn packet_out_actions(subject: &Subject<'_>, args: &TraceArgs<'_>) -> Result<Vec<Action>, String> {
     let view = subject.instance.backer.view();
     let bridge = view.bridge(subject.bridge).ok_or("the bridge is gone")?;
-    let actions = parse_actions(args.actions, &Names(&bridge.ports)).map_err(|e| e.message)?;
+    let actions = parse_actions(args.actions, &Names(bridge)).map_err(|e| e.message)?;
     let instruction = actions.iter().map(Action::stage).find(|stage| *stage > Stage::Apply);
     if let Some(stage) = instruction {
         return Err(format!("{} instruction not allowed here", stage.name()));
@@ -164,8 +171,9 @@ fn part_text(subject: &Subject<'_>, flow: &Flow, start: Start<'_>, copies: &mut 
     // Held until the next round of the revalidator, so that further traces find their state.
     backer.ukeys.defer_release(&t.recircs);
     copies.add(std::mem::take(&mut t.forks));
-    let shown = format_flow(flow);
-    format!("Flow: {shown}\n{}{}", render_trace(&t.trace), summary(subject, flow, &t))
+    let tlv = view.bridge(subject.bridge).map(|b| b.tables.tlv().clone()).unwrap_or_default();
+    let shown = format_flow_with(flow, &*tlv);
+    format!("Flow: {shown}\n{}{}", render_trace(&t.trace), summary(subject, flow, &t, &tlv))
 }
 
 /// Executes the actions of the translation for controllers only: nothing is forwarded.
@@ -192,11 +200,12 @@ fn to_controllers(subject: &Subject<'_>, flow: &Flow, packet: &[u8], t: &Transla
     subject.instance.datapath.operate(OpBatch { pmd: PmdId::Main, ops, tag: 0, reply: None });
 }
 
-fn summary(subject: &Subject<'_>, flow: &Flow, t: &Translation) -> String {
+fn summary(subject: &Subject<'_>, flow: &Flow, t: &Translation, tlv: &TlvTable) -> String {
     let mut shown = *flow;
     shown.recirc_id = t.final_flow.recirc_id;
     shown.actset_output = OfPort::UNSET.0;
-    let last = if t.final_flow == shown { "unchanged".to_string() } else { format_flow(&t.final_flow) };
+    let is_unchanged = t.final_flow == shown;
+    let last = if is_unchanged { "unchanged".to_string() } else { format_flow_with(&t.final_flow, tlv) };
     let mut mask: Mask = t.wc;
     for (tag, bits) in flow.vlans.iter().zip(&mut mask.0.vlans) {
         // The EtherType already shows the absence of a tag.
@@ -209,7 +218,7 @@ fn summary(subject: &Subject<'_>, flow: &Flow, t: &Translation) -> String {
         // Without a packet, controllers receive none.
         actions = actions.replace("dont_send=0", "dont_send=1");
     }
-    let mut out = format!("\nFinal flow: {last}\nMegaflow: {}\n", format_megaflow(flow, &mask));
+    let mut out = format!("\nFinal flow: {last}\nMegaflow: {}\n", format_megaflow_with(flow, &mask, tlv));
     let _ = writeln!(out, "Datapath actions: {actions}");
     let reasons = [
         (slow_reason::CONTROLLER, "Sends \"packet-in\" messages to the OpenFlow controller."),
@@ -243,5 +252,6 @@ fn failure(reason: XlateDrop) -> &'static str {
         XlateDrop::ForwardingDisabled => "Forwarding is disabled",
         XlateDrop::VlanNotAllowed => "VLAN not allowed",
         XlateDrop::TooManyMplsLabels => "Too many MPLS labels",
+        XlateDrop::InvalidTunnelMetadata => "Invalid tunnel metadata",
     }
 }

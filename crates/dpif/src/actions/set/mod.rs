@@ -27,7 +27,7 @@ pub use ports::PortsSet;
 use super::prelude::*;
 use super::text::is_same;
 use content::Content;
-use flow::Tunnel;
+use flow::OuterHeaders;
 
 /// `OVS_ACTION_ATTR_SET`.
 const SET: u16 = 3;
@@ -70,7 +70,7 @@ trait Header {
 macro_rules! headers {
     ($($(#[$doc:meta])* $variant:ident($value:ty): $header:ty,)*) => {
         /// Rewrites one header, which the flow's key must have.
-        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        #[derive(Clone, PartialEq, Eq, Hash, Debug)]
         pub enum SetAction {
             $($(#[$doc])* $variant($value),)*
         }
@@ -142,7 +142,7 @@ headers! {
     /// Packet priority.
     SkbPriority(u32): metadata::SkbPriority,
     /// Outer headers for the next tunnel output.
-    Tunnel(Tunnel): tunnel::Outer,
+    Tunnel(Box<OuterHeaders>): tunnel::Outer,
     /// The first entry of an MPLS label stack.
     Mpls(Masked<u32>): mpls::Mpls,
 }

@@ -5,7 +5,7 @@ use super::content::{Content, put_plain};
 use crate::actions::prelude::*;
 use crate::text::sets;
 use crate::text::write::Fields;
-use flow::Tunnel;
+use flow::OuterHeaders;
 use flow::nlkey::{Fitness, parse_tunnel, write_tunnel};
 
 /// `OVS_KEY_ATTR_TUNNEL`.
@@ -15,7 +15,7 @@ const KEY: u16 = 16;
 pub(super) struct Outer;
 
 impl Header for Outer {
-    type Value = Tunnel;
+    type Value = Box<OuterHeaders>;
     const NAME: &'static str = "tunnel";
     const KEY: Option<u16> = Some(KEY);
     const IS_TRANSLATED: bool = true;
@@ -25,24 +25,24 @@ impl Header for Outer {
         None
     }
 
-    fn format(value: &Tunnel) -> String {
+    fn format(value: &Box<OuterHeaders>) -> String {
         let mut f = Fields::new(false);
         sets::put_tunnel(&mut f, value, None);
         f.finish(Self::NAME)
     }
 
-    fn parse(item: &Item<'_>) -> Result<Tunnel, TextError> {
-        sets::tunnel(item).map(|both| both.value)
+    fn parse(item: &Item<'_>) -> Result<Box<OuterHeaders>, TextError> {
+        sets::tunnel(item).map(|both| Box::new(both.value))
     }
 
-    fn write(value: &Tunnel, out: &mut AttrWriter) -> Result<(), ActionError> {
+    fn write(value: &Box<OuterHeaders>, out: &mut AttrWriter) -> Result<(), ActionError> {
         put_plain(out, |out| out.nested(KEY, |out| write_tunnel(out, value)));
         Ok(())
     }
 
-    fn read(content: &Content<'_>) -> Result<Tunnel, ActionError> {
+    fn read(content: &Content<'_>) -> Result<Box<OuterHeaders>, ActionError> {
         match parse_tunnel(content.plain()?.nested()?)? {
-            (tunnel, Fitness::Perfect) if tunnel.is_some() => Ok(tunnel),
+            (outer, Fitness::Perfect) if outer.tunnel.is_some() => Ok(Box::new(outer)),
             _ => Err(ActionError::Foreign),
         }
     }

@@ -2,6 +2,7 @@
 //! omissions), our own decisions, properties, corpus.
 
 mod decisions;
+mod metadata;
 mod properties;
 mod tokens;
 
@@ -130,7 +131,8 @@ fn every_field_is_found_by_its_printable_name() {
         assert_eq!(has_header, subfield_name(*field) != def.name, "{}", def.name);
     }
     assert_eq!(field_by_subfield_name("OXM_OF_IPV4_SRC"), Some(FieldId::IpSrc));
-    assert_eq!(format_subfield(parse_subfield("ip_src[8..15]").unwrap()), "NXM_OF_IP_SRC[8..15]");
+    let range = parse_subfield("ip_src[8..15]", &NoPortNames).unwrap();
+    assert_eq!(format_subfield(range, &NoPortNames), "NXM_OF_IP_SRC[8..15]");
 }
 
 #[test]

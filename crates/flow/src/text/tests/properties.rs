@@ -5,8 +5,15 @@ use crate::Match;
 use crate::fields::{ALL_FIELDS, FieldFormat};
 use proptest::prelude::*;
 
-/// Fields that another one implies, or that a match prints only together with others.
-const IMPLIED: [FieldId; 8] = [
+/// Fields that another one implies, or that a match prints only together with others or, as in OVS, without their
+/// masks.
+const IMPLIED: [FieldId; 14] = [
+    FieldId::TunErspanVer,
+    FieldId::TunErspanIdx,
+    FieldId::TunErspanDir,
+    FieldId::TunErspanHwid,
+    FieldId::TunGtpuFlags,
+    FieldId::TunGtpuMsgtype,
     FieldId::PacketType,
     FieldId::InPortOxm,
     FieldId::EthType,

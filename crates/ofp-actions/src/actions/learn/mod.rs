@@ -4,6 +4,7 @@ mod text;
 mod wire;
 
 use super::prelude::*;
+use crate::action::refer_to;
 use crate::check::{check_dest, check_source};
 use crate::translate::{assign, look_at};
 use flow::fields::Prereq;
@@ -150,6 +151,15 @@ impl OfAction for Box<LearnAction> {
     fn references(&self, visit: &mut dyn FnMut(Reference)) {
         if self.delete_learned {
             visit(Reference::Learned(self.table, self.cookie));
+        }
+        self.result_dst.into_iter().for_each(|dst| refer_to(dst, visit));
+        for spec in &self.specs {
+            if let LearnSource::Field(source) = spec.source {
+                refer_to(source, visit);
+            }
+            if let LearnDest::Match(dest) | LearnDest::Load(dest) = spec.dest {
+                refer_to(dest, visit);
+            }
         }
     }
 

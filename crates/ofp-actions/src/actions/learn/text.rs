@@ -31,7 +31,7 @@ pub(super) fn parse(arg: &str, ports: &dyn PortNames) -> Parsed<LearnAction> {
     };
     let mut tokens = Tokens::new(arg);
     while let Some(token) = tokens.next_token()? {
-        if !parse_parameter(&mut learn, &token)? {
+        if !parse_parameter(&mut learn, &token, ports)? {
             learn.specs.push(parse_spec(&token, ports)?);
         }
     }
@@ -39,7 +39,7 @@ pub(super) fn parse(arg: &str, ports: &dyn PortNames) -> Parsed<LearnAction> {
 }
 
 /// Parses a parameter of the action itself; returns whether it is one.
-fn parse_parameter(learn: &mut LearnAction, token: &Token<'_>) -> Parsed<bool> {
+fn parse_parameter(learn: &mut LearnAction, token: &Token<'_>, ports: &dyn PortNames) -> Parsed<bool> {
     let value = token.value;
     match token.key {
         "table" => {
@@ -58,7 +58,7 @@ fn parse_parameter(learn: &mut LearnAction, token: &Token<'_>) -> Parsed<bool> {
         "delete_learned" => learn.delete_learned = true,
         "limit" => learn.limit = u32_argument(value)?,
         "result_dst" => {
-            let sub = sub_field(value)?;
+            let sub = sub_field(value, ports)?;
             writable(sub.field, value)?;
             if sub.len_bits != 1 {
                 return fail(value, "result_dst in 'learn' action must be a single bit");
@@ -72,14 +72,14 @@ fn parse_parameter(learn: &mut LearnAction, token: &Token<'_>) -> Parsed<bool> {
 
 fn parse_spec(token: &Token<'_>, ports: &dyn PortNames) -> Parsed<LearnSpec> {
     match (token.key, token.attached) {
-        ("load", Attached::Colon | Attached::Equals) => parse_load_spec(token.value),
+        ("load", Attached::Colon | Attached::Equals) => parse_load_spec(token.value, ports),
         ("output", Attached::Colon | Attached::Equals) => {
-            let source = sub_field(token.value)?;
+            let source = sub_field(token.value, ports)?;
             let len_bits = source.len_bits;
             Ok(LearnSpec { source: LearnSource::Field(source), dest: LearnDest::Output, len_bits })
         }
         (_, Attached::Equals) => parse_match_spec(token, ports),
-        (key, Attached::Nothing) => match sub_field(key) {
+        (key, Attached::Nothing) => match sub_field(key, ports) {
             Ok(sub) => {
                 has_header(sub, key)?;
                 Ok(match_spec(LearnSource::Field(sub), sub))
@@ -106,14 +106,14 @@ fn has_header(sub: SubField, part: &str) -> Parsed<()> {
 }
 
 /// `IMMEDIATE->DESTINATION` or `SOURCE->DESTINATION`.
-fn parse_load_spec(arg: &str) -> Parsed<LearnSpec> {
+fn parse_load_spec(arg: &str, ports: &dyn PortNames) -> Parsed<LearnSpec> {
     if !arg.starts_with(|c: char| c.is_ascii_digit()) {
-        let (source, dest) = source_and_dest(arg)?;
+        let (source, dest) = source_and_dest(arg, ports)?;
         let len_bits = dest.len_bits;
         return Ok(LearnSpec { source: LearnSource::Field(source), dest: LearnDest::Load(dest), len_bits });
     }
     let (text, name) = arrow(arg, "missing `->'")?;
-    let dest = sub_field(name)?;
+    let dest = sub_field(name, ports)?;
     writable(dest.field, name)?;
     let Ok(value) = parse_u128(text) else {
         return fail(text, format!("load: garbage before `->' in `{arg}'"));
@@ -129,17 +129,18 @@ fn parse_load_spec(arg: &str) -> Parsed<LearnSpec> {
 fn parse_match_spec(token: &Token<'_>, ports: &dyn PortNames) -> Parsed<LearnSpec> {
     let (key, text) = (token.key, token.value);
     let dest = match field_by_name(key) {
-        Some(field) => SubField::whole(field),
-        None => match sub_field(key) {
+        Some(field) if field.metadata_index().is_none() => SubField::whole(field),
+        Some(_) => sub_field(key, ports)?,
+        None => match sub_field(key, ports) {
             Ok(dest) => dest,
             Err(f) if key.contains('[') => return Err(f),
             Err(_) => return unknown_keyword(token),
         },
     };
     has_header(dest, key)?;
-    let not_field = match sub_field(text) {
+    let not_field = match sub_field(text, ports) {
         Ok(source) => {
-            let dest = if field_by_name(key).is_some() { sub_field(key)? } else { dest };
+            let dest = if field_by_name(key).is_some() { sub_field(key, ports)? } else { dest };
             if source.len_bits != dest.len_bits {
                 let (a, b) = (dest.len_bits, source.len_bits);
                 return fail(key, format!("bit widths of {key} ({a}) and {text} ({b}) differ"));
@@ -202,7 +203,7 @@ pub(super) fn format(learn: &LearnAction, ports: &dyn PortNames) -> String {
         parts.push(format!("limit={}", learn.limit));
     }
     if let Some(dest) = learn.result_dst {
-        parts.push(format!("result_dst={}", format_subfield(dest)));
+        parts.push(format!("result_dst={}", format_subfield(dest, ports)));
     }
     parts.extend(learn.specs.iter().map(|spec| format_spec(spec, ports)));
     format!("learn({})", parts.join(","))
@@ -210,25 +211,29 @@ pub(super) fn format(learn: &LearnAction, ports: &dyn PortNames) -> String {
 
 fn format_spec(spec: &LearnSpec, ports: &dyn PortNames) -> String {
     match (&spec.source, &spec.dest) {
-        (LearnSource::Field(source), LearnDest::Match(dest)) if source == dest => format_subfield(*dest),
+        (LearnSource::Field(source), LearnDest::Match(dest)) if source == dest => {
+            format_subfield(*dest, ports)
+        }
         (LearnSource::Field(source), LearnDest::Match(dest)) => {
-            format!("{}={}", format_subfield(*dest), format_subfield(*source))
+            format!("{}={}", format_subfield(*dest, ports), format_subfield(*source, ports))
         }
         (LearnSource::Immediate(value), LearnDest::Match(dest)) => {
             if dest.field_mask() == dest.field.full_mask() {
                 let value = format_value(dest.field, *value, dest.field.full_mask(), ports);
                 format!("{}={value}", dest.field.def().name)
             } else {
-                format!("{}={}", format_subfield(*dest), hex(*value))
+                format!("{}={}", format_subfield(*dest, ports), hex(*value))
             }
         }
         (LearnSource::Field(source), LearnDest::Load(dest)) => {
-            format!("load:{}->{}", format_subfield(*source), format_subfield(*dest))
+            format!("load:{}->{}", format_subfield(*source, ports), format_subfield(*dest, ports))
         }
         (LearnSource::Immediate(value), LearnDest::Load(dest)) => {
-            format!("load:{}->{}", hex(*value), format_subfield(*dest))
+            format!("load:{}->{}", hex(*value), format_subfield(*dest, ports))
         }
-        (LearnSource::Field(source), LearnDest::Output) => format!("output:{}", format_subfield(*source)),
+        (LearnSource::Field(source), LearnDest::Output) => {
+            format!("output:{}", format_subfield(*source, ports))
+        }
         (LearnSource::Immediate(value), LearnDest::Output) => format!("output:{}", hex(*value)),
     }
 }

@@ -37,7 +37,7 @@ pub(super) fn read(r: &mut Reader<'_>, second: bool) -> Res<Action> {
         r.sub(2)?.zeros(ErrorKind::NxbacMustBeZero)?;
         if flags & WRITE_RESULT != 0 {
             let field = nxm::read_action_field(r)?;
-            result_dst = Some(valid(SubField { field, offset_bits, len_bits: 1 })?);
+            result_dst = Some(valid(SubField { field, offset_bits, len_bits: 1 }, r.options.tlv())?);
         } else if offset_bits != 0 {
             return Err(ErrorKind::BacBadArgument);
         }
@@ -112,7 +112,7 @@ fn cut(mut spec: LearnSpec) -> LearnSpec {
 
 fn read_range(r: &mut Reader<'_>, len_bits: u16) -> Res<SubField> {
     let field = nxm::read_action_field(r)?;
-    valid(SubField { field, offset_bits: r.u16()?, len_bits })
+    valid(SubField { field, offset_bits: r.u16()?, len_bits }, r.options.tlv())
 }
 
 pub(super) fn put(w: &mut Writer, l: &LearnAction) {

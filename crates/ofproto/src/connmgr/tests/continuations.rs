@@ -1,6 +1,7 @@
 //! Paused translations and their resumption.
 
 use super::*;
+use openflow::msg::control::TlvTableCommand;
 use openflow::msg::packet::{PacketIn, PacketOut};
 
 /// A frame of 60 bytes from port 1.
@@ -63,6 +64,39 @@ fn a_paused_translation_continues_where_it_stopped() {
         }
         let counted = s.rules();
         assert!(counted.iter().any(|r| r.starts_with("table=4") && r.ends_with("n=2")), "{counted:?}");
+    }
+}
+
+#[test]
+fn a_continuation_keeps_tunnel_metadata() {
+    for version in [Version::V10, Version::V13, Version::V15] {
+        let mut s = Switch::new();
+        let mut c = controller(&mut s, version);
+        let mut rules = s.service(Version::V15);
+        for client in [&mut c, &mut rules] {
+            client.options.tlv = Some(Arc::new(tlv::table()));
+        }
+        rules.silent(&mut s, &tlv::change(TlvTableCommand::Add, &[(0xffff, 0, 4, 0), (0xffff, 1, 124, 1)]));
+        for text in [
+            "actions=set_field:0x1234->tun_metadata0,set_field:6->tun_id,controller(pause),\
+             set_field:7->tun_metadata1,resubmit(,1)",
+            "table=1,tun_id=6,tun_metadata0=0x1234,tun_metadata1=7,actions=output:2",
+            "table=1,priority=1,actions=output:2,output:2",
+        ] {
+            rules.silent(&mut s, &tlv::rule(text));
+        }
+        let packets = paused(&mut s, &mut c);
+        let [m] = &packets[..] else { panic!("{packets:?}") };
+        let shown = flow::text::format_match_with(&m.metadata, None, &tlv::table());
+        assert_eq!(shown, "tun_id=0x6,tun_metadata0=0x1234,in_port=1", "{version:?}");
+        c.silent(&mut s, &Message::Resume(m.clone()));
+        assert_eq!(executed(&s), ["2"], "{version:?}");
+        // The controller changes it.
+        let mut changed = m.clone();
+        let field = flow::fields::FieldId::TunMetadata0;
+        changed.metadata.set_wide(&tlv::table(), field, 9.into(), flow::Wide::ones(32));
+        c.silent(&mut s, &Message::Resume(changed));
+        assert_eq!(executed(&s), ["2,2"], "{version:?}");
     }
 }
 

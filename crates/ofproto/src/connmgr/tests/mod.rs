@@ -13,6 +13,7 @@ mod meters;
 mod recording;
 mod requests;
 mod snoop;
+mod tlv;
 mod turns;
 mod versions;
 
@@ -23,7 +24,7 @@ use crate::ports::{Bundle, BundleId, Port, PortConfigBits, PortCounters, PortTab
 use crate::rule::{Rule, RuleTimeouts};
 use dpif::actions::Userspace;
 use dpif::{DpAction, DpifError, PortStats, UserCookie};
-use flow::text::NoPortNames;
+use flow::text::{NoPortNames, PortNames};
 use flow::{DpPort, MacAddr, OfPort, TableId};
 use ofp_actions::text::{FlowModCommand as TextCommand, parse_flow_mod};
 use openflow::msg::flow_mod::{FlowMod, FlowModCommand, FlowModFlags};
@@ -210,7 +211,7 @@ impl Client {
             let mut rest = &bytes[..];
             while !rest.is_empty() {
                 let len = usize::from(u16::from_be_bytes([rest[2], rest[3]]));
-                let (version, xid, message) = openflow::decode(&rest[..len]).unwrap();
+                let (version, xid, message) = openflow::decode_with(&rest[..len], &self.options).unwrap();
                 if !matches!(message, Message::Hello(_)) {
                     assert_eq!(version, self.version);
                 }
@@ -225,7 +226,7 @@ impl Client {
     pub(super) fn ask(&mut self, switch: &mut Switch, message: &Message) -> Vec<Message> {
         self.xid += 2;
         let (version, xid) = (self.version, self.xid);
-        let mut bytes = openflow::encode_with(message, version, xid, self.options).unwrap();
+        let mut bytes = openflow::encode_with(message, version, xid, &self.options).unwrap();
         bytes.extend(encode(&Message::BarrierRequest, version, xid + 1).unwrap());
         self.ask_bytes(switch, &bytes)
     }
@@ -298,7 +299,12 @@ pub(super) fn apply_all(s: &Switch, mods: &[FlowMod], cx: &ModContext<'_>) -> Re
 
 /// A flow-mod from a line in `ovs-ofctl` syntax.
 pub(super) fn flow_mod(command: TextCommand, text: &str) -> FlowMod {
-    let t = parse_flow_mod(text, command, &NoPortNames).unwrap();
+    flow_mod_with(command, text, &NoPortNames)
+}
+
+/// As [`flow_mod`], with a bridge's names.
+pub(super) fn flow_mod_with(command: TextCommand, text: &str, names: &dyn PortNames) -> FlowMod {
+    let t = parse_flow_mod(text, command, names).unwrap();
     let command = match t.command {
         TextCommand::Add => FlowModCommand::Add,
         TextCommand::Modify => FlowModCommand::Modify,

@@ -4,7 +4,7 @@ use super::*;
 use dpif::CtCapabilities;
 use dpif::actions::Output;
 use openflow::msg::asyncs::AsyncConfig;
-use openflow::msg::control::{Role, SwitchConfig, TableMod, TlvMap, TlvTableCommand, TlvTableMod};
+use openflow::msg::control::{Role, SwitchConfig, TableMod};
 use openflow::msg::packet::PacketOut;
 use openflow::msg::port::{PortMod, config, state};
 use openflow::msg::stats::{QUEUE_ALL, QueueStatsRequest};
@@ -238,12 +238,6 @@ fn absent_objects_are_empty_lists_or_errors() {
     assert_eq!(c.refused(&mut s, &queue(OfPort(1), 4)), ErrorKind::QofcBadQueue);
     assert_eq!(c.refused(&mut s, &queue(OfPort(9), QUEUE_ALL)), ErrorKind::QofcBadPort);
     assert_eq!(c.refused(&mut s, &Message::QueueGetConfigRequest(OfPort(9))), ErrorKind::QofcBadPort);
-    let maps = vec![TlvMap { class: 1, ty: 2, len_bytes: 4, index: 0 }];
-    let tlv = Message::TlvTableMod(TlvTableMod { command: TlvTableCommand::Add, maps });
-    assert_eq!(c.refused(&mut s, &tlv), ErrorKind::NxttmfcTableFull);
-    assert!(
-        matches!(c.one(&mut s, &Message::TlvTableRequest), Message::TlvTableReply(t) if t.maps.is_empty())
-    );
     assert_eq!(c.refused(&mut s, &Message::FlowMonitorCancel(1)), ErrorKind::MofcUnknownMonitor);
     let table_mod = |table| Message::TableMod(TableMod { table, config: 0, eviction: None, vacancy: None });
     c.silent(&mut s, &table_mod(TableId(3)));

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 /// Ports 5 and 6 of bridge `a` are tunnels to 10.9.0.5 with key 5 and to an address set by rules; both use the
 /// datapath's port 8.
-fn rig() -> Rig {
+pub(super) fn rig() -> Rig {
     let rig = Rig::new();
     let config = TunnelConfig {
         kind: TunnelKind::Geneve,
@@ -71,7 +71,7 @@ fn a_packet_goes_back_to_its_sender_and_not_to_ourselves() {
     rig.check(
         CAME,
         "mark(7),tunnel(id=77,dst=10.9.0.9,flags=10,tp_dst=6081),8",
-        "pkt_mark=0,recirc_id=0,eth,tun_id=0x4d,tun_src=10.9.0.9,tun_dst=10.9.0.1,tun_tos=0,in_port=6,dl_type=0x88b5",
+        "pkt_mark=0,recirc_id=0,eth,tun_id=0x4d,tun_src=10.9.0.9,tun_dst=10.9.0.1,tun_tos=0,tun_flags=-df-csum-key,in_port=6,dl_type=0x88b5",
     );
     // The destination is local.
     rig.acts(&CAME.replace("77", "78"), "tunnel(id=5,dst=10.9.0.5,flags=10,tp_dst=6081),8");

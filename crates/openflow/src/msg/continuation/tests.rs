@@ -29,8 +29,8 @@ fn bytes_are_those_of_ovs() {
         odp_port: 1,
     };
     let bytes = hex(&format!("{head}{output}"));
-    assert_eq!(Continuation::decode(&bytes, Version::V13), Ok(continuation.clone()));
-    assert_eq!(continuation.encode(Version::V13), Some(bytes));
+    assert_eq!(Continuation::decode(&bytes, Version::V13, &Options::DEFAULT), Ok(continuation.clone()));
+    assert_eq!(continuation.encode(Version::V13, &Options::DEFAULT), Some(bytes));
 }
 
 #[test]
@@ -56,8 +56,12 @@ fn what_is_written_is_read_in_every_version() {
                 action_set: vec![step(0, 0, "output:3").actions.remove(0)],
                 odp_port: u32::MAX,
             };
-            let bytes = of(actions).encode(version).unwrap();
-            assert_eq!(Continuation::decode(&bytes, version), Ok(of(read)), "{actions} in {version:?}");
+            let bytes = of(actions).encode(version, &Options::DEFAULT).unwrap();
+            assert_eq!(
+                Continuation::decode(&bytes, version, &Options::DEFAULT),
+                Ok(of(read)),
+                "{actions} in {version:?}"
+            );
         }
     }
 }
@@ -71,11 +75,11 @@ fn malformed_and_too_large_ones_are_refused() {
         ("00000000 80060018 00000000 00000010 00000002", ErrorKind::BpcBadLen),
         ("00000000 80060010 00000000 00000010 00000002", ErrorKind::BacBadLen),
     ] {
-        assert_eq!(Continuation::decode(&hex(bytes), Version::V13), Err(error), "{bytes}");
+        assert_eq!(Continuation::decode(&hex(bytes), Version::V13, &Options::DEFAULT), Err(error), "{bytes}");
     }
     let mut many = hex("00000000");
     (0..=MAX_STACK).for_each(|_| many.extend(hex("80010008 00000001")));
-    assert_eq!(Continuation::decode(&many, Version::V13), Err(ErrorKind::BpcTooMany));
+    assert_eq!(Continuation::decode(&many, Version::V13, &Options::DEFAULT), Err(ErrorKind::BpcTooMany));
     let long = Continuation { stack: vec![vec![0; 128]; 400], ..Continuation::default() };
-    assert_eq!(long.encode(Version::V13), None);
+    assert_eq!(long.encode(Version::V13, &Options::DEFAULT), None);
 }
