@@ -118,7 +118,8 @@ impl Backer {
             return false;
         }
         let mut is_affected = false;
-        let mut walk = Some(Walk::default());
+        // Without flows there is no shard to visit.
+        let mut walk = (!self.ukeys.is_empty()).then(Walk::default);
         while let Some(from) = walk.filter(|_| !is_affected) {
             // Flows changed since by the revalidator may not have reached the datapath, so all count from `covered`.
             walk = self.ukeys.each(from, |_, _, k| {
