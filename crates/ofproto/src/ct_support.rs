@@ -71,4 +71,4 @@ fn tracks(ct: &Ct, can: &CtCapabilities) -> bool {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

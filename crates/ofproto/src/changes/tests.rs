@@ -1,38 +1,18 @@
 use super::*;
 use crate::backer::Backer;
 use crate::flow_mod::{ModContext, ModQueue, remove_users_of_meter};
-use crate::rule::{Rule, RuleStats, RuleTimeouts};
+use crate::rule::Rule;
 use crate::upcall::handle;
-use crate::upcall::tests::{backer_with, miss_of};
+use crate::upcall::tests::{add_by_flow_mod as add, backer_with, miss_of};
 use dpif::PmdId;
 use flow::Ufid;
 use flow::text::NoPortNames;
 use ofp_actions::text::{FlowModCommand, parse_flow_mod};
 use openflow::Version;
-use openflow::msg::flow_mod::FlowModFlags;
 use openflow::msg::group::GroupModCommand;
 use openflow::text::parse_group_mod;
 
 const CORE: PmdId = PmdId::Core(0);
-
-/// Adds a rule as a flow-mod does.
-fn add(backer: &Backer, bridge: BridgeId, line: &str) {
-    let m = parse_flow_mod(line, FlowModCommand::Add, &NoPortNames).expect(line);
-    let rule = Rule {
-        table: m.table.unwrap_or(TableId(0)),
-        matching: m.rule_match.into(),
-        priority: m.priority.into(),
-        cookie: m.cookie,
-        timeouts: RuleTimeouts::new(m.idle_timeout_s, m.hard_timeout_s, &m.actions),
-        importance: 0,
-        flags: FlowModFlags::empty(),
-        actions: m.actions.into(),
-        created_ms: 0,
-        modified_ms: 0,
-        stats: Arc::new(RuleStats::default()),
-    };
-    backer.change_tables(bridge, |tables| drop(tables.insert(Arc::new(rule)))).expect("no open transaction");
-}
 
 /// Whether the changes since its translation affect the only flow.
 fn is_affected(backer: &Backer) -> bool {

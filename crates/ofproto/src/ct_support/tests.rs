@@ -5,7 +5,7 @@ use flow::text::NoPortNames;
 use ofp_actions::text::{FlowModCommand, parse_flow_mod};
 
 /// All features.
-const ALL: CtCapabilities = CtCapabilities {
+pub(crate) const ALL: CtCapabilities = CtCapabilities {
     state: true,
     state_nat: true,
     zone: true,

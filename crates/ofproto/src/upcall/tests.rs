@@ -54,10 +54,10 @@ pub(crate) fn backer_with(rules: &str) -> (Backer, BridgeId) {
     (backer, bridge)
 }
 
-/// Adds a rule in the text syntax; returns its counters.
-pub(crate) fn add_rule(backer: &Backer, bridge: BridgeId, line: &str) {
+/// A rule in the text syntax.
+fn rule_of(line: &str) -> Arc<Rule> {
     let m = parse_flow_mod(line, FlowModCommand::Add, &NoPortNames).expect(line);
-    let rule = Rule {
+    Arc::new(Rule {
         table: m.table.unwrap_or(TableId(0)),
         matching: m.rule_match.into(),
         priority: m.priority.into(),
@@ -69,8 +69,18 @@ pub(crate) fn add_rule(backer: &Backer, bridge: BridgeId, line: &str) {
         created_ms: 0,
         modified_ms: 0,
         stats: Arc::new(RuleStats::default()),
-    };
-    backer.change_bridge(bridge, |b| b.tables.insert(Arc::new(rule)));
+    })
+}
+
+/// Adds a rule, and has all flows checked again.
+pub(crate) fn add_rule(backer: &Backer, bridge: BridgeId, line: &str) {
+    backer.change_bridge(bridge, |b| b.tables.insert(rule_of(line)));
+}
+
+/// Adds a rule as a flow-mod does.
+pub(crate) fn add_by_flow_mod(backer: &Backer, bridge: BridgeId, line: &str) {
+    let added = backer.change_tables(bridge, |tables| drop(tables.insert(rule_of(line))));
+    added.expect("no open transaction");
 }
 
 /// Total packets of the rules of table 0.

@@ -2,21 +2,13 @@
 
 use super::*;
 use crate::barrier::DatapathBarrier;
+use crate::upcall::tests::add_by_flow_mod;
 use sync::AtomicBool;
 
 impl Rig {
     /// Adds a rule as a flow-mod does.
     fn flow_mod(&self, line: &str) {
-        let m = parse_flow_mod(line, FlowModCommand::Add, &NoPortNames).expect(line);
-        let matching = flow::PackedMatch::from(&m.rule_match);
-        let insert = |tables: &mut crate::tables::Tables| {
-            let like = tables.iter().next().expect("a first rule").clone();
-            let mut rule = crate::rule::Rule::clone(&like);
-            (rule.table, rule.matching) = (m.table.unwrap_or(TableId(0)), matching);
-            (rule.priority, rule.actions) = (m.priority.into(), m.actions.as_slice().into());
-            drop(tables.insert(Arc::new(rule)));
-        };
-        self.backer.change_tables(self.bridge, insert).expect("no open transaction");
+        add_by_flow_mod(&self.backer, self.bridge, line);
     }
 
     /// Waits for the present epoch as a connection does; returns it.

@@ -6,20 +6,9 @@ use dpif::CtCapabilities;
 use flow::text::ct_state_flag;
 use std::fmt::Write as _;
 
-/// All features.
-pub(super) const ALL: CtCapabilities = CtCapabilities {
-    state: true,
-    state_nat: true,
-    zone: true,
-    mark: true,
-    label: true,
-    orig_tuple: true,
-    orig_tuple6: true,
-    clear: true,
-    event_mask: false,
-    timeout: false,
-    zero_snat: true,
-};
+/// Features of the recorded switch: all but event masks and timeouts.
+pub(super) const ALL: CtCapabilities =
+    CtCapabilities { event_mask: false, timeout: false, ..crate::ct_support::tests::ALL };
 
 const V4: &str = "tcp,in_port=1,nw_src=10.0.0.1,nw_dst=10.0.0.2,tp_src=1,tp_dst=2";
 const V6: &str = "tcp6,in_port=1,ipv6_src=2001:db8::1,ipv6_dst=2001:db8::2,tp_src=1,tp_dst=2";
