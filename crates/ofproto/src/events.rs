@@ -38,8 +38,8 @@ pub struct PacketInEvent {
     pub packet: Packet,
     /// Its key at that point.
     pub key: FlowKey,
-    /// Identifies its bridge in continuations.
-    pub bridge_uuid: [u8; 16],
+    /// Of a paused translation: identifies its bridge.
+    pub paused_in: Option<[u8; 16]>,
 }
 
 /// Reason for a rule's removal (`OFPRR_*`).

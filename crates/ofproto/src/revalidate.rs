@@ -191,6 +191,12 @@ enum Sent {
     Delete,
 }
 
+impl Sent {
+    fn changes_flow(&self) -> bool {
+        matches!(self, Sent::Modify(_) | Sent::Delete)
+    }
+}
+
 impl Revalidator {
     /// A revalidator that receives `replies` through `sink`.
     pub fn new(replies: Arc<Replies>, sink: Arc<dyn ReplySink>) -> Revalidator {
@@ -431,7 +437,7 @@ impl Revalidator {
 
     /// Sends operations to a forwarding thread. An epoch being covered waits for changes of flows.
     fn send(&mut self, dp: &dyn Datapath, pmd: PmdId, ops: Vec<Asked>) {
-        let covers = ops.iter().any(|(_, sent, _)| matches!(sent, Sent::Modify(_) | Sent::Delete));
+        let covers = ops.iter().any(|(_, sent, _)| sent.changes_flow());
         self.send_as(dp, pmd, ops, covers);
     }
 

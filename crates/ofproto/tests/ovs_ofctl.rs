@@ -176,9 +176,9 @@ fn hand_up(manager: &mut Connmgr, backer: &Backer, e: &dpif::Execute) {
     for action in e.actions.iter() {
         if let DpAction::Userspace(Userspace(UserCookie::Controller(cookie))) = action {
             let state = backer.recirc_state(cookie.recirc_id).unwrap();
-            let bridge_uuid = backer.bridge_uuid(state.bridge);
+            let paused_in = cookie.continuation.then(|| backer.bridge_uuid(state.bridge));
             let (packet, cookie) = (e.packet.clone(), *cookie);
-            manager.deliver_packet_in(&PacketInEvent { state, cookie, packet, key: e.key, bridge_uuid });
+            manager.deliver_packet_in(&PacketInEvent { state, cookie, packet, key: e.key, paused_in });
         }
     }
 }

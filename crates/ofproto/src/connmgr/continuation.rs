@@ -6,18 +6,14 @@
 use super::BridgeCtx;
 use super::Shared;
 use super::conn::Conn;
-use super::packets::{SentPacket, exactly, set_pipeline_fields};
+use super::packets::{SentPacket, key_and_flow};
 use crate::backer::Backer;
-use crate::ct_support;
 use crate::events::PacketInEvent;
-use crate::flow_mod::ModContext;
 use crate::ports::BridgeId;
 use crate::recirc::{FrozenState, FrozenStep};
 use crate::xlate::Start;
-use flow::extract::{Metadata, extract};
 use flow::fields::FieldId;
-use flow::{DpPort, FlowKey, OfPort, TableId};
-use ofp_actions::{Action, check_actions};
+use flow::{DpPort, OfPort, TableId};
 use openflow::ErrorKind;
 use openflow::msg::continuation::{Continuation, Step};
 use openflow::msg::packet::PacketIn;
@@ -37,12 +33,12 @@ impl Backer {
     }
 }
 
-/// The state of a paused translation.
-pub(super) fn continuation_of(event: &PacketInEvent) -> Continuation {
+/// The state of a translation paused in the bridge with this identifier.
+pub(super) fn continuation_of(event: &PacketInEvent, bridge: [u8; 16]) -> Continuation {
     let state = &event.state;
     let step = |s: &FrozenStep| Step { table: s.table, cookie: s.cookie, actions: s.actions.clone() };
     Continuation {
-        bridge: event.bridge_uuid,
+        bridge,
         stack: state.stack.clone(),
         conntracked: state.conntracked,
         steps: state.steps.iter().map(step).collect(),
@@ -67,30 +63,15 @@ impl Conn {
         let view = ctx.backer.view();
         let bridge = view.bridge(ctx.bridge).ok_or(ErrorKind::NxrStale)?;
         let dp_port = DpPort(continuation.odp_port);
-        let mut key = FlowKey::default();
-        let metadata = Metadata { in_port: dp_port.0, ..Metadata::default() };
-        extract(&m.data, &metadata, ctx.datapath.capabilities().max_vlan_headers, &mut key);
         let mut fields = m.metadata;
         let (in_port, _) = fields.get(FieldId::InPortOxm);
         fields.set_masked(FieldId::InPortOxm, 0, 0);
         let in_port = OfPort(in_port as u32);
-        let mut flow = key.to_flow(in_port);
-        set_pipeline_fields(&mut flow, &fields)?;
-        let has_meter = |id| shared.meters.has(id);
+        let (key, flow) = key_and_flow(&m.data, (dp_port, in_port), &fields, ctx)?;
         let has_group = |id| bridge.tables.groups().get(id).is_some();
-        let cx = ModContext {
-            version: self.version(),
-            now_ms,
-            debug_actions: ctx.backer.debug_actions,
-            has_meter: &has_meter,
-            ct: ctx.backer.capabilities.ct,
-        };
-        let check = |table: Option<TableId>, actions: &[Action]| {
-            check_actions(actions, &exactly(&flow), &cx.for_actions(table, &has_group))?;
-            ct_support::check_actions(actions, &cx.ct)
-        };
-        continuation.steps.iter().try_for_each(|step| check(Some(step.table), &step.actions))?;
-        check(None, &continuation.action_set)?;
+        let steps = continuation.steps.iter().map(|step| (Some(step.table), &step.actions[..]));
+        let lists = steps.chain([(None, &continuation.action_set[..])]);
+        self.check_sent(&flow, lists, shared, (ctx, &has_group), now_ms)?;
         let received = view.dp_ports.get(&dp_port).filter(|(id, _)| *id == ctx.bridge);
         let step = |s: Step| FrozenStep { table: s.table, cookie: s.cookie, actions: s.actions };
         let state = FrozenState {

@@ -13,7 +13,7 @@ use dpif::{DpifOp, Execute, FlowStats, OpBatch, PmdId};
 use flow::extract::{Metadata, extract};
 use flow::fields::FieldId;
 use flow::{DpPort, FlowKey, Match, OfPort, TableId};
-use ofp_actions::{PacketInReason, check_actions};
+use ofp_actions::{Action, PacketInReason, check_actions};
 use openflow::msg::flow_mod::{FlowRemoved, FlowRemovedReason};
 use openflow::msg::packet::{PacketIn, PacketOut};
 use openflow::{ErrorKind, Format, Message, NO_BUFFER, Version};
@@ -81,11 +81,20 @@ impl Conn {
             return Err(ErrorKind::BrcBufferUnknown);
         }
         let dp_port = bridge.ports.port(m.in_port).and_then(|p| p.dp_port).unwrap_or(DpPort::NONE);
-        let mut key = FlowKey::default();
-        let metadata = Metadata { in_port: dp_port.0, ..Metadata::default() };
-        extract(&m.data, &metadata, ctx.datapath.capabilities().max_vlan_headers, &mut key);
-        let mut flow = key.to_flow(m.in_port);
-        set_pipeline_fields(&mut flow, &m.metadata)?;
+        let (key, flow) = key_and_flow(&m.data, (dp_port, m.in_port), &m.metadata, ctx)?;
+        self.check_sent(&flow, [(None, &m.actions[..])], shared, (ctx, has_group), now_ms)?;
+        Ok((key, flow))
+    }
+
+    /// Checks lists of actions of a packet that a controller sends, each with the table of its rule, if any.
+    pub(super) fn check_sent<'a>(
+        &self,
+        flow: &flow::Flow,
+        lists: impl IntoIterator<Item = (Option<TableId>, &'a [Action])>,
+        shared: &Shared,
+        (ctx, has_group): (&BridgeCtx<'_>, &dyn Fn(u32) -> bool),
+        now_ms: u64,
+    ) -> Result<(), ErrorKind> {
         let has_meter = |id| shared.meters.has(id);
         let cx = ModContext {
             version: self.version(),
@@ -94,9 +103,10 @@ impl Conn {
             has_meter: &has_meter,
             ct: ctx.backer.capabilities.ct,
         };
-        check_actions(&m.actions, &exactly(&flow), &cx.for_actions(None, has_group))?;
-        ct_support::check_actions(&m.actions, &cx.ct)?;
-        Ok((key, flow))
+        lists.into_iter().try_for_each(|(table, actions)| {
+            check_actions(actions, &exactly(flow), &cx.for_actions(table, has_group))?;
+            ct_support::check_actions(actions, &cx.ct)
+        })
     }
 
     /// Executes the actions of a packet-out on its packet.
@@ -115,6 +125,21 @@ impl Conn {
         packet.translate_and_execute(&view, Start::Actions(&m.actions), ctx, now_ms);
         Ok(())
     }
+}
+
+/// Key and flow of a packet that a controller sends, with an input port and other pipeline fields.
+pub(super) fn key_and_flow(
+    data: &[u8],
+    (dp_port, in_port): (DpPort, OfPort),
+    fields: &Match,
+    ctx: &BridgeCtx<'_>,
+) -> Result<(FlowKey, flow::Flow), ErrorKind> {
+    let mut key = FlowKey::default();
+    let metadata = Metadata { in_port: dp_port.0, ..Metadata::default() };
+    extract(data, &metadata, ctx.datapath.capabilities().max_vlan_headers, &mut key);
+    let mut flow = key.to_flow(in_port);
+    set_pipeline_fields(&mut flow, fields)?;
+    Ok((key, flow))
 }
 
 /// A packet that a controller sends.
@@ -163,7 +188,7 @@ impl SentPacket<'_> {
 }
 
 /// Sets the pipeline fields that a packet-out gives (OpenFlow 1.5 §7.3.6).
-pub(super) fn set_pipeline_fields(flow: &mut flow::Flow, given: &Match) -> Result<(), ErrorKind> {
+fn set_pipeline_fields(flow: &mut flow::Flow, given: &Match) -> Result<(), ErrorKind> {
     let mut others = *given;
     for field in METADATA_FIELDS.iter().chain(&REGISTERS) {
         let (value, mask) = given.get(*field);
@@ -180,7 +205,7 @@ pub(super) fn set_pipeline_fields(flow: &mut flow::Flow, given: &Match) -> Resul
 }
 
 /// The match of exactly this flow's packets.
-pub(super) fn exactly(flow: &flow::Flow) -> Match {
+fn exactly(flow: &flow::Flow) -> Match {
     let ones = flow::Flow::from_words([u64::MAX; flow::FLOW_WORDS]);
     Match::new(flow, &flow::Mask(ones))
 }
@@ -254,7 +279,7 @@ fn pipeline_fields(event: &PacketInEvent) -> Match {
 impl Connmgr {
     /// Sends a packet to its controllers.
     pub fn deliver_packet_in(&mut self, event: &PacketInEvent) {
-        let continuation = event.cookie.continuation.then(|| continuation_of(event));
+        let continuation = event.paused_in.map(|bridge| continuation_of(event, bridge));
         let why = Why::of(event);
         let mut message: Option<PacketIn> = None;
         for conn in self.conns.values_mut().filter(|c| c.controller_id == event.cookie.controller_id) {

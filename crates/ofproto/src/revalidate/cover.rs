@@ -2,7 +2,7 @@
 //! waits until the datapath has executed the changes of affected ones.
 
 use super::share::{recheck, skip_unaffected};
-use super::{Asked, Batch, Revalidator, Sent};
+use super::{Asked, Batch, Revalidator};
 use crate::backer::Backer;
 use crate::ukey::{UkeyState, Walk};
 use dpif::{Datapath, PmdId};
@@ -45,13 +45,6 @@ enum Affected {
     Stale(flow::PackedFlow),
 }
 
-impl Batch {
-    /// Whether it changes flows.
-    fn changes_flows(&self) -> bool {
-        self.ops.iter().any(|(_, sent)| matches!(sent, Sent::Modify(_) | Sent::Delete))
-    }
-}
-
 impl Revalidator {
     /// Continues to cover the epoch that a barrier waits for; `true` if a slice of work is left.
     pub(super) fn cover(&mut self, backer: &Backer, dp: &dyn Datapath, now_ms: u64) -> bool {
@@ -71,8 +64,8 @@ impl Revalidator {
                 None => {
                     cover.phase = Phase::Changes;
                     // Changes sent before may be executed last, and are then followed by others.
-                    for batch in self.tags.values_mut().filter(|batch| batch.changes_flows() && !batch.covers)
-                    {
+                    let changes = |batch: &Batch| batch.ops.iter().any(|(_, sent)| sent.changes_flow());
+                    for batch in self.tags.values_mut().filter(|batch| !batch.covers && changes(batch)) {
                         batch.covers = true;
                         cover.waiting += 1;
                     }

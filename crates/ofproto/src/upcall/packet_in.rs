@@ -142,8 +142,8 @@ fn queue(backer: &Backer, view: &View, cookie: ControllerCookie, make: impl FnOn
         return;
     }
     let (packet, key) = make();
-    let bridge_uuid = backer.bridge_uuid(state.bridge);
-    backer.queue_packet_in(PacketInEvent { state, cookie, packet, key, bridge_uuid });
+    let paused_in = cookie.continuation.then(|| backer.bridge_uuid(state.bridge));
+    backer.queue_packet_in(PacketInEvent { state, cookie, packet, key, paused_in });
 }
 
 #[cfg(test)]

@@ -136,9 +136,9 @@ impl Switch {
             for action in &e.actions[..] {
                 if let DpAction::Userspace(Userspace(UserCookie::Controller(cookie))) = action {
                     let state = self.backer.recirc_state(cookie.recirc_id).unwrap();
-                    let bridge_uuid = self.backer.bridge_uuid(state.bridge);
+                    let paused_in = cookie.continuation.then(|| self.backer.bridge_uuid(state.bridge));
                     let (packet, cookie) = (e.packet.clone(), *cookie);
-                    let event = PacketInEvent { state, cookie, packet, key: e.key, bridge_uuid };
+                    let event = PacketInEvent { state, cookie, packet, key: e.key, paused_in };
                     self.manager.deliver_packet_in(&event);
                 }
             }
