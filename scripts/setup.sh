@@ -107,8 +107,9 @@ install_packages() {
 
 target=${1:-}
 optional=()
-# The tracer: clang compiles its eBPF programs, and libbpf, which loads them, is built from source.
-build=(clang libelf-dev zlib1g-dev pkg-config make)
+# The tracer: clang compiles its eBPF programs, and libbpf, which loads them, is built from source. TLS is the system's
+# OpenSSL.
+build=(clang libelf-dev zlib1g-dev libssl-dev pkg-config make)
 case $target in
 demo) packages=("${build[@]}" iproute2 iputils-ping iperf3 ethtool) ;;
 bench)
@@ -120,7 +121,7 @@ bench)
     ;;
 check | check-long)
     packages=("${build[@]}" openvswitch-switch openvswitch-common python3-openvswitch tcpdump iperf3 iproute2 iputils-ping
-        ethtool procps openvswitch-testcontroller strace)
+        ethtool procps openvswitch-testcontroller strace openssl)
     if [ "$(uname -m)" = x86_64 ]; then
         # The virtual machine of the stage `guest` (17 MB; it downloads its kernel itself, 71 MB). Without
         # them the stage is skipped.

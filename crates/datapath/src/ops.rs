@@ -51,7 +51,7 @@ impl Pmd {
     }
 
     pub(crate) fn put(&mut self, put: FlowPut) -> Result<(), DpifError> {
-        validate(&put.actions)?;
+        validate(&put.actions, packet_type(&put.key))?;
         if put.mode == PutMode::Modify {
             let id = self.table.by_ufid(put.ufid).ok_or(DpifError::NotFound("flow"))?;
             self.table.slab().set_actions(id, put.actions);
@@ -117,10 +117,10 @@ impl Pmd {
         let Execute { packet, key, actions, ticket, went_on, .. } = execute;
         let rx_port = key.in_port();
         self.exec.ports.ledger.executed += 1;
-        let result = validate(&actions);
+        let result = validate(&actions, packet_type(&key));
         if result.is_err() {
             self.exec.ports.drop_packet(packet, DropReason::BadAction, rx_port);
-        } else if packet.len() < h::ETH_HEADER_BYTES {
+        } else if packet.len() < h::ETH_HEADER_BYTES && packet_type(&key) == 0 {
             self.exec.ports.drop_packet(packet, DropReason::Runt, rx_port);
         } else {
             let mut key = whole(&key);
@@ -144,6 +144,10 @@ impl Pmd {
         }
         result
     }
+}
+
+fn packet_type(key: &FlowKey) -> u32 {
+    if key.has(shape::ARP) { key.arp.packet_type } else { 0 }
 }
 
 /// The key with zeros in blocks that its shape does not name, as in all keys of this crate.

@@ -238,6 +238,7 @@ impl Datapath for UserspaceDatapath {
     }
 
     fn operate(&self, batch: OpBatch) {
+        probes::log_operations(&self.name, &batch.ops);
         self.pool.cores.send(batch, false);
     }
 

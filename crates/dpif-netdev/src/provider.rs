@@ -12,6 +12,7 @@ impl Provider for UserspaceDatapath {
     }
 
     fn operate_ahead(&self, batch: OpBatch) {
+        probes::log_operations(&self.name, &batch.ops);
         self.pool.cores.send(batch, true);
     }
 

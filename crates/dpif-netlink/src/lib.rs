@@ -445,6 +445,7 @@ impl Datapath for KernelDatapath {
 
     fn operate(&self, batch: OpBatch) {
         probes::sent(&batch.ops);
+        probes::log_operations(&self.name, &batch.ops);
         let results = self.carry_out(&batch.ops);
         probes::answered(&batch.ops, &results);
         if let Some(reply) = batch.reply {

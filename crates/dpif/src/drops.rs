@@ -28,11 +28,13 @@ pub enum XlateDrop {
     TooManyMplsLabels = 10,
     /// Tunnel options do not agree with the bridge's mappings.
     InvalidTunnelMetadata = 11,
+    /// The packet's type has no such header to push or pop.
+    UnsupportedPacketType = 12,
 }
 
 impl XlateDrop {
     /// Number of reasons.
-    pub const COUNT: usize = 12;
+    pub const COUNT: usize = 13;
     /// All reasons, in numeric order.
     pub const ALL: [XlateDrop; XlateDrop::COUNT] = [
         XlateDrop::Ok,
@@ -47,6 +49,7 @@ impl XlateDrop {
         XlateDrop::VlanNotAllowed,
         XlateDrop::TooManyMplsLabels,
         XlateDrop::InvalidTunnelMetadata,
+        XlateDrop::UnsupportedPacketType,
     ];
 
     /// Display name.
@@ -64,6 +67,7 @@ impl XlateDrop {
             XlateDrop::VlanNotAllowed => "vlan_not_allowed",
             XlateDrop::TooManyMplsLabels => "too_many_mpls_labels",
             XlateDrop::InvalidTunnelMetadata => "invalid_tunnel_metadata",
+            XlateDrop::UnsupportedPacketType => "unsupported_packet_type",
         }
     }
 
@@ -82,6 +86,7 @@ impl XlateDrop {
             XlateDrop::VlanNotAllowed => "drop_action_vlan_not_allowed",
             XlateDrop::TooManyMplsLabels => "drop_action_too_many_mpls_labels",
             XlateDrop::InvalidTunnelMetadata => "drop_action_invalid_tunnel_metadata",
+            XlateDrop::UnsupportedPacketType => "drop_action_unsupported_packet_type",
         }
     }
 }

@@ -341,8 +341,8 @@ impl Capabilities {
         truncate: true,
         clone: true,
         max_hash_algorithm: 1,
-        check_pkt_len: false,
-        add_mpls: false,
+        check_pkt_len: true,
+        add_mpls: true,
         psample: false,
         ct: CtCapabilities {
             state: false,

@@ -1,13 +1,14 @@
 //! Flows to bytes: [`compose`] builds a frame that [`crate::extract`] parses into the same flow.
 //!
+//! A flow without an Ethernet header (its packet type has an EtherType) yields the packet from its first header on.
 //! Builds only headers of a frame: tunnels, registers and other metadata are left out. Lengths and checksums
 //! are valid (the Internet checksum, CRC32c for SCTP). If a flow contradicts itself, the outer header wins,
 //! and inner ones that do not fit are left out. Any flow yields a frame; nothing here panics.
 //!
 //! Callers: code that needs a packet for a flow (`ofproto/trace -generate`, packets injected as text). Not
-//! built: IPv4 options, IPv6 extension headers other than the fragment header, the payload after MPLS labels.
+//! built: IPv4 options, IPv6 extension headers other than the fragment header, the payload after MPLS labels and after a network service header, context headers of metadata type 2.
 //!
-//! Formats: IEEE 802.3, 802.1Q; RFC 826, 791, 8200, 9293, 768, 9260, 792, 4443, 4861, 3032, 3376.
+//! Formats: IEEE 802.3, 802.1Q; RFC 826, 791, 8200, 9293, 768, 9260, 792, 4443, 4861, 3032, 3376, 8300.
 
 use crate::extract::MAX_MPLS_LABELS;
 use crate::types::OfPort;
@@ -107,6 +108,9 @@ impl Frame {
     /// Builds all headers, lengths and checksums still 0.
     fn headers(flow: &Flow) -> Frame {
         let mut bytes = Vec::with_capacity(160);
+        if flow.packet_type != 0 {
+            return Frame { l3: 0, bytes, l4: None }.with_payload(flow);
+        }
         bytes.extend(flow.dl_dst);
         bytes.extend(flow.dl_src);
         for tag in flow.vlans.iter().take_while(|tag| tag.is_present()) {
@@ -115,15 +119,29 @@ impl Frame {
             bytes.extend((tag.tci & !VlanTag::PRESENT).to_be_bytes());
         }
         bytes.extend(flow.dl_type.to_be_bytes());
-        let mut frame = Frame { l3: bytes.len(), bytes, l4: None };
+        Frame { l3: bytes.len(), bytes, l4: None }.with_payload(flow)
+    }
+
+    /// Appends the header of the EtherType and those within.
+    fn with_payload(mut self, flow: &Flow) -> Frame {
         match flow.dl_type {
-            h::ETH_TYPE_IP => frame.ipv4(flow),
-            h::ETH_TYPE_IPV6 => frame.ipv6(flow),
-            h::ETH_TYPE_ARP | h::ETH_TYPE_RARP => frame.arp(flow),
-            h::ETH_TYPE_MPLS | h::ETH_TYPE_MPLS_MCAST => frame.mpls(flow),
+            h::ETH_TYPE_IP => self.ipv4(flow),
+            h::ETH_TYPE_IPV6 => self.ipv6(flow),
+            h::ETH_TYPE_ARP | h::ETH_TYPE_RARP => self.arp(flow),
+            h::ETH_TYPE_MPLS | h::ETH_TYPE_MPLS_MCAST => self.mpls(flow),
+            h::ETH_TYPE_NSH => self.nsh(flow),
             _ => {}
         }
-        frame
+        self
+    }
+
+    fn nsh(&mut self, flow: &Flow) {
+        let has_context = flow.nsh_mdtype == h::NSH_MD_TYPE1;
+        let bytes = if has_context { h::NSH_MD1_BYTES } else { h::NSH_BASE_BYTES };
+        self.bytes.extend(flow.nsh().header(bytes));
+        if has_context {
+            self.bytes.extend(flow.nsh().contexts());
+        }
     }
 
     fn ipv4(&mut self, flow: &Flow) {
@@ -263,7 +281,7 @@ impl Frame {
     fn finish(mut self, flow: &Flow) -> Vec<u8> {
         let all = self.bytes.len();
         let l3_bytes = all - self.l3;
-        if flow.dl_type == h::FLOW_DL_TYPE_NONE {
+        if flow.packet_type == 0 && flow.dl_type == h::FLOW_DL_TYPE_NONE {
             // Any 802.3 length will do; no LLC header with an EtherType follows.
             let length = all.min(usize::from(h::FLOW_DL_TYPE_NONE));
             self.put16(self.l3 - 2, length as u16);

@@ -2,10 +2,11 @@
 //!
 //! A truncated or contradictory header ends the parse: later fields stay zero, as if the packet lacked them,
 //! and the frame is forwarded by the parsed ones. Formats: IEEE 802.3, 802.1Q; RFC 826, 791, 8200, 9293, 768,
-//! 9260, 792, 4443, 4861, 3032.
+//! 9260, 792, 4443, 4861, 3032, 8300.
 
 use crate::flow::VlanTag;
 use crate::key::{FlowKey, shape};
+use crate::nsh::Nsh;
 use crate::nw_frag;
 use packet::headers::{self as h, array, be16, be32};
 
@@ -34,7 +35,7 @@ pub struct Metadata {
 /// Offsets of the headers in a frame; [`Layout::NONE`] if absent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// IP, ARP or MPLS header.
+    /// Header of IP, ARP, MPLS or NSH.
     pub l3: u16,
     /// Transport header.
     pub l4: u16,
@@ -50,14 +51,7 @@ impl Layout {
 pub fn extract(frame: &[u8], md: &Metadata, vlan_limit: u8, key: &mut FlowKey) -> Layout {
     key.clear();
     let mut layout = Layout { l3: Layout::NONE, l4: Layout::NONE };
-    key.base.in_port = md.in_port;
-    key.base.recirc_id = md.recirc_id;
-    key.base.pkt_mark = md.pkt_mark;
-    key.base.dp_hash = md.dp_hash;
-    if md.skb_priority != 0 {
-        key.arp.skb_priority = md.skb_priority;
-        key.base.shape |= shape::ARP;
-    }
+    set_metadata(md, key);
     let (Some(dst), Some(src)) = (array(frame, 0), array(frame, 6)) else { return layout };
     key.base.dl_dst = dst;
     key.base.dl_src = src;
@@ -70,14 +64,55 @@ pub fn extract(frame: &[u8], md: &Metadata, vlan_limit: u8, key: &mut FlowKey) -
     if at > usize::from(u16::MAX) - 64 {
         return layout;
     }
-    match dl_type {
-        h::ETH_TYPE_IP => parse_ipv4(frame, at, key, &mut layout),
-        h::ETH_TYPE_IPV6 => parse_ipv6(frame, at, key, &mut layout),
-        h::ETH_TYPE_ARP | h::ETH_TYPE_RARP => parse_arp(frame, at, key, &mut layout),
-        h::ETH_TYPE_MPLS | h::ETH_TYPE_MPLS_MCAST => parse_mpls(frame, at, key, &mut layout),
-        _ => layout.l3 = at as u16,
+    parse_payload(frame, at, key, &mut layout);
+    layout
+}
+
+/// As [`extract`], of a packet that begins with the header of its packet type; 0 is Ethernet. A type without an
+/// EtherType has no fields.
+pub fn extract_typed(
+    packet: &[u8],
+    packet_type: u32,
+    md: &Metadata,
+    vlan_limit: u8,
+    key: &mut FlowKey,
+) -> Layout {
+    if packet_type == 0 {
+        return extract(packet, md, vlan_limit, key);
+    }
+    key.clear();
+    let mut layout = Layout { l3: Layout::NONE, l4: Layout::NONE };
+    set_metadata(md, key);
+    key.arp.packet_type = packet_type;
+    key.base.shape |= shape::ARP;
+    if packet_type >> 16 == 1 {
+        key.base.dl_type = packet_type as u16;
+        parse_payload(packet, 0, key, &mut layout);
     }
     layout
+}
+
+fn set_metadata(md: &Metadata, key: &mut FlowKey) {
+    key.base.in_port = md.in_port;
+    key.base.recirc_id = md.recirc_id;
+    key.base.pkt_mark = md.pkt_mark;
+    key.base.dp_hash = md.dp_hash;
+    if md.skb_priority != 0 {
+        key.arp.skb_priority = md.skb_priority;
+        key.base.shape |= shape::ARP;
+    }
+}
+
+/// Parses the header of the key's EtherType.
+fn parse_payload(frame: &[u8], at: usize, key: &mut FlowKey, layout: &mut Layout) {
+    match key.base.dl_type {
+        h::ETH_TYPE_IP => parse_ipv4(frame, at, key, layout),
+        h::ETH_TYPE_IPV6 => parse_ipv6(frame, at, key, layout),
+        h::ETH_TYPE_ARP | h::ETH_TYPE_RARP => parse_arp(frame, at, key, layout),
+        h::ETH_TYPE_MPLS | h::ETH_TYPE_MPLS_MCAST => parse_mpls(frame, at, key, layout),
+        h::ETH_TYPE_NSH => parse_nsh(frame, at, key, layout),
+        _ => layout.l3 = at as u16,
+    }
 }
 
 fn is_vlan(eth_type: u16) -> bool {
@@ -151,6 +186,14 @@ fn parse_mpls(frame: &[u8], at: usize, key: &mut FlowKey, layout: &mut Layout) {
         if lse & 0x100 != 0 {
             return;
         }
+    }
+}
+
+fn parse_nsh(frame: &[u8], at: usize, key: &mut FlowKey, layout: &mut Layout) {
+    key.base.shape |= shape::ARP;
+    layout.l3 = at as u16;
+    if let Some(nsh) = frame.get(at..).and_then(Nsh::parse) {
+        key.set_nsh(&nsh);
     }
 }
 

@@ -205,6 +205,18 @@ pub struct Flow {
     pub nw_proto: u8,
     /// Neighbour discovery target.
     pub nd_target: [u8; 16],
+    /// Flags of a network service header (NSH), 2 bits.
+    pub nsh_flags: u8,
+    /// Its time to live, 6 bits.
+    pub nsh_ttl: u8,
+    /// Its metadata type.
+    pub nsh_mdtype: u8,
+    /// Its next protocol.
+    pub nsh_np: u8,
+    /// Its service path identifier (24 bits) and service index.
+    pub nsh_path: u32,
+    /// Its context headers, with metadata type 1.
+    pub nsh_context: [u32; 4],
     /// ARP sender hardware address, or ND source link-layer address.
     pub arp_sha: [u8; 6],
     /// ARP target hardware address, or ND target link-layer address.
@@ -312,9 +324,32 @@ impl Flow {
         MacAddr(self.dl_dst)
     }
 
+    /// EtherType that selects the fields of the packet: without an Ethernet header that of its packet type, if it is
+    /// one, else 0.
+    pub fn effective_type(&self) -> u16 {
+        match self.packet_type >> 16 {
+            _ if self.packet_type == 0 => self.dl_type,
+            1 => self.packet_type as u16,
+            _ => 0,
+        }
+    }
+
+    /// Changes the EtherType, and with it the packet type of a packet without an Ethernet header.
+    pub fn set_ethertype(&mut self, ethertype: u16) {
+        self.dl_type = ethertype;
+        if self.packet_type != 0 {
+            self.packet_type = 1 << 16 | u32::from(ethertype);
+        }
+    }
+
     /// Whether the EtherType is that of IPv4 or IPv6.
     pub fn is_ip(&self) -> bool {
         self.dl_type == packet::headers::ETH_TYPE_IP || self.dl_type == packet::headers::ETH_TYPE_IPV6
+    }
+
+    /// Whether the packet has a network service header.
+    pub fn is_nsh(&self) -> bool {
+        self.dl_type == packet::headers::ETH_TYPE_NSH
     }
 
     /// Whether the EtherType is that of ARP or RARP.

@@ -195,6 +195,12 @@ impl HashFields {
     }
 }
 
+/// The `n`th of further hashes derived from `hash`.
+pub fn rehash(hash: u32, n: u32) -> u32 {
+    let mixed = (u64::from(hash) << 32 | u64::from(n)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    ((mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 32) as u32
+}
+
 /// Hash over bits of chosen fields.
 pub fn fields(flow: &Flow, fields: impl Iterator<Item = (FieldId, u128)>, basis: u64) -> u32 {
     let mut hash = fold(basis ^ P[0], P[1]);

@@ -105,18 +105,26 @@ pub struct ArpBlock {
     pub mpls_lse: [u32; 4],
     /// Second VLAN tag.
     pub vlan1: VlanTag,
-    /// IGMP group.
+    /// IGMP group; path of a packet with a network service header.
     pub igmp_group: u32,
     /// Packet priority.
     pub skb_priority: u32,
-    /// Packet type.
+    /// Packet type; as in a [`Flow`].
     pub packet_type: u32,
     /// ARP sender hardware address.
     pub arp_sha: [u8; 6],
     /// ARP target hardware address.
     pub arp_tha: [u8; 6],
-    /// Always 0.
-    pub pad: [u32; 5],
+    /// Flags of a network service header.
+    pub nsh_flags: u8,
+    /// Its time to live.
+    pub nsh_ttl: u8,
+    /// Its metadata type.
+    pub nsh_mdtype: u8,
+    /// Its next protocol.
+    pub nsh_np: u8,
+    /// Its context headers.
+    pub nsh_context: [u32; 4],
 }
 
 /// Connection tracking beyond state, zone and mark.
@@ -282,7 +290,7 @@ impl FlowKey {
     }
 
     /// Computes `base.shape` from the non-zero extension blocks, for keys built field by field. Every IPv6
-    /// packet has the IPv6 block and every ARP and MPLS packet the ARP block, whatever their bytes.
+    /// packet has the IPv6 block and every ARP, MPLS and NSH packet the ARP block, whatever their bytes.
     pub fn set_shape(&mut self) {
         let mut bits = match self.options.as_bytes().len() {
             0 => 0,
@@ -299,7 +307,8 @@ impl FlowKey {
             packet::headers::ETH_TYPE_ARP
             | packet::headers::ETH_TYPE_RARP
             | packet::headers::ETH_TYPE_MPLS
-            | packet::headers::ETH_TYPE_MPLS_MCAST => bits |= shape::ARP,
+            | packet::headers::ETH_TYPE_MPLS_MCAST
+            | packet::headers::ETH_TYPE_NSH => bits |= shape::ARP,
             _ => {}
         }
         self.base.shape = bits;
@@ -310,6 +319,7 @@ impl FlowKey {
     pub fn to_flow(&self, in_port: OfPort) -> Flow {
         let (b, v6, a, c) = (&self.base, &self.ipv6, &self.arp, &self.ct);
         let is_nd = b.dl_type == packet::headers::ETH_TYPE_IPV6;
+        let is_nsh = b.dl_type == packet::headers::ETH_TYPE_NSH;
         let mut flow = Flow {
             ct_label: c.label,
             skb_priority: a.skb_priority,
@@ -348,9 +358,12 @@ impl FlowKey {
             tcp_flags: b.tcp_flags,
             tp_src: b.tp_src,
             tp_dst: b.tp_dst,
-            igmp_group: a.igmp_group,
+            igmp_group: if is_nsh { 0 } else { a.igmp_group },
             ..Flow::default()
         };
+        if is_nsh {
+            flow.set_nsh(&self.nsh());
+        }
         flow.set_tunnel(&self.tunnel);
         flow
     }
@@ -364,8 +377,8 @@ impl FlowKey {
     }
 
     /// The datapath mask of a slow-path mask, for packets of the shape and EtherType of `key`: absent blocks
-    /// stay zero. Always exact: input port, recirculation id, shape, EtherType, presence of each tag (as in
-    /// the kernel's flows, and as translation assumes), headers of tunnel options. [`TlvTable::add_mask_of_options`]
+    /// stay zero. Always exact: input port, recirculation id, shape, packet type, EtherType, presence of each tag (as
+    /// in the kernel's flows, and as translation assumes), headers of tunnel options. [`TlvTable::add_mask_of_options`]
     /// adds their data.
     pub fn from_mask(mask: &Mask, key: &FlowKey) -> KeyMask {
         let m = &mask.0;
@@ -374,6 +387,7 @@ impl FlowKey {
         out.base.dl_type = u16::MAX;
         out.base.vlan_tci |= VlanTag::PRESENT;
         out.arp.vlan1.tci |= VlanTag::PRESENT;
+        out.arp.packet_type = u32::MAX;
         if key.has(shape::OPTIONS) {
             out.options = key.options.header_mask();
         }
@@ -390,6 +404,7 @@ impl FlowKey {
     pub(crate) fn blocks_of(f: &Flow, in_port: u32, dl_type_of_packet: u16) -> FlowKey {
         let mut key = FlowKey::default();
         let is_nd = dl_type_of_packet == packet::headers::ETH_TYPE_IPV6;
+        let is_nsh = dl_type_of_packet == packet::headers::ETH_TYPE_NSH;
         key.base = BaseBlock {
             in_port,
             recirc_id: f.recirc_id,
@@ -431,8 +446,15 @@ impl FlowKey {
             packet_type: f.packet_type,
             arp_sha: if is_nd { [0; 6] } else { sha },
             arp_tha: if is_nd { [0; 6] } else { tha },
-            pad: [0; 5],
+            nsh_flags: 0,
+            nsh_ttl: 0,
+            nsh_mdtype: 0,
+            nsh_np: 0,
+            nsh_context: [0; 4],
         };
+        if is_nsh {
+            key.set_nsh(&f.nsh());
+        }
         key.tunnel = f.tunnel();
         key.ct = CtBlock {
             label: f.ct_label,

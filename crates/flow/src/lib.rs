@@ -27,6 +27,7 @@ mod key;
 mod matching;
 pub mod nlattr;
 pub mod nlkey;
+mod nsh;
 mod options;
 mod packed;
 mod packed_match;
@@ -42,6 +43,7 @@ pub use flow::{FLOW_WORDS, Flow, Mask, Stage, TcpFlags, VlanTag, ct_state, nw_fr
 pub use key::{ArpBlock, BaseBlock, CtBlock, FlowKey, Ipv6Block, KeyMask, shape};
 pub use matching::Match;
 pub use nlkey::key_attributes;
+pub use nsh::{Nsh, nsh_np};
 pub use options::{BadOptions, TunnelOption, TunnelOptions};
 pub use packed::{KeyWord, PackedFlow, PackedKey};
 pub use packed_match::{MaskWord, MaskedWords, PackedMask, PackedMatch};

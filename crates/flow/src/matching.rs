@@ -84,6 +84,22 @@ impl Match {
         (tlv.read(field, &self.flow), tlv.read(field, &self.mask.0))
     }
 
+    /// Whether it matches a field of the Ethernet header.
+    pub fn has_ethernet(&self) -> bool {
+        let m = &self.mask.0;
+        let tags = m.vlans.iter().any(|tag| tag.tci != 0 || tag.tpid != 0);
+        m.dl_src != [0; 6] || m.dl_dst != [0; 6] || m.dl_type != 0 || tags
+    }
+
+    /// Restricts a match on fields of the Ethernet header to packets with one. One on an EtherType needs no further bit
+    /// for that: other packets are looked up without an EtherType. Equal matches stay equal.
+    pub fn imply_packet_type(&mut self) {
+        let is_typed = self.mask.0.dl_type == u16::MAX && self.flow.dl_type != 0;
+        if self.has_ethernet() && self.flow.packet_type == 0 {
+            self.mask.0.packet_type = if is_typed { 0 } else { u32::MAX };
+        }
+    }
+
     /// Whether every packet that matches `self` also matches `wider`.
     pub fn is_within(&self, wider: &Match) -> bool {
         self.mask.contains(&wider.mask) && self.flow.equal_under(&wider.flow, &wider.mask)

@@ -11,17 +11,20 @@
 //! without an attribute are not written.
 
 mod mask;
+mod nsh;
 mod parse;
 mod tunnel;
 mod write;
 
 pub use mask::{kernel_mask, mask_fits};
+pub use nsh::{parse_nsh, parse_nsh_masked, write_nsh, write_nsh_masked};
 pub use parse::{parse_key, parse_mask};
 pub use tunnel::{parse_tunnel, write_tunnel};
 pub use write::{key_to_bytes, mask_to_bytes};
 
 use crate::flow::{VlanTag, nw_frag};
 use crate::key::{FlowKey, shape};
+use crate::nlattr::AttrWriter;
 use packet::headers as h;
 
 /// Attribute types.
@@ -53,6 +56,7 @@ mod attr {
     pub(super) const CT_LABELS: u16 = 25;
     pub(super) const CT_TUPLE_IPV4: u16 = 26;
     pub(super) const CT_TUPLE_IPV6: u16 = 27;
+    pub(super) const NSH: u16 = 28;
     /// The content is a list of attributes (`NLA_F_NESTED`).
     pub(super) const NESTED: u16 = 0x8000;
 }
@@ -165,6 +169,11 @@ fn payload(out: &mut Vec<u8>, key: &FlowKey) {
             let labels = key.arp.mpls_lse.iter().take_while(|l| **l != 0);
             put(out, attr::MPLS, &labels.flat_map(|l| l.to_be_bytes()).collect::<Vec<u8>>());
         }
+        h::ETH_TYPE_NSH => {
+            let mut nested = AttrWriter::new();
+            write_nsh(&mut nested, &key.nsh());
+            put(out, attr::NSH | attr::NESTED, &nested.finish().unwrap_or_default());
+        }
         _ => {}
     }
 }
@@ -212,6 +221,7 @@ enum Payload {
     Ipv6,
     Arp,
     Mpls,
+    Nsh,
     Other,
 }
 
@@ -222,6 +232,7 @@ impl Payload {
             h::ETH_TYPE_IPV6 => Payload::Ipv6,
             h::ETH_TYPE_ARP | h::ETH_TYPE_RARP => Payload::Arp,
             h::ETH_TYPE_MPLS | h::ETH_TYPE_MPLS_MCAST => Payload::Mpls,
+            h::ETH_TYPE_NSH => Payload::Nsh,
             _ => Payload::Other,
         }
     }

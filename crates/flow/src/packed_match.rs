@@ -140,6 +140,28 @@ impl PackedMatch {
         PackedMatch { mask: mask.clone(), values: self.values.clone() }
     }
 
+    /// The match of a rule: restricted to packets with an Ethernet header if it matches one
+    /// ([`Match::imply_packet_type`]). Costs nothing unless it matches such a field without an EtherType.
+    pub fn of_rule(&self) -> PackedMatch {
+        let type_at = std::mem::offset_of!(Flow, dl_type);
+        let header = std::mem::offset_of!(Flow, dl_dst) / 8..std::mem::offset_of!(Flow, mpls_lse) / 8;
+        let packet_type = std::mem::offset_of!(Flow, packet_type) / 8;
+        let (mut has_header, mut is_typed, mut has_type) = (false, false, false);
+        for (w, value) in self.mask.0.iter().zip(self.values.iter()) {
+            let word = usize::from(w.word);
+            let type_of = |n: u64| n.to_ne_bytes()[type_at % 8..][..2] != [0; 2];
+            has_header |= header.contains(&word);
+            is_typed |= word == type_at / 8 && type_of(*value);
+            has_type |= word == packet_type;
+        }
+        if !has_header || is_typed && !has_type {
+            return self.clone();
+        }
+        let mut m = self.unpack();
+        m.imply_packet_type();
+        PackedMatch::from(&m)
+    }
+
     /// The mask.
     pub fn mask(&self) -> &PackedMask {
         &self.mask

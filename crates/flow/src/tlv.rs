@@ -251,6 +251,14 @@ impl TlvTable {
         }
     }
 
+    /// Removes tunnel metadata from `flow`. Ignores a field without a mapping.
+    pub fn delete(&self, field: FieldId, flow: &mut Flow) {
+        if let Some(index) = field.metadata_index() {
+            self.write(field, flow, Wide::default());
+            flow.tun_metadata_present &= !(1 << index);
+        }
+    }
+
     /// Adds the bits `mask` of a field, and its presence, to a mask.
     pub fn add_mask(&self, field: FieldId, mask_flow: &mut Flow, mask: Wide) {
         match field.metadata_index() {

@@ -8,6 +8,7 @@ use crate::list::Action;
 use flow::fields::Prereq;
 use flow::{Flow, Match, OfPort, SubField, TableId};
 use ofp_wire::{ErrorKind, Res, Version};
+use packet::headers::{ETH_TYPE_IP, ETH_TYPE_IPV6};
 
 /// Context of the check.
 pub struct CheckContext<'a> {
@@ -72,6 +73,11 @@ impl Checker<'_> {
     pub(crate) fn fits(&self, ok: bool) -> Res<()> {
         let lenient = self.cx.version == Version::V10 || self.in_set;
         if ok || lenient { Ok(()) } else { Err(ErrorKind::BacMatchInconsistent) }
+    }
+
+    /// Whether the packets are those of IPv4 or IPv6.
+    pub(crate) fn is_ip(&self) -> bool {
+        matches!(self.flow.effective_type(), ETH_TYPE_IP | ETH_TYPE_IPV6)
     }
 
     /// Checks the port of an output.

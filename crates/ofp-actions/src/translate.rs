@@ -1,6 +1,6 @@
 //! [`Translator`]: interface of a translation to the actions that it executes, and rewriting of fields.
 
-use crate::actions::{ControllerAction, Ct, LearnAction, Nat};
+use crate::actions::{CheckPktLarger, ControllerAction, Ct, Encap, LearnAction, Nat};
 use crate::list::Action;
 use flow::fields::{FieldId, Prereq};
 use flow::text::{NoPortNames, format_subfield, format_value};
@@ -54,11 +54,17 @@ pub trait Translator {
     /// Translates the addresses of the connection that the surrounding `ct` tracks.
     fn translate_addresses(&mut self, nat: &Nat);
 
+    /// Whether a port of the bridge can send.
+    fn is_live(&self, port: OfPort) -> bool;
+
     /// Executes a group.
     fn group(&mut self, id: u32);
 
     /// Executes actions on a copy of the packet.
     fn clone_packet(&mut self, actions: &[Action]);
+
+    /// Executes the rest of the list twice: for packets longer than the threshold, and for others.
+    fn split_by_length(&mut self, check: &CheckPktLarger);
 
     /// Adds or refreshes a learned rule; returns whether it exists now.
     fn learn(&mut self, learn: &LearnAction) -> bool;
@@ -78,6 +84,12 @@ pub trait Translator {
     /// Pops an MPLS label stack entry; the packet has this EtherType afterwards.
     fn pop_mpls(&mut self, ethertype: u16);
 
+    /// Pushes a header before all headers of the packet.
+    fn encap(&mut self, encap: &Encap);
+
+    /// Pops the first header of the packet; the packet has this type afterwards (`None`: as the header tells).
+    fn decap(&mut self, packet_type: Option<u32>);
+
     /// Applies a meter.
     fn meter(&mut self, id: u32);
 
@@ -96,8 +108,8 @@ pub trait Translator {
     /// The bridge's mappings of tunnel metadata.
     fn tlv(&self) -> Arc<TlvTable>;
 
-    /// Pushes a value on the stack; `false`, and the translation fails, if it is full.
-    fn stack_push(&mut self, value: Wide) -> bool;
+    /// Pushes a value of that many bits on the stack.
+    fn stack_push(&mut self, value: Wide, len_bits: u16);
 
     /// Pops a value off the stack; `None` if it is empty.
     fn stack_pop(&mut self) -> Option<Wide>;
@@ -234,6 +246,7 @@ pub fn look_at_prereq(field: FieldId, flow: &Flow, mask: &mut Flow) {
         | Prereq::Ipv6
         | Prereq::Ip
         | Prereq::Mpls
+        | Prereq::Nsh
         | Prereq::Tcp
         | Prereq::Udp
         | Prereq::Sctp

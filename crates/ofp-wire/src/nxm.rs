@@ -5,7 +5,7 @@
 //! ([`flow::fields`]) maps headers to fields; this module has the order of entries, the choice between NXM
 //! and OXM names, and the checks of a match.
 
-use crate::error::{ErrorKind, NX_VENDOR, ONF_VENDOR};
+use crate::error::{ErrorKind, NSH_VENDOR, NX_VENDOR, ONF_VENDOR};
 use crate::version::Version;
 use crate::wire::{Reader, Res, Writer};
 use flow::fields::{ALL_FIELDS, FieldId, OxmId, Prereq};
@@ -30,6 +30,20 @@ const NX_FIELDS: [FieldId; 6] = [
     FieldId::TunErspanHwid,
     FieldId::TunGtpuFlags,
     FieldId::TunGtpuMsgtype,
+];
+
+/// Fields of the experimenter for network service headers (`NXOXM_NSH_*`).
+const NSH_FIELDS: [FieldId; 10] = [
+    FieldId::NshFlags,
+    FieldId::NshTtl,
+    FieldId::NshMdtype,
+    FieldId::NshNp,
+    FieldId::NshSpi,
+    FieldId::NshSi,
+    FieldId::NshC1,
+    FieldId::NshC2,
+    FieldId::NshC3,
+    FieldId::NshC4,
 ];
 
 /// A field's header as read.
@@ -85,6 +99,7 @@ impl Header {
                 ONF_FIELDS.into_iter().find(|f| f.def().oxm.is_some_and(|(o, _)| o == id))
             }
             Some(NX_VENDOR) => NX_FIELDS.into_iter().find(|f| f.def().nxm == Some(self.id)),
+            Some(NSH_VENDOR) => NSH_FIELDS.into_iter().find(|f| f.def().nxm == Some(self.id)),
             Some(_) => None,
         }
     }
@@ -114,7 +129,9 @@ fn header_of(field: FieldId, version: Version) -> Option<(OxmId, Option<u32>)> {
             Some(nxm) if version < Version::V12 => Some((nxm, None)),
             _ => Some((OxmId { class: CLASS_EXPERIMENTER, ..id }, Some(ONF_VENDOR))),
         },
-        (Some(id), _) if id.class == CLASS_EXPERIMENTER => Some((id, Some(NX_VENDOR))),
+        (Some(id), _) if id.class == CLASS_EXPERIMENTER => {
+            Some((id, Some(if NSH_FIELDS.contains(&field) { NSH_VENDOR } else { NX_VENDOR })))
+        }
         (Some(id), _) | (None, Some((id, _))) => Some((id, None)),
         (None, None) => wire_twin(field).and_then(|f| header_of(f, version)),
     }
@@ -202,6 +219,20 @@ pub fn read_action_field(r: &mut Reader<'_>) -> Res<FieldId> {
     }
 }
 
+/// As [`read_action_field`], for actions whose unknown and masked fields are errors of a match, as in OVS.
+#[inline]
+pub fn read_field(r: &mut Reader<'_>) -> Res<FieldId> {
+    let h = Header::read(r)?;
+    match h.field() {
+        Some(f) if !h.has_mask => {
+            mapping_of(f, r)?;
+            Ok(f)
+        }
+        Some(_) => Err(ErrorKind::BmcBadMask),
+        None => Err(ErrorKind::BmcBadField),
+    }
+}
+
 /// The mapping of tunnel metadata; `None` for other fields.
 ///
 /// # Errors
@@ -262,8 +293,17 @@ pub fn valid_bits(field: FieldId) -> u128 {
 /// Whether `value` is valid for `field`.
 #[inline]
 pub fn value_ok(field: FieldId, value: u128) -> bool {
-    let port_ok = field != FieldId::InPortOxm || port_number_ok(value as u32);
-    value & !valid_bits(field) == 0 && port_ok
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "the values of other fields are limited by their bits alone"
+    )]
+    let ok = match field {
+        FieldId::InPortOxm => port_number_ok(value as u32),
+        FieldId::NshTtl => value <= 63,
+        FieldId::NshMdtype => matches!(value, 1 | 2),
+        _ => true,
+    };
+    value & !valid_bits(field) == 0 && ok
 }
 
 /// Whether a 32-bit port number is that of a port or a reserved one (OpenFlow 1.3 §7.2.1 against 16-bit
@@ -349,7 +389,7 @@ pub fn read_entries(r: &mut Reader<'_>, unknown: Unknown) -> Res<Decoded> {
             return Err(ErrorKind::BmcBadPrereq);
         }
         // A field of Ethernet implies packet type Ethernet.
-        if m.get(field).1 != 0 || field == FieldId::PacketType && matches_ethernet(m) {
+        if m.get(field).1 != 0 || field == FieldId::PacketType && m.has_ethernet() {
             return Err(ErrorKind::BmcDupField);
         }
         m.set_masked(field, value, mask);
@@ -358,12 +398,6 @@ pub fn read_entries(r: &mut Reader<'_>, unknown: Unknown) -> Res<Decoded> {
         return Err(ErrorKind::BmcBadPrereq);
     }
     Ok(out)
-}
-
-fn matches_ethernet(m: &Match) -> bool {
-    [FieldId::EthSrc, FieldId::EthDst, FieldId::EthType, FieldId::VlanTci]
-        .into_iter()
-        .any(|f| m.get(f).1 != 0)
 }
 
 /// Whether no later entry excludes the prerequisite of an earlier one. Two fields can: a later fragment,
@@ -387,7 +421,7 @@ pub fn exists(field: FieldId, m: &Match) -> bool {
 }
 
 /// The fields of a match in the order of its entries: prerequisites before dependent fields.
-const ORDER: [FieldId; 90] = {
+const ORDER: [FieldId; 100] = {
     use FieldId::*;
     [
         DpHash,
@@ -448,6 +482,16 @@ const ORDER: [FieldId; 90] = {
         TunErspanHwid,
         TunGtpuFlags,
         TunGtpuMsgtype,
+        NshFlags,
+        NshTtl,
+        NshMdtype,
+        NshNp,
+        NshSpi,
+        NshSi,
+        NshC1,
+        NshC2,
+        NshC3,
+        NshC4,
         Reg0,
         Reg1,
         Reg2,
@@ -503,6 +547,8 @@ pub fn put_entries(w: &mut Writer, m: &Match, cookie: (u64, u64)) {
         #[expect(clippy::wildcard_enum_match_arm, reason = "other fields have one form in all versions")]
         match field {
             FieldId::InPort => put_in_port(w, m),
+            // A field of Ethernet implies it.
+            FieldId::PacketType if value == 0 && m.has_ethernet() => {}
             FieldId::VlanTci if oxm => put_vlan(w, m),
             FieldId::IpDscp if !oxm => put_entry(w, FieldId::NwTos, value << 2, mask << 2),
             FieldId::NwProto if m.flow().is_arp() => {}

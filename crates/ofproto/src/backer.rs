@@ -4,13 +4,16 @@
 //! [`View`]; readers never wait. [`Backer::epoch`] grows after every change that may affect a translation. A
 //! translation reads the epoch before the view, so a flow made from an older view always carries an older epoch.
 
+mod failed;
 mod learn;
 
+pub use failed::{Failed, Failures};
 use learn::has_room;
 
 use crate::barrier::DatapathBarrier;
 use crate::changes::{Change, ChangeLog, Changes};
 use crate::events::{Cause, PacketInEvent, RemovedReason, RuleEvents};
+use crate::features::ChosenFeatures;
 use crate::mac_table::MacTable;
 use crate::meter_ids::MeterIds;
 use crate::ports::{BridgeId, PortTable};
@@ -32,8 +35,6 @@ use sync::{AtomicBool, AtomicU64, BoundedQueue, Mutex, MutexGuard, Ordering, Rec
 const PACKET_IN_QUEUE: usize = 1024;
 /// Maximum flows queued for a single check; beyond it, all flows are checked.
 const STALE_QUEUE: usize = 4096;
-/// Maximum translation errors that wait to be logged.
-const FAULT_QUEUE: usize = 16;
 /// Maximum rules with a deadline examined in one pass.
 const DUE_AT_A_TIME: usize = 65_536;
 /// Expired rules removed under one change of the tables.
@@ -61,6 +62,8 @@ pub struct Limits {
     pub purge: AtomicBool,
     /// Install exact-match flows only (`upcall/disable-megaflows`).
     pub exact_flows: AtomicBool,
+    /// Rounds of the revalidator read whole flows, not only names and counters.
+    pub whole_dumps: AtomicBool,
 }
 
 impl Limits {
@@ -182,12 +185,13 @@ pub struct Backer {
     pub(crate) stale: BoundedQueue<(Ufid, PmdId)>,
     /// Set if that queue overflowed: all flows are to be checked.
     pub(crate) stale_lost: AtomicBool,
-    /// Translation errors to be logged.
-    pub faults: BoundedQueue<String>,
+    /// Failed translations to be logged.
+    pub failures: Failures,
     /// Tunables.
     pub limits: Limits,
-    /// Features of the datapath.
+    /// Features of the datapath; see [`Backer::features`].
     pub capabilities: Capabilities,
+    chosen_features: ChosenFeatures,
     /// Packet rewriter of the datapath, if known; see [`Rewrite`].
     pub rewrite: Option<Rewrite>,
     /// Whether rules and packet-outs may use test actions (`debug_recirc`, `debug_slow`).
@@ -222,7 +226,7 @@ impl Backer {
             events: RuleEvents::default(),
             stale: BoundedQueue::new(STALE_QUEUE),
             stale_lost: AtomicBool::new(false),
-            faults: BoundedQueue::new(FAULT_QUEUE),
+            failures: Failures::default(),
             limits: Limits {
                 flow_limit: AtomicU64::new(200_000),
                 flow_limit_max: AtomicU64::new(200_000),
@@ -232,8 +236,10 @@ impl Backer {
                 min_revalidate_pps: AtomicU64::new(5),
                 purge: AtomicBool::new(false),
                 exact_flows: AtomicBool::new(false),
+                whole_dumps: AtomicBool::new(false),
             },
             capabilities: Capabilities::ENOUGH,
+            chosen_features: ChosenFeatures::default(),
             rewrite: None,
             debug_actions: false,
             observer: None,
@@ -248,6 +254,17 @@ impl Backer {
     /// Differs between processes, unless the caller of [`Backer::new`] repeats it.
     pub(crate) fn hash_seed(&self) -> u64 {
         self.hash_seed
+    }
+
+    /// Features that translations use: those of the datapath, or fewer.
+    pub fn features(&self) -> Capabilities {
+        self.chosen_features.of(&self.capabilities)
+    }
+
+    /// Has translations use these features; checks all flows again.
+    pub fn set_features(&self, features: Capabilities) {
+        self.chosen_features.set(features);
+        self.bump_epoch();
     }
 
     /// The current view.
@@ -325,6 +342,7 @@ impl Backer {
             macs: Arc::new(Mutex::new(MacTable::default())),
             meters: Arc::default(),
             miss_to_controller: false,
+            in_band: false,
             listeners: Arc::default(),
             forward_bpdu: false,
             frags: FragHandling::default(),
@@ -544,14 +562,6 @@ impl Backer {
         !self.packet_ins.is_empty() || !self.events.is_empty()
     }
 
-    /// Keeps the error of a packet's translation for the log; if the queue is full, drops it: others of its kind are
-    /// logged.
-    pub(crate) fn report_fault(&self, bridge: &str, flow: &Flow, t: &Translation) {
-        let Some(fault) = t.fault.as_deref().filter(|_| self.faults.len() < FAULT_QUEUE) else { return };
-        let flow = flow::text::format_flow(flow);
-        let _ = self.faults.push(format!("{fault} on bridge {bridge} while processing {flow}"));
-    }
-
     /// Queues a flow whose translation is older than the current epoch.
     pub(crate) fn queue_stale(&self, ufid: Ufid, pmd: PmdId) {
         if self.stale.push((ufid, pmd)).is_err() {
@@ -651,7 +661,7 @@ pub struct BackerHost<'a> {
 
 impl XlateHost for BackerHost<'_> {
     fn capabilities(&self) -> Capabilities {
-        self.backer.capabilities
+        self.backer.features()
     }
 
     fn recirc_hold(&mut self, state: FrozenState) -> Option<RecircId> {

@@ -164,7 +164,7 @@ fn add(
     let table = if fm.table == TableId::ALL { TableId(0) } else { fm.table };
     check_mappings(tables, fm)?;
     let priority = i32::from(fm.priority);
-    let matching = tables.share(table, &fm.matching);
+    let matching = tables.share(table, &fm.matching.of_rule());
     let there = tables.find_exactly(table, &matching, priority).cloned();
     if there.is_none() {
         if fm.flags.contains(FlowModFlags::CHECK_OVERLAP)
@@ -254,7 +254,8 @@ fn begin_selection(tables: &Tables, fm: &FlowMod) -> Selected {
     if !matches!(fm.command, FlowModCommand::ModifyStrict | FlowModCommand::DeleteStrict) {
         return tables.select_newest(&selection(fm));
     }
-    let in_table = |t: u8| tables.find_exactly(TableId(t), &fm.matching, i32::from(fm.priority)).cloned();
+    let matching = fm.matching.of_rule();
+    let in_table = |t: u8| tables.find_exactly(TableId(t), &matching, i32::from(fm.priority)).cloned();
     let found: Vec<_> = match fm.table {
         TableId::ALL => (0..TableId::COUNT).filter_map(in_table).collect(),
         t => in_table(t.0).into_iter().collect(),

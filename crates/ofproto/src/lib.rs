@@ -13,6 +13,7 @@ pub mod changes;
 pub mod connmgr;
 pub mod ct_support;
 pub mod events;
+mod features;
 pub mod flow_mod;
 pub mod group;
 pub mod mac_table;

@@ -1,7 +1,8 @@
 //! Ports and bundles of a bridge, as translation sees them.
 
 use crate::tunnel::TunnelConfig;
-use flow::{DpPort, MacAddr, OfPort};
+use flow::text::PortNames;
+use flow::{DpPort, MacAddr, OfPort, TlvTable};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use sync::AtomicU64;
@@ -222,5 +223,30 @@ impl PortTable {
     pub fn flood_order(&self) -> impl Iterator<Item = &Arc<Port>> {
         let local = self.ports.get(&OfPort::LOCAL);
         local.into_iter().chain(self.ports.values().filter(|p| p.of_port != OfPort::LOCAL))
+    }
+}
+
+/// Names of a bridge's ports, and its mappings of tunnel metadata, for texts.
+#[derive(Clone, Copy)]
+pub struct BridgeNames<'a> {
+    /// The ports.
+    pub ports: &'a PortTable,
+    /// The mappings.
+    pub tlv: &'a TlvTable,
+    /// Print names, not numbers. Both are always read.
+    pub show: bool,
+}
+
+impl PortNames for BridgeNames<'_> {
+    fn name(&self, port: OfPort) -> Option<&str> {
+        self.ports.port(port).filter(|_| self.show).map(|p| p.name.as_str())
+    }
+
+    fn number(&self, name: &str) -> Option<OfPort> {
+        self.ports.by_name(name).map(|p| p.of_port)
+    }
+
+    fn tlv(&self) -> &TlvTable {
+        self.tlv
     }
 }

@@ -14,6 +14,7 @@
 //! again, so the last executed change is the intended one.
 
 mod cover;
+mod read;
 mod share;
 
 use crate::backer::{Backer, IDLE_LEAST_MS};
@@ -380,8 +381,7 @@ impl Revalidator {
         });
         backer.observe(|o| o.round_begins(backer.ukeys.len()));
         for pmd in dp.pmds() {
-            let read = DpifOp::FlowCounters { cursor: 0, max_flows: DUMP_FLOWS, since_ms };
-            self.send(dp, pmd, vec![(Ufid::default(), Sent::Counters, read)]);
+            self.send(dp, pmd, vec![read::part(backer, 0, since_ms)]);
         }
     }
 
@@ -474,7 +474,7 @@ impl Revalidator {
         now_ms: u64,
         next: &mut Vec<(Ufid, Sent, DpifOp)>,
     ) {
-        match (what, result) {
+        match (what, read::counters(result)) {
             (Sent::Counters, OpResult::Counters(flows, cursor)) => {
                 let held_back = self.round.as_ref().is_some_and(|r| r.shared >= SHARES_UNDER_WAY);
                 if held_back {
@@ -516,9 +516,8 @@ impl Revalidator {
             helper.give(part);
         }
         let since_ms = round.since_ms;
-        let read = |cursor| DpifOp::FlowCounters { cursor, max_flows: DUMP_FLOWS, since_ms };
         let mut next = own.map_or_else(Vec::new, |share| self.follow(share.work(backer, now_ms)));
-        next.extend(cursor.map(|cursor| (Ufid::default(), Sent::Counters, read(cursor))));
+        next.extend(cursor.map(|cursor| read::part(backer, cursor, since_ms)));
         next
     }
 

@@ -646,4 +646,10 @@ impl Tables {
     pub fn rule_count(&self, id: TableId) -> usize {
         self.table(id).map_or(0, |t| t.rules.len())
     }
+
+    /// Number of rules that OpenFlow can see.
+    pub fn visible_count(&self, id: TableId) -> usize {
+        let hidden = lock(&self.index).tables.get(&id).map_or(0, RuleIndex::hidden);
+        self.rule_count(id).saturating_sub(hidden)
+    }
 }

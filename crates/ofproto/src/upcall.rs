@@ -3,10 +3,10 @@
 
 mod packet_in;
 
-use crate::backer::Backer;
+use crate::backer::{Backer, Failed};
 use crate::ukey::{Ukey, UkeyState};
 use crate::view::View;
-use crate::xlate::{Request, Start, Translation, dropped};
+use crate::xlate::{Request, Start, Translation, dropped, translate};
 use dpif::{
     DpAction, DpifOp, Execute, FlowPut, FlowStats, PmdId, PutMode, Upcall, UpcallKind, UserCookie, XlateDrop,
 };
@@ -53,7 +53,13 @@ fn translate_key(backer: &Backer, view: &View, key: &FlowKey, effects: bool, now
     };
     let request = Request { view, bridge: bridge.id, flow: &flow, start: Start::Tables, trace: false };
     let t = backer.translate(&request, key, &mut backer.xlate_host(effects, now_ms));
-    backer.report_fault(&bridge.name, &flow, &t);
+    backer.failures.report(&bridge.name, &flow, &t);
+    if backer.failures.wants_trace(&t, now_ms) {
+        let request = Request { trace: true, ..request };
+        let translation = translate(&request, &mut backer.xlate_host(false, now_ms));
+        release_after_use(backer, &translation);
+        backer.failures.trace(Failed { flow, translation });
+    }
     t
 }
 

@@ -85,6 +85,8 @@ pub struct BridgeView {
     pub meters: Arc<BTreeMap<u32, u32>>,
     /// Table misses go to the controllers (for connections of OpenFlow 1.2 or older).
     pub miss_to_controller: bool,
+    /// In-band control: the bridge's device gets DHCP replies whatever the rules.
+    pub in_band: bool,
     /// Listening controllers: shared by all versions of the view.
     pub listeners: Arc<Listeners>,
     /// `NORMAL` forwards the reserved multicast addresses of 802.1D.

@@ -145,7 +145,7 @@ fn serve(listener: &UnixListener, stop: &AtomicBool) {
             alive
         });
         for e in std::mem::take(&mut *datapath.executed.lock().unwrap()) {
-            hand_up(&mut manager, &backer, &e);
+            hand_up(&mut manager, &backer, &e, now());
         }
         manager.run(&ctx, now());
         std::thread::sleep(Duration::from_millis(1));
@@ -172,13 +172,14 @@ fn exchange(manager: &mut Connmgr, id: ConnId, stream: &mut UnixStream, now_ms: 
     manager.close_reason(id).is_none() || !manager.output(id).is_empty()
 }
 
-fn hand_up(manager: &mut Connmgr, backer: &Backer, e: &dpif::Execute) {
+fn hand_up(manager: &mut Connmgr, backer: &Backer, e: &dpif::Execute, now_ms: u64) {
     for action in e.actions.iter() {
         if let DpAction::Userspace(Userspace(UserCookie::Controller(cookie))) = action {
             let state = backer.recirc_state(cookie.recirc_id).unwrap();
             let paused_in = cookie.continuation.then(|| backer.bridge_uuid(state.bridge));
             let (packet, cookie) = (e.packet.clone(), *cookie);
-            manager.deliver_packet_in(&PacketInEvent { state, cookie, packet, key: e.key, paused_in });
+            manager
+                .deliver_packet_in(&PacketInEvent { state, cookie, packet, key: e.key, paused_in }, now_ms);
         }
     }
 }

@@ -31,11 +31,13 @@ pub fn split_frames(mut bytes: &[u8]) -> Vec<&[u8]> {
     frames
 }
 
-/// Decodes a message. A decoded message encodes (unless too long), the encoding decodes, and further rounds
+/// Describes and decodes a message. A decoded message encodes (unless too long), the encoding decodes, and further rounds
 /// change nothing.
 pub fn decode_message(bytes: &[u8]) {
     for table_id_in_command in [false, true] {
         let options = Options { table_id_in_command, ..Options::DEFAULT };
+        let line = crate::text::describe(bytes, &options);
+        assert!(line.contains(" (xid=0x"), "{line}");
         let Ok((version, xid, message)) = decode_with(bytes, &options) else { continue };
         if let Message::Resume(m) = &message {
             decode_continuation(&m.continuation, version, &options);

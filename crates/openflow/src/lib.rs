@@ -18,6 +18,7 @@ mod codec;
 pub mod fuzz;
 mod match10;
 mod match11;
+pub mod message_log;
 pub mod msg;
 pub mod reconnect;
 pub mod session;

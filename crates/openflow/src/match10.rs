@@ -162,5 +162,10 @@ pub fn fits(m: &Match) -> bool {
     let mut w = Writer::new(ofp_wire::Version::V10);
     put(&mut w, m);
     let port_ok = m.mask().0.in_port == 0 || m.flow().in_port().to_of10().is_some();
-    port_ok && read(&mut Reader::new(&w.buf, w.version)).is_ok_and(|back| back == *m)
+    // What a rule implies is implied again.
+    let implied = |mut m: Match| {
+        m.imply_packet_type();
+        m
+    };
+    port_ok && read(&mut Reader::new(&w.buf, w.version)).is_ok_and(|back| implied(back) == implied(*m))
 }

@@ -14,6 +14,7 @@
 
 use crate::budget::{Budgets, Share};
 use crate::codec::{HEADER_BYTES, decode_with, encode_with};
+use crate::message_log::{Direction, MessageLog};
 use crate::msg::Message;
 use crate::msg::control::Hello;
 use flow::TlvTable;
@@ -158,6 +159,8 @@ pub struct Session {
     done: usize,
     /// Copies of all messages in both directions, if enabled; `None` inside: too many unread bytes.
     tap: Option<Option<Vec<u8>>>,
+    /// Messages for the log.
+    log: Option<Box<MessageLog>>,
     output: Vec<u8>,
     /// Bytes of `output` already sent.
     taken: usize,
@@ -197,6 +200,7 @@ impl Session {
             pending: Vec::new(),
             done: 0,
             tap: None,
+            log: None,
             output: Vec::new(),
             taken: 0,
             next_xid: 1,
@@ -234,6 +238,11 @@ impl Session {
             State::Up(v) => Some(v),
             State::AwaitHello { .. } | State::Over => None,
         }
+    }
+
+    /// Time of the latest input.
+    pub fn last_input_ms(&self) -> u64 {
+        self.last_input_ms
     }
 
     /// Whether the session is over.
@@ -284,7 +293,7 @@ impl Session {
     /// Appends the session's own message; ends the session on failure.
     fn append_own(&mut self, bytes: &[u8]) {
         match self.append(bytes) {
-            true => self.copy(bytes),
+            true => self.copy(Direction::Sent, bytes),
             false => self.short = true,
         }
     }
@@ -303,18 +312,38 @@ impl Session {
 
     /// Sends a message with a transaction id, such as a reply. Returns the bytes of output waiting.
     pub fn send_with_xid(&mut self, message: &Message, xid: u32) -> Result<usize, SendError> {
-        let State::Up(version) = self.state else { return Err(SendError::NotConnected) };
-        let waiting_bytes = self.output().len();
-        if waiting_bytes >= self.config.max_output_bytes {
-            return Err(SendError::Full { waiting_bytes });
-        }
-        let bytes = encode_with(message, version, xid, &self.options).map_err(SendError::Unencodable)?;
-        if !self.append(&bytes) {
+        self.check_room()?;
+        let bytes = self.encode(message, xid)?;
+        let waiting_bytes = self.send_encoded(&bytes)?;
+        self.learn_options(message);
+        Ok(waiting_bytes)
+    }
+
+    /// Encodes a message in the agreed version.
+    pub fn encode(&self, message: &Message, xid: u32) -> Result<Vec<u8>, SendError> {
+        let version = self.version().ok_or(SendError::NotConnected)?;
+        encode_with(message, version, xid, &self.options).map_err(SendError::Unencodable)
+    }
+
+    /// Sends an encoded message. Returns the bytes of output waiting.
+    pub fn send_encoded(&mut self, bytes: &[u8]) -> Result<usize, SendError> {
+        self.check_room()?;
+        if !self.append(bytes) {
             return Err(SendError::Short);
         }
-        self.copy(&bytes);
-        self.learn_options(message);
+        self.copy(Direction::Sent, bytes);
         Ok(self.output().len())
+    }
+
+    fn check_room(&self) -> Result<(), SendError> {
+        let waiting_bytes = self.output().len();
+        match self.version() {
+            None => Err(SendError::NotConnected),
+            Some(_) if waiting_bytes >= self.config.max_output_bytes => {
+                Err(SendError::Full { waiting_bytes })
+            }
+            Some(_) => Ok(()),
+        }
     }
 
     /// Negotiated options beyond the version.
@@ -377,7 +406,30 @@ impl Session {
         copies
     }
 
-    fn copy(&mut self, frame: &[u8]) {
+    /// Starts or stops keeping messages for the log; at the start of the session with our hello.
+    pub fn set_log(&mut self, on: bool) {
+        match (on, &self.log) {
+            (true, None) => {
+                let mut log = MessageLog::default();
+                if matches!(self.state, State::AwaitHello { .. }) && self.taken == 0 {
+                    log.add(Direction::Sent, &self.output);
+                }
+                self.log = Some(Box::new(log));
+            }
+            (true, Some(_)) => {}
+            (false, _) => self.log = None,
+        }
+    }
+
+    /// The messages since the last call, if they are kept.
+    pub fn take_log(&mut self) -> Option<MessageLog> {
+        self.log.as_deref_mut().map(std::mem::take)
+    }
+
+    fn copy(&mut self, direction: Direction, frame: &[u8]) {
+        if let Some(log) = &mut self.log {
+            log.add(direction, frame);
+        }
         let Some(tap) = &mut self.tap else { return };
         match tap {
             Some(copies)
@@ -485,7 +537,7 @@ impl Session {
 
     /// Processes one whole message.
     fn frame(&mut self, frame: Box<[u8]>) -> Option<Event> {
-        self.copy(&frame);
+        self.copy(Direction::Received, &frame);
         match self.state {
             State::AwaitHello { .. } => Some(self.first_frame(&frame)),
             State::Up(version) => self.later_frame(frame, version),

@@ -75,6 +75,15 @@ pub fn complete_checksum(p: &mut Packet) {
     p.offload.csum_valid = true;
 }
 
+/// Bytes of the longest frame that `p` becomes: a large segment counts as its segments.
+pub fn frame_bytes(p: &Packet) -> usize {
+    if !p.offload.is_gso() {
+        return p.len();
+    }
+    let first = |cut: Cut| cut.end.min(cut.header_bytes + usize::from(p.offload.gso_size));
+    Cut::plan(p).map_or(p.len(), first)
+}
+
 /// Splits a large segment into frames of at most `gso_size` payload bytes each and appends them to `out`,
 /// complete. On an error `out` is unchanged. The caller keeps the packet.
 pub fn segment(p: &Packet, pool: &mut PacketPool, out: &mut PacketBatch) -> Result<(), SegmentError> {

@@ -205,6 +205,20 @@ fn sample() -> Spec {
 }
 
 #[test]
+fn the_longest_segment_counts() {
+    let mut p = build(&Spec { payload: vec![7; 3000], gso_size: 1400, ..sample() });
+    let segments = |p: &Packet| {
+        let (mut pool, mut out) = (PacketPool::new(), PacketBatch::new());
+        segment(p, &mut pool, &mut out).map(|()| out.drain().map(|s| s.len()).max())
+    };
+    assert_eq!(segments(&p), Ok(Some(frame_bytes(&p))));
+    p.offload.gso_size = 9000;
+    assert_eq!(segments(&p), Ok(Some(frame_bytes(&p))));
+    p.offload = Offload::NONE;
+    assert_eq!(frame_bytes(&p), p.len());
+}
+
+#[test]
 fn what_cannot_be_cut_says_why() {
     let cases: [(&str, fn(&mut Packet), SegmentError); 7] = [
         ("no segmentation asked", |p| p.offload.gso = GsoKind::None, SegmentError::NotLarge),

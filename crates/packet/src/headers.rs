@@ -38,6 +38,20 @@ pub const ETH_TYPE_LACP: u16 = 0x8809;
 pub const ETH_TYPE_MPLS: u16 = 0x8847;
 /// EtherType of MPLS multicast.
 pub const ETH_TYPE_MPLS_MCAST: u16 = 0x8848;
+/// EtherType of a network service header (RFC 8300).
+pub const ETH_TYPE_NSH: u16 = 0x894f;
+/// EtherType of an Ethernet frame as payload.
+pub const ETH_TYPE_TEB: u16 = 0x6558;
+/// Bytes of a network service header without context headers (RFC 8300 §2.2).
+pub const NSH_BASE_BYTES: usize = 8;
+/// Bytes of a network service header of metadata type 1.
+pub const NSH_MD1_BYTES: usize = 24;
+/// Maximum bytes of context headers of metadata type 2: the length of the whole header has six bits of words.
+pub const NSH_MD2_MAX_BYTES: usize = 63 * 4 - NSH_BASE_BYTES;
+/// Metadata type of four fixed context headers.
+pub const NSH_MD_TYPE1: u8 = 1;
+/// Metadata type of context headers of any length.
+pub const NSH_MD_TYPE2: u8 = 2;
 /// EtherTypes from here on are types, below are 802.3 lengths.
 pub const ETH_TYPE_MIN: u16 = 0x600;
 /// Value of `dl_type` for a frame without an EtherType (OpenFlow 1.0 §3.4: `OFP_DL_TYPE_NOT_ETH_TYPE`).
@@ -51,6 +65,10 @@ pub const IPPROTO_IGMP: u8 = 2;
 pub const IPPROTO_TCP: u8 = 6;
 /// IP protocol UDP.
 pub const IPPROTO_UDP: u8 = 17;
+/// DHCP servers send from this UDP port (RFC 2131 §4.1).
+pub const DHCP_SERVER_PORT: u16 = 67;
+/// DHCP clients receive at this UDP port (RFC 2131 §4.1).
+pub const DHCP_CLIENT_PORT: u16 = 68;
 /// IPv6 hop-by-hop options.
 pub const IPPROTO_HOPOPTS: u8 = 0;
 /// IPv6 routing header.

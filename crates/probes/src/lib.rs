@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod debug;
 mod ring;
 mod server;
 mod usdt;
@@ -13,6 +14,7 @@ mod usdt;
 #[cfg(test)]
 mod tests;
 
+pub use debug::{log_operations, log_upcalls};
 pub use server::{EventSocket, parse_request};
 pub use usdt::{FlowUpkeep, loop_begins, loop_waits, recheck_begins, recheck_ends, round_begins, round_ends};
 

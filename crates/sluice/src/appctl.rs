@@ -10,6 +10,7 @@ use ovsdb::jsonrpc::{Framer, FramerLimits, Message};
 use ovsdb::limits::MAX_REPLY_BYTES;
 use serde_json::{Value, json};
 
+use crate::hint::hint;
 use crate::remote::{
     Deadline, EXIT_TIMED_OUT, Stream, TimedOut, complain, parse_timeout_s, print, reason, run_dir,
 };
@@ -22,11 +23,26 @@ Options:
   -t, --target=TARGET    the daemon: its name, or the path of its control socket
                          (default: ovs-vswitchd, found by $OVS_RUNDIR/ovs-vswitchd.pid)
   -T, --timeout=SECONDS  give up after so long (default: never)
+  -f, --format=FORMAT    the form of the answer: text or json (default: text)
+  --pretty               JSON on several lines
   -h, --help; -V, --version
 
 `list-commands` prints the commands of a daemon.
 Exit codes: 0 done, 1 the daemon cannot be reached, 2 it answered with an error.
 ";
+
+/// All long options, for hints.
+const OPTIONS: [&str; 9] = [
+    "--target",
+    "--timeout",
+    "--format",
+    "--pretty",
+    "--help",
+    "--version",
+    "--more",
+    "--statistics",
+    "--names",
+];
 
 /// Prefix of datapath commands.
 const DPCTL: &str = "dpctl/";
@@ -58,30 +74,64 @@ fn socket_of(target: &str) -> Result<PathBuf> {
 
 /// Sends a command and waits for the answer.
 pub(crate) fn call(target: &str, command: &str, args: &[String], deadline: Deadline) -> Result<Answer> {
+    exchange(target, &[(command, args)], deadline).map(|answer| match answer {
+        Ok(value) => Answer::Text(plain(value)),
+        Err(value) => Answer::Error(plain(value)),
+    })
+}
+
+/// Names of the daemon's commands.
+pub(crate) fn commands(deadline: Deadline) -> Result<Vec<String>> {
+    match call(DEFAULT_TARGET, "list-commands", &[], deadline)? {
+        Answer::Text(text) => Ok(names_of(&text)),
+        Answer::Error(text) => bail!("{text}"),
+    }
+}
+
+/// Names in the answer of `list-commands`.
+fn names_of(text: &str) -> Vec<String> {
+    text.lines().skip(1).filter_map(|line| Some(line.split_whitespace().next()?.to_string())).collect()
+}
+
+/// Sends commands on one connection, each after the answer to the one before; returns the last answer, or the first
+/// error of the daemon.
+fn exchange(
+    target: &str,
+    commands: &[(&str, &[String])],
+    deadline: Deadline,
+) -> Result<std::result::Result<Value, Value>> {
     let socket = socket_of(target)?;
     let remote = format!("unix:{}", socket.display());
-    let mut stream = Stream::connect(&remote, false, deadline)
+    let mut stream = Stream::connect(&remote, &tls::Settings::default(), false, deadline)
         .map_err(|error| anyhow!("cannot connect to \"{}\" ({})", socket.display(), reason(&error)))?;
-    let params = args.iter().map(|arg| Value::from(arg.as_str())).collect();
-    let request = Message::Request { id: json!(0), method: command.to_string(), params };
-    stream.send(&request.encode(), deadline).with_context(|| format!("{target}: transaction error"))?;
     let limits = FramerLimits { bytes: MAX_REPLY_BYTES, ..FramerLimits::default() };
     let mut framer = Framer::new(limits);
-    loop {
-        let bytes = stream.receive(deadline).with_context(|| format!("{target}: transaction error"))?;
-        if bytes.is_empty() {
-            bail!("{target}: transaction error (End of file)");
-        }
-        framer.feed(&bytes);
-        while let Some(text) = framer.next_text().with_context(|| format!("{target}: transaction error"))? {
-            match Message::from_json(text).with_context(|| format!("{target}: transaction error"))? {
-                Message::Reply { result, .. } => return Ok(Answer::Text(plain(result))),
-                Message::Error { error, .. } => return Ok(Answer::Error(plain(error))),
-                // A daemon sends no requests to its client.
-                _ => {}
+    let failed = || format!("{target}: transaction error");
+    let mut last = Ok(Value::Null);
+    for (n, (command, args)) in commands.iter().enumerate() {
+        let params = args.iter().map(|arg| Value::from(arg.as_str())).collect();
+        let request = Message::Request { id: json!(n), method: command.to_string(), params };
+        stream.send(&request.encode(), deadline).with_context(failed)?;
+        last = 'answer: loop {
+            while let Some(text) = framer.next_text().with_context(failed)? {
+                match Message::from_json(text).with_context(failed)? {
+                    Message::Reply { result, .. } => break 'answer Ok(result),
+                    Message::Error { error, .. } => break 'answer Err(error),
+                    // A daemon sends no requests to its client.
+                    _ => {}
+                }
             }
+            let bytes = stream.receive(deadline).with_context(failed)?;
+            if bytes.is_empty() {
+                bail!("{target}: transaction error (End of file)");
+            }
+            framer.feed(&bytes);
+        };
+        if last.is_err() {
+            break;
         }
     }
+    Ok(last)
 }
 
 fn plain(value: Value) -> String {
@@ -92,12 +142,19 @@ fn plain(value: Value) -> String {
     }
 }
 
+/// Form of the answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Format {
+    json: bool,
+    pretty: bool,
+}
+
 /// The parsed command line.
 #[derive(Debug, PartialEq, Eq)]
 enum Request {
     Help,
     Version,
-    Call { target: String, timeout_s: u32, command: String, args: Vec<String> },
+    Call { target: String, timeout_s: u32, format: Format, command: String, args: Vec<String> },
 }
 
 /// The value of an option: after `=`, the rest of a short option, or the next word.
@@ -124,17 +181,28 @@ fn parse(words: &[String], prefix: &str) -> Result<Request, String> {
     let is_dpctl = prefix == DPCTL;
     let mut options = Vec::new();
     let (mut target, mut timeout_s) = (DEFAULT_TARGET.to_string(), 0);
+    let mut format = Format::default();
     let mut rest = words.iter();
     while let Some(word) = rest.next() {
         if !word.starts_with('-') || word == "-" || word == "--" {
             let command = if word == "--" { rest.next() } else { Some(word) };
             let Some(command) = command else { break };
             let args = options.into_iter().chain(rest.cloned()).collect();
-            return Ok(Request::Call { target, timeout_s, command: format!("{prefix}{command}"), args });
+            return Ok(Request::Call {
+                target,
+                timeout_s,
+                format,
+                command: format!("{prefix}{command}"),
+                args,
+            });
         }
         match word.as_str() {
             "-h" | "--help" => return Ok(Request::Help),
             "-V" | "--version" => return Ok(Request::Version),
+            "--pretty" => {
+                format.pretty = true;
+                continue;
+            }
             option if is_dpctl && DPCTL_OPTIONS.contains(&option) => {
                 options.push(word.clone());
                 continue;
@@ -145,8 +213,20 @@ fn parse(words: &[String], prefix: &str) -> Result<Request, String> {
             target = value?.to_string();
         } else if let Some(value) = value_of(word, "--timeout", "-T", &mut rest) {
             timeout_s = parse_timeout_s(value?)?;
+        } else if let Some(value) = value_of(word, "--format", "-f", &mut rest) {
+            format.json = match value? {
+                "text" => false,
+                "json" => true,
+                other => {
+                    return Err(format!(
+                        "--format={other}: must be text or json{}",
+                        hint(other, ["text", "json"])
+                    ));
+                }
+            };
         } else {
-            return Err(format!("unrecognized option '{word}' (use --help for help)"));
+            let meant = hint(word, OPTIONS.iter().copied());
+            return Err(format!("unrecognized option '{word}'{meant} (use --help for help)"));
         }
     }
     Err("at least one non-option argument is required (use --help for help)".into())
@@ -160,7 +240,7 @@ fn run(program: &str, words: &[String], prefix: &str) -> u8 {
             return 1;
         }
     };
-    let (target, timeout_s, command, args) = match request {
+    let (target, timeout_s, format, command, args) = match request {
         Request::Help => {
             print(&format!("usage: {program} [OPTION]... COMMAND [ARG]...\n\n{HELP}"));
             return 0;
@@ -169,22 +249,47 @@ fn run(program: &str, words: &[String], prefix: &str) -> u8 {
             print(&format!("{program} (Sluice) {}\n", env!("CARGO_PKG_VERSION")));
             return 0;
         }
-        Request::Call { target, timeout_s, command, args } => (target, timeout_s, command, args),
+        Request::Call { target, timeout_s, format, command, args } => {
+            (target, timeout_s, format, command, args)
+        }
     };
-    match call(&target, &command, &args, Deadline::after_s(timeout_s)) {
-        Ok(Answer::Text(text)) => {
-            print(&text);
+    let deadline = Deadline::after_s(timeout_s);
+    let as_json = ["--format", "json"].map(String::from);
+    let mut requests: Vec<(&str, &[String])> = vec![(&command, &args)];
+    if format.json {
+        requests.insert(0, ("set-options", &as_json));
+    }
+    match exchange(&target, &requests, deadline) {
+        Ok(Ok(value)) => {
+            print(&shown(value, format));
             0
         }
-        Ok(Answer::Error(text)) => {
+        Ok(Err(value)) => {
+            let text = plain(value);
             eprint!("{text}");
-            complain(program, &format!("{target}: server returned an error"));
+            let unknown = text.contains("is not a valid command");
+            let names = || match call(&target, "list-commands", &[], deadline) {
+                Ok(Answer::Text(text)) => names_of(&text),
+                Ok(Answer::Error(_)) | Err(_) => Vec::new(),
+            };
+            let names = if unknown { names() } else { Vec::new() };
+            let meant = hint(&command, names.iter().map(String::as_str));
+            complain(program, &format!("{target}: server returned an error{meant}"));
             2
         }
         Err(error) => {
             complain(program, &format!("{error:#}"));
             if error.chain().any(|cause| cause.is::<TimedOut>()) { EXIT_TIMED_OUT } else { 1 }
         }
+    }
+}
+
+/// An answer for the terminal.
+fn shown(value: Value, format: Format) -> String {
+    match (format.json, format.pretty) {
+        (false, _) => plain(value),
+        (true, false) => format!("{value}\n"),
+        (true, true) => format!("{value:#}\n"),
     }
 }
 
@@ -211,7 +316,8 @@ mod tests {
     fn command_lines() {
         let call = |target: &str, timeout_s, command: &str, args: &[&str]| {
             let args = args.iter().map(|arg| arg.to_string()).collect();
-            Ok(Request::Call { target: target.into(), timeout_s, command: command.into(), args })
+            let format = Format::default();
+            Ok(Request::Call { target: target.into(), timeout_s, format, command: command.into(), args })
         };
         assert_eq!(parse_line("version", ""), call(DEFAULT_TARGET, 0, "version", &[]));
         assert_eq!(parse_line("-t /x -T5 dump -m x", ""), call("/x", 5, "dump", &["-m", "x"]));
@@ -221,7 +327,18 @@ mod tests {
         assert_eq!(parse_line("-s -ta --more dump-conntrack -m zone=7", DPCTL), dump);
         assert!(parse_line("-s dpctl/dump-conntrack", "").is_err() && parse_line("-x show", DPCTL).is_err());
         assert_eq!(parse_line("-h x", ""), Ok(Request::Help));
-        for bad in ["", "--", "-t", "--bogus x", "-T 0 x", "-T x y", "--timeout= x", "-x"] {
+        let json = |pretty| Format { json: true, pretty };
+        for (line, expected) in [("-f json x", json(false)), ("--format=json --pretty x", json(true))] {
+            let Ok(Request::Call { format, .. }) = parse_line(line, "") else { panic!("{line}") };
+            assert_eq!(format, expected);
+        }
+        let wrong = parse_line("--fromat=json x", "").unwrap_err();
+        assert!(wrong.contains("unrecognized option '--fromat=json'"), "{wrong}");
+        let wrong = parse_line("--timout 5 x", "").unwrap_err();
+        assert!(wrong.contains("(did you mean '--timeout'?)"), "{wrong}");
+        assert_eq!(shown(json!({ "a": [1] }), json(false)), "{\"a\":[1]}\n");
+        assert_eq!(shown(json!({ "a": 1 }), json(true)), "{\n  \"a\": 1\n}\n");
+        for bad in ["-f xml x", "", "--", "-t", "--bogus x", "-T 0 x", "-T x y", "--timeout= x", "-x"] {
             assert!(parse_line(bad, "").is_err(), "{bad}");
         }
     }

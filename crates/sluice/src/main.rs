@@ -8,7 +8,10 @@
 #![forbid(unsafe_code)]
 
 mod appctl;
+mod completion;
+mod hint;
 mod ofctl;
+mod pki;
 mod remote;
 mod status;
 mod status_model;
@@ -53,6 +56,14 @@ enum Command {
     Top(top::Options),
     /// Measure the cost of first packets of flows, stage by stage
     UpcallCost(upcall_cost::Options),
+    /// Print the completion script of a shell: `source <(sluice completion bash)`
+    Completion {
+        /// The shell
+        shell: completion::Shell,
+    },
+    /// Print the words that may stand last
+    #[command(hide = true)]
+    CompleteWords(Words),
     /// Measure latency and fairness of first packets on any switch of this machine
     UpcallBench(Box<::upcall_bench::Options>),
 }
@@ -108,6 +119,15 @@ fn main() -> ExitCode {
         Command::Status(options) => status::main(&options),
         Command::Top(options) => top::main(&options),
         Command::UpcallCost(options) => upcall_cost_main(&options),
+        Command::Completion { shell } => {
+            remote::print(completion::script(shell));
+            0
+        }
+        Command::CompleteWords(words) => {
+            let found = completion::candidates(&words.args, &completion::Live);
+            remote::print(&found.iter().map(|word| format!("{word}\n")).collect::<String>());
+            0
+        }
         Command::UpcallBench(options) => upcall_bench::main(&options),
     };
     ExitCode::from(code)

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use tls::{Handshake, Session, Settings, Tls};
 
 /// Exit code of a program killed by its alarm, as in a shell (128 + SIGALRM).
 pub(crate) const EXIT_TIMED_OUT: u8 = 142;
@@ -54,6 +55,11 @@ pub(crate) fn run_dir() -> PathBuf {
 pub(crate) struct Deadline(Option<Instant>);
 
 impl Deadline {
+    /// That time from now.
+    pub(crate) fn within(time: Duration) -> Self {
+        Deadline(Some(Instant::now() + time))
+    }
+
     /// That many seconds from now; 0 is never.
     pub(crate) fn after_s(seconds: u32) -> Self {
         Deadline((seconds > 0).then(|| Instant::now() + Duration::from_secs(seconds.into())))
@@ -78,19 +84,22 @@ pub(crate) fn parse_timeout_s(text: &str) -> Result<u32, String> {
 }
 
 /// A byte stream to a server.
-#[derive(Debug)]
 pub(crate) enum Stream {
     /// Over a unix socket.
     Unix(UnixStream),
     /// Over TCP.
     Tcp(TcpStream),
+    /// Over TLS.
+    Tls(Box<Session<TcpStream>>),
 }
 
 impl Stream {
-    /// Connects to `unix:PATH` or `tcp:HOST:PORT`; with `retry`, repeatedly until success or the deadline.
-    pub(crate) fn connect(remote: &str, retry: bool, deadline: Deadline) -> Result<Stream> {
+    /// Connects to `unix:PATH`, `tcp:HOST:PORT` or `ssl:HOST:PORT`; with `retry`, repeatedly until success or the
+    /// deadline.
+    pub(crate) fn connect(remote: &str, pki: &Settings, retry: bool, deadline: Deadline) -> Result<Stream> {
+        let mut tls = remote.starts_with("ssl:").then(|| Tls::new(pki.clone()));
         loop {
-            match Stream::try_connect(remote, deadline) {
+            match Stream::try_connect(remote, tls.as_mut(), deadline) {
                 Err(error) if retry && error.is::<io::Error>() => {
                     let left = deadline.left()?.unwrap_or(RETRY_INTERVAL);
                     std::thread::sleep(left.min(RETRY_INTERVAL));
@@ -100,22 +109,24 @@ impl Stream {
         }
     }
 
-    fn try_connect(remote: &str, deadline: Deadline) -> Result<Stream> {
-        if let Some(path) = remote.strip_prefix("unix:") {
-            return Ok(Stream::Unix(UnixStream::connect(path)?));
-        }
-        let Some(address) = remote.strip_prefix("tcp:") else {
-            bail!("{remote}: only unix:PATH and tcp:HOST:PORT are understood");
-        };
-        let limit = deadline.left()?.unwrap_or(TCP_CONNECT_LIMIT);
-        let mut last = io::Error::from(ErrorKind::AddrNotAvailable);
-        for address in tcp_addresses(address)? {
-            match TcpStream::connect_timeout(&address, limit) {
-                Ok(stream) => return Ok(Stream::Tcp(stream)),
-                Err(error) => last = error,
+    fn try_connect(remote: &str, tls: Option<&mut Tls>, deadline: Deadline) -> Result<Stream> {
+        match remote.split_once(':') {
+            Some(("unix", path)) => Ok(Stream::Unix(UnixStream::connect(path)?)),
+            Some(("tcp", address)) => Ok(Stream::Tcp(connect_tcp(remote, address, deadline)?)),
+            Some(("ssl", address)) if let Some(tls) = tls => {
+                let stream = connect_tcp(remote, address, deadline)?;
+                let mut session = tls.connect(stream, remote.to_string())?;
+                loop {
+                    let limit = deadline.left()?;
+                    session.get_ref().set_read_timeout(limit)?;
+                    session.get_ref().set_write_timeout(limit)?;
+                    if tls.handshake(&mut session)? == Handshake::Done {
+                        return Ok(Stream::Tls(Box::new(session)));
+                    }
+                }
             }
+            _ => bail!("{remote}: only unix:PATH, tcp:HOST:PORT and ssl:HOST:PORT are understood"),
         }
-        Err(last.into())
     }
 
     /// Reads available bytes; empty at the end of the stream.
@@ -126,6 +137,7 @@ impl Stream {
             let result = match self {
                 Stream::Unix(s) => s.set_read_timeout(limit).and_then(|()| s.read(&mut buffer)),
                 Stream::Tcp(s) => s.set_read_timeout(limit).and_then(|()| s.read(&mut buffer)),
+                Stream::Tls(s) => s.get_ref().set_read_timeout(limit).and_then(|()| s.read(&mut buffer)),
             };
             match result {
                 Ok(length) => {
@@ -145,6 +157,7 @@ impl Stream {
             let result = match self {
                 Stream::Unix(s) => s.set_write_timeout(limit).and_then(|()| s.write(bytes)),
                 Stream::Tcp(s) => s.set_write_timeout(limit).and_then(|()| s.write(bytes)),
+                Stream::Tls(s) => s.get_ref().set_write_timeout(limit).and_then(|()| s.write(bytes)),
             };
             match result {
                 Ok(0) => return Err(io::Error::from(ErrorKind::WriteZero).into()),
@@ -156,12 +169,16 @@ impl Stream {
         Ok(())
     }
 
-    /// Shuts down the sending direction.
-    pub(crate) fn finish(&self) {
+    /// Ends the stream.
+    pub(crate) fn finish(&mut self) {
         // It may be closed already.
         let _gone = match self {
             Stream::Unix(s) => s.shutdown(Shutdown::Both),
             Stream::Tcp(s) => s.shutdown(Shutdown::Both),
+            Stream::Tls(s) => {
+                s.close();
+                s.get_ref().shutdown(Shutdown::Both)
+            }
         };
     }
 }
@@ -171,15 +188,26 @@ fn is_pause(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }
 
+fn connect_tcp(remote: &str, address: &str, deadline: Deadline) -> Result<TcpStream> {
+    let limit = deadline.left()?.unwrap_or(TCP_CONNECT_LIMIT);
+    let mut last = io::Error::from(ErrorKind::AddrNotAvailable);
+    for address in tcp_addresses(address).with_context(|| format!("{remote}: not a usable address"))? {
+        match TcpStream::connect_timeout(&address, limit) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = error,
+        }
+    }
+    Err(last.into())
+}
+
 /// `HOST:PORT`, `[HOST]:PORT` or `HOST`; OVSDB's port is 6640.
-fn tcp_addresses(text: &str) -> Result<Vec<SocketAddr>> {
+fn tcp_addresses(text: &str) -> io::Result<Vec<SocketAddr>> {
     let has_port = match text.rfind(']') {
         Some(end) => text[end..].contains(':'),
         None => text.contains(':'),
     };
     let full = if has_port { text.to_string() } else { format!("{text}:6640") };
-    let addresses = full.to_socket_addrs().with_context(|| format!("tcp:{text}: not a usable address"))?;
-    Ok(addresses.collect())
+    Ok(full.to_socket_addrs()?.collect())
 }
 
 /// The error text, without the error number that Rust appends.
@@ -201,12 +229,12 @@ mod tests {
     fn invalid_remotes_are_rejected() {
         let deadline = Deadline::after_s(1);
         for remote in
-            ["", "ssl:1.2.3.4:6640", "tcp:", "tcp:[::1", "unix:/nowhere/at/all", "tcp:1.2.3.4:99999"]
+            ["", "ssl:", "ptcp:6640", "tcp:", "tcp:[::1", "unix:/nowhere/at/all", "tcp:1.2.3.4:99999"]
         {
-            assert!(Stream::connect(remote, false, deadline).is_err(), "{remote}");
+            assert!(Stream::connect(remote, &Settings::default(), false, deadline).is_err(), "{remote}");
         }
-        let error = Stream::connect("unix:/nowhere/at/all", false, deadline).unwrap_err();
-        assert_eq!(reason(&error), "No such file or directory");
+        let error = Stream::connect("unix:/nowhere/at/all", &Settings::default(), false, deadline).err();
+        assert_eq!(reason(&error.unwrap()), "No such file or directory");
     }
 
     #[test]

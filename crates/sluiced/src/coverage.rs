@@ -129,6 +129,8 @@ pub(crate) fn totals(daemon: &Daemon) -> Totals {
         ("accept_failed", sockets.accept_failed),
         ("connection_refused", sockets.refused),
         ("connection_probe_failed", sockets.probes_failed),
+        ("handshake_cut_off", sockets.handshakes_cut_off),
+        ("handshake_put_off", sockets.handshakes_put_off),
         ("db_session_cut_off", database.cut_off),
         ("db_monitor_refused", database.monitors_refused),
         ("db_wait_refused", database.waits_refused),

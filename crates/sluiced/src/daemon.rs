@@ -6,7 +6,7 @@
 use super::appctl::{self, Answer};
 use super::claim::{self, Claim};
 use super::coverage::{self, Coverage};
-use super::db::Db;
+use super::db::{Db, MANAGERS};
 use super::reactor::{QUEUES, Reactor, WAKER};
 use super::switch::Switch;
 use super::turn::Turn;
@@ -46,6 +46,8 @@ pub struct DaemonConfig {
     pub remote: Option<String>,
     /// Whether it may serve its own database.
     pub may_embed: bool,
+    /// Targets of its own database besides the default socket and the managers.
+    pub remotes: Vec<String>,
     /// Sockets and pid file (`OVS_RUNDIR`).
     pub run_dir: PathBuf,
     /// Log files (`OVS_LOGDIR`).
@@ -82,6 +84,8 @@ pub struct DaemonConfig {
     pub kernel: bool,
     /// Disabled parts of the fast path.
     pub ablation: Ablation,
+    /// Keys and certificates for TLS; a row of `SSL` replaces these files.
+    pub tls: tls::Settings,
 }
 
 /// State of the main loop.
@@ -195,7 +199,12 @@ impl Daemon {
         let waker = Arc::new(Waker::new(reactor.registry(), WAKER)?);
         let names = [(config.name.as_str(), "ctl"), (DATABASE_NAME, "ctl"), (EVENTS_NAME, "events")];
         sys::local::remove_stale(&config.run_dir, &names);
-        let db = open_db(config, &signals, &mut reactor, waker.clone())?;
+        reactor.tls.configure(&config.tls);
+        let mut db = open_db(config, &signals, &mut reactor, waker.clone())?;
+        for remote in config.remotes.iter().filter(|remote| *remote != MANAGERS) {
+            anyhow::ensure!(db.is_embedded(), "--remote={remote}: the database is served by another process");
+            db.add_remote(remote, &mut reactor).with_context(|| format!("--remote={remote}"))?;
+        }
         let unixctl_path = config
             .unixctl
             .clone()
@@ -301,7 +310,7 @@ impl Daemon {
         } else if token == self.link_token {
             self.switch.links_changed();
         } else if self.unixctl.is_listener(token) {
-            self.unixctl.accept(&mut self.reactor);
+            self.unixctl.accept(token, &mut self.reactor);
         } else if self.unixctl.has(token) {
             if let Some(request) = self.unixctl.ready(token, &mut self.reactor) {
                 self.command(request);
@@ -315,26 +324,27 @@ impl Daemon {
     fn database_event(&mut self, token: Token) -> bool {
         let Some((unixctl, _)) = &mut self.database_unixctl else { return false };
         if unixctl.is_listener(token) {
-            unixctl.accept(&mut self.reactor);
+            unixctl.accept(token, &mut self.reactor);
             return true;
         }
         if !unixctl.has(token) {
             return false;
         }
-        if let Some(request) = unixctl.ready(token, &mut self.reactor)
-            && let Answer::Now(answer) = appctl::run_of_database(self, &request.command, &request.args)
-            && let Some((unixctl, _)) = &mut self.database_unixctl
-        {
-            unixctl.reply(&request, answer, &mut self.reactor);
+        if let Some(request) = unixctl.ready(token, &mut self.reactor) {
+            let answer = appctl::run_of_database(self, &request);
+            if let Some((unixctl, _)) = &mut self.database_unixctl {
+                // None of its commands waits.
+                let _none = answer_now(unixctl, &request, answer, &mut self.reactor);
+            }
         }
         true
     }
 
     fn command(&mut self, request: Request) {
         log::debug!(target: "unixctl", "received request {}{:?}", request.command, request.args);
-        match appctl::run(self, &request.command, &request.args) {
-            Answer::Now(answer) => self.unixctl.reply(&request, answer, &mut self.reactor),
-            Answer::Later(wait) => self.waiting.push((request, wait)),
+        let answer = appctl::run(self, &request);
+        if let Some(wait) = answer_now(&mut self.unixctl, &request, answer, &mut self.reactor) {
+            self.waiting.push((request, wait));
         }
     }
 
@@ -371,6 +381,25 @@ impl Daemon {
             Turn::at(sys::clock::monotonic_ms() + LOOK_AGAIN_MS)
         }
     }
+}
+
+/// Replies to a command; returns the event that a later reply waits for.
+fn answer_now(
+    unixctl: &mut Unixctl,
+    request: &Request,
+    answer: Answer,
+    reactor: &mut Reactor,
+) -> Option<appctl::Wait> {
+    match answer {
+        Answer::Now(answer) => unixctl.reply(request, answer, reactor),
+        Answer::Json(value) => unixctl.reply_value(request, Ok(value), reactor),
+        Answer::Format(format) => {
+            unixctl.set_format(request.conn, format);
+            unixctl.reply(request, Ok(String::new()), reactor);
+        }
+        Answer::Later(wait) => return Some(wait),
+    }
+    None
 }
 
 /// The database: the requested one; else the default socket's, if it has a listener; else our own.

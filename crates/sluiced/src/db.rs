@@ -2,8 +2,10 @@
 //! in either case.
 //!
 //! Embedded, the server runs in this process and exchanges bytes with its client in memory; others connect through
-//! sockets. Remote, the client follows a database server under the lock `ovs_vswitchd` and reconnects with a
-//! back-off.
+//! sockets, and it connects to active managers ([`outgoing`]). Remote, the client follows a database server under the
+//! lock `ovs_vswitchd` and reconnects with a back-off.
+
+mod outgoing;
 
 use super::dbfile::{self, DbFile, Written};
 use super::reactor::Reactor;
@@ -11,17 +13,22 @@ use super::stream::{Conn, Endpoint, Listener};
 use super::turn::Turn;
 use anyhow::{Context, Result};
 use mio::{Token, Waker};
+use outgoing::Outgoing;
 use ovsdb::client::{Client, ClientConfig, ClientState};
 use ovsdb::schema;
 use ovsdb::server::{Counters, Origin, Server, ServerLimits, SessionId, Time};
 use ovsdb::value::Uuid;
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddrV4;
 use std::path::Path;
 use std::sync::Arc;
 use sys::lock::FileLock;
+use vswitch::status::ManagerFacts;
 
 /// Default port of database servers (IANA).
 pub const DEFAULT_PORT: u16 = 6640;
+/// Column of the `Manager` rows' targets, as named by the stock server's start script.
+pub const MANAGERS: &str = "db:Open_vSwitch,Open_vSwitch,manager_options";
 /// Name of the lock held by the active switch of a database.
 pub const LOCK: &str = "ovs_vswitchd";
 
@@ -50,6 +57,8 @@ struct Embedded {
     /// The default socket: always listened at.
     own_target: String,
     listeners: BTreeMap<String, Listener>,
+    /// Managers to connect to, by target.
+    outgoing: BTreeMap<String, Outgoing>,
     /// Targets added by a command.
     added: BTreeSet<String>,
     /// Managers that cannot be served, with the reported reason.
@@ -78,18 +87,32 @@ struct Peer {
 
 /// A `Manager` row.
 pub struct Manager {
-    /// Target to listen at.
+    /// Target to listen at or to connect to.
     pub target: String,
+    /// `max_backoff`; `None` for the default.
+    pub max_backoff_ms: Option<u64>,
     /// `inactivity_probe`; `None` for the default of its kind.
     pub probe_ms: Option<u64>,
+    /// Its connection may pass through a bridge (`connection_mode`).
+    pub in_band: bool,
 }
 
 impl Manager {
+    /// Its address, if its connection may pass through a bridge.
+    pub fn in_band_address(&self) -> Option<SocketAddrV4> {
+        Endpoint::parse(&self.target, DEFAULT_PORT).ok()?.remote_ipv4().filter(|_| self.in_band)
+    }
+
     /// Local clients are not probed unless the row requests it.
     fn probe_ms(&self) -> u64 {
-        let usual = if self.target.starts_with("punix:") { 0 } else { PROBE_MS };
+        let usual = if is_local(&self.target) { 0 } else { PROBE_MS };
         self.probe_ms.unwrap_or(usual)
     }
+}
+
+/// Whether a target is on this machine.
+fn is_local(target: &str) -> bool {
+    target.starts_with("punix:") || target.starts_with("unix:")
 }
 
 struct Remote {
@@ -142,12 +165,13 @@ impl Db {
             local,
             own_target: own_target.clone(),
             listeners: BTreeMap::new(),
+            outgoing: BTreeMap::new(),
             added: BTreeSet::new(),
             refused: BTreeMap::new(),
             probes: BTreeMap::new(),
             conns: BTreeMap::new(),
         };
-        embedded.listen(&own_target, reactor)?;
+        embedded.serve(&own_target, None, reactor)?;
         Ok(Db { client: client(), side: Side::Embedded(Box::new(embedded)) })
     }
 
@@ -156,7 +180,7 @@ impl Db {
         let endpoint = Endpoint::parse(target, DEFAULT_PORT)?;
         anyhow::ensure!(
             !endpoint.is_passive(),
-            "{target}: the switch connects to its database; use unix: or tcp:"
+            "{target}: the switch connects to its database; use unix:, tcp: or ssl:"
         );
         let remote = Remote {
             target: target.to_string(),
@@ -185,23 +209,32 @@ impl Db {
         matches!(self.side, Side::Embedded(_))
     }
 
-    /// Replaces the listening targets (`Manager` rows); returns new errors by target.
+    /// Replaces the targets of `Manager` rows; returns new errors by target.
     pub fn set_managers(&mut self, managers: &[Manager], reactor: &mut Reactor) -> Vec<(String, String)> {
         let Side::Embedded(e) = &mut self.side else { return Vec::new() };
         let targets: Vec<String> = managers.iter().map(|m| m.target.clone()).collect();
         e.probes = managers.iter().map(|m| (m.target.clone(), m.probe_ms())).collect();
         e.listeners.retain(|t, _| *t == e.own_target || e.added.contains(t) || targets.contains(t));
+        let gone = e.outgoing.keys().filter(|t| !e.added.contains(*t) && !targets.contains(t));
+        gone.cloned().collect::<Vec<_>>().iter().for_each(|target| e.disconnect(target, reactor));
         e.refused.retain(|t, _| targets.contains(t));
         let mut failed = Vec::new();
-        for target in targets.iter().filter(|t| !e.listeners.contains_key(*t)).cloned().collect::<Vec<_>>() {
-            match e.listen(&target, reactor) {
+        for manager in managers {
+            let target = &manager.target;
+            if let Some(outgoing) = e.outgoing.get_mut(target) {
+                outgoing.set_max_backoff_ms(manager.max_backoff_ms);
+            }
+            if e.has(target) {
+                continue;
+            }
+            match e.serve(target, manager.max_backoff_ms, reactor) {
                 Ok(()) => {
-                    e.refused.remove(&target);
+                    e.refused.remove(target);
                 }
                 Err(error) => {
                     let why = format!("{error:#}");
                     if e.refused.insert(target.clone(), why.clone()).as_ref() != Some(&why) {
-                        failed.push((target, why));
+                        failed.push((target.clone(), why));
                     }
                 }
             }
@@ -213,6 +246,12 @@ impl Db {
     pub fn refused_manager(&self, target: &str) -> Option<&str> {
         let Side::Embedded(e) = &self.side else { return None };
         e.refused.get(target).map(String::as_str)
+    }
+
+    /// Status of a manager that the embedded server connects to; `None` for other targets.
+    pub fn manager_facts(&self, target: &str) -> Option<ManagerFacts> {
+        let Side::Embedded(e) = &self.side else { return None };
+        e.outgoing.get(target).map(Outgoing::facts)
     }
 
     /// Handles a socket event; `false` for a token of others.
@@ -264,14 +303,14 @@ impl Db {
         }
     }
 
-    /// Adds a listening target until [`Db::remove_remote`].
+    /// Adds a target to listen at or to connect to until [`Db::remove_remote`].
     ///
     /// # Errors
-    /// The target cannot be listened at.
+    /// The target is invalid, or cannot be listened at.
     pub fn add_remote(&mut self, target: &str, reactor: &mut Reactor) -> Result<()> {
         let Side::Embedded(e) = &mut self.side else { return Ok(()) };
-        if !e.listeners.contains_key(target) {
-            e.listen(target, reactor)?;
+        if !e.has(target) {
+            e.serve(target, None, reactor)?;
         }
         if target != e.own_target {
             e.added.insert(target.to_string());
@@ -281,11 +320,12 @@ impl Db {
 
     /// Removes a target of [`Db::add_remote`]; `false` for an unknown one. A target also wanted by a manager returns
     /// after the next change of the database.
-    pub fn remove_remote(&mut self, target: &str) -> bool {
+    pub fn remove_remote(&mut self, target: &str, reactor: &Reactor) -> bool {
         let Side::Embedded(e) = &mut self.side else { return false };
         let was = e.added.remove(target);
         if was {
             e.listeners.remove(target);
+            e.disconnect(target, reactor);
         }
         was
     }
@@ -322,12 +362,18 @@ impl Db {
 }
 
 impl Embedded {
-    fn listen(&mut self, target: &str, reactor: &mut Reactor) -> Result<()> {
+    /// Whether a target is served.
+    fn has(&self, target: &str) -> bool {
+        self.listeners.contains_key(target) || self.outgoing.contains_key(target)
+    }
+
+    /// Listens at a target, or connects to it from now on.
+    fn serve(&mut self, target: &str, max_backoff_ms: Option<u64>, reactor: &mut Reactor) -> Result<()> {
         let endpoint = Endpoint::parse(target, DEFAULT_PORT)?;
-        anyhow::ensure!(
-            endpoint.is_passive(),
-            "{target}: connecting out to managers is not supported; use ptcp: or punix:"
-        );
+        if !endpoint.is_passive() {
+            self.outgoing.insert(target.to_string(), Outgoing::new(endpoint, max_backoff_ms));
+            return Ok(());
+        }
         let token = reactor.token();
         let listener = Listener::open(&endpoint, reactor.registry(), token)
             .with_context(|| format!("{target}: cannot listen"))?;
@@ -335,10 +381,24 @@ impl Embedded {
         Ok(())
     }
 
+    /// Connects to a manager no longer.
+    fn disconnect(&mut self, target: &str, reactor: &Reactor) {
+        if let Some(token) = self.outgoing.remove(target).and_then(|outgoing| outgoing.token()) {
+            self.close(token, reactor);
+        }
+    }
+
     fn event(&mut self, token: Token, reactor: &mut Reactor) -> bool {
-        if let Some((target, listener)) = self.listeners.iter().find(|(_, l)| l.token() == token) {
+        if let Some((target, listener)) = self.listeners.iter_mut().find(|(_, l)| l.owns(token)) {
             let target = target.clone();
-            for conn in listener.accept(reactor) {
+            for conn in listener.serve(token, reactor) {
+                self.open(conn, &target, reactor);
+            }
+            return true;
+        }
+        if let Some((target, outgoing)) = self.outgoing.iter_mut().find(|(_, o)| o.is_attempt(token)) {
+            let target = target.clone();
+            if let Some(conn) = outgoing.advance(reactor) {
                 self.open(conn, &target, reactor);
             }
             return true;
@@ -350,7 +410,7 @@ impl Embedded {
     }
 
     fn open(&mut self, mut conn: Conn, target: &str, reactor: &mut Reactor) {
-        let origin = if target.starts_with("punix:") { Origin::Local } else { Origin::Remote };
+        let origin = if is_local(target) { Origin::Local } else { Origin::Remote };
         match self.server.session_open_from(origin) {
             Ok(session) => {
                 let heard_ms = sys::clock::monotonic_ms();
@@ -371,6 +431,9 @@ impl Embedded {
                 log::warn!(target: "jsonrpc", "database connection of {} refused: {e}", conn.peer());
                 reactor.counts.refused += 1;
                 conn.close(reactor.registry());
+                if let Some(outgoing) = self.outgoing.get_mut(target) {
+                    outgoing.lost(&e.to_string(), reactor);
+                }
             }
         }
     }
@@ -416,7 +479,10 @@ impl Embedded {
         let sends = self.server.sessions_with_output().iter().any(|session| free.contains(session));
         let more = self.server.has_work() || sends || self.conns.values().any(wants);
         let probes = self.conns.values().filter_map(|p| self.probe_due_ms(p)).min();
-        Turn::more_if(more).and(Turn::from(probes)).and(Turn::from(self.server.next_deadline_ms()))
+        let attempts = self.outgoing.values().map(Outgoing::next);
+        attempts
+            .chain([Turn::more_if(more), Turn::from(probes), Turn::from(self.server.next_deadline_ms())])
+            .collect()
     }
 
     /// Time to probe or disconnect a client; none while the client itself waits.
@@ -449,10 +515,14 @@ impl Embedded {
         if let Some(mut peer) = self.conns.remove(&token) {
             peer.conn.close(reactor.registry());
             self.server.session_close(peer.session);
+            if let Some(outgoing) = self.outgoing.get_mut(&peer.target).filter(|o| o.token() == Some(token)) {
+                outgoing.lost("connection closed", reactor);
+            }
         }
     }
 
     fn run(&mut self, client: &mut Client, reactor: &mut Reactor) {
+        self.outgoing.values_mut().for_each(|outgoing| outgoing.run(reactor));
         self.server.work(now());
         let unread: Vec<Token> =
             self.conns.iter().filter(|(_, p)| p.unread).map(|(token, _)| *token).collect();
@@ -531,7 +601,7 @@ impl Remote {
     fn event(&mut self, token: Token, reactor: &mut Reactor, client: &mut Client) -> bool {
         let Some(conn) = self.conn.as_mut().filter(|c| c.token() == token) else { return false };
         if self.connecting {
-            match conn.connected() {
+            match conn.connected(reactor) {
                 Ok(true) => {
                     self.connecting = false;
                     self.backoff_ms = BACKOFF_MIN_MS;
@@ -582,7 +652,7 @@ impl Remote {
         if self.conn.is_none() && now_ms >= self.retry_ms {
             log::info!(target: "reconnect", "{}: connecting...", self.target);
             let token = reactor.token();
-            match Conn::connect(&self.endpoint, reactor.registry(), token) {
+            match Conn::connect(&self.endpoint, reactor, token) {
                 Ok(conn) => {
                     self.conn = Some(conn);
                     self.connecting = true;

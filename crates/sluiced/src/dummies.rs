@@ -65,7 +65,7 @@ impl Streams {
         let bad = |why: &dyn std::fmt::Display| format!("option {option}: {target}: {why}");
         let endpoint = Endpoint::parse(target, 0).map_err(|e| bad(&e))?;
         if endpoint.is_passive() != (option == "pstream") {
-            return Err(bad(&"pstream listens (ptcp:, punix:), stream connects (tcp:, unix:)"));
+            return Err(bad(&"pstream listens (ptcp:, pssl:, punix:), stream connects (tcp:, ssl:, unix:)"));
         }
         let role = if endpoint.is_passive() {
             let token = reactor.token();
@@ -130,9 +130,9 @@ impl Streams {
 impl Stream {
     fn event(&mut self, token: Token, reactor: &mut Reactor) -> bool {
         if let Role::Passive(listener) = &self.role
-            && listener.token() == token
+            && listener.owns(token)
         {
-            self.accept(reactor);
+            self.accept(token, reactor);
             return true;
         }
         let Some(link) = self.links.get_mut(&token) else { return false };
@@ -149,9 +149,9 @@ impl Stream {
         true
     }
 
-    fn accept(&mut self, reactor: &mut Reactor) {
-        let Role::Passive(listener) = &self.role else { return };
-        for mut conn in listener.accept(reactor) {
+    fn accept(&mut self, token: Token, reactor: &mut Reactor) {
+        let Role::Passive(listener) = &mut self.role else { return };
+        for mut conn in listener.serve(token, reactor) {
             if self.links.len() >= CONNECTIONS_MAX {
                 reactor.counts.refused += 1;
                 conn.close(reactor.registry());
@@ -179,7 +179,7 @@ impl Stream {
             Some(Action::Connect) => {
                 let new = reactor.token();
                 reconnect.connecting(now_ms);
-                match Conn::connect(endpoint, reactor.registry(), new) {
+                match Conn::connect(endpoint, reactor, new) {
                     Ok(conn) => {
                         *token = Some(new);
                         self.links.insert(new, Link { conn, framer: Framer::new(), up: false });
@@ -222,7 +222,7 @@ impl Link {
     /// Receives frames; `false` at the end of the connection.
     fn serve(&mut self, dummy: &Dummy, reactor: &mut Reactor) -> bool {
         if !self.up {
-            match self.conn.connected() {
+            match self.conn.connected(reactor) {
                 Ok(up) => self.up = up,
                 Err(_) => return false,
             }

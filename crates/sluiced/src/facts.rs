@@ -44,6 +44,7 @@ pub(crate) struct FactKeeper {
     system_id: Option<String>,
     embedded: bool,
     controllers: BTreeMap<Uuid, ControllerFacts>,
+    managers: BTreeMap<Uuid, ManagerFacts>,
     dirty: bool,
     last_written: Option<i64>,
 }
@@ -75,6 +76,7 @@ impl FactKeeper {
             system_id,
             embedded,
             controllers: BTreeMap::new(),
+            managers: BTreeMap::new(),
             dirty: true,
             last_written: None,
         }
@@ -145,11 +147,28 @@ impl FactKeeper {
     /// Sets the status of controllers.
     pub(crate) fn set_controllers(&mut self, controllers: BTreeMap<Uuid, ControllerFacts>) {
         let lasting = |all: &BTreeMap<Uuid, ControllerFacts>| {
-            let strip = |f: &ControllerFacts| (f.is_connected, f.role, f.status.get("state").cloned());
+            let told = |f: &ControllerFacts, key: &str| f.status.get(key).cloned();
+            let strip =
+                |f: &ControllerFacts| (f.is_connected, f.role, told(f, "state"), told(f, "last_error"));
             all.iter().map(|(u, f)| (*u, strip(f))).collect::<Vec<_>>()
         };
         self.dirty |= lasting(&controllers) != lasting(&self.controllers);
         self.controllers = controllers;
+    }
+
+    /// Sets the status of managers. The fault of keys and certificates concerns those that need them.
+    pub(crate) fn set_managers(&mut self, db: &Db, tls_fault: Option<&str>) {
+        let managers = managers(db, tls_fault);
+        let lasting = |all: &BTreeMap<Uuid, ManagerFacts>| {
+            let strip = |f: &ManagerFacts| {
+                let lasts = |key: &&String| !key.starts_with("sec_since_");
+                let keys = f.status.keys().filter(lasts).map(|key| (key.clone(), f.status[key].clone()));
+                (f.is_connected, keys.collect::<Vec<_>>())
+            };
+            all.iter().map(|(u, f)| (*u, strip(f))).collect::<Vec<_>>()
+        };
+        self.dirty |= lasting(&managers) != lasting(&self.managers);
+        self.managers = managers;
     }
 
     /// Whether a device is set down; `None` if unknown.
@@ -192,7 +211,7 @@ impl FactKeeper {
             self.gather_statistics(planner, instances);
         }
         let mut facts = self.facts(planner);
-        facts.managers = managers(db);
+        facts.managers = self.managers.clone();
         self.writeback.set_missing(db.client_ref().missing());
         let Some(txn) = self.writeback.next(db.client_ref().replica(), &facts, now_ms) else {
             self.dirty = false;
@@ -277,15 +296,19 @@ impl FactKeeper {
     }
 }
 
-/// Errors of managers, if they are served here.
-fn managers(db: &Db) -> BTreeMap<Uuid, ManagerFacts> {
+/// Status of managers, if they are served here.
+fn managers(db: &Db, tls_fault: Option<&str>) -> BTreeMap<Uuid, ManagerFacts> {
     if !db.is_embedded() {
         return BTreeMap::new();
     }
     let of_row = |row: RowView<'_>| {
-        let refused = db.refused_manager(row.str("target"));
-        let status = refused.map(|why| (NOTICE_KEY.to_string(), why.to_string())).into_iter().collect();
-        (row.uuid(), ManagerFacts { status, ..ManagerFacts::default() })
+        let target = row.str("target");
+        let mut facts = db.manager_facts(target).unwrap_or_default();
+        let listens_for_tls = target.starts_with("pssl:");
+        if let Some(why) = db.refused_manager(target).or(tls_fault.filter(|_| listens_for_tls)) {
+            facts.status.insert(NOTICE_KEY.to_string(), why.to_string());
+        }
+        (row.uuid(), facts)
     };
     db.client_ref().replica().rows("Manager").map(of_row).collect()
 }

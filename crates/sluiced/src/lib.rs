@@ -22,6 +22,7 @@ mod features;
 pub mod fuzz;
 mod instances;
 mod machine;
+mod next_hops;
 mod observer;
 mod openflow;
 pub mod reactor;

@@ -23,8 +23,11 @@ const COMPATIBLE: &str = "ovs-vswitchd (Open vSwitch) 3.5.4";
 #[derive(Parser, Debug)]
 #[command(name = "sluiced", disable_version_flag = true)]
 struct Options {
-    /// Database server to follow: unix:PATH or tcp:ADDRESS:PORT
+    /// Database server to follow: unix:PATH, tcp:ADDRESS:PORT or ssl:ADDRESS:PORT
     database: Option<String>,
+    /// Serve the own database at TARGET too, as ovsdb-server does: ptcp:, pssl:, punix: or connecting by tcp:, ssl:, unix:
+    #[arg(long, value_name = "TARGET")]
+    remote: Vec<String>,
     /// Write the process id to FILE (default RUNDIR/ovs-vswitchd.pid)
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
     pidfile: Option<Option<PathBuf>>,
@@ -73,9 +76,81 @@ struct Options {
     #[arg(long, value_name = "N", require_equals = true, default_value_t = Ablation::BURST_PACKETS as u16,
         value_parser = clap::value_parser!(u16).range(1..=Ablation::BURST_MAX_PACKETS as i64))]
     batch: u16,
+    #[command(flatten)]
+    pki: Pki,
     /// Print the version
     #[arg(short = 'V', long)]
     version: bool,
+}
+
+/// Keys and certificates. The row of SSL in the database replaces the files; db:Open_vSwitch,SSL,COLUMN means the same.
+#[derive(clap::Args, Debug)]
+#[command(next_help_heading = "SSL/TLS (files in PEM, read again when they change)")]
+struct Pki {
+    /// Private key
+    #[arg(short = 'p', long, value_name = "FILE", value_parser = |text: &str| pki_file(text, "private_key"))]
+    private_key: Option<PkiFile>,
+    /// Certificate for the private key
+    #[arg(short = 'c', long, value_name = "FILE", value_parser = |text: &str| pki_file(text, "certificate"))]
+    certificate: Option<PkiFile>,
+    /// CA certificates that certificates of peers must chain to; `none` trusts every peer
+    #[arg(short = 'C', long, value_name = "FILE", value_parser = |text: &str| pki_file(text, "ca_cert"))]
+    ca_cert: Option<PkiFile>,
+    /// The same; if FILE is missing, it is written from the first server connected to
+    #[arg(long, value_name = "FILE", conflicts_with = "ca_cert", value_parser = |text: &str| pki_file(text, "ca_cert"))]
+    bootstrap_ca_cert: Option<PkiFile>,
+    /// Certificates sent after the own one, so that peers can bootstrap from them
+    #[arg(long, value_name = "FILE")]
+    peer_ca_cert: Option<PathBuf>,
+    /// Enabled versions: a list, or ranges such as TLSv1.2-TLSv1.3 and TLSv1.2+ (the default)
+    #[arg(long, value_name = "VERSIONS")]
+    ssl_protocols: Option<String>,
+    /// Enabled ciphers up to TLS 1.2, in the syntax of OpenSSL
+    #[arg(long, value_name = "CIPHERS")]
+    ssl_ciphers: Option<String>,
+    /// Enabled cipher suites of TLS 1.3, in the syntax of OpenSSL
+    #[arg(long, value_name = "SUITES")]
+    ssl_ciphersuites: Option<String>,
+}
+
+/// A file of the command line, or that of the database.
+#[derive(Clone, PartialEq, Debug)]
+enum PkiFile {
+    Given(PathBuf),
+    Database,
+}
+
+/// Parses a file name, or the column of the database that may stand in its place.
+fn pki_file(text: &str, column: &str) -> Result<PkiFile, String> {
+    match text.strip_prefix("db:") {
+        None => Ok(PkiFile::Given(text.into())),
+        Some(place) if place.split(',').eq(["Open_vSwitch", "SSL", column]) => Ok(PkiFile::Database),
+        Some(_) => Err(format!("only db:Open_vSwitch,SSL,{column} can be given here")),
+    }
+}
+
+impl Pki {
+    fn settings(self) -> tls::Settings {
+        // The daemon changes its directory, and reads the files again.
+        let absolute = |path: PathBuf| match path.to_str() {
+            Some("none") => path,
+            _ => std::path::absolute(&path).unwrap_or(path),
+        };
+        let given = |file: Option<PkiFile>| match file {
+            Some(PkiFile::Given(path)) => Some(absolute(path)),
+            Some(PkiFile::Database) | None => None,
+        };
+        tls::Settings {
+            private_key: given(self.private_key),
+            certificate: given(self.certificate),
+            bootstrap: self.bootstrap_ca_cert.is_some(),
+            ca_cert: given(self.ca_cert.or(self.bootstrap_ca_cert)),
+            peer_ca_cert: self.peer_ca_cert.map(absolute),
+            protocols: self.ssl_protocols,
+            ciphers: self.ssl_ciphers,
+            ciphersuites: self.ssl_ciphersuites,
+        }
+    }
 }
 
 /// Parses the argument of `--enable-dummy`.
@@ -103,6 +178,7 @@ fn config(options: Options, started_as: &str) -> DaemonConfig {
         name: "ovs-vswitchd".to_string(),
         remote: options.database,
         may_embed: started_as != "ovs-vswitchd",
+        remotes: options.remote,
         pid_file: file(options.pidfile, &run_dir, "ovs-vswitchd.pid"),
         overwrite_pid_file: options.overwrite_pidfile,
         detach: options.detach,
@@ -117,6 +193,7 @@ fn config(options: Options, started_as: &str) -> DaemonConfig {
         dummy_numa: options.dummy_numa,
         kernel: !options.disable_system,
         ablation: Ablation::new(options.without).with_bursts(options.batch.into()),
+        tls: options.pki.settings(),
         run_dir,
         log_dir,
         db_dir,

@@ -4,7 +4,9 @@
 //! events. If memory is short, it closes the connection that holds most, over all bridges, before the next turn, and
 //! logs the reason.
 
+use super::appctl::failed_text;
 use super::instances::{Instance, Instances};
+use super::next_hops::NextHops;
 use super::reactor::Reactor;
 use super::turn::Turn;
 use bridge::OfBridge;
@@ -14,6 +16,7 @@ use ofproto::connmgr::{AdminChange, ConnCounters, Held, WORK_PER_TURN};
 use ofproto::ports::{BridgeId, PortTable};
 use openflow::budget::Budgets;
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddrV4;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use vswitch::config::{BridgeOptions, ControllerConfig};
@@ -27,7 +30,7 @@ mod tests;
 
 /// Packets for controllers routed at one turn.
 const PACKET_INS_MAX: usize = 512;
-/// Number of these before connections send: more at once may exceed a connection's limit.
+/// Maximum number of these before connections send; fewer if the queue of a connection is shorter.
 const PACKET_INS_PORTION: usize = 64;
 
 /// Memory limits for the connections of all bridges.
@@ -50,6 +53,10 @@ impl Limits {
 /// The connections of all bridges.
 pub(crate) struct OpenFlow {
     run_dir: PathBuf,
+    /// Reads the next hops that the kernel knows.
+    next_hops: fn() -> NextHops,
+    /// Addresses of managers whose connections may pass through bridges.
+    managers: BTreeSet<SocketAddrV4>,
     bridges: BTreeMap<BridgeId, OfBridge>,
     /// The bridge served last.
     served: Option<BridgeId>,
@@ -57,10 +64,12 @@ pub(crate) struct OpenFlow {
 }
 
 impl OpenFlow {
-    /// No bridges.
-    pub(crate) fn new(run_dir: &Path) -> OpenFlow {
+    /// No bridges. `next_hops` reads what the kernel knows of the bridges' devices.
+    pub(crate) fn new(run_dir: &Path, next_hops: fn() -> NextHops) -> OpenFlow {
         OpenFlow {
             run_dir: run_dir.to_path_buf(),
+            next_hops,
+            managers: BTreeSet::new(),
             bridges: BTreeMap::new(),
             served: None,
             budgets: LIMITS.budgets(),
@@ -80,6 +89,14 @@ impl OpenFlow {
         self.bridges.insert(bridge, made);
     }
 
+    /// Sets the addresses of managers whose connections may pass through bridges.
+    pub(crate) fn set_managers(&mut self, managers: BTreeSet<SocketAddrV4>, now_ms: u64) {
+        if self.managers != managers {
+            self.managers = managers;
+            self.bridges.values_mut().for_each(|b| b.set_managers(&self.managers, now_ms));
+        }
+    }
+
     /// Closes all connections of a bridge, and removes its meters.
     pub(crate) fn destroy(&mut self, bridge: BridgeId, reactor: &Reactor) {
         if let Some(b) = self.bridges.remove(&bridge) {
@@ -96,6 +113,7 @@ impl OpenFlow {
         now_ms: u64,
     ) {
         if let Some(b) = self.bridges.get_mut(&bridge) {
+            b.set_managers(&self.managers, now_ms);
             b.configure(options, datapath_id, now_ms);
         }
     }
@@ -137,6 +155,7 @@ impl OpenFlow {
         let mut next: Turn = instances.iter().map(|i| self.route(&i.backer, reactor, now_ms)).collect();
         let mut work = WORK_PER_TURN;
         self.keep_bounds(reactor, now_ms);
+        self.resolve_next_hops(now_ms);
         let after = self.bridges.range((Bound::Excluded(self.served.unwrap_or_default()), Bound::Unbounded));
         let ids: Vec<BridgeId> =
             after.chain(self.bridges.iter()).map(|(id, _)| *id).take(self.bridges.len()).collect();
@@ -151,27 +170,43 @@ impl OpenFlow {
         next.and(Turn::more_if(self.is_short()))
     }
 
+    /// Resolves the next hops of in-band control that are due, for all bridges from one reading of the tables.
+    fn resolve_next_hops(&mut self, now_ms: u64) {
+        let mut hops = None;
+        let is_due = |b: &&mut OfBridge| b.resolves_at_ms().is_some_and(|at_ms| at_ms <= now_ms);
+        for b in self.bridges.values_mut().filter(is_due) {
+            b.resolve_next_hops(hops.get_or_insert_with(self.next_hops), now_ms);
+        }
+    }
+
     /// Passes packets for controllers to their bridges.
     fn route(&mut self, backer: &Backer, reactor: &mut Reactor, now_ms: u64) -> Turn {
-        for _ in 0..PACKET_INS_MAX / PACKET_INS_PORTION {
-            let mut told = BTreeSet::new();
-            let routed = backer.route_packet_ins(PACKET_INS_PORTION, |event| {
+        // All connections are asked only if there is a packet.
+        let has_packets = backer.packet_ins_waiting() > 0;
+        let room = self.bridges.values().filter(|_| has_packets).filter_map(OfBridge::packet_in_room).min();
+        let portion = room.unwrap_or(PACKET_INS_PORTION).clamp(1, PACKET_INS_PORTION);
+        for _ in 0..PACKET_INS_MAX / portion {
+            let mut receivers = BTreeSet::new();
+            let routed = backer.route_packet_ins(portion, |event| {
                 if let Some(b) = self.bridges.get_mut(&event.state.bridge) {
-                    b.deliver_packet_in(&event);
-                    told.insert(event.state.bridge);
+                    b.deliver_packet_in(&event, now_ms);
+                    receivers.insert(event.state.bridge);
                 }
             });
-            for id in told {
+            for id in receivers {
                 if let Some(b) = self.bridges.get_mut(&id) {
                     b.send_all(reactor, now_ms);
                 }
             }
-            if routed < PACKET_INS_PORTION {
+            if routed < portion {
                 break;
             }
         }
-        while let Some(fault) = backer.faults.pop() {
-            log::warn!(target: "ofproto_dpif_xlate", "{fault}");
+        while let Some(error) = backer.failures.next_error() {
+            log::warn!(target: "ofproto_dpif_xlate", "{error}");
+        }
+        while let Some(failed) = backer.failures.next_trace() {
+            log::warn!(target: "ofproto_dpif_upcall", "{}", failed_text(&failed));
         }
         Turn::more_if(backer.packet_ins_waiting() > 0)
     }
@@ -195,9 +230,13 @@ impl OpenFlow {
         }
     }
 
-    /// Status of controllers, by their rows.
-    pub(crate) fn facts(&self, now_ms: u64) -> BTreeMap<ovsdb::value::Uuid, ControllerFacts> {
-        self.bridges.values().flat_map(|b| b.controller_facts(now_ms)).collect()
+    /// Status of controllers, by their rows; the fault of keys and certificates concerns those that need them.
+    pub(crate) fn facts(
+        &self,
+        tls_fault: Option<&str>,
+        now_ms: u64,
+    ) -> BTreeMap<ovsdb::value::Uuid, ControllerFacts> {
+        self.bridges.values().flat_map(|b| b.controller_facts(tls_fault, now_ms)).collect()
     }
 
     /// Closes the connections that hold most while their total memory exceeds the limit.

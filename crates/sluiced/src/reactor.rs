@@ -1,17 +1,25 @@
-//! The main loop's registry of sockets: tokens are never reused.
+//! The main loop's registry of sockets: tokens are never reused. It has the process's TLS configuration and bounds the
+//! time of handshakes per turn.
 
 use super::turn::Turn;
 use dpif_netdev::QueueWatch;
 use mio::event::Source;
+use mio::net::TcpStream;
 use mio::unix::SourceFd;
 use mio::{Interest, Poll, Registry, Token};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::time::{Duration, Instant};
+use tls::{Handshake, Session, Tls};
 
 /// Token of the waker used by other threads.
 pub const WAKER: Token = Token(0);
 /// Token of the receive queues polled by the main loop itself.
 pub const QUEUES: Token = Token(1);
+
+/// Time of handshakes per turn of the main loop, beyond which the last one may go by its own steps: a signature takes
+/// about a millisecond.
+const HANDSHAKES_PER_TURN: Duration = Duration::from_millis(4);
 
 /// Polls and allocates tokens.
 pub struct Reactor {
@@ -22,6 +30,10 @@ pub struct Reactor {
     later: Vec<(u64, Token)>,
     /// Counters of incoming connections.
     pub counts: Counts,
+    /// Key and certificates of the process.
+    pub tls: Tls,
+    /// Time of this turn's handshakes so far.
+    handshakes: Duration,
 }
 
 /// Counters of incoming connections that were not served.
@@ -35,6 +47,10 @@ pub struct Counts {
     pub cut_off: u64,
     /// Closed because they did not reply to a probe.
     pub probes_failed: u64,
+    /// Closed because a TLS handshake took too long, or too many were under way.
+    pub handshakes_cut_off: u64,
+    /// Steps of TLS handshakes that waited for the next turn.
+    pub handshakes_put_off: u64,
 }
 
 impl Reactor {
@@ -46,6 +62,8 @@ impl Reactor {
             again: Vec::new(),
             later: Vec::new(),
             counts: Counts::default(),
+            tls: Tls::default(),
+            handshakes: Duration::ZERO,
         })
     }
 
@@ -73,8 +91,28 @@ impl Reactor {
         Turn::from(next).and(Turn::more_if(!self.again.is_empty()))
     }
 
-    /// The sockets due without an event.
+    /// Continues the TLS handshake of a connection, unless the handshakes of this turn took long enough: then the token
+    /// is served again in the next one.
+    ///
+    /// # Errors
+    /// It failed; the log has the reason.
+    pub fn handshake(&mut self, session: &mut Session<TcpStream>, token: Token) -> io::Result<Handshake> {
+        if self.handshakes >= HANDSHAKES_PER_TURN {
+            self.counts.handshakes_put_off += 1;
+            if !self.again.contains(&token) {
+                self.again.push(token);
+            }
+            return Ok(Handshake::Wait);
+        }
+        let began = Instant::now();
+        let progress = self.tls.handshake(session);
+        self.handshakes += began.elapsed();
+        progress
+    }
+
+    /// Begins a turn; returns the sockets due without an event.
     pub fn take_due(&mut self) -> Vec<Token> {
+        self.handshakes = Duration::ZERO;
         let mut due = std::mem::take(&mut self.again);
         let now_ms = if self.later.is_empty() { 0 } else { machine_ms() };
         due.extend(self.later.extract_if(.., |(at_ms, _)| *at_ms <= now_ms).map(|(_, token)| token));

@@ -315,11 +315,14 @@ pub(crate) struct InlineSlowPath {
 impl InlineHandler for InlineSlowPath {
     fn translate(&self, upcalls: dpif::Upcalls) -> Vec<DpifOp> {
         probes::received(&self.datapath, &upcalls);
+        probes::log_upcalls(&self.datapath, &upcalls);
         let mut ops = upcall::handle(&self.backer, upcalls, sys::clock::monotonic_ms());
         if self.backer.has_events() {
             (self.wake)();
         }
-        ops.remove(&PmdId::Main).unwrap_or_default()
+        let ops = ops.remove(&PmdId::Main).unwrap_or_default();
+        probes::log_operations(&self.datapath, &ops);
+        ops
     }
 
     fn flows_moved(&self) {
@@ -403,6 +406,7 @@ impl HandlerThread {
                 continue;
             }
             probes::received(self.datapath.name(), &upcalls);
+            probes::log_upcalls(self.datapath.name(), &upcalls);
             self.serve(upcalls, handler.ahead(), wake);
         }
         let end = Instant::now() + LAST_ANSWERS;

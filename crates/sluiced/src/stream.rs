@@ -1,15 +1,24 @@
-//! Byte streams of the control plane: non-blocking listeners and connections over Unix and TCP sockets, with a
-//! bounded output buffer.
+//! Byte streams of the control plane: non-blocking listeners and connections over Unix and TCP sockets, and TLS over
+//! the latter, with a bounded output buffer.
+//!
+//! A listener for TLS returns a connection once its handshake is complete ([`handshakes`]). Connections over TLS always
+//! watch both directions: a read may have to write first, and a write may have to read. Events are edge-triggered, so
+//! this costs nothing.
+
+mod handshakes;
+#[cfg(test)]
+mod tests;
 
 use super::reactor::Reactor;
+use handshakes::Handshakes;
 use mio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use mio::{Interest, Registry, Token};
-use std::cell::Cell;
 use std::fmt;
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::PathBuf;
 use sys::local;
+use tls::{Handshake, Session};
 
 /// Maximum bytes read from one connection per turn.
 const READ_MAX_BYTES: usize = 1 << 18;
@@ -18,7 +27,7 @@ const ACCEPTS_PER_TURN: usize = 64;
 /// Retry interval of a listener that could not accept a connection.
 const ACCEPT_AGAIN_MS: u64 = 100;
 
-/// Target to connect to, or to listen at (`unix:`, `punix:`, `tcp:`, `ptcp:`).
+/// Target to connect to, or to listen at (`unix:`, `punix:`, `tcp:`, `ptcp:`, `ssl:`, `pssl:`).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Endpoint {
     /// `unix:PATH`.
@@ -29,6 +38,10 @@ pub enum Endpoint {
     Tcp(SocketAddr),
     /// `ptcp:[PORT][:HOST]`.
     PassiveTcp(SocketAddr),
+    /// `ssl:HOST:PORT`, with an address as host.
+    Ssl(SocketAddr),
+    /// `pssl:[PORT][:HOST]`.
+    PassiveSsl(SocketAddr),
 }
 
 /// Fault of a target.
@@ -49,12 +62,13 @@ impl Endpoint {
             "unix" | "punix" if rest.is_empty() => Err(fail("a path is missing")),
             "unix" => Ok(Endpoint::Unix(rest.into())),
             "punix" => Ok(Endpoint::PassiveUnix(rest.into())),
-            "tcp" => {
+            "tcp" | "ssl" => {
                 let (host, port) = split_host(rest).ok_or_else(|| fail("not an address and a port"))?;
                 let host = host.ok_or_else(|| fail("an IP address is missing"))?;
-                Ok(Endpoint::Tcp(SocketAddr::new(host, port.unwrap_or(default_port))))
+                let address = SocketAddr::new(host, port.unwrap_or(default_port));
+                Ok(if kind == "ssl" { Endpoint::Ssl(address) } else { Endpoint::Tcp(address) })
             }
-            "ptcp" => {
+            "ptcp" | "pssl" => {
                 let (port, host) = rest.split_once(':').unwrap_or((rest, ""));
                 let port = match port {
                     "" => default_port,
@@ -64,16 +78,34 @@ impl Endpoint {
                     "" => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
                     h => h.parse().map_err(|_| fail("not an IP address"))?,
                 };
-                Ok(Endpoint::PassiveTcp(SocketAddr::new(host, port)))
+                let address = SocketAddr::new(host, port);
+                Ok(if kind == "pssl" { Endpoint::PassiveSsl(address) } else { Endpoint::PassiveTcp(address) })
             }
-            "ssl" | "pssl" => Err(fail("TLS is not supported by this build; use unix: or tcp:")),
-            _ => Err(fail("unknown connection method; use unix:, punix:, tcp: or ptcp:")),
+            _ => Err(fail("unknown connection method; use unix:, punix:, tcp:, ptcp:, ssl: or pssl:")),
+        }
+    }
+
+    /// The IPv4 address that it connects to.
+    pub fn remote_ipv4(&self) -> Option<SocketAddrV4> {
+        match self {
+            Endpoint::Tcp(SocketAddr::V4(address)) | Endpoint::Ssl(SocketAddr::V4(address)) => Some(*address),
+            Endpoint::Unix(_)
+            | Endpoint::PassiveUnix(_)
+            | Endpoint::Tcp(SocketAddr::V6(_))
+            | Endpoint::PassiveTcp(_)
+            | Endpoint::Ssl(SocketAddr::V6(_))
+            | Endpoint::PassiveSsl(_) => None,
         }
     }
 
     /// Whether it listens.
     pub fn is_passive(&self) -> bool {
-        matches!(self, Endpoint::PassiveUnix(_) | Endpoint::PassiveTcp(_))
+        matches!(self, Endpoint::PassiveUnix(_) | Endpoint::PassiveTcp(_) | Endpoint::PassiveSsl(_))
+    }
+
+    /// Whether its connections need keys and certificates.
+    pub fn is_tls(&self) -> bool {
+        matches!(self, Endpoint::Ssl(_) | Endpoint::PassiveSsl(_))
     }
 }
 
@@ -98,6 +130,8 @@ impl fmt::Display for Endpoint {
             Endpoint::PassiveUnix(path) => write!(f, "punix:{}", path.display()),
             Endpoint::Tcp(addr) => write!(f, "tcp:{addr}"),
             Endpoint::PassiveTcp(addr) => write!(f, "ptcp:{}:{}", addr.port(), addr.ip()),
+            Endpoint::Ssl(addr) => write!(f, "ssl:{addr}"),
+            Endpoint::PassiveSsl(addr) => write!(f, "pssl:{}:{}", addr.port(), addr.ip()),
         }
     }
 }
@@ -112,7 +146,9 @@ pub struct Listener {
     socket: Listening,
     token: Token,
     /// The last attempt to accept a connection failed.
-    starved: Cell<bool>,
+    starved: bool,
+    /// For TLS: connections whose handshakes are under way.
+    handshakes: Option<Handshakes>,
 }
 
 impl Listener {
@@ -123,31 +159,46 @@ impl Listener {
                 UnixListener::from_std(local::listen_at(path, local::SOCKET_MODE)?),
                 path.clone(),
             ),
-            Endpoint::PassiveTcp(addr) => Listening::Tcp(TcpListener::bind(*addr)?),
-            _ => return Err(io::Error::new(io::ErrorKind::InvalidInput, "not an endpoint to listen at")),
+            Endpoint::PassiveTcp(addr) | Endpoint::PassiveSsl(addr) => {
+                Listening::Tcp(TcpListener::bind(*addr)?)
+            }
+            Endpoint::Unix(_) | Endpoint::Tcp(_) | Endpoint::Ssl(_) => {
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, "not an endpoint to listen at"));
+            }
         };
         match &mut socket {
             Listening::Unix(l, _) => registry.register(l, token, Interest::READABLE)?,
             Listening::Tcp(l) => registry.register(l, token, Interest::READABLE)?,
         }
-        Ok(Listener { socket, token, starved: Cell::new(false) })
+        let handshakes = endpoint.is_tls().then(|| Handshakes::new(token));
+        Ok(Listener { socket, token, starved: false, handshakes })
     }
 
-    /// Its token.
-    pub fn token(&self) -> Token {
-        self.token
+    /// Whether events of this token are for this listener.
+    pub fn owns(&self, token: Token) -> bool {
+        token == self.token || self.handshakes.as_ref().is_some_and(|h| h.has(token))
     }
 
-    /// Accepts waiting connections, a bounded number per turn. Events are edge-triggered: while more may wait, or
+    /// Handles an event of a token that it owns: accepts waiting connections, a bounded number per turn, or continues a
+    /// handshake. Returns the established connections. Events are edge-triggered: while more connections may wait, or
     /// one cannot be accepted for lack of descriptors or memory, its token is served again without an event.
-    pub fn accept(&self, reactor: &mut Reactor) -> Vec<Conn> {
+    pub fn serve(&mut self, token: Token, reactor: &mut Reactor) -> Vec<Conn> {
+        if let Some(handshakes) = self.handshakes.as_mut().filter(|_| token != self.token) {
+            return handshakes.advance(token, reactor).into_iter().collect();
+        }
+        if let Some(handshakes) = &mut self.handshakes {
+            handshakes.expire(reactor);
+        }
         let mut all = Vec::new();
-        while all.len() < ACCEPTS_PER_TURN {
+        for _ in 0..ACCEPTS_PER_TURN {
             let token = reactor.token();
-            match self.accept_one().and_then(|stream| Conn::new(stream, reactor.registry(), token)) {
-                Ok(conn) => all.push(conn),
+            match self.accept_one(reactor).and_then(|stream| Conn::new(stream, reactor.registry(), token)) {
+                Ok(conn) => match &mut self.handshakes {
+                    Some(handshakes) => all.extend(handshakes.begin(conn, reactor)),
+                    None => all.push(conn),
+                },
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                    self.starved.set(false);
+                    self.starved = false;
                     return all;
                 }
                 // It disconnected, or a signal arrived.
@@ -155,7 +206,7 @@ impl Listener {
                     if matches!(e.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted) => {}
                 Err(e) => {
                     reactor.counts.accept_failed += 1;
-                    if !self.starved.replace(true) {
+                    if !std::mem::replace(&mut self.starved, true) {
                         log::warn!(target: "stream", "cannot accept a connection: {e}; trying again until it can be");
                     }
                     reactor.serve_in(self.token, ACCEPT_AGAIN_MS);
@@ -167,14 +218,22 @@ impl Listener {
         all
     }
 
-    fn accept_one(&self) -> io::Result<Stream> {
+    fn accept_one(&self, reactor: &mut Reactor) -> io::Result<Stream> {
         match &self.socket {
             Listening::Unix(l, _) => l.accept().map(|(s, _)| Stream::Unix(s)),
-            Listening::Tcp(l) => l.accept().map(|(s, _)| {
+            Listening::Tcp(l) => {
+                let (stream, peer) = l.accept()?;
                 // Only latency depends on it.
-                let _ = s.set_nodelay(true);
-                Stream::Tcp(s)
-            }),
+                let _ = stream.set_nodelay(true);
+                if self.handshakes.is_none() {
+                    return Ok(Stream::Tcp(stream));
+                }
+                // Without keys and certificates the client is disconnected, and the log has the reason.
+                let session = reactor.tls.accept(stream, format!("ssl:{peer}"));
+                session
+                    .map(|session| Stream::Tls(Box::new(session)))
+                    .map_err(|_| io::ErrorKind::ConnectionAborted.into())
+            }
         }
     }
 }
@@ -191,6 +250,7 @@ impl Drop for Listener {
 enum Stream {
     Unix(UnixStream),
     Tcp(TcpStream),
+    Tls(Box<Session<TcpStream>>),
 }
 
 impl Stream {
@@ -198,6 +258,7 @@ impl Stream {
         match self {
             Stream::Unix(s) => s,
             Stream::Tcp(s) => s,
+            Stream::Tls(s) => s.get_mut(),
         }
     }
 
@@ -205,6 +266,7 @@ impl Stream {
         match self {
             Stream::Unix(s) => s.take_error(),
             Stream::Tcp(s) => s.take_error(),
+            Stream::Tls(s) => s.get_ref().take_error(),
         }
         .ok()
         .flatten()
@@ -214,6 +276,7 @@ impl Stream {
         match self {
             Stream::Unix(s) => s.read(bytes),
             Stream::Tcp(s) => s.read(bytes),
+            Stream::Tls(s) => s.read(bytes),
         }
     }
 
@@ -221,6 +284,7 @@ impl Stream {
         match self {
             Stream::Unix(s) => s.write(bytes),
             Stream::Tcp(s) => s.write(bytes),
+            Stream::Tls(s) => s.write(bytes),
         }
     }
 }
@@ -236,19 +300,26 @@ pub struct Conn {
 
 impl Conn {
     fn new(mut stream: Stream, registry: &Registry, token: Token) -> io::Result<Conn> {
-        registry.register(stream.source(), token, Interest::READABLE)?;
+        let interest = interest(&stream);
+        registry.register(stream.source(), token, interest)?;
         Ok(Conn { stream, token, out: Vec::new(), sent: 0, writable_wanted: false })
     }
 
-    /// Starts to connect to an active endpoint; the connection is established once writable.
-    pub fn connect(endpoint: &Endpoint, registry: &Registry, token: Token) -> io::Result<Conn> {
+    /// Starts to connect to an active endpoint: [`Conn::connected`] reports the result.
+    pub fn connect(endpoint: &Endpoint, reactor: &mut Reactor, token: Token) -> io::Result<Conn> {
         let stream = match endpoint {
             Endpoint::Unix(path) => Stream::Unix(UnixStream::connect(path)?),
             Endpoint::Tcp(addr) => Stream::Tcp(TcpStream::connect(*addr)?),
-            _ => return Err(io::Error::new(io::ErrorKind::InvalidInput, "not an endpoint to connect to")),
+            Endpoint::Ssl(addr) => {
+                let stream = TcpStream::connect(*addr)?;
+                Stream::Tls(Box::new(reactor.tls.connect(stream, endpoint.to_string())?))
+            }
+            Endpoint::PassiveUnix(_) | Endpoint::PassiveTcp(_) | Endpoint::PassiveSsl(_) => {
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, "not an endpoint to connect to"));
+            }
         };
-        let mut conn = Conn::new(stream, registry, token)?;
-        conn.want_writable(true, registry)?;
+        let mut conn = Conn::new(stream, reactor.registry(), token)?;
+        conn.want_writable(true, reactor.registry())?;
         Ok(conn)
     }
 
@@ -262,21 +333,29 @@ impl Conn {
         match &self.stream {
             Stream::Unix(_) => "unix".to_string(),
             Stream::Tcp(s) => s.peer_addr().map_or_else(|_| "tcp".to_string(), |addr| format!("tcp:{addr}")),
+            Stream::Tls(s) => s.name().to_string(),
         }
     }
 
-    /// Whether a pending connection is established: `Err` with the failure, `Ok(false)` to wait.
-    pub fn connected(&mut self) -> io::Result<bool> {
+    /// Whether a pending connection is established: `Err` with the failure, `Ok(false)` to call again after an event.
+    pub fn connected(&mut self, reactor: &mut Reactor) -> io::Result<bool> {
         if let Some(e) = self.stream.take_error() {
             return Err(e);
         }
-        match &self.stream {
-            Stream::Unix(_) => Ok(true),
-            Stream::Tcp(s) => match s.peer_addr() {
-                Ok(_) => Ok(true),
-                Err(e) if e.kind() == io::ErrorKind::NotConnected => Ok(false),
-                Err(e) => Err(e),
-            },
+        let peer = match &self.stream {
+            Stream::Unix(_) => return Ok(true),
+            Stream::Tcp(s) => s.peer_addr(),
+            Stream::Tls(s) => s.get_ref().peer_addr(),
+        };
+        match (peer, &mut self.stream) {
+            (Ok(_), Stream::Tls(session)) => {
+                // Only latency depends on it.
+                let _ = session.get_ref().set_nodelay(true);
+                Ok(reactor.handshake(session, self.token)? == Handshake::Done)
+            }
+            (Ok(_), _) => Ok(true),
+            (Err(e), _) if e.kind() == io::ErrorKind::NotConnected => Ok(false),
+            (Err(e), _) => Err(e),
         }
     }
 
@@ -296,6 +375,8 @@ impl Conn {
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 // A local peer that closed with unread data causes one error before its own data (unix(7)).
                 Err(e) if e.kind() == io::ErrorKind::ConnectionReset && !was_reset => was_reset = true,
+                // An error of TLS is reported again.
+                Err(_) if !bytes.is_empty() => return Ok(Some((bytes, true))),
                 Err(e) => return Err(e),
             }
             if bytes.len() >= READ_MAX_BYTES {
@@ -356,7 +437,8 @@ impl Conn {
 
     fn want_writable(&mut self, wanted: bool, registry: &Registry) -> io::Result<()> {
         if wanted != self.writable_wanted {
-            let interest = if wanted { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
+            let always = interest(&self.stream);
+            let interest = if wanted { always | Interest::WRITABLE } else { always };
             registry.reregister(self.stream.source(), self.token, interest)?;
             self.writable_wanted = wanted;
         }
@@ -367,5 +449,13 @@ impl Conn {
     pub fn close(&mut self, registry: &Registry) {
         // It may be gone already.
         let _ = registry.deregister(self.stream.source());
+    }
+}
+
+/// Events that a connection always waits for.
+fn interest(stream: &Stream) -> Interest {
+    match stream {
+        Stream::Unix(_) | Stream::Tcp(_) => Interest::READABLE,
+        Stream::Tls(_) => Interest::READABLE | Interest::WRITABLE,
     }
 }

@@ -8,6 +8,7 @@ use super::devices::{Body, Device};
 use super::dummies::Streams;
 use super::facts::FactKeeper;
 use super::instances::{Instances, Settings};
+use super::next_hops::NextHops;
 use super::openflow::OpenFlow;
 use super::reactor::Reactor;
 use super::turn::{Turn, in_steps};
@@ -23,9 +24,10 @@ use ofproto::ports::BridgeId;
 use ovsdb::client::{ClientState, LockState};
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::BorrowedFd;
+use std::path::PathBuf;
 use std::sync::Arc;
 use sync::lock;
-use vswitch::config::affects_desired;
+use vswitch::config::{SslConfig, affects_desired};
 use vswitch::plan::{BridgeSettings, CreateBridge, DeviceSettings, OpenInterface};
 use vswitch::{Command, Desired, OpenedInterface, Planner, SupportedTypes};
 
@@ -56,6 +58,8 @@ pub struct Switch {
     unfinished: Vec<Command>,
     waited_for_lock: bool,
     next_tick_ms: u64,
+    /// Keys and certificates of the command line.
+    tls: tls::Settings,
 }
 
 impl Switch {
@@ -80,6 +84,9 @@ impl Switch {
         }
         let supported = supported.with_dummies(config.dummies);
         let system_id = embedded.then(|| super::daemon::system_id(&config.config_dir)).flatten();
+        // Dummies have no next hops.
+        let has_devices = config.dummies != DummyMode::Override;
+        let next_hops = if has_devices { NextHops::read } else { NextHops::default };
         Ok(Switch {
             instances: Instances::new(
                 Settings {
@@ -93,7 +100,7 @@ impl Switch {
             ),
             planner: Planner::default(),
             facts: FactKeeper::new(&supported, system_id, &config.run_dir),
-            openflow: OpenFlow::new(&config.run_dir),
+            openflow: OpenFlow::new(&config.run_dir, next_hops),
             supported,
             dummies: config.dummies,
             devices: BTreeMap::new(),
@@ -105,6 +112,7 @@ impl Switch {
             unfinished: Vec::new(),
             waited_for_lock: false,
             next_tick_ms: 0,
+            tls: config.tls.clone(),
         })
     }
 
@@ -187,6 +195,7 @@ impl Switch {
         let now_ms = sys::clock::monotonic_ms();
         if now_ms >= self.next_tick_ms {
             self.instances.tick();
+            reactor.tls.refresh();
             self.next_tick_ms = now_ms + TICK_MS;
         }
         next = next.and(Turn::more_if(self.instances.run())).and(self.streams.run(reactor, now_ms));
@@ -216,6 +225,8 @@ impl Switch {
         if first || !changes.is_empty() {
             self.facts.prepare(db);
             let managers = managers(db);
+            let in_band = managers.iter().filter_map(Manager::in_band_address).collect();
+            self.openflow.set_managers(in_band, now_ms);
             for (target, why) in db.set_managers(&managers, reactor) {
                 log::warn!(target: "ovsdb_file", "{target}: {why}");
             }
@@ -236,7 +247,7 @@ impl Switch {
         if self.is_settled() && !std::mem::replace(&mut self.applied_once, true) {
             self.instances.settled();
         }
-        self.write_back(db, now_ms);
+        self.write_back(db, reactor.tls.fault(), now_ms);
         next
     }
 
@@ -323,6 +334,7 @@ impl Switch {
             Command::SetGlobal(global) => {
                 self.facts.set_interval_ms(global.stats_update_interval_ms);
                 self.facts.set_machine(global.enable_statistics);
+                reactor.tls.configure(&tls_settings(&self.tls, global.ssl.as_ref()));
                 self.instances.set_global(global);
             }
             Command::CreateBridge(bridge) => self.create_bridge(&bridge, reactor),
@@ -565,9 +577,10 @@ impl Switch {
         }
     }
 
-    fn write_back(&mut self, db: &mut Db, now_ms: u64) {
+    fn write_back(&mut self, db: &mut Db, tls_fault: Option<&str>, now_ms: u64) {
         let acknowledged = self.is_settled().then(|| self.planner.desired().next_cfg);
-        self.facts.set_controllers(self.openflow.facts(now_ms));
+        self.facts.set_controllers(self.openflow.facts(tls_fault, now_ms));
+        self.facts.set_managers(db, tls_fault);
         self.facts.write_back(db, &self.planner, &self.instances, acknowledged, now_ms);
     }
 
@@ -591,12 +604,26 @@ impl Switch {
     }
 }
 
-/// Listening targets of `Manager` rows.
+/// Keys and certificates in force: those of the row, with the parameters of the command line.
+fn tls_settings(given: &tls::Settings, row: Option<&SslConfig>) -> tls::Settings {
+    let Some(row) = row else { return given.clone() };
+    tls::Settings {
+        private_key: Some(PathBuf::from(&row.private_key)),
+        certificate: Some(PathBuf::from(&row.certificate)),
+        ca_cert: Some(PathBuf::from(&row.ca_cert)),
+        bootstrap: row.bootstrap_ca_cert || given.bootstrap && given.ca_cert.is_none(),
+        ..given.clone()
+    }
+}
+
+/// The rows of `Manager`.
 fn managers(db: &Db) -> Vec<Manager> {
     let rows = db.client_ref().replica().rows("Manager");
     rows.map(|row| Manager {
         target: row.str("target").to_string(),
+        max_backoff_ms: row.opt_int("max_backoff").map(|ms| ms.max(0).unsigned_abs()),
         probe_ms: row.opt_int("inactivity_probe").map(|ms| ms.max(0).unsigned_abs()),
+        in_band: row.opt_str("connection_mode") != Some("out-of-band"),
     })
     .collect()
 }

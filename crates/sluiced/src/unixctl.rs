@@ -1,12 +1,13 @@
 //! The control socket of `ovs-appctl`: JSON-RPC 1.0 requests whose method is the command and whose parameters are
 //! its arguments, all strings.
 
+use super::appctl::Format;
 use super::reactor::Reactor;
 use super::stream::{Conn, Endpoint, Listener};
 use anyhow::{Context, Result};
 use mio::{Registry, Token};
 use ovsdb::jsonrpc::{Framer, FramerLimits, Message};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -41,6 +42,8 @@ pub struct Request {
     pub command: String,
     /// Its arguments.
     pub args: Vec<String>,
+    /// Format of the reply.
+    pub format: Format,
 }
 
 struct Client {
@@ -52,6 +55,8 @@ struct Client {
     closing: bool,
     /// It has stopped reading: execute its earlier requests all the same.
     deaf: bool,
+    /// Format of its replies.
+    format: Format,
 }
 
 /// The control socket and its clients.
@@ -74,7 +79,7 @@ impl Unixctl {
 
     /// Whether the token is the listener's.
     pub fn is_listener(&self, token: Token) -> bool {
-        self.listener.token() == token
+        self.listener.owns(token)
     }
 
     /// Whether the token is a client's.
@@ -83,8 +88,8 @@ impl Unixctl {
     }
 
     /// Accepts connections.
-    pub fn accept(&mut self, reactor: &mut Reactor) {
-        for mut conn in self.listener.accept(reactor) {
+    pub fn accept(&mut self, token: Token, reactor: &mut Reactor) {
+        for mut conn in self.listener.serve(token, reactor) {
             if self.clients.len() >= CONNECTIONS_MAX {
                 log::warn!(target: "unixctl", "connection refused: {CONNECTIONS_MAX} are open, which is the limit");
                 reactor.counts.refused += 1;
@@ -94,7 +99,14 @@ impl Unixctl {
             let framer = Framer::new(FramerLimits { bytes: COMMAND_MAX_BYTES, ..FramerLimits::default() });
             self.clients.insert(
                 conn.token(),
-                Client { conn, framer, unanswered: false, closing: false, deaf: false },
+                Client {
+                    conn,
+                    framer,
+                    unanswered: false,
+                    closing: false,
+                    deaf: false,
+                    format: Format::default(),
+                },
             );
         }
     }
@@ -171,8 +183,24 @@ impl Unixctl {
         }
     }
 
-    /// Replies to a request: `Ok` text for the terminal, or an error.
+    /// Sets the format of a client's further replies.
+    pub fn set_format(&mut self, token: Token, format: Format) {
+        if let Some(client) = self.clients.get_mut(&token) {
+            client.format = format;
+        }
+    }
+
+    /// Replies to a request: `Ok` text for the terminal, or an error. Text is wrapped for clients that want JSON.
     pub fn reply(&mut self, request: &Request, answer: Result<String, String>, reactor: &mut Reactor) {
+        let answer = answer.map(line).map(|text| match request.format {
+            Format::Text => text,
+            Format::Json => json!({ "reply-format": "plain", "reply": text }),
+        });
+        self.reply_value(request, answer.map_err(line), reactor);
+    }
+
+    /// Replies with a value, or an error.
+    pub fn reply_value(&mut self, request: &Request, answer: Result<Value, Value>, reactor: &mut Reactor) {
         let Some(client) = self.clients.get_mut(&request.conn) else { return };
         client.unanswered = false;
         reactor.serve_again(request.conn);
@@ -180,15 +208,9 @@ impl Unixctl {
             return;
         }
         let id = request.id.clone();
-        let line = |mut text: String| {
-            if !text.is_empty() && !text.ends_with('\n') {
-                text.push('\n');
-            }
-            Value::from(text)
-        };
         let message = match answer {
-            Ok(text) => Message::Reply { id, result: line(text) },
-            Err(text) => Message::Error { id, error: line(text) },
+            Ok(result) => Message::Reply { id, result },
+            Err(error) => Message::Error { id, error },
         };
         let message = message.encode();
         let unread: usize = self.clients.values().map(Client::unread_bytes).sum();
@@ -204,6 +226,14 @@ impl Unixctl {
             client.conn.close(registry);
         }
     }
+}
+
+/// Text that ends with a newline, or is empty.
+fn line(mut text: String) -> Value {
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
+    }
+    Value::from(text)
 }
 
 impl Client {
@@ -222,6 +252,6 @@ impl Client {
         let Ok(Message::Request { id, method, params }) = message else { return Err(()) };
         let args: Option<Vec<String>> = params.iter().map(|p| Some(p.as_str()?.to_string())).collect();
         let Some(args) = args else { return Err(()) };
-        Ok(Some(Request { conn, id, command: method, args }))
+        Ok(Some(Request { conn, id, command: method, args, format: self.format }))
     }
 }

@@ -45,6 +45,12 @@ impl<T> Snapshot<T> {
     }
 }
 
+impl<T: Default> Default for Snapshot<T> {
+    fn default() -> Snapshot<T> {
+        Snapshot::new(T::default())
+    }
+}
+
 /// A bounded queue for many writers and readers; neither ever blocks.
 pub struct BoundedQueue<T> {
     queue: ArrayQueue<T>,

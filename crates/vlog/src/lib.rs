@@ -239,6 +239,12 @@ impl Vlog {
         rows.iter().map(|(name, prefix, format)| format!("{name:<8} {prefix:<33} {format}\n")).collect()
     }
 
+    /// Whether some destination takes messages of the module at this level. Costs one load if no module logs them.
+    pub fn wants(&self, module: &str, level: LevelFilter) -> bool {
+        let of_module = || lock(&self.inner).levels.get(module).copied().unwrap_or([LevelFilter::Info; 3]);
+        level <= log::max_level() && of_module().iter().any(|most| level <= *most)
+    }
+
     fn refresh_max(&self) {
         let max = lock(&self.inner).levels.values().flatten().copied().max().unwrap_or(LevelFilter::Off);
         log::set_max_level(max);
@@ -272,7 +278,7 @@ impl Inner {
 
 impl Log for Vlog {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.level() <= log::max_level()
+        self.wants(metadata.target(), metadata.level().to_level_filter())
     }
 
     fn log(&self, record: &Record<'_>) {
@@ -427,6 +433,16 @@ mod tests {
         for spec in ["PATTERN:nowhere:%m", "PATTERN:file", "PATTERN:file:%z"] {
             assert!(v.set(spec).is_err(), "{spec}");
         }
+    }
+
+    #[test]
+    fn a_level_is_wanted_by_module() {
+        let v = vlog();
+        v.set("vconn:file:dbg").unwrap();
+        assert!(v.wants("vconn", LevelFilter::Debug) && !v.wants("dpif", LevelFilter::Debug));
+        assert!(v.wants("dpif", LevelFilter::Info));
+        v.set("vconn:file:info").unwrap();
+        assert!(!v.wants("vconn", LevelFilter::Debug));
     }
 
     #[test]

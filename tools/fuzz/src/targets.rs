@@ -62,6 +62,7 @@ pub(crate) const TARGETS: &[Target] = &[
     ]),
     target("switch-connection", sim::fuzz::connection, &[Seeds::Files("tools/sim/corpus/connection")]),
     target("switch-pipeline", sim::fuzz::pipeline, &[Seeds::Files("tools/sim/corpus/pipeline")]),
+    target("tls-protocols", tls::fuzz::protocols, &[Seeds::Files("crates/tls/corpus/protocols")]),
     target("upcall-cost-recording", upcall_cost::fuzz::recording, &[Seeds::Files("crates/upcall-cost/corpus/recording")]),
     target("upcall-events-stream", upcall_events::fuzz::stream, &[Seeds::Files("crates/upcall-events/corpus/stream")]),
     target("upcall-bench-probe", upcall_bench::fuzz::probe, &[Seeds::Files("crates/upcall-bench/corpus/probe")]),

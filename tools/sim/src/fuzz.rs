@@ -202,7 +202,7 @@ pub fn connection(bytes: &[u8]) {
     let mut manager = Connmgr::new();
     let kind = match first & 2 {
         0 => ConnKind::Service,
-        _ => ConnKind::Controller { probe_interval_ms: 0 },
+        _ => ConnKind::Controller,
     };
     let id = manager.open(kind, VersionSet::IMPLEMENTED, 1000);
     manager.input(id, &hello, 1000);
@@ -216,7 +216,7 @@ pub fn connection(bytes: &[u8]) {
     }
     let frame = [&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0][..], &[0x45; 50]].concat();
     rig.receive(&frame);
-    rig.backer.route_packet_ins(usize::MAX, |event| manager.deliver_packet_in(&event));
+    rig.backer.route_packet_ins(usize::MAX, |event| manager.deliver_packet_in(&event, 1500));
     manager.close(id, &ctx, 2000);
 }
 

@@ -4,7 +4,7 @@
 
 use crate::frames::{key_of, without_checksums};
 use datapath::{ACTION_NESTING_MAX, ACTIONS_MAX, RECIRC_DEPTH_MAX};
-use dpif::actions::{CloneAction, Meter, Output, PopVlan, PushVlan, Recirc, Trunc, Userspace};
+use dpif::actions::{CheckPktLen, CloneAction, Meter, Output, PopVlan, PushVlan, Recirc, Trunc, Userspace};
 use dpif::{DpAction, FlowPut, Masked, MeterConfig, PortsSet, SetAction, Ticket, UpcallKind};
 use flow::extract::{Layout, Metadata, extract};
 use flow::{DpPort, FlowKey, KeyMask, OfPort, Ufid, VlanTag, nw_frag, shape};
@@ -295,6 +295,13 @@ impl PlainCore {
         self.ports.remove(&port);
     }
 
+    /// Executes the list for the frame's length.
+    fn run_case(&mut self, round: Round, cut: Option<u32>, check: &CheckPktLen, env: &mut Env<'_>) {
+        let CheckPktLen { len, greater, less } = check;
+        let inner = if round.frame.len() > usize::from(*len) { greater } else { less };
+        self.run(round, cut, inner, env);
+    }
+
     /// Executes actions. `cut`: truncates the next output or upcall to that many bytes.
     fn run(&mut self, round: Round, mut cut: Option<u32>, actions: &[DpAction], env: &mut Env<'_>) {
         let Round { mut frame, mut key, rx_port, depth } = round;
@@ -311,8 +318,7 @@ impl PlainCore {
                 DpAction::Userspace(Userspace(cookie)) => {
                     let frame = cut_to(&frame, cut.take());
                     let key = key_of(&frame, &metadata(&key), VLAN_LIMIT);
-                    let kind = UpcallKind::Action(*cookie);
-                    let frame = without_checksums(&frame);
+                    let (kind, frame) = (UpcallKind::Action(*cookie), without_checksums(&frame));
                     env.effects.upcalls.push(UpcallSeen { kind, key, frame, rx_port, has_ticket: false });
                     env.accepted.pop_front();
                 }
@@ -327,17 +333,17 @@ impl PlainCore {
                 DpAction::Clone(CloneAction(inner)) => {
                     self.run(Round { frame: frame.clone(), key, rx_port, depth }, cut, inner, env);
                 }
+                DpAction::CheckPktLen(check) => {
+                    self.run_case(Round { frame: frame.clone(), key, rx_port, depth }, cut, check, env);
+                }
                 DpAction::PushVlan(PushVlan { tpid, tci }) => {
                     let tag = [tpid.to_be_bytes(), (tci & !VlanTag::PRESENT).to_be_bytes()].concat();
                     frame.splice(12..12, tag);
                 }
                 DpAction::PopVlan(PopVlan) => {
-                    let tagged =
-                        matches!(h::be16(&frame, 12), Some(h::ETH_TYPE_VLAN | h::ETH_TYPE_VLAN_8021AD));
-                    if !tagged || frame.len() < 18 {
+                    if !pop_tag(&mut frame) {
                         return;
                     }
-                    frame.drain(12..16);
                 }
                 DpAction::Set(SetAction::SkbMark(m)) => {
                     key.base.pkt_mark = key.base.pkt_mark & !m.mask | m.value & m.mask;
@@ -358,7 +364,7 @@ impl PlainCore {
                     }
                 }
                 DpAction::Trunc(Trunc(bytes)) => cut = Some(*bytes),
-                // A drop ends the list, and a sample, which is by chance; cores refuse the others.
+                // A drop ends the list, and a sample, which is by chance; no list here has the others.
                 DpAction::Sample(_)
                 | DpAction::Drop(_)
                 | DpAction::Hash(_)
@@ -368,7 +374,9 @@ impl PlainCore {
                 | DpAction::CtClear(_)
                 | DpAction::PushEth(_)
                 | DpAction::PopEth(_)
-                | DpAction::CheckPktLen(_)
+                | DpAction::PushNsh(_)
+                | DpAction::PopNsh(_)
+                | DpAction::AddMpls(_)
                 | DpAction::DecTtl(_)
                 | DpAction::Foreign(_) => return,
             }
@@ -376,10 +384,20 @@ impl PlainCore {
     }
 }
 
+/// Removes the outer VLAN tag; `false` without one.
+fn pop_tag(frame: &mut Vec<u8>) -> bool {
+    let tagged = matches!(h::be16(frame, 12), Some(h::ETH_TYPE_VLAN | h::ETH_TYPE_VLAN_8021AD));
+    let pops = tagged && frame.len() >= 18;
+    if pops {
+        frame.drain(12..16);
+    }
+    pops
+}
+
 /// Whether the action has an effect outside of the packet.
 fn has_effect(a: &DpAction) -> bool {
     let delivers = matches!(a, DpAction::Output(_) | DpAction::Userspace(_) | DpAction::Recirc(_));
-    delivers || matches!(a, DpAction::Clone(_) | DpAction::Meter(_))
+    delivers || matches!(a, DpAction::Clone(_) | DpAction::CheckPktLen(_) | DpAction::Meter(_))
 }
 
 /// Whether a core accepts the list, at nesting level `depth`, with `total` actions so far.
@@ -492,7 +510,7 @@ fn rewrite(frame: &mut [u8], set: &SetAction) -> Option<()> {
         }
         SetAction::Nd(m) => rewrite_nd(frame, &key, layout, m),
         SetAction::SkbMark(_) | SetAction::SkbPriority(_) => Some(()),
-        SetAction::Tunnel(_) | SetAction::Mpls(_) => None,
+        SetAction::Tunnel(_) | SetAction::Mpls(_) | SetAction::Nsh(_) => None,
     }
 }
 

@@ -48,6 +48,7 @@ const SWITCH: &[&str] = &[
     "simd",
     "sync",
     "sys",
+    "tls",
     "upcall-events",
     "vlog",
 ];
@@ -70,6 +71,7 @@ pub(crate) const TABLE: &[(&str, &[&str])] = &[
     ("dpif-netdev", &["datapath", "dpif", "flow", "netdev", "packet", "probes", "sync", "sys"]),
     ("dpif-netlink", &["datapath", "dpif", "flow", "netdev", "netlink", "packet", "probes", "sync", "sys"]),
     ("probes", &["dpif", "flow", "sync", "sys", "upcall-events"]),
+    ("tls", &[]),
     ("vlog", &["sync", "sys"]),
     ("simd", &[]),
     ("sync", &[]),
@@ -81,7 +83,7 @@ pub(crate) const TABLE: &[(&str, &[&str])] = &[
     ("upcall-bench", &["flow", "openflow", "ovsdb", "sys"]),
     ("sim", SWITCH),
     ("sluiced", SWITCH),
-    ("sluice", &["flow", "ofp-actions", "openflow", "ovsdb", "upcall-cost", "upcall-bench"]),
+    ("sluice", &["flow", "ofp-actions", "openflow", "ovsdb", "tls", "upcall-cost", "upcall-bench"]),
     ("xtask", &[]),
 ];
 

@@ -8,7 +8,7 @@ use crate::hash::split_mix;
 use dpif::actions::{self, Goes, Rewrite};
 use dpif::{Capabilities, DpAction, SetAction, UserCookie, XlateDrop};
 use flow::{DpPort, FlowKey, RecircId};
-use packet::Packet;
+use packet::{Packet, frame_bytes};
 
 /// A packet at a point of its actions, its key, and the actions left to the other datapath.
 #[derive(Debug)]
@@ -181,6 +181,14 @@ impl actions::Executor for Step<'_, '_> {
         }
         let fires = probability != 0 && (split_mix(self.emulator.random) >> 32) as u32 <= probability;
         if fires { self.nested(frame, actions) } else { Ok(frame) }
+    }
+
+    fn by_length(&mut self, frame: Frame, len: u16, greater: &[DpAction], less: &[DpAction]) -> Goes<Self> {
+        if !self.is_emulated() {
+            return self.hand_over(frame);
+        }
+        let is_greater = frame_bytes(&frame.packet) > usize::from(len);
+        self.nested(frame, if is_greater { greater } else { less })
     }
 
     fn drop_packets(&mut self, _frame: Frame, _reason: XlateDrop) -> Goes<Self> {

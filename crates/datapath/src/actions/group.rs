@@ -17,7 +17,7 @@ use dpif::{DpAction, DropReason, SetAction, UserCookie, XlateDrop};
 use flow::extract::Layout;
 use flow::{DpPort, FlowKey, RecircId};
 use packet::headers::{IPPROTO_TCP, IPPROTO_UDP};
-use packet::{BATCH_MAX_PACKETS, Packet};
+use packet::{BATCH_MAX_PACKETS, Packet, frame_bytes};
 use std::convert::Infallible;
 
 /// Destination of a packet after its actions.
@@ -355,6 +355,11 @@ impl actions::Executor for Step<'_, '_> {
             | Rewrite::PopVlan
             | Rewrite::PushMpls(_)
             | Rewrite::PopMpls(_)
+            | Rewrite::PushEth(_)
+            | Rewrite::PopEth
+            | Rewrite::PushNsh(_)
+            | Rewrite::PopNsh
+            | Rewrite::AddMpls(_)
             | Rewrite::Hash(_) => group.rewrite(lanes, |packet, h| apply(rewrite, packet, h)),
         })
     }
@@ -392,6 +397,26 @@ impl actions::Executor for Step<'_, '_> {
         }
         let rest = self.group.nested(taken, actions, self.place, self.is_last);
         Ok(LaneMask(lanes.without(taken).0 | rest.0))
+    }
+
+    #[inline(always)]
+    fn by_length(
+        &mut self,
+        lanes: LaneMask,
+        len: u16,
+        greater: &[DpAction],
+        less: &[DpAction],
+    ) -> Goes<Self> {
+        let mut long = LaneMask::NONE;
+        for lane in lanes {
+            if frame_bytes(&self.group.arrays.packets[lane]) > usize::from(len) {
+                long.add(LaneMask::one(lane));
+            }
+        }
+        let short = lanes.without(long);
+        let long = self.group.nested(long, greater, self.place, self.is_last);
+        let short = self.group.nested(short, less, self.place, self.is_last);
+        Ok(LaneMask(long.0 | short.0))
     }
 
     #[inline(always)]

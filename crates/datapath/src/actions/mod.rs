@@ -13,6 +13,7 @@
 //!   later fragment, which has none, have no effect.
 
 mod emulate;
+mod encap;
 mod group;
 mod mpls;
 mod packet_wise;
@@ -33,7 +34,7 @@ use crate::park::{Origin, new_ufid};
 use crate::ports::{PmdIo, Ports};
 use dpif::actions::{HashAlgorithm, Rewrite};
 use dpif::{DpAction, DpifError, DropReason, PmdId, Upcall, UpcallKind, UserCookie};
-use flow::extract::{Layout, Metadata, extract};
+use flow::extract::{Layout, Metadata, extract_typed};
 use flow::{DpPort, FlowKey, flow_hash, shape};
 use packet::{Offload, Packet, headers as h};
 use std::sync::Arc;
@@ -44,7 +45,7 @@ pub const ACTION_NESTING_MAX: usize = 8;
 pub const ACTIONS_MAX: usize = 8192;
 /// Maximum recirculations of a packet.
 pub const RECIRC_DEPTH_MAX: u8 = 6;
-/// Parses the headers of `frame` into `key`, whose metadata (ports, marks, tunnel, connection) stay.
+/// Parses the headers of `frame` into `key`, whose metadata (packet type, ports, marks, tunnel, connection) stay.
 pub fn re_extract(key: &mut FlowKey, frame: &[u8], vlan_limit: u8) -> Layout {
     let (b, had) = (key.base, key.base.shape);
     let md = Metadata {
@@ -57,7 +58,8 @@ pub fn re_extract(key: &mut FlowKey, frame: &[u8], vlan_limit: u8) -> Layout {
     let (tunnel, ct) = (key.tunnel, key.ct);
     // Only packets from tunnels with options have them.
     let options = (had & shape::OPTIONS != 0).then_some(key.options);
-    let layout = extract(frame, &md, vlan_limit, key);
+    let packet_type = if had & shape::ARP != 0 { key.arp.packet_type } else { 0 };
+    let layout = extract_typed(frame, packet_type, &md, vlan_limit, key);
     key.base.ct_state = b.ct_state;
     key.base.ct_zone = b.ct_zone;
     key.base.ct_mark = b.ct_mark;
@@ -97,6 +99,11 @@ fn apply(rewrite: Rewrite<'_>, packet: &mut Packet, headers: &mut HeaderCtx<'_>)
         Rewrite::PopVlan => vlan::pop(packet, headers),
         Rewrite::PushMpls(push) => mpls::push(packet, headers, push),
         Rewrite::PopMpls(pop) => mpls::pop(packet, headers, pop),
+        Rewrite::PushEth(push) => encap::push_eth(packet, headers, push),
+        Rewrite::PopEth => encap::pop_eth(packet, headers),
+        Rewrite::PushNsh(push) => encap::push_nsh(packet, headers, push),
+        Rewrite::PopNsh => encap::pop_nsh(packet, headers),
+        Rewrite::AddMpls(add) => encap::add_mpls(packet, headers, add),
         Rewrite::Hash(hash) => {
             headers.refresh(packet);
             headers.key.base.dp_hash = match hash.algorithm {
@@ -108,8 +115,9 @@ fn apply(rewrite: Rewrite<'_>, packet: &mut Packet, headers: &mut HeaderCtx<'_>)
     }
 }
 
-/// Rejects lists that nest too deep, are too long, or have an unsupported action.
-pub(crate) fn validate(actions: &[DpAction]) -> Result<(), DpifError> {
+/// Rejects lists that nest too deep, are too long, have an unsupported action, or send packets of that type to a port
+/// without an Ethernet header.
+pub(crate) fn validate(actions: &[DpAction], packet_type: u32) -> Result<(), DpifError> {
     fn count(actions: &[DpAction], depth: usize, total: &mut usize) -> Result<(), DpifError> {
         if depth > ACTION_NESTING_MAX {
             return Err(DpifError::Unsupported(format!("actions nest deeper than {ACTION_NESTING_MAX}")));
@@ -130,7 +138,8 @@ pub(crate) fn validate(actions: &[DpAction]) -> Result<(), DpifError> {
         }
         Ok(())
     }
-    count(actions, 0, &mut 0)
+    count(actions, 0, &mut 0)?;
+    encap::check_outputs(actions, packet_type == 0)
 }
 
 /// The state of the forwarding core used by actions. Fields are as in [`crate::PmdConfig`].

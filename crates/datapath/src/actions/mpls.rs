@@ -1,7 +1,7 @@
 //! Push, pop and rewriting of MPLS label stack entries (RFC 3032). The stack is behind all parsed VLAN tags. The
-//! headers are parsed again afterwards.
+//! headers are parsed again afterwards. A packet without an Ethernet header has the EtherType in its packet type.
 
-use super::Misfit;
+use super::{Misfit, encap};
 use crate::burst::HeaderCtx;
 use dpif::Masked;
 use dpif::actions::{PopMpls, PushMpls};
@@ -9,11 +9,14 @@ use flow::extract::Layout;
 use packet::{Packet, headers as h};
 
 /// Bytes of an entry.
-const ENTRY_BYTES: usize = 4;
+pub(super) const ENTRY_BYTES: usize = 4;
 
 /// Offset of the network layer, which follows the EtherType. The layout lacks it if the network header is damaged.
-fn network(packet: &Packet, view: &mut HeaderCtx<'_>) -> Result<usize, Misfit> {
+pub(super) fn network(packet: &Packet, view: &mut HeaderCtx<'_>) -> Result<usize, Misfit> {
     view.refresh(packet);
+    if encap::packet_type(view) != 0 {
+        return Ok(0);
+    }
     if view.layout.l3 != Layout::NONE {
         return Ok(view.layout.l3.into());
     }
@@ -31,6 +34,17 @@ fn stack(packet: &Packet, view: &mut HeaderCtx<'_>) -> Result<usize, Misfit> {
     if h::is_mpls(view.key.base.dl_type) && packet.len() >= at + ENTRY_BYTES { Ok(at) } else { Err(Misfit) }
 }
 
+/// Sets the EtherType of the header at `at`. A packet without an Ethernet header becomes a frame by that of one.
+fn set_ethertype(packet: &mut Packet, view: &mut HeaderCtx<'_>, at: usize, ethertype: u16) {
+    if let Some(field) = at.checked_sub(2) {
+        packet.data_mut()[field..at].copy_from_slice(&ethertype.to_be_bytes());
+    } else if ethertype == h::ETH_TYPE_TEB {
+        encap::becomes(view, 0);
+    } else {
+        encap::becomes(view, 1 << 16 | u32::from(ethertype));
+    }
+}
+
 /// Pushes an entry as the outermost one.
 pub(super) fn push(packet: &mut Packet, view: &mut HeaderCtx<'_>, push: PushMpls) -> Result<(), Misfit> {
     let at = network(packet, view)?;
@@ -38,7 +52,7 @@ pub(super) fn push(packet: &mut Packet, view: &mut HeaderCtx<'_>, push: PushMpls
         return Err(Misfit);
     }
     packet.insert(at, ENTRY_BYTES);
-    packet.data_mut()[at - 2..at].copy_from_slice(&push.ethertype.to_be_bytes());
+    set_ethertype(packet, view, at, push.ethertype);
     packet.data_mut()[at..at + ENTRY_BYTES].copy_from_slice(&push.lse.to_be_bytes());
     *view.dirty = true;
     Ok(())
@@ -48,7 +62,7 @@ pub(super) fn push(packet: &mut Packet, view: &mut HeaderCtx<'_>, push: PushMpls
 pub(super) fn pop(packet: &mut Packet, view: &mut HeaderCtx<'_>, pop: PopMpls) -> Result<(), Misfit> {
     let at = stack(packet, view)?;
     packet.remove(at, ENTRY_BYTES);
-    packet.data_mut()[at - 2..at].copy_from_slice(&pop.ethertype.to_be_bytes());
+    set_ethertype(packet, view, at, pop.ethertype);
     *view.dirty = true;
     Ok(())
 }

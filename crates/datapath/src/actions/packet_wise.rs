@@ -7,7 +7,7 @@ use crate::ports::PmdIo;
 use dpif::actions::{self, Goes, Rewrite};
 use dpif::{DpAction, DropReason, UserCookie, XlateDrop};
 use flow::{DpPort, FlowKey, RecircId};
-use packet::Packet;
+use packet::{Packet, frame_bytes};
 
 /// State of the packet beside its bytes during actions.
 pub(crate) struct PacketCtx<'a> {
@@ -172,6 +172,11 @@ impl actions::Executor for Step<'_, '_> {
         } else {
             Ok(packet)
         }
+    }
+
+    fn by_length(&mut self, packet: Packet, len: u16, greater: &[DpAction], less: &[DpAction]) -> Goes<Self> {
+        let actions = if frame_bytes(&packet) > usize::from(len) { greater } else { less };
+        self.on_copies(packet, actions)
     }
 
     fn drop_packets(&mut self, packet: Packet, reason: XlateDrop) -> Goes<Self> {

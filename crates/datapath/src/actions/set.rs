@@ -2,10 +2,10 @@
 //!
 //! Offsets come from the packet's [`Layout`]; a header absent from the key is a misfit. Rewriting changes no
 //! structure, so the layout stays valid. The key follows each rewrite; after rewrites of ICMPv6, whose type
-//! determines its fields, the headers are dirty.
+//! determines its fields, and of NSH the headers are dirty.
 
 use super::sums::{self, Field};
-use super::{Misfit, mpls};
+use super::{Misfit, encap, mpls};
 use crate::burst::HeaderCtx;
 use dpif::{ArpSet, EthSet, Ipv4Set, Ipv6Set, Masked, NdSet, PortsSet, SetAction};
 use flow::extract::Layout;
@@ -39,6 +39,7 @@ pub(super) fn apply(set: &SetAction, packet: &mut Packet, view: &mut HeaderCtx<'
             }
         }
         SetAction::Mpls(m) => mpls::set(packet, view, m)?,
+        SetAction::Nsh(m) => encap::set_nsh(packet, view, m)?,
         // No port here encapsulates packets.
         SetAction::Tunnel(_) => return Err(Misfit),
     }
@@ -71,7 +72,7 @@ fn offset(at: u16) -> Result<usize, Misfit> {
 /// Rewrites the addresses of the Ethernet header.
 #[inline(always)]
 pub(super) fn eth(packet: &mut Packet, view: &mut HeaderCtx<'_>, m: &Masked<EthSet>) -> Result<(), Misfit> {
-    if packet.len() < h::ETH_HEADER_BYTES {
+    if packet.len() < h::ETH_HEADER_BYTES || encap::packet_type(view) != 0 {
         return Err(Misfit);
     }
     let addresses = packet.data_mut().first_chunk_mut::<12>().ok_or(Misfit)?;

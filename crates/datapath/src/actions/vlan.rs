@@ -1,7 +1,7 @@
 //! Push and pop of VLAN tags. A common tag, pushed to an untagged frame, updates key and layout at once; other
 //! frames are parsed again.
 
-use super::Misfit;
+use super::{Misfit, encap};
 use crate::burst::HeaderCtx;
 use flow::VlanTag;
 use flow::extract::Layout;
@@ -38,7 +38,7 @@ fn set_tag(view: &mut HeaderCtx<'_>, tag: VlanTag, moved_bytes: i16) {
 
 /// Pushes a tag as the outermost one.
 pub(super) fn push(packet: &mut Packet, view: &mut HeaderCtx<'_>, tpid: u16, tci: u16) -> Result<(), Misfit> {
-    if packet.len() < h::ETH_HEADER_BYTES {
+    if packet.len() < h::ETH_HEADER_BYTES || encap::packet_type(view) != 0 {
         return Err(Misfit);
     }
     packet.insert(12, h::VLAN_TAG_BYTES);
@@ -56,7 +56,8 @@ pub(super) fn push(packet: &mut Packet, view: &mut HeaderCtx<'_>, tpid: u16, tci
 /// Pops the outermost tag.
 pub(super) fn pop(packet: &mut Packet, view: &mut HeaderCtx<'_>) -> Result<(), Misfit> {
     let tagged = h::be16(packet.data(), 12).is_some_and(is_vlan);
-    if !tagged || packet.len() < h::ETH_HEADER_BYTES + h::VLAN_TAG_BYTES {
+    let is_short = packet.len() < h::ETH_HEADER_BYTES + h::VLAN_TAG_BYTES;
+    if !tagged || is_short || encap::packet_type(view) != 0 {
         return Err(Misfit);
     }
     packet.remove(12, h::VLAN_TAG_BYTES);

@@ -2,7 +2,8 @@
 
 use super::frames::{arp, ipv4, ipv6, l4, verify};
 use super::*;
-use dpif::actions::{PopMpls, PopVlan, PushMpls, PushVlan};
+use dpif::actions::{AddMpls, PopEth, PopMpls, PopNsh, PopVlan, PushEth, PushMpls, PushNsh, PushVlan};
+use flow::{Nsh, shape};
 use packet::checksum::{fold, pseudo};
 use packet::{GsoKind, Offload};
 use proptest::prelude::*;
@@ -280,4 +281,76 @@ fn labels_are_behind_vlan_tags_and_change_the_ethertype() {
         assert_eq!(after(&frame, vec![set(0, 0xff)]), None);
         assert_eq!(after(&frame, vec![push(0x100, 0x800)]), None);
     }
+}
+
+#[test]
+fn headers_are_pushed_before_all_others() {
+    let frame = ipv4(17, frames::SRC, frames::DST, 0, &l4(17, 5, 6, false));
+    let push_eth = DpAction::from(PushEth { src: [2; 6], dst: [4; 6] });
+    let (pop_eth, pop_nsh) = (DpAction::from(PopEth), DpAction::from(PopNsh));
+    let eth = |ethertype: u16| [&[4; 6][..], &[2; 6], &ethertype.to_be_bytes()].concat();
+    let nsh = |mdtype, np, contexts: &[u8]| {
+        let header = Nsh { flags: 1, ttl: 62, mdtype, np, path: 0x509, context: [1, 2, 3, 4] };
+        DpAction::from(PushNsh::new(header, contexts).unwrap())
+    };
+    // Another Ethernet header.
+    let replaced = [&eth(0x800)[..], &frame[14..]].concat();
+    assert_eq!(after(&frame, vec![pop_eth.clone(), push_eth.clone()]), Some(replaced.clone()));
+    // A network service header around the frame or the packet, and off again.
+    let fixed = [&[0x1f, 0x86, 1, 3, 0, 0, 5, 9, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 4][..], &frame]
+        .concat();
+    let sent = after(&frame, vec![nsh(1, 3, &[]), push_eth.clone()]);
+    assert_eq!(sent, Some([&eth(0x894f)[..], &fixed].concat()));
+    let words = [&[0x1f, 0x83, 2, 1, 0, 0, 5, 9, 7, 8, 9, 10][..], &frame[14..]].concat();
+    let sent = after(&frame, vec![pop_eth.clone(), nsh(2, 1, &[7, 8, 9, 10]), push_eth.clone()]);
+    assert_eq!(sent, Some([&eth(0x894f)[..], &words].concat()));
+    let around = vec![pop_eth.clone(), nsh(2, 1, &[7, 8, 9, 10]), pop_nsh.clone(), push_eth.clone()];
+    assert_eq!(after(&frame, around), Some(replaced));
+    // A label.
+    let add = |is_l3| DpAction::from(AddMpls { lse: 0x5140, ethertype: 0x8847, is_l3 });
+    let labelled = [&eth(0x8847)[..], &[0, 0, 0x51, 0x40], &frame].concat();
+    assert_eq!(after(&frame, vec![add(false), push_eth.clone()]), Some(labelled));
+    let within = [&frame[..12], &[0x88, 0x47, 0, 0, 0x51, 0x40], &frame[14..]].concat();
+    assert_eq!(after(&frame, vec![add(true)]), Some(within));
+    // What does not fit.
+    let tag = DpAction::from(PushVlan { tpid: 0x8100, tci: 0x1005 });
+    for actions in [
+        vec![push_eth.clone()],
+        vec![pop_nsh.clone(), push_eth.clone()],
+        vec![pop_eth.clone(), pop_eth.clone(), push_eth.clone()],
+        vec![tag.clone(), pop_eth.clone(), push_eth.clone()],
+        vec![pop_eth.clone(), tag, push_eth.clone()],
+        vec![nsh(1, 5, &[]), pop_nsh, push_eth.clone()],
+    ] {
+        assert_eq!(after(&frame, actions.clone()), None, "{actions:?}");
+    }
+}
+
+/// Ports take frames alone: a list that outputs other packets is refused, as is one after which only a recirculation
+/// shows what they are.
+#[test]
+fn packets_without_an_ethernet_header_are_not_output() {
+    let frame = ipv4(17, frames::SRC, frames::DST, 0, &l4(17, 5, 6, false));
+    let (pop_eth, pop_nsh) = (DpAction::from(PopEth), DpAction::from(PopNsh));
+    let push_eth = DpAction::from(PushEth { src: [2; 6], dst: [4; 6] });
+    let clone = |list| DpAction::from(dpif::actions::CloneAction(list));
+    let mut rig = Rig::new();
+    for (actions, is_taken) in [
+        (vec![pop_eth.clone(), out(2)], false),
+        (vec![pop_nsh, out(2)], false),
+        (vec![clone(vec![pop_eth.clone(), out(2)])], false),
+        (vec![pop_eth.clone(), clone(vec![out(2)])], false),
+        (vec![pop_eth.clone(), clone(vec![push_eth.clone(), out(2)])], true),
+        (vec![clone(vec![pop_eth.clone()]), out(2)], true),
+        (vec![pop_eth.clone(), push_eth, out(2)], true),
+    ] {
+        let (_, put) = rig.put(key_of(1, &frame), least_mask(), actions.clone());
+        assert_eq!(!matches!(put, OpResult::Failed(DpifError::Unsupported(_))), is_taken, "{actions:?}");
+    }
+    // The same of a key that begins without one.
+    let mut key = key_of(1, &frame);
+    key.arp.packet_type = 0x1_0800;
+    key.base.shape |= shape::ARP;
+    let (_, put) = rig.put(key, least_mask(), vec![out(2)]);
+    assert!(matches!(put, OpResult::Failed(DpifError::Unsupported(_))), "{put:?}");
 }

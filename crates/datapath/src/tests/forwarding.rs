@@ -3,8 +3,8 @@
 use super::frames::{arp, ipv4, l4, tcp, udp};
 use super::*;
 use dpif::actions::{
-    CloneAction, DropAction, HashAction, HashAlgorithm, Meter, PopVlan, PushVlan, Recirc, Sample, Trunc,
-    Userspace,
+    CheckPktLen, CloneAction, DropAction, HashAction, HashAlgorithm, Meter, PopVlan, PushVlan, Recirc,
+    Sample, Trunc, Userspace,
 };
 use flow::RecircId;
 
@@ -120,6 +120,23 @@ fn flows_decide_where_packets_go_in_nested_lists() {
         "sample always",
         flow(vec![sample(u32::MAX), out(3)]),
         vec![(2, frame.clone()), (3, frame.clone())],
+        vec![],
+    ));
+    let by_length = |len: usize| {
+        let push = DpAction::PushVlan(PushVlan { tpid: 0x8100, tci: 0x7005 });
+        let (len, greater, less) = (len as u16, vec![push, out(2)], vec![out(4)]);
+        flow(vec![DpAction::CheckPktLen(CheckPktLen { len, greater, less }), out(3)])
+    };
+    check(case(
+        "a packet longer than a length, on a copy",
+        by_length(frame.len() - 1),
+        vec![(2, tagged), (3, frame.clone())],
+        vec![],
+    ));
+    check(case(
+        "a packet as long as a length",
+        by_length(frame.len()),
+        vec![(3, frame.clone()), (4, frame.clone())],
         vec![],
     ));
     check(case("sample never", flow(vec![out(3), sample(0)]), vec![(3, frame.clone())], vec![]));

@@ -5,7 +5,7 @@ use super::frames::{arp, ipv4, ipv6, l4, tcp, udp};
 use super::keys::rewrite;
 use super::*;
 use dpif::actions::{
-    CloneAction, DropAction, HashAction, HashAlgorithm, Meter, Recirc, Sample, Trunc, Userspace,
+    CheckPktLen, CloneAction, DropAction, HashAction, HashAlgorithm, Meter, Recirc, Sample, Trunc, Userspace,
 };
 use flow::RecircId;
 use proptest::prelude::*;
@@ -55,6 +55,9 @@ fn action() -> impl Strategy<Value = DpAction> {
         let probability = prop_oneof![Just(0), Just(u32::MAX), any::<u32>()];
         prop_oneof![
             list.clone().prop_map(|a| DpAction::Clone(CloneAction(a))),
+            (50..80u16, list.clone(), list.clone()).prop_map(|(len, greater, less)| {
+                DpAction::CheckPktLen(CheckPktLen { len, greater, less })
+            }),
             (probability, list)
                 .prop_map(|(probability, actions)| DpAction::Sample(Sample { probability, actions })),
         ]

@@ -2,8 +2,10 @@
 
 use super::actions::set;
 use super::*;
-use dpif::actions::{CloneAction, DropAction, Meter, PopVlan, PushVlan, Recirc, Sample, Trunc, Userspace};
-use flow::RecircId;
+use dpif::actions::{
+    CheckPktLen, CloneAction, DropAction, Meter, PopVlan, PushVlan, Recirc, Sample, Trunc, Userspace,
+};
+use flow::{RecircId, shape};
 use packet::{GsoKind, Offload};
 use proptest::prelude::*;
 
@@ -24,6 +26,9 @@ fn action() -> impl Strategy<Value = DpAction> {
         let list = prop::collection::vec(inner, 0..5);
         prop_oneof![
             list.clone().prop_map(|a| DpAction::Clone(CloneAction(a))),
+            (any::<u16>(), list.clone(), list.clone()).prop_map(|(len, greater, less)| {
+                DpAction::CheckPktLen(CheckPktLen { len, greater, less })
+            }),
             (any::<u32>(), list)
                 .prop_map(|(probability, actions)| DpAction::Sample(Sample { probability, actions })),
         ]
@@ -98,7 +103,11 @@ proptest! {
             key.block_mut(n / 8)[n % 8] = *word;
         }
         let mut rig = Rig::new();
-        let actions = vec![DpAction::Recirc(Recirc(RecircId(3))), out(2)];
+        let mut actions = vec![DpAction::Recirc(Recirc(RecircId(3)))];
+        // Ports take frames alone.
+        if !key.has(shape::ARP) || key.arp.packet_type == 0 {
+            actions.push(out(2));
+        }
         rig.execute(Packet::from_slice(&bytes), key, actions, None);
         rig.put(key, least_mask(), vec![out(2)]);
     }

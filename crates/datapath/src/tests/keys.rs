@@ -4,8 +4,10 @@
 use super::actions::set;
 use super::frames::{arp, ipv4, ipv6, l4};
 use super::*;
-use dpif::actions::{PopMpls, PopVlan, PushMpls, PushVlan, Recirc, Trunc, Userspace};
-use flow::RecircId;
+use dpif::actions::{
+    AddMpls, PopEth, PopMpls, PopNsh, PopVlan, PushEth, PushMpls, PushNsh, PushVlan, Recirc, Trunc, Userspace,
+};
+use flow::{Nsh, RecircId};
 use proptest::prelude::*;
 
 /// Frames with complete headers, truncated ones, and unexpected ones.
@@ -24,6 +26,8 @@ fn frame() -> impl Strategy<Value = Vec<u8>> {
     all.push(frames::eth(40, &[7; 40]));
     all.push(frames::eth(60, &[&[0xaa, 0xaa, 3, 0, 0, 0][..], &all[1][12..]].concat()));
     all.push(frames::eth(0x8847, &[0, 0, 0x11, 64, 1, 2, 3, 4, 5, 6, 7, 8]));
+    // A network service header around a frame.
+    all.push(frames::eth(0x894f, &[&[0x0f, 0xc2, 2, 3, 0, 0, 5, 255][..], &all[1]].concat()));
     let tags = prop::collection::vec((prop::sample::select(vec![0x8100u16, 0x88a8]), any::<u16>()), 0..4);
     (prop::sample::select(all), tags, any::<prop::sample::Index>(), any::<prop::sample::Index>(), any::<u8>())
         .prop_map(|(mut frame, tags, cut, flip, bits)| {
@@ -56,6 +60,31 @@ pub(super) fn rewrite() -> impl Strategy<Value = DpAction> {
     ]
 }
 
+/// Rewrites of packets that are not output: they may lose their Ethernet header.
+fn any_rewrite() -> impl Strategy<Value = DpAction> {
+    let nsh = (any::<[u8; 2]>(), any::<u32>(), any::<[u32; 4]>(), any::<bool>()).prop_map(
+        |([ttl, np], path, context, fixed)| {
+            let mdtype = if fixed { 1 } else { 2 };
+            let header = Nsh { flags: ttl >> 6, ttl: ttl & 63, mdtype, np: np % 5, path, context };
+            PushNsh::new(header, if fixed { &[] } else { &[1, 2, 3, 4] }).expect("a permitted length")
+        },
+    );
+    let set = any::<(u8, u8, u32)>().prop_map(|(ttl, mask, path)| {
+        let value = Nsh { ttl: ttl & 63, path, ..Nsh::default() };
+        SetAction::Nsh(dpif::Masked { value, mask: Nsh { ttl: mask, path: u32::MAX, ..Nsh::default() } })
+    });
+    prop_oneof![
+        4 => rewrite(),
+        3 => Just(DpAction::PopEth(PopEth)),
+        3 => Just(DpAction::PushEth(PushEth { src: [2; 6], dst: [4; 6] })),
+        2 => nsh.prop_map(DpAction::PushNsh),
+        2 => Just(DpAction::PopNsh(PopNsh)),
+        1 => set.prop_map(DpAction::Set),
+        1 => (any::<u32>(), any::<bool>()).prop_map(|(lse, is_l3)| AddMpls { lse, ethertype: 0x8847, is_l3 }.into()),
+        1 => Just(PopMpls { ethertype: 0x6558 }.into()),
+    ]
+}
+
 /// The key of a frame whose metadata is in `key`, by the full extraction.
 fn extracted(frame: &[u8], key: &FlowKey, vlan_limit: u8) -> FlowKey {
     let mut out = *key;
@@ -69,7 +98,7 @@ proptest! {
     #[test]
     fn keys_are_those_of_rewritten_frames(
         frame in frame(),
-        rewrites in prop::collection::vec(rewrite(), 0..6),
+        rewrites in prop::collection::vec(any_rewrite(), 0..8),
         vlan_limit in 0..3u8,
         cut in prop::option::of(0..80u32),
     ) {

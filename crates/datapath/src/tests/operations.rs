@@ -2,10 +2,7 @@
 
 use super::frames::{tcp, udp};
 use super::*;
-use dpif::actions::{
-    CheckPktLen, CloneAction, CtClear, DecTtl, Foreign, PopEth, PopVlan, PushEth, PushVlan, Rewrite, Sample,
-    Userspace,
-};
+use dpif::actions::{CloneAction, CtClear, DecTtl, Foreign, PopVlan, PushVlan, Rewrite, Sample, Userspace};
 
 fn port_mask() -> KeyMask {
     let mut mask = least_mask();
@@ -59,9 +56,6 @@ fn actions_of_others() -> Vec<(&'static str, DpAction)> {
     vec![
         ("ct", DpAction::Ct(Box::default())),
         ("ct_clear", DpAction::CtClear(CtClear)),
-        ("push_eth", DpAction::PushEth(PushEth { src: [2; 6], dst: [2; 6] })),
-        ("pop_eth", DpAction::PopEth(PopEth)),
-        ("check_pkt_len", DpAction::CheckPktLen(CheckPktLen { len: 1, greater: list(), less: list() })),
         ("dec_ttl", DpAction::DecTtl(DecTtl(list()))),
         ("set(tunnel)", DpAction::Set(SetAction::Tunnel(Box::default()))),
         ("(unknown)", DpAction::Foreign(Foreign { kind: 99, content: [].into() })),

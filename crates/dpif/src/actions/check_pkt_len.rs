@@ -30,7 +30,22 @@ impl Action for CheckPktLen {
     const ATTRS: &'static [u16] = &[ATTR];
     const EFFECT: Effect = Effect::None;
     const ENDS_LIST: bool = false;
-    kernel_only!("check_pkt_len");
+
+    fn as_rewrite(&self) -> Option<Rewrite<'_>> {
+        None
+    }
+
+    fn is_translated(&self) -> bool {
+        true
+    }
+
+    fn userspace_lacks(&self) -> Option<&'static str> {
+        None
+    }
+
+    fn lacking(&self, can: &Capabilities) -> Option<&'static str> {
+        (!can.check_pkt_len).then_some("check_pkt_len")
+    }
 
     fn lists(&self) -> Lists<'_> {
         [Some(&self.greater), Some(&self.less)]
@@ -73,5 +88,9 @@ impl Action for CheckPktLen {
             greater: list(attr::IF_GREATER)?,
             less: list(attr::IF_LESS_EQUAL)?,
         })
+    }
+
+    fn execute<X: Executor>(&self, x: &mut X, packets: X::Packets) -> Goes<X> {
+        x.by_length(packets, self.len, &self.greater, &self.less)
     }
 }

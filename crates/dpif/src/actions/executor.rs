@@ -1,7 +1,7 @@
 //! [`Executor`]: interface of a datapath to the actions that it executes.
 
 use super::set::SetAction;
-use super::{DpAction, HashAction, PopMpls, PushMpls, PushVlan};
+use super::{AddMpls, DpAction, HashAction, PopMpls, PushEth, PushMpls, PushNsh, PushVlan};
 use crate::drops::XlateDrop;
 use crate::upcall::UserCookie;
 use flow::{DpPort, RecircId};
@@ -42,6 +42,16 @@ pub trait Executor {
     /// Executes actions on copies with a probability of `probability / u32::MAX`.
     fn sample(&mut self, packets: Self::Packets, probability: u32, actions: &[DpAction]) -> Goes<Self>;
 
+    /// Executes `greater` on copies of packets longer than `len` bytes, `less` on copies of the others. A large segment
+    /// counts as the frames that it becomes.
+    fn by_length(
+        &mut self,
+        packets: Self::Packets,
+        len: u16,
+        greater: &[DpAction],
+        less: &[DpAction],
+    ) -> Goes<Self>;
+
     /// Drops them on request of a translation.
     fn drop_packets(&mut self, packets: Self::Packets, reason: XlateDrop) -> Goes<Self>;
 
@@ -65,6 +75,16 @@ pub enum Rewrite<'a> {
     PushMpls(PushMpls),
     /// Pops the outermost MPLS label stack entry.
     PopMpls(PopMpls),
+    /// Pushes an Ethernet header.
+    PushEth(PushEth),
+    /// Pops the Ethernet header.
+    PopEth,
+    /// Pushes a network service header.
+    PushNsh(&'a PushNsh),
+    /// Pops a network service header.
+    PopNsh,
+    /// Pushes an MPLS label stack entry before all headers.
+    AddMpls(AddMpls),
     /// Sets `dp_hash`.
     Hash(HashAction),
 }

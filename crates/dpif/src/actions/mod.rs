@@ -60,6 +60,7 @@ macro_rules! both_datapaths {
 }
 
 mod action;
+mod add_mpls;
 mod check_pkt_len;
 mod clone;
 mod ct;
@@ -74,9 +75,11 @@ mod meter;
 mod output;
 mod pop_eth;
 mod pop_mpls;
+mod pop_nsh;
 mod pop_vlan;
 mod push_eth;
 mod push_mpls;
+mod push_nsh;
 mod push_vlan;
 mod recirc;
 mod sample;
@@ -86,6 +89,7 @@ mod trunc;
 mod userspace;
 
 pub use action::Effect;
+pub use add_mpls::AddMpls;
 pub use check_pkt_len::CheckPktLen;
 pub use clone::CloneAction;
 pub use ct::{CtAction, CtCommit, CtName, CtNat, HelperName, NatAddresses, NatRange, TimeoutName};
@@ -101,9 +105,11 @@ pub use meter::Meter;
 pub use output::Output;
 pub use pop_eth::PopEth;
 pub use pop_mpls::PopMpls;
+pub use pop_nsh::PopNsh;
 pub use pop_vlan::PopVlan;
 pub use push_eth::PushEth;
 pub use push_mpls::PushMpls;
+pub use push_nsh::PushNsh;
 pub use push_vlan::PushVlan;
 pub use recirc::Recirc;
 pub use sample::Sample;

@@ -14,10 +14,14 @@ impl Action for PopEth {
     const ATTRS: &'static [u16] = &[ATTR];
     const EFFECT: Effect = Effect::None;
     const ENDS_LIST: bool = false;
-    kernel_only!("pop_eth");
+    both_datapaths!();
 
     fn lists(&self) -> Lists<'_> {
         NO_LISTS
+    }
+
+    fn as_rewrite(&self) -> Option<Rewrite<'_>> {
+        Some(Rewrite::PopEth)
     }
 
     fn format(&self, _names: &dyn PortNames) -> String {
@@ -35,5 +39,9 @@ impl Action for PopEth {
 
     fn read(_attr: &Attr<'_>, _reader: &Reader) -> Result<PopEth, ActionError> {
         Ok(PopEth)
+    }
+
+    fn execute<X: Executor>(&self, x: &mut X, packets: X::Packets) -> Goes<X> {
+        x.rewrite(packets, Rewrite::PopEth)
     }
 }

@@ -22,10 +22,14 @@ impl Action for PushEth {
     const ATTRS: &'static [u16] = &[ATTR];
     const EFFECT: Effect = Effect::None;
     const ENDS_LIST: bool = false;
-    kernel_only!("push_eth");
+    both_datapaths!();
 
     fn lists(&self) -> Lists<'_> {
         NO_LISTS
+    }
+
+    fn as_rewrite(&self) -> Option<Rewrite<'_>> {
+        Some(Rewrite::PushEth(*self))
     }
 
     fn format(&self, _names: &dyn PortNames) -> String {
@@ -49,5 +53,9 @@ impl Action for PushEth {
     fn read(attr: &Attr<'_>, _reader: &Reader) -> Result<PushEth, ActionError> {
         let [a, b, c, d, e, f, dst @ ..] = attr.array::<12>()?;
         Ok(PushEth { src: [a, b, c, d, e, f], dst })
+    }
+
+    fn execute<X: Executor>(&self, x: &mut X, packets: X::Packets) -> Goes<X> {
+        x.rewrite(packets, Rewrite::PushEth(*self))
     }
 }

@@ -15,7 +15,18 @@ impl Action for Trunc {
     const ATTRS: &'static [u16] = &[ATTR];
     const EFFECT: Effect = Effect::None;
     const ENDS_LIST: bool = false;
-    both_datapaths!();
+
+    fn is_translated(&self) -> bool {
+        true
+    }
+
+    fn userspace_lacks(&self) -> Option<&'static str> {
+        None
+    }
+
+    fn lacking(&self, can: &Capabilities) -> Option<&'static str> {
+        (!can.truncate).then_some("trunc")
+    }
 
     fn lists(&self) -> Lists<'_> {
         NO_LISTS

@@ -1,7 +1,7 @@
 use super::*;
 use crate::actions::{
-    CheckPktLen, CloneAction, CtClear, DecTtl, DropAction, Foreign, HashAction, Meter, Output, PopEth,
-    PopMpls, PopVlan, PushEth, PushMpls, PushVlan, Recirc, Sample, Trunc, Userspace,
+    AddMpls, CheckPktLen, CloneAction, CtClear, DecTtl, DropAction, Foreign, HashAction, Meter, Output,
+    PopEth, PopMpls, PopNsh, PopVlan, PushEth, PushMpls, PushNsh, PushVlan, Recirc, Sample, Trunc, Userspace,
 };
 use crate::cookie::{CookieInfo, write_cookie};
 use crate::{
@@ -9,7 +9,7 @@ use crate::{
     Masked, NatAddresses, NatRange, NdSet, PortsSet, SetAction, slow_reason,
 };
 use crate::{HashAlgorithm, UserCookie, XlateDrop};
-use flow::{DpPort, RecircId};
+use flow::{DpPort, Nsh, RecircId};
 use flow::{Tunnel, tunnel_flags};
 use proptest::prelude::*;
 
@@ -198,6 +198,12 @@ fn ct_cases() -> Vec<(DpAction, Vec<u8>)> {
     ]
 }
 
+/// A network service header, and its contexts.
+const NSH: Nsh = Nsh { flags: 1, ttl: 62, mdtype: 1, np: 3, path: 0x509, context: [1, 2, 3, 4] };
+const CONTEXTS: [u8; 16] = [0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 4];
+/// The mask of its time to live.
+const TTL: Nsh = Nsh { flags: 0, ttl: 255, mdtype: 0, np: 0, path: 0, context: [0; 4] };
+
 /// Actions only in other programs' flows.
 #[test]
 fn actions_of_others_are_laid_out_as_the_header_says() {
@@ -223,6 +229,29 @@ fn actions_of_others_are_laid_out_as_the_header_says() {
             attribute(14, &[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2]),
         ),
         (DpAction::PopEth(PopEth), attribute(15, &[])),
+        (
+            DpAction::PushNsh(PushNsh::new(NSH, &[]).unwrap()),
+            nested(17, &[attribute(1, &[1, 62, 1, 3, 0, 0, 5, 9]), attribute(2, &CONTEXTS)]),
+        ),
+        (
+            DpAction::PushNsh(
+                PushNsh::new(Nsh { mdtype: 2, context: [0; 4], ..NSH }, &[0x10, 0, 10, 0]).unwrap(),
+            ),
+            nested(17, &[attribute(1, &[1, 62, 2, 3, 0, 0, 5, 9]), attribute(3, &[0x10, 0, 10, 0])]),
+        ),
+        (DpAction::PopNsh(PopNsh), attribute(18, &[])),
+        (
+            DpAction::AddMpls(AddMpls { lse: 0x0001_0140, ethertype: 0x8848, is_l3: false }),
+            attribute(22, &[0, 1, 1, 0x40, 0x88, 0x48, 0, 0]),
+        ),
+        (
+            DpAction::AddMpls(AddMpls { lse: 0x0001_0140, ethertype: 0x8847, is_l3: true }),
+            attribute(22, &[&[0, 1, 1, 0x40, 0x88, 0x47][..], &1u16.to_ne_bytes()].concat()),
+        ),
+        (
+            DpAction::Set(SetAction::Nsh(Masked { value: Nsh { ttl: 62, ..Nsh::default() }, mask: TTL })),
+            nested(11, &[nested(28, &[attribute(1, &[0, 62, 0, 0, 0, 0, 0, 0, 0, 255, 0, 0, 0, 0, 0, 0])])]),
+        ),
         (DpAction::CtClear(CtClear), attribute(16, &[])),
         (
             DpAction::CheckPktLen(CheckPktLen { len: 200, greater: vec![], less: vec![out.clone()] }),
@@ -355,9 +384,9 @@ fn foreign_actions_are_kept_as_they_are() {
         let again = actions_to_bytes(&actions, &CONTEXT).unwrap();
         assert_eq!(parse_actions(&again).unwrap(), actions);
     }
-    let nsh = parse_actions(&attribute(17, &[4, 0, 1, 0])).unwrap();
-    assert_eq!(nsh, [DpAction::Foreign(Foreign { kind: 17, content: [4, 0, 1, 0].into() })]);
-    assert_eq!(crate::text::format_actions(&nsh, &crate::text::NumbersOnly), "action17(04 00 01 00)");
+    let psample = parse_actions(&attribute(25, &[4, 0, 1, 0])).unwrap();
+    assert_eq!(psample, [DpAction::Foreign(Foreign { kind: 25, content: [4, 0, 1, 0].into() })]);
+    assert_eq!(crate::text::format_actions(&psample, &crate::text::NumbersOnly), "action25(04 00 01 00)");
 }
 
 #[test]
@@ -510,6 +539,13 @@ fn any_action() -> impl Strategy<Value = DpAction> {
         Just(DpAction::CtClear(CtClear)),
         any::<([u8; 6], [u8; 6])>().prop_map(|(src, dst)| DpAction::PushEth(PushEth { src, dst })),
         Just(DpAction::PopEth(PopEth)),
+        any_nsh().prop_map(DpAction::PushNsh),
+        Just(DpAction::PopNsh(PopNsh)),
+        any::<(u32, bool)>().prop_map(|(lse, is_l3)| DpAction::AddMpls(AddMpls {
+            lse,
+            ethertype: 0x8847,
+            is_l3
+        })),
     ];
     leaf.prop_recursive(4, 32, 4, |inner| {
         let list = prop::collection::vec(inner, 0..4);
@@ -541,4 +577,15 @@ proptest! {
 fn corpus_of_action_lists() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/action_list");
     testkit::replay_corpus(folder, crate::fuzz::action_list);
+}
+
+fn any_nsh() -> impl Strategy<Value = PushNsh> {
+    let contexts = prop::collection::vec(any::<[u8; 4]>(), 0..4).prop_map(|words| words.concat());
+    (any::<(u8, u8, u8, u32)>(), any::<[u32; 4]>(), any::<bool>(), contexts).prop_map(
+        |((flags, ttl, np, path), context, fixed, contexts)| {
+            let (mdtype, context) = if fixed { (1, context) } else { (2, [0; 4]) };
+            let header = Nsh { flags: flags & 3, ttl: ttl & 63, mdtype, np, path, context };
+            PushNsh::new(header, if fixed { &[] } else { &contexts }).expect("permitted lengths")
+        },
+    )
 }

@@ -1,6 +1,6 @@
 //! Prints keys with masks.
 
-use super::sets::{put_arp, put_eth, put_ipv4, put_ipv6, put_nd, put_ports, put_tunnel};
+use super::sets::{nsh_text, put_arp, put_eth, put_ipv4, put_ipv6, put_nd, put_ports, put_tunnel};
 use super::values::{CT_STATE, TCP_FLAGS};
 use super::write::{Base, Fields, flags, hex};
 use super::{FlowFormat, PortNames};
@@ -157,6 +157,7 @@ impl Text<'_> {
             h::ETH_TYPE_IPV6 => self.ipv6(),
             h::ETH_TYPE_ARP | h::ETH_TYPE_RARP => self.arp(),
             h::ETH_TYPE_MPLS | h::ETH_TYPE_MPLS_MCAST => self.mpls(),
+            h::ETH_TYPE_NSH => self.nsh(),
             _ => {}
         }
     }
@@ -253,6 +254,18 @@ impl Text<'_> {
             mask: ArpSet { op: op_mask, sha: n.arp_sha, tha: n.arp_tha, spa: m.nw_src, tpa: m.nw_dst },
         };
         self.header("arp", |f| put_arp(f, &arp, 0xffff));
+    }
+
+    /// As in OVS, verbose text, too, has the matched fields alone.
+    fn nsh(&mut self) {
+        let (nsh, mut mask) = (self.key.nsh(), self.mask.nsh());
+        if nsh.mdtype != h::NSH_MD_TYPE1 {
+            mask.context = [0; 4];
+        }
+        let fields = nsh_text(&nsh.masked(&mask), &mask);
+        if !fields.is_empty() {
+            self.out.push(format!("nsh({fields})"));
+        }
     }
 
     fn mpls(&mut self) {

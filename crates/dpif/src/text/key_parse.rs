@@ -36,7 +36,9 @@ fn word32(item: &Item<'_>, full: u64) -> Result<(u32, u32), TextError> {
 impl Parsed<'_> {
     fn finish(mut self) -> (FlowKey, KeyMask) {
         let (key, mask) = (&mut self.key, &mut self.mask);
-        if !self.has_type {
+        if key.arp.packet_type >> 16 == 1 {
+            key.base.dl_type = key.arp.packet_type as u16;
+        } else if !self.has_type {
             key.base.dl_type = h::FLOW_DL_TYPE_NONE;
         }
         if self.tags < 1 {
@@ -159,6 +161,11 @@ impl Parsed<'_> {
                 (self.key.arp.arp_tha, self.mask.arp.arp_tha) = (a.value.tha, a.mask.tha);
             }
             "mpls" => self.mpls(item)?,
+            "nsh" => {
+                let nsh = sets::nsh(item, &mut sets::nothing_more)?;
+                self.key.set_nsh(&nsh.value);
+                self.mask.set_nsh(&nsh.mask);
+            }
             "tcp" | "udp" | "sctp" => {
                 let p = sets::ports(item, ["src", "dst"], 0xffff)?;
                 (b.tp_src, b.tp_dst, m.tp_src, m.tp_dst) = (p.value.src, p.value.dst, p.mask.src, p.mask.dst);

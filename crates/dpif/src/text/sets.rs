@@ -6,7 +6,7 @@ use super::token::Item;
 use super::values::{TUNNEL_FLAGS, flags, ipv4, ipv6, mac, masked};
 use super::write::{self, Base, Fields};
 use crate::actions::{ArpSet, EthSet, Ipv4Set, Ipv6Set, Masked, NdSet, PortsSet};
-use flow::{OuterHeaders, Tunnel, tunnel_flags};
+use flow::{Nsh, OuterHeaders, Tunnel, tunnel_flags};
 
 pub(crate) fn put_eth(f: &mut Fields, m: &Masked<EthSet>) {
     f.mac("src", m.value.src, m.mask.src);
@@ -201,6 +201,80 @@ pub(crate) fn mpls(item: &Item<'_>) -> Result<Masked<u32>, TextError> {
         m.mask |= (mask as u32) << shift;
     }
     Ok(m)
+}
+
+/// The matched or written fields of a network service header. As in OVS, masks have all their digits.
+pub(crate) fn nsh_text(value: &Nsh, mask: &Nsh) -> String {
+    let mut out = Vec::new();
+    let byte = |name: &str, value: u8, mask: u8| match mask {
+        0 => None,
+        u8::MAX => Some(format!("{name}={value}")),
+        _ => Some(format!("{name}=0x{value:02x}/0x{mask:02x}")),
+    };
+    let word = |name: String, value: u32, mask: u32| match mask {
+        0 => None,
+        u32::MAX => Some(format!("{name}={value:#x}")),
+        _ => Some(format!("{name}={value:#x}/0x{mask:08x}")),
+    };
+    out.extend(byte("flags", value.flags, mask.flags));
+    out.extend(byte("ttl", value.ttl, mask.ttl));
+    out.extend(byte("mdtype", value.mdtype, mask.mdtype));
+    out.extend(byte("np", value.np, mask.np));
+    let spi_mask = mask.path >> 8;
+    let spi_mask = if spi_mask == 0xff_ffff { u32::MAX } else { spi_mask };
+    out.extend(word("spi".into(), value.path >> 8, spi_mask));
+    out.extend(byte("si", value.path as u8, mask.path as u8));
+    let contexts = value.context.iter().zip(mask.context).enumerate();
+    out.extend(contexts.filter_map(|(i, (value, mask))| word(format!("c{}", i + 1), *value, mask)));
+    out.join(",")
+}
+
+/// A network service header.
+pub(crate) fn nsh(item: &Item<'_>, more: More<'_>) -> Result<Masked<Nsh>, TextError> {
+    let mut m = Masked::<Nsh>::default();
+    let number =
+        |field: &Item<'_>, full: u64| masked(field.value()?, full).map(|(v, m)| (v as u32, m as u32));
+    for field in item.args()? {
+        let (v, w) = (&mut m.value, &mut m.mask);
+        let contexts = ["c1", "c2", "c3", "c4"];
+        match field.name {
+            "flags" => (v.flags, w.flags) = small(number(field, 3)?, 3),
+            "ttl" => (v.ttl, w.ttl) = small(number(field, 0x3f)?, 0x3f),
+            "mdtype" => (v.mdtype, w.mdtype) = small(number(field, 0xff)?, 0xff),
+            "np" => (v.np, w.np) = small(number(field, 0xff)?, 0xff),
+            "spi" => {
+                let (spi, mask) = number(field, 0xff_ffff)?;
+                (v.path, w.path) = (v.path & 0xff | spi << 8, w.path & 0xff | mask << 8);
+            }
+            "si" => {
+                let (si, mask) = number(field, 0xff)?;
+                (v.path, w.path) = (v.path & !0xff | si, w.path & !0xff | mask);
+            }
+            name => match contexts.iter().position(|context| *context == name) {
+                Some(i) => (v.context[i], w.context[i]) = number(field, u32::MAX.into())?,
+                None if more(field)? => {}
+                None => return Err(field.unknown(item.name)),
+            },
+        }
+    }
+    Ok(m)
+}
+
+/// A field of less than eight bits: its whole mask has eight.
+fn small((value, mask): (u32, u32), full: u32) -> (u8, u8) {
+    (value as u8, if mask == full { u8::MAX } else { mask as u8 })
+}
+
+/// Bytes after `0x`; `0` for none.
+pub(crate) fn hex_bytes(text: &str) -> Result<Vec<u8>, TextError> {
+    let bad = || TextError(format!("{text:?} is not 0x and pairs of hexadecimal digits"));
+    if text == "0" {
+        return Ok(Vec::new());
+    }
+    let digits =
+        text.strip_prefix("0x").filter(|d| d.len().is_multiple_of(2) && d.is_ascii()).ok_or_else(bad)?;
+    let pairs = (0..digits.len()).step_by(2).map(|at| u8::from_str_radix(&digits[at..at + 2], 16));
+    pairs.collect::<Result<_, _>>().map_err(|_| bad())
 }
 
 /// Parses `field` if only keys have it; returns whether it was one.

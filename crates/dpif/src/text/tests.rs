@@ -60,6 +60,11 @@ const KEYS: &[&str] = &[
     "recirc_id(0),in_port(1),packet_type(ns=0,id=0),eth(src=50:54:00:00:00:05,dst=50:54:00:00:00:07),eth_type(0x0800),ipv4(proto=6,frag=no),tcp(src=9),tcp_flags(-ns+[200])",
     "recirc_id(0),in_port(1),packet_type(ns=0,id=0),eth(src=50:54:00:00:00:05,dst=50:54:00:00:00:07),eth_type(0x0800),ipv4(proto=6,frag=no),tcp_flags(0)",
     "recirc_id(0),in_port(1),packet_type(ns=0,id=0),eth(src=50:54:00:00:00:05,dst=50:54:00:00:00:07),eth_type(0x8100),vlan(vid=0,pcp=0),encap(eth_type(0x1234))",
+    "recirc_id(0),in_port(1),packet_type(ns=0,id=0),eth_type(0x894f),nsh(mdtype=1,np=1,spi=0x5,c1=0x1)",
+    "recirc_id(0),in_port(1),packet_type(ns=0,id=0),eth_type(0x894f),nsh(flags=0,ttl=63,mdtype=2,spi=0x5)",
+    "recirc_id(0),in_port(2),packet_type(ns=0,id=0),eth_type(0x894f),nsh(flags=0x00/0x01)",
+    "recirc_id(0xf),in_port(1),packet_type(ns=1,id=0x800),eth_type(0x0800),ipv4(proto=17,ttl=64,frag=no),udp(dst=2)",
+    "recirc_id(0xf),in_port(1),packet_type(ns=1,id=0x894f),eth_type(0x894f),nsh(np=1)",
 ];
 
 /// Actions in text.
@@ -102,6 +107,13 @@ const ACTIONS: &[&str] = &[
     "ct(commit,nat(dst=10.0.0.1)),ct(commit,nat(dst=10.0.0.1:80)),ct(commit,nat(src=:1-99)),2",
     "ct(commit,nat(src=fe80::1-fe80::9)),ct(commit,nat(src=[fe80::1]-[fe80::9]:1-99,hash)),ct(commit,nat(dst=[::]:5)),2",
     "pop_eth,push_eth(src=02:00:00:00:00:01,dst=02:00:00:00:00:02),2",
+    "push_nsh(flags=0,ttl=63,mdtype=1,np=3,spi=0x1234,si=11,c1=0x11223344,c2=0x0,c3=0x0,c4=0x0),push_eth(src=00:00:00:00:00:00,dst=11:22:33:44:55:66),2",
+    "pop_eth,push_nsh(flags=0,ttl=63,mdtype=2,np=1,spi=0x1234,si=255,md2=0x10000a041234567820001408fedcba9876543210),push_eth(src=00:00:00:00:00:00,dst=00:00:00:00:00:00),2",
+    "push_nsh(flags=0,ttl=1,mdtype=2,np=3,spi=0x0,si=255,md2=0),2",
+    "pop_eth,pop_nsh(),recirc(0xf)",
+    "set(nsh(flags=3,spi=0x7)),2",
+    "set(nsh(flags=0x00/0x01,c1=0x7/0x0000000f)),3",
+    "add_mpls(label=0,tc=0,ttl=64,bos=1,eth_type=0x8848),add_mpls(label=5,tc=0,ttl=64,bos=0,eth_type=0x8847),2",
     "check_pkt_len(size=200,gt(drop),le(5))",
     "check_pkt_len(size=200,gt(trunc(50),1),le(check_pkt_len(size=100,gt(drop),le(1)))),2",
     "dec_ttl(le_1(drop)),2",

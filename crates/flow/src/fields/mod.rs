@@ -62,6 +62,8 @@ pub enum Prereq {
     Ip,
     /// MPLS.
     Mpls,
+    /// A network service header.
+    Nsh,
     /// TCP.
     Tcp,
     /// UDP.
@@ -234,10 +236,15 @@ impl Prereq {
     /// Whether the prerequisite holds in `flow`; with `mask`, whether the matched bits imply it.
     pub fn holds(self, flow: &Flow, mask: Option<&Flow>) -> bool {
         let proto_known = mask.is_none_or(|m| m.nw_proto == 0xff);
-        let type_known = mask.is_none_or(|m| m.dl_type == 0xffff);
+        // The type of a packet without an Ethernet header is that of its packet type.
+        let type_known = mask.is_none_or(|m| match flow.packet_type {
+            0 => m.dl_type == 0xffff,
+            _ => m.packet_type == u32::MAX,
+        });
+        let dl_type = flow.effective_type();
         let not_later = flow.nw_frag & crate::nw_frag::LATER == 0;
-        let v4 = type_known && flow.dl_type == h::ETH_TYPE_IP;
-        let v6 = type_known && flow.dl_type == h::ETH_TYPE_IPV6;
+        let v4 = type_known && dl_type == h::ETH_TYPE_IP;
+        let v6 = type_known && dl_type == h::ETH_TYPE_IPV6;
         let proto = |p: u8| (v4 || v6) && proto_known && flow.nw_proto == p && not_later;
         // As in OVS, only protocols with ports require that the packet is no later fragment.
         let icmp4 = v4 && proto_known && flow.nw_proto == h::IPPROTO_ICMP;
@@ -251,12 +258,13 @@ impl Prereq {
         match self {
             Prereq::None => true,
             Prereq::Ethernet => flow.packet_type == 0,
-            Prereq::Arp => type_known && flow.is_arp(),
+            Prereq::Arp => type_known && matches!(dl_type, h::ETH_TYPE_ARP | h::ETH_TYPE_RARP),
             Prereq::Vlan => flow.vlans[0].is_present() && mask.is_none_or(|m| m.vlans[0].is_present()),
             Prereq::Ipv4 => v4,
             Prereq::Ipv6 => v6,
             Prereq::Ip => v4 || v6,
-            Prereq::Mpls => type_known && h::is_mpls(flow.dl_type),
+            Prereq::Mpls => type_known && h::is_mpls(dl_type),
+            Prereq::Nsh => type_known && dl_type == h::ETH_TYPE_NSH,
             Prereq::Tcp => proto(h::IPPROTO_TCP),
             Prereq::Udp => proto(h::IPPROTO_UDP),
             Prereq::Sctp => proto(h::IPPROTO_SCTP),

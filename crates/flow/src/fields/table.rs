@@ -1,4 +1,4 @@
-//! The rows of the field registry. Order: metadata, Ethernet, VLAN, MPLS, IP, ARP, layer 4, ND.
+//! The rows of the field registry. Order: metadata, Ethernet, VLAN, MPLS, IP, ARP, layer 4, ND, NSH.
 
 use super::{FieldDef, FieldFormat as F, OxmId, Place, Prereq as P};
 use crate::flow::Flow;
@@ -384,4 +384,24 @@ fields! {
         true, nxm id(1, 24), oxm oxm(0x8000, 32, 3), Place::Bytes { offset: offset_of!(Flow, arp_sha), size: 6 };
     NdTll: "nd_tll" None, 6 B 48 bit, true, Ethernet, NdAdvert,
         true, nxm id(1, 25), oxm oxm(0x8000, 33, 3), Place::Bytes { offset: offset_of!(Flow, arp_tha), size: 6 };
+    NshFlags: "nsh_flags" None, 1 B 8 bit, true, Decimal, Nsh,
+        true, nxm id(0xffff, 1), oxm None, Place::Int { offset: offset_of!(Flow, nsh_flags), size: 1, shift: 0 };
+    NshTtl: "nsh_ttl" None, 1 B 8 bit, false, Decimal, Nsh,
+        true, nxm id(0xffff, 10), oxm None, Place::Int { offset: offset_of!(Flow, nsh_ttl), size: 1, shift: 0 };
+    NshMdtype: "nsh_mdtype" None, 1 B 8 bit, false, Decimal, Nsh,
+        false, nxm id(0xffff, 2), oxm None, Place::Int { offset: offset_of!(Flow, nsh_mdtype), size: 1, shift: 0 };
+    NshNp: "nsh_np" None, 1 B 8 bit, false, Decimal, Nsh,
+        false, nxm id(0xffff, 3), oxm None, Place::Int { offset: offset_of!(Flow, nsh_np), size: 1, shift: 0 };
+    NshSpi: "nsh_spi" Some("nsp"), 4 B 24 bit, false, Hex, Nsh,
+        true, nxm id(0xffff, 4), oxm None, Place::Int { offset: offset_of!(Flow, nsh_path), size: 4, shift: 8 };
+    NshSi: "nsh_si" Some("nsi"), 1 B 8 bit, false, Decimal, Nsh,
+        true, nxm id(0xffff, 5), oxm None, Place::Int { offset: offset_of!(Flow, nsh_path), size: 4, shift: 0 };
+    NshC1: "nsh_c1" Some("nshc1"), 4 B 32 bit, true, Hex, Nsh,
+        true, nxm id(0xffff, 6), oxm None, Place::Int { offset: offset_of!(Flow, nsh_context), size: 4, shift: 0 };
+    NshC2: "nsh_c2" Some("nshc2"), 4 B 32 bit, true, Hex, Nsh,
+        true, nxm id(0xffff, 7), oxm None, Place::Int { offset: offset_of!(Flow, nsh_context) + 4, size: 4, shift: 0 };
+    NshC3: "nsh_c3" Some("nshc3"), 4 B 32 bit, true, Hex, Nsh,
+        true, nxm id(0xffff, 8), oxm None, Place::Int { offset: offset_of!(Flow, nsh_context) + 8, size: 4, shift: 0 };
+    NshC4: "nsh_c4" Some("nshc4"), 4 B 32 bit, true, Hex, Nsh,
+        true, nxm id(0xffff, 9), oxm None, Place::Int { offset: offset_of!(Flow, nsh_context) + 12, size: 4, shift: 0 };
 }

@@ -37,6 +37,16 @@ pub fn kernel_mask(key: &FlowKey, mask: &KeyMask, limits: &KeyLimits) -> KeyMask
                 out.arp.mpls_lse[told.len() - 1] |= BOTTOM;
             }
         }
+        Payload::Nsh => {
+            let mut nsh = mask.nsh();
+            if key.nsh().mdtype == h::NSH_MD_TYPE1 {
+                // The contexts are those of this type only.
+                nsh.mdtype |= if nsh.context == [0; 4] { 0 } else { u8::MAX };
+            } else {
+                nsh.context = [0; 4];
+            }
+            out.set_nsh(&nsh);
+        }
         Payload::Other => {}
     }
     out = of_blocks(key, &out);

@@ -4,6 +4,7 @@
 //! flow; if the field that announces a header is not matched, both lack the header.
 
 use super::mask::of_blocks;
+use super::nsh::parse_nsh;
 use super::tunnel::{parse_tunnel, parse_tunnel_mask};
 use super::{Fitness, LABELS_MAX, Payload, Transport, attr, is_tag, tags};
 use crate::flow::{VlanTag, nw_frag};
@@ -231,6 +232,7 @@ impl Reader<'_> {
                 }
             }
             Payload::Mpls => self.labels(attrs, &mut read)?,
+            Payload::Nsh => self.nsh(attrs, &mut read)?,
             Payload::Other => {}
         }
         if matches!(payload, Payload::Ipv4 | Payload::Ipv6) {
@@ -285,6 +287,16 @@ impl Reader<'_> {
         }
         if stack.iter().skip(LABELS_MAX).any(|lse| *lse != [0; 4]) {
             self.degrade_fitness(Fitness::TooMuch);
+        }
+        Ok(())
+    }
+
+    fn nsh(&mut self, attrs: Attrs<'_>, read: &mut Vec<u16>) -> Result<(), AttrError> {
+        read.push(attr::NSH);
+        match attrs.get(attr::NSH) {
+            Some(a) => self.out.set_nsh(&parse_nsh(a.nested()?)?),
+            None if self.key.is_none() => self.degrade_fitness(Fitness::TooLittle),
+            None => {}
         }
         Ok(())
     }
@@ -356,13 +368,14 @@ fn is_header(kind: u16) -> bool {
         attr::SCTP,
         attr::TCP_FLAGS,
         attr::MPLS,
+        attr::NSH,
     ];
     transport.contains(&kind) || others.contains(&kind)
 }
 
 /// Whether an attribute without a place in our key has a non-zero value.
 fn is_nonzero(a: &Attr<'_>) -> bool {
-    let is_nested = a.marked_nested || matches!(a.kind, attr::ENCAP | attr::TUNNEL);
+    let is_nested = a.marked_nested || matches!(a.kind, attr::ENCAP | attr::TUNNEL | attr::NSH);
     match a.nested() {
         // Within a tunnel, attributes have other numbers, but zeros nest nothing.
         Ok(inner) if is_nested => inner.into_iter().any(|a| a.content.iter().any(|b| *b != 0)),

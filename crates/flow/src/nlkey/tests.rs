@@ -54,6 +54,12 @@ fn keys_have_the_attributes_that_the_kernel_gives_them() {
     let addresses = "0000 0a000001 0a000002";
     let v4 = "7=0a0000010a000002";
     let pad = "00".repeat(20);
+    let contexts = "00000001000000020000000300000004";
+    check(
+        &format!("{ETH} 894f 0fc6 0101 00000505 {contexts}"),
+        &["6=894f", "28.1=003f010100000505", &format!("28.2={contexts}")],
+    );
+    check(&format!("{ETH} 894f 1fc2 0201 000005ff"), &["6=894f", "28.1=013f0201000005ff"]);
     check(
         &format!("{ETH} 0800 {IP}11{addresses} 03e80035001c0000 {pad}"),
         &["6=0800", &format!("{v4}11004000"), "10=03e80035"],

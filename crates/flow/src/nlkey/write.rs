@@ -6,11 +6,13 @@
 //! key, and those of a header only if the field that announces the header is exact. All-zero attributes of a
 //! mask have no effect and are omitted.
 
+use super::nsh::{write_nsh, write_nsh_mask};
 use super::tunnel::{write_tunnel, write_tunnel_mask};
 use super::{KeyLimits, Payload, Transport, attr, frag_type, is_tag, kernel_mask, labels, tags};
 use crate::flow::{VlanTag, nw_frag};
 use crate::key::{FlowKey, KeyMask, shape};
 use crate::nlattr::AttrWriter;
+use crate::nsh::Nsh;
 use crate::tunnel::OuterHeaders;
 use packet::headers as h;
 
@@ -174,6 +176,14 @@ impl Writer<'_> {
                     attr::MPLS,
                     &stack.iter().flat_map(|lse| lse.to_be_bytes()).collect::<Vec<u8>>(),
                 );
+            }
+            Payload::Nsh => {
+                let (of, values) = (self.of.nsh(), self.values.nsh());
+                if !self.is_mask {
+                    out.nested(attr::NSH, |out| write_nsh(out, &of));
+                } else if values != Nsh::default() {
+                    out.nested(attr::NSH, |out| write_nsh_mask(out, &of, &values));
+                }
             }
             Payload::Other => {}
         }

@@ -89,7 +89,9 @@ impl<'a> MatchBuilder<'a> {
         if !token.has_value() {
             return Ok(self.add_protocol(key) || self.add_presence(key, ports)?);
         }
-        if matches!(token.attached, Attached::Parens | Attached::ParensArrow(_)) {
+        // `in_port(1)` is `in_port=1`.
+        let parens = token.attached == Attached::Parens;
+        if matches!(token.attached, Attached::ParensArrow(_)) || parens && field_by_name(key).is_none() {
             return Ok(false);
         }
         if key.contains('[') {
@@ -310,7 +312,7 @@ fn exact_flow(text: &str, ports: &dyn PortNames) -> Parsed<Flow> {
 /// Whether the packet has the field; without an Ethernet header the packet type decides.
 fn holds(field: FieldId, flow: &Flow) -> bool {
     let mut typed = *flow;
-    typed.dl_type = super::match_print::effective_type(flow);
+    typed.dl_type = flow.effective_type();
     field.prereq_holds(&typed, None)
 }
 

@@ -61,16 +61,6 @@ pub fn format_megaflow_with(flow: &Flow, mask: &Mask, ports: &dyn PortNames) -> 
     p.all()
 }
 
-/// EtherType that selects the fields of a flow: for a packet without an Ethernet header, that of its packet
-/// type, if it is one.
-pub(crate) fn effective_type(flow: &Flow) -> u16 {
-    match flow.packet_type >> 16 {
-        _ if flow.packet_type == 0 => flow.dl_type,
-        1 => flow.packet_type as u16,
-        _ => 0,
-    }
-}
-
 /// The fields of a packet, fully masked; context fields only if non-zero.
 fn packet_mask(flow: &Flow) -> Flow {
     let mut m = Flow::default();
@@ -86,7 +76,7 @@ fn packet_mask(flow: &Flow) -> Flow {
             m.vlans[1].tci = u16::MAX;
         }
     }
-    match effective_type(flow) {
+    match flow.effective_type() {
         h::ETH_TYPE_IP => {
             (m.nw_src, m.nw_dst) = (u32::MAX, u32::MAX);
             ip_mask(flow, &mut m);
@@ -108,6 +98,11 @@ fn packet_mask(flow: &Flow) -> Flow {
                 }
             }
         }
+        h::ETH_TYPE_NSH => {
+            (m.nsh_flags, m.nsh_ttl, m.nsh_mdtype, m.nsh_np) = (u8::MAX, u8::MAX, u8::MAX, u8::MAX);
+            (m.nsh_path, m.nsh_context) = (u32::MAX, [u32::MAX; 4]);
+            ip_mask(flow, &mut m);
+        }
         _ => {}
     }
     m
@@ -127,7 +122,7 @@ fn context_mask(flow: &Flow, m: &mut Flow) {
     }
     if flow.ct_state != 0 && flow.ct_nw_proto != 0 {
         (m.ct_nw_proto, m.ct_tp_src, m.ct_tp_dst) = (u8::MAX, u16::MAX, u16::MAX);
-        if effective_type(flow) == h::ETH_TYPE_IPV6 {
+        if flow.effective_type() == h::ETH_TYPE_IPV6 {
             (m.ct_ipv6_src, m.ct_ipv6_dst) = ([0xff; 16], [0xff; 16]);
         } else {
             (m.ct_nw_src, m.ct_nw_dst) = (u32::MAX, u32::MAX);
@@ -152,7 +147,7 @@ fn context_mask(flow: &Flow, m: &mut Flow) {
 
 fn ip_mask(flow: &Flow, m: &mut Flow) {
     (m.nw_proto, m.nw_tos, m.nw_ttl, m.nw_frag) = (u8::MAX, u8::MAX, u8::MAX, nw_frag::MASK);
-    if effective_type(flow) == h::ETH_TYPE_IPV6 && flow.nw_proto == h::IPPROTO_ICMPV6 {
+    if flow.effective_type() == h::ETH_TYPE_IPV6 && flow.nw_proto == h::IPPROTO_ICMPV6 {
         // OVS parses neighbour discovery in later fragments, too.
         (m.tp_src, m.tp_dst) = (u16::MAX, u16::MAX);
         if is_nd_type(flow.tp_src) && flow.tp_dst == 0 {
@@ -198,7 +193,7 @@ struct Printer<'a> {
 impl<'a> Printer<'a> {
     fn new(f: &'a Flow, m: &'a Flow, ports: &'a dyn PortNames) -> Printer<'a> {
         let (of_packet, of_megaflow) = (false, false);
-        Printer { out: String::new(), f, m, ports, dl_type: effective_type(f), of_packet, of_megaflow }
+        Printer { out: String::new(), f, m, ports, dl_type: f.effective_type(), of_packet, of_megaflow }
     }
 
     fn word(&mut self, word: &str) {
@@ -227,6 +222,15 @@ impl<'a> Printer<'a> {
             self.put(name, value);
         } else if mask != 0 {
             self.put(name, format_args!("{value:#x}/{mask:#x}"));
+        }
+    }
+
+    /// Decimal; if partially masked hexadecimal of two digits.
+    fn decimal8(&mut self, name: &str, value: u8, mask: u8) {
+        if mask == u8::MAX {
+            self.put(name, value);
+        } else if mask != 0 {
+            self.put(name, format_args!("0x{value:02x}/0x{mask:02x}"));
         }
     }
 
@@ -291,6 +295,7 @@ impl<'a> Printer<'a> {
         if !type_shown && m.dl_type != 0 {
             self.put("dl_type", format_args!("0x{:04x}", f.dl_type));
         }
+        self.nsh();
         self.network();
         self.transport();
         self.out
@@ -443,6 +448,31 @@ impl<'a> Printer<'a> {
         }
     }
 
+    /// The network service header; context headers only of metadata type 1.
+    fn nsh(&mut self) {
+        let (f, m) = (self.f, self.m);
+        if self.dl_type != h::ETH_TYPE_NSH {
+            return;
+        }
+        self.decimal8("nsh_flags", f.nsh_flags, m.nsh_flags);
+        self.decimal8("nsh_ttl", f.nsh_ttl, m.nsh_ttl);
+        self.decimal8("nsh_mdtype", f.nsh_mdtype, m.nsh_mdtype);
+        self.decimal8("nsh_np", f.nsh_np, m.nsh_np);
+        if m.nsh_path >> 8 != 0 {
+            self.put("nsh_spi", format_args!("{:#x}", f.nsh_path >> 8));
+        }
+        self.decimal8("nsh_si", f.nsh_path as u8, m.nsh_path as u8);
+        if f.nsh_mdtype == h::NSH_MD_TYPE1 {
+            for (i, (value, mask)) in f.nsh_context.iter().zip(m.nsh_context).enumerate() {
+                match mask {
+                    0 => {}
+                    u32::MAX => self.put(&format!("nsh_c{}", i + 1), format_args!("{value:#x}")),
+                    _ => self.put(&format!("nsh_c{}", i + 1), format_args!("{value:#x}/{mask:#x}")),
+                }
+            }
+        }
+    }
+
     fn network(&mut self) {
         let (f, m) = (self.f, self.m);
         let arp = matches!(self.dl_type, h::ETH_TYPE_ARP | h::ETH_TYPE_RARP);
@@ -486,7 +516,12 @@ impl<'a> Printer<'a> {
             self.decimal(&format!("mpls_{name}"), field(f[0]), field(m[0]));
         }
         for i in 1..MPLS_LABELS {
-            self.hex(&format!("mpls_lse{i}"), f[i].into(), m[i].into(), 32);
+            let name = format!("mpls_lse{i}");
+            match m[i] {
+                0 => {}
+                u32::MAX => self.put(&name, f[i]),
+                mask => self.put(&name, format_args!("{:#x}/{mask:#x}", f[i])),
+            }
         }
     }
 

@@ -199,6 +199,16 @@ const NAMES: &[(FieldId, &str)] = &[
     (FieldId::NdSll, "OXM_OF_IPV6_ND_SLL"),
     (FieldId::NdTll, "NXM_NX_ND_TLL"),
     (FieldId::NdTll, "OXM_OF_IPV6_ND_TLL"),
+    (FieldId::NshFlags, "NXOXM_NSH_FLAGS"),
+    (FieldId::NshTtl, "NXOXM_NSH_TTL"),
+    (FieldId::NshMdtype, "NXOXM_NSH_MDTYPE"),
+    (FieldId::NshNp, "NXOXM_NSH_NP"),
+    (FieldId::NshSpi, "NXOXM_NSH_SPI"),
+    (FieldId::NshSi, "NXOXM_NSH_SI"),
+    (FieldId::NshC1, "NXOXM_NSH_C1"),
+    (FieldId::NshC2, "NXOXM_NSH_C2"),
+    (FieldId::NshC3, "NXOXM_NSH_C3"),
+    (FieldId::NshC4, "NXOXM_NSH_C4"),
 ];
 
 /// Name of the field for bit ranges in actions; the match name for fields without a header.

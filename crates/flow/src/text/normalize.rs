@@ -1,9 +1,9 @@
 //! Restricts a match to the fields of its EtherType and protocol.
 
-use super::match_print::effective_type;
 use crate::fields::{FieldId, Prereq};
 use crate::flow::{Flow, Mask};
 use crate::matching::Match;
+use crate::nsh::Nsh;
 use packet::headers as h;
 
 /// The layers that a match implies, as far as fields depend on them.
@@ -12,6 +12,7 @@ pub(crate) struct Layers {
     ip6: bool,
     arp: bool,
     mpls: bool,
+    nsh: bool,
     ethernet: bool,
     /// TCP, UDP or SCTP.
     ports: bool,
@@ -30,7 +31,7 @@ impl Layers {
     /// Derives them from the match.
     pub(crate) fn of(m: &Match) -> Layers {
         let flow = m.flow();
-        let dl_type = effective_type(flow);
+        let dl_type = flow.effective_type();
         let (ip4, ip6) = (dl_type == h::ETH_TYPE_IP, dl_type == h::ETH_TYPE_IPV6);
         let proto = if ip4 || ip6 { flow.nw_proto } else { 0 };
         let icmp6 = ip6 && proto == h::IPPROTO_ICMPV6;
@@ -40,6 +41,7 @@ impl Layers {
             ip6,
             arp: matches!(dl_type, h::ETH_TYPE_ARP | h::ETH_TYPE_RARP),
             mpls: h::is_mpls(dl_type),
+            nsh: dl_type == h::ETH_TYPE_NSH,
             ethernet: flow.packet_type == 0,
             ports: matches!(proto, h::IPPROTO_TCP | h::IPPROTO_UDP | h::IPPROTO_SCTP),
             tcp: proto == h::IPPROTO_TCP,
@@ -69,6 +71,7 @@ impl Layers {
             Prereq::Ip if field == FieldId::NwProto => self.ip4 || self.ip6 || self.arp,
             Prereq::Ip => self.ip4 || self.ip6,
             Prereq::Mpls => self.mpls,
+            Prereq::Nsh => self.nsh,
             Prereq::Tcp if field == FieldId::TcpFlags => self.tcp,
             Prereq::Tcp | Prereq::Udp | Prereq::Sctp => self.ports || self.icmp,
             Prereq::Icmp4 | Prereq::Icmp6 => self.icmp,
@@ -119,6 +122,9 @@ impl Layers {
         if !self.mpls {
             mask.mpls_lse = [0; 4];
         }
+        if !self.nsh {
+            mask.set_nsh(&Nsh::default());
+        }
     }
 }
 
@@ -150,6 +156,7 @@ fn prereq_text(prereq: Prereq) -> &'static str {
         Prereq::Ipv6 => "ipv6",
         Prereq::Ip => "ip or ipv6",
         Prereq::Mpls => "mpls or mplsm",
+        Prereq::Nsh => "dl_type=0x894f",
         Prereq::Tcp => "tcp or tcp6",
         Prereq::Udp => "udp or udp6",
         Prereq::Sctp => "sctp or sctp6",

@@ -3,7 +3,7 @@
 use super::{Parsed, fail};
 use crate::{OfPort, TlvTable};
 
-/// What text needs to know of a switch: names and numbers of ports, mappings of tunnel metadata.
+/// Context of text: names and numbers of ports, mappings of tunnel metadata.
 pub trait PortNames {
     /// Name to print for a port, if any.
     fn name(&self, port: OfPort) -> Option<&str>;

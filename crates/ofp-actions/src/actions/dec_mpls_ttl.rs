@@ -44,7 +44,7 @@ impl OfAction for DecMplsTtl {
     }
 
     fn check(&self, checker: &mut Checker<'_>) -> Res<()> {
-        checker.fits(is_mpls(checker.flow.dl_type))
+        checker.fits(is_mpls(checker.flow.effective_type()))
     }
 
     fn check_text(&self, _checker: &mut TextChecker) -> Result<(), String> {

@@ -71,7 +71,7 @@ impl OfAction for DecTtl {
     }
 
     fn check(&self, checker: &mut Checker<'_>) -> Res<()> {
-        checker.fits(checker.flow.is_ip())
+        checker.fits(checker.is_ip())
     }
 
     fn check_text(&self, checker: &mut TextChecker) -> Result<(), String> {

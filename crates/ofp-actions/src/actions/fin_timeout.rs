@@ -55,7 +55,7 @@ impl OfAction for FinTimeout {
     }
 
     fn check(&self, checker: &mut Checker<'_>) -> Res<()> {
-        checker.fits(checker.flow.is_ip() && checker.flow.nw_proto == IPPROTO_TCP)
+        checker.fits(checker.is_ip() && checker.flow.nw_proto == IPPROTO_TCP)
     }
 
     fn check_text(&self, _checker: &mut TextChecker) -> Result<(), String> {

@@ -6,7 +6,7 @@ use crate::put::ofs_nbits;
 use crate::rows::subfield;
 use crate::text::arguments::{bounded_u16, writable};
 use crate::translate::{assign, trace_value};
-use flow::flow_hash::HashFields;
+use flow::flow_hash::{HashFields, rehash};
 use flow::text::number::u32_argument;
 use flow::text::{format_subfield, sub_field};
 use flow::{Flow, SubField};
@@ -61,12 +61,6 @@ impl LinkAlgorithm {
             LinkAlgorithm::IterHash => "iter_hash",
         }
     }
-}
-
-/// Another hash of `hash`.
-fn rehash(hash: u32, n: u32) -> u32 {
-    let mixed = (u64::from(hash) << 32 | u64::from(n)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    ((mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 32) as u32
 }
 
 impl Multipath {

@@ -42,13 +42,14 @@ impl OfAction for PopMpls {
     }
 
     fn check(&self, checker: &mut Checker<'_>) -> Res<()> {
-        checker.fits(is_mpls(checker.flow.dl_type))?;
-        checker.flow.dl_type = self.0;
+        checker.fits(is_mpls(checker.flow.effective_type()))?;
+        checker.flow.set_ethertype(self.0);
         Ok(())
     }
 
     fn check_text(&self, checker: &mut TextChecker) -> Result<(), String> {
-        (checker.flow.dl_type, checker.mask.dl_type) = (self.0, u16::MAX);
+        checker.flow.set_ethertype(self.0);
+        checker.mask.dl_type = u16::MAX;
         Ok(())
     }
 

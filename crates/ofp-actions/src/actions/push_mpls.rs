@@ -48,12 +48,14 @@ impl OfAction for PushMpls {
 
     /// The inner packet is opaque afterwards.
     fn check(&self, checker: &mut Checker<'_>) -> Res<()> {
-        (checker.flow.dl_type, checker.flow.nw_proto) = (self.0, 0);
+        checker.flow.set_ethertype(self.0);
+        checker.flow.nw_proto = 0;
         Ok(())
     }
 
     fn check_text(&self, checker: &mut TextChecker) -> Result<(), String> {
-        (checker.flow.dl_type, checker.mask.dl_type) = (self.0, u16::MAX);
+        checker.flow.set_ethertype(self.0);
+        checker.mask.dl_type = u16::MAX;
         (checker.flow.nw_proto, checker.mask.nw_proto) = (0, 0);
         Ok(())
     }

@@ -55,7 +55,7 @@ impl OfAction for SetIpDscp {
     }
 
     fn check(&self, checker: &mut Checker<'_>) -> Res<()> {
-        checker.fits(checker.flow.is_ip())
+        checker.fits(checker.is_ip())
     }
 
     fn translate<X: Translator>(&self, x: &mut X) {
@@ -88,7 +88,7 @@ impl OfAction for SetIpEcn {
     }
 
     fn check(&self, checker: &mut Checker<'_>) -> Res<()> {
-        checker.fits(checker.flow.is_ip())
+        checker.fits(checker.is_ip())
     }
 
     fn translate<X: Translator>(&self, x: &mut X) {
@@ -119,7 +119,7 @@ impl OfAction for SetIpTtl {
     }
 
     fn check(&self, checker: &mut Checker<'_>) -> Res<()> {
-        checker.fits(checker.flow.is_ip())
+        checker.fits(checker.is_ip())
     }
 
     fn translate<X: Translator>(&self, x: &mut X) {

@@ -46,7 +46,7 @@ macro_rules! set_address {
             }
 
             fn check(&self, checker: &mut Checker<'_>) -> Res<()> {
-                checker.fits(checker.flow.dl_type == ETH_TYPE_IP)
+                checker.fits(checker.flow.effective_type() == ETH_TYPE_IP)
             }
 
             fn translate<X: Translator>(&self, x: &mut X) {

@@ -82,7 +82,7 @@ impl OfAction for SetMplsLabel {
     }
 
     fn check(&self, checker: &mut Checker<'_>) -> Res<()> {
-        checker.fits(is_mpls(checker.flow.dl_type))
+        checker.fits(is_mpls(checker.flow.effective_type()))
     }
 
     fn translate<X: Translator>(&self, x: &mut X) {
@@ -114,7 +114,7 @@ impl OfAction for SetMplsTc {
     }
 
     fn check(&self, checker: &mut Checker<'_>) -> Res<()> {
-        checker.fits(is_mpls(checker.flow.dl_type))
+        checker.fits(is_mpls(checker.flow.effective_type()))
     }
 
     fn translate<X: Translator>(&self, x: &mut X) {
@@ -145,7 +145,7 @@ impl OfAction for SetMplsTtl {
     }
 
     fn check(&self, checker: &mut Checker<'_>) -> Res<()> {
-        checker.fits(is_mpls(checker.flow.dl_type))
+        checker.fits(is_mpls(checker.flow.effective_type()))
     }
 
     fn translate<X: Translator>(&self, x: &mut X) {

@@ -80,9 +80,8 @@ impl OfAction for StackPush {
 
     fn translate<X: Translator>(&self, x: &mut X) {
         let value = self.0.get_wide(&x.tlv(), x.flow());
-        if x.stack_push(value) {
-            look_at(x, &self.0);
-        }
+        look_at(x, &self.0);
+        x.stack_push(value, self.0.len_bits);
     }
 }
 

@@ -76,6 +76,9 @@ fn tag_in_text(checker: &mut TextChecker) {
 /// Sets bits of the outermost tag, pushing one if there is none.
 fn set_bits(x: &mut impl Translator, value: u16, bits: u16) {
     let (flow, wc) = x.state();
+    if flow.packet_type != 0 {
+        return x.warning(|| "the packet has no Ethernet header, so no VLAN tag".to_string());
+    }
     wc.0.vlans[0].tci |= bits | VlanTag::PRESENT;
     let tag = &mut flow.vlans[0];
     if !tag.is_present() {
@@ -273,6 +276,9 @@ impl OfAction for PushVlan {
     /// Adds an empty tag, as in OVS; OpenFlow 1.3 §5.12 copies VLAN and priority of the previous one.
     fn translate<X: Translator>(&self, x: &mut X) {
         let (flow, wc) = x.state();
+        if flow.packet_type != 0 {
+            return x.warning(|| "the packet has no Ethernet header, so no VLAN tag".to_string());
+        }
         let tags = flow.vlans.iter().zip(&mut wc.0.vlans);
         tags.filter(|(tag, _)| tag.is_present()).for_each(|(_, mask)| *mask = WHOLE);
         flow.vlans = [VlanTag { tpid: self.0, tci: VlanTag::PRESENT }, flow.vlans[0]];

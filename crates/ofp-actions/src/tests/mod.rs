@@ -2,6 +2,8 @@
 
 mod checks;
 mod conntrack;
+mod encap;
+mod extensions;
 mod flow_mods;
 mod properties;
 pub(crate) mod stranger;

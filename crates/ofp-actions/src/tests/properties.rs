@@ -135,6 +135,32 @@ fn any_controller() -> impl Strategy<Value = Action> {
     )
 }
 
+fn any_sample() -> impl Strategy<Value = Action> {
+    let id = || {
+        let field = any_subfield(false).prop_map(|mut range| {
+            range.len_bits = range.len_bits.min(32);
+            SampleId::Field(range)
+        });
+        prop_oneof![any::<u32>().prop_map(SampleId::Number), field]
+    };
+    let direction = prop::sample::select(vec![
+        SampleDirection::ByPort,
+        SampleDirection::Ingress,
+        SampleDirection::Egress,
+    ]);
+    (
+        1u16..,
+        any::<u32>(),
+        id(),
+        id(),
+        prop_oneof![Just(OfPort::NONE), (0u32..0xff00).prop_map(OfPort)],
+        direction,
+    )
+        .prop_map(|(probability, collector_set, domain, point, port, direction)| {
+            Action::Sample(SampleFlow { probability, collector_set, domain, point, port, direction })
+        })
+}
+
 fn any_simple() -> impl Strategy<Value = Action> {
     let note = prop::collection::vec(any::<u8>(), 0..30).prop_map(|mut bytes| {
         while bytes.len() % 8 != 6 {
@@ -151,6 +177,20 @@ fn any_simple() -> impl Strategy<Value = Action> {
             let (fields, algorithm) = (flow::flow_hash::HashFields::ALL[n], LinkAlgorithm::Hrw);
             Action::Multipath(Multipath { fields, basis, algorithm, max_link, arg, dest })
         }),
+        (0..7usize, any::<u16>(), any::<bool>(), prop::collection::vec(0u32..0xff00, 0..4), any::<bool>())
+            .prop_map(|(n, basis, hrw, members, load)| {
+                let algorithm = if hrw { MemberAlgorithm::Hrw } else { MemberAlgorithm::ActiveBackup };
+                let (fields, members) =
+                    (flow::flow_hash::HashFields::ALL[n], members.into_iter().map(OfPort).collect());
+                let dest = load.then(|| SubField::whole(FieldId::Xreg1));
+                Action::Bundle(Box::new(Bundle { fields, basis, algorithm, members, dest }))
+            }),
+        (any::<u16>(), 0u16..128).prop_map(|(len_bytes, offset_bits)| {
+            let dest = SubField { field: FieldId::Xxreg1, offset_bits, len_bits: 1 };
+            Action::CheckPktLarger(CheckPktLarger { len_bytes, dest })
+        }),
+        (0u8..64).prop_map(|i| Action::DeleteField(DeleteField(FieldId::tun_metadata(i).unwrap()))),
+        any_sample(),
         (0u32..0xff00, 14u32..).prop_map(|(p, max_len_bytes)| {
             Action::OutputTrunc(OutputTrunc { port: OfPort(p), max_len_bytes })
         }),

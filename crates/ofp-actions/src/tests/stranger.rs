@@ -9,8 +9,8 @@ use crate::text::check::TextChecker;
 use crate::text::{format_actions, parse_actions};
 use crate::translate::{Translator, set_nw};
 use crate::{
-    Action, CheckContext, ControllerAction, Ct, LearnAction, Nat, WriteActions, check_actions, put_actions,
-    read_actions, set,
+    Action, CheckContext, CheckPktLarger, ControllerAction, Ct, LearnAction, Nat, WriteActions,
+    check_actions, put_actions, read_actions, set,
 };
 use flow::fields::FieldId;
 use flow::text::number::u8_named;
@@ -43,7 +43,7 @@ impl OfAction for Stranger {
     }
 
     fn check(&self, checker: &mut Checker<'_>) -> Res<()> {
-        checker.fits(checker.flow.is_ip())
+        checker.fits(checker.is_ip())
     }
 
     fn check_text(&self, checker: &mut TextChecker) -> Result<(), String> {
@@ -168,6 +168,14 @@ impl Translator for Recorder {
         self.story.push(text());
     }
 
+    fn encap(&mut self, encap: &crate::Encap) {
+        self.story.push(format!("encap {:?}", encap.header));
+    }
+
+    fn decap(&mut self, packet_type: Option<u32>) {
+        self.story.push(format!("decap {packet_type:?}"));
+    }
+
     fn output(&mut self, port: OfPort, _max_len_bytes: u16) {
         self.story.push(format!("output {port}"));
     }
@@ -206,6 +214,14 @@ impl Translator for Recorder {
 
     fn clone_packet(&mut self, actions: &[Action]) {
         self.story.push(format!("clone {}", actions.len()));
+    }
+
+    fn is_live(&self, port: OfPort) -> bool {
+        port == OfPort(1)
+    }
+
+    fn split_by_length(&mut self, check: &CheckPktLarger) {
+        self.story.push(format!("split at {}", check.len_bytes));
     }
 
     fn learn(&mut self, learn: &LearnAction) -> bool {
@@ -257,9 +273,8 @@ impl Translator for Recorder {
         Arc::default()
     }
 
-    fn stack_push(&mut self, value: Wide) -> bool {
-        self.story.push(format!("push {value:?}"));
-        true
+    fn stack_push(&mut self, value: Wide, len_bits: u16) {
+        self.story.push(format!("push {value:?} of {len_bits} bits"));
     }
 
     fn stack_pop(&mut self) -> Option<Wide> {

@@ -46,8 +46,8 @@ fn a_repeated_name_does_not_compile() {
         ("push", "push_vlan", true),
         ("push", "pop", true),
         ("push", "push", false),
-        ("push", "sample", false),
-        ("encap", "push", false),
+        ("push", "unroll_xlate", false),
+        ("unroll_xlate", "push", false),
     ] {
         assert_eq!((distinct(a, b), distinct(b, a)), (ok, ok), "{a} {b}");
     }

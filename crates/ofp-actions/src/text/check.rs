@@ -36,11 +36,6 @@ impl TextChecker {
 
     /// Whether every packet has the field.
     pub(crate) fn has(&self, field: FieldId) -> bool {
-        let mut flow = self.flow;
-        let mut mask = self.mask;
-        if flow.packet_type >> 16 == 1 {
-            (flow.dl_type, mask.dl_type) = (flow.packet_type as u16, u16::MAX);
-        }
-        field.prereq_holds(&flow, Some(&mask))
+        field.prereq_holds(&self.flow, Some(&self.mask))
     }
 }

@@ -12,8 +12,8 @@ pub(crate) mod names;
 pub use check::check_actions;
 pub use flow_mod::{FileError, FlowModCommand, FlowModFlags, FlowModText, parse_flow_file, parse_flow_mod};
 
-use crate::action::{Argument, SetPlace, Stage};
-use crate::actions::{Conjunction, output_to};
+use crate::action::{Argument, OfAction, SetPlace, Stage};
+use crate::actions::{CheckPktLarger, Conjunction, output_to};
 use crate::list::Action;
 use crate::nesting::{Scope, check_place};
 use crate::rows::MAX_NESTING;
@@ -61,7 +61,7 @@ fn list(text: &str, ports: &dyn PortNames, scope: Scope, nesting: u8) -> Parsed<
         let before = out.len();
         if token.key.eq_ignore_ascii_case("drop") {
             dropped = Some(token.key);
-        } else if matches!(token.attached, Attached::ParensArrow(_))
+        } else if matches!(token.attached, Attached::ParensArrow(_)) && !takes_arrow(token.key)
             || !parse_into(&token, ports, scope, nesting, &mut out)?
         {
             return refuse_unknown(&token);
@@ -90,6 +90,11 @@ fn list(text: &str, ports: &dyn PortNames, scope: Scope, nesting: u8) -> Parsed<
         }
         _ => Ok(out),
     }
+}
+
+/// Whether an action has an arrow behind its parentheses.
+fn takes_arrow(name: &str) -> bool {
+    CheckPktLarger::NAMES.iter().any(|n| n.eq_ignore_ascii_case(name))
 }
 
 /// Parses one action; returns whether its name is known.

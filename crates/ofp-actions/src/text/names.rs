@@ -5,17 +5,7 @@ use crate::list::{Action, INDEX, NAMES};
 use flow::text::Parsed;
 
 /// Unsupported actions of OVS.
-pub(crate) const UNSUPPORTED: &[&str] = &[
-    "bundle",
-    "bundle_load",
-    "check_pkt_larger",
-    "dec_nsh_ttl",
-    "decap",
-    "delete_field",
-    "encap",
-    "sample",
-    "unroll_xlate",
-];
+pub(crate) const UNSUPPORTED: &[&str] = &["unroll_xlate"];
 
 /// A name of an action in text.
 #[derive(Clone, Copy)]

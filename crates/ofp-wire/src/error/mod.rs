@@ -16,6 +16,8 @@ use std::fmt;
 pub const NX_VENDOR: u32 = 0x0000_2320;
 /// The Open Networking Foundation's experimenter id.
 pub const ONF_VENDOR: u32 = 0x4f4e_4600;
+/// Experimenter of the fields of network service headers.
+pub(crate) const NSH_VENDOR: u32 = 0x005a_d650;
 
 /// Type of Nicira's vendor errors in OpenFlow 1.0 and 1.1.
 const NXET_VENDOR: u16 = 0xb0c2;

@@ -90,6 +90,9 @@ errors! {
     NxbacCtDatapathSupport "NXBAC_CT_DATAPATH_SUPPORT" [nx(1, 2, 1, 265), nx(3, 6, 42, 0)];
     NxbmcCtDatapathSupport "NXBMC_CT_DATAPATH_SUPPORT" [nx(1, 2, 1, 264), nx(3, 6, 43, 0)];
     NxbacBadConjunction "NXBAC_BAD_CONJUNCTION" [nx(1, 2, 2, 526), nx(3, 6, 15, 0)];
+    NxbacBadHeaderType "NXBAC_BAD_HEADER_TYPE" [nx(4, 6, 39, 0)];
+    NxbacUnknownEdProp "NXBAC_UNKNOWN_ED_PROP" [nx(4, 6, 40, 0)];
+    NxbacBadEdProp "NXBAC_BAD_ED_PROP" [nx(4, 6, 41, 0)];
     BicUnknownInst "OFPBIC_UNKNOWN_INST" [of(2, 6, 3, 0)];
     BicUnsupInst "OFPBIC_UNSUP_INST" [nx(1, 1, 2, 257), of(2, 6, 3, 1)];
     BicBadTableId "OFPBIC_BAD_TABLE_ID" [of(2, 6, 3, 2)];

@@ -276,7 +276,7 @@ impl Connmgr {
             now_ms,
             debug_actions: ctx.backer.debug_actions,
             has_meter: &has_meter,
-            ct: ctx.backer.capabilities.ct,
+            ct: ctx.backer.features().ct,
         };
         if let Some(transaction) = &mut commit.transaction {
             let progress = transaction.step(ctx.backer, &cx, work);

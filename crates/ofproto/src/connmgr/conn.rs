@@ -3,6 +3,7 @@
 use super::bundle::Bundle;
 use super::forward::Forward;
 use super::monitors::Monitors;
+use super::packet_queue::{PacketQueue, QueueStats, RateLimit};
 use super::stats::Dump;
 use super::{BridgeCtx, ConnId, Shared};
 use crate::barrier::PATIENCE_MS as PATIENCE_MS_OF_BARRIERS;
@@ -12,9 +13,10 @@ use openflow::budget::{Budgets, Share};
 use openflow::msg::asyncs::AsyncConfig;
 use openflow::msg::bundle::BundleControlType;
 use openflow::msg::control::ControllerRole;
+use openflow::msg::packet::PacketIn;
 use openflow::session::{CloseReason, Config, Event, SendError, Session};
 use openflow::{ErrorKind, Format, Message, Version, VersionSet};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use sync::Ordering;
 
@@ -22,8 +24,12 @@ use sync::Ordering;
 const BUSY_OUTPUT_BYTES: usize = 1 << 20;
 /// The same, if the connections of all bridges use half of their memory limit.
 const BUSY_OUTPUT_OF_MANY_BYTES: usize = 16 << 10;
-/// Pending output beyond which packets for the controller are dropped.
-const PACKET_IN_OUTPUT_BYTES: usize = 256 << 10;
+/// Pending output beyond which packets for the controller are dropped, however few they are.
+const PACKET_IN_OUTPUT_BYTES: usize = 4 << 20;
+/// The same, if the connections of all bridges use half of their memory limit.
+const PACKET_IN_OUTPUT_OF_MANY_BYTES: usize = 256 << 10;
+/// Default of `Controller.controller_queue_size`.
+const DEFAULT_QUEUE_PACKETS: usize = 100;
 /// Pending output beyond which other events are dropped.
 const EVENT_OUTPUT_BYTES: usize = 2 << 20;
 /// Pending input beyond which no more is read.
@@ -45,13 +51,35 @@ pub enum ConnKind {
     /// A service connection, as from `ovs-ofctl`: gets no events unless it sets `miss_send_len`.
     Service,
     /// A controller of the bridge.
-    Controller {
-        /// Inactivity probe interval; 0 disables probes.
-        probe_interval_ms: u64,
-    },
+    Controller,
     /// A snoop: gets a copy of every message to and from the bridge's controllers, and nothing else. Copies pause
     /// for one that does not read.
     Snoop,
+}
+
+/// Settings of a connection, from its row of `Controller`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ConnSettings {
+    /// Inactivity probe interval; 0 disables probes.
+    pub probe_interval_ms: u64,
+    /// Limit of packet-ins; `None` unlimited.
+    pub rate_limit: Option<RateLimit>,
+    /// Maximum unsent packet-ins; more are dropped.
+    pub queue_packets: usize,
+    /// Whether it starts with the default asynchronous messages; otherwise with none.
+    pub async_messages: bool,
+}
+
+impl Default for ConnSettings {
+    /// Of a connection without a row: no probes, no rate limit.
+    fn default() -> ConnSettings {
+        ConnSettings {
+            probe_interval_ms: 0,
+            rate_limit: None,
+            queue_packets: DEFAULT_QUEUE_PACKETS,
+            async_messages: true,
+        }
+    }
 }
 
 /// Events dropped because a connection's output was not read.
@@ -115,6 +143,7 @@ pub(super) struct Conn {
     pub(super) over: Option<CloseReason>,
     pub(super) role: ControllerRole,
     pub(super) asyncs: AsyncConfig,
+    pub(super) settings: ConnSettings,
     pub(super) miss_send_len_bytes: u16,
     pub(super) controller_id: u16,
     pub(super) packet_in_format: Format,
@@ -122,6 +151,12 @@ pub(super) struct Conn {
     pub(super) dump: Option<Dump>,
     pub(super) monitors: Monitors,
     pub(super) counters: ConnCounters,
+    /// Packet-ins of table misses, then those of actions, that wait for the rate limit; `None` without a limit.
+    packet_queues: Option<[PacketQueue; 2]>,
+    /// Output positions of the ends of unsent packet-ins.
+    unsent_packet_ins: VecDeque<u64>,
+    /// A packet-in was dropped since the owner last asked.
+    pub(super) overflowed: bool,
     /// Consecutive flow-mods and group-mods, executed together.
     pub(super) mods: ModQueue,
     /// A request after them, waiting for their end.
@@ -136,6 +171,10 @@ pub(super) struct Conn {
     pub(super) blocked: bool,
     /// A request of its own is being executed beside it.
     pub(super) waits: bool,
+    /// Time at which it agreed on a version.
+    pub(super) connected_ms: u64,
+    /// It sent a message that admits the bridge.
+    pub(super) is_admitted: bool,
     /// Epoch of its last change, for barriers.
     changed_epoch: u64,
     /// A barrier that waits for the datapath.
@@ -156,13 +195,12 @@ impl Conn {
         now_ms: u64,
         budgets: &Budgets,
     ) -> Conn {
-        let (probe_interval_ms, miss_send_len_bytes) = match kind {
-            ConnKind::Service | ConnKind::Snoop => (0, 0),
-            ConnKind::Controller { probe_interval_ms } => (probe_interval_ms, DEFAULT_MISS_SEND_LEN_BYTES),
+        let miss_send_len_bytes = match kind {
+            ConnKind::Service | ConnKind::Snoop => 0,
+            ConnKind::Controller => DEFAULT_MISS_SEND_LEN_BYTES,
         };
         let config = Config {
             versions: versions.and(VersionSet::IMPLEMENTED),
-            probe_interval_ms,
             max_output_bytes: MAX_OUTPUT_BYTES,
             ..Config::default()
         };
@@ -172,7 +210,8 @@ impl Conn {
             session: Session::sharing(config, now_ms, budgets),
             over: None,
             role: ControllerRole::Equal,
-            asyncs: default_asyncs(Version::V10),
+            asyncs: AsyncConfig::default(),
+            settings: ConnSettings::default(),
             miss_send_len_bytes,
             controller_id: 0,
             packet_in_format: Format::Standard,
@@ -180,6 +219,9 @@ impl Conn {
             dump: None,
             monitors: Monitors::default(),
             counters: ConnCounters::default(),
+            packet_queues: None,
+            unsent_packet_ins: VecDeque::new(),
+            overflowed: false,
             mods: ModQueue::of(id),
             held: None,
             kept: Share::new(&budgets.input),
@@ -187,6 +229,8 @@ impl Conn {
             fresh: false,
             blocked: false,
             waits: false,
+            connected_ms: 0,
+            is_admitted: false,
             changed_epoch: 0,
             barrier: None,
             commit_bytes: 0,
@@ -236,6 +280,12 @@ impl Conn {
         self.has_requests() && !self.waits_for_memory()
     }
 
+    /// Bytes of unsent output and queued packet-ins.
+    pub(super) fn output_bytes(&self) -> usize {
+        let queued: usize = self.packet_queues.iter().flatten().map(PacketQueue::bytes).sum();
+        self.session.output_share().bytes() + queued
+    }
+
     /// Unprocessed bytes received.
     pub(super) fn input_bytes(&self) -> usize {
         self.session.input_share().bytes() + self.kept.bytes()
@@ -272,6 +322,7 @@ impl Conn {
         self.session.consume_output(n);
         self.taken_bytes += n as u64;
         self.monitors.sent(self.taken_bytes);
+        while self.unsent_packet_ins.pop_front_if(|end| *end <= self.taken_bytes).is_some() {}
     }
 
     /// Position of the end of its output.
@@ -293,7 +344,8 @@ impl Conn {
     ) -> Outcome {
         let mut outcome = Outcome::default();
         self.blocked = false;
-        while *work > 0 && self.may_go_on() && !self.waits_for_memory() {
+        // A change of interest counts for the packets of the next request: the manager publishes it first.
+        while *work > 0 && self.may_go_on() && !self.waits_for_memory() && !outcome.interest_changed {
             if self.dump.is_some() {
                 *work = work.saturating_sub(self.continue_dump(ctx, now_ms));
                 continue;
@@ -341,7 +393,7 @@ impl Conn {
             now_ms,
             debug_actions: ctx.backer.debug_actions,
             has_meter: &has_meter,
-            ct: ctx.backer.capabilities.ct,
+            ct: ctx.backer.features().ct,
         };
         let epoch = ctx.backer.epoch();
         let step = self.mods.step(ctx.backer, ctx.bridge, &cx, work);
@@ -363,7 +415,10 @@ impl Conn {
     ) {
         match event {
             Event::Connected(version) => {
-                self.asyncs = default_asyncs(version);
+                self.connected_ms = now_ms;
+                if self.settings.async_messages {
+                    self.asyncs = default_asyncs(version);
+                }
                 outcome.interest_changed = true;
             }
             // The session has replied.
@@ -371,6 +426,7 @@ impl Conn {
             Event::Message { .. } if self.kind == ConnKind::Snoop => {}
             Event::Closed(reason) => self.over = Some(reason),
             Event::Message { xid, message, frame } => {
+                self.is_admitted |= super::fail::admits(&message);
                 let request = super::requests::Request { xid, frame: &frame, now_ms };
                 if let Err(kind) = self.handle(*message, &request, shared, ctx, outcome) {
                     self.refuse(kind, &frame);
@@ -454,7 +510,9 @@ impl Conn {
     pub(super) fn next_wakeup_ms(&self) -> Option<u64> {
         let bundles = self.bundles.values().map(Bundle::expires_ms).min();
         let barrier = self.barrier.as_ref().map(|b| b.until_ms);
-        [self.session.next_wakeup_ms(), bundles, barrier].into_iter().flatten().min()
+        let queues = self.packet_queues.iter().flatten();
+        let packet_ins = queues.filter_map(PacketQueue::next_wakeup_ms).min();
+        [self.session.next_wakeup_ms(), bundles, barrier, packet_ins].into_iter().flatten().min()
     }
 
     /// Whether it receives events of this kind and reason (OpenFlow 1.3 §6.3.6).
@@ -470,7 +528,7 @@ impl Conn {
         match self.kind {
             ConnKind::Snoop => return 0,
             ConnKind::Service if self.miss_send_len_bytes == 0 => return 0,
-            ConnKind::Service | ConnKind::Controller { .. } => {}
+            ConnKind::Service | ConnKind::Controller => {}
         }
         let bits = match kind {
             AsyncKind::PacketIn => self.asyncs.packet_in,
@@ -526,17 +584,71 @@ impl Conn {
         self.over = Some(CloseReason::OutputOverflow);
     }
 
-    /// Sends an event; drops and counts it if the reader lags.
-    pub(super) fn send_async(&mut self, kind: AsyncKind, message: &Message) {
-        let limit = if kind == AsyncKind::PacketIn { PACKET_IN_OUTPUT_BYTES } else { EVENT_OUTPUT_BYTES };
-        let full = self.session.output().len() >= limit || self.waits_for_memory();
-        let sent = !full && self.session.send_with_xid(message, 0).is_ok();
-        match (kind, sent) {
-            (AsyncKind::PacketIn, true) => self.counters.packet_ins += 1,
-            (AsyncKind::PacketIn, false) => self.counters.packet_ins_dropped += 1,
-            (_, true) => {}
-            (_, false) => self.counters.events_dropped += 1,
+    /// Sends an event other than a packet-in; drops and counts it if the reader lags.
+    pub(super) fn send_async(&mut self, message: &Message) {
+        let sent = self.has_event_room() && self.session.send_with_xid(message, 0).is_ok();
+        self.counters.events_dropped += u64::from(!sent);
+    }
+
+    /// Applies settings of its row; the probe interval and limits count from now on.
+    pub(super) fn configure(&mut self, settings: ConnSettings, budgets: &Budgets) {
+        self.settings = settings;
+        self.session.set_probe_interval_ms(settings.probe_interval_ms);
+        match (settings.rate_limit, &mut self.packet_queues) {
+            (None, queues) => *queues = None,
+            (Some(limit), Some(queues)) => {
+                queues.iter_mut().filter(|q| q.limit() != limit).for_each(|q| q.set_limit(limit));
+            }
+            (Some(limit), queues @ None) => {
+                *queues = Some([0, 1].map(|_| PacketQueue::new(limit, &budgets.output)));
+            }
         }
+    }
+
+    /// Sends a packet-in of an input port within the rate limit, or queues it.
+    pub(super) fn send_packet_in(&mut self, port: u32, is_miss: bool, message: &PacketIn, now_ms: u64) {
+        let Ok(frame) = self.session.encode(&Message::PacketIn(message.clone()), 0) else {
+            self.counters.packet_ins_dropped += 1;
+            return;
+        };
+        let frame = match &mut self.packet_queues {
+            None => Some(frame),
+            Some(queues) => queues[usize::from(!is_miss)].push(port, frame, now_ms),
+        };
+        if let Some(frame) = frame {
+            self.put_packet_in(&frame);
+        }
+    }
+
+    /// Sends queued packet-ins within the rate limit.
+    pub(super) fn send_queued_packet_ins(&mut self, now_ms: u64) {
+        let Some(queues) = &mut self.packet_queues else { return };
+        for frame in queues.each_mut().map(|q| q.due(now_ms)).into_iter().flatten() {
+            self.put_packet_in(&frame);
+        }
+    }
+
+    /// Puts an encoded packet-in into the output; drops and counts it if too many are unsent.
+    fn put_packet_in(&mut self, frame: &[u8]) {
+        let limit = match self.session.output_share().budget().is_half_used() {
+            true => PACKET_IN_OUTPUT_OF_MANY_BYTES,
+            false => PACKET_IN_OUTPUT_BYTES,
+        };
+        let is_full = self.unsent_packet_ins.len() >= self.settings.queue_packets
+            || self.session.output().len() >= limit
+            || self.waits_for_memory();
+        if is_full || self.session.send_encoded(frame).is_err() {
+            self.counters.packet_ins_dropped += 1;
+            self.overflowed = true;
+            return;
+        }
+        self.counters.packet_ins += 1;
+        self.unsent_packet_ins.push_back(self.output_end());
+    }
+
+    /// Statistics of its rate limit: table misses, then actions.
+    pub(super) fn packet_queue_stats(&self) -> Option<[QueueStats; 2]> {
+        self.packet_queues.as_ref().map(|queues| queues.each_ref().map(PacketQueue::stats))
     }
 }
 

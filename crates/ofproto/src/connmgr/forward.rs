@@ -50,7 +50,7 @@ impl Connmgr {
             let asks = |c: &super::Conn| c.receives(AsyncKind::RequestForward, request.reason());
             for conn in self.conns.values_mut().filter(|c| c.id != from && asks(c)) {
                 if let Some(message) = request.message(conn.version()) {
-                    conn.send_async(AsyncKind::RequestForward, &message);
+                    conn.send_async(&message);
                 }
             }
         }

@@ -32,8 +32,10 @@ mod continuation;
 mod fail;
 mod forward;
 mod groups;
+mod in_band;
 mod meters;
 mod monitors;
+mod packet_queue;
 mod packets;
 mod ports;
 mod requests;
@@ -44,8 +46,10 @@ mod table_features;
 pub(crate) mod tests;
 mod tlv;
 
-pub use conn::{ConnCounters, ConnKind};
-pub use fail::{FailMode, RemoteConfig};
+pub use conn::{ConnCounters, ConnKind, ConnSettings};
+pub use fail::{FailEvent, FailMode, RemoteConfig};
+pub use in_band::InBandConfig;
+pub use packet_queue::{QueueStats, RateLimit};
 
 use crate::backer::Backer;
 use crate::flow_mod::{ModContext, ModQueue};
@@ -55,6 +59,7 @@ use conn::Conn;
 use dpif::Datapath;
 use fail::FailState;
 use flow::OfPort;
+use in_band::InBand;
 use meters::MeterTable;
 use openflow::budget::Budgets;
 use openflow::msg::control::{ControllerRole, RoleReason};
@@ -126,6 +131,7 @@ pub struct Connmgr {
     next_id: u64,
     shared: Shared,
     fail: FailState,
+    in_band: InBand,
     admin_changes: Vec<AdminChange>,
     /// The connection served last.
     served: Option<ConnId>,
@@ -139,6 +145,8 @@ pub struct Connmgr {
     changes_end: u64,
     /// Counters of closed connections.
     gone: ConnCounters,
+    /// Whether messages are kept for the log.
+    keeps_messages: bool,
 }
 
 /// Memory held for a connection, in bytes.
@@ -176,6 +184,8 @@ pub struct ConnStatus {
     pub role: ControllerRole,
     /// Its drops.
     pub counters: ConnCounters,
+    /// Its rate limit of packet-ins, if it has one: table misses, then actions.
+    pub queues: Option<[QueueStats; 2]>,
 }
 
 impl Connmgr {
@@ -192,6 +202,7 @@ impl Connmgr {
             next_id: 0,
             shared: Shared::default(),
             fail: FailState::default(),
+            in_band: InBand::default(),
             admin_changes: Vec::new(),
             served: None,
             removed_again_ms: None,
@@ -199,6 +210,7 @@ impl Connmgr {
             updates_again_ms: None,
             changes_end: 0,
             gone: ConnCounters::default(),
+            keeps_messages: false,
         }
     }
 
@@ -206,7 +218,9 @@ impl Connmgr {
     pub fn open(&mut self, kind: ConnKind, versions: VersionSet, now_ms: u64) -> ConnId {
         let id = ConnId(self.next_id);
         self.next_id += 1;
-        self.conns.insert(id, Conn::new(id, kind, versions, now_ms, &self.budgets));
+        let mut conn = Conn::new(id, kind, versions, now_ms, &self.budgets);
+        conn.session.set_log(self.keeps_messages);
+        self.conns.insert(id, conn);
         self.watchers_changed();
         id
     }
@@ -215,6 +229,7 @@ impl Connmgr {
     pub fn close(&mut self, id: ConnId, ctx: &BridgeCtx<'_>, now_ms: u64) {
         if let Some(conn) = self.conns.remove(&id) {
             self.gone.add(&conn.counters);
+            self.fail.closed(&conn);
             self.shared.begun.extend(conn.mods.into_begun());
         }
         self.give_up_commit(id);
@@ -263,11 +278,21 @@ impl Connmgr {
         self.conns.get(&id).is_some_and(|c| c.blocked || c.has_requests())
     }
 
-    /// Sets the inactivity probe interval; 0 disables probes.
-    pub fn set_probe_interval(&mut self, id: ConnId, ms: u64) {
+    /// Applies the settings of a connection's row.
+    pub fn configure_conn(&mut self, id: ConnId, settings: ConnSettings) {
         if let Some(conn) = self.conns.get_mut(&id) {
-            conn.session.set_probe_interval_ms(ms);
+            conn.configure(settings, &self.budgets);
         }
+    }
+
+    /// Whether a packet-in for a connection was dropped since the last call, because too many were unsent.
+    pub fn take_packet_in_overflow(&mut self, id: ConnId) -> bool {
+        self.conns.get_mut(&id).is_some_and(|c| std::mem::take(&mut c.overflowed))
+    }
+
+    /// The smallest number of packet-ins that may overflow the queue of a connection.
+    pub fn packet_in_room(&self) -> Option<usize> {
+        self.conns.values().map(|c| c.settings.queue_packets).min()
     }
 
     /// Reason to close the connection once its output is sent; `None` while it lives or if it does not exist.
@@ -278,13 +303,14 @@ impl Connmgr {
     /// Memory that a connection holds of the shared limits.
     pub fn held(&self, id: ConnId) -> Option<Held> {
         let c = self.conns.get(&id)?;
-        Some(Held { input_bytes: c.input_bytes(), output_bytes: c.session.output_share().bytes() })
+        Some(Held { input_bytes: c.input_bytes(), output_bytes: c.output_bytes() })
     }
 
     /// State of a connection.
     pub fn status(&self, id: ConnId) -> Option<ConnStatus> {
         let c = self.conns.get(&id)?;
-        Some(ConnStatus { kind: c.kind, version: c.session.version(), role: c.role, counters: c.counters })
+        let (version, queues) = (c.session.version(), c.packet_queue_stats());
+        Some(ConnStatus { kind: c.kind, version, role: c.role, counters: c.counters, queues })
     }
 
     /// All connections.
@@ -300,7 +326,7 @@ impl Connmgr {
 
     /// Whether a controller is connected and has negotiated a version.
     pub fn controller_is_connected(&self) -> bool {
-        self.conns.values().any(|c| matches!(c.kind, ConnKind::Controller { .. }) && c.is_up())
+        self.conns.values().any(|c| c.kind == ConnKind::Controller && c.is_up())
     }
 
     /// Counters of all connections, closed ones included.
@@ -322,6 +348,7 @@ impl Connmgr {
             conn.tick(now_ms);
             conn.expire_bundles(now_ms);
             conn.end_barrier(ctx, now_ms);
+            conn.send_queued_packet_ins(now_ms);
         }
         self.send_flow_removed(ctx, now_ms, work);
         self.send_flow_updates(ctx, now_ms, work);
@@ -346,6 +373,7 @@ impl Connmgr {
         self.send_table_status(ctx);
         self.connections_changed(ctx, now_ms);
         self.run_fail_open(ctx, now_ms);
+        self.run_in_band(ctx, now_ms);
         self.relay();
     }
 
@@ -372,7 +400,7 @@ impl Connmgr {
             now_ms,
             debug_actions: false,
             has_meter: &|_| true,
-            ct: ctx.backer.capabilities.ct,
+            ct: ctx.backer.features().ct,
         };
         mods.step(ctx.backer, ctx.bridge, &cx, work);
         if mods.is_empty() {
@@ -447,7 +475,6 @@ impl Connmgr {
                 ctx.backer.change_bridge(ctx.bridge, |b| b.miss_to_controller = wanted);
             }
         }
-        let connected = self.controller_is_connected();
-        self.fail.controllers_seen(connected, now_ms);
+        self.fail.controllers_seen(self.conns.values(), now_ms);
     }
 }

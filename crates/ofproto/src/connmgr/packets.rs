@@ -10,7 +10,7 @@ use crate::rule::Rule;
 use crate::view::{BridgeView, View};
 use crate::xlate::{Request, Start, miss_reason, translate};
 use dpif::{DpifOp, Execute, FlowStats, OpBatch, PmdId};
-use flow::extract::{Metadata, extract};
+use flow::extract::{Metadata, extract_typed};
 use flow::fields::FieldId;
 use flow::{DpPort, FlowKey, Match, OfPort, TableId};
 use ofp_actions::{Action, PacketInReason, check_actions};
@@ -101,7 +101,7 @@ impl Conn {
             now_ms,
             debug_actions: ctx.backer.debug_actions,
             has_meter: &has_meter,
-            ct: ctx.backer.capabilities.ct,
+            ct: ctx.backer.features().ct,
         };
         lists.into_iter().try_for_each(|(table, actions)| {
             check_actions(actions, &exactly(flow), &cx.for_actions(table, has_group))?;
@@ -136,7 +136,9 @@ pub(super) fn key_and_flow(
 ) -> Result<(FlowKey, flow::Flow), ErrorKind> {
     let mut key = FlowKey::default();
     let metadata = Metadata { in_port: dp_port.0, ..Metadata::default() };
-    extract(data, &metadata, ctx.datapath.capabilities().max_vlan_headers, &mut key);
+    let (packet_type, _) = fields.get(FieldId::PacketType);
+    let vlan_limit = ctx.datapath.capabilities().max_vlan_headers;
+    extract_typed(data, packet_type as u32, &metadata, vlan_limit, &mut key);
     let mut flow = key.to_flow(in_port);
     set_pipeline_fields(&mut flow, fields)?;
     Ok((key, flow))
@@ -161,14 +163,14 @@ impl SentPacket<'_> {
         ctx: &BridgeCtx<'_>,
         now_ms: u64,
     ) {
-        if self.data.len() < ETH_HEADER_BYTES {
+        if self.data.len() < ETH_HEADER_BYTES && self.flow.packet_type == 0 {
             // Not sendable: accepted without effect, as by every switch without buffers.
             return;
         }
         let request = Request { view, bridge: ctx.bridge, flow: self.flow, start, trace: false };
         let t = translate(&request, &mut ctx.backer.xlate_host(true, now_ms));
         if let Some(bridge) = view.bridge(ctx.bridge) {
-            ctx.backer.report_fault(&bridge.name, self.flow, &t);
+            ctx.backer.failures.report(&bridge.name, self.flow, &t);
         }
         let bytes = self.data.len() as u64;
         let seen = FlowStats { packets: 1, bytes, used_ms: now_ms, tcp_flags: self.flow.tcp_flags };
@@ -199,8 +201,10 @@ fn set_pipeline_fields(flow: &mut flow::Flow, given: &Match) -> Result<(), Error
     }
     flow.set_tun_options(given.flow().tun_options().as_ref());
     others.set_tun_metadata(&flow::Flow::default());
-    // All packets are of type Ethernet.
-    others.set_masked(FieldId::PacketType, 0, 0);
+    // The packet begins with the header of its type: a frame, or one with an EtherType.
+    if flow.packet_type == 0 || flow.packet_type >> 16 == 1 {
+        others.set_masked(FieldId::PacketType, 0, 0);
+    }
     if others == Match::catchall() { Ok(()) } else { Err(ErrorKind::BrcPipelineFieldsOnly) }
 }
 
@@ -273,12 +277,15 @@ fn pipeline_fields(event: &PacketInEvent) -> Match {
         }
     }
     m.set_tun_metadata(&flow);
+    if flow.packet_type != 0 {
+        m.set(FieldId::PacketType, flow.packet_type.into());
+    }
     m
 }
 
 impl Connmgr {
-    /// Sends a packet to its controllers.
-    pub fn deliver_packet_in(&mut self, event: &PacketInEvent) {
+    /// Sends a packet to its controllers, or queues it for them.
+    pub fn deliver_packet_in(&mut self, event: &PacketInEvent, now_ms: u64) {
         let continuation = event.paused_in.map(|bridge| continuation_of(event, bridge));
         let why = Why::of(event);
         let mut message: Option<PacketIn> = None;
@@ -310,8 +317,8 @@ impl Connmgr {
                 };
                 m.continuation = bytes;
             }
-            let told = Message::PacketIn(m.clone());
-            conn.send_async(AsyncKind::PacketIn, &told);
+            let is_miss = why.reason == PacketInReason::NoMatch;
+            conn.send_packet_in(event.state.in_port, is_miss, m, now_ms);
         }
     }
 
@@ -322,7 +329,7 @@ impl Connmgr {
                 c.version() >= Version::V14 && c.receives(AsyncKind::TableStatus, status.reason as u8)
             };
             for conn in self.conns.values_mut().filter(|c| asks(c)) {
-                conn.send_async(AsyncKind::TableStatus, &Message::TableStatus(status));
+                conn.send_async(&Message::TableStatus(status));
             }
         }
     }
@@ -345,7 +352,7 @@ impl Connmgr {
             *work -= 1;
             for conn in self.conns.values_mut().filter(|c| listens(c)) {
                 let told = described(&event.rule, reason, now_ms);
-                conn.send_async(AsyncKind::FlowRemoved, &Message::FlowRemoved(told));
+                conn.send_async(&Message::FlowRemoved(told));
             }
         }
         if ctx.backer.events.removed_len(ctx.bridge) > 0 {

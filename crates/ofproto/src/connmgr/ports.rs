@@ -226,7 +226,7 @@ impl Connmgr {
             let same = reason == PortReason::Modify
                 && old.is_some_and(|old| on_wire(&told(old)) == on_wire(&message));
             if !same {
-                conn.send_async(AsyncKind::PortStatus, &message);
+                conn.send_async(&message);
             }
         }
     }

@@ -5,7 +5,7 @@ use super::{BridgeCtx, Shared};
 use crate::flow_mod::Mod;
 use dpif::{CtMatch, CtTupleMatch, DpifError};
 use flow::TableId;
-use openflow::msg::control::{ControllerRole, TableMod, table_config};
+use openflow::msg::control::{ControllerRole, TableMiss, TableMod};
 use openflow::msg::ct_flush::{CtFlush, CtFlushTuple};
 use openflow::msg::features::TableFeatures;
 use openflow::msg::flow_mod::FlowMod;
@@ -170,19 +170,19 @@ impl Conn {
         if m.table == TableId::INTERNAL {
             return Err(ErrorKind::TmfcEperm);
         }
-        let unsupported = match self.version() {
-            Version::V11 | Version::V12 => table_config::MISS_MASK,
-            Version::V10 | Version::V13 => 0,
-            _ => 0,
+        let ids = match m.table {
+            TableId::ALL => 0..TableId::COUNT,
+            table => table.0..table.0 + 1,
         };
-        if m.config & unsupported != 0 {
-            return Err(ErrorKind::TmfcBadConfig);
-        }
-        if self.version() >= Version::V14 {
-            ctx.backer.change_bridge(ctx.bridge, |b| match m.table {
-                TableId::ALL => (0..TableId::COUNT).for_each(|n| b.tables.modify(TableId(n), &m)),
-                table => b.tables.modify(table, &m),
-            });
+        let ids = ids.map(TableId);
+        match self.version() {
+            Version::V11 | Version::V12 => {
+                let miss = TableMiss::from_config(m.config).ok_or(ErrorKind::TmfcBadConfig)?;
+                ctx.backer.change_bridge(ctx.bridge, |b| ids.for_each(|id| b.tables.set_miss(id, miss)));
+            }
+            // Nothing to configure.
+            Version::V10 | Version::V13 => {}
+            _ => drop(ctx.backer.change_bridge(ctx.bridge, |b| ids.for_each(|id| b.tables.modify(id, &m)))),
         }
         Ok(())
     }

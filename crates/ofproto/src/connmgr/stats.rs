@@ -10,8 +10,9 @@ use crate::flow_mod::{LOOKS_PER_CHANGE, TABLE_MAX_RULES};
 use crate::rule::Rule;
 use crate::tables::{Selected, Selection};
 use flow::{OfPort, TableId};
+use openflow::msg::control::TableMiss;
 use openflow::msg::flow_stats::{AggregateStats, FlowStats, FlowStatsRequest};
-use openflow::msg::stats::{QUEUE_ALL, QueueConfig, QueueStatsRequest, TableStats};
+use openflow::msg::stats::{QUEUE_ALL, QueueConfig, QueueStatsRequest, TableAbilities, TableStats};
 use openflow::{ErrorKind, Format, Message, Multi};
 
 /// Rules examined for one piece.
@@ -142,12 +143,13 @@ impl Conn {
             let table = TableId(n);
             let counts = bridge.as_ref().and_then(|b| Some(b.tables.table(table)?.counters.counts()));
             let (lookup_count, matched_count) = counts.unwrap_or_default();
+            let miss = bridge.as_ref().and_then(|b| b.tables.miss(table));
             TableStats {
                 table,
                 name: bridge.as_ref().map_or_else(String::new, |b| b.tables.name(table).to_string()),
-                abilities,
+                abilities: TableAbilities { config: miss.map_or(0, TableMiss::to_config), ..abilities },
                 max_entries: bridge.as_ref().map_or(TABLE_MAX_RULES, |b| b.tables.limit(table)),
-                active_count: bridge.as_ref().map_or(0, |b| b.tables.rule_count(table) as u32),
+                active_count: bridge.as_ref().map_or(0, |b| b.tables.visible_count(table) as u32),
                 lookup_count,
                 matched_count,
             }

@@ -1,4 +1,4 @@
-//! Limits of tables: the number of rules, and eviction from a full table.
+//! Settings of tables: the number of rules, eviction from a full table, treatment of misses.
 //!
 //! Settings come from `Flow_Table` rows and from OpenFlow 1.4's table modifications; a table evicts if either says so.
 
@@ -8,7 +8,7 @@ use crate::flow_mod::TABLE_MAX_RULES;
 use crate::rule_index::RuleIndex;
 use flow::text::{NoPortNames, parse_subfield};
 use flow::{SubField, TableId};
-use openflow::msg::control::{TableMod, TableReason, TableStatus, Vacancy, table_config};
+use openflow::msg::control::{TableMiss, TableMod, TableReason, TableStatus, Vacancy, table_config};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use sync::lock;
@@ -45,6 +45,8 @@ pub(super) struct TableState {
     evict: bool,
     /// A controller enabled reports of room.
     vacancy: Option<Thresholds>,
+    /// Treatment of misses that a controller of OpenFlow 1.1 or 1.2 set.
+    miss: Option<TableMiss>,
 }
 
 /// Thresholds of room in a table, in percent.
@@ -86,6 +88,16 @@ impl Tables {
         self.states.get(&id).map_or("", |state| &state.settings.name)
     }
 
+    /// Treatment of misses; `None` as the controllers' versions have it.
+    pub fn miss(&self, id: TableId) -> Option<TableMiss> {
+        self.states.get(&id)?.miss
+    }
+
+    /// Sets the treatment of misses.
+    pub(crate) fn set_miss(&mut self, id: TableId, miss: TableMiss) {
+        self.change_state(id, |state| state.miss = Some(miss));
+    }
+
     /// What controllers set, as they see it.
     pub(crate) fn desc(&self, id: TableId) -> TableMod {
         let state = self.states.get(&id);
@@ -117,7 +129,7 @@ impl Tables {
 
     /// Free room in a table, in percent.
     fn vacancy_percent(&self, id: TableId) -> u8 {
-        let (limit, used) = (u64::from(self.limit(id)), self.rule_count(id) as u64);
+        let (limit, used) = (u64::from(self.limit(id)), self.visible_count(id) as u64);
         let free = limit.saturating_sub(used) * 100;
         free.checked_div(limit).unwrap_or(0) as u8
     }
@@ -182,7 +194,7 @@ impl Tables {
     pub(crate) fn evict_excess(&mut self, max: usize) -> usize {
         let mut evicted = 0;
         for id in self.states.keys().copied().collect::<Vec<_>>() {
-            while evicted < max && self.rule_count(id) > self.limit(id) as usize && self.evict(id) {
+            while evicted < max && self.visible_count(id) > self.limit(id) as usize && self.evict(id) {
                 evicted += 1;
             }
         }
@@ -191,12 +203,18 @@ impl Tables {
 
     /// Whether a table has room, or evicts.
     pub(crate) fn may_add(&self, id: TableId) -> bool {
-        self.rule_count(id) < self.limit(id) as usize || lock(&self.index).evicting.contains_key(&id)
+        self.has_room(id) || lock(&self.index).evicting.contains_key(&id)
     }
 
     /// Makes room for a rule: evicts one from a full table. Returns whether there is room.
     pub(crate) fn make_room(&mut self, id: TableId) -> bool {
-        self.rule_count(id) < self.limit(id) as usize || self.evict(id)
+        self.has_room(id) || self.evict(id)
+    }
+
+    /// Whether a table is below its limit.
+    fn has_room(&self, id: TableId) -> bool {
+        let limit = self.limit(id) as usize;
+        self.rule_count(id) < limit || self.visible_count(id) < limit
     }
 
     /// Evicts a rule, if the table evicts and one has a timeout.

@@ -87,6 +87,10 @@ impl Executor for Step<'_, '_> {
         Err(Unsure)
     }
 
+    fn by_length(&mut self, (): (), _len: u16, _greater: &[DpAction], _less: &[DpAction]) -> Goes<Self> {
+        Err(Unsure)
+    }
+
     fn drop_packets(&mut self, (): (), _reason: XlateDrop) -> Goes<Self> {
         Err(Unsure)
     }

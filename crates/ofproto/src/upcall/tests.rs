@@ -242,8 +242,17 @@ fn translation_errors_are_reported_with_their_packet() {
     let (backer, _) = backer_with("actions=resubmit(,0)");
     let many: dpif::Upcalls = (1..100).map(|n| miss_of(0x88cc, n)).collect();
     handle(&backer, many, 5);
-    let told: Vec<String> = std::iter::from_fn(|| backer.faults.pop()).collect();
+    let told: Vec<String> = std::iter::from_fn(|| backer.failures.next_error()).collect();
     let expected = "over max translation depth 64 on bridge a while processing in_port=1,vlan_tci=0x0000,\
         dl_src=02:00:00:00:00:01,dl_dst=02:00:00:00:00:02,dl_type=0x88cc";
     assert_eq!((told.len(), told.first().map(String::as_str)), (16, Some(expected)));
+    // One of them with its trace, and none within the next second.
+    let traced = |at_ms| {
+        handle(&backer, vec![miss_of(0x88cc, 7)], at_ms);
+        backer.failures.next_trace().map(|failed| failed.translation.trace.len())
+    };
+    assert_eq!((backer.failures.next_trace().is_some(), traced(1004), traced(1005)), (true, None, Some(1)));
+    let (backer, _) = backer_with("actions=group:7");
+    handle(&backer, vec![miss_of(0x88cc, 1)], 5);
+    assert!(backer.failures.next_trace().is_none());
 }

@@ -1,12 +1,12 @@
 //! The interface of a translation to the actions that it executes.
 
+use super::MAX_ACTIONS;
 use super::ctx::XlateCtx;
-use super::{MAX_ACTIONS, MAX_STACK};
 use dpif::actions::Meter;
 use dpif::{XlateDrop, slow_reason};
 use flow::{Flow, Mask, OfPort, TableId, TlvTable, Wide};
 use ofp_actions::text::format_actions;
-use ofp_actions::{Action, ControllerAction, Ct, LearnAction, Nat, Translator, set};
+use ofp_actions::{Action, CheckPktLarger, ControllerAction, Ct, Encap, LearnAction, Nat, Translator, set};
 use std::sync::Arc;
 
 impl Translator for XlateCtx<'_> {
@@ -76,12 +76,20 @@ impl Translator for XlateCtx<'_> {
         self.nat = Some(*nat);
     }
 
+    fn is_live(&self, port: OfPort) -> bool {
+        self.bridge.ports.port(port).is_some_and(|p| p.may_enable())
+    }
+
     fn group(&mut self, id: u32) {
         self.run_group(id);
     }
 
     fn clone_packet(&mut self, actions: &[Action]) {
         self.run_on_clone(actions);
+    }
+
+    fn split_by_length(&mut self, check: &CheckPktLarger) {
+        self.split = Some(*check);
     }
 
     fn learn(&mut self, learn: &LearnAction) -> bool {
@@ -106,6 +114,14 @@ impl Translator for XlateCtx<'_> {
 
     fn pop_mpls(&mut self, ethertype: u16) {
         self.pop_label(ethertype);
+    }
+
+    fn encap(&mut self, encap: &Encap) {
+        self.push_header(encap);
+    }
+
+    fn decap(&mut self, packet_type: Option<u32>) {
+        self.pop_header(packet_type);
     }
 
     /// A deleted meter limits nothing: the rules that use it are removed with it.
@@ -143,13 +159,8 @@ impl Translator for XlateCtx<'_> {
         self.bridge.tables.tlv().clone()
     }
 
-    fn stack_push(&mut self, value: Wide) -> bool {
-        if self.stack.len() >= MAX_STACK {
-            self.fail(XlateDrop::StackTooDeep, "too many values on the stack");
-            return false;
-        }
-        self.stack.push(value.to_be_bytes(value.bits().div_ceil(8) as usize));
-        true
+    fn stack_push(&mut self, value: Wide, len_bits: u16) {
+        self.stack.push(value.to_be_bytes(usize::from(len_bits.div_ceil(8))));
     }
 
     fn stack_pop(&mut self) -> Option<Wide> {

@@ -50,12 +50,16 @@ macro_rules! changed {
 impl XlateCtx<'_> {
     /// Brings the datapath's packet up to date.
     pub(super) fn commit(&mut self) {
+        if !self.commit_headers() {
+            return self.commit_metadata();
+        }
         self.commit_eth();
         // Labels are popped before the headers behind them are rewritten, and pushed after that.
         let pops_all = is_mpls(self.base.dl_type) && !is_mpls(self.flow.dl_type);
         if pops_all {
             self.commit_labels();
         }
+        self.commit_nsh();
         // A label pushed since hides them; they were up to date then.
         if is_mpls(self.base.dl_type) || !is_mpls(self.flow.dl_type) {
             self.commit_network();
@@ -64,7 +68,13 @@ impl XlateCtx<'_> {
         if !pops_all {
             self.commit_labels();
         }
-        self.commit_vlan();
+        if self.flow.packet_type == 0 {
+            self.commit_vlan();
+        }
+        self.commit_metadata();
+    }
+
+    fn commit_metadata(&mut self) {
         if self.flow.skb_priority != self.base.skb_priority {
             self.set(SetAction::SkbPriority(self.flow.skb_priority));
         }

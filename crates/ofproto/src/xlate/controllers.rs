@@ -6,6 +6,7 @@ use crate::recirc::FrozenStep;
 use dpif::actions::{Meter, Sample, Userspace};
 use dpif::{ControllerCookie, DpAction, UserCookie, XlateDrop};
 use ofp_actions::{ControllerAction, PacketInReason};
+use openflow::msg::control::TableMiss;
 use openflow::msg::meter;
 
 impl XlateCtx<'_> {
@@ -54,5 +55,22 @@ impl XlateCtx<'_> {
             }),
             None => hand_up,
         });
+    }
+
+    /// Whether a miss in the current table goes to the controllers.
+    pub(super) fn miss_goes_up(&self) -> bool {
+        let quiet = self.bridge.ports.port(self.flow.in_port()).is_some_and(|p| p.config.no_packet_in);
+        let wanted = match self.bridge.tables.miss(self.table) {
+            None => self.bridge.miss_to_controller,
+            // As in OVS, beyond the last table.
+            Some(TableMiss::Controller | TableMiss::Continue) => true,
+            Some(TableMiss::Drop) => false,
+        };
+        wanted && !quiet
+    }
+
+    pub(super) fn send_miss(&mut self) {
+        self.rule_cookie = 0;
+        self.hand_up(&ControllerAction::plain(u16::MAX), miss_reason::NO_RULE, None);
     }
 }

@@ -2,31 +2,29 @@
 
 use super::cache::{XlateCache, XlateEffect};
 use super::conntrack::Fork;
+use super::encap::Pending;
+use super::masks::{always_looked_at, tidy_mask};
 use super::mpls::passes_unknown;
+use super::stack::ValueStack;
 use super::trace::{TraceEvent, Tracer};
 use super::{
-    MAX_ACTIONS, MAX_DEPTH, MAX_NESTING, MAX_RESUBMITS, Request, Translation, XlateHost, miss_reason,
+    MAX_ACTIONS, MAX_DEPTH, MAX_NESTING, MAX_RESUBMITS, MAX_STACK_BYTES, Request, Translation, XlateHost,
 };
 use crate::changes::Lookups;
 use crate::ports::PortConfigBits;
 use crate::recirc::{FrozenState, FrozenStep};
 use crate::rule::{Rule, RuleTimeouts};
-use crate::tables::Found;
-use crate::view::{BridgeView, FragHandling, View};
-use dpif::actions::{CloneAction, DropAction, HashAction, Recirc, Sample};
+use crate::view::{BridgeView, View};
+use dpif::actions::{DropAction, HashAction, Recirc};
 use dpif::{DpAction, XlateDrop, slow_reason};
-use flow::text::format_match_with;
-use flow::{Flow, Mask, OfPort, RecircId, TableId, TlvTable, VlanTag, nw_frag};
+use flow::{Flow, Mask, OfPort, RecircId, TableId, TlvTable};
 use ofp_actions::text::format_actions;
-use ofp_actions::{Action, ControllerAction, Nat, PacketInReason, set};
-use packet::headers::{self as h, is_mpls};
+use ofp_actions::{Action, CheckPktLarger, ControllerAction, Nat, PacketInReason, set};
+use packet::headers as h;
 use std::sync::Arc;
 
 /// Destination of spanning tree frames (IEEE 802.1D §7.12.3).
 const STP_ADDRESS: [u8; 6] = [0x01, 0x80, 0xc2, 0, 0, 0];
-
-/// Maximum nesting of `clone` actions: datapaths bound the nesting of actions.
-const MAX_CLONES: usize = 6;
 
 pub(super) struct XlateCtx<'a> {
     pub(super) view: &'a View,
@@ -54,7 +52,7 @@ pub(super) struct XlateCtx<'a> {
     pub(super) in_bucket: bool,
     pub(super) depth: u32,
     /// Depth of nested lookups.
-    nesting: u32,
+    pub(super) nesting: u32,
     resubmits: u32,
     /// Group buckets executed so far.
     pub(super) buckets: u32,
@@ -63,10 +61,10 @@ pub(super) struct XlateCtx<'a> {
     pub(super) is_last: bool,
     /// The next rule found is the first of a peer bridge.
     enters_peer: bool,
-    /// Nesting of `clone` actions around the current output.
-    clones: usize,
+    /// Nesting of datapath lists around the current output.
+    pub(super) clones: usize,
     /// Datapath actions outside of the current list.
-    outside: usize,
+    pub(super) outside: usize,
     /// Stop the current list; its caller continues.
     pub(super) leaves_list: bool,
     pub(super) frozen: Option<Vec<FrozenStep>>,
@@ -76,6 +74,8 @@ pub(super) struct XlateCtx<'a> {
     hash_first: Option<HashAction>,
     /// The last label was popped: the headers behind it are unknown.
     pub(super) was_mpls: bool,
+    /// A header to push or pop.
+    pub(super) pending: Option<Pending>,
     /// The tracker has seen the packet, and its fields are those of the connection.
     pub(super) conntracked: bool,
     /// The last `nat` of the `ct` being executed.
@@ -84,7 +84,9 @@ pub(super) struct XlateCtx<'a> {
     pub(super) forks: Vec<Fork>,
     /// The translation freezes before the current action, not after it.
     repeats_action: bool,
-    pub(super) stack: Vec<Vec<u8>>,
+    /// The current action, if it executes the rest of its list in two cases.
+    pub(super) split: Option<CheckPktLarger>,
+    pub(super) stack: ValueStack,
     pub(super) slow_reasons: u16,
     pub(super) cache: XlateCache,
     pub(super) lookups: Lookups,
@@ -96,32 +98,12 @@ pub(super) struct XlateCtx<'a> {
 
 /// Trace event of the entry into a bridge.
 pub(super) fn entry(bridge: &BridgeView) -> TraceEvent {
-    TraceEvent::Bridge(bridge.name.clone(), bridge.tables.tlv().clone())
-}
-
-/// Match and priority of a clause of a conjunction. Its match stays off the stack of nested lookups.
-#[inline(never)]
-fn clause_text(rule: &Rule, tlv: &TlvTable) -> String {
-    format_match_with(&rule.matching.unpack(), Some(rule.priority), tlv)
+    TraceEvent::Bridge(bridge.name.clone(), bridge.tables.tlv().clone(), bridge.ports.clone())
 }
 
 /// Trace line of an action of a frozen list.
 fn restored(actions: &[Action], tlv: &TlvTable) -> String {
     format!("Restoring actions: {}", format_actions(actions, tlv))
-}
-
-/// The mask of fields examined by every translation.
-pub(super) fn always_looked_at(flow: &Flow) -> Mask {
-    let mut wc = Mask::none();
-    wc.0.recirc_id = u32::MAX;
-    wc.0.in_port = u32::MAX;
-    wc.0.packet_type = u32::MAX;
-    wc.0.dl_type = u16::MAX;
-    if flow.is_ip() {
-        wc.0.nw_frag = nw_frag::MASK;
-    }
-    crate::tunnel::look_at(flow, &mut wc);
-    wc
 }
 
 impl<'a> XlateCtx<'a> {
@@ -135,6 +117,12 @@ impl<'a> XlateCtx<'a> {
             // A flow that was not made from a frame may lack it.
             tag.tpid = h::ETH_TYPE_VLAN;
         }
+        if flow.packet_type != 0 {
+            // A flow that was not made from a packet may lack it.
+            flow.dl_type = flow.effective_type();
+        }
+        let mut original = *request.flow;
+        original.dl_type = flow.dl_type;
         flow.actset_output = OfPort::UNSET.0;
         // The origin of a packet does not determine its destination.
         let mut base = flow;
@@ -146,8 +134,8 @@ impl<'a> XlateCtx<'a> {
             host,
             flow,
             base,
-            wc: always_looked_at(request.flow),
-            original: *request.flow,
+            wc: always_looked_at(&original),
+            original,
             actions: Vec::new(),
             action_set: Vec::new(),
             table: TableId(0),
@@ -169,11 +157,13 @@ impl<'a> XlateCtx<'a> {
             pause: None,
             hash_first: None,
             was_mpls: false,
+            pending: None,
             conntracked: false,
             nat: None,
             forks: Vec::new(),
             repeats_action: false,
-            stack: Vec::new(),
+            split: None,
+            stack: ValueStack::default(),
             slow_reasons: 0,
             cache: XlateCache::default(),
             lookups: Lookups::default(),
@@ -211,6 +201,7 @@ impl<'a> XlateCtx<'a> {
             self.lookup(TableId(0), true);
             self.run_action_set();
         }
+        self.deliver_dhcp_reply();
         self.trace.pop();
         self.freeze_if_asked();
     }
@@ -221,6 +212,7 @@ impl<'a> XlateCtx<'a> {
         self.trace.push(entry, &*self.bridge);
         self.run_actions(actions);
         self.run_action_set();
+        self.deliver_dhcp_reply();
         self.trace.pop();
         self.freeze_if_asked();
     }
@@ -236,6 +228,7 @@ impl<'a> XlateCtx<'a> {
             return self.trace.pop();
         };
         self.resume(&state);
+        self.deliver_dhcp_reply();
         self.trace.pop();
         self.freeze_if_asked();
     }
@@ -244,6 +237,7 @@ impl<'a> XlateCtx<'a> {
     pub(super) fn run_resumed(&mut self, state: &FrozenState) {
         self.trace.push(entry, &*self.bridge);
         self.resume(state);
+        self.deliver_dhcp_reply();
         self.trace.pop();
         self.freeze_if_asked();
     }
@@ -277,7 +271,7 @@ impl<'a> XlateCtx<'a> {
         self.flow.set_tun_options(state.tun_metadata.as_deref());
         self.base = self.flow;
         self.base.clear_tunnel();
-        self.stack.clone_from(&state.stack);
+        self.stack = state.stack[..].into();
         self.action_set.clone_from(&state.action_set);
         self.flow.actset_output = set::output_of(&self.action_set).0;
         if let Some(table) = state.resume_at {
@@ -311,61 +305,6 @@ impl<'a> XlateCtx<'a> {
         self.error = None;
     }
 
-    /// Executes a `clone`: its changes do not reach later actions, but `exit` does.
-    pub(super) fn run_on_clone(&mut self, actions: &[Action]) {
-        if self.nesting >= MAX_NESTING {
-            let fault = format!("over {MAX_NESTING} nested lookups and clone actions");
-            return self.fail(XlateDrop::RecursionTooDeep, fault);
-        }
-        // Not on the stack: clones nest deep.
-        let flow = Box::new(self.flow);
-        let saved = (self.was_mpls, self.stack.clone(), self.action_set.clone());
-        self.nest(false, |cx| cx.clone_or_undo(actions));
-        self.flow = *flow;
-        (self.was_mpls, self.stack, self.action_set) = saved;
-    }
-
-    /// Runs a list whose effect later actions must not see. If these cannot undo its actions, it works on a clone of
-    /// the packet.
-    fn clone_or_undo(&mut self, actions: &[Action]) {
-        if self.is_last || actions.iter().all(Action::is_reversible) {
-            return self.run_and_finish(actions);
-        }
-        if self.clones >= MAX_CLONES {
-            let fault = format!("over {MAX_CLONES} nested clone actions");
-            return self.fail(XlateDrop::RecursionTooDeep, fault);
-        }
-        // Both packets need the changes so far.
-        self.commit();
-        let (base, before) = (Box::new(self.base), std::mem::take(&mut self.actions));
-        let conntracked = self.conntracked;
-        self.clones += 1;
-        self.outside += before.len();
-        self.is_last = true;
-        self.run_and_finish(actions);
-        self.is_last = false;
-        self.outside -= before.len();
-        self.clones -= 1;
-        let cloned = std::mem::replace(&mut self.actions, before);
-        (self.base, self.conntracked) = (*base, conntracked);
-        self.outside += cloned.len();
-        if !cloned.is_empty() {
-            self.actions.push(match self.host.capabilities().clone {
-                true => DpAction::Clone(CloneAction(cloned)),
-                false => DpAction::Sample(Sample { probability: u32::MAX, actions: cloned }),
-            });
-        }
-    }
-
-    /// Runs a list and the resulting action set. A freeze within resumes there, with the current packet.
-    fn run_and_finish(&mut self, actions: &[Action]) {
-        self.run_actions(actions);
-        self.run_action_set();
-        // As in OVS, nothing runs after a freeze.
-        self.exit |= self.frozen.is_some();
-        self.freeze_if_asked();
-    }
-
     /// An unknown port belongs to a packet-out or a trace: tables see its packets.
     fn port_receives(&mut self) -> bool {
         let Some(port) = self.bridge.ports.port(self.flow.in_port()).cloned() else { return true };
@@ -395,61 +334,7 @@ impl<'a> XlateCtx<'a> {
         self.fault = None;
     }
 
-    /// Looks the packet up in a table and runs the rule found. `honor_miss`: a table miss may go to the controllers.
-    pub(super) fn lookup(&mut self, table: TableId, honor_miss: bool) {
-        self.lookup_from(self.flow.in_port(), false, table, honor_miss);
-    }
-
-    /// As [`XlateCtx::lookup`], with another input port for the lookup, and with `ct` the connection's original
-    /// direction. The rule found runs with the packet's own.
-    fn lookup_from(&mut self, in_port: OfPort, ct: bool, table: TableId, honor_miss: bool) {
-        self.table = table;
-        let bridge = self.bridge.clone();
-        let is_fragment = self.flow.nw_frag & nw_frag::ANY != 0;
-        if is_fragment && bridge.frags == FragHandling::Drop {
-            return self.drop_fragment(table);
-        }
-        if ct {
-            self.swap_tuples();
-        }
-        let f = &mut self.flow;
-        let own = (f.in_port, f.tp_src, f.tp_dst);
-        f.in_port = in_port.0;
-        if is_fragment && bridge.frags == FragHandling::Normal {
-            (f.tp_src, f.tp_dst) = (0, 0);
-        }
-        self.lookups.table(bridge.id, table, &self.flow, &self.original);
-        let Found { rule, clauses } = bridge.tables.lookup(table, &self.flow, &mut self.wc);
-        let found = rule.cloned();
-        (self.flow.in_port, self.flow.tp_src, self.flow.tp_dst) = own;
-        if ct {
-            self.swap_tuples();
-        }
-        if let Some(t) = bridge.tables.table(table) {
-            self.cache.push(XlateEffect::Table { counters: t.counters.clone(), hit: found.is_some() });
-        }
-        self.trace.push(|(t, r)| TraceEvent::Table { table: *t, rule: r.clone() }, &(table, found.clone()));
-        for clause in &clauses {
-            self.trace.detail(|| format!("conj. {}", clause_text(clause, bridge.tables.tlv())));
-        }
-        match found {
-            Some(rule) => self.run_rule(&rule),
-            None if honor_miss => self.table_miss(),
-            None => {}
-        }
-        self.trace.pop();
-    }
-
-    /// A hidden rule of every table matches fragments and drops them.
-    fn drop_fragment(&mut self, table: TableId) {
-        if let Some(t) = self.bridge.tables.table(table) {
-            self.cache.push(XlateEffect::Table { counters: t.counters.clone(), hit: true });
-        }
-        self.trace.push(|t| TraceEvent::FragmentsDropped(*t), &table);
-        self.trace.pop();
-    }
-
-    fn run_rule(&mut self, rule: &Arc<Rule>) {
+    pub(super) fn run_rule(&mut self, rule: &Arc<Rule>) {
         self.cache.push(XlateEffect::Rule(rule.clone()));
         self.rule_cookie = rule.cookie;
         self.rule_is_miss = rule.priority == 0 && rule.matching.is_catchall();
@@ -464,15 +349,6 @@ impl<'a> XlateCtx<'a> {
         self.in_bucket = in_bucket;
     }
 
-    fn table_miss(&mut self) {
-        let quiet = self.bridge.ports.port(self.flow.in_port()).is_some_and(|p| p.config.no_packet_in);
-        if !self.bridge.miss_to_controller || quiet {
-            return;
-        }
-        self.rule_cookie = 0;
-        self.hand_up(&ControllerAction::plain(u16::MAX), miss_reason::NO_RULE, None);
-    }
-
     /// Whether limits permit one more nested lookup or group; fails otherwise.
     pub(super) fn may_nest(&mut self) -> bool {
         let (reason, fault) = if self.depth >= MAX_DEPTH {
@@ -481,6 +357,8 @@ impl<'a> XlateCtx<'a> {
             (XlateDrop::RecursionTooDeep, format!("over {MAX_NESTING} nested resubmit actions"))
         } else if self.resubmits >= MAX_RESUBMITS {
             (XlateDrop::TooManyResubmits, format!("over {MAX_RESUBMITS} resubmit actions"))
+        } else if self.stack.bytes() >= MAX_STACK_BYTES {
+            (XlateDrop::StackTooDeep, "resubmits yielded over 64 kB of stack".to_string())
         } else {
             return true;
         };
@@ -544,6 +422,9 @@ impl<'a> XlateCtx<'a> {
             if std::mem::take(&mut self.repeats_action) {
                 return self.freeze_rest(&actions[i..]);
             }
+            if let Some(check) = self.split.take() {
+                return self.run_both(&check, &actions[i + 1..]);
+            }
             if std::mem::take(&mut self.leaves_list) {
                 return;
             }
@@ -560,7 +441,7 @@ impl<'a> XlateCtx<'a> {
     }
 
     /// The output of the action set, after all instructions.
-    fn run_action_set(&mut self) {
+    pub(super) fn run_action_set(&mut self) {
         if self.ended() || self.frozen.is_some() {
             return;
         }
@@ -597,7 +478,7 @@ impl<'a> XlateCtx<'a> {
             regs: self.flow.regs,
             tunnel: self.flow.tunnel(),
             tun_metadata: self.flow.tun_options().map(Box::new),
-            stack: self.stack.clone(),
+            stack: self.stack.values().to_vec(),
             steps,
             resume_at: None,
             conntracked: self.conntracked,
@@ -660,39 +541,6 @@ impl<'a> XlateCtx<'a> {
             final_flow: self.flow,
             trace: self.trace.into_nodes(),
             forks: self.forks,
-        }
-    }
-}
-
-/// Removes from the mask fields that packets like `flow` lack or the datapath does not support.
-fn tidy_mask(wc: &mut Mask, flow: &Flow) {
-    let m = &mut wc.0;
-    m.metadata = 0;
-    m.regs = [0; 16];
-    m.conj_id = 0;
-    m.actset_output = 0;
-    if !is_mpls(flow.dl_type) {
-        // Those of labels pushed since.
-        m.mpls_lse = [0; 4];
-    }
-    if !flow.tunnel().is_some() {
-        wc.0.clear_tunnel();
-    }
-    let m = &mut wc.0;
-    let icmp = flow.dl_type == h::ETH_TYPE_IP && matches!(flow.nw_proto, h::IPPROTO_ICMP | h::IPPROTO_IGMP)
-        || flow.dl_type == h::ETH_TYPE_IPV6 && flow.nw_proto == h::IPPROTO_ICMPV6;
-    if icmp {
-        m.tp_src &= 0xff;
-        m.tp_dst &= 0xff;
-    }
-    if flow.is_ip() && flow.nw_frag & nw_frag::LATER != 0 {
-        (m.tp_src, m.tp_dst) = (0, 0);
-    }
-    for tag in &mut m.vlans {
-        if tag.tci != 0 {
-            tag.tci |= VlanTag::PRESENT;
-            // Tags are compared and moved whole, and datapaths identify a tag by its EtherType.
-            tag.tpid = u16::MAX;
         }
     }
 }

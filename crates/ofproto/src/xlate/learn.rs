@@ -104,6 +104,7 @@ fn learned_flow(learn: &LearnAction, flow: &Flow, tlv: &TlvTable) -> LearnedFlow
             }
         }
     }
+    matching.imply_packet_type();
     LearnedFlow {
         table: learn.table,
         matching,

@@ -5,7 +5,7 @@
 //! for the packet itself before it is sent, later with the counters of the megaflow.
 //!
 //! Bounds: [`MAX_DEPTH`], [`MAX_NESTING`], [`MAX_RESUBMITS`], [`MAX_BUCKETS`],
-//! [`MAX_ACTIONS`], [`MAX_STACK`]; each ends the translation with its own
+//! [`MAX_ACTIONS`], [`MAX_STACK_BYTES`]; each ends the translation with its own
 //! [`XlateDrop`].
 
 mod actions;
@@ -13,13 +13,18 @@ mod cache;
 mod commit;
 mod conntrack;
 mod controllers;
+mod copies;
 mod ctx;
+mod encap;
 mod group;
 mod learn;
+mod lookup;
+mod masks;
 mod mpls;
 mod normal;
 mod output;
 mod recirculated;
+mod stack;
 mod trace;
 
 pub use cache::{EffectHost, LearnedFlow, XlateCache, XlateEffect};
@@ -59,8 +64,8 @@ pub const MAX_BUCKETS: u32 = 16_384;
 pub const MAX_BUCKET_LOOKS: u32 = 4096;
 /// Maximum datapath actions of a megaflow.
 pub const MAX_ACTIONS: usize = 4096;
-/// Maximum values on the stack of `push`.
-pub const MAX_STACK: usize = 2048;
+/// Bytes on the stack of `push` from which on no lookup begins. A list of actions bounds the bytes that it adds.
+pub const MAX_STACK_BYTES: usize = 65_536;
 
 /// Services that a translation uses.
 pub trait XlateHost {
@@ -165,7 +170,7 @@ pub fn translate(request: &Request<'_>, host: &mut dyn XlateHost) -> Translation
 pub fn dropped(flow: &Flow, reason: XlateDrop) -> Translation {
     Translation {
         actions: vec![DpAction::Drop(DropAction(reason))],
-        wc: ctx::always_looked_at(flow),
+        wc: masks::always_looked_at(flow),
         error: Some(reason),
         final_flow: *flow,
         ..Translation::default()

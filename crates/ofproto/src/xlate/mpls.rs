@@ -66,6 +66,12 @@ fn look_at_count(flow: &Flow, wc: &mut Mask) {
     }
 }
 
+/// Number of labels, examined.
+pub(super) fn examined_count(flow: &Flow, wc: &mut Mask) -> usize {
+    look_at_count(flow, wc);
+    count(flow)
+}
+
 /// Number of innermost labels that both stacks have.
 fn common(a: &[u32], b: &[u32]) -> usize {
     a.iter().rev().zip(b.iter().rev()).take_while(|(a, b)| a == b).count()
@@ -91,7 +97,7 @@ impl XlateCtx<'_> {
             self.flow.mpls_lse.copy_within(..labels, 1);
             self.flow.mpls_lse[0] &= !BOTTOM;
         }
-        self.flow.dl_type = ethertype;
+        self.flow.set_ethertype(ethertype);
     }
 
     fn first_label(&mut self) -> u32 {
@@ -122,7 +128,7 @@ impl XlateCtx<'_> {
         self.wc.0.mpls_lse[1..labels].fill(u32::MAX);
         stack.copy_within(1.., 0);
         stack[MAX_MPLS_LABELS - 1] = 0;
-        self.flow.dl_type = ethertype;
+        self.flow.set_ethertype(ethertype);
         if !h::is_mpls(ethertype) && self.host.capabilities().recirc {
             self.was_mpls = true;
         }

@@ -46,7 +46,7 @@ impl XlateCtx<'_> {
         let Some(vlan) = self.input_vlan(input) else {
             return self.trace.warning(|| "disallowed VLAN VID for this input port, dropping".to_string());
         };
-        if !from_nowhere {
+        if !from_nowhere && self.flow.packet_type == 0 {
             self.learn_source(input, vlan);
         }
         let known = {

@@ -12,6 +12,7 @@ use flow::fields::FieldId;
 use flow::text::{NoPortNames, format_port};
 use flow::{DpPort, OfPort, OuterHeaders, TableId, TunMetadata, Wide};
 use ofp_actions::ControllerAction;
+use packet::headers as h;
 use std::sync::Arc;
 
 impl XlateCtx<'_> {
@@ -98,6 +99,10 @@ impl XlateCtx<'_> {
         {
             let tree = if tree == SpanningTree::Stp { "STP" } else { "RSTP" };
             return self.trace.warning(|| format!("{tree} not in forwarding state, skipping output"));
+        }
+        if self.flow.packet_type != 0 {
+            let why = "Trying to send non-Ethernet packet through legacy L2 port. Dropping packet.";
+            return self.trace.warning(|| why.to_string());
         }
         if let Some((peer_bridge, peer_port)) = port.patch_peer {
             return self.cross_patch(port, peer_bridge, peer_port);
@@ -193,5 +198,35 @@ impl XlateCtx<'_> {
         // The rules here continue with their packet; the peer's changes of the datapath's packet stay in the base
         // flow, so the next output undoes them.
         self.flow = saved_flow;
+    }
+
+    /// In-band control: sends a DHCP reply to the bridge's device, whatever the rules.
+    pub(super) fn deliver_dhcp_reply(&mut self) {
+        let flow = &self.flow;
+        if !self.bridge.in_band
+            || self.has_failed()
+            || self.frozen.is_some()
+            || flow.dl_type != h::ETH_TYPE_IP
+        {
+            return;
+        }
+        let wc = &mut self.wc.0;
+        wc.nw_proto = u8::MAX;
+        if flow.nw_proto != h::IPPROTO_UDP {
+            return;
+        }
+        // One bit tells another port: the flows of most ports stay wide.
+        let differing = flow.tp_src ^ h::DHCP_SERVER_PORT;
+        wc.tp_src |= differing.checked_ilog2().map_or(u16::MAX, |bit| 1 << bit);
+        if differing != 0 {
+            return;
+        }
+        wc.tp_dst = u16::MAX;
+        let local = self.bridge.ports.port(OfPort::LOCAL).and_then(|p| p.dp_port);
+        let sent = local.is_none_or(|port| self.actions.contains(&Output(port).into()));
+        if flow.tp_dst == h::DHCP_CLIENT_PORT && !sent {
+            self.trace.detail(|| "outputting DHCP packet to local port for in-band control".to_string());
+            self.send_to(OfPort::LOCAL);
+        }
     }
 }

@@ -1,13 +1,17 @@
 //! Tables of translations: rules and a packet in, datapath actions and the mask of examined bits out.
 
+mod bundles;
 mod clones;
 mod conjunctions;
 mod conntracks;
+mod encap;
 mod fin_timeout;
 mod found;
 mod fragments;
 mod groups;
 mod labels;
+mod lengths;
+mod limits;
 mod multipaths;
 mod patch;
 mod ports;
@@ -26,7 +30,7 @@ use crate::ports::{
 };
 use crate::rule::{Rule, RuleStats, RuleTimeouts};
 use dpif::actions::{
-    CloneAction, DropAction, Meter, Output, PopVlan, PushVlan, Recirc, Sample, Trunc, Userspace,
+    CheckPktLen, CloneAction, DropAction, Meter, Output, PopVlan, PushVlan, Recirc, Sample, Trunc, Userspace,
 };
 use dpif::{FlowStats, SetAction};
 use flow::text::{NoPortNames, format_megaflow, parse_exact_flow};
@@ -126,7 +130,7 @@ impl Rig {
             let m = parse_flow_mod(line, FlowModCommand::Add, &*tlv).expect(line);
             let rule = Rule {
                 table: m.table.unwrap_or(TableId(0)),
-                matching: m.rule_match.into(),
+                matching: flow::PackedMatch::from(&m.rule_match).of_rule(),
                 priority: m.priority.into(),
                 cookie: m.new_cookie.unwrap_or(0),
                 timeouts: RuleTimeouts::new(m.idle_timeout_s, m.hard_timeout_s, &m.actions),
@@ -205,6 +209,10 @@ fn show(actions: &[DpAction]) -> String {
         }
         DpAction::Trunc(Trunc(bytes)) => format!("trunc({bytes})"),
         DpAction::Clone(CloneAction(actions)) => format!("clone({})", show(actions)),
+        DpAction::CheckPktLen(CheckPktLen { len, greater, less }) => {
+            let case = |list: &[DpAction]| if list.is_empty() { "drop".to_string() } else { show(list) };
+            format!("check_pkt_len(size={len},gt({}),le({}))", case(greater), case(less))
+        }
         DpAction::Set(SetAction::SkbPriority(n)) => format!("priority({n:#x})"),
         DpAction::Set(SetAction::SkbMark(m)) => format!("mark({})", m.value),
         DpAction::Set(SetAction::Ipv4(m)) => {
@@ -672,7 +680,7 @@ fn resubmits_are_bounded_and_long_pipelines_pass() {
     assert_eq!(t.fault.as_deref(), Some("over max translation depth 64"));
     let (view, flow) = (rig.backer.view(), Rig::flow(TCP));
     let request = Request { view: &view, bridge: rig.a, flow: &flow, start: Start::Tables, trace: true };
-    let story = render_trace(&translate(&request, &mut rig.backer.xlate_host(false, 1000)).trace);
+    let story = render_trace(&translate(&request, &mut rig.backer.xlate_host(false, 1000)).trace, false);
     let level = " 0. priority 32768\n    resubmit(,0)\n";
     let deepest = "    resubmit(,0)\n     >>>> over max translation depth 64 <<<<\n";
     assert_eq!(story.matches(level).count(), 65, "{story}");

@@ -1,7 +1,8 @@
 //! Trace of a translation, for `ofproto/trace`.
 
+use crate::ports::{BridgeNames, PortTable};
 use crate::rule::Rule;
-use flow::text::format_match_with;
+use flow::text::{NoPortNames, PortNames, format_match_with};
 use flow::{TableId, TlvTable};
 use ofp_actions::Action;
 use std::fmt::Write as _;
@@ -10,8 +11,8 @@ use std::sync::Arc;
 /// An event of a trace.
 #[derive(Clone, Debug)]
 pub enum TraceEvent {
-    /// Entry into a bridge of that name, with its mappings of tunnel metadata.
-    Bridge(Arc<str>, Arc<TlvTable>),
+    /// Entry into a bridge of that name, with its mappings of tunnel metadata and its ports.
+    Bridge(Arc<str>, Arc<TlvTable>, Arc<PortTable>),
     /// Resumption of a frozen translation; its children show the restored state.
     Thaw,
     /// A plain line.
@@ -22,6 +23,8 @@ pub enum TraceEvent {
         table: TableId,
         /// Its result.
         rule: Option<Arc<Rule>>,
+        /// A miss that goes to the controllers.
+        goes_up: bool,
     },
     /// A table lookup of a fragment in a bridge that drops them.
     FragmentsDropped(TableId),
@@ -114,27 +117,25 @@ impl Tracer {
 const DEFAULT_PRIORITY: i32 = 32768;
 
 /// The trace as text: bridges underlined, tables with the matching rule, actions indented below; children of the
-/// last action of a table are at the level of the table itself.
-pub fn render_trace(nodes: &[TraceNode]) -> String {
+/// last action of a table are at the level of the table itself. Ports are names or numbers.
+pub fn render_trace(nodes: &[TraceNode], with_names: bool) -> String {
     let mut out = String::new();
     let mut flat = flatten(nodes);
     for bridge in &mut flat {
         adopt_action_set(&mut bridge.children);
     }
-    render(&flat, 0, &TlvTable::EMPTY, &mut out);
+    Renderer { with_names, out: &mut out }.render(&flat, 0, &NoPortNames);
     out
 }
 
-/// As in OVS, the action set of a traced bridge belongs to its first table.
+/// As in OVS, the action set of a traced bridge, and a result after it, belong to its first table.
 fn adopt_action_set(nodes: &mut Vec<TraceNode>) {
-    if let [
-        ..,
-        TraceNode { event: TraceEvent::Table { .. }, .. },
-        TraceNode { event: TraceEvent::ActionSet, .. },
-    ] = &nodes[..]
-        && let (Some(set), Some(table)) = (nodes.pop(), nodes.last_mut())
-    {
-        table.children.push(set);
+    let is_table = |n: &TraceNode| matches!(n.event, TraceEvent::Table { .. });
+    let Some(first) = nodes.iter().rposition(is_table) else { return };
+    let is_rest = |n: &TraceNode| matches!(n.event, TraceEvent::ActionSet | TraceEvent::Detail(_));
+    if nodes[first + 1..].iter().all(is_rest) {
+        let rest = nodes.split_off(first + 1);
+        nodes[first].children.extend(rest);
     }
 }
 
@@ -153,23 +154,42 @@ fn flatten(nodes: &[TraceNode]) -> Vec<TraceNode> {
     flat
 }
 
-fn render(nodes: &[TraceNode], level: usize, tlv: &TlvTable, out: &mut String) {
-    for (i, node) in nodes.iter().enumerate() {
-        let leaf = matches!(
-            node.event,
-            TraceEvent::Action(_)
-                | TraceEvent::NoActions
-                | TraceEvent::Bucket(_)
-                | TraceEvent::Detail(_)
-                | TraceEvent::Warning(_)
-                | TraceEvent::Error(_)
-        );
-        let more = usize::from(i + 1 < nodes.len() || leaf);
+/// Writes the lines of a trace.
+struct Renderer<'o> {
+    with_names: bool,
+    out: &'o mut String,
+}
+
+impl Renderer<'_> {
+    /// Writes nodes; `names` are those of their bridge.
+    fn render(&mut self, nodes: &[TraceNode], level: usize, names: &dyn PortNames) {
+        for (i, node) in nodes.iter().enumerate() {
+            let leaf = matches!(
+                node.event,
+                TraceEvent::Action(_)
+                    | TraceEvent::NoActions
+                    | TraceEvent::Bucket(_)
+                    | TraceEvent::Detail(_)
+                    | TraceEvent::Warning(_)
+                    | TraceEvent::Error(_)
+            );
+            let more = usize::from(i + 1 < nodes.len() || leaf);
+            self.line(node, level, more, names);
+            if let TraceEvent::Bridge(_, tlv, ports) = &node.event {
+                let own = BridgeNames { ports, tlv, show: self.with_names };
+                self.render(&node.children, level + 2 * more, &own);
+            } else {
+                self.render(&node.children, level + 2 * more, names);
+            }
+        }
+    }
+
+    /// Writes the line of one node.
+    fn line(&mut self, node: &TraceNode, level: usize, more: usize, names: &dyn PortNames) {
+        let out = &mut *self.out;
         let indent = " ".repeat((level + more) * 4);
-        let mut tlv = tlv;
         match &node.event {
-            TraceEvent::Bridge(name, of_bridge) => {
-                tlv = of_bridge;
+            TraceEvent::Bridge(name, ..) => {
                 let title = format!("bridge(\"{name}\")");
                 let _ = writeln!(out, "\n{indent}{title}\n{indent}{}", "-".repeat(title.len()));
             }
@@ -179,8 +199,13 @@ fn render(nodes: &[TraceNode], level: usize, tlv: &TlvTable, out: &mut String) {
             TraceEvent::Remark(text) => {
                 let _ = writeln!(out, "{indent}{text}");
             }
-            TraceEvent::Table { table, rule } => {
-                let _ = writeln!(out, "{indent}{:2}. {}", table.0, rule_text(rule.as_deref(), tlv));
+            TraceEvent::Table { table, goes_up: true, .. } => {
+                let action = " ".repeat((level + 2 * more + 1) * 4);
+                let _ = writeln!(out, "{indent}{:2}. No match, and a \"packet-in\" is called for.", table.0);
+                let _ = writeln!(out, "{action}controller(reason=)");
+            }
+            TraceEvent::Table { table, rule, goes_up: false } => {
+                let _ = writeln!(out, "{indent}{:2}. {}", table.0, rule_text(rule.as_deref(), names));
                 let drops = rule.as_ref().is_none_or(|r| r.actions.is_empty());
                 if drops && node.children.is_empty() {
                     let _ = writeln!(out, "{}drop", " ".repeat((level + 2 * more + 1) * 4));
@@ -201,7 +226,7 @@ fn render(nodes: &[TraceNode], level: usize, tlv: &TlvTable, out: &mut String) {
                 }
             }
             TraceEvent::Action(action) => {
-                let _ = writeln!(out, "{indent}{}", action.format(tlv));
+                let _ = writeln!(out, "{indent}{}", action.format(names));
             }
             TraceEvent::NoActions => {
                 let _ = writeln!(out, "{indent}drop");
@@ -216,13 +241,12 @@ fn render(nodes: &[TraceNode], level: usize, tlv: &TlvTable, out: &mut String) {
                 let _ = writeln!(out, "{indent} >>>> {text} <<<<");
             }
         }
-        render(&node.children, level + 2 * more, tlv, out);
     }
 }
 
-fn rule_text(rule: Option<&Rule>, tlv: &TlvTable) -> String {
+fn rule_text(rule: Option<&Rule>, names: &dyn PortNames) -> String {
     let Some(rule) = rule else { return "No match.".to_string() };
-    let mut text = format_match_with(&rule.matching.unpack(), Some(DEFAULT_PRIORITY), tlv);
+    let mut text = format_match_with(&rule.matching.unpack(), Some(DEFAULT_PRIORITY), names);
     if !text.is_empty() {
         text.push_str(", ");
     }

@@ -127,6 +127,31 @@ pub mod table_config {
     pub const VACANCY_EVENTS: u32 = 1 << 3;
 }
 
+/// Treatment of packets that miss a table (`OFPTC11_TABLE_MISS_*`, OpenFlow 1.1 and 1.2).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TableMiss {
+    /// To the controllers.
+    Controller,
+    /// To the next table.
+    Continue,
+    /// Drop.
+    Drop,
+}
+
+impl TableMiss {
+    /// From the bits of a table's configuration.
+    pub fn from_config(config: u32) -> Option<TableMiss> {
+        [TableMiss::Controller, TableMiss::Continue, TableMiss::Drop]
+            .get((config & table_config::MISS_MASK) as usize)
+            .copied()
+    }
+
+    /// The bits of a table's configuration.
+    pub fn to_config(self) -> u32 {
+        self as u32
+    }
+}
+
 /// Thresholds of free room in a table, in percent (OpenFlow 1.4).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Vacancy {

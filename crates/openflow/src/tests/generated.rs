@@ -21,9 +21,17 @@ const OPTIONS: Options = Options { table_id_in_command: true, ..Options::DEFAULT
 /// A match from raw numbers: includes each field whose number selects it and that exists by then.
 fn match_of(numbers: &[(u8, u128, u128)], base: u8) -> Match {
     let mut m = Match::catchall();
-    let (eth_type, proto) =
-        [(0, 0), (0x800, 6), (0x800, 17), (0x86dd, 132), (0x86dd, 58), (0x806, 0), (0x800, 1), (0x8847, 0)]
-            [usize::from(base % 8)];
+    let (eth_type, proto) = [
+        (0, 0),
+        (0x800, 6),
+        (0x800, 17),
+        (0x86dd, 132),
+        (0x86dd, 58),
+        (0x806, 0),
+        (0x800, 1),
+        (0x8847, 0),
+        (0x894f, 0),
+    ][usize::from(base % 9)];
     if eth_type != 0 {
         m.set(FieldId::EthType, eth_type);
     }
@@ -44,11 +52,17 @@ fn match_of(numbers: &[(u8, u128, u128)], base: u8) -> Match {
             FieldId::PacketType => 0,
             FieldId::Icmpv6Type => 135 + value % 2,
             FieldId::Icmpv6Code => 0,
+            FieldId::NshTtl => value % 64,
+            FieldId::NshMdtype => 1,
             _ => *value,
         };
         if mask != 0 {
             m.set_masked(field, value & mask, mask);
         }
+    }
+    if m.has_ethernet() {
+        // A field of Ethernet implies the packet type, which is not told again.
+        m.set_masked(FieldId::PacketType, 0, 0);
     }
     m
 }
@@ -95,7 +109,8 @@ fn load() -> impl Strategy<Value = Action> {
     let is_short = |s: &SubField| !ofp_wire::nxm::has_long_nx_header(s.field);
     (range(64).prop_filter("a short header", is_short), any::<u128>()).prop_map(|(s, v)| {
         let mask = s.field_mask();
-        Action::SetField(SetField { field: s.field, value: v & mask, mask, style: SetStyle::Load })
+        let value = valid(s.field, v) & mask;
+        Action::SetField(SetField { field: s.field, value, mask, style: SetStyle::Load })
     })
 }
 
@@ -221,6 +236,11 @@ fn action10() -> impl Strategy<Value = Action> {
     ]
 }
 
+/// The value without bits that are never valid.
+fn valid(field: FieldId, value: u128) -> u128 {
+    if field == FieldId::NshTtl { value & 63 } else { value }
+}
+
 fn set_field() -> impl Strategy<Value = Action> {
     (range(128), any::<u128>(), any::<bool>()).prop_map(|(s, value, whole)| {
         let full = if s.field == FieldId::NwTos { 0xfc } else { s.field.full_mask() };
@@ -232,7 +252,7 @@ fn set_field() -> impl Strategy<Value = Action> {
         let value = if matches!(s.field, FieldId::InPortOxm) { value & 0xff } else { value };
         // Before OpenFlow 1.5 masks exist in Nicira's form.
         let style = if mask == full { SetStyle::SetField } else { SetStyle::Load2 };
-        Action::SetField(SetField { field: s.field, value: value & mask, mask, style })
+        Action::SetField(SetField { field: s.field, value: valid(s.field, value) & mask, mask, style })
     })
 }
 

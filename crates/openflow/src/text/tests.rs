@@ -90,3 +90,31 @@ fn the_corpus_is_replayed() {
         crate::fuzz::group_text,
     );
 }
+
+/// As OVS 3.1 logs them.
+#[test]
+fn messages_are_described_for_the_log() {
+    for (hex, text) in [
+        ("0100000800000001", "OFPT_HELLO (xid=0x1):\n version bitmap: 0x01"),
+        ("0400001000000001000100080000_0010", "OFPT_HELLO (OF1.3) (xid=0x1):\n version bitmap: 0x04"),
+        ("0112000800000007", "OFPT_BARRIER_REQUEST (xid=0x7):"),
+        ("0113000800000007", "OFPT_BARRIER_REPLY (xid=0x7):"),
+        ("0110000c00000002_0003_0000", "OFPST_TABLE request (xid=0x2):"),
+        ("0412001000000002_000c_0000_00000000", "OFPST_TABLE_FEATURES request (OF1.3) (xid=0x2):"),
+        ("0104001800000006_00002320_0000000f_0100000000000000", "NXT_FLOW_MOD_TABLE_ID (xid=0x6): enable"),
+        (
+            "010e004800000006_003820ff_00000000000000000000000000000000000000000000000000000000000000000000\
+             0000_0000000000000000_0003_0000_0000_8000_ffffffff_ffff_0000",
+            "OFPT_FLOW_MOD (xid=0x6): DEL actions=drop",
+        ),
+        // Unknown, and cut short.
+        ("01ff000800000007", "unknown message (xid=0x7):"),
+        ("0104000800000007", "unknown message (xid=0x7):"),
+        ("", "unknown message (version 0) (xid=0x0):"),
+    ] {
+        let digits: Vec<u8> = hex.bytes().filter(u8::is_ascii_hexdigit).collect();
+        let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+        let frame: Vec<u8> = digits.chunks(2).map(byte).collect();
+        assert_eq!(describe(&frame, &ofp_wire::Options::DEFAULT), text);
+    }
+}

@@ -22,9 +22,9 @@ pub(crate) struct Connection {
     pending: Vec<(u32, Message)>,
 }
 
-/// The remote of a target: a bridge's name, the path of a socket, or `unix:…` or `tcp:…`.
+/// The remote of a target: a bridge's name, the path of a socket, or `unix:…`, `tcp:…` or `ssl:…`.
 fn remote_of(target: &str) -> Result<String> {
-    if target.starts_with("unix:") || target.starts_with("tcp:") {
+    if ["unix:", "tcp:", "ssl:"].iter().any(|method| target.starts_with(method)) {
         return Ok(target.to_string());
     }
     let socket = run_dir().join(format!("{target}.mgmt"));
@@ -39,10 +39,15 @@ fn remote_of(target: &str) -> Result<String> {
 
 impl Connection {
     /// Connects and agrees on one of `versions`.
-    pub(crate) fn open(target: &str, versions: VersionSet, deadline: Deadline) -> Result<Connection> {
+    pub(crate) fn open(
+        target: &str,
+        pki: &tls::Settings,
+        versions: VersionSet,
+        deadline: Deadline,
+    ) -> Result<Connection> {
         let remote = remote_of(target)?;
         let stream =
-            Stream::connect(&remote, false, deadline).map_err(|error| match error.is::<TimedOut>() {
+            Stream::connect(&remote, pki, false, deadline).map_err(|error| match error.is::<TimedOut>() {
                 true => error,
                 false => anyhow!("{target}: failed to connect to socket ({})", reason(&error)),
             })?;

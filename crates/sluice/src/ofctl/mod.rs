@@ -5,8 +5,12 @@
 
 mod connection;
 mod groups;
+mod json;
 mod print;
+mod switch;
 mod tlv;
+#[cfg(test)]
+mod verbs;
 
 use std::io::{IsTerminal, Read as _};
 use std::sync::Arc;
@@ -20,6 +24,8 @@ use openflow::msg::flow_stats::FlowStatsRequest;
 use openflow::msg::packet::PacketOut;
 use openflow::{Format, GROUP_ANY, Message, NO_BUFFER, Version, VersionSet};
 
+use crate::hint::hint;
+use crate::pki;
 use crate::remote::{Deadline, EXIT_TIMED_OUT, TimedOut, complain, parse_timeout_s, print};
 use connection::{Connection, Names};
 
@@ -29,6 +35,7 @@ const FILE_MAX_BYTES: u64 = 1 << 30;
 const HELP: &str = "\
 Commands:
   show BRIDGE                        the switch, its ports and configuration
+  dump-desc BRIDGE                   the switch in words
   dump-flows BRIDGE [MATCH]          the rules within MATCH, with their counters
   dump-aggregate BRIDGE [MATCH]      sums over them
   dump-tables BRIDGE                 counters of the tables
@@ -50,16 +57,21 @@ Commands:
   add-tlv-map BRIDGE MAP[,MAP]...    map tunnel options, {class=CLASS,type=TYPE,len=BYTES}->tun_metadataN
   del-tlv-map BRIDGE [MAP[,MAP]...]  remove these mappings, or all
   dump-tlv-map BRIDGE                the mappings
+  get-frags BRIDGE                   how fragments are matched
+  set-frags BRIDGE MODE              match fragments so: normal, drop or nx-match
+  probe BRIDGE                       nothing, if the switch answers
+  ct-flush-zone BRIDGE ZONE          forget the tracked connections of a zone
   packet-out BRIDGE in_port=PORT,packet=HEX,actions=ACTIONS
                                      send a packet through actions
 
-BRIDGE is a bridge's name, the path of its socket, unix:PATH or tcp:HOST:PORT.
+BRIDGE is a bridge's name, the path of its socket, unix:PATH, tcp:HOST:PORT or ssl:HOST:PORT.
 
 Options:
   -O, --protocols=VERSION[,...]  the versions to offer, OpenFlow10 to OpenFlow15 (default: OpenFlow10)
   --strict                only the rule with exactly this match and priority (mod-flows, del-flows)
   --may-create            mod-group: add the group if it does not exist
   --names, --no-names     print ports by name, or by number (default: names on a terminal)
+  --json                  dump-flows, dump-ports: one JSON value (names of ports with --names)
   --no-stats              dump-flows: what rules are, without counters
   -t, --timeout=SECONDS   give up after so long (default: never)
   -h, --help; -V, --version
@@ -71,8 +83,10 @@ struct Options {
     strict: bool,
     may_create: bool,
     names: Option<bool>,
+    json: bool,
     counters: bool,
     timeout_s: u32,
+    pki: Box<tls::Settings>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -100,8 +114,16 @@ fn parse_versions(text: &str) -> Result<VersionSet, String> {
 
 fn parse(words: &[String]) -> Result<Request, String> {
     let versions = VersionSet::of(&[Version::V10]);
-    let mut options =
-        Options { versions, strict: false, may_create: false, names: None, counters: true, timeout_s: 0 };
+    let mut options = Options {
+        versions,
+        strict: false,
+        may_create: false,
+        names: None,
+        json: false,
+        counters: true,
+        timeout_s: 0,
+        pki: Box::default(),
+    };
     let mut args = Vec::new();
     let mut rest = words.iter();
     while let Some(word) = rest.next() {
@@ -134,10 +156,19 @@ fn parse(words: &[String]) -> Result<Request, String> {
             "may-create" => options.may_create = true,
             "names" => options.names = Some(true),
             "no-names" => options.names = Some(false),
+            "json" => options.json = true,
             "no-stats" => options.counters = false,
             "h" | "help" => return Ok(Request::Help),
             "V" | "version" => return Ok(Request::Version),
-            _ => return Err(format!("unrecognized option '{word}' (use --help for help)")),
+            _ => {
+                let short = name.chars().next().filter(|_| name.len() == 1).and_then(pki::long_name);
+                let long = short.unwrap_or(name);
+                if !pki::has(long) {
+                    let meant = hint(word, OPTIONS.iter().chain(pki::OPTIONS).copied());
+                    return Err(format!("unrecognized option '{word}'{meant} (use --help for help)"));
+                }
+                pki::take(&mut options.pki, long, &value()?);
+            }
         }
     }
     if args.is_empty() {
@@ -158,7 +189,9 @@ pub(crate) fn answer(words: &[String]) -> Result<String> {
 pub(crate) fn main(program: &str, words: &[String]) -> u8 {
     let result = match parse(words) {
         Err(text) => Err(anyhow!(text)),
-        Ok(Request::Help) => Ok(format!("usage: {program} [OPTION]... COMMAND BRIDGE [ARG]...\n\n{HELP}")),
+        Ok(Request::Help) => {
+            Ok(format!("usage: {program} [OPTION]... COMMAND BRIDGE [ARG]...\n\n{HELP}\n{}", pki::HELP))
+        }
         Ok(Request::Version) => Ok(format!("{program} (Sluice) {}\n", env!("CARGO_PKG_VERSION"))),
         Ok(Request::Run(options, args)) => run(&options, &args),
     };
@@ -183,7 +216,7 @@ struct Run<'o> {
 
 /// Commands: name, minimum and maximum number of arguments with the bridge, and function.
 type Command = (&'static str, usize, usize, fn(&mut Run<'_>, &str) -> Result<String>);
-const COMMANDS: [Command; 23] = [
+const COMMANDS: [Command; 28] = [
     ("show", 1, 1, show),
     ("dump-flows", 1, 2, dump_flows),
     ("dump-aggregate", 1, 2, dump_aggregate),
@@ -206,13 +239,40 @@ const COMMANDS: [Command; 23] = [
     ("add-tlv-map", 2, 2, tlv::add_tlv_map),
     ("del-tlv-map", 1, 2, tlv::del_tlv_map),
     ("dump-tlv-map", 1, 1, tlv::dump_tlv_map),
+    ("dump-desc", 1, 1, switch::dump_desc),
+    ("get-frags", 1, 1, switch::get_frags),
+    ("set-frags", 2, 2, switch::set_frags),
+    ("probe", 1, 1, switch::probe),
+    ("ct-flush-zone", 2, 2, switch::ct_flush_zone),
     ("packet-out", 2, 2, packet_out),
+];
+
+/// Names of the commands.
+pub(crate) fn commands() -> impl Iterator<Item = &'static str> {
+    COMMANDS.iter().map(|(name, ..)| *name)
+}
+
+/// Long options.
+pub(crate) const OPTIONS: &[&str] = &[
+    "--protocols",
+    "--strict",
+    "--may-create",
+    "--names",
+    "--no-names",
+    "--no-stats",
+    "--json",
+    "--timeout",
+    "--help",
+    "--version",
 ];
 
 fn run(options: &Options, args: &[String]) -> Result<String> {
     let (name, args) = args.split_first().context("missing command name (use --help for help)")?;
+    if options.json && !json::COMMANDS.contains(&name.as_str()) {
+        bail!("'{name}' has no JSON form; {} have", json::COMMANDS.join(" and "));
+    }
     let Some((_, min, max, command)) = COMMANDS.iter().find(|(known, ..)| known == name) else {
-        bail!("unknown command '{name}'; use --help for help");
+        bail!("unknown command '{name}'{}; use --help for help", hint(name, commands()));
     };
     if args.len() < *min {
         bail!("'{name}' command requires at least {min} arguments");
@@ -221,7 +281,7 @@ fn run(options: &Options, args: &[String]) -> Result<String> {
         bail!("'{name}' command takes at most {max} arguments");
     }
     let deadline = Deadline::after_s(options.timeout_s);
-    let mut connection = Connection::open(&args[0], options.versions, deadline)?;
+    let mut connection = Connection::open(&args[0], &options.pki, options.versions, deadline)?;
     let (_, ports) = connection.ports()?;
     let show = options.names.unwrap_or_else(|| std::io::stdout().is_terminal());
     let tlv = Arc::new(tlv::mappings(&mut connection));
@@ -286,6 +346,9 @@ fn dump_flows(run: &mut Run<'_>, text: &str) -> Result<String> {
         _ => None,
     })?;
     let counters = run.options.counters;
+    if run.options.json {
+        return Ok(json::rules(&rules, counters, &run.names));
+    }
     // With names or without counters the output is for people or for add-flows, and has no title.
     let title = counters && !run.names.show;
     let title = if title { format!("{} (xid={xid:#x}):\n", run.title("FLOW", true)) } else { String::new() };
@@ -324,6 +387,9 @@ fn dump_ports(run: &mut Run<'_>, text: &str) -> Result<String> {
         _ => None,
     })?;
     let version = run.connection.version();
+    if run.options.json {
+        return Ok(json::ports(&all, &run.names));
+    }
     let title = format!("{} (xid={xid:#x}): {} ports\n", run.title("PORT", false), all.len());
     Ok(all.iter().fold(title, |out, stats| out + &print::port_stats(stats, version, &run.names)))
 }

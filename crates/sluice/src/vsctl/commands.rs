@@ -3,6 +3,7 @@
 use super::context::Context;
 use super::options::Invocation;
 use super::{Stop, bridge, database, edit, show, targets};
+use crate::pki;
 
 /// An option of a command.
 #[derive(Debug)]
@@ -33,6 +34,7 @@ const ALL: OptionSpec = OptionSpec { name: "all", takes_value: false };
 const ID: OptionSpec = OptionSpec { name: "id", takes_value: true };
 const COLUMNS: OptionSpec = OptionSpec { name: "columns", takes_value: true };
 const INACTIVITY: OptionSpec = OptionSpec { name: "inactivity-probe", takes_value: true };
+const BOOTSTRAP: OptionSpec = OptionSpec { name: "bootstrap", takes_value: false };
 const ANY: usize = usize::MAX;
 
 macro_rules! commands {
@@ -71,6 +73,9 @@ pub(crate) const COMMANDS: &[CommandSpec] = commands! {
     "get-manager" 0..0 [] "" "print the database's managers" => targets::get_manager;
     "del-manager" 0..0 [] "" "remove the database's managers" => targets::del_manager;
     "set-manager" 1..ANY [INACTIVITY] "TARGET..." "set the database's managers" => targets::set_manager;
+    "get-ssl" 0..0 [] "" "print the files with key and certificates" => targets::get_ssl;
+    "del-ssl" 0..0 [] "" "remove them from the configuration" => targets::del_ssl;
+    "set-ssl" 3..3 [BOOTSTRAP] "PRIVATE-KEY CERTIFICATE CA-CERT" "set the files with key and certificates" => targets::set_ssl;
     "list" 1..ANY [IF_EXISTS, COLUMNS] "TABLE [RECORD]..." "print records" => database::list;
     "find" 1..ANY [COLUMNS] "TABLE [COLUMN[:KEY]=VALUE]..." "print the records that meet all conditions" => database::find;
     "get" 2..ANY [IF_EXISTS, ID] "TABLE RECORD [COLUMN[:KEY]]..." "print values" => database::get;
@@ -99,7 +104,8 @@ pub(crate) fn help(program: &str) -> String {
     text.push_str(
         "
 Options:
-  --db=unix:PATH|tcp:HOST:PORT  the database server (default: unix:$OVS_RUNDIR/db.sock)
+  --db=unix:PATH|tcp:HOST:PORT|ssl:HOST:PORT
+                                the database server (default: unix:$OVS_RUNDIR/db.sock)
   -t, --timeout=SECONDS         give up after so long (default: never)
   --no-wait                     do not wait until the switch has taken the change
   --retry                       keep trying to connect
@@ -110,9 +116,10 @@ Options:
   -h, --help; -V, --version
 
 Before a command: --may-exist, --if-exists, --with-iface, --columns=A,B, --id=@NAME, --all,
---inactivity-probe=MS, where the command has them.
+--inactivity-probe=MS, --bootstrap, where the command has them.
 Exit codes: 0 done, 1 an error, 2 `br-exists` found no bridge.
 ",
     );
+    text.push_str(&format!("\n{}", pki::HELP));
     text
 }

@@ -25,7 +25,9 @@ use ovsdb::client::{Replica, TxnOutcome};
 use ovsdb::value::Uuid;
 
 use crate::remote::{Deadline, EXIT_TIMED_OUT, TimedOut, complain, print};
+pub(crate) use commands::COMMANDS;
 use context::{Context, Output};
+pub(crate) use options::GLOBAL_OPTIONS;
 use options::{Invocation, Options, Request};
 use session::Session;
 use work::Plan;
@@ -167,7 +169,8 @@ fn run(
     say: Say<'_>,
 ) -> Result<u8> {
     let log = format!("{program}: {}", words.join(" "));
-    let mut session = Session::open(&options.db, options.retry, Deadline::after_s(options.timeout_s))?;
+    let mut session =
+        Session::open(&options.db, &options.pki, options.retry, Deadline::after_s(options.timeout_s))?;
     loop {
         let mut attempt = match attempt(session.replica(), &log, options, commands)? {
             Tried::Exit(code) => return Ok(code),

@@ -1,6 +1,7 @@
 //! Finds tables, columns and records by the user's names: abbreviations are allowed, case and `-` versus `_`
 //! are ignored. Records are named by name, UUID, or a UUID prefix; `.` is the only record of a table.
 
+use crate::hint::hint;
 use ovsdb::schema::{ColumnIx, TableIx};
 use ovsdb::value::{Atom, Uuid};
 
@@ -77,7 +78,10 @@ pub(crate) fn find_table(work: &Work<'_>, text: &str) -> Result<TableIx, Stop> {
     let found = best(work.schema().tables.iter().map(|table| &*table.name), text);
     match found.as_slice() {
         [(at, _)] => Ok(TableIx(*at)),
-        [] => Err(Stop::fatal(format!("unknown table \"{text}\""))),
+        [] => {
+            let meant = hint(text, work.schema().tables.iter().map(|table| &*table.name));
+            Err(Stop::fatal(format!("unknown table \"{text}\"{meant}")))
+        }
         _ => Err(Stop::fatal(format!("multiple table names match \"{text}\""))),
     }
 }
@@ -90,8 +94,9 @@ pub(crate) fn find_column(work: &Work<'_>, table: TableIx, text: &str) -> Result
     match found.as_slice() {
         [(at, _)] => Ok((*at < schema.columns.len()).then_some(ColumnIx(*at))),
         [] => Err(Stop::fatal(format!(
-            "{} does not contain a column whose name matches \"{text}\"",
-            schema.name
+            "{} does not contain a column whose name matches \"{text}\"{}",
+            schema.name,
+            hint(text, schema.columns.iter().map(|column| &*column.name))
         ))),
         many => {
             let names: Vec<&str> = many.iter().map(|(_, name)| *name).collect();

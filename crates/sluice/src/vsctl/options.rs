@@ -3,11 +3,13 @@
 //!
 //! As in `ovs-vsctl`, options of the first command may also precede it without a `--`.
 
+use crate::hint::hint;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::commands::{COMMANDS, CommandSpec};
 use super::table::{CellFormat, Format, TableStyle};
 use super::text::Style;
+use crate::pki;
 use crate::remote::{parse_timeout_s, run_dir};
 
 /// One command with its options and arguments.
@@ -40,6 +42,7 @@ pub(crate) struct Options {
     pub(crate) dry_run: bool,
     pub(crate) oneline: bool,
     pub(crate) style: TableStyle,
+    pub(crate) pki: Box<tls::Settings>,
 }
 
 /// The parsed command line.
@@ -67,6 +70,7 @@ impl Options {
             dry_run: false,
             oneline: false,
             style: TableStyle::default(),
+            pki: Box::default(),
         })
     }
 
@@ -94,11 +98,29 @@ impl Options {
             }
             // No log here: all messages go to standard error.
             "no-syslog" | "verbose" | "log-file" => {}
-            _ => return Ok(false),
+            _ => return Ok(pki::take(&mut self.pki, name, value)),
         }
         Ok(true)
     }
 }
+
+/// Long options that are no command's own.
+pub(crate) const GLOBAL_OPTIONS: &[&str] = &[
+    "--db",
+    "--timeout",
+    "--no-wait",
+    "--retry",
+    "--dry-run",
+    "--oneline",
+    "--format",
+    "--data",
+    "--no-headings",
+    "--pretty",
+    "--max-column-width",
+    "--bare",
+    "--help",
+    "--version",
+];
 
 fn parse_format(text: &str) -> Result<Format, String> {
     match text {
@@ -131,6 +153,7 @@ fn short_option(word: &str) -> Result<(String, Option<String>), String> {
         Some('v') => return Ok(("verbose".into(), Some(value))),
         Some('h') => "help",
         Some('V') => "version",
+        Some(letter) if let Some(name) = pki::long_name(letter) => name,
         _ => return Err(format!("unrecognized option '{word}'")),
     };
     Ok((name.to_string(), (!value.is_empty()).then_some(value)))
@@ -160,7 +183,8 @@ pub(crate) fn parse(words: &[String]) -> Result<Request, String> {
             _ => {}
         }
         let known_locally = COMMANDS.iter().flat_map(|c| c.options).find(|option| option.name == name);
-        let takes_value = WITH_VALUE.contains(&name.as_str()) || known_locally.is_some_and(|o| o.takes_value);
+        let is_global = WITH_VALUE.contains(&name.as_str()) || pki::has(&name);
+        let takes_value = is_global || known_locally.is_some_and(|o| o.takes_value);
         let value = match value {
             None if takes_value => {
                 Some(words.next().ok_or_else(|| format!("option '{word}' requires an argument"))?.clone())
@@ -174,7 +198,11 @@ pub(crate) fn parse(words: &[String]) -> Result<Request, String> {
             continue;
         }
         if known_locally.is_none() {
-            return Err(format!("unrecognized option '{word}'"));
+            let of_commands = COMMANDS.iter().flat_map(|spec| spec.options).map(|option| option.name);
+            let global =
+                GLOBAL_OPTIONS.iter().chain(pki::OPTIONS).filter_map(|option| option.strip_prefix("--"));
+            let meant = hint(&name, global.chain(of_commands));
+            return Err(format!("unrecognized option '{word}'{meant}"));
         }
         if own.insert(name, value.unwrap_or_default()).is_some() {
             return Err(format!("'{word}' option specified multiple times"));
@@ -219,7 +247,8 @@ fn parse_command(words: &[&String], mut options: BTreeMap<String, String>) -> Re
         return Err("missing command name (use --help for help)".into());
     };
     let Some(spec) = COMMANDS.iter().find(|spec| spec.name == **name) else {
-        return Err(format!("unknown command '{name}'; use --help for help"));
+        let meant = hint(name, COMMANDS.iter().map(|spec| spec.name));
+        return Err(format!("unknown command '{name}'{meant}; use --help for help"));
     };
     for (option, value) in &options {
         match spec.options.iter().find(|known| known.name == *option) {

@@ -25,8 +25,13 @@ pub(crate) struct Session {
 
 impl Session {
     /// Connects and waits for the contents.
-    pub(crate) fn open(remote: &str, retry: bool, deadline: Deadline) -> Result<Session> {
-        let mut stream = match Stream::connect(remote, retry, deadline) {
+    pub(crate) fn open(
+        remote: &str,
+        pki: &tls::Settings,
+        retry: bool,
+        deadline: Deadline,
+    ) -> Result<Session> {
+        let mut stream = match Stream::connect(remote, pki, retry, deadline) {
             Ok(stream) => stream,
             Err(error) if error.is::<TimedOut>() => return Err(error),
             Err(error) => bail!("{remote}: database connection failed ({})", reason(&error)),

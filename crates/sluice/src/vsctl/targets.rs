@@ -1,4 +1,4 @@
-//! Controllers, managers, fail mode and external identifiers.
+//! Controllers, managers, keys and certificates, fail mode and external identifiers.
 
 use ovsdb::value::{Atom, Datum};
 
@@ -125,6 +125,43 @@ pub(crate) fn del_manager(ctx: &mut Context<'_>, _call: &Invocation) -> Result<(
 
 pub(crate) fn set_manager(ctx: &mut Context<'_>, call: &Invocation) -> Result<(), Stop> {
     managers(ctx)?.replace(ctx, call, &call.args)
+}
+
+/// The record of keys and certificates, if there is one.
+fn ssl(ctx: &mut Context<'_>) -> Result<Option<Row>, Stop> {
+    let (root, table) = (ctx.root()?, ctx.work.table("SSL")?);
+    Ok(ctx.work.refs(root, "ssl", table)?.first().copied())
+}
+
+pub(crate) fn get_ssl(ctx: &mut Context<'_>, _call: &Invocation) -> Result<(), Stop> {
+    let Some(row) = ssl(ctx)? else { return Ok(()) };
+    for (title, column) in
+        [("Private key", "private_key"), ("Certificate", "certificate"), ("CA Certificate", "ca_cert")]
+    {
+        let file = ctx.work.text(row, column)?;
+        ctx.say(&format!("{title}: {file}"));
+    }
+    let bootstrap = ctx.work.named(row, "bootstrap_ca_cert")? == Datum::from(true);
+    ctx.say(&format!("Bootstrap: {bootstrap}"));
+    Ok(())
+}
+
+pub(crate) fn del_ssl(ctx: &mut Context<'_>, _call: &Invocation) -> Result<(), Stop> {
+    let Some(row) = ssl(ctx)? else { return Ok(()) };
+    ctx.work.delete(row);
+    let root = ctx.root()?;
+    ctx.work.change_refs(root, "ssl", |rows| rows.clear())
+}
+
+pub(crate) fn set_ssl(ctx: &mut Context<'_>, call: &Invocation) -> Result<(), Stop> {
+    del_ssl(ctx, call)?;
+    let (root, table) = (ctx.root()?, ctx.work.table("SSL")?);
+    let row = ctx.work.insert_new(table);
+    for (at, column) in ["private_key", "certificate", "ca_cert"].into_iter().enumerate() {
+        ctx.work.set_named(row, column, call.arg(at))?;
+    }
+    ctx.work.set_named(row, "bootstrap_ca_cert", call.has("bootstrap"))?;
+    ctx.work.change_refs(root, "ssl", |rows| rows.extend([row.uuid]))
 }
 
 pub(crate) fn get_fail_mode(ctx: &mut Context<'_>, call: &Invocation) -> Result<(), Stop> {

@@ -121,6 +121,8 @@ fn command_lines() {
     fail("", "missing command name (use --help for help)");
     fail("-- --", "missing command name (use --help for help)");
     fail("foo", "unknown command 'foo'; use --help for help");
+    fail("add-prot br0 x", "unknown command 'add-prot' (did you mean 'add-port'?); use --help for help");
+    fail("--no-wiat show", "unrecognized option '--no-wiat' (did you mean 'no-wait'?)");
     fail("--foo show", "unrecognized option '--foo'");
     fail("--may-exist list-br", "'list-br' command has no '--may-exist' option");
     fail("add-br", "'add-br' command requires at least 1 arguments");

@@ -5,5 +5,6 @@
 mod appctl;
 mod server;
 mod stock;
+mod tls;
 mod upcall_cost;
 mod vsctl;

@@ -1,21 +1,20 @@
 //! The control socket of the embedded database server, with the name of the stock one (`ovs-appctl -t
 //! ovsdb-server`).
 
-use super::table::LOG_COMMANDS;
-use super::{Answer, Command, command, general, listed};
+use super::table::COMMON_COMMANDS;
+use super::{Answer, Command, command, general, listed, listed_json};
 use crate::daemon::Daemon;
+use crate::db::MANAGERS;
 
 /// Interface version for tools.
 const VERSION: &str = "ovsdb-server (Open vSwitch) 3.5.4\n";
 /// The served database.
 const NAME: &str = "Open_vSwitch";
-/// Column of the `Manager` rows' targets, as named by the stock server's start script.
-const MANAGERS: &str = "db:Open_vSwitch,Open_vSwitch,manager_options";
 
 /// Its own commands, in order of their names.
 const OWN_COMMANDS: &[Command] = &[
     command("exit", "", 0, 0, exit),
-    command("list-commands", "", 0, 0, list_commands),
+    command("list-commands", "", 0, 0, list_commands).or_json(|_| listed_json(available())),
     command("ovsdb-server/add-db", "DB", 1, 1, other_databases),
     command("ovsdb-server/add-remote", "REMOTE", 1, 1, add_remote),
     command("ovsdb-server/compact", "", 0, 1, general::compact),
@@ -31,7 +30,7 @@ const OWN_COMMANDS: &[Command] = &[
 
 /// All of them, in order of their names.
 pub(super) fn available() -> impl Iterator<Item = &'static Command> {
-    OWN_COMMANDS.iter().chain(LOG_COMMANDS)
+    OWN_COMMANDS.iter().chain(COMMON_COMMANDS)
 }
 
 fn exit(_: &mut Daemon, _: &[String]) -> Answer {
@@ -67,7 +66,7 @@ fn add_remote(daemon: &mut Daemon, args: &[String]) -> Answer {
 
 fn remove_remote(daemon: &mut Daemon, args: &[String]) -> Answer {
     let target = args[0].as_str();
-    if daemon.db.remove_remote(target) {
+    if daemon.db.remove_remote(target, &daemon.reactor) {
         return String::new().into();
     }
     let is_kept = target == MANAGERS || daemon.db.remotes().contains(&target);

@@ -12,8 +12,10 @@ use dpif::{
     UpcallSockets,
 };
 use flow::{DpPort, OfPort};
+use ofproto::ports::Port;
 use ofproto::tunnel::{Endpoint, TunnelConfig, TunnelKey, TunnelKind};
 use ofproto::view::BridgeView;
+use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -226,31 +228,72 @@ fn show_bridges(switch: &Switch, instance: &Instance) -> String {
         let _ = write!(out, " dispatch:{dispatch} sockets:{sockets} handlers:{handlers}");
     }
     out.push('\n');
-    let types: BTreeMap<_, _> =
-        instance.datapath.ports().into_iter().map(|p| (p.number, p.type_name)).collect();
     let view = instance.backer.view();
     let mut bridges: Vec<_> = view.bridges.values().collect();
     bridges.sort_by(|a, b| a.name.cmp(&b.name));
     for b in bridges {
         let _ = writeln!(out, "  {}:", b.name);
-        let mut ports: Vec<_> = b.ports.ports.values().collect();
-        ports.sort_by(|a, b| a.name.cmp(&b.name));
-        for p in ports {
-            let dp_port = p.dp_port.map_or("none".to_string(), |n| n.to_string());
-            let of_port = if p.of_port == OfPort::LOCAL { 65534 } else { p.of_port.0 };
-            let type_name = p.dp_port.and_then(|n| types.get(&n)).unwrap_or(&p.type_name);
-            let options = match (&p.tunnel, patch_peer(switch, &p.name)) {
-                (Some(tunnel), _) => {
-                    let words: Vec<_> = tunnel.options().iter().map(|(k, v)| format!("{k}={v}")).collect();
-                    format!(": {}", words.join(", "))
-                }
-                (None, Some(peer)) => format!(": peer={peer}"),
-                (None, None) => String::new(),
-            };
-            let _ = writeln!(out, "    {} {of_port}/{dp_port}: ({type_name}{options})", p.name);
+        for p in shown_ports(switch, instance, b) {
+            let words: Vec<_> = p.config.iter().map(|(k, v)| format!("{k}={v}")).collect();
+            let options = if words.is_empty() { String::new() } else { format!(": {}", words.join(", ")) };
+            let _ = writeln!(out, "    {} {}/{}: ({}{options})", p.name, p.of_port, p.dp_port, p.type_name);
         }
     }
     out
+}
+
+/// The same as JSON: objects by name of datapath, bridge and port; numbers are strings, as in the stock switch.
+pub(super) fn dpif_show_json(daemon: &mut Daemon) -> Value {
+    let switch = &daemon.switch;
+    let of_datapath = |i: &Instance| {
+        let (hit, missed, ..) = totals(i);
+        let view = i.backer.view();
+        let bridges = view.bridges.values().map(|b| {
+            let ports = shown_ports(switch, i, b).into_iter().map(|p| {
+                let config: Map<_, _> = p.config.into_iter().map(|(k, v)| (k, v.into())).collect();
+                let port = json!({
+                    "odp_port": p.dp_port, "ofport": p.of_port, "type": p.type_name, "config": config,
+                });
+                (p.name, port)
+            });
+            (b.name.to_string(), ports.collect::<Map<_, _>>().into())
+        });
+        let bridges: Map<_, _> = bridges.collect();
+        let stats = json!({ "n_hit": hit.to_string(), "n_missed": missed.to_string() });
+        (i.name().to_string(), json!({ "bridges": bridges, "stats": stats }))
+    };
+    switch.instances().iter().map(of_datapath).collect::<Map<_, _>>().into()
+}
+
+/// A port as `dpif/show` has it.
+struct ShownPort {
+    name: String,
+    of_port: String,
+    dp_port: String,
+    type_name: String,
+    config: Vec<(String, String)>,
+}
+
+/// The ports of a bridge, in order of their names.
+fn shown_ports(switch: &Switch, instance: &Instance, bridge: &BridgeView) -> Vec<ShownPort> {
+    let types: BTreeMap<_, _> =
+        instance.datapath.ports().into_iter().map(|p| (p.number, p.type_name)).collect();
+    let mut ports: Vec<_> = bridge.ports.ports.values().collect();
+    ports.sort_by(|a, b| a.name.cmp(&b.name));
+    let shown = |p: &&Arc<Port>| ShownPort {
+        name: p.name.clone(),
+        of_port: if p.of_port == OfPort::LOCAL { 65534 } else { p.of_port.0 }.to_string(),
+        dp_port: p.dp_port.map_or("none".to_string(), |n| n.to_string()),
+        type_name: p.dp_port.and_then(|n| types.get(&n)).unwrap_or(&p.type_name).clone(),
+        config: match (&p.tunnel, patch_peer(switch, &p.name)) {
+            (Some(tunnel), _) => {
+                tunnel.options().iter().map(|(k, v)| (k.to_string(), v.to_string())).collect()
+            }
+            (None, Some(peer)) => vec![("peer".to_string(), peer.to_string())],
+            (None, None) => Vec::new(),
+        },
+    };
+    ports.iter().map(shown).collect()
 }
 
 /// The configured peer of a patch port.
@@ -258,6 +301,15 @@ fn patch_peer<'a>(switch: &'a Switch, name: &str) -> Option<&'a str> {
     let bridges = &switch.planner().desired().bridges;
     let mut interfaces = bridges.values().flat_map(|b| b.ports.values()).flat_map(|p| &p.interfaces);
     interfaces.find(|i| i.name == name)?.patch_peer()
+}
+
+/// How kernel datapaths choose the upcall socket of a packet.
+pub(super) fn dispatch_modes(daemon: &mut Daemon, _: &[String]) -> Answer {
+    let line = |i: &Instance| {
+        let UpcallSockets { dispatch, .. } = i.datapath.upcall_sockets()?;
+        Some(format!("{}: {dispatch} dispatch mode\n", i.name()))
+    };
+    daemon.switch.instances().iter().filter_map(line).collect::<String>().into()
 }
 
 pub(super) fn list(daemon: &mut Daemon, _: &[String]) -> Answer {

@@ -262,7 +262,12 @@ fn offload_text(stats: &OffloadStats) -> String {
     out
 }
 
+/// `[DP] [FILE]`: with a file, only its flows. A single argument is a datapath if there is one of that name.
 pub(super) fn delete_all(daemon: &mut Daemon, args: &[String]) -> Answer {
+    let instances = daemon.switch.instances();
+    if args.len() > 1 || args.first().is_some_and(|a| instances.named(Some(a)).is_err()) {
+        return super::flow_files::delete(daemon, args);
+    }
     let switch = &daemon.switch;
     let flush = || {
         let instance = datapath(switch, args.first())?;

@@ -9,86 +9,154 @@ use super::dumps::Style;
 use crate::daemon::Daemon;
 use crate::instances::Instance;
 use crate::switch::Switch;
-use dpif::text::{format_flow, parse_actions, parse_key_mask};
-use dpif::{DpifOp, FlowPut, FlowRecord, OpResult, PmdId, PutMode};
+use dpif::text::{format_flow, format_stats, parse_actions, parse_key_mask};
+use dpif::{DpAction, DpifError, DpifOp, FlowPut, FlowRecord, OpResult, PmdId, PutMode};
 use flow::text::format_match_with;
-use flow::{FlowKey, TableId, Ufid};
+use flow::{FlowKey, KeyMask, TableId, Ufid};
 use ofp_actions::text::format_actions;
-use std::fmt::Write as _;
+use ofproto::rule::Rule;
 use std::sync::Arc;
 
-/// The datapath, whose name is optional, and the remaining arguments.
+/// Options of commands that change flows.
+#[derive(Clone, Copy, Default)]
+struct Options {
+    /// Print the statistics that the flow had.
+    stats: bool,
+    /// Zero the statistics.
+    clear: bool,
+    /// Add a flow that does not exist.
+    may_create: bool,
+}
+
+/// The datapath, whose name is optional, the options, and the remaining arguments.
 fn own<'a, 'b>(
     switch: &'a Switch,
     args: &'b [String],
     wanted: usize,
-) -> Result<(&'a Instance, &'b [String]), String> {
-    if let Some(option) = args.iter().find(|a| a.starts_with('-')) {
-        return Err(format!("unknown option {option}"));
+) -> Result<(&'a Instance, Options, Vec<&'b String>), String> {
+    let (options, mut words): (Vec<&String>, Vec<&String>) = args.iter().partition(|a| a.starts_with('-'));
+    let mut chosen = Options::default();
+    for option in options {
+        match option.as_str() {
+            "-s" | "--statistics" => chosen.stats = true,
+            "--clear" => chosen.clear = true,
+            "--may-create" => chosen.may_create = true,
+            _ => return Err(format!("Unrecognized option {option}")),
+        }
     }
-    if args.len() > wanted {
-        return Ok((datapath(switch, args.first())?, &args[1..]));
+    let name = (words.len() > wanted).then(|| words.remove(0));
+    if words.len() < wanted {
+        return Err("a flow is missing".to_string());
     }
-    Ok((datapath(switch, None)?, args))
+    Ok((datapath(switch, name)?, chosen, words))
 }
 
-/// Name of a flow on the command line.
-enum Name {
-    Ufid(Ufid),
-    Match(Box<(FlowKey, FlowKey)>),
+/// Name of a flow on the command line: a ufid, key and mask, or both.
+pub(super) struct Name {
+    pub(super) ufid: Option<Ufid>,
+    /// `None` for a ufid alone.
+    pub(super) key: Option<Box<(FlowKey, KeyMask)>>,
 }
 
 /// A ufid, with or without `ufid:`.
 pub(super) fn ufid(text: &str) -> Result<Ufid, String> {
     let digits: String = text.strip_prefix("ufid:").unwrap_or(text).chars().filter(|c| *c != '-').collect();
-    u128::from_str_radix(&digits, 16).map(Ufid).map_err(|_| format!("{text}: not a ufid"))
+    u128::from_str_radix(&digits, 16)
+        .map(Ufid)
+        .map_err(|_| "parsing flow ufid (Invalid argument)".to_string())
 }
 
-fn name(instance: &Instance, text: &str) -> Result<Name, String> {
-    if text.starts_with("ufid:") {
-        return ufid(text).map(Name::Ufid);
+impl Name {
+    /// `[ufid:UFID[,]] [KEY]`
+    pub(super) fn parse(text: &str, names: &Names) -> Result<Name, String> {
+        let (id, key) = match text.strip_prefix("ufid:") {
+            Some(rest) => {
+                let end = rest.find([',', ' ']).unwrap_or(rest.len());
+                (Some(ufid(&rest[..end])?), rest[end..].trim_start_matches([',', ' ']))
+            }
+            None => (None, text),
+        };
+        let parse = || parse_key_mask(key, names).map_err(|e| format!("parsing flow key ({e})"));
+        let key = if key.is_empty() && id.is_some() { None } else { Some(Box::new(parse()?)) };
+        Ok(Name { ufid: id, key })
     }
-    let parsed = parse_key_mask(text, &Names::of(instance)).map_err(|e| format!("parsing flow key ({e})"))?;
-    Ok(Name::Match(Box::new(parsed)))
+
+    /// Whether a flow has that name.
+    fn is_of(&self, f: &FlowRecord) -> bool {
+        match (self.ufid, &self.key) {
+            (Some(ufid), _) => f.ufid == ufid,
+            (None, Some(m)) => f.mask == m.1 && f.key.masked(&f.mask) == m.0.masked(&m.1),
+            (None, None) => false,
+        }
+    }
+
+    /// The flows of that name, with their threads. Visits all flows, unless the name is a ufid.
+    fn find(&self, instance: &Instance) -> Result<Vec<(PmdId, FlowRecord)>, String> {
+        let mut found = Vec::new();
+        for pmd in instance.datapath.pmds() {
+            match self.ufid {
+                Some(ufid) => {
+                    if let Ok(OpResult::Flow(flow)) = one(instance, pmd, DpifOp::FlowGet(ufid)) {
+                        found.push((pmd, *flow));
+                    }
+                }
+                None => found
+                    .extend(flows_of(instance, pmd)?.into_iter().filter(|f| self.is_of(f)).map(|f| (pmd, f))),
+            }
+        }
+        Ok(found)
+    }
 }
 
-/// The flows of that name, with their threads.
-fn find(instance: &Instance, text: &str) -> Result<Vec<(PmdId, FlowRecord)>, String> {
-    let name = name(instance, text)?;
-    let named = |f: &FlowRecord| match &name {
-        Name::Ufid(ufid) => f.ufid == *ufid,
-        Name::Match(m) => f.mask == m.1 && f.key.masked(&f.mask) == m.0.masked(&m.1),
-    };
-    let mut found = Vec::new();
-    for pmd in instance.datapath.pmds() {
-        found.extend(flows_of(instance, pmd)?.into_iter().filter(named).map(|f| (pmd, f)));
+/// The error of an operation, in the words of the stock switch where it has one.
+pub(super) fn why(e: &DpifError) -> String {
+    match e {
+        DpifError::Exists(_) => "File exists".to_string(),
+        DpifError::NotFound(_) => "No such file or directory".to_string(),
+        DpifError::Full(_) | DpifError::Unsupported(_) | DpifError::Device(_) => e.to_string(),
     }
-    if found.is_empty() { Err(format!("no such flow: {text}")) } else { Ok(found) }
 }
+
+const NOT_FOUND: &str = "No such file or directory";
+pub(super) const NOTHING_TO_DELETE: &str =
+    "deleting flow (No such file or directory)\nPerhaps you need to specify a UFID?";
 
 /// Sends one operation and returns its result.
 fn one(instance: &Instance, pmd: PmdId, op: DpifOp) -> Result<OpResult, String> {
     match instance.ask(pmd, vec![op])?.pop() {
-        Some(OpResult::Failed(e)) => Err(e.to_string()),
+        Some(OpResult::Failed(e)) => Err(why(&e)),
         Some(result) => Ok(result),
         None => Err("a forwarding thread gave no result".to_string()),
     }
 }
 
+/// Parses the actions of a flow.
+pub(super) fn actions_of(text: &str, names: &Names) -> Result<Arc<[DpAction]>, String> {
+    Ok(parse_actions(text, names).map_err(|e| format!("parsing actions ({e})"))?.into())
+}
+
+/// Adds a flow to all threads.
+fn create(instance: &Instance, name: &Name, actions: &Arc<[DpAction]>) -> Result<(), String> {
+    let (key, mask) = **name.key.as_ref().ok_or("parsing flow key (there is none)")?;
+    let ufid = match name.ufid {
+        Some(ufid) => ufid,
+        None => Ufid(sys::random::u128().map_err(|e| e.to_string())?),
+    };
+    for pmd in instance.datapath.pmds() {
+        let put = FlowPut { ufid, key, mask, actions: actions.clone(), mode: PutMode::Create };
+        one(instance, pmd, DpifOp::FlowPut(Box::new(put)))
+            .map_err(|e| format!("updating flow table ({e})"))?;
+    }
+    Ok(())
+}
+
 pub(super) fn add(daemon: &mut Daemon, args: &[String]) -> Answer {
     let switch = &daemon.switch;
     let add = || {
-        let (instance, args) = own(switch, args, 2)?;
-        let (key, mask) =
-            parse_key_mask(&args[0], &Names::of(instance)).map_err(|e| format!("parsing flow key ({e})"))?;
-        let actions =
-            parse_actions(&args[1], &Names::of(instance)).map_err(|e| format!("parsing actions ({e})"))?;
-        let actions: Arc<[_]> = actions.into();
-        let ufid = Ufid(sys::random::u128().map_err(|e| e.to_string())?);
-        for pmd in instance.datapath.pmds() {
-            let put = FlowPut { ufid, key, mask, actions: actions.clone(), mode: PutMode::Create };
-            one(instance, pmd, DpifOp::FlowPut(Box::new(put)))?;
-        }
+        let (instance, _, args) = own(switch, args, 2)?;
+        let names = Names::of(instance);
+        let name = Name::parse(args[0], &names)?;
+        create(instance, &name, &actions_of(args[1], &names)?)?;
         Ok(String::new())
     };
     Answer::Now(add())
@@ -97,11 +165,21 @@ pub(super) fn add(daemon: &mut Daemon, args: &[String]) -> Answer {
 pub(super) fn modify(daemon: &mut Daemon, args: &[String]) -> Answer {
     let switch = &daemon.switch;
     let modify = || {
-        let (instance, args) = own(switch, args, 2)?;
-        let actions =
-            parse_actions(&args[1], &Names::of(instance)).map_err(|e| format!("parsing actions ({e})"))?;
-        let actions: Arc<[_]> = actions.into();
-        for (pmd, f) in find(instance, &args[0])? {
+        let (instance, options, args) = own(switch, args, 2)?;
+        let names = Names::of(instance);
+        let name = Name::parse(args[0], &names)?;
+        let actions = actions_of(args[1], &names)?;
+        if options.clear {
+            return Err("updating flow table (Operation not supported)".to_string());
+        }
+        let found = name.find(instance)?;
+        if found.is_empty() {
+            return match options.may_create {
+                true => create(instance, &name, &actions).map(|()| String::new()),
+                false => Err(format!("updating flow table ({NOT_FOUND})")),
+            };
+        }
+        for (pmd, f) in &found {
             let put = FlowPut {
                 ufid: f.ufid,
                 key: f.key,
@@ -109,21 +187,33 @@ pub(super) fn modify(daemon: &mut Daemon, args: &[String]) -> Answer {
                 actions: actions.clone(),
                 mode: PutMode::Modify,
             };
-            one(instance, pmd, DpifOp::FlowPut(Box::new(put)))?;
+            one(instance, *pmd, DpifOp::FlowPut(Box::new(put)))
+                .map_err(|e| format!("updating flow table ({e})"))?;
         }
-        Ok(String::new())
+        Ok(stats_text(&found, options))
     };
     Answer::Now(modify())
+}
+
+/// The statistics that flows had, if wanted.
+fn stats_text(flows: &[(PmdId, FlowRecord)], options: Options) -> String {
+    let now_ms = sys::clock::monotonic_ms();
+    let wanted = flows.iter().filter(|_| options.stats);
+    wanted.map(|(_, f)| format_stats(&f.stats, now_ms) + "\n").collect()
 }
 
 pub(super) fn delete(daemon: &mut Daemon, args: &[String]) -> Answer {
     let switch = &daemon.switch;
     let delete = || {
-        let (instance, args) = own(switch, args, 1)?;
-        for (pmd, f) in find(instance, &args[0])? {
-            one(instance, pmd, DpifOp::FlowDel(f.ufid))?;
+        let (instance, options, args) = own(switch, args, 1)?;
+        let found = Name::parse(args[0], &Names::of(instance))?.find(instance)?;
+        if found.is_empty() {
+            return Err(NOTHING_TO_DELETE.to_string());
         }
-        Ok(String::new())
+        for (pmd, f) in &found {
+            one(instance, *pmd, DpifOp::FlowDel(f.ufid)).map_err(|e| format!("deleting flow ({e})"))?;
+        }
+        Ok(stats_text(&found, options))
     };
     Answer::Now(delete())
 }
@@ -133,12 +223,15 @@ pub(super) fn get(daemon: &mut Daemon, args: &[String]) -> Answer {
     let get = || {
         let mut style = Style::default();
         let rest: Vec<String> = args.iter().filter(|a| !style.take(a)).cloned().collect();
-        let (instance, rest) = own(switch, &rest, 1)?;
-        let wanted = rest.first().ok_or("name a flow by its ufid")?;
+        let (instance, _, rest) = own(switch, &rest, 1)?;
+        let name = Name { ufid: Some(ufid(rest[0])?), key: None };
         let names = Names::of(instance);
         let format = style.format(&names);
         let now_ms = sys::clock::monotonic_ms();
-        let found = find(instance, wanted)?;
+        let found = name.find(instance)?;
+        if found.is_empty() {
+            return Err(format!("getting flow ({NOT_FOUND})"));
+        }
         Ok(found.iter().map(|(_, f)| format_flow(f, now_ms, &format) + "\n").collect())
     };
     Answer::Now(get())
@@ -149,59 +242,19 @@ pub(super) fn bridge_tables(daemon: &mut Daemon, args: &[String]) -> Answer {
         return Answer::Now(Err("Unknown bridge".to_string()));
     };
     let now_ms = sys::clock::monotonic_ms();
-    let mut out = String::new();
     let tlv = &**bridge.tables.tlv();
-    for rule in bridge.tables.iter() {
-        if rule.table != TableId(0) {
-            let _ = write!(out, "table_id={}, ", rule.table.0);
-        }
-        let (packets, bytes) = rule.stats.counts();
-        let age_s = now_ms.saturating_sub(rule.created_ms) / 1000;
-        let matching = format_match_with(&rule.matching.unpack(), Some(rule.priority), tlv);
-        let separator = if matching.is_empty() { "" } else { "," };
-        let actions = format_actions(&rule.actions, tlv);
-        let _ = writeln!(
-            out,
-            "duration={age_s}s, n_packets={packets}, n_bytes={bytes}, {matching}{separator}actions={actions}"
-        );
-    }
-    out.into()
+    bridge.tables.iter().map(|rule| rule_line(rule, now_ms, tlv)).collect::<String>().into()
 }
 
-pub(super) fn features(daemon: &mut Daemon, args: &[String]) -> Answer {
-    let Some((instance, _)) = daemon.switch.instances().bridge(&args[0]) else {
-        return Answer::Now(Err("no such bridge".to_string()));
-    };
-    let can = instance.datapath.capabilities();
-    let yes = |b: bool| if b { "Yes" } else { "No" }.to_string();
-    let rows = [
-        ("Masked set action", yes(true)),
-        ("Tunnel push pop", yes(false)),
-        ("Ufid", yes(true)),
-        ("Truncate action", yes(can.truncate)),
-        ("Clone action", yes(can.clone)),
-        ("Sample nesting", can.sample_nesting.to_string()),
-        ("Conntrack eventmask", yes(can.ct.event_mask)),
-        ("Conntrack clear", yes(can.ct.clear)),
-        ("Max dp_hash algorithm", can.max_hash_algorithm.to_string()),
-        ("Check pkt length action", yes(can.check_pkt_len)),
-        ("Conntrack timeout policy", yes(can.ct.timeout)),
-        ("Explicit Drop action", yes(can.explicit_drop)),
-        ("Optimized Balance TCP mode", yes(false)),
-        ("Conntrack all-zero IP SNAT", yes(can.ct.zero_snat)),
-        ("MPLS Label add", yes(can.add_mpls)),
-        ("psample action", yes(can.psample)),
-        ("Max VLAN headers", can.max_vlan_headers.to_string()),
-        ("Max MPLS depth", can.max_mpls_depth.to_string()),
-        ("Recirc", yes(can.recirc)),
-        ("CT state", yes(can.ct.state)),
-        ("CT zone", yes(can.ct.zone)),
-        ("CT mark", yes(can.ct.mark)),
-        ("CT label", yes(can.ct.label)),
-        ("CT state NAT", yes(can.ct.state_nat)),
-        ("CT orig tuple", yes(can.ct.orig_tuple)),
-        ("CT orig tuple for IPv6", yes(can.ct.orig_tuple6)),
-        ("IPv6 ND Extension", yes(false)),
-    ];
-    rows.iter().map(|(name, value)| format!("{name}: {value}\n")).collect::<String>().into()
+/// A rule with its counters, on a line.
+pub(super) fn rule_line(rule: &Rule, now_ms: u64, names: &dyn flow::text::PortNames) -> String {
+    let table = if rule.table == TableId(0) { String::new() } else { format!("table_id={}, ", rule.table.0) };
+    let (packets, bytes) = rule.stats.counts();
+    let age_s = now_ms.saturating_sub(rule.created_ms) / 1000;
+    let matching = format_match_with(&rule.matching.unpack(), Some(rule.priority), names);
+    let separator = if matching.is_empty() { "" } else { "," };
+    let actions = format_actions(&rule.actions, names);
+    format!(
+        "{table}duration={age_s}s, n_packets={packets}, n_bytes={bytes}, {matching}{separator}actions={actions}\n"
+    )
 }

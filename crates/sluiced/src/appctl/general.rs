@@ -1,8 +1,9 @@
 //! Commands about the daemon itself.
 
-use super::{Answer, available, listed};
+use super::{Answer, Format, available, listed, listed_json};
 use crate::coverage;
 use crate::daemon::{Daemon, Exit};
+use serde_json::Value;
 use sync::Ordering;
 use vlog::vlog;
 
@@ -27,6 +28,32 @@ pub(super) fn version(_: &mut Daemon, _: &[String]) -> Answer {
 
 pub(super) fn list_commands(daemon: &mut Daemon, _: &[String]) -> Answer {
     listed(available(daemon).into_iter()).into()
+}
+
+/// The commands about datapaths, as the tool for datapaths lists them.
+pub(super) fn list_datapath_commands(daemon: &mut Daemon, _: &[String]) -> Answer {
+    listed(available(daemon).into_iter().filter(|c| c.name.starts_with("dpctl/"))).into()
+}
+
+pub(super) fn list_commands_json(daemon: &mut Daemon) -> Value {
+    listed_json(available(daemon).into_iter())
+}
+
+/// `--format text|json`, for the further commands of the client.
+pub(super) fn set_options(_: &mut Daemon, args: &[String]) -> Answer {
+    let mut format = Format::Text;
+    for pair in args.chunks(2) {
+        format = match pair {
+            [option] => return Answer::Now(Err(format!("option requires an argument -- {option}"))),
+            [option, value] if option == "--format" => match value.as_str() {
+                "text" => Format::Text,
+                "json" => Format::Json,
+                _ => return Answer::Now(Err(format!("option {option} has invalid value {value}"))),
+            },
+            _ => return Answer::Now(Err(format!("invalid option {}", pair[0]))),
+        };
+    }
+    Answer::Format(format)
 }
 
 pub(super) fn vlog_set(_: &mut Daemon, args: &[String]) -> Answer {

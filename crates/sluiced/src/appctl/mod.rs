@@ -3,11 +3,16 @@
 mod conntrack;
 mod database;
 mod datapath;
+mod detrace;
 mod dummy;
 mod dumps;
 mod fdb;
+mod features;
+mod flow_files;
 mod flows;
 mod general;
+mod implementations;
+mod parsing;
 mod perf;
 mod pmd;
 mod slowpath;
@@ -18,13 +23,16 @@ mod trace_args;
 mod unsupported;
 mod work;
 
+pub(crate) use trace::failed_text;
 pub(crate) use trace_args::hexadecimal as packet_of_hex;
 pub use work::{Work, Workers};
 
 use super::daemon::Daemon;
 use super::switch::Switch;
+use super::unixctl::Request;
+use serde_json::Value;
 use sync::Ordering;
-use table::{COMMANDS, DUMMY_COMMANDS, LOG_COMMANDS};
+use table::{COMMANDS, COMMON_COMMANDS, DUMMY_COMMANDS};
 
 /// Result of a command.
 pub enum Answer {
@@ -32,6 +40,20 @@ pub enum Answer {
     Now(Result<String, String>),
     /// A reply after some event.
     Later(Wait),
+    /// A value, for clients that want JSON.
+    Json(Value),
+    /// Further replies to this client are JSON, or text.
+    Format(Format),
+}
+
+/// Format of the replies to a client (`set-options --format`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Format {
+    /// Text for the terminal.
+    #[default]
+    Text,
+    /// JSON; text is wrapped.
+    Json,
 }
 
 impl From<Result<String, String>> for Answer {
@@ -103,16 +125,25 @@ struct Command {
     min_args: usize,
     max_args: usize,
     run: Handler,
+    /// The reply as JSON, if the command has its own form of it.
+    json: Option<fn(&mut Daemon) -> Value>,
 }
 
 const fn command(name: &'static str, usage: &'static str, min: usize, max: usize, run: Handler) -> Command {
-    Command { name, usage, min_args: min, max_args: max, run }
+    Command { name, usage, min_args: min, max_args: max, run, json: None }
+}
+
+impl Command {
+    /// Replies with this value to clients that want JSON.
+    const fn or_json(self, json: fn(&mut Daemon) -> Value) -> Command {
+        Command { json: Some(json), ..self }
+    }
 }
 
 /// The commands of this daemon, in order of their names.
 fn available(daemon: &Daemon) -> Vec<&'static Command> {
     let dummy = if daemon.switch.has_dummies() { DUMMY_COMMANDS } else { &[] };
-    let mut all: Vec<_> = COMMANDS.iter().chain(LOG_COMMANDS).chain(dummy).collect();
+    let mut all: Vec<_> = COMMANDS.iter().chain(COMMON_COMMANDS).chain(dummy).collect();
     all.sort_by_key(|c| c.name);
     all
 }
@@ -123,18 +154,24 @@ fn listed<'c>(commands: impl Iterator<Item = &'c Command>) -> String {
     std::iter::once("The available commands are:\n".to_string()).chain(lines).collect()
 }
 
+/// The same as JSON: an object of arguments by command.
+fn listed_json<'c>(commands: impl Iterator<Item = &'c Command>) -> Value {
+    commands.map(|c| (c.name.to_string(), Value::from(c.usage))).collect::<serde_json::Map<_, _>>().into()
+}
+
 /// Runs a command.
-pub fn run(daemon: &mut Daemon, name: &str, args: &[String]) -> Answer {
-    let command = available(daemon).into_iter().find(|c| c.name == name);
-    run_one(command, daemon, name, args)
+pub fn run(daemon: &mut Daemon, request: &Request) -> Answer {
+    let command = available(daemon).into_iter().find(|c| c.name == request.command);
+    run_one(command, daemon, request)
 }
 
 /// Runs a command of the embedded database server.
-pub fn run_of_database(daemon: &mut Daemon, name: &str, args: &[String]) -> Answer {
-    run_one(database::available().find(|c| c.name == name), daemon, name, args)
+pub fn run_of_database(daemon: &mut Daemon, request: &Request) -> Answer {
+    run_one(database::available().find(|c| c.name == request.command), daemon, request)
 }
 
-fn run_one(command: Option<&Command>, daemon: &mut Daemon, name: &str, args: &[String]) -> Answer {
+fn run_one(command: Option<&Command>, daemon: &mut Daemon, request: &Request) -> Answer {
+    let Request { command: name, args, format, .. } = request;
     let Some(command) = command else {
         return Answer::Now(Err(format!(
             "\"{name}\" is not a valid command (use \"list-commands\" to see a list of valid commands)"
@@ -149,9 +186,12 @@ fn run_one(command: Option<&Command>, daemon: &mut Daemon, name: &str, args: &[S
     if args.len() > command.max_args {
         return Answer::Now(Err(format!("\"{name}\" command takes at most {} arguments", command.max_args)));
     }
+    if let (Some(json), Format::Json) = (command.json, format) {
+        return Answer::Json(json(daemon));
+    }
     match (command.run)(daemon, args) {
         Answer::Now(answer) => Answer::Now(answer.map_err(|e| worded(name, e))),
-        later => later,
+        other @ (Answer::Later(_) | Answer::Json(_) | Answer::Format(_)) => other,
     }
 }
 

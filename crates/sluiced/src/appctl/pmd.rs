@@ -88,10 +88,3 @@ pub(super) fn pmd_stats_clear(daemon: &mut Daemon, args: &[String]) -> Answer {
     };
     Answer::Now(clear())
 }
-
-/// The only subtable lookup function, with the number of subtables that use it.
-pub(super) fn lookups(daemon: &mut Daemon, _: &[String]) -> Answer {
-    let stats = daemon.switch.instances().iter().flat_map(|i| i.pmd_stats());
-    let subtables: u64 = stats.map(|(_, s)| s.masks).sum();
-    format!("Available dpcls implementations:\n  generic (Use count: {subtables}, Priority: 1)\n").into()
-}

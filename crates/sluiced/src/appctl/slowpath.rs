@@ -13,12 +13,13 @@ pub(super) fn upcall_show(daemon: &mut Daemon, _: &[String]) -> Answer {
         let limit = instance.backer.limits.flow_limit.load(Ordering::Relaxed);
         let _ = writeln!(
             out,
-            "{}:\n  flows         : (current {}) (avg {}) (max {}) (limit {limit})\n  dump duration : {}ms\n  ufid enabled : true\n",
+            "{}:\n  flows         : (current {}) (avg {}) (max {}) (limit {limit})\n  dump duration : {}ms\n  ufid enabled : {}\n",
             instance.name(),
             s.flows,
             s.average_flows,
             s.max_flows,
-            s.dump_duration_ms
+            s.dump_duration_ms,
+            !instance.backer.limits.whole_dumps.load(Ordering::Relaxed)
         );
         let threads = instance.revalidator().threads.load(Ordering::Relaxed);
         for (n, keys) in instance.backer.ukeys.lens(threads).into_iter().enumerate() {
@@ -80,12 +81,20 @@ pub(super) fn enable_megaflows(daemon: &mut Daemon, _: &[String]) -> Answer {
     "megaflows enabled\n".to_string().into()
 }
 
-/// Flows always have ufids.
-pub(super) fn disable_ufid(_: &mut Daemon, _: &[String]) -> Answer {
-    Answer::Now(Err("flows of this datapath always carry their ufid".to_string()))
+/// Has the revalidator read flows by their names alone, or as a whole.
+fn set_terse(daemon: &Daemon, on: bool) {
+    for instance in daemon.switch.instances().iter() {
+        instance.backer.limits.whole_dumps.store(!on, Ordering::Relaxed);
+    }
 }
 
-pub(super) fn enable_ufid(_: &mut Daemon, _: &[String]) -> Answer {
+pub(super) fn disable_ufid(daemon: &mut Daemon, _: &[String]) -> Answer {
+    set_terse(daemon, false);
+    "Datapath dumping tersely using UFID disabled\n".to_string().into()
+}
+
+pub(super) fn enable_ufid(daemon: &mut Daemon, _: &[String]) -> Answer {
+    set_terse(daemon, true);
     "Datapath dumping tersely using UFID enabled for supported datapaths\n".to_string().into()
 }
 

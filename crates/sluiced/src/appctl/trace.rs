@@ -12,12 +12,13 @@ use dpif::text::{NumbersOnly, format_actions, parse_key_mask};
 use dpif::{DpAction, DpifOp, Execute, FlowStats, OpBatch, PmdId, UserCookie, XlateDrop, slow_reason};
 use flow::compose::compose;
 use flow::extract::{Metadata, extract};
-use flow::text::{PortNames, format_flow_with, format_megaflow_with, parse_exact_flow};
-use flow::{DpPort, FLOW_WORDS, Flow, FlowKey, Mask, Match, OfPort, TlvTable, VlanTag};
+use flow::text::{format_flow_with, format_megaflow_with, parse_exact_flow};
+use flow::{DpPort, FLOW_WORDS, Flow, FlowKey, Mask, Match, OfPort, VlanTag};
 use ofp_actions::text::parse_actions;
 use ofp_actions::{Action, CheckContext, Stage, check_actions};
+use ofproto::backer::Failed;
 use ofproto::ct_support;
-use ofproto::ports::BridgeId;
+use ofproto::ports::{BridgeId, BridgeNames};
 use ofproto::view::BridgeView;
 use ofproto::xlate::{Recirculations, Request, Start, Translation, render_trace, translate};
 use openflow::Version;
@@ -27,23 +28,6 @@ use std::fmt::Write as _;
 /// Upper bound of port numbers.
 const MAX_PORTS: u32 = 0xff00;
 
-/// Ports and mappings of a bridge.
-struct Names<'a>(&'a BridgeView);
-
-impl PortNames for Names<'_> {
-    fn name(&self, port: OfPort) -> Option<&str> {
-        self.0.ports.port(port).map(|p| p.name.as_str())
-    }
-
-    fn number(&self, name: &str) -> Option<OfPort> {
-        self.0.ports.by_name(name).map(|p| p.of_port)
-    }
-
-    fn tlv(&self) -> &TlvTable {
-        self.0.tables.tlv()
-    }
-}
-
 /// Input of a trace.
 struct Subject<'a> {
     instance: &'a Instance,
@@ -52,6 +36,13 @@ struct Subject<'a> {
     packet: Option<Vec<u8>>,
     /// Connection states of recirculated packets.
     ct_next: Vec<u32>,
+    /// Print port names.
+    names: bool,
+}
+
+/// Names of a bridge's ports.
+fn names(bridge: &BridgeView, show: bool) -> BridgeNames<'_> {
+    BridgeNames { ports: &bridge.ports, tlv: bridge.tables.tlv(), show }
 }
 
 pub(super) fn trace(daemon: &mut Daemon, args: &[String]) -> Answer {
@@ -79,16 +70,17 @@ fn subject<'a>(instances: &'a Instances, args: &TraceArgs<'_>) -> Result<Subject
         FlowText::Bridge(name, text) => {
             let (instance, bridge) =
                 instances.bridge(name).ok_or_else(|| format!("{name}: unknown bridge"))?;
-            let flow = parse_exact_flow(text, &Names(&bridge))
+            let flow = parse_exact_flow(text, &names(&bridge, true))
                 .map_err(|e| format!("Bad openflow flow syntax: {text}: {}", e.message))?;
             (instance, bridge.id, flow)
         }
         FlowText::Datapath(name, text) => {
-            let (key, _) = parse_key_mask(text, &NumbersOnly).map_err(|e| match name {
-                None => format!("syntax error at {text} (or the bridge name was omitted): {e}"),
-                Some(_) => format!("syntax error at {text}: {e}"),
-            })?;
-            let instance = instances.named(name)?;
+            let instance = match name {
+                Some(_) => instances.named(name).map_err(|_| "Cannot find the datapath")?,
+                None => instances.named(name)?,
+            };
+            let (key, _) = parse_key_mask(text, &super::datapath::Names::of(instance))
+                .map_err(|e| format!("syntax error at {text} (or the bridge name was omitted): {e}"))?;
             let view = instance.backer.view();
             let none = || format!("no OpenFlow port for datapath port {}", key.in_port());
             let (bridge, of_port) = view.receiver(&key).ok_or_else(none)?;
@@ -104,7 +96,7 @@ fn subject<'a>(instances: &'a Instances, args: &TraceArgs<'_>) -> Result<Subject
             Some(bytes.clone())
         }
     };
-    Ok(Subject { instance, bridge, flow, packet, ct_next: args.ct_next.clone() })
+    Ok(Subject { instance, bridge, flow, packet, ct_next: args.ct_next.clone(), names: args.names })
 }
 
 /// The flow of a packet, with `given` metadata.
@@ -122,7 +114,7 @@ fn of_packet(bytes: &[u8], given: &Flow, vlan_limit: u8) -> Flow {
 fn packet_out_actions(subject: &Subject<'_>, args: &TraceArgs<'_>) -> Result<Vec<Action>, String> {
     let view = subject.instance.backer.view();
     let bridge = view.bridge(subject.bridge).ok_or("the bridge is gone")?;
-    let actions = parse_actions(args.actions, &Names(bridge)).map_err(|e| e.message)?;
+    let actions = parse_actions(args.actions, &names(bridge, true)).map_err(|e| e.message)?;
     let instruction = actions.iter().map(Action::stage).find(|stage| *stage > Stage::Apply);
     if let Some(stage) = instruction {
         return Err(format!("{} instruction not allowed here", stage.name()));
@@ -137,7 +129,7 @@ fn packet_out_actions(subject: &Subject<'_>, args: &TraceArgs<'_>) -> Result<Vec
         has_meter: &|id| bridge.meters.contains_key(&id),
         has_group: &|id| bridge.tables.groups().get(id).is_some(),
     };
-    let can = subject.instance.datapath.capabilities().ct;
+    let can = subject.instance.backer.features().ct;
     check_actions(&actions, &Match::new(&subject.flow, &exact), &cx)
         .and_then(|()| ct_support::check_actions(&actions, &can))
         .map_err(|e| format!("Bad actions: {e}"))?;
@@ -171,9 +163,78 @@ fn part_text(subject: &Subject<'_>, flow: &Flow, start: Start<'_>, copies: &mut 
     // Held until the next round of the revalidator, so that further traces find their state.
     backer.ukeys.defer_release(&t.recircs);
     copies.add(std::mem::take(&mut t.forks));
-    let tlv = view.bridge(subject.bridge).map(|b| b.tables.tlv().clone()).unwrap_or_default();
-    let shown = format_flow_with(flow, &*tlv);
-    format!("Flow: {shown}\n{}{}", render_trace(&t.trace), summary(subject, flow, &t, &tlv))
+    let Some(bridge) = view.bridge(subject.bridge) else { return "the bridge is gone\n".to_string() };
+    let names = names(bridge, subject.names);
+    let dp_names = subject.names.then(|| super::datapath::Names::of(subject.instance));
+    let shown = Shown {
+        names: &names,
+        dp_names: dp_names.as_ref().map_or(&NumbersOnly, |names| names),
+        with_names: subject.names,
+        has_packet: subject.packet.is_some(),
+    };
+    shown.translation(flow, &t)
+}
+
+/// A failed translation, as a trace.
+pub(crate) fn failed_text(failed: &Failed) -> String {
+    let t = &failed.translation;
+    Shown { names: &*t.tlv, dp_names: &NumbersOnly, with_names: false, has_packet: true }
+        .translation(&failed.flow, t)
+}
+
+/// Form of a translation's text.
+struct Shown<'a> {
+    names: &'a dyn flow::text::PortNames,
+    dp_names: &'a dyn dpif::text::PortNames,
+    with_names: bool,
+    has_packet: bool,
+}
+
+impl Shown<'_> {
+    fn translation(&self, flow: &Flow, t: &Translation) -> String {
+        let shown = format_flow_with(flow, self.names);
+        format!("Flow: {shown}\n{}{}", render_trace(&t.trace, self.with_names), self.summary(flow, t))
+    }
+
+    fn summary(&self, flow: &Flow, t: &Translation) -> String {
+        let mut shown = *flow;
+        shown.recirc_id = t.final_flow.recirc_id;
+        shown.actset_output = OfPort::UNSET.0;
+        let is_unchanged = t.final_flow == shown;
+        let last =
+            if is_unchanged { "unchanged".to_string() } else { format_flow_with(&t.final_flow, self.names) };
+        let mut mask: Mask = t.wc;
+        for (tag, bits) in flow.vlans.iter().zip(&mut mask.0.vlans) {
+            // The EtherType already shows the absence of a tag.
+            if !tag.is_present() {
+                *bits = VlanTag::default();
+            }
+        }
+        let mut actions = format_actions(&t.actions, self.dp_names);
+        if !self.has_packet {
+            // Without a packet, controllers receive none.
+            actions = actions.replace("dont_send=0", "dont_send=1");
+        }
+        let mut out =
+            format!("\nFinal flow: {last}\nMegaflow: {}\n", format_megaflow_with(flow, &mask, self.names));
+        let _ = writeln!(out, "Datapath actions: {actions}");
+        let reasons = [
+            (slow_reason::CONTROLLER, "Sends \"packet-in\" messages to the OpenFlow controller."),
+            (slow_reason::ACTION, "Uses action(s) not supported by datapath."),
+            (slow_reason::MATCH, "Needs more specific matching than the datapath supports."),
+            (slow_reason::PROTOCOL, "Consists of packets of a protocol that the switch speaks itself."),
+        ];
+        if t.slow_reasons != 0 {
+            out += "This flow is handled by the userspace slow path because it:\n";
+            for (_, why) in reasons.iter().filter(|(bit, _)| t.slow_reasons & bit != 0) {
+                let _ = writeln!(out, "  - {why}");
+            }
+        }
+        if let (Some(reason), true) = (t.error, t.fault.is_some()) {
+            let _ = writeln!(out, "Translation failed ({}), packet is dropped.", failure(reason));
+        }
+        out
+    }
 }
 
 /// Executes the actions of the translation for controllers only: nothing is forwarded.
@@ -200,44 +261,6 @@ fn to_controllers(subject: &Subject<'_>, flow: &Flow, packet: &[u8], t: &Transla
     subject.instance.datapath.operate(OpBatch { pmd: PmdId::Main, ops, tag: 0, reply: None });
 }
 
-fn summary(subject: &Subject<'_>, flow: &Flow, t: &Translation, tlv: &TlvTable) -> String {
-    let mut shown = *flow;
-    shown.recirc_id = t.final_flow.recirc_id;
-    shown.actset_output = OfPort::UNSET.0;
-    let is_unchanged = t.final_flow == shown;
-    let last = if is_unchanged { "unchanged".to_string() } else { format_flow_with(&t.final_flow, tlv) };
-    let mut mask: Mask = t.wc;
-    for (tag, bits) in flow.vlans.iter().zip(&mut mask.0.vlans) {
-        // The EtherType already shows the absence of a tag.
-        if !tag.is_present() {
-            *bits = VlanTag::default();
-        }
-    }
-    let mut actions = format_actions(&t.actions, &NumbersOnly);
-    if subject.packet.is_none() {
-        // Without a packet, controllers receive none.
-        actions = actions.replace("dont_send=0", "dont_send=1");
-    }
-    let mut out = format!("\nFinal flow: {last}\nMegaflow: {}\n", format_megaflow_with(flow, &mask, tlv));
-    let _ = writeln!(out, "Datapath actions: {actions}");
-    let reasons = [
-        (slow_reason::CONTROLLER, "Sends \"packet-in\" messages to the OpenFlow controller."),
-        (slow_reason::ACTION, "Uses action(s) not supported by datapath."),
-        (slow_reason::MATCH, "Needs more specific matching than the datapath supports."),
-        (slow_reason::PROTOCOL, "Consists of packets of a protocol that the switch speaks itself."),
-    ];
-    if t.slow_reasons != 0 {
-        out += "This flow is handled by the userspace slow path because it:\n";
-        for (_, why) in reasons.iter().filter(|(bit, _)| t.slow_reasons & bit != 0) {
-            let _ = writeln!(out, "  - {why}");
-        }
-    }
-    if let (Some(reason), true) = (t.error, t.fault.is_some()) {
-        let _ = writeln!(out, "Translation failed ({}), packet is dropped.", failure(reason));
-    }
-    out
-}
-
 /// The text of a failed translation.
 fn failure(reason: XlateDrop) -> &'static str {
     match reason {
@@ -253,5 +276,6 @@ fn failure(reason: XlateDrop) -> &'static str {
         XlateDrop::VlanNotAllowed => "VLAN not allowed",
         XlateDrop::TooManyMplsLabels => "Too many MPLS labels",
         XlateDrop::InvalidTunnelMetadata => "Invalid tunnel metadata",
+        XlateDrop::UnsupportedPacketType => "Unsupported packet type",
     }
 }

@@ -39,6 +39,8 @@ pub(super) struct TraceArgs<'a> {
     pub(super) consistent: bool,
     /// Connection states of recirculated packets, in their order.
     pub(super) ct_next: Vec<u32>,
+    /// Print port names.
+    pub(super) names: bool,
     /// For a packet-out.
     pub(super) actions: &'a str,
 }
@@ -47,7 +49,12 @@ impl<'a> TraceArgs<'a> {
     /// Parses arguments; `packet_out`: actions are last.
     pub(super) fn parse(args: &'a [String], packet_out: bool) -> Result<TraceArgs<'a>, String> {
         let mut words = Vec::new();
-        let (mut generate, mut consistent) = (false, false);
+        let (mut generate, mut consistent, mut names) = (false, false, false);
+        // The actions of a packet-out are last, whatever they look like.
+        let (args, actions) = match (packet_out, args) {
+            (true, [args @ .., actions]) => (args, actions.as_str()),
+            _ => (args, ""),
+        };
         let mut ct_next = Vec::new();
         let (mut l7, mut l7_bytes) = (None, DEFAULT_L7_BYTES);
         let mut rest = args.iter();
@@ -56,6 +63,7 @@ impl<'a> TraceArgs<'a> {
             match arg.as_str() {
                 "-generate" | "--generate" => generate = true,
                 "-consistent" | "--consistent" if packet_out => consistent = true,
+                "--names" => names = true,
                 "--l7" => l7 = Some(hexadecimal(value()?)?),
                 "--l7-len" => l7_bytes = l7_length(value()?)?,
                 "--ct-next" => ct_next.push(connection_state(value()?)?),
@@ -63,11 +71,8 @@ impl<'a> TraceArgs<'a> {
                 _ => words.push(arg.as_str()),
             }
         }
-        let actions = match packet_out {
-            true => words.pop().ok_or("give the actions of the packet-out last")?,
-            false => "",
-        };
         let packet = match (generate, words.len()) {
+            (true, 3..) => return Err("Syntax error".to_string()),
             (true, _) => PacketText::Generate,
             (false, 3) => PacketText::Bytes(frame(words[2])?),
             (false, 2) => hexadecimal(words[1])
@@ -78,13 +83,13 @@ impl<'a> TraceArgs<'a> {
             words.pop();
         }
         let flow = match words[..] {
-            [] => return Err("give a bridge and a flow, or a datapath flow".to_string()),
+            [] => return Err("Syntax error".to_string()),
             [flow] => FlowText::Datapath(None, flow),
             [name, flow] if is_datapath_flow(flow) => FlowText::Datapath(Some(name), flow),
             [name, flow] => FlowText::Bridge(name, flow),
             _ => return Err("too many arguments".to_string()),
         };
-        Ok(TraceArgs { flow, packet, l7, l7_bytes, consistent, ct_next, actions })
+        Ok(TraceArgs { flow, packet, l7, l7_bytes, consistent, ct_next, names, actions })
     }
 
     /// The payload of a generated packet.

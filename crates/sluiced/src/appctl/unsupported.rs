@@ -4,6 +4,7 @@
 //! If one is configured, the reply is that it is not supported.
 
 use super::Answer;
+use super::datapath::with_threads;
 use crate::daemon::Daemon;
 use ovsdb::client::RowView;
 
@@ -53,6 +54,12 @@ const RSTP: Feature = Feature {
     table: "Bridge",
     asks: |bridge| bridge.bool("rstp_enable"),
     unknown: "No such RSTP object",
+};
+const AUTO_ATTACH: Feature = Feature {
+    name: "auto-attach",
+    table: "Bridge",
+    asks: |bridge| bridge.opt_uuid("auto_attach").is_some(),
+    unknown: "",
 };
 const QOS: Feature = Feature {
     name: "QoS",
@@ -111,6 +118,48 @@ pub(super) fn stp(daemon: &mut Daemon, args: &[String]) -> Answer {
 
 pub(super) fn rstp(daemon: &mut Daemon, args: &[String]) -> Answer {
     none_of(daemon, &RSTP, args, "")
+}
+
+/// Without an instance of the protocol all these replies are empty.
+pub(super) fn autoattach(daemon: &mut Daemon, args: &[String]) -> Answer {
+    Answer::Now(not_asked_for(daemon, &AUTO_ATTACH, args).map(|()| String::new()))
+}
+
+/// `[INTERFACE] normal|false|true`: overrides a state of all instances or of one.
+fn forced(daemon: &Daemon, feature: &Feature, args: &[String], unknown: &str) -> Answer {
+    let known = args.last().is_some_and(|state| ["normal", "false", "true"].contains(&state.as_str()));
+    if !known {
+        return Answer::Now(Err("unknown fault string".to_string()));
+    }
+    let named = &args[..args.len() - 1];
+    let answer = not_asked_for(daemon, feature, named);
+    Answer::Now(answer.and_then(|()| match named.is_empty() {
+        true => Ok("OK".to_string()),
+        false => Err(unknown.to_string()),
+    }))
+}
+
+pub(super) fn bfd_forwarding(daemon: &mut Daemon, args: &[String]) -> Answer {
+    forced(daemon, &BFD, args, "no such BFD object")
+}
+
+pub(super) fn cfm_fault(daemon: &mut Daemon, args: &[String]) -> Answer {
+    forced(daemon, &CFM, args, "no such CFM object")
+}
+
+/// Forces a topology change.
+pub(super) fn stp_change(daemon: &mut Daemon, args: &[String]) -> Answer {
+    none_of(daemon, &STP, args, "OK")
+}
+
+/// The same.
+pub(super) fn rstp_change(daemon: &mut Daemon, args: &[String]) -> Answer {
+    none_of(daemon, &RSTP, args, "OK")
+}
+
+/// Bonds of userspace datapaths.
+pub(super) fn datapath_bonds(daemon: &mut Daemon, args: &[String]) -> Answer {
+    with_threads(&daemon.switch, args.first()).map(|_| String::new()).into()
 }
 
 /// Reply for an interface of a bridge.

@@ -3,30 +3,42 @@
 use super::controller::{Controller, Place, Remote};
 use super::link::{CLOSED, Link, Origin, RESET};
 use crate::instances::Instance;
+use crate::next_hops::NextHops;
 use crate::reactor::Reactor;
 use crate::stream::{Conn, Endpoint, Listener};
 use crate::turn::Turn;
 use dpif::Datapath;
+use flow::MacAddr;
+use log::LevelFilter;
 use mio::Token;
 use ofproto::backer::Backer;
 use ofproto::connmgr::{
-    AdminChange, BridgeCtx, ConnCounters, ConnKind, Connmgr, FailMode, Held, RemoteConfig,
+    AdminChange, BridgeCtx, ConnCounters, ConnKind, ConnSettings, Connmgr, FailEvent, FailMode, Held,
+    InBandConfig, RemoteConfig,
 };
 use ofproto::events::PacketInEvent;
 use ofproto::ports::{BridgeId, PortTable};
 use openflow::budget::Budgets;
+use openflow::message_log::Direction;
 use openflow::msg::stats::SwitchDesc;
 use openflow::reconnect::Action;
 use openflow::session::CloseReason;
+use openflow::text::describe as describe_message;
 use openflow::{Version, VersionSet};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use vlog::vlog;
 use vswitch::config::{BridgeOptions, ControllerConfig, ControllerKind};
 use vswitch::status::ControllerFacts;
 
 /// Maximum connections of a listener: other listeners have their own limit, so they are not locked out.
 const PER_LISTENER_MAX: usize = 128;
+
+/// Interval of looking for next hops while some are unknown, then for changes.
+const RESOLVE_MS: u64 = 1000;
+const RESOLVE_AGAIN_MS: u64 = 10_000;
 
 /// The sockets of one bridge: management, snoop, and controllers.
 ///
@@ -47,6 +59,12 @@ pub(super) struct OfBridge {
     controllers: BTreeMap<String, Controller>,
     links: BTreeMap<Token, Link>,
     configured: Option<RemoteConfig>,
+    /// In-band control is not disabled.
+    has_in_band: bool,
+    managers: BTreeSet<SocketAddrV4>,
+    in_band: InBandConfig,
+    /// Time of looking for next hops; `None` without in-band control.
+    resolves_at_ms: Option<u64>,
 }
 
 impl OfBridge {
@@ -89,6 +107,10 @@ impl OfBridge {
             controllers: BTreeMap::new(),
             links: BTreeMap::new(),
             configured: None,
+            has_in_band: true,
+            managers: BTreeSet::new(),
+            in_band: InBandConfig::default(),
+            resolves_at_ms: None,
         }
     }
 
@@ -109,6 +131,9 @@ impl OfBridge {
             vswitch::config::FailMode::Secure => FailMode::Secure,
         };
         self.apply(|c| c.fail_mode = fail_mode, now_ms);
+        self.has_in_band = !options.disable_in_band;
+        self.change_in_band(|c| c.queue = options.in_band_queue, now_ms);
+        self.find_remotes(now_ms);
     }
 
     /// Replaces the controllers; unchanged ones keep their connections.
@@ -125,7 +150,9 @@ impl OfBridge {
             .map(|(target, _)| target.clone())
             .collect();
         for target in gone {
-            self.controllers.remove(&target);
+            if let Some(controller) = self.controllers.remove(&target) {
+                log::info!(target: "connmgr", "{}: removed {} controller \"{target}\"", self.name, controller.kind_name());
+            }
             let tokens: Vec<Token> = self
                 .links
                 .iter()
@@ -149,6 +176,47 @@ impl OfBridge {
             },
             now_ms,
         );
+        self.find_remotes(now_ms);
+    }
+
+    /// Sets the addresses of managers whose connections may pass through it.
+    pub(super) fn set_managers(&mut self, managers: &BTreeSet<SocketAddrV4>, now_ms: u64) {
+        self.managers.clone_from(managers);
+        self.find_remotes(now_ms);
+    }
+
+    /// Finds the remotes of in-band control: controllers and managers.
+    fn find_remotes(&mut self, now_ms: u64) {
+        let managers = self.managers.iter().copied().filter(|_| self.has_in_band);
+        let remotes: BTreeSet<_> =
+            self.controllers.values().filter_map(Controller::in_band_address).chain(managers).collect();
+        if remotes != self.in_band.remotes {
+            self.resolves_at_ms = Some(now_ms).filter(|_| !remotes.is_empty());
+            self.change_in_band(|c| c.remotes = remotes, now_ms);
+        }
+    }
+
+    /// Time at which its next hops are to be resolved; `None` without in-band control.
+    pub(super) fn resolves_at_ms(&self) -> Option<u64> {
+        self.resolves_at_ms
+    }
+
+    /// Resolves the next hops of in-band control.
+    pub(super) fn resolve_next_hops(&mut self, known: &NextHops, now_ms: u64) {
+        let found = self.in_band.remotes.iter().map(|remote| known.towards(*remote.ip()));
+        let found: Vec<Option<MacAddr>> = found.collect();
+        let interval_ms = if found.contains(&None) { RESOLVE_MS } else { RESOLVE_AGAIN_MS };
+        self.resolves_at_ms = Some(now_ms + interval_ms);
+        self.change_in_band(|c| c.next_hops = found.into_iter().flatten().collect(), now_ms);
+    }
+
+    fn change_in_band(&mut self, change: impl FnOnce(&mut InBandConfig), now_ms: u64) {
+        let mut config = self.in_band.clone();
+        change(&mut config);
+        if config != self.in_band {
+            self.in_band = config.clone();
+            self.with_mgr(|mgr, ctx| mgr.set_in_band(config, ctx, now_ms));
+        }
     }
 
     /// Name of the bridge.
@@ -181,14 +249,35 @@ impl OfBridge {
 
     /// Reconnects, processes requests within `work`, and moves bytes.
     pub(super) fn run(&mut self, work: &mut usize, reactor: &mut Reactor, now_ms: u64) -> Turn {
+        self.mgr.keep_messages(vlog().wants("vconn", LevelFilter::Debug));
         self.reconnect(reactor, now_ms);
         self.with_mgr(|mgr, ctx| mgr.run_within(ctx, now_ms, work));
+        self.log_fail_mode();
+        self.links.iter().for_each(|(token, link)| log_messages(&mut self.mgr, *token, link));
         self.exchange_all(reactor, now_ms).and(self.next())
     }
 
+    fn log_fail_mode(&mut self) {
+        let name = &self.name;
+        for event in self.mgr.take_fail_events() {
+            match event {
+                FailEvent::Entered(s) => log::warn!(target: "fail_open",
+                    "{name}: no controller connected and admitted this bridge for {s} seconds, failing open"),
+                FailEvent::Still(s) => log::warn!(target: "fail_open",
+                    "{name}: still in fail-open mode after {s} seconds without a controller"),
+                FailEvent::Left => log::warn!(target: "fail_open", "{name}: no longer in fail-open mode"),
+            }
+        }
+    }
+
     /// Passes a packet to the controllers.
-    pub(super) fn deliver_packet_in(&mut self, event: &PacketInEvent) {
-        self.mgr.deliver_packet_in(event);
+    pub(super) fn deliver_packet_in(&mut self, event: &PacketInEvent, now_ms: u64) {
+        self.mgr.deliver_packet_in(event, now_ms);
+    }
+
+    /// The smallest number of packet-ins that may overflow the queue of a connection.
+    pub(super) fn packet_in_room(&self) -> Option<usize> {
+        self.mgr.packet_in_room()
     }
 
     /// Counters of its connections.
@@ -247,7 +336,8 @@ impl OfBridge {
             Remote::Active { reconnect, .. } => Turn::from(reconnect.next_wakeup_ms()),
             Remote::Passive { .. } => Turn::DONE,
         });
-        reconnects.chain([Turn::from(self.mgr.next_wakeup_ms())]).collect()
+        let own = [self.mgr.next_wakeup_ms(), self.resolves_at_ms].map(Turn::from);
+        reconnects.chain(own).collect()
     }
 
     /// Updates the manager's fail mode and controllers.
@@ -267,6 +357,11 @@ impl OfBridge {
                 reconnect.set_max_backoff_ms(config.max_backoff_ms);
             }
             known.config = config;
+            let settings = known.settings();
+            let is_of = |l: &&Link| l.origin.target() == Some(&known.config.target);
+            for id in self.links.values().filter(is_of).filter_map(|l| l.id) {
+                self.mgr.configure_conn(id, settings);
+            }
             return;
         }
         let target = config.target.clone();
@@ -277,30 +372,30 @@ impl OfBridge {
 
     /// Accepts connections; `false` if the token is none of this bridge's listeners.
     fn accept(&mut self, token: Token, reactor: &mut Reactor, now_ms: u64) -> bool {
-        let is = |l: &Option<Listener>| l.as_ref().is_some_and(|l| l.token() == token);
+        let is = |l: &Option<Listener>| l.as_ref().is_some_and(|l| l.owns(token));
         let (service, snoop) = (is(&self.management), is(&self.snoop));
         let passive =
-            |c: &Controller| matches!(&c.remote, Remote::Passive { listener: Some(l) } if l.token() == token);
+            |c: &Controller| matches!(&c.remote, Remote::Passive { listener: Some(l) } if l.owns(token));
         let target = self.controllers.iter().find(|(_, c)| passive(c)).map(|(t, _)| t.clone());
         if !service && !snoop && target.is_none() {
             return false;
         }
         let listener = match &target {
-            None if snoop => self.snoop.as_ref(),
-            None => self.management.as_ref(),
-            Some(t) => match self.controllers.get(t).map(|c| &c.remote) {
-                Some(Remote::Passive { listener }) => listener.as_ref(),
+            None if snoop => self.snoop.as_mut(),
+            None => self.management.as_mut(),
+            Some(t) => match self.controllers.get_mut(t).map(|c| &mut c.remote) {
+                Some(Remote::Passive { listener }) => listener.as_mut(),
                 _ => None,
             },
         };
-        let new = listener.map(|l| l.accept(reactor)).unwrap_or_default();
+        let new = listener.map(|l| l.serve(token, reactor)).unwrap_or_default();
         // A snoop gets the messages of others in any version.
         let (kind, versions) = match snoop {
             true => (ConnKind::Snoop, VersionSet::IMPLEMENTED),
             false => (ConnKind::Service, self.versions),
         };
-        let probe_ms =
-            target.as_ref().and_then(|t| self.controllers.get(t)).map(|c| c.config.inactivity_probe_ms);
+        let controller = target.as_ref().and_then(|t| self.controllers.get(t));
+        let settings = controller.map_or_else(ConnSettings::default, Controller::settings);
         let origin = match target {
             Some(target) => Origin::Controller(target),
             None if snoop => Origin::Snoop,
@@ -317,7 +412,7 @@ impl OfBridge {
             }
             room -= 1;
             let id = self.mgr.open(kind, versions, now_ms);
-            self.mgr.set_probe_interval(id, probe_ms.unwrap_or(0));
+            self.mgr.configure_conn(id, settings);
             let token = conn.token();
             let link =
                 Link { conn, id: Some(id), origin: origin.clone(), unread: true, ended: None, deaf: false };
@@ -337,7 +432,7 @@ impl OfBridge {
                 Some(Action::Connect) => {
                     let new = reactor.token();
                     reconnect.connecting(now_ms);
-                    match Conn::connect(endpoint, reactor.registry(), new) {
+                    match Conn::connect(endpoint, reactor, new) {
                         Ok(conn) => {
                             *token = Some(new);
                             let origin = Origin::Controller(target);
@@ -362,14 +457,15 @@ impl OfBridge {
     }
 
     /// Status of its controllers, by their rows.
-    pub(super) fn controller_facts(
-        &self,
+    pub(super) fn controller_facts<'a>(
+        &'a self,
+        tls_fault: Option<&'a str>,
         now_ms: u64,
-    ) -> impl Iterator<Item = (ovsdb::value::Uuid, ControllerFacts)> + '_ {
+    ) -> impl Iterator<Item = (ovsdb::value::Uuid, ControllerFacts)> + 'a {
         self.controllers.iter().map(move |(target, controller)| {
             let up = |l: &&Link| l.origin.target() == Some(target) && l.id.is_some();
             let status = self.links.values().find(up).and_then(|l| self.mgr.status(l.id?));
-            (controller.config.row, controller.facts(status, now_ms))
+            (controller.config.row, controller.facts(status, tls_fault, now_ms))
         })
     }
 
@@ -412,7 +508,7 @@ impl OfBridge {
     /// Whether a pending connection is established (`true`), pending, or failed.
     fn came_up(&mut self, token: Token, reactor: &mut Reactor, now_ms: u64) -> bool {
         let Some(link) = self.links.get_mut(&token) else { return false };
-        match link.conn.connected() {
+        match link.conn.connected(reactor) {
             Ok(false) => return false,
             Err(e) => {
                 self.lost(token, &e.to_string(), reactor, now_ms);
@@ -427,8 +523,13 @@ impl OfBridge {
             reconnect.connected(now_ms);
         }
         log::info!(target: "connmgr", "{}<->{}: connected", self.name, controller.config.target);
-        let kind = ConnKind::Controller { probe_interval_ms: controller.config.inactivity_probe_ms };
-        link.id = Some(self.mgr.open(kind, self.versions, now_ms));
+        let kind = match controller.config.kind {
+            ControllerKind::Primary => ConnKind::Controller,
+            ControllerKind::Service => ConnKind::Service,
+        };
+        let id = self.mgr.open(kind, self.versions, now_ms);
+        self.mgr.configure_conn(id, controller.settings());
+        link.id = Some(id);
         true
     }
 
@@ -436,6 +537,9 @@ impl OfBridge {
     fn send(&mut self, token: Token, reactor: &mut Reactor, now_ms: u64) {
         let Some(link) = self.links.get_mut(&token) else { return };
         let Some(id) = link.id else { return };
+        if self.mgr.take_packet_in_overflow(id) {
+            log::info!(target: "connmgr", "{}<->{}: dropping packet-in due to queue overflow", self.name, link.conn.peer());
+        }
         // A snoop that does not read stays as it is: nothing waits for its output.
         let watches = link.origin == Origin::Snoop;
         if let Some(reason) = self.mgr.close_reason(id).filter(|_| watches) {
@@ -513,10 +617,37 @@ impl OfBridge {
 
     fn close(&mut self, token: Token, reactor: &Reactor, now_ms: u64) {
         let Some(mut link) = self.links.remove(&token) else { return };
+        log_messages(&mut self.mgr, token, &link);
         link.conn.close(reactor.registry());
         if let Some(id) = link.id {
             self.with_mgr(|mgr, ctx| mgr.close(id, ctx, now_ms));
         }
+    }
+}
+
+/// Logs the messages of a connection, as far as they are kept.
+fn log_messages(mgr: &mut Connmgr, token: Token, link: &Link) {
+    let Some((kept, version, options)) = link.id.and_then(|id| mgr.take_messages(id)) else { return };
+    let peer = match link.conn.peer() {
+        peer if peer == "unix" => format!("unix#{}", token.0),
+        peer => peer,
+    };
+    for (direction, frame) in &kept.messages {
+        let text = describe_message(frame, &options);
+        match direction {
+            Direction::Received => log::debug!(target: "vconn", "{peer}: received: {text}"),
+            Direction::Sent => log::debug!(target: "vconn", "{peer}: sent (Success): {text}"),
+        }
+        if let (Direction::Received, [theirs, 0, ..], Some(version)) = (direction, &frame[..], version) {
+            log::debug!(
+                target: "vconn",
+                "{peer}: negotiated OpenFlow version 0x{:02x} (we support version 0x06 and earlier, peer supports version 0x{theirs:02x})",
+                version.0
+            );
+        }
+    }
+    if kept.left_out > 0 {
+        log::debug!(target: "vconn", "{peer}: {} further messages are not logged", kept.left_out);
     }
 }
 

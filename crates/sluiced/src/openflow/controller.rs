@@ -6,11 +6,12 @@
 use crate::reactor::Reactor;
 use crate::stream::{Endpoint, Listener};
 use mio::Token;
-use ofproto::connmgr::ConnStatus;
+use ofproto::connmgr::{ConnSettings, ConnStatus};
 use openflow::msg::control::ControllerRole;
 use openflow::reconnect::Reconnect;
+use std::net::SocketAddrV4;
 use std::path::{Component, Path};
-use vswitch::config::ControllerConfig;
+use vswitch::config::{ConnectionMode, ControllerConfig};
 use vswitch::status::{ControllerFacts, ControllerRole as FactRole};
 
 /// Default port of controllers (IANA).
@@ -110,9 +111,14 @@ impl Controller {
                 Remote::Passive { listener: None }
             }
         };
-        log::info!(target: "connmgr", "{}: added {} controller \"{target}\"", place.bridge,
-            if config.is_passive() { "service" } else { "primary" });
-        Controller { config, remote, last_error }
+        let controller = Controller { config, remote, last_error };
+        log::info!(target: "connmgr", "{}: added {} controller \"{target}\"", place.bridge, controller.kind_name());
+        controller
+    }
+
+    /// Its kind in the log.
+    pub(super) fn kind_name(&self) -> &'static str {
+        if self.config.is_passive() { "service" } else { "primary" }
     }
 
     /// The reason for not serving it.
@@ -120,8 +126,30 @@ impl Controller {
         Controller { config, remote: Remote::Passive { listener: None }, last_error: Some(why) }
     }
 
+    /// Its address, if its connection may pass through the bridge.
+    pub(super) fn in_band_address(&self) -> Option<SocketAddrV4> {
+        let Remote::Active { endpoint, .. } = &self.remote else { return None };
+        endpoint.remote_ipv4().filter(|_| self.config.connection_mode == ConnectionMode::InBand)
+    }
+
+    /// Settings of its connections.
+    pub(super) fn settings(&self) -> ConnSettings {
+        let c = &self.config;
+        ConnSettings {
+            probe_interval_ms: c.inactivity_probe_ms,
+            rate_limit: c.rate_limit,
+            queue_packets: c.queue_size_packets as usize,
+            async_messages: c.enable_async_messages,
+        }
+    }
+
     /// Status for its row; `status` is that of its connection, if any.
-    pub(super) fn facts(&self, status: Option<ConnStatus>, now_ms: u64) -> ControllerFacts {
+    pub(super) fn facts(
+        &self,
+        status: Option<ConnStatus>,
+        tls_fault: Option<&str>,
+        now_ms: u64,
+    ) -> ControllerFacts {
         let is_connected = status.is_some_and(|s| s.version.is_some());
         let role = status.filter(|_| is_connected).map(|s| match s.role {
             ControllerRole::Master => FactRole::Primary,
@@ -139,8 +167,16 @@ impl Controller {
                 say("sec_since_disconnect", (now_ms.saturating_sub(at) / 1000).to_string());
             }
         }
-        if let Some(error) = self.last_error.as_ref().filter(|_| !is_connected) {
-            say("last_error", error.clone());
+        let queues = status.and_then(|s| s.queues).into_iter().flatten();
+        for (kind, queue) in ["miss", "action"].into_iter().zip(queues) {
+            say(&format!("packet-in-{kind}-bypassed"), queue.bypassed.to_string());
+            say(&format!("packet-in-{kind}-queued"), queue.queued.to_string());
+            say(&format!("packet-in-{kind}-dropped"), queue.dropped.to_string());
+            say(&format!("packet-in-{kind}-backlog"), queue.backlog.to_string());
+        }
+        let tls_fault = tls_fault.filter(|_| self.config.target.starts_with("pssl:"));
+        if let Some(error) = self.last_error.as_deref().or(tls_fault).filter(|_| !is_connected) {
+            say("last_error", error.to_string());
         }
         facts
     }

@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 struct Rig {
     control: Unixctl,
     reactor: Reactor,
+    listener: Token,
     dir: testkit::TempDir,
 }
 
@@ -17,14 +18,14 @@ impl Rig {
         let token = reactor.token();
         let mut control = Unixctl::open(&dir.path().join("ctl"), reactor.registry(), token).unwrap();
         control.limits = limits;
-        Rig { control, reactor, dir }
+        Rig { control, reactor, listener: token, dir }
     }
 
     fn connect(&mut self) -> (UnixStream, Token) {
         let stream = UnixStream::connect(self.dir.path().join("ctl")).unwrap();
         stream.set_nonblocking(true).unwrap();
         let before: Vec<Token> = self.control.clients.keys().copied().collect();
-        self.control.accept(&mut self.reactor);
+        self.control.accept(self.listener, &mut self.reactor);
         let new = self.control.clients.keys().find(|token| !before.contains(token));
         (stream, *new.unwrap())
     }

@@ -137,3 +137,42 @@ fn top_handles_keys_and_restores_the_terminal() {
     let out = daemon.tool(&program).args(["top", "--target", "/nowhere/at.ctl"]).output().unwrap();
     assert!(!out.status.success() && out.stderr.contains("/nowhere/at.ctl"), "{}", out.stderr);
 }
+
+#[test]
+fn programs_read_json_and_people_get_hints() {
+    require_netns!();
+    require_programs!(program().as_str());
+    let net = Topology::new(1).unwrap();
+    let daemon = start(&net.switch);
+    sluice(&daemon, &["vsctl", "add-br", "br0"]);
+    sluice(&daemon, &["ofctl", "add-flow", "br0", "table=3,priority=7,cookie=0x5,tcp,actions=output:LOCAL"]);
+    let json = |words: &[&str]| -> Value { serde_json::from_str(&sluice(&daemon, words)).unwrap() };
+    let rules = json(&["ofctl", "--json", "dump-flows", "br0", "table=3"]);
+    assert_eq!(rules[0]["match"], "tcp");
+    assert_eq!((&rules[0]["priority"], &rules[0]["cookie"]), (&Value::from(7), &Value::from("0x5")));
+    assert_eq!(rules[0]["actions"], "LOCAL");
+    assert_eq!(json(&["ofctl", "--json", "dump-ports", "br0"])[0]["port"], "LOCAL");
+    let shown = json(&["appctl", "--format=json", "--pretty", "dpif/show"]);
+    assert_eq!(shown[datapath_name()]["bridges"]["br0"]["br0"]["ofport"], "65534");
+    assert_eq!(json(&["appctl", "-f", "json", "fdb/flush"])["reply-format"], "plain");
+    // Fragments and the description, as the stock tool asks for them.
+    sluice(&daemon, &["ofctl", "set-frags", "br0", "drop"]);
+    assert_eq!(sluice(&daemon, &["ofctl", "get-frags", "br0"]), "drop\n");
+    assert!(sluice(&daemon, &["ofctl", "dump-desc", "br0"]).contains("Hardware: Open vSwitch\n"));
+    assert_eq!(sluice(&daemon, &["ofctl", "probe", "br0"]), "");
+    for (line, hint) in [
+        ("ofctl dump-flow br0", "(did you mean 'dump-flows'?)"),
+        ("ofctl set-frags br0 dorp", "(did you mean 'drop'?)"),
+        ("vsctl lsit Bridge", "(did you mean 'list'?)"),
+        ("vsctl list Brigde", "(did you mean 'Bridge'?)"),
+        ("vsctl get Bridge br0 dtaapath_type", "(did you mean 'datapath_type'?)"),
+        ("appctl dpif/shwo", "(did you mean 'dpif/show'?)"),
+        ("ofctl --json show br0", "'show' has no JSON form"),
+    ] {
+        let out = daemon.tool(&program()).args(line.split(' ')).output().unwrap();
+        assert!(!out.status.success() && out.stderr.contains(hint), "{line}: {}", out.stderr);
+    }
+    let words = |line: &str| sluice(&daemon, &line.split(' ').collect::<Vec<_>>());
+    assert_eq!(words("complete-words -- ofctl dump-flows b"), "br0\n");
+    assert_eq!(words("complete-words -- dpctl dump-f"), "dump-flows\n");
+}

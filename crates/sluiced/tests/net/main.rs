@@ -29,6 +29,7 @@ mod statistics;
 mod streams;
 mod syscalls;
 mod threads;
+mod tls;
 mod traffic;
 mod tunnels;
 mod upcall_bench;

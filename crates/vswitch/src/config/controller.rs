@@ -1,5 +1,6 @@
 //! [`ControllerConfig`]: a controller to connect to or listen for.
 
+use ofproto::connmgr::RateLimit;
 use ovsdb::client::RowView;
 use ovsdb::value::Uuid;
 
@@ -29,7 +30,7 @@ pub enum ConnectionMode {
 pub struct ControllerConfig {
     /// The row.
     pub row: Uuid,
-    /// `tcp:IP:PORT`, `unix:PATH`, or passively `ptcp:PORT[:IP]`, `punix:PATH`.
+    /// `tcp:IP:PORT`, `ssl:IP:PORT`, `unix:PATH`, or passively `ptcp:PORT[:IP]`, `pssl:PORT[:IP]`, `punix:PATH`.
     pub target: String,
     /// Primary or service.
     pub kind: ControllerKind,
@@ -39,10 +40,8 @@ pub struct ControllerConfig {
     pub inactivity_probe_ms: u64,
     /// In-band or out-of-band.
     pub connection_mode: ConnectionMode,
-    /// Maximum packet-ins per second; `None` unlimited.
-    pub rate_limit_pps: Option<u32>,
-    /// Burst of packet-ins beyond the rate.
-    pub burst_limit_packets: Option<u32>,
+    /// Limit of packet-ins; `None` unlimited.
+    pub rate_limit: Option<RateLimit>,
     /// Maximum queued packet-ins.
     pub queue_size_packets: u32,
     /// Whether asynchronous messages are enabled by default.
@@ -58,17 +57,13 @@ impl ControllerConfig {
     }
 }
 
-const KNOWN_TARGETS: [&str; 4] = ["tcp:", "ptcp:", "unix:", "punix:"];
+const KNOWN_TARGETS: [&str; 6] = ["tcp:", "ptcp:", "ssl:", "pssl:", "unix:", "punix:"];
 
 impl<'a> Reader<'a> {
     /// A controller, or a notice about the reason for not serving it. Without `in_band`, in-band controllers are
     /// treated as out-of-band.
     pub(super) fn controller(&mut self, row: RowView<'a>, in_band: bool) -> Option<ControllerConfig> {
         let target = row.str("target");
-        if target.starts_with("ssl:") || target.starts_with("pssl:") {
-            self.notice(row, "SSL is not supported in this version: this controller is left out");
-            return None;
-        }
         if !KNOWN_TARGETS.iter().any(|prefix| target.starts_with(prefix)) {
             self.notice(row, format!("{target:?} does not say how to reach a controller: left out"));
             return None;
@@ -84,6 +79,11 @@ impl<'a> Reader<'a> {
         let positive = |column: &str, least: i64| {
             row.opt_int(column).map(|n| u32::try_from(n.max(least)).unwrap_or(u32::MAX))
         };
+        // Without a burst, a quarter of the rate.
+        let rate_limit = positive("controller_rate_limit", 100).map(|rate_pps| RateLimit {
+            rate_pps,
+            burst_packets: positive("controller_burst_limit", 25).unwrap_or(rate_pps / 4),
+        });
         let asked = row.opt_str("connection_mode");
         let out_of_band = !in_band || asked == Some("out-of-band") || passive || target.starts_with("unix:");
         let dscp = self.setting(row, "dscp", 0..=63, 48);
@@ -94,8 +94,7 @@ impl<'a> Reader<'a> {
             max_backoff_ms: row.opt_int("max_backoff").map_or(8000, |n| n.max(1000).unsigned_abs()),
             inactivity_probe_ms: row.opt_int("inactivity_probe").map_or(5000, |n| n.max(0).unsigned_abs()),
             connection_mode: if out_of_band { ConnectionMode::OutOfBand } else { ConnectionMode::InBand },
-            rate_limit_pps: positive("controller_rate_limit", 100),
-            burst_limit_packets: positive("controller_burst_limit", 25),
+            rate_limit,
             queue_size_packets: positive("controller_queue_size", 1).unwrap_or(100).min(512),
             enable_async_messages: row.opt_bool("enable_async_messages").unwrap_or(true),
             dscp: u8::try_from(dscp).unwrap_or(48),

@@ -38,8 +38,34 @@ pub struct GlobalConfig {
     pub upcall_dispatch: Option<UpcallDispatch>,
     /// `enable-statistics`: fill `Open_vSwitch.statistics`.
     pub enable_statistics: bool,
+    /// `ssl`: keys and certificates for TLS; `None` leaves those of the command line.
+    pub ssl: Option<SslConfig>,
     /// All of `other_config`, for settings of single parts of the switch.
     pub other_config: StringMap,
+}
+
+/// The row of `SSL`: files in PEM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SslConfig {
+    /// Private key.
+    pub private_key: String,
+    /// Certificate for that key.
+    pub certificate: String,
+    /// Certificate of the CA that peers' certificates must chain to.
+    pub ca_cert: String,
+    /// Whether a missing CA certificate is taken from the first server connected to.
+    pub bootstrap_ca_cert: bool,
+}
+
+impl SslConfig {
+    fn of_row(row: RowView<'_>) -> SslConfig {
+        SslConfig {
+            private_key: row.str("private_key").to_string(),
+            certificate: row.str("certificate").to_string(),
+            ca_cert: row.str("ca_cert").to_string(),
+            bootstrap_ca_cert: row.bool("bootstrap_ca_cert"),
+        }
+    }
 }
 
 impl Default for GlobalConfig {
@@ -59,6 +85,7 @@ impl Default for GlobalConfig {
             hw_offload: false,
             upcall_dispatch: None,
             enable_statistics: false,
+            ssl: None,
             other_config: StringMap::new(),
         }
     }
@@ -127,6 +154,7 @@ impl<'a> Reader<'a> {
             upcall_dispatch: self.upcall_dispatch(row),
             enable_statistics: flag(row, "other_config", "enable-statistics")
                 || flag(row, "other_config", "statistics-enable"),
+            ssl: row.opt_uuid("ssl").and_then(|ssl| self.replica.row("SSL", ssl)).map(SslConfig::of_row),
             other_config: strings(row, "other_config"),
         }
     }

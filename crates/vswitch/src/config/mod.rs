@@ -29,7 +29,7 @@ pub use bridge::{BridgeConfig, BridgeOptions, FailMode, FlowTableConfig, OpenFlo
 pub use changes::affects_desired;
 pub use controller::{ConnectionMode, ControllerConfig, ControllerKind};
 pub use device::{DeviceOptions, DummyStream, InterfaceOptions};
-pub use global::{GlobalConfig, UpcallDispatch};
+pub use global::{GlobalConfig, SslConfig, UpcallDispatch};
 pub use interface::InterfaceConfig;
 pub use port::{BondConfig, PortConfig};
 pub use supported::{DatapathSupport, InterfaceKind, SupportedTypes};

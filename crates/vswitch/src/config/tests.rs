@@ -117,6 +117,27 @@ fn global_settings() {
     );
 }
 
+#[test]
+fn keys_and_certificates() {
+    let mut bed = Bed::new();
+    let root = bed.root();
+    assert_eq!(bed.desired().global.ssl, None);
+    bed.txn(|txn| {
+        let columns = [
+            ("private_key", ColumnValue::from("/k")),
+            ("certificate", "/c".into()),
+            ("ca_cert", "/a".into()),
+            ("bootstrap_ca_cert", true.into()),
+        ];
+        let ssl = txn.insert("SSL", columns);
+        txn.update("Open_vSwitch", root, [("ssl", ColumnValue::from(ssl))]);
+    });
+    let [private_key, certificate, ca_cert] = ["/k", "/c", "/a"].map(str::to_string);
+    let desired = bed.desired();
+    let expected = SslConfig { private_key, certificate, ca_cert, bootstrap_ca_cert: true };
+    assert_eq!((desired.global.ssl.as_ref(), messages(&desired)), (Some(&expected), vec![]));
+}
+
 /// The plan of these settings, and the notices.
 fn threads(settings: &[(&str, &str)]) -> (ThreadPlan, Vec<String>) {
     let mut bed = Bed::new();

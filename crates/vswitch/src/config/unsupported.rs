@@ -23,18 +23,14 @@ const OF_BRIDGE: &[(Asked, &str)] = &[
         |row| row.datum("flood_vlans").is_some_and(|vlans| !vlans.is_empty()),
         "flooding VLANs without learning (flood_vlans)",
     ),
-    (|row| is_set(row, "in-band-queue"), "other_config:in-band-queue"),
 ];
 
 const OF_CONTROLLER: &[(Asked, &str)] = &[
-    (|row| row.opt_str("connection_mode") == Some("in-band"), "in-band control (connection_mode)"),
-    (|row| row.opt_int("controller_rate_limit").is_some(), "a limit of packet-ins (controller_rate_limit)"),
-    (|row| row.opt_int("controller_queue_size").is_some(), "a queue of packet-ins (controller_queue_size)"),
-    (
-        |row| row.opt_bool("enable_async_messages") == Some(false),
-        "a connection without asynchronous messages (enable_async_messages)",
-    ),
     (|row| is_set(row, "dscp"), "a DSCP of the connection (other_config:dscp)"),
+    (
+        |row| row.opt_str("local_ip").is_some(),
+        "an address of the bridge's device (local_ip, local_netmask, local_gateway)",
+    ),
 ];
 
 const OF_PORT: &[(Asked, &str)] = &[
@@ -54,7 +50,6 @@ const OF_INTERFACE: &[(Asked, &str)] = &[
 ];
 
 const OF_SWITCH: &[(Asked, &str)] = &[
-    (|row| row.opt_uuid("ssl").is_some(), "SSL (ssl)"),
     (
         |row| flag(row, "other_config", "hw-offload"),
         "hardware offload to devices other than dummies (other_config:hw-offload)",
@@ -62,6 +57,10 @@ const OF_SWITCH: &[(Asked, &str)] = &[
     (
         |row| matches!(row.map_str("other_config", "dpdk-init"), Some("true" | "try")),
         "DPDK (other_config:dpdk-init)",
+    ),
+    (
+        |row| flag(row, "other_config", "explicit-sampled-drops"),
+        "samples before drops (other_config:explicit-sampled-drops)",
     ),
     (|row| is_set(row, "vlan-limit"), "another limit of matched VLAN tags than 1 (other_config:vlan-limit)"),
 ];
@@ -174,7 +173,7 @@ pub(super) fn of_switch<'a>(reader: &mut Reader<'a>, row: RowView<'a>) {
         let id = set.int("id");
         if let Some(bridge) = set.opt_uuid("bridge").and_then(|uuid| reader.replica.row("Bridge", uuid)) {
             let message = format!(
-                "sampling of flows by IPFIX is not supported in this version: set {id} (Flow_Sample_Collector_Set) has no effect"
+                "sampling of flows (IPFIX, local_group) is not supported in this version: set {id} (Flow_Sample_Collector_Set) has no effect"
             );
             reader.notice(bridge, message);
         }

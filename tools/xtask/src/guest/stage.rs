@@ -69,6 +69,7 @@ const QUICK: &[GuestTest] = &[
             "kernel::hosts_reach_each_other_and_stock_tools_agree",
             "kernel_queues::set_queue_chooses_the_class_of_the_port",
             "openflow::actions::headers_are_rewritten_with_their_checksums",
+            "openflow::actions::packets_go_by_their_length_and_to_live_ports",
             "openflow::packets::controllers_send_packets",
             "traffic::fragments_pass",
             "tunnels::tunnels_share_a_device_and_flows_select_them",

@@ -51,6 +51,20 @@ fn nested_lists_see_the_packet_of_their_place() {
     assert_eq!(left("sample(sample=0.0%,actions(set(arp(op=2)),2)),3"), ["op1 vlan0 3"]);
 }
 
+/// The packet has 60 bytes.
+#[test]
+fn lengths_are_compared_here_if_the_datapath_cannot() {
+    let check = |len: u16| format!("check_pkt_len(size={len},gt(set(arp(op=2)),2),le(set(arp(op=3)),2)),3");
+    assert_eq!(left(&check(59)), ["op2 vlan0 2", "op1 vlan0 3"]);
+    assert_eq!(left(&check(60)), ["op3 vlan0 2", "op1 vlan0 3"]);
+    let (packet, key) = arp();
+    let actions = parse_actions("push_vlan(vid=5,pcp=0),check_pkt_len(size=63,gt(1),le(2)),3", &NumbersOnly);
+    let can = Capabilities { check_pkt_len: false, ..Capabilities::ENOUGH };
+    let parts = emulate(packet, &key, &actions.unwrap(), &can, &mut 7).expect("they fit");
+    let actions: Vec<String> = parts.iter().map(|p| format_actions(&p.actions, &NumbersOnly)).collect();
+    assert_eq!(actions, ["1", "3"]);
+}
+
 #[test]
 fn a_meter_and_a_truncation_go_with_the_next_part() {
     assert_eq!(left("meter(3),set(arp(op=2)),2"), ["op2 vlan0 meter(3),2"]);
@@ -88,10 +102,7 @@ fn actions_that_only_the_other_datapath_has_are_left_to_it() {
         "set(mpls(ttl=9))",
         "ct",
         "ct_clear",
-        "pop_eth",
-        "push_eth(src=02:00:00:00:00:01,dst=02:00:00:00:00:02)",
-        "check_pkt_len(size=9,gt(1),le(1))",
-        "check_pkt_len(size=9,gt(1),le(set(arp(op=2)),1))",
+        "check_pkt_len(size=9,gt(ct,set(arp(op=2)),1),le(1))",
         "dec_ttl(le_1(1))",
         "dec_ttl(le_1(set(arp(op=2)),1))",
         "clone(ct,set(arp(op=2)),1)",
@@ -103,6 +114,10 @@ fn actions_that_only_the_other_datapath_has_are_left_to_it() {
     }
     assert_eq!(left("clone(ct,2),set(arp(op=2)),3"), ["op1 vlan0 clone(ct,2)", "op2 vlan0 3"]);
     assert_eq!(left("set(arp(op=2)),ct(commit)"), ["op2 vlan0 ct(commit)"]);
+    assert_eq!(
+        left("check_pkt_len(size=9,gt(1),le(2)),set(arp(op=2)),3"),
+        ["op1 vlan0 check_pkt_len(size=9,gt(1),le(2))", "op2 vlan0 3"]
+    );
     assert_eq!(
         left("set(arp(op=2)),check_pkt_len(size=9,gt(1),le(2))"),
         ["op2 vlan0 check_pkt_len(size=9,gt(1),le(2))"]

@@ -17,6 +17,8 @@ pub struct Masked<T> {
 pub(super) struct Content<'a> {
     /// `OVS_KEY_ATTR_*`.
     pub(super) kind: u16,
+    /// Value and mask.
+    whole: &'a [u8],
     value: &'a [u8],
     /// `None`: a `SET`, which rewrites all of a header.
     mask: Option<&'a [u8]>,
@@ -29,13 +31,13 @@ impl<'a> Content<'a> {
             return Err(AttrError::Value(attr.kind).into());
         };
         if !is_masked {
-            return Ok(Content { kind, value: content, mask: None });
+            return Ok(Content { kind, whole: content, value: content, mask: None });
         }
         let (value, mask) = content.split_at(content.len() / 2);
         if value.len() != mask.len() {
             return Err(AttrError::Size { kind, has_bytes: content.len() }.into());
         }
-        Ok(Content { kind, value, mask: Some(mask) })
+        Ok(Content { kind, whole: content, value, mask: Some(mask) })
     }
 
     /// A whole header, without a mask.
@@ -44,6 +46,11 @@ impl<'a> Content<'a> {
             None => Ok(Attr { kind: self.kind, marked_nested: true, content: self.value }),
             Some(_) => Err(ActionError::Foreign),
         }
+    }
+
+    /// A header with attributes, and whether each has a value and a mask.
+    pub(super) fn nested(&self) -> (Attr<'a>, bool) {
+        (Attr { kind: self.kind, marked_nested: true, content: self.whole }, self.mask.is_some())
     }
 
     /// A value and its mask. `all`: bits that a `SET` rewrites.

@@ -13,6 +13,7 @@ mod ipv6;
 mod metadata;
 mod mpls;
 mod nd;
+mod nsh;
 mod ports;
 mod tunnel;
 
@@ -145,6 +146,8 @@ headers! {
     Tunnel(Box<OuterHeaders>): tunnel::Outer,
     /// The first entry of an MPLS label stack.
     Mpls(Masked<u32>): mpls::Mpls,
+    /// A network service header, without metadata type and next protocol.
+    Nsh(Masked<flow::Nsh>): nsh::Nsh,
 }
 
 const _: () = assert!(headers_are_distinct(HEADERS), "two headers have the same word or attribute");

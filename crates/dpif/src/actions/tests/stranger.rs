@@ -199,6 +199,17 @@ impl Executor for Recorder {
         self.run(packets, actions)
     }
 
+    fn by_length(
+        &mut self,
+        packets: u32,
+        len: u16,
+        greater: &[DpAction],
+        less: &[DpAction],
+    ) -> Goes<Recorder> {
+        self.note(packets, format!("length {len}"))?;
+        self.run(packets, if packets > len.into() { greater } else { less })
+    }
+
     fn drop_packets(&mut self, _packets: u32, reason: XlateDrop) -> Goes<Recorder> {
         Err(reason)
     }
@@ -229,8 +240,22 @@ fn actions_are_executed() {
             ]),
         ),
         ("dec_ttl(le_1(1))", Ok(vec!["unsupported 1"])),
-        ("pop_eth,push_eth(src=02:00:00:00:00:01,dst=02:00:00:00:00:02)", Ok(vec!["unsupported 1"; 2])),
-        ("check_pkt_len(size=9,gt(1),le(2))", Ok(vec!["unsupported 1"])),
+        (
+            "pop_eth,push_eth(src=00:00:00:00:00:01,dst=00:00:00:00:00:02)",
+            Ok(vec![
+                "rewrite 1 PopEth",
+                "rewrite 1 PushEth(PushEth { src: [0, 0, 0, 0, 0, 1], dst: [0, 0, 0, 0, 0, 2] })",
+            ]),
+        ),
+        (
+            "add_mpls(label=1,bos=1),pop_nsh()",
+            Ok(vec![
+                "rewrite 1 AddMpls(AddMpls { lse: 4352, ethertype: 34887, is_l3: false })",
+                "rewrite 1 PopNsh",
+            ]),
+        ),
+        ("check_pkt_len(size=9,gt(1),le(2))", Ok(vec!["length 1 9", "output 1 2"])),
+        ("check_pkt_len(size=0,gt(1),le(2))", Ok(vec!["length 1 0", "output 1 1"])),
     ] {
         let mut x = Recorder(Vec::new());
         let ran = x.run(1, &crate::text::parse_actions(text, &NumbersOnly).unwrap());

@@ -55,6 +55,18 @@ fn packets_print_as_trace_prints_them() {
     });
 }
 
+/// As `ofproto/trace` of OVS 3.1 prints a packet of several labels, and its megaflow.
+#[test]
+fn further_labels_are_decimal_and_hexadecimal_if_masked() {
+    let mut flow =
+        parse_exact_flow("in_port=2,mpls,mpls_label=1048575,mpls_tc=1,mpls_ttl=1", &NoPortNames).unwrap();
+    flow.mpls_lse[1] = 0x540;
+    assert!(format_flow(&flow).contains(",mpls_bos=0,mpls_lse1=1344"), "{}", format_flow(&flow));
+    let mut mask = crate::Mask::none();
+    (mask.0.dl_type, mask.0.mpls_lse[1]) = (u16::MAX, 0x100);
+    assert_eq!(format_megaflow(&flow, &mask), "recirc_id=0,eth,mpls,mpls_lse1=0x100/0x100");
+}
+
 /// Megaflows of the recorded traces.
 #[test]
 fn megaflows_print_as_trace_prints_them() {

@@ -178,18 +178,93 @@ fn packets_are_made_for_listening_controllers() {
 
 #[test]
 fn packets_for_a_slow_reader_are_dropped_and_counted() {
+    for queue_packets in [100, 7] {
+        let mut s = Switch::new();
+        let mut c = s.controller(Version::V13);
+        if queue_packets != 100 {
+            s.manager.configure_conn(c.id, ConnSettings { queue_packets, ..ConnSettings::default() });
+        }
+        c.add(&mut s, "udp,actions=controller");
+        let send = |s: &mut Switch, n: usize| (0..n).for_each(|_| (packet_comes(s), s.run()).1);
+        send(&mut s, 400);
+        let counters = s.manager.status(c.id).unwrap().counters;
+        assert_eq!(counters.packet_ins as usize, queue_packets);
+        assert_eq!(counters.packet_ins_dropped as usize, 400 - queue_packets);
+        assert!(s.manager.take_packet_in_overflow(c.id) && !s.manager.take_packet_in_overflow(c.id));
+        // What has been sent leaves room again, whole messages only.
+        let bytes = s.manager.output(c.id).len() / queue_packets;
+        s.manager.consume_output(c.id, 2 * bytes - 1);
+        send(&mut s, 3);
+        assert_eq!(s.manager.status(c.id).unwrap().counters.packet_ins as usize, queue_packets + 1);
+    }
+}
+
+/// The statistics are those of OVS 3.1 for the same packets.
+#[test]
+fn packets_beyond_the_rate_limit_wait_and_are_counted() {
     let mut s = Switch::new();
     let mut c = s.controller(Version::V13);
+    let rate_limit = Some(RateLimit { rate_pps: 100, burst_packets: 25 });
+    s.manager.configure_conn(c.id, ConnSettings { rate_limit, ..ConnSettings::default() });
     c.add(&mut s, "udp,actions=controller");
-    for _ in 0..4000 {
+    for _ in 0..60 {
         packet_comes(&mut s);
         s.run();
     }
-    let counters = s.manager.status(c.id).unwrap().counters;
-    assert!(counters.packet_ins_dropped > 0);
-    assert_eq!(counters.packet_ins + counters.packet_ins_dropped, 4000);
-    assert!(s.manager.output(c.id).len() < 300 << 10);
-    assert_eq!(c.events(&mut s).len() as u64, counters.packet_ins);
+    let waits = QueueStats { bypassed: 25, queued: 35, dropped: 10, backlog: 25 };
+    assert_eq!(s.manager.status(c.id).unwrap().queues, Some([QueueStats::default(), waits]));
+    assert_eq!(c.events(&mut s).len(), 25);
+    assert!(s.manager.held(c.id).unwrap().output_bytes > 25 * 60);
+    assert_eq!(s.manager.next_wakeup_ms(), Some(s.now_ms + 10));
+    s.pass(20);
+    assert_eq!(c.events(&mut s).len(), 2);
+    s.pass(1000);
+    assert_eq!(c.events(&mut s).len(), 23);
+    // Without the limit nothing waits.
+    s.manager.configure_conn(c.id, ConnSettings::default());
+    assert_eq!(s.manager.status(c.id).unwrap().queues, None);
+}
+
+/// A hello and packets may arrive at once.
+#[test]
+fn packets_that_follow_a_hello_reach_their_controller() {
+    let mut s = Switch::new();
+    let id = s.manager.open(ConnKind::Controller, VersionSet::IMPLEMENTED, s.now_ms);
+    let c = Client::of(id, Version::V13);
+    let hello = openflow::msg::control::Hello { versions: VersionSet::of(&[c.version]) };
+    let out = PacketOut {
+        buffer_id: NO_BUFFER,
+        in_port: OfPort(1),
+        metadata: flow::Match::catchall(),
+        actions: vec![ofp_actions::Action::Output(ofp_actions::Output {
+            port: OfPort::CONTROLLER,
+            max_len_bytes: 0,
+        })],
+        data: vec![0; 60],
+    };
+    let messages = [Message::Hello(hello), Message::PacketOut(out)];
+    let bytes: Vec<u8> = messages.iter().flat_map(|m| encode(m, c.version, 1).unwrap()).collect();
+    s.manager.input(c.id, &bytes, s.now_ms);
+    s.with(|m, ctx, now| m.run(ctx, now));
+    assert!(listening(&s).0 && s.datapath.executed.lock().unwrap().is_empty());
+    assert_eq!(s.manager.next_wakeup_ms(), Some(0));
+    s.run();
+    assert_eq!(s.datapath.executed.lock().unwrap().len(), 1);
+}
+
+#[test]
+fn a_connection_without_asynchronous_messages_gets_those_that_it_asks_for() {
+    let mut s = Switch::new();
+    let mut c = s.quiet_controller(Version::V13);
+    c.add(&mut s, "udp,actions=controller");
+    packet_comes(&mut s);
+    s.run();
+    assert!(c.events(&mut s).is_empty());
+    let asyncs = AsyncConfig { packet_in: [2, 0], ..AsyncConfig::default() };
+    c.silent(&mut s, &Message::SetAsync(asyncs));
+    packet_comes(&mut s);
+    s.run();
+    assert_eq!(c.events(&mut s).len(), 1);
 }
 
 #[test]

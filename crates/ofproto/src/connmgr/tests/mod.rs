@@ -8,6 +8,7 @@ mod eviction;
 mod fail;
 mod flow_mods;
 mod groups;
+mod in_band;
 mod meters;
 #[path = "../../../tests/support/recording.rs"]
 mod recording;
@@ -139,7 +140,7 @@ impl Switch {
                     let paused_in = cookie.continuation.then(|| self.backer.bridge_uuid(state.bridge));
                     let (packet, cookie) = (e.packet.clone(), *cookie);
                     let event = PacketInEvent { state, cookie, packet, key: e.key, paused_in };
-                    self.manager.deliver_packet_in(&event);
+                    self.manager.deliver_packet_in(&event, self.now_ms);
                 }
             }
         }
@@ -165,9 +166,13 @@ impl Switch {
     }
 
     pub(super) fn client(&mut self, kind: ConnKind, version: Version) -> Client {
+        self.client_with(kind, ConnSettings::default(), version)
+    }
+
+    fn client_with(&mut self, kind: ConnKind, settings: ConnSettings, version: Version) -> Client {
         let id = self.manager.open(kind, VersionSet::IMPLEMENTED, self.now_ms);
-        let mut client =
-            Client { id, version, xid: 100, options: openflow::Options::default(), received: Vec::new() };
+        self.manager.configure_conn(id, settings);
+        let mut client = Client::of(id, version);
         let hello = openflow::msg::control::Hello { versions: VersionSet::of(&[version]) };
         let bytes = encode(&Message::Hello(hello), version, 1).unwrap();
         client.send_bytes(self, &bytes);
@@ -180,7 +185,13 @@ impl Switch {
     }
 
     pub(super) fn controller(&mut self, version: Version) -> Client {
-        self.client(ConnKind::Controller { probe_interval_ms: 5000 }, version)
+        self.client(ConnKind::Controller, version)
+    }
+
+    /// A controller without `enable_async_messages`.
+    pub(super) fn quiet_controller(&mut self, version: Version) -> Client {
+        let settings = ConnSettings { async_messages: false, ..ConnSettings::default() };
+        self.client_with(ConnKind::Controller, settings, version)
     }
 }
 
@@ -195,6 +206,11 @@ pub(super) struct Client {
 }
 
 impl Client {
+    /// The other end of an open connection.
+    pub(super) fn of(id: ConnId, version: Version) -> Client {
+        Client { id, version, xid: 100, options: openflow::Options::default(), received: Vec::new() }
+    }
+
     /// Passes bytes in and reads until no more arrive.
     pub(super) fn send_bytes(&mut self, switch: &mut Switch, bytes: &[u8]) {
         let id = self.id;

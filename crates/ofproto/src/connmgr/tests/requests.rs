@@ -427,3 +427,56 @@ fn a_peer_that_floods_is_closed() {
     assert!(s.manager.close_reason(id).is_some());
     assert!(s.manager.output(id).len() < 16 << 20);
 }
+
+/// Expectations are those of OVS 3.1, but its statistics of tables report another treatment than the one set.
+#[test]
+fn misses_are_treated_as_controllers_of_older_versions_ask() {
+    use crate::xlate::{Request, Start, render_trace, translate};
+    use openflow::msg::control::TableMiss::{Continue, Controller, Drop};
+    let mut s = Switch::new();
+    let (mut old, mut new) = (s.service(Version::V12), s.service(Version::V13));
+    let set = |table: u8, config| {
+        Message::TableMod(TableMod { table: TableId(table), config, eviction: None, vacancy: None })
+    };
+    let trace = |s: &Switch| {
+        let flow = flow::text::parse_exact_flow("in_port=1,tcp", &NoPortNames).unwrap();
+        let view = s.backer.view();
+        let request =
+            Request { view: &view, bridge: s.bridge, flow: &flow, start: Start::Tables, trace: true };
+        let t = translate(&request, &mut s.backer.xlate_host(false, s.now_ms));
+        let lines: Vec<String> =
+            render_trace(&t.trace, false).lines().skip(3).map(|l| l.trim().to_string()).collect();
+        (lines.join("; "), matches!(t.actions.last(), Some(DpAction::Userspace(_))))
+    };
+    let called_for =
+        |n: u8| format!("{n}. No match, and a \"packet-in\" is called for.; controller(reason=)");
+    assert_eq!(trace(&s), ("0. No match.; drop".to_string(), false));
+    old.silent(&mut s, &set(0, Controller.to_config()));
+    assert_eq!(trace(&s), (called_for(0), true));
+    old.silent(&mut s, &set(0, Continue.to_config()));
+    old.silent(&mut s, &set(1, Continue.to_config()));
+    assert_eq!(trace(&s), ("2. No match.; drop".to_string(), false));
+    let all = TableId::ALL.0;
+    old.silent(&mut s, &set(all, Continue.to_config()));
+    assert_eq!(trace(&s), (called_for(253), true));
+    new.add(&mut s, "table=3,in_port=1,actions=2,resubmit(,5)");
+    assert_eq!(
+        trace(&s),
+        ("3. in_port=1, priority 32768; output:2; resubmit(,5); 5. No match.; drop".to_string(), false)
+    );
+    old.silent(&mut s, &set(2, Drop.to_config()));
+    assert_eq!(trace(&s), ("2. No match.; drop".to_string(), false));
+    let Message::TableStatsReply(tables) = old.one(&mut s, &Message::TableStatsRequest) else { panic!() };
+    let configs: Vec<u32> = tables.entries.iter().take(4).map(|t| t.abilities.config).collect();
+    assert_eq!(configs, [1, 1, 2, 1]);
+    // A port may keep its misses.
+    old.silent(&mut s, &set(0, Controller.to_config()));
+    let mut table = PortTable::clone(&s.backer.view().bridge(s.bridge).unwrap().ports);
+    Arc::make_mut(table.ports.get_mut(&OfPort(1)).unwrap()).config.no_packet_in = true;
+    s.backer.set_ports(s.bridge, table);
+    assert_eq!(trace(&s), ("0. No match.; drop".to_string(), false));
+    // Other values, and the same in later versions.
+    assert_eq!(old.refused(&mut s, &set(0, 3)), ErrorKind::TmfcBadConfig);
+    new.silent(&mut s, &set(0, Drop.to_config()));
+    assert_eq!(s.backer.view().bridge(s.bridge).unwrap().tables.miss(TableId(0)), Some(Controller));
+}

@@ -127,7 +127,7 @@ fn a_controller_that_takes_nothing_is_not_waited_for() {
     const RULES: u32 = 100_000;
     let mut s = Switch::new();
     let (deleter, reader) = (s.service(Version::V13), s.controller(Version::V13));
-    let dead = s.client(ConnKind::Controller { probe_interval_ms: 0 }, Version::V13);
+    let dead = s.client(ConnKind::Controller, Version::V13);
     fill(&s, 0..RULES, "send_flow_rem,");
     begin(&mut s, &deleter, "", TextCommand::Delete);
     let mut told = 0;

@@ -111,10 +111,6 @@ fn tables_are_described_since_1_4() {
     // The bit has no meaning before.
     let evict = Message::TableMod(TableMod { eviction: None, ..evict });
     s.service(Version::V13).silent(&mut s, &evict);
-    // A miss goes on to the next table: not here.
-    let next = Message::TableMod(TableMod { config: 1, eviction: None, ..first });
-    assert_eq!(s.service(Version::V11).refused(&mut s, &next), ErrorKind::TmfcBadConfig);
-    s.service(Version::V13).silent(&mut s, &next);
 }
 
 fn packet_out(metadata: flow::Match, output: OfPort) -> PacketOut {

@@ -38,7 +38,7 @@ fn traced(rules: &str, options: &str) -> String {
         copies.add(std::mem::take(&mut t.forks));
         let mut mask = t.wc;
         mask.0.vlans = Default::default();
-        out += &render_trace(&t.trace);
+        out += &render_trace(&t.trace, false);
         let (megaflow, actions) = (format_megaflow(&flow, &mask), text(&t.actions));
         let _ = write!(out, "Megaflow: {megaflow}\nDatapath actions: {actions}\n");
         let (next, heading) = copies.next_part();
@@ -184,6 +184,6 @@ fn a_helper_without_a_name_is_a_fault_of_the_rule() {
     let start = Start::Actions(&actions);
     let request = Request { view: &view, bridge: rig.a, flow: &flow, start, trace: true };
     let t = translate(&request, &mut rig.backer.xlate_host(false, 1000));
-    assert!(render_trace(&t.trace).contains(">>>> cannot serialize ct_helper 22 <<<<"));
+    assert!(render_trace(&t.trace, false).contains(">>>> cannot serialize ct_helper 22 <<<<"));
     assert_eq!(text(&t.actions), "ct");
 }

@@ -79,7 +79,7 @@ fn the_story_says_why_a_fragment_is_dropped() {
     handle(&rig, rig.a, Drop);
     let (view, flow) = (rig.backer.view(), Rig::flow(FIRST));
     let request = Request { view: &view, bridge: rig.a, flow: &flow, start: Start::Tables, trace: true };
-    let story = render_trace(&translate(&request, &mut rig.backer.xlate_host(false, 1000)).trace);
+    let story = render_trace(&translate(&request, &mut rig.backer.xlate_host(false, 1000)).trace, false);
     let why = " 0. Packets are IP fragments and the fragment handling mode is \"drop\".\n    drop\n";
     assert!(story.ends_with(why), "{story}");
 }

@@ -118,6 +118,6 @@ fn clones_nest_to_a_bound() {
     let t = rig.translate(&Rig::flow("in_port=77,arp"), true);
     let shown = show(&t.actions);
     assert_eq!(shown.matches("clone").count(), 6, "{shown}");
-    assert_eq!(t.fault.as_deref(), Some("over 6 nested clone actions"));
+    assert_eq!(t.fault.as_deref(), Some("over 6 nested clone and check_pkt_larger actions"));
     assert!(shown.ends_with("101),100"), "{shown}");
 }

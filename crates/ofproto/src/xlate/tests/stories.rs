@@ -7,7 +7,7 @@ pub(super) fn story(rig: &Rig, packet: &str, effects: bool) -> Vec<String> {
     let (view, flow) = (rig.backer.view(), Rig::flow(packet));
     let request = Request { view: &view, bridge: rig.a, flow: &flow, start: Start::Tables, trace: true };
     let t = translate(&request, &mut rig.backer.xlate_host(effects, 1000));
-    render_trace(&t.trace).lines().skip(3).map(str::to_string).collect()
+    render_trace(&t.trace, false).lines().skip(3).map(str::to_string).collect()
 }
 
 #[test]

@@ -161,3 +161,32 @@ fn another_bridge_has_its_own_mappings() {
     table().add_mask(field, &mut want.0, flow::Wide::ones(32));
     assert_eq!(t.wc.0.tun_options(), want.0.tun_options());
 }
+
+#[test]
+fn a_deleted_field_is_neither_seen_nor_sent() {
+    let rig = rig();
+    let a = rig.a;
+    let rig = rig.rules(
+        a,
+        "in_port=6 actions=delete_field:tun_metadata0,resubmit(,1)
+         table=1,tun_metadata0 actions=1
+         table=1,priority=1 actions=2
+         in_port=1 actions=set_field:10.9.0.7->tun_dst,set_field:5->tun_metadata0,set_field:6->tun_metadata1,delete_field:tun_metadata0,6",
+    );
+    let (t, _) = rig.came(&key(&[(0, &[0, 0, 0, 5])]));
+    assert_eq!(show(&t.actions), "2");
+    let (view, flow) = (rig.backer.view(), Rig::flow("in_port=1"));
+    let request = Request { view: &view, bridge: rig.a, flow: &flow, start: Start::Tables, trace: true };
+    let t = translate(&request, &mut rig.backer.xlate_host(false, 1000));
+    let sent = t.actions.iter().find_map(|action| match action {
+        DpAction::Set(SetAction::Tunnel(outer)) => Some(outer.options),
+        _ => None,
+    });
+    let mut expected = TunnelOptions::default();
+    assert!(expected.push(0xffff, 1, &[0, 0, 0, 0, 0, 0, 0, 6]));
+    assert_eq!(sent, Some(expected));
+    assert!(
+        render_trace(&t.trace, false)
+            .contains("    delete_field:tun_metadata0\n     -> delete tun_metadata0\n")
+    );
+}

@@ -4,7 +4,7 @@ use super::{FROM_5_TO_7, Lab};
 use crate::helpers::{LIMIT, appctl_output, vsctl};
 use std::io::Read as _;
 use std::os::unix::net::UnixListener;
-use testkit::{Daemon, DaemonSpec, RunDir, require_netns, require_programs, wait_for};
+use testkit::{Daemon, DaemonSpec, RunDir, TempDir, require_netns, require_programs, wait_for};
 
 /// The stock switch.
 struct Stock {
@@ -252,7 +252,85 @@ ofproto/trace-packet-out br0 in_port=1,tcp debug_recirc,output:2
 ofproto/trace-packet-out br0 in_port=1,tcp output:3
 ofproto/trace-packet-out br0 in_port=1,tcp set_field:5->tcp_dst
 ofproto/trace-packet-out br0 in_port=1,tcp load:5->NXM_OF_UDP_DST[],output:2
+ofproto/trace br0 in_port=1,tcp --names
+ofproto/trace br0 in_port=p1,dl_src=02:00:00:00:00:0b,dl_dst=ff:ff:ff:ff:ff:ff --names
+ofproto/trace ovs-dummy in_port(p1),FORTH,eth_type(0x0806) --names
+ofproto/trace-packet-out --names br0 in_port=1,tcp output:3,resubmit(2,0),resubmit(,5)
+ofproto/trace-packet-out --consistent br0 in_port=1 mod_tp_dst:5
+ofproto/trace-packet-out br0 in_port=1 mod_tp_dst:5
+ofproto/trace-packet-out br0 in_port=1 goto_table:3
+ofproto/trace -generate
+ofproto/trace br0 in_port=1 02000000000202000000000708060001080006040001020000000007 -generate
+autoattach/show-isid
+autoattach/statistics br0
+autoattach/status nobr
+bfd/set-forwarding true
+bfd/set-forwarding p1 true
+bfd/set-forwarding p1 zz
+cfm/set-fault normal
+cfm/set-fault p1 true
+cfm/set-fault zz
+stp/tcn
+stp/tcn br0
+rstp/tcn
+rstp/tcn nobr
+dpif-netdev/bond-show
+dpif-netdev/dpif-impl-get
+dpif-netdev/dpif-impl-set dpif_scalar
+dpif-netdev/dpif-impl-set x
+dpif-netdev/miniflow-parser-set scalar
+dpif-netdev/miniflow-parser-set x
+dpif-netdev/miniflow-parser-set -pmd
+dpif-netdev/miniflow-parser-set -pmd 1 scalar
+dpif-netdev/subtable-lookup-prio-set generic 1
+dpif-netdev/subtable-lookup-prio-set zz 1
+dpif-netdev/subtable-lookup-prio-set generic 999
+odp-execute/action-impl-set scalar
+odp-execute/action-impl-set zz
+dpif/set-dp-features br0 recirc
+dpif/set-dp-features br0 zz false
+dpif/set-dp-features br0 recirc maybe
+dpif/set-dp-features br0 max_hash_alg x
+dpif/set-dp-features br0 max_hash_alg -1
+dpif/set-dp-features br0 max_hash_alg 99
+dpif/set-dp-features br0 trunc FALSE
+dpif/set-dp-features br0 trunc
+dpif/set-dp-features br0 trunc true
+dpif/set-dp-features nobr
+dpctl/parse-actions 1,2
+dpctl/normalize-actions
+dpctl/dump-flows filter=in_port(1),tcp
+dpctl/dump-flows filter=in_port(90),tcp
+dpctl/dump-flows filter=in_port(p1)
+upcall/disable-ufid
+upcall/enable-ufid
+revalidator/pause
+dpctl/del-flows
+dpctl/add-flows FILE
+dpctl/add-flows /nope
+dpctl/mod-flow -s KEY 1
+dpctl/mod-flow --clear KEY 1
+dpctl/mod-flow KEX 1
+dpctl/mod-flow --may-create KEX 1
+dpctl/add-flow KEX 2
+dpctl/add-flow -x KEX 2
+dpctl/del-flow -s KEX
+dpctl/del-flow KEX
+dpctl/get-flow ufid:00000000-0000-0000-0000-000000000001
+dpctl/get-flow ufid:zz
+dpctl/add-flow ufid:00000000-0000-0000-0000-000000000001,KEX 2
+dpctl/del-flow -s ufid:00000000-0000-0000-0000-000000000001
+dpctl/del-flow ufid:00000000-0000-0000-0000-000000000001
+dpctl/mod-flows FILE
+dpctl/del-flows FILE
+dpctl/del-flows /nope
+dpctl/del-flows
+revalidator/resume
 bogus/command";
+
+/// Flows by hand, for [`ALIKE`].
+const KEY: &str = "in_port(1),eth(src=00:00:00:00:00:01,dst=00:00:00:00:00:02),eth_type(0x1234)";
+const KEX: &str = "in_port(2),eth(src=00:00:00:00:00:01,dst=00:00:00:00:00:02),eth_type(0x1234)";
 
 #[test]
 fn commands_answer_as_the_stock_switch_does() {
@@ -264,10 +342,16 @@ fn commands_answer_as_the_stock_switch_does() {
         ours.ofctl(&["add-flow", bridge, "actions=NORMAL"]);
         stock.dir.ovs("ovs-ofctl", &["add-flow", bridge, "actions=NORMAL"]).unwrap();
     }
+    let files = TempDir::new("flows").unwrap();
+    let file = files.path().join("flows").display().to_string();
+    let lines =
+        format!("# flows\n\nadd {KEY} 2\n{KEX}\ndelete {KEX}\n modify {KEX} 1\nmodify {KEY} 1\nmodify foo\n");
+    std::fs::write(&file, lines).unwrap();
     let back = "eth(src=50:54:00:00:00:07,dst=50:54:00:00:00:05)";
     let mut differences = String::new();
     for line in ALIKE.lines() {
         let line = line.replace("FORTH", FROM_5_TO_7).replace("BACK", back);
+        let line = line.replace("FILE", &file).replace("KEY", KEY).replace("KEX", KEX);
         let out = appctl_output(&ours.daemon, &line);
         let (got, want) = (normal(&line, &out.stdout, &out.stderr), stock.appctl(&line));
         if got != want {
@@ -309,13 +393,22 @@ fn unsupported_commands_are_refused() {
         ("dpctl/set-if dummy@ovs-dummy p1,pcap=x", "ovs-vsctl set interface p1 options:pcap=x"),
         ("dpctl/dump-flows a b", "a datapath is given already"),
         ("dpctl/dump-flows type=foo", "Failed to parse type (foo)"),
+        ("dpctl/add-flow nope in_port(1),eth() 1", "no such datapath"),
+        ("dpctl/add-flow in_port(1),eth() foo", "parsing actions (no port \"foo\""),
+        ("dpctl/add-flows -", "Opening file \"-\" failed"),
+        ("dpctl/add-flows /dev/zero", "not a file of at most 16 MiB"),
+        ("dpctl/normalize-actions foo 1", "odp_flow_key_from_string"),
+        ("dpif/set-dp-features --force br0 recirc true", "are not supported"),
+        ("set-options --format xml", "option --format has invalid value xml"),
+        ("set-options --bogus json", "invalid option --bogus"),
+        ("ofproto/detrace ufid:1 3", "Expecting 'pmd=PMD-ID'"),
+        ("ofproto/trace nope in_port(1),eth(),eth_type(0x0806)", "Cannot find the datapath"),
         ("dpctl/flush-conntrack ct_nw_src=1.2.3.4 x", "field x missing value"),
         ("dpctl/ct-get-limits", "there is no connection tracking, so there are no limits of it"),
         ("dpif/get-flow br0 ufid:5", "bridge br0 has no such flow"),
         ("fdb/add br0 nope 0 02:00:00:00:00:01", "no such port"),
         ("fdb/add br0 p1 4096 02:00:00:00:00:01", "a VLAN has a number of 0 to 4095"),
         ("ofproto/trace br0 in_port=1 --ct-next est", "If \"trk\" is unset, no other flags are set"),
-        ("upcall/disable-ufid", "always carry their ufid"),
         ("upcall/set-flow-limit x", "not a number"),
     ] {
         refused(&lab, line, why);

@@ -1,10 +1,14 @@
 //! Dummy mode: the real daemon with a stopped clock. Compares outputs with those of the stock switch.
 
 mod commands;
+mod commands35;
+mod logs;
+mod nsh;
 mod offload;
 mod perf;
 mod prefixes;
 mod recorded;
+mod texts;
 
 use crate::helpers::{appctl, appctl_output, serving, spec, vsctl, wait_until};
 use testkit::{Daemon, Netns, TempDir, require_netns, require_programs, wait_for};

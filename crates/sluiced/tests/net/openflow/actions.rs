@@ -138,6 +138,37 @@ fn header_cases() -> Vec<Case> {
     ]
 }
 
+/// Paths that depend on the packet's length or on ports, and actions that forward nothing.
+fn path_cases() -> Vec<Case> {
+    let udp = |ip: Ip<'_>| frame(&ip.udp(1000, 53));
+    let plain = || udp(IP);
+    vec![
+        // The frame has 60 bytes.
+        case(
+            "@,udp,actions=check_pkt_larger(59)->NXM_NX_REG0[1],move:NXM_NX_REG0[0..5]->NXM_OF_IP_TOS[2..7],2",
+            plain(),
+            udp(Ip { tos: 8, ..IP }),
+        ),
+        case(
+            "@,udp,actions=check_pkt_larger(60)->NXM_NX_REG0[1],move:NXM_NX_REG0[0..5]->NXM_OF_IP_TOS[2..7],2",
+            plain(),
+            plain(),
+        ),
+        case(
+            "@,udp,actions=check_pkt_larger(59)->NXM_NX_REG0[0],debug_recirc,load:2->NXM_NX_REG0[1..31],output:NXM_NX_REG0[1..16]",
+            plain(),
+            plain(),
+        ),
+        case("@,actions=bundle(eth_src,0,active_backup,ofport,members:9,2)", plain(), plain()),
+        case(
+            "@,actions=bundle_load(symmetric_l4,0,hrw,ofport,NXM_NX_REG0[3..18],members:9,2),output:NXM_NX_REG0[3..18]",
+            plain(),
+            plain(),
+        ),
+        case("@,actions=sample(probability=65535,collector_set_id=1),2", plain(), plain()),
+    ]
+}
+
 fn vlan_cases() -> Vec<Case> {
     let body = IP.udp(1000, 53);
     let plain = || frame(&body);
@@ -226,6 +257,16 @@ fn headers_are_rewritten_with_their_checksums() {
     let lab = Lab::new(3);
     for version in VERSIONS {
         run(&lab, version, &header_cases());
+    }
+}
+
+#[test]
+fn packets_go_by_their_length_and_to_live_ports() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-ofctl", "python3", "tcpdump");
+    let lab = Lab::new(3);
+    for version in VERSIONS {
+        run(&lab, version, &path_cases());
     }
 }
 
@@ -455,4 +496,33 @@ fn each_bridge_has_meters_of_its_own() {
     // Removing a bridge removes its meters and frees their ids.
     lab.vsctl("del-br br0 -- add-br br2");
     assert!(add("br2").contains("meter(0)"));
+}
+
+/// Packets of a member that goes down move to the others, and come back with it.
+#[test]
+fn a_bundle_follows_the_links() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-ofctl");
+    let lab = Lab::new(3);
+    let sent = frame(&IP.udp(1000, 53));
+    lab.rules("OpenFlow10", "in_port=1,actions=bundle(eth_src,0,active_backup,ofport,members:2,3)");
+    let port = lab.net.ports()[1].to_string();
+    for (state, receiver) in [("up", 2), ("down", 3), ("up", 2)] {
+        lab.net.switch.run("ip", &["link", "set", &port, state]).unwrap();
+        let expected = format!("Datapath actions: {}", number_of(&lab, receiver));
+        let trace = || lab.appctl("ofproto/trace br0 in_port=1,udp");
+        wait_for(LIMIT, &expected, || trace().lines().any(|l| l == expected)).unwrap();
+        lab.appctl("revalidator/wait");
+        let capture = lab.watch(receiver);
+        send(lab.host(1), std::slice::from_ref(&sent));
+        capture.wait_for("0800", LIMIT).unwrap();
+        let seen = received(&capture.stop().unwrap());
+        assert!(seen.contains(&sent), "{state}: {seen:?}");
+    }
+}
+
+/// The datapath's number of the port of a host.
+fn number_of(lab: &Lab, host: usize) -> u64 {
+    let port = lab.net.ports()[host - 1].to_string();
+    number_after(&lab.appctl("dpif/show"), &format!("{port} {host}/"))
 }

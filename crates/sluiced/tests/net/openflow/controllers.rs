@@ -154,12 +154,95 @@ fn a_bridge_fails_open_to_standalone_mode() {
     // No controller listens: after three probe intervals the hosts reach each other.
     let (one, two) = (lab.host(1), lab.host(2));
     testkit::reachable(&one.netns, two.ipv4.into(), Duration::from_secs(15)).unwrap();
-    // The standalone flow is hidden from controllers, and removed when one connects.
+    // The standalone flow is hidden from controllers, and removed when one admits the bridge.
     assert!(lab.dump("OpenFlow10").is_empty(), "{:?}", lab.dump("OpenFlow10"));
     let _controller = testcontroller(&lab, "ptcp:6654:127.0.0.1");
     connected(&lab, true);
     reach(&lab);
     assert!(lab.ofctl("dump-flows br0").contains("idle_timeout=60"));
+}
+
+/// The controller is a host of the bridge, which has no rules: only those of in-band control connect them.
+#[test]
+fn a_controller_behind_the_bridge_is_reached_in_band() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-appctl", "ovs-ofctl", "ovs-testcontroller");
+    let lab = Lab::new(2);
+    let host = lab.host(1);
+    let [a, b, c, _] = host.ipv4.octets();
+    lab.net.switch.run("ip", &["addr", "add", &format!("{a}.{b}.{c}.200/24"), "dev", "br0"]).unwrap();
+    lab.net.switch.run("ip", &["link", "set", "br0", "up"]).unwrap();
+    let controller =
+        host.netns.cmd("ovs-testcontroller").args(["--unixctl=none", "ptcp:6653"]).spawn().unwrap();
+    lab.vsctl(&format!(
+        "set-controller br0 tcp:{} -- set controller br0 max_backoff=1000 connection_mode=out-of-band",
+        host.ipv4
+    ));
+    let hidden = || lab.appctl("bridge/dump-flows br0").matches("priority=1800").count();
+    let failed = || lab.vsctl("get controller br0 status").contains("last_error");
+    wait_for(Duration::from_secs(30), "a failure to connect", failed).unwrap();
+    assert_eq!(hidden(), 0);
+    lab.vsctl("set controller br0 connection_mode=in-band");
+    connected(&lab, true);
+    // DHCP, ARP of the bridge's device, of the controller and of the next hop, TCP.
+    wait_for(LIMIT, "rules for the next hop", || hidden() == 9).unwrap();
+    let rules = lab.appctl("bridge/dump-flows br0");
+    let mac = &host.mac;
+    assert!(rules.contains(&format!("priority=180004,arp,dl_src={mac},arp_op=2,actions=NORMAL")), "{rules}");
+    assert!(!lab.ofctl("dump-flows br0").contains("priority=1800"));
+    reach(&lab);
+    lab.vsctl("set bridge br0 other_config:disable-in-band=true");
+    wait_for(LIMIT, "no hidden rules", || hidden() == 0).unwrap();
+    drop(controller);
+}
+
+/// A controller that reads nothing but its hello, and sends 300 packets to be sent back.
+const FLOOD: &str = "\
+import socket, struct
+server = socket.create_server(('127.0.0.1', 6658)); server.settimeout(20)
+print('listening', flush=True)
+c, _ = server.accept(); c.settimeout(20)
+out = struct.pack('!IIH6x', 0xffffffff, 1, 16) + struct.pack('!HHIH6x', 0, 16, 0xfffffffd, 0xffff) + bytes(60)
+c.sendall(struct.pack('!BBHI', 4, 0, 8, 1) + 300 * (struct.pack('!BBHI', 4, 13, 8 + len(out), 2) + out))
+n = 0
+data = b''
+while n < 50:
+    more = c.recv(65536)
+    if not more: raise EOFError
+    data += more
+    while len(data) >= 8 and len(data) >= struct.unpack('!H', data[2:4])[0]:
+        n += data[1] == 10
+        data = data[struct.unpack('!H', data[2:4])[0]:]
+print('received', flush=True)
+while c.recv(65536): pass
+";
+
+#[test]
+fn packets_for_a_controller_obey_its_rate_limit() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "python3");
+    let lab = Lab::new(1);
+    let cmd = lab.net.switch.cmd("/usr/bin/python3").args(["-c", FLOOD]);
+    let script = cmd.spawn().unwrap();
+    let says = |what: &str| {
+        wait_for(Duration::from_secs(30), what, || script.stdout().contains(what))
+            .unwrap_or_else(|why| panic!("{why}\n{}{}", script.stdout(), script.stderr()));
+    };
+    says("listening");
+    lab.vsctl(
+        "set bridge br0 protocols=OpenFlow13 -- set-controller br0 tcp:127.0.0.1:6658 \
+         -- set controller br0 controller_rate_limit=100 controller_burst_limit=30 inactivity_probe=0",
+    );
+    says("received");
+    let figure = |key: &str| {
+        let status = lab.vsctl(&format!("--if-exists get controller br0 status:packet-in-action-{key}"));
+        status.trim_matches('"').parse::<u64>().unwrap_or(0)
+    };
+    let all = || figure("bypassed") + figure("queued");
+    wait_for(LIMIT, "the figures of all packets", || all() == 300 && figure("backlog") == 0).unwrap();
+    // The burst passed at once; a part of the rest waited, and another was too much.
+    assert!(figure("bypassed") >= 30 && figure("dropped") > 0 && figure("queued") > figure("dropped"));
+    assert_eq!(lab.vsctl("get controller br0 status:packet-in-miss-queued"), "\"0\"");
 }
 
 #[test]

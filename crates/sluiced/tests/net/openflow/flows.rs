@@ -267,9 +267,11 @@ fn missing_objects_are_refused_with_their_errors() {
         ("-O OpenFlow13 add-flow br0 actions=group:1", "OFPBAC_BAD_OUT_GROUP"),
         ("add-flow br0 ip,actions=ct(commit)", "NXBAC_CT_DATAPATH_SUPPORT"),
         ("add-flow br0 ct_state=+trk,actions=drop", "NXBMC_CT_DATAPATH_SUPPORT"),
-        ("add-flow br0 actions=check_pkt_larger(100)->NXM_NX_REG0[0]", "OFPBAC_BAD_VENDOR_TYPE"),
         ("add-flow br0 actions=output:70000", ""),
-        ("add-flow br0 ip,nw_src=10.0.0.1,actions=sample(probability=1)", "OFPBAC_BAD_VENDOR_TYPE"),
+        (
+            "add-flow br0 ip,nw_src=10.0.0.1,actions=bundle(eth_src,0,hrw,ofport,members:1,CONTROLLER)",
+            "OFPBAC_BAD_OUT_PORT",
+        ),
         ("-O OpenFlow13 add-flow br0 table=3,actions=goto_table:255", ""),
         ("-O OpenFlow13 add-flow br0 actions=mod_nw_ttl:3", ""),
     ];

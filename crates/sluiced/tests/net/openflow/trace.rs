@@ -1,8 +1,9 @@
 //! `ofproto/trace`, whose text other programs parse: compared with a recording of the stock switch.
 
-use testkit::{require_netns, require_programs};
+use testkit::{require_netns, require_programs, wait_for};
 
-use super::Lab;
+use super::frames::{HOST_2, IP, eth, source};
+use super::{LIMIT, Lab, send};
 
 const FLOW: &str = "in_port=1,tcp,dl_src=50:54:00:00:00:05,dl_dst=50:54:00:00:00:07,nw_src=10.1.2.3,\
                     nw_dst=192.168.0.1,nw_ttl=64,tp_src=1234,tp_dst=80";
@@ -42,4 +43,32 @@ fn a_trace_equals_that_of_the_stock_switch() {
     assert_eq!(reported, RECORDED.replace("PORT", port));
     // A trace sends no packet.
     assert_eq!(lab.packets("tcp"), 0);
+}
+
+/// As the stock switch does: the log has the error and the trace of a packet that rules send in a circle.
+#[test]
+fn a_loop_is_traced_in_the_log() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-ofctl", "python3");
+    let lab = Lab::new(1);
+    lab.rules("OpenFlow10", "in_port=1,actions=resubmit(,0)");
+    send(lab.host(1), &[eth(HOST_2, &source(1), &IP.udp(1000, 53))]);
+    let error = "|ofproto_dpif_xlate|WARN|over max translation depth 64 on bridge br0 while processing udp,in_port=1,";
+    let trace = "|ofproto_dpif_upcall|WARN|Flow: udp,in_port=1,";
+    // The log has each record on one line.
+    let end = [
+        "",
+        "     >>>> over max translation depth 64 <<<<",
+        "",
+        "Final flow: unchanged",
+        "Megaflow: recirc_id=0,eth,ip,in_port=1,nw_frag=no",
+        "Datapath actions: drop",
+        "Translation failed (Recursion too deep), packet is dropped.",
+    ];
+    let end = end.join("\\n");
+    wait_for(LIMIT, "the trace", || {
+        let log = lab.daemon.log();
+        log.contains(error) && log.contains(trace) && log.contains(&end)
+    })
+    .unwrap_or_else(|why| panic!("{why}\n{}", lab.daemon.log()));
 }

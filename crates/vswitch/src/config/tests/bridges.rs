@@ -116,6 +116,7 @@ fn controllers() {
             txn.insert("Controller", [("target", "tcp:127.0.0.1".into()), ("max_backoff", 1500.into())]),
             txn.insert("Controller", target("ptcp:6653")),
             txn.insert("Controller", target("ssl:127.0.0.1")),
+            txn.insert("Controller", target("pssl:6654")),
             txn.insert("Controller", target("bogus:x")),
         ];
         txn.update("Bridge", row, [("controller", ColumnValue::refs(rows))]);
@@ -129,18 +130,23 @@ fn controllers() {
         read
     };
     let desired = bed.desired();
-    let passive = ("ptcp:6653".to_string(), ControllerKind::Service, OutOfBand, 8000, 5000);
-    let active = ("tcp:127.0.0.1".to_string(), ControllerKind::Primary, InBand, 1500, 5000);
-    assert_eq!(read(&desired), [passive, active]);
+    let passive = |target: &str| (target.to_string(), ControllerKind::Service, OutOfBand, 8000, 5000);
+    let active = |target: &str, ms| (target.to_string(), ControllerKind::Primary, InBand, ms, 5000);
     assert_eq!(
-        messages(&desired),
+        read(&desired),
         [
-            "Controller bogus:x: \"bogus:x\" does not say how to reach a controller: left out",
-            "Controller ssl:127.0.0.1: SSL is not supported in this version: this controller is left out",
+            passive("pssl:6654"),
+            passive("ptcp:6653"),
+            active("ssl:127.0.0.1", 8000),
+            active("tcp:127.0.0.1", 1500)
         ]
     );
+    assert_eq!(
+        messages(&desired),
+        ["Controller bogus:x: \"bogus:x\" does not say how to reach a controller: left out"]
+    );
     bed.set("Bridge", "br0", "other_config", map(&[("disable-in-band", "true")]));
-    assert_eq!(read(&bed.desired())[1].2, OutOfBand);
+    assert_eq!(read(&bed.desired())[3].2, OutOfBand);
 }
 
 #[test]

@@ -1,0 +1,162 @@
+//! Headers with which a packet begins: pushed and popped Ethernet headers, network service headers (RFC 8300), MPLS
+//! label stack entries before all headers. They change the packet type, which is metadata of the key; the headers are
+//! parsed again afterwards.
+//!
+//! Large segments are not encapsulated: devices and [`packet`]'s segmentation expect IP behind Ethernet.
+
+use super::{Misfit, mpls, sums};
+use crate::burst::HeaderCtx;
+use dpif::Masked;
+use dpif::actions::{AddMpls, PushEth, PushMpls, PushNsh, Rewrite};
+use dpif::{DpAction, DpifError};
+use flow::{Nsh, nsh_np, shape};
+use packet::{Packet, headers as h};
+
+/// Packet type of a frame.
+const ETHERNET: u32 = 0;
+/// Namespace of packet types that are EtherTypes.
+const ETHERTYPES: u32 = 1 << 16;
+/// Packet type of a network service header.
+const NSH: u32 = ETHERTYPES | h::ETH_TYPE_NSH as u32;
+
+/// The packet type of a key.
+#[inline(always)]
+pub(super) fn packet_type(view: &HeaderCtx<'_>) -> u32 {
+    // Without the block the type is Ethernet.
+    if view.key.has(shape::ARP) { view.key.arp.packet_type } else { ETHERNET }
+}
+
+/// The packet has this type from now on.
+pub(super) fn becomes(view: &mut HeaderCtx<'_>, packet_type: u32) {
+    view.key.arp.packet_type = packet_type;
+    view.key.base.shape |= shape::ARP;
+    *view.dirty = true;
+}
+
+/// Pushes an Ethernet header onto a packet without one.
+pub(super) fn push_eth(packet: &mut Packet, view: &mut HeaderCtx<'_>, push: PushEth) -> Result<(), Misfit> {
+    let old = packet_type(view);
+    if old & !0xffff != ETHERTYPES {
+        return Err(Misfit);
+    }
+    packet.insert(0, h::ETH_HEADER_BYTES);
+    let header = &mut packet.data_mut()[..h::ETH_HEADER_BYTES];
+    header[..6].copy_from_slice(&push.dst);
+    header[6..12].copy_from_slice(&push.src);
+    header[12..].copy_from_slice(&(old as u16).to_be_bytes());
+    becomes(view, ETHERNET);
+    Ok(())
+}
+
+/// Pops the Ethernet header of an untagged frame.
+pub(super) fn pop_eth(packet: &mut Packet, view: &mut HeaderCtx<'_>) -> Result<(), Misfit> {
+    view.refresh(packet);
+    if packet_type(view) != ETHERNET || view.key.base.vlan_tci != 0 || packet.len() < h::ETH_HEADER_BYTES {
+        return Err(Misfit);
+    }
+    let dl_type = view.key.base.dl_type;
+    let is_typed = dl_type != h::FLOW_DL_TYPE_NONE;
+    let bytes = if is_typed { mpls::network(packet, view)? } else { h::ETH_HEADER_BYTES };
+    packet.remove(0, bytes);
+    becomes(view, ETHERTYPES | u32::from(dl_type));
+    Ok(())
+}
+
+/// Completes the checksum, which no device completes behind other headers.
+fn prepare(packet: &mut Packet) -> Result<(), Misfit> {
+    if packet.offload.is_gso() {
+        return Err(Misfit);
+    }
+    sums::complete(packet);
+    Ok(())
+}
+
+/// Pushes a network service header before all headers.
+pub(super) fn push_nsh(packet: &mut Packet, view: &mut HeaderCtx<'_>, push: &PushNsh) -> Result<(), Misfit> {
+    prepare(packet)?;
+    let header = push.to_bytes();
+    packet.insert(0, header.len());
+    packet.data_mut()[..header.len()].copy_from_slice(&header);
+    becomes(view, NSH);
+    Ok(())
+}
+
+/// Pops the network service header with which the packet begins.
+pub(super) fn pop_nsh(packet: &mut Packet, view: &mut HeaderCtx<'_>) -> Result<(), Misfit> {
+    if packet_type(view) != NSH {
+        return Err(Misfit);
+    }
+    let (header, bytes) = Nsh::parse(packet.data()).zip(Nsh::len_bytes(packet.data())).ok_or(Misfit)?;
+    let next = match header.np {
+        nsh_np::IPV4 => ETHERTYPES | u32::from(h::ETH_TYPE_IP),
+        nsh_np::IPV6 => ETHERTYPES | u32::from(h::ETH_TYPE_IPV6),
+        nsh_np::ETHERNET if packet.len() >= bytes + h::ETH_HEADER_BYTES => ETHERNET,
+        nsh_np::NSH => NSH,
+        _ => return Err(Misfit),
+    };
+    packet.remove(0, bytes);
+    becomes(view, next);
+    Ok(())
+}
+
+/// Rewrites fields of the network service header.
+pub(super) fn set_nsh(packet: &mut Packet, view: &mut HeaderCtx<'_>, m: &Masked<Nsh>) -> Result<(), Misfit> {
+    view.refresh(packet);
+    if view.key.base.dl_type != h::ETH_TYPE_NSH {
+        return Err(Misfit);
+    }
+    let at = mpls::network(packet, view)?;
+    let bytes = packet.data_mut().get_mut(at..).ok_or(Misfit)?;
+    let (old, len) = Nsh::parse(bytes).zip(Nsh::len_bytes(bytes)).ok_or(Misfit)?;
+    let new = old.with(&m.value, &m.mask);
+    bytes[..h::NSH_BASE_BYTES].copy_from_slice(&new.header(len));
+    if old.mdtype == h::NSH_MD_TYPE1 {
+        bytes[h::NSH_BASE_BYTES..h::NSH_MD1_BYTES].copy_from_slice(&new.contexts());
+    }
+    *view.dirty = true;
+    Ok(())
+}
+
+/// Pushes an MPLS label stack entry before all headers.
+pub(super) fn add_mpls(packet: &mut Packet, view: &mut HeaderCtx<'_>, add: AddMpls) -> Result<(), Misfit> {
+    let AddMpls { lse, ethertype, is_l3 } = add;
+    if is_l3 && packet_type(view) == ETHERNET {
+        return mpls::push(packet, view, PushMpls { lse, ethertype });
+    }
+    if !h::is_mpls(ethertype) {
+        return Err(Misfit);
+    }
+    prepare(packet)?;
+    packet.insert(0, mpls::ENTRY_BYTES);
+    packet.data_mut()[..mpls::ENTRY_BYTES].copy_from_slice(&lse.to_be_bytes());
+    becomes(view, ETHERTYPES | u32::from(ethertype));
+    Ok(())
+}
+
+/// Rejects a list that outputs packets which have no Ethernet header there, or of which that is not certain: ports take
+/// only frames.
+pub(super) fn check_outputs(actions: &[DpAction], mut is_ethernet: bool) -> Result<(), DpifError> {
+    for action in actions {
+        if matches!(action, DpAction::Output(_)) && !is_ethernet {
+            let why = "a port takes no packets without an Ethernet header";
+            return Err(DpifError::Unsupported(why.into()));
+        }
+        is_ethernet = match action.as_rewrite() {
+            Some(Rewrite::PushEth(_)) => true,
+            // What follows a network service header shows only after recirculation.
+            Some(Rewrite::PopEth | Rewrite::PushNsh(_) | Rewrite::PopNsh) => false,
+            Some(Rewrite::AddMpls(add)) => is_ethernet && add.is_l3,
+            Some(
+                Rewrite::Set(_)
+                | Rewrite::PushVlan(_)
+                | Rewrite::PopVlan
+                | Rewrite::PushMpls(_)
+                | Rewrite::PopMpls(_)
+                | Rewrite::Hash(_),
+            )
+            | None => is_ethernet,
+        };
+        action.lists().try_for_each(|list| check_outputs(list, is_ethernet))?;
+    }
+    Ok(())
+}

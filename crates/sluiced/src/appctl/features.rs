@@ -1,0 +1,228 @@
+//! `dpif/show-dp-features` and `dpif/set-dp-features`: the features of a datapath, and fewer of them for translations.
+
+use super::datapath::of_bridge;
+use super::{Answer, Wait, order_rounds};
+use crate::daemon::Daemon;
+use crate::instances::Instance;
+use dpif::Capabilities;
+use std::fmt;
+use sync::Ordering;
+
+/// The value of a feature.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Value {
+    Flag(bool),
+    Number(u8),
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::Flag(on) => write!(f, "{on}"),
+            Value::Number(n) => write!(f, "{n}"),
+        }
+    }
+}
+
+/// Place of a feature.
+enum Slot<'c> {
+    Flag(&'c mut bool),
+    Number(&'c mut u8),
+    /// Not used by translations, or always the same.
+    Fixed(Value),
+}
+
+impl Slot<'_> {
+    fn value(&self) -> Value {
+        match self {
+            Slot::Flag(on) => Value::Flag(**on),
+            Slot::Number(n) => Value::Number(**n),
+            Slot::Fixed(value) => *value,
+        }
+    }
+
+    /// Sets it to the value of a text, at most `boot`; an error in the words of the stock switch.
+    fn set(self, text: &str, boot: Value) -> Result<(), &'static str> {
+        let flag = || match text.to_ascii_lowercase().as_str() {
+            "true" => Ok(true),
+            "false" => Ok(false),
+            _ => Err("Boolean value expected"),
+        };
+        match self {
+            Slot::Flag(on) => {
+                let wanted = flag()?;
+                if wanted && boot == Value::Flag(false) {
+                    return Err("Can not enable features not supported by the datapath");
+                }
+                *on = wanted;
+            }
+            Slot::Number(n) => {
+                let wanted: i32 = text.parse().map_err(|_| "Integer number expected")?;
+                let wanted = u32::try_from(wanted).map_err(|_| "Negative number not expected")?;
+                let Value::Number(most) = boot else { return Ok(()) };
+                *n = u8::try_from(wanted)
+                    .ok()
+                    .filter(|n| *n <= most)
+                    .ok_or("Can not set value beyond the datapath capability")?;
+            }
+            Slot::Fixed(value) => {
+                if text.to_ascii_lowercase() != value.to_string() {
+                    return Err("This feature of the datapath cannot be changed");
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A feature: its keyword, title and place.
+type Row = (&'static str, &'static str, fn(&mut Capabilities) -> Slot<'_>);
+
+/// In the order of `dpif/show-dp-features`.
+const ROWS: &[Row] = &[
+    ("masked_set_action", "Masked set action", |_| Slot::Fixed(Value::Flag(true))),
+    ("tnl_push_pop", "Tunnel push pop", |_| Slot::Fixed(Value::Flag(false))),
+    ("ufid", "Ufid", |_| Slot::Fixed(Value::Flag(true))),
+    ("trunc", "Truncate action", |c| Slot::Flag(&mut c.truncate)),
+    ("clone", "Clone action", |c| Slot::Flag(&mut c.clone)),
+    ("sample_nesting", "Sample nesting", |c| Slot::Fixed(Value::Number(c.sample_nesting))),
+    ("ct_eventmask", "Conntrack eventmask", |c| Slot::Flag(&mut c.ct.event_mask)),
+    ("ct_clear", "Conntrack clear", |c| Slot::Flag(&mut c.ct.clear)),
+    ("max_hash_alg", "Max dp_hash algorithm", |c| Slot::Number(&mut c.max_hash_algorithm)),
+    ("check_pkt_len", "Check pkt length action", |c| Slot::Fixed(Value::Flag(c.check_pkt_len))),
+    ("ct_timeout", "Conntrack timeout policy", |c| Slot::Flag(&mut c.ct.timeout)),
+    ("explicit_drop_action", "Explicit Drop action", |c| Slot::Fixed(Value::Flag(c.explicit_drop))),
+    ("lb_output_action", "Optimized Balance TCP mode", |_| Slot::Fixed(Value::Flag(false))),
+    ("ct_zero_snat", "Conntrack all-zero IP SNAT", |c| Slot::Flag(&mut c.ct.zero_snat)),
+    ("add_mpls", "MPLS Label add", |c| Slot::Fixed(Value::Flag(c.add_mpls))),
+    ("psample", "psample action", |c| Slot::Fixed(Value::Flag(c.psample))),
+    ("max_vlan_headers", "Max VLAN headers", |c| Slot::Fixed(Value::Number(c.max_vlan_headers))),
+    ("max_mpls_depth", "Max MPLS depth", |c| Slot::Fixed(Value::Number(c.max_mpls_depth))),
+    ("recirc", "Recirc", |c| Slot::Flag(&mut c.recirc)),
+    ("ct_state", "CT state", |c| Slot::Flag(&mut c.ct.state)),
+    ("ct_zone", "CT zone", |c| Slot::Flag(&mut c.ct.zone)),
+    ("ct_mark", "CT mark", |c| Slot::Flag(&mut c.ct.mark)),
+    ("ct_label", "CT label", |c| Slot::Flag(&mut c.ct.label)),
+    ("ct_state_nat", "CT state NAT", |c| Slot::Flag(&mut c.ct.state_nat)),
+    ("ct_orig_tuple", "CT orig tuple", |c| Slot::Flag(&mut c.ct.orig_tuple)),
+    ("ct_orig_tuple6", "CT orig tuple for IPv6", |c| Slot::Flag(&mut c.ct.orig_tuple6)),
+    ("nd_ext", "IPv6 ND Extension", |_| Slot::Fixed(Value::Flag(false))),
+];
+
+/// `BRIDGE`
+pub(super) fn show(daemon: &mut Daemon, args: &[String]) -> Answer {
+    let show = || {
+        let (instance, _) = of_bridge(&daemon.switch, &args[0])?;
+        let mut can = instance.datapath.capabilities();
+        let line = |(_, title, place): &Row| match place(&mut can).value() {
+            Value::Flag(on) => format!("{title}: {}\n", if on { "Yes" } else { "No" }),
+            Value::Number(n) => format!("{title}: {n}\n"),
+        };
+        Ok(ROWS.iter().map(line).collect())
+    };
+    Answer::Now(show())
+}
+
+/// `[--force] BRIDGE [FEATURE [VALUE]]`. Faults of the value are the text of a successful reply, as in OVS.
+pub(super) fn set(daemon: &mut Daemon, args: &[String]) -> Answer {
+    let mut changed = false;
+    let mut set = || {
+        let args = match args {
+            [option, args @ ..] if option == "--force" => {
+                // Translations for features that a datapath lacks would fail there.
+                if args.len() > 2 {
+                    return Err(
+                        "--force: features beyond those of the datapath are not supported".to_string()
+                    );
+                }
+                args
+            }
+            _ => args,
+        };
+        let name = args.first().ok_or("no such bridge")?;
+        let (instance, _) = of_bridge(&daemon.switch, name)?;
+        let row = |name: &String| ROWS.iter().find(|(key, ..)| key.eq_ignore_ascii_case(name));
+        Ok(match args {
+            [_, name, ..] if row(name).is_none() => "Unexpected support field\n".to_string(),
+            [_, name, value] => match row(name).map(|row| change(instance, row, value)) {
+                Some(Err(e)) => format!("{e}\n"),
+                Some(Ok(is_change)) => {
+                    changed = is_change;
+                    String::new()
+                }
+                None => String::new(),
+            },
+            [_, name] => row(name).map(|row| line(instance, row)).unwrap_or_default(),
+            _ => ROWS.iter().map(|row| line(instance, row)).collect(),
+        })
+    };
+    let answer = set();
+    match changed {
+        true => Answer::Later(Wait::Rounds(order_rounds(&daemon.switch))),
+        false => Answer::Now(answer),
+    }
+}
+
+/// The features in force. Translations for a userspace datapath see more VLAN headers than it reports.
+fn in_force(instance: &Instance, row: &Row) -> Value {
+    let (_, _, place) = row;
+    let (mut now, mut detected) = (instance.backer.features(), instance.backer.capabilities);
+    match (place(&mut now).value(), place(&mut detected).value()) {
+        (now, detected) if now != detected => now,
+        _ => place(&mut instance.datapath.capabilities()).value(),
+    }
+}
+
+fn line(instance: &Instance, row: &Row) -> String {
+    let (key, title, place) = row;
+    let boot = place(&mut instance.datapath.capabilities()).value();
+    format!("{key} ({title}) : [run time]:{}, [boot time]:{boot}\n", in_force(instance, row))
+}
+
+/// Sets a feature, and has all flows deleted if it changes, as OVS does. Returns whether it does.
+fn change(instance: &Instance, (_, _, place): &Row, value: &str) -> Result<bool, &'static str> {
+    let boot = place(&mut instance.datapath.capabilities()).value();
+    let mut features = instance.backer.features();
+    let before = place(&mut features).value();
+    place(&mut features).set(value, boot)?;
+    if place(&mut features).value() == before {
+        return Ok(false);
+    }
+    instance.backer.set_features(features);
+    instance.backer.limits.purge.store(true, Ordering::Release);
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(key: &str, value: &str) -> Result<Value, &'static str> {
+        let (_, _, place) = ROWS.iter().find(|(known, ..)| *known == key).unwrap();
+        let mut can = Capabilities::ENOUGH;
+        let boot = place(&mut can).value();
+        place(&mut can).set(value, boot)?;
+        Ok(place(&mut can).value())
+    }
+
+    /// As OVS 3.1 answers.
+    #[test]
+    fn values_are_at_most_those_of_the_datapath() {
+        for (key, value, expected) in [
+            ("recirc", "false", Ok(Value::Flag(false))),
+            ("recirc", "TRUE", Ok(Value::Flag(true))),
+            ("recirc", "1", Err("Boolean value expected")),
+            ("max_hash_alg", "0", Ok(Value::Number(0))),
+            ("max_hash_alg", "2", Err("Can not set value beyond the datapath capability")),
+            ("max_hash_alg", "300", Err("Can not set value beyond the datapath capability")),
+            ("max_hash_alg", "x", Err("Integer number expected")),
+            ("max_hash_alg", "-1", Err("Negative number not expected")),
+            ("ct_state", "true", Err("Can not enable features not supported by the datapath")),
+            ("ct_state", "false", Ok(Value::Flag(false))),
+            ("ufid", "true", Ok(Value::Flag(true))),
+            ("ufid", "false", Err("This feature of the datapath cannot be changed")),
+        ] {
+            assert_eq!(set(key, value), expected, "{key} {value}");
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! The commands of `ovs-vswitchd` 3.5: each is answered, or belongs to an area that is still missing.
+
+use super::Lab;
+use crate::helpers::{appctl_output, vsctl};
+use std::collections::BTreeSet;
+use testkit::{require_netns, require_programs};
+
+/// The answer to a command.
+enum Answer {
+    /// A text that contains this, exit code 0.
+    Says(&'static str),
+    /// An error that contains this.
+    Fails(&'static str),
+    /// None: it comes with this area.
+    With(Area),
+}
+use Answer::{Fails, Says, With};
+
+/// Areas of OVS that are still missing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Area {
+    /// Connection tracking and reassembly in user space.
+    Tracking,
+    /// Tunnels in user space: routes, neighbours, UDP ports.
+    Tunnels,
+    /// Bonds.
+    LinkProtocols,
+    /// Numbers of dummies, changed behind the switch: a test aid of OVS itself.
+    DummyNumbers,
+}
+
+impl Area {
+    /// Its words among the missing features of docs/features.md.
+    fn words(self) -> &'static str {
+        match self {
+            Tracking => "connection tracking, several NUMA nodes",
+            Tunnels => "tunnels in user space",
+            LinkProtocols => "bonds (a bond uses its first interface)",
+            DummyNumbers => "`dpif-dummy/change-port-number`",
+        }
+    }
+}
+use Area::{DummyNumbers, LinkProtocols, Tracking, Tunnels};
+
+/// Names of a running OVS 3.5.4 with arguments, and the answer here. Commands that end or stop the daemon are last.
+const COMMANDS: &[(&str, &str, Answer)] = &[
+    ("autoattach/show-isid", "", Says("")),
+    ("autoattach/statistics", "br0", Says("")),
+    ("autoattach/status", "", Says("")),
+    ("bfd/set-forwarding", "true", Says("OK")),
+    ("bfd/show", "p1", Fails("no such bfd object")),
+    ("bond/disable-member", "a b", Fails("no such bond")),
+    ("bond/enable-member", "a b", Fails("no such bond")),
+    ("bond/hash", "00:00:00:00:00:01", With(LinkProtocols)),
+    ("bond/list", "", Says("bond\ttype\trecircID\tmembers")),
+    ("bond/migrate", "a b c", Fails("no such bond")),
+    ("bond/set-active-member", "a b", Fails("no such bond")),
+    ("bond/show", "nope", Fails("no such bond")),
+    ("bridge/dump-flows", "br0", Says("actions=NORMAL")),
+    ("bridge/reconnect", "br0", Says("")),
+    ("cfm/set-fault", "normal", Says("OK")),
+    ("cfm/show", "p1", Fails("no such CFM object")),
+    ("coverage/read-counter", "netdev_received", Says("0")),
+    ("coverage/show", "", Says("Event coverage")),
+    ("dpctl/add-dp", "dummy@ovs-dummy", Fails("there is this datapath already")),
+    ("dpctl/add-flow", "in_port(7),eth(),eth_type(0x99) 1", Says("")),
+    ("dpctl/add-flows", "/nope", Fails("Opening file \"/nope\" failed (No such file or directory)")),
+    ("dpctl/add-if", "nope v1", Fails("no such datapath")),
+    ("dpctl/cache-get-size", "", Says("dummy@ovs-dummy:")),
+    ("dpctl/cache-set-size", "dummy@ovs-dummy emc 5", Fails("Setting caches not supported")),
+    ("dpctl/ct-bkts", "", Says("Total Buckets: 1")),
+    ("dpctl/ct-del-limits", "zone=1", Fails("no connection tracking")),
+    ("dpctl/ct-disable-tcp-seq-chk", "", Fails("Operation not supported")),
+    ("dpctl/ct-enable-tcp-seq-chk", "", Fails("Operation not supported")),
+    ("dpctl/ct-get-limits", "", Fails("no connection tracking")),
+    ("dpctl/ct-get-maxconns", "", Fails("Operation not supported")),
+    ("dpctl/ct-get-nconns", "", Says("0")),
+    ("dpctl/ct-get-sweep-interval", "", With(Tracking)),
+    ("dpctl/ct-get-tcp-seq-chk", "", Fails("Operation not supported")),
+    ("dpctl/ct-set-limits", "default=5", Fails("no connection tracking")),
+    ("dpctl/ct-set-maxconns", "5", Fails("Operation not supported")),
+    ("dpctl/ct-set-sweep-interval", "5", With(Tracking)),
+    ("dpctl/ct-stats-show", "", Says("Connections Stats:")),
+    ("dpctl/del-dp", "nope", Fails("no such datapath")),
+    ("dpctl/del-flow", "in_port(7),eth(),eth_type(0x98)", Fails("Perhaps you need to specify a UFID?")),
+    ("dpctl/del-flows", "/nope", Fails("Opening file \"/nope\" failed")),
+    ("dpctl/del-if", "dummy@ovs-dummy nope", Fails("has no such port")),
+    ("dpctl/dump-conntrack", "", Says("")),
+    ("dpctl/dump-conntrack-exp", "", With(Tracking)),
+    ("dpctl/dump-dps", "", Says("dummy@ovs-dummy")),
+    ("dpctl/dump-flows", "filter=in_port=99", Says("")),
+    ("dpctl/flush-conntrack", "", Says("")),
+    ("dpctl/get-flow", "ufid:1", Fails("getting flow (No such file or directory)")),
+    ("dpctl/ipf-get-status", "", With(Tracking)),
+    ("dpctl/ipf-set-disabled", "v4", With(Tracking)),
+    ("dpctl/ipf-set-enabled", "v4", With(Tracking)),
+    ("dpctl/ipf-set-max-nfrags", "7", With(Tracking)),
+    ("dpctl/ipf-set-min-frag", "v4 500", With(Tracking)),
+    ("dpctl/list-commands", "", Says("dpctl/normalize-actions")),
+    ("dpctl/mod-flow", "in_port(7),eth(),eth_type(0x98) 1", Fails("updating flow table (No such file")),
+    ("dpctl/mod-flows", "/nope", Fails("Opening file \"/nope\" failed")),
+    ("dpctl/normalize-actions", "in_port(1) 2,1", Says("no vlan: no mpls: 1,2")),
+    ("dpctl/offload-stats-show", "", Fails("retrieving offload statistics (Invalid argument)")),
+    ("dpctl/parse-actions", "set(eth(src=00:00:00:00:00:09)),2", Says("set(eth(src=00:00:00:00:00:09)),2")),
+    ("dpctl/set-if", "dummy@ovs-dummy p1,port_no=9", Fails("can't change port number from 1 to 9")),
+    ("dpctl/show", "", Says("lookups: hit:")),
+    ("dpif-dummy/change-port-number", "ovs-dummy p1 55", With(DummyNumbers)),
+    ("dpif-netdev/bond-show", "", Says("")),
+    ("dpif-netdev/dpif-impl-get", "", Says("dpif_scalar (pmds: none)")),
+    ("dpif-netdev/dpif-impl-set", "dpif_avx512", Fails("Unknown DPIF implementation dpif_avx512.")),
+    ("dpif-netdev/miniflow-parser-get", "", Says("scalar (available: True pmds: none)")),
+    ("dpif-netdev/miniflow-parser-set", "study", Fails("unknown miniflow extract implementation study.")),
+    ("dpif-netdev/pmd-perf-log-set", "on", Says("")),
+    ("dpif-netdev/pmd-perf-show", "", Says("")),
+    ("dpif-netdev/pmd-rxq-rebalance", "", Says("")),
+    ("dpif-netdev/pmd-rxq-show", "", Says("")),
+    ("dpif-netdev/pmd-sleep-show", "", Says("max sleep")),
+    ("dpif-netdev/pmd-stats-clear", "", Says("")),
+    ("dpif-netdev/pmd-stats-show", "", Says("main thread:")),
+    ("dpif-netdev/subtable-lookup-info-get", "", Says("generic (Use count: ")),
+    ("dpif-netdev/subtable-lookup-prio-set", "generic 999", Fails("use integer in range 0-255")),
+    ("dpif-netlink/dispatch-mode", "", Says("")),
+    ("dpif/dump-dps", "", Says("dummy@br0")),
+    ("dpif/dump-flows", "br0", Says("")),
+    ("dpif/set-dp-features", "br0 recirc", Says("recirc (Recirc) : [run time]:true, [boot time]:true")),
+    ("dpif/show", "", Says("p1 1/1: (dummy)")),
+    ("dpif/show-dp-features", "br0", Says("Recirc: Yes")),
+    ("fdb/add", "br0 p1 0 50:54:00:00:00:05", Says("")),
+    ("fdb/del", "br0 0 50:54:00:00:00:05", Says("")),
+    ("fdb/flush", "", Says("")),
+    ("fdb/show", "br0", Says("port  VLAN  MAC")),
+    ("fdb/stats-clear", "br0", Says("")),
+    ("fdb/stats-show", "br0", Says("Total number of learned MAC entries")),
+    ("lacp/show", "nope", Fails("no such lacp object")),
+    ("lacp/show-stats", "nope", Fails("no such lacp object")),
+    ("list-commands", "", Says("ofproto/detrace")),
+    ("mdb/flush", "", Says("")),
+    ("mdb/show", "br0", Fails("multicast snooping is disabled")),
+    ("memory/show", "", Says("ports:")),
+    ("netdev-dummy/conn-state", "p1", Says("p1: unknown")),
+    ("netdev-dummy/ip4addr", "br0 10.0.0.1/24", Says("OK")),
+    ("netdev-dummy/ip6addr", "br0 fc00::1/64", Says("OK")),
+    ("netdev-dummy/receive", "nope in_port(1)", Fails("no such dummy netdev")),
+    ("netdev-dummy/set-admin-state", "p2 up", Says("OK")),
+    ("odp-execute/action-impl-set", "scalar", Says("Action implementation set to scalar.")),
+    ("odp-execute/action-impl-show", "", Says("scalar (available: Yes, active: Yes)")),
+    ("ofproto/detrace", "zz", Fails("failed to parse ufid")),
+    ("ofproto/list", "", Says("br0")),
+    ("ofproto/trace", "br0 in_port=1", Says("Datapath actions: ")),
+    ("ofproto/trace-packet-out", "br0 in_port=1 2", Says("Datapath actions: 2")),
+    ("ovs/route/add", "1.1.1.0/24 br0", With(Tunnels)),
+    ("ovs/route/del", "1.1.1.0/24", With(Tunnels)),
+    ("ovs/route/lookup", "1.1.1.1", With(Tunnels)),
+    ("ovs/route/show", "", Says("Route Table:")),
+    ("qos/show", "p1", Says("QoS not configured on p1")),
+    ("qos/show-types", "p1", Says("No QoS types supported")),
+    ("revalidator/purge", "", Says("")),
+    ("revalidator/wait", "", Says("")),
+    ("rstp/show", "br0", Fails("No such RSTP object")),
+    ("rstp/tcn", "", Says("OK")),
+    ("set-options", "--format text", Says("")),
+    ("stp/show", "br0", Fails("no such stp object")),
+    ("stp/tcn", "", Says("OK")),
+    ("tnl/arp/aging", "", With(Tunnels)),
+    ("tnl/arp/flush", "", With(Tunnels)),
+    ("tnl/arp/set", "br0 1.1.1.1 00:00:00:00:00:01", With(Tunnels)),
+    ("tnl/arp/show", "", Says("MAC                 Bridge")),
+    ("tnl/egress_port_range", "", With(Tunnels)),
+    ("tnl/neigh/aging", "", With(Tunnels)),
+    ("tnl/neigh/flush", "", With(Tunnels)),
+    ("tnl/neigh/set", "br0 1.1.1.1 00:00:00:00:00:01", With(Tunnels)),
+    ("tnl/neigh/show", "", Says("MAC                 Bridge")),
+    ("tnl/ports/show", "-v", Says("Listening ports:")),
+    ("upcall/disable-megaflows", "", Says("megaflows disabled")),
+    ("upcall/disable-ufid", "", Says("ing tersely using UFID disabled")),
+    ("upcall/enable-megaflows", "", Says("megaflows enabled")),
+    ("upcall/enable-ufid", "", Says("ing tersely using UFID enabled")),
+    ("upcall/set-flow-limit", "2000", Says("set flow_limit to 2000")),
+    ("upcall/show", "", Says("(limit 2000)")),
+    ("version", "", Says("(Open vSwitch) 3.5.4")),
+    ("vlog/close", "", Says("")),
+    ("vlog/disable-rate-limit", "vconn", Says("")),
+    ("vlog/enable-rate-limit", "vconn", Says("")),
+    ("vlog/list", "", Says("vconn")),
+    ("vlog/list-pattern", "", Says("SYSLOG")),
+    ("vlog/reopen", "", Says("")),
+    ("vlog/set", "vconn:file:info", Says("")),
+    ("time/stop", "", Says("")),
+    ("time/warp", "100 100", Says("warped")),
+    ("exit", "", Says("")),
+];
+
+/// Commands beyond those of OVS 3.5: of 3.1, and our own.
+const OTHERS: &[&str] = &[
+    "dpif-netdev/subtable-lookup-prio-get",
+    "dpif/get-flow",
+    "ofproto/list-tunnels",
+    "ovsdb-server/compact",
+    "revalidator/pause",
+    "revalidator/resume",
+    "sluice/status",
+];
+
+#[test]
+fn every_command_is_answered_or_belongs_to_a_missing_area() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-appctl");
+    let lab = Lab::empty();
+    vsctl(
+        &lab.daemon,
+        "add-br br0 -- set Bridge br0 datapath_type=dummy -- add-port br0 p1 -- set Interface p1 type=dummy \
+         ofport_request=1 -- add-port br0 p2 -- set Interface p2 type=dummy ofport_request=2",
+    );
+    let listed: BTreeSet<String> = {
+        let text = lab.appctl("list-commands");
+        text.lines().skip(1).filter_map(|l| Some(l.split_whitespace().next()?.to_string())).collect()
+    };
+    let mut known: BTreeSet<&str> = OTHERS.iter().copied().collect();
+    let features = include_str!("../../../../../docs/features.md");
+    let mut faults = String::new();
+    for (name, args, answer) in COMMANDS {
+        assert!(known.insert(name), "{name} is here twice");
+        let missing = matches!(answer, With(_));
+        assert_eq!(listed.contains(*name), !missing, "{name} in list-commands");
+        let out = appctl_output(&lab.daemon, &format!("{name} {args}"));
+        let (code, text, part) = match answer {
+            Says(part) => (0, &out.stdout, *part),
+            Fails(part) => (2, &out.stderr, *part),
+            With(area) => {
+                assert!(features.contains(area.words()), "docs/features.md names {area:?}");
+                (2, &out.stderr, "is not a valid command")
+            }
+        };
+        if out.status.code() != Some(code) || !text.contains(part) {
+            faults += &format!("{name} {args}: {:?}\n{}{}\n", out.status.code(), out.stdout, out.stderr);
+        }
+    }
+    assert!(faults.is_empty(), "{faults}");
+    let unknown: Vec<_> = listed.iter().filter(|name| !known.contains(name.as_str())).collect();
+    assert!(unknown.is_empty(), "commands that are in no table: {unknown:?}");
+}

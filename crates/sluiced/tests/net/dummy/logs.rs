@@ -1,0 +1,40 @@
+//! Debug lines of the log.
+
+use super::{FROM_5_TO_7, Lab};
+use testkit::{require_netns, require_programs};
+
+/// The lines that operators look for, as OVS 3.1 logs them after the same commands.
+#[test]
+fn messages_and_flow_operations_are_logged_on_demand() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-appctl");
+    let lab = Lab::new();
+    lab.ofctl(&["add-flow", "br0", "priority=1,actions=drop"]);
+    lab.receive("p1", &format!("in_port(1),{FROM_5_TO_7},eth_type(0x1111)"));
+    assert!(!lab.daemon.log().contains("|DBG|"), "{}", lab.daemon.log());
+    lab.appctl("vlog/set vconn:file:dbg dpif:file:dbg");
+    lab.ofctl(&["-O", "OpenFlow13", "add-flow", "br0", "priority=5,tcp,tp_dst=80,actions=dec_ttl,2"]);
+    lab.ofctl(&["add-flow", "br0", "table=1,priority=5,cookie=0x12,tcp,actions=2"]);
+    lab.receive("p1", &format!("in_port(1),{FROM_5_TO_7},eth_type(0x1234)"));
+    lab.appctl("revalidator/purge");
+    lab.appctl("vlog/set vconn:file:info dpif:file:info");
+    let log = lab.daemon.log();
+    for part in [
+        "|vconn|DBG|unix#",
+        ": sent (Success): OFPT_HELLO (OF1.5) (xid=0x1):\\n version bitmap: 0x01, 0x02, 0x03, 0x04, 0x05, 0x06",
+        ": received: OFPT_HELLO (OF1.3) (xid=0x1):\\n version bitmap: 0x04",
+        ": negotiated OpenFlow version 0x04 (we support version 0x06 and earlier, peer supports version 0x04)",
+        ": ADD priority=5,tcp,tp_dst=80 actions=dec_ttl,output:2",
+        ": ADD table:1 priority=5,tcp cookie:0x12 actions=output:2",
+        ": sent (Success): OFPT_BARRIER_REPLY (OF1.3) (xid=",
+        "|dpif|DBG|dummy@ovs-dummy: miss upcall:\\n",
+        "|dpif|DBG|dummy@ovs-dummy: put[create] ufid:",
+        "recirc_id(0),in_port(1),packet_type(ns=0,id=0),eth_type(0x1234), actions:drop",
+        "|DBG|dummy@ovs-dummy: flow_del ufid:",
+    ] {
+        assert!(log.contains(part), "{part} in\n{log}");
+    }
+    let before = lab.daemon.log().len();
+    lab.ofctl(&["dump-flows", "br0"]);
+    assert_eq!(lab.daemon.log().len(), before);
+}
