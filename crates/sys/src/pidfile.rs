@@ -9,12 +9,18 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, fcntl_lock};
 
 use crate::lock::holder;
+use crate::process::{Stage, stage};
 
 const PLACE_ATTEMPTS: usize = 10;
+/// Longest wait for an ending process, whose files the kernel still closes, perhaps after thousands of devices.
+const ENDING_MAX: Duration = Duration::from_secs(120);
+/// Polling interval of that wait.
+const LOOK: Duration = Duration::from_millis(10);
 
 /// Device and inode of the pid files of this process.
 static OWN: Mutex<Vec<(u64, u64)>> = Mutex::new(Vec::new());
@@ -54,7 +60,11 @@ pub struct PidFile {
 }
 
 impl PidFile {
-    /// Creates the file. Replaces a stale one; replaces that of a live process only with `overwrite`.
+    /// Creates the file. Replaces a stale one; replaces that of a live process only with `overwrite`. Waits for the end
+    /// of a process that was killed or is exiting, two minutes at most.
+    ///
+    /// # Errors
+    /// A live process holds it, or it cannot be created.
     pub fn create(path: &Path, overwrite: bool) -> Result<PidFile, PidFileError> {
         let failed = |source| PidFileError::Io { path: path.to_owned(), source };
         // Complete and locked before it has its name, so a reader never sees a partial file.
@@ -117,11 +127,24 @@ pub fn running(path: &Path) -> io::Result<Option<u32>> {
     }
 }
 
+/// As [`running`], once the holder is not ending.
+fn still_running(path: &Path) -> io::Result<Option<u32>> {
+    let began = Instant::now();
+    loop {
+        match running(path)? {
+            Some(pid) if stage(pid) == Stage::Ending && began.elapsed() < ENDING_MAX => {
+                std::thread::sleep(LOOK);
+            }
+            found => return Ok(found),
+        }
+    }
+}
+
 /// Renames the draft if there is no pid file or a stale one.
 fn place(draft: &Path, path: &Path) -> Result<(), PidFileError> {
     let failed = |source| PidFileError::Io { path: path.to_owned(), source };
     for _ in 0..PLACE_ATTEMPTS {
-        if let Some(pid) = running(path).map_err(failed)? {
+        if let Some(pid) = still_running(path).map_err(failed)? {
             return Err(PidFileError::Running { path: path.to_owned(), pid });
         }
         remove_stale(path).map_err(failed)?;

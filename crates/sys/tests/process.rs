@@ -18,13 +18,14 @@ fn main() -> ExitCode {
     {
         return run_role(role, rest);
     }
-    let tests: [(&str, fn()); 11] = [
+    let tests: [(&str, fn()); 12] = [
         ("a_daemon_returns_when_ready_and_lives_on", a_daemon_returns_when_ready_and_lives_on),
         ("a_daemon_that_fails_passes_its_status_on", a_daemon_that_fails_passes_its_status_on),
         ("a_daemon_that_is_killed_is_a_failure", a_daemon_that_is_killed_is_a_failure),
         ("threads_keep_a_process_in_the_foreground", threads_keep_a_process_in_the_foreground),
         ("a_pid_file_of_a_living_process_is_respected", a_pid_file_of_a_living_process_is_respected),
         ("a_stale_pid_file_is_replaced", a_stale_pid_file_is_replaced),
+        ("a_killed_process_gives_up_its_pid_file", a_killed_process_gives_up_its_pid_file),
         ("a_lock_excludes_other_processes", a_lock_excludes_other_processes),
         ("a_lock_excludes_ovsdb_and_is_excluded_by_it", a_lock_excludes_ovsdb_and_is_excluded_by_it),
         ("signals_are_read", signals_are_read),
@@ -79,6 +80,12 @@ fn run_role(role: &str, args: &[String]) -> ExitCode {
         }
         "pidfile" => {
             let _pidfile = PidFile::create(Path::new(&args[0]), false).unwrap();
+            say_and_wait()
+        }
+        "pidfile of a large process" => {
+            let _pidfile = PidFile::create(Path::new(&args[0]), false).unwrap();
+            // Freed before the kernel closes the files.
+            let _memory = std::hint::black_box(vec![1u8; 256 << 20]);
             say_and_wait()
         }
         "mlock" => {
@@ -242,6 +249,18 @@ fn a_stale_pid_file_is_replaced() {
     assert!(!file.exists());
     let e = PidFile::create(&dir.path("none/x.pid"), false).unwrap_err().to_string();
     assert!(e.contains("none/x.pid"), "{e}");
+}
+
+fn a_killed_process_gives_up_its_pid_file() {
+    let dir = Dir::new("killed");
+    let file = dir.path("x.pid");
+    for _ in 0..5 {
+        let mut holder = Holder::start("pidfile of a large process", &file);
+        kill(holder.0.id(), libc::SIGKILL);
+        // Without waiting for its end.
+        drop(PidFile::create(&file, false).unwrap());
+        holder.0.wait().unwrap();
+    }
 }
 
 fn a_lock_excludes_other_processes() {

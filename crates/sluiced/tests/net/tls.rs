@@ -351,7 +351,7 @@ fn handshakes_have_limits() {
         client.set_read_timeout(Some(patience(LIMIT) * 6)).unwrap();
         assert_eq!(client.read(&mut [0]).unwrap(), 0, "bytes for a silent client");
     }
-    assert_eq!(lab.counter("handshake_cut_off"), 300);
+    assert_eq!(lab.counter("handshake_cut_off"), 300, "{}", lab.daemon.log());
     assert!(lab.daemon.log().contains("incomplete handshake ended: it took 10 seconds"));
     assert!(lab.show("ctl", "switch").0);
 }
