@@ -76,6 +76,7 @@ bridge() {
 
 case $suite in
 of10*) protocol=OpenFlow10 version=openflow10 ;;
+of14*) protocol=OpenFlow14 version=openflow14 ;;
 *) protocol=OpenFlow13 version=openflow13 ;;
 esac
 for end in target tester; do

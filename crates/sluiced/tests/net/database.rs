@@ -476,7 +476,8 @@ fn many_clients_commit_concurrently() {
     assert_eq!(vsctl(&daemon, "list-ports br0"), "");
     // The kernel may remove the last devices shortly after the reply.
     let links = || net.switch.ip("-o link show").unwrap();
-    let gone = || !links().lines().any(|line| line.split_whitespace().nth(1).is_some_and(|n| n.starts_with('c')));
+    let gone =
+        || !links().lines().any(|line| line.split_whitespace().nth(1).is_some_and(|n| n.starts_with('c')));
     let waited = wait_for(LIMIT, "no device to stay behind", gone);
     assert!(waited.is_ok(), "devices stay behind: {}", links());
     assert!(!daemon.log().contains("|WARN|"), "{}", daemon.log());

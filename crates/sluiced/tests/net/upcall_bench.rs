@@ -81,9 +81,10 @@ fn four_tests(run: &Value, target: &str, misses: bool) {
                 "{measured:#}"
             );
         }
-        let offered = load["offered"].as_u64().unwrap_or(0) + 50;
+        // A busy machine may lose frames of the load before the switch sees them.
+        let delivered = load["delivered"].as_u64().unwrap_or(0) + 50;
         let counted = measured["misses"].as_u64();
-        assert!(if misses { counted >= Some(offered) } else { counted.is_none() }, "{measured:#}");
+        assert!(if misses { counted >= Some(delivered) } else { counted.is_none() }, "{measured:#}");
     }
     assert!(run["load"]["load"]["port_arrived"].as_u64() > Some(0), "{run:#}");
     assert_eq!(idle["loaded"]["load"]["port_offered"].as_u64(), Some(0));

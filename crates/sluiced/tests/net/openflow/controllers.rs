@@ -398,6 +398,7 @@ dps:
   sw:
     dp_id: DPID
     hardware: Open vSwitch
+    group_table: GROUPS
     interfaces:
       1: {native_vlan: office, acls_in: [no-http]}
       2: {native_vlan: office}
@@ -434,6 +435,16 @@ fn faucet(dir: &Path, netns: &Netns) -> Option<Running> {
 
 #[test]
 fn faucet_forwards_between_vlans_and_enforces_its_acl() {
+    faucet_session(false);
+}
+
+#[test]
+fn faucet_floods_by_groups() {
+    faucet_session(true);
+}
+
+/// Hosts in VLANs, a trunk and an access list; `groups`: a group for each VLAN floods it.
+fn faucet_session(groups: bool) {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-ofctl", "python3", "iperf3");
     if !testkit::long() {
@@ -443,7 +454,8 @@ fn faucet_forwards_between_vlans_and_enforces_its_acl() {
     let lab = Lab::new(4);
     let dir = TempDir::new("faucet").unwrap();
     let dpid = lab.vsctl("get bridge br0 datapath_id").replace('"', "");
-    std::fs::write(dir.path().join("faucet.yaml"), FAUCET.replace("DPID", &format!("0x{dpid}"))).unwrap();
+    let yaml = FAUCET.replace("DPID", &format!("0x{dpid}")).replace("GROUPS", &groups.to_string());
+    std::fs::write(dir.path().join("faucet.yaml"), yaml).unwrap();
     let Some(faucet) = faucet(dir.path(), &lab.net.switch) else { return };
     lab.vsctl("set bridge br0 protocols=OpenFlow13 -- set-controller br0 tcp:127.0.0.1:6653");
     let log = || std::fs::read_to_string(dir.path().join("faucet.log")).unwrap_or_default();
@@ -496,4 +508,8 @@ fn faucet_forwards_between_vlans_and_enforces_its_acl() {
     assert!(!errors.contains("OFPErrorMsg") && !errors.contains("OFError"), "{errors}");
     let flows = lab.ofctl("-O OpenFlow13 dump-flows br0 tcp,tp_dst=80");
     assert!(number_after(&flows, "n_packets=") > 0, "{flows}");
+    let stats = lab.ofctl("-O OpenFlow13 dump-group-stats br0");
+    let packets =
+        stats.lines().filter(|line| line.contains("group_id=")).map(|l| number_after(l, "packet_count="));
+    assert_eq!(packets.filter(|count| *count > 0).count() == 2, groups, "{stats}");
 }
