@@ -225,11 +225,11 @@ mod tests {
 
     #[test]
     fn differences_from_the_default_are_logged() {
-        let told = |names: &[&str]| {
+        let deviation = |names: &[&str]| {
             Ablation::new(names.iter().map(|n| n.parse::<Optimisation>().unwrap())).deviation()
         };
-        assert_eq!(told(&[]), None);
-        assert_eq!(told(&["ring", "cache", "ring"]).as_deref(), Some("without cache, ring"));
+        assert_eq!(deviation(&[]), None);
+        assert_eq!(deviation(&["ring", "cache", "ring"]).as_deref(), Some("without cache, ring"));
         let bursts = |packets, ablation: Ablation| ablation.with_bursts(packets).deviation();
         assert_eq!(bursts(32, Ablation::default()), None);
         assert_eq!(bursts(1, Ablation::default()).as_deref(), Some("bursts of 1 at most"));

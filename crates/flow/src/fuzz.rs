@@ -90,8 +90,8 @@ pub fn kernel_key(bytes: &[u8]) {
     let Ok((mask, _)) = parse_mask(mask, &second, limit) else { return };
     let held = kernel_mask(&second, &mask, &limits);
     assert!(kernel_mask(&second, &held, &limits) == held, "{second:?}\n{mask:?}\n{held:?}");
-    let (told, _) =
+    let (reread, _) =
         parse_mask(&mask_to_bytes(&second, &mask, &limits), &second, limit).expect("what was written");
-    assert!(told == held, "{second:?}\n{told:?}\n{held:?}");
+    assert!(reread == held, "{second:?}\n{reread:?}\n{held:?}");
     assert!(!mask_fits(&second, &mask, &limits) || mask_fits(&second, &held, &limits));
 }

@@ -304,9 +304,9 @@ impl Backer {
     }
 
     /// Notifies the observer, if any.
-    pub fn observe(&self, tell: impl FnOnce(&dyn Observer)) {
+    pub fn observe(&self, notify: impl FnOnce(&dyn Observer)) {
         if let Some(observer) = self.observer {
-            tell(observer);
+            notify(observer);
         }
     }
 

@@ -209,14 +209,14 @@ impl Cut {
         };
         let least = if ip.proto == IPPROTO_TCP { TCP_HEADER_BYTES } else { UDP_HEADER_BYTES };
         let header_bytes = ip.l4 + l4_bytes;
-        let told = if ip.v6 {
+        let ip_bytes = if ip.v6 {
             usize::from(be16(frame, ip.l3 + 4).unwrap_or(0)) + IPV6_HEADER_BYTES
         } else {
             usize::from(be16(frame, ip.l3 + 2).unwrap_or(0))
         };
         // A length of 0 marks a packet too large for the field (RFC 2675; Linux does so for IPv4 too).
-        let jumbo = told == if ip.v6 { IPV6_HEADER_BYTES } else { 0 };
-        let end = if jumbo { frame.len() } else { ip.l3 + told };
+        let jumbo = ip_bytes == if ip.v6 { IPV6_HEADER_BYTES } else { 0 };
+        let end = if jumbo { frame.len() } else { ip.l3 + ip_bytes };
         if !fits || l4_bytes < least || header_bytes > end || end > frame.len() {
             return Err(SegmentError::Headers);
         }

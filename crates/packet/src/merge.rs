@@ -138,8 +138,8 @@ impl Datagram {
             Datagram { l3, l4, v6, ip_id, payload_bytes: frame.len().checked_sub(l4 + UDP_HEADER_BYTES)? };
         let length = usize::from(u16::from_be_bytes([udp[4], udp[5]]));
         let unfinished = u16::from_be_bytes([udp[6], udp[7]]) == found.pseudo(frame, length);
-        let told = usize::from(p.offload.csum_start) == l4 && length == frame.len() - l4;
-        (told && unfinished && found.payload_bytes > 0).then_some(found)
+        let requested = usize::from(p.offload.csum_start) == l4 && length == frame.len() - l4;
+        (requested && unfinished && found.payload_bytes > 0).then_some(found)
     }
 
     /// The pseudo-header sum of a datagram of `l4_bytes`, as in an unfinished frame.

@@ -48,7 +48,7 @@ pub(super) struct Reporter {
     queue: BoundedQueue<Event>,
     queued_bytes: AtomicUsize,
     lost: [AtomicU64; Stage::ALL.len()],
-    told: AtomicU64,
+    pushed: AtomicU64,
     spent_ns: AtomicU64,
 }
 
@@ -91,8 +91,8 @@ pub(super) fn report(stage: Stage, about: About, details: Details<'_>) {
 #[cold]
 fn record_event(stage: Stage, about: About, details: &Details<'_>) {
     let now_ns = sys::clock::machine_ns();
-    let Some(teller) = mine() else { return };
-    if teller.wanted.stages & 1 << stage as u16 == 0 {
+    let Some(writer) = mine() else { return };
+    if writer.wanted.stages & 1 << stage as u16 == 0 {
         return;
     }
     let event = Event {
@@ -100,20 +100,20 @@ fn record_event(stage: Stage, about: About, details: &Details<'_>) {
         why: about.why,
         time_ns: if details.time_ns == 0 { now_ns } else { details.time_ns },
         upcall: about.upcall,
-        thread: teller.thread,
+        thread: writer.thread,
         cpu: sys::thread::cpu(),
         batch: details.batch,
         port: about.port,
         packet_bytes: about.bytes,
         error: details.error,
-        packet: details.packet[..details.packet.len().min(teller.wanted.packet_bytes)].to_vec(),
-        key: details.key.map_or_else(Vec::new, |key| first_bytes(key, teller.wanted.key_bytes)),
+        packet: details.packet[..details.packet.len().min(writer.wanted.packet_bytes)].to_vec(),
+        key: details.key.map_or_else(Vec::new, |key| first_bytes(key, writer.wanted.key_bytes)),
     };
-    let told = teller.push(event);
-    if told % SAMPLED == 0 {
+    let pushed = writer.push(event);
+    if pushed % SAMPLED == 0 {
         let ns = sys::clock::machine_ns().saturating_sub(now_ns);
         let times = if ns < INTERRUPTED_NS { SAMPLED } else { 1 };
-        teller.spent_ns.fetch_add(ns * times, Ordering::Relaxed);
+        writer.spent_ns.fetch_add(ns * times, Ordering::Relaxed);
     }
 }
 
@@ -129,13 +129,13 @@ fn first_bytes(key: &FlowKey, bytes: usize) -> Vec<u8> {
 
 /// The calling thread's place in the present session.
 fn mine() -> Option<Arc<Reporter>> {
-    MINE.with_borrow_mut(|(session, teller)| {
+    MINE.with_borrow_mut(|(session, writer)| {
         let on = ON.load(Ordering::Acquire);
         if *session != on || on == 0 {
-            *teller = join(on)?;
+            *writer = join(on)?;
             *session = on;
         }
-        teller.upgrade()
+        writer.upgrade()
     })
 }
 
@@ -144,9 +144,9 @@ fn join(number: u64) -> Option<Weak<Reporter>> {
     let session = &mut *lock(&SESSION);
     let wanted = session.wanted.filter(|_| session.number == number)?;
     let name = std::thread::current().name().unwrap_or("sluiced").to_string();
-    let teller = Arc::new(Reporter::new(sys::thread::id(), name, wanted));
-    let weak = Arc::downgrade(&teller);
-    session.reporters.push(teller);
+    let writer = Arc::new(Reporter::new(sys::thread::id(), name, wanted));
+    let weak = Arc::downgrade(&writer);
+    session.reporters.push(writer);
     Some(weak)
 }
 
@@ -159,7 +159,7 @@ impl Reporter {
             queue: BoundedQueue::new(EVENTS_PER_THREAD),
             queued_bytes: AtomicUsize::new(0),
             lost: Default::default(),
-            told: AtomicU64::new(0),
+            pushed: AtomicU64::new(0),
             spent_ns: AtomicU64::new(0),
         }
     }
@@ -167,7 +167,7 @@ impl Reporter {
     /// Queues an event, or counts it as lost. Returns the number of earlier events.
     fn push(&self, event: Event) -> u64 {
         let (stage, bytes) = (event.stage, event.packet.len() + event.key.len());
-        let before = self.told.fetch_add(1, Ordering::Relaxed);
+        let before = self.pushed.fetch_add(1, Ordering::Relaxed);
         let queued = self.queued_bytes.fetch_add(bytes, Ordering::Relaxed);
         if queued + bytes > BYTES_PER_THREAD || self.queue.push(event).is_err() {
             self.queued_bytes.fetch_sub(bytes, Ordering::Relaxed);
@@ -196,7 +196,7 @@ impl Reporter {
 
     /// Its events, lost ones too, and the time spent on them, since the last call.
     pub(super) fn take_spent(&self) -> (u64, u64) {
-        (self.told.swap(0, Ordering::Relaxed), self.spent_ns.swap(0, Ordering::Relaxed))
+        (self.pushed.swap(0, Ordering::Relaxed), self.spent_ns.swap(0, Ordering::Relaxed))
     }
 }
 

@@ -55,7 +55,7 @@ pub(super) fn claim(
     stop: impl Fn() -> bool,
 ) -> Result<Claim> {
     let began_ms = sys::clock::machine_us() / 1000;
-    let (mut told, mut gone) = (None, None);
+    let (mut logged, mut gone) = (None, None);
     loop {
         let server = local::server(socket).with_context(|| format!("{}", socket.display()))?;
         let (why, limit) = match server.map(|server| server.pid.map(|pid| (pid, stage(pid)))) {
@@ -74,7 +74,7 @@ pub(super) fn claim(
                 }
             },
         };
-        if told.as_ref() != Some(&why) {
+        if logged.as_ref() != Some(&why) {
             log::info!(target: "ovsdb_file", "{why}; waiting for it");
         }
         if stop() {
@@ -83,7 +83,7 @@ pub(super) fn claim(
         if sys::clock::machine_us() / 1000 - began_ms >= limit.as_millis() as u64 {
             bail!("{why}: end that process, or name the database server to follow (such as unix:PATH)");
         }
-        told = Some(why);
+        logged = Some(why);
         std::thread::sleep(LOOK);
     }
 }

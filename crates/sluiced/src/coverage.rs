@@ -123,7 +123,7 @@ pub(crate) fn totals(daemon: &Daemon) -> Totals {
     let wanted = XlateDrop::ALL.into_iter().map(|d| (d.counter(), sum.xlate_drops[d as usize]));
     let mut all: Vec<_> = inside.chain(wanted).collect();
     let count = |n: &sync::AtomicU64| n.load(sync::Ordering::Relaxed);
-    let told = daemon.switch.connections();
+    let conns = daemon.switch.connections();
     let (sockets, database) = (daemon.reactor.counts, daemon.db.counters());
     all.extend([
         ("accept_failed", sockets.accept_failed),
@@ -140,8 +140,8 @@ pub(crate) fn totals(daemon: &Daemon) -> Totals {
         ("flow_removed_paused", instances().map(|i| i.backer.events.times_full()).sum()),
         ("flow_offload_refused", offload_refused(daemon)),
         ("ofconn_cut_off", sockets.cut_off),
-        ("ofconn_event_dropped", told.events_dropped),
-        ("ofconn_packet_in_dropped", told.packet_ins_dropped),
+        ("ofconn_event_dropped", conns.events_dropped),
+        ("ofconn_packet_in_dropped", conns.packet_ins_dropped),
         ("datapath_drop_rx_malformed", ports.rx_malformed),
         ("datapath_drop_rx_ring_full", ports.rx_dropped),
         ("datapath_drop_rx_truncated", ports.rx_truncated),

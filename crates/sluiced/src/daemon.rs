@@ -20,7 +20,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use sys::daemon::Detached;
-use sys::monitor::Told;
+use sys::monitor::Notice;
 use sys::pidfile::PidFile;
 use sys::signals::{Signal, Signals};
 use vlog::vlog;
@@ -129,8 +129,8 @@ pub fn run(config: &DaemonConfig) -> Result<()> {
         None
     };
     let detached = match config.monitor {
-        true => sys::monitor::monitor(&config.name, detached, !config.no_chdir, |told, text| {
-            tell(config, told, text)
+        true => sys::monitor::monitor(&config.name, detached, !config.no_chdir, |notice, text| {
+            log_for_monitor(config, notice, text)
         })
         .context("cannot watch over the daemon")?,
         false => detached,
@@ -180,15 +180,15 @@ pub fn run(config: &DaemonConfig) -> Result<()> {
 }
 
 /// Logs for the monitor, which has no log file open while the daemon runs.
-fn tell(config: &DaemonConfig, told: Told, text: &str) {
+fn log_for_monitor(config: &DaemonConfig, notice: Notice, text: &str) {
     let log = vlog();
     log.set_program(&config.name);
     // Without the file and a console, use syslog.
     let _ = config.log_file.as_ref().map(|path| log.open_file(path));
     let _ = if config.detach { log.set("console:off") } else { Ok(()) };
-    match told {
-        Told::Crash => log::error!(target: "daemon_unix", "{text}"),
-        Told::End => log::info!(target: "daemon_unix", "{text}"),
+    match notice {
+        Notice::Crash => log::error!(target: "daemon_unix", "{text}"),
+        Notice::End => log::info!(target: "daemon_unix", "{text}"),
     }
     log.close();
 }

@@ -528,8 +528,8 @@ impl Embedded {
             self.conns.iter().filter(|(_, p)| p.unread).map(|(token, _)| *token).collect();
         unread.into_iter().for_each(|token| self.read(token, reactor));
         self.probe(reactor);
-        for told in self.file.written() {
-            match told {
+        for outcome in self.file.written() {
+            match outcome {
                 Written::Synced(up_to) => self.server.log_synced(up_to),
                 Written::Failed(why) => {
                     log::error!(target: "ovsdb_file", "{why}; the transactions since the last written one were taken back");

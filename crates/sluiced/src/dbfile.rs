@@ -110,11 +110,11 @@ pub fn open(
         bytes = replace(path, &dblog::snapshot(&db, "", sys::clock::wall_ms() as i64))?;
     }
     let (jobs, todo) = channel();
-    let (tell, written) = channel();
+    let (results, written) = channel();
     let writer = Writer { path: path.to_path_buf(), synced_bytes: bytes, file: None, failed: false };
     let writer = std::thread::Builder::new()
         .name("ovsdb-log".into())
-        .spawn(move || writer.run(&todo, &tell, &wake))?;
+        .spawn(move || writer.run(&todo, &results, &wake))?;
     let file =
         DbFile { _lock: lock, jobs: Some(jobs), written, writer: Some(writer), bytes, base_bytes: bytes };
     Ok((file, db))
@@ -209,7 +209,7 @@ struct Writer {
 }
 
 impl Writer {
-    fn run(mut self, jobs: &Receiver<Job>, tell: &Sender<Written>, wake: &dyn Fn()) {
+    fn run(mut self, jobs: &Receiver<Job>, results: &Sender<Written>, wake: &dyn Fn()) {
         let mut next = None;
         while let Some(job) = next.take().or_else(|| jobs.recv().ok()) {
             match job {
@@ -225,14 +225,14 @@ impl Writer {
                             Err(_) => break,
                         }
                     }
-                    let told = match self.append(&records) {
+                    let outcome = match self.append(&records) {
                         Ok(()) => Written::Synced(records.last().map_or(0, |r| r.seq)),
                         Err(e) => {
                             self.failed = true;
                             Written::Failed(format!("{}: cannot write: {e}", self.path.display()))
                         }
                     };
-                    if tell.send(told).is_err() {
+                    if results.send(outcome).is_err() {
                         return;
                     }
                     wake();

@@ -147,9 +147,9 @@ impl FactKeeper {
     /// Sets the status of controllers.
     pub(crate) fn set_controllers(&mut self, controllers: BTreeMap<Uuid, ControllerFacts>) {
         let lasting = |all: &BTreeMap<Uuid, ControllerFacts>| {
-            let told = |f: &ControllerFacts, key: &str| f.status.get(key).cloned();
+            let value = |f: &ControllerFacts, key: &str| f.status.get(key).cloned();
             let strip =
-                |f: &ControllerFacts| (f.is_connected, f.role, told(f, "state"), told(f, "last_error"));
+                |f: &ControllerFacts| (f.is_connected, f.role, value(f, "state"), value(f, "last_error"));
             all.iter().map(|(u, f)| (*u, strip(f))).collect::<Vec<_>>()
         };
         self.dirty |= lasting(&controllers) != lasting(&self.controllers);
@@ -233,9 +233,9 @@ impl FactKeeper {
         let mut facts = planner.facts();
         facts.switch = self.switch.clone();
         for (row, known) in &self.controllers {
-            let told = facts.controllers.entry(*row).or_default();
-            let notice = std::mem::replace(told, known.clone()).status;
-            told.status.extend(notice);
+            let entry = facts.controllers.entry(*row).or_default();
+            let notice = std::mem::replace(entry, known.clone()).status;
+            entry.status.extend(notice);
         }
         for bridge in facts.bridges.values_mut() {
             bridge.datapath_version = "<built-in>".to_string();
@@ -280,7 +280,7 @@ impl FactKeeper {
     fn gather_statistics(&mut self, planner: &Planner, instances: &Instances) {
         let all = instances.iter().map(|i| (i.name(), i.datapath.all_port_stats().into_iter().collect()));
         let all: BTreeMap<&str, HashMap<DpPort, PortStats>> = all.collect();
-        let told = |port: &vswitch::plan::OpenPort<'_>| {
+        let counters = |port: &vswitch::plan::OpenPort<'_>| {
             let instance = instances.of_bridge(port.bridge)?;
             let view = instance.backer.view();
             let port_of_view = view.bridge(port.bridge).and_then(|b| b.ports.port(port.of_port));
@@ -292,7 +292,7 @@ impl FactKeeper {
             Some(dummy.map_or_else(|| device_counters(stats), |dummy| dummy_counters(&dummy.stats())))
         };
         self.statistics =
-            planner.open_ports().filter_map(|p| Some((p.name.to_string(), told(&p)?))).collect();
+            planner.open_ports().filter_map(|p| Some((p.name.to_string(), counters(&p)?))).collect();
     }
 }
 

@@ -46,7 +46,7 @@ const MODES: [(u32, u32); 12] = [
 
 /// The OpenFlow form.
 pub(crate) fn port_features(link: &EthtoolLink) -> PortFeatures {
-    let told =
+    let bits =
         |modes: u128| MODES.iter().filter(|(mode, _)| modes >> mode & 1 != 0).fold(0, |f, (_, bit)| f | bit);
     let speed_mbps = link.speed_mbps.unwrap_or(0);
     let mut current = match SPEEDS.iter().find(|(mbps, ..)| *mbps == speed_mbps) {
@@ -60,11 +60,11 @@ pub(crate) fn port_features(link: &EthtoolLink) -> PortFeatures {
         _ => 0,
     };
     current |= if link.autoneg { AUTONEG } else { 0 };
-    let supported = told(link.supported);
+    let supported = bits(link.supported);
     let fastest = SPEEDS.iter().rev().find(|(_, half, full)| supported & (half | full) != 0);
     PortFeatures {
         current,
-        advertised: told(link.advertised),
+        advertised: bits(link.advertised),
         supported,
         speed_mbps,
         speed_max_mbps: fastest.map_or(0, |(mbps, ..)| *mbps),

@@ -37,7 +37,7 @@ enum End {
 
 /// Subject of a monitor message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Told {
+pub enum Notice {
     /// The daemon crashed.
     Crash,
     /// The daemon ended and is not restarted.
@@ -54,7 +54,7 @@ pub fn monitor(
     name: &str,
     outer: Option<Detached>,
     change_directory: bool,
-    tell: impl Fn(Told, &str),
+    log: impl Fn(Notice, &str),
 ) -> io::Result<Option<Detached>> {
     let in_background = outer.is_some();
     let mut title = Title::find();
@@ -91,7 +91,7 @@ pub fn monitor(
             }
         };
         if !is_crash || !started && outer.is_some() {
-            tell(Told::End, &format!("{ended}, exiting"));
+            log(Notice::End, &format!("{ended}, exiting"));
             leave(&end, outer.is_some());
         }
         crashes += 1;
@@ -101,15 +101,15 @@ pub fn monitor(
         }
         match pause(last_restart.map(|last| last.elapsed())) {
             Some(pause) => {
-                tell(
-                    Told::Crash,
+                log(
+                    Notice::Crash,
                     &format!(
                         "{crashes} crashes: {ended}, waiting until {RESTART_S} seconds since last restart"
                     ),
                 );
                 std::thread::sleep(pause);
             }
-            None => tell(Told::Crash, &format!("{crashes} crashes: {ended}, restarting")),
+            None => log(Notice::Crash, &format!("{crashes} crashes: {ended}, restarting")),
         }
         last_crash = ended;
         last_restart = Some(Instant::now());

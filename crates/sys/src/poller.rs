@@ -122,17 +122,17 @@ mod tests {
         let pollers: Vec<Arc<Poller>> = (0..4).map(|_| Arc::new(Poller::new().unwrap())).collect();
         pollers.iter().for_each(|p| p.add(source.fd(), 1).unwrap());
         // The first of them never waits.
-        let told = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let seen = Arc::new(std::sync::Mutex::new(Vec::new()));
         let (stop, waits) = (Arc::new(std::sync::atomic::AtomicBool::new(false)), pollers[1..].to_vec());
         let threads: Vec<_> = waits
             .into_iter()
             .enumerate()
             .map(|(n, poller)| {
-                let (told, stop, source) = (told.clone(), stop.clone(), source.clone());
+                let (seen, stop, source) = (seen.clone(), stop.clone(), source.clone());
                 std::thread::spawn(move || {
                     while !stop.load(std::sync::atomic::Ordering::Acquire) {
                         if !names(&poller, LONG).is_empty() && source.drain() {
-                            told.lock().unwrap().push(n);
+                            seen.lock().unwrap().push(n);
                         }
                     }
                 })
@@ -141,7 +141,7 @@ mod tests {
         for round in 1..=200 {
             source.wake();
             let end = std::time::Instant::now() + LONG;
-            while told.lock().unwrap().len() < round {
+            while seen.lock().unwrap().len() < round {
                 assert!(std::time::Instant::now() < end, "input {round} woke nobody");
                 std::thread::yield_now();
             }
@@ -149,6 +149,6 @@ mod tests {
         stop.store(true, std::sync::atomic::Ordering::Release);
         pollers.iter().for_each(|p| p.waker().wake());
         threads.into_iter().for_each(|t| t.join().unwrap());
-        assert_eq!(told.lock().unwrap().len(), 200);
+        assert_eq!(seen.lock().unwrap().len(), 200);
     }
 }

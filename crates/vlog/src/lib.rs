@@ -384,8 +384,8 @@ mod tests {
                     continue;
                 }
                 let text = std::fs::read_to_string(&path).unwrap().replace("(target", " target");
-                for told in text.split(" target: \"").skip(1) {
-                    let module = told.split('"').next().unwrap();
+                for rest in text.split(" target: \"").skip(1) {
+                    let module = rest.split('"').next().unwrap();
                     assert!(MODULES.contains(&module), "{module} in {}", path.display());
                     seen += 1;
                 }

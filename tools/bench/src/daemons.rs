@@ -84,6 +84,6 @@ pub(crate) fn absolute(path: &Path) -> Result<PathBuf> {
 /// Reports an omission with its reason; of an error with many lines, the first relevant one.
 pub(crate) fn skip(what: &str, why: &anyhow::Error) {
     let text = format!("{why:#}");
-    let told = text.lines().find(|l| l.contains("error:")).or_else(|| text.lines().next());
-    eprintln!("SKIP: {what}: {}", told.unwrap_or_default().trim());
+    let line = text.lines().find(|l| l.contains("error:")).or_else(|| text.lines().next());
+    eprintln!("SKIP: {what}: {}", line.unwrap_or_default().trim());
 }

@@ -36,17 +36,17 @@ impl Guard {
 }
 
 /// The last number of pages received.
-pub(crate) fn pages_to_restore(told: &str) -> Option<u64> {
-    told.lines().filter_map(|l| l.strip_prefix("hugepages ")).next_back()?.parse().ok()
+pub(crate) fn pages_to_restore(notes: &str) -> Option<u64> {
+    notes.lines().filter_map(|l| l.strip_prefix("hugepages ")).next_back()?.parse().ok()
 }
 
 /// The guard's part: waits until the pipe from `pid` closes and the process is gone, then removes its
 /// leftovers.
 pub(crate) fn keep_guard(pid: u32) -> Result<()> {
-    let mut told = String::new();
-    let _ended_either_way = std::io::stdin().read_to_string(&mut told);
+    let mut notes = String::new();
+    let _ended_either_way = std::io::stdin().read_to_string(&mut notes);
     let path = format!("/proc/{pid}");
     testkit::wait_for(GONE_LIMIT, "the end of the measurement", || !Path::new(&path).exists())?;
     let removed = testkit::remove_left_by(pid, REMOVE_LIMIT);
-    pages_to_restore(&told).map_or(Ok(()), hugepages::set).and(removed)
+    pages_to_restore(&notes).map_or(Ok(()), hugepages::set).and(removed)
 }

@@ -278,9 +278,12 @@ impl Perf {
             return;
         };
         self.suspicion = None;
-        let told = metrics.iterations.iter().rev().filter(|p| (over.first..=over.last).contains(&p.number));
+        let neighbours =
+            metrics.iterations.iter().rev().filter(|p| (over.first..=over.last).contains(&p.number));
         log::warn!(target: "pmd_perf", "Neighborhood of suspicious iteration:");
-        text::iterations(told).lines().for_each(|line| log::warn!(target: "pmd_perf", "{}", line.trim_end()));
+        text::iterations(neighbours)
+            .lines()
+            .for_each(|line| log::warn!(target: "pmd_perf", "{}", line.trim_end()));
     }
 
     /// The report, with the last entries of the histories.

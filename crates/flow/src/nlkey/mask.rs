@@ -31,10 +31,10 @@ pub fn kernel_mask(key: &FlowKey, mask: &KeyMask, limits: &KeyLimits) -> KeyMask
             (out.arp.arp_sha, out.arp.arp_tha) = (mask.arp.arp_sha, mask.arp.arp_tha);
         }
         Payload::Mpls => {
-            let (told, rest) = mask.arp.mpls_lse.split_at(labels(key, limits));
-            out.arp.mpls_lse[..told.len()].copy_from_slice(told);
+            let (held, rest) = mask.arp.mpls_lse.split_at(labels(key, limits));
+            out.arp.mpls_lse[..held.len()].copy_from_slice(held);
             if rest.iter().any(|m| *m != 0) {
-                out.arp.mpls_lse[told.len() - 1] |= BOTTOM;
+                out.arp.mpls_lse[held.len() - 1] |= BOTTOM;
             }
         }
         Payload::Nsh => {
@@ -157,9 +157,9 @@ pub fn mask_fits(key: &FlowKey, mask: &KeyMask, limits: &KeyLimits) -> bool {
             || c.nw_src | c.nw_dst != 0
             || c.ipv6_src != [0; 16]
             || c.ipv6_dst != [0; 16]);
-    let told = labels(key, limits);
+    let held = labels(key, limits);
     let stack = Payload::of(key) == Payload::Mpls
-        && key.arp.mpls_lse[told - 1] & BOTTOM == 0
-        && mask.arp.mpls_lse[told..].iter().any(|m| *m != 0);
+        && key.arp.mpls_lse[held - 1] & BOTTOM == 0
+        && mask.arp.mpls_lse[held..].iter().any(|m| *m != 0);
     tunnel && !(second_tag || igmp || state || label || tuple || stack)
 }

@@ -84,8 +84,8 @@ impl Writer<'_> {
     /// tag, and requires an exact EtherType in a non-empty one, but accepts other attributes anywhere. So the
     /// recirculation id, which is always matched, goes there.
     fn has_excess_tag(&self) -> bool {
-        let told = if self.of.arp.packet_type == 0 { tags(self.of).count() } else { return false };
-        told < usize::from(self.limits.vlans) && is_tag(self.of.base.dl_type)
+        let tags_held = if self.of.arp.packet_type == 0 { tags(self.of).count() } else { return false };
+        tags_held < usize::from(self.limits.vlans) && is_tag(self.of.base.dl_type)
     }
 
     fn connection(&self, out: &mut AttrWriter) {

@@ -48,7 +48,7 @@ impl Ovs {
             Ok(socket) => socket,
             Err(e) => return no_socket(requests.len(), e),
         };
-        let told = socket.transact(&messages, &mut |sent, body| {
+        let acks = socket.transact(&messages, &mut |sent, body| {
             let flow = open_body(body).and_then(|(dp, attrs)| FlowReply::parse(dp, attrs));
             results[owners[sent]] = match flow {
                 Ok(flow) => Ok(Reply::Flow(Box::new(flow))),
@@ -56,8 +56,8 @@ impl Ovs {
             };
         });
         self.pool.put(socket);
-        for (n, told) in owners.into_iter().zip(told) {
-            if let Err(e) = told {
+        for (n, acks) in owners.into_iter().zip(acks) {
+            if let Err(e) = acks {
                 results[n] = Err(e);
             }
         }

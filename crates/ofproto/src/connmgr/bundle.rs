@@ -114,8 +114,8 @@ impl Conn {
             | BundleControlType::CommitReply
             | BundleControlType::DiscardReply => return Err(ErrorKind::BfcBadType),
         };
-        let told = BundleControl { bundle_id: m.bundle_id, ty: reply, flags: 0 };
-        self.reply(&Message::BundleControl(told), request.xid)
+        let body = BundleControl { bundle_id: m.bundle_id, ty: reply, flags: 0 };
+        self.reply(&Message::BundleControl(body), request.xid)
     }
 
     fn open_bundle(&mut self, id: u32, flags: u16, request: &Request<'_>) -> Result<(), ErrorKind> {

@@ -163,7 +163,7 @@ impl MeterTable {
     ) -> Result<Vec<MeterStats>, ErrorKind> {
         let view = ctx.bridge_view();
         let users = |id: u32| view.as_ref().map_or(0, |b| b.tables.len_of_users(Reference::Meter(id)) as u32);
-        let tell = |e: &Entry| {
+        let stats_of = |e: &Entry| {
             let age_ms = now_ms.saturating_sub(e.since_ms);
             let unknown = MeterBandStats { packets: u64::MAX, bytes: u64::MAX };
             let counted = ctx.datapath.meter_stats(e.dp_id).ok();
@@ -179,7 +179,7 @@ impl MeterTable {
                 bands,
             }
         };
-        Ok(self.chosen(id)?.into_iter().map(tell).collect())
+        Ok(self.chosen(id)?.into_iter().map(stats_of).collect())
     }
 }
 

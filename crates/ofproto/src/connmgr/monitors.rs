@@ -172,18 +172,18 @@ impl MonitorDump {
         let work = rules.len() + looked / LOOKS_PER_CHANGE;
         let (before, _) = self.monitors.split_at(self.at);
         rules.retain(|r| !r.is_hidden() && !before.iter().any(|m| m.by.selects(r)));
-        let told = rules.iter().map(|rule| {
+        let updates = rules.iter().map(|rule| {
             let flags = self.monitors.iter().map(|m| m.reports(MonitorFlags::INITIAL, rule, None));
             described(rule, FlowEvent::Initial, flags.fold(MonitorFlags::empty(), |all, f| all | f))
         });
-        let told = told.collect();
+        let updates = updates.collect();
         while self.selected.is_done()
             && let Some(next) = self.monitors.get(self.at + 1)
         {
             self.at += 1;
             self.selected = self.tables.select(&next.by);
         }
-        (told, work)
+        (updates, work)
     }
 }
 

@@ -351,8 +351,8 @@ impl Connmgr {
             }
             *work -= 1;
             for conn in self.conns.values_mut().filter(|c| listens(c)) {
-                let told = described(&event.rule, reason, now_ms);
-                conn.send_async(&Message::FlowRemoved(told));
+                let message = described(&event.rule, reason, now_ms);
+                conn.send_async(&Message::FlowRemoved(message));
             }
         }
         if ctx.backer.events.removed_len(ctx.bridge) > 0 {

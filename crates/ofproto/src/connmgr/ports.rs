@@ -219,12 +219,12 @@ impl Connmgr {
                 continue;
             }
             let version = conn.version();
-            let told = |p: &Port| Message::PortStatus(PortStatus { reason, port: describe(p, version) });
-            let message = told(port);
+            let status = |p: &Port| Message::PortStatus(PortStatus { reason, port: describe(p, version) });
+            let message = status(port);
             let on_wire = |m: &Message| openflow::encode(m, version, 0);
             // A change that the version cannot express is not reported.
             let same = reason == PortReason::Modify
-                && old.is_some_and(|old| on_wire(&told(old)) == on_wire(&message));
+                && old.is_some_and(|old| on_wire(&status(old)) == on_wire(&message));
             if !same {
                 conn.send_async(&message);
             }

@@ -121,9 +121,9 @@ impl Share {
             if k.epoch >= epoch {
                 return None;
             }
-            let came = stats.packets.saturating_sub(before.packets);
+            let new_packets = stats.packets.saturating_sub(before.packets);
             let limits = &backer.limits;
-            let worth = limits.is_worth_checking(came, before.used_ms, self.full_round_ms, now_ms);
+            let worth = limits.is_worth_checking(new_packets, before.used_ms, self.full_round_ms, now_ms);
             Some((k.flow.clone(), to_learn, worth))
         })? {
             Some(stale) => stale,

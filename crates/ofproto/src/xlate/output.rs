@@ -122,8 +122,8 @@ impl XlateCtx<'_> {
         let Some(outer) = config.wrap(&self.flow, &mut self.wc) else {
             return self.trace.warning(|| "no rule set a remote address, skipping output".to_string());
         };
-        let came = self.original.tunnel();
-        if came.is_some() && (outer.dst, outer.ipv6_dst) == (came.dst, came.ipv6_dst) {
+        let received = self.original.tunnel();
+        if received.is_some() && (outer.dst, outer.ipv6_dst) == (received.dst, received.ipv6_dst) {
             return self.trace.warning(|| "Not tunneling to our own address".to_string());
         }
         self.trace.detail(|| "output to kernel tunnel".to_string());

@@ -110,9 +110,9 @@ mod tests {
     #[test]
     fn an_unwanted_reply_is_abandoned() {
         let workers = Workers::default();
-        let (told, begun) = sync_channel(1);
+        let (started, begun) = sync_channel(1);
         let work = Work::begin(&workers, move |wanted| {
-            told.send(wanted()).unwrap();
+            started.send(wanted()).unwrap();
             while wanted() {
                 std::thread::sleep(Duration::from_millis(1));
             }

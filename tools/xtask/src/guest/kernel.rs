@@ -144,9 +144,9 @@ fn resolve(wanted: &str) -> Result<String> {
     };
     // At most: a name for the newest, a name for the newest of a series, the kernel.
     for _ in 0..3 {
-        let told = run(Command::new("apt-cache").args(["depends", "--important", &package]))?;
-        let told = String::from_utf8_lossy(&told.stdout).into_owned();
-        match told.lines().find_map(|l| l.trim().strip_prefix("Depends: linux-image-")) {
+        let listed = run(Command::new("apt-cache").args(["depends", "--important", &package]))?;
+        let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+        match listed.lines().find_map(|l| l.trim().strip_prefix("Depends: linux-image-")) {
             Some(next) => package = format!("linux-image-{next}"),
             None => return Ok(package),
         }

@@ -229,14 +229,14 @@ impl Machine {
         err: Sink<'_>,
         say: &dyn Fn(&str),
     ) -> Result<End> {
-        let (tell, heard) = channel();
-        let (told, clone) = (tell.clone(), |s: &UnixStream| s.try_clone().context("socket"));
+        let (events, heard) = channel();
+        let (first, clone) = (events.clone(), |s: &UnixStream| s.try_clone().context("socket"));
         let (ctl, from_out, from_err) = (clone(&self.ctl)?, clone(&self.out)?, clone(&self.err)?);
         let deadline = order.timeout.map(|limit| (limit, Instant::now() + limit));
         std::thread::scope(|scope| {
-            scope.spawn(|| listen(ctl, tell));
-            let second = told.clone();
-            scope.spawn(|| forward(from_out, out, &run.token, told));
+            scope.spawn(|| listen(ctl, events));
+            let second = first.clone();
+            scope.spawn(|| forward(from_out, out, &run.token, first));
             scope.spawn(|| forward(from_err, err, &run.token, second));
             let mut marks = 0;
             let end = loop {
@@ -355,17 +355,17 @@ fn arguments(run: &Run, kernel: &Kernel, job: &Job, order: &Options, accel: Acce
 }
 
 /// Reads the lines of `ctl`.
-fn listen(from: UnixStream, tell: Sender<Event>) {
+fn listen(from: UnixStream, events: Sender<Event>) {
     use std::io::{BufRead, BufReader};
     for line in BufReader::new(from).lines().map_while(Result::ok) {
-        if tell.send(Event::Line(line)).is_err() {
+        if events.send(Event::Line(line)).is_err() {
             return;
         }
     }
 }
 
 /// Passes an output on up to its mark.
-fn forward(mut from: UnixStream, to: Sink<'_>, token: &str, tell: Sender<Event>) {
+fn forward(mut from: UnixStream, to: Sink<'_>, token: &str, events: Sender<Event>) {
     let mut stream = Stream::new(token);
     let mut bytes = vec![0; 1 << 16];
     // The reader may be gone: the command continues.
@@ -380,10 +380,10 @@ fn forward(mut from: UnixStream, to: Sink<'_>, token: &str, tell: Sender<Event>)
         let (text, status) = stream.push(&bytes[..size]);
         write(&text);
         if let Some(status) = status {
-            let _nobody = tell.send(Event::Status(status));
+            let _nobody = events.send(Event::Status(status));
             return;
         }
     }
     write(&stream.rest());
-    let _nobody = tell.send(Event::Lost);
+    let _nobody = events.send(Event::Lost);
 }
