@@ -280,13 +280,35 @@ fn nonzero(csum: u16) -> u16 {
     if csum == 0 { 0xffff } else { csum }
 }
 
-/// CRC32c (Castagnoli), reflected, for SCTP (RFC 9260 appendix A; low byte first in the packet).
-pub fn crc32c(data: &[u8]) -> u32 {
-    let mut crc = !0u32;
-    for b in data {
-        crc = CRC32C[usize::from((crc as u8) ^ b)] ^ (crc >> 8);
+/// CRC32c (Castagnoli), reflected, for SCTP (RFC 9260 appendix A; low byte first in the packet), computed part by part.
+#[derive(Clone, Copy)]
+pub struct Crc32c(u32);
+
+impl Crc32c {
+    /// Of no bytes.
+    #[allow(clippy::new_without_default, reason = "a sum has a beginning, no default")]
+    pub fn new() -> Crc32c {
+        Crc32c(!0)
     }
-    !crc
+
+    /// Adds bytes.
+    pub fn add(&mut self, data: &[u8]) {
+        for b in data {
+            self.0 = CRC32C[usize::from((self.0 as u8) ^ b)] ^ (self.0 >> 8);
+        }
+    }
+
+    /// The sum of all bytes.
+    pub fn value(self) -> u32 {
+        !self.0
+    }
+}
+
+/// The CRC32c of `data`.
+pub fn crc32c(data: &[u8]) -> u32 {
+    let mut crc = Crc32c::new();
+    crc.add(data);
+    crc.value()
 }
 
 static CRC32C: [u32; 256] = crc32c_table();

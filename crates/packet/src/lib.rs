@@ -19,7 +19,7 @@ mod pool;
 
 pub use batch::{BATCH_MAX_PACKETS, BURST_MAX_PACKETS, PacketBatch};
 pub use chunk::{CHUNK_BYTES, Chunk, set_chunk_owner};
-pub use gso::{MAX_SEGMENTS, SegmentError, complete_checksum, crc32c, frame_bytes, segment};
+pub use gso::{Crc32c, MAX_SEGMENTS, SegmentError, complete_checksum, crc32c, frame_bytes, segment};
 pub use merge::{MERGED_HEADERS_MAX_BYTES, MERGED_MAX, Merged, merge};
 pub use offload::{GsoKind, Offload, VIRTIO_NET_HDR_BYTES};
 pub use pool::{HEAD_BYTES, HEADROOM_BYTES, LARGE_FRAME_BYTES, Line, Packet, PacketPool, SMALL_BUFFER_BYTES};

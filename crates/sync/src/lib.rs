@@ -11,11 +11,11 @@ use std::sync::Arc;
 mod reclaim;
 mod table;
 
-pub use crossbeam_utils::CachePadded;
+pub use crossbeam_utils::{Backoff, CachePadded};
 pub use crossbeam_utils::sync::{Parker, Unparker};
 pub use reclaim::{Garbage, Reclaimer};
-pub use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-pub use std::sync::{Mutex, MutexGuard, RwLock};
+pub use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+pub use std::sync::{Mutex, MutexGuard, OnceLock, RwLock};
 pub use table::{BATCH, Conflict, Cursor, Pinned, SharedTable};
 
 /// An immutable value that a writer replaces as a whole; readers keep the one they hold.

@@ -1,0 +1,43 @@
+//! Connection tracking of the userspace datapath, shared by all of its forwarding threads. Pure: no I/O, no clock, no
+//! thread; `datapath` executes `ct` actions with it, `dpif-netdev` runs its expiry.
+//!
+//! - [`PacketInfo`]: key and transport state of a packet, or the verdict that it is invalid.
+//! - [`Tracker`]: finds and updates the connection, commits new ones, translates (docs/conntrack.md).
+//! - Memory that never moves: records of fixed size in slabs, found by an index of one cache line per bucket. Both are read
+//!   without a lock and without a pin; writers lock one record or one bucket.
+//!
+//! Invariants: a connection is in the index under both keys, or ends; its state changes under its record's lock; it ends
+//! exactly once; counts of limits are exact; each search has a stated maximum of steps.
+//!
+//! Semantics are those of Open vSwitch's userspace datapath, except that SCTP has ports and a checksum.
+#![forbid(unsafe_code)]
+
+mod commit;
+mod index;
+mod key;
+mod limits;
+mod metadata;
+mod nat;
+mod packet_info;
+mod record;
+mod request;
+mod state;
+mod stats;
+pub mod tcp;
+mod timeouts;
+mod tracker;
+mod views;
+
+pub use key::{Key, Rest};
+pub use limits::CONNECTIONS_MAX_DEFAULT;
+pub use nat::CANDIDATES_MAX;
+pub use packet_info::{PacketInfo, Transport};
+pub use request::{Request, Translation};
+pub use state::Helper;
+pub use stats::TrackerStats;
+pub use timeouts::{POLICIES_MAX, Timeout};
+pub use tracker::Tracker;
+pub use views::Cursor;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,310 @@
+//! [`Slab`]: the records of connections, in memory that stays records for good.
+//!
+//! A record is some words, all atomic: whoever finds its number may read it at any time, and learns from the head whether it
+//! read one consistent state (a sequence lock). A writer holds the lock bit of the head for some tens of nanoseconds. A number
+//! is used again after its connection ended, so a reader compares the key before it believes the rest.
+//!
+//! The first cache line holds all that an established packet of a stateless protocol needs: head, keys, deadline, state.
+
+use crate::key::Words;
+use sync::{AtomicU32, AtomicU64, Backoff, Mutex, OnceLock, Ordering, lock};
+
+/// Records of an allocated part.
+const PART: usize = 1024;
+/// Maximum records of one family.
+pub(crate) const RECORDS_MAX: usize = 1 << 26;
+/// Lists of free records. Each has its own lock.
+const LISTS: usize = 16;
+/// Records taken from untouched memory at a time.
+const FRESH: u32 = 32;
+
+const LOCKED: u64 = 1;
+const LIVE: u64 = 2;
+/// Counts changes.
+const VERSION: u64 = 4;
+
+/// A connection's state, one word each.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Body {
+    /// Time of expiry.
+    pub(crate) expires_ms: u64,
+    /// [`State`], packed.
+    pub(crate) state: u64,
+    /// Input port of the first packet.
+    pub(crate) port: u64,
+    /// Sequence numbers of TCP, or nothing.
+    pub(crate) tcp: [u64; 3],
+    /// Labels: high and low half.
+    pub(crate) labels: [u64; 2],
+    /// Change of sequence numbers by a helper.
+    pub(crate) skew: u64,
+}
+
+/// The record of a connection.
+#[repr(align(64))]
+pub(crate) struct Record<const W: usize> {
+    head: AtomicU64,
+    orig: [AtomicU64; W],
+    reply: [AtomicU64; W],
+    expires_ms: AtomicU64,
+    state: AtomicU64,
+    port: AtomicU64,
+    tcp: [AtomicU64; 3],
+    labels: [AtomicU64; 2],
+    skew: AtomicU64,
+}
+
+const _: () = assert!(size_of::<Record<2>>() == 128);
+const _: () = assert!(size_of::<Record<5>>() == 192);
+
+fn zeros<const N: usize>() -> [AtomicU64; N] {
+    std::array::from_fn(|_| AtomicU64::new(0))
+}
+
+fn load<const N: usize>(words: &[AtomicU64; N]) -> [u64; N] {
+    std::array::from_fn(|n| words[n].load(Ordering::Acquire))
+}
+
+fn store<const N: usize>(words: &[AtomicU64; N], values: [u64; N]) {
+    words.iter().zip(values).for_each(|(word, value)| word.store(value, Ordering::Release));
+}
+
+/// Direction of a packet within its connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Direction {
+    Orig,
+    Reply,
+}
+
+impl Direction {
+    pub(crate) fn is_reply(self) -> bool {
+        self == Direction::Reply
+    }
+}
+
+impl<const W: usize> Record<W>
+where
+    [u64; W]: Words,
+{
+    fn new() -> Record<W> {
+        Record {
+            head: AtomicU64::new(0),
+            orig: zeros(),
+            reply: zeros(),
+            expires_ms: AtomicU64::new(0),
+            state: AtomicU64::new(0),
+            port: AtomicU64::new(0),
+            tcp: zeros(),
+            labels: zeros(),
+            skew: AtomicU64::new(0),
+        }
+    }
+
+    /// The key of one direction. Only meaningful if the record is live before and after.
+    #[inline]
+    pub(crate) fn key(&self, direction: Direction) -> [u64; W] {
+        match direction {
+            Direction::Orig => load(&self.orig),
+            Direction::Reply => load(&self.reply),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn is_live(&self) -> bool {
+        self.head.load(Ordering::Acquire) & LIVE != 0
+    }
+
+    /// The deadline.
+    #[inline]
+    pub(crate) fn expires_ms(&self) -> u64 {
+        self.expires_ms.load(Ordering::Acquire)
+    }
+
+    /// Reads parts of a live record that no writer changes meanwhile: `None` if one does, or the record is not live.
+    #[inline]
+    pub(crate) fn read<R>(&self, read: impl FnOnce(&Record<W>) -> R) -> Option<R> {
+        let head = self.head.load(Ordering::Acquire);
+        if head & (LIVE | LOCKED) != LIVE {
+            return None;
+        }
+        let result = read(self);
+        (self.head.load(Ordering::Acquire) == head).then_some(result)
+    }
+
+    /// The state word.
+    #[inline]
+    pub(crate) fn state(&self) -> u64 {
+        self.state.load(Ordering::Acquire)
+    }
+
+    /// The labels.
+    pub(crate) fn labels(&self) -> [u64; 2] {
+        load(&self.labels)
+    }
+
+    /// Everything but the keys.
+    pub(crate) fn body(&self) -> Body {
+        Body {
+            expires_ms: self.expires_ms(),
+            state: self.state(),
+            port: self.port.load(Ordering::Acquire),
+            tcp: load(&self.tcp),
+            labels: self.labels(),
+            skew: self.skew.load(Ordering::Acquire),
+        }
+    }
+
+    /// Locks a live record; `None` if it is not live.
+    #[inline]
+    pub(crate) fn lock(&self) -> Option<Locked<'_, W>> {
+        let backoff = Backoff::new();
+        loop {
+            let head = self.head.load(Ordering::Relaxed);
+            if head & LIVE == 0 {
+                return None;
+            }
+            let open = head & !LOCKED;
+            let taken =
+                self.head.compare_exchange_weak(open, open | LOCKED, Ordering::Acquire, Ordering::Relaxed);
+            if taken.is_ok() {
+                return Some(Locked { record: self });
+            }
+            backoff.snooze();
+        }
+    }
+}
+
+/// A live record that its holder alone may change. Unlocks at the end.
+pub(crate) struct Locked<'a, const W: usize> {
+    record: &'a Record<W>,
+}
+
+impl<const W: usize> Locked<'_, W>
+where
+    [u64; W]: Words,
+{
+    pub(crate) fn record(&self) -> &Record<W> {
+        self.record
+    }
+
+    pub(crate) fn set_expires_ms(&self, ms: u64) {
+        self.record.expires_ms.store(ms, Ordering::Release);
+    }
+
+    pub(crate) fn set_state(&self, state: u64) {
+        self.record.state.store(state, Ordering::Release);
+    }
+
+    pub(crate) fn set_tcp(&self, words: [u64; 3]) {
+        store(&self.record.tcp, words);
+    }
+
+    pub(crate) fn tcp(&self) -> [u64; 3] {
+        load(&self.record.tcp)
+    }
+
+    pub(crate) fn set_labels(&self, words: [u64; 2]) {
+        store(&self.record.labels, words);
+    }
+
+    pub(crate) fn set_skew(&self, skew: u64) {
+        self.record.skew.store(skew, Ordering::Release);
+    }
+
+    /// Ends the connection: from now on nobody else finds the record live.
+    pub(crate) fn end(&self) {
+        self.record.head.fetch_and(!LIVE, Ordering::AcqRel);
+    }
+}
+
+impl<const W: usize> Drop for Locked<'_, W> {
+    #[inline]
+    fn drop(&mut self) {
+        let head = self.record.head.load(Ordering::Relaxed);
+        self.record.head.store((head & !LOCKED).wrapping_add(VERSION), Ordering::Release);
+    }
+}
+
+type Part<const W: usize> = OnceLock<Box<[Record<W>]>>;
+
+/// See the module.
+pub(crate) struct Slab<const W: usize> {
+    parts: Box<[Part<W>]>,
+    free: [Mutex<Vec<u32>>; LISTS],
+    /// Records below were used.
+    used: AtomicU32,
+}
+
+impl<const W: usize> Slab<W>
+where
+    [u64; W]: Words,
+{
+    pub(crate) fn new() -> Slab<W> {
+        Slab {
+            parts: (0..RECORDS_MAX / PART).map(|_| Part::new()).collect(),
+            free: std::array::from_fn(|_| Mutex::new(Vec::new())),
+            used: AtomicU32::new(0),
+        }
+    }
+
+    /// The record of a number.
+    #[inline]
+    pub(crate) fn record(&self, number: u32) -> &Record<W> {
+        let part =
+            self.parts[number as usize / PART].get_or_init(|| (0..PART).map(|_| Record::new()).collect());
+        &part[number as usize % PART]
+    }
+
+    /// Numbers below were used.
+    pub(crate) fn used(&self) -> u32 {
+        self.used.load(Ordering::Acquire)
+    }
+
+    /// A free number; `list` spreads callers over locks. `None`: all are in use.
+    pub(crate) fn allocate(&self, list: usize) -> Option<u32> {
+        let mut own = lock(&self.free[list % LISTS]);
+        if let Some(number) = own.pop() {
+            return Some(number);
+        }
+        let from = self.used.fetch_add(FRESH, Ordering::AcqRel);
+        if ((from + FRESH) as usize) <= RECORDS_MAX {
+            own.extend((from + 1..from + FRESH).rev());
+            return Some(from);
+        }
+        self.used.store(RECORDS_MAX as u32, Ordering::Release);
+        drop(own);
+        self.free.iter().find_map(|list| lock(list).pop())
+    }
+
+    pub(crate) fn release(&self, number: u32, list: usize) {
+        lock(&self.free[list % LISTS]).push(number);
+    }
+
+    /// Fills a free record, which is live and locked then.
+    pub(crate) fn create(&self, number: u32, keys: [[u64; W]; 2], body: &Body) -> Locked<'_, W> {
+        let record = self.record(number);
+        let head = record.head.load(Ordering::Relaxed);
+        record.head.store(head | LOCKED, Ordering::Release);
+        store(&record.orig, keys[0]);
+        store(&record.reply, keys[1]);
+        record.port.store(body.port, Ordering::Release);
+        store(&record.labels, body.labels);
+        let locked = Locked { record };
+        locked.set_expires_ms(body.expires_ms);
+        locked.set_state(body.state);
+        locked.set_tcp(body.tcp);
+        locked.set_skew(body.skew);
+        record.head.store(head | LOCKED | LIVE, Ordering::Release);
+        locked
+    }
+}
+
+impl<const W: usize> Locked<'_, W>
+where
+    [u64; W]: Words,
+{
+    /// Changes the keys of a record that is not in the index yet.
+    pub(crate) fn set_reply(&self, key: [u64; W]) {
+        store(&self.record.reply, key);
+    }
+}

@@ -1,0 +1,587 @@
+//! [`Tracker`]: the connections of a datapath, shared by its forwarding threads.
+//!
+//! One packet: its key leads by [`Index`] to a record; the record's protocol state is brought up to date; key fields
+//! (`ct_state`, zone, mark, labels, original tuple) follow. An established packet of a stateless protocol writes nothing,
+//! unless its deadline moves by more than [`REFRESH_MS`]; a TCP segment takes the lock of its record.
+//!
+//! A connection begins by a commit: a place within the limits, a free record, filled and locked; then both keys enter the
+//! index together. Of two threads that commit the same connection one inserts; the other gives its record back and goes on
+//! with the winner's. It ends once: whoever clears the record's live bit removes its keys and frees it.
+
+use crate::index::{Index, Tag};
+use crate::key::{Key, KeyHash, Rest, V4_WORDS, V6_WORDS, Words};
+use crate::limits::Limits;
+use crate::metadata::{original_tuple, write, write_invalid};
+use crate::packet_info::{PacketInfo, Transport};
+use crate::record::{Direction, Locked, Record, Slab};
+use crate::request::{Request, Translation};
+use crate::state::{Stage, State};
+use crate::stats::Stats;
+use crate::tcp::{Tcp, Update};
+use crate::timeouts::{Policies, Timeout};
+use dpif::CtNat;
+use flow::{FlowKey, ct_state, shape};
+use std::net::IpAddr;
+use sync::{AtomicBool, AtomicU64, Ordering};
+
+/// A deadline is written when it moves by more than this.
+pub(crate) const REFRESH_MS: u64 = 50;
+
+/// Place of a record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Place {
+    pub(crate) number: u32,
+    pub(crate) direction: Direction,
+}
+
+const REPLY_TAG: u64 = 1 << 32;
+const V6_TAG: u64 = 1 << 31;
+
+impl Place {
+    pub(crate) fn tag(self, is_v6: bool) -> Tag {
+        let family = if is_v6 { V6_TAG } else { 0 };
+        let direction = if self.direction.is_reply() { REPLY_TAG } else { 0 };
+        // Not zero.
+        direction | family | u64::from(self.number + 1)
+    }
+
+    pub(crate) fn of_tag(tag: Tag, is_v6: bool) -> Option<Place> {
+        let direction = if tag & REPLY_TAG != 0 { Direction::Reply } else { Direction::Orig };
+        let number = (tag & (V6_TAG - 1)) as u32 - 1;
+        ((tag & V6_TAG != 0) == is_v6).then_some(Place { number, direction })
+    }
+}
+
+/// See the module.
+pub struct Tracker {
+    pub(crate) index: Index,
+    pub(crate) v4: Slab<V4_WORDS>,
+    pub(crate) v6: Slab<V6_WORDS>,
+    pub(crate) limits: Limits,
+    pub(crate) policies: Policies,
+    pub(crate) stats: Stats,
+    pub(crate) hash: KeyHash,
+    /// Not seeded: the same after a restart (`persistent`).
+    pub(crate) persistent: KeyHash,
+    random: AtomicU64,
+    /// Whether TCP sequence numbers must fit.
+    pub(crate) checks_sequence: AtomicBool,
+}
+
+/// Connections of one address family.
+pub(crate) trait Family<const W: usize> {
+    fn slab(&self) -> &Slab<W>;
+}
+
+impl Family<V4_WORDS> for Tracker {
+    fn slab(&self) -> &Slab<V4_WORDS> {
+        &self.v4
+    }
+}
+
+impl Family<V6_WORDS> for Tracker {
+    fn slab(&self) -> &Slab<V6_WORDS> {
+        &self.v6
+    }
+}
+
+/// A connection as a packet finds it.
+pub(crate) struct Seen<const W: usize> {
+    pub(crate) place: Place,
+    pub(crate) orig: [u64; W],
+    pub(crate) reply: [u64; W],
+    pub(crate) state: State,
+    pub(crate) labels: u128,
+}
+
+/// What became of a packet of an existing connection.
+enum Existing<const W: usize> {
+    /// It has been tracked.
+    Tracked(Seen<W>),
+    /// The connection is over, and the packet begins another.
+    Anew,
+    /// The connection ended meanwhile.
+    Gone,
+}
+
+fn labels_of(words: [u64; 2]) -> u128 {
+    u128::from(words[0]) << 64 | u128::from(words[1])
+}
+
+pub(crate) fn words_of(labels: u128) -> [u64; 2] {
+    [(labels >> 64) as u64, labels as u64]
+}
+
+impl Tracker {
+    /// An empty tracker; `seed` is secret.
+    pub fn new(seed: u64) -> Tracker {
+        Tracker {
+            index: Index::new(),
+            v4: Slab::new(),
+            v6: Slab::new(),
+            limits: Limits::new(),
+            policies: Policies::new(),
+            stats: Stats::default(),
+            hash: KeyHash::new(seed),
+            persistent: KeyHash::new(0),
+            random: AtomicU64::new(seed),
+            checks_sequence: AtomicBool::new(true),
+        }
+    }
+
+    pub(crate) fn random(&self) -> u64 {
+        let n = self.random.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+        self.hash.of(&[n])
+    }
+
+    /// Fetches what [`Tracker::track`] will read first.
+    #[inline]
+    pub fn prefetch(&self, key: &Key) {
+        let hash = match key {
+            Key::V4(words) => self.hash.of(words),
+            Key::V6(words) => self.hash.of(words),
+        };
+        self.index.prefetch(hash);
+    }
+
+    /// Fetches the record of a key whose bucket was fetched.
+    #[inline]
+    pub fn prefetch_record(&self, key: &Key) {
+        fn fetch<const W: usize>(tracker: &Tracker, words: &[u64; W])
+        where
+            [u64; W]: Words,
+            Tracker: Family<W>,
+        {
+            let place =
+                tracker.index.find(tracker.hash.of(words), |tag| Place::of_tag(tag, <[u64; W]>::IS_V6));
+            if let Some(place) = place {
+                simd::prefetch(Family::<W>::slab(tracker).record(place.number));
+            }
+        }
+        match key {
+            Key::V4(words) => fetch(self, words),
+            Key::V6(words) => fetch(self, words),
+        }
+    }
+
+    /// Tracks a packet, and writes the result into its key. `packet`: `None` if it is invalid. `port`: its input port.
+    /// Returns how to translate it.
+    pub fn track(
+        &self,
+        packet: Option<&PacketInfo>,
+        request: &Request,
+        key: &mut FlowKey,
+        port: u32,
+        now_ms: u64,
+    ) -> Option<Translation> {
+        match packet.map(|p| (p, p.key)) {
+            None => {
+                self.stats.invalid.add();
+                write_invalid(key, request.zone);
+                None
+            }
+            Some((p, Key::V4(words))) => self.track_words(p, words, request, key, port, now_ms),
+            Some((p, Key::V6(words))) => self.track_words(p, words, request, key, port, now_ms),
+        }
+    }
+
+    fn track_words<const W: usize>(
+        &self,
+        packet: &PacketInfo,
+        words: [u64; W],
+        request: &Request,
+        key: &mut FlowKey,
+        port: u32,
+        now_ms: u64,
+    ) -> Option<Translation>
+    where
+        [u64; W]: Words,
+        Tracker: Family<W>,
+    {
+        let b = &key.base;
+        // Another zone knows nothing of the state so far.
+        let before = if b.ct_zone == request.zone { b.ct_state } else { 0 };
+        let translated = before & (ct_state::SNAT | ct_state::DNAT) != 0;
+        let mut found = self.look_up(words, before, request, key, now_ms);
+        if let Some(place) = found.filter(|place| request.force && place.direction.is_reply()) {
+            self.end_connection::<W>(place.number);
+            found = None;
+        }
+        // A second look in the same zone changes nothing, except for translated packets.
+        let again = before & ct_state::TRK != 0 && !translated;
+        for _ in 0..4 {
+            if let Some(place) = found {
+                let ct = Pass { packet, request, before, again, now_ms };
+                match self.existing(place, &ct) {
+                    (Existing::Tracked(seen), state) => {
+                        return self.finish(packet, request, seen, state, key);
+                    }
+                    (Existing::Anew, _) => {
+                        self.end_connection::<W>(place.number);
+                    }
+                    (Existing::Gone, _) => {
+                        found = self.find(&words, now_ms);
+                        if found.is_some() {
+                            continue;
+                        }
+                    }
+                }
+            } else if packet.is_error {
+                write_invalid(key, request.zone);
+                return None;
+            }
+            match self.begin(packet, words, request, key, port, now_ms) {
+                Ok(translation) => return translation,
+                // Another thread was faster.
+                Err(place) => found = Some(place),
+            }
+        }
+        write_invalid(key, request.zone);
+        None
+    }
+
+    /// Finds the connection of a packet.
+    fn look_up<const W: usize>(
+        &self,
+        words: [u64; W],
+        before: u32,
+        request: &Request,
+        key: &FlowKey,
+        now_ms: u64,
+    ) -> Option<Place>
+    where
+        [u64; W]: Words,
+        Tracker: Family<W>,
+    {
+        if before & (ct_state::SNAT | ct_state::DNAT) == 0 {
+            return self.find(&words, now_ms);
+        }
+        // The tuple of a translated packet is the reverse of the other direction's.
+        if let Some(place) = self.find(&words.reversed(), now_ms) {
+            let direction = match place.direction {
+                Direction::Orig => Direction::Reply,
+                Direction::Reply => Direction::Orig,
+            };
+            return Some(Place { direction, ..place });
+        }
+        if request.nat != CtNat::No || !key.has(shape::CT) {
+            return None;
+        }
+        let mut orig = original_tuple(words, key)?;
+        orig.set_rest(Rest { zone: key.base.ct_zone, ..orig.rest() });
+        let place = self.find(&orig, now_ms)?;
+        Some(Place { direction: Direction::Orig, ..place })
+    }
+
+    /// Finds the live, unexpired connection of a key.
+    #[inline]
+    pub(crate) fn find<const W: usize>(&self, words: &[u64; W], now_ms: u64) -> Option<Place>
+    where
+        [u64; W]: Words,
+        Tracker: Family<W>,
+    {
+        let slab = Family::<W>::slab(self);
+        self.index.find(self.hash.of(words), |tag| {
+            let place = Place::of_tag(tag, <[u64; W]>::IS_V6)?;
+            let record = slab.record(place.number);
+            let fits =
+                record.key(place.direction) == *words && record.is_live() && record.expires_ms() > now_ms;
+            fits.then_some(place)
+        })
+    }
+
+    /// Brings a connection up to date with a packet; returns it and the packet's `ct_state`.
+    fn existing<const W: usize>(&self, place: Place, ct: &Pass<'_>) -> (Existing<W>, u32)
+    where
+        [u64; W]: Words,
+        Tracker: Family<W>,
+    {
+        let record = Family::<W>::slab(self).record(place.number);
+        let writes = ct.request.mark.is_some() || ct.request.labels.is_some();
+        if !writes && let Some(done) = self.existing_unlocked(record, place, ct) {
+            return done;
+        }
+        let Some(locked) = record.lock() else { return (Existing::Gone, 0) };
+        let mut seen = seen_of(record, place);
+        // The number may belong to another connection by now; translated packets are found by the other key.
+        if !belongs(&seen, ct) {
+            return (Existing::Gone, 0);
+        }
+        let state = match self.update(&locked, &mut seen.state, place.direction, ct) {
+            Some(state) => state,
+            None => return (Existing::Anew, 0),
+        };
+        if !seen.state.related {
+            if let Some(m) = ct.request.mark {
+                // The packet's mark is the connection's.
+                seen.state.mark = m.value | seen.state.mark & !m.mask;
+            }
+            if let Some(m) = ct.request.labels {
+                seen.labels = m.value | seen.labels & !m.mask;
+                seen.state.labelled = seen.labels != 0;
+                locked.set_labels(words_of(seen.labels));
+            }
+        }
+        locked.set_state(seen.state.pack());
+        (Existing::Tracked(seen), state)
+    }
+
+    /// As [`Tracker::existing`], for packets that change nothing.
+    #[inline]
+    fn existing_unlocked<const W: usize>(
+        &self,
+        record: &Record<W>,
+        place: Place,
+        ct: &Pass<'_>,
+    ) -> Option<(Existing<W>, u32)>
+    where
+        [u64; W]: Words,
+        Tracker: Family<W>,
+    {
+        let (seen, expires_ms) = record.read(|record| (seen_of(record, place), record.expires_ms()))?;
+        if !belongs(&seen, ct) {
+            return None;
+        }
+        let related = if seen.state.related { ct_state::REL } else { 0 };
+        let reply = if place.direction.is_reply() { ct_state::RPL } else { 0 };
+        if ct.packet.is_error {
+            let state = ct.before | ct_state::REL | reply;
+            return Some((Existing::Tracked(seen), state));
+        }
+        if ct.again {
+            return Some((Existing::Tracked(seen), ct.before));
+        }
+        let timeout = match ct.packet.transport {
+            Transport::Tcp(_) => return None,
+            Transport::Icmp { .. } => {
+                if place.direction.is_reply() && seen.state.stage == Stage::First {
+                    return None;
+                }
+                icmp_timeout(seen.state.stage)
+            }
+            Transport::Other => match seen.state.stage {
+                Stage::First => return None,
+                Stage::Multiple if place.direction.is_reply() => return None,
+                stage => other_timeout(stage),
+            },
+        };
+        let deadline = ct.now_ms + self.policies.ms(seen.state.policy, timeout);
+        if deadline.abs_diff(expires_ms) > REFRESH_MS {
+            return None;
+        }
+        let state = (ct.before | ct_state::EST | reply | related) & !ct_state::NEW;
+        Some((Existing::Tracked(seen), state))
+    }
+
+    /// Updates the protocol state of a locked connection; returns the packet's `ct_state`. `None`: the packet begins
+    /// another connection.
+    fn update<const W: usize>(
+        &self,
+        locked: &Locked<'_, W>,
+        state: &mut State,
+        direction: Direction,
+        ct: &Pass<'_>,
+    ) -> Option<u32>
+    where
+        [u64; W]: Words,
+    {
+        let reply = if direction.is_reply() { ct_state::RPL } else { 0 };
+        if ct.packet.is_error {
+            return Some(ct.before | ct_state::REL | reply);
+        }
+        if ct.again {
+            return Some(ct.before);
+        }
+        let before = ct.before | if state.related { ct_state::REL } else { 0 };
+        let policy = state.policy;
+        let renew = |timeout| locked.set_expires_ms(ct.now_ms + self.policies.ms(policy, timeout));
+        let valid = (before | ct_state::EST | reply) & !ct_state::NEW;
+        match ct.packet.transport {
+            Transport::Tcp(segment) => {
+                let mut tcp = Tcp::unpack(locked.tcp());
+                let checked = self.checks_sequence.load(Ordering::Relaxed);
+                let update = tcp.update(&segment, direction.is_reply(), checked);
+                locked.set_tcp(tcp.pack());
+                match update {
+                    Update::Valid(timeout) => {
+                        timeout.into_iter().for_each(renew);
+                        Some(valid)
+                    }
+                    Update::StillNew(timeout) => {
+                        renew(timeout);
+                        Some(before | ct_state::NEW)
+                    }
+                    Update::Invalid => {
+                        self.stats.invalid.add();
+                        Some(ct_state::INV)
+                    }
+                    Update::OutOfWindow => {
+                        self.stats.out_of_window.add();
+                        Some(ct_state::INV)
+                    }
+                    Update::Anew => None,
+                }
+            }
+            Transport::Icmp { .. } => {
+                if direction.is_reply() {
+                    state.stage = Stage::Both;
+                }
+                renew(icmp_timeout(state.stage));
+                Some(valid)
+            }
+            Transport::Other => {
+                let was = state.stage;
+                if direction.is_reply() {
+                    state.stage = Stage::Both;
+                } else if was == Stage::First {
+                    state.stage = Stage::Multiple;
+                }
+                renew(other_timeout(state.stage));
+                let still_new = was == Stage::First && state.stage == Stage::Multiple;
+                Some(if still_new { before | ct_state::NEW } else { valid })
+            }
+        }
+    }
+
+    /// Ends a connection, if it still exists; returns whether it did.
+    pub(crate) fn end_connection<const W: usize>(&self, number: u32) -> bool
+    where
+        [u64; W]: Words,
+        Tracker: Family<W>,
+    {
+        let Some(locked) = Family::<W>::slab(self).record(number).lock() else { return false };
+        self.end_locked(number, &locked);
+        true
+    }
+
+    /// Ends a connection if its time is over.
+    pub(crate) fn end_if_expired<const W: usize>(&self, number: u32, now_ms: u64) -> bool
+    where
+        [u64; W]: Words,
+        Tracker: Family<W>,
+    {
+        let Some(locked) = Family::<W>::slab(self).record(number).lock() else { return false };
+        let expired = locked.record().expires_ms() <= now_ms;
+        if expired {
+            self.end_locked(number, &locked);
+        }
+        expired
+    }
+
+    /// Removes the keys of a locked connection, and frees its record.
+    pub(crate) fn end_locked<const W: usize>(&self, number: u32, locked: &Locked<'_, W>)
+    where
+        [u64; W]: Words,
+        Tracker: Family<W>,
+    {
+        locked.end();
+        let record = locked.record();
+        let is_v6 = <[u64; W]>::IS_V6;
+        let keys = [Direction::Orig, Direction::Reply].map(|d| (record.key(d), d));
+        for (n, (key, direction)) in keys.into_iter().enumerate() {
+            if n == 0 || key != keys[0].0 {
+                self.index.remove(self.hash.of(&key), Place { number, direction }.tag(is_v6));
+            }
+        }
+        let orig = keys[0].0;
+        self.limits.give_back(orig.rest().zone, record.body().port as u32);
+        self.stats.ended.add();
+        Family::<W>::slab(self).release(number, (self.hash.of(&orig) >> 40) as usize);
+    }
+
+    /// Writes the state of a packet of an existing connection.
+    fn finish<const W: usize>(
+        &self,
+        packet: &PacketInfo,
+        request: &Request,
+        seen: Seen<W>,
+        mut state: u32,
+        key: &mut FlowKey,
+    ) -> Option<Translation>
+    where
+        [u64; W]: Words,
+    {
+        let translation = translate(packet, request, &seen, &mut state);
+        write(key, request.zone, state, seen.state.mark, seen.labels, &seen.orig.key());
+        translation
+    }
+}
+
+/// A packet on its way through an existing connection.
+struct Pass<'a> {
+    packet: &'a PacketInfo,
+    request: &'a Request,
+    /// Its `ct_state` of the same zone so far.
+    before: u32,
+    /// It was tracked in this zone before.
+    again: bool,
+    now_ms: u64,
+}
+
+fn seen_of<const W: usize>(record: &Record<W>, place: Place) -> Seen<W>
+where
+    [u64; W]: Words,
+{
+    let state = State::unpack(record.state());
+    let labels = if state.labelled { labels_of(record.labels()) } else { 0 };
+    Seen { place, orig: record.key(Direction::Orig), reply: record.key(Direction::Reply), state, labels }
+}
+
+/// Whether the connection is that of the packet: its record may have been used again.
+fn belongs<const W: usize>(seen: &Seen<W>, ct: &Pass<'_>) -> bool
+where
+    [u64; W]: Words,
+{
+    let own = match seen.place.direction {
+        Direction::Orig => &seen.orig,
+        Direction::Reply => &seen.reply,
+    };
+    let other = match seen.place.direction {
+        Direction::Orig => &seen.reply,
+        Direction::Reply => &seen.orig,
+    };
+    let key = ct.packet.key;
+    let by_tuple = own.rest().zone == ct.request.zone && (own.key() == key || other.reversed().key() == key);
+    // Found by the original tuple of the packet's former pass.
+    by_tuple || ct.before & (ct_state::SNAT | ct_state::DNAT) != 0 && own.rest().zone == ct.request.zone
+}
+
+fn icmp_timeout(stage: Stage) -> Timeout {
+    if stage == Stage::First { Timeout::IcmpFirst } else { Timeout::IcmpReply }
+}
+
+fn other_timeout(stage: Stage) -> Timeout {
+    match stage {
+        Stage::First => Timeout::UdpFirst,
+        Stage::Multiple => Timeout::UdpSingle,
+        Stage::Both => Timeout::UdpMultiple,
+    }
+}
+
+/// The translation of a packet, if requested and not done yet; adds it to `state`.
+pub(crate) fn translate<const W: usize>(
+    packet: &PacketInfo,
+    request: &Request,
+    seen: &Seen<W>,
+    state: &mut u32,
+) -> Option<Translation>
+where
+    [u64; W]: Words,
+{
+    let done = ct_state::SNAT | ct_state::DNAT;
+    if request.nat == CtNat::No || !(seen.state.snat || seen.state.dnat) || *state & done != 0 {
+        return None;
+    }
+    let reply = seen.place.direction.is_reply();
+    let source = seen.state.snat != reply;
+    *state |= if source { ct_state::SNAT } else { ct_state::DNAT };
+    let to = if reply { seen.orig.reversed() } else { seen.reply.reversed() };
+    if !packet.is_error {
+        return Some(Translation::Tuple(to.key()));
+    }
+    let [src, dst] = to.addresses();
+    let outer: (Option<IpAddr>, Option<IpAddr>) = if source { (Some(src), None) } else { (None, Some(dst)) };
+    // The cited packet was sent by the error's receiver, before translation.
+    let inner = if reply { seen.orig } else { seen.reply };
+    Some(Translation::Error { src: outer.0, dst: outer.1, inner: inner.key() })
+}

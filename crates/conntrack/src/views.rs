@@ -1,0 +1,237 @@
+//! Lists, deletion and expiry of connections: walks over the records, in slices. They hold no lock but that of the record
+//! at hand, so packets and other walks go on.
+
+use crate::key::{Key, V4_WORDS, V6_WORDS, Words};
+use crate::record::Direction;
+use crate::state::State;
+use crate::stats::TrackerStats;
+use crate::tcp::Tcp;
+use crate::timeouts::Timeout;
+use crate::tracker::{Family, Tracker};
+use dpif::{Connection, CtCounters, CtProtocol};
+use packet::headers as h;
+use std::ops::ControlFlow;
+use sync::Ordering;
+
+/// Where a walk continues.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Cursor {
+    v6: bool,
+    number: u32,
+}
+
+impl Tracker {
+    /// Visits one slice of at most `records` records; returns where the next begins, or `None` at the end.
+    fn slice(&self, from: Cursor, records: u32, mut visit: impl FnMut(bool, u32)) -> Option<Cursor> {
+        let used = if from.v6 { self.v6.used() } else { self.v4.used() };
+        let end = used.min(from.number.saturating_add(records));
+        (from.number..end).for_each(|number| visit(from.v6, number));
+        match (end < used, from.v6) {
+            (true, _) => Some(Cursor { number: end, ..from }),
+            (false, false) => Some(Cursor { v6: true, number: 0 }),
+            (false, true) => None,
+        }
+    }
+
+    /// Ends expired connections of one slice.
+    pub fn expire(&self, from: Cursor, records: u32, now_ms: u64) -> Option<Cursor> {
+        self.slice(from, records, |v6, number| {
+            if v6 {
+                self.expire_one::<V6_WORDS>(number, now_ms);
+            } else {
+                self.expire_one::<V4_WORDS>(number, now_ms);
+            }
+        })
+    }
+
+    fn expire_one<const W: usize>(&self, number: u32, now_ms: u64)
+    where
+        [u64; W]: Words,
+        Tracker: Family<W>,
+    {
+        let record = Family::<W>::slab(self).record(number);
+        if record.is_live() && record.expires_ms() <= now_ms {
+            self.end_if_expired::<W>(number, now_ms);
+        }
+    }
+
+    /// Records that walks visit.
+    pub fn records(&self) -> u32 {
+        self.v4.used() + self.v6.used()
+    }
+
+    /// All connections, one by one.
+    pub fn list(&self, now_ms: u64, mut visit: impl FnMut(&Connection) -> ControlFlow<()>) {
+        let mut at = Some(Cursor::default());
+        let mut go_on = true;
+        while let Some(cursor) = at.filter(|_| go_on) {
+            at = self.slice(cursor, 1024, |v6, number| {
+                if go_on && let Some(connection) = self.connection(v6, number, now_ms) {
+                    go_on = visit(&connection).is_continue();
+                }
+            });
+        }
+    }
+
+    fn connection(&self, v6: bool, number: u32, now_ms: u64) -> Option<Connection> {
+        if v6 {
+            self.connection_of::<V6_WORDS>(number, now_ms)
+        } else {
+            self.connection_of::<V4_WORDS>(number, now_ms)
+        }
+    }
+
+    fn connection_of<const W: usize>(&self, number: u32, now_ms: u64) -> Option<Connection>
+    where
+        [u64; W]: Words,
+        Tracker: Family<W>,
+    {
+        let record = Family::<W>::slab(self).record(number);
+        let read = || {
+            let unlocked = record.read(|r| (r.key(Direction::Orig), r.key(Direction::Reply), r.body()));
+            // Locked at this moment: wait for the lock once.
+            unlocked.or_else(|| {
+                let locked = record.lock()?;
+                let r = locked.record();
+                Some((r.key(Direction::Orig), r.key(Direction::Reply), r.body()))
+            })
+        };
+        if !record.is_live() {
+            return None;
+        }
+        let (orig, reply, body) = read().filter(|(.., body)| body.expires_ms > now_ms)?;
+        let state = State::unpack(body.state);
+        let rest = orig.rest();
+        let protocol = (rest.proto == h::IPPROTO_TCP).then(|| {
+            let [a, b] = Tcp::unpack(body.tcp).sides();
+            CtProtocol::Tcp(a, b)
+        });
+        Some(Connection {
+            orig: orig.key().tuple(),
+            reply: reply.key().tuple(),
+            parent: None,
+            zone: rest.zone,
+            mark: state.mark,
+            labels: u128::from(body.labels[0]) << 64 | u128::from(body.labels[1]),
+            status: 0,
+            id: 0,
+            timeout_s: ((body.expires_ms - now_ms) / 1000) as u32,
+            counters: [CtCounters::default(); 2],
+            start_ns: 0,
+            stop_ns: 0,
+            protocol,
+            helper: state.helper.name().map(str::to_string),
+        })
+    }
+
+    /// Ends all connections that `select` accepts.
+    pub fn flush(&self, now_ms: u64, mut select: impl FnMut(&Connection) -> bool) {
+        let mut at = Some(Cursor::default());
+        while let Some(cursor) = at {
+            at = self.slice(cursor, 1024, |v6, number| {
+                let selected = self.connection(v6, number, now_ms).filter(&mut select);
+                if let Some(key) = selected.and_then(|c| Key::of(&c.orig, c.zone)) {
+                    self.end_of_key(&key, now_ms);
+                }
+            });
+        }
+    }
+
+    /// Ends the connection with that original tuple; returns whether there was one.
+    pub fn end_of_key(&self, key: &Key, now_ms: u64) -> bool {
+        fn end<const W: usize>(tracker: &Tracker, words: &[u64; W], now_ms: u64) -> bool
+        where
+            [u64; W]: Words,
+            Tracker: Family<W>,
+        {
+            let place = tracker.find(words, now_ms).filter(|place| place.direction == Direction::Orig);
+            let Some(place) = place else { return false };
+            let record = Family::<W>::slab(tracker).record(place.number);
+            let Some(locked) = record.lock() else { return false };
+            let is_it = locked.record().key(Direction::Orig) == *words;
+            if is_it {
+                tracker.end_locked(place.number, &locked);
+            }
+            is_it
+        }
+        match key {
+            Key::V4(words) => end(self, words, now_ms),
+            Key::V6(words) => end(self, words, now_ms),
+        }
+    }
+
+    /// Number of connections, expired ones included that no walk has met yet.
+    pub fn connections(&self) -> u32 {
+        self.limits.count()
+    }
+
+    /// Connections of a zone.
+    pub fn connections_of_zone(&self, zone: u16) -> u32 {
+        self.limits.of_zone(zone)
+    }
+
+    /// Connections that packets of an input port began.
+    pub fn connections_of_port(&self, port: u32) -> u32 {
+        self.limits.of_port(port)
+    }
+
+    /// Maximum connections.
+    pub fn max_connections(&self) -> u32 {
+        self.limits.max()
+    }
+
+    /// Sets the maximum; connections beyond it stay.
+    pub fn set_max_connections(&self, max: u32) {
+        self.limits.set_max(max);
+    }
+
+    /// Sets the number of ports that share the places kept for ports with few connections.
+    pub fn set_ports(&self, ports: u32) {
+        self.limits.set_sharing(ports);
+    }
+
+    /// The limit of a zone, without the default.
+    pub fn zone_limit(&self, zone: u16) -> Option<u32> {
+        self.limits.own_limit(zone)
+    }
+
+    /// The limit of zones without their own.
+    pub fn default_zone_limit(&self) -> Option<u32> {
+        self.limits.default_limit()
+    }
+
+    /// Sets or removes the limit of a zone, or of zones without their own.
+    pub fn set_zone_limit(&self, zone: Option<u16>, limit: Option<u32>) {
+        self.limits.set_limit(zone, limit);
+    }
+
+    /// Zones with a limit of their own, in order.
+    pub fn limited_zones(&self) -> Vec<u16> {
+        self.limits.limited_zones().collect()
+    }
+
+    /// Whether TCP sequence numbers must fit.
+    pub fn checks_sequence(&self) -> bool {
+        self.checks_sequence.load(Ordering::Relaxed)
+    }
+
+    /// Sets whether TCP sequence numbers must fit.
+    pub fn set_checks_sequence(&self, on: bool) {
+        self.checks_sequence.store(on, Ordering::Relaxed);
+    }
+
+    /// Sets the seconds of a timeout policy; states without a value keep the usual ones. Policy 0 is fixed.
+    pub fn set_policy(&self, policy: u16, seconds: &[(Timeout, u32)]) {
+        self.policies.set(policy, seconds);
+    }
+
+    /// Counters.
+    pub fn stats(&self) -> TrackerStats {
+        self.stats.values()
+    }
+
+    /// Buckets of the index.
+    pub fn buckets(&self) -> u64 {
+        self.index.buckets()
+    }
+}
