@@ -1,7 +1,7 @@
 //! [`Slab`]: the records of connections, in memory that stays records for good.
 //!
-//! A record is some words, all atomic: whoever finds its number may read it at any time, and learns from the head whether it
-//! read one consistent state (a sequence lock). A writer holds the lock bit of the head for some tens of nanoseconds. A number
+//! A record is some words, all atomic. Any thread may read it at any time; the head tells whether it read one consistent
+//! state (a sequence lock). A writer holds the lock bit of the head for some tens of nanoseconds. A number
 //! is used again after its connection ended, so a reader compares the key before it believes the rest.
 //!
 //! The first cache line holds all that an established packet of a stateless protocol needs: head, keys, deadline, state.

@@ -207,18 +207,8 @@ fn step(s: &Segment, src: &mut Side, dst: &mut Side, checked: bool) -> Update {
     let mut seq = s.seq;
     let mut end = seq.wrapping_add(s.length());
     if src.state < TcpState::SynSent {
-        // The first segment of this side.
         if syn && dst.scale & SCALED != 0 {
-            src.scale = s.scale_byte();
-            if src.scale & SCALED != 0 {
-                src_scale = src.scale & SCALE;
-                window = scaled_down(window, src.scale);
-                dst_scale = dst.scale & SCALE;
-            } else {
-                // Neither side scales.
-                dst.window = dst.window.wrapping_shl(u32::from(dst.scale & SCALE));
-                dst.scale = 0;
-            }
+            (src_scale, dst_scale) = agree_on_scale(s, src, dst, &mut window);
         }
         src.low = seq;
         src.state = TcpState::SynSent;
@@ -249,12 +239,6 @@ fn step(s: &Segment, src: &mut Side, dst: &mut Side, checked: bool) -> Update {
         && (!resets || reset_fits);
     if fits || !checked {
         slide(src, dst, window, end, ack, src_scale);
-        if syn && src.state < TcpState::SynSent {
-            src.state = TcpState::SynSent;
-        }
-        if s.flags & FIN != 0 && src.state < TcpState::Closing {
-            src.state = TcpState::Closing;
-        }
         if s.flags & ACK != 0 {
             match dst.state {
                 TcpState::SynSent => dst.state = TcpState::Established,
@@ -262,9 +246,7 @@ fn step(s: &Segment, src: &mut Side, dst: &mut Side, checked: bool) -> Update {
                 _ => {}
             }
         }
-        if resets {
-            (src.state, dst.state) = (TcpState::TimeWait, TcpState::TimeWait);
-        }
+        close(s, src, dst);
         return Update::Valid(Some(timeout(src.state, dst.state)));
     }
     let doubtful =
@@ -275,14 +257,32 @@ fn step(s: &Segment, src: &mut Side, dst: &mut Side, checked: bool) -> Update {
         return Update::OutOfWindow;
     }
     slide(src, dst, window, end, ack, src_scale);
+    close(s, src, dst);
+    // The deadline stays: a flood of doubtful segments keeps nothing alive.
+    Update::Valid(None)
+}
+
+/// The scales of both sides after the second SYN of a connection whose first one had a scale.
+fn agree_on_scale(s: &Segment, src: &mut Side, dst: &mut Side, window: &mut u16) -> (u8, u8) {
+    src.scale = s.scale_byte();
+    if src.scale & SCALED != 0 {
+        *window = scaled_down(*window, src.scale);
+        return (src.scale & SCALE, dst.scale & SCALE);
+    }
+    // Neither side scales.
+    dst.window = dst.window.wrapping_shl(u32::from(dst.scale & SCALE));
+    dst.scale = 0;
+    (0, 0)
+}
+
+/// Ends one side by a FIN, or both by a reset.
+fn close(s: &Segment, src: &mut Side, dst: &mut Side) {
     if s.flags & FIN != 0 && src.state < TcpState::Closing {
         src.state = TcpState::Closing;
     }
-    if resets {
+    if s.flags & RST != 0 {
         (src.state, dst.state) = (TcpState::TimeWait, TcpState::TimeWait);
     }
-    // The deadline stays: a flood of doubtful segments keeps nothing alive.
-    Update::Valid(None)
 }
 
 /// Moves the windows of both sides.

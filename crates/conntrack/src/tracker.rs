@@ -6,7 +6,7 @@
 //!
 //! A connection begins by a commit: a place within the limits, a free record, filled and locked; then both keys enter the
 //! index together. Of two threads that commit the same connection one inserts; the other gives its record back and goes on
-//! with the winner's. It ends once: whoever clears the record's live bit removes its keys and frees it.
+//! with the winner's. It ends once: the thread that clears the record's live bit removes its keys and frees it.
 
 use crate::index::{Index, Tag};
 use crate::key::{Key, KeyHash, Rest, V4_WORDS, V6_WORDS, Words};
