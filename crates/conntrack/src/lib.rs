@@ -31,7 +31,7 @@ mod views;
 pub use key::{Key, Rest};
 pub use limits::CONNECTIONS_MAX_DEFAULT;
 pub use nat::CANDIDATES_MAX;
-pub use packet_info::{PacketInfo, Transport};
+pub use packet_info::{PacketInfo, Transport, cited_transport};
 pub use request::{Request, Translation};
 pub use state::Helper;
 pub use stats::TrackerStats;

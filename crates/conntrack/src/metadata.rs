@@ -9,12 +9,8 @@ const CT_BLOCK: usize = 1 + shape::CT.trailing_zeros() as usize;
 
 /// Marks a packet as invalid.
 pub(crate) fn write_invalid(key: &mut FlowKey, zone: u16) {
-    let b = &mut key.base;
-    (b.ct_state, b.ct_zone, b.ct_mark) = (ct_state::INV | ct_state::TRK, zone, 0);
-    if key.has(shape::CT) {
-        *key.block_mut(CT_BLOCK) = [0; 8];
-        key.base.shape &= !shape::CT;
-    }
+    key.clear_tracking();
+    (key.base.ct_state, key.base.ct_zone) = (ct_state::INV | ct_state::TRK, zone);
 }
 
 /// Writes the result of tracking into a key.

@@ -241,6 +241,14 @@ pub(crate) fn inner_key<W: Words>(outer: W, inner: &[u8]) -> Option<(W, usize)> 
     Some((words, l4))
 }
 
+/// Place of the transport header in a packet that an ICMP error cites, of the family of `key`.
+pub fn cited_transport(key: &Key, cited: &[u8]) -> Option<usize> {
+    match key {
+        Key::V4(_) => Some(usize::from(cited.first()? & 15) * 4),
+        Key::V6(_) => v6_transport(cited).map(|(_, at)| at),
+    }
+}
+
 /// Protocol and place of the transport header of an IPv6 packet that is no fragment.
 fn v6_transport(packet: &[u8]) -> Option<(u8, usize)> {
     let (mut next, mut at) = (*packet.get(6)?, h::IPV6_HEADER_BYTES);

@@ -320,7 +320,7 @@ struct Case {
 
 impl Case {
     fn new(spec: &Spec, settings: &Settings) -> Case {
-        let mut pmd = Pmd::new(settings.config(), Arc::new(DpShared::new()));
+        let mut pmd = Pmd::new(settings.config(), Arc::new(DpShared::new(7)));
         pmd.port_add(DpPort(1)).expect("port 1");
         for port in 2..2 + spec.pipeline.ports {
             pmd.port_add(DpPort(port)).expect("an output port");

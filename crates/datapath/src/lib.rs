@@ -1,7 +1,7 @@
 //! The fast path: a forwarding core ([`Pmd`]) turns bursts of packets and operations into packets to send and
 //! upcalls. Pure: no I/O, no clock, no thread; the threads of `dpif-netdev` and the simulator drive it alike.
 //!
-//! A [`Pmd`] shares nothing with other cores except [`DpShared`] (meters). See `process` for the path of a burst:
+//! A [`Pmd`] shares nothing with other cores except [`DpShared`] (meters, connections). See `process` for the path of a burst:
 //! extract, parked flows, flow cache, megaflow table, accounting, actions, output. Deliberately left out:
 //! translation, limits and lifetimes of flows (the slow path handles them), segmentation and checksums that a device
 //! performs.
@@ -28,6 +28,7 @@ mod park;
 mod pmd;
 mod ports;
 mod process;
+mod shared;
 mod stages;
 mod tuning;
 
@@ -35,9 +36,10 @@ pub use actions::{
     ACTION_NESTING_MAX, ACTIONS_MAX, CannotEmulate, Part, RECIRC_DEPTH_MAX, emulate, re_extract, rewrite,
 };
 pub use ledger::Ledger;
-pub use meter::{DpShared, METER_BANDS_MAX, METERS_MAX};
+pub use meter::{METER_BANDS_MAX, METERS_MAX};
 pub use pmd::{CacheStats, Pmd, PmdConfig};
 pub use ports::{PORT_NUMBERS, PmdIo, TX_BATCH_MAX_PACKETS, TxReport};
+pub use shared::DpShared;
 pub use tuning::PmdTuning;
 
 #[cfg(test)]

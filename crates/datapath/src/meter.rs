@@ -1,10 +1,11 @@
-//! State shared by all forwarding cores of a datapath: [`DpShared`], currently its meters.
+//! The meters of [`DpShared`].
 //!
 //! A meter is a token bucket per band (OpenFlow 1.3 §5.7) under its own lock, so one meter limits the total rate of
 //! all cores. Cores take the lock for packets subject to the meter; configuration takes it to replace the meter.
 //! There is no lock over all meters.
 
 use crate::burst::LaneMask;
+use crate::shared::DpShared;
 use dpif::{DpifError, MeterBand, MeterBandStats, MeterConfig, MeterStats};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -31,7 +32,7 @@ impl Band {
     }
 }
 
-struct Meter {
+pub(crate) struct Meter {
     per_packet: bool,
     bands: Vec<Band>,
     filled_us: Option<u64>,
@@ -65,18 +66,14 @@ impl Meter {
     }
 }
 
-type Slot = Mutex<Option<Meter>>;
+pub(crate) type Slot = Mutex<Option<Meter>>;
 
-/// State shared by the forwarding cores of one datapath.
-pub struct DpShared {
-    /// Meters by groups of ids; a group is allocated with its first meter.
-    groups: Vec<OnceLock<Box<[Slot]>>>,
-}
+/// Meters by groups of ids; a group is allocated with its first meter.
+pub(crate) type Meters = Vec<OnceLock<Box<[Slot]>>>;
 
-impl Default for DpShared {
-    fn default() -> DpShared {
-        DpShared::new()
-    }
+/// No meters yet.
+pub(crate) fn none() -> Meters {
+    (0..METERS_MAX as usize / GROUP).map(|_| OnceLock::new()).collect()
 }
 
 fn lock(slot: &Slot) -> MutexGuard<'_, Option<Meter>> {
@@ -85,13 +82,8 @@ fn lock(slot: &Slot) -> MutexGuard<'_, Option<Meter>> {
 }
 
 impl DpShared {
-    /// No meters yet.
-    pub fn new() -> DpShared {
-        DpShared { groups: (0..METERS_MAX as usize / GROUP).map(|_| OnceLock::new()).collect() }
-    }
-
     fn slot(&self, id: u32) -> Option<&Slot> {
-        let group = self.groups.get(id as usize / GROUP)?.get()?;
+        let group = self.meters.get(id as usize / GROUP)?.get()?;
         group.get(id as usize % GROUP)
     }
 
@@ -101,7 +93,7 @@ impl DpShared {
     /// `Unsupported` for an id from [`METERS_MAX`] on or more than [`METER_BANDS_MAX`] bands.
     pub fn meter_set(&self, id: u32, config: &MeterConfig) -> Result<(), DpifError> {
         let group = self
-            .groups
+            .meters
             .get(id as usize / GROUP)
             .ok_or_else(|| DpifError::Unsupported(format!("meter {id}: ids go up to {}", METERS_MAX - 1)))?;
         if config.bands.len() > METER_BANDS_MAX {

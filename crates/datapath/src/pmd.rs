@@ -10,7 +10,7 @@ use crate::hash::{KeyHasher, split_mix};
 use crate::ledger::Ledger;
 use crate::marks::Marks;
 use crate::megaflow::MegaflowTable;
-use crate::meter::DpShared;
+use crate::shared::DpShared;
 use crate::park::{ParkLimits, ParkingLot};
 use crate::ports::{PmdIo, Ports};
 use crate::tuning::PmdTuning;

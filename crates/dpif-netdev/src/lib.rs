@@ -111,7 +111,7 @@ impl UserspaceDatapath {
         let upcall_queues = UpcallQueues::new();
         let purged = Arc::new(Purged::default());
         let factory = PmdFactory {
-            shared: Arc::new(DpShared::new()),
+            shared: Arc::new(DpShared::new(config.hash_seed)),
             offloads: Offloads::new(purged.clone(), config.offload.clone()),
             purged,
             portless: upcall_queues.port_add(DpPort::NONE),

@@ -329,6 +329,23 @@ pub struct CtCapabilities {
     pub zero_snat: bool,
 }
 
+impl CtCapabilities {
+    /// All of them.
+    pub const ALL: CtCapabilities = CtCapabilities {
+        state: true,
+        state_nat: true,
+        zone: true,
+        mark: true,
+        label: true,
+        orig_tuple: true,
+        orig_tuple6: true,
+        clear: true,
+        event_mask: true,
+        timeout: true,
+        zero_snat: true,
+    };
+}
+
 impl Capabilities {
     /// Features of a datapath that executes all of our translations, and nothing beyond.
     pub const ENOUGH: Capabilities = Capabilities {
@@ -344,19 +361,7 @@ impl Capabilities {
         check_pkt_len: true,
         add_mpls: true,
         psample: false,
-        ct: CtCapabilities {
-            state: false,
-            state_nat: false,
-            zone: false,
-            mark: false,
-            label: false,
-            orig_tuple: false,
-            orig_tuple6: false,
-            clear: false,
-            event_mask: false,
-            timeout: false,
-            zero_snat: false,
-        },
+        ct: CtCapabilities::ALL,
         queues: QueuePriority::Number,
         packet_types: true,
         key_limits: None,

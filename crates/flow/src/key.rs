@@ -258,6 +258,16 @@ impl FlowKey {
         }
     }
 
+    /// Clears all that connection tracking wrote.
+    #[inline]
+    pub fn clear_tracking(&mut self) {
+        (self.base.ct_state, self.base.ct_zone, self.base.ct_mark) = (0, 0, 0);
+        if self.has(shape::CT) {
+            *self.block_mut(1 + shape::CT.trailing_zeros() as usize) = [0; 8];
+            self.base.shape &= !shape::CT;
+        }
+    }
+
     /// The input port.
     pub fn in_port(&self) -> DpPort {
         DpPort(self.base.in_port)

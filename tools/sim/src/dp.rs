@@ -8,7 +8,7 @@ use crate::rng::Rng;
 use crate::upcall_queues::UpcallQueues;
 use datapath::{DpShared, Pmd, PmdConfig, PmdIo, PmdTuning, TxReport};
 use dpif::{
-    Capabilities, Datapath, DpifError, DpifOp, DropReason, MeterConfig, MeterStats, OpBatch, OpResult, PmdId,
+    Capabilities, CtCapabilities, Datapath, DpifError, DpifOp, DropReason, MeterConfig, MeterStats, OpBatch, OpResult, PmdId,
     PortInfo, PortSpec, PortStats, PutMode, ReplySink, Ticket, Upcall, UpcallSink,
 };
 use flow::{DpPort, Ufid};
@@ -423,7 +423,7 @@ impl Inner {
 
 impl SimDatapath {
     pub(crate) fn new(config: DpConfig, seed: u64) -> SimDatapath {
-        let shared = Arc::new(DpShared::new());
+        let shared = Arc::new(DpShared::new(seed));
         let core = |id: PmdId| {
             let pmd_config = PmdConfig {
                 flow_limit_hard: config.flow_limit_hard,
@@ -484,7 +484,9 @@ impl Datapath for SimDatapath {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { max_vlan_headers: crate::model::VLAN_LIMIT, ..Capabilities::ENOUGH }
+        // The model of a core tracks no connections.
+        let ct = CtCapabilities::default();
+        Capabilities { max_vlan_headers: crate::model::VLAN_LIMIT, ct, ..Capabilities::ENOUGH }
     }
 
     fn port_add(&self, spec: &PortSpec) -> Result<DpPort, DpifError> {

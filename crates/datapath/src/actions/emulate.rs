@@ -6,7 +6,7 @@
 use super::{ACTIONS_MAX, rewrite};
 use crate::hash::split_mix;
 use dpif::actions::{self, Goes, Rewrite};
-use dpif::{Capabilities, DpAction, SetAction, UserCookie, XlateDrop};
+use dpif::{Capabilities, CtAction, DpAction, SetAction, UserCookie, XlateDrop};
 use flow::{DpPort, FlowKey, RecircId};
 use packet::{Packet, frame_bytes};
 
@@ -27,7 +27,7 @@ pub struct Part {
 ///
 /// # Errors
 /// An action does not fit the packet, an action before an emulated one is unsupported here
-/// ([`DpAction::userspace_lacks`]), or there are more parts than [`ACTIONS_MAX`]: nothing is to be executed.
+/// ([`DpAction::userspace_lacks`], connection tracking), or there are more parts than [`ACTIONS_MAX`]: nothing is to be executed.
 pub fn emulate(
     packet: Packet,
     key: &FlowKey,
@@ -169,6 +169,15 @@ impl actions::Executor for Step<'_, '_> {
 
     fn meter(&mut self, frame: Frame, _id: u32) -> Goes<Self> {
         self.put_off(frame)
+    }
+
+    /// The other datapath knows the connection, but not before it has the packet.
+    fn track(&mut self, _frame: Frame, _ct: &CtAction) -> Goes<Self> {
+        Err(End::Cannot)
+    }
+
+    fn clear_tracking(&mut self, _frame: Frame) -> Goes<Self> {
+        Err(End::Cannot)
     }
 
     fn on_copies(&mut self, frame: Frame, actions: &[DpAction]) -> Goes<Self> {

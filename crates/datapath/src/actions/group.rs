@@ -13,7 +13,8 @@ use crate::burst::{Arrays, HeaderCtx, LaneMask, Parsed, copy_key};
 use crate::park::Origin;
 use crate::ports::PmdIo;
 use dpif::actions::{self, Goes, Rewrite};
-use dpif::{DpAction, DropReason, SetAction, UserCookie, XlateDrop};
+use conntrack::Request;
+use dpif::{CtAction, DpAction, DropReason, SetAction, UserCookie, XlateDrop};
 use flow::extract::Layout;
 use flow::{DpPort, FlowKey, RecircId};
 use packet::headers::{IPPROTO_TCP, IPPROTO_UDP};
@@ -379,6 +380,20 @@ impl actions::Executor for Step<'_, '_> {
         let admitted = exec.shared.admit_group(id, lanes, bytes, exec.now_us);
         work.all(lanes.without(admitted), Fate::Drop(DropReason::Meter));
         Ok(admitted)
+    }
+
+    #[inline(always)]
+    fn track(&mut self, lanes: LaneMask, ct: &CtAction) -> Goes<Self> {
+        let Group { exec, arrays, work } = &mut *self.group;
+        let misfits = exec.track_group(arrays, lanes, &Request::of(ct));
+        work.all(misfits, Fate::Drop(DropReason::BadAction));
+        Ok(lanes.without(misfits))
+    }
+
+    #[inline(always)]
+    fn clear_tracking(&mut self, lanes: LaneMask) -> Goes<Self> {
+        lanes.for_each(|lane| self.group.arrays.keys[lane].clear_tracking());
+        Ok(lanes)
     }
 
     #[inline(always)]

@@ -12,6 +12,7 @@
 //! - An action that does not fit the packet drops it ([`DropReason::BadAction`]); set actions on the ports of a
 //!   later fragment, which has none, have no effect.
 
+mod ct;
 mod emulate;
 mod encap;
 mod group;
@@ -29,7 +30,7 @@ pub(crate) use sums::{complete, sctp_sum};
 
 use crate::burst::{HeaderCtx, Parsed, Recirculated};
 use crate::hash::{KeyHasher, split_mix};
-use crate::meter::DpShared;
+use crate::shared::DpShared;
 use crate::park::{Origin, new_ufid};
 use crate::ports::{PmdIo, Ports};
 use dpif::actions::{HashAlgorithm, Rewrite};

@@ -5,7 +5,8 @@ use crate::burst::{HeaderCtx, Parsed, copy_key};
 use crate::park::Origin;
 use crate::ports::PmdIo;
 use dpif::actions::{self, Goes, Rewrite};
-use dpif::{DpAction, DropReason, UserCookie, XlateDrop};
+use conntrack::Request;
+use dpif::{CtAction, DpAction, DropReason, UserCookie, XlateDrop};
 use flow::{DpPort, FlowKey, RecircId};
 use packet::{Packet, frame_bytes};
 
@@ -143,6 +144,19 @@ impl actions::Executor for Step<'_, '_> {
         } else {
             self.dropped(packet, DropReason::Meter)
         }
+    }
+
+    fn track(&mut self, mut packet: Packet, ct: &CtAction) -> Goes<Self> {
+        let rx_port = self.view.origin.rx_port;
+        match self.exec.track(&mut packet, &mut self.view.headers, rx_port, &Request::of(ct)) {
+            Ok(()) => Ok(packet),
+            Err(Misfit) => self.dropped(packet, DropReason::BadAction),
+        }
+    }
+
+    fn clear_tracking(&mut self, packet: Packet) -> Goes<Self> {
+        self.view.headers.key.clear_tracking();
+        Ok(packet)
     }
 
     fn on_copies(&mut self, packet: Packet, actions: &[DpAction]) -> Goes<Self> {

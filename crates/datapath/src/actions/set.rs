@@ -135,7 +135,7 @@ pub(super) fn ipv4(packet: &mut Packet, view: &mut HeaderCtx<'_>, m: &Masked<Ipv
     Ok(())
 }
 
-fn ipv6(packet: &mut Packet, view: &mut HeaderCtx<'_>, m: &Masked<Ipv6Set>) -> Result<(), Misfit> {
+pub(super) fn ipv6(packet: &mut Packet, view: &mut HeaderCtx<'_>, m: &Masked<Ipv6Set>) -> Result<(), Misfit> {
     view.refresh(packet);
     if view.key.base.dl_type != h::ETH_TYPE_IPV6 {
         return Err(Misfit);

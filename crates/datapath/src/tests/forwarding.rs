@@ -288,7 +288,7 @@ fn rejected_packets_of_a_device_are_counted() {
 
 #[test]
 fn meters_limit_the_total_rate_of_several_cores() {
-    let shared = Arc::new(DpShared::new());
+    let shared = Arc::new(DpShared::new(7));
     let bands = vec![MeterBand { rate: 10, burst: 10 }, MeterBand { rate: 5, burst: 1000 }];
     shared.meter_set(3, &MeterConfig { per_packet: true, bands }).unwrap();
     let mut sent = 0;
@@ -325,7 +325,7 @@ fn meters_are_charged_wherever_they_stand() {
         (vec![meter()], 0, 1),
     ] {
         let text = format!("{actions:?}");
-        let shared = Arc::new(DpShared::new());
+        let shared = Arc::new(DpShared::new(7));
         let bands = vec![MeterBand { rate: 1, burst: 2 }];
         shared.meter_set(3, &MeterConfig { per_packet: true, bands }).unwrap();
         let mut rig = Rig::new();
@@ -343,7 +343,7 @@ fn meters_are_charged_wherever_they_stand() {
 
 #[test]
 fn kilobit_meters_count_bits() {
-    let shared = DpShared::new();
+    let shared = DpShared::new(7);
     let bands = vec![MeterBand { rate: 8, burst: 8 }];
     shared.meter_set(0, &MeterConfig { per_packet: false, bands }).unwrap();
     assert!(shared.admit(0, 900, 0), "900 of 1000 bytes");

@@ -78,7 +78,7 @@ impl Rig {
     fn with(change: impl FnOnce(&mut PmdConfig)) -> Rig {
         let mut config = PmdConfig::new(PmdId::Core(0), 7);
         change(&mut config);
-        let mut pmd = Pmd::new(config, Arc::new(DpShared::new()));
+        let mut pmd = Pmd::new(config, Arc::new(DpShared::new(7)));
         for port in 1..=4 {
             pmd.port_add(DpPort(port)).unwrap();
         }

@@ -2,7 +2,7 @@
 
 use super::frames::{tcp, udp};
 use super::*;
-use dpif::actions::{CloneAction, CtClear, DecTtl, Foreign, PopVlan, PushVlan, Rewrite, Sample, Userspace};
+use dpif::actions::{CloneAction, DecTtl, Foreign, PopVlan, PushVlan, Rewrite, Sample, Userspace};
 
 fn port_mask() -> KeyMask {
     let mut mask = least_mask();
@@ -54,8 +54,6 @@ fn puts_are_validated_and_bounded() {
 fn actions_of_others() -> Vec<(&'static str, DpAction)> {
     let list = || vec![out(2)];
     vec![
-        ("ct", DpAction::Ct(Box::default())),
-        ("ct_clear", DpAction::CtClear(CtClear)),
         ("dec_ttl", DpAction::DecTtl(DecTtl(list()))),
         ("set(tunnel)", DpAction::Set(SetAction::Tunnel(Box::default()))),
         ("(unknown)", DpAction::Foreign(Foreign { kind: 99, content: [].into() })),

@@ -49,7 +49,7 @@ fn a_request_waits_for_one_burst_and_no_queue_for_more_than_a_round() {
     let inbox = Arc::new(Inbox::new().unwrap());
     let purged = Arc::new(Purged::default());
     let factory = PmdFactory {
-        shared: Arc::new(DpShared::new()),
+        shared: Arc::new(DpShared::new(7)),
         offloads: Offloads::new(purged.clone(), Providers::default()),
         purged,
         portless: UpcallQueues::new().port_add(DpPort::NONE),

@@ -113,7 +113,15 @@ impl Action for Box<CtAction> {
     const ATTRS: &'static [u16] = &[ATTR];
     const EFFECT: Effect = Effect::Tracks;
     const ENDS_LIST: bool = false;
-    kernel_only!("ct", translated);
+    both_datapaths!();
+
+    fn as_rewrite(&self) -> Option<Rewrite<'_>> {
+        None
+    }
+
+    fn execute<X: Executor>(&self, x: &mut X, packets: X::Packets) -> Goes<X> {
+        x.track(packets, self)
+    }
 
     fn lists(&self) -> Lists<'_> {
         NO_LISTS

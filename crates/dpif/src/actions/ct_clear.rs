@@ -14,7 +14,15 @@ impl Action for CtClear {
     const ATTRS: &'static [u16] = &[ATTR];
     const EFFECT: Effect = Effect::None;
     const ENDS_LIST: bool = false;
-    kernel_only!("ct_clear", translated);
+    both_datapaths!();
+
+    fn as_rewrite(&self) -> Option<Rewrite<'_>> {
+        None
+    }
+
+    fn execute<X: Executor>(&self, x: &mut X, packets: X::Packets) -> Goes<X> {
+        x.clear_tracking(packets)
+    }
 
     fn lists(&self) -> Lists<'_> {
         NO_LISTS

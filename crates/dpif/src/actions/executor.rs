@@ -1,7 +1,7 @@
 //! [`Executor`]: interface of a datapath to the actions that it executes.
 
 use super::set::SetAction;
-use super::{AddMpls, DpAction, HashAction, PopMpls, PushEth, PushMpls, PushNsh, PushVlan};
+use super::{AddMpls, CtAction, DpAction, HashAction, PopMpls, PushEth, PushMpls, PushNsh, PushVlan};
 use crate::drops::XlateDrop;
 use crate::upcall::UserCookie;
 use flow::{DpPort, RecircId};
@@ -35,6 +35,12 @@ pub trait Executor {
 
     /// Applies a meter, which drops packets beyond its rate.
     fn meter(&mut self, packets: Self::Packets, id: u32) -> Goes<Self>;
+
+    /// Passes them through the connection tracker, which may translate, hold or drop them.
+    fn track(&mut self, packets: Self::Packets, ct: &CtAction) -> Goes<Self>;
+
+    /// Clears their connection tracking state.
+    fn clear_tracking(&mut self, packets: Self::Packets) -> Goes<Self>;
 
     /// Executes actions on copies.
     fn on_copies(&mut self, packets: Self::Packets, actions: &[DpAction]) -> Goes<Self>;

@@ -10,22 +10,15 @@
 //!   it.
 //! - Lists as text: [`format_actions`], [`parse_actions`]; as attributes: [`nlactions`](crate::nlactions).
 
-/// Methods of an action that only the kernel executes: no rewrite, unused by translations unless `translated`,
-/// dropped in userspace.
+/// Methods of an action that only the kernel executes: no rewrite, unused by translations, dropped in userspace.
 macro_rules! kernel_only {
     ($word:literal) => {
-        kernel_only!($word, false);
-    };
-    ($word:literal, translated) => {
-        kernel_only!($word, true);
-    };
-    ($word:literal, $translated:literal) => {
         fn as_rewrite(&self) -> Option<Rewrite<'_>> {
             None
         }
 
         fn is_translated(&self) -> bool {
-            $translated
+            false
         }
 
         fn userspace_lacks(&self) -> Option<&'static str> {

@@ -12,7 +12,7 @@ use crate::backer::Backer;
 use crate::events::PacketInEvent;
 use crate::view::View;
 use dpif::actions::{Executor, Goes, Rewrite, Userspace};
-use dpif::{ControllerCookie, DpAction, Upcall, UserCookie, XlateDrop};
+use dpif::{ControllerCookie, CtAction, DpAction, Upcall, UserCookie, XlateDrop};
 use flow::{DpPort, FlowKey, RecircId};
 use packet::Packet;
 use std::borrow::Cow;
@@ -77,6 +77,15 @@ impl Executor for Step<'_, '_> {
 
     fn meter(&mut self, (): (), _id: u32) -> Goes<Self> {
         Err(Unsure)
+    }
+
+    fn track(&mut self, (): (), _ct: &CtAction) -> Goes<Self> {
+        Err(Unsure)
+    }
+
+    fn clear_tracking(&mut self, (): ()) -> Goes<Self> {
+        self.frame.key.clear_tracking();
+        Ok(())
     }
 
     fn on_copies(&mut self, (): (), _actions: &[DpAction]) -> Goes<Self> {

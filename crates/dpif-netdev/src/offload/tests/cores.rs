@@ -76,7 +76,7 @@ impl Rig {
         assert_eq!((offloads.stats(), offloads.is_on()), (None, false), "not enabled");
         offloads.enable();
         offloads.port_add(&candidate);
-        let core = Pmd::new(PmdConfig::new(CORES[0], 7), Arc::new(DpShared::new()));
+        let core = Pmd::new(PmdConfig::new(CORES[0], 7), Arc::new(DpShared::new(7)));
         let side = CoreOffload::new(offloads.clone(), CORES[0]);
         Rig { offloads, purged, core, side, nic, entered, go, replies, reply: Arc::new(Replies(reply)) }
     }

@@ -6,7 +6,7 @@ use crate::actions::{PopVlan, format_actions};
 use crate::nlactions::{ActionContext, actions_to_bytes};
 use crate::text::NumbersOnly;
 use crate::text::values::number;
-use crate::{UserCookie, XlateDrop};
+use crate::{CtAction, UserCookie, XlateDrop};
 use flow::{DpPort, OfPort, RecircId};
 
 /// Executes actions on a copy of one packet of `n`.
@@ -189,6 +189,14 @@ impl Executor for Recorder {
         self.note(packets, format!("meter {id}"))
     }
 
+    fn track(&mut self, packets: u32, ct: &CtAction) -> Goes<Recorder> {
+        self.note(packets, format!("track {}", ct.zone))
+    }
+
+    fn clear_tracking(&mut self, packets: u32) -> Goes<Recorder> {
+        self.note(packets, "clear tracking".into())
+    }
+
     fn on_copies(&mut self, packets: u32, actions: &[DpAction]) -> Goes<Recorder> {
         self.note(packets, "copies".into())?;
         self.run(packets, actions)
@@ -225,6 +233,7 @@ fn actions_are_executed() {
     for (text, story) in [
         ("1,trunc(20),2", Ok(vec!["output 1 1", "truncate 1 20", "output 1 2"])),
         ("userspace(slow_path(action))", Ok(vec!["userspace 1 SlowPath { reasons: 2 }"])),
+        ("ct(zone=5),ct_clear", Ok(vec!["track 1 5", "clear tracking 1"])),
         ("meter(4),recirc(0x9)", Ok(vec!["meter 1 4", "recirculate 1 9"])),
         ("clone(drop),1", Err(XlateDrop::Ok)),
         ("sample(sample=100.0%,actions(1)),2", Ok(vec!["sample 1 4294967295", "output 1 1", "output 1 2"])),

@@ -1,0 +1,162 @@
+//! Executes `ct`: tracks packets, and translates their addresses and ports.
+//!
+//! A group runs in passes: first all keys are read and their buckets fetched, then their records, then each packet is
+//! tracked, in order of arrival.
+
+use super::{Executor, Misfit, set, sums};
+use crate::burst::{Arrays, HeaderCtx, LaneMask};
+use conntrack::{Key, PacketInfo, Request, Translation};
+use dpif::{Ipv4Set, Ipv6Set, Masked, PortsSet};
+use flow::DpPort;
+use packet::headers as h;
+use packet::{BATCH_MAX_PACKETS, Packet, checksum};
+use std::net::IpAddr;
+
+/// From this number of connections on, their records are worth fetching ahead.
+const PREFETCH_CONNECTIONS: u32 = 4096;
+
+impl Executor {
+    /// Tracks one packet; a misfit is to be dropped.
+    pub(crate) fn track(
+        &self,
+        packet: &mut Packet,
+        headers: &mut HeaderCtx<'_>,
+        rx_port: DpPort,
+        request: &Request,
+    ) -> Result<(), Misfit> {
+        headers.refresh(packet);
+        let info = PacketInfo::read(packet, headers.key, *headers.layout, request.zone);
+        self.track_read(packet, headers, rx_port, request, info.as_ref())
+    }
+
+    fn track_read(
+        &self,
+        packet: &mut Packet,
+        headers: &mut HeaderCtx<'_>,
+        rx_port: DpPort,
+        request: &Request,
+        info: Option<&PacketInfo>,
+    ) -> Result<(), Misfit> {
+        let tracker = self.shared.tracker();
+        match tracker.track(info, request, headers.key, rx_port.0, self.now_us / 1000) {
+            None => Ok(()),
+            Some(Translation::Tuple(to)) => translate(packet, headers, &to),
+            Some(Translation::Error { src, dst, inner }) => {
+                set_addresses(packet, headers, src, dst)?;
+                translate_cited(packet, headers, &inner)
+            }
+        }
+    }
+
+    /// Tracks the packets of `lanes`; returns misfits.
+    pub(crate) fn track_group(&self, arrays: &mut Arrays, lanes: LaneMask, request: &Request) -> LaneMask {
+        let tracker = self.shared.tracker();
+        let mut infos = [None; BATCH_MAX_PACKETS];
+        for lane in lanes {
+            let (packet, mut headers) = arrays.packet_and_headers(lane, self.vlan_limit);
+            headers.refresh(packet);
+            let info = PacketInfo::read(packet, headers.key, *headers.layout, request.zone);
+            if let Some(info) = &info {
+                tracker.prefetch(&info.key);
+            }
+            infos[lane] = info;
+        }
+        if tracker.connections() > PREFETCH_CONNECTIONS {
+            for info in lanes.filter_map(|lane| infos[lane].as_ref()) {
+                tracker.prefetch_record(&info.key);
+            }
+        }
+        let mut misfits = LaneMask::NONE;
+        for lane in lanes {
+            let rx_port = arrays.origins[lane].rx_port;
+            let (packet, mut headers) = arrays.packet_and_headers(lane, self.vlan_limit);
+            if self.track_read(packet, &mut headers, rx_port, request, infos[lane].as_ref()).is_err() {
+                misfits.add(LaneMask::one(lane));
+            }
+        }
+        misfits
+    }
+}
+
+/// Gives a packet the addresses and ports of a tuple.
+fn translate(packet: &mut Packet, headers: &mut HeaderCtx<'_>, to: &Key) -> Result<(), Misfit> {
+    let [src, dst] = to.addresses();
+    set_addresses(packet, headers, Some(src), Some(dst))?;
+    let rest = to.rest();
+    if !matches!(rest.proto, h::IPPROTO_TCP | h::IPPROTO_UDP | h::IPPROTO_SCTP) {
+        return Ok(());
+    }
+    let ports = Masked {
+        value: PortsSet { src: rest.src, dst: rest.dst },
+        mask: PortsSet { src: u16::MAX, dst: u16::MAX },
+    };
+    set::ports(packet, headers, &ports, rest.proto)
+}
+
+fn set_addresses(
+    packet: &mut Packet,
+    headers: &mut HeaderCtx<'_>,
+    src: Option<IpAddr>,
+    dst: Option<IpAddr>,
+) -> Result<(), Misfit> {
+    let is_v6 = src.or(dst).is_some_and(|addr| addr.is_ipv6());
+    if is_v6 {
+        let mut set = Masked { value: Ipv6Set::default(), mask: Ipv6Set::default() };
+        if let Some(IpAddr::V6(addr)) = src {
+            (set.value.src, set.mask.src) = (addr.octets(), [0xff; 16]);
+        }
+        if let Some(IpAddr::V6(addr)) = dst {
+            (set.value.dst, set.mask.dst) = (addr.octets(), [0xff; 16]);
+        }
+        return set::ipv6(packet, headers, &set);
+    }
+    let mut set = Masked { value: Ipv4Set::default(), mask: Ipv4Set::default() };
+    if let Some(IpAddr::V4(addr)) = src {
+        (set.value.src, set.mask.src) = (addr.into(), u32::MAX);
+    }
+    if let Some(IpAddr::V4(addr)) = dst {
+        (set.value.dst, set.mask.dst) = (addr.into(), u32::MAX);
+    }
+    set::ipv4(packet, headers, &set)
+}
+
+/// Gives the packet that an ICMP error cites the addresses and ports of a tuple. Only its first bytes are there, so its
+/// transport checksum stays as it is; the checksums of its IPv4 header and of the message follow.
+fn translate_cited(packet: &mut Packet, headers: &HeaderCtx<'_>, to: &Key) -> Result<(), Misfit> {
+    let message = usize::from(headers.layout.l4);
+    let l3 = message + h::ICMP_HEADER_BYTES;
+    let [src, dst] = to.addresses();
+    let frame = packet.data();
+    let l4 = l3 + conntrack::cited_transport(to, frame.get(l3..).ok_or(Misfit)?).ok_or(Misfit)?;
+    let before = frame.get(message..).ok_or(Misfit)?.to_vec();
+    let frame = packet.data_mut();
+    match (src, dst) {
+        (IpAddr::V4(src), IpAddr::V4(dst)) => {
+            let header = frame.get_mut(l3..l3 + h::IPV4_HEADER_BYTES).ok_or(Misfit)?;
+            let old: [u8; 8] = h::array(header, 12).ok_or(Misfit)?;
+            header[12..16].copy_from_slice(&src.octets());
+            header[16..20].copy_from_slice(&dst.octets());
+            let sum = u16::from_be_bytes([header[10], header[11]]);
+            let sum = checksum::update_bytes(sum, &old, &header[12..20]);
+            header[10..12].copy_from_slice(&sum.to_be_bytes());
+        }
+        (IpAddr::V6(src), IpAddr::V6(dst)) => {
+            let header = frame.get_mut(l3..l3 + h::IPV6_HEADER_BYTES).ok_or(Misfit)?;
+            header[8..24].copy_from_slice(&src.octets());
+            header[24..40].copy_from_slice(&dst.octets());
+        }
+        _ => return Err(Misfit),
+    }
+    let rest = to.rest();
+    if matches!(rest.proto, h::IPPROTO_TCP | h::IPPROTO_UDP | h::IPPROTO_SCTP) {
+        let ports = frame.get_mut(l4..l4 + 4).ok_or(Misfit)?;
+        ports[..2].copy_from_slice(&rest.src.to_be_bytes());
+        ports[2..].copy_from_slice(&rest.dst.to_be_bytes());
+    }
+    let even = |bytes: &[u8]| bytes[..bytes.len() & !1].to_vec();
+    let after = even(&frame[message..]);
+    // Its type determines the fields of an ICMP checksum; both families have it at the same place.
+    let field = sums::Field { at: message + 2, zero_is_none: false };
+    sums::body_changed(packet, field, &even(&before), &after);
+    Ok(())
+}
