@@ -299,7 +299,7 @@ impl CtMatch {
 }
 
 /// Zones with a limit.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum CtZone {
     /// All zones without their own limit.
     Default,
