@@ -10,9 +10,8 @@ use crate::record::{Body, Direction, Locked};
 use crate::request::{Request, Translation};
 use crate::state::{Stage, State};
 use crate::tcp::Tcp;
-use crate::timeouts::Timeout;
 use crate::tracker::{Family, Place, Seen, Tracker, translate, words_of};
-use dpif::CtNat;
+use dpif::{CtNat, TimeoutAttr};
 use flow::{FlowKey, ct_state};
 
 /// Insertions of a key that meet expired connections, at most.
@@ -216,7 +215,7 @@ impl Tracker {
 }
 
 /// State, sequence numbers and timeout of a new connection.
-fn first_state(packet: &PacketInfo, request: &Request) -> (State, [u64; 3], Timeout) {
+fn first_state(packet: &PacketInfo, request: &Request) -> (State, [u64; 3], TimeoutAttr) {
     let (snat, dnat) = match request.nat {
         CtNat::New(range) => (!range.is_dst, range.is_dst),
         CtNat::No | CtNat::Known => (false, false),
@@ -233,8 +232,8 @@ fn first_state(packet: &PacketInfo, request: &Request) -> (State, [u64; 3], Time
         mark: request.mark.map_or(0, |m| m.value),
     };
     match packet.transport {
-        Transport::Tcp(segment) => (state, Tcp::new(&segment).pack(), Timeout::TcpSynSent),
-        Transport::Icmp { .. } => (state, [0; 3], Timeout::IcmpFirst),
-        Transport::Other => (state, [0; 3], Timeout::UdpFirst),
+        Transport::Tcp(segment) => (state, Tcp::new(&segment).pack(), TimeoutAttr::TcpSynSent),
+        Transport::Icmp { .. } => (state, [0; 3], TimeoutAttr::IcmpFirst),
+        Transport::Other => (state, [0; 3], TimeoutAttr::UdpFirst),
     }
 }

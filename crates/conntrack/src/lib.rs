@@ -35,7 +35,7 @@ pub use packet_info::{PacketInfo, Transport, cited_transport};
 pub use request::{Request, Translation};
 pub use state::Helper;
 pub use stats::TrackerStats;
-pub use timeouts::{POLICIES_MAX, Timeout};
+pub use timeouts::{NoSuchPolicy, POLICIES_MAX, usual_s};
 pub use tracker::Tracker;
 pub use views::Cursor;
 

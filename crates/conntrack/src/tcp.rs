@@ -5,8 +5,7 @@
 //! largest window and its scale. A segment fits if its data lie between them and its acknowledgement is not far from the
 //! other side's data. Segments in doubtful states (half open, just closed, picked up in the middle) get more room.
 
-use crate::timeouts::Timeout;
-use dpif::TcpState;
+use dpif::{TcpState, TimeoutAttr};
 
 /// Flags of the TCP header.
 pub mod flag {
@@ -112,9 +111,9 @@ pub(crate) struct Tcp {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Update {
     /// It belongs to the connection; a new timeout counts from now.
-    Valid(Option<Timeout>),
+    Valid(Option<TimeoutAttr>),
     /// The first packet again.
-    StillNew(Timeout),
+    StillNew(TimeoutAttr),
     /// It does not fit.
     Invalid,
     /// It does not fit its sequence numbers.
@@ -195,7 +194,7 @@ fn step(s: &Segment, src: &mut Side, dst: &mut Side, checked: bool) -> Update {
         }
         if src.state <= TcpState::SynSent {
             src.state = TcpState::SynSent;
-            return Update::StillNew(Timeout::TcpSynSent);
+            return Update::StillNew(TimeoutAttr::TcpSynSent);
         }
     }
     let (mut src_scale, mut dst_scale) = match (src.scale, dst.scale) {
@@ -297,17 +296,17 @@ fn slide(src: &mut Side, dst: &mut Side, window: u16, end: u32, ack: u32, src_sc
     }
 }
 
-fn timeout(src: TcpState, dst: TcpState) -> Timeout {
+fn timeout(src: TcpState, dst: TcpState) -> TimeoutAttr {
     let (least, most) = (src.min(dst), src.max(dst));
     if least >= TcpState::FinWait2 {
-        Timeout::TcpClose
+        TimeoutAttr::TcpClose
     } else if least >= TcpState::Closing {
-        Timeout::TcpTimeWait
+        TimeoutAttr::TcpTimeWait
     } else if least < TcpState::Established {
-        Timeout::TcpSynRecv
+        TimeoutAttr::TcpSynRecv
     } else if most >= TcpState::Closing {
-        Timeout::TcpFinWait
+        TimeoutAttr::TcpFinWait
     } else {
-        Timeout::TcpEstablished
+        TimeoutAttr::TcpEstablished
     }
 }

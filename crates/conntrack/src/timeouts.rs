@@ -1,68 +1,37 @@
 //! Timeouts: for each protocol state, by policy. A connection keeps the number of its policy; a change of the policy counts
 //! from the connection's next packet on.
 
+use dpif::{TimeoutAttr, TimeoutPolicy};
 use sync::{AtomicU32, OnceLock, Ordering};
 
 /// Policies have numbers below.
 pub const POLICIES_MAX: usize = 4096;
 
-/// A state with a timeout of its own (`CT_DPIF_TP_ATTR_*` of Open vSwitch).
+/// Seconds without a policy, as in Open vSwitch; `None`: this tracker has no such state.
+pub fn usual_s(timeout: TimeoutAttr) -> Option<u32> {
+    Some(match timeout {
+        TimeoutAttr::TcpSynSent | TimeoutAttr::TcpSynRecv | TimeoutAttr::TcpClose => 30,
+        TimeoutAttr::TcpEstablished => 24 * 60 * 60,
+        TimeoutAttr::TcpFinWait => 15 * 60,
+        TimeoutAttr::TcpTimeWait => 45,
+        TimeoutAttr::UdpFirst | TimeoutAttr::UdpSingle | TimeoutAttr::IcmpFirst => 60,
+        TimeoutAttr::UdpMultiple | TimeoutAttr::IcmpReply => 30,
+        TimeoutAttr::TcpCloseWait
+        | TimeoutAttr::TcpLastAck
+        | TimeoutAttr::TcpSynSent2
+        | TimeoutAttr::TcpRetransmit
+        | TimeoutAttr::TcpUnack => return None,
+    })
+}
+
+/// Values of a policy that does not exist, or no longer.
+const ABSENT: u32 = u32::MAX;
+
+type Policy = [AtomicU32; TimeoutAttr::ALL.len()];
+
+/// No policy may have that number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Timeout {
-    /// TCP: one side has sent.
-    TcpSynSent,
-    /// TCP: not established yet.
-    TcpSynRecv,
-    /// TCP: established.
-    TcpEstablished,
-    /// TCP: one side closes.
-    TcpFinWait,
-    /// TCP: both sides close.
-    TcpTimeWait,
-    /// TCP: closed.
-    TcpClose,
-    /// Others: one packet.
-    UdpFirst,
-    /// Others: several packets of one direction.
-    UdpSingle,
-    /// Others: packets of both directions.
-    UdpMultiple,
-    /// ICMP: requests only.
-    IcmpFirst,
-    /// ICMP: replies too.
-    IcmpReply,
-}
-
-impl Timeout {
-    /// All, in their order.
-    pub const ALL: [Timeout; 11] = [
-        Timeout::TcpSynSent,
-        Timeout::TcpSynRecv,
-        Timeout::TcpEstablished,
-        Timeout::TcpFinWait,
-        Timeout::TcpTimeWait,
-        Timeout::TcpClose,
-        Timeout::UdpFirst,
-        Timeout::UdpSingle,
-        Timeout::UdpMultiple,
-        Timeout::IcmpFirst,
-        Timeout::IcmpReply,
-    ];
-
-    /// Seconds without a policy, as in Open vSwitch.
-    pub const fn usual_s(self) -> u32 {
-        match self {
-            Timeout::TcpSynSent | Timeout::TcpSynRecv | Timeout::TcpClose => 30,
-            Timeout::TcpEstablished => 24 * 60 * 60,
-            Timeout::TcpFinWait => 15 * 60,
-            Timeout::TcpTimeWait => 45,
-            Timeout::UdpFirst | Timeout::UdpSingle | Timeout::IcmpFirst => 60,
-            Timeout::UdpMultiple | Timeout::IcmpReply => 30,
-        }
-    }
-}
-
-type Policy = [AtomicU32; Timeout::ALL.len()];
+pub struct NoSuchPolicy;
 
 /// All policies.
 pub(crate) struct Policies {
@@ -75,24 +44,42 @@ impl Policies {
         Policies { policies: (0..POLICIES_MAX).map(|_| OnceLock::new()).collect() }
     }
 
-    /// Sets the seconds of a policy; those not named are the usual ones.
-    pub(crate) fn set(&self, policy: u16, seconds: &[(Timeout, u32)]) {
-        let Some(slot) = self.policies.get(usize::from(policy)).filter(|_| policy != 0) else { return };
-        let values = slot.get_or_init(|| Box::new(Timeout::ALL.map(|t| AtomicU32::new(t.usual_s()))));
-        for t in Timeout::ALL {
-            let own = seconds.iter().find(|(of, _)| *of == t).map(|(_, s)| *s);
-            values[t as usize].store(own.unwrap_or(t.usual_s()), Ordering::Relaxed);
+    /// Creates, replaces or (`None`) removes a policy. Policy 0 is fixed.
+    ///
+    /// # Errors
+    /// The number is too high.
+    pub(crate) fn set(&self, policy: u16, values: Option<&TimeoutPolicy>) -> Result<(), NoSuchPolicy> {
+        let slot = self.policies.get(usize::from(policy)).filter(|_| policy != 0).ok_or(NoSuchPolicy)?;
+        let own = slot.get_or_init(|| Box::new(std::array::from_fn(|_| AtomicU32::new(ABSENT))));
+        for (attr, _) in TimeoutAttr::ALL {
+            let value = values.map_or(ABSENT, |v| v.get(attr).or(usual_s(attr)).unwrap_or(0).min(ABSENT - 1));
+            own[attr as usize].store(value, Ordering::Relaxed);
         }
+        Ok(())
+    }
+
+    /// A policy with its defaults; `None`: it does not exist.
+    pub(crate) fn get(&self, policy: u16) -> Option<TimeoutPolicy> {
+        let own = self.policies.get(usize::from(policy))?.get()?;
+        let known = TimeoutAttr::ALL.into_iter().filter(|(attr, _)| usual_s(*attr).is_some());
+        let values = known.map(|(attr, _)| (attr, own[attr as usize].load(Ordering::Relaxed)));
+        let values: Vec<_> = values.filter(|(_, value)| *value != ABSENT).collect();
+        (!values.is_empty()).then(|| values.into_iter().collect())
+    }
+
+    /// Numbers of all policies.
+    pub(crate) fn numbers(&self) -> Vec<u16> {
+        (1..POLICIES_MAX as u16).filter(|n| self.get(*n).is_some()).collect()
     }
 
     /// Milliseconds of a state under a policy; number 0 has the usual ones.
     #[inline]
-    pub(crate) fn ms(&self, policy: u16, timeout: Timeout) -> u64 {
+    pub(crate) fn ms(&self, policy: u16, timeout: TimeoutAttr) -> u64 {
         let own = match policy {
             0 => None,
             n => self.policies.get(usize::from(n)).and_then(OnceLock::get),
         };
-        let seconds = own.map_or(timeout.usual_s(), |p| p[timeout as usize].load(Ordering::Relaxed));
-        u64::from(seconds) * 1000
+        let own = own.map(|p| p[timeout as usize].load(Ordering::Relaxed)).filter(|value| *value != ABSENT);
+        u64::from(own.or(usual_s(timeout)).unwrap_or(0)) * 1000
     }
 }

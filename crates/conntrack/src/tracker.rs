@@ -18,8 +18,8 @@ use crate::request::{Request, Translation};
 use crate::state::{Stage, State};
 use crate::stats::Stats;
 use crate::tcp::{Tcp, Update};
-use crate::timeouts::{Policies, Timeout};
-use dpif::CtNat;
+use crate::timeouts::Policies;
+use dpif::{CtNat, TimeoutAttr};
 use flow::{FlowKey, ct_state, shape};
 use std::net::IpAddr;
 use sync::{AtomicBool, AtomicU64, Ordering};
@@ -546,15 +546,15 @@ where
     by_tuple || ct.before & (ct_state::SNAT | ct_state::DNAT) != 0 && own.rest().zone == ct.request.zone
 }
 
-fn icmp_timeout(stage: Stage) -> Timeout {
-    if stage == Stage::First { Timeout::IcmpFirst } else { Timeout::IcmpReply }
+fn icmp_timeout(stage: Stage) -> TimeoutAttr {
+    if stage == Stage::First { TimeoutAttr::IcmpFirst } else { TimeoutAttr::IcmpReply }
 }
 
-fn other_timeout(stage: Stage) -> Timeout {
+fn other_timeout(stage: Stage) -> TimeoutAttr {
     match stage {
-        Stage::First => Timeout::UdpFirst,
-        Stage::Multiple => Timeout::UdpSingle,
-        Stage::Both => Timeout::UdpMultiple,
+        Stage::First => TimeoutAttr::UdpFirst,
+        Stage::Multiple => TimeoutAttr::UdpSingle,
+        Stage::Both => TimeoutAttr::UdpMultiple,
     }
 }
 

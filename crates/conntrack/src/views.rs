@@ -6,9 +6,9 @@ use crate::record::Direction;
 use crate::state::State;
 use crate::stats::TrackerStats;
 use crate::tcp::Tcp;
-use crate::timeouts::Timeout;
+use crate::timeouts::NoSuchPolicy;
 use crate::tracker::{Family, Tracker};
-use dpif::{Connection, CtCounters, CtProtocol};
+use dpif::{Connection, CtCounters, CtProtocol, TimeoutPolicy};
 use packet::headers as h;
 use std::ops::ControlFlow;
 use sync::Ordering;
@@ -220,9 +220,22 @@ impl Tracker {
         self.checks_sequence.store(on, Ordering::Relaxed);
     }
 
-    /// Sets the seconds of a timeout policy; states without a value keep the usual ones. Policy 0 is fixed.
-    pub fn set_policy(&self, policy: u16, seconds: &[(Timeout, u32)]) {
-        self.policies.set(policy, seconds);
+    /// Creates, replaces or (`None`) removes a timeout policy; connections of a removed one have the usual timeouts.
+    ///
+    /// # Errors
+    /// There is no policy of that number: 0, or [`crate::POLICIES_MAX`] and more.
+    pub fn set_policy(&self, policy: u16, values: Option<&TimeoutPolicy>) -> Result<(), NoSuchPolicy> {
+        self.policies.set(policy, values)
+    }
+
+    /// A timeout policy, with defaults.
+    pub fn policy(&self, policy: u16) -> Option<TimeoutPolicy> {
+        self.policies.get(policy)
+    }
+
+    /// Numbers of all timeout policies.
+    pub fn policies(&self) -> Vec<u16> {
+        self.policies.numbers()
     }
 
     /// Counters.

@@ -2,7 +2,7 @@
 //! network namespace.
 
 use super::KernelDatapath;
-use dpif::{ConnectionSink, Connections, CtLimit, CtMatch, CtTupleMatch, CtZone, DpifError};
+use dpif::{ConnectionSink, Connections, CtLimit, CtMatch, CtZone, DpifError};
 use netlink::Error;
 
 /// Converts an error of the kernel.
@@ -22,11 +22,10 @@ impl Connections for KernelDatapath {
     }
 
     fn flush(&self, which: &CtMatch) -> Result<(), DpifError> {
-        let any = CtTupleMatch::default();
-        let done = match which.orig.exact() {
-            _ if *which == CtMatch::default() => self.conntrack.delete_all(),
-            Some(tuple) if which.reply == any => self.conntrack.delete(which.zone.unwrap_or(0), &tuple),
-            _ => self.conntrack.delete_matching(which),
+        let done = match which.exact() {
+            Some((zone, tuple)) => self.conntrack.delete(zone, &tuple),
+            None if *which == CtMatch::default() => self.conntrack.delete_all(),
+            None => self.conntrack.delete_matching(which),
         };
         done.map_err(failed)
     }

@@ -9,7 +9,7 @@ use dpif::nlactions::ActionContext;
 use dpif::text::{NumbersOnly, parse_actions, parse_key_mask};
 use dpif::{
     CtAction, CtCapabilities, CtCommit, CtName, CtNat, DpAction, DpifError, NatAddresses, NatRange,
-    QueuePriority,
+    QueuePriority, TimeoutNames,
 };
 use flow::nlattr::AttrWriter;
 use flow::nlkey::KeyLimits;
@@ -149,6 +149,7 @@ impl Trial<'_> {
             event_mask: action(CtAction { event_mask: Some(1), ..commit.clone() }),
             // The policy need not exist.
             timeout: action(CtAction { timeout: CtName::new("sluice_trial"), ..commit.clone() }),
+            timeout_names: TimeoutNames::ByProtocol,
             zero_snat: action(CtAction { nat: CtNat::New(zero), ..commit }),
         }
     }

@@ -1,13 +1,25 @@
-//! Tracked connections, and the interface to a datapath's connection tracker ([`Connections`]).
+//! Tracked connections, and the interface to a datapath's connection tracker: [`Connections`], with the optional
+//! parts [`TimeoutPolicies`] and [`Fragments`].
+//!
+//! A tracker implements what it offers: each setting that it lacks is [`DpifError::Unsupported`]. Used by the commands
+//! `dpctl/ct-*`, `dpctl/ipf-*`, by OpenFlow's requests to flush, and by the configuration of zones. The database's
+//! claim on limits is the caller's: a tracker knows the last value only.
 
+mod fragments;
+mod timeouts;
+
+use crate::actions::Masked;
 use crate::ops::DpifError;
+pub use fragments::{FragmentCounts, FragmentList, FragmentState, FragmentStatus, Fragments, IpFamily};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::ControlFlow;
+pub use timeouts::{TimeoutAttr, TimeoutId, TimeoutNames, TimeoutPolicies, TimeoutPolicy};
 
 /// Protocol numbers (IANA).
 pub(crate) mod proto {
     pub(crate) const ICMP: u8 = 1;
     pub(crate) const TCP: u8 = 6;
+    pub(crate) const UDP: u8 = 17;
     pub(crate) const ICMPV6: u8 = 58;
     pub(crate) const SCTP: u8 = 132;
 }
@@ -252,11 +264,15 @@ impl CtTupleMatch {
     }
 }
 
-/// A selection of connections.
+/// A selection of connections: those that all of its parts select. The default selects all.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CtMatch {
     /// Those of this zone, or of all zones.
     pub zone: Option<u16>,
+    /// Those whose mark has this value under the mask.
+    pub mark: Option<Masked<u32>>,
+    /// Those whose labels have this value under the mask.
+    pub labels: Option<Masked<u128>>,
     /// Those whose original tuple matches.
     pub orig: CtTupleMatch,
     /// Those whose reply tuple matches.
@@ -267,13 +283,23 @@ impl CtMatch {
     /// Whether it selects that connection.
     pub fn matches(&self, connection: &Connection) -> bool {
         self.zone.is_none_or(|zone| zone == connection.zone)
+            && self.mark.is_none_or(|m| (connection.mark ^ m.value) & m.mask == 0)
+            && self.labels.is_none_or(|l| (connection.labels ^ l.value) & l.mask == 0)
             && self.orig.matches(&connection.orig)
             && self.reply.matches(&connection.reply)
+    }
+
+    /// The zone and original tuple, if it selects by them alone and thus at most one connection. Without a zone, that
+    /// of zone 0.
+    pub fn exact(&self) -> Option<(u16, CtTuple)> {
+        let rest = CtMatch { zone: None, orig: CtTupleMatch::default(), ..*self };
+        let tuple = self.orig.exact().filter(|_| rest == CtMatch::default())?;
+        Some((self.zone.unwrap_or(0), tuple))
     }
 }
 
 /// Zones with a limit.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum CtZone {
     /// All zones without their own limit.
     Default,
@@ -300,7 +326,32 @@ pub trait ConnectionSink {
     fn connection(&mut self, connection: &Connection) -> ControlFlow<()>;
 }
 
-/// A connection tracker. Calls may take long with many connections.
+/// A connection that a helper expects (`alg=`): its first packet is related to the parent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Expectation {
+    /// Expected original tuple; source port 0 is any.
+    pub tuple: CtTuple,
+    /// Original tuple of the parent.
+    pub parent: CtTuple,
+    /// Its zone.
+    pub zone: u16,
+    /// The parent's mark.
+    pub mark: u32,
+    /// The parent's labels.
+    pub labels: u128,
+}
+
+/// Receives expectations one by one; returns whether to continue.
+pub type ExpectationSink<'a> = dyn FnMut(&Expectation) -> ControlFlow<()> + 'a;
+
+/// Error of a setting that a tracker lacks.
+fn lacks(what: &str) -> DpifError {
+    DpifError::Unsupported(format!("the connection tracker of this datapath has no {what}"))
+}
+
+/// A connection tracker. [`Connections::list`], [`Connections::flush`], [`Connections::expectations`] and
+/// [`Connections::buckets`] may take long with many connections: call them on a thread that may wait. All others
+/// return at once.
 pub trait Connections {
     /// All connections, or those of a zone, one by one. Those created or removed meanwhile may be missing or
     /// repeated.
@@ -308,65 +359,114 @@ pub trait Connections {
     /// # Errors
     /// There is no tracker, or the request fails.
     fn list(&self, zone: Option<u16>, sink: &mut dyn ConnectionSink) -> Result<(), DpifError>;
-    /// Removes the selected connections. Without a zone, an exact original tuple is that of zone 0.
+    /// Removes the selected connections. Without a zone, an exact original tuple is that of zone 0
+    /// ([`CtMatch::exact`]).
     ///
     /// # Errors
     /// As above; [`DpifError::NotFound`] if an exactly selected connection does not exist.
     fn flush(&self, which: &CtMatch) -> Result<(), DpifError>;
-    /// The limits of these zones; without zones: all that exist, the default first.
+
+    /// Expectations of helpers, all or those of a zone, one by one.
+    ///
+    /// # Errors
+    /// The tracker does not show any.
+    fn expectations(&self, zone: Option<u16>, sink: &mut ExpectationSink<'_>) -> Result<(), DpifError> {
+        let _unused = (zone, sink);
+        Err(lacks("list of expectations"))
+    }
+    /// Number of connections in each bucket of its table; at most 65,536 buckets, so a larger table reports groups of
+    /// buckets.
+    ///
+    /// # Errors
+    /// The tracker does not show them.
+    fn buckets(&self) -> Result<Vec<u32>, DpifError> {
+        Err(lacks("view of its buckets"))
+    }
+
+    /// Number of connections.
+    ///
+    /// # Errors
+    /// The tracker does not count them.
+    fn count(&self) -> Result<u32, DpifError> {
+        Err(lacks("count of its connections"))
+    }
+    /// Maximum number of connections.
+    ///
+    /// # Errors
+    /// The tracker has none, or does not show it.
+    fn maximum(&self) -> Result<u32, DpifError> {
+        Err(lacks("maximum of connections"))
+    }
+    /// Sets the maximum number of connections. Connections beyond it stay.
+    ///
+    /// # Errors
+    /// As [`Connections::maximum`].
+    fn set_maximum(&self, connections: u32) -> Result<(), DpifError> {
+        let _unused = connections;
+        Err(lacks("maximum of connections"))
+    }
+    /// Whether TCP segments outside of the window are invalid.
+    ///
+    /// # Errors
+    /// The tracker has no such setting.
+    fn checks_sequences(&self) -> Result<bool, DpifError> {
+        Err(lacks("setting for the check of sequence numbers"))
+    }
+    /// Sets [`Connections::checks_sequences`].
+    ///
+    /// # Errors
+    /// The tracker has no such setting.
+    fn set_checks_sequences(&self, checks: bool) -> Result<(), DpifError> {
+        let _unused = checks;
+        Err(lacks("setting for the check of sequence numbers"))
+    }
+    /// Interval at which expired connections are removed, in milliseconds.
+    ///
+    /// # Errors
+    /// The tracker has no such setting.
+    fn sweep_interval_ms(&self) -> Result<u32, DpifError> {
+        Err(lacks("sweep interval"))
+    }
+    /// Sets [`Connections::sweep_interval_ms`].
+    ///
+    /// # Errors
+    /// The tracker has no such setting, or the value is out of its range.
+    fn set_sweep_interval_ms(&self, interval_ms: u32) -> Result<(), DpifError> {
+        let _unused = interval_ms;
+        Err(lacks("sweep interval"))
+    }
+
+    /// The limits of these zones, those without one of their own with the default's; without zones: all that exist.
+    /// The default comes first, if it is asked for or none is.
     ///
     /// # Errors
     /// The tracker has no limits, or the request fails.
     fn limits(&self, zones: &[CtZone]) -> Result<Vec<CtLimit>, DpifError>;
-    /// Sets limits.
+    /// Sets limits. Connections beyond them stay.
     ///
     /// # Errors
     /// As [`Connections::limits`].
     fn set_limits(&self, limits: &[(CtZone, u32)]) -> Result<(), DpifError>;
-    /// Removes limits.
+    /// Removes limits: zones without a limit of their own have the default.
     ///
     /// # Errors
     /// As [`Connections::limits`].
     fn remove_limits(&self, zones: &[CtZone]) -> Result<(), DpifError>;
+
+    /// Its timeout policies; `None`: it has fixed timeouts. Exactly the datapaths with
+    /// [`CtCapabilities::timeout`](crate::CtCapabilities::timeout) have them.
+    fn timeout_policies(&self) -> Option<&dyn TimeoutPolicies> {
+        None
+    }
+    /// Its reassembly of fragments; `None`: it has none of its own.
+    fn fragments(&self) -> Option<&dyn Fragments> {
+        None
+    }
+    /// Its counters, by their names in `coverage/show`.
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn tuple(src: &str, dst: &str, proto: u8, transport: CtTransport) -> CtTuple {
-        let (src, dst) = (src.parse().unwrap(), dst.parse().unwrap());
-        CtTuple { addresses: CtAddresses::V4 { src, dst }, proto, transport }
-    }
-
-    #[test]
-    fn a_match_means_what_all_of_its_fields_fit() {
-        let tcp = tuple("1.0.0.1", "1.0.0.2", 6, CtTransport::Ports { src: 5, dst: 80 });
-        let ping = tuple("1.0.0.1", "1.0.0.2", 1, CtTransport::Icmp { id: 9, kind: 8, code: 0 });
-        let all = CtTupleMatch::default();
-        let src = Some("1.0.0.1".parse().unwrap());
-        let other = Some("::1".parse().unwrap());
-        for (which, fits) in [
-            (all, [true, true]),
-            (CtTupleMatch { src, ..all }, [true, true]),
-            (CtTupleMatch { dst: src, ..all }, [false, false]),
-            (CtTupleMatch { src: other, ..all }, [false, false]),
-            (CtTupleMatch { proto: 6, ..all }, [true, false]),
-            (CtTupleMatch { dst_port: Some(80), ..all }, [true, false]),
-            (CtTupleMatch { src_port: Some(80), ..all }, [false, false]),
-            (CtTupleMatch { icmp_id: Some(9), icmp_type: Some(8), icmp_code: Some(0), ..all }, [false, true]),
-            (CtTupleMatch { icmp_code: Some(1), ..all }, [false, false]),
-        ] {
-            assert_eq!([tcp, ping].map(|t| which.matches(&t)), fits, "{which:?}");
-            assert_eq!(which.exact(), None);
-        }
-        let [src, dst] = tcp.addresses.both().map(Some);
-        let whole = CtTupleMatch { src, dst, proto: 6, src_port: Some(5), dst_port: Some(80), ..all };
-        assert_eq!(whole.exact(), Some(tcp));
-        // Ports do not match a ping, and addresses of two families match nothing.
-        assert_eq!(CtTupleMatch { proto: 1, ..whole }.exact(), None);
-        assert_eq!(CtTupleMatch { src: other, ..whole }.exact(), None);
-        let icmp = CtTupleMatch { icmp_id: Some(9), icmp_type: Some(8), icmp_code: Some(0), ..all };
-        assert_eq!(CtTupleMatch { src, dst, proto: 1, ..icmp }.exact(), Some(ping));
-    }
-}
+mod tests;

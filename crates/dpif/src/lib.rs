@@ -31,7 +31,9 @@ pub use actions::{
 };
 pub use conntrack::{
     Connection, ConnectionSink, Connections, CtAddresses, CtCounters, CtLimit, CtMatch, CtProtocol,
-    CtTransport, CtTuple, CtTupleMatch, CtZone, TcpSide, TcpState,
+    CtTransport, CtTuple, CtTupleMatch, CtZone, Expectation, ExpectationSink, FragmentCounts, FragmentList,
+    FragmentState, FragmentStatus, Fragments, IpFamily, TcpSide, TcpState, TimeoutAttr, TimeoutId,
+    TimeoutNames, TimeoutPolicies, TimeoutPolicy,
 };
 pub use drops::{DropReason, XlateDrop};
 pub use drr::{BATCH_MAX_UPCALLS, DeficitRoundRobin, QUANTUM};

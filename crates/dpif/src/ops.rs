@@ -1,7 +1,7 @@
 //! Operations on a datapath and the [`Datapath`] trait.
 
 use crate::actions::DpAction;
-use crate::conntrack::Connections;
+use crate::conntrack::{Connections, TimeoutNames};
 use crate::offload::Offloaded;
 use crate::port::{PortInfo, PortSpec};
 use crate::stats::{PmdStats, PortStats};
@@ -174,6 +174,9 @@ pub enum DpifError {
     /// A table or queue is full.
     #[error("{0} is full")]
     Full(&'static str),
+    /// In use: it cannot be removed yet.
+    #[error("{0} is in use")]
+    Busy(&'static str),
     /// Unsupported by the datapath.
     #[error("{0}")]
     Unsupported(String),
@@ -325,6 +328,8 @@ pub struct CtCapabilities {
     pub event_mask: bool,
     /// Timeout policies.
     pub timeout: bool,
+    /// How actions name these.
+    pub timeout_names: TimeoutNames,
     /// Source port translation that keeps the address (0.0.0.0).
     pub zero_snat: bool,
 }
@@ -342,6 +347,7 @@ impl CtCapabilities {
         clear: true,
         event_mask: true,
         timeout: true,
+        timeout_names: TimeoutNames::Number,
         zero_snat: true,
     };
 }

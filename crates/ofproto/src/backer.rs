@@ -23,7 +23,7 @@ use crate::tables::Tables;
 use crate::ukey::{KEPT_FOR_PORTS_PERCENT, Room, Ukeys};
 use crate::view::{BridgeView, FragHandling, View};
 use crate::xlate::{EffectHost, LearnedFlow, Request, Translation, XlateHost, translate};
-use dpif::{Capabilities, PmdId, Upcall, actions, slow_reason};
+use dpif::{Capabilities, PmdId, TimeoutId, Upcall, actions, slow_reason};
 use flow::nlkey::{kernel_mask, mask_fits};
 use flow::{DpPort, FLOW_WORDS, Flow, FlowKey, KeyMask, Mask, OfPort, RecircId, Ufid};
 use packet::Packet;
@@ -517,6 +517,11 @@ impl Backer {
             view.dp_ports.retain(|_, (b, _)| *b != id);
             view.dp_ports.extend(dp_ports.into_iter().map(|(d, o)| (d, (id, o))));
         });
+    }
+
+    /// Replaces the timeout policies of zones. Flows that name former ones are changed by the revalidator.
+    pub fn set_zone_timeouts(&self, timeouts: BTreeMap<u16, TimeoutId>) {
+        self.change(|view| view.zone_timeouts = Arc::new(timeouts));
     }
 
     /// The frozen state of an id.

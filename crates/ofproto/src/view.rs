@@ -4,6 +4,7 @@ use crate::mac_table::MacTable;
 use crate::ports::{BridgeId, PortTable};
 use crate::tables::Tables;
 use crate::tunnel::TunnelPorts;
+use dpif::TimeoutId;
 use flow::{BadOptions, DpPort, Flow, FlowKey, OfPort, shape};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -104,6 +105,8 @@ pub struct View {
     pub dp_ports: BTreeMap<DpPort, (BridgeId, OfPort)>,
     /// The same for tunnels.
     pub tunnels: TunnelPorts,
+    /// Timeout policies of connection tracking zones.
+    pub zone_timeouts: Arc<BTreeMap<u16, TimeoutId>>,
 }
 
 impl BridgeView {

@@ -214,6 +214,7 @@ fn errno(result: &OpResult) -> u32 {
         OpResult::Failed(DpifError::Exists(_)) => errno::EXIST,
         OpResult::Failed(DpifError::NotFound(_)) => errno::NOENT,
         OpResult::Failed(DpifError::Full(_)) => errno::NOSPC,
+        OpResult::Failed(DpifError::Busy(_)) => errno::BUSY,
         OpResult::Failed(DpifError::Unsupported(_)) => errno::OPNOTSUPP,
         OpResult::Failed(DpifError::Device(_)) => errno::IO,
         _ => 0,
@@ -224,6 +225,7 @@ fn errno(result: &OpResult) -> u32 {
 mod errno {
     pub(super) const NOENT: u32 = 2;
     pub(super) const IO: u32 = 5;
+    pub(super) const BUSY: u32 = 16;
     pub(super) const EXIST: u32 = 17;
     pub(super) const NOSPC: u32 = 28;
     pub(super) const OPNOTSUPP: u32 = 95;

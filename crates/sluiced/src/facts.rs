@@ -1,5 +1,6 @@
 //! Status of the running switch for the database: device state, counters, versions; and its write-back.
 
+use super::appctl::features::capabilities;
 use super::db::Db;
 use super::devices::Device;
 use super::features::port_features;
@@ -38,6 +39,8 @@ pub(crate) struct FactKeeper {
     /// Counters at the last due time.
     statistics: BTreeMap<String, Counters>,
     switch: SwitchFacts,
+    /// Types of datapaths, with those that serve them.
+    datapath_types: BTreeMap<String, String>,
     run_dir: PathBuf,
     /// Whether system statistics are enabled.
     machine: bool,
@@ -71,6 +74,11 @@ impl FactKeeper {
                 dpdk_version: own("none".to_string()),
                 ..SwitchFacts::default()
             },
+            datapath_types: supported
+                .datapaths
+                .iter()
+                .map(|(name, support)| (name.clone(), support.served_by.clone()))
+                .collect(),
             run_dir: run_dir.to_path_buf(),
             machine: false,
             system_id,
@@ -125,6 +133,11 @@ impl FactKeeper {
                 self.writeback.outcome(&outcome, now_ms);
             }
         }
+    }
+
+    /// Facts of the planner changed.
+    pub(crate) fn changed(&mut self) {
+        self.dirty = true;
     }
 
     /// Reads the state of open devices again.
@@ -211,6 +224,7 @@ impl FactKeeper {
             self.gather_statistics(planner, instances);
         }
         let mut facts = self.facts(planner);
+        facts.switch.capabilities = self.capabilities(instances);
         facts.managers = self.managers.clone();
         self.writeback.set_missing(db.client_ref().missing());
         let Some(txn) = self.writeback.next(db.client_ref().replica(), &facts, now_ms) else {
@@ -274,6 +288,12 @@ impl FactKeeper {
             }
         }
         facts
+    }
+
+    /// Capabilities of datapaths by type; without bridges there are none, as in OVS.
+    fn capabilities(&self, instances: &Instances) -> BTreeMap<String, BTreeMap<String, String>> {
+        let of = |served_by: &str| instances.of_type(served_by).map(capabilities).unwrap_or_default();
+        self.datapath_types.iter().map(|(name, by)| (name.clone(), of(by))).collect()
     }
 
     /// One request per datapath, for any number of ports.

@@ -5,6 +5,7 @@
 
 use crate::observer::SlowPathProbes;
 use crate::slowpath::{InlineSlowPath, RevalidatorState, SlowPath, Wake};
+use crate::zones::Zones;
 use anyhow::{Context, Result};
 use dpif::{
     DpifOp, DummyMode, DummyPort, OpBatch, OpResult, PerfLog, PmdId, PmdStats, PortOptions, PortSpec,
@@ -25,7 +26,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Duration;
 use sync::{Ordering, lock};
-use vswitch::config::{GlobalConfig, UpcallDispatch};
+use vswitch::config::{CtConfig, GlobalConfig, UpcallDispatch};
 
 /// VLAN tags that keys tell apart.
 const VLAN_LIMIT: u8 = 1;
@@ -43,6 +44,7 @@ pub struct Instance {
     /// `n-handler-threads`.
     handlers: Option<u32>,
     seen_epoch: u64,
+    zones: Zones,
 }
 
 impl Instance {
@@ -75,7 +77,16 @@ impl Instance {
         };
         let slow = SlowPath::start(&backer, datapath.clone(), None, rests, wake.clone())
             .context("cannot start the slow path")?;
-        Ok(Instance { backer, datapath, slow, bridges: BTreeSet::new(), handlers: None, seen_epoch: 0 })
+        let zones = Zones::new(datapath.name(), datapath.connections());
+        Ok(Instance {
+            backer,
+            datapath,
+            slow,
+            bridges: BTreeSet::new(),
+            handlers: None,
+            seen_epoch: 0,
+            zones,
+        })
     }
 
     /// `type@name`.
@@ -173,6 +184,27 @@ impl Instance {
         if self.slow.lacks_handlers() {
             self.set_handlers();
         }
+        let finished = self.slow.state.finished.load(Ordering::Acquire);
+        let mut zones = std::mem::take(&mut self.zones);
+        let tracker = self.datapath.connections();
+        zones.remove_unused(tracker, finished, sys::clock::monotonic_ms(), &mut || self.order_round());
+        self.zones = zones;
+    }
+
+    fn set_conntrack(&mut self, config: Arc<CtConfig>) {
+        self.zones.set(self.datapath.name(), self.datapath.connections(), config);
+    }
+
+    /// Whether the database sets limits of zones, so that commands may not.
+    pub fn database_owns_limits(&self) -> bool {
+        self.zones.own_limits()
+    }
+
+    /// Removes the datapath.
+    fn end(self) {
+        let Instance { datapath, slow, zones, .. } = self;
+        drop(slow);
+        zones.end(datapath.name(), datapath.connections(), || datapath.remove());
     }
 
     fn enable_offload(&self) {
@@ -190,7 +222,13 @@ impl Instance {
     /// Serves the ports without threads, and wakes the revalidator after changes of the tables; `true` if more work
     /// is ready.
     fn run(&mut self) -> bool {
-        let more = self.datapath.run_main();
+        let mut more = self.datapath.run_main();
+        if !self.zones.is_settled() {
+            let mut assign = |timeouts| self.backer.set_zone_timeouts(timeouts);
+            self.zones.run(self.datapath.name(), self.datapath.connections(), &mut assign);
+            // The result is for the next turn.
+            more = true;
+        }
         let epoch = self.backer.epoch();
         // Without flows a round has nothing to check. A flow put later from an older view is checked at the put.
         let changed = epoch != self.seen_epoch && !self.backer.ukeys.is_empty();
@@ -276,6 +314,8 @@ pub(crate) struct Settings {
 pub struct Instances {
     by_type: BTreeMap<String, Instance>,
     global: Option<Arc<GlobalConfig>>,
+    /// Settings of connection tracking, by datapath type.
+    conntrack: BTreeMap<String, Arc<CtConfig>>,
     settings: Settings,
     wake: Wake,
     perf_log: PerfLog,
@@ -289,6 +329,7 @@ impl Instances {
         Instances {
             by_type: BTreeMap::new(),
             global: None,
+            conntrack: BTreeMap::new(),
             settings,
             wake,
             perf_log: PerfLog::default(),
@@ -347,6 +388,9 @@ impl Instances {
             if let Some(global) = &self.global {
                 instance.set_global(global);
             }
+            if let Some(config) = self.conntrack.get(type_name) {
+                instance.set_conntrack(config.clone());
+            }
             instance.set_perf_log(self.perf_log);
             if self.hw_offload {
                 instance.enable_offload();
@@ -366,9 +410,7 @@ impl Instances {
             }
         }
         for (_, instance) in self.by_type.extract_if(.., |_, i| i.bridges.is_empty()) {
-            let Instance { datapath, slow, .. } = instance;
-            drop(slow);
-            datapath.remove();
+            instance.end();
         }
     }
 
@@ -380,6 +422,37 @@ impl Instances {
         }
         self.by_type.values_mut().for_each(|i| i.set_global(&global));
         self.global = Some(global);
+    }
+
+    /// Applies limits and timeouts of connections, also to a datapath of that type started later.
+    pub(crate) fn set_conntrack(&mut self, type_name: String, config: Arc<CtConfig>) {
+        if let Some(instance) = self.by_type.get_mut(&type_name) {
+            instance.set_conntrack(config.clone());
+        }
+        self.conntrack.insert(type_name, config);
+    }
+
+    /// Whether those are applied, or reported as failed.
+    pub(crate) fn conntrack_settled(&self) -> bool {
+        self.iter().all(|i| i.zones.is_settled())
+    }
+
+    /// Tries failed settings of connection tracking again.
+    pub(crate) fn retry_conntrack(&mut self) {
+        for instance in self.by_type.values_mut() {
+            instance.zones.retry(instance.datapath.name(), instance.datapath.connections());
+        }
+    }
+
+    /// New failures of these settings, by datapath type; `None`: none any more.
+    pub(crate) fn take_conntrack_reports(&mut self) -> Vec<(String, Option<String>)> {
+        let reports = self.by_type.iter_mut();
+        reports.filter_map(|(name, i)| Some((name.clone(), i.zones.take_report()?))).collect()
+    }
+
+    /// The datapath of a type.
+    pub(crate) fn of_type(&self, type_name: &str) -> Option<&Instance> {
+        self.by_type.get(type_name)
     }
 
     /// Sets the logging of suspicious iterations, also for datapaths started later.

@@ -32,5 +32,8 @@ pub mod stream;
 pub mod switch;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tracker;
 pub mod turn;
 pub mod unixctl;
+mod zones;

@@ -236,11 +236,16 @@ impl Switch {
             // A new request is a reason to retry failures.
             if desired.next_cfg != self.planner.desired().next_cfg {
                 self.planner.retry_failed();
+                self.instances.retry_conntrack();
             }
             let commands = self.planner.plan(desired);
             self.carry_out(commands, reactor);
         }
         let next = self.follow_devices(now_ms, reactor);
+        for (datapath_type, error) in self.instances.take_conntrack_reports() {
+            self.planner.conntrack_failed(&datapath_type, error);
+            self.facts.changed();
+        }
         for notice in self.planner.take_notices() {
             log::warn!(target: "bridge", "{} {}: {}", notice.table, notice.name, notice.message);
         }
@@ -286,7 +291,7 @@ impl Switch {
 
     /// Whether the whole configuration is applied.
     fn is_settled(&self) -> bool {
-        self.planner.is_settled() && self.unfinished.is_empty()
+        self.planner.is_settled() && self.unfinished.is_empty() && self.instances.conntrack_settled()
     }
 
     /// Handles link events of the system.
@@ -336,6 +341,9 @@ impl Switch {
                 self.facts.set_machine(global.enable_statistics);
                 reactor.tls.configure(&tls_settings(&self.tls, global.ssl.as_ref()));
                 self.instances.set_global(global);
+            }
+            Command::SetConntrack { datapath_type, config } => {
+                self.instances.set_conntrack(datapath_type, config);
             }
             Command::CreateBridge(bridge) => self.create_bridge(&bridge, reactor),
             Command::DestroyBridge { bridge, .. } => {

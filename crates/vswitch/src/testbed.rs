@@ -12,7 +12,7 @@ use ovsdb::schema::open_vswitch;
 use ovsdb::server::{Server, ServerLimits, SessionId, Time};
 use ovsdb::value::{Datum, SeededUuids, Uuid};
 
-use crate::config::{ControllerConfig, Desired, GlobalConfig, SupportedTypes};
+use crate::config::{ControllerConfig, CtConfig, Desired, GlobalConfig, SupportedTypes};
 use crate::plan::{
     BridgeSettings, Command, DeviceSettings, OpenInterface, OpenedInterface, Planner, PortSet,
 };
@@ -172,6 +172,7 @@ pub(crate) struct Fake {
     pub(crate) devices: BTreeMap<String, (BridgeId, DpPort, DeviceSettings)>,
     pub(crate) missing: BTreeSet<String>,
     pub(crate) global: Option<Arc<GlobalConfig>>,
+    pub(crate) conntrack: BTreeMap<String, Arc<CtConfig>>,
     pub(crate) next_dp_port: u32,
     /// All commands in short form, in order.
     pub(crate) log: Vec<String>,
@@ -215,6 +216,10 @@ impl Fake {
             Command::SetGlobal(global) => {
                 self.log.push("global".into());
                 self.global = Some(global);
+            }
+            Command::SetConntrack { datapath_type, config } => {
+                self.log.push(format!("conntrack {datapath_type} {}", config.zones.len()));
+                assert!(self.conntrack.insert(datapath_type, config.clone()) != Some(config));
             }
             Command::CreateBridge(create) => {
                 self.log.push(format!("create {}", create.name));

@@ -93,7 +93,7 @@ impl MeterTable {
             }
             return Err(match e {
                 DpifError::Full(_) | DpifError::Unsupported(_) => ErrorKind::MmfcOutOfMeters,
-                DpifError::Exists(_) | DpifError::NotFound(_) | DpifError::Device(_) => {
+                DpifError::Exists(_) | DpifError::NotFound(_) | DpifError::Busy(_) | DpifError::Device(_) => {
                     ErrorKind::MmfcUnknown
                 }
             });

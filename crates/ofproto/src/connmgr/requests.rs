@@ -242,5 +242,5 @@ fn selected(m: &CtFlush) -> CtMatch {
         icmp_type: t.icmp_type,
         icmp_code: t.icmp_code,
     };
-    CtMatch { zone: m.zone, orig: tuple(&m.orig), reply: tuple(&m.reply) }
+    CtMatch { zone: m.zone, orig: tuple(&m.orig), reply: tuple(&m.reply), ..CtMatch::default() }
 }

@@ -16,6 +16,7 @@ pub(crate) const ALL: CtCapabilities = CtCapabilities {
     clear: true,
     event_mask: true,
     timeout: true,
+    timeout_names: dpif::TimeoutNames::ByProtocol,
     zero_snat: true,
 };
 

@@ -6,7 +6,7 @@
 use super::ctx::XlateCtx;
 use super::trace::TraceEvent;
 use dpif::actions::{CtClear, NatAddresses, NatRange};
-use dpif::{CtAction, CtCommit, CtNat, DpAction, HelperName, Masked};
+use dpif::{CtAction, CtCommit, CtNat, DpAction, HelperName, Masked, TimeoutName};
 use flow::fields::FieldId;
 use flow::{Flow, OfPort, RecircId, TableId};
 use ofp_actions::{Action, Commit, Ct, Nat, NatSelection, NatSide, Zone};
@@ -87,6 +87,7 @@ impl XlateCtx<'_> {
             self.trace.error(|| format!("cannot serialize ct_helper {}", ct.alg));
         }
         let commits = ct.commit != Commit::No;
+        let timeout = if commits { self.zone_timeout(zone) } else { None };
         CtAction {
             commit: match ct.commit {
                 Commit::No => CtCommit::No,
@@ -99,8 +100,18 @@ impl XlateCtx<'_> {
             helper: ct.helper().and_then(HelperName::new),
             nat: nat.map_or(CtNat::No, dp_nat),
             event_mask: (commits && self.host.capabilities().ct.event_mask).then_some(EVENT_MASK),
-            timeout: None,
+            timeout,
         }
+    }
+
+    /// The name of the zone's timeout policy for this packet's connection.
+    fn zone_timeout(&mut self, zone: u16) -> Option<TimeoutName> {
+        let can = self.host.capabilities().ct;
+        let id = *self.view.zone_timeouts.get(&zone).filter(|_| can.timeout)?;
+        if can.timeout_names.depend_on_protocol() && self.flow.is_ip() {
+            self.wc.0.nw_proto = u8::MAX;
+        }
+        can.timeout_names.name(id, self.flow.dl_type, self.flow.nw_proto)
     }
 
     /// Recirculates a tracked copy, which continues in `table`.

@@ -243,7 +243,7 @@ pub(super) fn flush(daemon: &mut Daemon, args: &[String]) -> Answer {
             let text = words.rest.get(n).copied().unwrap_or_default();
             parse_tuple_match(text).map_err(|e| invalid(&e.to_string()))
         };
-        let which = CtMatch { zone: words.zone, orig: tuple(0)?, reply: tuple(1)? };
+        let which = CtMatch { zone: words.zone, orig: tuple(0)?, reply: tuple(1)?, ..CtMatch::default() };
         Ok(later(daemon, words.datapath, "", move |tracker, _| {
             let flushed = tracker.0.connections().map_or(Ok(()), |c| c.flush(&which));
             flushed.map(|()| String::new()).map_err(|e| match e {

@@ -5,6 +5,7 @@ use super::{Answer, Wait, order_rounds};
 use crate::daemon::Daemon;
 use crate::instances::Instance;
 use dpif::Capabilities;
+use std::collections::BTreeMap;
 use std::fmt;
 use sync::Ordering;
 
@@ -108,6 +109,22 @@ const ROWS: &[Row] = &[
     ("ct_orig_tuple6", "CT orig tuple for IPv6", |c| Slot::Flag(&mut c.ct.orig_tuple6)),
     ("nd_ext", "IPv6 ND Extension", |_| Slot::Fixed(Value::Flag(false))),
 ];
+
+/// The column `Datapath.capabilities`: the features that translations use, as in OVS by their keywords.
+pub(crate) fn capabilities(instance: &Instance) -> BTreeMap<String, String> {
+    let mut can = instance.backer.features();
+    let text = |(keyword, _, place): &Row| {
+        let value = match place(&mut can).value() {
+            // The stock switch writes only whether samples nest.
+            Value::Number(depth) if *keyword == "sample_nesting" => Value::Flag(depth > 0),
+            value => value,
+        };
+        (keyword.to_string(), value.to_string())
+    };
+    let mut map: BTreeMap<_, _> = ROWS.iter().map(text).collect();
+    map.insert("ct_flush".to_string(), instance.datapath.connections().is_some().to_string());
+    map
+}
 
 /// `BRIDGE`
 pub(super) fn show(daemon: &mut Daemon, args: &[String]) -> Answer {

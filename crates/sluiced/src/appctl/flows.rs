@@ -113,6 +113,7 @@ pub(super) fn why(e: &DpifError) -> String {
     match e {
         DpifError::Exists(_) => "File exists".to_string(),
         DpifError::NotFound(_) => "No such file or directory".to_string(),
+        DpifError::Busy(_) => "Device or resource busy".to_string(),
         DpifError::Full(_) | DpifError::Unsupported(_) | DpifError::Device(_) => e.to_string(),
     }
 }

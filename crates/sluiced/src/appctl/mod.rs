@@ -7,7 +7,7 @@ mod detrace;
 mod dummy;
 mod dumps;
 mod fdb;
-mod features;
+pub(crate) mod features;
 mod flow_files;
 mod flows;
 mod general;

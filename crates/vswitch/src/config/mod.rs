@@ -6,6 +6,7 @@
 
 mod bridge;
 mod changes;
+mod conntrack;
 mod controller;
 mod device;
 mod global;
@@ -27,6 +28,7 @@ use ovsdb::value::Uuid;
 
 pub use bridge::{BridgeConfig, BridgeOptions, FailMode, FlowTableConfig, OpenFlowVersion};
 pub use changes::affects_desired;
+pub use conntrack::{CtConfig, CtZoneConfig};
 pub use controller::{ConnectionMode, ControllerConfig, ControllerKind};
 pub use device::{DeviceOptions, DummyStream, InterfaceOptions};
 pub use global::{GlobalConfig, SslConfig, UpcallDispatch};
@@ -64,6 +66,8 @@ pub struct Desired {
     pub external_ids: StringMap,
     /// Global settings.
     pub global: Arc<GlobalConfig>,
+    /// Connection tracking by datapath type; only types with settings.
+    pub conntrack: BTreeMap<String, Arc<CtConfig>>,
     /// Bridges by name.
     pub bridges: BTreeMap<String, Arc<BridgeConfig>>,
     /// Rows of `Interface` that cannot be served, with their errors.
@@ -78,6 +82,7 @@ impl Desired {
         let Some(root) = replica.rows("Open_vSwitch").next() else { return Desired::default() };
         let mut reader = Reader::new(replica, supported);
         let global = reader.global(root);
+        let conntrack = reader.conntrack(root);
         unsupported::of_switch(&mut reader, root);
         let mut rows: Vec<_> =
             root.uuid_set("bridges").into_iter().filter_map(|uuid| replica.row("Bridge", uuid)).collect();
@@ -94,6 +99,7 @@ impl Desired {
             next_cfg: root.int("next_cfg"),
             external_ids: reader::strings(root, "external_ids"),
             global: Arc::new(global),
+            conntrack,
             bridges,
             refused: reader.refused,
             notices: reader.notices,

@@ -1,4 +1,5 @@
 mod bridges;
+mod conntrack;
 mod unsupported;
 
 use ofproto::ports::{PriorityTags, VlanMode};

@@ -158,17 +158,6 @@ pub(super) fn of_interface<'a>(reader: &mut Reader<'a>, row: RowView<'a>) {
 
 pub(super) fn of_switch<'a>(reader: &mut Reader<'a>, row: RowView<'a>) {
     report(reader, row, OF_SWITCH);
-    for (datapath, uuid) in row.string_uuid_map("datapaths") {
-        if let Some(config) = reader.replica.row("Datapath", uuid)
-            && (config.datum("ct_zones").is_some_and(|zones| !zones.is_empty())
-                || config.opt_int("ct_zone_default_limit").is_some())
-        {
-            let message = format!(
-                "limits and timeouts of connection tracking zones of datapath {datapath} (datapaths)"
-            );
-            reader.notice(row, format!("{message} are not supported in this version: they have no effect"));
-        }
-    }
     for set in reader.replica.rows("Flow_Sample_Collector_Set") {
         let id = set.int("id");
         if let Some(bridge) = set.opt_uuid("bridge").and_then(|uuid| reader.replica.row("Bridge", uuid)) {

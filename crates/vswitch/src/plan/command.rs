@@ -6,7 +6,7 @@ use ofproto::ports::BridgeId;
 use ofproto::{DpPort, MacAddr};
 
 use super::PortSet;
-use crate::config::{BridgeOptions, ControllerConfig, DeviceOptions, GlobalConfig};
+use crate::config::{BridgeOptions, ControllerConfig, CtConfig, DeviceOptions, GlobalConfig};
 use dpif::RxqAffinity;
 
 /// Identifies one attempt to open an interface; never reused.
@@ -18,6 +18,14 @@ pub struct OpenId(pub(super) u64);
 pub enum Command {
     /// Apply global settings.
     SetGlobal(Arc<GlobalConfig>),
+    /// Apply limits and timeouts of connections, also to a datapath created later. On failure:
+    /// [`super::Planner::conntrack_failed`].
+    SetConntrack {
+        /// The datapath type.
+        datapath_type: String,
+        /// All its settings.
+        config: Arc<CtConfig>,
+    },
     /// Create a bridge without ports. On failure: [`super::Planner::bridge_failed`].
     CreateBridge(CreateBridge),
     /// Remove a bridge whose interfaces are closed.

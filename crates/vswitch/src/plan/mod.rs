@@ -20,6 +20,7 @@ mod report;
 mod state;
 #[cfg(test)]
 mod tests;
+mod zones;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -33,8 +34,9 @@ pub use command::{
 };
 pub use ports::{PortEntry, PortSet};
 pub use report::NOTICE_KEY;
+pub use zones::{ZonePlanner, ZoneStep};
 
-use crate::config::{Desired, GlobalConfig, Notice};
+use crate::config::{CtConfig, Desired, GlobalConfig, Notice};
 use state::{Bridge, Open, State};
 
 /// The applied state, and pending steps to the desired one. The default is a switch without bridges.
@@ -42,6 +44,9 @@ use state::{Bridge, Open, State};
 pub struct Planner {
     desired: Desired,
     global: Option<Arc<GlobalConfig>>,
+    conntrack: BTreeMap<String, Arc<CtConfig>>,
+    /// Errors of connection tracking, by datapath type.
+    conntrack_errors: BTreeMap<String, String>,
     bridges: BTreeMap<String, Bridge>,
     next_bridge: u32,
     /// The bridge of each interface in `bridges`.
@@ -155,6 +160,15 @@ impl Planner {
         if let Some(interface) = bridge.interfaces.get_mut(name) {
             interface.setting_error = error;
         }
+    }
+
+    /// Reports a failure to apply [`Command::SetConntrack`], shown in the status of the bridges of that datapath type;
+    /// `None` for success.
+    pub fn conntrack_failed(&mut self, datapath_type: &str, error: Option<String>) {
+        match error {
+            Some(error) => self.conntrack_errors.insert(datapath_type.to_string(), error),
+            None => self.conntrack_errors.remove(datapath_type),
+        };
     }
 
     /// Reports that the device of an open interface has disappeared: closes it and shows it as missing. If it

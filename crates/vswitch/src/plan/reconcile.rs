@@ -23,6 +23,7 @@ impl Planner {
             self.global = Some(self.desired.global.clone());
             out.push(Command::SetGlobal(self.desired.global.clone()));
         }
+        self.conntrack(&mut out);
         let dirty = std::mem::take(&mut self.dirty);
         for name in &dirty {
             self.let_go(name, &mut out);
@@ -39,6 +40,21 @@ impl Planner {
             queue.append(&mut self.dirty);
         }
         out
+    }
+
+    fn conntrack(&mut self, out: &mut Vec<Command>) {
+        if self.conntrack == self.desired.conntrack {
+            return;
+        }
+        let before = std::mem::replace(&mut self.conntrack, self.desired.conntrack.clone());
+        let types: BTreeSet<&String> = before.keys().chain(self.conntrack.keys()).collect();
+        for name in types {
+            let config = self.conntrack.get(name);
+            if before.get(name) != config {
+                let config = config.cloned().unwrap_or_default();
+                out.push(Command::SetConntrack { datapath_type: name.clone(), config });
+            }
+        }
     }
 
     /// Removes unwanted parts of a bridge, or the bridge, and adopts its new configuration.

@@ -26,7 +26,12 @@ impl Planner {
         }
         for (name, config) in &self.desired.bridges {
             let mut of_bridge = BridgeFacts::default();
-            of_bridge.status.extend(notice(&notices, config.row));
+            let zones = self.conntrack_errors.get(&config.datapath_type);
+            let mut texts: Vec<&str> = zones.map(String::as_str).into_iter().collect();
+            texts.extend(notices.get(&config.row).map(String::as_str));
+            if !texts.is_empty() {
+                of_bridge.status.insert(NOTICE_KEY.to_string(), texts.join("; "));
+            }
             for port in config.ports.values() {
                 let Some(row) = port.row else { continue };
                 let status = notice(&notices, row).into_iter().collect();

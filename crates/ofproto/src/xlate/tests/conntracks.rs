@@ -151,6 +151,49 @@ fn only_capable_datapaths_get_events_and_clearing() {
     }
 }
 
+/// Each row: zone of the policy, names, packet, actions and whether the mask has the protocol. As the stock switch: a
+/// policy is named for commits only, and a name that depends on the protocol examines it.
+#[test]
+fn a_commit_names_the_timeout_policy_of_its_zone() {
+    use dpif::{TimeoutId, TimeoutNames};
+    let id = TimeoutId(3.try_into().unwrap());
+    let (udp, sctp) = (V4.replace("tcp", "udp"), V4.replace("tcp", "sctp"));
+    let icmp = "icmp,in_port=1,nw_src=10.0.0.1,nw_dst=10.0.0.2";
+    for (zone, names, packet, named, examined) in [
+        (7, TimeoutNames::Number, V4, "timeout=3", false),
+        (7, TimeoutNames::Number, &*sctp, "timeout=3", false),
+        (7, TimeoutNames::ByProtocol, V4, "timeout=ovs_tp_3_tcp4", true),
+        (7, TimeoutNames::ByProtocol, V6, "timeout=ovs_tp_3_tcp6", true),
+        (7, TimeoutNames::ByProtocol, &*udp, "timeout=ovs_tp_3_udp4", true),
+        (7, TimeoutNames::ByProtocol, icmp, "timeout=ovs_tp_3_icmp4", true),
+        (7, TimeoutNames::ByProtocol, &*sctp, "", true),
+        (8, TimeoutNames::ByProtocol, V4, "", false),
+    ] {
+        let mut rig = Rig::new();
+        rig.backer.capabilities.ct = CtCapabilities { timeout: true, timeout_names: names, ..ALL };
+        let a = rig.a;
+        let rig = rig.rules(
+            a,
+            &["ip", "ipv6"].map(|ip| format!("{ip},actions=ct(zone=7),ct(commit,zone=7),2")).join("\n"),
+        );
+        let before = rig.backer.epoch();
+        rig.backer.set_zone_timeouts([(zone, id)].into());
+        assert!(rig.backer.epoch() > before);
+        let t = rig.translate(&Rig::flow(packet), false);
+        let named = if named.is_empty() { String::new() } else { format!(",{named}") };
+        assert_eq!(text(&t.actions), format!("ct(zone=7),ct(commit,zone=7{named}),2"), "{packet}");
+        assert_eq!(t.wc.0.nw_proto, if examined { 0xff } else { 0 }, "{packet}");
+        rig.backer.set_zone_timeouts(Default::default());
+        assert_eq!(text(&rig.translate(&Rig::flow(packet), false).actions), "ct(zone=7),ct(commit,zone=7),2");
+        // Without the feature (`dpif/set-dp-features`) there are no names.
+        rig.backer.set_zone_timeouts([(7, id)].into());
+        let mut fewer = rig.backer.features();
+        fewer.ct.timeout = false;
+        rig.backer.set_features(fewer);
+        assert_eq!(text(&rig.translate(&Rig::flow(packet), false).actions), "ct(zone=7),ct(commit,zone=7),2");
+    }
+}
+
 /// A rule that recirculates to itself ends its trace at the bound; that of OVS 3.1 does not end.
 #[test]
 fn a_trace_has_a_bounded_number_of_parts() {
