@@ -139,6 +139,28 @@ impl Index {
         self.buckets.load(Ordering::Relaxed)
     }
 
+    /// Entries by bucket, or by groups of buckets if there are more than `most`.
+    pub(crate) fn entries_by_bucket(&self, most: u64) -> Vec<u32> {
+        let buckets = self.buckets();
+        let group = buckets.div_ceil(most).max(1);
+        let mut counts = vec![0; buckets.div_ceil(group) as usize];
+        for at in 0..buckets {
+            let mut of = self.bucket(at);
+            let mut left = OVERFLOW_MAX;
+            loop {
+                let there = of.entries.iter().filter(|e| e.load(Ordering::Relaxed) != 0).count();
+                counts[(at / group) as usize] += there as u32;
+                left -= 1;
+                match of.link() {
+                    0 => break,
+                    _ if left == 0 => break,
+                    link => of = part_of(&self.overflow, link.into()),
+                }
+            }
+        }
+        counts
+    }
+
     /// The bucket of a hash.
     pub(crate) fn address(&self, hash: u64) -> u64 {
         address(hash, self.buckets.load(Ordering::Acquire))

@@ -243,8 +243,8 @@ impl Tracker {
         self.stats.values()
     }
 
-    /// Buckets of the index.
-    pub fn buckets(&self) -> u64 {
-        self.index.buckets()
+    /// Entries of the index by bucket; beyond 65,536 buckets, by groups of them.
+    pub fn entries_by_bucket(&self) -> Vec<u32> {
+        self.index.entries_by_bucket(1 << 16)
     }
 }

@@ -8,6 +8,7 @@
 pub mod ablation;
 mod apply;
 mod bulk;
+mod connections;
 mod cores;
 mod cycles;
 mod handover;
@@ -32,10 +33,11 @@ mod watch;
 
 use ablation::Ablation;
 use bulk::Closing;
+use connections::Sweeper;
 use datapath::DpShared;
 use dpif::ThreadPlan;
 use dpif::{
-    Capabilities, Datapath, DpifError, FlowRecord, InlineHandler, MeterConfig, MeterStats, OpBatch, PmdId,
+    Capabilities, Connections, Datapath, DpifError, FlowRecord, InlineHandler, MeterConfig, MeterStats, OpBatch, PmdId,
     PortInfo, PortSpec, PortStats,
 };
 use flow::DpPort;
@@ -71,6 +73,7 @@ pub struct UserspaceDatapath {
     /// Cores, threads and ports.
     pool: PmdPool,
     devices: DeviceCounters,
+    sweeper: Arc<Sweeper>,
 }
 
 /// Options of the userspace datapath.
@@ -135,6 +138,7 @@ impl UserspaceDatapath {
             upcall_queues,
             pool: PmdPool::new(main, factory, inline, config),
             devices: DeviceCounters::default(),
+            sweeper: Sweeper::new(),
         })
     }
 }
@@ -257,10 +261,15 @@ impl Datapath for UserspaceDatapath {
     fn meter_stats(&self, id: u32) -> Result<MeterStats, DpifError> {
         self.pool.factory.shared.meter_stats(id)
     }
+
+    fn connections(&self) -> Option<&dyn Connections> {
+        Some(self)
+    }
 }
 
 impl Drop for UserspaceDatapath {
     fn drop(&mut self) {
+        self.sweeper.stop();
         let s = &mut *lock(&self.pool.state);
         s.ports.infos().iter().for_each(|port| probes::port_removed(port.number));
         let running = std::mem::take(&mut s.running);

@@ -71,6 +71,9 @@ impl Provider for UserspaceDatapath {
     fn tick(&self) {
         self.pool.cores.main.tick();
         self.pool.balance();
+        if let Err(e) = self.sweeper.tick(&self.pool.factory.shared) {
+            log::error!("{}: cannot start the thread ct_clean, so expired connections stay: {e}", self.name);
+        }
     }
 
     fn offload(&self) -> Option<&dyn FlowOffloads> {

@@ -1,0 +1,228 @@
+//! The connection tracker behind [`dpif::Connections`], and the thread that ends expired connections.
+//!
+//! The thread `ct_clean` visits all records once in a sweep interval, in slices spread over it, and without pause while the
+//! table is nearly full. Lookups never find an expired connection, so the interval affects memory and limits only.
+
+use super::UserspaceDatapath;
+use conntrack::{CONNECTIONS_MAX_DEFAULT, Cursor, Key, NoSuchPolicy, Tracker};
+use datapath::DpShared;
+use dpif::{
+    ConnectionSink, Connections, CtLimit, CtMatch, CtZone, DpifError, TimeoutId, TimeoutPolicies, TimeoutPolicy,
+};
+use std::io;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+use sync::{AtomicBool, AtomicU32, Mutex, Ordering, Parker, Unparker, lock};
+
+/// Sweep interval by default, as in Open vSwitch.
+const SWEEP_INTERVAL_MS: u32 = 20_000;
+/// Time between two slices.
+const SLICE_MS: u32 = 50;
+/// Records of a slice, at least.
+const SLICE_RECORDS: u32 = 1024;
+
+/// The thread `ct_clean`.
+pub(super) struct Sweeper {
+    interval_ms: AtomicU32,
+    stopping: AtomicBool,
+    running: Mutex<Option<(Unparker, JoinHandle<()>)>>,
+}
+
+impl Sweeper {
+    pub(super) fn new() -> Arc<Sweeper> {
+        Arc::new(Sweeper {
+            interval_ms: AtomicU32::new(SWEEP_INTERVAL_MS),
+            stopping: AtomicBool::new(false),
+            running: Mutex::new(None),
+        })
+    }
+
+    /// Starts the thread once connections are tracked.
+    pub(super) fn tick(self: &Arc<Sweeper>, shared: &Arc<DpShared>) -> io::Result<()> {
+        let running = &mut *lock(&self.running);
+        if running.is_some() || shared.tracker_in_use().is_none() {
+            return Ok(());
+        }
+        let parker = Parker::new();
+        let unparker = parker.unparker().clone();
+        let (sweeper, shared) = (self.clone(), shared.clone());
+        let work = move || sweeper.run(shared.tracker(), &parker);
+        let join = std::thread::Builder::new().name("ct_clean".to_string()).spawn(work)?;
+        *running = Some((unparker, join));
+        Ok(())
+    }
+
+    fn run(&self, tracker: &Tracker, parker: &Parker) {
+        let mut at = Cursor::default();
+        while !self.stopping.load(Ordering::Acquire) {
+            let interval_ms = self.interval_ms.load(Ordering::Relaxed).max(1);
+            let nearly_full = u64::from(tracker.connections()) * 8 > u64::from(tracker.max_connections()) * 7;
+            let part = if nearly_full { 20 } else { (interval_ms / SLICE_MS).max(1) };
+            let records = (tracker.records() / part).max(SLICE_RECORDS);
+            at = tracker.expire(at, records, sys::clock::monotonic_ms()).unwrap_or_default();
+            parker.park_timeout(Duration::from_millis(SLICE_MS.into()));
+        }
+    }
+
+    pub(super) fn stop(&self) {
+        self.stopping.store(true, Ordering::Release);
+        if let Some((unparker, join)) = lock(&self.running).take() {
+            unparker.unpark();
+            if join.join().is_err() {
+                log::error!("the thread ct_clean ended by a fault: connections are not removed any more");
+            }
+        }
+    }
+}
+
+fn limit_of(tracker: &Tracker, zone: CtZone) -> CtLimit {
+    let default = tracker.default_zone_limit().unwrap_or(0);
+    match zone {
+        CtZone::Default => CtLimit { zone, limit: default, count: 0 },
+        CtZone::Zone(n) => {
+            let limit = tracker.zone_limit(n).unwrap_or(default);
+            CtLimit { zone, limit, count: tracker.connections_of_zone(n) }
+        }
+    }
+}
+
+impl UserspaceDatapath {
+    fn tracker(&self) -> &Tracker {
+        self.pool.factory.shared.tracker()
+    }
+}
+
+impl Connections for UserspaceDatapath {
+    fn list(&self, zone: Option<u16>, sink: &mut dyn ConnectionSink) -> Result<(), DpifError> {
+        let Some(tracker) = self.pool.factory.shared.tracker_in_use() else { return Ok(()) };
+        tracker.list(sys::clock::monotonic_ms(), |connection| {
+            if zone.is_none_or(|zone| zone == connection.zone) {
+                sink.connection(connection)
+            } else {
+                ControlFlow::Continue(())
+            }
+        });
+        Ok(())
+    }
+
+    fn flush(&self, which: &CtMatch) -> Result<(), DpifError> {
+        let now_ms = sys::clock::monotonic_ms();
+        if let Some((zone, tuple)) = which.exact() {
+            let found = Key::of(&tuple, zone).is_some_and(|key| self.tracker().end_of_key(&key, now_ms));
+            return if found { Ok(()) } else { Err(DpifError::NotFound("connection")) };
+        }
+        if let Some(tracker) = self.pool.factory.shared.tracker_in_use() {
+            tracker.flush(now_ms, |connection| which.matches(connection));
+        }
+        Ok(())
+    }
+
+    fn buckets(&self) -> Result<Vec<u32>, DpifError> {
+        Ok(self.pool.factory.shared.tracker_in_use().map_or(Vec::new(), Tracker::entries_by_bucket))
+    }
+
+    fn count(&self) -> Result<u32, DpifError> {
+        Ok(self.pool.factory.shared.tracker_in_use().map_or(0, Tracker::connections))
+    }
+
+    fn maximum(&self) -> Result<u32, DpifError> {
+        Ok(self.pool.factory.shared.tracker_in_use().map_or(CONNECTIONS_MAX_DEFAULT, Tracker::max_connections))
+    }
+
+    fn set_maximum(&self, connections: u32) -> Result<(), DpifError> {
+        self.tracker().set_max_connections(connections);
+        Ok(())
+    }
+
+    fn checks_sequences(&self) -> Result<bool, DpifError> {
+        Ok(self.pool.factory.shared.tracker_in_use().is_none_or(Tracker::checks_sequence))
+    }
+
+    fn set_checks_sequences(&self, checks: bool) -> Result<(), DpifError> {
+        self.tracker().set_checks_sequence(checks);
+        Ok(())
+    }
+
+    fn sweep_interval_ms(&self) -> Result<u32, DpifError> {
+        Ok(self.sweeper.interval_ms.load(Ordering::Relaxed))
+    }
+
+    fn set_sweep_interval_ms(&self, interval_ms: u32) -> Result<(), DpifError> {
+        self.sweeper.interval_ms.store(interval_ms, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn limits(&self, zones: &[CtZone]) -> Result<Vec<CtLimit>, DpifError> {
+        let tracker = self.tracker();
+        let own = tracker.limited_zones().into_iter().map(CtZone::Zone);
+        let all = || std::iter::once(CtZone::Default).chain(own).collect();
+        let mut zones: Vec<CtZone> = if zones.is_empty() { all() } else { zones.to_vec() };
+        zones.sort_by_key(|zone| matches!(zone, CtZone::Zone(_)));
+        Ok(zones.into_iter().map(|zone| limit_of(tracker, zone)).collect())
+    }
+
+    fn set_limits(&self, limits: &[(CtZone, u32)]) -> Result<(), DpifError> {
+        for (zone, limit) in limits {
+            self.tracker().set_zone_limit(number(*zone), Some(*limit));
+        }
+        Ok(())
+    }
+
+    fn remove_limits(&self, zones: &[CtZone]) -> Result<(), DpifError> {
+        zones.iter().for_each(|zone| self.tracker().set_zone_limit(number(*zone), None));
+        Ok(())
+    }
+
+    fn timeout_policies(&self) -> Option<&dyn TimeoutPolicies> {
+        Some(self)
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        let Some(tracker) = self.pool.factory.shared.tracker_in_use() else { return Vec::new() };
+        let stats = tracker.stats();
+        vec![
+            ("conntrack_full", stats.full),
+            ("conntrack_zone_full", stats.zone_full),
+            ("conntrack_nat_exhausted", stats.no_tuple),
+            ("conntrack_tcp_seq_chk_failed", stats.out_of_window),
+            ("conntrack_invalid", stats.invalid),
+        ]
+    }
+}
+
+fn number(zone: CtZone) -> Option<u16> {
+    match zone {
+        CtZone::Default => None,
+        CtZone::Zone(zone) => Some(zone),
+    }
+}
+
+/// The tracker's number of a policy; `None`: it is too high.
+fn policy(id: TimeoutId) -> Option<u16> {
+    u16::try_from(id.0.get()).ok()
+}
+
+impl TimeoutPolicies for UserspaceDatapath {
+    fn set(&self, id: TimeoutId, values: &TimeoutPolicy) -> Result<(), DpifError> {
+        let set = policy(id).ok_or(NoSuchPolicy).and_then(|n| self.tracker().set_policy(n, Some(values)));
+        set.map_err(|NoSuchPolicy| DpifError::Full("table of timeout policies"))
+    }
+
+    fn get(&self, id: TimeoutId) -> Result<TimeoutPolicy, DpifError> {
+        policy(id).and_then(|n| self.tracker().policy(n)).ok_or(DpifError::NotFound("timeout policy"))
+    }
+
+    fn delete(&self, id: TimeoutId) -> Result<(), DpifError> {
+        self.get(id)?;
+        let removed = policy(id).ok_or(NoSuchPolicy).and_then(|n| self.tracker().set_policy(n, None));
+        removed.map_err(|NoSuchPolicy| DpifError::NotFound("timeout policy"))
+    }
+
+    fn list(&self) -> Result<Vec<TimeoutId>, DpifError> {
+        let Some(tracker) = self.pool.factory.shared.tracker_in_use() else { return Ok(Vec::new()) };
+        let ids = tracker.policies().into_iter().filter_map(|n| u32::from(n).try_into().ok());
+        Ok(ids.map(TimeoutId).collect())
+    }
+}
