@@ -192,10 +192,10 @@ fn write_protocol(out: &mut String, protocol: &CtProtocol, verbose: bool) -> std
     }
 }
 
-/// Names of set bits.
+/// Names of set bits; `0` without any.
 fn names(bits: u32, table: &[(u32, &str)]) -> String {
     let set: Vec<&str> = table.iter().filter(|(bit, _)| bits & bit != 0).map(|(_, name)| *name).collect();
-    set.join("|")
+    if set.is_empty() { "0".into() } else { set.join("|") }
 }
 
 /// Parses `field=value,...`; an empty text matches all tuples.

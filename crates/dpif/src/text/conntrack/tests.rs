@@ -93,7 +93,7 @@ fn protocols_helpers_and_parents_are_printed() {
     assert_eq!(
         line(&tcp, true, false),
         format!(
-            "{head},id=0,zone=1,status=,mark=5,labels=0x1234,protoinfo=(state_orig=ESTABLISHED,state_reply=SYN_RECV,\
+            "{head},id=0,zone=1,status=0,mark=5,labels=0x1234,protoinfo=(state_orig=ESTABLISHED,state_reply=SYN_RECV,\
              wscale_orig=7,wscale_reply=7,flags_orig=WINDOW_SCALE|SACK_PERM|MAXACK_SET,\
              flags_reply=WINDOW_SCALE|SACK_PERM),helper=ftp,parent=(src=1.0.0.1,dst=1.0.0.2,sport=3,dport=21)"
         )
