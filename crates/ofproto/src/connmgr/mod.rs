@@ -50,6 +50,7 @@ pub use conn::{ConnCounters, ConnKind, ConnSettings};
 pub use fail::{FailEvent, FailMode, RemoteConfig};
 pub use in_band::InBandConfig;
 pub use packet_queue::{QueueStats, RateLimit};
+pub use requests::selected_connections;
 
 use crate::backer::Backer;
 use crate::flow_mod::{ModContext, ModQueue};

@@ -3,7 +3,7 @@
 use super::conn::{Conn, Outcome};
 use super::{BridgeCtx, Shared};
 use crate::flow_mod::Mod;
-use dpif::{CtMatch, CtTupleMatch, DpifError};
+use dpif::{CtMatch, CtTupleMatch, DpifError, Masked};
 use flow::TableId;
 use openflow::msg::control::{ControllerRole, TableMiss, TableMod};
 use openflow::msg::ct_flush::{CtFlush, CtFlushTuple};
@@ -99,7 +99,7 @@ impl Conn {
             Message::CtFlushZone(zone) => {
                 flush_connections(ctx, &CtMatch { zone: Some(zone), ..CtMatch::default() })
             }
-            Message::CtFlush(m) => flush_connections(ctx, &selected(&m)),
+            Message::CtFlush(m) => flush_connections(ctx, &selected_connections(&m)),
             Message::SetControllerId(id) => self.set_controller_id(id, outcome),
             Message::QueueGetConfigRequest(port) => self.queue_config(port, xid, ctx),
             Message::GroupStatsRequest(m) => self.group_stats(m, xid, ctx),
@@ -231,7 +231,7 @@ fn flush_connections(ctx: &BridgeCtx<'_>, which: &CtMatch) -> Res {
 }
 
 /// The connections that a request selects.
-fn selected(m: &CtFlush) -> CtMatch {
+pub fn selected_connections(m: &CtFlush) -> CtMatch {
     let tuple = |t: &CtFlushTuple| CtTupleMatch {
         src: t.src.map(|a| IpAddr::from(a).to_canonical()),
         dst: t.dst.map(|a| IpAddr::from(a).to_canonical()),
@@ -242,5 +242,11 @@ fn selected(m: &CtFlush) -> CtMatch {
         icmp_type: t.icmp_type,
         icmp_code: t.icmp_code,
     };
-    CtMatch { zone: m.zone, orig: tuple(&m.orig), reply: tuple(&m.reply), ..CtMatch::default() }
+    CtMatch {
+        zone: m.zone,
+        mark: m.mark.map(|(value, mask)| Masked { value, mask }),
+        labels: m.labels.map(|(value, mask)| Masked { value, mask }),
+        orig: tuple(&m.orig),
+        reply: tuple(&m.reply),
+    }
 }
