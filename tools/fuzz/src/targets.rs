@@ -43,6 +43,7 @@ pub(crate) const TARGETS: &[Target] = &[
     target("openflow-ct-flush", openflow::fuzz::ct_flush_text, &[Seeds::Lines("crates/openflow/corpus/ct_flush/tuples.txt")]),
     target("openflow-session", openflow::fuzz::session, OPENFLOW),
     target("netdev-link", netdev::fuzz::link_messages, &[Seeds::Files("crates/netdev/corpus/link_messages")]),
+    target("netlink-timeout-policy", netlink::fuzz::timeout_policy, &[Seeds::Files("crates/netlink/corpus/timeout_policy")]),
     target("netlink-connection", netlink::fuzz::connection, &[Seeds::Files("crates/netlink/corpus/connection")]),
     target("netlink-flow", netlink::fuzz::flow_reply, &[Seeds::Files("crates/netlink/corpus/flow_reply")]),
     target("netlink-messages", netlink::fuzz::messages, &[Seeds::Files("crates/netlink/corpus/messages")]),
