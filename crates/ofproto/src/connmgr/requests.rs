@@ -230,23 +230,28 @@ fn flush_connections(ctx: &BridgeCtx<'_>, which: &CtMatch) -> Res {
     }
 }
 
-/// The connections that a request selects.
+/// The connections that a request selects. The protocol, the same for both directions, is in each tuple with fields.
 pub fn selected_connections(m: &CtFlush) -> CtMatch {
-    let tuple = |t: &CtFlushTuple| CtTupleMatch {
+    let tuple = |t: &CtFlushTuple, proto: u8| CtTupleMatch {
         src: t.src.map(|a| IpAddr::from(a).to_canonical()),
         dst: t.dst.map(|a| IpAddr::from(a).to_canonical()),
-        proto: m.proto,
+        proto,
         src_port: t.src_port,
         dst_port: t.dst_port,
         icmp_id: t.icmp_id,
         icmp_type: t.icmp_type,
         icmp_code: t.icmp_code,
     };
+    let of = |t: &CtFlushTuple| if *t == CtFlushTuple::default() { 0 } else { m.proto };
+    let (mut orig, reply) = (tuple(&m.orig, of(&m.orig)), tuple(&m.reply, of(&m.reply)));
+    if reply.proto == 0 {
+        orig.proto = m.proto;
+    }
     CtMatch {
         zone: m.zone,
         mark: m.mark.map(|(value, mask)| Masked { value, mask }),
         labels: m.labels.map(|(value, mask)| Masked { value, mask }),
-        orig: tuple(&m.orig),
-        reply: tuple(&m.reply),
+        orig,
+        reply,
     }
 }

@@ -283,8 +283,12 @@ fn timeouts_of_a_zone_are_those_of_its_policy() {
     // After the reply, the stream has the other timeout.
     b.send_to(b"answer", a.local_addr().unwrap()).unwrap();
     a.recv_from(&mut got).unwrap();
-    a.send_to(b"ask", b.local_addr().unwrap()).unwrap();
-    wait_for(LIMIT, "the timeout of replied connections", || near(lab.timeout_s(6001), 2000)).unwrap();
+    // Not before two seconds after it began.
+    wait_for(LIMIT, "the timeout of replied connections", || {
+        a.send_to(b"ask", b.local_addr().unwrap()).unwrap();
+        near(lab.timeout_s(6001), 2000)
+    })
+    .unwrap();
     let server = lab.listen(1, 6002);
     let client = lab.connect(0, (lab.address(1), 6002)).expect("the rules forward");
     let accepted = server.accept().unwrap().0;

@@ -480,3 +480,31 @@ fn misses_are_treated_as_controllers_of_older_versions_ask() {
     new.silent(&mut s, &set(0, Drop.to_config()));
     assert_eq!(s.backer.view().bridge(s.bridge).unwrap().tables.miss(TableId(0)), Some(Controller));
 }
+
+/// A full original tuple selects one connection, which a tracker finds without a walk.
+#[test]
+fn flushes_select_what_they_name() {
+    use dpif::{CtAddresses, CtTransport, CtTuple};
+    use openflow::text::parse_ct_flush;
+    let full = "ct_nw_src=10.0.0.1,ct_nw_dst=10.0.0.2,ct_nw_proto=17,ct_tp_src=1,ct_tp_dst=2";
+    let tuple = CtTuple {
+        addresses: CtAddresses::V4 { src: [10, 0, 0, 1].into(), dst: [10, 0, 0, 2].into() },
+        proto: 17,
+        transport: CtTransport::Ports { src: 1, dst: 2 },
+    };
+    for (line, protos, exact) in [
+        (full.to_string(), [17, 0], Some((0, tuple))),
+        (format!("zone=7 {full}"), [17, 0], Some((7, tuple))),
+        (format!("zone=7 mark=1 {full}"), [17, 0], None),
+        (format!("{full} ct_tp_dst=1"), [17, 17], None),
+        ("zone=7".to_string(), [0, 0], None),
+        ("ct_nw_proto=6".to_string(), [6, 0], None),
+        (" ct_nw_proto=6,ct_tp_src=5".to_string(), [0, 6], None),
+    ] {
+        let which = crate::connmgr::selected_connections(&parse_ct_flush(line.split(' ')).unwrap());
+        assert_eq!([which.orig.proto, which.reply.proto], protos, "{line}");
+        assert_eq!(which.exact(), exact, "{line}");
+        let [zone, mark] = ["zone=7", "mark=1"].map(|part| line.contains(part));
+        assert_eq!((which.zone.is_some(), which.mark.is_some()), (zone, mark), "{line}");
+    }
+}
