@@ -30,6 +30,7 @@ mod config;
 mod conn;
 mod continuation;
 mod fail;
+mod flush;
 mod forward;
 mod groups;
 mod in_band;

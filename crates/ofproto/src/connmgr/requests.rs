@@ -3,7 +3,7 @@
 use super::conn::{Conn, Outcome};
 use super::{BridgeCtx, Shared};
 use crate::flow_mod::Mod;
-use dpif::{CtMatch, CtTupleMatch, DpifError, Masked};
+use dpif::{CtMatch, CtTupleMatch, Masked};
 use flow::TableId;
 use openflow::msg::control::{ControllerRole, TableMiss, TableMod};
 use openflow::msg::ct_flush::{CtFlush, CtFlushTuple};
@@ -97,9 +97,10 @@ impl Conn {
             Message::SetAsync(m) => self.set_async(m, outcome),
             Message::SetPacketInFormat(n) => self.set_packet_in_format(n),
             Message::CtFlushZone(zone) => {
-                flush_connections(ctx, &CtMatch { zone: Some(zone), ..CtMatch::default() })
+                let which = CtMatch { zone: Some(zone), ..CtMatch::default() };
+                self.begin_flush(which, request.frame, ctx)
             }
-            Message::CtFlush(m) => flush_connections(ctx, &selected_connections(&m)),
+            Message::CtFlush(m) => self.begin_flush(selected_connections(&m), request.frame, ctx),
             Message::SetControllerId(id) => self.set_controller_id(id, outcome),
             Message::QueueGetConfigRequest(port) => self.queue_config(port, xid, ctx),
             Message::GroupStatsRequest(m) => self.group_stats(m, xid, ctx),
@@ -218,16 +219,6 @@ fn table_desc(ctx: &BridgeCtx<'_>) -> Message {
     let bridge = ctx.bridge_view();
     let all = bridge.iter().flat_map(|b| (0..TableId::COUNT).map(|n| b.tables.desc(TableId(n))));
     Message::TableDescReply(Multi::all(all.collect()))
-}
-
-/// Deletes tracked connections. As in OVS, only a datapath without a tracker is an error, and not that nothing was
-/// found.
-fn flush_connections(ctx: &BridgeCtx<'_>, which: &CtMatch) -> Res {
-    let connections = ctx.datapath.connections().ok_or(ErrorKind::BrcBadExpType)?;
-    match connections.flush(which) {
-        Ok(()) | Err(DpifError::NotFound(_)) => Ok(()),
-        Err(_) => Err(ErrorKind::BrcEperm),
-    }
 }
 
 /// The connections that a request selects. The protocol, the same for both directions, is in each tuple with fields.

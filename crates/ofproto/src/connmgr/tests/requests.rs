@@ -508,3 +508,64 @@ fn flushes_select_what_they_name() {
         assert_eq!((which.zone.is_some(), which.mark.is_some()), (zone, mark), "{line}");
     }
 }
+
+/// Later requests of the connection wait for the end of a deletion, those of others do not.
+#[test]
+fn flushes_are_carried_out_by_the_owner() {
+    use dpif::DpifError;
+    use openflow::msg::ct_flush::CtFlush;
+    use openflow::{ErrorCode, ErrorKind};
+    let failed = || DpifError::Device("the kernel refused".to_string());
+    for (result, error) in [
+        (Ok(()), None),
+        (Err(DpifError::NotFound("connection")), None),
+        (Err(failed()), Some(ErrorKind::BrcEperm)),
+    ] {
+        let mut s = Switch::new();
+        s.datapath.tracks = true;
+        let (mut c, mut other) = (s.service(Version::V13), s.service(Version::V13));
+        let mut bytes = encode(&Message::CtFlushZone(5), c.version, 7).unwrap();
+        let flush = CtFlush { zone: Some(6), mark: Some((1, 3)), ..CtFlush::default() };
+        bytes.extend(encode(&Message::CtFlush(flush), c.version, 8).unwrap());
+        bytes.extend(encode(&Message::BarrierRequest, c.version, 9).unwrap());
+        c.send_bytes(&mut s, &bytes);
+        for zone in [5, 6] {
+            let (conn, which) = s.manager.take_flush().expect("one at a time");
+            assert_eq!((conn, which.zone, which.mark.is_some()), (c.id, Some(zone), zone == 6));
+            assert_eq!(s.manager.take_flush(), None);
+            c.read(&mut s);
+            assert!(!c.received.iter().any(|(_, m)| *m == Message::BarrierReply));
+            assert_eq!(other.ask(&mut s, &Message::DescRequest).len(), 1);
+            s.manager.flushed(conn, result.clone());
+            c.read(&mut s);
+        }
+        let (last, before) = c.received.split_last().unwrap();
+        assert_eq!(last, &(9, Message::BarrierReply));
+        let refused = before.iter().map(|(xid, m)| match m {
+            Message::Error(e) => (*xid, e.error),
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(
+            refused.collect::<Vec<_>>(),
+            error.map_or(vec![], |e| [7, 8].map(|xid| (xid, ErrorCode::Known(e))).to_vec())
+        );
+        // A connection may end before.
+        let (gone, bytes) =
+            (s.service(Version::V13), encode(&Message::CtFlushZone(5), Version::V13, 7).unwrap());
+        s.with(|m, ctx, now| {
+            m.input(gone.id, &bytes, now);
+            m.run(ctx, now);
+            assert!(m.take_flush().is_some());
+            m.close(gone.id, ctx, now);
+            m.flushed(gone.id, Err(failed()));
+        });
+    }
+    let mut s = Switch::new();
+    let mut c = s.service(Version::V13);
+    let answer = c.ask(&mut s, &Message::CtFlushZone(5));
+    assert!(
+        matches!(&answer[..], [Message::Error(e)] if e.error == ErrorCode::Known(ErrorKind::BrcBadExpType)),
+        "{answer:?}"
+    );
+    assert_eq!(s.manager.take_flush(), None);
+}
