@@ -2,7 +2,11 @@
 //! network namespace.
 
 use super::KernelDatapath;
-use dpif::{ConnectionSink, Connections, CtLimit, CtMatch, CtZone, DpifError};
+use dpif::{
+    ConnectionSink, Connections, CtLimit, CtMatch, CtZone, Datapath, DpifError, TimeoutAttr, TimeoutId,
+    TimeoutPolicies, TimeoutPolicy,
+};
+use netlink::Conntrack;
 use netlink::Error;
 
 /// Converts an error of the kernel.
@@ -40,5 +44,42 @@ impl Connections for KernelDatapath {
 
     fn remove_limits(&self, zones: &[CtZone]) -> Result<(), DpifError> {
         self.ovs.ct_limit_del(self.dp_ifindex(), zones).map_err(failed)
+    }
+
+    fn timeout_policies(&self) -> Option<&dyn TimeoutPolicies> {
+        self.capabilities().ct.timeout.then_some(self)
+    }
+}
+
+/// Converts an error about timeout policies.
+fn policy_failed(e: Error) -> DpifError {
+    match e {
+        e if e.is_not_found() => DpifError::NotFound("timeout policy"),
+        e if e.is_exists() => DpifError::Busy("the timeout policy"),
+        Error::NoTimeouts => DpifError::Unsupported(e.to_string()),
+        e => DpifError::Device(e.to_string()),
+    }
+}
+
+impl TimeoutPolicies for KernelDatapath {
+    fn set(&self, id: TimeoutId, policy: &TimeoutPolicy) -> Result<(), DpifError> {
+        self.conntrack.set_timeout_policy(id, policy).map_err(policy_failed)
+    }
+
+    fn ignored(&self) -> &'static [TimeoutAttr] {
+        Conntrack::MISSING_TIMEOUTS
+    }
+
+    fn get(&self, id: TimeoutId) -> Result<TimeoutPolicy, DpifError> {
+        let mut all = self.conntrack.timeout_policies().map_err(policy_failed)?;
+        all.remove(&id).ok_or(DpifError::NotFound("timeout policy"))
+    }
+
+    fn delete(&self, id: TimeoutId) -> Result<(), DpifError> {
+        self.conntrack.delete_timeout_policy(id).map_err(policy_failed)
+    }
+
+    fn list(&self) -> Result<Vec<TimeoutId>, DpifError> {
+        Ok(self.conntrack.timeout_policies().map_err(policy_failed)?.into_keys().collect())
     }
 }

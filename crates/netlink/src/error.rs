@@ -46,6 +46,11 @@ pub enum Error {
         "the kernel does not tell of its connections: is the module nf_conntrack_netlink loaded? (modprobe nf_conntrack_netlink)"
     )]
     NoConntrack,
+    /// The kernel has no timeout policies of connections.
+    #[error(
+        "the kernel has no timeout policies of connections: is the module nfnetlink_cttimeout loaded? (modprobe nfnetlink_cttimeout)"
+    )]
+    NoTimeouts,
     /// The kernel refused.
     #[error("{0}")]
     Refused(Box<Refusal>),
@@ -104,6 +109,7 @@ impl Error {
             Error::Lost { .. } => Some(libc::ENOBUFS),
             Error::NoModule { .. }
             | Error::NoConntrack
+            | Error::NoTimeouts
             | Error::Unanswered { .. }
             | Error::Answer { .. }
             | Error::TooLong { .. }

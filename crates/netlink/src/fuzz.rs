@@ -62,6 +62,12 @@ pub fn connection(bytes: &[u8]) {
     }
 }
 
+/// Reads a timeout policy after the netlink header.
+pub fn timeout_policy(bytes: &[u8]) {
+    let Some((id, policy)) = crate::conntrack::fuzz_policy(bytes) else { return };
+    assert!(id.0.get() > 0 && policy.iter().count() <= dpif::TimeoutAttr::ALL.len());
+}
+
 /// Reads datapaths, ports, meters, limits and families, selected by the first byte.
 pub fn told(bytes: &[u8]) {
     let Some((which, body)) = bytes.split_first() else { return };

@@ -7,7 +7,7 @@ use crate::msg::Message;
 use crate::msg::continuation::Continuation;
 use crate::msg::group::GroupModCommand;
 use crate::session::{Config, Session};
-use crate::text::{format_group, parse_group_mod};
+use crate::text::{format_group, parse_ct_flush, parse_group_mod};
 use crate::{match10, match11};
 use flow::Match;
 use flow::fields::FieldId;
@@ -115,6 +115,15 @@ pub fn group_text(bytes: &[u8]) {
             assert_eq!(format_group(&again.group, true, &NoPortNames), printed);
         }
     }
+}
+
+/// Parses a selection of connections; encoded, it decodes to the same.
+pub fn ct_flush_text(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let Ok(flush) = parse_ct_flush(text.split(' ')) else { return };
+    let message = Message::CtFlush(flush);
+    let again = round_trip(&message, Version::V13, 1, &Options::default());
+    assert_eq!(again, Some(message), "{text:?}");
 }
 
 /// Feeds a session in pieces, whose length is the first byte. The result must not depend on it.

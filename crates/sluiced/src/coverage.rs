@@ -108,6 +108,16 @@ fn offload_refused(daemon: &Daemon) -> u64 {
     offloads.map(|stats| stats.refused).sum()
 }
 
+/// Counters of connection trackers, over all datapaths.
+fn conntrack(daemon: &Daemon) -> BTreeMap<&'static str, u64> {
+    let mut sums = BTreeMap::new();
+    let trackers = daemon.switch.instances().iter().filter_map(|i| i.datapath.connections());
+    for (name, count) in trackers.flat_map(dpif::Connections::counters) {
+        *sums.entry(name).or_default() += count;
+    }
+    sums
+}
+
 /// All counters, in order of their names.
 pub(crate) fn totals(daemon: &Daemon) -> Totals {
     let instances = || daemon.switch.instances().iter();
@@ -154,6 +164,7 @@ pub(crate) fn totals(daemon: &Daemon) -> Totals {
         ("netdev_sent", sum.sent_packets),
         ("packet_in_overflow", instances().map(|i| i.backer.packet_ins_lost.load(Ordering::Relaxed)).sum()),
     ]);
+    all.extend(conntrack(daemon));
     all.sort_unstable();
     all
 }

@@ -316,6 +316,8 @@ pub struct Instances {
     global: Option<Arc<GlobalConfig>>,
     /// Settings of connection tracking, by datapath type.
     conntrack: BTreeMap<String, Arc<CtConfig>>,
+    /// Types of datapaths that ended since the last report of these settings.
+    ended: Vec<String>,
     settings: Settings,
     wake: Wake,
     perf_log: PerfLog,
@@ -330,6 +332,7 @@ impl Instances {
             by_type: BTreeMap::new(),
             global: None,
             conntrack: BTreeMap::new(),
+            ended: Vec::new(),
             settings,
             wake,
             perf_log: PerfLog::default(),
@@ -409,8 +412,9 @@ impl Instances {
                 instance.backer.remove_bridge(bridge);
             }
         }
-        for (_, instance) in self.by_type.extract_if(.., |_, i| i.bridges.is_empty()) {
+        for (name, instance) in self.by_type.extract_if(.., |_, i| i.bridges.is_empty()) {
             instance.end();
+            self.ended.push(name);
         }
     }
 
@@ -446,8 +450,10 @@ impl Instances {
 
     /// New failures of these settings, by datapath type; `None`: none any more.
     pub(crate) fn take_conntrack_reports(&mut self) -> Vec<(String, Option<String>)> {
-        let reports = self.by_type.iter_mut();
-        reports.filter_map(|(name, i)| Some((name.clone(), i.zones.take_report()?))).collect()
+        let ended = self.ended.drain(..).map(|name| (name, None));
+        let running = self.by_type.iter_mut();
+        let reports = running.filter_map(|(name, i)| Some((name.clone(), i.zones.take_report()?)));
+        ended.chain(reports).collect()
     }
 
     /// The datapath of a type.

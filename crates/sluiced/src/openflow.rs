@@ -24,6 +24,7 @@ use vswitch::status::ControllerFacts;
 
 mod bridge;
 mod controller;
+mod flush;
 mod link;
 #[cfg(test)]
 mod tests;

@@ -2,8 +2,8 @@
 
 use dpif::{
     Connection, ConnectionSink, Connections, CtLimit, CtMatch, CtTupleMatch, CtZone, DpifError, Expectation,
-    ExpectationSink, FragmentCounts, FragmentList, FragmentStatus, Fragments, IpFamily, TimeoutId,
-    TimeoutPolicies, TimeoutPolicy,
+    ExpectationSink, FragmentCounts, FragmentList, FragmentStatus, Fragments, IpFamily, TimeoutAttr,
+    TimeoutId, TimeoutPolicies, TimeoutPolicy,
 };
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -180,6 +180,10 @@ impl TimeoutPolicies for Scripted {
         self.call(format!("set policy {} {}", id.0, timeouts.join(",")))?;
         self.policies.borrow_mut().insert(id, *policy);
         Ok(())
+    }
+
+    fn ignored(&self) -> &'static [TimeoutAttr] {
+        &[TimeoutAttr::IcmpReply]
     }
 
     fn get(&self, id: TimeoutId) -> Result<TimeoutPolicy, DpifError> {

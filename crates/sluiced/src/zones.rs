@@ -5,7 +5,7 @@
 //! An unused timeout policy is removed after a round of the revalidator, since flows may name it until then, and
 //! again after a while if the datapath still uses it.
 
-use dpif::{Connections, CtZone, DpifError, TimeoutId};
+use dpif::{Connections, CtZone, DpifError, TimeoutAttr, TimeoutId};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -76,7 +76,18 @@ impl Zones {
                 self.failed(format!("{datapath} tracks no connections: limits and timeouts of its zones (datapaths) have no effect"));
             }
             possible = Arc::default();
-        } else if possible.sets_timeouts() && tracker.and_then(Connections::timeout_policies).is_none() {
+        } else if let Some(policies) = tracker.and_then(Connections::timeout_policies) {
+            let policies = policies.ignored();
+            let sets =
+                |attr: &&TimeoutAttr| possible.zones.values().any(|z| z.timeouts.get(**attr).is_some());
+            let ignored: Vec<_> = policies.iter().filter(sets).map(|attr| attr.key()).collect();
+            if !ignored.is_empty() {
+                let ignored = ignored.join(", ");
+                self.failed(format!(
+                    "{datapath} has no timeout {ignored}: in timeout policies it has no effect"
+                ));
+            }
+        } else if possible.sets_timeouts() {
             self.failed(format!(
                 "{datapath} has fixed timeouts of connections: timeout policies of its zones (datapaths) have no effect"
             ));

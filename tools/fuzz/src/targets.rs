@@ -28,7 +28,6 @@ pub(crate) const TARGETS: &[Target] = &[
     target("dpif-text", dpif::text::fuzz_text, &[
         Seeds::Lines("crates/dpif/corpus/key/recorded.txt"),
         Seeds::Lines("crates/dpif/corpus/actions/recorded.txt"),
-        Seeds::Lines("crates/dpif/corpus/connections/tuples.txt"),
     ]),
     target("flow-extract", flow::fuzz::extract_frame, &[Seeds::Files("crates/flow/corpus/extract")]),
     target("flow-attributes", flow::fuzz::attributes, &[Seeds::Files("crates/flow/corpus/attributes")]),
@@ -41,8 +40,10 @@ pub(crate) const TARGETS: &[Target] = &[
     target("openflow-message", openflow::fuzz::decode_message, OPENFLOW),
     target("openflow-match", openflow::fuzz::roundtrip_match, OPENFLOW),
     target("openflow-group-text", openflow::fuzz::group_text, &[Seeds::Files("crates/openflow/corpus/group_text")]),
+    target("openflow-ct-flush", openflow::fuzz::ct_flush_text, &[Seeds::Lines("crates/openflow/corpus/ct_flush/tuples.txt")]),
     target("openflow-session", openflow::fuzz::session, OPENFLOW),
     target("netdev-link", netdev::fuzz::link_messages, &[Seeds::Files("crates/netdev/corpus/link_messages")]),
+    target("netlink-timeout-policy", netlink::fuzz::timeout_policy, &[Seeds::Files("crates/netlink/corpus/timeout_policy")]),
     target("netlink-connection", netlink::fuzz::connection, &[Seeds::Files("crates/netlink/corpus/connection")]),
     target("netlink-flow", netlink::fuzz::flow_reply, &[Seeds::Files("crates/netlink/corpus/flow_reply")]),
     target("netlink-messages", netlink::fuzz::messages, &[Seeds::Files("crates/netlink/corpus/messages")]),

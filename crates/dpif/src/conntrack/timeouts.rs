@@ -155,6 +155,10 @@ pub trait TimeoutPolicies {
     /// # Errors
     /// The request fails, or there are too many policies.
     fn set(&self, id: TimeoutId, policy: &TimeoutPolicy) -> Result<(), DpifError>;
+    /// Timeouts that it ignores.
+    fn ignored(&self) -> &'static [TimeoutAttr] {
+        &[]
+    }
     /// A policy, with the tracker's default for each timeout that was not set, as far as known.
     ///
     /// # Errors

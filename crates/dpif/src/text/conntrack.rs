@@ -1,13 +1,10 @@
-//! Connections in the form of `dpctl/dump-conntrack`, and tuples in the form of `dpctl/flush-conntrack`.
+//! Connections in the form of `dpctl/dump-conntrack`, expectations in that of `dpctl/dump-conntrack-exp`.
 
-use super::TextError;
 use super::write::hex;
 use crate::conntrack::{
-    Connection, CtCounters, CtProtocol, CtTransport, CtTuple, CtTupleMatch, TcpSide, TcpState, proto,
+    Connection, CtCounters, CtProtocol, CtTransport, CtTuple, Expectation, TcpSide, TcpState, proto,
 };
 use std::fmt::Write;
-use std::net::IpAddr;
-use std::str::FromStr;
 
 /// Format of connections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -158,6 +155,31 @@ fn try_write(
     Ok(())
 }
 
+/// Appends the line of an expectation, without a line end.
+pub fn write_expectation(out: &mut String, expectation: &Expectation) {
+    // Writing to a string cannot fail.
+    let _infallible = try_write_expectation(out, expectation);
+}
+
+fn try_write_expectation(out: &mut String, e: &Expectation) -> std::fmt::Result {
+    write!(out, "{},orig=(", format_protocol(e.tuple.proto))?;
+    write_tuple(out, &e.tuple)?;
+    out.push(')');
+    if e.zone != 0 {
+        write!(out, ",zone={}", e.zone)?;
+    }
+    if e.mark != 0 {
+        write!(out, ",mark={}", e.mark)?;
+    }
+    if e.labels != 0 {
+        write!(out, ",labels={}", hex(e.labels))?;
+    }
+    out.push_str(",parent=(");
+    write_tuple(out, &e.parent)?;
+    out.push(')');
+    Ok(())
+}
+
 fn write_tuple(out: &mut String, tuple: &CtTuple) -> std::fmt::Result {
     let [src, dst] = tuple.addresses.both();
     write!(out, "src={src},dst={dst}")?;
@@ -196,68 +218,6 @@ fn write_protocol(out: &mut String, protocol: &CtProtocol, verbose: bool) -> std
 fn names(bits: u32, table: &[(u32, &str)]) -> String {
     let set: Vec<&str> = table.iter().filter(|(bit, _)| bits & bit != 0).map(|(_, name)| *name).collect();
     if set.is_empty() { "0".into() } else { set.join("|") }
-}
-
-/// Parses `field=value,...`; an empty text matches all tuples.
-///
-/// # Errors
-/// An unknown field, an invalid value, or mutually exclusive fields.
-pub fn parse_tuple_match(text: &str) -> Result<CtTupleMatch, TextError> {
-    let mut found = CtTupleMatch::default();
-    for field in text.split(',').filter(|field| !field.is_empty()) {
-        let (name, value) = field.split_once('=').unwrap_or((field, ""));
-        if value.is_empty() {
-            return Err(TextError(format!("field {name} missing value")));
-        }
-        let known = take_field(&mut found, name, value)?;
-        known.ok_or_else(|| TextError(format!("failed to parse field {name}")))?;
-    }
-    check(&found)?;
-    Ok(found)
-}
-
-/// Parses a field; `None`: its value is invalid.
-fn take_field(found: &mut CtTupleMatch, name: &str, value: &str) -> Result<Option<()>, TextError> {
-    fn set<T: FromStr>(place: &mut Option<T>, value: &str) -> Option<()> {
-        *place = Some(value.parse().ok()?);
-        Some(())
-    }
-    let taken = match name {
-        "ct_nw_src" | "ct_ipv6_src" | "ct_nw_dst" | "ct_ipv6_dst" => {
-            let wants_v6 = name.starts_with("ct_ipv6");
-            let Some(address) = value.parse::<IpAddr>().ok().filter(|a| a.is_ipv6() == wants_v6) else {
-                return Ok(None);
-            };
-            if [found.src, found.dst].iter().flatten().any(|other| other.is_ipv6() != wants_v6) {
-                return Err(TextError(format!("the L3 protocol does not match {value}")));
-            }
-            let place = if name.ends_with("src") { &mut found.src } else { &mut found.dst };
-            *place = Some(address);
-            Some(())
-        }
-        "ct_nw_proto" => value.parse().ok().map(|proto| found.proto = proto),
-        "ct_tp_src" => set(&mut found.src_port, value),
-        "ct_tp_dst" => set(&mut found.dst_port, value),
-        "icmp_id" => set(&mut found.icmp_id, value),
-        "icmp_type" => set(&mut found.icmp_type, value),
-        "icmp_code" => set(&mut found.icmp_code, value),
-        _ => return Err(TextError(format!("invalid conntrack tuple field: {name}"))),
-    };
-    Ok(taken)
-}
-
-/// Rejects impossible tuples.
-fn check(found: &CtTupleMatch) -> Result<(), TextError> {
-    let has_ports = found.src_port.is_some() || found.dst_port.is_some();
-    let has_icmp = found.icmp_id.is_some() || found.icmp_type.is_some() || found.icmp_code.is_some();
-    if has_ports && found.proto == 0 {
-        return Err(TextError("port is set without protocol".into()));
-    }
-    let is_icmp = [proto::ICMP, proto::ICMPV6].contains(&found.proto);
-    if has_icmp && !is_icmp || has_ports && is_icmp {
-        return Err(TextError("invalid L4 fields".into()));
-    }
-    Ok(())
 }
 
 #[cfg(test)]

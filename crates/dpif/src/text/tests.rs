@@ -267,9 +267,6 @@ fn corpus_is_digested() {
         fuzz_text(text.as_bytes());
         assert!(parse_actions(text, &NumbersOnly).is_ok(), "{text}");
     }
-    for text in include_str!("../../corpus/connections/tuples.txt").lines() {
-        fuzz_text(text.as_bytes());
-    }
 }
 
 fn masked<T: std::fmt::Debug>(value: impl Strategy<Value = T> + Clone) -> impl Strategy<Value = Masked<T>> {

@@ -2,6 +2,7 @@
 //! network namespace, datapaths and firewalls alike.
 
 mod entry;
+mod timeouts;
 
 use crate::error::Error;
 use crate::namespace::Namespace;
@@ -10,6 +11,7 @@ use crate::socket::{Asked, Message, MessageWriter, Protocol};
 use dpif::{Connection, ConnectionSink, CtMatch, CtTuple};
 use entry::{ATTRIBUTES, Name, attr};
 use std::ops::ControlFlow;
+pub(crate) use timeouts::fuzz_policy;
 
 /// `NFNL_SUBSYS_CTNETLINK`.
 const SUBSYSTEM: u8 = 1;

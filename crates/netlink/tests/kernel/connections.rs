@@ -3,9 +3,10 @@
 use crate::{in_namespace, skip};
 use dpif::{
     Connection, ConnectionSink, CtAddresses, CtCounters, CtMatch, CtTransport, CtTuple, CtTupleMatch,
+    TimeoutAttr, TimeoutId, TimeoutPolicy,
 };
-use netlink::Conntrack;
 use netlink::socket::{Asked, Message, MessageWriter, Protocol, Socket, flag};
+use netlink::{Conntrack, Error};
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::ops::ControlFlow;
@@ -106,5 +107,43 @@ fn connections_are_listed_and_deleted_one_by_one_by_zone_and_together() {
         assert_eq!([count(Some(5)), count(Some(6))], [0, 1]);
         conntrack.delete_all().unwrap();
         assert_eq!(count(None), 0);
+    });
+}
+
+#[test]
+fn timeout_policies_are_set_replaced_listed_and_deleted() {
+    in_namespace(|_, _| {
+        let conntrack = Conntrack::here();
+        let id = |n: u32| TimeoutId(n.try_into().unwrap());
+        let policy =
+            |timeouts: &[(TimeoutAttr, u32)]| -> TimeoutPolicy { timeouts.iter().copied().collect() };
+        let own = [
+            (TimeoutAttr::TcpEstablished, 600),
+            (TimeoutAttr::TcpUnack, 7),
+            (TimeoutAttr::UdpSingle, 50),
+            (TimeoutAttr::UdpMultiple, 60),
+            (TimeoutAttr::IcmpFirst, 70),
+        ];
+        match conntrack.set_timeout_policy(id(7), &policy(&own)) {
+            Err(e @ Error::NoTimeouts) => return skip("timeout policies", &e.to_string()),
+            done => done.unwrap(),
+        }
+        conntrack.set_timeout_policy(id(u32::MAX), &TimeoutPolicy::default()).unwrap();
+        let all = conntrack.timeout_policies().unwrap();
+        assert_eq!(all.keys().copied().collect::<Vec<_>>(), [id(7), id(u32::MAX)]);
+        let set = |policy: &TimeoutPolicy| own.map(|(attr, _)| (attr, policy.get(attr).unwrap()));
+        assert_eq!(set(&all[&id(7)]), own);
+        // The others are defaults, and there are 14 of the kernel's.
+        assert_eq!(all[&id(7)].iter().count(), TimeoutAttr::ALL.len() - Conntrack::MISSING_TIMEOUTS.len());
+        assert_eq!(all[&id(u32::MAX)].get(TimeoutAttr::TcpEstablished), Some(432_000));
+        // Replaced, an unset timeout is the default again.
+        conntrack.set_timeout_policy(id(7), &policy(&[(TimeoutAttr::UdpSingle, 51)])).unwrap();
+        let again = conntrack.timeout_policies().unwrap()[&id(7)];
+        assert_eq!(again.get(TimeoutAttr::UdpSingle), Some(51));
+        assert_eq!(again.get(TimeoutAttr::TcpEstablished), Some(432_000));
+        conntrack.delete_timeout_policy(id(7)).unwrap();
+        assert!(conntrack.delete_timeout_policy(id(7)).unwrap_err().is_not_found());
+        conntrack.delete_timeout_policy(id(u32::MAX)).unwrap();
+        assert!(conntrack.timeout_policies().unwrap().is_empty());
     });
 }

@@ -1,6 +1,7 @@
 //! One connection: its session, its settings, and its waiting requests.
 
 use super::bundle::Bundle;
+use super::flush::PendingFlush;
 use super::forward::Forward;
 use super::monitors::Monitors;
 use super::packet_queue::{PacketQueue, QueueStats, RateLimit};
@@ -171,6 +172,8 @@ pub(super) struct Conn {
     pub(super) blocked: bool,
     /// A request of its own is being executed beside it.
     pub(super) waits: bool,
+    /// Its deletion of tracked connections is not finished.
+    pub(super) flush: Option<PendingFlush>,
     /// Time at which it agreed on a version.
     pub(super) connected_ms: u64,
     /// It sent a message that admits the bridge.
@@ -229,6 +232,7 @@ impl Conn {
             fresh: false,
             blocked: false,
             waits: false,
+            flush: None,
             connected_ms: 0,
             is_admitted: false,
             changed_epoch: 0,
@@ -331,7 +335,8 @@ impl Conn {
     }
 
     fn may_go_on(&self) -> bool {
-        !self.is_over() && !self.is_behind() && !self.blocked && !self.waits && self.barrier.is_none()
+        let waits = self.blocked || self.waits || self.barrier.is_some() || self.flush.is_some();
+        !self.is_over() && !self.is_behind() && !waits
     }
 
     /// Processes waiting requests until the reader lags, `work` is used up, or removed rules must be reported first.

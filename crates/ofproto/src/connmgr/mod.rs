@@ -30,6 +30,7 @@ mod config;
 mod conn;
 mod continuation;
 mod fail;
+mod flush;
 mod forward;
 mod groups;
 mod in_band;
@@ -50,6 +51,7 @@ pub use conn::{ConnCounters, ConnKind, ConnSettings};
 pub use fail::{FailEvent, FailMode, RemoteConfig};
 pub use in_band::InBandConfig;
 pub use packet_queue::{QueueStats, RateLimit};
+pub use requests::selected_connections;
 
 use crate::backer::Backer;
 use crate::flow_mod::{ModContext, ModQueue};

@@ -3,7 +3,7 @@
 use super::conn::{Conn, Outcome};
 use super::{BridgeCtx, Shared};
 use crate::flow_mod::Mod;
-use dpif::{CtMatch, CtTupleMatch, DpifError};
+use dpif::{CtMatch, CtTupleMatch, Masked};
 use flow::TableId;
 use openflow::msg::control::{ControllerRole, TableMiss, TableMod};
 use openflow::msg::ct_flush::{CtFlush, CtFlushTuple};
@@ -97,9 +97,10 @@ impl Conn {
             Message::SetAsync(m) => self.set_async(m, outcome),
             Message::SetPacketInFormat(n) => self.set_packet_in_format(n),
             Message::CtFlushZone(zone) => {
-                flush_connections(ctx, &CtMatch { zone: Some(zone), ..CtMatch::default() })
+                let which = CtMatch { zone: Some(zone), ..CtMatch::default() };
+                self.begin_flush(which, request.frame, ctx)
             }
-            Message::CtFlush(m) => flush_connections(ctx, &selected(&m)),
+            Message::CtFlush(m) => self.begin_flush(selected_connections(&m), request.frame, ctx),
             Message::SetControllerId(id) => self.set_controller_id(id, outcome),
             Message::QueueGetConfigRequest(port) => self.queue_config(port, xid, ctx),
             Message::GroupStatsRequest(m) => self.group_stats(m, xid, ctx),
@@ -220,27 +221,28 @@ fn table_desc(ctx: &BridgeCtx<'_>) -> Message {
     Message::TableDescReply(Multi::all(all.collect()))
 }
 
-/// Deletes tracked connections. As in OVS, only a datapath without a tracker is an error, and not that nothing was
-/// found.
-fn flush_connections(ctx: &BridgeCtx<'_>, which: &CtMatch) -> Res {
-    let connections = ctx.datapath.connections().ok_or(ErrorKind::BrcBadExpType)?;
-    match connections.flush(which) {
-        Ok(()) | Err(DpifError::NotFound(_)) => Ok(()),
-        Err(_) => Err(ErrorKind::BrcEperm),
-    }
-}
-
-/// The connections that a request selects.
-fn selected(m: &CtFlush) -> CtMatch {
-    let tuple = |t: &CtFlushTuple| CtTupleMatch {
+/// The connections that a request selects. The protocol, the same for both directions, is in each tuple with fields.
+pub fn selected_connections(m: &CtFlush) -> CtMatch {
+    let tuple = |t: &CtFlushTuple, proto: u8| CtTupleMatch {
         src: t.src.map(|a| IpAddr::from(a).to_canonical()),
         dst: t.dst.map(|a| IpAddr::from(a).to_canonical()),
-        proto: m.proto,
+        proto,
         src_port: t.src_port,
         dst_port: t.dst_port,
         icmp_id: t.icmp_id,
         icmp_type: t.icmp_type,
         icmp_code: t.icmp_code,
     };
-    CtMatch { zone: m.zone, orig: tuple(&m.orig), reply: tuple(&m.reply), ..CtMatch::default() }
+    let of = |t: &CtFlushTuple| if *t == CtFlushTuple::default() { 0 } else { m.proto };
+    let (mut orig, reply) = (tuple(&m.orig, of(&m.orig)), tuple(&m.reply, of(&m.reply)));
+    if reply.proto == 0 {
+        orig.proto = m.proto;
+    }
+    CtMatch {
+        zone: m.zone,
+        mark: m.mark.map(|(value, mask)| Masked { value, mask }),
+        labels: m.labels.map(|(value, mask)| Masked { value, mask }),
+        orig,
+        reply,
+    }
 }

@@ -2,8 +2,8 @@
 //! manager include this file, too.
 
 use dpif::{
-    Capabilities, Datapath, DpifError, DpifOp, Execute, MeterConfig, MeterStats, OpBatch, PmdId, PortInfo,
-    PortSpec, PortStats,
+    Capabilities, ConnectionSink, Connections, CtLimit, CtMatch, CtZone, Datapath, DpifError, DpifOp,
+    Execute, MeterConfig, MeterStats, OpBatch, PmdId, PortInfo, PortSpec, PortStats,
 };
 use flow::DpPort;
 use std::collections::BTreeMap;
@@ -14,13 +14,15 @@ pub(crate) struct RecordingDatapath {
     pub(crate) executed: Mutex<Vec<Execute>>,
     /// Its meters.
     pub(crate) meters: Mutex<BTreeMap<u32, MeterConfig>>,
+    /// It has a connection tracker, without connections.
+    pub(crate) tracks: bool,
     port_stats: fn(DpPort) -> Result<PortStats, DpifError>,
 }
 
 impl RecordingDatapath {
     /// A datapath whose ports have these counters.
     pub(crate) fn new(port_stats: fn(DpPort) -> Result<PortStats, DpifError>) -> RecordingDatapath {
-        RecordingDatapath { executed: Mutex::default(), meters: Mutex::default(), port_stats }
+        RecordingDatapath { executed: Mutex::default(), meters: Mutex::default(), tracks: false, port_stats }
     }
 }
 
@@ -53,6 +55,10 @@ impl Datapath for RecordingDatapath {
         (0..10).map(DpPort).filter_map(|n| Some((n, (self.port_stats)(n).ok()?))).collect()
     }
 
+    fn connections(&self) -> Option<&dyn Connections> {
+        self.tracks.then_some(self)
+    }
+
     fn pmds(&self) -> Vec<PmdId> {
         vec![PmdId::Main]
     }
@@ -76,5 +82,27 @@ impl Datapath for RecordingDatapath {
 
     fn meter_del(&self, id: u32) -> Result<(), DpifError> {
         self.meters.lock().unwrap().remove(&id).map(drop).ok_or(DpifError::NotFound("meter"))
+    }
+}
+
+impl Connections for RecordingDatapath {
+    fn list(&self, _: Option<u16>, _: &mut dyn ConnectionSink) -> Result<(), DpifError> {
+        Ok(())
+    }
+
+    fn flush(&self, _: &CtMatch) -> Result<(), DpifError> {
+        Err(DpifError::NotFound("connection"))
+    }
+
+    fn limits(&self, _: &[CtZone]) -> Result<Vec<CtLimit>, DpifError> {
+        Ok(Vec::new())
+    }
+
+    fn set_limits(&self, _: &[(CtZone, u32)]) -> Result<(), DpifError> {
+        Ok(())
+    }
+
+    fn remove_limits(&self, _: &[CtZone]) -> Result<(), DpifError> {
+        Ok(())
     }
 }

@@ -1,4 +1,5 @@
-//! Requests to delete tracked connections: `NXT_CT_FLUSH_ZONE`, `NXT_CT_FLUSH` (Open vSwitch 2.6 and 3.1).
+//! Requests to delete tracked connections: `NXT_CT_FLUSH_ZONE`, `NXT_CT_FLUSH` (Open vSwitch 2.6 and 3.1; mark and
+//! labels from 3.3).
 
 use ofp_wire::{ErrorKind, Reader, Res, Writer, prop};
 use std::net::Ipv6Addr;
@@ -14,6 +15,10 @@ pub struct CtFlush {
     pub reply: CtFlushTuple,
     /// Zone; without one, that of a given tuple is 0.
     pub zone: Option<u16>,
+    /// Value of the mark, and the mask of its bits.
+    pub mark: Option<(u32, u32)>,
+    /// Value of the labels, and the mask of their bits.
+    pub labels: Option<(u128, u128)>,
 }
 
 /// Fields of one direction.
@@ -35,10 +40,14 @@ pub struct CtFlushTuple {
     pub icmp_code: Option<u8>,
 }
 
-/// `NXT_CT_*` properties: the tuples, each with its own, and the zone.
+/// `NXT_CT_*` properties: the tuples, each with its own; zone, mark and labels.
 const ORIG: u16 = 0;
 const REPLY: u16 = 1;
 const ZONE: u16 = 2;
+const MARK: u16 = 3;
+const MARK_MASK: u16 = 4;
+const LABELS: u16 = 5;
+const LABELS_MASK: u16 = 6;
 
 pub(crate) fn decode_ct_flush_zone(r: &mut Reader<'_>) -> Res<u16> {
     r.sub(6)?.zeros(ErrorKind::NxbrcMustBeZero)?;
@@ -53,15 +62,29 @@ pub(crate) fn encode_ct_flush_zone(zone: &u16, w: &mut Writer) {
 pub(crate) fn decode_ct_flush(r: &mut Reader<'_>) -> Res<CtFlush> {
     let mut flush = CtFlush { proto: r.u8()?, ..CtFlush::default() };
     r.sub(7)?.zeros(ErrorKind::NxbrcMustBeZero)?;
+    let (mut mark, mut labels) = ((None, None), (None, None));
     while !r.is_empty() {
         let (ty, mut p) = prop::read(r)?;
         match ty {
             ORIG => flush.orig = read_tuple(&mut p)?,
             REPLY => flush.reply = read_tuple(&mut p)?,
             ZONE => flush.zone = Some(prop::small_u16(&mut p)?),
+            MARK => mark.0 = Some(p.u32()?),
+            MARK_MASK => mark.1 = Some(p.u32()?),
+            LABELS => labels.0 = Some(u128::from_be_bytes(p.array()?)),
+            LABELS_MASK => labels.1 = Some(u128::from_be_bytes(p.array()?)),
             _ => return Err(ErrorKind::BpcBadType),
         }
+        if ty >= MARK && !p.is_empty() {
+            return Err(ErrorKind::BpcBadLen);
+        }
     }
+    // A value without a mask is exact, so that it never selects more; a mask without a value means zero.
+    fn masked<T: Default>((value, mask): (Option<T>, Option<T>), exact: T) -> Option<(T, T)> {
+        let given = value.is_some() || mask.is_some();
+        given.then(|| (value.unwrap_or_default(), mask.unwrap_or(exact)))
+    }
+    (flush.mark, flush.labels) = (masked(mark, u32::MAX), masked(labels, u128::MAX));
     Ok(flush)
 }
 
@@ -98,6 +121,14 @@ pub(crate) fn encode_ct_flush(m: &CtFlush, w: &mut Writer) {
     }
     if let Some(zone) = m.zone {
         prop::put_u16(w, ZONE, zone);
+    }
+    if let Some((value, mask)) = m.mark {
+        prop::put(w, MARK, |w| w.u32(value));
+        prop::put(w, MARK_MASK, |w| w.u32(mask));
+    }
+    if let Some((value, mask)) = m.labels {
+        prop::put(w, LABELS, |w| w.bytes(&value.to_be_bytes()));
+        prop::put(w, LABELS_MASK, |w| w.bytes(&mask.to_be_bytes()));
     }
 }
 
@@ -157,8 +188,13 @@ mod tests {
                         icmp_code: Some(0),
                         ..CtFlushTuple::default()
                     },
-                    zone: None,
+                    ..CtFlush::default()
                 },
+            ),
+            (
+                // Mark and labels as Open vSwitch 3.5 encodes properties of these types.
+                "00000000000000000003000800000005000400080000000f000500140000000000000000000000000000000700000000000600140000000000000000000000000000000f00000000",
+                CtFlush { mark: Some((5, 15)), labels: Some((7, 15)), ..CtFlush::default() },
             ),
         ];
         for (hex, flush) in rows {
@@ -168,6 +204,25 @@ mod tests {
             assert_eq!(w.buf.iter().map(|b| format!("{b:02x}")).collect::<String>(), hex);
             assert_eq!(decode_ct_flush(&mut Reader::new(&w.buf, Version::V13)), Ok(flush));
         }
+        for (hex, flush) in [
+            (
+                "0000000000000000 0003000800000005",
+                CtFlush { mark: Some((5, u32::MAX)), ..CtFlush::default() },
+            ),
+            ("0000000000000000 0004000800000005", CtFlush { mark: Some((0, 5)), ..CtFlush::default() }),
+            (
+                "0000000000000000 000500140000000000000000000000000000000700000000",
+                CtFlush { labels: Some((7, u128::MAX)), ..CtFlush::default() },
+            ),
+        ] {
+            let hex = hex.replace(' ', "");
+            let bytes: Vec<u8> = (0..hex.len() / 2)
+                .map(|n| u8::from_str_radix(&hex[2 * n..2 * n + 2], 16).expect("hex"))
+                .collect();
+            assert_eq!(decode_ct_flush(&mut Reader::new(&bytes, Version::V13)), Ok(flush), "{hex}");
+        }
+        let long = [0, 0, 0, 0, 0, 0, 0, 0, 0, 3, 0, 12, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 0];
+        assert_eq!(decode_ct_flush(&mut Reader::new(&long, Version::V13)), Err(ErrorKind::BpcBadLen));
         let unknown = [0, 0, 0, 0, 0, 0, 0, 0, 0, 9, 0, 8, 0, 0, 0, 0];
         assert_eq!(decode_ct_flush(&mut Reader::new(&unknown, Version::V13)), Err(ErrorKind::BpcBadType));
     }

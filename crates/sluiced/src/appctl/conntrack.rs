@@ -1,19 +1,24 @@
-//! Commands about tracked connections and their limits.
+//! Commands about tracked connections; about the tracker's limits ([`limits`]), other settings ([`settings`]), reassembly
+//! of fragments ([`fragments`]), buckets and expectations ([`views`]).
 //!
 //! The kernel's connections are those of the network namespace, including other programs'. A thread does work that
 //! may take long with many connections, so that the main loop continues. A datapath without a tracker shows none.
+
+pub(super) mod fragments;
+pub(super) mod limits;
+pub(super) mod settings;
+pub(super) mod views;
 
 use super::datapath::datapath;
 use super::work::Work;
 use super::{Answer, Wait};
 use crate::daemon::Daemon;
 use crate::instances::Instance;
-use crate::switch::Switch;
 use dpif::Provider;
-use dpif::text::{ConnectionFormat, format_protocol, parse_tuple_match, tcp_state_name, write_connection};
-use dpif::{
-    Connection, ConnectionSink, Connections, CtLimit, CtMatch, CtProtocol, CtZone, DpifError, TcpState,
-};
+use dpif::text::{ConnectionFormat, format_protocol, tcp_state_name, write_connection};
+use dpif::{Connection, ConnectionSink, CtProtocol, DpifError, TcpState};
+use ofproto::connmgr::selected_connections;
+use openflow::text::parse_ct_flush;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::ops::ControlFlow;
@@ -232,176 +237,40 @@ pub(super) fn stats(daemon: &mut Daemon, args: &[String]) -> Answer {
     or_error(begin())
 }
 
-/// `[dp] [zone=N] [ct-orig-tuple [ct-reply-tuple]]`
+/// `[dp] [zone=N] [mark=X[/M]] [labels=X[/M]] [ct-orig-tuple [ct-reply-tuple]]`
 pub(super) fn flush(daemon: &mut Daemon, args: &[String]) -> Answer {
     let begin = || {
-        let words = Words::parse(args, &[])?;
-        if let Some(word) = words.rest.get(2) {
-            return Err(invalid(&format!("invalid argument {word}")));
+        if let Some(option) = args.iter().find(|arg| arg.starts_with('-')) {
+            return Err(format!("Unrecognized option {option}"));
         }
-        let tuple = |n: usize| {
-            let text = words.rest.get(n).copied().unwrap_or_default();
-            parse_tuple_match(text).map_err(|e| invalid(&e.to_string()))
-        };
-        let which = CtMatch { zone: words.zone, orig: tuple(0)?, reply: tuple(1)?, ..CtMatch::default() };
-        Ok(later(daemon, words.datapath, "", move |tracker, _| {
+        let (name, words) = split_name(args);
+        let which = parse_ct_flush(words.iter().map(String::as_str)).map_err(|e| invalid(&e))?;
+        let which = selected_connections(&which);
+        Ok(later(daemon, name, "", move |tracker, _| {
             let flushed = tracker.0.connections().map_or(Ok(()), |c| c.flush(&which));
-            flushed.map(|()| String::new()).map_err(|e| match e {
-                DpifError::NotFound(_) => "failed to flush conntrack (No such file or directory)".to_string(),
-                e => format!("failed to flush conntrack ({e})"),
-            })
+            flushed.map(|()| String::new()).map_err(|e| failed("failed to flush conntrack", &e))
         }))
     };
     or_error(begin())
 }
 
-/// The tracker of a datapath with limits.
-fn limited<'a>(switch: &'a Switch, name: Option<&String>) -> Result<&'a dyn Connections, String> {
-    let instance = datapath(switch, name)?;
-    instance.datapath.connections().ok_or_else(|| {
-        format!("{}: there is no connection tracking, so there are no limits of it", instance.name())
-    })
-}
-
 /// The datapath name before other arguments, and those.
 fn split_name(args: &[String]) -> (Option<&String>, &[String]) {
     match args.split_first() {
-        Some((first, rest)) if !first.contains('=') => (Some(first), rest),
+        Some((first, rest)) if !first.contains('=') && !first.is_empty() => (Some(first), rest),
         _ => (None, args),
     }
 }
 
-/// `zone=N[,N]...`
-fn zones(word: &str) -> Result<Vec<CtZone>, String> {
-    let list = word.strip_prefix("zone=").ok_or_else(|| invalid(&format!("invalid argument {word}")))?;
-    list.split(',')
-        .map(|zone| number(zone).map(CtZone::Zone).ok_or_else(|| invalid("invalid zone")))
-        .collect()
-}
-
-pub(super) fn limits(daemon: &mut Daemon, args: &[String]) -> Answer {
-    let get = || {
-        let (name, words) = split_name(args);
-        let mut wanted = Vec::new();
-        if let Some(word) = words.first() {
-            // That of the others is always shown.
-            wanted.push(CtZone::Default);
-            wanted.extend(zones(word)?);
-        }
-        let limits = limited(&daemon.switch, name)?.limits(&wanted);
-        let limits = limits.map_err(|e| format!("failed to get conntrack limit ({e})"))?;
-        Ok(limits.iter().map(|limit| show_limit(limit) + "\n").collect())
-    };
-    Answer::Now(get())
-}
-
-fn show_limit(limit: &CtLimit) -> String {
-    match limit.zone {
-        CtZone::Default => format!("default limit={}", limit.limit),
-        CtZone::Zone(zone) => format!("zone={zone},limit={},count={}", limit.limit, limit.count),
-    }
-}
-
-/// `default=L` or `zone=N,limit=L`.
-fn limit(word: &str) -> Result<(CtZone, u32), String> {
-    if let Some(text) = word.strip_prefix("default=") {
-        let limit = number(text).ok_or_else(|| invalid("invalid default limit"))?;
-        return Ok((CtZone::Default, limit));
-    }
-    fn value<T: FromStr>(name: &str, text: &str) -> Result<T, String> {
-        number(text).ok_or_else(|| invalid(&format!("failed to parse field {name}")))
-    }
-    let (mut zone, mut limit) = (None, None);
-    for field in word.split(',') {
-        match field.split_once('=') {
-            Some(("zone", text)) => {
-                zone = Some(CtZone::Zone(value("zone", text)?));
-            }
-            Some(("limit", text)) => limit = Some(value("limit", text)?),
-            Some((other, _)) => return Err(invalid(&format!("invalid zone limit field: {other}"))),
-            None => return Err(invalid(&format!("field {field} missing value"))),
+/// A failure with its reason in the words of the stock tool, if it has any.
+fn failed(what: &str, error: &DpifError) -> String {
+    match error {
+        DpifError::Unsupported(_) => format!("{what} (Operation not supported)"),
+        DpifError::NotFound(_) => format!("{what} (No such file or directory)"),
+        DpifError::Exists(_) | DpifError::Full(_) | DpifError::Busy(_) | DpifError::Device(_) => {
+            format!("{what} ({error})")
         }
     }
-    zone.zip(limit).ok_or_else(|| invalid("failed to parse zone limit"))
-}
-
-pub(super) fn set_limits(daemon: &mut Daemon, args: &[String]) -> Answer {
-    let set = || {
-        // A single argument is no name.
-        let (name, words) = if args.len() > 1 { split_name(args) } else { (None, args) };
-        let limits = words.iter().map(|word| limit(word)).collect::<Result<Vec<_>, _>>()?;
-        let set = limited(&daemon.switch, name)?.set_limits(&limits);
-        set.map(|()| String::new()).map_err(|e| format!("failed to set conntrack limit ({e})"))
-    };
-    Answer::Now(set())
-}
-
-pub(super) fn remove_limits(daemon: &mut Daemon, args: &[String]) -> Answer {
-    let remove = || {
-        let (name, words) = if args.len() > 1 { split_name(args) } else { (None, args) };
-        let [word] = words else { return Err("name zones: zone=N[,N]...".to_string()) };
-        let zones = zones(word)?;
-        let removed = limited(&daemon.switch, name)?.remove_limits(&zones);
-        removed.map(|()| String::new()).map_err(|e| format!("failed to delete conntrack limit ({e})"))
-    };
-    Answer::Now(remove())
-}
-
-/// Error for commands that only the userspace tracker of stock switches supports.
-fn unsupported(daemon: &Daemon, name: Option<&String>, why: &str) -> Answer {
-    let known = datapath(&daemon.switch, name);
-    Answer::Now(known.and_then(|_| Err(format!("{why} (Operation not supported)"))))
-}
-
-pub(super) fn count(daemon: &mut Daemon, args: &[String]) -> Answer {
-    match datapath(&daemon.switch, args.first()) {
-        Ok(instance) if instance.datapath.connections().is_none() => "0\n".to_string().into(),
-        _ => unsupported(daemon, args.first(), "nconns could not be retrieved"),
-    }
-}
-
-pub(super) fn maximum(daemon: &mut Daemon, args: &[String]) -> Answer {
-    unsupported(daemon, args.first(), "maxconns could not be retrieved")
-}
-
-pub(super) fn set_maximum(daemon: &mut Daemon, args: &[String]) -> Answer {
-    match args {
-        [name @ .., most] if number::<u32>(most).is_some() => {
-            unsupported(daemon, name.first(), "ct set maxconns failed")
-        }
-        _ => Answer::Now(Err(invalid("maxconns missing or malformed"))),
-    }
-}
-
-pub(super) fn check_sequences(daemon: &mut Daemon, args: &[String]) -> Answer {
-    unsupported(daemon, args.first(), "enabling TCP sequence checking failed")
-}
-
-pub(super) fn spare_sequences(daemon: &mut Daemon, args: &[String]) -> Answer {
-    unsupported(daemon, args.first(), "disabling TCP sequence checking failed")
-}
-
-pub(super) fn sequences_checked(daemon: &mut Daemon, args: &[String]) -> Answer {
-    unsupported(daemon, args.first(), "TCP sequence checking query failed")
-}
-
-/// The kernel does not report its buckets.
-pub(super) fn buckets(daemon: &mut Daemon, args: &[String]) -> Answer {
-    let (name, words) = split_name(args);
-    let show = || {
-        let instance = datapath(&daemon.switch, name)?;
-        for word in words {
-            let threshold =
-                word.strip_prefix("gt=").ok_or_else(|| invalid(&format!("invalid argument {word}")))?;
-            number::<u16>(threshold).ok_or_else(|| invalid("failed to parse threshold"))?;
-        }
-        let text = match instance.datapath.connections() {
-            Some(_) => "Command is available for UserSpace ConnTracker only.\n",
-            None => "Total Buckets: 1\nCurrent Connections: 0\n\n",
-        };
-        Ok(text.to_string())
-    };
-    Answer::Now(show())
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ impl Work {
     ///
     /// # Errors
     /// Too many are in progress, or no thread can be created.
-    pub(super) fn begin(
+    pub(crate) fn begin(
         workers: &Workers,
         make: impl FnOnce(&dyn Fn() -> bool) -> Result<String, String> + Send + 'static,
     ) -> Result<Work, String> {
@@ -49,7 +49,7 @@ impl Work {
     }
 
     /// The reply, once ready.
-    pub(super) fn answer(&self) -> Option<Result<String, String>> {
+    pub(crate) fn answer(&self) -> Option<Result<String, String>> {
         match self.answer.try_recv() {
             Ok(answer) => Some(answer),
             Err(TryRecvError::Empty) => None,

@@ -1,6 +1,7 @@
 //! [`OfBridge`]: the OpenFlow connections of one bridge: accepts, reconnects, reads, sends and closes.
 
 use super::controller::{Controller, Place, Remote};
+use super::flush::Flushes;
 use super::link::{CLOSED, Link, Origin, RESET};
 use crate::instances::Instance;
 use crate::next_hops::NextHops;
@@ -54,6 +55,7 @@ pub(super) struct OfBridge {
     desc: SwitchDesc,
     versions: VersionSet,
     mgr: Connmgr,
+    flushes: Flushes,
     management: Option<Listener>,
     snoop: Option<Listener>,
     controllers: BTreeMap<String, Controller>,
@@ -102,6 +104,7 @@ impl OfBridge {
             desc: describe(None, None),
             versions: VersionSet::IMPLEMENTED,
             mgr: Connmgr::sharing(budgets.clone()),
+            flushes: Flushes::default(),
             management,
             snoop,
             controllers: BTreeMap::new(),
@@ -252,9 +255,10 @@ impl OfBridge {
         self.mgr.keep_messages(vlog().wants("vconn", LevelFilter::Debug));
         self.reconnect(reactor, now_ms);
         self.with_mgr(|mgr, ctx| mgr.run_within(ctx, now_ms, work));
+        let flushes = self.flushes.run(&mut self.mgr, &self.datapath, now_ms);
         self.log_fail_mode();
         self.links.iter().for_each(|(token, link)| log_messages(&mut self.mgr, *token, link));
-        self.exchange_all(reactor, now_ms).and(self.next())
+        self.exchange_all(reactor, now_ms).and(self.next()).and(flushes)
     }
 
     fn log_fail_mode(&mut self) {

@@ -158,6 +158,20 @@ fn a_datapath_without_the_feature_says_so() {
 }
 
 #[test]
+fn ignored_timeouts_are_named() {
+    let mut world = World::new(Some(Scripted::default()));
+    let timeouts = [(TimeoutAttr::IcmpReply, 3), (TimeoutAttr::IcmpFirst, 4)].into_iter().collect();
+    let zones = [(5, CtZoneConfig { limit: None, timeouts })].into();
+    let calls = world.set(Arc::new(CtConfig { default_limit: None, zones }));
+    assert_eq!(calls, ["set policy 1 icmp_first=4,icmp_reply=3"]);
+    let why = "netdev@ovs-netdev has no timeout icmp_reply: in timeout policies it has no effect";
+    assert_eq!(world.zones.take_report(), Some(Some(why.to_string())));
+    assert_eq!(world.assigned, [(5, id(1))].into());
+    world.set(config(&[(5, None, Some(3))]));
+    assert_eq!(world.zones.take_report(), Some(None));
+}
+
+#[test]
 fn many_zones_take_several_turns() {
     let mut world = World::new(Some(Scripted::default()));
     let zones: Vec<_> = (0..1000).map(|n| (n, Some(1), Some(u32::from(n) + 1))).collect();

@@ -42,6 +42,7 @@ const QUICK: &[GuestTest] = &[
         args: &[
             "--exact",
             "connections::connections_are_listed_and_deleted_one_by_one_by_zone_and_together",
+            "connections::timeout_policies_are_set_replaced_listed_and_deleted",
             "flows::tunnels_are_held_and_set_as_written",
             "others::the_kernel_executes_actions_of_other_programs",
         ],
@@ -64,6 +65,7 @@ const QUICK: &[GuestTest] = &[
             "kernel::a_removed_datapath_is_recreated",
             "kernel_ct::one_side_begins_connections_and_marks_belong_to_them",
             "kernel_ct::sources_and_destinations_are_translated",
+            "kernel_ct::timeouts_of_a_zone_are_those_of_its_policy",
             "kernel::a_flow_answers_arp_in_the_slow_path",
             "kernel::established_traffic_survives_a_kill",
             "kernel::hosts_reach_each_other_and_stock_tools_agree",

@@ -480,3 +480,92 @@ fn misses_are_treated_as_controllers_of_older_versions_ask() {
     new.silent(&mut s, &set(0, Drop.to_config()));
     assert_eq!(s.backer.view().bridge(s.bridge).unwrap().tables.miss(TableId(0)), Some(Controller));
 }
+
+/// A full original tuple selects one connection, which a tracker finds without a walk.
+#[test]
+fn flushes_select_what_they_name() {
+    use dpif::{CtAddresses, CtTransport, CtTuple};
+    use openflow::text::parse_ct_flush;
+    let full = "ct_nw_src=10.0.0.1,ct_nw_dst=10.0.0.2,ct_nw_proto=17,ct_tp_src=1,ct_tp_dst=2";
+    let tuple = CtTuple {
+        addresses: CtAddresses::V4 { src: [10, 0, 0, 1].into(), dst: [10, 0, 0, 2].into() },
+        proto: 17,
+        transport: CtTransport::Ports { src: 1, dst: 2 },
+    };
+    for (line, protos, exact) in [
+        (full.to_string(), [17, 0], Some((0, tuple))),
+        (format!("zone=7 {full}"), [17, 0], Some((7, tuple))),
+        (format!("zone=7 mark=1 {full}"), [17, 0], None),
+        (format!("{full} ct_tp_dst=1"), [17, 17], None),
+        ("zone=7".to_string(), [0, 0], None),
+        ("ct_nw_proto=6".to_string(), [6, 0], None),
+        (" ct_nw_proto=6,ct_tp_src=5".to_string(), [0, 6], None),
+    ] {
+        let which = crate::connmgr::selected_connections(&parse_ct_flush(line.split(' ')).unwrap());
+        assert_eq!([which.orig.proto, which.reply.proto], protos, "{line}");
+        assert_eq!(which.exact(), exact, "{line}");
+        let [zone, mark] = ["zone=7", "mark=1"].map(|part| line.contains(part));
+        assert_eq!((which.zone.is_some(), which.mark.is_some()), (zone, mark), "{line}");
+    }
+}
+
+/// Later requests of the connection wait for the end of a deletion, those of others do not.
+#[test]
+fn flushes_are_carried_out_by_the_owner() {
+    use dpif::DpifError;
+    use openflow::msg::ct_flush::CtFlush;
+    use openflow::{ErrorCode, ErrorKind};
+    let failed = || DpifError::Device("the kernel refused".to_string());
+    for (result, error) in [
+        (Ok(()), None),
+        (Err(DpifError::NotFound("connection")), None),
+        (Err(failed()), Some(ErrorKind::BrcEperm)),
+    ] {
+        let mut s = Switch::new();
+        s.datapath.tracks = true;
+        let (mut c, mut other) = (s.service(Version::V13), s.service(Version::V13));
+        let mut bytes = encode(&Message::CtFlushZone(5), c.version, 7).unwrap();
+        let flush = CtFlush { zone: Some(6), mark: Some((1, 3)), ..CtFlush::default() };
+        bytes.extend(encode(&Message::CtFlush(flush), c.version, 8).unwrap());
+        bytes.extend(encode(&Message::BarrierRequest, c.version, 9).unwrap());
+        c.send_bytes(&mut s, &bytes);
+        for zone in [5, 6] {
+            let (conn, which) = s.manager.take_flush().expect("one at a time");
+            assert_eq!((conn, which.zone, which.mark.is_some()), (c.id, Some(zone), zone == 6));
+            assert_eq!(s.manager.take_flush(), None);
+            c.read(&mut s);
+            assert!(!c.received.iter().any(|(_, m)| *m == Message::BarrierReply));
+            assert_eq!(other.ask(&mut s, &Message::DescRequest).len(), 1);
+            s.manager.flushed(conn, result.clone());
+            c.read(&mut s);
+        }
+        let (last, before) = c.received.split_last().unwrap();
+        assert_eq!(last, &(9, Message::BarrierReply));
+        let refused = before.iter().map(|(xid, m)| match m {
+            Message::Error(e) => (*xid, e.error),
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(
+            refused.collect::<Vec<_>>(),
+            error.map_or(vec![], |e| [7, 8].map(|xid| (xid, ErrorCode::Known(e))).to_vec())
+        );
+        // A connection may end before.
+        let (gone, bytes) =
+            (s.service(Version::V13), encode(&Message::CtFlushZone(5), Version::V13, 7).unwrap());
+        s.with(|m, ctx, now| {
+            m.input(gone.id, &bytes, now);
+            m.run(ctx, now);
+            assert!(m.take_flush().is_some());
+            m.close(gone.id, ctx, now);
+            m.flushed(gone.id, Err(failed()));
+        });
+    }
+    let mut s = Switch::new();
+    let mut c = s.service(Version::V13);
+    let answer = c.ask(&mut s, &Message::CtFlushZone(5));
+    assert!(
+        matches!(&answer[..], [Message::Error(e)] if e.error == ErrorCode::Known(ErrorKind::BrcBadExpType)),
+        "{answer:?}"
+    );
+    assert_eq!(s.manager.take_flush(), None);
+}

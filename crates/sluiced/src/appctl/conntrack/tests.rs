@@ -26,27 +26,3 @@ fn words_are_read_in_any_order_but_for_the_datapath() {
         assert_eq!(read.err().as_deref(), Some(why), "{line}");
     }
 }
-
-#[test]
-fn limits_are_read() {
-    assert_eq!(limit("default=0"), Ok((CtZone::Default, 0)));
-    assert_eq!(limit("zone=65535,limit=4294967295"), Ok((CtZone::Zone(65535), u32::MAX)));
-    assert_eq!(limit("limit=3,zone=0"), Ok((CtZone::Zone(0), 3)));
-    assert_eq!(zones("zone=1,2"), Ok(vec![CtZone::Zone(1), CtZone::Zone(2)]));
-    for (word, why) in [
-        ("bla", "field bla missing value"),
-        ("zone=7", "failed to parse zone limit"),
-        ("limit=7", "failed to parse zone limit"),
-        ("zone=7,limit=x", "failed to parse field limit"),
-        ("zone=7,limit=4294967296", "failed to parse field limit"),
-        ("zone=70000,limit=1", "failed to parse field zone"),
-        ("zone=7,foo=1", "invalid zone limit field: foo"),
-        ("default=x", "invalid default limit"),
-    ] {
-        assert_eq!(limit(word), Err(format!("{why} (Invalid argument)")), "{word}");
-    }
-    for bad in ["zone=", "zone=1,", "zone=x", "zone=65536"] {
-        assert_eq!(zones(bad), Err("invalid zone (Invalid argument)".to_string()), "{bad}");
-    }
-    assert_eq!(zones("bla"), Err("invalid argument bla (Invalid argument)".to_string()));
-}

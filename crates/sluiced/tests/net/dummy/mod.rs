@@ -9,6 +9,7 @@ mod perf;
 mod prefixes;
 mod recorded;
 mod texts;
+mod zones;
 
 use crate::helpers::{appctl, appctl_output, serving, spec, vsctl, wait_until};
 use testkit::{Daemon, Netns, TempDir, require_netns, require_programs, wait_for};

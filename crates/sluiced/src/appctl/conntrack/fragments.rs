@@ -1,0 +1,233 @@
+//! Reassembly of IP fragments for tracking (`dpctl/ipf-*`).
+
+use super::super::Answer;
+use super::super::datapath::datapath;
+use super::{invalid, number};
+use crate::daemon::Daemon;
+use dpif::{Connections, FragmentCounts, FragmentList, Fragments, IpFamily};
+use std::fmt::Write as _;
+use std::ops::ControlFlow;
+
+type Text = Result<String, String>;
+type Reassembly<'a> = Option<&'a dyn Fragments>;
+
+fn unsupported(what: &str) -> String {
+    format!("{what} (Operation not supported)")
+}
+
+/// Values out of range, as in the stock tool.
+fn not_permitted(what: &str) -> String {
+    format!("{what} (Operation not permitted)")
+}
+
+fn family(word: &str) -> Option<IpFamily> {
+    match word {
+        "v4" => Some(IpFamily::V4),
+        "v6" => Some(IpFamily::V6),
+        _ => None,
+    }
+}
+
+fn enabled_set(fragments: Reassembly<'_>, word: &str, enabled: bool) -> Text {
+    let family = family(word).ok_or_else(|| invalid("parameter missing: 'v4' for IPv4 or 'v6' for IPv6"))?;
+    let doing = if enabled { "enabling" } else { "disabling" };
+    let fragments =
+        fragments.ok_or_else(|| unsupported(&format!("{doing} fragmentation reassembly failed")))?;
+    fragments.set_enabled(family, enabled);
+    Ok(format!("{doing} fragmentation reassembly successful"))
+}
+
+fn minimum_set(fragments: Reassembly<'_>, version: &str, bytes: &str) -> Text {
+    let family = family(version).ok_or_else(|| invalid("parameter missing: v4 for IPv4 or v6 for IPv6"))?;
+    let bytes = number(bytes).ok_or_else(|| invalid("parameter missing for minimum fragment size"))?;
+    let fragments = fragments.ok_or_else(|| unsupported("setting minimum fragment size failed"))?;
+    let why = "requested minimum fragment size too small; see documentation";
+    fragments.set_min_bytes(family, bytes).map_err(|_| not_permitted(why))?;
+    Ok("setting minimum fragment size successful".to_string())
+}
+
+fn maximum_set(fragments: Reassembly<'_>, word: &str) -> Text {
+    let most = number(word).ok_or_else(|| invalid("parameter missing for maximum fragments"))?;
+    let what = "setting maximum fragments failed";
+    fragments.ok_or_else(|| unsupported(what))?.set_max(most).map_err(|_| not_permitted(what))?;
+    Ok("setting maximum fragments successful".to_string())
+}
+
+fn shown(fragments: Reassembly<'_>, verbose: bool) -> Text {
+    let fragments = fragments.ok_or_else(|| unsupported("ipf status could not be retrieved"))?;
+    let status = fragments.status();
+    let mut lines = vec![
+        "Fragmentation Module Status".to_string(),
+        "---------------------------".to_string(),
+        format!("v4 enabled: {}", u8::from(status.v4.enabled)),
+        format!("v6 enabled: {}", u8::from(status.v6.enabled)),
+        format!("max num frags (v4/v6): {}", status.max),
+        format!("num frag: {}", status.held),
+    ];
+    let counts = |version: &str, c: &FragmentCounts| {
+        [
+            format!("min {version} frag size: {}", c.min_bytes),
+            format!("{version} frags accepted: {}", c.accepted),
+            format!("{version} frags completed: {}", c.completed),
+            format!("{version} frags expired: {}", c.expired),
+            format!("{version} frags too small: {}", c.too_small),
+            format!("{version} frags overlapped: {}", c.overlapped),
+            format!("{version} frags purged: {}", c.purged),
+        ]
+    };
+    lines.extend(counts("v4", &status.v4));
+    lines.extend(counts("v6", &status.v6));
+    let mut out: String = lines.iter().map(|line| format!("        {line}\n")).collect();
+    if verbose {
+        out += "\n        Fragment Lists:\n\n";
+        fragments.lists(&mut |list| {
+            write_list(&mut out, list);
+            ControlFlow::Continue(())
+        });
+    }
+    Ok(out)
+}
+
+fn write_list(out: &mut String, list: &FragmentList) {
+    let [src, dst] = list.addresses.both();
+    let eth_type = if src.is_ipv4() { 0x0800 } else { 0x86dd };
+    let FragmentList { recirc_id, ip_id, zone, proto, fragments, state, .. } = list;
+    // Writing to a string cannot fail.
+    let _infallible = writeln!(
+        out,
+        "(src={src},dst={dst},recirc_id={recirc_id},ip_id={ip_id},dl_type={eth_type:#x},zone={zone},nw_proto={proto},num_fragments={fragments},state={})",
+        state.name()
+    );
+}
+
+/// Answers for the datapath of that name.
+fn answer(daemon: &Daemon, name: Option<&String>, text: impl FnOnce(Reassembly<'_>) -> Text) -> Answer {
+    let instance = datapath(&daemon.switch, name);
+    let text = |fragments| text(fragments);
+    instance.and_then(|i| text(i.datapath.connections().and_then(Connections::fragments))).into()
+}
+
+fn set_enabled(daemon: &Daemon, args: &[String], enabled: bool) -> Answer {
+    let [name @ .., word] = args else { return Answer::Now(Ok(String::new())) };
+    answer(daemon, name.first(), |fragments| enabled_set(fragments, word, enabled))
+}
+
+/// `[dp] v4|v6`
+pub(in crate::appctl) fn enable(daemon: &mut Daemon, args: &[String]) -> Answer {
+    set_enabled(daemon, args, true)
+}
+
+/// `[dp] v4|v6`
+pub(in crate::appctl) fn disable(daemon: &mut Daemon, args: &[String]) -> Answer {
+    set_enabled(daemon, args, false)
+}
+
+/// `[dp] v4|v6 minfragment`
+pub(in crate::appctl) fn set_minimum(daemon: &mut Daemon, args: &[String]) -> Answer {
+    let [name @ .., version, bytes] = args else { return Answer::Now(Ok(String::new())) };
+    answer(daemon, name.first(), |fragments| minimum_set(fragments, version, bytes))
+}
+
+/// `[dp] maxfrags`
+pub(in crate::appctl) fn set_maximum(daemon: &mut Daemon, args: &[String]) -> Answer {
+    let [name @ .., word] = args else { return Answer::Now(Ok(String::new())) };
+    answer(daemon, name.first(), |fragments| maximum_set(fragments, word))
+}
+
+/// `[-m] [dp]`
+pub(in crate::appctl) fn show(daemon: &mut Daemon, args: &[String]) -> Answer {
+    match super::Words::parse(args, &["-m", "--more"]).and_then(super::Words::no_more) {
+        Ok(words) if words.zone.is_none() => {
+            answer(daemon, words.datapath, |fragments| shown(fragments, words.verbose))
+        }
+        Ok(_) => Answer::Now(Err(invalid("fragments have no selection by zone"))),
+        Err(e) => Answer::Now(Err(e)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tracker::Scripted;
+    use dpif::{CtAddresses, DpifError, FragmentState};
+
+    /// Texts and errors of Open vSwitch 3.1.
+    #[test]
+    fn settings_are_set_and_shown() {
+        let mut own = Scripted::default();
+        let list = FragmentList {
+            addresses: CtAddresses::V4 { src: [10, 0, 0, 1].into(), dst: [10, 0, 0, 2].into() },
+            recirc_id: 3,
+            ip_id: 40000,
+            zone: 7,
+            proto: 17,
+            fragments: 2,
+            state: FragmentState::FirstAndLast,
+        };
+        let addresses = CtAddresses::V6 { src: "fd00::1".parse().unwrap(), dst: "fd00::2".parse().unwrap() };
+        own.lists = vec![list, FragmentList { addresses, state: FragmentState::Failed, ..list }];
+        let fragments: Reassembly<'_> = Some(&own);
+        let ok = |text: &str| Ok(text.to_string());
+        assert_eq!(enabled_set(fragments, "v4", true), ok("enabling fragmentation reassembly successful"));
+        assert_eq!(enabled_set(fragments, "v6", true), ok("enabling fragmentation reassembly successful"));
+        assert_eq!(enabled_set(fragments, "v6", false), ok("disabling fragmentation reassembly successful"));
+        assert_eq!(minimum_set(fragments, "v4", "500"), ok("setting minimum fragment size successful"));
+        assert_eq!(minimum_set(fragments, "v6", "400"), ok("setting minimum fragment size successful"));
+        assert_eq!(maximum_set(fragments, "5000"), ok("setting maximum fragments successful"));
+        let counts = |version: &str, min: u32| {
+            let names = ["accepted", "completed", "expired", "too small", "overlapped", "purged"];
+            let rows: String = names.map(|n| format!("        {version} frags {n}: 0\n")).concat();
+            format!("        min {version} frag size: {min}\n{rows}")
+        };
+        let head = "        Fragmentation Module Status\n        ---------------------------\n        v4 enabled: 1\n        v6 enabled: 0\n        max num frags (v4/v6): 5000\n        num frag: 0\n";
+        let text = [head, &counts("v4", 500), &counts("v6", 400)].concat();
+        assert_eq!(shown(fragments, false), Ok(text.clone()));
+        let lists = "\n        Fragment Lists:\n\n\
+            (src=10.0.0.1,dst=10.0.0.2,recirc_id=3,ip_id=40000,dl_type=0x800,zone=7,nw_proto=17,num_fragments=2,state=first/last frag)\n\
+            (src=fd00::1,dst=fd00::2,recirc_id=3,ip_id=40000,dl_type=0x86dd,zone=7,nw_proto=17,num_fragments=2,state=reassemble fail)\n";
+        assert_eq!(shown(fragments, true), Ok(text + lists));
+    }
+
+    #[test]
+    fn faults_are_those_of_the_stock_tool() {
+        let own = Scripted::default();
+        let (fragments, none): (Reassembly<'_>, Reassembly<'_>) = (Some(&own), None);
+        own.fail("set m", DpifError::Unsupported("out of range".to_string()));
+        for (text, why) in [
+            (
+                enabled_set(fragments, "v5", true),
+                "parameter missing: 'v4' for IPv4 or 'v6' for IPv6 (Invalid argument)",
+            ),
+            (
+                minimum_set(fragments, "v7", "500"),
+                "parameter missing: v4 for IPv4 or v6 for IPv6 (Invalid argument)",
+            ),
+            (
+                minimum_set(fragments, "v4", "x"),
+                "parameter missing for minimum fragment size (Invalid argument)",
+            ),
+            (
+                minimum_set(fragments, "v4", "100"),
+                "requested minimum fragment size too small; see documentation (Operation not permitted)",
+            ),
+            (maximum_set(fragments, "x"), "parameter missing for maximum fragments (Invalid argument)"),
+            (maximum_set(fragments, "5001"), "setting maximum fragments failed (Operation not permitted)"),
+            (
+                enabled_set(none, "v4", true),
+                "enabling fragmentation reassembly failed (Operation not supported)",
+            ),
+            (
+                enabled_set(none, "v4", false),
+                "disabling fragmentation reassembly failed (Operation not supported)",
+            ),
+            (
+                minimum_set(none, "v4", "500"),
+                "setting minimum fragment size failed (Operation not supported)",
+            ),
+            (maximum_set(none, "5"), "setting maximum fragments failed (Operation not supported)"),
+            (shown(none, true), "ipf status could not be retrieved (Operation not supported)"),
+        ] {
+            assert_eq!(text, Err(why.to_string()));
+        }
+    }
+}

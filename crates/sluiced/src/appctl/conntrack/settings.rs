@@ -1,0 +1,169 @@
+//! Settings of connection trackers: maximum and number of connections, check of TCP sequence numbers, sweep interval.
+
+use super::super::Answer;
+use super::super::datapath::datapath;
+use super::{failed, invalid, number};
+use crate::daemon::Daemon;
+use dpif::{Connections, DpifError};
+
+type Tracker<'a> = Option<&'a dyn Connections>;
+type Text = Result<String, String>;
+
+/// Asks a tracker. A datapath without one supports nothing.
+pub(super) fn ask<T>(
+    tracker: Tracker<'_>,
+    what: &str,
+    ask: impl FnOnce(&dyn Connections) -> Result<T, DpifError>,
+) -> Result<T, String> {
+    let none = || Err(DpifError::Unsupported("there is no connection tracker".to_string()));
+    tracker.map_or_else(none, ask).map_err(|e| failed(what, &e))
+}
+
+fn counted(tracker: Tracker<'_>) -> Text {
+    match tracker {
+        None => Ok("0\n".to_string()),
+        Some(_) => Ok(format!("{}\n", ask(tracker, "nconns could not be retrieved", |t| t.count())?)),
+    }
+}
+
+fn maximum_shown(tracker: Tracker<'_>) -> Text {
+    Ok(format!("{}\n", ask(tracker, "maxconns could not be retrieved", |t| t.maximum())?))
+}
+
+fn maximum_set(tracker: Tracker<'_>, word: &str) -> Text {
+    let most = number(word).ok_or_else(|| invalid("maxconns missing or malformed"))?;
+    ask(tracker, "ct set maxconns failed", |t| t.set_maximum(most))?;
+    Ok("setting maxconns successful".to_string())
+}
+
+fn check_shown(tracker: Tracker<'_>) -> Text {
+    let checks = ask(tracker, "TCP sequence checking query failed", |t| t.checks_sequences())?;
+    Ok(format!("TCP sequence checking: {}\n", if checks { "enabled" } else { "disabled" }))
+}
+
+fn check_set(tracker: Tracker<'_>, checks: bool) -> Text {
+    let doing = if checks { "enabling" } else { "disabling" };
+    let what = format!("{doing} TCP sequence checking failed");
+    ask(tracker, &what, |t| t.set_checks_sequences(checks))?;
+    Ok(format!("{doing} TCP sequence checking successful"))
+}
+
+fn sweep_shown(tracker: Tracker<'_>) -> Text {
+    Ok(format!("{}\n", ask(tracker, "failed to get the sweep interval", |t| t.sweep_interval_ms())?))
+}
+
+fn sweep_set(tracker: Tracker<'_>, word: &str) -> Text {
+    let ms = number(word).ok_or_else(|| invalid("sweep interval missing or malformed"))?;
+    ask(tracker, "failed to set the sweep interval", |t| t.set_sweep_interval_ms(ms))?;
+    Ok("setting sweep interval successful\n".to_string())
+}
+
+/// Answers for the datapath of that name.
+fn answer(daemon: &Daemon, name: Option<&String>, text: impl FnOnce(Tracker<'_>) -> Text) -> Answer {
+    datapath(&daemon.switch, name).and_then(|instance| text(instance.datapath.connections())).into()
+}
+
+/// The name before the last argument, and that.
+fn last(args: &[String]) -> (Option<&String>, &str) {
+    match args {
+        [name @ .., last] => (name.first(), last),
+        [] => (None, ""),
+    }
+}
+
+pub(in crate::appctl) fn count(daemon: &mut Daemon, args: &[String]) -> Answer {
+    answer(daemon, args.first(), counted)
+}
+
+pub(in crate::appctl) fn maximum(daemon: &mut Daemon, args: &[String]) -> Answer {
+    answer(daemon, args.first(), maximum_shown)
+}
+
+/// `[dp] maxconns`
+pub(in crate::appctl) fn set_maximum(daemon: &mut Daemon, args: &[String]) -> Answer {
+    let (name, word) = last(args);
+    answer(daemon, name, |tracker| maximum_set(tracker, word))
+}
+
+pub(in crate::appctl) fn check_sequences(daemon: &mut Daemon, args: &[String]) -> Answer {
+    answer(daemon, args.first(), |tracker| check_set(tracker, true))
+}
+
+pub(in crate::appctl) fn spare_sequences(daemon: &mut Daemon, args: &[String]) -> Answer {
+    answer(daemon, args.first(), |tracker| check_set(tracker, false))
+}
+
+pub(in crate::appctl) fn sequences_checked(daemon: &mut Daemon, args: &[String]) -> Answer {
+    answer(daemon, args.first(), check_shown)
+}
+
+pub(in crate::appctl) fn sweep_interval(daemon: &mut Daemon, args: &[String]) -> Answer {
+    answer(daemon, args.first(), sweep_shown)
+}
+
+/// `[dp] ms`
+pub(in crate::appctl) fn set_sweep_interval(daemon: &mut Daemon, args: &[String]) -> Answer {
+    let (name, word) = last(args);
+    answer(daemon, name, |tracker| sweep_set(tracker, word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tracker::Scripted;
+
+    /// Texts and errors of Open vSwitch 3.1; of the sweep interval: 3.5.
+    #[test]
+    fn settings_are_shown_and_set() {
+        let own = Scripted::default();
+        let tracker: Tracker<'_> = Some(&own);
+        let ok = |text: &str| Ok(text.to_string());
+        assert_eq!(counted(tracker), ok("0\n"));
+        assert_eq!(maximum_set(tracker, "5"), ok("setting maxconns successful"));
+        assert_eq!(maximum_shown(tracker), ok("5\n"));
+        assert_eq!(check_set(tracker, true), ok("enabling TCP sequence checking successful"));
+        assert_eq!(check_shown(tracker), ok("TCP sequence checking: enabled\n"));
+        assert_eq!(check_set(tracker, false), ok("disabling TCP sequence checking successful"));
+        assert_eq!(check_shown(tracker), ok("TCP sequence checking: disabled\n"));
+        assert_eq!(sweep_set(tracker, "30000"), ok("setting sweep interval successful\n"));
+        assert_eq!(sweep_shown(tracker), ok("30000\n"));
+        for bad in ["", "x", "5x", "-1", "99999999999"] {
+            let why = "maxconns missing or malformed (Invalid argument)";
+            assert_eq!(maximum_set(tracker, bad), Err(why.to_string()), "{bad}");
+            let why = "sweep interval missing or malformed (Invalid argument)";
+            assert_eq!(sweep_set(tracker, bad), Err(why.to_string()), "{bad}");
+        }
+        assert_eq!((maximum_shown(tracker), sweep_shown(tracker)), (ok("5\n"), ok("30000\n")));
+        own.fail("set maximum", DpifError::Device("no memory".to_string()));
+        assert_eq!(maximum_set(tracker, "6"), Err("ct set maxconns failed (no memory)".to_string()));
+    }
+
+    #[test]
+    fn a_tracker_without_settings_says_so_and_one_less_datapath_too() {
+        let plain = Scripted::plain();
+        for tracker in [Some(&plain as &dyn Connections), None] {
+            for (text, why) in [
+                (maximum_shown(tracker), "maxconns could not be retrieved"),
+                (maximum_set(tracker, "5"), "ct set maxconns failed"),
+                (check_set(tracker, true), "enabling TCP sequence checking failed"),
+                (check_set(tracker, false), "disabling TCP sequence checking failed"),
+                (check_shown(tracker), "TCP sequence checking query failed"),
+                (sweep_shown(tracker), "failed to get the sweep interval"),
+                (sweep_set(tracker, "5"), "failed to set the sweep interval"),
+            ] {
+                assert_eq!(text, Err(format!("{why} (Operation not supported)")));
+            }
+        }
+        let why = "nconns could not be retrieved (Operation not supported)";
+        assert_eq!(counted(Some(&plain)), Err(why.to_string()));
+        assert_eq!(counted(None), Ok("0\n".to_string()));
+    }
+
+    #[test]
+    fn the_last_word_is_the_value() {
+        let args = ["dp".to_string(), "7".to_string()];
+        assert_eq!(last(&args), (Some(&args[0]), "7"));
+        assert_eq!(last(&args[1..]), (None, "7"));
+        assert_eq!(last(&[]), (None, ""));
+    }
+}
