@@ -1,5 +1,8 @@
 //! Tests of the tracker by frames: states, translation, limits. Expectations are answers of Open vSwitch 3.1.
 
+pub(crate) mod agree;
+mod threads;
+
 use crate::{Key, PacketInfo, Request, Tracker, Translation};
 use dpif::{CtNat, NatAddresses, NatRange};
 use flow::extract::{Metadata, extract};
