@@ -460,3 +460,6 @@ fn address(hash: u64, buckets: u64) -> u64 {
     let at = signature(hash) & mask;
     if at < buckets { at } else { at & (mask >> 1) }
 }
+
+#[cfg(test)]
+mod tests;

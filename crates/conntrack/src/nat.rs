@@ -176,3 +176,6 @@ fn address<W: Words>(orig: &W, range: &NatRange, hash: u64) -> Option<Option<IpA
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
