@@ -20,6 +20,8 @@ mod metadata;
 mod nat;
 mod packet_info;
 mod record;
+#[cfg(test)]
+mod reference;
 mod request;
 mod state;
 mod stats;

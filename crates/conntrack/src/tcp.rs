@@ -312,4 +312,4 @@ fn timeout(src: TcpState, dst: TcpState) -> TimeoutAttr {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

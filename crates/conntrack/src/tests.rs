@@ -1,6 +1,7 @@
 //! Tests of the tracker by frames: states, translation, limits. Expectations are answers of Open vSwitch 3.1.
 
 pub(crate) mod agree;
+mod model;
 mod threads;
 
 use crate::{Key, PacketInfo, Request, Tracker, Translation};

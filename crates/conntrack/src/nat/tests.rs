@@ -3,7 +3,7 @@
 use super::{CANDIDATES_MAX, Candidates};
 use crate::key::{Rest, V4_WORDS, V6_WORDS, Words};
 use crate::{Key, PacketInfo, Request, Tracker, Translation, Transport};
-use dpif::{CtNat, NatAddresses, NatRange};
+use dpif::{CtAddresses, CtNat, CtTransport, CtTuple, NatAddresses, NatRange};
 use flow::FlowKey;
 use proptest::prelude::*;
 use std::collections::HashSet;
@@ -196,4 +196,34 @@ fn persistent_translations_are_the_same_after_a_restart() {
     assert_eq!(translated(1, true), translated(2, true));
     assert_ne!(translated(1, false), translated(2, false));
     assert_ne!(translated(1, false), IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+}
+
+/// All reply tuples that a translation to one address may have; `None`: the range has none for the tuple's family.
+pub(crate) fn legal_replies(orig: &Key, range: &NatRange) -> Option<Vec<Key>> {
+    let mut reply = orig.reversed().tuple();
+    match (&mut reply.addresses, range.addresses) {
+        (CtAddresses::V4 { src, dst }, Some(NatAddresses::V4(to, _))) => {
+            *(if range.is_dst { src } else { dst }) = to;
+        }
+        (CtAddresses::V6 { src, dst }, Some(NatAddresses::V6(to, _))) => {
+            *(if range.is_dst { src } else { dst }) = to;
+        }
+        (_, None) => {}
+        _ => return None,
+    }
+    let zone = orig.rest().zone;
+    let CtTransport::Ports { src: of_server, dst: of_client } = reply.transport else {
+        return Some(Key::of(&reply, zone).into_iter().collect());
+    };
+    // The ports of these tests are low.
+    let clients = match range.ports {
+        Some((a, b)) if !range.is_dst => a..=b,
+        _ => {
+            assert!(of_client < 512);
+            1..=511
+        }
+    };
+    let servers = range.ports.filter(|_| range.is_dst).map_or(of_server..=of_server, |(a, b)| a..=b);
+    let all = servers.flat_map(|src| clients.clone().map(move |dst| CtTransport::Ports { src, dst }));
+    all.map(|transport| Key::of(&CtTuple { transport, ..reply }, zone)).collect()
 }

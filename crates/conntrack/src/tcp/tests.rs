@@ -7,19 +7,19 @@ use dpif::{TcpState, TimeoutAttr};
 use proptest::prelude::*;
 
 #[derive(Clone, Copy, PartialEq, Debug)]
-enum Scale {
+pub(crate) enum Scale {
     None,
     Unknown,
     By(u32),
 }
 
 #[derive(Clone, Copy, PartialEq, Debug)]
-struct Peer {
+pub(crate) struct Peer {
     sent: u32,
     permitted: u32,
     window: i64,
     scale: Scale,
-    state: TcpState,
+    pub(crate) state: TcpState,
 }
 
 /// How far `a` is behind `b`: positive if later.
@@ -36,7 +36,7 @@ fn length(s: &Segment) -> i64 {
     i64::from(s.bytes) + i64::from(s.flags & SYN != 0) + i64::from(s.flags & FIN != 0)
 }
 
-fn are_invalid(flags: u8) -> bool {
+pub(crate) fn are_invalid(flags: u8) -> bool {
     let has = |flag: u8| flags & flag != 0;
     has(SYN) && (has(RST) || has(FIN))
         || !has(SYN) && !has(ACK) && !has(RST)
@@ -51,7 +51,7 @@ fn without_scale(window: i64, by: u32) -> i64 {
     (window + (1 << by) - 1) >> by
 }
 
-fn oracle_new(s: &Segment) -> [Peer; 2] {
+pub(crate) fn oracle_new(s: &Segment) -> [Peer; 2] {
     let syn = s.flags & SYN != 0;
     let scale = if syn { scale_of(s) } else { Scale::Unknown };
     let window = i64::from(s.window).max(1);
@@ -65,7 +65,7 @@ fn oracle_new(s: &Segment) -> [Peer; 2] {
 }
 
 /// Returns result and peers: sender and receiver.
-fn oracle(s: &Segment, mut from: Peer, mut to: Peer, checked: bool) -> (Update, Peer, Peer) {
+pub(crate) fn oracle(s: &Segment, mut from: Peer, mut to: Peer, checked: bool) -> (Update, Peer, Peer) {
     use TcpState::{Closed, Closing, Established, FinWait2, SynSent, TimeWait};
     let has = |flag: u8| s.flags & flag != 0;
     if are_invalid(s.flags) {
