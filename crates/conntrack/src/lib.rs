@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod commit;
+pub mod fuzz;
 mod index;
 mod key;
 mod limits;

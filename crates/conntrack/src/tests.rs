@@ -279,3 +279,16 @@ fn zones_have_limits() {
     }
     assert_eq!(bed.tracker.stats().zone_full, 7 + 6);
 }
+
+#[test]
+fn corpus_of_track() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/track");
+    testkit::replay_corpus(folder, crate::fuzz::track);
+    // The frames are whole: each file creates what its name says.
+    for (name, created) in
+        [("udp", 1), ("tcp", 2), ("icmp_error_of_translated", 1), ("force", 2), ("limit", 16), ("ipv6", 2)]
+    {
+        let bytes = std::fs::read(format!("{folder}/{name}")).expect("the file is there");
+        assert_eq!(crate::fuzz::run(&bytes), created, "{name}");
+    }
+}
