@@ -134,6 +134,34 @@ impl Index {
         self.entries.load(Ordering::Relaxed)
     }
 
+    /// Panics unless each overflow bucket is free or in one chain, and each entry is in the bucket of its hash.
+    #[cfg(test)]
+    pub(crate) fn check(&self) {
+        let mut numbers = lock(&self.free).clone();
+        for at in 0..self.buckets() {
+            let (mut of, mut chain) = (self.bucket(at), 0);
+            assert_eq!(of.head.load(Ordering::Relaxed) & (LOCKED | VERSION), 0, "bucket {at} is locked");
+            loop {
+                for entry in &of.entries {
+                    let entry = entry.load(Ordering::Relaxed);
+                    assert!(entry == 0 || self.address(entry >> TAG_BITS) == at, "an entry of bucket {at}");
+                }
+                match of.link() {
+                    0 => break,
+                    link => {
+                        chain += 1;
+                        assert!(chain < OVERFLOW_MAX, "the chain of bucket {at} has no end");
+                        numbers.push(link);
+                        of = part_of(&self.overflow, link.into());
+                    }
+                }
+            }
+        }
+        numbers.sort_unstable();
+        let used = self.overflow_used.load(Ordering::Relaxed);
+        assert!(numbers.iter().copied().eq(1..used), "of {used} overflow buckets: {numbers:?}");
+    }
+
     /// Number of buckets.
     pub(crate) fn buckets(&self) -> u64 {
         self.buckets.load(Ordering::Relaxed)
@@ -186,7 +214,6 @@ impl Index {
             let bucket = self.bucket(at);
             let head = bucket.head.load(Ordering::Acquire);
             let (mut of, mut link) = (bucket, (head >> LINK_SHIFT) as u32);
-            let mut left = OVERFLOW_MAX;
             loop {
                 for entry in &of.entries {
                     let entry = entry.load(Ordering::Acquire);
@@ -197,17 +224,14 @@ impl Index {
                         return Some(result);
                     }
                 }
-                // A chain that changes while it is read may form a loop; the version tells.
-                left -= 1;
-                if link == 0 || left == 0 {
+                // A chain that changes while it is read may lead into another one, or back; the version tells.
+                if link == 0 || has_moved(head, bucket) {
                     break;
                 }
                 of = part_of(&self.overflow, link.into());
                 link = of.link();
             }
-            let now = bucket.head.load(Ordering::Acquire);
-            let moved = (head ^ now) & VERSION_BITS != 0 || head & VERSION != 0;
-            if !moved && self.address(hash) == at {
+            if !has_moved(head, bucket) && self.address(hash) == at {
                 return None;
             }
             backoff.snooze();
@@ -303,8 +327,9 @@ impl Index {
         }
         let Some(number) = self.new_overflow() else { return false };
         let added = part_of(&self.overflow, number.into());
-        added.head.store(0, Ordering::Relaxed);
-        added.entries[0].store(value, Ordering::Relaxed);
+        // Releasing: a reader that is here from the bucket's former chain sees that chain's version moved.
+        added.head.store(0, Ordering::Release);
+        added.entries[0].store(value, Ordering::Release);
         of.set_link(number);
         true
     }
@@ -324,7 +349,7 @@ impl Index {
                     first.step_version();
                     before.set_link(of.link());
                     first.step_version();
-                    lock(&self.free).push(number);
+                    self.give_back(&[number]);
                 }
                 return true;
             }
@@ -335,6 +360,15 @@ impl Index {
             before = Some(of);
             of = part_of(&self.overflow, number.into());
         }
+    }
+
+    /// Frees overflow buckets, empty but for values that a split has moved.
+    fn give_back(&self, numbers: &[u32]) {
+        for number in numbers {
+            let entries = &part_of(&self.overflow, u64::from(*number)).entries;
+            entries.iter().for_each(|entry| entry.store(0, Ordering::Release));
+        }
+        lock(&self.free).extend(numbers);
     }
 
     fn new_overflow(&self) -> Option<u32> {
@@ -353,17 +387,17 @@ impl Index {
     fn grow(&self) {
         let Ok(_guard) = self.growth.try_lock() else { return };
         let new = self.buckets();
-        // Two chains take at most one overflow bucket more than the one that they come from.
-        let Some(spare) = self.new_overflow().filter(|_| new < BUCKETS_MAX) else { return };
+        if new >= BUCKETS_MAX {
+            return;
+        }
         let bit = 1 << new.ilog2();
         let (from, to) = (self.bucket(new & !bit), self.bucket(new));
+        let (mut values, mut chain) = (Vec::with_capacity(2 * ENTRIES), Vec::new());
         from.lock();
         to.lock();
-        from.step_version();
-        let (mut values, mut chain) = (Vec::with_capacity(2 * ENTRIES), vec![spare]);
         let mut of = from;
         loop {
-            let there = of.entries.iter().map(|entry| entry.swap(0, Ordering::AcqRel));
+            let there = of.entries.iter().map(|entry| entry.load(Ordering::Relaxed));
             values.extend(there.filter(|value| *value != 0));
             match of.link() {
                 0 => break,
@@ -373,21 +407,27 @@ impl Index {
                 }
             }
         }
+        // Together the new chains need no more overflow buckets than the old one has: there is one more first bucket.
         let (moving, staying): (Vec<u64>, Vec<u64>) =
             values.into_iter().partition(|value| (value >> TAG_BITS) & bit != 0);
+        // From here on readers of the bucket wait, so only stores follow.
+        from.step_version();
         self.fill(from, &staying, &mut chain);
         self.fill(to, &moving, &mut chain);
         self.buckets.store(new + 1, Ordering::Release);
         from.step_version();
         to.unlock();
         from.unlock();
-        lock(&self.free).append(&mut chain);
+        self.give_back(&chain);
     }
 
-    /// Writes the entries of a locked, empty bucket; takes overflow buckets from `chain`.
+    /// Writes the entries of a locked bucket over those it has; takes overflow buckets from `chain`.
     fn fill(&self, first: &Bucket, values: &[u64], chain: &mut Vec<u32>) {
         let mut of = first;
         of.set_link(0);
+        if values.is_empty() {
+            of.entries.iter().for_each(|entry| entry.store(0, Ordering::Release));
+        }
         for (n, some) in values.chunks(ENTRIES).enumerate() {
             if n != 0 {
                 let number =
@@ -396,11 +436,17 @@ impl Index {
                 of = part_of(&self.overflow, number.into());
                 of.set_link(0);
             }
-            for (entry, value) in of.entries.iter().zip(some) {
-                entry.store(*value, Ordering::Release);
+            let padded = some.iter().copied().chain(std::iter::repeat(0));
+            for (entry, value) in of.entries.iter().zip(padded) {
+                entry.store(value, Ordering::Release);
             }
         }
     }
+}
+
+/// Whether entries of a bucket moved since its head was read, or were moving then.
+fn has_moved(head: u64, bucket: &Bucket) -> bool {
+    head & VERSION != 0 || (head ^ bucket.head.load(Ordering::Acquire)) & VERSION_BITS != 0
 }
 
 /// The low bits of a hash: an entry's signature, whose lowest bits also address the bucket.
@@ -414,3 +460,6 @@ fn address(hash: u64, buckets: u64) -> u64 {
     let at = signature(hash) & mask;
     if at < buckets { at } else { at & (mask >> 1) }
 }
+
+#[cfg(test)]
+mod tests;

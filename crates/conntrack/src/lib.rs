@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod commit;
+pub mod fuzz;
 mod index;
 mod key;
 mod limits;
@@ -20,6 +21,8 @@ mod metadata;
 mod nat;
 mod packet_info;
 mod record;
+#[cfg(test)]
+mod reference;
 mod request;
 mod state;
 mod stats;

@@ -176,3 +176,8 @@ fn address<W: Words>(orig: &W, range: &NatRange, hash: u64) -> Option<Option<IpA
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+pub(crate) use tests::legal_replies;

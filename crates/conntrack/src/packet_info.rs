@@ -48,7 +48,8 @@ impl PacketInfo {
         let body = ip_body(packet.data(), b.dl_type, l3, l4)?;
         match b.dl_type {
             h::ETH_TYPE_IP => {
-                let header = packet.data().get(l3..l4)?;
+                let header =
+                    packet.data().get(l3..l4).filter(|header| header.len() >= h::IPV4_HEADER_BYTES)?;
                 if checksum::checksum(header) != 0 {
                     return None;
                 }

@@ -257,7 +257,8 @@ where
 
     /// Numbers below were used.
     pub(crate) fn used(&self) -> u32 {
-        self.used.load(Ordering::Acquire)
+        // Threads that find all in use count further for a moment.
+        self.used.load(Ordering::Acquire).min(RECORDS_MAX as u32)
     }
 
     /// A free number; `list` spreads callers over locks. `None`: all are in use.
@@ -276,7 +277,16 @@ where
         self.free.iter().find_map(|list| lock(list).pop())
     }
 
+    /// All free numbers.
+    #[cfg(test)]
+    pub(crate) fn free_numbers(&self) -> Vec<u32> {
+        self.free.iter().flat_map(|list| lock(list).clone()).collect()
+    }
+
+    /// Frees the record of a connection that has ended, and whose lock is open.
     pub(crate) fn release(&self, number: u32, list: usize) {
+        let head = self.record(number).head.load(Ordering::Relaxed);
+        debug_assert!(head & (LIVE | LOCKED) == 0, "the next holder of record {number} writes its head");
         lock(&self.free[list % LISTS]).push(number);
     }
 

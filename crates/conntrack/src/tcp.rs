@@ -310,3 +310,6 @@ fn timeout(src: TcpState, dst: TcpState) -> TimeoutAttr {
         TimeoutAttr::TcpEstablished
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,5 +1,9 @@
 //! Tests of the tracker by frames: states, translation, limits. Expectations are answers of Open vSwitch 3.1.
 
+pub(crate) mod agree;
+mod model;
+mod threads;
+
 use crate::{Key, PacketInfo, Request, Tracker, Translation};
 use dpif::{CtNat, NatAddresses, NatRange};
 use flow::extract::{Metadata, extract};
@@ -274,4 +278,17 @@ fn zones_have_limits() {
         assert_eq!(bed.tracker.connections_of_zone(zone), most);
     }
     assert_eq!(bed.tracker.stats().zone_full, 7 + 6);
+}
+
+#[test]
+fn corpus_of_track() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/track");
+    testkit::replay_corpus(folder, crate::fuzz::track);
+    // The frames are whole: each file creates what its name says.
+    for (name, created) in
+        [("udp", 1), ("tcp", 2), ("icmp_error_of_translated", 1), ("force", 2), ("limit", 16), ("ipv6", 2)]
+    {
+        let bytes = std::fs::read(format!("{folder}/{name}")).expect("the file is there");
+        assert_eq!(crate::fuzz::run(&bytes), created, "{name}");
+    }
 }

@@ -94,11 +94,35 @@ pub(crate) struct Seen<const W: usize> {
     pub(crate) labels: u128,
 }
 
+/// A connection as the index led to it. Its record may have been used again since.
+#[derive(Clone, Copy)]
+struct Found<const W: usize> {
+    /// Record and direction of the packet.
+    place: Place,
+    /// The key that was looked up, of this direction of the record.
+    key: [u64; W],
+    of: Direction,
+}
+
+impl<const W: usize> Found<W>
+where
+    [u64; W]: Words,
+{
+    fn new(place: Place, key: [u64; W]) -> Found<W> {
+        Found { place, key, of: place.direction }
+    }
+
+    /// Whether the record, read while nobody changes it, still belongs to that connection.
+    fn is_in(&self, record: &Record<W>) -> bool {
+        record.key(self.of) == self.key
+    }
+}
+
 /// What became of a packet of an existing connection.
 enum Existing<const W: usize> {
     /// It has been tracked.
     Tracked(Seen<W>),
-    /// The connection is over, and the packet begins another.
+    /// The connection was over, and is ended now; the packet begins another.
     Anew,
     /// The connection ended meanwhile.
     Gone,
@@ -203,24 +227,22 @@ impl Tracker {
         let before = if b.ct_zone == request.zone { b.ct_state } else { 0 };
         let translated = before & (ct_state::SNAT | ct_state::DNAT) != 0;
         let mut found = self.look_up(words, before, request, key, now_ms);
-        if let Some(place) = found.filter(|place| request.force && place.direction.is_reply()) {
-            self.end_connection::<W>(place.number);
-            found = None;
+        if let Some(found) = found.take_if(|found| request.force && found.place.direction.is_reply()) {
+            self.end_found(&found);
         }
         // A second look in the same zone changes nothing, except for translated packets.
         let again = before & ct_state::TRK != 0 && !translated;
         for _ in 0..4 {
-            if let Some(place) = found {
+            if let Some(connection) = found {
                 let ct = Pass { packet, request, before, again, now_ms };
-                match self.existing(place, &ct) {
+                match self.existing(&connection, &ct) {
                     (Existing::Tracked(seen), state) => {
                         return self.finish(packet, request, seen, state, key);
                     }
-                    (Existing::Anew, _) => {
-                        self.end_connection::<W>(place.number);
-                    }
+                    // It has ended.
+                    (Existing::Anew, _) => {}
                     (Existing::Gone, _) => {
-                        found = self.find(&words, now_ms);
+                        found = self.find(&words, now_ms).map(|place| Found::new(place, words));
                         if found.is_some() {
                             continue;
                         }
@@ -233,7 +255,7 @@ impl Tracker {
             match self.begin(packet, words, request, key, port, now_ms) {
                 Ok(translation) => return translation,
                 // Another thread was faster.
-                Err(place) => found = Some(place),
+                Err(place) => found = Some(Found::new(place, words)),
             }
         }
         write_invalid(key, request.zone);
@@ -248,29 +270,30 @@ impl Tracker {
         request: &Request,
         key: &FlowKey,
         now_ms: u64,
-    ) -> Option<Place>
+    ) -> Option<Found<W>>
     where
         [u64; W]: Words,
         Tracker: Family<W>,
     {
+        let find = |key: [u64; W]| Some(Found::new(self.find(&key, now_ms)?, key));
         if before & (ct_state::SNAT | ct_state::DNAT) == 0 {
-            return self.find(&words, now_ms);
+            return find(words);
         }
         // The tuple of a translated packet is the reverse of the other direction's.
-        if let Some(place) = self.find(&words.reversed(), now_ms) {
-            let direction = match place.direction {
+        if let Some(found) = find(words.reversed()) {
+            let direction = match found.place.direction {
                 Direction::Orig => Direction::Reply,
                 Direction::Reply => Direction::Orig,
             };
-            return Some(Place { direction, ..place });
+            return Some(Found { place: Place { direction, ..found.place }, ..found });
         }
         if request.nat != CtNat::No || !key.has(shape::CT) {
             return None;
         }
         let mut orig = original_tuple(words, key)?;
         orig.set_rest(Rest { zone: key.base.ct_zone, ..orig.rest() });
-        let place = self.find(&orig, now_ms)?;
-        Some(Place { direction: Direction::Orig, ..place })
+        let found = find(orig)?;
+        Some(Found { place: Place { direction: Direction::Orig, ..found.place }, ..found })
     }
 
     /// Finds the live, unexpired connection of a key.
@@ -280,9 +303,24 @@ impl Tracker {
         [u64; W]: Words,
         Tracker: Family<W>,
     {
+        self.find_where(words, now_ms, |_| true)
+    }
+
+    /// As [`Tracker::find`], among places of a kind.
+    #[inline]
+    pub(crate) fn find_where<const W: usize>(
+        &self,
+        words: &[u64; W],
+        now_ms: u64,
+        of_kind: impl Fn(Place) -> bool,
+    ) -> Option<Place>
+    where
+        [u64; W]: Words,
+        Tracker: Family<W>,
+    {
         let slab = Family::<W>::slab(self);
         self.index.find(self.hash.of(words), |tag| {
-            let place = Place::of_tag(tag, <[u64; W]>::IS_V6)?;
+            let place = Place::of_tag(tag, <[u64; W]>::IS_V6).filter(|place| of_kind(*place))?;
             let record = slab.record(place.number);
             let fits =
                 record.key(place.direction) == *words && record.is_live() && record.expires_ms() > now_ms;
@@ -291,25 +329,29 @@ impl Tracker {
     }
 
     /// Brings a connection up to date with a packet; returns it and the packet's `ct_state`.
-    fn existing<const W: usize>(&self, place: Place, ct: &Pass<'_>) -> (Existing<W>, u32)
+    fn existing<const W: usize>(&self, found: &Found<W>, ct: &Pass<'_>) -> (Existing<W>, u32)
     where
         [u64; W]: Words,
         Tracker: Family<W>,
     {
+        let place = found.place;
         let record = Family::<W>::slab(self).record(place.number);
         let writes = ct.request.mark.is_some() || ct.request.labels.is_some();
-        if !writes && let Some(done) = self.existing_unlocked(record, place, ct) {
+        if !writes && let Some(done) = self.existing_unlocked(record, found, ct) {
             return done;
         }
         let Some(locked) = record.lock() else { return (Existing::Gone, 0) };
-        let mut seen = seen_of(record, place);
-        // The number may belong to another connection by now; translated packets are found by the other key.
-        if !belongs(&seen, ct) {
+        if !found.is_in(record) {
             return (Existing::Gone, 0);
         }
+        let mut seen = seen_of(record, place);
         let state = match self.update(&locked, &mut seen.state, place.direction, ct) {
             Some(state) => state,
-            None => return (Existing::Anew, 0),
+            None => {
+                // Under the same lock: once it is open, the number may lead to the next connection.
+                self.end_locked(place.number, locked);
+                return (Existing::Anew, 0);
+            }
         };
         if !seen.state.related {
             if let Some(m) = ct.request.mark {
@@ -331,15 +373,17 @@ impl Tracker {
     fn existing_unlocked<const W: usize>(
         &self,
         record: &Record<W>,
-        place: Place,
+        found: &Found<W>,
         ct: &Pass<'_>,
     ) -> Option<(Existing<W>, u32)>
     where
         [u64; W]: Words,
         Tracker: Family<W>,
     {
+        let place = found.place;
         let (seen, expires_ms) = record.read(|record| (seen_of(record, place), record.expires_ms()))?;
-        if !belongs(&seen, ct) {
+        let own = if found.of.is_reply() { &seen.reply } else { &seen.orig };
+        if *own != found.key {
             return None;
         }
         let related = if seen.state.related { ct_state::REL } else { 0 };
@@ -443,15 +487,16 @@ impl Tracker {
         }
     }
 
-    /// Ends a connection, if it still exists; returns whether it did.
-    pub(crate) fn end_connection<const W: usize>(&self, number: u32) -> bool
+    /// Ends a connection, if it still exists.
+    fn end_found<const W: usize>(&self, found: &Found<W>)
     where
         [u64; W]: Words,
         Tracker: Family<W>,
     {
-        let Some(locked) = Family::<W>::slab(self).record(number).lock() else { return false };
-        self.end_locked(number, &locked);
-        true
+        let locked = Family::<W>::slab(self).record(found.place.number).lock();
+        if let Some(locked) = locked.filter(|locked| found.is_in(locked.record())) {
+            self.end_locked(found.place.number, locked);
+        }
     }
 
     /// Ends a connection if its time is over.
@@ -463,13 +508,13 @@ impl Tracker {
         let Some(locked) = Family::<W>::slab(self).record(number).lock() else { return false };
         let expired = locked.record().expires_ms() <= now_ms;
         if expired {
-            self.end_locked(number, &locked);
+            self.end_locked(number, locked);
         }
         expired
     }
 
     /// Removes the keys of a locked connection, and frees its record.
-    pub(crate) fn end_locked<const W: usize>(&self, number: u32, locked: &Locked<'_, W>)
+    pub(crate) fn end_locked<const W: usize>(&self, number: u32, locked: Locked<'_, W>)
     where
         [u64; W]: Words,
         Tracker: Family<W>,
@@ -486,6 +531,8 @@ impl Tracker {
         let orig = keys[0].0;
         self.limits.give_back(orig.rest().zone, record.body().port as u32);
         self.stats.ended.add();
+        // Another thread may fill the record as soon as its number is free: the lock must be open before.
+        drop(locked);
         Family::<W>::slab(self).release(number, (self.hash.of(&orig) >> 40) as usize);
     }
 
@@ -527,25 +574,6 @@ where
     Seen { place, orig: record.key(Direction::Orig), reply: record.key(Direction::Reply), state, labels }
 }
 
-/// Whether the connection is that of the packet: its record may have been used again.
-fn belongs<const W: usize>(seen: &Seen<W>, ct: &Pass<'_>) -> bool
-where
-    [u64; W]: Words,
-{
-    let own = match seen.place.direction {
-        Direction::Orig => &seen.orig,
-        Direction::Reply => &seen.reply,
-    };
-    let other = match seen.place.direction {
-        Direction::Orig => &seen.reply,
-        Direction::Reply => &seen.orig,
-    };
-    let key = ct.packet.key;
-    let by_tuple = own.rest().zone == ct.request.zone && (own.key() == key || other.reversed().key() == key);
-    // Found by the original tuple of the packet's former pass.
-    by_tuple || ct.before & (ct_state::SNAT | ct_state::DNAT) != 0 && own.rest().zone == ct.request.zone
-}
-
 fn icmp_timeout(stage: Stage) -> TimeoutAttr {
     if stage == Stage::First { TimeoutAttr::IcmpFirst } else { TimeoutAttr::IcmpReply }
 }
@@ -585,3 +613,6 @@ where
     let inner = if reply { seen.orig } else { seen.reply };
     Some(Translation::Error { src: outer.0, dst: outer.1, inner: inner.key() })
 }
+
+#[cfg(test)]
+mod tests;

@@ -130,8 +130,10 @@ impl Tracker {
         while let Some(cursor) = at {
             at = self.slice(cursor, 1024, |v6, number| {
                 let selected = self.connection(v6, number, now_ms).filter(&mut select);
-                if let Some(key) = selected.and_then(|c| Key::of(&c.orig, c.zone)) {
-                    self.end_of_key(&key, now_ms);
+                match selected.and_then(|c| Key::of(&c.orig, c.zone)) {
+                    Some(Key::V4(words)) => _ = self.end_if_of(number, &words),
+                    Some(Key::V6(words)) => _ = self.end_if_of(number, &words),
+                    None => {}
                 }
             });
         }
@@ -144,20 +146,25 @@ impl Tracker {
             [u64; W]: Words,
             Tracker: Family<W>,
         {
-            let place = tracker.find(words, now_ms).filter(|place| place.direction == Direction::Orig);
-            let Some(place) = place else { return false };
-            let record = Family::<W>::slab(tracker).record(place.number);
-            let Some(locked) = record.lock() else { return false };
-            let is_it = locked.record().key(Direction::Orig) == *words;
-            if is_it {
-                tracker.end_locked(place.number, &locked);
-            }
-            is_it
+            // The tuple may also be the reply tuple of another connection.
+            let place = tracker.find_where(words, now_ms, |place| !place.direction.is_reply());
+            place.is_some_and(|place| tracker.end_if_of(place.number, words))
         }
         match key {
             Key::V4(words) => end(self, words, now_ms),
             Key::V6(words) => end(self, words, now_ms),
         }
+    }
+
+    /// Ends the connection of a record if that is its original tuple.
+    fn end_if_of<const W: usize>(&self, number: u32, orig: &[u64; W]) -> bool
+    where
+        [u64; W]: Words,
+        Tracker: Family<W>,
+    {
+        let locked = Family::<W>::slab(self).record(number).lock();
+        let locked = locked.filter(|locked| locked.record().key(Direction::Orig) == *orig);
+        locked.map(|locked| self.end_locked(number, locked)).is_some()
     }
 
     /// Number of connections, expired ones included that no walk has met yet.
