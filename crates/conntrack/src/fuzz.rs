@@ -1,9 +1,12 @@
 //! Entry points for fuzzing: any bytes in, no panic out.
 
+use crate::alg::ftp::{DataPort, Message, rewrite, scan};
+use crate::alg::{Number, Segment, adjust};
 use crate::ipf::{FamilyStatus, Held, Ipf, Taken};
 use packet::Packet;
 use packet::checksum::checksum;
 use packet::headers::{array, be16};
+use std::net::IpAddr;
 
 /// Bytes of a record before its frame.
 const RECORD_BYTES: usize = 10;
@@ -134,8 +137,43 @@ pub fn fragments(bytes: &[u8]) {
     assert_eq!(evicted.len() as u64, status.v4.evicted + status.v6.evicted);
 }
 
+/// A frame of TCP, if it is one, and a translation of its FTP message: lengths fit, and the message reads as before but
+/// for the address. The first 4 bytes: IPv6 or not, offset of the TCP header, two bytes of new addresses.
+pub fn ftp(bytes: &[u8]) {
+    let Some(([family, l4, a, b], frame)) = bytes.split_first_chunk::<4>().map(|(head, rest)| (*head, rest))
+    else {
+        return;
+    };
+    let (v6, l4) = (family & 1 != 0, usize::from(l4));
+    scan(frame, v6);
+    let mut packet = Packet::from_slice(frame);
+    packet.offload.needs_csum = family & 2 != 0;
+    (packet.offload.csum_start, packet.offload.csum_offset) = (l4 as u16, 16);
+    adjust(&mut packet, l4, Number::Sequence, i32::from(a) - 128);
+    let Some(segment) = Segment::new(&packet, 14, l4, v6) else { return };
+    let Message::Data(data) = scan(&packet.data()[segment.payload()], v6) else { return };
+    let Some(old) = &data.address else { return };
+    let new: IpAddr = if v6 { [a.into(), 0, 0, 0, b.into(), 1, 2, 3].into() } else { [a, b, 9, 200].into() };
+    let before = packet.len() as i32;
+    let Some(growth) = rewrite(&mut packet, &segment, old, new) else { return };
+    assert_eq!(packet.len() as i32, before + growth);
+    let after = Segment::new(&packet, 14, l4, v6).expect("a rewritten segment");
+    assert_eq!(after.payload().len() as i32, segment.payload().len() as i32 + growth);
+    // The end of a long message may have moved out of the examined bytes.
+    if let Message::Data(DataPort { mode, address: Some(address), .. }) =
+        scan(&packet.data()[after.payload()], v6)
+    {
+        assert_eq!((mode, address.ip, address.span.start), (data.mode, new, old.span.start));
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn corpus_of_ftp() {
+        testkit::replay_corpus(concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/ftp"), super::ftp);
+    }
+
     #[test]
     fn corpus_of_fragments() {
         testkit::replay_corpus(concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/fragments"), super::fragments);
