@@ -7,6 +7,10 @@ use flow::{FlowKey, ct_state, shape};
 use packet::Packet;
 use std::ops::ControlFlow;
 
+mod helpers;
+
+pub use helpers::{fragments, ftp};
+
 /// Maximum connections of the tracker.
 const MAX: u32 = 16;
 

@@ -3,6 +3,8 @@
 //!
 //! - [`PacketInfo`]: key and transport state of a packet, or the verdict that it is invalid.
 //! - [`Tracker`]: finds and updates the connection, commits new ones, translates (docs/conntrack.md).
+//! - [`ipf`]: holds IP fragments until their datagram is complete, so that it is tracked as a whole.
+//! - [`alg`]: reads and rewrites control messages of FTP; knows those of TFTP.
 //! - Memory that never moves: records of fixed size in slabs, found by an index of one cache line per bucket. Both are read
 //!   without a lock and without a pin; writers lock one record or one bucket.
 //!
@@ -12,9 +14,11 @@
 //! Semantics are those of Open vSwitch's userspace datapath, except that SCTP has ports and a checksum.
 #![forbid(unsafe_code)]
 
+pub mod alg;
 mod commit;
 pub mod fuzz;
 mod index;
+pub mod ipf;
 mod key;
 mod limits;
 mod metadata;
