@@ -167,8 +167,8 @@ impl Index {
         self.buckets.load(Ordering::Relaxed)
     }
 
-    /// Entries by bucket, or by groups of buckets if there are more than `most`.
-    pub(crate) fn entries_by_bucket(&self, most: u64) -> Vec<u32> {
+    /// Entries that `counts_tag` accepts by bucket, or by groups of buckets if there are more than `most`.
+    pub(crate) fn entries_by_bucket(&self, most: u64, counts_tag: impl Fn(Tag) -> bool) -> Vec<u32> {
         let buckets = self.buckets();
         let group = buckets.div_ceil(most).max(1);
         let mut counts = vec![0; buckets.div_ceil(group) as usize];
@@ -176,7 +176,8 @@ impl Index {
             let mut of = self.bucket(at);
             let mut left = OVERFLOW_MAX;
             loop {
-                let there = of.entries.iter().filter(|e| e.load(Ordering::Relaxed) != 0).count();
+                let values = of.entries.iter().map(|e| e.load(Ordering::Relaxed)).filter(|value| *value != 0);
+                let there = values.filter(|value| counts_tag(value & ((1 << TAG_BITS) - 1))).count();
                 counts[(at / group) as usize] += there as u32;
                 left -= 1;
                 match of.link() {

@@ -45,6 +45,10 @@ impl Place {
         direction | family | u64::from(self.number + 1)
     }
 
+    pub(crate) fn is_reply_tag(tag: Tag) -> bool {
+        tag & REPLY_TAG != 0
+    }
+
     pub(crate) fn of_tag(tag: Tag, is_v6: bool) -> Option<Place> {
         let direction = if tag & REPLY_TAG != 0 { Direction::Reply } else { Direction::Orig };
         let number = (tag & (V6_TAG - 1)) as u32 - 1;

@@ -7,7 +7,7 @@ use crate::state::State;
 use crate::stats::TrackerStats;
 use crate::tcp::Tcp;
 use crate::timeouts::NoSuchPolicy;
-use crate::tracker::{Family, Tracker};
+use crate::tracker::{Family, Place, Tracker};
 use dpif::{Connection, CtCounters, CtProtocol, TimeoutPolicy};
 use packet::headers as h;
 use std::ops::ControlFlow;
@@ -250,8 +250,8 @@ impl Tracker {
         self.stats.values()
     }
 
-    /// Entries of the index by bucket; beyond 65,536 buckets, by groups of them.
-    pub fn entries_by_bucket(&self) -> Vec<u32> {
-        self.index.entries_by_bucket(1 << 16)
+    /// Connections by bucket of their original tuple; beyond 65,536 buckets, by groups of them.
+    pub fn connections_by_bucket(&self) -> Vec<u32> {
+        self.index.entries_by_bucket(1 << 16, |tag| !Place::is_reply_tag(tag))
     }
 }

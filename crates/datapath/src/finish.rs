@@ -129,6 +129,8 @@ impl Pmd {
                 Fate::Drop(reason) => exec.ports.drop_packet(packet, reason, rx_port),
                 Fate::Wanted(reason) => exec.ports.drop_wanted(packet, reason, rx_port),
                 Fate::Consumed => exec.ports.consume(packet),
+                // The packet itself waits.
+                Fate::Held => drop(packet),
             }
         }
         self.burst.arrays.packets = packets;
@@ -161,7 +163,8 @@ impl Pmd {
             | Fate::Recirc(_)
             | Fate::Drop(_)
             | Fate::Wanted(_)
-            | Fate::Consumed => None,
+            | Fate::Consumed
+            | Fate::Held => None,
         }
     }
 }

@@ -2,7 +2,8 @@
 
 /// Packets in and out, cumulative except for packets that wait at present.
 ///
-/// `received + executed + copied == sent + upcalled + dropped + consumed + parked + queued`, at any time between calls.
+/// `received + executed + copied + released == sent + upcalled + dropped + consumed + held + parked + queued`, at any time
+/// between calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Ledger {
     /// Packets received from ports.
@@ -19,6 +20,10 @@ pub struct Ledger {
     pub dropped: u64,
     /// Packets that ended after a copy of them continued, as the original behind a sample that did not fire.
     pub consumed: u64,
+    /// Fragments given to the reassembly that all cores share. Those that expire there end there.
+    pub held: u64,
+    /// Fragments of complete datagrams, held by this core or others.
+    pub released: u64,
     /// Packets currently parked behind an upcall.
     pub parked: u64,
     /// Packets currently in transmit batches.
@@ -28,7 +33,13 @@ pub struct Ledger {
 impl Ledger {
     /// Whether every packet is accounted for.
     pub fn balances(&self) -> bool {
-        self.received + self.executed + self.copied
-            == self.sent + self.upcalled + self.dropped + self.consumed + self.parked + self.queued
+        self.received + self.executed + self.copied + self.released
+            == self.sent
+                + self.upcalled
+                + self.dropped
+                + self.consumed
+                + self.held
+                + self.parked
+                + self.queued
     }
 }

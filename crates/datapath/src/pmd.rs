@@ -10,9 +10,9 @@ use crate::hash::{KeyHasher, split_mix};
 use crate::ledger::Ledger;
 use crate::marks::Marks;
 use crate::megaflow::MegaflowTable;
-use crate::shared::DpShared;
 use crate::park::{ParkLimits, ParkingLot};
 use crate::ports::{PmdIo, Ports};
+use crate::shared::DpShared;
 use crate::tuning::PmdTuning;
 use dpif::{DpifError, DropReason, Drops, FlowRecord, PmdId, PmdStats, PortStats};
 use flow::DpPort;
@@ -114,6 +114,7 @@ impl Pmd {
             sample_seed: split_mix(&mut { config.hash_seed ^ which }),
             // Cores count from distant start values, so that flow names never collide.
             ufids: which << 48,
+            released: Vec::new(),
         };
         let tuning = config.tuning;
         let mut pmd = Pmd {

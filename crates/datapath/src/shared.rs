@@ -1,7 +1,9 @@
-//! [`DpShared`]: state shared by all forwarding cores of a datapath: meters, connections.
+//! [`DpShared`]: state shared by all forwarding cores of a datapath: meters, connections, fragments that wait for others.
 
+use crate::actions::Fragment;
 use crate::meter::{self, Meters};
 use conntrack::Tracker;
+use conntrack::ipf::{Ipf, IpfList, IpfStatus, OutOfRange};
 use std::sync::OnceLock;
 
 /// See the module.
@@ -11,12 +13,13 @@ pub struct DpShared {
     seed: u64,
     /// Made when first used: it takes some megabytes.
     tracker: OnceLock<Tracker>,
+    fragments: OnceLock<Ipf<Fragment>>,
 }
 
 impl DpShared {
     /// Without meters and connections; `seed` is secret.
     pub fn new(seed: u64) -> DpShared {
-        DpShared { meters: meter::none(), seed, tracker: OnceLock::new() }
+        DpShared { meters: meter::none(), seed, tracker: OnceLock::new(), fragments: OnceLock::new() }
     }
 
     /// Its connection tracker.
@@ -25,8 +28,53 @@ impl DpShared {
         self.tracker.get_or_init(|| Tracker::new(self.seed))
     }
 
+    /// Whether connections or fragments are, or were, there.
+    pub fn tracks(&self) -> bool {
+        self.tracker.get().is_some() || self.fragments.get().is_some()
+    }
+
     /// The same, unless nothing was tracked or configured yet.
     pub fn tracker_in_use(&self) -> Option<&Tracker> {
         self.tracker.get()
+    }
+
+    pub(crate) fn fragments(&self) -> &Ipf<Fragment> {
+        self.fragments.get_or_init(|| Ipf::new(self.seed.rotate_left(17)))
+    }
+
+    /// Settings and counters of reassembly.
+    pub fn fragment_status(&self) -> IpfStatus {
+        self.fragments().status()
+    }
+
+    /// Incomplete datagrams.
+    pub fn fragment_lists(&self) -> Vec<IpfList> {
+        self.fragments().lists()
+    }
+
+    /// Enables or disables reassembly of an address family.
+    pub fn set_reassembly(&self, v6: bool, enabled: bool) {
+        self.fragments().set_enabled(v6, enabled);
+    }
+
+    /// Sets the minimum size of all fragments but the last, in bytes.
+    ///
+    /// # Errors
+    /// Below the least value.
+    pub fn set_min_fragment_bytes(&self, v6: bool, bytes: u32) -> Result<(), OutOfRange> {
+        self.fragments().set_min_fragment_bytes(v6, bytes)
+    }
+
+    /// Sets the maximum number of fragments held.
+    ///
+    /// # Errors
+    /// Above the greatest value.
+    pub fn set_max_fragments(&self, max: u32) -> Result<(), OutOfRange> {
+        self.fragments().set_max_fragments(max)
+    }
+
+    /// Drops fragments whose datagram was not complete in time, at most that many; returns their number.
+    pub fn expire_fragments(&self, now_ms: u64, at_most: usize) -> usize {
+        self.fragments.get().map_or(0, |fragments| fragments.expire(now_ms, at_most).len())
     }
 }

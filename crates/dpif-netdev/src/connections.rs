@@ -4,12 +4,16 @@
 //! table is nearly full. Lookups never find an expired connection, so the interval affects memory and limits only.
 
 use super::UserspaceDatapath;
+use conntrack::ipf::{FamilyStatus, IpfList, ListState, OutOfRange};
 use conntrack::{CONNECTIONS_MAX_DEFAULT, Cursor, Key, NoSuchPolicy, Tracker};
 use datapath::DpShared;
 use dpif::{
-    ConnectionSink, Connections, CtLimit, CtMatch, CtZone, DpifError, TimeoutId, TimeoutPolicies, TimeoutPolicy,
+    ConnectionSink, Connections, CtAddresses, CtLimit, CtMatch, CtZone, DpifError, FragmentCounts,
+    FragmentList, FragmentState, FragmentStatus, Fragments, IpFamily, TimeoutId, TimeoutPolicies,
+    TimeoutPolicy,
 };
 use std::io;
+use std::net::IpAddr;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -20,6 +24,8 @@ use sync::{AtomicBool, AtomicU32, Mutex, Ordering, Parker, Unparker, lock};
 const SWEEP_INTERVAL_MS: u32 = 20_000;
 /// Time between two slices.
 const SLICE_MS: u32 = 50;
+/// Fragments that expire in one slice, at most.
+const FRAGMENTS_AT_ONCE: usize = 1000;
 /// Records of a slice, at least.
 const SLICE_RECORDS: u32 = 1024;
 
@@ -42,26 +48,29 @@ impl Sweeper {
     /// Starts the thread once connections are tracked.
     pub(super) fn tick(self: &Arc<Sweeper>, shared: &Arc<DpShared>) -> io::Result<()> {
         let running = &mut *lock(&self.running);
-        if running.is_some() || shared.tracker_in_use().is_none() {
+        if running.is_some() || !shared.tracks() {
             return Ok(());
         }
         let parker = Parker::new();
         let unparker = parker.unparker().clone();
         let (sweeper, shared) = (self.clone(), shared.clone());
-        let work = move || sweeper.run(shared.tracker(), &parker);
+        let work = move || sweeper.run(&shared, &parker);
         let join = std::thread::Builder::new().name("ct_clean".to_string()).spawn(work)?;
         *running = Some((unparker, join));
         Ok(())
     }
 
-    fn run(&self, tracker: &Tracker, parker: &Parker) {
+    fn run(&self, shared: &DpShared, parker: &Parker) {
+        let tracker = shared.tracker();
         let mut at = Cursor::default();
         while !self.stopping.load(Ordering::Acquire) {
             let interval_ms = self.interval_ms.load(Ordering::Relaxed).max(1);
             let nearly_full = u64::from(tracker.connections()) * 8 > u64::from(tracker.max_connections()) * 7;
             let part = if nearly_full { 20 } else { (interval_ms / SLICE_MS).max(1) };
             let records = (tracker.records() / part).max(SLICE_RECORDS);
-            at = tracker.expire(at, records, sys::clock::monotonic_ms()).unwrap_or_default();
+            let now_ms = sys::clock::monotonic_ms();
+            at = tracker.expire(at, records, now_ms).unwrap_or_default();
+            shared.expire_fragments(now_ms, FRAGMENTS_AT_ONCE);
             parker.park_timeout(Duration::from_millis(SLICE_MS.into()));
         }
     }
@@ -120,7 +129,7 @@ impl Connections for UserspaceDatapath {
     }
 
     fn buckets(&self) -> Result<Vec<u32>, DpifError> {
-        Ok(self.pool.factory.shared.tracker_in_use().map_or(Vec::new(), Tracker::entries_by_bucket))
+        Ok(self.pool.factory.shared.tracker_in_use().map_or(Vec::new(), Tracker::connections_by_bucket))
     }
 
     fn count(&self) -> Result<u32, DpifError> {
@@ -128,7 +137,12 @@ impl Connections for UserspaceDatapath {
     }
 
     fn maximum(&self) -> Result<u32, DpifError> {
-        Ok(self.pool.factory.shared.tracker_in_use().map_or(CONNECTIONS_MAX_DEFAULT, Tracker::max_connections))
+        Ok(self
+            .pool
+            .factory
+            .shared
+            .tracker_in_use()
+            .map_or(CONNECTIONS_MAX_DEFAULT, Tracker::max_connections))
     }
 
     fn set_maximum(&self, connections: u32) -> Result<(), DpifError> {
@@ -173,6 +187,10 @@ impl Connections for UserspaceDatapath {
     fn remove_limits(&self, zones: &[CtZone]) -> Result<(), DpifError> {
         zones.iter().for_each(|zone| self.tracker().set_zone_limit(number(*zone), None));
         Ok(())
+    }
+
+    fn fragments(&self) -> Option<&dyn Fragments> {
+        Some(self)
     }
 
     fn timeout_policies(&self) -> Option<&dyn TimeoutPolicies> {
@@ -224,5 +242,73 @@ impl TimeoutPolicies for UserspaceDatapath {
         let Some(tracker) = self.pool.factory.shared.tracker_in_use() else { return Ok(Vec::new()) };
         let ids = tracker.policies().into_iter().filter_map(|n| u32::from(n).try_into().ok());
         Ok(ids.map(TimeoutId).collect())
+    }
+}
+
+fn counts(of: &FamilyStatus) -> FragmentCounts {
+    FragmentCounts {
+        enabled: of.enabled,
+        min_bytes: of.min_fragment_bytes,
+        accepted: of.accepted,
+        completed: of.completed,
+        expired: of.expired,
+        too_small: of.too_small,
+        overlapped: of.overlapped,
+        purged: of.purged,
+    }
+}
+
+fn list_of(of: &IpfList) -> Option<FragmentList> {
+    Some(FragmentList {
+        addresses: match (of.src, of.dst) {
+            (IpAddr::V4(src), IpAddr::V4(dst)) => CtAddresses::V4 { src, dst },
+            (IpAddr::V6(src), IpAddr::V6(dst)) => CtAddresses::V6 { src, dst },
+            _ => return None,
+        },
+        recirc_id: of.recirc_id,
+        ip_id: of.id,
+        zone: of.zone,
+        proto: of.proto,
+        fragments: of.fragments,
+        state: match of.state {
+            ListState::Other => FragmentState::Other,
+            ListState::First => FragmentState::First,
+            ListState::Last => FragmentState::Last,
+            ListState::FirstLast => FragmentState::FirstAndLast,
+            ListState::Failed => FragmentState::Failed,
+        },
+    })
+}
+
+fn out_of_range(OutOfRange: OutOfRange) -> DpifError {
+    DpifError::Unsupported("the value is out of range".to_string())
+}
+
+impl Fragments for UserspaceDatapath {
+    fn status(&self) -> FragmentStatus {
+        let status = self.pool.factory.shared.fragment_status();
+        let (v4, v6) = (counts(&status.v4), counts(&status.v6));
+        FragmentStatus { max: status.max_fragments, held: status.fragments, v4, v6 }
+    }
+
+    fn set_enabled(&self, family: IpFamily, enabled: bool) {
+        self.pool.factory.shared.set_reassembly(family == IpFamily::V6, enabled);
+    }
+
+    fn set_min_bytes(&self, family: IpFamily, bytes: u32) -> Result<(), DpifError> {
+        let shared = &self.pool.factory.shared;
+        shared.set_min_fragment_bytes(family == IpFamily::V6, bytes).map_err(out_of_range)
+    }
+
+    fn set_max(&self, fragments: u32) -> Result<(), DpifError> {
+        self.pool.factory.shared.set_max_fragments(fragments).map_err(out_of_range)
+    }
+
+    fn lists(&self, each: &mut dyn FnMut(&FragmentList) -> ControlFlow<()>) {
+        for list in self.pool.factory.shared.fragment_lists().iter().filter_map(list_of) {
+            if each(&list).is_break() {
+                return;
+            }
+        }
     }
 }

@@ -37,8 +37,8 @@ use connections::Sweeper;
 use datapath::DpShared;
 use dpif::ThreadPlan;
 use dpif::{
-    Capabilities, Connections, Datapath, DpifError, FlowRecord, InlineHandler, MeterConfig, MeterStats, OpBatch, PmdId,
-    PortInfo, PortSpec, PortStats,
+    Capabilities, Connections, Datapath, DpifError, FlowRecord, InlineHandler, MeterConfig, MeterStats,
+    OpBatch, PmdId, PortInfo, PortSpec, PortStats,
 };
 use flow::DpPort;
 use inbox::{Control, TxSide};

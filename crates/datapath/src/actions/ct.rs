@@ -48,13 +48,23 @@ impl Executor {
         }
     }
 
-    /// Tracks the packets of `lanes`; returns misfits.
-    pub(crate) fn track_group(&self, arrays: &mut Arrays, lanes: LaneMask, request: &Request) -> LaneMask {
+    /// Tracks the packets of `lanes`, except for fragments; returns those, and misfits.
+    pub(crate) fn track_group(
+        &self,
+        arrays: &mut Arrays,
+        lanes: LaneMask,
+        request: &Request,
+    ) -> (LaneMask, LaneMask) {
         let tracker = self.shared.tracker();
         let mut infos = [None; BATCH_MAX_PACKETS];
+        let mut fragments = LaneMask::NONE;
         for lane in lanes {
             let (packet, mut headers) = arrays.packet_and_headers(lane, self.vlan_limit);
             headers.refresh(packet);
+            if headers.key.base.nw_frag != 0 {
+                fragments.add(LaneMask::one(lane));
+                continue;
+            }
             let info = PacketInfo::read(packet, headers.key, *headers.layout, request.zone);
             if let Some(info) = &info {
                 tracker.prefetch(&info.key);
@@ -67,14 +77,14 @@ impl Executor {
             }
         }
         let mut misfits = LaneMask::NONE;
-        for lane in lanes {
+        for lane in lanes.without(fragments) {
             let rx_port = arrays.origins[lane].rx_port;
             let (packet, mut headers) = arrays.packet_and_headers(lane, self.vlan_limit);
             if self.track_read(packet, &mut headers, rx_port, request, infos[lane].as_ref()).is_err() {
                 misfits.add(LaneMask::one(lane));
             }
         }
-        misfits
+        (fragments, misfits)
     }
 }
 
@@ -120,8 +130,8 @@ fn set_addresses(
     set::ipv4(packet, headers, &set)
 }
 
-/// Gives the packet that an ICMP error cites the addresses and ports of a tuple. Only its first bytes are there, so its
-/// transport checksum stays as it is; the checksums of its IPv4 header and of the message follow.
+/// Gives the packet that an ICMP error cites the addresses and ports of a tuple. The checksums of its IPv4 header, of its
+/// transport header, if it is there, and of the message follow.
 fn translate_cited(packet: &mut Packet, headers: &HeaderCtx<'_>, to: &Key) -> Result<(), Misfit> {
     let message = usize::from(headers.layout.l4);
     let l3 = message + h::ICMP_HEADER_BYTES;
@@ -130,6 +140,7 @@ fn translate_cited(packet: &mut Packet, headers: &HeaderCtx<'_>, to: &Key) -> Re
     let l4 = l3 + conntrack::cited_transport(to, frame.get(l3..).ok_or(Misfit)?).ok_or(Misfit)?;
     let before = frame.get(message..).ok_or(Misfit)?.to_vec();
     let frame = packet.data_mut();
+    let old_addresses = cited_addresses(frame, l3, src.is_ipv6()).to_vec();
     match (src, dst) {
         (IpAddr::V4(src), IpAddr::V4(dst)) => {
             let header = frame.get_mut(l3..l3 + h::IPV4_HEADER_BYTES).ok_or(Misfit)?;
@@ -150,8 +161,21 @@ fn translate_cited(packet: &mut Packet, headers: &HeaderCtx<'_>, to: &Key) -> Re
     let rest = to.rest();
     if matches!(rest.proto, h::IPPROTO_TCP | h::IPPROTO_UDP | h::IPPROTO_SCTP) {
         let ports = frame.get_mut(l4..l4 + 4).ok_or(Misfit)?;
+        let old_ports: [u8; 4] = h::array(ports, 0).ok_or(Misfit)?;
         ports[..2].copy_from_slice(&rest.src.to_be_bytes());
         ports[2..].copy_from_slice(&rest.dst.to_be_bytes());
+        let new_ports = [rest.src.to_be_bytes(), rest.dst.to_be_bytes()].concat();
+        let at = match rest.proto {
+            h::IPPROTO_TCP => Some(l4 + 16),
+            h::IPPROTO_UDP => Some(l4 + 6).filter(|at| h::be16(frame, *at) != Some(0)),
+            // The checksum of SCTP covers bytes that are missing.
+            _ => None,
+        };
+        if let Some((at, sum)) = at.and_then(|at| Some((at, h::be16(frame, at)?))) {
+            let sum = checksum::update_bytes(sum, &old_addresses, cited_addresses(frame, l3, src.is_ipv6()));
+            let sum = checksum::update_bytes(sum, &old_ports, &new_ports);
+            frame[at..at + 2].copy_from_slice(&sum.to_be_bytes());
+        }
     }
     let even = |bytes: &[u8]| bytes[..bytes.len() & !1].to_vec();
     let after = even(&frame[message..]);
@@ -159,4 +183,10 @@ fn translate_cited(packet: &mut Packet, headers: &HeaderCtx<'_>, to: &Key) -> Re
     let field = sums::Field { at: message + 2, zero_is_none: false };
     sums::body_changed(packet, field, &even(&before), &after);
     Ok(())
+}
+
+/// The addresses of an IP header; none if it is cut off.
+fn cited_addresses(frame: &[u8], l3: usize, is_v6: bool) -> &[u8] {
+    let range = if is_v6 { l3 + 8..l3 + 40 } else { l3 + 12..l3 + 20 };
+    frame.get(range).unwrap_or(&[])
 }

@@ -8,12 +8,13 @@
 //! Meters admit packets in order of arrival: if one list has several meters, or several groups have some, their
 //! lanes run one by one.
 
-use super::{Executor, Misfit, apply, inner_place, set, truncate};
+use super::fragments::Passed;
+use super::{Executor, Fragment, Misfit, apply, inner_place, set, truncate};
 use crate::burst::{Arrays, HeaderCtx, LaneMask, Parsed, copy_key};
 use crate::park::Origin;
 use crate::ports::PmdIo;
-use dpif::actions::{self, Goes, Rewrite};
 use conntrack::Request;
+use dpif::actions::{self, Goes, Rewrite};
 use dpif::{CtAction, DpAction, DropReason, SetAction, UserCookie, XlateDrop};
 use flow::extract::Layout;
 use flow::{DpPort, FlowKey, RecircId};
@@ -36,6 +37,8 @@ pub(crate) enum Fate {
     Wanted(XlateDrop),
     /// Copies went on.
     Consumed,
+    /// It waits for the other fragments of its datagram; an empty packet stands in its lane.
+    Held,
 }
 
 /// A copy that leaves before its packet.
@@ -85,6 +88,8 @@ pub(crate) struct Work {
     cuts: LaneMask,
     /// Packets of which copies continued.
     used: LaneMask,
+    /// Fragments before that of a lane, which continue with its list.
+    released: Vec<(usize, Fragment)>,
 }
 
 impl Work {
@@ -97,6 +102,7 @@ impl Work {
             truncate: [0; BATCH_MAX_PACKETS],
             cuts: LaneMask::NONE,
             used: LaneMask::NONE,
+            released: Vec::new(),
         }
     }
 
@@ -188,20 +194,81 @@ impl Executor {
 }
 
 impl Group<'_> {
-    fn run(&mut self, mut lanes: LaneMask, actions: &[DpAction], list: u64) {
+    fn run(&mut self, lanes: LaneMask, actions: &[DpAction], list: u64) {
+        self.run_rest(lanes, actions, 0, list);
+    }
+
+    /// Executes a list from action `from` on.
+    fn run_rest(&mut self, mut lanes: LaneMask, actions: &[DpAction], from: usize, list: u64) {
         let last = actions.iter().rposition(DpAction::has_effect);
-        for (i, action) in actions.iter().enumerate() {
+        for (i, action) in actions.iter().enumerate().skip(from) {
             if lanes.is_empty() {
                 return;
             }
             let mut step = Step { group: self, place: inner_place(list, i), is_last: Some(i) == last };
             let Ok(rest) = action.execute(&mut step, lanes);
             lanes = rest;
+            if !self.work.released.is_empty() {
+                self.run_released(actions, i + 1, list);
+            }
         }
+        self.end(lanes);
+    }
+
+    /// Decides on packets at the end of their list.
+    fn end(&mut self, lanes: LaneMask) {
         for lane in lanes {
             let used = self.work.used.has(lane);
             self.work.fates[lane] = if used { Fate::Consumed } else { Fate::Wanted(XlateDrop::Ok) };
         }
+    }
+
+    /// The released fragments continue with a list in the lane of the last one of their datagram, and leave before it.
+    fn run_released(&mut self, actions: &[DpAction], from: usize, list: u64) {
+        let (used, cuts) = (self.work.used, self.work.cuts);
+        for (lane, fragment) in std::mem::take(&mut self.work.released) {
+            let last = Fragment {
+                packet: std::mem::replace(&mut self.arrays.packets[lane], fragment.packet),
+                key: Box::new(self.arrays.keys[lane]),
+                layout: self.arrays.layouts[lane],
+                origin: self.arrays.origins[lane],
+            };
+            copy_key(&fragment.key, &mut self.arrays.keys[lane]);
+            (self.arrays.layouts[lane], self.arrays.origins[lane]) = (fragment.layout, fragment.origin);
+            self.run_rest(LaneMask::one(lane), actions, from, list);
+            let packet = std::mem::replace(&mut self.arrays.packets[lane], last.packet);
+            self.send_copy(lane, packet, self.work.fates[lane], self.arrays.origins[lane], false);
+            copy_key(&last.key, &mut self.arrays.keys[lane]);
+            (self.arrays.layouts[lane], self.arrays.origins[lane]) = (last.layout, last.origin);
+            self.arrays.dirty[lane] = false;
+            (self.work.used, self.work.cuts) = (used, cuts);
+        }
+    }
+
+    /// Tracks the fragments of `lanes`; returns those that continue.
+    fn track_fragments(&mut self, lanes: LaneMask, request: &Request) -> LaneMask {
+        let mut rest = LaneMask::NONE;
+        for lane in lanes {
+            let packet = std::mem::replace(&mut self.arrays.packets[lane], Packet::with_capacity(0));
+            let key = Box::new(self.arrays.keys[lane]);
+            let (layout, origin) = (self.arrays.layouts[lane], self.arrays.origins[lane]);
+            let fragment = Fragment { packet, key, layout, origin };
+            let mut fragments = match self.exec.take_fragment(fragment, request) {
+                Passed::Held => Vec::new(),
+                Passed::Alone(fragment) => vec![fragment],
+                Passed::Together(fragments) => fragments,
+            };
+            let Some(Fragment { packet, key, layout, origin }) = fragments.pop() else {
+                self.work.fates[lane] = Fate::Held;
+                continue;
+            };
+            self.arrays.packets[lane] = packet;
+            copy_key(&key, &mut self.arrays.keys[lane]);
+            (self.arrays.layouts[lane], self.arrays.origins[lane]) = (layout, origin);
+            self.work.released.extend(fragments.into_iter().map(|fragment| (lane, fragment)));
+            rest.add(LaneMask::one(lane));
+        }
+        rest
     }
 
     /// Rewrites the packets; returns those that fit.
@@ -270,6 +337,7 @@ impl Group<'_> {
             Fate::Drop(reason) => return self.exec.ports.drop_packet(packet, reason, rx_port),
             Fate::Wanted(reason) => return self.exec.ports.drop_wanted(packet, reason, rx_port),
             Fate::Consumed => return self.exec.ports.consume(packet),
+            Fate::Held => return,
             Fate::Miss => unreachable!("a list of actions decides on each of its packets"),
         };
         self.work.add_copy(lane, Copied { packet, to, origin, next: None });
@@ -384,10 +452,15 @@ impl actions::Executor for Step<'_, '_> {
 
     #[inline(always)]
     fn track(&mut self, lanes: LaneMask, ct: &CtAction) -> Goes<Self> {
+        let request = Request::of(ct);
         let Group { exec, arrays, work } = &mut *self.group;
-        let misfits = exec.track_group(arrays, lanes, &Request::of(ct));
+        let (fragments, misfits) = exec.track_group(arrays, lanes, &request);
         work.all(misfits, Fate::Drop(DropReason::BadAction));
-        Ok(lanes.without(misfits))
+        let rest = lanes.without(misfits).without(fragments);
+        if fragments.is_empty() {
+            return Ok(rest);
+        }
+        Ok(LaneMask(rest.0 | self.group.track_fragments(fragments, &request).0))
     }
 
     #[inline(always)]

@@ -15,6 +15,7 @@
 mod ct;
 mod emulate;
 mod encap;
+mod fragments;
 mod group;
 mod mpls;
 mod packet_wise;
@@ -23,6 +24,7 @@ mod sums;
 mod vlan;
 
 pub use emulate::{CannotEmulate, Part, emulate};
+pub(crate) use fragments::Fragment;
 pub(crate) use group::{Fate, Work};
 pub(crate) use packet_wise::PacketCtx;
 #[cfg(test)]
@@ -30,9 +32,9 @@ pub(crate) use sums::{complete, sctp_sum};
 
 use crate::burst::{HeaderCtx, Parsed, Recirculated};
 use crate::hash::{KeyHasher, split_mix};
-use crate::shared::DpShared;
 use crate::park::{Origin, new_ufid};
 use crate::ports::{PmdIo, Ports};
+use crate::shared::DpShared;
 use dpif::actions::{HashAlgorithm, Rewrite};
 use dpif::{DpAction, DpifError, DropReason, PmdId, Upcall, UpcallKind, UserCookie};
 use flow::extract::{Layout, Metadata, extract_typed};
@@ -159,6 +161,8 @@ pub(crate) struct Executor {
     pub(crate) numbers: u64,
     pub(crate) sample_seed: u64,
     pub(crate) ufids: u64,
+    /// Fragments before that of the packet at hand, which continue with its list.
+    pub(crate) released: Vec<Fragment>,
 }
 
 impl Executor {

@@ -1,11 +1,12 @@
 //! Executes a list of actions on one packet: a single one, or each packet of a burst if groups are disabled.
 
-use super::{Executor, Misfit, apply, inner_place, truncate};
+use super::fragments::Passed;
+use super::{Executor, Fragment, Misfit, apply, inner_place, truncate};
 use crate::burst::{HeaderCtx, Parsed, copy_key};
 use crate::park::Origin;
 use crate::ports::PmdIo;
-use dpif::actions::{self, Goes, Rewrite};
 use conntrack::Request;
+use dpif::actions::{self, Goes, Rewrite};
 use dpif::{CtAction, DpAction, DropReason, UserCookie, XlateDrop};
 use flow::{DpPort, FlowKey, RecircId};
 use packet::{Packet, frame_bytes};
@@ -40,22 +41,61 @@ impl Executor {
 
     fn run_list(
         &mut self,
-        mut packet: Packet,
+        packet: Packet,
         view: &mut PacketCtx<'_>,
         actions: &[DpAction],
         list: u64,
         io: &mut dyn PmdIo,
     ) {
+        self.run_rest(packet, view, actions, 0, list, io);
+    }
+
+    /// Executes a list from action `from` on.
+    fn run_rest(
+        &mut self,
+        mut packet: Packet,
+        view: &mut PacketCtx<'_>,
+        actions: &[DpAction],
+        from: usize,
+        list: u64,
+        io: &mut dyn PmdIo,
+    ) {
         let last = actions.iter().rposition(DpAction::has_effect);
-        for (i, action) in actions.iter().enumerate() {
+        for (i, action) in actions.iter().enumerate().skip(from) {
             let place = inner_place(list, i);
             let mut step = Step { exec: self, view, io, place, is_last: Some(i) == last };
             match action.execute(&mut step, packet) {
                 Ok(rest) => packet = rest,
                 Err(Gone) => return,
             }
+            if !self.released.is_empty() {
+                self.run_released(view, actions, i + 1, list, io);
+            }
         }
         self.end(packet, view);
+    }
+
+    /// The released fragments continue with a list, each with its own state.
+    fn run_released(
+        &mut self,
+        view: &PacketCtx<'_>,
+        actions: &[DpAction],
+        from: usize,
+        list: u64,
+        io: &mut dyn PmdIo,
+    ) {
+        for fragment in std::mem::take(&mut self.released) {
+            let Fragment { packet, mut key, mut layout, origin } = fragment;
+            let mut dirty = false;
+            let headers = HeaderCtx {
+                key: &mut key,
+                layout: &mut layout,
+                dirty: &mut dirty,
+                vlan_limit: self.vlan_limit,
+            };
+            let mut own = PacketCtx { headers, origin, ..*view };
+            self.run_rest(packet, &mut own, actions, from, list, io);
+        }
     }
 
     fn end(&mut self, packet: Packet, view: &PacketCtx<'_>) {
@@ -89,6 +129,23 @@ impl Step<'_, '_> {
         }
         self.view.used = true;
         (self.exec.ports.copy(&packet), Ok(packet))
+    }
+
+    /// Tracks a fragment, alone or with the others of its datagram.
+    fn track_fragment(&mut self, packet: Packet, request: &Request) -> Result<Packet, Gone> {
+        let headers = &mut self.view.headers;
+        let key = Box::new(*headers.key);
+        let fragment = Fragment { packet, key, layout: *headers.layout, origin: self.view.origin };
+        let mut fragments = match self.exec.take_fragment(fragment, request) {
+            Passed::Held => return Err(Gone),
+            Passed::Alone(fragment) => vec![fragment],
+            Passed::Together(fragments) => fragments,
+        };
+        let Some(Fragment { packet, key, layout, origin }) = fragments.pop() else { return Err(Gone) };
+        copy_key(&key, headers.key);
+        (*headers.layout, self.view.origin) = (layout, origin);
+        self.exec.released = fragments;
+        Ok(packet)
     }
 
     fn dropped(&mut self, packet: Packet, reason: DropReason) -> Result<Packet, Gone> {
@@ -147,6 +204,10 @@ impl actions::Executor for Step<'_, '_> {
     }
 
     fn track(&mut self, mut packet: Packet, ct: &CtAction) -> Goes<Self> {
+        self.view.headers.refresh(&packet);
+        if self.view.headers.key.base.nw_frag != 0 {
+            return self.track_fragment(packet, &Request::of(ct));
+        }
         let rx_port = self.view.origin.rx_port;
         match self.exec.track(&mut packet, &mut self.view.headers, rx_port, &Request::of(ct)) {
             Ok(()) => Ok(packet),
