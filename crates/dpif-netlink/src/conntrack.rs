@@ -56,7 +56,7 @@ fn policy_failed(e: Error) -> DpifError {
     match e {
         e if e.is_not_found() => DpifError::NotFound("timeout policy"),
         e if e.is_exists() => DpifError::Busy("the timeout policy"),
-        Error::NoTimeouts => DpifError::Unsupported(e.to_string()),
+        e if matches!(e, Error::NoTimeouts) => DpifError::Unsupported(e.to_string()),
         e => DpifError::Device(e.to_string()),
     }
 }

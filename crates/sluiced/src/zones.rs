@@ -40,7 +40,8 @@ impl Zones {
     /// Those of a new datapath: none. Policies of a former process become unused.
     pub(crate) fn new(datapath: &str, tracker: Option<&dyn Connections>) -> Zones {
         let left_behind = match tracker.and_then(Connections::timeout_policies).map(|p| p.list()) {
-            None => Vec::new(),
+            // Without support there are none.
+            None | Some(Err(DpifError::Unsupported(_))) => Vec::new(),
             Some(Ok(ids)) => ids,
             Some(Err(e)) => {
                 log::warn!(target: "ct_dpif", "{datapath}: cannot list timeout policies: {e}");

@@ -97,8 +97,7 @@ impl Conn {
             Message::SetAsync(m) => self.set_async(m, outcome),
             Message::SetPacketInFormat(n) => self.set_packet_in_format(n),
             Message::CtFlushZone(zone) => {
-                let which = CtMatch { zone: Some(zone), ..CtMatch::default() };
-                self.begin_flush(which, request.frame, ctx)
+                self.begin_flush(CtMatch { zone: Some(zone), ..CtMatch::default() }, request.frame, ctx)
             }
             Message::CtFlush(m) => self.begin_flush(selected_connections(&m), request.frame, ctx),
             Message::SetControllerId(id) => self.set_controller_id(id, outcome),
