@@ -10,7 +10,7 @@ fn body(n: u64) -> Body {
 
 #[test]
 fn readers_see_one_state() {
-    let changes = if testkit::long() { 1_000_000 } else { 5000 };
+    let changes = if testkit::long() { 100_000 } else { 300 };
     let slab = Slab::<2>::new();
     let number = slab.allocate(0).expect("one of many");
     drop(slab.create(number, [[0; 2]; 2], &body(0)));
