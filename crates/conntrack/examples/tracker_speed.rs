@@ -206,7 +206,8 @@ fn main() {
     println!("{mhz:.0} MHz");
     for is_tcp in [false, true] {
         for connections in [1000, 100_000, 1_000_000] {
-            if wanted("lookups") || wanted(if is_tcp { "tcp" } else { "udp" }) {
+            let kind = if is_tcp { "TCP" } else { "UDP" };
+            if wanted(&format!("{kind}, {connections} connections")) {
                 lookups(connections, is_tcp, mhz);
             }
         }

@@ -86,6 +86,7 @@ impl Bucket {
 
 type Part = OnceLock<Box<[Bucket]>>;
 
+#[inline]
 fn part_of(parts: &[Part], at: u64) -> &Bucket {
     let part = parts[at as usize / PART].get_or_init(|| (0..PART).map(|_| Bucket::default()).collect());
     &part[at as usize % PART]
@@ -191,10 +192,12 @@ impl Index {
     }
 
     /// The bucket of a hash.
+    #[inline]
     pub(crate) fn address(&self, hash: u64) -> u64 {
         address(hash, self.buckets.load(Ordering::Acquire))
     }
 
+    #[inline]
     fn bucket(&self, at: u64) -> &Bucket {
         part_of(&self.parts, at)
     }
@@ -216,14 +219,18 @@ impl Index {
             let head = bucket.head.load(Ordering::Acquire);
             let (mut of, mut link) = (bucket, (head >> LINK_SHIFT) as u32);
             loop {
-                for entry in &of.entries {
-                    let entry = entry.load(Ordering::Acquire);
-                    if entry >> TAG_BITS == wanted
-                        && entry != 0
+                // Without a branch for each entry: the place of the right one is hard to predict.
+                let entries: [u64; ENTRIES] = std::array::from_fn(|n| of.entries[n].load(Ordering::Acquire));
+                let bit = |n: usize| u32::from(entries[n] >> TAG_BITS == wanted) << n;
+                let mut hits = (0..ENTRIES).fold(0, |hits, n| hits | bit(n));
+                while hits != 0 {
+                    let entry = entries[hits.trailing_zeros() as usize];
+                    if entry != 0
                         && let Some(result) = accept(entry & ((1 << TAG_BITS) - 1))
                     {
                         return Some(result);
                     }
+                    hits &= hits - 1;
                 }
                 // A chain that changes while it is read may lead into another one, or back; the version tells.
                 if link == 0 || has_moved(head, bucket) {
@@ -273,8 +280,8 @@ impl Index {
     ) -> Result<(), Refused> {
         let at = self.lock_both(hashes);
         let mut result = Ok(());
-        for n in 0..2 {
-            let exists = self.find(hashes[n], |tag| same(tag, n).then_some(tag));
+        for (n, hash) in hashes.into_iter().enumerate() {
+            let exists = self.find(hash, |tag| same(tag, n).then_some(tag));
             if let Some(tag) = exists {
                 result = Err(Refused::Exists(n, tag));
                 break;
@@ -456,6 +463,7 @@ fn signature(hash: u64) -> u64 {
 }
 
 /// The bucket of a hash among `buckets`: by as many bits as address all of them, or one bit less.
+#[inline]
 fn address(hash: u64, buckets: u64) -> u64 {
     let mask = buckets.next_power_of_two() - 1;
     let at = signature(hash) & mask;

@@ -278,3 +278,6 @@ impl KeyHash {
         fold(hash ^ self.seed[1], MIX)
     }
 }
+
+#[cfg(test)]
+mod tests;

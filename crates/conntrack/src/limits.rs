@@ -160,3 +160,6 @@ impl Limits {
         (0..=u16::MAX).filter(|zone| self.own_limit(*zone).is_some())
     }
 }
+
+#[cfg(test)]
+mod tests;

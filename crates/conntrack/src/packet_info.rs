@@ -267,3 +267,6 @@ fn v6_transport(packet: &[u8]) -> Option<(u8, usize)> {
     }
     None
 }
+
+#[cfg(test)]
+mod tests;

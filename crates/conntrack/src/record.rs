@@ -318,3 +318,6 @@ where
         store(&self.record.reply, key);
     }
 }
+
+#[cfg(test)]
+mod tests;

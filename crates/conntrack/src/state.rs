@@ -108,3 +108,6 @@ impl State {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

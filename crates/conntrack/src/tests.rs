@@ -15,7 +15,7 @@ const A: [u8; 4] = [10, 0, 0, 1];
 const B: [u8; 4] = [10, 0, 0, 2];
 
 /// An IPv4 frame with right checksums of IP, TCP, UDP and ICMP.
-fn frame(src: [u8; 4], dst: [u8; 4], proto: u8, mut body: Vec<u8>) -> Vec<u8> {
+pub(crate) fn frame(src: [u8; 4], dst: [u8; 4], proto: u8, mut body: Vec<u8>) -> Vec<u8> {
     let mut ip = vec![0x45, 0, 0, 0, 0, 0, 0, 0, 64, proto, 0, 0];
     ip[2..4].copy_from_slice(&((20 + body.len()) as u16).to_be_bytes());
     ip.extend([src, dst].concat());
@@ -35,11 +35,19 @@ fn frame(src: [u8; 4], dst: [u8; 4], proto: u8, mut body: Vec<u8>) -> Vec<u8> {
     [vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0], ip, body].concat()
 }
 
-fn udp(src: [u8; 4], dst: [u8; 4], sport: u16, dport: u16) -> Vec<u8> {
+pub(crate) fn udp(src: [u8; 4], dst: [u8; 4], sport: u16, dport: u16) -> Vec<u8> {
     frame(src, dst, 17, [sport, dport, 8, 0].map(u16::to_be_bytes).concat())
 }
 
-fn tcp(src: [u8; 4], dst: [u8; 4], ports: [u16; 2], flags: u8, seq: u32, ack: u32, data: usize) -> Vec<u8> {
+pub(crate) fn tcp(
+    src: [u8; 4],
+    dst: [u8; 4],
+    ports: [u16; 2],
+    flags: u8,
+    seq: u32,
+    ack: u32,
+    data: usize,
+) -> Vec<u8> {
     let mut body = ports.map(u16::to_be_bytes).concat();
     body.extend([seq, ack].map(u32::to_be_bytes).concat());
     body.extend([0x50, flags, 3, 0xe8, 0, 0, 0, 0]);
@@ -47,7 +55,7 @@ fn tcp(src: [u8; 4], dst: [u8; 4], ports: [u16; 2], flags: u8, seq: u32, ack: u3
     frame(src, dst, 6, body)
 }
 
-fn icmp(src: [u8; 4], dst: [u8; 4], kind: u8, code: u8, id: u16, rest: &[u8]) -> Vec<u8> {
+pub(crate) fn icmp(src: [u8; 4], dst: [u8; 4], kind: u8, code: u8, id: u16, rest: &[u8]) -> Vec<u8> {
     let mut body = vec![kind, code, 0, 0];
     body.extend(id.to_be_bytes());
     body.extend([0, 1]);

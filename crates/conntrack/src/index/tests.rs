@@ -35,6 +35,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if testkit::long() { 5000 } else { 100 }))]
+
     #[test]
     fn is_a_set_of_tags(steps in steps(), distinct in prop_oneof![Just(1u64), Just(5), Just(64), Just(1 << 40)]) {
         let (index, mut model) = (Index::new(), HashSet::<u64>::new());

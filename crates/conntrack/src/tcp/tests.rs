@@ -64,6 +64,46 @@ pub(crate) fn oracle_new(s: &Segment) -> [Peer; 2] {
     ]
 }
 
+/// The timeout of the states of both sides.
+fn timeout_of(states: [TcpState; 2]) -> TimeoutAttr {
+    use TcpState::{Closing, Established, FinWait2};
+    if states.iter().all(|s| *s >= FinWait2) {
+        TimeoutAttr::TcpClose
+    } else if states.iter().all(|s| *s >= Closing) {
+        TimeoutAttr::TcpTimeWait
+    } else if states.iter().any(|s| *s < Established) {
+        TimeoutAttr::TcpSynRecv
+    } else if states.iter().any(|s| *s >= Closing) {
+        TimeoutAttr::TcpFinWait
+    } else {
+        TimeoutAttr::TcpEstablished
+    }
+}
+
+/// A SYN answers one with a scale; returns the scales of both.
+fn agree(s: &Segment, from: &mut Peer, to: &mut Peer, by: u32, window: &mut i64) -> (u32, u32) {
+    from.scale = scale_of(s);
+    if let Scale::By(own) = from.scale {
+        *window = without_scale(*window, own);
+        return (own, by);
+    }
+    // The field has 16 bits.
+    to.window = (to.window << by) & 0xffff;
+    to.scale = Scale::None;
+    (0, 0)
+}
+
+/// Whether a segment from `span.0` to `span.1` lies within both windows.
+fn fits(s: &Segment, span: (u32, u32), from: &Peer, window: i64, skew: i64, from_by: u32) -> bool {
+    let max = 0xffff + 1500;
+    let resets_exactly = [-1, 0, 1].iter().any(|off| plus(from.sent, *off) == s.seq);
+    distance(from.permitted, span.1) >= 0
+        && distance(span.0, plus(from.sent, -window)) >= 0
+        && skew >= -max
+        && skew <= max << from_by
+        && (s.flags & RST == 0 || resets_exactly)
+}
+
 /// Returns result and peers: sender and receiver.
 pub(crate) fn oracle(s: &Segment, mut from: Peer, mut to: Peer, checked: bool) -> (Update, Peer, Peer) {
     use TcpState::{Closed, Closing, Established, FinWait2, SynSent, TimeWait};
@@ -91,15 +131,7 @@ pub(crate) fn oracle(s: &Segment, mut from: Peer, mut to: Peer, checked: bool) -
     let mut acknowledges = true;
     if from.state < SynSent {
         if let (true, Scale::By(by)) = (has(SYN), to.scale) {
-            from.scale = scale_of(s);
-            if let Scale::By(own) = from.scale {
-                (from_by, to_by) = (own, by);
-                window = without_scale(window, own);
-            } else {
-                // The field has 16 bits.
-                to.window = (to.window << by) & 0xffff;
-                to.scale = Scale::None;
-            }
+            (from_by, to_by) = agree(s, &mut from, &mut to, by, &mut window);
         }
         from.sent = s.seq;
         from.state = SynSent;
@@ -118,14 +150,8 @@ pub(crate) fn oracle(s: &Segment, mut from: Peer, mut to: Peer, checked: bool) -
     }
     let skew = if acknowledges { distance(to.sent, ack) } else { 0 };
     let max = 0xffff + 1500;
-    let mut fits = distance(from.permitted, end) >= 0;
-    fits &= distance(begin, plus(from.sent, -(to.window << to_by))) >= 0;
-    fits &= skew >= -max;
-    fits &= skew <= max << from_by;
-    if has(RST) {
-        fits &= [-1, 0, 1].iter().any(|off| plus(from.sent, *off) == s.seq);
-    }
-    let fits = fits || !checked;
+    let span = (begin, end);
+    let fits = fits(s, span, &from, to.window << to_by, skew, from_by) || !checked;
     if !fits {
         let doubtful = to.state < SynSent || to.state >= FinWait2 || from.state >= FinWait2;
         let near =
@@ -155,19 +181,7 @@ pub(crate) fn oracle(s: &Segment, mut from: Peer, mut to: Peer, checked: bool) -
     if has(RST) {
         (from.state, to.state) = (TimeWait, TimeWait);
     }
-    let states = [from.state, to.state];
-    let timeout = if states.iter().all(|s| *s >= FinWait2) {
-        TimeoutAttr::TcpClose
-    } else if states.iter().all(|s| *s >= Closing) {
-        TimeoutAttr::TcpTimeWait
-    } else if states.iter().any(|s| *s < Established) {
-        TimeoutAttr::TcpSynRecv
-    } else if states.iter().any(|s| *s >= Closing) {
-        TimeoutAttr::TcpFinWait
-    } else {
-        TimeoutAttr::TcpEstablished
-    };
-    (Update::Valid(fits.then_some(timeout)), from, to)
+    (Update::Valid(fits.then(|| timeout_of([from.state, to.state]))), from, to)
 }
 
 fn peer_of(side: &Side) -> Peer {
@@ -216,7 +230,10 @@ fn draw() -> impl Strategy<Value = Draw> {
     ];
     let bytes = prop_oneof![3 => Just(0u32), 2 => 1..1500u32, 1 => 0..65536u32];
     let scale = prop_oneof![Just(None), (0..16u8).prop_map(Some)];
-    (any::<bool>(), flags, offset(), offset(), any::<u16>(), bytes, scale).prop_map(
+    // As far behind as a scale allows, and one more.
+    let scaled = (0..15u32, 0..2i64).prop_map(|(by, more)| -((0xffff + 1500) << by) - more);
+    let ack = prop_oneof![5 => offset(), 1 => scaled];
+    (any::<bool>(), flags, offset(), ack, any::<u16>(), bytes, scale).prop_map(
         |(reply, flags, seq, ack, window, bytes, scale)| Draw {
             reply,
             flags,

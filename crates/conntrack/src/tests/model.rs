@@ -298,7 +298,7 @@ impl Pair {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(if testkit::long() { 20_000 } else { 300 }))]
+    #![proptest_config(ProptestConfig::with_cases(if testkit::long() { 20_000 } else { 200 }))]
 
     #[test]
     fn does_as_its_oracle(seed: u64, steps in proptest::collection::vec(step(), 1..120)) {

@@ -105,3 +105,28 @@ fn all_connections_are_flushed_also_those_whose_tuple_is_a_reply_of_others() {
     assert_eq!(tracker.connections(), 0);
     agree::check(&tracker);
 }
+
+#[test]
+fn a_translated_packet_that_changed_is_found_by_its_original_tuple() {
+    let address = Ipv4Addr::new(9, 9, 9, 9);
+    let range = NatRange {
+        is_dst: false,
+        addresses: Some(NatAddresses::V4(address, address)),
+        ports: None,
+        persistent: false,
+        hash: false,
+        random: false,
+    };
+    for (what, nat, orig_port) in [("lookup", CtNat::No, 1000), ("translation", CtNat::Known, 4000)] {
+        let tracker = Tracker::new(3);
+        let mut key = FlowKey::default();
+        let request = Request { nat: CtNat::New(range), ..COMMIT };
+        tracker.track(Some(&udp(1, 2, 1000).1), &request, &mut key, 1, NOW_MS);
+        assert_ne!(key.base.ct_state & ct_state::SNAT, 0);
+        // Its port is set to another one before the next action.
+        let changed = udp(0x0909_0909, 2, 4000).1;
+        tracker.track(Some(&changed), &Request { commit: false, nat, ..COMMIT }, &mut key, 1, NOW_MS);
+        assert_eq!(key.ct.tp_src, orig_port, "{what}");
+        agree::check(&tracker);
+    }
+}
