@@ -1,0 +1,234 @@
+//! Speed of connection tracking in one forwarding core: `cargo run --release -p datapath --example ct_speed`.
+//!
+//! 64-byte UDP packets of established connections in random order: `ct(nat)`, recirculation, output. Beside it the same
+//! two passes without tracking, and new connections: `ct(commit,nat)`, output. All cases run in turn; each checks that
+//! every packet was sent with the right addresses. `--seconds S`: time of a case.
+
+use conntrack::{PacketInfo, Request};
+use datapath::{DpShared, Pmd, PmdConfig, PmdIo, TxReport};
+use dpif::actions::{CtAction, CtCommit, CtNat, NatAddresses, NatRange, Output, Recirc};
+use dpif::{DpAction, DpifOp, FlowPut, OpResult, PmdId, PutMode, Upcall, UpcallSink};
+use flow::extract::{Metadata, extract};
+use flow::{DpPort, FlowKey, KeyMask, RecircId, Ufid, ct_state, shape};
+use packet::{Packet, PacketBatch, PacketPool, checksum};
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const BURST: usize = 32;
+const CHUNK: usize = 4096;
+const FRAME_BYTES: usize = 60;
+/// Time of the tracker: connections outlive the run.
+const NOW_US: u64 = 1_000_000_000;
+
+#[derive(Default)]
+struct Sink {
+    sent: u64,
+    translated: u64,
+    upcalls: u64,
+}
+
+impl UpcallSink for Sink {
+    fn upcall(&mut self, _: Box<Upcall>) -> Result<(), Box<Upcall>> {
+        self.upcalls += 1;
+        Ok(())
+    }
+}
+
+impl PmdIo for Sink {
+    fn transmit(&mut self, _: DpPort, batch: &mut PacketBatch, pool: &mut PacketPool) -> TxReport {
+        let packets = batch.len() as u64;
+        let translated = |p: &&Packet| p.data()[26..29] == [192, 0, 2];
+        self.translated += batch.packets().iter().filter(translated).count() as u64;
+        self.sent += packets;
+        batch.free_into(pool);
+        TxReport { sent_packets: packets, ..TxReport::default() }
+    }
+}
+
+/// A UDP frame with right checksums.
+fn udp(src: u32, dst: u32, sport: u16, dport: u16) -> Vec<u8> {
+    let mut f = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0];
+    f.extend(src.to_be_bytes());
+    f.extend(dst.to_be_bytes());
+    f.extend([sport, dport, 26, 0].map(u16::to_be_bytes).concat());
+    f.resize(FRAME_BYTES, 0);
+    let sum = checksum::checksum(&f[14..34]);
+    f[24..26].copy_from_slice(&sum.to_be_bytes());
+    let pseudo = checksum::pseudo(&f[26..30], &f[30..34], 17, 26);
+    let sum = !checksum::fold(checksum::sum(&f[34..60], pseudo));
+    f[40..42].copy_from_slice(&sum.to_be_bytes());
+    f
+}
+
+/// Connection `n`: many sources and destinations, so that translated ports last.
+fn tuple(n: u32) -> (u32, u32, u16, u16) {
+    (0x0a00_0000 | n >> 12, 0x1400_0000 | n % 4093, 1024 + (n & 0xfff) as u16, 53)
+}
+
+fn snat() -> CtNat {
+    let addresses = NatAddresses::V4(Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(192, 0, 2, 20));
+    CtNat::New(NatRange {
+        is_dst: false,
+        addresses: Some(addresses),
+        ports: None,
+        persistent: false,
+        hash: false,
+        random: false,
+    })
+}
+
+struct Case {
+    name: String,
+    pmd: Pmd,
+    frames: Vec<u8>,
+    at: usize,
+    sink: Sink,
+    ns: Vec<f64>,
+    translated: bool,
+    /// Each packet once.
+    once: bool,
+}
+
+fn put(pmd: &mut Pmd, key: FlowKey, number: u128, actions: Vec<DpAction>) {
+    let mut mask = KeyMask::default();
+    mask.base.shape = u16::MAX;
+    mask.base.in_port = u32::MAX;
+    mask.base.recirc_id = u32::MAX;
+    mask.base.dl_type = u16::MAX;
+    mask.base.ct_state = u32::MAX;
+    let put = FlowPut { ufid: Ufid(number), key, mask, actions: actions.into(), mode: PutMode::Create };
+    let done = pmd.apply(vec![DpifOp::FlowPut(Box::new(put))], 0, &mut Sink::default()).remove(0);
+    assert!(matches!(done, OpResult::Done), "{done:?}");
+}
+
+fn ct(commit: CtCommit, nat: CtNat) -> DpAction {
+    DpAction::Ct(Box::new(CtAction { commit, nat, ..CtAction::default() }))
+}
+
+impl Case {
+    fn new(connections: u32, tracked: bool, translated: bool, once: bool) -> Case {
+        let shared = Arc::new(DpShared::new(7));
+        let mut pmd = Pmd::new(PmdConfig::new(PmdId::Core(0), 0x5eed), shared.clone());
+        for port in 1..=2 {
+            pmd.port_add(DpPort(port)).expect("a port");
+        }
+        let read = |frame: &[u8]| {
+            let packet = Packet::from_slice(frame);
+            let mut key = FlowKey::default();
+            let layout = extract(packet.data(), &Metadata { in_port: 1, ..Metadata::default() }, 1, &mut key);
+            (PacketInfo::read(&packet, &key, layout, 0), key)
+        };
+        let (mut frames, mut state) = (Vec::new(), 1u64);
+        let frame_of = |n: u32| {
+            let (src, dst, sport, dport) = tuple(n);
+            udp(src, dst, sport, dport)
+        };
+        let (_, mut key) = read(&frame_of(0));
+        let output = DpAction::Output(Output(DpPort(2)));
+        if once {
+            let nat = if translated { snat() } else { CtNat::No };
+            put(&mut pmd, key, 1, vec![ct(CtCommit::Yes, nat), output]);
+            (0..connections).for_each(|n| frames.extend(frame_of(n)));
+        } else {
+            let first = if tracked { vec![ct(CtCommit::No, CtNat::Known)] } else { Vec::new() };
+            let recirc = DpAction::Recirc(Recirc(RecircId(1)));
+            put(&mut pmd, key, 1, [first, vec![recirc]].concat());
+            key.base.recirc_id = 1;
+            if tracked {
+                let nat = if translated { ct_state::SNAT } else { 0 };
+                key.base.ct_state = ct_state::EST | ct_state::TRK | nat;
+                key.ct.nw_proto = 17;
+                key.base.shape |= shape::CT;
+            }
+            put(&mut pmd, key, 2, vec![output]);
+            for n in (0..connections).filter(|_| tracked) {
+                let nat = if translated { snat() } else { CtNat::No };
+                let (info, mut key) = read(&frame_of(n));
+                let commit = Request { commit: true, nat, ..Request::default() };
+                let to = shared.tracker().track(info.as_ref(), &commit, &mut key, 1, NOW_US / 1000);
+                let (src, dst, sport, dport) = tuple(n);
+                let reply = match to {
+                    Some(conntrack::Translation::Tuple(to)) => {
+                        let [std::net::IpAddr::V4(src), _] = to.addresses() else { panic!("{to:?}") };
+                        udp(dst, src.into(), dport, to.rest().src)
+                    }
+                    _ => udp(dst, src, dport, sport),
+                };
+                let (info, mut key) = read(&reply);
+                shared.tracker().track(info.as_ref(), &Request::default(), &mut key, 1, NOW_US / 1000);
+                assert_eq!(
+                    key.base.ct_state,
+                    ct_state::EST | ct_state::RPL | ct_state::TRK,
+                    "connection {n}"
+                );
+            }
+            for _ in 0..connections.max(1 << 16) {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                frames.extend(frame_of((state >> 33) as u32 % connections));
+            }
+        }
+        let what = match (once, tracked, translated) {
+            (true, _, false) => "new",
+            (true, _, true) => "new, SNAT",
+            (_, false, _) => "two passes without tracking",
+            (_, _, false) => "established",
+            (_, _, true) => "established, SNAT",
+        };
+        let name = format!("{what}, {connections} connections");
+        Case { name, pmd, frames, at: 0, sink: Sink::default(), ns: Vec::new(), translated, once }
+    }
+
+    fn chunk(&mut self) -> bool {
+        if self.once && self.at + CHUNK * FRAME_BYTES > self.frames.len() {
+            return false;
+        }
+        let (before, mut packets) = (self.sink.sent, 0);
+        let translated = self.sink.translated;
+        let mut batch = PacketBatch::new();
+        let started = Instant::now();
+        while packets < CHUNK {
+            self.pmd.pool().alloc_burst(&mut batch, BURST);
+            for packet in batch.packets_mut() {
+                packet.set_frame(&self.frames[self.at..self.at + FRAME_BYTES]);
+                self.at = (self.at + FRAME_BYTES) % self.frames.len();
+            }
+            self.pmd.process_batch(DpPort(1), &mut batch, NOW_US, &mut self.sink);
+            self.pmd.flush_output(&mut self.sink);
+            packets += BURST;
+        }
+        self.ns.push(started.elapsed().as_nanos() as f64 / packets as f64);
+        assert_eq!((self.sink.sent - before, self.sink.upcalls), (packets as u64, 0), "{}", self.name);
+        if self.translated {
+            assert_eq!(self.sink.translated - translated, packets as u64, "{}", self.name);
+        }
+        true
+    }
+}
+
+fn main() {
+    let args: Vec<String> = std::env::args().collect();
+    let seconds =
+        args.iter().position(|a| a == "--seconds").map_or(1.0, |at| args[at + 1].parse().expect("seconds"));
+    let mut cases = vec![Case::new(1000, false, false, false)];
+    for connections in [1000, 100_000, 1_000_000] {
+        cases.push(Case::new(connections, true, false, false));
+        cases.push(Case::new(connections, true, true, false));
+    }
+    cases.push(Case::new(1_000_000, true, false, true));
+    cases.push(Case::new(1_000_000, true, true, true));
+    for _ in 0..5 {
+        for case in &mut cases {
+            let started = Instant::now();
+            while started.elapsed() < Duration::from_secs_f64(seconds / 5.0) && case.chunk() {}
+        }
+    }
+    println!("{:<48} {:>8} {:>8} {:>8}", "64-byte UDP, one core", "ns p10", "ns p50", "Mpps");
+    for case in &mut cases {
+        // The first chunks warm up.
+        let ns = &mut case.ns[2..];
+        ns.sort_by(f64::total_cmp);
+        let at = |part: usize| ns[(ns.len() - 1) * part / 100];
+        println!("{:<48} {:>8.1} {:>8.1} {:>8.2}", case.name, at(10), at(50), 1000.0 / at(50));
+    }
+}
