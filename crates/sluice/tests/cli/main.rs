@@ -3,6 +3,7 @@
 //! installed.
 
 mod appctl;
+mod ofctl;
 mod server;
 mod stock;
 mod tls;
