@@ -8,4 +8,5 @@ mod server;
 mod stock;
 mod tls;
 mod upcall_cost;
+mod verbs;
 mod vsctl;
