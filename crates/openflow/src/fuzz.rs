@@ -6,8 +6,9 @@ use crate::codec::{HEADER_BYTES, decode_with, encode_with};
 use crate::msg::Message;
 use crate::msg::continuation::Continuation;
 use crate::msg::group::GroupModCommand;
+use crate::msg::meter::MeterModCommand;
 use crate::session::{Config, Session};
-use crate::text::{format_group, parse_ct_flush, parse_group_mod};
+use crate::text::{Printing, format_group, format_message, parse_ct_flush, parse_group_mod, parse_meter_mod};
 use crate::{match10, match11};
 use flow::Match;
 use flow::fields::FieldId;
@@ -15,6 +16,10 @@ use flow::text::NoPortNames;
 use ofp_wire::Version;
 use ofp_wire::nxm::{self, Unknown};
 use ofp_wire::{Options, Reader, Writer};
+
+/// Bounds of the text of a message: bytes in all, and for each byte of the message.
+const TEXT_MAX: usize = 4096;
+const TEXT_FACTOR: usize = 256;
 
 /// Splits an encoder's output into messages.
 pub fn split_frames(mut bytes: &[u8]) -> Vec<&[u8]> {
@@ -31,13 +36,18 @@ pub fn split_frames(mut bytes: &[u8]) -> Vec<&[u8]> {
     frames
 }
 
-/// Describes and decodes a message. A decoded message encodes (unless too long), the encoding decodes, and further rounds
+/// Describes, prints and decodes a message. A decoded message encodes (unless too long), the encoding decodes, and further rounds
 /// change nothing.
 pub fn decode_message(bytes: &[u8]) {
     for table_id_in_command in [false, true] {
         let options = Options { table_id_in_command, ..Options::DEFAULT };
         let line = crate::text::describe(bytes, &options);
         assert!(line.contains(" (xid=0x"), "{line}");
+        for verbosity in [0, 5] {
+            let how = Printing { options: &options, names: &NoPortNames, verbosity };
+            let text = format_message(bytes, how);
+            assert!(text.ends_with('\n') && text.len() <= TEXT_MAX + TEXT_FACTOR * bytes.len(), "{text}");
+        }
         let Ok((version, xid, message)) = decode_with(bytes, &options) else { continue };
         if let Message::Resume(m) = &message {
             decode_continuation(&m.continuation, version, &options);
@@ -124,6 +134,32 @@ pub fn ct_flush_text(bytes: &[u8]) {
     let message = Message::CtFlush(flush);
     let again = round_trip(&message, Version::V13, 1, &Options::default());
     assert_eq!(again, Some(message), "{text:?}");
+}
+
+/// Parses a meter modification. A message of it is printed with the same number.
+pub fn meter_text(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    for command in [MeterModCommand::Add, MeterModCommand::Delete] {
+        let Ok(parsed) = parse_meter_mod(text, command) else { continue };
+        let id = parsed.meter.id;
+        let message = Message::MeterMod(parsed);
+        let Ok(frame) = encode_with(&message, Version::V13, 1, &Options::DEFAULT) else { continue };
+        let how = Printing { options: &Options::DEFAULT, names: &NoPortNames, verbosity: 0 };
+        let printed = format_message(&frame, how);
+        let named = id > 0xffff_0000 || printed.contains("error") || printed.contains(&format!("meter={id}"));
+        assert!(named, "{text}: {printed}");
+    }
+}
+
+/// Reads a capture and the messages in it.
+pub fn capture(bytes: &[u8]) {
+    let Ok(packets) = crate::pcap::packets(bytes) else { return };
+    let mut streams = crate::pcap::Streams::default();
+    for packet in packets {
+        let Some((_, unread)) = streams.take(packet, &[]) else { continue };
+        while crate::text::split_frame(unread).is_some() {}
+        assert!(unread.len() <= bytes.len());
+    }
 }
 
 /// Feeds a session in pieces, whose length is the first byte. The result must not depend on it.

@@ -4,7 +4,8 @@
 //! - [`ErrorKind`], [`OfError`]: errors by their standard names, and their numbers in each version.
 //! - [`session`]: one connection: framing, negotiation, keepalive, bounded output.
 //! - [`reconnect`]: reconnection of a client.
-//! - [`text`]: messages as text.
+//! - [`text`]: messages as text, and groups and meters from it.
+//! - [`pcap`]: captures and the streams in them.
 //! - [`fuzz`]: fuzz targets.
 //!
 //! The same code serves switch and controller: requests and replies both decode and encode. Nothing here
@@ -20,6 +21,7 @@ mod match10;
 mod match11;
 pub mod message_log;
 pub mod msg;
+pub mod pcap;
 pub mod reconnect;
 pub mod session;
 pub mod text;

@@ -253,6 +253,10 @@ fn run(program: &str, words: &[String], prefix: &str) -> u8 {
             (target, timeout_s, format, command, args)
         }
     };
+    if command == "dpctl/help" {
+        print(&format!("usage: {program} [OPTION]... COMMAND [ARG]...\n\n{HELP}"));
+        return 0;
+    }
     let deadline = Deadline::after_s(timeout_s);
     let as_json = ["--format", "json"].map(String::from);
     let mut requests: Vec<(&str, &[String])> = vec![(&command, &args)];

@@ -100,12 +100,7 @@ pub(crate) fn candidates(words: &[String], source: &dyn Source) -> Vec<String> {
 fn of_tool(tool: &str, before: &[String], current: &str, source: &dyn Source) -> Vec<String> {
     match tool {
         "vsctl" => of_vsctl(before, current, source),
-        "ofctl" => match plain(before)[..] {
-            [] if current.starts_with('-') => [strings(ofctl::OPTIONS), strings(pki::OPTIONS)].concat(),
-            [] => ofctl::commands().map(String::from).collect(),
-            [_] => source.vsctl(&["list-br"]),
-            _ => Vec::new(),
-        },
+        "ofctl" => of_ofctl(before, current, source),
         "appctl" | "dpctl" => match plain(before)[..] {
             [] => {
                 let prefix = if tool == "dpctl" { "dpctl/" } else { "" };
@@ -132,6 +127,28 @@ fn of_tool(tool: &str, before: &[String], current: &str, source: &dyn Source) ->
                 .filter_map(|a| Some(format!("--{}", a.get_long()?)))
                 .collect()
         }
+    }
+}
+
+/// The help of a command names the kind of each argument.
+fn of_ofctl(before: &[String], current: &str, source: &dyn Source) -> Vec<String> {
+    let words = plain(before);
+    let Some((name, args)) = words.split_first() else {
+        return match current.starts_with('-') {
+            true => [strings(ofctl::OPTIONS), strings(pki::OPTIONS)].concat(),
+            false => ofctl::commands().map(String::from).collect(),
+        };
+    };
+    match ofctl::argument(name, args.len()).unwrap_or_default().trim_matches(['[', ']', '.']) {
+        "BRIDGE" | "SOURCE1" | "SOURCE2" => source.vsctl(&["list-br"]),
+        "PORT" => match args {
+            [bridge, ..] => source.vsctl(&["list-ports", bridge]),
+            [] => Vec::new(),
+        },
+        "SETTING" | "MODE" => ofctl::settings(name),
+        "VERSION" => (10..=15).map(|n| format!("OpenFlow{n}")).collect(),
+        "invalid_ttl" | "watch:[MATCH" => strings(&["invalid_ttl", "watch:"]),
+        _ => Vec::new(),
     }
 }
 
@@ -239,6 +256,16 @@ mod tests {
             ("ofctl -O OpenFlow13 dump-flows br", ""),
             ("ofctl dump-flows br", "br-int br0"),
             ("ofctl --js", "--json"),
+            ("ofctl diff-flows br0 br", "br-int br0"),
+            ("ofctl mod-port br0 ", "p1 p2"),
+            ("ofctl mod-port br0 p1 no-f", "no-flood no-forward"),
+            ("ofctl mod-table br0 3 ev", "evict"),
+            ("ofctl set-frags br0 nx", "nx-match"),
+            ("ofctl queue-stats br0 p", "p1 p2"),
+            ("ofctl add-meter br0 ", ""),
+            ("ofctl dump-me", "dump-meter dump-meters"),
+            ("vsctl add-bond-iface ", ""),
+            ("vsctl list-zone-", "list-zone-limits list-zone-tp"),
             ("appctl fdb/show br", "br-int br0"),
             ("appctl dpctl/s", "dpctl/show"),
             ("dpctl ", "dump-flows show"),

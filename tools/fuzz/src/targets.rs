@@ -44,6 +44,8 @@ pub(crate) const TARGETS: &[Target] = &[
     target("openflow-match", openflow::fuzz::roundtrip_match, OPENFLOW),
     target("openflow-group-text", openflow::fuzz::group_text, &[Seeds::Files("crates/openflow/corpus/group_text")]),
     target("openflow-ct-flush", openflow::fuzz::ct_flush_text, &[Seeds::Lines("crates/openflow/corpus/ct_flush/tuples.txt")]),
+    target("openflow-meter-text", openflow::fuzz::meter_text, &[Seeds::Files("crates/openflow/corpus/meter_text")]),
+    target("openflow-capture", openflow::fuzz::capture, &[Seeds::Files("crates/openflow/corpus/capture")]),
     target("openflow-session", openflow::fuzz::session, OPENFLOW),
     target("netdev-link", netdev::fuzz::link_messages, &[Seeds::Files("crates/netdev/corpus/link_messages")]),
     target("netlink-timeout-policy", netlink::fuzz::timeout_policy, &[Seeds::Files("crates/netlink/corpus/timeout_policy")]),

@@ -240,7 +240,7 @@ fn controller(id: u16) -> ControllerAction {
 
 fn random_vlan_action(rng: &mut Rng) -> Action {
     match rng.below(6) {
-        0 => Action::StripVlan(StripVlan),
+        0 => Action::StripVlan(StripVlan { pop: false }),
         1 => Action::PushVlan(PushVlan(*rng.pick(&[h::ETH_TYPE_VLAN, h::ETH_TYPE_VLAN_8021AD]))),
         2 => Action::SetVlanVid(SetVlanVid { vid: rng.below(3) as u16 * 5, push: true }),
         3 => Action::SetVlanPcp(SetVlanPcp { pcp: rng.below(8) as u8, push: true }),

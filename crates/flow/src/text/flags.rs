@@ -22,9 +22,23 @@ pub(crate) struct FlagSet {
 pub(crate) static TCP: FlagSet = FlagSet {
     what: "TCP flag",
     names: &{
-        let mut names = [(0, ""); TcpFlags::NAMES.len()];
+        // Reserved bits are named by their value.
+        let mut names = [
+            (0, ""),
+            (0, ""),
+            (0, ""),
+            (0, ""),
+            (0, ""),
+            (0, ""),
+            (0, ""),
+            (0, ""),
+            (0, ""),
+            (0x200, "[200]"),
+            (0x400, "[400]"),
+            (0x800, "[800]"),
+        ];
         let mut i = 0;
-        while i < names.len() {
+        while i < TcpFlags::NAMES.len() {
             names[i] = (1 << i, TcpFlags::NAMES[i]);
             i += 1;
         }

@@ -35,6 +35,17 @@ const PROTOCOLS: [(&str, u16, Option<u8>); 17] = [
     ("mplsm", h::ETH_TYPE_MPLS_MCAST, None),
 ];
 
+/// The short names of protocols.
+pub const PROTOCOL_NAMES: [&str; PROTOCOLS.len()] = {
+    let mut names = [""; PROTOCOLS.len()];
+    let mut i = 0;
+    while i < names.len() {
+        names[i] = PROTOCOLS[i].0;
+        i += 1;
+    }
+    names
+};
+
 /// Parses a match and checks that each field's prerequisites are matched too.
 ///
 /// # Errors

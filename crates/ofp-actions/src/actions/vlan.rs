@@ -29,7 +29,10 @@ pub struct SetVlanPcp {
 
 /// Removes the outermost tag, if any (`OFPAT_STRIP_VLAN`, `OFPAT_POP_VLAN`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct StripVlan;
+pub struct StripVlan {
+    /// Named `pop_vlan`, as since OpenFlow 1.1, instead of `strip_vlan`.
+    pub pop: bool,
+}
 
 /// Pushes a tag with this EtherType (`OFPAT_PUSH_VLAN`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -183,8 +186,10 @@ impl OfAction for SetVlanPcp {
 
 impl OfAction for StripVlan {
     const NAMES: &'static [&'static str] = &["strip_vlan", "pop_vlan"];
-    const ROWS: &'static [Row] =
-        &[of10(3, 8, |_| Ok(StripVlan.into())), of11(18, Len::Is(8), |_| Ok(StripVlan.into()))];
+    const ROWS: &'static [Row] = &[
+        of10(3, 8, |_| Ok(StripVlan { pop: false }.into())),
+        of11(18, Len::Is(8), |_| Ok(StripVlan { pop: true }.into())),
+    ];
     const STAGE: Stage = Stage::Apply;
     const REVERSIBLE: bool = true;
 
@@ -193,13 +198,13 @@ impl OfAction for StripVlan {
         cx.has_vlan = false;
     }
 
-    fn parse(_text: &Argument<'_>, out: &mut Vec<Action>) -> Parsed<()> {
-        out.push(StripVlan.into());
+    fn parse(text: &Argument<'_>, out: &mut Vec<Action>) -> Parsed<()> {
+        out.push(StripVlan { pop: text.name == "pop_vlan" }.into());
         Ok(())
     }
 
     fn format(&self, _ports: &dyn PortNames) -> String {
-        "strip_vlan".into()
+        if self.pop { "pop_vlan" } else { "strip_vlan" }.into()
     }
 
     fn check(&self, checker: &mut Checker<'_>) -> Res<()> {

@@ -84,10 +84,14 @@ fn actions_are_held_against_the_match_and_the_limits() {
         (&ip, vec![fin_timeout()], None, Some(BacMatchInconsistent)),
         (&tcp, vec![fin_timeout()], None, None),
         (&tcp, vec![Action::SetL4Dst(SetL4Dst(5)), set(FieldId::TcpDst, 5)], None, None),
-        (&any, vec![Action::StripVlan(StripVlan)], None, Some(BacMatchInconsistent)),
+        (&any, vec![Action::StripVlan(StripVlan { pop: false })], None, Some(BacMatchInconsistent)),
         (
             &any,
-            vec![Action::PushVlan(PushVlan(0x8100)), set(FieldId::VlanPcp, 3), Action::StripVlan(StripVlan)],
+            vec![
+                Action::PushVlan(PushVlan(0x8100)),
+                set(FieldId::VlanPcp, 3),
+                Action::StripVlan(StripVlan { pop: false }),
+            ],
             None,
             None,
         ),
@@ -153,8 +157,8 @@ fn actions_follow_the_tags_of_the_packet_and_action_sets_need_not() {
             vec![
                 Action::PushVlan(PushVlan(0x8100)),
                 Action::PushVlan(PushVlan(0x8100)),
-                Action::StripVlan(StripVlan),
-                Action::StripVlan(StripVlan),
+                Action::StripVlan(StripVlan { pop: false }),
+                Action::StripVlan(StripVlan { pop: false }),
             ],
             None,
             None,
@@ -163,8 +167,8 @@ fn actions_follow_the_tags_of_the_packet_and_action_sets_need_not() {
             &any,
             vec![
                 Action::PushVlan(PushVlan(0x8100)),
-                Action::StripVlan(StripVlan),
-                Action::StripVlan(StripVlan),
+                Action::StripVlan(StripVlan { pop: false }),
+                Action::StripVlan(StripVlan { pop: false }),
             ],
             None,
             Some(BacMatchInconsistent),
@@ -173,8 +177,8 @@ fn actions_follow_the_tags_of_the_packet_and_action_sets_need_not() {
         (
             &any,
             vec![Action::WriteActions(WriteActions(vec![
-                Action::StripVlan(StripVlan),
-                Action::StripVlan(StripVlan),
+                Action::StripVlan(StripVlan { pop: false }),
+                Action::StripVlan(StripVlan { pop: false }),
                 Action::DecTtl(DecTtl { controllers: vec![0] }),
             ]))],
             None,
@@ -213,7 +217,7 @@ fn clones_are_checked_within_and_nest_to_a_bound() {
     assert_eq!(read(100), Err(ErrorKind::BacTooMany));
     let cloned = |actions| vec![Action::Clone(CloneList(actions))];
     // A list within is checked as strictly as the one around it, unlike an action set.
-    let strip = vec![Action::StripVlan(StripVlan)];
+    let strip = vec![Action::StripVlan(StripVlan { pop: false })];
     assert_eq!(check(&Match::catchall(), &cloned(strip), Version::V13), Err(ErrorKind::BacMatchInconsistent));
     let group = |n| Action::Group(Group(n));
     assert_eq!(check(&Match::catchall(), &cloned(vec![group(1)]), Version::V13), Ok(()));

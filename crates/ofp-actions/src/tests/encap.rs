@@ -120,7 +120,7 @@ ffff0010000023200030000000000001\tdec_nsh_ttl
     let md_type_3 = "ffff001800002320002e00000001894f0004010503000000";
     assert_eq!(read(md_type_3, Version::V13), "error: NXBAC_BAD_ED_PROP");
     for (hex, _) in table.lines().filter_map(|line| line.split_once('\t')) {
-        assert_eq!(read(hex, Version::V12), "error: OFPBAC_BAD_EXP_TYPE", "{hex}");
+        assert_eq!(read(hex, Version::V12), "error: OFPBAC_BAD_VENDOR_TYPE", "{hex}");
     }
 }
 

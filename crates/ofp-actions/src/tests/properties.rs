@@ -200,7 +200,7 @@ fn any_simple() -> impl Strategy<Value = Action> {
         Just(Action::PopQueue(PopQueue)),
         (0u16..4096).prop_map(|v| Action::SetVlanVid(SetVlanVid { vid: v, push: true })),
         (0u8..8).prop_map(|v| Action::SetVlanPcp(SetVlanPcp { pcp: v, push: true })),
-        Just(Action::StripVlan(StripVlan)),
+        Just(Action::StripVlan(StripVlan { pop: false })),
         prop::sample::select(vec![0x8100, 0x88a8]).prop_map(|v| Action::PushVlan(PushVlan(v))),
         any::<[u8; 6]>().prop_map(|m| Action::SetEthSrc(SetEthSrc(MacAddr(m)))),
         any::<[u8; 6]>().prop_map(|m| Action::SetEthDst(SetEthDst(MacAddr(m)))),

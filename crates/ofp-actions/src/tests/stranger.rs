@@ -122,7 +122,7 @@ fn it_keeps_its_place_in_an_action_set() {
     let [Action::WriteActions(written)] = &written[..] else { panic!("{written:?}") };
     set::merge(&mut actions, &written.0);
     let ordered = format_actions(&set::in_order(&actions), &NoPortNames);
-    assert_eq!(ordered, "strip_vlan,cap_ttl:7,cap_ttl:9,output:1");
+    assert_eq!(ordered, "pop_vlan,cap_ttl:7,cap_ttl:9,output:1");
 }
 
 #[test]

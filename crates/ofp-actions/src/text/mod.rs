@@ -34,6 +34,11 @@ pub fn format_actions(actions: &[Action], ports: &dyn PortNames) -> String {
     if actions.is_empty() { "drop".into() } else { joined(actions, ports) }
 }
 
+/// The names of all actions and instructions, in alphabetical order.
+pub fn action_names() -> impl Iterator<Item = &'static str> {
+    crate::list::NAMES.iter().map(|row| row.name)
+}
+
 /// Actions separated by commas.
 pub(crate) fn joined(actions: &[Action], ports: &dyn PortNames) -> String {
     let parts: Vec<String> = actions.iter().map(|a| a.format(ports)).collect();

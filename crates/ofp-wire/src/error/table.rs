@@ -17,7 +17,7 @@ macro_rules! errors {
             /// All errors. Of two with the same numbers in a version, decoding returns the first.
             pub const ALL: &'static [ErrorKind] = &[$(ErrorKind::$variant,)*];
 
-            /// The name in the standard or the extension.
+            /// The name of Open vSwitch: that of the standard or the extension, but for terms that both replaced.
             pub fn name(self) -> &'static str {
                 match self {
                     $(ErrorKind::$variant => $name,)*
@@ -51,14 +51,14 @@ errors! {
     BrcBadVersion "OFPBRC_BAD_VERSION" [of(1, 6, 1, 0)];
     BrcBadType "OFPBRC_BAD_TYPE" [of(1, 6, 1, 1)];
     BrcBadStat "OFPBRC_BAD_STAT" [of(1, 6, 1, 2)];
-    BrcBadExperimenter "OFPBRC_BAD_EXPERIMENTER" [of(1, 6, 1, 3)];
-    BrcBadExpType "OFPBRC_BAD_EXP_TYPE" [of(1, 6, 1, 4)];
+    BrcBadExperimenter "OFPBRC_BAD_VENDOR" [of(1, 6, 1, 3)];
+    BrcBadExpType "OFPBRC_BAD_SUBTYPE" [of(1, 6, 1, 4)];
     BrcEperm "OFPBRC_EPERM" [of(1, 6, 1, 5)];
     BrcBadLen "OFPBRC_BAD_LEN" [of(1, 6, 1, 6)];
     BrcBufferEmpty "OFPBRC_BUFFER_EMPTY" [of(1, 6, 1, 7)];
     BrcBufferUnknown "OFPBRC_BUFFER_UNKNOWN" [of(1, 6, 1, 8)];
     BrcBadTableId "OFPBRC_BAD_TABLE_ID" [nx(1, 1, 1, 512), of(2, 6, 1, 9)];
-    BrcIsSlave "OFPBRC_IS_SLAVE" [of(1, 2, 1, 5), of(3, 6, 1, 10)];
+    BrcIsSlave "OFPBRC_IS_SECONDARY" [of(1, 2, 1, 5), of(3, 6, 1, 10)];
     BrcBadPort "OFPBRC_BAD_PORT" [nx(1, 2, 1, 514), of(3, 6, 1, 11)];
     BrcBadPacket "OFPBRC_BAD_PACKET" [of(3, 6, 1, 12)];
     BrcMultipartBufferOverflow "OFPBRC_MULTIPART_BUFFER_OVERFLOW" [of(4, 6, 1, 13)];
@@ -71,8 +71,8 @@ errors! {
     NxbrcUnencodableError "NXBRC_UNENCODABLE_ERROR" [nx(1, 2, 1, 521), nx(3, 6, 10, 0)];
     BacBadType "OFPBAC_BAD_TYPE" [of(1, 6, 2, 0)];
     BacBadLen "OFPBAC_BAD_LEN" [of(1, 6, 2, 1)];
-    BacBadExperimenter "OFPBAC_BAD_EXPERIMENTER" [of(1, 6, 2, 2)];
-    BacBadExpType "OFPBAC_BAD_EXP_TYPE" [of(1, 6, 2, 3)];
+    BacBadExperimenter "OFPBAC_BAD_VENDOR" [of(1, 6, 2, 2)];
+    BacBadExpType "OFPBAC_BAD_VENDOR_TYPE" [of(1, 6, 2, 3)];
     BacBadOutPort "OFPBAC_BAD_OUT_PORT" [of(1, 6, 2, 4)];
     BacBadArgument "OFPBAC_BAD_ARGUMENT" [of(1, 6, 2, 5)];
     BacEperm "OFPBAC_EPERM" [of(1, 6, 2, 6)];

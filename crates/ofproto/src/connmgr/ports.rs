@@ -73,6 +73,7 @@ fn counters(p: &Port, device: Option<PortStats>) -> wire::PortStats {
         collisions: u64::MAX,
         duration_s: u32::MAX,
         duration_ns: u32::MAX,
+        custom: Vec::new(),
     };
     if p.is_counted_here() {
         let [rx_packets, rx_bytes] = p.counters.rx.each_ref().map(|n| n.load(Ordering::Relaxed));

@@ -118,6 +118,8 @@ impl Conn {
             Message::PortStatsRequest(port) => self.port_stats(port, request, shared, ctx),
             Message::PortDescRequest(port) => self.port_desc(port, xid, ctx),
             Message::QueueStatsRequest(m) => self.queue_stats(m, xid, ctx),
+            // There are no exporters.
+            Message::IpfixBridgeRequest | Message::IpfixFlowRequest => Err(ErrorKind::NxstNotConfigured),
             // Not a request to a switch.
             Message::Hello(_)
             | Message::EchoRequest(_)
@@ -132,6 +134,8 @@ impl Conn {
             | Message::RoleReply(_)
             | Message::GetAsyncReply(_)
             | Message::TlvTableReply(_)
+            | Message::IpfixBridgeReply(_)
+            | Message::IpfixFlowReply(_)
             | Message::DescReply(_)
             | Message::FlowStatsReply(_)
             | Message::AggregateReply(_)

@@ -90,6 +90,8 @@ pub(super) fn abilities(version: Version) -> TableAbilities {
             apply_actions: bits(&actions),
             write_set_fields: basic(true),
             apply_set_fields: basic(true),
+            metadata_match: u64::MAX,
+            metadata_write: u64::MAX,
             config: 0,
         },
     }

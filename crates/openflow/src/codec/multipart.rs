@@ -2,7 +2,7 @@
 
 use super::table::*;
 use crate::msg::{
-    Format, Kind, Message, control, features, flow_monitor, flow_stats, group, meter, port, stats,
+    Format, Kind, Message, control, features, flow_monitor, flow_stats, group, ipfix, meter, port, stats,
 };
 
 use flow_monitor::{
@@ -404,4 +404,8 @@ pub(super) static ROWS: &[Row] = &[
         read_update14,
         put_update14
     ),
+    void!(IpfixBridgeRequest, exp_mp(3, false), ALL),
+    body!(IpfixBridgeReply, Standard, exp_mp(3, true), ALL, Len::Is(88), ipfix::decode, ipfix::encode),
+    void!(IpfixFlowRequest, exp_mp(4, false), ALL),
+    multi!(IpfixFlowReply, Standard, exp_mp(4, true), ALL, Len::Array(0, 88), ipfix::read, ipfix::put),
 ];

@@ -14,6 +14,7 @@ pub mod flow_monitor;
 pub mod flow_stats;
 pub mod forward;
 pub mod group;
+pub mod ipfix;
 pub mod meter;
 mod oxs;
 pub mod packet;
@@ -269,6 +270,14 @@ messages! {
     FlowMonitorRequest(Multi<flow_monitor::FlowMonitorRequest>);
     /// Notifications of rule changes.
     FlowMonitorReply(Multi<flow_monitor::FlowUpdate>);
+    /// Requests the counters of the bridge's IPFIX exporter.
+    IpfixBridgeRequest;
+    /// The counters of the bridge's IPFIX exporter.
+    IpfixBridgeReply(ipfix::IpfixStats);
+    /// Requests the counters of IPFIX exporters of sampled flows.
+    IpfixFlowRequest;
+    /// The counters of IPFIX exporters of sampled flows.
+    IpfixFlowReply(Multi<ipfix::IpfixStats>);
 }
 
 impl Message {
@@ -352,7 +361,11 @@ impl Message {
             | Message::QueueDescRequest(_)
             | Message::QueueDescReply(_)
             | Message::FlowMonitorRequest(_)
-            | Message::FlowMonitorReply(_) => Format::Standard,
+            | Message::FlowMonitorReply(_)
+            | Message::IpfixBridgeRequest
+            | Message::IpfixBridgeReply(_)
+            | Message::IpfixFlowRequest
+            | Message::IpfixFlowReply(_) => Format::Standard,
         }
     }
 }

@@ -335,6 +335,8 @@ pub struct PortStats {
     pub duration_s: u32,
     /// Age, the rest (OpenFlow 1.3).
     pub duration_ns: u32,
+    /// Counters by name, in Intel's property (OpenFlow 1.4).
+    pub custom: Vec<(String, u64)>,
 }
 
 pub(crate) fn read_stats(r: &mut Reader<'_>) -> Res<PortStats> {
@@ -395,6 +397,7 @@ pub(crate) fn read_stats14(r: &mut Reader<'_>) -> Res<PortStats> {
     let port = read_port_number(&mut r)?;
     let (duration_s, duration_ns) = (r.u32()?, r.u32()?);
     let mut s = PortStats { port, duration_s, duration_ns, ..PortStats::default() };
+    let mut custom = Vec::new();
     let mut fields = counters(&mut s);
     let (common, ethernet) = fields.split_at_mut(COMMON_COUNTERS);
     for field in common {
@@ -409,9 +412,44 @@ pub(crate) fn read_stats14(r: &mut Reader<'_>) -> Res<PortStats> {
             for field in &mut *ethernet {
                 **field = body.u64()?;
             }
+        } else if ty == EXPERIMENTER && (body.u32()?, body.u32()?) == (INTEL_VENDOR, CUSTOM_STATS) {
+            custom = read_custom(&mut body)?;
         }
     }
+    s.custom = custom;
     Ok(s)
+}
+
+/// Type of a property of an experimenter; Intel's has counters of devices.
+const EXPERIMENTER: u16 = 0xffff;
+const INTEL_VENDOR: u32 = 0x0000_aa01;
+const CUSTOM_STATS: u32 = 2;
+
+fn put_custom(w: &mut Writer, custom: &[(String, u64)]) {
+    w.u32(INTEL_VENDOR);
+    w.u32(CUSTOM_STATS);
+    w.zeros(2);
+    w.u16(custom.len().min(0xffff) as u16);
+    for (name, n) in custom {
+        let name = &name.as_bytes()[..name.len().min(0xff)];
+        w.u8(name.len() as u8);
+        w.bytes(name);
+        w.u64(*n);
+    }
+}
+
+/// Counters with names.
+fn read_custom(body: &mut Reader<'_>) -> Res<Vec<(String, u64)>> {
+    body.skip(2)?;
+    let number = body.u16()?;
+    let mut custom = Vec::new();
+    for _ in 0..number {
+        let len = usize::from(body.u8()?);
+        let shown = |byte: &u8| if byte.is_ascii_graphic() { char::from(*byte) } else { '?' };
+        let name = body.bytes(len)?.iter().map(shown).collect();
+        custom.push((name, body.u64()?));
+    }
+    Ok(custom)
 }
 
 pub(crate) fn put_stats14(w: &mut Writer, s: &PortStats) {
@@ -428,6 +466,9 @@ pub(crate) fn put_stats14(w: &mut Writer, s: &PortStats) {
         w.zeros(4);
         ethernet.iter().for_each(|n| w.u64(**n));
     });
+    if !s.custom.is_empty() {
+        prop::put(w, EXPERIMENTER, |w| put_custom(w, &s.custom));
+    }
     w.set_len(mark, 0);
 }
 

@@ -63,6 +63,10 @@ pub struct TableAbilities {
     pub write_set_fields: u64,
     /// `1 << OFPXMT_OFB_*` that applied actions may set (1.2).
     pub apply_set_fields: u64,
+    /// Bits of metadata that can be matched (1.2).
+    pub metadata_match: u64,
+    /// Bits of metadata that can be written (1.2).
+    pub metadata_write: u64,
     /// `OFPTC_*`.
     pub config: u32,
 }
@@ -109,8 +113,7 @@ pub(crate) fn read_table(r: &mut Reader<'_>) -> Res<TableStats> {
             (a.matches, a.wildcards) = (r.u64()?, r.u64()?);
             (a.write_actions, a.apply_actions) = (r.u32()?, r.u32()?);
             (a.write_set_fields, a.apply_set_fields) = (r.u64()?, r.u64()?);
-            // Bits of metadata that can be matched and written.
-            r.skip(16)?;
+            (a.metadata_match, a.metadata_write) = (r.u64()?, r.u64()?);
             a.instructions = r.u32()?;
             (a.config, t.max_entries) = (r.u32()?, r.u32()?);
         }
@@ -150,7 +153,8 @@ pub(crate) fn put_table(w: &mut Writer, t: &TableStats) {
             w.u32(a.apply_actions);
             w.u64(a.write_set_fields);
             w.u64(a.apply_set_fields);
-            w.bytes(&[0xff; 16]);
+            w.u64(a.metadata_match);
+            w.u64(a.metadata_write);
             w.u32(a.instructions);
             w.u32(a.config);
             w.u32(t.max_entries);

@@ -206,7 +206,7 @@ fn common_action() -> impl Strategy<Value = Action> {
         Just(Action::Exit(Exit)),
         Just(Action::DebugRecirc(DebugRecirc)),
         Just(Action::DebugSlow(DebugSlow)),
-        Just(Action::StripVlan(StripVlan)),
+        Just(Action::StripVlan(StripVlan { pop: false })),
     ];
     plain.prop_recursive(3, 12, 4, |inner| {
         let list = prop::collection::vec(inner.clone(), 0..4)
@@ -294,6 +294,7 @@ fn received(action: &mut Action, version: Version) {
         Action::WriteActions(WriteActions(list)) | Action::Clone(CloneList(list)) => {
             list.iter_mut().for_each(|a| received(a, version));
         }
+        Action::StripVlan(strip) => strip.pop = version > Version::V10,
         _ => {}
     }
 }
@@ -428,6 +429,7 @@ proptest! {
             (fm.cookie, fm.cookie_mask) = (look.0 & look.1, look.1 | 1);
             fm.cookie &= fm.cookie_mask;
         }
+        fm.actions.iter_mut().for_each(|a| received(a, Version::V11));
         let message = Message::FlowMod(fm);
         prop_assert_eq!(back(&message, Version::V11), message);
     }

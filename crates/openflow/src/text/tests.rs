@@ -89,6 +89,51 @@ fn the_corpus_is_replayed() {
         concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/group_text"),
         crate::fuzz::group_text,
     );
+    testkit::replay_corpus(
+        concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/meter_text"),
+        crate::fuzz::meter_text,
+    );
+    testkit::replay_corpus(concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/capture"), crate::fuzz::capture);
+}
+
+#[test]
+fn meters_are_parsed() {
+    use crate::msg::meter::MeterModCommand;
+    for (command, text, expected) in [
+        (MeterModCommand::Add, "meter=1,kbps,burst,stats,bands=type=drop,rate=100,burst_size=5", "1 13 1"),
+        (
+            MeterModCommand::Modify,
+            "meter=0x7 pktps band=type=dscp_remark,rate=5,prec_level=2,type=drop,rate=1",
+            "7 2 2",
+        ),
+        (MeterModCommand::Add, "meter=controller,pktps,bands=", "4294967294 2 0"),
+        (MeterModCommand::Delete, "", "4294967295 0 0"),
+        (MeterModCommand::Delete, "meter=3", "3 0 0"),
+        (MeterModCommand::Delete, "3", "field 3 missing value"),
+        (MeterModCommand::Add, "meter=2,pktps", "must specify bands"),
+        (MeterModCommand::Add, "bands=type=drop,rate=1", "must specify 'meter'"),
+        (
+            MeterModCommand::Add,
+            "meter=2,band=type=drop,rate=1",
+            "meter must specify either 'kbps' or 'pktps'",
+        ),
+        (MeterModCommand::Add, "meter=2,foo,band=type=drop,rate=1", "field foo missing value"),
+        (MeterModCommand::Add, "meter=2,pktps,band=type=drop", "band must have 'rate'"),
+        (MeterModCommand::Add, "meter=2,pktps,band=rate=1", "band must start with the 'type' keyword"),
+        (MeterModCommand::Add, "meter=2,pktps,band=type=drip,rate=1", "field type unknown value drip"),
+        (
+            MeterModCommand::Add,
+            "meter=2,pktps,band=type=drop,rate=1,burst_size=5",
+            "band may have 'burst_size' only when 'burst' flag is set",
+        ),
+        (MeterModCommand::Add, "meter=4294901761,pktps,band=type=drop,rate=1", "invalid meter id 4294901761"),
+    ] {
+        let got = match parse_meter_mod(text, command) {
+            Ok(m) => format!("{} {} {}", m.meter.id, m.meter.flags, m.meter.bands.len()),
+            Err(error) => error.message,
+        };
+        assert_eq!(got, expected, "{text}");
+    }
 }
 
 /// As OVS 3.1 logs them.
@@ -110,7 +155,7 @@ fn messages_are_described_for_the_log() {
         // Unknown, and cut short.
         ("01ff000800000007", "unknown message (xid=0x7):"),
         ("0104000800000007", "unknown message (xid=0x7):"),
-        ("", "unknown message (version 0) (xid=0x0):"),
+        ("", "unknown message (OF 0x00) (xid=0x0):"),
     ] {
         let digits: Vec<u8> = hex.bytes().filter(u8::is_ascii_hexdigit).collect();
         let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();

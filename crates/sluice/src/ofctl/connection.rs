@@ -1,5 +1,6 @@
 //! [`Connection`]: a blocking OpenFlow connection to a bridge, and its requests.
 
+use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
@@ -7,11 +8,19 @@ use std::time::Instant;
 use anyhow::{Context, Result, anyhow, bail};
 use flow::text::PortNames;
 use flow::{OfPort, TlvTable};
+use openflow::msg::bundle::{BundleAdd, BundleControl, BundleControlType};
+use openflow::msg::control::Hello;
 use openflow::msg::port::Port;
 use openflow::session::{Config, Event, Session};
-use openflow::{ErrorBody, Message, Version, VersionSet};
+use openflow::text;
+use openflow::{ErrorBody, Message, Options, Version, VersionSet};
 
 use crate::remote::{Deadline, Stream, TimedOut, reason, run_dir};
+
+/// Bundles are atomic and ordered.
+const BUNDLE_FLAGS: u16 = 3;
+/// `OFPT_ECHO_REPLY`.
+const ECHO_REPLY: u8 = 3;
 
 /// A session over a stream.
 pub(crate) struct Connection {
@@ -19,15 +28,25 @@ pub(crate) struct Connection {
     session: Session,
     begin: Instant,
     deadline: Deadline,
-    pending: Vec<(u32, Message)>,
+    pending: VecDeque<Answer>,
+}
+
+/// A received message.
+pub(crate) struct Answer {
+    /// Its transaction.
+    pub(crate) xid: u32,
+    /// Contents.
+    pub(crate) message: Message,
+    /// All its bytes.
+    pub(crate) frame: Box<[u8]>,
 }
 
 /// The remote of a target: a bridge's name, the path of a socket, or `unix:…`, `tcp:…` or `ssl:…`.
-fn remote_of(target: &str) -> Result<String> {
+fn remote_of(target: &str, service: &str) -> Result<String> {
     if ["unix:", "tcp:", "ssl:"].iter().any(|method| target.starts_with(method)) {
         return Ok(target.to_string());
     }
-    let socket = run_dir().join(format!("{target}.mgmt"));
+    let socket = run_dir().join(format!("{target}.{service}"));
     if !target.contains('/') && socket.exists() {
         return Ok(format!("unix:{}", socket.display()));
     }
@@ -37,24 +56,37 @@ fn remote_of(target: &str) -> Result<String> {
     bail!("{target} is not a bridge or a socket")
 }
 
+/// Connects to a service of a bridge, `mgmt` or `snoop`.
+fn connect(target: &str, service: &str, pki: &tls::Settings, deadline: Deadline) -> Result<Stream> {
+    let remote = remote_of(target, service)?;
+    Stream::connect(&remote, pki, false, deadline).map_err(|error| match error.is::<TimedOut>() {
+        true => error,
+        false => anyhow!("{target}: failed to connect to socket ({})", reason(&error)),
+    })
+}
+
+/// Connects to the copies of a bridge's messages, which begin with a greeting and have all versions.
+pub(crate) fn snoop(target: &str, pki: &tls::Settings, deadline: Deadline) -> Result<Stream> {
+    let mut stream = connect(target, "snoop", pki, deadline)?;
+    let hello = Message::Hello(Hello { versions: VersionSet::IMPLEMENTED });
+    let bytes = openflow::encode(&hello, Version::V15, 1).map_err(|error| anyhow!("{error}"))?;
+    stream.send(&bytes, deadline)?;
+    Ok(stream)
+}
+
 impl Connection {
-    /// Connects and agrees on one of `versions`.
+    /// Connects to a bridge and agrees on one of `versions`.
     pub(crate) fn open(
         target: &str,
         pki: &tls::Settings,
         versions: VersionSet,
         deadline: Deadline,
     ) -> Result<Connection> {
-        let remote = remote_of(target)?;
-        let stream =
-            Stream::connect(&remote, pki, false, deadline).map_err(|error| match error.is::<TimedOut>() {
-                true => error,
-                false => anyhow!("{target}: failed to connect to socket ({})", reason(&error)),
-            })?;
+        let stream = connect(target, "mgmt", pki, deadline)?;
         let config = Config { versions, probe_interval_ms: 0, ..Config::default() };
         let session = Session::new(config, 0);
         let mut connection =
-            Connection { stream, session, begin: Instant::now(), deadline, pending: Vec::new() };
+            Connection { stream, session, begin: Instant::now(), deadline, pending: VecDeque::new() };
         while connection.session.version().is_none() {
             connection
                 .exchange()
@@ -89,7 +121,9 @@ impl Connection {
         for event in self.session.input(&bytes, now_ms) {
             match event {
                 Event::Connected(_) => {}
-                Event::Message { xid, message, .. } => self.pending.push((xid, *message)),
+                Event::Message { xid, message, frame } => {
+                    self.pending.push_back(Answer { xid, message: *message, frame });
+                }
                 Event::Refused(error) => bail!("the switch sent what cannot be read: {error}"),
                 Event::Closed(why) => {
                     self.flush()?;
@@ -106,30 +140,49 @@ impl Connection {
     }
 
     /// The first received message that is not asynchronous.
-    fn next_answer(&mut self) -> Result<(u32, Message)> {
+    fn next_answer(&mut self) -> Result<Answer> {
         loop {
-            while !self.pending.is_empty() {
-                let (xid, message) = self.pending.remove(0);
-                match message {
+            while let Some(answer) = self.pending.pop_front() {
+                match answer.message {
                     Message::PacketIn(_) | Message::PortStatus(_) | Message::FlowRemoved(_) => {}
                     Message::EchoRequest(_) | Message::EchoReply(_) | Message::Hello(_) => {}
-                    answer => return Ok((xid, answer)),
+                    _ => return Ok(answer),
                 }
             }
             self.exchange()?;
         }
     }
 
+    /// The next answer to a transaction.
+    fn answer_to(&mut self, asked: u32) -> Result<Answer> {
+        loop {
+            let answer = self.next_answer()?;
+            if answer.xid == asked {
+                return match answer.message {
+                    Message::Error(body) => Err(self.refusal(asked, &body)),
+                    _ => Ok(answer),
+                };
+            }
+        }
+    }
+
     /// Asks and waits for the one answer; with its transaction.
     pub(crate) fn ask(&mut self, request: &Message) -> Result<(u32, Message)> {
         let asked = self.send(request)?;
+        let answer = self.answer_to(asked)?;
+        Ok((asked, answer.message))
+    }
+
+    /// Sends a request and collects the bytes of all parts of the reply.
+    pub(crate) fn frames(&mut self, request: &Message) -> Result<Vec<Box<[u8]>>> {
+        let asked = self.send(request)?;
+        let mut frames = Vec::new();
         loop {
-            let (xid, message) = self.next_answer()?;
-            if xid == asked {
-                return match message {
-                    Message::Error(body) => Err(self.refusal(xid, &body)),
-                    answer => Ok((xid, answer)),
-                };
+            let answer = self.answer_to(asked)?;
+            let more = text::more_follows(&answer.frame);
+            frames.push(answer.frame);
+            if !more {
+                return Ok(frames);
             }
         }
     }
@@ -141,18 +194,17 @@ impl Connection {
         request: &Message,
         part: fn(Message) -> Option<(Vec<T>, bool)>,
     ) -> Result<(u32, Vec<T>)> {
-        let (asked, first) = self.ask(request)?;
-        let unexpected = || anyhow!("the switch gave an answer of another kind");
-        let (mut entries, mut more) = part(first).ok_or_else(unexpected)?;
-        while more {
-            let (xid, message) = self.next_answer()?;
-            if xid == asked {
-                let (next, on) = part(message).ok_or_else(unexpected)?;
-                entries.extend(next);
-                more = on;
+        let asked = self.send(request)?;
+        let mut entries = Vec::new();
+        loop {
+            let answer = self.answer_to(asked)?;
+            let (next, more) =
+                part(answer.message).ok_or_else(|| anyhow!("the switch gave an answer of another kind"))?;
+            entries.extend(next);
+            if !more {
+                return Ok((asked, entries));
             }
         }
-        Ok((asked, entries))
     }
 
     /// Sends messages and waits until the switch has processed them; its first error is returned.
@@ -163,12 +215,79 @@ impl Connection {
         }
         let barrier = self.send(&Message::BarrierRequest)?;
         loop {
-            match self.next_answer()? {
-                (xid, Message::Error(body)) => return Err(self.refusal(xid, &body)),
-                (xid, Message::BarrierReply) if xid == barrier => return Ok(()),
+            let Answer { xid, message, .. } = self.next_answer()?;
+            match message {
+                Message::Error(body) => return Err(self.refusal(xid, &body)),
+                Message::BarrierReply if xid == barrier => return Ok(()),
                 _ => {}
             }
         }
+    }
+
+    /// Sends messages in one transaction: all take effect, or none. Returns the errors of the switch, one for each
+    /// refused message, as text.
+    pub(crate) fn in_bundle(&mut self, messages: Vec<Message>, show: &dyn Fn(&[u8]) -> String) -> Result<()> {
+        let control = |ty| Message::BundleControl(BundleControl { bundle_id: 0, ty, flags: BUNDLE_FLAGS });
+        self.ask(&control(BundleControlType::OpenRequest))?;
+        let mut sent = Vec::with_capacity(messages.len());
+        for message in messages {
+            let message = BundleAdd { bundle_id: 0, flags: BUNDLE_FLAGS, message: Box::new(message) };
+            let xid = self.send(&Message::BundleAdd(message.clone()))?;
+            sent.push((xid, message));
+            self.flush()?;
+        }
+        let commit = self.send(&control(BundleControlType::CommitRequest))?;
+        let mut refused = Vec::new();
+        loop {
+            let Answer { xid, message, .. } = self.next_answer()?;
+            match message {
+                Message::Error(body) => {
+                    let about = sent.iter().find(|(known, _)| *known == xid);
+                    let bytes = about.and_then(|(_, m)| self.session.encode(&m.message, xid).ok());
+                    let about = match bytes {
+                        Some(bytes) => show(&bytes),
+                        None => show(&body.data),
+                    };
+                    refused.push(format!("Error {} for: {}", body.error, about.trim_end()));
+                    if xid == commit {
+                        bail!("{}", refused.join("\n"));
+                    }
+                }
+                Message::BundleControl(_) if xid == commit => return Ok(()),
+                _ => {}
+            }
+        }
+    }
+
+    /// Sends an echo request and waits for its reply, which it returns with the transaction.
+    pub(crate) fn echo(&mut self, payload: &[u8]) -> Result<(u32, Vec<u8>)> {
+        self.session.set_tap(true);
+        let xid = self.send(&Message::EchoRequest(payload.to_vec()))?;
+        let mut seen = Vec::new();
+        loop {
+            seen.extend(self.session.take_tap().unwrap_or_default());
+            while let Some(frame) = text::split_frame(&mut seen) {
+                if frame.get(1) == Some(&ECHO_REPLY) && frame.get(4..8) == Some(&xid.to_be_bytes()) {
+                    self.session.set_tap(false);
+                    return Ok((xid, frame[8..].to_vec()));
+                }
+            }
+            self.exchange()?;
+        }
+    }
+
+    /// Options for decoding.
+    pub(crate) fn options(&self) -> &Options {
+        self.session.options()
+    }
+
+    /// Messages as they come, without answers to any of them: those that wait, then further ones. The connection has no
+    /// other use afterwards.
+    pub(crate) fn take_frames(&mut self) -> Result<Frames<'_>> {
+        self.flush()?;
+        let mut bytes: Vec<u8> = self.pending.drain(..).flat_map(|answer| answer.frame.into_vec()).collect();
+        bytes.extend_from_slice(self.session.pending());
+        Ok(Frames { stream: &mut self.stream, deadline: self.deadline, bytes })
     }
 
     fn refusal(&self, xid: u32, body: &ErrorBody) -> anyhow::Error {
@@ -189,6 +308,39 @@ impl Connection {
             Message::PortDescReply(multi) => Some((multi.entries, multi.more)),
             _ => None,
         })
+    }
+}
+
+/// A stream as messages.
+pub(crate) struct Frames<'c> {
+    stream: &'c mut Stream,
+    deadline: Deadline,
+    bytes: Vec<u8>,
+}
+
+impl<'c> Frames<'c> {
+    /// The messages of a stream.
+    pub(crate) fn of(stream: &'c mut Stream, deadline: Deadline) -> Frames<'c> {
+        Frames { stream, deadline, bytes: Vec::new() }
+    }
+
+    /// The next message; `None` at the end of the stream.
+    pub(crate) fn next(&mut self) -> Result<Option<Vec<u8>>> {
+        loop {
+            if let Some(frame) = text::split_frame(&mut self.bytes) {
+                return Ok(Some(frame));
+            }
+            let bytes = self.stream.receive(self.deadline)?;
+            if bytes.is_empty() {
+                return Ok(None);
+            }
+            self.bytes.extend_from_slice(&bytes);
+        }
+    }
+
+    /// Sends bytes of messages.
+    pub(crate) fn send(&mut self, bytes: &[u8]) -> Result<()> {
+        self.stream.send(bytes, self.deadline)
     }
 }
 

@@ -1,62 +1,19 @@
 //! Commands about groups.
 
-use super::{Options, Run, read_file};
+use super::flows::read_file;
+use super::options::Options;
+use super::{Run, json};
 use anyhow::{Result, anyhow, bail};
 use flow::text::PortNames;
 use flow::text::number::parse_u128;
-use openflow::msg::group::{GROUP_ALL, GroupFeatures, GroupModCommand, GroupRequest, GroupStats};
+use openflow::msg::group::{GROUP_ALL, GroupModCommand, GroupRequest};
 use openflow::text::{format_group, parse_group_mod};
 use openflow::{Message, Version};
-use std::fmt::Write as _;
-
-/// `OFPAT_*` of OpenFlow 1.0: bits and names, in the order of ovs-ofctl.
-const ACTIONS_10: &[(u32, &str)] = &[
-    (0, "output"),
-    (11, "enqueue"),
-    (1, "set_vlan_vid"),
-    (2, "set_vlan_pcp"),
-    (3, "strip_vlan"),
-    (4, "mod_dl_src"),
-    (5, "mod_dl_dst"),
-    (6, "mod_nw_src"),
-    (7, "mod_nw_dst"),
-    (8, "mod_nw_tos"),
-    (9, "mod_tp_src"),
-    (10, "mod_tp_dst"),
-];
-/// Those of later versions.
-const ACTIONS_11: &[(u32, &str)] = &[
-    (0, "output"),
-    (22, "group"),
-    (1, "set_vlan_vid"),
-    (2, "set_vlan_pcp"),
-    (25, "set_field"),
-    (18, "strip_vlan"),
-    (17, "push_vlan"),
-    (3, "mod_dl_src"),
-    (4, "mod_dl_dst"),
-    (5, "mod_nw_src"),
-    (6, "mod_nw_dst"),
-    (7, "mod_nw_tos"),
-    (8, "mod_nw_ecn"),
-    (23, "mod_nw_ttl"),
-    (9, "mod_tp_src"),
-    (10, "mod_tp_dst"),
-    (24, "dec_ttl"),
-    (13, "set_mpls_label"),
-    (14, "set_mpls_tc"),
-    (15, "set_mpls_ttl"),
-    (16, "dec_mpls_ttl"),
-    (19, "push_mpls"),
-    (20, "pop_mpls"),
-    (21, "set_queue"),
-];
 
 fn send(run: &mut Run<'_>, text: &str, command: GroupModCommand) -> Result<String> {
     let mut m = parse_group_mod(text, command, &run.names)?;
     m.format = run.format();
-    run.connection.carry_out(&[Message::GroupMod(m)])?;
-    Ok(String::new())
+    run.change(vec![Message::GroupMod(m)])
 }
 
 pub(super) fn add_group(run: &mut Run<'_>, text: &str) -> Result<String> {
@@ -78,12 +35,11 @@ pub(super) fn add_groups(run: &mut Run<'_>, path: &str) -> Result<String> {
         m.format = run.format();
         messages.push(Message::GroupMod(m));
     }
-    run.connection.carry_out(&messages)?;
-    Ok(String::new())
+    run.change(messages)
 }
 
 /// The command in front of a line of a file, and the rest.
-fn command_of<'a>(line: &'a str, options: &Options) -> (GroupModCommand, &'a str) {
+pub(super) fn command_of<'a>(line: &'a str, options: &Options) -> (GroupModCommand, &'a str) {
     let (word, rest) = line.split_once([' ', '\t']).unwrap_or((line, ""));
     let command = match word {
         "add" => GroupModCommand::Add,
@@ -140,6 +96,9 @@ pub(super) fn dump_groups(run: &mut Run<'_>, text: &str) -> Result<String> {
         })?;
     // Only OpenFlow 1.5 asks for one group.
     groups.retain(|group| request.group == GROUP_ALL || group.id == request.group);
+    if run.options.json {
+        return Ok(json::groups(&groups, &run.names));
+    }
     let version = run.connection.version();
     let with_ids = version == Version::V10 || version >= Version::V15;
     let title = format!("{} (xid={xid:#x}):\n", run.title("GROUP_DESC", true));
@@ -148,65 +107,17 @@ pub(super) fn dump_groups(run: &mut Run<'_>, text: &str) -> Result<String> {
 }
 
 pub(super) fn dump_group_stats(run: &mut Run<'_>, text: &str) -> Result<String> {
-    let (xid, groups) =
-        run.connection.gather(&Message::GroupStatsRequest(asked(text)?), |message| match message {
+    let request = Message::GroupStatsRequest(asked(text)?);
+    if run.options.json {
+        let (_, all) = run.connection.gather(&request, |message| match message {
             Message::GroupStatsReply(multi) => Some((multi.entries, multi.more)),
             _ => None,
         })?;
-    let version = run.connection.version();
-    let title = format!("{} (xid={xid:#x}):\n", run.title("GROUP", true));
-    Ok(groups.iter().fold(title, |out, group| out + &stats(group, version)))
-}
-
-fn stats(group: &GroupStats, version: Version) -> String {
-    let mut out = format!(" group_id={},", group.id);
-    if version == Version::V10 || version >= Version::V13 {
-        let ms = group.duration_ns / 1_000_000;
-        let fraction =
-            if ms == 0 { String::new() } else { format!(".{ms:03}").trim_end_matches('0').to_string() };
-        let _ = write!(out, "duration={}{fraction}s,", group.duration_s);
+        return Ok(json::group_stats(&all));
     }
-    let _ = write!(
-        out,
-        "ref_count={},packet_count={},byte_count={}",
-        group.ref_count, group.packet_count, group.byte_count
-    );
-    for (n, (packets, bytes)) in group.buckets.iter().enumerate() {
-        let _ = write!(out, ",bucket{n}:packet_count={packets},byte_count={bytes}");
-    }
-    out + "\n"
+    run.dump(&request)
 }
 
 pub(super) fn dump_group_features(run: &mut Run<'_>, _: &str) -> Result<String> {
-    let (xid, Message::GroupFeaturesReply(features)) = run.connection.ask(&Message::GroupFeaturesRequest)?
-    else {
-        bail!("the switch gave an answer of another kind");
-    };
-    let version = run.connection.version();
-    let prefix = if version < Version::V12 { "NXST" } else { "OFPST" };
-    Ok(format!(
-        "{prefix}_GROUP_FEATURES reply{} (xid={xid:#x}):\n{}",
-        run.connection.version_text(),
-        features_text(&features, version)
-    ))
-}
-
-fn features_text(f: &GroupFeatures, version: Version) -> String {
-    let names = if version == Version::V10 { ACTIONS_10 } else { ACTIONS_11 };
-    let mut out =
-        format!(" Group table:\n    Types:  {:#x}\n    Capabilities:  {:#x}\n", f.types, f.capabilities);
-    for (n, name) in ["all", "select", "indirect", "fast failover"].iter().enumerate() {
-        if f.types >> n & 1 == 0 {
-            continue;
-        }
-        let has = |(bit, _): &&(u32, &'static str)| f.actions[n] >> bit & 1 != 0;
-        let actions: Vec<&str> = names.iter().filter(has).map(|(_, name)| *name).collect();
-        let _ = writeln!(
-            out,
-            "    {name} group:\n       max_groups={:#x}\n       actions: {}",
-            f.max_groups[n],
-            actions.join(" ")
-        );
-    }
-    out
+    run.dump(&Message::GroupFeaturesRequest)
 }

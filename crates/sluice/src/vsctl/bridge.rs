@@ -22,7 +22,7 @@ fn ports(work: &Work<'_>, bridge: Row) -> Result<Vec<Row>, Stop> {
     work.refs(bridge, "ports", work.table("Port")?)
 }
 
-fn interfaces(work: &Work<'_>, port: Row) -> Result<Vec<Row>, Stop> {
+pub(crate) fn interfaces(work: &Work<'_>, port: Row) -> Result<Vec<Row>, Stop> {
     work.refs(port, "interfaces", work.table("Interface")?)
 }
 
@@ -40,9 +40,9 @@ pub(crate) fn need_bridge(ctx: &mut Context<'_>, name: &str) -> Result<Row, Stop
 }
 
 /// A record and its parent.
-struct WithParent {
-    bridge: Row,
-    port: Row,
+pub(crate) struct WithParent {
+    pub(crate) bridge: Row,
+    pub(crate) port: Row,
 }
 
 /// The row of that name that something refers to.
@@ -61,21 +61,26 @@ fn holder(work: &Work<'_>, table: &str, column: &str, member: Row) -> Result<Opt
     Ok(work.rows(table).into_iter().find(|row| work.get(*row, column).contains(&atom)))
 }
 
-fn find_port(work: &Work<'_>, name: &str) -> Result<Option<WithParent>, Stop> {
+pub(crate) fn find_port(work: &Work<'_>, name: &str) -> Result<Option<WithParent>, Stop> {
     let Some(port) = by_name(work, "Port", name)? else { return Ok(None) };
     let bridge = holder(work, "Bridge", "ports", port)?;
     Ok(bridge.map(|bridge| WithParent { bridge, port }))
 }
 
-fn find_interface(work: &Work<'_>, name: &str) -> Result<Option<WithParent>, Stop> {
+pub(crate) fn find_interface(work: &Work<'_>, name: &str) -> Result<Option<WithParent>, Stop> {
     let Some(interface) = by_name(work, "Interface", name)? else { return Ok(None) };
     let Some(port) = holder(work, "Port", "interfaces", interface)? else { return Ok(None) };
     let bridge = holder(work, "Bridge", "ports", port)?;
     Ok(bridge.map(|bridge| WithParent { bridge, port }))
 }
 
+/// The row of an interface.
+pub(crate) fn interface_row(work: &Work<'_>, name: &str) -> Result<Row, Stop> {
+    by_name(work, "Interface", name)?.ok_or_else(|| Stop::fatal(format!("no interface named {name}")))
+}
+
 /// Rejects a name in use; `what` begins the message.
-fn check_free(ctx: &mut Context<'_>, name: &str, what: &str) -> Result<(), Stop> {
+pub(crate) fn check_free(ctx: &mut Context<'_>, name: &str, what: &str) -> Result<(), Stop> {
     if find_bridge(ctx, name)?.is_some() {
         return Err(Stop::fatal(format!("{what} because a bridge named {name} already exists")));
     }
@@ -88,7 +93,7 @@ fn check_free(ctx: &mut Context<'_>, name: &str, what: &str) -> Result<(), Stop>
     Err(Stop::fatal(format!("{what} because {kind} named {name} already exists on bridge {bridge}")))
 }
 
-fn new_interface(ctx: &mut Context<'_>, name: &str) -> Result<Row, Stop> {
+pub(crate) fn new_interface(ctx: &mut Context<'_>, name: &str) -> Result<Row, Stop> {
     let table = ctx.work.table("Interface")?;
     let interface = ctx.work.insert_new(table);
     ctx.work.set_named(interface, "name", name)?;

@@ -2,7 +2,7 @@
 
 use super::context::Context;
 use super::options::Invocation;
-use super::{Stop, bridge, database, edit, show, targets};
+use super::{Stop, auto_attach, bonds, bridge, database, edit, reset, show, targets, zones};
 use crate::pki;
 
 /// An option of a command.
@@ -49,6 +49,7 @@ macro_rules! commands {
 pub(crate) const COMMANDS: &[CommandSpec] = commands! {
     "init" 0..0 [] "" "make sure that the database has its root record" => show::init;
     "show" 0..0 [] "" "print bridges, ports and interfaces as a tree" => show::show;
+    "emer-reset" 0..0 [] "" "reset controllers, mirrors and other settings, so that bridges forward by themselves" => reset::emer_reset;
     "add-br" 1..3 [MAY_EXIST] "BRIDGE" "add a bridge" => bridge::add_br;
     "del-br" 1..1 [IF_EXISTS] "BRIDGE" "remove a bridge and all its ports" => bridge::del_br;
     "list-br" 0..0 [] "" "print the names of all bridges" => bridge::list_br;
@@ -60,6 +61,8 @@ pub(crate) const COMMANDS: &[CommandSpec] = commands! {
     "list-ports" 1..1 [] "BRIDGE" "print the ports of a bridge" => bridge::list_ports;
     "add-port" 2..ANY [MAY_EXIST] "BRIDGE PORT [COLUMN=VALUE]..." "add a port to a bridge" => bridge::add_port;
     "add-bond" 4..ANY [MAY_EXIST, FAKE_IFACE] "BRIDGE PORT IFACE IFACE... [COLUMN=VALUE]..." "add a bond of interfaces" => bridge::add_bond;
+    "add-bond-iface" 2..2 [MAY_EXIST] "PORT IFACE" "add an interface to a bond" => bonds::add_bond_iface;
+    "del-bond-iface" 1..2 [IF_EXISTS] "[PORT] IFACE" "remove an interface from a bond" => bonds::del_bond_iface;
     "del-port" 1..2 [IF_EXISTS, MUST_EXIST, WITH_IFACE] "[BRIDGE] PORT" "remove a port" => bridge::del_port;
     "port-to-br" 1..1 [] "PORT" "print the bridge that has the port" => bridge::port_to_br;
     "list-ifaces" 1..1 [] "BRIDGE" "print the interfaces of a bridge" => bridge::list_ifaces;
@@ -76,6 +79,16 @@ pub(crate) const COMMANDS: &[CommandSpec] = commands! {
     "get-ssl" 0..0 [] "" "print the files with key and certificates" => targets::get_ssl;
     "del-ssl" 0..0 [] "" "remove them from the configuration" => targets::del_ssl;
     "set-ssl" 3..3 [BOOTSTRAP] "PRIVATE-KEY CERTIFICATE CA-CERT" "set the files with key and certificates" => targets::set_ssl;
+    "add-aa-mapping" 3..3 [] "BRIDGE I-SID VLAN" "map a service identifier to a VLAN (Auto Attach)" => auto_attach::add_mapping;
+    "del-aa-mapping" 3..3 [] "BRIDGE I-SID VLAN" "remove the mapping" => auto_attach::del_mapping;
+    "get-aa-mapping" 1..1 [] "BRIDGE" "print the mappings" => auto_attach::get_mappings;
+    "add-zone-tp" 3..ANY [MAY_EXIST] "DATAPATH zone=ZONE KEY=SECONDS..." "set the timeouts of connections of a zone" => zones::add_zone_tp;
+    "del-zone-tp" 2..2 [IF_EXISTS] "DATAPATH zone=ZONE" "go back to the default timeouts of a zone" => zones::del_zone_tp;
+    "list-zone-tp" 1..1 [] "DATAPATH" "print the timeouts of zones" => zones::list_zone_tp;
+    "set-zone-limit" 3..3 [] "DATAPATH zone=ZONE|default LIMIT" "limit the connections of a zone, or of zones without a limit" => zones::set_zone_limit;
+    "del-zone-limit" 2..2 [IF_EXISTS] "DATAPATH zone=ZONE|default" "remove the limit" => zones::del_zone_limit;
+    "list-zone-limits" 1..1 [] "DATAPATH" "print the limits" => zones::list_zone_limits;
+    "list-dp-cap" 1..1 [] "DATAPATH" "print what a datapath can do" => zones::list_dp_cap;
     "list" 1..ANY [IF_EXISTS, COLUMNS] "TABLE [RECORD]..." "print records" => database::list;
     "find" 1..ANY [COLUMNS] "TABLE [COLUMN[:KEY]=VALUE]..." "print the records that meet all conditions" => database::find;
     "get" 2..ANY [IF_EXISTS, ID] "TABLE RECORD [COLUMN[:KEY]]..." "print values" => database::get;

@@ -4,6 +4,8 @@
 //! has changed meanwhile they run again. By default the program then waits until the switch has applied the
 //! configuration.
 
+mod auto_attach;
+mod bonds;
 mod bridge;
 mod commands;
 mod context;
@@ -11,6 +13,7 @@ mod database;
 mod edit;
 mod names;
 mod options;
+mod reset;
 mod session;
 mod show;
 mod table;
@@ -19,6 +22,7 @@ mod targets;
 mod tests;
 mod text;
 mod work;
+mod zones;
 
 use anyhow::{Context as _, Result, bail};
 use ovsdb::client::{Replica, TxnOutcome};

@@ -3,8 +3,10 @@
 //! installed.
 
 mod appctl;
+mod ofctl;
 mod server;
 mod stock;
 mod tls;
 mod upcall_cost;
+mod verbs;
 mod vsctl;

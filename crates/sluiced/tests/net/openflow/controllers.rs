@@ -380,7 +380,7 @@ fn one_master_at_a_time_and_slaves_are_read_only() {
     let lab = Lab::new(1);
     let socket = lab.daemon.rundir().join("br0.mgmt");
     let out = Cmd::new("/usr/bin/python3").args(["-c", ROLES]).arg(socket).run().unwrap();
-    // Errors: OFPET_BAD_REQUEST (1), OFPBRC_IS_SLAVE (10); OFPET_ROLE_REQUEST_FAILED (11), OFPRRFC_STALE (0).
+    // Errors: OFPET_BAD_REQUEST (1), OFPBRC_IS_SECONDARY (10); OFPET_ROLE_REQUEST_FAILED (11), OFPRRFC_STALE (0).
     let expected =
         ["role 1 role 1", "role 2 ok", "role 3 error 1 10", "error 11 0", "role 2 ok role 3 error 1 10"];
     assert_eq!(out.stdout.lines().collect::<Vec<_>>(), expected, "{}", out.stderr);

@@ -1,0 +1,187 @@
+//! Sets of rules compared: `replace-flows` and `diff-flows`.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::{Result, anyhow};
+use flow::TableId;
+use flow::text::{PortNames, format_match_with};
+use ofp_actions::Action;
+use ofp_actions::text::{FlowModCommand, FlowModFlags, FlowModText, format_actions, parse_flow_file};
+
+use super::flows::{carry_out, read_file, rules};
+use super::options::Options;
+use super::{Different, Run};
+
+/// What identifies a rule: in the order of the output, by table, highest priority first, and text of the match.
+type Key = (u8, std::cmp::Reverse<u16>, String);
+
+/// Contents of a rule.
+struct Rule {
+    matching: flow::Match,
+    cookie: u64,
+    idle_timeout_s: u16,
+    hard_timeout_s: u16,
+    importance: u16,
+    flags: FlowModFlags,
+    actions: Vec<Action>,
+}
+
+impl Rule {
+    /// Whether both have the same contents. Flags are not compared: OpenFlow 1.0 does not report them.
+    fn same(&self, other: &Rule) -> bool {
+        let key = |r: &Rule| (r.cookie, r.idle_timeout_s, r.hard_timeout_s, r.importance);
+        key(self) == key(other) && self.actions == other.actions
+    }
+}
+
+type Rules = BTreeMap<Key, Rule>;
+
+/// Rules by number of ports, whatever the user sees: names would differ between sources.
+fn key(table: u8, priority: u16, matching: &flow::Match, names: &dyn PortNames) -> Key {
+    (table, std::cmp::Reverse(priority), format_match_with(matching, None, names))
+}
+
+/// The rules of a file.
+fn of_file(path: &str, names: &dyn PortNames) -> Result<Rules> {
+    let text = read_file(path)?;
+    let all = parse_flow_file(&text, names).map_err(|error| anyhow!("{path}: {error}"))?;
+    let mut found = Rules::new();
+    for m in all {
+        let table = m.table.unwrap_or(TableId(0)).0;
+        let key = key(table, m.priority, &m.rule_match, names);
+        let rule = Rule {
+            matching: m.rule_match,
+            cookie: m.new_cookie.unwrap_or(0),
+            idle_timeout_s: m.idle_timeout_s,
+            hard_timeout_s: m.hard_timeout_s,
+            importance: m.importance,
+            flags: m.flags,
+            actions: m.actions,
+        };
+        found.insert(key, rule);
+    }
+    Ok(found)
+}
+
+/// The rules of the switch.
+fn of_switch(run: &mut Run<'_>) -> Result<Rules> {
+    let (_, all) = rules(run, "")?;
+    let mut found = Rules::new();
+    for s in all {
+        let matching = s.matching.unpack();
+        let rule = Rule {
+            matching,
+            cookie: s.cookie,
+            idle_timeout_s: s.idle_timeout_s,
+            hard_timeout_s: s.hard_timeout_s,
+            importance: s.importance,
+            flags: FlowModFlags::default(),
+            actions: s.actions.to_vec(),
+        };
+        found.insert(key(s.table.0, s.priority, &matching, &run.names), rule);
+    }
+    Ok(found)
+}
+
+/// A rule as a change.
+fn change(key: &Key, rule: &Rule, command: FlowModCommand) -> FlowModText {
+    let deletes = command == FlowModCommand::DeleteStrict;
+    FlowModText {
+        command,
+        table: Some(TableId(key.0)),
+        priority: key.1.0,
+        cookie: 0,
+        cookie_mask: 0,
+        new_cookie: (!deletes).then_some(rule.cookie),
+        idle_timeout_s: rule.idle_timeout_s,
+        hard_timeout_s: rule.hard_timeout_s,
+        importance: rule.importance,
+        out_port: flow::OfPort::NONE,
+        out_group: None,
+        flags: rule.flags,
+        rule_match: rule.matching,
+        actions: if deletes { Vec::new() } else { rule.actions.clone() },
+    }
+}
+
+pub(super) fn replace_flows(run: &mut Run<'_>, path: &str) -> Result<String> {
+    let wanted = of_file(path, &run.names)?;
+    let present = of_switch(run)?;
+    let mut changes = Vec::new();
+    for (key, rule) in &present {
+        if !wanted.contains_key(key) {
+            changes.push(change(key, rule, FlowModCommand::DeleteStrict));
+        }
+    }
+    for (key, rule) in &wanted {
+        let kept = present.get(key).is_some_and(|there| there.same(rule));
+        if !kept || run.options.readd {
+            changes.push(change(key, rule, FlowModCommand::Add));
+        }
+    }
+    carry_out(run, changes)
+}
+
+/// A source: a file, or the bridge of an open connection.
+fn source(options: &Options, name: &str, names: &mut Option<super::Names>) -> Result<Rules> {
+    let is_file = name == "-" || !name.contains(':') && Path::new(name).is_file();
+    // As ovs-ofctl, a path with a slash is a file unless it is a socket.
+    if is_file || name.contains('/') && !name.contains(':') && !Path::new(name).exists() {
+        let empty = super::Names { ports: Vec::new(), show: false, tlv: Default::default() };
+        return of_file(name, names.as_ref().unwrap_or(&empty));
+    }
+    let mut run = Run::open(options, name, "diff-flows")?;
+    let found = of_switch(&mut run)?;
+    *names = Some(run.names);
+    Ok(found)
+}
+
+/// A line of the comparison.
+fn line(sign: char, key: &Key, rule: &Rule, names: &dyn PortNames) -> String {
+    let mut words = Vec::new();
+    if key.0 != 0 {
+        words.push(format!("table={}", key.0));
+    }
+    let matching = format_match_with(&rule.matching, Some(key.1.0.into()), names);
+    words.extend((!matching.is_empty()).then_some(matching));
+    if rule.cookie != 0 {
+        words.push(format!("cookie={:#x}", rule.cookie));
+    }
+    let numbers = [
+        ("idle_timeout", rule.idle_timeout_s),
+        ("hard_timeout", rule.hard_timeout_s),
+        ("importance", rule.importance),
+    ];
+    words.extend(numbers.iter().filter(|(_, n)| *n != 0).map(|(name, n)| format!("{name}={n}")));
+    words.push(format!("actions={}", format_actions(&rule.actions, names)));
+    format!("{sign}{}\n", words.join(" "))
+}
+
+pub(super) fn diff_flows(options: &Options, args: &[String]) -> Result<String> {
+    let mut names = None;
+    // Bridges first: files may name their ports.
+    let bridge_second = !Path::new(&args[1]).is_file();
+    let (first, second) = if bridge_second {
+        let second = source(options, &args[1], &mut names)?;
+        (source(options, &args[0], &mut names)?, second)
+    } else {
+        let first = source(options, &args[0], &mut names)?;
+        (first, source(options, &args[1], &mut names)?)
+    };
+    let names =
+        names.unwrap_or_else(|| super::Names { ports: Vec::new(), show: false, tlv: Default::default() });
+    let mut keys: Vec<&Key> = first.keys().chain(second.keys()).collect();
+    keys.sort();
+    keys.dedup();
+    let mut out = String::new();
+    for key in keys {
+        let (a, b) = (first.get(key), second.get(key));
+        if a.zip(b).is_some_and(|(a, b)| a.same(b)) {
+            continue;
+        }
+        out.extend(a.map(|rule| line('-', key, rule, &names)));
+        out.extend(b.map(|rule| line('+', key, rule, &names)));
+    }
+    if out.is_empty() { Ok(out) } else { Err(anyhow::Error::new(Different(out))) }
+}

@@ -1,0 +1,262 @@
+//! Commands about rules, and packets to send.
+
+use std::io::Read as _;
+
+use anyhow::{Context, Result, anyhow, bail};
+use flow::fields::FieldId;
+use flow::text::{PortNames, field_by_name, parse_port};
+use flow::{OfPort, TableId};
+use ofp_actions::text::{self, FlowModText, parse_actions, parse_flow_file, parse_flow_mod};
+use openflow::msg::flow_mod::{FlowMod, FlowModCommand, FlowModFlags};
+use openflow::msg::flow_stats::{FlowStats, FlowStatsRequest};
+use openflow::msg::packet::PacketOut;
+use openflow::text::format_rule;
+use openflow::{Format, GROUP_ANY, Message, NO_BUFFER, Version};
+
+use super::options::Order;
+use super::{Run, json};
+use crate::hint::hint;
+
+/// Maximum size of a file of rules.
+const FILE_MAX_BYTES: u64 = 1 << 30;
+
+/// `[MATCH]` with the keywords of requests (`table`, `out_port`, `out_group`, `cookie`), as in a deletion.
+fn request(run: &Run<'_>, text: &str) -> Result<FlowStatsRequest> {
+    let asked = parse_flow_mod(text, text::FlowModCommand::Delete, &run.names)?;
+    Ok(FlowStatsRequest {
+        format: run.format(),
+        table: asked.table.unwrap_or(TableId::ALL),
+        out_port: asked.out_port,
+        out_group: asked.out_group.unwrap_or(GROUP_ANY),
+        cookie: asked.cookie,
+        cookie_mask: asked.cookie_mask,
+        matching: asked.rule_match,
+    })
+}
+
+/// The rules that a request selects, with its transaction.
+pub(super) fn rules(run: &mut Run<'_>, text: &str) -> Result<(u32, Vec<FlowStats>)> {
+    let asked = Message::FlowStatsRequest(request(run, text)?);
+    run.connection.gather(&asked, |message| match message {
+        Message::FlowStatsReply(multi) => Some((multi.entries, multi.more)),
+        _ => None,
+    })
+}
+
+/// The fields of an order; `None` is the priority.
+fn fields(order: &Order) -> Result<Vec<(Option<FieldId>, bool)>> {
+    let one = |(name, up): &(Option<String>, bool)| {
+        let Some(name) = name else { return Ok((None, *up)) };
+        if name.eq_ignore_ascii_case("priority") {
+            return Ok((None, *up));
+        }
+        let known = flow::fields::ALL_FIELDS.iter().map(|field| field.def().name).chain(["priority"]);
+        let found = field_by_name(name)
+            .with_context(|| format!("{name}: unknown field name{}", hint(name, known)))?;
+        Ok((Some(found), *up))
+    };
+    order.iter().map(one).collect()
+}
+
+/// Sorts rules by the fields; of a field, rules without it come last. Rules that are equal stay in their order.
+fn sort(rules: &mut [FlowStats], order: &[(Option<FieldId>, bool)]) {
+    use std::cmp::Ordering;
+    rules.sort_by(|a, b| {
+        for (field, up) in order {
+            let compared = match field {
+                None => a.priority.cmp(&b.priority),
+                Some(field) => {
+                    let (x, y) = (a.matching.unpack().get(*field), b.matching.unpack().get(*field));
+                    match (x.1 == 0, y.1 == 0) {
+                        (true, true) => Ordering::Equal,
+                        (true, false) => return Ordering::Greater,
+                        (false, true) => return Ordering::Less,
+                        (false, false) => x.0.cmp(&y.0),
+                    }
+                }
+            };
+            let compared = if *up { compared } else { compared.reverse() };
+            if compared != Ordering::Equal {
+                return compared;
+            }
+        }
+        Ordering::Equal
+    });
+}
+
+pub(super) fn dump_flows(run: &mut Run<'_>, text: &str) -> Result<String> {
+    let order = fields(&run.options.order)?;
+    let (xid, mut rules) = rules(run, text)?;
+    if !order.is_empty() {
+        sort(&mut rules, &order);
+    }
+    let counters = run.options.counters;
+    if run.options.json {
+        return Ok(json::rules(&rules, counters, &run.names));
+    }
+    // With names, without counters or in order the output is for people or for add-flows, and has no title.
+    let plain = counters && !run.names.show && order.is_empty();
+    let title = if plain { format!("{} (xid={xid:#x}):\n", run.title("FLOW", true)) } else { String::new() };
+    let line = |rule| format_rule(rule, counters, plain, &run.names) + "\n";
+    Ok(rules.iter().fold(title, |out, rule| out + &line(rule)))
+}
+
+pub(super) fn dump_aggregate(run: &mut Run<'_>, text: &str) -> Result<String> {
+    let asked = Message::AggregateRequest(request(run, text)?);
+    let (xid, Message::AggregateReply(sums)) = run.connection.ask(&asked)? else {
+        bail!("the switch gave an answer of another kind");
+    };
+    Ok(format!(
+        "{} (xid={xid:#x}): packet_count={} byte_count={} flow_count={}\n",
+        run.title("AGGREGATE", true),
+        sums.packet_count,
+        sums.byte_count,
+        sums.flow_count
+    ))
+}
+
+/// The message for a parsed line.
+pub(super) fn flow_mod(run: &Run<'_>, asked: FlowModText) -> Message {
+    message_of(run.format(), asked)
+}
+
+/// The message for a parsed line in a form.
+pub(super) fn message_of(format: Format, asked: FlowModText) -> Message {
+    let command = match asked.command {
+        text::FlowModCommand::Add => FlowModCommand::Add,
+        text::FlowModCommand::Modify => FlowModCommand::Modify,
+        text::FlowModCommand::ModifyStrict => FlowModCommand::ModifyStrict,
+        text::FlowModCommand::Delete => FlowModCommand::Delete,
+        text::FlowModCommand::DeleteStrict => FlowModCommand::DeleteStrict,
+    };
+    let mut flags = FlowModFlags::empty();
+    flags.set(FlowModFlags::SEND_FLOW_REM, asked.flags.send_flow_rem);
+    flags.set(FlowModFlags::CHECK_OVERLAP, asked.flags.check_overlap);
+    flags.set(FlowModFlags::RESET_COUNTS, asked.flags.reset_counts);
+    flags.set(FlowModFlags::NO_PKT_COUNTS, asked.flags.no_packet_counts);
+    flags.set(FlowModFlags::NO_BYT_COUNTS, asked.flags.no_byte_counts);
+    // OpenFlow 1.1 and later cannot leave the table to the switch: an addition goes to the first table.
+    let everywhere = command.deletes() || format == Format::Nxt;
+    let table = asked.table.unwrap_or(if everywhere { TableId::ALL } else { TableId(0) });
+    let keep = if command == FlowModCommand::Add { 0 } else { u64::MAX };
+    Message::FlowMod(FlowMod {
+        format,
+        command,
+        table,
+        cookie: asked.cookie,
+        cookie_mask: asked.cookie_mask,
+        new_cookie: asked.new_cookie.unwrap_or(keep),
+        idle_timeout_s: asked.idle_timeout_s,
+        hard_timeout_s: asked.hard_timeout_s,
+        priority: asked.priority,
+        buffer_id: NO_BUFFER,
+        out_port: asked.out_port,
+        out_group: asked.out_group.unwrap_or(GROUP_ANY),
+        flags,
+        importance: asked.importance,
+        matching: asked.rule_match.into(),
+        actions: asked.actions,
+    })
+}
+
+/// Sends changes of rules, with `--bundle` in one transaction.
+pub(super) fn carry_out(run: &mut Run<'_>, all: Vec<FlowModText>) -> Result<String> {
+    let mut messages = Vec::with_capacity(all.len() + 1);
+    if run.connection.version() == Version::V10 {
+        messages.push(Message::FlowModTableId(true));
+    }
+    for asked in all {
+        messages.push(flow_mod(run, asked));
+    }
+    run.change(messages)
+}
+
+fn one(run: &mut Run<'_>, text: &str, command: text::FlowModCommand) -> Result<String> {
+    let asked = parse_flow_mod(text, command, &run.names)?;
+    carry_out(run, vec![asked])
+}
+
+pub(super) fn add_flow(run: &mut Run<'_>, text: &str) -> Result<String> {
+    if text == "-" { add_flows(run, text) } else { one(run, text, text::FlowModCommand::Add) }
+}
+
+/// The text of a file; `-` is the standard input.
+pub(super) fn read_file(path: &str) -> Result<String> {
+    let mut text = String::new();
+    let result = match path {
+        "-" => std::io::stdin().lock().take(FILE_MAX_BYTES).read_to_string(&mut text),
+        _ => std::fs::File::open(path).and_then(|file| file.take(FILE_MAX_BYTES).read_to_string(&mut text)),
+    };
+    result.with_context(|| format!("{path}: cannot read it"))?;
+    Ok(text)
+}
+
+pub(super) fn add_flows(run: &mut Run<'_>, path: &str) -> Result<String> {
+    let text = read_file(path)?;
+    let all = parse_flow_file(&text, &run.names).map_err(|error| anyhow!("{path}: {error}"))?;
+    carry_out(run, all)
+}
+
+pub(super) fn mod_flows(run: &mut Run<'_>, text: &str) -> Result<String> {
+    let strict = run.options.strict;
+    one(run, text, if strict { text::FlowModCommand::ModifyStrict } else { text::FlowModCommand::Modify })
+}
+
+pub(super) fn del_flows(run: &mut Run<'_>, text: &str) -> Result<String> {
+    let strict = run.options.strict;
+    one(run, text, if strict { text::FlowModCommand::DeleteStrict } else { text::FlowModCommand::Delete })
+}
+
+/// `in_port=PORT,packet=HEX,actions=ACTIONS`; the actions come last.
+pub(super) fn parse_packet_out(text: &str, names: &dyn PortNames) -> Result<PacketOut> {
+    let (head, actions) = text.split_once("actions=").context("must specify an action")?;
+    let (mut in_port, mut data) = (OfPort::CONTROLLER, None);
+    for word in head.split([',', ' ']).filter(|word| !word.is_empty()) {
+        match word.split_once('=') {
+            Some(("in_port", port)) => {
+                in_port = parse_port(port, names).with_context(|| format!("{port}: no such port"))?;
+            }
+            Some(("packet", hex)) => data = Some(parse_hex(hex)?),
+            _ => bail!("{word}: unknown keyword (in_port, packet or actions)"),
+        }
+    }
+    let data = data.context("must specify a packet")?;
+    let actions = parse_actions(actions, names)?;
+    Ok(PacketOut { buffer_id: NO_BUFFER, in_port, metadata: flow::Match::catchall(), actions, data })
+}
+
+fn parse_hex(text: &str) -> Result<Vec<u8>> {
+    let digits: Option<Vec<u8>> = text.chars().map(|c| c.to_digit(16).map(|digit| digit as u8)).collect();
+    let digits =
+        digits.filter(|digits| digits.len() % 2 == 0).context("packet: not pairs of hexadecimal digits")?;
+    if digits.len() < 28 {
+        bail!("packet: shorter than an Ethernet header");
+    }
+    Ok(digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect())
+}
+
+pub(super) fn packet_out(run: &mut Run<'_>, text: &str) -> Result<String> {
+    let message = Message::PacketOut(parse_packet_out(text, &run.names)?);
+    run.connection.carry_out(&[message])?;
+    Ok(String::new())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flow::text::NoPortNames;
+
+    #[test]
+    fn packets_to_send() {
+        let packet = "ffffffffffff0011223344550806";
+        let out = parse_packet_out(&format!("in_port=LOCAL,packet={packet},actions=output:1"), &NoPortNames)
+            .unwrap();
+        assert_eq!((out.in_port, out.data.len(), out.actions.len()), (OfPort::LOCAL, 14, 1));
+        for bad in
+            ["", "actions=drop", "packet=zz,actions=drop", "packet=00,actions=drop", "x=1,actions=drop"]
+        {
+            assert!(parse_packet_out(bad, &NoPortNames).is_err(), "{bad}");
+        }
+        assert!(parse_packet_out(&format!("packet={packet}f,actions=drop"), &NoPortNames).is_err());
+    }
+}

@@ -1,0 +1,250 @@
+//! Commands that need no switch: messages, rules and packets in texts and files, as text.
+
+use std::fmt::Write as _;
+use std::io::Read as _;
+
+use anyhow::{Context, Result, anyhow, bail};
+use flow::compose::{Payload, compose};
+use flow::text::token::Tokens;
+use flow::text::{NoPortNames, parse_exact_flow};
+use ofp_actions::text::{FlowModCommand, format_actions, parse_flow_file, parse_flow_mod};
+use openflow::msg::control::Hello;
+use openflow::msg::group::GroupModCommand;
+use openflow::pcap::{self, Streams};
+use openflow::text::{Printing, format_message, hex_dump, packet_text, parse_group_mod, split_frame};
+use openflow::{ErrorKind, Format, Message, OfError, Options as Wire, Version, VersionSet, encode_with};
+
+use super::flows::{message_of, read_file};
+use super::options::{self, Options};
+use crate::hint::hint;
+
+/// Maximum bytes of a file.
+const FILE_MAX_BYTES: u64 = 1 << 30;
+/// Verbosity of `ofp-print` without another one.
+const VERBOSITY: u8 = 2;
+/// Versions with their names.
+const VERSIONS: [(Version, &str); 6] = [
+    (Version::V10, "OpenFlow 1.0"),
+    (Version::V11, "OpenFlow 1.1"),
+    (Version::V12, "OpenFlow 1.2"),
+    (Version::V13, "OpenFlow 1.3"),
+    (Version::V14, "OpenFlow 1.4"),
+    (Version::V15, "OpenFlow 1.5"),
+];
+
+/// On a connection that uses all extensions.
+fn wire() -> Wire {
+    Wire { table_id_in_command: true, ..Wire::DEFAULT }
+}
+
+fn text_of(frame: &[u8], verbosity: u8) -> String {
+    format_message(frame, Printing { options: &wire(), names: &NoPortNames, verbosity })
+}
+
+/// Pairs of hexadecimal digits, among blanks.
+fn hex(text: &str) -> Result<Vec<u8>> {
+    let digits: Option<Vec<u8>> =
+        text.chars().filter(|c| !c.is_whitespace()).map(|c| c.to_digit(16).map(|d| d as u8)).collect();
+    match digits {
+        Some(digits) if digits.len() % 2 == 0 => Ok(digits.chunks(2).map(|d| d[0] << 4 | d[1]).collect()),
+        _ => bail!("trailing garbage following hex bytes"),
+    }
+}
+
+fn bytes_of(path: &str) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let read = match path {
+        "-" => std::io::stdin().lock().take(FILE_MAX_BYTES).read_to_end(&mut bytes),
+        _ => std::fs::File::open(path).and_then(|file| file.take(FILE_MAX_BYTES).read_to_end(&mut bytes)),
+    };
+    read.with_context(|| format!("{path}: cannot read it"))?;
+    Ok(bytes)
+}
+
+pub(super) fn ofp_print(options: &Options, args: &[String]) -> Result<String> {
+    let verbosity = match args.get(1) {
+        Some(text) => text.parse().with_context(|| format!("{text}: not a verbosity"))?,
+        None => VERBOSITY + options.more,
+    };
+    Ok(text_of(&hex(&args[0])?, verbosity))
+}
+
+pub(super) fn ofp_parse(options: &Options, args: &[String]) -> Result<String> {
+    let mut bytes = bytes_of(&args[0])?;
+    let mut out = String::new();
+    while let Some(frame) = split_frame(&mut bytes) {
+        out += &text_of(&frame, VERBOSITY + options.more);
+    }
+    if bytes.is_empty() {
+        return Ok(out);
+    }
+    bail!("{out}{}: the last message is cut short: {} bytes are left", args[0], bytes.len())
+}
+
+pub(super) fn ofp_parse_pcap(options: &Options, args: &[String]) -> Result<String> {
+    let bytes = bytes_of(&args[0])?;
+    let ports: Result<Vec<u16>> =
+        args[1..].iter().map(|text| text.parse().with_context(|| format!("{text}: not a port"))).collect();
+    let mut ports = ports?;
+    if ports.is_empty() {
+        ports = vec![6653, 6633];
+    }
+    let mut streams = Streams::default();
+    let mut out = String::new();
+    for packet in pcap::packets(&bytes).map_err(|error| anyhow!("{}: {error}", args[0]))? {
+        let Some((direction, unread)) = streams.take(packet, &ports) else { continue };
+        while let Some(frame) = split_frame(unread) {
+            let _infallible = write!(out, "{direction}:\n{}", text_of(&frame, VERBOSITY + options.more));
+        }
+    }
+    Ok(out)
+}
+
+/// The version of messages that are only printed.
+fn version_of(options: &Options) -> Version {
+    options.versions.and_then(VersionSet::highest).unwrap_or(Version::V10)
+}
+
+/// Messages as text, with transactions from 1 on.
+fn printed(options: &Options, messages: Vec<Message>) -> Result<String> {
+    let version = version_of(options);
+    let mut out = String::new();
+    for (xid, message) in (1..).zip(messages) {
+        let bytes = encode_with(&message, version, xid, &wire())
+            .map_err(|error| anyhow!("OpenFlow cannot express it in this version: {error} (-O)"))?;
+        out += &text_of(&bytes, VERBOSITY + options.more);
+    }
+    Ok(out)
+}
+
+/// Nicira's forms in OpenFlow 1.0.
+fn form(options: &Options) -> Format {
+    let nicira = version_of(options) == Version::V10 && !options.plain_10;
+    if nicira { Format::Nxt } else { Format::Standard }
+}
+
+pub(super) fn parse_flow(options: &Options, args: &[String]) -> Result<String> {
+    let rule = parse_flow_mod(&args[0], FlowModCommand::Add, &NoPortNames)?;
+    printed(options, vec![message_of(form(options), rule)])
+}
+
+pub(super) fn parse_flows(options: &Options, args: &[String]) -> Result<String> {
+    let text = read_file(&args[0])?;
+    let rules = parse_flow_file(&text, &NoPortNames).map_err(|error| anyhow!("{}: {error}", args[0]))?;
+    printed(options, rules.into_iter().map(|rule| message_of(form(options), rule)).collect())
+}
+
+pub(super) fn parse_group(options: &Options, args: &[String]) -> Result<String> {
+    let mut group = parse_group_mod(&args[0], GroupModCommand::Add, &NoPortNames)?;
+    group.format = form(options);
+    printed(options, vec![Message::GroupMod(group)])
+}
+
+fn packet(bytes: &[u8]) -> String {
+    packet_text(bytes, 0, Printing { options: &wire(), names: &NoPortNames, verbosity: VERBOSITY })
+}
+
+pub(super) fn parse_packet(_: &Options, _: &[String]) -> Result<String> {
+    Ok(packet(&bytes_of("-")?))
+}
+
+pub(super) fn parse_pcap(_: &Options, args: &[String]) -> Result<String> {
+    let mut out = String::new();
+    for path in args {
+        let bytes = bytes_of(path)?;
+        let packets = pcap::packets(&bytes).map_err(|error| anyhow!("{path}: {error}"))?;
+        out.extend(packets.into_iter().map(packet));
+    }
+    Ok(out)
+}
+
+pub(super) fn compose_packet(_: &Options, args: &[String]) -> Result<String> {
+    let flow = parse_exact_flow(&args[0], &NoPortNames)?;
+    let payload = args.get(1).map(|text| hex(text)).transpose()?;
+    let payload = payload.as_deref().map_or(Payload::default(), Payload::Bytes);
+    Ok(hex_dump(&compose(&flow, payload), false))
+}
+
+pub(super) fn parse_key_value(_: &Options, args: &[String]) -> Result<String> {
+    let mut out = String::new();
+    for text in args {
+        let mut tokens = Tokens::new(text);
+        let mut pairs = Vec::new();
+        while let Some(token) = tokens.next_token().map_err(|error| anyhow!("{text}: {}", error.message()))? {
+            let value = if token.has_value() { format!("={}", token.value) } else { String::new() };
+            pairs.push(format!("{}{value}", token.key));
+        }
+        out += &format!("{}\n", pairs.join(", "));
+    }
+    Ok(out)
+}
+
+/// Lines of hexadecimal digits on the standard input, each as a list.
+fn lists(version: &str, title: &str, instructions: bool) -> Result<String> {
+    let version = options::version(version).map_err(anyhow::Error::msg)?;
+    let text = read_file("-")?;
+    let mut out = String::new();
+    for line in text.lines() {
+        let line = line.split('#').next().unwrap_or_default().trim();
+        if line.is_empty() {
+            continue;
+        }
+        let bytes = hex(line)?;
+        let read = match instructions {
+            true => openflow::text::read_instruction_bytes(&bytes, version),
+            false => openflow::text::read_action_bytes(&bytes, version),
+        };
+        let _infallible = match read {
+            Ok(actions) => writeln!(out, "{title}={}\n", format_actions(&actions, &NoPortNames)),
+            Err(error) => writeln!(out, "bad {} {title}: {error}\n", VERSIONS[usize::from(version.0) - 1].1),
+        };
+    }
+    Ok(out)
+}
+
+pub(super) fn parse_actions(_: &Options, args: &[String]) -> Result<String> {
+    lists(&args[0], "actions", false)
+}
+
+pub(super) fn parse_instructions(_: &Options, args: &[String]) -> Result<String> {
+    lists(&args[0], "actions", true)
+}
+
+/// The error of that name.
+fn error_of(name: &str) -> Result<ErrorKind> {
+    let name = name.strip_prefix("OFPERR_").unwrap_or(name);
+    let found = ErrorKind::ALL.iter().find(|kind| kind.name() == name);
+    found.copied().ok_or_else(|| {
+        anyhow!("unknown error \"{name}\"{}", hint(name, ErrorKind::ALL.iter().map(|kind| kind.name())))
+    })
+}
+
+pub(super) fn print_error(_: &Options, args: &[String]) -> Result<String> {
+    let kind = error_of(&args[0])?;
+    let line = |(version, name): &(Version, &str)| match kind.wire(*version) {
+        Some(wire) => format!("{name}: vendor {:#x}, type {}, code {}\n", wire.vendor, wire.ty, wire.code)
+            .replace("vendor 0x0,", "vendor 0,"),
+        None => format!("{name}: vendor 0, type -1, code -1\n"),
+    };
+    Ok(VERSIONS.iter().map(line).collect())
+}
+
+pub(super) fn encode_error_reply(_: &Options, args: &[String]) -> Result<String> {
+    let request = hex(&args[1])?;
+    if request.len() < 8 {
+        bail!("{}: shorter than the header of a message", args[1]);
+    }
+    let error = OfError::about(error_of(&args[0])?, &request);
+    let reply = encode_with(&Message::Error(error.to_body()), error.version, error.xid, &wire());
+    Ok(hex_dump(&reply.map_err(|error| anyhow!("{error}"))?, false))
+}
+
+pub(super) fn encode_hello(_: &Options, args: &[String]) -> Result<String> {
+    let digits = args[0].strip_prefix("0x").unwrap_or(&args[0]);
+    let bits = u32::from_str_radix(digits, if digits.len() < args[0].len() { 16 } else { 10 });
+    let versions = VersionSet(bits.with_context(|| format!("{}: not a bitmap of versions", args[0]))? & !1);
+    let Some(highest) = versions.highest() else { bail!("{}: no version", args[0]) };
+    let bytes = encode_with(&Message::Hello(Hello { versions }), highest, 1, &wire());
+    let bytes = bytes.map_err(|error| anyhow!("{error}"))?;
+    Ok(format!("{}{}", hex_dump(&bytes, false), text_of(&bytes, VERBOSITY)))
+}

@@ -1,0 +1,147 @@
+//! Commands about tables.
+
+use anyhow::{Result, bail};
+use flow::TableId;
+use openflow::msg::control::{TableMiss, TableMod, Vacancy, table_config};
+use openflow::text::{Printing, format_table_features};
+use openflow::{Message, Multi, Version};
+
+use super::{Run, json};
+use crate::hint::hint;
+
+/// Settings of `mod-table`.
+pub(crate) const SETTINGS: [&str; 7] =
+    ["controller", "continue", "drop", "evict", "noevict", "vacancy:LOW,HIGH", "novacancy"];
+
+pub(super) fn dump_tables(run: &mut Run<'_>, _: &str) -> Result<String> {
+    if run.options.json {
+        let (_, all) = run.connection.gather(&Message::TableStatsRequest, |message| match message {
+            Message::TableStatsReply(multi) => Some((multi.entries, multi.more)),
+            _ => None,
+        })?;
+        return Ok(json::tables(&all));
+    }
+    run.dump(&Message::TableStatsRequest)
+}
+
+pub(super) fn dump_features(run: &mut Run<'_>, _: &str) -> Result<String> {
+    run.needs(Version::V13)?;
+    let (_, tables) = run.connection.gather(
+        &Message::TableFeaturesRequest(Multi::all(Vec::new())),
+        |message| match message {
+            Message::TableFeaturesReply(multi) => Some((multi.entries, multi.more)),
+            _ => None,
+        },
+    )?;
+    let options = run.connection.options();
+    let how = Printing { options, names: &run.names, verbosity: 1 };
+    Ok(format_table_features(&tables, run.connection.version(), how))
+}
+
+pub(super) fn dump_desc(run: &mut Run<'_>, _: &str) -> Result<String> {
+    run.needs(Version::V14)?;
+    run.dump(&Message::TableDescRequest)
+}
+
+fn table(text: &str) -> Result<TableId> {
+    match text {
+        _ if text.eq_ignore_ascii_case("all") => Ok(TableId::ALL),
+        _ => match text.parse::<u8>() {
+            Ok(n) => Ok(TableId(n)),
+            Err(_) => bail!("unknown table \"{text}\""),
+        },
+    }
+}
+
+/// `LOW,HIGH`: percentages.
+fn vacancy(text: Option<&str>) -> Result<Vacancy> {
+    let Some(text) = text else { bail!("Vacancy down value missing") };
+    let (down, up) = text.split_once(',').unwrap_or((text, ""));
+    let percent = |text: &str, what: &str| match text.parse::<u8>() {
+        Ok(n) if n <= 100 => Ok(n),
+        _ if text.is_empty() => bail!("Vacancy {what} value missing"),
+        _ => bail!("Invalid vacancy {what} value \"{text}\""),
+    };
+    let (down_percent, up_percent) = (percent(down, "down")?, percent(up, "up")?);
+    if down_percent > up_percent {
+        bail!("Invalid vacancy range, vacancy up should be greater than vacancy down (OFPBPC_BAD_VALUE)");
+    }
+    Ok(Vacancy { down_percent, up_percent, now_percent: 0 })
+}
+
+/// What a setting changes.
+enum Change {
+    Miss(TableMiss),
+    Evict(bool),
+    Vacancy(Option<Vacancy>),
+}
+
+fn change(setting: &str) -> Result<Change> {
+    let (name, value) = match setting.split_once(':') {
+        Some((name, value)) => (name, Some(value)),
+        None => (setting, None),
+    };
+    Ok(match name.to_ascii_lowercase().as_str() {
+        "controller" => Change::Miss(TableMiss::Controller),
+        "continue" => Change::Miss(TableMiss::Continue),
+        "drop" => Change::Miss(TableMiss::Drop),
+        "evict" => Change::Evict(true),
+        "noevict" => Change::Evict(false),
+        "vacancy" => Change::Vacancy(Some(vacancy(value)?)),
+        "novacancy" => Change::Vacancy(None),
+        _ => bail!("invalid table_mod setting {setting}{}", hint(setting, SETTINGS)),
+    })
+}
+
+/// A setting of OpenFlow 1.4 leaves the others of the table as they are, which the switch tells.
+pub(super) fn mod_table(run: &mut Run<'_>, args: &[String]) -> Result<String> {
+    let [table_text, setting] = args else { bail!("needs a table and a setting") };
+    let table = table(table_text)?;
+    let change = change(setting)?;
+    let version = run.connection.version();
+    if let Change::Miss(miss) = change {
+        if !matches!(version, Version::V11 | Version::V12) {
+            bail!("table_mod '{setting}' requires one of the OpenFlow versions OpenFlow11, OpenFlow12 (-O)");
+        }
+        let config = miss.to_config();
+        let message = TableMod { table, config, eviction: None, vacancy: None };
+        run.connection.carry_out(&[Message::TableMod(message)])?;
+        return Ok(String::new());
+    }
+    if version < Version::V14 {
+        bail!("table_mod '{setting}' requires one of the OpenFlow versions OpenFlow14, OpenFlow15 (-O)");
+    }
+    let (_, descs) = run.connection.gather(&Message::TableDescRequest, |message| match message {
+        Message::TableDescReply(multi) => Some((multi.entries, multi.more)),
+        _ => None,
+    })?;
+    let chosen: Vec<TableMod> =
+        descs.into_iter().filter(|desc| table == TableId::ALL || desc.table == table).collect();
+    if chosen.is_empty() {
+        bail!("the switch has no table {table_text}");
+    }
+    let messages: Vec<Message> =
+        chosen.into_iter().map(|desc| Message::TableMod(changed(desc, &change))).collect();
+    run.connection.carry_out(&messages)?;
+    Ok(String::new())
+}
+
+fn changed(mut desc: TableMod, change: &Change) -> TableMod {
+    let bit = |on: bool, bit: u32| if on { bit } else { 0 };
+    match change {
+        Change::Miss(_) => {}
+        Change::Evict(on) => {
+            desc.config = desc.config & !table_config::EVICTION | bit(*on, table_config::EVICTION);
+        }
+        Change::Vacancy(vacancy) => {
+            let on = bit(vacancy.is_some(), table_config::VACANCY_EVENTS);
+            desc.config = desc.config & !table_config::VACANCY_EVENTS | on;
+            desc.vacancy = *vacancy;
+        }
+    }
+    desc.eviction = None;
+    if let Some(vacancy) = &mut desc.vacancy {
+        vacancy.now_percent = 0;
+    }
+    desc
+}

@@ -1,0 +1,56 @@
+//! `bundle`: the lines of a file in one transaction.
+
+use anyhow::{Result, anyhow, bail};
+use ofp_actions::text::{FlowModCommand, parse_flow_mod};
+use openflow::Message;
+use openflow::text::parse_group_mod;
+
+use super::flows::{flow_mod, parse_packet_out, read_file};
+use super::{Run, groups};
+use crate::hint::hint;
+
+/// Kinds of lines.
+const KINDS: [&str; 3] = ["flow", "group", "packet-out"];
+/// Commands of rules, in front of a line; an addition needs none.
+const FLOW_COMMANDS: [(&str, FlowModCommand); 6] = [
+    ("add", FlowModCommand::Add),
+    ("modify", FlowModCommand::Modify),
+    ("modify_strict", FlowModCommand::ModifyStrict),
+    ("delete", FlowModCommand::Delete),
+    ("delete_strict", FlowModCommand::DeleteStrict),
+    ("del", FlowModCommand::Delete),
+];
+
+fn message(run: &Run<'_>, line: &str) -> Result<Message> {
+    let (kind, rest) = line.split_once([' ', '\t']).unwrap_or((line, ""));
+    let rest = rest.trim_start();
+    match kind {
+        "flow" => {
+            let (word, behind) = rest.split_once([' ', '\t']).unwrap_or((rest, ""));
+            let found = FLOW_COMMANDS.iter().find(|(name, _)| *name == word);
+            let (command, text) =
+                found.map_or((FlowModCommand::Add, rest), |(_, command)| (*command, behind));
+            Ok(flow_mod(run, parse_flow_mod(text, command, &run.names)?))
+        }
+        "group" => {
+            let (command, text) = groups::command_of(rest, run.options);
+            let mut m = parse_group_mod(text, command, &run.names)?;
+            m.format = run.format();
+            Ok(Message::GroupMod(m))
+        }
+        "packet-out" => Ok(Message::PacketOut(parse_packet_out(rest, &run.names)?)),
+        _ => bail!("Unsupported bundle message type: {kind}{}", hint(kind, KINDS)),
+    }
+}
+
+pub(super) fn bundle(run: &mut Run<'_>, path: &str) -> Result<String> {
+    let text = read_file(path)?;
+    let mut messages = Vec::new();
+    for (n, line) in text.lines().enumerate() {
+        let line = line.split('#').next().unwrap_or_default().trim();
+        if !line.is_empty() {
+            messages.push(message(run, line).map_err(|error| anyhow!("{path}:{}: {error:#}", n + 1))?);
+        }
+    }
+    run.transact(messages)
+}

@@ -1,0 +1,82 @@
+//! Every command of the stock tools is a command here: their own lists of commands are walked.
+
+use testkit::{Cmd, require_programs};
+
+use crate::server::sluice;
+
+/// Commands of `ovs-ofctl` for tests of Open vSwitch itself, which its help leaves out and which `sluice ofctl` lacks.
+const TEST_AIDS: [&str; 6] =
+    ["parse-nx-match", "parse-nxm", "parse-oxm", "parse-ofp10-match", "parse-ofp11-match", "check-vlan"];
+
+/// Commands of our tool, as its completion knows them.
+fn ours(tool: &str) -> Vec<String> {
+    let words = sluice().args(["complete-words", "--", tool, ""]).run().unwrap().stdout;
+    words.lines().map(String::from).collect()
+}
+
+/// First words of the lines of a list of commands, without its title.
+fn listed(text: &str) -> Vec<String> {
+    text.lines().skip(1).filter_map(|line| Some(line.split_whitespace().next()?.to_string())).collect()
+}
+
+/// Commands in a help text: indented by two, `[OPTION] NAME ARGUMENT...  what it does`, until the options begin.
+fn in_help(text: &str) -> Vec<String> {
+    let lines = text.lines().take_while(|line| !line.contains("connection methods") && *line != "Options:");
+    let words = lines.filter(|line| line.starts_with("  ") && !line.starts_with("   ")).filter_map(|line| {
+        line.split_whitespace().find(|word| !word.starts_with('[') && !word.starts_with('-'))
+    });
+    words.filter(|word| word.chars().all(|c| c.is_ascii_lowercase() || c == '-')).map(String::from).collect()
+}
+
+fn check(tool: &str, stock: &[String], least: usize) {
+    let ours = ours(tool);
+    let missing: Vec<&String> = stock.iter().filter(|name| !ours.contains(name)).collect();
+    assert!(missing.is_empty(), "sluice {tool} lacks {missing:?}");
+    assert!(stock.len() >= least, "only {stock:?}");
+}
+
+#[test]
+fn no_command_of_ovs_ofctl_is_missing() {
+    require_programs!("ovs-ofctl");
+    let help = Cmd::new("ovs-ofctl").args(["--help"]).run().unwrap().stdout;
+    check("ofctl", &in_help(&help), 50);
+    let mut all = listed(&Cmd::new("ovs-ofctl").args(["list-commands"]).run().unwrap().stdout);
+    for name in TEST_AIDS {
+        assert!(all.iter().any(|known| known == name), "{name} is no command of the stock tool");
+        assert!(!ours("ofctl").iter().any(|known| known == name), "{name} exists");
+    }
+    all.retain(|name| !TEST_AIDS.contains(&name.as_str()));
+    check("ofctl", &all, 60);
+}
+
+#[test]
+fn no_command_of_ovs_vsctl_is_missing() {
+    require_programs!("ovs-vsctl");
+    let help = Cmd::new("ovs-vsctl").args(["--help"]).run().unwrap().stdout;
+    let until_databases = help.split("Potentially unsafe database commands").next().unwrap_or_default();
+    check("vsctl", &in_help(until_databases), 45);
+    let text = Cmd::new("ovs-vsctl").args(["--commands"]).run().unwrap().stdout;
+    let names = text.lines().filter_map(|line| Some(line.split(',').nth(1)?.to_string()));
+    check("vsctl", &names.collect::<Vec<_>>(), 50);
+    // Those of Open vSwitch 3.5, which Debian's tool lacks.
+    check("vsctl", &["set-zone-limit", "del-zone-limit", "list-zone-limits"].map(String::from), 3);
+}
+
+/// Commands of the daemon, which `sluice dpctl` sends to it.
+const DAEMON: &str = include_str!("../../../sluiced/src/appctl/table.rs");
+/// Commands of `ovs-dpctl` that wait for reassembly of fragments in user space.
+const REASSEMBLY: [&str; 5] =
+    ["ipf-set-enabled", "ipf-set-disabled", "ipf-set-min-frag", "ipf-set-max-nfrags", "ipf-get-status"];
+
+#[test]
+fn no_command_of_ovs_dpctl_is_missing() {
+    require_programs!("ovs-dpctl");
+    let help = Cmd::new("ovs-dpctl").args(["--help"]).run().unwrap().stdout;
+    let all = listed(&Cmd::new("ovs-dpctl").args(["list-commands"]).run().unwrap().stdout);
+    let in_help = in_help(help.split("Each IFACE").next().unwrap_or_default());
+    assert!(all.len() > 30 && in_help.len() > 15, "{all:?} {in_help:?}");
+    for name in all.iter().chain(&in_help).filter(|name| *name != "help") {
+        let here = DAEMON.contains(&format!("\"dpctl/{name}\""));
+        assert_ne!(here, REASSEMBLY.contains(&name.as_str()), "sluice dpctl {name}: here, or waiting");
+    }
+}
