@@ -520,7 +520,7 @@ impl<'a> Printer<'a> {
             match m[i] {
                 0 => {}
                 u32::MAX => self.put(&name, f[i]),
-                mask => self.put(&name, format_args!("{:#x}/{mask:#x}", f[i])),
+                mask => self.put(&name, format_args!("0x{:08x}/0x{mask:08x}", f[i])),
             }
         }
     }

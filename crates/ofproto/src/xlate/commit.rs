@@ -100,9 +100,10 @@ impl XlateCtx<'_> {
         }
     }
 
-    /// A packet without a protocol has no readable header, or one unknown to this switch: it is not rewritten.
+    /// A packet without a protocol has no readable header, or one unknown to this switch: it is not rewritten. Neither are
+    /// the unknown headers behind popped labels.
     fn commit_network(&mut self) {
-        if self.network_differs() {
+        if self.network_differs() && !self.was_mpls {
             self.wc.0.nw_proto = u8::MAX;
         }
         if self.flow.nw_proto == 0 {
