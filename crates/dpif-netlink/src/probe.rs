@@ -190,6 +190,7 @@ pub(super) fn capabilities(ovs: &Ovs, ifindex: u32) -> Found {
         explicit_drop: trial.actions("drop"),
         sample_nesting: (1..=NESTING_MAX).rev().find(|n| trial.actions(&nested(*n))).unwrap_or(0),
         set_arp_nd_icmp: false,
+        nd_ext: false,
         truncate: trial.actions("trunc(20),0"),
         clone: trial.actions("clone(0),0"),
         max_hash_algorithm: u8::from(trial.actions("hash(sym_l4(0))")),

@@ -27,7 +27,7 @@ mod upcall;
 
 pub use actions::{
     ArpSet, CtAction, CtCommit, CtName, CtNat, DpAction, EthSet, HashAlgorithm, HelperName, Ipv4Set, Ipv6Set,
-    Masked, NatAddresses, NatRange, NdSet, PortsSet, SetAction, TimeoutName,
+    Masked, NatAddresses, NatRange, NdExtSet, NdSet, PortsSet, SetAction, TimeoutName,
 };
 pub use conntrack::{
     Connection, ConnectionSink, Connections, CtAddresses, CtCounters, CtLimit, CtMatch, CtProtocol,

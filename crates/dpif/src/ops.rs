@@ -274,6 +274,8 @@ pub struct Capabilities {
     pub sample_nesting: u8,
     /// Rewriting of ARP, neighbour discovery and ICMP headers.
     pub set_arp_nd_icmp: bool,
+    /// Its keys have reserved bytes and option type of neighbour discovery, and it rewrites them.
+    pub nd_ext: bool,
     /// Truncation of the next output.
     pub truncate: bool,
     /// Actions on a copy (`clone`).
@@ -361,6 +363,7 @@ impl Capabilities {
         explicit_drop: true,
         sample_nesting: 8,
         set_arp_nd_icmp: true,
+        nd_ext: true,
         truncate: true,
         clone: true,
         max_hash_algorithm: 1,

@@ -45,6 +45,11 @@ impl Default for Payload<'_> {
     }
 }
 
+/// Whether the packet is of neighbour discovery.
+fn is_nd(flow: &Flow) -> bool {
+    [h::ND_NEIGHBOR_SOLICIT, h::ND_NEIGHBOR_ADVERT].map(u16::from).contains(&flow.tp_src) && flow.tp_dst == 0
+}
+
 /// A total length that the frame of a flow cannot have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SizeError {
@@ -234,7 +239,7 @@ impl Frame {
             }
             h::IPPROTO_ICMPV6 if !v4 => {
                 f.extend(icmp);
-                f.extend([0; 4]);
+                f.extend(if is_nd(flow) { flow.igmp_group } else { 0 }.to_be_bytes());
                 self.neighbour(flow);
             }
             _ => return,
@@ -244,13 +249,17 @@ impl Frame {
 
     /// Appends target and options of a neighbour discovery message.
     fn neighbour(&mut self, flow: &Flow) {
-        let kinds = [h::ND_NEIGHBOR_SOLICIT, h::ND_NEIGHBOR_ADVERT].map(u16::from);
-        if !kinds.contains(&flow.tp_src) || flow.tp_dst != 0 {
+        if !is_nd(flow) {
             return;
         }
         self.bytes.extend(flow.nd_target);
-        let options = [(h::ND_OPT_SOURCE_LINKADDR, flow.arp_sha), (h::ND_OPT_TARGET_LINKADDR, flow.arp_tha)];
-        for (kind, address) in options.into_iter().filter(|(_, address)| *address != [0; 6]) {
+        let mut options =
+            [(h::ND_OPT_SOURCE_LINKADDR, flow.arp_sha), (h::ND_OPT_TARGET_LINKADDR, flow.arp_tha)];
+        let first = |kind: u8| flow.tcp_flags == u16::from(kind);
+        if first(h::ND_OPT_TARGET_LINKADDR) {
+            options.reverse();
+        }
+        for (kind, address) in options.into_iter().filter(|(kind, to)| *to != [0; 6] || first(*kind)) {
             self.bytes.extend([kind, 1]);
             self.bytes.extend(address);
         }

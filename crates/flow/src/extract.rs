@@ -344,9 +344,17 @@ fn parse_l4(frame: &[u8], at: usize, key: &mut FlowKey, layout: &mut Layout) {
     }
 }
 
+/// Ambiguous or truncated messages keep the reserved bytes and the type of the option.
 fn parse_nd(icmp: &[u8], key: &mut FlowKey) {
     let is_nd = matches!(icmp[0], h::ND_NEIGHBOR_SOLICIT | h::ND_NEIGHBOR_ADVERT) && icmp[1] == 0;
-    let (true, Some(target)) = (is_nd, array(icmp, 8)) else { return };
+    if !is_nd {
+        return;
+    }
+    key.arp.igmp_group = u32::from_be_bytes([icmp[4], icmp[5], icmp[6], icmp[7]]);
+    if key.arp.igmp_group != 0 {
+        key.base.shape |= shape::ARP;
+    }
+    let Some(target) = array(icmp, 8) else { return };
     let (mut sll, mut tll) = ([0; 6], [0; 6]);
     let mut options = &icmp[24..];
     while options.len() >= 8 {
@@ -362,6 +370,10 @@ fn parse_nd(icmp: &[u8], key: &mut FlowKey) {
             // A repeated address makes the message ambiguous: ignore all its fields.
             (h::ND_OPT_SOURCE_LINKADDR | h::ND_OPT_TARGET_LINKADDR, 8) => return,
             _ => {}
+        }
+        let is_address = matches!(options[0], h::ND_OPT_SOURCE_LINKADDR | h::ND_OPT_TARGET_LINKADDR);
+        if is_address && bytes == 8 && key.base.tcp_flags == 0 {
+            key.base.tcp_flags = options[0].into();
         }
         options = &options[bytes..];
     }

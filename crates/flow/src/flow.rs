@@ -221,7 +221,7 @@ pub struct Flow {
     pub arp_sha: [u8; 6],
     /// ARP target hardware address, or ND target link-layer address.
     pub arp_tha: [u8; 6],
-    /// TCP flags, 12 bits.
+    /// TCP flags, 12 bits; of neighbour discovery the type of the first link-layer address option.
     pub tcp_flags: u16,
     /// Always 0.
     pub pad4: u16,
@@ -230,7 +230,7 @@ pub struct Flow {
     pub tp_src: u16,
     /// TCP, UDP or SCTP destination port, or ICMP code.
     pub tp_dst: u16,
-    /// IGMP group.
+    /// IGMP group; of neighbour discovery the reserved bytes.
     pub igmp_group: u32,
 }
 
@@ -345,6 +345,11 @@ impl Flow {
     /// Whether the EtherType is that of IPv4 or IPv6.
     pub fn is_ip(&self) -> bool {
         self.dl_type == packet::headers::ETH_TYPE_IP || self.dl_type == packet::headers::ETH_TYPE_IPV6
+    }
+
+    /// TCP flags, 0 of other protocols.
+    pub fn flags_of_tcp(&self) -> u16 {
+        if self.nw_proto == packet::headers::IPPROTO_TCP { self.tcp_flags } else { 0 }
     }
 
     /// Whether the packet has a network service header.

@@ -65,7 +65,7 @@ pub struct BaseBlock {
     pub tp_src: u16,
     /// Destination port or ICMP code.
     pub tp_dst: u16,
-    /// TCP flags.
+    /// TCP flags ([`FlowKey::tcp_flags`]); of neighbour discovery the type of the first link-layer address option.
     pub tcp_flags: u16,
     /// Connection zone.
     pub ct_zone: u16,
@@ -105,7 +105,7 @@ pub struct ArpBlock {
     pub mpls_lse: [u32; 4],
     /// Second VLAN tag.
     pub vlan1: VlanTag,
-    /// IGMP group; path of a packet with a network service header.
+    /// IGMP group; reserved bytes of neighbour discovery; path of a packet with a network service header.
     pub igmp_group: u32,
     /// Packet priority.
     pub skb_priority: u32,
@@ -271,6 +271,12 @@ impl FlowKey {
     /// The input port.
     pub fn in_port(&self) -> DpPort {
         DpPort(self.base.in_port)
+    }
+
+    /// TCP flags, 0 of other protocols.
+    #[inline(always)]
+    pub fn tcp_flags(&self) -> u16 {
+        if self.base.nw_proto == packet::headers::IPPROTO_TCP { self.base.tcp_flags } else { 0 }
     }
 
     /// Keeps only the bits of `mask`.

@@ -46,7 +46,7 @@ impl Match {
     /// Requires the bits `mask` of `field` to be those of `value`.
     pub fn set_masked(&mut self, field: FieldId, value: u128, mask: u128) -> &mut Match {
         field.set(&mut self.flow, value & mask);
-        field.set(&mut self.mask.0, mask);
+        field.set_mask(&mut self.mask.0, mask);
         self
     }
 
@@ -70,6 +70,9 @@ impl Match {
     pub fn set_wide(&mut self, tlv: &TlvTable, field: FieldId, value: Wide, mask: Wide) {
         tlv.write(field, &mut self.flow, value & mask);
         tlv.write(field, &mut self.mask.0, mask);
+        if field.metadata_index().is_none() {
+            field.set_mask(&mut self.mask.0, mask.low());
+        }
     }
 
     /// Requires the tunnel metadata that `packet` has.

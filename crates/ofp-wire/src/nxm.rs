@@ -59,8 +59,8 @@ pub struct Header {
     pub payload_len: usize,
 }
 
-static BY_HEADER: LazyLock<[[Option<FieldId>; 128]; 4]> = LazyLock::new(|| {
-    let mut index = [[None; 128]; 4];
+static BY_HEADER: LazyLock<[[Option<FieldId>; 128]; 5]> = LazyLock::new(|| {
+    let mut index = [[None; 128]; 5];
     for f in ALL_FIELDS.iter().copied() {
         for id in [f.def().nxm, f.def().oxm.map(|o| o.0)].into_iter().flatten() {
             if let Some(row) = class_row(id.class) {
@@ -72,7 +72,7 @@ static BY_HEADER: LazyLock<[[Option<FieldId>; 128]; 4]> = LazyLock::new(|| {
 });
 
 fn class_row(class: u16) -> Option<usize> {
-    [0, 1, 0x8000, 0x8001].iter().position(|c| *c == class)
+    [0, 1, 0x1000, 0x8000, 0x8001].iter().position(|c| *c == class)
 }
 
 impl Header {
@@ -406,11 +406,13 @@ fn is_coherent(m: &Match) -> bool {
     let (f, mask) = (m.flow(), &m.mask().0);
     let later = f.nw_frag & flow::nw_frag::LATER != 0;
     let matched = |field: FieldId| m.get(field).1 != 0;
-    let v6 = f.dl_type == 0x86dd;
-    let nd_ok = |field: FieldId| !(v6 && matched(field)) || exists(field, m);
+    let icmp6 = f.dl_type == 0x86dd && f.nw_proto == 58;
+    let nd_ok = |field: FieldId| !(icmp6 && matched(field)) || exists(field, m);
     let has_ports = [FieldId::Icmpv6Type, FieldId::IcmpType].into_iter().all(|f| !exists(f, m));
     let lost_ports = later && has_ports && (mask.tp_src | mask.tp_dst | mask.tcp_flags) != 0;
-    let nd_kept = [FieldId::NdTarget, FieldId::NdSll, FieldId::NdTll].into_iter().all(nd_ok);
+    let of_nd =
+        [FieldId::NdReserved, FieldId::NdTarget, FieldId::NdOptionsType, FieldId::NdSll, FieldId::NdTll];
+    let nd_kept = of_nd.into_iter().all(nd_ok);
     nd_kept && !lost_ports
 }
 
@@ -421,7 +423,7 @@ pub fn exists(field: FieldId, m: &Match) -> bool {
 }
 
 /// The fields of a match in the order of its entries: prerequisites before dependent fields.
-const ORDER: [FieldId; 100] = {
+const ORDER: [FieldId; 102] = {
     use FieldId::*;
     [
         DpHash,
@@ -458,7 +460,9 @@ const ORDER: [FieldId; 100] = {
         IcmpCode,
         Icmpv6Type,
         Icmpv6Code,
+        NdReserved,
         NdTarget,
+        NdOptionsType,
         NdSll,
         NdTll,
         ArpOp,

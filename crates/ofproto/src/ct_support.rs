@@ -1,20 +1,28 @@
-//! Whether a datapath can carry out the connection tracking of matches and actions.
+//! Whether a datapath can carry out matches and actions of connection tracking, and those on reserved bytes and option
+//! type of neighbour discovery, which a kernel does not know.
 //!
 //! OVS checks the actions of a rule's own list only. This check also descends into nested lists, buckets and
 //! packet-outs: none is accepted that the datapath would drop.
 
-use dpif::CtCapabilities;
+use dpif::{Capabilities, CtCapabilities};
 use flow::fields::FieldId;
 use flow::{Match, ct_state};
 use ofp_actions::{Action, CloneList, Commit, Ct, WriteActions, Zone};
 use ofp_wire::ErrorKind;
+use ofp_wire::nxm::exists;
+
+const ND_EXTENSION: [FieldId; 2] = [FieldId::NdReserved, FieldId::NdOptionsType];
 
 /// Checks a rule's match.
 ///
 /// # Errors
-/// `NXBMC_CT_DATAPATH_SUPPORT`.
-pub fn check_match(m: &Match, can: &CtCapabilities) -> Result<(), ErrorKind> {
-    let mask = &m.mask().0;
+/// `NXBMC_CT_DATAPATH_SUPPORT`; `OFPBMC_BAD_FIELD` of neighbour discovery.
+pub fn check_match(m: &Match, can: &Capabilities) -> Result<(), ErrorKind> {
+    let has = |field: FieldId| m.get(field).1 != 0 && exists(field, m);
+    if !can.nd_ext && ND_EXTENSION.into_iter().any(has) {
+        return Err(ErrorKind::BmcBadField);
+    }
+    let (mask, can) = (&m.mask().0, &can.ct);
     let of_nat = mask.ct_state & (ct_state::SNAT | ct_state::DNAT) != 0;
     let ports = mask.ct_nw_proto != 0 || mask.ct_tp_src != 0 || mask.ct_tp_dst != 0;
     let v4 = mask.ct_nw_src != 0 || mask.ct_nw_dst != 0;
@@ -33,16 +41,22 @@ pub fn check_match(m: &Match, can: &CtCapabilities) -> Result<(), ErrorKind> {
 /// Checks a list of actions.
 ///
 /// # Errors
-/// `NXBAC_CT_DATAPATH_SUPPORT`.
-pub fn check_actions(actions: &[Action], can: &CtCapabilities) -> Result<(), ErrorKind> {
+/// `NXBAC_CT_DATAPATH_SUPPORT`; `OFPBAC_BAD_SET_TYPE` of neighbour discovery.
+pub fn check_actions(actions: &[Action], can: &Capabilities) -> Result<(), ErrorKind> {
     actions.iter().try_for_each(|action| check_action(action, can))
 }
 
-fn check_action(action: &Action, can: &CtCapabilities) -> Result<(), ErrorKind> {
+fn check_action(action: &Action, can: &Capabilities) -> Result<(), ErrorKind> {
+    let lacks = |field: FieldId| !can.nd_ext && ND_EXTENSION.contains(&field);
     let can_do = if let Action::Ct(ct) = action {
-        tracks(ct, can)
+        tracks(ct, &can.ct)
     } else if let Action::Resubmit(resubmit) = action {
-        !resubmit.ct || can.orig_tuple
+        !resubmit.ct || can.ct.orig_tuple
+    } else if let Action::SetField(set) = action {
+        return if lacks(set.field) { Err(ErrorKind::BacBadSetType) } else { Ok(()) };
+    } else if let Action::Move(copy) = action {
+        let lacks = lacks(copy.dest.field) || lacks(copy.source.field);
+        return if lacks { Err(ErrorKind::BacBadSetType) } else { Ok(()) };
     } else if let Action::Clone(CloneList(list)) | Action::WriteActions(WriteActions(list)) = action {
         return check_actions(list, can);
     } else {

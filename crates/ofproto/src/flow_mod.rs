@@ -21,7 +21,7 @@ use crate::group::Group;
 use crate::ports::BridgeId;
 use crate::rule::{Rule, RuleStats, RuleTimeouts};
 use crate::tables::{Selected, Selection, Tables};
-use dpif::CtCapabilities;
+use dpif::Capabilities;
 use flow::{OfPort, TableId};
 use ofp_actions::{CheckContext, Reference, check_actions};
 use openflow::msg::flow_mod::{FlowMod, FlowModCommand, FlowModFlags};
@@ -45,8 +45,8 @@ pub struct ModContext<'a> {
     pub debug_actions: bool,
     /// Whether a meter exists.
     pub has_meter: &'a dyn Fn(u32) -> bool,
-    /// Connection tracking of the datapath.
-    pub ct: CtCapabilities,
+    /// Features of the datapath.
+    pub can: Capabilities,
 }
 
 impl ModContext<'_> {
@@ -140,8 +140,8 @@ fn check(fm: &FlowMod, cx: &ModContext<'_>, has_group: &dyn Fn(u32) -> bool) -> 
     if fm.buffer_id != NO_BUFFER {
         return Err(ErrorKind::BrcBufferUnknown);
     }
-    ct_support::check_match(&matching, &cx.ct)?;
-    ct_support::check_actions(&fm.actions, &cx.ct)
+    ct_support::check_match(&matching, &cx.can)?;
+    ct_support::check_actions(&fm.actions, &cx.can)
 }
 
 /// Rejects tunnel metadata whose mapping was removed after the flow-mod arrived.

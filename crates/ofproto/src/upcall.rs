@@ -66,7 +66,7 @@ fn translate_key(backer: &Backer, view: &View, key: &FlowKey, effects: bool, now
 /// The packet of an upcall, with the number of times to count it.
 fn seen(upcall: &Upcall, packets: u64, now_ms: u64) -> FlowStats {
     let bytes = packets * upcall.packet.len() as u64;
-    FlowStats { packets, bytes, used_ms: now_ms, tcp_flags: upcall.key.base.tcp_flags }
+    FlowStats { packets, bytes, used_ms: now_ms, tcp_flags: upcall.key.tcp_flags() }
 }
 
 fn miss(backer: &Backer, view: &View, epoch: u64, upcall: Upcall, now_ms: u64, queue: &mut Vec<DpifOp>) {

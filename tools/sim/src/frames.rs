@@ -180,7 +180,8 @@ fn compose_l4(key: &FlowKey, src: &[u8], dst: &[u8], payload: &[u8]) -> Vec<u8> 
 
 fn compose_icmpv6(key: &FlowKey) -> Vec<u8> {
     let b = &key.base;
-    let mut l4 = vec![b.tp_src as u8, b.tp_dst as u8, 0, 0, 0, 0, 0, 0];
+    let mut l4 = vec![b.tp_src as u8, b.tp_dst as u8, 0, 0];
+    l4.extend(key.arp.igmp_group.to_be_bytes());
     let kind = b.tp_src as u8;
     if matches!(kind, h::ND_NEIGHBOR_SOLICIT | h::ND_NEIGHBOR_ADVERT) && b.tp_dst == 0 {
         l4.extend(key.ipv6.nd_target);
@@ -346,6 +347,7 @@ pub(crate) fn random_key(rng: &mut Rng, wide: bool) -> FlowKey {
         b.tp_src = *rng.pick(&[8, 0, 135, 136]);
         b.tp_dst = u16::from(rng.one_in(6));
         (key.ipv6.nd_target, key.ipv6.nd_sll) = (ipv6(to), mac(from));
+        key.arp.igmp_group = rng.below(2) as u32;
     }
     key.arp.mpls_lse = [rng.below(3) as u32 * 0x1000, 0x2040, 0x3140, 0];
     key

@@ -509,12 +509,23 @@ fn rewrite(frame: &mut [u8], set: &SetAction) -> Option<()> {
             put_bytes(frame, l3 + 24, &m.value.tpa.to_be_bytes(), &m.mask.tpa.to_be_bytes())
         }
         SetAction::Nd(m) => rewrite_nd(frame, &key, layout, m),
+        SetAction::NdExt(m) => {
+            let (l4, end) = neighbour_message(frame, &key, layout)?;
+            put_bytes(frame, l4 + 4, &m.value.reserved.to_be_bytes(), &m.mask.reserved.to_be_bytes())?;
+            match l4 + 26 <= end {
+                true => {
+                    put_bytes(frame, l4 + 24, &[m.value.options_type as u8], &[m.mask.options_type as u8])
+                }
+                false => Some(()),
+            }
+        }
         SetAction::SkbMark(_) | SetAction::SkbPriority(_) => Some(()),
         SetAction::Tunnel(_) | SetAction::Mpls(_) | SetAction::Nsh(_) => None,
     }
 }
 
-fn rewrite_nd(frame: &mut [u8], key: &FlowKey, layout: Layout, m: &Masked<dpif::NdSet>) -> Option<()> {
+/// Offset of a neighbour discovery message, and its end.
+fn neighbour_message(frame: &[u8], key: &FlowKey, layout: Layout) -> Option<(usize, usize)> {
     let b = &key.base;
     if b.dl_type != h::ETH_TYPE_IPV6 || b.nw_proto != h::IPPROTO_ICMPV6 || layout.l4 == Layout::NONE {
         return None;
@@ -523,9 +534,11 @@ fn rewrite_nd(frame: &mut [u8], key: &FlowKey, layout: Layout, m: &Masked<dpif::
     let payload = usize::from(h::be16(frame, l3 + 4)?);
     let end = if payload == 0 { frame.len() } else { (l3 + h::IPV6_HEADER_BYTES + payload).min(frame.len()) };
     let kind = *frame.get(l4)?;
-    if !matches!(kind, h::ND_NEIGHBOR_SOLICIT | h::ND_NEIGHBOR_ADVERT) || l4 + 24 > end {
-        return None;
-    }
+    matches!(kind, h::ND_NEIGHBOR_SOLICIT | h::ND_NEIGHBOR_ADVERT).then_some((l4, end))
+}
+
+fn rewrite_nd(frame: &mut [u8], key: &FlowKey, layout: Layout, m: &Masked<dpif::NdSet>) -> Option<()> {
+    let (l4, end) = neighbour_message(frame, key, layout).filter(|(l4, end)| l4 + 24 <= *end)?;
     put_bytes(frame, l4 + 8, &m.value.target, &m.mask.target)?;
     let mut at = l4 + 24;
     while at + 8 <= end {

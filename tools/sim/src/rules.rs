@@ -128,6 +128,12 @@ fn match_ipv6(rng: &mut Rng, m: &mut Match) {
     match rng.below(4) {
         0 => {
             m.set(F::NwProto, 58).set(F::Icmpv6Type, 135).set(F::Icmpv6Code, 0);
+            if rng.one_in(3) {
+                m.set(F::NdReserved, rng.below(2).into());
+            }
+            if rng.one_in(3) {
+                m.set(F::NdOptionsType, rng.below(3).into());
+            }
             if rng.one_in(2) {
                 m.set(F::NdTarget, u128::from_be_bytes(ipv6(rng.below(HOSTS))));
             }
@@ -251,7 +257,7 @@ fn random_vlan_action(rng: &mut Rng) -> Action {
 
 fn random_set(rng: &mut Rng) -> Action {
     let host = rng.below(HOSTS);
-    match rng.below(16) {
+    match rng.below(18) {
         0 => set(F::EthSrc, mac_number(host)),
         1 => Action::SetEthDst(SetEthDst(MacAddr(mac(host)))),
         2 => Action::SetIpv4Src(SetIpv4Src(ipv4(host))),
@@ -267,6 +273,8 @@ fn random_set(rng: &mut Rng) -> Action {
         12 => set(F::NdTarget, u128::from_be_bytes(ipv6(host))),
         13 => Action::SetField(SetField { field: F::IpSrc, value: 5, mask: 0xff, style: SetStyle::SetField }),
         14 => set(F::PktMark, rng.below(3).into()),
+        15 => set(F::NdReserved, rng.below(2).into()),
+        16 => set(F::NdOptionsType, rng.below(3).into()),
         _ => set(F::Icmpv6Type, 136),
     }
 }

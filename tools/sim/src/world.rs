@@ -625,7 +625,7 @@ impl World {
         let now_ms = self.now_ms();
         let t = translate(&request, &mut self.backer.xlate_host(true, now_ms));
         let bytes = frame.len() as u64;
-        let seen = FlowStats { packets: 1, bytes, used_ms: now_ms, tcp_flags: flow.tcp_flags };
+        let seen = FlowStats { packets: 1, bytes, used_ms: now_ms, tcp_flags: flow.flags_of_tcp() };
         t.cache.replay(&seen, &mut self.backer.effect_host());
         self.backer.ukeys.defer_release(&t.recircs);
         self.counts.packet_outs += 1;

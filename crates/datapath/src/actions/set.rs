@@ -7,7 +7,7 @@
 use super::sums::{self, Field};
 use super::{Misfit, encap, mpls};
 use crate::burst::HeaderCtx;
-use dpif::{ArpSet, EthSet, Ipv4Set, Ipv6Set, Masked, NdSet, PortsSet, SetAction};
+use dpif::{ArpSet, EthSet, Ipv4Set, Ipv6Set, Masked, NdExtSet, NdSet, PortsSet, SetAction};
 use flow::extract::Layout;
 use flow::{nw_frag, shape};
 use packet::Packet;
@@ -26,6 +26,7 @@ pub(super) fn apply(set: &SetAction, packet: &mut Packet, view: &mut HeaderCtx<'
         SetAction::Icmpv6(m) => icmp(packet, view, m, h::ETH_TYPE_IPV6, h::IPPROTO_ICMPV6)?,
         SetAction::Arp(m) => arp(packet, view, m)?,
         SetAction::Nd(m) => nd(packet, view, m)?,
+        SetAction::NdExt(m) => nd_ext(packet, view, m)?,
         SetAction::SkbMark(m) => {
             view.key.base.pkt_mark = view.key.base.pkt_mark & !m.mask | m.value & m.mask;
         }
@@ -280,7 +281,8 @@ fn arp(packet: &mut Packet, view: &mut HeaderCtx<'_>, m: &Masked<ArpSet>) -> Res
     Ok(())
 }
 
-fn nd(packet: &mut Packet, view: &mut HeaderCtx<'_>, m: &Masked<NdSet>) -> Result<(), Misfit> {
+/// Offset of the ICMPv6 header of a neighbour discovery message, and the end of the packet.
+fn neighbour_message(packet: &Packet, view: &mut HeaderCtx<'_>) -> Result<(usize, usize), Misfit> {
     view.refresh(packet);
     let b = &view.key.base;
     if b.dl_type != h::ETH_TYPE_IPV6 || b.nw_proto != h::IPPROTO_ICMPV6 {
@@ -291,7 +293,30 @@ fn nd(packet: &mut Packet, view: &mut HeaderCtx<'_>, m: &Masked<NdSet>) -> Resul
     if !matches!(kind, h::ND_NEIGHBOR_SOLICIT | h::ND_NEIGHBOR_ADVERT) {
         return Err(Misfit);
     }
-    let end = ip_end(packet.data(), view);
+    Ok((l4, ip_end(packet.data(), view)))
+}
+
+/// Rewrites the reserved bytes, and the type of the first option if there is one, whatever it is.
+fn nd_ext(packet: &mut Packet, view: &mut HeaderCtx<'_>, m: &Masked<NdExtSet>) -> Result<(), Misfit> {
+    let (l4, end) = neighbour_message(packet, view)?;
+    let field = Field { at: l4 + 2, zero_is_none: false };
+    if l4 + 8 > end {
+        return Err(Misfit);
+    }
+    *view.dirty = true;
+    let (old, new) = write(packet, l4 + 4, m.value.reserved.to_be_bytes(), m.mask.reserved.to_be_bytes())?;
+    sums::body_changed(packet, field, &old, &new);
+    if l4 + 26 <= end {
+        // With the length behind it: the checksum is of words.
+        let of_type = |n: u16| [n as u8, 0];
+        let (old, new) = write(packet, l4 + 24, of_type(m.value.options_type), of_type(m.mask.options_type))?;
+        sums::body_changed(packet, field, &old, &new);
+    }
+    Ok(())
+}
+
+fn nd(packet: &mut Packet, view: &mut HeaderCtx<'_>, m: &Masked<NdSet>) -> Result<(), Misfit> {
+    let (l4, end) = neighbour_message(packet, view)?;
     let field = Field { at: l4 + 2, zero_is_none: false };
     if l4 + 24 > end {
         return Err(Misfit);

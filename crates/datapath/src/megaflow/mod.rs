@@ -177,7 +177,7 @@ impl MegaflowTable {
         if !slot.matches(subtable.mask(), key) {
             return None;
         }
-        slot.account(bytes, key.base.tcp_flags, now_ms);
+        slot.account(bytes, key.tcp_flags(), now_ms);
         Some(slot.list)
     }
 

@@ -38,12 +38,15 @@ pub(super) fn set() -> impl Strategy<Value = SetAction> {
     };
     let nd =
         || any::<([u8; 16], [u8; 6], [u8; 6])>().prop_map(|(target, sll, tll)| NdSet { target, sll, tll });
+    let nd_ext =
+        || any::<(u32, u8)>().prop_map(|(reserved, ty)| NdExtSet { reserved, options_type: ty.into() });
     prop_oneof![
         (eth(), eth()).prop_map(|(value, mask)| SetAction::Eth(Masked { value, mask })),
         (v4(), v4()).prop_map(|(value, mask)| SetAction::Ipv4(Masked { value, mask })),
         (v6(), v6()).prop_map(|(value, mask)| SetAction::Ipv6(Masked { value, mask })),
         (arp(), arp()).prop_map(|(value, mask)| SetAction::Arp(Masked { value, mask })),
         (nd(), nd()).prop_map(|(value, mask)| SetAction::Nd(Masked { value, mask })),
+        (nd_ext(), nd_ext()).prop_map(|(value, mask)| SetAction::NdExt(Masked { value, mask })),
         ports().prop_map(SetAction::Tcp),
         ports().prop_map(SetAction::Udp),
         ports().prop_map(SetAction::Sctp),
@@ -136,7 +139,7 @@ proptest! {
         let (mut reads_type, mut op) = (false, want.base.nw_proto.into());
         for set in &sets {
             expect(&mut want, &mut op, set);
-            reads_type |= matches!(set, SetAction::Icmpv6(_));
+            reads_type |= matches!(set, SetAction::Icmpv6(_) | SetAction::NdExt(_));
         }
         let mut actions: Vec<DpAction> = sets.into_iter().map(DpAction::Set).collect();
         actions.push(out(2));
@@ -243,6 +246,37 @@ fn a_rewrite_behind_a_vlan_action_finds_its_header() {
     let (_, sent) = rig.sent().remove(0);
     verify(&sent);
     assert_eq!(sent[34..38], [0, 77, 0, 78]);
+}
+
+/// Results are those of OVS 3.1, which changes the type of the first option, whatever it is.
+#[test]
+fn reserved_bytes_and_the_option_of_neighbour_discovery_are_rewritten() {
+    const HEAD: &str = "33330000000100112233445586dd60000000";
+    const ADDRESSES: &str = "3afffe800000000000000000000000000001fe800000000000000000000000000002";
+    const TARGET: &str = "fe800000000000000000000000000003";
+    let frame = |start: &str, rest: &str| {
+        let body = format!("{start}{TARGET}{rest}");
+        let text = format!("{HEAD}{:04x}{ADDRESSES}{body}", body.len() / 2);
+        (0..text.len())
+            .step_by(2)
+            .map(|i| u8::from_str_radix(&text[i..i + 2], 16).unwrap())
+            .collect::<Vec<u8>>()
+    };
+    let (both, reserved, option) = ((u32::MAX, 0xff), (u32::MAX, 0), (0, 0xff));
+    for ((sum, rest), mask, value, start, rest_after) in [
+        (("117c", "0101001122334455"), option, (0, 2), "8700107c01020304", "0201001122334455"),
+        (("117c", "0101001122334455"), reserved, (2, 0), "8700158000000002", "0101001122334455"),
+        (("117c", "0101001122334455"), option, (0, 0), "8700127c01020304", "0001001122334455"),
+        (("117c", "0101001122334455"), both, (5, 2), "8700147d00000005", "0201001122334455"),
+        (("047c", "0e01001122334455"), both, (5, 2), "8700147d00000005", "0201001122334455"),
+        (("781b", "0101"), both, (5, 2), "87007b1c00000005", "0201"),
+        (("791e", ""), both, (5, 2), "87007d1f00000005", ""),
+    ] {
+        let before = frame(&format!("8700{sum}01020304"), rest);
+        let of = |(reserved, options_type)| NdExtSet { reserved, options_type };
+        let set = SetAction::NdExt(Masked { value: of(value), mask: of(mask) });
+        assert_eq!(after(&before, vec![set.into()]), Some(frame(start, rest_after)), "{rest} {value:?}");
+    }
 }
 
 /// The frame after these actions; `None` if it was dropped.

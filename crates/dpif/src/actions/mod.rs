@@ -106,7 +106,7 @@ pub use push_nsh::PushNsh;
 pub use push_vlan::PushVlan;
 pub use recirc::Recirc;
 pub use sample::Sample;
-pub use set::{ArpSet, EthSet, Ipv4Set, Ipv6Set, Masked, NdSet, PortsSet, SetAction};
+pub use set::{ArpSet, EthSet, Ipv4Set, Ipv6Set, Masked, NdExtSet, NdSet, PortsSet, SetAction};
 pub use text::{format_actions, parse_actions};
 pub use trunc::Trunc;
 pub use userspace::Userspace;

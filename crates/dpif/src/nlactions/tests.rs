@@ -6,7 +6,7 @@ use crate::actions::{
 use crate::cookie::{CookieInfo, write_cookie};
 use crate::{
     ArpSet, Capabilities, ControllerCookie, CtAction, CtCommit, CtName, CtNat, EthSet, Ipv4Set, Ipv6Set,
-    Masked, NatAddresses, NatRange, NdSet, PortsSet, SetAction, slow_reason,
+    Masked, NatAddresses, NatRange, NdExtSet, NdSet, PortsSet, SetAction, slow_reason,
 };
 use crate::{HashAlgorithm, UserCookie, XlateDrop};
 use flow::{DpPort, Nsh, RecircId};
@@ -276,12 +276,13 @@ fn actions_of_others_are_laid_out_as_the_header_says() {
 
 #[test]
 fn what_the_kernel_cannot_do_needs_emulation() {
-    let kernel = Capabilities { set_arp_nd_icmp: false, ..Capabilities::ENOUGH };
+    let kernel = Capabilities { set_arp_nd_icmp: false, nd_ext: false, ..Capabilities::ENOUGH };
     let no = [
         SetAction::Icmp(Masked::<PortsSet>::default()),
         SetAction::Icmpv6(Masked::<PortsSet>::default()),
         SetAction::Arp(Masked::<ArpSet>::default()),
         SetAction::Nd(Masked::<NdSet>::default()),
+        SetAction::NdExt(Masked::<NdExtSet>::default()),
     ];
     for set in no {
         let plain = DpAction::Set(set);

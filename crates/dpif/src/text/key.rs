@@ -1,10 +1,12 @@
 //! Prints keys with masks.
 
-use super::sets::{nsh_text, put_arp, put_eth, put_ipv4, put_ipv6, put_nd, put_ports, put_tunnel};
+use super::sets::{
+    nsh_text, put_arp, put_eth, put_ipv4, put_ipv6, put_nd, put_nd_ext, put_ports, put_tunnel,
+};
 use super::values::{CT_STATE, TCP_FLAGS};
 use super::write::{Base, Fields, flags, hex};
 use super::{FlowFormat, PortNames};
-use crate::actions::{ArpSet, EthSet, Ipv4Set, Ipv6Set, Masked, NdSet, PortsSet};
+use crate::actions::{ArpSet, EthSet, Ipv4Set, Ipv6Set, Masked, NdExtSet, NdSet, PortsSet};
 use flow::{FlowKey, KeyMask, OuterHeaders, VlanTag, nw_frag, shape};
 use packet::headers as h;
 
@@ -237,6 +239,15 @@ impl Text<'_> {
                 mask: NdSet { target: n.nd_target, sll: n.nd_sll, tll: n.nd_tll },
             };
             self.header("nd", |f| put_nd(f, &nd));
+            let (of, matched) = (self.key.arp.igmp_group, self.mask.arp.igmp_group);
+            let ext = Masked {
+                value: NdExtSet { reserved: of, options_type: b.tcp_flags },
+                mask: NdExtSet { reserved: matched, options_type: m.tcp_flags },
+            };
+            // As in OVS, verbose text, too, omits it if it is neither set nor matched.
+            if ext != Masked::default() {
+                self.header("nd_ext", |f| put_nd_ext(f, &ext));
+            }
         }
     }
 

@@ -185,6 +185,11 @@ impl Parsed<'_> {
                 (v.nd_target, v.nd_sll, v.nd_tll) = (n.value.target, n.value.sll, n.value.tll);
                 (w.nd_target, w.nd_sll, w.nd_tll) = (n.mask.target, n.mask.sll, n.mask.tll);
             }
+            "nd_ext" => {
+                let n = sets::nd_ext(item)?;
+                (self.key.arp.igmp_group, self.mask.arp.igmp_group) = (n.value.reserved, n.mask.reserved);
+                (b.tcp_flags, m.tcp_flags) = (n.value.options_type, n.mask.options_type);
+            }
             _ => return Err(item.unknown("flow key")),
         }
         Ok(())

@@ -5,7 +5,7 @@ use super::options;
 use super::token::Item;
 use super::values::{TUNNEL_FLAGS, flags, ipv4, ipv6, mac, masked};
 use super::write::{self, Base, Fields};
-use crate::actions::{ArpSet, EthSet, Ipv4Set, Ipv6Set, Masked, NdSet, PortsSet};
+use crate::actions::{ArpSet, EthSet, Ipv4Set, Ipv6Set, Masked, NdExtSet, NdSet, PortsSet};
 use flow::{Nsh, OuterHeaders, Tunnel, tunnel_flags};
 
 pub(crate) fn put_eth(f: &mut Fields, m: &Masked<EthSet>) {
@@ -48,6 +48,13 @@ pub(crate) fn put_nd(f: &mut Fields, m: &Masked<NdSet>) {
     f.ipv6("target", m.value.target, m.mask.target);
     f.mac("sll", m.value.sll, m.mask.sll);
     f.mac("tll", m.value.tll, m.mask.tll);
+}
+
+/// As in OVS, except that it prints reserved bytes that are not matched, as 0, and no mask of them.
+pub(crate) fn put_nd_ext(f: &mut Fields, m: &Masked<NdExtSet>) {
+    f.number("nd_reserved", m.value.reserved.into(), m.mask.reserved.into(), u32::MAX.into(), Base::Hex);
+    let (value, mask) = (m.value.options_type, m.mask.options_type & 0xff);
+    f.number("nd_options_type", value.into(), mask.into(), 0xff, Base::Dec);
 }
 
 /// Two numbers, named `src` and `dst` or `type` and `code`.
@@ -341,6 +348,21 @@ pub(crate) fn nd(item: &Item<'_>) -> Result<Masked<NdSet>, TextError> {
             "target" => (m.value.target, m.mask.target) = ipv6(field.value()?)?,
             "sll" => (m.value.sll, m.mask.sll) = mac(field.value()?)?,
             "tll" => (m.value.tll, m.mask.tll) = mac(field.value()?)?,
+            _ => return Err(field.unknown(item.name)),
+        }
+    }
+    Ok(m)
+}
+
+pub(crate) fn nd_ext(item: &Item<'_>) -> Result<Masked<NdExtSet>, TextError> {
+    let mut m = Masked::<NdExtSet>::default();
+    for field in item.args()? {
+        match field.name {
+            "nd_reserved" => {
+                let (value, mask) = masked(field.value()?, u32::MAX.into())?;
+                (m.value.reserved, m.mask.reserved) = (value as u32, mask as u32);
+            }
+            "nd_options_type" => (m.value.options_type, m.mask.options_type) = word(field, 0xff)?,
             _ => return Err(field.unknown(item.name)),
         }
     }

@@ -94,15 +94,21 @@ fn ipv6_frames_are_those_of_the_stock_switch() {
         ("icmp6,nw_ttl=128,icmp_type=128,icmp_code=0", "86dd6000000000483a80", "80009e7400000000", true),
         ("icmp6,nw_ttl=255,icmp_type=1,icmp_code=4", "86dd6000000000083aff", "010401b500000000", false),
         (
-            "icmp6,nw_ttl=255,icmp_type=135,icmp_code=0,nd_target=fe80::2,nd_sll=02:00:00:00:00:01",
+            "icmp6,nw_ttl=255,icmp_type=135,icmp_code=0,nd_target=fe80::2,nd_sll=02:00:00:00:00:01,nd_options_type=1",
             "86dd6000000000203aff",
             "87007a1b00000000fe8000000000000000000000000000020101020000000001",
             false,
         ),
         (
-            "icmp6,nw_ttl=255,icmp_type=136,icmp_code=0,nd_target=fe80::2,nd_tll=02:00:00:00:00:01",
+            "icmp6,nw_ttl=255,icmp_type=136,icmp_code=0,nd_target=fe80::2,nd_tll=02:00:00:00:00:01,nd_options_type=2",
             "86dd6000000000203aff",
             "8800781b00000000fe8000000000000000000000000000020201020000000001",
+            false,
+        ),
+        (
+            "icmp6,nw_ttl=255,icmp_type=135,icmp_code=0,nd_reserved=0x01020304,nd_options_type=1",
+            "86dd6000000000203aff",
+            "8700769901020304000000000000000000000000000000000101000000000000",
             false,
         ),
         (

@@ -106,7 +106,7 @@ pub(crate) enum Place {
 /// An NXM or OXM header's class and field number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct OxmId {
-    /// Class: 0 and 1 NXM, 0x8000 OpenFlow basic, 0x8001 packet registers, 0xffff experimenter (Nicira here).
+    /// Class: 0 and 1 NXM, 0x8000 OpenFlow basic, 0x1000 Ericsson, 0x8001 packet registers, 0xffff experimenter (Nicira here).
     pub class: u16,
     /// Number within the class, 7 bits.
     pub field: u8,
@@ -214,6 +214,15 @@ impl FieldId {
                     flow.regs[(first + i) as usize] = (value >> (32 * (count - 1 - i))) as u32;
                 }
             }
+        }
+    }
+
+    /// Sets the field in the mask of a match. As in OVS, a match on the type of an option of neighbour discovery covers
+    /// the whole place of these eight bits.
+    pub(crate) fn set_mask(self, mask_flow: &mut Flow, mask: u128) {
+        self.set(mask_flow, mask);
+        if self == FieldId::NdOptionsType && mask == self.full_mask() {
+            mask_flow.tcp_flags = u16::MAX;
         }
     }
 

@@ -41,6 +41,9 @@ const fn oxm(class: u16, field: u8, since_version: u8) -> Option<(OxmId, u8)> {
     Some((OxmId { class, field }, since_version))
 }
 
+/// Class of Ericsson's fields (`ERICOXM_OF_*`).
+const ERICSSON: u16 = 0x1000;
+
 fields! {
     DpHash: "dp_hash" None, 4 B 32 bit, true, Hex, None,
         false, nxm id(1, 35), oxm None, Place::Int { offset: offset_of!(Flow, dp_hash), size: 4, shift: 0 };
@@ -378,8 +381,12 @@ fields! {
         true, nxm id(1, 21), oxm oxm(0x8000, 29, 3), Place::Int { offset: offset_of!(Flow, tp_src), size: 2, shift: 0 };
     Icmpv6Code: "icmpv6_code" None, 1 B 8 bit, false, Decimal, Icmp6,
         true, nxm id(1, 22), oxm oxm(0x8000, 30, 3), Place::Int { offset: offset_of!(Flow, tp_dst), size: 2, shift: 0 };
+    NdReserved: "nd_reserved" None, 4 B 32 bit, false, Decimal, Nd,
+        true, nxm id(ERICSSON, 1), oxm None, Place::Int { offset: offset_of!(Flow, igmp_group), size: 4, shift: 0 };
     NdTarget: "nd_target" None, 16 B 128 bit, true, Ipv6, Nd,
         true, nxm id(1, 23), oxm oxm(0x8000, 31, 3), Place::Bytes { offset: offset_of!(Flow, nd_target), size: 16 };
+    NdOptionsType: "nd_options_type" None, 1 B 8 bit, false, Decimal, Nd,
+        true, nxm id(ERICSSON, 2), oxm None, Place::Int { offset: offset_of!(Flow, tcp_flags), size: 2, shift: 0 };
     NdSll: "nd_sll" None, 6 B 48 bit, true, Ethernet, NdSolicit,
         true, nxm id(1, 24), oxm oxm(0x8000, 32, 3), Place::Bytes { offset: offset_of!(Flow, arp_sha), size: 6 };
     NdTll: "nd_tll" None, 6 B 48 bit, true, Ethernet, NdAdvert,

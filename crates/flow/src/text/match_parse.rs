@@ -153,7 +153,7 @@ impl<'a> MatchBuilder<'a> {
 
     fn put(&mut self, field: FieldId, value: u128, mask: u128) {
         field.set(&mut self.flow, value);
-        field.set(&mut self.mask, mask);
+        field.set_mask(&mut self.mask, mask);
     }
 
     fn add_field(&mut self, field: FieldId, text: &str, ports: &dyn PortNames) -> Parsed<()> {

@@ -520,7 +520,7 @@ impl<'a> Printer<'a> {
             match m[i] {
                 0 => {}
                 u32::MAX => self.put(&name, f[i]),
-                mask => self.put(&name, format_args!("{:#x}/{mask:#x}", f[i])),
+                mask => self.put(&name, format_args!("0x{:08x}/0x{mask:08x}", f[i])),
             }
         }
     }
@@ -540,11 +540,25 @@ impl<'a> Printer<'a> {
             self.ipv6("nd_target", f.nd_target, m.nd_target);
             self.mac("nd_sll", f.arp_sha, m.arp_sha);
             self.mac("nd_tll", f.arp_tha, m.arp_tha);
+            if !self.of_packet {
+                self.neighbour_extension();
+            }
         }
         let ip = matches!(self.dl_type, h::ETH_TYPE_IP | h::ETH_TYPE_IPV6);
         if ip && f.nw_proto == h::IPPROTO_TCP {
             self.flags("tcp_flags", &TCP, f.tcp_flags.into(), m.tcp_flags.into());
         }
+    }
+
+    /// Reserved bytes and type of the option of neighbour discovery.
+    fn neighbour_extension(&mut self) {
+        let (f, m) = (self.f, self.m);
+        match m.igmp_group {
+            0 => {}
+            u32::MAX => self.put("nd_reserved", f.igmp_group),
+            mask => self.put("nd_reserved", format_args!("0x{:08x}/0x{mask:08x}", f.igmp_group)),
+        }
+        self.decimal16("nd_options_type", f.tcp_flags, m.tcp_flags);
     }
 
     /// Type and code have eight bits in sixteen: a megaflow prints a mask of eight, a match one of sixteen.

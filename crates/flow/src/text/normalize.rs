@@ -104,13 +104,17 @@ impl Layers {
             mask.tp_src &= 0xff;
             mask.tp_dst &= 0xff;
         }
-        if !self.tcp {
+        let nd = self.nd_solicit || self.nd_advert;
+        if !(self.tcp || nd) {
             mask.tcp_flags = 0;
+        }
+        if !nd {
+            mask.igmp_group = 0;
         }
         if !self.ip6 {
             (mask.ipv6_src, mask.ipv6_dst, mask.ipv6_label) = ([0; 16], [0; 16], 0);
         }
-        if !(self.nd_solicit || self.nd_advert) {
+        if !nd {
             mask.nd_target = [0; 16];
         }
         if !(self.arp || self.nd_solicit) {

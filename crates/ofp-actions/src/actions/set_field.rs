@@ -86,8 +86,10 @@ fn read_value(r: &mut Reader<'_>, field: FieldId, h: &nxm::Header) -> Res<SetFie
     let bytes = usize::from(field.def().wire_bytes);
     let value = r.uint(bytes)?;
     let mask = if h.has_mask { r.uint(bytes)? } else { nxm::valid_bits(field) };
-    let bad_mask = mask & !nxm::valid_bits(field) != 0 || value & !mask != 0 && h.has_mask;
-    if !nxm::value_ok(field, value) || bad_mask {
+    if value & !mask != 0 && h.has_mask {
+        return Err(ErrorKind::BmcBadWildcards);
+    }
+    if !nxm::value_ok(field, value) || mask & !nxm::valid_bits(field) != 0 {
         return Err(ErrorKind::BacBadSetArgument);
     }
     read_padding(r)?;
@@ -100,6 +102,10 @@ fn read_set_field(r: &mut Reader<'_>) -> Res<Action> {
         Err(action) => return Ok(action),
     };
     let set = read_value(r, field, &h)?;
+    // OpenFlow forbids it (1.3 §7.2.5); `NXAST_REG_LOAD` sets it.
+    if set.field == FieldId::InPortOxm {
+        return Err(ErrorKind::BacBadSetArgument);
+    }
     // Without the presence bit (OpenFlow 1.3 §7.2.3.7) it is no VLAN; the mask of OpenFlow 1.5 has it too.
     if set.field == FieldId::VlanVid && set.value & set.mask & 0x1000 == 0 {
         return Err(ErrorKind::BacBadSetArgument);

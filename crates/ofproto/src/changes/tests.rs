@@ -44,7 +44,7 @@ fn change_group(backer: &Backer, bridge: BridgeId, command: GroupModCommand, gro
         now_ms: 5,
         debug_actions: false,
         has_meter: &|_| true,
-        ct: dpif::CtCapabilities::default(),
+        can: dpif::Capabilities::ENOUGH,
     };
     let step = queue.step(backer, bridge, &cx, &mut 10);
     assert!(step.failed.is_empty(), "{step:?}");

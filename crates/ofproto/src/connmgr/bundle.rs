@@ -276,7 +276,7 @@ impl Connmgr {
             now_ms,
             debug_actions: ctx.backer.debug_actions,
             has_meter: &has_meter,
-            ct: ctx.backer.features().ct,
+            can: ctx.backer.features(),
         };
         if let Some(transaction) = &mut commit.transaction {
             let progress = transaction.step(ctx.backer, &cx, work);

@@ -1,6 +1,6 @@
 //! Requests about the connection itself: features, configuration, role, asynchronous events.
 
-use super::conn::{Conn, Outcome};
+use super::conn::{Conn, ConnKind, DEFAULT_MISS_SEND_LEN_BYTES, Outcome};
 use super::{BridgeCtx, Shared, ports};
 use crate::view::FragHandling;
 use flow::TableId;
@@ -136,8 +136,12 @@ impl Conn {
         let _encodes = self.reply(&Message::RoleStatus(status), 0);
     }
 
+    /// As in OVS, a service connection thereby asks for asynchronous messages.
     pub(super) fn set_async(&mut self, m: AsyncConfig, outcome: &mut Outcome) -> Result<(), ErrorKind> {
         outcome.interest_changed = true;
+        if self.kind == ConnKind::Service && self.miss_send_len_bytes == 0 {
+            self.miss_send_len_bytes = DEFAULT_MISS_SEND_LEN_BYTES;
+        }
         let known = known_reasons(self.version());
         let mut wanted = m;
         let parts = self.asyncs.masks().into_iter().zip(wanted.masks()).zip(known);

@@ -44,7 +44,7 @@ const PATIENCE_MS: u64 = 5_000;
 /// Minimum bytes read in that time that count as progress.
 const PATIENCE_BYTES: u64 = 64 << 10;
 /// Default `miss_send_len` of a controller (OpenFlow 1.3 §7.3.2).
-const DEFAULT_MISS_SEND_LEN_BYTES: u16 = 128;
+pub(super) const DEFAULT_MISS_SEND_LEN_BYTES: u16 = 128;
 
 /// Kind of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -398,7 +398,7 @@ impl Conn {
             now_ms,
             debug_actions: ctx.backer.debug_actions,
             has_meter: &has_meter,
-            ct: ctx.backer.features().ct,
+            can: ctx.backer.features(),
         };
         let epoch = ctx.backer.epoch();
         let step = self.mods.step(ctx.backer, ctx.bridge, &cx, work);

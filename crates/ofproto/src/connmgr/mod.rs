@@ -402,7 +402,7 @@ impl Connmgr {
             now_ms,
             debug_actions: false,
             has_meter: &|_| true,
-            ct: ctx.backer.features().ct,
+            can: ctx.backer.features(),
         };
         mods.step(ctx.backer, ctx.bridge, &cx, work);
         if mods.is_empty() {

@@ -101,11 +101,11 @@ impl Conn {
             now_ms,
             debug_actions: ctx.backer.debug_actions,
             has_meter: &has_meter,
-            ct: ctx.backer.features().ct,
+            can: ctx.backer.features(),
         };
         lists.into_iter().try_for_each(|(table, actions)| {
             check_actions(actions, &exactly(flow), &cx.for_actions(table, has_group))?;
-            ct_support::check_actions(actions, &cx.ct)
+            ct_support::check_actions(actions, &cx.can)
         })
     }
 
@@ -173,7 +173,7 @@ impl SentPacket<'_> {
             ctx.backer.failures.report(&bridge.name, self.flow, &t);
         }
         let bytes = self.data.len() as u64;
-        let seen = FlowStats { packets: 1, bytes, used_ms: now_ms, tcp_flags: self.flow.tcp_flags };
+        let seen = FlowStats { packets: 1, bytes, used_ms: now_ms, tcp_flags: self.flow.flags_of_tcp() };
         t.cache.replay(&seen, &mut ctx.backer.effect_host());
         let execute = Execute {
             packet: Packet::from_slice(self.data),

@@ -21,7 +21,7 @@ pub(crate) const ALL: CtCapabilities = CtCapabilities {
 };
 
 /// The error of a rule.
-fn error(line: &str, can: &CtCapabilities) -> Option<ErrorKind> {
+fn error(line: &str, can: &Capabilities) -> Option<ErrorKind> {
     let rule = parse_flow_mod(line, FlowModCommand::Add, &NoPortNames).expect(line);
     check_match(&rule.rule_match, can).and_then(|()| check_actions(&rule.actions, can)).err()
 }
@@ -34,8 +34,9 @@ fn check(without: CtCapabilities, of_match: &[&str], of_actions: &[&str], accept
     ];
     for (lines, expected) in rows {
         for line in lines {
-            assert_eq!(error(line, &ALL), None, "{line}");
-            assert_eq!(error(line, &without), expected, "{line}");
+            let with = |ct| Capabilities { ct, ..Capabilities::ENOUGH };
+            assert_eq!(error(line, &with(ALL)), None, "{line}");
+            assert_eq!(error(line, &with(without)), expected, "{line}");
         }
     }
 }
@@ -85,4 +86,23 @@ fn each_feature_is_needed_by_its_matches_and_actions() {
     );
     let none = CtCapabilities { orig_tuple: false, orig_tuple6: false, ..ALL };
     check(none, &["ip,ct_state=+trk+new,ct_nw_proto=6,actions=2"], &[], &[]);
+}
+
+#[test]
+fn without_extensions_of_neighbour_discovery_their_fields_are_refused() {
+    let nd = "icmp6,icmp_type=135,icmp_code=0";
+    for (rest, expected) in [
+        (",nd_reserved=0,actions=2", Some(ErrorKind::BmcBadField)),
+        (",nd_options_type=1,actions=2", Some(ErrorKind::BmcBadField)),
+        (",actions=set_field:1->nd_reserved", Some(ErrorKind::BacBadSetType)),
+        (",actions=clone(load:1->nd_options_type[])", Some(ErrorKind::BacBadSetType)),
+        (",actions=move:nd_reserved->reg0", Some(ErrorKind::BacBadSetType)),
+        (",nd_target=::1,actions=set_field:::2->nd_target,move:nd_sll[0..31]->reg0", None),
+    ] {
+        let line = format!("{nd}{rest}");
+        assert_eq!(error(&line, &Capabilities::ENOUGH), None, "{line}");
+        assert_eq!(error(&line, &Capabilities { nd_ext: false, ..Capabilities::ENOUGH }), expected, "{line}");
+    }
+    let tcp = "tcp6,tcp_flags=syn,actions=2";
+    assert_eq!(error(tcp, &Capabilities { nd_ext: false, ..Capabilities::ENOUGH }), None, "{tcp}");
 }

@@ -221,7 +221,7 @@ impl ModQueue {
         effects: &mut Effects,
     ) -> Result<(), ErrorKind> {
         let buckets = &gm.group.buckets;
-        buckets.iter().try_for_each(|b| ct_support::check_actions(&b.actions, &cx.ct))?;
+        buckets.iter().try_for_each(|b| ct_support::check_actions(&b.actions, &cx.can))?;
         match tables.change_groups(&gm, cx.now_ms)? {
             GroupChange::Changed => {}
             GroupChange::Deleted(ids) => self.gone_groups = ids,

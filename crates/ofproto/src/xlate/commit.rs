@@ -5,7 +5,7 @@
 
 use super::ctx::XlateCtx;
 use dpif::actions::{PopVlan, PushVlan};
-use dpif::{ArpSet, EthSet, Ipv4Set, Ipv6Set, Masked, NdSet, PortsSet, SetAction};
+use dpif::{ArpSet, EthSet, Ipv4Set, Ipv6Set, Masked, NdExtSet, NdSet, PortsSet, SetAction};
 use flow::{Flow, VlanTag, nw_frag};
 use packet::headers::{self as h, is_mpls};
 
@@ -100,9 +100,10 @@ impl XlateCtx<'_> {
         }
     }
 
-    /// A packet without a protocol has no readable header, or one unknown to this switch: it is not rewritten.
+    /// A packet without a protocol has no readable header, or one unknown to this switch: it is not rewritten. Neither are
+    /// the unknown headers behind popped labels.
     fn commit_network(&mut self) {
-        if self.network_differs() {
+        if self.network_differs() && !self.was_mpls {
             self.wc.0.nw_proto = u8::MAX;
         }
         if self.flow.nw_proto == 0 {
@@ -121,8 +122,9 @@ impl XlateCtx<'_> {
 
     fn network_differs(&self) -> bool {
         let fields = |f: &Flow| {
+            let nd_ext = (f.igmp_group, f.tcp_flags);
             let of_ipv6 = (f.ipv6_src, f.ipv6_dst, f.ipv6_label, f.nd_target);
-            (f.nw_src, f.nw_dst, f.nw_tos, f.nw_ttl, of_ipv6, f.arp_sha, f.arp_tha)
+            (f.nw_src, f.nw_dst, f.nw_tos, f.nw_ttl, of_ipv6, f.arp_sha, f.arp_tha, nd_ext)
         };
         fields(&self.flow) != fields(&self.base)
     }
@@ -145,6 +147,10 @@ impl XlateCtx<'_> {
     }
 
     fn commit_nd(&mut self) {
+        let ext = changed!(self, NdExtSet { reserved: igmp_group, options_type: tcp_flags });
+        if let Some(ext) = ext {
+            self.set(SetAction::NdExt(ext));
+        }
         if let Some(nd) = changed!(self, NdSet { target: nd_target, sll: arp_sha, tll: arp_tha }) {
             self.set(SetAction::Nd(nd));
         }

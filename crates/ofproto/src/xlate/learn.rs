@@ -18,7 +18,7 @@ impl XlateCtx<'_> {
     #[inline(never)]
     pub(super) fn learn_rule(&mut self, learn: &LearnAction) -> bool {
         let learned = learned_flow(learn, &self.flow, self.bridge.tables.tlv());
-        let can = self.host.capabilities().ct;
+        let can = self.host.capabilities();
         let can_match = ct_support::check_match(&learned.matching, &can).is_ok();
         let there = can_match && self.host.learn(self.bridge.id, &learned);
         if !there || learn.result_dst.is_some() {

@@ -178,6 +178,6 @@ fn without_network(flow: &Flow) -> Flow {
     (out.ipv6_src, out.ipv6_dst, out.ipv6_label) = (none.ipv6_src, none.ipv6_dst, none.ipv6_label);
     (out.nd_target, out.arp_sha, out.arp_tha) = (none.nd_target, none.arp_sha, none.arp_tha);
     (out.tp_src, out.tp_dst, out.tcp_flags) = (none.tp_src, none.tp_dst, none.tcp_flags);
-    out.dp_hash = 0;
+    (out.dp_hash, out.igmp_group) = (0, 0);
     out
 }

@@ -107,7 +107,7 @@ const ROWS: &[Row] = &[
     ("ct_state_nat", "CT state NAT", |c| Slot::Flag(&mut c.ct.state_nat)),
     ("ct_orig_tuple", "CT orig tuple", |c| Slot::Flag(&mut c.ct.orig_tuple)),
     ("ct_orig_tuple6", "CT orig tuple for IPv6", |c| Slot::Flag(&mut c.ct.orig_tuple6)),
-    ("nd_ext", "IPv6 ND Extension", |_| Slot::Fixed(Value::Flag(false))),
+    ("nd_ext", "IPv6 ND Extension", |c| Slot::Flag(&mut c.nd_ext)),
 ];
 
 /// The column `Datapath.capabilities`: the features that translations use, as in OVS by their keywords.

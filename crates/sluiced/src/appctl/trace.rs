@@ -129,7 +129,7 @@ fn packet_out_actions(subject: &Subject<'_>, args: &TraceArgs<'_>) -> Result<Vec
         has_meter: &|id| bridge.meters.contains_key(&id),
         has_group: &|id| bridge.tables.groups().get(id).is_some(),
     };
-    let can = subject.instance.backer.features().ct;
+    let can = subject.instance.backer.features();
     check_actions(&actions, &Match::new(&subject.flow, &exact), &cx)
         .and_then(|()| ct_support::check_actions(&actions, &can))
         .map_err(|e| format!("Bad actions: {e}"))?;
@@ -156,7 +156,7 @@ fn part_text(subject: &Subject<'_>, flow: &Flow, start: Start<'_>, copies: &mut 
     let request = Request { view: &view, bridge: subject.bridge, flow, start, trace: true };
     let mut t = translate(&request, &mut backer.xlate_host(subject.packet.is_some(), now_ms));
     if let Some(packet) = &subject.packet {
-        let seen = FlowStats { used_ms: now_ms, tcp_flags: flow.tcp_flags, ..FlowStats::default() };
+        let seen = FlowStats { used_ms: now_ms, tcp_flags: flow.flags_of_tcp(), ..FlowStats::default() };
         t.cache.replay_learning(&seen, &mut backer.effect_host());
         to_controllers(subject, flow, packet, &t);
     }

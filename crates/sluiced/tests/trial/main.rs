@@ -14,6 +14,7 @@ mod packets;
 mod recording;
 mod rules;
 mod scenario;
+mod special;
 mod switches;
 
 use intended::Tally;
@@ -86,7 +87,19 @@ fn record() {
     for seed in FIRST_RECORDED..FIRST_RECORDED + RECORDED.0 {
         let mut scenario = Scenario::new(seed, RECORDED.1);
         scenario.load(&mut [&mut theirs]);
-        let answers = scenario.packets.iter().map(|p| answers::of_story(&theirs.trace(p).unwrap())).collect();
+        let mut answers = Vec::new();
+        for packet in &scenario.packets {
+            match theirs.trace(packet) {
+                Ok(story) => answers.push(answers::of_story(&story)),
+                // The scenario ends before the packet: a restarted switch lacks learned flows and addresses.
+                Err(why) => {
+                    assert!(ASSERTIONS.iter().any(|a| why.contains(a)), "seed {seed}: {packet:?}: {why}");
+                    theirs = Switch::stock();
+                    break;
+                }
+            }
+        }
+        scenario.packets.truncate(answers.len());
         text += &Recording { scenario, answers }.to_string();
     }
     std::fs::write(path(), text).unwrap();
@@ -119,7 +132,7 @@ fn answers_of_both_switches() {
         (first, scenarios) = (seed, 1);
     }
     let (mut ours, mut theirs) = (Switch::sluice(), Switch::stock());
-    let (mut tally, mut left_out) = (Tally::default(), 0);
+    let (mut tally, mut left_out, mut disputes) = (Tally::default(), 0, Vec::new());
     for seed in first..first + scenarios {
         if let Err(why) = theirs.is_alive() {
             assert!(ASSERTIONS.iter().any(|a| why.contains(a)), "before seed {seed}: {why}");
@@ -127,7 +140,7 @@ fn answers_of_both_switches() {
         }
         let mut scenario = Scenario::new(seed, packets);
         let disputed = scenario.load(&mut [&mut ours, &mut theirs]);
-        assert!(disputed.is_empty(), "seed {seed}: one switch alone refuses\n{}", disputed.join("\n"));
+        disputes.extend(disputed.into_iter().map(|d| format!("seed {seed}: {d}")));
         if scenarios == 1 {
             scenario.rules.iter().for_each(|(bridge, rules)| println!("{bridge}:\n{}", rules.join("\n")));
         }
@@ -146,12 +159,15 @@ fn answers_of_both_switches() {
                     // Both restart: the other one has learned flows and addresses that this one lacks.
                     theirs = Switch::stock();
                     let disputed = scenario.load(&mut [&mut ours, &mut theirs]);
-                    assert!(disputed.is_empty(), "seed {seed}: {}", disputed.join("\n"));
+                    disputes.extend(disputed.into_iter().map(|d| format!("seed {seed}: {d}")));
                 }
             }
         }
     }
     println!("{left_out} packets left out, over which Debian's switch ends");
     assert_eq!(tally.compared + left_out, scenarios as usize * packets);
+    let shown = &disputes[..disputes.len().min(SHOWN)];
+    println!("{} rules that one switch alone refuses:\n{}", disputes.len(), shown.join("\n"));
     tally.conclude(SHOWN);
+    assert!(disputes.is_empty(), "one switch alone refuses rules");
 }

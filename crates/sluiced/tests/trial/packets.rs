@@ -1,6 +1,7 @@
 //! Random packets: flows as text, and frames as bytes, complete, tagged, fragmented, truncated or with false header fields.
 
 use crate::rules::{ip, ip6, l4_port, mac, vlan};
+use crate::special::label;
 use sim::Rng;
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -35,8 +36,9 @@ fn flow(rng: &mut Rng) -> String {
     if rng.one_in(6) {
         let _ = write!(text, ",metadata=0x{:x},reg0={}", rng.below(4), rng.below(4));
     }
-    let kind =
-        *rng.pick(&["tcp", "udp", "icmp", "sctp", "ip", "arp", "rarp", "tcp6", "udp6", "icmp6", "ipv6", ""]);
+    let kind = *rng.pick(&[
+        "tcp", "udp", "icmp", "sctp", "ip", "arp", "rarp", "tcp6", "udp6", "icmp6", "ipv6", "", "mpls", "nsh",
+    ]);
     match kind {
         "tcp" | "udp" | "icmp" | "sctp" | "ip" => {
             let _ = write!(text, ",{kind},nw_src={},nw_dst={}", ip(rng), ip(rng));
@@ -56,6 +58,16 @@ fn flow(rng: &mut Rng) -> String {
             let _ = write!(text, ",{kind},arp_op={},arp_spa={},arp_tpa={}", rng.below(4), ip(rng), ip(rng));
             let _ = write!(text, ",arp_sha={},arp_tha={}", mac(rng), mac(rng));
         }
+        "mpls" => {
+            let _ = write!(text, ",mpls,mpls_label={},mpls_tc={}", label(rng), rng.below(3));
+            let _ = write!(text, ",mpls_ttl={},mpls_bos={}", rng.pick(&[0, 1, 2, 64]), rng.below(2));
+        }
+        "nsh" => {
+            let _ = write!(text, ",dl_type=0x894f,nsh_flags={},nsh_ttl={}", rng.below(2), rng.pick(&[1, 63]));
+            let _ =
+                write!(text, ",nsh_mdtype=1,nsh_np={},nsh_spi=0x{:x}", rng.pick(&[1, 2, 3]), rng.range(1, 3));
+            let _ = write!(text, ",nsh_si={},nsh_c1={}", rng.pick(&[1, 255]), rng.below(4));
+        }
         _ => text += ",dl_type=0x1234",
     }
     match kind {
@@ -70,7 +82,12 @@ fn flow(rng: &mut Rng) -> String {
             let _ = write!(text, ",icmp_type={},icmp_code={}", rng.pick(&[0, 3, 8]), rng.below(3));
         }
         "icmp6" => {
-            let _ = write!(text, ",icmpv6_type={},icmpv6_code=0", rng.pick(&[1, 128, 135, 136]));
+            let icmp_type = rng.pick(&[1, 128, 135, 135, 136]);
+            let _ = write!(text, ",icmpv6_type={icmp_type},icmpv6_code=0");
+            if *icmp_type == 135 {
+                let _ = write!(text, ",nd_target={},nd_sll={}", ip6(rng), mac(rng));
+                let _ = write!(text, ",nd_reserved={},nd_options_type={}", rng.below(2), rng.below(3));
+            }
         }
         _ => {}
     }
@@ -92,8 +109,9 @@ fn frame(rng: &mut Rng) -> Vec<u8> {
         let tci = vlan(rng) | (rng.below(8) as u16) << 13 | if rng.one_in(6) { 0x1000 } else { 0 };
         frame.extend(tci.to_be_bytes());
     }
-    match rng.below(12) {
+    match rng.below(13) {
         0..=4 => ipv4(rng, &mut frame),
+        11 => mpls(rng, &mut frame),
         5..=8 => ipv6(rng, &mut frame),
         9 => arp(rng, &mut frame),
         10 => {
@@ -113,6 +131,19 @@ fn frame(rng: &mut Rng) -> Vec<u8> {
         frame.truncate(kept);
     }
     frame
+}
+
+/// Up to four labels, the last at the bottom or not, and what may be a header of IPv4.
+fn mpls(rng: &mut Rng, frame: &mut Vec<u8>) {
+    frame.extend([0x88, 0x47]);
+    let labels = rng.range(1, 4);
+    for n in 1..=labels {
+        let bottom = u64::from(n == labels && !rng.one_in(5));
+        let entry = label(rng) << 12 | rng.below(3) << 9 | bottom << 8 | *rng.pick(&[0, 1, 64]);
+        frame.extend((entry as u32).to_be_bytes());
+    }
+    frame.extend([0x45, 0, 0, 20, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+    frame.resize(frame.len() + 20, 0);
 }
 
 /// The payload of a protocol above IP: a possibly truncated header, and some bytes.

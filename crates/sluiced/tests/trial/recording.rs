@@ -17,7 +17,7 @@ impl Recording {
             let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
             if word == "scenario" {
                 let (seed, version) = rest.split_once(' ').expect(line);
-                let wire = [Wire::Of10, Wire::Of13].into_iter().find(|w| w.name() == version).expect(line);
+                let wire = Wire::ALL.into_iter().find(|w| w.name() == version).expect(line);
                 let seed = seed.parse().expect(line);
                 let scenario = Scenario { seed, wire, rules: Vec::new(), packets: Vec::new() };
                 all.push(Recording { scenario, answers: Vec::new() });

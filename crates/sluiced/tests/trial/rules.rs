@@ -1,5 +1,6 @@
 //! Random rules as text: matches whose prerequisites hold, and actions of every kind that both switches have.
 
+use crate::special;
 use sim::Rng;
 
 /// Tables that rules are in.
@@ -12,14 +13,19 @@ pub(crate) enum Wire {
     Of10,
     /// 1.3.
     Of13,
+    /// 1.5.
+    Of15,
 }
 
 impl Wire {
+    pub(crate) const ALL: [Wire; 3] = [Wire::Of10, Wire::Of13, Wire::Of15];
+
     /// As `ovs-ofctl -O` takes it.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Wire::Of10 => "OpenFlow10",
             Wire::Of13 => "OpenFlow13",
+            Wire::Of15 => "OpenFlow15",
         }
     }
 }
@@ -30,7 +36,7 @@ const VLANS: [u16; 4] = [0, 10, 20, 4095];
 const IPS: [&str; 6] = ["10.0.0.1", "10.0.0.2", "10.0.1.1", "10.128.0.1", "192.168.0.1", "224.0.0.1"];
 const IP6S: [&str; 5] = ["fd00::1", "fd00::2", "fd00:1::1", "fe80::1", "ff02::1"];
 const PORTS: [u16; 5] = [0, 80, 81, 1024, 65535];
-const KINDS: [&str; 14] = [
+const KINDS: [&str; 18] = [
     "",
     "",
     "ip",
@@ -45,6 +51,10 @@ const KINDS: [&str; 14] = [
     "udp6",
     "icmp6",
     "dl_type=0x1234",
+    "mpls",
+    "mpls",
+    "dl_type=0x894f",
+    "icmp6,icmp_type=135,icmp_code=0",
 ];
 
 /// One of the values that packets and rules share.
@@ -77,7 +87,7 @@ fn is_ipv4(kind: &str) -> bool {
 }
 
 fn is_ipv6(kind: &str) -> bool {
-    matches!(kind, "ipv6" | "tcp6" | "udp6" | "icmp6")
+    kind.starts_with("icmp6") || matches!(kind, "ipv6" | "tcp6" | "udp6" | "icmp6")
 }
 
 fn has_ports(kind: &str) -> bool {
@@ -107,7 +117,8 @@ fn matching(rng: &mut Rng) -> (&'static str, Vec<String>) {
 
 /// A field that every packet has.
 fn any_field(rng: &mut Rng) -> String {
-    match rng.below(10) {
+    match rng.below(11) {
+        10 => special::tunnel_field(rng),
         0 => format!("in_port={}", rng.range(1, 9)),
         1 => format!("dl_src={}", masked_mac(rng)),
         2 | 3 => format!("dl_dst={}", masked_mac(rng)),
@@ -174,6 +185,9 @@ fn kind_field(rng: &mut Rng, kind: &str) -> Option<String> {
             _ => format!("{name}_code={}", rng.below(3)),
         });
     }
+    if let Some(field) = special::field(rng, kind) {
+        return Some(field);
+    }
     match kind {
         "arp" | "rarp" => Some(match rng.below(5) {
             0 => format!("arp_op={}", rng.below(4)),
@@ -213,7 +227,16 @@ fn rule(rng: &mut Rng, wire: Wire, table: u8, n: u64) -> String {
         text += field;
     }
     let mut actions: Vec<String> = (0..rng.range(1, 4)).map(|_| action(rng, wire, kind, table)).collect();
-    if wire == Wire::Of13 {
+    // Mostly last, since many change the packet's type, which a further rewrite would contradict.
+    if rng.one_in(2) {
+        let at = if rng.one_in(3) { rng.below(actions.len() as u64) as usize } else { actions.len() };
+        let plain = |rng: &mut Rng, kind: &str, table| action(rng, Wire::Of10, kind, table);
+        actions.insert(at, special::action(rng, kind, table, plain));
+    }
+    if wire != Wire::Of10 {
+        if rng.one_in(12) {
+            actions.insert(0, "meter:1".to_string());
+        }
         if rng.one_in(8) {
             actions.push("clear_actions".to_string());
         }
@@ -231,7 +254,8 @@ fn rule(rng: &mut Rng, wire: Wire, table: u8, n: u64) -> String {
     format!("{text},actions={}", actions.join(","))
 }
 
-fn port(rng: &mut Rng) -> u64 {
+/// A port.
+pub(crate) fn port(rng: &mut Rng) -> u64 {
     // One that is not there, and the port between the bridges more often than others.
     *rng.pick(&[1, 2, 3, 4, 5, 6, 7, 7, 8, 9, 50])
 }
@@ -268,7 +292,10 @@ fn rewrite(rng: &mut Rng, kind: &str) -> String {
         },
         _ => match rng.below(8) {
             0 => format!("mod_dl_{}:{}", rng.pick(&["src", "dst"]), mac(rng)),
-            1 => format!("set_field:{}/ff:00:00:00:00:0f->eth_dst", mac(rng)),
+            1 => {
+                let mac = mac(rng);
+                format!("set_field:{}:00:00:00:00:0{}/ff:00:00:00:00:0f->eth_dst", &mac[..2], &mac[16..])
+            }
             2 => format!("mod_vlan_vid:{}", vlan(rng)),
             3 => format!("mod_vlan_pcp:{}", rng.below(8)),
             4 => format!("load:0x{:x}->NXM_NX_REG{}[0..{}]", rng.below(2), rng.below(3), rng.below(32)),
@@ -334,7 +361,7 @@ fn action(rng: &mut Rng, wire: Wire, kind: &str, table: u8) -> String {
             .pick(&["CONTROLLER", "controller(max_len=128)", "controller(reason=no_match,id=3)"])
             .to_string(),
         15 => if wire == Wire::Of10 { "strip_vlan" } else { "pop_vlan" }.to_string(),
-        16 if wire == Wire::Of13 => format!("push_vlan:{}", rng.pick(&["0x8100", "0x88a8"])),
+        16 if wire != Wire::Of10 => format!("push_vlan:{}", rng.pick(&["0x8100", "0x88a8"])),
         17 => format!(
             "push:{}",
             rng.pick(&["NXM_NX_REG0[]", "NXM_OF_ETH_SRC[]", "NXM_NX_REG1[3..9]", "NXM_OF_VLAN_TCI[0..11]"])

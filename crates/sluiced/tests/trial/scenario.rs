@@ -18,7 +18,7 @@ pub(crate) struct Scenario {
 impl Scenario {
     pub(crate) fn new(seed: u64, packets: usize) -> Scenario {
         let mut rng = Rng::new(seed);
-        let wire = if rng.one_in(2) { Wire::Of10 } else { Wire::Of13 };
+        let wire = *rng.pick(&Wire::ALL);
         let rules = ["br0", "br1"].map(|b| (b.to_string(), rules::rules(&mut rng, wire))).to_vec();
         let packets = (0..packets).map(|_| packets::trace_arguments(&mut rng)).collect();
         Scenario { seed, wire, rules, packets }

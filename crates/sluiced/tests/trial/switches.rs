@@ -1,6 +1,7 @@
 //! The two switches of the trial: Sluice and Debian's, each in dummy mode on a stopped clock, set up by the same commands.
 
 use crate::rules::TABLES;
+use crate::special;
 use serde_json::{Value, json};
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -13,8 +14,8 @@ const LIMIT: Duration = Duration::from_secs(20);
 
 /// Both bridges with their ports: plain ones, one access port, one trunk port, two native ports, and a pair of patch ports.
 const SET_UP: &str = "\
-    add-br br0 -- set Bridge br0 datapath_type=dummy fail_mode=secure other_config:hwaddr=aa:55:aa:55:00:00 \
-    -- add-br br1 -- set Bridge br1 datapath_type=dummy fail_mode=secure other_config:hwaddr=aa:55:aa:55:00:01 \
+    add-br br0 -- set Bridge br0 datapath_type=dummy fail_mode=secure protocols=OpenFlow10,OpenFlow13,OpenFlow15 other_config:hwaddr=aa:55:aa:55:00:00 \
+    -- add-br br1 -- set Bridge br1 datapath_type=dummy fail_mode=secure protocols=OpenFlow10,OpenFlow13,OpenFlow15 other_config:hwaddr=aa:55:aa:55:00:01 \
     -- add-port br0 p1 -- set Interface p1 type=dummy ofport_request=1 \
     -- add-port br0 p2 -- set Interface p2 type=dummy ofport_request=2 \
     -- add-port br0 p3 tag=10 -- set Interface p3 type=dummy ofport_request=3 \
@@ -64,7 +65,12 @@ impl Switch {
         wait_for(LIMIT, "the control socket", || socket.exists()).unwrap();
         let words: Vec<&str> = SET_UP.split_whitespace().collect();
         daemon.ovs("ovs-vsctl", &words).unwrap();
-        ["br0", "br1"].into_iter().for_each(|bridge| set_prefixes(daemon, bridge));
+        for bridge in ["br0", "br1"] {
+            set_prefixes(daemon, bridge);
+            for (version, verb, argument) in special::SET_UP {
+                daemon.ovs("ovs-ofctl", &["-O", version, verb, bridge, argument]).unwrap();
+            }
+        }
         let control = Control::connect(socket);
         let mut switch = Switch { daemons, control, _netns: netns };
         switch.control.ask(&["time/stop"]).unwrap();
@@ -90,7 +96,9 @@ impl Switch {
         let text = lines.iter().fold(first.to_string(), |text, line| text + line + "\n");
         let tool = self.daemons[0].tool("ovs-ofctl");
         let out = tool.args(["-O", version, verb, bridge, "-"]).input(text).output().unwrap();
-        (!out.status.success() || !out.stderr.is_empty()).then_some(out.stderr)
+        // Log lines have times.
+        let said: Vec<&str> = out.stderr.lines().filter(|l| !l.contains("|WARN|")).collect();
+        (!out.status.success() || !out.stderr.is_empty()).then(|| said.join("\n"))
     }
 
     /// Flushes learned addresses.

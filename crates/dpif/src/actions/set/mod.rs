@@ -13,6 +13,7 @@ mod ipv6;
 mod metadata;
 mod mpls;
 mod nd;
+mod nd_ext;
 mod nsh;
 mod ports;
 mod tunnel;
@@ -23,6 +24,7 @@ pub use eth::EthSet;
 pub use ipv4::Ipv4Set;
 pub use ipv6::Ipv6Set;
 pub use nd::NdSet;
+pub use nd_ext::NdExtSet;
 pub use ports::PortsSet;
 
 use super::prelude::*;
@@ -138,6 +140,8 @@ headers! {
     Arp(Masked<ArpSet>): arp::Arp,
     /// Neighbour discovery.
     Nd(Masked<NdSet>): nd::Nd,
+    /// Reserved bytes and option type of neighbour discovery.
+    NdExt(Masked<NdExtSet>): nd_ext::NdExt,
     /// Packet mark.
     SkbMark(Masked<u32>): metadata::SkbMark,
     /// Packet priority.

@@ -64,7 +64,7 @@ fn further_labels_are_decimal_and_hexadecimal_if_masked() {
     assert!(format_flow(&flow).contains(",mpls_bos=0,mpls_lse1=1344"), "{}", format_flow(&flow));
     let mut mask = crate::Mask::none();
     (mask.0.dl_type, mask.0.mpls_lse[1]) = (u16::MAX, 0x100);
-    assert_eq!(format_megaflow(&flow, &mask), "recirc_id=0,eth,mpls,mpls_lse1=0x100/0x100");
+    assert_eq!(format_megaflow(&flow, &mask), "recirc_id=0,eth,mpls,mpls_lse1=0x00000100/0x00000100");
 }
 
 /// Megaflows of the recorded traces.

@@ -156,6 +156,12 @@ fn packets_are_made_for_listening_controllers() {
     service.silent(&mut s, &Message::SetConfig(SwitchConfig { flags: 0, miss_send_len_bytes: 100 }));
     assert_eq!(listening(&s), (true, false));
     service.silent(&mut s, &Message::SetConfig(SwitchConfig { flags: 0, miss_send_len_bytes: 0 }));
+    // As in OVS, it also asks for them by configuring them.
+    let mut other = s.service(Version::V13);
+    let before = listening(&s);
+    other.silent(&mut s, &Message::SetAsync(AsyncConfig { packet_in: [3, 3], ..AsyncConfig::default() }));
+    assert_eq!((before, listening(&s)), ((false, false), (true, false)));
+    other.silent(&mut s, &Message::SetConfig(SwitchConfig { flags: 0, miss_send_len_bytes: 0 }));
     let mut c = s.controller(Version::V13);
     assert_eq!(listening(&s), (true, false));
     c.silent(&mut s, &Message::SetControllerId(7));

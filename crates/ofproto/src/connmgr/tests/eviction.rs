@@ -133,7 +133,7 @@ fn evictions_of_a_bundle_are_undone() {
         now_ms: 5,
         debug_actions: false,
         has_meter: &|_| false,
-        ct: dpif::CtCapabilities::default(),
+        can: dpif::Capabilities::ENOUGH,
     };
     let adds = |lines: &[&str]| lines.iter().map(|l| flow_mod(Text::Add, l)).collect::<Vec<_>>();
     let first = adds(&["priority=1,hard_timeout=9,actions=1", "priority=2,hard_timeout=8,actions=1"]);
@@ -156,7 +156,7 @@ fn evictions_are_fair_among_many_groups() {
         now_ms: 5,
         debug_actions: false,
         has_meter: &|_| false,
-        ct: dpif::CtCapabilities::default(),
+        can: dpif::Capabilities::ENOUGH,
     };
     let address = |n: u32| std::net::Ipv4Addr::from(n);
     let add = |n: u32, group: u32| {

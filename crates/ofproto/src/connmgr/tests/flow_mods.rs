@@ -2,7 +2,7 @@
 
 use super::*;
 use TextCommand::{Add, Delete, DeleteStrict, Modify, ModifyStrict};
-use dpif::CtCapabilities;
+use dpif::Capabilities;
 
 /// Counts `n` packets on every rule.
 fn count(s: &Switch, n: u64) {
@@ -259,7 +259,7 @@ fn a_batch_is_all_or_nothing_and_says_which_failed() {
         now_ms: 5,
         debug_actions: true,
         has_meter: &|_| false,
-        ct: CtCapabilities::default(),
+        can: Capabilities::ENOUGH,
     };
     let mods = |texts: &[&str]| texts.iter().map(|t| flow_mod(Add, t)).collect::<Vec<_>>();
     let bad = mods(&[
@@ -295,7 +295,7 @@ fn a_batch_that_fails_leaves_the_timers_of_rules_alone() {
         now_ms: s.now_ms,
         debug_actions: true,
         has_meter: &|_| false,
-        ct: CtCapabilities::default(),
+        can: Capabilities::ENOUGH,
     };
     let bad = [
         flow_mod(Add, "priority=5,tcp,idle_timeout=10,actions=2"),

@@ -1,7 +1,7 @@
 //! Groups over OpenFlow: modified, described, counted, deleted with their rules.
 
 use super::*;
-use dpif::CtCapabilities;
+use dpif::Capabilities;
 use openflow::Multi;
 use openflow::msg::group::{GROUP_ALL, GroupModCommand, GroupRequest, GroupType};
 use openflow::text::{format_group, parse_group_mod};
@@ -164,7 +164,7 @@ fn commit(s: &mut Switch, messages: &[Message]) -> Result<(), (usize, ErrorKind)
         now_ms: 5,
         debug_actions: false,
         has_meter: &|_| false,
-        ct: CtCapabilities::default(),
+        can: Capabilities::ENOUGH,
     };
     let mut transaction = Transaction::begin(&s.backer, s.bridge, numbered).unwrap();
     loop {

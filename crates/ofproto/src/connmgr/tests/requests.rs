@@ -1,7 +1,7 @@
 //! Requests and their replies, in both versions; malformed requests; readers that do not read.
 
 use super::*;
-use dpif::CtCapabilities;
+use dpif::Capabilities;
 use dpif::actions::Output;
 use openflow::msg::asyncs::AsyncConfig;
 use openflow::msg::control::{Role, SwitchConfig, TableMod};
@@ -371,7 +371,7 @@ fn a_reader_that_does_not_read_is_not_served_further() {
         now_ms: 5,
         debug_actions: true,
         has_meter: &|_| false,
-        ct: CtCapabilities::default(),
+        can: Capabilities::ENOUGH,
     };
     let mods: Vec<FlowMod> = (0..15_000u16)
         .map(|n| flow_mod(TextCommand::Add, &format!("priority={n},tcp,tcp_dst={n},actions=1")))

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::events::REMOVED_QUEUE;
-use dpif::CtCapabilities;
+use dpif::Capabilities;
 use std::time::{Duration, Instant};
 
 /// Adds rules with different addresses in one input.
@@ -12,7 +12,7 @@ fn fill(s: &Switch, numbers: std::ops::Range<u32>, flags: &str) {
         now_ms: 5,
         debug_actions: true,
         has_meter: &|_| false,
-        ct: CtCapabilities::default(),
+        can: Capabilities::ENOUGH,
     };
     let mut fm = flow_mod(TextCommand::Add, &format!("{flags}ip,nw_dst=10.0.0.0,actions=1"));
     let mods: Vec<FlowMod> = numbers
@@ -161,7 +161,7 @@ fn a_bundle_is_carried_out_at_once_however_many_rules_end() {
         now_ms: 5,
         debug_actions: true,
         has_meter: &|_| false,
-        ct: CtCapabilities::default(),
+        can: Capabilities::ENOUGH,
     };
     let delete = [flow_mod(TextCommand::Delete, "")];
     apply_all(&s, &delete, &cx).unwrap();

@@ -85,6 +85,9 @@ fn a_first_label_has_values_of_the_ip_header() {
     let changed = traced(&rig, UDP).0;
     let label = "label=0,tc=6,ttl=32,bos=1,eth_type=0x8847";
     assert_eq!(changed, format!("set(ipv4(ttl=32)),push_mpls({label}),2,pop_mpls(eth_type=0x800),2"));
+    // A label that is popped before any output: headers behind it are not rewritten, so their protocol does not count.
+    let (got, mask) = traced(&one_rule("push_mpls:0x8847,pop_mpls:0x800,2"), "in_port=1,arp,arp_op=1");
+    assert_eq!((got.as_str(), mask.as_str()), ("2", "recirc_id=0,eth,arp,in_port=1"));
 }
 
 #[test]

@@ -10,6 +10,59 @@ fn check(rule: &str, packet: &str, actions: &str, megaflow: &str) {
     rig.rules(a, rule).check(&packet, actions, &format!("recirc_id=0,{megaflow}"));
 }
 
+/// Unlike OVS, the action shows reserved bytes only if it sets them, and their mask.
+#[test]
+fn extensions_of_neighbour_discovery_are_matched_and_rewritten() {
+    let nd = "icmp6,icmp_type=135,icmp_code=0";
+    for (rule, packet, actions, megaflow) in [
+        (",nd_reserved=0x10,actions=2", "", "drop", ",nd_reserved=0"),
+        (",nd_reserved=0x10,actions=2", ",nd_reserved=16", "2", ",nd_reserved=16"),
+        (",nd_options_type=1,actions=2", "", "drop", ",nd_options_type=0"),
+        (",nd_options_type=1,actions=2", ",nd_reserved=16,nd_options_type=1", "2", ",nd_options_type=1"),
+        (
+            ",actions=set_field:0x20->nd_reserved,2",
+            ",nd_reserved=16",
+            "set(nd_ext(nd_reserved=0x20)),2",
+            ",nd_reserved=16",
+        ),
+        (
+            ",actions=set_field:2->nd_options_type,2",
+            "",
+            "set(nd_ext(nd_options_type=2)),2",
+            ",nd_options_type=0x0/0xff",
+        ),
+        (
+            ",actions=load:5->nd_reserved[4..7],2",
+            "",
+            "set(nd_ext(nd_reserved=0x50/0xf0)),2",
+            ",nd_reserved=0x00000000/0x000000f0",
+        ),
+        (
+            ",actions=load:3->nd_options_type[0..1],2",
+            ",nd_options_type=1",
+            "set(nd_ext(nd_options_type=3/0x3)),2",
+            ",nd_options_type=0x1/0x3",
+        ),
+        (
+            ",actions=set_field:5->nd_reserved,set_field:fe80::9->nd_target,2",
+            ",nd_reserved=16",
+            "set(nd_ext(nd_reserved=0x5)),set(nd(target=fe80::9)),2",
+            ",nd_target=fe80::3,nd_reserved=16",
+        ),
+    ] {
+        let packet = format!("icmp6,icmpv6_type=135,icmpv6_code=0,nd_target=fe80::3{packet}");
+        let rig = Rig::new();
+        let a = rig.a;
+        let rig = rig.rules(a, &format!("{nd}{rule}"));
+        let flow = Rig::flow(&format!("in_port=1,{packet}"));
+        let t = rig.translate(&flow, true);
+        let head = "recirc_id=0,eth,icmp6,in_port=1,nw_frag=no,icmp_type=0x87/0xff,icmp_code=0x0/0xff";
+        assert_eq!(format_megaflow(&flow, &t.wc), format!("{head}{megaflow}"), "{rule} {packet}");
+        let shown = dpif::text::format_actions(&t.actions, &dpif::text::NumbersOnly);
+        assert_eq!(shown, actions, "{rule} {packet}");
+    }
+}
+
 #[test]
 fn packets_without_a_protocol_are_not_rewritten() {
     let arp = |op: u16, set: &str| format!("arp(op={op:#x},{set})");

@@ -6,6 +6,7 @@ mod controllers;
 mod flows;
 mod frames;
 mod groups;
+mod limits;
 mod matches;
 mod monitors;
 mod packets;
