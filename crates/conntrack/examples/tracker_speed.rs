@@ -8,7 +8,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "an example measures time")]
 
-use conntrack::{Cursor, Key, PacketInfo, Request, Tracker, Transport, tcp};
+use conntrack::{Cursor, Key, Lookup, PacketInfo, Request, Tracker, Transport, tcp};
 use dpif::{CtNat, NatAddresses, NatRange};
 use flow::{FlowKey, ct_state};
 use std::hint::black_box;
@@ -103,6 +103,7 @@ fn lookups(connections: u32, is_tcp: bool, mhz: f64) {
     let expected = ct_state::EST | ct_state::TRK;
     // A burst's keys, as a forwarding thread has them.
     let mut keys = vec![FlowKey::default(); GROUP];
+    let mut lookups = [Lookup::default(); GROUP];
     // Seldom used memory gets its pages before.
     packets.iter().for_each(|packet| track(&tracker, packet, &look, &mut key));
     for (what, fetches) in [("", false), (", prefetch", true)] {
@@ -112,12 +113,18 @@ fn lookups(connections: u32, is_tcp: bool, mhz: f64) {
                 let begin = Instant::now();
                 let mut states = u32::MAX;
                 for group in chunk.chunks_exact(GROUP) {
-                    if fetches {
-                        group.iter().for_each(|packet| tracker.prefetch(&packet.key));
-                        group.iter().for_each(|packet| tracker.prefetch_record(&packet.key));
+                    for (packet, lookup) in group.iter().zip(&mut lookups) {
+                        *lookup = tracker.look_ahead(&packet.key);
                     }
-                    for (packet, key) in group.iter().zip(&mut keys) {
-                        track(&tracker, packet, &look, key);
+                    if fetches {
+                        for (packet, lookup) in group.iter().zip(&mut lookups) {
+                            tracker.look_further(lookup, &packet.key);
+                        }
+                    }
+                    for ((packet, key), lookup) in group.iter().zip(&mut keys).zip(&lookups) {
+                        // Received anew.
+                        (key.base.ct_state, key.base.ct_zone) = (0, 0);
+                        tracker.track_looked_up(packet, *lookup, &look, key, 1, NOW_MS);
                         states &= key.base.ct_state;
                     }
                 }

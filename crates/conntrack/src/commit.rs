@@ -56,12 +56,12 @@ impl Tracker {
             }
         }
         let Some(seen) = seen else {
-            write(key, request.zone, ct_state::NEW, 0, 0, &words.key());
+            write(key, request.zone, ct_state::NEW, 0, 0, &words);
             return Ok(None);
         };
         let mut state = ct_state::NEW;
         let translation = translate(packet, request, &seen, &mut state);
-        write(key, request.zone, state, seen.state.mark, seen.labels, &seen.orig.key());
+        write(key, request.zone, state, seen.state.mark, seen.labels, &seen.orig);
         Ok(translation)
     }
 

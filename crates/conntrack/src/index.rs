@@ -208,6 +208,16 @@ impl Index {
         simd::prefetch(self.bucket(self.address(hash)));
     }
 
+    /// An entry of a hash in its bucket, without the overflow chain. It may be another key's, and changes meanwhile.
+    #[inline]
+    pub(crate) fn first(&self, hash: u64) -> Option<Tag> {
+        let wanted = signature(hash);
+        let bucket = self.bucket(self.address(hash));
+        let entries: [u64; ENTRIES] = std::array::from_fn(|n| bucket.entries[n].load(Ordering::Acquire));
+        let hit = entries.iter().find(|entry| *entry >> TAG_BITS == wanted && **entry != 0)?;
+        Some(hit & ((1 << TAG_BITS) - 1))
+    }
+
     /// The first entry of a hash that `accept` takes.
     #[inline]
     pub(crate) fn find<R>(&self, hash: u64, mut accept: impl FnMut(Tag) -> Option<R>) -> Option<R> {

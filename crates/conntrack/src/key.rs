@@ -96,6 +96,9 @@ pub(crate) trait Words: Copy + Eq + AsRef<[u64]> {
 
     fn key(self) -> Key;
 
+    /// Writes the addresses into the words of the block of connections of a flow key ([`flow::CtBlock`]).
+    fn write_addresses(&self, block: &mut [u64; 8]);
+
     /// The tuple of the opposite direction.
     #[inline]
     fn reversed(&self) -> Self {
@@ -145,6 +148,13 @@ impl Words for [u64; V4_WORDS] {
     fn key(self) -> Key {
         Key::V4(self)
     }
+
+    #[inline]
+    fn write_addresses(&self, block: &mut [u64; 8]) {
+        let [a, b, c, d] = ((self[0] >> 32) as u32).to_ne_bytes();
+        let [e, f, g, h] = (self[0] as u32).to_ne_bytes();
+        block[6] = u64::from_ne_bytes([a, b, c, d, e, f, g, h]);
+    }
 }
 
 impl Words for [u64; V6_WORDS] {
@@ -180,6 +190,13 @@ impl Words for [u64; V6_WORDS] {
     #[inline]
     fn key(self) -> Key {
         Key::V6(self)
+    }
+
+    #[inline]
+    fn write_addresses(&self, block: &mut [u64; 8]) {
+        for n in 0..4 {
+            block[2 + n] = self[n].to_be();
+        }
     }
 }
 

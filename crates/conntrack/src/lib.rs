@@ -33,6 +33,7 @@ mod stats;
 pub mod tcp;
 mod timeouts;
 mod tracker;
+mod usual;
 mod views;
 
 pub use key::{Key, Rest};
@@ -44,6 +45,7 @@ pub use state::Helper;
 pub use stats::TrackerStats;
 pub use timeouts::{NoSuchPolicy, POLICIES_MAX, usual_s};
 pub use tracker::Tracker;
+pub use usual::Lookup;
 pub use views::Cursor;
 
 #[cfg(test)]

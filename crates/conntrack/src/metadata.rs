@@ -1,6 +1,6 @@
 //! The result of tracking in a flow key: `ct_state`, zone, mark, labels, original tuple.
 
-use crate::key::{Key, Rest, Words, is_icmp};
+use crate::key::{Rest, Words, is_icmp};
 use flow::{FlowKey, ct_state, shape};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -15,27 +15,24 @@ pub(crate) fn write_invalid(key: &mut FlowKey, zone: u16) {
 
 /// Writes the result of tracking into a key.
 #[inline]
-pub(crate) fn write(key: &mut FlowKey, zone: u16, state: u32, mark: u32, labels: u128, orig: &Key) {
+pub(crate) fn write<W: Words>(key: &mut FlowKey, zone: u16, state: u32, mark: u32, labels: u128, orig: &W) {
     let b = &mut key.base;
     (b.ct_state, b.ct_zone, b.ct_mark) = (state | ct_state::TRK, zone, mark);
     b.shape |= shape::CT;
     let rest = orig.rest();
-    let icmp_parts = [rest.dst >> 8, rest.dst & 0xff];
-    *key.block_mut(CT_BLOCK) = [0; 8];
-    let ct = &mut key.ct;
-    ct.label = labels.to_be_bytes();
-    ct.nw_proto = rest.proto;
-    let icmp = is_icmp(rest.proto, matches!(orig, Key::V6(_)));
-    (ct.tp_src, ct.tp_dst) = if icmp { (icmp_parts[0], icmp_parts[1]) } else { (rest.src, rest.dst) };
-    match orig {
-        Key::V4([addresses, _]) => {
-            (ct.nw_src, ct.nw_dst) = ((addresses >> 32) as u32, *addresses as u32);
-        }
-        Key::V6(words) => {
-            let bytes = |a: u64, b: u64| (u128::from(a) << 64 | u128::from(b)).to_be_bytes();
-            (ct.ipv6_src, ct.ipv6_dst) = (bytes(words[0], words[1]), bytes(words[2], words[3]));
-        }
-    }
+    let (tp_src, tp_dst) = match is_icmp(rest.proto, W::IS_V6) {
+        true => (rest.dst >> 8, rest.dst & 0xff),
+        false => (rest.src, rest.dst),
+    };
+    // Whole words: the block is read as a whole soon.
+    let mut words = [0; 8];
+    words[0] = ((labels >> 64) as u64).to_be();
+    words[1] = (labels as u64).to_be();
+    orig.write_addresses(&mut words);
+    let [a, b] = tp_src.to_ne_bytes();
+    let [c, d] = tp_dst.to_ne_bytes();
+    words[7] = u64::from_ne_bytes([a, b, c, d, rest.proto, 0, 0, 0]);
+    *key.block_mut(CT_BLOCK) = words;
 }
 
 /// The original tuple in a key, with the ICMP identifier of the packet's own key `words`.

@@ -54,7 +54,9 @@ impl PacketInfo {
                     return None;
                 }
                 let words = [u64::from(b.nw_src) << 32 | u64::from(b.nw_dst), rest.pack()];
-                let pseudo = || checksum::pseudo(&header[12..16], &header[16..20], rest.proto, body.len());
+                let halves = |addr: u32| u64::from(addr >> 16) + u64::from(addr & 0xffff);
+                let addresses = halves(b.nw_src) + halves(b.nw_dst);
+                let pseudo = || addresses + u64::from(rest.proto) + body.len() as u64;
                 read(packet, words, l4, body, pseudo)
             }
             h::ETH_TYPE_IPV6 if key.has(shape::IPV6) => {

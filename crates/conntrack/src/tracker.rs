@@ -132,7 +132,7 @@ enum Existing<const W: usize> {
     Gone,
 }
 
-fn labels_of(words: [u64; 2]) -> u128 {
+pub(crate) fn labels_of(words: [u64; 2]) -> u128 {
     u128::from(words[0]) << 64 | u128::from(words[1])
 }
 
@@ -160,36 +160,6 @@ impl Tracker {
     pub(crate) fn random(&self) -> u64 {
         let n = self.random.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
         self.hash.of(&[n])
-    }
-
-    /// Fetches what [`Tracker::track`] will read first.
-    #[inline]
-    pub fn prefetch(&self, key: &Key) {
-        let hash = match key {
-            Key::V4(words) => self.hash.of(words),
-            Key::V6(words) => self.hash.of(words),
-        };
-        self.index.prefetch(hash);
-    }
-
-    /// Fetches the record of a key whose bucket was fetched.
-    #[inline]
-    pub fn prefetch_record(&self, key: &Key) {
-        fn fetch<const W: usize>(tracker: &Tracker, words: &[u64; W])
-        where
-            [u64; W]: Words,
-            Tracker: Family<W>,
-        {
-            let place =
-                tracker.index.find(tracker.hash.of(words), |tag| Place::of_tag(tag, <[u64; W]>::IS_V6));
-            if let Some(place) = place {
-                simd::prefetch(Family::<W>::slab(tracker).record(place.number));
-            }
-        }
-        match key {
-            Key::V4(words) => fetch(self, words),
-            Key::V6(words) => fetch(self, words),
-        }
     }
 
     /// Tracks a packet, and writes the result into its key. `packet`: `None` if it is invalid. `port`: its input port.
@@ -553,7 +523,7 @@ impl Tracker {
         [u64; W]: Words,
     {
         let translation = translate(packet, request, &seen, &mut state);
-        write(key, request.zone, state, seen.state.mark, seen.labels, &seen.orig.key());
+        write(key, request.zone, state, seen.state.mark, seen.labels, &seen.orig);
         translation
     }
 }
@@ -578,11 +548,11 @@ where
     Seen { place, orig: record.key(Direction::Orig), reply: record.key(Direction::Reply), state, labels }
 }
 
-fn icmp_timeout(stage: Stage) -> TimeoutAttr {
+pub(crate) fn icmp_timeout(stage: Stage) -> TimeoutAttr {
     if stage == Stage::First { TimeoutAttr::IcmpFirst } else { TimeoutAttr::IcmpReply }
 }
 
-fn other_timeout(stage: Stage) -> TimeoutAttr {
+pub(crate) fn other_timeout(stage: Stage) -> TimeoutAttr {
     match stage {
         Stage::First => TimeoutAttr::UdpFirst,
         Stage::Multiple => TimeoutAttr::UdpSingle,

@@ -2,7 +2,7 @@
 //!
 //! 64-byte UDP packets of established connections in random order: `ct(nat)`, recirculation, output. Beside it the same
 //! two passes without tracking, and new connections: `ct(commit,nat)`, output. All cases run in turn; each checks that
-//! every packet was sent with the right addresses. `--seconds S`: time of a case.
+//! every packet was sent with the right addresses. `--seconds S`: time of a case; `--only TEXT`: cases of that name.
 
 use conntrack::{PacketInfo, Request};
 use datapath::{DpShared, Pmd, PmdConfig, PmdIo, TxReport};
@@ -76,6 +76,17 @@ fn snat() -> CtNat {
         hash: false,
         random: false,
     })
+}
+
+fn name(connections: u32, tracked: bool, translated: bool, once: bool) -> String {
+    let what = match (once, tracked, translated) {
+        (true, _, false) => "new",
+        (true, _, true) => "new, SNAT",
+        (_, false, _) => "two passes without tracking",
+        (_, _, false) => "established",
+        (_, _, true) => "established, SNAT",
+    };
+    format!("{what}, {connections} connections")
 }
 
 struct Case {
@@ -168,14 +179,7 @@ impl Case {
                 frames.extend(frame_of((state >> 33) as u32 % connections));
             }
         }
-        let what = match (once, tracked, translated) {
-            (true, _, false) => "new",
-            (true, _, true) => "new, SNAT",
-            (_, false, _) => "two passes without tracking",
-            (_, _, false) => "established",
-            (_, _, true) => "established, SNAT",
-        };
-        let name = format!("{what}, {connections} connections");
+        let name = name(connections, tracked, translated, once);
         Case { name, pmd, frames, at: 0, sink: Sink::default(), ns: Vec::new(), translated, once }
     }
 
@@ -210,13 +214,14 @@ fn main() {
     let args: Vec<String> = std::env::args().collect();
     let seconds =
         args.iter().position(|a| a == "--seconds").map_or(1.0, |at| args[at + 1].parse().expect("seconds"));
-    let mut cases = vec![Case::new(1000, false, false, false)];
+    let only = args.iter().position(|a| a == "--only").map_or("", |at| args[at + 1].as_str());
+    let mut all = vec![(1000, false, false, false)];
     for connections in [1000, 100_000, 1_000_000] {
-        cases.push(Case::new(connections, true, false, false));
-        cases.push(Case::new(connections, true, true, false));
+        all.extend([(connections, true, false, false), (connections, true, true, false)]);
     }
-    cases.push(Case::new(1_000_000, true, false, true));
-    cases.push(Case::new(1_000_000, true, true, true));
+    all.extend([(1_000_000, true, false, true), (1_000_000, true, true, true)]);
+    let chosen = all.into_iter().filter(|(n, ct, nat, once)| name(*n, *ct, *nat, *once).contains(only));
+    let mut cases: Vec<Case> = chosen.map(|(n, ct, nat, once)| Case::new(n, ct, nat, once)).collect();
     for _ in 0..5 {
         for case in &mut cases {
             let started = Instant::now();

@@ -1,17 +1,29 @@
 //! The Internet checksum (RFC 1071), whole and incremental (RFC 1624 eqn. 3).
 
 /// One's-complement sum of `data`, added to `sum`; not yet folded. An odd last byte counts as the high half of a word.
+///
+/// Adds words in the processor's byte order and swaps the bytes of the sum, which is the same (RFC 1071 §2).
 #[inline]
 pub fn sum(data: &[u8], sum: u64) -> u64 {
-    let mut acc = sum;
-    let mut words = data.chunks_exact(4);
+    let mut acc = 0;
+    let mut words = data.chunks_exact(8);
     for w in &mut words {
-        acc += u64::from(u32::from_be_bytes([w[0], w[1], w[2], w[3]]));
+        let w = u64::from_ne_bytes([w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7]]);
+        acc += (w & 0xffff_ffff) + (w >> 32);
     }
-    let rest = words.remainder();
-    let mut last = [0u8; 4];
-    last[..rest.len()].copy_from_slice(rest);
-    acc + u64::from(u32::from_be_bytes(last))
+    let mut rest = words.remainder();
+    if let Some((w, after)) = rest.split_first_chunk::<4>() {
+        acc += u64::from(u32::from_ne_bytes(*w));
+        rest = after;
+    }
+    if let Some((w, after)) = rest.split_first_chunk::<2>() {
+        acc += u64::from(u16::from_ne_bytes(*w));
+        rest = after;
+    }
+    if let [last] = rest {
+        acc += u64::from(u16::from_ne_bytes([*last, 0]));
+    }
+    sum + u64::from(u16::from_be(fold(acc)))
 }
 
 /// Folds a sum to 16 bits without complementing.

@@ -215,7 +215,8 @@ fn established_connections_are_found_while_others_come_and_go() {
                 for n in 0..STAY {
                     let state = track(tracker, &stays(n), &look, 1);
                     assert_eq!(names(state), "est|trk", "connection {n} after {lookups} lookups");
-                    tracker.prefetch_record(&stays(n).key);
+                    let mut lookup = tracker.look_ahead(&stays(n).key);
+                    tracker.look_further(&mut lookup, &stays(n).key);
                     lookups += 1;
                 }
             }

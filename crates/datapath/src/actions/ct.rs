@@ -5,7 +5,7 @@
 
 use super::{Executor, Misfit, set, sums};
 use crate::burst::{Arrays, HeaderCtx, LaneMask};
-use conntrack::{Key, PacketInfo, Request, Translation};
+use conntrack::{Key, Lookup, PacketInfo, Request, Translation};
 use dpif::{Ipv4Set, Ipv6Set, Masked, PortsSet};
 use flow::DpPort;
 use packet::headers as h;
@@ -26,7 +26,9 @@ impl Executor {
     ) -> Result<(), Misfit> {
         headers.refresh(packet);
         let info = PacketInfo::read(packet, headers.key, *headers.layout, request.zone);
-        self.track_read(packet, headers, rx_port, request, info.as_ref())
+        let lookup =
+            info.as_ref().map(|info| self.shared.tracker().look_ahead(&info.key)).unwrap_or_default();
+        self.track_read(packet, headers, rx_port, request, info.as_ref(), lookup)
     }
 
     fn track_read(
@@ -36,9 +38,15 @@ impl Executor {
         rx_port: DpPort,
         request: &Request,
         info: Option<&PacketInfo>,
+        lookup: Lookup,
     ) -> Result<(), Misfit> {
         let tracker = self.shared.tracker();
-        match tracker.track(info, request, headers.key, rx_port.0, self.now_us / 1000) {
+        let (port, now_ms) = (rx_port.0, self.now_us / 1000);
+        let translation = match info {
+            Some(info) => tracker.track_looked_up(info, lookup, request, headers.key, port, now_ms),
+            None => tracker.track(None, request, headers.key, port, now_ms),
+        };
+        match translation {
             None => Ok(()),
             Some(Translation::Tuple(to)) => translate(packet, headers, &to),
             Some(Translation::Error { src, dst, inner }) => {
@@ -56,7 +64,8 @@ impl Executor {
         request: &Request,
     ) -> (LaneMask, LaneMask) {
         let tracker = self.shared.tracker();
-        let mut infos = [None; BATCH_MAX_PACKETS];
+        let mut infos: [Option<PacketInfo>; BATCH_MAX_PACKETS] = [const { None }; BATCH_MAX_PACKETS];
+        let mut lookups = [Lookup::default(); BATCH_MAX_PACKETS];
         let mut fragments = LaneMask::NONE;
         for lane in lanes {
             let (packet, mut headers) = arrays.packet_and_headers(lane, self.vlan_limit);
@@ -67,20 +76,25 @@ impl Executor {
             }
             let info = PacketInfo::read(packet, headers.key, *headers.layout, request.zone);
             if let Some(info) = &info {
-                tracker.prefetch(&info.key);
+                lookups[lane] = tracker.look_ahead(&info.key);
             }
             infos[lane] = info;
         }
         if tracker.connections() > PREFETCH_CONNECTIONS {
-            for info in lanes.filter_map(|lane| infos[lane].as_ref()) {
-                tracker.prefetch_record(&info.key);
+            for lane in lanes {
+                if let Some(info) = &infos[lane] {
+                    tracker.look_further(&mut lookups[lane], &info.key);
+                }
             }
         }
         let mut misfits = LaneMask::NONE;
         for lane in lanes.without(fragments) {
             let rx_port = arrays.origins[lane].rx_port;
             let (packet, mut headers) = arrays.packet_and_headers(lane, self.vlan_limit);
-            if self.track_read(packet, &mut headers, rx_port, request, infos[lane].as_ref()).is_err() {
+            if self
+                .track_read(packet, &mut headers, rx_port, request, infos[lane].as_ref(), lookups[lane])
+                .is_err()
+            {
                 misfits.add(LaneMask::one(lane));
             }
         }
