@@ -13,6 +13,7 @@ use crate::tcp::Tcp;
 use crate::tracker::{Family, Place, Seen, Tracker, translate, words_of};
 use dpif::{CtNat, TimeoutAttr};
 use flow::{FlowKey, ct_state};
+use packet::headers as h;
 
 /// Insertions of a key that meet expired connections, at most.
 const INSERTIONS_MAX: usize = 8;
@@ -228,7 +229,7 @@ fn first_state(packet: &PacketInfo, request: &Request) -> (State, [u64; 3], Time
         labelled: request.labels.is_some_and(|m| m.value != 0),
         helper: request.helper,
         skew_reply: false,
-        policy: request.policy,
+        policy: if has_policies(packet.key.rest().proto) { request.policy } else { 0 },
         mark: request.mark.map_or(0, |m| m.value),
     };
     match packet.transport {
@@ -236,4 +237,9 @@ fn first_state(packet: &PacketInfo, request: &Request) -> (State, [u64; 3], Time
         Transport::Icmp { .. } => (state, [0; 3], TimeoutAttr::IcmpFirst),
         Transport::Other => (state, [0; 3], TimeoutAttr::UdpFirst),
     }
+}
+
+/// Whether timeout policies apply to connections of that IP protocol.
+fn has_policies(proto: u8) -> bool {
+    matches!(proto, h::IPPROTO_TCP | h::IPPROTO_UDP | h::IPPROTO_ICMP | h::IPPROTO_ICMPV6)
 }

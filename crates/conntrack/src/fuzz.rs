@@ -80,7 +80,14 @@ pub(crate) fn run(mut bytes: &[u8]) -> u64 {
             assert_eq!(info.key.reversed().reversed(), info.key);
             let _ = cited_transport(&info.key, frame);
         }
-        let to = tracker.track(info.as_ref(), &request, &mut key, u32::from(place >> 2), now_ms);
+        let port = u32::from(place >> 2);
+        let to = match &info {
+            Some(info) => {
+                let lookup = tracker.look_ahead(&info.key);
+                tracker.track_looked_up(info, lookup, &request, &mut key, port, now_ms)
+            }
+            None => tracker.track(None, &request, &mut key, port, now_ms),
+        };
         check(&key, &request, info.as_ref(), to, again & 1 == 0);
         assert!(tracker.connections() <= MAX);
         if again & 2 != 0 {

@@ -244,7 +244,17 @@ impl Pair {
                 return;
             }
             let info = valid.then_some(&packet);
-            let to = self.tracker.track(info, request, &mut key, port, self.now_ms);
+            let to = match info {
+                // As a forwarding core does, with and without a fetched record.
+                Some(info) => {
+                    let mut lookup = self.tracker.look_ahead(&info.key);
+                    if self.now_ms & 1 != 0 {
+                        self.tracker.look_further(&mut lookup, &info.key);
+                    }
+                    self.tracker.track_looked_up(info, lookup, request, &mut key, port, self.now_ms)
+                }
+                None => self.tracker.track(None, request, &mut key, port, self.now_ms),
+            };
             let chosen = match to {
                 Some(Translation::Tuple(to)) if key.base.ct_state & ct_state::NEW != 0 => Some(to.reversed()),
                 _ => None,

@@ -233,7 +233,7 @@ fn actions_are_executed() {
     for (text, story) in [
         ("1,trunc(20),2", Ok(vec!["output 1 1", "truncate 1 20", "output 1 2"])),
         ("userspace(slow_path(action))", Ok(vec!["userspace 1 SlowPath { reasons: 2 }"])),
-        ("ct(zone=5),ct_clear", Ok(vec!["track 1 5", "clear tracking 1"])),
+        ("ct(zone=5),ct_clear", Ok(vec!["track 1 5", "clear 1 tracking"])),
         ("meter(4),recirc(0x9)", Ok(vec!["meter 1 4", "recirculate 1 9"])),
         ("clone(drop),1", Err(XlateDrop::Ok)),
         ("sample(sample=100.0%,actions(1)),2", Ok(vec!["sample 1 4294967295", "output 1 1", "output 1 2"])),
