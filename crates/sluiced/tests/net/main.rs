@@ -8,6 +8,8 @@ mod bounds;
 mod cli;
 mod commands;
 mod connections;
+mod ct;
+mod ct_lab;
 mod daemon;
 mod database;
 mod dummy;

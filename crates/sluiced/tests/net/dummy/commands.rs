@@ -404,7 +404,7 @@ fn unsupported_commands_are_refused() {
         ("ofproto/detrace ufid:1 3", "Expecting 'pmd=PMD-ID'"),
         ("ofproto/trace nope in_port(1),eth(),eth_type(0x0806)", "Cannot find the datapath"),
         ("dpctl/flush-conntrack ct_nw_src=1.2.3.4 x", "field x missing value"),
-        ("dpctl/ct-get-limits", "there is no connection tracking, so there are no limits of it"),
+        ("dpctl/ct-get-limits zone=x", "invalid zone"),
         ("dpif/get-flow br0 ufid:5", "bridge br0 has no such flow"),
         ("fdb/add br0 nope 0 02:00:00:00:00:01", "no such port"),
         ("fdb/add br0 p1 4096 02:00:00:00:00:01", "a VLAN has a number of 0 to 4095"),
