@@ -104,6 +104,30 @@ sluice appctl dpctl/dump-flows
 sluice appctl dpif-netdev/pmd-stats-show
 sluice status
 
+say "A firewall that lets replies in and nothing else, and a gateway that shows host 1 as 10.0.0.100"
+sluice ofctl del-flows br0
+sluice ofctl add-flow br0 "priority=10,arp,actions=NORMAL"
+sluice ofctl add-flow br0 "ip,in_port=1,actions=ct(commit,zone=1,nat(src=10.0.0.100:20000-30000),table=1)"
+sluice ofctl add-flow br0 "ip,in_port=3,actions=ct(zone=1,nat,table=1)"
+sluice ofctl add-flow br0 "table=1,in_port=1,ip,ct_state=+trk-inv,actions=3"
+sluice ofctl add-flow br0 "table=1,in_port=3,ip,ct_state=+trk+est+rpl,actions=1"
+in_host 3 ip neigh replace 10.0.0.100 lladdr "$(mac 1)" dev eth0
+for _ in $(seq 50); do in_host 1 ping -c1 -W1 10.0.0.3 >/dev/null 2>&1 && break; sleep 0.1; done
+run in_host 1 ping -c 2 -i 0.2 10.0.0.3
+beside "${hosts[2]}" iperf3 -s -1 -p 5203 >"$work/iperf3" 2>&1
+sleep 0.5
+in_host 1 iperf3 -c 10.0.0.3 -p 5203 -t 2 -f g | grep -E 'sender|receiver'
+echo "host 3 served: $(grep -m1 -o 'Accepted connection from [^ ,]*' "$work/iperf3")"
+beside "${hosts[0]}" iperf3 -s -1 -p 5204 >"$work/iperf4" 2>&1
+if in_host 3 timeout 2 bash -c '</dev/tcp/10.0.0.1/5204' 2>/dev/null; then
+    echo "host 3 began a connection: the firewall failed" >&2
+    exit 1
+fi
+echo "host 3 cannot begin a connection to host 1"
+sluice appctl dpctl/dump-conntrack
+sluice ofctl del-flows br0
+sluice ofctl add-flow br0 "priority=0,actions=NORMAL"
+
 say "What first packets cost: each of these starts a flow of its own"
 sluice ofctl add-flow br0 "priority=200,udp,tp_dst=9,actions=move:NXM_OF_UDP_SRC[]->NXM_NX_REG0[0..15],NORMAL"
 beside "${hosts[2]}" bash -c 'exec 9<> <(:); sleep 1

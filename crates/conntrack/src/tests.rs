@@ -244,6 +244,23 @@ fn expired_connections_end_once() {
 }
 
 #[test]
+fn a_connection_without_time_is_over_at_once() {
+    let bed = Bed::new();
+    let none = [(dpif::TimeoutAttr::UdpFirst, 0)].into_iter().collect();
+    bed.tracker.set_policy(1, Some(&none)).expect("policy 1");
+    let commit = Request { commit: true, policy: 1, ..Request::default() };
+    for _ in 0..2 {
+        let mut key = FlowKey::default();
+        let frame = Packet::from_slice(&udp(A, B, 5, 6));
+        let layout = extract(frame.data(), &Metadata::default(), 1, &mut key);
+        let info = PacketInfo::read(&frame, &key, layout, 0).expect("a packet");
+        let lookup = bed.tracker.look_ahead(&info.key);
+        bed.tracker.track_looked_up(&info, lookup, &commit, &mut key, 1, bed.now_ms);
+        assert_eq!(names(key.base.ct_state), "new|trk");
+    }
+}
+
+#[test]
 fn a_port_without_end_leaves_the_share_of_others() {
     let bed = Bed::new();
     bed.tracker.set_max_connections(100);

@@ -128,7 +128,8 @@ impl Tracker {
         };
         let timeout = if is_icmp { icmp_timeout(state.stage) } else { other_timeout(state.stage) };
         let deadline = now_ms + self.policies.ms(state.policy, timeout);
-        if state.related || !keeps_stage || deadline.abs_diff(seen.expires_ms) > REFRESH_MS {
+        let is_over = seen.expires_ms <= now_ms;
+        if is_over || state.related || !keeps_stage || deadline.abs_diff(seen.expires_ms) > REFRESH_MS {
             return None;
         }
         let reply = if is_reply { ct_state::RPL } else { 0 };

@@ -151,6 +151,8 @@ impl Trial<'_> {
             timeout: action(CtAction { timeout: CtName::new("sluice_trial"), ..commit.clone() }),
             timeout_names: TimeoutNames::ByProtocol,
             zero_snat: action(CtAction { nat: CtNat::New(zero), ..commit }),
+            // A missing module of a helper is an error of the first packet.
+            helpers: true,
         }
     }
 }

@@ -334,6 +334,8 @@ pub struct CtCapabilities {
     pub timeout_names: TimeoutNames,
     /// Source port translation that keeps the address (0.0.0.0).
     pub zero_snat: bool,
+    /// Helpers for related connections (`alg`).
+    pub helpers: bool,
 }
 
 impl CtCapabilities {
@@ -351,6 +353,7 @@ impl CtCapabilities {
         timeout: true,
         timeout_names: TimeoutNames::Number,
         zero_snat: true,
+        helpers: true,
     };
 }
 
@@ -370,7 +373,8 @@ impl Capabilities {
         check_pkt_len: true,
         add_mpls: true,
         psample: false,
-        ct: CtCapabilities::ALL,
+        // Its tracker expects no data connections of FTP and TFTP.
+        ct: CtCapabilities { helpers: false, ..CtCapabilities::ALL },
         queues: QueuePriority::Number,
         packet_types: true,
         key_limits: None,

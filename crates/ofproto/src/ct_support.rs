@@ -81,6 +81,7 @@ fn tracks(ct: &Ct, can: &CtCapabilities) -> bool {
     can.state
         && (ct.zone == Zone::Number(0) || can.zone)
         && (ct.commit != Commit::Force || can.orig_tuple)
+        && (ct.alg == 0 || can.helpers)
         && ct.actions.iter().all(has_part)
 }
 

@@ -16,9 +16,9 @@ use std::time::Instant;
 use testkit::TempDir;
 
 /// Values of `--only`.
-pub(crate) const THEMES: [&str; 13] = [
-    "pcap", "setup", "pipeline", "rules", "first", "lookups", "udp", "afxdp", "delay", "tcp", "udp1400",
-    "idle", "ablation",
+pub(crate) const THEMES: [&str; 14] = [
+    "pcap", "setup", "pipeline", "ct", "rules", "first", "lookups", "udp", "afxdp", "delay", "tcp",
+    "udp1400", "idle", "ablation",
 ];
 /// Values of `--peers`.
 pub(crate) const PEERS: [&str; 3] = ["dpdk", "ovs", "bridge"];
@@ -57,9 +57,10 @@ struct Progress {
 impl Progress {
     fn new(options: &Options) -> Progress {
         let flows = options.flows.len() as u32;
-        let all: [(&[&str], &'static str, u32); 9] = [
+        let all: [(&[&str], &'static str, u32); 10] = [
             (&["pcap", "lookups", "setup"], "the datapath alone", 20),
             (&["pipeline"], "pipelines that recirculate", 8),
+            (&["ct"], "connection tracking", 8),
             (&["ablation"], "the datapath alone, with parts of it off", 16),
             (&["rules"], "rules", 20),
             (&["first"], "first packets", 16),
@@ -113,6 +114,7 @@ pub(crate) fn all(options: &Options, guard: &Guard, cpus: Cpus) -> Result<(Vec<R
     let parts = [
         Session::datapath_alone,
         Session::pipeline,
+        Session::tracked,
         Session::ablation_alone,
         Session::rules,
         Session::first_packets,
@@ -222,6 +224,26 @@ impl<'a> Session<'a> {
             let work = works::pipeline(&folder, 1000, recirculations)?;
             let caches = |lab: &Lab| if lab.name == "ovs-dpdk" { vec![true, false] } else { vec![true] };
             let rows = pcap::work_rows(&mut labs, &work, caches, "pipeline", self.effort)?;
+            self.done(rows);
+        }
+        Ok(())
+    }
+
+    fn tracked(&mut self) -> Result<()> {
+        if !self.options.wants("ct") {
+            return Ok(());
+        }
+        self.progress.part(self.effort);
+        let folder = TempDir::new("ct")?;
+        let cpu = self.cpus.switch;
+        // Returned after the daemons have ended: declared first.
+        let _pages;
+        let mut labs = vec![Lab::sluice("sluice", &self.sluiced, &[], cpu)?];
+        _pages = self.add_dpdk(&mut labs, &[]);
+        let many = pcap::many_flows(self.options.quick);
+        for (flows, translated) in [(1000, false), (many, false), (many, true)] {
+            let work = works::tracked(&folder, flows, translated)?;
+            let rows = pcap::work_rows(&mut labs, &work, |_| vec![true], "ct", self.effort)?;
             self.done(rows);
         }
         Ok(())

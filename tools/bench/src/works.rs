@@ -168,6 +168,33 @@ pub(crate) fn pipeline(folder: &TempDir, flows: u64, recirculations: u64) -> Res
     })
 }
 
+/// `flows` flows, each a tracked connection: the first packets commit it, with translation of the source to one of 20
+/// addresses on request; later ones are established.
+pub(crate) fn tracked(folder: &TempDir, flows: u64, translated: bool) -> Result<Work> {
+    let frames = Frames::new(0, flows);
+    let mut all: Vec<_> = (0..flows).map(|flow| frame(&frames, flow, None)).collect();
+    shuffle(&mut all);
+    let suffix = if translated { "-snat" } else { "" };
+    let file = write(folder.path(), &format!("ct{flows}{suffix}.pcap"), all)?;
+    let (look, commit) = match translated {
+        true => ("nat,table=1", "commit,nat(src=192.0.2.1-192.0.2.20)"),
+        false => ("table=1", "commit"),
+    };
+    let what = if translated { ", source translated to 20 addresses" } else { "" };
+    Ok(Work {
+        id: format!("{flows}{suffix}"),
+        title: format!("{flows} tracked connections{what}"),
+        rules: vec![
+            format!("in_port=1,udp,actions=ct({look})"),
+            format!("table=1,udp,ct_state=+trk+new,actions=ct({commit}),output:{OUT}"),
+            format!("table=1,udp,ct_state=+trk+est,actions=output:{OUT}"),
+        ],
+        sources: vec![Source { port: 1, file }],
+        // The one of new connections ends some seconds after the last of them.
+        megaflows: 3,
+    })
+}
+
 /// 16 subtables, two for each of eight ports. With `each` of 2, a port's packets are spread evenly; with 1,
 /// nearly all belong to one, and one of [`RARE`] keeps the other alive.
 pub(crate) fn shared_subtables(folder: &TempDir, each: u32) -> Result<Work> {

@@ -18,6 +18,7 @@ pub(crate) const ALL: CtCapabilities = CtCapabilities {
     timeout: true,
     timeout_names: dpif::TimeoutNames::ByProtocol,
     zero_snat: true,
+    helpers: true,
 };
 
 /// The error of a rule.
@@ -63,6 +64,12 @@ fn each_feature_is_needed_by_its_matches_and_actions() {
         &["ct_zone=1,actions=2"],
         &["ip,actions=ct(zone=5)", "ip,actions=ct(zone=reg0[0..15])"],
         &["ip,actions=ct"],
+    );
+    check(
+        CtCapabilities { helpers: false, ..ALL },
+        &[],
+        &["tcp,actions=ct(commit,alg=ftp)", "udp,actions=ct(commit,alg=tftp)"],
+        &["tcp,actions=ct(commit)"],
     );
     check(CtCapabilities { mark: false, ..ALL }, &["ct_mark=1,actions=2"], &[mark], &[label]);
     check(CtCapabilities { label: false, ..ALL }, &["ct_label=1,actions=2"], &[label], &[mark]);

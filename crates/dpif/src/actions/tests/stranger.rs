@@ -239,7 +239,6 @@ fn actions_are_executed() {
         ("sample(sample=100.0%,actions(1)),2", Ok(vec!["sample 1 4294967295", "output 1 1", "output 1 2"])),
         ("set(skb_priority(0x6))", Ok(vec!["rewrite 1 Set(SkbPriority(6))"])),
         ("push_vlan(vid=5,pcp=0)", Ok(vec!["rewrite 1 PushVlan(PushVlan { tpid: 33024, tci: 4101 })"])),
-        ("ct(commit),ct_clear", Ok(vec!["unsupported 1"; 2])),
         ("hash(l4(3))", Ok(vec!["rewrite 1 Hash(HashAction { algorithm: L4, basis: 3 })"])),
         (
             "push_mpls(label=1),pop_mpls(eth_type=0x800)",
