@@ -97,11 +97,6 @@ fn bad_requests_get_the_error_that_the_standard_names() {
         // OpenFlow forbids it.
         ("set of the input port", apply("0019001080000004 0000000500000000"), ErrorKind::BacBadSetArgument),
         (
-            "load of bits outside the mask",
-            apply("ffff002000002320002100000000000000010308 0000000500000003 00000000"),
-            ErrorKind::BmcBadWildcards,
-        ),
-        (
             "set of a VLAN without a tag",
             apply("0019001080000c02 0005000000000000"),
             ErrorKind::BacBadSetArgument,
