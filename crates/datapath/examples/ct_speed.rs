@@ -4,6 +4,8 @@
 //! two passes without tracking, and new connections: `ct(commit,nat)`, output. All cases run in turn; each checks that
 //! every packet was sent with the right addresses. `--seconds S`: time of a case; `--only TEXT`: cases of that name.
 
+#![allow(clippy::disallowed_methods, reason = "an example measures time")]
+
 use conntrack::{PacketInfo, Request};
 use datapath::{DpShared, Pmd, PmdConfig, PmdIo, TxReport};
 use dpif::actions::{CtAction, CtCommit, CtNat, NatAddresses, NatRange, Output, Recirc};
@@ -63,7 +65,7 @@ fn udp(src: u32, dst: u32, sport: u16, dport: u16) -> Vec<u8> {
 
 /// Connection `n`: many sources and destinations, so that translated ports last.
 fn tuple(n: u32) -> (u32, u32, u16, u16) {
-    (0x0a00_0000 | n >> 12, 0x1400_0000 | n % 4093, 1024 + (n & 0xfff) as u16, 53)
+    (0x0a00_0000 | n >> 12, 0x1400_0000 | (n % 4093), 1024 + (n & 0xfff) as u16, 53)
 }
 
 fn snat() -> CtNat {

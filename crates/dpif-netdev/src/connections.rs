@@ -8,9 +8,9 @@ use conntrack::ipf::{FamilyStatus, IpfList, ListState, OutOfRange};
 use conntrack::{CONNECTIONS_MAX_DEFAULT, Cursor, Key, NoSuchPolicy, Tracker};
 use datapath::DpShared;
 use dpif::{
-    ConnectionSink, Connections, CtAddresses, CtLimit, CtMatch, CtZone, DpifError, FragmentCounts,
-    FragmentList, FragmentState, FragmentStatus, Fragments, IpFamily, TimeoutId, TimeoutPolicies,
-    TimeoutPolicy,
+    ConnectionSink, Connections, CtAddresses, CtLimit, CtMatch, CtZone, DpifError, ExpectationSink,
+    FragmentCounts, FragmentList, FragmentState, FragmentStatus, Fragments, IpFamily, TimeoutId,
+    TimeoutPolicies, TimeoutPolicy,
 };
 use std::io;
 use std::net::IpAddr;
@@ -128,8 +128,13 @@ impl Connections for UserspaceDatapath {
         Ok(())
     }
 
+    /// None: rules with helpers are refused.
+    fn expectations(&self, _zone: Option<u16>, _sink: &mut ExpectationSink<'_>) -> Result<(), DpifError> {
+        Ok(())
+    }
+
     fn buckets(&self) -> Result<Vec<u32>, DpifError> {
-        Ok(self.pool.factory.shared.tracker_in_use().map_or(Vec::new(), Tracker::connections_by_bucket))
+        Ok(self.pool.factory.shared.tracker_in_use().map_or(vec![0], Tracker::connections_by_bucket))
     }
 
     fn count(&self) -> Result<u32, DpifError> {

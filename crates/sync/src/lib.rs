@@ -11,8 +11,8 @@ use std::sync::Arc;
 mod reclaim;
 mod table;
 
-pub use crossbeam_utils::{Backoff, CachePadded};
 pub use crossbeam_utils::sync::{Parker, Unparker};
+pub use crossbeam_utils::{Backoff, CachePadded};
 pub use reclaim::{Garbage, Reclaimer};
 pub use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 pub use std::sync::{Mutex, MutexGuard, OnceLock, RwLock};

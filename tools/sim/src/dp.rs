@@ -8,8 +8,8 @@ use crate::rng::Rng;
 use crate::upcall_queues::UpcallQueues;
 use datapath::{DpShared, Pmd, PmdConfig, PmdIo, PmdTuning, TxReport};
 use dpif::{
-    Capabilities, CtCapabilities, Datapath, DpifError, DpifOp, DropReason, MeterConfig, MeterStats, OpBatch, OpResult, PmdId,
-    PortInfo, PortSpec, PortStats, PutMode, ReplySink, Ticket, Upcall, UpcallSink,
+    Capabilities, CtCapabilities, Datapath, DpifError, DpifOp, DropReason, MeterConfig, MeterStats, OpBatch,
+    OpResult, PmdId, PortInfo, PortSpec, PortStats, PutMode, ReplySink, Ticket, Upcall, UpcallSink,
 };
 use flow::{DpPort, Ufid};
 use packet::{Packet, PacketBatch, PacketPool};

@@ -157,7 +157,7 @@ pub fn pipeline(bytes: &[u8]) {
 pub fn actions(bytes: &[u8]) {
     let Some((actions, frame)) = text_and_frame(bytes) else { return };
     let Ok(actions) = dpif::text::parse_actions(actions, &NumbersOnly) else { return };
-    if has_sample(&actions) {
+    if is_not_modelled(&actions) {
         return;
     }
     let rig = Rig::new();
@@ -176,9 +176,9 @@ pub fn actions(bytes: &[u8]) {
     rig.check();
 }
 
-/// Sampling is random: results cannot be compared.
-fn has_sample(actions: &[DpAction]) -> bool {
-    actions.iter().any(|a| a.any(|a| matches!(a, DpAction::Sample(_))))
+/// Sampling is random, and the model tracks no connections: results cannot be compared.
+fn is_not_modelled(actions: &[DpAction]) -> bool {
+    actions.iter().any(|a| a.any(|a| matches!(a, DpAction::Sample(_) | DpAction::Ct(_))))
 }
 
 /// Bytes on an OpenFlow connection after the hello (the first byte is the version), and a frame afterwards.

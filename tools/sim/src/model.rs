@@ -364,6 +364,8 @@ impl PlainCore {
                     }
                 }
                 DpAction::Trunc(Trunc(bytes)) => cut = Some(*bytes),
+                // The state of a connection is not in the frame.
+                DpAction::CtClear(_) => {}
                 // A drop ends the list, and a sample, which is by chance; no list here has the others.
                 DpAction::Sample(_)
                 | DpAction::Drop(_)
@@ -371,7 +373,6 @@ impl PlainCore {
                 | DpAction::PushMpls(_)
                 | DpAction::PopMpls(_)
                 | DpAction::Ct(_)
-                | DpAction::CtClear(_)
                 | DpAction::PushEth(_)
                 | DpAction::PopEth(_)
                 | DpAction::PushNsh(_)

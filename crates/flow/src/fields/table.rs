@@ -381,16 +381,16 @@ fields! {
         true, nxm id(1, 21), oxm oxm(0x8000, 29, 3), Place::Int { offset: offset_of!(Flow, tp_src), size: 2, shift: 0 };
     Icmpv6Code: "icmpv6_code" None, 1 B 8 bit, false, Decimal, Icmp6,
         true, nxm id(1, 22), oxm oxm(0x8000, 30, 3), Place::Int { offset: offset_of!(Flow, tp_dst), size: 2, shift: 0 };
-    NdReserved: "nd_reserved" None, 4 B 32 bit, false, Decimal, Nd,
-        true, nxm id(ERICSSON, 1), oxm None, Place::Int { offset: offset_of!(Flow, igmp_group), size: 4, shift: 0 };
     NdTarget: "nd_target" None, 16 B 128 bit, true, Ipv6, Nd,
         true, nxm id(1, 23), oxm oxm(0x8000, 31, 3), Place::Bytes { offset: offset_of!(Flow, nd_target), size: 16 };
-    NdOptionsType: "nd_options_type" None, 1 B 8 bit, false, Decimal, Nd,
-        true, nxm id(ERICSSON, 2), oxm None, Place::Int { offset: offset_of!(Flow, tcp_flags), size: 2, shift: 0 };
     NdSll: "nd_sll" None, 6 B 48 bit, true, Ethernet, NdSolicit,
         true, nxm id(1, 24), oxm oxm(0x8000, 32, 3), Place::Bytes { offset: offset_of!(Flow, arp_sha), size: 6 };
     NdTll: "nd_tll" None, 6 B 48 bit, true, Ethernet, NdAdvert,
         true, nxm id(1, 25), oxm oxm(0x8000, 33, 3), Place::Bytes { offset: offset_of!(Flow, arp_tha), size: 6 };
+    NdReserved: "nd_reserved" None, 4 B 32 bit, false, Decimal, Nd,
+        true, nxm id(ERICSSON, 1), oxm None, Place::Int { offset: offset_of!(Flow, igmp_group), size: 4, shift: 0 };
+    NdOptionsType: "nd_options_type" None, 1 B 8 bit, false, Decimal, Nd,
+        true, nxm id(ERICSSON, 2), oxm None, Place::Int { offset: offset_of!(Flow, tcp_flags), size: 2, shift: 0 };
     NshFlags: "nsh_flags" None, 1 B 8 bit, true, Decimal, Nsh,
         true, nxm id(0xffff, 1), oxm None, Place::Int { offset: offset_of!(Flow, nsh_flags), size: 1, shift: 0 };
     NshTtl: "nsh_ttl" None, 1 B 8 bit, false, Decimal, Nsh,

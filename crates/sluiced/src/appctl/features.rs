@@ -234,7 +234,7 @@ mod tests {
             ("max_hash_alg", "300", Err("Can not set value beyond the datapath capability")),
             ("max_hash_alg", "x", Err("Integer number expected")),
             ("max_hash_alg", "-1", Err("Negative number not expected")),
-            ("ct_state", "true", Err("Can not enable features not supported by the datapath")),
+            ("ct_state", "true", Ok(Value::Flag(true))),
             ("ct_state", "false", Ok(Value::Flag(false))),
             ("ufid", "true", Ok(Value::Flag(true))),
             ("ufid", "false", Err("This feature of the datapath cannot be changed")),

@@ -168,7 +168,8 @@ pub(crate) fn one_side_begins_connections_and_marks_belong_to_them(kind: Kind) {
 }
 
 pub(crate) fn a_zone_comes_from_a_field_and_clearing_forgets(kind: Kind) {
-    let lab = Lab::new(kind, 
+    let lab = Lab::new(
+        kind,
         "ip,ct_state=-trk actions=load:9->reg0,ct(commit,table=1,zone=reg0[0..15])
          table=1,ip,ct_state=+trk,ct_zone=9 actions=ct_clear,resubmit(,2)
          table=2,ip,ct_state=-trk,in_port=1 actions=2
@@ -178,8 +179,7 @@ pub(crate) fn a_zone_comes_from_a_field_and_clearing_forgets(kind: Kind) {
     let client = lab.connect(0, (lab.address(1), 5003)).expect("the rules forward");
     talk(client, server.accept().unwrap().0);
     assert!(lab.connections().contains("zone=9"));
-    wait_for(LIMIT, "a flow that clears", || lab.flows().contains("ct_clear,"))
-        .unwrap();
+    wait_for(LIMIT, "a flow that clears", || lab.flows().contains("ct_clear,")).unwrap();
 }
 
 pub(crate) fn sources_and_destinations_are_translated(kind: Kind) {

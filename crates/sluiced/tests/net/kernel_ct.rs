@@ -72,7 +72,8 @@ fn near(found: Option<u32>, wanted: u32) -> bool {
 fn timeouts_of_a_zone_are_those_of_its_policy() {
     require_kernel!();
     require_programs!("ovsdb-client");
-    let lab = Lab::new(Kind::Kernel, 
+    let lab = Lab::new(
+        Kind::Kernel,
         "ip,ct_state=-trk actions=ct(table=1,zone=5)
          table=1,ip,ct_state=+trk+new actions=ct(commit,zone=5),normal
          table=1,ip,ct_state=+trk+est actions=normal",
