@@ -242,14 +242,16 @@ fn valid(field: FieldId, value: u128) -> u128 {
 }
 
 fn set_field() -> impl Strategy<Value = Action> {
-    (range(128), any::<u128>(), any::<bool>()).prop_map(|(s, value, whole)| {
+    // The input port is not for a set-field.
+    let is_settable = |s: &SubField| s.field != FieldId::InPortOxm;
+    let range = range(128).prop_filter("a field for set-field", is_settable);
+    (range, any::<u128>(), any::<bool>()).prop_map(|(s, value, whole)| {
         let full = if s.field == FieldId::NwTos { 0xfc } else { s.field.full_mask() };
         let mask = if whole { full } else { s.field_mask() & full };
         let mask = if mask == 0 { full } else { mask };
         // A VLAN is set with its presence bit.
         let (value, mask) =
             if s.field == FieldId::VlanVid { (value | 0x1000, mask | 0x1000) } else { (value, mask) };
-        let value = if matches!(s.field, FieldId::InPortOxm) { value & 0xff } else { value };
         // Before OpenFlow 1.5 masks exist in Nicira's form.
         let style = if mask == full { SetStyle::SetField } else { SetStyle::Load2 };
         Action::SetField(SetField { field: s.field, value: valid(s.field, value) & mask, mask, style })
