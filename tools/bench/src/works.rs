@@ -169,13 +169,15 @@ pub(crate) fn pipeline(folder: &TempDir, flows: u64, recirculations: u64) -> Res
 }
 
 /// `flows` flows, each a tracked connection: the first packets commit it, with translation of the source to one of 20
-/// addresses on request; later ones are established.
+/// addresses on request; later ones are established. Each work has a zone of its own, so that none finds connections of
+/// another one.
 pub(crate) fn tracked(folder: &TempDir, flows: u64, translated: bool) -> Result<Work> {
     let frames = Frames::new(0, flows);
     let mut all: Vec<_> = (0..flows).map(|flow| frame(&frames, flow, None)).collect();
     shuffle(&mut all);
     let suffix = if translated { "-snat" } else { "" };
     let file = write(folder.path(), &format!("ct{flows}{suffix}.pcap"), all)?;
+    let zone = flows % 60_000 + u64::from(translated);
     let (look, commit) = match translated {
         true => ("nat,table=1", "commit,nat(src=192.0.2.1-192.0.2.20)"),
         false => ("table=1", "commit"),
@@ -185,8 +187,8 @@ pub(crate) fn tracked(folder: &TempDir, flows: u64, translated: bool) -> Result<
         id: format!("{flows}{suffix}"),
         title: format!("{flows} tracked connections{what}"),
         rules: vec![
-            format!("in_port=1,udp,actions=ct({look})"),
-            format!("table=1,udp,ct_state=+trk+new,actions=ct({commit}),output:{OUT}"),
+            format!("in_port=1,udp,actions=ct(zone={zone},{look})"),
+            format!("table=1,udp,ct_state=+trk+new,actions=ct(zone={zone},{commit}),output:{OUT}"),
             format!("table=1,udp,ct_state=+trk+est,actions=output:{OUT}"),
         ],
         sources: vec![Source { port: 1, file }],
