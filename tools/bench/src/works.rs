@@ -35,6 +35,8 @@ pub(crate) struct Work {
     pub(crate) sources: Vec<Source>,
     /// Megaflows in each switch.
     pub(crate) megaflows: usize,
+    /// Number of those that may end before they are counted.
+    pub(crate) may_end: usize,
 }
 
 /// A frame of a flow; `to` replaces its destination address.
@@ -103,6 +105,7 @@ pub(crate) fn one_mask(folder: &TempDir, flows: u64, simple: bool) -> Result<Wor
         title: format!("{flows} flow(s), one megaflow{rule}"),
         rules: vec![format!("{what},actions=output:{OUT}")],
         sources: vec![Source { port: 1, file }],
+        may_end: 0,
         megaflows: 1,
     })
 }
@@ -119,6 +122,7 @@ pub(crate) fn many_masks(folder: &TempDir, flows: u64) -> Result<Work> {
         title: format!("{flows} flows, {MASKS} megaflows in as many masks"),
         rules: (0..MASKS).map(rule).collect(),
         sources: vec![Source { port: 1, file }],
+        may_end: 0,
         megaflows: MASKS as usize,
     })
 }
@@ -137,6 +141,7 @@ pub(crate) fn own_megaflows(folder: &TempDir, flows: u64) -> Result<Work> {
         title: format!("{flows} flows, a megaflow each"),
         rules: vec![format!("in_port=1,udp,actions={},output:{OUT}", moves.join(","))],
         sources: vec![Source { port: 1, file }],
+        may_end: 0,
         megaflows: flows as usize,
     })
 }
@@ -164,6 +169,7 @@ pub(crate) fn pipeline(folder: &TempDir, flows: u64, recirculations: u64) -> Res
         ),
         rules: (0..=recirculations).map(rule).collect(),
         sources: vec![Source { port: 1, file }],
+        may_end: 0,
         megaflows: recirculations as usize + 1,
     })
 }
@@ -192,7 +198,8 @@ pub(crate) fn tracked(folder: &TempDir, flows: u64, translated: bool) -> Result<
             format!("table=1,udp,ct_state=+trk+est,actions=output:{OUT}"),
         ],
         sources: vec![Source { port: 1, file }],
-        // The one of new connections ends some seconds after the last of them.
+        // That of new connections ends some seconds after the last of them.
+        may_end: 1,
         megaflows: 3,
     })
 }
@@ -220,6 +227,7 @@ pub(crate) fn shared_subtables(folder: &TempDir, each: u32) -> Result<Work> {
         title: format!("{SUBTABLES} subtables, {PORTS} ports each using {each}{rarely}"),
         rules,
         sources,
+        may_end: 0,
         megaflows: SUBTABLES as usize,
     })
 }
