@@ -1,5 +1,6 @@
 //! New connections: limits, translation, insertion.
 
+use crate::expect::Expected;
 use crate::index::Refused;
 use crate::key::Words;
 use crate::limits::Refusal;
@@ -35,7 +36,7 @@ impl Tracker {
         key: &mut FlowKey,
         port: u32,
         now_ms: u64,
-    ) -> Result<Option<Translation>, Place>
+    ) -> Result<(Option<Translation>, Option<Seen<W>>), Place>
     where
         [u64; W]: Words,
         Tracker: Family<W>,
@@ -47,23 +48,26 @@ impl Tracker {
         };
         if packet.is_error || !begins {
             write_invalid(key, request.zone);
-            return Ok(None);
+            return Ok((None, None));
         }
+        let expected = self.expectations.find(words.key(), now_ms);
+        let mut state = ct_state::NEW | if expected.is_some() { ct_state::REL } else { 0 };
         let mut seen = None;
         if request.commit {
-            match self.commit(packet, words, request, port, now_ms) {
+            match self.commit(packet, words, request, expected.as_ref(), port, now_ms) {
                 Ok(created) => seen = created,
                 Err(place) => return Err(place),
             }
         }
         let Some(seen) = seen else {
-            write(key, request.zone, ct_state::NEW, 0, 0, &words);
-            return Ok(None);
+            let (mark, labels) = expected.map_or((0, 0), |e| (e.mark, e.labels));
+            let orig = expected.and_then(|e| Words::of(e.parent)).unwrap_or(words);
+            write(key, request.zone, state, mark, labels, &orig);
+            return Ok((None, None));
         };
-        let mut state = ct_state::NEW;
         let translation = translate(packet, request, &seen, &mut state);
-        write(key, request.zone, state, seen.state.mark, seen.labels, &seen.orig);
-        Ok(translation)
+        self.write_seen(key, request.zone, state, &seen);
+        Ok((translation, Some(seen)))
     }
 
     /// Creates a connection. `Ok(None)`: a limit or the translation refuses it. `Err`: there is one by now.
@@ -72,6 +76,7 @@ impl Tracker {
         packet: &PacketInfo,
         orig: [u64; W],
         request: &Request,
+        expected: Option<&Expected>,
         port: u32,
         now_ms: u64,
     ) -> Result<Option<Seen<W>>, Place>
@@ -98,8 +103,8 @@ impl Tracker {
             self.stats.full.add();
             return Ok(None);
         };
-        let (state, tcp, timeout) = first_state(packet, request);
-        let labels = request.labels.map_or(0, |m| m.value);
+        let (state, tcp, timeout) = first_state(packet, request, expected);
+        let labels = expected.map_or(request.labels.map_or(0, |m| m.value), |e| e.labels);
         let body = Body {
             expires_ms: now_ms + self.policies.ms(state.policy, timeout),
             state: state.pack(),
@@ -110,14 +115,23 @@ impl Tracker {
         };
         let reply = orig.reversed();
         let locked = slab.create(number, [orig, reply], &body);
-        let refused = match &request.nat {
-            CtNat::New(range) => self.insert_translated(&locked, number, orig, range, now_ms),
-            CtNat::No | CtNat::Known => self.insert(number, [orig, reply], false, now_ms),
+        if let Some(expected) = expected {
+            self.parents.add(number, orig.key(), expected.parent);
+        }
+        let refused = match (&request.nat, expected) {
+            (CtNat::New(_) | CtNat::Known, Some(expected)) => {
+                self.insert_expected(&locked, number, [orig, reply], expected, now_ms)
+            }
+            (CtNat::New(range), None) => self.insert_translated(&locked, number, orig, range, now_ms),
+            (CtNat::No, _) | (CtNat::Known, None) => self.insert(number, [orig, reply], false, now_ms),
         };
         let reply = match refused {
             Ok(reply) => reply,
             Err(refused) => {
                 locked.end();
+                if expected.is_some() {
+                    self.parents.end(number, orig.key());
+                }
                 drop(locked);
                 slab.release(number, list);
                 self.limits.give_back(request.zone, port);
@@ -184,6 +198,28 @@ impl Tracker {
         Err(NotInserted::NoTuple)
     }
 
+    /// Inserts the keys of a locked record of an expected connection, translated as its parent is.
+    fn insert_expected<const W: usize>(
+        &self,
+        locked: &Locked<'_, W>,
+        number: u32,
+        [orig, mut reply]: [[u64; W]; 2],
+        expected: &Expected,
+        now_ms: u64,
+    ) -> Result<[u64; W], NotInserted>
+    where
+        [u64; W]: Words,
+        Tracker: Family<W>,
+    {
+        if expected.is_src {
+            reply.set_dst(expected.address)
+        } else {
+            reply.set_src(expected.address)
+        }
+        locked.set_reply(reply);
+        self.insert(number, [orig, reply], true, now_ms)
+    }
+
     /// Chooses a translation for a locked record and inserts its keys.
     fn insert_translated<const W: usize>(
         &self,
@@ -216,21 +252,25 @@ impl Tracker {
 }
 
 /// State, sequence numbers and timeout of a new connection.
-fn first_state(packet: &PacketInfo, request: &Request) -> (State, [u64; 3], TimeoutAttr) {
-    let (snat, dnat) = match request.nat {
-        CtNat::New(range) => (!range.is_dst, range.is_dst),
-        CtNat::No | CtNat::Known => (false, false),
+fn first_state(
+    packet: &PacketInfo,
+    request: &Request,
+    expected: Option<&Expected>,
+) -> (State, [u64; 3], TimeoutAttr) {
+    let (snat, dnat) = match (request.nat, expected) {
+        (CtNat::New(_) | CtNat::Known, Some(expected)) => (expected.is_src, !expected.is_src),
+        (CtNat::New(range), None) => (!range.is_dst, range.is_dst),
+        (CtNat::No, _) | (CtNat::Known, None) => (false, false),
     };
     let state = State {
         stage: Stage::First,
         snat,
         dnat,
-        related: false,
-        labelled: request.labels.is_some_and(|m| m.value != 0),
-        helper: request.helper,
-        skew_reply: false,
+        related: expected.is_some(),
+        labelled: expected.map_or(request.labels.map_or(0, |m| m.value), |e| e.labels) != 0,
+        helper: packet.control(request.helper).filter(|helper| request.helper == Some(*helper)),
         policy: if has_policies(packet.key.rest().proto) { request.policy } else { 0 },
-        mark: request.mark.map_or(0, |m| m.value),
+        mark: expected.map_or(request.mark.map_or(0, |m| m.value), |e| e.mark),
     };
     match packet.transport {
         Transport::Tcp(segment) => (state, Tcp::new(&segment).pack(), TimeoutAttr::TcpSynSent),

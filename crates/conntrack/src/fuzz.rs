@@ -1,6 +1,6 @@
 //! A fuzz target: any frames through any `ct` actions.
 
-use crate::{Cursor, Helper, Key, PacketInfo, Request, Tracker, Translation, cited_transport};
+use crate::{Announcement, Cursor, Helper, Key, PacketInfo, Request, Tracker, Translation, cited_transport};
 use dpif::{CtNat, Masked, NatAddresses, NatRange};
 use flow::extract::{Metadata, extract};
 use flow::{FlowKey, ct_state, shape};
@@ -40,7 +40,7 @@ fn request(what: u8, range: u8, zone: u8) -> Request {
         force: bit(0) && bit(1),
         mark: bit(2).then_some(Masked { value: u32::from(range), mask: 0xff }),
         labels: bit(3).then_some(Masked { value: u128::from(range & 3) << 64, mask: 3 << 64 }),
-        helper: if bit(4) { Helper::Ftp } else { Helper::None },
+        helper: bit(4).then_some(Helper::Ftp),
         nat: match (bit(5), bit(0) && bit(6)) {
             (_, true) => CtNat::New(new),
             (true, false) => CtNat::Known,
@@ -66,7 +66,7 @@ pub(crate) fn run(mut bytes: &[u8]) -> u64 {
         let [what, range, place, wait, again, _] = *head;
         now_ms += u64::from(wait) * 100;
         let request = request(what, range, place);
-        let packet = Packet::from_slice(frame);
+        let mut packet = Packet::from_slice(frame);
         let mut key = FlowKey::default();
         let layout = extract(frame, &Metadata::default(), 1, &mut key);
         if again & 1 != 0 {
@@ -81,7 +81,19 @@ pub(crate) fn run(mut bytes: &[u8]) -> u64 {
             let _ = cited_transport(&info.key, frame);
         }
         let port = u32::from(place >> 2);
+        let control = info.as_ref().and_then(|info| Some((info, info.control(request.helper)?)));
         let to = match &info {
+            _ if let Some((info, helper)) = control => {
+                let (l3, l4, is_v6) = (layout.l3.into(), layout.l4.into(), matches!(info.key, Key::V6(_)));
+                let announcement = Announcement::read(&packet, l3, l4, is_v6, helper);
+                let (to, edit) = tracker.track_control(info, &announcement, &request, &mut key, port, now_ms);
+                assert!(to.is_some() || edit.is_none());
+                if let Some(edit) = edit {
+                    tracker.edit(&mut packet, l3, l4, &edit, again & 4 != 0);
+                    assert!(again & 4 != 0 || packet.len() == frame.len());
+                }
+                to
+            }
             Some(info) => {
                 let lookup = tracker.look_ahead(&info.key);
                 tracker.track_looked_up(info, lookup, &request, &mut key, port, now_ms)
@@ -105,6 +117,8 @@ pub(crate) fn run(mut bytes: &[u8]) -> u64 {
     tracker.flush(0, |_| true);
     let stats = tracker.stats();
     assert_eq!((tracker.connections(), stats.created), (0, stats.ended));
+    // Nothing is expected for connections that have ended.
+    assert_eq!(tracker.expectations(now_ms).count(), 0);
     stats.created
 }
 

@@ -14,7 +14,7 @@ pub(crate) const V4_WORDS: usize = 2;
 pub(crate) const V6_WORDS: usize = 5;
 
 /// A tuple and its zone.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Key {
     /// Of IPv4.
     V4([u64; V4_WORDS]),
@@ -96,6 +96,9 @@ pub(crate) trait Words: Copy + Eq + AsRef<[u64]> {
 
     fn key(self) -> Key;
 
+    /// The words of a key of this family.
+    fn of(key: Key) -> Option<Self>;
+
     /// Writes the addresses into the words of the block of connections of a flow key ([`flow::CtBlock`]).
     fn write_addresses(&self, block: &mut [u64; 8]);
 
@@ -149,6 +152,10 @@ impl Words for [u64; V4_WORDS] {
         Key::V4(self)
     }
 
+    fn of(key: Key) -> Option<Self> {
+        if let Key::V4(words) = key { Some(words) } else { None }
+    }
+
     #[inline]
     fn write_addresses(&self, block: &mut [u64; 8]) {
         let [a, b, c, d] = ((self[0] >> 32) as u32).to_ne_bytes();
@@ -192,6 +199,10 @@ impl Words for [u64; V6_WORDS] {
         Key::V6(self)
     }
 
+    fn of(key: Key) -> Option<Self> {
+        if let Key::V6(words) = key { Some(words) } else { None }
+    }
+
     #[inline]
     fn write_addresses(&self, block: &mut [u64; 8]) {
         for n in 0..4 {
@@ -201,6 +212,21 @@ impl Words for [u64; V6_WORDS] {
 }
 
 impl Key {
+    /// The lowest key.
+    pub(crate) const MIN: Key = Key::V4([0; V4_WORDS]);
+
+    pub(crate) fn is_v6(&self) -> bool {
+        matches!(self, Key::V6(_))
+    }
+
+    pub(crate) fn with_rest(mut self, rest: Rest) -> Key {
+        match &mut self {
+            Key::V4(words) => words.set_rest(rest),
+            Key::V6(words) => words.set_rest(rest),
+        }
+        self
+    }
+
     /// The key of a tuple; `None` for an ICMP type that begins and answers no connection.
     pub fn of(tuple: &CtTuple, zone: u16) -> Option<Key> {
         let is_v6 = matches!(tuple.addresses, CtAddresses::V6 { .. });

@@ -4,7 +4,8 @@
 //! - [`PacketInfo`]: key and transport state of a packet, or the verdict that it is invalid.
 //! - [`Tracker`]: finds and updates the connection, commits new ones, translates (docs/conntrack.md).
 //! - [`ipf`]: holds IP fragments until their datagram is complete, so that it is tracked as a whole.
-//! - [`alg`]: reads and rewrites control messages of FTP; knows those of TFTP.
+//! - [`alg`]: reads and rewrites control messages of FTP; knows those of TFTP. [`Tracker::track_control`] expects the
+//!   connections that they announce.
 //! - Memory that never moves: records of fixed size in slabs, found by an index of one cache line per bucket. Both are read
 //!   without a lock and without a pin; writers lock one record or one bucket.
 //!
@@ -16,6 +17,8 @@
 
 pub mod alg;
 mod commit;
+mod control;
+mod expect;
 pub mod fuzz;
 mod index;
 pub mod ipf;
@@ -36,12 +39,13 @@ mod tracker;
 mod usual;
 mod views;
 
+pub use alg::{Announcement, Helper};
+pub use control::Edit;
 pub use key::{Key, Rest};
 pub use limits::CONNECTIONS_MAX_DEFAULT;
 pub use nat::CANDIDATES_MAX;
 pub use packet_info::{PacketInfo, Transport, cited_transport};
 pub use request::{Request, Translation};
-pub use state::Helper;
 pub use stats::TrackerStats;
 pub use timeouts::{NoSuchPolicy, POLICIES_MAX, usual_s};
 pub use tracker::Tracker;

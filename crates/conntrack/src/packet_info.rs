@@ -3,6 +3,7 @@
 //! A packet that this refuses is invalid (`+inv`): fragments, bad checksums, ports 0, ICMP messages that belong to no
 //! connection. A checksum that a device completes or has verified is not computed here.
 
+use crate::alg::Helper;
 use crate::key::{Key, Rest, V6_WORDS, Words, answer_of, is_icmp};
 use crate::tcp;
 use flow::extract::Layout;
@@ -37,6 +38,16 @@ pub struct PacketInfo {
 }
 
 impl PacketInfo {
+    /// The helper for which it is a control packet; `named`: the helper of its `ct` action.
+    #[inline]
+    pub fn control(&self, named: Option<Helper>) -> Option<Helper> {
+        let Rest { src, dst, proto, .. } = self.key.rest();
+        if named.is_none() && !Helper::has_port(src, dst) || self.is_error {
+            return None;
+        }
+        Helper::of_packet(proto, [src, dst], named)
+    }
+
     /// Reads a packet whose headers are at `layout`. `None`: it is invalid.
     pub fn read(packet: &Packet, key: &FlowKey, layout: Layout, zone: u16) -> Option<PacketInfo> {
         let b = &key.base;

@@ -36,7 +36,7 @@ pub(crate) struct Body {
     pub(crate) tcp: [u64; 3],
     /// Labels: high and low half.
     pub(crate) labels: [u64; 2],
-    /// Change of sequence numbers by a helper.
+    /// Shift of TCP numbers by a helper ([`crate::alg::Skew`]).
     pub(crate) skew: u64,
 }
 

@@ -1,7 +1,7 @@
 //! [`Request`]: a `ct` action as the tracker executes it, and [`Translation`]: what it asks of the packet.
 
+use crate::alg::Helper;
 use crate::key::Key;
-use crate::state::Helper;
 use dpif::{CtAction, CtCommit, CtNat, Masked};
 use std::net::IpAddr;
 
@@ -19,7 +19,7 @@ pub struct Request {
     /// Labels to set.
     pub labels: Option<Masked<u128>>,
     /// Helper of a new connection.
-    pub helper: Helper,
+    pub helper: Option<Helper>,
     /// Translation.
     pub nat: CtNat,
     /// Timeout policy of a new connection; 0: the usual timeouts.
@@ -31,14 +31,14 @@ impl Request {
     /// names mean the usual timeouts.
     pub fn of(action: &CtAction) -> Request {
         let policy = action.timeout.as_ref().and_then(|name| name.as_str().parse().ok()).unwrap_or(0);
-        let helper = action.helper.as_ref().and_then(|name| Helper::by_name(name.as_str()));
+        let helper = action.helper.as_ref().and_then(|name| Helper::named(name.as_str()));
         Request {
             zone: action.zone,
             commit: action.commit != CtCommit::No,
             force: action.commit == CtCommit::Force,
             mark: action.mark.as_ref().map(|m| Masked { value: m.value & m.mask, mask: m.mask }),
             labels: action.labels.as_ref().map(|m| Masked { value: m.value & m.mask, mask: m.mask }),
-            helper: helper.unwrap_or_default(),
+            helper,
             nat: action.nat,
             policy,
         }

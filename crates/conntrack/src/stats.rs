@@ -31,6 +31,10 @@ pub(crate) struct Stats {
     pub(crate) out_of_window: Counter,
     /// Other invalid packets.
     pub(crate) invalid: Counter,
+    /// Announced connections that are not expected: too many are.
+    pub(crate) expectations_full: Counter,
+    /// Announced addresses that were not rewritten: no room.
+    pub(crate) not_rewritten: Counter,
 }
 
 /// Values of a tracker's counters.
@@ -50,6 +54,10 @@ pub struct TrackerStats {
     pub out_of_window: u64,
     /// Other invalid packets.
     pub invalid: u64,
+    /// Announced connections that are not expected, because too many are.
+    pub expectations_full: u64,
+    /// Announced addresses that were not rewritten, because the packet or the sum of changes has no room.
+    pub not_rewritten: u64,
 }
 
 impl Stats {
@@ -62,6 +70,8 @@ impl Stats {
             no_tuple: self.no_tuple.get(),
             out_of_window: self.out_of_window.get(),
             invalid: self.invalid.get(),
+            expectations_full: self.expectations_full.get(),
+            not_rewritten: self.not_rewritten.get(),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Tests of the tracker by frames: states, translation, limits. Expectations are answers of Open vSwitch 3.1.
 
 pub(crate) mod agree;
+mod control;
 mod model;
 mod threads;
 
@@ -310,9 +311,15 @@ fn corpus_of_track() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/track");
     testkit::replay_corpus(folder, crate::fuzz::track);
     // The frames are whole: each file creates what its name says.
-    for (name, created) in
-        [("udp", 1), ("tcp", 2), ("icmp_error_of_translated", 1), ("force", 2), ("limit", 16), ("ipv6", 2)]
-    {
+    for (name, created) in [
+        ("udp", 1),
+        ("tcp", 2),
+        ("icmp_error_of_translated", 1),
+        ("force", 2),
+        ("limit", 16),
+        ("ipv6", 2),
+        ("ftp_session", 2),
+    ] {
         let bytes = std::fs::read(format!("{folder}/{name}")).expect("the file is there");
         assert_eq!(crate::fuzz::run(&bytes), created, "{name}");
     }

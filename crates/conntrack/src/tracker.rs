@@ -8,6 +8,8 @@
 //! index together. Of two threads that commit the same connection one inserts; the other gives its record back and goes on
 //! with the winner's. It ends once: the thread that clears the record's live bit removes its keys and frees it.
 
+use crate::alg::Skew;
+use crate::expect::{Expectations, Parents};
 use crate::index::{Index, Tag};
 use crate::key::{Key, KeyHash, Rest, V4_WORDS, V6_WORDS, Words};
 use crate::limits::Limits;
@@ -64,6 +66,9 @@ pub struct Tracker {
     pub(crate) limits: Limits,
     pub(crate) policies: Policies,
     pub(crate) stats: Stats,
+    pub(crate) expectations: Expectations,
+    /// Of related connections.
+    pub(crate) parents: Parents,
     pub(crate) hash: KeyHash,
     /// Not seeded: the same after a restart (`persistent`).
     pub(crate) persistent: KeyHash,
@@ -96,6 +101,23 @@ pub(crate) struct Seen<const W: usize> {
     pub(crate) reply: [u64; W],
     pub(crate) state: State,
     pub(crate) labels: u128,
+}
+
+/// Sees the connection of a packet, once it is tracked.
+pub(crate) trait Observe {
+    fn see<const W: usize>(&mut self, seen: &Seen<W>)
+    where
+        [u64; W]: Words;
+}
+
+/// Of no interest.
+impl Observe for () {
+    #[inline]
+    fn see<const W: usize>(&mut self, _seen: &Seen<W>)
+    where
+        [u64; W]: Words,
+    {
+    }
 }
 
 /// A connection as the index led to it. Its record may have been used again since.
@@ -150,6 +172,8 @@ impl Tracker {
             limits: Limits::new(),
             policies: Policies::new(),
             stats: Stats::default(),
+            expectations: Expectations::new(KeyHash::new(seed)),
+            parents: Parents::new(KeyHash::new(seed)),
             hash: KeyHash::new(seed),
             persistent: KeyHash::new(0),
             random: AtomicU64::new(seed),
@@ -178,12 +202,13 @@ impl Tracker {
                 write_invalid(key, request.zone);
                 None
             }
-            Some((p, Key::V4(words))) => self.track_words(p, words, request, key, port, now_ms),
-            Some((p, Key::V6(words))) => self.track_words(p, words, request, key, port, now_ms),
+            Some((p, Key::V4(words))) => self.track_words(p, words, request, key, port, now_ms, &mut ()),
+            Some((p, Key::V6(words))) => self.track_words(p, words, request, key, port, now_ms, &mut ()),
         }
     }
 
-    fn track_words<const W: usize>(
+    #[allow(clippy::too_many_arguments, reason = "those of track, and who looks on")]
+    pub(crate) fn track_words<const W: usize>(
         &self,
         packet: &PacketInfo,
         words: [u64; W],
@@ -191,6 +216,7 @@ impl Tracker {
         key: &mut FlowKey,
         port: u32,
         now_ms: u64,
+        observer: &mut impl Observe,
     ) -> Option<Translation>
     where
         [u64; W]: Words,
@@ -208,9 +234,10 @@ impl Tracker {
         let again = before & ct_state::TRK != 0 && !translated;
         for _ in 0..4 {
             if let Some(connection) = found {
-                let ct = Pass { packet, request, before, again, now_ms };
+                let ct = Pass { packet, request, before, translated, again, now_ms };
                 match self.existing(&connection, &ct) {
                     (Existing::Tracked(seen), state) => {
+                        observer.see(&seen);
                         return self.finish(packet, request, seen, state, key);
                     }
                     // It has ended.
@@ -227,7 +254,10 @@ impl Tracker {
                 return None;
             }
             match self.begin(packet, words, request, key, port, now_ms) {
-                Ok(translation) => return translation,
+                Ok((translation, seen)) => {
+                    seen.iter().for_each(|seen| observer.see(seen));
+                    return translation;
+                }
                 // Another thread was faster.
                 Err(place) => found = Some(Found::new(place, words)),
             }
@@ -415,7 +445,11 @@ impl Tracker {
         let renew = |timeout| locked.set_expires_ms(ct.now_ms + self.policies.ms(policy, timeout));
         let valid = (before | ct_state::EST | reply) & !ct_state::NEW;
         match ct.packet.transport {
-            Transport::Tcp(segment) => {
+            Transport::Tcp(mut segment) => {
+                if state.helper.is_some() {
+                    let skew = Skew::unpack(locked.record().body().skew);
+                    skew.restore(&mut segment, direction.is_reply(), ct.translated);
+                }
                 let mut tcp = Tcp::unpack(locked.tcp());
                 let checked = self.checks_sequence.load(Ordering::Relaxed);
                 let update = tcp.update(&segment, direction.is_reply(), checked);
@@ -503,6 +537,13 @@ impl Tracker {
             }
         }
         let orig = keys[0].0;
+        let state = State::unpack(record.state());
+        if state.helper.is_some() {
+            self.expectations.end(orig.key());
+        }
+        if state.related {
+            self.parents.end(number, orig.key());
+        }
         self.limits.give_back(orig.rest().zone, record.body().port as u32);
         self.stats.ended.add();
         // Another thread may fill the record as soon as its number is free: the lock must be open before.
@@ -523,8 +564,22 @@ impl Tracker {
         [u64; W]: Words,
     {
         let translation = translate(packet, request, &seen, &mut state);
-        write(key, request.zone, state, seen.state.mark, seen.labels, &seen.orig);
+        self.write_seen(key, request.zone, state, &seen);
         translation
+    }
+
+    /// Writes the state of a packet of a connection. The original tuple of a related one is that of its parent.
+    #[inline]
+    pub(crate) fn write_seen<const W: usize>(&self, key: &mut FlowKey, zone: u16, state: u32, seen: &Seen<W>)
+    where
+        [u64; W]: Words,
+    {
+        let mut orig = seen.orig;
+        if seen.state.related {
+            let parent = self.parents.find(seen.place.number, orig.key());
+            orig = parent.and_then(Words::of).unwrap_or(orig);
+        }
+        write(key, zone, state, seen.state.mark, seen.labels, &orig);
     }
 }
 
@@ -534,6 +589,8 @@ struct Pass<'a> {
     request: &'a Request,
     /// Its `ct_state` of the same zone so far.
     before: u32,
+    /// It was translated in this zone before.
+    translated: bool,
     /// It was tracked in this zone before.
     again: bool,
     now_ms: u64,

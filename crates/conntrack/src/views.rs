@@ -8,7 +8,7 @@ use crate::stats::TrackerStats;
 use crate::tcp::Tcp;
 use crate::timeouts::NoSuchPolicy;
 use crate::tracker::{Family, Place, Tracker};
-use dpif::{Connection, CtCounters, CtProtocol, TimeoutPolicy};
+use dpif::{Connection, CtCounters, CtProtocol, Expectation, TimeoutPolicy};
 use packet::headers as h;
 use std::ops::ControlFlow;
 use sync::Ordering;
@@ -33,8 +33,9 @@ impl Tracker {
         }
     }
 
-    /// Ends expired connections of one slice.
+    /// Ends expired connections of one slice, and as many expired expectations at most.
     pub fn expire(&self, from: Cursor, records: u32, now_ms: u64) -> Option<Cursor> {
+        self.expectations.expire(now_ms, records as usize);
         self.slice(from, records, |v6, number| {
             if v6 {
                 self.expire_one::<V6_WORDS>(number, now_ms);
@@ -101,6 +102,7 @@ impl Tracker {
         }
         let (orig, reply, body) = read().filter(|(.., body)| body.expires_ms > now_ms)?;
         let state = State::unpack(body.state);
+        let parent = if state.related { self.parents.find(number, orig.key()) } else { None };
         let rest = orig.rest();
         let protocol = (rest.proto == h::IPPROTO_TCP).then(|| {
             let [a, b] = Tcp::unpack(body.tcp).sides();
@@ -109,7 +111,7 @@ impl Tracker {
         Some(Connection {
             orig: orig.key().tuple(),
             reply: reply.key().tuple(),
-            parent: None,
+            parent: parent.map(|key| key.tuple()),
             zone: rest.zone,
             mark: state.mark,
             labels: u128::from(body.labels[0]) << 64 | u128::from(body.labels[1]),
@@ -120,7 +122,18 @@ impl Tracker {
             start_ns: 0,
             stop_ns: 0,
             protocol,
-            helper: state.helper.name().map(str::to_string),
+            helper: state.helper.map(|helper| helper.name().to_string()),
+        })
+    }
+
+    /// All expected connections, those that end first at the beginning.
+    pub fn expectations(&self, now_ms: u64) -> impl Iterator<Item = Expectation> {
+        self.expectations.all(now_ms).into_iter().map(|(key, expected)| Expectation {
+            tuple: key.tuple(),
+            parent: expected.parent.tuple(),
+            zone: key.rest().zone,
+            mark: expected.mark,
+            labels: expected.labels,
         })
     }
 

@@ -128,8 +128,10 @@ impl Connections for UserspaceDatapath {
         Ok(())
     }
 
-    /// None: rules with helpers are refused.
-    fn expectations(&self, _zone: Option<u16>, _sink: &mut ExpectationSink<'_>) -> Result<(), DpifError> {
+    fn expectations(&self, zone: Option<u16>, sink: &mut ExpectationSink<'_>) -> Result<(), DpifError> {
+        let Some(tracker) = self.pool.factory.shared.tracker_in_use() else { return Ok(()) };
+        let all = tracker.expectations(sys::clock::monotonic_ms());
+        let _complete = all.filter(|e| zone.is_none_or(|zone| zone == e.zone)).try_for_each(|e| sink(&e));
         Ok(())
     }
 
@@ -211,6 +213,8 @@ impl Connections for UserspaceDatapath {
             ("conntrack_nat_exhausted", stats.no_tuple),
             ("conntrack_tcp_seq_chk_failed", stats.out_of_window),
             ("conntrack_invalid", stats.invalid),
+            ("conntrack_expectations_full", stats.expectations_full),
+            ("conntrack_alg_not_rewritten", stats.not_rewritten),
         ]
     }
 }

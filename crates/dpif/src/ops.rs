@@ -373,8 +373,7 @@ impl Capabilities {
         check_pkt_len: true,
         add_mpls: true,
         psample: false,
-        // Its tracker expects no data connections of FTP and TFTP.
-        ct: CtCapabilities { helpers: false, ..CtCapabilities::ALL },
+        ct: CtCapabilities::ALL,
         queues: QueuePriority::Number,
         packet_types: true,
         key_limits: None,

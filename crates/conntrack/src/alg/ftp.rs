@@ -40,6 +40,19 @@ pub struct Address {
     pub commas: bool,
 }
 
+impl Address {
+    /// The text of another address in its place.
+    fn text(&self, new: IpAddr) -> String {
+        let text = new.to_string();
+        if self.commas { text.replace('.', ",") } else { text }
+    }
+
+    /// Whether another address has the same length.
+    pub(crate) fn keeps_length(&self, new: IpAddr) -> bool {
+        self.text(new).len() == self.span.len()
+    }
+}
+
 /// An announced data connection.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DataPort {
@@ -216,10 +229,7 @@ fn data_v6(kind: Kind, text: &[u8]) -> Option<DataPort> {
 /// `None`, with the packet unchanged: the IP length has no room, or the segment is not the one scanned. OVS too sends a
 /// message without room for its growth as it is.
 pub fn rewrite(packet: &mut Packet, segment: &Segment, old: &Address, new: IpAddr) -> Option<i32> {
-    let mut text = new.to_string();
-    if old.commas {
-        text = text.replace('.', ",");
-    }
+    let text = old.text(new);
     let start = segment.payload().start;
     let span = start.saturating_add(old.span.start)..start.saturating_add(old.span.end);
     segment.replace(packet, span, text.as_bytes())

@@ -1,28 +1,33 @@
-//! Helpers for protocols that announce further connections: FTP (RFC 959, RFC 2428) and TFTP (RFC 1350). Pure functions
-//! over one packet; the tracker keeps expectations and the skew of sequence numbers.
+//! Helpers for protocols that announce further connections: FTP (RFC 959, RFC 2428) and TFTP (RFC 1350). Functions
+//! over one packet; the tracker keeps expectations and skews.
 //!
-//! Order for a packet of a connection with a helper, as in OVS:
-//! 1. [`ftp::scan`] its payload. Invalid: the packet becomes +inv+trk, and nothing else happens to it.
-//! 2. A data port is expected; [`ftp::DataPort::is_of`] must hold for the addresses of the connection and of its
-//!    translation, else the packet is invalid too. A TFTP packet to the server needs no scan: OVS expects a connection
-//!    to its source port for any payload.
-//! 3. With translation: [`ftp::rewrite`] the address.
-//! 4. With translation, also for messages of no interest: [`adjust`] the sequence number by the skew so far, in the
-//!    direction of the rewritten messages, or the acknowledgement number by its negative in the other one.
-//! 5. The result of step 3 adds to the skew.
+//! Order for a control packet ([`Helper::of_packet`]) of a connection with a helper ([`crate::Tracker::track_control`]):
+//! 1. [`Announcement::read`] its payload.
+//! 2. The windows of TCP are checked with the numbers of the senders ([`Skew`]).
+//! 3. Invalid messages, also those with addresses of others ([`ftp::DataPort::is_of`]): the packet is `+inv` too, and
+//!    nothing else happens to it.
+//! 4. A data port is expected. A TFTP packet to the server needs no message: Open vSwitch expects a connection to its source
+//!    port for any payload.
+//! 5. With translation: [`ftp::rewrite`] the address; also for messages of no interest: [`adjust`] the sequence number
+//!    by the skew so far, in the direction of the rewritten messages, or the acknowledgement number by its negative
+//!    in the other one.
+//! 6. The growth by step 5 adds to the skew.
 //!
-//! A packet made of fragments must not be rewritten: see [`crate::ipf::Reassembled`].
+//! A packet made of fragments keeps its length: see [`crate::ipf::Reassembled`].
 //!
 //! Omissions, as in OVS: a message in two segments is not recognised; only the first message of a segment counts; SACK
 //! options keep their numbers.
 
 pub mod ftp;
+mod skew;
 mod tcp;
 #[cfg(test)]
 mod tests;
 
+use packet::Packet;
 use packet::headers::{IPPROTO_TCP, IPPROTO_UDP};
 
+pub(crate) use skew::Skew;
 pub use tcp::{Number, Segment, adjust};
 
 const FTP_PORT: u16 = 21;
@@ -55,27 +60,46 @@ impl Helper {
         }
     }
 
+    /// Whether a port is a well-known one.
+    #[inline]
+    pub(crate) fn has_port(src: u16, dst: u16) -> bool {
+        src == FTP_PORT || dst == FTP_PORT || dst == TFTP_PORT
+    }
+
     /// The helper for which a packet with IP protocol `proto` from port `src` to port `dst` is a control packet: by the
-    /// well-known ports, or those of the flow (`flow_ports`: its source and destination port, 0 if it matches none) if
-    /// its `ct` action names the helper.
-    pub fn of_packet(
-        proto: u8,
-        [src, dst]: [u16; 2],
-        named: Option<Helper>,
-        flow_ports: [u16; 2],
-    ) -> Option<Helper> {
-        let (mut ftp, mut tftp) = ([FTP_PORT; 2], TFTP_PORT);
-        let [from, to] = flow_ports;
-        match named {
-            Some(Helper::Ftp) if to != 0 => ftp[1] = to,
-            Some(Helper::Tftp) if to != 0 => tftp = to,
-            Some(Helper::Ftp) if from != 0 => ftp[0] = from,
-            _ => {}
-        }
+    /// well-known ports, or on any port if its `ct` action names the helper. (There, Open vSwitch takes the destination
+    /// port of the packet that began the datapath flow.)
+    pub fn of_packet(proto: u8, [src, dst]: [u16; 2], named: Option<Helper>) -> Option<Helper> {
         match proto {
-            IPPROTO_UDP if dst == tftp => Some(Helper::Tftp),
-            IPPROTO_TCP if src == ftp[0] || dst == ftp[1] => Some(Helper::Ftp),
+            IPPROTO_UDP if dst == TFTP_PORT || named == Some(Helper::Tftp) => Some(Helper::Tftp),
+            IPPROTO_TCP if src == FTP_PORT || dst == FTP_PORT || named == Some(Helper::Ftp) => {
+                Some(Helper::Ftp)
+            }
             _ => None,
+        }
+    }
+}
+
+/// What a control packet announces.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Announcement {
+    /// Nothing: it is truncated, or has no room in its length field.
+    None,
+    /// By a message of FTP.
+    Ftp(ftp::Message),
+    /// A connection to the source port of a TFTP request, whatever it contains.
+    Tftp,
+}
+
+impl Announcement {
+    /// Reads a control packet of `helper` with its IP header at `l3` and its transport header at `l4`.
+    pub fn read(packet: &Packet, l3: usize, l4: usize, v6: bool, helper: Helper) -> Announcement {
+        match helper {
+            Helper::Tftp => Announcement::Tftp,
+            Helper::Ftp => match Segment::new(packet, l3, l4, v6) {
+                Some(segment) => Announcement::Ftp(ftp::scan(&packet.data()[segment.payload()], v6)),
+                None => Announcement::None,
+            },
         }
     }
 }

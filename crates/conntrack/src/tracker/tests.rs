@@ -16,7 +16,7 @@ const COMMIT: Request = Request {
     force: false,
     mark: None,
     labels: None,
-    helper: crate::Helper::None,
+    helper: None,
     nat: CtNat::No,
     policy: 0,
 };
@@ -49,7 +49,14 @@ fn a_record_used_again_is_another_connection() {
         });
         let next = next.expect("the record is used again");
         let connections = tracker.connections();
-        let ct = Pass { packet: &packet, request: &COMMIT, before, again: false, now_ms: NOW_MS };
+        let ct = Pass {
+            packet: &packet,
+            request: &COMMIT,
+            before,
+            translated: false,
+            again: false,
+            now_ms: NOW_MS,
+        };
         assert!(matches!(tracker.existing(&found, &ct), (Existing::Gone, _)));
         let marks = Request { mark: Some(dpif::Masked { value: 5, mask: 0xff }), ..COMMIT };
         let ct = Pass { request: &marks, ..ct };

@@ -16,19 +16,20 @@ use std::net::IpAddr;
 const PREFETCH_CONNECTIONS: u32 = 4096;
 
 impl Executor {
-    /// Tracks one packet; a misfit is to be dropped.
+    /// Tracks one packet; a misfit is to be dropped. `may_grow`: helpers may change its length.
     pub(crate) fn track(
         &self,
         packet: &mut Packet,
         headers: &mut HeaderCtx<'_>,
         rx_port: DpPort,
         request: &Request,
+        may_grow: bool,
     ) -> Result<(), Misfit> {
         headers.refresh(packet);
         let info = PacketInfo::read(packet, headers.key, *headers.layout, request.zone);
         let lookup =
             info.as_ref().map(|info| self.shared.tracker().look_ahead(&info.key)).unwrap_or_default();
-        self.track_read(packet, headers, rx_port, request, info.as_ref(), lookup)
+        self.track_read(packet, headers, rx_port, request, info.as_ref().map(|i| (i, lookup)), may_grow)
     }
 
     fn track_read(
@@ -37,23 +38,21 @@ impl Executor {
         headers: &mut HeaderCtx<'_>,
         rx_port: DpPort,
         request: &Request,
-        info: Option<&PacketInfo>,
-        lookup: Lookup,
+        info: Option<(&PacketInfo, Lookup)>,
+        may_grow: bool,
     ) -> Result<(), Misfit> {
+        if let Some((info, _)) = info
+            && let Some(helper) = info.control(request.helper)
+        {
+            return self.track_control(packet, headers, rx_port, request, info, helper, may_grow);
+        }
         let tracker = self.shared.tracker();
         let (port, now_ms) = (rx_port.0, self.now_us / 1000);
         let translation = match info {
-            Some(info) => tracker.track_looked_up(info, lookup, request, headers.key, port, now_ms),
+            Some((info, lookup)) => tracker.track_looked_up(info, lookup, request, headers.key, port, now_ms),
             None => tracker.track(None, request, headers.key, port, now_ms),
         };
-        match translation {
-            None => Ok(()),
-            Some(Translation::Tuple(to)) => translate(packet, headers, &to),
-            Some(Translation::Error { src, dst, inner }) => {
-                set_addresses(packet, headers, src, dst)?;
-                translate_cited(packet, headers, &inner)
-            }
-        }
+        apply(packet, headers, translation)
     }
 
     /// Tracks the packets of `lanes`, except for fragments; returns those, and misfits.
@@ -91,14 +90,28 @@ impl Executor {
         for lane in lanes.without(fragments) {
             let rx_port = arrays.origins[lane].rx_port;
             let (packet, mut headers) = arrays.packet_and_headers(lane, self.vlan_limit);
-            if self
-                .track_read(packet, &mut headers, rx_port, request, infos[lane].as_ref(), lookups[lane])
-                .is_err()
-            {
+            let info = infos[lane].as_ref().map(|info| (info, lookups[lane]));
+            if self.track_read(packet, &mut headers, rx_port, request, info, true).is_err() {
                 misfits.add(LaneMask::one(lane));
             }
         }
         (fragments, misfits)
+    }
+}
+
+/// Translates a packet.
+pub(super) fn apply(
+    packet: &mut Packet,
+    headers: &mut HeaderCtx<'_>,
+    translation: Option<Translation>,
+) -> Result<(), Misfit> {
+    match translation {
+        None => Ok(()),
+        Some(Translation::Tuple(to)) => translate(packet, headers, &to),
+        Some(Translation::Error { src, dst, inner }) => {
+            set_addresses(packet, headers, src, dst)?;
+            translate_cited(packet, headers, &inner)
+        }
     }
 }
 

@@ -82,7 +82,7 @@ impl Executor {
         let mut headers =
             HeaderCtx { key: &mut key, layout: &mut layout, dirty: &mut dirty, vlan_limit: self.vlan_limit };
         // A translation that does not fit leaves the datagram untranslated.
-        let fits = self.track(&mut datagram.whole, &mut headers, rx_port, request);
+        let fits = self.track(&mut datagram.whole, &mut headers, rx_port, request, false);
         if fits.is_err() {
             key.base.ct_state = flow::ct_state::INV | flow::ct_state::TRK;
         }
@@ -107,7 +107,7 @@ impl Executor {
         let mut headers =
             HeaderCtx { key: &mut key, layout: &mut layout, dirty: &mut dirty, vlan_limit: self.vlan_limit };
         let rx_port = fragment.origin.rx_port;
-        let _misfit = self.track(&mut fragment.packet, &mut headers, rx_port, request);
+        let _misfit = self.track(&mut fragment.packet, &mut headers, rx_port, request, true);
         copy_tracking(&key, &mut fragment.key);
         fragment.layout = re_extract(&mut fragment.key, fragment.packet.data(), self.vlan_limit);
         fragment

@@ -13,6 +13,7 @@
 //!   later fragment, which has none, have no effect.
 
 mod ct;
+mod ct_alg;
 mod emulate;
 mod encap;
 mod fragments;

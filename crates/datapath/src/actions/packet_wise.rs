@@ -209,7 +209,7 @@ impl actions::Executor for Step<'_, '_> {
             return self.track_fragment(packet, &Request::of(ct));
         }
         let rx_port = self.view.origin.rx_port;
-        match self.exec.track(&mut packet, &mut self.view.headers, rx_port, &Request::of(ct)) {
+        match self.exec.track(&mut packet, &mut self.view.headers, rx_port, &Request::of(ct), true) {
             Ok(()) => Ok(packet),
             Err(Misfit) => self.dropped(packet, DropReason::BadAction),
         }

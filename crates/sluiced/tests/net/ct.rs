@@ -1,6 +1,8 @@
 //! Rules that track connections, on the userspace datapath with real traffic.
 
-use testkit::{require_netns, require_programs, wait_for};
+use std::net::{Ipv4Addr, TcpStream};
+
+use testkit::{Cmd, RunDir, require_netns, require_programs, skip, wait_for};
 
 use crate::ct_lab::{self, FIREWALL, Kind, Lab};
 use crate::helpers::{LIMIT, appctl};
@@ -47,4 +49,74 @@ fn fragments_are_tracked_as_datagrams() {
     appctl(&lab.daemon, "dpctl/ipf-set-disabled v4");
     let lost = lab.net.hosts[0].netns.run("ping", &["-c1", "-W1", "-s4000", &target]);
     assert!(lost.is_err(), "{}", lab.state());
+}
+
+/// Whether there is a server of FTP; reports a skip otherwise.
+fn has_ftp_server() -> bool {
+    let has = Cmd::new(PYTHON).args(["-c", "import pyftpdlib"]).run().is_ok();
+    has || skip("ftp_works_in_all_modes_through_a_translated_source", "python3-pyftpdlib is not installed")
+}
+
+/// The interpreter of the system's packages.
+const PYTHON: &str = "/usr/bin/python3";
+
+/// The rules forward new connections only to the control port, and those that the helper expects. The server serves data
+/// to the address of its control connection only, which is a translated one.
+#[test]
+fn ftp_works_in_all_modes_through_a_translated_source() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-appctl", "curl");
+    if !has_ftp_server() {
+        return;
+    }
+    let lab = Lab::new(Kind::Userspace, "ip actions=drop");
+    let [a, b, c, _] = lab.address(0).octets();
+    let translated = Ipv4Addr::new(a, b, c, 177);
+    let (client, server) = (&lab.net.hosts[0], &lab.net.hosts[1]);
+    let entry =
+        ["neigh", "replace", &translated.to_string(), "lladdr", &client.mac, "dev", server.dev.as_str()];
+    server.netns.run("ip", &entry).unwrap();
+    lab.rules(&format!(
+        "ip,in_port=1 actions=ct(zone=3,nat,table=1)
+         ip,in_port=2 actions=ct(zone=3,nat,table=1)
+         table=1,in_port=1,tcp,ct_state=+trk+new,tp_dst=21 actions=ct(commit,zone=3,alg=ftp,nat(src={translated})),2
+         table=1,in_port=1,tcp,ct_state=+trk+new+rel actions=ct(commit,zone=3,nat),2
+         table=1,in_port=2,tcp,ct_state=+trk+new+rel actions=ct(commit,zone=3,nat),1
+         table=1,in_port=1,tcp,ct_state=+trk+est-inv actions=2
+         table=1,in_port=2,tcp,ct_state=+trk+est-inv actions=1"
+    ));
+    let files = RunDir::new("ftp").unwrap();
+    let contents = "0123456789abcdef".repeat(20_000);
+    std::fs::write(files.path().join("file"), &contents).unwrap();
+    let (at, folder) = (lab.address(1).to_string(), files.path().display().to_string());
+    let daemon = ["-m", "pyftpdlib", "-i", &at, "-p", "21", "-d", &folder];
+    let _server = server.netns.spawn(PYTHON, &daemon).unwrap();
+    let listens = || server.netns.enter(|| TcpStream::connect((lab.address(1), 21)).is_ok()).unwrap();
+    wait_for(LIMIT, "the server of FTP", listens).unwrap();
+    let url = format!("ftp://{at}/file");
+    for (mode, options) in [
+        ("passive", &["--disable-epsv"][..]),
+        ("extended passive", &[]),
+        ("active", &["--ftp-port", "-", "--disable-eprt"]),
+        ("extended active", &["--ftp-port", "-"]),
+    ] {
+        let args = [&["--silent", "--show-error", "--max-time", "20"][..], options, &[&url]].concat();
+        let got = client.netns.run("curl", &args);
+        let state = || format!("{mode}: {}", lab.state());
+        assert!(got.unwrap_or_else(|e| panic!("{e}: {}", state())).stdout == contents, "{}", state());
+        let tracked = lab.dpctl(&["dump-conntrack", "-m"]);
+        assert!(tracked.contains("helper=ftp") && tracked.contains("parent=(src="), "{mode}: {tracked}");
+        appctl(&lab.daemon, "dpctl/flush-conntrack");
+    }
+    // Without the helper no data connection is expected.
+    let rules = format!(
+        "ip,in_port=1 actions=ct(zone=3,nat,table=1)
+         ip,in_port=2 actions=ct(zone=3,nat,table=1)
+         table=1,in_port=1,tcp,ct_state=+trk+new,tp_dst=21 actions=ct(commit,zone=3,nat(src={translated})),2
+         table=1,in_port=1,tcp,ct_state=+trk+est actions=2
+         table=1,in_port=2,tcp,ct_state=+trk+est actions=1"
+    );
+    lab.rules(&rules);
+    let args = ["--silent", "--max-time", "2", "--disable-epsv", &url];
+    assert!(client.netns.run("curl", &args).is_err(), "{}", lab.state());
 }

@@ -265,7 +265,6 @@ fn missing_objects_are_refused_with_their_errors() {
     let lab = Lab::new(1);
     let cases = [
         ("-O OpenFlow13 add-flow br0 actions=group:1", "OFPBAC_BAD_OUT_GROUP"),
-        ("add-flow br0 tcp,actions=ct(commit,alg=ftp)", "NXBAC_CT_DATAPATH_SUPPORT"),
         ("add-flow br0 actions=output:70000", ""),
         (
             "add-flow br0 ip,nw_src=10.0.0.1,actions=bundle(eth_src,0,hrw,ofport,members:1,CONTROLLER)",
