@@ -135,17 +135,13 @@ impl Tracker {
                 drop(locked);
                 slab.release(number, list);
                 self.limits.give_back(request.zone, port);
-                return match refused {
-                    NotInserted::Exists(place) => Err(place),
-                    NotInserted::Full => {
-                        self.stats.full.add();
-                        Ok(None)
-                    }
-                    NotInserted::NoTuple => {
-                        self.stats.no_tuple.add();
-                        Ok(None)
-                    }
+                let counter = match refused {
+                    NotInserted::Exists(place) => return Err(place),
+                    NotInserted::Full => &self.stats.full,
+                    NotInserted::NoTuple => &self.stats.no_tuple,
                 };
+                counter.add();
+                return Ok(None);
             }
         };
         drop(locked);
