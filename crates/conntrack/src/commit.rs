@@ -228,7 +228,6 @@ fn first_state(packet: &PacketInfo, request: &Request) -> (State, [u64; 3], Time
         related: false,
         labelled: request.labels.is_some_and(|m| m.value != 0),
         helper: request.helper,
-        skew_reply: false,
         policy: if has_policies(packet.key.rest().proto) { request.policy } else { 0 },
         mark: request.mark.map_or(0, |m| m.value),
     };

@@ -40,7 +40,7 @@ fn request(what: u8, range: u8, zone: u8) -> Request {
         force: bit(0) && bit(1),
         mark: bit(2).then_some(Masked { value: u32::from(range), mask: 0xff }),
         labels: bit(3).then_some(Masked { value: u128::from(range & 3) << 64, mask: 3 << 64 }),
-        helper: if bit(4) { Helper::Ftp } else { Helper::None },
+        helper: bit(4).then_some(Helper::Ftp),
         nat: match (bit(5), bit(0) && bit(6)) {
             (_, true) => CtNat::New(new),
             (true, false) => CtNat::Known,

@@ -36,12 +36,12 @@ mod tracker;
 mod usual;
 mod views;
 
+pub use alg::Helper;
 pub use key::{Key, Rest};
 pub use limits::CONNECTIONS_MAX_DEFAULT;
 pub use nat::CANDIDATES_MAX;
 pub use packet_info::{PacketInfo, Transport, cited_transport};
 pub use request::{Request, Translation};
-pub use state::Helper;
 pub use stats::TrackerStats;
 pub use timeouts::{NoSuchPolicy, POLICIES_MAX, usual_s};
 pub use tracker::Tracker;

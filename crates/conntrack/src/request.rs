@@ -1,8 +1,8 @@
 //! [`Request`]: a `ct` action as the tracker executes it, and [`Translation`]: what it asks of the packet.
 
+use crate::alg::Helper;
 use crate::key::Key;
-use crate::state::Helper;
-use dpif::{CtAction, CtCommit, CtNat, Masked};
+use dpif::{CtAction, CtCommit, CtNat, Masked, TimeoutNames};
 use std::net::IpAddr;
 
 /// See the module. Values have no bits outside of their masks.
@@ -19,7 +19,7 @@ pub struct Request {
     /// Labels to set.
     pub labels: Option<Masked<u128>>,
     /// Helper of a new connection.
-    pub helper: Helper,
+    pub helper: Option<Helper>,
     /// Translation.
     pub nat: CtNat,
     /// Timeout policy of a new connection; 0: the usual timeouts.
@@ -30,17 +30,17 @@ impl Request {
     /// The request of a datapath action. Open vSwitch's userspace datapath names timeout policies by number; unknown
     /// names mean the usual timeouts.
     pub fn of(action: &CtAction) -> Request {
-        let policy = action.timeout.as_ref().and_then(|name| name.as_str().parse().ok()).unwrap_or(0);
-        let helper = action.helper.as_ref().and_then(|name| Helper::by_name(name.as_str()));
+        let policy = action.timeout.as_ref().and_then(TimeoutNames::number);
+        let helper = action.helper.as_ref().and_then(|name| Helper::named(name.as_str()));
         Request {
             zone: action.zone,
             commit: action.commit != CtCommit::No,
             force: action.commit == CtCommit::Force,
             mark: action.mark.as_ref().map(|m| Masked { value: m.value & m.mask, mask: m.mask }),
             labels: action.labels.as_ref().map(|m| Masked { value: m.value & m.mask, mask: m.mask }),
-            helper: helper.unwrap_or_default(),
+            helper,
             nat: action.nat,
-            policy,
+            policy: policy.and_then(|id| u16::try_from(id.0.get()).ok()).unwrap_or(0),
         }
     }
 }

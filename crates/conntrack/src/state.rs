@@ -1,43 +1,13 @@
 //! [`State`]: the state word of a record: protocol state, flags, timeout policy, mark.
 
+use crate::alg::Helper;
+
 /// States of protocols without sequence numbers: first packets of one direction, more of them, both directions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stage {
     First,
     Multiple,
     Both,
-}
-
-/// A helper for related connections.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Helper {
-    /// None.
-    #[default]
-    None,
-    /// FTP.
-    Ftp,
-    /// TFTP.
-    Tftp,
-}
-
-impl Helper {
-    /// The helper of that name; `None` if there is none.
-    pub fn by_name(name: &str) -> Option<Helper> {
-        match name {
-            "ftp" => Some(Helper::Ftp),
-            "tftp" => Some(Helper::Tftp),
-            _ => None,
-        }
-    }
-
-    /// Its name.
-    pub fn name(self) -> Option<&'static str> {
-        match self {
-            Helper::None => None,
-            Helper::Ftp => Some("ftp"),
-            Helper::Tftp => Some("tftp"),
-        }
-    }
 }
 
 /// See the module.
@@ -52,9 +22,8 @@ pub(crate) struct State {
     pub(crate) related: bool,
     /// Labels are not zero.
     pub(crate) labelled: bool,
-    pub(crate) helper: Helper,
-    /// Sequence numbers change by the record's skew, in this direction.
-    pub(crate) skew_reply: bool,
+    /// Its control packets announce connections.
+    pub(crate) helper: Option<Helper>,
     /// Timeout policy.
     pub(crate) policy: u16,
     pub(crate) mark: u32,
@@ -64,9 +33,9 @@ impl State {
     #[inline]
     pub(crate) fn pack(self) -> u64 {
         let helper = match self.helper {
-            Helper::None => 0,
-            Helper::Ftp => 1,
-            Helper::Tftp => 2,
+            None => 0,
+            Some(Helper::Ftp) => 1,
+            Some(Helper::Tftp) => 2,
         };
         let stage = match self.stage {
             Stage::First => 0,
@@ -79,7 +48,6 @@ impl State {
             | u64::from(self.related) << 4
             | u64::from(self.labelled) << 5
             | helper << 6
-            | u64::from(self.skew_reply) << 8
             | u64::from(self.policy) << 16
             | u64::from(self.mark) << 32
     }
@@ -98,11 +66,10 @@ impl State {
             related: bit(4),
             labelled: bit(5),
             helper: match word >> 6 & 3 {
-                1 => Helper::Ftp,
-                2 => Helper::Tftp,
-                _ => Helper::None,
+                1 => Some(Helper::Ftp),
+                2 => Some(Helper::Tftp),
+                _ => None,
             },
-            skew_reply: bit(8),
             policy: (word >> 16) as u16,
             mark: (word >> 32) as u32,
         }

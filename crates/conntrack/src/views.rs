@@ -120,7 +120,7 @@ impl Tracker {
             start_ns: 0,
             stop_ns: 0,
             protocol,
-            helper: state.helper.name().map(str::to_string),
+            helper: state.helper.map(|helper| helper.name().to_string()),
         })
     }
 

@@ -382,10 +382,10 @@ fn control_packets_by_port() {
             "{proto} {ports:?} {named:?} {flow:?}"
         );
     }
-    for helper in [Ftp, Tftp] {
-        assert_eq!(Helper::named(helper.name()), Some(helper));
+    for (name, helper) in [("ftp", Some(Ftp)), ("tftp", Some(Tftp)), ("sip", None), ("", None)] {
+        assert_eq!(Helper::named(name), helper);
+        assert_eq!(helper.map(Helper::name), helper.map(|_| name));
     }
-    assert_eq!(Helper::named("sip"), None);
 }
 
 proptest! {

@@ -6,7 +6,7 @@ use crate::packet_info::{PacketInfo, Transport};
 use crate::reference::{Metadata, Reference, in_zone, states};
 use crate::request::{Request, Translation};
 use crate::tcp::{Segment, flag};
-use crate::{Cursor, Helper, Tracker};
+use crate::{Cursor, Tracker};
 use dpif::{
     CtAddresses, CtNat, CtProtocol, CtTransport, CtTuple, Masked, NatAddresses, NatRange, TimeoutAttr,
 };
@@ -125,7 +125,7 @@ fn action() -> impl Strategy<Value = Action> {
                 force: commit && force,
                 mark: mark.map(|(value, mask)| Masked { value: value & mask, mask }),
                 labels: labels.map(|(value, mask)| Masked { value: value & mask, mask }),
-                helper: Helper::None,
+                helper: None,
                 nat: if commit || !matches!(nat, CtNat::New(_)) { nat } else { CtNat::Known },
                 policy,
             };

@@ -19,7 +19,7 @@ const COMMIT: Request = Request {
     force: false,
     mark: None,
     labels: None,
-    helper: crate::Helper::None,
+    helper: None,
     nat: CtNat::No,
     policy: 0,
 };
