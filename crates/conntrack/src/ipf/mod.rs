@@ -21,21 +21,19 @@ mod header;
 mod pieces;
 mod places;
 mod reassembled;
-mod status;
 #[cfg(test)]
 mod tests;
 
+use dpif::{CtAddresses, FragmentCounts, FragmentList, FragmentState, FragmentStatus};
 use hashbrown::HashTable;
 use header::{Fragment, Key};
 use packet::Packet;
 use pieces::{Piece, Pieces};
 use places::Places;
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use sync::{AtomicBool, AtomicU64, AtomicUsize, CachePadded, Mutex, MutexGuard, Ordering, lock};
 
 pub use reassembled::Reassembled;
-pub use status::{FamilyStatus, IpfList, IpfStatus, ListState};
 
 /// A fragment whose datagram is not complete expires after this time from the datagram's first one on.
 pub const TIMEOUT_MS: u64 = 15_000;
@@ -155,11 +153,11 @@ impl Family {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn status(&self) -> FamilyStatus {
+    fn counts(&self) -> FragmentCounts {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        FamilyStatus {
+        FragmentCounts {
             enabled: self.enabled(),
-            min_fragment_bytes: self.min_bytes(),
+            min_bytes: self.min_bytes(),
             accepted: read(&self.accepted),
             completed: read(&self.completed),
             expired: read(&self.expired),
@@ -187,13 +185,13 @@ struct List<T> {
 }
 
 impl<T> List<T> {
-    fn state(&self) -> ListState {
+    fn state(&self) -> FragmentState {
         match self.pieces.ends() {
-            _ if self.failed => ListState::Failed,
-            (true, true) => ListState::FirstLast,
-            (true, false) => ListState::First,
-            (false, true) => ListState::Last,
-            (false, false) => ListState::Other,
+            _ if self.failed => FragmentState::Failed,
+            (true, true) => FragmentState::FirstAndLast,
+            (true, false) => FragmentState::First,
+            (false, true) => FragmentState::Last,
+            (false, false) => FragmentState::Other,
         }
     }
 }
@@ -276,17 +274,13 @@ impl<T: Held> Ipf<T> {
     }
 
     /// Settings and counters.
-    pub fn status(&self) -> IpfStatus {
-        IpfStatus {
-            max_fragments: self.places.max() as u32,
-            fragments: self.len() as u32,
-            v4: self.v4.status(),
-            v6: self.v6.status(),
-        }
+    pub fn status(&self) -> FragmentStatus {
+        let (v4, v6) = (self.v4.counts(), self.v6.counts());
+        FragmentStatus { max: self.places.max() as u32, held: self.len() as u32, v4, v6 }
     }
 
     /// All datagrams with held fragments, in no particular order.
-    pub fn lists(&self) -> Vec<IpfList> {
+    pub fn lists(&self) -> Vec<FragmentList> {
         let mut all = Vec::new();
         for shard in &self.shards {
             all.extend(lock(shard).lists.iter().map(describe));
@@ -505,18 +499,18 @@ fn list_max(v6: bool, min_bytes: u32) -> usize {
     }
 }
 
-fn describe<T>(list: &List<T>) -> IpfList {
-    let key = &list.key;
-    let address = |a: [u8; 16]| -> IpAddr {
-        if key.v6 { Ipv6Addr::from(a).into() } else { Ipv4Addr::new(a[0], a[1], a[2], a[3]).into() }
-    };
-    IpfList {
-        src: address(key.src),
-        dst: address(key.dst),
-        recirc_id: key.recirc_id,
-        id: key.id,
-        zone: key.zone,
-        proto: key.proto,
+fn describe<T>(list: &List<T>) -> FragmentList {
+    let Key { src, dst, id, recirc_id, zone, proto, v6 } = list.key;
+    let v4 = |[a, b, c, d, ..]: [u8; 16]| [a, b, c, d].into();
+    FragmentList {
+        addresses: match v6 {
+            true => CtAddresses::V6 { src: src.into(), dst: dst.into() },
+            false => CtAddresses::V4 { src: v4(src), dst: v4(dst) },
+        },
+        recirc_id,
+        ip_id: id,
+        zone,
+        proto,
         fragments: list.pieces.len() as u32,
         state: list.state(),
     }
