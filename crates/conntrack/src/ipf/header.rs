@@ -2,6 +2,7 @@
 //! input. Lengths count from the IP header.
 
 use super::Refusal;
+use crate::key::KeyHash;
 use packet::Packet;
 use packet::headers::{self as h, array, be16, be32};
 
@@ -28,6 +29,21 @@ pub(super) struct Key {
     /// Protocol of IPv4; 0 for IPv6, whose later fragments do not show it.
     pub(super) proto: u8,
     pub(super) v6: bool,
+}
+
+impl Key {
+    /// Its hash, so that a sender cannot direct datagrams to one bucket.
+    pub(super) fn hash(&self, by: &KeyHash) -> u64 {
+        let half = |a: &[u8; 16], at: usize| array(a, at).map_or(0, u64::from_ne_bytes);
+        by.of(&[
+            half(&self.src, 0),
+            half(&self.src, 8),
+            half(&self.dst, 0),
+            half(&self.dst, 8),
+            u64::from(self.id) << 32 | u64::from(self.recirc_id),
+            u64::from(self.zone) << 16 | u64::from(self.proto) << 8 | u64::from(self.v6),
+        ])
+    }
 }
 
 /// One fragment.
