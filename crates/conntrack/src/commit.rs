@@ -79,16 +79,13 @@ impl Tracker {
         [u64; W]: Words,
         Tracker: Family<W>,
     {
-        match self.limits.take(request.zone, port) {
-            Ok(()) => {}
-            Err(Refusal::Full) => {
-                self.stats.full.add();
-                return Ok(None);
-            }
-            Err(Refusal::Zone) => {
-                self.stats.zone_full.add();
-                return Ok(None);
-            }
+        if let Err(refusal) = self.limits.take(request.zone, port) {
+            let counter = match refusal {
+                Refusal::Full => &self.stats.full,
+                Refusal::Zone => &self.stats.zone_full,
+            };
+            counter.add();
+            return Ok(None);
         }
         let slab = Family::<W>::slab(self);
         let hash = self.hash.of(&orig);
@@ -121,17 +118,13 @@ impl Tracker {
                 drop(locked);
                 slab.release(number, list);
                 self.limits.give_back(request.zone, port);
-                return match refused {
-                    NotInserted::Exists(place) => Err(place),
-                    NotInserted::Full => {
-                        self.stats.full.add();
-                        Ok(None)
-                    }
-                    NotInserted::NoTuple => {
-                        self.stats.no_tuple.add();
-                        Ok(None)
-                    }
+                let counter = match refused {
+                    NotInserted::Exists(place) => return Err(place),
+                    NotInserted::Full => &self.stats.full,
+                    NotInserted::NoTuple => &self.stats.no_tuple,
                 };
+                counter.add();
+                return Ok(None);
             }
         };
         drop(locked);

@@ -7,7 +7,7 @@ use crate::state::State;
 use crate::stats::TrackerStats;
 use crate::tcp::Tcp;
 use crate::timeouts::NoSuchPolicy;
-use crate::tracker::{Family, Place, Tracker};
+use crate::tracker::{Family, Place, Tracker, labels_of};
 use dpif::{Connection, CtCounters, CtProtocol, TimeoutPolicy};
 use packet::headers as h;
 use std::ops::ControlFlow;
@@ -112,7 +112,7 @@ impl Tracker {
             parent: None,
             zone: rest.zone,
             mark: state.mark,
-            labels: u128::from(body.labels[0]) << 64 | u128::from(body.labels[1]),
+            labels: labels_of(body.labels),
             status: 0,
             id: 0,
             timeout_s: ((body.expires_ms - now_ms) / 1000) as u32,
