@@ -8,7 +8,7 @@ use crate::stats::TrackerStats;
 use crate::tcp::Tcp;
 use crate::timeouts::NoSuchPolicy;
 use crate::tracker::{Family, Place, Tracker, labels_of};
-use dpif::{Connection, CtCounters, CtProtocol, TimeoutPolicy};
+use dpif::{Connection, CtProtocol, TimeoutPolicy};
 use packet::headers as h;
 use std::ops::ControlFlow;
 use sync::Ordering;
@@ -107,20 +107,13 @@ impl Tracker {
             CtProtocol::Tcp(a, b)
         });
         Some(Connection {
-            orig: orig.key().tuple(),
-            reply: reply.key().tuple(),
-            parent: None,
             zone: rest.zone,
             mark: state.mark,
             labels: labels_of(body.labels),
-            status: 0,
-            id: 0,
             timeout_s: ((body.expires_ms - now_ms) / 1000) as u32,
-            counters: [CtCounters::default(); 2],
-            start_ns: 0,
-            stop_ns: 0,
             protocol,
             helper: state.helper.map(|helper| helper.name().to_string()),
+            ..Connection::new(orig.key().tuple(), reply.key().tuple())
         })
     }
 

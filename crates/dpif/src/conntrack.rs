@@ -204,6 +204,28 @@ pub struct Connection {
     pub helper: Option<String>,
 }
 
+impl Connection {
+    /// A connection of zone 0 without anything but its tuples.
+    pub fn new(orig: CtTuple, reply: CtTuple) -> Connection {
+        Connection {
+            orig,
+            reply,
+            parent: None,
+            zone: 0,
+            mark: 0,
+            labels: 0,
+            status: 0,
+            id: 0,
+            timeout_s: 0,
+            counters: [CtCounters::default(); 2],
+            start_ns: 0,
+            stop_ns: 0,
+            protocol: None,
+            helper: None,
+        }
+    }
+}
+
 /// A match on some fields of a tuple. The default matches all tuples.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CtTupleMatch {

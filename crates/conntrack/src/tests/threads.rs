@@ -1,6 +1,6 @@
 //! Several threads on one tracker: no connection is lost or there twice, and none that stays is ever missed.
 
-use super::{agree, names};
+use super::{COMMIT, agree, names};
 use crate::tcp::{Segment, flag};
 use crate::{Cursor, Key, PacketInfo, Request, Tracker, Transport};
 use dpif::{CtNat, NatAddresses, NatRange, TimeoutAttr};
@@ -13,16 +13,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 const THREADS: u64 = 4;
 const NOW_MS: u64 = 1_000_000;
-const COMMIT: Request = Request {
-    zone: 0,
-    commit: true,
-    force: false,
-    mark: None,
-    labels: None,
-    helper: None,
-    nat: CtNat::No,
-    policy: 0,
-};
 
 /// Times that a test repeats its work.
 fn rounds(usual: u64) -> u64 {

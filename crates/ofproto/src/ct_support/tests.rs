@@ -4,22 +4,9 @@ use super::*;
 use flow::text::NoPortNames;
 use ofp_actions::text::{FlowModCommand, parse_flow_mod};
 
-/// All features.
-pub(crate) const ALL: CtCapabilities = CtCapabilities {
-    state: true,
-    state_nat: true,
-    zone: true,
-    mark: true,
-    label: true,
-    orig_tuple: true,
-    orig_tuple6: true,
-    clear: true,
-    event_mask: true,
-    timeout: true,
-    timeout_names: dpif::TimeoutNames::ByProtocol,
-    zero_snat: true,
-    helpers: true,
-};
+/// All features, with the names of a kernel's timeout policies.
+pub(crate) const ALL: CtCapabilities =
+    CtCapabilities { timeout_names: dpif::TimeoutNames::ByProtocol, ..CtCapabilities::ALL };
 
 /// The error of a rule.
 fn error(line: &str, can: &Capabilities) -> Option<ErrorKind> {
