@@ -41,6 +41,7 @@ pub struct Printing<'a> {
 struct Printer<'a> {
     out: String,
     version: Version,
+    xid: u32,
     how: Printing<'a>,
 }
 
@@ -82,7 +83,7 @@ fn title(frame: &[u8]) -> Option<String> {
 /// The text of a message of the right length.
 fn whole(frame: &[u8], how: Printing<'_>) -> String {
     let (mut out, decoded) = match decode_with(frame, how.options) {
-        Ok((version, _, message)) => (title(frame).unwrap_or_default(), Ok((version, message))),
+        Ok(parts) => (title(frame).unwrap_or_default(), Ok(parts)),
         // A message of an unknown type or a wrong length has no title.
         Err(e) if untitled(e.kind) => (String::new(), Err(e)),
         Err(e) => (title(frame).unwrap_or_default(), Err(e)),
@@ -91,8 +92,8 @@ fn whole(frame: &[u8], how: Printing<'_>) -> String {
         put_flags(&mut out, frame);
     }
     match decoded {
-        Ok((version, message)) => {
-            let mut printer = Printer { out, version, how };
+        Ok((version, xid, message)) => {
+            let mut printer = Printer { out, version, xid, how };
             printer.message(&message);
             out = printer.out;
             if how.verbosity >= 5 {
