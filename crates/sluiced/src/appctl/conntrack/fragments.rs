@@ -2,7 +2,7 @@
 
 use super::super::Answer;
 use super::super::datapath::datapath;
-use super::{invalid, number};
+use super::{invalid, number, unsupported};
 use crate::daemon::Daemon;
 use dpif::{Connections, Fragments, IpFamily};
 use std::fmt::Write as _;
@@ -10,10 +10,6 @@ use std::ops::ControlFlow;
 
 type Text = Result<String, String>;
 type Reassembly<'a> = Option<&'a dyn Fragments>;
-
-fn unsupported(what: &str) -> String {
-    format!("{what} (Operation not supported)")
-}
 
 /// Values out of range, as in the stock tool.
 fn not_permitted(what: &str) -> String {
