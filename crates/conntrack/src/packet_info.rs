@@ -11,7 +11,7 @@ use packet::headers as h;
 use packet::{Packet, checksum};
 use std::net::{IpAddr, Ipv6Addr};
 
-/// What a protocol adds to the key.
+/// Fields of a transport protocol beside the key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Transport {
     /// A segment of TCP.

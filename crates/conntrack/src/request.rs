@@ -1,4 +1,4 @@
-//! [`Request`]: a `ct` action as the tracker executes it, and [`Translation`]: what it asks of the packet.
+//! [`Request`]: a `ct` action as the tracker executes it, and [`Translation`]: the change of the packet that follows.
 
 use crate::alg::Helper;
 use crate::key::Key;

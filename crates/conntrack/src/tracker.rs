@@ -122,7 +122,7 @@ where
     }
 }
 
-/// What became of a packet of an existing connection.
+/// Result for a packet of an existing connection.
 enum Existing<const W: usize> {
     /// It has been tracked.
     Tracked(Seen<W>),

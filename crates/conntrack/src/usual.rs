@@ -23,7 +23,7 @@ pub struct Lookup {
     hint: Tag,
 }
 
-/// What the usual packet needs of a connection.
+/// The fields of a connection that the usual packet reads.
 struct Snapshot<const W: usize> {
     direction: Direction,
     state: State,

@@ -1,7 +1,7 @@
 //! Tracked connections, and the interface to a datapath's connection tracker: [`Connections`], with the optional
 //! parts [`TimeoutPolicies`] and [`Fragments`].
 //!
-//! A tracker implements what it offers: each setting that it lacks is [`DpifError::Unsupported`]. Used by the commands
+//! A tracker implements a part: each setting that it lacks is [`DpifError::Unsupported`]. Used by the commands
 //! `dpctl/ct-*`, `dpctl/ipf-*`, by OpenFlow's requests to flush, and by the configuration of zones. The database's
 //! claim on limits is the caller's: a tracker knows the last value only.
 

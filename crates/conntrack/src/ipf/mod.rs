@@ -91,7 +91,7 @@ pub enum Refusal {
     ListFull,
 }
 
-/// What becomes of a fragment.
+/// Result for a fragment.
 pub enum Taken<T> {
     /// It waits for the others.
     Held,

@@ -1,4 +1,4 @@
-//! What each missing feature refuses, as Open vSwitch 3.1 does after `dpif/set-dp-features FEATURE false`.
+//! Refusals for each missing feature, as by Open vSwitch 3.1 after `dpif/set-dp-features FEATURE false`.
 
 use super::*;
 use flow::text::NoPortNames;

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::pki;
 
-/// How a command runs.
+/// Function of a command.
 #[derive(Clone, Copy)]
 pub(super) enum How {
     /// On a bridge, with at most one further argument, empty without it.
@@ -26,7 +26,7 @@ pub(super) struct Command {
     pub(super) usage: &'static str,
     pub(super) help: &'static str,
     pub(super) how: How,
-    /// Whether it changes the switch.
+    /// It changes the switch.
     pub(super) changes: bool,
 }
 

@@ -13,7 +13,7 @@ use super::flows::{carry_out, read_file, rules};
 use super::options::Options;
 use super::{Different, Run};
 
-/// What identifies a rule: in the order of the output, by table, highest priority first, and text of the match.
+/// Identity of a rule, in the order of the output: table, priority (highest first), text of the match.
 type Key = (u8, std::cmp::Reverse<u16>, String);
 
 /// Contents of a rule.

@@ -58,7 +58,7 @@ fn vacancy(text: Option<&str>) -> Result<Vacancy> {
     Ok(Vacancy { down_percent, up_percent, now_percent: 0 })
 }
 
-/// What a setting changes.
+/// Change by a setting.
 enum Change {
     Miss(TableMiss),
     Evict(bool),

@@ -68,7 +68,7 @@ fn parse_watch(text: &str, names: &Names) -> Result<FlowMonitorRequest> {
     Ok(request)
 }
 
-/// What the arguments of `monitor` ask for.
+/// Arguments of `monitor`.
 #[derive(Default)]
 struct Asked {
     miss_send_len_bytes: Option<u16>,

@@ -1,4 +1,4 @@
-//! Datapaths: timeouts and limits of zones of tracked connections, and what a datapath can do.
+//! Datapaths: timeouts and limits of zones of tracked connections, and capabilities.
 //!
 //! A datapath is named by its type, the key of `Open_vSwitch.datapaths`.
 

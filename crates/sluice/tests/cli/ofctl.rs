@@ -38,7 +38,7 @@ impl Stock {
     }
 }
 
-/// A word without what differs between two runs.
+/// A word without parts that differ between two runs.
 fn normal(word: &str) -> String {
     for key in ["duration=", "duration:", "(xid=", "xid=", "idle_age=", "time="] {
         if word.starts_with(key) {
@@ -52,7 +52,7 @@ fn normal(word: &str) -> String {
     if word.starts_with("duration") { "duration".to_string() } else { word.to_string() }
 }
 
-/// Lines without what differs between two runs.
+/// Lines without parts that differ between two runs.
 fn plain(text: &str) -> Vec<String> {
     let line = |line: &str| {
         let words = line.split(' ').filter(|word| !word.starts_with("hard_age="));

@@ -262,7 +262,7 @@ fn split_name(args: &[String]) -> (Option<&String>, &[String]) {
     }
 }
 
-/// A failure of what the datapath lacks, in the words of the stock tool.
+/// A failure by a missing feature, in the words of the stock tool.
 fn unsupported(what: &str) -> String {
     format!("{what} (Operation not supported)")
 }

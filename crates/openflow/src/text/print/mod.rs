@@ -26,7 +26,7 @@ use crate::{ErrorKind, HEADER_BYTES, Message, Options, Version, decode_with};
 use flow::text::PortNames;
 use std::fmt::Write as _;
 
-/// How to print messages.
+/// Settings of the text of messages.
 #[derive(Clone, Copy)]
 pub struct Printing<'a> {
     /// Options of the connection.
@@ -37,7 +37,7 @@ pub struct Printing<'a> {
     pub verbosity: u8,
 }
 
-/// The text of a message and what its contents need.
+/// The text of a message, with the settings of its contents.
 struct Printer<'a> {
     out: String,
     version: Version,
