@@ -84,16 +84,13 @@ impl Tracker {
         [u64; W]: Words,
         Tracker: Family<W>,
     {
-        match self.limits.take(request.zone, port) {
-            Ok(()) => {}
-            Err(Refusal::Full) => {
-                self.stats.full.add();
-                return Ok(None);
-            }
-            Err(Refusal::Zone) => {
-                self.stats.zone_full.add();
-                return Ok(None);
-            }
+        if let Err(refusal) = self.limits.take(request.zone, port) {
+            let counter = match refusal {
+                Refusal::Full => &self.stats.full,
+                Refusal::Zone => &self.stats.zone_full,
+            };
+            counter.add();
+            return Ok(None);
         }
         let slab = Family::<W>::slab(self);
         let hash = self.hash.of(&orig);

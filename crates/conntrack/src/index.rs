@@ -178,7 +178,7 @@ impl Index {
             let mut left = OVERFLOW_MAX;
             loop {
                 let values = of.entries.iter().map(|e| e.load(Ordering::Relaxed)).filter(|value| *value != 0);
-                let there = values.filter(|value| counts_tag(value & ((1 << TAG_BITS) - 1))).count();
+                let there = values.filter(|value| counts_tag(tag_of(*value))).count();
                 counts[(at / group) as usize] += there as u32;
                 left -= 1;
                 match of.link() {
@@ -215,7 +215,7 @@ impl Index {
         let bucket = self.bucket(self.address(hash));
         let entries: [u64; ENTRIES] = std::array::from_fn(|n| bucket.entries[n].load(Ordering::Acquire));
         let hit = entries.iter().find(|entry| *entry >> TAG_BITS == wanted && **entry != 0)?;
-        Some(hit & ((1 << TAG_BITS) - 1))
+        Some(tag_of(*hit))
     }
 
     /// The first entry of a hash that `accept` takes.
@@ -236,7 +236,7 @@ impl Index {
                 while hits != 0 {
                     let entry = entries[hits.trailing_zeros() as usize];
                     if entry != 0
-                        && let Some(result) = accept(entry & ((1 << TAG_BITS) - 1))
+                        && let Some(result) = accept(tag_of(entry))
                     {
                         return Some(result);
                     }
@@ -470,6 +470,12 @@ fn has_moved(head: u64, bucket: &Bucket) -> bool {
 /// The low bits of a hash: an entry's signature, whose lowest bits also address the bucket.
 fn signature(hash: u64) -> u64 {
     hash & ((1 << (64 - TAG_BITS)) - 1)
+}
+
+/// The tag of an entry.
+#[inline]
+fn tag_of(entry: u64) -> Tag {
+    entry & ((1 << TAG_BITS) - 1)
 }
 
 /// The bucket of a hash among `buckets`: by as many bits as address all of them, or one bit less.

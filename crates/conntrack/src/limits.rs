@@ -94,7 +94,7 @@ impl Limits {
         if own < share {
             return true;
         }
-        // Nearly full: what ports below their share have yet to take stays free.
+        // Nearly full: the rest of the shares of ports below theirs stays free.
         let highest = self.highest.load(Ordering::Relaxed) as usize;
         let counts = self.ports[..highest].iter().map(|n| u64::from(n.load(Ordering::Relaxed)));
         let taken: u64 = counts.map(|n| n.min(share)).sum();

@@ -12,7 +12,7 @@ use packet::headers as h;
 use packet::{Packet, checksum};
 use std::net::{IpAddr, Ipv6Addr};
 
-/// What a protocol adds to the key.
+/// Fields of a transport protocol beside the key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Transport {
     /// A segment of TCP.
@@ -267,16 +267,13 @@ pub fn cited_transport(key: &Key, cited: &[u8]) -> Option<usize> {
 fn v6_transport(packet: &[u8]) -> Option<(u8, usize)> {
     let (mut next, mut at) = (*packet.get(6)?, h::IPV6_HEADER_BYTES);
     for _ in 0..flow::extract::MAX_IPV6_EXT_HEADERS {
-        let bytes = match next {
-            h::IPPROTO_HOPOPTS | h::IPPROTO_ROUTING | h::IPPROTO_DSTOPTS => {
-                (usize::from(*packet.get(at + 1)?) + 1) * 8
-            }
-            h::IPPROTO_AH => (usize::from(*packet.get(at + 1)?) + 2) * 4,
-            h::IPPROTO_FRAGMENT => return None,
-            _ => return Some((next, at)),
-        };
-        next = *packet.get(at)?;
-        at += bytes;
+        if !h::is_ipv6_extension(next) {
+            return Some((next, at));
+        }
+        if next == h::IPPROTO_FRAGMENT {
+            return None;
+        }
+        (next, at) = h::ipv6_next_header(packet, at, next)?;
     }
     None
 }

@@ -80,6 +80,13 @@ impl Direction {
     pub(crate) fn is_reply(self) -> bool {
         self == Direction::Reply
     }
+
+    pub(crate) fn opposite(self) -> Direction {
+        match self {
+            Direction::Orig => Direction::Reply,
+            Direction::Reply => Direction::Orig,
+        }
+    }
 }
 
 impl<const W: usize> Record<W>

@@ -1,8 +1,8 @@
-//! [`Request`]: a `ct` action as the tracker executes it, and [`Translation`]: what it asks of the packet.
+//! [`Request`]: a `ct` action as the tracker executes it, and [`Translation`]: the change of the packet that follows.
 
 use crate::alg::Helper;
 use crate::key::Key;
-use dpif::{CtAction, CtCommit, CtNat, Masked};
+use dpif::{CtAction, CtCommit, CtNat, Masked, TimeoutNames};
 use std::net::IpAddr;
 
 /// See the module. Values have no bits outside of their masks.
@@ -30,7 +30,7 @@ impl Request {
     /// The request of a datapath action. Open vSwitch's userspace datapath names timeout policies by number; unknown
     /// names mean the usual timeouts.
     pub fn of(action: &CtAction) -> Request {
-        let policy = action.timeout.as_ref().and_then(|name| name.as_str().parse().ok()).unwrap_or(0);
+        let policy = action.timeout.as_ref().and_then(TimeoutNames::number);
         let helper = action.helper.as_ref().and_then(|name| Helper::named(name.as_str()));
         Request {
             zone: action.zone,
@@ -40,7 +40,7 @@ impl Request {
             labels: action.labels.as_ref().map(|m| Masked { value: m.value & m.mask, mask: m.mask }),
             helper,
             nat: action.nat,
-            policy,
+            policy: policy.and_then(|id| u16::try_from(id.0.get()).ok()).unwrap_or(0),
         }
     }
 }

@@ -32,7 +32,7 @@ const UNKNOWN: u8 = 0x40;
 const SCALE: u8 = 0x0f;
 /// Maximum scale (RFC 7323 §2.3).
 const SCALE_MAX: u8 = 14;
-/// How far an acknowledgement may be from the data: a window without scale, and one segment.
+/// Maximum distance of an acknowledgement from the data: a window without scale, and one segment.
 const SKEW_MAX: i64 = 0xffff + 1500;
 
 /// A TCP segment, as far as tracking needs it.

@@ -12,6 +12,17 @@ use flow::{FlowKey, ct_state};
 use packet::{Packet, checksum};
 use std::net::Ipv4Addr;
 
+/// Commits to zone 0, without anything else.
+pub(crate) const COMMIT: Request = Request {
+    zone: 0,
+    commit: true,
+    force: false,
+    mark: None,
+    labels: None,
+    helper: None,
+    nat: CtNat::No,
+    policy: 0,
+};
 const A: [u8; 4] = [10, 0, 0, 1];
 const B: [u8; 4] = [10, 0, 0, 2];
 
@@ -92,7 +103,7 @@ impl Bed {
         self.pass(frame, &mut key, &Request::default());
         let state = key.base.ct_state;
         if state & ct_state::NEW != 0 {
-            self.pass(frame, &mut key, &Request { commit: true, ..Request::default() });
+            self.pass(frame, &mut key, &COMMIT);
         }
         names(state)
     }
@@ -190,7 +201,7 @@ fn snat(addr: [u8; 4], ports: Option<(u16, u16)>) -> CtNat {
 #[test]
 fn translated_connections_have_distinct_reply_tuples() {
     let bed = Bed::new();
-    let commit = Request { commit: true, nat: snat([1, 1, 1, 1], Some((100, 102))), ..Request::default() };
+    let commit = Request { nat: snat([1, 1, 1, 1], Some((100, 102))), ..COMMIT };
     let mut ports = Vec::new();
     for source in 1..=5u16 {
         let mut key = FlowKey::default();
@@ -249,7 +260,7 @@ fn a_connection_without_time_is_over_at_once() {
     let bed = Bed::new();
     let none = [(dpif::TimeoutAttr::UdpFirst, 0)].into_iter().collect();
     bed.tracker.set_policy(1, Some(&none)).expect("policy 1");
-    let commit = Request { commit: true, policy: 1, ..Request::default() };
+    let commit = Request { policy: 1, ..COMMIT };
     for _ in 0..2 {
         let mut key = FlowKey::default();
         let frame = Packet::from_slice(&udp(A, B, 5, 6));
@@ -266,7 +277,7 @@ fn a_port_without_end_leaves_the_share_of_others() {
     let bed = Bed::new();
     bed.tracker.set_max_connections(100);
     bed.tracker.set_ports(5);
-    let commit = Request { commit: true, ..Request::default() };
+    let commit = COMMIT;
     let open = |port: u32, from: u16| {
         let mut key = FlowKey::default();
         let packet = Packet::from_slice(&udp(A, B, from, 53));
@@ -298,7 +309,7 @@ fn zones_have_limits() {
     for (zone, most) in [(4, 2), (5, 3), (6, 9)] {
         for source in 1..10 {
             let mut key = FlowKey::default();
-            bed.pass(&udp(A, B, source, 53), &mut key, &Request { commit: true, zone, ..Request::default() });
+            bed.pass(&udp(A, B, source, 53), &mut key, &Request { zone, ..COMMIT });
             assert_eq!(names(key.base.ct_state), "new|trk");
         }
         assert_eq!(bed.tracker.connections_of_zone(zone), most);

@@ -144,7 +144,7 @@ where
     }
 }
 
-/// What became of a packet of an existing connection.
+/// Result for a packet of an existing connection.
 enum Existing<const W: usize> {
     /// It has been tracked.
     Tracked(Seen<W>),
@@ -285,10 +285,7 @@ impl Tracker {
         }
         // The tuple of a translated packet is the reverse of the other direction's.
         if let Some(found) = find(words.reversed()) {
-            let direction = match found.place.direction {
-                Direction::Orig => Direction::Reply,
-                Direction::Reply => Direction::Orig,
-            };
+            let direction = found.place.direction.opposite();
             return Some(Found { place: Place { direction, ..found.place }, ..found });
         }
         if request.nat != CtNat::No || !key.has(shape::CT) {

@@ -23,7 +23,7 @@ pub struct Lookup {
     hint: Tag,
 }
 
-/// What the usual packet needs of a connection.
+/// The fields of a connection that the usual packet reads.
 struct Snapshot<const W: usize> {
     direction: Direction,
     state: State,
@@ -153,17 +153,14 @@ impl Tracker {
     {
         let place = Place::of_tag(tag, <[u64; W]>::IS_V6)?;
         let record = Family::<W>::slab(self).record(place.number);
-        let (direction, opposite) = match place.direction {
-            Direction::Orig => (Direction::Orig, Direction::Reply),
-            Direction::Reply => (Direction::Reply, Direction::Orig),
-        };
+        let direction = place.direction;
         let read = record.read(|record| {
             if record.key(direction) != *words {
                 return None;
             }
             let state = State::unpack(record.state());
             let labels = if state.labelled { labels_of(record.labels()) } else { 0 };
-            let other = record.key(opposite);
+            let other = record.key(direction.opposite());
             Some(Snapshot { direction, state, expires_ms: record.expires_ms(), other, labels })
         });
         read.flatten()

@@ -7,8 +7,8 @@ use crate::state::State;
 use crate::stats::TrackerStats;
 use crate::tcp::Tcp;
 use crate::timeouts::NoSuchPolicy;
-use crate::tracker::{Family, Place, Tracker};
-use dpif::{Connection, CtCounters, CtProtocol, Expectation, TimeoutPolicy};
+use crate::tracker::{Family, Place, Tracker, labels_of};
+use dpif::{Connection, CtProtocol, Expectation, TimeoutPolicy};
 use packet::headers as h;
 use std::ops::ControlFlow;
 use sync::Ordering;
@@ -109,20 +109,14 @@ impl Tracker {
             CtProtocol::Tcp(a, b)
         });
         Some(Connection {
-            orig: orig.key().tuple(),
-            reply: reply.key().tuple(),
             parent: parent.map(|key| key.tuple()),
             zone: rest.zone,
             mark: state.mark,
-            labels: u128::from(body.labels[0]) << 64 | u128::from(body.labels[1]),
-            status: 0,
-            id: 0,
+            labels: labels_of(body.labels),
             timeout_s: ((body.expires_ms - now_ms) / 1000) as u32,
-            counters: [CtCounters::default(); 2],
-            start_ns: 0,
-            stop_ns: 0,
             protocol,
             helper: state.helper.map(|helper| helper.name().to_string()),
+            ..Connection::new(orig.key().tuple(), reply.key().tuple())
         })
     }
 

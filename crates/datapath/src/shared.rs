@@ -3,7 +3,8 @@
 use crate::actions::Fragment;
 use crate::meter::{self, Meters};
 use conntrack::Tracker;
-use conntrack::ipf::{Ipf, IpfList, IpfStatus, OutOfRange};
+use conntrack::ipf::{Ipf, OutOfRange};
+use dpif::{FragmentList, FragmentStatus};
 use std::sync::OnceLock;
 
 /// See the module.
@@ -43,12 +44,12 @@ impl DpShared {
     }
 
     /// Settings and counters of reassembly.
-    pub fn fragment_status(&self) -> IpfStatus {
+    pub fn fragment_status(&self) -> FragmentStatus {
         self.fragments().status()
     }
 
     /// Incomplete datagrams.
-    pub fn fragment_lists(&self) -> Vec<IpfList> {
+    pub fn fragment_lists(&self) -> Vec<FragmentList> {
         self.fragments().lists()
     }
 

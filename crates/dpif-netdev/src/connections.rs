@@ -4,16 +4,14 @@
 //! table is nearly full. Lookups never find an expired connection, so the interval affects memory and limits only.
 
 use super::UserspaceDatapath;
-use conntrack::ipf::{FamilyStatus, IpfList, ListState, OutOfRange};
+use conntrack::ipf::OutOfRange;
 use conntrack::{CONNECTIONS_MAX_DEFAULT, Cursor, Key, NoSuchPolicy, Tracker};
 use datapath::DpShared;
 use dpif::{
-    ConnectionSink, Connections, CtAddresses, CtLimit, CtMatch, CtZone, DpifError, ExpectationSink,
-    FragmentCounts, FragmentList, FragmentState, FragmentStatus, Fragments, IpFamily, TimeoutId,
-    TimeoutPolicies, TimeoutPolicy,
+    ConnectionSink, Connections, CtLimit, CtMatch, CtZone, DpifError, ExpectationSink, FragmentList,
+    FragmentStatus, Fragments, IpFamily, TimeoutId, TimeoutPolicies, TimeoutPolicy,
 };
 use std::io;
-use std::net::IpAddr;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -98,14 +96,23 @@ fn limit_of(tracker: &Tracker, zone: CtZone) -> CtLimit {
 }
 
 impl UserspaceDatapath {
+    fn shared(&self) -> &DpShared {
+        &self.pool.factory.shared
+    }
+
     fn tracker(&self) -> &Tracker {
-        self.pool.factory.shared.tracker()
+        self.shared().tracker()
+    }
+
+    /// The same, unless nothing was tracked or configured yet.
+    fn tracker_in_use(&self) -> Option<&Tracker> {
+        self.shared().tracker_in_use()
     }
 }
 
 impl Connections for UserspaceDatapath {
     fn list(&self, zone: Option<u16>, sink: &mut dyn ConnectionSink) -> Result<(), DpifError> {
-        let Some(tracker) = self.pool.factory.shared.tracker_in_use() else { return Ok(()) };
+        let Some(tracker) = self.tracker_in_use() else { return Ok(()) };
         tracker.list(sys::clock::monotonic_ms(), |connection| {
             if zone.is_none_or(|zone| zone == connection.zone) {
                 sink.connection(connection)
@@ -122,7 +129,7 @@ impl Connections for UserspaceDatapath {
             let found = Key::of(&tuple, zone).is_some_and(|key| self.tracker().end_of_key(&key, now_ms));
             return if found { Ok(()) } else { Err(DpifError::NotFound("connection")) };
         }
-        if let Some(tracker) = self.pool.factory.shared.tracker_in_use() {
+        if let Some(tracker) = self.tracker_in_use() {
             tracker.flush(now_ms, |connection| which.matches(connection));
         }
         Ok(())
@@ -136,20 +143,15 @@ impl Connections for UserspaceDatapath {
     }
 
     fn buckets(&self) -> Result<Vec<u32>, DpifError> {
-        Ok(self.pool.factory.shared.tracker_in_use().map_or(vec![0], Tracker::connections_by_bucket))
+        Ok(self.tracker_in_use().map_or(vec![0], Tracker::connections_by_bucket))
     }
 
     fn count(&self) -> Result<u32, DpifError> {
-        Ok(self.pool.factory.shared.tracker_in_use().map_or(0, Tracker::connections))
+        Ok(self.tracker_in_use().map_or(0, Tracker::connections))
     }
 
     fn maximum(&self) -> Result<u32, DpifError> {
-        Ok(self
-            .pool
-            .factory
-            .shared
-            .tracker_in_use()
-            .map_or(CONNECTIONS_MAX_DEFAULT, Tracker::max_connections))
+        Ok(self.tracker_in_use().map_or(CONNECTIONS_MAX_DEFAULT, Tracker::max_connections))
     }
 
     fn set_maximum(&self, connections: u32) -> Result<(), DpifError> {
@@ -158,7 +160,7 @@ impl Connections for UserspaceDatapath {
     }
 
     fn checks_sequences(&self) -> Result<bool, DpifError> {
-        Ok(self.pool.factory.shared.tracker_in_use().is_none_or(Tracker::checks_sequence))
+        Ok(self.tracker_in_use().is_none_or(Tracker::checks_sequence))
     }
 
     fn set_checks_sequences(&self, checks: bool) -> Result<(), DpifError> {
@@ -205,7 +207,7 @@ impl Connections for UserspaceDatapath {
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {
-        let Some(tracker) = self.pool.factory.shared.tracker_in_use() else { return Vec::new() };
+        let Some(tracker) = self.tracker_in_use() else { return Vec::new() };
         let stats = tracker.stats();
         vec![
             ("conntrack_full", stats.full),
@@ -248,45 +250,10 @@ impl TimeoutPolicies for UserspaceDatapath {
     }
 
     fn list(&self) -> Result<Vec<TimeoutId>, DpifError> {
-        let Some(tracker) = self.pool.factory.shared.tracker_in_use() else { return Ok(Vec::new()) };
+        let Some(tracker) = self.tracker_in_use() else { return Ok(Vec::new()) };
         let ids = tracker.policies().into_iter().filter_map(|n| u32::from(n).try_into().ok());
         Ok(ids.map(TimeoutId).collect())
     }
-}
-
-fn counts(of: &FamilyStatus) -> FragmentCounts {
-    FragmentCounts {
-        enabled: of.enabled,
-        min_bytes: of.min_fragment_bytes,
-        accepted: of.accepted,
-        completed: of.completed,
-        expired: of.expired,
-        too_small: of.too_small,
-        overlapped: of.overlapped,
-        purged: of.purged,
-    }
-}
-
-fn list_of(of: &IpfList) -> Option<FragmentList> {
-    Some(FragmentList {
-        addresses: match (of.src, of.dst) {
-            (IpAddr::V4(src), IpAddr::V4(dst)) => CtAddresses::V4 { src, dst },
-            (IpAddr::V6(src), IpAddr::V6(dst)) => CtAddresses::V6 { src, dst },
-            _ => return None,
-        },
-        recirc_id: of.recirc_id,
-        ip_id: of.id,
-        zone: of.zone,
-        proto: of.proto,
-        fragments: of.fragments,
-        state: match of.state {
-            ListState::Other => FragmentState::Other,
-            ListState::First => FragmentState::First,
-            ListState::Last => FragmentState::Last,
-            ListState::FirstLast => FragmentState::FirstAndLast,
-            ListState::Failed => FragmentState::Failed,
-        },
-    })
 }
 
 fn out_of_range(OutOfRange: OutOfRange) -> DpifError {
@@ -295,29 +262,22 @@ fn out_of_range(OutOfRange: OutOfRange) -> DpifError {
 
 impl Fragments for UserspaceDatapath {
     fn status(&self) -> FragmentStatus {
-        let status = self.pool.factory.shared.fragment_status();
-        let (v4, v6) = (counts(&status.v4), counts(&status.v6));
-        FragmentStatus { max: status.max_fragments, held: status.fragments, v4, v6 }
+        self.shared().fragment_status()
     }
 
     fn set_enabled(&self, family: IpFamily, enabled: bool) {
-        self.pool.factory.shared.set_reassembly(family == IpFamily::V6, enabled);
+        self.shared().set_reassembly(family == IpFamily::V6, enabled);
     }
 
     fn set_min_bytes(&self, family: IpFamily, bytes: u32) -> Result<(), DpifError> {
-        let shared = &self.pool.factory.shared;
-        shared.set_min_fragment_bytes(family == IpFamily::V6, bytes).map_err(out_of_range)
+        self.shared().set_min_fragment_bytes(family == IpFamily::V6, bytes).map_err(out_of_range)
     }
 
     fn set_max(&self, fragments: u32) -> Result<(), DpifError> {
-        self.pool.factory.shared.set_max_fragments(fragments).map_err(out_of_range)
+        self.shared().set_max_fragments(fragments).map_err(out_of_range)
     }
 
     fn lists(&self, each: &mut dyn FnMut(&FragmentList) -> ControlFlow<()>) {
-        for list in self.pool.factory.shared.fragment_lists().iter().filter_map(list_of) {
-            if each(&list).is_break() {
-                return;
-            }
-        }
+        let _stopped = self.shared().fragment_lists().iter().try_for_each(each);
     }
 }

@@ -1,7 +1,7 @@
 //! Tracked connections, and the interface to a datapath's connection tracker: [`Connections`], with the optional
 //! parts [`TimeoutPolicies`] and [`Fragments`].
 //!
-//! A tracker implements what it offers: each setting that it lacks is [`DpifError::Unsupported`]. Used by the commands
+//! A tracker implements a part: each setting that it lacks is [`DpifError::Unsupported`]. Used by the commands
 //! `dpctl/ct-*`, `dpctl/ipf-*`, by OpenFlow's requests to flush, and by the configuration of zones. The database's
 //! claim on limits is the caller's: a tracker knows the last value only.
 
@@ -202,6 +202,28 @@ pub struct Connection {
     pub protocol: Option<CtProtocol>,
     /// Helper for related connections.
     pub helper: Option<String>,
+}
+
+impl Connection {
+    /// A connection of zone 0 without anything but its tuples.
+    pub fn new(orig: CtTuple, reply: CtTuple) -> Connection {
+        Connection {
+            orig,
+            reply,
+            parent: None,
+            zone: 0,
+            mark: 0,
+            labels: 0,
+            status: 0,
+            id: 0,
+            timeout_s: 0,
+            counters: [CtCounters::default(); 2],
+            start_ns: 0,
+            stop_ns: 0,
+            protocol: None,
+            helper: None,
+        }
+    }
 }
 
 /// A match on some fields of a tuple. The default matches all tuples.

@@ -330,7 +330,7 @@ pub struct CtCapabilities {
     pub event_mask: bool,
     /// Timeout policies.
     pub timeout: bool,
-    /// How actions name these.
+    /// Form of their names in actions.
     pub timeout_names: TimeoutNames,
     /// Source port translation that keeps the address (0.0.0.0).
     pub zero_snat: bool,

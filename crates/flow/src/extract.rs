@@ -264,31 +264,21 @@ fn parse_ipv6(frame: &[u8], at: usize, key: &mut FlowKey, layout: &mut Layout) {
 fn walk_ipv6_extensions(frame: &[u8], mut at: usize, mut next: u8) -> Option<(u8, usize, u8)> {
     let mut frag = 0;
     for _ in 0..MAX_IPV6_EXT_HEADERS {
-        match next {
-            h::IPPROTO_HOPOPTS | h::IPPROTO_ROUTING | h::IPPROTO_DSTOPTS => {
-                let [n, len]: [u8; 2] = array(frame, at)?;
-                next = n;
-                at += (usize::from(len) + 1) * 8;
-            }
-            h::IPPROTO_AH => {
-                let [n, len]: [u8; 2] = array(frame, at)?;
-                next = n;
-                at += (usize::from(len) + 2) * 4;
-            }
-            h::IPPROTO_FRAGMENT => {
-                let header: [u8; 8] = array(frame, at)?;
-                let offset = u16::from_be_bytes([header[2], header[3]]);
-                next = header[0];
-                at += 8;
-                if offset & 0xfff9 != 0 {
-                    frag = nw_frag::ANY;
-                    if offset & 0xfff8 != 0 {
-                        // No header follows, so the packet's protocol is unknown.
-                        return Some((h::IPPROTO_FRAGMENT, at, frag | nw_frag::LATER));
-                    }
+        if !h::is_ipv6_extension(next) {
+            return (at <= frame.len() && at < usize::from(u16::MAX)).then_some((next, at, frag));
+        }
+        let (kind, header) = (next, at);
+        (next, at) = h::ipv6_next_header(frame, header, kind)?;
+        if kind == h::IPPROTO_FRAGMENT {
+            let header: [u8; 8] = array(frame, header)?;
+            let offset = u16::from_be_bytes([header[2], header[3]]);
+            if offset & 0xfff9 != 0 {
+                frag = nw_frag::ANY;
+                if offset & 0xfff8 != 0 {
+                    // No header follows, so the packet's protocol is unknown.
+                    return Some((h::IPPROTO_FRAGMENT, at, frag | nw_frag::LATER));
                 }
             }
-            _ => return (at <= frame.len() && at < usize::from(u16::MAX)).then_some((next, at, frag)),
         }
     }
     None

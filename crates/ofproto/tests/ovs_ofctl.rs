@@ -23,6 +23,7 @@ use openflow::msg::stats::SwitchDesc;
 use recording::RecordingDatapath;
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -193,21 +194,8 @@ struct Stock {
 impl Stock {
     fn start() -> Stock {
         let dir = RunDir::new("stock").unwrap();
-        let db = dir.join("conf.db").display().to_string();
-        dir.ovs("ovsdb-tool", &["create", &db, "/usr/share/openvswitch/vswitch.ovsschema"]).unwrap();
-        let remote = format!("--remote=punix:{}", dir.join("db.sock").display());
-        let server =
-            DaemonSpec::new("ovsdb-server").unwrap().rundir(&dir).args([remote, "--pidfile".to_string(), db]);
-        // It writes its pid file before it listens.
-        let mut daemons = vec![server.ready_file("db.sock").start().unwrap()];
-        dir.ovs("ovs-vsctl", &["--no-wait", "init"]).unwrap();
-        let switch = DaemonSpec::new("ovs-vswitchd").unwrap().rundir(&dir).args([
-            "--enable-dummy".to_string(),
-            "--disable-system".to_string(),
-            "--pidfile".to_string(),
-            dir.db(),
-        ]);
-        daemons.push(switch.start().unwrap());
+        let spec = |program: &Path| Ok(DaemonSpec::new(program)?.rundir(&dir));
+        let daemons = testkit::start_stock(spec, "ovs-vswitchd", &[], [&[], &["--enable-dummy"]]).unwrap();
         let set_up = "add-br br0 -- set bridge br0 datapath_type=dummy fail_mode=secure \
             other-config:datapath-id=fedcba9876543210 other-config:hwaddr=aa:55:aa:55:00:00 \
             -- add-port br0 p1 -- set interface p1 type=dummy ofport_request=1 \

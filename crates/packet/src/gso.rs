@@ -153,22 +153,15 @@ impl IpHeaders {
         let mut proto = ip[6];
         let mut l4 = l3 + IPV6_HEADER_BYTES;
         let mut routed = false;
-        loop {
-            let units = match proto {
-                IPPROTO_HOPOPTS | IPPROTO_DSTOPTS => 8,
-                IPPROTO_ROUTING => {
-                    routed |= *frame.get(l4 + 3)? != 0;
-                    8
-                }
-                IPPROTO_AH => 4,
+        while is_ipv6_extension(proto) {
+            match proto {
+                IPPROTO_ROUTING => routed |= *frame.get(l4 + 3)? != 0,
                 IPPROTO_FRAGMENT => return None,
-                _ => return Some(IpHeaders { l3, l4, proto, v6: true, routed }),
-            };
-            let [next, len]: [u8; 2] = array(frame, l4)?;
-            // RFC 8200 §4.2 counts 8-byte units after the first, RFC 4302 §2.2 4-byte units less two.
-            l4 += if units == 8 { (usize::from(len) + 1) * 8 } else { (usize::from(len) + 2) * 4 };
-            proto = next;
+                _ => {}
+            }
+            (proto, l4) = ipv6_next_header(frame, l4, proto)?;
         }
+        Some(IpHeaders { l3, l4, proto, v6: true, routed })
     }
 
     /// Unfolded pseudo-header sum without the length.

@@ -115,3 +115,24 @@ pub fn be32(b: &[u8], at: usize) -> Option<u32> {
 pub fn array<const N: usize>(b: &[u8], at: usize) -> Option<[u8; N]> {
     b.get(at..at + N)?.try_into().ok()
 }
+
+/// Whether a header of that type is an extension header of IPv6 that another header follows.
+#[inline]
+pub const fn is_ipv6_extension(kind: u8) -> bool {
+    matches!(kind, IPPROTO_HOPOPTS | IPPROTO_ROUTING | IPPROTO_DSTOPTS | IPPROTO_AH | IPPROTO_FRAGMENT)
+}
+
+/// Type and offset of the header behind the extension header of type `kind` at `at`, if that is within bounds as far as
+/// its length.
+#[inline]
+pub fn ipv6_next_header(b: &[u8], at: usize, kind: u8) -> Option<(u8, usize)> {
+    let [next, length]: [u8; 2] = array(b, at)?;
+    let bytes = match kind {
+        IPPROTO_FRAGMENT => 8,
+        // 4-byte units less two (RFC 4302 §2.2).
+        IPPROTO_AH => (usize::from(length) + 2) * 4,
+        // 8-byte units after the first (RFC 8200 §4.2).
+        _ => (usize::from(length) + 1) * 8,
+    };
+    Some((next, at + bytes))
+}

@@ -67,7 +67,7 @@ impl Scripted {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Refuses what a plain tracker lacks.
+    /// Refuses a call that a plain tracker lacks.
     fn has(&self, call: &str) -> Result<(), DpifError> {
         if self.plain {
             return Err(DpifError::Unsupported(format!("no {call} here")));

@@ -403,10 +403,12 @@ mod tests {
     #[test]
     fn days_of_the_calendar() {
         assert_eq!(civil(0), (1970, 1, 1, 1));
+        assert_eq!(civil(59), (1970, 3, 1, 60));
         assert_eq!(civil(11_016), (2000, 2, 29, 60));
         assert_eq!(civil(11_017), (2000, 3, 1, 61));
         assert_eq!(civil(20_412), (2025, 11, 20, 324));
         assert_eq!(civil(20_453), (2025, 12, 31, 365));
+        assert_eq!(civil(20_781), (2026, 11, 24, 328));
     }
 
     #[test]

@@ -86,7 +86,7 @@ pub(crate) const TABLE: &[(&str, &[&str])] = &[
     ("upcall-bench", &["flow", "openflow", "ovsdb", "sys"]),
     ("sim", SWITCH),
     ("sluiced", SWITCH),
-    ("sluice", &["flow", "ofp-actions", "openflow", "ovsdb", "tls", "upcall-cost", "upcall-bench"]),
+    ("sluice", &["flow", "ofp-actions", "openflow", "ovsdb", "tls", "upcall-cost", "upcall-bench", "vlog"]),
     ("xtask", &[]),
 ];
 

@@ -56,7 +56,7 @@ impl Address {
 /// An announced data connection.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DataPort {
-    /// Who opens it.
+    /// The side that opens it.
     pub mode: Mode,
     /// Its port: of the client in active mode, of the server in passive mode. OVS never translates it.
     pub port: u16,

@@ -376,10 +376,10 @@ fn control_packets_by_port() {
         assert_eq!(Helper::of_packet(proto, ports, named), expect, "{proto} {ports:?} {named:?}");
         assert!(named.is_some() || expect.is_none() || Helper::has_port(ports[0], ports[1]));
     }
-    for helper in [Ftp, Tftp] {
-        assert_eq!(Helper::named(helper.name()), Some(helper));
+    for (name, helper) in [("ftp", Some(Ftp)), ("tftp", Some(Tftp)), ("sip", None), ("", None)] {
+        assert_eq!(Helper::named(name), helper);
+        assert_eq!(helper.map(Helper::name), helper.map(|_| name));
     }
-    assert_eq!(Helper::named("sip"), None);
 }
 
 proptest! {

@@ -2,7 +2,8 @@
 
 use crate::alg::ftp::{DataPort, Message, rewrite, scan};
 use crate::alg::{Number, Segment, adjust};
-use crate::ipf::{FamilyStatus, Held, Ipf, Taken};
+use crate::ipf::{Held, Ipf, Taken};
+use dpif::FragmentCounts;
 use packet::Packet;
 use packet::checksum::checksum;
 use packet::headers::{array, be16};
@@ -131,8 +132,8 @@ pub fn fragments(bytes: &[u8]) {
     }
     while !ipf.expire(u64::MAX, 4).is_empty() {}
     let status = ipf.status();
-    let ended = |f: &FamilyStatus| f.completed + f.expired + f.purged + f.evicted;
-    assert_eq!((status.fragments, status.v4.accepted), (0, ended(&status.v4)));
+    let ended = |f: &FragmentCounts| f.completed + f.expired + f.purged + f.evicted;
+    assert_eq!((status.held, status.v4.accepted), (0, ended(&status.v4)));
     assert_eq!(status.v6.accepted, ended(&status.v6));
     assert_eq!(evicted.len() as u64, status.v4.evicted + status.v6.evicted);
 }

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use std::collections::HashSet;
 use sync::Ordering;
 
-/// How keys become hashes: by their number of distinct hashes.
+/// Kinds of hashes, by their number of distinct values.
 fn hash(id: u64, distinct: u64) -> u64 {
     (id % distinct).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23)
 }

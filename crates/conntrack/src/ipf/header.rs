@@ -2,6 +2,7 @@
 //! input. Lengths count from the IP header.
 
 use super::Refusal;
+use crate::key::KeyHash;
 use packet::Packet;
 use packet::headers::{self as h, array, be16, be32};
 
@@ -28,6 +29,21 @@ pub(super) struct Key {
     /// Protocol of IPv4; 0 for IPv6, whose later fragments do not show it.
     pub(super) proto: u8,
     pub(super) v6: bool,
+}
+
+impl Key {
+    /// Its hash, so that a sender cannot direct datagrams to one bucket.
+    pub(super) fn hash(&self, by: &KeyHash) -> u64 {
+        let half = |a: &[u8; 16], at: usize| array(a, at).map_or(0, u64::from_ne_bytes);
+        by.of(&[
+            half(&self.src, 0),
+            half(&self.src, 8),
+            half(&self.dst, 0),
+            half(&self.dst, 8),
+            u64::from(self.id) << 32 | u64::from(self.recirc_id),
+            u64::from(self.zone) << 16 | u64::from(self.proto) << 8 | u64::from(self.v6),
+        ])
+    }
 }
 
 /// One fragment.
@@ -138,14 +154,11 @@ struct Found {
 fn fragment_header(bytes: &[u8], first: u8) -> Result<Found, Refusal> {
     let (mut at, mut named_at, mut next) = (h::IPV6_HEADER_BYTES, 6, first);
     for _ in 0..MAX_EXTENSIONS {
-        let units = match next {
-            h::IPPROTO_HOPOPTS | h::IPPROTO_ROUTING | h::IPPROTO_DSTOPTS => 8,
-            h::IPPROTO_AH => 4,
-            h::IPPROTO_FRAGMENT => 0,
-            _ => return Err(Refusal::NotFragment),
-        };
-        let [following, length]: [u8; 2] = array(bytes, at).ok_or(Refusal::NotFragment)?;
-        if units == 0 {
+        if !h::is_ipv6_extension(next) {
+            return Err(Refusal::NotFragment);
+        }
+        let (following, behind) = h::ipv6_next_header(bytes, at, next).ok_or(Refusal::NotFragment)?;
+        if next == h::IPPROTO_FRAGMENT {
             let place = be16(bytes, at + 2).ok_or(Refusal::NotFragment)?;
             let id = be32(bytes, at + 4).ok_or(Refusal::NotFragment)?;
             if place & (V6_OFFSET | V6_MORE_FRAGMENTS) != 0 {
@@ -153,12 +166,7 @@ fn fragment_header(bytes: &[u8], first: u8) -> Result<Found, Refusal> {
             }
         }
         named_at = at;
-        next = following;
-        at += match units {
-            0 => V6_FRAGMENT_BYTES,
-            4 => (usize::from(length) + 2) * 4,
-            _ => (usize::from(length) + 1) * 8,
-        };
+        (next, at) = (following, behind);
     }
     Err(Refusal::NotFragment)
 }

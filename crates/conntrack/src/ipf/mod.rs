@@ -21,21 +21,20 @@ mod header;
 mod pieces;
 mod places;
 mod reassembled;
-mod status;
 #[cfg(test)]
 mod tests;
 
+use crate::key::KeyHash;
+use dpif::{CtAddresses, FragmentCounts, FragmentList, FragmentState, FragmentStatus};
 use hashbrown::HashTable;
 use header::{Fragment, Key};
 use packet::Packet;
 use pieces::{Piece, Pieces};
 use places::Places;
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use sync::{AtomicBool, AtomicU64, AtomicUsize, CachePadded, Mutex, MutexGuard, Ordering, lock};
 
 pub use reassembled::Reassembled;
-pub use status::{FamilyStatus, IpfList, IpfStatus, ListState};
 
 /// A fragment whose datagram is not complete expires after this time from the datagram's first one on.
 pub const TIMEOUT_MS: u64 = 15_000;
@@ -54,7 +53,6 @@ pub const MIN_FRAGMENT_V6_BYTES: u32 = 1280;
 const SHARDS: usize = 16;
 /// Datagrams that one fragment evicts at most: another thread may take the place first.
 const EVICTIONS_MAX: usize = 3;
-const SECRETS: usize = 7;
 
 /// A packet held here, with anything that its holder needs to send it on.
 pub trait Held: Send {
@@ -93,7 +91,7 @@ pub enum Refusal {
     ListFull,
 }
 
-/// What becomes of a fragment.
+/// Result for a fragment.
 pub enum Taken<T> {
     /// It waits for the others.
     Held,
@@ -155,11 +153,11 @@ impl Family {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn status(&self) -> FamilyStatus {
+    fn counts(&self) -> FragmentCounts {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        FamilyStatus {
+        FragmentCounts {
             enabled: self.enabled(),
-            min_fragment_bytes: self.min_bytes(),
+            min_bytes: self.min_bytes(),
             accepted: read(&self.accepted),
             completed: read(&self.completed),
             expired: read(&self.expired),
@@ -187,19 +185,20 @@ struct List<T> {
 }
 
 impl<T> List<T> {
-    fn state(&self) -> ListState {
+    fn state(&self) -> FragmentState {
         match self.pieces.ends() {
-            _ if self.failed => ListState::Failed,
-            (true, true) => ListState::FirstLast,
-            (true, false) => ListState::First,
-            (false, true) => ListState::Last,
-            (false, false) => ListState::Other,
+            _ if self.failed => FragmentState::Failed,
+            (true, true) => FragmentState::FirstAndLast,
+            (true, false) => FragmentState::First,
+            (false, true) => FragmentState::Last,
+            (false, false) => FragmentState::Other,
         }
     }
 }
 
 /// The datagrams of one part of the hash values.
 struct Shard<T> {
+    hash: KeyHash,
     lists: HashTable<List<T>>,
     deadlines: BTreeMap<Deadline, Key>,
     /// Number of datagrams so far.
@@ -208,7 +207,7 @@ struct Shard<T> {
 
 /// See the module.
 pub struct Ipf<T: Held> {
-    secrets: [u64; SECRETS],
+    hash: KeyHash,
     shards: Box<[CachePadded<Mutex<Shard<T>>>]>,
     places: Places,
     v4: Family,
@@ -220,10 +219,10 @@ pub struct Ipf<T: Held> {
 impl<T: Held> Ipf<T> {
     /// An empty one with OVS's defaults. `seed` keeps senders from directing all datagrams to one shard.
     pub fn new(seed: u64) -> Ipf<T> {
-        let shard = || Shard { lists: HashTable::new(), deadlines: BTreeMap::new(), datagrams: 0 };
-        let mut state = seed;
+        let hash = KeyHash::new(seed);
+        let shard = || Shard { hash, lists: HashTable::new(), deadlines: BTreeMap::new(), datagrams: 0 };
         Ipf {
-            secrets: std::array::from_fn(|_| split_mix(&mut state)),
+            hash,
             shards: (0..SHARDS).map(|_| CachePadded::new(Mutex::new(shard()))).collect(),
             places: Places::new(MAX_FRAGMENTS_DEFAULT as usize),
             v4: Family::new(MIN_FRAGMENT_V4_BYTES),
@@ -276,17 +275,13 @@ impl<T: Held> Ipf<T> {
     }
 
     /// Settings and counters.
-    pub fn status(&self) -> IpfStatus {
-        IpfStatus {
-            max_fragments: self.places.max() as u32,
-            fragments: self.len() as u32,
-            v4: self.v4.status(),
-            v6: self.v6.status(),
-        }
+    pub fn status(&self) -> FragmentStatus {
+        let (v4, v6) = (self.v4.counts(), self.v6.counts());
+        FragmentStatus { max: self.places.max() as u32, held: self.len() as u32, v4, v6 }
     }
 
     /// All datagrams with held fragments, in no particular order.
-    pub fn lists(&self) -> Vec<IpfList> {
+    pub fn lists(&self) -> Vec<FragmentList> {
         let mut all = Vec::new();
         for shard in &self.shards {
             all.extend(lock(shard).lists.iter().map(describe));
@@ -306,10 +301,10 @@ impl<T: Held> Ipf<T> {
                 return Taken::Refused(fragment, refusal);
             }
         };
-        let hash = self.hash(&parsed.key);
+        let hash = parsed.key.hash(&self.hash);
         let mut shard = self.shard(hash);
         let list_max = list_max(v6, family.min_bytes());
-        let taken = shard.add(&self.secrets, hash, &parsed, fragment, list_max, now_ms);
+        let taken = shard.add(hash, &parsed, fragment, list_max, now_ms);
         drop(shard);
         match &taken {
             Taken::Held => _ = family.accepted.fetch_add(1, Ordering::Relaxed),
@@ -363,7 +358,7 @@ impl<T: Held> Ipf<T> {
     fn evict(&self, port: u32, evicted: &mut Vec<T>) -> bool {
         let start = self.turn.fetch_add(1, Ordering::Relaxed);
         for i in 0..SHARDS {
-            let list = lock(&self.shards[start.wrapping_add(i) % SHARDS]).evicted(&self.secrets, port);
+            let list = lock(&self.shards[start.wrapping_add(i) % SHARDS]).evicted(port);
             if let Some(list) = list {
                 self.family(list.key.v6).evicted.fetch_add(list.held.len() as u64, Ordering::Relaxed);
                 list.held.iter().for_each(|f| self.places.give_back(f.port()));
@@ -372,10 +367,6 @@ impl<T: Held> Ipf<T> {
             }
         }
         false
-    }
-
-    fn hash(&self, key: &Key) -> u64 {
-        hash(&self.secrets, key)
     }
 
     fn shard(&self, hash: u64) -> MutexGuard<'_, Shard<T>> {
@@ -394,7 +385,7 @@ impl<T: Held> Ipf<T> {
         for i in 0..SHARDS {
             let mut shard = lock(&self.shards[start.wrapping_add(i) % SHARDS]);
             while expired.len() < at_most
-                && let Some(list) = shard.expired(&self.secrets, now_ms)
+                && let Some(list) = shard.expired(now_ms)
             {
                 let family = self.family(list.key.v6);
                 let late = now_ms >= list.deadline.0.saturating_add(PURGE_AFTER_MS);
@@ -410,17 +401,9 @@ impl<T: Held> Ipf<T> {
 
 impl<T: Held> Shard<T> {
     /// Adds a fragment to its datagram, of at most `list_max` fragments.
-    fn add(
-        &mut self,
-        secrets: &[u64; SECRETS],
-        hash: u64,
-        parsed: &Fragment,
-        fragment: T,
-        list_max: usize,
-        now_ms: u64,
-    ) -> Taken<T> {
+    fn add(&mut self, hash: u64, parsed: &Fragment, fragment: T, list_max: usize, now_ms: u64) -> Taken<T> {
         if self.lists.find(hash, |l| l.key == parsed.key).is_none() {
-            self.begin(secrets, hash, parsed.key, now_ms);
+            self.begin(hash, parsed.key, now_ms);
         }
         let Ok(mut entry) = self.lists.find_entry(hash, |l| l.key == parsed.key) else {
             return Taken::Refused(fragment, Refusal::ListFull);
@@ -451,33 +434,33 @@ impl<T: Held> Shard<T> {
         }
     }
 
-    fn begin(&mut self, secrets: &[u64; SECRETS], hash: u64, key: Key, now_ms: u64) {
+    fn begin(&mut self, hash: u64, key: Key, now_ms: u64) {
         let deadline = (now_ms.saturating_add(TIMEOUT_MS), self.datagrams);
         self.datagrams += 1;
         self.deadlines.insert(deadline, key);
         let list = List { key, pieces: Pieces::default(), held: Vec::new(), deadline, failed: false };
-        self.lists.insert_unique(hash, list, |l| self::hash(secrets, &l.key));
+        self.lists.insert_unique(hash, list, |l| l.key.hash(&self.hash));
     }
 
     /// Removes a datagram whose time is over.
-    fn expired(&mut self, secrets: &[u64; SECRETS], now_ms: u64) -> Option<List<T>> {
+    fn expired(&mut self, now_ms: u64) -> Option<List<T>> {
         let (deadline, key) = self.deadlines.first_key_value().filter(|(deadline, _)| deadline.0 < now_ms)?;
-        self.remove(secrets, *deadline, *key)
+        self.remove(*deadline, *key)
     }
 
     /// Removes the oldest datagram with a fragment of `port`.
-    fn evicted(&mut self, secrets: &[u64; SECRETS], port: u32) -> Option<List<T>> {
+    fn evicted(&mut self, port: u32) -> Option<List<T>> {
         let is_of_port = |key: &Key| {
-            let list = self.lists.find(self::hash(secrets, key), |l| l.key == *key);
+            let list = self.lists.find(key.hash(&self.hash), |l| l.key == *key);
             list.is_some_and(|l| l.held.iter().any(|f| f.port() == port))
         };
         let (deadline, key) = self.deadlines.iter().find(|(_, key)| is_of_port(key))?;
-        self.remove(secrets, *deadline, *key)
+        self.remove(*deadline, *key)
     }
 
-    fn remove(&mut self, secrets: &[u64; SECRETS], deadline: Deadline, key: Key) -> Option<List<T>> {
+    fn remove(&mut self, deadline: Deadline, key: Key) -> Option<List<T>> {
         self.deadlines.remove(&deadline);
-        let entry = self.lists.find_entry(self::hash(secrets, &key), |l| l.key == key).ok()?;
+        let entry = self.lists.find_entry(key.hash(&self.hash), |l| l.key == key).ok()?;
         Some(entry.remove().0)
     }
 }
@@ -505,43 +488,19 @@ fn list_max(v6: bool, min_bytes: u32) -> usize {
     }
 }
 
-fn describe<T>(list: &List<T>) -> IpfList {
-    let key = &list.key;
-    let address = |a: [u8; 16]| -> IpAddr {
-        if key.v6 { Ipv6Addr::from(a).into() } else { Ipv4Addr::new(a[0], a[1], a[2], a[3]).into() }
-    };
-    IpfList {
-        src: address(key.src),
-        dst: address(key.dst),
-        recirc_id: key.recirc_id,
-        id: key.id,
-        zone: key.zone,
-        proto: key.proto,
+fn describe<T>(list: &List<T>) -> FragmentList {
+    let Key { src, dst, id, recirc_id, zone, proto, v6 } = list.key;
+    let v4 = |[a, b, c, d, ..]: [u8; 16]| [a, b, c, d].into();
+    FragmentList {
+        addresses: match v6 {
+            true => CtAddresses::V6 { src: src.into(), dst: dst.into() },
+            false => CtAddresses::V4 { src: v4(src), dst: v4(dst) },
+        },
+        recirc_id,
+        ip_id: id,
+        zone,
+        proto,
         fragments: list.pieces.len() as u32,
         state: list.state(),
     }
-}
-
-/// The next number of the SplitMix64 sequence (Steele, Lea, Flood 2014).
-fn split_mix(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut z = *state;
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
-
-/// Keyed hash: products of words, each mixed with a secret, so that a sender cannot direct datagrams to one bucket.
-fn hash(secrets: &[u64; SECRETS], key: &Key) -> u64 {
-    let half = |a: &[u8; 16], at: usize| packet::headers::array(a, at).map_or(0, u64::from_ne_bytes);
-    let fold = |a: u64, b: u64| {
-        let product = u128::from(a) * u128::from(b);
-        product as u64 ^ (product >> 64) as u64
-    };
-    let ids = u64::from(key.id) << 32 | u64::from(key.recirc_id);
-    let rest = u64::from(key.zone) << 16 | u64::from(key.proto) << 8 | u64::from(key.v6);
-    let s = secrets;
-    let src = fold(half(&key.src, 0) ^ s[0], half(&key.src, 8) ^ s[1]);
-    let dst = fold(half(&key.dst, 0) ^ s[2], half(&key.dst, 8) ^ s[3]);
-    fold(src ^ fold(ids ^ s[4], rest ^ s[5]), dst.rotate_left(29) ^ s[6])
 }

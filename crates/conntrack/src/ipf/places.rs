@@ -4,35 +4,14 @@
 //! places (the total by the number of ports with fragments) takes one from the port that holds most. Invariant: `taken`
 //! and `active` equal sum and number of the ports' entries while no call runs.
 
-use hashbrown::HashMap;
-use hashbrown::hash_map::Entry;
-use std::hash::{BuildHasherDefault, Hasher};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use sync::{AtomicUsize, Mutex, Ordering, lock};
 
 const SHARDS: usize = 16;
 
-/// Spreads port numbers, which the switch assigns: no sender selects them.
-#[derive(Default)]
-struct PortHasher(u64);
-
-impl Hasher for PortHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_u32((*byte).into());
-        }
-    }
-
-    fn write_u32(&mut self, n: u32) {
-        self.0 = (self.0 ^ u64::from(n)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32);
-    }
-}
-
 /// Fragments held by port; ports without any have no entry.
-type Ports = HashMap<u32, usize, BuildHasherDefault<PortHasher>>;
+type Ports = BTreeMap<u32, usize>;
 
 /// See the module.
 pub(super) struct Places {

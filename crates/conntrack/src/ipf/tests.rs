@@ -166,14 +166,14 @@ fn fragments_are_held_until_all_have_arrived() {
             ("first after the empty last", cut(4, 0, true, 1208), "complete 2"),
         ],
     );
-    let expect = FamilyStatus {
+    let expect = FragmentCounts {
         enabled: true,
-        min_fragment_bytes: 1200,
+        min_bytes: 1200,
         accepted: 8,
         completed: 4,
         too_small: 2,
         overlapped: 2,
-        ..FamilyStatus::default()
+        ..FragmentCounts::default()
     };
     assert_eq!((ipf.status().v4, ipf.len()), (expect, 4));
 }
@@ -314,9 +314,9 @@ fn status_and_lists_as_text() {
         v6 frags overlapped: 0
         v6 frags purged: 0
 ";
-    let v4 = FamilyStatus {
+    let v4 = FragmentCounts {
         enabled: true,
-        min_fragment_bytes: 1200,
+        min_bytes: 1200,
         accepted: 10,
         completed: 4,
         expired: 1,
@@ -326,8 +326,8 @@ fn status_and_lists_as_text() {
         too_many: 9,
         evicted: 8,
     };
-    let v6 = FamilyStatus { min_fragment_bytes: 1280, accepted: 6, ..FamilyStatus::default() };
-    assert_eq!(IpfStatus { max_fragments: 1000, fragments: 7, v4, v6 }.to_string(), expect);
+    let v6 = FragmentCounts { min_bytes: 1280, accepted: 6, ..FragmentCounts::default() };
+    assert_eq!(FragmentStatus { max: 1000, held: 7, v4, v6 }.to_string(), expect);
 
     let ipf = Ipf::new(3);
     let body = vec![7; 40_000];
@@ -412,7 +412,7 @@ fn fragments_expire_by_datagram_in_slices() {
     assert!(ipf.expire(500 + TIMEOUT_MS, 100).is_empty(), "the time is over after its end");
     let slices: Vec<usize> = (0..4).map(|_| ipf.expire(501 + TIMEOUT_MS, 4).len()).collect();
     assert_eq!(slices, [4, 4, 2, 0]);
-    assert_eq!((ipf.len(), ipf.lists().len(), ipf.lists()[0].id), (1, 1, 10));
+    assert_eq!((ipf.len(), ipf.lists().len(), ipf.lists()[0].ip_id), (1, 1, 10));
     assert_eq!(ipf.expire(600 + TIMEOUT_MS + PURGE_AFTER_MS, 4).len(), 1);
     let v4 = ipf.status().v4;
     assert_eq!((v4.expired, v4.purged, ipf.len()), (10, 1, 0));

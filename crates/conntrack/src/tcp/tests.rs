@@ -22,7 +22,7 @@ pub(crate) struct Peer {
     pub(crate) state: TcpState,
 }
 
-/// How far `a` is behind `b`: positive if later.
+/// Distance of `a` behind `b`: positive if later.
 fn distance(a: u32, b: u32) -> i64 {
     let d = (i64::from(a) - i64::from(b)).rem_euclid(1 << 32);
     if d >= 1 << 31 { d - (1 << 32) } else { d }

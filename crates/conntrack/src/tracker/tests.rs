@@ -4,22 +4,12 @@ use super::{Existing, Found, Pass, Tracker};
 use crate::key::{Key, Words};
 use crate::packet_info::{PacketInfo, Transport};
 use crate::request::Request;
-use crate::tests::agree;
+use crate::tests::{COMMIT, agree};
 use dpif::{CtNat, NatAddresses, NatRange};
 use flow::{FlowKey, ct_state};
 use std::net::Ipv4Addr;
 
 const NOW_MS: u64 = 1_000_000;
-const COMMIT: Request = Request {
-    zone: 0,
-    commit: true,
-    force: false,
-    mark: None,
-    labels: None,
-    helper: None,
-    nat: CtNat::No,
-    policy: 0,
-};
 
 fn udp(src: u32, dst: u32, port: u16) -> ([u64; 2], PacketInfo) {
     let words = [u64::from(src) << 32 | u64::from(dst), u64::from(port) << 48 | 53 << 32 | 17];

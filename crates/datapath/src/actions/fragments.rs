@@ -49,28 +49,19 @@ impl Held for Fragment {
     }
 }
 
-/// A fragment after [`Executor::take_fragment`].
-pub(crate) enum Passed {
-    /// It waits for the others.
-    Held,
-    /// It is tracked alone.
-    Alone(Fragment),
-    /// Its datagram was tracked: all fragments, in the order in which they go on.
-    Together(Vec<Fragment>),
-}
-
 impl Executor {
-    /// Holds a fragment, or tracks its datagram.
-    pub(crate) fn take_fragment(&mut self, fragment: Fragment, request: &Request) -> Passed {
+    /// Holds a fragment, or tracks it alone or with its datagram. Returns the fragments that go on, in this order; none
+    /// while it waits for others.
+    pub(crate) fn take_fragment(&mut self, fragment: Fragment, request: &Request) -> Vec<Fragment> {
         let mut evicted = Vec::new();
         let shared = self.shared.clone();
         let taken = shared.fragments().take(fragment, request.zone, self.now_us / 1000, &mut evicted);
         self.ports.ledger.held += u64::from(!matches!(taken, Taken::Refused(..)));
         let whole = match taken {
-            Taken::Held => return Passed::Held,
+            Taken::Held => return Vec::new(),
             Taken::Refused(fragment, refusal) => {
                 let is_whole = refusal == Refusal::NotFragment;
-                return Passed::Alone(self.alone(fragment, is_whole, request));
+                return vec![self.alone(fragment, is_whole, request)];
             }
             Taken::Complete(whole) => whole,
         };
@@ -93,7 +84,7 @@ impl Executor {
             copy_tracking(&key, &mut fragment.key);
             fragment.layout = re_extract(&mut fragment.key, fragment.packet.data(), self.vlan_limit);
         }
-        Passed::Together(fragments)
+        fragments
     }
 
     /// Tracks a fragment without the others: it is invalid, unless it is a datagram of its own.

@@ -8,7 +8,6 @@
 //! Meters admit packets in order of arrival: if one list has several meters, or several groups have some, their
 //! lanes run one by one.
 
-use super::fragments::Passed;
 use super::{Executor, Fragment, Misfit, apply, inner_place, set, truncate};
 use crate::burst::{Arrays, HeaderCtx, LaneMask, Parsed, copy_key};
 use crate::park::Origin;
@@ -227,44 +226,47 @@ impl Group<'_> {
     fn run_released(&mut self, actions: &[DpAction], from: usize, list: u64) {
         let (used, cuts) = (self.work.used, self.work.cuts);
         for (lane, fragment) in std::mem::take(&mut self.work.released) {
-            let last = Fragment {
-                packet: std::mem::replace(&mut self.arrays.packets[lane], fragment.packet),
-                key: Box::new(self.arrays.keys[lane]),
-                layout: self.arrays.layouts[lane],
-                origin: self.arrays.origins[lane],
-            };
-            copy_key(&fragment.key, &mut self.arrays.keys[lane]);
-            (self.arrays.layouts[lane], self.arrays.origins[lane]) = (fragment.layout, fragment.origin);
+            let last = self.take(lane);
+            self.put(lane, fragment);
             self.run_rest(LaneMask::one(lane), actions, from, list);
-            let packet = std::mem::replace(&mut self.arrays.packets[lane], last.packet);
+            // With the state of the fragment, which is still in the lane.
+            let packet = self.take_packet(lane);
             self.send_copy(lane, packet, self.work.fates[lane], self.arrays.origins[lane], false);
-            copy_key(&last.key, &mut self.arrays.keys[lane]);
-            (self.arrays.layouts[lane], self.arrays.origins[lane]) = (last.layout, last.origin);
+            self.put(lane, last);
             self.arrays.dirty[lane] = false;
             (self.work.used, self.work.cuts) = (used, cuts);
         }
+    }
+
+    fn take_packet(&mut self, lane: usize) -> Packet {
+        std::mem::replace(&mut self.arrays.packets[lane], Packet::with_capacity(0))
+    }
+
+    /// The packet of a lane with its state.
+    fn take(&mut self, lane: usize) -> Fragment {
+        let (packet, key) = (self.take_packet(lane), Box::new(self.arrays.keys[lane]));
+        Fragment { packet, key, layout: self.arrays.layouts[lane], origin: self.arrays.origins[lane] }
+    }
+
+    /// Puts a packet with its state into a lane.
+    fn put(&mut self, lane: usize, fragment: Fragment) {
+        let Fragment { packet, key, layout, origin } = fragment;
+        self.arrays.packets[lane] = packet;
+        copy_key(&key, &mut self.arrays.keys[lane]);
+        (self.arrays.layouts[lane], self.arrays.origins[lane]) = (layout, origin);
     }
 
     /// Tracks the fragments of `lanes`; returns those that continue.
     fn track_fragments(&mut self, lanes: LaneMask, request: &Request) -> LaneMask {
         let mut rest = LaneMask::NONE;
         for lane in lanes {
-            let packet = std::mem::replace(&mut self.arrays.packets[lane], Packet::with_capacity(0));
-            let key = Box::new(self.arrays.keys[lane]);
-            let (layout, origin) = (self.arrays.layouts[lane], self.arrays.origins[lane]);
-            let fragment = Fragment { packet, key, layout, origin };
-            let mut fragments = match self.exec.take_fragment(fragment, request) {
-                Passed::Held => Vec::new(),
-                Passed::Alone(fragment) => vec![fragment],
-                Passed::Together(fragments) => fragments,
-            };
-            let Some(Fragment { packet, key, layout, origin }) = fragments.pop() else {
+            let fragment = self.take(lane);
+            let mut fragments = self.exec.take_fragment(fragment, request);
+            let Some(last) = fragments.pop() else {
                 self.work.fates[lane] = Fate::Held;
                 continue;
             };
-            self.arrays.packets[lane] = packet;
-            copy_key(&key, &mut self.arrays.keys[lane]);
-            (self.arrays.layouts[lane], self.arrays.origins[lane]) = (layout, origin);
+            self.put(lane, last);
             self.work.released.extend(fragments.into_iter().map(|fragment| (lane, fragment)));
             rest.add(LaneMask::one(lane));
         }

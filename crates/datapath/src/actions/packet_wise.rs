@@ -1,6 +1,5 @@
 //! Executes a list of actions on one packet: a single one, or each packet of a burst if groups are disabled.
 
-use super::fragments::Passed;
 use super::{Executor, Fragment, Misfit, apply, inner_place, truncate};
 use crate::burst::{HeaderCtx, Parsed, copy_key};
 use crate::park::Origin;
@@ -136,11 +135,7 @@ impl Step<'_, '_> {
         let headers = &mut self.view.headers;
         let key = Box::new(*headers.key);
         let fragment = Fragment { packet, key, layout: *headers.layout, origin: self.view.origin };
-        let mut fragments = match self.exec.take_fragment(fragment, request) {
-            Passed::Held => return Err(Gone),
-            Passed::Alone(fragment) => vec![fragment],
-            Passed::Together(fragments) => fragments,
-        };
+        let mut fragments = self.exec.take_fragment(fragment, request);
         let Some(Fragment { packet, key, layout, origin }) = fragments.pop() else { return Err(Gone) };
         copy_key(&key, headers.key);
         (*headers.layout, self.view.origin) = (layout, origin);

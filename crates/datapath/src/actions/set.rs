@@ -166,20 +166,16 @@ pub(super) fn ipv6(packet: &mut Packet, view: &mut HeaderCtx<'_>, m: &Masked<Ipv
 /// Whether a routing header with segments left follows: then the checksum covers the final destination, not the one in
 /// the IPv6 header (RFC 8200 §8.1).
 fn routes_on(frame: &[u8], l3: usize) -> bool {
-    let mut next = frame.get(l3 + 6).copied();
+    let Some(mut next) = frame.get(l3 + 6).copied() else { return false };
     let mut at = l3 + h::IPV6_HEADER_BYTES;
     for _ in 0..flow::extract::MAX_IPV6_EXT_HEADERS {
-        let Some([following, len, _, segments]) = h::array(frame, at) else { return false };
-        match next {
-            Some(h::IPPROTO_ROUTING) if segments > 0 => return true,
-            Some(h::IPPROTO_HOPOPTS | h::IPPROTO_ROUTING | h::IPPROTO_DSTOPTS) => {
-                at += (usize::from(len) + 1) * 8;
-            }
-            Some(h::IPPROTO_AH) => at += (usize::from(len) + 2) * 4,
-            Some(h::IPPROTO_FRAGMENT) => at += 8,
-            _ => return false,
+        if next == h::IPPROTO_ROUTING && frame.get(at + 3).is_some_and(|segments| *segments > 0) {
+            return true;
         }
-        next = Some(following);
+        match h::ipv6_next_header(frame, at, next).filter(|_| h::is_ipv6_extension(next)) {
+            Some(behind) => (next, at) = behind,
+            None => return false,
+        }
     }
     false
 }

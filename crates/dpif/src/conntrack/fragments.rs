@@ -2,6 +2,7 @@
 
 use super::CtAddresses;
 use crate::ops::DpifError;
+use std::fmt;
 use std::ops::ControlFlow;
 
 /// An IP version.
@@ -20,18 +21,22 @@ pub struct FragmentCounts {
     pub enabled: bool,
     /// Minimum size of all fragments but the last, in bytes.
     pub min_bytes: u32,
-    /// Fragments taken.
+    /// Fragments held until their packet was complete, or still.
     pub accepted: u64,
-    /// Fragments of complete packets sent on.
+    /// Fragments of complete packets.
     pub completed: u64,
-    /// Fragments sent on after their time.
+    /// Fragments dropped after 15 seconds without the rest of their packet.
     pub expired: u64,
     /// Fragments below the minimum size.
     pub too_small: u64,
-    /// Fragments that overlap others.
+    /// Fragments that repeat bytes, or contradict the end of their packet.
     pub overlapped: u64,
-    /// Fragments dropped from lists that did not end.
+    /// Fragments dropped as `expired`, 10 seconds or more too late.
     pub purged: u64,
+    /// Fragments refused because no place was free, or their packet had too many. OVS has no such counter.
+    pub too_many: u64,
+    /// Fragments dropped because another port had less than its share of places. Not in OVS.
+    pub evicted: u64,
 }
 
 /// Settings and counters of reassembly.
@@ -47,10 +52,38 @@ pub struct FragmentStatus {
     pub v6: FragmentCounts,
 }
 
+/// The reply of `ipf-get-status`, without lists.
+impl fmt::Display for FragmentStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const MARGIN: &str = "        ";
+        let families = [("v4", &self.v4), ("v6", &self.v6)];
+        writeln!(f, "{MARGIN}Fragmentation Module Status\n{MARGIN}---------------------------")?;
+        for (name, family) in families {
+            writeln!(f, "{MARGIN}{name} enabled: {}", u8::from(family.enabled))?;
+        }
+        writeln!(f, "{MARGIN}max num frags (v4/v6): {}", self.max)?;
+        writeln!(f, "{MARGIN}num frag: {}", self.held)?;
+        for (name, family) in families {
+            writeln!(f, "{MARGIN}min {name} frag size: {}", family.min_bytes)?;
+            for (counter, count) in [
+                ("accepted", family.accepted),
+                ("completed", family.completed),
+                ("expired", family.expired),
+                ("too small", family.too_small),
+                ("overlapped", family.overlapped),
+                ("purged", family.purged),
+            ] {
+                writeln!(f, "{MARGIN}{name} frags {counter}: {count}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
 /// State of a list of fragments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FragmentState {
-    /// Reassembly failed: the rest is passed on alone.
+    /// All were seen, but they exceed a packet's 65,535 bytes.
     Failed,
     /// Neither end was seen.
     Other,
@@ -60,8 +93,6 @@ pub enum FragmentState {
     Last,
     /// Both ends were seen.
     FirstAndLast,
-    /// All were seen.
-    Complete,
 }
 
 impl FragmentState {
@@ -73,7 +104,6 @@ impl FragmentState {
             FragmentState::First => "first frag",
             FragmentState::Last => "last frag",
             FragmentState::FirstAndLast => "first/last frag",
-            FragmentState::Complete => "complete",
         }
     }
 }
@@ -85,16 +115,30 @@ pub struct FragmentList {
     pub addresses: CtAddresses,
     /// Recirculation id of the packets.
     pub recirc_id: u32,
-    /// Identification.
+    /// Identification: 16 bits for IPv4, 32 for IPv6.
     pub ip_id: u32,
     /// Zone in which they are tracked.
     pub zone: u16,
-    /// IP protocol.
+    /// IP protocol; 0 for IPv6.
     pub proto: u8,
     /// Fragments held.
     pub fragments: u32,
     /// Its state.
     pub state: FragmentState,
+}
+
+/// The line of `ipf-get-status -m`.
+impl fmt::Display for FragmentList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [src, dst] = self.addresses.both();
+        let eth_type = if src.is_ipv4() { 0x0800 } else { 0x86dd };
+        let FragmentList { addresses: _, recirc_id, ip_id, zone, proto, fragments, state } = self;
+        write!(
+            f,
+            "(src={src},dst={dst},recirc_id={recirc_id},ip_id={ip_id},dl_type={eth_type:#x},zone={zone},"
+        )?;
+        write!(f, "nw_proto={proto},num_fragments={fragments},state={})", state.name())
+    }
 }
 
 /// The reassembly of fragments of a tracker. No call waits for packets.

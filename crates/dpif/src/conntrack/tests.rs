@@ -41,22 +41,7 @@ fn a_match_means_what_all_of_its_fields_fit() {
 fn connection(orig: CtTuple, zone: u16, mark: u32, labels: u128) -> Connection {
     let [src, dst] = orig.addresses.both();
     let reply = tuple(&dst.to_string(), &src.to_string(), orig.proto, orig.transport);
-    Connection {
-        orig,
-        reply,
-        parent: None,
-        zone,
-        mark,
-        labels,
-        status: 0,
-        id: 0,
-        timeout_s: 0,
-        counters: [CtCounters::default(); 2],
-        start_ns: 0,
-        stop_ns: 0,
-        protocol: None,
-        helper: None,
-    }
+    Connection { zone, mark, labels, ..Connection::new(orig, reply) }
 }
 
 #[test]

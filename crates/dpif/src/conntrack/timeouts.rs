@@ -104,7 +104,7 @@ impl FromIterator<(TimeoutAttr, u32)> for TimeoutPolicy {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct TimeoutId(pub std::num::NonZeroU32);
 
-/// How the action names a policy.
+/// Form of a policy's name in the action.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum TimeoutNames {
     /// By its number, for all protocols: `7`. The tracker applies it to TCP, UDP, ICMP and ICMPv6.

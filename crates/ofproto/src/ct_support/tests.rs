@@ -1,25 +1,12 @@
-//! What each missing feature refuses, as Open vSwitch 3.1 does after `dpif/set-dp-features FEATURE false`.
+//! Refusals for each missing feature, as by Open vSwitch 3.1 after `dpif/set-dp-features FEATURE false`.
 
 use super::*;
 use flow::text::NoPortNames;
 use ofp_actions::text::{FlowModCommand, parse_flow_mod};
 
-/// All features.
-pub(crate) const ALL: CtCapabilities = CtCapabilities {
-    state: true,
-    state_nat: true,
-    zone: true,
-    mark: true,
-    label: true,
-    orig_tuple: true,
-    orig_tuple6: true,
-    clear: true,
-    event_mask: true,
-    timeout: true,
-    timeout_names: dpif::TimeoutNames::ByProtocol,
-    zero_snat: true,
-    helpers: true,
-};
+/// All features, with the names of a kernel's timeout policies.
+pub(crate) const ALL: CtCapabilities =
+    CtCapabilities { timeout_names: dpif::TimeoutNames::ByProtocol, ..CtCapabilities::ALL };
 
 /// The error of a rule.
 fn error(line: &str, can: &Capabilities) -> Option<ErrorKind> {

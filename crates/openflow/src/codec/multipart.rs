@@ -405,7 +405,7 @@ pub(super) static ROWS: &[Row] = &[
         put_update14
     ),
     void!(IpfixBridgeRequest, exp_mp(3, false), ALL),
-    body!(IpfixBridgeReply, Standard, exp_mp(3, true), ALL, Len::Is(88), ipfix::decode, ipfix::encode),
+    body!(IpfixBridgeReply, Standard, exp_mp(3, true), ALL, Len::Is(88), ipfix::read, ipfix::encode),
     void!(IpfixFlowRequest, exp_mp(4, false), ALL),
     multi!(IpfixFlowReply, Standard, exp_mp(4, true), ALL, Len::Array(0, 88), ipfix::read, ipfix::put),
 ];

@@ -62,10 +62,6 @@ pub(crate) fn put(w: &mut Writer, s: &IpfixStats) {
     w.zeros(4);
 }
 
-pub(crate) fn decode(r: &mut Reader<'_>) -> Res<IpfixStats> {
-    read(r)
-}
-
 pub(crate) fn encode(s: &IpfixStats, w: &mut Writer) {
     put(w, s);
 }

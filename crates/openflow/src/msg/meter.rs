@@ -20,6 +20,8 @@ pub mod flags {
 pub const METER_ALL: u32 = u32::MAX;
 /// The meter of all packets to controllers (`OFPM_CONTROLLER`).
 pub const CONTROLLER: u32 = u32::MAX - 1;
+/// The meter of all packets that take the slow path (`OFPM_SLOWPATH`).
+pub const SLOW_PATH: u32 = u32::MAX - 2;
 
 /// Action of a band on excess packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

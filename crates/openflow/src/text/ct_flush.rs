@@ -1,7 +1,7 @@
 //! Selections of tracked connections, in the syntax of `ovs-ofctl ct-flush` and `dpctl/flush-conntrack`.
 //!
 //! `[zone=N] [mark=X[/M]] [labels=X[/M]] [ORIG-TUPLE [REPLY-TUPLE]]`, a word each. Both tuples have the same IP version
-//! and protocol; the stock tool accepts a reply tuple whose ports or ICMP fields contradict them.
+//! and protocol; the stock tool accepts a reply tuple of another protocol, or whose ports or ICMP fields contradict it.
 
 use crate::msg::ct_flush::{CtFlush, CtFlushTuple};
 use flow::text::number::parse_u128;
@@ -35,6 +35,7 @@ pub fn parse_ct_flush<'w>(words: impl IntoIterator<Item = &'w str>) -> Result<Ct
     }
     let mut ip = None;
     let mut tuples = [CtFlushTuple::default(); 2];
+    let mut first_proto = 0;
     for (tuple, word) in tuples.iter_mut().zip(words.by_ref()) {
         let fields = word.split(',').filter(|field| !field.is_empty());
         for field in fields {
@@ -46,6 +47,7 @@ pub fn parse_ct_flush<'w>(words: impl IntoIterator<Item = &'w str>) -> Result<Ct
             known.ok_or_else(|| format!("failed to parse field {name}"))?;
         }
         check(tuple, flush.proto)?;
+        first_proto = if first_proto == 0 { flush.proto } else { first_proto };
     }
     if let Some(word) = words.next() {
         return Err(format!("invalid argument {word}"));
@@ -53,6 +55,9 @@ pub fn parse_ct_flush<'w>(words: impl IntoIterator<Item = &'w str>) -> Result<Ct
     [flush.orig, flush.reply] = tuples;
     // The second tuple may have named another protocol.
     check(&flush.orig, flush.proto)?;
+    if first_proto != flush.proto {
+        return Err("the tuples have different protocols".to_string());
+    }
     Ok(flush)
 }
 

@@ -1,12 +1,15 @@
 //! Meters (ovs-ofctl(8), "Meter Syntax").
 
-use crate::msg::meter::{Band, BandType, CONTROLLER, METER_ALL, Meter, MeterMod, MeterModCommand, flags};
+use crate::msg::meter::{
+    Band, BandType, CONTROLLER, METER_ALL, Meter, MeterMod, MeterModCommand, SLOW_PATH, flags,
+};
 use flow::text::number::{u8_named, u32_argument};
 use flow::text::token::{Token, Tokens, is_separator};
 use flow::text::{ParseError, Parsed, fail};
 
-/// `OFPM_SLOWPATH`.
-const SLOW_PATH: u32 = 0xffff_fffd;
+/// Meters with names.
+pub(super) const NAMES: [(u32, &str); 3] =
+    [(METER_ALL, "all"), (CONTROLLER, "controller"), (SLOW_PATH, "slowpath")];
 /// Largest number of an ordinary meter (`OFPM_MAX`).
 const MAX: u32 = 0xffff_0000;
 
@@ -55,14 +58,12 @@ fn meter_mod(text: &str, command: MeterModCommand) -> Parsed<MeterMod> {
 }
 
 fn id(text: &str) -> Parsed<u32> {
-    match text {
-        "all" => Ok(METER_ALL),
-        "controller" => Ok(CONTROLLER),
-        "slowpath" => Ok(SLOW_PATH),
-        _ => match u32_argument(text)? {
-            n if n <= MAX => Ok(n),
-            n => fail(text, format!("invalid meter id {n}")),
-        },
+    if let Some((id, _)) = NAMES.iter().find(|(_, name)| *name == text) {
+        return Ok(*id);
+    }
+    match u32_argument(text)? {
+        n if n <= MAX => Ok(n),
+        n => fail(text, format!("invalid meter id {n}")),
     }
 }
 

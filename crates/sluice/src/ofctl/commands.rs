@@ -8,7 +8,7 @@ use super::{
 };
 use crate::pki;
 
-/// How a command runs.
+/// Function of a command.
 #[derive(Clone, Copy)]
 pub(super) enum How {
     /// On a bridge, with at most one further argument, empty without it.
@@ -26,7 +26,7 @@ pub(super) struct Command {
     pub(super) usage: &'static str,
     pub(super) help: &'static str,
     pub(super) how: How,
-    /// Whether it changes the switch.
+    /// It changes the switch.
     pub(super) changes: bool,
 }
 
@@ -104,7 +104,7 @@ pub(super) const COMMANDS: &[Command] = commands! {
     reads "dump-ipfix-bridge" "BRIDGE" "counters of the bridge's IPFIX exporter" => One switch::dump_ipfix_bridge;
     reads "dump-ipfix-flow" "BRIDGE" "counters of IPFIX exporters of sampled flows" => One switch::dump_ipfix_flow;
     changes "ct-flush-zone" "BRIDGE ZONE" "forget the tracked connections of a zone" => One switch::ct_flush_zone;
-    changes "ct-flush" "BRIDGE [zone=ZONE] [TUPLE] [REPLY_TUPLE]" "forget tracked connections" => Many switch::ct_flush;
+    changes "ct-flush" "BRIDGE [zone=ZONE] [mark=VALUE[/MASK]] [labels=VALUE[/MASK]] [TUPLE] [REPLY_TUPLE]" "forget tracked connections" => Many switch::ct_flush;
     reads "probe" "BRIDGE" "nothing, if the switch answers" => One probe::probe;
     reads "ping" "BRIDGE [BYTES]" "times of ten echo requests" => One probe::ping;
     reads "benchmark" "BRIDGE BYTES COUNT" "speed of many echo requests" => Many probe::benchmark;

@@ -13,7 +13,7 @@ use super::flows::{carry_out, read_file, rules};
 use super::options::Options;
 use super::{Different, Run};
 
-/// What identifies a rule: in the order of the output, by table, highest priority first, and text of the match.
+/// Identity of a rule, in the order of the output: table, priority (highest first), text of the match.
 type Key = (u8, std::cmp::Reverse<u16>, String);
 
 /// Contents of a rule.
@@ -128,8 +128,7 @@ fn source(options: &Options, name: &str, names: &mut Option<super::Names>) -> Re
     let is_file = name == "-" || !name.contains(':') && Path::new(name).is_file();
     // As ovs-ofctl, a path with a slash is a file unless it is a socket.
     if is_file || name.contains('/') && !name.contains(':') && !Path::new(name).exists() {
-        let empty = super::Names { ports: Vec::new(), show: false, tlv: Default::default() };
-        return of_file(name, names.as_ref().unwrap_or(&empty));
+        return of_file(name, names.as_ref().unwrap_or(&super::Names::default()));
     }
     let mut run = Run::open(options, name, "diff-flows")?;
     let found = of_switch(&mut run)?;
@@ -169,8 +168,7 @@ pub(super) fn diff_flows(options: &Options, args: &[String]) -> Result<String> {
         let first = source(options, &args[0], &mut names)?;
         (first, source(options, &args[1], &mut names)?)
     };
-    let names =
-        names.unwrap_or_else(|| super::Names { ports: Vec::new(), show: false, tlv: Default::default() });
+    let names = names.unwrap_or_default();
     let mut keys: Vec<&Key> = first.keys().chain(second.keys()).collect();
     keys.sort();
     keys.dedup();

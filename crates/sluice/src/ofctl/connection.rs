@@ -22,6 +22,17 @@ const BUNDLE_FLAGS: u16 = 3;
 /// `OFPT_ECHO_REPLY`.
 const ECHO_REPLY: u8 = 3;
 
+/// The entries of a reply of that kind, and whether more follow, for [`Connection::gather`].
+macro_rules! entries {
+    ($kind:ident) => {
+        |message| match message {
+            openflow::Message::$kind(multi) => Some((multi.entries, multi.more)),
+            _ => None,
+        }
+    };
+}
+pub(crate) use entries;
+
 /// A session over a stream.
 pub(crate) struct Connection {
     stream: Stream,
@@ -304,10 +315,7 @@ impl Connection {
 
     /// All ports.
     pub(crate) fn ports(&mut self) -> Result<(u32, Vec<Port>)> {
-        self.gather(&Message::PortDescRequest(OfPort::NONE), |message| match message {
-            Message::PortDescReply(multi) => Some((multi.entries, multi.more)),
-            _ => None,
-        })
+        self.gather(&Message::PortDescRequest(OfPort::NONE), entries!(PortDescReply))
     }
 }
 
@@ -345,6 +353,7 @@ impl<'c> Frames<'c> {
 }
 
 /// The names of a bridge's ports.
+#[derive(Default)]
 pub(crate) struct Names {
     /// All of them.
     pub(crate) ports: Vec<Port>,

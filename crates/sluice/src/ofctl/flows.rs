@@ -1,6 +1,6 @@
 //! Commands about rules, and packets to send.
 
-use std::io::Read as _;
+use std::io::Read;
 
 use anyhow::{Context, Result, anyhow, bail};
 use flow::fields::FieldId;
@@ -14,11 +14,12 @@ use openflow::text::format_rule;
 use openflow::{Format, GROUP_ANY, Message, NO_BUFFER, Version};
 
 use super::options::Order;
-use super::{Run, json};
+use super::{Run, entries, json};
 use crate::hint::hint;
 
-/// Maximum size of a file of rules.
+/// Maximum size of a file.
 const FILE_MAX_BYTES: u64 = 1 << 30;
+const ETHERNET_BYTES: usize = 14;
 
 /// `[MATCH]` with the keywords of requests (`table`, `out_port`, `out_group`, `cookie`), as in a deletion.
 fn request(run: &Run<'_>, text: &str) -> Result<FlowStatsRequest> {
@@ -37,10 +38,7 @@ fn request(run: &Run<'_>, text: &str) -> Result<FlowStatsRequest> {
 /// The rules that a request selects, with its transaction.
 pub(super) fn rules(run: &mut Run<'_>, text: &str) -> Result<(u32, Vec<FlowStats>)> {
     let asked = Message::FlowStatsRequest(request(run, text)?);
-    run.connection.gather(&asked, |message| match message {
-        Message::FlowStatsReply(multi) => Some((multi.entries, multi.more)),
-        _ => None,
-    })
+    run.connection.gather(&asked, entries!(FlowStatsReply))
 }
 
 /// The fields of an order; `None` is the priority.
@@ -180,15 +178,28 @@ pub(super) fn add_flow(run: &mut Run<'_>, text: &str) -> Result<String> {
     if text == "-" { add_flows(run, text) } else { one(run, text, text::FlowModCommand::Add) }
 }
 
-/// The text of a file; `-` is the standard input.
-pub(super) fn read_file(path: &str) -> Result<String> {
-    let mut text = String::new();
+/// Reads a file; `-` is the standard input.
+fn read<T: Default>(
+    path: &str,
+    read: impl FnOnce(&mut dyn Read, &mut T) -> std::io::Result<usize>,
+) -> Result<T> {
+    let mut contents = T::default();
     let result = match path {
-        "-" => std::io::stdin().lock().take(FILE_MAX_BYTES).read_to_string(&mut text),
-        _ => std::fs::File::open(path).and_then(|file| file.take(FILE_MAX_BYTES).read_to_string(&mut text)),
+        "-" => read(&mut std::io::stdin().lock().take(FILE_MAX_BYTES), &mut contents),
+        _ => std::fs::File::open(path).and_then(|file| read(&mut file.take(FILE_MAX_BYTES), &mut contents)),
     };
     result.with_context(|| format!("{path}: cannot read it"))?;
-    Ok(text)
+    Ok(contents)
+}
+
+/// The text of a file.
+pub(super) fn read_file(path: &str) -> Result<String> {
+    read(path, |file, text| file.read_to_string(text))
+}
+
+/// The bytes of a file.
+pub(super) fn read_bytes(path: &str) -> Result<Vec<u8>> {
+    read(path, |file, bytes| file.read_to_end(bytes))
 }
 
 pub(super) fn add_flows(run: &mut Run<'_>, path: &str) -> Result<String> {
@@ -226,13 +237,18 @@ pub(super) fn parse_packet_out(text: &str, names: &dyn PortNames) -> Result<Pack
 }
 
 fn parse_hex(text: &str) -> Result<Vec<u8>> {
-    let digits: Option<Vec<u8>> = text.chars().map(|c| c.to_digit(16).map(|digit| digit as u8)).collect();
-    let digits =
-        digits.filter(|digits| digits.len() % 2 == 0).context("packet: not pairs of hexadecimal digits")?;
-    if digits.len() < 28 {
+    let bytes = hex_bytes(text.chars()).context("packet: not pairs of hexadecimal digits")?;
+    if bytes.len() < ETHERNET_BYTES {
         bail!("packet: shorter than an Ethernet header");
     }
-    Ok(digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect())
+    Ok(bytes)
+}
+
+/// The bytes of pairs of hexadecimal digits.
+pub(super) fn hex_bytes(digits: impl Iterator<Item = char>) -> Option<Vec<u8>> {
+    let digits: Option<Vec<u8>> = digits.map(|c| c.to_digit(16).map(|digit| digit as u8)).collect();
+    let digits = digits.filter(|digits| digits.len() % 2 == 0)?;
+    Some(digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect())
 }
 
 pub(super) fn packet_out(run: &mut Run<'_>, text: &str) -> Result<String> {

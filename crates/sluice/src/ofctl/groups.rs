@@ -2,7 +2,7 @@
 
 use super::flows::read_file;
 use super::options::Options;
-use super::{Run, json};
+use super::{Run, entries, json};
 use anyhow::{Result, anyhow, bail};
 use flow::text::PortNames;
 use flow::text::number::parse_u128;
@@ -90,10 +90,7 @@ fn asked(text: &str) -> Result<GroupRequest> {
 pub(super) fn dump_groups(run: &mut Run<'_>, text: &str) -> Result<String> {
     let request = asked(text)?;
     let (xid, mut groups) =
-        run.connection.gather(&Message::GroupDescRequest(request), |message| match message {
-            Message::GroupDescReply(multi) => Some((multi.entries, multi.more)),
-            _ => None,
-        })?;
+        run.connection.gather(&Message::GroupDescRequest(request), entries!(GroupDescReply))?;
     // Only OpenFlow 1.5 asks for one group.
     groups.retain(|group| request.group == GROUP_ALL || group.id == request.group);
     if run.options.json {
@@ -108,14 +105,7 @@ pub(super) fn dump_groups(run: &mut Run<'_>, text: &str) -> Result<String> {
 
 pub(super) fn dump_group_stats(run: &mut Run<'_>, text: &str) -> Result<String> {
     let request = Message::GroupStatsRequest(asked(text)?);
-    if run.options.json {
-        let (_, all) = run.connection.gather(&request, |message| match message {
-            Message::GroupStatsReply(multi) => Some((multi.entries, multi.more)),
-            _ => None,
-        })?;
-        return Ok(json::group_stats(&all));
-    }
-    run.dump(&request)
+    run.dump_or(&request, entries!(GroupStatsReply), |all, _| json::group_stats(all))
 }
 
 pub(super) fn dump_group_features(run: &mut Run<'_>, _: &str) -> Result<String> {

@@ -60,17 +60,33 @@ const KEYWORDS: [&str; 44] = [
 /// Types of groups and bands.
 const TYPES: [&str; 7] = ["all", "select", "indirect", "ff", "fast_failover", "drop", "dscp_remark"];
 
-/// What a word stands for.
+/// Fields of a tuple of `ct-flush`.
+const TUPLE: [&str; 10] = [
+    "ct_nw_src",
+    "ct_nw_dst",
+    "ct_ipv6_src",
+    "ct_ipv6_dst",
+    "ct_nw_proto",
+    "ct_tp_src",
+    "ct_tp_dst",
+    "icmp_id",
+    "icmp_type",
+    "icmp_code",
+];
+
+/// Kind of a mistyped word.
 #[derive(Clone, Copy)]
 enum Kind {
     Keyword,
+    Tuple,
     Action,
     Type,
     Bridge,
 }
 
 /// Beginnings of errors, before the word.
-const BEFORE: [(&str, Kind); 6] = [
+const BEFORE: [(&str, Kind); 7] = [
+    ("invalid conntrack tuple field: ", Kind::Tuple),
     ("unknown keyword ", Kind::Keyword),
     ("unknown field ", Kind::Keyword),
     ("unknown action ", Kind::Action),
@@ -114,6 +130,7 @@ fn for_text(text: &str) -> String {
             let fields = ALL_FIELDS.iter().flat_map(|field| [Some(field.def().name), field.def().alias]);
             hint(word, KEYWORDS.into_iter().chain(PROTOCOL_NAMES).chain(fields.flatten()))
         }
+        Kind::Tuple => hint(word, TUPLE),
         Kind::Action => hint(word, action_names()),
         Kind::Type => hint(word, TYPES),
         Kind::Bridge => hint(word, bridges().iter().map(String::as_str)),
@@ -148,6 +165,7 @@ mod tests {
             ("field type unknown value dorp (at byte 24)", "drop"),
             ("unknown keyword metr (at byte 0)", "meter"),
             ("in_prt=1: unknown keyword (in_port, packet or actions)", "in_port"),
+            ("Failed to parse ct-tuple: invalid conntrack tuple field: ct_nw_scr", "ct_nw_src"),
         ] {
             assert_eq!(for_text(text), format!(" (did you mean '{expected}'?)"), "{text}");
         }

@@ -5,7 +5,7 @@ use openflow::msg::meter::MeterModCommand;
 use openflow::text::parse_meter_mod;
 use openflow::{Message, Version};
 
-use super::{Run, json};
+use super::{Run, entries, json};
 
 fn change(run: &mut Run<'_>, text: &str, command: MeterModCommand) -> Result<String> {
     let message = Message::MeterMod(parse_meter_mod(text, command)?);
@@ -35,26 +35,12 @@ fn chosen(run: &mut Run<'_>, text: &str) -> Result<u32> {
 
 pub(super) fn dump_meters(run: &mut Run<'_>, text: &str) -> Result<String> {
     let request = Message::MeterConfigRequest(chosen(run, text)?);
-    if run.options.json {
-        let (_, all) = run.connection.gather(&request, |message| match message {
-            Message::MeterConfigReply(multi) => Some((multi.entries, multi.more)),
-            _ => None,
-        })?;
-        return Ok(json::meters(&all));
-    }
-    run.dump(&request)
+    run.dump_or(&request, entries!(MeterConfigReply), |all, _| json::meters(all))
 }
 
 pub(super) fn meter_stats(run: &mut Run<'_>, text: &str) -> Result<String> {
     let request = Message::MeterStatsRequest(chosen(run, text)?);
-    if run.options.json {
-        let (_, all) = run.connection.gather(&request, |message| match message {
-            Message::MeterStatsReply(multi) => Some((multi.entries, multi.more)),
-            _ => None,
-        })?;
-        return Ok(json::meter_stats(&all));
-    }
-    run.dump(&request)
+    run.dump_or(&request, entries!(MeterStatsReply), |all, _| json::meter_stats(all))
 }
 
 pub(super) fn meter_features(run: &mut Run<'_>, _: &str) -> Result<String> {

@@ -31,7 +31,7 @@ use openflow::{Format, Message, Version};
 use crate::hint::hint;
 use crate::remote::{Deadline, EXIT_TIMED_OUT, TimedOut, complain, print};
 use commands::{COMMANDS, Command, How};
-use connection::{Connection, Names};
+use connection::{Connection, Names, entries};
 use options::{Options, Request, parse};
 
 pub(crate) use options::OPTIONS;
@@ -137,6 +137,20 @@ impl Run<'_> {
     fn dump(&mut self, request: &Message) -> Result<String> {
         let frames = self.connection.frames(request)?;
         Ok(frames.iter().map(|frame| self.text(frame, 1 + self.options.more)).collect())
+    }
+
+    /// As [`Run::dump`]; with `--json` as the JSON of the entries of its replies.
+    fn dump_or<T>(
+        &mut self,
+        request: &Message,
+        part: fn(Message) -> Option<(Vec<T>, bool)>,
+        json: fn(&[T], &Names) -> String,
+    ) -> Result<String> {
+        if !self.options.json {
+            return self.dump(request);
+        }
+        let (_, all) = self.connection.gather(request, part)?;
+        Ok(json(&all, &self.names))
     }
 
     /// Sends changes, with `--bundle` in one transaction.

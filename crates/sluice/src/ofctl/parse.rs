@@ -1,7 +1,6 @@
 //! Commands that need no switch: messages, rules and packets in texts and files, as text.
 
 use std::fmt::Write as _;
-use std::io::Read as _;
 
 use anyhow::{Context, Result, anyhow, bail};
 use flow::compose::{Payload, compose};
@@ -14,12 +13,10 @@ use openflow::pcap::{self, Streams};
 use openflow::text::{Printing, format_message, hex_dump, packet_text, parse_group_mod, split_frame};
 use openflow::{ErrorKind, Format, Message, OfError, Options as Wire, Version, VersionSet, encode_with};
 
-use super::flows::{message_of, read_file};
+use super::flows::{hex_bytes, message_of, read_bytes, read_file};
 use super::options::{self, Options};
 use crate::hint::hint;
 
-/// Maximum bytes of a file.
-const FILE_MAX_BYTES: u64 = 1 << 30;
 /// Verbosity of `ofp-print` without another one.
 const VERBOSITY: u8 = 2;
 /// Versions with their names.
@@ -43,22 +40,7 @@ fn text_of(frame: &[u8], verbosity: u8) -> String {
 
 /// Pairs of hexadecimal digits, among blanks.
 fn hex(text: &str) -> Result<Vec<u8>> {
-    let digits: Option<Vec<u8>> =
-        text.chars().filter(|c| !c.is_whitespace()).map(|c| c.to_digit(16).map(|d| d as u8)).collect();
-    match digits {
-        Some(digits) if digits.len() % 2 == 0 => Ok(digits.chunks(2).map(|d| d[0] << 4 | d[1]).collect()),
-        _ => bail!("trailing garbage following hex bytes"),
-    }
-}
-
-fn bytes_of(path: &str) -> Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let read = match path {
-        "-" => std::io::stdin().lock().take(FILE_MAX_BYTES).read_to_end(&mut bytes),
-        _ => std::fs::File::open(path).and_then(|file| file.take(FILE_MAX_BYTES).read_to_end(&mut bytes)),
-    };
-    read.with_context(|| format!("{path}: cannot read it"))?;
-    Ok(bytes)
+    hex_bytes(text.chars().filter(|c| !c.is_whitespace())).context("trailing garbage following hex bytes")
 }
 
 pub(super) fn ofp_print(options: &Options, args: &[String]) -> Result<String> {
@@ -70,7 +52,7 @@ pub(super) fn ofp_print(options: &Options, args: &[String]) -> Result<String> {
 }
 
 pub(super) fn ofp_parse(options: &Options, args: &[String]) -> Result<String> {
-    let mut bytes = bytes_of(&args[0])?;
+    let mut bytes = read_bytes(&args[0])?;
     let mut out = String::new();
     while let Some(frame) = split_frame(&mut bytes) {
         out += &text_of(&frame, VERBOSITY + options.more);
@@ -82,7 +64,7 @@ pub(super) fn ofp_parse(options: &Options, args: &[String]) -> Result<String> {
 }
 
 pub(super) fn ofp_parse_pcap(options: &Options, args: &[String]) -> Result<String> {
-    let bytes = bytes_of(&args[0])?;
+    let bytes = read_bytes(&args[0])?;
     let ports: Result<Vec<u16>> =
         args[1..].iter().map(|text| text.parse().with_context(|| format!("{text}: not a port"))).collect();
     let mut ports = ports?;
@@ -145,13 +127,13 @@ fn packet(bytes: &[u8]) -> String {
 }
 
 pub(super) fn parse_packet(_: &Options, _: &[String]) -> Result<String> {
-    Ok(packet(&bytes_of("-")?))
+    Ok(packet(&read_bytes("-")?))
 }
 
 pub(super) fn parse_pcap(_: &Options, args: &[String]) -> Result<String> {
     let mut out = String::new();
     for path in args {
-        let bytes = bytes_of(path)?;
+        let bytes = read_bytes(path)?;
         let packets = pcap::packets(&bytes).map_err(|error| anyhow!("{path}: {error}"))?;
         out.extend(packets.into_iter().map(packet));
     }

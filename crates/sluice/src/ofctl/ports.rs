@@ -7,7 +7,7 @@ use openflow::msg::port::{Port, PortMod, config};
 use openflow::msg::stats::{QUEUE_ALL, QueueStatsRequest};
 use openflow::{Message, Version};
 
-use super::{Run, json};
+use super::{Run, entries, json};
 use crate::hint::hint;
 
 /// Settings of `mod-port`: the bit, and whether it is set.
@@ -54,14 +54,7 @@ fn one_or_all(run: &Run<'_>, text: Option<&String>) -> Result<OfPort> {
 pub(super) fn dump_ports(run: &mut Run<'_>, text: &str) -> Result<String> {
     let port = if text.is_empty() { OfPort::NONE } else { number(run, text)? };
     let request = Message::PortStatsRequest(port);
-    if run.options.json {
-        let (_, all) = run.connection.gather(&request, |message| match message {
-            Message::PortStatsReply(multi) => Some((multi.entries, multi.more)),
-            _ => None,
-        })?;
-        return Ok(json::ports(&all, &run.names));
-    }
-    run.dump(&request)
+    run.dump_or(&request, entries!(PortStatsReply), |all, names| json::ports(all, names))
 }
 
 pub(super) fn dump_ports_desc(run: &mut Run<'_>, text: &str) -> Result<String> {
@@ -109,14 +102,7 @@ fn queues(run: &Run<'_>, args: &[String]) -> Result<QueueStatsRequest> {
 
 pub(super) fn queue_stats(run: &mut Run<'_>, args: &[String]) -> Result<String> {
     let request = Message::QueueStatsRequest(queues(run, args)?);
-    if run.options.json {
-        let (_, all) = run.connection.gather(&request, |message| match message {
-            Message::QueueStatsReply(multi) => Some((multi.entries, multi.more)),
-            _ => None,
-        })?;
-        return Ok(json::queues(&all, &run.names));
-    }
-    run.dump(&request)
+    run.dump_or(&request, entries!(QueueStatsReply), |all, names| json::queues(all, names))
 }
 
 /// From OpenFlow 1.4 on one request covers all ports; before, each port has its own, and OpenFlow 1.0 has none for all.

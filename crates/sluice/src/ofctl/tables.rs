@@ -6,7 +6,7 @@ use openflow::msg::control::{TableMiss, TableMod, Vacancy, table_config};
 use openflow::text::{Printing, format_table_features};
 use openflow::{Message, Multi, Version};
 
-use super::{Run, json};
+use super::{Run, entries, json};
 use crate::hint::hint;
 
 /// Settings of `mod-table`.
@@ -14,25 +14,14 @@ pub(crate) const SETTINGS: [&str; 7] =
     ["controller", "continue", "drop", "evict", "noevict", "vacancy:LOW,HIGH", "novacancy"];
 
 pub(super) fn dump_tables(run: &mut Run<'_>, _: &str) -> Result<String> {
-    if run.options.json {
-        let (_, all) = run.connection.gather(&Message::TableStatsRequest, |message| match message {
-            Message::TableStatsReply(multi) => Some((multi.entries, multi.more)),
-            _ => None,
-        })?;
-        return Ok(json::tables(&all));
-    }
-    run.dump(&Message::TableStatsRequest)
+    run.dump_or(&Message::TableStatsRequest, entries!(TableStatsReply), |all, _| json::tables(all))
 }
 
 pub(super) fn dump_features(run: &mut Run<'_>, _: &str) -> Result<String> {
     run.needs(Version::V13)?;
-    let (_, tables) = run.connection.gather(
-        &Message::TableFeaturesRequest(Multi::all(Vec::new())),
-        |message| match message {
-            Message::TableFeaturesReply(multi) => Some((multi.entries, multi.more)),
-            _ => None,
-        },
-    )?;
+    let (_, tables) = run
+        .connection
+        .gather(&Message::TableFeaturesRequest(Multi::all(Vec::new())), entries!(TableFeaturesReply))?;
     let options = run.connection.options();
     let how = Printing { options, names: &run.names, verbosity: 1 };
     Ok(format_table_features(&tables, run.connection.version(), how))
@@ -69,7 +58,7 @@ fn vacancy(text: Option<&str>) -> Result<Vacancy> {
     Ok(Vacancy { down_percent, up_percent, now_percent: 0 })
 }
 
-/// What a setting changes.
+/// Change by a setting.
 enum Change {
     Miss(TableMiss),
     Evict(bool),
@@ -111,10 +100,7 @@ pub(super) fn mod_table(run: &mut Run<'_>, args: &[String]) -> Result<String> {
     if version < Version::V14 {
         bail!("table_mod '{setting}' requires one of the OpenFlow versions OpenFlow14, OpenFlow15 (-O)");
     }
-    let (_, descs) = run.connection.gather(&Message::TableDescRequest, |message| match message {
-        Message::TableDescReply(multi) => Some((multi.entries, multi.more)),
-        _ => None,
-    })?;
+    let (_, descs) = run.connection.gather(&Message::TableDescRequest, entries!(TableDescReply))?;
     let chosen: Vec<TableMod> =
         descs.into_iter().filter(|desc| table == TableId::ALL || desc.table == table).collect();
     if chosen.is_empty() {

@@ -68,7 +68,7 @@ fn parse_watch(text: &str, names: &Names) -> Result<FlowMonitorRequest> {
     Ok(request)
 }
 
-/// What the arguments of `monitor` ask for.
+/// Arguments of `monitor`.
 #[derive(Default)]
 struct Asked {
     miss_send_len_bytes: Option<u16>,
@@ -177,29 +177,14 @@ impl Printer<'_> {
 /// `YYYY-MM-DD HH:MM:SS.mmm: `, in UTC.
 fn now() -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let (days, s) = (now.as_secs() / 86400, now.as_secs() % 86400);
-    let (year, month, day) = date(days);
-    let (h, m, s, ms) = (s / 3600, s / 60 % 60, s % 60, now.subsec_millis());
-    format!("{year:04}-{month:02}-{day:02} {h:02}:{m:02}:{s:02}.{ms:03}: ")
-}
-
-/// Year, month and day, by days since 1970: years begin in March, and eras have 400 years.
-fn date(days: u64) -> (u64, u64, u64) {
-    let days = days + 719_468;
-    let (era, day) = (days / 146_097, days % 146_097);
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let of_year = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    (year + era * 400 + u64::from(month <= 2), month, day)
+    vlog::date("%Y-%m-%d %H:%M:%S.###: ", now.as_millis() as u64)
 }
 
 /// The messages that a bridge and its controllers exchange; `BRIDGE.snoop` has copies of them, of all versions.
 pub(super) fn snoop(options: &Options, args: &[String]) -> Result<String> {
     let deadline = Deadline::after_s(options.timeout_s);
     let mut stream = connection::snoop(&args[0], &options.pki, deadline)?;
-    let names = Names { ports: Vec::new(), show: false, tlv: Default::default() };
+    let names = Names::default();
     let wire = Wire { table_id_in_command: true, ..Wire::DEFAULT };
     let printer = Printer { options, wire: &wire, names: &names };
     let mut frames = Frames::of(&mut stream, deadline);
@@ -219,22 +204,9 @@ mod tests {
     use super::*;
     use flow::fields::FieldId;
 
-    fn names() -> Names {
-        Names { ports: Vec::new(), show: false, tlv: Default::default() }
-    }
-
-    #[test]
-    fn days_become_dates() {
-        for (days, expected) in
-            [(0, (1970, 1, 1)), (59, (1970, 3, 1)), (11_016, (2000, 2, 29)), (20_781, (2026, 11, 24))]
-        {
-            assert_eq!(date(days), expected);
-        }
-    }
-
     #[test]
     fn monitors_are_parsed() {
-        let watch = parse_watch("!initial,table=3,out_port=2,tcp,tp_dst=80", &names()).unwrap();
+        let watch = parse_watch("!initial,table=3,out_port=2,tcp,tp_dst=80", &Names::default()).unwrap();
         assert_eq!((watch.table, watch.out_port), (TableId(3), OfPort(2)));
         assert_eq!(watch.flags, MonitorFlags::all() - MonitorFlags::INITIAL);
         assert_eq!(watch.matching.get(FieldId::TcpDst).0, 80);
@@ -244,11 +216,11 @@ mod tests {
             ("table=300", "invalid value of table"),
             ("out_port=zz", "invalid value of out_port"),
         ] {
-            let error = parse_watch(bad, &names()).unwrap_err().to_string();
+            let error = parse_watch(bad, &Names::default()).unwrap_err().to_string();
             assert!(error.contains(fault), "{bad}: {error}");
         }
-        assert!(parse(&["70000".to_string()], &names()).is_err());
-        let wrong = parse(&["invalid_tll".to_string()], &names()).err().unwrap().to_string();
+        assert!(parse(&["70000".to_string()], &Names::default()).is_err());
+        let wrong = parse(&["invalid_tll".to_string()], &Names::default()).err().unwrap().to_string();
         assert!(wrong.contains("(did you mean 'invalid_ttl'?)"), "{wrong}");
     }
 }

@@ -1,4 +1,4 @@
-//! Datapaths: timeouts and limits of zones of tracked connections, and what a datapath can do.
+//! Datapaths: timeouts and limits of zones of tracked connections, and capabilities.
 //!
 //! A datapath is named by its type, the key of `Open_vSwitch.datapaths`.
 
@@ -46,6 +46,23 @@ fn find_zone(ctx: &Context<'_>, datapath: Row, zone: i64) -> Result<Option<Row>,
     Ok(zones.get(&Atom::from(zone)).and_then(Atom::as_uuid).map(|uuid| Row { table, uuid }))
 }
 
+/// The record of a zone whose `column` is set.
+fn zone_with(ctx: &Context<'_>, datapath: Row, zone: i64, column: &str) -> Result<Option<Row>, Stop> {
+    match find_zone(ctx, datapath, zone)? {
+        Some(row) if !ctx.work.named(row, column)?.is_empty() => Ok(Some(row)),
+        Some(_) | None => Ok(None),
+    }
+}
+
+/// The zones of a map and their records.
+fn pairs(zones: &Datum) -> Vec<(i64, Uuid)> {
+    let pair = |(key, value): &(Atom, Atom)| match key {
+        Atom::Integer(zone) => value.as_uuid().map(|uuid| (*zone, uuid)),
+        _ => None,
+    };
+    zones.pairs().iter().filter_map(pair).collect()
+}
+
 /// Changes the map of zones, depending on its old value.
 fn change_zones(
     ctx: &mut Context<'_>,
@@ -53,12 +70,7 @@ fn change_zones(
     change: impl FnOnce(&mut Vec<(i64, Uuid)>),
 ) -> Result<(), Stop> {
     let column = ctx.work.column(datapath.table, "ct_zones")?;
-    let old = ctx.work.get(datapath, column);
-    let pair = |(key, value): &(Atom, Atom)| match key {
-        Atom::Integer(zone) => value.as_uuid().map(|uuid| (*zone, uuid)),
-        _ => None,
-    };
-    let mut zones: Vec<(i64, Uuid)> = old.pairs().iter().filter_map(pair).collect();
+    let mut zones = pairs(&ctx.work.get(datapath, column));
     change(&mut zones);
     ctx.work.verify(datapath, column);
     ctx.work.set(datapath, column, Datum::map(zones));
@@ -115,11 +127,7 @@ pub(crate) fn add_zone_tp(ctx: &mut Context<'_>, call: &Invocation) -> Result<()
     let datapath = datapath(ctx, call.arg(0))?;
     let zone = zone(call.arg(1))?;
     let wanted = timeouts(&call.args[2..])?;
-    let has_policy = match find_zone(ctx, datapath, zone)? {
-        Some(row) => !ctx.work.named(row, "timeout_policy")?.is_empty(),
-        None => false,
-    };
-    if has_policy && !call.has("may-exist") {
+    if zone_with(ctx, datapath, zone, "timeout_policy")?.is_some() && !call.has("may-exist") {
         return Err(Stop::fatal(format!("zone id {zone} already exists")));
     }
     let policy = policy(ctx, wanted)?;
@@ -130,12 +138,7 @@ pub(crate) fn add_zone_tp(ctx: &mut Context<'_>, call: &Invocation) -> Result<()
 pub(crate) fn del_zone_tp(ctx: &mut Context<'_>, call: &Invocation) -> Result<(), Stop> {
     let datapath = datapath(ctx, call.arg(0))?;
     let zone = zone(call.arg(1))?;
-    let found = find_zone(ctx, datapath, zone)?;
-    let set = match found {
-        Some(row) => !ctx.work.named(row, "timeout_policy")?.is_empty(),
-        None => false,
-    };
-    let Some(row) = found.filter(|_| set) else {
+    let Some(row) = zone_with(ctx, datapath, zone, "timeout_policy")? else {
         return match call.has("if-exists") {
             true => Ok(()),
             false => Err(Stop::fatal(format!("zone id {zone} does not exist"))),
@@ -148,12 +151,8 @@ pub(crate) fn del_zone_tp(ctx: &mut Context<'_>, call: &Invocation) -> Result<()
 /// Zones and their records, by number.
 fn zones(ctx: &Context<'_>, datapath: Row) -> Result<Vec<(i64, Row)>, Stop> {
     let table = ctx.work.table("CT_Zone")?;
-    let all = ctx.work.named(datapath, "ct_zones")?;
-    let pair = |(key, value): &(Atom, Atom)| match key {
-        Atom::Integer(zone) => value.as_uuid().map(|uuid| (*zone, Row { table, uuid })),
-        _ => None,
-    };
-    Ok(all.pairs().iter().filter_map(pair).collect())
+    let all = pairs(&ctx.work.named(datapath, "ct_zones")?);
+    Ok(all.into_iter().map(|(zone, uuid)| (zone, Row { table, uuid })).collect())
 }
 
 pub(crate) fn list_zone_tp(ctx: &mut Context<'_>, call: &Invocation) -> Result<(), Stop> {
@@ -173,7 +172,7 @@ pub(crate) fn list_zone_tp(ctx: &mut Context<'_>, call: &Invocation) -> Result<(
     Ok(())
 }
 
-/// What a limit is for.
+/// The zones of a limit.
 enum Limited {
     Zone(i64),
     Default,
@@ -212,12 +211,9 @@ pub(crate) fn del_zone_limit(ctx: &mut Context<'_>, call: &Invocation) -> Result
             ctx.work.set_named(datapath, "ct_zone_default_limit", Datum::empty_set())
         }
         Limited::Zone(zone) => {
-            let found = find_zone(ctx, datapath, zone)?;
-            let set = match found {
-                Some(row) => !ctx.work.named(row, "limit")?.is_empty(),
-                None => false,
+            let Some(row) = zone_with(ctx, datapath, zone, "limit")? else {
+                return missing(format!("zone {zone}"));
             };
-            let Some(row) = found.filter(|_| set) else { return missing(format!("zone {zone}")) };
             ctx.work.set_named(row, "limit", Datum::empty_set())?;
             drop_if_empty(ctx, datapath, zone, row)
         }

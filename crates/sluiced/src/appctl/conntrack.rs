@@ -262,10 +262,15 @@ fn split_name(args: &[String]) -> (Option<&String>, &[String]) {
     }
 }
 
+/// A failure by a missing feature, in the words of the stock tool.
+fn unsupported(what: &str) -> String {
+    format!("{what} (Operation not supported)")
+}
+
 /// A failure with its reason in the words of the stock tool, if it has any.
 fn failed(what: &str, error: &DpifError) -> String {
     match error {
-        DpifError::Unsupported(_) => format!("{what} (Operation not supported)"),
+        DpifError::Unsupported(_) => unsupported(what),
         DpifError::NotFound(_) => format!("{what} (No such file or directory)"),
         DpifError::Exists(_) | DpifError::Full(_) | DpifError::Busy(_) | DpifError::Device(_) => {
             format!("{what} ({error})")

@@ -6,7 +6,7 @@ use sim::Rng;
 /// Tables that rules are in.
 pub(crate) const TABLES: u8 = 6;
 
-/// How a version of OpenFlow bears on the rules.
+/// Part of the version of OpenFlow in the rules.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Wire {
     /// 1.0: no instructions.

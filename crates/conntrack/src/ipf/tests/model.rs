@@ -73,9 +73,9 @@ proptest! {
         if parts.len() == 1 {
             return Ok(());
         }
-        let mut state = seed;
+        let dice = KeyHash::new(seed);
         for i in (1..parts.len()).rev() {
-            parts.swap(i, (split_mix(&mut state) % (i as u64 + 1)) as usize);
+            parts.swap(i, (dice.of(&[i as u64]) % (i as u64 + 1)) as usize);
         }
         let again = order.index(parts.len());
         let ipf = Ipf::new(seed);

@@ -15,25 +15,6 @@ fn ping(src: &str, dst: &str, kind: u8) -> CtTuple {
     CtTuple { addresses: CtAddresses::V6 { src, dst }, proto: 58, transport }
 }
 
-fn connection(orig: CtTuple, reply: CtTuple) -> Connection {
-    Connection {
-        orig,
-        reply,
-        parent: None,
-        zone: 0,
-        mark: 0,
-        labels: 0,
-        status: 0,
-        id: 0,
-        timeout_s: 0,
-        counters: [CtCounters::default(); 2],
-        start_ns: 0,
-        stop_ns: 0,
-        protocol: None,
-        helper: None,
-    }
-}
-
 fn line(connection: &Connection, verbose: bool, statistics: bool) -> String {
     let mut out = String::new();
     let format = ConnectionFormat { verbose, statistics };
@@ -51,7 +32,7 @@ fn a_ping_is_printed() {
         timeout_s: 11,
         counters: [CtCounters { packets: 1, bytes: 104 }; 2],
         start_ns: 17,
-        ..connection(ping("fd00::1", "fd00::2", 128), ping("fd00::2", "fd00::1", 129))
+        ..Connection::new(ping("fd00::1", "fd00::2", 128), ping("fd00::2", "fd00::1", 129))
     };
     let orig = "icmpv6,orig=(src=fd00::1,dst=fd00::2,id=262,type=128,code=0";
     let reply = "reply=(src=fd00::2,dst=fd00::1,id=262,type=129,code=0";
@@ -82,7 +63,7 @@ fn protocols_helpers_and_parents_are_printed() {
         protocol: Some(CtProtocol::Tcp(side(TcpState::Established, 0x23), side(TcpState::SynRecv, 3))),
         helper: Some("ftp".into()),
         parent: Some(ports("1.0.0.1", "1.0.0.2", 6, [3, 21])),
-        ..connection(ports("1.0.0.1", "1.0.0.2", 6, [1, 2]), ports("1.0.0.2", "1.0.0.9", 6, [2, 1]))
+        ..Connection::new(ports("1.0.0.1", "1.0.0.2", 6, [1, 2]), ports("1.0.0.2", "1.0.0.9", 6, [2, 1]))
     };
     let head =
         "tcp,orig=(src=1.0.0.1,dst=1.0.0.2,sport=1,dport=2),reply=(src=1.0.0.2,dst=1.0.0.9,sport=2,dport=1)";
@@ -101,14 +82,14 @@ fn protocols_helpers_and_parents_are_printed() {
     let (there, back) = (ports("1.0.0.1", "1.0.0.2", 132, [1, 2]), ports("1.0.0.2", "1.0.0.1", 132, [2, 1]));
     let sctp = |state| Connection {
         protocol: Some(CtProtocol::Sctp { state, tags: [8, 9] }),
-        ..connection(there, back)
+        ..Connection::new(there, back)
     };
     assert!(
         line(&sctp(4), false, false).ends_with(",protoinfo=(state=ESTABLISHED,vtag_orig=8,vtag_reply=9)")
     );
     assert!(line(&sctp(77), false, false).contains("(state=[77],"));
     let other = CtTuple { proto: 47, ..there };
-    assert!(line(&connection(other, other), false, false).starts_with("47,orig=("));
+    assert!(line(&Connection::new(other, other), false, false).starts_with("47,orig=("));
 }
 
 #[test]

@@ -91,6 +91,8 @@ fn errors_are_those_of_the_stock_tool() {
         ("ct_nw_proto=6,icmp_id=3", "invalid L4 fields"),
         ("ct_nw_proto=1,ct_tp_src=3", "invalid L4 fields"),
         ("ct_nw_proto=6,ct_tp_src=3 ct_nw_proto=1", "invalid L4 fields"),
+        // The stock tool takes the second protocol for both.
+        ("ct_nw_proto=6 ct_nw_proto=17", "the tuples have different protocols"),
         ("zone=x", "failed to parse zone"),
         ("zone=+7", "failed to parse zone"),
         ("zone=70000", "failed to parse zone"),

@@ -211,16 +211,9 @@ impl Printer<'_> {
     pub(super) fn bundle_add(&mut self, m: &BundleAdd) {
         let (id, flags) = (hex(m.bundle_id.into()), bundle_flags(m.flags));
         put!(self.out, "\n bundle_id={id} flags={flags}\n");
-        let xid = self.xid();
-        if let Ok(inner) = encode_with(&m.message, self.version, xid, self.how.options) {
+        if let Ok(inner) = encode_with(&m.message, self.version, self.xid, self.how.options) {
             self.out += &format_message(&inner, self.how);
         }
-    }
-
-    /// Transaction id in the title.
-    fn xid(&self) -> u32 {
-        let digits = self.out.split("(xid=0x").nth(1).and_then(|rest| rest.split(')').next());
-        digits.and_then(|digits| u32::from_str_radix(digits, 16).ok()).unwrap_or_default()
     }
 
     pub(super) fn ct_flush(&mut self, m: &CtFlush) {

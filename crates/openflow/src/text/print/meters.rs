@@ -2,13 +2,10 @@
 
 use super::{Printer, bit_names, duration, put};
 use crate::Multi;
-use crate::msg::meter::{
-    Band, BandType, CONTROLLER, METER_ALL, Meter, MeterFeatures, MeterMod, MeterModCommand, MeterStats, flags,
-};
+use crate::msg::meter::{Band, BandType, Meter, MeterFeatures, MeterMod, MeterModCommand, MeterStats, flags};
+use crate::text::meter::NAMES;
 use std::fmt::Write as _;
 
-/// `OFPM_SLOWPATH`.
-const SLOW_PATH: u32 = 0xffff_fffd;
 const FLAGS: [(u32, &str); 4] = [
     (flags::KBPS as u32, "kbps"),
     (flags::PKTPS as u32, "pktps"),
@@ -19,11 +16,9 @@ const BAND_TYPES: [(u32, &str); 2] = [(1 << 1, "drop"), (1 << 2, "dscp_remark")]
 
 /// A meter's number or name behind a separator.
 pub(super) fn meter_id(id: u32, separator: char) -> String {
-    match id {
-        METER_ALL => format!("meter{separator}all"),
-        CONTROLLER => format!("meter{separator}controller"),
-        SLOW_PATH => format!("meter{separator}slowpath"),
-        _ => format!("meter{separator}{id}"),
+    match NAMES.iter().find(|(known, _)| *known == id) {
+        Some((_, name)) => format!("meter{separator}{name}"),
+        None => format!("meter{separator}{id}"),
     }
 }
 

@@ -26,7 +26,7 @@ use crate::{ErrorKind, HEADER_BYTES, Message, Options, Version, decode_with};
 use flow::text::PortNames;
 use std::fmt::Write as _;
 
-/// How to print messages.
+/// Settings of the text of messages.
 #[derive(Clone, Copy)]
 pub struct Printing<'a> {
     /// Options of the connection.
@@ -37,10 +37,11 @@ pub struct Printing<'a> {
     pub verbosity: u8,
 }
 
-/// The text of a message and what its contents need.
+/// The text of a message, with the settings of its contents.
 struct Printer<'a> {
     out: String,
     version: Version,
+    xid: u32,
     how: Printing<'a>,
 }
 
@@ -82,7 +83,7 @@ fn title(frame: &[u8]) -> Option<String> {
 /// The text of a message of the right length.
 fn whole(frame: &[u8], how: Printing<'_>) -> String {
     let (mut out, decoded) = match decode_with(frame, how.options) {
-        Ok((version, _, message)) => (title(frame).unwrap_or_default(), Ok((version, message))),
+        Ok(parts) => (title(frame).unwrap_or_default(), Ok(parts)),
         // A message of an unknown type or a wrong length has no title.
         Err(e) if untitled(e.kind) => (String::new(), Err(e)),
         Err(e) => (title(frame).unwrap_or_default(), Err(e)),
@@ -91,8 +92,8 @@ fn whole(frame: &[u8], how: Printing<'_>) -> String {
         put_flags(&mut out, frame);
     }
     match decoded {
-        Ok((version, message)) => {
-            let mut printer = Printer { out, version, how };
+        Ok((version, xid, message)) => {
+            let mut printer = Printer { out, version, xid, how };
             printer.message(&message);
             out = printer.out;
             if how.verbosity >= 5 {

@@ -273,7 +273,7 @@ impl Tables<'_, '_> {
 
 /// Features of tables as `ovs-ofctl dump-table-features` prints them: equal ones are named in one line.
 pub fn format_table_features(tables: &[TableFeatures], version: Version, how: Printing<'_>) -> String {
-    let mut p = Printer { out: String::new(), version, how };
+    let mut p = Printer { out: String::new(), version, xid: 0, how };
     p.table_features(&Multi::all(tables.to_vec()));
     let text = p.out.strip_prefix('\n').unwrap_or(&p.out);
     format!("{text}\n")

@@ -2,18 +2,14 @@
 
 use super::super::Answer;
 use super::super::datapath::datapath;
-use super::{invalid, number};
+use super::{invalid, number, unsupported};
 use crate::daemon::Daemon;
-use dpif::{Connections, FragmentCounts, FragmentList, Fragments, IpFamily};
+use dpif::{Connections, Fragments, IpFamily};
 use std::fmt::Write as _;
 use std::ops::ControlFlow;
 
 type Text = Result<String, String>;
 type Reassembly<'a> = Option<&'a dyn Fragments>;
-
-fn unsupported(what: &str) -> String {
-    format!("{what} (Operation not supported)")
-}
 
 /// Values out of range, as in the stock tool.
 fn not_permitted(what: &str) -> String {
@@ -55,55 +51,21 @@ fn maximum_set(fragments: Reassembly<'_>, word: &str) -> Text {
 
 fn shown(fragments: Reassembly<'_>, verbose: bool) -> Text {
     let fragments = fragments.ok_or_else(|| unsupported("ipf status could not be retrieved"))?;
-    let status = fragments.status();
-    let mut lines = vec![
-        "Fragmentation Module Status".to_string(),
-        "---------------------------".to_string(),
-        format!("v4 enabled: {}", u8::from(status.v4.enabled)),
-        format!("v6 enabled: {}", u8::from(status.v6.enabled)),
-        format!("max num frags (v4/v6): {}", status.max),
-        format!("num frag: {}", status.held),
-    ];
-    let counts = |version: &str, c: &FragmentCounts| {
-        [
-            format!("min {version} frag size: {}", c.min_bytes),
-            format!("{version} frags accepted: {}", c.accepted),
-            format!("{version} frags completed: {}", c.completed),
-            format!("{version} frags expired: {}", c.expired),
-            format!("{version} frags too small: {}", c.too_small),
-            format!("{version} frags overlapped: {}", c.overlapped),
-            format!("{version} frags purged: {}", c.purged),
-        ]
-    };
-    lines.extend(counts("v4", &status.v4));
-    lines.extend(counts("v6", &status.v6));
-    let mut out: String = lines.iter().map(|line| format!("        {line}\n")).collect();
+    let mut out = fragments.status().to_string();
     if verbose {
         out += "\n        Fragment Lists:\n\n";
         fragments.lists(&mut |list| {
-            write_list(&mut out, list);
+            // Writing to a string cannot fail.
+            let _infallible = writeln!(out, "{list}");
             ControlFlow::Continue(())
         });
     }
     Ok(out)
 }
 
-fn write_list(out: &mut String, list: &FragmentList) {
-    let [src, dst] = list.addresses.both();
-    let eth_type = if src.is_ipv4() { 0x0800 } else { 0x86dd };
-    let FragmentList { recirc_id, ip_id, zone, proto, fragments, state, .. } = list;
-    // Writing to a string cannot fail.
-    let _infallible = writeln!(
-        out,
-        "(src={src},dst={dst},recirc_id={recirc_id},ip_id={ip_id},dl_type={eth_type:#x},zone={zone},nw_proto={proto},num_fragments={fragments},state={})",
-        state.name()
-    );
-}
-
 /// Answers for the datapath of that name.
 fn answer(daemon: &Daemon, name: Option<&String>, text: impl FnOnce(Reassembly<'_>) -> Text) -> Answer {
     let instance = datapath(&daemon.switch, name);
-    let text = |fragments| text(fragments);
     instance.and_then(|i| text(i.datapath.connections().and_then(Connections::fragments))).into()
 }
 
@@ -149,7 +111,7 @@ pub(in crate::appctl) fn show(daemon: &mut Daemon, args: &[String]) -> Answer {
 mod tests {
     use super::*;
     use crate::tracker::Scripted;
-    use dpif::{CtAddresses, DpifError, FragmentState};
+    use dpif::{CtAddresses, DpifError, FragmentList, FragmentState};
 
     /// Texts and errors of Open vSwitch 3.1.
     #[test]

@@ -2,7 +2,7 @@
 
 use super::super::Answer;
 use super::super::datapath::datapath;
-use super::{failed, invalid, number};
+use super::{failed, invalid, number, unsupported};
 use crate::daemon::Daemon;
 use dpif::{Connections, DpifError};
 
@@ -15,8 +15,7 @@ pub(super) fn ask<T>(
     what: &str,
     ask: impl FnOnce(&dyn Connections) -> Result<T, DpifError>,
 ) -> Result<T, String> {
-    let none = || Err(DpifError::Unsupported("there is no connection tracker".to_string()));
-    tracker.map_or_else(none, ask).map_err(|e| failed(what, &e))
+    ask(tracker.ok_or_else(|| unsupported(what))?).map_err(|e| failed(what, &e))
 }
 
 fn counted(tracker: Tracker<'_>) -> Text {

@@ -4,6 +4,7 @@ use super::{FROM_5_TO_7, Lab};
 use crate::helpers::{LIMIT, appctl_output, vsctl};
 use std::io::Read as _;
 use std::os::unix::net::UnixListener;
+use std::path::Path;
 use testkit::{Daemon, DaemonSpec, RunDir, TempDir, require_netns, require_programs, wait_for};
 
 /// The stock switch.
@@ -23,16 +24,14 @@ const SET_UP: &str = "add-br br0 -- set Bridge br0 datapath_type=dummy fail_mode
 impl Stock {
     fn start() -> Stock {
         let dir = RunDir::new("stock").unwrap();
-        let db = dir.join("conf.db").display().to_string();
-        dir.ovs("ovsdb-tool", &["create", &db, "/usr/share/openvswitch/vswitch.ovsschema"]).unwrap();
-        let remote = format!("--remote=punix:{}", dir.join("db.sock").display());
-        let server =
-            DaemonSpec::new("ovsdb-server").unwrap().rundir(&dir).args([remote, "--pidfile".to_string(), db]);
-        let mut daemons = vec![server.start().unwrap()];
-        dir.ovs("ovs-vsctl", &["--no-wait", "init"]).unwrap();
-        let options = ["--enable-dummy", "--disable-system", "--pidfile", "--log-file"].map(String::from);
-        let switch = DaemonSpec::new("ovs-vswitchd").unwrap().rundir(&dir).args(options).args([dir.db()]);
-        daemons.push(switch.start().unwrap());
+        let spec = |program: &Path| Ok(DaemonSpec::new(program)?.rundir(&dir));
+        let daemons = testkit::start_stock(
+            spec,
+            "ovs-vswitchd",
+            &[],
+            [&[], &["--enable-dummy", "--pidfile", "--log-file"]],
+        )
+        .unwrap();
         dir.ovs("ovs-vsctl", &SET_UP.split_whitespace().collect::<Vec<_>>()).unwrap();
         Stock { dir, _daemons: daemons }
     }
