@@ -317,7 +317,12 @@ impl Backer {
 
     /// The latest changes that may affect translations.
     pub fn latest_changes(&self) -> Changes {
-        self.changes.latest()
+        self.changes_since(0)
+    }
+
+    /// The same, for flows of epoch `since` or later.
+    pub(crate) fn changes_since(&self, since: u64) -> Changes {
+        self.changes.since(since)
     }
 
     /// Has every flow checked again.
@@ -356,7 +361,7 @@ impl Backer {
     pub fn remove_bridge(&self, id: BridgeId) {
         self.change(|view| {
             view.bridges.remove(&id);
-            view.dp_ports.retain(|_, (bridge, _)| *bridge != id);
+            Arc::make_mut(&mut view.dp_ports).retain(|_, (bridge, _)| *bridge != id);
             view.tunnels.set(id, std::iter::empty());
         });
         lock(&self.open).remove(&id);
@@ -514,8 +519,9 @@ impl Backer {
                 devices.filter_map(|p| Some((p.dp_port?, p.of_port))).collect();
             view.tunnels.set(id, ports.ports.values());
             Arc::make_mut(bridge).ports = Arc::new(ports);
-            view.dp_ports.retain(|_, (b, _)| *b != id);
-            view.dp_ports.extend(dp_ports.into_iter().map(|(d, o)| (d, (id, o))));
+            let all = Arc::make_mut(&mut view.dp_ports);
+            all.retain(|_, (b, _)| *b != id);
+            all.extend(dp_ports.into_iter().map(|(d, o)| (d, (id, o))));
         });
     }
 

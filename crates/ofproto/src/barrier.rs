@@ -111,7 +111,7 @@ impl Backer {
         if covered >= epoch || self.barrier.is_held() {
             return true;
         }
-        let changes = self.latest_changes();
+        let changes = self.changes_since(covered);
         let present = changes.epoch();
         // In this order: a translation adds its flow before it ends.
         if self.barrier.translates_before(present) || self.ukeys.len() > FEW_FLOWS {

@@ -176,11 +176,16 @@ impl ChangeLog {
         self.epoch.store(epoch, Ordering::Release);
     }
 
-    /// The latest changes.
-    pub(crate) fn latest(&self) -> Changes {
+    /// The latest changes, for flows of epoch `since` or later.
+    pub(crate) fn since(&self, since: u64) -> Changes {
         let (complete_from, _, entries) = &*lock(&self.log);
         let epoch = self.epoch.load(Ordering::Relaxed);
-        Changes { epoch, complete_from: *complete_from, entries: entries.clone() }
+        let later = entries.partition_point(|(epoch, _)| *epoch <= since);
+        Changes {
+            epoch,
+            complete_from: since.max(*complete_from),
+            entries: entries.range(later..).cloned().collect(),
+        }
     }
 }
 

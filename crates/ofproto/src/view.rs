@@ -102,7 +102,7 @@ pub struct View {
     /// Bridges by number.
     pub bridges: BTreeMap<BridgeId, Arc<BridgeView>>,
     /// Bridge and OpenFlow port of each datapath port, except those of tunnels.
-    pub dp_ports: BTreeMap<DpPort, (BridgeId, OfPort)>,
+    pub dp_ports: Arc<BTreeMap<DpPort, (BridgeId, OfPort)>>,
     /// The same for tunnels.
     pub tunnels: TunnelPorts,
     /// Timeout policies of connection tracking zones.
