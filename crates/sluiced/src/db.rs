@@ -474,9 +474,9 @@ impl Embedded {
     /// Time of the next work without an event.
     fn next(&self) -> Turn {
         let wants = |p: &Peer| p.unread && self.server.session_wants_input(p.session);
-        let free = self.conns.values().filter(|p| p.is_free()).map(|p| p.session);
-        let free: BTreeSet<SessionId> = free.collect();
-        let sends = self.server.sessions_with_output().iter().any(|session| free.contains(session));
+        let sending = self.server.sessions_with_output();
+        let sends = |p: &Peer| p.is_free() && sending.binary_search(&p.session).is_ok();
+        let sends = !sending.is_empty() && self.conns.values().any(sends);
         let more = self.server.has_work() || sends || self.conns.values().any(wants);
         let probes = self.conns.values().filter_map(|p| self.probe_due_ms(p)).min();
         let attempts = self.outgoing.values().map(Outgoing::next);
@@ -561,10 +561,12 @@ impl Embedded {
     }
 
     fn send(&mut self, reactor: &mut Reactor) {
-        let by_session: BTreeMap<SessionId, Token> =
-            self.conns.iter().map(|(t, p)| (p.session, *t)).collect();
         let mut gone = Vec::new();
-        for session in self.server.sessions_with_output() {
+        let sending = self.server.sessions_with_output();
+        // Most turns have none.
+        let conns = self.conns.iter().filter(|_| !sending.is_empty());
+        let by_session: BTreeMap<SessionId, Token> = conns.map(|(t, p)| (p.session, *t)).collect();
+        for session in sending {
             let Some(token) = by_session.get(&session) else { continue };
             let Some(peer) = self.conns.get_mut(token) else { continue };
             // Unread output stays in the server, where it is bounded; a reader gets a piece per turn.
@@ -578,7 +580,7 @@ impl Embedded {
             }
         }
         for (session, why) in self.server.closing_sessions() {
-            if let Some(token) = by_session.get(&session) {
+            if let Some((token, _)) = self.conns.iter().find(|(_, p)| p.session == session) {
                 log::info!(target: "jsonrpc", "database connection closed: {why}");
                 gone.push(*token);
             }

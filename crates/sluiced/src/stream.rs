@@ -22,6 +22,10 @@ use tls::{Handshake, Session};
 
 /// Maximum bytes read from one connection per turn.
 const READ_MAX_BYTES: usize = 1 << 18;
+/// Bytes of a first read: most requests fit, and a larger buffer costs more to clear than they do to serve.
+const FIRST_READ_BYTES: usize = 1024;
+/// Bytes of each further read.
+const READ_BYTES: usize = 16 << 10;
 /// Maximum connections accepted per turn.
 const ACCEPTS_PER_TURN: usize = 64;
 /// Retry interval of a listener that could not accept a connection.
@@ -362,15 +366,19 @@ impl Conn {
     /// Reads available bytes, up to a limit. `Ok(None)`: the peer closed. The second value is true if there may be
     /// more.
     pub fn read(&mut self) -> io::Result<Option<(Vec<u8>, bool)>> {
-        let mut bytes = Vec::new();
-        let mut chunk = [0; 16384];
+        let (mut bytes, mut size) = (Vec::with_capacity(2 * FIRST_READ_BYTES), FIRST_READ_BYTES);
         let mut was_reset = false;
         loop {
-            match self.stream.read(&mut chunk) {
+            let len = bytes.len();
+            bytes.resize(len + size, 0);
+            let result = self.stream.read(&mut bytes[len..]);
+            bytes.truncate(len + result.as_ref().map_or(0, |n| *n));
+            match result {
                 Ok(0) if bytes.is_empty() => return Ok(None),
                 // Serve input before the end first; the next read reports the end.
                 Ok(0) => return Ok(Some((bytes, true))),
-                Ok(n) => bytes.extend_from_slice(&chunk[..n]),
+                Ok(n) if n == size => size = READ_BYTES,
+                Ok(_) => {}
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(Some((bytes, false))),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 // A local peer that closed with unread data causes one error before its own data (unix(7)).
