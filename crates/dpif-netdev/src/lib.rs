@@ -155,6 +155,11 @@ impl Datapath for UserspaceDatapath {
     fn port_add(&self, spec: &PortSpec) -> Result<DpPort, DpifError> {
         let s = &mut *lock(&self.pool.state);
         let number = s.ports.number_for(spec, self.pool.dummy)?;
+        // Commands find dummies by name, so it is unique in the process, as names of devices are.
+        let is_dummy = matches!(spec.options, dpif::PortOptions::Dummy(_));
+        if is_dummy && self.dummy_ports.get(&spec.name).is_some() {
+            return Err(DpifError::Device("File exists".to_string()));
+        }
         let Opened { mut device, type_name, dummy, inline, bare } = self.pool.open(spec)?;
         if !inline {
             self.pool.first_threads(s)?;

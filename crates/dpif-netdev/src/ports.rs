@@ -3,8 +3,8 @@
 use super::upcall_queues::PortQueues;
 use crate::ablation::Ablation;
 use dpif::{
-    AfxdpPort, DpifError, DummyPort, PcapPort, PortInfo, PortOptions, PortSpec, PortStats, RxqAffinity,
-    SystemPort, XdpMode,
+    AfxdpPort, DpifError, DummyPort, LOCAL_PORT, PcapPort, PortInfo, PortOptions, PortSpec, PortStats,
+    RxqAffinity, SystemPort, XdpMode,
 };
 use flow::DpPort;
 use netdev::afxdp::AfxdpOptions;
@@ -14,9 +14,6 @@ use netdev::{Port, SystemOptions, TapOptions};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
-
-/// Number of the local port, as in stock switches.
-const LOCAL_PORT: DpPort = DpPort(0);
 
 /// A port and its device.
 pub(crate) struct OpenPort {

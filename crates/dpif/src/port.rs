@@ -7,6 +7,9 @@
 use flow::{DpPort, MacAddr};
 use std::path::PathBuf;
 
+/// The port of the datapath's own device.
+pub const LOCAL_PORT: DpPort = DpPort(0);
+
 /// A port to add.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PortSpec {

@@ -1,12 +1,13 @@
 //! The running datapaths: one for each datapath type with bridges, each with its slow path and the state shared by
-//! its bridges.
+//! its bridges; and those made by command (`dpctl/add-dp`).
 //!
-//! An instance starts with the first bridge of its type and ends with the last one.
+//! An instance with bridges starts with the first one of its type and ends with the last one. One made by command has no
+//! bridges, and its flows are those added by command: nothing translates, and no revalidator changes them.
 
 use crate::observer::SlowPathProbes;
 use crate::slowpath::{InlineSlowPath, RevalidatorState, SlowPath, Wake};
 use crate::zones::Zones;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use dpif::{
     DpifOp, DummyMode, DummyPort, OpBatch, OpResult, PerfLog, PmdId, PmdStats, PortOptions, PortSpec,
     Provider, ReplySink, ThreadPlan,
@@ -41,6 +42,7 @@ pub struct Instance {
     pub datapath: Arc<dyn Provider>,
     slow: SlowPath,
     bridges: BTreeSet<BridgeId>,
+    dummy: bool,
     /// `n-handler-threads`.
     handlers: Option<u32>,
     seen_epoch: u64,
@@ -50,6 +52,7 @@ pub struct Instance {
 impl Instance {
     fn start(
         type_name: &str,
+        short: &str,
         settings: &Settings,
         global: Option<&GlobalConfig>,
         wake: &Wake,
@@ -61,9 +64,10 @@ impl Instance {
         let vlan_limit = VLAN_LIMIT;
         backer.rewrite =
             Some(Box::new(move |packet, key, change| datapath::rewrite(packet, key, change, vlan_limit)));
-        let rests = global.is_some_and(|g| g.flow_restore_wait);
-        let of_kernel =
-            (type_name == "system" && !settings.dummies.is_datapath(type_name)).then(|| kernel(global));
+        let is_bridged = short == default_name(type_name);
+        let rests = !is_bridged || global.is_some_and(|g| g.flow_restore_wait);
+        let of_kernel = (type_name == "system" && !settings.dummies.is_datapath(type_name))
+            .then(|| kernel(short, global));
         let (backer, datapath) = match of_kernel.transpose()? {
             Some(datapath) => {
                 backer.capabilities = datapath.capabilities();
@@ -71,7 +75,7 @@ impl Instance {
             }
             None => {
                 let backer = Arc::new(backer);
-                let datapath = userspace(type_name, settings, hash_seed, &backer, wake)?;
+                let datapath = userspace(type_name, short, settings, hash_seed, &backer, wake)?;
                 (backer, datapath)
             }
         };
@@ -83,6 +87,7 @@ impl Instance {
             datapath,
             slow,
             bridges: BTreeSet::new(),
+            dummy: settings.dummies.is_datapath(type_name),
             handlers: None,
             seen_epoch: 0,
             zones,
@@ -98,6 +103,11 @@ impl Instance {
     pub fn is_named(&self, name: &str) -> bool {
         let own = self.name();
         name == own || own.split_once('@').is_some_and(|(_, short)| name == short)
+    }
+
+    /// Whether its internal ports are dummies.
+    pub fn is_dummy(&self) -> bool {
+        self.dummy
     }
 
     /// State of the revalidator.
@@ -240,10 +250,15 @@ impl Instance {
     }
 }
 
-/// The kernel's datapath.
-fn kernel(global: Option<&GlobalConfig>) -> Result<Arc<dyn Provider>> {
+/// Name of the datapath of a type's bridges.
+fn default_name(type_name: &str) -> String {
+    format!("ovs-{type_name}")
+}
+
+/// A datapath of the kernel.
+fn kernel(short: &str, global: Option<&GlobalConfig>) -> Result<Arc<dyn Provider>> {
     let config = KernelConfig {
-        name: "system@ovs-system".to_string(),
+        name: format!("system@{short}"),
         dispatch: global.and_then(|g| g.upcall_dispatch).map(|wanted| match wanted {
             UpcallDispatch::PerCpu => Mode::PerCpu,
             UpcallDispatch::PerPort => Mode::PerPort,
@@ -256,6 +271,7 @@ fn kernel(global: Option<&GlobalConfig>) -> Result<Arc<dyn Provider>> {
 /// A userspace datapath of that type.
 fn userspace(
     type_name: &str,
+    short: &str,
     settings: &Settings,
     hash_seed: u64,
     backer: &Arc<Backer>,
@@ -263,7 +279,7 @@ fn userspace(
 ) -> Result<Arc<dyn Provider>> {
     let dummy = settings.dummies.is_datapath(type_name);
     let config = UserspaceConfig {
-        name: format!("{type_name}@ovs-{type_name}"),
+        name: format!("{type_name}@{short}"),
         dummy,
         dummy_ports: settings.dummy_ports.clone(),
         dummy_numa: settings.numa.clone(),
@@ -281,11 +297,14 @@ fn userspace(
     });
     let datapath: Arc<dyn Provider> =
         Arc::new(UserspaceDatapath::start(&config, inline).context("cannot start the forwarding threads")?);
-    if dummy {
-        // As in stock switches: the local port of the datapath.
+    // As in stock switches: the local port of the datapath. That of the bridges would be a device without use.
+    if dummy || short != default_name(type_name) {
         let local = PortSpec {
-            name: format!("ovs-{type_name}"),
-            options: PortOptions::Dummy(DummyPort::new("dummy-internal")),
+            name: short.to_string(),
+            options: match dummy {
+                true => PortOptions::Dummy(DummyPort::new("dummy-internal")),
+                false => PortOptions::Internal,
+            },
             mac: None,
             mtu: None,
             number: Some(DpPort(0)),
@@ -313,6 +332,8 @@ pub(crate) struct Settings {
 /// All running datapaths.
 pub struct Instances {
     by_type: BTreeMap<String, Instance>,
+    /// Those made by command, by their names.
+    separate: BTreeMap<String, Instance>,
     global: Option<Arc<GlobalConfig>>,
     /// Settings of connection tracking, by datapath type.
     conntrack: BTreeMap<String, Arc<CtConfig>>,
@@ -330,6 +351,7 @@ impl Instances {
     pub(crate) fn new(settings: Settings, wake: Wake) -> Instances {
         Instances {
             by_type: BTreeMap::new(),
+            separate: BTreeMap::new(),
             global: None,
             conntrack: BTreeMap::new(),
             ended: Vec::new(),
@@ -345,9 +367,20 @@ impl Instances {
         &self.settings.dummy_ports
     }
 
-    /// In order of type.
+    /// Those with bridges, in order of type.
     pub fn iter(&self) -> impl Iterator<Item = &Instance> {
         self.by_type.values()
+    }
+
+    /// All, in order of their names.
+    pub fn all(&self) -> Vec<&Instance> {
+        let mut all: Vec<_> = self.by_type.values().chain(self.separate.values()).collect();
+        all.sort_by_key(|i| i.name());
+        all
+    }
+
+    fn all_mut(&mut self) -> impl Iterator<Item = &mut Instance> {
+        self.by_type.values_mut().chain(self.separate.values_mut())
     }
 
     /// The datapath of a bridge.
@@ -373,21 +406,29 @@ impl Instances {
     /// # Errors
     /// Unknown name; or no datapath, or several, to choose from.
     pub fn named(&self, name: Option<&str>) -> Result<&Instance, String> {
+        let all = self.all();
         match name {
-            Some(name) => self.iter().find(|i| i.is_named(name)).ok_or_else(|| {
-                let known: Vec<_> = self.iter().map(Instance::name).collect();
+            Some(name) => all.iter().find(|i| i.is_named(name)).copied().ok_or_else(|| {
+                let known: Vec<_> = all.iter().map(|i| i.name()).collect();
                 format!("{name}: no such datapath (there is: {})", known.join(", "))
             }),
-            None if self.by_type.len() > 1 => Err("multiple datapaths, specify one".to_string()),
-            None => self.iter().next().ok_or_else(|| "no datapaths exist".to_string()),
+            None if all.len() > 1 => Err("multiple datapaths, specify one".to_string()),
+            None => all.first().copied().ok_or_else(|| "no datapaths exist".to_string()),
         }
     }
 
     /// The datapath of a new bridge, started if it is the first of its type.
     pub(crate) fn add_bridge(&mut self, bridge: BridgeId, type_name: &str) -> Result<&Instance> {
         if !self.by_type.contains_key(type_name) {
+            let short = default_name(type_name);
+            // As in stock switches: bridges have the only datapath of their type.
+            let prefix = format!("{type_name}@");
+            for (name, extra) in self.separate.extract_if(.., |name, _| name.starts_with(&prefix)) {
+                log::warn!(target: "ofproto_dpif", "{name}: removed, since bridges of its type begin");
+                extra.end();
+            }
             let mut instance =
-                Instance::start(type_name, &self.settings, self.global.as_deref(), &self.wake)?;
+                Instance::start(type_name, &short, &self.settings, self.global.as_deref(), &self.wake)?;
             if let Some(global) = &self.global {
                 instance.set_global(global);
             }
@@ -403,6 +444,33 @@ impl Instances {
         let instance = self.by_type.get_mut(type_name).context("a datapath ended as it started")?;
         instance.bridges.insert(bridge);
         Ok(instance)
+    }
+
+    /// Makes a datapath without bridges.
+    ///
+    /// # Errors
+    /// There is one of that name, or it cannot start.
+    pub(crate) fn add_separate(&mut self, type_name: &str, short: &str) -> Result<()> {
+        let name = format!("{type_name}@{short}");
+        ensure!(!self.all().iter().any(|i| i.name() == name), "File exists");
+        let instance = Instance::start(type_name, short, &self.settings, self.global.as_deref(), &self.wake)?;
+        // Packets without a flow are dropped, and get none.
+        instance.backer.limits.set_flow_limit(0);
+        self.separate.insert(name, instance);
+        Ok(())
+    }
+
+    /// Removes a datapath without bridges.
+    ///
+    /// # Errors
+    /// It does not exist, or has bridges.
+    pub(crate) fn remove_separate(&mut self, name: &str) -> Result<(), String> {
+        let name = self.named(Some(name))?.name().to_string();
+        let removed = self.separate.remove(&name).ok_or_else(|| {
+            format!("{name}: it ends with the last bridge of its type: ovs-vsctl del-br BRIDGE")
+        })?;
+        removed.end();
+        Ok(())
     }
 
     /// Removes a bridge; its datapath ends with its last one.
@@ -470,7 +538,7 @@ impl Instances {
     /// See [`Instance::run`].
     pub(crate) fn run(&mut self) -> bool {
         let mut more = false;
-        for instance in self.by_type.values_mut() {
+        for instance in self.all_mut() {
             more |= instance.run();
             instance.datapath.close_devices();
         }
@@ -489,7 +557,7 @@ impl Instances {
 
     /// See [`Instance::tick`].
     pub(crate) fn tick(&mut self) {
-        self.by_type.values_mut().for_each(Instance::tick);
+        self.all_mut().for_each(Instance::tick);
     }
 }
 

@@ -7,7 +7,7 @@ use super::db::{Db, Manager};
 use super::devices::{Body, Device};
 use super::dummies::Streams;
 use super::facts::FactKeeper;
-use super::instances::{Instances, Settings};
+use super::instances::{Instance, Instances, Settings};
 use super::next_hops::NextHops;
 use super::openflow::OpenFlow;
 use super::reactor::Reactor;
@@ -16,7 +16,7 @@ use crate::slowpath::Wake;
 use anyhow::{Context, Result};
 use dpif::DummyMode;
 use dpif_netdev::{QueueWatch, TOGETHER};
-use flow::{MacAddr, OfPort};
+use flow::{DpPort, MacAddr, OfPort};
 use netdev::dummy::DummyPorts;
 use netdev::link::{LinkEvent, LinkInfo, LinkMonitor};
 use ofproto::connmgr::ConnCounters;
@@ -124,6 +124,17 @@ impl Switch {
     /// The same, mutable.
     pub(crate) fn instances_mut(&mut self) -> &mut Instances {
         &mut self.instances
+    }
+
+    /// Types that this build supports.
+    pub(crate) fn supported(&self) -> &SupportedTypes {
+        &self.supported
+    }
+
+    /// Whether a datapath port belongs to an interface of the database.
+    pub(crate) fn owns_port(&self, instance: &Instance, number: DpPort) -> bool {
+        let is_it = |d: &Device| d.dp_port == number && Arc::ptr_eq(&d.datapath, &instance.datapath);
+        self.devices.values().any(is_it)
     }
 
     /// Open devices, by interface name.

@@ -24,6 +24,11 @@ impl DummyPorts {
         self.table().remove(name);
     }
 
+    /// All, in order of their names.
+    pub fn all(&self) -> Vec<Dummy> {
+        self.table().values().cloned().collect()
+    }
+
     /// The dummy of a port.
     pub fn get(&self, name: &str) -> Option<Dummy> {
         self.table().get(name).cloned()

@@ -1,6 +1,4 @@
-//! Commands about datapaths and their ports.
-//!
-//! Ports follow the interfaces of bridges in the database: no command here adds or removes one behind its back.
+//! Commands that show datapaths and their ports.
 
 use super::Answer;
 use crate::daemon::Daemon;
@@ -8,8 +6,7 @@ use crate::instances::Instance;
 use crate::switch::Switch;
 use dpif::text::PortNames;
 use dpif::{
-    DeviceStats, DpifOp, FlowRecord, LookupMasks, OpResult, PmdId, PmdThreads, PortInfo, PortStats,
-    UpcallSockets,
+    DeviceStats, DpifOp, FlowRecord, LookupMasks, OpResult, PmdId, PmdThreads, PortStats, UpcallSockets,
 };
 use flow::{DpPort, OfPort};
 use ofproto::ports::Port;
@@ -72,7 +69,7 @@ pub(super) fn with_threads<'a>(
 ) -> Result<Vec<WithThreads<'a>>, String> {
     let of = |i: &'a Instance| Some((i, i.datapath.pmd_threads()?));
     match name {
-        None => Ok(switch.instances().iter().filter_map(of).collect()),
+        None => Ok(switch.instances().all().into_iter().filter_map(of).collect()),
         Some(name) => {
             let found = of(datapath(switch, Some(name))?);
             Ok(vec![found.ok_or_else(|| format!("{name}: not a userspace datapath"))?])
@@ -120,7 +117,7 @@ pub(super) fn dpctl_show(daemon: &mut Daemon, args: &[String]) -> Answer {
         }
         let named: Vec<_> = args.iter().filter(|a| !a.starts_with('-')).collect();
         let chosen: Vec<&Instance> = match named.is_empty() {
-            true => instances.iter().collect(),
+            true => instances.all(),
             false => named.iter().map(|n| instances.named(Some(n))).collect::<Result<_, _>>()?,
         };
         Ok(chosen.into_iter().map(|i| show_ports(i, with_stats)).collect())
@@ -309,11 +306,11 @@ pub(super) fn dispatch_modes(daemon: &mut Daemon, _: &[String]) -> Answer {
         let UpcallSockets { dispatch, .. } = i.datapath.upcall_sockets()?;
         Some(format!("{}: {dispatch} dispatch mode\n", i.name()))
     };
-    daemon.switch.instances().iter().filter_map(line).collect::<String>().into()
+    daemon.switch.instances().all().into_iter().filter_map(line).collect::<String>().into()
 }
 
 pub(super) fn list(daemon: &mut Daemon, _: &[String]) -> Answer {
-    daemon.switch.instances().iter().map(|i| format!("{}\n", i.name())).collect::<String>().into()
+    daemon.switch.instances().all().iter().map(|i| format!("{}\n", i.name())).collect::<String>().into()
 }
 
 /// The bridges, each after the type of its datapath.
@@ -391,91 +388,12 @@ fn sent(t: &TunnelConfig) -> String {
     out
 }
 
-pub(super) fn make(daemon: &mut Daemon, args: &[String]) -> Answer {
-    let exists = daemon.switch.instances().named(Some(&args[0])).is_ok();
-    Answer::Now(Err(match exists {
-        true => format!("{}: there is this datapath already", args[0]),
-        false => format!(
-            "{}: a datapath is made with the first bridge of its type: ovs-vsctl add-br BRIDGE -- set bridge BRIDGE datapath_type=TYPE",
-            args[0]
-        ),
-    }))
-}
-
-pub(super) fn remove(daemon: &mut Daemon, args: &[String]) -> Answer {
-    let known = daemon.switch.instances().named(Some(&args[0]));
-    Answer::Now(known.and_then(|i| {
-        Err(format!(
-            "{}: a datapath ends with the last bridge of its type: ovs-vsctl del-br BRIDGE",
-            i.name()
-        ))
-    }))
-}
-
-pub(super) fn add_ports(daemon: &mut Daemon, args: &[String]) -> Answer {
-    let known = daemon.switch.instances().named(Some(&args[0]));
-    Answer::Now(known.and_then(|_| {
-        let interface = args[1].split(',').next().unwrap_or_default();
-        Err(format!(
-            "{interface}: ports come with the interfaces of bridges: ovs-vsctl add-port BRIDGE {interface}"
-        ))
-    }))
-}
-
-/// A port by its name or number.
-fn port(instance: &Instance, name: &str) -> Result<PortInfo, String> {
-    let number = name.parse().ok().map(DpPort);
-    let found = instance.datapath.ports().into_iter().find(|p| p.name == name || Some(p.number) == number);
-    found.ok_or_else(|| format!("{name}: {} has no such port", instance.name()))
-}
-
-pub(super) fn remove_ports(daemon: &mut Daemon, args: &[String]) -> Answer {
-    let remove = || {
-        let instance = daemon.switch.instances().named(Some(&args[0]))?;
-        let name = port(instance, &args[1])?.name;
-        Err(format!("{name}: ports go with the interfaces of bridges: ovs-vsctl del-port {name}"))
-    };
-    Answer::Now(remove())
-}
-
-/// Compares wanted with actual port settings; these change only through the database.
-pub(super) fn set_ports(daemon: &mut Daemon, args: &[String]) -> Answer {
-    let set = || {
-        let instance = daemon.switch.instances().named(Some(&args[0]))?;
-        for wanted in &args[1..] {
-            let mut words = wanted.split(',');
-            let name = words.next().unwrap_or_default();
-            let port = port(instance, name)?;
-            for word in words {
-                holds(&port, word).map_err(|e| format!("{name}: {e}"))?;
-            }
-        }
-        Ok(String::new())
-    };
-    Answer::Now(set())
-}
-
-/// Whether `KEY=VALUE` is in force already.
-fn holds(port: &PortInfo, word: &str) -> Result<(), String> {
-    let (key, value) = word.split_once('=').unwrap_or((word, ""));
-    match key {
-        "type" if value == port.type_name => Ok(()),
-        "type" => Err(format!("can't change type from {} to {value}", port.type_name)),
-        "port_no" if value == port.number.to_string() => Ok(()),
-        "port_no" => Err(format!("can't change port number from {} to {value}", port.number)),
-        _ => Err(format!(
-            "options change in the database: ovs-vsctl set interface {} options:{word}",
-            port.name
-        )),
-    }
-}
-
 /// The userspace datapath has no caches of configurable size.
 pub(super) fn cache_sizes(daemon: &mut Daemon, args: &[String]) -> Answer {
     let instances = daemon.switch.instances();
     match args.first() {
         Some(name) => instances.named(Some(name)).map(|i| format!("{}:\n", i.name())).into(),
-        None => instances.iter().map(|i| format!("{}:\n", i.name())).collect::<String>().into(),
+        None => instances.all().iter().map(|i| format!("{}:\n", i.name())).collect::<String>().into(),
     }
 }
 
@@ -499,15 +417,5 @@ mod tests {
         ] {
             assert_eq!(size(bytes), text);
         }
-    }
-
-    #[test]
-    fn port_settings_cannot_be_changed() {
-        let port = PortInfo { number: DpPort(3), name: "p3".to_string(), type_name: "system".to_string() };
-        assert_eq!(holds(&port, "type=system"), Ok(()));
-        assert_eq!(holds(&port, "port_no=3"), Ok(()));
-        assert_eq!(holds(&port, "type=tap"), Err("can't change type from system to tap".to_string()));
-        assert_eq!(holds(&port, "port_no=x"), Err("can't change port number from 3 to x".to_string()));
-        assert!(holds(&port, "mtu=9").unwrap_err().contains("ovs-vsctl set interface p3 options:mtu=9"));
     }
 }

@@ -2,11 +2,12 @@
 
 use super::{Answer, Wait};
 use crate::daemon::Daemon;
-use crate::devices::{Body, Device};
+use crate::instances::Instance;
 use dpif::text::parse_key_mask;
 use flow::compose::frame_of_key;
 use netdev::dummy::Dummy;
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 
 /// One step of the clock after another; after each, a pass of everything.
 pub struct Warp {
@@ -40,21 +41,24 @@ pub(super) fn time_warp(_: &mut Daemon, args: &[String]) -> Answer {
     Answer::Later(Wait::Warp(Warp { left_ms, step_ms }, Vec::new()))
 }
 
-fn dummies(daemon: &Daemon) -> impl Iterator<Item = (&Device, &Dummy)> {
-    daemon.switch.devices().values().filter_map(|d| match &d.body {
-        Body::Dummy(dummy) => Some((d, dummy)),
-        Body::Kernel(_) | Body::Bare(_) | Body::Tunnel(..) => None,
-    })
+fn dummy(daemon: &Daemon, name: &str) -> Option<Dummy> {
+    daemon.switch.instances().dummy_ports().get(name)
 }
 
-fn dummy<'a>(daemon: &'a Daemon, name: &str) -> Option<(&'a Device, &'a Dummy)> {
-    dummies(daemon).find(|(d, _)| d.name == name)
+/// The datapath of a dummy.
+fn owner<'a>(daemon: &'a Daemon, name: &str) -> Option<&'a Instance> {
+    let instances = daemon.switch.instances();
+    match daemon.switch.devices().get(name) {
+        Some(device) => instances.iter().find(|i| Arc::ptr_eq(&i.datapath, &device.datapath)),
+        None => instances.all().into_iter().find(|i| i.datapath.ports().iter().any(|p| p.name == name)),
+    }
 }
 
 /// `NAME [--qid N] {HEX | DATAPATH-FLOW [--len N]}...`
 pub(super) fn receive(daemon: &mut Daemon, args: &[String]) -> Answer {
     let received = || {
-        let (device, dummy) = dummy(daemon, &args[0]).ok_or("no such dummy netdev")?;
+        let dummy = dummy(daemon, &args[0]).ok_or("no such dummy netdev")?;
+        let instance = owner(daemon, &args[0]).ok_or("its datapath is gone")?;
         let (qid, frames) = match &args[1..] {
             [option, qid, rest @ ..] if option == "--qid" => {
                 let qid = qid.parse().ok().filter(|q| *q < dummy.n_rxq()).ok_or("bad rx queue id.")?;
@@ -78,14 +82,14 @@ pub(super) fn receive(daemon: &mut Daemon, args: &[String]) -> Answer {
                     if len.is_some() {
                         frames.nth(1);
                     }
-                    from_flow(daemon, device, text, len)?
+                    from_flow(instance, text, len)?
                 }
             });
         }
         for frame in &all {
             dummy.receive(qid, frame).map_err(|e| e.to_string())?;
             // The queue holds few frames; the switch takes each before the next one arrives.
-            device.datapath.run_main();
+            instance.datapath.run_main();
         }
         Ok(String::new())
     };
@@ -105,15 +109,8 @@ fn hexadecimal(text: &str) -> Option<Vec<u8>> {
     bytes.filter(|b| b.len() >= packet::headers::ETH_HEADER_BYTES)
 }
 
-fn from_flow(
-    daemon: &Daemon,
-    device: &Device,
-    text: &str,
-    len: Option<Option<usize>>,
-) -> Result<Vec<u8>, String> {
-    let instance =
-        daemon.switch.instances().iter().find(|i| std::sync::Arc::ptr_eq(&i.datapath, &device.datapath));
-    let names = instance.map(super::datapath::Names::of).ok_or("its datapath is gone")?;
+fn from_flow(instance: &Instance, text: &str, len: Option<Option<usize>>) -> Result<Vec<u8>, String> {
+    let names = super::datapath::Names::of(instance);
     let (key, _) = parse_key_mask(text, &names).map_err(|e| format!("syntax error at {text} ({e})"))?;
     let len = match len {
         None => None,
@@ -133,7 +130,7 @@ fn prefix<A: std::str::FromStr>(text: &str, width: u32) -> Option<(A, u128)> {
 
 pub(super) fn ip4(daemon: &mut Daemon, args: &[String]) -> Answer {
     let set = || {
-        let (_, dummy) = dummy(daemon, &args[0]).ok_or("Unknown Dummy Interface")?;
+        let dummy = dummy(daemon, &args[0]).ok_or("Unknown Dummy Interface")?;
         let (address, mask) = prefix::<Ipv4Addr>(&args[1], 32)
             .ok_or_else(|| format!("{}: invalid IP address; give ADDRESS/BITS", args[1]))?;
         dummy.set_ip4(address, Ipv4Addr::from((mask >> 96) as u32));
@@ -144,7 +141,7 @@ pub(super) fn ip4(daemon: &mut Daemon, args: &[String]) -> Answer {
 
 pub(super) fn ip6(daemon: &mut Daemon, args: &[String]) -> Answer {
     let set = || {
-        let (_, dummy) = dummy(daemon, &args[0]).ok_or("Unknown Dummy Interface")?;
+        let dummy = dummy(daemon, &args[0]).ok_or("Unknown Dummy Interface")?;
         let (address, mask) = prefix::<Ipv6Addr>(&args[1], 128)
             .ok_or_else(|| format!("{}: invalid IPv6 address; give ADDRESS/BITS", args[1]))?;
         dummy.set_ip6(address, Ipv6Addr::from(mask));
@@ -165,9 +162,9 @@ pub(super) fn set_admin_state(daemon: &mut Daemon, args: &[String]) -> Answer {
         _ => return Answer::Now(Err("Invalid Admin State".to_string())),
     };
     match name {
-        None => dummies(daemon).for_each(|(_, d)| d.set_admin_up(up)),
+        None => daemon.switch.instances().dummy_ports().all().iter().for_each(|d| d.set_admin_up(up)),
         Some(name) => match dummy(daemon, name) {
-            Some((_, d)) => d.set_admin_up(up),
+            Some(d) => d.set_admin_up(up),
             None => return Answer::Now(Err("Unknown Dummy Interface".to_string())),
         },
     }

@@ -2,7 +2,7 @@
 
 use super::{
     Command, command, conntrack, datapath, detrace, dummy, dumps, fdb, features, flow_files, flows, general,
-    implementations, parsing, perf, pmd, slowpath, threads, trace, unsupported,
+    implementations, parsing, perf, pmd, separate, slowpath, threads, trace, unsupported,
 };
 
 /// The commands of every daemon, in order of their names.
@@ -24,10 +24,10 @@ pub(super) const COMMANDS: &[Command] = &[
     command("cfm/show", "[interface]", 0, 1, unsupported::cfm),
     command("coverage/read-counter", "counter", 1, 1, general::coverage_read),
     command("coverage/show", "", 0, 0, general::coverage_show),
-    command("dpctl/add-dp", "dp [iface...]", 1, 64, datapath::make),
+    command("dpctl/add-dp", "dp [iface...]", 1, 64, separate::make),
     command("dpctl/add-flow", "[dp] flow actions", 2, 3, flows::add),
     command("dpctl/add-flows", "[dp] file", 1, 2, flow_files::add),
-    command("dpctl/add-if", "dp iface...", 2, 64, datapath::add_ports),
+    command("dpctl/add-if", "dp iface...", 2, 64, separate::add_ports),
     command("dpctl/cache-get-size", "[dp]", 0, 1, datapath::cache_sizes),
     command("dpctl/cache-set-size", "dp cache size", 3, 3, datapath::set_cache_size),
     command("dpctl/ct-bkts", "[dp] [gt=N]", 0, 2, conntrack::views::buckets),
@@ -43,10 +43,10 @@ pub(super) const COMMANDS: &[Command] = &[
     command("dpctl/ct-set-maxconns", "[dp] maxconns", 1, 2, conntrack::settings::set_maximum),
     command("dpctl/ct-set-sweep-interval", "[dp] ms", 1, 2, conntrack::settings::set_sweep_interval),
     command("dpctl/ct-stats-show", "[-m] [dp] [zone=N]", 0, 4, conntrack::stats),
-    command("dpctl/del-dp", "dp", 1, 1, datapath::remove),
+    command("dpctl/del-dp", "dp", 1, 1, separate::remove),
     command("dpctl/del-flow", "[-s] [dp] flow | ufid:ufid", 1, 3, flows::delete),
     command("dpctl/del-flows", "[dp] [file]", 0, 2, dumps::delete_all),
-    command("dpctl/del-if", "dp iface...", 2, 64, datapath::remove_ports),
+    command("dpctl/del-if", "dp iface...", 2, 64, separate::remove_ports),
     command("dpctl/dump-conntrack", "[-m] [-s] [dp] [zone=N]", 0, 4, conntrack::dump),
     command("dpctl/dump-conntrack-exp", "[dp] [zone=N]", 0, 2, conntrack::views::expectations),
     command("dpctl/dump-dps", "", 0, 0, datapath::list),
@@ -76,7 +76,7 @@ pub(super) const COMMANDS: &[Command] = &[
     command("dpctl/normalize-actions", "flow actions", 2, 2, parsing::normalize),
     command("dpctl/offload-stats-show", "[dp]", 0, 1, dumps::offload_stats),
     command("dpctl/parse-actions", "actions", 1, 64, parsing::parse),
-    command("dpctl/set-if", "dp iface...", 2, 64, datapath::set_ports),
+    command("dpctl/set-if", "dp iface...", 2, 64, separate::set_ports),
     command("dpctl/show", "[-s] [dp...]", 0, 16, datapath::dpctl_show),
     command("dpif-netdev/bond-show", "[dp]", 0, 1, unsupported::datapath_bonds),
     command("dpif-netdev/dpif-impl-get", "", 0, 0, implementations::datapath),

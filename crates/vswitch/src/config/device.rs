@@ -9,8 +9,9 @@ use std::sync::Arc;
 use dpif::{AfxdpPort, DummyPort, PcapPort, PortOptions, SystemPort, TunnelPort, XdpMode};
 use ofproto::tunnel::TunnelConfig;
 
-use super::supported::InterfaceKind;
-use super::{StringMap, tunnel};
+use super::interface::check_name;
+use super::supported::{InterfaceKind, SupportedTypes};
+use super::{StringMap, tunnel, unsupported};
 
 /// Type of internal ports in a dummy datapath.
 const DUMMY_INTERNAL: &str = "dummy-internal";
@@ -64,6 +65,27 @@ pub enum DummyStream {
 }
 
 impl DeviceOptions {
+    /// For a port that a command adds, with type and options as in an `Interface` row.
+    ///
+    /// # Errors
+    /// The type is unknown or has no port in the datapath, or name or an option is invalid.
+    pub fn of_command(
+        name: &str,
+        type_name: &str,
+        options: &StringMap,
+        supported: &SupportedTypes,
+        dummy_datapath: bool,
+    ) -> Result<DeviceOptions, String> {
+        let kind = supported.kind(type_name, dummy_datapath);
+        let kind = kind.ok_or_else(|| unsupported::interface_type_error(name, type_name))?;
+        check_name(name, kind.long_names())
+            .map_err(|why| format!("could not open network device {name} ({why})"))?;
+        match parse(name, type_name, kind, options)? {
+            (InterfaceOptions::Device(device), _) => Ok(device),
+            (InterfaceOptions::Patch { .. }, _) => Err(format!("{name}: a patch is no port of a datapath")),
+        }
+    }
+
     /// For a bridge's own port, without options.
     pub(super) fn local(dummy_datapath: bool) -> DeviceOptions {
         DeviceOptions::from(match dummy_datapath {

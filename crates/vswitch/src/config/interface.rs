@@ -8,7 +8,6 @@ use ovsdb::value::Uuid;
 
 use super::device::{self, DeviceOptions, InterfaceOptions};
 use super::reader::{Reader, strings};
-use super::supported::InterfaceKind;
 use super::unsupported;
 use dpif::RxqAffinity;
 
@@ -76,6 +75,14 @@ const MAX_NAME_BYTES: usize = 255;
 /// Names reserved by datapaths.
 const RESERVED: [&str; 3] = ["ovs-netdev", "ovs-dummy", "ovs-system"];
 
+/// Whether the name is permitted for a kernel device.
+///
+/// # Errors
+/// The reason.
+pub fn check_device_name(name: &str) -> Result<(), String> {
+    check_name(name, false)
+}
+
 /// Whether the name is permitted for a device or a bridge.
 pub(super) fn check_name(name: &str, long: bool) -> Result<(), String> {
     let most = if long { MAX_NAME_BYTES } else { MAX_DEVICE_NAME_BYTES };
@@ -134,9 +141,8 @@ impl<'a> Reader<'a> {
             "" => "system",
             other => other,
         };
-        let kind = match self.supported.interfaces.get(type_name) {
-            Some(InterfaceKind::Internal) if dummy_datapath => InterfaceKind::Dummy,
-            Some(kind) => *kind,
+        let kind = match self.supported.kind(type_name, dummy_datapath) {
+            Some(kind) => kind,
             None => {
                 let error = unsupported::interface_type_error(name, type_name);
                 self.refuse(row, error);

@@ -32,7 +32,7 @@ pub use conntrack::{CtConfig, CtZoneConfig};
 pub use controller::{ConnectionMode, ControllerConfig, ControllerKind};
 pub use device::{DeviceOptions, DummyStream, InterfaceOptions};
 pub use global::{GlobalConfig, SslConfig, UpcallDispatch};
-pub use interface::InterfaceConfig;
+pub use interface::{InterfaceConfig, check_device_name};
 pub use port::{BondConfig, PortConfig};
 pub use supported::{DatapathSupport, InterfaceKind, SupportedTypes};
 

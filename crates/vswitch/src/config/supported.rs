@@ -137,6 +137,14 @@ impl SupportedTypes {
         self.datapaths.insert(name.into(), support);
     }
 
+    /// Support of an interface type in a datapath; `None`: unknown.
+    pub(super) fn kind(&self, type_name: &str, dummy_datapath: bool) -> Option<InterfaceKind> {
+        match self.interfaces.get(type_name) {
+            Some(InterfaceKind::Internal) if dummy_datapath => Some(InterfaceKind::Dummy),
+            kind => kind.copied(),
+        }
+    }
+
     /// For `Open_vSwitch.datapath_types`.
     pub fn datapath_types(&self) -> Vec<String> {
         self.datapaths.keys().cloned().collect()

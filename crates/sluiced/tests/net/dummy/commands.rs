@@ -381,14 +381,14 @@ fn unsupported_commands_are_refused() {
     require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-appctl");
     let lab = lab();
     for (line, why) in [
-        ("dpctl/add-dp dummy@ovs-dummy", "there is this datapath already"),
-        ("dpctl/add-dp other", "made with the first bridge of its type"),
+        ("dpctl/add-dp dummy@ovs-dummy", "add_dp (ovs-dummy: the name is reserved)"),
+        ("dpctl/add-dp nope@other", "no such datapath type"),
         ("dpctl/del-dp dummy@ovs-dummy", "ends with the last bridge of its type"),
         ("dpctl/del-dp nope", "no such datapath"),
-        ("dpctl/add-if dummy@ovs-dummy v1,type=dummy", "ovs-vsctl add-port BRIDGE v1"),
+        ("dpctl/add-if dummy@ovs-dummy p1,type=dummy", "adding p1 to dummy@ovs-dummy failed (File exists)"),
         ("dpctl/add-if nope v1", "no such datapath"),
         ("dpctl/del-if dummy@ovs-dummy p1", "ovs-vsctl del-port p1"),
-        ("dpctl/del-if dummy@ovs-dummy nope", "has no such port"),
+        ("dpctl/del-if dummy@ovs-dummy nope", "no port named nope"),
         ("dpctl/set-if dummy@ovs-dummy p1,pcap=x", "ovs-vsctl set interface p1 options:pcap=x"),
         ("dpctl/dump-flows a b", "a datapath is given already"),
         ("dpctl/dump-flows type=foo", "Failed to parse type (foo)"),

@@ -1,0 +1,197 @@
+//! Commands that make and remove datapaths, and ports without an interface in the database.
+//!
+//! Such ports have no bridge: their packets follow flows added by command (`dpctl/add-flow`). Ports of bridges follow the
+//! database: no command here removes or changes one behind its back.
+
+use super::Answer;
+use super::datapath::datapath;
+use crate::daemon::Daemon;
+use crate::instances::Instance;
+use dpif::{PortInfo, PortSpec};
+use flow::DpPort;
+use std::collections::BTreeMap;
+use vswitch::config::DeviceOptions;
+
+/// Type of a datapath, or of a port, that names none.
+const DEFAULT_TYPE: &str = "system";
+
+/// `INTERFACE[,type=TYPE][,port_no=N][,OPTION=VALUE...]`
+struct Wanted<'a> {
+    name: &'a str,
+    type_name: &'a str,
+    number: Option<DpPort>,
+    options: BTreeMap<String, String>,
+}
+
+impl<'a> Wanted<'a> {
+    fn parse(text: &'a str) -> Result<Wanted<'a>, String> {
+        let mut words = text.split(',');
+        let name = words.next().unwrap_or_default();
+        let mut wanted = Wanted { name, type_name: DEFAULT_TYPE, number: None, options: BTreeMap::new() };
+        for word in words {
+            let (key, value) = word.split_once('=').unwrap_or((word, ""));
+            match key {
+                "type" => wanted.type_name = value,
+                "port_no" => {
+                    let number =
+                        value.parse().map_err(|_| format!("{name}: port_no={value} is not a number"))?;
+                    wanted.number = Some(DpPort(number));
+                }
+                _ => drop(wanted.options.insert(key.to_string(), value.to_string())),
+            }
+        }
+        Ok(wanted)
+    }
+}
+
+/// `add-dp [TYPE@]NAME [INTERFACE...]`
+pub(super) fn make(daemon: &mut Daemon, args: &[String]) -> Answer {
+    let (type_name, short) = args[0].split_once('@').unwrap_or((DEFAULT_TYPE, &args[0]));
+    let served_by = match daemon.switch.supported().datapaths.get(type_name) {
+        Some(support) => support.served_by.clone(),
+        None => return Answer::Now(Err(format!("{type_name}: no such datapath type"))),
+    };
+    let made = check_name(short)
+        .and_then(|()| {
+            daemon.switch.instances_mut().add_separate(&served_by, short).map_err(|e| e.to_string())
+        })
+        .map_err(|e| format!("add_dp ({e})"));
+    if made.is_err() || args.len() == 1 {
+        return Answer::Now(made.map(|()| String::new()));
+    }
+    let name = format!("{served_by}@{short}");
+    Answer::Now(add_all(daemon, &name, &args[1..]))
+}
+
+/// Its local port has the same name.
+fn check_name(short: &str) -> Result<(), String> {
+    let is_usable = vswitch::config::check_device_name(short);
+    is_usable.map_err(|why| format!("{short}: {why}"))
+}
+
+/// `del-dp NAME`
+pub(super) fn remove(daemon: &mut Daemon, args: &[String]) -> Answer {
+    let removed = daemon.switch.instances_mut().remove_separate(&args[0]);
+    Answer::Now(removed.map(|()| String::new()))
+}
+
+/// `add-if NAME INTERFACE...`
+pub(super) fn add_ports(daemon: &mut Daemon, args: &[String]) -> Answer {
+    Answer::Now(add_all(daemon, &args[0], &args[1..]))
+}
+
+/// Carries out each part of a command; fails with all failures.
+fn each(parts: &[String], mut run: impl FnMut(&str) -> Result<(), String>) -> Result<String, String> {
+    let failed: Vec<String> = parts.iter().filter_map(|part| run(part).err()).collect();
+    if failed.is_empty() { Ok(String::new()) } else { Err(failed.join("\n")) }
+}
+
+fn add_all(daemon: &mut Daemon, name: &str, ports: &[String]) -> Result<String, String> {
+    let instance = datapath(&daemon.switch, Some(&name.to_string()))?;
+    each(ports, |text| {
+        let wanted = Wanted::parse(text)?;
+        let port = wanted.name;
+        let failed =
+            |why: &dyn std::fmt::Display| format!("adding {port} to {} failed ({why})", instance.name());
+        let device = DeviceOptions::of_command(
+            port,
+            wanted.type_name,
+            &wanted.options,
+            daemon.switch.supported(),
+            instance.is_dummy(),
+        )?;
+        let known = instance.datapath.ports();
+        if known.iter().any(|p| p.name == port) {
+            return Err(failed(&"File exists"));
+        }
+        if wanted.number.is_some_and(|number| known.iter().any(|p| p.number == number)) {
+            return Err(failed(&"Device or resource busy"));
+        }
+        let spec = PortSpec {
+            name: device.tunnel.as_ref().map_or(port.to_string(), |t| t.device()),
+            options: device.port,
+            mac: None,
+            mtu: None,
+            number: wanted.number,
+        };
+        let added = instance.datapath.port_add(&spec).map_err(|e| failed(&e))?;
+        if wanted.number.is_some_and(|number| number != added) {
+            let _ = instance.datapath.port_del(added);
+            return Err(failed(&"the port number is out of range"));
+        }
+        Ok(())
+    })
+}
+
+/// A port by its name or number.
+fn port(instance: &Instance, name: &str) -> Result<PortInfo, String> {
+    let number = name.parse().ok().map(DpPort);
+    let found = instance.datapath.ports().into_iter().find(|p| p.name == name || Some(p.number) == number);
+    found.ok_or_else(|| format!("no port named {name}"))
+}
+
+/// `del-if NAME INTERFACE...`
+pub(super) fn remove_ports(daemon: &mut Daemon, args: &[String]) -> Answer {
+    let remove = || {
+        let instance = datapath(&daemon.switch, Some(&args[0]))?;
+        each(&args[1..], |name| {
+            let PortInfo { name, number, .. } = port(instance, name)?;
+            if number == dpif::LOCAL_PORT {
+                return Err(format!(
+                    "deleting port {name} from {} failed (Invalid argument)",
+                    instance.name()
+                ));
+            }
+            if daemon.switch.owns_port(instance, number) {
+                return Err(format!("{name}: it goes with its interface: ovs-vsctl del-port {name}"));
+            }
+            let removed = instance.datapath.port_del(number);
+            removed.map_err(|e| format!("deleting port {name} from {} failed ({e})", instance.name()))
+        })
+    };
+    Answer::Now(remove())
+}
+
+/// Compares wanted with actual port settings: options change in the database only.
+pub(super) fn set_ports(daemon: &mut Daemon, args: &[String]) -> Answer {
+    let set = || {
+        let instance = datapath(&daemon.switch, Some(&args[0]))?;
+        each(&args[1..], |wanted| {
+            let mut words = wanted.split(',');
+            let name = words.next().unwrap_or_default();
+            let port = port(instance, name)?;
+            words.try_for_each(|word| holds(&port, word).map_err(|e| format!("{name}: {e}")))
+        })
+    };
+    Answer::Now(set())
+}
+
+/// Whether `KEY=VALUE` is in force already.
+fn holds(port: &PortInfo, word: &str) -> Result<(), String> {
+    let (key, value) = word.split_once('=').unwrap_or((word, ""));
+    match key {
+        "type" if value == port.type_name => Ok(()),
+        "type" => Err(format!("can't change type from {} to {value}", port.type_name)),
+        "port_no" if value == port.number.to_string() => Ok(()),
+        "port_no" => Err(format!("can't change port number from {} to {value}", port.number)),
+        _ => Err(format!(
+            "options change in the database: ovs-vsctl set interface {0} options:{word}; or remove {0} and add it anew",
+            port.name
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn port_settings_cannot_be_changed() {
+        let port = PortInfo { number: DpPort(3), name: "p3".to_string(), type_name: "system".to_string() };
+        assert_eq!(holds(&port, "type=system"), Ok(()));
+        assert_eq!(holds(&port, "port_no=3"), Ok(()));
+        assert_eq!(holds(&port, "type=tap"), Err("can't change type from system to tap".to_string()));
+        assert_eq!(holds(&port, "port_no=x"), Err("can't change port number from 3 to x".to_string()));
+        assert!(holds(&port, "mtu=9").unwrap_err().contains("ovs-vsctl set interface p3 options:mtu=9"));
+    }
+}

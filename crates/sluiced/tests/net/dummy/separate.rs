@@ -1,0 +1,115 @@
+//! Datapaths and ports made by command, without bridges. Expected answers are those of Open vSwitch 3.1.
+
+use super::Lab;
+use crate::helpers::{LIMIT, appctl, appctl_output, serving, spec, vsctl};
+use testkit::{Topology, reachable, require_netns, require_programs};
+
+/// The ports of a datapath, as `dpctl/show` lists them.
+fn ports(lab: &Lab, name: &str) -> Vec<String> {
+    let shown = lab.appctl(&format!("dpctl/show {name}"));
+    shown.lines().filter_map(|l| l.trim().strip_prefix("port ")).map(String::from).collect()
+}
+
+fn fails(lab: &Lab, line: &str, why: &str) {
+    let out = appctl_output(&lab.daemon, line);
+    assert_eq!(out.status.code(), Some(2), "{line}: {}", out.stdout);
+    assert!(out.stderr.contains(why), "{line}: {}", out.stderr);
+}
+
+#[test]
+fn datapaths_and_ports_are_made_by_command() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-appctl");
+    let lab = Lab::new();
+    lab.appctl("dpctl/add-dp dummy@d1");
+    fails(&lab, "dpctl/add-dp dummy@d1", "add_dp (File exists)");
+    fails(&lab, "dpctl/add-dp dummy@a/b", "a/b: the name is not one that a device can have");
+    assert_eq!(lab.appctl("dpctl/dump-dps"), "dummy@d1\ndummy@ovs-dummy\n");
+    fails(&lab, "dpctl/dump-flows", "multiple datapaths, specify one");
+    lab.appctl("dpctl/add-if dummy@d1 q1,type=dummy");
+    fails(&lab, "dpctl/add-if dummy@d1 q1,type=dummy", "adding q1 to dummy@d1 failed (File exists)");
+    // Each interface succeeds or fails by itself.
+    fails(
+        &lab,
+        "dpctl/add-if dummy@d1 q2,type=dummy,port_no=7 q3,type=foo q4,type=dummy q5,type=dummy,port_no=7",
+        "adding q5 to dummy@d1 failed (Device or resource busy)",
+    );
+    fails(&lab, "dpctl/add-if dummy@d1 q3,type=foo", "(Address family not supported by protocol)");
+    fails(&lab, "dpctl/add-if dummy@d1 q6,type=patch,peer=q1", "a patch is no port of a datapath");
+    let listed = ["0: d1 (dummy-internal)", "1: q1 (dummy)", "4: q4 (dummy)", "7: q2 (dummy)"];
+    assert_eq!(ports(&lab, "d1"), listed);
+    fails(&lab, "dpctl/set-if dummy@d1 q2,port_no=9", "q2: can't change port number from 7 to 9");
+    lab.appctl("dpctl/set-if dummy@d1 q2,type=dummy,port_no=7");
+
+    // Packets follow flows added by command; others are dropped, and get no flow.
+    let frame = "eth(src=50:54:00:00:00:05,dst=50:54:00:00:00:06),eth_type(0x1234)";
+    lab.receive("q1", &format!("in_port(1),{frame}"));
+    assert_eq!(lab.appctl("dpctl/dump-flows dummy@d1"), "");
+    lab.appctl("dpctl/add-flow dummy@d1 in_port(1),eth(),eth_type(0x1234) 7");
+    (0..3).for_each(|_| lab.receive("q1", &format!("in_port(1),{frame}")));
+    let flows = lab.appctl("dpctl/dump-flows dummy@d1");
+    assert!(flows.contains("packets:3") && flows.contains("actions:7"), "{flows}");
+    let shown = lab.appctl("dpctl/show -s dummy@d1");
+    assert!(shown.split("port 7: q2").nth(1).unwrap().contains("TX packets:3"), "{shown}");
+    // The revalidator leaves them alone.
+    lab.appctl("time/warp 60000 1000");
+    assert_eq!(lab.appctl("dpctl/dump-flows dummy@d1").lines().count(), flows.lines().count());
+
+    // The names of dummies are unique, as those of devices are.
+    vsctl(&lab.daemon, "add-port br0 q2 -- set Interface q2 type=dummy");
+    let error = vsctl(&lab.daemon, "get Interface q2 error");
+    assert_eq!(error, "\"could not open network device q2 (File exists)\"");
+    fails(&lab, "dpctl/del-if dummy@d1 q1 nope", "no port named nope");
+    fails(&lab, "dpctl/del-if dummy@d1 d1", "deleting port d1 from dummy@d1 failed (Invalid argument)");
+    assert_eq!(ports(&lab, "d1"), ["0: d1 (dummy-internal)", "4: q4 (dummy)", "7: q2 (dummy)"]);
+    fails(&lab, "dpctl/del-if dummy@ovs-dummy p1", "ovs-vsctl del-port p1");
+    fails(&lab, "dpctl/del-dp dummy@ovs-dummy", "ends with the last bridge of its type");
+    lab.appctl("dpctl/del-dp dummy@d1");
+    assert_eq!(lab.appctl("dpctl/dump-dps"), "dummy@ovs-dummy\n");
+}
+
+/// A port of a bridge's datapath without an interface: its packets match no bridge, and it stays.
+#[test]
+fn a_bridges_datapath_takes_ports_by_command() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-appctl");
+    let lab = Lab::new();
+    lab.appctl("dpctl/add-if dummy@ovs-dummy q9,type=dummy");
+    lab.receive("q9", "in_port(9),eth(src=50:54:00:00:00:05,dst=50:54:00:00:00:06),eth_type(0x1234)");
+    assert!(ports(&lab, "ovs-dummy").contains(&"9: q9 (dummy)".to_string()));
+    lab.appctl("dpctl/del-if dummy@ovs-dummy q9");
+    assert!(!ports(&lab, "ovs-dummy").contains(&"9: q9 (dummy)".to_string()));
+}
+
+/// Bridges have the only datapath of their type.
+#[test]
+fn the_first_bridge_of_a_type_removes_other_datapaths_of_it() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-appctl");
+    let lab = Lab::empty();
+    lab.appctl("dpctl/add-dp dummy@d1");
+    vsctl(&lab.daemon, "add-br br0 -- set Bridge br0 datapath_type=dummy");
+    assert_eq!(lab.appctl("dpctl/dump-dps"), "dummy@ovs-dummy\n");
+    assert!(lab.daemon.log().contains("dummy@d1: removed, since bridges of its type begin"));
+}
+
+/// A userspace datapath with devices of two hosts, and one flow for each direction.
+#[test]
+fn hosts_reach_each_other_through_flows_added_by_command() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-appctl", "ping");
+    let net = Topology::new(2).unwrap();
+    let daemon = serving(&spec(&net.switch));
+    let [one, two] = &net.hosts[..] else { panic!("two hosts") };
+    appctl(&daemon, &format!("dpctl/add-dp netdev@sep {} {}", one.port, two.port));
+    // Its local port is a device, as in stock switches.
+    net.switch.ip("link show dev sep").unwrap();
+    for (from, to) in [(1, 2), (2, 1)] {
+        for kind in ["eth_type(0x0806)", "eth_type(0x0800),ipv4()"] {
+            appctl(&daemon, &format!("dpctl/add-flow netdev@sep in_port({from}),eth(),{kind} {to}"));
+        }
+    }
+    reachable(&one.netns, two.ipv4.into(), LIMIT).unwrap();
+    appctl(&daemon, "dpctl/del-dp netdev@sep");
+    assert!(net.switch.ip("link show dev sep").is_err());
+}
