@@ -3,8 +3,8 @@
 //! `cargo run --release -p conntrack --example tracker_speed -- [--only TEXT] [--memory CONNECTIONS]` prints cycles per
 //! packet (at the processor's frequency according to the system) for established connections in random order, without
 //! prefetch and with prefetch for groups of 32; commits per second; memory of a connection (resident set), and the time
-//! of a walk that expires nothing and of one that expires all. Each case takes the tenth percentile of its chunks, to
-//! limit the effect of other load. Each packet's result is verified.
+//! of a walk that expires nothing and of one that expires all; the time of the statistics by zone. Each case takes the
+//! tenth percentile of its chunks, to limit the effect of other load. Each packet's result is verified.
 
 #![allow(clippy::disallowed_methods, reason = "an example measures time")]
 
@@ -204,6 +204,37 @@ fn memory(connections: u32) {
     }
 }
 
+/// Time of the statistics by zone, with connections in all zones.
+fn statistics(connections: u32) {
+    let tracker = Tracker::new(1);
+    tracker.set_max_connections(connections * 2);
+    let mut key = FlowKey::default();
+    for n in 0..connections {
+        let mut packet = packet(n, false);
+        let zone = n as u16;
+        if let Key::V4(words) = &mut packet.key {
+            words[1] |= u64::from(zone) << 16;
+        }
+        track(&tracker, &packet, &Request { zone, ..commit(CtNat::No) }, &mut key);
+    }
+    assert_eq!(tracker.connections(), connections);
+    let mut times: Vec<f64> = (0..50)
+        .map(|_| {
+            let begin = Instant::now();
+            let statistics = black_box(tracker.statistics(20));
+            assert!(!statistics.zones.is_empty() && statistics.all.connections == connections);
+            begin.elapsed().as_secs_f64()
+        })
+        .collect();
+    times.sort_by(f64::total_cmp);
+    println!(
+        "statistics of {} zones with {connections} connections: {:.2} ms (median), {:.2} ms (longest)",
+        tracker.zones().count(),
+        times[times.len() / 2] * 1e3,
+        times[times.len() - 1] * 1e3
+    );
+}
+
 fn main() {
     let args: Vec<String> = std::env::args().collect();
     let value = |name: &str| args.iter().position(|arg| arg == name).and_then(|at| args.get(at + 1));
@@ -225,5 +256,8 @@ fn main() {
     }
     if wanted("memory") {
         memory(value("--memory").and_then(|n| n.parse().ok()).unwrap_or(4_000_000));
+    }
+    if wanted("statistics") {
+        statistics(3_000_000);
     }
 }

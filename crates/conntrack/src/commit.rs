@@ -3,7 +3,6 @@
 use crate::expect::Expected;
 use crate::index::Refused;
 use crate::key::Words;
-use crate::limits::Refusal;
 use crate::metadata::{write, write_invalid};
 use crate::nat::Candidates;
 use crate::packet_info::{PacketInfo, Transport};
@@ -12,7 +11,7 @@ use crate::request::{Request, Translation};
 use crate::state::{Stage, State};
 use crate::tcp::Tcp;
 use crate::tracker::{Family, Place, Seen, Tracker, translate, words_of};
-use dpif::{CtNat, TimeoutAttr};
+use dpif::{CtNat, CtRefusal, TimeoutAttr};
 use flow::{FlowKey, ct_state};
 use packet::headers as h;
 
@@ -84,20 +83,15 @@ impl Tracker {
         [u64; W]: Words,
         Tracker: Family<W>,
     {
-        if let Err(refusal) = self.limits.take(request.zone, port) {
-            let counter = match refusal {
-                Refusal::Full => &self.stats.full,
-                Refusal::Zone => &self.stats.zone_full,
-            };
-            counter.add();
+        if let Err(why) = self.limits.take(request.zone, port) {
+            self.limits.count_refused(request.zone, why);
             return Ok(None);
         }
         let slab = Family::<W>::slab(self);
         let hash = self.hash.of(&orig);
         let list = (hash >> 40) as usize;
         let Some(number) = slab.allocate(list) else {
-            self.limits.give_back(request.zone, port);
-            self.stats.full.add();
+            self.limits.refuse(request.zone, port, CtRefusal::Full);
             return Ok(None);
         };
         let (state, tcp, timeout) = first_state(packet, request, expected);
@@ -131,18 +125,20 @@ impl Tracker {
                 }
                 drop(locked);
                 slab.release(number, list);
-                self.limits.give_back(request.zone, port);
-                let counter = match refused {
-                    NotInserted::Exists(place) => return Err(place),
-                    NotInserted::Full => &self.stats.full,
-                    NotInserted::NoTuple => &self.stats.no_tuple,
+                let why = match refused {
+                    NotInserted::Exists(place) => {
+                        self.limits.give_back(request.zone, port);
+                        return Err(place);
+                    }
+                    NotInserted::Full => CtRefusal::Full,
+                    NotInserted::NoTuple => CtRefusal::NatExhausted,
                 };
-                counter.add();
+                self.limits.refuse(request.zone, port, why);
                 return Ok(None);
             }
         };
+        self.limits.count_created(request.zone);
         drop(locked);
-        self.stats.created.add();
         let place = Place { number, direction: Direction::Orig };
         Ok(Some(Seen { place, orig, reply, state, labels }))
     }

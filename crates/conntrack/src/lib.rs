@@ -38,6 +38,7 @@ mod timeouts;
 mod tracker;
 mod usual;
 mod views;
+mod zones;
 
 pub use alg::{Announcement, Helper};
 pub use control::Edit;

@@ -4,33 +4,22 @@
 //! that opens connections without end fills the other places only. A port below its share always gets a place. Counts are
 //! exact: a place is taken before the connection exists, and returned if it does not come to be.
 
+use crate::zones::{NO_LIMIT, Zone, Zones, load_limit, store_limit};
+use dpif::{CtRefusal, CtZoneCounts};
 use sync::{AtomicU32, Ordering};
 
 /// Connections by default, as in Open vSwitch.
 pub const CONNECTIONS_MAX_DEFAULT: u32 = 3_000_000;
 /// Part of all places kept for ports with few connections.
 const KEPT_PERCENT: u64 = 25;
-const ZONES: usize = 1 << 16;
 /// Input ports with higher numbers share a count.
 const PORTS: usize = 1 << 16;
-/// "No limit of its own".
-const NONE: u32 = u32::MAX;
-
-/// Reason for a refusal.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Refusal {
-    /// All places are taken, or kept for others.
-    Full,
-    /// The zone is at its limit.
-    Zone,
-}
 
 /// See the module.
 pub(crate) struct Limits {
     max: AtomicU32,
     all: AtomicU32,
-    zones: Box<[AtomicU32]>,
-    zone_limits: Box<[AtomicU32]>,
+    zones: Zones,
     default_limit: AtomicU32,
     ports: Box<[AtomicU32]>,
     /// Ports that share the kept places.
@@ -39,19 +28,14 @@ pub(crate) struct Limits {
     highest: AtomicU32,
 }
 
-fn counters(n: usize, value: u32) -> Box<[AtomicU32]> {
-    (0..n).map(|_| AtomicU32::new(value)).collect()
-}
-
 impl Limits {
     pub(crate) fn new() -> Limits {
         Limits {
             max: AtomicU32::new(CONNECTIONS_MAX_DEFAULT),
             all: AtomicU32::new(0),
-            zones: counters(ZONES, 0),
-            zone_limits: counters(ZONES, NONE),
-            default_limit: AtomicU32::new(NONE),
-            ports: counters(PORTS, 0),
+            zones: Zones::new(),
+            default_limit: AtomicU32::new(NO_LIMIT),
+            ports: (0..PORTS).map(|_| AtomicU32::new(0)).collect(),
             sharing: AtomicU32::new(1),
             highest: AtomicU32::new(0),
         }
@@ -61,14 +45,10 @@ impl Limits {
         &self.ports[(port as usize).min(PORTS - 1)]
     }
 
-    /// Takes a place for a connection.
-    pub(crate) fn take(&self, zone: u16, port: u32) -> Result<(), Refusal> {
-        let of_zone = &self.zones[usize::from(zone)];
-        let limit = self.zone_limit(zone).unwrap_or(NONE);
-        if of_zone.fetch_add(1, Ordering::Relaxed) >= limit {
-            of_zone.fetch_sub(1, Ordering::Relaxed);
-            return Err(Refusal::Zone);
-        }
+    /// Takes a place for a connection. The caller counts refusals.
+    pub(crate) fn take(&self, zone: u16, port: u32) -> Result<(), CtRefusal> {
+        let of_zone = self.zones.used(zone);
+        of_zone.take(self.limit_of(of_zone))?;
         let max = self.max();
         let all = self.all.fetch_add(1, Ordering::Relaxed);
         let of_port = self.port(port);
@@ -78,9 +58,30 @@ impl Limits {
         }
         if all >= max || !self.has_room(u64::from(max), u64::from(all), u64::from(own)) {
             self.give_back(zone, port);
-            return Err(Refusal::Full);
+            return Err(if all >= max { CtRefusal::Full } else { CtRefusal::PortShare });
         }
         Ok(())
+    }
+
+    /// Returns a place of a connection that is not created, and counts the refusal.
+    pub(crate) fn refuse(&self, zone: u16, port: u32, why: CtRefusal) {
+        self.give_back(zone, port);
+        self.count_refused(zone, why);
+    }
+
+    pub(crate) fn count_refused(&self, zone: u16, why: CtRefusal) {
+        self.zones.used(zone).count_refused(why);
+    }
+
+    /// Counts a new connection; before any thread can end it.
+    pub(crate) fn count_created(&self, zone: u16) {
+        self.zones.used(zone).count_created();
+    }
+
+    /// Returns the place of a connection that has ended, and counts it.
+    pub(crate) fn end(&self, zone: u16, port: u32) {
+        self.give_back(zone, port);
+        self.zones.used(zone).count_ended();
     }
 
     /// Whether a port with `own` connections may have one more among `all`.
@@ -103,7 +104,7 @@ impl Limits {
 
     /// Returns a place.
     pub(crate) fn give_back(&self, zone: u16, port: u32) {
-        self.zones[usize::from(zone)].fetch_sub(1, Ordering::Relaxed);
+        self.zones.used(zone).give_back();
         self.all.fetch_sub(1, Ordering::Relaxed);
         self.port(port).fetch_sub(1, Ordering::Relaxed);
     }
@@ -128,7 +129,7 @@ impl Limits {
 
     /// Connections of a zone.
     pub(crate) fn of_zone(&self, zone: u16) -> u32 {
-        self.zones[usize::from(zone)].load(Ordering::Relaxed)
+        self.zones.get(zone).map_or(0, Zone::connections)
     }
 
     /// Connections that a port's packets began.
@@ -136,28 +137,44 @@ impl Limits {
         self.port(port).load(Ordering::Relaxed)
     }
 
-    /// The limit of a zone: its own or the default.
-    pub(crate) fn zone_limit(&self, zone: u16) -> Option<u32> {
-        self.own_limit(zone).or_else(|| self.default_limit()).filter(|limit| *limit != 0)
+    /// The limit of a zone: its own or the default; never 0.
+    fn limit_of(&self, zone: &Zone) -> Option<u32> {
+        zone.limit().or_else(|| self.default_limit()).filter(|limit| *limit != 0)
     }
 
     pub(crate) fn own_limit(&self, zone: u16) -> Option<u32> {
-        Some(self.zone_limits[usize::from(zone)].load(Ordering::Relaxed)).filter(|limit| *limit != NONE)
+        self.zones.get(zone).and_then(Zone::limit)
     }
 
     pub(crate) fn default_limit(&self) -> Option<u32> {
-        Some(self.default_limit.load(Ordering::Relaxed)).filter(|limit| *limit != NONE)
+        load_limit(&self.default_limit)
     }
 
     /// Sets or removes the limit of a zone; without a zone, that of all zones without their own. 0 is no limit.
     pub(crate) fn set_limit(&self, zone: Option<u16>, limit: Option<u32>) {
-        let slot = zone.map_or(&self.default_limit, |zone| &self.zone_limits[usize::from(zone)]);
-        slot.store(limit.map_or(NONE, |limit| limit.min(NONE - 1)), Ordering::Relaxed);
+        match zone {
+            Some(zone) => self.zones.used(zone).set_limit(limit),
+            None => store_limit(&self.default_limit, limit),
+        }
     }
 
     /// Zones with a limit of their own.
     pub(crate) fn limited_zones(&self) -> impl Iterator<Item = u16> + '_ {
-        (0..=u16::MAX).filter(|zone| self.own_limit(*zone).is_some())
+        self.zones.iter().filter(|(_, zone)| zone.limit().is_some()).map(|(n, _)| n)
+    }
+
+    /// Zones that had a connection or a refusal, in order.
+    pub(crate) fn used_zones(&self) -> impl Iterator<Item = CtZoneCounts> + '_ {
+        self.zones.iter().filter_map(|(number, zone)| self.counts_of(number, zone))
+    }
+
+    /// A zone, unless it never had a connection or a refusal.
+    pub(crate) fn used_zone(&self, zone: u16) -> Option<CtZoneCounts> {
+        self.counts_of(zone, self.zones.get(zone)?)
+    }
+
+    fn counts_of(&self, number: u16, zone: &Zone) -> Option<CtZoneCounts> {
+        Some(CtZoneCounts { zone: number, limit: self.limit_of(zone), counts: zone.counts()? })
     }
 }
 

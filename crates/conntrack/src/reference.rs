@@ -8,9 +8,9 @@ use crate::request::{Request, Translation};
 use crate::tcp::tests::{Peer, are_invalid, oracle, oracle_new};
 use crate::tcp::{Update, flag};
 use crate::timeouts::usual_s;
-use dpif::{CtNat, TcpState, TimeoutAttr};
+use dpif::{CtNat, CtRefusal, TcpState, TimeoutAttr};
 use flow::ct_state::{DNAT, EST, INV, NEW, REL, RPL, SNAT, TRK};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// Protocol state of a connection.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -58,6 +58,7 @@ pub(crate) struct Reference {
     /// Ports that share the kept places.
     pub(crate) sharing: u32,
     pub(crate) zone_limits: HashMap<u16, u32>,
+    pub(crate) refused: BTreeMap<(u16, CtRefusal), u64>,
     pub(crate) checks_sequence: bool,
     /// Seconds of policy 1; other policies have the usual ones.
     pub(crate) policy: HashMap<u8, u32>,
@@ -70,6 +71,7 @@ impl Reference {
             max,
             sharing: 1,
             zone_limits: HashMap::new(),
+            refused: BTreeMap::new(),
             checks_sequence: true,
             policy: HashMap::new(),
         }
@@ -248,20 +250,29 @@ impl Reference {
         (md, translation)
     }
 
-    fn has_room(&self, zone: u16, port: u32) -> bool {
+    /// Reason why a zone or a port may not have another connection.
+    fn refusal(&self, zone: u16, port: u32) -> Option<CtRefusal> {
         let of_zone = self.conns.iter().filter(|c| c.orig.rest().zone == zone).count() as u32;
         if self.zone_limits.get(&zone).is_some_and(|limit| *limit != 0 && of_zone >= *limit) {
-            return false;
+            return Some(CtRefusal::ZoneLimit);
         }
         let (all, max) = (self.conns.len() as u32, self.max);
         let of_port = |port| self.conns.iter().filter(|c| c.port == port).count() as u32;
         let kept = max * 25 / 100;
         let share = kept / self.sharing;
         let taken: u32 = (0..10).map(|port| of_port(port).min(share)).sum();
-        all < max
-            && (all < max - kept
-                || of_port(port) < share
-                || all + (share * self.sharing).saturating_sub(taken) < max)
+        if all >= max {
+            return Some(CtRefusal::Full);
+        }
+        let fits = all < max - kept
+            || of_port(port) < share
+            || all + (share * self.sharing).saturating_sub(taken) < max;
+        (!fits).then_some(CtRefusal::PortShare)
+    }
+
+    fn refuse(&mut self, zone: u16, why: CtRefusal) -> bool {
+        *self.refused.entry((zone, why)).or_default() += 1;
+        false
     }
 
     /// Creates a connection, at the end of the list. `Ok(false)`: refused. `Err`: there is one.
@@ -274,16 +285,18 @@ impl Reference {
         chosen: Option<Key>,
     ) -> Result<bool, (usize, bool)> {
         let orig = packet.key;
-        if !self.has_room(request.zone, port) {
-            return Ok(false);
+        if let Some(why) = self.refusal(request.zone, port) {
+            return Ok(self.refuse(request.zone, why));
         }
         let mut reply = orig.reversed();
         let mut nat = None;
         if let CtNat::New(range) = request.nat {
-            let Some(legal) = legal_replies(&orig, &range) else { return Ok(false) };
+            let Some(legal) = legal_replies(&orig, &range) else {
+                return Ok(self.refuse(request.zone, CtRefusal::NatExhausted));
+            };
             let free = |reply: &Key| self.live(reply, now_ms).is_none();
             if !legal.iter().any(free) {
-                return Ok(false);
+                return Ok(self.refuse(request.zone, CtRefusal::NatExhausted));
             }
             if let Some(found) = self.live(&orig, now_ms) {
                 return Err(found);

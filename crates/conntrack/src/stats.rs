@@ -1,4 +1,4 @@
-//! Counters of events that are rare, or that a new connection causes anyway.
+//! Counters of rare events. Those of new and ended connections are by zone ([`crate::zones`]).
 
 use sync::{AtomicU64, CachePadded, Ordering};
 
@@ -19,14 +19,6 @@ impl Counter {
 /// Counters of a tracker.
 #[derive(Default)]
 pub(crate) struct Stats {
-    pub(crate) created: Counter,
-    pub(crate) ended: Counter,
-    /// Not committed: all places are taken.
-    pub(crate) full: Counter,
-    /// Not committed: the zone is at its limit.
-    pub(crate) zone_full: Counter,
-    /// Not committed: no translated tuple is free.
-    pub(crate) no_tuple: Counter,
     /// Segments outside of the window.
     pub(crate) out_of_window: Counter,
     /// Other invalid packets.
@@ -40,16 +32,6 @@ pub(crate) struct Stats {
 /// Values of a tracker's counters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TrackerStats {
-    /// Connections created.
-    pub created: u64,
-    /// Connections ended.
-    pub ended: u64,
-    /// Not committed: all places were taken, or kept for other ports.
-    pub full: u64,
-    /// Not committed: the zone was at its limit.
-    pub zone_full: u64,
-    /// Not committed: no translated tuple was free.
-    pub no_tuple: u64,
     /// TCP segments outside of the window.
     pub out_of_window: u64,
     /// Other invalid packets.
@@ -63,11 +45,6 @@ pub struct TrackerStats {
 impl Stats {
     pub(crate) fn values(&self) -> TrackerStats {
         TrackerStats {
-            created: self.created.get(),
-            ended: self.ended.get(),
-            full: self.full.get(),
-            zone_full: self.zone_full.get(),
-            no_tuple: self.no_tuple.get(),
             out_of_window: self.out_of_window.get(),
             invalid: self.invalid.get(),
             expectations_full: self.expectations_full.get(),

@@ -220,7 +220,7 @@ fn translated_connections_have_distinct_reply_tuples() {
     }
     ports.sort_unstable();
     assert_eq!(ports, [100, 101, 102]);
-    assert_eq!((bed.tracker.connections(), bed.tracker.stats().no_tuple), (3, 2));
+    assert_eq!((bed.tracker.connections(), bed.tracker.counts().refused), (3, [0, 0, 0, 2]));
     // A reply is translated back.
     let mut key = FlowKey::default();
     let reply = bed.pass(
@@ -252,7 +252,7 @@ fn expired_connections_end_once() {
     assert_eq!((bed.tracker.connections(), bed.list().len(), bed.tracker.index.len()), (1, 1, 2));
     bed.tracker.flush(bed.now_ms, |_| true);
     assert_eq!((bed.tracker.connections(), bed.tracker.index.len()), (0, 0));
-    assert_eq!(bed.tracker.stats().ended, 1001);
+    assert_eq!(bed.tracker.counts().ended, 1001);
 }
 
 #[test]
@@ -298,6 +298,8 @@ fn a_port_without_end_leaves_the_share_of_others() {
         assert_eq!(bed.tracker.connections_of_port(port), 5);
     }
     assert_eq!(bed.tracker.connections(), 100);
+    // Ports beyond their share are refused; port 5 is so only when all places are taken.
+    assert_eq!(bed.tracker.counts().refused, [5, 0, 120 + 15, 0]);
 }
 
 #[test]
@@ -314,7 +316,10 @@ fn zones_have_limits() {
         }
         assert_eq!(bed.tracker.connections_of_zone(zone), most);
     }
-    assert_eq!(bed.tracker.stats().zone_full, 7 + 6);
+    let zones: Vec<_> = bed.tracker.zones().map(|z| (z.zone, z.limit, z.counts.refused)).collect();
+    let expected = [(4, Some(2), [0, 7, 0, 0]), (5, Some(3), [0, 6, 0, 0]), (6, None, [0; 4])];
+    assert_eq!(zones, expected);
+    assert_eq!(bed.tracker.limited_zones(), [5, 6]);
 }
 
 #[test]

@@ -541,8 +541,7 @@ impl Tracker {
         if state.related {
             self.parents.end(number, orig.key());
         }
-        self.limits.give_back(orig.rest().zone, record.body().port as u32);
-        self.stats.ended.add();
+        self.limits.end(orig.rest().zone, record.body().port as u32);
         // Another thread may fill the record as soon as its number is free: the lock must be open before.
         drop(locked);
         Family::<W>::slab(self).release(number, (self.hash.of(&orig) >> 40) as usize);

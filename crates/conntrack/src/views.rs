@@ -8,10 +8,34 @@ use crate::stats::TrackerStats;
 use crate::tcp::Tcp;
 use crate::timeouts::NoSuchPolicy;
 use crate::tracker::{Family, Place, Tracker, labels_of};
-use dpif::{Connection, CtProtocol, Expectation, TimeoutPolicy};
+use dpif::{Connection, CtCounts, CtProtocol, CtStatistics, CtZoneCounts, Expectation, TimeoutPolicy};
 use packet::headers as h;
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap};
 use std::ops::ControlFlow;
 use sync::Ordering;
+
+/// Zones with the highest values; of equal ones, those with lower numbers.
+#[derive(Default)]
+struct Most(BinaryHeap<Reverse<(u64, Reverse<u16>)>>);
+
+impl Most {
+    /// Keeps `each` zones at most, none with value 0. Zones come in order of their numbers.
+    fn offer(&mut self, zone: u16, value: u64, each: usize) {
+        let least =
+            if self.0.len() < each { Some(0) } else { self.0.peek().map(|Reverse((least, _))| *least) };
+        if least.is_some_and(|least| value > least) {
+            self.0.push(Reverse((value, Reverse(zone))));
+        }
+        if self.0.len() > each {
+            self.0.pop();
+        }
+    }
+
+    fn zones(&self) -> impl Iterator<Item = u16> + '_ {
+        self.0.iter().map(|Reverse((_, Reverse(zone)))| *zone)
+    }
+}
 
 /// Where a walk continues.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -252,7 +276,35 @@ impl Tracker {
         self.policies.numbers()
     }
 
-    /// Counters.
+    /// Connections, counters and limits of all zones that had a connection or a refusal, in order of their numbers.
+    /// Visits zones, not connections.
+    pub fn zones(&self) -> impl Iterator<Item = CtZoneCounts> + '_ {
+        self.limits.used_zones()
+    }
+
+    /// The sum of all zones.
+    pub fn counts(&self) -> CtCounts {
+        let mut all = CtCounts::default();
+        self.zones().for_each(|zone| all.add(&zone.counts));
+        all
+    }
+
+    /// All zones and the busiest of them ([`dpif::Connections::statistics`]).
+    pub fn statistics(&self, each: usize) -> CtStatistics {
+        let (mut all, mut zones_used) = (CtCounts::default(), 0);
+        let mut most = [Most::default(), Most::default(), Most::default()];
+        for CtZoneCounts { zone, counts, .. } in self.zones() {
+            zones_used += 1;
+            all.add(&counts);
+            let values = [counts.connections.into(), counts.created, counts.refused.iter().sum()];
+            most.iter_mut().zip(values).for_each(|(most, value)| most.offer(zone, value, each));
+        }
+        let chosen: BTreeSet<u16> = most.iter().flat_map(Most::zones).collect();
+        let zones = chosen.into_iter().filter_map(|zone| self.limits.used_zone(zone)).collect();
+        CtStatistics { maximum: self.max_connections(), all, zones_used, zones }
+    }
+
+    /// Counters of rare events.
     pub fn stats(&self) -> TrackerStats {
         self.stats.values()
     }

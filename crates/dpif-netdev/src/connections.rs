@@ -8,8 +8,9 @@ use conntrack::ipf::OutOfRange;
 use conntrack::{CONNECTIONS_MAX_DEFAULT, Cursor, Key, NoSuchPolicy, Tracker};
 use datapath::DpShared;
 use dpif::{
-    ConnectionSink, Connections, CtLimit, CtMatch, CtZone, DpifError, ExpectationSink, FragmentList,
-    FragmentStatus, Fragments, IpFamily, TimeoutId, TimeoutPolicies, TimeoutPolicy,
+    ConnectionSink, Connections, CtLimit, CtMatch, CtRefusal, CtStatistics, CtZone, DpifError,
+    ExpectationSink, FragmentList, FragmentStatus, Fragments, IpFamily, TimeoutId, TimeoutPolicies,
+    TimeoutPolicy,
 };
 use std::io;
 use std::ops::ControlFlow;
@@ -209,15 +210,18 @@ impl Connections for UserspaceDatapath {
     fn counters(&self) -> Vec<(&'static str, u64)> {
         let Some(tracker) = self.tracker_in_use() else { return Vec::new() };
         let stats = tracker.stats();
-        vec![
-            ("conntrack_full", stats.full),
-            ("conntrack_zone_full", stats.zone_full),
-            ("conntrack_nat_exhausted", stats.no_tuple),
+        let refused = CtRefusal::ALL.map(CtRefusal::counter).into_iter().zip(tracker.counts().refused);
+        let others = [
             ("conntrack_tcp_seq_chk_failed", stats.out_of_window),
             ("conntrack_invalid", stats.invalid),
             ("conntrack_expectations_full", stats.expectations_full),
             ("conntrack_alg_not_rewritten", stats.not_rewritten),
-        ]
+        ];
+        refused.chain(others).collect()
+    }
+
+    fn statistics(&self, each: usize) -> Option<CtStatistics> {
+        Some(self.tracker_in_use()?.statistics(each))
     }
 }
 

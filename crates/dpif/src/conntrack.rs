@@ -5,11 +5,13 @@
 //! `dpctl/ct-*`, `dpctl/ipf-*`, by OpenFlow's requests to flush, and by the configuration of zones. The database's
 //! claim on limits is the caller's: a tracker knows the last value only.
 
+mod counts;
 mod fragments;
 mod timeouts;
 
 use crate::actions::Masked;
 use crate::ops::DpifError;
+pub use counts::{CtCounts, CtRefusal, CtStatistics, CtZoneCounts};
 pub use fragments::{FragmentCounts, FragmentList, FragmentState, FragmentStatus, Fragments, IpFamily};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::ControlFlow;
@@ -482,6 +484,12 @@ pub trait Connections {
     }
     /// Its reassembly of fragments; `None`: it has none of its own.
     fn fragments(&self) -> Option<&dyn Fragments> {
+        None
+    }
+    /// Its connections, with the busiest zones: `each` with most connections, `each` with most created ones, `each`
+    /// with most refused ones. `None`: it tracks nothing yet, or does not count by zone.
+    fn statistics(&self, each: usize) -> Option<CtStatistics> {
+        let _unused = each;
         None
     }
     /// Its counters, by their names in `coverage/show`.

@@ -30,10 +30,10 @@ pub use actions::{
     Masked, NatAddresses, NatRange, NdExtSet, NdSet, PortsSet, SetAction, TimeoutName,
 };
 pub use conntrack::{
-    Connection, ConnectionSink, Connections, CtAddresses, CtCounters, CtLimit, CtMatch, CtProtocol,
-    CtTransport, CtTuple, CtTupleMatch, CtZone, Expectation, ExpectationSink, FragmentCounts, FragmentList,
-    FragmentState, FragmentStatus, Fragments, IpFamily, TcpSide, TcpState, TimeoutAttr, TimeoutId,
-    TimeoutNames, TimeoutPolicies, TimeoutPolicy,
+    Connection, ConnectionSink, Connections, CtAddresses, CtCounters, CtCounts, CtLimit, CtMatch, CtProtocol,
+    CtRefusal, CtStatistics, CtTransport, CtTuple, CtTupleMatch, CtZone, CtZoneCounts, Expectation,
+    ExpectationSink, FragmentCounts, FragmentList, FragmentState, FragmentStatus, Fragments, IpFamily,
+    TcpSide, TcpState, TimeoutAttr, TimeoutId, TimeoutNames, TimeoutPolicies, TimeoutPolicy,
 };
 pub use drops::{DropReason, XlateDrop};
 pub use drr::{BATCH_MAX_UPCALLS, DeficitRoundRobin, QUANTUM};

@@ -1,5 +1,7 @@
 //! `sluice status`: the state of the switch on one screen, from two readings of `sluice/status`.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
@@ -8,7 +10,7 @@ use serde_json::Value;
 
 use crate::appctl::{Answer, DEFAULT_TARGET, call};
 use crate::remote::{Deadline, EXIT_TIMED_OUT, TimedOut, complain, print};
-use crate::status_model::{Datapath, Port, StatusModel};
+use crate::status_model::{Connections, Counts, Datapath, Port, StatusModel, Zone};
 
 const PROGRAM: &str = "sluice status";
 /// The control command of the daemon.
@@ -145,6 +147,82 @@ fn datapath(out: &mut String, path: &Datapath, before: Option<(&Datapath, Durati
         "Upcalls: {} misses, {} refused; {} flows installed, at most {} at once",
         upcalls.misses, upcalls.refused, upcalls.installed, upcalls.flow_limit
     );
+    if let Some(tracked) = &path.connections {
+        let old = before.and_then(|(before, elapsed)| Some((before.connections.as_ref()?, elapsed)));
+        connections(out, tracked, old);
+    }
+    threads(out, path, before);
+}
+
+/// Maximum number of zones shown by connections, and as many by refusals.
+const ZONES_SHOWN: usize = 10;
+
+fn connections(out: &mut String, tracked: &Connections, before: Option<(&Connections, Duration)>) {
+    let all = &tracked.all;
+    let _infallible = writeln!(
+        out,
+        "Connections: {}, at most {}; {} created, {} ended, {} refused{}",
+        all.connections,
+        tracked.maximum,
+        all.created,
+        all.ended,
+        all.refused(),
+        reasons(&all.refused, " (", ")"),
+    );
+    let mut zones: Vec<&Zone> = tracked.zones.iter().collect();
+    // Stable: of equal zones, those with lower numbers come first.
+    zones.sort_by_key(|zone| Reverse(zone.counts.refused()));
+    let refusing = zones.iter().take(ZONES_SHOWN).filter(|zone| zone.counts.refused() > 0);
+    let refusing: Vec<u64> = refusing.map(|zone| zone.zone).collect();
+    zones.sort_by_key(|zone| (Reverse(zone.counts.connections), zone.zone));
+    let mut place = 0..;
+    zones.retain(|zone| place.next() < Some(ZONES_SHOWN) || refusing.contains(&zone.zone));
+    if zones.is_empty() {
+        return;
+    }
+    let words = match before {
+        Some(_) => ["Zone", "Connections", "Limit", "New/s", "Ended/s", "Refused/s", "Refused"].to_vec(),
+        None => ["Zone", "Connections", "Limit", "Created", "Ended", "Refused"].to_vec(),
+    };
+    let mut rows = vec![words.into_iter().map(String::from).collect()];
+    for zone in &zones {
+        let old = before.map(|(before, elapsed)| {
+            (before.zones.iter().find(|old| old.zone == zone.zone).map(|old| &old.counts), elapsed)
+        });
+        rows.push(zone_row(zone, old));
+    }
+    out.push('\n');
+    columns(out, &rows);
+    let others = tracked.zones_used.saturating_sub(zones.len() as u64);
+    if others > 0 {
+        let _infallible = writeln!(out, "  other zones: {others}");
+    }
+}
+
+/// `before`: with rates, or without them if the zone was not listed.
+fn zone_row(zone: &Zone, before: Option<(Option<&Counts>, Duration)>) -> Vec<String> {
+    let now = &zone.counts;
+    let limit = zone.limit.map_or("-".to_string(), |limit| limit.to_string());
+    let mut row = vec![zone.zone.to_string(), now.connections.to_string(), limit];
+    match before {
+        Some((Some(old), elapsed)) => {
+            let of = |counter: fn(&Counts) -> u64| scaled(rate(counter(old), counter(now), elapsed));
+            row.extend([of(|c| c.created), of(|c| c.ended), of(Counts::refused), now.refused().to_string()]);
+        }
+        Some((None, _)) => row.extend(["-".into(), "-".into(), "-".into(), now.refused().to_string()]),
+        None => row.extend([now.created, now.ended, now.refused()].map(|n| n.to_string())),
+    }
+    row
+}
+
+/// Non-zero counts by reason between two texts; nothing if there are none.
+fn reasons(counts: &BTreeMap<String, u64>, before: &str, after: &str) -> String {
+    let counted: Vec<String> =
+        counts.iter().filter(|(_, n)| **n > 0).map(|(why, n)| format!("{why} {n}")).collect();
+    if counted.is_empty() { String::new() } else { format!("{before}{}{after}", counted.join(", ")) }
+}
+
+fn threads(out: &mut String, path: &Datapath, before: Option<(&Datapath, Duration)>) {
     if path.threads.is_empty() {
         return;
     }
@@ -219,11 +297,7 @@ fn port_row(port: &Port, old: Option<(&Port, Duration)>, rates: bool) -> Vec<Str
 }
 
 fn port_notes(out: &mut String, port: &Port) {
-    let reasons = port.drops.iter().filter(|(_, n)| **n > 0);
-    let reasons: Vec<String> = reasons.map(|(why, n)| format!("{why} {n}")).collect();
-    if !reasons.is_empty() {
-        let _infallible = writeln!(out, "  {} dropped: {}", port.name, reasons.join(", "));
-    }
+    out.push_str(&reasons(&port.drops, &format!("  {} dropped: ", port.name), "\n"));
     if let Some(error) = &port.error {
         let _infallible = writeln!(out, "  {} error: {error}", port.name);
     }
@@ -327,6 +401,58 @@ Bridge br0 (datapath id 00000000000000aa)
         assert_eq!(screen(&now, Some((&before, Duration::from_secs(2)))), expected);
         let totals = screen(&now, None);
         assert!(totals.contains("Rx packets") && totals.contains("12600000"), "{totals}");
+    }
+
+    fn counts(connections: u64, created: u64, refused: u64) -> Value {
+        json!({"connections": connections, "created": created, "ended": created - connections,
+            "refused": {"full": 0, "zone_limit": refused, "port_share": 1}})
+    }
+
+    fn tracking(created: u64, zones: &[(u64, u64)]) -> StatusModel {
+        let zone =
+            |(zone, n): &(u64, u64)| json!({"zone": zone, "limit": 9, "counts": counts(*n, created, *zone)});
+        let zones: Vec<Value> = zones.iter().map(zone).collect();
+        let connections = json!({"maximum": 100, "zones_used": zones.len() + 40, "zones": zones,
+            "all": counts(3, created, 7)});
+        let unknown = json!({"name": "system@ovs-system", "connections": null});
+        let own = json!({"name": "netdev@ovs-netdev", "connections": connections});
+        StatusModel::from_json(&json!({"datapaths": [unknown, own]})).unwrap()
+    }
+
+    #[test]
+    fn connections_by_zone() {
+        let before = tracking(10, &[(1, 3)]);
+        let mut now = tracking(20, &[(1, 3), (2, 5)]);
+        if let Some(tracked) = &mut now.datapaths[1].connections {
+            tracked.zones[1].limit = None;
+        }
+        let shown = screen(&now, Some((&before, Duration::from_secs(2))));
+        let expected = "
+Connections: 3, at most 100; 20 created, 17 ended, 8 refused (port_share 1, zone_limit 7)
+
+  Zone  Connections  Limit  New/s  Ended/s  Refused/s  Refused
+  2               5      -      -        -          -        3
+  1               3      9      5        5          0        2
+  other zones: 40
+";
+        assert!(shown.ends_with(expected), "{shown}");
+        // The other datapath does not count.
+        assert_eq!(shown.matches("Connections: ").count(), 1);
+        let totals = screen(&now, None);
+        assert!(totals.contains("  Zone  Connections  Limit  Created  Ended  Refused\n"), "{totals}");
+        assert!(totals.contains("  1               3      9       20     17        2\n"), "{totals}");
+    }
+
+    #[test]
+    fn the_list_of_zones_is_bounded() {
+        // Higher numbers have more refusals and fewer connections.
+        let zones: Vec<(u64, u64)> = (1..=60).map(|n| (n, 100 - n)).collect();
+        let shown = screen(&tracking(1000, &zones), None);
+        let numbers = shown.lines().filter_map(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+        assert_eq!(numbers.collect::<Vec<_>>(), (1..=10).chain(51..=60).collect::<Vec<_>>());
+        assert!(shown.ends_with("  other zones: 80\n"), "{shown}");
+        let none = screen(&tracking(10, &[]), None);
+        assert!(none.contains("Connections: 3") && !none.contains("Zone"), "{none}");
     }
 
     #[test]

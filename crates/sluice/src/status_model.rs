@@ -8,11 +8,18 @@
 //!      "subtable_lookups": 150, "upcalls": 12, "upcalls_lost": 0, "busy_cycles": 5, "idle_cycles": 95,
 //!      "recirculated": 0, "sent_packets": 1000, "sent_batches": 40}],
 //!    "upcalls": {"misses": 12, "refused": 0, "answers": 12, "answers_us": 480, "installed": 12,
-//!      "flow_limit": 200000, "dump_duration_ms": 1}}],
+//!      "flow_limit": 200000, "dump_duration_ms": 1},
+//!    "connections": {"maximum": 3000000, "zones_used": 1,
+//!      "all": {"connections": 3, "created": 5, "ended": 2, "refused": {"full": 0, "zone_limit": 7}},
+//!      "zones": [{"zone": 5, "limit": 3, "counts":
+//!        {"connections": 3, "created": 5, "ended": 2, "refused": {"full": 0, "zone_limit": 7}}}]}}],
 //!  "bridges": [{"name": "br0", "datapath_id": "0000aabbccddeeff", "ports": [{"name": "p0", "ofport": 1,
 //!    "type": "system", "link": "up", "rx_packets": 1, "rx_bytes": 60, "tx_packets": 1, "tx_bytes": 60,
 //!    "drops": {"rules": 3, "tx_down": 1}, "upcalls_waiting": 0, "error": null}]}]}
 //! ```
+//!
+//! Member `connections` is null if nothing is tracked, or if the datapath does not count by zone. Its list has the
+//! busiest zones: those with most connections, most created ones, most refused ones. A limit of null is none.
 //!
 //! Counters start with the daemon. A missing member or one of another type reads as zero, empty or unknown,
 //! and unknown members are ignored, so versions of daemon and program may differ. Only a reply that is not an
@@ -56,6 +63,45 @@ pub(crate) struct Datapath {
     pub(crate) threads: Vec<Thread>,
     /// Packets that it could not handle alone.
     pub(crate) upcalls: Upcalls,
+    /// Tracked connections; `None` if unknown.
+    pub(crate) connections: Option<Connections>,
+}
+
+/// `datapaths[].connections`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Connections {
+    /// Maximum number.
+    pub(crate) maximum: u64,
+    /// Sum of all zones.
+    pub(crate) all: Counts,
+    /// Number of zones that had a connection or a refusal.
+    pub(crate) zones_used: u64,
+    /// The busiest of them, in order of their numbers.
+    pub(crate) zones: Vec<Zone>,
+}
+
+/// An element of `datapaths[].connections.zones`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Zone {
+    /// Its number.
+    pub(crate) zone: u64,
+    /// Maximum number of connections; `None` is no limit.
+    pub(crate) limit: Option<u64>,
+    /// Of the zone.
+    pub(crate) counts: Counts,
+}
+
+/// Connections of a zone, or of all.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Counts {
+    /// Connections now.
+    pub(crate) connections: u64,
+    /// Connections created.
+    pub(crate) created: u64,
+    /// Connections ended.
+    pub(crate) ended: u64,
+    /// Connections refused, by reason, each once.
+    pub(crate) refused: BTreeMap<String, u64>,
 }
 
 /// An element of `datapaths[].threads`.
@@ -156,6 +202,12 @@ fn list<T>(value: &Value, name: &str, read: fn(&Value) -> T) -> Vec<T> {
     value[name].as_array().map(|items| items.iter().map(read).collect()).unwrap_or_default()
 }
 
+/// Non-negative numbers by name.
+fn by_reason(value: &Value, name: &str) -> BTreeMap<String, u64> {
+    let members = value[name].as_object().into_iter().flatten();
+    members.filter_map(|(why, n)| Some((why.clone(), n.as_u64()?))).collect()
+}
+
 impl StatusModel {
     /// Reads the daemon's answer.
     pub(crate) fn from_json(value: &Value) -> Result<StatusModel, String> {
@@ -183,7 +235,45 @@ impl Datapath {
             lost: number(value, "lost"),
             threads: list(value, "threads", Thread::from_json),
             upcalls: Upcalls::from_json(&value["upcalls"]),
+            connections: Connections::from_json(&value["connections"]),
         }
+    }
+}
+
+impl Connections {
+    fn from_json(value: &Value) -> Option<Connections> {
+        value.is_object().then(|| Connections {
+            maximum: number(value, "maximum"),
+            all: Counts::from_json(&value["all"]),
+            zones_used: number(value, "zones_used"),
+            zones: list(value, "zones", Zone::from_json),
+        })
+    }
+}
+
+impl Zone {
+    fn from_json(value: &Value) -> Zone {
+        Zone {
+            zone: number(value, "zone"),
+            limit: value["limit"].as_u64(),
+            counts: Counts::from_json(&value["counts"]),
+        }
+    }
+}
+
+impl Counts {
+    fn from_json(value: &Value) -> Counts {
+        Counts {
+            connections: number(value, "connections"),
+            created: number(value, "created"),
+            ended: number(value, "ended"),
+            refused: by_reason(value, "refused"),
+        }
+    }
+
+    /// Connections refused for any reason.
+    pub(crate) fn refused(&self) -> u64 {
+        self.refused.values().fold(0, |sum: u64, n| sum.saturating_add(*n))
     }
 }
 
@@ -232,8 +322,6 @@ impl Bridge {
 
 impl Port {
     fn from_json(value: &Value) -> Port {
-        let drops = value["drops"].as_object();
-        let drops = drops.map(|drops| drops.iter().filter_map(|(why, n)| Some((why.clone(), n.as_u64()?))));
         Port {
             name: text(value, "name"),
             ofport: value["ofport"].as_u64(),
@@ -243,7 +331,7 @@ impl Port {
             rx_bytes: number(value, "rx_bytes"),
             tx_packets: number(value, "tx_packets"),
             tx_bytes: number(value, "tx_bytes"),
-            drops: drops.map(Iterator::collect).unwrap_or_default(),
+            drops: by_reason(value, "drops"),
             upcalls_waiting: number(value, "upcalls_waiting"),
             error: value["error"].as_str().map(str::to_string),
         }

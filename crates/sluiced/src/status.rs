@@ -3,13 +3,16 @@
 
 use super::instances::Instance;
 use super::switch::Switch;
-use dpif::{PmdId, PmdStats, PortStats};
+use dpif::{CtCounts, CtStatistics, CtZoneCounts, PmdId, PmdStats, PortStats};
 use flow::{DpPort, OfPort};
 use ofproto::view::BridgeView;
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
 use std::sync::Arc;
 use sync::Ordering;
+
+/// Zones with most connections, as many with most created and with most refused ones.
+const ZONES: usize = 20;
 
 /// The report.
 pub(super) fn report(switch: &Switch, uptime_ms: u64) -> Value {
@@ -38,6 +41,7 @@ fn datapath(instance: &Instance) -> Value {
         "lost": sum.lost(),
         "drops": drops(sum.drops_by_name()),
         "threads": threads,
+        "connections": instance.datapath.connections().and_then(|c| c.statistics(ZONES)).map(connections),
         "upcalls": {
             "misses": sum.upcalls,
             "refused": sum.lost(),
@@ -47,6 +51,29 @@ fn datapath(instance: &Instance) -> Value {
             "flow_limit": instance.backer.limits.flow_limit.load(Ordering::Relaxed),
             "dump_duration_ms": instance.revalidator_stats().dump_duration_ms,
         },
+    })
+}
+
+fn connections(tracked: CtStatistics) -> Value {
+    let zone =
+        |zone: &CtZoneCounts| json!({"zone": zone.zone, "limit": zone.limit, "counts": counts(&zone.counts)});
+    let zones: Vec<Value> = tracked.zones.iter().map(zone).collect();
+    json!({
+        "maximum": tracked.maximum,
+        "all": counts(&tracked.all),
+        "zones_used": tracked.zones_used,
+        "zones": zones,
+    })
+}
+
+fn counts(counts: &CtCounts) -> Value {
+    let refused: Map<String, Value> =
+        counts.refused_by_name().map(|(why, n)| (why.to_string(), json!(n))).collect();
+    json!({
+        "connections": counts.connections,
+        "created": counts.created,
+        "ended": counts.ended,
+        "refused": refused,
     })
 }
 

@@ -1,6 +1,7 @@
 //! Limits against their definition, and under threads.
 
-use super::{Limits, Refusal};
+use super::Limits;
+use dpif::CtRefusal;
 use proptest::prelude::*;
 
 #[derive(Clone, Copy, Debug)]
@@ -40,8 +41,9 @@ proptest! {
                     let spoken_for = (share * sharing.max(1)).saturating_sub(used);
                     let fits = all < max - kept || of_port(port) < share || all + spoken_for < max;
                     let expected = match limit {
-                        Some(limit) if of_zone >= limit => Err(Refusal::Zone),
-                        _ if all >= max || !fits => Err(Refusal::Full),
+                        Some(limit) if of_zone >= limit => Err(CtRefusal::ZoneLimit),
+                        _ if all >= max => Err(CtRefusal::Full),
+                        _ if !fits => Err(CtRefusal::PortShare),
                         _ => Ok(()),
                     };
                     prop_assert_eq!(limits.take(zone, port), expected);

@@ -34,8 +34,10 @@ pub(crate) fn check(tracker: &Tracker) {
         let expected = counts.ports.get(&port).copied().unwrap_or(0);
         assert_eq!(tracker.connections_of_port(port), expected, "limit of port {port}");
     }
-    let stats = tracker.stats();
-    assert_eq!(stats.created - stats.ended, u64::from(counts.connections), "{stats:?}");
+    for zone in tracker.zones() {
+        assert_eq!(zone.counts.created - zone.counts.ended, u64::from(zone.counts.connections), "{zone:?}");
+    }
+    assert_eq!(tracker.counts().connections, counts.connections, "sum of all zones");
 }
 
 fn check_family<const W: usize>(tracker: &Tracker, counts: &mut Counts)

@@ -8,7 +8,8 @@ use crate::request::{Request, Translation};
 use crate::tcp::{Segment, flag};
 use crate::{Cursor, Tracker};
 use dpif::{
-    CtAddresses, CtNat, CtProtocol, CtTransport, CtTuple, Masked, NatAddresses, NatRange, TimeoutAttr,
+    CtAddresses, CtNat, CtProtocol, CtRefusal, CtTransport, CtTuple, Masked, NatAddresses, NatRange,
+    TimeoutAttr,
 };
 use flow::{FlowKey, ct_state, shape};
 use proptest::prelude::*;
@@ -304,6 +305,12 @@ impl Pair {
         expected.sort();
         assert_eq!(all, expected);
         assert_eq!(self.tracker.connections() as usize, self.oracle.conns.len());
+        for zone in self.tracker.zones() {
+            let refused = |why| self.oracle.refused.get(&(zone.zone, why)).copied().unwrap_or(0);
+            assert_eq!(zone.counts.refused, CtRefusal::ALL.map(refused), "{zone:?}");
+        }
+        let refused: u64 = self.tracker.counts().refused.iter().sum();
+        assert_eq!(refused, self.oracle.refused.values().sum::<u64>());
     }
 }
 

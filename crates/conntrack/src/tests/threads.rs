@@ -90,7 +90,7 @@ fn simultaneous_commits_create_each_connection_once() {
         assert!(are_distinct(&tuples(&tracker)));
         agree::check(&tracker);
         together(|_| tracker.flush(NOW_MS, |_| true));
-        assert_eq!((tracker.connections(), tracker.stats().ended), (0, CONNECTIONS.into()));
+        assert_eq!((tracker.connections(), tracker.counts().ended), (0, CONNECTIONS.into()));
         agree::check(&tracker);
     }
 }

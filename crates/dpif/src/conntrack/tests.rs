@@ -123,4 +123,5 @@ fn a_tracker_refuses_settings_that_it_lacks() {
         assert!(why.starts_with("the connection tracker of this datapath has no "), "{why}");
     }
     assert!(Plain.timeout_policies().is_none() && Plain.fragments().is_none() && Plain.counters().is_empty());
+    assert_eq!(Plain.statistics(1), None);
 }

@@ -22,7 +22,7 @@ use crate::appctl::DEFAULT_TARGET;
 use crate::remote::{EXIT_TIMED_OUT, TimedOut, complain, print};
 use crate::status;
 use crate::status_model::StatusModel;
-use model::{Follower, Sorting, View};
+use model::{Follower, Orders, Sorting, View};
 use screen::Screen;
 
 const PROGRAM: &str = "sluice top";
@@ -72,32 +72,34 @@ pub(crate) fn main(options: &Options) -> u8 {
 }
 
 fn run(options: &Options) -> Result<()> {
-    let (threads_by, ports_by) = sorting(options.sort.as_deref())?;
+    let by = sorting(options.sort.as_deref())?;
     if options.once || options.json || !std::io::stdout().is_terminal() {
         let view = one_interval(options)?;
-        print(&if options.json { text::json(&view) } else { text::plain(&view, threads_by, ports_by) });
+        print(&if options.json { text::json(&view) } else { text::plain(&view, by) });
         return Ok(());
     }
     // Reports an unreachable daemon before taking over the screen.
     let first = read(&options.target, options.timeout)?;
-    let mut screen = Screen::new(threads_by, ports_by);
+    let mut screen = Screen::new(by);
     let mut terminal = ratatui::try_init().context("cannot set up the terminal")?;
     let outcome = live(&mut terminal, &mut screen, options, first);
     ratatui::restore();
     outcome
 }
 
-/// Sort orders of the tables of threads and of ports for a heading.
-fn sorting(heading: Option<&str>) -> Result<(Sorting, Sorting)> {
-    let Some(heading) = heading else { return Ok(Default::default()) };
-    let (threads, ports) = (text::threads(&View::default()).headings, text::ports(&View::default()).headings);
+/// Sort orders for a heading, of all tables that have it.
+fn sorting(heading: Option<&str>) -> Result<Orders> {
+    let Some(heading) = heading else { return Ok(Orders::default()) };
+    let tables = [text::threads, text::zones, text::ports];
+    let [threads, zones, ports] = tables.map(|table| table(&View::default()).headings);
     let by = |headings: &[&str]| Sorting {
         column: headings.iter().position(|h| h.eq_ignore_ascii_case(heading)),
         reversed: false,
     };
-    let found = (by(&threads), by(&ports));
-    if found == Default::default() {
-        bail!("--sort {heading}: no such column; there are: {}, {}", threads.join(", "), ports.join(", "));
+    let found = Orders { threads: by(&threads), zones: by(&zones), ports: by(&ports) };
+    if found == Orders::default() {
+        let all = [threads, zones, ports].concat().join(", ");
+        bail!("--sort {heading}: no such column; there are: {all}");
     }
     Ok(found)
 }

@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::status_model::{Datapath, Port, StatusModel, Thread};
+use crate::status_model::{Connections, Counts, Datapath, Port, StatusModel, Thread, Zone};
 
 /// Per second, or a share; `None` when it is not known.
 pub(crate) type Stat = Option<f64>;
@@ -25,6 +25,8 @@ pub(crate) struct View {
     pub(crate) datapaths: Vec<DatapathView>,
     /// In the daemon's order.
     pub(crate) threads: Vec<ThreadView>,
+    /// The busiest zones of all connection trackers, those with most connections first.
+    pub(crate) zones: Vec<ZoneView>,
     /// Ports of all bridges.
     pub(crate) ports: Vec<PortView>,
 }
@@ -45,6 +47,42 @@ pub(crate) struct DatapathView {
     pub(crate) answers: Stat,
     pub(crate) answer_us: Stat,
     pub(crate) dump_duration_ms: u64,
+    /// `None` when they are not known.
+    pub(crate) connections: Option<ConnectionsView>,
+}
+
+/// Tracked connections of a datapath.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct ConnectionsView {
+    pub(crate) connections: u64,
+    pub(crate) maximum: u64,
+    pub(crate) created: Stat,
+    pub(crate) ended: Stat,
+    pub(crate) refused: Stat,
+}
+
+/// A zone of connections.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct ZoneView {
+    pub(crate) datapath: String,
+    pub(crate) zone: u64,
+    pub(crate) connections: u64,
+    /// `None` is no limit.
+    pub(crate) limit: Option<u64>,
+    pub(crate) created: Stat,
+    pub(crate) ended: Stat,
+    /// Of all reasons; `None` when it is not known.
+    pub(crate) refused: Stat,
+    pub(crate) reasons: Reasons,
+}
+
+/// Events by reason.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Reasons {
+    /// Non-zero rates over the interval.
+    pub(crate) rates: BTreeMap<String, f64>,
+    /// Non-zero counts since the start.
+    pub(crate) totals: BTreeMap<String, u64>,
 }
 
 /// A forwarding thread.
@@ -76,12 +114,10 @@ pub(crate) struct PortView {
     pub(crate) rx_bits: Stat,
     pub(crate) tx_packets: Stat,
     pub(crate) tx_bits: Stat,
-    /// Non-zero drops by reason over the interval.
-    pub(crate) drops: BTreeMap<String, f64>,
-    /// All of them together; `None` when they are not known.
+    /// Of all reasons; `None` when it is not known.
     pub(crate) dropped: Stat,
-    /// Drops by reason since the port's creation.
-    pub(crate) drops_total: BTreeMap<String, u64>,
+    /// Drops since the port's creation.
+    pub(crate) drops: Reasons,
     /// Upcalls in its queue.
     pub(crate) waiting: u64,
     pub(crate) error: Option<String>,
@@ -97,6 +133,21 @@ impl Span {
         let more = now.checked_sub(before)?;
         (self.0 > 0.0).then(|| more as f64 / self.0)
     }
+}
+
+/// The sum of the rates, and all by reason; without rates if one is not known.
+fn by_reason(before: Option<(&BTreeMap<String, u64>, Span)>, now: &BTreeMap<String, u64>) -> (Stat, Reasons) {
+    let rates: Option<BTreeMap<String, f64>> = before.and_then(|(before, span)| {
+        let of = |(why, n): (&String, &u64)| {
+            let old = before.get(why).copied().unwrap_or(0);
+            Some((why.clone(), span.rate(old, *n)?))
+        };
+        now.iter().map(of).collect()
+    });
+    let sum = rates.as_ref().map(|rates| rates.values().fold(0.0, |sum, n| sum + n));
+    let rates = rates.unwrap_or_default().into_iter().filter(|(_, n)| *n > 0.0).collect();
+    let totals = now.iter().filter(|(_, n)| **n > 0).map(|(why, n)| (why.clone(), *n)).collect();
+    (sum, Reasons { rates, totals })
 }
 
 /// The part of a whole that grew, both by differences.
@@ -128,7 +179,15 @@ impl View {
                     old.and_then(|(old, span)| Some((old.threads.iter().find(|old| old.id == t.id)?, span)));
                 view.threads.push(ThreadView { datapath: path.name.clone(), ..thread(t, old) });
             }
+            let old = old.and_then(|(old, span)| Some((old.connections.as_ref()?, span)));
+            for z in path.connections.iter().flat_map(|tracked| &tracked.zones) {
+                let old = old
+                    .and_then(|(old, span)| Some((old.zones.iter().find(|old| old.zone == z.zone)?, span)));
+                view.zones.push(ZoneView { datapath: path.name.clone(), ..zone(z, old) });
+            }
         }
+        // Stable: datapaths and zones of equal counts keep the daemon's order.
+        view.zones.sort_by_key(|zone| std::cmp::Reverse(zone.connections));
         for bridge in &now.bridges {
             for p in &bridge.ports {
                 let old = before.and_then(|(before, span)| {
@@ -159,6 +218,40 @@ fn datapath(now: &Datapath, before: Option<(&Datapath, Span)>) -> DatapathView {
         answers: rate(|d| d.upcalls.answers),
         answer_us: share(more(|d| d.upcalls.answers_us), more(|d| d.upcalls.answers)),
         dump_duration_ms: now.upcalls.dump_duration_ms,
+        connections: now.connections.as_ref().map(|now| {
+            connections(now, before.and_then(|(before, span)| Some((before.connections.as_ref()?, span))))
+        }),
+    }
+}
+
+fn connections(now: &Connections, before: Option<(&Connections, Span)>) -> ConnectionsView {
+    let rate = |counter: fn(&Counts) -> u64| {
+        before.and_then(|(before, span)| span.rate(counter(&before.all), counter(&now.all)))
+    };
+    ConnectionsView {
+        connections: now.all.connections,
+        maximum: now.maximum,
+        created: rate(|c| c.created),
+        ended: rate(|c| c.ended),
+        refused: rate(Counts::refused),
+    }
+}
+
+fn zone(now: &Zone, before: Option<(&Zone, Span)>) -> ZoneView {
+    let rate = |counter: fn(&Counts) -> u64| {
+        before.and_then(|(before, span)| span.rate(counter(&before.counts), counter(&now.counts)))
+    };
+    let old = before.map(|(before, span)| (&before.counts.refused, span));
+    let (refused, reasons) = by_reason(old, &now.counts.refused);
+    ZoneView {
+        datapath: String::new(),
+        zone: now.zone,
+        connections: now.counts.connections,
+        limit: now.limit,
+        created: rate(|c| c.created),
+        ended: rate(|c| c.ended),
+        refused,
+        reasons,
     }
 }
 
@@ -199,13 +292,7 @@ fn port(now: &Port, before: Option<(&Port, Span)>) -> PortView {
         before.and_then(|(before, span)| span.rate(counter(before), counter(now)))
     };
     let bits = |counter: fn(&Port) -> u64| rate(counter).map(|bytes| bytes * 8.0);
-    let drops: Option<BTreeMap<String, f64>> = before.and_then(|(before, span)| {
-        let of = |(why, n): (&String, &u64)| {
-            let old = before.drops.get(why).copied().unwrap_or(0);
-            Some((why.clone(), span.rate(old, *n)?))
-        };
-        now.drops.iter().map(of).collect()
-    });
+    let (dropped, drops) = by_reason(before.map(|(before, span)| (&before.drops, span)), &now.drops);
     PortView {
         bridge: String::new(),
         name: now.name.clone(),
@@ -214,9 +301,8 @@ fn port(now: &Port, before: Option<(&Port, Span)>) -> PortView {
         rx_bits: bits(|p| p.rx_bytes),
         tx_packets: rate(|p| p.tx_packets),
         tx_bits: bits(|p| p.tx_bytes),
-        dropped: drops.as_ref().map(|drops| drops.values().fold(0.0, |sum, n| sum + n)),
-        drops: drops.unwrap_or_default().into_iter().filter(|(_, n)| *n > 0.0).collect(),
-        drops_total: now.drops.iter().filter(|(_, n)| **n > 0).map(|(why, n)| (why.clone(), *n)).collect(),
+        dropped,
+        drops,
         waiting: now.upcalls_waiting,
         error: now.error.clone(),
     }
@@ -289,6 +375,14 @@ pub(crate) struct Table {
 pub(crate) struct Sorting {
     pub(crate) column: Option<usize>,
     pub(crate) reversed: bool,
+}
+
+/// Sort orders of all tables.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Orders {
+    pub(crate) threads: Sorting,
+    pub(crate) zones: Sorting,
+    pub(crate) ports: Sorting,
 }
 
 impl Table {

@@ -2,22 +2,25 @@
 
 use ratatui::Frame;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::layout::{Constraint, Layout};
 use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
-use super::model::{Follower, Sorting, Table};
+use super::model::{Follower, Orders, Sorting, Table};
 use super::text;
 
 /// Lines that the keys for pages move.
 const PAGE: usize = 10;
-const KEYS: &str = "q quit  p pause  Tab table  Left/Right sort by column  r reverse  Up/Down scroll ports";
+const KEYS: &str = "q quit  p pause  Tab table  Left/Right sort by column  r reverse  Up/Down scroll";
+/// Maximum number of zones on the screen.
+const ZONES_SHOWN: usize = 8;
 
 /// The tables of the screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Focus {
     Threads,
+    Zones,
     Ports,
 }
 
@@ -27,62 +30,82 @@ pub(crate) struct Screen {
     pub(crate) follower: Follower,
     pub(crate) paused: bool,
     pub(crate) over: bool,
-    /// The table that keys sort.
+    /// The table that keys sort. They scroll zones while those have it, else ports.
     pub(crate) focus: Focus,
-    pub(crate) threads_by: Sorting,
-    pub(crate) ports_by: Sorting,
+    pub(crate) by: Orders,
+    /// Zones above the first one shown.
+    pub(crate) zones_scrolled: usize,
     /// Ports above the first one shown.
-    pub(crate) scrolled: usize,
+    pub(crate) ports_scrolled: usize,
 }
 
 impl Screen {
-    pub(crate) fn new(threads_by: Sorting, ports_by: Sorting) -> Screen {
-        let follower = Follower::default();
+    pub(crate) fn new(by: Orders) -> Screen {
         Screen {
-            follower,
+            follower: Follower::default(),
             paused: false,
             over: false,
             focus: Focus::Ports,
-            threads_by,
-            ports_by,
-            scrolled: 0,
+            by,
+            zones_scrolled: 0,
+            ports_scrolled: 0,
         }
     }
 
     /// Handles a key.
     pub(crate) fn key(&mut self, key: KeyEvent) {
-        let last = self.follower.view.ports.len().saturating_sub(1);
         match key.code {
             KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => self.over = true,
             KeyCode::Char('q') | KeyCode::Esc => self.over = true,
             KeyCode::Char('p' | ' ') => self.paused = !self.paused,
             KeyCode::Char('r') => self.sorting().reversed ^= true,
-            KeyCode::Tab => {
-                self.focus = if self.focus == Focus::Ports { Focus::Threads } else { Focus::Ports };
-            }
+            KeyCode::Tab => self.focus = self.next_focus(),
             KeyCode::Right => self.sort_by_next(true),
             KeyCode::Left => self.sort_by_next(false),
-            KeyCode::Up => self.scrolled = self.scrolled.saturating_sub(1),
-            KeyCode::Down => self.scrolled = (self.scrolled + 1).min(last),
-            KeyCode::PageUp => self.scrolled = self.scrolled.saturating_sub(PAGE),
-            KeyCode::PageDown => self.scrolled = (self.scrolled + PAGE).min(last),
-            KeyCode::Home => self.scrolled = 0,
-            KeyCode::End => self.scrolled = last,
+            KeyCode::Up => self.scroll(|at| at.saturating_sub(1)),
+            KeyCode::Down => self.scroll(|at| at + 1),
+            KeyCode::PageUp => self.scroll(|at| at.saturating_sub(PAGE)),
+            KeyCode::PageDown => self.scroll(|at| at + PAGE),
+            KeyCode::Home => self.scroll(|_| 0),
+            KeyCode::End => self.scroll(|_| usize::MAX),
             _ => {}
+        }
+    }
+
+    fn scroll(&mut self, to: impl Fn(usize) -> usize) {
+        let view = &self.follower.view;
+        let (scrolled, rows) = match self.focus {
+            Focus::Zones => (&mut self.zones_scrolled, view.zones.len()),
+            Focus::Threads | Focus::Ports => (&mut self.ports_scrolled, view.ports.len()),
+        };
+        *scrolled = to(*scrolled).min(rows.saturating_sub(1));
+    }
+
+    /// The next table in a circle; without zones there is none of them.
+    fn next_focus(&self) -> Focus {
+        match self.focus {
+            Focus::Threads if !self.follower.view.zones.is_empty() => Focus::Zones,
+            Focus::Threads | Focus::Zones => Focus::Ports,
+            Focus::Ports => Focus::Threads,
         }
     }
 
     fn sorting(&mut self) -> &mut Sorting {
         match self.focus {
-            Focus::Threads => &mut self.threads_by,
-            Focus::Ports => &mut self.ports_by,
+            Focus::Threads => &mut self.by.threads,
+            Focus::Zones => &mut self.by.zones,
+            Focus::Ports => &mut self.by.ports,
         }
     }
 
     /// Sorts by the next or the previous column, or by none between the last and the first.
     fn sort_by_next(&mut self, forward: bool) {
         let view = &self.follower.view;
-        let table = if self.focus == Focus::Ports { text::ports(view) } else { text::threads(view) };
+        let table = match self.focus {
+            Focus::Threads => text::threads(view),
+            Focus::Zones => text::zones(view),
+            Focus::Ports => text::ports(view),
+        };
         let columns = table.headings.len();
         let sorting = self.sorting();
         sorting.column = match (sorting.column, forward) {
@@ -102,11 +125,17 @@ impl Screen {
         }));
         lines.extend(view.datapaths.iter().flat_map(text::datapath).map(Line::from));
         lines.push(Line::default());
-        let (mut threads, mut ports) = (text::threads(view), text::ports(view));
-        threads.sort(self.threads_by);
-        ports.sort(self.ports_by);
+        let (mut threads, mut zones, mut ports) = (text::threads(view), text::zones(view), text::ports(view));
+        threads.sort(self.by.threads);
+        zones.sort(self.by.zones);
+        ports.sort(self.by.ports);
         lines.extend(self.table(&threads, Focus::Threads));
         lines.push(Line::default());
+        if !zones.rows.is_empty() {
+            let shown = self.table(&zones, Focus::Zones);
+            lines.extend(scrolled(shown, self.zones_scrolled, ZONES_SHOWN));
+            lines.push(Line::default());
+        }
         let [top, rest, keys] = Layout::vertical([
             Constraint::Length(u16::try_from(lines.len()).unwrap_or(u16::MAX)),
             Constraint::Min(2),
@@ -114,7 +143,9 @@ impl Screen {
         ])
         .areas(frame.area());
         frame.render_widget(Paragraph::new(lines), top);
-        self.draw_ports(frame, rest, &ports);
+        let lines = self.table(&ports, Focus::Ports);
+        let shown = usize::from(rest.height).saturating_sub(1);
+        frame.render_widget(Paragraph::new(scrolled(lines, self.ports_scrolled, shown)), rest);
         frame.render_widget(Paragraph::new(KEYS).style(Style::new().add_modifier(Modifier::DIM)), keys);
     }
 
@@ -123,18 +154,13 @@ impl Screen {
         if self.paused { head + " (paused)" } else { head }
     }
 
-    fn draw_ports(&self, frame: &mut Frame<'_>, area: Rect, ports: &Table) {
-        let mut lines = self.table(ports, Focus::Ports);
-        let shown = usize::from(area.height).saturating_sub(1);
-        // Visible rows are not scrolled away.
-        let above = self.scrolled.min(ports.rows.len().saturating_sub(shown));
-        lines.drain(1..=above);
-        frame.render_widget(Paragraph::new(lines), area);
-    }
-
     /// Headings and rows; highlights the headings of the table that keys sort, and the sort column.
     fn table(&self, table: &Table, which: Focus) -> Vec<Line<'static>> {
-        let by = if which == Focus::Ports { self.ports_by } else { self.threads_by };
+        let by = match which {
+            Focus::Threads => self.by.threads,
+            Focus::Zones => self.by.zones,
+            Focus::Ports => self.by.ports,
+        };
         let focused = if which == self.focus { Modifier::BOLD } else { Modifier::empty() };
         let mut rows = table.aligned().into_iter();
         let heading = |(column, text): (usize, String)| {
@@ -148,4 +174,12 @@ impl Screen {
         lines.extend(rows.map(|row| Line::from(row.join("  "))));
         lines
     }
+}
+
+/// Headings and `shown` rows of a table at most, below `above` others. Rows that fit are not scrolled away.
+fn scrolled(mut table: Vec<Line<'static>>, above: usize, shown: usize) -> Vec<Line<'static>> {
+    let above = above.min(table.len().saturating_sub(1 + shown));
+    table.drain(1..=above);
+    table.truncate(1 + shown);
+    table
 }

@@ -53,8 +53,8 @@ fn rates_are_differences_over_the_interval() {
         (Some(300.0), Some(240_000.0), Some(7.0), Some(5600.0))
     );
     assert_eq!((p.dropped, p.waiting), (Some(12.0), 3));
-    assert_eq!(p.drops, [("rules".to_string(), 10.0), ("tx_down".to_string(), 2.0)].into());
-    assert_eq!(p.drops_total["meter"], 4);
+    assert_eq!(p.drops.rates, [("rules".to_string(), 10.0), ("tx_down".to_string(), 2.0)].into());
+    assert_eq!(p.drops.totals["meter"], 4);
     let d = &view.datapaths[0];
     assert_eq!((d.hits, d.misses, d.lost), (Some(980.0), Some(20.0), Some(5.0)));
     assert_eq!((d.answers, d.answer_us, d.installed), (Some(15.0), Some(40.0), 4));
@@ -152,8 +152,8 @@ Upcalls: 15/s answered after 40 us, 5/s lost
 
 #[test]
 fn the_plain_screen_and_the_json() {
-    assert_eq!(text::plain(&view(), Sorting::default(), Sorting::default()), PLAIN);
-    let sorted = text::plain(&view(), Sorting::default(), sorting(Some("rx BIT/s")).unwrap().1);
+    assert_eq!(text::plain(&view(), Orders::default()), PLAIN);
+    let sorted = text::plain(&view(), sorting(Some("rx BIT/s")).unwrap());
     assert!(sorted.find("p1 ").unwrap() < sorted.find("p0 ").unwrap(), "{sorted}");
     let json: Value = serde_json::from_str(&text::json(&view())).unwrap();
     assert_eq!(json["interval_s"], json!(2.0));
@@ -165,7 +165,7 @@ fn the_plain_screen_and_the_json() {
 }
 
 fn live_screen() -> Screen {
-    let mut screen = Screen::new(Sorting::default(), Sorting::default());
+    let mut screen = Screen::new(Orders::default());
     screen.follower.take(SECOND, Ok(reading(1, 10)));
     screen.follower.take(3 * SECOND, Ok(reading(1, 12)));
     screen
@@ -220,27 +220,27 @@ fn keys() {
     assert!(!screen.paused);
     // Sorting: columns in a circle, with none in between.
     press(&mut screen, &[KeyCode::Right; 4]);
-    assert_eq!(screen.ports_by, Sorting { column: Some(3), reversed: false });
+    assert_eq!(screen.by.ports, Sorting { column: Some(3), reversed: false });
     let first = |screen: &Screen| drawn(screen, 80, 24)[9].split(' ').next().unwrap().to_string();
     assert_eq!(first(&screen), "p1");
     press(&mut screen, &[KeyCode::Char('r')]);
     assert_eq!(first(&screen), "p2");
     press(&mut screen, &[KeyCode::Left; 4]);
-    assert_eq!(screen.ports_by.column, None);
+    assert_eq!(screen.by.ports.column, None);
     press(&mut screen, &[KeyCode::Left]);
-    assert_eq!(screen.ports_by.column, Some(9));
+    assert_eq!(screen.by.ports.column, Some(9));
     press(&mut screen, &[KeyCode::Right, KeyCode::Tab, KeyCode::Right]);
     assert_eq!(
-        (screen.ports_by.column, screen.threads_by.column, screen.focus),
+        (screen.by.ports.column, screen.by.threads.column, screen.focus),
         (None, Some(0), Focus::Threads)
     );
     // Scrolling stops at both ends, and shows everything that fits.
     press(&mut screen, &[KeyCode::Down, KeyCode::Down, KeyCode::Down, KeyCode::Up]);
-    assert_eq!(screen.scrolled, 1);
+    assert_eq!(screen.ports_scrolled, 1);
     assert!(drawn(&screen, 80, 11)[9].starts_with("p1"));
     assert!(drawn(&screen, 80, 24)[9].starts_with("p0"));
     press(&mut screen, &[KeyCode::PageUp]);
-    assert_eq!(screen.scrolled, 0);
+    assert_eq!(screen.ports_scrolled, 0);
     assert!(!screen.over);
     screen.key(KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL));
     assert!(screen.over);
@@ -262,7 +262,86 @@ fn words_on_the_command_line() {
         assert!(parse_delay(bad).is_err(), "{bad}");
     }
     assert_eq!(sorting(None).unwrap(), Default::default());
-    assert_eq!(sorting(Some("Busy")).unwrap().0.column, Some(3));
+    assert_eq!(sorting(Some("Busy")).unwrap().threads.column, Some(3));
     let refused = sorting(Some("x")).unwrap_err().to_string();
     assert!(refused.contains("no such column") && refused.contains("Lookups/hit"), "{refused}");
+}
+
+/// A daemon with connections after that many seconds: zone 7 at its limit, and `others` idle zones.
+fn tracking(n: u64, others: u64) -> StatusModel {
+    let counts = |connections: u64, per_s: u64, refused_per_s: u64| {
+        json!({"connections": connections, "created": per_s * n + connections, "ended": per_s * n,
+            "refused": {"full": 2, "zone_limit": refused_per_s * n}})
+    };
+    let mut zones = vec![
+        json!({"zone": 3, "limit": null, "counts": counts(1, 50, 0)}),
+        json!({"zone": 7, "limit": 90, "counts": counts(90, 4, 2000)}),
+    ];
+    zones.extend((0..others).map(|z| json!({"zone": 100 + z, "limit": null, "counts": counts(0, 0, 0)})));
+    let mut status = status_of(1, n);
+    status["datapaths"][0]["connections"] =
+        json!({"maximum": 3_000_000, "all": counts(91, 54, 2000), "zones_used": zones.len(), "zones": zones});
+    StatusModel::from_json(&status).unwrap()
+}
+
+#[test]
+fn zones_of_connections() {
+    let view = View::between(&tracking(10, 0), &tracking(12, 1), 2 * SECOND);
+    let plain = text::plain(&view, Orders::default());
+    let expected = "
+Connections: 91, at most 3000000; 54/s created, 54/s ended, 2.0k/s refused
+
+  Thread";
+    assert!(plain.contains(expected), "{plain}");
+    // Zone 100 was not listed before.
+    let expected = "
+  Zone  Connections  Limit  New/s  Ended/s  Refused/s  Refused by reason
+  7              90     90      4        4       2.0k  zone_limit 2.0k/s
+  3               1      -     50       50          0  full 2
+  100             0      -      -        -          -  full 2
+
+  Port";
+    assert!(plain.contains(expected), "{plain}");
+    let sorted = text::plain(&view, sorting(Some("new/s")).unwrap());
+    assert!(sorted.find("\n  3 ").unwrap() < sorted.find("\n  7 ").unwrap(), "{sorted}");
+    let json: Value = serde_json::from_str(&text::json(&view)).unwrap();
+    assert_eq!(json["datapaths"][0]["connections"]["refused_per_s"], json!(2000.0));
+    assert_eq!(json["zones"][0]["refusals_per_s"], json!({"zone_limit": 2000.0}));
+    assert_eq!(
+        (&json["zones"][1]["limit"], &json["zones"][2]["created_per_s"]),
+        (&Value::Null, &Value::Null)
+    );
+    // Without a tracker that counts, there is no line and no table.
+    assert_eq!((self::view().zones.len(), &self::view().datapaths[0].connections), (0, &None));
+    assert!(!PLAIN.contains("Connections") && !PLAIN.contains("Zone"));
+}
+
+#[test]
+fn zones_are_scrolled_and_sorted_by_keys() {
+    let mut screen = Screen::new(Orders::default());
+    screen.follower.take(SECOND, Ok(tracking(10, 20)));
+    screen.follower.take(3 * SECOND, Ok(tracking(12, 20)));
+    let zones = |screen: &Screen| -> Vec<String> {
+        let lines = drawn(screen, 100, 40);
+        let from = lines.iter().position(|line| line.starts_with("Zone")).unwrap() + 1;
+        let rows = lines[from..].iter().take_while(|line| !line.is_empty());
+        rows.map(|line| line.split(' ').next().unwrap().to_string()).collect()
+    };
+    assert_eq!(zones(&screen), ["7", "3", "100", "101", "102", "103", "104", "105"]);
+    // Threads, then zones.
+    press(&mut screen, &[KeyCode::Tab, KeyCode::Tab]);
+    assert_eq!(screen.focus, Focus::Zones);
+    press(&mut screen, &[KeyCode::Down, KeyCode::PageDown]);
+    assert_eq!((screen.zones_scrolled, screen.ports_scrolled), (11, 0));
+    assert_eq!(zones(&screen), ["109", "110", "111", "112", "113", "114", "115", "116"]);
+    press(&mut screen, &[KeyCode::End]);
+    assert_eq!((screen.zones_scrolled, zones(&screen).last().unwrap().as_str()), (21, "119"));
+    press(&mut screen, &[KeyCode::Home, KeyCode::Right, KeyCode::Char('r')]);
+    assert_eq!(screen.by.zones, Sorting { column: Some(0), reversed: true });
+    assert_eq!(zones(&screen)[..3], ["3", "7", "100"]);
+    press(&mut screen, &[KeyCode::Tab, KeyCode::Down]);
+    assert_eq!((screen.focus, screen.ports_scrolled, screen.zones_scrolled), (Focus::Ports, 1, 0));
+    for (width, height) in [(1, 1), (3, 200), (500, 2), (20, 9), (80, 16)] {
+        assert_eq!(drawn(&screen, width, height).len(), usize::from(height));
+    }
 }

@@ -10,7 +10,8 @@ pub(crate) fn program() -> String {
     beside.to_str().unwrap().to_string()
 }
 
-fn sluice(daemon: &Daemon, words: &[&str]) -> String {
+/// Output of `sluice`, at this daemon.
+pub(crate) fn sluice(daemon: &Daemon, words: &[&str]) -> String {
     daemon.tool(&program()).args(words).run().unwrap().stdout
 }
 

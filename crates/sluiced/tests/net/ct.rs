@@ -1,9 +1,11 @@
 //! Rules that track connections, on the userspace datapath with real traffic.
 
-use std::net::{Ipv4Addr, TcpStream};
+use std::net::{Ipv4Addr, TcpStream, UdpSocket};
 
+use serde_json::Value;
 use testkit::{Cmd, RunDir, require_netns, require_programs, skip, wait_for};
 
+use crate::cli::{program, sluice};
 use crate::ct_lab::{self, FIREWALL, Kind, Lab};
 use crate::helpers::{LIMIT, appctl};
 
@@ -49,6 +51,92 @@ fn fragments_are_tracked_as_datagrams() {
     appctl(&lab.daemon, "dpctl/ipf-set-disabled v4");
     let lost = lab.net.hosts[0].netns.run("ping", &["-c1", "-W1", "-s4000", &target]);
     assert!(lost.is_err(), "{}", lab.state());
+}
+
+/// Connections of the datapath in `sluice status --json`.
+fn connections(lab: &Lab) -> Value {
+    let status: Value = serde_json::from_str(&sluice(&lab.daemon, &["status", "--json"])).unwrap();
+    status["datapaths"][0]["connections"].clone()
+}
+
+/// Sends datagrams to ports 5005 and 5006 from three source ports, which belong to zones 5 and 6.
+fn send(lab: &Lab, from: &[UdpSocket]) {
+    for socket in from {
+        for port in [5005, 5006] {
+            // The first packet may be lost: neighbours are unknown, and nobody listens.
+            let _unsent = socket.send_to(b"hello", (lab.address(1), port));
+        }
+    }
+}
+
+#[test]
+fn the_status_shows_connections_and_refusals_by_zone() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-appctl", program().as_str());
+    let lab = Lab::new(Kind::Userspace, "ip actions=drop");
+    assert_eq!(connections(&lab), Value::Null);
+    assert!(!sluice(&lab.daemon, &["status", "--interval=0"]).contains("Connections"));
+    appctl(&lab.daemon, "dpctl/ct-set-limits zone=6,limit=2");
+    lab.rules(
+        "udp,in_port=1,udp_dst=5005 actions=ct(commit,zone=5),2
+         udp,in_port=1,udp_dst=5006 actions=ct(commit,zone=6),2",
+    );
+    let bind = || UdpSocket::bind((lab.address(0), 0)).unwrap();
+    let from = lab.net.hosts[0].netns.enter(|| [bind(), bind(), bind()]).unwrap();
+    let mut shown = Value::Null;
+    wait_for(LIMIT, "connections of both zones, and a refusal", || {
+        send(&lab, &from);
+        shown = connections(&lab);
+        let of = |zone: usize| &shown["zones"][zone]["counts"];
+        of(0)["connections"] == 3
+            && of(1)["connections"] == 2
+            && of(1)["refused"]["zone_limit"].as_u64() > Some(0)
+    })
+    .unwrap_or_else(|e| panic!("{e}: {shown:#}"));
+    let zones: Vec<_> =
+        [0, 1].map(|n| (shown["zones"][n]["zone"].as_u64(), &shown["zones"][n]["limit"])).into();
+    assert_eq!(zones, [(Some(5), &Value::Null), (Some(6), &Value::from(2))], "{shown:#}");
+    assert_eq!((&shown["zones_used"], &shown["maximum"]), (&Value::from(2), &Value::from(3_000_000)));
+    assert_eq!((&shown["all"]["created"], &shown["all"]["ended"]), (&Value::from(5), &Value::from(0)));
+    assert_eq!(shown["zones"][0]["counts"]["refused"]["zone_limit"], 0);
+    // The counter of all zones is the sum.
+    let refused = connections(&lab)["all"]["refused"]["zone_limit"].as_u64().unwrap();
+    wait_for(LIMIT, "the counter", || {
+        let coverage = appctl(&lab.daemon, "coverage/show");
+        let line = coverage.lines().find(|l| l.starts_with("conntrack_zone_full")).unwrap_or_default();
+        line.split_whitespace().last().and_then(|n| n.parse().ok()) >= Some(refused)
+    })
+    .unwrap();
+
+    appctl(&lab.daemon, "dpctl/flush-conntrack zone=5");
+    let screen = sluice(&lab.daemon, &["status", "--interval=0"]);
+    let words: Vec<String> =
+        screen.lines().map(|l| l.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    assert!(screen.contains("\nConnections: 2, at most 3000000; 5 created, 3 ended, "), "{screen}");
+    assert!(words.iter().any(|l| l == "5 0 - 3 3 0"), "{screen}");
+    assert!(words.iter().any(|l| l.starts_with("6 2 2 2 0 ")), "{screen}");
+
+    // Rates, while packets are refused.
+    let mut top = Value::Null;
+    std::thread::scope(|s| {
+        let (stop, stopped) = std::sync::mpsc::channel::<()>();
+        let (lab, from) = (&lab, &from);
+        s.spawn(move || {
+            let pause = std::time::Duration::from_millis(10);
+            while stopped.recv_timeout(pause) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+                send(lab, from);
+            }
+        });
+        wait_for(LIMIT, "refusals a second", || {
+            top = serde_json::from_str(&sluice(&lab.daemon, &["top", "--json", "-d", "0.3"])).unwrap();
+            let zones = top["zones"].as_array().unwrap();
+            let zone = zones.iter().find(|z| z["zone"] == 6).unwrap();
+            zone["refused_per_s"].as_f64() > Some(1.0) && zone["refusals_per_s"]["zone_limit"].is_f64()
+        })
+        .unwrap_or_else(|e| panic!("{e}: {top:#}"));
+        drop(stop);
+    });
+    assert_eq!(top["datapaths"][0]["connections"]["maximum"], 3_000_000);
 }
 
 /// Whether there is a server of FTP; reports a skip otherwise.
