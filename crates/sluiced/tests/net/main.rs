@@ -9,6 +9,7 @@ mod cli;
 mod commands;
 mod connections;
 mod ct;
+mod ct_balancer;
 mod ct_lab;
 mod daemon;
 mod database;
