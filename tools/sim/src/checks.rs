@@ -321,6 +321,13 @@ fn packet_within(key: &FlowKey, mask: &KeyMask, rng: &mut Rng) -> Option<(FlowKe
         skb_priority: if key.has(shape::ARP) { key.arp.skb_priority } else { 0 },
         dp_hash: key.base.dp_hash,
     };
-    let packet = key_of(&frame, &md, VLAN_LIMIT);
+    let mut packet = key_of(&frame, &md, VLAN_LIMIT);
+    (packet.base.ct_state, packet.base.ct_zone) = (mixed.base.ct_state, mixed.base.ct_zone);
+    packet.base.ct_mark = mixed.base.ct_mark;
+    if key.has(shape::CT) {
+        packet.base.shape |= shape::CT;
+        packet.ct = mixed.ct;
+        packet.ct.pad = [0; 3];
+    }
     key.masked(mask).matches(mask, &packet).then_some((packet, frame))
 }

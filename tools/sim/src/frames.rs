@@ -272,6 +272,39 @@ pub(crate) fn checksums_valid(frame: &[u8]) -> bool {
     }
 }
 
+/// Computes the checksums of a frame anew that [`checksums_valid`] verifies.
+pub(crate) fn recompute_checksums(frame: &mut [u8]) {
+    let (fields, key, layout, bare) = checksum_fields(frame);
+    let b = &key.base;
+    let moved = frame.len() - bare.len();
+    let v4 = b.dl_type == h::ETH_TYPE_IP;
+    for (at, len) in fields {
+        let l3 = usize::from(layout.l3) + moved;
+        if v4 && at == l3 + 10 {
+            frame[at..at + len].fill(0);
+            let sum = checksum(&frame[l3..l3 + h::IPV4_HEADER_BYTES]);
+            frame[at..at + len].copy_from_slice(&sum.to_be_bytes());
+        } else if len == 2 && b.nw_frag == 0 {
+            frame[at..at + len].fill(0);
+            let l4 = &frame[usize::from(layout.l4) + moved..];
+            let has_pseudo = matches!(b.nw_proto, h::IPPROTO_TCP | h::IPPROTO_UDP | h::IPPROTO_ICMPV6);
+            let covered = match (has_pseudo, v4) {
+                (false, _) => sum(l4, 0),
+                (true, true) => {
+                    let addresses = [b.nw_src.to_be_bytes(), b.nw_dst.to_be_bytes()];
+                    sum(l4, pseudo(&addresses[0], &addresses[1], b.nw_proto, l4.len()))
+                }
+                (true, false) => sum(l4, pseudo(&key.ipv6.src, &key.ipv6.dst, b.nw_proto, l4.len())),
+            };
+            let sum = match !fold(covered) {
+                0 if b.nw_proto == h::IPPROTO_UDP => 0xffff,
+                n => n,
+            };
+            frame[at..at + len].copy_from_slice(&sum.to_be_bytes());
+        }
+    }
+}
+
 /// Number of hosts in the traffic.
 pub(crate) const HOSTS: u64 = 8;
 
