@@ -108,7 +108,10 @@ impl World {
             let is = Outcome { mask: flow.mask, actions: flow.actions.to_vec() };
             // The revalidator keeps a mask that is more exact than the tables now require: only fewer packets
             // share the flow.
-            let holds = |now: &Outcome| now.actions == is.actions && is.mask.covers(&now.mask);
+            let frame = compose(&flow.key, Mark { checksums_ok: false, stream: 0, number: 0 });
+            let holds = |now: &Outcome| {
+                equivalent(&now.actions, &is.actions, &flow.key, &frame) && is.mask.covers(&now.mask)
+            };
             if now.as_ref().is_some_and(|now| !holds(now)) {
                 self.violation(Invariant::Staleness, || {
                     let of = fields(&flow.key);

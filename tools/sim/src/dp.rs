@@ -198,6 +198,7 @@ impl Inner {
             ambiguous: false,
         };
         plain(twin, &result, &mut env);
+        env.tracking.differs |= env.ambiguous;
         *comparable &= !env.ambiguous && !env.tracking.differs;
         let (comparable, expected) = (*comparable, env.effects);
         if comparable {

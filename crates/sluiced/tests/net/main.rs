@@ -10,6 +10,7 @@ mod commands;
 mod connections;
 mod ct;
 mod ct_balancer;
+mod ct_hostile;
 mod ct_lab;
 mod daemon;
 mod database;
