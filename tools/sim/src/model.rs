@@ -2,7 +2,7 @@
 //! after the other on plain bytes, without caches, subtables, batches or incremental checksums. Each call of
 //! both is compared.
 
-use crate::frames::{checksums_valid, key_of, recompute_checksums, without_checksums};
+use crate::frames::{key_of, recompute_checksums, valid_checksums, without_checksums};
 use crate::tracking::PlainTracking;
 use datapath::{ACTION_NESTING_MAX, ACTIONS_MAX, RECIRC_DEPTH_MAX};
 use dpif::actions::{CheckPktLen, CloneAction, Meter, Output, PopVlan, PushVlan, Recirc, Trunc, Userspace};
@@ -420,7 +420,8 @@ fn pop_tag(frame: &mut Vec<u8>) -> bool {
 /// Whether the action has an effect outside of the packet.
 fn has_effect(a: &DpAction) -> bool {
     let delivers = matches!(a, DpAction::Output(_) | DpAction::Userspace(_) | DpAction::Recirc(_));
-    delivers || matches!(a, DpAction::Clone(_) | DpAction::CheckPktLen(_) | DpAction::Meter(_))
+    delivers
+        || matches!(a, DpAction::Clone(_) | DpAction::CheckPktLen(_) | DpAction::Meter(_) | DpAction::Ct(_))
 }
 
 /// Whether a core accepts the list, at nesting level `depth`, with `total` actions so far.
@@ -468,11 +469,9 @@ fn put_bytes(frame: &mut [u8], at: usize, value: &[u8], mask: &[u8]) -> Option<(
 
 /// Rewrites a header; checksums that were right follow. `None`: the frame misses it.
 pub(crate) fn rewrite(frame: &mut [u8], set: &SetAction) -> Option<()> {
-    let right = checksums_valid(frame);
+    let right = valid_checksums(frame);
     rewrite_fields(frame, set)?;
-    if right {
-        recompute_checksums(frame);
-    }
+    recompute_checksums(frame, right);
     Some(())
 }
 

@@ -596,7 +596,7 @@ impl World {
             let at = frame.len() - 8;
             frame[at..].copy_from_slice(&self.next_number.to_be_bytes());
             // The checksum covers the number.
-            crate::frames::recompute_checksums(frame);
+            crate::frames::recompute_checksums(frame, [true; 2]);
             self.next_number += 1;
         }
     }
