@@ -1,7 +1,9 @@
 //! Everyday traffic through translations of the userspace datapath: many short connections, TFTP, ICMP errors.
 
+use std::collections::BTreeSet;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Shutdown, TcpListener, TcpStream, UdpSocket};
+use std::sync::Mutex;
 
 use testkit::{patience, require_netns, require_programs, wait_for};
 
@@ -46,15 +48,15 @@ fn tell_addresses(listener: &TcpListener, connections: usize) {
     });
 }
 
-/// One connection: a question, the end of the stream, the answer.
-fn ask(to: (Ipv4Addr, u16), question: &[u8]) -> String {
+/// One connection: a question, the end of the stream, the answer. Returns the client's port, too.
+fn ask(to: (Ipv4Addr, u16), question: &[u8]) -> (String, u16) {
     let mut stream = TcpStream::connect(to).unwrap();
     stream.set_read_timeout(Some(patience(LIMIT * 3))).unwrap();
     stream.write_all(question).unwrap();
     stream.shutdown(Shutdown::Write).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
-    answer
+    (answer, stream.local_addr().unwrap().port())
 }
 
 #[test]
@@ -65,16 +67,21 @@ fn many_short_connections_pass_a_translated_source() {
     let each = if testkit::long() { 200 } else { 20 };
     let listener = lab.listen(1, 5001);
     let to = (lab.address(1), 5001);
+    // The kernel may choose a port again.
+    let ports = Mutex::new(BTreeSet::new());
     let (client, server) = (&lab.net.hosts[0].netns, &lab.net.hosts[1].netns);
     std::thread::scope(|scope| {
         scope.spawn(|| server.enter(|| tell_addresses(&listener, CLIENTS * each)).unwrap());
         let all = || {
             std::thread::scope(|scope| {
                 for n in 0..CLIENTS {
+                    let ports = &ports;
                     scope.spawn(move || {
                         for m in 0..each {
                             let question = format!(" {n} {m}");
-                            assert_eq!(ask(to, question.as_bytes()), format!("{other}{question}"));
+                            let (answer, port) = ask(to, question.as_bytes());
+                            assert_eq!(answer, format!("{other}{question}"));
+                            ports.lock().unwrap().insert(port);
                         }
                     });
                 }
@@ -85,7 +92,8 @@ fn many_short_connections_pass_a_translated_source() {
     // Each was translated, and is about to be forgotten.
     let tracked = lab.connections();
     let ours = tracked.lines().filter(|l| l.contains(&format!("dst={other},sport=5001,"))).count();
-    assert_eq!(ours, CLIENTS * each, "{tracked}");
+    let ports = ports.into_inner().unwrap();
+    assert_eq!(ours, ports.len(), "{tracked}");
     assert!(!tracked.contains("ESTABLISHED"), "{tracked}");
     assert_eq!(appctl(&lab.daemon, "coverage/read-counter conntrack_nat_exhausted"), "0\n");
 }
