@@ -85,6 +85,20 @@ impl World {
         self.backer.recirc_release(&held);
     }
 
+    /// Whether packets that match `key` under `mask` translate to the same actions.
+    fn packets_agree(&mut self, key: &FlowKey, mask: &KeyMask, expected: &Outcome) -> bool {
+        let mut rng = self.rng.fork();
+        let mut held = Vec::new();
+        let agree = (0..KEYS_PER_FLOW).all(|_| {
+            packet_within(key, mask, &mut rng).is_none_or(|(other, frame)| {
+                let got = self.outcome(&other, &mut held);
+                got.is_some_and(|got| equivalent(&got.actions, &expected.actions, &other, &frame))
+            })
+        });
+        self.backer.recirc_release(&held);
+        agree
+    }
+
     /// Checks that, a second after the last change, all flows agree with the tables. `false`: too early to
     /// tell.
     pub(crate) fn check_staleness(&mut self) -> bool {
@@ -106,11 +120,12 @@ impl World {
             let now = self.outcome(&flow.key, &mut held);
             self.backer.recirc_release(&held);
             let is = Outcome { mask: flow.mask, actions: flow.actions.to_vec() };
-            // The revalidator keeps a mask that is more exact than the tables now require: only fewer packets
-            // share the flow.
             let frame = compose(&flow.key, Mark { checksums_ok: false, stream: 0, number: 0 });
-            let holds = |now: &Outcome| {
-                equivalent(&now.actions, &is.actions, &flow.key, &frame) && is.mask.covers(&now.mask)
+            // The revalidator keeps a mask that is more exact than the tables now require: only fewer packets share the
+            // flow. It also keeps one that excludes other rules by other fields, if its packets agree.
+            let mut holds = |now: &Outcome| {
+                equivalent(&now.actions, &is.actions, &flow.key, &frame)
+                    && (is.mask.covers(&now.mask) || self.packets_agree(&flow.key, &is.mask, now))
             };
             if now.as_ref().is_some_and(|now| !holds(now)) {
                 self.violation(Invariant::Staleness, || {
