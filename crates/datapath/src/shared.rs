@@ -6,6 +6,7 @@ use conntrack::Tracker;
 use conntrack::ipf::{Ipf, OutOfRange};
 use dpif::{FragmentList, FragmentStatus};
 use std::sync::OnceLock;
+use sync::{AtomicU32, Ordering};
 
 /// See the module.
 pub struct DpShared {
@@ -15,18 +16,39 @@ pub struct DpShared {
     /// Made when first used: it takes some megabytes.
     tracker: OnceLock<Tracker>,
     fragments: OnceLock<Ipf<Fragment>>,
+    /// Ports that share the kept places of the tracker.
+    ports: AtomicU32,
 }
 
 impl DpShared {
     /// Without meters and connections; `seed` is secret.
     pub fn new(seed: u64) -> DpShared {
-        DpShared { meters: meter::none(), seed, tracker: OnceLock::new(), fragments: OnceLock::new() }
+        DpShared {
+            meters: meter::none(),
+            seed,
+            tracker: OnceLock::new(),
+            fragments: OnceLock::new(),
+            ports: AtomicU32::new(1),
+        }
     }
 
     /// Its connection tracker.
     #[inline]
     pub fn tracker(&self) -> &Tracker {
-        self.tracker.get_or_init(|| Tracker::new(self.seed))
+        self.tracker.get_or_init(|| {
+            let tracker = Tracker::new(self.seed);
+            tracker.set_ports(self.ports.load(Ordering::Relaxed));
+            tracker
+        })
+    }
+
+    /// Sets the number of ports, which share the kept places of the tracker. Repeat it: a tracker that is made meanwhile
+    /// may miss a change.
+    pub fn set_ports(&self, ports: u32) {
+        self.ports.store(ports, Ordering::Relaxed);
+        if let Some(tracker) = self.tracker.get() {
+            tracker.set_ports(ports);
+        }
     }
 
     /// Whether connections or fragments are, or were, there.

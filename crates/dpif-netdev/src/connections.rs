@@ -4,6 +4,7 @@
 //! table is nearly full. Lookups never find an expired connection, so the interval affects memory and limits only.
 
 use super::UserspaceDatapath;
+use super::pool::State;
 use conntrack::ipf::OutOfRange;
 use conntrack::{CONNECTIONS_MAX_DEFAULT, Cursor, Key, NoSuchPolicy, Tracker};
 use datapath::DpShared;
@@ -97,6 +98,11 @@ fn limit_of(tracker: &Tracker, zone: CtZone) -> CtLimit {
 }
 
 impl UserspaceDatapath {
+    /// Shares the kept places of the tracker among all ports.
+    pub(super) fn share_connections(&self, state: &State) {
+        self.shared().set_ports(state.ports.len() as u32);
+    }
+
     fn shared(&self) -> &DpShared {
         &self.pool.factory.shared
     }

@@ -197,6 +197,8 @@ impl Datapath for UserspaceDatapath {
         };
         self.pool.offload_port(&open);
         s.ports.insert(open);
+        // Before its first packet: it must not take places that are kept for others.
+        self.share_connections(s);
         self.pool.place(s, Scope::New, queues, &[]);
         Ok(number)
     }
@@ -212,6 +214,7 @@ impl Datapath for UserspaceDatapath {
         self.upcall_queues.port_del(port);
         probes::port_removed(port);
         let open = s.ports.remove(port);
+        self.share_connections(s);
         if let Some(open) = open.iter().find(|open| open.dummy.is_some()) {
             self.dummy_ports.remove(&open.info.name);
         }

@@ -90,6 +90,11 @@ impl Ports {
         std::mem::take(&mut self.0).into_values().collect()
     }
 
+    /// Their number.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// All of them, by number.
     pub(crate) fn infos(&self) -> Vec<PortInfo> {
         self.0.values().map(|p| p.info.clone()).collect()

@@ -71,9 +71,7 @@ impl Provider for UserspaceDatapath {
     fn tick(&self) {
         self.pool.cores.main.tick();
         self.pool.balance();
-        if let Some(tracker) = self.pool.factory.shared.tracker_in_use() {
-            tracker.set_ports(lock(&self.pool.state).ports.infos().len() as u32);
-        }
+        self.share_connections(&lock(&self.pool.state));
         if let Err(e) = self.sweeper.tick(&self.pool.factory.shared) {
             log::error!("{}: cannot start the thread ct_clean, so expired connections stay: {e}", self.name);
         }

@@ -5,11 +5,13 @@ use crate::frames::{BUNDLE_MAC, Mark, checksums_valid, without_checksums};
 use crate::model::{Effects, Env, PlainCore, PlainMeter, PlainMeters, UpcallSeen};
 use crate::report::{Broken, Invariant, Violations};
 use crate::rng::Rng;
+use crate::tracking::{LONGEST_MS, PlainTracking};
 use crate::upcall_queues::UpcallQueues;
+use conntrack::Tracker;
 use datapath::{DpShared, Pmd, PmdConfig, PmdIo, PmdTuning, TxReport};
 use dpif::{
-    Capabilities, CtCapabilities, Datapath, DpifError, DpifOp, DropReason, MeterConfig, MeterStats, OpBatch,
-    OpResult, PmdId, PortInfo, PortSpec, PortStats, PutMode, ReplySink, Ticket, Upcall, UpcallSink,
+    Capabilities, CtCapabilities, CtCounts, Datapath, DpifError, DpifOp, DropReason, MeterConfig, MeterStats,
+    OpBatch, OpResult, PmdId, PortInfo, PortSpec, PortStats, PutMode, ReplySink, Ticket, Upcall, UpcallSink,
 };
 use flow::{DpPort, Ufid};
 use packet::{Packet, PacketBatch, PacketPool};
@@ -32,6 +34,8 @@ pub(crate) struct DpConfig {
     pub(crate) parked_per_ticket: usize,
     pub(crate) parked: usize,
     pub(crate) check_order: bool,
+    /// Maximum number of connections, if packets are tracked.
+    pub(crate) connections: Option<u32>,
     pub(crate) broken: Option<Broken>,
 }
 
@@ -79,6 +83,7 @@ pub(crate) struct Inner {
     pub(crate) totals: Totals,
     pub(crate) now_us: u64,
     meters: PlainMeters,
+    pub(crate) tracking: PlainTracking,
     config: DpConfig,
     rng: Rng,
     /// Number of the last frame of a stream sent to a port.
@@ -186,13 +191,15 @@ impl Inner {
         let mut env = Env {
             now_us,
             meters: &mut self.meters,
+            tracking: &mut self.tracking,
             accepted,
             effects: Effects::default(),
             counted: &mut counted,
             ambiguous: false,
         };
         plain(twin, &result, &mut env);
-        *comparable &= !env.ambiguous;
+        env.tracking.differs |= env.ambiguous;
+        *comparable &= !env.ambiguous && !env.tracking.differs;
         let (comparable, expected) = (*comparable, env.effects);
         if comparable {
             self.compare(core, &expected, &sent, &upcalls);
@@ -424,6 +431,16 @@ impl Inner {
 impl SimDatapath {
     pub(crate) fn new(config: DpConfig, seed: u64) -> SimDatapath {
         let shared = Arc::new(DpShared::new(seed));
+        // The plain cores hold no fragments.
+        [false, true].into_iter().for_each(|v6| shared.set_reassembly(v6, false));
+        let mut tracking = PlainTracking::new(seed);
+        if let Some(max) = config.connections {
+            shared.tracker().set_max_connections(max);
+            tracking.tracker().set_max_connections(max);
+        }
+        // A group tracks its packets before others that arrived in between.
+        let group = if config.connections.is_some() { seed.is_multiple_of(4) } else { seed & 32 == 0 };
+        tracking.differs = group && config.connections.is_some();
         let core = |id: PmdId| {
             let pmd_config = PmdConfig {
                 flow_limit_hard: config.flow_limit_hard,
@@ -436,7 +453,7 @@ impl SimDatapath {
                 tuning: PmdTuning {
                     cache_insert_inv_prob: (seed >> 2 & 3) as u32,
                     rank: seed & 16 == 0,
-                    group: seed & 32 == 0,
+                    group,
                     ..PmdTuning::default()
                 },
                 ..PmdConfig::new(id, seed)
@@ -465,11 +482,45 @@ impl SimDatapath {
             totals: Totals::default(),
             now_us: 1_000_000,
             meters: PlainMeters::new(),
+            tracking,
             config,
             rng: Rng::new(seed ^ 0xd9),
             last_number: HashMap::new(),
         };
         SimDatapath { inner: Mutex::new(inner), shared }
+    }
+
+    /// Compares the trackers, if packets were tracked.
+    pub(crate) fn check_tracking(&self) {
+        let inner = &mut *self.inner();
+        if let Some(tracker) = self.shared.tracker_in_use() {
+            inner.tracking.check(tracker, inner.now_us / 1000, &mut inner.violations);
+        }
+    }
+
+    /// Checks that no connection is left after the longest timeout.
+    pub(crate) fn check_expiry(&self) {
+        let inner = &mut *self.inner();
+        if let Some(tracker) = self.shared.tracker_in_use() {
+            let end_ms = inner.now_us / 1000 + LONGEST_MS;
+            inner.tracking.check_end(tracker, end_ms, &mut inner.violations);
+        }
+    }
+
+    /// Ends expired connections, as the thread of the tracker does.
+    pub(crate) fn expire_connections(&self) {
+        let inner = self.inner();
+        if let Some(tracker) = self.shared.tracker_in_use() {
+            if inner.config.broken == Some(Broken::ForgottenConnections) {
+                tracker.flush(inner.now_us / 1000, |_| true);
+            }
+            inner.tracking.expire(tracker, inner.now_us / 1000);
+        }
+    }
+
+    /// Counters of the tracker, if packets were tracked.
+    pub(crate) fn tracker_counts(&self) -> Option<CtCounts> {
+        self.shared.tracker_in_use().map(Tracker::counts)
     }
 
     /// The state, for the schedule and the checks.
@@ -484,8 +535,7 @@ impl Datapath for SimDatapath {
     }
 
     fn capabilities(&self) -> Capabilities {
-        // The model of a core tracks no connections.
-        let ct = CtCapabilities::default();
+        let ct = CtCapabilities::ALL;
         Capabilities { max_vlan_headers: crate::model::VLAN_LIMIT, ct, ..Capabilities::ENOUGH }
     }
 

@@ -245,18 +245,21 @@ pub(crate) fn without_checksums(frame: &[u8]) -> Vec<u8> {
 
 /// Whether the checksums of a frame composed here are valid; skips those of SCTP and of fragments.
 pub(crate) fn checksums_valid(frame: &[u8]) -> bool {
+    valid_checksums(frame) == [true; 2]
+}
+
+/// The same of its IPv4 header, and of its transport.
+pub(crate) fn valid_checksums(frame: &[u8]) -> [bool; 2] {
     let (_, key, layout, bare) = checksum_fields(frame);
     let b = &key.base;
     if layout.l3 == Layout::NONE {
-        return true;
+        return [true; 2];
     }
     let l3 = usize::from(layout.l3);
     let v4 = b.dl_type == h::ETH_TYPE_IP;
-    if v4 && fold(sum(&bare[l3..l3 + h::IPV4_HEADER_BYTES], 0)) != 0xffff {
-        return false;
-    }
+    let header = !v4 || fold(sum(&bare[l3..l3 + h::IPV4_HEADER_BYTES], 0)) == 0xffff;
     if layout.l4 == Layout::NONE || b.nw_frag != 0 {
-        return true;
+        return [header, true];
     }
     let l4 = &bare[usize::from(layout.l4)..];
     let (src, dst) = if v4 {
@@ -264,11 +267,48 @@ pub(crate) fn checksums_valid(frame: &[u8]) -> bool {
     } else {
         (key.ipv6.src.to_vec(), key.ipv6.dst.to_vec())
     };
-    match b.nw_proto {
+    let transport = match b.nw_proto {
         h::IPPROTO_TCP | h::IPPROTO_UDP => fold(sum(l4, pseudo(&src, &dst, b.nw_proto, l4.len()))) == 0xffff,
         h::IPPROTO_ICMPV6 if !v4 => fold(sum(l4, pseudo(&src, &dst, b.nw_proto, l4.len()))) == 0xffff,
         h::IPPROTO_ICMP | h::IPPROTO_IGMP if v4 => fold(sum(l4, 0)) == 0xffff,
         _ => true,
+    };
+    [header, transport]
+}
+
+/// Computes checksums of a frame anew that [`valid_checksums`] verifies.
+pub(crate) fn recompute_checksums(frame: &mut [u8], [header, transport]: [bool; 2]) {
+    let (fields, key, layout, bare) = checksum_fields(frame);
+    let b = &key.base;
+    let moved = frame.len() - bare.len();
+    let v4 = b.dl_type == h::ETH_TYPE_IP;
+    for (at, len) in fields {
+        let l3 = usize::from(layout.l3) + moved;
+        if v4 && at == l3 + 10 {
+            if !header {
+                continue;
+            }
+            frame[at..at + len].fill(0);
+            let sum = checksum(&frame[l3..l3 + h::IPV4_HEADER_BYTES]);
+            frame[at..at + len].copy_from_slice(&sum.to_be_bytes());
+        } else if transport && len == 2 && b.nw_frag == 0 {
+            frame[at..at + len].fill(0);
+            let l4 = &frame[usize::from(layout.l4) + moved..];
+            let has_pseudo = matches!(b.nw_proto, h::IPPROTO_TCP | h::IPPROTO_UDP | h::IPPROTO_ICMPV6);
+            let covered = match (has_pseudo, v4) {
+                (false, _) => sum(l4, 0),
+                (true, true) => {
+                    let addresses = [b.nw_src.to_be_bytes(), b.nw_dst.to_be_bytes()];
+                    sum(l4, pseudo(&addresses[0], &addresses[1], b.nw_proto, l4.len()))
+                }
+                (true, false) => sum(l4, pseudo(&key.ipv6.src, &key.ipv6.dst, b.nw_proto, l4.len())),
+            };
+            let sum = match !fold(covered) {
+                0 if b.nw_proto == h::IPPROTO_UDP => 0xffff,
+                n => n,
+            };
+            frame[at..at + len].copy_from_slice(&sum.to_be_bytes());
+        }
     }
 }
 

@@ -56,6 +56,7 @@ impl Rig {
             parked_per_ticket: 4,
             parked: 32,
             check_order: false,
+            connections: None,
             broken: None,
         };
         let (dp, mut backer) = (SimDatapath::new(config, 1), Backer::new(1));

@@ -15,6 +15,7 @@ mod model;
 mod report;
 mod rng;
 mod rules;
+mod tracking;
 mod upcall_queues;
 mod world;
 

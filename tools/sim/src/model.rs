@@ -2,10 +2,11 @@
 //! after the other on plain bytes, without caches, subtables, batches or incremental checksums. Each call of
 //! both is compared.
 
-use crate::frames::{key_of, without_checksums};
+use crate::frames::{key_of, recompute_checksums, valid_checksums, without_checksums};
+use crate::tracking::PlainTracking;
 use datapath::{ACTION_NESTING_MAX, ACTIONS_MAX, RECIRC_DEPTH_MAX};
 use dpif::actions::{CheckPktLen, CloneAction, Meter, Output, PopVlan, PushVlan, Recirc, Trunc, Userspace};
-use dpif::{DpAction, FlowPut, Masked, MeterConfig, PortsSet, SetAction, Ticket, UpcallKind};
+use dpif::{DpAction, FlowPut, Masked, MeterConfig, PortsSet, SetAction, Ticket, UpcallKind, UserCookie};
 use flow::extract::{Layout, Metadata, extract};
 use flow::{DpPort, FlowKey, KeyMask, OfPort, Ufid, VlanTag, nw_frag, shape};
 use packet::headers as h;
@@ -112,6 +113,7 @@ pub(crate) struct Effects {
 pub(crate) struct Env<'a> {
     pub(crate) now_us: u64,
     pub(crate) meters: &'a mut PlainMeters,
+    pub(crate) tracking: &'a mut PlainTracking,
     /// For each upcall that the real core attempted, in order: acceptance and ticket. The core does not
     /// control the queue's room.
     pub(crate) accepted: VecDeque<(bool, Option<Ticket>)>,
@@ -155,6 +157,19 @@ fn metadata(key: &FlowKey) -> Metadata {
         skb_priority: if key.has(shape::ARP) { key.arp.skb_priority } else { 0 },
         dp_hash: key.base.dp_hash,
     }
+}
+
+/// The key of a frame after changes, and its headers. Metadata stay.
+pub(crate) fn rekeyed(frame: &[u8], key: &FlowKey) -> (FlowKey, Layout) {
+    let mut new = FlowKey::default();
+    let layout = extract(frame, &metadata(key), VLAN_LIMIT, &mut new);
+    (new.base.ct_state, new.base.ct_zone) = (key.base.ct_state, key.base.ct_zone);
+    new.base.ct_mark = key.base.ct_mark;
+    if key.has(shape::CT) {
+        new.base.shape |= shape::CT;
+        new.ct = key.ct;
+    }
+    (new, layout)
 }
 
 impl PlainCore {
@@ -250,7 +265,7 @@ impl PlainCore {
         env: &mut Env<'_>,
     ) {
         if accepts(actions, 0, &mut 0) && frame.len() >= h::ETH_HEADER_BYTES {
-            let key = key_of(&frame, &metadata(key), VLAN_LIMIT);
+            let key = rekeyed(&frame, key).0;
             let rx_port = key.in_port();
             self.run(Round { frame, key, rx_port, depth: 0 }, None, actions, env);
             self.run_recirculated(env);
@@ -316,16 +331,12 @@ impl PlainCore {
                     }
                 }
                 DpAction::Userspace(Userspace(cookie)) => {
-                    let frame = cut_to(&frame, cut.take());
-                    let key = key_of(&frame, &metadata(&key), VLAN_LIMIT);
-                    let (kind, frame) = (UpcallKind::Action(*cookie), without_checksums(&frame));
-                    env.effects.upcalls.push(UpcallSeen { kind, key, frame, rx_port, has_ticket: false });
-                    env.accepted.pop_front();
+                    hand_up(&cut_to(&frame, cut.take()), &key, rx_port, *cookie, env);
                 }
                 DpAction::Recirc(Recirc(id)) => {
                     if depth < RECIRC_DEPTH_MAX && self.deferred.len() < 1024 {
-                        let md = Metadata { recirc_id: id.0, ..metadata(&key) };
-                        let key = key_of(&frame, &md, VLAN_LIMIT);
+                        let mut key = rekeyed(&frame, &key).0;
+                        key.base.recirc_id = id.0;
                         let round = Round { frame: frame.clone(), key, rx_port, depth: depth + 1 };
                         self.deferred.push_back(round);
                     }
@@ -364,15 +375,18 @@ impl PlainCore {
                     }
                 }
                 DpAction::Trunc(Trunc(bytes)) => cut = Some(*bytes),
-                // The state of a connection is not in the frame.
-                DpAction::CtClear(_) => {}
+                DpAction::Ct(ct) => {
+                    if env.tracking.execute(&mut frame, &mut key, ct, rx_port, env.now_us).is_none() {
+                        return;
+                    }
+                }
+                DpAction::CtClear(_) => key.clear_tracking(),
                 // A drop ends the list, and a sample, which is by chance; no list here has the others.
                 DpAction::Sample(_)
                 | DpAction::Drop(_)
                 | DpAction::Hash(_)
                 | DpAction::PushMpls(_)
                 | DpAction::PopMpls(_)
-                | DpAction::Ct(_)
                 | DpAction::PushEth(_)
                 | DpAction::PopEth(_)
                 | DpAction::PushNsh(_)
@@ -383,6 +397,14 @@ impl PlainCore {
             }
         }
     }
+}
+
+/// Hands a packet up by a user action.
+fn hand_up(frame: &[u8], key: &FlowKey, rx_port: DpPort, cookie: UserCookie, env: &mut Env<'_>) {
+    let key = rekeyed(frame, key).0;
+    let (kind, frame) = (UpcallKind::Action(cookie), without_checksums(frame));
+    env.effects.upcalls.push(UpcallSeen { kind, key, frame, rx_port, has_ticket: false });
+    env.accepted.pop_front();
 }
 
 /// Removes the outer VLAN tag; `false` without one.
@@ -398,7 +420,8 @@ fn pop_tag(frame: &mut Vec<u8>) -> bool {
 /// Whether the action has an effect outside of the packet.
 fn has_effect(a: &DpAction) -> bool {
     let delivers = matches!(a, DpAction::Output(_) | DpAction::Userspace(_) | DpAction::Recirc(_));
-    delivers || matches!(a, DpAction::Clone(_) | DpAction::CheckPktLen(_) | DpAction::Meter(_))
+    delivers
+        || matches!(a, DpAction::Clone(_) | DpAction::CheckPktLen(_) | DpAction::Meter(_) | DpAction::Ct(_))
 }
 
 /// Whether a core accepts the list, at nesting level `depth`, with `total` actions so far.
@@ -425,6 +448,7 @@ pub(crate) fn dry_run(frame: &[u8], key: &FlowKey, actions: &[DpAction]) -> Outp
     let mut env = Env {
         now_us: 0,
         meters: &mut PlainMeters::new(),
+        tracking: &mut PlainTracking::new(0),
         accepted: VecDeque::new(),
         effects: Effects::default(),
         counted: &mut |_| 0,
@@ -443,8 +467,15 @@ fn put_bytes(frame: &mut [u8], at: usize, value: &[u8], mask: &[u8]) -> Option<(
     Some(())
 }
 
-/// Rewrites a header, except its checksums; `None`: the frame missing_events it.
-fn rewrite(frame: &mut [u8], set: &SetAction) -> Option<()> {
+/// Rewrites a header; checksums that were right follow. `None`: the frame misses it.
+pub(crate) fn rewrite(frame: &mut [u8], set: &SetAction) -> Option<()> {
+    let right = valid_checksums(frame);
+    rewrite_fields(frame, set)?;
+    recompute_checksums(frame, right);
+    Some(())
+}
+
+fn rewrite_fields(frame: &mut [u8], set: &SetAction) -> Option<()> {
     let mut key = FlowKey::default();
     let layout = extract(frame, &Metadata::default(), VLAN_LIMIT, &mut key);
     let at = |place: u16| (place != Layout::NONE).then_some(usize::from(place));

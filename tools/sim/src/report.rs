@@ -21,6 +21,8 @@ pub enum Invariant {
     Staleness,
     /// Each packet counts once.
     Statistics,
+    /// Connections are tracked, translated, limited and ended as by the plain tracker.
+    Tracking,
 }
 
 /// A violated invariant.
@@ -65,6 +67,8 @@ pub enum Broken {
     NoMacLimit,
     /// One port may use the whole flow limit.
     NoShares,
+    /// Connections are forgotten.
+    ForgottenConnections,
 }
 
 /// Collects violations; keeps the first ones.
@@ -129,6 +133,24 @@ pub struct Coverage {
     pub jumps: u64,
     /// Forwarding cores.
     pub cores: u64,
+    /// Connections created, while the plain tracker sees the same packets.
+    pub connections_compared: u64,
+    /// Connections created.
+    pub connections: u64,
+    /// Connections that ended.
+    pub connections_ended: u64,
+    /// Packets not committed because all places were taken.
+    pub connections_full: u64,
+    /// Packets not committed because no translated tuple was free.
+    pub no_tuple: u64,
+    /// Packets of established connections.
+    pub established: u64,
+    /// Packets of the reply direction.
+    pub tracked_replies: u64,
+    /// Translated packets.
+    pub translated: u64,
+    /// Translated packets whose opposite direction was translated, too.
+    pub translated_back: u64,
 }
 
 /// Result of a run.

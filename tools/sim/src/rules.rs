@@ -4,17 +4,20 @@
 use crate::frames::{BUNDLE_MAC, BUNDLE_PORT, HOSTS, ipv4, ipv6, mac};
 use crate::rng::Rng;
 use flow::SubField;
+use flow::ct_state::{DNAT, EST, INV, NEW, RPL, SNAT, TRK};
 use flow::fields::FieldId as F;
 use flow::{MacAddr, Match, OfPort, TableId};
 use ofp_actions::{
-    Action, ClearActions, ControllerAction, DebugRecirc, DebugSlow, DecTtl, Exit, FinTimeout, GotoTable,
-    LearnAction, LearnDest, LearnSource, LearnSpec, Meter, Move, Output, OutputReg, PacketInReason, PushVlan,
-    Resubmit, SetEthDst, SetField, SetIpDscp, SetIpTtl, SetIpv4Src, SetL4Dst, SetStyle, SetVlanPcp,
-    SetVlanVid, StackPop, StackPush, StripVlan, WriteActions, WriteMetadata,
+    Action, ClearActions, Commit, ControllerAction, Ct, CtClear, DebugRecirc, DebugSlow, DecTtl, Exit,
+    FinTimeout, GotoTable, LearnAction, LearnDest, LearnSource, LearnSpec, Meter, Move, Nat, NatAddresses,
+    NatRange, NatSelection, NatSide, Output, OutputReg, PacketInReason, PushVlan, Resubmit, SetEthDst,
+    SetField, SetIpDscp, SetIpTtl, SetIpv4Src, SetL4Dst, SetStyle, SetVlanPcp, SetVlanVid, StackPop,
+    StackPush, StripVlan, WriteActions, WriteMetadata, Zone,
 };
 use ofproto::rule::{Rule, RuleStats, RuleTimeouts};
 use openflow::msg::flow_mod::FlowModFlags;
 use packet::headers as h;
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 /// Tables of random rules.
@@ -27,6 +30,8 @@ pub(crate) const LIMITED_COOKIE: u64 = 1;
 pub(crate) const LEARN_LIMIT: u32 = 4;
 /// Tables of the two rules that a bundle changes together.
 pub(crate) const BUNDLE_TABLES: [TableId; 2] = [TableId(60), TableId(61)];
+/// Tables of tracked packets, before and after a commit.
+pub(crate) const TRACKED_TABLES: [TableId; 2] = [TableId(30), TableId(31)];
 /// Meters available to rules.
 pub(crate) const METERS: u32 = 2;
 
@@ -35,6 +40,8 @@ pub(crate) const METERS: u32 = 2;
 pub(crate) struct Profile {
     /// Packets of a flow must leave in order: no action may divert single packets.
     pub(crate) ordered: bool,
+    /// Rules track connections.
+    pub(crate) tracks: bool,
     /// Highest OpenFlow port.
     pub(crate) ports: u32,
 }
@@ -72,6 +79,9 @@ pub(crate) fn random_match(rng: &mut Rng, profile: &Profile) -> Match {
     if rng.one_in(12) {
         m.set_masked(F::Metadata, rng.below(4).into(), 3);
     }
+    if profile.tracks && rng.one_in(4) {
+        match_connection(rng, &mut m);
+    }
     match rng.below(8) {
         0..=2 => match_ipv4(rng, &mut m),
         3 => match_ipv6(rng, &mut m),
@@ -79,6 +89,27 @@ pub(crate) fn random_match(rng: &mut Rng, profile: &Profile) -> Match {
         _ => {}
     }
     m
+}
+
+fn match_connection(rng: &mut Rng, m: &mut Match) {
+    const STATES: [(u32, u32); 8] = [
+        (0, TRK),
+        (TRK | NEW, TRK | NEW),
+        (TRK | EST, TRK | EST),
+        (TRK | EST, TRK | EST | RPL),
+        (TRK | RPL, TRK | RPL),
+        (TRK | INV, TRK | INV),
+        (TRK | SNAT, TRK | SNAT),
+        (TRK, TRK | DNAT | INV),
+    ];
+    let (state, mask) = *rng.pick(&STATES);
+    m.set_masked(F::CtState, state.into(), mask.into());
+    match rng.below(6) {
+        0 => drop(m.set(F::CtZone, rng.below(3).into())),
+        1 => drop(m.set_masked(F::CtMark, rng.below(4).into(), 3)),
+        2 => drop(m.set_masked(F::CtLabel, u128::from(rng.below(2)) << 96, 1 << 96)),
+        _ => {}
+    }
 }
 
 fn match_ipv4(rng: &mut Rng, m: &mut Match) {
@@ -173,6 +204,9 @@ pub(crate) fn random_actions(rng: &mut Rng, table: u8, profile: &Profile) -> Vec
     for _ in 0..rng.below(4) {
         actions.push(random_action(rng, table, profile));
     }
+    if profile.tracks && rng.one_in(3) {
+        actions.push(if rng.one_in(6) { Action::CtClear(CtClear) } else { random_ct(rng, table) });
+    }
     match rng.below(6) {
         0 if table + 1 < RANDOM_TABLES => {
             let to = rng.range(u64::from(table) + 1, u64::from(RANDOM_TABLES) - 1);
@@ -231,6 +265,71 @@ fn random_action(rng: &mut Rng, table: u8, profile: &Profile) -> Action {
             .clone(),
         _ => random_set(rng),
     }
+}
+
+/// A `ct` that continues in a later table, or in none.
+fn random_ct(rng: &mut Rng, table: u8) -> Action {
+    let later = (table + 1 < RANDOM_TABLES).then(|| {
+        let to = rng.range(u64::from(table) + 1, u64::from(RANDOM_TABLES) - 1);
+        TableId(to as u8)
+    });
+    let commit = *rng.pick(&[Commit::No, Commit::No, Commit::Yes, Commit::Yes, Commit::Force]);
+    let mut actions = Vec::new();
+    let is_commit = commit != Commit::No;
+    match rng.below(4) {
+        0 => actions.push(Action::Nat(Box::default())),
+        1 if is_commit => actions.push(nat(rng, NatSide::Src)),
+        2 if is_commit => actions.push(nat(rng, NatSide::Dst)),
+        _ => {}
+    }
+    if is_commit && rng.one_in(2) {
+        actions.push(set(F::CtMark, rng.below(4).into()));
+    }
+    if is_commit && rng.one_in(3) {
+        actions.push(set(F::CtLabel, u128::from(rng.below(2)) << 96));
+    }
+    let zone = match rng.one_in(4) {
+        true => Zone::Field(SubField { field: F::Reg0, offset_bits: 0, len_bits: 16 }),
+        false => Zone::Number(rng.below(3) as u16),
+    };
+    Action::Ct(Box::new(Ct { commit, zone, table: later, alg: 0, actions }))
+}
+
+/// A translation to few tuples, some of them of hosts.
+fn nat(rng: &mut Rng, side: NatSide) -> Action {
+    let first = Ipv4Addr::from(ipv4(rng.below(HOSTS)));
+    let [a, b, c, d] = first.octets();
+    let last = rng.one_in(2).then(|| Ipv4Addr::new(a, b, c, d + 1));
+    let ports = rng.one_in(2).then(|| (1, Some(rng.range(1, 4) as u16)));
+    let range = NatRange { addresses: NatAddresses::V4(first, last), ports };
+    let selection = *rng.pick(&[None, Some(NatSelection::Hash), Some(NatSelection::Random)]);
+    Action::Nat(Box::new(Nat { side: Some(side), range: Some(range), persistent: rng.one_in(2), selection }))
+}
+
+/// Rules above all random ones: IPv4 of some hosts goes through the tracker first, new connections are committed with a
+/// translation, and all tracked packets go on to the random rules.
+pub(crate) fn tracking_rules(rng: &mut Rng, now_ms: u64) -> Vec<Rule> {
+    let resubmit = |table| {
+        Action::Resubmit(Resubmit { in_port: OfPort::IN_PORT, table: Some(TableId(table)), ct: false })
+    };
+    let zone = Zone::Number(1);
+    let (known, committed) = (TRACKED_TABLES[0], TRACKED_TABLES[1]);
+    let mut some_hosts = Match::catchall().with(F::EthType, h::ETH_TYPE_IP.into());
+    some_hosts.set_masked(F::IpDst, ipv4(0).into(), prefix(15));
+    let undo = vec![Action::Nat(Box::default())];
+    let track = Ct { commit: Commit::No, zone, table: Some(known), alg: 0, actions: undo };
+    let mut is_new = Match::catchall().with(F::EthType, h::ETH_TYPE_IP.into());
+    is_new.set_masked(F::CtState, (TRK | NEW).into(), (TRK | NEW).into());
+    let side = *rng.pick(&[NatSide::Src, NatSide::Dst]);
+    let actions = vec![nat(rng, side), set(F::CtMark, 1)];
+    let commit = Ct { commit: Commit::Yes, zone, table: Some(committed), alg: 0, actions };
+    let on = vec![resubmit(1), output(OfPort::NORMAL)];
+    vec![
+        rule(TableId(0), 30, some_hosts, vec![Action::Ct(Box::new(track))], now_ms),
+        rule(known, 2, is_new, vec![Action::Ct(Box::new(commit))], now_ms),
+        rule(known, 1, Match::catchall(), on.clone(), now_ms),
+        rule(committed, 1, Match::catchall(), on, now_ms),
+    ]
 }
 
 fn controller(id: u16) -> ControllerAction {

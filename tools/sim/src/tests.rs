@@ -147,6 +147,11 @@ fn isolation_detects_a_port_that_takes_all_flows() {
 }
 
 #[test]
+fn tracking_detects_forgotten_connections() {
+    assert_detected(Broken::ForgottenConnections, Invariant::Tracking);
+}
+
+#[test]
 #[ignore = "long: an hour of virtual time in each of 100 seeds; run by `make check-long`"]
 fn invariants_hold_for_an_hour() {
     if number("SLUICE_LONG").is_none() {
@@ -181,7 +186,7 @@ fn invariants_hold_for_an_hour() {
 /// Events that occurred in no run.
 fn missing_events(runs: &[Coverage]) -> Vec<&'static str> {
     type Event = (&'static str, fn(&Coverage) -> u64);
-    const EVENTS: [Event; 20] = [
+    const EVENTS: [Event; 29] = [
         ("an expired address", |w| w.macs_aged),
         ("an evicted address", |w| w.macs_evicted),
         ("a moved address", |w| w.macs_moved),
@@ -202,6 +207,15 @@ fn missing_events(runs: &[Coverage]) -> Vec<&'static str> {
         ("a stalled thread", |w| w.stalls),
         ("a jump of the clock", |w| w.jumps),
         ("a second core", |w| w.cores.saturating_sub(1)),
+        ("a connection", |w| w.connections),
+        ("a connection in both trackers", |w| w.connections_compared),
+        ("the end of a connection", |w| w.connections_ended),
+        ("a full tracker", |w| w.connections_full),
+        ("exhausted translations", |w| w.no_tuple),
+        ("an established packet", |w| w.established),
+        ("a reply", |w| w.tracked_replies),
+        ("a translated packet", |w| w.translated),
+        ("a translation in both directions", |w| w.translated_back),
     ];
     let never = |(_, count): &&Event| !runs.iter().any(|w| count(w) > 0);
     EVENTS.iter().filter(never).map(|(name, _)| *name).collect()

@@ -6,6 +6,7 @@ use serde_json::Value;
 use testkit::{Cmd, RunDir, require_netns, require_programs, skip, wait_for};
 
 use crate::cli::{program, sluice};
+use crate::ct_balancer;
 use crate::ct_lab::{self, FIREWALL, Kind, Lab};
 use crate::helpers::{LIMIT, appctl};
 
@@ -28,6 +29,13 @@ fn sources_and_destinations_are_translated() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-appctl");
     ct_lab::sources_and_destinations_are_translated(Kind::Userspace);
+}
+
+#[test]
+fn connections_are_balanced_with_affinity_and_hairpins() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-appctl");
+    ct_balancer::connections_are_balanced_with_affinity_and_hairpins(Kind::Userspace);
 }
 
 /// Pings that the hosts fragment are tracked as whole datagrams, and arrive.

@@ -31,7 +31,14 @@ pub(crate) struct Lab {
 impl Lab {
     /// Two hosts on ports 1 and 2 of `br0`, with these rules.
     pub(crate) fn new(kind: Kind, rules: &str) -> Lab {
-        let net = Topology::new(2).unwrap();
+        let lab = Lab::with_hosts(kind, 2);
+        lab.rules(rules);
+        lab
+    }
+
+    /// Hosts on ports of `br0` with their numbers.
+    pub(crate) fn with_hosts(kind: Kind, hosts: usize) -> Lab {
+        let net = Topology::new(hosts).unwrap();
         let dir = RunDir::new("ct").unwrap();
         let daemon = start(&net.switch, &dir);
         // Numbers given by the switch follow the names of the devices.
@@ -39,9 +46,7 @@ impl Lab {
         let numbers: String = net.ports().into_iter().zip(1..).map(numbered).collect();
         let datapath = if kind == Kind::Userspace { " -- set bridge br0 datapath_type=netdev" } else { "" };
         vsctl(&daemon, &(bridge(&net) + datapath + &numbers));
-        let lab = Lab { kind, net, daemon, _dir: dir };
-        lab.rules(rules);
-        lab
+        Lab { kind, net, daemon, _dir: dir }
     }
 
     /// Replaces all rules; ARP is always forwarded.

@@ -167,19 +167,27 @@ impl Frame<'_> {
 
 /// A capture file of this number of UDP frames of 60 bytes, one per flow.
 pub(crate) fn capture(frames: u32) -> Vec<u8> {
-    let mut file = Vec::new();
-    for word in [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65_535, 1] {
-        file.extend(word.to_le_bytes());
-    }
-    for n in 0..frames {
-        for word in [0_u32, 0, 60, 60] {
-            file.extend(word.to_le_bytes());
-        }
+    capture_of((0..frames).map(|n| {
         let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0];
         let [_, a, b, c] = n.to_be_bytes();
         frame.extend([0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0, 10, a, b, c, 10, 99, 1, 1]);
         frame.extend([0, 7, 0, 9, 0, 26, 0, 0]);
         frame.resize(60, 0);
+        frame
+    }))
+}
+
+/// A capture file of frames.
+pub(crate) fn capture_of(frames: impl IntoIterator<Item = Vec<u8>>) -> Vec<u8> {
+    let mut file = Vec::new();
+    for word in [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65_535, 1] {
+        file.extend(word.to_le_bytes());
+    }
+    for frame in frames {
+        let bytes = frame.len() as u32;
+        for word in [0_u32, 0, bytes, bytes] {
+            file.extend(word.to_le_bytes());
+        }
         file.extend(frame);
     }
     file

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use testkit::{require_netns, require_programs, wait_for};
 
+use crate::ct_balancer;
 use crate::ct_lab::{self, Kind, Lab, talk};
 use crate::helpers::{LIMIT, appctl, appctl_output, vsctl};
 use crate::kernel::{dpctl, require_kernel};
@@ -26,6 +27,12 @@ fn a_zone_comes_from_a_field_and_clearing_forgets() {
 fn sources_and_destinations_are_translated() {
     require_kernel!();
     ct_lab::sources_and_destinations_are_translated(Kind::Kernel);
+}
+
+#[test]
+fn connections_are_balanced_with_affinity_and_hairpins() {
+    require_kernel!();
+    ct_balancer::connections_are_balanced_with_affinity_and_hairpins(Kind::Kernel);
 }
 
 impl Lab {
