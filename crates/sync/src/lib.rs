@@ -8,13 +8,19 @@
 use crossbeam_queue::{ArrayQueue, SegQueue};
 use std::sync::Arc;
 
+#[cfg(sluice_contention)]
+pub mod contention;
 mod reclaim;
 mod table;
 
+#[cfg(sluice_contention)]
+pub use contention::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
 pub use crossbeam_utils::sync::{Parker, Unparker};
 pub use crossbeam_utils::{Backoff, CachePadded};
 pub use reclaim::{Garbage, Reclaimer};
-pub use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+pub use std::sync::atomic::Ordering;
+#[cfg(not(sluice_contention))]
+pub use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
 pub use std::sync::{Mutex, MutexGuard, OnceLock, RwLock};
 pub use table::{BATCH, Conflict, Cursor, Pinned, SharedTable};
 
@@ -162,6 +168,8 @@ impl<T> ReplyRing<T> {
 /// Locks a mutex. A panicked holder leaves the value as it was: the switch's data is valid at every step, so
 /// the next holder continues with it.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    #[cfg(sluice_contention)]
+    contention::write(mutex, true);
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 

@@ -38,6 +38,8 @@ pub(crate) enum Stage {
     Simulation,
     /// All fuzz targets for a minute each.
     Fuzz,
+    /// Cache line transfers of connection tracking between simulated cores.
+    Contention,
     /// os-ken's switch tester.
     Osken,
 }
@@ -58,8 +60,14 @@ impl Stage {
     pub(crate) const SLOW: &[Stage] = &[Stage::Tests, Stage::Guest];
 
     /// The stages of `check-long`, in order.
-    pub(crate) const LONG: &[Stage] =
-        &[Stage::LongTests, Stage::GuestLong, Stage::Simulation, Stage::Fuzz, Stage::Osken];
+    pub(crate) const LONG: &[Stage] = &[
+        Stage::LongTests,
+        Stage::GuestLong,
+        Stage::Simulation,
+        Stage::Fuzz,
+        Stage::Contention,
+        Stage::Osken,
+    ];
 
     /// Its name on the command line.
     pub(crate) fn name(self) -> &'static str {
@@ -75,6 +83,7 @@ impl Stage {
             Stage::GuestLong => "guest-long",
             Stage::Simulation => "simulation",
             Stage::Fuzz => "fuzz",
+            Stage::Contention => "contention",
             Stage::Osken => "osken",
         }
     }
@@ -112,6 +121,17 @@ impl Stage {
                 "--include-ignored",
                 "--skip",
                 HOUR,
+            ],
+            Stage::Contention => &[
+                "run",
+                "--locked",
+                "--release",
+                "--package",
+                "conntrack",
+                "--example",
+                "contention",
+                "--target-dir",
+                "target/contention",
             ],
             Stage::Simulation => &[
                 "test",
@@ -152,11 +172,19 @@ impl Stage {
                 Some(reason) => skip(skips, "osken", reason),
                 None => osken::run(root),
             },
-            Stage::Format | Stage::Clippy | Stage::Tests | Stage::LongTests | Stage::Simulation => {
+            Stage::Format
+            | Stage::Clippy
+            | Stage::Tests
+            | Stage::LongTests
+            | Stage::Simulation
+            | Stage::Contention => {
                 let mut command = Command::new(cargo());
                 command.args(self.cargo_args()).current_dir(root).stdin(Stdio::null());
                 if matches!(self, Stage::LongTests | Stage::Simulation) {
                     command.env("SLUICE_LONG", "1");
+                }
+                if matches!(self, Stage::Contention) {
+                    command.env("RUSTFLAGS", "--cfg sluice_contention");
                 }
                 run_and_collect(&mut command, skips)
             }
