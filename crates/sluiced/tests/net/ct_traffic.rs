@@ -5,10 +5,10 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Shutdown, TcpListener, TcpStream, UdpSocket};
 use std::sync::Mutex;
 
-use testkit::{patience, require_netns, require_programs, wait_for};
+use testkit::{Netns, patience, require_netns, require_programs, veth, wait_for};
 
 use crate::ct_lab::{Kind, Lab};
-use crate::helpers::{LIMIT, appctl, ping_all};
+use crate::helpers::{LIMIT, PYTHON, appctl, ping_all};
 
 /// Clients at the same time.
 const CLIENTS: usize = 50;
@@ -199,4 +199,120 @@ fn pings_and_icmp_errors_pass_translations() {
         .unwrap_or_else(|why| panic!("{why:#}: {}", lab.state()));
     let tracked = lab.connections();
     assert!(tracked.contains(&format!("dst={virtual_address},sport=")), "{tracked}");
+}
+
+/// Sends a datagram to a port without a server, with a given TTL, and prints the ICMP error that the kernel delivers for it:
+/// type, offender, and the destination that the error cites. Arguments: source, destination, TTL.
+const TRACE: &str = "\
+import select, socket, struct, sys
+source, to, ttl = sys.argv[1], sys.argv[2], int(sys.argv[3])
+six = ':' in to
+s = socket.socket(socket.AF_INET6 if six else socket.AF_INET, socket.SOCK_DGRAM)
+level, ttl_option, errors = (41, 16, 25) if six else (0, 2, 11)
+s.setsockopt(level, errors, 1)
+s.setsockopt(level, ttl_option, ttl)
+s.bind((source, 0))
+s.sendto(b'trace', (to, 33434 + ttl))
+poll = select.poll()
+poll.register(s, 0)
+if poll.poll(2000):
+    payload, ancillary, _, cited = s.recvmsg(2000, 500, 0x2000)
+    assert payload == b'trace' and cited[1] == 33434 + ttl
+    data = next(d for l, t, d in ancillary if (l, t) == (level, errors))
+    address = data[24:40] if six else data[20:24]
+    print(data[5], socket.inet_ntop(s.family, address), cited[0])
+";
+
+/// Host 2 is a router; a server is behind it. Host 1 reaches the server's network through the switch.
+fn with_a_router() -> (Lab, Netns) {
+    let lab = Lab::new(Kind::Userspace, "actions=drop");
+    let (client, router) = (&lab.net.hosts[0], &lab.net.hosts[1]);
+    let server = Netns::new("server").unwrap();
+    let (near, far) = veth(&router.netns, &server).unwrap();
+    router.netns.up(&near).unwrap();
+    server.up(&far).unwrap();
+    for (near_addr, far_addr, via) in [("10.9.0.1", "10.9.0.2/24", "24"), ("fd09::1", "fd09::2/64", "64")] {
+        router.netns.add_addr(&near, &format!("{near_addr}/{via}")).unwrap();
+        server.add_addr(&far, far_addr).unwrap();
+        let family = if near_addr.contains(':') { "-6" } else { "-4" };
+        server.ip(&format!("{family} route add default via {near_addr}")).unwrap();
+    }
+    for name in ["net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1"] {
+        router.netns.run("sysctl", &["-qw", name]).unwrap();
+    }
+    client.netns.ip(&format!("route add 10.9.0.0/16 via {}", router.ipv4)).unwrap();
+    client.netns.ip(&format!("route add 10.8.0.0/16 via {}", router.ipv4)).unwrap();
+    client.netns.ip(&format!("-6 route add fd09::/64 via {}", router.ipv6)).unwrap();
+    client.netns.ip(&format!("-6 route add fd08::/64 via {}", router.ipv6)).unwrap();
+    (lab, server)
+}
+
+/// Asserts the errors of both hops: the router's, and the server's. `offenders` are their addresses as the client sees them.
+fn trace(lab: &Lab, to: &str, offenders: [String; 2]) {
+    let client = &lab.net.hosts[0];
+    let six = to.contains(':');
+    let source = if six { client.ipv6.to_string() } else { client.ipv4.to_string() };
+    // Time exceeded, and port unreachable.
+    let types = if six { [3, 1] } else { [11, 3] };
+    for (ttl, (kind, offender)) in types.into_iter().zip(offenders).enumerate() {
+        let expected = format!("{kind} {offender} {to}\n");
+        let mut got = String::new();
+        // The kernel limits the rate of its errors, and neighbours may be unknown.
+        wait_for(LIMIT, "an ICMP error", || {
+            let args = ["-c", TRACE, &source, to, &(ttl + 1).to_string()];
+            got = client.netns.run(PYTHON, &args).unwrap().stdout;
+            !got.is_empty()
+        })
+        .unwrap_or_else(|why| panic!("{why:#}: {to}, TTL {}: {}", ttl + 1, lab.state()));
+        assert_eq!(got, expected, "{to}: {}", lab.state());
+    }
+}
+
+/// Rules that translate all connections of host 1, of both families.
+fn translate(lab: &Lab, v4: &str, v6: &str) {
+    lab.rules(&format!(
+        "priority=50000,icmp6,icmp_type=135 actions=normal
+         priority=50000,icmp6,icmp_type=136 actions=normal
+         ip actions=ct(zone=3,nat,table=1)
+         ipv6 actions=ct(zone=4,nat,table=1)
+         table=1,in_port=1,ip,ct_state=+trk+new actions=ct(commit,zone=3,nat({v4})),2
+         table=1,in_port=1,ipv6,ct_state=+trk+new actions=ct(commit,zone=4,nat({v6})),2
+         table=1,in_port=1,ct_state=+trk+est,ip actions=2
+         table=1,in_port=1,ct_state=+trk+est,ipv6 actions=2
+         table=1,in_port=2,ct_state=+trk+rel,ip actions=1
+         table=1,in_port=2,ct_state=+trk+rel,ipv6 actions=1"
+    ));
+}
+
+#[test]
+fn errors_of_routers_pass_a_translated_source() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-appctl", "sysctl");
+    let (lab, _server) = with_a_router();
+    let (client, router) = (&lab.net.hosts[0], &lab.net.hosts[1]);
+    let [a, b, c, _] = client.ipv4.octets();
+    let (other, other6) = (Ipv4Addr::new(a, b, c, 177).to_string(), "fd00::177");
+    for address in [&other, other6] {
+        let entry = ["neigh", "replace", address, "lladdr", &client.mac, "dev", router.dev.as_str()];
+        router.netns.run("ip", &entry).unwrap();
+    }
+    translate(&lab, &format!("src={other}"), &format!("src={other6}"));
+    trace(&lab, "10.9.0.2", [router.ipv4.to_string(), "10.9.0.2".into()]);
+    trace(&lab, "fd09::2", [router.ipv6.to_string(), "fd09::2".into()]);
+    let tracked = lab.connections();
+    assert!(tracked.contains(&format!("dst={other},")) && tracked.contains("dst=fd00::177,"), "{tracked}");
+}
+
+/// Errors about a translated destination come from the address that the client asked, also those of a router before it.
+#[test]
+fn errors_of_routers_pass_a_translated_destination() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-appctl", "sysctl");
+    let (lab, _server) = with_a_router();
+    translate(&lab, "dst=10.9.0.2", "dst=fd09::2");
+    trace(&lab, "10.8.0.1", ["10.8.0.1".into(), "10.8.0.1".into()]);
+    trace(&lab, "fd08::1", ["fd08::1".into(), "fd08::1".into()]);
+    let tracked = lab.connections();
+    assert!(tracked.contains("dst=10.8.0.1,") && tracked.contains("src=10.9.0.2,"), "{tracked}");
+    assert!(tracked.contains("dst=fd08::1,") && tracked.contains("src=fd09::2,"), "{tracked}");
 }

@@ -12,6 +12,7 @@ mod ct;
 mod ct_balancer;
 mod ct_hostile;
 mod ct_lab;
+mod ct_oracle;
 mod ct_traffic;
 mod daemon;
 mod database;
