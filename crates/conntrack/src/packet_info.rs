@@ -49,6 +49,7 @@ impl PacketInfo {
     }
 
     /// Reads a packet whose headers are at `layout`. `None`: it is invalid.
+    #[inline]
     pub fn read(packet: &Packet, key: &FlowKey, layout: Layout, zone: u16) -> Option<PacketInfo> {
         let b = &key.base;
         if b.nw_frag != 0 || layout.l3 == Layout::NONE || layout.l4 == Layout::NONE {
@@ -81,6 +82,7 @@ impl PacketInfo {
     }
 }
 
+#[inline]
 fn v6_words(src: [u8; 16], dst: [u8; 16], rest: Rest) -> [u64; V6_WORDS] {
     let mut words = [0; V6_WORDS];
     words.set_src(IpAddr::V6(Ipv6Addr::from(src)));
@@ -90,6 +92,7 @@ fn v6_words(src: [u8; 16], dst: [u8; 16], rest: Rest) -> [u64; V6_WORDS] {
 }
 
 /// The transport header and payload: from `l4` to the end of the IP packet, without padding behind it.
+#[inline]
 fn ip_body(frame: &[u8], dl_type: u16, l3: usize, l4: usize) -> Option<&[u8]> {
     let end = match dl_type {
         h::ETH_TYPE_IP => l3 + usize::from(h::be16(frame, l3 + 2)?),
@@ -103,11 +106,13 @@ fn ip_body(frame: &[u8], dl_type: u16, l3: usize, l4: usize) -> Option<&[u8]> {
 }
 
 /// Whether the checksum of the transport header needs no computation.
+#[inline]
 fn is_trusted(packet: &Packet, l4: usize) -> bool {
     let o = &packet.offload;
     o.csum_valid || o.needs_csum && usize::from(o.csum_start) == l4
 }
 
+#[inline]
 fn read<W: Words>(
     packet: &Packet,
     mut words: W,
