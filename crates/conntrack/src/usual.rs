@@ -35,7 +35,7 @@ struct Snapshot<const W: usize> {
 
 impl Tracker {
     /// Begins a lookup: fetches the bucket of a key.
-    #[inline]
+    #[inline(always)]
     pub fn look_ahead(&self, key: &Key) -> Lookup {
         let hash = match key {
             Key::V4(words) => self.hash.of(words),

@@ -58,9 +58,9 @@ impl Executor {
         request: &Request,
     ) -> (LaneMask, LaneMask) {
         let tracker = self.shared.tracker();
-        let mut infos: [Option<PacketInfo>; BATCH_MAX_PACKETS] = [const { None }; BATCH_MAX_PACKETS];
+        let mut infos = [PacketInfo::default(); BATCH_MAX_PACKETS];
         let mut lookups = [Lookup::default(); BATCH_MAX_PACKETS];
-        let mut fragments = LaneMask::NONE;
+        let (mut valid, mut fragments) = (LaneMask::NONE, LaneMask::NONE);
         for lane in lanes {
             let (packet, mut headers) = arrays.packet_and_headers(lane, self.vlan_limit);
             headers.refresh(packet);
@@ -68,22 +68,19 @@ impl Executor {
                 fragments.add(LaneMask::one(lane));
                 continue;
             }
-            let info = PacketInfo::read(packet, headers.key, *headers.layout, request.zone);
-            if let Some(info) = &info {
-                lookups[lane] = tracker.look_ahead(&info.key);
+            if infos[lane].fill(packet, headers.key, *headers.layout, request.zone).is_some() {
+                lookups[lane] = tracker.look_ahead(&infos[lane].key);
+                valid.add(LaneMask::one(lane));
             }
-            infos[lane] = info;
         }
-        for lane in lanes {
-            if let Some(info) = &infos[lane] {
-                tracker.look_further(&mut lookups[lane], &info.key);
-            }
+        for lane in valid {
+            tracker.look_further(&mut lookups[lane], &infos[lane].key);
         }
         let mut misfits = LaneMask::NONE;
         for lane in lanes.without(fragments) {
             let rx_port = arrays.origins[lane].rx_port;
             let (packet, mut headers) = arrays.packet_and_headers(lane, self.vlan_limit);
-            let info = infos[lane].as_ref().map(|info| (info, lookups[lane]));
+            let info = valid.has(lane).then(|| (&infos[lane], lookups[lane]));
             if self.track_read(packet, &mut headers, rx_port, request, info, true).is_err() {
                 misfits.add(LaneMask::one(lane));
             }
