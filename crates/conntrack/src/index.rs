@@ -46,6 +46,16 @@ struct Bucket {
 }
 
 impl Bucket {
+    /// The entries, and a bit for each with that signature, empty ones included.
+    ///
+    /// Without a branch for each entry: the place of the right one is hard to predict.
+    #[inline(always)]
+    fn probe(&self, signature: u64) -> ([u64; ENTRIES], u32) {
+        let entries = std::array::from_fn(|n| self.entries[n].load(Ordering::Acquire));
+        let bit = |n: usize| u32::from(entries[n] >> TAG_BITS == signature) << n;
+        (entries, (0..ENTRIES).fold(0, |hits, n| hits | bit(n)))
+    }
+
     fn link(&self) -> u32 {
         (self.head.load(Ordering::Acquire) >> LINK_SHIFT) as u32
     }
@@ -84,12 +94,20 @@ impl Bucket {
     }
 }
 
-type Part = OnceLock<Box<[Bucket]>>;
+type Part = OnceLock<Box<[Bucket; PART]>>;
 
-#[inline]
+#[inline(always)]
 fn part_of(parts: &[Part], at: u64) -> &Bucket {
-    let part = parts[at as usize / PART].get_or_init(|| (0..PART).map(|_| Bucket::default()).collect());
-    &part[at as usize % PART]
+    let part = &parts[at as usize / PART];
+    &part.get().map_or_else(|| new_part(part), Box::as_ref)[at as usize % PART]
+}
+
+#[cold]
+fn new_part(part: &Part) -> &[Bucket; PART] {
+    part.get_or_init(|| {
+        let buckets: Box<[Bucket]> = (0..PART).map(|_| Bucket::default()).collect();
+        buckets.try_into().ok().expect("a part has that many buckets")
+    })
 }
 
 /// A refused insertion.
@@ -211,11 +229,9 @@ impl Index {
     /// An entry of a hash in its bucket, without the overflow chain. It may be another key's, and changes meanwhile.
     #[inline]
     pub(crate) fn first(&self, hash: u64) -> Option<Tag> {
-        let wanted = signature(hash);
-        let bucket = self.bucket(self.address(hash));
-        let entries: [u64; ENTRIES] = std::array::from_fn(|n| bucket.entries[n].load(Ordering::Acquire));
-        let hit = entries.iter().find(|entry| *entry >> TAG_BITS == wanted && **entry != 0)?;
-        Some(tag_of(*hit))
+        let (entries, hits) = self.bucket(self.address(hash)).probe(signature(hash));
+        let entry = entries.get(hits.trailing_zeros() as usize)?;
+        (*entry != 0).then(|| tag_of(*entry))
     }
 
     /// The first entry of a hash that `accept` takes.
@@ -229,10 +245,7 @@ impl Index {
             let head = bucket.head.load(Ordering::Acquire);
             let (mut of, mut link) = (bucket, (head >> LINK_SHIFT) as u32);
             loop {
-                // Without a branch for each entry: the place of the right one is hard to predict.
-                let entries: [u64; ENTRIES] = std::array::from_fn(|n| of.entries[n].load(Ordering::Acquire));
-                let bit = |n: usize| u32::from(entries[n] >> TAG_BITS == wanted) << n;
-                let mut hits = (0..ENTRIES).fold(0, |hits, n| hits | bit(n));
+                let (entries, mut hits) = of.probe(wanted);
                 while hits != 0 {
                     let entry = entries[hits.trailing_zeros() as usize];
                     if entry != 0

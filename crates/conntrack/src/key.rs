@@ -84,6 +84,7 @@ pub(crate) trait Words: Copy + Eq + AsRef<[u64]> {
 
     fn addresses(&self) -> [IpAddr; 2];
 
+    #[inline]
     fn rest(&self) -> Rest {
         Rest::unpack(self.as_ref()[self.as_ref().len() - 1])
     }
@@ -267,6 +268,7 @@ impl Key {
     }
 
     /// Zone, protocol and ports.
+    #[inline]
     pub fn rest(&self) -> Rest {
         match self {
             Key::V4(words) => words.rest(),
@@ -275,6 +277,7 @@ impl Key {
     }
 
     /// Source and destination address.
+    #[inline]
     pub fn addresses(&self) -> [IpAddr; 2] {
         match self {
             Key::V4(words) => words.addresses(),

@@ -37,6 +37,14 @@ pub struct PacketInfo {
     pub transport: Transport,
 }
 
+/// Of no packet.
+impl Default for PacketInfo {
+    #[inline]
+    fn default() -> PacketInfo {
+        PacketInfo { key: Key::MIN, is_error: false, transport: Transport::Other }
+    }
+}
+
 impl PacketInfo {
     /// The helper for which it is a control packet; `named`: the helper of its `ct` action.
     #[inline]
@@ -50,6 +58,13 @@ impl PacketInfo {
 
     /// Reads a packet whose headers are at `layout`. `None`: it is invalid.
     pub fn read(packet: &Packet, key: &FlowKey, layout: Layout, zone: u16) -> Option<PacketInfo> {
+        let mut info = PacketInfo::default();
+        info.fill(packet, key, layout, zone).map(|()| info)
+    }
+
+    /// The same in place: a copy of fields just written stalls the processor.
+    #[inline(always)]
+    pub fn fill(&mut self, packet: &Packet, key: &FlowKey, layout: Layout, zone: u16) -> Option<()> {
         let b = &key.base;
         if b.nw_frag != 0 || layout.l3 == Layout::NONE || layout.l4 == Layout::NONE {
             return None;
@@ -59,28 +74,80 @@ impl PacketInfo {
         let body = ip_body(packet.data(), b.dl_type, l3, l4)?;
         match b.dl_type {
             h::ETH_TYPE_IP => {
-                let header =
-                    packet.data().get(l3..l4).filter(|header| header.len() >= h::IPV4_HEADER_BYTES)?;
-                if checksum::checksum(header) != 0 {
+                let header = packet.data().get(l3..l4)?;
+                let sum = match header.first_chunk::<{ h::IPV4_HEADER_BYTES }>()? {
+                    plain if header.len() == plain.len() => checksum::checksum(plain),
+                    _ => checksum::checksum(header),
+                };
+                if sum != 0 {
                     return None;
                 }
                 let words = [u64::from(b.nw_src) << 32 | u64::from(b.nw_dst), rest.pack()];
                 let halves = |addr: u32| u64::from(addr >> 16) + u64::from(addr & 0xffff);
                 let addresses = halves(b.nw_src) + halves(b.nw_dst);
-                let pseudo = || addresses + u64::from(rest.proto) + body.len() as u64;
-                read(packet, words, l4, body, pseudo)
+                let pseudo = addresses + u64::from(rest.proto) + body.len() as u64;
+                self.fill_words(packet, words, l4, body, pseudo)
             }
             h::ETH_TYPE_IPV6 if key.has(shape::IPV6) => {
                 let (src, dst) = (key.ipv6.src, key.ipv6.dst);
                 let words = v6_words(src, dst, rest);
-                let pseudo = || checksum::pseudo(&src, &dst, rest.proto, body.len());
-                read(packet, words, l4, body, pseudo)
+                let pseudo = checksum::pseudo(&src, &dst, rest.proto, body.len());
+                self.fill_words(packet, words, l4, body, pseudo)
             }
             _ => None,
         }
     }
+
+    /// `pseudo`: the sum of the pseudo-header.
+    #[inline(always)]
+    fn fill_words<W: Words>(
+        &mut self,
+        packet: &Packet,
+        mut words: W,
+        l4: usize,
+        body: &[u8],
+        pseudo: u64,
+    ) -> Option<()> {
+        let rest = words.rest();
+        let has_ports = rest.src != 0 && rest.dst != 0;
+        let sum_is_right =
+            |from| is_trusted(packet, l4) || checksum::fold(checksum::sum(body, from)) == 0xffff;
+        let is_right = match rest.proto {
+            h::IPPROTO_TCP => {
+                self.transport = Transport::Tcp(tcp_segment(body)?);
+                has_ports && sum_is_right(pseudo)
+            }
+            h::IPPROTO_UDP => {
+                let header: [u8; h::UDP_HEADER_BYTES] = h::array(body, 0)?;
+                let bytes = usize::from(u16::from_be_bytes([header[4], header[5]]));
+                let has_sum = W::IS_V6 || header[6..] != [0, 0];
+                self.transport = Transport::Other;
+                has_ports
+                    && (h::UDP_HEADER_BYTES..=body.len()).contains(&bytes)
+                    && (!has_sum || sum_is_right(pseudo))
+            }
+            h::IPPROTO_SCTP => {
+                self.transport = Transport::Other;
+                body.len() >= h::SCTP_HEADER_BYTES
+                    && has_ports
+                    && (is_trusted(packet, l4) || sctp_sum_is_right(body))
+            }
+            proto if is_icmp(proto, W::IS_V6) => {
+                *self = icmp(words, body)?;
+                return sum_is_right(if W::IS_V6 { pseudo } else { 0 }).then_some(());
+            }
+            _ => {
+                words.set_rest(Rest { src: 0, dst: 0, ..rest });
+                self.transport = Transport::Other;
+                true
+            }
+        };
+        (self.key, self.is_error) = (words.key(), false);
+        is_right.then_some(())
+    }
 }
 
+#[inline]
 fn v6_words(src: [u8; 16], dst: [u8; 16], rest: Rest) -> [u64; V6_WORDS] {
     let mut words = [0; V6_WORDS];
     words.set_src(IpAddr::V6(Ipv6Addr::from(src)));
@@ -90,6 +157,7 @@ fn v6_words(src: [u8; 16], dst: [u8; 16], rest: Rest) -> [u64; V6_WORDS] {
 }
 
 /// The transport header and payload: from `l4` to the end of the IP packet, without padding behind it.
+#[inline]
 fn ip_body(frame: &[u8], dl_type: u16, l3: usize, l4: usize) -> Option<&[u8]> {
     let end = match dl_type {
         h::ETH_TYPE_IP => l3 + usize::from(h::be16(frame, l3 + 2)?),
@@ -103,56 +171,10 @@ fn ip_body(frame: &[u8], dl_type: u16, l3: usize, l4: usize) -> Option<&[u8]> {
 }
 
 /// Whether the checksum of the transport header needs no computation.
+#[inline]
 fn is_trusted(packet: &Packet, l4: usize) -> bool {
     let o = &packet.offload;
     o.csum_valid || o.needs_csum && usize::from(o.csum_start) == l4
-}
-
-fn read<W: Words>(
-    packet: &Packet,
-    mut words: W,
-    l4: usize,
-    body: &[u8],
-    pseudo: impl Fn() -> u64,
-) -> Option<PacketInfo> {
-    let rest = words.rest();
-    let sum_is_right =
-        |pseudo: u64| is_trusted(packet, l4) || checksum::fold(checksum::sum(body, pseudo)) == 0xffff;
-    match rest.proto {
-        h::IPPROTO_TCP => {
-            let segment = tcp_segment(body)?;
-            let valid = rest.src != 0 && rest.dst != 0 && sum_is_right(pseudo());
-            valid.then(|| PacketInfo {
-                key: words.key(),
-                is_error: false,
-                transport: Transport::Tcp(segment),
-            })
-        }
-        h::IPPROTO_UDP => {
-            let bytes = usize::from(h::be16(body, 4)?);
-            let sum = h::be16(body, 6)?;
-            let valid = rest.src != 0
-                && rest.dst != 0
-                && (h::UDP_HEADER_BYTES..=body.len()).contains(&bytes)
-                && (sum == 0 && !W::IS_V6 || sum_is_right(pseudo()));
-            valid.then(|| PacketInfo { key: words.key(), is_error: false, transport: Transport::Other })
-        }
-        h::IPPROTO_SCTP => {
-            let valid = body.len() >= h::SCTP_HEADER_BYTES
-                && rest.src != 0
-                && rest.dst != 0
-                && (is_trusted(packet, l4) || sctp_sum_is_right(body));
-            valid.then(|| PacketInfo { key: words.key(), is_error: false, transport: Transport::Other })
-        }
-        proto if is_icmp(proto, W::IS_V6) => {
-            sum_is_right(if W::IS_V6 { pseudo() } else { 0 }).then_some(())?;
-            icmp(words, body)
-        }
-        _ => {
-            words.set_rest(Rest { src: 0, dst: 0, ..rest });
-            Some(PacketInfo { key: words.key(), is_error: false, transport: Transport::Other })
-        }
-    }
 }
 
 fn sctp_sum_is_right(body: &[u8]) -> bool {

@@ -232,7 +232,7 @@ impl<const W: usize> Drop for Locked<'_, W> {
     }
 }
 
-type Part<const W: usize> = OnceLock<Box<[Record<W>]>>;
+type Part<const W: usize> = OnceLock<Box<[Record<W>; PART]>>;
 
 /// See the module.
 pub(crate) struct Slab<const W: usize> {
@@ -255,11 +255,18 @@ where
     }
 
     /// The record of a number.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn record(&self, number: u32) -> &Record<W> {
-        let part =
-            self.parts[number as usize / PART].get_or_init(|| (0..PART).map(|_| Record::new()).collect());
-        &part[number as usize % PART]
+        let part = &self.parts[number as usize / PART];
+        &part.get().map_or_else(|| Self::new_part(part), Box::as_ref)[number as usize % PART]
+    }
+
+    #[cold]
+    fn new_part(part: &Part<W>) -> &[Record<W>; PART] {
+        part.get_or_init(|| {
+            let records: Box<[Record<W>]> = (0..PART).map(|_| Record::new()).collect();
+            records.try_into().ok().expect("a part has that many records")
+        })
     }
 
     /// Numbers below were used.

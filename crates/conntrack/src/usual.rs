@@ -35,7 +35,7 @@ struct Snapshot<const W: usize> {
 
 impl Tracker {
     /// Begins a lookup: fetches the bucket of a key.
-    #[inline]
+    #[inline(always)]
     pub fn look_ahead(&self, key: &Key) -> Lookup {
         let hash = match key {
             Key::V4(words) => self.hash.of(words),
@@ -45,8 +45,7 @@ impl Tracker {
         Lookup { hash, hint: 0 }
     }
 
-    /// Continues a lookup whose bucket was fetched: fetches the record. Worth its cost while records are rarely in the
-    /// processor's cache.
+    /// Continues a lookup whose bucket was fetched: fetches the record.
     #[inline]
     pub fn look_further(&self, lookup: &mut Lookup, key: &Key) {
         lookup.hint = self.index.first(lookup.hash).unwrap_or(0);
@@ -56,6 +55,7 @@ impl Tracker {
         }
     }
 
+    #[inline]
     fn fetch<const W: usize>(&self, hint: Tag)
     where
         [u64; W]: Words,
@@ -145,7 +145,7 @@ impl Tracker {
     }
 
     /// Reads the connection of an entry, if it is that of the key.
-    #[inline]
+    #[inline(always)]
     fn snapshot<const W: usize>(&self, words: &[u64; W], tag: Tag) -> Option<Snapshot<W>>
     where
         [u64; W]: Words,

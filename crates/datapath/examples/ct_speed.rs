@@ -1,7 +1,8 @@
 //! Speed of connection tracking in one forwarding core: `cargo run --release -p datapath --example ct_speed`.
 //!
-//! 64-byte UDP packets of established connections in random order: `ct(nat)`, recirculation, output. Beside it the same
-//! two passes without tracking, and new connections: `ct(commit,nat)`, output. All cases run in turn; each checks that
+//! 64-byte packets of established connections in random order: `ct(nat)`, recirculation, output. UDP, TCP, UDP over IPv6,
+//! and all three in turn. Beside it the same two passes without tracking, and new connections: `ct(commit,nat)`, output.
+//! All cases run in turn; each checks that
 //! every packet was sent with the right addresses. `--seconds S`: time of a case; `--only TEXT`: cases of that name.
 
 #![allow(clippy::disallowed_methods, reason = "an example measures time")]
@@ -19,7 +20,8 @@ use std::time::{Duration, Instant};
 
 const BURST: usize = 32;
 const CHUNK: usize = 4096;
-const FRAME_BYTES: usize = 60;
+/// The shortest frame of IPv6 and UDP, padded for the others.
+const FRAME_BYTES: usize = 64;
 /// Time of the tracker: connections outlive the run.
 const NOW_US: u64 = 1_000_000_000;
 
@@ -48,19 +50,63 @@ impl PmdIo for Sink {
     }
 }
 
-/// A UDP frame with right checksums.
-fn udp(src: u32, dst: u32, sport: u16, dport: u16) -> Vec<u8> {
-    let mut f = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0];
-    f.extend(src.to_be_bytes());
-    f.extend(dst.to_be_bytes());
-    f.extend([sport, dport, 26, 0].map(u16::to_be_bytes).concat());
-    f.resize(FRAME_BYTES, 0);
-    let sum = checksum::checksum(&f[14..34]);
-    f[24..26].copy_from_slice(&sum.to_be_bytes());
-    let pseudo = checksum::pseudo(&f[26..30], &f[30..34], 17, 26);
-    let sum = !checksum::fold(checksum::sum(&f[34..60], pseudo));
-    f[40..42].copy_from_slice(&sum.to_be_bytes());
-    f
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Udp,
+    Tcp,
+    UdpV6,
+    Mixed,
+}
+
+impl Kind {
+    /// The kind of connection `n`.
+    fn of(self, n: u32) -> Kind {
+        match (self, n % 3) {
+            (Kind::Mixed, 0) => Kind::Udp,
+            (Kind::Mixed, 1) => Kind::Tcp,
+            (Kind::Mixed, _) => Kind::UdpV6,
+            (kind, _) => kind,
+        }
+    }
+
+    /// Of which a flow is needed.
+    fn all(self) -> Vec<Kind> {
+        if self == Kind::Mixed { (0..3).map(|n| self.of(n)).collect() } else { vec![self] }
+    }
+
+    /// A frame with right checksums: full for UDP, of TCP an acknowledgement.
+    fn frame(self, src: u32, dst: u32, sport: u16, dport: u16) -> Vec<u8> {
+        let mut f = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1];
+        let mut l4 = [sport, dport].map(u16::to_be_bytes).concat();
+        let (proto, sum_at) = if self == Kind::Tcp {
+            l4.extend([0, 0, 0, 1, 0, 0, 0, 1, 0x50, 0x10, 0xff, 0xff, 0, 0, 0, 0]);
+            (6, 16)
+        } else {
+            let bytes = FRAME_BYTES - if self == Kind::UdpV6 { 54 } else { 34 };
+            l4.extend([0, bytes as u8, 0, 0]);
+            l4.resize(bytes, 0);
+            (17, 6)
+        };
+        let addresses = if self == Kind::UdpV6 {
+            f.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, l4.len() as u8, proto, 64]);
+            let wide = |a: u32| (0x2001_0db8 << 96 | u128::from(a)).to_be_bytes();
+            [wide(src), wide(dst)].concat()
+        } else {
+            f.extend([8, 0, 0x45, 0, 0, 20 + l4.len() as u8, 0, 0, 0, 0, 64, proto, 0, 0]);
+            [src, dst].map(u32::to_be_bytes).concat()
+        };
+        f.extend(&addresses);
+        if self != Kind::UdpV6 {
+            let sum = checksum::checksum(&f[14..34]);
+            f[24..26].copy_from_slice(&sum.to_be_bytes());
+        }
+        let (src, dst) = addresses.split_at(addresses.len() / 2);
+        let sum = !checksum::fold(checksum::sum(&l4, checksum::pseudo(src, dst, proto, l4.len())));
+        l4[sum_at..sum_at + 2].copy_from_slice(&sum.to_be_bytes());
+        f.extend(l4);
+        f.resize(FRAME_BYTES, 0);
+        f
+    }
 }
 
 /// Connection `n`: many sources and destinations, so that translated ports last.
@@ -80,7 +126,24 @@ fn snat() -> CtNat {
     })
 }
 
-fn name(connections: u32, tracked: bool, translated: bool, once: bool) -> String {
+#[derive(Clone, Copy)]
+struct Spec {
+    kind: Kind,
+    connections: u32,
+    tracked: bool,
+    translated: bool,
+    /// Each packet once.
+    once: bool,
+}
+
+fn name(spec: Spec) -> String {
+    let Spec { kind, connections, tracked, translated, once } = spec;
+    let kind = match kind {
+        Kind::Udp => "UDP",
+        Kind::Tcp => "TCP",
+        Kind::UdpV6 => "UDP over IPv6",
+        Kind::Mixed => "mixed",
+    };
     let what = match (once, tracked, translated) {
         (true, _, false) => "new",
         (true, _, true) => "new, SNAT",
@@ -88,7 +151,7 @@ fn name(connections: u32, tracked: bool, translated: bool, once: bool) -> String
         (_, _, false) => "established",
         (_, _, true) => "established, SNAT",
     };
-    format!("{what}, {connections} connections")
+    format!("{what}, {connections} connections, {kind}")
 }
 
 struct Case {
@@ -99,7 +162,6 @@ struct Case {
     sink: Sink,
     ns: Vec<f64>,
     translated: bool,
-    /// Each packet once.
     once: bool,
 }
 
@@ -109,6 +171,7 @@ fn put(pmd: &mut Pmd, key: FlowKey, number: u128, actions: Vec<DpAction>) {
     mask.base.in_port = u32::MAX;
     mask.base.recirc_id = u32::MAX;
     mask.base.dl_type = u16::MAX;
+    mask.base.nw_proto = u8::MAX;
     mask.base.ct_state = u32::MAX;
     let put = FlowPut { ufid: Ufid(number), key, mask, actions: actions.into(), mode: PutMode::Create };
     let done = pmd.apply(vec![DpifOp::FlowPut(Box::new(put))], 0, &mut Sink::default()).remove(0);
@@ -120,7 +183,8 @@ fn ct(commit: CtCommit, nat: CtNat) -> DpAction {
 }
 
 impl Case {
-    fn new(connections: u32, tracked: bool, translated: bool, once: bool) -> Case {
+    fn new(spec: Spec) -> Case {
+        let Spec { kind, connections, tracked, translated, once } = spec;
         let shared = Arc::new(DpShared::new(7));
         let mut pmd = Pmd::new(PmdConfig::new(PmdId::Core(0), 0x5eed), shared.clone());
         for port in 1..=2 {
@@ -135,26 +199,28 @@ impl Case {
         let (mut frames, mut state) = (Vec::new(), 1u64);
         let frame_of = |n: u32| {
             let (src, dst, sport, dport) = tuple(n);
-            udp(src, dst, sport, dport)
+            kind.of(n).frame(src, dst, sport, dport)
         };
-        let (_, mut key) = read(&frame_of(0));
         let output = DpAction::Output(Output(DpPort(2)));
         if once {
             let nat = if translated { snat() } else { CtNat::No };
-            put(&mut pmd, key, 1, vec![ct(CtCommit::Yes, nat), output]);
+            put(&mut pmd, read(&frame_of(0)).1, 1, vec![ct(CtCommit::Yes, nat), output]);
             (0..connections).for_each(|n| frames.extend(frame_of(n)));
         } else {
             let first = if tracked { vec![ct(CtCommit::No, CtNat::Known)] } else { Vec::new() };
             let recirc = DpAction::Recirc(Recirc(RecircId(1)));
-            put(&mut pmd, key, 1, [first, vec![recirc]].concat());
-            key.base.recirc_id = 1;
-            if tracked {
-                let nat = if translated { ct_state::SNAT } else { 0 };
-                key.base.ct_state = ct_state::EST | ct_state::TRK | nat;
-                key.ct.nw_proto = 17;
-                key.base.shape |= shape::CT;
+            for (n, of) in kind.all().into_iter().enumerate() {
+                let (_, mut key) = read(&of.frame(1, 2, 3, 4));
+                put(&mut pmd, key, 2 * n as u128, [first.clone(), vec![recirc.clone()]].concat());
+                key.base.recirc_id = 1;
+                if tracked {
+                    let nat = if translated { ct_state::SNAT } else { 0 };
+                    key.base.ct_state = ct_state::EST | ct_state::TRK | nat;
+                    key.ct.nw_proto = key.base.nw_proto;
+                    key.base.shape |= shape::CT;
+                }
+                put(&mut pmd, key, 2 * n as u128 + 1, vec![output.clone()]);
             }
-            put(&mut pmd, key, 2, vec![output]);
             for n in (0..connections).filter(|_| tracked) {
                 let nat = if translated { snat() } else { CtNat::No };
                 let (info, mut key) = read(&frame_of(n));
@@ -164,9 +230,9 @@ impl Case {
                 let reply = match to {
                     Some(conntrack::Translation::Tuple(to)) => {
                         let [std::net::IpAddr::V4(src), _] = to.addresses() else { panic!("{to:?}") };
-                        udp(dst, src.into(), dport, to.rest().src)
+                        kind.of(n).frame(dst, src.into(), dport, to.rest().src)
                     }
-                    _ => udp(dst, src, dport, sport),
+                    _ => kind.of(n).frame(dst, src, dport, sport),
                 };
                 let (info, mut key) = read(&reply);
                 shared.tracker().track(info.as_ref(), &Request::default(), &mut key, 1, NOW_US / 1000);
@@ -181,7 +247,7 @@ impl Case {
                 frames.extend(frame_of((state >> 33) as u32 % connections));
             }
         }
-        let name = name(connections, tracked, translated, once);
+        let name = name(spec);
         Case { name, pmd, frames, at: 0, sink: Sink::default(), ns: Vec::new(), translated, once }
     }
 
@@ -217,20 +283,25 @@ fn main() {
     let seconds =
         args.iter().position(|a| a == "--seconds").map_or(1.0, |at| args[at + 1].parse().expect("seconds"));
     let only = args.iter().position(|a| a == "--only").map_or("", |at| args[at + 1].as_str());
-    let mut all = vec![(1000, false, false, false)];
+    let plain = Spec { kind: Kind::Udp, connections: 1000, tracked: true, translated: false, once: false };
+    let mut all = vec![Spec { tracked: false, ..plain }];
     for connections in [1000, 100_000, 1_000_000] {
-        all.extend([(connections, true, false, false), (connections, true, true, false)]);
+        all.extend([false, true].map(|translated| Spec { connections, translated, ..plain }));
     }
-    all.extend([(1_000_000, true, false, true), (1_000_000, true, true, true)]);
-    let chosen = all.into_iter().filter(|(n, ct, nat, once)| name(*n, *ct, *nat, *once).contains(only));
-    let mut cases: Vec<Case> = chosen.map(|(n, ct, nat, once)| Case::new(n, ct, nat, once)).collect();
+    for kind in [Kind::Tcp, Kind::UdpV6, Kind::Mixed] {
+        all.extend([1000, 100_000].map(|connections| Spec { kind, connections, ..plain }));
+    }
+    let new = Spec { connections: 1_000_000, once: true, ..plain };
+    all.extend([new, Spec { translated: true, ..new }]);
+    let chosen = all.into_iter().filter(|spec| name(*spec).contains(only));
+    let mut cases: Vec<Case> = chosen.map(Case::new).collect();
     for _ in 0..5 {
         for case in &mut cases {
             let started = Instant::now();
             while started.elapsed() < Duration::from_secs_f64(seconds / 5.0) && case.chunk() {}
         }
     }
-    println!("{:<48} {:>8} {:>8} {:>8}", "64-byte UDP, one core", "ns p10", "ns p50", "Mpps");
+    println!("{:<48} {:>8} {:>8} {:>8}", "64-byte packets, one core", "ns p10", "ns p50", "Mpps");
     for case in &mut cases {
         // The first chunks warm up.
         let ns = &mut case.ns[2..];

@@ -28,6 +28,7 @@ mod park;
 mod pmd;
 mod ports;
 mod process;
+mod repeats;
 mod shared;
 mod stages;
 mod tuning;

@@ -12,6 +12,7 @@ use crate::marks::Marks;
 use crate::megaflow::MegaflowTable;
 use crate::park::{ParkLimits, ParkingLot};
 use crate::ports::{PmdIo, Ports};
+use crate::repeats::Repeats;
 use crate::shared::DpShared;
 use crate::tuning::PmdTuning;
 use dpif::{DpifError, DropReason, Drops, FlowRecord, PmdId, PmdStats, PortStats};
@@ -79,6 +80,7 @@ pub struct Pmd {
     pub(crate) config: PmdConfig,
     pub(crate) table: MegaflowTable,
     pub(crate) cache: SignatureCache,
+    pub(crate) repeats: Repeats,
     pub(crate) park: ParkingLot,
     pub(crate) exec: Executor,
     pub(crate) burst: Burst,
@@ -120,6 +122,7 @@ impl Pmd {
         let mut pmd = Pmd {
             table: MegaflowTable::new(hasher, config.flow_limit_hard),
             cache: SignatureCache::new(config.cache_entries_max),
+            repeats: Repeats::new(),
             park: ParkingLot::new(limits),
             exec,
             burst: Burst::new(),

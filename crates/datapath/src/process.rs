@@ -1,14 +1,15 @@
 //! The path of a burst through a forwarding core, stage by stage over a structure of arrays:
 //!
-//! 1. extract: bytes → keys, header offsets, hashes
+//! 1. extract: bytes → keys, header offsets
 //! 2. parked: packets of a flow whose translation is pending are set aside
 //! 3. marks (`marks`): packets with the mark of a device → megaflow, only while flows have marks
-//! 4. cache: hash → megaflow, counted; misses go on the list of misses
-//! 5. megaflow: the misses through the ranked subtables; a hit is counted and inserted into the cache
-//! 6. finish (`finish`): actions by groups; then, in order of arrival, outputs and upcalls for the remaining packets
+//! 4. repeats (`repeats`): the megaflow of the burst before; if it matches all packets, stages 5 and 6 are skipped
+//! 5. cache: key → hash → megaflow, counted; misses go on the list of misses
+//! 6. megaflow: the misses through the ranked subtables; a hit is counted and inserted into the cache
+//! 7. finish (`finish`): actions by groups; then, in order of arrival, outputs and upcalls for the remaining packets
 //!
-//! Recirculated packets pass stages 2 to 6 afterwards, as separate bursts: keys and offsets stay in arrays, and only
-//! headers left dirty by actions are parsed again. Each stage is one function, not inlined; those of 1, 4 and 5 are
+//! Recirculated packets pass stages 2 to 7 afterwards, as separate bursts: keys and offsets stay in arrays, and only
+//! headers left dirty by actions are parsed again. Each stage is one function, not inlined; those of 1, 4, 5 and 6 are
 //! kernels (`stages`), compiled for several instruction sets.
 
 use crate::burst::Parsed;
@@ -17,6 +18,7 @@ use crate::megaflow::NO_LIST;
 use crate::park::{Origin, Parked, new_ufid};
 use crate::pmd::Pmd;
 use crate::ports::PmdIo;
+use crate::repeats::FindRepeated;
 use crate::stages::{Extract, FindCached, FindMegaflows, Hash, MISS, WAITS};
 use dpif::{DropReason, Upcall, UpcallKind};
 use flow::extract::{Layout, Metadata};
@@ -118,18 +120,40 @@ impl Pmd {
         let parks = on_miss == OnMiss::Park && !self.park.is_empty();
         self.burst.results = [MISS; BATCH_MAX_PACKETS];
         self.burst.lists = [NO_LIST; BATCH_MAX_PACKETS];
-        if cached || parks {
-            let kernel = Hash { burst: &mut self.burst, hasher: &self.exec.hasher, cache: &self.cache };
-            simd::run(self.level, kernel);
-        }
         if parks {
+            self.hash();
             self.find_parked();
         }
         if !self.marks.is_empty() {
             self.find_marked();
         }
-        self.find(cached);
+        if !(cached && self.find_repeated()) {
+            if cached && !parks {
+                self.hash();
+            }
+            self.find(cached);
+            if cached {
+                self.repeats.remember(&self.burst);
+            }
+        }
         self.finish(on_miss, io)
+    }
+
+    fn hash(&mut self) {
+        let kernel = Hash { burst: &mut self.burst, hasher: &self.exec.hasher, cache: &self.cache };
+        simd::run(self.level, kernel);
+    }
+
+    /// Compares the burst with the megaflow of a former one; returns whether all of its packets have it.
+    fn find_repeated(&mut self) -> bool {
+        let id = self.repeats.hint(&self.burst.arrays.keys[0]);
+        if id == MISS {
+            return false;
+        }
+        let (burst, table, now_ms) = (&mut self.burst, &mut self.table, self.exec.now_us / 1000);
+        let hits = simd::run(self.level, FindRepeated { burst, table, id, now_ms });
+        self.exec.ports.stats.cache_hits += hits;
+        hits == self.burst.arrays.packets.len() as u64
     }
 
     #[inline(never)]

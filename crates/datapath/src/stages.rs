@@ -183,7 +183,7 @@ impl Kernel for FindMegaflows<'_> {
             let found = table.lookup_in(rank, key, firsts[i]);
             let Some(id) = found.id else { continue };
             let Some(slot) = table.slab().get_mut(id) else { continue };
-            slot.account(burst.arrays.packets[i].len() as u64, key.tcp_flags(), self.now_ms);
+            slot.account(1, burst.arrays.packets[i].len() as u64, key.tcp_flags(), self.now_ms);
             burst.results[i] = id;
             burst.lists[i] = slot.list;
             hits += 1;

@@ -10,10 +10,13 @@
 //! | 0 | not true | off: no lookups, no insertions, memory freed |
 //! | any | true | on; inserts every megaflow hit |
 //!
+//! Hints from burst to burst ([`Repeats`]) are on and off with it.
+//!
 //! Unlike in the stock switch, the default is to insert every hit: the cache grows with its flows, so it does not
 //! thrash.
 
 use crate::pmd::Pmd;
+use crate::repeats::Repeats;
 
 /// See the module documentation. Settings affect only cost and never forwarding, except for
 /// [`PmdTuning::masks_per_port_max`].
@@ -56,6 +59,7 @@ impl Pmd {
         self.exec.reread = !tuning.group;
         self.table.set_masks_per_port_max(tuning.masks_per_port_max);
         self.cache.set_on(tuning.cache_insert_inv_prob != 0);
+        self.repeats = Repeats::new();
     }
 
     /// The current tuning.

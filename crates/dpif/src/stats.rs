@@ -133,7 +133,7 @@ pub struct PmdStats {
     pub template_hits: u64,
     /// Packets hit by the mark of a device.
     pub mark_hits: u64,
-    /// Packets hit in the flow cache.
+    /// Packets hit in the flow cache, or by the megaflow of the burst before.
     pub cache_hits: u64,
     /// Packets hit in the megaflow table.
     pub megaflow_hits: u64,

@@ -26,16 +26,17 @@ pub fn sum(data: &[u8], sum: u64) -> u64 {
     sum + u64::from(u16::from_be(fold(acc)))
 }
 
-/// Folds a sum to 16 bits without complementing.
+/// Folds a sum to 16 bits without complementing. Without a branch: the number of carries is hard to predict.
 #[inline]
-pub fn fold(mut sum: u64) -> u16 {
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    sum as u16
+pub fn fold(sum: u64) -> u16 {
+    let words = (sum & 0xffff_ffff) + (sum >> 32);
+    let halves = (words & 0xffff) + (words >> 16 & 0xffff) + (words >> 32);
+    let once = (halves & 0xffff) + (halves >> 16);
+    ((once & 0xffff) + (once >> 16)) as u16
 }
 
 /// The checksum of `data`: complement of its folded sum.
+#[inline]
 pub fn checksum(data: &[u8]) -> u16 {
     !fold(sum(data, 0))
 }
@@ -54,6 +55,7 @@ pub fn update_bytes(csum: u16, old: &[u8], new: &[u8]) -> u16 {
 }
 
 /// Unfolded sum of a TCP/UDP/ICMPv6 pseudo-header: addresses (4 or 16 bytes each), protocol, layer-4 length.
+#[inline]
 pub fn pseudo(src: &[u8], dst: &[u8], proto: u8, l4_bytes: usize) -> u64 {
     sum(src, sum(dst, u64::from(proto) + l4_bytes as u64))
 }

@@ -154,6 +154,27 @@ fn checksum_of_rfc1071_example_and_incremental_update() {
 }
 
 #[test]
+fn a_folded_sum_has_all_carries() {
+    let with_carries = |mut sum: u64| {
+        while sum > 0xffff {
+            sum = (sum & 0xffff) + (sum >> 16);
+        }
+        sum as u16
+    };
+    let mut random = 1u64;
+    let edges = [0, 1, 0xfffe, 0xffff, 0x1_0000, 0x1_ffff, u64::MAX];
+    let sums = edges.into_iter().flat_map(|a| edges.map(|b| a.wrapping_sub(b) ^ a << 32 ^ b << 16));
+    for sum in sums {
+        assert_eq!(checksum::fold(sum), with_carries(sum), "{sum:x}");
+    }
+    for bits in (0..64).cycle().take(20_000) {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let sum = random >> bits;
+        assert_eq!(checksum::fold(sum), with_carries(sum), "{sum:x}");
+    }
+}
+
+#[test]
 fn the_corpus_of_offload_is_replayed() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/offload");
     testkit::replay_corpus(folder, crate::fuzz::offload);

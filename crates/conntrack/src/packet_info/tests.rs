@@ -1,7 +1,7 @@
 //! Packets by their bytes: what is valid, and what of it counts.
 
 use super::{PacketInfo, Transport, window_scale};
-use crate::key::Rest;
+use crate::key::{Key, Rest};
 use crate::tests::{frame, icmp, tcp, udp};
 use flow::FlowKey;
 use flow::extract::{Layout, Metadata, extract};
@@ -18,7 +18,12 @@ fn read_with(frame: &[u8], change: impl FnOnce(&mut Packet)) -> Option<PacketInf
     change(&mut packet);
     let mut key = FlowKey::default();
     let layout = extract(packet.data(), &Metadata::default(), 1, &mut key);
-    PacketInfo::read(&packet, &key, layout, 6)
+    let info = PacketInfo::read(&packet, &key, layout, 6);
+    // Nothing is left of a former packet.
+    let mut used =
+        PacketInfo { key: Key::V6([7; 5]), is_error: true, transport: Transport::Icmp { begins: true } };
+    assert_eq!(used.fill(&packet, &key, layout, 6).map(|()| used), info);
+    info
 }
 
 fn read(frame: &[u8]) -> Option<PacketInfo> {

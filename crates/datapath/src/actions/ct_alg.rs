@@ -1,7 +1,7 @@
 //! Control packets of helpers (FTP, TFTP): the tracker reads what they announce, and edits their messages once they are
 //! translated.
 
-use super::ct::apply;
+use super::translate::translate;
 use super::{Executor, Misfit};
 use crate::burst::HeaderCtx;
 use conntrack::{Announcement, Helper, PacketInfo, Request};
@@ -30,7 +30,7 @@ impl Executor {
         let (port, now_ms) = (rx_port.0, self.now_us / 1000);
         let (translation, edit) =
             tracker.track_control(info, &announcement, request, headers.key, port, now_ms);
-        apply(packet, headers, translation)?;
+        translate(packet, headers, translation)?;
         if let Some(edit) = edit {
             tracker.edit(packet, l3, l4, &edit, may_grow);
         }

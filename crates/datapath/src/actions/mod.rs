@@ -22,6 +22,7 @@ mod mpls;
 mod packet_wise;
 mod set;
 mod sums;
+mod translate;
 mod vlan;
 
 pub use emulate::{CannotEmulate, Part, emulate};

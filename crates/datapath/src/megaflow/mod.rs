@@ -15,7 +15,7 @@ mod slab;
 mod subtable;
 
 pub(crate) use action_lists::{ActionList, ActionLists, NO_LIST};
-pub(crate) use slab::Slab;
+pub(crate) use slab::{Slab, Slot};
 pub(crate) use subtable::Subtable;
 
 use crate::hash::KeyHasher;
@@ -169,15 +169,22 @@ impl MegaflowTable {
         }
     }
 
+    /// Slot `id` and the mask of its flow, if there is one.
+    #[inline(always)]
+    pub(crate) fn slot_and_mask(&mut self, id: u32) -> Option<(&mut Slot, &KeyMask)> {
+        let slot = self.slab.get_mut(id)?;
+        let mask = self.subtables.get(slot.subtable as usize)?.mask();
+        Some((slot, mask))
+    }
+
     /// If the flow in slot `id` matches the packet, counts it there and returns the id of its actions.
     #[inline(always)]
     pub(crate) fn hit(&mut self, id: u32, key: &FlowKey, bytes: u64, now_ms: u64) -> Option<u32> {
-        let slot = self.slab.get_mut(id)?;
-        let subtable = self.subtables.get(slot.subtable as usize)?;
-        if !slot.matches(subtable.mask(), key) {
+        let (slot, mask) = self.slot_and_mask(id)?;
+        if !slot.matches(mask, key) {
             return None;
         }
-        slot.account(bytes, key.tcp_flags(), now_ms);
+        slot.account(1, bytes, key.tcp_flags(), now_ms);
         Some(slot.list)
     }
 

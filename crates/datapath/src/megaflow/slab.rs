@@ -81,10 +81,10 @@ impl Slot {
         self.extensions.iter().for_each(simd::prefetch);
     }
 
-    /// Accounts one packet.
+    /// Accounts packets.
     #[inline(always)]
-    pub(crate) fn account(&mut self, bytes: u64, tcp_flags: u16, now_ms: u64) {
-        self.packets += 1;
+    pub(crate) fn account(&mut self, packets: u64, bytes: u64, tcp_flags: u16, now_ms: u64) {
+        self.packets += packets;
         self.bytes += bytes;
         self.used_ms = now_ms;
         self.tcp_flags |= tcp_flags;

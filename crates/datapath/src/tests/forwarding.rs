@@ -202,6 +202,8 @@ fn masks_are_ranked_and_the_cache_answers_the_second_packet() {
     assert_eq!((rig.pmd.stats().megaflow_hits, rig.pmd.stats().subtable_lookups), (1, 8), "insertion order");
     rig.receive(1, &[tcp(5, 7)]);
     assert_eq!(rig.pmd.stats().cache_hits, 1);
+    // A burst of no megaflow: the next one is looked up.
+    rig.receive(1, &[tcp(5, 100)]);
     rig.pmd.tick(rig.now_us);
     rig.receive(1, &[tcp(6, 7)]);
     assert_eq!((rig.pmd.stats().megaflow_hits, rig.pmd.stats().subtable_lookups), (2, 9), "hit list first");

@@ -14,6 +14,7 @@ mod marks;
 mod operations;
 mod oracle;
 mod parking;
+mod repeats;
 
 use crate::*;
 use dpif::actions::Output;

@@ -184,14 +184,27 @@ fn flush_empties_the_table() {
     assert_eq!((rig.pmd.stats().received, rig.pmd.ledger().received), (0, 1));
 }
 
+/// Megaflows of TCP and UDP: packets of a burst that has both are looked up in the cache.
+fn two_flows(rig: &mut Rig) {
+    for frame in [tcp(1, 1), udp(1, 1)] {
+        let mut mask = least_mask();
+        mask.base.nw_proto = u8::MAX;
+        rig.flow(1, &frame, mask, vec![out(2)]);
+    }
+}
+
+fn of_either(src: u16, dst: u16) -> Vec<u8> {
+    if src.is_multiple_of(2) { tcp(src, dst) } else { udp(src, dst) }
+}
+
 #[test]
 fn the_cache_grows_under_evictions_and_shrinks_when_idle() {
     let mut rig = Rig::new();
     let small = rig.pmd.cache_stats().entries;
-    rig.flow(1, &tcp(1, 1), least_mask(), vec![out(2)]);
+    two_flows(&mut rig);
     for round in 0..4 {
         for n in 0..600u16 {
-            let frames: Vec<Vec<u8>> = (0..32).map(|m| tcp(n * 32 + m, round)).collect();
+            let frames: Vec<Vec<u8>> = (0..32).map(|m| of_either(n * 32 + m, round)).collect();
             rig.receive(1, &frames);
             rig.sent();
             rig.io.packets.clear();
@@ -209,8 +222,9 @@ fn the_cache_grows_under_evictions_and_shrinks_when_idle() {
 fn the_cache_grows_for_all_flows_when_one_hit_of_many_is_remembered() {
     let mut rig = Rig::with(|c| c.tuning.cache_insert_inv_prob = 100);
     let small = rig.pmd.cache_stats().entries;
-    rig.flow(1, &tcp(1, 1), least_mask(), vec![out(2)]);
-    let bursts: Vec<Vec<Vec<u8>>> = (0..200).map(|n| (0..32).map(|m| tcp(n * 32 + m, 1)).collect()).collect();
+    two_flows(&mut rig);
+    let bursts: Vec<Vec<Vec<u8>>> =
+        (0..200).map(|n| (0..32).map(|m| of_either(n * 32 + m, 1)).collect()).collect();
     for _ in 0..150 {
         for frames in &bursts {
             rig.receive(1, frames);

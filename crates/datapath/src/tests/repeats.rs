@@ -1,0 +1,95 @@
+//! Bursts whose packets have the megaflow of the burst before.
+
+use super::frames::{tcp, udp};
+use super::*;
+use dpif::FlowStats;
+
+fn mask() -> KeyMask {
+    let mut mask = least_mask();
+    mask.base.nw_proto = u8::MAX;
+    mask
+}
+
+/// Frames of new flows from each call.
+fn fresh(ports: &mut u16, packets: usize, frame: fn(u16, u16) -> Vec<u8>) -> Vec<Vec<u8>> {
+    let mut next = || {
+        *ports += 1;
+        frame(*ports, 80)
+    };
+    (0..packets).map(|_| next()).collect()
+}
+
+/// Hits of the cache, repeats included, and of megaflows.
+fn hits(rig: &Rig) -> [u64; 2] {
+    [rig.pmd.stats().cache_hits, rig.pmd.stats().megaflow_hits]
+}
+
+fn stats(rig: &mut Rig, ufid: Ufid) -> FlowStats {
+    match rig.apply(DpifOp::FlowGet(ufid)) {
+        OpResult::Flow(flow) => flow.stats,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_burst_of_one_megaflow_needs_no_other_lookup() {
+    let (mut rig, mut ports) = (Rig::new(), 0);
+    let to_2 = rig.flow(1, &udp(1, 80), mask(), vec![out(2)]);
+    let to_3 = rig.flow(1, &tcp(1, 80), mask(), vec![out(3)]);
+    rig.receive(1, &fresh(&mut ports, 32, udp));
+    assert_eq!(hits(&rig), [0, 32]);
+    rig.receive(1, &fresh(&mut ports, 32, udp));
+    assert_eq!(hits(&rig), [32, 32]);
+    // Packets of another megaflow are looked up.
+    let mut mixed = fresh(&mut ports, 24, udp);
+    mixed.extend(fresh(&mut ports, 8, tcp));
+    rig.receive(1, &mixed);
+    assert_eq!(hits(&rig), [56, 40]);
+    // So are all of a burst that begins with one.
+    mixed.reverse();
+    let fewer = fresh(&mut ports, 3, tcp);
+    rig.receive(1, &[fewer, fresh(&mut ports, 1, udp)].concat());
+    assert_eq!(hits(&rig), [56, 44]);
+    rig.receive(1, &fresh(&mut ports, 5, tcp));
+    assert_eq!(hits(&rig), [61, 44]);
+    let sent = rig.sent();
+    let to = |port| sent.iter().filter(|(to, _)| *to == port).count() as u64;
+    assert_eq!([to(2), to(3)], [89, 16]);
+    let (udp_bytes, tcp_bytes) = (udp(1, 80).len() as u64, tcp(1, 80).len() as u64);
+    let (a, b) = (stats(&mut rig, to_2), stats(&mut rig, to_3));
+    assert_eq!((a.packets, a.bytes, a.tcp_flags), (89, 89 * udp_bytes, 0));
+    assert_eq!((b.packets, b.bytes, b.tcp_flags), (16, 16 * tcp_bytes, 2));
+    assert_eq!([a.used_ms, b.used_ms], [rig.now_us / 1000; 2]);
+}
+
+#[test]
+fn a_deleted_megaflow_matches_no_further_burst() {
+    let (mut rig, mut ports) = (Rig::new(), 0);
+    let ufid = rig.flow(1, &udp(1, 80), mask(), vec![out(2)]);
+    rig.receive(1, &fresh(&mut ports, 8, udp));
+    assert!(matches!(rig.apply(DpifOp::FlowDel(ufid)), OpResult::Flow(_)));
+    rig.receive(1, &fresh(&mut ports, 4, udp));
+    assert_eq!((rig.sent().len(), rig.io.upcalls.len()), (8, 4));
+    // Another flow takes its slot.
+    rig.flow(1, &tcp(1, 80), mask(), vec![out(3)]);
+    rig.receive(1, &fresh(&mut ports, 4, udp));
+    assert_eq!((rig.sent().len(), rig.io.upcalls.len()), (0, 8));
+}
+
+#[test]
+fn a_burst_is_compared_with_bursts_of_its_port_and_recirculation() {
+    let (mut rig, mut ports) = (Rig::new(), 0);
+    let recirc = DpAction::Recirc(dpif::actions::Recirc(flow::RecircId(7)));
+    rig.flow(1, &udp(1, 80), mask(), vec![recirc]);
+    rig.flow(2, &udp(1, 80), mask(), vec![out(3)]);
+    let mut again = key_of(1, &udp(1, 80));
+    again.base.recirc_id = 7;
+    assert!(matches!(rig.put(again, mask(), vec![out(4)]).1, OpResult::Done));
+    for round in 0..3 {
+        rig.receive(1, &fresh(&mut ports, 32, udp));
+        rig.receive(2, &fresh(&mut ports, 32, udp));
+        assert_eq!(hits(&rig), [round * 96, 96]);
+    }
+    let sent = rig.sent();
+    assert_eq!([3, 4].map(|port| sent.iter().filter(|(to, _)| *to == port).count()), [96, 96]);
+}
