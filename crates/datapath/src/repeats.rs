@@ -36,9 +36,11 @@ impl Repeats {
     /// Remembers the megaflow of a burst, if most of its packets have that of the first.
     #[inline]
     pub(crate) fn remember(&mut self, burst: &Burst) {
-        let (id, packets) = (burst.results[0], burst.arrays.packets.len() as u32);
-        let same = simd::equal_u32(&burst.results, id).count_ones();
-        let most = id < WAITS && same * 4 >= packets * 3;
+        let (id, packets) = (burst.results[0], burst.arrays.packets.len());
+        // Most bursts of several megaflows differ in these already.
+        let seems_same = [packets / 2, packets.saturating_sub(1)].iter().any(|n| burst.results[*n] == id);
+        let same = || simd::equal_u32(&burst.results, id).count_ones() as usize;
+        let most = id < WAITS && seems_same && same() * 4 >= packets * 3;
         self.0[Self::place(&burst.arrays.keys[0])] = if most { id } else { MISS };
     }
 }
