@@ -41,8 +41,8 @@ fn has_no_owner(name: &str) -> bool {
 }
 
 /// An interface name that is unique on the machine, at most 15 characters: `tag` (letters and digits, the
-/// first 3), the process id and a number in base 36, of at least three digits. Names of one tag sort in order
-/// of creation, and a switch numbers ports by name. A namespace is torn down some time after its deletion, so
+/// first 3), the process id in base 36 and a decimal number of at least four digits. Names of one tag sort in order
+/// of creation, also if digits compare as numbers: a switch numbers ports by name. A namespace is torn down some time after its deletion, so
 /// a reused name could still be taken.
 pub fn if_name(tag: &str) -> String {
     numbered(tag, next())
@@ -50,7 +50,7 @@ pub fn if_name(tag: &str) -> String {
 
 fn numbered(tag: &str, number: u32) -> String {
     let tag: String = tag.chars().filter(char::is_ascii_alphanumeric).take(3).collect();
-    format!("{tag}{}_{:0>3}", base36(std::process::id()), base36(number))
+    format!("{tag}{}_{number:0>4}", base36(std::process::id()))
 }
 
 fn base36(mut number: u32) -> String {
@@ -75,6 +75,7 @@ mod tests {
         assert!(if_name("a-very-long-tag").len() <= 15);
         let names: Vec<String> = (0..2000).map(|number| numbered("v", number)).collect();
         assert!(names.is_sorted());
+        assert_eq!(numbered("v", 35), format!("v{}_0035", base36(std::process::id())));
         assert_eq!(
             (base36(0), base36(35), base36(36), base36(4_194_304)),
             ("0".into(), "z".into(), "10".into(), "2hwcg".into())
