@@ -45,10 +45,10 @@ pub struct Device {
 impl Device {
     /// Configuration of a device's port.
     pub(crate) fn spec(open: &OpenInterface) -> PortSpec {
-        let DeviceOptions { port, tunnel, .. } = &open.device.options;
+        let options = &open.device.options;
         PortSpec {
-            name: tunnel.as_ref().map_or(open.name.clone(), |t| t.device()),
-            options: port.clone(),
+            name: options.port_name(&open.name),
+            options: options.port.clone(),
             mac: open.device.mac,
             // Set afterwards: a device that rejects it is used unchanged.
             mtu: None,

@@ -68,6 +68,19 @@ pub(crate) fn write<T: ?Sized>(at: *const T, locked: bool) {
     });
 }
 
+/// Methods that read, modify and write: counted as such, then as in the standard library.
+macro_rules! modify {
+    ($name:ident: $($method:ident($($arg:ident: $ty:ty),*) -> $result:ty;)*) => {
+        #[allow(missing_docs, reason = "as in the standard library")]
+        impl $name {
+            $(pub fn $method(&self, $($arg: $ty),*) -> $result {
+                write(self, true);
+                self.0.$method($($arg),*)
+            })*
+        }
+    };
+}
+
 macro_rules! counted {
     ($($(#[$doc:meta])* $name:ident: $value:ty;)*) => {$(
         $(#[$doc])*
@@ -91,42 +104,6 @@ macro_rules! counted {
                 self.0.store(value, order);
             }
 
-            pub fn swap(&self, value: $value, order: Ordering) -> $value {
-                write(self, true);
-                self.0.swap(value, order)
-            }
-
-            pub fn compare_exchange(
-                &self,
-                current: $value,
-                new: $value,
-                success: Ordering,
-                failure: Ordering,
-            ) -> Result<$value, $value> {
-                write(self, true);
-                self.0.compare_exchange(current, new, success, failure)
-            }
-
-            pub fn compare_exchange_weak(
-                &self,
-                current: $value,
-                new: $value,
-                success: Ordering,
-                failure: Ordering,
-            ) -> Result<$value, $value> {
-                self.compare_exchange(current, new, success, failure)
-            }
-
-            pub fn fetch_and(&self, value: $value, order: Ordering) -> $value {
-                write(self, true);
-                self.0.fetch_and(value, order)
-            }
-
-            pub fn fetch_or(&self, value: $value, order: Ordering) -> $value {
-                write(self, true);
-                self.0.fetch_or(value, order)
-            }
-
             pub fn get_mut(&mut self) -> &mut $value {
                 self.0.get_mut()
             }
@@ -135,42 +112,25 @@ macro_rules! counted {
                 self.0.into_inner()
             }
         }
+
+        modify! { $name:
+            swap(value: $value, order: Ordering) -> $value;
+            compare_exchange(old: $value, new: $value, on: Ordering, off: Ordering) -> Result<$value, $value>;
+            compare_exchange_weak(old: $value, new: $value, on: Ordering, off: Ordering) -> Result<$value, $value>;
+            fetch_and(value: $value, order: Ordering) -> $value;
+            fetch_or(value: $value, order: Ordering) -> $value;
+        }
     )*};
 }
 
 macro_rules! counted_numbers {
     ($($name:ident: $value:ty;)*) => {$(
-        #[allow(missing_docs, reason = "as in the standard library")]
-        impl $name {
-            pub fn fetch_add(&self, value: $value, order: Ordering) -> $value {
-                write(self, true);
-                self.0.fetch_add(value, order)
-            }
-
-            pub fn fetch_sub(&self, value: $value, order: Ordering) -> $value {
-                write(self, true);
-                self.0.fetch_sub(value, order)
-            }
-
-            pub fn fetch_max(&self, value: $value, order: Ordering) -> $value {
-                write(self, true);
-                self.0.fetch_max(value, order)
-            }
-
-            pub fn fetch_min(&self, value: $value, order: Ordering) -> $value {
-                write(self, true);
-                self.0.fetch_min(value, order)
-            }
-
-            pub fn fetch_update(
-                &self,
-                set: Ordering,
-                fetch: Ordering,
-                f: impl FnMut($value) -> Option<$value>,
-            ) -> Result<$value, $value> {
-                write(self, true);
-                self.0.fetch_update(set, fetch, f)
-            }
+        modify! { $name:
+            fetch_add(value: $value, order: Ordering) -> $value;
+            fetch_sub(value: $value, order: Ordering) -> $value;
+            fetch_max(value: $value, order: Ordering) -> $value;
+            fetch_min(value: $value, order: Ordering) -> $value;
+            fetch_update(set: Ordering, fetch: Ordering, f: impl FnMut($value) -> Option<$value>) -> Result<$value, $value>;
         }
     )*};
 }

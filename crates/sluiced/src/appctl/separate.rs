@@ -108,7 +108,7 @@ fn add_all(daemon: &mut Daemon, name: &str, ports: &[String]) -> Result<String, 
             return Err(failed(&"Device or resource busy"));
         }
         let spec = PortSpec {
-            name: device.tunnel.as_ref().map_or(port.to_string(), |t| t.device()),
+            name: device.port_name(port),
             options: device.port,
             mac: None,
             mtu: None,

@@ -65,6 +65,11 @@ pub enum DummyStream {
 }
 
 impl DeviceOptions {
+    /// Name of the port of an interface: a tunnel's is that of the shared device.
+    pub fn port_name(&self, interface: &str) -> String {
+        self.tunnel.as_ref().map_or_else(|| interface.to_string(), |tunnel| tunnel.device())
+    }
+
     /// For a port that a command adds, with type and options as in an `Interface` row.
     ///
     /// # Errors

@@ -369,7 +369,7 @@ fn lab() -> Lab {
 }
 
 /// Sluice refuses `line` with the reason `why`.
-fn refused(lab: &Lab, line: &str, why: &str) {
+pub(super) fn refused(lab: &Lab, line: &str, why: &str) {
     let out = appctl_output(&lab.daemon, line);
     assert_eq!(out.status.code(), Some(2), "{line}: {}", out.stdout);
     assert!(out.stderr.contains(why), "{line}: {}", out.stderr);

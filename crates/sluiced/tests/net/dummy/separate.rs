@@ -1,7 +1,8 @@
 //! Datapaths and ports made by command, without bridges. Expected answers are those of Open vSwitch 3.1.
 
 use super::Lab;
-use crate::helpers::{LIMIT, appctl, appctl_output, serving, spec, vsctl};
+use super::commands::refused;
+use crate::helpers::{LIMIT, appctl, serving, spec, vsctl};
 use testkit::{Topology, reachable, require_netns, require_programs};
 
 /// The ports of a datapath, as `dpctl/show` lists them.
@@ -10,35 +11,29 @@ fn ports(lab: &Lab, name: &str) -> Vec<String> {
     shown.lines().filter_map(|l| l.trim().strip_prefix("port ")).map(String::from).collect()
 }
 
-fn fails(lab: &Lab, line: &str, why: &str) {
-    let out = appctl_output(&lab.daemon, line);
-    assert_eq!(out.status.code(), Some(2), "{line}: {}", out.stdout);
-    assert!(out.stderr.contains(why), "{line}: {}", out.stderr);
-}
-
 #[test]
 fn datapaths_and_ports_are_made_by_command() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-appctl");
     let lab = Lab::new();
     lab.appctl("dpctl/add-dp dummy@d1");
-    fails(&lab, "dpctl/add-dp dummy@d1", "add_dp (File exists)");
-    fails(&lab, "dpctl/add-dp dummy@a/b", "a/b: the name is not one that a device can have");
+    refused(&lab, "dpctl/add-dp dummy@d1", "add_dp (File exists)");
+    refused(&lab, "dpctl/add-dp dummy@a/b", "a/b: the name is not one that a device can have");
     assert_eq!(lab.appctl("dpctl/dump-dps"), "dummy@d1\ndummy@ovs-dummy\n");
-    fails(&lab, "dpctl/dump-flows", "multiple datapaths, specify one");
+    refused(&lab, "dpctl/dump-flows", "multiple datapaths, specify one");
     lab.appctl("dpctl/add-if dummy@d1 q1,type=dummy");
-    fails(&lab, "dpctl/add-if dummy@d1 q1,type=dummy", "adding q1 to dummy@d1 failed (File exists)");
+    refused(&lab, "dpctl/add-if dummy@d1 q1,type=dummy", "adding q1 to dummy@d1 failed (File exists)");
     // Each interface succeeds or fails by itself.
-    fails(
+    refused(
         &lab,
         "dpctl/add-if dummy@d1 q2,type=dummy,port_no=7 q3,type=foo q4,type=dummy q5,type=dummy,port_no=7",
         "adding q5 to dummy@d1 failed (Device or resource busy)",
     );
-    fails(&lab, "dpctl/add-if dummy@d1 q3,type=foo", "(Address family not supported by protocol)");
-    fails(&lab, "dpctl/add-if dummy@d1 q6,type=patch,peer=q1", "a patch is no port of a datapath");
+    refused(&lab, "dpctl/add-if dummy@d1 q3,type=foo", "(Address family not supported by protocol)");
+    refused(&lab, "dpctl/add-if dummy@d1 q6,type=patch,peer=q1", "a patch is no port of a datapath");
     let listed = ["0: d1 (dummy-internal)", "1: q1 (dummy)", "4: q4 (dummy)", "7: q2 (dummy)"];
     assert_eq!(ports(&lab, "d1"), listed);
-    fails(&lab, "dpctl/set-if dummy@d1 q2,port_no=9", "q2: can't change port number from 7 to 9");
+    refused(&lab, "dpctl/set-if dummy@d1 q2,port_no=9", "q2: can't change port number from 7 to 9");
     lab.appctl("dpctl/set-if dummy@d1 q2,type=dummy,port_no=7");
 
     // Packets follow flows added by command; others are dropped, and get no flow.
@@ -59,11 +54,11 @@ fn datapaths_and_ports_are_made_by_command() {
     vsctl(&lab.daemon, "add-port br0 q2 -- set Interface q2 type=dummy");
     let error = vsctl(&lab.daemon, "get Interface q2 error");
     assert_eq!(error, "\"could not open network device q2 (File exists)\"");
-    fails(&lab, "dpctl/del-if dummy@d1 q1 nope", "no port named nope");
-    fails(&lab, "dpctl/del-if dummy@d1 d1", "deleting port d1 from dummy@d1 failed (Invalid argument)");
+    refused(&lab, "dpctl/del-if dummy@d1 q1 nope", "no port named nope");
+    refused(&lab, "dpctl/del-if dummy@d1 d1", "deleting port d1 from dummy@d1 failed (Invalid argument)");
     assert_eq!(ports(&lab, "d1"), ["0: d1 (dummy-internal)", "4: q4 (dummy)", "7: q2 (dummy)"]);
-    fails(&lab, "dpctl/del-if dummy@ovs-dummy p1", "ovs-vsctl del-port p1");
-    fails(&lab, "dpctl/del-dp dummy@ovs-dummy", "ends with the last bridge of its type");
+    refused(&lab, "dpctl/del-if dummy@ovs-dummy p1", "ovs-vsctl del-port p1");
+    refused(&lab, "dpctl/del-dp dummy@ovs-dummy", "ends with the last bridge of its type");
     lab.appctl("dpctl/del-dp dummy@d1");
     assert_eq!(lab.appctl("dpctl/dump-dps"), "dummy@ovs-dummy\n");
 }
