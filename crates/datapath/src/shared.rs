@@ -4,9 +4,11 @@ use crate::actions::Fragment;
 use crate::meter::{self, Meters};
 use conntrack::Tracker;
 use conntrack::ipf::{Ipf, OutOfRange};
-use dpif::{FragmentList, FragmentStatus};
-use std::sync::OnceLock;
-use sync::{AtomicU32, Ordering};
+use dpif::{EgressPorts, FragmentList, FragmentStatus, TunnelPort};
+use flow::DpPort;
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+use sync::{AtomicU32, Ordering, Snapshot};
 
 /// See the module.
 pub struct DpShared {
@@ -18,6 +20,12 @@ pub struct DpShared {
     fragments: OnceLock<Ipf<Fragment>>,
     /// Ports that share the kept places of the tracker.
     ports: AtomicU32,
+    /// Tunnel ports.
+    pub(crate) tunnels: Snapshot<BTreeMap<DpPort, TunnelPort>>,
+    /// UDP source ports of tunnels: the first in the upper half, the last in the lower.
+    egress_ports: AtomicU32,
+    /// Sequence numbers of GRE over IPv4 and IPv6.
+    sequences: [AtomicU32; 2],
 }
 
 impl DpShared {
@@ -29,7 +37,35 @@ impl DpShared {
             tracker: OnceLock::new(),
             fragments: OnceLock::new(),
             ports: AtomicU32::new(1),
+            tunnels: Snapshot::new(BTreeMap::new()),
+            egress_ports: AtomicU32::new(EgressPorts::default().to_bits()),
+            sequences: Default::default(),
         }
+    }
+
+    /// Adds, replaces or removes a tunnel port. Changes come from one thread at a time.
+    pub fn set_tunnel(&self, port: DpPort, tunnel: Option<TunnelPort>) {
+        let mut all = BTreeMap::clone(&self.tunnels.load());
+        match tunnel {
+            Some(tunnel) => drop(all.insert(port, tunnel)),
+            None => drop(all.remove(&port)),
+        }
+        self.tunnels.store(Arc::new(all));
+    }
+
+    /// UDP source ports of tunnels.
+    #[inline]
+    pub fn egress_ports(&self) -> EgressPorts {
+        EgressPorts::from_bits(self.egress_ports.load(Ordering::Relaxed))
+    }
+
+    /// Sets them.
+    pub fn set_egress_ports(&self, ports: EgressPorts) {
+        self.egress_ports.store(ports.to_bits(), Ordering::Relaxed);
+    }
+
+    pub(crate) fn next_tunnel_sequence(&self, is_v6: bool) -> u32 {
+        self.sequences[usize::from(is_v6)].fetch_add(1, Ordering::Relaxed)
     }
 
     /// Its connection tracker.

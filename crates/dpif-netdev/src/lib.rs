@@ -38,7 +38,7 @@ use datapath::DpShared;
 use dpif::ThreadPlan;
 use dpif::{
     Capabilities, Connections, Datapath, DpifError, FlowRecord, InlineHandler, MeterConfig, MeterStats,
-    OpBatch, PmdId, PortInfo, PortSpec, PortStats,
+    OpBatch, PmdId, PortInfo, PortOptions, PortSpec, PortStats,
 };
 use flow::DpPort;
 use inbox::{Control, TxSide};
@@ -156,7 +156,7 @@ impl Datapath for UserspaceDatapath {
         let s = &mut *lock(&self.pool.state);
         let number = s.ports.number_for(spec, self.pool.dummy)?;
         // Commands find dummies by name, so it is unique in the process, as names of devices are.
-        let is_dummy = matches!(spec.options, dpif::PortOptions::Dummy(_));
+        let is_dummy = matches!(spec.options, PortOptions::Dummy(_));
         if is_dummy && self.dummy_ports.get(&spec.name).is_some() {
             return Err(DpifError::Device("File exists".to_string()));
         }
@@ -165,12 +165,15 @@ impl Datapath for UserspaceDatapath {
             self.pool.first_threads(s)?;
         }
         let upcalls = self.upcall_queues.port_add(number);
-        let threads = s.running.len();
+        let tunnel = spec.options.tunnel();
+        self.pool.factory.shared.set_tunnel(number, tunnel);
+        // Actions use tunnels, and no core sends to one.
+        let threads = if tunnel.is_some() { 0 } else { s.running.len() };
         let sides: Result<Vec<_>, _> = (0..=threads).map(|_| TxSide::open(&device, &upcalls)).collect();
         let mut sides = sides.inspect_err(|_| self.upcall_queues.port_del(number))?;
         let mut queues = numbered(number, std::mem::take(&mut device.rx));
         let inline_queues = if inline { std::mem::take(&mut queues) } else { Vec::new() };
-        if let Some(side) = sides.pop() {
+        if let Some(side) = sides.pop().filter(|_| tunnel.is_none()) {
             self.pool.cores.main.port_add(number, side, inline_queues)?;
         }
         let (done, answers) = sync_channel(threads);
@@ -212,6 +215,7 @@ impl Datapath for UserspaceDatapath {
         parts.push(self.pool.cores.main.port_del(port));
         self.pool.factory.offloads.port_del(port);
         self.upcall_queues.port_del(port);
+        self.pool.factory.shared.set_tunnel(port, None);
         probes::port_removed(port);
         let open = s.ports.remove(port);
         self.share_connections(s);

@@ -137,9 +137,8 @@ pub(crate) fn open(spec: &PortSpec, ablation: &Ablation) -> Result<Opened, DpifE
             let device = Port::open_pcap(&spec.name, &options).map_err(device_error)?;
             Ok(Opened { bare: true, ..opened(device) })
         }
-        PortOptions::Tunnel(tunnel) => {
-            Err(DpifError::Unsupported(format!("ports of type {} are not supported", tunnel.kind.name())))
-        }
+        // Actions push and pop its headers.
+        PortOptions::Tunnel(_) => Ok(Opened { bare: true, inline: true, ..opened(Port::open_null(&spec.name)) }),
     }
 }
 

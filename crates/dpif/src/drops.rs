@@ -127,11 +127,15 @@ pub enum DropReason {
     TxQueueFull,
     /// A large segment, or a partial checksum, that neither the device nor software could complete.
     TxBadOffload,
+    /// Headers of a tunnel could not be pushed.
+    TunnelPush,
+    /// The outer headers are not those of the tunnel, or have a wrong length or checksum.
+    TunnelPop,
 }
 
 impl DropReason {
     /// Number of reasons.
-    pub const COUNT: usize = 16;
+    pub const COUNT: usize = 18;
     /// All reasons, in numeric order.
     pub const ALL: [DropReason; DropReason::COUNT] = [
         DropReason::Explicit,
@@ -150,6 +154,8 @@ impl DropReason {
         DropReason::TxNoBuffers,
         DropReason::TxQueueFull,
         DropReason::TxBadOffload,
+        DropReason::TunnelPush,
+        DropReason::TunnelPop,
     ];
 
     /// Display name.
@@ -171,6 +177,8 @@ impl DropReason {
             DropReason::TxNoBuffers => "tx_no_buffers",
             DropReason::TxQueueFull => "tx_queue_full",
             DropReason::TxBadOffload => "tx_bad_offload",
+            DropReason::TunnelPush => "tunnel_push",
+            DropReason::TunnelPop => "tunnel_pop",
         }
     }
 
@@ -194,6 +202,8 @@ impl DropReason {
             DropReason::TxNoBuffers => "datapath_drop_tx_no_buffers",
             DropReason::TxQueueFull => "datapath_drop_tx_queue_full",
             DropReason::TxBadOffload => "datapath_drop_tx_bad_offload",
+            DropReason::TunnelPush => "datapath_drop_tunnel_push_error",
+            DropReason::TunnelPop => "datapath_drop_tunnel_pop_error",
         })
     }
 }

@@ -45,7 +45,7 @@ pub use ops::{
     QueuePriority, ReplySink,
 };
 pub use port::{
-    AfxdpPort, DummyPort, LOCAL_PORT, PcapPort, PortInfo, PortOptions, PortSpec, SystemPort, TunnelKind,
+    AfxdpPort, DummyPort, EgressPorts, LOCAL_PORT, PcapPort, PortInfo, PortOptions, PortSpec, SystemPort, TunnelKind,
     TunnelPort, XdpMode,
 };
 pub use provider::{

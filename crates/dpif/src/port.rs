@@ -58,6 +58,11 @@ pub enum PortOptions {
 }
 
 impl PortOptions {
+    /// Options of a tunnel.
+    pub fn tunnel(&self) -> Option<TunnelPort> {
+        if let PortOptions::Tunnel(tunnel) = self { Some(*tunnel) } else { None }
+    }
+
     /// Type name as in databases and `dpctl/show`.
     pub fn type_name(&self) -> &str {
         match self {
@@ -195,6 +200,49 @@ pub struct TunnelPort {
     pub dst_port: u16,
     /// VXLAN group policy.
     pub gbp: bool,
+}
+
+/// Range of UDP source ports of tunnels, from which the hash of a packet selects.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct EgressPorts {
+    first: u16,
+    last: u16,
+}
+
+impl Default for EgressPorts {
+    fn default() -> EgressPorts {
+        EgressPorts { first: 32768, last: 61000 }
+    }
+}
+
+impl EgressPorts {
+    /// A range; `None`: the last is before the first.
+    pub fn new(first: u16, last: u16) -> Option<EgressPorts> {
+        (first <= last).then_some(EgressPorts { first, last })
+    }
+
+    /// First and last one.
+    pub fn range(self) -> (u16, u16) {
+        (self.first, self.last)
+    }
+
+    /// Both, the first in the upper half.
+    pub fn to_bits(self) -> u32 {
+        u32::from(self.first) << 16 | u32::from(self.last)
+    }
+
+    /// Inverse of [`EgressPorts::to_bits`].
+    #[inline]
+    pub fn from_bits(bits: u32) -> EgressPorts {
+        EgressPorts { first: (bits >> 16) as u16, last: bits as u16 }
+    }
+
+    /// The port of packets with that hash.
+    #[inline]
+    pub fn of_hash(self, hash: u32) -> u16 {
+        let ports = u64::from(self.last.saturating_sub(self.first)) + 1;
+        self.first + (u64::from(hash) * ports >> 32) as u16
+    }
 }
 
 /// Encapsulation of a tunnel.

@@ -393,6 +393,8 @@ impl PlainCore {
                 | DpAction::PopNsh(_)
                 | DpAction::AddMpls(_)
                 | DpAction::DecTtl(_)
+                | DpAction::TnlPush(_)
+                | DpAction::TnlPop(_)
                 | DpAction::Foreign(_) => return,
             }
         }

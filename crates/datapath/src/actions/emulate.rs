@@ -5,7 +5,7 @@
 
 use super::{ACTIONS_MAX, rewrite};
 use crate::hash::split_mix;
-use dpif::actions::{self, Goes, Rewrite};
+use dpif::actions::{self, Goes, Rewrite, TnlPush};
 use dpif::{Capabilities, CtAction, DpAction, SetAction, UserCookie, XlateDrop};
 use flow::{DpPort, FlowKey, RecircId};
 use packet::{Packet, frame_bytes};
@@ -177,6 +177,15 @@ impl actions::Executor for Step<'_, '_> {
     }
 
     fn clear_tracking(&mut self, _frame: Frame) -> Goes<Self> {
+        Err(End::Cannot)
+    }
+
+    /// The other datapath encapsulates by its ports.
+    fn push_tunnel(&mut self, _frame: Frame, _push: &TnlPush) -> Goes<Self> {
+        Err(End::Cannot)
+    }
+
+    fn pop_tunnel(&mut self, _frame: Frame, _port: DpPort) -> Goes<Self> {
         Err(End::Cannot)
     }
 

@@ -13,7 +13,7 @@ use flow::{Nsh, nsh_np, shape};
 use packet::{Packet, headers as h};
 
 /// Packet type of a frame.
-const ETHERNET: u32 = 0;
+pub(super) const ETHERNET: u32 = 0;
 /// Namespace of packet types that are EtherTypes.
 const ETHERTYPES: u32 = 1 << 16;
 /// Packet type of a network service header.

@@ -1,4 +1,4 @@
-//! Fragments in front of the connection tracker: held until their datagram is complete ([`conntrack::ipf`]), tracked as a
+//! [`Fragment`]: a packet set aside with its state. Fragments in front of the connection tracker: held until their datagram is complete ([`conntrack::ipf`]), tracked as a
 //! whole, and sent on as they arrived.
 //!
 //! The last fragment of a datagram releases the others. They continue with the list of the fragment that releases them,
@@ -21,6 +21,8 @@ pub(crate) struct Fragment {
     pub(crate) key: Box<FlowKey>,
     pub(crate) layout: Layout,
     pub(crate) origin: Origin,
+    /// As in [`crate::burst::Arrays::dirty`].
+    pub(crate) dirty: bool,
 }
 
 impl Held for Fragment {

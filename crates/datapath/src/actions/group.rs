@@ -13,7 +13,7 @@ use crate::burst::{Arrays, HeaderCtx, LaneMask, Parsed, copy_key};
 use crate::park::Origin;
 use crate::ports::PmdIo;
 use conntrack::Request;
-use dpif::actions::{self, Goes, Rewrite};
+use dpif::actions::{self, Goes, Rewrite, TnlPush};
 use dpif::{CtAction, DpAction, DropReason, SetAction, UserCookie, XlateDrop};
 use flow::extract::Layout;
 use flow::{DpPort, FlowKey, RecircId};
@@ -56,6 +56,7 @@ enum CopyTo {
 }
 
 /// The headers of a packet, saved while its lane holds another.
+#[derive(Clone)]
 struct Saved {
     key: FlowKey,
     layout: Layout,
@@ -87,7 +88,7 @@ pub(crate) struct Work {
     cuts: LaneMask,
     /// Packets of which copies continued.
     used: LaneMask,
-    /// Fragments before that of a lane, which continue with its list.
+    /// Fragments and segments before the packet of a lane, which continue with its list.
     released: Vec<(usize, Fragment)>,
 }
 
@@ -222,7 +223,8 @@ impl Group<'_> {
         }
     }
 
-    /// The released fragments continue with a list in the lane of the last one of their datagram, and leave before it.
+    /// The released packets continue with a list in the lane of the last one of their datagram or large segment, and
+    /// leave before it.
     fn run_released(&mut self, actions: &[DpAction], from: usize, list: u64) {
         let (used, cuts) = (self.work.used, self.work.cuts);
         for (lane, fragment) in std::mem::take(&mut self.work.released) {
@@ -233,7 +235,6 @@ impl Group<'_> {
             let packet = self.take_packet(lane);
             self.send_copy(lane, packet, self.work.fates[lane], self.arrays.origins[lane], false);
             self.put(lane, last);
-            self.arrays.dirty[lane] = false;
             (self.work.used, self.work.cuts) = (used, cuts);
         }
     }
@@ -245,15 +246,17 @@ impl Group<'_> {
     /// The packet of a lane with its state.
     fn take(&mut self, lane: usize) -> Fragment {
         let (packet, key) = (self.take_packet(lane), Box::new(self.arrays.keys[lane]));
-        Fragment { packet, key, layout: self.arrays.layouts[lane], origin: self.arrays.origins[lane] }
+        let Arrays { layouts, origins, dirty, .. } = &*self.arrays;
+        Fragment { packet, key, layout: layouts[lane], origin: origins[lane], dirty: dirty[lane] }
     }
 
     /// Puts a packet with its state into a lane.
     fn put(&mut self, lane: usize, fragment: Fragment) {
-        let Fragment { packet, key, layout, origin } = fragment;
+        let Fragment { packet, key, layout, origin, dirty } = fragment;
         self.arrays.packets[lane] = packet;
         copy_key(&key, &mut self.arrays.keys[lane]);
         (self.arrays.layouts[lane], self.arrays.origins[lane]) = (layout, origin);
+        self.arrays.dirty[lane] = dirty;
     }
 
     /// Tracks the fragments of `lanes`; returns those that continue.
@@ -271,6 +274,75 @@ impl Group<'_> {
             rest.add(LaneMask::one(lane));
         }
         rest
+    }
+
+    /// Pushes outer headers; returns the packets that fit. The segments before the last one of a packet are released.
+    fn push_tunnel(&mut self, lanes: LaneMask, push: &TnlPush) -> LaneMask {
+        let mut misfits = LaneMask::NONE;
+        let mut earlier = Vec::new();
+        for lane in lanes {
+            let Group { exec, arrays, work } = &mut *self;
+            let (packet, mut headers) = arrays.packet_and_headers(lane, exec.vlan_limit);
+            *headers.dirty |= work.cut(lane, packet);
+            if exec.push_tunnel(packet, &mut headers, push, &mut earlier).is_err() {
+                misfits.add(LaneMask::one(lane));
+                earlier.drain(..).for_each(|p| exec.ports.consume(p));
+            }
+            for packet in earlier.drain(..) {
+                let (key, layout) = (Box::new(arrays.keys[lane]), arrays.layouts[lane]);
+                let fragment = Fragment { packet, key, layout, origin: arrays.origins[lane], dirty: true };
+                work.released.push((lane, fragment));
+            }
+        }
+        self.work.all(misfits, Fate::Drop(DropReason::TunnelPush));
+        lanes.without(misfits)
+    }
+
+    /// Pops outer headers of the packets, or of copies if another effect follows, and recirculates them.
+    fn pop_tunnel(&mut self, lanes: LaneMask, port: DpPort, place: u64, is_last: bool) -> LaneMask {
+        let mut earlier = Vec::new();
+        for lane in lanes {
+            let Group { exec, arrays, work } = &mut *self;
+            let origin = arrays.origins[lane].recirculated(place);
+            let mut saved = Saved::of(arrays, lane, false);
+            let mut packet = match is_last {
+                true => std::mem::replace(&mut arrays.packets[lane], Packet::with_capacity(0)),
+                false => exec.ports.copy(&arrays.packets[lane]),
+            };
+            let vlan_limit = exec.vlan_limit;
+            let Saved { key, layout, dirty } = &mut saved;
+            let mut headers = HeaderCtx { key, layout, dirty, vlan_limit };
+            let fits = exec.pop_tunnel(&mut packet, &mut headers, port, &mut earlier).is_ok();
+            if !fits {
+                earlier.drain(..).for_each(|p| exec.ports.consume(p));
+            }
+            for packet in earlier.drain(..) {
+                let to = CopyTo::Recirc(0, Box::new(saved.clone()));
+                work.add_copy(lane, Copied { packet, to, origin, next: None });
+            }
+            match (fits, is_last) {
+                (true, true) => {
+                    copy_key(&saved.key, &mut arrays.keys[lane]);
+                    (arrays.layouts[lane], arrays.dirty[lane]) = (saved.layout, saved.dirty);
+                    (arrays.origins[lane], arrays.packets[lane]) = (origin, packet);
+                    work.fates[lane] = Fate::Recirc(0);
+                }
+                (true, false) => {
+                    let to = CopyTo::Recirc(0, Box::new(saved));
+                    work.add_copy(lane, Copied { packet, to, origin, next: None });
+                }
+                (false, true) => {
+                    arrays.packets[lane] = packet;
+                    work.fates[lane] = Fate::Drop(DropReason::TunnelPop);
+                }
+                (false, false) => exec.ports.drop_packet(packet, DropReason::TunnelPop, origin.rx_port),
+            }
+        }
+        if is_last {
+            return LaneMask::NONE;
+        }
+        self.work.used.add(lanes);
+        lanes
     }
 
     /// Rewrites the packets; returns those that fit.
@@ -469,6 +541,16 @@ impl actions::Executor for Step<'_, '_> {
     fn clear_tracking(&mut self, lanes: LaneMask) -> Goes<Self> {
         lanes.for_each(|lane| self.group.arrays.keys[lane].clear_tracking());
         Ok(lanes)
+    }
+
+    #[inline(always)]
+    fn push_tunnel(&mut self, lanes: LaneMask, push: &TnlPush) -> Goes<Self> {
+        Ok(self.group.push_tunnel(lanes, push))
+    }
+
+    #[inline(always)]
+    fn pop_tunnel(&mut self, lanes: LaneMask, port: DpPort) -> Goes<Self> {
+        Ok(self.group.pop_tunnel(lanes, port, self.place, self.is_last))
     }
 
     #[inline(always)]

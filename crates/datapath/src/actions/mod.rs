@@ -23,6 +23,7 @@ mod packet_wise;
 mod set;
 mod sums;
 mod translate;
+mod tunnel;
 mod vlan;
 
 pub use emulate::{CannotEmulate, Part, emulate};
@@ -163,7 +164,7 @@ pub(crate) struct Executor {
     pub(crate) numbers: u64,
     pub(crate) sample_seed: u64,
     pub(crate) ufids: u64,
-    /// Fragments before that of the packet at hand, which continue with its list.
+    /// Fragments and segments before the packet at hand, which continue with its list.
     pub(crate) released: Vec<Fragment>,
 }
 

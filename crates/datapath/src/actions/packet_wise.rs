@@ -5,7 +5,7 @@ use crate::burst::{HeaderCtx, Parsed, copy_key};
 use crate::park::Origin;
 use crate::ports::PmdIo;
 use conntrack::Request;
-use dpif::actions::{self, Goes, Rewrite};
+use dpif::actions::{self, Goes, Rewrite, TnlPush};
 use dpif::{CtAction, DpAction, DropReason, UserCookie, XlateDrop};
 use flow::{DpPort, FlowKey, RecircId};
 use packet::{Packet, frame_bytes};
@@ -74,7 +74,7 @@ impl Executor {
         self.end(packet, view);
     }
 
-    /// The released fragments continue with a list, each with its own state.
+    /// The released packets continue with a list, each with its own state.
     fn run_released(
         &mut self,
         view: &PacketCtx<'_>,
@@ -84,8 +84,7 @@ impl Executor {
         io: &mut dyn PmdIo,
     ) {
         for fragment in std::mem::take(&mut self.released) {
-            let Fragment { packet, mut key, mut layout, origin } = fragment;
-            let mut dirty = false;
+            let Fragment { packet, mut key, mut layout, origin, mut dirty } = fragment;
             let headers = HeaderCtx {
                 key: &mut key,
                 layout: &mut layout,
@@ -134,9 +133,9 @@ impl Step<'_, '_> {
     fn track_fragment(&mut self, packet: Packet, request: &Request) -> Result<Packet, Gone> {
         let headers = &mut self.view.headers;
         let key = Box::new(*headers.key);
-        let fragment = Fragment { packet, key, layout: *headers.layout, origin: self.view.origin };
+        let fragment = Fragment { packet, key, layout: *headers.layout, origin: self.view.origin, dirty: false };
         let mut fragments = self.exec.take_fragment(fragment, request);
-        let Some(Fragment { packet, key, layout, origin }) = fragments.pop() else { return Err(Gone) };
+        let Some(Fragment { packet, key, layout, origin, .. }) = fragments.pop() else { return Err(Gone) };
         copy_key(&key, headers.key);
         (*headers.layout, self.view.origin) = (layout, origin);
         self.exec.released = fragments;
@@ -213,6 +212,39 @@ impl actions::Executor for Step<'_, '_> {
     fn clear_tracking(&mut self, packet: Packet) -> Goes<Self> {
         self.view.headers.key.clear_tracking();
         Ok(packet)
+    }
+
+    fn push_tunnel(&mut self, mut packet: Packet, push: &TnlPush) -> Goes<Self> {
+        *self.view.headers.dirty |= truncate(&mut packet, self.view.truncate.take());
+        let mut earlier = Vec::new();
+        if self.exec.push_tunnel(&mut packet, &mut self.view.headers, push, &mut earlier).is_err() {
+            earlier.into_iter().for_each(|p| self.exec.ports.consume(p));
+            return self.dropped(packet, DropReason::TunnelPush);
+        }
+        let (headers, origin) = (&self.view.headers, self.view.origin);
+        self.exec.released.extend(earlier.into_iter().map(|packet| {
+            Fragment { packet, key: Box::new(*headers.key), layout: *headers.layout, origin, dirty: true }
+        }));
+        Ok(packet)
+    }
+
+    fn pop_tunnel(&mut self, packet: Packet, port: DpPort) -> Goes<Self> {
+        let (mut out, rest) = self.split(packet);
+        let origin = self.view.origin;
+        let (mut key, mut layout, mut dirty) = (FlowKey::default(), *self.view.headers.layout, *self.view.headers.dirty);
+        copy_key(self.view.headers.key, &mut key);
+        let mut headers =
+            HeaderCtx { key: &mut key, layout: &mut layout, dirty: &mut dirty, vlan_limit: self.exec.vlan_limit };
+        let mut earlier = Vec::new();
+        if self.exec.pop_tunnel(&mut out, &mut headers, port, &mut earlier).is_err() {
+            earlier.into_iter().for_each(|p| self.exec.ports.consume(p));
+            self.exec.ports.drop_packet(out, DropReason::TunnelPop, origin.rx_port);
+            return rest;
+        }
+        for packet in earlier.into_iter().chain([out]) {
+            self.exec.recirculate(packet, headers.parsed(), origin.recirculated(self.place), 0);
+        }
+        rest
     }
 
     fn on_copies(&mut self, packet: Packet, actions: &[DpAction]) -> Goes<Self> {

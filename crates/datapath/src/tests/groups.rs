@@ -5,7 +5,7 @@ use super::frames::{arp, ipv4, ipv6, l4, tcp, udp};
 use super::keys::rewrite;
 use super::*;
 use dpif::actions::{
-    CheckPktLen, CloneAction, DropAction, HashAction, HashAlgorithm, Meter, Recirc, Sample, Trunc, Userspace,
+    CheckPktLen, CloneAction, DropAction, HashAction, HashAlgorithm, Meter, Recirc, Sample, TnlPop, Trunc, Userspace,
 };
 use flow::RecircId;
 use proptest::prelude::*;
@@ -21,6 +21,7 @@ fn universe() -> Vec<Vec<u8>> {
     let mut tagged = udp(9, 9);
     tagged.splice(12..12, [0x81, 0, 0, 5]);
     all.push(tagged);
+    all.extend(super::tunnels::pops().into_iter().take(1).map(|(_, frame, ..)| frame));
     all.push(frames::eth(0x8847, &[0, 0, 0x10, 64, 0, 0, 0x21, 9, 0x45, 0, 0, 20]));
     all
 }
@@ -48,6 +49,8 @@ fn action() -> impl Strategy<Value = DpAction> {
         2 => (10..70u32).prop_map(|a| DpAction::Trunc(Trunc(a))),
         2 => (any::<bool>(), 0..3u32).prop_map(|(symmetric, basis)| hash(symmetric, basis)),
         2 => (1..4u32).prop_map(|a| DpAction::Meter(Meter(a))),
+        2 => (0..super::tunnels::PUSHES.len()).prop_map(super::tunnels::push),
+        2 => (10..14u32).prop_map(|port| DpAction::TnlPop(TnlPop(DpPort(port)))),
         1 => Just(DpAction::Drop(DropAction(XlateDrop::Ok))),
     ];
     leaf.prop_recursive(2, 6, 3, |inner| {
@@ -122,7 +125,7 @@ impl Side {
     /// Megaflows for all frames of both ports, before and after recirculations, with these actions in rotation.
     fn install(&mut self, lists: &[Vec<DpAction>]) {
         let mut lists = lists.iter().cycle();
-        for (port, recirc_id) in (1..3).flat_map(|port| (0..4).map(move |id| (port, id))) {
+        for (port, recirc_id) in [1, 2, 10, 11].into_iter().flat_map(|port| (0..4).map(move |id| (port, id))) {
             for frame in universe() {
                 let mut key = key_of(port, &frame);
                 key.base.recirc_id = recirc_id;

@@ -15,6 +15,7 @@ mod operations;
 mod oracle;
 mod parking;
 mod repeats;
+mod tunnels;
 
 use crate::*;
 use dpif::actions::Output;
@@ -69,6 +70,7 @@ impl PmdIo for Recorder {
     }
 }
 
+/// A forwarding core with ports 1 to 4, and tunnels 10 (VXLAN), 11 (Geneve) and 12 (GRE), which are no ports of it.
 struct Rig {
     pmd: Pmd,
     io: Recorder,
@@ -80,7 +82,12 @@ impl Rig {
     fn with(change: impl FnOnce(&mut PmdConfig)) -> Rig {
         let mut config = PmdConfig::new(PmdId::Core(0), 7);
         change(&mut config);
-        let mut pmd = Pmd::new(config, Arc::new(DpShared::new(7)));
+        let shared = Arc::new(DpShared::new(7));
+        for (port, kind) in (10..).zip(TunnelKind::ALL) {
+            let dst_port = kind.usual_port().unwrap_or(0);
+            shared.set_tunnel(DpPort(port), Some(TunnelPort { kind, dst_port, gbp: false }));
+        }
+        let mut pmd = Pmd::new(config, shared);
         for port in 1..=4 {
             pmd.port_add(DpPort(port)).unwrap();
         }

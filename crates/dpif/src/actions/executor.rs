@@ -1,7 +1,7 @@
 //! [`Executor`]: interface of a datapath to the actions that it executes.
 
 use super::set::SetAction;
-use super::{AddMpls, CtAction, DpAction, HashAction, PopMpls, PushEth, PushMpls, PushNsh, PushVlan};
+use super::{AddMpls, CtAction, DpAction, HashAction, PopMpls, PushEth, PushMpls, PushNsh, PushVlan, TnlPush};
 use crate::drops::XlateDrop;
 use crate::upcall::UserCookie;
 use flow::{DpPort, RecircId};
@@ -41,6 +41,12 @@ pub trait Executor {
 
     /// Clears their connection tracking state.
     fn clear_tracking(&mut self, packets: Self::Packets) -> Goes<Self>;
+
+    /// Pushes the outer headers of a tunnel, which may cut a large segment into several packets.
+    fn push_tunnel(&mut self, packets: Self::Packets, push: &TnlPush) -> Goes<Self>;
+
+    /// Removes the outer headers of a tunnel, and recirculates the packets as received from its port.
+    fn pop_tunnel(&mut self, packets: Self::Packets, port: DpPort) -> Goes<Self>;
 
     /// Executes actions on copies.
     fn on_copies(&mut self, packets: Self::Packets, actions: &[DpAction]) -> Goes<Self>;

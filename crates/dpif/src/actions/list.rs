@@ -127,6 +127,8 @@ actions! {
     AddMpls(AddMpls),
     CheckPktLen(CheckPktLen),
     DecTtl(DecTtl),
+    TnlPush(TnlPush),
+    TnlPop(TnlPop),
     Foreign(Foreign),
     // The test action: one file and this line.
     #[cfg(test)]

@@ -78,6 +78,9 @@ mod recirc;
 mod sample;
 mod set;
 mod text;
+pub mod tnl_header;
+mod tnl_pop;
+mod tnl_push;
 mod trunc;
 mod userspace;
 
@@ -108,6 +111,8 @@ pub use recirc::Recirc;
 pub use sample::Sample;
 pub use set::{ArpSet, EthSet, Ipv4Set, Ipv6Set, Masked, NdExtSet, NdSet, PortsSet, SetAction};
 pub use text::{format_actions, parse_actions};
+pub use tnl_pop::TnlPop;
+pub use tnl_push::TnlPush;
 pub use trunc::Trunc;
 pub use userspace::Userspace;
 

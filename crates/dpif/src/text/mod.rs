@@ -9,7 +9,7 @@
 mod conntrack;
 pub(crate) mod key;
 pub(crate) mod key_parse;
-mod options;
+pub(crate) mod options;
 pub(crate) mod sets;
 pub(crate) mod token;
 pub(crate) mod values;

@@ -94,7 +94,8 @@ fn item<'a>(rest: &mut &'a str, depth: usize) -> Result<Item<'a>, TextError> {
         return Ok(Item { name: &before[..=end], value: None, args: None });
     }
     let name = take(rest, &['(', ')', ',', '=']);
-    if name.is_empty() {
+    // Flags of GRE are a list without a name.
+    if name.is_empty() && (depth == 0 || !rest.starts_with('(')) {
         return Err(TextError(format!("a name expected before {:?}", clip(before))));
     }
     let mut found = Item { name, value: None, args: None };

@@ -11,7 +11,7 @@
 use crate::backer::Backer;
 use crate::events::PacketInEvent;
 use crate::view::View;
-use dpif::actions::{Executor, Goes, Rewrite, Userspace};
+use dpif::actions::{Executor, Goes, Rewrite, TnlPush, Userspace};
 use dpif::{ControllerCookie, CtAction, DpAction, Upcall, UserCookie, XlateDrop};
 use flow::{DpPort, FlowKey, RecircId};
 use packet::Packet;
@@ -86,6 +86,14 @@ impl Executor for Step<'_, '_> {
     fn clear_tracking(&mut self, (): ()) -> Goes<Self> {
         self.frame.key.clear_tracking();
         Ok(())
+    }
+
+    fn push_tunnel(&mut self, (): (), _push: &TnlPush) -> Goes<Self> {
+        Err(Unsure)
+    }
+
+    fn pop_tunnel(&mut self, (): (), _port: DpPort) -> Goes<Self> {
+        Err(Unsure)
     }
 
     fn on_copies(&mut self, (): (), _actions: &[DpAction]) -> Goes<Self> {

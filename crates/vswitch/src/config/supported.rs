@@ -95,10 +95,12 @@ impl SupportedTypes {
             ("pcap", InterfaceKind::Pcap),
         ];
         types.interfaces.extend(kinds.map(|(name, kind)| (name.to_string(), kind)));
+        let tunnels = TunnelKind::ALL.map(|kind| (kind.name().to_string(), InterfaceKind::Tunnel(kind)));
+        types.interfaces.extend(tunnels);
         types
     }
 
-    /// Uses the kernel's datapath, of that version, for bridges of type `system`, and for tunnels.
+    /// Uses the kernel's datapath, of that version, for bridges of type `system`.
     pub fn add_kernel(&mut self, version: &str) {
         let support = DatapathSupport {
             served_by: "system".into(),
@@ -107,9 +109,6 @@ impl SupportedTypes {
             dummy: false,
         };
         self.datapaths.insert("system".into(), support);
-        for kind in TunnelKind::ALL {
-            self.interfaces.insert(kind.name().into(), InterfaceKind::Tunnel(kind));
-        }
     }
 
     /// The same with the types added or replaced by `--enable-dummy`.

@@ -3,7 +3,6 @@
 //! A new feature removes its line here.
 
 use ofproto::ports::SpanningTree;
-use ofproto::tunnel::TunnelKind;
 use ovsdb::client::RowView;
 
 use super::reader::{Reader, flag};
@@ -88,11 +87,6 @@ const KNOWN_TYPES: [&str; 13] = [
 
 /// The error of an interface with an unsupported type.
 pub(super) fn interface_type_error(name: &str, type_name: &str) -> String {
-    if TunnelKind::of_name(type_name).is_some() {
-        return format!(
-            "could not open network device {name} (interface type {type_name} needs the kernel's datapath, which is not there: load the module openvswitch)"
-        );
-    }
     if KNOWN_TYPES.contains(&type_name) {
         format!(
             "could not open network device {name} (interface type {type_name} is not supported in this version)"

@@ -2,7 +2,7 @@
 //! points, like every other action.
 
 use crate::actions::prelude::*;
-use crate::actions::{PopVlan, format_actions};
+use crate::actions::{PopVlan, TnlPush, format_actions};
 use crate::nlactions::{ActionContext, actions_to_bytes};
 use crate::text::NumbersOnly;
 use crate::text::values::number;
@@ -195,6 +195,14 @@ impl Executor for Recorder {
 
     fn clear_tracking(&mut self, packets: u32) -> Goes<Recorder> {
         self.note(packets, "clear tracking".into())
+    }
+
+    fn push_tunnel(&mut self, packets: u32, push: &TnlPush) -> Goes<Recorder> {
+        self.note(packets, format!("push {} bytes", push.header.bytes().len()))
+    }
+
+    fn pop_tunnel(&mut self, packets: u32, port: DpPort) -> Goes<Recorder> {
+        self.note(packets, format!("pop {port}"))
     }
 
     fn on_copies(&mut self, packets: u32, actions: &[DpAction]) -> Goes<Recorder> {

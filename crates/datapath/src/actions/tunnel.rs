@@ -1,0 +1,304 @@
+//! Tunnels: outer headers pushed onto packets, and removed from them.
+//!
+//! - A push completes the inner checksum, cuts a large segment first, and adds lengths, checksums, a UDP source port by
+//!   the hash of the packet, and GRE sequence numbers. The packet then comes from the device of the route, without other
+//!   metadata.
+//! - A pop verifies lengths and checksums of the outer headers. Offload metadata of a frame that a device left
+//!   unfinished describe either the inner packet, which keeps them, or the outer one, which is cut first.
+//! - All packets of a large segment have the same key until their headers are parsed again.
+
+use super::encap::{ETHERNET, packet_type};
+use super::{Executor, Misfit, sums};
+use crate::burst::HeaderCtx;
+use crate::shared::DpShared;
+use dpif::TunnelPort;
+use dpif::actions::TnlPush;
+use dpif::actions::tnl_header::{self as th, Encap, TnlHeader, UDP_CSUM_COMPUTED, UDP_ENCAP_BYTES};
+use dpif::TunnelKind;
+use flow::{DpPort, FlowKey, Tunnel, TunnelOptions, flow_hash, shape, tunnel_flags};
+use packet::{Offload, Packet, PacketBatch, PacketPool, checksum, headers as h};
+
+/// Group policy of a VXLAN header: its flags, and its id.
+const GBP_FLAGS: u32 = 0x0048_0000;
+const GBP_ID: u32 = 0xffff;
+/// Options of a Geneve header, in words.
+const GENEVE_LEN: u8 = 0x3f;
+/// Version and options of a Geneve header.
+const GENEVE_VERSION: u8 = 0xc0;
+const GENEVE_OAM: u8 = 0x80;
+
+/// Metadata of a packet behind its outer headers, and where it begins.
+struct Popped {
+    tunnel: Tunnel,
+    options: TunnelOptions,
+    at: usize,
+}
+
+impl Executor {
+    /// Pushes outer headers. Of a large segment, the packet becomes the last one, and `earlier` gets the others.
+    pub(super) fn push_tunnel(
+        &mut self,
+        packet: &mut Packet,
+        headers: &mut HeaderCtx<'_>,
+        push: &TnlPush,
+        earlier: &mut Vec<Packet>,
+    ) -> Result<(), Misfit> {
+        headers.refresh(packet);
+        if packet_type(headers) != ETHERNET {
+            return Err(Misfit);
+        }
+        let hash = flow_hash::five_tuple(headers.key, 0);
+        if packet.offload.is_gso() {
+            self.cut(packet, earlier)?;
+        }
+        for part in earlier.iter_mut().chain([&mut *packet]) {
+            encapsulate(part, &push.header, hash, &self.shared)?;
+        }
+        headers.key.clear();
+        headers.key.base.in_port = push.out_port.0;
+        *headers.dirty = true;
+        Ok(())
+    }
+
+    /// Removes the outer headers of a packet for a tunnel port; results as of a push.
+    pub(super) fn pop_tunnel(
+        &mut self,
+        packet: &mut Packet,
+        headers: &mut HeaderCtx<'_>,
+        port: DpPort,
+        earlier: &mut Vec<Packet>,
+    ) -> Result<(), Misfit> {
+        headers.refresh(packet);
+        let tunnels = self.shared.tunnels.load();
+        let tunnel = tunnels.get(&port).ok_or(Misfit)?;
+        let (l3, l4) = (headers.layout.l3.into(), headers.layout.l4.into());
+        let popped = popped(packet.data(), headers.key, l3, l4, tunnel)?;
+        let o = packet.offload;
+        let is_inner = o.needs_csum && usize::from(o.csum_start) >= popped.at;
+        if !is_inner && o.is_gso() {
+            self.cut(packet, earlier)?;
+        }
+        for part in earlier.iter_mut().chain([&mut *packet]) {
+            if !is_inner {
+                verify(part, headers.key, l3, l4)?;
+                part.offload = Offload::NONE;
+            }
+            part.remove(0, popped.at);
+        }
+        let key = &mut *headers.key;
+        key.clear();
+        (key.tunnel, key.options) = (popped.tunnel, popped.options);
+        key.set_shape();
+        key.base.in_port = port.0;
+        *headers.dirty = true;
+        Ok(())
+    }
+
+    /// Cuts a large segment: the packet becomes the last of its segments.
+    fn cut(&mut self, packet: &mut Packet, earlier: &mut Vec<Packet>) -> Result<(), Misfit> {
+        let pool: &mut PacketPool = &mut self.ports.pool;
+        let mut segments = PacketBatch::new();
+        packet::segment(packet, pool, &mut segments).map_err(|_| Misfit)?;
+        earlier.extend(segments.drain());
+        let last = earlier.pop().ok_or(Misfit)?;
+        pool.free(std::mem::replace(packet, last));
+        self.ports.ledger.copied += earlier.len() as u64;
+        Ok(())
+    }
+}
+
+/// Prepends the headers, and completes them for the packet.
+fn encapsulate(packet: &mut Packet, header: &TnlHeader, hash: u32, shared: &DpShared) -> Result<(), Misfit> {
+    sums::complete(packet);
+    packet.offload = Offload::NONE;
+    let (bytes, l4) = (header.bytes(), header.l4());
+    packet.insert(0, bytes.len());
+    let frame = packet.data_mut();
+    frame[..bytes.len()].copy_from_slice(bytes);
+    let (l3, end) = (h::ETH_HEADER_BYTES, frame.len());
+    let mut put = |at: usize, value: u16| frame[at..at + 2].copy_from_slice(&value.to_be_bytes());
+    if header.is_v6() {
+        put(l3 + 4, u16::try_from(end - l4).map_err(|_| Misfit)?);
+    } else {
+        let total = u16::try_from(end - l3).map_err(|_| Misfit)?;
+        put(l3 + 2, total);
+        let of_zero = u16::from_be_bytes([bytes[l3 + 10], bytes[l3 + 11]]);
+        put(l3 + 10, checksum::update16(of_zero, 0, total));
+    }
+    match &header.fields().encap {
+        Encap::Vxlan { udp, .. } | Encap::Geneve { udp, .. } => {
+            if udp.src == 0 {
+                put(l4, shared.egress_ports().of_hash(hash));
+            }
+            put(l4 + 4, (end - l4) as u16);
+            if udp.csum == UDP_CSUM_COMPUTED {
+                put(l4 + 6, 0);
+                let sum = checksum::sum(&frame[l4..], pseudo(frame, header.is_v6(), end - l4));
+                let sum = match !checksum::fold(sum) {
+                    0 => u16::MAX,
+                    sum => sum,
+                };
+                frame[l4 + 6..l4 + 8].copy_from_slice(&sum.to_be_bytes());
+            }
+        }
+        Encap::Gre { csum, key, seq, .. } => {
+            if *seq {
+                let at = l4 + 4 + if *csum { 4 } else { 0 } + if key.is_some() { 4 } else { 0 };
+                let number = shared.next_tunnel_sequence(header.is_v6());
+                frame[at..at + 4].copy_from_slice(&number.to_be_bytes());
+            }
+            if *csum {
+                let sum = checksum::checksum(&frame[l4..]);
+                frame[l4 + 4..l4 + 6].copy_from_slice(&sum.to_be_bytes());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Sum of the pseudo-header of outer UDP.
+fn pseudo(frame: &[u8], is_v6: bool, l4_bytes: usize) -> u64 {
+    let (at, len) = if is_v6 { (h::ETH_HEADER_BYTES + 8, 16) } else { (h::ETH_HEADER_BYTES + 12, 4) };
+    let (src, dst) = frame[at..at + 2 * len].split_at(len);
+    checksum::pseudo(src, dst, h::IPPROTO_UDP, l4_bytes)
+}
+
+/// Verifies the checksums of the outer headers of a frame, and trims it to its IP packet.
+fn verify(packet: &mut Packet, key: &FlowKey, l3: usize, l4: usize) -> Result<(), Misfit> {
+    let o = packet.offload;
+    let is_v6 = key.base.dl_type == h::ETH_TYPE_IPV6;
+    let frame = packet.data();
+    let length = h::be16(frame, l3 + if is_v6 { 4 } else { 2 }).ok_or(Misfit)?;
+    let end = l3 + usize::from(length) + if is_v6 { h::IPV6_HEADER_BYTES } else { 0 };
+    if end > frame.len() || end < l4 {
+        return Err(Misfit);
+    }
+    let sum = |data: &[u8], from: u64| checksum::fold(checksum::sum(data, from));
+    if !is_v6 && sum(&frame[l3..l4], 0) != u16::MAX {
+        return Err(Misfit);
+    }
+    let done_by_device = o.needs_csum || o.csum_valid;
+    if key.base.nw_proto == h::IPPROTO_UDP
+        && !done_by_device
+        && h::be16(frame, l4 + 6).ok_or(Misfit)? != 0
+    {
+        let pseudo = if is_v6 {
+            checksum::pseudo(&key.ipv6.src, &key.ipv6.dst, h::IPPROTO_UDP, end - l4)
+        } else {
+            let (src, dst) = (key.base.nw_src.to_be_bytes(), key.base.nw_dst.to_be_bytes());
+            checksum::pseudo(&src, &dst, h::IPPROTO_UDP, end - l4)
+        };
+        if sum(&frame[l4..end], pseudo) != u16::MAX {
+            return Err(Misfit);
+        }
+    }
+    if key.base.nw_proto == th::IPPROTO_GRE
+        && h::be16(frame, l4).ok_or(Misfit)? & th::GRE_HAS_CSUM != 0
+        && sum(&frame[l4..end], 0) != u16::MAX
+    {
+        return Err(Misfit);
+    }
+    packet.set_len(end);
+    Ok(())
+}
+
+/// Reads the outer headers.
+fn popped(frame: &[u8], key: &FlowKey, l3: usize, l4: usize, port: &TunnelPort) -> Result<Popped, Misfit> {
+    let b = &key.base;
+    if b.nw_frag != 0 || l3 >= l4 || l4 >= frame.len() {
+        return Err(Misfit);
+    }
+    let mut tunnel = Tunnel { tos: b.nw_tos, ttl: b.nw_ttl, ..Tunnel::default() };
+    match b.dl_type {
+        h::ETH_TYPE_IP => (tunnel.src, tunnel.dst) = (b.nw_src, b.nw_dst),
+        h::ETH_TYPE_IPV6 if key.has(shape::IPV6) => {
+            (tunnel.ipv6_src, tunnel.ipv6_dst) = (key.ipv6.src, key.ipv6.dst);
+        }
+        _ => return Err(Misfit),
+    }
+    let mut options = TunnelOptions::default();
+    let proto = if port.kind == TunnelKind::Gre { th::IPPROTO_GRE } else { h::IPPROTO_UDP };
+    if b.nw_proto != proto {
+        return Err(Misfit);
+    }
+    let at = match port.kind {
+        TunnelKind::Gre => gre(frame, l4, &mut tunnel)?,
+        TunnelKind::Vxlan | TunnelKind::Geneve => {
+            (tunnel.tp_src, tunnel.tp_dst) = (b.tp_src, b.tp_dst);
+            if h::be16(frame, l4 + 6).ok_or(Misfit)? != 0 {
+                tunnel.flags |= tunnel_flags::CSUM;
+            }
+            let header = h::array(frame, l4 + h::UDP_HEADER_BYTES).ok_or(Misfit)?;
+            let at = l4 + h::UDP_HEADER_BYTES + UDP_ENCAP_BYTES;
+            match port.kind {
+                TunnelKind::Vxlan => vxlan(header, port, &mut tunnel).map(|()| at)?,
+                TunnelKind::Geneve | TunnelKind::Gre => {
+                    let bytes = geneve(header, &mut tunnel)?;
+                    let given = frame.get(at..at + bytes).ok_or(Misfit)?;
+                    options = TunnelOptions::from_bytes(given).ok_or(Misfit)?;
+                    at + bytes
+                }
+            }
+        }
+    };
+    if frame.len() < at + h::ETH_HEADER_BYTES {
+        return Err(Misfit);
+    }
+    Ok(Popped { tunnel, options, at })
+}
+
+fn vxlan(header: [u8; UDP_ENCAP_BYTES], port: &TunnelPort, tunnel: &mut Tunnel) -> Result<(), Misfit> {
+    let [a, b, c, d, e, f, g, reserved] = header;
+    let flags = u32::from_be_bytes([a, b, c, d]);
+    let allowed = match port.gbp {
+        true => th::VXLAN_HAS_VNI | th::VXLAN_HAS_GBP | GBP_FLAGS | GBP_ID,
+        false => th::VXLAN_HAS_VNI,
+    };
+    if flags & th::VXLAN_HAS_VNI == 0 || flags & !allowed != 0 || reserved != 0 {
+        return Err(Misfit);
+    }
+    if flags & th::VXLAN_HAS_GBP != 0 {
+        tunnel.gbp_id = (flags & GBP_ID) as u16;
+        tunnel.gbp_flags = ((flags & GBP_FLAGS) >> 16) as u8;
+    }
+    tunnel.id = u32::from_be_bytes([0, e, f, g]).into();
+    tunnel.flags |= tunnel_flags::KEY;
+    Ok(())
+}
+
+/// Returns the bytes of its options.
+fn geneve(header: [u8; UDP_ENCAP_BYTES], tunnel: &mut Tunnel) -> Result<usize, Misfit> {
+    let [first, flags, proto @ .., e, f, g, _] = header;
+    if first & GENEVE_VERSION != 0 || u16::from_be_bytes(proto) != h::ETH_TYPE_TEB {
+        return Err(Misfit);
+    }
+    if flags & GENEVE_OAM != 0 {
+        tunnel.flags |= tunnel_flags::OAM;
+    }
+    tunnel.id = u32::from_be_bytes([0, e, f, g]).into();
+    tunnel.flags |= tunnel_flags::KEY;
+    Ok(usize::from(first & GENEVE_LEN) * 4)
+}
+
+/// Returns the offset of the frame inside.
+fn gre(frame: &[u8], l4: usize, tunnel: &mut Tunnel) -> Result<usize, Misfit> {
+    let flags = h::be16(frame, l4).ok_or(Misfit)?;
+    let known = th::GRE_HAS_CSUM | th::GRE_HAS_KEY | th::GRE_HAS_SEQ;
+    if flags & !known != 0 || h::be16(frame, l4 + 2) != Some(h::ETH_TYPE_TEB) {
+        return Err(Misfit);
+    }
+    let mut at = l4 + 4;
+    if flags & th::GRE_HAS_CSUM != 0 {
+        tunnel.flags |= tunnel_flags::CSUM;
+        at += 4;
+    }
+    if flags & th::GRE_HAS_KEY != 0 {
+        tunnel.id = h::be32(frame, at).ok_or(Misfit)?.into();
+        tunnel.flags |= tunnel_flags::KEY;
+        at += 4;
+    }
+    if flags & th::GRE_HAS_SEQ != 0 {
+        at += 4;
+    }
+    Ok(at)
+}

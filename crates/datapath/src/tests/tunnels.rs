@@ -1,0 +1,329 @@
+//! Outer headers: frames, and refusals, as Open vSwitch's userspace datapath has them.
+
+use super::frames::{self, eth, tcp, udp};
+use super::*;
+use dpif::actions::parse_actions;
+use dpif::text::NumbersOnly;
+use flow::{Tunnel, tunnel_flags};
+use packet::{GsoKind, Offload};
+
+/// A UDP datagram of Open vSwitch's records.
+const INNER: &str = "50540000000750540000000508004504005c000000004011668b0a0000010a00000203e807d00048fb9f000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f202122232425262728292a2b2c2d2e2f303132333435363738393a3b3c3d3e3f";
+
+/// Actions and the headers that they push, as recorded from Open vSwitch 3.1. The source port of UDP is that which it chose.
+pub(super) const PUSHES: [(&str, &str); 9] = [
+    (
+        "tnl_push(tnl_port(4789),header(size=50,type=4,eth(dst=f8:bc:12:44:34:b6,src=aa:55:aa:55:00:00,dl_type=0x0800),ipv4(src=1.1.2.88,dst=1.1.2.92,proto=17,tos=0,ttl=64,frag=0x4000),udp(src=44249,dst=4789,csum=0x0),vxlan(flags=0x8000000,vni=0x7b)),out_port(3)),2",
+        "f8bc124434b6aa55aa55000008004500008e00004000401133aa010102580101025cacd912b5007a00000800000000007b00",
+    ),
+    (
+        "tnl_push(tnl_port(4790),header(size=50,type=4,eth(dst=f8:bc:12:44:34:b6,src=aa:55:aa:55:00:00,dl_type=0x0800),ipv4(src=1.1.2.88,dst=1.1.2.92,proto=17,tos=0,ttl=64,frag=0x4000),udp(src=44249,dst=4790,csum=0x0),vxlan(flags=0x8000000,vni=0x99)),out_port(3)),2",
+        "f8bc124434b6aa55aa55000008004500008e00004000401133aa010102580101025cacd912b6007a00000800000000009900",
+    ),
+    (
+        "tnl_push(tnl_port(4791),header(size=50,type=4,eth(dst=f8:bc:12:44:34:b6,src=aa:55:aa:55:00:00,dl_type=0x0800),ipv4(src=1.1.2.88,dst=1.1.2.92,proto=17,tos=0x4,ttl=17,frag=0x0),udp(src=44249,dst=4791,csum=0xffff),vxlan(flags=0x8000000,vni=0x5)),out_port(3)),2",
+        "f8bc124434b6aa55aa55000008004504008e000000001111a2a6010102580101025cacd912b7007a975b0800000000000500",
+    ),
+    (
+        "tnl_push(tnl_port(6081),header(size=58,type=5,eth(dst=f8:bc:12:44:34:b6,src=aa:55:aa:55:00:00,dl_type=0x0800),ipv4(src=1.1.2.88,dst=1.1.2.92,proto=17,tos=0,ttl=64,frag=0x4000),udp(src=44249,dst=6081,csum=0x0),geneve(crit,vni=0x4d,options({class=0x102,type=0x80,len=4,0x1234}))),out_port(3)),2",
+        "f8bc124434b6aa55aa55000008004500009600004000401133a2010102580101025cacd917c1008200000240655800004d000102800100001234",
+    ),
+    (
+        "tnl_push(tnl_port(4),header(size=42,type=3,eth(dst=f8:bc:12:44:34:b6,src=aa:55:aa:55:00:00,dl_type=0x0800),ipv4(src=1.1.2.88,dst=1.1.2.92,proto=47,tos=0,ttl=64,frag=0x4000),gre((flags=0x2000,proto=0x6558),key=0x1c8)),out_port(3)),2",
+        "f8bc124434b6aa55aa55000008004500008600004000402f3394010102580101025c20006558000001c8",
+    ),
+    (
+        "tnl_push(tnl_port(4),header(size=42,type=3,eth(dst=f8:bc:12:44:34:b6,src=aa:55:aa:55:00:00,dl_type=0x0800),ipv4(src=1.1.2.88,dst=1.1.2.93,proto=47,tos=0,ttl=64,frag=0x4000),gre((flags=0x8000,proto=0x6558),csum=0x0)),out_port(3)),2",
+        "f8bc124434b6aa55aa55000008004500008600004000402f3393010102580101025d80006558864e0000",
+    ),
+    (
+        "tnl_push(tnl_port(4789),header(size=70,type=4,eth(dst=f8:bc:12:44:34:b6,src=aa:55:aa:55:00:00,dl_type=0x86dd),ipv6(src=2001:cafe::88,dst=2001:cafe::92,label=0,proto=17,tclass=0x0,hlimit=64),udp(src=44249,dst=4789,csum=0xffff),vxlan(flags=0x8000000,vni=0x7b)),out_port(3)),2",
+        "f8bc124434b6aa55aa55000086dd60000000007a11402001cafe0000000000000000000000882001cafe000000000000000000000092acd912b5007a50f90800000000007b00",
+    ),
+    (
+        "tnl_push(tnl_port(4),header(size=46,type=3,eth(dst=f8:bc:12:44:34:b6,src=aa:55:aa:55:00:00,dl_type=0x0800),ipv4(src=1.1.2.88,dst=1.1.2.94,proto=47,tos=0,ttl=64,frag=0x4000),gre((flags=0x3000,proto=0x6558),key=0x1,seq=0x0)),out_port(3)),2",
+        "f8bc124434b6aa55aa55000008004500008a00004000402f338e010102580101025e300065580000000100000000",
+    ),
+    (
+        "tnl_push(tnl_port(6),header(size=62,type=109,eth(dst=f8:bc:12:44:34:b6,src=aa:55:aa:55:00:00,dl_type=0x86dd),ipv6(src=2001:cafe::88,dst=2001:cafe::92,label=0,proto=47,tclass=0x0,hlimit=64),gre((flags=0x2000,proto=0x6558),key=0x1c8)),out_port(3)),2",
+        "f8bc124434b6aa55aa55000086dd6000000000722f402001cafe0000000000000000000000882001cafe00000000000000000000009220006558000001c8",
+    ),
+];
+
+fn bytes(hex: &str) -> Vec<u8> {
+    (0..hex.len()).step_by(2).map(|i| u8::from_str_radix(&hex[i..i + 2], 16).expect("hexadecimal")).collect()
+}
+
+fn parsed(actions: &str) -> Vec<DpAction> {
+    parse_actions(actions, &NumbersOnly).expect(actions)
+}
+
+/// Entry `n` of [`PUSHES`] without its output.
+pub(super) fn push(n: usize) -> DpAction {
+    parsed(PUSHES[n].0).swap_remove(0)
+}
+
+fn both(mut check: impl FnMut(&mut Rig)) {
+    [true, false].into_iter().for_each(|group| check(&mut Rig::with(|c| c.tuning.group = group)));
+}
+
+#[test]
+fn pushed_headers_equal_those_of_ovs() {
+    both(|rig| {
+        let inner = bytes(INNER);
+        let ufid = rig.flow(1, &inner, least_mask(), Vec::new());
+        for (actions, frame) in PUSHES {
+            let actions = parsed(&format!("{actions},3"));
+            let mode = PutMode::Modify;
+            let put = FlowPut { ufid, key: key_of(1, &inner), mask: least_mask(), actions: actions.into(), mode };
+            rig.apply(DpifOp::FlowPut(Box::new(put)));
+            rig.receive(1, std::slice::from_ref(&inner));
+            let frame = [bytes(frame), inner.clone()].concat();
+            let mut sent = rig.sent();
+            sent.sort();
+            assert_eq!(sent, [(2, frame.clone()), (3, frame)]);
+        }
+    });
+}
+
+/// Frames of Open vSwitch's records, or made like them; the port of the tunnel; its key and flags, or why it is refused.
+pub(super) fn pops() -> Vec<(&'static str, Vec<u8>, u32, Option<Tunnel>)> {
+    let inner = bytes(INNER);
+    let vxlan = |flags: u32, last: u8| [&flags.to_be_bytes()[..], &[0, 0, 0x7b, last], &inner].concat();
+    let of_udp = |dst: u16, sum: u16, payload: &[u8]| {
+        let mut l4 = [5000, dst, 8 + payload.len() as u16, sum].map(u16::to_be_bytes).concat();
+        l4.extend(payload);
+        frames::ipv4(17, frames::SRC, frames::DST, 0x4000, &l4)
+    };
+    let of_gre = |flags: u16, words: &[u32]| {
+        let mut l4 = [flags, 0x6558].map(u16::to_be_bytes).concat();
+        l4.extend(words.iter().flat_map(|word| word.to_be_bytes()));
+        l4.extend(&inner);
+        frames::ipv4(47, frames::SRC, frames::DST, 0, &l4)
+    };
+    let geneve = |flags: [u8; 4], options: &[u8]| {
+        [&flags[..], &[0, 0, 5, 0], options, &inner].concat()
+    };
+    let mut padded = of_udp(4789, 0, &vxlan(1 << 27, 0));
+    padded.extend([0; 9]);
+    let mut bad_ip = of_udp(4789, 0, &vxlan(1 << 27, 0));
+    bad_ip[24] ^= 1;
+    let mut with_options = of_udp(4789, 0, &vxlan(1 << 27, 0));
+    with_options.splice(34..34, [1, 1, 1, 1]);
+    with_options[14] = 0x46;
+    with_options[17] += 4;
+    with_options[24..26].fill(0);
+    let sum = packet::checksum::checksum(&with_options[14..38]);
+    with_options[24..26].copy_from_slice(&sum.to_be_bytes());
+    let tunnel = |id, flags| {
+        let (src, dst) = (u32::from_be_bytes(frames::SRC), u32::from_be_bytes(frames::DST));
+        Some(Tunnel { id, src, dst, ttl: 64, flags, ..Tunnel::default() })
+    };
+    let udp_of = |dst, t: Option<Tunnel>| t.map(|t| Tunnel { tp_src: 5000, tp_dst: dst, ..t });
+    let key = tunnel_flags::KEY;
+    let gre_sum = {
+        let frame = of_gre(0xa000, &[0, 456]);
+        u32::from(packet::checksum::checksum(&frame[34..])) << 16
+    };
+    vec![
+        ("vxlan", of_udp(4789, 0, &vxlan(1 << 27, 0)), 10, udp_of(4789, tunnel(0x7b, key))),
+        ("padding", padded, 10, udp_of(4789, tunnel(0x7b, key))),
+        ("IP options", with_options, 10, udp_of(4789, tunnel(0x7b, key))),
+        ("no VNI", of_udp(4789, 0, &vxlan(0, 0)), 10, None),
+        ("a reserved byte", of_udp(4789, 0, &vxlan(1 << 27, 1)), 10, None),
+        ("a group policy", of_udp(4789, 0, &vxlan(0x8800_0012, 0)), 10, None),
+        ("a short frame", of_udp(4789, 0, &vxlan(1 << 27, 0)[..20]), 10, None),
+        ("a short header", of_udp(4789, 0, &vxlan(1 << 27, 0)[..6]), 10, None),
+        ("a bad checksum of UDP", of_udp(4789, 0x1234, &vxlan(1 << 27, 0)), 10, None),
+        ("a bad checksum of IP", bad_ip, 10, None),
+        ("geneve", of_udp(6081, 0, &geneve([0, 0, 0x65, 0x58], &[])), 11, udp_of(6081, tunnel(5, key))),
+        (
+            "geneve of control",
+            of_udp(6081, 0, &geneve([0, 0x80, 0x65, 0x58], &[])),
+            11,
+            udp_of(6081, tunnel(5, key | tunnel_flags::OAM)),
+        ),
+        (
+            "an option",
+            of_udp(6081, 0, &geneve([2, 0x40, 0x65, 0x58], &[1, 2, 0x80, 1, 0, 0, 0x12, 0x34])),
+            11,
+            udp_of(6081, tunnel(5, key)),
+        ),
+        ("a long option", of_udp(6081, 0, &geneve([2, 0, 0x65, 0x58], &[1, 2, 3, 2, 0, 0, 0, 0])), 11, None),
+        ("another version", of_udp(6081, 0, &geneve([0x40, 0, 0x65, 0x58], &[])), 11, None),
+        ("another protocol", of_udp(6081, 0, &geneve([0, 0, 8, 0], &[])), 11, None),
+        ("gre", of_gre(0x2000, &[456]), 12, tunnel(456, key)),
+        ("gre without a key", of_gre(0, &[]), 12, tunnel(0, 0)),
+        ("gre with a sequence number", of_gre(0x3000, &[456, 9]), 12, tunnel(456, key)),
+        ("gre with a checksum", of_gre(0xa000, &[gre_sum, 456]), 12, tunnel(456, key | tunnel_flags::CSUM)),
+        ("a bad checksum of GRE", of_gre(0xa000, &[gre_sum ^ 0x10000, 456]), 12, None),
+        ("gre with a routing header", of_gre(0x4000, &[0]), 12, None),
+        ("udp on a gre tunnel", of_udp(4789, 0, &vxlan(1 << 27, 0)), 12, None),
+        ("no IP", eth(0x9999, &inner), 10, None),
+        ("an unknown tunnel", of_udp(4789, 0, &vxlan(1 << 27, 0)), 99, None),
+    ]
+}
+
+#[test]
+fn outer_headers_are_popped() {
+    for (name, frame, port, wanted) in pops() {
+        both(|rig| {
+            rig.flow(1, &frame, least_mask(), parsed(&format!("tnl_pop({port})")));
+            rig.receive(1, std::slice::from_ref(&frame));
+            assert_eq!(rig.drops(DropReason::TunnelPop), u64::from(wanted.is_none()), "{name}");
+            let Some(wanted) = wanted else { return assert!(rig.io.upcalls.is_empty(), "{name}") };
+            let upcall = rig.io.upcalls.pop().expect(name);
+            assert_eq!(upcall.packet.data(), bytes(INNER), "{name}");
+            assert_eq!((upcall.key.tunnel, upcall.rx_port), (wanted, DpPort(1)), "{name}");
+            let mut inner = key_of(port, upcall.packet.data());
+            (inner.tunnel, inner.options) = (wanted, upcall.key.options);
+            inner.set_shape();
+            assert_eq!(upcall.key, inner, "{name}: a key of the inner packet alone");
+            assert_eq!(upcall.key.options.is_empty(), name != "an option");
+        });
+    }
+}
+
+/// A frame that several bridges get: popped, and sent as it is.
+#[test]
+fn a_pop_before_another_output_takes_a_copy() {
+    let (_, frame, port, _) = pops().swap_remove(0);
+    let (_, bad, ..) = pops().swap_remove(3);
+    both(|rig| {
+        rig.flow(1, &frame, least_mask(), parsed(&format!("tnl_pop({port}),2")));
+        rig.receive(1, &[frame.clone(), bad.clone()]);
+        assert_eq!(rig.sent(), [(2, frame.clone()), (2, bad.clone())]);
+        assert_eq!((rig.io.upcalls.len(), rig.drops(DropReason::TunnelPop)), (1, 1));
+    });
+}
+
+/// A large segment of TCP.
+fn large() -> Packet {
+    let mut frame = tcp(1000, 80);
+    frame.truncate(54);
+    frame.extend((0..4000u32).map(|n| n as u8));
+    let ip_bytes = (frame.len() - 14) as u16;
+    frame[16..18].copy_from_slice(&ip_bytes.to_be_bytes());
+    let mut packet = Packet::from_slice(&frame);
+    packet.offload = Offload {
+        needs_csum: true,
+        csum_start: 34,
+        csum_offset: 16,
+        gso: GsoKind::Tcp4,
+        gso_size: 1400,
+        hdr_len: 54,
+        ..Offload::NONE
+    };
+    packet
+}
+
+const PUSH: &str = "tnl_push(tnl_port(10),header(size=50,type=4,eth(dst=02:00:00:00:00:03,src=02:00:00:00:00:04,dl_type=0x0800),ipv4(src=1.1.2.88,dst=1.1.2.92,proto=17,tos=0,ttl=64,frag=0x4000),udp(src=0,dst=4789,csum=0xffff),vxlan(flags=0x8000000,vni=0x7b)),out_port(3))";
+
+/// The segments of a large one are cut once, before the headers; popped, they are what software cuts from it.
+#[test]
+fn large_segments_are_cut_before_outer_headers() {
+    both(|rig| {
+        let mut cut = PacketBatch::new();
+        packet::segment(&large(), &mut PacketPool::new(), &mut cut).expect("a large segment");
+        let wanted: Vec<_> = cut.packets().iter().map(|p| p.data().to_vec()).collect();
+        let small = udp(1, 2);
+        rig.flow(1, large().data(), least_mask(), parsed(&format!("{PUSH},2,clone(3)")));
+        rig.receive_packets(1, vec![Packet::from_slice(&small), large(), Packet::from_slice(&small)]);
+        let sent = rig.sent();
+        let on = |port: u32| sent.iter().filter(move |(p, _)| *p == port).map(|(_, f)| f.clone());
+        assert_eq!(sent.len(), 10, "five packets on two ports");
+        assert!(on(2).eq(on(3)));
+        assert_eq!(on(2).nth(0).map(|f| f[50..].to_vec()), Some(small.clone()), "in order of arrival");
+        assert!(on(2).skip(1).take(3).map(|f| f[50..].to_vec()).eq(wanted.clone()));
+        let ports: std::collections::BTreeSet<_> = on(2).map(|f| [f[34], f[35]]).collect();
+        assert_eq!(ports.len(), 2, "the segments of a flow have one source port");
+
+        let outer: Vec<_> = on(2).collect();
+        rig.flow(4, &outer[0], least_mask(), parsed("tnl_pop(10)"));
+        rig.receive(4, &outer);
+        let upcalls: Vec<_> = std::mem::take(&mut rig.io.upcalls);
+        assert_eq!(upcalls.len(), 2, "the segments of a flow wait behind the first");
+        rig.put(upcalls[0].key, least_mask(), vec![out(1)]);
+        let key = upcalls[1].key;
+        rig.put(key, least_mask(), vec![out(1)]);
+        for upcall in upcalls {
+            rig.execute(upcall.packet, upcall.key, vec![out(1)], upcall.ticket);
+        }
+        assert_eq!(rig.sent().len(), 5);
+    });
+}
+
+/// Offload metadata of a large segment that a device encapsulated describe the inner packet: they stay. Those of a
+/// large segment of outer UDP end with its headers.
+#[test]
+fn offload_metadata_are_those_of_the_inner_or_of_the_outer_packet() {
+    both(|rig| {
+        let mut plain = large();
+        let o = plain.offload;
+        plain.offload = Offload::NONE;
+        rig.flow(1, plain.data(), least_mask(), parsed(&format!("{PUSH},2")));
+        rig.receive_packets(1, vec![plain]);
+        let mut outer = Packet::from_slice(&rig.sent()[0].1);
+        outer.offload = Offload { csum_start: 84, hdr_len: 104, ..o };
+        let key = key_of(4, outer.data());
+        rig.put(key, least_mask(), parsed("tnl_pop(10)"));
+        rig.receive_packets(4, vec![outer]);
+        let upcall = rig.io.upcalls.pop().expect("the inner packet");
+        assert_eq!((upcall.packet.data(), upcall.packet.offload), (large().data(), o));
+
+        // Two datagrams of one flow, merged by their sender.
+        let small = udp(1, 2);
+        rig.execute(Packet::from_slice(&small), key_of(1, &small), parsed(&format!("{PUSH},2")), None);
+        let one = rig.sent().remove(0).1;
+        let mut merged = one.clone();
+        merged.extend(&one[42..]);
+        let (ip, datagrams) = ((merged.len() - 14) as u16, (merged.len() - 34) as u16);
+        merged[16..18].copy_from_slice(&ip.to_be_bytes());
+        merged[38..40].copy_from_slice(&datagrams.to_be_bytes());
+        let mut merged = Packet::from_slice(&merged);
+        merged.offload = Offload {
+            needs_csum: true,
+            csum_start: 34,
+            csum_offset: 6,
+            gso: GsoKind::UdpL4,
+            gso_size: (one.len() - 42) as u16,
+            hdr_len: 42,
+            ..Offload::NONE
+        };
+        rig.receive_packets(4, vec![merged]);
+        let upcall = rig.io.upcalls.pop().expect("the first inner packet");
+        assert_eq!((upcall.packet.data(), upcall.packet.offload), (&small[..], Offload::NONE));
+        rig.execute(upcall.packet, upcall.key, vec![out(1)], upcall.ticket);
+        assert_eq!(rig.sent().len(), 1);
+        assert_eq!(rig.io.upcalls.pop().expect("the second, which waited").packet.data(), &small[..]);
+    });
+}
+
+/// Headers of tunnels within tunnels, up to the limit of the length.
+#[test]
+fn pushes_beyond_the_length_of_a_packet_are_dropped() {
+    let actions = parsed(&format!("{PUSH},2"));
+    for (payload, sent) in [(1400, 1), (65_485, 1), (65_486, 0), (65_535, 0)] {
+        both(|rig| {
+            let frame = eth(0x9999, &vec![7; payload]);
+            rig.execute(Packet::from_slice(&frame), key_of(1, &frame), actions.clone(), None);
+            assert_eq!((rig.sent().len(), rig.drops(DropReason::TunnelPush)), (sent, 1 - sent as u64));
+        });
+    }
+}
+
+#[test]
+fn a_truncation_ends_at_a_push() {
+    both(|rig| {
+        let frame = udp(1, 2);
+        rig.execute(
+            Packet::from_slice(&frame),
+            key_of(1, &frame),
+            parsed(&format!("clone(trunc(20),{PUSH},2),3")),
+            None,
+        );
+        let mut sent: Vec<_> = rig.sent().into_iter().map(|(port, frame)| (port, frame.len())).collect();
+        sent.sort();
+        assert_eq!(sent, [(2, 70), (3, frame.len())]);
+    });
+}
