@@ -37,6 +37,13 @@ pub struct TunnelOption<'a> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BadOptions;
 
+impl TunnelOption<'_> {
+    /// Whether packets with it must be dropped where it is unknown.
+    pub fn is_critical(&self) -> bool {
+        self.ty & CRITICAL != 0
+    }
+}
+
 impl Default for TunnelOptions {
     fn default() -> TunnelOptions {
         TunnelOptions { len_bytes: 0, pad: [0; 3], bytes: [0; TunnelOptions::MAX_BYTES] }
@@ -134,7 +141,7 @@ impl TlvTable {
                     self.write(field, flow, Wide::from_be_bytes(option.data));
                 }
                 Some(_) => return Err(BadOptions),
-                None if option.ty & CRITICAL != 0 => return Err(BadOptions),
+                None if option.is_critical() => return Err(BadOptions),
                 None => {}
             }
         }

@@ -16,6 +16,7 @@ use crate::events::{Cause, PacketInEvent, RemovedReason, RuleEvents};
 use crate::features::ChosenFeatures;
 use crate::mac_table::MacTable;
 use crate::meter_ids::MeterIds;
+use crate::native::{NativeTunnels, RouteCache, Solicit, Solicited};
 use crate::ports::{BridgeId, PortTable};
 use crate::recirc::{FrozenState, RecircTable};
 use crate::rule::{Expiry, Rule};
@@ -25,9 +26,11 @@ use crate::view::{BridgeView, FragHandling, View};
 use crate::xlate::{EffectHost, LearnedFlow, Request, Translation, XlateHost, translate};
 use dpif::{Capabilities, PmdId, TimeoutId, Upcall, actions, slow_reason};
 use flow::nlkey::{kernel_mask, mask_fits};
-use flow::{DpPort, FLOW_WORDS, Flow, FlowKey, KeyMask, Mask, OfPort, RecircId, Ufid};
+use flow::{DpPort, FLOW_WORDS, Flow, FlowKey, KeyMask, MacAddr, Mask, OfPort, RecircId, Ufid};
 use packet::Packet;
+use routing::{Hop, Query};
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use sync::{AtomicBool, AtomicU64, BoundedQueue, Mutex, MutexGuard, Ordering, Reclaimer, Snapshot, lock};
 
@@ -200,6 +203,9 @@ pub struct Backer {
     pub observer: Option<&'static dyn Observer>,
     /// Start of the last complete dump of the datapath's flows.
     dumped_ms: AtomicU64,
+    /// Routes that translations asked for.
+    routes_asked: Mutex<RouteCache>,
+    solicited: Mutex<Solicited>,
     hash_seed: u64,
     next_bridge: AtomicU64,
     /// Frees old versions with many rules.
@@ -244,6 +250,8 @@ impl Backer {
             debug_actions: false,
             observer: None,
             dumped_ms: AtomicU64::new(0),
+            routes_asked: Mutex::default(),
+            solicited: Mutex::default(),
             hash_seed,
             next_bridge: AtomicU64::new(1),
             reclaimer: Reclaimer::default(),
@@ -530,6 +538,30 @@ impl Backer {
         self.change(|view| view.zone_timeouts = Arc::new(timeouts));
     }
 
+    /// Sets what tunnels in user space need. `changes`: those of routes since the last call; `None`: of more than routes.
+    pub fn set_native(&self, native: NativeTunnels, changes: Option<&[routing::Change]>) {
+        // Held meanwhile: a translation gets a route from before and is in the cache, or it gets a new one.
+        let mut asked = lock(&self.routes_asked);
+        let changes = changes.unwrap_or(&[routing::Change::Everything]);
+        let routes = native.routes.clone();
+        let is_first = self.view().native.is_none();
+        let changed = asked.follow(&routes, changes);
+        self.change_as(|view| view.native = Some(Arc::new(native)), (!is_first).then_some(changed));
+    }
+
+    /// Has flows checked that depend on a neighbour; with `None` on any.
+    pub fn neighbour_changed(&self, bridge: BridgeId, ip: Option<IpAddr>) {
+        if let Some(ip) = ip {
+            lock(&self.solicited).forget(bridge, ip);
+        }
+        self.changes.record(ip.map(|ip| vec![Change::Neighbour(bridge, ip)]));
+    }
+
+    /// Requests of neighbours that are to be sent.
+    pub fn take_solicited(&self) -> Vec<Solicit> {
+        lock(&self.solicited).take()
+    }
+
     /// The frozen state of an id.
     pub fn recirc_state(&self, id: RecircId) -> Option<Arc<FrozenState>> {
         lock(&self.recirc).state(id)
@@ -661,6 +693,14 @@ impl EffectHost for BackerEffects<'_> {
     fn macs_changed(&mut self) {
         self.backer.bump_epoch();
     }
+
+    fn neighbour_changed(&mut self, bridge: BridgeId, ip: IpAddr) {
+        self.backer.neighbour_changed(bridge, Some(ip));
+    }
+
+    fn solicit(&mut self, solicit: &Solicit, used_ms: u64) {
+        lock(&self.backer.solicited).request(solicit, used_ms);
+    }
 }
 
 /// The backer as the host of a translation.
@@ -671,6 +711,28 @@ pub struct BackerHost<'a> {
 }
 
 impl XlateHost for BackerHost<'_> {
+    fn route(&mut self, _native: &NativeTunnels, query: &Query) -> Option<Hop> {
+        let mut asked = lock(&self.backer.routes_asked);
+        let view = self.backer.view();
+        let (hop, had_room) = asked.ask(query, &view.native.as_ref()?.routes);
+        if !had_room {
+            self.backer.bump_epoch();
+        }
+        hop
+    }
+
+    fn neighbour_seen(&mut self, native: &NativeTunnels, bridge: BridgeId, ip: IpAddr, mac: MacAddr) {
+        let view = self.backer.view();
+        let Some(bridge) = view.bridge(bridge) else { return };
+        if lock(&native.neighbours).learn(self.now_ms, &bridge.name, ip, mac, true) {
+            self.backer.neighbour_changed(bridge.id, Some(ip));
+        }
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.now_ms
+    }
+
     fn capabilities(&self) -> Capabilities {
         self.backer.features()
     }

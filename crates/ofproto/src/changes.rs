@@ -9,7 +9,10 @@
 
 use crate::ports::BridgeId;
 use flow::{DpPort, FLOW_WORDS, Flow, KeyWord, PackedFlow, PackedMatch, TableId};
+use routing::Query;
 use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 use sync::{AtomicU64, Mutex, Ordering, lock};
 
@@ -41,6 +44,13 @@ fn meter_bit(bridge: BridgeId, id: u32) -> u64 {
     bit_of(bridge, id.wrapping_mul(0xc2b2_ae35).rotate_left(13))
 }
 
+/// Distinguishes routes and neighbours.
+fn bit_by_hash(value: impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    1 << (hasher.finish() % u64::from(u64::BITS))
+}
+
 impl Lookups {
     /// Those of a translation that may have looked up anything.
     pub const ALL: Lookups = Lookups { objects: u64::MAX, changed: u128::MAX };
@@ -60,6 +70,16 @@ impl Lookups {
     /// A lookup of a group.
     pub(crate) fn group(&mut self, bridge: BridgeId, id: u32) {
         self.objects |= group_bit(bridge, id);
+    }
+
+    /// A lookup of a route.
+    pub(crate) fn route(&mut self, query: &Query) {
+        self.objects |= bit_by_hash(query);
+    }
+
+    /// A lookup of a neighbour of a bridge.
+    pub(crate) fn neighbour(&mut self, bridge: BridgeId, ip: IpAddr) {
+        self.objects |= bit_by_hash((bridge, ip));
     }
 
     /// A lookup of a meter.
@@ -90,6 +110,10 @@ pub enum Change {
     Group(BridgeId, u32),
     /// A meter was added or removed.
     Meter(BridgeId, u32),
+    /// The next hop of a destination changed.
+    Route(Query),
+    /// A neighbour of a bridge was learned, changed or lost.
+    Neighbour(BridgeId, IpAddr),
 }
 
 impl Change {
@@ -104,6 +128,8 @@ impl Change {
             Change::Table(bridge, table) => lookups.objects & bit_of(*bridge, table.0.into()) != 0,
             Change::Group(bridge, id) => lookups.objects & group_bit(*bridge, *id) != 0,
             Change::Meter(bridge, id) => lookups.objects & meter_bit(*bridge, *id) != 0,
+            Change::Route(query) => lookups.objects & bit_by_hash(query) != 0,
+            Change::Neighbour(bridge, ip) => lookups.objects & bit_by_hash((bridge, ip)) != 0,
         }
     }
 }

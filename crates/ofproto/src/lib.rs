@@ -17,6 +17,7 @@ mod features;
 pub mod flow_mod;
 pub mod group;
 pub mod mac_table;
+pub mod native;
 pub mod meter_ids;
 pub mod ports;
 pub mod recirc;

@@ -4,7 +4,11 @@
 //! distinguish them: key, remote and local address. A port may leave each of these to the rules (`flow`).
 
 use crate::ports::{BridgeId, Port};
-use flow::{DpPort, Flow, FlowKey, Mask, OfPort, Tunnel, shape, tunnel_flags};
+use dpif::actions::tnl_header::{
+    Encap, OuterFields, OuterIp, OuterUdp, TnlHeader, UDP_CSUM_COMPUTED, VXLAN_HAS_GBP, VXLAN_HAS_VNI,
+};
+use flow::{DpPort, Flow, FlowKey, MacAddr, Mask, OfPort, Tunnel, TunnelOptions, shape, tunnel_flags};
+use packet::headers as h;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
@@ -15,6 +19,8 @@ pub use dpif::TunnelKind;
 const ECN_MASK: u8 = 3;
 const ECN_CE: u8 = 3;
 const ECN_ECT_0: u8 = 2;
+/// Don't-fragment bit of IPv4.
+const DONT_FRAGMENT: u16 = 0x4000;
 /// Default TTL of outer headers.
 pub const TUNNEL_TTL: u8 = 64;
 
@@ -61,6 +67,8 @@ pub struct TunnelConfig {
     pub dont_fragment: bool,
     /// Outer headers have a checksum.
     pub csum: bool,
+    /// Packets have sequence numbers (GRE, on the userspace datapath).
+    pub seq: bool,
     /// UDP port; 0 for tunnels without UDP.
     pub dst_port: u16,
     /// VXLAN group policy.
@@ -115,6 +123,7 @@ impl TunnelConfig {
         }
         let switches = [
             ("csum", self.csum, "true"),
+            ("seq", self.seq, "true"),
             ("exts", self.gbp, "gbp"),
             ("df_default", !self.dont_fragment, "false"),
         ];
@@ -190,6 +199,68 @@ impl TunnelConfig {
     }
 }
 
+/// Addresses of an encapsulated packet that its route decides.
+#[derive(Clone, Copy, Debug)]
+pub struct Way {
+    /// Ethernet source: the device's.
+    pub eth_src: MacAddr,
+    /// Ethernet destination: the next hop's.
+    pub eth_dst: MacAddr,
+    /// Source, if the tunnel has none.
+    pub source: IpAddr,
+}
+
+impl TunnelConfig {
+    /// The headers that the userspace datapath pushes. Those of UDP over IPv6 have a checksum, as RFC 8200 §8.1 requires.
+    pub fn header(&self, outer: &Tunnel, options: &TunnelOptions, way: &Way) -> TnlHeader {
+        let is_v6 = outer.dst == 0;
+        let source4 = if let IpAddr::V4(a) = way.source { a.into() } else { 0 };
+        let source6 = if let IpAddr::V6(a) = way.source { a.octets() } else { [0; 16] };
+        let frag = if outer.flags & tunnel_flags::DF != 0 { DONT_FRAGMENT } else { 0 };
+        let ip = match is_v6 {
+            true => OuterIp::V6 {
+                src: if outer.ipv6_src == [0; 16] { source6 } else { outer.ipv6_src },
+                dst: outer.ipv6_dst,
+                label: 0,
+                tclass: outer.tos,
+                hlimit: outer.ttl,
+            },
+            false => OuterIp::V4 {
+                src: if outer.src == 0 { source4 } else { outer.src },
+                dst: outer.dst,
+                tos: outer.tos,
+                ttl: outer.ttl,
+                frag,
+            },
+        };
+        let csum = outer.flags & tunnel_flags::CSUM != 0;
+        let udp_csum = if csum || is_v6 { UDP_CSUM_COMPUTED } else { 0 };
+        let udp = OuterUdp { src: 0, dst: outer.tp_dst, csum: udp_csum };
+        let vni = outer.id as u32 & 0xff_ffff;
+        let encap = match self.kind {
+            TunnelKind::Vxlan => {
+                let policy = u32::from(outer.gbp_flags) << 16 | u32::from(outer.gbp_id);
+                let gbp = if policy != 0 { VXLAN_HAS_GBP | policy } else { 0 };
+                Encap::Vxlan { udp, flags: VXLAN_HAS_VNI | gbp, vni }
+            }
+            TunnelKind::Geneve => Encap::Geneve {
+                udp,
+                oam: outer.flags & tunnel_flags::OAM != 0,
+                critical: options.iter().any(|option| option.is_critical()),
+                vni,
+                options: Box::new(*options),
+            },
+            TunnelKind::Gre => Encap::Gre {
+                proto: h::ETH_TYPE_TEB,
+                csum,
+                key: (outer.flags & tunnel_flags::KEY != 0).then_some(outer.id as u32),
+                seq: self.seq,
+            },
+        };
+        TnlHeader::new(OuterFields { eth_dst: way.eth_dst.0, eth_src: way.eth_src.0, ip, encap })
+    }
+}
+
 /// Common properties of a tunnel port's packets.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Place {
@@ -224,6 +295,11 @@ impl Place {
 pub struct TunnelPorts(Arc<BTreeMap<Place, (BridgeId, OfPort)>>);
 
 impl TunnelPorts {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Replaces those of a bridge.
     pub fn set<'a>(&mut self, bridge: BridgeId, ports: impl Iterator<Item = &'a Arc<Port>>) {
         let mut places = BTreeMap::clone(&self.0);

@@ -1,6 +1,7 @@
 //! State read by translations: an immutable view of all bridges and the map from datapath ports to them.
 
 use crate::mac_table::MacTable;
+use crate::native::NativeTunnels;
 use crate::ports::{BridgeId, PortTable};
 use crate::tables::Tables;
 use crate::tunnel::TunnelPorts;
@@ -105,6 +106,8 @@ pub struct View {
     pub dp_ports: Arc<BTreeMap<DpPort, (BridgeId, OfPort)>>,
     /// The same for tunnels.
     pub tunnels: TunnelPorts,
+    /// Tunnels in user space; `None`: the datapath encapsulates by its ports.
+    pub native: Option<Arc<NativeTunnels>>,
     /// Timeout policies of connection tracking zones.
     pub zone_timeouts: Arc<BTreeMap<u16, TimeoutId>>,
 }

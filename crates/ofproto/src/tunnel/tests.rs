@@ -21,6 +21,7 @@ fn config() -> TunnelConfig {
         ttl: Some(TUNNEL_TTL),
         dont_fragment: true,
         csum: false,
+        seq: false,
         dst_port: 4789,
         gbp: false,
         egress_pkt_mark: None,
@@ -131,6 +132,7 @@ fn outer_headers_are_as_configured() {
         ttl: Some(9),
         dont_fragment: false,
         csum: true,
+        seq: false,
         dst_port: 8472,
         ..config()
     };
@@ -220,6 +222,7 @@ fn options_show_differences_from_defaults() {
         ttl: None,
         dont_fragment: false,
         csum: true,
+        seq: false,
         dst_port: 8472,
         gbp: true,
         egress_pkt_mark: Some(1),

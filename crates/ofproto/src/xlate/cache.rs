@@ -2,6 +2,7 @@
 
 use crate::group::Group;
 use crate::mac_table::{Learned, MacTable};
+use crate::native::Solicit;
 use crate::ports::{BridgeId, BundleId, PortCounters};
 use crate::rule::{Rule, SharedTimeouts};
 use crate::tables::TableCounters;
@@ -9,6 +10,8 @@ use dpif::FlowStats;
 use flow::{MacAddr, Match, TableId};
 use ofp_actions::Action;
 use openflow::msg::flow_mod::FlowModFlags;
+use routing::Neighbours;
+use std::net::IpAddr;
 use std::sync::Arc;
 use sync::{AtomicU64, Mutex, Ordering};
 
@@ -78,6 +81,30 @@ pub enum XlateEffect {
         /// Likewise for the hard timeout.
         hard_s: u16,
     },
+    /// A neighbour is in use.
+    Neighbour {
+        /// All neighbours.
+        table: Arc<Mutex<Neighbours>>,
+        /// Its bridge.
+        bridge: Arc<str>,
+        /// Its address.
+        ip: IpAddr,
+    },
+    /// A packet announced a neighbour.
+    Snooped {
+        /// All neighbours.
+        table: Arc<Mutex<Neighbours>>,
+        /// Its bridge.
+        bridge: Arc<str>,
+        /// Number of that.
+        id: BridgeId,
+        /// Its address.
+        ip: IpAddr,
+        /// Its Ethernet address.
+        mac: MacAddr,
+    },
+    /// A neighbour's Ethernet address is not known.
+    Unresolved(Arc<Solicit>),
     /// A `learn` action.
     Learn {
         /// Bridge.
@@ -91,11 +118,15 @@ pub enum XlateEffect {
 const ENDS_CONNECTION: u16 = 0x05;
 
 impl XlateEffect {
-    /// Whether it changes more than counters: learning, or timeouts.
+    /// Whether it changes more than counters: learning, requests, or timeouts.
     fn changes_rules(&self) -> bool {
         matches!(
             self,
-            XlateEffect::Normal { .. } | XlateEffect::Learn { .. } | XlateEffect::FinTimeout { .. }
+            XlateEffect::Normal { .. }
+                | XlateEffect::Learn { .. }
+                | XlateEffect::Snooped { .. }
+                | XlateEffect::Unresolved(_)
+                | XlateEffect::FinTimeout { .. }
         )
     }
 }
@@ -111,6 +142,10 @@ pub trait EffectHost {
     fn learn(&mut self, bridge: BridgeId, learned: &LearnedFlow, used_ms: u64);
     /// The MAC table changed so that translations must be checked again.
     fn macs_changed(&mut self);
+    /// A neighbour of a bridge is new or changed.
+    fn neighbour_changed(&mut self, bridge: BridgeId, ip: IpAddr);
+    /// Requests a neighbour's Ethernet address.
+    fn solicit(&mut self, solicit: &Solicit, used_ms: u64);
 }
 
 /// The effects of one translation, in order.
@@ -172,6 +207,17 @@ impl XlateCache {
                         host.macs_changed();
                     }
                 }
+                XlateEffect::Neighbour { table, bridge, ip } => {
+                    if packets != 0 {
+                        sync::lock(table).lookup(used_ms, bridge, *ip);
+                    }
+                }
+                XlateEffect::Snooped { table, bridge, id, ip, mac } => {
+                    if sync::lock(table).learn(used_ms, bridge, *ip, *mac, true) {
+                        host.neighbour_changed(*id, *ip);
+                    }
+                }
+                XlateEffect::Unresolved(solicit) => host.solicit(solicit, used_ms),
                 XlateEffect::Learn { bridge, learned } => host.learn(*bridge, learned, used_ms),
             }
         }

@@ -73,7 +73,7 @@ impl XlateCtx<'_> {
     }
 
     /// Whether one more datapath list may be nested; fails otherwise.
-    fn may_copy(&mut self) -> bool {
+    pub(super) fn may_copy(&mut self) -> bool {
         if self.clones < MAX_COPIES {
             return true;
         }

@@ -61,6 +61,8 @@ pub(super) struct XlateCtx<'a> {
     pub(super) is_last: bool,
     /// The next rule found is the first of a peer bridge.
     enters_peer: bool,
+    /// Truncate the packet of the next output, to a tunnel in user space.
+    pub(super) tunnel_cut: Option<u32>,
     /// Nesting of datapath lists around the current output.
     pub(super) clones: usize,
     /// Datapath actions outside of the current list.
@@ -150,6 +152,7 @@ impl<'a> XlateCtx<'a> {
             exit: false,
             is_last: true,
             enters_peer: false,
+            tunnel_cut: None,
             clones: 0,
             outside: 0,
             leaves_list: false,

@@ -21,6 +21,7 @@ mod learn;
 mod lookup;
 mod masks;
 mod mpls;
+mod native;
 mod normal;
 mod output;
 mod recirculated;
@@ -33,14 +34,17 @@ pub use recirculated::{PARTS_MAX, Recirculations};
 pub use trace::{TraceEvent, TraceNode, render_trace};
 
 use crate::changes::Lookups;
+use crate::native::NativeTunnels;
 use crate::ports::BridgeId;
 use crate::recirc::FrozenState;
 use crate::view::View;
 use ctx::XlateCtx;
 use dpif::actions::{DropAction, Userspace};
 use dpif::{Capabilities, DpAction, UserCookie, XlateDrop};
-use flow::{Flow, Mask, RecircId, TlvTable};
+use flow::{Flow, MacAddr, Mask, RecircId, TlvTable};
 use ofp_actions::Action;
+use routing::{Hop, Query};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// Reasons of a table miss for the controllers. Numbers beyond `OFPR_*` as in OVS; the reported reason depends on
@@ -76,6 +80,16 @@ pub trait XlateHost {
     /// Whether adding this rule succeeds (below its table's `limit`, or it exists already). With effects allowed,
     /// adds the rule.
     fn learn(&mut self, bridge: BridgeId, learned: &LearnedFlow) -> bool;
+    /// The next hop of a destination.
+    fn route(&mut self, native: &NativeTunnels, query: &Query) -> Option<Hop> {
+        native.routes.lookup(query)
+    }
+    /// A packet from a tunnel shows a neighbour of a bridge.
+    fn neighbour_seen(&mut self, _native: &NativeTunnels, _bridge: BridgeId, _ip: IpAddr, _mac: MacAddr) {}
+    /// The time.
+    fn now_ms(&self) -> u64 {
+        0
+    }
     /// Features of the datapath.
     fn capabilities(&self) -> Capabilities {
         Capabilities::ENOUGH

@@ -4,13 +4,15 @@ use super::MAX_DEPTH;
 use super::cache::XlateEffect;
 use super::ctx::XlateCtx;
 use super::ctx::entry;
+use super::native::TunnelOutput;
 use crate::ports::{BridgeId, Port, SpanningTree};
 use crate::tunnel::TunnelConfig;
+use crate::view::BridgeView;
 use dpif::actions::{Output, Trunc};
 use dpif::{DpAction, SetAction, TunnelKind, XlateDrop};
 use flow::fields::FieldId;
 use flow::text::{NoPortNames, format_port};
-use flow::{DpPort, OfPort, OuterHeaders, TableId, TunMetadata, Wide};
+use flow::{DpPort, Flow, OfPort, OuterHeaders, TableId, TunMetadata, TunnelOptions, Wide};
 use ofp_actions::ControllerAction;
 use packet::headers as h;
 use std::sync::Arc;
@@ -48,6 +50,13 @@ impl XlateCtx<'_> {
         if self.bridge.ports.port(port).is_none_or(|p| p.dp_port.is_none()) {
             let name = format_port(port, &NoPortNames);
             return self.trace.error(|| format!("output_trunc does not support patch port {name}"));
+        }
+        if self.native().is_some() && self.bridge.ports.port(port).is_some_and(|p| p.tunnel.is_some()) {
+            // Its headers are not truncated.
+            self.tunnel_cut = Some(max_len_bytes);
+            self.send_to(port);
+            self.tunnel_cut = None;
+            return;
         }
         let trunc = DpAction::Trunc(Trunc(max_len_bytes));
         self.actions.push(trunc.clone());
@@ -114,20 +123,35 @@ impl XlateCtx<'_> {
             return self.output_to_tunnel(port, tunnel, dp_port);
         }
         self.commit();
-        self.actions.push(Output(dp_port).into());
+        if !self.ends_in_tunnel(port) {
+            self.actions.push(Output(dp_port).into());
+        }
     }
 
-    /// Sends the current packet through a tunnel; the datapath port encapsulates it.
+    /// Sends the current packet through a tunnel; the datapath port encapsulates it, or an action does.
     fn output_to_tunnel(&mut self, port: &Port, config: &TunnelConfig, dp_port: DpPort) {
         let Some(outer) = config.wrap(&self.flow, &mut self.wc) else {
-            return self.trace.warning(|| "no rule set a remote address, skipping output".to_string());
+            return self.trace.warning(|| "Not tunneling to our own address".to_string());
         };
         let received = self.original.tunnel();
         if received.is_some() && (outer.dst, outer.ipv6_dst) == (received.dst, received.ipv6_dst) {
             return self.trace.warning(|| "Not tunneling to our own address".to_string());
         }
-        self.trace.detail(|| "output to kernel tunnel".to_string());
         self.cache.push(XlateEffect::Sent(port.counters.clone()));
+        if let Some(native) = self.native() {
+            self.trace.detail(|| "output to native tunnel".to_string());
+            self.commit();
+            let mut options = TunnelOptions::default();
+            if config.kind == TunnelKind::Geneve {
+                let mut sent = Flow::default();
+                sent.set_tun_options(self.sent_metadata().as_ref());
+                options = self.bridge.tables.tlv().encode(&sent);
+            }
+            let cut = self.tunnel_cut.take();
+            let output = TunnelOutput { config, dp_port, outer, options, cut };
+            return self.output_to_native_tunnel(&native, &output);
+        }
+        self.trace.detail(|| "output to kernel tunnel".to_string());
         let mark = self.flow.pkt_mark;
         if let Some(egress) = config.egress_pkt_mark {
             self.flow.pkt_mark = egress;
@@ -168,15 +192,22 @@ impl XlateCtx<'_> {
         }
         self.cache.push(XlateEffect::Sent(port.counters.clone()));
         self.cache.push(XlateEffect::Received(peer.counters.clone()));
-
+        // The rules here continue with their packet; the peer's changes of the datapath's packet stay in the base
+        // flow, so the next output undoes them.
         let saved_flow = self.flow;
+        self.continue_in(bridge, peer_port);
+        self.flow = saved_flow;
+    }
+
+    /// Continues in another bridge, as received from that port. The flow changes.
+    pub(super) fn continue_in(&mut self, bridge: Arc<BridgeView>, in_port: OfPort) {
         let examined = self.wc.0.tun_options();
         let saved_bridge = std::mem::replace(&mut self.bridge, bridge);
-        let saved_ingress = std::mem::replace(&mut self.ingress, peer_port);
+        let saved_ingress = std::mem::replace(&mut self.ingress, in_port);
         let saved_set = std::mem::take(&mut self.action_set);
         let saved_stack = std::mem::take(&mut self.stack);
         let saved = (self.table, self.rule_cookie, self.rule_is_miss);
-        self.flow.in_port = peer_port.0;
+        self.flow.in_port = in_port.0;
         self.flow.metadata = 0;
         self.flow.regs = [0; 16];
         self.flow.actset_output = OfPort::UNSET.0;
@@ -195,9 +226,6 @@ impl XlateCtx<'_> {
         self.stack = saved_stack;
         (self.bridge, self.ingress) = (saved_bridge, saved_ingress);
         self.wc.0.set_tun_options(examined.as_ref());
-        // The rules here continue with their packet; the peer's changes of the datapath's packet stay in the base
-        // flow, so the next output undoes them.
-        self.flow = saved_flow;
     }
 
     /// In-band control: sends a DHCP reply to the bridge's device, whatever the rules.

@@ -25,6 +25,7 @@ pub(super) fn parse(
         ttl: Some(ofproto::tunnel::TUNNEL_TTL),
         dont_fragment: true,
         csum: false,
+        seq: false,
         dst_port: kind.usual_port().unwrap_or(0),
         gbp: false,
         egress_pkt_mark: None,
@@ -83,6 +84,7 @@ fn take(t: &mut TunnelConfig, key: &str, value: &str) -> Result<(), Wrong> {
             t.dst_port = port.ok_or_else(bad)?;
         }
         "csum" => t.csum = value == "true",
+        "seq" if t.kind == TunnelKind::Gre => t.seq = value == "true",
         "df_default" => t.dont_fragment = value == "true",
         "egress_pkt_mark" => {
             let mark = number(value).and_then(|n| u32::try_from(n).ok());

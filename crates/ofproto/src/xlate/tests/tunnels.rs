@@ -18,6 +18,7 @@ pub(super) fn rig() -> Rig {
         ttl: Some(TUNNEL_TTL),
         dont_fragment: true,
         csum: false,
+        seq: false,
         dst_port: 6081,
         gbp: false,
         egress_pkt_mark: None,

@@ -50,6 +50,7 @@ fn options_are_read() {
         ttl: None,
         dont_fragment: false,
         csum: true,
+        seq: false,
         dst_port: 8472,
         gbp: true,
         egress_pkt_mark: Some(16),

@@ -1,0 +1,198 @@
+//! Tunnels in user space: outer headers pushed by an action, and translation in the bridge of the route; packets for a
+//! tunnel that reach a bridge's own port.
+
+use super::cache::XlateEffect;
+use super::ctx::XlateCtx;
+use crate::native::{NativeTunnels, OutDevice, Solicit};
+use crate::ports::Port;
+use crate::tunnel::{TunnelConfig, Way};
+use dpif::DpAction;
+use dpif::actions::tnl_header::{OuterIp, TnlHeader};
+use dpif::actions::{CloneAction, TnlPop, TnlPush, Trunc};
+use flow::{DpPort, Flow, MacAddr, Mask, OfPort, Tunnel, TunnelOptions};
+use packet::headers as h;
+use routing::{Hop, Query, snoop};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+
+/// A tunnel output.
+pub(super) struct TunnelOutput<'a> {
+    pub(super) config: &'a TunnelConfig,
+    /// The datapath port of the tunnel.
+    pub(super) dp_port: DpPort,
+    /// Outer headers, before routing.
+    pub(super) outer: Tunnel,
+    pub(super) options: TunnelOptions,
+    /// Truncate the packet first.
+    pub(super) cut: Option<u32>,
+}
+
+fn address(v4: u32, v6: [u8; 16]) -> Option<IpAddr> {
+    match (v4, v6) {
+        (0, [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]) => None,
+        (0, v6) => Some(Ipv6Addr::from(v6).into()),
+        (v4, _) => Some(Ipv4Addr::from(v4).into()),
+    }
+}
+
+impl XlateCtx<'_> {
+    /// Tunnels in user space, if the datapath has any tunnels.
+    pub(super) fn native(&self) -> Option<Arc<NativeTunnels>> {
+        self.view.native.clone().filter(|_| !self.view.tunnels.is_empty())
+    }
+
+    /// Routes the packet, and continues in the bridge of the route's device.
+    pub(super) fn output_to_native_tunnel(&mut self, native: &NativeTunnels, output: &TunnelOutput<'_>) {
+        let outer = &output.outer;
+        let Some(dst) = address(outer.dst, outer.ipv6_dst) else { return };
+        let mark = output.config.egress_pkt_mark.unwrap_or(self.flow.pkt_mark);
+        if output.config.egress_pkt_mark.is_some() || native.routes.uses_marks() {
+            self.wc.0.pkt_mark = u32::MAX;
+        }
+        let query = Query { mark, dst, src: address(outer.src, outer.ipv6_src) };
+        self.lookups.route(&query);
+        let hop = self.host.route(native, &query);
+        let device = hop.as_ref().and_then(|hop| self.view.device(&hop.device));
+        let Some((hop, device)) = hop.zip(device) else {
+            return self.trace.warning(|| "native tunnel routing failed".to_string());
+        };
+        let next = hop.gateway.unwrap_or(dst);
+        self.trace.detail(|| format!("tunneling to {next} via {}", device.port.name));
+        if device.port.mac == MacAddr::default() {
+            return self.trace.warning(|| "tunnel output device lacks Ethernet address".to_string());
+        }
+        let Some(eth_dst) = self.neighbour(native, &device, &hop, next) else { return };
+        let way = Way { eth_src: device.port.mac, eth_dst, source: hop.source };
+        let header = output.config.header(outer, &output.options, &way);
+        let source = query.src.unwrap_or(hop.source);
+        self.trace.detail(|| format!("tunneling from {} {source} to {eth_dst} {next}", device.port.mac));
+        self.push_and_continue(&device, output, Arc::new(header));
+    }
+
+    /// The Ethernet address of the next hop; requests it if it is unknown.
+    fn neighbour(
+        &mut self,
+        native: &NativeTunnels,
+        device: &OutDevice,
+        hop: &Hop,
+        next: IpAddr,
+    ) -> Option<MacAddr> {
+        let (table, bridge) = (native.neighbours.clone(), device.bridge_name.clone());
+        self.lookups.neighbour(device.bridge, next);
+        let found = sync::lock(&table).lookup(self.host.now_ms(), &bridge, next);
+        if found.is_some() {
+            self.cache.push(XlateEffect::Neighbour { table, bridge, ip: next });
+            return found;
+        }
+        let kind = if next.is_ipv4() { "ARP" } else { "ND" };
+        self.trace.detail(|| format!("neighbor cache miss for {next} on bridge {bridge}, sending {kind} request"));
+        self.cache.push(XlateEffect::Unresolved(Arc::new(Solicit {
+            bridge: device.bridge,
+            port: device.port.of_port,
+            mac: device.port.mac,
+            source: hop.source,
+            target: next,
+        })));
+        None
+    }
+
+    /// Pushes the headers, and continues with the packet as sent by the device. Later actions of the callers see neither.
+    fn push_and_continue(&mut self, device: &OutDevice, output: &TunnelOutput<'_>, header: Arc<TnlHeader>) {
+        let Some(out_port) = device.port.dp_port else {
+            return self.trace.warning(|| "native tunnel routing failed".to_string());
+        };
+        let Some(bridge) = self.view.bridge(device.bridge).cloned() else { return };
+        if !self.may_copy() {
+            return;
+        }
+        let kept = (Box::new(self.flow), Box::new(self.base), self.conntracked, self.was_mpls);
+        let (wc, is_last) = (std::mem::replace(&mut self.wc, Mask::none()), self.is_last);
+        let before = std::mem::take(&mut self.actions);
+        self.flow = outer_flow(&header);
+        self.base = self.flow;
+        self.actions.extend(output.cut.map(|bytes| DpAction::Trunc(Trunc(bytes))));
+        self.actions.push(TnlPush { tnl_port: output.dp_port, out_port, header }.into());
+        let pushed = self.actions.len();
+        self.clones += 1;
+        self.outside += before.len();
+        self.is_last = true;
+        // No rule's match on outer headers compares with those of the packet.
+        self.lookups.exchanged();
+        self.continue_in(bridge, device.port.of_port);
+        self.is_last = is_last;
+        self.outside -= before.len();
+        self.clones -= 1;
+        self.wc = wc;
+        (self.flow, self.base, self.conntracked, self.was_mpls) = (*kept.0, *kept.1, kept.2, kept.3);
+        let mut sent = std::mem::replace(&mut self.actions, before);
+        if sent.len() == pushed {
+            sent.clear();
+        }
+        match is_last {
+            true => self.actions.append(&mut sent),
+            false if sent.is_empty() => {}
+            false => self.actions.push(DpAction::Clone(CloneAction(sent))),
+        }
+    }
+
+    /// A packet about to leave by the port of the bridge's own device: pops the headers of a tunnel, or learns a
+    /// neighbour. Returns whether it goes on to the tunnel.
+    pub(super) fn ends_in_tunnel(&mut self, port: &Port) -> bool {
+        let Some(native) = self.native().filter(|_| port.of_port == OfPort::LOCAL) else { return false };
+        let bridge = self.bridge.clone();
+        if let Some(tunnel) = native.listeners.lookup(&self.flow, &mut self.wc) {
+            let f = &self.flow;
+            let src = if f.dl_type == h::ETH_TYPE_IP { address(f.nw_src, [0; 16]) } else { address(0, f.ipv6_src) };
+            if let Some(ip) = src.filter(|_| self.host.has_effects()) {
+                self.host.neighbour_seen(&native, bridge.id, ip, MacAddr(f.dl_src));
+            }
+            self.actions.push(TnlPop(tunnel).into());
+            return true;
+        }
+        let mine = native.listeners.device(&bridge.name);
+        if let Some(snooped) = snoop(&self.flow, &mut self.wc)
+            && mine.is_some_and(|device| device.addresses.contains(&answered(&self.flow)))
+        {
+            self.cache.push(XlateEffect::Snooped {
+                table: native.neighbours.clone(),
+                bridge: bridge.name.clone(),
+                id: bridge.id,
+                ip: snooped.ip,
+                mac: snooped.mac,
+            });
+        }
+        false
+    }
+}
+
+/// The address to which an ARP reply or neighbour advertisement answers.
+fn answered(flow: &Flow) -> IpAddr {
+    match flow.dl_type {
+        h::ETH_TYPE_IPV6 => Ipv6Addr::from(flow.ipv6_dst).into(),
+        _ => Ipv4Addr::from(flow.nw_dst).into(),
+    }
+}
+
+/// The flow of a packet with these outer headers. Each packet has its own UDP source port, which rules see as 0.
+fn outer_flow(header: &TnlHeader) -> Flow {
+    let fields = header.fields();
+    let mut flow = Flow {
+        dl_dst: fields.eth_dst,
+        dl_src: fields.eth_src,
+        nw_proto: fields.encap.ip_proto(),
+        tp_dst: fields.encap.udp().map_or(0, |udp| udp.dst),
+        actset_output: OfPort::UNSET.0,
+        ..Flow::default()
+    };
+    match fields.ip {
+        OuterIp::V4 { src, dst, tos, ttl, .. } => {
+            (flow.dl_type, flow.nw_src, flow.nw_dst) = (h::ETH_TYPE_IP, src, dst);
+            (flow.nw_tos, flow.nw_ttl) = (tos, ttl);
+        }
+        OuterIp::V6 { src, dst, label, tclass, hlimit } => {
+            (flow.dl_type, flow.ipv6_src, flow.ipv6_dst) = (h::ETH_TYPE_IPV6, src, dst);
+            (flow.nw_tos, flow.nw_ttl, flow.ipv6_label) = (tclass, hlimit, label);
+        }
+    }
+    flow
+}
