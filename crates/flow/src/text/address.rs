@@ -30,7 +30,7 @@ pub fn ipv4(address: u32) -> String {
 }
 
 /// RFC 5952, and the dotted tail of IPv4-compatible addresses as in C libraries.
-pub(crate) fn ipv6(address: u128) -> String {
+pub fn ipv6(address: u128) -> String {
     let compatible = address >> 32 == 0 && address >> 16 != 0;
     if compatible { format!("::{}", ipv4(address as u32)) } else { Ipv6Addr::from(address).to_string() }
 }

@@ -1,0 +1,35 @@
+//! Routes, neighbours and listeners of tunnels in user space (native tunnels).
+//!
+//! - [`Routes`]: the kernel's routes and those of commands, as a persistent value; a lookup yields device, gateway and
+//!   source address of a tunnel's packets.
+//! - [`Neighbours`]: Ethernet addresses of next hops, learned from ARP and neighbour discovery ([`snoop`]).
+//! - [`Listeners`]: the local addresses and tunnel ports whose packets are decapsulated.
+//!
+//! Callers: `sluiced::routing` owns one of each and follows the kernel; translation reads them.
+//!
+//! Invariants: a clone of [`Routes`] or [`Listeners`] is a snapshot that costs a few reference counts, and a change
+//! copies the changed path only. Every table is bounded and counts refusals.
+//!
+//! Not here: reading the kernel's tables (`netdev::route`), and headers of tunnels (`dpif`).
+#![forbid(unsafe_code)]
+
+mod listeners;
+mod neighbours;
+mod prefix;
+mod routes;
+mod rules;
+mod snoop;
+pub mod text;
+mod trie;
+
+pub use listeners::{Carrier, Listeners, ListeningDevice, TunnelPort};
+pub use neighbours::{AGING_DEFAULT_MS, AGING_MAX_S, NEIGHBOURS_MAX, Neighbour, Neighbours};
+pub use prefix::Prefix;
+pub use routes::{
+    Change, Hop, InterfaceAddress, Origin, Place, Query, ROUTES_MAX, Route, RouteError, Routes, ShownRoute,
+};
+pub use rules::{Rule, TABLE_DEFAULT, TABLE_LOCAL, TABLE_MAIN, is_standard_table, standard_rules};
+pub use snoop::{Snooped, snoop};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,106 @@
+//! Lists of routes, neighbours and listeners as commands print them (`ovs/route/show`, `tnl/neigh/show`,
+//! `tnl/ports/show`), in the layout of OVS 3.5.
+
+use crate::listeners::Listeners;
+use crate::neighbours::Neighbours;
+use crate::routes::{Hop, Origin, Routes};
+use crate::rules::{TABLE_DEFAULT, TABLE_LOCAL, TABLE_MAIN, is_standard_table};
+use std::fmt::Write as _;
+use std::net::{IpAddr, Ipv6Addr};
+
+/// Columns of an IP address in a list of neighbours.
+const IP_COLUMNS: usize = 46;
+
+/// An address, as C libraries print it.
+pub fn address(ip: IpAddr) -> String {
+    match ip.to_canonical() {
+        IpAddr::V4(ip) => ip.to_string(),
+        IpAddr::V6(ip) => flow::text::ipv6(ip.into()),
+    }
+}
+
+/// The tables of a list of routes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Shown {
+    /// The standard ones.
+    Standard,
+    /// This one.
+    Table(u32),
+    /// All.
+    All,
+}
+
+/// A list of routes; `None` if the requested table does not exist. It costs a second for a million routes.
+pub fn routes(routes: &Routes, shown: Shown) -> Option<String> {
+    let mut out = String::new();
+    let all = routes.tables();
+    let tables = match shown {
+        Shown::Standard => vec![TABLE_LOCAL, TABLE_MAIN, TABLE_DEFAULT],
+        Shown::Table(table) => vec![*all.iter().find(|t| **t == table)?],
+        Shown::All => all,
+    };
+    match shown {
+        Shown::Table(table) if !is_standard_table(table) => drop(writeln!(out, "Route Table #{table}:")),
+        Shown::Standard | Shown::Table(_) => out.push_str("Route Table:\n"),
+        Shown::All => {}
+    }
+    for table in tables {
+        for route in routes.shown(table) {
+            let origin = if route.origin == Origin::User { "User" } else { "Cached" };
+            let _ = write!(out, "{origin}: {}", route.prefix);
+            if route.mark != 0 {
+                let _ = write!(out, " MARK {}", route.mark);
+            }
+            let _ = write!(out, " dev {}", route.device);
+            if let Some(gateway) = route.gateway {
+                let _ = write!(out, " GW {}", address(gateway));
+            }
+            let _ = write!(out, " SRC {}", address(route.source));
+            if route.is_local {
+                out.push_str(" local");
+            }
+            if shown == Shown::All && !is_standard_table(table) {
+                let _ = write!(out, " table {table}");
+            }
+            out.push('\n');
+        }
+    }
+    Some(out)
+}
+
+/// The result of a lookup.
+pub fn hop(hop: &Hop) -> String {
+    let gateway = hop.gateway.unwrap_or(Ipv6Addr::UNSPECIFIED.into());
+    format!("src {}\ngateway {}\ndev {}\n", address(hop.source), address(gateway), hop.device)
+}
+
+/// A list of neighbours.
+pub fn neighbours(neighbours: &Neighbours, now_ms: u64) -> String {
+    let mut out = format!("{:<46}{:<20}Bridge\n{}\n", "IP", "MAC", "=".repeat(74));
+    for n in neighbours.list(now_ms) {
+        let stale = if n.is_stale { " STALE" } else { "" };
+        let _ = writeln!(out, "{:<IP_COLUMNS$}{}   {}{stale}", address(n.ip), n.mac, n.bridge);
+    }
+    out
+}
+
+/// A list of tunnel ports; with `verbose`, of the packets that they listen to.
+pub fn listeners(listeners: &Listeners, verbose: bool) -> String {
+    let mut out = "Listening ports:\n".to_string();
+    if !verbose {
+        for port in listeners.tunnels() {
+            let _ = writeln!(out, "{} ({}) ref_cnt={}", port.name, port.number.0, port.users);
+        }
+        return out;
+    }
+    for (port, mac, ip, (proto, udp)) in listeners.list() {
+        let (name, number) = (&port.name, port.number.0);
+        let (eth_type, family) = if ip.is_ipv4() { ("0x0800", "ipv4") } else { ("0x86dd", "ipv6") };
+        let ip = address(ip);
+        let _ = write!(out, "{name} ({number}) : eth(dst={mac}),eth_type({eth_type}),");
+        let _ = write!(out, "{family}(dst={ip},proto={proto},frag=no)");
+        let _ = udp.map(|port| write!(out, ",udp(dst={port})"));
+        out.push('\n');
+    }
+    out
+}
