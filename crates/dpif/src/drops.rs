@@ -30,11 +30,13 @@ pub enum XlateDrop {
     InvalidTunnelMetadata = 11,
     /// The packet's type has no such header to push or pop.
     UnsupportedPacketType = 12,
+    /// The outer header of a tunnel has the mark of congestion, and the packet cannot carry it.
+    Congestion = 13,
 }
 
 impl XlateDrop {
     /// Number of reasons.
-    pub const COUNT: usize = 13;
+    pub const COUNT: usize = 14;
     /// All reasons, in numeric order.
     pub const ALL: [XlateDrop; XlateDrop::COUNT] = [
         XlateDrop::Ok,
@@ -50,6 +52,7 @@ impl XlateDrop {
         XlateDrop::TooManyMplsLabels,
         XlateDrop::InvalidTunnelMetadata,
         XlateDrop::UnsupportedPacketType,
+        XlateDrop::Congestion,
     ];
 
     /// Display name.
@@ -68,6 +71,7 @@ impl XlateDrop {
             XlateDrop::TooManyMplsLabels => "too_many_mpls_labels",
             XlateDrop::InvalidTunnelMetadata => "invalid_tunnel_metadata",
             XlateDrop::UnsupportedPacketType => "unsupported_packet_type",
+            XlateDrop::Congestion => "congestion",
         }
     }
 
@@ -87,6 +91,7 @@ impl XlateDrop {
             XlateDrop::TooManyMplsLabels => "drop_action_too_many_mpls_labels",
             XlateDrop::InvalidTunnelMetadata => "drop_action_invalid_tunnel_metadata",
             XlateDrop::UnsupportedPacketType => "drop_action_unsupported_packet_type",
+            XlateDrop::Congestion => "drop_action_congestion",
         }
     }
 }

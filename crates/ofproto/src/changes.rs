@@ -26,6 +26,8 @@ const _: () = assert!(FLOW_WORDS <= u128::BITS as usize);
 pub struct Lookups {
     /// A bit for each object, by a hash of its number: other objects may share it.
     objects: u64,
+    /// The same for routes and neighbours.
+    ways: u64,
     /// Words of the flow that differed from the original packet at a lookup of a table.
     changed: u128,
 }
@@ -44,7 +46,7 @@ fn meter_bit(bridge: BridgeId, id: u32) -> u64 {
     bit_of(bridge, id.wrapping_mul(0xc2b2_ae35).rotate_left(13))
 }
 
-/// Distinguishes routes and neighbours.
+/// The bit of a route or a neighbour.
 fn bit_by_hash(value: impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     value.hash(&mut hasher);
@@ -53,7 +55,7 @@ fn bit_by_hash(value: impl Hash) -> u64 {
 
 impl Lookups {
     /// Those of a translation that may have looked up anything.
-    pub const ALL: Lookups = Lookups { objects: u64::MAX, changed: u128::MAX };
+    pub const ALL: Lookups = Lookups { objects: u64::MAX, ways: u64::MAX, changed: u128::MAX };
 
     /// A lookup of `flow` in a table; `original` is the packet as received.
     pub(crate) fn table(&mut self, bridge: BridgeId, table: TableId, flow: &Flow, original: &Flow) {
@@ -74,12 +76,12 @@ impl Lookups {
 
     /// A lookup of a route.
     pub(crate) fn route(&mut self, query: &Query) {
-        self.objects |= bit_by_hash(query);
+        self.ways |= bit_by_hash(query);
     }
 
     /// A lookup of a neighbour of a bridge.
     pub(crate) fn neighbour(&mut self, bridge: BridgeId, ip: IpAddr) {
-        self.objects |= bit_by_hash((bridge, ip));
+        self.ways |= bit_by_hash((bridge, ip));
     }
 
     /// A lookup of a meter.
@@ -128,8 +130,8 @@ impl Change {
             Change::Table(bridge, table) => lookups.objects & bit_of(*bridge, table.0.into()) != 0,
             Change::Group(bridge, id) => lookups.objects & group_bit(*bridge, *id) != 0,
             Change::Meter(bridge, id) => lookups.objects & meter_bit(*bridge, *id) != 0,
-            Change::Route(query) => lookups.objects & bit_by_hash(query) != 0,
-            Change::Neighbour(bridge, ip) => lookups.objects & bit_by_hash((bridge, ip)) != 0,
+            Change::Route(query) => lookups.ways & bit_by_hash(query) != 0,
+            Change::Neighbour(bridge, ip) => lookups.ways & bit_by_hash((bridge, ip)) != 0,
         }
     }
 }

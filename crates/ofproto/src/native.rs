@@ -186,5 +186,3 @@ impl Solicit {
     }
 }
 
-#[cfg(test)]
-mod tests;

@@ -359,5 +359,19 @@ pub(crate) fn look_at(flow: &Flow, wc: &mut Mask) {
     m.tun_tos = u8::MAX;
 }
 
+/// Marks the packet of a tunnel if its outer header has the mark of congestion (RFC 6040 §4.2). `false`: the packet
+/// cannot carry the mark, and must be dropped.
+pub(crate) fn take_congestion(flow: &mut Flow, wc: &mut Mask) -> bool {
+    if !flow.is_ip() || flow.tun_tos & ECN_MASK != ECN_CE {
+        return true;
+    }
+    wc.0.nw_tos |= ECN_MASK;
+    let is_capable = flow.nw_tos & ECN_MASK != 0;
+    if is_capable {
+        flow.nw_tos |= ECN_CE;
+    }
+    is_capable
+}
+
 #[cfg(test)]
 mod tests;

@@ -11,6 +11,10 @@ use dpif::{
     DpAction, DpifOp, Execute, FlowPut, FlowStats, PmdId, PutMode, Upcall, UpcallKind, UserCookie, XlateDrop,
 };
 use flow::{FlowKey, PackedFlow};
+use flow::extract::{Metadata, extract};
+use flow::OfPort;
+use ofp_actions::{Action, Output};
+use packet::Packet;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -39,6 +43,40 @@ pub fn handle(backer: &Backer, upcalls: dpif::Upcalls, now_ms: u64) -> OpsByPmd 
             UpcallKind::Miss => miss(backer, &view, batch.epoch, *upcall, now_ms, queue),
             UpcallKind::Action(_) => slow_path(backer, &view, *upcall, now_ms, queue),
         }
+    }
+    let solicited = solicit(backer, now_ms);
+    if !solicited.is_empty() {
+        ops.entry(PmdId::Main).or_default().extend(solicited);
+    }
+    ops
+}
+
+/// Operations of the main core that send the waiting requests of neighbours, through the tables of their bridges.
+pub fn solicit(backer: &Backer, now_ms: u64) -> Vec<DpifOp> {
+    let solicited = backer.take_solicited();
+    if solicited.is_empty() {
+        return Vec::new();
+    }
+    let view = backer.view();
+    let vlan_limit = backer.features().max_vlan_headers;
+    let mut ops = Vec::new();
+    for solicit in solicited {
+        let ports = view.bridge(solicit.bridge).map(|b| &b.ports);
+        let Some(in_port) = ports.and_then(|ports| ports.port(solicit.port)?.dp_port) else { continue };
+        let packet = Packet::from_slice(&solicit.frame());
+        let (mut key, metadata) = (FlowKey::default(), Metadata { in_port: in_port.0, ..Metadata::default() });
+        extract(packet.data(), &metadata, vlan_limit, &mut key);
+        let flow = key.to_flow(solicit.port);
+        let actions = [Action::Output(Output { port: OfPort::TABLE, max_len_bytes: 0 })];
+        let start = Start::Actions(&actions);
+        let request = Request { view: &view, bridge: solicit.bridge, flow: &flow, start, trace: false };
+        let t = translate(&request, &mut backer.xlate_host(true, now_ms));
+        let seen = FlowStats { packets: 1, bytes: packet.len() as u64, used_ms: now_ms, tcp_flags: 0 };
+        t.cache.replay(&seen, &mut backer.effect_host());
+        release_after_use(backer, &t);
+        let actions = t.actions.into();
+        let execute = Execute { upcall: 0, packet, key, actions, ticket: None, went_on: false };
+        ops.push(DpifOp::Execute(Box::new(execute)));
     }
     ops
 }

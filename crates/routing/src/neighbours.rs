@@ -30,12 +30,14 @@ pub struct Neighbour {
     pub is_stale: bool,
 }
 
+#[derive(Debug)]
 struct Entry {
     mac: MacAddr,
     expires_ms: u64,
 }
 
 /// See the module.
+#[derive(Debug)]
 pub struct Neighbours {
     /// By address, then bridge: lookups need no owned name.
     entries: HashMap<IpAddr, Vec<(Box<str>, Entry)>>,

@@ -253,6 +253,11 @@ impl Routes {
         self.len
     }
 
+    /// Whether results depend on marks: some route has one.
+    pub fn uses_marks(&self) -> bool {
+        self.tables.keys().any(|(_, mark)| *mark != 0)
+    }
+
     /// Whether it has no route.
     pub fn is_empty(&self) -> bool {
         self.len == 0

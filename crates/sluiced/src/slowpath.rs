@@ -281,6 +281,10 @@ impl RevalidatorThread {
             let finished = revalidator.stats.rounds;
             if now_ms >= next_expiry_ms || finished > expired_round && finished <= wanted {
                 backer.expire(now_ms);
+                let ops = upcall::solicit(backer, now_ms);
+                if !ops.is_empty() {
+                    datapath.operate(OpBatch { pmd: PmdId::Main, ops, tag: 0, reply: None });
+                }
                 if backer.has_events() {
                     wake();
                 }

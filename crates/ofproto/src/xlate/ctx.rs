@@ -5,6 +5,7 @@ use super::conntrack::Fork;
 use super::encap::Pending;
 use super::masks::{always_looked_at, tidy_mask};
 use super::mpls::passes_unknown;
+use super::native::is_of_tunnel;
 use super::stack::ValueStack;
 use super::trace::{TraceEvent, Tracer};
 use super::{
@@ -14,8 +15,9 @@ use crate::changes::Lookups;
 use crate::ports::PortConfigBits;
 use crate::recirc::{FrozenState, FrozenStep};
 use crate::rule::{Rule, RuleTimeouts};
+use crate::tunnel::take_congestion;
 use crate::view::{BridgeView, View};
-use dpif::actions::{DropAction, HashAction, Recirc};
+use dpif::actions::{CloneAction, DropAction, HashAction, Recirc};
 use dpif::{DpAction, XlateDrop, slow_reason};
 use flow::{Flow, Mask, OfPort, RecircId, TableId, TlvTable};
 use ofp_actions::text::format_actions;
@@ -313,6 +315,11 @@ impl<'a> XlateCtx<'a> {
         let Some(port) = self.bridge.ports.port(self.flow.in_port()).cloned() else { return true };
         if port.tunnel.is_some() {
             self.cache.push(XlateEffect::Received(port.counters.clone()));
+            if !take_congestion(&mut self.flow, &mut self.wc) {
+                let why = "dropping tunnel packet marked ECN CE but is not ECN capable";
+                self.quietly_drop(XlateDrop::Congestion, why);
+                return false;
+            }
         }
         let receives = self.may_receive(port.config);
         if !receives {
@@ -525,6 +532,10 @@ impl<'a> XlateCtx<'a> {
             self.slow_reasons = 0;
         } else if self.actions.is_empty() {
             self.actions.push(DropAction(XlateDrop::Ok).into());
+        }
+        if let Some(DpAction::Clone(CloneAction(inner))) = self.actions.pop_if(|a| is_of_tunnel(a)) {
+            // Nothing follows.
+            self.actions.extend(inner);
         }
         let can = self.host.capabilities();
         if self.actions.iter().any(|a| a.needs_emulation(&can)) {

@@ -151,7 +151,8 @@ impl XlateCtx<'_> {
         }
         let mine = native.listeners.device(&bridge.name);
         if let Some(snooped) = snoop(&self.flow, &mut self.wc)
-            && mine.is_some_and(|device| device.addresses.contains(&answered(&self.flow)))
+            && (is_gratuitous(&self.flow)
+                || mine.is_some_and(|device| device.addresses.contains(&answered(&self.flow))))
         {
             self.cache.push(XlateEffect::Snooped {
                 table: native.neighbours.clone(),
@@ -163,6 +164,17 @@ impl XlateCtx<'_> {
         }
         false
     }
+}
+
+/// Whether an action is a clone that goes to a tunnel.
+pub(super) fn is_of_tunnel(action: &DpAction) -> bool {
+    let DpAction::Clone(CloneAction(inner)) = action else { return false };
+    inner.iter().take(2).any(|action| matches!(action, DpAction::TnlPush(_)))
+}
+
+/// Whether an ARP packet announces its sender to all.
+fn is_gratuitous(flow: &Flow) -> bool {
+    flow.dl_type == h::ETH_TYPE_ARP && flow.nw_src == flow.nw_dst
 }
 
 /// The address to which an ARP reply or neighbour advertisement answers.

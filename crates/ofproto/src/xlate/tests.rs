@@ -13,6 +13,7 @@ mod labels;
 mod lengths;
 mod limits;
 mod multipaths;
+mod native;
 mod patch;
 mod ports;
 mod rewrites;

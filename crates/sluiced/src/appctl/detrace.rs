@@ -75,6 +75,9 @@ fn lines(cache: &XlateCache) -> String {
             | XlateEffect::Sent(_)
             | XlateEffect::Received(_)
             | XlateEffect::FinTimeout { .. }
+            | XlateEffect::Neighbour { .. }
+            | XlateEffect::Snooped { .. }
+            | XlateEffect::Unresolved(_)
             | XlateEffect::Learn { .. } => {}
         }
     }

@@ -277,5 +277,6 @@ fn failure(reason: XlateDrop) -> &'static str {
         XlateDrop::TooManyMplsLabels => "Too many MPLS labels",
         XlateDrop::InvalidTunnelMetadata => "Invalid tunnel metadata",
         XlateDrop::UnsupportedPacketType => "Unsupported packet type",
+        XlateDrop::Congestion => "Tunnel congestion marking",
     }
 }
