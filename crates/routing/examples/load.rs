@@ -34,23 +34,36 @@ fn main() {
         let prefix = Prefix::new(IpAddr::from(((n >> 32) as u32).to_be_bytes()), len);
         let prefix = prefix.expect("at most 24 bits");
         let (device, origin, source) = (device.clone(), Origin::Cached, None);
-        Route { table: TABLE_MAIN, mark: 0, prefix, origin, is_local: false, device, gateway, source, metric: 0 }
+        Route {
+            table: TABLE_MAIN,
+            mark: 0,
+            prefix,
+            origin,
+            is_local: false,
+            device,
+            gateway,
+            source,
+            metric: 0,
+        }
     };
     let all: Vec<Route> = (0..count).map(|_| route()).collect();
     let mut table = Routes::new();
     table.set_addresses("br0", &[InterfaceAddress { address: IpAddr::from([10, 0, 0, 2]), len: 24 }]);
     let (before_kib, begun) = (resident_kib(), Instant::now());
     for route in &all {
-        table.add_cached(route, Place::Only).expect("there is room");
+        table.add_cached(route, Place::Instead).expect("there is room");
     }
     let took = begun.elapsed();
     let kib = resident_kib() - before_kib;
-    println!("{} routes: {:.0?}, {} MiB, {} bytes each", table.len(), took, kib / 1024, kib * 1024 / table.len() as u64);
-    let queries: Vec<Query> = all
-        .iter()
-        .step_by(7)
-        .map(|r| Query { mark: 0, dst: r.prefix.address(), src: None })
-        .collect();
+    println!(
+        "{} routes: {:.0?}, {} MiB, {} bytes each",
+        table.len(),
+        took,
+        kib / 1024,
+        kib * 1024 / table.len() as u64
+    );
+    let queries: Vec<Query> =
+        all.iter().step_by(7).map(|r| Query { mark: 0, dst: r.prefix.address(), src: None }).collect();
     let begun = Instant::now();
     let found = queries.iter().filter(|q| table.lookup(q).is_some()).count();
     println!("a lookup: {} ns ({found} found)", begun.elapsed().as_nanos() / queries.len() as u128);
@@ -59,7 +72,7 @@ fn main() {
     for n in 0..changes {
         let snapshot = table.clone();
         table.remove_cached(&all[n * 31 % all.len()]);
-        table.add_cached(&all[n * 17 % all.len()], Place::Only).expect("there is room");
+        table.add_cached(&all[n * 17 % all.len()], Place::Instead).expect("there is room");
         drop(snapshot);
     }
     println!("a change beside a snapshot: {} ns", begun.elapsed().as_nanos() / (2 * changes) as u128);
