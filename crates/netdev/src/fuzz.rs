@@ -1,11 +1,28 @@
 //! Entry points for fuzzing: any bytes in, no panic out.
 
 use crate::link::links_of;
+use crate::route::{RouteEvent, events_of};
 
 /// Any bytes as rtnetlink messages about links.
 pub fn link_messages(bytes: &[u8]) {
     for link in links_of(bytes) {
         // Parsed names end at a zero byte.
         assert!(!link.name.contains('\0') && !link.kind.contains('\0'));
+    }
+}
+
+/// Any bytes as rtnetlink messages about routes, rules and addresses.
+pub fn route_messages(bytes: &[u8]) {
+    for event in events_of(bytes) {
+        let width = |ip: std::net::IpAddr| if ip.is_ipv4() { 32 } else { 128 };
+        match event {
+            RouteEvent::Route { route, .. } => {
+                assert!(route.len <= width(route.dst));
+                assert!(route.source.is_none_or(|ip| ip.is_ipv4() == route.dst.is_ipv4()));
+            }
+            RouteEvent::Address { address, len, .. } => assert!(len <= width(address)),
+            RouteEvent::Rule { rule, .. } => assert!(rule.from.is_none_or(|(ip, len)| len <= width(ip))),
+            _ => {}
+        }
     }
 }

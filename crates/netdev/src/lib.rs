@@ -1,6 +1,6 @@
 //! Port I/O: frames enter and leave the process here. Existing network devices by AF_PACKET (`system`) or
 //! AF_XDP (`afxdp`), taps (`tap` and `internal` ports), ports without a device (`dummy`, `null`, `pcap`), and
-//! the state and settings of links (rtnetlink, ethtool).
+//! the state and settings of links and the routes of the kernel (rtnetlink, ethtool).
 //!
 //! A [`Port`] has receive queues, each owned by one thread, and one transmit queue for every thread that
 //! needs one: threads share no queue. Receiving never blocks; sending consumes the whole batch and reports
@@ -23,6 +23,7 @@ pub mod afxdp;
 pub mod dummy;
 pub mod link;
 pub mod pcap;
+pub mod route;
 
 pub use afxdp::{AfxdpInfo, AfxdpOptions, XdpMode};
 pub use dummy::{Dummy, DummyOptions};

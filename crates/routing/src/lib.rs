@@ -4,6 +4,7 @@
 //!   source address of a tunnel's packets.
 //! - [`Neighbours`]: Ethernet addresses of next hops, learned from ARP and neighbour discovery ([`snoop`]).
 //! - [`Listeners`]: the local addresses and tunnel ports whose packets are decapsulated.
+//! - [`Shared`]: what translation reads of all these.
 //!
 //! Callers: `sluiced::routing` owns one of each and follows the kernel; translation reads them.
 //!
@@ -18,6 +19,7 @@ mod neighbours;
 mod prefix;
 mod routes;
 mod rules;
+mod shared;
 mod snoop;
 pub mod text;
 mod trie;
@@ -29,6 +31,7 @@ pub use routes::{
     Change, Hop, InterfaceAddress, Origin, Place, Query, ROUTES_MAX, Route, RouteError, Routes, ShownRoute,
 };
 pub use rules::{Rule, TABLE_DEFAULT, TABLE_LOCAL, TABLE_MAIN, is_standard_table, standard_rules};
+pub use shared::{EGRESS_PORTS_DEFAULT, LOG_MAX, RoutingTables, Shared};
 pub use snoop::{Snooped, snoop};
 
 #[cfg(test)]

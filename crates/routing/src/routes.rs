@@ -56,8 +56,8 @@ pub enum Place {
     First,
     /// After them.
     Last,
-    /// Instead of them.
-    Only,
+    /// Instead of the first of them.
+    Instead,
 }
 
 /// An address of a device with the length of its network.
@@ -327,7 +327,7 @@ impl Routes {
     pub fn add_user(&mut self, route: &Route, destination: IpAddr) -> Result<Change, RouteError> {
         let mut entry = Entry { origin: Origin::User, is_local: false, metric: 0, ..Entry::of(route) };
         entry.source = Some(self.source_of(&entry, destination.to_canonical()).ok_or(RouteError::NoSource)?);
-        self.put((route.table, route.mark), route.prefix, entry, Place::Only)?;
+        self.put((route.table, route.mark), route.prefix, entry, Place::Instead)?;
         Ok(Change::Prefix(route.prefix))
     }
 
@@ -358,8 +358,9 @@ impl Routes {
         let table = self.tables.get(&key).map(|t| t.family(is_ipv4));
         let old = table.and_then(|t| t.get(prefix.bits(), prefix.len())).cloned().unwrap_or_default();
         let rank = entry.rank();
-        let goes = |e: &Entry| e.rank() == rank && (place == Place::Only || *e == entry);
-        let mut new: Vec<Entry> = old.iter().filter(|e| !goes(e)).cloned().collect();
+        let first = old.iter().position(|e| e.rank() == rank).filter(|_| place == Place::Instead);
+        let stays = |(at, e): &(usize, &Entry)| first != Some(*at) && **e != entry;
+        let mut new: Vec<Entry> = old.iter().enumerate().filter(stays).map(|(_, e)| e.clone()).collect();
         if self.len + new.len() + 1 > ROUTES_MAX + old.len() {
             self.refused += 1;
             return Err(RouteError::Full);
@@ -368,8 +369,8 @@ impl Routes {
             self.users.insert((key.0, key.1, prefix));
         }
         let at = match place {
-            Place::First => new.partition_point(|e| e.rank() < rank),
-            Place::Last | Place::Only => new.partition_point(|e| e.rank() <= rank),
+            Place::First | Place::Instead => new.partition_point(|e| e.rank() < rank),
+            Place::Last => new.partition_point(|e| e.rank() <= rank),
         };
         new.insert(at, entry);
         self.replace(key, prefix, &old, new);
@@ -452,11 +453,15 @@ impl Routes {
         })
     }
 
-    /// The next hop of packets; `None` if there is no route, or the given source is not an address of this machine.
+    /// The next hop of packets; `None` if there is no route, or the given source is not an address of this
+    /// machine and of the destination's family.
     pub fn lookup(&self, query: &Query) -> Option<Hop> {
         let dst = query.dst.to_canonical();
         let src = query.src.map(|src| src.to_canonical());
         if let Some(src) = src {
+            if src.is_ipv4() != dst.is_ipv4() {
+                return None;
+            }
             self.best_in(TABLE_LOCAL, query.mark, src).filter(|hop| hop.is_local)?;
         }
         let unspecified = match dst {
@@ -510,7 +515,7 @@ impl Routes {
             let slot = trie.and_then(|t| t.get(prefix.bits(), prefix.len()));
             for entry in slot.into_iter().flat_map(|slot| slot.iter()).filter(|e| e.is_user()) {
                 // They have room: they were counted before.
-                let _ = self.put((*table, *mark), *prefix, entry.clone(), Place::Only);
+                let _ = self.put((*table, *mark), *prefix, entry.clone(), Place::Instead);
             }
         }
     }

@@ -4,6 +4,7 @@ mod listeners;
 mod neighbours;
 mod routes;
 mod rules;
+mod shared;
 mod snoop;
 
 use crate::Prefix;

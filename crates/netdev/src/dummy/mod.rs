@@ -1,7 +1,7 @@
 //! `dummy` ports: no device; the controlling [`Dummy`] injects received frames, sent ones go to capture files
 //! and a tap. For reproducible tests of a whole switch.
 //!
-//! A dummy behaves like those of stock switches: it answers ARP requests for its own address, rejects frames
+//! A dummy behaves like those of stock switches: it answers ARP requests for its own addresses, rejects frames
 //! longer than its MTU, and sends and receives also while administratively down. It has no offloads:
 //! checksums and segmentation are done before a frame leaves.
 //!
@@ -21,7 +21,7 @@ pub mod stream;
 mod tests;
 
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -39,6 +39,8 @@ pub use stream::MAX_FRAME_BYTES;
 pub const MAX_QUEUED: usize = 100;
 /// The most receive queues of a port.
 pub const MAX_QUEUES: usize = 1024;
+/// The most IP addresses of a port.
+pub const MAX_ADDRESSES: usize = 64;
 /// Range of the MTU, in bytes (RFC 791: 68).
 pub const MTU_RANGE: std::ops::RangeInclusive<u32> = 68..=65535;
 const DEFAULT_MTU: u32 = 1500;
@@ -110,6 +112,12 @@ pub enum DummyError {
         name: String,
         /// The queue.
         qid: usize,
+    },
+    /// [`MAX_ADDRESSES`] is reached.
+    #[error("dummy port {name}: it has {MAX_ADDRESSES} IP addresses, the most")]
+    TooManyAddresses {
+        /// The port.
+        name: String,
     },
     /// An MTU outside [`MTU_RANGE`].
     #[error("dummy port {name}: MTU {mtu}; {} to {} are taken", MTU_RANGE.start(), MTU_RANGE.end())]
@@ -292,24 +300,28 @@ impl Dummy {
         Ok(())
     }
 
-    /// IPv4 address and mask, if set.
-    pub fn ip4(&self) -> Option<(Ipv4Addr, Ipv4Addr)> {
-        self.state().ip4
+    /// IP addresses, each with the bits of its network, in the order of their addition.
+    pub fn addresses(&self) -> Vec<(IpAddr, u8)> {
+        self.state().addresses.clone()
     }
 
-    /// Sets an IPv4 address, for which the port answers ARP requests.
-    pub fn set_ip4(&self, address: Ipv4Addr, mask: Ipv4Addr) {
-        self.state().change(|s| &mut s.ip4, Some((address, mask)));
-    }
-
-    /// IPv6 address and mask, if set.
-    pub fn ip6(&self) -> Option<(Ipv6Addr, Ipv6Addr)> {
-        self.state().ip6
-    }
-
-    /// Sets an IPv6 address. The port answers no neighbour solicitations.
-    pub fn set_ip6(&self, address: Ipv6Addr, mask: Ipv6Addr) {
-        self.state().change(|s| &mut s.ip6, Some((address, mask)));
+    /// Adds an IP address with the bits of its network, unless it has it. The port answers ARP requests for IPv4
+    /// addresses, but no neighbour solicitations.
+    ///
+    /// # Errors
+    /// It has [`MAX_ADDRESSES`].
+    pub fn add_address(&self, address: IpAddr, len: u8) -> Result<(), DummyError> {
+        let mut state = self.state();
+        if state.addresses.contains(&(address, len)) {
+            return Ok(());
+        }
+        if state.addresses.len() >= MAX_ADDRESSES {
+            return Err(DummyError::TooManyAddresses { name: self.0.name.clone() });
+        }
+        let mut addresses = state.addresses.clone();
+        addresses.push((address, len));
+        state.change(|s| &mut s.addresses, addresses);
+        Ok(())
     }
 
     /// Increases with each change of address, MTU, index or administrative state.

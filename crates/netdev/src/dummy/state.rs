@@ -1,7 +1,7 @@
 //! State shared by a dummy port's threads: addresses, captures, transmit counters.
 
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use packet::headers::{ETH_HEADER_BYTES, ETH_TYPE_VLAN, ETH_TYPE_VLAN_8021AD, VLAN_TAG_BYTES, be16};
@@ -15,8 +15,7 @@ pub(super) struct State {
     pub(super) mtu: u32,
     pub(super) ifindex: u32,
     pub(super) admin_up: bool,
-    pub(super) ip4: Option<(Ipv4Addr, Ipv4Addr)>,
-    pub(super) ip6: Option<(Ipv6Addr, Ipv6Addr)>,
+    pub(super) addresses: Vec<(IpAddr, u8)>,
     pub(super) changes: u64,
     pub(super) captures: Captures,
     pub(super) tap: Option<Arc<dyn Fn(&[u8]) + Send + Sync>>,
@@ -32,8 +31,7 @@ impl State {
             mtu,
             ifindex,
             admin_up: true,
-            ip4: None,
-            ip6: None,
+            addresses: Vec::new(),
             changes: 0,
             captures,
             tap: None,
@@ -76,7 +74,10 @@ impl State {
         }
         self.sent.packets += 1;
         self.sent.bytes += frame.len() as u64;
-        let answer = self.ip4.and_then(|(ip, _)| arp::answer(frame, self.mac, ip)).map(|a| a.to_vec());
+        let answer = self.addresses.iter().find_map(|(ip, _)| match ip {
+            IpAddr::V4(ip) => arp::answer(frame, self.mac, *ip).map(|a| a.to_vec()),
+            IpAddr::V6(_) => None,
+        });
         // The reply comes first in a common file, as with stock switches.
         if let Some(answer) = &answer {
             self.capture_rx(answer);

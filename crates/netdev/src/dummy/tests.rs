@@ -1,6 +1,6 @@
 //! Dummy ports by their two sides: the queues and the control.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv6Addr};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -211,8 +211,8 @@ fn arp_for_the_own_address_is_answered() {
     let request = || Packet::from_slice(&arp_request([10, 0, 0, 7]));
     rig.send([request()]);
     assert_eq!(rig.recv(0, 32).len(), 0, "no address, no answer");
-    let (ip, mask) = (Ipv4Addr::new(10, 0, 0, 7), Ipv4Addr::new(255, 255, 255, 0));
-    rig.dummy.set_ip4(ip, mask);
+    let addresses = [(IpAddr::from([10, 0, 0, 6]), 24), (IpAddr::from([10, 0, 0, 7]), 24)];
+    addresses.iter().for_each(|(ip, len)| rig.dummy.add_address(*ip, *len).unwrap());
     let mut tagged = request();
     tagged.insert(12, 4);
     tagged.data_mut()[12..16].copy_from_slice(&[0x81, 0, 0, 5]);
@@ -231,7 +231,7 @@ fn arp_for_the_own_address_is_answered() {
     let others = [changed(41, 8), changed(21, 2), changed(15, 6), changed(18, 5), changed(13, 0), short];
     assert_eq!(rig.send(others).sent_packets, 6);
     assert_eq!(rig.recv(0, 32).len(), 0);
-    assert_eq!(rig.dummy.ip4(), Some((ip, mask)));
+    assert_eq!(rig.dummy.addresses(), addresses);
 }
 
 #[test]
@@ -242,7 +242,7 @@ fn captures_hold_what_came_and_went_and_are_continued() {
         DummyCaptures { pcap: Some(dir.file("both")), rxq_pcap: Some(dir.file("not-used")), tx_pcap: None };
     for round in 0..2 {
         let mut rig = Rig::new(&options(both.clone()));
-        rig.dummy.set_ip4(Ipv4Addr::new(10, 0, 0, 7), Ipv4Addr::BROADCAST);
+        rig.dummy.add_address(IpAddr::from([10, 0, 0, 7]), 32).unwrap();
         rig.dummy.receive(0, &bytes(1, 60)).unwrap();
         rig.send([packet(2, 70), packet(3, 1600), Packet::from_slice(&arp_request([10, 0, 0, 7]))]);
         let all = captured(&dir.file("both"));
@@ -300,10 +300,18 @@ fn properties_are_read_and_set() {
     d.set_admin_up(false);
     d.set_mac([2; 6]);
     d.set_ifindex(5);
-    d.set_ip6(Ipv6Addr::LOCALHOST, Ipv6Addr::UNSPECIFIED);
+    let address = (IpAddr::from(Ipv6Addr::LOCALHOST), 0);
+    for _ in 0..2 {
+        d.add_address(address.0, address.1).unwrap();
+    }
     assert_eq!(d.change_count(), count + 4);
     assert_eq!((d.admin_up(), d.mac(), d.ifindex()), (false, [2; 6], 5));
-    assert_eq!(d.ip6(), Some((Ipv6Addr::LOCALHOST, Ipv6Addr::UNSPECIFIED)));
+    assert_eq!(d.addresses(), [address]);
+    for n in 1..MAX_ADDRESSES as u8 {
+        d.add_address(IpAddr::from([10, 0, 0, n]), 24).unwrap();
+    }
+    let most = DummyError::TooManyAddresses { name: "d0".to_owned() };
+    assert_eq!(d.add_address(IpAddr::from([10, 0, 1, 0]), 24), Err(most));
     for mtu in [67, 65536, u32::MAX] {
         assert_eq!(d.set_mtu(mtu), Err(DummyError::BadMtu { name: "d0".to_owned(), mtu }));
         assert!(Port::open_dummy("d1", &DummyOptions { mtu: Some(mtu), ..options.clone() }).is_err());

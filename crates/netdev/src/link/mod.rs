@@ -9,7 +9,7 @@ mod ethtool;
 mod monitor;
 #[cfg(test)]
 mod tests;
-mod wire;
+pub(crate) mod wire;
 
 use std::io;
 

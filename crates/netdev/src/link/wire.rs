@@ -1,4 +1,4 @@
-//! rtnetlink messages (netlink(7), rtnetlink(7)): building requests, parsing links.
+//! rtnetlink messages (netlink(7), rtnetlink(7)): building requests, parsing attributes and links.
 //!
 //! Numbers are in host byte order, attributes aligned to 4 bytes. All reads are bounds-checked: a truncated
 //! attribute ends the message.
@@ -37,8 +37,11 @@ pub(crate) mod attribute {
 /// One netlink message.
 pub(crate) struct Message {
     pub(crate) kind: u16,
+    /// Flags (`NLM_F_*`).
+    pub(crate) flags: u16,
     seq: u32,
-    body: Vec<u8>,
+    /// What follows the header.
+    pub(crate) body: Vec<u8>,
 }
 
 /// A request under construction.
@@ -57,6 +60,13 @@ impl Request {
         ifinfo[8..12].copy_from_slice(&if_flags.to_ne_bytes());
         ifinfo[12..16].copy_from_slice(&if_change.to_ne_bytes());
         Request { bytes }
+    }
+
+    /// A request for all objects of a kind, whose messages begin with `header`.
+    pub(crate) fn dump(kind: u16, header: &[u8]) -> Request {
+        let mut request = Request::new(kind, libc::NLM_F_DUMP, 0, 0, 0);
+        request.bytes.splice(HEADER_BYTES.., header.iter().copied());
+        request
     }
 
     pub(crate) fn dump_links() -> Request {
@@ -90,16 +100,21 @@ impl Request {
         self.bytes
     }
 
+    /// Sends the request, without waiting for a reply.
+    pub(crate) fn send(self, fd: &impl AsFd) -> io::Result<()> {
+        let request = self.finish();
+        // SAFETY: the pointer and length are those of `request`.
+        let sent = unsafe { libc::send(fd.as_fd().as_raw_fd(), request.as_ptr().cast(), request.len(), 0) };
+        raw::check_len(sent).map(drop)
+    }
+
     /// Sends the request and collects the replies up to the last. An error reply is an error.
     pub(crate) fn call(self) -> io::Result<Vec<Message>> {
         let several = self.flags() & libc::NLM_F_DUMP == libc::NLM_F_DUMP;
-        let request = self.finish();
         let fd = open(0, false)?;
         let timeout = libc::timeval { tv_sec: ANSWER_TIMEOUT_S, tv_usec: 0 };
         raw::set_option(&fd, libc::SOL_SOCKET, libc::SO_RCVTIMEO, timeout)?;
-        // SAFETY: the pointer and length are those of `request`.
-        let sent = unsafe { libc::send(fd.as_raw_fd(), request.as_ptr().cast(), request.len(), 0) };
-        raw::check_len(sent)?;
+        self.send(&fd)?;
         let mut answers = Vec::new();
         let mut buf = vec![0; ANSWER_BYTES];
         loop {
@@ -174,19 +189,21 @@ pub(crate) fn messages(mut bytes: &[u8]) -> impl Iterator<Item = Message> + '_ {
     std::iter::from_fn(move || {
         let len = u32::from_ne_bytes(field(bytes, 0)?) as usize;
         let kind = u16::from_ne_bytes(field(bytes, 4)?);
+        let flags = u16::from_ne_bytes(field(bytes, 6)?);
         let seq = u32::from_ne_bytes(field(bytes, 8)?);
         let body = bytes.get(HEADER_BYTES..len)?.to_vec();
         bytes = bytes.get(len.next_multiple_of(4)..).unwrap_or(&[]);
-        Some(Message { kind, seq, body })
+        Some(Message { kind, flags, seq, body })
     })
 }
 
-fn field<const N: usize>(b: &[u8], at: usize) -> Option<[u8; N]> {
+/// The bytes of a field, if all are there.
+pub(crate) fn field<const N: usize>(b: &[u8], at: usize) -> Option<[u8; N]> {
     b.get(at..at + N)?.try_into().ok()
 }
 
 /// The attributes of a message's body: type without flag bits, value.
-fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+pub(crate) fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let len = usize::from(u16::from_ne_bytes(field(bytes, 0)?));
         let kind = u16::from_ne_bytes(field(bytes, 2)?) & 0x3fff;
@@ -233,7 +250,8 @@ pub(crate) fn link_of(m: &Message) -> Option<(LinkInfo, Option<LinkStats>)> {
     Some((info, stats))
 }
 
-fn text(value: &[u8]) -> String {
+/// A text up to its first zero byte.
+pub(crate) fn text(value: &[u8]) -> String {
     let end = value.iter().position(|b| *b == 0).unwrap_or(value.len());
     String::from_utf8_lossy(&value[..end]).into_owned()
 }

@@ -7,6 +7,7 @@ mod afxdp;
 mod helpers;
 mod link;
 mod queues;
+mod route;
 mod system;
 mod tap;
 mod tcp;

@@ -82,7 +82,7 @@ fn a_lookup_yields_device_gateway_and_source() {
 fn a_list_of_routes_has_the_layout_of_the_stock_switch() {
     let mut all = sample();
     all.add_user(&Route { mark: 16, ..route("9.9.9.0/24 br0 1.1.2.1") }, ip("9.9.9.0")).unwrap();
-    all.add_cached(&local("1.1.2.0/24 br0"), Place::Only).unwrap();
+    all.add_cached(&local("1.1.2.0/24 br0"), Place::Instead).unwrap();
     let expected = "Route Table:\n\
         Cached: 1.1.2.0/24 dev br0 SRC 1.1.2.88 local\n\
         Cached: 127.0.0.0/8 dev lo SRC 127.0.0.1 local\n\
@@ -161,14 +161,17 @@ fn of_routes_of_one_network_the_lowest_metric_applies() {
         (Place::Last, with("1.1.2.2", 50), "1.1.2.2"),
         (Place::Last, with("1.1.2.3", 50), "1.1.2.2"),
         (Place::First, with("1.1.2.4", 50), "1.1.2.4"),
-        (Place::Only, with("1.1.2.5", 50), "1.1.2.5"),
+        (Place::Instead, with("1.1.2.5", 50), "1.1.2.5"),
     ] {
         all.add_cached(&route, place).unwrap();
         assert_eq!(gateway(&all), Some(ip(expected)), "{route:?} {place:?}");
     }
-    assert_eq!(all.len(), 2);
+    assert_eq!(all.len(), 4);
     assert_eq!(all.remove_cached(&with("1.1.2.4", 50)), None);
-    assert!(all.remove_cached(&with("1.1.2.5", 50)).is_some());
+    for n in ["1.1.2.5", "1.1.2.2", "1.1.2.3"] {
+        assert_eq!(gateway(&all), Some(ip(n)));
+        assert!(all.remove_cached(&with(n, 50)).is_some());
+    }
     assert_eq!(gateway(&all), Some(ip("1.1.2.1")));
     assert!(all.remove_cached(&with("1.1.2.1", 100)).is_some());
     assert_eq!((gateway(&all), all.len()), (None, 0));
@@ -216,7 +219,7 @@ fn a_route() -> impl Strategy<Value = Route> {
 }
 
 fn a_step() -> impl Strategy<Value = Step> {
-    let place = prop::sample::select(vec![Place::First, Place::Last, Place::Only]);
+    let place = prop::sample::select(vec![Place::First, Place::Last, Place::Instead]);
     let address = networks().prop_map(|p| InterfaceAddress { address: p.address(), len: p.len().min(24) });
     prop_oneof![
         6 => (a_route(), place).prop_map(|(route, place)| Step::Add(route, place)),
@@ -267,10 +270,15 @@ impl List {
     }
 
     fn add(&mut self, route: Route, place: Place) {
-        self.routes.retain(|r| !alike(r, &route) || place != Place::Only && *r != route);
+        if place == Place::Instead
+            && let Some(first) = self.routes.iter().position(|r| alike(r, &route))
+        {
+            self.routes.remove(first);
+        }
+        self.routes.retain(|r| *r != route);
         match place {
-            Place::First => self.routes.insert(0, route),
-            Place::Last | Place::Only => self.routes.push(route),
+            Place::First | Place::Instead => self.routes.insert(0, route),
+            Place::Last => self.routes.push(route),
         }
     }
 
@@ -281,7 +289,7 @@ impl List {
                 let mut route = Route { origin: Origin::User, is_local: false, metric: 0, ..route.clone() };
                 route.source = self.source(&route, route.prefix.address());
                 if route.source.is_some() {
-                    self.add(route, Place::Only);
+                    self.add(route, Place::Instead);
                 }
             }
             Step::Remove(route) => self.routes.retain(|r| r != route),
