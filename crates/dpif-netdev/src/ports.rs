@@ -138,7 +138,9 @@ pub(crate) fn open(spec: &PortSpec, ablation: &Ablation) -> Result<Opened, DpifE
             Ok(Opened { bare: true, ..opened(device) })
         }
         // Actions push and pop its headers.
-        PortOptions::Tunnel(_) => Ok(Opened { bare: true, inline: true, ..opened(Port::open_null(&spec.name)) }),
+        PortOptions::Tunnel(_) => {
+            Ok(Opened { bare: true, inline: true, ..opened(Port::open_null(&spec.name)) })
+        }
     }
 }
 

@@ -45,8 +45,8 @@ pub use ops::{
     QueuePriority, ReplySink,
 };
 pub use port::{
-    AfxdpPort, DummyPort, EgressPorts, LOCAL_PORT, PcapPort, PortInfo, PortOptions, PortSpec, SystemPort, TunnelKind,
-    TunnelPort, XdpMode,
+    AfxdpPort, DummyPort, EgressPorts, LOCAL_PORT, PcapPort, PortInfo, PortOptions, PortSpec, SystemPort,
+    TunnelKind, TunnelPort, XdpMode,
 };
 pub use provider::{
     InlineHandler, LookupMasks, PmdThreads, Provider, UpcallReceiver, UpcallSockets, Waker,

@@ -10,9 +10,9 @@ use crate::xlate::{Request, Start, Translation, dropped, translate};
 use dpif::{
     DpAction, DpifOp, Execute, FlowPut, FlowStats, PmdId, PutMode, Upcall, UpcallKind, UserCookie, XlateDrop,
 };
-use flow::{FlowKey, PackedFlow};
-use flow::extract::{Metadata, extract};
 use flow::OfPort;
+use flow::extract::{Metadata, extract};
+use flow::{FlowKey, PackedFlow};
 use ofp_actions::{Action, Output};
 use packet::Packet;
 use std::collections::BTreeMap;
@@ -64,7 +64,8 @@ pub fn solicit(backer: &Backer, now_ms: u64) -> Vec<DpifOp> {
         let ports = view.bridge(solicit.bridge).map(|b| &b.ports);
         let Some(in_port) = ports.and_then(|ports| ports.port(solicit.port)?.dp_port) else { continue };
         let packet = Packet::from_slice(&solicit.frame());
-        let (mut key, metadata) = (FlowKey::default(), Metadata { in_port: in_port.0, ..Metadata::default() });
+        let (mut key, metadata) =
+            (FlowKey::default(), Metadata { in_port: in_port.0, ..Metadata::default() });
         extract(packet.data(), &metadata, vlan_limit, &mut key);
         let flow = key.to_flow(solicit.port);
         let actions = [Action::Output(Output { port: OfPort::TABLE, max_len_bytes: 0 })];

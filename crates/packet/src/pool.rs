@@ -267,6 +267,30 @@ impl Packet {
         self.offload.moved(at, n as isize);
     }
 
+    /// Puts bytes before the frame. As [`Packet::insert`] at 0.
+    #[inline]
+    pub fn prepend(&mut self, bytes: &[u8]) {
+        let (n, start) = (bytes.len(), self.buf.start());
+        if n > start {
+            self.insert(0, n);
+            self.data_mut()[..n].copy_from_slice(bytes);
+            return;
+        }
+        self.buf[start - n..start].copy_from_slice(bytes);
+        self.buf.set_start(start - n);
+        self.len += n as u32;
+        self.offload.moved(0, n as isize);
+    }
+
+    /// Removes the first `n` bytes of the frame. As [`Packet::remove`] at 0.
+    #[inline]
+    pub fn strip(&mut self, n: usize) {
+        assert!(n <= self.len());
+        self.buf.set_start(self.buf.start() + n);
+        self.len -= n as u32;
+        self.offload.moved(0, -(n as isize));
+    }
+
     /// Removes `n` bytes at offset `at` of the frame. Adjusts checksum offsets of the offload metadata.
     pub fn remove(&mut self, at: usize, n: usize) {
         assert!(at + n <= self.len());

@@ -8,6 +8,7 @@
 //! Meters admit packets in order of arrival: if one list has several meters, or several groups have some, their
 //! lanes run one by one.
 
+use super::tunnel::PoppedPort;
 use super::{Executor, Fragment, Misfit, apply, inner_place, set, truncate};
 use crate::burst::{Arrays, HeaderCtx, LaneMask, Parsed, copy_key};
 use crate::park::Origin;
@@ -56,7 +57,6 @@ enum CopyTo {
 }
 
 /// The headers of a packet, saved while its lane holds another.
-#[derive(Clone)]
 struct Saved {
     key: FlowKey,
     layout: Layout,
@@ -288,6 +288,9 @@ impl Group<'_> {
                 misfits.add(LaneMask::one(lane));
                 earlier.drain(..).for_each(|p| exec.ports.consume(p));
             }
+            if earlier.is_empty() {
+                continue;
+            }
             for packet in earlier.drain(..) {
                 let (key, layout) = (Box::new(arrays.keys[lane]), arrays.layouts[lane]);
                 let fragment = Fragment { packet, key, layout, origin: arrays.origins[lane], dirty: true };
@@ -300,49 +303,57 @@ impl Group<'_> {
 
     /// Pops outer headers of the packets, or of copies if another effect follows, and recirculates them.
     fn pop_tunnel(&mut self, lanes: LaneMask, port: DpPort, place: u64, is_last: bool) -> LaneMask {
+        let tunnel = self.exec.tunnel(port);
+        if !is_last {
+            self.pop_copies(lanes, tunnel.as_ref(), place);
+            self.work.used.add(lanes);
+            return lanes;
+        }
         let mut earlier = Vec::new();
         for lane in lanes {
             let Group { exec, arrays, work } = &mut *self;
             let origin = arrays.origins[lane].recirculated(place);
-            let mut saved = Saved::of(arrays, lane, false);
-            let mut packet = match is_last {
-                true => std::mem::replace(&mut arrays.packets[lane], Packet::with_capacity(0)),
-                false => exec.ports.copy(&arrays.packets[lane]),
+            let (packet, mut headers) = arrays.packet_and_headers(lane, exec.vlan_limit);
+            let fits = exec.pop_tunnel(packet, &mut headers, tunnel.as_ref(), &mut earlier).is_ok();
+            work.fates[lane] = match fits {
+                true => {
+                    arrays.origins[lane] = origin;
+                    Fate::Recirc(0)
+                }
+                false => Fate::Drop(DropReason::TunnelPop),
             };
-            let vlan_limit = exec.vlan_limit;
-            let Saved { key, layout, dirty } = &mut saved;
-            let mut headers = HeaderCtx { key, layout, dirty, vlan_limit };
-            let fits = exec.pop_tunnel(&mut packet, &mut headers, port, &mut earlier).is_ok();
-            if !fits {
-                earlier.drain(..).for_each(|p| exec.ports.consume(p));
-            }
-            for packet in earlier.drain(..) {
-                let to = CopyTo::Recirc(0, Box::new(saved.clone()));
-                work.add_copy(lane, Copied { packet, to, origin, next: None });
-            }
-            match (fits, is_last) {
-                (true, true) => {
-                    copy_key(&saved.key, &mut arrays.keys[lane]);
-                    (arrays.layouts[lane], arrays.dirty[lane]) = (saved.layout, saved.dirty);
-                    (arrays.origins[lane], arrays.packets[lane]) = (origin, packet);
-                    work.fates[lane] = Fate::Recirc(0);
-                }
-                (true, false) => {
-                    let to = CopyTo::Recirc(0, Box::new(saved));
-                    work.add_copy(lane, Copied { packet, to, origin, next: None });
-                }
-                (false, true) => {
-                    arrays.packets[lane] = packet;
-                    work.fates[lane] = Fate::Drop(DropReason::TunnelPop);
-                }
-                (false, false) => exec.ports.drop_packet(packet, DropReason::TunnelPop, origin.rx_port),
+            if !earlier.is_empty() {
+                self.recirculate_earlier(lane, &mut earlier, fits);
             }
         }
-        if is_last {
-            return LaneMask::NONE;
+        LaneMask::NONE
+    }
+
+    /// Recirculates the segments before the packet of a lane, with its headers.
+    fn recirculate_earlier(&mut self, lane: usize, earlier: &mut Vec<Packet>, fits: bool) {
+        for packet in earlier.drain(..) {
+            let fate = if fits { Fate::Recirc(0) } else { Fate::Consumed };
+            self.send_copy(lane, packet, fate, self.arrays.origins[lane], false);
         }
-        self.work.used.add(lanes);
-        lanes
+    }
+
+    fn pop_copies(&mut self, lanes: LaneMask, tunnel: Option<&PoppedPort>, place: u64) {
+        let mut earlier = Vec::new();
+        for lane in lanes {
+            let Group { exec, arrays, .. } = &mut *self;
+            let origin = arrays.origins[lane];
+            let kept = Saved::of(arrays, lane, false);
+            let mut copy = exec.ports.copy(&arrays.packets[lane]);
+            let mut headers = arrays.headers(lane, exec.vlan_limit);
+            let fits = exec.pop_tunnel(&mut copy, &mut headers, tunnel, &mut earlier).is_ok();
+            arrays.origins[lane] = origin.recirculated(place);
+            self.recirculate_earlier(lane, &mut earlier, fits);
+            let fate = if fits { Fate::Recirc(0) } else { Fate::Drop(DropReason::TunnelPop) };
+            self.send_copy(lane, copy, fate, self.arrays.origins[lane], false);
+            copy_key(&kept.key, &mut self.arrays.keys[lane]);
+            (self.arrays.layouts[lane], self.arrays.dirty[lane]) = (kept.layout, kept.dirty);
+            self.arrays.origins[lane] = origin;
+        }
     }
 
     /// Rewrites the packets; returns those that fit.

@@ -61,24 +61,15 @@ pub fn re_extract(key: &mut FlowKey, frame: &[u8], vlan_limit: u8) -> Layout {
         skb_priority: if had & shape::ARP != 0 { key.arp.skb_priority } else { 0 },
         dp_hash: b.dp_hash,
     };
-    let (tunnel, ct) = (key.tunnel, key.ct);
-    // Only packets from tunnels with options have them.
-    let options = (had & shape::OPTIONS != 0).then_some(key.options);
     let packet_type = if had & shape::ARP != 0 { key.arp.packet_type } else { 0 };
+    // Blocks without a bit are not touched.
+    let kept = had & (shape::TUNNEL | shape::CT | shape::ALL_OPTIONS);
+    key.base.shape &= !kept;
     let layout = extract_typed(frame, packet_type, &md, vlan_limit, key);
     key.base.ct_state = b.ct_state;
     key.base.ct_zone = b.ct_zone;
     key.base.ct_mark = b.ct_mark;
-    key.base.shape |= had & (shape::TUNNEL | shape::CT | shape::ALL_OPTIONS);
-    if had & shape::TUNNEL != 0 {
-        key.tunnel = tunnel;
-    }
-    if had & shape::CT != 0 {
-        key.ct = ct;
-    }
-    if let Some(options) = options {
-        key.options = options;
-    }
+    key.base.shape |= kept;
     layout
 }
 

@@ -133,7 +133,8 @@ impl Step<'_, '_> {
     fn track_fragment(&mut self, packet: Packet, request: &Request) -> Result<Packet, Gone> {
         let headers = &mut self.view.headers;
         let key = Box::new(*headers.key);
-        let fragment = Fragment { packet, key, layout: *headers.layout, origin: self.view.origin, dirty: false };
+        let fragment =
+            Fragment { packet, key, layout: *headers.layout, origin: self.view.origin, dirty: false };
         let mut fragments = self.exec.take_fragment(fragment, request);
         let Some(Fragment { packet, key, layout, origin, .. }) = fragments.pop() else { return Err(Gone) };
         copy_key(&key, headers.key);
@@ -222,8 +223,12 @@ impl actions::Executor for Step<'_, '_> {
             return self.dropped(packet, DropReason::TunnelPush);
         }
         let (headers, origin) = (&self.view.headers, self.view.origin);
-        self.exec.released.extend(earlier.into_iter().map(|packet| {
-            Fragment { packet, key: Box::new(*headers.key), layout: *headers.layout, origin, dirty: true }
+        self.exec.released.extend(earlier.into_iter().map(|packet| Fragment {
+            packet,
+            key: Box::new(*headers.key),
+            layout: *headers.layout,
+            origin,
+            dirty: true,
         }));
         Ok(packet)
     }
@@ -231,12 +236,17 @@ impl actions::Executor for Step<'_, '_> {
     fn pop_tunnel(&mut self, packet: Packet, port: DpPort) -> Goes<Self> {
         let (mut out, rest) = self.split(packet);
         let origin = self.view.origin;
-        let (mut key, mut layout, mut dirty) = (FlowKey::default(), *self.view.headers.layout, *self.view.headers.dirty);
+        let (mut key, mut layout, mut dirty) =
+            (FlowKey::default(), *self.view.headers.layout, *self.view.headers.dirty);
         copy_key(self.view.headers.key, &mut key);
-        let mut headers =
-            HeaderCtx { key: &mut key, layout: &mut layout, dirty: &mut dirty, vlan_limit: self.exec.vlan_limit };
-        let mut earlier = Vec::new();
-        if self.exec.pop_tunnel(&mut out, &mut headers, port, &mut earlier).is_err() {
+        let mut headers = HeaderCtx {
+            key: &mut key,
+            layout: &mut layout,
+            dirty: &mut dirty,
+            vlan_limit: self.exec.vlan_limit,
+        };
+        let (tunnel, mut earlier) = (self.exec.tunnel(port), Vec::new());
+        if self.exec.pop_tunnel(&mut out, &mut headers, tunnel.as_ref(), &mut earlier).is_err() {
             earlier.into_iter().for_each(|p| self.exec.ports.consume(p));
             self.exec.ports.drop_packet(out, DropReason::TunnelPop, origin.rx_port);
             return rest;

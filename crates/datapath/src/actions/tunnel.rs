@@ -11,12 +11,13 @@ use super::encap::{ETHERNET, packet_type};
 use super::{Executor, Misfit, sums};
 use crate::burst::HeaderCtx;
 use crate::shared::DpShared;
+use dpif::TunnelKind;
 use dpif::TunnelPort;
 use dpif::actions::TnlPush;
 use dpif::actions::tnl_header::{self as th, Encap, TnlHeader, UDP_CSUM_COMPUTED, UDP_ENCAP_BYTES};
-use dpif::TunnelKind;
 use flow::{DpPort, FlowKey, Tunnel, TunnelOptions, flow_hash, shape, tunnel_flags};
 use packet::{Offload, Packet, PacketBatch, PacketPool, checksum, headers as h};
+use std::ops::Range;
 
 /// Group policy of a VXLAN header: its flags, and its id.
 const GBP_FLAGS: u32 = 0x0048_0000;
@@ -27,10 +28,18 @@ const GENEVE_LEN: u8 = 0x3f;
 const GENEVE_VERSION: u8 = 0xc0;
 const GENEVE_OAM: u8 = 0x80;
 
+/// A tunnel port with its options.
+#[derive(Clone, Copy)]
+pub(super) struct PoppedPort {
+    port: DpPort,
+    options: TunnelPort,
+}
+
 /// Metadata of a packet behind its outer headers, and where it begins.
 struct Popped {
     tunnel: Tunnel,
-    options: TunnelOptions,
+    /// Place of the options.
+    options: Range<usize>,
     at: usize,
 }
 
@@ -60,19 +69,28 @@ impl Executor {
         Ok(())
     }
 
+    /// A tunnel port.
+    pub(super) fn tunnel(&self, port: DpPort) -> Option<PoppedPort> {
+        let options = *self.shared.tunnels.load().get(&port)?;
+        Some(PoppedPort { port, options })
+    }
+
     /// Removes the outer headers of a packet for a tunnel port; results as of a push.
     pub(super) fn pop_tunnel(
         &mut self,
         packet: &mut Packet,
         headers: &mut HeaderCtx<'_>,
-        port: DpPort,
+        tunnel: Option<&PoppedPort>,
         earlier: &mut Vec<Packet>,
     ) -> Result<(), Misfit> {
+        let PoppedPort { port, options: of_port } = tunnel.ok_or(Misfit)?;
         headers.refresh(packet);
-        let tunnels = self.shared.tunnels.load();
-        let tunnel = tunnels.get(&port).ok_or(Misfit)?;
         let (l3, l4) = (headers.layout.l3.into(), headers.layout.l4.into());
-        let popped = popped(packet.data(), headers.key, l3, l4, tunnel)?;
+        let popped = popped(packet.data(), headers.key, l3, l4, of_port)?;
+        let options = match packet.data().get(popped.options.clone()) {
+            Some([]) | None => None,
+            Some(options) => Some(TunnelOptions::from_bytes(options).ok_or(Misfit)?),
+        };
         let o = packet.offload;
         let is_inner = o.needs_csum && usize::from(o.csum_start) >= popped.at;
         if !is_inner && o.is_gso() {
@@ -83,12 +101,15 @@ impl Executor {
                 verify(part, headers.key, l3, l4)?;
                 part.offload = Offload::NONE;
             }
-            part.remove(0, popped.at);
+            part.strip(popped.at);
         }
         let key = &mut *headers.key;
         key.clear();
-        (key.tunnel, key.options) = (popped.tunnel, popped.options);
-        key.set_shape();
+        (key.tunnel, key.base.shape) = (popped.tunnel, shape::TUNNEL);
+        if let Some(options) = options {
+            key.options = options;
+            key.set_shape();
+        }
         key.base.in_port = port.0;
         *headers.dirty = true;
         Ok(())
@@ -112,9 +133,8 @@ fn encapsulate(packet: &mut Packet, header: &TnlHeader, hash: u32, shared: &DpSh
     sums::complete(packet);
     packet.offload = Offload::NONE;
     let (bytes, l4) = (header.bytes(), header.l4());
-    packet.insert(0, bytes.len());
+    packet.prepend(bytes);
     let frame = packet.data_mut();
-    frame[..bytes.len()].copy_from_slice(bytes);
     let (l3, end) = (h::ETH_HEADER_BYTES, frame.len());
     let mut put = |at: usize, value: u16| frame[at..at + 2].copy_from_slice(&value.to_be_bytes());
     if header.is_v6() {
@@ -178,10 +198,7 @@ fn verify(packet: &mut Packet, key: &FlowKey, l3: usize, l4: usize) -> Result<()
         return Err(Misfit);
     }
     let done_by_device = o.needs_csum || o.csum_valid;
-    if key.base.nw_proto == h::IPPROTO_UDP
-        && !done_by_device
-        && h::be16(frame, l4 + 6).ok_or(Misfit)? != 0
-    {
+    if key.base.nw_proto == h::IPPROTO_UDP && !done_by_device && h::be16(frame, l4 + 6).ok_or(Misfit)? != 0 {
         let pseudo = if is_v6 {
             checksum::pseudo(&key.ipv6.src, &key.ipv6.dst, h::IPPROTO_UDP, end - l4)
         } else {
@@ -203,6 +220,7 @@ fn verify(packet: &mut Packet, key: &FlowKey, l3: usize, l4: usize) -> Result<()
 }
 
 /// Reads the outer headers.
+#[inline]
 fn popped(frame: &[u8], key: &FlowKey, l3: usize, l4: usize, port: &TunnelPort) -> Result<Popped, Misfit> {
     let b = &key.base;
     if b.nw_frag != 0 || l3 >= l4 || l4 >= frame.len() {
@@ -216,7 +234,7 @@ fn popped(frame: &[u8], key: &FlowKey, l3: usize, l4: usize, port: &TunnelPort) 
         }
         _ => return Err(Misfit),
     }
-    let mut options = TunnelOptions::default();
+    let mut options = 0..0;
     let proto = if port.kind == TunnelKind::Gre { th::IPPROTO_GRE } else { h::IPPROTO_UDP };
     if b.nw_proto != proto {
         return Err(Misfit);
@@ -234,8 +252,7 @@ fn popped(frame: &[u8], key: &FlowKey, l3: usize, l4: usize, port: &TunnelPort) 
                 TunnelKind::Vxlan => vxlan(header, port, &mut tunnel).map(|()| at)?,
                 TunnelKind::Geneve | TunnelKind::Gre => {
                     let bytes = geneve(header, &mut tunnel)?;
-                    let given = frame.get(at..at + bytes).ok_or(Misfit)?;
-                    options = TunnelOptions::from_bytes(given).ok_or(Misfit)?;
+                    options = at..at + bytes;
                     at + bytes
                 }
             }

@@ -5,7 +5,8 @@ use super::frames::{arp, ipv4, ipv6, l4, tcp, udp};
 use super::keys::rewrite;
 use super::*;
 use dpif::actions::{
-    CheckPktLen, CloneAction, DropAction, HashAction, HashAlgorithm, Meter, Recirc, Sample, TnlPop, Trunc, Userspace,
+    CheckPktLen, CloneAction, DropAction, HashAction, HashAlgorithm, Meter, Recirc, Sample, TnlPop, Trunc,
+    Userspace,
 };
 use flow::RecircId;
 use proptest::prelude::*;
@@ -125,7 +126,8 @@ impl Side {
     /// Megaflows for all frames of both ports, before and after recirculations, with these actions in rotation.
     fn install(&mut self, lists: &[Vec<DpAction>]) {
         let mut lists = lists.iter().cycle();
-        for (port, recirc_id) in [1, 2, 10, 11].into_iter().flat_map(|port| (0..4).map(move |id| (port, id))) {
+        for (port, recirc_id) in [1, 2, 10, 11].into_iter().flat_map(|port| (0..4).map(move |id| (port, id)))
+        {
             for frame in universe() {
                 let mut key = key_of(port, &frame);
                 key.base.recirc_id = recirc_id;

@@ -75,7 +75,8 @@ fn pushed_headers_equal_those_of_ovs() {
         for (actions, frame) in PUSHES {
             let actions = parsed(&format!("{actions},3"));
             let mode = PutMode::Modify;
-            let put = FlowPut { ufid, key: key_of(1, &inner), mask: least_mask(), actions: actions.into(), mode };
+            let put =
+                FlowPut { ufid, key: key_of(1, &inner), mask: least_mask(), actions: actions.into(), mode };
             rig.apply(DpifOp::FlowPut(Box::new(put)));
             rig.receive(1, std::slice::from_ref(&inner));
             let frame = [bytes(frame), inner.clone()].concat();
@@ -101,9 +102,7 @@ pub(super) fn pops() -> Vec<(&'static str, Vec<u8>, u32, Option<Tunnel>)> {
         l4.extend(&inner);
         frames::ipv4(47, frames::SRC, frames::DST, 0, &l4)
     };
-    let geneve = |flags: [u8; 4], options: &[u8]| {
-        [&flags[..], &[0, 0, 5, 0], options, &inner].concat()
-    };
+    let geneve = |flags: [u8; 4], options: &[u8]| [&flags[..], &[0, 0, 5, 0], options, &inner].concat();
     let mut padded = of_udp(4789, 0, &vxlan(1 << 27, 0));
     padded.extend([0; 9]);
     let mut bad_ip = of_udp(4789, 0, &vxlan(1 << 27, 0));

@@ -1,7 +1,9 @@
 //! [`Executor`]: interface of a datapath to the actions that it executes.
 
 use super::set::SetAction;
-use super::{AddMpls, CtAction, DpAction, HashAction, PopMpls, PushEth, PushMpls, PushNsh, PushVlan, TnlPush};
+use super::{
+    AddMpls, CtAction, DpAction, HashAction, PopMpls, PushEth, PushMpls, PushNsh, PushVlan, TnlPush,
+};
 use crate::drops::XlateDrop;
 use crate::upcall::UserCookie;
 use flow::{DpPort, RecircId};

@@ -169,7 +169,8 @@ impl Encap {
                 out.extend((vni << 8).to_be_bytes());
             }
             Encap::Geneve { oam, critical, vni, options, .. } => {
-                let (bits, options) = ([(*oam, GENEVE_OAM), (*critical, GENEVE_CRITICAL)], options.as_bytes());
+                let (bits, options) =
+                    ([(*oam, GENEVE_OAM), (*critical, GENEVE_CRITICAL)], options.as_bytes());
                 let bits = bits.iter().filter(|(is, _)| *is).fold(0, |all, (_, bit)| all | bit);
                 out.extend([(options.len() / 4) as u8, bits]);
                 out.extend(h::ETH_TYPE_TEB.to_be_bytes());

@@ -1,11 +1,13 @@
 //! `tnl_push`: prepends the outer headers of a tunnel.
 
 use super::prelude::*;
-use super::tnl_header::{Encap, GRE_HAS_CSUM, GRE_HAS_KEY, GRE_HAS_SEQ, OuterFields, OuterIp, OuterUdp, TnlHeader};
+use super::tnl_header::{
+    Encap, GRE_HAS_CSUM, GRE_HAS_KEY, GRE_HAS_SEQ, OuterFields, OuterIp, OuterUdp, TnlHeader,
+};
 use crate::text::key_parse::port;
+use crate::text::options;
 use crate::text::values::{ipv4, ipv6, mac, number};
 use crate::text::write::hex;
-use crate::text::options;
 use flow::{DpPort, MacAddr};
 use packet::headers as h;
 use std::fmt::Write;
@@ -99,7 +101,10 @@ fn format_header(header: &TnlHeader) -> String {
         }
         OuterIp::V6 { src, dst, label, tclass, hlimit } => {
             let (src, dst) = (Ipv6Addr::from(*src), Ipv6Addr::from(*dst));
-            write!(out, "ipv6(src={src},dst={dst},label={label},proto={proto},tclass=0x{tclass:x},hlimit={hlimit}),")
+            write!(
+                out,
+                "ipv6(src={src},dst={dst},label={label},proto={proto},tclass=0x{tclass:x},hlimit={hlimit}),"
+            )
         }
     };
     if let Some(OuterUdp { src, dst, csum }) = encap.udp() {

@@ -85,7 +85,8 @@ impl XlateCtx<'_> {
             return found;
         }
         let kind = if next.is_ipv4() { "ARP" } else { "ND" };
-        self.trace.detail(|| format!("neighbor cache miss for {next} on bridge {bridge}, sending {kind} request"));
+        self.trace
+            .detail(|| format!("neighbor cache miss for {next} on bridge {bridge}, sending {kind} request"));
         self.cache.push(XlateEffect::Unresolved(Arc::new(Solicit {
             bridge: device.bridge,
             port: device.port.of_port,
@@ -142,7 +143,8 @@ impl XlateCtx<'_> {
         let bridge = self.bridge.clone();
         if let Some(tunnel) = native.listeners.lookup(&self.flow, &mut self.wc) {
             let f = &self.flow;
-            let src = if f.dl_type == h::ETH_TYPE_IP { address(f.nw_src, [0; 16]) } else { address(0, f.ipv6_src) };
+            let src =
+                if f.dl_type == h::ETH_TYPE_IP { address(f.nw_src, [0; 16]) } else { address(0, f.ipv6_src) };
             if let Some(ip) = src.filter(|_| self.host.has_effects()) {
                 self.host.neighbour_seen(&native, bridge.id, ip, MacAddr(f.dl_src));
             }
