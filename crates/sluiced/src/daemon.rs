@@ -8,6 +8,7 @@ use super::claim::{self, Claim};
 use super::coverage::{self, Coverage};
 use super::db::{Db, MANAGERS};
 use super::reactor::{QUEUES, Reactor, WAKER};
+use super::routing::Routing;
 use super::switch::Switch;
 use super::turn::Turn;
 use super::unixctl::{Request, Unixctl};
@@ -82,6 +83,8 @@ pub struct DaemonConfig {
     pub dummy_numa: Vec<u16>,
     /// Bridges of type `system` use the kernel's datapath, if available.
     pub kernel: bool,
+    /// Follow the kernel's routes.
+    pub system_routes: bool,
     /// Disabled parts of the fast path.
     pub ablation: Ablation,
     /// Keys and certificates for TLS; a row of `SSL` replaces these files.
@@ -96,6 +99,8 @@ pub struct Daemon {
     pub db: Db,
     /// The switch.
     pub switch: Switch,
+    /// Routes, neighbours and listeners of tunnels.
+    pub routing: Routing,
     /// Start of the daemon, in monotonic milliseconds.
     pub started_ms: u64,
     /// Threads that compute replies.
@@ -218,12 +223,14 @@ impl Daemon {
             true => None,
             false => Some(Arc::new(reactor.queue_watch()?)),
         };
+        let routing = Routing::start(config.system_routes, &mut reactor)?;
         let switch = Switch::start(config, db.is_embedded(), waker, watch)?;
         let link_token = reactor.watch(switch.link_fd())?;
         Ok(Daemon {
             reactor,
             db,
             switch,
+            routing,
             started_ms: sys::clock::monotonic_ms(),
             workers: appctl::Workers::default(),
             coverage: Coverage::default(),
@@ -265,6 +272,8 @@ impl Daemon {
             probes::loop_begins();
             let mut next = self.db.run(&mut self.reactor);
             next = next.and(self.switch.run(&mut self.db, &mut self.reactor));
+            let dummies = self.switch.instances().dummy_ports();
+            next = next.and(self.routing.run(&mut self.reactor, dummies));
             next = next.and(self.db.run(&mut self.reactor));
             if self.switch.is_ready(&self.db)
                 && let Some(detached) = detached.take()
@@ -315,7 +324,10 @@ impl Daemon {
             if let Some(request) = self.unixctl.ready(token, &mut self.reactor) {
                 self.command(request);
             }
-        } else if !self.database_event(token) && !self.db.event(token, &mut self.reactor) {
+        } else if !self.routing.event(token)
+            && !self.database_event(token)
+            && !self.db.event(token, &mut self.reactor)
+        {
             self.switch.socket_event(token, &mut self.reactor);
         }
     }

@@ -3,6 +3,7 @@
 //! - [`daemon`]: start, main loop and end of the process;
 //! - [`db`], [`dbfile`]: the database, served or followed;
 //! - [`switch`]: bridges and ports as configured in the database;
+//! - [`routing`]: routes, neighbours and listeners of tunnels in user space;
 //! - [`appctl`]: commands of the control socket ([`unixctl`]);
 //! - [`slowpath`]: handlers and the revalidator.
 //!
@@ -26,6 +27,7 @@ mod next_hops;
 mod observer;
 mod openflow;
 pub mod reactor;
+pub mod routing;
 pub mod slowpath;
 mod status;
 pub mod stream;

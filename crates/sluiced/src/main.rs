@@ -61,7 +61,7 @@ struct Options {
     /// Do without the kernel datapath: the userspace datapath serves bridges of type system
     #[arg(long)]
     disable_system: bool,
-    /// Do not read the system's routing table (this build does not)
+    /// Do not follow the system's routes: tunnels use those of ovs/route/add alone
     #[arg(long)]
     disable_system_route: bool,
     /// For tests: ports, datapaths and a clock without devices, beside the others or (system, override) in their place
@@ -192,6 +192,7 @@ fn config(options: Options, started_as: &str) -> DaemonConfig {
         dummies: options.enable_dummy.unwrap_or_default(),
         dummy_numa: options.dummy_numa,
         kernel: !options.disable_system,
+        system_routes: !options.disable_system_route,
         ablation: Ablation::new(options.without).with_bursts(options.batch.into()),
         tls: options.pki.settings(),
         run_dir,

@@ -1,7 +1,7 @@
 //! IPv4, IPv6 and Ethernet addresses with masks.
 
 use super::number::hex;
-use super::{Parsed, fail};
+use super::{ParseError, Parsed, fail};
 use crate::MacAddr;
 use core::net::{Ipv4Addr, Ipv6Addr};
 
@@ -84,6 +84,14 @@ pub(crate) fn parse_masked_ip(text: &str, width: u32) -> Parsed<(u128, u128)> {
             fail(text, format!("{text}: {version} network prefix bits not between 0 and {width}, inclusive"))
         }
     }
+}
+
+/// `ADDRESS`, `ADDRESS/PREFIX` or `ADDRESS/MASK` of IPv4 (`width` 32) or IPv6 (128): address and mask.
+///
+/// # Errors
+/// It is none.
+pub fn parse_masked_address(text: &str, width: u32) -> Result<(u128, u128), ParseError> {
+    parse_masked_ip(text, width).map_err(|fail| fail.locate(text))
 }
 
 /// `MAC` or `MAC/MASK`.

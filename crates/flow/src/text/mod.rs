@@ -28,7 +28,7 @@ mod values;
 #[cfg(test)]
 mod tests;
 
-pub use address::{ipv4, ipv6, parse_ipv4};
+pub use address::{ipv4, ipv6, parse_ipv4, parse_masked_address};
 pub use flags::{ct_state_flag, format_ct_state};
 pub use match_parse::{
     MatchBuilder, PROTOCOL_NAMES, parse_exact_flow, parse_match, parse_match_unchecked, unknown_keyword,

@@ -243,6 +243,11 @@ impl Dummy {
         &self.0.name
     }
 
+    /// Whether both control the same port.
+    pub fn is_same(&self, other: &Dummy) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// Number of receive queues.
     pub fn n_rxq(&self) -> usize {
         self.0.queues.len()

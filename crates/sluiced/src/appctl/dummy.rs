@@ -1,12 +1,12 @@
 //! Commands of the dummy mode: the clock, and frames and state of dummies.
 
+use super::routes::cidr;
 use super::{Answer, Wait};
 use crate::daemon::Daemon;
 use crate::instances::Instance;
 use dpif::text::parse_key_mask;
 use flow::compose::frame_of_key;
 use netdev::dummy::Dummy;
-use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 /// One step of the clock after another; after each, a pass of everything.
@@ -120,34 +120,24 @@ fn from_flow(instance: &Instance, text: &str, len: Option<Option<usize>>) -> Res
     frame_of_key(&key, len).map_err(|e| e.to_string())
 }
 
-/// `ADDRESS/BITS` with a prefix mask.
-fn prefix<A: std::str::FromStr>(text: &str, width: u32) -> Option<(A, u128)> {
-    let (address, bits) = text.split_once('/')?;
-    let bits: u32 = bits.parse().ok().filter(|bits| *bits <= width)?;
-    let mask = if bits == 0 { 0 } else { u128::MAX << (128 - bits) };
-    Some((address.parse().ok()?, mask))
+fn add_address(daemon: &mut Daemon, args: &[String], is_ipv4: bool) -> Answer {
+    let add = || {
+        let dummy = dummy(daemon, &args[0]).ok_or("Unknown Dummy Interface")?;
+        let (address, len) = cidr(&args[1], is_ipv4)?;
+        dummy.add_address(address, len).map_err(|e| e.to_string())
+    };
+    let added = add();
+    // The next command may depend on it.
+    daemon.routing.follow_dummies(daemon.switch.instances().dummy_ports());
+    Answer::Now(added.map(|()| "OK".to_string()))
 }
 
 pub(super) fn ip4(daemon: &mut Daemon, args: &[String]) -> Answer {
-    let set = || {
-        let dummy = dummy(daemon, &args[0]).ok_or("Unknown Dummy Interface")?;
-        let (address, mask) = prefix::<Ipv4Addr>(&args[1], 32)
-            .ok_or_else(|| format!("{}: invalid IP address; give ADDRESS/BITS", args[1]))?;
-        dummy.set_ip4(address, Ipv4Addr::from((mask >> 96) as u32));
-        Ok("OK".to_string())
-    };
-    Answer::Now(set())
+    add_address(daemon, args, true)
 }
 
 pub(super) fn ip6(daemon: &mut Daemon, args: &[String]) -> Answer {
-    let set = || {
-        let dummy = dummy(daemon, &args[0]).ok_or("Unknown Dummy Interface")?;
-        let (address, mask) = prefix::<Ipv6Addr>(&args[1], 128)
-            .ok_or_else(|| format!("{}: invalid IPv6 address; give ADDRESS/BITS", args[1]))?;
-        dummy.set_ip6(address, Ipv6Addr::from(mask));
-        Ok("OK".to_string())
-    };
-    Answer::Now(set())
+    add_address(daemon, args, false)
 }
 
 pub(super) fn set_admin_state(daemon: &mut Daemon, args: &[String]) -> Answer {

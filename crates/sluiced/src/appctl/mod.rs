@@ -15,6 +15,7 @@ mod implementations;
 mod parsing;
 mod perf;
 mod pmd;
+mod routes;
 mod separate;
 mod slowpath;
 mod table;

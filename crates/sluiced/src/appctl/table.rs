@@ -2,7 +2,7 @@
 
 use super::{
     Command, command, conntrack, datapath, detrace, dummy, dumps, fdb, features, flow_files, flows, general,
-    implementations, parsing, perf, pmd, separate, slowpath, threads, trace, unsupported,
+    implementations, parsing, perf, pmd, routes, separate, slowpath, threads, trace, unsupported,
 };
 
 /// The commands of every daemon, in order of their names.
@@ -156,7 +156,10 @@ pub(super) const COMMANDS: &[Command] = &[
         64,
         trace::trace_packet_out,
     ),
-    command("ovs/route/show", "", 0, 0, unsupported::routes),
+    command("ovs/route/add", "ip/plen output_bridge [gw] [pkt_mark=mark] [src=src_ip]", 2, 5, routes::add),
+    command("ovs/route/del", "ip/plen [pkt_mark=mark]", 1, 2, routes::remove),
+    command("ovs/route/lookup", "ip_addr [pkt_mark=mark]", 1, 2, routes::lookup),
+    command("ovs/route/show", "[table=all|id]", 0, 1, routes::show),
     command("ovsdb-server/compact", "[db]", 0, 1, general::compact),
     command("qos/show", "interface", 1, 1, unsupported::qos),
     command("qos/show-types", "interface", 1, 1, unsupported::qos_types),
@@ -169,9 +172,16 @@ pub(super) const COMMANDS: &[Command] = &[
     command("sluice/status", "", 0, 0, general::status),
     command("stp/show", "[bridge]", 0, 1, unsupported::stp),
     command("stp/tcn", "[bridge]", 0, 1, unsupported::stp_change),
-    command("tnl/arp/show", "", 0, 0, unsupported::neighbours),
-    command("tnl/neigh/show", "", 0, 0, unsupported::neighbours),
-    command("tnl/ports/show", "[-v]", 0, 1, unsupported::tunnel_ports),
+    command("tnl/arp/aging", "[SECS]", 0, 1, routes::aging),
+    command("tnl/arp/flush", "", 0, 0, routes::flush_neighbours),
+    command("tnl/arp/set", "BRIDGE IP MAC", 3, 3, routes::set_neighbour),
+    command("tnl/arp/show", "", 0, 0, routes::neighbours),
+    command("tnl/egress_port_range", "min max", 0, 2, routes::egress_ports),
+    command("tnl/neigh/aging", "[SECS]", 0, 1, routes::aging),
+    command("tnl/neigh/flush", "", 0, 0, routes::flush_neighbours),
+    command("tnl/neigh/set", "BRIDGE IP MAC", 3, 3, routes::set_neighbour),
+    command("tnl/neigh/show", "", 0, 0, routes::neighbours),
+    command("tnl/ports/show", "[-v]", 0, 1, routes::listeners),
     command("upcall/disable-megaflows", "", 0, 0, slowpath::disable_megaflows),
     command("upcall/disable-ufid", "", 0, 0, slowpath::disable_ufid),
     command("upcall/enable-megaflows", "", 0, 0, slowpath::enable_megaflows),

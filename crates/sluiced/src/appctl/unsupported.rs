@@ -181,20 +181,3 @@ pub(super) fn qos_types(daemon: &mut Daemon, args: &[String]) -> Answer {
     let text = format!("No QoS types supported for interface: {}\n", args[0]);
     of_interface(daemon, &args[0], text).into()
 }
-
-pub(super) fn tunnel_ports(_: &mut Daemon, args: &[String]) -> Answer {
-    Answer::Now(match args.first().filter(|a| *a != "-v") {
-        Some(bad) => Err(format!("{bad}: unknown option")),
-        None => Ok("Listening ports:\n".to_string()),
-    })
-}
-
-/// Routes and neighbours are only used for tunnels.
-pub(super) fn routes(_: &mut Daemon, _: &[String]) -> Answer {
-    "Route Table:\n".to_string().into()
-}
-
-pub(super) fn neighbours(_: &mut Daemon, _: &[String]) -> Answer {
-    let title = format!("{:<45} {:<19} Bridge\n", "IP", "MAC");
-    (title + &"=".repeat(74) + "\n").into()
-}

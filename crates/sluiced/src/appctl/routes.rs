@@ -1,0 +1,297 @@
+//! Commands about routes, neighbours and listeners of tunnels in user space (`ovs/route/*`, `tnl/*`).
+//!
+//! Arguments are parsed as OVS does: numbers end at the first byte that does not belong to them.
+
+use super::work::Work;
+use super::{Answer, Wait};
+use crate::daemon::Daemon;
+use flow::MacAddr;
+use flow::text::{ParseError, parse_ipv4, parse_masked_address};
+use routing::text::{self, Shown};
+use routing::{AGING_MAX_S, Origin, Prefix, Query, Route, TABLE_MAIN};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Routes beyond which another thread makes their list.
+const MANY: usize = 1000;
+
+/// `ADDRESS`, `ADDRESS/BITS` or `ADDRESS/MASK`: the address and the bits of its network.
+///
+/// # Errors
+/// It is none, in the words of OVS.
+pub(super) fn cidr(text: &str, is_ipv4: bool) -> Result<(IpAddr, u8), String> {
+    let width = if is_ipv4 { 32 } else { 128 };
+    let (address, mask) = parse_masked_address(text, width).map_err(|e: ParseError| e.message)?;
+    let mask = mask << (128 - width);
+    let len = mask.leading_ones() as u8;
+    if mask.count_ones() != u32::from(len) {
+        return Err(format!("{text}: CIDR network required"));
+    }
+    let address = match is_ipv4 {
+        true => IpAddr::V4(Ipv4Addr::from(address as u32)),
+        false => IpAddr::V6(Ipv6Addr::from(address)),
+    };
+    Ok((address, len))
+}
+
+/// The same of either family.
+fn any_cidr(text: &str) -> Option<(IpAddr, u8)> {
+    cidr(text, true).or_else(|_| cidr(text, false)).ok()
+}
+
+/// A number at the beginning of a text: decimal, or `0x` and hexadecimal, or `0` and octal; modulo 2^32.
+fn integer(text: &str) -> Option<u32> {
+    let text = text.trim_start();
+    let (is_negative, digits) = match text.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, text.strip_prefix('+').unwrap_or(text)),
+    };
+    let hexadecimal = digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X"));
+    let (radix, digits) = match hexadecimal {
+        Some(rest) if rest.starts_with(|c: char| c.is_ascii_hexdigit()) => (16, rest),
+        _ if digits.starts_with('0') => (8, digits),
+        _ => (10, digits),
+    };
+    let n = leading(digits, radix)?;
+    Some(if is_negative { n.wrapping_neg() } else { n })
+}
+
+/// The digits at the beginning of a text, modulo 2^32.
+fn leading(text: &str, radix: u32) -> Option<u32> {
+    let digits = text.chars().map_while(|c| c.to_digit(radix));
+    digits.fold(None, |n, digit| Some(n.unwrap_or(0_u32).wrapping_mul(radix).wrapping_add(digit)))
+}
+
+/// A decimal number at the beginning of a text, 0 without one, as atoi(3).
+fn atoi(text: &str) -> i64 {
+    let text = text.trim_start();
+    let (sign, digits) = match text.strip_prefix('-') {
+        Some(rest) => (-1, rest),
+        None => (1, text.strip_prefix('+').unwrap_or(text)),
+    };
+    sign * i64::from(leading(digits, 10).unwrap_or(0))
+}
+
+fn mark(arg: &str) -> Option<u32> {
+    integer(arg.strip_prefix("pkt_mark=")?)
+}
+
+/// `src=ADDRESS`; bytes after an IPv4 address are ignored.
+fn source(arg: &str, is_ipv4: bool) -> Option<IpAddr> {
+    let text = arg.strip_prefix("src=")?;
+    let part = |of_address: fn(char) -> bool| text.split(|c| !of_address(c)).next().unwrap_or("");
+    match is_ipv4 {
+        true => parse_ipv4(part(|c| c.is_ascii_digit() || c == '.')).map(|a| Ipv4Addr::from(a).into()),
+        false => {
+            let text = part(|c| c.is_ascii_hexdigit() || c == ':' || c == '.');
+            text.parse::<Ipv6Addr>().ok().map(IpAddr::V6)
+        }
+    }
+}
+
+fn gateway(arg: &str, is_ipv4: bool) -> Option<IpAddr> {
+    match is_ipv4 {
+        true => parse_ipv4(arg).map(|a| Ipv4Addr::from(a).into()),
+        false => arg.parse::<Ipv6Addr>().ok().map(IpAddr::V6),
+    }
+}
+
+/// `NETWORK DEVICE [GATEWAY] [pkt_mark=MARK] [src=ADDRESS]`
+pub(super) fn add(daemon: &mut Daemon, args: &[String]) -> Answer {
+    let mut add = || {
+        let (destination, len) = any_cidr(&args[0]).ok_or("Invalid 'ip/plen' parameter")?;
+        let prefix = Prefix::new(destination, len).ok_or("Invalid 'ip/plen' parameter")?;
+        let mut route = Route {
+            table: TABLE_MAIN,
+            mark: 0,
+            prefix,
+            origin: Origin::User,
+            is_local: false,
+            device: args[1].as_str().into(),
+            gateway: None,
+            source: None,
+            metric: 0,
+        };
+        // All zeros is none.
+        let given = |ip: IpAddr| Some(ip.to_canonical()).filter(|ip| !ip.is_unspecified());
+        let is_ipv4 = destination.is_ipv4();
+        for arg in &args[2..] {
+            if let Some(mark) = mark(arg) {
+                route.mark = mark;
+            } else if let Some(ip) = source(arg, is_ipv4) {
+                route.source = given(ip);
+            } else if let Some(ip) = gateway(arg, is_ipv4) {
+                route.gateway = given(ip);
+            } else {
+                return Err("Invalid pkt_mark, IP gateway or src_ip");
+            }
+        }
+        let added = daemon.routing.add_user_route(&route, destination);
+        added.map_err(|e| {
+            log::debug!(target: "ovs_router", "route {prefix} by {}: {e}", args[1]);
+            "Error while inserting route."
+        })
+    };
+    Answer::Now(add().map(|()| "OK".to_string()).map_err(str::to_string))
+}
+
+/// The mark in an optional argument.
+fn optional_mark(args: &[String]) -> Result<u32, String> {
+    args.get(1).map_or(Ok(0), |arg| mark(arg).ok_or_else(|| "Invalid pkt_mark".to_string()))
+}
+
+/// `NETWORK [pkt_mark=MARK]`
+pub(super) fn remove(daemon: &mut Daemon, args: &[String]) -> Answer {
+    let mut remove = || {
+        let network = any_cidr(&args[0]).and_then(|(address, len)| Prefix::new(address, len));
+        let prefix = network.ok_or("Invalid parameters")?;
+        match daemon.routing.remove_user_route(TABLE_MAIN, optional_mark(args)?, prefix) {
+            true => Ok("OK".to_string()),
+            false => Err("Not found".to_string()),
+        }
+    };
+    Answer::Now(remove())
+}
+
+/// `ADDRESS [pkt_mark=MARK]`
+pub(super) fn lookup(daemon: &mut Daemon, args: &[String]) -> Answer {
+    let lookup = || {
+        let address = any_cidr(&args[0]).filter(|(ip, len)| *len == if ip.is_ipv4() { 32 } else { 128 });
+        let (dst, _) = address.ok_or("Invalid parameters")?;
+        let query = Query { mark: optional_mark(args)?, dst, src: None };
+        daemon
+            .routing
+            .routes()
+            .lookup(&query)
+            .map(|hop| text::hop(&hop))
+            .ok_or_else(|| "Not found".to_string())
+    };
+    Answer::Now(lookup())
+}
+
+/// `[table=all|NUMBER]`
+pub(super) fn show(daemon: &mut Daemon, args: &[String]) -> Answer {
+    let shown = match args.first().map(String::as_str) {
+        None => Shown::Standard,
+        Some("table=all") => Shown::All,
+        Some(arg) => match arg.strip_prefix("table=").and_then(|n| leading(n, 10)) {
+            Some(0) => Shown::Standard,
+            Some(table) => Shown::Table(table),
+            None => return Answer::Now(Err("Invalid table format".to_string())),
+        },
+    };
+    let routes = daemon.routing.routes().clone();
+    let missing = args.first().map(|arg| format!("Table '{arg}' not found")).unwrap_or_default();
+    if routes.len() <= MANY {
+        return text::routes(&routes, shown).ok_or(missing).into();
+    }
+    match Work::begin(&daemon.workers, move |_| text::routes(&routes, shown).ok_or(missing)) {
+        Ok(work) => Answer::Later(Wait::Work(work)),
+        Err(e) => Answer::Now(Err(e)),
+    }
+}
+
+/// `BRIDGE ADDRESS MAC`
+pub(super) fn set_neighbour(daemon: &mut Daemon, args: &[String]) -> Answer {
+    let set = || {
+        let [bridge, ip, mac] = args else { return Err("bad IP address") };
+        let ip = gateway(ip, !ip.contains(':')).ok_or("bad IP address")?;
+        let mac = MacAddr::parse(mac).ok_or("bad MAC address")?;
+        daemon.routing.shared().neighbours().set(sys::clock::monotonic_ms(), bridge, ip, mac);
+        Ok("OK".to_string())
+    };
+    Answer::Now(set().map_err(str::to_string))
+}
+
+pub(super) fn neighbours(daemon: &mut Daemon, _: &[String]) -> Answer {
+    text::neighbours(&daemon.routing.shared().neighbours(), sys::clock::monotonic_ms()).into()
+}
+
+pub(super) fn flush_neighbours(daemon: &mut Daemon, _: &[String]) -> Answer {
+    daemon.routing.shared().neighbours().flush(None);
+    "OK".to_string().into()
+}
+
+/// `[SECONDS]`
+pub(super) fn aging(daemon: &mut Daemon, args: &[String]) -> Answer {
+    let mut neighbours = daemon.routing.shared().neighbours();
+    let Some(arg) = args.first() else {
+        return (neighbours.aging_ms() / 1000).to_string().into();
+    };
+    match leading(arg.trim_start(), 10).map(u64::from) {
+        Some(seconds @ 1..=AGING_MAX_S) => {
+            neighbours.set_aging(sys::clock::monotonic_ms(), seconds * 1000);
+            "OK".to_string().into()
+        }
+        _ => Answer::Now(Err("bad aging value".to_string())),
+    }
+}
+
+/// `[-v]`
+pub(super) fn listeners(daemon: &mut Daemon, args: &[String]) -> Answer {
+    let verbose = args.first().is_some_and(|arg| arg.eq_ignore_ascii_case("-v"));
+    text::listeners(daemon.routing.listeners(), verbose).into()
+}
+
+/// `[LOWEST HIGHEST]`
+pub(super) fn egress_ports(daemon: &mut Daemon, args: &[String]) -> Answer {
+    let shared = daemon.routing.shared();
+    let port = |arg: &str| u16::try_from(atoi(arg)).ok().filter(|port| *port != 0);
+    let text = match args {
+        [low, high] => match (port(low), port(high)) {
+            (None, _) => "Invalid min.".to_string(),
+            (_, None) => "Invalid max.".to_string(),
+            (Some(low), Some(high)) => {
+                shared.set_egress_ports(low, high);
+                "OK".to_string()
+            }
+        },
+        _ => {
+            let (low, high) = shared.egress_ports();
+            format!("Tunnel UDP source port range: {low}-{high}\n")
+        }
+    };
+    text.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_read_as_in_the_stock_switch() {
+        for (text, expected) in [
+            ("16", Some(16)),
+            ("0x10", Some(16)),
+            ("010", Some(8)),
+            ("-1", Some(u32::MAX)),
+            ("4294967295", Some(u32::MAX)),
+            ("99999999999", Some(1_215_752_191)),
+            ("12junk", Some(12)),
+            ("0", Some(0)),
+            ("0xg", Some(0)),
+            ("", None),
+            ("x", None),
+        ] {
+            assert_eq!(integer(text), expected, "{text}");
+        }
+        assert_eq!((atoi(" 9x"), atoi("-3"), atoi("x")), (9, -3, 0));
+    }
+
+    #[test]
+    fn networks_are_read_as_in_the_stock_switch() {
+        for (text, expected) in [
+            ("1.1.1.1", Some("1.1.1.1/32")),
+            ("1.1.1.1/24", Some("1.1.1.1/24")),
+            ("1.1.1.1/255.255.255.0", Some("1.1.1.1/24")),
+            ("1.1.1.1/255.0.255.0", None),
+            ("1.1.1.1/33", None),
+            ("1.1.1.1/24x", None),
+            ("1", None),
+            ("2001:cafe::92/64", Some("2001:cafe::92/64")),
+            ("::/0", Some("::/0")),
+        ] {
+            let read = any_cidr(text).map(|(address, len)| format!("{address}/{len}"));
+            assert_eq!(read.as_deref(), expected, "{text}");
+        }
+    }
+}

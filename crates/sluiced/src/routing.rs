@@ -1,0 +1,438 @@
+//! [`Routing`]: routes, neighbours and listeners of tunnels in user space; the main loop owns them.
+//!
+//! It follows the kernel's routes, rules and addresses, a bounded part per turn, and the addresses of dummies. A dump is
+//! built aside, and replaces the former tables once it is complete. Routes by command stay. Translation reads what is
+//! published in [`Shared`].
+//!
+//! An address of a dummy is also a local route, as in OVS.
+
+mod mirror;
+#[cfg(test)]
+mod tests;
+
+use crate::reactor::Reactor;
+use crate::turn::Turn;
+use anyhow::{Context as _, Result};
+use flow::MacAddr;
+use mio::Token;
+use mirror::{Effects, Mirror};
+use netdev::dummy::{Dummy, DummyPorts};
+use netdev::route::{RouteEvent, RouteMonitor};
+use routing::{
+    Change, InterfaceAddress, Listeners, ListeningDevice, Origin, Place, Prefix, Route, RouteError, Routes,
+    Shared, TABLE_LOCAL, TunnelPort,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Datagrams of the kernel per turn, of up to some hundred routes each.
+const DATAGRAMS_PER_TURN: usize = 16;
+/// Maximum time of the first dump, for which the start of the daemon waits.
+const FIRST_DUMP_MS: u64 = 2000;
+/// Minimum time between two dumps, and in proportion to the time of the last one.
+const DUMP_PAUSE_MS: u64 = 50;
+const DUMP_PAUSE_FACTOR: u64 = 20;
+/// Time after a failure to read the kernel's tables.
+const RETRY_MS: u64 = 1000;
+/// Routes beyond which another thread drops old tables: that takes some milliseconds.
+const MANY_ROUTES: usize = 10_000;
+
+/// The kernel's tables.
+struct Kernel {
+    monitor: RouteMonitor,
+    token: Token,
+    mirror: Mirror,
+    /// The dump in progress.
+    building: Option<(Mirror, Routes)>,
+    is_ready: bool,
+    /// Times in milliseconds of the machine's own clock, because the other one may be stopped.
+    dump_at_ms: Option<u64>,
+    dump_began_ms: u64,
+    not_before_ms: u64,
+}
+
+/// A dummy as last seen.
+struct KnownDummy {
+    dummy: Dummy,
+    changes: u64,
+    mac: MacAddr,
+    addresses: Vec<InterfaceAddress>,
+}
+
+/// See the module.
+pub struct Routing {
+    shared: Arc<Shared>,
+    kernel: Option<Kernel>,
+    dummies: BTreeMap<String, KnownDummy>,
+    routes: Routes,
+    listeners: Listeners,
+    /// Changes of routes that are not published yet.
+    changes: Vec<Change>,
+    /// Devices may have other addresses or routes than the listeners.
+    devices_changed: bool,
+    /// There is something to publish.
+    is_dirty: bool,
+    /// Complete dumps.
+    pub dumps: u64,
+}
+
+impl Routing {
+    /// Empty tables; with `follow_kernel` those of the kernel. Waits for the first dump, unless it takes long.
+    ///
+    /// # Errors
+    /// There are no random numbers.
+    pub fn start(follow_kernel: bool, reactor: &mut Reactor) -> Result<Routing> {
+        let seed = sys::random::u64().context("no random numbers")?;
+        let shared = Arc::new(Shared::new(seed));
+        let tables = shared.tables();
+        let mut routing = Routing {
+            kernel: None,
+            dummies: BTreeMap::new(),
+            routes: tables.routes.clone(),
+            listeners: tables.listeners.clone(),
+            changes: Vec::new(),
+            devices_changed: false,
+            is_dirty: false,
+            dumps: 0,
+            shared,
+        };
+        if follow_kernel {
+            match Kernel::open(reactor) {
+                Ok(kernel) => routing.kernel = Some(kernel),
+                Err(e) => {
+                    log::warn!(target: "route_table", "{e:#}: there are no routes but those by command")
+                }
+            }
+            let until_ms = machine_ms() + FIRST_DUMP_MS;
+            while routing.dumps == 0 && machine_ms() < until_ms && routing.follow(reactor) {}
+            routing.publish();
+        }
+        Ok(routing)
+    }
+
+    /// What translation reads.
+    pub fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// The routes.
+    pub fn routes(&self) -> &Routes {
+        &self.routes
+    }
+
+    /// The listeners.
+    pub fn listeners(&self) -> &Listeners {
+        &self.listeners
+    }
+
+    /// Routes, rules and addresses refused because there were too many.
+    pub fn refused(&self) -> u64 {
+        self.routes.refused() + self.kernel.as_ref().map_or(0, |k| k.mirror.refused)
+    }
+
+    /// Handles an event of the kernel's tables; `false` for a token of others.
+    pub fn event(&mut self, token: Token) -> bool {
+        match &mut self.kernel {
+            Some(kernel) if kernel.token == token => {
+                kernel.is_ready = true;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Follows kernel and dummies, removes expired neighbours, and publishes changes.
+    pub fn run(&mut self, reactor: &mut Reactor, dummies: &DummyPorts) -> Turn {
+        let more = self.follow(reactor);
+        self.follow_dummies(dummies);
+        let next_ms = {
+            let mut neighbours = self.shared.neighbours();
+            neighbours.expire(sys::clock::monotonic_ms());
+            neighbours.next_expiry_ms()
+        };
+        self.publish();
+        Turn::more_if(more).and(Turn::from(next_ms))
+    }
+
+    /// Adds a route by command; see [`Routes::add_user`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn add_user_route(&mut self, route: &Route, destination: IpAddr) -> Result<(), RouteError> {
+        let change = self.routes.add_user(route, destination)?;
+        self.changes.push(change);
+        self.publish();
+        Ok(())
+    }
+
+    /// Removes a route by command; `false` if there is none.
+    pub fn remove_user_route(&mut self, table: u32, mark: u32, prefix: Prefix) -> bool {
+        let change = self.routes.remove_user(table, mark, prefix);
+        self.changes.extend(change);
+        self.publish();
+        change.is_some()
+    }
+
+    /// Reads the kernel's tables, a part per call; `true` if there is more.
+    fn follow(&mut self, reactor: &mut Reactor) -> bool {
+        let Some(kernel) = &mut self.kernel else { return false };
+        let now_ms = machine_ms();
+        if !kernel.is_due(now_ms, reactor) {
+            return false;
+        }
+        let polled = match kernel.monitor.poll(DATAGRAMS_PER_TURN) {
+            Ok(polled) => polled,
+            Err(e) => {
+                log::warn!(target: "route_table", "cannot read the system's routes: {e}; trying again");
+                kernel.building = None;
+                kernel.wait(now_ms + RETRY_MS);
+                reactor.serve_in(kernel.token, RETRY_MS);
+                return false;
+            }
+        };
+        kernel.is_ready = polled.more;
+        let mut effects = Effects::default();
+        for event in polled.events {
+            self.apply(event, &mut effects);
+        }
+        self.settle(effects, reactor);
+        self.kernel.as_ref().is_some_and(|k| k.is_ready)
+    }
+
+    fn apply(&mut self, event: RouteEvent, effects: &mut Effects) {
+        let Some(kernel) = &mut self.kernel else { return };
+        let is_complete = event == RouteEvent::Complete;
+        match &mut kernel.building {
+            _ if event == RouteEvent::Begin => {
+                kernel.building = Some((Mirror::default(), Routes::new()));
+                kernel.dump_began_ms = machine_ms();
+            }
+            Some((mirror, routes)) => mirror.apply(event, routes, &mut Effects::default()),
+            None => kernel.mirror.apply(event, &mut self.routes, effects),
+        }
+        if is_complete && let Some((mirror, routes)) = kernel.building.take() {
+            let now_ms = machine_ms();
+            let took_ms = now_ms - kernel.dump_began_ms;
+            kernel.not_before_ms = now_ms + DUMP_PAUSE_MS.max(took_ms * DUMP_PAUSE_FACTOR);
+            kernel.mirror = mirror;
+            self.dumps += 1;
+            // Consequences of former events are in the dump.
+            *effects = Effects::default();
+            self.replace(routes);
+        }
+    }
+
+    /// Carries out consequences of events.
+    fn settle(&mut self, effects: Effects, reactor: &mut Reactor) {
+        effects.devices.iter().for_each(|name| self.refresh_device(name));
+        self.devices_changed |= !effects.devices.is_empty();
+        self.changes.extend(effects.changes);
+        if effects.is_stale
+            && let Some(kernel) = &mut self.kernel
+        {
+            let now_ms = machine_ms();
+            let at_ms = kernel.not_before_ms.max(now_ms);
+            kernel.dump_at_ms.get_or_insert(at_ms);
+            reactor.serve_in(kernel.token, at_ms - now_ms);
+        }
+    }
+
+    /// Puts the routes of a dump in the place of the former ones.
+    fn replace(&mut self, routes: Routes) {
+        let old = std::mem::replace(&mut self.routes, routes);
+        let names = self.kernel.iter().flat_map(|k| k.mirror.names().cloned());
+        let names: Vec<Arc<str>> = names.chain(self.dummies.keys().map(|n| n.as_str().into())).collect();
+        names.iter().for_each(|name| self.refresh_device(name));
+        for (name, known) in &self.dummies {
+            for route in known.local_routes(name) {
+                // Refusals are counted.
+                let _ = self.routes.add_cached(&route, Place::Instead);
+            }
+        }
+        self.routes.adopt_user_routes(&old);
+        self.changes = vec![Change::Everything];
+        if old.len() > MANY_ROUTES {
+            drop_aside((old, self.shared.tables()));
+        }
+    }
+
+    /// Addresses and, except for loopback, Ethernet address of a device: a dummy's, or the kernel's.
+    fn device(&self, name: &str) -> Option<(Option<MacAddr>, &[InterfaceAddress])> {
+        if let Some(known) = self.dummies.get(name) {
+            return Some((Some(known.mac), &known.addresses));
+        }
+        let (link, addresses) = self.kernel.as_ref()?.mirror.device(name)?;
+        Some((link.mac.filter(|_| !link.is_loopback), addresses))
+    }
+
+    fn refresh_device(&mut self, name: &str) {
+        let addresses: Vec<_> = self.device(name).map(|(_, all)| all.to_vec()).unwrap_or_default();
+        self.changes.extend(self.routes.set_addresses(name, &addresses));
+    }
+
+    /// Follows addresses of dummies, new and removed ones included.
+    pub fn follow_dummies(&mut self, dummies: &DummyPorts) {
+        let all = dummies.all();
+        if !all.iter().map(Dummy::name).eq(self.dummies.keys().map(String::as_str)) {
+            let names: BTreeSet<&str> = all.iter().map(Dummy::name).collect();
+            let gone = self.dummies.keys().filter(|name| !names.contains(name.as_str()));
+            for name in gone.cloned().collect::<Vec<_>>() {
+                self.set_dummy(&name, None);
+            }
+        }
+        for dummy in all {
+            let changes = dummy.change_count();
+            let known = self.dummies.get(dummy.name());
+            if known.is_none_or(|k| k.changes != changes || !k.dummy.is_same(&dummy)) {
+                let addresses = dummy.addresses().into_iter();
+                let addresses = addresses.map(|(address, len)| InterfaceAddress { address, len }).collect();
+                let mac = MacAddr(dummy.mac());
+                let name = dummy.name().to_string();
+                self.set_dummy(&name, Some(KnownDummy { dummy, changes, mac, addresses }));
+            }
+        }
+    }
+
+    fn set_dummy(&mut self, name: &str, known: Option<KnownDummy>) {
+        let routes = |known: &Option<KnownDummy>| {
+            let all = known.iter().flat_map(|known| known.local_routes(name));
+            all.collect::<Vec<Route>>()
+        };
+        let new = routes(&known);
+        let old = match known {
+            Some(known) => self.dummies.insert(name.to_string(), known),
+            None => self.dummies.remove(name),
+        };
+        for route in routes(&old).iter().filter(|route| !new.contains(route)) {
+            self.changes.extend(self.routes.remove_cached(route));
+        }
+        for route in new {
+            self.changes.extend(self.routes.add_cached(&route, Place::Instead));
+        }
+        self.refresh_device(name);
+        self.devices_changed = true;
+    }
+
+    /// Sets the tunnel ports of all userspace datapaths. The first one of each protocol gets its packets.
+    pub fn set_tunnels(&mut self, tunnels: Vec<TunnelPort>) {
+        self.is_dirty |= self.listeners.set_tunnels(tunnels);
+        self.publish();
+    }
+
+    /// Publishes changes, if there are any.
+    fn publish(&mut self) {
+        if std::mem::take(&mut self.devices_changed) || !self.changes.is_empty() {
+            self.is_dirty |= self.listen() || !self.changes.is_empty();
+        }
+        if std::mem::take(&mut self.is_dirty) {
+            let changes = std::mem::take(&mut self.changes);
+            let tables = self.shared.tables();
+            self.shared.publish(tables.next(&self.routes, &self.listeners, &changes).into());
+        }
+    }
+
+    /// Listens on the addresses of the devices that have routes. Returns whether anything changed.
+    fn listen(&mut self) -> bool {
+        let routed = self.routes.routed_devices().map(|(name, _)| name.clone());
+        let mut wanted: BTreeMap<Arc<str>, Option<ListeningDevice>> = routed
+            .map(|name| {
+                let device = self.device(&name).and_then(|(mac, addresses)| {
+                    let addresses: Arc<[IpAddr]> = addresses.iter().map(|a| a.address).collect();
+                    Some(ListeningDevice { mac: mac?, addresses })
+                });
+                (name, device.filter(|d| !d.addresses.is_empty()))
+            })
+            .collect();
+        for (name, _) in self.listeners.devices() {
+            wanted.entry(name.clone()).or_insert(None);
+        }
+        let mut changed = false;
+        for (name, device) in wanted {
+            changed |= self.listeners.set_device(&name, device);
+        }
+        changed
+    }
+}
+
+impl Kernel {
+    fn open(reactor: &mut Reactor) -> Result<Kernel> {
+        let monitor = RouteMonitor::new()?;
+        let token = reactor.watch(monitor.fd())?;
+        Ok(Kernel {
+            monitor,
+            token,
+            mirror: Mirror::default(),
+            building: None,
+            is_ready: true,
+            dump_at_ms: None,
+            dump_began_ms: 0,
+            not_before_ms: 0,
+        })
+    }
+
+    /// Whether there is anything to read, or a dump is due.
+    fn is_due(&mut self, now_ms: u64, reactor: &mut Reactor) -> bool {
+        match self.dump_at_ms {
+            Some(at_ms) if at_ms <= now_ms => {
+                self.dump_at_ms = None;
+                self.monitor.dump_again();
+                true
+            }
+            // Woken early: by an event, whose turn served the timer's token too.
+            Some(at_ms) => {
+                reactor.serve_in(self.token, at_ms - now_ms);
+                self.is_ready
+            }
+            None => self.is_ready,
+        }
+    }
+
+    /// Reads nothing before that time.
+    fn wait(&mut self, until_ms: u64) {
+        self.is_ready = false;
+        self.dump_at_ms = Some(until_ms);
+        self.not_before_ms = until_ms;
+    }
+}
+
+impl KnownDummy {
+    /// The local routes of its addresses.
+    fn local_routes(&self, name: &str) -> impl Iterator<Item = Route> {
+        let device: Arc<str> = name.into();
+        self.addresses.iter().filter_map(move |a| {
+            Some(Route {
+                table: TABLE_LOCAL,
+                mark: 0,
+                prefix: Prefix::new(a.address, a.len)?,
+                origin: Origin::Cached,
+                is_local: true,
+                device: device.clone(),
+                gateway: None,
+                source: Some(a.address),
+                metric: 0,
+            })
+        })
+    }
+}
+
+/// Drops large tables on a thread of their own, once no reader holds them.
+fn drop_aside<T: Send + Sync + 'static>((old, published): (Routes, Arc<T>)) {
+    let work = move || {
+        // A translation takes far less than this.
+        for _ in 0..100 {
+            if Arc::strong_count(&published) == 1 {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        drop((published, old));
+    };
+    // Without a thread they are dropped here.
+    let _ = std::thread::Builder::new().name("reclaim".to_string()).spawn(work);
+}
+
+fn machine_ms() -> u64 {
+    sys::clock::machine_us() / 1000
+}

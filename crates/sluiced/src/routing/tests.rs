@@ -1,0 +1,168 @@
+//! Events of the kernel as changes of routes, and the owner of the tables with dummies.
+
+use super::mirror::{ADDRESSES_MAX, Effects, Mirror, RULES_MAX};
+use super::*;
+use netdev::DummyOptions;
+use netdev::link::LinkInfo;
+use netdev::route::{KernelRoute, KernelRule, RouteChange};
+use routing::text::{Shown, listeners, routes};
+use routing::{Carrier, Query};
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+fn link(ifindex: u32, name: &str) -> RouteEvent {
+    let mac = Some([2, 0, 0, 0, 0, ifindex as u8]);
+    RouteEvent::Link(LinkInfo { ifindex, name: name.to_string(), mac, admin_up: true, ..LinkInfo::default() })
+}
+
+fn down(ifindex: u32, name: &str) -> RouteEvent {
+    RouteEvent::Link(LinkInfo { ifindex, name: name.to_string(), ..LinkInfo::default() })
+}
+
+fn address(ifindex: u32, text: &str, is_removed: bool) -> RouteEvent {
+    let (address, len) = text.split_once('/').unwrap();
+    RouteEvent::Address { ifindex, address: ip(address), len: len.parse().unwrap(), is_removed }
+}
+
+fn route(table: u32, text: &str, ifindex: u32, gateway: &str) -> KernelRoute {
+    let (dst, len) = text.split_once('/').unwrap();
+    KernelRoute {
+        table,
+        is_local: table == TABLE_LOCAL,
+        dst: ip(dst),
+        len: len.parse().unwrap(),
+        ifindex,
+        gateway: (!gateway.is_empty()).then(|| ip(gateway)),
+        source: None,
+        mark: 0,
+        metric: 0,
+        is_partial: false,
+    }
+}
+
+fn added(route: KernelRoute) -> RouteEvent {
+    RouteEvent::Route { route, change: RouteChange::Prepended }
+}
+
+fn removed(route: KernelRoute) -> RouteEvent {
+    RouteEvent::Route { route, change: RouteChange::Removed }
+}
+
+fn rule(priority: u32, table: u32) -> RouteEvent {
+    let rule = KernelRule { priority, is_ipv4: true, from: None, invert: false, table };
+    RouteEvent::Rule { rule, is_removed: false }
+}
+
+#[test]
+fn single_changes_are_carried_out_and_others_lead_to_a_dump() {
+    let (mut mirror, mut routes) = (Mirror::default(), Routes::new());
+    let partial = KernelRoute { is_partial: true, ..route(254, "10.7.0.0/16", 3, "1.1.2.1") };
+    // Event, changes of routes, devices, and whether everything is read again.
+    for (what, event, changes, devices, is_stale) in [
+        ("a link", link(3, "br0"), 0, 1, false),
+        ("no change", link(3, "br0"), 0, 0, false),
+        ("an address", address(3, "1.1.2.88/24", false), 0, 1, false),
+        ("the same", address(3, "1.1.2.88/24", false), 0, 0, false),
+        ("a route", added(route(254, "1.1.2.0/24", 3, "")), 1, 0, false),
+        ("of no link", added(route(254, "1.1.3.0/24", 9, "")), 0, 0, false),
+        ("of an unused table", added(route(1000, "1.1.3.0/24", 3, "")), 0, 0, false),
+        ("with several hops", added(partial), 1, 0, true),
+        ("a removal", removed(route(254, "1.1.2.0/24", 3, "")), 1, 0, false),
+        ("an unknown removal", removed(route(254, "1.1.2.0/24", 3, "")), 0, 0, true),
+        ("a rule", rule(10, 1000), 0, 0, true),
+        ("of its table", added(route(1000, "1.1.3.0/24", 3, "")), 1, 0, false),
+        ("an address less", address(3, "1.1.2.88/24", true), 0, 1, true),
+        ("a link that goes down", down(3, "br0"), 0, 1, true),
+        ("another name", down(3, "br1"), 0, 2, true),
+        ("a link less", RouteEvent::LinkGone { ifindex: 3 }, 0, 1, true),
+    ] {
+        let mut effects = Effects::default();
+        mirror.apply(event, &mut routes, &mut effects);
+        let found = (effects.changes.len(), effects.devices.len(), effects.is_stale);
+        assert_eq!(found, (changes, devices, is_stale), "{what}");
+    }
+    assert!(mirror.device("br0").is_none() && mirror.names().next().is_none());
+}
+
+#[test]
+fn rules_and_addresses_are_bounded() {
+    let (mut mirror, mut routes, mut effects) = (Mirror::default(), Routes::new(), Effects::default());
+    mirror.apply(link(3, "br0"), &mut routes, &mut effects);
+    for n in 0..ADDRESSES_MAX as u32 + 2 {
+        let address = IpAddr::from((0x0a00_0000 + n).to_be_bytes());
+        let event = RouteEvent::Address { ifindex: 3, address, len: 8, is_removed: false };
+        mirror.apply(event, &mut routes, &mut effects);
+    }
+    for n in 0..RULES_MAX as u32 + 3 {
+        mirror.apply(rule(n, n + 1), &mut routes, &mut effects);
+    }
+    mirror.apply(RouteEvent::Complete, &mut routes, &mut effects);
+    assert_eq!(mirror.refused, 5);
+    assert_eq!(mirror.device("br0").unwrap().1.len(), ADDRESSES_MAX);
+    assert!(routes.rules().len() <= RULES_MAX + routing::standard_rules().len());
+}
+
+fn dummy(name: &str, mac: u8) -> Dummy {
+    let options = DummyOptions { mac: Some([2, 0, 0, 0, 0, mac]), n_rxq: 1, ..DummyOptions::default() };
+    netdev::Port::open_dummy(name, &options).unwrap().1
+}
+
+#[test]
+fn addresses_of_dummies_are_local_routes_and_listeners() {
+    let mut reactor = Reactor::new().unwrap();
+    let mut owner = Routing::start(false, &mut reactor).unwrap();
+    let ports = DummyPorts::default();
+    let br0 = dummy("br0", 7);
+    ports.insert("br0", br0.clone());
+    let port =
+        TunnelPort { name: "gre_sys".into(), number: flow::DpPort(4), carrier: Carrier::Gre, users: 1 };
+    owner.set_tunnels(vec![port]);
+    let _ = owner.run(&mut reactor, &ports);
+    let version = owner.shared().version();
+    let _ = owner.run(&mut reactor, &ports);
+    assert_eq!(owner.shared().version(), version, "nothing has changed");
+    br0.add_address(ip("1.1.2.88"), 24).unwrap();
+    let _ = owner.run(&mut reactor, &ports);
+    let user = Route { origin: Origin::User, is_local: false, table: 254, ..local("1.1.2.0/24", "br0") };
+    owner.add_user_route(&user, ip("1.1.2.92")).unwrap();
+    let tables = owner.shared().tables();
+    // As of OVS 3.5.4.
+    let expected = "Route Table:\n\
+        Cached: 1.1.2.0/24 dev br0 SRC 1.1.2.88 local\n\
+        User: 1.1.2.0/24 dev br0 SRC 1.1.2.88\n";
+    assert_eq!(routes(&tables.routes, Shown::Standard).as_deref(), Some(expected));
+    let listens =
+        "gre_sys (4) : eth(dst=02:00:00:00:00:07),eth_type(0x0800),ipv4(dst=1.1.2.88,proto=47,frag=no)\n";
+    assert_eq!(listeners(&tables.listeners, true), format!("Listening ports:\n{listens}"));
+    assert!(tables.version() > version);
+    // Another address of the device, then another device of that name, then none.
+    br0.set_mac([2; 6]);
+    let _ = owner.run(&mut reactor, &ports);
+    assert!(listeners(owner.listeners(), true).contains("02:02:02:02:02:02"));
+    ports.insert("br0", dummy("br0", 8));
+    let _ = owner.run(&mut reactor, &ports);
+    assert_eq!(listeners(owner.listeners(), true), "Listening ports:\n");
+    let query = Query { mark: 0, dst: ip("1.1.2.92"), src: None };
+    assert!(owner.routes().lookup(&query).is_some_and(|hop| !hop.is_local), "the one by command stays");
+    ports.remove("br0");
+    let _ = owner.run(&mut reactor, &ports);
+    assert!(owner.remove_user_route(254, 0, user.prefix) && owner.routes().is_empty());
+    assert_eq!(owner.listeners().devices().count(), 0);
+}
+
+fn local(prefix: &str, device: &str) -> Route {
+    let (address, len) = prefix.split_once('/').unwrap();
+    Route {
+        table: TABLE_LOCAL,
+        mark: 0,
+        prefix: Prefix::new(ip(address), len.parse().unwrap()).unwrap(),
+        origin: Origin::Cached,
+        is_local: true,
+        device: device.into(),
+        gateway: None,
+        source: None,
+        metric: 0,
+    }
+}
