@@ -154,6 +154,9 @@ impl Datapath for UserspaceDatapath {
 
     fn port_add(&self, spec: &PortSpec) -> Result<DpPort, DpifError> {
         let s = &mut *lock(&self.pool.state);
+        if let Some(joined) = s.ports.join_tunnel(spec) {
+            return joined;
+        }
         let number = s.ports.number_for(spec, self.pool.dummy)?;
         // Commands find dummies by name, so it is unique in the process, as names of devices are.
         let is_dummy = matches!(spec.options, PortOptions::Dummy(_));
@@ -194,6 +197,7 @@ impl Datapath for UserspaceDatapath {
             bare,
             upcalls,
             spec: spec.clone(),
+            users: 1,
             queues: queues.len() as u16,
             affinity: Default::default(),
             retired: PortStats::default(),
@@ -208,6 +212,9 @@ impl Datapath for UserspaceDatapath {
 
     fn port_del(&self, port: DpPort) -> Result<(), DpifError> {
         let s = &mut *lock(&self.pool.state);
+        if s.ports.leave_tunnel(port) {
+            return Ok(());
+        }
         let counted = self.pool.port_stats(s, port).ok_or(DpifError::NotFound("port"))?;
         s.removed.add(&counted);
         let mut parts =

@@ -29,6 +29,8 @@ pub(crate) struct OpenPort {
     pub(crate) upcalls: Arc<PortQueues>,
     /// Its configuration.
     pub(crate) spec: PortSpec,
+    /// Tunnels that share it; 1 for others.
+    pub(crate) users: usize,
     /// Receive queues that threads poll, numbered from 0.
     pub(crate) queues: u16,
     /// Pinned ones among them.
@@ -62,6 +64,28 @@ impl Ports {
             .chain(others)
             .find(usable)
             .ok_or(DpifError::Full("the port table of the datapath"))
+    }
+
+    /// A further tunnel of a port, by its name; `None`: there is no such port.
+    ///
+    /// # Errors
+    /// Its options differ.
+    pub(crate) fn join_tunnel(&mut self, spec: &PortSpec) -> Option<Result<DpPort, DpifError>> {
+        let wanted = spec.options.tunnel()?;
+        let port = self.0.values_mut().find(|p| p.info.name == spec.name)?;
+        if port.spec.options.tunnel() != Some(wanted) {
+            return Some(Err(DpifError::Device(format!("{} is in use with other options", spec.name))));
+        }
+        port.users += 1;
+        Some(Ok(port.info.number))
+    }
+
+    /// Whether other tunnels still use a port after one left.
+    pub(crate) fn leave_tunnel(&mut self, port: DpPort) -> bool {
+        self.get_mut(port).is_some_and(|port| {
+            port.users -= 1;
+            port.users > 0
+        })
     }
 
     pub(crate) fn get(&self, port: DpPort) -> Option<&OpenPort> {

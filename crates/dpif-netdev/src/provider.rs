@@ -1,7 +1,7 @@
 //! [`Provider`] of the userspace datapath.
 
 use super::{UPCALLS_AT_ONCE, UserspaceDatapath};
-use dpif::{FlowOffloads, OpBatch, PmdStats, PmdThreads, PortSpec, PortStats, Provider, UpcallReceiver};
+use dpif::{EgressPorts, FlowOffloads, OpBatch, PmdStats, PmdThreads, PortSpec, PortStats, Provider, UpcallReceiver, UserspaceTunnels};
 use flow::DpPort;
 use std::io;
 use sync::lock;
@@ -77,11 +77,21 @@ impl Provider for UserspaceDatapath {
         }
     }
 
+    fn tunnels(&self) -> Option<&dyn UserspaceTunnels> {
+        Some(self)
+    }
+
     fn offload(&self) -> Option<&dyn FlowOffloads> {
         Some(&self.pool)
     }
 
     fn pmd_threads(&self) -> Option<&dyn PmdThreads> {
         Some(&self.pool)
+    }
+}
+
+impl UserspaceTunnels for UserspaceDatapath {
+    fn set_egress_ports(&self, ports: EgressPorts) {
+        self.pool.factory.shared.set_egress_ports(ports);
     }
 }

@@ -49,7 +49,7 @@ pub use port::{
     TunnelKind, TunnelPort, XdpMode,
 };
 pub use provider::{
-    InlineHandler, LookupMasks, PmdThreads, Provider, UpcallReceiver, UpcallSockets, Waker,
+    InlineHandler, LookupMasks, PmdThreads, Provider, UpcallReceiver, UpcallSockets, UserspaceTunnels, Waker,
     usual_revalidators,
 };
 pub use stats::{DeviceStats, Drops, PmdStats, PortStats, XlateDrops, add_each};

@@ -1,13 +1,13 @@
 //! [`Provider`]: a datapath as the daemon runs it, beside [`Datapath`] with its operations: handlers, devices of ports, housekeeping.
 //!
 //! Implemented by `dpif-netdev` and `dpif-netlink`. A feature missing in one of them is a capability: a method with
-//! a default, or a separate trait behind an `Option` ([`PmdThreads`], [`FlowOffloads`], [`Connections`]). Callers never ask which of
+//! a default, or a separate trait behind an `Option` ([`PmdThreads`], [`FlowOffloads`], [`UserspaceTunnels`], [`Connections`]). Callers never ask which of
 //! the two it is.
 
 use crate::drr::BATCH_MAX_UPCALLS;
 use crate::offload::FlowOffloads;
 use crate::ops::{Datapath, DpifError, DpifOp, OpBatch, OpResult};
-use crate::port::{PortOptions, PortSpec};
+use crate::port::{EgressPorts, PortOptions, PortSpec};
 use crate::stats::{PmdStats, PortStats};
 use crate::threads::{Numa, PerfLog, PerfQuery, QueueInfo, RxqAffinity, ThreadInfo, ThreadPlan};
 use crate::upcall::Upcalls;
@@ -15,6 +15,12 @@ use flow::{DpPort, Ufid};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// Tunnels whose headers actions push and pop.
+pub trait UserspaceTunnels {
+    /// Sets the range of their UDP source ports.
+    fn set_egress_ports(&self, ports: EgressPorts);
+}
 
 /// Wakes a waiting thread.
 pub type Waker = Arc<dyn Fn() + Send + Sync>;
@@ -106,6 +112,11 @@ pub trait Provider: Datapath {
 
     /// Its forwarding threads; `None`: no separate ones.
     fn pmd_threads(&self) -> Option<&dyn PmdThreads> {
+        None
+    }
+
+    /// Tunnels whose headers actions push and pop; `None`: its ports do that.
+    fn tunnels(&self) -> Option<&dyn UserspaceTunnels> {
         None
     }
 

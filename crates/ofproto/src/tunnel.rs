@@ -295,6 +295,11 @@ impl Place {
 pub struct TunnelPorts(Arc<BTreeMap<Place, (BridgeId, OfPort)>>);
 
 impl TunnelPorts {
+    /// Whether both are one value.
+    pub fn is_same(&self, other: &TunnelPorts) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

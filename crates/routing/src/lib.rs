@@ -19,7 +19,6 @@ mod neighbours;
 mod prefix;
 mod routes;
 mod rules;
-mod shared;
 mod snoop;
 pub mod text;
 mod trie;
@@ -31,7 +30,6 @@ pub use routes::{
     Change, Hop, InterfaceAddress, Origin, Place, Query, ROUTES_MAX, Route, RouteError, Routes, ShownRoute,
 };
 pub use rules::{Rule, TABLE_DEFAULT, TABLE_LOCAL, TABLE_MAIN, is_standard_table, standard_rules};
-pub use shared::{EGRESS_PORTS_DEFAULT, LOG_MAX, RoutingTables, Shared};
 pub use snoop::{Snooped, snoop};
 
 #[cfg(test)]

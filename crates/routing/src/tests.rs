@@ -4,7 +4,6 @@ mod listeners;
 mod neighbours;
 mod routes;
 mod rules;
-mod shared;
 mod snoop;
 
 use crate::Prefix;

@@ -160,7 +160,7 @@ pub(crate) fn totals(daemon: &Daemon) -> Totals {
         ("mac_learning_expired", macs(|s| s.expired)),
         ("mac_learning_learned", macs(|s| s.learned)),
         ("mac_learning_moved", macs(|s| s.moved)),
-        ("neighbour_refused", daemon.routing.shared().neighbours().refused()),
+        ("neighbour_refused", daemon.routing.neighbours().refused()),
         ("route_refused", daemon.routing.refused()),
         ("route_table_dump", daemon.routing.dumps),
         ("netdev_received", sum.received),

@@ -274,6 +274,7 @@ impl Daemon {
             next = next.and(self.switch.run(&mut self.db, &mut self.reactor));
             let dummies = self.switch.instances().dummy_ports();
             next = next.and(self.routing.run(&mut self.reactor, dummies));
+            self.switch.follow_routing(&mut self.routing);
             next = next.and(self.db.run(&mut self.reactor));
             if self.switch.is_ready(&self.db)
                 && let Some(detached) = detached.take()
@@ -355,6 +356,7 @@ impl Daemon {
     fn command(&mut self, request: Request) {
         log::debug!(target: "unixctl", "received request {}{:?}", request.command, request.args);
         let answer = appctl::run(self, &request);
+        self.switch.follow_routing(&mut self.routing);
         if let Some(wait) = answer_now(&mut self.unixctl, &request, answer, &mut self.reactor) {
             self.waiting.push((request, wait));
         }

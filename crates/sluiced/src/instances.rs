@@ -21,6 +21,7 @@ use netdev::dummy::DummyPorts;
 use ofproto::backer::Backer;
 use ofproto::ports::BridgeId;
 use ofproto::revalidate::RevalidatorStats;
+use ofproto::tunnel::TunnelPorts;
 use ofproto::view::BridgeView;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -47,6 +48,10 @@ pub struct Instance {
     handlers: Option<u32>,
     seen_epoch: u64,
     zones: Zones,
+    /// Its tunnels, as last reported.
+    pub(crate) tunnels: TunnelPorts,
+    /// It follows routes and neighbours.
+    pub(crate) is_routed: bool,
 }
 
 impl Instance {
@@ -91,6 +96,8 @@ impl Instance {
             handlers: None,
             seen_epoch: 0,
             zones,
+            tunnels: TunnelPorts::default(),
+            is_routed: false,
         })
     }
 
@@ -377,6 +384,10 @@ impl Instances {
         let mut all: Vec<_> = self.by_type.values().chain(self.separate.values()).collect();
         all.sort_by_key(|i| i.name());
         all
+    }
+
+    pub(crate) fn bridged_mut(&mut self) -> impl Iterator<Item = &mut Instance> {
+        self.by_type.values_mut()
     }
 
     fn all_mut(&mut self) -> impl Iterator<Item = &mut Instance> {

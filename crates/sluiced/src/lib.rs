@@ -36,6 +36,7 @@ pub mod switch;
 mod tests;
 #[cfg(test)]
 mod tracker;
+mod tunnels;
 pub mod turn;
 pub mod unixctl;
 mod zones;

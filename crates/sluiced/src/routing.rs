@@ -15,17 +15,20 @@ use crate::turn::Turn;
 use anyhow::{Context as _, Result};
 use flow::MacAddr;
 use mio::Token;
+use dpif::EgressPorts;
 use mirror::{Effects, Mirror};
 use netdev::dummy::{Dummy, DummyPorts};
 use netdev::route::{RouteEvent, RouteMonitor};
+use ofproto::native::NativeTunnels;
 use routing::{
     Change, InterfaceAddress, Listeners, ListeningDevice, Origin, Place, Prefix, Route, RouteError, Routes,
-    Shared, TABLE_LOCAL, TunnelPort,
+    Neighbours, TABLE_LOCAL, TunnelPort,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use sync::{Mutex, MutexGuard, lock};
 
 /// Datagrams of the kernel per turn, of up to some hundred routes each.
 const DATAGRAMS_PER_TURN: usize = 16;
@@ -38,6 +41,8 @@ const DUMP_PAUSE_FACTOR: u64 = 20;
 const RETRY_MS: u64 = 1000;
 /// Routes beyond which another thread drops old tables: that takes some milliseconds.
 const MANY_ROUTES: usize = 10_000;
+/// Time after which no translation reads a former view.
+const HELD_BY_VIEWS: Duration = Duration::from_secs(1);
 
 /// The kernel's tables.
 struct Kernel {
@@ -61,18 +66,31 @@ struct KnownDummy {
     addresses: Vec<InterfaceAddress>,
 }
 
+/// Changes of what translations read.
+pub struct RoutingUpdate {
+    /// Of routes.
+    pub routes: Vec<Change>,
+    /// Listeners or settings changed.
+    pub others: bool,
+    /// Neighbours set by command, by bridge; `None`: several changed.
+    pub neighbours: Vec<Option<(String, IpAddr)>>,
+}
+
 /// See the module.
 pub struct Routing {
-    shared: Arc<Shared>,
+    neighbours: Arc<Mutex<Neighbours>>,
+    /// Neighbours that were set by command; `None`: several changed.
+    neighbours_changed: Vec<Option<(String, IpAddr)>>,
+    egress_ports: EgressPorts,
     kernel: Option<Kernel>,
     dummies: BTreeMap<String, KnownDummy>,
     routes: Routes,
     listeners: Listeners,
-    /// Changes of routes that are not published yet.
+    /// Changes of routes since the last update.
     changes: Vec<Change>,
     /// Devices may have other addresses or routes than the listeners.
     devices_changed: bool,
-    /// There is something to publish.
+    /// Listeners or settings changed since the last update.
     is_dirty: bool,
     /// Complete dumps.
     pub dumps: u64,
@@ -85,18 +103,18 @@ impl Routing {
     /// There are no random numbers.
     pub fn start(follow_kernel: bool, reactor: &mut Reactor) -> Result<Routing> {
         let seed = sys::random::u64().context("no random numbers")?;
-        let shared = Arc::new(Shared::new(seed));
-        let tables = shared.tables();
         let mut routing = Routing {
             kernel: None,
             dummies: BTreeMap::new(),
-            routes: tables.routes.clone(),
-            listeners: tables.listeners.clone(),
+            routes: Routes::new(),
+            listeners: Listeners::new(seed),
+            neighbours: Arc::default(),
+            neighbours_changed: Vec::new(),
+            egress_ports: EgressPorts::default(),
             changes: Vec::new(),
             devices_changed: false,
             is_dirty: false,
             dumps: 0,
-            shared,
         };
         if follow_kernel {
             match Kernel::open(reactor) {
@@ -107,14 +125,54 @@ impl Routing {
             }
             let until_ms = machine_ms() + FIRST_DUMP_MS;
             while routing.dumps == 0 && machine_ms() < until_ms && routing.follow(reactor) {}
-            routing.publish();
         }
         Ok(routing)
     }
 
-    /// What translation reads.
-    pub fn shared(&self) -> &Arc<Shared> {
-        &self.shared
+    /// The neighbours. Hold the lock for single operations.
+    pub fn neighbours(&self) -> MutexGuard<'_, Neighbours> {
+        lock(&self.neighbours)
+    }
+
+    /// Sets a neighbour.
+    pub fn set_neighbour(&mut self, bridge: &str, ip: IpAddr, mac: MacAddr) {
+        if self.neighbours().set(sys::clock::monotonic_ms(), bridge, ip, mac) {
+            self.neighbours_changed.push(Some((bridge.to_string(), ip)));
+        }
+    }
+
+    /// Forgets all neighbours.
+    pub fn flush_neighbours(&mut self) {
+        if self.neighbours().flush(None) {
+            self.neighbours_changed.push(None);
+        }
+    }
+
+    /// UDP source ports of tunnels.
+    pub fn egress_ports(&self) -> EgressPorts {
+        self.egress_ports
+    }
+
+    /// Sets them.
+    pub fn set_egress_ports(&mut self, ports: EgressPorts) {
+        self.is_dirty |= self.egress_ports != ports;
+        self.egress_ports = ports;
+    }
+
+    /// What translations read, and datapaths.
+    pub fn state(&self) -> (NativeTunnels, EgressPorts) {
+        let (routes, listeners) = (self.routes.clone(), self.listeners.clone());
+        (NativeTunnels { routes, listeners, neighbours: self.neighbours.clone() }, self.egress_ports)
+    }
+
+    /// Changes since the last call.
+    pub fn take_update(&mut self) -> RoutingUpdate {
+        if std::mem::take(&mut self.devices_changed) || !self.changes.is_empty() {
+            self.is_dirty |= self.listen();
+        }
+        let routes = std::mem::take(&mut self.changes);
+        let others = std::mem::take(&mut self.is_dirty);
+        RoutingUpdate { routes, others, neighbours: std::mem::take(&mut self.neighbours_changed) }
     }
 
     /// The routes.
@@ -143,16 +201,17 @@ impl Routing {
         }
     }
 
-    /// Follows kernel and dummies, removes expired neighbours, and publishes changes.
+    /// Follows kernel and dummies, and removes expired neighbours.
     pub fn run(&mut self, reactor: &mut Reactor, dummies: &DummyPorts) -> Turn {
         let more = self.follow(reactor);
         self.follow_dummies(dummies);
-        let next_ms = {
-            let mut neighbours = self.shared.neighbours();
-            neighbours.expire(sys::clock::monotonic_ms());
-            neighbours.next_expiry_ms()
+        let (expired, next_ms) = {
+            let mut neighbours = self.neighbours();
+            (neighbours.expire(sys::clock::monotonic_ms()), neighbours.next_expiry_ms())
         };
-        self.publish();
+        if expired {
+            self.neighbours_changed.push(None);
+        }
         Turn::more_if(more).and(Turn::from(next_ms))
     }
 
@@ -163,7 +222,6 @@ impl Routing {
     pub fn add_user_route(&mut self, route: &Route, destination: IpAddr) -> Result<(), RouteError> {
         let change = self.routes.add_user(route, destination)?;
         self.changes.push(change);
-        self.publish();
         Ok(())
     }
 
@@ -171,7 +229,6 @@ impl Routing {
     pub fn remove_user_route(&mut self, table: u32, mark: u32, prefix: Prefix) -> bool {
         let change = self.routes.remove_user(table, mark, prefix);
         self.changes.extend(change);
-        self.publish();
         change.is_some()
     }
 
@@ -254,7 +311,7 @@ impl Routing {
         self.routes.adopt_user_routes(&old);
         self.changes = vec![Change::Everything];
         if old.len() > MANY_ROUTES {
-            drop_aside((old, self.shared.tables()));
+            drop_aside(old);
         }
     }
 
@@ -318,19 +375,6 @@ impl Routing {
     /// Sets the tunnel ports of all userspace datapaths. The first one of each protocol gets its packets.
     pub fn set_tunnels(&mut self, tunnels: Vec<TunnelPort>) {
         self.is_dirty |= self.listeners.set_tunnels(tunnels);
-        self.publish();
-    }
-
-    /// Publishes changes, if there are any.
-    fn publish(&mut self) {
-        if std::mem::take(&mut self.devices_changed) || !self.changes.is_empty() {
-            self.is_dirty |= self.listen() || !self.changes.is_empty();
-        }
-        if std::mem::take(&mut self.is_dirty) {
-            let changes = std::mem::take(&mut self.changes);
-            let tables = self.shared.tables();
-            self.shared.publish(tables.next(&self.routes, &self.listeners, &changes).into());
-        }
     }
 
     /// Listens on the addresses of the devices that have routes. Returns whether anything changed.
@@ -417,17 +461,11 @@ impl KnownDummy {
     }
 }
 
-/// Drops large tables on a thread of their own, once no reader holds them.
-fn drop_aside<T: Send + Sync + 'static>((old, published): (Routes, Arc<T>)) {
+/// Drops large tables on a thread of their own, once views that hold them are gone.
+fn drop_aside(old: Routes) {
     let work = move || {
-        // A translation takes far less than this.
-        for _ in 0..100 {
-            if Arc::strong_count(&published) == 1 {
-                break;
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        drop((published, old));
+        std::thread::sleep(HELD_BY_VIEWS);
+        drop(old);
     };
     // Without a thread they are dropped here.
     let _ = std::thread::Builder::new().name("reclaim".to_string()).spawn(work);

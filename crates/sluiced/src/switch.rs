@@ -11,6 +11,7 @@ use super::instances::{Instance, Instances, Settings};
 use super::next_hops::NextHops;
 use super::openflow::OpenFlow;
 use super::reactor::Reactor;
+use super::routing::Routing;
 use super::turn::{Turn, in_steps};
 use crate::slowpath::Wake;
 use anyhow::{Context, Result};
@@ -197,6 +198,11 @@ impl Switch {
     pub fn is_ready(&self, db: &Db) -> bool {
         let waiting = db.client_ref().lock_state() == LockState::Waiting;
         self.applied_once || waiting && db.client_ref().state() == ClientState::Ready && self.waited_for_lock
+    }
+
+    /// Has datapaths follow routes, neighbours and local addresses.
+    pub fn follow_routing(&mut self, routing: &mut Routing) {
+        self.instances.follow_routing(routing);
     }
 
     /// Follows the database and the system, serves controllers and ports without a thread, and writes back.

@@ -7,6 +7,7 @@ use super::{Answer, Wait};
 use crate::daemon::Daemon;
 use flow::MacAddr;
 use flow::text::{ParseError, parse_ipv4, parse_masked_address};
+use dpif::EgressPorts;
 use routing::text::{self, Shown};
 use routing::{AGING_MAX_S, Origin, Prefix, Query, Route, TABLE_MAIN};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -192,28 +193,28 @@ pub(super) fn show(daemon: &mut Daemon, args: &[String]) -> Answer {
 
 /// `BRIDGE ADDRESS MAC`
 pub(super) fn set_neighbour(daemon: &mut Daemon, args: &[String]) -> Answer {
-    let set = || {
+    let mut set = || {
         let [bridge, ip, mac] = args else { return Err("bad IP address") };
         let ip = gateway(ip, !ip.contains(':')).ok_or("bad IP address")?;
         let mac = MacAddr::parse(mac).ok_or("bad MAC address")?;
-        daemon.routing.shared().neighbours().set(sys::clock::monotonic_ms(), bridge, ip, mac);
+        daemon.routing.set_neighbour(bridge, ip, mac);
         Ok("OK".to_string())
     };
     Answer::Now(set().map_err(str::to_string))
 }
 
 pub(super) fn neighbours(daemon: &mut Daemon, _: &[String]) -> Answer {
-    text::neighbours(&daemon.routing.shared().neighbours(), sys::clock::monotonic_ms()).into()
+    text::neighbours(&daemon.routing.neighbours(), sys::clock::monotonic_ms()).into()
 }
 
 pub(super) fn flush_neighbours(daemon: &mut Daemon, _: &[String]) -> Answer {
-    daemon.routing.shared().neighbours().flush(None);
+    daemon.routing.flush_neighbours();
     "OK".to_string().into()
 }
 
 /// `[SECONDS]`
 pub(super) fn aging(daemon: &mut Daemon, args: &[String]) -> Answer {
-    let mut neighbours = daemon.routing.shared().neighbours();
+    let mut neighbours = daemon.routing.neighbours();
     let Some(arg) = args.first() else {
         return (neighbours.aging_ms() / 1000).to_string().into();
     };
@@ -234,19 +235,18 @@ pub(super) fn listeners(daemon: &mut Daemon, args: &[String]) -> Answer {
 
 /// `[LOWEST HIGHEST]`
 pub(super) fn egress_ports(daemon: &mut Daemon, args: &[String]) -> Answer {
-    let shared = daemon.routing.shared();
     let port = |arg: &str| u16::try_from(atoi(arg)).ok().filter(|port| *port != 0);
     let text = match args {
         [low, high] => match (port(low), port(high)) {
             (None, _) => "Invalid min.".to_string(),
             (_, None) => "Invalid max.".to_string(),
             (Some(low), Some(high)) => {
-                shared.set_egress_ports(low, high);
+                daemon.routing.set_egress_ports(EgressPorts::new(low.min(high), low.max(high)).unwrap_or_default());
                 "OK".to_string()
             }
         },
         _ => {
-            let (low, high) = shared.egress_ports();
+            let (low, high) = daemon.routing.egress_ports().range();
             format!("Tunnel UDP source port range: {low}-{high}\n")
         }
     };

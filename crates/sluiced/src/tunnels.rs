@@ -1,0 +1,80 @@
+//! Tunnels of userspace datapaths: their ports listen ([`Routing`]), and translation follows routes and neighbours.
+
+use crate::instances::{Instance, Instances};
+use crate::routing::{Routing, RoutingUpdate};
+use dpif::TunnelKind;
+use ofproto::tunnel::TunnelConfig;
+use routing::{Carrier, TunnelPort};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+impl Instances {
+    /// Has the userspace datapaths follow routes, neighbours and local addresses.
+    pub fn follow_routing(&mut self, routing: &mut Routing) {
+        // No short circuit: each remembers its tunnels.
+        let changed = self.with_tunnels().fold(false, |changed, i| i.tunnels_changed() | changed);
+        if changed {
+            routing.set_tunnels(self.iter().filter(|i| i.datapath.tunnels().is_some()).flat_map(listeners).collect());
+        }
+        let update = routing.take_update();
+        for instance in self.with_tunnels() {
+            instance.follow(routing, &update);
+        }
+    }
+
+    fn with_tunnels(&mut self) -> impl Iterator<Item = &mut Instance> {
+        self.bridged_mut().filter(|i| i.datapath.tunnels().is_some())
+    }
+}
+
+impl Instance {
+    fn tunnels_changed(&mut self) -> bool {
+        let now = &self.backer.view().tunnels;
+        !now.is_same(&std::mem::replace(&mut self.tunnels, now.clone()))
+    }
+
+    fn follow(&mut self, routing: &Routing, update: &RoutingUpdate) {
+        let is_new = !std::mem::replace(&mut self.is_routed, true);
+        if is_new || update.others || !update.routes.is_empty() {
+            let (state, egress_ports) = routing.state();
+            self.backer.set_native(state, (!is_new && !update.others).then_some(&update.routes));
+            if let Some(tunnels) = self.datapath.tunnels() {
+                tunnels.set_egress_ports(egress_ports);
+            }
+        }
+        for changed in &update.neighbours {
+            self.neighbour_changed(changed.as_ref());
+        }
+    }
+
+    fn neighbour_changed(&self, changed: Option<&(String, IpAddr)>) {
+        let Some((bridge, ip)) = changed else { return self.backer.bump_epoch() };
+        if let Some(bridge) = self.backer.view().bridge_by_name(bridge) {
+            self.backer.neighbour_changed(bridge.id, Some(*ip));
+        }
+    }
+}
+
+/// The tunnel ports of a datapath, with the number of tunnels of each.
+fn listeners(instance: &Instance) -> Vec<TunnelPort> {
+    let mut all = BTreeMap::new();
+    let view = instance.backer.view();
+    let ports = view.bridges.values().flat_map(|b| b.ports.ports.values());
+    for (config, number) in ports.filter_map(|p| Some((p.tunnel.as_ref()?, p.dp_port?))) {
+        let listener = || TunnelPort {
+            name: config.device().into(),
+            number,
+            carrier: carrier(config),
+            users: 0,
+        };
+        all.entry(number).or_insert_with(listener).users += 1;
+    }
+    all.into_values().collect()
+}
+
+fn carrier(config: &TunnelConfig) -> Carrier {
+    match config.kind {
+        TunnelKind::Vxlan | TunnelKind::Geneve => Carrier::Udp(config.dst_port),
+        TunnelKind::Gre => Carrier::Gre,
+    }
+}
