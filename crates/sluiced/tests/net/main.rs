@@ -28,6 +28,7 @@ mod links;
 mod loops;
 mod openflow;
 mod port_types;
+mod overlays;
 mod ports;
 mod slowpath;
 mod soak;

@@ -1,0 +1,135 @@
+//! Tunnels on the userspace datapath: hosts behind `br-int`, an underlay behind `br-phy`, whose device has the outer
+//! addresses. Partners: the kernel's tunnel devices, Open vSwitch, and another Sluice.
+
+use testkit::{
+    Daemon, DaemonSpec, Host, Iperf3Options, Netns, RunDir, Topology, require_netns, require_programs, wait_for,
+};
+
+use crate::helpers::{
+    LIMIT, appctl, ping_all, require_userspace, serving, vsctl, wait_until,
+};
+
+/// What the outer headers leave of 1500 bytes.
+const INNER_MTU: u32 = 1430;
+const HERE: &str = "172.16.0.1";
+const THERE: &str = "172.16.0.2";
+const HERE6: &str = "fd01::1";
+const THERE6: &str = "fd01::2";
+
+/// A switch with one host, 10.0.0.1, and a remote machine on the underlay.
+struct Lab {
+    net: Topology,
+    daemon: Daemon,
+    _dir: RunDir,
+}
+
+/// The lines that make both bridges: `br-int` with the host's port, `br-phy` with that of the underlay.
+fn bridges(host: &Host, far: &Host, datapath: &str) -> String {
+    format!(
+        "add-br br-phy -- set Bridge br-phy datapath_type={datapath} -- add-port br-phy {} \
+         -- add-br br-int -- set Bridge br-int datapath_type={datapath} -- add-port br-int {}",
+        far.port, host.port
+    )
+}
+
+/// Gives the device of `br-phy` its addresses, and its host MAC address to tests that need it.
+fn address(switch: &Netns, addresses: [&str; 2]) {
+    wait_for(LIMIT, "the device of br-phy", || switch.ip("link show dev br-phy").is_ok()).unwrap();
+    switch.up("br-phy").unwrap();
+    switch.add_addr("br-phy", &format!("{}/24", addresses[0])).unwrap();
+    switch.add_addr("br-phy", &format!("{}/64", addresses[1])).unwrap();
+}
+
+impl Lab {
+    fn new(tag: &str) -> Lab {
+        let net = Topology::new(2).unwrap();
+        let dir = RunDir::new(tag).unwrap();
+        let daemon = serving(&spec(&net.switch, &dir));
+        let far = &net.hosts[1];
+        far.netns.ip(&format!("addr flush dev {}", far.dev)).unwrap();
+        far.netns.add_addr(&far.dev, &format!("{THERE}/24")).unwrap();
+        far.netns.add_addr(&far.dev, &format!("{THERE6}/64")).unwrap();
+        vsctl(&daemon, &bridges(&net.hosts[0], far, "netdev"));
+        address(&net.switch, [HERE, HERE6]);
+        testkit::reachable(&far.netns, HERE.parse().unwrap(), LIMIT).unwrap();
+        testkit::reachable(&far.netns, HERE6.parse().unwrap(), LIMIT).unwrap();
+        net.hosts[0].netns.ip(&format!("link set dev {} mtu {INNER_MTU}", net.hosts[0].dev)).unwrap();
+        Lab { net, daemon, _dir: dir }
+    }
+
+    fn host(&self) -> &Host {
+        &self.net.hosts[0]
+    }
+
+    fn far(&self) -> &Host {
+        &self.net.hosts[1]
+    }
+
+    /// Creates a tunnel device on the remote machine, with this inner address.
+    fn device(&self, kind: &str, address: &str) {
+        let far = &self.far().netns;
+        // Its neighbours keep the address of a former device.
+        far.ip(&format!("link add t0 address 02:00:00:00:00:77 type {kind}")).unwrap();
+        far.add_addr("t0", address).unwrap();
+        far.ip(&format!("link set dev t0 mtu {INNER_MTU}")).unwrap();
+        far.up("t0").unwrap();
+    }
+}
+
+fn tunnel(name: &str, kind: &str, options: &str) -> String {
+    let options: String = options.split(',').map(|o| format!(" options:{o}")).collect();
+    format!("add-port br-int {name} -- set Interface {name} type={kind}{options}")
+}
+
+fn spec(netns: &Netns, dir: &RunDir) -> DaemonSpec {
+    crate::helpers::spec(netns).rundir(dir)
+}
+
+/// TCP in both directions, in large segments.
+fn streams(from: &Host, to: &Host, address: &str) {
+    let _server = testkit::iperf3_server(&to.netns, 5201).unwrap();
+    for more in [vec![], vec!["-R".to_string()]] {
+        let options = Iperf3Options { time_s: 1, more, ..Iperf3Options::default() };
+        let report = testkit::iperf3_client(&from.netns, address.parse().unwrap(), &options).unwrap();
+        println!("{address}: {:.0} Mbit/s", report.received_bps / 1e6);
+        assert!(report.received_bps > 1e6, "{report:?}");
+    }
+}
+
+#[test]
+fn the_kernels_vxlan_device_is_a_partner() {
+    require_netns!();
+    require_userspace!("tunnels of the userspace datapath");
+    require_programs!("ovs-vsctl", "ovs-appctl", "iperf3");
+    let lab = Lab::new("overlay");
+    let (host, far) = (lab.host(), lab.far());
+    for (device, options) in [
+        (format!("vxlan id 5 remote {HERE} local {THERE} dstport 4789"), format!("remote_ip={THERE},key=5")),
+        (
+            format!("vxlan id 5 remote {HERE} local {THERE} dstport 8472 udpcsum"),
+            format!("remote_ip={THERE},key=5,dst_port=8472,csum=true"),
+        ),
+        (format!("vxlan id 5 remote {HERE6} local {THERE6} dstport 4789"), format!("remote_ip={THERE6},key=5")),
+        (
+            format!("vxlan id 5 remote {HERE} local {THERE} dstport 4790 gbp"),
+            format!("remote_ip={THERE},key=5,dst_port=4790,exts=gbp"),
+        ),
+    ] {
+        println!("{options}");
+        lab.device(&device, "10.0.0.2/16");
+        vsctl(&lab.daemon, &tunnel("tun", "vxlan", &options));
+        assert_eq!(vsctl(&lab.daemon, "get Interface tun error"), "[]");
+        ping_all(&host.netns, [10, 0, 0, 2].into(), 10);
+        ping_all(&far.netns, [10, 0, 0, 1].into(), 10);
+        // Tunnels have no device, so the translation counts their packets.
+        wait_until(&lab.daemon, "Interface tun statistics:rx_packets>=20 statistics:tx_packets>=20");
+        let flows = appctl(&lab.daemon, "dpctl/dump-flows");
+        assert!(flows.contains("tnl_push(") && flows.contains("tnl_pop("), "{flows}");
+        streams(host, far, "10.0.0.2");
+        vsctl(&lab.daemon, "del-port tun");
+        far.netns.ip("link del t0").unwrap();
+    }
+    assert_eq!(appctl(&lab.daemon, "tnl/ports/show"), "Listening ports:\n");
+    let lost = appctl(&lab.daemon, "coverage/show");
+    assert!(!lost.contains("datapath_drop_tunnel_push_error"), "{lost}");
+}
