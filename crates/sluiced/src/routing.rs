@@ -20,7 +20,7 @@ use netdev::dummy::{Dummy, DummyPorts};
 use netdev::route::{RouteEvent, RouteMonitor};
 use routing::{
     Change, InterfaceAddress, Listeners, ListeningDevice, Origin, Place, Prefix, Route, RouteError, Routes,
-    Shared, TABLE_LOCAL, TunnelPort,
+    RoutingTables, Shared, TABLE_LOCAL, TunnelPort,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -186,7 +186,7 @@ impl Routing {
             Ok(polled) => polled,
             Err(e) => {
                 log::warn!(target: "route_table", "cannot read the system's routes: {e}; trying again");
-                kernel.building = None;
+                discard(kernel.building.take());
                 kernel.wait(now_ms + RETRY_MS);
                 reactor.serve_in(kernel.token, RETRY_MS);
                 return false;
@@ -206,7 +206,7 @@ impl Routing {
         let is_complete = event == RouteEvent::Complete;
         match &mut kernel.building {
             _ if event == RouteEvent::Begin => {
-                kernel.building = Some((Mirror::default(), Routes::new()));
+                discard(kernel.building.replace((Mirror::default(), Routes::new())));
                 kernel.dump_began_ms = machine_ms();
             }
             Some((mirror, routes)) => mirror.apply(event, routes, &mut Effects::default()),
@@ -253,9 +253,7 @@ impl Routing {
         }
         self.routes.adopt_user_routes(&old);
         self.changes = vec![Change::Everything];
-        if old.len() > MANY_ROUTES {
-            drop_aside((old, self.shared.tables()));
-        }
+        drop_aside(old, Some(self.shared.tables()));
     }
 
     /// Addresses and, except for loopback, Ethernet address of a device: a dummy's, or the kernel's.
@@ -417,12 +415,22 @@ impl KnownDummy {
     }
 }
 
+/// Drops an unfinished dump.
+fn discard(building: Option<(Mirror, Routes)>) {
+    if let Some((_, routes)) = building {
+        drop_aside(routes, None);
+    }
+}
+
 /// Drops large tables on a thread of their own, once no reader holds them.
-fn drop_aside<T: Send + Sync + 'static>((old, published): (Routes, Arc<T>)) {
+fn drop_aside(old: Routes, published: Option<Arc<RoutingTables>>) {
+    if old.len() <= MANY_ROUTES {
+        return;
+    }
     let work = move || {
         // A translation takes far less than this.
         for _ in 0..100 {
-            if Arc::strong_count(&published) == 1 {
+            if published.as_ref().is_none_or(|tables| Arc::strong_count(tables) == 1) {
                 break;
             }
             std::thread::sleep(Duration::from_millis(10));

@@ -71,7 +71,10 @@ pub(crate) const TABLE: &[(&str, &[&str])] = &[
     ("ofp-actions", &["packet", "flow", "ofp-wire"]),
     ("openflow", &["flow", "ofp-wire", "ofp-actions"]),
     ("ovsdb", &[]),
-    ("ofproto", &["packet", "flow", "classifier", "routing", "dpif", "ofp-wire", "ofp-actions", "openflow", "sync"]),
+    (
+        "ofproto",
+        &["packet", "flow", "classifier", "routing", "dpif", "ofp-wire", "ofp-actions", "openflow", "sync"],
+    ),
     ("vswitch", &["dpif", "ovsdb", "ofproto"]),
     ("netdev", &["packet", "simd"]),
     ("netlink", &["dpif", "flow", "packet"]),

@@ -29,6 +29,7 @@ mod loops;
 mod openflow;
 mod port_types;
 mod ports;
+mod routes;
 mod slowpath;
 mod soak;
 mod statistics;
