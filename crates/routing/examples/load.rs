@@ -1,6 +1,7 @@
 //! Measures a large routing table: memory, and times of load, lookup, change and list.
 //!
 //! `cargo run --release -p routing --example load [ROUTES]`
+#![allow(clippy::disallowed_methods, reason = "an example measures time")]
 
 use routing::text::{Shown, routes};
 use routing::{InterfaceAddress, Origin, Place, Prefix, Query, Route, Routes, TABLE_MAIN};

@@ -85,7 +85,7 @@ fn of_bits(bits: u128, is_ipv4: bool) -> IpAddr {
     }
 }
 
-/// So many leading ones.
+/// A mask of leading ones.
 pub(crate) fn ones(len: u8) -> u128 {
     !u128::MAX.checked_shr(len.into()).unwrap_or(0)
 }

@@ -243,7 +243,7 @@ impl Routing {
             Ok(polled) => polled,
             Err(e) => {
                 log::warn!(target: "route_table", "cannot read the system's routes: {e}; trying again");
-                kernel.building = None;
+                discard(kernel.building.take());
                 kernel.wait(now_ms + RETRY_MS);
                 reactor.serve_in(kernel.token, RETRY_MS);
                 return false;
@@ -263,7 +263,7 @@ impl Routing {
         let is_complete = event == RouteEvent::Complete;
         match &mut kernel.building {
             _ if event == RouteEvent::Begin => {
-                kernel.building = Some((Mirror::default(), Routes::new()));
+                discard(kernel.building.replace((Mirror::default(), Routes::new())));
                 kernel.dump_began_ms = machine_ms();
             }
             Some((mirror, routes)) => mirror.apply(event, routes, &mut Effects::default()),
@@ -310,9 +310,7 @@ impl Routing {
         }
         self.routes.adopt_user_routes(&old);
         self.changes = vec![Change::Everything];
-        if old.len() > MANY_ROUTES {
-            drop_aside(old);
-        }
+        drop_aside(old);
     }
 
     /// Addresses and, except for loopback, Ethernet address of a device: a dummy's, or the kernel's.
@@ -461,8 +459,18 @@ impl KnownDummy {
     }
 }
 
+/// Drops an unfinished dump.
+fn discard(building: Option<(Mirror, Routes)>) {
+    if let Some((_, routes)) = building {
+        drop_aside(routes);
+    }
+}
+
 /// Drops large tables on a thread of their own, once views that hold them are gone.
 fn drop_aside(old: Routes) {
+    if old.len() <= MANY_ROUTES {
+        return;
+    }
     let work = move || {
         std::thread::sleep(HELD_BY_VIEWS);
         drop(old);

@@ -160,11 +160,8 @@ impl Mirror {
                 return;
             }
         };
-        match routes.add_cached(&own, place) {
-            Ok(change) => effects.changes.push(change),
-            // Counted there.
-            Err(_) => {}
-        }
+        // Refusals are counted.
+        effects.changes.extend(routes.add_cached(&own, place));
     }
 }
 

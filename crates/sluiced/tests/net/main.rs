@@ -30,6 +30,7 @@ mod openflow;
 mod port_types;
 mod overlays;
 mod ports;
+mod routes;
 mod slowpath;
 mod soak;
 mod statistics;

@@ -8,6 +8,7 @@ mod offload;
 mod perf;
 mod prefixes;
 mod recorded;
+mod routes;
 mod separate;
 mod texts;
 mod zones;
