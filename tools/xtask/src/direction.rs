@@ -23,6 +23,7 @@ pub(crate) const PURE: &[&str] = &[
     "ovsdb",
     "ofproto",
     "vswitch",
+    "l2proto",
 ];
 
 /// Libraries that do I/O or read the machine: never in the pure core.
@@ -69,6 +70,7 @@ pub(crate) const TABLE: &[(&str, &[&str])] = &[
     ("ovsdb", &[]),
     ("ofproto", &["packet", "flow", "classifier", "dpif", "ofp-wire", "ofp-actions", "openflow", "sync"]),
     ("vswitch", &["dpif", "ovsdb", "ofproto"]),
+    ("l2proto", &["packet", "flow"]),
     ("netdev", &["packet", "simd"]),
     ("netlink", &["dpif", "flow", "packet"]),
     ("dpif-netdev", &["conntrack", "datapath", "dpif", "flow", "netdev", "packet", "probes", "sync", "sys"]),
