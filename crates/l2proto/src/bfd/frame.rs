@@ -9,7 +9,7 @@ use packet::headers::{ETH_HEADER_BYTES, ETH_TYPE_IP, IPPROTO_UDP, IPV4_HEADER_BY
 
 /// UDP destination port of control packets (RFC 5881 §4).
 pub const UDP_PORT: u16 = 3784;
-/// First UDP source port of sessions, and how many there are (RFC 5881 §4).
+/// UDP source ports of sessions (RFC 5881 §4).
 pub const UDP_SOURCE_PORTS: std::ops::RangeInclusive<u16> = 49152..=65535;
 /// Ethernet destination of sessions without a configured one.
 pub const DEFAULT_DST_MAC: MacAddr = MacAddr([0x00, 0x23, 0x20, 0x00, 0x00, 0x01]);

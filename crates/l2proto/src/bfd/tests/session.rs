@@ -219,6 +219,25 @@ fn an_interface_without_traffic_decays_and_recovers() {
     assert_eq!(env.asked, 0);
 }
 
+/// Control packets and all packets within an observation; whether the interface is found idle.
+#[test]
+fn up_to_twice_the_control_packets_are_no_traffic() {
+    let cases = [(0, 0, true), (0, 2, true), (0, 3, false), (1, 2, true), (3, 6, true), (3, 7, false)];
+    for (control, packets, idle) in cases {
+        let config = Config { decay_min_rx_ms: 2000, ..Config::default() };
+        let mut session = up(config);
+        let mut env = fixed();
+        for _ in 0..control {
+            input(&mut session, &theirs(State::Up, Flags::NONE), 1500).unwrap();
+        }
+        env.rx_packets = packets;
+        session.tick(2999, &mut env);
+        assert!(!session.in_decay());
+        session.tick(3000, &mut env);
+        assert_eq!(session.in_decay(), idle, "{control} {packets}");
+    }
+}
+
 #[test]
 fn a_forced_state_counts_no_flaps() {
     let mut session = up(Config::default());
