@@ -178,7 +178,17 @@ fn a_poll_is_answered_at_once_and_ended_by_its_answer() {
     }
     input(&mut session, &theirs(State::Up, Flags::FINAL), 1110).unwrap();
     assert_eq!(session.tx_interval_ms(), 400);
+    // An answer to a poll goes before a poll of this system, which starts again after it.
+    session.configure(Config { min_tx_ms: 500, enable: true, ..Config::default() }, 1110, &mut fixed());
+    input(&mut session, &theirs(State::Up, Flags::POLL), 1110).unwrap();
+    assert_eq!(sent(&mut session, 1110).unwrap().flags, Flags::FINAL);
+    session.tick(1110, &mut fixed());
+    assert_eq!(sent(&mut session, 1110).unwrap().flags, Flags::POLL);
+    session.configure(Config { min_tx_ms: 400, enable: true, ..Config::default() }, 1110, &mut fixed());
     // An answer without a poll means nothing.
+    input(&mut session, &theirs(State::Up, Flags::FINAL), 1110).unwrap();
+    session.tick(1110, &mut fixed());
+    input(&mut session, &theirs(State::Up, Flags::FINAL), 1110).unwrap();
     input(&mut session, &theirs(State::Up, Flags::FINAL), 1111).unwrap();
     assert_eq!(session.tx_interval_ms(), 400);
 }
