@@ -24,6 +24,7 @@ pub(crate) const PURE: &[&str] = &[
     "ovsdb",
     "ofproto",
     "vswitch",
+    "l2proto",
 ];
 
 /// Libraries that do I/O or read the machine: never in the pure core.
@@ -76,6 +77,7 @@ pub(crate) const TABLE: &[(&str, &[&str])] = &[
         &["packet", "flow", "classifier", "routing", "dpif", "ofp-wire", "ofp-actions", "openflow", "sync"],
     ),
     ("vswitch", &["dpif", "ovsdb", "ofproto"]),
+    ("l2proto", &["packet", "flow"]),
     ("netdev", &["packet", "simd"]),
     ("netlink", &["dpif", "flow", "packet"]),
     ("dpif-netdev", &["conntrack", "datapath", "dpif", "flow", "netdev", "packet", "probes", "sync", "sys"]),
