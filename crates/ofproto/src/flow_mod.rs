@@ -269,7 +269,7 @@ pub(crate) fn selection(fm: &FlowMod) -> Selection {
         if fm.command.deletes() { (fm.out_port, fm.out_group) } else { (OfPort::NONE, GROUP_ANY) };
     Selection {
         table: fm.table,
-        matching: fm.matching.unpack(),
+        matching: fm.matching.clone(),
         cookie: fm.cookie,
         cookie_mask: fm.cookie_mask,
         out_port,

@@ -287,7 +287,7 @@ impl Connmgr {
         self.fail.probe_at_ms = Some(now_ms + PROBE_INTERVAL_MS);
         self.fail.probes += 1;
         let data = own_packet(self.fail.probes);
-        let mut metadata = Match::catchall();
+        let mut metadata = Box::<Match>::default();
         metadata.set(FieldId::InPortOxm, OfPort::LOCAL.0.into());
         let reason = PacketInReason::NoMatch;
         let mut message = PacketIn {

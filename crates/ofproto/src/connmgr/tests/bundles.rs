@@ -180,7 +180,7 @@ fn count(s: &Switch) -> usize {
 fn of_cookie(s: &Switch, cookie: u64) -> usize {
     let all = crate::tables::Selection {
         table: TableId::ALL,
-        matching: flow::Match::catchall(),
+        matching: flow::Match::catchall().into(),
         cookie,
         cookie_mask: u64::MAX,
         out_port: OfPort::NONE,
@@ -205,7 +205,7 @@ fn a_large_bundle_goes_in_turns_and_changes_of_others_wait() {
     // Learned rules, timeouts and rules of other connections wait.
     let learned = crate::xlate::LearnedFlow {
         table: TableId(4),
-        matching: flow::Match::catchall(),
+        matching: flow::Match::catchall().into(),
         priority: 1,
         cookie: 9,
         idle_timeout_s: 0,

@@ -20,7 +20,7 @@ fn packet_comes(s: &mut Switch) {
     let out = PacketOut {
         buffer_id: NO_BUFFER,
         in_port: OfPort(1),
-        metadata: flow::Match::catchall(),
+        metadata: Box::default(),
         actions,
         data,
     };
@@ -241,7 +241,7 @@ fn packets_that_follow_a_hello_reach_their_controller() {
     let out = PacketOut {
         buffer_id: NO_BUFFER,
         in_port: OfPort(1),
-        metadata: flow::Match::catchall(),
+        metadata: Box::default(),
         actions: vec![ofp_actions::Action::Output(ofp_actions::Output {
             port: OfPort::CONTROLLER,
             max_len_bytes: 0,
