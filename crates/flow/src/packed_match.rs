@@ -23,19 +23,18 @@ impl PackedMask {
     /// Packs a mask.
     pub fn new(mask: &Mask) -> PackedMask {
         // Most words are 0, so whole groups of them are passed over.
-        let groups = || {
-            let all = mask.words().chunks(GROUP_WORDS).enumerate();
-            all.filter(|(_, some)| some.iter().fold(0, |any, bits| any | bits) != 0)
+        let (groups, rest) = mask.words().as_chunks::<GROUP_WORDS>();
+        let of_group = |words: &mut Vec<MaskWord>, first: usize, group: &[u64]| {
+            let some = (first..).zip(group).filter(|(_, bits)| **bits != 0);
+            words.extend(some.map(|(word, bits)| MaskWord { word: word as u8, bits: *bits }));
         };
-        let len = groups().map(|(_, some)| some.iter().filter(|bits| **bits != 0).count()).sum();
-        let mut words = Vec::with_capacity(len);
-        for (group, some) in groups() {
-            for (word, bits) in (group * GROUP_WORDS..).zip(some) {
-                if *bits != 0 {
-                    words.push(MaskWord { word: word as u8, bits: *bits });
-                }
+        let mut words = Vec::with_capacity(USUAL_WORDS);
+        for (n, group) in groups.iter().enumerate() {
+            if group.iter().fold(0, |any, bits| any | bits) != 0 {
+                of_group(&mut words, n * GROUP_WORDS, group);
             }
         }
+        of_group(&mut words, groups.len() * GROUP_WORDS, rest);
         PackedMask(Arc::new(words.into()))
     }
 
@@ -69,6 +68,8 @@ impl PackedMask {
     }
 }
 
+/// Most masks have no more words.
+const USUAL_WORDS: usize = 8;
 /// Words of a mask that are examined together.
 const GROUP_WORDS: usize = 8;
 /// All bits of some fields, as words.

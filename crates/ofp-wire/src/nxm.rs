@@ -120,8 +120,35 @@ impl Header {
     }
 }
 
+/// The header of `field` in `version`.
+fn header_of(field: FieldId, version: Version) -> Option<KnownHeader> {
+    let headers = HEADERS.get(usize::from(version.0)).unwrap_or(&HEADERS[usize::from(Version::V15.0)]);
+    headers[field as usize]
+}
+
+/// A header of a field, and the bytes of its value; those of tunnel metadata follow its mapping.
+#[derive(Clone, Copy)]
+struct KnownHeader {
+    id: OxmId,
+    experimenter: Option<u32>,
+    value_len: u8,
+}
+
+/// The headers of all fields by version number. Descriptions of all tables' features have a hundred thousand.
+static HEADERS: LazyLock<[[Option<KnownHeader>; ALL_FIELDS.len()]; Version::V15.0 as usize + 1]> =
+    LazyLock::new(|| {
+        std::array::from_fn(|version| {
+            std::array::from_fn(|n| {
+                let field = ALL_FIELDS[n];
+                let (id, experimenter) = choose_header(field, Version(version as u8))?;
+                let value_len = wire_twin(field).unwrap_or(field).def().wire_bytes;
+                Some(KnownHeader { id, experimenter, value_len })
+            })
+        })
+    });
+
 /// The header of `field` in `version`: OXM if the version has it, else NXM, else OXM anyway.
-fn header_of(field: FieldId, version: Version) -> Option<(OxmId, Option<u32>)> {
+fn choose_header(field: FieldId, version: Version) -> Option<(OxmId, Option<u32>)> {
     let def = field.def();
     match (def.nxm, def.oxm) {
         (_, Some((id, since))) if version >= Version::V12 && version.0 >= since => Some((id, None)),
@@ -133,7 +160,7 @@ fn header_of(field: FieldId, version: Version) -> Option<(OxmId, Option<u32>)> {
             Some((id, Some(if NSH_FIELDS.contains(&field) { NSH_VENDOR } else { NX_VENDOR })))
         }
         (Some(id), _) | (None, Some((id, _))) => Some((id, None)),
-        (None, None) => wire_twin(field).and_then(|f| header_of(f, version)),
+        (None, None) => wire_twin(field).and_then(|f| choose_header(f, version)),
     }
 }
 
@@ -158,7 +185,7 @@ pub fn put_header(w: &mut Writer, field: FieldId, has_mask: bool) -> bool {
 /// Whether the header of `field` in Nicira actions is one of an experimenter, of 8 bytes.
 #[inline]
 pub fn has_long_nx_header(field: FieldId) -> bool {
-    header_of(field, Version::V10).is_some_and(|(_, experimenter)| experimenter.is_some())
+    header_of(field, Version::V10).is_some_and(|h| h.experimenter.is_some())
 }
 
 /// Writes the header of `field` for Nicira actions of every version: the NXM name if it exists.
@@ -168,20 +195,21 @@ pub fn put_nx_header(w: &mut Writer, field: FieldId) {
 }
 
 fn put_header_as(w: &mut Writer, field: FieldId, has_mask: bool, version: Version) -> bool {
-    let Some((id, experimenter)) = header_of(field, version) else { return false };
-    let wire = wire_twin(field).unwrap_or(field);
+    let Some(KnownHeader { id, experimenter, value_len }) = header_of(field, version) else { return false };
     let mapped = field.metadata_index().and_then(|i| w.options.tlv().get(i)).map(|m| m.len_bytes);
-    put_raw_header(w, id, experimenter, has_mask, mapped.unwrap_or(wire.def().wire_bytes));
+    put_raw_header(w, id, experimenter, has_mask, mapped.unwrap_or(value_len));
     true
 }
 
 fn put_raw_header(w: &mut Writer, id: OxmId, experimenter: Option<u32>, has_mask: bool, value_len: u8) {
     let payload = if has_mask { 2 * value_len } else { value_len };
-    w.u16(id.class);
-    w.u8(id.field << 1 | u8::from(has_mask));
-    w.u8(payload + if experimenter.is_some() { 4 } else { 0 });
-    if let Some(e) = experimenter {
-        w.u32(e);
+    let ([class_high, class_low], second) = (id.class.to_be_bytes(), id.field << 1 | u8::from(has_mask));
+    match experimenter {
+        None => w.bytes(&[class_high, class_low, second, payload]),
+        Some(e) => {
+            w.bytes(&[class_high, class_low, second, payload + 4]);
+            w.u32(e);
+        }
     }
 }
 
@@ -274,7 +302,7 @@ fn put_metadata_entry(
     (value, mask): (Wide, Wide),
     has_mask: impl Fn(u32) -> bool,
 ) {
-    let Some((id, experimenter)) = header_of(field, w.version) else { return };
+    let Some(KnownHeader { id, experimenter, .. }) = header_of(field, w.version) else { return };
     let bytes = (value | mask).bits().div_ceil(8).max(1);
     let has_mask = has_mask(8 * bytes);
     put_raw_header(w, id, experimenter, has_mask, bytes as u8);
