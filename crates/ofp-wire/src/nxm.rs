@@ -204,13 +204,8 @@ fn put_header_as(w: &mut Writer, field: FieldId, has_mask: bool, version: Versio
 fn put_raw_header(w: &mut Writer, id: OxmId, experimenter: Option<u32>, has_mask: bool, value_len: u8) {
     let payload = if has_mask { 2 * value_len } else { value_len };
     let ([class_high, class_low], second) = (id.class.to_be_bytes(), id.field << 1 | u8::from(has_mask));
-    match experimenter {
-        None => w.bytes(&[class_high, class_low, second, payload]),
-        Some(e) => {
-            w.bytes(&[class_high, class_low, second, payload + 4]);
-            w.u32(e);
-        }
-    }
+    w.bytes(&[class_high, class_low, second, payload + if experimenter.is_some() { 4 } else { 0 }]);
+    experimenter.into_iter().for_each(|e| w.u32(e));
 }
 
 /// Writes an entry: header, value and, unless it is full, mask.

@@ -63,7 +63,10 @@ fn input_and_end_arrive_however_they_meet() {
         (&[(&[Send(b"abc")], &[Close]), (&[], &[])], vec![Some((some(b"abc"), false)), None]),
         (&[(&[Send(b"abc")], &[Send(b"de")]), (&[Close], &[])], vec![Some((some(b"abcde"), false)), None]),
         // Without input the event shows nothing.
-        (&[(&[Nothing], &[]), (&[Send(b"x")], &[])], vec![Some((some(b""), false)), Some((some(b"x"), false))]),
+        (
+            &[(&[Nothing], &[]), (&[Send(b"x")], &[])],
+            vec![Some((some(b""), false)), Some((some(b"x"), false))],
+        ),
     ];
     for (n, (turns, expected)) in cases.into_iter().enumerate() {
         let mut reactor = Reactor::new().unwrap();

@@ -205,7 +205,7 @@ fn a_large_bundle_goes_in_turns_and_changes_of_others_wait() {
     // Learned rules, timeouts and rules of other connections wait.
     let learned = crate::xlate::LearnedFlow {
         table: TableId(4),
-        matching: flow::Match::catchall().into(),
+        matching: flow::Match::catchall(),
         priority: 1,
         cookie: 9,
         idle_timeout_s: 0,
