@@ -74,24 +74,27 @@ fn take<V: Default>(entry: &mut (u64, V)) -> (u64, V) {
 
 /// A block with one more entry at `at`. Moves the entries of an unshared block: cloning each would touch reference
 /// counts of rules all over the memory.
-fn grown<V: Clone + Default>(block: &mut Arc<[(u64, V)]>, at: usize, new: (u64, V)) -> Arc<[(u64, V)]> {
-    if let Some(own) = Arc::get_mut(block) {
-        let (before, after) = own.split_at_mut(at);
-        return before.iter_mut().map(take).chain([new]).chain(after.iter_mut().map(take)).collect();
+fn grown<V: Clone + Default>(block: &mut Arc<[(u64, V)]>, at: usize, mut new: (u64, V)) -> Arc<[(u64, V)]> {
+    // By index, because chained iterators are slower.
+    let places = 0..block.len() + 1;
+    let old = |place: usize| place - usize::from(place > at);
+    match Arc::get_mut(block) {
+        Some(own) => places.map(|i| take(if i == at { &mut new } else { &mut own[old(i)] })).collect(),
+        None => places.map(|i| if i == at { take(&mut new) } else { block[old(i)].clone() }).collect(),
     }
-    let (before, after) = block.split_at(at);
-    before.iter().cloned().chain([new]).chain(after.iter().cloned()).collect()
 }
 
 /// A block without its entry at `at`, and that entry's value. Moves as [`grown`].
 fn shrunk<V: Clone + Default>(block: &mut Arc<[(u64, V)]>, at: usize) -> (Arc<[(u64, V)]>, V) {
-    if let Some(own) = Arc::get_mut(block) {
-        let removed = take(&mut own[at]).1;
-        let (before, after) = own.split_at_mut(at);
-        return (before.iter_mut().map(take).chain(after[1..].iter_mut().map(take)).collect(), removed);
+    let places = 0..block.len() - 1;
+    let old = |place: usize| place + usize::from(place >= at);
+    match Arc::get_mut(block) {
+        Some(own) => {
+            let removed = take(&mut own[at]).1;
+            (places.map(|i| take(&mut own[old(i)])).collect(), removed)
+        }
+        None => (places.map(|i| block[old(i)].clone()).collect(), block[at].1.clone()),
     }
-    let (before, after) = block.split_at(at);
-    (before.iter().cloned().chain(after[1..].iter().cloned()).collect(), after[0].1.clone())
 }
 
 impl<V: Clone + Default> Node<V> {

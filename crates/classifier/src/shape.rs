@@ -116,7 +116,8 @@ impl Shape {
 
     /// The two ports of a rule with these values, source in the high half.
     pub(crate) fn ports_of_values(&self, values: &[u64]) -> u32 {
-        ports_of(&self.packed.flow_of(values))
+        let (src, dst) = self.packed.ports_of(values);
+        u32::from(src) << 16 | u32::from(dst)
     }
 
     /// Number of steps of a lookup: the stages with bits of the mask, at least 1. The last one searches the rules.

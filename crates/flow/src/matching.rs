@@ -2,6 +2,7 @@
 
 use crate::fields::FieldId;
 use crate::flow::{Flow, Mask};
+use crate::packed_match::MaskWord;
 use crate::tlv::TlvTable;
 use crate::wide::Wide;
 
@@ -21,6 +22,14 @@ impl Match {
     /// Matches packets that agree with `flow` in the bits of `mask`.
     pub fn new(flow: &Flow, mask: &Mask) -> Match {
         Match { flow: flow.masked(mask), mask: *mask }
+    }
+
+    /// Sets whole words of the mask, with values that have no bits beyond them.
+    pub(crate) fn set_words(&mut self, words: impl Iterator<Item = (MaskWord, u64)>) {
+        let (flow, mask) = (self.flow.words_mut(), self.mask.0.words_mut());
+        for (w, value) in words {
+            (flow[usize::from(w.word)], mask[usize::from(w.word)]) = (value & w.bits, w.bits);
+        }
     }
 
     /// The values, masked.

@@ -1,10 +1,10 @@
 //! [`PackedMatch`]: a match without unmatched words, for tables of many rules.
 
-use crate::flow::{FLOW_WORDS, Flow, Mask};
+use crate::flow::{Flow, Mask, VlanTag};
 use crate::matching::Match;
 use std::hash::{Hash, Hasher};
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 /// A word of a mask.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -22,13 +22,20 @@ pub struct PackedMask(Arc<Box<[MaskWord]>>);
 impl PackedMask {
     /// Packs a mask.
     pub fn new(mask: &Mask) -> PackedMask {
-        let mut words = [MaskWord { word: 0, bits: 0 }; FLOW_WORDS];
-        let mut len = 0;
-        for (word, bits) in mask.words().iter().enumerate().filter(|(_, bits)| **bits != 0) {
-            words[len] = MaskWord { word: word as u8, bits: *bits };
-            len += 1;
+        // Most words are 0, so whole groups of them are passed over.
+        let (groups, rest) = mask.words().as_chunks::<GROUP_WORDS>();
+        let of_group = |words: &mut Vec<MaskWord>, first: usize, group: &[u64]| {
+            let some = (first..).zip(group).filter(|(_, bits)| **bits != 0);
+            words.extend(some.map(|(word, bits)| MaskWord { word: word as u8, bits: *bits }));
+        };
+        let mut words = Vec::with_capacity(USUAL_WORDS);
+        for (n, group) in groups.iter().enumerate() {
+            if group.iter().fold(0, |any, bits| any | bits) != 0 {
+                of_group(&mut words, n * GROUP_WORDS, group);
+            }
         }
-        PackedMask(Arc::new(words[..len].into()))
+        of_group(&mut words, groups.len() * GROUP_WORDS, rest);
+        PackedMask(Arc::new(words.into()))
     }
 
     /// The words.
@@ -44,6 +51,14 @@ impl PackedMask {
         flow
     }
 
+    /// Source and destination port of the flow with these values.
+    pub fn ports_of(&self, values: &[u64]) -> (u16, u16) {
+        let found = self.0.iter().zip(values).find(|(w, _)| usize::from(w.word) == PORTS_WORD);
+        let bytes = found.map_or([0; 8], |(_, value)| value.to_ne_bytes());
+        let port = |at: usize| u16::from_ne_bytes([bytes[at % 8], bytes[at % 8 + 1]]);
+        (port(std::mem::offset_of!(Flow, tp_src)), port(std::mem::offset_of!(Flow, tp_dst)))
+    }
+
     /// Restores the mask.
     pub fn unpack(&self) -> Mask {
         let mut mask = Mask::default();
@@ -53,6 +68,40 @@ impl PackedMask {
     }
 }
 
+/// Most masks have no more words.
+const USUAL_WORDS: usize = 8;
+/// Words of a mask that are examined together.
+const GROUP_WORDS: usize = 8;
+/// All bits of some fields, as words.
+struct Ones {
+    /// Of the Ethernet header.
+    ethernet: Flow,
+    /// Of the EtherType, and its word.
+    dl_type: (usize, u64),
+    /// Of the packet type, and its word.
+    packet_type: (usize, u64),
+}
+
+static ONES: LazyLock<Ones> = LazyLock::new(|| {
+    let tag = VlanTag { tci: u16::MAX, tpid: u16::MAX };
+    let place = |flow: Flow| flow.words().iter().copied().enumerate().find(|(_, bits)| *bits != 0);
+    let place = |flow: Flow| place(flow).unwrap_or_default();
+    Ones {
+        ethernet: Flow {
+            dl_src: [0xff; 6],
+            dl_dst: [0xff; 6],
+            dl_type: u16::MAX,
+            vlans: Flow::default().vlans.map(|_| tag),
+            ..Flow::default()
+        },
+        dl_type: place(Flow { dl_type: u16::MAX, ..Flow::default() }),
+        packet_type: place(Flow { packet_type: u32::MAX, ..Flow::default() }),
+    }
+});
+
+/// The word of a flow with both ports.
+const PORTS_WORD: usize = std::mem::offset_of!(Flow, tp_src) / 8;
+const _: () = assert!(std::mem::offset_of!(Flow, tp_dst) / 8 == PORTS_WORD);
 /// The word of a flow with the input port.
 const IN_PORT_WORD: usize = std::mem::offset_of!(Flow, in_port) / 8;
 
@@ -143,23 +192,35 @@ impl PackedMatch {
     /// The match of a rule: restricted to packets with an Ethernet header if it matches one
     /// ([`Match::imply_packet_type`]). Costs nothing unless it matches such a field without an EtherType.
     pub fn of_rule(&self) -> PackedMatch {
-        let type_at = std::mem::offset_of!(Flow, dl_type);
-        let header = std::mem::offset_of!(Flow, dl_dst) / 8..std::mem::offset_of!(Flow, mpls_lse) / 8;
-        let packet_type = std::mem::offset_of!(Flow, packet_type) / 8;
+        let (full_type, packet_type) = (ONES.dl_type.1, ONES.packet_type.1);
         let (mut has_header, mut is_typed, mut has_type) = (false, false, false);
         for (w, value) in self.mask.0.iter().zip(self.values.iter()) {
             let word = usize::from(w.word);
-            let type_of = |n: u64| n.to_ne_bytes()[type_at % 8..][..2] != [0; 2];
-            has_header |= header.contains(&word);
-            is_typed |= word == type_at / 8 && type_of(*value);
-            has_type |= word == packet_type;
+            has_header |= ONES.ethernet.words()[word] & w.bits != 0;
+            is_typed |= word == ONES.dl_type.0 && w.bits & full_type == full_type && value & full_type != 0;
+            has_type |= word == ONES.packet_type.0 && w.bits & packet_type != 0;
         }
         if !has_header || is_typed && !has_type {
             return self.clone();
         }
-        let mut m = self.unpack();
-        m.imply_packet_type();
-        PackedMatch::from(&m)
+        self.with_packet_type(if is_typed { 0 } else { packet_type })
+    }
+
+    /// The same match with these bits of the packet type in its mask, unless it matches one other than Ethernet.
+    fn with_packet_type(&self, bits: u64) -> PackedMatch {
+        let (place, all_bits) = ONES.packet_type;
+        let mut words: Vec<_> = self.mask.0.iter().copied().zip(self.values.iter().copied()).collect();
+        let at = words.partition_point(|(w, _)| usize::from(w.word) < place);
+        match words.get_mut(at).filter(|(w, _)| usize::from(w.word) == place) {
+            Some((_, value)) if *value & all_bits != 0 => return self.clone(),
+            Some((w, _)) => w.bits = w.bits & !all_bits | bits,
+            None => words.insert(at, (MaskWord { word: place as u8, bits }, 0)),
+        }
+        words.retain(|(w, _)| w.bits != 0);
+        PackedMatch {
+            mask: PackedMask(Arc::new(words.iter().map(|(w, _)| *w).collect())),
+            values: MaskedWords::new(words.iter().map(|(_, value)| *value)),
+        }
     }
 
     /// The mask.
@@ -190,13 +251,14 @@ impl PackedMatch {
     }
 
     /// Whether every packet that matches `self` also matches `wider`.
-    pub fn is_within(&self, wider: &Match) -> bool {
-        let (flow, mask) = (wider.flow().words(), wider.mask().words());
-        let mut own = self.mask.0.iter().zip(self.values.iter()).peekable();
-        mask.iter().enumerate().all(|(word, bits)| {
-            let here = own.next_if(|(w, _)| usize::from(w.word) == word);
-            let (own_bits, value) = here.map_or((0, 0), |(w, value)| (w.bits, *value));
-            own_bits & bits == *bits && (value ^ flow[word]) & bits == 0
+    pub fn is_within(&self, wider: &PackedMatch) -> bool {
+        let mut own = self.mask.0.iter().zip(self.values.iter());
+        wider.mask.0.iter().zip(wider.values.iter()).all(|(theirs, value)| {
+            own.find(|(w, _)| w.word >= theirs.word).is_some_and(|(w, own_value)| {
+                w.word == theirs.word
+                    && w.bits & theirs.bits == theirs.bits
+                    && (own_value ^ value) & theirs.bits == 0
+            })
         })
     }
 
@@ -204,13 +266,14 @@ impl PackedMatch {
     pub fn metadata_indices(&self) -> impl Iterator<Item = u8> + use<> {
         let word = std::mem::offset_of!(Flow, tun_metadata_present) / size_of::<u64>();
         let of_mask = self.mask.0.iter().find(|w| usize::from(w.word) == word);
-        let mask = Flow { tun_metadata_present: of_mask.map_or(0, |w| w.bits), ..Flow::default() };
-        mask.metadata_indices()
+        crate::tlv::indices(of_mask.map_or(0, |w| w.bits))
     }
 
     /// Restores the match.
     pub fn unpack(&self) -> Match {
-        Match::new(&self.mask.flow_of(&self.values), &self.mask.unpack())
+        let mut m = Match::default();
+        m.set_words(self.mask.0.iter().zip(self.values.iter()).map(|(w, value)| (*w, *value)));
+        m
     }
 }
 
@@ -235,24 +298,38 @@ impl std::fmt::Debug for PackedMatch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::flow::FLOW_WORDS;
     use proptest::prelude::*;
 
     proptest! {
         #[test]
         fn packing_loses_nothing(
-            words in prop::collection::vec((0..FLOW_WORDS, any::<u64>(), any::<u64>()), 0..8)
+            words in prop::collection::vec((0..FLOW_WORDS, any::<u64>(), any::<u64>()), 0..8),
+            ports in prop::option::of((any::<u64>(), any::<u64>())),
+            types in (prop::option::of(any::<bool>()), prop::option::of(0u32..2), any::<bool>()),
         ) {
             let (mut flow, mut mask) = (Flow::default(), Mask::default());
-            for (word, value, bits) in words {
+            for (word, value, bits) in words.into_iter().chain(ports.map(|(v, bits)| (PORTS_WORD, v, bits))) {
                 flow.words_mut()[word] = value;
                 mask.0.words_mut()[word] = bits;
+            }
+            let (dl_type, packet_type, has_address) = types;
+            if let Some(is_known) = dl_type {
+                (flow.dl_type, mask.0.dl_type) = (u16::from(is_known) * 0x800, u16::MAX);
+            }
+            if let Some(n) = packet_type {
+                (flow.packet_type, mask.0.packet_type) = (n, u32::MAX);
+            }
+            if has_address {
+                mask.0.dl_dst = [0xff; 6];
             }
             let m = Match::new(&flow, &mask);
             let packed = PackedMatch::from(&m);
             prop_assert_eq!(packed.unpack(), m);
             prop_assert_eq!(packed.mask().unpack(), mask);
+            prop_assert_eq!(packed.mask().ports_of(packed.values()), (m.flow().tp_src, m.flow().tp_dst));
             prop_assert_eq!(packed.is_catchall(), mask.is_empty());
-            prop_assert!(packed.values().len() <= 8);
+            prop_assert!(packed.values().len() <= 12);
             prop_assert!(size_of::<PackedMatch>() <= 40);
             let again = PackedMatch::from(&m);
             prop_assert!(again == packed && again.values().cmp(packed.values()).is_eq());
@@ -261,11 +338,15 @@ mod tests {
                 let (mut flow, mut mask) = (*m.flow(), *m.mask());
                 mask.0.words_mut()[usize::from(w.word)] = 0;
                 let wider = Match::new(&flow, &mask);
-                prop_assert!(packed.is_within(&wider) && !PackedMatch::from(&wider).is_within(&m));
+                let wider = PackedMatch::from(&wider);
+                prop_assert!(packed.is_within(&wider) && !wider.is_within(&packed));
                 flow.words_mut()[usize::from(w.word)] = packed.values()[i] ^ w.bits;
-                prop_assert!(!packed.is_within(&Match::new(&flow, m.mask())));
+                prop_assert!(!packed.is_within(&PackedMatch::from(Match::new(&flow, m.mask()))));
             }
-            prop_assert!(packed.is_within(&m) && packed.is_within(&Match::catchall()));
+            let mut implied = m;
+            implied.imply_packet_type();
+            prop_assert_eq!(packed.of_rule(), PackedMatch::from(&implied));
+            prop_assert!(packed.is_within(&packed) && packed.is_within(&PackedMatch::from(Match::catchall())));
         }
     }
 }

@@ -81,15 +81,20 @@ impl FieldId {
     }
 }
 
+/// Numbers of the bits of a word, ascending.
+pub(crate) fn indices(bits: u64) -> impl Iterator<Item = u8> {
+    let mut left = bits;
+    std::iter::from_fn(move || {
+        let next = (left != 0).then(|| left.trailing_zeros() as u8);
+        left &= left.wrapping_sub(1);
+        next
+    })
+}
+
 impl Flow {
     /// Numbers of the `tun_metadata` fields of the packet, ascending; of a mask, those with examined presence.
     pub fn metadata_indices(&self) -> impl Iterator<Item = u8> + use<> {
-        let mut left = self.tun_metadata_present;
-        std::iter::from_fn(move || {
-            let next = (left != 0).then(|| left.trailing_zeros() as u8);
-            left &= left.wrapping_sub(1);
-            next
-        })
+        indices(self.tun_metadata_present)
     }
 
     /// Removes all tunnel fields: the packet comes from no tunnel.

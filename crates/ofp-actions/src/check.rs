@@ -33,15 +33,15 @@ pub struct CheckContext<'a> {
 /// # Errors
 /// The error to reply with.
 pub fn check_actions(actions: &[Action], m: &Match, cx: &CheckContext<'_>) -> Result<(), ErrorKind> {
-    let mut flow = *m.flow();
-    if !Prereq::Connection.holds(&flow, Some(&m.mask().0)) {
-        // It may be tracked without belonging to a connection.
-        flow.ct_state &= !flow::ct_state::TRK;
-    }
     if Conjunction::intruder(actions).is_some() {
         return Err(ErrorKind::NxbacBadConjunction);
     }
-    Checker { flow, cx, in_set: false }.list(actions)
+    let mut checker = Checker { flow: *m.flow(), cx, in_set: false };
+    if !Prereq::Connection.holds(m.flow(), Some(&m.mask().0)) {
+        // It may be tracked without belonging to a connection.
+        checker.flow.ct_state &= !flow::ct_state::TRK;
+    }
+    checker.list(actions)
 }
 
 /// Known properties of the packets at one point of a list.

@@ -54,7 +54,11 @@ pub fn read_instructions(r: &mut Reader<'_>) -> Res<Vec<Action>> {
         match body {
             Body::Apply => {
                 reader.skip(4)?;
-                out.extend(read_actions(&mut reader)?);
+                let list = read_actions(&mut reader)?;
+                match out.is_empty() {
+                    true => out = list,
+                    false => out.extend(list),
+                }
             }
             Body::Other(read) => out.push(read(&mut reader)?),
         }

@@ -155,6 +155,8 @@ actions! {
 /// All wire forms, sorted for [`rows::find`].
 pub(crate) static ROWS: [Row; rows::count(ROWS_OF)] = SORTED_ROWS;
 const SORTED_ROWS: [Row; rows::count(ROWS_OF)] = rows::sorted(ROWS_OF);
+/// Their keys.
+pub(crate) static KEYS: [u64; rows::count(ROWS_OF)] = rows::keys(&SORTED_ROWS);
 const _: () = assert!(rows::are_distinct(&SORTED_ROWS), "two actions have the same wire form");
 
 /// All names, in alphabetical order.

@@ -2,7 +2,7 @@
 //! rejected with the error of its kind, never ignored.
 
 use crate::action::Stage;
-use crate::list::{Action, ROWS};
+use crate::list::{Action, KEYS, ROWS};
 use crate::nesting::{Scope, check_place};
 use flow::fields::FieldId;
 use flow::{SubField, TlvTable};
@@ -113,6 +113,16 @@ const fn key(r: &Row) -> u64 {
     (r.numbering as u64) << 56 | (r.vendor as u64) << 24 | (r.ty as u64) << 8 | r.first.0 as u64
 }
 
+/// The keys of sorted rows, in a row: a search reads few cache lines.
+pub(crate) const fn keys<const N: usize>(rows: &[Row; N]) -> [u64; N] {
+    let (mut out, mut i) = ([0; N], 0);
+    while i < N {
+        out[i] = key(&rows[i]);
+        i += 1;
+    }
+    out
+}
+
 /// All rows in key order.
 pub(crate) const fn sorted<const N: usize>(lists: &[&[Row]]) -> [Row; N] {
     let mut out = [lists[0][0]; N];
@@ -152,9 +162,9 @@ pub(crate) const fn are_distinct(rows: &[Row]) -> bool {
 pub(crate) fn find(numbering: Numbering, vendor: u32, ty: u16, version: Version) -> Option<&'static Row> {
     let wanted =
         (numbering as u64) << 56 | u64::from(vendor) << 24 | u64::from(ty) << 8 | u64::from(version.0);
-    let behind = ROWS.partition_point(|r| key(r) <= wanted);
+    let behind = KEYS.partition_point(|key| *key <= wanted);
     let row = ROWS[..behind].last()?;
-    (key(row) >> 8 == wanted >> 8 && version <= row.last).then_some(row)
+    (KEYS[behind - 1] >> 8 == wanted >> 8 && version <= row.last).then_some(row)
 }
 
 /// Whether any action belongs to that experimenter.
@@ -202,21 +212,25 @@ fn read_action(r: &mut Reader<'_>) -> Res<Action> {
     }
     let mut body = r.sub(len)?;
     body.skip(4)?;
-    let (vendor, subtype) = if ty == EXPERIMENTER {
-        let vendor = body.u32()?;
-        if !is_vendor(vendor) {
-            return Err(ErrorKind::BacBadExperimenter);
-        }
-        (vendor, body.u16()?)
-    } else {
-        (0, ty)
+    let (vendor, subtype) = match ty {
+        EXPERIMENTER => (body.u32()?, body.u16()),
+        ty => (0, Ok(ty)),
     };
-    let unknown = if vendor == 0 { ErrorKind::BacBadType } else { ErrorKind::BacBadExpType };
-    let row = find(Numbering::Actions, vendor, subtype, r.version).ok_or(unknown)?;
+    let row = subtype.ok().and_then(|subtype| find(Numbering::Actions, vendor, subtype, r.version));
+    let row = row.ok_or_else(|| unknown(vendor, subtype.err()))?;
     if !row.len.holds(len) {
         return Err(ErrorKind::BacBadLen);
     }
     (row.read)(&mut body)
+}
+
+/// The error of an action without a row; `short`: that of its type.
+fn unknown(vendor: u32, short: Option<ErrorKind>) -> ErrorKind {
+    match vendor {
+        0 => ErrorKind::BacBadType,
+        vendor if !is_vendor(vendor) => ErrorKind::BacBadExperimenter,
+        _ => short.unwrap_or(ErrorKind::BacBadExpType),
+    }
 }
 
 /// Rejects a number with bits outside the mask.

@@ -120,8 +120,35 @@ impl Header {
     }
 }
 
+/// The header of `field` in `version`.
+fn header_of(field: FieldId, version: Version) -> Option<KnownHeader> {
+    let headers = HEADERS.get(usize::from(version.0)).unwrap_or(&HEADERS[usize::from(Version::V15.0)]);
+    headers[field as usize]
+}
+
+/// A header of a field, and the bytes of its value; those of tunnel metadata follow its mapping.
+#[derive(Clone, Copy)]
+struct KnownHeader {
+    id: OxmId,
+    experimenter: Option<u32>,
+    value_len: u8,
+}
+
+/// The headers of all fields by version number. Descriptions of all tables' features have a hundred thousand.
+static HEADERS: LazyLock<[[Option<KnownHeader>; ALL_FIELDS.len()]; Version::V15.0 as usize + 1]> =
+    LazyLock::new(|| {
+        std::array::from_fn(|version| {
+            std::array::from_fn(|n| {
+                let field = ALL_FIELDS[n];
+                let (id, experimenter) = choose_header(field, Version(version as u8))?;
+                let value_len = wire_twin(field).unwrap_or(field).def().wire_bytes;
+                Some(KnownHeader { id, experimenter, value_len })
+            })
+        })
+    });
+
 /// The header of `field` in `version`: OXM if the version has it, else NXM, else OXM anyway.
-fn header_of(field: FieldId, version: Version) -> Option<(OxmId, Option<u32>)> {
+fn choose_header(field: FieldId, version: Version) -> Option<(OxmId, Option<u32>)> {
     let def = field.def();
     match (def.nxm, def.oxm) {
         (_, Some((id, since))) if version >= Version::V12 && version.0 >= since => Some((id, None)),
@@ -133,7 +160,7 @@ fn header_of(field: FieldId, version: Version) -> Option<(OxmId, Option<u32>)> {
             Some((id, Some(if NSH_FIELDS.contains(&field) { NSH_VENDOR } else { NX_VENDOR })))
         }
         (Some(id), _) | (None, Some((id, _))) => Some((id, None)),
-        (None, None) => wire_twin(field).and_then(|f| header_of(f, version)),
+        (None, None) => wire_twin(field).and_then(|f| choose_header(f, version)),
     }
 }
 
@@ -158,7 +185,7 @@ pub fn put_header(w: &mut Writer, field: FieldId, has_mask: bool) -> bool {
 /// Whether the header of `field` in Nicira actions is one of an experimenter, of 8 bytes.
 #[inline]
 pub fn has_long_nx_header(field: FieldId) -> bool {
-    header_of(field, Version::V10).is_some_and(|(_, experimenter)| experimenter.is_some())
+    header_of(field, Version::V10).is_some_and(|h| h.experimenter.is_some())
 }
 
 /// Writes the header of `field` for Nicira actions of every version: the NXM name if it exists.
@@ -168,21 +195,17 @@ pub fn put_nx_header(w: &mut Writer, field: FieldId) {
 }
 
 fn put_header_as(w: &mut Writer, field: FieldId, has_mask: bool, version: Version) -> bool {
-    let Some((id, experimenter)) = header_of(field, version) else { return false };
-    let wire = wire_twin(field).unwrap_or(field);
+    let Some(KnownHeader { id, experimenter, value_len }) = header_of(field, version) else { return false };
     let mapped = field.metadata_index().and_then(|i| w.options.tlv().get(i)).map(|m| m.len_bytes);
-    put_raw_header(w, id, experimenter, has_mask, mapped.unwrap_or(wire.def().wire_bytes));
+    put_raw_header(w, id, experimenter, has_mask, mapped.unwrap_or(value_len));
     true
 }
 
 fn put_raw_header(w: &mut Writer, id: OxmId, experimenter: Option<u32>, has_mask: bool, value_len: u8) {
     let payload = if has_mask { 2 * value_len } else { value_len };
-    w.u16(id.class);
-    w.u8(id.field << 1 | u8::from(has_mask));
-    w.u8(payload + if experimenter.is_some() { 4 } else { 0 });
-    if let Some(e) = experimenter {
-        w.u32(e);
-    }
+    let ([class_high, class_low], second) = (id.class.to_be_bytes(), id.field << 1 | u8::from(has_mask));
+    w.bytes(&[class_high, class_low, second, payload + if experimenter.is_some() { 4 } else { 0 }]);
+    experimenter.into_iter().for_each(|e| w.u32(e));
 }
 
 /// Writes an entry: header, value and, unless it is full, mask.
@@ -274,7 +297,7 @@ fn put_metadata_entry(
     (value, mask): (Wide, Wide),
     has_mask: impl Fn(u32) -> bool,
 ) {
-    let Some((id, experimenter)) = header_of(field, w.version) else { return };
+    let Some(KnownHeader { id, experimenter, .. }) = header_of(field, w.version) else { return };
     let bytes = (value | mask).bits().div_ceil(8).max(1);
     let has_mask = has_mask(8 * bytes);
     put_raw_header(w, id, experimenter, has_mask, bytes as u8);
@@ -345,16 +368,24 @@ pub enum Unknown {
 
 /// A decoded extensible match: the match proper, and value and mask of the cookie if present.
 pub struct Decoded {
-    /// The match.
-    pub matching: Match,
+    /// The match. Boxed: a match is large, and passes through many calls.
+    pub matching: Box<Match>,
     /// Value and mask of the cookie.
     pub cookie: Option<(u64, u64)>,
 }
 
 /// Reads entries up to the end of `r`.
 pub fn read_entries(r: &mut Reader<'_>, unknown: Unknown) -> Res<Decoded> {
+    let mut matching = Box::default();
+    let cookie = read_entries_to(r, unknown, &mut matching)?;
+    Ok(Decoded { matching, cookie })
+}
+
+/// Reads entries up to the end of `r` into `m`, which matches all packets before; returns the cookie. A match is large:
+/// this costs neither a copy nor an allocation.
+pub fn read_entries_to(r: &mut Reader<'_>, unknown: Unknown, m: &mut Match) -> Res<Option<(u64, u64)>> {
     let mut r = r.sub(r.len())?.or(ErrorKind::BmcBadLen);
-    let mut out = Decoded { matching: Match::catchall(), cookie: None };
+    let mut cookie = None;
     while !r.is_empty() {
         let h = Header::read(&mut r)?;
         let mut payload = r.sub(h.payload_len)?;
@@ -364,7 +395,7 @@ pub fn read_entries(r: &mut Reader<'_>, unknown: Unknown) -> Res<Decoded> {
             if value & !mask != 0 {
                 return Err(ErrorKind::BmcBadWildcards);
             }
-            if out.cookie.replace((value, mask)).is_some() {
+            if cookie.replace((value, mask)).is_some() {
                 return Err(ErrorKind::BmcDupField);
             }
             continue;
@@ -377,27 +408,26 @@ pub fn read_entries(r: &mut Reader<'_>, unknown: Unknown) -> Res<Decoded> {
         };
         if field.metadata_index().is_some() {
             let (value, mask) = read_metadata(&mut payload, &h, field, ErrorKind::BmcBadWildcards)?;
-            if out.matching.has_metadata(field) {
+            if m.has_metadata(field) {
                 return Err(ErrorKind::BmcDupField);
             }
-            out.matching.set_wide(r.options.tlv(), field, value, mask);
+            m.set_wide(r.options.tlv(), field, value, mask);
             continue;
         }
         let (value, mask) = read_payload(&mut payload, field, h.has_mask)?;
-        let m = &mut out.matching;
         if !exists(field, m) {
             return Err(ErrorKind::BmcBadPrereq);
         }
         // A field of Ethernet implies packet type Ethernet.
-        if m.get(field).1 != 0 || field == FieldId::PacketType && m.has_ethernet() {
+        if field.get(&m.mask().0) != 0 || field == FieldId::PacketType && m.has_ethernet() {
             return Err(ErrorKind::BmcDupField);
         }
         m.set_masked(field, value, mask);
     }
-    if !is_coherent(&out.matching) {
+    if !is_coherent(m) {
         return Err(ErrorKind::BmcBadPrereq);
     }
-    Ok(out)
+    Ok(cookie)
 }
 
 /// Whether no later entry excludes the prerequisite of an earlier one. Two fields can: a later fragment,
@@ -405,14 +435,14 @@ pub fn read_entries(r: &mut Reader<'_>, unknown: Unknown) -> Res<Decoded> {
 fn is_coherent(m: &Match) -> bool {
     let (f, mask) = (m.flow(), &m.mask().0);
     let later = f.nw_frag & flow::nw_frag::LATER != 0;
-    let matched = |field: FieldId| m.get(field).1 != 0;
+    let matched = |field: FieldId| field.get(&m.mask().0) != 0;
     let icmp6 = f.dl_type == 0x86dd && f.nw_proto == 58;
-    let nd_ok = |field: FieldId| !(icmp6 && matched(field)) || exists(field, m);
-    let has_ports = [FieldId::Icmpv6Type, FieldId::IcmpType].into_iter().all(|f| !exists(f, m));
-    let lost_ports = later && has_ports && (mask.tp_src | mask.tp_dst | mask.tcp_flags) != 0;
+    let nd_ok = |field: FieldId| !matched(field) || exists(field, m);
+    let has_ports = || [FieldId::Icmpv6Type, FieldId::IcmpType].into_iter().all(|f| !exists(f, m));
+    let lost_ports = later && has_ports() && (mask.tp_src | mask.tp_dst | mask.tcp_flags) != 0;
     let of_nd =
         [FieldId::NdReserved, FieldId::NdTarget, FieldId::NdOptionsType, FieldId::NdSll, FieldId::NdTll];
-    let nd_kept = of_nd.into_iter().all(nd_ok);
+    let nd_kept = !icmp6 || of_nd.into_iter().all(nd_ok);
     nd_kept && !lost_ports
 }
 
@@ -604,12 +634,14 @@ fn put_vlan(w: &mut Writer, m: &Match) {
 }
 
 /// Reads an OpenFlow 1.2 match structure: type, length, entries, padding.
-pub fn read_oxm_match(r: &mut Reader<'_>, unknown: Unknown) -> Res<Match> {
-    let d = read_oxm_match_cookie(r, unknown)?;
-    Ok(d.matching)
+pub fn read_oxm_match(r: &mut Reader<'_>, unknown: Unknown) -> Res<Box<Match>> {
+    let mut m = Box::default();
+    read_oxm_match_to(r, unknown, &mut m)?;
+    Ok(m)
 }
 
-fn read_oxm_match_cookie(r: &mut Reader<'_>, unknown: Unknown) -> Res<Decoded> {
+/// As [`read_oxm_match`], into `m`, which matches all packets before.
+pub fn read_oxm_match_to(r: &mut Reader<'_>, unknown: Unknown, m: &mut Match) -> Res<()> {
     let mut head = Reader::new(r.peek(), r.version).or(ErrorKind::BmcBadLen);
     let (ty, len) = (head.u16()?, usize::from(head.u16()?));
     if ty != 1 {
@@ -621,7 +653,8 @@ fn read_oxm_match_cookie(r: &mut Reader<'_>, unknown: Unknown) -> Res<Decoded> {
     }
     let mut body = r.sub(padded)?;
     body.skip(4)?;
-    read_entries(&mut body.sub(len - 4)?, unknown)
+    read_entries_to(&mut body.sub(len - 4)?, unknown, m)?;
+    Ok(())
 }
 
 /// Writes an OpenFlow 1.2 match structure with its padding; OVS uses it in 1.1 too, with NXM names where they exist.
@@ -636,9 +669,21 @@ pub fn put_oxm_match(w: &mut Writer, m: &Match) {
 
 /// Reads an NXM match of `len` bytes and its padding.
 pub fn read_nxm_match(r: &mut Reader<'_>, len: u16, unknown: Unknown) -> Res<Decoded> {
+    let mut matching = Box::default();
+    let cookie = read_nxm_match_to(r, len, unknown, &mut matching)?;
+    Ok(Decoded { matching, cookie })
+}
+
+/// As [`read_nxm_match`], into `m`, which matches all packets before; returns the cookie.
+pub fn read_nxm_match_to(
+    r: &mut Reader<'_>,
+    len: u16,
+    unknown: Unknown,
+    m: &mut Match,
+) -> Res<Option<(u64, u64)>> {
     let len = usize::from(len);
     let mut padded = r.sub(len.next_multiple_of(8)).map_err(|_| ErrorKind::BmcBadLen)?;
-    read_entries(&mut padded.sub(len)?, unknown)
+    read_entries_to(&mut padded.sub(len)?, unknown, m)
 }
 
 /// Writes an NXM match with its padding; returns its length without the padding.

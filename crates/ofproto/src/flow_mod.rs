@@ -179,10 +179,12 @@ fn add(
     // Before OpenFlow 1.2 an add always resets the counters, from 1.2 on only with the flag.
     let keep_counts = cx.version >= Version::V12 && !fm.flags.contains(FlowModFlags::RESET_COUNTS);
     let stats = match &there {
-        Some(old) if keep_counts => old.stats.clone(),
-        _ => Arc::new(RuleStats::default()),
+        Some(old) if keep_counts => {
+            effects.used.push(old.stats.clone());
+            old.stats.clone()
+        }
+        _ => Arc::new(RuleStats::new(cx.now_ms)),
     };
-    effects.used.push(stats.clone());
     tables.insert(Arc::new(Rule {
         table,
         matching,
@@ -212,9 +214,7 @@ fn modify_adds(fm: &FlowMod) -> bool {
 /// Modifies an existing rule.
 fn modify(tables: &mut Tables, fm: &FlowMod, cx: &ModContext<'_>, old: &Rule) {
     let stats = if fm.flags.contains(FlowModFlags::RESET_COUNTS) {
-        let stats = RuleStats::default();
-        stats.credit(0, 0, cx.now_ms);
-        Arc::new(stats)
+        Arc::new(RuleStats::new(cx.now_ms))
     } else {
         old.stats.clone()
     };
@@ -269,7 +269,7 @@ pub(crate) fn selection(fm: &FlowMod) -> Selection {
         if fm.command.deletes() { (fm.out_port, fm.out_group) } else { (OfPort::NONE, GROUP_ANY) };
     Selection {
         table: fm.table,
-        matching: fm.matching.unpack(),
+        matching: fm.matching.clone(),
         cookie: fm.cookie,
         cookie_mask: fm.cookie_mask,
         out_port,

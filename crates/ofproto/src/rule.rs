@@ -16,6 +16,11 @@ pub struct RuleStats {
 }
 
 impl RuleStats {
+    /// Those of a new rule, which counts as used now.
+    pub fn new(now_ms: u64) -> RuleStats {
+        RuleStats { used_ms: AtomicU64::new(now_ms), ..RuleStats::default() }
+    }
+
     /// Adds packets and bytes; `used_ms` moves forward only.
     pub fn credit(&self, packets: u64, bytes: u64, used_ms: u64) {
         self.packets.fetch_add(packets, Ordering::Relaxed);

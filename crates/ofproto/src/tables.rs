@@ -191,7 +191,7 @@ pub struct Tables {
     /// Changes of rules are reported to monitors.
     is_monitored: Arc<AtomicBool>,
     /// Uncommitted changes of this version.
-    journal: Vec<Change>,
+    journal: Journal,
     /// Cause of the next changes.
     cause: Cause,
     reclaimer: Reclaimer,
@@ -208,7 +208,7 @@ impl Clone for Tables {
             index: self.index.clone(),
             is_open: self.is_open.clone(),
             is_monitored: self.is_monitored.clone(),
-            journal: Vec::new(),
+            journal: Journal::default(),
             cause: Cause { batch: self.cause.batch + 1, ..Cause::default() },
             reclaimer: self.reclaimer.clone(),
         }
@@ -217,9 +217,23 @@ impl Clone for Tables {
 
 /// Summary of the changes of a version.
 #[derive(Default)]
-pub struct Journal(Vec<Change>);
+pub struct Journal {
+    changes: Vec<Change>,
+    /// There are changes beside added and modified rules. Without them some walks over many changes are spared.
+    has_others: bool,
+}
 
 impl Journal {
+    fn push(&mut self, change: Change) {
+        self.has_others |= !matches!(change, Change::Rule(RuleChange { after: Some(_), .. }, _));
+        self.changes.push(change);
+    }
+
+    /// The changes if there are any beside added and modified rules.
+    fn others(&self) -> &[Change] {
+        if self.has_others { &self.changes } else { &[] }
+    }
+
     /// The changes after which a translation may come out differently; `None` if they are too many to test one by
     /// one, or may affect all.
     /// `dp_port` maps ports of the bridge.
@@ -229,7 +243,7 @@ impl Journal {
         dp_port: &dyn Fn(OfPort) -> Option<DpPort>,
     ) -> Option<Vec<changes::Change>> {
         let mut found = Vec::new();
-        for change in self.0.iter().filter(|change| change.affects_translation()) {
+        for change in self.changes.iter().filter(|change| change.affects_translation()) {
             if found.len() == changes::CHANGES_MAX {
                 return None;
             }
@@ -240,12 +254,12 @@ impl Journal {
 
     /// Whether nothing changed.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.changes.is_empty()
     }
 
     /// Calls `f` with each changed rule.
     pub(crate) fn for_each(&self, f: &mut dyn FnMut(&RuleChange, Cause)) {
-        for change in &self.0 {
+        for change in &self.changes {
             match change {
                 Change::Rule(change, cause) => f(change, *cause),
                 Change::Cleared(cleared, cause) => cleared.rules.rules.iter().for_each(|rule| {
@@ -258,14 +272,14 @@ impl Journal {
 
     /// Tables whose room passed a threshold.
     pub(crate) fn statuses(&self) -> impl Iterator<Item = &TableStatus> {
-        self.0
+        self.others()
             .iter()
             .filter_map(|change| if let Change::Status(status) = change { Some(&**status) } else { None })
     }
 
     /// Removed rules with the reason; of a cleared table only those with `SEND_FLOW_REM`.
     pub(crate) fn removed(&self) -> impl Iterator<Item = (&Arc<Rule>, RemovedReason)> {
-        self.0.iter().flat_map(|change| {
+        self.others().iter().flat_map(|change| {
             let (one, cleared, reason) = match change {
                 Change::Rule(RuleChange { before, after: None }, cause) => {
                     (before.as_ref(), None, cause.reason)
@@ -283,7 +297,7 @@ impl Journal {
     /// Drops it, on another thread if that takes long.
     pub fn discard(self, reclaimer: &Reclaimer) {
         let clears = |change: &Change| matches!(change, Change::Cleared(..));
-        if self.0.len() >= GATHERED_MAX || self.0.iter().any(clears) {
+        if self.changes.len() >= GATHERED_MAX || self.others().iter().any(clears) {
             reclaimer.give(self);
         }
     }
@@ -291,7 +305,7 @@ impl Journal {
 
 impl Garbage for Journal {
     fn is_last(&self) -> bool {
-        self.0.iter().all(|change| match change {
+        self.others().iter().all(|change| match change {
             Change::Rule(..) | Change::Group(_) | Change::Tlv | Change::Status(_) => true,
             Change::Cleared(cleared, _) => Arc::strong_count(&cleared.rules) == 1,
         })
@@ -315,7 +329,7 @@ impl Tables {
             index: Arc::default(),
             is_open: Arc::default(),
             is_monitored: Arc::default(),
-            journal: Vec::new(),
+            journal: Journal::default(),
             cause: Cause::default(),
             reclaimer: reclaimer.clone(),
         }
@@ -476,7 +490,9 @@ impl Tables {
     /// Records that the room in a table passed a threshold.
     fn check_room(&mut self, id: TableId) {
         let status = self.passed_threshold(id);
-        self.journal.extend(status.map(|status| Change::Status(Box::new(status))));
+        if let Some(status) = status {
+            self.journal.push(Change::Status(Box::new(status)));
+        }
     }
 
     /// Sets the cause of the next changes, under the number of a new batch; returns it.
@@ -507,7 +523,7 @@ impl Tables {
 
     /// Ends a change whose version is published.
     pub fn commit(&mut self) -> Journal {
-        Journal(std::mem::take(&mut self.journal))
+        std::mem::take(&mut self.journal)
     }
 
     /// Opens a version for changes while readers use the present one; until [`Tables::close`], no other version may
@@ -528,7 +544,7 @@ impl Tables {
         let mut index = lock(&self.index);
         let mut undone = 0;
         while undone < max
-            && let Some(change) = self.journal.pop()
+            && let Some(change) = self.journal.changes.pop()
         {
             undone += 1;
             match change {

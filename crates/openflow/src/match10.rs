@@ -30,7 +30,7 @@ pub(crate) fn is_exact(r: &Reader<'_>) -> Res<bool> {
     Ok(r.clone().u32()? & WILDCARDS == 0)
 }
 
-pub(crate) fn read(r: &mut Reader<'_>) -> Res<Match> {
+pub(crate) fn read(r: &mut Reader<'_>) -> Res<Box<Match>> {
     let wild = r.u32()?;
     let on = |bit: u32| wild & bit == 0;
     let in_port = r.u16()?;
@@ -42,7 +42,7 @@ pub(crate) fn read(r: &mut Reader<'_>) -> Res<Match> {
     let (nw_src, nw_dst) = (r.u32()?, r.u32()?);
     let (tp_src, tp_dst) = (r.u16()?, r.u16()?);
 
-    let mut m = Match::catchall();
+    let mut m = Box::<Match>::default();
     let mut put = |yes: bool, field: FieldId, value: u128, mask: u128| {
         if yes && mask != 0 && exists(field, &m) {
             m.set_masked(field, value, mask);
@@ -167,5 +167,5 @@ pub fn fits(m: &Match) -> bool {
         m.imply_packet_type();
         m
     };
-    port_ok && read(&mut Reader::new(&w.buf, w.version)).is_ok_and(|back| implied(back) == implied(*m))
+    port_ok && read(&mut Reader::new(&w.buf, w.version)).is_ok_and(|back| implied(*back) == implied(*m))
 }

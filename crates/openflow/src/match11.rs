@@ -30,17 +30,24 @@ const IPPROTO_ICMP: u8 = 1;
 const VLAN_ANY: u16 = 0xfffe;
 
 /// Reads either structure.
-pub(crate) fn read(r: &mut Reader<'_>, unknown: Unknown) -> Res<Match> {
+pub(crate) fn read(r: &mut Reader<'_>, unknown: Unknown) -> Res<Box<Match>> {
+    let mut m = Box::default();
+    read_to(r, unknown, &mut m)?;
+    Ok(m)
+}
+
+/// As [`read`], into `m`, which matches all packets before.
+pub(crate) fn read_to(r: &mut Reader<'_>, unknown: Unknown, m: &mut Match) -> Res<()> {
     let mut head = Reader::new(r.peek(), r.version).or(ErrorKind::BmcBadLen);
     if head.u16()? != 0 {
-        return nxm::read_oxm_match(r, unknown);
+        return nxm::read_oxm_match_to(r, unknown, m);
     }
     if head.u16()? != BYTES {
         return Err(ErrorKind::BmcBadLen);
     }
     let mut fixed = r.sub(BYTES.into()).map_err(|_| ErrorKind::BmcBadLen)?;
     fixed.skip(4)?;
-    read_fixed(&mut fixed)
+    read_fixed(&mut fixed, m)
 }
 
 /// Value and mask of a field whose mask has ones for wildcards.
@@ -50,7 +57,7 @@ fn masked(r: &mut Reader<'_>, bytes: usize) -> Res<(u128, u128)> {
     Ok((value & mask, mask))
 }
 
-fn read_fixed(r: &mut Reader<'_>) -> Res<Match> {
+fn read_fixed(r: &mut Reader<'_>, m: &mut Match) -> Res<()> {
     let (in_port, wild) = (r.u32()?, r.u32()?);
     let on = |bit: u32| wild & bit == 0;
     let (dl_src, dl_dst) = (masked(r, 6)?, masked(r, 6)?);
@@ -63,9 +70,8 @@ fn read_fixed(r: &mut Reader<'_>) -> Res<Match> {
     r.skip(3)?;
     let metadata = masked(r, 8)?;
 
-    let mut m = Match::catchall();
     let mut put = |yes: bool, field: FieldId, (value, mask): (u128, u128)| {
-        if yes && mask != 0 && exists(field, &m) {
+        if yes && mask != 0 && exists(field, m) {
             m.set_masked(field, value, mask);
         }
     };
@@ -102,7 +108,7 @@ fn read_fixed(r: &mut Reader<'_>) -> Res<Match> {
     put(on(MPLS_LABEL), FieldId::MplsLabel, ((mpls_label & 0xf_ffff).into(), 0xf_ffff));
     put(on(MPLS_TC), FieldId::MplsTc, ((mpls_tc & 7).into(), 7));
     put(true, FieldId::Metadata, metadata);
-    Ok(m)
+    Ok(())
 }
 
 /// TCI and mask of the VLAN part; `_on`: the part is matched.
@@ -140,7 +146,7 @@ pub(crate) fn put_whole(w: &mut Writer, m: &Match) {
 fn fits(m: &Match) -> bool {
     let mut w = Writer::new(Version::V11);
     put_fixed(&mut w, m);
-    read(&mut Reader::new(&w.buf, w.version), Unknown::Refuse).is_ok_and(|back| back == *m)
+    read(&mut Reader::new(&w.buf, w.version), Unknown::Refuse).is_ok_and(|back| *back == *m)
 }
 
 fn put_masked(w: &mut Writer, m: &Match, field: FieldId, bytes: usize) {

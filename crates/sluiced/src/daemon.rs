@@ -293,9 +293,7 @@ impl Daemon {
             {
                 bail!("the main loop cannot wait for events: {e}");
             }
-            let mut tokens = self.reactor.take_due();
-            tokens.extend(events.iter().map(|e| e.token()));
-            for token in tokens {
+            for token in self.reactor.take_ready(&events) {
                 self.event(token);
             }
         }

@@ -448,13 +448,13 @@ impl Embedded {
         if peer.ended || !peer.unread || !self.server.session_wants_input(peer.session) {
             return;
         }
-        match peer.conn.read() {
+        match peer.conn.read(reactor) {
             Ok(Some((bytes, more))) => {
                 peer.unread = more;
                 if !bytes.is_empty() {
                     (peer.heard_ms, peer.asked_ms) = (sys::clock::monotonic_ms(), None);
                 }
-                self.server.session_input(peer.session, &bytes, now());
+                self.server.session_input(peer.session, bytes, now());
             }
             Ok(None) | Err(_) => (peer.ended, peer.unread) = (true, false),
         }
@@ -619,10 +619,10 @@ impl Remote {
             }
         }
         let problem = loop {
-            match conn.read() {
+            match conn.read(reactor) {
                 Ok(Some((bytes, more))) => {
                     self.heard_ms = sys::clock::monotonic_ms();
-                    if let Err(e) = client.input(&bytes) {
+                    if let Err(e) = client.input(bytes) {
                         break Some(e.to_string());
                     }
                     if !more {

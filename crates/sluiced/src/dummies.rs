@@ -233,12 +233,13 @@ impl Link {
         if self.conn.flush(reactor.registry()).is_err() {
             return false;
         }
-        match self.conn.read() {
+        match self.conn.read(reactor) {
             Ok(Some((bytes, more))) => {
+                let stays = self.receive(bytes, dummy);
                 if more {
                     reactor.serve_again(self.conn.token());
                 }
-                self.receive(&bytes, dummy)
+                stays
             }
             Ok(None) | Err(_) => false,
         }

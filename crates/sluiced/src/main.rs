@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 /// Flow keys and flows are constantly allocated on one thread and freed on another.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: sys::heap::Heap = sys::heap::Heap;
 
 /// Interface version for stock tools.
 const COMPATIBLE: &str = "ovs-vswitchd (Open vSwitch) 3.5.4";

@@ -3,10 +3,10 @@
 
 use super::turn::Turn;
 use dpif_netdev::QueueWatch;
-use mio::event::Source;
+use mio::event::{Event, Source};
 use mio::net::TcpStream;
 use mio::unix::SourceFd;
-use mio::{Interest, Poll, Registry, Token};
+use mio::{Events, Interest, Poll, Registry, Token};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::{Duration, Instant};
@@ -21,6 +21,9 @@ pub const QUEUES: Token = Token(1);
 /// about a millisecond.
 const HANDSHAKES_PER_TURN: Duration = Duration::from_millis(4);
 
+/// Maximum bytes read from one connection per turn.
+pub(super) const READ_MAX_BYTES: usize = 1 << 18;
+
 /// Polls and allocates tokens.
 pub struct Reactor {
     poll: Poll,
@@ -34,6 +37,10 @@ pub struct Reactor {
     pub tls: Tls,
     /// Time of this turn's handshakes so far.
     handshakes: Duration,
+    /// Sockets with an event of this turn that reports neither an end of their stream nor an error.
+    open: Vec<Token>,
+    /// For reading: shared by all connections, because clearing one costs more than serving a request.
+    buffer: Box<[u8]>,
 }
 
 /// Counters of incoming connections that were not served.
@@ -64,12 +71,33 @@ impl Reactor {
             counts: Counts::default(),
             tls: Tls::default(),
             handshakes: Duration::ZERO,
+            open: Vec::new(),
+            buffer: vec![0; READ_MAX_BYTES].into(),
         })
     }
 
     /// The poll itself, for waiting.
     pub fn poll(&mut self) -> &mut Poll {
         &mut self.poll
+    }
+
+    /// Begins a turn with these events; returns the sockets to serve, those due without an event first.
+    pub fn take_ready(&mut self, events: &Events) -> Vec<Token> {
+        let mut ready = self.take_due();
+        ready.extend(events.iter().map(Event::token));
+        let is_open = |e: &&Event| !e.is_read_closed() && !e.is_error();
+        self.open.extend(events.iter().filter(is_open).map(Event::token));
+        ready
+    }
+
+    /// Whether an event of this turn shows that the peer had not ended the stream.
+    pub(super) fn is_open(&self, token: Token) -> bool {
+        self.open.contains(&token)
+    }
+
+    /// The buffer for reading, of [`READ_MAX_BYTES`].
+    pub(super) fn buffer(&mut self) -> &mut [u8] {
+        &mut self.buffer
     }
 
     /// A socket has more input than its turn allows: serves it again after the others.
@@ -112,6 +140,7 @@ impl Reactor {
 
     /// Begins a turn; returns the sockets due without an event.
     pub fn take_due(&mut self) -> Vec<Token> {
+        self.open.clear();
         self.handshakes = Duration::ZERO;
         let mut due = std::mem::take(&mut self.again);
         let now_ms = if self.later.is_empty() { 0 } else { machine_ms() };

@@ -20,12 +20,8 @@ use std::path::PathBuf;
 use sys::local;
 use tls::{Handshake, Session};
 
-/// Maximum bytes read from one connection per turn.
-const READ_MAX_BYTES: usize = 1 << 18;
-/// Bytes of a first read: most requests fit, and a larger buffer costs more to clear than they do to serve.
-const FIRST_READ_BYTES: usize = 1024;
-/// Bytes of each further read.
-const READ_BYTES: usize = 16 << 10;
+/// Maximum bytes of one read(2).
+const READ_BYTES: usize = 64 << 10;
 /// Maximum connections accepted per turn.
 const ACCEPTS_PER_TURN: usize = 64;
 /// Retry interval of a listener that could not accept a connection.
@@ -363,34 +359,40 @@ impl Conn {
         }
     }
 
-    /// Reads available bytes, up to a limit. `Ok(None)`: the peer closed. The second value is true if there may be
-    /// more.
-    pub fn read(&mut self) -> io::Result<Option<(Vec<u8>, bool)>> {
-        let (mut bytes, mut size) = (Vec::with_capacity(2 * FIRST_READ_BYTES), FIRST_READ_BYTES);
-        let mut was_reset = false;
-        loop {
-            let len = bytes.len();
-            bytes.resize(len + size, 0);
-            let result = self.stream.read(&mut bytes[len..]);
-            bytes.truncate(len + result.as_ref().map_or(0, |n| *n));
-            match result {
-                Ok(0) if bytes.is_empty() => return Ok(None),
+    /// Reads available bytes into the reactor's buffer, as many as it holds. `Ok(None)`: the peer closed. The second
+    /// value is true if there may be more.
+    ///
+    /// A short read means that no more is there. Only the end of the stream may be, and an event of this turn that does
+    /// not report it saves the read that would find out: a later end has an event of its own. (A peer that sends
+    /// descriptors or urgent data, which nobody does, has its input split there until it sends more.)
+    pub fn read<'r>(&mut self, reactor: &'r mut Reactor) -> io::Result<Option<(&'r [u8], bool)>> {
+        let is_plain = !matches!(self.stream, Stream::Tls(_));
+        let is_open = is_plain && reactor.is_open(self.token);
+        let buffer = reactor.buffer();
+        let (mut len, mut was_reset) = (0, false);
+        let more = loop {
+            let end = buffer.len().min(len + READ_BYTES);
+            match self.stream.read(&mut buffer[len..end]) {
+                Ok(0) if len == 0 => return Ok(None),
                 // Serve input before the end first; the next read reports the end.
-                Ok(0) => return Ok(Some((bytes, true))),
-                Ok(n) if n == size => size = READ_BYTES,
-                Ok(_) => {}
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(Some((bytes, false))),
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Ok(0) => break true,
+                Ok(n) => len += n,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break false,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
                 // A local peer that closed with unread data causes one error before its own data (unix(7)).
                 Err(e) if e.kind() == io::ErrorKind::ConnectionReset && !was_reset => was_reset = true,
                 // An error of TLS is reported again.
-                Err(_) if !bytes.is_empty() => return Ok(Some((bytes, true))),
+                Err(_) if len > 0 => break true,
                 Err(e) => return Err(e),
             }
-            if bytes.len() >= READ_MAX_BYTES {
-                return Ok(Some((bytes, true)));
+            if is_open && !was_reset && len < end {
+                break false;
             }
-        }
+            if len == buffer.len() {
+                break true;
+            }
+        };
+        Ok(Some((&buffer[..len], more)))
     }
 
     /// Number of unsent bytes.

@@ -125,8 +125,9 @@ impl Unixctl {
                 return Some(request);
             }
             Ok(None) if client.closing => {}
-            Ok(None) => match client.conn.read() {
+            Ok(None) => match client.conn.read(reactor) {
                 Ok(Some((bytes, more))) => {
+                    let bytes = bytes.to_vec();
                     if more || !bytes.is_empty() {
                         // Serve it again until its input is used up.
                         reactor.serve_again(token);

@@ -1,6 +1,6 @@
 //! Operating system services for a daemon: daemonizing, pid files, file locks, Unix sockets, other processes,
 //! signals, limits, users, machine statistics, threads and processors, USDT probes, waking and waiting,
-//! random numbers, clocks. For measuring tools also: frames with timestamps, unnamed network namespaces.
+//! random numbers, clocks, the allocator. For measuring tools also: frames with timestamps, unnamed network namespaces.
 //!
 //! Nothing here is specific to switches. Everything may be called from any thread unless its page restricts
 //! that.
@@ -9,6 +9,7 @@
 pub mod clock;
 pub mod daemon;
 pub mod frames;
+pub mod heap;
 pub mod idle;
 pub mod limits;
 pub mod local;

@@ -303,22 +303,33 @@ fn bytes_of_mut(flow: &mut Flow) -> &mut [u8] {
     zerocopy::IntoBytes::as_mut_bytes(flow)
 }
 
+/// The first bytes, as an integer of one of the sizes of [`Place::Int`] has them: copies of a fixed length need no call.
+fn array<const N: usize>(b: &[u8]) -> [u8; N] {
+    let mut array = [0; N];
+    array.copy_from_slice(&b[..N]);
+    array
+}
+
 fn read_int(flow: &Flow, offset: usize, size: u8) -> u128 {
-    let b = &bytes_of(flow)[offset..offset + size as usize];
-    let mut wide = [0; 16];
-    if cfg!(target_endian = "little") {
-        wide[..b.len()].copy_from_slice(b);
-    } else {
-        wide[16 - b.len()..].copy_from_slice(b);
+    let b = &bytes_of(flow)[offset..];
+    match size {
+        1 => b[0].into(),
+        2 => u16::from_ne_bytes(array(b)).into(),
+        4 => u32::from_ne_bytes(array(b)).into(),
+        8 => u64::from_ne_bytes(array(b)).into(),
+        _ => u128::from_ne_bytes(array(b)),
     }
-    u128::from_ne_bytes(wide)
 }
 
 fn write_int(flow: &mut Flow, offset: usize, size: u8, value: u128) {
-    let wide = value.to_ne_bytes();
-    let size = size as usize;
-    let from = if cfg!(target_endian = "little") { 0 } else { 16 - size };
-    bytes_of_mut(flow)[offset..offset + size].copy_from_slice(&wide[from..from + size]);
+    let b = &mut bytes_of_mut(flow)[offset..];
+    match size {
+        1 => b[0] = value as u8,
+        2 => b[..2].copy_from_slice(&(value as u16).to_ne_bytes()),
+        4 => b[..4].copy_from_slice(&(value as u32).to_ne_bytes()),
+        8 => b[..8].copy_from_slice(&(value as u64).to_ne_bytes()),
+        _ => b[..16].copy_from_slice(&value.to_ne_bytes()),
+    }
 }
 
 /// Prints the non-zero fields of a flow.

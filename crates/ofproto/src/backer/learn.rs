@@ -12,8 +12,6 @@ use sync::lock;
 
 /// The rule that a learned flow becomes.
 fn learned_rule(tables: &Tables, matching: PackedMatch, l: &LearnedFlow, now_ms: u64) -> Rule {
-    let stats = RuleStats::default();
-    stats.credit(0, 0, now_ms);
     Rule {
         table: l.table,
         matching,
@@ -25,7 +23,7 @@ fn learned_rule(tables: &Tables, matching: PackedMatch, l: &LearnedFlow, now_ms:
         actions: tables.intern(&l.actions),
         created_ms: now_ms,
         modified_ms: now_ms,
-        stats: Arc::new(stats),
+        stats: Arc::new(RuleStats::new(now_ms)),
     }
 }
 

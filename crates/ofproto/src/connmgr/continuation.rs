@@ -63,7 +63,7 @@ impl Conn {
         let view = ctx.backer.view();
         let bridge = view.bridge(ctx.bridge).ok_or(ErrorKind::NxrStale)?;
         let dp_port = DpPort(continuation.odp_port);
-        let mut fields = m.metadata;
+        let mut fields = m.metadata.clone();
         let (in_port, _) = fields.get(FieldId::InPortOxm);
         fields.set_masked(FieldId::InPortOxm, 0, 0);
         let in_port = OfPort(in_port as u32);

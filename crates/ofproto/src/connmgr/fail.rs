@@ -176,8 +176,6 @@ pub(super) fn admits(message: &Message) -> bool {
 
 /// A rule of the bridge's own, in the first table.
 pub(super) fn own_rule(priority: i32, matching: &Match, actions: &[Action], now_ms: u64) -> Rule {
-    let stats = RuleStats::default();
-    stats.credit(0, 0, now_ms);
     Rule {
         table: TableId(0),
         matching: matching.into(),
@@ -189,7 +187,7 @@ pub(super) fn own_rule(priority: i32, matching: &Match, actions: &[Action], now_
         actions: actions.into(),
         created_ms: now_ms,
         modified_ms: now_ms,
-        stats: Arc::new(stats),
+        stats: Arc::new(RuleStats::new(now_ms)),
     }
 }
 
@@ -287,7 +285,7 @@ impl Connmgr {
         self.fail.probe_at_ms = Some(now_ms + PROBE_INTERVAL_MS);
         self.fail.probes += 1;
         let data = own_packet(self.fail.probes);
-        let mut metadata = Match::catchall();
+        let mut metadata = Box::<Match>::default();
         metadata.set(FieldId::InPortOxm, OfPort::LOCAL.0.into());
         let reason = PacketInReason::NoMatch;
         let mut message = PacketIn {

@@ -23,6 +23,7 @@ use crate::events::RuleEvent;
 use crate::flow_mod::LOOKS_PER_CHANGE;
 use crate::rule::Rule;
 use crate::tables::{Selected, Selection, Tables};
+use flow::PackedMatch;
 use openflow::msg::flow_monitor::{
     FlowEvent, FlowMonitorRequest, FlowUpdate, MonitorCommand, MonitorFlags, RuleUpdate,
 };
@@ -145,7 +146,7 @@ fn described(rule: &Rule, event: FlowEvent, flags: MonitorFlags) -> FlowUpdate {
 fn selection(m: &FlowMonitorRequest) -> Selection {
     Selection {
         table: m.table,
-        matching: m.matching,
+        matching: PackedMatch::from(&*m.matching),
         cookie: 0,
         cookie_mask: 0,
         out_port: m.out_port,

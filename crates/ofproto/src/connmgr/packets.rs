@@ -261,14 +261,14 @@ impl Why {
 }
 
 /// Packet-in metadata beside the packet's own fields.
-fn pipeline_fields(event: &PacketInEvent) -> Match {
+fn pipeline_fields(event: &PacketInEvent) -> Box<Match> {
     let state = &event.state;
     let mut flow = event.key.to_flow(OfPort(state.in_port));
     flow.metadata = state.metadata;
     flow.regs = state.regs;
     flow.set_tunnel(&state.tunnel);
     flow.set_tun_options(state.tun_metadata.as_deref());
-    let mut m = Match::catchall();
+    let mut m = Box::<Match>::default();
     m.set(FieldId::InPortOxm, state.in_port.into());
     for field in METADATA_FIELDS.iter().chain(&REGISTERS) {
         let value = field.get(&flow);
@@ -364,7 +364,7 @@ impl Connmgr {
 fn described(rule: &Rule, reason: FlowRemovedReason, now_ms: u64) -> FlowRemoved {
     let (packet_count, byte_count) = rule.stats.counts();
     let age_ms = now_ms.saturating_sub(rule.created_ms);
-    let matching = rule.matching.unpack();
+    let matching = Box::new(rule.matching.unpack());
     FlowRemoved {
         // OpenFlow 1.0's own form cannot express every match.
         format: if openflow::match_fits_10(&matching) { Format::Standard } else { Format::Nxt },

@@ -9,7 +9,7 @@ use super::monitors::MonitorDump;
 use crate::flow_mod::{LOOKS_PER_CHANGE, TABLE_MAX_RULES};
 use crate::rule::Rule;
 use crate::tables::{Selected, Selection};
-use flow::{OfPort, TableId};
+use flow::{OfPort, PackedMatch, TableId};
 use openflow::msg::control::TableMiss;
 use openflow::msg::flow_stats::{AggregateStats, FlowStats, FlowStatsRequest};
 use openflow::msg::stats::{QUEUE_ALL, QueueConfig, QueueStatsRequest, TableAbilities, TableStats};
@@ -40,7 +40,7 @@ pub(super) struct RuleDump {
 fn wanted(m: &FlowStatsRequest, ctx: &BridgeCtx<'_>) -> Selected {
     let by = Selection {
         table: m.table,
-        matching: m.matching,
+        matching: PackedMatch::from(&*m.matching),
         cookie: m.cookie,
         cookie_mask: m.cookie_mask,
         out_port: m.out_port,

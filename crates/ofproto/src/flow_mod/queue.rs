@@ -46,6 +46,8 @@ type Request = (Mod, Box<[u8]>);
 #[derive(Default)]
 pub struct ModQueue {
     requests: VecDeque<Request>,
+    /// Number of requests, from the first on, that are known to be valid regardless of tables and groups.
+    checked: usize,
     under_way: Option<UnderWay>,
     /// Deleted groups whose rules are being removed.
     gone_groups: Vec<u32>,
@@ -113,6 +115,7 @@ impl ModQueue {
     /// The modification that has begun, if any: it continues after its connection's end.
     pub(crate) fn into_begun(mut self) -> Option<ModQueue> {
         self.requests.clear();
+        self.checked = 0;
         (!self.is_empty()).then_some(self)
     }
 
@@ -146,6 +149,7 @@ impl ModQueue {
             None => {
                 (self.under_way, self.ends_orphans) = (None, false);
                 self.gone_groups.clear();
+                self.checked = 0;
                 let all = std::mem::take(&mut self.requests);
                 let failed = all.into_iter().map(|(_, frame)| (ErrorKind::FmfcUnknown, frame));
                 (failed.collect(), Vec::new())
@@ -178,10 +182,12 @@ impl ModQueue {
             return;
         }
         let Some((change, frame)) = self.requests.pop_front() else { return };
+        let is_checked = self.checked > 0;
+        self.checked = self.checked.saturating_sub(1);
         *work = work.saturating_sub(1);
         self.begin_cause(&change, &frame, tables);
         let begun = match change {
-            Mod::Flow(fm) => self.begin(fm, tables, cx, work, effects),
+            Mod::Flow(fm) => self.begin(fm, is_checked, tables, cx, work, effects),
             Mod::Group(gm) => self.change_groups(gm, xid_of(&frame), tables, cx, effects),
         };
         if let Err(kind) = begun {
@@ -232,16 +238,19 @@ impl ModQueue {
         Ok(())
     }
 
-    /// Begins a flow-mod.
+    /// Begins a flow-mod; one that is checked lacks nothing but perhaps groups.
     fn begin(
         &mut self,
         fm: FlowMod,
+        is_checked: bool,
         tables: &mut Tables,
         cx: &ModContext<'_>,
         work: &mut usize,
         effects: &mut Effects,
     ) -> Result<(), ErrorKind> {
-        check(&fm, cx, &|id| tables.groups().get(id).is_some())?;
+        if !is_checked || executes_groups(&fm) {
+            check(&fm, cx, &|id| tables.groups().get(id).is_some())?;
+        }
         if fm.command != FlowModCommand::Add {
             clear(tables, &fm);
             let mut under_way =
@@ -258,13 +267,16 @@ impl ModQueue {
         }
     }
 
-    /// The first flow-mod that is invalid regardless of the tables and groups, among `max` from index `from` on.
-    pub(super) fn check(
-        &self,
-        from: usize,
-        max: usize,
-        cx: &ModContext<'_>,
-    ) -> Option<(ErrorKind, Box<[u8]>)> {
+    /// Number of requests that are not known to be valid.
+    pub(super) fn unchecked(&self) -> usize {
+        self.requests.len() - self.checked
+    }
+
+    /// Checks the next `max` requests; returns the first flow-mod among them that is invalid regardless of the tables
+    /// and groups. The context stays the same until they are executed.
+    pub(super) fn check(&mut self, max: usize, cx: &ModContext<'_>) -> Option<(ErrorKind, Box<[u8]>)> {
+        let from = self.checked;
+        self.checked = (from + max).min(self.requests.len());
         let some = self.requests.iter().skip(from).take(max);
         let check_one = |change: &Mod| match change {
             Mod::Flow(fm) => check(fm, cx, &|_| true).err(),
@@ -272,6 +284,13 @@ impl ModQueue {
         };
         some.filter_map(|(change, frame)| Some((check_one(change)?, frame.clone()))).next()
     }
+}
+
+/// Whether its actions execute groups.
+fn executes_groups(fm: &FlowMod) -> bool {
+    let mut found = false;
+    fm.actions.iter().for_each(|a| a.references(&mut |of| found |= matches!(of, Reference::Group(_))));
+    found
 }
 
 /// The transaction id of a message.

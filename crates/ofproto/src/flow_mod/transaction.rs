@@ -21,8 +21,6 @@ const UNDONE_PER_CHANGE: usize = 4;
 pub struct Transaction {
     bridge: BridgeId,
     queue: ModQueue,
-    /// Flow-mods valid by themselves; the tables are examined once all are.
-    checked: usize,
     /// The open version; `None` once it is published or undone.
     open: Option<Tables>,
     effects: Effects,
@@ -50,7 +48,7 @@ impl Transaction {
     ) -> Option<Transaction> {
         let open = Some(backer.open_tables(bridge)?);
         let queue = mods.into_iter().collect();
-        Some(Transaction { bridge, queue, checked: 0, open, effects: Effects::default(), is_given_up: false })
+        Some(Transaction { bridge, queue, open, effects: Effects::default(), is_given_up: false })
     }
 
     /// Reports its changes together, as those of a connection's request.
@@ -66,10 +64,10 @@ impl Transaction {
 
     /// Continues until `work`, in rules changed, is used up.
     pub fn step(&mut self, backer: &Backer, cx: &ModContext<'_>, work: &mut usize) -> Progress {
-        while *work > 0 && self.checked < self.queue.len() && !self.is_ending() {
-            let max = work.saturating_mul(CHECKS_PER_CHANGE).min(self.queue.len() - self.checked);
-            self.effects.failed.extend(self.queue.check(self.checked, max, cx));
-            self.checked += max;
+        // The tables are examined once all are valid by themselves.
+        while *work > 0 && self.queue.unchecked() > 0 && !self.is_ending() {
+            let max = work.saturating_mul(CHECKS_PER_CHANGE).min(self.queue.unchecked());
+            self.effects.failed.extend(self.queue.check(max, cx));
             *work = work.saturating_sub(max.div_ceil(CHECKS_PER_CHANGE));
         }
         let Some(mut tables) = self.open.take() else { return Progress::Done };

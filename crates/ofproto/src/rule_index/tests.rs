@@ -75,7 +75,8 @@ fn check(tables: &Tables) -> Result<(), TestCaseError> {
         ] {
             for (table, place) in [(TableId::ALL, 0), (TableId(1), 0), (TableId::ALL, 1), (TableId(0), 2)] {
                 let m = matching(place);
-                let by = Selection { table, matching: m, cookie, cookie_mask: mask, out_port, out_group };
+                let by =
+                    Selection { table, matching: m.into(), cookie, cookie_mask: mask, out_port, out_group };
                 let walk = all.iter().filter(|r| {
                     (table == TableId::ALL || r.table == table)
                         && r.matching.unpack().is_within(&m)

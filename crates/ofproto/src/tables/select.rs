@@ -4,7 +4,7 @@ use super::{Rows, Tables, table_of};
 use crate::rule::{Rule, refers_to};
 use crate::rule_index::RuleIndex;
 use classifier::Walk;
-use flow::{Match, OfPort, TableId};
+use flow::{Match, OfPort, PackedMatch, TableId};
 use ofp_actions::Reference;
 use openflow::GROUP_ANY;
 use std::collections::BTreeMap;
@@ -12,12 +12,12 @@ use std::sync::Arc;
 use sync::{Garbage, Ordering, Reclaimer, lock};
 
 /// Selection of a non-strict flow-mod or a statistics request.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Selection {
     /// One table, or [`TableId::ALL`].
     pub table: TableId,
     /// Rules whose match is within this one.
-    pub matching: Match,
+    pub matching: PackedMatch,
     /// Rules whose cookie equals this one in the bits of `cookie_mask`.
     pub cookie: u64,
     /// See `cookie`.
@@ -68,7 +68,7 @@ impl Tables {
             Plan::Users(of) => indexed().flat_map(|i| i.users(of)).filter(wanted).cloned().collect(),
             Plan::Walk => return self.begin_walk(by, ids),
         };
-        Selected { by: *by, found, walk: None }
+        Selected { by: by.clone(), found, walk: None }
     }
 
     /// Tables of a selection that have rules.
@@ -82,8 +82,9 @@ impl Tables {
     fn begin_walk(&self, by: &Selection, ids: Vec<TableId>) -> Selected {
         let left = ids.into_iter().rev().collect();
         let (rows, reclaimer) = (self.tables.clone(), self.reclaimer.clone());
-        let walk = SelectionWalk { rows: OldRows(rows), left, current: None, reclaimer };
-        Selected { by: *by, found: Vec::new(), walk: Some(walk) }
+        let matching = Box::new(by.matching.unpack());
+        let walk = SelectionWalk { rows: OldRows(rows), matching, left, current: None, reclaimer };
+        Selected { by: by.clone(), found: Vec::new(), walk: Some(walk) }
     }
 
     fn plan(&self, by: &Selection, ids: &[TableId], index: &BTreeMap<TableId, RuleIndex>) -> Plan {
@@ -138,7 +139,7 @@ impl Selection {
 
     /// Whether it selects all rules of its tables.
     pub fn is_everything(&self) -> bool {
-        self.cookie_mask == 0 && self.references() == [None; 2] && self.matching.mask().is_empty()
+        self.cookie_mask == 0 && self.references() == [None; 2] && self.matching.is_catchall()
     }
 }
 
@@ -153,6 +154,8 @@ pub struct Selected {
 /// A walk over the tables of one version.
 struct SelectionWalk {
     rows: OldRows,
+    /// The match of the selection.
+    matching: Box<Match>,
     /// Remaining tables, the next one last.
     left: Vec<TableId>,
     current: Option<(TableId, Walk)>,
@@ -182,11 +185,11 @@ impl SelectionWalk {
             Some(current) => current,
             None => {
                 let id = self.left.pop()?;
-                (id, table_of(&self.rows.0, id)?.rules.walk(&by.matching))
+                (id, table_of(&self.rows.0, id)?.rules.walk(&self.matching))
             }
         };
         let first = out.len();
-        let looked = table_of(&self.rows.0, id)?.rules.walk_on(&mut place, &by.matching, max, out);
+        let looked = table_of(&self.rows.0, id)?.rules.walk_on(&mut place, &self.matching, max, out);
         let within = out.split_off(first);
         // Its match is known to be within.
         out.extend(within.into_iter().filter(|r| by.selects_beside_match(r)));
@@ -207,7 +210,7 @@ impl Selected {
 
     /// These rules.
     pub fn of(by: &Selection, found: Vec<Arc<Rule>>) -> Selected {
-        Selected { by: *by, found, walk: None }
+        Selected { by: by.clone(), found, walk: None }
     }
 
     /// Adds rules to `out`; examines about `max` rules. Returns the number examined.

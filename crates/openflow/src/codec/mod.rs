@@ -11,6 +11,7 @@ use crate::msg::{Kind, Message};
 use ofp_wire::{ErrorKind, NX_VENDOR, ONF_VENDOR, OfError};
 use ofp_wire::{Options, Reader, Res, Writer};
 use ofp_wire::{Version, VersionSet};
+use std::sync::LazyLock;
 use table::{Id, Row, rows};
 
 /// Bytes of the header of every message.
@@ -124,9 +125,37 @@ fn read_id(r: &mut Reader<'_>, ty: u8) -> Res<Id> {
 }
 
 fn find(id: Id, version: Version) -> Option<&'static Row> {
-    let any_version = matches!(id, Id::Of(OFPT_HELLO..=OFPT_ECHO_REPLY));
-    rows().find(|r| r.id == id && (any_version || r.in_version(version)))
+    let version = if is_common(id) { Version::V10 } else { version };
+    let at = BY_ID.binary_search_by_key(&key(id, version), |(key, _)| *key).ok()?;
+    Some(BY_ID[at].1)
 }
+
+/// Whether the message is the same in all versions, known or not.
+fn is_common(id: Id) -> bool {
+    matches!(id, Id::Of(OFPT_HELLO..=OFPT_ECHO_REPLY))
+}
+
+/// Id and version as one number: a search compares it at each step.
+fn key(id: Id, version: Version) -> u128 {
+    let (form, vendor, ty, reply) = match id {
+        Id::Of(ty) => (0, 0, u32::from(ty), false),
+        Id::Mp { ty, reply } => (1, 0, u32::from(ty), reply),
+        Id::Exp(vendor, subtype) => (2, vendor, subtype, false),
+        Id::ExpMp { vendor, subtype, reply } => (3, vendor, subtype, reply),
+    };
+    let head = u128::from(version.0) << 16 | form << 8 | u128::from(reply);
+    head << 64 | u128::from(vendor) << 32 | u128::from(ty)
+}
+
+/// The first row of each version and id, in order.
+static BY_ID: LazyLock<Vec<(u128, &'static Row)>> = LazyLock::new(|| {
+    let versions = (Version::V10.0..=Version::V15.0).map(Version);
+    let of_version = |v| rows().filter(move |r| r.in_version(v)).map(move |r| (key(r.id, v), r));
+    let mut all: Vec<_> = versions.flat_map(of_version).collect();
+    all.sort_by_key(|(key, _)| *key);
+    all.dedup_by_key(|(key, _)| *key);
+    all
+});
 
 /// The error for a name without a row.
 fn unknown(id: Id) -> ErrorKind {
@@ -172,8 +201,7 @@ fn row_of(message: &Message, version: Version) -> Option<&'static Row> {
     let kind = message.kind();
     let mut first = None;
     for row in rows().filter(|r| r.kind == kind) {
-        let any_version = matches!(row.id, Id::Of(OFPT_HELLO..=OFPT_ECHO_REPLY));
-        if !any_version && !row.in_version(version) {
+        if !is_common(row.id) && !row.in_version(version) {
             continue;
         }
         if row.format == message.format() {

@@ -158,7 +158,7 @@ fn decode_mod10(r: &mut Reader<'_>) -> Res<FlowMod> {
         out_group: GROUP_ANY,
         flags,
         importance: 0,
-        matching: PackedMatch::from(&matching),
+        matching: PackedMatch::from(&*matching),
         actions: read_actions(r)?,
     })
 }
@@ -175,7 +175,8 @@ fn decode_mod11(r: &mut Reader<'_>) -> Res<FlowMod> {
     if !nxm::port_number_ok(out_port) {
         return Err(ErrorKind::BacBadOutPort);
     }
-    let matching = match11::read(r, Unknown::Refuse)?;
+    let mut matching = Match::catchall();
+    match11::read_to(r, Unknown::Refuse, &mut matching)?;
     addresses_fit(&matching)?;
     let actions = read_instructions(r)?;
     // In OpenFlow 1.1 a modification that selects by no cookie adds a rule if none matches.
@@ -211,9 +212,10 @@ pub(crate) fn decode_mod_nxt(r: &mut Reader<'_>) -> Res<FlowMod> {
     let flags = flags(r.u16()?, Version::V10, (idle_timeout_s, hard_timeout_s))?;
     let match_len = r.u16()?;
     r.skip(6)?;
-    let m = nxm::read_nxm_match(r, match_len, Unknown::Refuse)?;
-    addresses_fit(&m.matching)?;
-    let (cookie, cookie_mask) = m.cookie.unwrap_or((0, 0));
+    let mut matching = Match::catchall();
+    let cookie = nxm::read_nxm_match_to(r, match_len, Unknown::Refuse, &mut matching)?;
+    addresses_fit(&matching)?;
+    let (cookie, cookie_mask) = cookie.unwrap_or((0, 0));
     if command == FlowModCommand::Add && cookie_mask != 0 {
         return Err(ErrorKind::NxbrcNxmInvalid);
     }
@@ -232,7 +234,7 @@ pub(crate) fn decode_mod_nxt(r: &mut Reader<'_>) -> Res<FlowMod> {
         out_group: GROUP_ANY,
         flags,
         importance: 0,
-        matching: PackedMatch::from(&m.matching),
+        matching: PackedMatch::from(&matching),
         actions: read_actions(r)?,
     })
 }
@@ -313,8 +315,8 @@ wire_enum! {
 pub struct FlowRemoved {
     /// The wire form.
     pub format: Format,
-    /// The match.
-    pub matching: Match,
+    /// The match. Boxed, as all wide parts of messages: every [`super::Message`] has the size of the largest.
+    pub matching: Box<Match>,
     /// Cookie.
     pub cookie: u64,
     /// Priority.
@@ -343,7 +345,7 @@ fn read_removed_reason(r: &mut Reader<'_>) -> Res<FlowRemovedReason> {
 
 pub(crate) fn decode_removed(r: &mut Reader<'_>) -> Res<FlowRemoved> {
     let old = r.version == Version::V10;
-    let mut matching = if old { match10::read(r)? } else { Match::catchall() };
+    let mut matching = if old { match10::read(r)? } else { Box::default() };
     let (cookie, priority, reason) = (r.u64()?, r.u16()?, read_removed_reason(r)?);
     let table = TableId(r.u8()?);
     let (duration_s, duration_ns, idle_timeout_s, hard) = (r.u32()?, r.u32()?, r.u16()?, r.u16()?);

@@ -68,7 +68,7 @@ pub struct FlowMonitorRequest {
     /// The table, or all.
     pub table: TableId,
     /// Only rules that match no more than this.
-    pub matching: Match,
+    pub matching: Box<Match>,
 }
 
 /// The flags of a monitor among `known` ones.
@@ -117,7 +117,7 @@ fn put_nxm(w: &mut Writer, m: &Match, len_at: usize) {
 }
 
 /// The length of the match at the reader's position, which a form repeats before it.
-fn whole_match(r: &mut Reader<'_>, len: u16) -> Res<Match> {
+fn whole_match(r: &mut Reader<'_>, len: u16) -> Res<Box<Match>> {
     let mut head = r.clone();
     head.skip(2)?;
     if head.u16()? != len {
@@ -318,7 +318,7 @@ pub(crate) fn read_update(r: &mut Reader<'_>) -> Res<FlowUpdate> {
         idle_timeout_s,
         hard_timeout_s,
         cookie,
-        matching: matching.into(),
+        matching: PackedMatch::from(&*matching),
         actions: actions.into(),
     }))
 }
@@ -384,7 +384,7 @@ pub(crate) fn read_update14(r: &mut Reader<'_>) -> Res<FlowUpdate> {
         idle_timeout_s,
         hard_timeout_s,
         cookie,
-        matching: matching.into(),
+        matching: PackedMatch::from(&*matching),
         actions: read_instructions(&mut r)?.into(),
     }))
 }

@@ -31,7 +31,7 @@ pub struct FlowStatsRequest {
     /// Bits of the cookie to match.
     pub cookie_mask: u64,
     /// Only rules that match no more than this.
-    pub matching: Match,
+    pub matching: Box<Match>,
 }
 
 pub(crate) fn decode_request(r: &mut Reader<'_>) -> Res<FlowStatsRequest> {
@@ -163,7 +163,7 @@ pub(crate) fn read_stats(r: &mut Reader<'_>) -> Res<FlowStats> {
     let old = r.version == Version::V10;
     let table = TableId(r.u8()?);
     r.skip(1)?;
-    let mut matching = if old { match10::read(&mut r)? } else { Match::catchall() };
+    let mut matching = if old { match10::read(&mut r)? } else { Box::default() };
     let (duration_s, duration_ns, priority) = (r.u32()?, r.u32()?, r.u16()?);
     let (idle_timeout_s, hard_timeout_s, flags) = (r.u16()?, r.u16()?, r.u16()?);
     let importance = r.u16()?;
@@ -190,7 +190,7 @@ pub(crate) fn read_stats(r: &mut Reader<'_>) -> Res<FlowStats> {
         cookie,
         packet_count,
         byte_count,
-        matching: matching.into(),
+        matching: PackedMatch::from(&*matching),
         actions: if old { read_actions(&mut r)? } else { read_instructions(&mut r)? }.into(),
     })
 }
@@ -255,7 +255,7 @@ pub(crate) fn read_stats15(r: &mut Reader<'_>) -> Res<FlowStats> {
         cookie,
         packet_count: stats.packets.unwrap_or(u64::MAX),
         byte_count: stats.bytes.unwrap_or(u64::MAX),
-        matching: matching.into(),
+        matching: PackedMatch::from(&*matching),
         actions: read_instructions(&mut r)?.into(),
     })
 }
@@ -308,7 +308,7 @@ pub(crate) fn read_stats_nxt(r: &mut Reader<'_>) -> Res<FlowStats> {
         cookie,
         packet_count,
         byte_count,
-        matching: matching.into(),
+        matching: PackedMatch::from(&*matching),
         actions: read_actions(&mut r)?.into(),
     })
 }

@@ -42,7 +42,7 @@ pub struct PacketIn {
     /// Cookie of the rule; all ones without a rule, and in the forms of OpenFlow 1.0 to 1.2.
     pub cookie: u64,
     /// Input port and other pipeline fields.
-    pub metadata: Match,
+    pub metadata: Box<Match>,
     /// Beginning of the packet.
     pub data: Vec<u8>,
     /// From the controller action (format 2).
@@ -69,7 +69,7 @@ fn new(format: Format) -> PacketIn {
         reason: PacketInReason::NoMatch,
         table: TableId(0),
         cookie: u64::MAX,
-        metadata: Match::catchall(),
+        metadata: Box::default(),
         data: Vec::new(),
         userdata: Vec::new(),
         continuation: Vec::new(),
@@ -246,7 +246,7 @@ pub struct PacketOut {
     /// Assumed input port.
     pub in_port: OfPort,
     /// Other pipeline fields (OpenFlow 1.5).
-    pub metadata: Match,
+    pub metadata: Box<Match>,
     /// Its actions.
     pub actions: Vec<Action>,
     /// The packet, when it is not in a buffer.
@@ -263,7 +263,7 @@ pub(crate) fn decode_out(r: &mut Reader<'_>) -> Res<PacketOut> {
     let actions_len = usize::from(r.u16()?);
     r.skip(if old { 0 } else { 6 })?;
     check_in_port(in_port)?;
-    out_of(r, buffer_id, in_port, Match::catchall(), actions_len)
+    out_of(r, buffer_id, in_port, Box::default(), actions_len)
 }
 
 /// Rejects reserved ports from which no packet comes.
@@ -278,7 +278,7 @@ fn out_of(
     r: &mut Reader<'_>,
     buffer_id: u32,
     in_port: OfPort,
-    metadata: Match,
+    metadata: Box<Match>,
     actions_len: usize,
 ) -> Res<PacketOut> {
     if actions_len > r.len() || !actions_len.is_multiple_of(8) {
@@ -306,7 +306,7 @@ pub(crate) fn encode_out15(m: &PacketOut, w: &mut Writer) {
     w.u32(m.buffer_id);
     let len_at = w.mark();
     w.zeros(4);
-    let mut metadata = m.metadata;
+    let mut metadata = m.metadata.clone();
     metadata.set(FieldId::InPortOxm, m.in_port.0.into());
     nxm::put_oxm_match(w, &metadata);
     put_actions_and_packet(m, w, len_at);

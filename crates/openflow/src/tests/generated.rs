@@ -464,7 +464,7 @@ proptest! {
             let removed = FlowRemoved {
                 format: Format::Standard,
                 // OpenFlow 1.1 has the fixed structure here.
-                matching: if old { Match::catchall() } else { m },
+                matching: Box::new(if old { Match::catchall() } else { m }),
                 cookie: counts[0],
                 priority: bits[0],
                 reason: FlowRemovedReason::HardTimeout,

@@ -14,3 +14,9 @@ fn hex(digits: &str) -> Vec<u8> {
     let digits: Vec<u8> = digits.chars().filter(|c| *c != ' ').map(nibble).collect();
     digits.chunks(2).map(|p| p[0] << 4 | p[1]).collect()
 }
+
+/// Every message has the size of the largest kind, and moves through several calls.
+#[test]
+fn a_message_is_small() {
+    assert!(size_of::<crate::Message>() <= 256, "{} bytes", size_of::<crate::Message>());
+}

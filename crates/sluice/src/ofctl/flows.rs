@@ -31,7 +31,7 @@ fn request(run: &Run<'_>, text: &str) -> Result<FlowStatsRequest> {
         out_group: asked.out_group.unwrap_or(GROUP_ANY),
         cookie: asked.cookie,
         cookie_mask: asked.cookie_mask,
-        matching: asked.rule_match,
+        matching: Box::new(asked.rule_match),
     })
 }
 
@@ -233,7 +233,7 @@ pub(super) fn parse_packet_out(text: &str, names: &dyn PortNames) -> Result<Pack
     }
     let data = data.context("must specify a packet")?;
     let actions = parse_actions(actions, names)?;
-    Ok(PacketOut { buffer_id: NO_BUFFER, in_port, metadata: flow::Match::catchall(), actions, data })
+    Ok(PacketOut { buffer_id: NO_BUFFER, in_port, metadata: Box::default(), actions, data })
 }
 
 fn parse_hex(text: &str) -> Result<Vec<u8>> {

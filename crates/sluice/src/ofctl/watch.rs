@@ -44,7 +44,7 @@ fn parse_watch(text: &str, names: &Names) -> Result<FlowMonitorRequest> {
         out_port: OfPort::NONE,
         out_group: GROUP_ANY,
         table: TableId::ALL,
-        matching: flow::Match::catchall(),
+        matching: Box::default(),
     };
     let mut fields = Vec::new();
     let mut tokens = Tokens::new(text);
@@ -64,7 +64,7 @@ fn parse_watch(text: &str, names: &Names) -> Result<FlowMonitorRequest> {
             key => fields.push(key.to_string()),
         }
     }
-    request.matching = parse_match(&fields.join(","), names).map_err(|error| anyhow!("{text}: {error}"))?;
+    *request.matching = parse_match(&fields.join(","), names).map_err(|error| anyhow!("{text}: {error}"))?;
     Ok(request)
 }
 

@@ -499,10 +499,10 @@ impl OfBridge {
         if !link.unread || !self.mgr.wants_input(id) {
             return;
         }
-        match link.conn.read() {
+        match link.conn.read(reactor) {
             Ok(Some((bytes, more))) => {
                 link.unread = more;
-                self.mgr.input(id, &bytes, now_ms);
+                self.mgr.input(id, bytes, now_ms);
             }
             Ok(None) => link.end(CLOSED.to_string()),
             Err(e) => link.end(e.to_string()),

@@ -66,8 +66,7 @@ impl Rig {
         self.woken.store(false, Ordering::Relaxed);
         let mut events = mio::Events::with_capacity(1024);
         self.reactor.poll().poll(&mut events, Some(Duration::ZERO)).unwrap();
-        let due = self.reactor.take_due();
-        for token in events.iter().map(|e| e.token()).chain(due) {
+        for token in self.reactor.take_ready(&events) {
             self.openflow.event(token, &mut self.reactor, 1);
             self.look();
         }
@@ -315,7 +314,7 @@ fn packets_for_a_controller_arrive_all_within_few_turns() {
             let out = PacketOut {
                 buffer_id,
                 in_port,
-                metadata: flow::Match::catchall(),
+                metadata: Box::default(),
                 actions: vec![output(OfPort::TABLE)],
                 data,
             };

@@ -20,7 +20,7 @@ fn monitor(id: u32, flags: MonitorFlags) -> FlowMonitorRequest {
         out_port: OfPort::NONE,
         out_group: GROUP_ANY,
         table: TableId::ALL,
-        matching: Match::catchall(),
+        matching: Box::default(),
     }
 }
 
@@ -132,7 +132,7 @@ fn a_monitor_reports_what_it_asks_for() {
         ],
     );
     check(
-        &|m| m.matching = Match::catchall().with(flow::fields::FieldId::EthType, 0x806),
+        &|m| *m.matching = Match::catchall().with(flow::fields::FieldId::EthType, 0x806),
         &[
             (Text::Add, add.0, &[]),
             (Text::Add, "actions=2", &[]),
@@ -177,7 +177,7 @@ fn own_changes_are_abbreviated() {
         assert_eq!(ask(&mut c, &mut s, Text::Delete, ""), ["ABBREV own"]);
         // Another monitor wants them in full.
         let mut full = monitor(2, ALL - MonitorFlags::INITIAL);
-        full.matching = Match::catchall().with(flow::fields::FieldId::EthType, 0x806);
+        *full.matching = Match::catchall().with(flow::fields::FieldId::EthType, 0x806);
         c.ask(&mut s, &request(vec![full]));
         assert_eq!(ask(&mut c, &mut s, Text::Add, "ip,actions=2"), ["ABBREV own"]);
         let told = ask(&mut c, &mut s, Text::Add, "arp,actions=2");
@@ -223,7 +223,7 @@ fn initial_reports_have_each_rule_once() {
             c.add(&mut s, &format!("table={},ip,nw_src=10.0.{}.{},actions=2", n % 3, n / 256, n % 256));
         }
         let mut arp = monitor(2, ALL);
-        arp.matching = Match::catchall().with(flow::fields::FieldId::EthType, 0x800);
+        *arp.matching = Match::catchall().with(flow::fields::FieldId::EthType, 0x800);
         let plain = monitor(1, MonitorFlags::INITIAL | MonitorFlags::ADD);
         let told = c.ask(&mut s, &request(vec![plain, arp]));
         assert!(told.len() > 2, "in slices");

@@ -180,7 +180,7 @@ fn count(s: &Switch) -> usize {
 fn of_cookie(s: &Switch, cookie: u64) -> usize {
     let all = crate::tables::Selection {
         table: TableId::ALL,
-        matching: flow::Match::catchall(),
+        matching: flow::Match::catchall().into(),
         cookie,
         cookie_mask: u64::MAX,
         out_port: OfPort::NONE,

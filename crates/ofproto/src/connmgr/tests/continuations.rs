@@ -9,7 +9,7 @@ fn packet_out() -> Message {
     Message::PacketOut(PacketOut {
         buffer_id: NO_BUFFER,
         in_port: OfPort(1),
-        metadata: flow::Match::catchall(),
+        metadata: Box::default(),
         actions: ofp_actions::text::parse_actions("resubmit(,0)", &NoPortNames).unwrap(),
         data: [vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x88, 0xb5], vec![0; 46]].concat(),
     })

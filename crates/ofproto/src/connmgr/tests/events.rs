@@ -17,13 +17,7 @@ fn packet_comes(s: &mut Switch) {
     let mut sender = s.service(Version::V13);
     let actions =
         vec![ofp_actions::Action::Output(ofp_actions::Output { port: OfPort::TABLE, max_len_bytes: 0 })];
-    let out = PacketOut {
-        buffer_id: NO_BUFFER,
-        in_port: OfPort(1),
-        metadata: flow::Match::catchall(),
-        actions,
-        data,
-    };
+    let out = PacketOut { buffer_id: NO_BUFFER, in_port: OfPort(1), metadata: Box::default(), actions, data };
     sender.silent(s, &Message::PacketOut(out));
     s.with(|m, ctx, now| m.close(sender.id, ctx, now));
 }
@@ -241,7 +235,7 @@ fn packets_that_follow_a_hello_reach_their_controller() {
     let out = PacketOut {
         buffer_id: NO_BUFFER,
         in_port: OfPort(1),
-        metadata: flow::Match::catchall(),
+        metadata: Box::default(),
         actions: vec![ofp_actions::Action::Output(ofp_actions::Output {
             port: OfPort::CONTROLLER,
             max_len_bytes: 0,

@@ -362,6 +362,6 @@ pub(super) fn all_flows(format: Format) -> FlowStatsRequest {
         out_group: GROUP_ANY,
         cookie: 0,
         cookie_mask: 0,
-        matching: flow::Match::catchall(),
+        matching: Box::default(),
     }
 }

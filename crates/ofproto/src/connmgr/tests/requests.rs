@@ -189,7 +189,7 @@ fn packet_outs_are_translated_and_executed() {
             Message::PacketOut(PacketOut {
                 buffer_id: NO_BUFFER,
                 in_port,
-                metadata: flow::Match::catchall(),
+                metadata: Box::default(),
                 actions,
                 data,
             })
@@ -216,7 +216,7 @@ fn packet_outs_are_translated_and_executed() {
             Message::PacketOut(PacketOut {
                 buffer_id,
                 in_port: OfPort(1),
-                metadata: flow::Match::catchall(),
+                metadata: Box::default(),
                 actions,
                 data: Vec::new(),
             })

@@ -118,7 +118,7 @@ fn packet_out(metadata: flow::Match, output: OfPort) -> PacketOut {
     PacketOut {
         buffer_id: NO_BUFFER,
         in_port: OfPort(1),
-        metadata,
+        metadata: Box::new(metadata),
         actions: vec![output.into()],
         data: vec![0xaa; 60],
     }

@@ -136,7 +136,7 @@ impl Printer<'_> {
     pub(super) fn packet_out(&mut self, m: &PacketOut) {
         self.out.push(' ');
         if self.version >= Version::V15 {
-            let mut metadata = m.metadata;
+            let mut metadata = m.metadata.clone();
             metadata.set(FieldId::InPortOxm, m.in_port.0.into());
             self.out += &format_match_with(&metadata, None, self.how.names);
         } else {
