@@ -254,11 +254,19 @@ pub enum TunnelKind {
     Geneve,
     /// RFC 2890, with Ethernet frames inside.
     Gre,
+    /// The same over IPv6.
+    Ip6gre,
 }
 
 impl TunnelKind {
     /// All.
-    pub const ALL: [TunnelKind; 3] = [TunnelKind::Vxlan, TunnelKind::Geneve, TunnelKind::Gre];
+    pub const ALL: [TunnelKind; 4] =
+        [TunnelKind::Vxlan, TunnelKind::Geneve, TunnelKind::Gre, TunnelKind::Ip6gre];
+
+    /// Whether it is GRE, over IPv4 or IPv6.
+    pub fn is_gre(self) -> bool {
+        matches!(self, TunnelKind::Gre | TunnelKind::Ip6gre)
+    }
 
     /// Its name as an interface type.
     pub fn name(self) -> &'static str {
@@ -266,6 +274,7 @@ impl TunnelKind {
             TunnelKind::Vxlan => "vxlan",
             TunnelKind::Geneve => "geneve",
             TunnelKind::Gre => "gre",
+            TunnelKind::Ip6gre => "ip6gre",
         }
     }
 
@@ -279,7 +288,7 @@ impl TunnelKind {
         match self {
             TunnelKind::Vxlan => Some(4789),
             TunnelKind::Geneve => Some(6081),
-            TunnelKind::Gre => None,
+            TunnelKind::Gre | TunnelKind::Ip6gre => None,
         }
     }
 }

@@ -84,6 +84,7 @@ impl TunnelConfig {
             TunnelKind::Vxlan => format!("vxlan_sys_{}", self.dst_port),
             TunnelKind::Geneve => format!("genev_sys_{}", self.dst_port),
             TunnelKind::Gre => "gre_sys".to_string(),
+            TunnelKind::Ip6gre => "ip6gre_sys".to_string(),
         }
     }
 
@@ -250,7 +251,7 @@ impl TunnelConfig {
                 vni,
                 options: Box::new(*options),
             },
-            TunnelKind::Gre => Encap::Gre {
+            TunnelKind::Gre | TunnelKind::Ip6gre => Encap::Gre {
                 proto: h::ETH_TYPE_TEB,
                 csum,
                 key: (outer.flags & tunnel_flags::KEY != 0).then_some(outer.id as u32),

@@ -5,6 +5,7 @@ use super::db::Db;
 use super::devices::Device;
 use super::features::port_features;
 use super::instances::Instances;
+use super::tunnels::Egress;
 use dpif::{DropReason, PortStats};
 use flow::{DpPort, MacAddr};
 use netdev::dummy::{DummyStats, QueueStats};
@@ -226,6 +227,7 @@ impl FactKeeper {
         let mut facts = self.facts(planner);
         facts.switch.capabilities = self.capabilities(instances);
         facts.managers = self.managers.clone();
+        add_egress(&mut facts, planner, &instances.tunnel_egress());
         self.writeback.set_missing(db.client_ref().missing());
         let Some(txn) = self.writeback.next(db.client_ref().replica(), &facts, now_ms) else {
             self.dirty = false;
@@ -313,6 +315,21 @@ impl FactKeeper {
         };
         self.statistics =
             planner.open_ports().filter_map(|p| Some((p.name.to_string(), counters(&p)?))).collect();
+    }
+}
+
+/// Adds the devices to which routes of tunnels lead, with their carrier.
+fn add_egress(facts: &mut Facts, planner: &Planner, egress: &BTreeMap<String, Egress>) {
+    if egress.is_empty() {
+        return;
+    }
+    for port in planner.open_ports() {
+        let known = port.row.and_then(|row| facts.interfaces.get_mut(&row));
+        if let Some((known, egress)) = known.zip(egress.get(port.name)) {
+            let carrier = if egress.has_carrier { "up" } else { "down" };
+            known.status.insert("tunnel_egress_iface".to_string(), egress.device.to_string());
+            known.status.insert("tunnel_egress_iface_carrier".to_string(), carrier.to_string());
+        }
     }
 }
 

@@ -23,6 +23,7 @@ use ofproto::ports::BridgeId;
 use ofproto::revalidate::RevalidatorStats;
 use ofproto::tunnel::TunnelPorts;
 use ofproto::view::BridgeView;
+use routing::Routes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -351,6 +352,8 @@ pub struct Instances {
     perf_log: PerfLog,
     /// `hw-offload` was true once: it stays so until the end of the process.
     hw_offload: bool,
+    /// For the status of tunnels.
+    pub(crate) routes: Routes,
 }
 
 impl Instances {
@@ -366,6 +369,7 @@ impl Instances {
             wake,
             perf_log: PerfLog::default(),
             hw_offload: false,
+            routes: Routes::new(),
         }
     }
 

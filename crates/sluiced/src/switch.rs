@@ -202,7 +202,9 @@ impl Switch {
 
     /// Has datapaths follow routes, neighbours and local addresses.
     pub fn follow_routing(&mut self, routing: &mut Routing) {
-        self.instances.follow_routing(routing);
+        if self.instances.follow_routing(routing) {
+            self.facts.changed();
+        }
     }
 
     /// Follows the database and the system, serves controllers and ports without a thread, and writes back.

@@ -3,14 +3,21 @@
 use crate::instances::{Instance, Instances};
 use crate::routing::{Routing, RoutingUpdate};
 use dpif::TunnelKind;
-use ofproto::tunnel::TunnelConfig;
-use routing::{Carrier, TunnelPort};
+use ofproto::tunnel::{Endpoint, TunnelConfig};
+use routing::{Carrier, Query, TunnelPort};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::Arc;
+
+/// The device to which a tunnel's route leads.
+pub(crate) struct Egress {
+    pub(crate) device: Arc<str>,
+    pub(crate) has_carrier: bool,
+}
 
 impl Instances {
-    /// Has the userspace datapaths follow routes, neighbours and local addresses.
-    pub fn follow_routing(&mut self, routing: &mut Routing) {
+    /// Has the userspace datapaths follow routes, neighbours and local addresses. Returns whether routes changed.
+    pub fn follow_routing(&mut self, routing: &mut Routing) -> bool {
         // No short circuit: each remembers its tunnels.
         let changed = self.with_tunnels().fold(false, |changed, i| i.tunnels_changed() | changed);
         if changed {
@@ -20,6 +27,32 @@ impl Instances {
         for instance in self.with_tunnels() {
             instance.follow(routing, &update);
         }
+        if !update.routes.is_empty() {
+            self.routes = routing.routes().clone();
+        }
+        !update.routes.is_empty()
+    }
+
+    /// The devices of the routes to the fixed addresses of tunnels, by interface.
+    pub(crate) fn tunnel_egress(&self) -> BTreeMap<String, Egress> {
+        let mut carriers = BTreeMap::new();
+        let mut has_carrier = |device: &Arc<str>| {
+            let carrier = || netdev::link::link_info(device).is_ok_and(|info| info.carrier());
+            *carriers.entry(device.clone()).or_insert_with(carrier)
+        };
+        let mut all = BTreeMap::new();
+        for view in self.iter().map(|i| i.backer.view()).filter(|view| !view.tunnels.is_empty()) {
+            for port in view.bridges.values().flat_map(|b| b.ports.ports.values()) {
+                let Some(config) = &port.tunnel else { continue };
+                let Endpoint::Address(dst) = config.remote else { continue };
+                let query = Query { mark: config.egress_pkt_mark.unwrap_or(0), dst, src: None };
+                if let Some(hop) = self.routes.lookup(&query) {
+                    let has_carrier = has_carrier(&hop.device);
+                    all.insert(port.name.clone(), Egress { device: hop.device, has_carrier });
+                }
+            }
+        }
+        all
     }
 
     fn with_tunnels(&mut self) -> impl Iterator<Item = &mut Instance> {
@@ -75,6 +108,6 @@ fn listeners(instance: &Instance) -> Vec<TunnelPort> {
 fn carrier(config: &TunnelConfig) -> Carrier {
     match config.kind {
         TunnelKind::Vxlan | TunnelKind::Geneve => Carrier::Udp(config.dst_port),
-        TunnelKind::Gre => Carrier::Gre,
+        TunnelKind::Gre | TunnelKind::Ip6gre => Carrier::Gre,
     }
 }

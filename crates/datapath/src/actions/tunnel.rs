@@ -235,12 +235,12 @@ fn popped(frame: &[u8], key: &FlowKey, l3: usize, l4: usize, port: &TunnelPort) 
         _ => return Err(Misfit),
     }
     let mut options = 0..0;
-    let proto = if port.kind == TunnelKind::Gre { th::IPPROTO_GRE } else { h::IPPROTO_UDP };
+    let proto = if port.kind.is_gre() { th::IPPROTO_GRE } else { h::IPPROTO_UDP };
     if b.nw_proto != proto {
         return Err(Misfit);
     }
     let at = match port.kind {
-        TunnelKind::Gre => gre(frame, l4, &mut tunnel)?,
+        TunnelKind::Gre | TunnelKind::Ip6gre => gre(frame, l4, &mut tunnel)?,
         TunnelKind::Vxlan | TunnelKind::Geneve => {
             (tunnel.tp_src, tunnel.tp_dst) = (b.tp_src, b.tp_dst);
             if h::be16(frame, l4 + 6).ok_or(Misfit)? != 0 {
@@ -250,7 +250,7 @@ fn popped(frame: &[u8], key: &FlowKey, l3: usize, l4: usize, port: &TunnelPort) 
             let at = l4 + h::UDP_HEADER_BYTES + UDP_ENCAP_BYTES;
             match port.kind {
                 TunnelKind::Vxlan => vxlan(header, port, &mut tunnel).map(|()| at)?,
-                TunnelKind::Geneve | TunnelKind::Gre => {
+                TunnelKind::Geneve | TunnelKind::Gre | TunnelKind::Ip6gre => {
                     let bytes = geneve(header, &mut tunnel)?;
                     options = at..at + bytes;
                     at + bytes

@@ -140,10 +140,7 @@ fn show_ports(instance: &Instance, with_stats: bool) -> String {
         let _ = write!(out, "  port {}: {}", port.number, port.name);
         match port.type_name.as_str() {
             "system" => out.push('\n'),
-            // They accept frames and bare packets.
-            kind if TunnelKind::of_name(kind).is_some() => {
-                let _ = writeln!(out, " ({kind}: packet_type=ptap)");
-            }
+            kind if let Some(kind) = TunnelKind::of_name(kind) => out += &show_tunnel(kind, &port.name),
             other => {
                 let _ = writeln!(out, " ({other})");
             }
@@ -153,6 +150,14 @@ fn show_ports(instance: &Instance, with_stats: bool) -> String {
         }
     }
     out
+}
+
+/// A tunnel port, whose name ends in its UDP port. They accept frames and bare packets.
+fn show_tunnel(kind: TunnelKind, name: &str) -> String {
+    let udp_port = name.rsplit('_').next().and_then(|n| n.parse::<u16>().ok());
+    let other = udp_port.filter(|port| kind.usual_port().is_some_and(|usual| usual != *port));
+    let dst_port = other.map(|port| format!("dst_port={port}, ")).unwrap_or_default();
+    format!(" ({}: {dst_port}packet_type=ptap)\n", kind.name())
 }
 
 /// Mask lookups of the kernel.

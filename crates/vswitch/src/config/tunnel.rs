@@ -84,7 +84,7 @@ fn take(t: &mut TunnelConfig, key: &str, value: &str) -> Result<(), Wrong> {
             t.dst_port = port.ok_or_else(bad)?;
         }
         "csum" => t.csum = value == "true",
-        "seq" if t.kind == TunnelKind::Gre => t.seq = value == "true",
+        "seq" if t.kind.is_gre() => t.seq = value == "true",
         "df_default" => t.dont_fragment = value == "true",
         "egress_pkt_mark" => {
             let mark = number(value).and_then(|n| u32::try_from(n).ok());
@@ -113,7 +113,7 @@ fn key(kind: TunnelKind, options: &StringMap, name: &str) -> Result<TunnelKey, S
         return Ok(TunnelKey::Flow);
     }
     let id = number(text).ok_or_else(|| format!("options:{name}={text} is neither a number nor flow"))?;
-    let bits = if kind == TunnelKind::Gre { 32 } else { 24 };
+    let bits = if kind.is_gre() { 32 } else { 24 };
     if id >> bits != 0 {
         return Err(format!("options:{name}={text}: keys of {} have {bits} bits", kind.name()));
     }

@@ -69,7 +69,7 @@ fn is_set(row: RowView<'_>, key: &str) -> bool {
 }
 
 /// Unsupported interface types of OVS.
-const KNOWN_TYPES: [&str; 13] = [
+const KNOWN_TYPES: [&str; 12] = [
     "afxdp",
     "afxdp-nonpmd",
     "bareudp",
@@ -79,7 +79,6 @@ const KNOWN_TYPES: [&str; 13] = [
     "erspan",
     "gtpu",
     "ip6erspan",
-    "ip6gre",
     "lisp",
     "srv6",
     "stt",
