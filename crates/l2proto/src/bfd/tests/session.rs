@@ -193,6 +193,23 @@ fn a_poll_is_answered_at_once_and_ended_by_its_answer() {
     assert_eq!(session.tx_interval_ms(), 400);
 }
 
+/// RFC 5880 §6.8.3: a longer receive interval counts at once, a shorter one after the poll; sending is the reverse.
+#[test]
+fn safe_changes_of_intervals_wait_for_no_poll() {
+    // New min_tx and min_rx, in force at once: sending, receiving.
+    let cases =
+        [(200, 1000, 100, 1000), (50, 1000, 100, 1000), (100, 2000, 100, 2000), (100, 300, 100, 1000)];
+    for (min_tx_ms, min_rx_ms, tx_ms, rx_ms) in cases {
+        let mut session = up(Config::default());
+        let config = Config { enable: true, min_tx_ms, min_rx_ms, ..Config::default() };
+        session.configure(config, 1001, &mut fixed());
+        assert_eq!((session.tx_interval_ms(), session.rx_interval_ms()), (tx_ms, rx_ms));
+        input(&mut session, &theirs(State::Up, Flags::FINAL), 1002).unwrap();
+        let settled = (u64::from(min_tx_ms.max(100)), u64::from(min_rx_ms));
+        assert_eq!((session.tx_interval_ms(), session.rx_interval_ms()), settled);
+    }
+}
+
 #[test]
 fn an_interface_without_traffic_decays_and_recovers() {
     let config = Config { enable: true, min_rx_ms: 300, decay_min_rx_ms: 3000, ..Config::default() };
