@@ -23,7 +23,7 @@ mod snoop;
 pub mod text;
 mod trie;
 
-pub use listeners::{Carrier, Listeners, ListeningDevice, TunnelPort};
+pub use listeners::{Carrier, Families, Listeners, ListeningDevice, TunnelPort};
 pub use neighbours::{AGING_DEFAULT_MS, AGING_MAX_S, NEIGHBOURS_MAX, Neighbour, Neighbours};
 pub use prefix::Prefix;
 pub use routes::{

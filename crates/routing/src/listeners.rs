@@ -16,13 +16,24 @@ const IP_PROTO_GRE: u8 = 47;
 /// IPv4 and IPv6 within IPv6, behind a routing header (RFC 8754).
 const IP_PROTOS_SRV6: [u8; 2] = [4, 41];
 
+/// Families of outer addresses.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Families {
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
+    /// Both.
+    Both,
+}
+
 /// Protocol that carries a tunnel.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Carrier {
     /// UDP to this port: VXLAN, Geneve, GTP-U.
     Udp(u16),
-    /// IP protocol 47: GRE and ERSPAN, over IPv4 and IPv6.
-    Gre,
+    /// IP protocol 47: GRE and ERSPAN, over these families.
+    Gre(Families),
     /// Segment routing, over IPv6 only.
     Srv6,
 }
@@ -57,14 +68,18 @@ impl Carrier {
     fn protocols(self) -> impl Iterator<Item = Protocol> {
         let all = match self {
             Carrier::Udp(port) => [Some((IP_PROTO_UDP, Some(port))), None],
-            Carrier::Gre => [Some((IP_PROTO_GRE, None)), None],
+            Carrier::Gre(_) => [Some((IP_PROTO_GRE, None)), None],
             Carrier::Srv6 => IP_PROTOS_SRV6.map(|proto| Some((proto, None))),
         };
         all.into_iter().flatten()
     }
 
     fn is_over(self, ip: IpAddr) -> bool {
-        self != Carrier::Srv6 || ip.is_ipv6()
+        match self {
+            Carrier::Srv6 | Carrier::Gre(Families::V6) => ip.is_ipv6(),
+            Carrier::Gre(Families::V4) => ip.is_ipv4(),
+            Carrier::Udp(_) | Carrier::Gre(Families::Both) => true,
+        }
     }
 }
 
@@ -203,7 +218,7 @@ impl Listeners {
     }
 
     fn remove(&mut self, (mac, ip): (u64, IpAddr), carrier: Carrier) {
-        for protocol in carrier.protocols() {
+        for protocol in carrier.protocols().filter(|_| carrier.is_over(ip)) {
             let matching = self.rules.pack(&match_of(MacAddr::from_u64(mac), ip, protocol));
             self.rules.remove(&matching, 0);
         }

@@ -4,7 +4,7 @@ use crate::instances::{Instance, Instances};
 use crate::routing::{Routing, RoutingUpdate};
 use dpif::TunnelKind;
 use ofproto::tunnel::{Endpoint, TunnelConfig};
-use routing::{Carrier, Query, TunnelPort};
+use routing::{Carrier, Families, Query, TunnelPort};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -94,13 +94,14 @@ fn listeners(instance: &Instance) -> Vec<TunnelPort> {
     let view = instance.backer.view();
     let ports = view.bridges.values().flat_map(|b| b.ports.ports.values());
     for (config, number) in ports.filter_map(|p| Some((p.tunnel.as_ref()?, p.dp_port?))) {
-        let listener = || TunnelPort {
-            name: config.device().into(),
-            number,
-            carrier: carrier(config),
-            users: 0,
-        };
-        all.entry(number).or_insert_with(listener).users += 1;
+        let carrier = carrier(config);
+        let listener = || TunnelPort { name: config.device().into(), number, carrier, users: 0 };
+        let listener = all.entry(number).or_insert_with(listener);
+        listener.users += 1;
+        if listener.carrier != carrier {
+            // Tunnels over both families share it.
+            listener.carrier = Carrier::Gre(Families::Both);
+        }
     }
     all.into_values().collect()
 }
@@ -108,6 +109,11 @@ fn listeners(instance: &Instance) -> Vec<TunnelPort> {
 fn carrier(config: &TunnelConfig) -> Carrier {
     match config.kind {
         TunnelKind::Vxlan | TunnelKind::Geneve => Carrier::Udp(config.dst_port),
-        TunnelKind::Gre | TunnelKind::Ip6gre => Carrier::Gre,
+        TunnelKind::Gre | TunnelKind::Ip6gre => Carrier::Gre(match (config.remote, config.kind) {
+            (Endpoint::Address(remote), _) if remote.is_ipv4() => Families::V4,
+            (Endpoint::Address(_), _) => Families::V6,
+            (Endpoint::Any | Endpoint::Flow, TunnelKind::Ip6gre) => Families::V6,
+            (Endpoint::Any | Endpoint::Flow, _) => Families::Both,
+        }),
     }
 }

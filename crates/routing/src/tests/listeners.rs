@@ -1,7 +1,7 @@
 //! Listeners: lookups against a list of all rules, and the text.
 
 use super::ip;
-use crate::{Carrier, Listeners, ListeningDevice, TunnelPort, text};
+use crate::{Carrier, Families, Listeners, ListeningDevice, TunnelPort, text};
 use flow::{DpPort, Flow, MacAddr, Mask, VlanTag};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -29,7 +29,7 @@ fn sample() -> Listeners {
     let mut all = Listeners::new(1);
     all.set_device("br0", Some(device(0, &["1.1.2.88", "2001:cafe::88"])));
     let vxlan = TunnelPort { users: 2, ..port("vxlan_sys_4789", 4789, Carrier::Udp(4789)) };
-    all.set_tunnels(vec![port("gre_sys", 4, Carrier::Gre), port("ip6gre_sys", 6, Carrier::Gre), vxlan]);
+    all.set_tunnels(vec![port("gre_sys", 4, Carrier::Gre(Families::Both)), port("ip6gre_sys", 6, Carrier::Gre(Families::Both)), vxlan]);
     all
 }
 
@@ -99,7 +99,7 @@ fn a_device() -> impl Strategy<Value = Option<ListeningDevice>> {
 
 fn ports() -> impl Strategy<Value = Vec<TunnelPort>> {
     let carrier =
-        prop::sample::select(vec![Carrier::Udp(4789), Carrier::Udp(6081), Carrier::Gre, Carrier::Srv6]);
+        prop::sample::select(vec![Carrier::Udp(4789), Carrier::Udp(6081), Carrier::Gre(Families::V4), Carrier::Gre(Families::V6), Carrier::Srv6]);
     prop::collection::vec((0..9_u32, carrier).prop_map(|(n, c)| port("t", n, c)), 0..4)
 }
 
@@ -132,7 +132,9 @@ proptest! {
             all.into_iter().any(|d| d.mac.0[5] == mac && d.addresses.contains(&dst)).then(|| {
                 let port = tunnels.iter().find(|t| match t.carrier {
                     Carrier::Udp(port) => (proto, udp) == (17, port),
-                    Carrier::Gre => proto == 47,
+                    Carrier::Gre(families) => {
+                        proto == 47 && (families == Families::Both || dst.is_ipv6() == (families == Families::V6))
+                    }
                     Carrier::Srv6 => [4, 41].contains(&proto) && dst.is_ipv6(),
                 });
                 port.map(|t| t.number)

@@ -6,7 +6,7 @@ use netdev::DummyOptions;
 use netdev::link::LinkInfo;
 use netdev::route::{KernelRoute, KernelRule, RouteChange};
 use routing::text::{Shown, listeners, routes};
-use routing::{Carrier, Query};
+use routing::{Carrier, Families, Query};
 
 fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
@@ -117,7 +117,7 @@ fn addresses_of_dummies_are_local_routes_and_listeners() {
     let br0 = dummy("br0", 7);
     ports.insert("br0", br0.clone());
     let port =
-        TunnelPort { name: "gre_sys".into(), number: flow::DpPort(4), carrier: Carrier::Gre, users: 1 };
+        TunnelPort { name: "gre_sys".into(), number: flow::DpPort(4), carrier: Carrier::Gre(Families::Both), users: 1 };
     owner.set_tunnels(vec![port]);
     let _ = owner.run(&mut reactor, &ports);
     assert!(owner.take_update().others);

@@ -8,7 +8,7 @@ use dpif::actions::format_actions;
 use dpif::text::NumbersOnly;
 use flow::FlowKey;
 use routing::{
-    Carrier, InterfaceAddress, Listeners, ListeningDevice, Neighbours, Origin, Prefix, Route, Routes,
+    Carrier, Families, InterfaceAddress, Listeners, ListeningDevice, Neighbours, Origin, Prefix, Route, Routes,
     TABLE_MAIN, TunnelPort,
 };
 use std::net::IpAddr;
@@ -110,7 +110,7 @@ impl Native {
         listeners.set_tunnels(vec![
             tunnel("vxlan_sys_4789", 4789, Carrier::Udp(4789)),
             tunnel("genev_sys_6081", 6081, Carrier::Udp(6081)),
-            tunnel("gre_sys", 13, Carrier::Gre),
+            tunnel("gre_sys", 13, Carrier::Gre(Families::Both)),
         ]);
         let mut neighbours = Neighbours::new();
         neighbours.set(1000, "b", ip("1.1.2.92"), mac(PEER));
