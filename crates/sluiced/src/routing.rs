@@ -30,13 +30,13 @@ use std::sync::Arc;
 use std::time::Duration;
 use sync::{Mutex, MutexGuard, lock};
 
-/// Datagrams of the kernel per turn, of up to some hundred routes each.
-const DATAGRAMS_PER_TURN: usize = 16;
+/// Bytes of the kernel's messages per turn: three thousand routes of a dump, a thousand events.
+const BYTES_PER_TURN: usize = 256 << 10;
 /// Maximum time of the first dump, for which the start of the daemon waits.
 const FIRST_DUMP_MS: u64 = 2000;
 /// Minimum time between two dumps, and in proportion to the time of the last one.
 const DUMP_PAUSE_MS: u64 = 50;
-const DUMP_PAUSE_FACTOR: u64 = 20;
+const DUMP_PAUSE_FACTOR: u64 = 4;
 /// Time after a failure to read the kernel's tables.
 const RETRY_MS: u64 = 1000;
 /// Routes beyond which another thread drops old tables: that takes some milliseconds.
@@ -239,7 +239,7 @@ impl Routing {
         if !kernel.is_due(now_ms, reactor) {
             return false;
         }
-        let polled = match kernel.monitor.poll(DATAGRAMS_PER_TURN) {
+        let polled = match kernel.monitor.poll(BYTES_PER_TURN) {
             Ok(polled) => polled,
             Err(e) => {
                 log::warn!(target: "route_table", "cannot read the system's routes: {e}; trying again");

@@ -1,7 +1,7 @@
 //! Routes, routing policy rules and addresses of the kernel (rtnetlink(7)).
 //!
 //! A [`RouteMonitor`] reads all of them, and then their changes, without blocking: its owner polls it, and each poll
-//! reads a bounded number of datagrams. If the kernel drops events because they are not read fast enough, or a dump was
+//! reads a bounded number of bytes. If the kernel drops events because they are not read fast enough, or a dump was
 //! interrupted by changes, the monitor reads everything again.
 //!
 //! Only unicast and local routes of IPv4 and IPv6 are reported. Not here: the meaning of a route, and the tables of the
@@ -15,7 +15,7 @@ mod tests;
 use crate::link::LinkInfo;
 use std::net::IpAddr;
 
-pub use monitor::{Polled, RouteMonitor};
+pub use monitor::{EVENT_BYTES, Polled, RouteMonitor};
 pub(crate) use parse::events_of;
 
 /// Type of a change.

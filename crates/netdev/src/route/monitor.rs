@@ -15,6 +15,9 @@ const GROUPS: u32 = 1 << 0 | 1 << 4 | 1 << 6 | 1 << 7 | 1 << 8 | 1 << 10 | 1 << 
 /// Dumps in a row that changes may interrupt; the last one stays, and events correct it.
 const INTERRUPTED_MAX: u32 = 3;
 
+/// What an event counts in the bound of a poll.
+pub const EVENT_BYTES: usize = 256;
+
 /// Parts of a dump, in order: a route names a link, and its table is used by a rule.
 const PARTS: [(u16, usize, libc::c_int); 5] = [
     (libc::RTM_GETLINK, LINK_HEADER_BYTES, libc::AF_UNSPEC),
@@ -47,6 +50,9 @@ pub struct RouteMonitor {
     buf: Vec<u8>,
     dump: Option<Dump>,
     dump_due: bool,
+    /// Events were dropped: those that wait are read and ignored before a dump. Until then the kernel drops more, without
+    /// another error.
+    is_overrun: bool,
     interrupted: u32,
     overruns: u64,
 }
@@ -69,7 +75,15 @@ impl RouteMonitor {
         raw::set_option(&fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, bytes)
             .or_else(|_| raw::set_option(&fd, libc::SOL_SOCKET, libc::SO_RCVBUF, bytes))?;
         let buf = vec![0; BUFFER_BYTES];
-        Ok(RouteMonitor { fd, buf, dump: None, dump_due: true, interrupted: 0, overruns: 0 })
+        Ok(RouteMonitor {
+            fd,
+            buf,
+            dump: None,
+            dump_due: true,
+            is_overrun: false,
+            interrupted: 0,
+            overruns: 0,
+        })
     }
 
     /// Readable when there are events.
@@ -84,7 +98,7 @@ impl RouteMonitor {
 
     /// Whether a dump is due or in progress.
     pub fn is_dumping(&self) -> bool {
-        self.dump_due || self.dump.is_some()
+        self.dump_due || self.is_overrun || self.dump.is_some()
     }
 
     /// Reads everything again, from the next poll on.
@@ -92,12 +106,13 @@ impl RouteMonitor {
         self.dump_due = true;
     }
 
-    /// Reads up to `max` datagrams, of up to some hundred objects each. Does not block.
+    /// Reads datagrams up to `max_bytes`, of which a dump has some hundred objects in 32 KiB, and an event counts as
+    /// [`EVENT_BYTES`]. Does not block.
     ///
     /// # Errors
     /// The system fails to answer. The next poll begins a dump.
-    pub fn poll(&mut self, max: usize) -> io::Result<Polled> {
-        let polled = self.poll_some(max);
+    pub fn poll(&mut self, max_bytes: usize) -> io::Result<Polled> {
+        let polled = self.poll_some(max_bytes);
         if polled.is_err() {
             self.dump = None;
             self.dump_due = true;
@@ -105,18 +120,20 @@ impl RouteMonitor {
         polled
     }
 
-    fn poll_some(&mut self, max: usize) -> io::Result<Polled> {
+    fn poll_some(&mut self, max_bytes: usize) -> io::Result<Polled> {
         let mut polled = Polled::default();
-        for _ in 0..max {
+        let mut bytes = 0;
+        while bytes < max_bytes {
             if std::mem::take(&mut self.dump_due) {
                 self.begin(&mut polled.events)?;
             }
-            let goes_on = match self.dump.take() {
+            let got = match self.dump.take() {
                 Some(dump) => self.read_dump(dump, &mut polled.events)?,
                 None => self.read_events(&mut polled.events)?,
             };
-            if !goes_on {
-                return Ok(polled);
+            match got {
+                Some(got) => bytes += got.max(EVENT_BYTES),
+                None => return Ok(polled),
             }
         }
         polled.more = true;
@@ -129,13 +146,13 @@ impl RouteMonitor {
         Ok(())
     }
 
-    /// Reads a datagram of the dump; `false` if there is none at present.
-    fn read_dump(&mut self, mut dump: Dump, events: &mut Vec<RouteEvent>) -> io::Result<bool> {
+    /// Reads a datagram of the dump; returns its bytes.
+    fn read_dump(&mut self, mut dump: Dump, events: &mut Vec<RouteEvent>) -> io::Result<Option<usize>> {
         let got = match wire::receive(&dump.fd, &mut self.buf, libc::MSG_DONTWAIT) {
             Ok(got) => got,
             Err(e) if e.raw_os_error() == Some(libc::EAGAIN) => {
                 self.dump = Some(dump);
-                return Ok(true);
+                return Ok(Some(0));
             }
             Err(e) => return Err(e),
         };
@@ -156,12 +173,12 @@ impl RouteMonitor {
             dump.part += 1;
             if dump.part == PARTS.len() {
                 self.complete(dump.is_interrupted, events);
-                return Ok(true);
+                return Ok(Some(got));
             }
             dump.fd = request(dump.part)?;
         }
         self.dump = Some(dump);
-        Ok(true)
+        Ok(Some(got))
     }
 
     fn complete(&mut self, is_interrupted: bool, events: &mut Vec<RouteEvent>) {
@@ -175,20 +192,29 @@ impl RouteMonitor {
         }
     }
 
-    /// Reads a datagram of events; `false` if there is none.
-    fn read_events(&mut self, events: &mut Vec<RouteEvent>) -> io::Result<bool> {
+    /// Reads a datagram of events; returns its bytes, or `None` if there is none.
+    fn read_events(&mut self, events: &mut Vec<RouteEvent>) -> io::Result<Option<usize>> {
         match wire::receive(&self.fd, &mut self.buf, libc::MSG_DONTWAIT) {
-            Ok(got) => events.extend(wire::messages(&self.buf[..got]).filter_map(|m| event_of(&m))),
+            Ok(got) => {
+                if !self.is_overrun {
+                    events.extend(wire::messages(&self.buf[..got]).filter_map(|m| event_of(&m)));
+                }
+                Ok(Some(got))
+            }
             Err(e) => match e.raw_os_error() {
-                Some(libc::EAGAIN) => return Ok(false),
+                Some(libc::EAGAIN) if std::mem::take(&mut self.is_overrun) => {
+                    self.dump_due = true;
+                    Ok(Some(0))
+                }
+                Some(libc::EAGAIN) => Ok(None),
                 Some(libc::ENOBUFS) => {
                     self.overruns += 1;
-                    self.dump_due = true;
+                    self.is_overrun = true;
+                    Ok(Some(0))
                 }
-                _ => return Err(e),
+                _ => Err(e),
             },
         }
-        Ok(true)
     }
 }
 

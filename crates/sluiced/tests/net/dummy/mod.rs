@@ -232,7 +232,7 @@ fn unsupported_operations_on_dummies_are_refused() {
         ("netdev-dummy/receive p1 --qid 7 112233445566112233445566080000", "bad rx queue id."),
         ("netdev-dummy/receive p1 in_port(1),eth() --len 10", "too small packet len"),
         ("netdev-dummy/ip4addr p1 1.1.1", "invalid IP address"),
-        ("netdev-dummy/ip4addr p1 1.1.1.1/33", "invalid IP address"),
+        ("netdev-dummy/ip4addr p1 1.1.1.1/33", "network prefix bits not between 0 and 32"),
         ("netdev-dummy/ip6addr p9 ::1/64", "Unknown Dummy Interface"),
         ("netdev-dummy/set-admin-state p1 sideways", "Invalid Admin State"),
     ] {
