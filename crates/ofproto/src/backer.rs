@@ -542,11 +542,10 @@ impl Backer {
     pub fn set_native(&self, native: NativeTunnels, changes: Option<&[routing::Change]>) {
         // Held meanwhile: a translation gets a route from before and is in the cache, or it gets a new one.
         let mut asked = lock(&self.routes_asked);
-        let changes = changes.unwrap_or(&[routing::Change::Everything]);
-        let routes = native.routes.clone();
+        let followed = asked.follow(&native.routes, changes.unwrap_or(&[routing::Change::Everything]));
         let is_first = self.view().native.is_none();
-        let changed = asked.follow(&routes, changes);
-        self.change_as(|view| view.native = Some(Arc::new(native)), (!is_first).then_some(changed));
+        let changed = changes.filter(|_| !is_first).map(|_| followed);
+        self.change_as(|view| view.native = Some(Arc::new(native)), changed);
     }
 
     /// Has flows checked that depend on a neighbour; with `None` on any.

@@ -1,12 +1,14 @@
 //! Tunnels on the userspace datapath: hosts behind `br-int`, an underlay behind `br-phy`, whose device has the outer
 //! addresses. Partners: the kernel's tunnel devices, Open vSwitch, and another Sluice.
 
+use std::path::Path;
+
 use testkit::{
     Daemon, DaemonSpec, Host, Iperf3Options, Netns, RunDir, Topology, require_netns, require_programs, wait_for,
 };
 
 use crate::helpers::{
-    LIMIT, appctl, ping_all, require_userspace, serving, vsctl, wait_until,
+    LIMIT, appctl, ping_all, require_userspace, serving, unreachable, vsctl, wait_until,
 };
 
 /// What the outer headers leave of 1500 bytes.
@@ -132,4 +134,106 @@ fn the_kernels_vxlan_device_is_a_partner() {
     assert_eq!(appctl(&lab.daemon, "tnl/ports/show"), "Listening ports:\n");
     let lost = appctl(&lab.daemon, "coverage/show");
     assert!(!lost.contains("datapath_drop_tunnel_push_error"), "{lost}");
+}
+
+/// A second switch in the remote namespace: `br-phy` has its addresses, the device of `br-int` is its host.
+fn far_switch(lab: &Lab, daemon: &Daemon) {
+    let far = lab.far();
+    far.netns.ip(&format!("addr flush dev {}", far.dev)).unwrap();
+    vsctl(
+        daemon,
+        &format!(
+            "add-br br-phy -- set Bridge br-phy datapath_type=netdev -- add-port br-phy {} \
+             -- add-br br-int -- set Bridge br-int datapath_type=netdev",
+            far.dev
+        ),
+    );
+    address(&far.netns, [THERE, THERE6]);
+    wait_for(LIMIT, "the device of br-int", || far.netns.ip("link show dev br-int").is_ok()).unwrap();
+    far.netns.ip(&format!("link set dev br-int mtu {INNER_MTU}")).unwrap();
+    far.netns.up("br-int").unwrap();
+    far.netns.add_addr("br-int", "10.0.0.2/16").unwrap();
+}
+
+/// Both switches with tunnels of each kind, to each other.
+fn each_kind(lab: &Lab, there: &Daemon) {
+    for (kind, options, v6) in [
+        ("vxlan", "key=5", false),
+        ("vxlan", "key=5,csum=true,dst_port=8472", false),
+        ("vxlan", "key=5", true),
+        ("geneve", "key=5", false),
+        ("gre", "key=5", false),
+        ("gre", "csum=true,key=7", false),
+        ("ip6gre", "key=5", true),
+    ] {
+        println!("{kind} {options}, IPv6: {v6}");
+        let (here, remote) = if v6 { (HERE6, THERE6) } else { (HERE, THERE) };
+        for (daemon, remote) in [(&lab.daemon, remote), (there, here)] {
+            vsctl(daemon, &tunnel("tun", kind, &format!("{options},remote_ip={remote}")));
+            assert_eq!(vsctl(daemon, "get Interface tun error"), "[]");
+        }
+        ping_all(&lab.host().netns, [10, 0, 0, 2].into(), 5);
+        ping_all(&lab.far().netns, [10, 0, 0, 1].into(), 5);
+        streams(lab.host(), lab.far(), "10.0.0.2");
+        for daemon in [&lab.daemon, there] {
+            vsctl(daemon, "del-port tun");
+        }
+    }
+}
+
+#[test]
+fn open_vswitch_is_a_partner() {
+    require_netns!();
+    require_userspace!("tunnels of the userspace datapath");
+    require_programs!("ovs-vsctl", "ovs-appctl", "iperf3", "ovs-vswitchd", "ovsdb-server", "ovsdb-tool");
+    let lab = Lab::new("ovs");
+    let dir = RunDir::new("partner").unwrap();
+    let spec = |program: &Path| Ok(DaemonSpec::new(program)?.netns(&lab.far().netns).rundir(&dir));
+    let theirs =
+        testkit::start_stock(spec, "ovs-vswitchd", &[], [&[], &["--pidfile", "--log-file"]]).unwrap();
+    far_switch(&lab, &theirs[0]);
+    each_kind(&lab, &theirs[0]);
+}
+
+#[test]
+fn two_switches_span_an_overlay() {
+    require_netns!();
+    require_userspace!("tunnels of the userspace datapath");
+    require_programs!("ovs-vsctl", "ovs-appctl", "iperf3");
+    let lab = Lab::new("two");
+    let dir = RunDir::new("far").unwrap();
+    let there = serving(&spec(&lab.far().netns, &dir));
+    far_switch(&lab, &there);
+    each_kind(&lab, &there);
+}
+
+/// A neighbour is asked for, and a route that changes moves the flows at once.
+#[test]
+fn routes_and_neighbours_of_the_machine_decide() {
+    require_netns!();
+    require_userspace!("tunnels of the userspace datapath");
+    require_programs!("ovs-vsctl", "ovs-appctl");
+    let lab = Lab::new("routes");
+    let (host, far, daemon) = (lab.host(), lab.far(), &lab.daemon);
+    far.netns.add_addr("lo", "172.20.0.2/32").unwrap();
+    lab.device(&format!("vxlan id 5 remote {HERE} local 172.20.0.2 dstport 4789"), "10.0.0.2/16");
+    vsctl(daemon, &tunnel("tun", "vxlan", "remote_ip=172.20.0.2,key=5"));
+    unreachable(&host.netns, [10, 0, 0, 2].into());
+    // The next hop is not in the kernel's table of neighbours, but in ours.
+    let switch = &lab.net.switch;
+    switch.ip(&format!("route add 172.20.0.0/24 via {THERE} dev br-phy")).unwrap();
+    ping_all(&host.netns, [10, 0, 0, 2].into(), 5);
+    assert!(appctl(daemon, "tnl/neigh/show").contains(THERE));
+    wait_until(daemon, "Interface tun status:tunnel_egress_iface=br-phy status:tunnel_egress_iface_carrier=up");
+    switch.ip("route del 172.20.0.0/24").unwrap();
+    let flows = || appctl(daemon, "dpctl/dump-flows").contains("tnl_push");
+    wait_for(LIMIT, "the flows to follow the route", || !flows()).unwrap();
+    unreachable(&host.netns, [10, 0, 0, 2].into());
+    appctl(daemon, &format!("ovs/route/add 172.20.0.2/32 br-phy {THERE}"));
+    ping_all(&host.netns, [10, 0, 0, 2].into(), 5);
+    // Another address of the next hop: it announces it, and flows follow.
+    far.netns.ip(&format!("link set dev {} address 02:00:00:00:00:99", far.dev)).unwrap();
+    appctl(daemon, "tnl/neigh/flush");
+    ping_all(&host.netns, [10, 0, 0, 2].into(), 5);
+    assert!(appctl(daemon, "tnl/neigh/show").contains("02:00:00:00:00:99"));
 }

@@ -369,6 +369,20 @@ fn routes_change_their_flows_alone() {
     assert_eq!(affected(("1.1.2.0", 24), true), [true, true]);
 }
 
+/// Listeners decide on packets that no route concerns.
+#[test]
+fn changed_listeners_have_all_flows_checked() {
+    let native = Native::new().rules("actions=2");
+    let t = native.rig.translate(&Rig::flow(UDP), false);
+    let flow = flow::PackedFlow::new(&FlowKey::from_flow(&Rig::flow(UDP), DpPort(1)), &FlowKey::default());
+    let backer = &native.rig.backer;
+    for (changes, affects) in [(Some(&[][..]), false), (None, true)] {
+        let before = backer.epoch();
+        backer.set_native(native.state.clone(), changes);
+        assert_eq!(backer.latest_changes().affect(before, &t.lookups, &flow), affects);
+    }
+}
+
 #[test]
 fn congestion_is_carried_over_or_drops() {
     let came = "in_port=5,udp,tun_id=123,tun_src=1.1.2.92,tun_dst=1.1.2.88,tun_ttl=64,nw_src=10.0.0.1,nw_dst=10.0.0.2,nw_ttl=64";
