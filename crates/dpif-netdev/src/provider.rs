@@ -1,7 +1,10 @@
 //! [`Provider`] of the userspace datapath.
 
 use super::{UPCALLS_AT_ONCE, UserspaceDatapath};
-use dpif::{EgressPorts, FlowOffloads, OpBatch, PmdStats, PmdThreads, PortSpec, PortStats, Provider, UpcallReceiver, UserspaceTunnels};
+use dpif::{
+    EgressPorts, FlowOffloads, OpBatch, PmdStats, PmdThreads, PortSpec, PortStats, Provider, UpcallReceiver,
+    UserspaceTunnels,
+};
 use flow::DpPort;
 use std::io;
 use sync::lock;

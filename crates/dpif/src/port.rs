@@ -241,7 +241,7 @@ impl EgressPorts {
     #[inline]
     pub fn of_hash(self, hash: u32) -> u16 {
         let ports = u64::from(self.last.saturating_sub(self.first)) + 1;
-        self.first + (u64::from(hash) * ports >> 32) as u16
+        self.first + ((u64::from(hash) * ports) >> 32) as u16
     }
 }
 

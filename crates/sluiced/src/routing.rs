@@ -13,16 +13,16 @@ mod tests;
 use crate::reactor::Reactor;
 use crate::turn::Turn;
 use anyhow::{Context as _, Result};
+use dpif::EgressPorts;
 use flow::MacAddr;
 use mio::Token;
-use dpif::EgressPorts;
 use mirror::{Effects, Mirror};
 use netdev::dummy::{Dummy, DummyPorts};
 use netdev::route::{RouteEvent, RouteMonitor};
 use ofproto::native::NativeTunnels;
 use routing::{
-    Change, InterfaceAddress, Listeners, ListeningDevice, Origin, Place, Prefix, Route, RouteError, Routes,
-    Neighbours, TABLE_LOCAL, TunnelPort,
+    Change, InterfaceAddress, Listeners, ListeningDevice, Neighbours, Origin, Place, Prefix, Route,
+    RouteError, Routes, TABLE_LOCAL, TunnelPort,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;

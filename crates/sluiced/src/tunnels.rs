@@ -21,7 +21,9 @@ impl Instances {
         // No short circuit: each remembers its tunnels.
         let changed = self.with_tunnels().fold(false, |changed, i| i.tunnels_changed() | changed);
         if changed {
-            routing.set_tunnels(self.iter().filter(|i| i.datapath.tunnels().is_some()).flat_map(listeners).collect());
+            routing.set_tunnels(
+                self.iter().filter(|i| i.datapath.tunnels().is_some()).flat_map(listeners).collect(),
+            );
         }
         let update = routing.take_update();
         for instance in self.with_tunnels() {

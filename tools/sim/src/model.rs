@@ -320,9 +320,7 @@ impl PlainCore {
     /// Executes actions. `cut`: truncates the next output or upcall to that many bytes.
     fn run(&mut self, round: Round, mut cut: Option<u32>, actions: &[DpAction], env: &mut Env<'_>) {
         let Round { mut frame, mut key, rx_port, depth } = round;
-        // Actions behind the last one with an effect are void.
-        let end = actions.iter().rposition(has_effect).map_or(actions.len(), |last| last + 1);
-        for action in &actions[..end] {
+        for action in effective(actions) {
             match action {
                 DpAction::Output(Output(port)) => {
                     let frame = cut_to(&frame, cut.take());
@@ -399,6 +397,12 @@ impl PlainCore {
             }
         }
     }
+}
+
+/// The actions up to the last one with an effect: those behind it are void.
+fn effective(actions: &[DpAction]) -> &[DpAction] {
+    let end = actions.iter().rposition(has_effect).map_or(actions.len(), |last| last + 1);
+    &actions[..end]
 }
 
 /// Hands a packet up by a user action.

@@ -232,7 +232,7 @@ fn large_segments_are_cut_before_outer_headers() {
         let on = |port: u32| sent.iter().filter(move |(p, _)| *p == port).map(|(_, f)| f.clone());
         assert_eq!(sent.len(), 10, "five packets on two ports");
         assert!(on(2).eq(on(3)));
-        assert_eq!(on(2).nth(0).map(|f| f[50..].to_vec()), Some(small.clone()), "in order of arrival");
+        assert_eq!(on(2).next().map(|f| f[50..].to_vec()), Some(small.clone()), "in order of arrival");
         assert!(on(2).skip(1).take(3).map(|f| f[50..].to_vec()).eq(wanted.clone()));
         let ports: std::collections::BTreeSet<_> = on(2).map(|f| [f[34], f[35]]).collect();
         assert_eq!(ports.len(), 2, "the segments of a flow have one source port");

@@ -29,7 +29,11 @@ fn sample() -> Listeners {
     let mut all = Listeners::new(1);
     all.set_device("br0", Some(device(0, &["1.1.2.88", "2001:cafe::88"])));
     let vxlan = TunnelPort { users: 2, ..port("vxlan_sys_4789", 4789, Carrier::Udp(4789)) };
-    all.set_tunnels(vec![port("gre_sys", 4, Carrier::Gre(Families::Both)), port("ip6gre_sys", 6, Carrier::Gre(Families::Both)), vxlan]);
+    all.set_tunnels(vec![
+        port("gre_sys", 4, Carrier::Gre(Families::Both)),
+        port("ip6gre_sys", 6, Carrier::Gre(Families::Both)),
+        vxlan,
+    ]);
     all
 }
 
@@ -98,8 +102,13 @@ fn a_device() -> impl Strategy<Value = Option<ListeningDevice>> {
 }
 
 fn ports() -> impl Strategy<Value = Vec<TunnelPort>> {
-    let carrier =
-        prop::sample::select(vec![Carrier::Udp(4789), Carrier::Udp(6081), Carrier::Gre(Families::V4), Carrier::Gre(Families::V6), Carrier::Srv6]);
+    let carrier = prop::sample::select(vec![
+        Carrier::Udp(4789),
+        Carrier::Udp(6081),
+        Carrier::Gre(Families::V4),
+        Carrier::Gre(Families::V6),
+        Carrier::Srv6,
+    ]);
     prop::collection::vec((0..9_u32, carrier).prop_map(|(n, c)| port("t", n, c)), 0..4)
 }
 

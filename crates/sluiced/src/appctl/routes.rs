@@ -5,9 +5,9 @@
 use super::work::Work;
 use super::{Answer, Wait};
 use crate::daemon::Daemon;
+use dpif::EgressPorts;
 use flow::MacAddr;
 use flow::text::{ParseError, parse_ipv4, parse_masked_address};
-use dpif::EgressPorts;
 use routing::text::{self, Shown};
 use routing::{AGING_MAX_S, Origin, Prefix, Query, Route, TABLE_MAIN};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -241,7 +241,9 @@ pub(super) fn egress_ports(daemon: &mut Daemon, args: &[String]) -> Answer {
             (None, _) => "Invalid min.".to_string(),
             (_, None) => "Invalid max.".to_string(),
             (Some(low), Some(high)) => {
-                daemon.routing.set_egress_ports(EgressPorts::new(low.min(high), low.max(high)).unwrap_or_default());
+                daemon
+                    .routing
+                    .set_egress_ports(EgressPorts::new(low.min(high), low.max(high)).unwrap_or_default());
                 "OK".to_string()
             }
         },

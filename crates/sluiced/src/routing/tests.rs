@@ -116,8 +116,12 @@ fn addresses_of_dummies_are_local_routes_and_listeners() {
     let ports = DummyPorts::default();
     let br0 = dummy("br0", 7);
     ports.insert("br0", br0.clone());
-    let port =
-        TunnelPort { name: "gre_sys".into(), number: flow::DpPort(4), carrier: Carrier::Gre(Families::Both), users: 1 };
+    let port = TunnelPort {
+        name: "gre_sys".into(),
+        number: flow::DpPort(4),
+        carrier: Carrier::Gre(Families::Both),
+        users: 1,
+    };
     owner.set_tunnels(vec![port]);
     let _ = owner.run(&mut reactor, &ports);
     assert!(owner.take_update().others);

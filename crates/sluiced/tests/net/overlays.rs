@@ -4,12 +4,11 @@
 use std::path::Path;
 
 use testkit::{
-    Daemon, DaemonSpec, Host, Iperf3Options, Netns, RunDir, Topology, require_netns, require_programs, wait_for,
+    Daemon, DaemonSpec, Host, Iperf3Options, Netns, RunDir, Topology, require_netns, require_programs,
+    wait_for,
 };
 
-use crate::helpers::{
-    LIMIT, appctl, ping_all, require_userspace, serving, unreachable, vsctl, wait_until,
-};
+use crate::helpers::{LIMIT, appctl, ping_all, require_userspace, serving, unreachable, vsctl, wait_until};
 
 /// What the outer headers leave of 1500 bytes.
 const INNER_MTU: u32 = 1430;
@@ -111,7 +110,10 @@ fn the_kernels_vxlan_device_is_a_partner() {
             format!("vxlan id 5 remote {HERE} local {THERE} dstport 8472 udpcsum"),
             format!("remote_ip={THERE},key=5,dst_port=8472,csum=true"),
         ),
-        (format!("vxlan id 5 remote {HERE6} local {THERE6} dstport 4789"), format!("remote_ip={THERE6},key=5")),
+        (
+            format!("vxlan id 5 remote {HERE6} local {THERE6} dstport 4789"),
+            format!("remote_ip={THERE6},key=5"),
+        ),
         (
             format!("vxlan id 5 remote {HERE} local {THERE} dstport 4790 gbp"),
             format!("remote_ip={THERE},key=5,dst_port=4790,exts=gbp"),
@@ -224,7 +226,10 @@ fn routes_and_neighbours_of_the_machine_decide() {
     switch.ip(&format!("route add 172.20.0.0/24 via {THERE} dev br-phy")).unwrap();
     ping_all(&host.netns, [10, 0, 0, 2].into(), 5);
     assert!(appctl(daemon, "tnl/neigh/show").contains(THERE));
-    wait_until(daemon, "Interface tun status:tunnel_egress_iface=br-phy status:tunnel_egress_iface_carrier=up");
+    wait_until(
+        daemon,
+        "Interface tun status:tunnel_egress_iface=br-phy status:tunnel_egress_iface_carrier=up",
+    );
     switch.ip("route del 172.20.0.0/24").unwrap();
     let flows = || appctl(daemon, "dpctl/dump-flows").contains("tnl_push");
     wait_for(LIMIT, "the flows to follow the route", || !flows()).unwrap();

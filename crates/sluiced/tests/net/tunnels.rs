@@ -5,10 +5,7 @@ use std::collections::BTreeSet;
 
 use testkit::{Daemon, Host, Netns, RunDir, Topology, require_netns, require_programs, wait_for};
 
-use crate::helpers::{
-    LIMIT, appctl, on_kernel, ping_all, serving, start, unreachable, userspace_or_skip, vsctl, vsctl_output,
-    wait_until,
-};
+use crate::helpers::{LIMIT, appctl, ping_all, serving, unreachable, vsctl, vsctl_output, wait_until};
 use crate::kernel::{Stock, dpctl, require_kernel, spec, steady};
 
 /// Underlay addresses of the switch and of the remote machine.
@@ -215,14 +212,10 @@ fn tunnels_follow_their_options_and_report_errors() {
     // No longer a duplicate.
     vsctl(&daemon, "set Interface twin options:key=7");
     assert_eq!(error_of(&daemon, "twin"), "[]");
-    // The userspace datapath does not support tunnels.
-    vsctl(&daemon, "add-br br1 -- set Bridge br1 datapath_type=netdev");
-    let _fails = vsctl_output(
-        &daemon,
-        &format!("add-port br1 u0 -- set Interface u0 type=gre options:remote_ip={THERE}"),
-    );
+    // Types that only the userspace datapath has.
+    let _fails = vsctl_output(&daemon, &tunnel("u0", "ip6gre", &format!("remote_ip={THERE6}")));
     let error = error_of(&daemon, "u0");
-    assert!(error.contains("gre"), "{error}");
+    assert!(error.contains("need the userspace datapath"), "{error}");
 }
 
 /// A kill, a clean exit, and a takeover from the stock switch, which creates its devices differently.
@@ -273,21 +266,4 @@ fn tunnels_outlive_a_kill_and_are_taken_over() {
     let theirs = stock.start(switch);
     ping_all(&host.netns, there.into(), 3);
     theirs.stop().unwrap();
-}
-
-/// Without the kernel datapath, the error of a tunnel's row names the missing feature.
-#[test]
-fn tunnels_need_the_kernel() {
-    require_netns!();
-    require_programs!("ovs-vsctl");
-    if on_kernel() {
-        let _message = userspace_or_skip("tunnels_need_the_kernel", "the error without the kernel datapath");
-        return;
-    }
-    let net = Topology::new(0).unwrap();
-    let daemon = start(&net.switch);
-    vsctl(&daemon, "add-br br0");
-    let _fails = vsctl_output(&daemon, &tunnel("tun", "vxlan", &format!("remote_ip={THERE}")));
-    let error = error_of(&daemon, "tun");
-    assert!(error.contains("needs the kernel's datapath"), "{error}");
 }
