@@ -78,7 +78,7 @@ impl Pmd {
         let Pmd { burst, work, exec, table, .. } = self;
         work.reset();
         let mut left = LaneMask::first(burst.arrays.packets.len());
-        let (mut metered, mut meters) = (LaneMask::NONE, 0);
+        let (mut ordered, mut in_order) = (LaneMask::NONE, 0);
         while let Some(lane) = left.lowest() {
             let id = burst.lists[lane];
             let group = LaneMask(simd::equal_u32(&burst.lists, id)).and(left);
@@ -86,17 +86,17 @@ impl Pmd {
             match table.lists().get(id) {
                 None => work.all(group, Fate::Miss),
                 Some(ActionList { output: Some(port), .. }) => work.all(group, Fate::Output(DpPort(*port))),
-                Some(list) if list.meters != 0 => {
-                    metered.add(group);
-                    meters += list.meters;
+                Some(list) if list.in_order != 0 => {
+                    ordered.add(group);
+                    in_order += list.in_order;
                 }
                 Some(list) => exec.run_group(&mut burst.arrays, work, group, &list.actions),
             }
         }
-        let several = meters > 1;
-        while let Some(lane) = metered.lowest() {
-            let group = if several { LaneMask::one(lane) } else { metered };
-            metered = metered.without(group);
+        let several = in_order > 1;
+        while let Some(lane) = ordered.lowest() {
+            let group = if several { LaneMask::one(lane) } else { ordered };
+            ordered = ordered.without(group);
             if let Some(list) = table.lists().get(burst.lists[lane]) {
                 exec.run_group(&mut burst.arrays, work, group, &list.actions);
             }

@@ -5,8 +5,8 @@
 //! headers and depth; a nested list works on copies in the same lanes, whose state is restored afterwards. A packet
 //! that leaves a list clears its lane; its [`Fate`] is its destination. Copies that leave before their packet are
 //! listed by lane ([`Copied`]), and the dispatch of the burst sends both in the order of packet-wise execution.
-//! Meters admit packets in order of arrival: if one list has several meters, or several groups have some, their
-//! lanes run one by one.
+//! Meters admit packets in order of arrival, and sequence numbers of tunnels follow it: if one list has several such
+//! actions, or several groups have some, their lanes run one by one.
 
 use super::tunnel::PoppedPort;
 use super::{Executor, Fragment, Misfit, apply, inner_place, set, truncate};

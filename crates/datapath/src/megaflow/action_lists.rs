@@ -3,6 +3,7 @@
 //! Invariant: a list exists while a flow has it, under one id.
 
 use dpif::DpAction;
+use dpif::actions::tnl_header::Encap;
 use dpif::actions::{Effect, Output};
 use hashbrown::HashTable;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -16,8 +17,9 @@ pub(crate) struct ActionList {
     pub(crate) actions: Arc<[DpAction]>,
     /// Port, if the only action is an output.
     pub(crate) output: Option<u32>,
-    /// Number of meters in it, nested ones included.
-    pub(crate) meters: usize,
+    /// Number of actions in it that packets meet in order of arrival, nested ones included: meters, pushes of sequence
+    /// numbers.
+    pub(crate) in_order: usize,
     flows: usize,
     hash: u64,
 }
@@ -63,8 +65,8 @@ impl ActionLists {
             [DpAction::Output(Output(port))] => Some(port.0),
             _ => None,
         };
-        let meters = count_meters(&actions);
-        self.lists[id as usize] = Some(ActionList { actions, output, meters, flows: 1, hash });
+        let in_order = count_in_order(&actions);
+        self.lists[id as usize] = Some(ActionList { actions, output, in_order, flows: 1, hash });
         let lists = &self.lists;
         self.by_content.insert_unique(hash, id, |id| lists[*id as usize].as_ref().map_or(0, |l| l.hash));
         id
@@ -87,11 +89,21 @@ impl ActionLists {
     }
 }
 
-fn count_meters(actions: &[DpAction]) -> usize {
+fn count_in_order(actions: &[DpAction]) -> usize {
     let of = |action: &DpAction| {
-        usize::from(action.effect() == Effect::Meters) + action.lists().map(count_meters).sum::<usize>()
+        let counts = action.effect() == Effect::Meters || is_numbered(action);
+        usize::from(counts) + action.lists().map(count_in_order).sum::<usize>()
     };
     actions.iter().map(of).sum()
+}
+
+/// Whether it pushes sequence numbers.
+fn is_numbered(action: &DpAction) -> bool {
+    if let DpAction::TnlPush(push) = action {
+        matches!(push.header.fields().encap, Encap::Gre { seq: true, .. })
+    } else {
+        false
+    }
 }
 
 #[cfg(test)]
@@ -113,7 +125,7 @@ mod tests {
         assert_ne!(a, b);
         assert_eq!(lists.intern(list(1)), a);
         lists.release(a);
-        assert_eq!(lists.get(a).map(|l| (l.output, l.meters, l.actions.len())), Some((None, 1, 2)));
+        assert_eq!(lists.get(a).map(|l| (l.output, l.in_order, l.actions.len())), Some((None, 1, 2)));
         lists.release(a);
         assert!(lists.get(a).is_none() && lists.get(NO_LIST).is_none());
         let c = lists.intern(Arc::from([DpAction::Output(Output(DpPort(3)))]));

@@ -6,6 +6,7 @@ use dpif::actions::parse_actions;
 use dpif::text::NumbersOnly;
 use flow::{Tunnel, tunnel_flags};
 use packet::{GsoKind, Offload};
+use proptest::prelude::*;
 
 /// A UDP datagram of Open vSwitch's records.
 const INNER: &str = "50540000000750540000000508004504005c000000004011668b0a0000010a00000203e807d00048fb9f000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f202122232425262728292a2b2c2d2e2f303132333435363738393a3b3c3d3e3f";
@@ -325,4 +326,42 @@ fn a_truncation_ends_at_a_push() {
         sent.sort();
         assert_eq!(sent, [(2, 70), (3, frame.len())]);
     });
+}
+
+proptest! {
+    /// A pop of any bytes yields a packet or a drop, with every packet accounted for.
+    #[test]
+    fn hostile_headers_are_popped_or_dropped(
+        which in 0..pops().len(),
+        tunnel in 10..14u32,
+        changes in prop::collection::vec((0..90usize, any::<u8>()), 0..4),
+        keep in 14..200usize,
+        offload in prop::option::of((any::<u16>(), any::<u16>(), any::<u16>())),
+        group: bool,
+    ) {
+        let mut frame = pops().swap_remove(which).1;
+        for (at, byte) in changes {
+            if let Some(old) = frame.get_mut(at) {
+                *old = byte;
+            }
+        }
+        frame.truncate(keep);
+        let mut packet = Packet::from_slice(&frame);
+        if let Some((csum_start, csum_offset, gso_size)) = offload {
+            let kinds = [GsoKind::None, GsoKind::Tcp4, GsoKind::Tcp6, GsoKind::UdpL4];
+            let gso = kinds[usize::from(gso_size % 4)];
+            packet.offload = Offload {
+                needs_csum: true,
+                csum_start: csum_start % 256,
+                csum_offset: csum_offset % 64,
+                gso,
+                gso_size,
+                ..Offload::NONE
+            };
+        }
+        let mut rig = Rig::with(|c| c.tuning.group = group);
+        rig.execute(packet, key_of(1, &frame), parsed(&format!("tnl_pop({tunnel}),{PUSH},2")), None);
+        let popped = rig.io.upcalls.len() as u64;
+        prop_assert!(rig.drops(DropReason::TunnelPop) + popped >= 1);
+    }
 }
