@@ -9,15 +9,16 @@ use crate::report::Row;
 use crate::rows::rules::{self, RuleSide};
 use crate::rows::{Effort, Runs, ablation, first, idle, pcap, setup, streams, veth};
 use crate::sides::{Build, Instance, Side};
-use crate::works;
+use crate::tunnels::Tunnel;
+use crate::{tunnels, works};
 use anyhow::{Result, bail};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 use testkit::TempDir;
 
 /// Values of `--only`.
-pub(crate) const THEMES: [&str; 14] = [
-    "pcap", "setup", "pipeline", "ct", "rules", "first", "lookups", "udp", "afxdp", "delay", "tcp",
+pub(crate) const THEMES: [&str; 15] = [
+    "pcap", "setup", "pipeline", "ct", "tunnel", "rules", "first", "lookups", "udp", "afxdp", "delay", "tcp",
     "udp1400", "idle", "ablation",
 ];
 /// Values of `--peers`.
@@ -57,10 +58,11 @@ struct Progress {
 impl Progress {
     fn new(options: &Options) -> Progress {
         let flows = options.flows.len() as u32;
-        let all: [(&[&str], &'static str, u32); 10] = [
+        let all: [(&[&str], &'static str, u32); 11] = [
             (&["pcap", "lookups", "setup"], "the datapath alone", 20),
             (&["pipeline"], "pipelines that recirculate", 8),
             (&["ct"], "connection tracking", 8),
+            (&["tunnel"], "tunnels", 11),
             (&["ablation"], "the datapath alone, with parts of it off", 16),
             (&["rules"], "rules", 20),
             (&["first"], "first packets", 16),
@@ -115,6 +117,7 @@ pub(crate) fn all(options: &Options, guard: &Guard, cpus: Cpus) -> Result<(Vec<R
         Session::datapath_alone,
         Session::pipeline,
         Session::tracked,
+        Session::tunnels,
         Session::ablation_alone,
         Session::rules,
         Session::first_packets,
@@ -244,6 +247,29 @@ impl<'a> Session<'a> {
         for (flows, translated) in [(1000, false), (many, false), (many, true)] {
             let work = works::tracked(&folder, flows, translated)?;
             let rows = pcap::work_rows(&mut labs, &work, |_| vec![true], "ct", self.effort)?;
+            self.done(rows);
+        }
+        Ok(())
+    }
+
+    fn tunnels(&mut self) -> Result<()> {
+        if !self.options.wants("tunnel") {
+            return Ok(());
+        }
+        self.progress.part(self.effort);
+        let folder = TempDir::new("tunnel")?;
+        let cpu = self.cpus.switch;
+        // Returned after the daemons have ended: declared first.
+        let _pages;
+        let mut labs = vec![Lab::sluice("sluice", &self.sluiced, &[], cpu)?];
+        if let Some(before) = &self.before {
+            labs.push(Lab::sluice("sluice-before", before, &[], cpu)?);
+        }
+        _pages = self.add_dpdk(&mut labs, &[]);
+        for tunnel in [Tunnel::Push, Tunnel::Pop] {
+            let work = tunnels::vxlan(&folder, 1000, tunnel)?;
+            let caches = |lab: &Lab| if lab.name == "ovs-dpdk" { vec![true, false] } else { vec![true] };
+            let rows = pcap::work_rows(&mut labs, &work, caches, "tunnel", self.effort)?;
             self.done(rows);
         }
         Ok(())
