@@ -33,6 +33,8 @@ pub(crate) const DPDK_PAGES: u64 = 768;
 const FRAME_BYTES: u64 = crate::frames::FRAME_BYTES as u64;
 /// Maximum time until addresses, routes and counters of tunnels have settled.
 const TUNNEL_LIMIT: Duration = Duration::from_secs(10);
+/// Forwarding threads add their counts to `coverage/show` once a second.
+const COVERAGE_LAG: Duration = Duration::from_secs(2);
 
 /// Kind of daemon: the two name types and options differently.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -59,6 +61,8 @@ pub(crate) struct Lab {
     devices: u32,
     /// Drops before the work was installed.
     drops_before: u64,
+    /// Drops, of its ports too, when a work with a tunnel had begun.
+    drops_at_begin: u64,
     /// Resident memory before the first work.
     memory_at_first: Option<u64>,
 }
@@ -129,6 +133,7 @@ impl Lab {
             has_underlay: false,
             devices: 0,
             drops_before: 0,
+            drops_at_begin: 0,
             memory_at_first: None,
         };
         let secure = ["datapath_type=netdev", "fail-mode=secure"];
@@ -198,7 +203,12 @@ impl Lab {
         waited.with_context(|| {
             let why = last.map(|e| format!("{e:#}")).unwrap_or_default();
             format!("{}, {}: {seen} megaflows instead of {} {why}", self.name, work.title, work.megaflows)
-        })
+        })?;
+        if self.tunnel != Tunnel::None {
+            std::thread::sleep(COVERAGE_LAG);
+            self.drops_at_begin = self.drops_of_ports()? + self.drops()?;
+        }
+        Ok(())
     }
 
     /// Replaces its work; returns the counters before the first packet.
@@ -356,11 +366,11 @@ impl Lab {
     /// those sent by the `null` port: returns the fault, if any.
     pub(crate) fn settle(&mut self) -> Result<Option<String>> {
         let by_ports = self.drops_of_ports()?;
+        let while_running = (by_ports + self.drops()?).saturating_sub(self.drops_at_begin);
         self.remove_sources()?;
         let stats = self.stats()?;
-        let sent = counts_of_port(&self.ports(self.tunnel.out_bridge())?, OUT)
-            .context("dump-ports shows no port into nothing")?
-            .sent;
+        let counts = counts_of_port(&self.ports(self.tunnel.out_bridge())?, OUT);
+        let sent = counts.context("dump-ports shows no port into nothing")?.sent;
         let dropped = by_ports + self.drops()?.saturating_sub(self.drops_before);
         // DPDK's null port counts no bytes.
         let frame_bytes = (self.kind == Kind::Sluice).then(|| self.tunnel.out_bytes(FRAME_BYTES));
@@ -368,19 +378,28 @@ impl Lab {
         match self.tunnel {
             Tunnel::None => Ok(wrong),
             _ if wrong.is_some() => Ok(wrong),
-            _ if dropped > 0 => Ok(Some(format!("{dropped} of {} packets dropped", stats.received))),
+            // Packets of a source that is being added or removed may have no bridge.
+            _ if while_running > 0 => {
+                Ok(Some(format!("{while_running} of {} packets dropped", stats.received)))
+            }
             _ => self.tunnel_fault(sent.packets),
         }
     }
 
-    /// The fault in the counters of the tunnel port, which come from the megaflows' some time later, if any.
+    /// The fault in the counters of the tunnel port, if any. They follow those of the megaflows after some time.
+    ///
+    /// The stock daemon counts a packet that it encapsulates with its inner and its outer size, and loses the last
+    /// counts of a removed source, so that there only silence is a fault.
     fn tunnel_fault(&self, packets: u64) -> Result<Option<String>> {
         let expected = Count { packets, bytes: packets * FRAME_BYTES };
         let mut seen = None;
         let settled = wait_for(TUNNEL_LIMIT, "the counters of the tunnel", || {
             let ports = self.ports(BRIDGE).unwrap_or_default();
             seen = counts_of_port(&ports, TUNNEL).map(|counts| self.tunnel.counted(counts));
-            seen == Some(expected)
+            match self.kind {
+                Kind::Sluice => seen == Some(expected),
+                Kind::Dpdk => seen.is_some_and(|s| s.packets > 0),
+            }
         });
         Ok(settled.is_err().then(|| format!("the tunnel port counts {seen:?} instead of {expected:?}")))
     }
