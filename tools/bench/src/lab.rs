@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 use testkit::{Daemon, Netns, Signal, wait_for};
 
@@ -149,19 +149,16 @@ impl Lab {
         self.daemon()?.ovs("ovs-vsctl", args).map(drop)
     }
 
-    /// Its control socket: a pid file would exist before the daemon is ready.
-    fn control_socket(&self) -> Result<PathBuf> {
-        let daemon = self.daemon()?;
-        let program = match self.kind {
+    /// Name of its program in its run directory.
+    fn program(&self) -> &'static str {
+        match self.kind {
             Kind::Sluice => "ovs-vswitchd",
             Kind::Dpdk => "ovs-vswitchd-dpdk",
-        };
-        Ok(daemon.rundir().join(&format!("{program}.{}.ctl", daemon.pid())))
+        }
     }
 
     fn appctl(&self, args: &[&str]) -> Result<String> {
-        let tool = self.daemon()?.tool("ovs-appctl").arg("-t").arg(self.control_socket()?);
-        Ok(tool.args(args.iter().copied()).run()?.stdout)
+        daemons::appctl(self.daemon()?, self.program(), args)
     }
 
     /// Lets it run.
@@ -254,7 +251,7 @@ impl Lab {
 
     /// The reply to a command of the control socket (JSON-RPC 1.0).
     fn ask(&self, command: &str) -> Result<String> {
-        let path = self.control_socket()?;
+        let path = daemons::control_socket(self.daemon()?, self.program());
         let mut socket = UnixStream::connect(&path).with_context(|| path.display().to_string())?;
         socket.write_all(json!({ "id": 0, "method": command, "params": [] }).to_string().as_bytes())?;
         let answer: Value = serde_json::Deserializer::from_reader(socket)

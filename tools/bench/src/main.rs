@@ -17,6 +17,7 @@ mod hugepages;
 mod lab;
 mod ledger;
 mod measure;
+mod overlay;
 mod plots;
 mod pmdstats;
 mod report;

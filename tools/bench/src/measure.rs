@@ -5,9 +5,10 @@ use crate::daemons::{absolute, find_sluiced, skip, stock_dpdk};
 use crate::guard::Guard;
 use crate::hugepages::Hugepages;
 use crate::lab::{DPDK_PAGES, Lab};
+use crate::overlay::Overlay;
 use crate::report::Row;
 use crate::rows::rules::{self, RuleSide};
-use crate::rows::{Effort, Runs, ablation, first, idle, pcap, setup, streams, veth};
+use crate::rows::{Effort, Runs, ablation, first, idle, pcap, setup, streams, tunnel, veth};
 use crate::sides::{Build, Instance, Side};
 use crate::tunnels::Tunnel;
 use crate::{tunnels, works};
@@ -272,6 +273,27 @@ impl<'a> Session<'a> {
             let rows = pcap::work_rows(&mut labs, &work, caches, "tunnel", self.effort)?;
             self.done(rows);
         }
+        drop(labs);
+        self.overlays()
+    }
+
+    /// TCP across two switches of each side.
+    fn overlays(&mut self) -> Result<()> {
+        if !testkit::programs_or_skip("the row of TCP across an overlay", &["iperf3"]) {
+            return Ok(());
+        }
+        let mut overlays = Vec::new();
+        for side in [Side::Sluice, Side::Before, Side::Ovs, Side::OvsTso, Side::Bridge] {
+            if !self.wants_side(side) {
+                continue;
+            }
+            match Overlay::start(side, self.program(side)) {
+                Ok(overlay) => overlays.push(overlay),
+                Err(e) if side == Side::Sluice => return Err(e),
+                Err(e) => skip(&side.name(), &e),
+            }
+        }
+        self.done([tunnel::tcp(&overlays, self.effort)]);
         Ok(())
     }
 
@@ -318,21 +340,29 @@ impl<'a> Session<'a> {
         Build { sluiced, cpu: self.cpus.switch, ports }
     }
 
+    /// Whether a side is asked for.
+    fn wants_side(&self, side: Side) -> bool {
+        match side {
+            Side::Before => self.before.is_some(),
+            Side::Ovs | Side::OvsTso | Side::OvsAfxdp => self.options.peer("ovs"),
+            Side::Bridge => self.options.peer("bridge"),
+            Side::Sluice | Side::SluiceAfxdp | Side::Without(_) => true,
+        }
+    }
+
+    /// The program of a side of this project.
+    fn program(&self, side: Side) -> &Path {
+        self.before.as_ref().filter(|_| side == Side::Before).unwrap_or(&self.sluiced)
+    }
+
     /// The available sides; reports missing ones.
     fn instances(&self, sides: &[Side], ports: usize) -> Result<Vec<Instance>> {
         let mut instances = Vec::new();
         for side in sides {
-            let wanted = match side {
-                Side::Before => self.before.is_some(),
-                Side::Ovs | Side::OvsTso | Side::OvsAfxdp => self.options.peer("ovs"),
-                Side::Bridge => self.options.peer("bridge"),
-                Side::Sluice | Side::SluiceAfxdp | Side::Without(_) => true,
-            };
-            if !wanted {
+            if !self.wants_side(*side) {
                 continue;
             }
-            let program = self.before.as_ref().filter(|_| *side == Side::Before).unwrap_or(&self.sluiced);
-            match Instance::start(*side, &self.build(program, ports)) {
+            match Instance::start(*side, &self.build(self.program(*side), ports)) {
                 Ok(instance) => instances.push(instance),
                 Err(e) if *side == Side::Sluice => return Err(e),
                 Err(e) => skip(&side.name(), &e),

@@ -37,8 +37,10 @@ const LOCAL_IP: [u8; 4] = [172, 31, 1, 1];
 const REMOTE_IP: [u8; 4] = [172, 31, 1, 2];
 const LOCAL_MAC: [u8; 6] = [0x02, 0xbe, 0, 0, 0, 0x11];
 const REMOTE_MAC: [u8; 6] = [0x02, 0xbe, 0, 0, 0, 0x12];
-const VNI: u32 = 5;
-const VXLAN_PORT: u16 = 4789;
+/// Of the tunnel.
+pub(crate) const VNI: u32 = 5;
+/// Assigned by RFC 7348.
+pub(crate) const VXLAN_PORT: u16 = 4789;
 /// Bytes of the outer headers: Ethernet, IPv4, UDP, VXLAN.
 pub(crate) const OUTER_BYTES: usize = 14 + 20 + 8 + 8;
 /// Outer source ports are those of Linux: 32768 to 60999, a flow each.
