@@ -5,7 +5,7 @@
 
 use crate::daemons;
 use crate::lab::BRIDGE;
-use crate::pmdstats::{Count, PortCounts, counts_of_port, datapath_drops};
+use crate::pmdstats::{Count, PortCounts, counts_of_port, datapath_drops, full_rings};
 use crate::sides::{Side, batch, start_daemons};
 use crate::tunnels::{NAME, TUNNEL, UNDERLAY, VNI, VXLAN_PORT};
 use anyhow::{Context, Result};
@@ -42,8 +42,16 @@ pub(crate) struct Passed {
     pub(crate) sent: Count,
     /// Received by the second one.
     pub(crate) received: Count,
-    /// Packets dropped by the datapaths, by reason.
-    pub(crate) drops: u64,
+    /// Packets dropped by the datapaths.
+    pub(crate) drops: Drops,
+}
+
+/// Packets dropped by a datapath.
+#[derive(Clone, Copy)]
+pub(crate) struct Drops {
+    /// At full receive rings, as on any congested way.
+    pub(crate) full_rings: u64,
+    pub(crate) others: u64,
 }
 
 impl End {
@@ -73,6 +81,8 @@ impl End {
             );
             return batch(switch, script);
         }
+        // Devices of bridges do not solicit routers.
+        switch.run("sysctl", &["-q", "-w", "net.ipv6.conf.default.disable_ipv6=1"])?;
         let script = format!(
             "add-br {UNDERLAY} -- set bridge {UNDERLAY} datapath_type=netdev -- add-port {UNDERLAY} {uplink} \
              -- add-br {BRIDGE} -- set bridge {BRIDGE} datapath_type=netdev -- add-port {BRIDGE} {port} \
@@ -82,22 +92,27 @@ impl End {
         self.ovs("ovs-vsctl", &script.split_whitespace().collect::<Vec<_>>())?;
         let exists = || switch.ip(&format!("link show dev {UNDERLAY}")).is_ok();
         wait_for(LIMIT, "the device of the underlay", exists)?;
+        // A device that is down drops flooded packets.
+        switch.up(BRIDGE)?;
         switch.up(UNDERLAY)?;
         switch.add_addr(UNDERLAY, &format!("{local}/24"))
     }
 
     /// Counters of the tunnel port; drops of the datapath.
-    fn counts(&self) -> Result<(PortCounts, u64)> {
+    fn counts(&self) -> Result<(PortCounts, Drops)> {
         if self.daemons.is_empty() {
             let stats = self.net.switch.enter(|| link::link_stats(NAME))?.context("the vxlan device")?;
             let received = Count { packets: stats.rx_packets, bytes: stats.rx_bytes };
             let sent = Count { packets: stats.tx_packets, bytes: stats.tx_bytes };
-            return Ok((PortCounts { received, sent }, stats.rx_dropped + stats.tx_dropped));
+            let drops = Drops { full_rings: 0, others: stats.rx_dropped + stats.tx_dropped };
+            return Ok((PortCounts { received, sent }, drops));
         }
         let ports = self.ovs("ovs-ofctl", &["dump-ports", BRIDGE])?;
         let counts = counts_of_port(&ports, TUNNEL).context("dump-ports shows no tunnel port")?;
         let daemon = self.daemons.first().context("no daemon")?;
-        Ok((counts, datapath_drops(&daemons::appctl(daemon, "ovs-vswitchd", &["coverage/show"])?)))
+        let coverage = daemons::appctl(daemon, "ovs-vswitchd", &["coverage/show"])?;
+        let full_rings = full_rings(&coverage);
+        Ok((counts, Drops { full_rings, others: datapath_drops(&coverage) - full_rings }))
     }
 
     fn set_offloads(&self, on: bool) -> Result<()> {
@@ -150,6 +165,8 @@ impl Overlay {
     /// Present counters.
     pub(crate) fn passed(&self) -> Result<Passed> {
         let ((first, drops), (second, more)) = (self.ends[0].counts()?, self.ends[1].counts()?);
-        Ok(Passed { sent: first.sent, received: second.received, drops: drops + more })
+        let drops =
+            Drops { full_rings: drops.full_rings + more.full_rings, others: drops.others + more.others };
+        Ok(Passed { sent: first.sent, received: second.received, drops })
     }
 }

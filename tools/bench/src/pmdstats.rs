@@ -118,7 +118,17 @@ pub(crate) struct PortCounts {
 
 /// The total of all drops by reason in a `coverage/show`.
 pub(crate) fn datapath_drops(text: &str) -> u64 {
-    let rows = text.lines().filter(|l| l.starts_with("datapath_drop_"));
+    coverage(text, "datapath_drop_")
+}
+
+/// Packets dropped at full receive rings in a `coverage/show` of Sluice: part of [`datapath_drops`].
+pub(crate) fn full_rings(text: &str) -> u64 {
+    coverage(text, "datapath_drop_rx_ring_full")
+}
+
+/// The total of all counters whose name begins with `prefix`.
+fn coverage(text: &str, prefix: &str) -> u64 {
+    let rows = text.lines().filter(|l| l.starts_with(prefix));
     rows.filter_map(|l| l.split("total:").nth(1)?.trim().parse::<u64>().ok()).sum()
 }
 

@@ -50,17 +50,26 @@ fn measure(asked: &mut Asked, options: &Iperf3Options) -> Result<Sample> {
         return Ok(no_connection());
     };
     let bytes = report.json["end"]["sum_received"]["bytes"].as_u64().context("iperf3 counts no bytes")?;
-    let (mut after, mut wrong) = (None, None);
+    let (mut after, mut wrong) = (before, None);
     let counted = wait_for(COUNTERS_LIMIT, "the counters of the tunnels", || {
-        after = overlay.passed().ok();
-        wrong = after.map_or_else(|| Some("no counters".into()), |after| fault(&before, &after, bytes));
+        wrong = match overlay.passed() {
+            Ok(now) => {
+                after = now;
+                fault(&before, &now, bytes)
+            }
+            Err(why) => Some(format!("{why:#}")),
+        };
         wrong.is_none()
     });
-    let drops = after.map_or(0, |after| after.drops.saturating_sub(before.drops));
     let mut sample = tcp_sample(&report);
     sample.fault = wrong.filter(|_| counted.is_err());
+    let drops = after.drops.others.saturating_sub(before.drops.others);
     if drops > 0 && overlay.side.is_ours() {
         sample.fault.get_or_insert(format!("{drops} packets dropped by the datapath"));
+    }
+    if after.drops.full_rings > before.drops.full_rings {
+        let retransmitted = sample.note.map(|note| format!(", {note}")).unwrap_or_default();
+        sample.note = Some(format!("lost at full receive rings{retransmitted}"));
     }
     Ok(sample)
 }

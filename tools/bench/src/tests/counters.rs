@@ -3,7 +3,7 @@
 use crate::guard::pages_to_restore;
 use crate::lab::fault;
 use crate::pmdstats::{
-    Count, PmdStats, PortCounts, counts_of_port, datapath_drops, lost_lookups, port_drops,
+    Count, PmdStats, PortCounts, counts_of_port, datapath_drops, full_rings, lost_lookups, port_drops,
 };
 
 /// As the stock daemon prints it, with two threads.
@@ -75,8 +75,9 @@ fn ports_drops_and_losses_are_read() {
                     datapath_drop_meter        0.0/sec     0.050/sec        0.0008/sec   total: 3\n\
                     flow_extract               0.0/sec     0.150/sec        0.0025/sec   total: 9\n\
                     datapath_drop_upcall_error   0.8/sec     0.067/sec        0.0011/sec   total: 4\n\
+                    datapath_drop_rx_ring_full  37.4/sec     9.150/sec        0.1525/sec   total: 1084\n\
                     7 events never hit\n";
-    assert_eq!(datapath_drops(coverage), 7);
+    assert_eq!((datapath_drops(coverage), full_rings(coverage)), (1091, 1084));
     let show = "netdev@ovs-netdev:\n  lookups: hit:14 missed:9 lost:5\n  flows: 1\n";
     assert_eq!(lost_lookups(show), 5);
     let status = r#"{"bridges":[{"ports":[{"drops":{"explicit":96,"meter":1}},{"drops":{}}]},{"ports":[]}]}"#;
