@@ -54,11 +54,12 @@ pub(crate) struct Drops {
     pub(crate) others: u64,
 }
 
-impl End {
-    fn new(first: u16) -> Result<Topology> {
-        Topology::with(TopologyOptions { first, mtu_bytes: INNER_MTU, ..TopologyOptions::new(1) })
-    }
+/// A switch and its host, whose number is `first`.
+fn network(first: u16) -> Result<Topology> {
+    Topology::with(TopologyOptions { first, mtu_bytes: INNER_MTU, ..TopologyOptions::new(1) })
+}
 
+impl End {
     fn host(&self) -> Result<&Host> {
         self.net.hosts.first().context("a switch has a host")
     }
@@ -129,7 +130,7 @@ impl Overlay {
     /// # Errors
     /// If the machine lacks a requirement, or the hosts cannot reach each other.
     pub(crate) fn start(side: Side, sluiced: &Path) -> Result<Overlay> {
-        let nets = [End::new(1)?, End::new(2)?];
+        let nets = [network(1)?, network(2)?];
         let (left, right) = veth(&nets[0].switch, &nets[1].switch)?;
         let [a, b] = nets;
         let end = |net: Topology, uplink: String| {

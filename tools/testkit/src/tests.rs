@@ -231,7 +231,7 @@ fn options_of_the_topology_take_effect() {
     }
     assert!(host.netns.ip(&format!("-o link show dev {}", host.dev)).unwrap().contains(&host.mac));
     assert!(!net.switch.ip("-6 -o addr show").unwrap().contains(&host.port));
-    assert_eq!(host.ipv4, [10, 0, 0, 7].into());
+    assert_eq!(host.ipv4.to_string(), "10.0.0.7");
 }
 
 #[test]
