@@ -52,6 +52,17 @@ pub(crate) fn start_stock(
     testkit::start_stock(|program| on_cpu(program, netns, cpu), program, settings, [log, &args])
 }
 
+/// Control socket of a daemon that is named `program`: a pid file would exist before the daemon is ready.
+pub(crate) fn control_socket(daemon: &Daemon, program: &str) -> PathBuf {
+    daemon.rundir().join(&format!("{program}.{}.ctl", daemon.pid()))
+}
+
+/// Reply to a command of ovs-appctl(8).
+pub(crate) fn appctl(daemon: &Daemon, program: &str, args: &[&str]) -> Result<String> {
+    let tool = daemon.tool("ovs-appctl").arg("-t").arg(control_socket(daemon, program));
+    Ok(tool.args(args.iter().copied()).run()?.stdout)
+}
+
 /// Processor time of all threads of a process, in ns (`/proc/PID/task/*/schedstat`).
 pub(crate) fn cpu_ns(pid: u32) -> Result<u64> {
     let tasks =

@@ -42,6 +42,8 @@ const GOALS: &[(&str, Bound)] = &[
     ("ct-1000", Bound::AtLeast(3.0, DPDK)),
     ("ct-100000", Bound::AtLeast(5.0, DPDK)),
     ("ct-100000-snat", Bound::AtLeast(8.0, DPDK)),
+    ("tunnel-push", Bound::AtLeast(1.4, DPDK)),
+    ("tunnel-pop", Bound::AtLeast(2.0, DPDK)),
     ("rules-bundle", Bound::AtMost(0.34, OVS)),
     ("rules-add", Bound::AtMost(0.34, OVS)),
     ("rules-dump", Bound::AtMost(1.0, OVS)),

@@ -5,19 +5,21 @@ use crate::daemons::{absolute, find_sluiced, skip, stock_dpdk};
 use crate::guard::Guard;
 use crate::hugepages::Hugepages;
 use crate::lab::{DPDK_PAGES, Lab};
+use crate::overlay::Overlay;
 use crate::report::Row;
 use crate::rows::rules::{self, RuleSide};
-use crate::rows::{Effort, Runs, ablation, first, idle, pcap, setup, streams, veth};
+use crate::rows::{Effort, Runs, ablation, first, idle, pcap, setup, streams, tunnel, veth};
 use crate::sides::{Build, Instance, Side};
-use crate::works;
+use crate::tunnels::Tunnel;
+use crate::{tunnels, works};
 use anyhow::{Result, bail};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 use testkit::TempDir;
 
 /// Values of `--only`.
-pub(crate) const THEMES: [&str; 14] = [
-    "pcap", "setup", "pipeline", "ct", "rules", "first", "lookups", "udp", "afxdp", "delay", "tcp",
+pub(crate) const THEMES: [&str; 15] = [
+    "pcap", "setup", "pipeline", "ct", "tunnel", "rules", "first", "lookups", "udp", "afxdp", "delay", "tcp",
     "udp1400", "idle", "ablation",
 ];
 /// Values of `--peers`.
@@ -57,10 +59,11 @@ struct Progress {
 impl Progress {
     fn new(options: &Options) -> Progress {
         let flows = options.flows.len() as u32;
-        let all: [(&[&str], &'static str, u32); 10] = [
+        let all: [(&[&str], &'static str, u32); 11] = [
             (&["pcap", "lookups", "setup"], "the datapath alone", 20),
             (&["pipeline"], "pipelines that recirculate", 8),
             (&["ct"], "connection tracking", 8),
+            (&["tunnel"], "tunnels", 11),
             (&["ablation"], "the datapath alone, with parts of it off", 16),
             (&["rules"], "rules", 20),
             (&["first"], "first packets", 16),
@@ -115,6 +118,7 @@ pub(crate) fn all(options: &Options, guard: &Guard, cpus: Cpus) -> Result<(Vec<R
         Session::datapath_alone,
         Session::pipeline,
         Session::tracked,
+        Session::tunnels,
         Session::ablation_alone,
         Session::rules,
         Session::first_packets,
@@ -249,6 +253,50 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
+    fn tunnels(&mut self) -> Result<()> {
+        if !self.options.wants("tunnel") {
+            return Ok(());
+        }
+        self.progress.part(self.effort);
+        let folder = TempDir::new("tunnel")?;
+        let cpu = self.cpus.switch;
+        // Returned after the daemons have ended: declared first.
+        let _pages;
+        let mut labs = vec![Lab::sluice("sluice", &self.sluiced, &[], cpu)?];
+        if let Some(before) = &self.before {
+            labs.push(Lab::sluice("sluice-before", before, &[], cpu)?);
+        }
+        _pages = self.add_dpdk(&mut labs, &[]);
+        for tunnel in [Tunnel::Push, Tunnel::Pop] {
+            let work = tunnels::vxlan(&folder, 1000, tunnel)?;
+            let caches = |lab: &Lab| if lab.name == "ovs-dpdk" { vec![true, false] } else { vec![true] };
+            let rows = pcap::work_rows(&mut labs, &work, caches, "tunnel", self.effort)?;
+            self.done(rows);
+        }
+        drop(labs);
+        self.overlays()
+    }
+
+    /// TCP across two switches of each side.
+    fn overlays(&mut self) -> Result<()> {
+        if !testkit::programs_or_skip("the row of TCP across an overlay", &["iperf3"]) {
+            return Ok(());
+        }
+        let mut overlays = Vec::new();
+        for side in [Side::Sluice, Side::Before, Side::Ovs, Side::OvsTso, Side::Bridge] {
+            if !self.wants_side(side) {
+                continue;
+            }
+            match Overlay::start(side, self.program(side)) {
+                Ok(overlay) => overlays.push(overlay),
+                Err(e) if side == Side::Sluice => return Err(e),
+                Err(e) => skip(&side.name(), &e),
+            }
+        }
+        self.done([tunnel::tcp(&overlays, self.effort)]);
+        Ok(())
+    }
+
     fn ablation_alone(&mut self) -> Result<()> {
         if self.options.wants("ablation") {
             self.progress.part(self.effort);
@@ -292,21 +340,29 @@ impl<'a> Session<'a> {
         Build { sluiced, cpu: self.cpus.switch, ports }
     }
 
+    /// Whether a side is asked for.
+    fn wants_side(&self, side: Side) -> bool {
+        match side {
+            Side::Before => self.before.is_some(),
+            Side::Ovs | Side::OvsTso | Side::OvsAfxdp => self.options.peer("ovs"),
+            Side::Bridge => self.options.peer("bridge"),
+            Side::Sluice | Side::SluiceAfxdp | Side::Without(_) => true,
+        }
+    }
+
+    /// The program of a side of this project.
+    fn program(&self, side: Side) -> &Path {
+        self.before.as_ref().filter(|_| side == Side::Before).unwrap_or(&self.sluiced)
+    }
+
     /// The available sides; reports missing ones.
     fn instances(&self, sides: &[Side], ports: usize) -> Result<Vec<Instance>> {
         let mut instances = Vec::new();
         for side in sides {
-            let wanted = match side {
-                Side::Before => self.before.is_some(),
-                Side::Ovs | Side::OvsTso | Side::OvsAfxdp => self.options.peer("ovs"),
-                Side::Bridge => self.options.peer("bridge"),
-                Side::Sluice | Side::SluiceAfxdp | Side::Without(_) => true,
-            };
-            if !wanted {
+            if !self.wants_side(*side) {
                 continue;
             }
-            let program = self.before.as_ref().filter(|_| *side == Side::Before).unwrap_or(&self.sluiced);
-            match Instance::start(*side, &self.build(program, ports)) {
+            match Instance::start(*side, &self.build(self.program(*side), ports)) {
                 Ok(instance) => instances.push(instance),
                 Err(e) if *side == Side::Sluice => return Err(e),
                 Err(e) => skip(&side.name(), &e),

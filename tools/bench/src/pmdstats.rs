@@ -87,30 +87,48 @@ impl PmdStats {
     }
 }
 
-/// Packets and bytes sent by port `port` in an `ovs-ofctl dump-ports`; `?` counts as 0.
-pub(crate) fn sent_by_port(text: &str, port: u32) -> Option<PortSent> {
+/// Packets and bytes received and sent by port `port` in an `ovs-ofctl dump-ports`; `?` counts as 0.
+pub(crate) fn counts_of_port(text: &str, port: u32) -> Option<PortCounts> {
     let mut lines = text.lines().skip_while(|l| {
         let number = l.trim().strip_prefix("port").and_then(|l| l.split(':').next());
         number.is_none_or(|n| n.trim() != port.to_string())
     });
-    let tx = lines.nth(1)?;
+    let (rx, tx) = (lines.next()?, lines.next()?);
     let field = |line: &str, name: &str| -> u64 {
         let value = line.split(name).nth(1).and_then(|v| v.split(',').next());
         value.and_then(|v| v.trim().parse().ok()).unwrap_or(0)
     };
-    Some(PortSent { packets: field(tx, "pkts="), bytes: field(tx, "bytes=") })
+    let count = |line| Count { packets: field(line, "pkts="), bytes: field(line, "bytes=") };
+    Some(PortCounts { received: count(rx), sent: count(tx) })
 }
 
-/// Transmit counters of a port.
+/// Counters of a port in one direction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct PortSent {
+pub(crate) struct Count {
     pub(crate) packets: u64,
     pub(crate) bytes: u64,
 }
 
+/// Counters of a port.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct PortCounts {
+    pub(crate) received: Count,
+    pub(crate) sent: Count,
+}
+
 /// The total of all drops by reason in a `coverage/show`.
 pub(crate) fn datapath_drops(text: &str) -> u64 {
-    let rows = text.lines().filter(|l| l.starts_with("datapath_drop_"));
+    coverage(text, "datapath_drop_")
+}
+
+/// Packets dropped at full receive rings in a `coverage/show` of Sluice: part of [`datapath_drops`].
+pub(crate) fn full_rings(text: &str) -> u64 {
+    coverage(text, "datapath_drop_rx_ring_full")
+}
+
+/// The total of all counters whose name begins with `prefix`.
+fn coverage(text: &str, prefix: &str) -> u64 {
+    let rows = text.lines().filter(|l| l.starts_with(prefix));
     rows.filter_map(|l| l.split("total:").nth(1)?.trim().parse::<u64>().ok()).sum()
 }
 

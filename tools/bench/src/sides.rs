@@ -88,7 +88,7 @@ impl Instance {
         let net = Topology::new(2)?;
         let (idle, mut ports) = idle_ports(&net.switch, build.ports.saturating_sub(2))?;
         ports.splice(0..0, net.ports().into_iter().map(str::to_string));
-        let daemons = start_daemons(side, &net.switch, build)?;
+        let daemons = start_daemons(side, &net.switch, build.sluiced, Some(build.cpu))?;
         let instance = Instance { side, daemons: Mutex::new(daemons), net, _idle: idle };
         instance.configure(&ports)?;
         let [a, b] = &instance.net.hosts[..] else { bail!("a line has two ends") };
@@ -202,23 +202,31 @@ impl Drop for Instance {
     }
 }
 
-fn start_daemons(side: Side, netns: &Netns, build: &Build) -> Result<Vec<Daemon>> {
-    let cpu = Some(build.cpu);
-    let ours = |args: &[String]| Ok(vec![daemons::start_sluice(netns, build.sluiced, args, cpu)?]);
+/// Starts the daemons of a side, the forwarding one first, on processor `cpu` if given.
+pub(crate) fn start_daemons(
+    side: Side,
+    netns: &Netns,
+    sluiced: &Path,
+    cpu: Option<usize>,
+) -> Result<Vec<Daemon>> {
+    let ours = |args: &[String]| Ok(vec![daemons::start_sluice(netns, sluiced, args, cpu)?]);
     let stock = |settings: &[&str]| daemons::start_stock(netns, daemons::stock(), settings, &[], cpu);
     match side {
         Side::Sluice | Side::Before | Side::SluiceAfxdp => ours(&[]),
         Side::Without(what) => ours(&[format!("--without={what}")]),
         Side::Ovs => stock(&[]),
         // Its forwarding thread binds itself.
-        Side::OvsAfxdp => stock(&[&format!("other_config:pmd-cpu-mask={:#x}", 1_u64 << build.cpu)]),
+        Side::OvsAfxdp => {
+            let cpu = cpu.context("a thread that polls without end needs a processor")?;
+            stock(&[&format!("other_config:pmd-cpu-mask={:#x}", 1_u64 << cpu)])
+        }
         Side::OvsTso => stock(&["other_config:userspace-tso-enable=true"]),
         Side::Bridge => Ok(Vec::new()),
     }
 }
 
 /// Runs `ip` with a script of commands, within a namespace.
-fn batch(netns: &Netns, script: String) -> Result<()> {
+pub(crate) fn batch(netns: &Netns, script: String) -> Result<()> {
     testkit::Cmd::new("ip").args(["-n", netns.name(), "-batch", "-"]).input(script).run().map(drop)
 }
 

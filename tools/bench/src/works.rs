@@ -1,6 +1,7 @@
 //! Works of the rows without a network: frames in a capture file, replayed endlessly, and their rules.
 
 use crate::frames::{FRAME_BYTES, Frames, Stamp};
+use crate::tunnels::Tunnel;
 use anyhow::{Context, Result};
 use packet::checksum::checksum;
 use std::io::Write as _;
@@ -31,7 +32,10 @@ pub(crate) struct Work {
     /// Names it in rows.
     pub(crate) id: String,
     pub(crate) title: String,
+    /// Of the bridge `br0`.
     pub(crate) rules: Vec<String>,
+    /// Which bridges its ports are on.
+    pub(crate) tunnel: Tunnel,
     pub(crate) sources: Vec<Source>,
     /// Megaflows in each switch.
     pub(crate) megaflows: usize,
@@ -40,7 +44,7 @@ pub(crate) struct Work {
 }
 
 /// A frame of a flow; `to` replaces its destination address.
-fn frame(frames: &Frames, flow: u64, to: Option<u32>) -> [u8; FRAME_BYTES] {
+pub(crate) fn frame(frames: &Frames, flow: u64, to: Option<u32>) -> [u8; FRAME_BYTES] {
     let mut bytes = [0; FRAME_BYTES];
     frames.write(Stamp { sequence: flow, sent_ns: 0 }, &mut bytes);
     if let Some(to) = to {
@@ -65,18 +69,20 @@ pub(crate) fn shuffle<T>(values: &mut [T]) {
 }
 
 /// A capture file (pcap, little endian, microseconds, Ethernet) of frames.
-pub(crate) fn capture(frames: &[[u8; FRAME_BYTES]]) -> Vec<u8> {
+pub(crate) fn capture<F: AsRef<[u8]>>(frames: &[F]) -> Vec<u8> {
     let words = |words: &[u32]| words.iter().flat_map(|w| w.to_le_bytes()).collect::<Vec<u8>>();
     // Magic; version 2.4; time zone and accuracy; snapshot length; link type.
     let mut file = words(&[0xa1b2_c3d4, 4 << 16 | 2, 0, 0, 0xffff, 1]);
     for frame in frames {
-        file.extend(words(&[0, 0, FRAME_BYTES as u32, FRAME_BYTES as u32]));
+        let frame = frame.as_ref();
+        file.extend(words(&[0, 0, frame.len() as u32, frame.len() as u32]));
         file.extend_from_slice(frame);
     }
     file
 }
 
-fn write(folder: &Path, name: &str, mut frames: Vec<[u8; FRAME_BYTES]>) -> Result<PathBuf> {
+/// Writes a capture file of frames, shuffled.
+pub(crate) fn write<F: AsRef<[u8]>>(folder: &Path, name: &str, mut frames: Vec<F>) -> Result<PathBuf> {
     shuffle(&mut frames);
     let path = folder.join(name);
     let mut file =
@@ -104,6 +110,7 @@ pub(crate) fn one_mask(folder: &TempDir, flows: u64, simple: bool) -> Result<Wor
         id: format!("{flows}{}", if simple { "-port" } else { "" }),
         title: format!("{flows} flow(s), one megaflow{rule}"),
         rules: vec![format!("{what},actions=output:{OUT}")],
+        tunnel: Tunnel::None,
         sources: vec![Source { port: 1, file }],
         may_end: 0,
         megaflows: 1,
@@ -121,6 +128,7 @@ pub(crate) fn many_masks(folder: &TempDir, flows: u64) -> Result<Work> {
         id: format!("{MASKS}masks"),
         title: format!("{flows} flows, {MASKS} megaflows in as many masks"),
         rules: (0..MASKS).map(rule).collect(),
+        tunnel: Tunnel::None,
         sources: vec![Source { port: 1, file }],
         may_end: 0,
         megaflows: MASKS as usize,
@@ -140,6 +148,7 @@ pub(crate) fn own_megaflows(folder: &TempDir, flows: u64) -> Result<Work> {
         id: format!("own{flows}"),
         title: format!("{flows} flows, a megaflow each"),
         rules: vec![format!("in_port=1,udp,actions={},output:{OUT}", moves.join(","))],
+        tunnel: Tunnel::None,
         sources: vec![Source { port: 1, file }],
         may_end: 0,
         megaflows: flows as usize,
@@ -168,6 +177,7 @@ pub(crate) fn pipeline(folder: &TempDir, flows: u64, recirculations: u64) -> Res
             recirculations + 1
         ),
         rules: (0..=recirculations).map(rule).collect(),
+        tunnel: Tunnel::None,
         sources: vec![Source { port: 1, file }],
         may_end: 0,
         megaflows: recirculations as usize + 1,
@@ -197,6 +207,7 @@ pub(crate) fn tracked(folder: &TempDir, flows: u64, translated: bool) -> Result<
             format!("table=1,udp,ct_state=+trk+new,actions=ct(zone={zone},{commit}),output:{OUT}"),
             format!("table=1,udp,ct_state=+trk+est,actions=output:{OUT}"),
         ],
+        tunnel: Tunnel::None,
         sources: vec![Source { port: 1, file }],
         // That of new connections ends some seconds after the last of them.
         may_end: 1,
@@ -226,6 +237,7 @@ pub(crate) fn shared_subtables(folder: &TempDir, each: u32) -> Result<Work> {
         id: format!("{each}"),
         title: format!("{SUBTABLES} subtables, {PORTS} ports each using {each}{rarely}"),
         rules,
+        tunnel: Tunnel::None,
         sources,
         may_end: 0,
         megaflows: SUBTABLES as usize,

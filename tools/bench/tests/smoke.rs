@@ -10,7 +10,7 @@ use testkit::{Cmd, Signal, TempDir, left_by, require_netns, require_programs, wa
 const LIMIT: Duration = Duration::from_secs(300);
 
 /// Rows without further requirements, and with a line in the table.
-const ROWS: [&str; 25] = [
+const ROWS: [&str; 28] = [
     "first-p50",
     "first-deviation",
     "first-idle-lost",
@@ -36,6 +36,9 @@ const ROWS: [&str; 25] = [
     "delay-p99-100ports",
     "idle-100ports",
     "pcap-17masks-cycles",
+    "tunnel-push",
+    "tunnel-pop",
+    "tunnel-tcp",
 ];
 
 /// The daemon beside the benchmark, and the command line beside that, built if missing or outdated: cargo

@@ -212,7 +212,13 @@ fn hosts_reach_each_other_across_a_bridge() {
 #[test]
 fn options_of_the_topology_take_effect() {
     require_netns!();
-    let net = Topology::with(TopologyOptions { hosts: 1, mtu_bytes: 9000, offloads: false }).unwrap();
+    let net = Topology::with(TopologyOptions {
+        first: 7,
+        mtu_bytes: 9000,
+        offloads: false,
+        ..TopologyOptions::new(1)
+    })
+    .unwrap();
     let host = &net.hosts[0];
     for (netns, dev) in [(&host.netns, &host.dev), (&net.switch, &host.port)] {
         assert!(netns.ip(&format!("-o link show dev {dev}")).unwrap().contains("mtu 9000"));
@@ -225,6 +231,7 @@ fn options_of_the_topology_take_effect() {
     }
     assert!(host.netns.ip(&format!("-o link show dev {}", host.dev)).unwrap().contains(&host.mac));
     assert!(!net.switch.ip("-6 -o addr show").unwrap().contains(&host.port));
+    assert_eq!(host.ipv4.to_string(), "10.0.0.7");
 }
 
 #[test]

@@ -26,6 +26,8 @@ pub fn veth(a: &Netns, b: &Netns) -> Result<(String, String)> {
 pub struct TopologyOptions {
     /// Number of hosts.
     pub hosts: usize,
+    /// Number of the first host, which its addresses contain; at least 1.
+    pub first: u16,
     /// MTU of all interfaces, in bytes.
     pub mtu_bytes: u32,
     /// Whether both ends of the pairs keep their checksum, segmentation and receive offloads.
@@ -35,7 +37,7 @@ pub struct TopologyOptions {
 impl TopologyOptions {
     /// `hosts` hosts with the kernel's defaults.
     pub fn new(hosts: usize) -> Self {
-        Self { hosts, mtu_bytes: 1500, offloads: true }
+        Self { hosts, first: 1, mtu_bytes: 1500, offloads: true }
     }
 }
 
@@ -62,7 +64,7 @@ pub struct Host {
 pub struct Topology {
     /// Namespace of the switch, with the ports of all hosts.
     pub switch: Netns,
-    /// The hosts; the first has number 1.
+    /// The hosts, by number.
     pub hosts: Vec<Host>,
 }
 
@@ -83,7 +85,7 @@ impl Topology {
         ensure!(options.hosts <= HOSTS_MAX, "{} hosts asked for, {HOSTS_MAX} at most", options.hosts);
         let switch = Netns::new("sw")?;
         let mut hosts = Vec::new();
-        for number in (1_u16..).take(options.hosts) {
+        for number in (options.first..).take(options.hosts) {
             hosts.push(host(&switch, number, &options)?);
         }
         Ok(Self { switch, hosts })

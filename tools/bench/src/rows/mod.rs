@@ -7,6 +7,7 @@ pub(crate) mod pcap;
 pub(crate) mod rules;
 pub(crate) mod setup;
 pub(crate) mod streams;
+pub(crate) mod tunnel;
 pub(crate) mod veth;
 
 use crate::report::{Sample, SideSamples};

@@ -4,7 +4,7 @@ use super::{Effort, in_turn};
 use crate::report::{Row, Sample};
 use crate::sides::{Instance, Side};
 use anyhow::{Context, Result};
-use testkit::{Iperf3Options, Iperf3Report, iperf3_client, iperf3_server};
+use testkit::{Host, Iperf3Options, Iperf3Report, iperf3_client, iperf3_server};
 
 /// Payload of a datagram: with its headers it fits an Ethernet frame.
 const DATAGRAM_BYTES: &str = "1400";
@@ -41,45 +41,52 @@ fn row(
             return Ok(no_connection());
         }
         asked.instance.set_offloads(asked.offloads)?;
-        let sample = stream(asked, &options, &read);
+        let [a, b] = &asked.instance.net.hosts[..] else { anyhow::bail!("a line has two ends") };
+        let report = stream([a, b], asked.instance.side, &options);
         asked.instance.set_offloads(true)?;
-        sample
+        let Some(report) = report? else {
+            asked.failed = true;
+            return Ok(no_connection());
+        };
+        Ok(read(&report))
     });
     Row { id: what.0.into(), title: what.1.into(), unit: "Gb/s", sides }
 }
 
-fn no_connection() -> Sample {
+/// A peer that carries no stream.
+pub(crate) fn no_connection() -> Sample {
     Sample { note: Some("no connection".into()), ..Sample::default() }
 }
 
-fn stream(
-    asked: &mut Asked,
+/// A stream from the first host to the second through a switch of side `side`; `None`: a peer carries none.
+pub(crate) fn stream(
+    [a, b]: [&Host; 2],
+    side: Side,
     options: &Iperf3Options,
-    read: impl Fn(&Iperf3Report) -> Sample,
-) -> Result<Sample> {
-    let [a, b] = &asked.instance.net.hosts[..] else { anyhow::bail!("a line has two ends") };
+) -> Result<Option<Iperf3Report>> {
     let _server = iperf3_server(&b.netns, 5201)?;
     match iperf3_client(&a.netns, b.ipv4.into(), options) {
-        Ok(report) if report.received_bps > 0.0 => Ok(read(&report)),
+        Ok(report) if report.received_bps > 0.0 => Ok(Some(report)),
         // The switch under test must carry streams; a peer may fail, and that is a result.
-        Ok(_) if asked.instance.side.is_ours() => anyhow::bail!("no byte passed"),
-        Err(e) if asked.instance.side.is_ours() => Err(e).context("no stream"),
-        _ => {
-            asked.failed = true;
-            Ok(no_connection())
-        }
+        Ok(_) if side.is_ours() => anyhow::bail!("no byte passed"),
+        Err(e) if side.is_ours() => Err(e).context("no stream"),
+        _ => Ok(None),
+    }
+}
+
+/// Rate of a TCP stream, in Gb/s.
+pub(crate) fn tcp_sample(report: &Iperf3Report) -> Sample {
+    Sample {
+        value: Some(report.received_bps / 1e9),
+        note: (report.retransmits > 0).then(|| "with retransmissions".to_string()),
+        ..Sample::default()
     }
 }
 
 /// TCP between the hosts with offloads on, and for the stock switch also with offloads off.
 pub(crate) fn tcp(instances: &[&Instance], id: &str, effort: Effort) -> Row {
-    let read = |report: &Iperf3Report| Sample {
-        value: Some(report.received_bps / 1e9),
-        note: (report.retransmits > 0).then(|| "with retransmissions".to_string()),
-        ..Sample::default()
-    };
     let title = "TCP between namespaces, one stream, offloads on unless said, received";
-    row(instances, effort, &Iperf3Options::default(), read, (id, title))
+    row(instances, effort, &Iperf3Options::default(), tcp_sample, (id, title))
 }
 
 /// UDP at the sender's maximum rate: received rate and loss.

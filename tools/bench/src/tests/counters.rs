@@ -2,7 +2,9 @@
 
 use crate::guard::pages_to_restore;
 use crate::lab::fault;
-use crate::pmdstats::{PmdStats, PortSent, datapath_drops, lost_lookups, port_drops, sent_by_port};
+use crate::pmdstats::{
+    Count, PmdStats, PortCounts, counts_of_port, datapath_drops, full_rings, lost_lookups, port_drops,
+};
 
 /// As the stock daemon prints it, with two threads.
 const STATS: &str = "\
@@ -62,15 +64,20 @@ fn ports_drops_and_losses_are_read() {
     let ports = "OFPST_PORT reply (xid=0x2): 3 ports\n  port LOCAL: rx pkts=1, bytes=2, drop=0\n           tx pkts=9, bytes=8\n\
                  \x20 port  1: rx pkts=5, bytes=6, drop=0, errs=0, frame=?, over=?, crc=?\n           tx pkts=0, bytes=0, drop=0\n\
                  \x20 port  100: rx pkts=0, bytes=0, drop=3, errs=0\n           tx pkts=17, bytes=1088, drop=0, errs=0, coll=?\n";
-    assert_eq!(sent_by_port(ports, 100), Some(PortSent { packets: 17, bytes: 1088 }));
-    assert_eq!(sent_by_port(ports, 1), Some(PortSent { packets: 0, bytes: 0 }));
-    assert_eq!(sent_by_port(ports, 10), None);
+    let counts = |received: (u64, u64), sent: (u64, u64)| {
+        let [received, sent] = [received, sent].map(|(packets, bytes)| Count { packets, bytes });
+        Some(PortCounts { received, sent })
+    };
+    assert_eq!(counts_of_port(ports, 100), counts((0, 0), (17, 1088)));
+    assert_eq!(counts_of_port(ports, 1), counts((5, 6), (0, 0)));
+    assert_eq!(counts_of_port(ports, 10), None);
     let coverage = "Event coverage, avg rate over last: 5 seconds, last minute, last hour,  hash=aa922dac:\n\
                     datapath_drop_meter        0.0/sec     0.050/sec        0.0008/sec   total: 3\n\
                     flow_extract               0.0/sec     0.150/sec        0.0025/sec   total: 9\n\
                     datapath_drop_upcall_error   0.8/sec     0.067/sec        0.0011/sec   total: 4\n\
+                    datapath_drop_rx_ring_full  37.4/sec     9.150/sec        0.1525/sec   total: 1084\n\
                     7 events never hit\n";
-    assert_eq!(datapath_drops(coverage), 7);
+    assert_eq!((datapath_drops(coverage), full_rings(coverage)), (1091, 1084));
     let show = "netdev@ovs-netdev:\n  lookups: hit:14 missed:9 lost:5\n  flows: 1\n";
     assert_eq!(lost_lookups(show), 5);
     let status = r#"{"bridges":[{"ports":[{"drops":{"explicit":96,"meter":1}},{"drops":{}}]},{"ports":[]}]}"#;
@@ -80,19 +87,20 @@ fn ports_drops_and_losses_are_read() {
 
 #[test]
 fn a_stream_adds_up_or_is_complained_about() {
-    let sent = |packets, bytes| PortSent { packets, bytes };
-    // Received; sent; dropped; whether bytes are counted; expected fault.
+    let sent = |packets, bytes| Count { packets, bytes };
+    // Received; sent; dropped; bytes of a frame, if counted; expected fault.
     let cases = [
-        (100, sent(100, 6400), 0, true, None),
-        (100, sent(90, 5760), 10, true, None),
-        (100, sent(90, 5760), 9, true, Some("10 of 100 packets lost, 9 explained")),
-        (100, sent(101, 6464), 5, true, Some("100 packets received, but 101 sent")),
-        (100, sent(100, 6399), 0, true, Some("6399 bytes in 100 frames")),
-        (100, sent(100, 0), 0, false, None),
-        (0, sent(0, 0), 0, true, Some("nothing was received")),
+        (100, sent(100, 6400), 0, Some(64), None),
+        (100, sent(90, 5760), 10, Some(64), None),
+        (100, sent(90, 5760), 9, Some(64), Some("10 of 100 packets lost, 9 explained")),
+        (100, sent(101, 6464), 5, Some(64), Some("100 packets received, but 101 sent")),
+        (100, sent(100, 6399), 0, Some(64), Some("6399 bytes in 100 frames")),
+        (100, sent(100, 11_400), 0, Some(114), None),
+        (100, sent(100, 0), 0, None, None),
+        (0, sent(0, 0), 0, Some(64), Some("nothing was received")),
     ];
-    for (received, sent, dropped, counts_bytes, expected) in cases {
-        let got = fault(received, sent, dropped, counts_bytes);
+    for (received, sent, dropped, frame_bytes, expected) in cases {
+        let got = fault(received, sent, dropped, frame_bytes);
         let as_expected = match (&got, expected) {
             (None, None) => true,
             (Some(got), Some(part)) => got.contains(part),

@@ -82,4 +82,5 @@ fn drops_of_all_ports_are_summed() {
 
 mod counters;
 mod results;
+mod tunnel;
 mod works;

@@ -1,6 +1,7 @@
 //! Capture files and rules.
 
 use crate::frames::FRAME_BYTES;
+use crate::tunnels::{OUTER_BYTES, Tunnel, vxlan};
 use crate::works::{
     MASKS, PORTS, SUBTABLES, Work, capture, many_masks, one_mask, pipeline, shared_subtables, shuffle,
 };
@@ -118,4 +119,24 @@ fn flows_differ_and_come_in_no_order() {
     numbers.sort_unstable();
     assert_eq!(numbers, (0..100).collect::<Vec<_>>());
     assert_eq!(capture(&[[7; FRAME_BYTES]]).len(), 24 + 16 + FRAME_BYTES);
+}
+
+#[test]
+fn encapsulated_frames_are_whole_and_meet_a_rule() {
+    let folder = TempDir::new("works").unwrap();
+    let plain = frames(&vxlan(&folder, 1000, Tunnel::Push).unwrap().sources[0].file);
+    let outer = frames(&vxlan(&folder, 1000, Tunnel::Pop).unwrap().sources[0].file);
+    assert_eq!((plain.len(), outer.len()), (1000, 1000));
+    let mut ports = BTreeSet::new();
+    for frame in &outer {
+        assert_eq!(frame.len(), FRAME_BYTES + OUTER_BYTES);
+        let half = |at: usize| usize::from(u16::from_be_bytes([frame[at], frame[at + 1]]));
+        // Lengths of IPv4 and UDP; destination port; flags and VNI.
+        assert_eq!((half(16), half(38), half(36)), (frame.len() - 14, frame.len() - 34, 4789));
+        assert_eq!(frame[42..50], [8, 0, 0, 0, 0, 0, 5, 0]);
+        assert_eq!(packet::checksum::checksum(&frame[14..34]), 0, "checksum of the outer IPv4 header");
+        ports.insert(half(34));
+        assert!(plain.contains(&frame[OUTER_BYTES..].to_vec()));
+    }
+    assert_eq!(ports.len(), 1000);
 }
