@@ -143,17 +143,21 @@ fn addresses_of_dummies_are_local_routes_and_listeners() {
     let listens =
         "gre_sys (4) : eth(dst=02:00:00:00:00:07),eth_type(0x0800),ipv4(dst=1.1.2.88,proto=47,frag=no)\n";
     assert_eq!(listeners(&tables.listeners, true), format!("Listening ports:\n{listens}"));
+    let follow = |owner: &mut Routing, reactor: &mut Reactor| {
+        let _ = owner.run(reactor, &ports);
+        let _ = owner.take_update();
+    };
     // Another address of the device, then another device of that name, then none.
     br0.set_mac([2; 6]);
-    let _ = owner.run(&mut reactor, &ports);
+    follow(&mut owner, &mut reactor);
     assert!(listeners(owner.listeners(), true).contains("02:02:02:02:02:02"));
     ports.insert("br0", dummy("br0", 8));
-    let _ = owner.run(&mut reactor, &ports);
+    follow(&mut owner, &mut reactor);
     assert_eq!(listeners(owner.listeners(), true), "Listening ports:\n");
     let query = Query { mark: 0, dst: ip("1.1.2.92"), src: None };
     assert!(owner.routes().lookup(&query).is_some_and(|hop| !hop.is_local), "the one by command stays");
     ports.remove("br0");
-    let _ = owner.run(&mut reactor, &ports);
+    follow(&mut owner, &mut reactor);
     assert!(owner.remove_user_route(254, 0, user.prefix) && owner.routes().is_empty());
     assert_eq!(owner.listeners().devices().count(), 0);
 }

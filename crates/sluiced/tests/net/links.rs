@@ -10,6 +10,8 @@ fn late_host(net: &Topology, host: &Netns, port: &str, address: &str) -> String 
     net.switch.ip(&format!("link add name {port} type veth peer name {dev} netns {}", host.name())).unwrap();
     net.switch.ip(&format!("link set dev {port} addrgenmode none")).unwrap();
     net.switch.up(port).unwrap();
+    // Neighbours keep the Ethernet address of a former device for a while.
+    host.ip(&format!("link set dev {dev} address 02:00:00:00:07:07")).unwrap();
     host.up(&dev).unwrap();
     host.add_addr(&dev, address).unwrap();
     dev
