@@ -320,14 +320,7 @@ fn interfaces_that_cannot_be_served_have_an_error() {
         ),
         ("", "", &[], Some("could not open network device  (the name is empty)")),
         ("ovs-netdev", "", &[], Some("could not open network device ovs-netdev (the name is reserved)")),
-        (
-            "g1",
-            "geneve",
-            &[],
-            Some(
-                "could not open network device g1 (interface type geneve needs the kernel's datapath, which is not there: load the module openvswitch)",
-            ),
-        ),
+        ("g1", "geneve", &[], Some("g1: geneve type requires valid 'remote_ip' argument")),
         (
             "g1",
             "bogus",

@@ -297,11 +297,7 @@ fn from_rows_to_commands_to_rows() {
     for (name, ofport, error) in [
         ("br0", "65534", "{}"),
         ("p1", "-1", "\"could not open network device p1 (No such device)\""),
-        (
-            "g1",
-            "-1",
-            "\"could not open network device g1 (interface type gre needs the kernel's datapath, which is not there: load the module openvswitch)\"",
-        ),
+        ("g1", "-1", "\"g1: gre type requires valid 'remote_ip' argument\""),
         ("pa", "1", "\"No usable peer 'pb' exists in 'netdev' datapath.\""),
     ] {
         assert_eq!(world.shown("Interface", name, "ofport"), ofport, "{name}");
