@@ -65,6 +65,9 @@ pub use watch::QueueWatch;
 /// Upcalls whose operations are sent to a forwarding thread together.
 const UPCALLS_AT_ONCE: usize = 16;
 
+/// Features of the userspace datapath.
+pub const CAPABILITIES: Capabilities = Capabilities { max_vlan_headers: 1, ..Capabilities::ENOUGH };
+
 /// The userspace datapath.
 pub struct UserspaceDatapath {
     name: String,
@@ -149,7 +152,7 @@ impl Datapath for UserspaceDatapath {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { max_vlan_headers: 1, ..Capabilities::ENOUGH }
+        CAPABILITIES
     }
 
     fn port_add(&self, spec: &PortSpec) -> Result<DpPort, DpifError> {

@@ -191,6 +191,7 @@ pub(super) fn capabilities(ovs: &Ovs, ifindex: u32) -> Found {
         recirc: trial.key(&format!("recirc_id(0x1),{TRIAL_KEY}")),
         explicit_drop: trial.actions("drop"),
         sample_nesting: (1..=NESTING_MAX).rev().find(|n| trial.actions(&nested(*n))).unwrap_or(0),
+        tnl_push_pop: false,
         set_arp_nd_icmp: false,
         nd_ext: false,
         truncate: trial.actions("trunc(20),0"),

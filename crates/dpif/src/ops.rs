@@ -272,6 +272,8 @@ pub struct Capabilities {
     pub explicit_drop: bool,
     /// Depth of nested sample actions.
     pub sample_nesting: u8,
+    /// Tunnel headers pushed and popped by actions.
+    pub tnl_push_pop: bool,
     /// Rewriting of ARP, neighbour discovery and ICMP headers.
     pub set_arp_nd_icmp: bool,
     /// Its keys have reserved bytes and option type of neighbour discovery, and it rewrites them.
@@ -365,6 +367,7 @@ impl Capabilities {
         recirc: true,
         explicit_drop: true,
         sample_nesting: 8,
+        tnl_push_pop: true,
         set_arp_nd_icmp: true,
         nd_ext: true,
         truncate: true,

@@ -80,6 +80,7 @@ impl Instance {
                 (Arc::new(backer), datapath)
             }
             None => {
+                backer.capabilities = dpif_netdev::CAPABILITIES;
                 let backer = Arc::new(backer);
                 let datapath = userspace(type_name, short, settings, hash_seed, &backer, wake)?;
                 (backer, datapath)

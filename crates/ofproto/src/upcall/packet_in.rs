@@ -6,6 +6,8 @@
 //! The megaflow has all actions in any case. Without a listening controller, nothing is made and no thread is woken
 //! ([`Listeners`](crate::view::Listeners)).
 //!
+//! Controllers get frames as a device would send them: checksums complete, large segments cut.
+//!
 //! Caller: the handler, for packets that it translates. The datapath executes packet-outs.
 
 use crate::backer::Backer;
@@ -14,7 +16,7 @@ use crate::view::View;
 use dpif::actions::{Executor, Goes, Rewrite, TnlPush, Userspace};
 use dpif::{ControllerCookie, CtAction, DpAction, Upcall, UserCookie, XlateDrop};
 use flow::{DpPort, FlowKey, RecircId};
-use packet::Packet;
+use packet::{Packet, PacketBatch, PacketPool, complete_checksum, segment};
 use std::borrow::Cow;
 use std::sync::Arc;
 use sync::Ordering;
@@ -164,7 +166,19 @@ fn queue(backer: &Backer, view: &View, cookie: ControllerCookie, make: impl FnOn
     }
     let (packet, key) = make();
     let paused_in = cookie.continuation.then(|| backer.bridge_uuid(state.bridge));
-    backer.queue_packet_in(PacketInEvent { state, cookie, packet, key, paused_in });
+    for packet in wire_frames(packet).drain() {
+        backer.queue_packet_in(PacketInEvent { state: Arc::clone(&state), cookie, packet, key, paused_in });
+    }
+}
+
+/// The frames that a device without offloads would send for `packet`. A large segment that cannot be cut stays whole.
+fn wire_frames(mut packet: Packet) -> PacketBatch {
+    let mut frames = PacketBatch::new();
+    if !packet.offload.is_gso() || segment(&packet, &mut PacketPool::new(), &mut frames).is_err() {
+        complete_checksum(&mut packet);
+        frames.push(packet);
+    }
+    frames
 }
 
 #[cfg(test)]

@@ -82,7 +82,7 @@ type Row = (&'static str, &'static str, fn(&mut Capabilities) -> Slot<'_>);
 /// In the order of `dpif/show-dp-features`.
 const ROWS: &[Row] = &[
     ("masked_set_action", "Masked set action", |_| Slot::Fixed(Value::Flag(true))),
-    ("tnl_push_pop", "Tunnel push pop", |_| Slot::Fixed(Value::Flag(false))),
+    ("tnl_push_pop", "Tunnel push pop", |c| Slot::Fixed(Value::Flag(c.tnl_push_pop))),
     ("ufid", "Ufid", |_| Slot::Fixed(Value::Flag(true))),
     ("trunc", "Truncate action", |c| Slot::Flag(&mut c.truncate)),
     ("clone", "Clone action", |c| Slot::Flag(&mut c.clone)),

@@ -7,6 +7,7 @@ use crate::upcall::tests::{add_rule, backer_with, counted, miss_of};
 use dpif::actions::{Output, PushVlan, Rewrite, Userspace};
 use dpif::{DpAction, DpifOp, Execute, PmdId, Upcall, UpcallKind, UserCookie};
 use flow::DpPort;
+use packet::{GsoKind, Packet};
 use sync::Ordering;
 
 /// The datapath actions for a packet's first pass, and all actions of its megaflow.
@@ -61,6 +62,61 @@ fn a_packet_for_controllers_alone_is_not_dropped() {
     let (execute, _) = first_pass(&backer, miss_of(0x88cc, 1));
     assert!(execute.actions.is_empty() && execute.went_on);
     assert_eq!(backer.packet_ins_waiting(), 1);
+}
+
+/// A TCP segment of a host with offloads: 54 bytes of headers, `payload` bytes, the checksum left to the device.
+fn segment_of_host(payload: usize, gso_size: u16) -> Packet {
+    let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0, 0, 0, 0, 0, 0, 0, 64, 6, 0, 0];
+    frame.extend([10, 0, 0, 1, 10, 0, 0, 2]);
+    let ip_bytes = u16::try_from(40 + payload).unwrap();
+    frame[16..18].copy_from_slice(&ip_bytes.to_be_bytes());
+    let csum = packet::checksum::checksum(&frame[14..34]);
+    frame[24..26].copy_from_slice(&csum.to_be_bytes());
+    frame.extend([0x30, 0x39, 0, 80, 0, 0, 0, 1, 0, 0, 0, 0, 0x50, 0x10, 1, 0, 0, 0, 0, 0]);
+    let pseudo = packet::checksum::pseudo(&[10, 0, 0, 1], &[10, 0, 0, 2], 6, 20 + payload);
+    frame[50..52].copy_from_slice(&packet::checksum::fold(pseudo).to_be_bytes());
+    frame.extend((0..payload).map(|i| i as u8));
+    let mut packet = Packet::from_slice(&frame);
+    packet.offload.needs_csum = true;
+    (packet.offload.csum_start, packet.offload.csum_offset) = (34, 16);
+    if gso_size > 0 {
+        packet.offload.gso = GsoKind::Tcp4;
+        packet.offload.gso_size = gso_size;
+        packet.offload.hdr_len = 54;
+    }
+    packet
+}
+
+/// Whether the TCP checksum of a frame with 34 bytes before it is complete.
+fn tcp_checksum_holds(frame: &[u8]) -> bool {
+    let pseudo = packet::checksum::pseudo(&frame[26..30], &frame[30..34], 6, frame.len() - 34);
+    packet::checksum::fold(packet::checksum::sum(&frame[34..], pseudo)) == 0xffff
+}
+
+#[test]
+fn controllers_get_frames_as_a_device_would_send_them() {
+    let (backer, _) = backer_with("actions=controller,2");
+    for (payload, gso_size, frames) in [(100, 0, vec![154]), (2500, 1000, vec![1054, 1054, 554])] {
+        let miss = miss_of(0x800, 1 + u128::from(gso_size));
+        let packet = segment_of_host(payload, gso_size);
+        let upcall = Upcall { packet: packet.clone(), ..*miss };
+        let (execute, _) = first_pass(&backer, Box::new(upcall));
+        // The switch's other outputs keep the packet whole.
+        assert_eq!((execute.packet.data(), execute.packet.offload), (packet.data(), packet.offload));
+        let seen = queued(&backer);
+        assert_eq!(seen.iter().map(|e| e.packet.len()).collect::<Vec<_>>(), frames);
+        for event in &seen {
+            assert!(!event.packet.offload.needs_csum && !event.packet.offload.is_gso());
+            assert!(tcp_checksum_holds(event.packet.data()));
+        }
+    }
+    // A size of 0 cannot be cut.
+    let mut packet = segment_of_host(100, 1);
+    packet.offload.gso_size = 0;
+    first_pass(&backer, Box::new(Upcall { packet, ..*miss_of(0x800, 9) }));
+    let seen = queued(&backer);
+    assert_eq!(seen.len(), 1);
+    assert!(tcp_checksum_holds(seen[0].packet.data()));
 }
 
 #[test]
