@@ -79,6 +79,9 @@ disable_services() {
         case $package in
         openvswitch-switch) systemctl disable --quiet openvswitch-switch.service ovs-vswitchd.service ovsdb-server.service || true ;;
         openvswitch-testcontroller) systemctl disable --quiet openvswitch-testcontroller.service || true ;;
+        ovn-central) systemctl disable --quiet ovn-central.service ovn-northd.service ovn-ovsdb-server-nb.service \
+            ovn-ovsdb-server-sb.service || true ;;
+        ovn-host) systemctl disable --quiet ovn-host.service ovn-controller.service || true ;;
         iperf3) systemctl disable --quiet iperf3.service || true ;;
         # A dependency of the daemon with DPDK; its service binds devices to user space drivers.
         openvswitch-switch-dpdk) systemctl disable --quiet dpdk.service || true ;;
@@ -128,9 +131,11 @@ check | check-long)
         # them the stage is skipped.
         optional=(qemu-system-x86 busybox-static kmod xz-utils)
     fi
+    # Without them the tests of OVN are skipped.
+    optional+=(ovn-central ovn-host)
     if [ "$target" = check-long ]; then
         # libFuzzer is C++; the controllers live in a separate Python environment.
-        packages+=(g++ python3-venv)
+        packages+=(g++ python3-venv isc-dhcp-client)
     fi
     ;;
 *)

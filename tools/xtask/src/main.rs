@@ -30,7 +30,7 @@ usage: cargo xtask check [--fast] [STAGE…]   all stages, or those named; --fas
        cargo xtask guest [OPTION…] -- COMMAND…    a command in a virtual machine with the kernel datapath
 options of guest: --cpus N --memory MB --kernel PACKAGE|VERSION --write DIR --timeout SECONDS --accel kvm|tcg --verbose
 stages: direction tidy supply format clippy tests guest
-long stages: long-tests guest-long simulation fuzz contention osken";
+long stages: long-tests guest-long simulation fuzz contention osken ovn";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();

@@ -42,6 +42,8 @@ pub(crate) enum Stage {
     Contention,
     /// os-ken's switch tester.
     Osken,
+    /// Probes of OVN, on Sluice and on Debian's switch.
+    Ovn,
 }
 
 impl Stage {
@@ -67,6 +69,7 @@ impl Stage {
         Stage::Fuzz,
         Stage::Contention,
         Stage::Osken,
+        Stage::Ovn,
     ];
 
     /// Its name on the command line.
@@ -85,6 +88,7 @@ impl Stage {
             Stage::Fuzz => "fuzz",
             Stage::Contention => "contention",
             Stage::Osken => "osken",
+            Stage::Ovn => "ovn",
         }
     }
 
@@ -121,6 +125,22 @@ impl Stage {
                 "--include-ignored",
                 "--skip",
                 HOUR,
+                "--skip",
+                OVN,
+            ],
+            Stage::Ovn => &[
+                "test",
+                "--locked",
+                "--package",
+                "sluiced",
+                "--test",
+                "ovn",
+                "--no-fail-fast",
+                "--profile",
+                "long",
+                "--",
+                "--include-ignored",
+                "--test-threads=4",
             ],
             Stage::Contention => &[
                 "run",
@@ -177,7 +197,8 @@ impl Stage {
             | Stage::Tests
             | Stage::LongTests
             | Stage::Simulation
-            | Stage::Contention => {
+            | Stage::Contention
+            | Stage::Ovn => {
                 let mut command = Command::new(cargo());
                 command.args(self.cargo_args()).current_dir(root).stdin(Stdio::null());
                 if matches!(self, Stage::LongTests | Stage::Simulation) {
@@ -194,6 +215,8 @@ impl Stage {
 
 /// The test of the simulation's hour.
 const HOUR: &str = "invariants_hold_for_an_hour";
+/// The probes of OVN, on either switch.
+const OVN: &str = "ovn_on_";
 
 /// A stage that cannot run here: a failure with `SLUICE_NO_SKIP=1`.
 pub(crate) fn skip(skips: &mut Vec<String>, stage: &str, reason: &str) -> Result<bool> {
