@@ -7,6 +7,7 @@ use crate::hugepages::Hugepages;
 use crate::lab::{DPDK_PAGES, Lab};
 use crate::overlay::Overlay;
 use crate::report::Row;
+use crate::rows::ovn::{self, Size};
 use crate::rows::rules::{self, RuleSide};
 use crate::rows::{Effort, Runs, ablation, first, idle, pcap, setup, streams, tunnel, veth};
 use crate::sides::{Build, Instance, Side};
@@ -18,9 +19,9 @@ use std::time::Instant;
 use testkit::TempDir;
 
 /// Values of `--only`.
-pub(crate) const THEMES: [&str; 15] = [
-    "pcap", "setup", "pipeline", "ct", "tunnel", "rules", "first", "lookups", "udp", "afxdp", "delay", "tcp",
-    "udp1400", "idle", "ablation",
+pub(crate) const THEMES: [&str; 16] = [
+    "pcap", "setup", "pipeline", "ct", "tunnel", "rules", "ovn", "first", "lookups", "udp", "afxdp", "delay",
+    "tcp", "udp1400", "idle", "ablation",
 ];
 /// Values of `--peers`.
 pub(crate) const PEERS: [&str; 3] = ["dpdk", "ovs", "bridge"];
@@ -59,13 +60,14 @@ struct Progress {
 impl Progress {
     fn new(options: &Options) -> Progress {
         let flows = options.flows.len() as u32;
-        let all: [(&[&str], &'static str, u32); 11] = [
+        let all: [(&[&str], &'static str, u32); 12] = [
             (&["pcap", "lookups", "setup"], "the datapath alone", 20),
             (&["pipeline"], "pipelines that recirculate", 8),
             (&["ct"], "connection tracking", 8),
             (&["tunnel"], "tunnels", 11),
             (&["ablation"], "the datapath alone, with parts of it off", 16),
             (&["rules"], "rules", 20),
+            (&["ovn"], "rules of OVN at scale", 20),
             (&["first"], "first packets", 16),
             (&["udp", "afxdp"], "small frames between hosts", 5 * flows),
             (&["delay", "tcp", "udp1400"], "delay and streams between hosts", 15),
@@ -121,6 +123,7 @@ pub(crate) fn all(options: &Options, guard: &Guard, cpus: Cpus) -> Result<(Vec<R
         Session::tunnels,
         Session::ablation_alone,
         Session::rules,
+        Session::ovn,
         Session::first_packets,
         Session::between_hosts,
         Session::ablation_hosts,
@@ -267,8 +270,14 @@ impl<'a> Session<'a> {
             labs.push(Lab::sluice("sluice-before", before, &[], cpu)?);
         }
         _pages = self.add_dpdk(&mut labs, &[]);
+        let mut works = Vec::new();
         for tunnel in [Tunnel::Push, Tunnel::Pop] {
-            let work = tunnels::vxlan(&folder, 1000, tunnel)?;
+            works.push(tunnels::vxlan(&folder, 1000, tunnel)?);
+        }
+        for tunnel in [Tunnel::Push, Tunnel::Pop] {
+            works.push(tunnels::l3_pipeline(&folder, 1000, tunnel)?);
+        }
+        for work in works {
             let caches = |lab: &Lab| if lab.name == "ovs-dpdk" { vec![true, false] } else { vec![true] };
             let rows = pcap::work_rows(&mut labs, &work, caches, "tunnel", self.effort)?;
             self.done(rows);
@@ -307,14 +316,31 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
+    /// Daemons without a network of their own.
+    fn rule_sides(&self) -> Vec<RuleSide> {
+        let mut sides = vec![RuleSide::Sluice("sluice", self.sluiced.clone())];
+        sides.extend(self.before.clone().map(|before| RuleSide::Sluice("sluice-before", before)));
+        sides.extend(self.options.peer("ovs").then_some(RuleSide::Ovs));
+        sides
+    }
+
+    fn ovn(&mut self) -> Result<()> {
+        if !self.options.wants("ovn") {
+            return Ok(());
+        }
+        self.progress.part(self.effort);
+        let (size, changes) = if self.options.quick { (Size::SMALL, 4) } else { (Size::LARGE, 300) };
+        let rows = ovn::rows(self.rule_sides(), size, changes, self.effort)?;
+        self.done(rows);
+        Ok(())
+    }
+
     fn rules(&mut self) -> Result<()> {
         if !self.options.wants("rules") {
             return Ok(());
         }
         self.progress.part(self.effort);
-        let mut sides = vec![RuleSide::Sluice("sluice", self.sluiced.clone())];
-        sides.extend(self.before.clone().map(|before| RuleSide::Sluice("sluice-before", before)));
-        sides.extend(self.options.peer("ovs").then_some(RuleSide::Ovs));
+        let sides = self.rule_sides();
         let count = if self.options.quick { 2000 } else { 200_000 };
         let rows = rules::rows(sides, count, self.effort);
         self.done(rows);

@@ -143,3 +143,70 @@ pub(crate) fn vxlan(folder: &TempDir, flows: u64, tunnel: Tunnel) -> Result<Work
         megaflows: if pops { 2 } else { 1 },
     })
 }
+
+/// Prefixes of the routes of [`l3_pipeline`], for up to 1,023 flows.
+const ROUTES: u32 = 10;
+
+/// The tables of an overlay with distributed routers, as OVN has them: port security, tracked access lists, routing by
+/// prefixes of ten lengths, neighbours, logical output. `flows` connections go through them and out by the tunnel, or come
+/// by the tunnel. Packets recirculate once after tracking, and once after decapsulation.
+pub(crate) fn l3_pipeline(folder: &TempDir, flows: u64, tunnel: Tunnel) -> Result<Work> {
+    let frames = Frames::new(0, flows);
+    let to = |flow: u64| 0x0a00_0000 | (flow as u32 + 1);
+    let inner = (0..flows).map(|flow| works::frame(&frames, flow, Some(to(flow))));
+    let pops = tunnel == Tunnel::Pop;
+    let file = if pops {
+        let outer = inner.zip(0..).map(|(frame, flow)| encapsulate(&frame, flow));
+        works::write(folder.path(), "l3-pop.pcap", outer.collect())?
+    } else {
+        works::write(folder.path(), "l3-push.pcap", inner.collect())?
+    };
+    let (from, out) = if pops { (TUNNEL, OUT) } else { (1, TUNNEL) };
+    let (id, what, zone) = if pops { ("l3-pop", "in", 8) } else { ("l3-push", "out", 7) };
+    let mac = |of: [u8; 6]| of.map(|byte| format!("{byte:02x}")).join(":");
+    let (sender, receiver) = (mac(crate::frames::GENERATOR_MAC), mac(crate::frames::SINK_MAC));
+    let mut rules = vec![
+        format!(
+            "table=0,in_port={from},actions=load:1->OXM_OF_METADATA[],load:1->NXM_NX_REG14[],resubmit(,1)"
+        ),
+        format!("table=1,metadata=1,reg14=1,dl_src={sender},actions=resubmit(,2)"),
+        "table=2,ip,metadata=1,actions=load:1->NXM_NX_REG10[0],resubmit(,3)".to_string(),
+        format!("table=3,ip,reg10=1/1,actions=ct(table=4,zone={zone})"),
+        format!(
+            "table=4,priority=9,ct_state=+trk+new,udp,reg14=1,tp_dst=5000,actions=ct(commit,zone={zone}),resubmit(,5)"
+        ),
+        "table=4,priority=8,ct_state=+trk+est-inv,ip,actions=resubmit(,5)".to_string(),
+        "table=5,priority=5,arp,actions=drop".to_string(),
+        "table=5,priority=0,actions=resubmit(,6)".to_string(),
+        "table=6,priority=5,ip,nw_dst=192.0.2.0/24,actions=drop".to_string(),
+        "table=6,priority=0,actions=resubmit(,7)".to_string(),
+        "table=8,ip,metadata=1,reg0=0x0a000001,actions=mod_dl_dst:02:be:00:00:00:03,resubmit(,9)".to_string(),
+        "table=9,priority=0,actions=resubmit(,10)".to_string(),
+        "table=10,priority=5,ip,nw_src=192.0.2.0/24,actions=drop".to_string(),
+        "table=10,priority=0,actions=resubmit(,11)".to_string(),
+        "table=11,metadata=1,dl_dst=02:be:00:00:00:03,actions=load:2->NXM_NX_REG15[],resubmit(,12)"
+            .to_string(),
+        "table=12,priority=0,actions=resubmit(,13)".to_string(),
+        "table=13,metadata=1,reg15=2,actions=resubmit(,14)".to_string(),
+        format!("table=14,reg15=2,actions=output:{out}"),
+    ];
+    rules.extend((0..ROUTES).map(|bit| {
+        format!(
+            "table=7,priority={},ip,metadata=1,dl_dst={receiver},nw_dst={},actions=dec_ttl,load:0x0a000001->NXM_NX_REG0[],\
+             mod_dl_src:{sender},resubmit(,8)",
+            90 - bit,
+            works::leading(bit).1
+        )
+    }));
+    Ok(Work {
+        id: id.to_string(),
+        title: format!("{flows} connections {what} by VXLAN through 15 tables"),
+        rules,
+        tunnel,
+        sources: vec![Source { port: 1, file }],
+        // Those of new connections end some seconds after the last of them.
+        may_end: ROUTES as usize,
+        // Before tracking, and for each route of new and of established connections; of outer headers.
+        megaflows: 1 + 2 * ROUTES as usize + usize::from(pops),
+    })
+}

@@ -93,7 +93,7 @@ pub(crate) fn write<F: AsRef<[u8]>>(folder: &Path, name: &str, mut frames: Vec<F
 
 /// The address in 10.0.0.0/8 whose highest set bit below that is bit `bit`, and the prefix of all such
 /// addresses.
-fn leading(bit: u32) -> (u32, String) {
+pub(crate) fn leading(bit: u32) -> (u32, String) {
     let to = 0x0a00_0000 | 1 << bit;
     (to, format!("{}/{}", std::net::Ipv4Addr::from(to), 32 - bit))
 }

@@ -89,7 +89,7 @@ pub(crate) const TABLE: &[(&str, &[&str])] = &[
     ("sync", &[]),
     ("sys", &[]),
     ("testkit", &[]),
-    ("bench", &["netdev", "packet", "sys", "testkit"]),
+    ("bench", &["flow", "netdev", "ofp-actions", "openflow", "packet", "sys", "testkit"]),
     ("upcall-events", &[]),
     ("upcall-cost", &["sys", "upcall-events"]),
     ("upcall-bench", &["flow", "openflow", "ovsdb", "sys"]),

@@ -3,6 +3,7 @@
 
 mod ct_flush;
 mod describe;
+mod flow_mod;
 mod group;
 mod meter;
 mod name;
@@ -10,6 +11,7 @@ mod print;
 
 pub use ct_flush::parse_ct_flush;
 pub use describe::describe;
+pub use flow_mod::flow_mod_of;
 pub use group::{format_group, parse_group_mod};
 pub use meter::parse_meter_mod;
 pub use name::more_follows;

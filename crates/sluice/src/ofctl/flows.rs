@@ -7,11 +7,10 @@ use flow::fields::FieldId;
 use flow::text::{PortNames, field_by_name, parse_port};
 use flow::{OfPort, TableId};
 use ofp_actions::text::{self, FlowModText, parse_actions, parse_flow_file, parse_flow_mod};
-use openflow::msg::flow_mod::{FlowMod, FlowModCommand, FlowModFlags};
 use openflow::msg::flow_stats::{FlowStats, FlowStatsRequest};
 use openflow::msg::packet::PacketOut;
-use openflow::text::format_rule;
-use openflow::{Format, GROUP_ANY, Message, NO_BUFFER, Version};
+use openflow::text::{flow_mod_of, format_rule};
+use openflow::{GROUP_ANY, Message, NO_BUFFER, Version};
 
 use super::options::Order;
 use super::{Run, entries, json};
@@ -115,46 +114,7 @@ pub(super) fn dump_aggregate(run: &mut Run<'_>, text: &str) -> Result<String> {
 
 /// The message for a parsed line.
 pub(super) fn flow_mod(run: &Run<'_>, asked: FlowModText) -> Message {
-    message_of(run.format(), asked)
-}
-
-/// The message for a parsed line in a form.
-pub(super) fn message_of(format: Format, asked: FlowModText) -> Message {
-    let command = match asked.command {
-        text::FlowModCommand::Add => FlowModCommand::Add,
-        text::FlowModCommand::Modify => FlowModCommand::Modify,
-        text::FlowModCommand::ModifyStrict => FlowModCommand::ModifyStrict,
-        text::FlowModCommand::Delete => FlowModCommand::Delete,
-        text::FlowModCommand::DeleteStrict => FlowModCommand::DeleteStrict,
-    };
-    let mut flags = FlowModFlags::empty();
-    flags.set(FlowModFlags::SEND_FLOW_REM, asked.flags.send_flow_rem);
-    flags.set(FlowModFlags::CHECK_OVERLAP, asked.flags.check_overlap);
-    flags.set(FlowModFlags::RESET_COUNTS, asked.flags.reset_counts);
-    flags.set(FlowModFlags::NO_PKT_COUNTS, asked.flags.no_packet_counts);
-    flags.set(FlowModFlags::NO_BYT_COUNTS, asked.flags.no_byte_counts);
-    // OpenFlow 1.1 and later cannot leave the table to the switch: an addition goes to the first table.
-    let everywhere = command.deletes() || format == Format::Nxt;
-    let table = asked.table.unwrap_or(if everywhere { TableId::ALL } else { TableId(0) });
-    let keep = if command == FlowModCommand::Add { 0 } else { u64::MAX };
-    Message::FlowMod(FlowMod {
-        format,
-        command,
-        table,
-        cookie: asked.cookie,
-        cookie_mask: asked.cookie_mask,
-        new_cookie: asked.new_cookie.unwrap_or(keep),
-        idle_timeout_s: asked.idle_timeout_s,
-        hard_timeout_s: asked.hard_timeout_s,
-        priority: asked.priority,
-        buffer_id: NO_BUFFER,
-        out_port: asked.out_port,
-        out_group: asked.out_group.unwrap_or(GROUP_ANY),
-        flags,
-        importance: asked.importance,
-        matching: asked.rule_match.into(),
-        actions: asked.actions,
-    })
+    Message::FlowMod(flow_mod_of(run.format(), asked))
 }
 
 /// Sends changes of rules, with `--bundle` in one transaction.

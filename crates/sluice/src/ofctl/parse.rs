@@ -10,10 +10,12 @@ use ofp_actions::text::{FlowModCommand, format_actions, parse_flow_file, parse_f
 use openflow::msg::control::Hello;
 use openflow::msg::group::GroupModCommand;
 use openflow::pcap::{self, Streams};
-use openflow::text::{Printing, format_message, hex_dump, packet_text, parse_group_mod, split_frame};
+use openflow::text::{
+    Printing, flow_mod_of, format_message, hex_dump, packet_text, parse_group_mod, split_frame,
+};
 use openflow::{ErrorKind, Format, Message, OfError, Options as Wire, Version, VersionSet, encode_with};
 
-use super::flows::{hex_bytes, message_of, read_bytes, read_file};
+use super::flows::{hex_bytes, read_bytes, read_file};
 use super::options::{self, Options};
 use crate::hint::hint;
 
@@ -107,13 +109,16 @@ fn form(options: &Options) -> Format {
 
 pub(super) fn parse_flow(options: &Options, args: &[String]) -> Result<String> {
     let rule = parse_flow_mod(&args[0], FlowModCommand::Add, &NoPortNames)?;
-    printed(options, vec![message_of(form(options), rule)])
+    printed(options, vec![Message::FlowMod(flow_mod_of(form(options), rule))])
 }
 
 pub(super) fn parse_flows(options: &Options, args: &[String]) -> Result<String> {
     let text = read_file(&args[0])?;
     let rules = parse_flow_file(&text, &NoPortNames).map_err(|error| anyhow!("{}: {error}", args[0]))?;
-    printed(options, rules.into_iter().map(|rule| message_of(form(options), rule)).collect())
+    printed(
+        options,
+        rules.into_iter().map(|rule| Message::FlowMod(flow_mod_of(form(options), rule))).collect(),
+    )
 }
 
 pub(super) fn parse_group(options: &Options, args: &[String]) -> Result<String> {

@@ -3,6 +3,7 @@
 pub(crate) mod ablation;
 pub(crate) mod first;
 pub(crate) mod idle;
+pub(crate) mod ovn;
 pub(crate) mod pcap;
 pub(crate) mod rules;
 pub(crate) mod setup;

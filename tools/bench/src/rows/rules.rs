@@ -34,14 +34,16 @@ pub(crate) enum RuleSide {
 }
 
 impl RuleSide {
-    fn name(&self) -> String {
+    /// In results.
+    pub(super) fn name(&self) -> String {
         match self {
             RuleSide::Sluice(name, _) => (*name).to_string(),
             RuleSide::Ovs => "ovs-netdev".to_string(),
         }
     }
 
-    fn start(&self, netns: &Netns) -> Result<Vec<Daemon>> {
+    /// Starts it in a namespace; the daemon is first.
+    pub(super) fn start(&self, netns: &Netns) -> Result<Vec<Daemon>> {
         match self {
             RuleSide::Sluice(_, program) => Ok(vec![daemons::start_sluice(netns, program, &[], None)?]),
             RuleSide::Ovs => daemons::start_stock(netns, daemons::stock(), &[], &[], None),
