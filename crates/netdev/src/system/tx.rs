@@ -19,9 +19,10 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
 use libc::c_void;
+use packet::headers::{ETH_HEADER_BYTES, ETH_TYPE_VLAN, ETH_TYPE_VLAN_8021AD, VLAN_TAG_BYTES, be16};
 use packet::{
     BATCH_MAX_PACKETS, BURST_MAX_PACKETS, Datagrams, MERGED_HEADERS_MAX_BYTES, Merged, Packet, PacketBatch,
-    PacketPool, VIRTIO_NET_HDR_BYTES, is_tunneled,
+    PacketPool, VIRTIO_NET_HDR_BYTES, frame_bytes, is_tunneled,
 };
 
 use crate::finish_offloads::{exceeds_virtio, finish_offloads, split};
@@ -70,6 +71,8 @@ pub(crate) struct SystemTx {
     sendmmsg: bool,
     /// Send runs of unfinished datagrams of one flow as one large segment each.
     merge_udp: bool,
+    /// Name of the device.
+    name: String,
     /// Of the messages of the longest burst so far.
     headers: Vec<MessageHeader>,
     /// Of the last large segment in a tunnel.
@@ -82,12 +85,19 @@ fn is_unfinished(p: &Packet) -> bool {
 }
 
 impl SystemTx {
-    pub(crate) fn new(sockets: Sockets, offload: bool, sendmmsg: bool, merge_udp: bool) -> SystemTx {
+    pub(crate) fn new(
+        name: &str,
+        sockets: Sockets,
+        offload: bool,
+        sendmmsg: bool,
+        merge_udp: bool,
+    ) -> SystemTx {
         SystemTx {
             sockets,
             offload,
             sendmmsg,
             merge_udp,
+            name: name.to_owned(),
             headers: Vec::new(),
             datagrams: Datagrams::default(),
         }
@@ -170,7 +180,12 @@ impl SystemTx {
         pool: &mut PacketPool,
         report: &mut TxReport,
     ) -> Result<(), TxDrop> {
-        let whole = self.offload && self.merge_udp && self.sockets.of(true).1;
+        let (fd, with_header) = self.sockets.of(true);
+        let whole = self.offload && self.merge_udp && with_header;
+        // The kernel checks the length of no large segment.
+        if whole && raw::mtu(fd, &self.name).is_ok_and(|mtu| longest(p) > mtu) {
+            return Err(TxDrop::TooLarge);
+        }
         if whole && self.datagrams.split(p).is_ok() {
             match self.send_datagrams(p) {
                 Ok(()) => {
@@ -297,6 +312,14 @@ unsafe fn submit(fd: &OwnedFd, heads: &mut [libc::mmsghdr], sendmmsg: bool) -> i
     }
     // SAFETY: the caller's promise.
     raw::check_len(unsafe { libc::sendmsg(fd, &heads[0].msg_hdr, libc::MSG_DONTWAIT) }).map(|_| 1)
+}
+
+/// Bytes behind the Ethernet header, and a tag, of the longest frame that a large segment becomes.
+fn longest(p: &Packet) -> usize {
+    let ethertype = be16(p.data(), 12);
+    let tagged = matches!(ethertype, Some(ETH_TYPE_VLAN | ETH_TYPE_VLAN_8021AD));
+    let headers = ETH_HEADER_BYTES + if tagged { VLAN_TAG_BYTES } else { 0 };
+    frame_bytes(p).saturating_sub(headers)
 }
 
 /// A message rejected by the kernel.

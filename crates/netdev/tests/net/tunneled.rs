@@ -1,6 +1,6 @@
 //! Large segments inside UDP tunnels, over veth pairs and taps.
 
-use netdev::{Port, SystemOptions, TapOptions};
+use netdev::{Port, SystemOptions, TapOptions, TxDrop};
 use packet::{GsoKind, Packet, PacketBatch, PacketPool, checksum, join, segment};
 
 use crate::helpers::*;
@@ -95,6 +95,27 @@ fn they_are_cut_where_the_device_takes_none() {
                 got.iter_mut().for_each(packet::complete_checksum);
                 assert_eq!(got.iter().map(Packet::data).collect::<Vec<_>>(), wanted);
                 assert!(got.iter().all(|p| !p.offload.is_gso()));
+            }
+        }
+    });
+}
+
+/// As single frames would be, whoever cuts them.
+#[test]
+fn frames_beyond_the_mtu_are_dropped() {
+    in_netns(|| {
+        veth("sl-a", "sl-b");
+        for merge_udp in [true, false] {
+            for (mtu, fits) in [(1488, true), (1487, false)] {
+                ip(&format!("link set sl-a mtu {mtu}"));
+                let options = SystemOptions { merge_udp, ..SystemOptions::default() };
+                let mut a = End::system("sl-a", &options);
+                let sent = tunneled(5 * 1398, true);
+                let frames = if merge_udp { 1 } else { cut(&sent).len() as u64 };
+                let report = a.send([sent, frame(1, 60)]);
+                let dropped = if fits { 0 } else { frames };
+                assert_eq!(report.dropped(TxDrop::TooLarge), dropped, "{mtu}: {report:?}");
+                assert_eq!(report.sent_packets, 1 + frames - dropped);
             }
         }
     });
