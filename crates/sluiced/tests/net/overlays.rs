@@ -231,8 +231,8 @@ fn open_vswitch_is_a_partner() {
         "ethtool"
     );
     let lab = Lab::new("ovs");
-    // It takes no large segments.
-    lab.net.switch.run("ethtool", &["-K", &lab.far().port, "tx-udp-segmentation", "off"]).unwrap();
+    // It takes no large segments, and no checksums left to a device.
+    lab.net.switch.run("ethtool", &["-K", &lab.far().port, "tx", "off"]).unwrap();
     let dir = RunDir::new("partner").unwrap();
     let spec = |program: &Path| Ok(DaemonSpec::new(program)?.netns(&lab.far().netns).rundir(&dir));
     let theirs =
