@@ -2,8 +2,8 @@
 //!
 //! - A push completes the inner checksum and adds lengths, checksums, a UDP source port by the hash of the packet, and
 //!   GRE sequence numbers. The packet then comes from the device of the route, without other metadata.
-//! - A large segment stays whole behind outer UDP: its offload metadata then tell that they concern the frame inside, and
-//!   the port that sends it cuts it. It is cut before other headers, a second tunnel, or beyond the length of an IP
+//! - A large segment stays whole behind outer UDP: its offload metadata concern the frame inside, and the port that sends
+//!   it cuts it. It is cut before other headers, a second tunnel, or beyond the length of an IP
 //!   packet.
 //! - A pop verifies lengths and checksums of the outer headers. Offload metadata of a frame that a device left
 //!   unfinished describe either the inner packet, which keeps them, or the outer one. A large segment of outer UDP becomes
@@ -59,11 +59,15 @@ impl Executor {
             return Err(Misfit);
         }
         let hash = flow_hash::five_tuple(headers.key, 0);
-        if packet.offload.is_gso() && !stays_whole(packet, &push.header) {
-            self.cut(packet, earlier)?;
-        }
-        for part in earlier.iter_mut().chain([&mut *packet]) {
-            encapsulate(part, &push.header, hash, &self.shared)?;
+        if packet.offload.is_gso() && stays_whole(packet, &push.header) {
+            encapsulate_whole(packet, &push.header, hash, &self.shared)?;
+        } else {
+            if packet.offload.is_gso() {
+                self.cut(packet, earlier)?;
+            }
+            for part in earlier.iter_mut().chain([&mut *packet]) {
+                encapsulate(part, &push.header, hash, &self.shared)?;
+            }
         }
         headers.key.clear();
         headers.key.base.in_port = push.out_port.0;
@@ -184,17 +188,33 @@ fn stays_whole(packet: &Packet, header: &TnlHeader) -> bool {
 
 /// Prepends the headers, and completes them for the packet.
 fn encapsulate(packet: &mut Packet, header: &TnlHeader, hash: u32, shared: &DpShared) -> Result<(), Misfit> {
-    let is_whole = packet.offload.is_gso();
-    if !is_whole {
-        sums::complete(packet);
-        packet.offload = Offload::NONE;
-    }
+    sums::complete(packet);
+    packet.offload = Offload::NONE;
+    prepend(packet, header, hash, shared, false)
+}
+
+/// The same for a large segment, which the port cuts. The outer checksum is not computed before, but nobody need doubt it.
+#[inline(never)]
+fn encapsulate_whole(
+    packet: &mut Packet,
+    header: &TnlHeader,
+    hash: u32,
+    shared: &DpShared,
+) -> Result<(), Misfit> {
+    packet.offload.csum_valid = true;
+    prepend(packet, header, hash, shared, true)
+}
+
+#[inline(always)]
+fn prepend(
+    packet: &mut Packet,
+    header: &TnlHeader,
+    hash: u32,
+    shared: &DpShared,
+    is_whole: bool,
+) -> Result<(), Misfit> {
     let (bytes, l4) = (header.bytes(), header.l4());
     packet.prepend(bytes);
-    if is_whole {
-        // The outer checksum is not computed before the cut, but nobody need doubt it.
-        packet.offload.csum_valid = true;
-    }
     let frame = packet.data_mut();
     let (l3, end) = (h::ETH_HEADER_BYTES, frame.len());
     let mut put = |at: usize, value: u16| frame[at..at + 2].copy_from_slice(&value.to_be_bytes());

@@ -100,7 +100,7 @@ fn they_are_cut_where_the_device_takes_none() {
     });
 }
 
-/// As single frames would be, whoever cuts them.
+/// As single frames are, cut by the kernel or by software.
 #[test]
 fn frames_beyond_the_mtu_are_dropped() {
     in_netns(|| {
