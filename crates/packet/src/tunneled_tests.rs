@@ -286,3 +286,18 @@ fn runs_fill_ip_packets() {
     one.offload.gso_size = (one.len() - 42) as u16;
     assert!(!join(&mut one, 34, 50), "one datagram");
 }
+
+/// The inputs of the fuzzer reach both ways of a tunnel.
+#[test]
+fn the_corpus_has_segments_in_tunnels() {
+    let packet = |bytes: &[u8]| {
+        let (header, frame) = bytes.split_first_chunk().expect("a header");
+        let mut p = Packet::from_slice(frame);
+        p.offload = Offload::from_virtio(header, frame.len()).expect("an offload");
+        p
+    };
+    let pushed = packet(include_bytes!("../corpus/offload/vxlan_tcp4_segment"));
+    assert_eq!(gathered(&pushed).map(|runs| runs.len()), Ok(1));
+    let mut received = packet(include_bytes!("../corpus/offload/udp_segment_of_vxlan_tcp4"));
+    assert!(join(&mut received, 34, 50));
+}
