@@ -14,20 +14,25 @@ pub(crate) fn finish_offloads(batch: &mut PacketBatch, pool: &mut PacketPool, re
     if batch.packets().iter().any(|p| p.offload.is_gso()) {
         let mut frames = PacketBatch::new();
         for p in batch.drain() {
-            if !p.offload.is_gso() {
+            if p.offload.is_gso() {
+                split(&p, pool, &mut frames, report);
+                pool.free(p);
+            } else {
                 frames.push(p);
-                continue;
             }
-            let before = frames.len();
-            match segment(&p, pool, &mut frames) {
-                Ok(()) => report.generated_packets += (frames.len() - before - 1) as u64,
-                Err(_) => report.count_drops(TxDrop::BadOffload, 1),
-            }
-            pool.free(p);
         }
         *batch = frames;
     }
     for p in batch.packets_mut() {
         complete_checksum(p);
+    }
+}
+
+/// Appends the parts of a large segment to `frames`.
+pub(crate) fn split(p: &Packet, pool: &mut PacketPool, frames: &mut PacketBatch, report: &mut TxReport) {
+    let before = frames.len();
+    match segment(p, pool, frames) {
+        Ok(()) => report.generated_packets += (frames.len() - before - 1) as u64,
+        Err(_) => report.count_drops(TxDrop::BadOffload, 1),
     }
 }

@@ -184,6 +184,17 @@ pub(crate) fn ifindex(name: &str) -> io::Result<u32> {
     Ok(index as u32)
 }
 
+/// The MTU of a device in the network namespace of a socket, in bytes.
+pub(crate) fn mtu(socket: &impl AsFd, name: &str) -> io::Result<usize> {
+    let mut req = ifreq(name)?;
+    // SAFETY: SIOCGIFMTU takes an ifreq and fills ifru_mtu.
+    let mtu = unsafe {
+        ioctl_ifreq(socket, libc::SIOCGIFMTU as c_ulong, &mut req)?;
+        req.ifr_ifru.ifru_mtu
+    };
+    Ok(mtu as usize)
+}
+
 /// Waits until each processor has left the code of the kernel that it was in, interrupts included: a grace period
 /// (membarrier(2), `MEMBARRIER_CMD_GLOBAL`).
 pub(crate) fn wait_for_processors() -> io::Result<()> {

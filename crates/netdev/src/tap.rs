@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use libc::{c_int, c_uint};
 use packet::headers::ETH_HEADER_BYTES;
-use packet::{BURST_MAX_PACKETS, Offload, PacketBatch, PacketPool, VIRTIO_NET_HDR_BYTES};
+use packet::{BURST_MAX_PACKETS, Offload, PacketBatch, PacketPool, VIRTIO_NET_HDR_BYTES, is_tunneled};
 
 use crate::finish_offloads::{exceeds_virtio, finish_offloads};
 use crate::port::{RxCounters, RxQueue, TxDrop, TxQueue, TxReport};
@@ -216,7 +216,7 @@ struct TapTx {
 impl TxQueue for TapTx {
     fn send(&mut self, batch: &mut PacketBatch, pool: &mut PacketPool) -> TxReport {
         let mut report = TxReport::default();
-        if !self.offload || batch.packets().iter().any(exceeds_virtio) {
+        if !self.offload || batch.packets().iter().any(|p| exceeds_virtio(p) || is_tunneled(p)) {
             finish_offloads(batch, pool, &mut report);
         }
         let packets = batch.packets();

@@ -6,8 +6,11 @@
 //! only, CWR on the first only (RFC 3168 §6.1.2), checksums complete. VLAN tags, IPv4 options and IPv6
 //! extension headers stay in place.
 //!
-//! Callable from any thread; stateless. Does not split large segments inside tunnels: split before
-//! encapsulation.
+//! A large segment inside a UDP tunnel is split likewise: each frame gets the outer headers with its own lengths, IPv4
+//! identification (counted from that of the large segment) and UDP checksum, unless that is 0. Offload metadata from a
+//! kernel do not mention the tunnel; its headers are recognised by the start of the inner checksum.
+//!
+//! Callable from any thread; stateless.
 
 use crate::batch::PacketBatch;
 use crate::checksum;
@@ -19,10 +22,15 @@ use crate::pool::{Packet, PacketPool};
 /// frame would turn one frame into a flood.
 pub const MAX_SEGMENTS: usize = 2048;
 
-const TCP_FIN: u8 = 0x01;
-const TCP_PSH: u8 = 0x08;
-const TCP_CWR: u8 = 0x80;
+pub(crate) const TCP_FIN: u8 = 0x01;
+pub(crate) const TCP_PSH: u8 = 0x08;
+pub(crate) const TCP_CWR: u8 = 0x80;
 const SCTP_CSUM_OFFSET: u16 = 8;
+const MPLS_LABEL_BYTES: usize = 4;
+/// Bottom of the stack, in a label.
+const MPLS_BOTTOM: u32 = 0x100;
+/// Least offset of layer 4 in a UDP tunnel: two Ethernet and IPv4 headers, UDP, and eight bytes of the tunnel.
+const LEAST_INNER_L4: usize = 2 * (ETH_HEADER_BYTES + IPV4_HEADER_BYTES) + UDP_HEADER_BYTES + 8;
 
 /// Reason for not segmenting a large segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,7 +70,7 @@ pub fn complete_checksum(p: &mut Packet) {
         return;
     }
     let sctp = o.csum_offset == SCTP_CSUM_OFFSET
-        && IpHeaders::parse(p.data()).is_some_and(|h| h.proto == IPPROTO_SCTP && h.l4 == start);
+        && IpHeaders::parse(p.data(), 0).is_some_and(|h| h.proto == IPPROTO_SCTP && h.l4 == start);
     let frame = p.data_mut();
     if sctp && at + 4 <= frame.len() {
         frame[at..at + 4].fill(0);
@@ -84,6 +92,25 @@ pub fn frame_bytes(p: &Packet) -> usize {
     Cut::plan(p).map_or(p.len(), first)
 }
 
+/// Whether the frame is a large segment inside a UDP tunnel: its checksum starts behind an IP header in outer UDP.
+#[inline]
+pub fn is_tunneled(p: &Packet) -> bool {
+    p.offload.is_gso() && Outer::parse(p).is_some()
+}
+
+/// Whether the frame is a large segment that [`segment`] still splits after headers of a UDP tunnel are pushed onto it: its
+/// checksum starts behind an IP header that the tunnel does not hide.
+pub fn can_be_tunneled(p: &Packet) -> bool {
+    let o = &p.offload;
+    if !o.is_gso() || o.gso_size == 0 || !o.needs_csum {
+        return false;
+    }
+    let Ok(cut) = Cut::plan(p) else { return false };
+    let found = IpHeaders::before(p.data(), o.csum_start.into());
+    let is_seen = found.is_some_and(|ip| (ip.l3, ip.l4) == (cut.ip.l3, cut.ip.l4));
+    is_seen && cut.outer.is_none() && cut.count(o.gso_size.into()).is_ok()
+}
+
 /// Splits a large segment into frames of at most `gso_size` payload bytes each and appends them to `out`,
 /// complete. On an error `out` is unchanged. The caller keeps the packet.
 pub fn segment(p: &Packet, pool: &mut PacketPool, out: &mut PacketBatch) -> Result<(), SegmentError> {
@@ -92,11 +119,8 @@ pub fn segment(p: &Packet, pool: &mut PacketPool, out: &mut PacketBatch) -> Resu
         return Err(SegmentError::NotLarge);
     }
     let cut = Cut::plan(p)?;
+    let count = cut.count(size)?;
     let payload = &p.data()[cut.header_bytes..cut.end];
-    let count = payload.len().div_ceil(size).max(1);
-    if count > MAX_SEGMENTS {
-        return Err(SegmentError::TooMany);
-    }
     for i in 0..count {
         let chunk = &payload[i * size..payload.len().min((i + 1) * size)];
         let bytes = cut.header_bytes + chunk.len();
@@ -113,36 +137,66 @@ pub fn segment(p: &Packet, pool: &mut PacketPool, out: &mut PacketBatch) -> Resu
 }
 
 /// Offsets of the layers of an IP frame.
-struct IpHeaders {
-    l3: usize,
-    l4: usize,
-    proto: u8,
-    v6: bool,
+#[derive(Clone, Copy)]
+pub(crate) struct IpHeaders {
+    pub(crate) l3: usize,
+    pub(crate) l4: usize,
+    pub(crate) proto: u8,
+    pub(crate) v6: bool,
     /// The pseudo-header's destination differs from the IP header's: a routing header has segments left.
     routed: bool,
+    /// Labels precede the IP header.
+    mpls: bool,
 }
 
 impl IpHeaders {
-    /// Parses Ethernet, VLAN tags, IP and its options or extension headers. `None`: no IP, truncated, or a
-    /// fragment.
-    fn parse(frame: &[u8]) -> Option<IpHeaders> {
-        let mut l3 = ETH_HEADER_BYTES;
-        let mut eth_type = be16(frame, 12)?;
+    /// Parses Ethernet, VLAN tags, MPLS labels, IP and its options or extension headers, from offset `at` of `frame` on.
+    /// `None`: no IP, truncated, or a fragment.
+    pub(crate) fn parse(frame: &[u8], at: usize) -> Option<IpHeaders> {
+        let mut l3 = at + ETH_HEADER_BYTES;
+        let mut eth_type = be16(frame, at + 12)?;
         while eth_type == ETH_TYPE_VLAN || eth_type == ETH_TYPE_VLAN_8021AD {
             eth_type = be16(frame, l3 + 2)?;
             l3 += VLAN_TAG_BYTES;
         }
-        match eth_type {
-            ETH_TYPE_IP => {
-                let ip: [u8; IPV4_HEADER_BYTES] = array(frame, l3)?;
-                let ihl = usize::from(ip[0] & 0xf) * 4;
-                let fragment = u16::from_be_bytes([ip[6], ip[7]]) & 0x3fff != 0;
-                let ok = ip[0] >> 4 == 4 && ihl >= IPV4_HEADER_BYTES && !fragment;
-                ok.then_some(IpHeaders { l3, l4: l3 + ihl, proto: ip[9], v6: false, routed: false })
+        let mpls = is_mpls(eth_type);
+        if mpls {
+            while be32(frame, l3)? & MPLS_BOTTOM == 0 {
+                l3 += MPLS_LABEL_BYTES;
             }
+            l3 += MPLS_LABEL_BYTES;
+            eth_type = if frame.get(l3)? >> 4 == 4 { ETH_TYPE_IP } else { ETH_TYPE_IPV6 };
+        }
+        match eth_type {
+            ETH_TYPE_IP => IpHeaders::parse_v4(frame, l3),
             ETH_TYPE_IPV6 => IpHeaders::parse_v6(frame, l3),
             _ => None,
         }
+        .map(|ip| IpHeaders { mpls, ..ip })
+    }
+
+    /// The headers behind an Ethernet header that end at `l4`: IPv4, or IPv6 without extension headers.
+    fn before(frame: &[u8], l4: usize) -> Option<IpHeaders> {
+        let of_type = |l3: usize, eth_type: u16| be16(frame, l3.checked_sub(2)?).filter(|t| *t == eth_type);
+        let v6 = l4.checked_sub(IPV6_HEADER_BYTES).filter(|l3| of_type(*l3, ETH_TYPE_IPV6).is_some());
+        if let Some(ip) = v6.and_then(|l3| IpHeaders::parse_v6(frame, l3)).filter(|ip| ip.l4 == l4) {
+            return Some(ip);
+        }
+        let v4 = |words: usize| {
+            let l3 = l4.checked_sub(words * 4)?;
+            of_type(l3, ETH_TYPE_IP)?;
+            IpHeaders::parse_v4(frame, l3).filter(|ip| ip.l4 == l4)
+        };
+        (IPV4_HEADER_BYTES / 4..=15).find_map(v4)
+    }
+
+    fn parse_v4(frame: &[u8], l3: usize) -> Option<IpHeaders> {
+        let ip: [u8; IPV4_HEADER_BYTES] = array(frame, l3)?;
+        let ihl = usize::from(ip[0] & 0xf) * 4;
+        let l4 = l3 + ihl;
+        let fragment = u16::from_be_bytes([ip[6], ip[7]]) & 0x3fff != 0;
+        let ok = ip[0] >> 4 == 4 && ihl >= IPV4_HEADER_BYTES && l4 <= frame.len() && !fragment;
+        ok.then_some(IpHeaders { l3, l4, proto: ip[9], v6: false, routed: false, mpls: false })
     }
 
     fn parse_v6(frame: &[u8], l3: usize) -> Option<IpHeaders> {
@@ -161,34 +215,115 @@ impl IpHeaders {
             }
             (proto, l4) = ipv6_next_header(frame, l4, proto)?;
         }
-        Some(IpHeaders { l3, l4, proto, v6: true, routed })
+        Some(IpHeaders { l3, l4, proto, v6: true, routed, mpls: false })
+    }
+
+    /// Whether labels precede the IP header.
+    pub(crate) fn is_labelled(&self) -> bool {
+        self.mpls
     }
 
     /// Unfolded pseudo-header sum without the length.
-    fn pseudo(&self, frame: &[u8]) -> u64 {
+    pub(crate) fn pseudo(&self, frame: &[u8]) -> u64 {
         let (src, dst, len) = if self.v6 { (8, 24, 16) } else { (12, 16, 4) };
         let at = |from: usize| &frame[self.l3 + from..self.l3 + from + len];
         checksum::pseudo(at(src), at(dst), self.proto, 0)
     }
+
+    /// End of the IP packet by its length field; a length of 0 marks a packet too large for the field (RFC 2675; Linux
+    /// does so for IPv4 too). `None`: beyond the frame.
+    fn end(&self, frame: &[u8]) -> Option<usize> {
+        let end = match (be16(frame, self.l3 + if self.v6 { 4 } else { 2 })?, self.v6) {
+            (0, _) => frame.len(),
+            (bytes, true) => self.l3 + IPV6_HEADER_BYTES + usize::from(bytes),
+            (bytes, false) => self.l3 + usize::from(bytes),
+        };
+        (end <= frame.len()).then_some(end)
+    }
+
+    /// Sets the length of the IP packet, which is `bytes` with its header, and for IPv4 its identification and checksum.
+    pub(crate) fn set_length(&self, frame: &mut [u8], bytes: usize, id: u16) {
+        let (l3, l4) = (self.l3, self.l4);
+        let mut put = |at: usize, v: u16| frame[at..at + 2].copy_from_slice(&v.to_be_bytes());
+        if self.v6 {
+            return put(l3 + 4, (bytes - IPV6_HEADER_BYTES) as u16);
+        }
+        put(l3 + 2, bytes as u16);
+        put(l3 + 4, id);
+        put(l3 + 10, 0);
+        let csum = checksum::checksum(&frame[l3..l4]);
+        frame[l3 + 10..l3 + 12].copy_from_slice(&csum.to_be_bytes());
+    }
+}
+
+/// Headers of the UDP tunnel around a large segment.
+pub(crate) struct Outer {
+    pub(crate) ip: IpHeaders,
+    pub(crate) ip_id: u16,
+    /// Unfolded pseudo-header sum without the length, if UDP has a checksum.
+    pub(crate) pseudo: Option<u64>,
+}
+
+impl Outer {
+    /// The tunnel around a large segment, if it is in one, and the IP headers inside.
+    fn parse(p: &Packet) -> Option<(Outer, IpHeaders)> {
+        let o = &p.offload;
+        let start = usize::from(o.csum_start);
+        if !o.is_gso() || !o.needs_csum || start < LEAST_INNER_L4 {
+            return None;
+        }
+        let frame = p.data();
+        let ip = IpHeaders::parse(frame, 0).filter(|ip| ip.proto == IPPROTO_UDP && !ip.routed)?;
+        let inner = IpHeaders::before(frame, start)?;
+        if inner.l3 < ip.l4 + UDP_HEADER_BYTES + ETH_HEADER_BYTES {
+            return None;
+        }
+        let has_sum = be16(frame, ip.l4 + 6)? != 0;
+        let pseudo = has_sum.then(|| ip.pseudo(frame));
+        Some((Outer { ip, ip_id: be16(frame, ip.l3 + 4)?, pseudo }, inner))
+    }
+
+    /// Whether the kernel can split the tunnel's datagrams.
+    pub(crate) fn is_plain(&self) -> bool {
+        !self.ip.is_labelled()
+    }
+
+    /// Sets lengths and checksum of segment `i`. `inner_pseudo`: unfolded sum of its inner pseudo-header. The inner
+    /// layer 4 sums to the complement of that, so only headers are summed ("local checksum offload").
+    fn finish(&self, s: &mut [u8], i: usize, inner_l4: usize, inner_pseudo: u64) {
+        let l4 = self.ip.l4;
+        let l4_bytes = s.len() - l4;
+        self.ip.set_length(s, s.len() - self.ip.l3, self.ip_id.wrapping_add(i as u16));
+        s[l4 + 4..l4 + 6].copy_from_slice(&(l4_bytes as u16).to_be_bytes());
+        let Some(pseudo) = self.pseudo else { return };
+        s[l4 + 6..l4 + 8].fill(0);
+        let inner = u64::from(!checksum::fold(inner_pseudo));
+        let sum = checksum::sum(&s[l4..inner_l4], pseudo + l4_bytes as u64 + inner);
+        s[l4 + 6..l4 + 8].copy_from_slice(&nonzero(!checksum::fold(sum)).to_be_bytes());
+    }
 }
 
 /// Common fields of all segments of one frame.
-struct Cut {
-    ip: IpHeaders,
+pub(crate) struct Cut {
+    pub(crate) ip: IpHeaders,
     /// Offset of the payload.
-    header_bytes: usize,
+    pub(crate) header_bytes: usize,
     /// End of the payload; bytes after the IP packet are padding.
-    end: usize,
+    pub(crate) end: usize,
     /// Unfolded pseudo-header sum without the length.
     pseudo: u64,
     ip_id: u16,
     seq: u32,
+    pub(crate) outer: Option<Outer>,
 }
 
 impl Cut {
-    fn plan(p: &Packet) -> Result<Cut, SegmentError> {
+    pub(crate) fn plan(p: &Packet) -> Result<Cut, SegmentError> {
         let frame = p.data();
-        let ip = IpHeaders::parse(frame).ok_or(SegmentError::Headers)?;
+        let (outer, ip) = match Outer::parse(p) {
+            Some((outer, inner)) => (Some(outer), inner),
+            None => (None, IpHeaders::parse(frame, 0).ok_or(SegmentError::Headers)?),
+        };
         let fits = match p.offload.gso {
             GsoKind::Tcp4 => !ip.v6 && ip.proto == IPPROTO_TCP,
             GsoKind::Tcp6 => ip.v6 && ip.proto == IPPROTO_TCP,
@@ -202,15 +337,8 @@ impl Cut {
         };
         let least = if ip.proto == IPPROTO_TCP { TCP_HEADER_BYTES } else { UDP_HEADER_BYTES };
         let header_bytes = ip.l4 + l4_bytes;
-        let ip_bytes = if ip.v6 {
-            usize::from(be16(frame, ip.l3 + 4).unwrap_or(0)) + IPV6_HEADER_BYTES
-        } else {
-            usize::from(be16(frame, ip.l3 + 2).unwrap_or(0))
-        };
-        // A length of 0 marks a packet too large for the field (RFC 2675; Linux does so for IPv4 too).
-        let jumbo = ip_bytes == if ip.v6 { IPV6_HEADER_BYTES } else { 0 };
-        let end = if jumbo { frame.len() } else { ip.l3 + ip_bytes };
-        if !fits || l4_bytes < least || header_bytes > end || end > frame.len() {
+        let end = ip.end(frame).ok_or(SegmentError::Headers)?;
+        if !fits || l4_bytes < least || header_bytes > end {
             return Err(SegmentError::Headers);
         }
         let pseudo = if ip.routed {
@@ -223,29 +351,30 @@ impl Cut {
         };
         let ip_id = be16(frame, ip.l3 + 4).unwrap_or(0);
         let seq = be32(frame, ip.l4 + 4).unwrap_or(0);
-        Ok(Cut { ip, header_bytes, end, pseudo, ip_id, seq })
+        Ok(Cut { ip, header_bytes, end, pseudo, ip_id, seq, outer })
+    }
+
+    /// Number of segments with payloads of `size` bytes.
+    pub(crate) fn count(&self, size: usize) -> Result<usize, SegmentError> {
+        let count = (self.end - self.header_bytes).div_ceil(size.max(1)).max(1);
+        if count > MAX_SEGMENTS { Err(SegmentError::TooMany) } else { Ok(count) }
     }
 
     /// Sets the fields of segment `i`, whose payload starts at offset `at` of the whole payload.
     fn finish(&self, s: &mut [u8], i: usize, at: usize, last: bool) {
-        let (l3, l4) = (self.ip.l3, self.ip.l4);
-        let total = s.len() - l3;
-        let mut put = |at: usize, v: u16| s[at..at + 2].copy_from_slice(&v.to_be_bytes());
-        if self.ip.v6 {
-            put(l3 + 4, (total - IPV6_HEADER_BYTES) as u16);
-        } else {
-            put(l3 + 2, total as u16);
-            put(l3 + 4, self.ip_id.wrapping_add(i as u16));
-            put(l3 + 10, 0);
-            let csum = checksum::checksum(&s[l3..l4]);
-            s[l3 + 10..l3 + 12].copy_from_slice(&csum.to_be_bytes());
+        let (headers, payload) = s.split_at_mut(self.header_bytes);
+        self.finish_headers(headers, payload, i, at, last);
+        if let Some(outer) = &self.outer {
+            outer.finish(s, i, self.ip.l4, self.pseudo + (s.len() - self.ip.l4) as u64);
         }
-        self.finish_l4(s, i, at, last);
     }
 
-    fn finish_l4(&self, s: &mut [u8], i: usize, at: usize, last: bool) {
+    /// Sets the fields of the segment's own headers, not of a tunnel's, in `s`, which ends before the payload.
+    pub(crate) fn finish_headers(&self, s: &mut [u8], payload: &[u8], i: usize, at: usize, last: bool) {
+        let bytes = s.len() + payload.len() - self.ip.l3;
+        self.ip.set_length(s, bytes, self.ip_id.wrapping_add(i as u16));
         let l4 = self.ip.l4;
-        let l4_bytes = s.len() - l4;
+        let l4_bytes = s.len() + payload.len() - l4;
         let field = if self.ip.proto == IPPROTO_TCP {
             let seq = self.seq.wrapping_add(at as u32);
             s[l4 + 4..l4 + 8].copy_from_slice(&seq.to_be_bytes());
@@ -263,13 +392,14 @@ impl Cut {
             l4 + 6
         };
         s[field..field + 2].fill(0);
-        let sum = checksum::sum(&s[l4..], self.pseudo + l4_bytes as u64);
+        // Headers have an even length.
+        let sum = checksum::sum(payload, checksum::sum(&s[l4..], self.pseudo + l4_bytes as u64));
         s[field..field + 2].copy_from_slice(&nonzero(!checksum::fold(sum)).to_be_bytes());
     }
 }
 
 /// A computed checksum of 0 is sent as its other zero: 0 means "none" in UDP (RFC 768).
-fn nonzero(csum: u16) -> u16 {
+pub(crate) fn nonzero(csum: u16) -> u16 {
     if csum == 0 { 0xffff } else { csum }
 }
 

@@ -6,22 +6,22 @@ use proptest::prelude::*;
 
 /// Parameters of a super-frame.
 #[derive(Clone, Debug)]
-struct Spec {
-    tags: Vec<u16>,
-    v6: bool,
-    tcp: bool,
+pub(super) struct Spec {
+    pub(super) tags: Vec<u16>,
+    pub(super) v6: bool,
+    pub(super) tcp: bool,
     /// IPv4 option words, or IPv6 destination-options headers.
-    options: usize,
-    tcp_option_words: usize,
-    payload: Vec<u8>,
-    gso_size: u16,
-    flags: u8,
-    id: u16,
-    seq: u32,
-    padding: usize,
+    pub(super) options: usize,
+    pub(super) tcp_option_words: usize,
+    pub(super) payload: Vec<u8>,
+    pub(super) gso_size: u16,
+    pub(super) flags: u8,
+    pub(super) id: u16,
+    pub(super) seq: u32,
+    pub(super) padding: usize,
 }
 
-fn spec() -> impl Strategy<Value = Spec> {
+pub(super) fn spec() -> impl Strategy<Value = Spec> {
     let layers = (proptest::collection::vec(prop_oneof![Just(0x8100u16), Just(0x88a8)], 0..3), any::<bool>());
     let shape = (any::<bool>(), 0usize..4, 0usize..11, 0usize..7);
     let body = (proptest::collection::vec(any::<u8>(), 0..5000), 40u16..3000);
@@ -56,7 +56,7 @@ fn l4_header(s: &Spec) -> Vec<u8> {
     h
 }
 
-fn build(s: &Spec) -> Packet {
+pub(super) fn build(s: &Spec) -> Packet {
     let l4 = l4_header(s);
     let proto = if s.tcp { IPPROTO_TCP } else { IPPROTO_UDP };
     let mut f = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
@@ -188,7 +188,7 @@ proptest! {
     }
 }
 
-fn sample() -> Spec {
+pub(super) fn sample() -> Spec {
     Spec {
         tags: vec![],
         v6: false,

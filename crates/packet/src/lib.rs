@@ -16,13 +16,18 @@ pub mod headers;
 mod merge;
 mod offload;
 mod pool;
+mod tunneled;
 
 pub use batch::{BATCH_MAX_PACKETS, BURST_MAX_PACKETS, PacketBatch};
 pub use chunk::{CHUNK_BYTES, Chunk, set_chunk_owner};
-pub use gso::{Crc32c, MAX_SEGMENTS, SegmentError, complete_checksum, crc32c, frame_bytes, segment};
+pub use gso::{
+    Crc32c, MAX_SEGMENTS, SegmentError, can_be_tunneled, complete_checksum, crc32c, frame_bytes, is_tunneled,
+    segment,
+};
 pub use merge::{MERGED_HEADERS_MAX_BYTES, MERGED_MAX, Merged, merge};
 pub use offload::{GsoKind, Offload, VIRTIO_NET_HDR_BYTES};
 pub use pool::{HEAD_BYTES, HEADROOM_BYTES, LARGE_FRAME_BYTES, Line, Packet, PacketPool, SMALL_BUFFER_BYTES};
+pub use tunneled::{Datagrams, join};
 
 #[cfg(test)]
 mod gso_tests;
@@ -30,3 +35,5 @@ mod gso_tests;
 mod merge_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tunneled_tests;

@@ -27,6 +27,9 @@ pub enum GsoKind {
 }
 
 /// Pending work on a frame. Offsets count from the start of the frame.
+///
+/// That of a large segment inside a UDP tunnel concerns the frame inside, as in frames of a kernel's tunnel device. Only
+/// `csum_start` shows the tunnel ([`crate::is_tunneled`]).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Offload {
     /// The checksum field holds only the pseudo-header sum: sum from `csum_start` on and store at `csum_start

@@ -1,22 +1,24 @@
 //! Tunnels: outer headers pushed onto packets, and removed from them.
 //!
-//! - A push completes the inner checksum, cuts a large segment first, and adds lengths, checksums, a UDP source port by
-//!   the hash of the packet, and GRE sequence numbers. The packet then comes from the device of the route, without other
-//!   metadata.
+//! - A push completes the inner checksum and adds lengths, checksums, a UDP source port by the hash of the packet, and
+//!   GRE sequence numbers. The packet then comes from the device of the route, without other metadata.
+//! - A large segment stays whole behind outer UDP: its offload metadata concern the frame inside, and the port that sends
+//!   it cuts it. It is cut before other headers, a second tunnel, or beyond the length of an IP
+//!   packet.
 //! - A pop verifies lengths and checksums of the outer headers. Offload metadata of a frame that a device left
-//!   unfinished describe either the inner packet, which keeps them, or the outer one, which is cut first.
+//!   unfinished describe either the inner packet, which keeps them, or the outer one. A large segment of outer UDP becomes
+//!   one of inner TCP if its datagrams are the segments of such a one, else it is cut.
 //! - All packets of a large segment have the same key until their headers are parsed again.
 
 use super::encap::{ETHERNET, packet_type};
 use super::{Executor, Misfit, sums};
 use crate::burst::HeaderCtx;
 use crate::shared::DpShared;
-use dpif::TunnelKind;
-use dpif::TunnelPort;
 use dpif::actions::TnlPush;
 use dpif::actions::tnl_header::{self as th, Encap, TnlHeader, UDP_CSUM_COMPUTED, UDP_ENCAP_BYTES};
+use dpif::{DropReason, TunnelKind, TunnelPort};
 use flow::{DpPort, FlowKey, Tunnel, TunnelOptions, flow_hash, shape, tunnel_flags};
-use packet::{Offload, Packet, PacketBatch, PacketPool, checksum, headers as h};
+use packet::{GsoKind, Offload, Packet, PacketBatch, PacketPool, checksum, headers as h};
 use std::ops::Range;
 
 /// Group policy of a VXLAN header: its flags, and its id.
@@ -57,11 +59,15 @@ impl Executor {
             return Err(Misfit);
         }
         let hash = flow_hash::five_tuple(headers.key, 0);
-        if packet.offload.is_gso() {
-            self.cut(packet, earlier)?;
-        }
-        for part in earlier.iter_mut().chain([&mut *packet]) {
-            encapsulate(part, &push.header, hash, &self.shared)?;
+        if packet.offload.is_gso() && stays_whole(packet, &push.header) {
+            encapsulate_whole(packet, &push.header, hash, &self.shared)?;
+        } else {
+            if packet.offload.is_gso() {
+                self.cut(packet, earlier)?;
+            }
+            for part in earlier.iter_mut().chain([&mut *packet]) {
+                encapsulate(part, &push.header, hash, &self.shared)?;
+            }
         }
         headers.key.clear();
         headers.key.base.in_port = push.out_port.0;
@@ -93,15 +99,18 @@ impl Executor {
         };
         let o = packet.offload;
         let is_inner = o.needs_csum && usize::from(o.csum_start) >= popped.at;
-        if !is_inner && o.is_gso() {
-            self.cut(packet, earlier)?;
-        }
-        for part in earlier.iter_mut().chain([&mut *packet]) {
-            if !is_inner {
+        if is_inner {
+            packet.strip(popped.at);
+        } else if !o.is_gso() || !self.join(packet, headers.key, l3, l4, popped.at)? {
+            if o.is_gso() {
+                self.cut(packet, earlier)?;
+                self.drop_others(packet, earlier, l4 + h::UDP_HEADER_BYTES..popped.at, headers.key);
+            }
+            for part in earlier.iter_mut().chain([&mut *packet]) {
                 verify(part, headers.key, l3, l4)?;
                 part.offload = Offload::NONE;
+                part.strip(popped.at);
             }
-            part.strip(popped.at);
         }
         let key = &mut *headers.key;
         key.clear();
@@ -113,6 +122,45 @@ impl Executor {
         key.base.in_port = port.0;
         *headers.dirty = true;
         Ok(())
+    }
+
+    /// Makes one large inner segment of a large segment of outer UDP, if possible.
+    fn join(
+        &mut self,
+        packet: &mut Packet,
+        key: &FlowKey,
+        l3: usize,
+        l4: usize,
+        at: usize,
+    ) -> Result<bool, Misfit> {
+        if packet.offload.gso != GsoKind::UdpL4 {
+            return Ok(false);
+        }
+        verify(packet, key, l3, l4)?;
+        Ok(packet::join(packet, l4, at))
+    }
+
+    /// Drops the datagrams of a large segment whose tunnel header, in that place, differs from the first one's: they may
+    /// belong to another network.
+    fn drop_others(
+        &mut self,
+        packet: &mut Packet,
+        earlier: &mut Vec<Packet>,
+        header: Range<usize>,
+        key: &FlowKey,
+    ) {
+        let Some(first) = earlier.first().map(|p| p.data()[header.clone()].to_vec()) else { return };
+        let rx_port = DpPort(key.base.in_port);
+        let is_other = |p: &mut Packet| p.data().get(header.clone()) != Some(&first[..]);
+        for other in earlier.extract_if(.., is_other) {
+            self.ports.drop_packet(other, DropReason::TunnelPop, rx_port);
+        }
+        if is_other(packet)
+            && let Some(last) = earlier.pop()
+        {
+            let other = std::mem::replace(packet, last);
+            self.ports.drop_packet(other, DropReason::TunnelPop, rx_port);
+        }
     }
 
     /// Cuts a large segment: the packet becomes the last of its segments.
@@ -128,10 +176,43 @@ impl Executor {
     }
 }
 
+/// Whether a large segment gets these headers as a whole: ports can cut it, and its length fits.
+fn stays_whole(packet: &Packet, header: &TnlHeader) -> bool {
+    let is_udp = match &header.fields().encap {
+        Encap::Vxlan { .. } | Encap::Geneve { .. } => true,
+        Encap::Gre { .. } => false,
+    };
+    let ip_bytes = header.bytes().len() - h::ETH_HEADER_BYTES + packet.len();
+    is_udp && ip_bytes <= u16::MAX.into() && packet::can_be_tunneled(packet)
+}
+
 /// Prepends the headers, and completes them for the packet.
 fn encapsulate(packet: &mut Packet, header: &TnlHeader, hash: u32, shared: &DpShared) -> Result<(), Misfit> {
     sums::complete(packet);
     packet.offload = Offload::NONE;
+    prepend(packet, header, hash, shared, false)
+}
+
+/// The same for a large segment, which the port cuts. The outer checksum is not computed before, but nobody need doubt it.
+#[inline(never)]
+fn encapsulate_whole(
+    packet: &mut Packet,
+    header: &TnlHeader,
+    hash: u32,
+    shared: &DpShared,
+) -> Result<(), Misfit> {
+    packet.offload.csum_valid = true;
+    prepend(packet, header, hash, shared, true)
+}
+
+#[inline(always)]
+fn prepend(
+    packet: &mut Packet,
+    header: &TnlHeader,
+    hash: u32,
+    shared: &DpShared,
+    is_whole: bool,
+) -> Result<(), Misfit> {
     let (bytes, l4) = (header.bytes(), header.l4());
     packet.prepend(bytes);
     let frame = packet.data_mut();
@@ -151,7 +232,11 @@ fn encapsulate(packet: &mut Packet, header: &TnlHeader, hash: u32, shared: &DpSh
                 put(l4, shared.egress_ports().of_hash(hash));
             }
             put(l4 + 4, (end - l4) as u16);
-            if udp.csum == UDP_CSUM_COMPUTED {
+            if udp.csum == UDP_CSUM_COMPUTED && is_whole {
+                // Of the pseudo-header alone, which is not 0: each segment has a checksum.
+                let sum = checksum::fold(pseudo(frame, header.is_v6(), end - l4));
+                frame[l4 + 6..l4 + 8].copy_from_slice(&sum.to_be_bytes());
+            } else if udp.csum == UDP_CSUM_COMPUTED {
                 put(l4 + 6, 0);
                 let sum = checksum::sum(&frame[l4..], pseudo(frame, header.is_v6(), end - l4));
                 let sum = match !checksum::fold(sum) {

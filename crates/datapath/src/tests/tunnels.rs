@@ -201,6 +201,8 @@ fn a_pop_before_another_output_takes_a_copy() {
 fn large() -> Packet {
     let mut frame = tcp(1000, 80);
     frame.truncate(54);
+    // ACK and PSH.
+    frame[47] = 0x18;
     frame.extend((0..4000u32).map(|n| n as u8));
     let ip_bytes = (frame.len() - 14) as u16;
     frame[16..18].copy_from_slice(&ip_bytes.to_be_bytes());
@@ -219,37 +221,144 @@ fn large() -> Packet {
 
 const PUSH: &str = "tnl_push(tnl_port(10),header(size=50,type=4,eth(dst=02:00:00:00:00:03,src=02:00:00:00:00:04,dl_type=0x0800),ipv4(src=1.1.2.88,dst=1.1.2.92,proto=17,tos=0,ttl=64,frag=0x4000),udp(src=0,dst=4789,csum=0xffff),vxlan(flags=0x8000000,vni=0x7b)),out_port(3))";
 
-/// The segments of a large one are cut once, before the headers; popped, they are what software cuts from it.
+fn cut(packet: &Packet) -> Vec<Packet> {
+    let mut cut = PacketBatch::new();
+    packet::segment(packet, &mut PacketPool::new(), &mut cut).expect("a large segment");
+    cut.drain().collect()
+}
+
+/// The one packet that the actions send.
+fn executed(rig: &mut Rig, packet: Packet, actions: &[DpAction]) -> Vec<Packet> {
+    let key = key_of(1, packet.data());
+    rig.execute(packet, key, actions.to_vec(), None);
+    rig.sent();
+    std::mem::take(&mut rig.io.packets)
+}
+
+/// The frames of a large segment, cut first: outer IPv4 headers count their identification within it.
+fn pushed_apart(rig: &mut Rig, large: &Packet, actions: &[DpAction]) -> Vec<Vec<u8>> {
+    let mut frames = Vec::new();
+    for (part, n) in cut(large).into_iter().zip(0u16..) {
+        let mut frame = executed(rig, part, actions).remove(0).data().to_vec();
+        if frame[12..14] == [8, 0] && frame[23] == 17 {
+            frame[18..20].copy_from_slice(&n.to_be_bytes());
+            frame[24..26].fill(0);
+            let sum = packet::checksum::checksum(&frame[14..34]);
+            frame[24..26].copy_from_slice(&sum.to_be_bytes());
+        }
+        frames.push(frame);
+    }
+    frames
+}
+
+/// Cut by the port, the frames are those of a cut before the push.
 #[test]
-fn large_segments_are_cut_before_outer_headers() {
+fn large_segments_stay_whole_behind_outer_udp() {
     both(|rig| {
-        let mut cut = PacketBatch::new();
-        packet::segment(&large(), &mut PacketPool::new(), &mut cut).expect("a large segment");
-        let wanted: Vec<_> = cut.packets().iter().map(|p| p.data().to_vec()).collect();
+        let with_source = PUSHES.iter().map(|(actions, _)| parsed(actions));
+        for actions in with_source.chain([parsed(&format!("{PUSH},2"))]) {
+            let wanted = pushed_apart(rig, &large(), &actions);
+            let sent = executed(rig, large(), &actions);
+            let is_gre = wanted[0][23] == 47 || wanted[0][20] == 47;
+            assert_eq!(sent.len(), if is_gre { 3 } else { 1 }, "{actions:?}");
+            if !is_gre {
+                assert!(packet::is_tunneled(&sent[0]));
+                assert!(cut(&sent[0]).iter().map(Packet::data).eq(&wanted), "{actions:?}");
+            } else if !actions_count(&actions) {
+                assert!(sent.iter().map(Packet::data).eq(&wanted), "{actions:?}");
+            }
+        }
+    });
+}
+
+/// Whether packets get sequence numbers.
+fn actions_count(actions: &[DpAction]) -> bool {
+    format!("{actions:?}").contains("seq: true")
+}
+
+/// In order of arrival, with one source port of a flow, in several bridges.
+#[test]
+fn large_segments_keep_their_place() {
+    both(|rig| {
         let small = udp(1, 2);
         rig.flow(1, large().data(), least_mask(), parsed(&format!("{PUSH},2,clone(3)")));
         rig.receive_packets(1, vec![Packet::from_slice(&small), large(), Packet::from_slice(&small)]);
         let sent = rig.sent();
         let on = |port: u32| sent.iter().filter(move |(p, _)| *p == port).map(|(_, f)| f.clone());
-        assert_eq!(sent.len(), 10, "five packets on two ports");
+        assert_eq!(sent.len(), 6, "three packets on two ports");
         assert!(on(2).eq(on(3)));
-        assert_eq!(on(2).next().map(|f| f[50..].to_vec()), Some(small.clone()), "in order of arrival");
-        assert!(on(2).skip(1).take(3).map(|f| f[50..].to_vec()).eq(wanted.clone()));
+        let inner: Vec<_> = on(2).map(|f| f[50..].to_vec()).collect();
+        assert_eq!(inner, [small.clone(), large().data().to_vec(), small.clone()]);
         let ports: std::collections::BTreeSet<_> = on(2).map(|f| [f[34], f[35]]).collect();
-        assert_eq!(ports.len(), 2, "the segments of a flow have one source port");
+        assert_eq!(ports.len(), 2, "a flow has one source port");
+    });
+}
 
-        let outer: Vec<_> = on(2).collect();
-        rig.flow(4, &outer[0], least_mask(), parsed("tnl_pop(10)"));
-        rig.receive(4, &outer);
-        let upcalls: Vec<_> = std::mem::take(&mut rig.io.upcalls);
-        assert_eq!(upcalls.len(), 2, "the segments of a flow wait behind the first");
-        rig.put(upcalls[0].key, least_mask(), vec![out(1)]);
-        let key = upcalls[1].key;
-        rig.put(key, least_mask(), vec![out(1)]);
-        for upcall in upcalls {
-            rig.execute(upcall.packet, upcall.key, vec![out(1)], upcall.ticket);
+/// A second tunnel, and a length beyond that of an IP packet.
+#[test]
+fn large_segments_are_cut_before_headers_that_hide_them() {
+    both(|rig| {
+        let twice = parsed(&format!("{PUSH},{PUSH},2"));
+        let frames: Vec<_> = executed(rig, large(), &twice).iter().map(|p| p.data()[50..].to_vec()).collect();
+        assert_eq!(frames, pushed_apart(rig, &large(), &parsed(&format!("{PUSH},2"))));
+        for (bytes, whole) in [(65_499, true), (65_500, false)] {
+            let mut long = large();
+            let (o, mut frame) = (long.offload, long.data().to_vec());
+            frame.resize(bytes, 7);
+            frame[16..18].copy_from_slice(&(bytes as u16 - 14).to_be_bytes());
+            long = Packet::from_slice(&frame);
+            long.offload = o;
+            let sent = executed(rig, long, &parsed(&format!("{PUSH},2")));
+            assert_eq!(sent.len() == 1, whole, "{bytes}: {} frames", sent.len());
         }
-        assert_eq!(rig.sent().len(), 5);
+    });
+}
+
+/// The large segments of outer UDP as which a port sends a large segment, as another one receives them.
+fn datagrams(whole: &Packet) -> Vec<Packet> {
+    let mut datagrams = packet::Datagrams::default();
+    datagrams.split(whole).expect("a large segment in a tunnel");
+    let mut parts = datagrams.parts(whole);
+    let received = datagrams.runs().map(|(offload, count)| {
+        let bytes: Vec<u8> = parts.by_ref().take(count).flatten().copied().collect();
+        let mut packet = Packet::from_slice(&bytes);
+        packet.offload = offload;
+        packet
+    });
+    received.collect()
+}
+
+#[test]
+fn popped_datagrams_are_one_large_segment_again() {
+    both(|rig| {
+        let whole = executed(rig, large(), &parsed(&format!("{PUSH},2"))).remove(0);
+        let pop = parsed("tnl_pop(10)");
+        // As it is, from a bridge of the same switch.
+        rig.execute(whole.clone(), key_of(4, whole.data()), pop.clone(), None);
+        let upcall = rig.io.upcalls.pop().expect("the inner packet");
+        let wanted = Offload { csum_valid: true, ..large().offload };
+        assert_eq!((upcall.packet.data(), upcall.packet.offload), (large().data(), wanted));
+        rig.put(upcall.key, least_mask(), vec![out(1)]);
+        rig.execute(upcall.packet, upcall.key, vec![out(1)], upcall.ticket);
+        rig.io.packets.clear();
+
+        let received = datagrams(&whole).remove(0);
+        let inner = executed(rig, received.clone(), &pop);
+        assert_eq!(inner.len(), 1);
+        assert_eq!(cut(&inner[0]).iter().map(Packet::data).collect::<Vec<_>>(), {
+            let wanted = cut(&large());
+            wanted.iter().map(|p| p.data().to_vec()).collect::<Vec<_>>()
+        });
+        // With a wrong byte, each by itself.
+        let mut wrong = received.clone();
+        wrong.data_mut()[200] ^= 1;
+        assert_eq!(executed(rig, wrong, &pop).len(), 3);
+        // Of another network: the datagrams that follow the first one's.
+        let mut other = received;
+        let second = 42 + usize::from(other.offload.gso_size);
+        other.data_mut()[second + 6] ^= 1;
+        assert_eq!(executed(rig, other, &pop).len(), 2);
+        assert_eq!(rig.drops(DropReason::TunnelPop), 1);
     });
 }
 
@@ -280,6 +389,9 @@ fn offload_metadata_are_those_of_the_inner_or_of_the_outer_packet() {
         let (ip, datagrams) = ((merged.len() - 14) as u16, (merged.len() - 34) as u16);
         merged[16..18].copy_from_slice(&ip.to_be_bytes());
         merged[38..40].copy_from_slice(&datagrams.to_be_bytes());
+        merged[24..26].fill(0);
+        let sum = packet::checksum::checksum(&merged[14..34]);
+        merged[24..26].copy_from_slice(&sum.to_be_bytes());
         let mut merged = Packet::from_slice(&merged);
         merged.offload = Offload {
             needs_csum: true,

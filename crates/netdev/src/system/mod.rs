@@ -233,7 +233,7 @@ impl TxSource {
             }
             None => tx::Sockets::Receiving { fd: self.receiving.clone(), vnet_hdr: options.vnet_hdr },
         };
-        Ok(Box::new(tx::SystemTx::new(sockets, offload, options.sendmmsg, options.merge_udp)))
+        Ok(Box::new(tx::SystemTx::new(name, sockets, offload, options.sendmmsg, options.merge_udp)))
     }
 }
 

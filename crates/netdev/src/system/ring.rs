@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use libc::c_int;
 use packet::{BURST_MAX_PACKETS, PacketBatch, PacketPool, VIRTIO_NET_HDR_BYTES};
 
-use super::rx::{Losses, Reader, Setup, Tag};
+use super::rx::{Expected, Losses, Reader, Setup, Tag};
 use super::{ALL_RING_SLOTS, FEW_SLOTS};
 use crate::port::{RxCounters, RxQueue};
 use crate::raw;
@@ -199,11 +199,11 @@ impl RingRx {
             let most = self.pending.min(BURST_MAX_PACKETS);
             let taken = if self.pending_unwanted {
                 let mut unwanted = PacketBatch::default();
-                let taken = self.reader.read(&mut self.losses, pool, &mut unwanted, most);
+                let taken = self.reader.read(&mut self.losses, pool, &mut unwanted, most, Expected::Long);
                 unwanted.free_into(pool);
                 taken?
             } else {
-                self.reader.read(&mut self.losses, pool, batch, most)?
+                self.reader.read(&mut self.losses, pool, batch, most, Expected::Long)?
             };
             // An empty queue has none pending.
             self.pending = if taken == 0 { 0 } else { self.pending - taken };

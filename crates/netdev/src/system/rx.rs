@@ -2,7 +2,7 @@
 //!
 //! A frame is read into a small packet buffer; the excess goes into an overflow slot shared by all queues of
 //! the thread, and the frame is then assembled in a large buffer. So small frames are never copied here, and
-//! no queue reserves 64 KB for each frame of a burst.
+//! no queue reserves 64 KB for each frame of a burst. Frames known to be long are read into large buffers at once.
 
 use std::cell::Cell;
 use std::io;
@@ -11,15 +11,23 @@ use std::sync::Arc;
 
 use libc::{c_int, c_void};
 use packet::headers::{ETH_HEADER_BYTES, ETH_TYPE_VLAN};
-use packet::{BURST_MAX_PACKETS, Offload, Packet, PacketBatch, PacketPool, VIRTIO_NET_HDR_BYTES};
+use packet::{
+    BURST_MAX_PACKETS, LARGE_FRAME_BYTES, Offload, Packet, PacketBatch, PacketPool, VIRTIO_NET_HDR_BYTES,
+};
 
 use crate::port::{RxCounters, RxQueue};
 use crate::raw::{self, OVERFLOW_BYTES, Room};
 
 /// Bytes of one control message with `tpacket_auxdata`: a header of 16 and 20 of data, aligned to 8.
 const CONTROL_BYTES: usize = 40;
-/// A requested frame length that fits a small buffer.
-const SMALL_FRAME_BYTES: usize = 1;
+/// Expected length of frames.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Expected {
+    /// Most fit a small buffer.
+    Small,
+    /// Most do not.
+    Long,
+}
 
 /// Settings of a receive socket that are emulated here.
 #[derive(Clone, Copy)]
@@ -129,7 +137,7 @@ impl RxQueue for SocketRx {
         max_packets: usize,
     ) -> io::Result<usize> {
         let before = batch.len();
-        self.reader.read(&mut self.losses, pool, batch, max_packets)?;
+        self.reader.read(&mut self.losses, pool, batch, max_packets, Expected::Small)?;
         Ok(batch.len() - before)
     }
 
@@ -145,11 +153,13 @@ pub(crate) struct Reader {
     pub(crate) setup: Setup,
     /// Small buffers for the next burst.
     spare: Vec<Packet>,
+    /// Large ones.
+    long: Vec<Packet>,
 }
 
 impl Reader {
     pub(crate) fn new(fd: Arc<OwnedFd>, setup: Setup) -> Reader {
-        Reader { fd, setup, spare: Vec::new() }
+        Reader { fd, setup, spare: Vec::new(), long: Vec::new() }
     }
 
     /// Receives up to `max_packets` waiting frames and appends the valid ones to `batch`; returns the number
@@ -160,16 +170,21 @@ impl Reader {
         pool: &mut PacketPool,
         batch: &mut PacketBatch,
         max_packets: usize,
+        expected: Expected,
     ) -> io::Result<usize> {
         let want = max_packets.min(BURST_MAX_PACKETS);
-        while self.spare.len() < want {
-            self.spare.push(pool.alloc(SMALL_FRAME_BYTES));
+        let (buffers, bytes) = match expected {
+            Expected::Small => (&mut self.spare, 1),
+            Expected::Long => (&mut self.long, LARGE_FRAME_BYTES),
+        };
+        while buffers.len() < want {
+            buffers.push(pool.alloc(bytes));
         }
         raw::with_overflow(want, |overflow| {
             let mut room = Room::<_, BURST_MAX_PACKETS>::new();
             let messages = room.fill(want, NOTHING);
-            let got = self.read_burst(losses, overflow, messages)?;
-            for (i, (p, m)) in self.spare.drain(..got).zip(messages).enumerate() {
+            let got = read_burst(&self.fd, self.setup, losses, buffers, overflow, messages)?;
+            for (i, (p, m)) in buffers.drain(..got).zip(messages).enumerate() {
                 if m.truncated {
                     losses.truncated += 1;
                 }
@@ -187,28 +202,30 @@ impl Reader {
             Ok(got)
         })
     }
+}
 
-    /// One burst into the spare buffers and overflow slots. A frame that the kernel cannot describe by an
-    /// offload header causes an `EINVAL`; the kernel has dropped it then, and the next one is tried.
-    fn read_burst(
-        &mut self,
-        losses: &mut Losses,
-        overflow: &mut [u8],
-        messages: &mut [Received],
-    ) -> io::Result<usize> {
-        for _ in 0..=messages.len() {
-            match recvmmsg(&self.fd, self.setup, &mut self.spare, overflow, messages) {
-                Ok(got) => return Ok(got),
-                Err(e) => match e.raw_os_error() {
-                    Some(libc::EAGAIN) => return Ok(0),
-                    Some(libc::EINTR) => {}
-                    Some(libc::EINVAL) => losses.malformed += 1,
-                    _ => return Err(e),
-                },
-            }
+/// One burst into buffers and overflow slots. A frame that the kernel cannot describe by an offload header causes an
+/// `EINVAL`; the kernel has dropped it then, and the next one is tried.
+fn read_burst(
+    fd: &OwnedFd,
+    setup: Setup,
+    losses: &mut Losses,
+    buffers: &mut [Packet],
+    overflow: &mut [u8],
+    messages: &mut [Received],
+) -> io::Result<usize> {
+    for _ in 0..=messages.len() {
+        match recvmmsg(fd, setup, buffers, overflow, messages) {
+            Ok(got) => return Ok(got),
+            Err(e) => match e.raw_os_error() {
+                Some(libc::EAGAIN) => return Ok(0),
+                Some(libc::EINTR) => {}
+                Some(libc::EINVAL) => losses.malformed += 1,
+                _ => return Err(e),
+            },
         }
-        Ok(0)
     }
+    Ok(0)
 }
 
 /// The frame of `bytes` whose first part is in `small` and whose rest is in `rest`.

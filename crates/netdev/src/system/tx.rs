@@ -10,18 +10,22 @@
 //! Runs of datagrams fresh from a host of this machine, with partial checksums, leave as large UDP segments
 //! ([`packet::merge`]): the kernel allocates one buffer for them and passes it through the receiver's stack
 //! once. It splits them where a device or socket needs single datagrams.
+//!
+//! A packet socket takes no large segment inside a UDP tunnel. It leaves as large segments of outer UDP likewise
+//! ([`packet::Datagrams`]); if these are off or refused, software splits it into frames.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
 use libc::c_void;
+use packet::headers::{ETH_HEADER_BYTES, ETH_TYPE_VLAN, ETH_TYPE_VLAN_8021AD, VLAN_TAG_BYTES, be16};
 use packet::{
-    BATCH_MAX_PACKETS, BURST_MAX_PACKETS, MERGED_HEADERS_MAX_BYTES, Merged, Packet, PacketBatch, PacketPool,
-    VIRTIO_NET_HDR_BYTES,
+    BATCH_MAX_PACKETS, BURST_MAX_PACKETS, Datagrams, MERGED_HEADERS_MAX_BYTES, Merged, Packet, PacketBatch,
+    PacketPool, VIRTIO_NET_HDR_BYTES, frame_bytes, is_tunneled,
 };
 
-use crate::finish_offloads::{exceeds_virtio, finish_offloads};
+use crate::finish_offloads::{exceeds_virtio, finish_offloads, split};
 use crate::port::{TxDrop, TxQueue, TxReport};
 use crate::raw::{self, Room};
 use crate::system::OwnSockets;
@@ -67,8 +71,12 @@ pub(crate) struct SystemTx {
     sendmmsg: bool,
     /// Send runs of unfinished datagrams of one flow as one large segment each.
     merge_udp: bool,
+    /// Name of the device.
+    name: String,
     /// Of the messages of the longest burst so far.
     headers: Vec<MessageHeader>,
+    /// Of the last large segment in a tunnel.
+    datagrams: Datagrams,
 }
 
 /// Whether a frame leaves work to the kernel.
@@ -77,8 +85,22 @@ fn is_unfinished(p: &Packet) -> bool {
 }
 
 impl SystemTx {
-    pub(crate) fn new(sockets: Sockets, offload: bool, sendmmsg: bool, merge_udp: bool) -> SystemTx {
-        SystemTx { sockets, offload, sendmmsg, merge_udp, headers: Vec::new() }
+    pub(crate) fn new(
+        name: &str,
+        sockets: Sockets,
+        offload: bool,
+        sendmmsg: bool,
+        merge_udp: bool,
+    ) -> SystemTx {
+        SystemTx {
+            sockets,
+            offload,
+            sendmmsg,
+            merge_udp,
+            name: name.to_owned(),
+            headers: Vec::new(),
+            datagrams: Datagrams::default(),
+        }
     }
 
     /// Sends all frames unchanged.
@@ -86,6 +108,19 @@ impl SystemTx {
         let mut rest = batch.packets();
         let mut full = 0;
         while let Some(first) = rest.first() {
+            if is_tunneled(first) {
+                let lost = match self.send_tunneled(first, pool, report) {
+                    Ok(()) => 0,
+                    Err(why) => {
+                        let all = matches!(why, TxDrop::PortDown | TxDrop::QueueFull);
+                        let lost = if all { rest.len() } else { 1 };
+                        report.count_drops(why, lost);
+                        lost
+                    }
+                };
+                rest = &rest[lost.max(1)..];
+                continue;
+            }
             let Refused { error, frames } = match self.send_some(rest) {
                 Ok(sent) => {
                     rest[..sent].iter().for_each(|p| report.count_sent(p.len()));
@@ -127,10 +162,84 @@ impl SystemTx {
     /// Finishes the offloads of a frame rejected by the kernel in software, and sends it.
     fn send_finished(&mut self, p: &Packet, pool: &mut PacketPool, report: &mut TxReport) {
         let mut frames = PacketBatch::new();
-        frames.push(pool.copy(p));
-        finish_offloads(&mut frames, pool, report);
+        if p.offload.is_gso() {
+            split(p, pool, &mut frames, report);
+        } else {
+            frames.push(pool.copy(p));
+            finish_offloads(&mut frames, pool, report);
+        }
         self.send_frames(&frames, pool, report);
         frames.free_into(pool);
+    }
+
+    /// Sends a large segment inside a UDP tunnel as large segments of outer UDP, or else as frames. An error is that of
+    /// the former.
+    fn send_tunneled(
+        &mut self,
+        p: &Packet,
+        pool: &mut PacketPool,
+        report: &mut TxReport,
+    ) -> Result<(), TxDrop> {
+        let (fd, with_header) = self.sockets.of(true);
+        let whole = self.offload && self.merge_udp && with_header;
+        // The kernel checks the length of no large segment.
+        if whole && raw::mtu(fd, &self.name).is_ok_and(|mtu| longest(p) > mtu) {
+            return Err(TxDrop::TooLarge);
+        }
+        if whole && self.datagrams.split(p).is_ok() {
+            match self.send_datagrams(p) {
+                Ok(()) => {
+                    report.count_sent(p.len());
+                    return Ok(());
+                }
+                // Linux before 6.2 rejects large UDP segments on packet sockets.
+                Err(e) if e.raw_os_error() == Some(libc::EINVAL) => self.merge_udp = false,
+                Err(e) => return Err(TxDrop::of(&e)),
+            }
+        }
+        self.send_finished(p, pool, report);
+        Ok(())
+    }
+
+    /// Sends what `self.datagrams` holds of `p`. `EINVAL`: nothing was sent.
+    fn send_datagrams(&mut self, p: &Packet) -> io::Result<()> {
+        let datagrams = &self.datagrams;
+        let virtio: Vec<_> = datagrams.runs().map(|(offload, _)| offload.to_virtio()).collect();
+        let mut payloads = datagrams.parts(p).map(read_slice);
+        let mut parts = Vec::with_capacity(datagrams.runs().map(|(_, count)| count + 1).sum());
+        // SAFETY: plain data for which all zeros are valid.
+        let mut heads: Vec<libc::mmsghdr> = vec![unsafe { std::mem::zeroed() }; virtio.len()];
+        for ((header, (_, count)), head) in virtio.iter().zip(datagrams.runs()).zip(&mut heads) {
+            let from = parts.len();
+            parts.push(read_slice(header));
+            parts.extend(payloads.by_ref().take(count));
+            // Within the capacity: the parts stay in place.
+            head.msg_hdr.msg_iov = parts[from..].as_mut_ptr();
+            head.msg_hdr.msg_iovlen = (parts.len() - from) as _;
+        }
+        let (fd, mut done, mut full) = (self.sockets.of(true).0, 0, 0);
+        while done < heads.len() {
+            // SAFETY: every pointer in `heads` is to `parts`, and those in `parts` to `virtio`, `datagrams` and `p`, all of
+            // which live through the call, and which the kernel only reads.
+            let error = match unsafe { submit(fd, &mut heads[done..], self.sendmmsg) } {
+                Ok(sent) => {
+                    done += sent;
+                    continue;
+                }
+                Err(e) => e,
+            };
+            match error.raw_os_error() {
+                Some(libc::EINTR) => {}
+                Some(libc::ENOSYS) if self.sendmmsg => self.sendmmsg = false,
+                Some(libc::EAGAIN) if full < FULL_RETRIES => {
+                    full += 1;
+                    std::thread::yield_now();
+                }
+                Some(libc::EINVAL) if done > 0 => return Err(io::Error::from_raw_os_error(libc::EPROTO)),
+                _ => return Err(error),
+            }
+        }
+        Ok(())
     }
 
     /// Sends the first frames of `packets`, at least one, or returns the error of the first.
@@ -144,7 +253,8 @@ impl SystemTx {
             (false, true) => (1, BATCH_MAX_PACKETS),
             (false, false) => (1, 1),
         };
-        let alike = packets.iter().take(reach).take_while(|p| is_unfinished(p) == unfinished).count();
+        let is_alike = |p: &Packet| is_unfinished(p) == unfinished && !is_tunneled(p);
+        let alike = packets.iter().take(reach).take_while(|p| is_alike(p)).count();
         if with_header && self.headers.len() < alike {
             self.headers.resize_with(alike, || MessageHeader::EMPTY);
         }
@@ -178,22 +288,38 @@ impl SystemTx {
             messages += 1;
             taken += run;
         }
-        let fd = fd.as_raw_fd();
-        let sent = if self.sendmmsg {
-            // SAFETY: every pointer in `heads` is to `parts`, and those in `parts` to `self.headers` and `packets`, all of
-            // which live through the call, and which the kernel only reads.
-            raw::check(unsafe {
-                libc::sendmmsg(fd, heads.as_mut_ptr(), messages as u32, libc::MSG_DONTWAIT as _)
-            })
-        } else {
-            // SAFETY: as above.
-            raw::check_len(unsafe { libc::sendmsg(fd, &heads[0].msg_hdr, libc::MSG_DONTWAIT) }).map(|_| 1)
-        };
+        // SAFETY: every pointer in `heads` is to `parts`, and those in `parts` to `self.headers` and `packets`, all of
+        // which live through the call, and which the kernel only reads.
+        let sent = unsafe { submit(fd, &mut heads[..messages], self.sendmmsg) };
         match sent {
-            Ok(n) => Ok(frames[..n as usize].iter().map(|n| usize::from(*n)).sum()),
+            Ok(n) => Ok(frames[..n].iter().map(|n| usize::from(*n)).sum()),
             Err(error) => Err(Refused { error, frames: frames[0].into() }),
         }
     }
+}
+
+/// Sends messages without blocking, by one sendmmsg(2) or the first one by sendmsg(2); returns the number sent, at least
+/// one.
+///
+/// # Safety
+/// Each message must have valid parts, for reading.
+unsafe fn submit(fd: &OwnedFd, heads: &mut [libc::mmsghdr], sendmmsg: bool) -> io::Result<usize> {
+    let (fd, count) = (fd.as_raw_fd(), heads.len() as u32);
+    if sendmmsg {
+        // SAFETY: the caller's promise; the kernel writes the lengths sent into `heads`.
+        let sent = unsafe { libc::sendmmsg(fd, heads.as_mut_ptr(), count, libc::MSG_DONTWAIT as _) };
+        return raw::check(sent).map(|sent| sent as usize);
+    }
+    // SAFETY: the caller's promise.
+    raw::check_len(unsafe { libc::sendmsg(fd, &heads[0].msg_hdr, libc::MSG_DONTWAIT) }).map(|_| 1)
+}
+
+/// Bytes behind the Ethernet header, and a tag, of the longest frame that a large segment becomes.
+fn longest(p: &Packet) -> usize {
+    let ethertype = be16(p.data(), 12);
+    let tagged = matches!(ethertype, Some(ETH_TYPE_VLAN | ETH_TYPE_VLAN_8021AD));
+    let headers = ETH_HEADER_BYTES + if tagged { VLAN_TAG_BYTES } else { 0 };
+    frame_bytes(p).saturating_sub(headers)
 }
 
 /// A message rejected by the kernel.

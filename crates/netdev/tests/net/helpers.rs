@@ -144,7 +144,7 @@ pub(crate) fn wait(rx: &dyn RxQueue, ms: i32) -> bool {
     unsafe { libc::poll(&mut fd, 1, ms) > 0 }
 }
 
-fn is_test_frame(p: &Packet) -> bool {
+pub(crate) fn is_test_frame(p: &Packet) -> bool {
     let d = p.data();
     let at = if matches!(u16::from_be_bytes([d[12], d[13]]), 0x8100 | 0x88a8) { 16 } else { 12 };
     u16::from_be_bytes([d[at], d[at + 1]]) == TEST_ETH_TYPE

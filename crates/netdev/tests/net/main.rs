@@ -11,3 +11,4 @@ mod route;
 mod system;
 mod tap;
 mod tcp;
+mod tunneled;

@@ -1,6 +1,8 @@
 //! Tunnels on the userspace datapath: hosts behind `br-int`, an underlay behind `br-phy`, whose device has the outer
 //! addresses. Partners: the kernel's tunnel devices, Open vSwitch, and another Sluice.
 
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 
 use testkit::{
@@ -95,6 +97,38 @@ fn streams(from: &Host, to: &Host, address: &str) {
         println!("{address}: {:.0} Mbit/s", report.received_bps / 1e6);
         assert!(report.received_bps > 1e6, "{report:?}");
     }
+    contents(from, to, address);
+}
+
+/// Bytes of a stream whose contents are compared, each way.
+const STREAM_BYTES: usize = 8 << 20;
+
+/// One connection: each side sends its own bytes, and receives the other's unchanged.
+fn contents(from: &Host, to: &Host, address: &str) {
+    let bytes = |seed: u32| -> Vec<u8> {
+        let mut state = seed;
+        let mut next = || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 24) as u8
+        };
+        (0..STREAM_BYTES).map(|_| next()).collect()
+    };
+    let exchange = |stream: TcpStream, own: u32, other: u32| {
+        stream.set_read_timeout(Some(LIMIT)).unwrap();
+        let mut got = vec![0; STREAM_BYTES];
+        std::thread::scope(|scope| {
+            scope.spawn(|| (&stream).write_all(&bytes(own)).unwrap());
+            (&stream).read_exact(&mut got).unwrap();
+        });
+        assert!(got == bytes(other), "{address}: other bytes than sent");
+    };
+    let at: SocketAddr = (address.parse::<IpAddr>().unwrap(), 5202).into();
+    let listener = to.netns.enter(|| TcpListener::bind(at)).unwrap().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| exchange(listener.accept().unwrap().0, 1, 2));
+        let stream = from.netns.enter(|| TcpStream::connect_timeout(&at, LIMIT)).unwrap().unwrap();
+        exchange(stream, 2, 1);
+    });
 }
 
 #[test]
@@ -187,8 +221,18 @@ fn each_kind(lab: &Lab, there: &Daemon) {
 fn open_vswitch_is_a_partner() {
     require_netns!();
     require_userspace!("tunnels of the userspace datapath");
-    require_programs!("ovs-vsctl", "ovs-appctl", "iperf3", "ovs-vswitchd", "ovsdb-server", "ovsdb-tool");
+    require_programs!(
+        "ovs-vsctl",
+        "ovs-appctl",
+        "iperf3",
+        "ovs-vswitchd",
+        "ovsdb-server",
+        "ovsdb-tool",
+        "ethtool"
+    );
     let lab = Lab::new("ovs");
+    // It takes no large segments, and no checksums left to a device.
+    lab.net.switch.run("ethtool", &["-K", &lab.far().port, "tx", "off"]).unwrap();
     let dir = RunDir::new("partner").unwrap();
     let spec = |program: &Path| Ok(DaemonSpec::new(program)?.netns(&lab.far().netns).rundir(&dir));
     let theirs =
