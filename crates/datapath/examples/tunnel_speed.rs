@@ -78,9 +78,11 @@ fn header(kind: TunnelKind, v6: bool) -> TnlHeader {
         TunnelKind::Geneve => {
             Encap::Geneve { udp, oam: false, critical: true, vni: 7, options: Box::new(options) }
         }
-        TunnelKind::Vxlan | TunnelKind::Gre | TunnelKind::Ip6gre => {
-            Encap::Vxlan { udp, flags: VXLAN_HAS_VNI, vni: 7 }
-        }
+        TunnelKind::Vxlan
+        | TunnelKind::Gre
+        | TunnelKind::Ip6gre
+        | TunnelKind::Erspan
+        | TunnelKind::Ip6erspan => Encap::Vxlan { udp, flags: VXLAN_HAS_VNI, vni: 7 },
     };
     let ip = match v6 {
         true => OuterIp::V6 { src: [1; 16], dst: [2; 16], label: 0, tclass: 0, hlimit: 64 },

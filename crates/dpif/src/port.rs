@@ -256,16 +256,31 @@ pub enum TunnelKind {
     Gre,
     /// The same over IPv6.
     Ip6gre,
+    /// ERSPAN within GRE (draft-foschiano-erspan), with Ethernet frames inside.
+    Erspan,
+    /// The same over IPv6.
+    Ip6erspan,
 }
 
 impl TunnelKind {
     /// All.
-    pub const ALL: [TunnelKind; 4] =
-        [TunnelKind::Vxlan, TunnelKind::Geneve, TunnelKind::Gre, TunnelKind::Ip6gre];
+    pub const ALL: [TunnelKind; 6] = [
+        TunnelKind::Vxlan,
+        TunnelKind::Geneve,
+        TunnelKind::Gre,
+        TunnelKind::Ip6gre,
+        TunnelKind::Erspan,
+        TunnelKind::Ip6erspan,
+    ];
 
     /// Whether it is GRE, over IPv4 or IPv6.
     pub fn is_gre(self) -> bool {
         matches!(self, TunnelKind::Gre | TunnelKind::Ip6gre)
+    }
+
+    /// Whether it is ERSPAN, over IPv4 or IPv6.
+    pub fn is_erspan(self) -> bool {
+        matches!(self, TunnelKind::Erspan | TunnelKind::Ip6erspan)
     }
 
     /// Its name as an interface type.
@@ -275,6 +290,8 @@ impl TunnelKind {
             TunnelKind::Geneve => "geneve",
             TunnelKind::Gre => "gre",
             TunnelKind::Ip6gre => "ip6gre",
+            TunnelKind::Erspan => "erspan",
+            TunnelKind::Ip6erspan => "ip6erspan",
         }
     }
 
@@ -288,7 +305,7 @@ impl TunnelKind {
         match self {
             TunnelKind::Vxlan => Some(4789),
             TunnelKind::Geneve => Some(6081),
-            TunnelKind::Gre | TunnelKind::Ip6gre => None,
+            TunnelKind::Gre | TunnelKind::Ip6gre | TunnelKind::Erspan | TunnelKind::Ip6erspan => None,
         }
     }
 }

@@ -3,9 +3,12 @@
 //! A datapath has one port for each kind of tunnel and UDP port, shared by all tunnels of that kind. Outer headers
 //! distinguish them: key, remote and local address. A port may leave each of these to the rules (`flow`).
 
+mod kinds;
+
 use crate::ports::{BridgeId, Port};
 use dpif::actions::tnl_header::{
-    Encap, OuterFields, OuterIp, OuterUdp, TnlHeader, UDP_CSUM_COMPUTED, VXLAN_HAS_GBP, VXLAN_HAS_VNI,
+    ERSPAN_SESSION, Encap, OuterFields, OuterIp, OuterUdp, TnlHeader, UDP_CSUM_COMPUTED, VXLAN_HAS_GBP,
+    VXLAN_HAS_VNI,
 };
 use flow::{DpPort, Flow, FlowKey, MacAddr, Mask, OfPort, Tunnel, TunnelOptions, shape, tunnel_flags};
 use packet::headers as h;
@@ -14,6 +17,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
 pub use dpif::TunnelKind;
+pub use kinds::{ErspanOptions, KindOptions};
 
 /// ECN bits of the type of service (RFC 3168).
 const ECN_MASK: u8 = 3;
@@ -75,6 +79,8 @@ pub struct TunnelConfig {
     pub gbp: bool,
     /// Packet mark of outer packets, for routing.
     pub egress_pkt_mark: Option<u32>,
+    /// Options that only some kinds have.
+    pub of_kind: KindOptions,
 }
 
 impl TunnelConfig {
@@ -85,6 +91,8 @@ impl TunnelConfig {
             TunnelKind::Geneve => format!("genev_sys_{}", self.dst_port),
             TunnelKind::Gre => "gre_sys".to_string(),
             TunnelKind::Ip6gre => "ip6gre_sys".to_string(),
+            TunnelKind::Erspan => "erspan_sys".to_string(),
+            TunnelKind::Ip6erspan => "ip6erspan_sys".to_string(),
         }
     }
 
@@ -131,6 +139,7 @@ impl TunnelConfig {
         all.extend(
             switches.into_iter().filter(|(_, is, _)| *is).map(|(name, _, value)| (name, value.to_string())),
         );
+        self.of_kind.add_to(&mut all);
         all.extend(self.egress_pkt_mark.map(|mark| ("egress_pkt_mark", mark.to_string())));
         all
     }
@@ -193,6 +202,9 @@ impl TunnelConfig {
             };
         }
         t.tp_dst = self.dst_port;
+        if self.kind.is_erspan() {
+            t.set_erspan(&self.of_kind.erspan.header(flow));
+        }
         if self.gbp {
             (t.gbp_id, t.gbp_flags) = (set.gbp_id, set.gbp_flags);
         }
@@ -213,7 +225,8 @@ pub struct Way {
 
 impl TunnelConfig {
     /// The headers that the userspace datapath pushes. Those of UDP over IPv6 have a checksum, as RFC 8200 §8.1 requires.
-    pub fn header(&self, outer: &Tunnel, options: &TunnelOptions, way: &Way) -> TnlHeader {
+    /// `None`: the encapsulation cannot express what rules set.
+    pub fn header(&self, outer: &Tunnel, options: &TunnelOptions, way: &Way) -> Option<TnlHeader> {
         let is_v6 = outer.dst == 0;
         let source4 = if let IpAddr::V4(a) = way.source { a.into() } else { 0 };
         let source6 = if let IpAddr::V6(a) = way.source { a.octets() } else { [0; 16] };
@@ -257,8 +270,13 @@ impl TunnelConfig {
                 key: (outer.flags & tunnel_flags::KEY != 0).then_some(outer.id as u32),
                 seq: self.seq,
             },
+            TunnelKind::Erspan | TunnelKind::Ip6erspan => {
+                let session = u16::try_from(outer.id).ok().filter(|id| id & !ERSPAN_SESSION == 0)?;
+                let erspan = Some(outer.erspan()).filter(|erspan| erspan.ver != 0)?;
+                Encap::Erspan { session, erspan }
+            }
         };
-        TnlHeader::new(OuterFields { eth_dst: way.eth_dst.0, eth_src: way.eth_src.0, ip, encap })
+        Some(TnlHeader::new(OuterFields { eth_dst: way.eth_dst.0, eth_src: way.eth_src.0, ip, encap }))
     }
 }
 

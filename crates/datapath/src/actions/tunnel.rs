@@ -10,12 +10,12 @@
 use super::encap::{ETHERNET, packet_type};
 use super::{Executor, Misfit, sums};
 use crate::burst::HeaderCtx;
-use crate::shared::DpShared;
+use crate::shared::{DpShared, Sequence};
 use dpif::TunnelKind;
 use dpif::TunnelPort;
 use dpif::actions::TnlPush;
 use dpif::actions::tnl_header::{self as th, Encap, TnlHeader, UDP_CSUM_COMPUTED, UDP_ENCAP_BYTES};
-use flow::{DpPort, FlowKey, Tunnel, TunnelOptions, flow_hash, shape, tunnel_flags};
+use flow::{DpPort, Erspan, FlowKey, Tunnel, TunnelOptions, flow_hash, shape, tunnel_flags};
 use packet::{Offload, Packet, PacketBatch, PacketPool, checksum, headers as h};
 use std::ops::Range;
 
@@ -61,7 +61,7 @@ impl Executor {
             self.cut(packet, earlier)?;
         }
         for part in earlier.iter_mut().chain([&mut *packet]) {
-            encapsulate(part, &push.header, hash, &self.shared)?;
+            encapsulate(part, &push.header, hash, &self.shared, self.now_us)?;
         }
         headers.key.clear();
         headers.key.base.in_port = push.out_port.0;
@@ -75,6 +75,29 @@ impl Executor {
         Some(PoppedPort { port, options })
     }
 
+    /// Tunnels of GRE and of ERSPAN have one IP protocol: the protocol of the GRE header tells them apart.
+    #[inline]
+    fn of_protocol(&self, popped: &PoppedPort, frame: &[u8], key: &FlowKey, l4: usize) -> PoppedPort {
+        let kind = popped.options.kind;
+        if !kind.is_gre() && !kind.is_erspan() || key.base.nw_proto != th::IPPROTO_GRE {
+            return *popped;
+        }
+        let Some(proto) = h::be16(frame, l4 + 2) else { return *popped };
+        if is_erspan(proto) == kind.is_erspan() {
+            return *popped;
+        }
+        let mut kinds = match is_erspan(proto) {
+            true => [TunnelKind::Erspan, TunnelKind::Ip6erspan],
+            false => [TunnelKind::Gre, TunnelKind::Ip6gre],
+        };
+        if key.base.dl_type == h::ETH_TYPE_IPV6 {
+            kinds.reverse();
+        }
+        let all = self.shared.tunnels.load();
+        let found = kinds.iter().find_map(|kind| all.iter().find(|(_, options)| options.kind == *kind));
+        found.map_or(*popped, |(port, options)| PoppedPort { port: *port, options: *options })
+    }
+
     /// Removes the outer headers of a packet for a tunnel port; results as of a push.
     pub(super) fn pop_tunnel(
         &mut self,
@@ -83,9 +106,10 @@ impl Executor {
         tunnel: Option<&PoppedPort>,
         earlier: &mut Vec<Packet>,
     ) -> Result<(), Misfit> {
-        let PoppedPort { port, options: of_port } = tunnel.ok_or(Misfit)?;
         headers.refresh(packet);
         let (l3, l4) = (headers.layout.l3.into(), headers.layout.l4.into());
+        let tunnel = self.of_protocol(tunnel.ok_or(Misfit)?, packet.data(), headers.key, l4);
+        let PoppedPort { port, options: of_port } = &tunnel;
         let popped = popped(packet.data(), headers.key, l3, l4, of_port)?;
         let options = match packet.data().get(popped.options.clone()) {
             Some([]) | None => None,
@@ -129,7 +153,13 @@ impl Executor {
 }
 
 /// Prepends the headers, and completes them for the packet.
-fn encapsulate(packet: &mut Packet, header: &TnlHeader, hash: u32, shared: &DpShared) -> Result<(), Misfit> {
+fn encapsulate(
+    packet: &mut Packet,
+    header: &TnlHeader,
+    hash: u32,
+    shared: &DpShared,
+    now_us: u64,
+) -> Result<(), Misfit> {
     sums::complete(packet);
     packet.offload = Offload::NONE;
     let (bytes, l4) = (header.bytes(), header.l4());
@@ -164,12 +194,21 @@ fn encapsulate(packet: &mut Packet, header: &TnlHeader, hash: u32, shared: &DpSh
         Encap::Gre { csum, key, seq, .. } => {
             if *seq {
                 let at = l4 + 4 + if *csum { 4 } else { 0 } + if key.is_some() { 4 } else { 0 };
-                let number = shared.next_tunnel_sequence(header.is_v6());
+                let number = shared.next_sequence(Sequence::of_gre(header.is_v6()));
                 frame[at..at + 4].copy_from_slice(&number.to_be_bytes());
             }
             if *csum {
                 let sum = checksum::checksum(&frame[l4..]);
                 frame[l4 + 4..l4 + 6].copy_from_slice(&sum.to_be_bytes());
+            }
+        }
+        Encap::Erspan { erspan, .. } => {
+            let number = shared.next_sequence(Sequence::of_erspan(header.is_v6()));
+            frame[l4 + 4..l4 + 8].copy_from_slice(&number.to_be_bytes());
+            if erspan.ver != 1 {
+                let at = l4 + th::ERSPAN_GRE_BYTES + 4;
+                let hundreds_us = (shared.wall_us(now_us) / 100) as u32;
+                frame[at..at + 4].copy_from_slice(&hundreds_us.to_be_bytes());
             }
         }
     }
@@ -235,12 +274,22 @@ fn popped(frame: &[u8], key: &FlowKey, l3: usize, l4: usize, port: &TunnelPort) 
         _ => return Err(Misfit),
     }
     let mut options = 0..0;
-    let proto = if port.kind.is_gre() { th::IPPROTO_GRE } else { h::IPPROTO_UDP };
+    let proto = match port.kind {
+        TunnelKind::Gre | TunnelKind::Ip6gre | TunnelKind::Erspan | TunnelKind::Ip6erspan => th::IPPROTO_GRE,
+        TunnelKind::Vxlan | TunnelKind::Geneve => h::IPPROTO_UDP,
+    };
     if b.nw_proto != proto {
         return Err(Misfit);
     }
     let at = match port.kind {
-        TunnelKind::Gre | TunnelKind::Ip6gre => gre(frame, l4, &mut tunnel)?,
+        TunnelKind::Gre | TunnelKind::Ip6gre => {
+            let (proto, at) = gre(frame, l4, &mut tunnel)?;
+            if proto != h::ETH_TYPE_TEB {
+                return Err(Misfit);
+            }
+            at
+        }
+        TunnelKind::Erspan | TunnelKind::Ip6erspan => erspan(frame, l4, &mut tunnel)?,
         TunnelKind::Vxlan | TunnelKind::Geneve => {
             (tunnel.tp_src, tunnel.tp_dst) = (b.tp_src, b.tp_dst);
             if h::be16(frame, l4 + 6).ok_or(Misfit)? != 0 {
@@ -250,7 +299,11 @@ fn popped(frame: &[u8], key: &FlowKey, l3: usize, l4: usize, port: &TunnelPort) 
             let at = l4 + h::UDP_HEADER_BYTES + UDP_ENCAP_BYTES;
             match port.kind {
                 TunnelKind::Vxlan => vxlan(header, port, &mut tunnel).map(|()| at)?,
-                TunnelKind::Geneve | TunnelKind::Gre | TunnelKind::Ip6gre => {
+                TunnelKind::Geneve
+                | TunnelKind::Gre
+                | TunnelKind::Ip6gre
+                | TunnelKind::Erspan
+                | TunnelKind::Ip6erspan => {
                     let bytes = geneve(header, &mut tunnel)?;
                     options = at..at + bytes;
                     at + bytes
@@ -297,11 +350,12 @@ fn geneve(header: [u8; UDP_ENCAP_BYTES], tunnel: &mut Tunnel) -> Result<usize, M
     Ok(usize::from(first & GENEVE_LEN) * 4)
 }
 
-/// Returns the offset of the frame inside.
-fn gre(frame: &[u8], l4: usize, tunnel: &mut Tunnel) -> Result<usize, Misfit> {
+/// Returns protocol and offset of the payload.
+fn gre(frame: &[u8], l4: usize, tunnel: &mut Tunnel) -> Result<(u16, usize), Misfit> {
     let flags = h::be16(frame, l4).ok_or(Misfit)?;
+    let proto = h::be16(frame, l4 + 2).ok_or(Misfit)?;
     let known = th::GRE_HAS_CSUM | th::GRE_HAS_KEY | th::GRE_HAS_SEQ;
-    if flags & !known != 0 || h::be16(frame, l4 + 2) != Some(h::ETH_TYPE_TEB) {
+    if flags & !known != 0 {
         return Err(Misfit);
     }
     let mut at = l4 + 4;
@@ -317,5 +371,37 @@ fn gre(frame: &[u8], l4: usize, tunnel: &mut Tunnel) -> Result<usize, Misfit> {
     if flags & th::GRE_HAS_SEQ != 0 {
         at += 4;
     }
-    Ok(at)
+    Ok((proto, at))
+}
+
+/// Returns the offset of the frame inside. As in the kernel and in OVS, the header's version counts, not the protocol.
+fn erspan(frame: &[u8], l4: usize, tunnel: &mut Tunnel) -> Result<usize, Misfit> {
+    let (proto, at) = gre(frame, l4, tunnel)?;
+    let has_number = h::be16(frame, l4).is_some_and(|flags| flags & th::GRE_HAS_SEQ != 0);
+    if !is_erspan(proto) || !has_number {
+        return Err(Misfit);
+    }
+    let first = h::be32(frame, at).ok_or(Misfit)?;
+    let mut erspan = Erspan { ver: (first >> 28) as u8, ..Erspan::default() };
+    tunnel.id = u64::from(first as u16 & th::ERSPAN_SESSION);
+    tunnel.flags = tunnel.flags & !tunnel_flags::CSUM | tunnel_flags::KEY;
+    let bytes = match erspan.ver {
+        1 => {
+            erspan.idx = h::be32(frame, at + 4).ok_or(Misfit)? & Erspan::ALL.idx;
+            th::ERSPAN1_BYTES
+        }
+        2 => {
+            let last = h::be16(frame, at + 10).ok_or(Misfit)?;
+            (erspan.hwid, erspan.dir) = ((last >> 4) as u8 & Erspan::ALL.hwid, (last >> 3) as u8 & 1);
+            // A subheader of the platform may follow.
+            th::ERSPAN2_BYTES + if last & 1 != 0 { th::ERSPAN2_PLATFORM_BYTES } else { 0 }
+        }
+        _ => return Err(Misfit),
+    };
+    tunnel.set_erspan(&erspan);
+    Ok(at + bytes)
+}
+
+fn is_erspan(proto: u16) -> bool {
+    matches!(proto, th::ETH_TYPE_ERSPAN1 | th::ETH_TYPE_ERSPAN2)
 }

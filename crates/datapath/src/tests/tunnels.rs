@@ -4,15 +4,16 @@ use super::frames::{self, eth, tcp, udp};
 use super::*;
 use dpif::actions::parse_actions;
 use dpif::text::NumbersOnly;
-use flow::{Tunnel, tunnel_flags};
+use flow::{Erspan, Tunnel, tunnel_flags};
 use packet::{GsoKind, Offload};
 use proptest::prelude::*;
 
 /// A UDP datagram of Open vSwitch's records.
 const INNER: &str = "50540000000750540000000508004504005c000000004011668b0a0000010a00000203e807d00048fb9f000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f202122232425262728292a2b2c2d2e2f303132333435363738393a3b3c3d3e3f";
 
-/// Actions and the headers that they push, as recorded from Open vSwitch 3.1. The source port of UDP is that which it chose.
-pub(super) const PUSHES: [(&str, &str); 9] = [
+/// Actions and the headers that they push, as recorded from Open vSwitch 3.1. The source port of UDP is that which it chose;
+/// the timestamp of ERSPAN, 0x2710, is that of these tests.
+pub(super) const PUSHES: [(&str, &str); 13] = [
     (
         "tnl_push(tnl_port(4789),header(size=50,type=4,eth(dst=f8:bc:12:44:34:b6,src=aa:55:aa:55:00:00,dl_type=0x0800),ipv4(src=1.1.2.88,dst=1.1.2.92,proto=17,tos=0,ttl=64,frag=0x4000),udp(src=44249,dst=4789,csum=0x0),vxlan(flags=0x8000000,vni=0x7b)),out_port(3)),2",
         "f8bc124434b6aa55aa55000008004500008e00004000401133aa010102580101025cacd912b5007a00000800000000007b00",
@@ -48,6 +49,22 @@ pub(super) const PUSHES: [(&str, &str); 9] = [
     (
         "tnl_push(tnl_port(6),header(size=62,type=109,eth(dst=f8:bc:12:44:34:b6,src=aa:55:aa:55:00:00,dl_type=0x86dd),ipv6(src=2001:cafe::88,dst=2001:cafe::92,label=0,proto=47,tclass=0x0,hlimit=64),gre((flags=0x2000,proto=0x6558),key=0x1c8)),out_port(3)),2",
         "f8bc124434b6aa55aa55000086dd6000000000722f402001cafe0000000000000000000000882001cafe00000000000000000000009220006558000001c8",
+    ),
+    (
+        "tnl_push(tnl_port(5),header(size=50,type=107,eth(dst=f8:bc:12:44:34:b6,src=aa:55:aa:55:00:00,dl_type=0x0800),ipv4(src=1.1.2.88,dst=1.1.2.92,proto=47,tos=0,ttl=64,frag=0x4000),erspan(ver=1,sid=0x1,idx=0x3)),out_port(3)),2",
+        "f8bc124434b6aa55aa55000008004500008e00004000402f338c010102580101025c100088be000000001000000100000003",
+    ),
+    (
+        "tnl_push(tnl_port(5),header(size=54,type=107,eth(dst=f8:bc:12:44:34:b6,src=aa:55:aa:55:00:00,dl_type=0x0800),ipv4(src=1.1.2.88,dst=1.1.2.92,proto=47,tos=0,ttl=64,frag=0x4000),erspan(ver=2,sid=0x3ff,dir=1,hwid=0x7)),out_port(3)),2",
+        "f8bc124434b6aa55aa55000008004500009200004000402f3388010102580101025c100022eb00000001200003ff0000271000000078",
+    ),
+    (
+        "tnl_push(tnl_port(6),header(size=70,type=108,eth(dst=f8:bc:12:44:34:b7,src=aa:55:aa:55:00:00,dl_type=0x86dd),ipv6(src=2001:cafe::88,dst=2001:cafe::92,label=0,proto=47,tclass=0x0,hlimit=64),erspan(ver=1,sid=0x5,idx=0xabcde)),out_port(3)),2",
+        "f8bc124434b7aa55aa55000086dd60000000007a2f402001cafe0000000000000000000000882001cafe000000000000000000000092100088be0000000010000005000abcde",
+    ),
+    (
+        "tnl_push(tnl_port(6),header(size=74,type=108,eth(dst=f8:bc:12:44:34:b7,src=aa:55:aa:55:00:00,dl_type=0x86dd),ipv6(src=2001:cafe::88,dst=2001:cafe::92,label=0,proto=47,tclass=0x0,hlimit=64),erspan(ver=2,sid=0x6,dir=0,hwid=0x3f)),out_port(3)),2",
+        "f8bc124434b7aa55aa55000086dd60000000007e2f402001cafe0000000000000000000000882001cafe000000000000000000000092100022eb000000012000000600002710000003f0",
     ),
 ];
 
@@ -125,6 +142,22 @@ pub(super) fn pops() -> Vec<(&'static str, Vec<u8>, u32, Option<Tunnel>)> {
         let frame = of_gre(0xa000, &[0, 456]);
         u32::from(packet::checksum::checksum(&frame[34..])) << 16
     };
+    let of_erspan = |start: [u16; 2], header: &[u32]| {
+        let mut l4 = start.map(u16::to_be_bytes).concat();
+        l4.extend(header.iter().flat_map(|word| word.to_be_bytes()));
+        l4.extend(&inner);
+        frames::ipv4(47, frames::SRC, frames::DST, 0, &l4)
+    };
+    let spans = |id, erspan: Erspan| {
+        tunnel(id, key).map(|mut t| {
+            t.set_erspan(&erspan);
+            t
+        })
+    };
+    let (first, second) = (0x1000_88be_u32, 0x1000_22eb_u32);
+    let start = |word: u32| [(word >> 16) as u16, word as u16];
+    let of_first = Erspan { ver: 1, idx: 0xabcde, ..Erspan::default() };
+    let of_second = Erspan { ver: 2, dir: 1, hwid: 7, idx: 0 };
     vec![
         ("vxlan", of_udp(4789, 0, &vxlan(1 << 27, 0)), 10, udp_of(4789, tunnel(0x7b, key))),
         ("padding", padded, 10, udp_of(4789, tunnel(0x7b, key))),
@@ -160,6 +193,41 @@ pub(super) fn pops() -> Vec<(&'static str, Vec<u8>, u32, Option<Tunnel>)> {
         ("gre with a routing header", of_gre(0x4000, &[0]), 12, None),
         ("udp on a gre tunnel", of_udp(4789, 0, &vxlan(1 << 27, 0)), 12, None),
         ("no IP", eth(0x9999, &inner), 10, None),
+        ("erspan 1", of_erspan(start(first), &[5, 0x1000_0001, 0xf00a_bcde]), 14, spans(1, of_first)),
+        (
+            "erspan 1 over IPv6's port",
+            of_erspan(start(first), &[5, 0x1000_0001, 0xabcde]),
+            15,
+            spans(1, of_first),
+        ),
+        (
+            "erspan 1 with other fields",
+            of_erspan(start(first), &[5, 0x1abc_fc01, 0xabcde]),
+            14,
+            spans(1, of_first),
+        ),
+        (
+            "erspan 2",
+            of_erspan(start(second), &[6, 0x2000_03ff, 0x1234_5678, 0xfff_8078]),
+            14,
+            spans(0x3ff, of_second),
+        ),
+        (
+            "erspan 2 with a subheader",
+            of_erspan(start(second), &[6, 0x2000_03ff, 0x1234_5678, 0xfff_8079, 1, 2]),
+            14,
+            spans(0x3ff, of_second),
+        ),
+        ("erspan 3", of_erspan(start(second), &[6, 0x3000_03ff, 0x1234_5678, 0x78]), 14, None),
+        ("erspan without a number", of_erspan([0, 0x88be], &[0x1000_0001, 3]), 14, None),
+        ("a short erspan", of_erspan(start(second), &[6, 0x2000_03ff])[..46].to_vec(), 14, None),
+        (
+            "erspan on the port of gre",
+            of_erspan(start(first), &[5, 0x1000_0001, 0xabcde]),
+            12,
+            spans(1, of_first),
+        ),
+        ("gre on the port of erspan", of_gre(0x2000, &[456]), 14, tunnel(456, key)),
         ("an unknown tunnel", of_udp(4789, 0, &vxlan(1 << 27, 0)), 99, None),
     ]
 }
@@ -175,6 +243,9 @@ fn outer_headers_are_popped() {
             let upcall = rig.io.upcalls.pop().expect(name);
             assert_eq!(upcall.packet.data(), bytes(INNER), "{name}");
             assert_eq!((upcall.key.tunnel, upcall.rx_port), (wanted, DpPort(1)), "{name}");
+            // Tunnels in GRE are told apart by its protocol.
+            let port = if name.ends_with("port of gre") { 14 } else { port };
+            let port = if name.ends_with("port of erspan") { 12 } else { port };
             let mut inner = key_of(port, upcall.packet.data());
             (inner.tunnel, inner.options) = (wanted, upcall.key.options);
             inner.set_shape();
@@ -333,7 +404,7 @@ proptest! {
     #[test]
     fn hostile_headers_are_popped_or_dropped(
         which in 0..pops().len(),
-        tunnel in 10..14u32,
+        tunnel in 10..(10 + TunnelKind::ALL.len() as u32),
         changes in prop::collection::vec((0..90usize, any::<u8>()), 0..4),
         keep in 14..200usize,
         offload in prop::option::of((any::<u16>(), any::<u16>(), any::<u16>())),

@@ -4,9 +4,9 @@
 //! sequence number. Until then these are 0: the checksum of IPv4 covers a length of 0.
 //!
 //! Encapsulations: VXLAN (RFC 7348; flags of the group policy and of its generic protocol extension too), Geneve
-//! (RFC 8926), GRE (RFC 2784 and 2890).
+//! (RFC 8926), GRE (RFC 2784 and 2890), ERSPAN versions 1 and 2 in GRE (draft-foschiano-erspan, types II and III).
 
-use flow::TunnelOptions;
+use flow::{Erspan, TunnelOptions};
 use packet::{checksum, headers as h};
 
 /// UDP checksum that stands for one to be computed for each packet.
@@ -27,6 +27,20 @@ pub const GRE_HAS_KEY: u16 = 0x2000;
 pub const GRE_HAS_SEQ: u16 = 0x1000;
 /// IP protocol of GRE.
 pub const IPPROTO_GRE: u8 = 47;
+/// EtherType of ERSPAN version 1 in GRE.
+pub const ETH_TYPE_ERSPAN1: u16 = 0x88be;
+/// EtherType of ERSPAN version 2 in GRE.
+pub const ETH_TYPE_ERSPAN2: u16 = 0x22eb;
+/// ERSPAN: bits of the session id.
+pub const ERSPAN_SESSION: u16 = 0x3ff;
+/// Bytes of the GRE header before ERSPAN: it has a sequence number.
+pub const ERSPAN_GRE_BYTES: usize = 8;
+/// Bytes of an ERSPAN header of version 1.
+pub const ERSPAN1_BYTES: usize = 8;
+/// Bytes of an ERSPAN header of version 2.
+pub const ERSPAN2_BYTES: usize = 12;
+/// Bytes of the subheader that may follow it.
+pub const ERSPAN2_PLATFORM_BYTES: usize = 8;
 /// Geneve: packets of the tunnel's control.
 const GENEVE_OAM: u8 = 0x80;
 /// Geneve: some option is critical.
@@ -120,6 +134,13 @@ pub enum Encap {
         /// It has a sequence number.
         seq: bool,
     },
+    /// ERSPAN of version 1 or 2, in GRE with a sequence number. Each packet gets number and timestamp.
+    Erspan {
+        /// Session id, 10 bits.
+        session: u16,
+        /// Version, and its fields.
+        erspan: Erspan,
+    },
 }
 
 /// An outer UDP header.
@@ -145,7 +166,7 @@ impl Encap {
     pub fn ip_proto(&self) -> u8 {
         match self {
             Encap::Vxlan { .. } | Encap::Geneve { .. } => h::IPPROTO_UDP,
-            Encap::Gre { .. } => IPPROTO_GRE,
+            Encap::Gre { .. } | Encap::Erspan { .. } => IPPROTO_GRE,
         }
     }
 
@@ -153,7 +174,7 @@ impl Encap {
     pub fn udp(&self) -> Option<&OuterUdp> {
         match self {
             Encap::Vxlan { udp, .. } | Encap::Geneve { udp, .. } => Some(udp),
-            Encap::Gre { .. } => None,
+            Encap::Gre { .. } | Encap::Erspan { .. } => None,
         }
     }
 
@@ -184,6 +205,7 @@ impl Encap {
                 out.extend(key.iter().flat_map(|key| key.to_be_bytes()));
                 out.extend(seq.then_some([0; 4]).into_iter().flatten());
             }
+            Encap::Erspan { session, erspan } => write_erspan(out, *session, erspan),
         }
     }
 
@@ -194,8 +216,26 @@ impl Encap {
                 let all = [(*csum, GRE_HAS_CSUM), (key.is_some(), GRE_HAS_KEY), (*seq, GRE_HAS_SEQ)];
                 all.iter().filter(|(is, _)| *is).fold(0, |flags, (_, bit)| flags | bit)
             }
+            Encap::Erspan { .. } => GRE_HAS_SEQ,
             Encap::Vxlan { .. } | Encap::Geneve { .. } => 0,
         }
+    }
+}
+
+/// Fields that are 0: VLAN, class of service, truncation, security group, frame type, granularity (100 µs).
+fn write_erspan(out: &mut Vec<u8>, session: u16, erspan: &Erspan) {
+    out.extend(GRE_HAS_SEQ.to_be_bytes());
+    let is_first = erspan.ver == 1;
+    out.extend(if is_first { ETH_TYPE_ERSPAN1 } else { ETH_TYPE_ERSPAN2 }.to_be_bytes());
+    out.extend([0; 4]);
+    out.extend((u16::from(erspan.ver) << 12).to_be_bytes());
+    out.extend((session & ERSPAN_SESSION).to_be_bytes());
+    if is_first {
+        out.extend((erspan.idx & 0xf_ffff).to_be_bytes());
+    } else {
+        // Timestamp and security group.
+        out.extend([0; 6]);
+        out.extend((u16::from(erspan.hwid & 0x3f) << 4 | u16::from(erspan.dir & 1) << 3).to_be_bytes());
     }
 }
 
@@ -262,6 +302,8 @@ impl TnlHeader {
             (Encap::Gre { .. }, false) => 3,
             (Encap::Vxlan { .. }, _) => 4,
             (Encap::Geneve { .. }, _) => 5,
+            (Encap::Erspan { .. }, false) => 107,
+            (Encap::Erspan { .. }, true) => 108,
             (Encap::Gre { .. }, true) => 109,
         }
     }

@@ -2,13 +2,13 @@
 
 use super::prelude::*;
 use super::tnl_header::{
-    Encap, GRE_HAS_CSUM, GRE_HAS_KEY, GRE_HAS_SEQ, OuterFields, OuterIp, OuterUdp, TnlHeader,
+    ERSPAN_SESSION, Encap, GRE_HAS_CSUM, GRE_HAS_KEY, GRE_HAS_SEQ, OuterFields, OuterIp, OuterUdp, TnlHeader,
 };
 use crate::text::key_parse::port;
 use crate::text::options;
 use crate::text::values::{ipv4, ipv6, mac, number};
 use crate::text::write::hex;
-use flow::{DpPort, MacAddr};
+use flow::{DpPort, Erspan, MacAddr};
 use packet::headers as h;
 use std::fmt::Write;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -131,6 +131,10 @@ fn format_encap(encap: &Encap) -> String {
             let seq = if *seq { ",seq=0x0" } else { "" };
             format!("gre((flags=0x{:x},proto=0x{proto:x}){csum}{key}{seq})", encap.gre_flags())
         }
+        Encap::Erspan { session, erspan: Erspan { ver, idx, dir, hwid } } => match ver {
+            1 => format!("erspan(ver=1,sid=0x{session:x},idx=0x{idx:x})"),
+            _ => format!("erspan(ver={ver},sid=0x{session:x},dir={dir},hwid=0x{hwid:x})"),
+        },
     }
 }
 
@@ -155,7 +159,7 @@ fn parse_header(item: &Item<'_>) -> Result<TnlHeader, TextError> {
             "ipv4" => ip = Some(parse_ipv4(part, &mut proto)?),
             "ipv6" => ip = Some(parse_ipv6(part, &mut proto)?),
             "udp" => udp = Some(parse_udp(part)?),
-            "vxlan" | "geneve" | "gre" => encap = Some(parse_encap(part, udp)?),
+            "vxlan" | "geneve" | "gre" | "erspan" => encap = Some(parse_encap(part, udp)?),
             _ => return Err(part.unknown("header")),
         }
     }
@@ -238,8 +242,10 @@ fn parse_udp(item: &Item<'_>) -> Result<OuterUdp, TextError> {
 }
 
 fn parse_encap(item: &Item<'_>, udp: Option<OuterUdp>) -> Result<Encap, TextError> {
-    if item.name == "gre" {
-        return parse_gre(item);
+    match item.name {
+        "gre" => return parse_gre(item),
+        "erspan" => return parse_erspan(item),
+        _ => {}
     }
     let Some(udp) = udp else { return Err(TextError(format!("{}: udp(…) expected before it", item.name))) };
     let (mut flags, mut vni, mut oam, mut critical) = (0, 0, false, false);
@@ -287,4 +293,23 @@ fn parse_gre(item: &Item<'_>) -> Result<Encap, TextError> {
         return Err(TextError(format!("gre: flags=0x{flags:x} and the fields csum, key and seq disagree")));
     }
     Ok(Encap::Gre { proto, csum: given & GRE_HAS_CSUM != 0, key, seq: given & GRE_HAS_SEQ != 0 })
+}
+
+/// `erspan(ver=1,sid=…,idx=…)` or `erspan(ver=2,sid=…,dir=…,hwid=…)`.
+fn parse_erspan(item: &Item<'_>) -> Result<Encap, TextError> {
+    let (mut session, mut erspan) = (0, Erspan::default());
+    for field in item.args()? {
+        match field.name {
+            "ver" => erspan.ver = number(field.value()?, 2)? as u8,
+            "sid" => session = number(field.value()?, ERSPAN_SESSION.into())? as u16,
+            "idx" if erspan.ver == 1 => erspan.idx = number(field.value()?, 0xf_ffff)? as u32,
+            "dir" if erspan.ver == 2 => erspan.dir = number(field.value()?, 1)? as u8,
+            "hwid" if erspan.ver == 2 => erspan.hwid = number(field.value()?, 0x3f)? as u8,
+            _ => return Err(field.unknown(item.name)),
+        }
+    }
+    match erspan.ver {
+        1 | 2 => Ok(Encap::Erspan { session, erspan }),
+        _ => Err(TextError("erspan: ver=1 or ver=2 expected first".into())),
+    }
 }

@@ -25,6 +25,7 @@ fn config() -> TunnelConfig {
         dst_port: 4789,
         gbp: false,
         egress_pkt_mark: None,
+        of_kind: Default::default(),
     }
 }
 

@@ -63,9 +63,11 @@ impl XlateCtx<'_> {
         }
         let Some(eth_dst) = self.neighbour(native, &device, &hop, next) else { return };
         let way = Way { eth_src: device.port.mac, eth_dst, source: hop.source };
-        let header = output.config.header(outer, &output.options, &way);
         let source = query.src.unwrap_or(hop.source);
         self.trace.detail(|| format!("tunneling from {} {source} to {eth_dst} {next}", device.port.mac));
+        let Some(header) = output.config.header(outer, &output.options, &way) else {
+            return self.trace.warning(|| "native tunnel header build failed".to_string());
+        };
         self.push_and_continue(&device, output, Arc::new(header));
     }
 

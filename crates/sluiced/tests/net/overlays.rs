@@ -167,6 +167,9 @@ fn each_kind(lab: &Lab, there: &Daemon) {
         ("gre", "key=5", false),
         ("gre", "csum=true,key=7", false),
         ("ip6gre", "key=5", true),
+        ("erspan", "key=5,erspan_ver=1,erspan_idx=3", false),
+        ("erspan", "key=1023,erspan_ver=2,erspan_dir=1,erspan_hwid=4", false),
+        ("ip6erspan", "key=5,erspan_ver=2,erspan_hwid=63", true),
     ] {
         println!("{kind} {options}, IPv6: {v6}");
         let (here, remote) = if v6 { (HERE6, THERE6) } else { (HERE, THERE) };

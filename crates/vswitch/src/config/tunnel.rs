@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use ofproto::tunnel::{Endpoint, TunnelConfig, TunnelKey, TunnelKind};
+use ofproto::tunnel::{Endpoint, ErspanOptions, TunnelConfig, TunnelKey, TunnelKind};
 
 use super::StringMap;
 
@@ -29,7 +29,11 @@ pub(super) fn parse(
         dst_port: kind.usual_port().unwrap_or(0),
         gbp: false,
         egress_pkt_mark: None,
+        of_kind: Default::default(),
     };
+    if kind.is_erspan() {
+        tunnel.of_kind.erspan = erspan(options).map_err(|e| format!("{name}: {e}"))?;
+    }
     let mut ignored = Vec::new();
     for (key, value) in options {
         match take(&mut tunnel, key, value) {
@@ -83,6 +87,10 @@ fn take(t: &mut TunnelConfig, key: &str, value: &str) -> Result<(), Wrong> {
             let bad = || Wrong::Refused(format!("options:dst_port={value} is not a UDP port"));
             t.dst_port = port.ok_or_else(bad)?;
         }
+        "erspan_ver" | "erspan_idx" | "erspan_dir" | "erspan_hwid" if t.kind.is_erspan() => {}
+        "csum" if t.kind.is_erspan() => {
+            return Err(ignored("an option of erspan, whose header has no checksum"));
+        }
         "csum" => t.csum = value == "true",
         "seq" if t.kind.is_gre() => t.seq = value == "true",
         "df_default" => t.dont_fragment = value == "true",
@@ -106,6 +114,31 @@ fn take(t: &mut TunnelConfig, key: &str, value: &str) -> Result<(), Wrong> {
     Ok(())
 }
 
+/// The fields of ERSPAN headers: index and hardware id are hexadecimal, with or without a prefix. A version `flow` leaves
+/// all to the rules; a tunnel without one only receives.
+fn erspan(options: &StringMap) -> Result<ErspanOptions, String> {
+    let field = |name: &str, what: &str, base: u32, max: u32| -> Result<Option<u32>, String> {
+        let Some(text) = options.get(name) else { return Ok(Some(0)) };
+        if text == "flow" {
+            return Ok(None);
+        }
+        let digits = text.strip_prefix("0x").filter(|_| base == 16).unwrap_or(text);
+        let value = u32::from_str_radix(digits, base).ok().filter(|value| *value <= max);
+        value.map(Some).ok_or_else(|| format!("invalid erspan {what}: {text}"))
+    };
+    let ver = field("erspan_ver", "version", 10, 2)?;
+    if let (Some(0), Some(text)) = (ver, options.get("erspan_ver")) {
+        return Err(format!("invalid erspan version: {text}"));
+    }
+    let small = |value: Option<u32>| value.map(|value| value as u8);
+    Ok(ErspanOptions {
+        ver: small(ver),
+        idx: field("erspan_idx", "index", 16, 0xf_ffff)?,
+        dir: small(field("erspan_dir", "direction", 10, 1)?),
+        hwid: small(field("erspan_hwid", "hardware ID", 16, 0x3f)?),
+    })
+}
+
 /// The key of one or both directions.
 fn key(kind: TunnelKind, options: &StringMap, name: &str) -> Result<TunnelKey, String> {
     let Some(text) = options.get(name).or_else(|| options.get("key")) else { return Ok(TunnelKey::None) };
@@ -113,7 +146,11 @@ fn key(kind: TunnelKind, options: &StringMap, name: &str) -> Result<TunnelKey, S
         return Ok(TunnelKey::Flow);
     }
     let id = number(text).ok_or_else(|| format!("options:{name}={text} is neither a number nor flow"))?;
-    let bits = if kind.is_gre() { 32 } else { 24 };
+    let bits = match kind {
+        TunnelKind::Gre | TunnelKind::Ip6gre => 32,
+        TunnelKind::Vxlan | TunnelKind::Geneve => 24,
+        TunnelKind::Erspan | TunnelKind::Ip6erspan => 10,
+    };
     if id >> bits != 0 {
         return Err(format!("options:{name}={text}: keys of {} have {bits} bits", kind.name()));
     }

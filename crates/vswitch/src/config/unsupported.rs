@@ -69,16 +69,14 @@ fn is_set(row: RowView<'_>, key: &str) -> bool {
 }
 
 /// Unsupported interface types of OVS.
-const KNOWN_TYPES: [&str; 12] = [
+const KNOWN_TYPES: [&str; 10] = [
     "afxdp",
     "afxdp-nonpmd",
     "bareudp",
     "dpdk",
     "dpdkvhostuser",
     "dpdkvhostuserclient",
-    "erspan",
     "gtpu",
-    "ip6erspan",
     "lisp",
     "srv6",
     "stt",

@@ -54,8 +54,35 @@ fn options_are_read() {
         dst_port: 8472,
         gbp: true,
         egress_pkt_mark: Some(16),
+        of_kind: Default::default(),
     };
     assert_eq!(c, expected);
+}
+
+/// As in OVS, index and hardware id are hexadecimal, and errors have these words.
+#[test]
+fn fields_of_erspan_are_read() {
+    let parsed = |options: &[(&str, &str)]| {
+        parse_all(TunnelKind::Erspan, &[&[("remote_ip", "10.0.0.2")], options].concat())
+    };
+    for (options, ver, idx, dir, hwid) in [
+        (&[][..], Some(0), Some(0), Some(0), Some(0)),
+        (&[("erspan_ver", "1"), ("erspan_idx", "10")], Some(1), Some(16), Some(0), Some(0)),
+        (
+            &[("erspan_ver", "2"), ("erspan_dir", "1"), ("erspan_hwid", "0x3f")],
+            Some(2),
+            Some(0),
+            Some(1),
+            Some(63),
+        ),
+        (&[("erspan_ver", "flow"), ("erspan_idx", "flow")], None, None, Some(0), Some(0)),
+    ] {
+        let (config, ignored) = parsed(options).unwrap();
+        assert_eq!(config.of_kind.erspan, ErspanOptions { ver, idx, dir, hwid }, "{options:?}");
+        assert_eq!((ignored.len(), config.options().len()), (0, 1 + options.len()), "{options:?}");
+    }
+    let error = parsed(&[("erspan_ver", "2"), ("erspan_hwid", "64")]).unwrap_err();
+    assert_eq!(error, "t0: invalid erspan hardware ID: 64");
 }
 
 #[test]
@@ -76,6 +103,13 @@ fn invalid_options_are_refused_or_reported() {
         (TunnelKind::Gre, "key", "0x100000000"),
         (TunnelKind::Gre, "in_key", "blue"),
         (TunnelKind::Geneve, "packet_type", "legacy_l3"),
+        (TunnelKind::Erspan, "key", "1024"),
+        (TunnelKind::Erspan, "erspan_ver", "3"),
+        (TunnelKind::Erspan, "erspan_ver", "0"),
+        (TunnelKind::Erspan, "erspan_idx", "0x100000"),
+        (TunnelKind::Erspan, "erspan_idx", "x"),
+        (TunnelKind::Erspan, "erspan_dir", "2"),
+        (TunnelKind::Ip6erspan, "erspan_hwid", "64"),
     ] {
         assert!(with(kind, key, value).is_err(), "{kind:?} {key}={value}");
     }
@@ -87,6 +121,9 @@ fn invalid_options_are_refused_or_reported() {
         (TunnelKind::Gre, "dst_port", "47"),
         (TunnelKind::Gre, "exts", "gbp"),
         (TunnelKind::Geneve, "peer", "p0"),
+        (TunnelKind::Gre, "erspan_ver", "1"),
+        (TunnelKind::Erspan, "csum", "true"),
+        (TunnelKind::Erspan, "seq", "true"),
     ] {
         let (c, ignored) = with(kind, key, value).unwrap();
         assert_eq!((ignored.len(), c.options().len()), (1, 1), "{kind:?} {key}={value}: {ignored:?}");
