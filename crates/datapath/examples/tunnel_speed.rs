@@ -82,7 +82,8 @@ fn header(kind: TunnelKind, v6: bool) -> TnlHeader {
         | TunnelKind::Gre
         | TunnelKind::Ip6gre
         | TunnelKind::Erspan
-        | TunnelKind::Ip6erspan => Encap::Vxlan { udp, flags: VXLAN_HAS_VNI, vni: 7 },
+        | TunnelKind::Ip6erspan
+        | TunnelKind::Gtpu => Encap::Vxlan { udp, flags: VXLAN_HAS_VNI, vni: 7 },
     };
     let ip = match v6 {
         true => OuterIp::V6 { src: [1; 16], dst: [2; 16], label: 0, tclass: 0, hlimit: 64 },
@@ -105,7 +106,7 @@ impl Case {
         let shared = Arc::new(DpShared::new(7));
         for (port, kind) in TUNNELS.into_iter().zip(TunnelKind::ALL) {
             let dst_port = kind.usual_port().unwrap_or(0);
-            shared.set_tunnel(DpPort(port), Some(TunnelPort { kind, dst_port, gbp: false }));
+            shared.set_tunnel(DpPort(port), Some(TunnelPort { kind, dst_port, gbp: false, l3: false }));
         }
         let mut pmd = Pmd::new(PmdConfig::new(PmdId::Core(0), 0x5eed), shared);
         for port in 1..=2 {

@@ -200,6 +200,15 @@ pub struct TunnelPort {
     pub dst_port: u16,
     /// VXLAN group policy.
     pub gbp: bool,
+    /// Some tunnel has packets without an Ethernet header inside, or a header for them.
+    pub l3: bool,
+}
+
+impl TunnelPort {
+    /// Whether tunnels with these options share one port.
+    pub fn is_shared_with(self, other: TunnelPort) -> bool {
+        TunnelPort { l3: other.l3, ..self } == other
+    }
 }
 
 /// Range of UDP source ports of tunnels, from which the hash of a packet selects.
@@ -260,17 +269,20 @@ pub enum TunnelKind {
     Erspan,
     /// The same over IPv6.
     Ip6erspan,
+    /// GTP-U of mobile networks (3GPP TS 29.281), with IP packets inside.
+    Gtpu,
 }
 
 impl TunnelKind {
     /// All.
-    pub const ALL: [TunnelKind; 6] = [
+    pub const ALL: [TunnelKind; 7] = [
         TunnelKind::Vxlan,
         TunnelKind::Geneve,
         TunnelKind::Gre,
         TunnelKind::Ip6gre,
         TunnelKind::Erspan,
         TunnelKind::Ip6erspan,
+        TunnelKind::Gtpu,
     ];
 
     /// Whether it is GRE, over IPv4 or IPv6.
@@ -292,6 +304,7 @@ impl TunnelKind {
             TunnelKind::Ip6gre => "ip6gre",
             TunnelKind::Erspan => "erspan",
             TunnelKind::Ip6erspan => "ip6erspan",
+            TunnelKind::Gtpu => "gtpu",
         }
     }
 
@@ -305,6 +318,7 @@ impl TunnelKind {
         match self {
             TunnelKind::Vxlan => Some(4789),
             TunnelKind::Geneve => Some(6081),
+            TunnelKind::Gtpu => Some(2152),
             TunnelKind::Gre | TunnelKind::Ip6gre | TunnelKind::Erspan | TunnelKind::Ip6erspan => None,
         }
     }

@@ -7,8 +7,8 @@ mod kinds;
 
 use crate::ports::{BridgeId, Port};
 use dpif::actions::tnl_header::{
-    ERSPAN_SESSION, Encap, OuterFields, OuterIp, OuterUdp, TnlHeader, UDP_CSUM_COMPUTED, VXLAN_HAS_GBP,
-    VXLAN_HAS_VNI,
+    ERSPAN_SESSION, Encap, GTPU_FLAGS, GTPU_GPDU, OuterFields, OuterIp, OuterUdp, TnlHeader,
+    UDP_CSUM_COMPUTED, VXLAN_HAS_GBP, VXLAN_HAS_GPE, VXLAN_HAS_VNI, gpe_protocol,
 };
 use flow::{DpPort, Flow, FlowKey, MacAddr, Mask, OfPort, Tunnel, TunnelOptions, shape, tunnel_flags};
 use packet::headers as h;
@@ -17,7 +17,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
 pub use dpif::TunnelKind;
-pub use kinds::{ErspanOptions, KindOptions};
+pub use kinds::{ErspanOptions, KindOptions, PacketTypes, usual_packet_types};
 
 /// ECN bits of the type of service (RFC 3168).
 const ECN_MASK: u8 = 3;
@@ -91,6 +91,7 @@ impl TunnelConfig {
             TunnelKind::Geneve => format!("genev_sys_{}", self.dst_port),
             TunnelKind::Gre => "gre_sys".to_string(),
             TunnelKind::Ip6gre => "ip6gre_sys".to_string(),
+            TunnelKind::Gtpu => format!("gtpu_sys_{}", self.dst_port),
             TunnelKind::Erspan => "erspan_sys".to_string(),
             TunnelKind::Ip6erspan => "ip6erspan_sys".to_string(),
         }
@@ -130,16 +131,21 @@ impl TunnelConfig {
         if self.kind.usual_port().is_some_and(|port| port != self.dst_port) {
             all.insert("dst_port", self.dst_port.to_string());
         }
+        let exts = match (self.of_kind.gpe, self.gbp) {
+            (true, true) => "gbp,gpe",
+            (true, false) => "gpe",
+            (false, _) => "gbp",
+        };
         let switches = [
             ("csum", self.csum, "true"),
             ("seq", self.seq, "true"),
-            ("exts", self.gbp, "gbp"),
+            ("exts", self.gbp || self.of_kind.gpe, exts),
             ("df_default", !self.dont_fragment, "false"),
         ];
         all.extend(
             switches.into_iter().filter(|(_, is, _)| *is).map(|(name, _, value)| (name, value.to_string())),
         );
-        self.of_kind.add_to(&mut all);
+        self.of_kind.add_to(self.kind, &mut all);
         all.extend(self.egress_pkt_mark.map(|mark| ("egress_pkt_mark", mark.to_string())));
         all
     }
@@ -225,8 +231,14 @@ pub struct Way {
 
 impl TunnelConfig {
     /// The headers that the userspace datapath pushes. Those of UDP over IPv6 have a checksum, as RFC 8200 §8.1 requires.
-    /// `None`: the encapsulation cannot express what rules set.
-    pub fn header(&self, outer: &Tunnel, options: &TunnelOptions, way: &Way) -> Option<TnlHeader> {
+    /// `None`: the encapsulation cannot express what rules set, or carries no packets of this type.
+    pub fn header(
+        &self,
+        outer: &Tunnel,
+        options: &TunnelOptions,
+        packet_type: u32,
+        way: &Way,
+    ) -> Option<TnlHeader> {
         let is_v6 = outer.dst == 0;
         let source4 = if let IpAddr::V4(a) = way.source { a.into() } else { 0 };
         let source6 = if let IpAddr::V6(a) = way.source { a.octets() } else { [0; 16] };
@@ -254,8 +266,12 @@ impl TunnelConfig {
         let encap = match self.kind {
             TunnelKind::Vxlan => {
                 let policy = u32::from(outer.gbp_flags) << 16 | u32::from(outer.gbp_id);
-                let gbp = if policy != 0 { VXLAN_HAS_GBP | policy } else { 0 };
-                Encap::Vxlan { udp, flags: VXLAN_HAS_VNI | gbp, vni }
+                let extension = match (self.of_kind.gpe, policy) {
+                    (true, _) => VXLAN_HAS_GPE | u32::from(gpe_protocol(packet_type)?),
+                    (false, 0) => 0,
+                    (false, policy) => VXLAN_HAS_GBP | policy,
+                };
+                Encap::Vxlan { udp, flags: VXLAN_HAS_VNI | extension, vni }
             }
             TunnelKind::Geneve => Encap::Geneve {
                 udp,
@@ -265,17 +281,23 @@ impl TunnelConfig {
                 options: Box::new(*options),
             },
             TunnelKind::Gre | TunnelKind::Ip6gre => Encap::Gre {
-                proto: h::ETH_TYPE_TEB,
+                proto: if packet_type == 0 { h::ETH_TYPE_TEB } else { packet_type as u16 },
                 csum,
                 key: (outer.flags & tunnel_flags::KEY != 0).then_some(outer.id as u32),
                 seq: self.seq,
             },
+            TunnelKind::Gtpu => {
+                Encap::Gtpu { udp, flags: GTPU_FLAGS, msgtype: GTPU_GPDU, teid: outer.id as u32 }
+            }
             TunnelKind::Erspan | TunnelKind::Ip6erspan => {
                 let session = u16::try_from(outer.id).ok().filter(|id| id & !ERSPAN_SESSION == 0)?;
                 let erspan = Some(outer.erspan()).filter(|erspan| erspan.ver != 0)?;
                 Encap::Erspan { session, erspan }
             }
         };
+        if !encap.carries(packet_type) {
+            return None;
+        }
         Some(TnlHeader::new(OuterFields { eth_dst: way.eth_dst.0, eth_src: way.eth_src.0, ip, encap }))
     }
 }
@@ -289,6 +311,7 @@ struct Place {
     /// `None`: any.
     remote: Option<IpAddr>,
     local: Endpoint,
+    packet_types: PacketTypes,
 }
 
 impl Place {
@@ -305,6 +328,7 @@ impl Place {
                 Endpoint::Any | Endpoint::Flow => None,
             },
             local: config.local,
+            packet_types: config.of_kind.packet_types,
         }
     }
 }
@@ -340,7 +364,7 @@ impl TunnelPorts {
     }
 
     /// The tunnel port of a packet with outer headers: an exact key before any key, then an exact remote address,
-    /// then an exact local one.
+    /// then an exact local one, then one of its packet type alone.
     pub(crate) fn receiver(&self, key: &FlowKey) -> Option<(BridgeId, OfPort)> {
         if self.0.is_empty() || !key.has(shape::TUNNEL) {
             return None;
@@ -351,12 +375,15 @@ impl TunnelPorts {
         } else {
             (IpAddr::V6(Ipv6Addr::from(t.ipv6_src)), IpAddr::V6(Ipv6Addr::from(t.ipv6_dst)))
         };
+        let types = PacketTypes::receiving(if key.has(shape::ARP) { key.arp.packet_type } else { 0 });
         for id in [Some(t.id), None] {
             for remote in [Some(remote), None] {
                 for local in [Endpoint::Address(local), Endpoint::Any, Endpoint::Flow] {
-                    let place = Place { dp_port: key.in_port(), key: id, remote, local };
-                    if let Some(found) = self.0.get(&place) {
-                        return Some(*found);
+                    for packet_types in types {
+                        let place = Place { dp_port: key.in_port(), key: id, remote, local, packet_types };
+                        if let Some(found) = self.0.get(&place) {
+                            return Some(*found);
+                        }
                     }
                 }
             }

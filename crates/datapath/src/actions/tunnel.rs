@@ -7,7 +7,7 @@
 //!   unfinished describe either the inner packet, which keeps them, or the outer one, which is cut first.
 //! - All packets of a large segment have the same key until their headers are parsed again.
 
-use super::encap::{ETHERNET, packet_type};
+use super::encap::{self, ETHERNET, ETHERTYPES, packet_type};
 use super::{Executor, Misfit, sums};
 use crate::burst::HeaderCtx;
 use crate::shared::{DpShared, Sequence};
@@ -27,6 +27,12 @@ const GENEVE_LEN: u8 = 0x3f;
 /// Version and options of a Geneve header.
 const GENEVE_VERSION: u8 = 0xc0;
 const GENEVE_OAM: u8 = 0x80;
+/// GTP-U: version, and its difference from GTP'.
+const GTPU_VERSION: u8 = 0xf0;
+/// GTP-U: a sequence number, an N-PDU number or extensions follow.
+const GTPU_OPTIONAL: u8 = 7;
+/// GTP-U: extensions follow.
+const GTPU_EXTENDED: u8 = 4;
 
 /// A tunnel port with its options.
 #[derive(Clone, Copy)]
@@ -41,6 +47,7 @@ struct Popped {
     /// Place of the options.
     options: Range<usize>,
     at: usize,
+    packet_type: u32,
 }
 
 impl Executor {
@@ -53,12 +60,13 @@ impl Executor {
         earlier: &mut Vec<Packet>,
     ) -> Result<(), Misfit> {
         headers.refresh(packet);
-        if packet_type(headers) != ETHERNET {
+        let inner = packet_type(headers);
+        if !push.header.fields().encap.carries(inner) {
             return Err(Misfit);
         }
         let hash = flow_hash::five_tuple(headers.key, 0);
         if packet.offload.is_gso() {
-            self.cut(packet, earlier)?;
+            self.cut_behind(packet, inner, earlier)?;
         }
         for part in earlier.iter_mut().chain([&mut *packet]) {
             encapsulate(part, &push.header, hash, &self.shared, self.now_us)?;
@@ -66,6 +74,24 @@ impl Executor {
         headers.key.clear();
         headers.key.base.in_port = push.out_port.0;
         *headers.dirty = true;
+        Ok(())
+    }
+
+    /// Cuts a large segment of any packet type: software cuts frames, so other packets get an Ethernet header meanwhile.
+    fn cut_behind(
+        &mut self,
+        packet: &mut Packet,
+        packet_type: u32,
+        earlier: &mut Vec<Packet>,
+    ) -> Result<(), Misfit> {
+        if packet_type == ETHERNET {
+            return self.cut(packet, earlier);
+        }
+        let mut header = [0; h::ETH_HEADER_BYTES];
+        header[h::ETH_HEADER_BYTES - 2..].copy_from_slice(&(packet_type as u16).to_be_bytes());
+        packet.prepend(&header);
+        self.cut(packet, earlier)?;
+        earlier.iter_mut().chain([packet]).for_each(|part| part.strip(h::ETH_HEADER_BYTES));
         Ok(())
     }
 
@@ -136,6 +162,9 @@ impl Executor {
         }
         key.base.in_port = port.0;
         *headers.dirty = true;
+        if popped.packet_type != ETHERNET {
+            encap::becomes(headers, popped.packet_type);
+        }
         Ok(())
     }
 
@@ -176,12 +205,17 @@ fn encapsulate(
         put(l3 + 10, checksum::update16(of_zero, 0, total));
     }
     match &header.fields().encap {
-        Encap::Vxlan { udp, .. } | Encap::Geneve { udp, .. } => {
+        Encap::Vxlan { udp, .. } | Encap::Geneve { udp, .. } | Encap::Gtpu { udp, .. } => {
+            let is_gtpu = matches!(header.fields().encap, Encap::Gtpu { .. });
+            if is_gtpu {
+                let payload = end - l4 - h::UDP_HEADER_BYTES - UDP_ENCAP_BYTES;
+                put(l4 + h::UDP_HEADER_BYTES + 2, payload as u16);
+            }
             if udp.src == 0 {
                 put(l4, shared.egress_ports().of_hash(hash));
             }
             put(l4 + 4, (end - l4) as u16);
-            if udp.csum == UDP_CSUM_COMPUTED {
+            if udp.csum == UDP_CSUM_COMPUTED || is_gtpu {
                 put(l4 + 6, 0);
                 let sum = checksum::sum(&frame[l4..], pseudo(frame, header.is_v6(), end - l4));
                 let sum = match !checksum::fold(sum) {
@@ -276,21 +310,22 @@ fn popped(frame: &[u8], key: &FlowKey, l3: usize, l4: usize, port: &TunnelPort) 
     let mut options = 0..0;
     let proto = match port.kind {
         TunnelKind::Gre | TunnelKind::Ip6gre | TunnelKind::Erspan | TunnelKind::Ip6erspan => th::IPPROTO_GRE,
-        TunnelKind::Vxlan | TunnelKind::Geneve => h::IPPROTO_UDP,
+        TunnelKind::Vxlan | TunnelKind::Geneve | TunnelKind::Gtpu => h::IPPROTO_UDP,
     };
     if b.nw_proto != proto {
         return Err(Misfit);
     }
-    let at = match port.kind {
+    let (at, packet_type) = match port.kind {
         TunnelKind::Gre | TunnelKind::Ip6gre => {
             let (proto, at) = gre(frame, l4, &mut tunnel)?;
-            if proto != h::ETH_TYPE_TEB {
-                return Err(Misfit);
+            match proto {
+                h::ETH_TYPE_TEB => (at, ETHERNET),
+                proto if proto < h::ETH_TYPE_MIN || is_erspan(proto) => return Err(Misfit),
+                proto => (at, ETHERTYPES | u32::from(proto)),
             }
-            at
         }
-        TunnelKind::Erspan | TunnelKind::Ip6erspan => erspan(frame, l4, &mut tunnel)?,
-        TunnelKind::Vxlan | TunnelKind::Geneve => {
+        TunnelKind::Erspan | TunnelKind::Ip6erspan => (erspan(frame, l4, &mut tunnel)?, ETHERNET),
+        TunnelKind::Vxlan | TunnelKind::Geneve | TunnelKind::Gtpu => {
             (tunnel.tp_src, tunnel.tp_dst) = (b.tp_src, b.tp_dst);
             if h::be16(frame, l4 + 6).ok_or(Misfit)? != 0 {
                 tunnel.flags |= tunnel_flags::CSUM;
@@ -298,7 +333,8 @@ fn popped(frame: &[u8], key: &FlowKey, l3: usize, l4: usize, port: &TunnelPort) 
             let header = h::array(frame, l4 + h::UDP_HEADER_BYTES).ok_or(Misfit)?;
             let at = l4 + h::UDP_HEADER_BYTES + UDP_ENCAP_BYTES;
             match port.kind {
-                TunnelKind::Vxlan => vxlan(header, port, &mut tunnel).map(|()| at)?,
+                TunnelKind::Vxlan => (at, vxlan(header, port, &mut tunnel)?),
+                TunnelKind::Gtpu => gtpu(frame, header, at, &mut tunnel)?,
                 TunnelKind::Geneve
                 | TunnelKind::Gre
                 | TunnelKind::Ip6gre
@@ -306,20 +342,31 @@ fn popped(frame: &[u8], key: &FlowKey, l3: usize, l4: usize, port: &TunnelPort) 
                 | TunnelKind::Ip6erspan => {
                     let bytes = geneve(header, &mut tunnel)?;
                     options = at..at + bytes;
-                    at + bytes
+                    (at + bytes, ETHERNET)
                 }
             }
         }
     };
-    if frame.len() < at + h::ETH_HEADER_BYTES {
+    let least = if packet_type == ETHERNET { h::ETH_HEADER_BYTES } else { 1 };
+    if frame.len() < at + least {
         return Err(Misfit);
     }
-    Ok(Popped { tunnel, options, at })
+    Ok(Popped { tunnel, options, at, packet_type })
 }
 
-fn vxlan(header: [u8; UDP_ENCAP_BYTES], port: &TunnelPort, tunnel: &mut Tunnel) -> Result<(), Misfit> {
+/// Returns the packet type of the payload. As in OVS, a header with a next protocol is one of any VXLAN port.
+fn vxlan(header: [u8; UDP_ENCAP_BYTES], port: &TunnelPort, tunnel: &mut Tunnel) -> Result<u32, Misfit> {
     let [a, b, c, d, e, f, g, reserved] = header;
     let flags = u32::from_be_bytes([a, b, c, d]);
+    if flags & th::VXLAN_HAS_GPE != 0 {
+        // Neither another version nor a message of the tunnel's control.
+        if flags & !0xff != th::VXLAN_HAS_VNI | th::VXLAN_HAS_GPE || reserved != 0 {
+            return Err(Misfit);
+        }
+        tunnel.id = u32::from_be_bytes([0, e, f, g]).into();
+        tunnel.flags |= tunnel_flags::KEY;
+        return th::gpe_packet_type(d).ok_or(Misfit);
+    }
     let allowed = match port.gbp {
         true => th::VXLAN_HAS_VNI | th::VXLAN_HAS_GBP | GBP_FLAGS | GBP_ID,
         false => th::VXLAN_HAS_VNI,
@@ -333,7 +380,47 @@ fn vxlan(header: [u8; UDP_ENCAP_BYTES], port: &TunnelPort, tunnel: &mut Tunnel) 
     }
     tunnel.id = u32::from_be_bytes([0, e, f, g]).into();
     tunnel.flags |= tunnel_flags::KEY;
-    Ok(())
+    Ok(ETHERNET)
+}
+
+/// Returns offset and type of the packet inside: of a message without one, the whole frame. `at` is behind the mandatory
+/// part of the header.
+fn gtpu(
+    frame: &[u8],
+    header: [u8; UDP_ENCAP_BYTES],
+    at: usize,
+    tunnel: &mut Tunnel,
+) -> Result<(usize, u32), Misfit> {
+    let [flags, msgtype, length @ .., a, b, c, d] = header;
+    let end = at + usize::from(u16::from_be_bytes(length));
+    if flags & GTPU_VERSION != th::GTPU_FLAGS || end > frame.len() {
+        return Err(Misfit);
+    }
+    (tunnel.gtpu_flags, tunnel.gtpu_msgtype) = (flags, msgtype);
+    if msgtype != th::GTPU_GPDU {
+        return Ok((0, ETHERNET));
+    }
+    tunnel.id = u32::from_be_bytes([a, b, c, d]).into();
+    tunnel.flags |= tunnel_flags::KEY;
+    let mut at = at;
+    if flags & GTPU_OPTIONAL != 0 {
+        let mut next = *frame.get(at + 3).ok_or(Misfit)?;
+        at += 4;
+        // Each extension has its length in words first, and the type of the next one last.
+        while flags & GTPU_EXTENDED != 0 && next != 0 {
+            let bytes = usize::from(*frame.get(at).ok_or(Misfit)?) * 4;
+            at += bytes;
+            if bytes == 0 || at > end {
+                return Err(Misfit);
+            }
+            next = frame[at - 1];
+        }
+    }
+    match frame.get(at).filter(|_| at < end).map(|first| first >> 4) {
+        Some(4) => Ok((at, ETHERTYPES | u32::from(h::ETH_TYPE_IP))),
+        Some(6) => Ok((at, ETHERTYPES | u32::from(h::ETH_TYPE_IPV6))),
+        Some(_) | None => Err(Misfit),
+    }
 }
 
 /// Returns the bytes of its options.

@@ -13,7 +13,7 @@ const INNER: &str = "50540000000750540000000508004504005c000000004011668b0a00000
 
 /// Actions and the headers that they push, as recorded from Open vSwitch 3.1. The source port of UDP is that which it chose;
 /// the timestamp of ERSPAN, 0x2710, is that of these tests.
-pub(super) const PUSHES: [(&str, &str); 13] = [
+pub(super) const PUSHES: [(&str, &str); 15] = [
     (
         "tnl_push(tnl_port(4789),header(size=50,type=4,eth(dst=f8:bc:12:44:34:b6,src=aa:55:aa:55:00:00,dl_type=0x0800),ipv4(src=1.1.2.88,dst=1.1.2.92,proto=17,tos=0,ttl=64,frag=0x4000),udp(src=44249,dst=4789,csum=0x0),vxlan(flags=0x8000000,vni=0x7b)),out_port(3)),2",
         "f8bc124434b6aa55aa55000008004500008e00004000401133aa010102580101025cacd912b5007a00000800000000007b00",
@@ -66,6 +66,35 @@ pub(super) const PUSHES: [(&str, &str); 13] = [
         "tnl_push(tnl_port(6),header(size=74,type=108,eth(dst=f8:bc:12:44:34:b7,src=aa:55:aa:55:00:00,dl_type=0x86dd),ipv6(src=2001:cafe::88,dst=2001:cafe::92,label=0,proto=47,tclass=0x0,hlimit=64),erspan(ver=2,sid=0x6,dir=0,hwid=0x3f)),out_port(3)),2",
         "f8bc124434b7aa55aa55000086dd60000000007e2f402001cafe0000000000000000000000882001cafe000000000000000000000092100022eb000000012000000600002710000003f0",
     ),
+    (
+        "tnl_push(tnl_port(4790),header(size=50,type=4,eth(dst=f8:bc:12:44:34:b6,src=aa:55:aa:55:00:00,dl_type=0x0800),ipv4(src=1.1.2.88,dst=1.1.2.92,proto=17,tos=0,ttl=64,frag=0x4000),udp(src=44249,dst=4790,csum=0x0),vxlan(flags=0xc000003,vni=0x5)),out_port(3)),2",
+        "f8bc124434b6aa55aa55000008004500008e00004000401133aa010102580101025cacd912b6007a00000c00000300000500",
+    ),
+    (
+        "push_nsh(flags=0,ttl=63,mdtype=1,np=3,spi=0x0,si=255,c1=0x0,c2=0x0,c3=0x0,c4=0x0),tnl_push(tnl_port(4790),header(size=50,type=4,eth(dst=f8:bc:12:44:34:b6,src=aa:55:aa:55:00:00,dl_type=0x0800),ipv4(src=1.1.2.88,dst=1.1.2.92,proto=17,tos=0,ttl=64,frag=0x4000),udp(src=44249,dst=4790,csum=0x0),vxlan(flags=0xc000004,vni=0x5)),out_port(3)),2",
+        "f8bc124434b6aa55aa5500000800450000a60000400040113392010102580101025cacd912b6009200000c000004000005000fc60103000000ff00000000000000000000000000000000",
+    ),
+];
+
+/// The same for a packet without its Ethernet header. The UDP checksum of OVS's GTP-U leaves the length of the message out,
+/// so that receivers drop it; these are right.
+const BARE_PUSHES: [(&str, &str); 4] = [
+    (
+        "pop_eth,tnl_push(tnl_port(2152),header(size=50,type=110,eth(dst=f8:bc:12:44:34:b6,src=aa:55:aa:55:00:00,dl_type=0x0800),ipv4(src=1.1.2.88,dst=1.1.2.92,proto=17,tos=0,ttl=64,frag=0x4000),udp(src=44249,dst=2152,csum=0x0),gtpu(flags=0x30,msgtype=255,teid=0x123456)),out_port(3)),2",
+        "f8bc124434b6aa55aa55000008004500008000004000401133b8010102580101025cacd90868006cf1b730ff005c00123456",
+    ),
+    (
+        "pop_eth,tnl_push(tnl_port(2152),header(size=70,type=110,eth(dst=f8:bc:12:44:34:b7,src=aa:55:aa:55:00:00,dl_type=0x86dd),ipv6(src=2001:cafe::88,dst=2001:cafe::92,label=0,proto=17,tclass=0x0,hlimit=64),udp(src=44249,dst=2152,csum=0xffff),gtpu(flags=0x30,msgtype=255,teid=0x7)),out_port(3)),2",
+        "f8bc124434b7aa55aa55000086dd60000000006c11402001cafe0000000000000000000000882001cafe000000000000000000000092acd90868006c55b530ff005c00000007",
+    ),
+    (
+        "pop_eth,tnl_push(tnl_port(4),header(size=42,type=3,eth(dst=f8:bc:12:44:34:b6,src=aa:55:aa:55:00:00,dl_type=0x0800),ipv4(src=1.1.2.88,dst=1.1.2.93,proto=47,tos=0,ttl=64,frag=0x4000),gre((flags=0x2000,proto=0x800),key=0x2)),out_port(3)),2",
+        "f8bc124434b6aa55aa55000008004500007800004000402f33a1010102580101025d2000080000000002",
+    ),
+    (
+        "pop_eth,tnl_push(tnl_port(4790),header(size=50,type=4,eth(dst=f8:bc:12:44:34:b6,src=aa:55:aa:55:00:00,dl_type=0x0800),ipv4(src=1.1.2.88,dst=1.1.2.93,proto=17,tos=0,ttl=64,frag=0x4000),udp(src=44249,dst=4790,csum=0x0),vxlan(flags=0xc000001,vni=0x6)),out_port(3)),2",
+        "f8bc124434b6aa55aa55000008004500008000004000401133b7010102580101025dacd912b6006c00000c00000100000600",
+    ),
 ];
 
 fn bytes(hex: &str) -> Vec<u8> {
@@ -90,14 +119,16 @@ fn pushed_headers_equal_those_of_ovs() {
     both(|rig| {
         let inner = bytes(INNER);
         let ufid = rig.flow(1, &inner, least_mask(), Vec::new());
-        for (actions, frame) in PUSHES {
+        let with = |all: &[(&'static str, &'static str)], inner: &[u8]| -> Vec<_> {
+            all.iter().map(|(actions, header)| (*actions, [&bytes(header), inner].concat())).collect()
+        };
+        for (actions, frame) in [with(&PUSHES, &inner), with(&BARE_PUSHES, &inner[14..])].concat() {
             let actions = parsed(&format!("{actions},3"));
             let mode = PutMode::Modify;
             let put =
                 FlowPut { ufid, key: key_of(1, &inner), mask: least_mask(), actions: actions.into(), mode };
             rig.apply(DpifOp::FlowPut(Box::new(put)));
             rig.receive(1, std::slice::from_ref(&inner));
-            let frame = [bytes(frame), inner.clone()].concat();
             let mut sent = rig.sent();
             sent.sort();
             assert_eq!(sent, [(2, frame.clone()), (3, frame)]);
@@ -228,6 +259,11 @@ pub(super) fn pops() -> Vec<(&'static str, Vec<u8>, u32, Option<Tunnel>)> {
             spans(1, of_first),
         ),
         ("gre on the port of erspan", of_gre(0x2000, &[456]), 14, tunnel(456, key)),
+        ("gpe with a frame", of_udp(4789, 0, &vxlan(0x0c00_0003, 0)), 10, udp_of(4789, tunnel(0x7b, key))),
+        ("gpe with MPLS", of_udp(4789, 0, &vxlan(0x0c00_0005, 0)), 10, None),
+        ("gpe of control", of_udp(4789, 0, &vxlan(0x0d00_0003, 0)), 10, None),
+        ("gpe of another version", of_udp(4789, 0, &vxlan(0x1c00_0003, 0)), 10, None),
+        ("gpe without a VNI", of_udp(4789, 0, &vxlan(0x0400_0003, 0)), 10, None),
         ("an unknown tunnel", of_udp(4789, 0, &vxlan(1 << 27, 0)), 99, None),
     ]
 }
@@ -251,6 +287,91 @@ fn outer_headers_are_popped() {
             inner.set_shape();
             assert_eq!(upcall.key, inner, "{name}: a key of the inner packet alone");
             assert_eq!(upcall.key.options.is_empty(), name != "an option");
+        });
+    }
+}
+
+/// Outer headers before packets without Ethernet: the packet type, offset of the packet, key, GTP-U's flags and type.
+#[test]
+fn bare_packets_are_popped_with_their_type() {
+    let ip = &bytes(INNER)[14..];
+    let ip6 = [&[0x60, 0, 0, 0, 0, 0, 59, 64][..], &[1; 32]].concat();
+    let of_udp = |dst: u16, header: &[u8], inner: &[u8]| {
+        let mut l4 = [5000, dst, (8 + header.len() + inner.len()) as u16, 0].map(u16::to_be_bytes).concat();
+        l4.extend([header, inner].concat());
+        frames::ipv4(17, frames::SRC, frames::DST, 0x4000, &l4)
+    };
+    let gtpu = |flags: u8, kind: u8, more: &[u8], inner: &[u8]| {
+        let [a, b] = ((more.len() + inner.len()) as u16).to_be_bytes();
+        of_udp(2152, &[&[flags, kind, a, b, 0, 0x12, 0x34, 0x56][..], more].concat(), inner)
+    };
+    let gpe = |protocol: u8, inner: &[u8]| of_udp(4789, &[0x0c, 0, 0, protocol, 0, 0, 5, 0], inner);
+    let gre = |protocol: u16, inner: &[u8]| {
+        let [a, b] = protocol.to_be_bytes();
+        frames::ipv4(47, frames::SRC, frames::DST, 0, &[&[0x20, 0, a, b, 0, 0, 0, 9][..], inner].concat())
+    };
+    let too_long = {
+        let mut frame = gtpu(0x30, 255, &[], ip);
+        frame[45] += 1;
+        frame
+    };
+    let (v4, v6) = (Some(0x1_0800), Some(0x1_86dd));
+    for (name, frame, port, packet_type, at, id, of_gtpu) in [
+        ("gtpu", gtpu(0x30, 255, &[], ip), 16, v4, 50, 0x12_3456, (0x30, 255)),
+        ("gtpu with IPv6", gtpu(0x30, 255, &[], &ip6), 16, v6, 50, 0x12_3456, (0x30, 255)),
+        ("gtpu with a number", gtpu(0x32, 255, &[0, 1, 0, 0], ip), 16, v4, 54, 0x12_3456, (0x32, 255)),
+        ("gtpu with an N-PDU", gtpu(0x31, 255, &[0, 0, 7, 0], ip), 16, v4, 54, 0x12_3456, (0x31, 255)),
+        (
+            "gtpu with extensions",
+            gtpu(0x34, 255, &[0, 0, 0, 0x85, 1, 0, 0, 0xc0, 2, 0, 0, 0, 0, 0, 0, 0], ip),
+            16,
+            v4,
+            66,
+            0x12_3456,
+            (0x34, 255),
+        ),
+        ("an endless extension", gtpu(0x34, 255, &[0, 0, 0, 0x85, 0, 0, 0, 0], ip), 16, None, 0, 0, (0, 0)),
+        ("an extension that is cut", gtpu(0x34, 255, &[0, 0, 0, 0x85, 99, 0], &[]), 16, None, 0, 0, (0, 0)),
+        // Messages without a packet stay whole, and have no key.
+        ("an echo", gtpu(0x32, 1, &[0, 1, 0, 0], &[]), 16, Some(0), 0, 0, (0x32, 1)),
+        ("an end marker", gtpu(0x30, 254, &[], &[]), 16, Some(0), 0, 0, (0x30, 254)),
+        ("GTP'", gtpu(0x20, 255, &[], ip), 16, None, 0, 0, (0, 0)),
+        ("gtpu of another version", gtpu(0x50, 255, &[], ip), 16, None, 0, 0, (0, 0)),
+        ("gtpu without a packet", gtpu(0x30, 255, &[], &[]), 16, None, 0, 0, (0, 0)),
+        ("gtpu with another packet", gtpu(0x30, 255, &[], &[0x50; 20]), 16, None, 0, 0, (0, 0)),
+        ("gtpu with a wrong length", too_long, 16, None, 0, 0, (0, 0)),
+        ("gre", gre(0x0800, ip), 12, v4, 42, 9, (0, 0)),
+        ("gre with IPv6", gre(0x86dd, &ip6), 12, v6, 42, 9, (0, 0)),
+        (
+            "gre with MPLS",
+            gre(0x8847, &[&[0, 0, 0x51, 0x40], ip].concat()),
+            12,
+            Some(0x1_8847),
+            42,
+            9,
+            (0, 0),
+        ),
+        ("gre with a length", gre(0x05ff, ip), 12, None, 0, 0, (0, 0)),
+        ("gre without a packet", gre(0x0800, &[]), 12, None, 0, 0, (0, 0)),
+        ("gpe", gpe(1, ip), 10, v4, 50, 5, (0, 0)),
+        ("gpe with IPv6", gpe(2, &ip6), 10, v6, 50, 5, (0, 0)),
+    ] {
+        both(|rig| {
+            rig.flow(1, &frame, least_mask(), parsed(&format!("tnl_pop({port})")));
+            rig.receive(1, std::slice::from_ref(&frame));
+            assert_eq!(rig.drops(DropReason::TunnelPop), u64::from(packet_type.is_none()), "{name}");
+            let Some(packet_type) = packet_type else { return assert!(rig.io.upcalls.is_empty(), "{name}") };
+            let upcall = rig.io.upcalls.pop().expect(name);
+            assert_eq!(upcall.packet.data(), &frame[at..], "{name}");
+            let (key, t) = (upcall.key, upcall.key.tunnel);
+            assert_eq!((key.arp.packet_type, key.in_port(), t.id), (packet_type, DpPort(port), id), "{name}");
+            assert_eq!((t.gtpu_flags, t.gtpu_msgtype), of_gtpu, "{name}");
+            assert_eq!(t.flags & tunnel_flags::KEY != 0, id != 0, "{name}");
+            assert_eq!(
+                key.base.nw_ttl,
+                frame[if at == 0 { 22 } else { at + if packet_type == 0x1_86dd { 7 } else { 8 } }],
+                "{name}"
+            );
         });
     }
 }
@@ -322,6 +443,45 @@ fn large_segments_are_cut_before_outer_headers() {
         }
         assert_eq!(rig.sent().len(), 5);
     });
+}
+
+/// A large segment that lost its Ethernet header is cut, too.
+#[test]
+fn large_segments_without_ethernet_are_cut() {
+    const BARE: &str = "pop_eth,tnl_push(tnl_port(16),header(size=50,type=110,eth(dst=02:00:00:00:00:03,src=02:00:00:00:00:04,dl_type=0x0800),ipv4(src=1.1.2.88,dst=1.1.2.92,proto=17,tos=0,ttl=64,frag=0x4000),udp(src=0,dst=2152,csum=0x0),gtpu(flags=0x30,msgtype=255,teid=0x7)),out_port(3)),2";
+    both(|rig| {
+        let mut cut = PacketBatch::new();
+        packet::segment(&large(), &mut PacketPool::new(), &mut cut).expect("a large segment");
+        rig.flow(1, large().data(), least_mask(), parsed(BARE));
+        rig.receive_packets(1, vec![large()]);
+        let sent = rig.sent();
+        assert!(sent.iter().map(|(_, f)| &f[50..]).eq(cut.packets().iter().map(|p| &p.data()[14..])));
+        let outer: Vec<_> = sent.into_iter().map(|(_, frame)| frame).collect();
+        rig.flow(4, &outer[0], least_mask(), parsed("tnl_pop(16)"));
+        rig.receive(4, &outer[..1]);
+        let upcall = rig.io.upcalls.pop().expect("an inner packet");
+        rig.execute(
+            upcall.packet,
+            upcall.key,
+            parsed("push_eth(src=02:00:00:00:00:01,dst=02:00:00:00:00:02),1"),
+            upcall.ticket,
+        );
+        assert_eq!(rig.sent()[0].1[14..], cut.packets()[0].data()[14..]);
+    });
+}
+
+/// A header carries packets of its own type alone.
+#[test]
+fn headers_refuse_packets_of_other_types() {
+    let (frames, bare) =
+        (PUSHES[0].0, BARE_PUSHES.map(|(actions, _)| actions.trim_start_matches("pop_eth,")));
+    for actions in bare.into_iter().map(String::from).chain([format!("pop_eth,{frames}")]) {
+        both(|rig| {
+            let inner = bytes(INNER);
+            rig.execute(Packet::from_slice(&inner), key_of(1, &inner), parsed(&actions), None);
+            assert_eq!((rig.sent().len(), rig.drops(DropReason::TunnelPush)), (0, 1), "{actions}");
+        });
+    }
 }
 
 /// Offload metadata of a large segment that a device encapsulated describe the inner packet: they stay. Those of a

@@ -4,7 +4,8 @@
 //! sequence number. Until then these are 0: the checksum of IPv4 covers a length of 0.
 //!
 //! Encapsulations: VXLAN (RFC 7348; flags of the group policy and of its generic protocol extension too), Geneve
-//! (RFC 8926), GRE (RFC 2784 and 2890), ERSPAN versions 1 and 2 in GRE (draft-foschiano-erspan, types II and III).
+//! (RFC 8926), GRE (RFC 2784 and 2890), ERSPAN versions 1 and 2 in GRE (draft-foschiano-erspan, types II and III), GTP-U
+//! (3GPP TS 29.281).
 
 use flow::{Erspan, TunnelOptions};
 use packet::{checksum, headers as h};
@@ -27,6 +28,18 @@ pub const GRE_HAS_KEY: u16 = 0x2000;
 pub const GRE_HAS_SEQ: u16 = 0x1000;
 /// IP protocol of GRE.
 pub const IPPROTO_GRE: u8 = 47;
+/// VXLAN-GPE: IPv4.
+pub const VXLAN_GPE_IPV4: u8 = 1;
+/// VXLAN-GPE: IPv6.
+pub const VXLAN_GPE_IPV6: u8 = 2;
+/// VXLAN-GPE: network service headers.
+pub const VXLAN_GPE_NSH: u8 = 4;
+/// GTP-U: version 1, not GTP'.
+pub const GTPU_FLAGS: u8 = 0x30;
+/// GTP-U: messages with a packet of a user.
+pub const GTPU_GPDU: u8 = 255;
+/// Namespace of packet types that are EtherTypes.
+const ETHERTYPES: u32 = 1 << 16;
 /// EtherType of ERSPAN version 1 in GRE.
 pub const ETH_TYPE_ERSPAN1: u16 = 0x88be;
 /// EtherType of ERSPAN version 2 in GRE.
@@ -141,6 +154,17 @@ pub enum Encap {
         /// Version, and its fields.
         erspan: Erspan,
     },
+    /// GTP-U. As in OVS, each packet gets a UDP checksum.
+    Gtpu {
+        /// Its UDP header.
+        udp: OuterUdp,
+        /// Version and further flags.
+        flags: u8,
+        /// Type of the message.
+        msgtype: u8,
+        /// Tunnel.
+        teid: u32,
+    },
 }
 
 /// An outer UDP header.
@@ -165,7 +189,7 @@ impl Encap {
     /// IP protocol.
     pub fn ip_proto(&self) -> u8 {
         match self {
-            Encap::Vxlan { .. } | Encap::Geneve { .. } => h::IPPROTO_UDP,
+            Encap::Vxlan { .. } | Encap::Geneve { .. } | Encap::Gtpu { .. } => h::IPPROTO_UDP,
             Encap::Gre { .. } | Encap::Erspan { .. } => IPPROTO_GRE,
         }
     }
@@ -173,7 +197,7 @@ impl Encap {
     /// Its UDP header.
     pub fn udp(&self) -> Option<&OuterUdp> {
         match self {
-            Encap::Vxlan { udp, .. } | Encap::Geneve { udp, .. } => Some(udp),
+            Encap::Vxlan { udp, .. } | Encap::Geneve { udp, .. } | Encap::Gtpu { udp, .. } => Some(udp),
             Encap::Gre { .. } | Encap::Erspan { .. } => None,
         }
     }
@@ -206,6 +230,10 @@ impl Encap {
                 out.extend(seq.then_some([0; 4]).into_iter().flatten());
             }
             Encap::Erspan { session, erspan } => write_erspan(out, *session, erspan),
+            Encap::Gtpu { flags, msgtype, teid, .. } => {
+                out.extend([*flags, *msgtype, 0, 0]);
+                out.extend(teid.to_be_bytes());
+            }
         }
     }
 
@@ -217,9 +245,47 @@ impl Encap {
                 all.iter().filter(|(is, _)| *is).fold(0, |flags, (_, bit)| flags | bit)
             }
             Encap::Erspan { .. } => GRE_HAS_SEQ,
-            Encap::Vxlan { .. } | Encap::Geneve { .. } => 0,
+            Encap::Vxlan { .. } | Encap::Geneve { .. } | Encap::Gtpu { .. } => 0,
         }
     }
+
+    /// Whether packets of this type, 0 for Ethernet frames, may be inside.
+    #[inline]
+    pub fn carries(&self, packet_type: u32) -> bool {
+        match self {
+            Encap::Vxlan { flags, .. } if flags & VXLAN_HAS_GPE != 0 => {
+                gpe_protocol(packet_type) == Some(*flags as u8)
+            }
+            Encap::Vxlan { .. } | Encap::Geneve { .. } | Encap::Erspan { .. } => packet_type == 0,
+            Encap::Gre { proto: h::ETH_TYPE_TEB, .. } => packet_type == 0,
+            Encap::Gre { proto, .. } => packet_type == ETHERTYPES | u32::from(*proto),
+            Encap::Gtpu { .. } => is_ip(packet_type),
+        }
+    }
+}
+
+/// Whether packets of this type are IP packets without an Ethernet header.
+pub fn is_ip(packet_type: u32) -> bool {
+    packet_type == ETHERTYPES | u32::from(h::ETH_TYPE_IP)
+        || packet_type == ETHERTYPES | u32::from(h::ETH_TYPE_IPV6)
+}
+
+/// Next protocols of VXLAN-GPE, with their packet types.
+const GPE_PROTOCOLS: [(u8, u32); 4] = [
+    (VXLAN_GPE_ETHERNET, 0),
+    (VXLAN_GPE_IPV4, ETHERTYPES | h::ETH_TYPE_IP as u32),
+    (VXLAN_GPE_IPV6, ETHERTYPES | h::ETH_TYPE_IPV6 as u32),
+    (VXLAN_GPE_NSH, ETHERTYPES | h::ETH_TYPE_NSH as u32),
+];
+
+/// The next protocol of packets of a type in VXLAN-GPE.
+pub fn gpe_protocol(packet_type: u32) -> Option<u8> {
+    GPE_PROTOCOLS.iter().find(|(_, known)| *known == packet_type).map(|(protocol, _)| *protocol)
+}
+
+/// The packet type behind a VXLAN-GPE header with this next protocol.
+pub fn gpe_packet_type(protocol: u8) -> Option<u32> {
+    GPE_PROTOCOLS.iter().find(|(known, _)| *known == protocol).map(|(_, packet_type)| *packet_type)
 }
 
 /// Fields that are 0: VLAN, class of service, truncation, security group, frame type, granularity (100 µs).
@@ -305,6 +371,7 @@ impl TnlHeader {
             (Encap::Erspan { .. }, false) => 107,
             (Encap::Erspan { .. }, true) => 108,
             (Encap::Gre { .. }, true) => 109,
+            (Encap::Gtpu { .. }, _) => 110,
         }
     }
 }

@@ -131,6 +131,9 @@ fn format_encap(encap: &Encap) -> String {
             let seq = if *seq { ",seq=0x0" } else { "" };
             format!("gre((flags=0x{:x},proto=0x{proto:x}){csum}{key}{seq})", encap.gre_flags())
         }
+        Encap::Gtpu { flags, msgtype, teid, .. } => {
+            format!("gtpu(flags=0x{flags:x},msgtype={msgtype},teid=0x{teid:x})")
+        }
         Encap::Erspan { session, erspan: Erspan { ver, idx, dir, hwid } } => match ver {
             1 => format!("erspan(ver=1,sid=0x{session:x},idx=0x{idx:x})"),
             _ => format!("erspan(ver={ver},sid=0x{session:x},dir={dir},hwid=0x{hwid:x})"),
@@ -159,7 +162,7 @@ fn parse_header(item: &Item<'_>) -> Result<TnlHeader, TextError> {
             "ipv4" => ip = Some(parse_ipv4(part, &mut proto)?),
             "ipv6" => ip = Some(parse_ipv6(part, &mut proto)?),
             "udp" => udp = Some(parse_udp(part)?),
-            "vxlan" | "geneve" | "gre" | "erspan" => encap = Some(parse_encap(part, udp)?),
+            "vxlan" | "geneve" | "gre" | "erspan" | "gtpu" => encap = Some(parse_encap(part, udp)?),
             _ => return Err(part.unknown("header")),
         }
     }
@@ -248,6 +251,9 @@ fn parse_encap(item: &Item<'_>, udp: Option<OuterUdp>) -> Result<Encap, TextErro
         _ => {}
     }
     let Some(udp) = udp else { return Err(TextError(format!("{}: udp(…) expected before it", item.name))) };
+    if item.name == "gtpu" {
+        return parse_gtpu(item, udp);
+    }
     let (mut flags, mut vni, mut oam, mut critical) = (0, 0, false, false);
     let mut all = Box::default();
     let is_vxlan = item.name == "vxlan";
@@ -312,4 +318,17 @@ fn parse_erspan(item: &Item<'_>) -> Result<Encap, TextError> {
         1 | 2 => Ok(Encap::Erspan { session, erspan }),
         _ => Err(TextError("erspan: ver=1 or ver=2 expected first".into())),
     }
+}
+
+fn parse_gtpu(item: &Item<'_>, udp: OuterUdp) -> Result<Encap, TextError> {
+    let (mut flags, mut msgtype, mut teid) = (0, 0, 0);
+    for field in item.args()? {
+        match field.name {
+            "flags" => flags = u8_of(field)?,
+            "msgtype" => msgtype = u8_of(field)?,
+            "teid" => teid = number(field.value()?, u32::MAX.into())? as u32,
+            _ => return Err(field.unknown(item.name)),
+        }
+    }
+    Ok(Encap::Gtpu { udp, flags, msgtype, teid })
 }

@@ -1,5 +1,6 @@
 //! [`KindOptions`]: options of a tunnel that only some kinds have.
 
+use dpif::TunnelKind;
 use flow::{Erspan, Flow};
 use std::collections::BTreeMap;
 
@@ -8,6 +9,41 @@ use std::collections::BTreeMap;
 pub struct KindOptions {
     /// ERSPAN header.
     pub erspan: ErspanOptions,
+    /// Packets inside, and their form.
+    pub packet_types: PacketTypes,
+    /// VXLAN headers name the protocol of the payload (`exts=gpe`).
+    pub gpe: bool,
+}
+
+/// Packets that a tunnel sends and receives, and their form on its bridge (`options:packet_type`).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub enum PacketTypes {
+    /// Frames (`legacy_l2`).
+    #[default]
+    Frames,
+    /// Packets without an Ethernet header (`legacy_l3`): the bridge sees them as frames with zero addresses.
+    Bare,
+    /// Both, by their packet types (`ptap`).
+    Any,
+}
+
+impl PacketTypes {
+    /// All.
+    pub const ALL: [PacketTypes; 3] = [PacketTypes::Frames, PacketTypes::Bare, PacketTypes::Any];
+
+    /// Its name in the database.
+    pub fn name(self) -> &'static str {
+        match self {
+            PacketTypes::Frames => "legacy_l2",
+            PacketTypes::Bare => "legacy_l3",
+            PacketTypes::Any => "ptap",
+        }
+    }
+
+    /// Those of a tunnel that receives packets of a type, the preferred first.
+    pub(super) fn receiving(packet_type: u32) -> [PacketTypes; 2] {
+        [if packet_type == 0 { PacketTypes::Frames } else { PacketTypes::Bare }, PacketTypes::Any]
+    }
 }
 
 /// Fields of sent ERSPAN headers; `None`: set by rules (`flow`).
@@ -64,7 +100,23 @@ impl ErspanOptions {
 
 impl KindOptions {
     /// Adds those that differ from the defaults, as in the database.
-    pub(super) fn add_to(&self, all: &mut BTreeMap<&'static str, String>) {
+    pub(super) fn add_to(&self, kind: TunnelKind, all: &mut BTreeMap<&'static str, String>) {
         self.erspan.add_to(all);
+        if self.packet_types != usual_packet_types(kind) {
+            all.insert("packet_type", self.packet_types.name().to_string());
+        }
+    }
+}
+
+/// The packets of a tunnel whose row has no `packet_type`.
+pub fn usual_packet_types(kind: TunnelKind) -> PacketTypes {
+    match kind {
+        TunnelKind::Gtpu => PacketTypes::Bare,
+        TunnelKind::Vxlan
+        | TunnelKind::Geneve
+        | TunnelKind::Gre
+        | TunnelKind::Ip6gre
+        | TunnelKind::Erspan
+        | TunnelKind::Ip6erspan => PacketTypes::Frames,
     }
 }

@@ -2,7 +2,9 @@
 
 use std::net::IpAddr;
 
-use ofproto::tunnel::{Endpoint, ErspanOptions, TunnelConfig, TunnelKey, TunnelKind};
+use ofproto::tunnel::{
+    Endpoint, ErspanOptions, PacketTypes, TunnelConfig, TunnelKey, TunnelKind, usual_packet_types,
+};
 
 use super::StringMap;
 
@@ -31,6 +33,7 @@ pub(super) fn parse(
         egress_pkt_mark: None,
         of_kind: Default::default(),
     };
+    tunnel.of_kind.packet_types = usual_packet_types(kind);
     if kind.is_erspan() {
         tunnel.of_kind.erspan = erspan(options).map_err(|e| format!("{name}: {e}"))?;
     }
@@ -42,6 +45,7 @@ pub(super) fn parse(
             Err(Wrong::Ignored(why)) => ignored.push(format!("{name}: {why}")),
         }
     }
+    check_packet_types(&tunnel).map_err(|e| format!("{name}: {e}"))?;
     if tunnel.remote == Endpoint::Any {
         return Err(format!("{name}: {} type requires valid 'remote_ip' argument", kind.name()));
     }
@@ -88,6 +92,11 @@ fn take(t: &mut TunnelConfig, key: &str, value: &str) -> Result<(), Wrong> {
             t.dst_port = port.ok_or_else(bad)?;
         }
         "erspan_ver" | "erspan_idx" | "erspan_dir" | "erspan_hwid" if t.kind.is_erspan() => {}
+        "csum" if t.kind == TunnelKind::Gtpu => {
+            if value != "true" {
+                return Err(ignored("true: headers of gtpu always have a checksum"));
+            }
+        }
         "csum" if t.kind.is_erspan() => {
             return Err(ignored("an option of erspan, whose header has no checksum"));
         }
@@ -99,19 +108,44 @@ fn take(t: &mut TunnelConfig, key: &str, value: &str) -> Result<(), Wrong> {
             t.egress_pkt_mark = Some(mark.ok_or_else(|| ignored("a number of 32 bits"))?);
         }
         "exts" if t.kind == TunnelKind::Vxlan => {
-            t.gbp = value.split(',').any(|extension| extension == "gbp");
-            if value != "gbp" {
-                return Err(ignored("gbp, the one extension that is supported in this version"));
+            let has = |name| value.split(',').any(|extension| extension == name);
+            (t.gbp, t.of_kind.gpe) = (has("gbp"), has("gpe"));
+            if value.split(',').any(|extension| !matches!(extension, "gbp" | "gpe")) {
+                return Err(ignored("a list of gbp and gpe, of which each one known counts"));
+            }
+            if t.gbp && t.of_kind.gpe {
+                return Err(ignored("one extension: headers with gpe have no place for gbp"));
             }
         }
-        // Ethernet frames, the default.
-        "packet_type" if value == "legacy_l2" => {}
         "packet_type" => {
-            return Err(Wrong::Refused(format!("packet_type {value} is not supported in this version")));
+            let known = PacketTypes::ALL.into_iter().find(|types| types.name() == value);
+            t.of_kind.packet_types =
+                known.ok_or_else(|| Wrong::Refused(format!("unknown packet_type '{value}'")))?;
         }
         _ => return Err(Wrong::Ignored(format!("unknown {} argument '{key}'", t.kind.name()))),
     }
     Ok(())
+}
+
+/// As in OVS: GTP-U carries packets without Ethernet alone, GRE and VXLAN-GPE carry all, others carry frames alone.
+fn check_packet_types(t: &TunnelConfig) -> Result<(), String> {
+    let (frames, bare) = match t.kind {
+        TunnelKind::Gtpu => (false, true),
+        TunnelKind::Gre => (true, true),
+        TunnelKind::Vxlan => (true, t.of_kind.gpe),
+        TunnelKind::Geneve | TunnelKind::Ip6gre | TunnelKind::Erspan | TunnelKind::Ip6erspan => (true, false),
+    };
+    let (lacks, layer) = match t.of_kind.packet_types {
+        PacketTypes::Frames => (!frames, "L2"),
+        PacketTypes::Bare => (!bare, "L3"),
+        PacketTypes::Any => (false, ""),
+    };
+    if !lacks {
+        return Ok(());
+    }
+    let name = if t.kind == TunnelKind::Vxlan { "VXLAN (without GPE)" } else { t.kind.name() };
+    let mode = t.of_kind.packet_types.name();
+    Err(format!("{mode} configured on {name} tunnel that cannot carry {layer} traffic"))
 }
 
 /// The fields of ERSPAN headers: index and hardware id are hexadecimal, with or without a prefix. A version `flow` leaves
@@ -147,7 +181,7 @@ fn key(kind: TunnelKind, options: &StringMap, name: &str) -> Result<TunnelKey, S
     }
     let id = number(text).ok_or_else(|| format!("options:{name}={text} is neither a number nor flow"))?;
     let bits = match kind {
-        TunnelKind::Gre | TunnelKind::Ip6gre => 32,
+        TunnelKind::Gre | TunnelKind::Ip6gre | TunnelKind::Gtpu => 32,
         TunnelKind::Vxlan | TunnelKind::Geneve => 24,
         TunnelKind::Erspan | TunnelKind::Ip6erspan => 10,
     };

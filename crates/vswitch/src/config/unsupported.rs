@@ -69,14 +69,13 @@ fn is_set(row: RowView<'_>, key: &str) -> bool {
 }
 
 /// Unsupported interface types of OVS.
-const KNOWN_TYPES: [&str; 10] = [
+const KNOWN_TYPES: [&str; 9] = [
     "afxdp",
     "afxdp-nonpmd",
     "bareudp",
     "dpdk",
     "dpdkvhostuser",
     "dpdkvhostuserclient",
-    "gtpu",
     "lisp",
     "srv6",
     "stt",

@@ -61,7 +61,7 @@ fn options_are_read() {
 
 /// As in OVS, index and hardware id are hexadecimal, and errors have these words.
 #[test]
-fn fields_of_erspan_are_read() {
+fn options_of_kinds_are_read() {
     let parsed = |options: &[(&str, &str)]| {
         parse_all(TunnelKind::Erspan, &[&[("remote_ip", "10.0.0.2")], options].concat())
     };
@@ -80,6 +80,17 @@ fn fields_of_erspan_are_read() {
         let (config, ignored) = parsed(options).unwrap();
         assert_eq!(config.of_kind.erspan, ErspanOptions { ver, idx, dir, hwid }, "{options:?}");
         assert_eq!((ignored.len(), config.options().len()), (0, 1 + options.len()), "{options:?}");
+    }
+    for (kind, options, expected) in [
+        (TunnelKind::Gre, &[("packet_type", "legacy_l3")][..], PacketTypes::Bare),
+        (TunnelKind::Gre, &[("packet_type", "ptap")], PacketTypes::Any),
+        (TunnelKind::Vxlan, &[("exts", "gpe"), ("packet_type", "legacy_l3")], PacketTypes::Bare),
+        (TunnelKind::Geneve, &[("packet_type", "ptap")], PacketTypes::Any),
+        (TunnelKind::Gtpu, &[("packet_type", "ptap")], PacketTypes::Any),
+    ] {
+        let (config, ignored) = parse_all(kind, &[&[("remote_ip", "10.0.0.2")], options].concat()).unwrap();
+        assert_eq!((config.of_kind.packet_types, ignored.len()), (expected, 0), "{kind:?}");
+        assert_eq!(config.options().len(), 1 + options.len(), "{kind:?}");
     }
     let error = parsed(&[("erspan_ver", "2"), ("erspan_hwid", "64")]).unwrap_err();
     assert_eq!(error, "t0: invalid erspan hardware ID: 64");
@@ -103,6 +114,11 @@ fn invalid_options_are_refused_or_reported() {
         (TunnelKind::Gre, "key", "0x100000000"),
         (TunnelKind::Gre, "in_key", "blue"),
         (TunnelKind::Geneve, "packet_type", "legacy_l3"),
+        (TunnelKind::Geneve, "packet_type", "bare"),
+        (TunnelKind::Vxlan, "packet_type", "legacy_l3"),
+        (TunnelKind::Ip6gre, "packet_type", "legacy_l3"),
+        (TunnelKind::Gtpu, "packet_type", "legacy_l2"),
+        (TunnelKind::Gtpu, "key", "0x100000000"),
         (TunnelKind::Erspan, "key", "1024"),
         (TunnelKind::Erspan, "erspan_ver", "3"),
         (TunnelKind::Erspan, "erspan_ver", "0"),
@@ -116,7 +132,6 @@ fn invalid_options_are_refused_or_reported() {
     for (kind, key, value) in [
         (TunnelKind::Vxlan, "tos", "3"),
         (TunnelKind::Vxlan, "ttl", "0"),
-        (TunnelKind::Vxlan, "exts", "gpe"),
         (TunnelKind::Vxlan, "egress_pkt_mark", "-1"),
         (TunnelKind::Gre, "dst_port", "47"),
         (TunnelKind::Gre, "exts", "gbp"),
@@ -124,6 +139,8 @@ fn invalid_options_are_refused_or_reported() {
         (TunnelKind::Gre, "erspan_ver", "1"),
         (TunnelKind::Erspan, "csum", "true"),
         (TunnelKind::Erspan, "seq", "true"),
+        (TunnelKind::Gtpu, "seq", "true"),
+        (TunnelKind::Gtpu, "csum", "false"),
     ] {
         let (c, ignored) = with(kind, key, value).unwrap();
         assert_eq!((ignored.len(), c.options().len()), (1, 1), "{kind:?} {key}={value}: {ignored:?}");
