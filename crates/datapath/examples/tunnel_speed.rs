@@ -83,7 +83,8 @@ fn header(kind: TunnelKind, v6: bool) -> TnlHeader {
         | TunnelKind::Ip6gre
         | TunnelKind::Erspan
         | TunnelKind::Ip6erspan
-        | TunnelKind::Gtpu => Encap::Vxlan { udp, flags: VXLAN_HAS_VNI, vni: 7 },
+        | TunnelKind::Gtpu
+        | TunnelKind::Srv6 => Encap::Vxlan { udp, flags: VXLAN_HAS_VNI, vni: 7 },
     };
     let ip = match v6 {
         true => OuterIp::V6 { src: [1; 16], dst: [2; 16], label: 0, tclass: 0, hlimit: 64 },

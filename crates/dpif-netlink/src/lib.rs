@@ -330,7 +330,11 @@ fn vport_kind(options: &PortOptions) -> Result<(VportKind, Option<TunnelOptions>
                 TunnelKind::Vxlan => VportKind::Vxlan,
                 TunnelKind::Geneve => VportKind::Geneve,
                 TunnelKind::Gre => VportKind::Gre,
-                TunnelKind::Ip6gre | TunnelKind::Erspan | TunnelKind::Ip6erspan | TunnelKind::Gtpu => {
+                TunnelKind::Ip6gre
+                | TunnelKind::Erspan
+                | TunnelKind::Ip6erspan
+                | TunnelKind::Gtpu
+                | TunnelKind::Srv6 => {
                     return Err(DpifError::Unsupported(format!(
                         "tunnels of type {} need the userspace datapath: set the bridge's datapath_type to netdev",
                         tunnel.kind.name()

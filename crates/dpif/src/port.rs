@@ -271,11 +271,13 @@ pub enum TunnelKind {
     Ip6erspan,
     /// GTP-U of mobile networks (3GPP TS 29.281), with IP packets inside.
     Gtpu,
+    /// Segment routing over IPv6 (RFC 8754), with IP packets inside.
+    Srv6,
 }
 
 impl TunnelKind {
     /// All.
-    pub const ALL: [TunnelKind; 7] = [
+    pub const ALL: [TunnelKind; 8] = [
         TunnelKind::Vxlan,
         TunnelKind::Geneve,
         TunnelKind::Gre,
@@ -283,6 +285,7 @@ impl TunnelKind {
         TunnelKind::Erspan,
         TunnelKind::Ip6erspan,
         TunnelKind::Gtpu,
+        TunnelKind::Srv6,
     ];
 
     /// Whether it is GRE, over IPv4 or IPv6.
@@ -305,6 +308,7 @@ impl TunnelKind {
             TunnelKind::Erspan => "erspan",
             TunnelKind::Ip6erspan => "ip6erspan",
             TunnelKind::Gtpu => "gtpu",
+            TunnelKind::Srv6 => "srv6",
         }
     }
 
@@ -319,7 +323,11 @@ impl TunnelKind {
             TunnelKind::Vxlan => Some(4789),
             TunnelKind::Geneve => Some(6081),
             TunnelKind::Gtpu => Some(2152),
-            TunnelKind::Gre | TunnelKind::Ip6gre | TunnelKind::Erspan | TunnelKind::Ip6erspan => None,
+            TunnelKind::Gre
+            | TunnelKind::Ip6gre
+            | TunnelKind::Erspan
+            | TunnelKind::Ip6erspan
+            | TunnelKind::Srv6 => None,
         }
     }
 }

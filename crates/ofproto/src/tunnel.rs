@@ -17,7 +17,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
 pub use dpif::TunnelKind;
-pub use kinds::{ErspanOptions, KindOptions, PacketTypes, usual_packet_types};
+pub use kinds::{ErspanOptions, FlowLabel, KindOptions, PacketTypes, Srv6Options, usual_packet_types};
 
 /// ECN bits of the type of service (RFC 3168).
 const ECN_MASK: u8 = 3;
@@ -92,6 +92,7 @@ impl TunnelConfig {
             TunnelKind::Gre => "gre_sys".to_string(),
             TunnelKind::Ip6gre => "ip6gre_sys".to_string(),
             TunnelKind::Gtpu => format!("gtpu_sys_{}", self.dst_port),
+            TunnelKind::Srv6 => "srv6_sys".to_string(),
             TunnelKind::Erspan => "erspan_sys".to_string(),
             TunnelKind::Ip6erspan => "ip6erspan_sys".to_string(),
         }
@@ -227,6 +228,8 @@ pub struct Way {
     pub eth_dst: MacAddr,
     /// Source, if the tunnel has none.
     pub source: IpAddr,
+    /// Flow label of IPv6.
+    pub label: u32,
 }
 
 impl TunnelConfig {
@@ -247,7 +250,7 @@ impl TunnelConfig {
             true => OuterIp::V6 {
                 src: if outer.ipv6_src == [0; 16] { source6 } else { outer.ipv6_src },
                 dst: outer.ipv6_dst,
-                label: 0,
+                label: way.label,
                 tclass: outer.tos,
                 hlimit: outer.ttl,
             },
@@ -286,6 +289,15 @@ impl TunnelConfig {
                 key: (outer.flags & tunnel_flags::KEY != 0).then_some(outer.id as u32),
                 seq: self.seq,
             },
+            TunnelKind::Srv6 => {
+                let segments: Vec<_> = self.of_kind.srv6.segments.iter().map(|s| s.octets()).collect();
+                let segments = if segments.is_empty() { vec![outer.ipv6_dst] } else { segments };
+                // Rules may set the remote address.
+                if !is_v6 || segments.first() != Some(&outer.ipv6_dst) {
+                    return None;
+                }
+                Encap::Srv6 { segments: segments.into() }
+            }
             TunnelKind::Gtpu => {
                 Encap::Gtpu { udp, flags: GTPU_FLAGS, msgtype: GTPU_GPDU, teid: outer.id as u32 }
             }

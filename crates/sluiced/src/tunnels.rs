@@ -111,6 +111,7 @@ fn listeners(instance: &Instance) -> Vec<TunnelPort> {
 fn carrier(config: &TunnelConfig) -> Carrier {
     match config.kind {
         TunnelKind::Vxlan | TunnelKind::Geneve | TunnelKind::Gtpu => Carrier::Udp(config.dst_port),
+        TunnelKind::Srv6 => Carrier::Srv6,
         TunnelKind::Gre | TunnelKind::Ip6gre | TunnelKind::Erspan | TunnelKind::Ip6erspan => {
             Carrier::Gre(match (config.remote, config.kind) {
                 (Endpoint::Address(remote), _) if remote.is_ipv4() => Families::V4,

@@ -236,6 +236,11 @@ fn encapsulate(
                 frame[l4 + 4..l4 + 6].copy_from_slice(&sum.to_be_bytes());
             }
         }
+        Encap::Srv6 { .. } => {
+            // The push checked that an IP packet is inside.
+            let is_v6 = frame.get(bytes.len()).is_some_and(|first| first >> 4 == 6);
+            frame[l4] = if is_v6 { th::IPPROTO_IPV6 } else { th::IPPROTO_IPIP };
+        }
         Encap::Erspan { erspan, .. } => {
             let number = shared.next_sequence(Sequence::of_erspan(header.is_v6()));
             frame[l4 + 4..l4 + 8].copy_from_slice(&number.to_be_bytes());
@@ -311,6 +316,8 @@ fn popped(frame: &[u8], key: &FlowKey, l3: usize, l4: usize, port: &TunnelPort) 
     let proto = match port.kind {
         TunnelKind::Gre | TunnelKind::Ip6gre | TunnelKind::Erspan | TunnelKind::Ip6erspan => th::IPPROTO_GRE,
         TunnelKind::Vxlan | TunnelKind::Geneve | TunnelKind::Gtpu => h::IPPROTO_UDP,
+        TunnelKind::Srv6 if b.nw_proto == th::IPPROTO_IPIP => th::IPPROTO_IPIP,
+        TunnelKind::Srv6 => th::IPPROTO_IPV6,
     };
     if b.nw_proto != proto {
         return Err(Misfit);
@@ -325,6 +332,7 @@ fn popped(frame: &[u8], key: &FlowKey, l3: usize, l4: usize, port: &TunnelPort) 
             }
         }
         TunnelKind::Erspan | TunnelKind::Ip6erspan => (erspan(frame, l4, &mut tunnel)?, ETHERNET),
+        TunnelKind::Srv6 => (l4, srv6(frame, l3, l4, proto)?),
         TunnelKind::Vxlan | TunnelKind::Geneve | TunnelKind::Gtpu => {
             (tunnel.tp_src, tunnel.tp_dst) = (b.tp_src, b.tp_dst);
             if h::be16(frame, l4 + 6).ok_or(Misfit)? != 0 {
@@ -339,7 +347,8 @@ fn popped(frame: &[u8], key: &FlowKey, l3: usize, l4: usize, port: &TunnelPort) 
                 | TunnelKind::Gre
                 | TunnelKind::Ip6gre
                 | TunnelKind::Erspan
-                | TunnelKind::Ip6erspan => {
+                | TunnelKind::Ip6erspan
+                | TunnelKind::Srv6 => {
                     let bytes = geneve(header, &mut tunnel)?;
                     options = at..at + bytes;
                     (at + bytes, ETHERNET)
@@ -487,6 +496,32 @@ fn erspan(frame: &[u8], l4: usize, tunnel: &mut Tunnel) -> Result<usize, Misfit>
     };
     tunnel.set_erspan(&erspan);
     Ok(at + bytes)
+}
+
+/// Returns the type of the packet inside. It has arrived: no segment is left.
+fn srv6(frame: &[u8], l3: usize, l4: usize, proto: u8) -> Result<u32, Misfit> {
+    let routing = l3 + h::IPV6_HEADER_BYTES;
+    if h::be16(frame, l3).is_none_or(|first| first >> 12 != 6) {
+        return Err(Misfit);
+    }
+    if l4 > routing {
+        // Only a routing header may be between, whose fourth byte counts the segments left.
+        let [next, words, kind, left] = h::array(frame, routing).ok_or(Misfit)?;
+        let is_whole = next == proto && routing + (usize::from(words) + 1) * 8 == l4;
+        if frame.get(l3 + 6) != Some(&h::IPPROTO_ROUTING)
+            || !is_whole
+            || kind != th::SRV6_ROUTING_TYPE
+            || left != 0
+        {
+            return Err(Misfit);
+        }
+    }
+    let (version, ethertype) =
+        if proto == th::IPPROTO_IPIP { (4, h::ETH_TYPE_IP) } else { (6, h::ETH_TYPE_IPV6) };
+    match frame.get(l4).map(|first| first >> 4) {
+        Some(found) if found == version => Ok(ETHERTYPES | u32::from(ethertype)),
+        Some(_) | None => Err(Misfit),
+    }
 }
 
 fn is_erspan(proto: u16) -> bool {

@@ -77,8 +77,16 @@ pub(super) const PUSHES: [(&str, &str); 15] = [
 ];
 
 /// The same for a packet without its Ethernet header. The UDP checksum of OVS's GTP-U leaves the length of the message out,
-/// so that receivers drop it; these are right.
-const BARE_PUSHES: [(&str, &str); 4] = [
+/// so that receivers drop it; these are right. Segment routing, which OVS 3.1 lacks, is as RFC 8754 has it.
+const BARE_PUSHES: [(&str, &str); 6] = [
+    (
+        "pop_eth,tnl_push(tnl_port(17),header(size=78,type=112,eth(dst=f8:bc:12:44:34:b7,src=aa:55:aa:55:00:00,dl_type=0x86dd),ipv6(src=2001:cafe::88,dst=2001:cafe::92,label=0,proto=43,tclass=0x0,hlimit=64),srv6(segments_left=0,segs(2001:cafe::92))),out_port(3)),2",
+        "f8bc124434b7aa55aa55000086dd6000000000742b402001cafe0000000000000000000000882001cafe00000000000000000000009204020400000000002001cafe000000000000000000000092",
+    ),
+    (
+        "pop_eth,tnl_push(tnl_port(17),header(size=94,type=112,eth(dst=f8:bc:12:44:34:b7,src=aa:55:aa:55:00:00,dl_type=0x86dd),ipv6(src=2001:cafe::88,dst=2001:cafe::92,label=74565,proto=43,tclass=0x0,hlimit=64),srv6(segments_left=1,segs(2001:cafe::92,2001:cafe::93))),out_port(3)),2",
+        "f8bc124434b7aa55aa55000086dd6001234500842b402001cafe0000000000000000000000882001cafe00000000000000000000009204040401010000002001cafe0000000000000000000000932001cafe000000000000000000000092",
+    ),
     (
         "pop_eth,tnl_push(tnl_port(2152),header(size=50,type=110,eth(dst=f8:bc:12:44:34:b6,src=aa:55:aa:55:00:00,dl_type=0x0800),ipv4(src=1.1.2.88,dst=1.1.2.92,proto=17,tos=0,ttl=64,frag=0x4000),udp(src=44249,dst=2152,csum=0x0),gtpu(flags=0x30,msgtype=255,teid=0x123456)),out_port(3)),2",
         "f8bc124434b6aa55aa55000008004500008000004000401133b8010102580101025cacd90868006cf1b730ff005c00123456",
@@ -310,6 +318,15 @@ fn bare_packets_are_popped_with_their_type() {
         let [a, b] = protocol.to_be_bytes();
         frames::ipv4(47, frames::SRC, frames::DST, 0, &[&[0x20, 0, a, b, 0, 0, 0, 9][..], inner].concat())
     };
+    let srv6 = |proto: u8, header: &[u8], inner: &[u8]| {
+        let routing = match header {
+            [] => Vec::new(),
+            header => [header, &[0; 4], &[7; 16]].concat(),
+        };
+        let [a, b] = ((routing.len() + inner.len()) as u16).to_be_bytes();
+        let ip6 = [&[0x60, 0, 0, 0, a, b, proto, 64][..], &[1; 16], &[2; 16], &routing, inner].concat();
+        eth(0x86dd, &ip6)
+    };
     let too_long = {
         let mut frame = gtpu(0x30, 255, &[], ip);
         frame[45] += 1;
@@ -353,6 +370,15 @@ fn bare_packets_are_popped_with_their_type() {
         ),
         ("gre with a length", gre(0x05ff, ip), 12, None, 0, 0, (0, 0)),
         ("gre without a packet", gre(0x0800, &[]), 12, None, 0, 0, (0, 0)),
+        ("srv6", srv6(43, &[4, 2, 4, 0], ip), 17, v4, 78, 0, (0, 0)),
+        ("srv6 with IPv6", srv6(43, &[41, 2, 4, 0], &ip6), 17, v6, 78, 0, (0, 0)),
+        ("srv6 without a routing header", srv6(4, &[], ip), 17, v4, 54, 0, (0, 0)),
+        ("srv6 on its way", srv6(43, &[4, 2, 4, 1], ip), 17, None, 0, 0, (0, 0)),
+        ("another routing header", srv6(43, &[4, 2, 2, 0], ip), 17, None, 0, 0, (0, 0)),
+        ("two headers before the packet", srv6(60, &[43, 2, 4, 0], ip), 17, None, 0, 0, (0, 0)),
+        ("srv6 with UDP", srv6(43, &[17, 2, 4, 0], ip), 17, None, 0, 0, (0, 0)),
+        ("srv6 of another version", srv6(43, &[4, 2, 4, 0], &ip6), 17, None, 0, 0, (0, 0)),
+        ("srv6 over IPv4", frames::ipv4(4, frames::SRC, frames::DST, 0, ip), 17, None, 0, 0, (0, 0)),
         ("gpe", gpe(1, ip), 10, v4, 50, 5, (0, 0)),
         ("gpe with IPv6", gpe(2, &ip6), 10, v6, 50, 5, (0, 0)),
     ] {

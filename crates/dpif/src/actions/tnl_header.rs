@@ -5,7 +5,7 @@
 //!
 //! Encapsulations: VXLAN (RFC 7348; flags of the group policy and of its generic protocol extension too), Geneve
 //! (RFC 8926), GRE (RFC 2784 and 2890), ERSPAN versions 1 and 2 in GRE (draft-foschiano-erspan, types II and III), GTP-U
-//! (3GPP TS 29.281).
+//! (3GPP TS 29.281), segment routing over IPv6 (RFC 8754).
 
 use flow::{Erspan, TunnelOptions};
 use packet::{checksum, headers as h};
@@ -38,6 +38,16 @@ pub const VXLAN_GPE_NSH: u8 = 4;
 pub const GTPU_FLAGS: u8 = 0x30;
 /// GTP-U: messages with a packet of a user.
 pub const GTPU_GPDU: u8 = 255;
+/// Most segments of a routing header that is pushed.
+pub const SRV6_SEGMENTS_MAX: usize = 6;
+/// Segment routing: type of the routing header.
+pub const SRV6_ROUTING_TYPE: u8 = 4;
+/// Bytes of its fixed part.
+const SRV6_FIXED_BYTES: usize = 8;
+/// IP protocol of IPv4 inside.
+pub const IPPROTO_IPIP: u8 = 4;
+/// IP protocol of IPv6 inside.
+pub const IPPROTO_IPV6: u8 = 41;
 /// Namespace of packet types that are EtherTypes.
 const ETHERTYPES: u32 = 1 << 16;
 /// EtherType of ERSPAN version 1 in GRE.
@@ -165,6 +175,11 @@ pub enum Encap {
         /// Tunnel.
         teid: u32,
     },
+    /// Segment routing over IPv6. Each packet gets the protocol of what is inside.
+    Srv6 {
+        /// Segments in the order of the way, at most [`SRV6_SEGMENTS_MAX`].
+        segments: Box<[[u8; 16]]>,
+    },
 }
 
 /// An outer UDP header.
@@ -191,6 +206,7 @@ impl Encap {
         match self {
             Encap::Vxlan { .. } | Encap::Geneve { .. } | Encap::Gtpu { .. } => h::IPPROTO_UDP,
             Encap::Gre { .. } | Encap::Erspan { .. } => IPPROTO_GRE,
+            Encap::Srv6 { .. } => h::IPPROTO_ROUTING,
         }
     }
 
@@ -198,7 +214,7 @@ impl Encap {
     pub fn udp(&self) -> Option<&OuterUdp> {
         match self {
             Encap::Vxlan { udp, .. } | Encap::Geneve { udp, .. } | Encap::Gtpu { udp, .. } => Some(udp),
-            Encap::Gre { .. } | Encap::Erspan { .. } => None,
+            Encap::Gre { .. } | Encap::Erspan { .. } | Encap::Srv6 { .. } => None,
         }
     }
 
@@ -230,6 +246,13 @@ impl Encap {
                 out.extend(seq.then_some([0; 4]).into_iter().flatten());
             }
             Encap::Erspan { session, erspan } => write_erspan(out, *session, erspan),
+            Encap::Srv6 { segments } => {
+                let last = segments.len().saturating_sub(1) as u8;
+                let words = (segments.len() * 2) as u8;
+                let fixed: [u8; SRV6_FIXED_BYTES] = [0, words, SRV6_ROUTING_TYPE, last, last, 0, 0, 0];
+                out.extend(fixed);
+                segments.iter().rev().for_each(|segment| out.extend(segment));
+            }
             Encap::Gtpu { flags, msgtype, teid, .. } => {
                 out.extend([*flags, *msgtype, 0, 0]);
                 out.extend(teid.to_be_bytes());
@@ -245,7 +268,7 @@ impl Encap {
                 all.iter().filter(|(is, _)| *is).fold(0, |flags, (_, bit)| flags | bit)
             }
             Encap::Erspan { .. } => GRE_HAS_SEQ,
-            Encap::Vxlan { .. } | Encap::Geneve { .. } | Encap::Gtpu { .. } => 0,
+            Encap::Vxlan { .. } | Encap::Geneve { .. } | Encap::Gtpu { .. } | Encap::Srv6 { .. } => 0,
         }
     }
 
@@ -259,7 +282,7 @@ impl Encap {
             Encap::Vxlan { .. } | Encap::Geneve { .. } | Encap::Erspan { .. } => packet_type == 0,
             Encap::Gre { proto: h::ETH_TYPE_TEB, .. } => packet_type == 0,
             Encap::Gre { proto, .. } => packet_type == ETHERTYPES | u32::from(*proto),
-            Encap::Gtpu { .. } => is_ip(packet_type),
+            Encap::Gtpu { .. } | Encap::Srv6 { .. } => is_ip(packet_type),
         }
     }
 }
@@ -372,6 +395,7 @@ impl TnlHeader {
             (Encap::Erspan { .. }, true) => 108,
             (Encap::Gre { .. }, true) => 109,
             (Encap::Gtpu { .. }, _) => 110,
+            (Encap::Srv6 { .. }, _) => 112,
         }
     }
 }

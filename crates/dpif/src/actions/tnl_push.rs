@@ -2,7 +2,8 @@
 
 use super::prelude::*;
 use super::tnl_header::{
-    ERSPAN_SESSION, Encap, GRE_HAS_CSUM, GRE_HAS_KEY, GRE_HAS_SEQ, OuterFields, OuterIp, OuterUdp, TnlHeader,
+    ERSPAN_SESSION, Encap, GRE_HAS_CSUM, GRE_HAS_KEY, GRE_HAS_SEQ, OuterFields, OuterIp, OuterUdp,
+    SRV6_SEGMENTS_MAX, TnlHeader,
 };
 use crate::text::key_parse::port;
 use crate::text::options;
@@ -131,6 +132,10 @@ fn format_encap(encap: &Encap) -> String {
             let seq = if *seq { ",seq=0x0" } else { "" };
             format!("gre((flags=0x{:x},proto=0x{proto:x}){csum}{key}{seq})", encap.gre_flags())
         }
+        Encap::Srv6 { segments } => {
+            let all: Vec<_> = segments.iter().map(|segment| Ipv6Addr::from(*segment).to_string()).collect();
+            format!("srv6(segments_left={},segs({}))", all.len().saturating_sub(1), all.join(","))
+        }
         Encap::Gtpu { flags, msgtype, teid, .. } => {
             format!("gtpu(flags=0x{flags:x},msgtype={msgtype},teid=0x{teid:x})")
         }
@@ -162,7 +167,7 @@ fn parse_header(item: &Item<'_>) -> Result<TnlHeader, TextError> {
             "ipv4" => ip = Some(parse_ipv4(part, &mut proto)?),
             "ipv6" => ip = Some(parse_ipv6(part, &mut proto)?),
             "udp" => udp = Some(parse_udp(part)?),
-            "vxlan" | "geneve" | "gre" | "erspan" | "gtpu" => encap = Some(parse_encap(part, udp)?),
+            "vxlan" | "geneve" | "gre" | "erspan" | "gtpu" | "srv6" => encap = Some(parse_encap(part, udp)?),
             _ => return Err(part.unknown("header")),
         }
     }
@@ -170,6 +175,9 @@ fn parse_header(item: &Item<'_>) -> Result<TnlHeader, TextError> {
         return Err(bad("eth(…), ipv4(…) or ipv6(…), and an encapsulation expected"));
     };
     let header = TnlHeader::new(OuterFields { eth_dst, eth_src, ip, encap });
+    if matches!(header.fields().encap, Encap::Srv6 { .. }) && !header.is_v6() {
+        return Err(bad("srv6 needs ipv6(…)"));
+    }
     let has_type = if header.is_v6() { h::ETH_TYPE_IPV6 } else { h::ETH_TYPE_IP };
     if dl_type.is_some_and(|given| given != has_type) {
         return Err(bad("dl_type is not that of the IP header"));
@@ -248,6 +256,7 @@ fn parse_encap(item: &Item<'_>, udp: Option<OuterUdp>) -> Result<Encap, TextErro
     match item.name {
         "gre" => return parse_gre(item),
         "erspan" => return parse_erspan(item),
+        "srv6" => return parse_srv6(item),
         _ => {}
     }
     let Some(udp) = udp else { return Err(TextError(format!("{}: udp(…) expected before it", item.name))) };
@@ -331,4 +340,28 @@ fn parse_gtpu(item: &Item<'_>, udp: OuterUdp) -> Result<Encap, TextError> {
         }
     }
     Ok(Encap::Gtpu { udp, flags, msgtype, teid })
+}
+
+/// `srv6(segments_left=…,segs(…))`: the number of segments left follows from the segments.
+fn parse_srv6(item: &Item<'_>) -> Result<Encap, TextError> {
+    let (mut left, mut segments) = (None, Vec::new());
+    for field in item.args()? {
+        match field.name {
+            "segments_left" => left = Some(usize::from(u8_of(field)?)),
+            "segs" => {
+                for segment in field.args()? {
+                    let address: Option<Ipv6Addr> = segment.name.parse().ok().filter(|_| segment.is_bare());
+                    segments.push(address.ok_or_else(|| segment.unknown("segs"))?.octets());
+                }
+            }
+            _ => return Err(field.unknown(item.name)),
+        }
+    }
+    if segments.is_empty() || segments.len() > SRV6_SEGMENTS_MAX {
+        return Err(TextError(format!("srv6: from 1 to {SRV6_SEGMENTS_MAX} segments expected")));
+    }
+    if left.is_some_and(|left| left + 1 != segments.len()) {
+        return Err(TextError("srv6: segments_left is one less than the number of segments".into()));
+    }
+    Ok(Encap::Srv6 { segments: segments.into() })
 }

@@ -137,6 +137,8 @@ const ACTIONS: &[&str] = &[
     "pop_eth,tnl_push(tnl_port(2152),header(size=70,type=110,eth(dst=f8:bc:12:44:34:b7,src=aa:55:aa:55:00:00,dl_type=0x86dd),ipv6(src=2001:cafe::88,dst=2001:cafe::92,label=0,proto=17,tclass=0x0,hlimit=64),udp(src=44249,dst=2152,csum=0xffff),gtpu(flags=0x30,msgtype=255,teid=0x7)),out_port(100)),1",
     "pop_eth,tnl_push(tnl_port(4),header(size=42,type=3,eth(dst=f8:bc:12:44:34:b6,src=aa:55:aa:55:00:00,dl_type=0x0800),ipv4(src=1.1.2.88,dst=1.1.2.93,proto=47,tos=0,ttl=64,frag=0x4000),gre((flags=0x2000,proto=0x800),key=0x2)),out_port(100)),1",
     "pop_eth,tnl_push(tnl_port(4790),header(size=50,type=4,eth(dst=f8:bc:12:44:34:b6,src=aa:55:aa:55:00:00,dl_type=0x0800),ipv4(src=1.1.2.88,dst=1.1.2.93,proto=17,tos=0,ttl=64,frag=0x4000),udp(src=44249,dst=4790,csum=0x0),vxlan(flags=0xc000001,vni=0x6)),out_port(100)),1",
+    "pop_eth,tnl_push(tnl_port(17),header(size=78,type=112,eth(dst=f8:bc:12:44:34:b7,src=aa:55:aa:55:00:00,dl_type=0x86dd),ipv6(src=2001:cafe::88,dst=2001:cafe::92,label=0,proto=43,tclass=0x0,hlimit=64),srv6(segments_left=0,segs(2001:cafe::92))),out_port(100)),1",
+    "pop_eth,tnl_push(tnl_port(17),header(size=94,type=112,eth(dst=f8:bc:12:44:34:b7,src=aa:55:aa:55:00:00,dl_type=0x86dd),ipv6(src=2001:cafe::88,dst=2001:cafe::92,label=74565,proto=43,tclass=0x0,hlimit=64),srv6(segments_left=1,segs(2001:cafe::92,2001:cafe::93))),out_port(100)),1",
     "tnl_push(tnl_port(6),header(size=70,type=5,eth(dst=f8:bc:12:44:34:b6,src=f8:bc:12:46:58:e0,dl_type=0x86dd),ipv6(src=2001:cafe::88,dst=2001:cafe::92,label=0,proto=17,tclass=0x0,hlimit=64),udp(src=0,dst=6081,csum=0x0),geneve(oam,vni=0x1c7)),out_port(1))",
     "tnl_pop(4),1",
     "clone(tnl_pop(4)),1",

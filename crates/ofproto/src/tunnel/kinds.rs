@@ -1,8 +1,14 @@
 //! [`KindOptions`]: options of a tunnel that only some kinds have.
 
 use dpif::TunnelKind;
-use flow::{Erspan, Flow};
+use flow::flow_hash::HashFields;
+use flow::{Erspan, Flow, Mask};
+use packet::headers as h;
 use std::collections::BTreeMap;
+use std::net::Ipv6Addr;
+
+/// Bits of a flow label of IPv6.
+const FLOW_LABEL: u32 = 0xf_ffff;
 
 /// Options of a kind; the default is that of a row without any.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -13,6 +19,59 @@ pub struct KindOptions {
     pub packet_types: PacketTypes,
     /// VXLAN headers name the protocol of the payload (`exts=gpe`).
     pub gpe: bool,
+    /// Segment routing.
+    pub srv6: Srv6Options,
+}
+
+/// Options of segment routing over IPv6.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Srv6Options {
+    /// Segments in the order of the way; the first is the remote address. None: the remote address alone.
+    pub segments: Vec<Ipv6Addr>,
+    /// Flow label of outer headers.
+    pub flow_label: FlowLabel,
+}
+
+/// Flow label of outer IPv6 headers (`options:srv6_flowlabel`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum FlowLabel {
+    /// 0.
+    #[default]
+    Zero,
+    /// That of the inner packet; 0 if it is not IPv6.
+    Copy,
+    /// By the hash of the inner packet.
+    Compute,
+}
+
+impl FlowLabel {
+    /// All.
+    pub const ALL: [FlowLabel; 3] = [FlowLabel::Zero, FlowLabel::Copy, FlowLabel::Compute];
+
+    /// Its name in the database.
+    pub fn name(self) -> &'static str {
+        match self {
+            FlowLabel::Zero => "zero",
+            FlowLabel::Copy => "copy",
+            FlowLabel::Compute => "compute",
+        }
+    }
+
+    /// The label of such a packet; adds the fields that it depends on to the mask.
+    pub(crate) fn of(self, flow: &Flow, wc: &mut Mask) -> u32 {
+        match self {
+            FlowLabel::Copy if flow.dl_type == h::ETH_TYPE_IPV6 => {
+                wc.0.ipv6_label = FLOW_LABEL;
+                flow.ipv6_label & FLOW_LABEL
+            }
+            FlowLabel::Compute if flow.is_ip() => {
+                let fields = HashFields::SymmetricL3;
+                fields.add_mask(flow, wc);
+                fields.hash(flow, 0) & FLOW_LABEL
+            }
+            FlowLabel::Zero | FlowLabel::Copy | FlowLabel::Compute => 0,
+        }
+    }
 }
 
 /// Packets that a tunnel sends and receives, and their form on its bridge (`options:packet_type`).
@@ -105,13 +164,20 @@ impl KindOptions {
         if self.packet_types != usual_packet_types(kind) {
             all.insert("packet_type", self.packet_types.name().to_string());
         }
+        if !self.srv6.segments.is_empty() {
+            let segments: Vec<_> = self.srv6.segments.iter().map(Ipv6Addr::to_string).collect();
+            all.insert("srv6_segs", segments.join(","));
+        }
+        if self.srv6.flow_label != FlowLabel::Zero {
+            all.insert("srv6_flowlabel", self.srv6.flow_label.name().to_string());
+        }
     }
 }
 
 /// The packets of a tunnel whose row has no `packet_type`.
 pub fn usual_packet_types(kind: TunnelKind) -> PacketTypes {
     match kind {
-        TunnelKind::Gtpu => PacketTypes::Bare,
+        TunnelKind::Gtpu | TunnelKind::Srv6 => PacketTypes::Bare,
         TunnelKind::Vxlan
         | TunnelKind::Geneve
         | TunnelKind::Gre

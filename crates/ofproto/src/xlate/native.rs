@@ -66,7 +66,8 @@ impl XlateCtx<'_> {
             return self.trace.warning(|| "tunnel output device lacks Ethernet address".to_string());
         }
         let Some(eth_dst) = self.neighbour(native, &device, &hop, next) else { return };
-        let way = Way { eth_src: device.port.mac, eth_dst, source: hop.source };
+        let label = output.config.of_kind.srv6.flow_label.of(&self.flow, &mut self.wc);
+        let way = Way { eth_src: device.port.mac, eth_dst, source: hop.source, label };
         let source = query.src.unwrap_or(hop.source);
         self.trace.detail(|| format!("tunneling from {} {source} to {eth_dst} {next}", device.port.mac));
         let Some(header) = output.config.header(outer, &output.options, output.packet_type, &way) else {

@@ -200,12 +200,13 @@ fn each_bare_kind(lab: &Lab, there: &Daemon, kinds: &[(&str, &str)]) {
     host.netns.ip(&format!("neigh replace 10.0.0.2 lladdr {} dev {}", far_mac.trim(), host.dev)).unwrap();
     far.ip(&format!("neigh replace 10.0.0.1 lladdr {} dev br-int", host.mac)).unwrap();
     let sides = [
-        (&lab.daemon, THERE, host.mac.as_str(), HOST_PORT.to_string()),
-        (there, HERE, far_mac.trim(), "LOCAL".to_string()),
+        (&lab.daemon, [THERE, THERE6], host.mac.as_str(), HOST_PORT.to_string()),
+        (there, [HERE, HERE6], far_mac.trim(), "LOCAL".to_string()),
     ];
     for (kind, options) in kinds {
         println!("{kind} {options}");
         for (daemon, remote, mac, port) in &sides {
+            let remote = remote[usize::from(*kind == "srv6")];
             let row = tunnel("tun", kind, &format!("{options},remote_ip={remote}"));
             vsctl(daemon, &format!("{row} ofport_request={TUNNEL_PORT}"));
             assert_eq!(vsctl(daemon, "get Interface tun error"), "[]");
@@ -279,6 +280,8 @@ fn two_switches_span_an_overlay() {
     far_switch(&lab, &there);
     each_kind(&lab, &there);
     each_bare_kind(&lab, &there, &BARE);
+    // OVS 3.1 lacks it.
+    each_bare_kind(&lab, &there, &[("srv6", "srv6_flowlabel=compute")]);
 }
 
 /// A neighbour is asked for, and a route that changes moves the flows at once.

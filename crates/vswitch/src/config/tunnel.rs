@@ -1,12 +1,17 @@
 //! Tunnel ports: parsing of their `Interface.options`.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use ofproto::tunnel::{
-    Endpoint, ErspanOptions, PacketTypes, TunnelConfig, TunnelKey, TunnelKind, usual_packet_types,
+    Endpoint, ErspanOptions, FlowLabel, PacketTypes, TunnelConfig, TunnelKey, TunnelKind, usual_packet_types,
 };
 
 use super::StringMap;
+
+/// Most segments of segment routing.
+const SRV6_SEGMENTS_MAX: usize = 6;
+/// Options that have `ovs-monitor-ipsec` encrypt a tunnel of the kernel.
+const IPSEC: [&str; 6] = ["psk", "remote_cert", "remote_name", "certificate", "private_key", "use_ssl_cert"];
 
 /// The ECN bits of the type of service, set by the switch itself.
 const ECN_MASK: u8 = 3;
@@ -45,6 +50,7 @@ pub(super) fn parse(
             Err(Wrong::Ignored(why)) => ignored.push(format!("{name}: {why}")),
         }
     }
+    check_segments(&tunnel).map_err(|e| format!("{name}: {e}"))?;
     check_packet_types(&tunnel).map_err(|e| format!("{name}: {e}"))?;
     if tunnel.remote == Endpoint::Any {
         return Err(format!("{name}: {} type requires valid 'remote_ip' argument", kind.name()));
@@ -92,6 +98,21 @@ fn take(t: &mut TunnelConfig, key: &str, value: &str) -> Result<(), Wrong> {
             t.dst_port = port.ok_or_else(bad)?;
         }
         "erspan_ver" | "erspan_idx" | "erspan_dir" | "erspan_hwid" if t.kind.is_erspan() => {}
+        "srv6_segs" if t.kind == TunnelKind::Srv6 => {
+            let all: Result<Vec<Ipv6Addr>, _> = value.split(',').map(str::parse).collect();
+            let bad = || Wrong::Refused(format!("bad srv6_segs '{value}': 1 to 6 IPv6 addresses expected"));
+            t.of_kind.srv6.segments =
+                all.ok().filter(|all| all.len() <= SRV6_SEGMENTS_MAX).ok_or_else(bad)?;
+        }
+        "srv6_flowlabel" if t.kind == TunnelKind::Srv6 => {
+            let known = FlowLabel::ALL.into_iter().find(|label| label.name() == value);
+            t.of_kind.srv6.flow_label = known.ok_or_else(|| {
+                Wrong::Refused(format!("bad srv6_flowlabel '{value}': zero, copy or compute expected"))
+            })?;
+        }
+        "csum" if t.kind == TunnelKind::Srv6 => {
+            return Err(ignored("an option of srv6, whose header has no checksum"));
+        }
         "csum" if t.kind == TunnelKind::Gtpu => {
             if value != "true" {
                 return Err(ignored("true: headers of gtpu always have a checksum"));
@@ -103,6 +124,12 @@ fn take(t: &mut TunnelConfig, key: &str, value: &str) -> Result<(), Wrong> {
         "csum" => t.csum = value == "true",
         "seq" if t.kind.is_gre() => t.seq = value == "true",
         "df_default" => t.dont_fragment = value == "true",
+        // Sent in clear, packets would be at the mercy of the network.
+        key if IPSEC.contains(&key) || key.starts_with("ipsec_") || key.starts_with("ike") => {
+            return Err(Wrong::Refused(format!(
+                "options:{key} asks for IPsec, which this version does not support: packets would not be encrypted"
+            )));
+        }
         "egress_pkt_mark" => {
             let mark = number(value).and_then(|n| u32::try_from(n).ok());
             t.egress_pkt_mark = Some(mark.ok_or_else(|| ignored("a number of 32 bits"))?);
@@ -127,10 +154,24 @@ fn take(t: &mut TunnelConfig, key: &str, value: &str) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// As in OVS: GTP-U carries packets without Ethernet alone, GRE and VXLAN-GPE carry all, others carry frames alone.
+/// Segment routing is over IPv6, and its first segment is the remote address.
+fn check_segments(t: &TunnelConfig) -> Result<(), String> {
+    if t.kind != TunnelKind::Srv6 {
+        return Ok(());
+    }
+    match (t.remote, t.of_kind.srv6.segments.first()) {
+        (Endpoint::Address(IpAddr::V4(_)), _) => Err("srv6 needs an IPv6 address as remote_ip".into()),
+        (Endpoint::Address(IpAddr::V6(remote)), Some(first)) if remote != *first => {
+            Err(format!("the first of srv6_segs is {first}, which is not remote_ip"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// As in OVS: GTP-U and segment routing carry packets without Ethernet alone, GRE and VXLAN-GPE carry all, others carry frames alone.
 fn check_packet_types(t: &TunnelConfig) -> Result<(), String> {
     let (frames, bare) = match t.kind {
-        TunnelKind::Gtpu => (false, true),
+        TunnelKind::Gtpu | TunnelKind::Srv6 => (false, true),
         TunnelKind::Gre => (true, true),
         TunnelKind::Vxlan => (true, t.of_kind.gpe),
         TunnelKind::Geneve | TunnelKind::Ip6gre | TunnelKind::Erspan | TunnelKind::Ip6erspan => (true, false),
@@ -184,6 +225,8 @@ fn key(kind: TunnelKind, options: &StringMap, name: &str) -> Result<TunnelKey, S
         TunnelKind::Gre | TunnelKind::Ip6gre | TunnelKind::Gtpu => 32,
         TunnelKind::Vxlan | TunnelKind::Geneve => 24,
         TunnelKind::Erspan | TunnelKind::Ip6erspan => 10,
+        // Its headers have none.
+        TunnelKind::Srv6 => 0,
     };
     if id >> bits != 0 {
         return Err(format!("options:{name}={text}: keys of {} have {bits} bits", kind.name()));

@@ -3,7 +3,7 @@
 use super::native::{Native, PLAIN, UDP, config};
 use super::stories::story;
 use super::*;
-use crate::tunnel::{ErspanOptions, PacketTypes, TunnelConfig, TunnelKey, TunnelKind};
+use crate::tunnel::{Endpoint, ErspanOptions, FlowLabel, PacketTypes, TunnelConfig, TunnelKey, TunnelKind};
 use dpif::actions::format_actions;
 use dpif::text::NumbersOnly;
 
@@ -175,4 +175,51 @@ fn received_bare_packets_have_the_form_of_their_tunnel() {
         let t = native.rig.translate(&Rig::flow(&from(port, key)), false);
         assert_eq!(format_actions(&t.actions, &NumbersOnly), expected, "{port}");
     }
+}
+
+/// OVS 3.1 lacks segment routing: texts are those of 3.5's documentation, bytes those of RFC 8754.
+#[test]
+fn segments_are_pushed() {
+    let address = |text: &str| text.parse::<std::net::Ipv6Addr>().expect(text);
+    let tunnel = |segments: &[&str], flow_label| {
+        let mut config = config(TunnelKind::Srv6, "2001:cafe::92", TunnelKey::None);
+        config.of_kind.packet_types = PacketTypes::Bare;
+        config.of_kind.srv6.segments = segments.iter().map(|text| address(text)).collect();
+        config.of_kind.srv6.flow_label = flow_label;
+        config
+    };
+    let mut of_rules = tunnel(&["2001:cafe::92", "2001:db8::1"], FlowLabel::Zero);
+    of_rules.remote = Endpoint::Flow;
+    let native = |rules: &str| {
+        let tunnels = [
+            (20, 30, tunnel(&[], FlowLabel::Copy)),
+            (21, 30, tunnel(&["2001:cafe::92", "2001:db8::1"], FlowLabel::Zero)),
+            (22, 30, of_rules.clone()),
+            (23, 30, tunnel(&[], FlowLabel::Compute)),
+        ];
+        Native::with(&tunnels).rules(rules)
+    };
+    let push = |size: usize, label: u32, rest: &str| {
+        format!(
+            "pop_eth,tnl_push(tnl_port(30),header(size={size},type=112,{ETH6},ipv6(src=2001:cafe::88,dst=2001:cafe::92,label={label},proto=43,tclass=0x0,hlimit=64),srv6({rest})),out_port(100)),11,12"
+        )
+    };
+    let one = "segments_left=0,segs(2001:cafe::92)";
+    let two = "segments_left=1,segs(2001:cafe::92,2001:db8::1)";
+    native("actions=20").check(UDP, &push(78, 0, one), PLAIN);
+    native("actions=21").check(UDP, &push(94, 0, two), PLAIN);
+    native("actions=set_field:2001:cafe::92->tun_ipv6_dst,22").check(UDP, &push(94, 0, two), PLAIN);
+    // The way would begin elsewhere.
+    native("actions=set_field:2001:cafe::93->tun_ipv6_dst,22,2").check(UDP, "2", PLAIN);
+    let ip6 = "in_port=1,udp6,ipv6_src=fd00::1,ipv6_dst=fd00::2,ipv6_label=0x1234,nw_ttl=64";
+    let plain = "recirc_id=0,eth,ipv6,in_port=1,ipv6_label=0x01234,nw_ecn=0,nw_frag=no";
+    native("actions=20").check(ip6, &push(78, 0x1234, one), plain);
+    let native = native("actions=23");
+    let labels = ["10.0.0.2", "10.0.0.3"].map(|dst| {
+        let t = native.rig.translate(&Rig::flow(&UDP.replace("10.0.0.2", dst)), false);
+        assert_eq!((t.wc.0.nw_src, t.wc.0.nw_dst), (u32::MAX, u32::MAX));
+        let text = format_actions(&t.actions, &NumbersOnly);
+        text.split("label=").nth(1).and_then(|rest| rest.split(',').next().map(String::from))
+    });
+    assert!(labels[0].is_some() && labels[0] != labels[1], "{labels:?}");
 }

@@ -8,7 +8,8 @@ fn parse_all(kind: TunnelKind, options: &[(&str, &str)]) -> Result<(TunnelConfig
 #[test]
 fn a_tunnel_needs_its_other_end_and_no_more() {
     for kind in TunnelKind::ALL {
-        let (c, ignored) = parse_all(kind, &[("remote_ip", "10.0.0.2")]).unwrap();
+        let remote = if kind == TunnelKind::Srv6 { "fd00::2" } else { "10.0.0.2" };
+        let (c, ignored) = parse_all(kind, &[("remote_ip", remote)]).unwrap();
         assert_eq!(ignored, [""; 0]);
         assert_eq!((c.kind, c.dst_port), (kind, kind.usual_port().unwrap_or(0)));
         assert_eq!(c.options().len(), 1, "{c:?}");
@@ -119,6 +120,11 @@ fn invalid_options_are_refused_or_reported() {
         (TunnelKind::Ip6gre, "packet_type", "legacy_l3"),
         (TunnelKind::Gtpu, "packet_type", "legacy_l2"),
         (TunnelKind::Gtpu, "key", "0x100000000"),
+        (TunnelKind::Gre, "psk", "secret"),
+        (TunnelKind::Vxlan, "remote_cert", "/etc/peer.pem"),
+        (TunnelKind::Geneve, "remote_name", "peer"),
+        (TunnelKind::Geneve, "ike_lifetime", "60"),
+        (TunnelKind::Srv6, "ttl", "64"),
         (TunnelKind::Erspan, "key", "1024"),
         (TunnelKind::Erspan, "erspan_ver", "3"),
         (TunnelKind::Erspan, "erspan_ver", "0"),
@@ -147,4 +153,27 @@ fn invalid_options_are_refused_or_reported() {
         assert!(ignored[0].contains(key), "{ignored:?}");
     }
     assert!(with(TunnelKind::Gre, "key", "0xffffffff").is_ok());
+}
+
+#[test]
+fn segments_are_read() {
+    let parsed = |options: &[(&str, &str)]| {
+        parse_all(TunnelKind::Srv6, &[&[("remote_ip", "fd00::2")], options].concat())
+    };
+    let segments = ("srv6_segs", "fd00::2,fd00::3");
+    let (config, ignored) = parsed(&[segments, ("srv6_flowlabel", "copy"), ("key", "flow")]).unwrap();
+    assert_eq!((config.of_kind.srv6.segments.len(), config.of_kind.srv6.flow_label), (2, FlowLabel::Copy));
+    assert_eq!((ignored.len(), config.options().get("srv6_segs").map(String::as_str)), (0, Some(segments.1)));
+    for wrong in [
+        ("remote_ip", "10.0.0.2"),
+        ("srv6_segs", "fd00::3,fd00::2"),
+        ("srv6_segs", "fd00::2,10.0.0.1"),
+        ("srv6_segs", ""),
+        ("srv6_segs", "fd00::2,fd00::3,fd00::4,fd00::5,fd00::6,fd00::7,fd00::8"),
+        ("srv6_flowlabel", "some"),
+        ("key", "5"),
+        ("packet_type", "legacy_l2"),
+    ] {
+        assert!(parsed(&[wrong]).is_err(), "{wrong:?}");
+    }
 }
