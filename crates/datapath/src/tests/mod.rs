@@ -15,6 +15,7 @@ mod operations;
 mod oracle;
 mod parking;
 mod repeats;
+mod tunnel_kinds;
 mod tunnels;
 
 use crate::*;

@@ -144,16 +144,19 @@ impl ErspanOptions {
     }
 
     fn add_to(&self, all: &mut BTreeMap<&'static str, String>) {
-        let mut field = |name, value: Option<u32>, hex: bool| match value {
-            Some(0) => {}
+        // As in OVS, those of the version also where they are 0.
+        let of_version = |version| self.ver == Some(version);
+        let mut field = |name, value: Option<u32>, is_shown: bool, hex: bool| match value {
+            Some(0) if !is_shown => {}
+            Some(0) => drop(all.insert(name, "0".to_string())),
             Some(value) if hex => drop(all.insert(name, format!("{value:#x}"))),
             Some(value) => drop(all.insert(name, value.to_string())),
             None => drop(all.insert(name, "flow".to_string())),
         };
-        field("erspan_ver", self.ver.map(u32::from), false);
-        field("erspan_idx", self.idx, true);
-        field("erspan_dir", self.dir.map(u32::from), false);
-        field("erspan_hwid", self.hwid.map(u32::from), true);
+        field("erspan_ver", self.ver.map(u32::from), false, false);
+        field("erspan_idx", self.idx, of_version(1), true);
+        field("erspan_dir", self.dir.map(u32::from), of_version(2), false);
+        field("erspan_hwid", self.hwid.map(u32::from), of_version(2), true);
     }
 }
 

@@ -364,7 +364,7 @@ fn common(t: &TunnelConfig) -> String {
         TunnelKey::Value(id) => format!("{id:#x}"),
         TunnelKey::Flow => "flow".to_string(),
     };
-    format!("{local}->{remote}, key={key}, legacy_l2")
+    format!("{local}->{remote}, key={key}, {}", t.of_kind.packet_types.name())
 }
 
 /// Further properties of sent packets.
