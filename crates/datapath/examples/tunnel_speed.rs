@@ -78,9 +78,13 @@ fn header(kind: TunnelKind, v6: bool) -> TnlHeader {
         TunnelKind::Geneve => {
             Encap::Geneve { udp, oam: false, critical: true, vni: 7, options: Box::new(options) }
         }
-        TunnelKind::Vxlan | TunnelKind::Gre | TunnelKind::Ip6gre => {
-            Encap::Vxlan { udp, flags: VXLAN_HAS_VNI, vni: 7 }
-        }
+        TunnelKind::Vxlan
+        | TunnelKind::Gre
+        | TunnelKind::Ip6gre
+        | TunnelKind::Erspan
+        | TunnelKind::Ip6erspan
+        | TunnelKind::Gtpu
+        | TunnelKind::Srv6 => Encap::Vxlan { udp, flags: VXLAN_HAS_VNI, vni: 7 },
     };
     let ip = match v6 {
         true => OuterIp::V6 { src: [1; 16], dst: [2; 16], label: 0, tclass: 0, hlimit: 64 },
@@ -103,7 +107,7 @@ impl Case {
         let shared = Arc::new(DpShared::new(7));
         for (port, kind) in TUNNELS.into_iter().zip(TunnelKind::ALL) {
             let dst_port = kind.usual_port().unwrap_or(0);
-            shared.set_tunnel(DpPort(port), Some(TunnelPort { kind, dst_port, gbp: false }));
+            shared.set_tunnel(DpPort(port), Some(TunnelPort { kind, dst_port, gbp: false, l3: false }));
         }
         let mut pmd = Pmd::new(PmdConfig::new(PmdId::Core(0), 0x5eed), shared);
         for port in 1..=2 {

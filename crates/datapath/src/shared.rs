@@ -8,7 +8,7 @@ use dpif::{EgressPorts, FragmentList, FragmentStatus, TunnelPort};
 use flow::DpPort;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
-use sync::{AtomicU32, Ordering, Snapshot};
+use sync::{AtomicU32, AtomicU64, Ordering, Snapshot};
 
 /// See the module.
 pub struct DpShared {
@@ -24,8 +24,29 @@ pub struct DpShared {
     pub(crate) tunnels: Snapshot<BTreeMap<DpPort, TunnelPort>>,
     /// UDP source ports of tunnels: the first in the upper half, the last in the lower.
     egress_ports: AtomicU32,
-    /// Sequence numbers of GRE over IPv4 and IPv6.
-    sequences: [AtomicU32; 2],
+    /// Sequence numbers, one for each [`Sequence`].
+    sequences: [AtomicU32; 4],
+    /// What the wall clock is ahead of the time of the cores, in microseconds.
+    wall_ahead_us: AtomicU64,
+}
+
+/// Tunnels that number their packets together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Sequence {
+    Gre,
+    Ip6gre,
+    Erspan,
+    Ip6erspan,
+}
+
+impl Sequence {
+    pub(crate) fn of_gre(is_v6: bool) -> Sequence {
+        if is_v6 { Sequence::Ip6gre } else { Sequence::Gre }
+    }
+
+    pub(crate) fn of_erspan(is_v6: bool) -> Sequence {
+        if is_v6 { Sequence::Ip6erspan } else { Sequence::Erspan }
+    }
 }
 
 impl DpShared {
@@ -40,6 +61,7 @@ impl DpShared {
             tunnels: Snapshot::new(BTreeMap::new()),
             egress_ports: AtomicU32::new(EgressPorts::default().to_bits()),
             sequences: Default::default(),
+            wall_ahead_us: AtomicU64::new(0),
         }
     }
 
@@ -64,8 +86,18 @@ impl DpShared {
         self.egress_ports.store(ports.to_bits(), Ordering::Relaxed);
     }
 
-    pub(crate) fn next_tunnel_sequence(&self, is_v6: bool) -> u32 {
-        self.sequences[usize::from(is_v6)].fetch_add(1, Ordering::Relaxed)
+    pub(crate) fn next_sequence(&self, of: Sequence) -> u32 {
+        self.sequences[of as usize].fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Sets the wall clock, for timestamps of ERSPAN: microseconds since 1970 at the time `now_us` of the cores.
+    pub fn set_wall_clock(&self, wall_us: u64, now_us: u64) {
+        self.wall_ahead_us.store(wall_us.wrapping_sub(now_us), Ordering::Relaxed);
+    }
+
+    /// The wall clock at a time of the cores.
+    pub(crate) fn wall_us(&self, now_us: u64) -> u64 {
+        now_us.wrapping_add(self.wall_ahead_us.load(Ordering::Relaxed))
     }
 
     /// Its connection tracker.

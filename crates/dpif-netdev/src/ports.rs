@@ -73,7 +73,7 @@ impl Ports {
     pub(crate) fn join_tunnel(&mut self, spec: &PortSpec) -> Option<Result<DpPort, DpifError>> {
         let wanted = spec.options.tunnel()?;
         let port = self.0.values_mut().find(|p| p.info.name == spec.name)?;
-        if port.spec.options.tunnel() != Some(wanted) {
+        if !port.spec.options.tunnel().is_some_and(|tunnel| tunnel.is_shared_with(wanted)) {
             return Some(Err(DpifError::Device(format!("{} is in use with other options", spec.name))));
         }
         port.users += 1;

@@ -73,6 +73,7 @@ impl Provider for UserspaceDatapath {
 
     fn tick(&self) {
         self.pool.cores.main.tick();
+        self.pool.factory.shared.set_wall_clock(sys::clock::wall_us(), sys::clock::monotonic_us());
         self.pool.balance();
         self.share_connections(&lock(&self.pool.state));
         if let Err(e) = self.sweeper.tick(&self.pool.factory.shared) {

@@ -330,11 +330,23 @@ fn vport_kind(options: &PortOptions) -> Result<(VportKind, Option<TunnelOptions>
                 TunnelKind::Vxlan => VportKind::Vxlan,
                 TunnelKind::Geneve => VportKind::Geneve,
                 TunnelKind::Gre => VportKind::Gre,
-                TunnelKind::Ip6gre => {
-                    let why = "tunnels of type ip6gre need the userspace datapath: set the bridge's datapath_type to netdev";
-                    return Err(DpifError::Unsupported(why.into()));
+                TunnelKind::Ip6gre
+                | TunnelKind::Erspan
+                | TunnelKind::Ip6erspan
+                | TunnelKind::Gtpu
+                | TunnelKind::Srv6 => {
+                    return Err(DpifError::Unsupported(format!(
+                        "tunnels of type {} need the userspace datapath: set the bridge's datapath_type to netdev",
+                        tunnel.kind.name()
+                    )));
                 }
             };
+            if tunnel.l3 {
+                return Err(DpifError::Unsupported(format!(
+                    "tunnels of type {} with packet_type or exts=gpe need the userspace datapath: set the bridge's datapath_type to netdev",
+                    tunnel.kind.name()
+                )));
+            }
             let dst_port = Some(tunnel.dst_port).filter(|port| *port != 0);
             Ok((kind, Some(TunnelOptions { dst_port, vxlan_gbp: tunnel.gbp })))
         }

@@ -200,6 +200,15 @@ pub struct TunnelPort {
     pub dst_port: u16,
     /// VXLAN group policy.
     pub gbp: bool,
+    /// Some tunnel has packets without an Ethernet header inside, or a header for them.
+    pub l3: bool,
+}
+
+impl TunnelPort {
+    /// Whether tunnels with these options share one port.
+    pub fn is_shared_with(self, other: TunnelPort) -> bool {
+        TunnelPort { l3: other.l3, ..self } == other
+    }
 }
 
 /// Range of UDP source ports of tunnels, from which the hash of a packet selects.
@@ -256,16 +265,37 @@ pub enum TunnelKind {
     Gre,
     /// The same over IPv6.
     Ip6gre,
+    /// ERSPAN within GRE (draft-foschiano-erspan), with Ethernet frames inside.
+    Erspan,
+    /// The same over IPv6.
+    Ip6erspan,
+    /// GTP-U of mobile networks (3GPP TS 29.281), with IP packets inside.
+    Gtpu,
+    /// Segment routing over IPv6 (RFC 8754), with IP packets inside.
+    Srv6,
 }
 
 impl TunnelKind {
     /// All.
-    pub const ALL: [TunnelKind; 4] =
-        [TunnelKind::Vxlan, TunnelKind::Geneve, TunnelKind::Gre, TunnelKind::Ip6gre];
+    pub const ALL: [TunnelKind; 8] = [
+        TunnelKind::Vxlan,
+        TunnelKind::Geneve,
+        TunnelKind::Gre,
+        TunnelKind::Ip6gre,
+        TunnelKind::Erspan,
+        TunnelKind::Ip6erspan,
+        TunnelKind::Gtpu,
+        TunnelKind::Srv6,
+    ];
 
     /// Whether it is GRE, over IPv4 or IPv6.
     pub fn is_gre(self) -> bool {
         matches!(self, TunnelKind::Gre | TunnelKind::Ip6gre)
+    }
+
+    /// Whether it is ERSPAN, over IPv4 or IPv6.
+    pub fn is_erspan(self) -> bool {
+        matches!(self, TunnelKind::Erspan | TunnelKind::Ip6erspan)
     }
 
     /// Its name as an interface type.
@@ -275,6 +305,10 @@ impl TunnelKind {
             TunnelKind::Geneve => "geneve",
             TunnelKind::Gre => "gre",
             TunnelKind::Ip6gre => "ip6gre",
+            TunnelKind::Erspan => "erspan",
+            TunnelKind::Ip6erspan => "ip6erspan",
+            TunnelKind::Gtpu => "gtpu",
+            TunnelKind::Srv6 => "srv6",
         }
     }
 
@@ -288,7 +322,12 @@ impl TunnelKind {
         match self {
             TunnelKind::Vxlan => Some(4789),
             TunnelKind::Geneve => Some(6081),
-            TunnelKind::Gre | TunnelKind::Ip6gre => None,
+            TunnelKind::Gtpu => Some(2152),
+            TunnelKind::Gre
+            | TunnelKind::Ip6gre
+            | TunnelKind::Erspan
+            | TunnelKind::Ip6erspan
+            | TunnelKind::Srv6 => None,
         }
     }
 }

@@ -49,7 +49,7 @@ pub use packed::{KeyWord, PackedFlow, PackedKey};
 pub use packed_match::{MaskWord, MaskedWords, PackedMask, PackedMatch};
 pub use subfield::SubField;
 pub use tlv::{TLV_BYTES, TLV_FIELDS, TLV_VALUE_BYTES, TlvError, TlvMapping, TlvTable, TunMetadata};
-pub use tunnel::{OuterHeaders, Tunnel, tunnel_flags};
+pub use tunnel::{Erspan, OuterHeaders, Tunnel, tunnel_flags};
 pub use types::{DpPort, MacAddr, OfPort, RecircId, TableId, Ufid, VlanId};
 pub use wide::Wide;
 

@@ -100,8 +100,6 @@ impl Flow {
     /// Removes all tunnel fields: the packet comes from no tunnel.
     pub fn clear_tunnel(&mut self) {
         self.set_tunnel(&Tunnel::default());
-        (self.tun_erspan_idx, self.tun_erspan_ver, self.tun_erspan_dir) = (0, 0, 0);
-        (self.tun_erspan_hwid, self.tun_gtpu_flags, self.tun_gtpu_msgtype) = (0, 0, 0);
         self.clear_metadata();
     }
 

@@ -3,9 +3,12 @@
 //! A datapath has one port for each kind of tunnel and UDP port, shared by all tunnels of that kind. Outer headers
 //! distinguish them: key, remote and local address. A port may leave each of these to the rules (`flow`).
 
+mod kinds;
+
 use crate::ports::{BridgeId, Port};
 use dpif::actions::tnl_header::{
-    Encap, OuterFields, OuterIp, OuterUdp, TnlHeader, UDP_CSUM_COMPUTED, VXLAN_HAS_GBP, VXLAN_HAS_VNI,
+    ERSPAN_SESSION, Encap, GTPU_FLAGS, GTPU_GPDU, OuterFields, OuterIp, OuterUdp, TnlHeader,
+    UDP_CSUM_COMPUTED, VXLAN_HAS_GBP, VXLAN_HAS_GPE, VXLAN_HAS_VNI, gpe_protocol,
 };
 use flow::{DpPort, Flow, FlowKey, MacAddr, Mask, OfPort, Tunnel, TunnelOptions, shape, tunnel_flags};
 use packet::headers as h;
@@ -14,6 +17,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
 pub use dpif::TunnelKind;
+pub use kinds::{ErspanOptions, FlowLabel, KindOptions, PacketTypes, Srv6Options, usual_packet_types};
 
 /// ECN bits of the type of service (RFC 3168).
 const ECN_MASK: u8 = 3;
@@ -75,6 +79,8 @@ pub struct TunnelConfig {
     pub gbp: bool,
     /// Packet mark of outer packets, for routing.
     pub egress_pkt_mark: Option<u32>,
+    /// Options that only some kinds have.
+    pub of_kind: KindOptions,
 }
 
 impl TunnelConfig {
@@ -85,6 +91,10 @@ impl TunnelConfig {
             TunnelKind::Geneve => format!("genev_sys_{}", self.dst_port),
             TunnelKind::Gre => "gre_sys".to_string(),
             TunnelKind::Ip6gre => "ip6gre_sys".to_string(),
+            TunnelKind::Gtpu => format!("gtpu_sys_{}", self.dst_port),
+            TunnelKind::Srv6 => "srv6_sys".to_string(),
+            TunnelKind::Erspan => "erspan_sys".to_string(),
+            TunnelKind::Ip6erspan => "ip6erspan_sys".to_string(),
         }
     }
 
@@ -122,15 +132,21 @@ impl TunnelConfig {
         if self.kind.usual_port().is_some_and(|port| port != self.dst_port) {
             all.insert("dst_port", self.dst_port.to_string());
         }
+        let exts = match (self.of_kind.gpe, self.gbp) {
+            (true, true) => "gbp,gpe",
+            (true, false) => "gpe",
+            (false, _) => "gbp",
+        };
         let switches = [
             ("csum", self.csum, "true"),
             ("seq", self.seq, "true"),
-            ("exts", self.gbp, "gbp"),
+            ("exts", self.gbp || self.of_kind.gpe, exts),
             ("df_default", !self.dont_fragment, "false"),
         ];
         all.extend(
             switches.into_iter().filter(|(_, is, _)| *is).map(|(name, _, value)| (name, value.to_string())),
         );
+        self.of_kind.add_to(self.kind, &mut all);
         all.extend(self.egress_pkt_mark.map(|mark| ("egress_pkt_mark", mark.to_string())));
         all
     }
@@ -193,6 +209,9 @@ impl TunnelConfig {
             };
         }
         t.tp_dst = self.dst_port;
+        if self.kind.is_erspan() {
+            t.set_erspan(&self.of_kind.erspan.header(flow));
+        }
         if self.gbp {
             (t.gbp_id, t.gbp_flags) = (set.gbp_id, set.gbp_flags);
         }
@@ -209,11 +228,20 @@ pub struct Way {
     pub eth_dst: MacAddr,
     /// Source, if the tunnel has none.
     pub source: IpAddr,
+    /// Flow label of IPv6.
+    pub label: u32,
 }
 
 impl TunnelConfig {
     /// The headers that the userspace datapath pushes. Those of UDP over IPv6 have a checksum, as RFC 8200 §8.1 requires.
-    pub fn header(&self, outer: &Tunnel, options: &TunnelOptions, way: &Way) -> TnlHeader {
+    /// `None`: the encapsulation cannot express what rules set, or carries no packets of this type.
+    pub fn header(
+        &self,
+        outer: &Tunnel,
+        options: &TunnelOptions,
+        packet_type: u32,
+        way: &Way,
+    ) -> Option<TnlHeader> {
         let is_v6 = outer.dst == 0;
         let source4 = if let IpAddr::V4(a) = way.source { a.into() } else { 0 };
         let source6 = if let IpAddr::V6(a) = way.source { a.octets() } else { [0; 16] };
@@ -222,7 +250,7 @@ impl TunnelConfig {
             true => OuterIp::V6 {
                 src: if outer.ipv6_src == [0; 16] { source6 } else { outer.ipv6_src },
                 dst: outer.ipv6_dst,
-                label: 0,
+                label: way.label,
                 tclass: outer.tos,
                 hlimit: outer.ttl,
             },
@@ -241,8 +269,12 @@ impl TunnelConfig {
         let encap = match self.kind {
             TunnelKind::Vxlan => {
                 let policy = u32::from(outer.gbp_flags) << 16 | u32::from(outer.gbp_id);
-                let gbp = if policy != 0 { VXLAN_HAS_GBP | policy } else { 0 };
-                Encap::Vxlan { udp, flags: VXLAN_HAS_VNI | gbp, vni }
+                let extension = match (self.of_kind.gpe, policy) {
+                    (true, _) => VXLAN_HAS_GPE | u32::from(gpe_protocol(packet_type)?),
+                    (false, 0) => 0,
+                    (false, policy) => VXLAN_HAS_GBP | policy,
+                };
+                Encap::Vxlan { udp, flags: VXLAN_HAS_VNI | extension, vni }
             }
             TunnelKind::Geneve => Encap::Geneve {
                 udp,
@@ -252,13 +284,33 @@ impl TunnelConfig {
                 options: Box::new(*options),
             },
             TunnelKind::Gre | TunnelKind::Ip6gre => Encap::Gre {
-                proto: h::ETH_TYPE_TEB,
+                proto: if packet_type == 0 { h::ETH_TYPE_TEB } else { packet_type as u16 },
                 csum,
                 key: (outer.flags & tunnel_flags::KEY != 0).then_some(outer.id as u32),
                 seq: self.seq,
             },
+            TunnelKind::Srv6 => {
+                let segments: Vec<_> = self.of_kind.srv6.segments.iter().map(|s| s.octets()).collect();
+                let segments = if segments.is_empty() { vec![outer.ipv6_dst] } else { segments };
+                // Rules may set the remote address.
+                if !is_v6 || segments.first() != Some(&outer.ipv6_dst) {
+                    return None;
+                }
+                Encap::Srv6 { segments: segments.into() }
+            }
+            TunnelKind::Gtpu => {
+                Encap::Gtpu { udp, flags: GTPU_FLAGS, msgtype: GTPU_GPDU, teid: outer.id as u32 }
+            }
+            TunnelKind::Erspan | TunnelKind::Ip6erspan => {
+                let session = u16::try_from(outer.id).ok().filter(|id| id & !ERSPAN_SESSION == 0)?;
+                let erspan = Some(outer.erspan()).filter(|erspan| erspan.ver != 0)?;
+                Encap::Erspan { session, erspan }
+            }
         };
-        TnlHeader::new(OuterFields { eth_dst: way.eth_dst.0, eth_src: way.eth_src.0, ip, encap })
+        if !encap.carries(packet_type) {
+            return None;
+        }
+        Some(TnlHeader::new(OuterFields { eth_dst: way.eth_dst.0, eth_src: way.eth_src.0, ip, encap }))
     }
 }
 
@@ -271,6 +323,7 @@ struct Place {
     /// `None`: any.
     remote: Option<IpAddr>,
     local: Endpoint,
+    packet_types: PacketTypes,
 }
 
 impl Place {
@@ -287,6 +340,7 @@ impl Place {
                 Endpoint::Any | Endpoint::Flow => None,
             },
             local: config.local,
+            packet_types: config.of_kind.packet_types,
         }
     }
 }
@@ -322,7 +376,7 @@ impl TunnelPorts {
     }
 
     /// The tunnel port of a packet with outer headers: an exact key before any key, then an exact remote address,
-    /// then an exact local one.
+    /// then an exact local one, then one of its packet type alone.
     pub(crate) fn receiver(&self, key: &FlowKey) -> Option<(BridgeId, OfPort)> {
         if self.0.is_empty() || !key.has(shape::TUNNEL) {
             return None;
@@ -333,12 +387,15 @@ impl TunnelPorts {
         } else {
             (IpAddr::V6(Ipv6Addr::from(t.ipv6_src)), IpAddr::V6(Ipv6Addr::from(t.ipv6_dst)))
         };
+        let types = PacketTypes::receiving(if key.has(shape::ARP) { key.arp.packet_type } else { 0 });
         for id in [Some(t.id), None] {
             for remote in [Some(remote), None] {
                 for local in [Endpoint::Address(local), Endpoint::Any, Endpoint::Flow] {
-                    let place = Place { dp_port: key.in_port(), key: id, remote, local };
-                    if let Some(found) = self.0.get(&place) {
-                        return Some(*found);
+                    for packet_types in types {
+                        let place = Place { dp_port: key.in_port(), key: id, remote, local, packet_types };
+                        if let Some(found) = self.0.get(&place) {
+                            return Some(*found);
+                        }
                     }
                 }
             }

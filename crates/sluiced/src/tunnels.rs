@@ -110,12 +110,15 @@ fn listeners(instance: &Instance) -> Vec<TunnelPort> {
 
 fn carrier(config: &TunnelConfig) -> Carrier {
     match config.kind {
-        TunnelKind::Vxlan | TunnelKind::Geneve => Carrier::Udp(config.dst_port),
-        TunnelKind::Gre | TunnelKind::Ip6gre => Carrier::Gre(match (config.remote, config.kind) {
-            (Endpoint::Address(remote), _) if remote.is_ipv4() => Families::V4,
-            (Endpoint::Address(_), _) => Families::V6,
-            (Endpoint::Any | Endpoint::Flow, TunnelKind::Ip6gre) => Families::V6,
-            (Endpoint::Any | Endpoint::Flow, _) => Families::Both,
-        }),
+        TunnelKind::Vxlan | TunnelKind::Geneve | TunnelKind::Gtpu => Carrier::Udp(config.dst_port),
+        TunnelKind::Srv6 => Carrier::Srv6,
+        TunnelKind::Gre | TunnelKind::Ip6gre | TunnelKind::Erspan | TunnelKind::Ip6erspan => {
+            Carrier::Gre(match (config.remote, config.kind) {
+                (Endpoint::Address(remote), _) if remote.is_ipv4() => Families::V4,
+                (Endpoint::Address(_), _) => Families::V6,
+                (Endpoint::Any | Endpoint::Flow, TunnelKind::Ip6gre | TunnelKind::Ip6erspan) => Families::V6,
+                (Endpoint::Any | Endpoint::Flow, _) => Families::Both,
+            })
+        }
     }
 }

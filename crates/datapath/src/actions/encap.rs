@@ -15,7 +15,7 @@ use packet::{Packet, headers as h};
 /// Packet type of a frame.
 pub(super) const ETHERNET: u32 = 0;
 /// Namespace of packet types that are EtherTypes.
-const ETHERTYPES: u32 = 1 << 16;
+pub(super) const ETHERTYPES: u32 = 1 << 16;
 /// Packet type of a network service header.
 const NSH: u32 = ETHERTYPES | h::ETH_TYPE_NSH as u32;
 
@@ -140,6 +140,11 @@ pub(super) fn check_outputs(actions: &[DpAction], mut is_ethernet: bool) -> Resu
         if matches!(action, DpAction::Output(_)) && !is_ethernet {
             let why = "a port takes no packets without an Ethernet header";
             return Err(DpifError::Unsupported(why.into()));
+        }
+        if matches!(action, DpAction::TnlPush(_)) {
+            // Outer headers begin with Ethernet.
+            is_ethernet = true;
+            continue;
         }
         is_ethernet = match action.as_rewrite() {
             Some(Rewrite::PushEth(_)) => true,

@@ -10,14 +10,14 @@
 //!   one of inner TCP if its datagrams are the segments of such a one, else it is cut.
 //! - All packets of a large segment have the same key until their headers are parsed again.
 
-use super::encap::{ETHERNET, packet_type};
+use super::encap::{self, ETHERNET, ETHERTYPES, packet_type};
 use super::{Executor, Misfit, sums};
 use crate::burst::HeaderCtx;
-use crate::shared::DpShared;
+use crate::shared::{DpShared, Sequence};
 use dpif::actions::TnlPush;
 use dpif::actions::tnl_header::{self as th, Encap, TnlHeader, UDP_CSUM_COMPUTED, UDP_ENCAP_BYTES};
 use dpif::{DropReason, TunnelKind, TunnelPort};
-use flow::{DpPort, FlowKey, Tunnel, TunnelOptions, flow_hash, shape, tunnel_flags};
+use flow::{DpPort, Erspan, FlowKey, Tunnel, TunnelOptions, flow_hash, shape, tunnel_flags};
 use packet::{GsoKind, Offload, Packet, PacketBatch, PacketPool, checksum, headers as h};
 use std::ops::Range;
 
@@ -29,6 +29,12 @@ const GENEVE_LEN: u8 = 0x3f;
 /// Version and options of a Geneve header.
 const GENEVE_VERSION: u8 = 0xc0;
 const GENEVE_OAM: u8 = 0x80;
+/// GTP-U: version, and its difference from GTP'.
+const GTPU_VERSION: u8 = 0xf0;
+/// GTP-U: a sequence number, an N-PDU number or extensions follow.
+const GTPU_OPTIONAL: u8 = 7;
+/// GTP-U: extensions follow.
+const GTPU_EXTENDED: u8 = 4;
 
 /// A tunnel port with its options.
 #[derive(Clone, Copy)]
@@ -43,6 +49,7 @@ struct Popped {
     /// Place of the options.
     options: Range<usize>,
     at: usize,
+    packet_type: u32,
 }
 
 impl Executor {
@@ -55,18 +62,19 @@ impl Executor {
         earlier: &mut Vec<Packet>,
     ) -> Result<(), Misfit> {
         headers.refresh(packet);
-        if packet_type(headers) != ETHERNET {
+        let inner = packet_type(headers);
+        if !push.header.fields().encap.carries(inner) {
             return Err(Misfit);
         }
         let hash = flow_hash::five_tuple(headers.key, 0);
-        if packet.offload.is_gso() && stays_whole(packet, &push.header) {
-            encapsulate_whole(packet, &push.header, hash, &self.shared)?;
+        if packet.offload.is_gso() && inner == ETHERNET && stays_whole(packet, &push.header) {
+            encapsulate_whole(packet, &push.header, hash, &self.shared, self.now_us)?;
         } else {
             if packet.offload.is_gso() {
-                self.cut(packet, earlier)?;
+                self.cut_behind(packet, inner, earlier)?;
             }
             for part in earlier.iter_mut().chain([&mut *packet]) {
-                encapsulate(part, &push.header, hash, &self.shared)?;
+                encapsulate(part, &push.header, hash, &self.shared, self.now_us)?;
             }
         }
         headers.key.clear();
@@ -75,10 +83,51 @@ impl Executor {
         Ok(())
     }
 
+    /// Cuts a large segment of any packet type: software cuts frames, so other packets get an Ethernet header meanwhile.
+    fn cut_behind(
+        &mut self,
+        packet: &mut Packet,
+        packet_type: u32,
+        earlier: &mut Vec<Packet>,
+    ) -> Result<(), Misfit> {
+        if packet_type == ETHERNET {
+            return self.cut(packet, earlier);
+        }
+        let mut header = [0; h::ETH_HEADER_BYTES];
+        header[h::ETH_HEADER_BYTES - 2..].copy_from_slice(&(packet_type as u16).to_be_bytes());
+        packet.prepend(&header);
+        self.cut(packet, earlier)?;
+        earlier.iter_mut().chain([packet]).for_each(|part| part.strip(h::ETH_HEADER_BYTES));
+        Ok(())
+    }
+
     /// A tunnel port.
     pub(super) fn tunnel(&self, port: DpPort) -> Option<PoppedPort> {
         let options = *self.shared.tunnels.load().get(&port)?;
         Some(PoppedPort { port, options })
+    }
+
+    /// Tunnels of GRE and of ERSPAN have one IP protocol: the protocol of the GRE header tells them apart.
+    #[inline]
+    fn of_protocol(&self, popped: &PoppedPort, frame: &[u8], key: &FlowKey, l4: usize) -> PoppedPort {
+        let kind = popped.options.kind;
+        if !kind.is_gre() && !kind.is_erspan() || key.base.nw_proto != th::IPPROTO_GRE {
+            return *popped;
+        }
+        let Some(proto) = h::be16(frame, l4 + 2) else { return *popped };
+        if is_erspan(proto) == kind.is_erspan() {
+            return *popped;
+        }
+        let mut kinds = match is_erspan(proto) {
+            true => [TunnelKind::Erspan, TunnelKind::Ip6erspan],
+            false => [TunnelKind::Gre, TunnelKind::Ip6gre],
+        };
+        if key.base.dl_type == h::ETH_TYPE_IPV6 {
+            kinds.reverse();
+        }
+        let all = self.shared.tunnels.load();
+        let found = kinds.iter().find_map(|kind| all.iter().find(|(_, options)| options.kind == *kind));
+        found.map_or(*popped, |(port, options)| PoppedPort { port: *port, options: *options })
     }
 
     /// Removes the outer headers of a packet for a tunnel port; results as of a push.
@@ -89,9 +138,10 @@ impl Executor {
         tunnel: Option<&PoppedPort>,
         earlier: &mut Vec<Packet>,
     ) -> Result<(), Misfit> {
-        let PoppedPort { port, options: of_port } = tunnel.ok_or(Misfit)?;
         headers.refresh(packet);
         let (l3, l4) = (headers.layout.l3.into(), headers.layout.l4.into());
+        let tunnel = self.of_protocol(tunnel.ok_or(Misfit)?, packet.data(), headers.key, l4);
+        let PoppedPort { port, options: of_port } = &tunnel;
         let popped = popped(packet.data(), headers.key, l3, l4, of_port)?;
         let options = match packet.data().get(popped.options.clone()) {
             Some([]) | None => None,
@@ -101,7 +151,7 @@ impl Executor {
         let is_inner = o.needs_csum && usize::from(o.csum_start) >= popped.at;
         if is_inner {
             packet.strip(popped.at);
-        } else if !o.is_gso() || !self.join(packet, headers.key, l3, l4, popped.at)? {
+        } else if !o.is_gso() || !self.join(packet, headers.key, l3, l4, &popped)? {
             if o.is_gso() {
                 self.cut(packet, earlier)?;
                 self.drop_others(packet, earlier, l4 + h::UDP_HEADER_BYTES..popped.at, headers.key);
@@ -121,6 +171,9 @@ impl Executor {
         }
         key.base.in_port = port.0;
         *headers.dirty = true;
+        if popped.packet_type != ETHERNET {
+            encap::becomes(headers, popped.packet_type);
+        }
         Ok(())
     }
 
@@ -131,13 +184,13 @@ impl Executor {
         key: &FlowKey,
         l3: usize,
         l4: usize,
-        at: usize,
+        popped: &Popped,
     ) -> Result<bool, Misfit> {
-        if packet.offload.gso != GsoKind::UdpL4 {
+        if packet.offload.gso != GsoKind::UdpL4 || popped.packet_type != ETHERNET {
             return Ok(false);
         }
         verify(packet, key, l3, l4)?;
-        Ok(packet::join(packet, l4, at))
+        Ok(packet::join(packet, l4, popped.at))
     }
 
     /// Drops the datagrams of a large segment whose tunnel header, in that place, differs from the first one's: they may
@@ -180,17 +233,23 @@ impl Executor {
 fn stays_whole(packet: &Packet, header: &TnlHeader) -> bool {
     let is_udp = match &header.fields().encap {
         Encap::Vxlan { .. } | Encap::Geneve { .. } => true,
-        Encap::Gre { .. } => false,
+        Encap::Gre { .. } | Encap::Erspan { .. } | Encap::Gtpu { .. } | Encap::Srv6 { .. } => false,
     };
     let ip_bytes = header.bytes().len() - h::ETH_HEADER_BYTES + packet.len();
     is_udp && ip_bytes <= u16::MAX.into() && packet::can_be_tunneled(packet)
 }
 
 /// Prepends the headers, and completes them for the packet.
-fn encapsulate(packet: &mut Packet, header: &TnlHeader, hash: u32, shared: &DpShared) -> Result<(), Misfit> {
+fn encapsulate(
+    packet: &mut Packet,
+    header: &TnlHeader,
+    hash: u32,
+    shared: &DpShared,
+    now_us: u64,
+) -> Result<(), Misfit> {
     sums::complete(packet);
     packet.offload = Offload::NONE;
-    prepend(packet, header, hash, shared, false)
+    prepend(packet, header, hash, shared, now_us, false)
 }
 
 /// The same for a large segment, which the port cuts. The outer checksum is not computed before, but nobody need doubt it.
@@ -200,9 +259,10 @@ fn encapsulate_whole(
     header: &TnlHeader,
     hash: u32,
     shared: &DpShared,
+    now_us: u64,
 ) -> Result<(), Misfit> {
     packet.offload.csum_valid = true;
-    prepend(packet, header, hash, shared, true)
+    prepend(packet, header, hash, shared, now_us, true)
 }
 
 #[inline(always)]
@@ -211,6 +271,7 @@ fn prepend(
     header: &TnlHeader,
     hash: u32,
     shared: &DpShared,
+    now_us: u64,
     is_whole: bool,
 ) -> Result<(), Misfit> {
     let (bytes, l4) = (header.bytes(), header.l4());
@@ -227,7 +288,12 @@ fn prepend(
         put(l3 + 10, checksum::update16(of_zero, 0, total));
     }
     match &header.fields().encap {
-        Encap::Vxlan { udp, .. } | Encap::Geneve { udp, .. } => {
+        Encap::Vxlan { udp, .. } | Encap::Geneve { udp, .. } | Encap::Gtpu { udp, .. } => {
+            let is_gtpu = matches!(header.fields().encap, Encap::Gtpu { .. });
+            if is_gtpu {
+                let payload = end - l4 - h::UDP_HEADER_BYTES - UDP_ENCAP_BYTES;
+                put(l4 + h::UDP_HEADER_BYTES + 2, payload as u16);
+            }
             if udp.src == 0 {
                 put(l4, shared.egress_ports().of_hash(hash));
             }
@@ -236,7 +302,7 @@ fn prepend(
                 // Of the pseudo-header alone, which is not 0: each segment has a checksum.
                 let sum = checksum::fold(pseudo(frame, header.is_v6(), end - l4));
                 frame[l4 + 6..l4 + 8].copy_from_slice(&sum.to_be_bytes());
-            } else if udp.csum == UDP_CSUM_COMPUTED {
+            } else if udp.csum == UDP_CSUM_COMPUTED || is_gtpu {
                 put(l4 + 6, 0);
                 let sum = checksum::sum(&frame[l4..], pseudo(frame, header.is_v6(), end - l4));
                 let sum = match !checksum::fold(sum) {
@@ -249,12 +315,26 @@ fn prepend(
         Encap::Gre { csum, key, seq, .. } => {
             if *seq {
                 let at = l4 + 4 + if *csum { 4 } else { 0 } + if key.is_some() { 4 } else { 0 };
-                let number = shared.next_tunnel_sequence(header.is_v6());
+                let number = shared.next_sequence(Sequence::of_gre(header.is_v6()));
                 frame[at..at + 4].copy_from_slice(&number.to_be_bytes());
             }
             if *csum {
                 let sum = checksum::checksum(&frame[l4..]);
                 frame[l4 + 4..l4 + 6].copy_from_slice(&sum.to_be_bytes());
+            }
+        }
+        Encap::Srv6 { .. } => {
+            // The push checked that an IP packet is inside.
+            let is_v6 = frame.get(bytes.len()).is_some_and(|first| first >> 4 == 6);
+            frame[l4] = if is_v6 { th::IPPROTO_IPV6 } else { th::IPPROTO_IPIP };
+        }
+        Encap::Erspan { erspan, .. } => {
+            let number = shared.next_sequence(Sequence::of_erspan(header.is_v6()));
+            frame[l4 + 4..l4 + 8].copy_from_slice(&number.to_be_bytes());
+            if erspan.ver != 1 {
+                let at = l4 + th::ERSPAN_GRE_BYTES + 4;
+                let hundreds_us = (shared.wall_us(now_us) / 100) as u32;
+                frame[at..at + 4].copy_from_slice(&hundreds_us.to_be_bytes());
             }
         }
     }
@@ -320,13 +400,27 @@ fn popped(frame: &[u8], key: &FlowKey, l3: usize, l4: usize, port: &TunnelPort) 
         _ => return Err(Misfit),
     }
     let mut options = 0..0;
-    let proto = if port.kind.is_gre() { th::IPPROTO_GRE } else { h::IPPROTO_UDP };
+    let proto = match port.kind {
+        TunnelKind::Gre | TunnelKind::Ip6gre | TunnelKind::Erspan | TunnelKind::Ip6erspan => th::IPPROTO_GRE,
+        TunnelKind::Vxlan | TunnelKind::Geneve | TunnelKind::Gtpu => h::IPPROTO_UDP,
+        TunnelKind::Srv6 if b.nw_proto == th::IPPROTO_IPIP => th::IPPROTO_IPIP,
+        TunnelKind::Srv6 => th::IPPROTO_IPV6,
+    };
     if b.nw_proto != proto {
         return Err(Misfit);
     }
-    let at = match port.kind {
-        TunnelKind::Gre | TunnelKind::Ip6gre => gre(frame, l4, &mut tunnel)?,
-        TunnelKind::Vxlan | TunnelKind::Geneve => {
+    let (at, packet_type) = match port.kind {
+        TunnelKind::Gre | TunnelKind::Ip6gre => {
+            let (proto, at) = gre(frame, l4, &mut tunnel)?;
+            match proto {
+                h::ETH_TYPE_TEB => (at, ETHERNET),
+                proto if proto < h::ETH_TYPE_MIN || is_erspan(proto) => return Err(Misfit),
+                proto => (at, ETHERTYPES | u32::from(proto)),
+            }
+        }
+        TunnelKind::Erspan | TunnelKind::Ip6erspan => (erspan(frame, l4, &mut tunnel)?, ETHERNET),
+        TunnelKind::Srv6 => (l4, srv6(frame, l3, l4, proto)?),
+        TunnelKind::Vxlan | TunnelKind::Geneve | TunnelKind::Gtpu => {
             (tunnel.tp_src, tunnel.tp_dst) = (b.tp_src, b.tp_dst);
             if h::be16(frame, l4 + 6).ok_or(Misfit)? != 0 {
                 tunnel.flags |= tunnel_flags::CSUM;
@@ -334,24 +428,41 @@ fn popped(frame: &[u8], key: &FlowKey, l3: usize, l4: usize, port: &TunnelPort) 
             let header = h::array(frame, l4 + h::UDP_HEADER_BYTES).ok_or(Misfit)?;
             let at = l4 + h::UDP_HEADER_BYTES + UDP_ENCAP_BYTES;
             match port.kind {
-                TunnelKind::Vxlan => vxlan(header, port, &mut tunnel).map(|()| at)?,
-                TunnelKind::Geneve | TunnelKind::Gre | TunnelKind::Ip6gre => {
+                TunnelKind::Vxlan => (at, vxlan(header, port, &mut tunnel)?),
+                TunnelKind::Gtpu => gtpu(frame, header, at, &mut tunnel)?,
+                TunnelKind::Geneve
+                | TunnelKind::Gre
+                | TunnelKind::Ip6gre
+                | TunnelKind::Erspan
+                | TunnelKind::Ip6erspan
+                | TunnelKind::Srv6 => {
                     let bytes = geneve(header, &mut tunnel)?;
                     options = at..at + bytes;
-                    at + bytes
+                    (at + bytes, ETHERNET)
                 }
             }
         }
     };
-    if frame.len() < at + h::ETH_HEADER_BYTES {
+    let least = if packet_type == ETHERNET { h::ETH_HEADER_BYTES } else { 1 };
+    if frame.len() < at + least {
         return Err(Misfit);
     }
-    Ok(Popped { tunnel, options, at })
+    Ok(Popped { tunnel, options, at, packet_type })
 }
 
-fn vxlan(header: [u8; UDP_ENCAP_BYTES], port: &TunnelPort, tunnel: &mut Tunnel) -> Result<(), Misfit> {
+/// Returns the packet type of the payload. As in OVS, a header with a next protocol is one of any VXLAN port.
+fn vxlan(header: [u8; UDP_ENCAP_BYTES], port: &TunnelPort, tunnel: &mut Tunnel) -> Result<u32, Misfit> {
     let [a, b, c, d, e, f, g, reserved] = header;
     let flags = u32::from_be_bytes([a, b, c, d]);
+    if flags & th::VXLAN_HAS_GPE != 0 {
+        // Neither another version nor a message of the tunnel's control.
+        if flags & !0xff != th::VXLAN_HAS_VNI | th::VXLAN_HAS_GPE || reserved != 0 {
+            return Err(Misfit);
+        }
+        tunnel.id = u32::from_be_bytes([0, e, f, g]).into();
+        tunnel.flags |= tunnel_flags::KEY;
+        return th::gpe_packet_type(d).ok_or(Misfit);
+    }
     let allowed = match port.gbp {
         true => th::VXLAN_HAS_VNI | th::VXLAN_HAS_GBP | GBP_FLAGS | GBP_ID,
         false => th::VXLAN_HAS_VNI,
@@ -365,7 +476,47 @@ fn vxlan(header: [u8; UDP_ENCAP_BYTES], port: &TunnelPort, tunnel: &mut Tunnel) 
     }
     tunnel.id = u32::from_be_bytes([0, e, f, g]).into();
     tunnel.flags |= tunnel_flags::KEY;
-    Ok(())
+    Ok(ETHERNET)
+}
+
+/// Returns offset and type of the packet inside: of a message without one, the whole frame. `at` is behind the mandatory
+/// part of the header.
+fn gtpu(
+    frame: &[u8],
+    header: [u8; UDP_ENCAP_BYTES],
+    at: usize,
+    tunnel: &mut Tunnel,
+) -> Result<(usize, u32), Misfit> {
+    let [flags, msgtype, length @ .., a, b, c, d] = header;
+    let end = at + usize::from(u16::from_be_bytes(length));
+    if flags & GTPU_VERSION != th::GTPU_FLAGS || end > frame.len() {
+        return Err(Misfit);
+    }
+    (tunnel.gtpu_flags, tunnel.gtpu_msgtype) = (flags, msgtype);
+    if msgtype != th::GTPU_GPDU {
+        return Ok((0, ETHERNET));
+    }
+    tunnel.id = u32::from_be_bytes([a, b, c, d]).into();
+    tunnel.flags |= tunnel_flags::KEY;
+    let mut at = at;
+    if flags & GTPU_OPTIONAL != 0 {
+        let mut next = *frame.get(at + 3).ok_or(Misfit)?;
+        at += 4;
+        // Each extension has its length in words first, and the type of the next one last.
+        while flags & GTPU_EXTENDED != 0 && next != 0 {
+            let bytes = usize::from(*frame.get(at).ok_or(Misfit)?) * 4;
+            at += bytes;
+            if bytes == 0 || at > end {
+                return Err(Misfit);
+            }
+            next = frame[at - 1];
+        }
+    }
+    match frame.get(at).filter(|_| at < end).map(|first| first >> 4) {
+        Some(4) => Ok((at, ETHERTYPES | u32::from(h::ETH_TYPE_IP))),
+        Some(6) => Ok((at, ETHERTYPES | u32::from(h::ETH_TYPE_IPV6))),
+        Some(_) | None => Err(Misfit),
+    }
 }
 
 /// Returns the bytes of its options.
@@ -382,11 +533,12 @@ fn geneve(header: [u8; UDP_ENCAP_BYTES], tunnel: &mut Tunnel) -> Result<usize, M
     Ok(usize::from(first & GENEVE_LEN) * 4)
 }
 
-/// Returns the offset of the frame inside.
-fn gre(frame: &[u8], l4: usize, tunnel: &mut Tunnel) -> Result<usize, Misfit> {
+/// Returns protocol and offset of the payload.
+fn gre(frame: &[u8], l4: usize, tunnel: &mut Tunnel) -> Result<(u16, usize), Misfit> {
     let flags = h::be16(frame, l4).ok_or(Misfit)?;
+    let proto = h::be16(frame, l4 + 2).ok_or(Misfit)?;
     let known = th::GRE_HAS_CSUM | th::GRE_HAS_KEY | th::GRE_HAS_SEQ;
-    if flags & !known != 0 || h::be16(frame, l4 + 2) != Some(h::ETH_TYPE_TEB) {
+    if flags & !known != 0 {
         return Err(Misfit);
     }
     let mut at = l4 + 4;
@@ -402,5 +554,63 @@ fn gre(frame: &[u8], l4: usize, tunnel: &mut Tunnel) -> Result<usize, Misfit> {
     if flags & th::GRE_HAS_SEQ != 0 {
         at += 4;
     }
-    Ok(at)
+    Ok((proto, at))
+}
+
+/// Returns the offset of the frame inside. As in the kernel and in OVS, the header's version counts, not the protocol.
+fn erspan(frame: &[u8], l4: usize, tunnel: &mut Tunnel) -> Result<usize, Misfit> {
+    let (proto, at) = gre(frame, l4, tunnel)?;
+    let has_number = h::be16(frame, l4).is_some_and(|flags| flags & th::GRE_HAS_SEQ != 0);
+    if !is_erspan(proto) || !has_number {
+        return Err(Misfit);
+    }
+    let first = h::be32(frame, at).ok_or(Misfit)?;
+    let mut erspan = Erspan { ver: (first >> 28) as u8, ..Erspan::default() };
+    tunnel.id = u64::from(first as u16 & th::ERSPAN_SESSION);
+    tunnel.flags = tunnel.flags & !tunnel_flags::CSUM | tunnel_flags::KEY;
+    let bytes = match erspan.ver {
+        1 => {
+            erspan.idx = h::be32(frame, at + 4).ok_or(Misfit)? & Erspan::ALL.idx;
+            th::ERSPAN1_BYTES
+        }
+        2 => {
+            let last = h::be16(frame, at + 10).ok_or(Misfit)?;
+            (erspan.hwid, erspan.dir) = ((last >> 4) as u8 & Erspan::ALL.hwid, (last >> 3) as u8 & 1);
+            // A subheader of the platform may follow.
+            th::ERSPAN2_BYTES + if last & 1 != 0 { th::ERSPAN2_PLATFORM_BYTES } else { 0 }
+        }
+        _ => return Err(Misfit),
+    };
+    tunnel.set_erspan(&erspan);
+    Ok(at + bytes)
+}
+
+/// Returns the type of the packet inside. It has arrived: no segment is left.
+fn srv6(frame: &[u8], l3: usize, l4: usize, proto: u8) -> Result<u32, Misfit> {
+    let routing = l3 + h::IPV6_HEADER_BYTES;
+    if h::be16(frame, l3).is_none_or(|first| first >> 12 != 6) {
+        return Err(Misfit);
+    }
+    if l4 > routing {
+        // Only a routing header may be between, whose fourth byte counts the segments left.
+        let [next, words, kind, left] = h::array(frame, routing).ok_or(Misfit)?;
+        let is_whole = next == proto && routing + (usize::from(words) + 1) * 8 == l4;
+        if frame.get(l3 + 6) != Some(&h::IPPROTO_ROUTING)
+            || !is_whole
+            || kind != th::SRV6_ROUTING_TYPE
+            || left != 0
+        {
+            return Err(Misfit);
+        }
+    }
+    let (version, ethertype) =
+        if proto == th::IPPROTO_IPIP { (4, h::ETH_TYPE_IP) } else { (6, h::ETH_TYPE_IPV6) };
+    match frame.get(l4).map(|first| first >> 4) {
+        Some(found) if found == version => Ok(ETHERTYPES | u32::from(ethertype)),
+        Some(_) | None => Err(Misfit),
+    }
+}
+
+fn is_erspan(proto: u16) -> bool {
+    matches!(proto, th::ETH_TYPE_ERSPAN1 | th::ETH_TYPE_ERSPAN2)
 }

@@ -15,6 +15,7 @@ mod operations;
 mod oracle;
 mod parking;
 mod repeats;
+mod tunnel_kinds;
 mod tunnels;
 
 use crate::*;
@@ -85,7 +86,7 @@ impl Rig {
         let shared = Arc::new(DpShared::new(7));
         for (port, kind) in (10..).zip(TunnelKind::ALL) {
             let dst_port = kind.usual_port().unwrap_or(0);
-            shared.set_tunnel(DpPort(port), Some(TunnelPort { kind, dst_port, gbp: false }));
+            shared.set_tunnel(DpPort(port), Some(TunnelPort { kind, dst_port, gbp: false, l3: false }));
         }
         let mut pmd = Pmd::new(config, shared);
         for port in 1..=4 {

@@ -9,10 +9,11 @@ use packet::{GsoKind, Offload};
 use proptest::prelude::*;
 
 /// A UDP datagram of Open vSwitch's records.
-const INNER: &str = "50540000000750540000000508004504005c000000004011668b0a0000010a00000203e807d00048fb9f000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f202122232425262728292a2b2c2d2e2f303132333435363738393a3b3c3d3e3f";
+pub(super) const INNER: &str = "50540000000750540000000508004504005c000000004011668b0a0000010a00000203e807d00048fb9f000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f202122232425262728292a2b2c2d2e2f303132333435363738393a3b3c3d3e3f";
 
-/// Actions and the headers that they push, as recorded from Open vSwitch 3.1. The source port of UDP is that which it chose.
-pub(super) const PUSHES: [(&str, &str); 9] = [
+/// Actions and the headers that they push, as recorded from Open vSwitch 3.1. The source port of UDP is that which it chose;
+/// the timestamp of ERSPAN, 0x2710, is that of these tests.
+pub(super) const PUSHES: [(&str, &str); 15] = [
     (
         "tnl_push(tnl_port(4789),header(size=50,type=4,eth(dst=f8:bc:12:44:34:b6,src=aa:55:aa:55:00:00,dl_type=0x0800),ipv4(src=1.1.2.88,dst=1.1.2.92,proto=17,tos=0,ttl=64,frag=0x4000),udp(src=44249,dst=4789,csum=0x0),vxlan(flags=0x8000000,vni=0x7b)),out_port(3)),2",
         "f8bc124434b6aa55aa55000008004500008e00004000401133aa010102580101025cacd912b5007a00000800000000007b00",
@@ -49,13 +50,37 @@ pub(super) const PUSHES: [(&str, &str); 9] = [
         "tnl_push(tnl_port(6),header(size=62,type=109,eth(dst=f8:bc:12:44:34:b6,src=aa:55:aa:55:00:00,dl_type=0x86dd),ipv6(src=2001:cafe::88,dst=2001:cafe::92,label=0,proto=47,tclass=0x0,hlimit=64),gre((flags=0x2000,proto=0x6558),key=0x1c8)),out_port(3)),2",
         "f8bc124434b6aa55aa55000086dd6000000000722f402001cafe0000000000000000000000882001cafe00000000000000000000009220006558000001c8",
     ),
+    (
+        "tnl_push(tnl_port(5),header(size=50,type=107,eth(dst=f8:bc:12:44:34:b6,src=aa:55:aa:55:00:00,dl_type=0x0800),ipv4(src=1.1.2.88,dst=1.1.2.92,proto=47,tos=0,ttl=64,frag=0x4000),erspan(ver=1,sid=0x1,idx=0x3)),out_port(3)),2",
+        "f8bc124434b6aa55aa55000008004500008e00004000402f338c010102580101025c100088be000000001000000100000003",
+    ),
+    (
+        "tnl_push(tnl_port(5),header(size=54,type=107,eth(dst=f8:bc:12:44:34:b6,src=aa:55:aa:55:00:00,dl_type=0x0800),ipv4(src=1.1.2.88,dst=1.1.2.92,proto=47,tos=0,ttl=64,frag=0x4000),erspan(ver=2,sid=0x3ff,dir=1,hwid=0x7)),out_port(3)),2",
+        "f8bc124434b6aa55aa55000008004500009200004000402f3388010102580101025c100022eb00000001200003ff0000271000000078",
+    ),
+    (
+        "tnl_push(tnl_port(6),header(size=70,type=108,eth(dst=f8:bc:12:44:34:b7,src=aa:55:aa:55:00:00,dl_type=0x86dd),ipv6(src=2001:cafe::88,dst=2001:cafe::92,label=0,proto=47,tclass=0x0,hlimit=64),erspan(ver=1,sid=0x5,idx=0xabcde)),out_port(3)),2",
+        "f8bc124434b7aa55aa55000086dd60000000007a2f402001cafe0000000000000000000000882001cafe000000000000000000000092100088be0000000010000005000abcde",
+    ),
+    (
+        "tnl_push(tnl_port(6),header(size=74,type=108,eth(dst=f8:bc:12:44:34:b7,src=aa:55:aa:55:00:00,dl_type=0x86dd),ipv6(src=2001:cafe::88,dst=2001:cafe::92,label=0,proto=47,tclass=0x0,hlimit=64),erspan(ver=2,sid=0x6,dir=0,hwid=0x3f)),out_port(3)),2",
+        "f8bc124434b7aa55aa55000086dd60000000007e2f402001cafe0000000000000000000000882001cafe000000000000000000000092100022eb000000012000000600002710000003f0",
+    ),
+    (
+        "tnl_push(tnl_port(4790),header(size=50,type=4,eth(dst=f8:bc:12:44:34:b6,src=aa:55:aa:55:00:00,dl_type=0x0800),ipv4(src=1.1.2.88,dst=1.1.2.92,proto=17,tos=0,ttl=64,frag=0x4000),udp(src=44249,dst=4790,csum=0x0),vxlan(flags=0xc000003,vni=0x5)),out_port(3)),2",
+        "f8bc124434b6aa55aa55000008004500008e00004000401133aa010102580101025cacd912b6007a00000c00000300000500",
+    ),
+    (
+        "push_nsh(flags=0,ttl=63,mdtype=1,np=3,spi=0x0,si=255,c1=0x0,c2=0x0,c3=0x0,c4=0x0),tnl_push(tnl_port(4790),header(size=50,type=4,eth(dst=f8:bc:12:44:34:b6,src=aa:55:aa:55:00:00,dl_type=0x0800),ipv4(src=1.1.2.88,dst=1.1.2.92,proto=17,tos=0,ttl=64,frag=0x4000),udp(src=44249,dst=4790,csum=0x0),vxlan(flags=0xc000004,vni=0x5)),out_port(3)),2",
+        "f8bc124434b6aa55aa5500000800450000a60000400040113392010102580101025cacd912b6009200000c000004000005000fc60103000000ff00000000000000000000000000000000",
+    ),
 ];
 
-fn bytes(hex: &str) -> Vec<u8> {
+pub(super) fn bytes(hex: &str) -> Vec<u8> {
     (0..hex.len()).step_by(2).map(|i| u8::from_str_radix(&hex[i..i + 2], 16).expect("hexadecimal")).collect()
 }
 
-fn parsed(actions: &str) -> Vec<DpAction> {
+pub(super) fn parsed(actions: &str) -> Vec<DpAction> {
     parse_actions(actions, &NumbersOnly).expect(actions)
 }
 
@@ -64,7 +89,7 @@ pub(super) fn push(n: usize) -> DpAction {
     parsed(PUSHES[n].0).swap_remove(0)
 }
 
-fn both(mut check: impl FnMut(&mut Rig)) {
+pub(super) fn both(mut check: impl FnMut(&mut Rig)) {
     [true, false].into_iter().for_each(|group| check(&mut Rig::with(|c| c.tuning.group = group)));
 }
 
@@ -73,14 +98,18 @@ fn pushed_headers_equal_those_of_ovs() {
     both(|rig| {
         let inner = bytes(INNER);
         let ufid = rig.flow(1, &inner, least_mask(), Vec::new());
-        for (actions, frame) in PUSHES {
+        let with = |all: &[(&'static str, &'static str)], inner: &[u8]| -> Vec<_> {
+            all.iter().map(|(actions, header)| (*actions, [&bytes(header), inner].concat())).collect()
+        };
+        for (actions, frame) in
+            [with(&PUSHES, &inner), with(&super::tunnel_kinds::BARE_PUSHES, &inner[14..])].concat()
+        {
             let actions = parsed(&format!("{actions},3"));
             let mode = PutMode::Modify;
             let put =
                 FlowPut { ufid, key: key_of(1, &inner), mask: least_mask(), actions: actions.into(), mode };
             rig.apply(DpifOp::FlowPut(Box::new(put)));
             rig.receive(1, std::slice::from_ref(&inner));
-            let frame = [bytes(frame), inner.clone()].concat();
             let mut sent = rig.sent();
             sent.sort();
             assert_eq!(sent, [(2, frame.clone()), (3, frame)]);
@@ -125,7 +154,7 @@ pub(super) fn pops() -> Vec<(&'static str, Vec<u8>, u32, Option<Tunnel>)> {
         let frame = of_gre(0xa000, &[0, 456]);
         u32::from(packet::checksum::checksum(&frame[34..])) << 16
     };
-    vec![
+    let mut all = vec![
         ("vxlan", of_udp(4789, 0, &vxlan(1 << 27, 0)), 10, udp_of(4789, tunnel(0x7b, key))),
         ("padding", padded, 10, udp_of(4789, tunnel(0x7b, key))),
         ("IP options", with_options, 10, udp_of(4789, tunnel(0x7b, key))),
@@ -161,7 +190,9 @@ pub(super) fn pops() -> Vec<(&'static str, Vec<u8>, u32, Option<Tunnel>)> {
         ("udp on a gre tunnel", of_udp(4789, 0, &vxlan(1 << 27, 0)), 12, None),
         ("no IP", eth(0x9999, &inner), 10, None),
         ("an unknown tunnel", of_udp(4789, 0, &vxlan(1 << 27, 0)), 99, None),
-    ]
+    ];
+    all.extend(super::tunnel_kinds::pops());
+    all
 }
 
 #[test]
@@ -175,6 +206,9 @@ fn outer_headers_are_popped() {
             let upcall = rig.io.upcalls.pop().expect(name);
             assert_eq!(upcall.packet.data(), bytes(INNER), "{name}");
             assert_eq!((upcall.key.tunnel, upcall.rx_port), (wanted, DpPort(1)), "{name}");
+            // Tunnels in GRE are told apart by its protocol.
+            let port = if name.ends_with("port of gre") { 14 } else { port };
+            let port = if name.ends_with("port of erspan") { 12 } else { port };
             let mut inner = key_of(port, upcall.packet.data());
             (inner.tunnel, inner.options) = (wanted, upcall.key.options);
             inner.set_shape();
@@ -198,7 +232,7 @@ fn a_pop_before_another_output_takes_a_copy() {
 }
 
 /// A large segment of TCP.
-fn large() -> Packet {
+pub(super) fn large() -> Packet {
     let mut frame = tcp(1000, 80);
     frame.truncate(54);
     // ACK and PSH.
@@ -444,14 +478,14 @@ proptest! {
     /// A pop of any bytes yields a packet or a drop, with every packet accounted for.
     #[test]
     fn hostile_headers_are_popped_or_dropped(
-        which in 0..pops().len(),
-        tunnel in 10..14u32,
+        which in 0..super::tunnel_kinds::all_frames().len(),
+        tunnel in 10..(10 + TunnelKind::ALL.len() as u32),
         changes in prop::collection::vec((0..90usize, any::<u8>()), 0..4),
         keep in 14..200usize,
         offload in prop::option::of((any::<u16>(), any::<u16>(), any::<u16>())),
         group: bool,
     ) {
-        let mut frame = pops().swap_remove(which).1;
+        let mut frame = super::tunnel_kinds::all_frames().swap_remove(which);
         for (at, byte) in changes {
             if let Some(old) = frame.get_mut(at) {
                 *old = byte;

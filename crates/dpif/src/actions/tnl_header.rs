@@ -4,9 +4,10 @@
 //! sequence number. Until then these are 0: the checksum of IPv4 covers a length of 0.
 //!
 //! Encapsulations: VXLAN (RFC 7348; flags of the group policy and of its generic protocol extension too), Geneve
-//! (RFC 8926), GRE (RFC 2784 and 2890).
+//! (RFC 8926), GRE (RFC 2784 and 2890), ERSPAN versions 1 and 2 in GRE (draft-foschiano-erspan, types II and III), GTP-U
+//! (3GPP TS 29.281), segment routing over IPv6 (RFC 8754).
 
-use flow::TunnelOptions;
+use flow::{Erspan, TunnelOptions};
 use packet::{checksum, headers as h};
 
 /// UDP checksum that stands for one to be computed for each packet.
@@ -27,6 +28,42 @@ pub const GRE_HAS_KEY: u16 = 0x2000;
 pub const GRE_HAS_SEQ: u16 = 0x1000;
 /// IP protocol of GRE.
 pub const IPPROTO_GRE: u8 = 47;
+/// VXLAN-GPE: IPv4.
+pub const VXLAN_GPE_IPV4: u8 = 1;
+/// VXLAN-GPE: IPv6.
+pub const VXLAN_GPE_IPV6: u8 = 2;
+/// VXLAN-GPE: network service headers.
+pub const VXLAN_GPE_NSH: u8 = 4;
+/// GTP-U: version 1, not GTP'.
+pub const GTPU_FLAGS: u8 = 0x30;
+/// GTP-U: messages with a packet of a user.
+pub const GTPU_GPDU: u8 = 255;
+/// Most segments of a routing header that is pushed.
+pub const SRV6_SEGMENTS_MAX: usize = 6;
+/// Segment routing: type of the routing header.
+pub const SRV6_ROUTING_TYPE: u8 = 4;
+/// Bytes of its fixed part.
+const SRV6_FIXED_BYTES: usize = 8;
+/// IP protocol of IPv4 inside.
+pub const IPPROTO_IPIP: u8 = 4;
+/// IP protocol of IPv6 inside.
+pub const IPPROTO_IPV6: u8 = 41;
+/// Namespace of packet types that are EtherTypes.
+const ETHERTYPES: u32 = 1 << 16;
+/// EtherType of ERSPAN version 1 in GRE.
+pub const ETH_TYPE_ERSPAN1: u16 = 0x88be;
+/// EtherType of ERSPAN version 2 in GRE.
+pub const ETH_TYPE_ERSPAN2: u16 = 0x22eb;
+/// ERSPAN: bits of the session id.
+pub const ERSPAN_SESSION: u16 = 0x3ff;
+/// Bytes of the GRE header before ERSPAN: it has a sequence number.
+pub const ERSPAN_GRE_BYTES: usize = 8;
+/// Bytes of an ERSPAN header of version 1.
+pub const ERSPAN1_BYTES: usize = 8;
+/// Bytes of an ERSPAN header of version 2.
+pub const ERSPAN2_BYTES: usize = 12;
+/// Bytes of the subheader that may follow it.
+pub const ERSPAN2_PLATFORM_BYTES: usize = 8;
 /// Geneve: packets of the tunnel's control.
 const GENEVE_OAM: u8 = 0x80;
 /// Geneve: some option is critical.
@@ -120,6 +157,29 @@ pub enum Encap {
         /// It has a sequence number.
         seq: bool,
     },
+    /// ERSPAN of version 1 or 2, in GRE with a sequence number. Each packet gets number and timestamp.
+    Erspan {
+        /// Session id, 10 bits.
+        session: u16,
+        /// Version, and its fields.
+        erspan: Erspan,
+    },
+    /// GTP-U. As in OVS, each packet gets a UDP checksum.
+    Gtpu {
+        /// Its UDP header.
+        udp: OuterUdp,
+        /// Version and further flags.
+        flags: u8,
+        /// Type of the message.
+        msgtype: u8,
+        /// Tunnel.
+        teid: u32,
+    },
+    /// Segment routing over IPv6. Each packet gets the protocol of what is inside.
+    Srv6 {
+        /// Segments in the order of the way, at most [`SRV6_SEGMENTS_MAX`].
+        segments: Box<[[u8; 16]]>,
+    },
 }
 
 /// An outer UDP header.
@@ -144,16 +204,17 @@ impl Encap {
     /// IP protocol.
     pub fn ip_proto(&self) -> u8 {
         match self {
-            Encap::Vxlan { .. } | Encap::Geneve { .. } => h::IPPROTO_UDP,
-            Encap::Gre { .. } => IPPROTO_GRE,
+            Encap::Vxlan { .. } | Encap::Geneve { .. } | Encap::Gtpu { .. } => h::IPPROTO_UDP,
+            Encap::Gre { .. } | Encap::Erspan { .. } => IPPROTO_GRE,
+            Encap::Srv6 { .. } => h::IPPROTO_ROUTING,
         }
     }
 
     /// Its UDP header.
     pub fn udp(&self) -> Option<&OuterUdp> {
         match self {
-            Encap::Vxlan { udp, .. } | Encap::Geneve { udp, .. } => Some(udp),
-            Encap::Gre { .. } => None,
+            Encap::Vxlan { udp, .. } | Encap::Geneve { udp, .. } | Encap::Gtpu { udp, .. } => Some(udp),
+            Encap::Gre { .. } | Encap::Erspan { .. } | Encap::Srv6 { .. } => None,
         }
     }
 
@@ -184,6 +245,18 @@ impl Encap {
                 out.extend(key.iter().flat_map(|key| key.to_be_bytes()));
                 out.extend(seq.then_some([0; 4]).into_iter().flatten());
             }
+            Encap::Erspan { session, erspan } => write_erspan(out, *session, erspan),
+            Encap::Srv6 { segments } => {
+                let last = segments.len().saturating_sub(1) as u8;
+                let words = (segments.len() * 2) as u8;
+                let fixed: [u8; SRV6_FIXED_BYTES] = [0, words, SRV6_ROUTING_TYPE, last, last, 0, 0, 0];
+                out.extend(fixed);
+                segments.iter().rev().for_each(|segment| out.extend(segment));
+            }
+            Encap::Gtpu { flags, msgtype, teid, .. } => {
+                out.extend([*flags, *msgtype, 0, 0]);
+                out.extend(teid.to_be_bytes());
+            }
         }
     }
 
@@ -194,8 +267,64 @@ impl Encap {
                 let all = [(*csum, GRE_HAS_CSUM), (key.is_some(), GRE_HAS_KEY), (*seq, GRE_HAS_SEQ)];
                 all.iter().filter(|(is, _)| *is).fold(0, |flags, (_, bit)| flags | bit)
             }
-            Encap::Vxlan { .. } | Encap::Geneve { .. } => 0,
+            Encap::Erspan { .. } => GRE_HAS_SEQ,
+            Encap::Vxlan { .. } | Encap::Geneve { .. } | Encap::Gtpu { .. } | Encap::Srv6 { .. } => 0,
         }
+    }
+
+    /// Whether packets of this type, 0 for Ethernet frames, may be inside.
+    #[inline]
+    pub fn carries(&self, packet_type: u32) -> bool {
+        match self {
+            Encap::Vxlan { flags, .. } if flags & VXLAN_HAS_GPE != 0 => {
+                gpe_protocol(packet_type) == Some(*flags as u8)
+            }
+            Encap::Vxlan { .. } | Encap::Geneve { .. } | Encap::Erspan { .. } => packet_type == 0,
+            Encap::Gre { proto: h::ETH_TYPE_TEB, .. } => packet_type == 0,
+            Encap::Gre { proto, .. } => packet_type == ETHERTYPES | u32::from(*proto),
+            Encap::Gtpu { .. } | Encap::Srv6 { .. } => is_ip(packet_type),
+        }
+    }
+}
+
+/// Whether packets of this type are IP packets without an Ethernet header.
+pub fn is_ip(packet_type: u32) -> bool {
+    packet_type == ETHERTYPES | u32::from(h::ETH_TYPE_IP)
+        || packet_type == ETHERTYPES | u32::from(h::ETH_TYPE_IPV6)
+}
+
+/// Next protocols of VXLAN-GPE, with their packet types.
+const GPE_PROTOCOLS: [(u8, u32); 4] = [
+    (VXLAN_GPE_ETHERNET, 0),
+    (VXLAN_GPE_IPV4, ETHERTYPES | h::ETH_TYPE_IP as u32),
+    (VXLAN_GPE_IPV6, ETHERTYPES | h::ETH_TYPE_IPV6 as u32),
+    (VXLAN_GPE_NSH, ETHERTYPES | h::ETH_TYPE_NSH as u32),
+];
+
+/// The next protocol of packets of a type in VXLAN-GPE.
+pub fn gpe_protocol(packet_type: u32) -> Option<u8> {
+    GPE_PROTOCOLS.iter().find(|(_, known)| *known == packet_type).map(|(protocol, _)| *protocol)
+}
+
+/// The packet type behind a VXLAN-GPE header with this next protocol.
+pub fn gpe_packet_type(protocol: u8) -> Option<u32> {
+    GPE_PROTOCOLS.iter().find(|(known, _)| *known == protocol).map(|(_, packet_type)| *packet_type)
+}
+
+/// Fields that are 0: VLAN, class of service, truncation, security group, frame type, granularity (100 µs).
+fn write_erspan(out: &mut Vec<u8>, session: u16, erspan: &Erspan) {
+    out.extend(GRE_HAS_SEQ.to_be_bytes());
+    let is_first = erspan.ver == 1;
+    out.extend(if is_first { ETH_TYPE_ERSPAN1 } else { ETH_TYPE_ERSPAN2 }.to_be_bytes());
+    out.extend([0; 4]);
+    out.extend((u16::from(erspan.ver) << 12).to_be_bytes());
+    out.extend((session & ERSPAN_SESSION).to_be_bytes());
+    if is_first {
+        out.extend((erspan.idx & 0xf_ffff).to_be_bytes());
+    } else {
+        // Timestamp and security group.
+        out.extend([0; 6]);
+        out.extend((u16::from(erspan.hwid & 0x3f) << 4 | u16::from(erspan.dir & 1) << 3).to_be_bytes());
     }
 }
 
@@ -262,7 +391,11 @@ impl TnlHeader {
             (Encap::Gre { .. }, false) => 3,
             (Encap::Vxlan { .. }, _) => 4,
             (Encap::Geneve { .. }, _) => 5,
+            (Encap::Erspan { .. }, false) => 107,
+            (Encap::Erspan { .. }, true) => 108,
             (Encap::Gre { .. }, true) => 109,
+            (Encap::Gtpu { .. }, _) => 110,
+            (Encap::Srv6 { .. }, _) => 112,
         }
     }
 }

@@ -2,13 +2,14 @@
 
 use super::prelude::*;
 use super::tnl_header::{
-    Encap, GRE_HAS_CSUM, GRE_HAS_KEY, GRE_HAS_SEQ, OuterFields, OuterIp, OuterUdp, TnlHeader,
+    ERSPAN_SESSION, Encap, GRE_HAS_CSUM, GRE_HAS_KEY, GRE_HAS_SEQ, OuterFields, OuterIp, OuterUdp,
+    SRV6_SEGMENTS_MAX, TnlHeader,
 };
 use crate::text::key_parse::port;
 use crate::text::options;
 use crate::text::values::{ipv4, ipv6, mac, number};
 use crate::text::write::hex;
-use flow::{DpPort, MacAddr};
+use flow::{DpPort, Erspan, MacAddr};
 use packet::headers as h;
 use std::fmt::Write;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -131,6 +132,17 @@ fn format_encap(encap: &Encap) -> String {
             let seq = if *seq { ",seq=0x0" } else { "" };
             format!("gre((flags=0x{:x},proto=0x{proto:x}){csum}{key}{seq})", encap.gre_flags())
         }
+        Encap::Srv6 { segments } => {
+            let all: Vec<_> = segments.iter().map(|segment| Ipv6Addr::from(*segment).to_string()).collect();
+            format!("srv6(segments_left={},segs({}))", all.len().saturating_sub(1), all.join(","))
+        }
+        Encap::Gtpu { flags, msgtype, teid, .. } => {
+            format!("gtpu(flags=0x{flags:x},msgtype={msgtype},teid=0x{teid:x})")
+        }
+        Encap::Erspan { session, erspan: Erspan { ver, idx, dir, hwid } } => match ver {
+            1 => format!("erspan(ver=1,sid=0x{session:x},idx=0x{idx:x})"),
+            _ => format!("erspan(ver={ver},sid=0x{session:x},dir={dir},hwid=0x{hwid:x})"),
+        },
     }
 }
 
@@ -155,7 +167,7 @@ fn parse_header(item: &Item<'_>) -> Result<TnlHeader, TextError> {
             "ipv4" => ip = Some(parse_ipv4(part, &mut proto)?),
             "ipv6" => ip = Some(parse_ipv6(part, &mut proto)?),
             "udp" => udp = Some(parse_udp(part)?),
-            "vxlan" | "geneve" | "gre" => encap = Some(parse_encap(part, udp)?),
+            "vxlan" | "geneve" | "gre" | "erspan" | "gtpu" | "srv6" => encap = Some(parse_encap(part, udp)?),
             _ => return Err(part.unknown("header")),
         }
     }
@@ -163,6 +175,9 @@ fn parse_header(item: &Item<'_>) -> Result<TnlHeader, TextError> {
         return Err(bad("eth(…), ipv4(…) or ipv6(…), and an encapsulation expected"));
     };
     let header = TnlHeader::new(OuterFields { eth_dst, eth_src, ip, encap });
+    if matches!(header.fields().encap, Encap::Srv6 { .. }) && !header.is_v6() {
+        return Err(bad("srv6 needs ipv6(…)"));
+    }
     let has_type = if header.is_v6() { h::ETH_TYPE_IPV6 } else { h::ETH_TYPE_IP };
     if dl_type.is_some_and(|given| given != has_type) {
         return Err(bad("dl_type is not that of the IP header"));
@@ -238,10 +253,16 @@ fn parse_udp(item: &Item<'_>) -> Result<OuterUdp, TextError> {
 }
 
 fn parse_encap(item: &Item<'_>, udp: Option<OuterUdp>) -> Result<Encap, TextError> {
-    if item.name == "gre" {
-        return parse_gre(item);
+    match item.name {
+        "gre" => return parse_gre(item),
+        "erspan" => return parse_erspan(item),
+        "srv6" => return parse_srv6(item),
+        _ => {}
     }
     let Some(udp) = udp else { return Err(TextError(format!("{}: udp(…) expected before it", item.name))) };
+    if item.name == "gtpu" {
+        return parse_gtpu(item, udp);
+    }
     let (mut flags, mut vni, mut oam, mut critical) = (0, 0, false, false);
     let mut all = Box::default();
     let is_vxlan = item.name == "vxlan";
@@ -287,4 +308,60 @@ fn parse_gre(item: &Item<'_>) -> Result<Encap, TextError> {
         return Err(TextError(format!("gre: flags=0x{flags:x} and the fields csum, key and seq disagree")));
     }
     Ok(Encap::Gre { proto, csum: given & GRE_HAS_CSUM != 0, key, seq: given & GRE_HAS_SEQ != 0 })
+}
+
+/// `erspan(ver=1,sid=…,idx=…)` or `erspan(ver=2,sid=…,dir=…,hwid=…)`.
+fn parse_erspan(item: &Item<'_>) -> Result<Encap, TextError> {
+    let (mut session, mut erspan) = (0, Erspan::default());
+    for field in item.args()? {
+        match field.name {
+            "ver" => erspan.ver = number(field.value()?, 2)? as u8,
+            "sid" => session = number(field.value()?, ERSPAN_SESSION.into())? as u16,
+            "idx" if erspan.ver == 1 => erspan.idx = number(field.value()?, 0xf_ffff)? as u32,
+            "dir" if erspan.ver == 2 => erspan.dir = number(field.value()?, 1)? as u8,
+            "hwid" if erspan.ver == 2 => erspan.hwid = number(field.value()?, 0x3f)? as u8,
+            _ => return Err(field.unknown(item.name)),
+        }
+    }
+    match erspan.ver {
+        1 | 2 => Ok(Encap::Erspan { session, erspan }),
+        _ => Err(TextError("erspan: ver=1 or ver=2 expected first".into())),
+    }
+}
+
+fn parse_gtpu(item: &Item<'_>, udp: OuterUdp) -> Result<Encap, TextError> {
+    let (mut flags, mut msgtype, mut teid) = (0, 0, 0);
+    for field in item.args()? {
+        match field.name {
+            "flags" => flags = u8_of(field)?,
+            "msgtype" => msgtype = u8_of(field)?,
+            "teid" => teid = number(field.value()?, u32::MAX.into())? as u32,
+            _ => return Err(field.unknown(item.name)),
+        }
+    }
+    Ok(Encap::Gtpu { udp, flags, msgtype, teid })
+}
+
+/// `srv6(segments_left=…,segs(…))`: the number of segments left follows from the segments.
+fn parse_srv6(item: &Item<'_>) -> Result<Encap, TextError> {
+    let (mut left, mut segments) = (None, Vec::new());
+    for field in item.args()? {
+        match field.name {
+            "segments_left" => left = Some(usize::from(u8_of(field)?)),
+            "segs" => {
+                for segment in field.args()? {
+                    let address: Option<Ipv6Addr> = segment.name.parse().ok().filter(|_| segment.is_bare());
+                    segments.push(address.ok_or_else(|| segment.unknown("segs"))?.octets());
+                }
+            }
+            _ => return Err(field.unknown(item.name)),
+        }
+    }
+    if segments.is_empty() || segments.len() > SRV6_SEGMENTS_MAX {
+        return Err(TextError(format!("srv6: from 1 to {SRV6_SEGMENTS_MAX} segments expected")));
+    }
+    if left.is_some_and(|left| left + 1 != segments.len()) {
+        return Err(TextError("srv6: segments_left is one less than the number of segments".into()));
+    }
+    Ok(Encap::Srv6 { segments: segments.into() })
 }

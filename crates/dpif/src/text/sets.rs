@@ -6,7 +6,7 @@ use super::token::Item;
 use super::values::{TUNNEL_FLAGS, flags, ipv4, ipv6, mac, masked};
 use super::write::{self, Base, Fields};
 use crate::actions::{ArpSet, EthSet, Ipv4Set, Ipv6Set, Masked, NdExtSet, NdSet, PortsSet};
-use flow::{Nsh, OuterHeaders, Tunnel, tunnel_flags};
+use flow::{Erspan, Nsh, OuterHeaders, Tunnel, tunnel_flags};
 
 pub(crate) fn put_eth(f: &mut Fields, m: &Masked<EthSet>) {
     f.mac("src", m.value.src, m.mask.src);
@@ -72,14 +72,16 @@ pub(crate) fn put_tunnel(f: &mut Fields, outer: &OuterHeaders, outer_mask: Optio
         dst: u32::MAX,
         ipv6_src: [0xff; 16],
         ipv6_dst: [0xff; 16],
-        flags: tunnel_flags::ALL,
+        flags: u16::MAX,
         tos: u8::MAX,
         ttl: u8::MAX,
         tp_src: u16::MAX,
         tp_dst: u16::MAX,
         gbp_id: u16::MAX,
         gbp_flags: u8::MAX,
-        ..Tunnel::default()
+        gtpu_flags: u8::MAX,
+        gtpu_msgtype: u8::MAX,
+        erspan_ver_idx: [u8::MAX; 3],
     };
     let m = mask.unwrap_or(&all);
     if mask.is_some() || t.flags & tunnel_flags::KEY != 0 {
@@ -118,10 +120,55 @@ pub(crate) fn put_tunnel(f: &mut Fields, outer: &OuterHeaders, outer_mask: Optio
     if !outer.options.is_empty() {
         f.raw(&options::format(&outer.options, outer_mask.map(|m| &m.options)));
     }
-    if m.flags != 0 {
+    put_erspan(f, &t.erspan(), &m.erspan());
+    if t.gtpu_flags != 0 || t.gtpu_msgtype != 0 {
+        let mut gtpu = Fields::new(f.verbose);
+        gtpu.number("flags", t.gtpu_flags.into(), m.gtpu_flags.into(), 0xff, Base::Hex);
+        gtpu.number("msgtype", t.gtpu_msgtype.into(), m.gtpu_msgtype.into(), 0xff, Base::Dec);
+        f.raw(&gtpu.finish("gtpu"));
+    }
+    if m.flags & tunnel_flags::ALL != 0 {
         let names = write::flags(t.flags.into(), m.flags.into(), &TUNNEL_FLAGS, tunnel_flags::ALL.into());
         f.raw(&format!("flags({names})"));
     }
+}
+
+/// An ERSPAN header. As in OVS, version 1 has its index even if that is not matched.
+fn put_erspan(f: &mut Fields, e: &Erspan, m: &Erspan) {
+    if e.ver == 0 {
+        return;
+    }
+    let mut fields = Fields::new(f.verbose);
+    fields.number("ver", e.ver.into(), m.ver.into(), 0xf, Base::Dec);
+    if e.ver == 1 {
+        fields.verbose = true;
+        fields.number("idx", e.idx.into(), m.idx.into(), 0xf_ffff, Base::Hex);
+    } else {
+        fields.number("dir", e.dir.into(), m.dir.into(), 1, Base::Dec);
+        fields.number("hwid", e.hwid.into(), m.hwid.into(), 0x3f, Base::Hex);
+    }
+    f.raw(&fields.finish("erspan"));
+}
+
+fn erspan(item: &Item<'_>) -> Result<Masked<Erspan>, TextError> {
+    let mut both = Masked::<Erspan>::default();
+    let (e, m) = (&mut both.value, &mut both.mask);
+    for field in item.args()? {
+        match field.name {
+            "ver" => (e.ver, m.ver) = masked(field.value()?, 0xf).map(|(v, m)| (v as u8, m as u8))?,
+            "idx" => {
+                (e.idx, m.idx) = masked(field.value()?, 0xf_ffff).map(|(v, m)| (v as u32, m as u32))?;
+            }
+            "dir" => (e.dir, m.dir) = masked(field.value()?, 1).map(|(v, m)| (v as u8, m as u8))?,
+            "hwid" => (e.hwid, m.hwid) = masked(field.value()?, 0x3f).map(|(v, m)| (v as u8, m as u8))?,
+            _ => return Err(field.unknown(item.name)),
+        }
+    }
+    if m.ver == 0 && e.ver == 0 {
+        // Brief text omits a version that is not matched. That of version 1 has its index.
+        e.ver = if item.args()?.iter().any(|field| field.name == "idx") { 1 } else { 2 };
+    }
+    Ok(both)
 }
 
 /// Outer headers, and the mask of named bits.
@@ -157,9 +204,23 @@ pub(crate) fn tunnel(item: &Item<'_>) -> Result<Masked<OuterHeaders>, TextError>
             "geneve" => {
                 (both.value.options, both.mask.options) = options::parse(field)?;
             }
+            "erspan" => {
+                let Masked { value, mask } = erspan(field)?;
+                t.set_erspan(&value);
+                m.set_erspan(&mask);
+            }
+            "gtpu" => {
+                for part in field.args()? {
+                    match part.name {
+                        "flags" => (t.gtpu_flags, m.gtpu_flags) = byte(part)?,
+                        "msgtype" => (t.gtpu_msgtype, m.gtpu_msgtype) = byte(part)?,
+                        _ => return Err(part.unknown("gtpu")),
+                    }
+                }
+            }
             "flags" => {
                 let (value, mask) = flags(field.word()?, &TUNNEL_FLAGS, tunnel_flags::ALL.into())?;
-                (t.flags, m.flags) = (t.flags | value as u16, mask as u16);
+                (t.flags, m.flags) = (t.flags | value as u16, m.flags | mask as u16);
             }
             _ => return Err(field.unknown(item.name)),
         }

@@ -19,7 +19,7 @@ pub(crate) fn hex(n: u128) -> String {
 /// The fields of one header being printed.
 pub(crate) struct Fields {
     /// Print unmatched fields, too.
-    verbose: bool,
+    pub(crate) verbose: bool,
     text: String,
     /// A field was printed, or is matched.
     pub(crate) any: bool,

@@ -479,7 +479,7 @@ fn any_tunnel() -> impl Strategy<Value = Tunnel> {
             tp_dst: (c >> 16) as u16,
             gbp_id: (c >> 32) as u16 & (c >> 48) as u16,
             gbp_flags: (d >> 32) as u8 & (d >> 40) as u8 & (d >> 48) as u8,
-            pad: [0; 5],
+            ..Tunnel::default()
         }
     });
     prop_oneof![Just(Tunnel::default()), some]

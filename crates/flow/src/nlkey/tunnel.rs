@@ -3,7 +3,7 @@
 use super::Fitness;
 use crate::nlattr::{AttrError, AttrWriter, Attrs};
 use crate::options::TunnelOptions;
-use crate::tunnel::{OuterHeaders, Tunnel, tunnel_flags as flag};
+use crate::tunnel::{Erspan, OuterHeaders, Tunnel, tunnel_flags as flag};
 
 /// Attribute types.
 mod attr {
@@ -152,6 +152,9 @@ pub(super) fn kernel_tunnel_mask(key: &Tunnel, mask: &Tunnel) -> Tunnel {
     } else {
         (out.src, out.dst) = (0, 0);
     }
+    // No packet of the kernel has these.
+    (out.gtpu_flags, out.gtpu_msgtype) = (0, 0);
+    out.set_erspan(&Erspan::default());
     out.flags &= flag::ALL;
     if out.id != 0 {
         // A match on the key includes its presence.

@@ -25,6 +25,7 @@ fn config() -> TunnelConfig {
         dst_port: 4789,
         gbp: false,
         egress_pkt_mark: None,
+        of_kind: Default::default(),
     }
 }
 
@@ -234,4 +235,32 @@ fn options_show_differences_from_defaults() {
     );
     let keyed = TunnelConfig { in_key: TunnelKey::Value(9), out_key: TunnelKey::Value(9), ..config() };
     assert_eq!(words(&keyed), "key=9, remote_ip=10.0.0.2");
+}
+
+/// Tunnels with the same key and addresses differ in the packets that they take.
+#[test]
+fn packets_go_to_tunnels_of_their_type() {
+    let types = |number: u32, packet_types| {
+        let mut config = config();
+        config.of_kind.packet_types = packet_types;
+        port(number, config)
+    };
+    let [frames, bare, any] =
+        [types(1, PacketTypes::Frames), types(2, PacketTypes::Bare), types(3, PacketTypes::Any)];
+    for (there, of_frame, of_ip) in [
+        (vec![&frames, &bare, &any], Some(1), Some(2)),
+        (vec![&frames, &any], Some(1), Some(3)),
+        (vec![&any], Some(3), Some(3)),
+        (vec![&frames], Some(1), None),
+        (vec![&bare], None, Some(2)),
+    ] {
+        let mut ports = TunnelPorts::default();
+        ports.set(BridgeId(1), there.into_iter());
+        for (packet_type, expected) in [(0, of_frame), (0x1_0800, of_ip)] {
+            let mut key = came(PEER, OURS, 0);
+            key.arp.packet_type = packet_type;
+            key.base.shape |= shape::ARP;
+            assert_eq!(ports.receiver(&key).map(|(_, port)| port.0), expected, "{packet_type:x}");
+        }
+    }
 }

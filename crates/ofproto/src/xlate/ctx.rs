@@ -15,7 +15,7 @@ use crate::changes::Lookups;
 use crate::ports::PortConfigBits;
 use crate::recirc::{FrozenState, FrozenStep};
 use crate::rule::{Rule, RuleTimeouts};
-use crate::tunnel::take_congestion;
+use crate::tunnel::{PacketTypes, take_congestion};
 use crate::view::{BridgeView, View};
 use dpif::actions::{CloneAction, DropAction, HashAction, Recirc};
 use dpif::{DpAction, XlateDrop, slow_reason};
@@ -313,12 +313,15 @@ impl<'a> XlateCtx<'a> {
     /// An unknown port belongs to a packet-out or a trace: tables see its packets.
     fn port_receives(&mut self) -> bool {
         let Some(port) = self.bridge.ports.port(self.flow.in_port()).cloned() else { return true };
-        if port.tunnel.is_some() {
+        if let Some(tunnel) = &port.tunnel {
             self.cache.push(XlateEffect::Received(port.counters.clone()));
             if !take_congestion(&mut self.flow, &mut self.wc) {
                 let why = "dropping tunnel packet marked ECN CE but is not ECN capable";
                 self.quietly_drop(XlateDrop::Congestion, why);
                 return false;
+            }
+            if tunnel.of_kind.packet_types == PacketTypes::Bare {
+                self.received_bare();
             }
         }
         let receives = self.may_receive(port.config);

@@ -4,7 +4,8 @@
 //!   rules have written by then; whatever was written before belongs to the headers within, and is committed first.
 //! - Behind a popped Ethernet header the fields are known. Behind any other they are not: the translation freezes, and
 //!   the datapath parses the inner packet.
-//! - Ports of a bridge take frames only, as OVS's ports of the packet type mode `legacy_l2`.
+//! - Ports of a bridge take frames only, as OVS's ports of the packet type mode `legacy_l2`, except tunnels of other modes.
+//!   A tunnel of `legacy_l3` makes frames of what it receives.
 
 use super::ctx::XlateCtx;
 use dpif::actions::{AddMpls, PopEth, PopMpls, PopNsh, PushEth, PushNsh};
@@ -14,7 +15,7 @@ use ofp_actions::{Encap, EncapHeader, EncapProperty};
 use packet::headers as h;
 
 /// Namespace of packet types that are EtherTypes.
-const ETHERTYPES: u32 = 1;
+pub(super) const ETHERTYPES: u32 = 1;
 /// Packet type of IPv4.
 const IPV4: u32 = ETHERTYPES << 16 | h::ETH_TYPE_IP as u32;
 /// Packet type of IPv6.
@@ -61,6 +62,13 @@ impl XlateCtx<'_> {
         };
         if let Some(contexts) = contexts {
             self.pending = Some(Pending::Push { contexts });
+        }
+    }
+
+    /// A packet from a tunnel of `legacy_l3` becomes a frame, with zero addresses.
+    pub(super) fn received_bare(&mut self) {
+        if self.flow.packet_type >> 16 == ETHERTYPES {
+            self.pending = self.becomes_frame().map(|contexts| Pending::Push { contexts });
         }
     }
 

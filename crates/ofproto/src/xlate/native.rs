@@ -8,7 +8,7 @@ use crate::ports::Port;
 use crate::tunnel::{TunnelConfig, Way};
 use dpif::DpAction;
 use dpif::actions::tnl_header::{OuterIp, TnlHeader};
-use dpif::actions::{CloneAction, TnlPop, TnlPush, Trunc};
+use dpif::actions::{CloneAction, PopEth, TnlPop, TnlPush, Trunc};
 use flow::{DpPort, Flow, MacAddr, Mask, OfPort, Tunnel, TunnelOptions};
 use packet::headers as h;
 use routing::{Hop, Query, snoop};
@@ -25,6 +25,10 @@ pub(super) struct TunnelOutput<'a> {
     pub(super) options: TunnelOptions,
     /// Truncate the packet first.
     pub(super) cut: Option<u32>,
+    /// Packet type of what the headers are pushed onto.
+    pub(super) packet_type: u32,
+    /// Pop the Ethernet header first.
+    pub(super) pops_eth: bool,
 }
 
 fn address(v4: u32, v6: [u8; 16]) -> Option<IpAddr> {
@@ -62,10 +66,13 @@ impl XlateCtx<'_> {
             return self.trace.warning(|| "tunnel output device lacks Ethernet address".to_string());
         }
         let Some(eth_dst) = self.neighbour(native, &device, &hop, next) else { return };
-        let way = Way { eth_src: device.port.mac, eth_dst, source: hop.source };
-        let header = output.config.header(outer, &output.options, &way);
+        let label = output.config.of_kind.srv6.flow_label.of(&self.flow, &mut self.wc);
+        let way = Way { eth_src: device.port.mac, eth_dst, source: hop.source, label };
         let source = query.src.unwrap_or(hop.source);
         self.trace.detail(|| format!("tunneling from {} {source} to {eth_dst} {next}", device.port.mac));
+        let Some(header) = output.config.header(outer, &output.options, output.packet_type, &way) else {
+            return self.trace.warning(|| "native tunnel header build failed".to_string());
+        };
         self.push_and_continue(&device, output, Arc::new(header));
     }
 
@@ -111,7 +118,12 @@ impl XlateCtx<'_> {
         let before = std::mem::take(&mut self.actions);
         self.flow = outer_flow(&header);
         self.base = self.flow;
-        self.actions.extend(output.cut.map(|bytes| DpAction::Trunc(Trunc(bytes))));
+        let popped_bytes = if output.pops_eth { h::ETH_HEADER_BYTES as u32 } else { 0 };
+        let cut = output.cut.map(|bytes| DpAction::Trunc(Trunc(bytes.saturating_sub(popped_bytes))));
+        self.actions.extend(cut);
+        if output.pops_eth {
+            self.actions.push(PopEth.into());
+        }
         self.actions.push(TnlPush { tnl_port: output.dp_port, out_port, header }.into());
         let pushed = self.actions.len();
         self.clones += 1;
@@ -171,7 +183,7 @@ impl XlateCtx<'_> {
 /// Whether an action is a clone that goes to a tunnel.
 pub(super) fn is_of_tunnel(action: &DpAction) -> bool {
     let DpAction::Clone(CloneAction(inner)) = action else { return false };
-    inner.iter().take(2).any(|action| matches!(action, DpAction::TnlPush(_)))
+    inner.iter().take(3).any(|action| matches!(action, DpAction::TnlPush(_)))
 }
 
 /// Whether an ARP packet announces its sender to all.

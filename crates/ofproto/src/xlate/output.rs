@@ -4,9 +4,10 @@ use super::MAX_DEPTH;
 use super::cache::XlateEffect;
 use super::ctx::XlateCtx;
 use super::ctx::entry;
+use super::encap::ETHERTYPES;
 use super::native::TunnelOutput;
 use crate::ports::{BridgeId, Port, SpanningTree};
-use crate::tunnel::TunnelConfig;
+use crate::tunnel::{PacketTypes, TunnelConfig};
 use crate::view::BridgeView;
 use dpif::actions::{Output, Trunc};
 use dpif::{DpAction, SetAction, TunnelKind, XlateDrop};
@@ -109,7 +110,8 @@ impl XlateCtx<'_> {
             let tree = if tree == SpanningTree::Stp { "STP" } else { "RSTP" };
             return self.trace.warning(|| format!("{tree} not in forwarding state, skipping output"));
         }
-        if self.flow.packet_type != 0 {
+        let packet_types = port.tunnel.as_ref().map_or(PacketTypes::Frames, |t| t.of_kind.packet_types);
+        if self.flow.packet_type != 0 && packet_types == PacketTypes::Frames {
             let why = "Trying to send non-Ethernet packet through legacy L2 port. Dropping packet.";
             return self.trace.warning(|| why.to_string());
         }
@@ -148,7 +150,17 @@ impl XlateCtx<'_> {
                 options = self.bridge.tables.tlv().encode(&sent);
             }
             let cut = self.tunnel_cut.take();
-            let output = TunnelOutput { config, dp_port, outer, options, cut };
+            let pops_eth = self.flow.packet_type == 0 && config.of_kind.packet_types == PacketTypes::Bare;
+            if pops_eth && self.flow.vlans[0].is_present() {
+                return self
+                    .trace
+                    .warning(|| "packets with a VLAN tag have no place in this tunnel".to_string());
+            }
+            let packet_type = match pops_eth {
+                true => ETHERTYPES << 16 | u32::from(self.flow.dl_type),
+                false => self.flow.packet_type,
+            };
+            let output = TunnelOutput { config, dp_port, outer, options, cut, packet_type, pops_eth };
             return self.output_to_native_tunnel(&native, &output);
         }
         self.trace.detail(|| "output to kernel tunnel".to_string());

@@ -9,6 +9,7 @@ mod fin_timeout;
 mod found;
 mod fragments;
 mod groups;
+mod kinds;
 mod labels;
 mod lengths;
 mod limits;

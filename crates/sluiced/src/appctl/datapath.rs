@@ -157,7 +157,8 @@ fn show_tunnel(kind: TunnelKind, name: &str) -> String {
     let udp_port = name.rsplit('_').next().and_then(|n| n.parse::<u16>().ok());
     let other = udp_port.filter(|port| kind.usual_port().is_some_and(|usual| usual != *port));
     let dst_port = other.map(|port| format!("dst_port={port}, ")).unwrap_or_default();
-    format!(" ({}: {dst_port}packet_type=ptap)\n", kind.name())
+    let erspan_ver = if kind.is_erspan() { "erspan_ver=0, " } else { "" };
+    format!(" ({}: {dst_port}{erspan_ver}packet_type=ptap)\n", kind.name())
 }
 
 /// Mask lookups of the kernel.
@@ -363,7 +364,7 @@ fn common(t: &TunnelConfig) -> String {
         TunnelKey::Value(id) => format!("{id:#x}"),
         TunnelKey::Flow => "flow".to_string(),
     };
-    format!("{local}->{remote}, key={key}, legacy_l2")
+    format!("{local}->{remote}, key={key}, {}", t.of_kind.packet_types.name())
 }
 
 /// Further properties of sent packets.

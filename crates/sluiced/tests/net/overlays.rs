@@ -201,6 +201,11 @@ fn each_kind(lab: &Lab, there: &Daemon) {
         ("gre", "key=5", false),
         ("gre", "csum=true,key=7", false),
         ("ip6gre", "key=5", true),
+        ("erspan", "key=5,erspan_ver=1,erspan_idx=3", false),
+        ("erspan", "key=1023,erspan_ver=2,erspan_dir=1,erspan_hwid=4", false),
+        ("ip6erspan", "key=5,erspan_ver=2,erspan_hwid=63", true),
+        ("vxlan", "key=5,exts=gpe,dst_port=4790", false),
+        ("gre", "key=9,packet_type=ptap", false),
     ] {
         println!("{kind} {options}, IPv6: {v6}");
         let (here, remote) = if v6 { (HERE6, THERE6) } else { (HERE, THERE) };
@@ -217,6 +222,62 @@ fn each_kind(lab: &Lab, there: &Daemon) {
     }
 }
 
+/// OpenFlow ports of the host and of the tunnel on `br-int`.
+const HOST_PORT: u32 = 41;
+const TUNNEL_PORT: u32 = 42;
+
+/// Both switches with tunnels of packets without Ethernet headers: received ones get the address of the host.
+fn each_bare_kind(lab: &Lab, there: &Daemon, kinds: &[(&str, &str)]) {
+    let (host, far) = (lab.host(), &lab.far().netns);
+    let far_mac = far.run("cat", &["/sys/class/net/br-int/address"]).unwrap().stdout;
+    vsctl(&lab.daemon, &format!("set Interface {} ofport_request={HOST_PORT}", host.port));
+    host.netns.ip(&format!("neigh replace 10.0.0.2 lladdr {} dev {}", far_mac.trim(), host.dev)).unwrap();
+    far.ip(&format!("neigh replace 10.0.0.1 lladdr {} dev br-int", host.mac)).unwrap();
+    let sides = [
+        (&lab.daemon, [THERE, THERE6], host.mac.as_str(), HOST_PORT.to_string()),
+        (there, [HERE, HERE6], far_mac.trim(), "LOCAL".to_string()),
+    ];
+    for (kind, options) in kinds {
+        println!("{kind} {options}");
+        for (daemon, remote, mac, port) in &sides {
+            let remote = remote[usize::from(*kind == "srv6")];
+            let row = tunnel("tun", kind, &format!("{options},remote_ip={remote}"));
+            vsctl(daemon, &format!("{row} ofport_request={TUNNEL_PORT}"));
+            assert_eq!(vsctl(daemon, "get Interface tun error"), "[]");
+            let (gets, loses) = match options.contains("ptap") {
+                true => ("encap(ethernet),", "decap(),"),
+                false => ("", ""),
+            };
+            let rules = format!(
+                "in_port={TUNNEL_PORT},actions={gets}set_field:{mac}->eth_dst,output:{port}\n\
+                 in_port={port},ip,actions={loses}output:{TUNNEL_PORT}\n"
+            );
+            // With `ptap` a rule for packets without Ethernet names their type.
+            let rules = match gets {
+                "" => rules,
+                _ => rules.replacen("actions", "packet_type=(1,0x800),actions", 1),
+            };
+            daemon.tool("ovs-ofctl").args(["-O", "OpenFlow15", "del-flows", "br-int"]).run().unwrap();
+            let add = ["-O", "OpenFlow15", "add-flows", "br-int", "-"];
+            daemon.tool("ovs-ofctl").args(add).input(rules.as_str()).run().unwrap();
+        }
+        ping_all(&host.netns, [10, 0, 0, 2].into(), 5);
+        ping_all(far, [10, 0, 0, 1].into(), 5);
+        streams(host, lab.far(), "10.0.0.2");
+        for (daemon, ..) in &sides {
+            vsctl(daemon, "del-port tun");
+        }
+    }
+}
+
+/// Kinds of tunnels of bare packets.
+const BARE: [(&str, &str); 4] = [
+    ("gre", "key=5,packet_type=legacy_l3"),
+    ("gre", "key=6,packet_type=ptap"),
+    ("vxlan", "key=5,exts=gpe,packet_type=legacy_l3,dst_port=4790"),
+    ("gtpu", "key=5"),
+];
+
 #[test]
 fn open_vswitch_is_a_partner() {
     require_netns!();
@@ -224,6 +285,7 @@ fn open_vswitch_is_a_partner() {
     require_programs!(
         "ovs-vsctl",
         "ovs-appctl",
+        "ovs-ofctl",
         "iperf3",
         "ovs-vswitchd",
         "ovsdb-server",
@@ -239,6 +301,9 @@ fn open_vswitch_is_a_partner() {
         testkit::start_stock(spec, "ovs-vswitchd", &[], [&[], &["--pidfile", "--log-file"]]).unwrap();
     far_switch(&lab, &theirs[0]);
     each_kind(&lab, &theirs[0]);
+    // Packets of its GTP-U have wrong checksums, which it drops itself.
+    let kinds = BARE.into_iter().filter(|(kind, _)| *kind != "gtpu").collect::<Vec<_>>();
+    each_bare_kind(&lab, &theirs[0], &kinds);
 }
 
 #[test]
@@ -251,6 +316,9 @@ fn two_switches_span_an_overlay() {
     let there = serving(&spec(&lab.far().netns, &dir));
     far_switch(&lab, &there);
     each_kind(&lab, &there);
+    each_bare_kind(&lab, &there, &BARE);
+    // OVS 3.1 lacks it.
+    each_bare_kind(&lab, &there, &[("srv6", "srv6_flowlabel=compute")]);
 }
 
 /// A neighbour is asked for, and a route that changes moves the flows at once.

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use dpif::{AfxdpPort, DummyPort, PcapPort, PortOptions, SystemPort, TunnelPort, XdpMode};
-use ofproto::tunnel::TunnelConfig;
+use ofproto::tunnel::{PacketTypes, TunnelConfig};
 
 use super::interface::check_name;
 use super::supported::{InterfaceKind, SupportedTypes};
@@ -135,7 +135,8 @@ pub(super) fn parse(
         InterfaceKind::Tunnel(kind) => {
             let (config, notices) = tunnel::parse(kind, name, options.map)?;
             ignored = notices;
-            let port = TunnelPort { kind, dst_port: config.dst_port, gbp: config.gbp };
+            let l3 = config.of_kind.gpe || config.of_kind.packet_types != PacketTypes::Frames;
+            let port = TunnelPort { kind, dst_port: config.dst_port, gbp: config.gbp, l3 };
             DeviceOptions { port: PortOptions::Tunnel(port), tunnel: Some(Arc::new(config)), stream: None }
         }
     };

@@ -14,10 +14,11 @@ use routing::{
 use std::net::IpAddr;
 use sync::{Mutex, lock};
 
-const OWN: &str = "aa:55:aa:55:00:00";
+pub(super) const OWN: &str = "aa:55:aa:55:00:00";
 const PEER: &str = "f8:bc:12:44:34:b6";
+const PEER6: &str = "f8:bc:12:44:34:b7";
 
-fn ip(text: &str) -> IpAddr {
+pub(super) fn ip(text: &str) -> IpAddr {
     text.parse().expect(text)
 }
 
@@ -25,7 +26,7 @@ fn mac(text: &str) -> MacAddr {
     MacAddr::parse(text).expect(text)
 }
 
-fn config(kind: TunnelKind, remote: &str, key: TunnelKey) -> TunnelConfig {
+pub(super) fn config(kind: TunnelKind, remote: &str, key: TunnelKey) -> TunnelConfig {
     TunnelConfig {
         kind,
         remote: if remote == "flow" { Endpoint::Flow } else { Endpoint::Address(ip(remote)) },
@@ -40,6 +41,7 @@ fn config(kind: TunnelKind, remote: &str, key: TunnelKey) -> TunnelConfig {
         dst_port: kind.usual_port().unwrap_or(0),
         gbp: false,
         egress_pkt_mark: None,
+        of_kind: Default::default(),
     }
 }
 
@@ -59,17 +61,22 @@ fn route(prefix: (&str, u8)) -> Route {
 
 /// Tunnels on bridge `a`: 5 (VXLAN to 1.1.2.92), 6 (Geneve), 7 (GRE), 8 (VXLAN to an address without a route), 10 (VXLAN
 /// to an unknown neighbour), 11 (VXLAN over IPv6), 12 (VXLAN by rules). Bridge `b` leads there: its own port is 100.
-struct Native {
-    rig: Rig,
-    state: NativeTunnels,
+pub(super) struct Native {
+    pub(super) rig: Rig,
+    pub(super) state: NativeTunnels,
 }
 
 impl Native {
     fn new() -> Native {
+        Native::with(&[])
+    }
+
+    /// The same with more tunnels: OpenFlow and datapath ports.
+    pub(super) fn with(more: &[(u32, u32, TunnelConfig)]) -> Native {
         let rig = Rig::new();
         let key = TunnelKey::Value(123);
         let mut a = PortTable::clone(&rig.backer.view().bridge(rig.a).expect("made above").ports);
-        for (n, dp_port, config) in [
+        let usual = [
             (5, 4789, config(TunnelKind::Vxlan, "1.1.2.92", key)),
             (6, 6081, config(TunnelKind::Geneve, "1.1.2.92", TunnelKey::Flow)),
             (7, 13, config(TunnelKind::Gre, "1.1.2.92", TunnelKey::Value(456))),
@@ -77,7 +84,8 @@ impl Native {
             (10, 4789, config(TunnelKind::Vxlan, "1.1.2.77", key)),
             (11, 4789, config(TunnelKind::Vxlan, "2001:cafe::77", key)),
             (12, 4789, config(TunnelKind::Vxlan, "flow", TunnelKey::Flow)),
-        ] {
+        ];
+        for (n, dp_port, config) in usual.into_iter().chain(more.iter().cloned()) {
             add_port(&mut a, OfPort(n), Some(dp_port), None, Vlan::Trunk);
             let port = a.ports.get_mut(&OfPort(n)).expect("just added");
             Arc::make_mut(port).tunnel = Some(Arc::new(config));
@@ -114,19 +122,20 @@ impl Native {
         ]);
         let mut neighbours = Neighbours::new();
         neighbours.set(1000, "b", ip("1.1.2.92"), mac(PEER));
+        neighbours.set(1000, "b", ip("2001:cafe::92"), mac(PEER6));
         let state = NativeTunnels { routes, listeners, neighbours: Arc::new(Mutex::new(neighbours)) };
         rig.backer.set_native(state.clone(), None);
         let b = rig.b;
         Native { rig: rig.rules(b, "priority=1 actions=normal"), state }
     }
 
-    fn rules(self, lines: &str) -> Native {
+    pub(super) fn rules(self, lines: &str) -> Native {
         let a = self.rig.a;
         Native { rig: self.rig.rules(a, lines), ..self }
     }
 
     /// Actions and megaflow of a packet received on `a`.
-    fn check(&self, packet: &str, actions: &str, megaflow: &str) -> Translation {
+    pub(super) fn check(&self, packet: &str, actions: &str, megaflow: &str) -> Translation {
         let flow = Rig::flow(packet);
         let t = self.rig.translate(&flow, true);
         let shown = (format_actions(&t.actions, &NumbersOnly), format_megaflow(&flow, &t.wc));
@@ -144,14 +153,15 @@ impl Native {
         let shown = (format_actions(&t.actions, &NumbersOnly), format_megaflow(&flow, &t.wc));
         assert_eq!((shown.0.as_str(), shown.1.as_str()), (actions, megaflow), "{packet}");
         let all = lock(&self.state.neighbours).list(1000);
+        let all: Vec<_> = all.iter().filter(|n| n.ip.is_ipv4()).collect();
         assert_eq!(all.iter().map(|n| n.ip.to_string()).collect::<Vec<_>>(), known, "{packet}");
     }
 }
 
-const UDP: &str =
+pub(super) const UDP: &str =
     "in_port=1,udp,nw_src=10.0.0.1,nw_dst=10.0.0.2,nw_tos=4,nw_ttl=64,udp_src=1000,udp_dst=2000";
 /// Megaflow of packets whose rules match nothing but the port.
-const PLAIN: &str = "recirc_id=0,eth,ip,in_port=1,nw_ecn=0,nw_frag=no";
+pub(super) const PLAIN: &str = "recirc_id=0,eth,ip,in_port=1,nw_ecn=0,nw_frag=no";
 const VXLAN: &str = "tnl_push(tnl_port(4789),header(size=50,type=4,eth(dst=f8:bc:12:44:34:b6,src=aa:55:aa:55:00:00,dl_type=0x0800),ipv4(src=1.1.2.88,dst=1.1.2.92,proto=17,tos=0,ttl=64,frag=0x4000),udp(src=0,dst=4789,csum=0x0),vxlan(flags=0x8000000,vni=0x7b)),out_port(100))";
 const GENEVE: &str = "tnl_push(tnl_port(6081),header(size=50,type=5,eth(dst=f8:bc:12:44:34:b6,src=aa:55:aa:55:00:00,dl_type=0x0800),ipv4(src=1.1.2.88,dst=1.1.2.92,proto=17,tos=0,ttl=64,frag=0x4000),udp(src=0,dst=6081,csum=0x0),geneve(vni=0x0)),out_port(100))";
 const GRE: &str = "tnl_push(tnl_port(13),header(size=42,type=3,eth(dst=f8:bc:12:44:34:b6,src=aa:55:aa:55:00:00,dl_type=0x0800),ipv4(src=1.1.2.88,dst=1.1.2.92,proto=47,tos=0,ttl=64,frag=0x4000),gre((flags=0x2000,proto=0x6558),key=0x1c8)),out_port(100))";

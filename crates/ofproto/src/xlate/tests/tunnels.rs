@@ -22,6 +22,7 @@ pub(super) fn rig() -> Rig {
         dst_port: 6081,
         gbp: false,
         egress_pkt_mark: None,
+        of_kind: Default::default(),
     };
     let by_rules = TunnelConfig {
         remote: Endpoint::Flow,

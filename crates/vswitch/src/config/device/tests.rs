@@ -97,7 +97,7 @@ fn a_tunnel_gives_the_datapath_kind_port_and_extension() {
         (dpif::TunnelKind::Gre, &options[..1], 0, false),
     ] {
         let device = read(InterfaceKind::Tunnel(kind), kind.name(), options).unwrap();
-        assert_eq!(device.port, PortOptions::Tunnel(TunnelPort { kind, dst_port, gbp }));
+        assert_eq!(device.port, PortOptions::Tunnel(TunnelPort { kind, dst_port, gbp, l3: false }));
         assert_eq!(device.tunnel.expect("a tunnel").kind, kind);
     }
 }
