@@ -17,6 +17,8 @@ pub mod slow_reason {
     pub const ACTION: u16 = 2;
     /// A protocol of the switch itself.
     pub const PROTOCOL: u16 = 4;
+    /// A BFD session of the switch takes the packet.
+    pub const BFD: u16 = 16;
     /// The datapath's masks cannot express the bits examined by translation.
     pub const MATCH: u16 = 8;
 }

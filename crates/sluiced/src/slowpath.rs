@@ -185,6 +185,11 @@ impl SlowPath {
         self.handlers.running.iter().any(JoinHandle::is_finished)
     }
 
+    /// Wakes the revalidator, from any thread.
+    pub(crate) fn revalidator(&self) -> Unparker {
+        self.revalidator.clone()
+    }
+
     /// Starts a round of the revalidator at once.
     pub fn wake_revalidator(&self) {
         self.revalidator.unpark();
