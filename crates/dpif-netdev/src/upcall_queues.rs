@@ -1,15 +1,18 @@
-//! Upcall queues: a bounded pair per physical input port, filled by forwarding threads without blocking and drained
+//! Upcall queues: three bounded ones per physical input port, filled by forwarding threads without blocking and drained
 //! by handlers in deficit round robin. A flood on a port fills only its own queues.
 //!
 //! A port belongs to one handler, which keeps the order of its upcalls. When its queues become non-empty, the port
 //! is listed once with that handler. The handler unlists it when it finds the queues empty, and checks once more
 //! afterwards: an upcall in between has either been seen or lists the port again. So ports without upcalls cost a
 //! handler nothing.
+//!
+//! Control packets of BFD have queues of their own ([`Upcall::is_of_session`]), listed separately: a handler takes them
+//! first, in turns over their ports, up to half of a batch.
 
 use dpif::{BATCH_MAX_UPCALLS, DeficitRoundRobin};
-use dpif::{Upcall, UpcallKind};
+use dpif::{Upcall, UpcallKind, is_of_session};
 use dpif::{UpcallReceiver, Waker};
-use flow::DpPort;
+use flow::{DpPort, FlowKey};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,15 +27,22 @@ const MISSES_PER_PORT: usize = 1024;
 const ALL_MISSES: usize = 131_072;
 /// Maximum waiting packets for controllers and the slow path, per port.
 const ACTIONS_PER_PORT: usize = 512;
+/// Maximum waiting control packets of BFD, per port.
+const SESSIONS_PER_PORT: usize = 64;
+/// Control packets taken at a time, if other upcalls wait.
+const SESSIONS_AT_A_TIME: usize = BATCH_MAX_UPCALLS / 2;
 
 /// The queues of one port.
 pub(crate) struct PortQueues {
     misses: LimitedQueue<Box<Upcall>>,
     actions: LimitedQueue<Box<Upcall>>,
+    sessions: LimitedQueue<Box<Upcall>>,
     /// Misses of all ports.
     all_misses: Arc<AtomicU64>,
     /// Listed with a handler.
     listed: AtomicBool,
+    /// Listed for its control packets.
+    sessions_listed: AtomicBool,
     turn: AtomicU64,
     handler: Snapshot<Listing>,
 }
@@ -40,18 +50,27 @@ pub(crate) struct PortQueues {
 /// List of a handler's newly non-empty ports.
 struct Listing {
     ports: ReplyRing<Arc<PortQueues>>,
+    /// The same for control packets.
+    sessions: ReplyRing<Arc<PortQueues>>,
     unparker: Unparker,
 }
 
 impl PortQueues {
     /// Queues an upcall, or returns it.
     pub(crate) fn push(self: &Arc<Self>, upcall: Box<Upcall>) -> Result<(), Box<Upcall>> {
+        if upcall.is_of_session() {
+            self.sessions.push(upcall)?;
+            if !self.sessions_listed.swap(true, Ordering::SeqCst) {
+                self.list(|listing| &listing.sessions);
+            }
+            return Ok(());
+        }
         match upcall.kind {
             UpcallKind::Miss => self.push_miss(upcall)?,
             UpcallKind::Action(_) => self.actions.push(upcall)?,
         }
         if !self.listed.swap(true, Ordering::SeqCst) {
-            self.list();
+            self.list(|listing| &listing.ports);
         }
         Ok(())
     }
@@ -81,9 +100,14 @@ impl PortQueues {
         self.misses.has_room() && (self.misses.len() as u64) < left
     }
 
+    /// The same for a miss of that key.
+    pub(crate) fn has_room_for(&self, key: &FlowKey) -> bool {
+        if is_of_session(key) { self.sessions.has_room() } else { self.has_room() }
+    }
+
     /// Number of waiting upcalls.
     pub(crate) fn waiting(&self) -> u64 {
-        (self.misses.len() + self.actions.len()) as u64
+        (self.misses.len() + self.actions.len() + self.sessions.len()) as u64
     }
 
     /// Whether misses of any port wait.
@@ -92,10 +116,10 @@ impl PortQueues {
     }
 
     /// Lists the port with its handler; with another one, too, if the port moves to it meanwhile.
-    fn list(self: &Arc<Self>) {
+    fn list(self: &Arc<Self>, ring: fn(&Listing) -> &ReplyRing<Arc<PortQueues>>) {
         let mut handler = self.handler.load();
         loop {
-            handler.ports.push(self.clone());
+            ring(&handler).push(self.clone());
             handler.unparker.unpark();
             let now = self.handler.load();
             if Arc::ptr_eq(&now, &handler) {
@@ -111,6 +135,13 @@ impl PortQueues {
             0 => self.pop_miss().or_else(|| self.actions.pop()),
             _ => self.actions.pop().or_else(|| self.pop_miss()),
         }
+    }
+
+    /// The same for control packets.
+    fn unlist_sessions(self: Arc<Self>) -> Option<Arc<Self>> {
+        self.sessions_listed.store(false, Ordering::SeqCst);
+        let holds = !self.sessions.is_empty();
+        (holds && !self.sessions_listed.swap(true, Ordering::SeqCst)).then_some(self)
     }
 
     /// Unlists the port, unless it is non-empty again.
@@ -146,6 +177,9 @@ pub(crate) struct Handler {
     listing: Arc<Listing>,
     parker: Parker,
     drr: DeficitRoundRobin<Arc<PortQueues>>,
+    sessions: DeficitRoundRobin<Arc<PortQueues>>,
+    /// Control packets of the last batch.
+    sessions_taken: usize,
 }
 
 impl UpcallQueues {
@@ -163,8 +197,15 @@ impl UpcallQueues {
         let state = &mut *lock(&self.state);
         let end = |_| {
             let parker = Parker::new();
-            let listing = Listing { ports: ReplyRing::default(), unparker: parker.unparker().clone() };
-            Handler { listing: Arc::new(listing), parker, drr: DeficitRoundRobin::default() }
+            let (ports, sessions) = (ReplyRing::default(), ReplyRing::default());
+            let listing = Listing { ports, sessions, unparker: parker.unparker().clone() };
+            Handler {
+                listing: Arc::new(listing),
+                parker,
+                drr: DeficitRoundRobin::default(),
+                sessions: DeficitRoundRobin::default(),
+                sessions_taken: 0,
+            }
         };
         let ends: Vec<Handler> = (0..handlers.max(1)).map(end).collect();
         state.handlers = ends.iter().map(|end| end.listing.clone()).collect();
@@ -172,7 +213,10 @@ impl UpcallQueues {
             let handler = state.handler_of(*port);
             queues.handler.store(handler);
             if queues.listed.load(Ordering::SeqCst) {
-                queues.list();
+                queues.list(|listing| &listing.ports);
+            }
+            if queues.sessions_listed.load(Ordering::SeqCst) {
+                queues.list(|listing| &listing.sessions);
             }
         }
         ends
@@ -184,8 +228,10 @@ impl UpcallQueues {
         let queues = Arc::new(PortQueues {
             misses: LimitedQueue::new(MISSES_PER_PORT),
             actions: LimitedQueue::new(ACTIONS_PER_PORT),
+            sessions: LimitedQueue::new(SESSIONS_PER_PORT),
             all_misses: self.all_misses.clone(),
             listed: AtomicBool::new(false),
+            sessions_listed: AtomicBool::new(false),
             turn: AtomicU64::new(0),
             handler: Snapshot::of(state.handler_of(port)),
         });
@@ -197,7 +243,7 @@ impl UpcallQueues {
     pub(crate) fn port_del(&self, port: DpPort) {
         let Some(gone) = lock(&self.state).ports.remove(&port) else { return };
         // Its handler may still take some of them: each is taken once.
-        let ended = std::iter::from_fn(|| gone.pop()).count();
+        let ended = std::iter::from_fn(|| gone.pop().or_else(|| gone.sessions.pop())).count();
         self.ended.fetch_add(ended as u64, Ordering::Relaxed);
     }
 
@@ -228,7 +274,7 @@ impl UpcallReceiver for Handler {
     }
 
     fn ahead(&self) -> usize {
-        self.drr.ahead()
+        self.sessions_taken + self.drr.ahead()
     }
 
     fn wait(&mut self, timeout: Duration) {
@@ -241,7 +287,15 @@ impl Handler {
         while let Some(port) = self.listing.ports.pop() {
             self.drr.enter(port);
         }
-        self.drr.take(BATCH_MAX_UPCALLS, |port| port.pop(), PortQueues::unlist)
+        while let Some(port) = self.listing.sessions.pop() {
+            self.sessions.enter(port);
+        }
+        let mut taken =
+            self.sessions.take(SESSIONS_AT_A_TIME, |port| port.sessions.pop(), PortQueues::unlist_sessions);
+        self.sessions_taken = taken.len();
+        let left = BATCH_MAX_UPCALLS - taken.len();
+        taken.extend(self.drr.take(left, |port| port.pop(), PortQueues::unlist));
+        taken
     }
 }
 

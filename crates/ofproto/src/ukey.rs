@@ -5,7 +5,8 @@
 
 use crate::changes::Lookups;
 use crate::xlate::XlateCache;
-use dpif::{DpAction, FlowStats, PmdId};
+use dpif::actions::Userspace;
+use dpif::{DpAction, FlowStats, PmdId, UserCookie, slow_reason};
 use flow::{DpPort, PackedFlow, RecircId, Ufid};
 use hashbrown::HashTable;
 use rapidhash::RapidHashMap;
@@ -56,6 +57,17 @@ impl Ukey {
     /// Time of its last known packet, or of its creation.
     pub fn last_ms(&self) -> u64 {
         self.pushed.used_ms.max(self.created_ms)
+    }
+
+    /// Whether control packets of BFD may pass through it: to their session, or out of a tunnel. Such a flow keeps its idle
+    /// timeout near the flow limit, for its packets are rare, and a miss may have to wait.
+    pub fn serves_sessions(&self) -> bool {
+        self.actions.iter().any(|action| {
+            if let DpAction::Userspace(Userspace(UserCookie::SlowPath { reasons })) = action {
+                return reasons & slow_reason::BFD != 0;
+            }
+            matches!(action, DpAction::TnlPop(_))
+        })
     }
 
     /// Statistics since the last push; marks them pushed. If a datapath's counters went back, starts anew.

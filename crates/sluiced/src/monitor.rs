@@ -9,6 +9,8 @@
 //! The thread starts with the first session. Each round serves a bounded number of sessions and packets, so none waits
 //! for a flood of others.
 
+#[cfg(test)]
+mod tests;
 mod thread;
 
 use crate::instances::Instance;

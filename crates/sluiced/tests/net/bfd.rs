@@ -1,0 +1,210 @@
+//! BFD with Open vSwitch and another Sluice as partners: over plain links with a failover group, and through tunnels.
+
+use std::path::Path;
+
+use testkit::{Daemon, DaemonSpec, Netns, RunDir, require_netns, require_programs, wait_for};
+
+use crate::helpers::{LIMIT, appctl, ping_all, require_userspace, serving, spec, vsctl, wait_until};
+use crate::overlays::{HERE, Lab, THERE, far_switch, tunnel};
+
+/// Intervals of OVN's kind, and a detection time that a loaded test machine keeps.
+const BFD: &str = "bfd:enable=true bfd:min_tx=100 bfd:min_rx=100 bfd:mult=5";
+
+fn status(daemon: &Daemon, interface: &str) -> String {
+    vsctl(daemon, &format!("get Interface {interface} bfd_status"))
+}
+
+fn up(daemon: &Daemon, interface: &str) {
+    wait_until(
+        daemon,
+        &format!(
+            "Interface {interface} bfd_status:state=up bfd_status:remote_state=up bfd_status:forwarding=true"
+        ),
+    );
+}
+
+/// A path from one namespace to another, through a bridge of the kernel in a third one.
+struct Path2 {
+    /// Its end at the switch under test.
+    here: String,
+    /// Its end at the partner.
+    there: String,
+    /// The device in the middle that leads to the partner.
+    middle: String,
+    bridge: String,
+}
+
+impl Path2 {
+    fn new(n: usize, here: &Netns, middle: &Netns, there: &Netns) -> Path2 {
+        let (a, x) = testkit::veth(here, middle).unwrap();
+        let (b, y) = testkit::veth(there, middle).unwrap();
+        let bridge = format!("m{n}");
+        middle.ip(&format!("link add {bridge} type bridge")).unwrap();
+        middle.up(&bridge).unwrap();
+        for dev in [&x, &y] {
+            middle.ip(&format!("link set dev {dev} master {bridge}")).unwrap();
+            middle.up(dev).unwrap();
+        }
+        here.up(&a).unwrap();
+        there.up(&b).unwrap();
+        Path2 { here: a, there: b, middle: y, bridge }
+    }
+
+    /// Cuts it while both ends keep their carrier.
+    fn cut(&self, middle: &Netns) {
+        middle.ip(&format!("link set dev {} nomaster", self.middle)).unwrap();
+    }
+
+    fn mend(&self, middle: &Netns) {
+        middle.ip(&format!("link set dev {} master {}", self.middle, self.bridge)).unwrap();
+    }
+}
+
+/// Two paths between a host's switch and a partner, each with a session; fast failover groups choose.
+fn paths_fail_over(partner: impl FnOnce(&Netns, &RunDir) -> Vec<Daemon>) {
+    let net = testkit::Topology::new(1).unwrap();
+    let (middle, far) = (Netns::new("mid").unwrap(), Netns::new("far").unwrap());
+    let dir = RunDir::new("far").unwrap();
+    let ours = crate::helpers::start(&net.switch);
+    let theirs = partner(&far, &dir);
+    let theirs = &theirs[0];
+    let host = &net.hosts[0];
+    let paths: Vec<Path2> = (0..2).map(|n| Path2::new(n, &net.switch, &middle, &far)).collect();
+    let bridge = |ports: [&str; 2], more: &str| {
+        let port = |(n, name): (usize, &&str)| {
+            let n = n + 1;
+            format!(" -- add-port br0 {name} -- set Interface {name} ofport_request={n} {BFD}")
+        };
+        let ports: String = ports.iter().enumerate().map(port).collect();
+        format!("add-br br0 -- set Bridge br0 datapath_type=netdev fail_mode=secure{ports}{more}")
+    };
+    let more = format!(" -- add-port br0 {0} -- set Interface {0} ofport_request=3", host.port);
+    vsctl(&ours, &bridge([&paths[0].here, &paths[1].here], &more));
+    vsctl(theirs, &bridge([&paths[0].there, &paths[1].there], ""));
+    far.ip(&format!("link set dev br0 mtu 1500")).unwrap();
+    far.up("br0").unwrap();
+    let address = "10.0.77.2";
+    far.add_addr("br0", &format!("{address}/24")).unwrap();
+    host.netns.add_addr(&host.dev, "10.0.77.1/24").unwrap();
+    for (daemon, port) in [(&ours, "3"), (theirs, "LOCAL")] {
+        let group = "group_id=1,type=ff,bucket=watch_port:1,output:1,bucket=watch_port:2,output:2";
+        daemon.ovs("ovs-ofctl", &["-OOpenFlow13", "add-group", "br0", group]).unwrap();
+        for flow in [format!("in_port={port},actions=group:1"), format!("priority=1,actions=output:{port}")] {
+            daemon.ovs("ovs-ofctl", &["-OOpenFlow13", "add-flow", "br0", &flow]).unwrap();
+        }
+    }
+    let both = |path: &Path2| [(&ours, path.here.clone()), (theirs, path.there.clone())];
+    paths.iter().flat_map(both).for_each(|(daemon, interface)| up(daemon, &interface));
+    ping_all(&host.netns, address.parse().unwrap(), 5);
+    let live = |daemon: &Daemon, port: &str| {
+        let out = daemon.ovs("ovs-ofctl", &["-OOpenFlow13", "dump-ports-desc", "br0", port]).unwrap();
+        out.stdout.contains("LIVE")
+    };
+    assert!(live(&ours, "1") && live(&ours, "2"));
+    let flows = appctl(&ours, "dpctl/dump-flows");
+    assert!(flows.contains("userspace(pid=0,slow_path(bfd))"), "{flows}");
+
+    paths[0].cut(&middle);
+    for (daemon, interface) in both(&paths[0]) {
+        wait_until(daemon, &format!("Interface {interface} bfd_status:state=down bfd_status:flap_count=2"));
+        let told = status(daemon, &interface);
+        assert!(told.contains(r#"diagnostic="Control Detection Time Expired""#), "{told}");
+        assert!(told.contains(r#"forwarding="false""#), "{told}");
+        assert_eq!(vsctl(daemon, &format!("get Interface {interface} link_state")), "up");
+    }
+    ping_all(&host.netns, address.parse().unwrap(), 5);
+    wait_for(LIMIT, "the port to be dead for OpenFlow", || !live(&ours, "1")).unwrap();
+    assert!(live(&ours, "2"));
+
+    paths[0].mend(&middle);
+    for (daemon, interface) in both(&paths[0]) {
+        up(daemon, &interface);
+        wait_until(daemon, &format!("Interface {interface} bfd_status:flap_count=3"));
+    }
+    let (here, there) = (status(&ours, &paths[0].here), status(theirs, &paths[0].there));
+    println!("{here}");
+    assert_eq!(here, there);
+    paths[1].cut(&middle);
+    for (daemon, interface) in both(&paths[1]) {
+        wait_until(daemon, &format!("Interface {interface} bfd_status:state=down"));
+    }
+    ping_all(&host.netns, address.parse().unwrap(), 5);
+    // A command overrides the session, for both ends' groups.
+    appctl(&ours, &format!("bfd/set-forwarding {} false", paths[0].here));
+    wait_until(
+        &ours,
+        &format!("Interface {} bfd_status:forwarding=false bfd_status:state=up", paths[0].here),
+    );
+    appctl(&ours, "bfd/set-forwarding normal");
+    up(&ours, &paths[0].here);
+    vsctl(&ours, &format!("clear Interface {} bfd", paths[0].here));
+    wait_until(&ours, &format!("Interface {} bfd_status={{}}", paths[0].here));
+    assert!(ours.log().contains("BFD state change"));
+}
+
+fn stock(netns: &Netns, dir: &RunDir) -> Vec<Daemon> {
+    let spec = |program: &Path| Ok(DaemonSpec::new(program)?.netns(netns).rundir(dir));
+    testkit::start_stock(spec, "ovs-vswitchd", &[], [&[], &["--pidfile", "--log-file"]]).unwrap()
+}
+
+#[test]
+fn groups_fail_over_with_open_vswitch_as_partner() {
+    require_netns!();
+    require_userspace!("bridges of type netdev");
+    require_programs!("ovs-vsctl", "ovs-appctl", "ovs-ofctl", "ovs-vswitchd", "ovsdb-server", "ovsdb-tool");
+    paths_fail_over(stock);
+}
+
+#[test]
+fn groups_fail_over_between_two_of_ours() {
+    require_netns!();
+    require_userspace!("bridges of type netdev");
+    require_programs!("ovs-vsctl", "ovs-appctl", "ovs-ofctl");
+    paths_fail_over(|netns, dir| vec![serving(&spec(netns).rundir(dir))]);
+}
+
+/// Sessions through tunnels of each kind, with the settings of OVN: the key is that of the flow, and BFD has none.
+fn through_tunnels(lab: &Lab, theirs: &Daemon) {
+    for (kind, more) in [("vxlan", ""), ("geneve", " bfd:oam=true bfd:check_tnl_key=true"), ("gre", "")] {
+        let ends = [(&lab.daemon, THERE), (theirs, HERE)];
+        for (daemon, remote) in ends {
+            let line = tunnel("tun", kind, &format!("remote_ip={remote},key=flow"));
+            vsctl(daemon, &format!("{line} {BFD}{more}"));
+            assert_eq!(vsctl(daemon, "get Interface tun error"), "[]");
+        }
+        ends.iter().for_each(|(daemon, _)| up(daemon, "tun"));
+        assert_eq!(status(&lab.daemon, "tun"), status(theirs, "tun"), "{kind}");
+        let flows = appctl(&lab.daemon, "dpctl/dump-flows");
+        assert!(flows.contains("slow_path(bfd)"), "{flows}");
+        // The partner ends its session: ours ends in time.
+        vsctl(theirs, "set Interface tun bfd:enable=false");
+        wait_until(&lab.daemon, "Interface tun bfd_status:state=down bfd_status:forwarding=false");
+        for (daemon, _) in ends {
+            vsctl(daemon, "del-port tun");
+        }
+    }
+}
+
+#[test]
+fn sessions_pass_tunnels_to_open_vswitch() {
+    require_netns!();
+    require_userspace!("tunnels of the userspace datapath");
+    require_programs!("ovs-vsctl", "ovs-appctl", "ovs-vswitchd", "ovsdb-server", "ovsdb-tool");
+    let lab = Lab::new("bfd");
+    let dir = RunDir::new("partner").unwrap();
+    let theirs = stock(&lab.far().netns, &dir);
+    far_switch(&lab, &theirs[0]);
+    through_tunnels(&lab, &theirs[0]);
+}
+
+#[test]
+fn sessions_pass_tunnels_between_two_of_ours() {
+    require_netns!();
+    require_userspace!("tunnels of the userspace datapath");
+    require_programs!("ovs-vsctl", "ovs-appctl");
+    let lab = Lab::new("bfd2");
+    let dir = RunDir::new("far").unwrap();
+    let there = serving(&spec(&lab.far().netns).rundir(&dir));
+    far_switch(&lab, &there);
+    through_tunnels(&lab, &there);
+}
