@@ -11,13 +11,12 @@
 use crate::backer::Backer;
 use crate::ports::BridgeId;
 use crate::upcall;
-use crate::xlate::{Request, Start, translate};
-use dpif::actions::DropAction;
+use crate::xlate::{Request, Start, Translation, XlateCache, translate};
 use dpif::{DpAction, DpifOp, Execute, FlowStats};
 use flow::extract::{Metadata, extract};
 use flow::fields::FieldId;
 use flow::{FlowKey, OfPort, tunnel_flags};
-use l2proto::bfd::{Claim, Transmission, udp_payload};
+use l2proto::bfd::{Claim, FRAME_BYTES, MESSAGE_BYTES, Transmission, udp_payload};
 use ofp_actions::{Action, Output, SetField, SetStyle};
 use packet::Packet;
 use std::fmt;
@@ -167,36 +166,74 @@ pub fn deliver(claimed: &[Claimed], frame: &[u8]) -> bool {
     !claimed.is_empty()
 }
 
-/// Operations that send a control packet out of a port, as a packet-out without an input port.
-pub fn send(
+/// Bytes of a control packet before its message: the packets of a session differ behind them only.
+const HEADER_BYTES: usize = FRAME_BYTES - MESSAGE_BYTES;
+
+/// Sends the control packets of one session. It keeps the last translation, for packets with the same headers in the same
+/// epoch.
+#[derive(Default)]
+pub struct Sender(Option<Box<Translated>>);
+
+/// A translation of a control packet.
+struct Translated {
+    epoch: u64,
+    place: (BridgeId, OfPort, bool),
+    headers: [u8; HEADER_BYTES],
+    key: FlowKey,
+    actions: Arc<[DpAction]>,
+    cache: XlateCache,
+    claimed: Vec<Claimed>,
+}
+
+impl Sender {
+    /// The operation that sends a control packet out of a port, as a packet-out without an input port; `None` if it goes
+    /// nowhere, or through a patch port to its destination.
+    pub fn send(
+        &mut self,
+        backer: &Backer,
+        (bridge, port): (BridgeId, OfPort),
+        sent: &Transmission,
+        now_ms: u64,
+    ) -> Option<DpifOp> {
+        let (epoch, place) = (backer.epoch(), (bridge, port, sent.oam));
+        let headers = sent.frame.first_chunk().copied()?;
+        let is_known = |t: &Translated| (t.epoch, t.place, t.headers) == (epoch, place, headers);
+        if !self.0.as_deref().is_some_and(is_known) {
+            let (key, t) = translate_sent(backer, place, &sent.frame, now_ms);
+            // A frozen state lasts for one packet.
+            backer.ukeys.defer_release(&t.recircs);
+            let epoch = if t.recircs.is_empty() { epoch } else { 0 };
+            let (actions, cache, claimed) = (t.actions.into(), t.cache, t.claimed);
+            self.0 = Some(Box::new(Translated { epoch, place, headers, key, actions, cache, claimed }));
+        }
+        let t = self.0.as_deref()?;
+        let seen = FlowStats { packets: 1, bytes: sent.frame.len() as u64, used_ms: now_ms, tcp_flags: 0 };
+        t.cache.replay(&seen, &mut backer.effect_host());
+        deliver(&t.claimed, &sent.frame);
+        t.actions.iter().any(|action| !matches!(action, DpAction::Drop(_))).then(|| {
+            let (packet, actions) = (Packet::from_slice(&sent.frame), t.actions.clone());
+            let execute = Execute { upcall: 0, packet, key: t.key, actions, ticket: None, went_on: false };
+            DpifOp::Execute(Box::new(execute))
+        })
+    }
+}
+
+/// Translates a packet-out of a control packet.
+fn translate_sent(
     backer: &Backer,
-    bridge: BridgeId,
-    port: OfPort,
-    sent: &Transmission,
+    (bridge, port, oam): (BridgeId, OfPort, bool),
+    frame: &[u8],
     now_ms: u64,
-) -> Vec<DpifOp> {
+) -> (FlowKey, Translation) {
     let view = backer.view();
-    let packet = Packet::from_slice(&sent.frame);
     let mut key = FlowKey::default();
     let metadata = Metadata { in_port: flow::DpPort::NONE.0, ..Metadata::default() };
-    extract(packet.data(), &metadata, backer.features().max_vlan_headers, &mut key);
+    extract(frame, &metadata, backer.features().max_vlan_headers, &mut key);
     let flow = key.to_flow(OfPort::NONE);
     let output = Action::Output(Output { port, max_len_bytes: 0 });
-    let actions = if sent.oam { vec![mark_oam(), output] } else { vec![output] };
+    let actions = if oam { vec![mark_oam(), output] } else { vec![output] };
     let request = Request { view: &view, bridge, flow: &flow, start: Start::Actions(&actions), trace: false };
-    let t = translate(&request, &mut backer.xlate_host(true, now_ms));
-    let seen = FlowStats { packets: 1, bytes: sent.frame.len() as u64, used_ms: now_ms, tcp_flags: 0 };
-    t.cache.replay(&seen, &mut backer.effect_host());
-    backer.ukeys.defer_release(&t.recircs);
-    // Through a patch port it may be at its destination.
-    deliver(&t.claimed, packet.data());
-    let mut ops = Vec::new();
-    if t.actions.iter().any(|action| !matches!(action, DpAction::Drop(DropAction(_)))) {
-        let actions = t.actions.into();
-        let execute = Execute { upcall: 0, packet, key, actions, ticket: None, went_on: false };
-        ops.push(DpifOp::Execute(Box::new(execute)));
-    }
-    ops
+    (key, translate(&request, &mut backer.xlate_host(true, now_ms)))
 }
 
 /// Requests of neighbours that sent packets need.

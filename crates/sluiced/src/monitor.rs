@@ -175,10 +175,11 @@ impl Monitor {
         wanted: &PortSet,
         table: &mut PortTable,
     ) {
-        let is_wanted = |name: &str| wanted.ports.iter().any(|p| p.bfd.is_some() && p.name == name);
+        let sessions = wanted.ports.iter().filter(|p| p.bfd.is_some());
+        let names: BTreeSet<&str> = sessions.map(|p| p.name.as_str()).collect();
         let of_bridge = self.attached.iter().filter(|(_, a)| a.bridge == bridge);
         let gone: Vec<String> =
-            of_bridge.map(|(name, _)| name.clone()).filter(|name| !is_wanted(name)).collect();
+            of_bridge.map(|(name, _)| name.clone()).filter(|name| !names.contains(name.as_str())).collect();
         gone.iter().for_each(|name| self.remove(name));
         for entry in &wanted.ports {
             let Some(config) = &entry.bfd else { continue };

@@ -1,9 +1,10 @@
 //! The thread itself.
 
 use super::{Configure, Message, Report, Shared, Target};
-use dpif::{DpifOp, OpBatch, PmdId};
+use dpif::{DpifOp, OpBatch, PmdId, Provider};
 use l2proto::bfd::{Environment, Received, SessionId, Sessions, Transmission};
-use ofproto::bfd::{self, BfdPacket, BfdState};
+use ofproto::backer::Backer;
+use ofproto::bfd::{self, BfdPacket, BfdState, Sender};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +19,7 @@ const SLEEP_MAX_MS: u64 = 1000;
 struct Place {
     target: Target,
     state: Arc<BfdState>,
+    sender: Sender,
     /// Packets received by its device, as last told.
     rx_packets: u64,
 }
@@ -144,7 +146,7 @@ impl Runner {
         self.around.new_rx_packets = rx_packets;
         let name = state.name().to_string();
         if let Some(id) = self.sessions.configure(&name, mac, &config, now_ms, &mut self.around) {
-            self.around.places.insert(id, Place { target, state, rx_packets });
+            self.around.places.insert(id, Place { target, state, sender: Sender::default(), rx_packets });
         }
     }
 
@@ -160,11 +162,19 @@ impl Runner {
     fn tick(&mut self) -> bool {
         let now_ms = sys::clock::monotonic_ms();
         let more = self.sessions.tick(now_ms, SESSIONS_AT_A_TIME, &mut self.around, &mut self.due);
+        let mut outlets: Vec<Outlet> = Vec::new();
         for (id, transmission) in self.due.drain(..) {
-            if let Some(place) = self.around.places.get(&id) {
-                place.target.transmit(id, &transmission, now_ms);
-            }
+            let Some(Place { target, sender, .. }) = self.around.places.get_mut(&id) else { continue };
+            let to = (target.bridge, target.port);
+            let op = sender.send(&target.backer, to, &transmission, now_ms);
+            let known = outlets.iter().position(|outlet| Arc::ptr_eq(&outlet.backer, &target.backer));
+            let at = known.unwrap_or_else(|| {
+                outlets.push(Outlet::new(target));
+                outlets.len() - 1
+            });
+            outlets[at].add(id, op);
         }
+        outlets.into_iter().for_each(|outlet| outlet.flush(now_ms));
         more
     }
 
@@ -194,24 +204,35 @@ impl Runner {
     }
 }
 
-impl Target {
-    /// Sends a frame out of the port, by a forwarding thread if there is one.
-    fn transmit(&self, id: SessionId, transmission: &Transmission, now_ms: u64) {
-        let ops = bfd::send(&self.backer, self.bridge, self.port, transmission, now_ms);
-        self.operate(id, ops);
-        self.operate(id, bfd::solicit(&self.backer, now_ms));
+/// Operations of one round for a datapath: forwarding threads share them, by session. Without threads the main core
+/// executes them.
+struct Outlet {
+    backer: Arc<Backer>,
+    datapath: Arc<dyn Provider>,
+    threads: Vec<PmdId>,
+    ops: BTreeMap<PmdId, Vec<DpifOp>>,
+}
+
+impl Outlet {
+    fn new(target: &Target) -> Outlet {
+        let mut threads = target.datapath.pmds();
+        if threads.len() > 1 {
+            threads.retain(|pmd| *pmd != PmdId::Main);
+        }
+        let (backer, datapath) = (target.backer.clone(), target.datapath.clone());
+        Outlet { backer, datapath, threads, ops: BTreeMap::new() }
     }
 
-    fn operate(&self, id: SessionId, ops: Vec<DpifOp>) {
-        if ops.is_empty() {
-            return;
+    fn add(&mut self, id: SessionId, ops: impl IntoIterator<Item = DpifOp>) {
+        let n = id.0 as usize % self.threads.len().max(1);
+        let pmd = self.threads.get(n).copied().unwrap_or(PmdId::Main);
+        self.ops.entry(pmd).or_default().extend(ops);
+    }
+
+    fn flush(mut self, now_ms: u64) {
+        self.add(SessionId(0), bfd::solicit(&self.backer, now_ms));
+        for (pmd, ops) in self.ops.into_iter().filter(|(_, ops)| !ops.is_empty()) {
+            self.datapath.operate_ahead(OpBatch { pmd, ops, tag: 0, reply: None });
         }
-        let pmds = self.datapath.pmds();
-        let threads: Vec<PmdId> = pmds.iter().copied().filter(|pmd| *pmd != PmdId::Main).collect();
-        let pmd = match threads.len() {
-            0 => PmdId::Main,
-            n => threads[id.0 as usize % n],
-        };
-        self.datapath.operate_ahead(OpBatch { pmd, ops, tag: 0, reply: None });
     }
 }

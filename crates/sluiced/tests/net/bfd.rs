@@ -1,14 +1,18 @@
 //! BFD with Open vSwitch and another Sluice as partners: over plain links with a failover group, and through tunnels.
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use testkit::{Daemon, DaemonSpec, Netns, RunDir, require_netns, require_programs, wait_for};
 
-use crate::helpers::{LIMIT, appctl, ping_all, require_userspace, serving, spec, vsctl, wait_until};
+use crate::helpers::{LIMIT, appctl, capture, ping_all, require_userspace, serving, spec, vsctl, wait_until};
 use crate::overlays::{HERE, Lab, THERE, far_switch, tunnel};
 
 /// Intervals of OVN's kind, and a detection time that a loaded test machine keeps.
 const BFD: &str = "bfd:enable=true bfd:min_tx=100 bfd:min_rx=100 bfd:mult=5";
+
+/// Every packet of the flood needs its own megaflow.
+const OWN_MEGAFLOW: &str = "move:NXM_OF_IP_SRC[]->NXM_NX_REG0[],move:NXM_OF_UDP_SRC[]->NXM_NX_REG1[0..15]";
 
 fn status(daemon: &Daemon, interface: &str) -> String {
     vsctl(daemon, &format!("get Interface {interface} bfd_status"))
@@ -81,7 +85,7 @@ fn paths_fail_over(partner: impl FnOnce(&Netns, &RunDir) -> Vec<Daemon>) {
     let more = format!(" -- add-port br0 {0} -- set Interface {0} ofport_request=3", host.port);
     vsctl(&ours, &bridge([&paths[0].here, &paths[1].here], &more));
     vsctl(theirs, &bridge([&paths[0].there, &paths[1].there], ""));
-    far.ip(&format!("link set dev br0 mtu 1500")).unwrap();
+    far.ip("link set dev br0 mtu 1500").unwrap();
     far.up("br0").unwrap();
     let address = "10.0.77.2";
     far.add_addr("br0", &format!("{address}/24")).unwrap();
@@ -97,8 +101,9 @@ fn paths_fail_over(partner: impl FnOnce(&Netns, &RunDir) -> Vec<Daemon>) {
     paths.iter().flat_map(both).for_each(|(daemon, interface)| up(daemon, &interface));
     ping_all(&host.netns, address.parse().unwrap(), 5);
     let live = |daemon: &Daemon, port: &str| {
-        let out = daemon.ovs("ovs-ofctl", &["-OOpenFlow13", "dump-ports-desc", "br0", port]).unwrap();
-        out.stdout.contains("LIVE")
+        let out = daemon.ovs("ovs-ofctl", &["-OOpenFlow13", "dump-ports-desc", "br0"]).unwrap().stdout;
+        let mut lines = out.lines().skip_while(|line| !line.trim().starts_with(&format!("{port}(")));
+        lines.find(|line| line.trim().starts_with("state:")).is_some_and(|line| line.contains("LIVE"))
     };
     assert!(live(&ours, "1") && live(&ours, "2"));
     let flows = appctl(&ours, "dpctl/dump-flows");
@@ -207,4 +212,103 @@ fn sessions_pass_tunnels_between_two_of_ours() {
     let there = serving(&spec(&lab.far().netns).rundir(&dir));
     far_switch(&lab, &there);
     through_tunnels(&lab, &there);
+}
+
+/// Processor time of a daemon's threads of that name, milliseconds (proc_pid_stat(5)).
+fn thread_ms(daemon: &Daemon, name: &str) -> u64 {
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", daemon.pid())).unwrap().flatten();
+    let of_task = |task: std::fs::DirEntry| {
+        let stat = std::fs::read_to_string(task.path().join("stat")).ok()?;
+        let (comm, rest) = stat.split_once('(')?.1.rsplit_once(')')?;
+        let ticks = |n: usize| rest.split_whitespace().nth(n)?.parse::<u64>().ok();
+        comm.starts_with(name).then(|| Some(10 * (ticks(11)? + ticks(12)?))).flatten()
+    };
+    tasks.filter_map(of_task).sum()
+}
+
+/// Sessions, rules and seconds of [`sessions_outlive_an_overload`]; `SLUICE_BFD_LOAD=SESSIONS,RULES,SECONDS,MULT` for a
+/// measurement by hand.
+fn load() -> [u32; 4] {
+    let given = std::env::var("SLUICE_BFD_LOAD").ok();
+    let parse = |text: String| text.split(',').map(|n| n.parse().unwrap()).collect::<Vec<u32>>().try_into().unwrap();
+    // A detection time of a second: test machines stall for longer than a third of one.
+    given.map_or([40, 20_000, 3, 10], parse)
+}
+
+/// Sessions of 100 ms through tunnels, while a port floods with new flows and a controller adds rules.
+#[test]
+fn sessions_outlive_an_overload() {
+    require_netns!();
+    require_userspace!("tunnels of the userspace datapath");
+    require_programs!("ovs-vsctl", "ovs-appctl", "ovs-ofctl");
+    let [sessions, rules, seconds, mult] = load();
+    let lab = Lab::new("load");
+    let dir = RunDir::new("far").unwrap();
+    let there = serving(&spec(&lab.far().netns).rundir(&dir));
+    far_switch(&lab, &there);
+    let both = [(&lab.daemon, THERE), (&there, HERE)];
+    for (daemon, remote) in both {
+        let one = |n: u32| {
+            format!(
+                "add-port br-int t{n} -- set Interface t{n} type=vxlan options:remote_ip={remote} \
+                 options:key={n} bfd:enable=true bfd:min_tx=100 bfd:min_rx=100 bfd:mult={mult}"
+            )
+        };
+        let all: Vec<String> = (1..=sessions).map(one).collect();
+        all.chunks(200).for_each(|some| drop(vsctl(daemon, &some.join(" -- "))));
+    }
+    let up = |daemon: &Daemon| appctl(daemon, "bfd/show").matches("Local Session State: up").count();
+    for (daemon, _) in both {
+        wait_for(6 * LIMIT, "all sessions to be up", || up(daemon) == sessions as usize).unwrap();
+    }
+    let flaps = |daemon: &Daemon| {
+        vsctl(daemon, "--bare --columns=bfd_status find Interface type=vxlan").matches("flap_count=1 ").count()
+    };
+    for (daemon, _) in both {
+        wait_for(6 * LIMIT, "the status of all", || flaps(daemon) == sessions as usize).unwrap();
+    }
+    let before = both.map(|(daemon, _)| (thread_ms(daemon, "monitor"), thread_ms(daemon, "")));
+    std::thread::sleep(Duration::from_secs(seconds.into()));
+    for ((daemon, _), (monitor, all)) in both.into_iter().zip(before) {
+        let (monitor, all) = (thread_ms(daemon, "monitor") - monitor, thread_ms(daemon, "") - all);
+        println!("{sessions} sessions: monitor {monitor} ms, the daemon {all} ms of processor time in {seconds} s");
+    }
+    let file = dir.join("flood.pcap");
+    std::fs::write(&file, capture(100_000)).unwrap();
+    let ofctl = |args: &[&str]| lab.daemon.ovs("ovs-ofctl", args).unwrap().stdout;
+    ofctl(&["add-flow", "br-int", &format!("priority=9,in_port=999,ip,actions={OWN_MEGAFLOW}")]);
+    vsctl(
+        &lab.daemon,
+        &format!(
+            "add-port br-int flood -- set Interface flood type=pcap ofport_request=999 options:infinite_rx=true \
+             options:rx_pcap={}",
+            file.display()
+        ),
+    );
+    let misses = || {
+        let stats = appctl(&lab.daemon, "dpif-netdev/pmd-stats-show");
+        let of = |name: &str| {
+            let lines = stats.lines().filter_map(|line| line.trim().strip_prefix(name)?.trim().parse::<u64>().ok());
+            lines.sum::<u64>()
+        };
+        of("miss with success upcall:") + of("miss with failed upcall:")
+    };
+    wait_for(LIMIT, "the flood", || misses() > 10_000).unwrap();
+    let (begun, misses_before) = (Instant::now(), misses());
+    let rule = |n: u32| format!("table=9,priority=5,ip,nw_src=10.{}.{}.{},actions=drop\n", n >> 16, n >> 8 & 255, n & 255);
+    let list = dir.join("rules");
+    std::fs::write(&list, (0..rules).map(rule).collect::<String>()).unwrap();
+    ofctl(&["-OOpenFlow14", "--bundle", "add-flows", "br-int", list.to_str().unwrap()]);
+    let loaded = begun.elapsed();
+    while begun.elapsed() < Duration::from_secs(seconds.into()) {
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let rate = (misses() - misses_before) as f64 / begun.elapsed().as_secs_f64();
+    println!("{rules} rules in {loaded:.1?}, {rate:.0} misses a second");
+    vsctl(&lab.daemon, "del-port flood");
+    for (daemon, _) in both {
+        assert_eq!((up(daemon), flaps(daemon)), (sessions as usize, sessions as usize));
+        let lost = appctl(daemon, "coverage/show");
+        assert!(!lost.contains("bfd_queue_full"), "{lost}");
+    }
 }

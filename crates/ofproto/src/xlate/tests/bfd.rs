@@ -1,7 +1,7 @@
 //! BFD of ports. Expectations are those of `ofproto/trace` and `dpctl/dump-flows` of OVS 3.1.
 
 use super::*;
-use crate::bfd::{BfdInbox, BfdPort, BfdState, send};
+use crate::bfd::{BfdInbox, BfdPort, BfdState, Sender};
 use dpif::{DpifOp, slow_reason};
 use l2proto::bfd::{Config, Transmission, build};
 use std::collections::BTreeMap;
@@ -171,11 +171,20 @@ fn control_packets_leave_by_their_port() {
         min_echo_rx_us: 0,
     };
     let sent = Transmission { frame: build(&addresses, &message), oam: false };
-    let ops = send(&rig.backer, rig.a, OfPort(2), &sent, 1000);
-    let [DpifOp::Execute(execute)] = &ops[..] else { panic!("{ops:?}") };
-    assert_eq!((show(&execute.actions), execute.packet.data()), ("2".to_string(), &sent.frame[..]));
+    let (mut sender, counted) = (Sender::default(), Transmission { oam: true, ..sent.clone() });
+    // The second one needs no translation.
+    for sent in [&sent, &sent, &counted] {
+        let op = sender.send(&rig.backer, (rig.a, OfPort(2)), sent, 1000);
+        let Some(DpifOp::Execute(execute)) = op else { panic!("{op:?}") };
+        assert_eq!((show(&execute.actions), execute.packet.data()), ("2".to_string(), &sent.frame[..]));
+    }
+    rig.backer.change_bridge(rig.a, |b| {
+        let port = Arc::make_mut(&mut b.ports).ports.get_mut(&OfPort(2)).unwrap();
+        Arc::make_mut(port).config.no_fwd = true;
+    });
+    assert!(sender.send(&rig.backer, (rig.a, OfPort(2)), &counted, 1000).is_none());
     // Through a patch port to the session at its other end.
-    assert!(send(&rig.backer, rig.a, PATCH, &sent, 1000).is_empty());
+    assert!(sender.send(&rig.backer, (rig.a, PATCH), &sent, 1000).is_none());
     let (_, packets) = bfd.state.take();
     assert_eq!(packets[0].payload.as_deref(), Some(&message.to_bytes()[..]));
 }
