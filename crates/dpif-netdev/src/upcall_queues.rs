@@ -27,18 +27,56 @@ const MISSES_PER_PORT: usize = 1024;
 const ALL_MISSES: usize = 131_072;
 /// Maximum waiting packets for controllers and the slow path, per port.
 const ACTIONS_PER_PORT: usize = 512;
-/// Maximum waiting control packets of BFD, per port.
-const SESSIONS_PER_PORT: usize = 64;
+/// Maximum waiting control packets of BFD, per port: tunnels of thousands of sessions may share one.
+const SESSIONS_PER_PORT: usize = 2048;
+/// The same in total, shared likewise.
+const ALL_SESSIONS: usize = 32_768;
 /// Control packets taken at a time, if other upcalls wait.
 const SESSIONS_AT_A_TIME: usize = BATCH_MAX_UPCALLS / 2;
 
+/// A queue of a port with a bound over those of all ports.
+struct SharedQueue {
+    queue: LimitedQueue<Box<Upcall>>,
+    /// Upcalls of all ports, and their maximum.
+    all: Arc<AtomicU64>,
+    all_max: usize,
+}
+
+impl SharedQueue {
+    fn new(max: usize, all: &Arc<AtomicU64>, all_max: usize) -> SharedQueue {
+        SharedQueue { queue: LimitedQueue::new(max), all: all.clone(), all_max }
+    }
+
+    fn has_room(&self) -> bool {
+        let left = (self.all_max as u64).saturating_sub(self.all.load(Ordering::Relaxed));
+        self.queue.has_room() && (self.queue.len() as u64) < left
+    }
+
+    fn push(&self, upcall: Box<Upcall>) -> Result<(), Box<Upcall>> {
+        if !self.has_room() {
+            return Err(upcall);
+        }
+        // Counted before a handler takes it.
+        self.all.fetch_add(1, Ordering::Relaxed);
+        let queued = self.queue.push(upcall);
+        if queued.is_err() {
+            self.all.fetch_sub(1, Ordering::Relaxed);
+        }
+        queued
+    }
+
+    fn pop(&self) -> Option<Box<Upcall>> {
+        let taken = self.queue.pop()?;
+        self.all.fetch_sub(1, Ordering::Relaxed);
+        Some(taken)
+    }
+}
+
 /// The queues of one port.
 pub(crate) struct PortQueues {
-    misses: LimitedQueue<Box<Upcall>>,
+    misses: SharedQueue,
     actions: LimitedQueue<Box<Upcall>>,
-    sessions: LimitedQueue<Box<Upcall>>,
-    /// Misses of all ports.
-    all_misses: Arc<AtomicU64>,
+    sessions: SharedQueue,
     /// Listed with a handler.
     listed: AtomicBool,
     /// Listed for its control packets.
@@ -66,7 +104,7 @@ impl PortQueues {
             return Ok(());
         }
         match upcall.kind {
-            UpcallKind::Miss => self.push_miss(upcall)?,
+            UpcallKind::Miss => self.misses.push(upcall)?,
             UpcallKind::Action(_) => self.actions.push(upcall)?,
         }
         if !self.listed.swap(true, Ordering::SeqCst) {
@@ -75,29 +113,9 @@ impl PortQueues {
         Ok(())
     }
 
-    fn push_miss(&self, upcall: Box<Upcall>) -> Result<(), Box<Upcall>> {
-        if !self.has_room() {
-            return Err(upcall);
-        }
-        // Counted before a handler takes it.
-        self.all_misses.fetch_add(1, Ordering::Relaxed);
-        let queued = self.misses.push(upcall);
-        if queued.is_err() {
-            self.all_misses.fetch_sub(1, Ordering::Relaxed);
-        }
-        queued
-    }
-
-    fn pop_miss(&self) -> Option<Box<Upcall>> {
-        let taken = self.misses.pop()?;
-        self.all_misses.fetch_sub(1, Ordering::Relaxed);
-        Some(taken)
-    }
-
     /// Whether a miss would be queued now.
     pub(crate) fn has_room(&self) -> bool {
-        let left = (ALL_MISSES as u64).saturating_sub(self.all_misses.load(Ordering::Relaxed));
-        self.misses.has_room() && (self.misses.len() as u64) < left
+        self.misses.has_room()
     }
 
     /// The same for a miss of that key.
@@ -107,12 +125,12 @@ impl PortQueues {
 
     /// Number of waiting upcalls.
     pub(crate) fn waiting(&self) -> u64 {
-        (self.misses.len() + self.actions.len() + self.sessions.len()) as u64
+        (self.misses.queue.len() + self.actions.len() + self.sessions.queue.len()) as u64
     }
 
     /// Whether misses of any port wait.
     pub(crate) fn misses_wait(&self) -> bool {
-        self.all_misses.load(Ordering::Relaxed) > 0
+        self.misses.all.load(Ordering::Relaxed) > 0
     }
 
     /// Lists the port with its handler; with another one, too, if the port moves to it meanwhile.
@@ -132,22 +150,22 @@ impl PortQueues {
     fn pop(&self) -> Option<Box<Upcall>> {
         // Alternates, so that neither kind delays the other.
         match self.turn.fetch_add(1, Ordering::Relaxed) % 2 {
-            0 => self.pop_miss().or_else(|| self.actions.pop()),
-            _ => self.actions.pop().or_else(|| self.pop_miss()),
+            0 => self.misses.pop().or_else(|| self.actions.pop()),
+            _ => self.actions.pop().or_else(|| self.misses.pop()),
         }
     }
 
     /// The same for control packets.
     fn unlist_sessions(self: Arc<Self>) -> Option<Arc<Self>> {
         self.sessions_listed.store(false, Ordering::SeqCst);
-        let holds = !self.sessions.is_empty();
+        let holds = !self.sessions.queue.is_empty();
         (holds && !self.sessions_listed.swap(true, Ordering::SeqCst)).then_some(self)
     }
 
     /// Unlists the port, unless it is non-empty again.
     fn unlist(self: Arc<Self>) -> Option<Arc<Self>> {
         self.listed.store(false, Ordering::SeqCst);
-        let holds = !self.misses.is_empty() || !self.actions.is_empty();
+        let holds = !self.misses.queue.is_empty() || !self.actions.is_empty();
         (holds && !self.listed.swap(true, Ordering::SeqCst)).then_some(self)
     }
 }
@@ -158,6 +176,7 @@ pub(crate) struct UpcallQueues {
     /// Upcalls dropped with their port.
     ended: AtomicU64,
     all_misses: Arc<AtomicU64>,
+    all_sessions: Arc<AtomicU64>,
 }
 
 #[derive(Default)]
@@ -185,8 +204,12 @@ pub(crate) struct Handler {
 impl UpcallQueues {
     /// Upcall queues without a handler.
     pub(crate) fn new() -> UpcallQueues {
-        let upcall_queues =
-            UpcallQueues { state: Mutex::default(), ended: AtomicU64::new(0), all_misses: Arc::default() };
+        let upcall_queues = UpcallQueues {
+            state: Mutex::default(),
+            ended: AtomicU64::new(0),
+            all_misses: Arc::default(),
+            all_sessions: Arc::default(),
+        };
         upcall_queues.set_handlers(1);
         upcall_queues
     }
@@ -226,10 +249,9 @@ impl UpcallQueues {
     pub(crate) fn port_add(&self, port: DpPort) -> Arc<PortQueues> {
         let mut state = lock(&self.state);
         let queues = Arc::new(PortQueues {
-            misses: LimitedQueue::new(MISSES_PER_PORT),
+            misses: SharedQueue::new(MISSES_PER_PORT, &self.all_misses, ALL_MISSES),
             actions: LimitedQueue::new(ACTIONS_PER_PORT),
-            sessions: LimitedQueue::new(SESSIONS_PER_PORT),
-            all_misses: self.all_misses.clone(),
+            sessions: SharedQueue::new(SESSIONS_PER_PORT, &self.all_sessions, ALL_SESSIONS),
             listed: AtomicBool::new(false),
             sessions_listed: AtomicBool::new(false),
             turn: AtomicU64::new(0),
@@ -295,6 +317,8 @@ impl Handler {
         self.sessions_taken = taken.len();
         let left = BATCH_MAX_UPCALLS - taken.len();
         taken.extend(self.drr.take(left, |port| port.pop(), PortQueues::unlist));
+        let left = BATCH_MAX_UPCALLS - taken.len();
+        taken.extend(self.sessions.take(left, |port| port.sessions.pop(), PortQueues::unlist_sessions));
         taken
     }
 }

@@ -9,13 +9,14 @@
 //! read the former state has an older epoch and is checked.
 
 use crate::backer::Backer;
+use crate::changes::Lookups;
 use crate::ports::BridgeId;
 use crate::upcall;
 use crate::xlate::{Request, Start, Translation, XlateCache, translate};
 use dpif::{DpAction, DpifOp, Execute, FlowStats};
 use flow::extract::{Metadata, extract};
 use flow::fields::FieldId;
-use flow::{FlowKey, OfPort, tunnel_flags};
+use flow::{FlowKey, OfPort, PackedFlow, tunnel_flags};
 use l2proto::bfd::{Claim, FRAME_BYTES, MESSAGE_BYTES, Transmission, udp_payload};
 use ofp_actions::{Action, Output, SetField, SetStyle};
 use packet::Packet;
@@ -123,7 +124,7 @@ impl BfdState {
 
     /// The number of counted packets, and the control packets that wait, at most [`WAITING_MAX`].
     pub fn take(&self) -> (u64, Vec<BfdPacket>) {
-        // What comes from now on lists it again.
+        // A packet from now on lists it again.
         self.listed.store(false, Ordering::Release);
         let waiting = std::iter::from_fn(|| self.received.pop()).take(2 * WAITING_MAX).collect();
         (self.counted.swap(0, Ordering::AcqRel), waiting)
@@ -169,8 +170,8 @@ pub fn deliver(claimed: &[Claimed], frame: &[u8]) -> bool {
 /// Bytes of a control packet before its message: the packets of a session differ behind them only.
 const HEADER_BYTES: usize = FRAME_BYTES - MESSAGE_BYTES;
 
-/// Sends the control packets of one session. It keeps the last translation, for packets with the same headers in the same
-/// epoch.
+/// Sends the control packets of one session. It keeps the last translation, for packets with the same headers, until a
+/// change may affect it.
 #[derive(Default)]
 pub struct Sender(Option<Box<Translated>>);
 
@@ -183,6 +184,32 @@ struct Translated {
     actions: Arc<[DpAction]>,
     cache: XlateCache,
     claimed: Vec<Claimed>,
+    /// For the test whether a change affects it.
+    lookups: Lookups,
+    flow: PackedFlow,
+}
+
+impl Translated {
+    /// Whether it holds for these packets; changes that do not affect it move it to their epoch.
+    fn holds(
+        &mut self,
+        backer: &Backer,
+        place: (BridgeId, OfPort, bool),
+        headers: &[u8; HEADER_BYTES],
+    ) -> bool {
+        if (self.place, &self.headers) != (place, headers) || self.epoch == 0 {
+            return false;
+        }
+        if self.epoch == backer.epoch() {
+            return true;
+        }
+        let changes = backer.changes_since(self.epoch);
+        if changes.affect(self.epoch, &self.lookups, &self.flow) {
+            return false;
+        }
+        self.epoch = changes.epoch();
+        true
+    }
 }
 
 impl Sender {
@@ -195,16 +222,25 @@ impl Sender {
         sent: &Transmission,
         now_ms: u64,
     ) -> Option<DpifOp> {
+        // Before the view: a translation of an older view has an older epoch.
         let (epoch, place) = (backer.epoch(), (bridge, port, sent.oam));
         let headers = sent.frame.first_chunk().copied()?;
-        let is_known = |t: &Translated| (t.epoch, t.place, t.headers) == (epoch, place, headers);
-        if !self.0.as_deref().is_some_and(is_known) {
+        if !self.0.as_deref_mut().is_some_and(|t| t.holds(backer, place, &headers)) {
             let (key, t) = translate_sent(backer, place, &sent.frame, now_ms);
             // A frozen state lasts for one packet.
             backer.ukeys.defer_release(&t.recircs);
             let epoch = if t.recircs.is_empty() { epoch } else { 0 };
-            let (actions, cache, claimed) = (t.actions.into(), t.cache, t.claimed);
-            self.0 = Some(Box::new(Translated { epoch, place, headers, key, actions, cache, claimed }));
+            self.0 = Some(Box::new(Translated {
+                epoch,
+                place,
+                headers,
+                flow: PackedFlow::new(&key, &backer.mask_of(&t, &key)),
+                key,
+                actions: t.actions.into(),
+                cache: t.cache,
+                claimed: t.claimed,
+                lookups: t.lookups,
+            }));
         }
         let t = self.0.as_deref()?;
         let seen = FlowStats { packets: 1, bytes: sent.frame.len() as u64, used_ms: now_ms, tcp_flags: 0 };

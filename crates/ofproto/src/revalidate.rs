@@ -392,8 +392,7 @@ impl Revalidator {
         let longest_ms = backer.limits.max_idle_ms.load(Ordering::Relaxed);
         let mut going: BTreeMap<PmdId, Vec<Ufid>> = BTreeMap::new();
         let next = backer.ukeys.each_idle(idle.walk, idle.since_ms, |ufid, pmd, k| {
-            let max_idle_ms = if k.serves_sessions() { longest_ms } else { idle.max_idle_ms };
-            let over = *purge || idle.excess > 0 || k.last_ms() + max_idle_ms <= now_ms;
+            let over = *purge || k.is_over([idle.max_idle_ms, longest_ms], idle.excess > 0, now_ms);
             if k.state == UkeyState::Operational && over {
                 k.state = UkeyState::Evicting;
                 idle.excess = idle.excess.saturating_sub(1);

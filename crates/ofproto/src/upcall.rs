@@ -163,7 +163,11 @@ fn slow_path(backer: &Backer, view: &View, upcall: Upcall, now_ms: u64, queue: &
 /// Forwards the packet of an upcall: to controllers at once, elsewhere through the datapath. `claimed`: a session of the
 /// switch has it.
 fn execute(backer: &Backer, view: &View, upcall: Upcall, actions: Arc<[DpAction]>, claimed: bool) -> DpifOp {
-    let packet_in::Remaining { actions, went_on } = packet_in::take(backer, view, &upcall, actions);
+    let packet_in::Remaining { mut actions, went_on } = packet_in::take(backer, view, &upcall, actions);
+    if claimed && actions.iter().all(|action| matches!(action, DpAction::Drop(_))) {
+        // It arrived: no drop is to be counted.
+        actions = Arc::default();
+    }
     DpifOp::Execute(Box::new(Execute {
         upcall: upcall.id(),
         packet: upcall.packet,

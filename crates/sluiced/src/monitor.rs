@@ -34,7 +34,7 @@ const ASK_LIMIT: Duration = Duration::from_secs(5);
 /// Time between two looks of the main loop at changed sessions, as in OVS.
 const REPORTS_EVERY_MS: u64 = 100;
 
-/// What the main loop is told of a session.
+/// A session's state, for the main loop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Report {
     /// The pairs of `bfd_status`.
@@ -83,7 +83,7 @@ struct Configure {
     rx_packets: u64,
 }
 
-/// What main loop, handlers and the thread share.
+/// State shared by main loop, handlers and the thread.
 struct Shared {
     messages: Mutex<VecDeque<Message>>,
     ready: Mutex<Vec<Arc<BfdState>>>,
@@ -269,16 +269,18 @@ impl Monitor {
         }
     }
 
-    /// Reports of changed sessions by interface, `None` for an ended one; at most ten times a second. The time of the
+    /// Reports of changed sessions by interface, `None` for an ended one; at most ten times a second, and later after many. The time of the
     /// machine.
     pub(crate) fn take_reports(&mut self, machine_ms: u64) -> BTreeMap<String, Option<Report>> {
         if !self.shared.told.load(Ordering::Acquire) || machine_ms < self.next_reports_ms {
             return BTreeMap::new();
         }
-        self.next_reports_ms = machine_ms + REPORTS_EVERY_MS;
         // A later report wakes again.
         self.shared.told.store(false, Ordering::Release);
-        std::mem::take(&mut lock(&self.shared.reports))
+        let reports = std::mem::take(&mut *lock(&self.shared.reports));
+        // A storm of changes leaves the main loop time for others.
+        self.next_reports_ms = machine_ms + REPORTS_EVERY_MS.max(reports.len() as u64);
+        reports
     }
 
     /// Milliseconds until reports that wait may be taken.

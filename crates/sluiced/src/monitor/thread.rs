@@ -109,7 +109,7 @@ impl Runner {
     fn take_messages(&mut self) {
         while let Some(message) = self.shared.next_message() {
             let now_ms = sys::clock::monotonic_ms();
-            // Whoever asked may have given up.
+            // The requester may have given up.
             match message {
                 Message::Configure(configure) => self.configure(*configure, now_ms),
                 Message::Remove(name) => self.remove(&name),

@@ -64,6 +64,15 @@ impl Path2 {
     }
 }
 
+/// Packets from `port` take the first live one of ports 1 and 2; those of others go to it.
+fn prefer_first_path(daemon: &Daemon, port: &str) {
+    let group = "group_id=1,type=ff,bucket=watch_port:1,output:1,bucket=watch_port:2,output:2";
+    daemon.ovs("ovs-ofctl", &["-OOpenFlow13", "add-group", "br0", group]).unwrap();
+    for flow in [format!("in_port={port},actions=group:1"), format!("priority=1,actions=output:{port}")] {
+        daemon.ovs("ovs-ofctl", &["-OOpenFlow13", "add-flow", "br0", &flow]).unwrap();
+    }
+}
+
 /// Two paths between a host's switch and a partner, each with a session; fast failover groups choose.
 fn paths_fail_over(partner: impl FnOnce(&Netns, &RunDir) -> Vec<Daemon>) {
     let net = testkit::Topology::new(1).unwrap();
@@ -90,13 +99,8 @@ fn paths_fail_over(partner: impl FnOnce(&Netns, &RunDir) -> Vec<Daemon>) {
     let address = "10.0.77.2";
     far.add_addr("br0", &format!("{address}/24")).unwrap();
     host.netns.add_addr(&host.dev, "10.0.77.1/24").unwrap();
-    for (daemon, port) in [(&ours, "3"), (theirs, "LOCAL")] {
-        let group = "group_id=1,type=ff,bucket=watch_port:1,output:1,bucket=watch_port:2,output:2";
-        daemon.ovs("ovs-ofctl", &["-OOpenFlow13", "add-group", "br0", group]).unwrap();
-        for flow in [format!("in_port={port},actions=group:1"), format!("priority=1,actions=output:{port}")] {
-            daemon.ovs("ovs-ofctl", &["-OOpenFlow13", "add-flow", "br0", &flow]).unwrap();
-        }
-    }
+    prefer_first_path(&ours, "3");
+    prefer_first_path(theirs, "LOCAL");
     let both = |path: &Path2| [(&ours, path.here.clone()), (theirs, path.there.clone())];
     paths.iter().flat_map(both).for_each(|(daemon, interface)| up(daemon, &interface));
     ping_all(&host.netns, address.parse().unwrap(), 5);
@@ -230,9 +234,21 @@ fn thread_ms(daemon: &Daemon, name: &str) -> u64 {
 /// measurement by hand.
 fn load() -> [u32; 4] {
     let given = std::env::var("SLUICE_BFD_LOAD").ok();
-    let parse = |text: String| text.split(',').map(|n| n.parse().unwrap()).collect::<Vec<u32>>().try_into().unwrap();
+    let parse =
+        |text: String| text.split(',').map(|n| n.parse().unwrap()).collect::<Vec<u32>>().try_into().unwrap();
     // A detection time of a second: test machines stall for longer than a third of one.
     given.map_or([40, 20_000, 3, 10], parse)
+}
+
+/// Adds a port that sends new flows without end.
+fn flood(daemon: &Daemon, dir: &RunDir) {
+    let file = dir.join("flood.pcap");
+    std::fs::write(&file, capture(100_000)).unwrap();
+    let rule = format!("priority=9,in_port=999,udp,actions={OWN_MEGAFLOW}");
+    daemon.ovs("ovs-ofctl", &["add-flow", "br-int", &rule]).unwrap();
+    let port = "add-port br-int flood -- set Interface flood type=pcap ofport_request=999";
+    let file = file.display();
+    vsctl(daemon, &format!("{port} options:infinite_rx=true options:rx_pcap={file}"));
 }
 
 /// Sessions of 100 ms through tunnels, while a port floods with new flows and a controller adds rules.
@@ -248,6 +264,8 @@ fn sessions_outlive_an_overload() {
     far_switch(&lab, &there);
     let both = [(&lab.daemon, THERE), (&there, HERE)];
     for (daemon, remote) in both {
+        // Parallel tunnels are a loop.
+        daemon.ovs("ovs-ofctl", &["del-flows", "br-int"]).unwrap();
         let one = |n: u32| {
             format!(
                 "add-port br-int t{n} -- set Interface t{n} type=vxlan options:remote_ip={remote} \
@@ -262,7 +280,9 @@ fn sessions_outlive_an_overload() {
         wait_for(6 * LIMIT, "all sessions to be up", || up(daemon) == sessions as usize).unwrap();
     }
     let flaps = |daemon: &Daemon| {
-        vsctl(daemon, "--bare --columns=bfd_status find Interface type=vxlan").matches("flap_count=1 ").count()
+        vsctl(daemon, "--bare --columns=bfd_status find Interface type=vxlan")
+            .matches("flap_count=1 ")
+            .count()
     };
     for (daemon, _) in both {
         wait_for(6 * LIMIT, "the status of all", || flaps(daemon) == sessions as usize).unwrap();
@@ -271,34 +291,29 @@ fn sessions_outlive_an_overload() {
     std::thread::sleep(Duration::from_secs(seconds.into()));
     for ((daemon, _), (monitor, all)) in both.into_iter().zip(before) {
         let (monitor, all) = (thread_ms(daemon, "monitor") - monitor, thread_ms(daemon, "") - all);
-        println!("{sessions} sessions: monitor {monitor} ms, the daemon {all} ms of processor time in {seconds} s");
+        println!(
+            "{sessions} sessions: monitor {monitor} ms, the daemon {all} ms of processor time in {seconds} s"
+        );
     }
-    let file = dir.join("flood.pcap");
-    std::fs::write(&file, capture(100_000)).unwrap();
-    let ofctl = |args: &[&str]| lab.daemon.ovs("ovs-ofctl", args).unwrap().stdout;
-    ofctl(&["add-flow", "br-int", &format!("priority=9,in_port=999,ip,actions={OWN_MEGAFLOW}")]);
-    vsctl(
-        &lab.daemon,
-        &format!(
-            "add-port br-int flood -- set Interface flood type=pcap ofport_request=999 options:infinite_rx=true \
-             options:rx_pcap={}",
-            file.display()
-        ),
-    );
+    flood(&lab.daemon, &dir);
     let misses = || {
         let stats = appctl(&lab.daemon, "dpif-netdev/pmd-stats-show");
         let of = |name: &str| {
-            let lines = stats.lines().filter_map(|line| line.trim().strip_prefix(name)?.trim().parse::<u64>().ok());
+            let lines =
+                stats.lines().filter_map(|line| line.trim().strip_prefix(name)?.trim().parse::<u64>().ok());
             lines.sum::<u64>()
         };
         of("miss with success upcall:") + of("miss with failed upcall:")
     };
     wait_for(LIMIT, "the flood", || misses() > 10_000).unwrap();
     let (begun, misses_before) = (Instant::now(), misses());
-    let rule = |n: u32| format!("table=9,priority=5,ip,nw_src=10.{}.{}.{},actions=drop\n", n >> 16, n >> 8 & 255, n & 255);
+    let rule = |n: u32| {
+        format!("table=9,priority=5,ip,nw_src=10.{}.{}.{},actions=drop\n", n >> 16, n >> 8 & 255, n & 255)
+    };
     let list = dir.join("rules");
     std::fs::write(&list, (0..rules).map(rule).collect::<String>()).unwrap();
-    ofctl(&["-OOpenFlow14", "--bundle", "add-flows", "br-int", list.to_str().unwrap()]);
+    let load = ["-OOpenFlow14", "--bundle", "add-flows", "br-int", list.to_str().unwrap()];
+    lab.daemon.ovs("ovs-ofctl", &load).unwrap();
     let loaded = begun.elapsed();
     while begun.elapsed() < Duration::from_secs(seconds.into()) {
         std::thread::sleep(Duration::from_millis(100));
