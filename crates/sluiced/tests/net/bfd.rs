@@ -306,6 +306,20 @@ fn load() -> [u32; 4] {
     given.map_or([40, 20_000, 3, 10], parse)
 }
 
+/// Tunnels with sessions of 100 ms to one address, each with its own key.
+fn many_tunnels(daemon: &Daemon, remote: &str, sessions: u32, mult: u32) {
+    // Parallel tunnels are a loop.
+    daemon.ovs("ovs-ofctl", &["del-flows", "br-int"]).unwrap();
+    let one = |n: u32| {
+        format!(
+            "add-port br-int t{n} -- set Interface t{n} type=vxlan options:remote_ip={remote} \
+             options:key={n} bfd:enable=true bfd:min_tx=100 bfd:min_rx=100 bfd:mult={mult}"
+        )
+    };
+    let all: Vec<String> = (1..=sessions).map(one).collect();
+    all.chunks(200).for_each(|some| drop(vsctl(daemon, &some.join(" -- "))));
+}
+
 /// Adds a port that sends new flows without end.
 fn flood(daemon: &Daemon, dir: &RunDir) {
     let file = dir.join("flood.pcap");
@@ -329,18 +343,7 @@ fn sessions_outlive_an_overload() {
     let there = serving(&spec(&lab.far().netns).rundir(&dir));
     far_switch(&lab, &there);
     let both = [(&lab.daemon, THERE), (&there, HERE)];
-    for (daemon, remote) in both {
-        // Parallel tunnels are a loop.
-        daemon.ovs("ovs-ofctl", &["del-flows", "br-int"]).unwrap();
-        let one = |n: u32| {
-            format!(
-                "add-port br-int t{n} -- set Interface t{n} type=vxlan options:remote_ip={remote} \
-                 options:key={n} bfd:enable=true bfd:min_tx=100 bfd:min_rx=100 bfd:mult={mult}"
-            )
-        };
-        let all: Vec<String> = (1..=sessions).map(one).collect();
-        all.chunks(200).for_each(|some| drop(vsctl(daemon, &some.join(" -- "))));
-    }
+    both.into_iter().for_each(|(daemon, remote)| many_tunnels(daemon, remote, sessions, mult));
     let up = |daemon: &Daemon| appctl(daemon, "bfd/show").matches("Local Session State: up").count();
     for (daemon, _) in both {
         wait_for(6 * LIMIT, "all sessions to be up", || up(daemon) == sessions as usize).unwrap();
