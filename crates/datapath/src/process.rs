@@ -213,7 +213,7 @@ impl Pmd {
             }
             return;
         }
-        if !io.has_room(rx_port) {
+        if !io.has_room(rx_port, key) {
             self.exec.ports.stats.upcalls_lost += 1;
             self.exec.ports.drop_packet(packet, DropReason::UpcallQueueFull, rx_port);
             return;

@@ -4,7 +4,7 @@ use super::inbox::TxSide;
 use super::upcall_queues::PortQueues;
 use datapath::{PmdIo, TxReport};
 use dpif::{DropReason, Upcall, UpcallSink};
-use flow::DpPort;
+use flow::{DpPort, FlowKey};
 use netdev::TxDrop;
 use packet::{PacketBatch, PacketPool};
 use std::collections::BTreeMap;
@@ -67,15 +67,15 @@ impl ThreadIo {
 }
 
 impl UpcallSink for ThreadIo {
-    fn has_room(&self, port: DpPort) -> bool {
+    fn has_room(&self, port: DpPort, key: &FlowKey) -> bool {
         if probes::wants_misses() {
             // Also reports a rejected upcall.
             return true;
         }
         match (&self.upcalls, self.ports.get(&port)) {
             (Upcalls::Inline(_), _) => true,
-            (Upcalls::Queued(_), Some(side)) => side.upcalls.has_room(),
-            (Upcalls::Queued(portless), None) => portless.has_room(),
+            (Upcalls::Queued(_), Some(side)) => side.upcalls.has_room_for(key),
+            (Upcalls::Queued(portless), None) => portless.has_room_for(key),
         }
     }
 

@@ -1,15 +1,18 @@
-//! Upcall queues: a bounded pair per physical input port, filled by forwarding threads without blocking and drained
+//! Upcall queues: three bounded ones per physical input port, filled by forwarding threads without blocking and drained
 //! by handlers in deficit round robin. A flood on a port fills only its own queues.
 //!
 //! A port belongs to one handler, which keeps the order of its upcalls. When its queues become non-empty, the port
 //! is listed once with that handler. The handler unlists it when it finds the queues empty, and checks once more
 //! afterwards: an upcall in between has either been seen or lists the port again. So ports without upcalls cost a
 //! handler nothing.
+//!
+//! Control packets of BFD have queues of their own ([`Upcall::is_of_session`]), listed separately: a handler takes them
+//! first, in turns over their ports, up to half of a batch.
 
 use dpif::{BATCH_MAX_UPCALLS, DeficitRoundRobin};
-use dpif::{Upcall, UpcallKind};
+use dpif::{Upcall, UpcallKind, is_of_session};
 use dpif::{UpcallReceiver, Waker};
-use flow::DpPort;
+use flow::{DpPort, FlowKey};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,15 +27,60 @@ const MISSES_PER_PORT: usize = 1024;
 const ALL_MISSES: usize = 131_072;
 /// Maximum waiting packets for controllers and the slow path, per port.
 const ACTIONS_PER_PORT: usize = 512;
+/// Maximum waiting control packets of BFD, per port: tunnels of thousands of sessions may share one.
+const SESSIONS_PER_PORT: usize = 2048;
+/// The same in total, shared likewise.
+const ALL_SESSIONS: usize = 32_768;
+/// Control packets taken at a time, if other upcalls wait.
+const SESSIONS_AT_A_TIME: usize = BATCH_MAX_UPCALLS / 2;
+
+/// A queue of a port with a bound over those of all ports.
+struct SharedQueue {
+    queue: LimitedQueue<Box<Upcall>>,
+    /// Upcalls of all ports, and their maximum.
+    all: Arc<AtomicU64>,
+    all_max: usize,
+}
+
+impl SharedQueue {
+    fn new(max: usize, all: &Arc<AtomicU64>, all_max: usize) -> SharedQueue {
+        SharedQueue { queue: LimitedQueue::new(max), all: all.clone(), all_max }
+    }
+
+    fn has_room(&self) -> bool {
+        let left = (self.all_max as u64).saturating_sub(self.all.load(Ordering::Relaxed));
+        self.queue.has_room() && (self.queue.len() as u64) < left
+    }
+
+    fn push(&self, upcall: Box<Upcall>) -> Result<(), Box<Upcall>> {
+        if !self.has_room() {
+            return Err(upcall);
+        }
+        // Counted before a handler takes it.
+        self.all.fetch_add(1, Ordering::Relaxed);
+        let queued = self.queue.push(upcall);
+        if queued.is_err() {
+            self.all.fetch_sub(1, Ordering::Relaxed);
+        }
+        queued
+    }
+
+    fn pop(&self) -> Option<Box<Upcall>> {
+        let taken = self.queue.pop()?;
+        self.all.fetch_sub(1, Ordering::Relaxed);
+        Some(taken)
+    }
+}
 
 /// The queues of one port.
 pub(crate) struct PortQueues {
-    misses: LimitedQueue<Box<Upcall>>,
+    misses: SharedQueue,
     actions: LimitedQueue<Box<Upcall>>,
-    /// Misses of all ports.
-    all_misses: Arc<AtomicU64>,
+    sessions: SharedQueue,
     /// Listed with a handler.
     listed: AtomicBool,
+    /// Listed for its control packets.
+    sessions_listed: AtomicBool,
     turn: AtomicU64,
     handler: Snapshot<Listing>,
 }
@@ -40,62 +88,56 @@ pub(crate) struct PortQueues {
 /// List of a handler's newly non-empty ports.
 struct Listing {
     ports: ReplyRing<Arc<PortQueues>>,
+    /// The same for control packets.
+    sessions: ReplyRing<Arc<PortQueues>>,
     unparker: Unparker,
 }
 
 impl PortQueues {
     /// Queues an upcall, or returns it.
     pub(crate) fn push(self: &Arc<Self>, upcall: Box<Upcall>) -> Result<(), Box<Upcall>> {
+        if upcall.is_of_session() {
+            self.sessions.push(upcall)?;
+            if !self.sessions_listed.swap(true, Ordering::SeqCst) {
+                self.list(|listing| &listing.sessions);
+            }
+            return Ok(());
+        }
         match upcall.kind {
-            UpcallKind::Miss => self.push_miss(upcall)?,
+            UpcallKind::Miss => self.misses.push(upcall)?,
             UpcallKind::Action(_) => self.actions.push(upcall)?,
         }
         if !self.listed.swap(true, Ordering::SeqCst) {
-            self.list();
+            self.list(|listing| &listing.ports);
         }
         Ok(())
     }
 
-    fn push_miss(&self, upcall: Box<Upcall>) -> Result<(), Box<Upcall>> {
-        if !self.has_room() {
-            return Err(upcall);
-        }
-        // Counted before a handler takes it.
-        self.all_misses.fetch_add(1, Ordering::Relaxed);
-        let queued = self.misses.push(upcall);
-        if queued.is_err() {
-            self.all_misses.fetch_sub(1, Ordering::Relaxed);
-        }
-        queued
-    }
-
-    fn pop_miss(&self) -> Option<Box<Upcall>> {
-        let taken = self.misses.pop()?;
-        self.all_misses.fetch_sub(1, Ordering::Relaxed);
-        Some(taken)
-    }
-
     /// Whether a miss would be queued now.
     pub(crate) fn has_room(&self) -> bool {
-        let left = (ALL_MISSES as u64).saturating_sub(self.all_misses.load(Ordering::Relaxed));
-        self.misses.has_room() && (self.misses.len() as u64) < left
+        self.misses.has_room()
+    }
+
+    /// The same for a miss of that key.
+    pub(crate) fn has_room_for(&self, key: &FlowKey) -> bool {
+        if is_of_session(key) { self.sessions.has_room() } else { self.has_room() }
     }
 
     /// Number of waiting upcalls.
     pub(crate) fn waiting(&self) -> u64 {
-        (self.misses.len() + self.actions.len()) as u64
+        (self.misses.queue.len() + self.actions.len() + self.sessions.queue.len()) as u64
     }
 
     /// Whether misses of any port wait.
     pub(crate) fn misses_wait(&self) -> bool {
-        self.all_misses.load(Ordering::Relaxed) > 0
+        self.misses.all.load(Ordering::Relaxed) > 0
     }
 
     /// Lists the port with its handler; with another one, too, if the port moves to it meanwhile.
-    fn list(self: &Arc<Self>) {
+    fn list(self: &Arc<Self>, ring: fn(&Listing) -> &ReplyRing<Arc<PortQueues>>) {
         let mut handler = self.handler.load();
         loop {
-            handler.ports.push(self.clone());
+            ring(&handler).push(self.clone());
             handler.unparker.unpark();
             let now = self.handler.load();
             if Arc::ptr_eq(&now, &handler) {
@@ -108,15 +150,22 @@ impl PortQueues {
     fn pop(&self) -> Option<Box<Upcall>> {
         // Alternates, so that neither kind delays the other.
         match self.turn.fetch_add(1, Ordering::Relaxed) % 2 {
-            0 => self.pop_miss().or_else(|| self.actions.pop()),
-            _ => self.actions.pop().or_else(|| self.pop_miss()),
+            0 => self.misses.pop().or_else(|| self.actions.pop()),
+            _ => self.actions.pop().or_else(|| self.misses.pop()),
         }
+    }
+
+    /// The same for control packets.
+    fn unlist_sessions(self: Arc<Self>) -> Option<Arc<Self>> {
+        self.sessions_listed.store(false, Ordering::SeqCst);
+        let holds = !self.sessions.queue.is_empty();
+        (holds && !self.sessions_listed.swap(true, Ordering::SeqCst)).then_some(self)
     }
 
     /// Unlists the port, unless it is non-empty again.
     fn unlist(self: Arc<Self>) -> Option<Arc<Self>> {
         self.listed.store(false, Ordering::SeqCst);
-        let holds = !self.misses.is_empty() || !self.actions.is_empty();
+        let holds = !self.misses.queue.is_empty() || !self.actions.is_empty();
         (holds && !self.listed.swap(true, Ordering::SeqCst)).then_some(self)
     }
 }
@@ -127,6 +176,7 @@ pub(crate) struct UpcallQueues {
     /// Upcalls dropped with their port.
     ended: AtomicU64,
     all_misses: Arc<AtomicU64>,
+    all_sessions: Arc<AtomicU64>,
 }
 
 #[derive(Default)]
@@ -146,13 +196,20 @@ pub(crate) struct Handler {
     listing: Arc<Listing>,
     parker: Parker,
     drr: DeficitRoundRobin<Arc<PortQueues>>,
+    sessions: DeficitRoundRobin<Arc<PortQueues>>,
+    /// Control packets of the last batch.
+    sessions_taken: usize,
 }
 
 impl UpcallQueues {
     /// Upcall queues without a handler.
     pub(crate) fn new() -> UpcallQueues {
-        let upcall_queues =
-            UpcallQueues { state: Mutex::default(), ended: AtomicU64::new(0), all_misses: Arc::default() };
+        let upcall_queues = UpcallQueues {
+            state: Mutex::default(),
+            ended: AtomicU64::new(0),
+            all_misses: Arc::default(),
+            all_sessions: Arc::default(),
+        };
         upcall_queues.set_handlers(1);
         upcall_queues
     }
@@ -163,8 +220,15 @@ impl UpcallQueues {
         let state = &mut *lock(&self.state);
         let end = |_| {
             let parker = Parker::new();
-            let listing = Listing { ports: ReplyRing::default(), unparker: parker.unparker().clone() };
-            Handler { listing: Arc::new(listing), parker, drr: DeficitRoundRobin::default() }
+            let (ports, sessions) = (ReplyRing::default(), ReplyRing::default());
+            let listing = Listing { ports, sessions, unparker: parker.unparker().clone() };
+            Handler {
+                listing: Arc::new(listing),
+                parker,
+                drr: DeficitRoundRobin::default(),
+                sessions: DeficitRoundRobin::default(),
+                sessions_taken: 0,
+            }
         };
         let ends: Vec<Handler> = (0..handlers.max(1)).map(end).collect();
         state.handlers = ends.iter().map(|end| end.listing.clone()).collect();
@@ -172,7 +236,10 @@ impl UpcallQueues {
             let handler = state.handler_of(*port);
             queues.handler.store(handler);
             if queues.listed.load(Ordering::SeqCst) {
-                queues.list();
+                queues.list(|listing| &listing.ports);
+            }
+            if queues.sessions_listed.load(Ordering::SeqCst) {
+                queues.list(|listing| &listing.sessions);
             }
         }
         ends
@@ -182,10 +249,11 @@ impl UpcallQueues {
     pub(crate) fn port_add(&self, port: DpPort) -> Arc<PortQueues> {
         let mut state = lock(&self.state);
         let queues = Arc::new(PortQueues {
-            misses: LimitedQueue::new(MISSES_PER_PORT),
+            misses: SharedQueue::new(MISSES_PER_PORT, &self.all_misses, ALL_MISSES),
             actions: LimitedQueue::new(ACTIONS_PER_PORT),
-            all_misses: self.all_misses.clone(),
+            sessions: SharedQueue::new(SESSIONS_PER_PORT, &self.all_sessions, ALL_SESSIONS),
             listed: AtomicBool::new(false),
+            sessions_listed: AtomicBool::new(false),
             turn: AtomicU64::new(0),
             handler: Snapshot::of(state.handler_of(port)),
         });
@@ -197,7 +265,7 @@ impl UpcallQueues {
     pub(crate) fn port_del(&self, port: DpPort) {
         let Some(gone) = lock(&self.state).ports.remove(&port) else { return };
         // Its handler may still take some of them: each is taken once.
-        let ended = std::iter::from_fn(|| gone.pop()).count();
+        let ended = std::iter::from_fn(|| gone.pop().or_else(|| gone.sessions.pop())).count();
         self.ended.fetch_add(ended as u64, Ordering::Relaxed);
     }
 
@@ -228,7 +296,7 @@ impl UpcallReceiver for Handler {
     }
 
     fn ahead(&self) -> usize {
-        self.drr.ahead()
+        self.sessions_taken + self.drr.ahead()
     }
 
     fn wait(&mut self, timeout: Duration) {
@@ -241,7 +309,17 @@ impl Handler {
         while let Some(port) = self.listing.ports.pop() {
             self.drr.enter(port);
         }
-        self.drr.take(BATCH_MAX_UPCALLS, |port| port.pop(), PortQueues::unlist)
+        while let Some(port) = self.listing.sessions.pop() {
+            self.sessions.enter(port);
+        }
+        let mut taken =
+            self.sessions.take(SESSIONS_AT_A_TIME, |port| port.sessions.pop(), PortQueues::unlist_sessions);
+        self.sessions_taken = taken.len();
+        let left = BATCH_MAX_UPCALLS - taken.len();
+        taken.extend(self.drr.take(left, |port| port.pop(), PortQueues::unlist));
+        let left = BATCH_MAX_UPCALLS - taken.len();
+        taken.extend(self.sessions.take(left, |port| port.sessions.pop(), PortQueues::unlist_sessions));
+        taken
     }
 }
 

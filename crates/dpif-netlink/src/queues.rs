@@ -1,5 +1,5 @@
-//! Upcalls read from the kernel and not served yet: a bounded pair of queues per input port, served in
-//! deficit round robin. A flooding port fills only its own queues.
+//! Upcalls read from the kernel and not served yet: three bounded queues per input port, served in
+//! deficit round robin. Control packets of BFD ([`Upcall::is_of_session`]) go first, up to half of what is taken. A flooding port fills only its own queues.
 //!
 //! They belong to one handler. [`PortUpcalls`] counts a port's upcalls over all handlers.
 
@@ -15,6 +15,8 @@ use sync::{AtomicBool, AtomicU64, Ordering};
 pub(super) const MISSES_PER_PORT: usize = 512;
 /// Maximum waiting packets for controllers and the slow path per port and handler.
 pub(super) const ACTIONS_PER_PORT: usize = 256;
+/// Maximum waiting control packets of BFD per port and handler.
+pub(super) const SESSIONS_PER_PORT: usize = 256;
 
 /// Counts of a port's upcalls held and dropped by handlers.
 #[derive(Default)]
@@ -33,13 +35,24 @@ struct Queue {
     port: Arc<PortUpcalls>,
     misses: VecDeque<Box<Upcall>>,
     actions: VecDeque<Box<Upcall>>,
+    sessions: VecDeque<Box<Upcall>>,
     listed: bool,
+    /// Listed for its control packets.
+    sessions_listed: bool,
     actions_next: bool,
 }
 
 impl Queue {
     fn new(port: Arc<PortUpcalls>) -> Queue {
-        Queue { port, misses: VecDeque::new(), actions: VecDeque::new(), listed: false, actions_next: false }
+        Queue {
+            port,
+            misses: VecDeque::new(),
+            actions: VecDeque::new(),
+            sessions: VecDeque::new(),
+            listed: false,
+            sessions_listed: false,
+            actions_next: false,
+        }
     }
 
     fn pop(&mut self) -> Option<Box<Upcall>> {
@@ -49,10 +62,23 @@ impl Queue {
             true => self.misses.pop_front().or_else(|| self.actions.pop_front()),
             false => self.actions.pop_front().or_else(|| self.misses.pop_front()),
         };
+        self.served(popped)
+    }
+
+    fn pop_session(&mut self) -> Option<Box<Upcall>> {
+        let popped = self.sessions.pop_front();
+        self.served(popped)
+    }
+
+    fn served(&self, popped: Option<Box<Upcall>>) -> Option<Box<Upcall>> {
         if popped.is_some() {
             self.port.waiting.fetch_sub(1, Ordering::Relaxed);
         }
         popped
+    }
+
+    fn is_empty(&self) -> bool {
+        self.misses.is_empty() && self.actions.is_empty() && self.sessions.is_empty()
     }
 }
 
@@ -61,6 +87,9 @@ impl Queue {
 pub(super) struct Queues {
     ports: HashMap<DpPort, Queue>,
     order: DeficitRoundRobin<DpPort>,
+    sessions_order: DeficitRoundRobin<DpPort>,
+    /// Control packets among those last taken.
+    sessions_taken: usize,
     len: usize,
 }
 
@@ -73,17 +102,22 @@ impl Queues {
     /// Number of upcalls of that port, of either kind, certain to fit.
     pub(super) fn room(&self, port: DpPort) -> usize {
         let Some(queue) = self.ports.get(&port) else { return ACTIONS_PER_PORT };
-        (MISSES_PER_PORT - queue.misses.len()).min(ACTIONS_PER_PORT - queue.actions.len())
+        (MISSES_PER_PORT - queue.misses.len())
+            .min(ACTIONS_PER_PORT - queue.actions.len())
+            .min(SESSIONS_PER_PORT - queue.sessions.len())
     }
 
     /// Whether no upcall of that port waits.
     pub(super) fn is_empty(&self, port: DpPort) -> bool {
-        self.ports.get(&port).is_none_or(|q| q.misses.is_empty() && q.actions.is_empty())
+        self.ports.get(&port).is_none_or(Queue::is_empty)
     }
 
     /// Whether [`Queues::push`] would accept an upcall.
     pub(super) fn has_room(&self, upcall: &Upcall) -> bool {
         let Some(queue) = self.ports.get(&upcall.rx_port) else { return true };
+        if upcall.is_of_session() {
+            return queue.sessions.len() < SESSIONS_PER_PORT;
+        }
         match upcall.kind {
             UpcallKind::Miss => queue.misses.len() < MISSES_PER_PORT,
             UpcallKind::Action(_) => queue.actions.len() < ACTIONS_PER_PORT,
@@ -98,12 +132,19 @@ impl Queues {
             queue.port.refused.fetch_add(1, Ordering::Relaxed);
             return false;
         }
+        queue.port.waiting.fetch_add(1, Ordering::Relaxed);
+        self.len += 1;
+        if upcall.is_of_session() {
+            queue.sessions.push_back(upcall);
+            if !std::mem::replace(&mut queue.sessions_listed, true) {
+                self.sessions_order.enter(port);
+            }
+            return true;
+        }
         match upcall.kind {
             UpcallKind::Miss => queue.misses.push_back(upcall),
             UpcallKind::Action(_) => queue.actions.push_back(upcall),
         }
-        queue.port.waiting.fetch_add(1, Ordering::Relaxed);
-        self.len += 1;
         if !std::mem::replace(&mut queue.listed, true) {
             self.order.enter(port);
         }
@@ -113,24 +154,29 @@ impl Queues {
     /// Up to `max` upcalls, fairly from all ports.
     pub(super) fn take(&mut self, max: usize) -> Upcalls {
         let ports = RefCell::new(&mut self.ports);
-        let pop = |port: &DpPort| ports.borrow_mut().get_mut(port)?.pop();
-        let emptied = |port: DpPort| {
+        let emptied = |port: DpPort, unlist: fn(&mut Queue)| {
             let ports = &mut *ports.borrow_mut();
             let queue = ports.get_mut(&port)?;
-            queue.listed = false;
-            if queue.port.gone.load(Ordering::Relaxed) {
+            unlist(queue);
+            if queue.port.gone.load(Ordering::Relaxed) && queue.is_empty() {
                 ports.remove(&port);
             }
             None
         };
-        let taken = self.order.take(max, pop, emptied);
+        let pop = |port: &DpPort| ports.borrow_mut().get_mut(port)?.pop_session();
+        let unlist = |port| emptied(port, |queue| queue.sessions_listed = false);
+        let mut taken = self.sessions_order.take(max.div_ceil(2), pop, unlist);
+        self.sessions_taken = taken.len();
+        let pop = |port: &DpPort| ports.borrow_mut().get_mut(port)?.pop();
+        let unlist = |port| emptied(port, |queue| queue.listed = false);
+        taken.extend(self.order.take(max - taken.len(), pop, unlist));
         self.len -= taken.len();
         taken
     }
 
     /// See [`DeficitRoundRobin::ahead`].
     pub(super) fn ahead(&self) -> usize {
-        self.order.ahead()
+        self.sessions_taken + self.order.ahead()
     }
 
     /// All upcalls, in the order of each port.

@@ -48,12 +48,13 @@ mod kind {
 }
 
 /// Reasons of the slow path in cookies: ours, the bit to write, the bits to read. Stock switches have 1 CFM, 2 BFD,
-/// 4 LACP, 8 STP, 16 LLDP, 32 action, 64 match; of the protocols, LACP is written for all. A packet to a controller
+/// 4 LACP, 8 STP, 16 LLDP, 32 action, 64 match; of the protocols but BFD, LACP is written for all. A packet to a controller
 /// has its own kind of cookie there, so our bit for it lies beyond theirs.
-const SLOW_REASONS: [(u16, u32, u32); 4] = [
+const SLOW_REASONS: [(u16, u32, u32); 5] = [
+    (slow_reason::BFD, 2, 2),
     (slow_reason::CONTROLLER, 128, 128),
     (slow_reason::ACTION, 32, 32),
-    (slow_reason::PROTOCOL, 4, 1 | 2 | 4 | 8 | 16),
+    (slow_reason::PROTOCOL, 4, 1 | 4 | 8 | 16),
     (slow_reason::MATCH, 64, 64),
 ];
 

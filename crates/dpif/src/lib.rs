@@ -58,5 +58,5 @@ pub use threads::{
     ThreadInfo, ThreadPlan,
 };
 pub use upcall::{
-    ControllerCookie, Ticket, Upcall, UpcallKind, UpcallSink, Upcalls, UserCookie, slow_reason,
+    ControllerCookie, Ticket, Upcall, UpcallKind, UpcallSink, Upcalls, UserCookie, is_of_session, slow_reason,
 };

@@ -3,6 +3,7 @@
 use crate::ops::PmdId;
 use flow::{DpPort, FlowKey, RecircId, Ufid};
 use packet::Packet;
+use packet::headers::{BFD_PORT, ETH_TYPE_IP, IPPROTO_UDP};
 
 /// Links an upcall to the packets parked behind it. The slow path returns it with the `Execute` that answers the
 /// upcall.
@@ -17,6 +18,8 @@ pub mod slow_reason {
     pub const ACTION: u16 = 2;
     /// A protocol of the switch itself.
     pub const PROTOCOL: u16 = 4;
+    /// A BFD session of the switch takes the packet.
+    pub const BFD: u16 = 16;
     /// The datapath's masks cannot express the bits examined by translation.
     pub const MATCH: u16 = 8;
 }
@@ -80,7 +83,21 @@ pub struct Upcall {
     pub received_us: u64,
 }
 
+/// Whether packets of this key have the form of BFD control packets. Their upcalls are a class of their own in the queues
+/// of datapaths, so that no flood of other upcalls delays or drops them. Their number is bounded per port; whether
+/// a session takes them is up to the slow path.
+pub fn is_of_session(key: &FlowKey) -> bool {
+    let base = &key.base;
+    base.tp_dst == BFD_PORT && base.nw_proto == IPPROTO_UDP && base.dl_type == ETH_TYPE_IP
+}
+
 impl Upcall {
+    /// Whether its packet has the form of a BFD control packet ([`is_of_session`]), and it is not for controllers.
+    pub fn is_of_session(&self) -> bool {
+        let for_controllers = matches!(self.kind, UpcallKind::Action(UserCookie::Controller(_)));
+        !for_controllers && is_of_session(&self.key)
+    }
+
     /// Its id in all events: the lower half of the name of its future megaflow.
     pub fn id(&self) -> u64 {
         self.ufid.0 as u64
@@ -99,9 +116,10 @@ pub trait UpcallSink {
     /// Queues the upcall, or returns it if the queue of its port is full.
     fn upcall(&mut self, upcall: Box<Upcall>) -> Result<(), Box<Upcall>>;
 
-    /// Whether a miss from that port would be queued now, to avoid useless ones. The result may be outdated soon.
-    fn has_room(&self, port: DpPort) -> bool {
-        let _every = port;
+    /// Whether a miss of that key from that port would be queued now, to avoid useless ones. The result may be outdated
+    /// soon.
+    fn has_room(&self, port: DpPort, key: &FlowKey) -> bool {
+        let _every = (port, key);
         true
     }
 }

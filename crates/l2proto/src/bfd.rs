@@ -7,7 +7,7 @@
 //!
 //! # The thread that runs it
 //!
-//! `sluiced` is to run a thread `monitor` that owns [`Sessions`] and transmits without the main loop, which may take
+//! `sluiced` runs a thread `monitor` that owns [`Sessions`] and transmits without the main loop, which may take
 //! longer for a turn than a detection time. The thread sleeps until [`Sessions::next_wakeup`] or a message. Handlers
 //! translate with a [`Claim`] from the view of the port, which is a value, and send each claimed packet to the thread by a bounded
 //! queue per port: a flood of one port then delays no session of another. [`Sessions::tick`] with a limit returns frames;

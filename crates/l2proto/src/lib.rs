@@ -3,8 +3,7 @@
 //! - [`bfd`]: bidirectional forwarding detection (RFC 5880 and 5881), as Open vSwitch has it.
 //!
 //! Time and randomness are arguments. Each engine takes received packets, returns packets to send, and tells the time of
-//! its next work. `sluiced` does not run them yet: the column `bfd` of the table `Interface` is still refused as
-//! unsupported.
+//! its next work. `sluiced` runs them (`sluiced::monitor`).
 #![forbid(unsafe_code)]
 
 pub mod bfd;

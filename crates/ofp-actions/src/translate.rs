@@ -55,7 +55,7 @@ pub trait Translator {
     fn translate_addresses(&mut self, nat: &Nat);
 
     /// Whether a port of the bridge can send.
-    fn is_live(&self, port: OfPort) -> bool;
+    fn is_live(&mut self, port: OfPort) -> bool;
 
     /// Executes a group.
     fn group(&mut self, id: u32);

@@ -556,6 +556,11 @@ impl Backer {
         self.changes.record(ip.map(|ip| vec![Change::Neighbour(bridge, ip)]));
     }
 
+    /// Has flows checked that depend on whether a port can send.
+    pub fn port_toggled(&self, bridge: BridgeId, port: OfPort) {
+        self.changes.record(Some(vec![Change::Port(bridge, port)]));
+    }
+
     /// Requests of neighbours that are to be sent.
     pub fn take_solicited(&self) -> Vec<Solicit> {
         lock(&self.solicited).take()

@@ -8,7 +8,7 @@
 //! other kinds (ports, learned addresses, settings), count as affected.
 
 use crate::ports::BridgeId;
-use flow::{DpPort, FLOW_WORDS, Flow, KeyWord, PackedFlow, PackedMatch, TableId};
+use flow::{DpPort, FLOW_WORDS, Flow, KeyWord, OfPort, PackedFlow, PackedMatch, TableId};
 use routing::Query;
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -46,6 +46,11 @@ fn meter_bit(bridge: BridgeId, id: u32) -> u64 {
     bit_of(bridge, id.wrapping_mul(0xc2b2_ae35).rotate_left(13))
 }
 
+/// Distinguishes the liveness of ports from tables, groups and meters.
+fn port_bit(bridge: BridgeId, port: OfPort) -> u64 {
+    bit_of(bridge, port.0.wrapping_mul(0x27d4_eb2f).rotate_left(19))
+}
+
 /// The bit of a route or a neighbour.
 fn bit_by_hash(value: impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
@@ -72,6 +77,11 @@ impl Lookups {
     /// A lookup of a group.
     pub(crate) fn group(&mut self, bridge: BridgeId, id: u32) {
         self.objects |= group_bit(bridge, id);
+    }
+
+    /// A look at whether a port can send.
+    pub(crate) fn port(&mut self, bridge: BridgeId, port: OfPort) {
+        self.objects |= port_bit(bridge, port);
     }
 
     /// A lookup of a route.
@@ -112,6 +122,8 @@ pub enum Change {
     Group(BridgeId, u32),
     /// A meter was added or removed.
     Meter(BridgeId, u32),
+    /// A port can send now, or no longer.
+    Port(BridgeId, OfPort),
     /// The next hop of a destination changed.
     Route(Query),
     /// A neighbour of a bridge was learned, changed or lost.
@@ -130,6 +142,7 @@ impl Change {
             Change::Table(bridge, table) => lookups.objects & bit_of(*bridge, table.0.into()) != 0,
             Change::Group(bridge, id) => lookups.objects & group_bit(*bridge, *id) != 0,
             Change::Meter(bridge, id) => lookups.objects & meter_bit(*bridge, *id) != 0,
+            Change::Port(bridge, port) => lookups.objects & port_bit(*bridge, *port) != 0,
             Change::Route(query) => lookups.ways & bit_by_hash(query) != 0,
             Change::Neighbour(bridge, ip) => lookups.ways & bit_by_hash((bridge, ip)) != 0,
         }

@@ -9,6 +9,7 @@
 pub mod action_pool;
 pub mod backer;
 pub mod barrier;
+pub mod bfd;
 pub mod changes;
 pub mod connmgr;
 pub mod ct_support;

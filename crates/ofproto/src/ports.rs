@@ -1,5 +1,6 @@
 //! Ports and bundles of a bridge, as translation sees them.
 
+use crate::bfd::BfdPort;
 use crate::tunnel::TunnelConfig;
 use flow::text::PortNames;
 use flow::{DpPort, MacAddr, OfPort, TlvTable};
@@ -85,9 +86,12 @@ pub enum PriorityTags {
 }
 
 impl Port {
-    /// Whether it can send: group buckets that watch it are live.
+    /// Whether it can send: group buckets that watch it are live. The state of its BFD session may change while the
+    /// port stays.
     pub fn may_enable(&self) -> bool {
-        !self.link_down && !self.config.port_down
+        !self.link_down
+            && !self.config.port_down
+            && self.bfd.as_ref().is_none_or(|bfd| bfd.state.is_forwarding())
     }
 
     /// Whether translation counts its packets, because no device does.
@@ -177,6 +181,8 @@ pub struct Port {
     pub link_down: bool,
     /// Link state of its device.
     pub features: PortFeatures,
+    /// Its BFD session, if it has one.
+    pub bfd: Option<BfdPort>,
 }
 
 /// Link state of a port's device. Bits are `OFPPF_*` with the numbers of OpenFlow 1.1 and later (1.3 §7.2.1).

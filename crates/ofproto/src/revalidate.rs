@@ -389,9 +389,10 @@ impl Revalidator {
     fn find_idle(&mut self, backer: &Backer, now_ms: u64) {
         let Some(Round { part, purge, .. }) = &mut self.round else { return };
         let Part::Idle(mut idle) = *part else { return };
+        let longest_ms = backer.limits.max_idle_ms.load(Ordering::Relaxed);
         let mut going: BTreeMap<PmdId, Vec<Ufid>> = BTreeMap::new();
         let next = backer.ukeys.each_idle(idle.walk, idle.since_ms, |ufid, pmd, k| {
-            let over = *purge || idle.excess > 0 || k.last_ms() + idle.max_idle_ms <= now_ms;
+            let over = *purge || k.is_over([idle.max_idle_ms, longest_ms], idle.excess > 0, now_ms);
             if k.state == UkeyState::Operational && over {
                 k.state = UkeyState::Evicting;
                 idle.excess = idle.excess.saturating_sub(1);

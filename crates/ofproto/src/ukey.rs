@@ -5,7 +5,8 @@
 
 use crate::changes::Lookups;
 use crate::xlate::XlateCache;
-use dpif::{DpAction, FlowStats, PmdId};
+use dpif::actions::Userspace;
+use dpif::{DpAction, FlowStats, PmdId, UserCookie, slow_reason};
 use flow::{DpPort, PackedFlow, RecircId, Ufid};
 use hashbrown::HashTable;
 use rapidhash::RapidHashMap;
@@ -56,6 +57,23 @@ impl Ukey {
     /// Time of its last known packet, or of its creation.
     pub fn last_ms(&self) -> u64 {
         self.pushed.used_ms.max(self.created_ms)
+    }
+
+    /// Whether it was idle for the first of these times; with an `excess` of flows, whatever it was. A flow of sessions stays
+    /// for the second one, for its packets are rare, and a miss may have to wait.
+    pub fn is_over(&self, [idle_ms, longest_ms]: [u64; 2], excess: bool, now_ms: u64) -> bool {
+        let is_idle = |ms: u64| self.last_ms().saturating_add(ms) <= now_ms;
+        if self.serves_sessions() { is_idle(longest_ms) } else { excess || is_idle(idle_ms) }
+    }
+
+    /// Whether control packets of BFD may pass through it: to their session, or out of a tunnel.
+    fn serves_sessions(&self) -> bool {
+        self.actions.iter().any(|action| {
+            if let DpAction::Userspace(Userspace(UserCookie::SlowPath { reasons })) = action {
+                return reasons & slow_reason::BFD != 0;
+            }
+            matches!(action, DpAction::TnlPop(_))
+        })
     }
 
     /// Statistics since the last push; marks them pushed. If a datapath's counters went back, starts anew.

@@ -4,6 +4,7 @@
 mod packet_in;
 
 use crate::backer::{Backer, Failed};
+use crate::bfd;
 use crate::ukey::{Ukey, UkeyState};
 use crate::view::View;
 use crate::xlate::{Request, Start, Translation, dropped, translate};
@@ -112,6 +113,7 @@ fn miss(backer: &Backer, view: &View, epoch: u64, upcall: Upcall, now_ms: u64, q
     let t = translate_key(backer, view, &upcall.key, true, now_ms);
     backer.observe(|o| o.translated(&upcall));
     t.cache.replay(&seen(&upcall, 1, now_ms), &mut backer.effect_host());
+    let claimed = bfd::deliver(&t.claimed, upcall.packet.data());
     let actions: Arc<[DpAction]> = t.actions.as_slice().into();
     // Packets without an input port count as a port.
     let room = backer.limits.room(view.dp_ports.len() as u64 + 1);
@@ -145,7 +147,7 @@ fn miss(backer: &Backer, view: &View, epoch: u64, upcall: Upcall, now_ms: u64, q
     } else {
         release_after_use(backer, &t);
     }
-    queue.push(execute(backer, view, upcall, actions));
+    queue.push(execute(backer, view, upcall, actions, claimed));
 }
 
 fn slow_path(backer: &Backer, view: &View, upcall: Upcall, now_ms: u64, queue: &mut Vec<DpifOp>) {
@@ -154,19 +156,25 @@ fn slow_path(backer: &Backer, view: &View, upcall: Upcall, now_ms: u64, queue: &
     // The megaflow that sent it here counted the packet already.
     t.cache.replay(&seen(&upcall, 0, now_ms), &mut backer.effect_host());
     release_after_use(backer, &t);
-    queue.push(execute(backer, view, upcall, t.actions.into()));
+    let claimed = bfd::deliver(&t.claimed, upcall.packet.data());
+    queue.push(execute(backer, view, upcall, t.actions.into(), claimed));
 }
 
-/// Forwards the packet of an upcall: to controllers at once, elsewhere through the datapath.
-fn execute(backer: &Backer, view: &View, upcall: Upcall, actions: Arc<[DpAction]>) -> DpifOp {
-    let packet_in::Remaining { actions, went_on } = packet_in::take(backer, view, &upcall, actions);
+/// Forwards the packet of an upcall: to controllers at once, elsewhere through the datapath. `claimed`: a session of the
+/// switch has it.
+fn execute(backer: &Backer, view: &View, upcall: Upcall, actions: Arc<[DpAction]>, claimed: bool) -> DpifOp {
+    let packet_in::Remaining { mut actions, went_on } = packet_in::take(backer, view, &upcall, actions);
+    if claimed && actions.iter().all(|action| matches!(action, DpAction::Drop(_))) {
+        // It arrived: no drop is to be counted.
+        actions = Arc::default();
+    }
     DpifOp::Execute(Box::new(Execute {
         upcall: upcall.id(),
         packet: upcall.packet,
         key: upcall.key,
         actions,
         ticket: upcall.ticket,
-        went_on,
+        went_on: went_on || claimed,
     }))
 }
 

@@ -5,6 +5,7 @@ use super::db::Db;
 use super::devices::Device;
 use super::features::port_features;
 use super::instances::Instances;
+use super::monitor::Report;
 use super::tunnels::Egress;
 use dpif::{DropReason, PortStats};
 use flow::{DpPort, MacAddr};
@@ -49,6 +50,8 @@ pub(crate) struct FactKeeper {
     embedded: bool,
     controllers: BTreeMap<Uuid, ControllerFacts>,
     managers: BTreeMap<Uuid, ManagerFacts>,
+    /// Sessions of BFD, by interface.
+    bfd: BTreeMap<String, Report>,
     dirty: bool,
     last_written: Option<i64>,
 }
@@ -86,6 +89,7 @@ impl FactKeeper {
             embedded,
             controllers: BTreeMap::new(),
             managers: BTreeMap::new(),
+            bfd: BTreeMap::new(),
             dirty: true,
             last_written: None,
         }
@@ -139,6 +143,21 @@ impl FactKeeper {
     /// Facts of the planner changed.
     pub(crate) fn changed(&mut self) {
         self.dirty = true;
+    }
+
+    /// Whether the BFD session of an interface lets it forward, as last told.
+    pub(crate) fn bfd_forwarding(&self, name: &str) -> bool {
+        self.bfd.get(name).is_some_and(|known| known.forwarding)
+    }
+
+    /// Sets the status of a BFD session; `None`: it ended.
+    pub(crate) fn set_bfd(&mut self, name: String, report: Option<Report>) {
+        let known = self.bfd.get(&name);
+        self.dirty |= known.map(|known| &known.status) != report.as_ref().map(|report| &report.status);
+        match report {
+            Some(report) => drop(self.bfd.insert(name, report)),
+            None => drop(self.bfd.remove(&name)),
+        }
     }
 
     /// Reads the state of open devices again.
@@ -258,6 +277,9 @@ impl FactKeeper {
         }
         for port in planner.open_ports() {
             let Some(known) = port.row.and_then(|row| facts.interfaces.get_mut(&row)) else { continue };
+            if let Some(session) = self.bfd.get(port.name) {
+                known.bfd_status.clone_from(&session.status);
+            }
             if let Some(statistics) = self.statistics.get(port.name) {
                 known.statistics = statistics.clone();
             }

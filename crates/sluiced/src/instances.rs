@@ -28,7 +28,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Duration;
-use sync::{Ordering, lock};
+use sync::{Ordering, Unparker, lock};
 use vswitch::config::{CtConfig, GlobalConfig, UpcallDispatch};
 
 /// VLAN tags that keys tell apart.
@@ -132,6 +132,11 @@ impl Instance {
     /// Starts a round of the revalidator at once.
     pub fn wake_revalidator(&self) {
         self.slow.wake_revalidator();
+    }
+
+    /// Wakes the revalidator, from any thread.
+    pub(crate) fn revalidator_unparker(&self) -> Unparker {
+        self.slow.revalidator()
     }
 
     /// Sends operations to a thread and waits for their results.

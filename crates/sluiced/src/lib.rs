@@ -5,7 +5,8 @@
 //! - [`switch`]: bridges and ports as configured in the database;
 //! - [`routing`]: routes, neighbours and listeners of tunnels in user space;
 //! - [`appctl`]: commands of the control socket ([`unixctl`]);
-//! - [`slowpath`]: handlers and the revalidator.
+//! - [`slowpath`]: handlers and the revalidator;
+//! - `monitor`: the thread that runs the sessions of BFD.
 //!
 //! The control plane shares no thread and no lock with the packet path, except with `--without=threads`.
 #![forbid(unsafe_code)]
@@ -23,6 +24,7 @@ mod features;
 pub mod fuzz;
 mod instances;
 mod machine;
+mod monitor;
 mod next_hops;
 mod observer;
 mod openflow;

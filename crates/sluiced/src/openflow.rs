@@ -13,7 +13,7 @@ use bridge::OfBridge;
 use mio::Token;
 use ofproto::backer::Backer;
 use ofproto::connmgr::{AdminChange, ConnCounters, Held, WORK_PER_TURN};
-use ofproto::ports::{BridgeId, PortTable};
+use ofproto::ports::{BridgeId, Port, PortTable};
 use openflow::budget::Budgets;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddrV4;
@@ -228,6 +228,13 @@ impl OpenFlow {
     pub(crate) fn ports_changed(&mut self, bridge: BridgeId, old: &PortTable, new: &PortTable, now_ms: u64) {
         if let Some(b) = self.bridges.get_mut(&bridge) {
             b.ports_changed(old, new, now_ms);
+        }
+    }
+
+    /// Reports that the BFD session of a port began or ceased to forward.
+    pub(crate) fn port_toggled(&mut self, bridge: BridgeId, port: &Port) {
+        if let Some(b) = self.bridges.get_mut(&bridge) {
+            b.port_toggled(port);
         }
     }
 

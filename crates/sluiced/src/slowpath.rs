@@ -185,6 +185,11 @@ impl SlowPath {
         self.handlers.running.iter().any(JoinHandle::is_finished)
     }
 
+    /// Wakes the revalidator, from any thread.
+    pub(crate) fn revalidator(&self) -> Unparker {
+        self.revalidator.clone()
+    }
+
     /// Starts a round of the revalidator at once.
     pub fn wake_revalidator(&self) {
         self.revalidator.unpark();
@@ -345,11 +350,13 @@ impl InlineHandler for InlineSlowPath {
 
 /// Splits a batch into parts, each with a flag for priority operations. Parts have at most `at_once` upcalls if
 /// several ports wait. Only first packets have priority: the following packets of their flow wait in the datapath,
-/// while packets sent up by an action could overtake others of their flow.
+/// while packets sent up by an action could overtake others of their flow. Control packets of BFD, which go no
+/// further, have it, too.
 fn parts(mut upcalls: Upcalls, ahead: usize, at_once: usize) -> impl Iterator<Item = (Upcalls, bool)> {
     let alone = upcalls.iter().all(|u| u.rx_port == upcalls[0].rx_port);
     let at_once = if alone { upcalls.len() } else { at_once };
-    let mut ahead = upcalls.iter().take(ahead).take_while(|u| u.kind == UpcallKind::Miss).count();
+    let first = upcalls.iter().take(ahead);
+    let mut ahead = first.take_while(|u| u.kind == UpcallKind::Miss || u.is_of_session()).count();
     std::iter::from_fn(move || {
         let goes_ahead = ahead > 0;
         let part = if goes_ahead { ahead.min(at_once) } else { at_once };

@@ -8,6 +8,7 @@ use super::devices::{Body, Device};
 use super::dummies::Streams;
 use super::facts::FactKeeper;
 use super::instances::{Instance, Instances, Settings};
+use super::monitor::Monitor;
 use super::next_hops::NextHops;
 use super::openflow::OpenFlow;
 use super::reactor::Reactor;
@@ -53,6 +54,7 @@ pub struct Switch {
     links_dirty: bool,
     facts: FactKeeper,
     openflow: OpenFlow,
+    monitor: Monitor,
     applied_once: bool,
     next_retry_ms: u64,
     /// Commands left by the last turn.
@@ -74,6 +76,10 @@ impl Switch {
         let wake: Wake = Arc::new(move || {
             // The main loop outlives the slow path.
             let _ = waker.wake();
+        });
+        let monitor = Monitor::new({
+            let wake = wake.clone();
+            move || wake()
         });
         let links = LinkMonitor::new().context("cannot watch the system's links")?;
         let mut supported = SupportedTypes::userspace();
@@ -102,6 +108,7 @@ impl Switch {
             planner: Planner::default(),
             facts: FactKeeper::new(&supported, system_id, &config.run_dir),
             openflow: OpenFlow::new(&config.run_dir, next_hops),
+            monitor,
             supported,
             dummies: config.dummies,
             devices: BTreeMap::new(),
@@ -125,6 +132,11 @@ impl Switch {
     /// The same, mutable.
     pub(crate) fn instances_mut(&mut self) -> &mut Instances {
         &mut self.instances
+    }
+
+    /// The sessions of BFD.
+    pub(crate) fn monitor(&self) -> &Monitor {
+        &self.monitor
     }
 
     /// Types that this build supports.
@@ -210,16 +222,35 @@ impl Switch {
     /// Follows the database and the system, serves controllers and ports without a thread, and writes back.
     pub fn run(&mut self, db: &mut Db, reactor: &mut Reactor) -> Turn {
         let mut next = self.openflow.run(&self.instances, reactor, sys::clock::monotonic_ms());
+        next = next.and(self.follow_sessions());
         next = next.and(self.follow(db, reactor));
         let now_ms = sys::clock::monotonic_ms();
         if now_ms >= self.next_tick_ms {
             self.instances.tick();
+            self.monitor.send_counters(|bridge| self.instances.of_bridge(bridge));
             reactor.tls.refresh();
             self.next_tick_ms = now_ms + TICK_MS;
         }
         next = next.and(Turn::more_if(self.instances.run())).and(self.streams.run(reactor, now_ms));
         let retry = Turn::at(self.next_retry_ms.max(now_ms + 1));
         next.and(Turn::at(self.facts.next_ms(now_ms))).and(retry)
+    }
+
+    /// Passes changes of BFD sessions on to the database and the controllers.
+    fn follow_sessions(&mut self) -> Turn {
+        let (machine_ms, now_ms) = (sys::clock::machine_us() / 1000, sys::clock::monotonic_ms());
+        for (name, report) in self.monitor.take_reports(machine_ms) {
+            if let Some(report) = &report
+                && report.forwarding != self.facts.bfd_forwarding(&name)
+                && let Some(instance) = self.instances.of_bridge(report.bridge)
+                && let Some(b) = instance.backer.view().bridge(report.bridge)
+                && let Some(port) = b.ports.port(report.port)
+            {
+                self.openflow.port_toggled(report.bridge, port);
+            }
+            self.facts.set_bfd(name, report);
+        }
+        self.monitor.reports_in_ms(machine_ms).map_or(Turn::DONE, |ms| Turn::at(now_ms + ms))
     }
 
     fn follow(&mut self, db: &mut Db, reactor: &mut Reactor) -> Turn {
@@ -367,6 +398,8 @@ impl Switch {
             Command::CreateBridge(bridge) => self.create_bridge(&bridge, reactor),
             Command::DestroyBridge { bridge, .. } => {
                 self.openflow.destroy(bridge, reactor);
+                // Sessions of its ports have ended; their thread lets go of the datapath.
+                self.monitor.pass();
                 self.instances.remove_bridge(bridge);
             }
             Command::OpenInterface(open) => {
@@ -409,7 +442,8 @@ impl Switch {
                 let Some(instance) = self.instances.of_bridge(bridge) else { return };
                 let view = instance.backer.view();
                 let previous = view.bridge(bridge).map(|b| b.ports.clone()).unwrap_or_default();
-                let table = ports.table(&previous);
+                let mut table = ports.table(&previous);
+                self.monitor.attach(bridge, instance, &ports, &mut table);
                 self.openflow.ports_changed(bridge, &previous, &table, sys::clock::monotonic_ms());
                 instance.backer.set_ports(bridge, table);
                 self.links_dirty = true;
@@ -618,8 +652,8 @@ impl Switch {
 
     /// Ends the switch, its listeners first. Taps end with it; with `cleanup`, removes the ports one by one before.
     pub fn stop(self, exit: Exit) {
-        let Switch { instances, devices, openflow, streams, .. } = self;
-        drop((openflow, streams));
+        let Switch { instances, devices, openflow, streams, monitor, .. } = self;
+        drop((monitor, openflow, streams));
         if exit.cleanup {
             for (name, device) in devices {
                 if let Err(e) = device.datapath.port_del(device.dp_port) {

@@ -36,6 +36,7 @@ fn port_table(ports: &[(u32, DpPort, &str)]) -> PortTable {
                 config: PortConfigBits::default(),
                 tree: None,
                 link_down: false,
+                bfd: None,
                 features: Default::default(),
             }),
         );

@@ -39,7 +39,7 @@ struct Recorder {
 }
 
 impl UpcallSink for Recorder {
-    fn has_room(&self, _: DpPort) -> bool {
+    fn has_room(&self, _: DpPort, _: &FlowKey) -> bool {
         !self.full
     }
 

@@ -133,3 +133,51 @@ fn a_full_queue_has_no_room_and_gives_back() {
         Upcall { kind: UpcallKind::Action(dpif::UserCookie::SlowPath { reasons: 1 }), ..*miss(DpPort(1)) };
     assert!(queues.push(Box::new(action)).is_ok());
 }
+
+/// Control packets of BFD, as misses and as packets of a slow flow.
+fn session(port: DpPort, kind: UpcallKind) -> Box<Upcall> {
+    let mut upcall = Upcall { kind, ..*miss(port) };
+    let base = &mut upcall.key.base;
+    (base.dl_type, base.nw_proto, base.tp_dst) = (0x0800, 17, 3784);
+    Box::new(upcall)
+}
+
+#[test]
+fn no_flood_delays_or_drops_control_packets() {
+    let upcall_queues = UpcallQueues::new();
+    let mut handlers = upcall_queues.set_handlers(1);
+    let queues: Vec<_> = (1..=100).map(|n| (DpPort(n), upcall_queues.port_add(DpPort(n)))).collect();
+    for _ in 0..2 * MISSES_PER_PORT {
+        queues.iter().for_each(|(port, queue)| drop(queue.push(miss(*port))));
+    }
+    let slow = UpcallKind::Action(dpif::UserCookie::SlowPath { reasons: dpif::slow_reason::BFD });
+    let (port, queue) = &queues[7];
+    assert!(!queue.has_room());
+    let first = session(*port, UpcallKind::Miss);
+    assert!(queue.has_room_for(&first.key));
+    assert!(queue.push(first).is_ok() && queue.push(session(*port, slow)).is_ok());
+    let taken = handlers[0].take(Duration::ZERO);
+    assert!(taken[..2].iter().all(|u| u.is_of_session()) && taken.len() == BATCH_MAX_UPCALLS);
+    assert!(handlers[0].ahead() >= 2);
+    // A flood of them fills its own queue, and takes half of each batch.
+    while queue.push(session(*port, slow)).is_ok() {}
+    assert!(!queue.has_room_for(&session(*port, slow).key));
+    assert_eq!(queue.sessions.queue.len(), SESSIONS_PER_PORT);
+    queues[8].1.push(session(DpPort(9), slow)).expect("there is room");
+    let taken = handlers[0].take(Duration::ZERO);
+    let of_sessions: Vec<DpPort> = taken.iter().filter(|u| u.is_of_session()).map(|u| u.rx_port).collect();
+    assert_eq!((of_sessions.len(), taken.len()), (SESSIONS_AT_A_TIME, BATCH_MAX_UPCALLS));
+    assert!(of_sessions.contains(&DpPort(9)));
+    // Ports that flood share their total.
+    for (port, queue) in &queues {
+        while queue.push(session(*port, slow)).is_ok() {}
+    }
+    assert!(upcall_queues.all_sessions.load(Ordering::Relaxed) <= ALL_SESSIONS as u64);
+    // They follow their port to another handler, and end with it.
+    let mut handlers = upcall_queues.set_handlers(2);
+    let next = handlers[0].take(Duration::ZERO);
+    assert_eq!(next.iter().filter(|u| u.is_of_session()).count(), SESSIONS_AT_A_TIME);
+    let waiting = queue.waiting();
+    upcall_queues.port_del(*port);
+    assert_eq!(upcall_queues.ended_with_port(), waiting);
+}

@@ -48,3 +48,20 @@ fn a_removed_port_leaves_nothing() {
     assert!(queues.take(64).is_empty());
     assert_eq!(Arc::strong_count(&state), 1);
 }
+
+#[test]
+fn control_packets_of_bfd_go_first() {
+    let (mut queues, state) = (Queues::default(), Arc::new(PortUpcalls::default()));
+    for n in 0..MISSES_PER_PORT as u128 {
+        assert!(queues.push(upcall(1, n, UpcallKind::Miss), || state.clone()));
+    }
+    let mut session = upcall(1, 9000, SLOW);
+    let base = &mut session.key.base;
+    (base.dl_type, base.nw_proto, base.tp_dst) = (0x0800, 17, 3784);
+    assert!(queues.push(session, || state.clone()));
+    assert_eq!(queues.room(DpPort(1)), 0);
+    let taken = queues.take(4);
+    assert_eq!((taken.len(), taken[0].ufid, queues.ahead()), (4, Ufid(9000), 3));
+    assert_eq!(queues.drain().len(), MISSES_PER_PORT - 3);
+    assert!(queues.is_empty(DpPort(1)) && state.waiting.load(Ordering::Relaxed) == 0);
+}

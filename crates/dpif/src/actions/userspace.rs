@@ -18,7 +18,8 @@ mod attr {
 }
 
 /// Reasons of the slow path by their words.
-const REASONS: [(u16, &str); 4] = [
+const REASONS: [(u16, &str); 5] = [
+    (slow_reason::BFD, "bfd"),
     (slow_reason::CONTROLLER, "controller"),
     (slow_reason::ACTION, "action"),
     (slow_reason::PROTOCOL, "protocol"),

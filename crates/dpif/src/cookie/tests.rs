@@ -59,10 +59,10 @@ fn other_cookies_are_refused() {
     let unknown = with(28, &0x100u32.to_ne_bytes());
     assert_eq!(unknown, Err(CookieError::Value("slow path reasons", 0x100)));
     assert_eq!(unknown.unwrap_err().to_string(), "userdata with slow path reasons 256");
-    // Any protocol of the switch itself maps to one reason of ours.
+    // Any protocol of the switch itself but BFD maps to one reason of ours.
     for bit in [1u32, 2, 4, 8, 16] {
-        let protocol = UserCookie::SlowPath { reasons: slow_reason::PROTOCOL };
-        assert_eq!(with(28, &bit.to_ne_bytes()), Ok(protocol));
+        let ours = if bit == 2 { slow_reason::BFD } else { slow_reason::PROTOCOL };
+        assert_eq!(with(28, &bit.to_ne_bytes()), Ok(UserCookie::SlowPath { reasons: ours }));
     }
     let controller = 5u16.to_ne_bytes();
     let mut odd = good;

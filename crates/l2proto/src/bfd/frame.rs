@@ -8,7 +8,7 @@ use packet::checksum::checksum;
 use packet::headers::{ETH_HEADER_BYTES, ETH_TYPE_IP, IPPROTO_UDP, IPV4_HEADER_BYTES, UDP_HEADER_BYTES};
 
 /// UDP destination port of control packets (RFC 5881 §4).
-pub const UDP_PORT: u16 = 3784;
+pub const UDP_PORT: u16 = packet::headers::BFD_PORT;
 /// UDP source ports of sessions (RFC 5881 §4).
 pub const UDP_SOURCE_PORTS: std::ops::RangeInclusive<u16> = 49152..=65535;
 /// Ethernet destination of sessions without a configured one.

@@ -57,8 +57,8 @@ impl MemberAlgorithm {
 
 impl Bundle {
     /// The member for a packet; `NONE` if none is live. `may_enable`: whether a port is live; reserved ones are.
-    fn member(&self, flow: &Flow, may_enable: impl Fn(OfPort) -> bool) -> OfPort {
-        let is_live = |port: OfPort| port.is_reserved() || may_enable(port);
+    fn member(&self, flow: &Flow, mut may_enable: impl FnMut(OfPort) -> bool) -> OfPort {
+        let mut is_live = |port: OfPort| port.is_reserved() || may_enable(port);
         let mut live = (0..).zip(&self.members).filter(|(_, port)| is_live(**port));
         let chosen = match self.algorithm {
             MemberAlgorithm::ActiveBackup => live.next(),
@@ -253,7 +253,8 @@ impl OfAction for Box<Bundle> {
             let (flow, wc) = x.state();
             self.fields.add_mask(flow, wc);
         }
-        let port = self.member(x.flow(), |port| x.is_live(port));
+        let flow = *x.flow();
+        let port = self.member(&flow, |port| x.is_live(port));
         match self.dest {
             Some(dest) => {
                 assign(x, &dest, port.to_of10().unwrap_or(u16::MAX).into());

@@ -216,7 +216,7 @@ impl Translator for Recorder {
         self.story.push(format!("clone {}", actions.len()));
     }
 
-    fn is_live(&self, port: OfPort) -> bool {
+    fn is_live(&mut self, port: OfPort) -> bool {
         port == OfPort(1)
     }
 

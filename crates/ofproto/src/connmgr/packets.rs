@@ -3,6 +3,7 @@
 use super::conn::{AsyncKind, Conn};
 use super::continuation::continuation_of;
 use super::{BridgeCtx, Connmgr, Shared};
+use crate::bfd;
 use crate::ct_support;
 use crate::events::PacketInEvent;
 use crate::flow_mod::ModContext;
@@ -175,13 +176,14 @@ impl SentPacket<'_> {
         let bytes = self.data.len() as u64;
         let seen = FlowStats { packets: 1, bytes, used_ms: now_ms, tcp_flags: self.flow.flags_of_tcp() };
         t.cache.replay(&seen, &mut ctx.backer.effect_host());
+        let claimed = bfd::deliver(&t.claimed, self.data);
         let execute = Execute {
             packet: Packet::from_slice(self.data),
             key: self.key,
             actions: t.actions.into(),
             ticket: None,
             upcall: 0,
-            went_on: false,
+            went_on: claimed,
         };
         let ops = vec![DpifOp::Execute(Box::new(execute))];
         ctx.datapath.operate(OpBatch { pmd: PmdId::Main, ops, tag: 0, reply: None });

@@ -36,7 +36,6 @@ fn with_config(mut c: PortConfigBits, bits: u32, mask: u32) -> PortConfigBits {
 
 /// The port in the form of a version.
 pub(super) fn describe(p: &Port, version: Version) -> wire::Port {
-    let down = p.link_down || p.config.port_down;
     // OpenFlow 1.0 has no bit for a live port.
     let live = if version == Version::V10 { 0 } else { state::LIVE };
     let features = &p.features;
@@ -45,7 +44,7 @@ pub(super) fn describe(p: &Port, version: Version) -> wire::Port {
         hw_addr: p.mac,
         name: p.name.clone(),
         config: config_bits(p.config),
-        state: if p.link_down { state::LINK_DOWN } else { 0 } | if down { 0 } else { live },
+        state: if p.link_down { state::LINK_DOWN } else { 0 } | if p.may_enable() { live } else { 0 },
         curr: features.current,
         advertised: features.advertised,
         supported: features.supported,
@@ -194,6 +193,21 @@ impl Connmgr {
     /// Reports an added (`old` is `None`), removed (`new` is `None`) or changed port to the controllers.
     pub fn port_changed(&mut self, old: Option<&Port>, new: Option<&Port>, now_ms: u64) {
         self.send_port_status(old, new, None, now_ms);
+    }
+
+    /// Reports that the BFD session of a port began or ceased to forward. OpenFlow 1.0 has no bit for that, and a port
+    /// that is down is not live either way.
+    pub fn port_toggled(&mut self, port: &Port) {
+        if port.link_down || port.config.port_down {
+            return;
+        }
+        let reason = PortReason::Modify;
+        for conn in self.conns.values_mut() {
+            let version = conn.version();
+            if version != Version::V10 && conn.receives(AsyncKind::PortStatus, reason as u8) {
+                conn.send_async(&Message::PortStatus(PortStatus { reason, port: describe(port, version) }));
+            }
+        }
     }
 
     /// As [`Connmgr::port_changed`], except to the connection `by`, which made the change (before OpenFlow 1.5).

@@ -33,6 +33,7 @@ pub(crate) fn backer_with(rules: &str) -> (Backer, BridgeId) {
             config: PortConfigBits::default(),
             tree: None,
             link_down: false,
+            bfd: None,
             features: Default::default(),
         };
         let bundle = Bundle {

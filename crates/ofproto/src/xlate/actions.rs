@@ -76,8 +76,8 @@ impl Translator for XlateCtx<'_> {
         self.nat = Some(*nat);
     }
 
-    fn is_live(&self, port: OfPort) -> bool {
-        self.bridge.ports.port(port).is_some_and(|p| p.may_enable())
+    fn is_live(&mut self, port: OfPort) -> bool {
+        self.can_send(port)
     }
 
     fn group(&mut self, id: u32) {

@@ -1,5 +1,6 @@
 //! The effects of a translation, stored for replay with a megaflow's counters.
 
+use crate::bfd::BfdState;
 use crate::group::Group;
 use crate::mac_table::{Learned, MacTable};
 use crate::native::Solicit;
@@ -72,6 +73,8 @@ pub enum XlateEffect {
     Sent(Arc<PortCounters>),
     /// Input from such a port.
     Received(Arc<PortCounters>),
+    /// Input from a port whose BFD session counts it as a sign of life.
+    Alive(Arc<BfdState>),
     /// A `fin_timeout` action.
     FinTimeout {
         /// Timeouts of its rule.
@@ -201,6 +204,7 @@ impl XlateCache {
                 XlateEffect::Table { counters, hit } => counters.credit(*hit, packets),
                 XlateEffect::Sent(port) => credit(&port.tx, packets, bytes),
                 XlateEffect::Received(port) => credit(&port.rx, packets, bytes),
+                XlateEffect::Alive(session) => session.count(packets),
                 XlateEffect::Normal { macs, vlan, mac, bundle } => {
                     let learned = sync::lock(macs).learn(*vlan, *mac, *bundle, used_ms);
                     if learned == Learned::Changed {

@@ -11,8 +11,9 @@ use super::trace::{TraceEvent, Tracer};
 use super::{
     MAX_ACTIONS, MAX_DEPTH, MAX_NESTING, MAX_RESUBMITS, MAX_STACK_BYTES, Request, Translation, XlateHost,
 };
+use crate::bfd::Claimed;
 use crate::changes::Lookups;
-use crate::ports::PortConfigBits;
+use crate::ports::{Port, PortConfigBits};
 use crate::recirc::{FrozenState, FrozenStep};
 use crate::rule::{Rule, RuleTimeouts};
 use crate::tunnel::{PacketTypes, take_congestion};
@@ -95,6 +96,10 @@ pub(super) struct XlateCtx<'a> {
     pub(super) cache: XlateCache,
     pub(super) lookups: Lookups,
     pub(super) recircs: Vec<RecircId>,
+    /// See [`Translation::claimed`].
+    pub(super) claimed: Vec<Claimed>,
+    /// A lookup shows and counts the rule, and does not run it.
+    pub(super) only_looks: bool,
     error: Option<XlateDrop>,
     fault: Option<String>,
     pub(super) trace: Tracer,
@@ -173,6 +178,8 @@ impl<'a> XlateCtx<'a> {
             cache: XlateCache::default(),
             lookups: Lookups::default(),
             recircs: Vec::new(),
+            claimed: Vec::new(),
+            only_looks: false,
             error: None,
             fault: None,
             in_action_set: false,
@@ -202,11 +209,20 @@ impl<'a> XlateCtx<'a> {
     /// A packet from a port of the bridge enters table 0.
     pub(super) fn run_port_input(&mut self) {
         self.trace.push(entry, &*self.bridge);
-        if self.port_receives() {
-            self.lookup(TableId(0), true);
-            self.run_action_set();
+        let port = self.bridge.ports.port(self.flow.in_port()).cloned();
+        if let Some(port) = &port {
+            self.count_input(port);
         }
-        self.deliver_dhcp_reply();
+        if port.as_ref().is_some_and(|port| self.claims(port)) {
+            self.look_only();
+        } else {
+            // An unknown port belongs to a packet-out or a trace: tables see its packets.
+            if port.is_none_or(|port| self.port_receives(&port)) {
+                self.lookup(TableId(0), true);
+                self.run_action_set();
+            }
+            self.deliver_dhcp_reply();
+        }
         self.trace.pop();
         self.freeze_if_asked();
     }
@@ -215,9 +231,13 @@ impl<'a> XlateCtx<'a> {
     pub(super) fn run_packet_out(&mut self, actions: &[Action]) {
         self.in_packet_out = true;
         self.trace.push(entry, &*self.bridge);
-        self.run_actions(actions);
-        self.run_action_set();
-        self.deliver_dhcp_reply();
+        let port = self.bridge.ports.port(self.flow.in_port()).cloned();
+        // As in OVS, a packet-out comes from its input port.
+        if !port.is_some_and(|port| self.claims(&port)) {
+            self.run_actions(actions);
+            self.run_action_set();
+            self.deliver_dhcp_reply();
+        }
         self.trace.pop();
         self.freeze_if_asked();
     }
@@ -310,11 +330,16 @@ impl<'a> XlateCtx<'a> {
         self.error = None;
     }
 
-    /// An unknown port belongs to a packet-out or a trace: tables see its packets.
-    fn port_receives(&mut self) -> bool {
-        let Some(port) = self.bridge.ports.port(self.flow.in_port()).cloned() else { return true };
+    /// A tunnel has no device that counts.
+    fn count_input(&mut self, port: &Port) {
+        if port.tunnel.is_some() {
+            self.received_by(port);
+        }
+    }
+
+    /// Whether a port takes the packet.
+    fn port_receives(&mut self, port: &Port) -> bool {
         if let Some(tunnel) = &port.tunnel {
-            self.cache.push(XlateEffect::Received(port.counters.clone()));
             if !take_congestion(&mut self.flow, &mut self.wc) {
                 let why = "dropping tunnel packet marked ECN CE but is not ECN capable";
                 self.quietly_drop(XlateDrop::Congestion, why);
@@ -555,6 +580,7 @@ impl<'a> XlateCtx<'a> {
             cache: self.cache,
             lookups: self.lookups,
             recircs: self.recircs,
+            claimed: self.claimed,
             final_flow: self.flow,
             trace: self.trace.into_nodes(),
             forks: self.forks,

@@ -95,8 +95,7 @@ impl XlateCtx<'_> {
     }
 
     fn bucket_is_alive(&mut self, group: &Group, bucket: &Bucket, looks: &mut Looks) -> bool {
-        let is_up = |port| self.bridge.ports.port(port).is_some_and(|p| p.may_enable());
-        if !bucket.watches() || is_up(bucket.watch_port) {
+        if !bucket.watches() || self.can_send(bucket.watch_port) {
             return true;
         }
         let Some(id) = bucket.watch_group else { return false };

@@ -63,15 +63,17 @@ impl XlateCtx<'_> {
         if ct {
             self.swap_tuples();
         }
-        let goes_up = found.is_none() && honor_miss && self.miss_goes_up();
+        let shown_only = self.only_looks;
+        let goes_up = found.is_none() && honor_miss && !shown_only && self.miss_goes_up();
         self.trace.push(
-            |(table, rule)| TraceEvent::Table { table: *table, rule: rule.clone(), goes_up },
+            |(table, rule)| TraceEvent::Table { table: *table, rule: rule.clone(), goes_up, shown_only },
             &(self.table, found.clone()),
         );
         for clause in &clauses {
             self.trace.detail(|| format!("conj. {}", clause_text(clause, bridge.tables.tlv())));
         }
         match found {
+            Some(rule) if shown_only => self.cache.push(XlateEffect::Rule(rule)),
             Some(rule) => self.run_rule(&rule),
             None if goes_up => self.send_miss(),
             None => {}

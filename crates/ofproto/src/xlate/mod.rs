@@ -9,6 +9,7 @@
 //! [`XlateDrop`].
 
 mod actions;
+mod bfd;
 mod cache;
 mod commit;
 mod conntrack;
@@ -33,6 +34,7 @@ pub use conntrack::Fork;
 pub use recirculated::{PARTS_MAX, Recirculations};
 pub use trace::{TraceEvent, TraceNode, render_trace};
 
+use crate::bfd::Claimed;
 use crate::changes::Lookups;
 use crate::native::NativeTunnels;
 use crate::ports::BridgeId;
@@ -151,6 +153,8 @@ pub struct Translation {
     pub final_flow: Flow,
     /// The trace, if requested.
     pub trace: Vec<TraceNode>,
+    /// Sessions of the switch itself that get the packet.
+    pub claimed: Vec<Claimed>,
     /// Tracked copies of the packet, recirculated by `ct` with a table, if the trace is requested.
     pub forks: Vec<Fork>,
 }

@@ -199,11 +199,17 @@ impl XlateCtx<'_> {
         }
         let Some(bridge) = self.view.bridge(peer_bridge).cloned() else { return };
         let Some(peer) = bridge.ports.port(peer_port).cloned() else { return };
+        if self.claims(&peer) {
+            self.trace.push(entry, &*bridge);
+            self.trace.pop();
+            self.cache.push(XlateEffect::Sent(port.counters.clone()));
+            return self.received_by(&peer);
+        }
         if !self.may_receive(peer.config) {
             return self.trace.warning(|| format!("patch port {} does not receive", peer.name));
         }
         self.cache.push(XlateEffect::Sent(port.counters.clone()));
-        self.cache.push(XlateEffect::Received(peer.counters.clone()));
+        self.received_by(&peer);
         // The rules here continue with their packet; the peer's changes of the datapath's packet stay in the base
         // flow, so the next output undoes them.
         let saved_flow = self.flow;

@@ -1,5 +1,6 @@
 //! Tables of translations: rules and a packet in, datapath actions and the mask of examined bits out.
 
+mod bfd;
 mod bundles;
 mod clones;
 mod conjunctions;
@@ -68,6 +69,7 @@ fn add_port(table: &mut PortTable, n: OfPort, dp: Option<u32>, peer: Option<Brid
         config: PortConfigBits::default(),
         tree: None,
         link_down: false,
+        bfd: None,
         features: Default::default(),
     };
     let (vlan_mode, tag) = match vlan {

@@ -25,6 +25,8 @@ pub enum TraceEvent {
         rule: Option<Arc<Rule>>,
         /// A miss that goes to the controllers.
         goes_up: bool,
+        /// The rule is not executed: a session of the switch takes the packet.
+        shown_only: bool,
     },
     /// A table lookup of a fragment in a bridge that drops them.
     FragmentsDropped(TableId),
@@ -204,10 +206,10 @@ impl Renderer<'_> {
                 let _ = writeln!(out, "{indent}{:2}. No match, and a \"packet-in\" is called for.", table.0);
                 let _ = writeln!(out, "{action}controller(reason=)");
             }
-            TraceEvent::Table { table, rule, goes_up: false } => {
+            TraceEvent::Table { table, rule, goes_up: false, shown_only } => {
                 let _ = writeln!(out, "{indent}{:2}. {}", table.0, rule_text(rule.as_deref(), names));
                 let drops = rule.as_ref().is_none_or(|r| r.actions.is_empty());
-                if drops && node.children.is_empty() {
+                if drops && node.children.is_empty() && !shown_only {
                     let _ = writeln!(out, "{}drop", " ".repeat((level + 2 * more + 1) * 4));
                 }
             }

@@ -74,6 +74,7 @@ fn lines(cache: &XlateCache) -> String {
             | XlateEffect::Normal { .. }
             | XlateEffect::Sent(_)
             | XlateEffect::Received(_)
+            | XlateEffect::Alive(_)
             | XlateEffect::FinTimeout { .. }
             | XlateEffect::Neighbour { .. }
             | XlateEffect::Snooped { .. }

@@ -1,5 +1,6 @@
 //! The commands of the control socket: one table of rows, each with its arguments and its function.
 
+mod bfd;
 mod conntrack;
 mod database;
 mod datapath;
@@ -95,6 +96,7 @@ impl Wait {
                 if !warp.step() {
                     return Some(Ok("warped".to_string()));
                 }
+                switch.monitor().pass();
                 *rounds = order_rounds(switch);
                 None
             }

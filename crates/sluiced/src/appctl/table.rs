@@ -1,8 +1,8 @@
 //! The table of commands: names, arguments, argument counts, and functions.
 
 use super::{
-    Command, command, conntrack, datapath, detrace, dummy, dumps, fdb, features, flow_files, flows, general,
-    implementations, parsing, perf, pmd, routes, separate, slowpath, threads, trace, unsupported,
+    Command, bfd, command, conntrack, datapath, detrace, dummy, dumps, fdb, features, flow_files, flows,
+    general, implementations, parsing, perf, pmd, routes, separate, slowpath, threads, trace, unsupported,
 };
 
 /// The commands of every daemon, in order of their names.
@@ -10,8 +10,8 @@ pub(super) const COMMANDS: &[Command] = &[
     command("autoattach/show-isid", "[bridge]", 0, 1, unsupported::autoattach),
     command("autoattach/statistics", "[bridge]", 0, 1, unsupported::autoattach),
     command("autoattach/status", "[bridge]", 0, 1, unsupported::autoattach),
-    command("bfd/set-forwarding", "[interface] normal|false|true", 1, 2, unsupported::bfd_forwarding),
-    command("bfd/show", "[interface]", 0, 1, unsupported::bfd),
+    command("bfd/set-forwarding", "[interface] normal|false|true", 1, 2, bfd::set_forwarding),
+    command("bfd/show", "[interface]", 0, 1, bfd::show),
     command("bond/disable-member", "port member", 2, 2, unsupported::bond),
     command("bond/enable-member", "port member", 2, 2, unsupported::bond),
     command("bond/list", "", 0, 0, unsupported::bonds),

@@ -219,6 +219,7 @@ impl Shown<'_> {
             format!("\nFinal flow: {last}\nMegaflow: {}\n", format_megaflow_with(flow, &mask, self.names));
         let _ = writeln!(out, "Datapath actions: {actions}");
         let reasons = [
+            (slow_reason::BFD, "Consists of BFD packets."),
             (slow_reason::CONTROLLER, "Sends \"packet-in\" messages to the OpenFlow controller."),
             (slow_reason::ACTION, "Uses action(s) not supported by datapath."),
             (slow_reason::MATCH, "Needs more specific matching than the datapath supports."),

@@ -37,12 +37,6 @@ const CFM: Feature = Feature {
     asks: |interface| interface.opt_int("cfm_mpid").is_some(),
     unknown: "no such CFM object",
 };
-const BFD: Feature = Feature {
-    name: "BFD",
-    table: "Interface",
-    asks: |interface| interface.map_str("bfd", "enable") == Some("true"),
-    unknown: "no such bfd object",
-};
 const STP: Feature = Feature {
     name: "STP",
     table: "Bridge",
@@ -108,10 +102,6 @@ pub(super) fn cfm(daemon: &mut Daemon, args: &[String]) -> Answer {
     none_of(daemon, &CFM, args, "")
 }
 
-pub(super) fn bfd(daemon: &mut Daemon, args: &[String]) -> Answer {
-    none_of(daemon, &BFD, args, "")
-}
-
 pub(super) fn stp(daemon: &mut Daemon, args: &[String]) -> Answer {
     none_of(daemon, &STP, args, "")
 }
@@ -137,10 +127,6 @@ fn forced(daemon: &Daemon, feature: &Feature, args: &[String], unknown: &str) ->
         true => Ok("OK".to_string()),
         false => Err(unknown.to_string()),
     }))
-}
-
-pub(super) fn bfd_forwarding(daemon: &mut Daemon, args: &[String]) -> Answer {
-    forced(daemon, &BFD, args, "no such BFD object")
 }
 
 pub(super) fn cfm_fault(daemon: &mut Daemon, args: &[String]) -> Answer {

@@ -18,7 +18,7 @@ use ofproto::connmgr::{
     InBandConfig, RemoteConfig,
 };
 use ofproto::events::PacketInEvent;
-use ofproto::ports::{BridgeId, PortTable};
+use ofproto::ports::{BridgeId, Port, PortTable};
 use openflow::budget::Budgets;
 use openflow::message_log::Direction;
 use openflow::msg::stats::SwitchDesc;
@@ -321,6 +321,11 @@ impl OfBridge {
                 Some(before) => self.mgr.port_changed(Some(before), Some(port), now_ms),
             }
         }
+    }
+
+    /// Reports that the BFD session of a port began or ceased to forward.
+    pub(super) fn port_toggled(&mut self, port: &Port) {
+        self.mgr.port_toggled(port);
     }
 
     fn with_mgr<R>(&mut self, f: impl FnOnce(&mut Connmgr, &BridgeCtx<'_>) -> R) -> R {

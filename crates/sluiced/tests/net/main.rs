@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod ablation;
+mod bfd;
 mod bounds;
 mod cli;
 mod commands;

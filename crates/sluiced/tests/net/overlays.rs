@@ -14,15 +14,15 @@ use crate::helpers::{LIMIT, appctl, ping_all, require_userspace, serving, unreac
 
 /// What the outer headers leave of 1500 bytes.
 const INNER_MTU: u32 = 1430;
-const HERE: &str = "172.16.0.1";
-const THERE: &str = "172.16.0.2";
+pub(crate) const HERE: &str = "172.16.0.1";
+pub(crate) const THERE: &str = "172.16.0.2";
 const HERE6: &str = "fd01::1";
 const THERE6: &str = "fd01::2";
 
 /// A switch with one host, 10.0.0.1, and a remote machine on the underlay.
-struct Lab {
-    net: Topology,
-    daemon: Daemon,
+pub(crate) struct Lab {
+    pub(crate) net: Topology,
+    pub(crate) daemon: Daemon,
     _dir: RunDir,
 }
 
@@ -44,7 +44,7 @@ fn address(switch: &Netns, addresses: [&str; 2]) {
 }
 
 impl Lab {
-    fn new(tag: &str) -> Lab {
+    pub(crate) fn new(tag: &str) -> Lab {
         let net = Topology::new(2).unwrap();
         let dir = RunDir::new(tag).unwrap();
         let daemon = serving(&spec(&net.switch, &dir));
@@ -64,7 +64,7 @@ impl Lab {
         &self.net.hosts[0]
     }
 
-    fn far(&self) -> &Host {
+    pub(crate) fn far(&self) -> &Host {
         &self.net.hosts[1]
     }
 
@@ -79,12 +79,12 @@ impl Lab {
     }
 }
 
-fn tunnel(name: &str, kind: &str, options: &str) -> String {
+pub(crate) fn tunnel(name: &str, kind: &str, options: &str) -> String {
     let options: String = options.split(',').map(|o| format!(" options:{o}")).collect();
     format!("add-port br-int {name} -- set Interface {name} type={kind}{options}")
 }
 
-fn spec(netns: &Netns, dir: &RunDir) -> DaemonSpec {
+pub(crate) fn spec(netns: &Netns, dir: &RunDir) -> DaemonSpec {
     crate::helpers::spec(netns).rundir(dir)
 }
 
@@ -173,7 +173,7 @@ fn the_kernels_vxlan_device_is_a_partner() {
 }
 
 /// A second switch in the remote namespace: `br-phy` has its addresses, the device of `br-int` is its host.
-fn far_switch(lab: &Lab, daemon: &Daemon) {
+pub(crate) fn far_switch(lab: &Lab, daemon: &Daemon) {
     let far = lab.far();
     far.netns.ip(&format!("addr flush dev {}", far.dev)).unwrap();
     vsctl(

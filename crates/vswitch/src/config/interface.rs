@@ -1,6 +1,7 @@
 //! [`InterfaceConfig`]: a wanted device or patch port, and rules for names.
 
 use std::cmp::Ordering;
+use std::sync::Arc;
 
 use ofproto::{MacAddr, OfPort};
 use ovsdb::client::RowView;
@@ -10,6 +11,7 @@ use super::device::{self, DeviceOptions, InterfaceOptions};
 use super::reader::{Reader, strings};
 use super::unsupported;
 use dpif::RxqAffinity;
+use l2proto::bfd;
 
 /// A row of `Interface`, or a bridge's implicit own interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +34,8 @@ pub struct InterfaceConfig {
     pub ofport_request: Option<OfPort>,
     /// OpenFlow number in the row, from before a restart.
     pub ofport: Option<OfPort>,
+    /// Settings of its BFD session (`bfd`), if that is enabled.
+    pub bfd: Option<Arc<bfd::Config>>,
 }
 
 impl InterfaceConfig {
@@ -46,6 +50,7 @@ impl InterfaceConfig {
             rxq_affinity: RxqAffinity::new(),
             ofport_request: None,
             ofport: None,
+            bfd: None,
         }
     }
 
@@ -178,7 +183,18 @@ impl<'a> Reader<'a> {
             rxq_affinity: self.rxq_affinity(row),
             ofport_request: number("ofport_request").filter(|_| !local),
             ofport: number("ofport").filter(|_| !local),
+            bfd: self.bfd(row),
         })
+    }
+
+    /// As in OVS a bad value counts as absent; the row names it.
+    fn bfd(&mut self, row: RowView<'a>) -> Option<Arc<bfd::Config>> {
+        let (config, ignored) = bfd::Config::parse(&strings(row, "bfd"));
+        if !config.enable {
+            return None;
+        }
+        ignored.into_iter().for_each(|message| self.notice(row, message));
+        Some(Arc::new(config))
     }
 
     fn interface_mac(&mut self, row: RowView<'a>, type_name: &str, local: bool) -> Option<MacAddr> {

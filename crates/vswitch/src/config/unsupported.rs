@@ -39,7 +39,6 @@ const OF_PORT: &[(Asked, &str)] = &[
 ];
 
 const OF_INTERFACE: &[(Asked, &str)] = &[
-    (|row| flag(row, "bfd", "enable"), "BFD (bfd)"),
     (|row| row.opt_int("cfm_mpid").is_some(), "CFM (cfm_mpid)"),
     (|row| flag(row, "lldp", "enable"), "LLDP (lldp)"),
     (

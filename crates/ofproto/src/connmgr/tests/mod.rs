@@ -56,6 +56,7 @@ pub(super) fn port(n: OfPort, dp: Option<u32>, name: &str) -> Port {
         config: PortConfigBits::default(),
         tree: None,
         link_down: false,
+        bfd: None,
         features: Default::default(),
     }
 }

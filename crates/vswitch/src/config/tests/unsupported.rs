@@ -11,7 +11,7 @@ fn unsupported_settings_are_reported() {
         ("Port", "lacp", "passive".into(), "LACP"),
         ("Port", "vlan_mode", "dot1q-tunnel".into(), "dot1q-tunnel"),
         ("Interface", "cfm_mpid", 3.into(), "CFM"),
-        ("Interface", "bfd", map(&[("enable", "true")]), "BFD"),
+        ("Interface", "bfd", map(&[("enable", "true"), ("mult", "x")]), "bfd:mult=x"),
         ("Interface", "lldp", map(&[("enable", "true")]), "LLDP"),
         ("Interface", "ingress_policing_rate", 3.into(), "ingress policing"),
         ("Open_vSwitch", "other_config", map(&[("hw-offload", "true")]), "hardware offload"),
@@ -81,7 +81,7 @@ fn what_is_not_supported_stands_in_a_row() {
     let mut bed = Bed::new();
     bed.add_br("br0", "netdev");
     bed.add_port("br0", "p1", &[("lacp", "active".into())], &[("ingress_policing_rate", 3.into())]);
-    bed.set("Interface", "p1", "bfd", map(&[("enable", "true")]));
+    bed.set("Interface", "p1", "bfd", map(&[("enable", "true"), ("min_rx", "x")]));
     let bridge = bed.row("Bridge", "br0");
     bed.txn(|txn| {
         let mirror = txn.insert("Mirror", [("name", ColumnValue::from("m0"))]);
@@ -97,7 +97,7 @@ fn what_is_not_supported_stands_in_a_row() {
     let of = |table: &str, name: &str| bed.row(table, name);
     let told = |status: &StringMap| status.get("notice").cloned().unwrap_or_default();
     let p1 = told(&facts.interfaces[&of("Interface", "p1")].status);
-    assert!(p1.contains("BFD (bfd)") && p1.contains("ingress policing"), "{p1}");
+    assert!(p1.contains("bfd:min_rx=x: ignored") && p1.contains("ingress policing"), "{p1}");
     let port = told(&facts.ports[&of("Port", "p1")].status);
     assert!(port.contains("LACP"), "{port}");
     let bridge = told(&facts.bridges[&bridge].status);
@@ -122,5 +122,28 @@ fn unsupported_settings_of_controllers_are_reported() {
         });
         let told = messages(&bed.desired());
         assert!(told.len() == 1 && told[0].contains(column), "{column}: {told:?}");
+    }
+}
+
+/// Only an enabled session has settings; a change of them changes the port alone.
+#[test]
+fn sessions_of_bfd_are_part_of_the_ports() {
+    let mut bed = Bed::new();
+    bed.add_br("br0", "netdev");
+    bed.add_port("br0", "p1", &[], &[]);
+    let mut fake = Fake::default();
+    let mut planner = Planner::default();
+    for (settings, min_tx_ms) in [
+        (&[("enable", "true")][..], Some(100)),
+        (&[("enable", "TRUE"), ("min_tx", "500")], Some(500)),
+        (&[("enable", "false"), ("min_tx", "x")], None),
+        (&[], None),
+    ] {
+        bed.set("Interface", "p1", "bfd", map(settings));
+        let desired = bed.desired();
+        assert_eq!(messages(&desired), [""; 0]);
+        let port = desired.bridges["br0"].ports["p1"].interfaces[0].clone();
+        assert_eq!(port.bfd.map(|bfd| bfd.min_tx_ms), min_tx_ms, "{settings:?}");
+        fake.apply(&mut planner, desired);
     }
 }
