@@ -28,6 +28,7 @@ mod kernel_queues;
 mod links;
 mod loops;
 mod openflow;
+mod overlay_l3;
 mod overlays;
 mod port_types;
 mod ports;

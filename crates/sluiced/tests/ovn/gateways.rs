@@ -166,3 +166,40 @@ pub(crate) fn learned_neighbours(kind: Kind) {
     .unwrap();
     inner.reaches(OUTSIDER);
 }
+
+/// BFD between chassis decides which gateway is alive; the other one takes over, and gives back.
+pub(crate) fn failover(kind: Kind) {
+    let mut lab = Lab::new(kind, 3);
+    lab.provider();
+    lab.network(1);
+    publish(&lab, "r");
+    lab.nb("lrp-set-gateway-chassis r-public hv1 20 -- lrp-set-gateway-chassis r-public hv2 10 \
+         -- lr-nat-add r snat 172.30.0.1 10.1.0.0/24");
+    let machine = lab.machine(2, 1, 11);
+    let outsider = lab.outsider(50, &format!("{OUTSIDER}/24"));
+    lab.sync();
+    machine.reaches(OUTSIDER);
+    let state = |lab: &Lab, peer: &str| {
+        lab.chassis[2].vsctl(&format!("--if-exists get Interface ovn-{peer}-0 bfd_status:state"))
+    };
+    for peer in ["hv1", "hv2"] {
+        wait_for(LIMIT, &format!("the session with {peer}"), || state(&lab, peer) == "up").unwrap();
+    }
+    let chassis = |lab: &Lab, name: &str| lab.sb(&format!("--bare --columns=_uuid find Chassis name={name}"));
+    let bound = |lab: &Lab| lab.sb("--bare --columns=chassis find Port_Binding logical_port=cr-r-public");
+    let [first, second] = ["hv1", "hv2"].map(|name| chassis(&lab, name));
+    wait_for(LIMIT, "the first gateway", || bound(&lab) == first).unwrap();
+    lab.chassis[0].halt();
+    wait_for(LIMIT, "the end of the session", || state(&lab, "hv1") == "down").unwrap();
+    wait_for(LIMIT, "the second gateway", || bound(&lab) == second).unwrap();
+    machine.reaches(OUTSIDER);
+    let _server = serve(&outsider, 80, "outsider");
+    assert_eq!(connect(&machine, OUTSIDER, 80).as_deref(), Ok("outsider"));
+    let flows = lab.chassis[1].appctl("dpctl/dump-flows");
+    assert!(flows.contains("172.30.0.1"), "{flows}");
+    lab.chassis[0].revive(1);
+    wait_for(LIMIT, "the session with hv1", || state(&lab, "hv1") == "up").unwrap();
+    wait_for(LIMIT, "the first gateway again", || bound(&lab) == first).unwrap();
+    machine.reaches(OUTSIDER);
+    assert_eq!(connect(&machine, OUTSIDER, 80).as_deref(), Ok("outsider"));
+}

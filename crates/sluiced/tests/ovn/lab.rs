@@ -341,6 +341,10 @@ impl Chassis {
     /// Kills the switch and starts it again; the database of the stock one runs on.
     pub(crate) fn crash_switch(&mut self) {
         self.switch.remove(0).crash().unwrap();
+        self.restart_switch();
+    }
+
+    fn restart_switch(&mut self) {
         match self.kind {
             Kind::Sluice => self.start_switch(),
             Kind::Stock => self.start_beside_database(Kind::Stock),
@@ -352,6 +356,19 @@ impl Chassis {
         self.appctl("exit");
         self.switch.remove(0).wait(LIMIT).unwrap();
         self.start_beside_database(kind);
+    }
+
+    /// Kills the switch and the controller, as a machine without power does.
+    pub(crate) fn halt(&mut self) {
+        self.controller.take().expect("it runs").crash().unwrap();
+        self.switch.remove(0).crash().unwrap();
+    }
+
+    /// Starts both again, on the chassis of this number.
+    pub(crate) fn revive(&mut self, number: usize) {
+        self.restart_switch();
+        self.address_underlay(number);
+        self.start_controller();
     }
 
     fn start_beside_database(&mut self, kind: Kind) {
