@@ -13,7 +13,7 @@ use testkit::{
 use crate::helpers::{LIMIT, appctl, ping_all, require_userspace, serving, unreachable, vsctl, wait_until};
 
 /// What the outer headers leave of 1500 bytes.
-const INNER_MTU: u32 = 1430;
+const INNER_MTU: u32 = 1420;
 pub(crate) const HERE: &str = "172.16.0.1";
 pub(crate) const THERE: &str = "172.16.0.2";
 const HERE6: &str = "fd01::1";
@@ -203,7 +203,7 @@ fn each_kind(lab: &Lab, there: &Daemon) {
         ("ip6gre", "key=5", true),
         ("erspan", "key=5,erspan_ver=1,erspan_idx=3", false),
         ("erspan", "key=1023,erspan_ver=2,erspan_dir=1,erspan_hwid=4", false),
-        ("ip6erspan", "key=5,erspan_ver=2,erspan_hwid=63", true),
+        ("ip6erspan", "key=5,erspan_ver=2,erspan_hwid=3f", true),
         ("vxlan", "key=5,exts=gpe,dst_port=4790", false),
         ("gre", "key=9,packet_type=ptap", false),
     ] {
