@@ -75,7 +75,7 @@ impl Bed {
     fn wait(&mut self, count: usize, forwarding: bool) {
         let begun = Instant::now();
         loop {
-            self.reports.extend(self.monitor.take_reports(u64::MAX - REPORTS_EVERY_MS));
+            self.reports.extend(self.monitor.take_reports(u64::MAX / 2));
             self.monitor.next_reports_ms = 0;
             let all = self.reports.values().flatten();
             if all.filter(|report| report.forwarding == forwarding).count() == count {
