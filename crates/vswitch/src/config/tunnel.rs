@@ -110,18 +110,7 @@ fn take(t: &mut TunnelConfig, key: &str, value: &str) -> Result<(), Wrong> {
                 Wrong::Refused(format!("bad srv6_flowlabel '{value}': zero, copy or compute expected"))
             })?;
         }
-        "csum" if t.kind == TunnelKind::Srv6 => {
-            return Err(ignored("an option of srv6, whose header has no checksum"));
-        }
-        "csum" if t.kind == TunnelKind::Gtpu => {
-            if value != "true" {
-                return Err(ignored("true: headers of gtpu always have a checksum"));
-            }
-        }
-        "csum" if t.kind.is_erspan() => {
-            return Err(ignored("an option of erspan, whose header has no checksum"));
-        }
-        "csum" => t.csum = value == "true",
+        "csum" => t.csum = checksum(t.kind, value).map_err(ignored)?,
         "seq" if t.kind.is_gre() => t.seq = value == "true",
         "df_default" => t.dont_fragment = value == "true",
         // Sent in clear, packets would be at the mercy of the network.
@@ -152,6 +141,17 @@ fn take(t: &mut TunnelConfig, key: &str, value: &str) -> Result<(), Wrong> {
         _ => return Err(Wrong::Ignored(format!("unknown {} argument '{key}'", t.kind.name()))),
     }
     Ok(())
+}
+
+/// The option `csum` of a kind; the error names the values that have an effect.
+fn checksum(kind: TunnelKind, value: &str) -> Result<bool, &'static str> {
+    match kind {
+        TunnelKind::Srv6 => Err("an option of srv6, whose header has no checksum"),
+        TunnelKind::Gtpu if value != "true" => Err("true: headers of gtpu always have a checksum"),
+        TunnelKind::Gtpu => Ok(false),
+        kind if kind.is_erspan() => Err("an option of erspan, whose header has no checksum"),
+        _ => Ok(value == "true"),
+    }
 }
 
 /// Segment routing is over IPv6, and its first segment is the remote address.
