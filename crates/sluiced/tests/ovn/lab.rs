@@ -288,6 +288,8 @@ impl Chassis {
     fn new(kind: Kind, number: usize, lab: &Lab) -> Chassis {
         let name = format!("hv{number}");
         let netns = Netns::new(&name).unwrap();
+        // Else the kernel answers for br-phy's address by the uplink too.
+        netns.run("sysctl", &["-q", "-w", "net.ipv4.conf.all.arp_ignore=1"]).unwrap();
         let run = RunDir::new(&name).unwrap();
         let mut chassis = Chassis { kind, name, netns, run, controller: None, switch: Vec::new() };
         chassis.start_switch();
