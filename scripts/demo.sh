@@ -70,7 +70,7 @@ run in_host 3 ping -c 2 -i 0.2 10.0.0.1
 say "Rates between host 1 and host 2"
 beside "${hosts[1]}" iperf3 -s -1 -p 5201 >"$work/iperf1" 2>&1
 sleep 0.5
-in_host 1 iperf3 -c 10.0.0.2 -p 5201 -t 3 -f g | grep -E 'sender|receiver'
+in_host 1 iperf3 -c 10.0.0.2 -p 5201 -t 2 -f g | grep -E 'sender|receiver'
 beside "${hosts[1]}" iperf3 -s -1 -p 5202 >"$work/iperf2" 2>&1
 sleep 0.5
 # Losses of UDP datagrams: at the switch's ports, by their counters, and at the receiver's socket, by its
@@ -80,7 +80,7 @@ switch_lost() {
 }
 socket_lost() { in_host 2 awk '/^Udp: [0-9]/ { print $6 }' /proc/net/snmp; }
 lost_before="$(switch_lost) $(socket_lost)"
-in_host 1 iperf3 -c 10.0.0.2 -p 5202 -u -b 1G -l 1400 -t 3 -f g | grep -E 'sender|receiver'
+in_host 1 iperf3 -c 10.0.0.2 -p 5202 -u -b 1G -l 1400 -t 2 -f g | grep -E 'sender|receiver'
 read -r switch_before socket_before <<<"$lost_before"
 echo "UDP does not wait for its receiver: $(($(switch_lost) - switch_before)) datagrams were lost in the switch," \
     "$(($(socket_lost) - socket_before)) at the receiver's full socket buffer"
@@ -116,7 +116,7 @@ for _ in $(seq 50); do in_host 1 ping -c1 -W1 10.0.0.3 >/dev/null 2>&1 && break;
 run in_host 1 ping -c 2 -i 0.2 10.0.0.3
 beside "${hosts[2]}" iperf3 -s -1 -p 5203 >"$work/iperf3" 2>&1
 sleep 0.5
-in_host 1 iperf3 -c 10.0.0.3 -p 5203 -t 2 -f g | grep -E 'sender|receiver'
+in_host 1 iperf3 -c 10.0.0.3 -p 5203 -t 1 -f g | grep -E 'sender|receiver'
 echo "host 3 served: $(grep -m1 -o 'Accepted connection from [^ ,]*' "$work/iperf3")"
 beside "${hosts[0]}" iperf3 -s -1 -p 5204 >"$work/iperf4" 2>&1
 if in_host 3 timeout 2 bash -c '</dev/tcp/10.0.0.1/5204' 2>/dev/null; then
@@ -127,6 +127,29 @@ echo "host 3 cannot begin a connection to host 1"
 sluice appctl dpctl/dump-conntrack
 sluice ofctl del-flows br0
 sluice ofctl add-flow br0 "priority=0,actions=NORMAL"
+
+say "An overlay: a machine behind the kernel's own vxlan device, reached by a tunnel in user space"
+hosts+=("sl-demo-$id-h4")
+ip netns add "${hosts[3]}"
+ip link add "d${id}p4" netns "$switch" type veth peer name eth0 netns "${hosts[3]}"
+in_switch ip link set "d${id}p4" name uplink up
+# Its address is on the bridge's device alone.
+in_switch sysctl -q -w net.ipv4.conf.all.arp_ignore=1
+in_host 4 ip addr add 192.0.2.4/24 dev eth0
+in_host 4 ip link set eth0 up
+if in_host 4 ip link add vx0 type vxlan id 5 local 192.0.2.4 remote 192.0.2.1 dstport 4789 2>/dev/null; then
+    in_host 4 ip addr add 10.0.0.4/24 dev vx0
+    in_host 4 ip link set vx0 up
+    sluice vsctl add-br br-phy -- set bridge br-phy datapath_type=netdev -- add-port br-phy uplink
+    for _ in $(seq 50); do in_switch ip link set br-phy up 2>/dev/null && break; sleep 0.1; done
+    in_switch ip addr add 192.0.2.1/24 dev br-phy
+    sluice vsctl add-port br0 vx0 -- set interface vx0 type=vxlan options:remote_ip=192.0.2.4 options:key=5
+    for _ in $(seq 50); do in_host 1 ping -c1 -W1 10.0.0.4 >/dev/null 2>&1 && break; sleep 0.1; done
+    run in_host 1 ping -c 2 -i 0.2 10.0.0.4
+    sluice appctl dpctl/dump-flows | grep -o 'tnl_push(.*' | head -n 1 || true
+else
+    echo "SKIP: this kernel has no vxlan device"
+fi
 
 say "What first packets cost: each of these starts a flow of its own"
 sluice ofctl add-flow br0 "priority=200,udp,tp_dst=9,actions=move:NXM_OF_UDP_SRC[]->NXM_NX_REG0[0..15],NORMAL"

@@ -100,7 +100,7 @@ fn count_in_order(actions: &[DpAction]) -> usize {
 /// Whether it pushes sequence numbers.
 fn is_numbered(action: &DpAction) -> bool {
     if let DpAction::TnlPush(push) = action {
-        matches!(push.header.fields().encap, Encap::Gre { seq: true, .. })
+        matches!(push.header.fields().encap, Encap::Gre { seq: true, .. } | Encap::Erspan { .. })
     } else {
         false
     }

@@ -84,9 +84,11 @@ pub(super) fn parsed(actions: &str) -> Vec<DpAction> {
     parse_actions(actions, &NumbersOnly).expect(actions)
 }
 
-/// Entry `n` of [`PUSHES`] without its output.
+/// The push of entry `n` of [`PUSHES`].
 pub(super) fn push(n: usize) -> DpAction {
-    parsed(PUSHES[n].0).swap_remove(0)
+    let mut all = parsed(PUSHES[n].0);
+    all.retain(|action| matches!(action, DpAction::TnlPush(_)));
+    all.swap_remove(0)
 }
 
 pub(super) fn both(mut check: impl FnMut(&mut Rig)) {
@@ -291,11 +293,17 @@ fn large_segments_stay_whole_behind_outer_udp() {
     both(|rig| {
         let with_source = PUSHES.iter().map(|(actions, _)| parsed(actions));
         for actions in with_source.chain([parsed(&format!("{PUSH},2"))]) {
-            let wanted = pushed_apart(rig, &large(), &actions);
             let sent = executed(rig, large(), &actions);
-            let is_gre = wanted[0][23] == 47 || wanted[0][20] == 47;
-            assert_eq!(sent.len(), if is_gre { 3 } else { 1 }, "{actions:?}");
-            if !is_gre {
+            if matches!(actions[0], DpAction::PushNsh(_)) {
+                // Software does not cut behind network service headers.
+                assert!(sent.is_empty());
+                continue;
+            }
+            let wanted = pushed_apart(rig, &large(), &actions);
+            let text = format!("{actions:?}");
+            let stays_whole = text.contains("Vxlan {") || text.contains("Geneve {");
+            assert_eq!(sent.len(), if stays_whole { 1 } else { 3 }, "{actions:?}");
+            if stays_whole {
                 assert!(packet::is_tunneled(&sent[0]));
                 assert!(cut(&sent[0]).iter().map(Packet::data).eq(&wanted), "{actions:?}");
             } else if !actions_count(&actions) {
@@ -307,7 +315,8 @@ fn large_segments_stay_whole_behind_outer_udp() {
 
 /// Whether packets get sequence numbers.
 fn actions_count(actions: &[DpAction]) -> bool {
-    format!("{actions:?}").contains("seq: true")
+    let text = format!("{actions:?}");
+    text.contains("seq: true") || text.contains("Erspan {")
 }
 
 /// In order of arrival, with one source port of a flow, in several bridges.

@@ -20,7 +20,7 @@ use crate::tunnel::{PacketTypes, take_congestion};
 use crate::view::{BridgeView, View};
 use dpif::actions::{CloneAction, DropAction, HashAction, Recirc};
 use dpif::{DpAction, XlateDrop, slow_reason};
-use flow::{Flow, Mask, OfPort, RecircId, TableId, TlvTable};
+use flow::{Flow, Mask, OfPort, RecircId, TableId, TlvTable, Tunnel};
 use ofp_actions::text::format_actions;
 use ofp_actions::{Action, CheckPktLarger, ControllerAction, Nat, PacketInReason, set};
 use packet::headers as h;
@@ -514,7 +514,8 @@ impl<'a> XlateCtx<'a> {
             ingress: self.ingress,
             metadata: self.flow.metadata,
             regs: self.flow.regs,
-            tunnel: self.flow.tunnel(),
+            // No rule matches the source port, which differs by connection.
+            tunnel: Tunnel { tp_src: 0, ..self.flow.tunnel() },
             tun_metadata: self.flow.tun_options().map(Box::new),
             stack: self.stack.values().to_vec(),
             steps,

@@ -45,10 +45,8 @@ pub(crate) fn switches_and_routers(kind: Kind) {
     near.reaches("10.2.0.1");
     near.reaches("fd02::1");
     // Geneve carries OVN's metadata.
-    let flows = lab.chassis[0].appctl("dpctl/dump-flows");
-    for part in ["tnl_push(", "geneve(crit,vni=", "class=0x102,type=0x80"] {
-        assert!(flows.contains(part), "{part} is not in {flows}");
-    }
+    let flows = lab.wait_for_encapsulation(near, &peer.ip);
+    assert!(flows.contains("class=0x102,type=0x80"), "{flows}");
     // A port that is disabled is cut off.
     lab.apply("lsp-set-enabled n2h11 disabled");
     wait_for(LIMIT, "the port to be cut off", || !near.can_ping(&routed.ip)).unwrap();

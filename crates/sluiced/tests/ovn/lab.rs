@@ -4,7 +4,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use testkit::{Cmd, Daemon, DaemonSpec, Netns, Output, RunDir, TempDir, start_stock, veth, wait_for};
+use testkit::{
+    Cmd, Daemon, DaemonSpec, Netns, Output, RunDir, TempDir, patience, start_stock, veth, wait_for,
+};
 
 /// Timeout of what OVN does in the background.
 pub(crate) const LIMIT: Duration = Duration::from_secs(40);
@@ -22,6 +24,24 @@ pub(crate) const PROGRAMS: [&str; 9] = [
 ];
 /// Bytes of an inner packet that fit into an underlay of 1500 bytes.
 const INNER_MTU: u32 = 1400;
+
+/// Whether bridges use the kernel's datapath (`SLUICE_DATAPATH=kernel`, in a guest), not that in user space.
+pub(crate) fn on_kernel() -> bool {
+    std::env::var_os("SLUICE_DATAPATH").is_some_and(|v| v == "kernel")
+}
+
+/// The type of bridges.
+fn datapath_type() -> &'static str {
+    if on_kernel() { "system" } else { "netdev" }
+}
+
+/// Whether datapath actions encapsulate packets for another chassis.
+pub(crate) fn encapsulates(actions: &str) -> bool {
+    match on_kernel() {
+        true => actions.contains("set(tunnel("),
+        false => actions.contains("tnl_push(") && actions.contains("geneve("),
+    }
+}
 
 /// Returns from the test, with a line `SKIP: …`, if OVN is not installed.
 macro_rules! require_ovn {
@@ -50,6 +70,8 @@ pub(crate) struct Chassis {
     pub(crate) name: String,
     pub(crate) netns: Netns,
     pub(crate) run: RunDir,
+    /// The device of the underlay.
+    uplink: String,
     controller: Option<Daemon>,
     /// The switch, and for the stock one its database server.
     switch: Vec<Daemon>,
@@ -159,7 +181,7 @@ impl Lab {
     fn central(&self, tool: &str, line: &str) -> Output {
         let run = &self.central;
         let cmd = Cmd::new(tool).arg(format!("--db={}", run.db()));
-        cmd.limit(LIMIT * 2).env("OVN_RUNDIR", run.path()).args(words(line)).run().unwrap()
+        cmd.limit(patience(LIMIT * 2)).env("OVN_RUNDIR", run.path()).args(words(line)).run().unwrap()
     }
 
     /// Runs `ovn-nbctl` with the words of a line.
@@ -185,6 +207,19 @@ impl Lab {
     /// Waits until all chassis have all changes.
     pub(crate) fn sync(&self) {
         self.apply("sync");
+    }
+
+    /// Pings until the first chassis has flows that encapsulate; returns them.
+    pub(crate) fn wait_for_encapsulation(&self, from: &Machine, to: &str) -> String {
+        let mut flows = String::new();
+        wait_for(LIMIT, "flows that encapsulate", || {
+            // Idle ones have ended.
+            from.can_ping(to);
+            flows = self.chassis[0].appctl("dpctl/dump-flows");
+            encapsulates(&flows)
+        })
+        .unwrap_or_else(|why| panic!("{why:#}: {flows}"));
+        flows
     }
 
     /// A logical switch `n<net>` with 10.net.0.0/24 and fd0<net>::/64, connected to the router.
@@ -241,8 +276,9 @@ impl Lab {
         for chassis in &self.chassis {
             let dev = join(&chassis.netns, &outside);
             chassis.vsctl(&format!(
-                "add-br br-ex -- set Bridge br-ex datapath_type=netdev -- add-port br-ex {dev} \
-                 -- set Open_vSwitch . external_ids:ovn-bridge-mappings=phys:br-ex"
+                "add-br br-ex -- set Bridge br-ex datapath_type={} -- add-port br-ex {dev} \
+                 -- set Open_vSwitch . external_ids:ovn-bridge-mappings=phys:br-ex",
+                datapath_type()
             ));
         }
         self.outside = Some(outside);
@@ -291,31 +327,36 @@ impl Chassis {
         // Else the kernel answers for br-phy's address by the uplink too.
         netns.run("sysctl", &["-q", "-w", "net.ipv4.conf.all.arp_ignore=1"]).unwrap();
         let run = RunDir::new(&name).unwrap();
-        let mut chassis = Chassis { kind, name, netns, run, controller: None, switch: Vec::new() };
+        let uplink = join(&netns, &lab.underlay);
+        let mut chassis = Chassis { kind, name, netns, run, uplink, controller: None, switch: Vec::new() };
         chassis.start_switch();
-        let dev = join(&chassis.netns, &lab.underlay);
-        chassis.vsctl(&format!(
-            "add-br br-phy -- set Bridge br-phy datapath_type=netdev -- add-port br-phy {dev}"
-        ));
+        if !on_kernel() {
+            chassis.vsctl(&format!(
+                "add-br br-phy -- set Bridge br-phy datapath_type=netdev -- add-port br-phy {}",
+                chassis.uplink
+            ));
+        }
         chassis.address_underlay(number);
         chassis.vsctl(&format!(
             "set Open_vSwitch . external_ids:system-id={0} external_ids:hostname={0} external_ids:ovn-remote={1} \
              external_ids:ovn-encap-type=geneve external_ids:ovn-encap-ip=172.16.0.{number} \
-             external_ids:ovn-bridge-datapath-type=netdev",
+             external_ids:ovn-bridge-datapath-type={2}",
             chassis.name,
-            lab.central.db()
+            lab.central.db(),
+            datapath_type()
         ));
         chassis.start_controller();
         chassis
     }
 
-    /// Gives the device of the underlay bridge its address: it is the switch's own, and ends with it.
+    /// Gives the device of the underlay its address. In user space it is that of a bridge, and ends with the switch.
     pub(crate) fn address_underlay(&self, number: usize) {
         let (netns, address) = (&self.netns, format!("172.16.0.{number}/24"));
-        wait_for(LIMIT, "the device of br-phy with its address", || {
-            let _exists_or_not_yet = netns.add_addr("br-phy", &address);
-            netns.up("br-phy").is_ok()
-                && netns.ip("addr show dev br-phy up").is_ok_and(|shown| shown.contains(&address))
+        let device = if on_kernel() { self.uplink.as_str() } else { "br-phy" };
+        wait_for(LIMIT, "the device of the underlay with its address", || {
+            let _exists_or_not_yet = netns.add_addr(device, &address);
+            netns.up(device).is_ok()
+                && netns.ip(&format!("addr show dev {device} up")).is_ok_and(|shown| shown.contains(&address))
         })
         .unwrap();
     }
@@ -326,10 +367,9 @@ impl Chassis {
         self.switch = match self.kind {
             Kind::Sluice => {
                 let spec = spec(Path::new(env!("CARGO_BIN_EXE_sluiced"))).unwrap();
-                let daemon = spec
-                    .args(["--pidfile", "--log-file", "-vconsole:off", "--disable-system"])
-                    .start()
-                    .unwrap();
+                let spec = spec.args(["--pidfile", "--log-file", "-vconsole:off"]);
+                let spec = if on_kernel() { spec } else { spec.args(["--disable-system"]) };
+                let daemon = spec.start().unwrap();
                 let socket = self.run.join(&format!("ovs-vswitchd.{}.ctl", daemon.pid()));
                 wait_for(LIMIT, "the control socket", || socket.exists()).unwrap();
                 vec![daemon]
@@ -404,7 +444,8 @@ impl Chassis {
     }
 
     fn tool(&self, tool: &str, line: &str) -> String {
-        let out = self.run.tool(tool, Some(&self.netns)).args(words(line)).run().unwrap();
+        let tool = self.run.tool(tool, Some(&self.netns)).limit(patience(LIMIT * 2));
+        let out = tool.args(words(line)).run().unwrap();
         out.stdout.trim_end().to_string()
     }
 
@@ -439,7 +480,8 @@ impl Chassis {
     /// Waits until OVN has installed the flows of a machine's port.
     pub(crate) fn wait_installed(&self, machine: &Machine) {
         let condition = format!("Interface {} external_ids:ovn-installed=true", machine.port);
-        self.tool("ovs-vsctl", &format!("--timeout={} wait-until {condition}", LIMIT.as_secs()));
+        let limit = patience(LIMIT).as_secs();
+        self.tool("ovs-vsctl", &format!("--timeout={limit} wait-until {condition}"));
     }
 }
 

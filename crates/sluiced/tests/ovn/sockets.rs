@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use testkit::patience;
+
 use crate::lab::Machine;
 
 /// Timeout of one connection or answer.
@@ -34,7 +36,7 @@ impl Drop for Server {
 /// Writes back what arrives until the client ends its side, and then the name.
 fn echo(mut stream: TcpStream, name: &str) -> std::io::Result<()> {
     stream.set_nonblocking(false)?;
-    stream.set_read_timeout(Some(ANSWER * 10))?;
+    stream.set_read_timeout(Some(patience(ANSWER * 10)))?;
     let mut content = Vec::new();
     stream.read_to_end(&mut content)?;
     stream.write_all(&content)?;
@@ -79,8 +81,8 @@ fn address(ip: &str, port: u16) -> SocketAddr {
 }
 
 fn exchange(to: SocketAddr, content: &[u8]) -> std::io::Result<Vec<u8>> {
-    let mut stream = TcpStream::connect_timeout(&to, ANSWER)?;
-    stream.set_read_timeout(Some(ANSWER * 10))?;
+    let mut stream = TcpStream::connect_timeout(&to, patience(ANSWER))?;
+    stream.set_read_timeout(Some(patience(ANSWER * 10)))?;
     stream.write_all(content)?;
     stream.shutdown(std::net::Shutdown::Write)?;
     let mut answer = Vec::new();
@@ -108,7 +110,7 @@ pub(crate) fn ask(machine: &Machine, ip: &str, port: u16, content: &[u8]) -> Res
     let to = address(ip, port);
     let talk = || -> std::io::Result<Vec<u8>> {
         let socket = UdpSocket::bind((if to.is_ipv4() { "0.0.0.0" } else { "::" }, 0))?;
-        socket.set_read_timeout(Some(ANSWER))?;
+        socket.set_read_timeout(Some(patience(ANSWER)))?;
         socket.connect(to)?;
         socket.send(content)?;
         let mut buffer = [0; 2048];

@@ -111,6 +111,13 @@ const ALL: &[GuestTest] = &[
             "upcall_cost::",
         ],
     },
+    // In user space they are the stage `ovn`.
+    GuestTest {
+        package: "sluiced",
+        target: "ovn",
+        datapath: Under::Kernel,
+        args: &["--include-ignored", "--test-threads", "2", "ovn_on_sluice::"],
+    },
 ];
 
 /// Kernels of `guest-long`: the one of Debian's release, and one of its backports.
