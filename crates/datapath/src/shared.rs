@@ -26,7 +26,7 @@ pub struct DpShared {
     egress_ports: AtomicU32,
     /// Sequence numbers, one for each [`Sequence`].
     sequences: [AtomicU32; 4],
-    /// What the wall clock is ahead of the time of the cores, in microseconds.
+    /// Offset of the wall clock from the time of the cores, in microseconds.
     wall_ahead_us: AtomicU64,
 }
 

@@ -252,7 +252,7 @@ fn encapsulate(
     prepend(packet, header, hash, shared, now_us, false)
 }
 
-/// The same for a large segment, which the port cuts. The outer checksum is not computed before, but nobody need doubt it.
+/// The same for a large segment, which the port cuts: it computes the outer checksum, so that one counts as verified.
 #[inline(never)]
 fn encapsulate_whole(
     packet: &mut Packet,

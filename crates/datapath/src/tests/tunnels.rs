@@ -208,7 +208,7 @@ fn outer_headers_are_popped() {
             let upcall = rig.io.upcalls.pop().expect(name);
             assert_eq!(upcall.packet.data(), bytes(INNER), "{name}");
             assert_eq!((upcall.key.tunnel, upcall.rx_port), (wanted, DpPort(1)), "{name}");
-            // Tunnels in GRE are told apart by its protocol.
+            // The protocol of the GRE header selects the kind of tunnel.
             let port = if name.ends_with("port of gre") { 14 } else { port };
             let port = if name.ends_with("port of erspan") { 12 } else { port };
             let mut inner = key_of(port, upcall.packet.data());

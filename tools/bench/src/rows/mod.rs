@@ -54,3 +54,13 @@ fn in_turn<T>(
     }
     all
 }
+
+/// Another value of the rounds that made `first`: those of each side, in the same order; `None` for a failed round.
+fn values_of<T>(first: &[SideSamples], seen: &[Vec<Option<T>>], value: fn(&T) -> f64) -> Vec<SideSamples> {
+    let sample = |round: &Option<T>| Sample { value: round.as_ref().map(value), ..Sample::default() };
+    let side = |(first, rounds): (&SideSamples, &Vec<Option<T>>)| SideSamples {
+        side: first.side.clone(),
+        samples: rounds.iter().map(sample).collect(),
+    };
+    first.iter().zip(seen).map(side).collect()
+}

@@ -4,10 +4,10 @@
 //! Each round restarts each daemon, so that its memory is that of these rules. `ovs-ofctl` sends the
 //! requests; its own time is excluded.
 
-use super::{Effort, in_turn};
+use super::{Effort, in_turn, values_of};
 use crate::daemons;
 use crate::lab::resident_bytes;
-use crate::report::{Row, Sample, SideSamples};
+use crate::report::{Row, Sample};
 use anyhow::{Context, Result, ensure};
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -193,14 +193,7 @@ pub(crate) fn rows(mut sides: Vec<RuleSide>, count: usize, effort: Effort) -> Ve
         into.push(Some(round));
         Ok(Sample { value: Some(round.bundle), ..Sample::default() })
     });
-    let of = |value: fn(&Measured) -> f64| -> Vec<SideSamples> {
-        let sample = |s: &Option<Measured>| Sample { value: s.as_ref().map(value), ..Sample::default() };
-        let side = |(first, all): (&SideSamples, &Vec<Option<Measured>>)| SideSamples {
-            side: first.side.clone(),
-            samples: all.iter().map(sample).collect(),
-        };
-        bundle.iter().zip(&seen).map(side).collect()
-    };
+    let of = |value: fn(&Measured) -> f64| values_of(&bundle, &seen, value);
     let rest = [
         ("add", "added, a barrier each", "ns/rule", of(|s| s.add)),
         ("memory", "resident memory", "bytes/rule", of(|s| s.memory_bytes)),

@@ -8,10 +8,10 @@ mod client;
 mod rules;
 
 use super::rules::RuleSide;
-use super::{Effort, in_turn};
+use super::{Effort, in_turn, values_of};
 use crate::daemons;
 use crate::lab::resident_bytes;
-use crate::report::{Row, Sample, SideSamples, percentile};
+use crate::report::{Row, Sample, percentile};
 use anyhow::{Context, Result, ensure};
 use client::{Client, bundle};
 pub(crate) use rules::Size;
@@ -253,14 +253,7 @@ pub(crate) fn rows(mut sides: Vec<RuleSide>, size: Size, changes: usize, effort:
         into.push(round.as_ref().ok().copied());
         Ok(Sample { value: Some(round?.load_s), ..Sample::default() })
     });
-    let of = |value: fn(&Measured) -> f64| -> Vec<SideSamples> {
-        let sample = |s: &Option<Measured>| Sample { value: s.as_ref().map(value), ..Sample::default() };
-        let side = |(first, all): (&SideSamples, &Vec<Option<Measured>>)| SideSamples {
-            side: first.side.clone(),
-            samples: all.iter().map(sample).collect(),
-        };
-        load.iter().zip(&seen).map(side).collect()
-    };
+    let of = |value: fn(&Measured) -> f64| values_of(&load, &seen, value);
     let rest = [
         ("load-cpu", "processor time of that", "s", of(|s| s.load_cpu_s)),
         ("load-gap", "longest time without a packet meanwhile", "ms", of(|s| s.gap_ms)),
