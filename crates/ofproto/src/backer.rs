@@ -7,6 +7,7 @@
 mod failed;
 mod hosts;
 mod learn;
+mod native;
 
 pub use failed::{Failed, Failures};
 pub use hosts::BackerHost;
@@ -17,7 +18,7 @@ use crate::events::{Cause, PacketInEvent, RemovedReason, RuleEvents};
 use crate::features::ChosenFeatures;
 use crate::mac_table::MacTable;
 use crate::meter_ids::MeterIds;
-use crate::native::{NativeTunnels, RouteCache, Solicit, Solicited};
+use crate::native::{RouteCache, Solicited};
 use crate::ports::{BridgeId, PortTable};
 use crate::recirc::{FrozenState, RecircTable};
 use crate::rule::{Expiry, Rule};
@@ -30,7 +31,6 @@ use flow::nlkey::{kernel_mask, mask_fits};
 use flow::{DpPort, FLOW_WORDS, Flow, FlowKey, KeyMask, Mask, OfPort, RecircId, Ufid};
 use packet::Packet;
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 use std::sync::Arc;
 use sync::{AtomicBool, AtomicU64, BoundedQueue, Mutex, MutexGuard, Ordering, Reclaimer, Snapshot, lock};
 
@@ -538,32 +538,9 @@ impl Backer {
         self.change(|view| view.zone_timeouts = Arc::new(timeouts));
     }
 
-    /// Sets what tunnels in user space need. `changes`: those of routes since the last call; `None`: of more than routes.
-    pub fn set_native(&self, native: NativeTunnels, changes: Option<&[routing::Change]>) {
-        // Held meanwhile: a translation gets a route from before and is in the cache, or it gets a new one.
-        let mut asked = lock(&self.routes_asked);
-        let followed = asked.follow(&native.routes, changes.unwrap_or(&[routing::Change::Everything]));
-        let is_first = self.view().native.is_none();
-        let changed = changes.filter(|_| !is_first).map(|_| followed);
-        self.change_as(|view| view.native = Some(Arc::new(native)), changed);
-    }
-
-    /// Has flows checked that depend on a neighbour; with `None` on any.
-    pub fn neighbour_changed(&self, bridge: BridgeId, ip: Option<IpAddr>) {
-        if let Some(ip) = ip {
-            lock(&self.solicited).forget(bridge, ip);
-        }
-        self.changes.record(ip.map(|ip| vec![Change::Neighbour(bridge, ip)]));
-    }
-
     /// Has flows checked that depend on whether a port can send.
     pub fn port_toggled(&self, bridge: BridgeId, port: OfPort) {
         self.changes.record(Some(vec![Change::Port(bridge, port)]));
-    }
-
-    /// Requests of neighbours that are to be sent.
-    pub fn take_solicited(&self) -> Vec<Solicit> {
-        lock(&self.solicited).take()
     }
 
     /// The frozen state of an id.

@@ -3,11 +3,15 @@
 //! A translation asks [`RouteCache`] for the next hop of a destination. The cache keeps what translations asked for, so
 //! that a change of routes affects only flows whose next hop changed. Without a neighbour's address, a translation
 //! drops, and its packets request an ARP or neighbour solicitation ([`Solicit`]), at most one a second for a neighbour.
+//! The packet of such a miss waits for the answer (`held`).
+
+pub(crate) mod held;
 
 use crate::changes::Change;
 use crate::ports::{BridgeId, Port};
 use crate::view::View;
 use flow::{MacAddr, OfPort};
+use held::HeldPackets;
 use packet::headers as h;
 use routing::{Hop, Listeners, Neighbours, Query, Routes};
 use std::collections::HashMap;
@@ -110,6 +114,8 @@ impl RouteCache {
 pub(crate) struct Solicited {
     asked_ms: HashMap<(BridgeId, IpAddr), u64>,
     waiting: Vec<Solicit>,
+    /// Packets that wait for answers.
+    pub(crate) held: HeldPackets,
 }
 
 impl Solicited {
@@ -131,9 +137,10 @@ impl Solicited {
         std::mem::take(&mut self.waiting)
     }
 
-    /// A neighbour answered, or its entry ended: the next request goes out at once.
-    pub(crate) fn forget(&mut self, bridge: BridgeId, target: IpAddr) {
+    /// A neighbour answered, or its entry ended: the next request goes out at once, and packets wait no longer.
+    pub(crate) fn answered(&mut self, bridge: BridgeId, target: IpAddr) {
         self.asked_ms.remove(&(bridge, target));
+        self.held.answer(bridge, target);
     }
 }
 

@@ -5,6 +5,7 @@ mod packet_in;
 
 use crate::backer::{Backer, Failed};
 use crate::bfd;
+use crate::native::held::Held;
 use crate::ukey::{Ukey, UkeyState};
 use crate::view::View;
 use crate::xlate::{Request, Start, Translation, dropped, translate};
@@ -42,7 +43,8 @@ pub fn handle(backer: &Backer, upcalls: dpif::Upcalls, now_ms: u64) -> OpsByPmd 
         let queue = ops.entry(upcall.pmd).or_default();
         match kind {
             UpcallKind::Miss => miss(backer, &view, batch.epoch, *upcall, now_ms, queue),
-            UpcallKind::Action(_) => slow_path(backer, &view, *upcall, now_ms, queue),
+            // The megaflow that sent it here counted the packet already.
+            UpcallKind::Action(_) => queue.push(forward(backer, &view, *upcall, 0, now_ms)),
         }
     }
     let solicited = solicit(backer, now_ms);
@@ -52,15 +54,22 @@ pub fn handle(backer: &Backer, upcalls: dpif::Upcalls, now_ms: u64) -> OpsByPmd 
     ops
 }
 
-/// Operations of the main core that send the waiting requests of neighbours, through the tables of their bridges.
+/// Operations of the main core that send the waiting requests of neighbours, through the tables of their bridges, and
+/// forward or drop the packets that no longer wait for an answer.
 pub fn solicit(backer: &Backer, now_ms: u64) -> Vec<DpifOp> {
     let solicited = backer.take_solicited();
-    if solicited.is_empty() {
+    let (answered, late) = backer.take_held(now_ms);
+    if solicited.is_empty() && answered.is_empty() && late.is_empty() {
         return Vec::new();
     }
     let view = backer.view();
     let vlan_limit = backer.features().max_vlan_headers;
-    let mut ops = Vec::new();
+    let mut ops: Vec<DpifOp> =
+        answered.into_iter().map(|held| forward(backer, &view, held.upcall, 1, now_ms)).collect();
+    for Held { upcall, cache, actions, .. } in late {
+        cache.replay_counters(&seen(&upcall, 1, now_ms), &mut backer.effect_host());
+        ops.push(execute(backer, &view, upcall, actions, false));
+    }
     for solicit in solicited {
         let ports = view.bridge(solicit.bridge).map(|b| &b.ports);
         let Some(in_port) = ports.and_then(|ports| ports.port(solicit.port)?.dp_port) else { continue };
@@ -112,9 +121,14 @@ fn seen(upcall: &Upcall, packets: u64, now_ms: u64) -> FlowStats {
 fn miss(backer: &Backer, view: &View, epoch: u64, upcall: Upcall, now_ms: u64, queue: &mut Vec<DpifOp>) {
     let t = translate_key(backer, view, &upcall.key, true, now_ms);
     backer.observe(|o| o.translated(&upcall));
-    t.cache.replay(&seen(&upcall, 1, now_ms), &mut backer.effect_host());
-    let claimed = bfd::deliver(&t.claimed, upcall.packet.data());
     let actions: Arc<[DpAction]> = t.actions.as_slice().into();
+    let is_held = backer.hold(view, &upcall, &t, &actions, now_ms);
+    let seen = seen(&upcall, 1, now_ms);
+    match is_held {
+        true => t.cache.replay_learning(&seen, &mut backer.effect_host()),
+        false => t.cache.replay(&seen, &mut backer.effect_host()),
+    }
+    let is_taken = is_held || bfd::deliver(&t.claimed, upcall.packet.data());
     // Packets without an input port count as a port.
     let room = backer.limits.room(view.dp_ports.len() as u64 + 1);
     if backer.ukeys.reserve(upcall.key.in_port(), &room) {
@@ -147,25 +161,25 @@ fn miss(backer: &Backer, view: &View, epoch: u64, upcall: Upcall, now_ms: u64, q
     } else {
         release_after_use(backer, &t);
     }
-    queue.push(execute(backer, view, upcall, actions, claimed));
+    queue.push(execute(backer, view, upcall, actions, is_taken));
 }
 
-fn slow_path(backer: &Backer, view: &View, upcall: Upcall, now_ms: u64, queue: &mut Vec<DpifOp>) {
+/// Forwards the packet of an upcall without a flow, and counts it that many times.
+fn forward(backer: &Backer, view: &View, upcall: Upcall, packets: u64, now_ms: u64) -> DpifOp {
     let t = translate_key(backer, view, &upcall.key, true, now_ms);
     backer.observe(|o| o.translated(&upcall));
-    // The megaflow that sent it here counted the packet already.
-    t.cache.replay(&seen(&upcall, 0, now_ms), &mut backer.effect_host());
+    t.cache.replay(&seen(&upcall, packets, now_ms), &mut backer.effect_host());
     release_after_use(backer, &t);
     let claimed = bfd::deliver(&t.claimed, upcall.packet.data());
-    queue.push(execute(backer, view, upcall, t.actions.into(), claimed));
+    execute(backer, view, upcall, t.actions.into(), claimed)
 }
 
-/// Forwards the packet of an upcall: to controllers at once, elsewhere through the datapath. `claimed`: a session of the
-/// switch has it.
-fn execute(backer: &Backer, view: &View, upcall: Upcall, actions: Arc<[DpAction]>, claimed: bool) -> DpifOp {
+/// Carries out the actions on the packet of an upcall: to controllers at once, elsewhere through the datapath.
+/// `is_taken`: a session of the switch has it, or it waits for a neighbour.
+fn execute(backer: &Backer, view: &View, upcall: Upcall, actions: Arc<[DpAction]>, is_taken: bool) -> DpifOp {
     let packet_in::Remaining { mut actions, went_on } = packet_in::take(backer, view, &upcall, actions);
-    if claimed && actions.iter().all(|action| matches!(action, DpAction::Drop(_))) {
-        // It arrived: no drop is to be counted.
+    if is_taken && actions.iter().all(|action| matches!(action, DpAction::Drop(_))) {
+        // No drop is to be counted.
         actions = Arc::default();
     }
     DpifOp::Execute(Box::new(Execute {
@@ -174,7 +188,7 @@ fn execute(backer: &Backer, view: &View, upcall: Upcall, actions: Arc<[DpAction]
         key: upcall.key,
         actions,
         ticket: upcall.ticket,
-        went_on: went_on || claimed,
+        went_on: went_on || is_taken,
     }))
 }
 

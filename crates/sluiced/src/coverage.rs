@@ -146,6 +146,7 @@ pub(crate) fn totals(daemon: &Daemon) -> Totals {
         ("db_wait_refused", database.waits_refused),
         ("unixctl_cut_off", daemon.commands_cut_off()),
         ("bfd_queue_full", daemon.switch.monitor().lost()),
+        ("tnl_packet_held", instances().map(|i| i.backer.held_in_all()).sum()),
         ("barrier_waited", instances().map(|i| count(&i.backer.barrier.waits)).sum()),
         ("barrier_timeout", instances().map(|i| count(&i.backer.barrier.timeouts)).sum()),
         ("flow_removed_paused", instances().map(|i| i.backer.events.times_full()).sum()),

@@ -2,8 +2,9 @@
 
 use crate::instances::{Instance, Instances};
 use crate::routing::{Routing, RoutingUpdate};
-use dpif::TunnelKind;
+use dpif::{OpBatch, PmdId, TunnelKind};
 use ofproto::tunnel::{Endpoint, TunnelConfig};
+use ofproto::upcall;
 use routing::{Carrier, Families, Query, TunnelPort};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -79,6 +80,11 @@ impl Instance {
         }
         for changed in &update.neighbours {
             self.neighbour_changed(changed.as_ref());
+        }
+        if !update.neighbours.is_empty() {
+            // Packets that waited for them.
+            let ops = upcall::solicit(&self.backer, sys::clock::monotonic_ms());
+            self.datapath.operate(OpBatch { pmd: PmdId::Main, ops, tag: 0, reply: None });
         }
     }
 

@@ -354,3 +354,38 @@ fn routes_and_neighbours_of_the_machine_decide() {
     ping_all(&host.netns, [10, 0, 0, 2].into(), 5);
     assert!(appctl(daemon, "tnl/neigh/show").contains("02:00:00:00:00:99"));
 }
+
+/// The first packet of a flow waits for the next hop's address. OVS drops it.
+#[test]
+fn the_first_packet_waits_for_the_neighbour() {
+    require_netns!();
+    require_userspace!("tunnels of the userspace datapath");
+    require_programs!("ovs-vsctl", "ovs-appctl", "ovs-ofctl");
+    let lab = Lab::new("first");
+    let (host, far, daemon) = (lab.host(), lab.far(), &lab.daemon);
+    lab.device(&format!("vxlan id 5 remote {HERE} local {THERE} dstport 4789"), "10.0.0.2/16");
+    far.netns.ip("neigh replace 10.0.0.1 lladdr 02:00:00:00:00:01 dev t0").unwrap();
+    host.netns.ip(&format!("link set dev {} address 02:00:00:00:00:01", host.dev)).unwrap();
+    host.netns.ip(&format!("neigh replace 10.0.0.2 lladdr 02:00:00:00:00:77 dev {}", host.dev)).unwrap();
+    vsctl(daemon, &tunnel("tun", "vxlan", &format!("remote_ip={THERE},key=5")));
+    let [from, to] = ["tun", &host.port].map(|port| format!("in_port={port},actions=output:"));
+    for args in [
+        ["mod-flows", "br-int", "actions=drop"],
+        ["add-flow", "br-int", &format!("{from}{}", host.port)],
+        ["add-flow", "br-int", &format!("{to}tun")],
+    ] {
+        daemon.ovs("ovs-ofctl", &args).unwrap();
+    }
+    for n in 1..=5 {
+        appctl(daemon, "tnl/neigh/flush");
+        appctl(daemon, "dpctl/del-flows netdev@ovs-netdev");
+        let report = testkit::ping(&host.netns, [10, 0, 0, 2].into(), 1).unwrap();
+        assert_eq!(report.received, 1, "try {n}: {}", appctl(daemon, "dpctl/dump-flows"));
+    }
+    wait_for(LIMIT, "the packets to be counted", || {
+        let counters = appctl(daemon, "coverage/show");
+        let held = counters.lines().find(|line| line.starts_with("tnl_packet_held"));
+        held.and_then(|line| line.rsplit(' ').next()?.parse::<u32>().ok()).is_some_and(|total| total >= 5)
+    })
+    .unwrap();
+}

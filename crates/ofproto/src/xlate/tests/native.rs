@@ -343,6 +343,88 @@ fn a_neighbour_is_asked_for_once_a_second_and_its_answer_changes_the_flow() {
     assert!(!native.rig.backer.latest_changes().affect(before, &t5.lookups, &flow(arp)));
 }
 
+/// What becomes of the packets of misses of distinct flows from port 1: actions, whether they count as dropped, and the
+/// requests sent meanwhile.
+fn missed(backer: &Backer, ufids: std::ops::Range<u128>, now_ms: u64) -> (Vec<(String, bool)>, usize) {
+    let misses = ufids.map(|n| crate::upcall::tests::miss_of(0x88cc, n)).collect();
+    let mut ops = crate::upcall::handle(backer, misses, now_ms);
+    let requests = ops.remove(&dpif::PmdId::Main).map_or(0, |ops| ops.len());
+    (executed(ops.into_values().flatten().collect()), requests)
+}
+
+fn executed(ops: Vec<dpif::DpifOp>) -> Vec<(String, bool)> {
+    let executes = ops.into_iter().filter_map(|op| {
+        let dpif::DpifOp::Execute(e) = op else { return None };
+        Some((format_actions(&e.actions, &NumbersOnly), !e.went_on))
+    });
+    executes.collect()
+}
+
+#[test]
+fn the_first_packets_wait_for_a_neighbour() {
+    let native = Native::new().rules("actions=10");
+    let (backer, a) = (&native.rig.backer, native.rig.a);
+    let counted = || crate::upcall::tests::counted(backer, a);
+    let (first, requests) = missed(backer, 0..17, 1000);
+    // OVS drops all of them.
+    let (waits, dropped) = (("drop".to_string(), false), ("drop".to_string(), true));
+    assert_eq!(
+        (&first[..16], &first[16..], requests),
+        (&vec![waits.clone(); 16][..], &[dropped.clone()][..], 1)
+    );
+    assert_eq!((counted(), backer.held_in_all()), (1, 16));
+    lock(&native.state.neighbours).set(1500, "b", ip("1.1.2.77"), mac(PEER6));
+    backer.neighbour_changed(native.rig.b, Some(ip("1.1.2.77")));
+    let sent = executed(crate::upcall::solicit(backer, 1500));
+    assert_eq!((sent.len(), counted()), (16, 17));
+    assert!(sent.iter().all(|(actions, counts)| actions.contains("tnl_push") && *counts), "{sent:?}");
+    assert!(executed(crate::upcall::solicit(backer, 9000)).is_empty());
+}
+
+#[test]
+fn packets_that_wait_in_vain_are_dropped_and_counted() {
+    let native = Native::new().rules("actions=10");
+    let (backer, a) = (&native.rig.backer, native.rig.a);
+    let (first, _) = missed(backer, 0..2, 1000);
+    assert_eq!(first, vec![("drop".to_string(), false); 2]);
+    assert!(crate::upcall::solicit(backer, 3999).is_empty());
+    assert_eq!(crate::upcall::tests::counted(backer, a), 0);
+    assert_eq!(executed(crate::upcall::solicit(backer, 4000)), vec![("drop".to_string(), true); 2]);
+    assert_eq!(crate::upcall::tests::counted(backer, a), 2);
+    // Their places are free again.
+    assert_eq!(missed(backer, 2..18, 5000).0, vec![("drop".to_string(), false); 16]);
+}
+
+/// One port takes no places of others, and a packet that another output got does not wait.
+#[test]
+fn packets_that_wait_are_bounded() {
+    let native = Native::new().rules("actions=10");
+    let mut held = crate::native::held::HeldPackets::default();
+    let b = native.rig.b;
+    let fill = |held: &mut crate::native::held::HeldPackets, port: u32, bytes: usize| {
+        let mut added = 0;
+        for n in 0..2000 {
+            let target = IpAddr::from(std::net::Ipv4Addr::from(0x0a00_0000 | port << 12 | n));
+            let mut upcall = crate::upcall::tests::miss_of(0x88cc, 1);
+            (upcall.rx_port, upcall.packet) = (DpPort(port), packet::Packet::from_slice(&vec![0; bytes]));
+            if held.has_room(b, target, upcall.rx_port, bytes) {
+                let waits = crate::native::held::Held::new(&upcall, XlateCache::default(), [].into(), 0);
+                held.add(b, target, waits);
+                added += 1;
+            }
+        }
+        added
+    };
+    let by_port: Vec<usize> = (0..20).map(|port| fill(&mut held, port, 60)).collect();
+    assert_eq!(by_port, [vec![64; 16], vec![0; 4]].concat());
+    assert_eq!((held.take(2999).1.len(), held.take(3000).1.len()), (0, 1024));
+    assert_eq!((fill(&mut held, 1, 65_536), fill(&mut held, 2, 60)), (64, 0));
+
+    let native = native.rules("priority=40000 actions=10,2");
+    let sent = missed(&native.rig.backer, 0..1, 1000).0;
+    assert!(sent.iter().all(|(actions, counts)| actions == "2" && *counts), "{sent:?}");
+}
+
 /// A changed route affects flows whose next hop changed, and no others.
 #[test]
 fn routes_change_their_flows_alone() {
