@@ -3,11 +3,39 @@
 //! Flows taken over get new names and new counters, to distinguish them from the originals; the giving core reports
 //! the last counters of its own.
 
+use crate::megaflow::Budget;
 use crate::park::new_ufid;
 use crate::pmd::Pmd;
 use crate::ports::PmdIo;
+use crate::upkeep::{SLICE_FLOWS, SLICE_SLOTS};
 use dpif::{DropReason, FlowPut, FlowRecord, PutMode};
 use flow::DpPort;
+
+/// What becomes of a flow whose port's queue leaves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Leaving {
+    /// Another queue of its port stays.
+    Copied,
+    /// It goes with the last queue.
+    Removed,
+}
+
+/// A walk over all flows in slices.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FlowWalk(Option<u32>);
+
+impl Default for FlowWalk {
+    fn default() -> FlowWalk {
+        FlowWalk(Some(0))
+    }
+}
+
+impl FlowWalk {
+    /// Whether it is over.
+    pub fn is_done(&self) -> bool {
+        self.0.is_none()
+    }
+}
 
 impl Pmd {
     /// Whether a packet received on `port` waits for the slow path, itself or behind another one: until it leaves, a
@@ -16,17 +44,30 @@ impl Pmd {
         self.park.waits(port)
     }
 
-    /// At most `max` of the flows from a port.
-    pub fn flows_from(&self, port: DpPort, max: usize) -> Vec<FlowRecord> {
-        self.table.ids_from(port).into_iter().take(max).filter_map(|id| self.table.record(id)).collect()
-    }
-
-    /// The same, and removes them; returns their last records.
-    pub fn remove_flows_from(&mut self, port: DpPort, max: usize) -> Vec<FlowRecord> {
-        let ids = self.table.ids_from(port);
-        let gone = ids.into_iter().take(max).filter_map(|id| self.table.remove(id)).collect();
+    /// Flows of ports whose queues leave, from there on: records of a slice of them, at most `max`. `leaving` tells
+    /// for each port whether its flows are copied or removed.
+    pub fn take_flows(
+        &mut self,
+        walk: &mut FlowWalk,
+        max: usize,
+        leaving: impl Fn(DpPort) -> Option<Leaving>,
+    ) -> Vec<(Leaving, FlowRecord)> {
+        let budget = Budget { slots: SLICE_SLOTS, flows: max.min(SLICE_FLOWS) };
+        if max == 0 {
+            walk.0 = None;
+        }
+        let ids = self.table.ids_from(&mut walk.0, budget, |port| leaving(port).is_some());
+        let take = |id| {
+            let record = self.table.record(id)?;
+            let how = leaving(record.key.in_port())?;
+            if how == Leaving::Removed {
+                self.table.remove(id);
+            }
+            Some((how, record))
+        };
+        let taken = ids.into_iter().filter_map(take).collect();
         self.count_flows();
-        gone
+        taken
     }
 
     /// Takes over a flow of another core, unless a flow here matches its packet or the table is full; returns the

@@ -32,16 +32,19 @@ mod repeats;
 mod shared;
 mod stages;
 mod tuning;
+mod upkeep;
 
 pub use actions::{
     ACTION_NESTING_MAX, ACTIONS_MAX, CannotEmulate, Part, RECIRC_DEPTH_MAX, emulate, re_extract, rewrite,
 };
+pub use handover::{FlowWalk, Leaving};
 pub use ledger::Ledger;
 pub use meter::{METER_BANDS_MAX, METERS_MAX};
 pub use pmd::{CacheStats, Pmd, PmdConfig};
 pub use ports::{PORT_NUMBERS, PmdIo, TX_BATCH_MAX_PACKETS, TxReport};
 pub use shared::DpShared;
 pub use tuning::PmdTuning;
+pub use upkeep::SLICE_FLOWS;
 
 #[cfg(test)]
 mod tests;

@@ -54,10 +54,16 @@ impl Pmd {
         validate(&put.actions, packet_type(&put.key))?;
         if put.mode == PutMode::Modify {
             let id = self.table.by_ufid(put.ufid).ok_or(DpifError::NotFound("flow"))?;
+            if self.table.slots().get(id).is_some_and(|slot| self.table.is_ending(slot.in_port())) {
+                return Err(DpifError::NotFound("flow"));
+            }
             self.table.slab().set_actions(id, put.actions);
             return Ok(());
         }
         check_mask(&put)?;
+        if self.table.is_ending(put.key.base.in_port) {
+            return Err(DpifError::Busy("the number of the input port"));
+        }
         if self.table.is_port_full(&put.key, &put.mask) {
             self.exec.ports.stats.masks_refused += 1;
             return Err(DpifError::Full("the list of masks of the input port"));

@@ -15,7 +15,7 @@ use crate::ports::{PmdIo, Ports};
 use crate::repeats::Repeats;
 use crate::shared::DpShared;
 use crate::tuning::PmdTuning;
-use dpif::{DpifError, DropReason, Drops, FlowRecord, PmdId, PmdStats, PortStats};
+use dpif::{DpifError, DropReason, Drops, PmdId, PmdStats, PortStats};
 use flow::DpPort;
 use packet::PacketPool;
 use std::sync::Arc;
@@ -87,6 +87,8 @@ pub struct Pmd {
     pub(crate) work: Work,
     pub(crate) level: simd::Level,
     pub(crate) marks: Marks,
+    /// The lists of subtables to sort next, if a round is not over.
+    pub(crate) rank_at: Option<usize>,
 }
 
 impl Pmd {
@@ -128,6 +130,7 @@ impl Pmd {
             burst: Burst::new(),
             work: Work::new(),
             marks: Marks::default(),
+            rank_at: None,
             level: if config.vector { simd::Level::best() } else { simd::Level::PLAIN },
             config,
         };
@@ -158,31 +161,17 @@ impl Pmd {
         self.exec.ports.add(port)
     }
 
-    /// Removes a port: drops parked packets from it, deletes the flows from it (and returns their last records),
-    /// flushes its output. Flows that output to it stay and drop there.
-    pub fn port_remove(&mut self, port: DpPort, io: &mut dyn PmdIo) -> Vec<FlowRecord> {
-        for parked in self.park.purge_port(port) {
-            let rx_port = parked.origin.rx_port;
-            self.exec.ports.drop_packet(parked.packet, DropReason::PortRemoved, rx_port);
-        }
-        let ids = self.table.ids_from(port);
-        let finals = ids.into_iter().filter_map(|id| self.table.remove(id)).collect();
-        self.exec.ports.flush_port(port, io);
-        self.exec.ports.remove(port);
-        self.count_flows();
-        finals
-    }
-
     /// Flushes output, with one transmit call per port.
     pub fn flush_output(&mut self, io: &mut dyn PmdIo) {
         self.exec.ports.flush(io);
     }
 
-    /// Housekeeping, about once a second: ranks subtables, resizes the cache, expires unanswered upcalls.
+    /// Housekeeping, about once a second: begins to rank subtables ([`Pmd::upkeep`] goes on), resizes the cache, expires
+    /// unanswered upcalls.
     pub fn tick(&mut self, now_us: u64) {
         self.exec.now_us = now_us;
         if self.config.tuning.rank {
-            self.table.rank();
+            self.rank_from(0);
         }
         self.cache.tick();
         for parked in self.park.expire(now_us) {

@@ -116,7 +116,9 @@ impl Pmd {
 
     /// All stages after extraction.
     fn forward(&mut self, on_miss: OnMiss, io: &mut dyn PmdIo) -> Round {
-        let cached = self.cache.is_on();
+        // Hints may name flows of ports that end.
+        let hints = !(self.table.ends() && self.from_ending_ports());
+        let cached = self.cache.is_on() && hints;
         let parks = on_miss == OnMiss::Park && !self.park.is_empty();
         self.burst.results = [MISS; BATCH_MAX_PACKETS];
         self.burst.lists = [NO_LIST; BATCH_MAX_PACKETS];
@@ -124,7 +126,7 @@ impl Pmd {
             self.hash();
             self.find_parked();
         }
-        if !self.marks.is_empty() {
+        if hints && !self.marks.is_empty() {
             self.find_marked();
         }
         if !(cached && self.find_repeated()) {

@@ -10,6 +10,7 @@ use super::perf::PerfShown;
 use super::plan::QueueId;
 use super::plan::load::History;
 use super::queues::Rx;
+use super::slices::Departure;
 use super::upcall_queues::PortQueues;
 use datapath::PmdTuning;
 use dpif::PerfLog;
@@ -88,8 +89,8 @@ pub(crate) struct RunAs {
 pub(crate) enum Control {
     /// Add a port to send to.
     PortAdd(DpPort, TxSide, SyncSender<()>),
-    /// Remove a port and its receive queues.
-    PortDel(DpPort, SyncSender<PortParts>),
+    /// Remove a port and its receive queues; the thread keeps the departure while it has flows from the port.
+    PortDel(DpPort, Departure, SyncSender<PortParts>),
     /// Counters of a port.
     PortStats(DpPort, SyncSender<PortStats>),
     /// Nonzero counters of all ports.
@@ -180,6 +181,11 @@ impl Inbox {
     /// The next batch of operations.
     pub(crate) fn next_ops(&self) -> Option<OpBatch> {
         self.ahead.pop().or_else(|| self.ops.pop())
+    }
+
+    /// Number of waiting batches of operations.
+    pub(crate) fn ops_waiting(&self) -> usize {
+        self.ahead.len() + self.ops.len()
     }
 
     /// The next priority batch of operations.

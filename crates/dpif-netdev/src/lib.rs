@@ -25,6 +25,7 @@ mod ports;
 mod provider;
 mod queues;
 mod replan;
+mod slices;
 mod stats;
 mod threads;
 mod upcall_queues;
@@ -220,8 +221,10 @@ impl Datapath for UserspaceDatapath {
         }
         let counted = self.pool.port_stats(s, port).ok_or(DpifError::NotFound("port"))?;
         s.removed.add(&counted);
-        let mut parts =
-            self.pool.cores.ask(s.running.values().map(|r| &r.thread), |done| Control::PortDel(port, done));
+        let departure = s.ports.depart(port);
+        let threads = s.running.values().map(|r| &r.thread);
+        let mut parts = self.pool.cores.ask(threads, |done| Control::PortDel(port, departure.clone(), done));
+        drop(departure);
         parts.push(self.pool.cores.main.port_del(port));
         self.pool.factory.offloads.port_del(port);
         self.upcall_queues.port_del(port);

@@ -99,8 +99,11 @@ impl MainCore {
     pub(super) fn port_del(&self, port: DpPort) -> PortParts {
         let rx = self.take(port);
         let s = &mut *lock(&self.state);
-        let ended = s.core.port_remove(port, &mut s.io);
-        self.offload.ended(&mut s.core, ended);
+        s.core.port_remove(port, &mut s.io);
+        // Nothing else waits for this thread: flows are gone before the next request.
+        while let Some(ended) = s.core.upkeep() {
+            self.offload.ended(&mut s.core, ended);
+        }
         PortParts { rx, side: s.io.remove(port) }
     }
 
@@ -156,6 +159,8 @@ impl MainCore {
     pub(crate) fn tick(&self) {
         let s = &mut *lock(&self.state);
         s.core.tick(sys::clock::monotonic_us());
+        // Only ports that end have flows to report.
+        while s.core.upkeep().is_some() {}
         self.finish(s);
     }
 

@@ -7,7 +7,8 @@
 //! `pmd-sleep-max` is separate: timed sleeps between small bursts ([`Naps`]).
 //!
 //! Requests of the control thread concern ports, receive queues added and removed ([`Handovers`]), and the thread's
-//! end.
+//! end. All work beside bursts is done in slices, so that packets wait for none that grows with flows or ports
+//! ([`Slices`]).
 
 use super::apply::apply;
 use super::bulk::{PortParts, parts_of};
@@ -19,11 +20,11 @@ use super::offload::CoreOffload;
 use super::perf::{Now, Perf};
 use super::plan::QueueId;
 use super::queues::{RxSet, counted};
+use super::slices::{Going, Slices};
 use super::upcall_queues::PortQueues;
 use super::wakeups::Wakeups;
 use datapath::Pmd;
 use dpif::{DpifError, DpifOp, FlowRecord, OpBatch, OpResult, PmdId};
-use flow::DpPort;
 use packet::PacketBatch;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
@@ -58,6 +59,7 @@ pub(crate) struct PmdThread {
     offload: CoreOffload,
     rx: RxSet,
     leaving: Handovers,
+    slices: Slices,
     batch: PacketBatch,
     /// The first queue to poll, after an interruption by a request.
     first_queue: usize,
@@ -90,6 +92,7 @@ impl PmdThread {
             offload,
             rx: RxSet::default(),
             leaving: Handovers::default(),
+            slices: Slices::default(),
             batch: PacketBatch::new(),
             first_queue: 0,
             burst_packets,
@@ -114,11 +117,11 @@ impl PmdThread {
             if std::mem::take(&mut slept) && burst {
                 self.wakeups.note();
             }
-            let worked = burst | self.carry_out_ops();
+            let worked = burst | self.carry_out_ops() | self.carry_out_slices();
             if let Some(final_stats) = self.handle_control() {
                 return self.end(&final_stats);
             }
-            self.leaving.give_back(&self.rx, &mut self.core, &self.offload);
+            let worked = worked | self.leaving.give_back(&self.rx, &mut self.core, &self.offload);
             // Accurate enough: the time of the last burst, if any.
             let now_us = if burst { self.now_us } else { sys::clock::machine_us() };
             if now_us >= self.next_tick_us {
@@ -201,7 +204,25 @@ impl PmdThread {
         ops > 0
     }
 
+    /// A slice of each kind of waiting work; returns whether there was any.
+    fn carry_out_slices(&mut self) -> bool {
+        let mut worked = false;
+        while let Some(going) = self.slices.next_going(self.inbox.ops_waiting() == 0) {
+            worked = true;
+            self.end_port(going);
+        }
+        if let Some(ended) = self.core.upkeep() {
+            worked = true;
+            if !ended.is_empty() {
+                self.offload.ended(&mut self.core, ended);
+            }
+        }
+        self.slices.settle(&self.core);
+        worked | self.slices.adopt(&mut self.core, &mut self.rx, &self.offload)
+    }
+
     fn apply(&mut self, batch: OpBatch) {
+        self.slices.batches += 1;
         if matches!(batch.ops[..], [DpifOp::Stats]) {
             // Cycles up to now, for the packets.
             self.remember_now();
@@ -249,9 +270,12 @@ impl PmdThread {
         inbox.sleep(|waker| self.rx.look(Some(limit), Some(waker)));
     }
 
-    /// Executes requests of the control thread; returns the requester of its end.
+    /// Executes requests of the control thread, until some operations among them; returns the requester of its end.
     fn handle_control(&mut self) -> Option<SyncSender<FinalStats>> {
-        while let Some(request) = self.inbox.next_request() {
+        let mut ops = 0;
+        while ops < OPS_AT_A_TIME
+            && let Some(request) = self.inbox.next_request()
+        {
             match request {
                 Control::PortAdd(port, side, done) => {
                     // The number was checked at allocation.
@@ -259,9 +283,10 @@ impl PmdThread {
                     self.io.add(port, side);
                     let _ = done.send(());
                 }
-                Control::PortDel(port, done) => {
-                    // The requester waits for it: closing would take long.
-                    let _ = done.send(self.port_del(port));
+                Control::PortDel(port, departure, done) => {
+                    let rx = self.rx.remove(|rx| rx.port == port);
+                    let going = Going { port, rx, departure, done };
+                    self.slices.go(going, self.inbox.ops_waiting());
                 }
                 Control::PortStats(port, reply) => {
                     let mut stats = self.core.port_counters(port).copied().unwrap_or_default();
@@ -272,15 +297,7 @@ impl PmdThread {
                     let _ = reply.send(counted(&self.core, self.rx.iter()));
                 }
                 Control::Take(ids, reply) => self.take(&ids, reply),
-                Control::Give(handover, done) => {
-                    for flow in &handover.flows {
-                        if let Some(adopted) = self.core.adopt(flow) {
-                            self.offload.offer(&mut self.core, adopted);
-                        }
-                    }
-                    handover.queues.into_iter().for_each(|rx| self.rx.add(rx));
-                    let _ = done.send(());
-                }
+                Control::Give(handover, done) => self.slices.give(handover, done),
                 Control::Run(run, done) => {
                     run.cpus.iter().for_each(|cpus| self.run_on(cpus));
                     self.set_sleep_max(run.sleep_max_us);
@@ -302,20 +319,24 @@ impl PmdThread {
                     self.perf.clear(now, self.core.stats());
                     let _ = done.send(());
                 }
-                Control::Ops(batch) => self.apply(batch),
+                Control::Ops(batch) => {
+                    ops += batch.ops.len();
+                    self.apply(batch);
+                }
                 Control::Stop(final_stats) => return Some(final_stats),
             }
         }
         None
     }
 
-    fn port_del(&mut self, port: DpPort) -> PortParts {
-        let rx = self.rx.remove(|rx| rx.port == port);
-        while self.carry_out_ops() {}
-        let ended = self.core.port_remove(port, &mut self.io);
-        self.offload.ended(&mut self.core, ended);
+    /// Removes a port once the operations that came before are done.
+    fn end_port(&mut self, going: Going) {
+        let Going { port, rx, departure, done } = going;
+        self.core.port_remove(port, &mut self.io);
         self.core.flush_output(&mut self.io);
-        PortParts { rx, side: self.io.remove(port) }
+        self.slices.ends(port, departure);
+        // The requester waits for it: closing would take long.
+        let _ = done.send(PortParts { rx, side: self.io.remove(port) });
     }
 
     fn take(&mut self, ids: &[QueueId], reply: SyncSender<Handover>) {

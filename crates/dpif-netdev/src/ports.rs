@@ -1,5 +1,6 @@
 //! The ports of a userspace datapath: their numbers, and opening of each type.
 
+use super::slices::Departure;
 use super::upcall_queues::PortQueues;
 use crate::ablation::Ablation;
 use dpif::{
@@ -13,7 +14,7 @@ use netdev::pcap::PcapOptions;
 use netdev::{Port, SystemOptions, TapOptions};
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// A port and its device.
 pub(crate) struct OpenPort {
@@ -41,29 +42,32 @@ pub(crate) struct OpenPort {
 
 /// Ports by their numbers.
 #[derive(Default)]
-pub(crate) struct Ports(BTreeMap<DpPort, OpenPort>);
+pub(crate) struct Ports {
+    open: BTreeMap<DpPort, OpenPort>,
+    /// Removed ports of which threads may have flows.
+    departing: BTreeMap<DpPort, Weak<()>>,
+}
 
 impl Ports {
     /// The number of a new port: the requested one if it is free, or in a dummy datapath the one in its name, else
-    /// the first free one. Only a request gives 0.
+    /// the first free one of which no flows are left, or the first free one. Only a request gives 0.
     ///
     /// # Errors
     /// A port of that name exists, or no number is left.
-    pub(crate) fn number_for(&self, spec: &PortSpec, dummy: bool) -> Result<DpPort, DpifError> {
-        if self.0.values().any(|p| p.info.name == spec.name) {
+    pub(crate) fn number_for(&mut self, spec: &PortSpec, dummy: bool) -> Result<DpPort, DpifError> {
+        self.departing.retain(|_, departure| departure.strong_count() > 0);
+        if self.open.values().any(|p| p.info.name == spec.name) {
             return Err(DpifError::Device(format!("port {} is already in the datapath", spec.name)));
         }
         let usable = |n: &DpPort| {
-            let free = n.0 < datapath::PORT_NUMBERS && !self.0.contains_key(n);
+            let free = n.0 < datapath::PORT_NUMBERS && !self.open.contains_key(n);
             free && (*n != LOCAL_PORT || spec.number == Some(LOCAL_PORT))
         };
         let named = if dummy { number_in(&spec.name) } else { None };
-        let others = named.into_iter().chain((1..datapath::PORT_NUMBERS).map(DpPort));
-        spec.number
-            .into_iter()
-            .chain(others)
-            .find(usable)
-            .ok_or(DpifError::Full("the port table of the datapath"))
+        let all = || (1..datapath::PORT_NUMBERS).map(DpPort);
+        let gone = all().filter(|n| !self.departing.contains_key(n));
+        let named = spec.number.into_iter().chain(named);
+        named.chain(gone).chain(all()).find(usable).ok_or(DpifError::Full("the port table of the datapath"))
     }
 
     /// A further tunnel of a port, by its name; `None`: there is no such port.
@@ -72,7 +76,7 @@ impl Ports {
     /// Its options differ.
     pub(crate) fn join_tunnel(&mut self, spec: &PortSpec) -> Option<Result<DpPort, DpifError>> {
         let wanted = spec.options.tunnel()?;
-        let port = self.0.values_mut().find(|p| p.info.name == spec.name)?;
+        let port = self.open.values_mut().find(|p| p.info.name == spec.name)?;
         if !port.spec.options.tunnel().is_some_and(|tunnel| tunnel.is_shared_with(wanted)) {
             return Some(Err(DpifError::Device(format!("{} is in use with other options", spec.name))));
         }
@@ -89,39 +93,46 @@ impl Ports {
     }
 
     pub(crate) fn get(&self, port: DpPort) -> Option<&OpenPort> {
-        self.0.get(&port)
+        self.open.get(&port)
     }
 
     pub(crate) fn get_mut(&mut self, port: DpPort) -> Option<&mut OpenPort> {
-        self.0.get_mut(&port)
+        self.open.get_mut(&port)
     }
 
     /// In the order of their numbers.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &OpenPort> {
-        self.0.values()
+        self.open.values()
     }
 
     pub(crate) fn insert(&mut self, port: OpenPort) {
-        self.0.insert(port.info.number, port);
+        self.open.insert(port.info.number, port);
+    }
+
+    /// Notes that a port is being removed: while a clone of the departure exists, new ports prefer other numbers.
+    pub(crate) fn depart(&mut self, port: DpPort) -> Departure {
+        let departure = Departure::default();
+        self.departing.insert(port, Arc::downgrade(&departure));
+        departure
     }
 
     pub(crate) fn remove(&mut self, port: DpPort) -> Option<OpenPort> {
-        self.0.remove(&port)
+        self.open.remove(&port)
     }
 
     /// Takes all of them out.
     pub(crate) fn take(&mut self) -> Vec<OpenPort> {
-        std::mem::take(&mut self.0).into_values().collect()
+        std::mem::take(&mut self.open).into_values().collect()
     }
 
     /// Their number.
     pub(crate) fn len(&self) -> usize {
-        self.0.len()
+        self.open.len()
     }
 
     /// All of them, by number.
     pub(crate) fn infos(&self) -> Vec<PortInfo> {
-        self.0.values().map(|p| p.info.clone()).collect()
+        self.open.values().map(|p| p.info.clone()).collect()
     }
 }
 

@@ -105,6 +105,8 @@ pub struct Coverage {
     pub rules_hard: u64,
     /// Ports added or removed.
     pub port_changes: u64,
+    /// Flows deleted after the removal of their port.
+    pub flows_ended: u64,
     /// Ports that went down or up, or whose configuration changed.
     pub config_changes: u64,
     /// Bundles committed.

@@ -186,13 +186,14 @@ fn invariants_hold_for_an_hour() {
 /// Events that occurred in no run.
 fn missing_events(runs: &[Coverage]) -> Vec<&'static str> {
     type Event = (&'static str, fn(&Coverage) -> u64);
-    const EVENTS: [Event; 29] = [
+    const EVENTS: [Event; 30] = [
         ("an expired address", |w| w.macs_aged),
         ("an evicted address", |w| w.macs_evicted),
         ("a moved address", |w| w.macs_moved),
         ("an idle timeout", |w| w.rules_idle),
         ("a hard timeout", |w| w.rules_hard),
         ("an added or removed port", |w| w.port_changes),
+        ("a flow deleted after its port", |w| w.flows_ended),
         ("a port that went down", |w| w.config_changes),
         ("a bundle", |w| w.bundles),
         ("a full upcall queue", |w| w.upcalls_refused),

@@ -308,6 +308,7 @@ impl World {
         }
         w.metered = metered;
         (w.packet_ins, w.packet_outs) = (self.counts.packet_ins, self.counts.packet_outs);
+        w.flows_ended = inner.totals.flows_ended;
         (w.upcalls_refused, w.inbox_full) = (inner.upcall_queues.refused, inner.totals.inbox_full);
         let overflow = DropReason::ParkedOverflow as usize;
         w.parked_overflow = inner.cores.iter().map(|c| c.pmd.stats().drops[overflow]).sum();

@@ -2,15 +2,18 @@
 //!
 //! Invariant: a list exists while a flow has it, under one id.
 
+use super::buckets::BucketTable;
 use dpif::DpAction;
 use dpif::actions::tnl_header::Encap;
 use dpif::actions::{Effect, Output};
-use hashbrown::HashTable;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 /// An id without a list.
 pub(crate) const NO_LIST: u32 = u32::MAX;
+
+/// Lists freed at a time.
+const FREED_AT_ONCE: usize = 256;
 
 /// The actions of some flows.
 pub(crate) struct ActionList {
@@ -28,14 +31,14 @@ pub(crate) struct ActionList {
 pub(crate) struct ActionLists {
     lists: Vec<Option<ActionList>>,
     free: Vec<u32>,
-    by_content: HashTable<u32>,
+    by_content: BucketTable,
     seed: u64,
 }
 
 impl ActionLists {
     /// Empty. `seed` prevents senders from causing collisions of list hashes.
     pub(crate) fn new(seed: u64) -> ActionLists {
-        ActionLists { lists: Vec::new(), free: Vec::new(), by_content: HashTable::new(), seed }
+        ActionLists { lists: Vec::new(), free: Vec::new(), by_content: BucketTable::default(), seed }
     }
 
     /// The list of that id.
@@ -50,8 +53,8 @@ impl ActionLists {
         (self.seed, &actions).hash(&mut hasher);
         let hash = hasher.finish();
         let lists = &self.lists;
-        let same = |id: &u32| lists[*id as usize].as_ref().is_some_and(|l| l.actions == actions);
-        if let Some(id) = self.by_content.find(hash, same).copied() {
+        let same = |id: u32| lists[id as usize].as_ref().is_some_and(|l| l.actions == actions);
+        if let Some(id) = self.by_content.find(hash, same) {
             if let Some(list) = &mut self.lists[id as usize] {
                 list.flows += 1;
             }
@@ -68,7 +71,7 @@ impl ActionLists {
         let in_order = count_in_order(&actions);
         self.lists[id as usize] = Some(ActionList { actions, output, in_order, flows: 1, hash });
         let lists = &self.lists;
-        self.by_content.insert_unique(hash, id, |id| lists[*id as usize].as_ref().map_or(0, |l| l.hash));
+        self.by_content.insert(hash, id, |id| lists[id as usize].as_ref().map_or(0, |l| l.hash));
         id
     }
 
@@ -82,10 +85,14 @@ impl ActionLists {
         }
         let hash = list.hash;
         *entry = None;
-        if let Ok(known) = self.by_content.find_entry(hash, |other| *other == id) {
-            known.remove();
-        }
+        self.by_content.remove(hash, id);
         self.free.push(id);
+    }
+
+    /// Frees some lists of a table that is used no more; `false`: little is left.
+    pub(super) fn free_some(&mut self) -> bool {
+        self.lists.truncate(self.lists.len().saturating_sub(FREED_AT_ONCE));
+        self.by_content.free_some() || !self.lists.is_empty()
     }
 }
 

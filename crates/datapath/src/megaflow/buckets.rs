@@ -19,6 +19,9 @@ const SEGMENT_BUCKETS: usize = 16;
 /// instead.
 const DEPTH_MAX: u32 = 20;
 
+/// Segments freed at a time.
+const FREED_AT_ONCE: usize = 64;
+
 /// The entries whose hashes end in the same `depth` bits.
 struct Segment {
     /// A power of two in number.
@@ -173,6 +176,12 @@ impl BucketTable {
                 *self = BucketTable::default();
             }
         }
+    }
+
+    /// Frees some segments of a table that is used no more; `false`: nothing is left.
+    pub(super) fn free_some(&mut self) -> bool {
+        self.segments.truncate(self.segments.len().saturating_sub(FREED_AT_ONCE));
+        !self.segments.is_empty()
     }
 
     /// Doubles the buckets of a small segment, or splits it: afterwards it has space for at least one more.

@@ -6,22 +6,29 @@
 //! before the first sort in order of insertion. A lookup tries the subtables of the packet's shape in that order and
 //! takes the first hit: overlapping flows are equivalent, because the slow path makes them from one translation.
 //!
+//! A port that ends loses its list at once, so no lookup finds its flows; they are removed in slices ([`ending`]). No
+//! operation moves or frees an amount of memory that grows with the number of flows.
+//!
 //! Invariants: a flow's slot id is stable while it lives; every live flow is in exactly one subtable, in the ufid
-//! index and counted in its port's list; a subtable without flows is in no list.
+//! index and counted in its port's list, or among the flows that end with their port; a subtable without flows is in no
+//! list.
 
 mod action_lists;
 mod buckets;
+mod ending;
 mod slab;
 mod subtable;
 
 pub(crate) use action_lists::{ActionList, ActionLists, NO_LIST};
+pub(crate) use ending::Budget;
 pub(crate) use slab::{Slab, Slot};
 pub(crate) use subtable::Subtable;
 
 use crate::hash::KeyHasher;
 use buckets::BucketTable;
 use dpif::{DpAction, FlowRecord};
-use flow::{DpPort, FlowKey, KeyMask, Ufid};
+use ending::{Ending, Retired};
+use flow::{FlowKey, KeyMask, Ufid};
 use hashbrown::HashTable;
 use std::sync::Arc;
 
@@ -45,11 +52,14 @@ struct PortRank {
 pub(crate) struct MegaflowTable {
     hasher: KeyHasher,
     slab: Slab,
-    subtables: Vec<Subtable>,
+    /// Boxed: growth moves no masks.
+    subtables: Vec<Box<Subtable>>,
     free_subtables: Vec<u32>,
-    by_mask: HashTable<u32>,
+    by_mask: BucketTable,
     by_ufid: BucketTable,
     ranks: HashTable<PortRank>,
+    ending: Ending,
+    retired: Retired,
     flow_limit: usize,
     masks_per_port_max: usize,
 }
@@ -82,9 +92,11 @@ impl MegaflowTable {
             hasher,
             subtables: Vec::new(),
             free_subtables: Vec::new(),
-            by_mask: HashTable::new(),
+            by_mask: BucketTable::default(),
             by_ufid: BucketTable::default(),
             ranks: HashTable::new(),
+            ending: Ending::default(),
+            retired: Retired::default(),
             flow_limit: flow_limit.min(crate::bucket::ID_LIMIT as usize - 1),
             masks_per_port_max: usize::MAX,
         }
@@ -289,33 +301,29 @@ impl MegaflowTable {
         self.slab.record(id, mask)
     }
 
-    /// Slots of all flows from that input port.
-    pub(crate) fn ids_from(&self, port: DpPort) -> Vec<u32> {
-        let from = |id: &u32| self.slab.get(*id).is_some_and(|s| s.in_port() == port.0);
-        (0..self.slab.ids()).filter(from).collect()
-    }
-
-    /// Removes all flows.
-    pub(crate) fn clear(&mut self) {
-        let masks_per_port_max = self.masks_per_port_max;
-        *self =
-            MegaflowTable { masks_per_port_max, ..MegaflowTable::new(self.hasher.clone(), self.flow_limit) };
-    }
-
-    /// Call about once a second: sorts each port's list by hits, with most weight on recent ones.
-    pub(crate) fn rank(&mut self) {
-        for rank in self.ranks.iter_mut() {
-            rank.list.sort_by_key(|e| std::cmp::Reverse(e.hits));
-            for entry in &mut rank.list {
-                entry.hits /= 2;
+    /// Sorts the lists of ports by hits, with most weight on recent ones: all of them about once a second. Begins with
+    /// list `at`, and sorts some of that number of entries; returns the list to go on with.
+    pub(crate) fn rank(&mut self, mut at: usize, entries: usize) -> Option<usize> {
+        let mut left = entries;
+        while at < self.ranks.num_buckets() {
+            if left == 0 {
+                return Some(at);
             }
+            if let Some(rank) = self.ranks.get_bucket_mut(at) {
+                left = left.saturating_sub(rank.list.len());
+                rank.list.sort_by_key(|e| std::cmp::Reverse(e.hits));
+                rank.list.iter_mut().for_each(|entry| entry.hits /= 2);
+            }
+            at += 1;
+            left = left.saturating_sub(1);
         }
+        None
     }
 
     /// The subtable of the same mask and shape.
     fn subtable_like(&self, wanted: &Subtable) -> Option<u32> {
-        let same = |n: &u32| self.subtables[*n as usize].identity() == wanted.identity();
-        self.by_mask.find(self.hasher.key(wanted.identity()), same).copied()
+        let same = |n: u32| self.subtables[n as usize].identity() == wanted.identity();
+        self.by_mask.find(self.hasher.key(wanted.identity()), same)
     }
 
     fn subtable_for(&mut self, key: &FlowKey, mask: &KeyMask) -> u32 {
@@ -323,28 +331,25 @@ impl MegaflowTable {
         if let Some(n) = self.subtable_like(&wanted) {
             return n;
         }
-        let hash_of = |hasher: &KeyHasher, s: &Subtable| hasher.key(s.identity());
-        let hash = hash_of(&self.hasher, &wanted);
+        let hash = self.hasher.key(wanted.identity());
         let n = match self.free_subtables.pop() {
             Some(n) => {
-                self.subtables[n as usize] = wanted;
+                *self.subtables[n as usize] = wanted;
                 n
             }
             None => {
-                self.subtables.push(wanted);
+                self.subtables.push(Box::new(wanted));
                 self.subtables.len() as u32 - 1
             }
         };
         let (hasher, subtables) = (&self.hasher, &self.subtables);
-        self.by_mask.insert_unique(hash, n, |n| hash_of(hasher, &subtables[*n as usize]));
+        self.by_mask.insert(hash, n, |n| hasher.key(subtables[n as usize].identity()));
         n
     }
 
     fn drop_subtable(&mut self, n: u32) {
         let hash = self.hasher.key(self.subtables[n as usize].identity());
-        if let Ok(entry) = self.by_mask.find_entry(hash, |other| *other == n) {
-            entry.remove();
-        }
+        self.by_mask.remove(hash, n);
         self.free_subtables.push(n);
     }
 
@@ -364,6 +369,9 @@ impl MegaflowTable {
     }
 
     fn rank_remove(&mut self, port: u32, subtable: u32) {
+        if self.ending.forget_one(port) {
+            return;
+        }
         let hash = self.hasher.number(port.into());
         let Ok(mut rank) = self.ranks.find_entry(hash, |r| r.port == port) else { return };
         let list = &mut rank.get_mut().list;

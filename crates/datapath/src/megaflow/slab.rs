@@ -5,12 +5,14 @@
 
 use super::action_lists::{ActionLists, NO_LIST};
 use dpif::{DpAction, FlowRecord, FlowStats, Offloaded};
-use flow::{FlowKey, KeyMask, PackedKey, Ufid};
+use flow::{BaseBlock, FlowKey, KeyMask, PackedKey, Ufid};
 use std::sync::Arc;
 
 const CHUNK_BITS: u32 = 8;
 const CHUNK: usize = 1 << CHUNK_BITS;
 const NO_SUBTABLE: u32 = u32::MAX;
+/// Offset of the input port in the base block.
+const IN_PORT_AT: usize = std::mem::offset_of!(BaseBlock, in_port);
 
 #[derive(Clone, Copy)]
 #[repr(align(64))]
@@ -101,10 +103,11 @@ impl Slot {
     }
 
     /// Its input port.
+    #[inline]
     pub(crate) fn in_port(&self) -> u32 {
-        let mut key = FlowKey::default();
-        *key.block_mut(0) = self.base.0;
-        key.base.in_port
+        let bytes = self.base.0[IN_PORT_AT / 8].to_ne_bytes();
+        let at = IN_PORT_AT % 8;
+        u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
     }
 }
 
@@ -202,6 +205,11 @@ impl Slab {
             self.free.push(id);
             self.len -= 1;
         }
+    }
+
+    /// Frees a chunk of slots, or some action lists, of a slab that is used no more; `false`: little is left.
+    pub(super) fn free_some(&mut self) -> bool {
+        self.chunks.pop().is_some() || self.lists.free_some()
     }
 
     /// Replaces a flow's actions.

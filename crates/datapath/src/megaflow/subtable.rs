@@ -64,6 +64,11 @@ impl Subtable {
         self.flows.insert(hash, id, hash_of);
     }
 
+    /// Frees a part of a subtable that is used no more; `false`: little is left.
+    pub(crate) fn free_some(&mut self) -> bool {
+        self.flows.free_some()
+    }
+
     /// Removes a flow.
     pub(crate) fn remove(&mut self, hash: u64, id: u32) {
         self.flows.remove(hash, id);

@@ -30,9 +30,15 @@ fn flows_are_taken_over_with_new_names_and_empty_counters() {
     let ufid = giver.flow(1, &udp(1, 2), least_mask(), vec![out(2)]);
     giver.flow(3, &udp(1, 2), least_mask(), vec![out(4)]);
     giver.receive(1, &[udp(1, 2), udp(3, 4)]);
-    assert_eq!(giver.pmd.flows_from(DpPort(1), 10).len(), 1);
-    assert!(giver.pmd.flows_from(DpPort(1), 0).is_empty());
-    let gone = giver.pmd.remove_flows_from(DpPort(1), 10);
+    let mut take = |max, how: Leaving| {
+        let mut walk = FlowWalk::default();
+        let taken = giver.pmd.take_flows(&mut walk, max, |port| (port == DpPort(1)).then_some(how));
+        assert!(walk.is_done() && taken.iter().all(|(as_asked, _)| *as_asked == how));
+        taken.into_iter().map(|(_, record)| record).collect::<Vec<_>>()
+    };
+    assert_eq!(take(10, Leaving::Copied).len(), 1);
+    assert!(take(0, Leaving::Removed).is_empty());
+    let gone = take(10, Leaving::Removed);
     assert_eq!(gone.iter().map(|f| (f.ufid, f.stats.packets)).collect::<Vec<_>>(), [(ufid, 2)]);
     assert_eq!(flows(&mut giver).len(), 1, "flows from other ports stay");
     let adopted = taker.pmd.adopt(&gone[0]).map(|put| put.ufid);

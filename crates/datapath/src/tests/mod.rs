@@ -17,6 +17,7 @@ mod parking;
 mod repeats;
 mod tunnel_kinds;
 mod tunnels;
+mod upkeep;
 
 use crate::*;
 use dpif::actions::Output;

@@ -142,8 +142,10 @@ fn removing_a_port_drops_its_packets_and_flows() {
     other[12] = 9;
     rig.receive(1, &vec![other; 3]);
     assert_eq!(rig.pmd.ledger().parked, 2);
-    let finals = rig.pmd.port_remove(DpPort(1), &mut rig.io);
+    rig.pmd.port_remove(DpPort(1), &mut rig.io);
     rig.settle();
+    let finals = rig.pmd.upkeep().unwrap();
+    assert!(rig.pmd.upkeep().is_none());
     assert_eq!(finals.len(), 1);
     assert_eq!(finals[0].key.base.in_port, 1);
     assert_eq!((rig.pmd.ledger().parked, rig.pmd.open_tickets()), (0, 0));

@@ -10,7 +10,7 @@ fn a_closed_inbox_gives_everything_back() {
     assert!(inbox.request(Control::Ops(batch(2))).is_empty());
     inbox.close();
     let (done, answer) = std::sync::mpsc::sync_channel(1);
-    let left = inbox.request(Control::PortDel(DpPort(1), done));
+    let left = inbox.request(Control::PortDel(DpPort(1), Departure::default(), done));
     assert_eq!(left.iter().map(|b| b.tag).collect::<Vec<_>>(), [1, 2]);
     assert!(answer.recv().is_err(), "who asks is told that there is no answer");
     for (tag, ahead) in [(3, false), (4, true)] {
