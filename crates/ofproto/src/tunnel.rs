@@ -98,7 +98,7 @@ impl TunnelConfig {
         }
     }
 
-    /// Its options that differ from the defaults, as in the database, by name.
+    /// Its options that differ from the defaults, as in the database, by name; as in OVS without `exts`.
     pub fn options(&self) -> BTreeMap<&'static str, String> {
         let mut all = BTreeMap::new();
         let mut endpoint = |name, e: Endpoint| match e {
@@ -132,15 +132,9 @@ impl TunnelConfig {
         if self.kind.usual_port().is_some_and(|port| port != self.dst_port) {
             all.insert("dst_port", self.dst_port.to_string());
         }
-        let exts = match (self.of_kind.gpe, self.gbp) {
-            (true, true) => "gbp,gpe",
-            (true, false) => "gpe",
-            (false, _) => "gbp",
-        };
         let switches = [
             ("csum", self.csum, "true"),
             ("seq", self.seq, "true"),
-            ("exts", self.gbp || self.of_kind.gpe, exts),
             ("df_default", !self.dont_fragment, "false"),
         ];
         all.extend(

@@ -13,11 +13,24 @@ const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
 
 /// Starts the database server and the stock daemon `program`; the daemon is first in the result. `spec`
 /// builds the specification of each program: namespace, processor. `settings` are of the `Open_vSwitch` row,
-/// `args` extra arguments of both.
+/// `args` extra arguments of both. The daemon does not use the kernel's datapath.
 ///
 /// # Errors
 /// A program is missing, or does not become ready.
 pub fn start_stock(
+    spec: impl Fn(&Path) -> Result<DaemonSpec>,
+    program: &str,
+    settings: &[&str],
+    [of_server, of_daemon]: [&[&str]; 2],
+) -> Result<Vec<Daemon>> {
+    start_stock_with(spec, program, settings, [of_server, &[&["--disable-system"], of_daemon].concat()])
+}
+
+/// The same on all datapaths.
+///
+/// # Errors
+/// As [`start_stock`].
+pub fn start_stock_with(
     spec: impl Fn(&Path) -> Result<DaemonSpec>,
     program: &str,
     settings: &[&str],
@@ -40,7 +53,7 @@ pub fn start_stock(
     }
     let daemon = spec(Path::new(program))?
         .rundir(&run)
-        .args([run.db().as_str(), "-vconsole:off", "--disable-system"])
+        .args([run.db().as_str(), "-vconsole:off"])
         .args(args[1])
         .start()?;
     Ok(vec![daemon, server])

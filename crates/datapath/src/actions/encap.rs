@@ -2,7 +2,8 @@
 //! label stack entries before all headers. They change the packet type, which is metadata of the key; the headers are
 //! parsed again afterwards.
 //!
-//! Large segments are not encapsulated: devices and [`packet`]'s segmentation expect IP behind Ethernet.
+//! Large segments are cut before a push of a network service header, or of a label before Ethernet: devices and
+//! [`packet`]'s segmentation expect IP behind Ethernet.
 
 use super::{Misfit, mpls, sums};
 use crate::burst::HeaderCtx;
@@ -60,6 +61,11 @@ pub(super) fn pop_eth(packet: &mut Packet, view: &mut HeaderCtx<'_>) -> Result<(
     packet.remove(0, bytes);
     becomes(view, ETHERTYPES | u32::from(dl_type));
     Ok(())
+}
+
+/// Whether a large segment of that packet type remains one behind these headers: labels behind Ethernet.
+pub(super) fn stays_whole(rewrite: Rewrite<'_>, packet_type: u32) -> bool {
+    matches!(rewrite, Rewrite::AddMpls(add) if add.is_l3 && packet_type == ETHERNET)
 }
 
 /// Completes the checksum, which no device completes behind other headers.

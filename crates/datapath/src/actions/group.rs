@@ -276,15 +276,30 @@ impl Group<'_> {
         rest
     }
 
-    /// Pushes outer headers; returns the packets that fit. The segments before the last one of a packet are released.
+    /// Pushes outer headers; returns the packets that fit.
     fn push_tunnel(&mut self, lanes: LaneMask, push: &TnlPush) -> LaneMask {
+        for lane in lanes {
+            let Group { arrays, work, .. } = &mut *self;
+            arrays.dirty[lane] |= work.cut(lane, &mut arrays.packets[lane]);
+        }
+        self.push(lanes, DropReason::TunnelPush, |exec, packet, headers, earlier| {
+            exec.push_tunnel(packet, headers, push, earlier)
+        })
+    }
+
+    /// Pushes headers; returns the packets that fit. The segments before the last one of a packet are released.
+    fn push(
+        &mut self,
+        lanes: LaneMask,
+        reason: DropReason,
+        push: impl Fn(&mut Executor, &mut Packet, &mut HeaderCtx<'_>, &mut Vec<Packet>) -> Result<(), Misfit>,
+    ) -> LaneMask {
         let mut misfits = LaneMask::NONE;
         let mut earlier = Vec::new();
         for lane in lanes {
             let Group { exec, arrays, work } = &mut *self;
             let (packet, mut headers) = arrays.packet_and_headers(lane, exec.vlan_limit);
-            *headers.dirty |= work.cut(lane, packet);
-            if exec.push_tunnel(packet, &mut headers, push, &mut earlier).is_err() {
+            if push(exec, packet, &mut headers, &mut earlier).is_err() {
                 misfits.add(LaneMask::one(lane));
                 earlier.drain(..).for_each(|p| exec.ports.consume(p));
             }
@@ -297,7 +312,7 @@ impl Group<'_> {
                 work.released.push((lane, fragment));
             }
         }
-        self.work.all(misfits, Fate::Drop(DropReason::TunnelPush));
+        self.work.all(misfits, Fate::Drop(reason));
         lanes.without(misfits)
     }
 
@@ -511,10 +526,13 @@ impl actions::Executor for Step<'_, '_> {
             | Rewrite::PopMpls(_)
             | Rewrite::PushEth(_)
             | Rewrite::PopEth
-            | Rewrite::PushNsh(_)
             | Rewrite::PopNsh
-            | Rewrite::AddMpls(_)
             | Rewrite::Hash(_) => group.rewrite(lanes, |packet, h| apply(rewrite, packet, h)),
+            Rewrite::PushNsh(_) | Rewrite::AddMpls(_) => {
+                group.push(lanes, DropReason::BadAction, |exec, packet, headers, earlier| {
+                    exec.push_headers(packet, headers, rewrite, earlier)
+                })
+            }
         })
     }
 

@@ -143,6 +143,29 @@ impl Step<'_, '_> {
         Ok(packet)
     }
 
+    /// The packet after headers were pushed. The segments before it are released.
+    fn pushed(
+        &mut self,
+        packet: Packet,
+        earlier: Vec<Packet>,
+        fits: bool,
+        misfit: DropReason,
+    ) -> Result<Packet, Gone> {
+        if !fits {
+            earlier.into_iter().for_each(|p| self.exec.ports.consume(p));
+            return self.dropped(packet, misfit);
+        }
+        let (headers, origin) = (&self.view.headers, self.view.origin);
+        self.exec.released.extend(earlier.into_iter().map(|packet| Fragment {
+            packet,
+            key: Box::new(*headers.key),
+            layout: *headers.layout,
+            origin,
+            dirty: true,
+        }));
+        Ok(packet)
+    }
+
     fn dropped(&mut self, packet: Packet, reason: DropReason) -> Result<Packet, Gone> {
         self.exec.ports.drop_packet(packet, reason, self.view.origin.rx_port);
         Err(Gone)
@@ -179,6 +202,12 @@ impl actions::Executor for Step<'_, '_> {
     }
 
     fn rewrite(&mut self, mut packet: Packet, rewrite: Rewrite<'_>) -> Goes<Self> {
+        if let Rewrite::PushNsh(_) | Rewrite::AddMpls(_) = rewrite {
+            let mut earlier = Vec::new();
+            let headers = &mut self.view.headers;
+            let fits = self.exec.push_headers(&mut packet, headers, rewrite, &mut earlier).is_ok();
+            return self.pushed(packet, earlier, fits, DropReason::BadAction);
+        }
         match apply(rewrite, &mut packet, &mut self.view.headers) {
             Ok(()) => Ok(packet),
             Err(Misfit) => self.dropped(packet, DropReason::BadAction),
@@ -218,19 +247,9 @@ impl actions::Executor for Step<'_, '_> {
     fn push_tunnel(&mut self, mut packet: Packet, push: &TnlPush) -> Goes<Self> {
         *self.view.headers.dirty |= truncate(&mut packet, self.view.truncate.take());
         let mut earlier = Vec::new();
-        if self.exec.push_tunnel(&mut packet, &mut self.view.headers, push, &mut earlier).is_err() {
-            earlier.into_iter().for_each(|p| self.exec.ports.consume(p));
-            return self.dropped(packet, DropReason::TunnelPush);
-        }
-        let (headers, origin) = (&self.view.headers, self.view.origin);
-        self.exec.released.extend(earlier.into_iter().map(|packet| Fragment {
-            packet,
-            key: Box::new(*headers.key),
-            layout: *headers.layout,
-            origin,
-            dirty: true,
-        }));
-        Ok(packet)
+        let headers = &mut self.view.headers;
+        let fits = self.exec.push_tunnel(&mut packet, headers, push, &mut earlier).is_ok();
+        self.pushed(packet, earlier, fits, DropReason::TunnelPush)
     }
 
     fn pop_tunnel(&mut self, packet: Packet, port: DpPort) -> Goes<Self> {

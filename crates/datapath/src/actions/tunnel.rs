@@ -11,11 +11,11 @@
 //! - All packets of a large segment have the same key until their headers are parsed again.
 
 use super::encap::{self, ETHERNET, ETHERTYPES, packet_type};
-use super::{Executor, Misfit, sums};
+use super::{Executor, Misfit, apply, sums};
 use crate::burst::HeaderCtx;
 use crate::shared::{DpShared, Sequence};
-use dpif::actions::TnlPush;
 use dpif::actions::tnl_header::{self as th, Encap, TnlHeader, UDP_CSUM_COMPUTED, UDP_ENCAP_BYTES};
+use dpif::actions::{Rewrite, TnlPush};
 use dpif::{DropReason, TunnelKind, TunnelPort};
 use flow::{DpPort, Erspan, FlowKey, Tunnel, TunnelOptions, flow_hash, shape, tunnel_flags};
 use packet::{GsoKind, Offload, Packet, PacketBatch, PacketPool, checksum, headers as h};
@@ -81,6 +81,25 @@ impl Executor {
         headers.key.base.in_port = push.out_port.0;
         *headers.dirty = true;
         Ok(())
+    }
+
+    /// Pushes headers behind which no port cuts a large segment: it is cut before. `earlier` as of a tunnel.
+    pub(super) fn push_headers(
+        &mut self,
+        packet: &mut Packet,
+        headers: &mut HeaderCtx<'_>,
+        rewrite: Rewrite<'_>,
+        earlier: &mut Vec<Packet>,
+    ) -> Result<(), Misfit> {
+        let inner = packet_type(headers);
+        if packet.offload.is_gso() && !encap::stays_whole(rewrite, inner) {
+            self.cut_behind(packet, inner, earlier)?;
+        }
+        for part in earlier {
+            apply(rewrite, part, headers)?;
+            encap::becomes(headers, inner);
+        }
+        apply(rewrite, packet, headers)
     }
 
     /// Cuts a large segment of any packet type: software cuts frames, so other packets get an Ethernet header meanwhile.
@@ -374,7 +393,10 @@ fn verify(packet: &mut Packet, key: &FlowKey, l3: usize, l4: usize) -> Result<()
             return Err(Misfit);
         }
     }
+    // The kernel leaves that of GRE to the device too.
+    let is_left = o.needs_csum && usize::from(o.csum_start) == l4;
     if key.base.nw_proto == th::IPPROTO_GRE
+        && !is_left
         && h::be16(frame, l4).ok_or(Misfit)? & th::GRE_HAS_CSUM != 0
         && sum(&frame[l4..end], 0) != u16::MAX
     {

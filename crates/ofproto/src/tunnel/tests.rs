@@ -232,7 +232,7 @@ fn options_show_differences_from_defaults() {
     };
     assert_eq!(
         words(&all),
-        "csum=true, df_default=false, dst_port=8472, egress_pkt_mark=1, exts=gbp, in_key=flow, local_ip=10.0.0.1, out_key=5, remote_ip=flow, tos=0x20, ttl=inherit"
+        "csum=true, df_default=false, dst_port=8472, egress_pkt_mark=1, in_key=flow, local_ip=10.0.0.1, out_key=5, remote_ip=flow, tos=0x20, ttl=inherit"
     );
     let keyed = TunnelConfig { in_key: TunnelKey::Value(9), out_key: TunnelKey::Value(9), ..config() };
     assert_eq!(words(&keyed), "key=9, remote_ip=10.0.0.2");

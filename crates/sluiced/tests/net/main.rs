@@ -30,6 +30,7 @@ mod loops;
 mod openflow;
 mod overlay_l3;
 mod overlays;
+mod partners;
 mod port_types;
 mod ports;
 mod routes;

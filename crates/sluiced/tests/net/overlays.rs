@@ -16,8 +16,8 @@ use crate::helpers::{LIMIT, appctl, ping_all, require_userspace, serving, unreac
 const INNER_MTU: u32 = 1420;
 pub(crate) const HERE: &str = "172.16.0.1";
 pub(crate) const THERE: &str = "172.16.0.2";
-const HERE6: &str = "fd01::1";
-const THERE6: &str = "fd01::2";
+pub(crate) const HERE6: &str = "fd01::1";
+pub(crate) const THERE6: &str = "fd01::2";
 
 /// A switch with one host, 10.0.0.1, and a remote machine on the underlay.
 pub(crate) struct Lab {
@@ -60,7 +60,7 @@ impl Lab {
         Lab { net, daemon, _dir: dir }
     }
 
-    fn host(&self) -> &Host {
+    pub(crate) fn host(&self) -> &Host {
         &self.net.hosts[0]
     }
 
@@ -69,7 +69,7 @@ impl Lab {
     }
 
     /// Creates a tunnel device on the remote machine, with this inner address.
-    fn device(&self, kind: &str, address: &str) {
+    pub(crate) fn device(&self, kind: &str, address: &str) {
         let far = &self.far().netns;
         // Its neighbours keep the address of a former device.
         far.ip(&format!("link add t0 address 02:00:00:00:00:77 type {kind}")).unwrap();
@@ -97,25 +97,25 @@ fn streams(from: &Host, to: &Host, address: &str) {
         println!("{address}: {:.0} Mbit/s", report.received_bps / 1e6);
         assert!(report.received_bps > 1e6, "{report:?}");
     }
-    contents(from, to, address);
+    contents(from, to, address, STREAM_BYTES);
 }
 
 /// Bytes of a stream whose contents are compared, each way.
 const STREAM_BYTES: usize = 8 << 20;
 
-/// One connection: each side sends its own bytes, and receives the other's unchanged.
-fn contents(from: &Host, to: &Host, address: &str) {
+/// One connection: each side sends this number of its own bytes, and receives the other's unchanged.
+pub(crate) fn contents(from: &Host, to: &Host, address: &str, stream_bytes: usize) {
     let bytes = |seed: u32| -> Vec<u8> {
         let mut state = seed;
         let mut next = || {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             (state >> 24) as u8
         };
-        (0..STREAM_BYTES).map(|_| next()).collect()
+        (0..stream_bytes).map(|_| next()).collect()
     };
     let exchange = |stream: TcpStream, own: u32, other: u32| {
         stream.set_read_timeout(Some(LIMIT)).unwrap();
-        let mut got = vec![0; STREAM_BYTES];
+        let mut got = vec![0; stream_bytes];
         std::thread::scope(|scope| {
             scope.spawn(|| (&stream).write_all(&bytes(own)).unwrap());
             (&stream).read_exact(&mut got).unwrap();

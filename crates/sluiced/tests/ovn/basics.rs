@@ -113,7 +113,9 @@ pub(crate) fn dhcp_and_router_advertisements(kind: Kind) {
             let running = client.spawn().unwrap();
             let bound = || {
                 let shown = netns.ip(&format!("{family} addr show dev {}", machine.dev)).unwrap();
-                shown.contains("inet 10.1.0.11/24") || shown.contains("inet6 fd01::11/128")
+                // The script adds the route last.
+                let has_route = || netns.ip("route show default").unwrap().contains("via 10.1.0.1");
+                shown.contains("inet 10.1.0.11/24") && has_route() || shown.contains("inet6 fd01::11/128")
             };
             let came = wait_for(LIMIT / 8, "an address", bound).is_ok();
             drop(running);

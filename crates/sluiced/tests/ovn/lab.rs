@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use testkit::{
-    Cmd, Daemon, DaemonSpec, Netns, Output, RunDir, TempDir, patience, start_stock, veth, wait_for,
+    Cmd, Daemon, DaemonSpec, Netns, Output, RunDir, TempDir, patience, start_stock_with, veth, wait_for,
 };
 
 /// Timeout of what OVN does in the background.
@@ -33,6 +33,11 @@ pub(crate) fn on_kernel() -> bool {
 /// The type of bridges.
 fn datapath_type() -> &'static str {
     if on_kernel() { "system" } else { "netdev" }
+}
+
+/// Options of a switch that limit its datapaths.
+fn datapaths() -> &'static [&'static str] {
+    if on_kernel() { &[] } else { &["--disable-system"] }
 }
 
 /// Whether datapath actions encapsulate packets for another chassis.
@@ -367,15 +372,15 @@ impl Chassis {
         self.switch = match self.kind {
             Kind::Sluice => {
                 let spec = spec(Path::new(env!("CARGO_BIN_EXE_sluiced"))).unwrap();
-                let spec = spec.args(["--pidfile", "--log-file", "-vconsole:off"]);
-                let spec = if on_kernel() { spec } else { spec.args(["--disable-system"]) };
+                let spec = spec.args(["--pidfile", "--log-file", "-vconsole:off"]).args(datapaths().to_vec());
                 let daemon = spec.start().unwrap();
                 let socket = self.run.join(&format!("ovs-vswitchd.{}.ctl", daemon.pid()));
                 wait_for(LIMIT, "the control socket", || socket.exists()).unwrap();
                 vec![daemon]
             }
             Kind::Stock => {
-                start_stock(spec, "ovs-vswitchd", &[], [&[], &["--pidfile", "--log-file"]]).unwrap()
+                let args = [&[][..], &[&["--pidfile", "--log-file"], datapaths()].concat()];
+                start_stock_with(spec, "ovs-vswitchd", &[], args).unwrap()
             }
         };
     }
@@ -419,8 +424,8 @@ impl Chassis {
             Kind::Stock => "ovs-vswitchd",
         };
         let spec = DaemonSpec::new(program).unwrap().netns(&self.netns).rundir(&self.run);
-        let args = ["-vconsole:off", "--disable-system", "--pidfile", "--log-file"].map(str::to_string);
-        self.switch.insert(0, spec.args([self.run.db()]).args(args).start().unwrap());
+        let spec = spec.args([self.run.db()]).args(["-vconsole:off", "--pidfile", "--log-file"]);
+        self.switch.insert(0, spec.args(datapaths().to_vec()).start().unwrap());
     }
 
     fn start_controller(&mut self) {

@@ -203,7 +203,8 @@ pub(crate) fn capabilities(kind: Kind) {
     let chassis = &lab.chassis[0];
     let row = chassis.vsctl("--bare --columns=capabilities list Datapath");
     let tunnels = format!("tnl_push_pop={}", !on_kernel());
-    for feature in ["ct_zero_snat=true", "ct_state_nat=true", "max_vlan_headers=1", "recirc=true", &tunnels] {
+    let tags = format!("max_vlan_headers={}", if on_kernel() { 2 } else { 1 });
+    for feature in ["ct_zero_snat=true", "ct_state_nat=true", &tags, "recirc=true", &tunnels] {
         assert!(row.contains(feature), "{feature}: {row}");
     }
     let log = chassis.controller_log();

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
@@ -54,6 +54,7 @@ const QUICK: &[GuestTest] = &[
         datapath: Under::Userspace,
         args: &["--exact", "traffic::hosts_reach_each_other_without_duplicates"],
     },
+    PARTNERS,
     GuestTest {
         package: "sluiced",
         target: "net",
@@ -80,10 +81,33 @@ const QUICK: &[GuestTest] = &[
     },
 ];
 
+/// Tunnels in user space, whose partners are devices that only this kernel has.
+const PARTNERS: GuestTest = GuestTest {
+    package: "sluiced",
+    target: "net",
+    datapath: Under::Userspace,
+    args: &["--test-threads", "3", "partners::"],
+};
+
+/// A machine of `guest-long`, which has a time limit of its own.
+struct Part {
+    name: &'static str,
+    tests: &'static [GuestTest],
+    memory_mib: u32,
+}
+
+/// The machines of `guest-long` on each kernel, in turn.
+const PARTS: [Part; 2] = [
+    Part { name: "the kernel datapath", tests: ALL, memory_mib: 1024 },
+    // A deployment has a dozen daemons; two run at a time.
+    Part { name: "OVN", tests: OVN, memory_mib: 1536 },
+];
+
 /// Messages to the kernel, and all tests of traffic and of the stock tools, on the kernel datapath. Tests of
 /// the userspace datapath alone that are left out would measure it or skip themselves; the others print
 /// `SKIP`.
 const ALL: &[GuestTest] = &[
+    PARTNERS,
     GuestTest {
         package: "netlink",
         target: "kernel",
@@ -111,14 +135,15 @@ const ALL: &[GuestTest] = &[
             "upcall_cost::",
         ],
     },
-    // In user space they are the stage `ovn`.
-    GuestTest {
-        package: "sluiced",
-        target: "ovn",
-        datapath: Under::Kernel,
-        args: &["--include-ignored", "--test-threads", "2", "ovn_on_sluice::"],
-    },
 ];
+
+/// The probes of OVN on the kernel datapath. In user space they are the stage `ovn`.
+const OVN: &[GuestTest] = &[GuestTest {
+    package: "sluiced",
+    target: "ovn",
+    datapath: Under::Kernel,
+    args: &["--include-ignored", "--test-threads", "2", "ovn_on_sluice::"],
+}];
 
 /// Kernels of `guest-long`: the one of Debian's release, and one of its backports.
 const KERNELS: [&str; 2] = [KERNEL, "6.12"];
@@ -144,19 +169,29 @@ pub(super) struct Built {
 /// # Errors
 /// If a test cannot be built or is missing, or the machine fails.
 pub(crate) fn run(root: &Path, skips: &mut Vec<String>) -> Result<bool> {
-    run_tests(root, skips, "guest", &Run { tests: QUICK, kernel: KERNEL, limit: LIMIT, profile: "test" })
+    run_tests(
+        root,
+        skips,
+        "guest",
+        &Run { tests: QUICK, kernel: KERNEL, limit: LIMIT, memory_mib: 1024, profile: "test" },
+    )
 }
 
-/// Runs the stage `guest-long` likewise: a machine for each of [`KERNELS`].
+/// Runs the stage `guest-long` likewise: a machine for each of [`PARTS`] on each of [`KERNELS`]. Prints their run times.
 ///
 /// # Errors
 /// As [`run`].
 pub(crate) fn run_long(root: &Path, skips: &mut Vec<String>) -> Result<bool> {
     let mut good = true;
     for kernel in KERNELS {
-        println!("guest-long: kernel {kernel}");
-        let run = Run { tests: ALL, kernel, limit: LONG_LIMIT, profile: "long" };
-        good &= run_tests(root, skips, "guest-long", &run)?;
+        for Part { name, tests, memory_mib } in PARTS {
+            println!("guest-long: {name}, kernel {kernel}");
+            let start = Instant::now();
+            let run = Run { tests, kernel, limit: LONG_LIMIT, memory_mib, profile: "long" };
+            good &= run_tests(root, skips, "guest-long", &run)?;
+            let minutes = start.elapsed().as_secs_f64() / 60.0;
+            println!("guest-long: {name}, kernel {kernel}: {minutes:.1} minutes");
+        }
     }
     Ok(good)
 }
@@ -166,6 +201,7 @@ struct Run {
     tests: &'static [GuestTest],
     kernel: &'static str,
     limit: Duration,
+    memory_mib: u32,
     /// Cargo's profile of the tests.
     profile: &'static str,
 }
@@ -174,7 +210,12 @@ fn run_tests(root: &Path, skips: &mut Vec<String>, stage: &str, run: &Run) -> Re
     if let Some(reason) = lacks() {
         return skip(skips, stage, &reason);
     }
-    let order = Options { timeout: Some(run.limit), kernel: run.kernel.to_owned(), ..Options::default() };
+    let order = Options {
+        timeout: Some(run.limit),
+        kernel: run.kernel.to_owned(),
+        memory_mib: run.memory_mib,
+        ..Options::default()
+    };
     if let Err(why) = fetch(root, &order.kernel) {
         return skip(skips, stage, &format!("no kernel: {why:#}"));
     }
