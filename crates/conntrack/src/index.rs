@@ -39,7 +39,7 @@ const TAG_BITS: u32 = 33;
 
 #[derive(Default)]
 #[repr(align(64))]
-struct Bucket {
+pub(crate) struct Bucket {
     /// Lock, version of moves, and the number of the first overflow bucket. Overflow buckets use the last alone.
     head: AtomicU64,
     entries: [AtomicU64; ENTRIES],
@@ -220,16 +220,19 @@ impl Index {
         part_of(&self.parts, at)
     }
 
-    /// Fetches the bucket of a hash into the processor's cache.
+    /// Fetches the present bucket of a hash into the processor's cache.
     #[inline]
-    pub(crate) fn prefetch(&self, hash: u64) {
-        simd::prefetch(self.bucket(self.address(hash)));
+    pub(crate) fn prefetch(&self, hash: u64) -> &Bucket {
+        let bucket = self.bucket(self.address(hash));
+        simd::prefetch(bucket);
+        bucket
     }
 
-    /// An entry of a hash in its bucket, without the overflow chain. It may be another key's, and changes meanwhile.
+    /// An entry of a hash in its bucket, without the overflow chain. It may be another key's, changes meanwhile, and
+    /// may be in another bucket since.
     #[inline]
-    pub(crate) fn first(&self, hash: u64) -> Option<Tag> {
-        let (entries, hits) = self.bucket(self.address(hash)).probe(signature(hash));
+    pub(crate) fn first(bucket: &Bucket, hash: u64) -> Option<Tag> {
+        let (entries, hits) = bucket.probe(signature(hash));
         let entry = entries.get(hits.trailing_zeros() as usize)?;
         (*entry != 0).then(|| tag_of(*entry))
     }
@@ -496,7 +499,8 @@ fn tag_of(entry: u64) -> Tag {
 fn address(hash: u64, buckets: u64) -> u64 {
     let mask = buckets.next_power_of_two() - 1;
     let at = signature(hash) & mask;
-    if at < buckets { at } else { at & (mask >> 1) }
+    // Without a branch, which could not be predicted.
+    at & (mask >> u32::from(at >= buckets))
 }
 
 #[cfg(test)]

@@ -69,6 +69,10 @@ fn store<const N: usize>(words: &[AtomicU64; N], values: [u64; N]) {
     words.iter().zip(values).for_each(|(word, value)| word.store(value, Ordering::Release));
 }
 
+/// The version of a record that is live and not locked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Version(u64);
+
 /// Direction of a packet within its connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Direction {
@@ -130,12 +134,37 @@ where
     /// Reads parts of a live record that no writer changes meanwhile: `None` if one does, or the record is not live.
     #[inline]
     pub(crate) fn read<R>(&self, read: impl FnOnce(&Record<W>) -> R) -> Option<R> {
+        self.read_version(read).map(|(result, _)| result)
+    }
+
+    /// The same, with the version that was read.
+    #[inline]
+    pub(crate) fn read_version<R>(&self, read: impl FnOnce(&Record<W>) -> R) -> Option<(R, Version)> {
         let head = self.head.load(Ordering::Acquire);
         if head & (LIVE | LOCKED) != LIVE {
             return None;
         }
         let result = read(self);
-        (self.head.load(Ordering::Acquire) == head).then_some(result)
+        (self.head.load(Ordering::Acquire) == head).then_some((result, Version(head)))
+    }
+
+    /// Locks the record if nobody changed it since that version was read.
+    #[inline]
+    pub(crate) fn lock_version(&self, Version(head): Version) -> Option<Locked<'_, W>> {
+        let taken = self.head.compare_exchange(head, head | LOCKED, Ordering::Acquire, Ordering::Relaxed);
+        taken.is_ok().then_some(Locked { record: self })
+    }
+
+    /// Fetches the words of TCP.
+    #[inline]
+    pub(crate) fn prefetch_tcp(&self) {
+        simd::prefetch(&self.tcp);
+    }
+
+    /// The words of TCP.
+    #[inline]
+    pub(crate) fn tcp(&self) -> [u64; 3] {
+        load(&self.tcp)
     }
 
     /// The state word.
@@ -207,7 +236,7 @@ where
     }
 
     pub(crate) fn tcp(&self) -> [u64; 3] {
-        load(&self.record.tcp)
+        self.record.tcp()
     }
 
     pub(crate) fn set_labels(&self, words: [u64; 2]) {

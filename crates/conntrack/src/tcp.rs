@@ -97,6 +97,10 @@ struct Side {
     state: TcpState,
 }
 
+/// The states of both sides in the last packed word.
+const BOTH_STATES: u64 = 0xff << 32 | 0xff;
+const BOTH_ESTABLISHED: u64 = (TcpState::Established as u64) << 32 | TcpState::Established as u64;
+
 fn number(state: TcpState) -> u8 {
     state as u8
 }
@@ -143,6 +147,7 @@ impl Tcp {
     }
 
     /// Takes a segment of a direction. `checked`: sequence numbers must fit.
+    #[inline]
     pub(crate) fn update(&mut self, s: &Segment, is_reply: bool, checked: bool) -> Update {
         if s.has_invalid_flags() {
             return Update::Invalid;
@@ -154,7 +159,20 @@ impl Tcp {
         result
     }
 
+    /// The words of a record after a segment of data or an acknowledgement that fits an established connection; `None`
+    /// for all other segments.
+    #[inline(always)]
+    pub(crate) fn usual(words: [u64; 3], s: &Segment, is_reply: bool, checked: bool) -> Option<[u64; 3]> {
+        if s.flags & (SYN | FIN | RST | ACK) != ACK || words[2] & BOTH_STATES != BOTH_ESTABLISHED {
+            return None;
+        }
+        let mut tcp = Tcp::unpack(words);
+        let update = tcp.update(s, is_reply, checked);
+        (update == Update::Valid(Some(TimeoutAttr::TcpEstablished))).then(|| tcp.pack())
+    }
+
     /// As three words of a record.
+    #[inline]
     pub(crate) fn pack(self) -> [u64; 3] {
         let [a, b] = self.sides;
         let range = |s: Side| u64::from(s.low) << 32 | u64::from(s.high);
@@ -163,6 +181,7 @@ impl Tcp {
     }
 
     /// The reverse of [`Tcp::pack`].
+    #[inline]
     pub(crate) fn unpack(words: [u64; 3]) -> Tcp {
         let side = |range: u64, rest: u64| Side {
             low: (range >> 32) as u32,
@@ -185,6 +204,7 @@ impl Tcp {
 }
 
 /// A segment from `src` to `dst`.
+#[inline]
 fn step(s: &Segment, src: &mut Side, dst: &mut Side, checked: bool) -> Update {
     let is_past = |side: &Side, state: TcpState| side.state >= state;
     let syn = s.flags & SYN != 0;

@@ -1,8 +1,8 @@
 //! [`Tracker`]: the connections of a datapath, shared by its forwarding threads.
 //!
 //! One packet: its key leads by [`Index`] to a record; the record's protocol state is brought up to date; key fields
-//! (`ct_state`, zone, mark, labels, original tuple) follow. An established packet of a stateless protocol writes nothing,
-//! unless its deadline moves by more than [`REFRESH_MS`]; a TCP segment takes the lock of its record.
+//! (`ct_state`, zone, mark, labels, original tuple) follow. Most packets take a shorter way (`usual`), of which this is the
+//! oracle.
 //!
 //! A connection begins by a commit: a place within the limits, a free record, filled and locked; then both keys enter the
 //! index together. Of two threads that commit the same connection one inserts; the other gives its record back and goes on

@@ -1,7 +1,7 @@
 //! Speed of connection tracking in one forwarding core: `cargo run --release -p datapath --example ct_speed`.
 //!
-//! 64-byte packets of established connections in random order: `ct(nat)`, recirculation, output. UDP, TCP, UDP over IPv6,
-//! and all three in turn. Beside it the same two passes without tracking, and new connections: `ct(commit,nat)`, output.
+//! 64-byte packets of established connections in random order: `ct(nat)`, recirculation, output. UDP, TCP (acknowledgements; data),
+//! UDP over IPv6, and three of them in turn. Beside it the same two passes without tracking, and new connections: `ct(commit,nat)`, output.
 //! All cases run in turn; each checks that
 //! every packet was sent with the right addresses. `--seconds S`: time of a case; `--only TEXT`: cases of that name.
 
@@ -22,7 +22,11 @@ const BURST: usize = 32;
 const CHUNK: usize = 4096;
 /// The shortest frame of IPv6 and UDP, padded for the others.
 const FRAME_BYTES: usize = 64;
-/// Time of the tracker: connections outlive the run.
+/// Data of a segment.
+const DATA_BYTES: usize = 10;
+/// Place of the sequence number in a frame of IPv4.
+const SEQ_AT: usize = 38;
+/// Time of the tracker at first. It goes on as the time that a case ran, so deadlines move as in a switch.
 const NOW_US: u64 = 1_000_000_000;
 
 #[derive(Default)]
@@ -53,7 +57,10 @@ impl PmdIo for Sink {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Udp,
+    /// An acknowledgement, repeated.
     Tcp,
+    /// Data that move the windows.
+    TcpData,
     UdpV6,
     Mixed,
 }
@@ -78,8 +85,9 @@ impl Kind {
     fn frame(self, src: u32, dst: u32, sport: u16, dport: u16) -> Vec<u8> {
         let mut f = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1];
         let mut l4 = [sport, dport].map(u16::to_be_bytes).concat();
-        let (proto, sum_at) = if self == Kind::Tcp {
+        let (proto, sum_at) = if matches!(self, Kind::Tcp | Kind::TcpData) {
             l4.extend([0, 0, 0, 1, 0, 0, 0, 1, 0x50, 0x10, 0xff, 0xff, 0, 0, 0, 0]);
+            l4.resize(if self == Kind::TcpData { 20 + DATA_BYTES } else { 20 }, 0);
             (6, 16)
         } else {
             let bytes = FRAME_BYTES - if self == Kind::UdpV6 { 54 } else { 34 };
@@ -141,6 +149,7 @@ fn name(spec: Spec) -> String {
     let kind = match kind {
         Kind::Udp => "UDP",
         Kind::Tcp => "TCP",
+        Kind::TcpData => "TCP data",
         Kind::UdpV6 => "UDP over IPv6",
         Kind::Mixed => "mixed",
     };
@@ -163,6 +172,10 @@ struct Case {
     ns: Vec<f64>,
     translated: bool,
     once: bool,
+    now_us: u64,
+    /// Data move the windows; the number of the last ones.
+    moves: bool,
+    seq: u32,
 }
 
 fn put(pmd: &mut Pmd, key: FlowKey, number: u128, actions: Vec<DpAction>) {
@@ -248,7 +261,9 @@ impl Case {
             }
         }
         let name = name(spec);
-        Case { name, pmd, frames, at: 0, sink: Sink::default(), ns: Vec::new(), translated, once }
+        let (sink, ns) = (Sink::default(), Vec::new());
+        let moves = kind == Kind::TcpData;
+        Case { name, pmd, frames, at: 0, sink, ns, translated, once, now_us: NOW_US, moves, seq: 0 }
     }
 
     fn chunk(&mut self) -> bool {
@@ -263,13 +278,21 @@ impl Case {
             self.pmd.pool().alloc_burst(&mut batch, BURST);
             for packet in batch.packets_mut() {
                 packet.set_frame(&self.frames[self.at..self.at + FRAME_BYTES]);
+                if self.moves {
+                    // As the next data of each connection; a device has verified the checksum.
+                    self.seq += DATA_BYTES as u32;
+                    packet.data_mut()[SEQ_AT..SEQ_AT + 4].copy_from_slice(&self.seq.to_be_bytes());
+                    packet.offload.csum_valid = true;
+                }
                 self.at = (self.at + FRAME_BYTES) % self.frames.len();
             }
-            self.pmd.process_batch(DpPort(1), &mut batch, NOW_US, &mut self.sink);
+            self.pmd.process_batch(DpPort(1), &mut batch, self.now_us, &mut self.sink);
             self.pmd.flush_output(&mut self.sink);
             packets += BURST;
         }
-        self.ns.push(started.elapsed().as_nanos() as f64 / packets as f64);
+        let elapsed = started.elapsed();
+        self.now_us += elapsed.as_micros() as u64;
+        self.ns.push(elapsed.as_nanos() as f64 / packets as f64);
         assert_eq!((self.sink.sent - before, self.sink.upcalls), (packets as u64, 0), "{}", self.name);
         if self.translated {
             assert_eq!(self.sink.translated - translated, packets as u64, "{}", self.name);
@@ -288,7 +311,7 @@ fn main() {
     for connections in [1000, 100_000, 1_000_000] {
         all.extend([false, true].map(|translated| Spec { connections, translated, ..plain }));
     }
-    for kind in [Kind::Tcp, Kind::UdpV6, Kind::Mixed] {
+    for kind in [Kind::Tcp, Kind::TcpData, Kind::UdpV6, Kind::Mixed] {
         all.extend([1000, 100_000].map(|connections| Spec { kind, connections, ..plain }));
     }
     let new = Spec { connections: 1_000_000, once: true, ..plain };

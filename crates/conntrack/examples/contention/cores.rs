@@ -108,6 +108,35 @@ fn snat() -> CtNat {
     })
 }
 
+/// Bytes of a segment of data.
+const DATA_BYTES: u32 = 10;
+
+/// A later segment with the data that follow in its direction.
+fn data(packet: &PacketInfo, is_reply: bool, number: u32) -> PacketInfo {
+    let mut packet = later(packet, is_reply, false);
+    if let Transport::Tcp(segment) = &mut packet.transport {
+        segment.bytes = DATA_BYTES;
+        segment.seq += number * DATA_BYTES;
+        segment.ack = segment.seq;
+    }
+    packet
+}
+
+/// Segments of both directions of which each moves the windows.
+fn established_data(what: &str, is_split: bool) {
+    for cores in CORES {
+        let mut bench = Bench::new(CtNat::No);
+        bench.establish(cores, true);
+        bench.run(what, cores, |bench, core, n| {
+            let is_reply = n % 2 == 1;
+            let owner = if is_split && is_reply { (core + 1) % cores } else { core };
+            let packet = first(owner, n / 2 % CONNECTIONS, true);
+            let state = bench.track(core, &data(&packet, is_reply, n / 2 / CONNECTIONS), &Request::default());
+            assert_eq!(state & (ct_state::EST | ct_state::INV), ct_state::EST);
+        });
+    }
+}
+
 fn established(what: &str, is_tcp: bool, is_split: bool) {
     let look = Request::default();
     for cores in CORES {
@@ -158,6 +187,8 @@ pub(crate) fn run() {
     established("UDP, directions on two cores", false, true);
     established("TCP, both directions on one core", true, false);
     established("TCP, directions on two cores", true, true);
+    established_data("TCP data, both directions on one core", false);
+    established_data("TCP data, directions on two cores", true);
     created("new", &CtNat::No);
     created("new, SNAT to common addresses", &snat());
     mixed("UDP, 1 % new");

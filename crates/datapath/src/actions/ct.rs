@@ -33,7 +33,7 @@ impl Executor {
         headers: &mut HeaderCtx<'_>,
         rx_port: DpPort,
         request: &Request,
-        info: Option<(&PacketInfo, Lookup)>,
+        info: Option<(&PacketInfo, Lookup<'_>)>,
         may_grow: bool,
     ) -> Result<(), Misfit> {
         if let Some((info, _)) = info
