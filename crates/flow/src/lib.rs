@@ -10,6 +10,7 @@
 //! - [`nlattr`]: netlink attributes, read and written; [`nlkey`]: keys and masks as such attributes, both ways.
 //! - [`TunnelOptions`]: the options of a tunnel's outer header; [`TlvTable`]: their place in a flow; [`Wide`]: their
 //!   values.
+//! - [`Protocols`]: flow formats, which depend on fields and actions of a rule.
 //! - [`SubField`]: a range of bits of a field.
 //! - [`text`]: matches and flows as text, and shared parts of other syntax: tokens, numbers, ports,
 //!   subfields.
@@ -31,6 +32,7 @@ mod nsh;
 mod options;
 mod packed;
 mod packed_match;
+mod protocols;
 mod subfield;
 pub mod template;
 pub mod text;
@@ -47,6 +49,7 @@ pub use nsh::{Nsh, nsh_np};
 pub use options::{BadOptions, TunnelOption, TunnelOptions};
 pub use packed::{KeyWord, PackedFlow, PackedKey};
 pub use packed_match::{MaskWord, MaskedWords, PackedMask, PackedMatch};
+pub use protocols::Protocols;
 pub use subfield::SubField;
 pub use tlv::{TLV_BYTES, TLV_FIELDS, TLV_VALUE_BYTES, TlvError, TlvMapping, TlvTable, TunMetadata};
 pub use tunnel::{Erspan, OuterHeaders, Tunnel, tunnel_flags};

@@ -8,7 +8,7 @@ use crate::text::check::TextChecker;
 use crate::translate::Translator;
 use flow::text::token::Token;
 use flow::text::{Parsed, PortNames};
-use flow::{OfPort, SubField, TableId};
+use flow::{OfPort, Protocols, SubField, TableId};
 use ofp_wire::{Res, Writer};
 
 /// One kind of action. No method has a default: each action defines all of them.
@@ -39,6 +39,9 @@ pub trait OfAction: Sized + Into<Action> {
 
     /// The same for `ovs-ofctl`, without a switch: returns the prerequisite missing from the match.
     fn check_text(&self, checker: &mut TextChecker) -> Result<(), String>;
+
+    /// The flow formats that carry it.
+    fn protocols(&self) -> Protocols;
 
     /// Its slot in an action set.
     fn set_place(&self) -> SetPlace;

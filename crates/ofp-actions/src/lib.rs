@@ -34,7 +34,7 @@ pub use action::{Argument, OfAction, Reference, SetPlace, Stage};
 pub use actions::*;
 pub use check::{CheckContext, Checker, check_actions};
 pub use instructions::{put_instructions, read_instructions};
-pub use list::Action;
+pub use list::{Action, protocols_of};
 pub use put::{PutContext, put_actions};
 pub use rows::{Row, read_actions};
 pub use translate::{Translator, assign, look_at_prereq};

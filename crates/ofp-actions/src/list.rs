@@ -11,6 +11,7 @@ use crate::rows::{self, Row};
 use crate::text::check::TextChecker;
 use crate::text::names::{self, Index, NameRow};
 use crate::translate::Translator;
+use flow::Protocols;
 use flow::text::PortNames;
 use ofp_wire::{Res, Writer};
 
@@ -67,6 +68,11 @@ macro_rules! actions {
             /// Returns the prerequisite missing from the match, as text.
             pub(crate) fn check_text(&self, checker: &mut TextChecker) -> Result<(), String> {
                 match self { $($(#[$cfg])* Action::$variant(a) => a.check_text(checker),)* }
+            }
+
+            /// The flow formats that carry it.
+            pub(crate) fn protocols(&self) -> Protocols {
+                match self { $($(#[$cfg])* Action::$variant(a) => a.protocols(),)* }
             }
 
             /// Its slot in an action set.
@@ -150,6 +156,11 @@ actions! {
     // The test action: one file and this line.
     #[cfg(test)]
     Stranger(crate::tests::stranger::Stranger),
+}
+
+/// The flow formats that carry all of these actions.
+pub fn protocols_of(actions: &[Action]) -> Protocols {
+    actions.iter().fold(Protocols::ANY, |all, action| all & action.protocols())
 }
 
 /// All wire forms, sorted for [`rows::find`].

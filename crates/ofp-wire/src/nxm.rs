@@ -12,6 +12,11 @@ use flow::fields::{ALL_FIELDS, FieldId, OxmId, Prereq};
 use flow::{Match, OfPort, TlvMapping, Wide};
 use std::sync::LazyLock;
 
+mod order;
+pub mod text;
+
+use order::ORDER;
+
 /// Class of experimenter entries.
 const CLASS_EXPERIMENTER: u16 = 0xffff;
 /// Class of the OpenFlow basic fields.
@@ -153,7 +158,7 @@ fn choose_header(field: FieldId, version: Version) -> Option<(OxmId, Option<u32>
     match (def.nxm, def.oxm) {
         (_, Some((id, since))) if version >= Version::V12 && version.0 >= since => Some((id, None)),
         (_, Some((id, since))) if ONF_FIELDS.contains(&field) && version.0 < since => match def.nxm {
-            Some(nxm) if version < Version::V12 => Some((nxm, None)),
+            Some(nxm) if version < Version::V13 => Some((nxm, None)),
             _ => Some((OxmId { class: CLASS_EXPERIMENTER, ..id }, Some(ONF_VENDOR))),
         },
         (Some(id), _) if id.class == CLASS_EXPERIMENTER => {
@@ -362,7 +367,7 @@ fn read_payload(r: &mut Reader<'_>, field: FieldId, has_mask: bool) -> Res<(u128
 pub enum Unknown {
     /// An error, as in requests.
     Refuse,
-    /// Skipped, as in reports of a switch.
+    /// Skipped, as in reports of a switch, whose matches may lack prerequisites, too.
     Skip,
 }
 
@@ -415,7 +420,7 @@ pub fn read_entries_to(r: &mut Reader<'_>, unknown: Unknown, m: &mut Match) -> R
             continue;
         }
         let (value, mask) = read_payload(&mut payload, field, h.has_mask)?;
-        if !exists(field, m) {
+        if unknown == Unknown::Refuse && !exists(field, m) {
             return Err(ErrorKind::BmcBadPrereq);
         }
         // A field of Ethernet implies packet type Ethernet.
@@ -424,7 +429,7 @@ pub fn read_entries_to(r: &mut Reader<'_>, unknown: Unknown, m: &mut Match) -> R
         }
         m.set_masked(field, value, mask);
     }
-    if !is_coherent(m) {
+    if unknown == Unknown::Refuse && !is_coherent(m) {
         return Err(ErrorKind::BmcBadPrereq);
     }
     Ok(cookie)
@@ -452,116 +457,6 @@ pub fn exists(field: FieldId, m: &Match) -> bool {
     field.prereq_holds(m.flow(), Some(&m.mask().0))
 }
 
-/// The fields of a match in the order of its entries: prerequisites before dependent fields.
-const ORDER: [FieldId; 102] = {
-    use FieldId::*;
-    [
-        DpHash,
-        RecircId,
-        ConjId,
-        PacketType,
-        InPort,
-        EthSrc,
-        EthDst,
-        EthType,
-        VlanTci,
-        MplsTc,
-        MplsBos,
-        MplsTtl,
-        MplsLabel,
-        IpSrc,
-        IpDst,
-        Ipv6Src,
-        Ipv6Dst,
-        Ipv6Label,
-        IpFrag,
-        IpDscp,
-        NwEcn,
-        NwTtl,
-        NwProto,
-        TcpSrc,
-        TcpDst,
-        TcpFlags,
-        UdpSrc,
-        UdpDst,
-        SctpSrc,
-        SctpDst,
-        IcmpType,
-        IcmpCode,
-        Icmpv6Type,
-        Icmpv6Code,
-        NdReserved,
-        NdTarget,
-        NdOptionsType,
-        NdSll,
-        NdTll,
-        ArpOp,
-        ArpSpa,
-        ArpTpa,
-        ArpSha,
-        ArpTha,
-        TunId,
-        TunFlags,
-        TunSrc,
-        TunDst,
-        TunIpv6Src,
-        TunIpv6Dst,
-        TunGbpId,
-        TunGbpFlags,
-        // All tunnel metadata.
-        TunMetadata0,
-        TunErspanIdx,
-        TunErspanVer,
-        TunErspanDir,
-        TunErspanHwid,
-        TunGtpuFlags,
-        TunGtpuMsgtype,
-        NshFlags,
-        NshTtl,
-        NshMdtype,
-        NshNp,
-        NshSpi,
-        NshSi,
-        NshC1,
-        NshC2,
-        NshC3,
-        NshC4,
-        Reg0,
-        Reg1,
-        Reg2,
-        Reg3,
-        Reg4,
-        Reg5,
-        Reg6,
-        Reg7,
-        Reg8,
-        Reg9,
-        Reg10,
-        Reg11,
-        Reg12,
-        Reg13,
-        Reg14,
-        Reg15,
-        PktMark,
-        CtState,
-        CtZone,
-        CtMark,
-        CtLabel,
-        CtNwProto,
-        CtNwSrc,
-        CtNwDst,
-        CtIpv6Src,
-        CtIpv6Dst,
-        CtTpSrc,
-        CtTpDst,
-        ActsetOutput,
-        Metadata,
-        TunTtl,
-        TunTos,
-        SkbPriority,
-    ]
-};
-
 /// Writes the entries of a match, and of a cookie if its mask is not 0.
 pub fn put_entries(w: &mut Writer, m: &Match, cookie: (u64, u64)) {
     let oxm = w.version >= Version::V11;
@@ -584,6 +479,7 @@ pub fn put_entries(w: &mut Writer, m: &Match, cookie: (u64, u64)) {
             // A field of Ethernet implies it.
             FieldId::PacketType if value == 0 && m.has_ethernet() => {}
             FieldId::VlanTci if oxm => put_vlan(w, m),
+            _ if w.version >= Version::V15 && register(field).is_some() => put_registers(w, m, field),
             FieldId::IpDscp if !oxm => put_entry(w, FieldId::NwTos, value << 2, mask << 2),
             FieldId::NwProto if m.flow().is_arp() => {}
             _ => put_match_entry(w, field, value, mask),
@@ -595,6 +491,23 @@ pub fn put_entries(w: &mut Writer, m: &Match, cookie: (u64, u64)) {
         if cookie.1 != u64::MAX {
             w.u64(cookie.1);
         }
+    }
+}
+
+/// The number of a register.
+fn register(field: FieldId) -> Option<usize> {
+    (field as usize)
+        .checked_sub(FieldId::Reg0 as usize)
+        .filter(|n| *n <= FieldId::Reg15 as usize - FieldId::Reg0 as usize)
+}
+
+/// Writes a register as part of a pair, which is a field of OpenFlow 1.5; once for both.
+fn put_registers(w: &mut Writer, m: &Match, field: FieldId) {
+    let n = register(field).unwrap_or(0);
+    let pair = ALL_FIELDS[FieldId::Xreg0 as usize + n / 2];
+    let (value, mask) = m.get(pair);
+    if n.is_multiple_of(2) || mask >> 32 == 0 {
+        put_match_entry(w, pair, value, mask);
     }
 }
 

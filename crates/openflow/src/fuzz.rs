@@ -36,6 +36,27 @@ pub fn split_frames(mut bytes: &[u8]) -> Vec<&[u8]> {
     frames
 }
 
+/// Entries of a match as text: what is read is printed, and reads as the same; structures of matches read and write.
+pub fn match_entries(bytes: &[u8]) {
+    for version in [Version::V10, Version::V11] {
+        if let Ok((_, again)) = crate::text::fixed_match(bytes, version) {
+            assert!(crate::text::fixed_match(&again, version).is_ok());
+        }
+    }
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let Ok(entries) = nxm::text::parse_entries(text) else { return };
+    let printed = nxm::text::format_entries(&entries);
+    // Headers of unknown fields have no name.
+    if let Some(Ok(again)) = printed.ok().map(|printed| nxm::text::parse_entries(&printed)) {
+        assert_eq!(again, entries, "{text}");
+    }
+    for version in [Version::V10, Version::V12, Version::V15] {
+        for unknown in [Unknown::Refuse, Unknown::Skip] {
+            let _ = nxm::text::rewritten(&entries, version, unknown);
+        }
+    }
+}
+
 /// Describes, prints and decodes a message. A decoded message encodes (unless too long), the encoding decodes, and further rounds
 /// change nothing.
 pub fn decode_message(bytes: &[u8]) {

@@ -50,6 +50,14 @@ pub(crate) fn read_to(r: &mut Reader<'_>, unknown: Unknown, m: &mut Match) -> Re
     read_fixed(&mut fixed, m)
 }
 
+/// Reads the fixed structure, whatever its type and length say.
+pub(crate) fn read_body(r: &mut Reader<'_>) -> Res<Box<Match>> {
+    let mut m = Box::default();
+    r.skip(4)?;
+    read_fixed(r, &mut m)?;
+    Ok(m)
+}
+
 /// Value and mask of a field whose mask has ones for wildcards.
 fn masked(r: &mut Reader<'_>, bytes: usize) -> Res<(u128, u128)> {
     let (value, wild) = (r.uint(bytes)?, r.uint(bytes)?);
@@ -76,7 +84,7 @@ fn read_fixed(r: &mut Reader<'_>, m: &mut Match) -> Res<()> {
         }
     };
     if on(IN_PORT) && !nxm::port_number_ok(in_port) {
-        return Err(ErrorKind::BrcBadPort);
+        return Err(ErrorKind::BmcBadValue);
     }
     put(on(IN_PORT), FieldId::InPortOxm, (in_port.into(), u32::MAX.into()));
     put(true, FieldId::EthSrc, dl_src);

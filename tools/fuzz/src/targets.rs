@@ -43,6 +43,7 @@ pub(crate) const TARGETS: &[Target] = &[
     target("ofp-actions-wire", ofp_actions::fuzz::read_actions, OPENFLOW),
     target("openflow-message", openflow::fuzz::decode_message, OPENFLOW),
     target("openflow-match", openflow::fuzz::roundtrip_match, OPENFLOW),
+    target("openflow-match-entries", openflow::fuzz::match_entries, &[Seeds::Files("crates/openflow/corpus/match_entries")]),
     target("openflow-group-text", openflow::fuzz::group_text, &[Seeds::Files("crates/openflow/corpus/group_text")]),
     target("openflow-ct-flush", openflow::fuzz::ct_flush_text, &[Seeds::Lines("crates/openflow/corpus/ct_flush/tuples.txt")]),
     target("openflow-meter-text", openflow::fuzz::meter_text, &[Seeds::Files("crates/openflow/corpus/meter_text")]),

@@ -107,7 +107,10 @@ pub(crate) const TABLE: &[(&str, &[&str])] = &[
     ("upcall-bench", &["flow", "openflow", "ovsdb", "sys"]),
     ("sim", SWITCH),
     ("sluiced", SWITCH),
-    ("sluice", &["flow", "ofp-actions", "openflow", "ovsdb", "tls", "upcall-cost", "upcall-bench", "vlog"]),
+    (
+        "sluice",
+        &["flow", "ofp-actions", "openflow", "ovsdb", "sys", "tls", "upcall-cost", "upcall-bench", "vlog"],
+    ),
     ("xtask", &[]),
 ];
 

@@ -4,6 +4,7 @@
 //! Structures"), of the Nicira extensions (NXM classes 0 and 1) and of the ONF extension for TCP flags and
 //! `actset_output`. A field's value is a number of up to 128 bits, most significant byte first on the wire.
 
+mod fixed;
 mod set;
 mod table;
 

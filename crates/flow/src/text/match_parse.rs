@@ -11,7 +11,7 @@ use super::{Fail, ParseError, Parsed, fail};
 use crate::fields::FieldId;
 use crate::flow::{Flow, Mask, VlanTag};
 use crate::matching::Match;
-use crate::{OfPort, SubField, TlvTable, Wide};
+use crate::{OfPort, Protocols, SubField, TlvTable, Wide};
 use packet::headers as h;
 
 /// Short names with their EtherType and IP protocol.
@@ -86,11 +86,19 @@ pub fn unknown_keyword<T>(token: &Token<'_>) -> Parsed<T> {
 }
 
 /// A match under construction.
-#[derive(Default)]
 pub struct MatchBuilder<'a> {
     flow: Flow,
     mask: Flow,
     given: Vec<(&'a str, FieldId)>,
+    /// Formats that carry all of it.
+    protocols: Protocols,
+}
+
+impl Default for MatchBuilder<'_> {
+    fn default() -> Self {
+        let (flow, mask) = Default::default();
+        MatchBuilder { flow, mask, given: Vec::new(), protocols: Protocols::ANY }
+    }
 }
 
 impl<'a> MatchBuilder<'a> {
@@ -167,9 +175,11 @@ impl<'a> MatchBuilder<'a> {
             let (value, mask) = metadata_value(field, text, ports.tlv())?;
             ports.tlv().write(field, &mut self.flow, value);
             ports.tlv().write(field, &mut self.mask, mask);
+            self.protocols &= field.protocols();
             return Ok(());
         }
         let (value, mask) = masked_value(field, text, ports)?;
+        self.protocols &= field.masked_protocols(mask);
         match field {
             FieldId::DlVlan | FieldId::DlVlanPcp | FieldId::VlanPcp => {
                 let shift = if field == FieldId::DlVlan { 0 } else { 13 };
@@ -205,6 +215,7 @@ impl<'a> MatchBuilder<'a> {
         if !def.maskable && sub.field_mask() != sub.field.full_mask() {
             return fail(key, format!("{key}: invalid mask for field {}", def.name));
         }
+        self.protocols &= sub.field.masked_protocols(sub.field_mask());
         sub.set(&mut self.flow, value);
         sub.add_mask(&mut self.mask);
         self.given.push((key, sub.field));
@@ -222,6 +233,7 @@ impl<'a> MatchBuilder<'a> {
             }
             Err(_) => return fail(text, format!("{key}: cannot parse integer value: {text}")),
         };
+        self.protocols &= sub.field.protocols();
         sub.set_wide(tlv, &mut self.flow, value);
         sub.add_wide_mask(tlv, &mut self.mask);
         Ok(())
@@ -233,6 +245,7 @@ impl<'a> MatchBuilder<'a> {
             return Ok(false);
         };
         metadata_value(field, "0/0", ports.tlv())?;
+        self.protocols &= field.protocols();
         ports.tlv().write(field, &mut self.flow, Wide::default());
         ports.tlv().write(field, &mut self.mask, Wide::default());
         Ok(true)
@@ -241,6 +254,14 @@ impl<'a> MatchBuilder<'a> {
     /// The match as written.
     pub(crate) fn unchecked(&self) -> Match {
         Match::new(&self.flow, &Mask(self.mask))
+    }
+
+    /// The formats that carry the match. The fixed structures lack the fields of IPv6 above its header.
+    pub fn protocols(&self) -> Protocols {
+        let mask = &self.mask;
+        let above = u16::from(mask.nw_proto) | u16::from(mask.nw_tos) | mask.tp_src | mask.tp_dst;
+        let ip6 = self.flow.dl_type == h::ETH_TYPE_IPV6 && above != 0;
+        if ip6 { self.protocols & Protocols::NXM_OXM } else { self.protocols }
     }
 
     /// The match, if all prerequisites are present.

@@ -36,7 +36,7 @@ pub use match_parse::{
 pub use match_print::{
     format_flow, format_flow_with, format_match, format_match_with, format_megaflow, format_megaflow_with,
 };
-pub use names::{field_by_name, field_by_subfield_name, subfield_name};
+pub use names::{field_by_name, field_by_subfield_name, header_names, subfield_name};
 pub use normalize::{needs, normalize};
 pub use port::{NoPortNames, PortNames, format_port, parse_port};
 pub use subfield::{format_subfield, parse_subfield, sub_field};

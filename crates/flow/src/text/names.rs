@@ -213,6 +213,11 @@ const NAMES: &[(FieldId, &str)] = &[
     (FieldId::NshC4, "NXOXM_NSH_C4"),
 ];
 
+/// The fields with the names of their headers; some have an NXM and an OXM header.
+pub fn header_names() -> &'static [(FieldId, &'static str)] {
+    NAMES
+}
+
 /// Name of the field for bit ranges in actions; the match name for fields without a header.
 pub fn subfield_name(field: FieldId) -> &'static str {
     NAMES.iter().find(|(f, _)| *f == field).map_or(field.def().name, |(_, name)| name)

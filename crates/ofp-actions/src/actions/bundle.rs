@@ -237,6 +237,10 @@ impl OfAction for Box<Bundle> {
         }
     }
 
+    fn protocols(&self) -> Protocols {
+        Protocols::ANY
+    }
+
     fn set_place(&self) -> SetPlace {
         SetPlace::Never
     }

@@ -81,6 +81,10 @@ impl OfAction for CheckPktLarger {
         checker.need("check_pkt_larger", self.dest.field)
     }
 
+    fn protocols(&self) -> Protocols {
+        Protocols::ANY
+    }
+
     fn set_place(&self) -> SetPlace {
         SetPlace::Never
     }

@@ -37,6 +37,10 @@ impl OfAction for ClearActions {
         Ok(())
     }
 
+    fn protocols(&self) -> Protocols {
+        Protocols::ANY
+    }
+
     fn set_place(&self) -> SetPlace {
         SetPlace::Never
     }

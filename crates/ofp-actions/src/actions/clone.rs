@@ -2,6 +2,7 @@
 
 use super::Conjunction;
 use super::prelude::*;
+use crate::list::protocols_of;
 use crate::nesting::Scope;
 use crate::rows::read_nested;
 use crate::text::{format_actions, nested};
@@ -55,6 +56,10 @@ impl OfAction for CloneList {
         let TextChecker { flow, mask, table } = *checker;
         let mut inner = TextChecker { flow, mask, table };
         self.0.iter().try_for_each(|a| a.check_text(&mut inner))
+    }
+
+    fn protocols(&self) -> Protocols {
+        protocols_of(&self.0)
     }
 
     fn set_place(&self) -> SetPlace {

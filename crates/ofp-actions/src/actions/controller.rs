@@ -228,6 +228,10 @@ impl OfAction for Box<ControllerAction> {
         Ok(())
     }
 
+    fn protocols(&self) -> Protocols {
+        Protocols::ANY
+    }
+
     fn set_place(&self) -> SetPlace {
         if self.is_plain() { SetPlace::WayOut(110) } else { SetPlace::Never }
     }

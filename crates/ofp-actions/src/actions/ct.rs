@@ -3,6 +3,7 @@
 use super::Nat;
 use super::prelude::*;
 use crate::action::refer_to;
+use crate::list::protocols_of;
 use crate::nesting::Scope;
 use crate::put::ofs_nbits;
 use crate::rows::{read_nested, subfield};
@@ -266,6 +267,10 @@ impl OfAction for Box<Ct> {
             checker.need("ct zone", field.field)?;
         }
         self.actions.iter().try_for_each(|a| a.check_text(checker))
+    }
+
+    fn protocols(&self) -> Protocols {
+        protocols_of(&self.actions)
     }
 
     /// The standard permits none in a set; OVS accepts it.

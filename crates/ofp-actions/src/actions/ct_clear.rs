@@ -37,6 +37,10 @@ impl OfAction for CtClear {
         Ok(())
     }
 
+    fn protocols(&self) -> Protocols {
+        Protocols::ANY
+    }
+
     /// The standard permits none in a set; OVS accepts it.
     fn set_place(&self) -> SetPlace {
         SetPlace::WayOut(130)

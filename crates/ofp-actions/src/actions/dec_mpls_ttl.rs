@@ -51,6 +51,10 @@ impl OfAction for DecMplsTtl {
         Ok(())
     }
 
+    fn protocols(&self) -> Protocols {
+        Protocols::ANY
+    }
+
     fn set_place(&self) -> SetPlace {
         SetPlace::Before(71)
     }

@@ -37,8 +37,12 @@ impl OfAction for DecNshTtl {
         checker.fits(FieldId::NshTtl.prereq_holds(&checker.flow, None))
     }
 
-    fn check_text(&self, checker: &mut TextChecker) -> Result<(), String> {
-        checker.need("dec_nsh_ttl", FieldId::NshTtl)
+    fn check_text(&self, _checker: &mut TextChecker) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn protocols(&self) -> Protocols {
+        Protocols::ANY
     }
 
     fn set_place(&self) -> SetPlace {

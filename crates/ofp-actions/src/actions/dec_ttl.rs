@@ -2,7 +2,6 @@
 
 use super::prelude::*;
 use super::{ControllerAction, PacketInReason};
-use flow::fields::FieldId;
 use flow::text::number::u16_named;
 use flow::text::token::Tokens;
 use packet::headers::ETH_TYPE_IP;
@@ -74,8 +73,12 @@ impl OfAction for DecTtl {
         checker.fits(checker.is_ip())
     }
 
-    fn check_text(&self, checker: &mut TextChecker) -> Result<(), String> {
-        checker.need("dec_ttl", FieldId::NwTtl)
+    fn check_text(&self, _checker: &mut TextChecker) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn protocols(&self) -> Protocols {
+        Protocols::ANY
     }
 
     fn set_place(&self) -> SetPlace {

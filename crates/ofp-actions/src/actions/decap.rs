@@ -96,6 +96,10 @@ impl OfAction for Decap {
         Ok(())
     }
 
+    fn protocols(&self) -> Protocols {
+        Protocols::ANY
+    }
+
     fn set_place(&self) -> SetPlace {
         SetPlace::Before(22)
     }

@@ -56,6 +56,10 @@ impl OfAction for DeleteField {
         }
     }
 
+    fn protocols(&self) -> Protocols {
+        Protocols::ANY
+    }
+
     fn set_place(&self) -> SetPlace {
         SetPlace::Never
     }

@@ -241,6 +241,10 @@ impl OfAction for Encap {
         Ok(())
     }
 
+    fn protocols(&self) -> Protocols {
+        Protocols::OF13_UP
+    }
+
     fn set_place(&self) -> SetPlace {
         SetPlace::Before(23)
     }

@@ -53,6 +53,10 @@ impl OfAction for Group {
         Ok(())
     }
 
+    fn protocols(&self) -> Protocols {
+        Protocols::ANY
+    }
+
     fn set_place(&self) -> SetPlace {
         SetPlace::WayOut(100)
     }

@@ -48,6 +48,10 @@ impl OfAction for Meter {
         Ok(())
     }
 
+    fn protocols(&self) -> Protocols {
+        Protocols::OF13_UP
+    }
+
     fn set_place(&self) -> SetPlace {
         SetPlace::Never
     }

@@ -11,6 +11,10 @@ macro_rules! writes_a_field {
             Ok(())
         }
 
+        fn protocols(&self) -> Protocols {
+            Protocols::ANY
+        }
+
         fn set_place(&self) -> SetPlace {
             SetPlace::Rewrite
         }
@@ -42,6 +46,10 @@ macro_rules! nicira_word {
 
         fn check_text(&self, _checker: &mut TextChecker) -> Result<(), String> {
             Ok(())
+        }
+
+        fn protocols(&self) -> Protocols {
+            Protocols::ANY
         }
 
         fn set_place(&self) -> SetPlace {
@@ -152,6 +160,7 @@ mod prelude {
     pub(super) use crate::rows::{Len, Row, instruction, nx, of10, of11, setter11};
     pub(super) use crate::text::check::TextChecker;
     pub(super) use crate::translate::Translator;
+    pub(super) use flow::Protocols;
     pub(super) use flow::text::{Parsed, PortNames, fail};
     pub(super) use ofp_wire::{ErrorKind, Reader, Res, Version, Writer};
 }

@@ -170,6 +170,10 @@ impl OfAction for Multipath {
         checker.need("multipath", self.dest.field)
     }
 
+    fn protocols(&self) -> Protocols {
+        Protocols::ANY
+    }
+
     fn set_place(&self) -> SetPlace {
         SetPlace::Never
     }

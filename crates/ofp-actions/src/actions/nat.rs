@@ -356,6 +356,10 @@ impl OfAction for Box<Nat> {
         Err("nat does not fit the match's address family (OFPBAC_MATCH_INCONSISTENT)".to_string())
     }
 
+    fn protocols(&self) -> Protocols {
+        Protocols::ANY
+    }
+
     fn set_place(&self) -> SetPlace {
         SetPlace::Never
     }

@@ -122,6 +122,10 @@ impl OfAction for Output {
         Ok(())
     }
 
+    fn protocols(&self) -> Protocols {
+        Protocols::ANY
+    }
+
     fn set_place(&self) -> SetPlace {
         SetPlace::WayOut(110)
     }
@@ -192,6 +196,10 @@ impl OfAction for OutputReg {
 
     fn check_text(&self, checker: &mut TextChecker) -> Result<(), String> {
         checker.need("output", self.source.field)
+    }
+
+    fn protocols(&self) -> Protocols {
+        Protocols::ANY
     }
 
     fn set_place(&self) -> SetPlace {

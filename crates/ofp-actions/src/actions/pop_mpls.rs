@@ -53,6 +53,10 @@ impl OfAction for PopMpls {
         Ok(())
     }
 
+    fn protocols(&self) -> Protocols {
+        Protocols::ANY
+    }
+
     fn set_place(&self) -> SetPlace {
         SetPlace::Before(21)
     }

@@ -60,6 +60,10 @@ impl OfAction for PushMpls {
         Ok(())
     }
 
+    fn protocols(&self) -> Protocols {
+        Protocols::ANY
+    }
+
     fn set_place(&self) -> SetPlace {
         SetPlace::Before(30)
     }

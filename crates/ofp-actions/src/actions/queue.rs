@@ -78,6 +78,10 @@ impl OfAction for Enqueue {
         Ok(())
     }
 
+    fn protocols(&self) -> Protocols {
+        Protocols::ANY
+    }
+
     fn set_place(&self) -> SetPlace {
         SetPlace::Never
     }
@@ -141,6 +145,10 @@ impl OfAction for SetQueue {
 
     fn check_text(&self, _checker: &mut TextChecker) -> Result<(), String> {
         Ok(())
+    }
+
+    fn protocols(&self) -> Protocols {
+        Protocols::ANY
     }
 
     fn set_place(&self) -> SetPlace {

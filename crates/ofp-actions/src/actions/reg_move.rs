@@ -88,6 +88,10 @@ impl OfAction for Move {
         checker.need("move", self.dest.field)
     }
 
+    fn protocols(&self) -> Protocols {
+        Protocols::ANY
+    }
+
     fn set_place(&self) -> SetPlace {
         SetPlace::Rewrite
     }

@@ -115,6 +115,10 @@ impl OfAction for Resubmit {
         if self.ct { checker.need("resubmit", FieldId::CtNwProto) } else { Ok(()) }
     }
 
+    fn protocols(&self) -> Protocols {
+        Protocols::ANY
+    }
+
     /// The standard permits none in a set; OVS accepts it.
     fn set_place(&self) -> SetPlace {
         SetPlace::WayOut(120)

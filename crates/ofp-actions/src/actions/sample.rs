@@ -247,6 +247,10 @@ impl OfAction for SampleFlow {
         self.fields().try_for_each(|range| checker.need("sample", range.field))
     }
 
+    fn protocols(&self) -> Protocols {
+        Protocols::ANY
+    }
+
     fn set_place(&self) -> SetPlace {
         SetPlace::Never
     }

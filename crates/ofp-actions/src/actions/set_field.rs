@@ -125,7 +125,7 @@ impl SetField {
     fn put10(&self, w: &mut Writer, cx: &mut PutContext<'_>) {
         let value = self.value;
         let mac = MacAddr::from_u64(value as u64);
-        if self.mask != nxm::valid_bits(self.field) {
+        if self.mask & nxm::valid_bits(self.field) != nxm::valid_bits(self.field) {
             return put_loads(w, self.field, value, self.mask);
         }
         #[expect(
@@ -163,6 +163,7 @@ impl SetField {
         if !nxm::has_header(field) {
             return;
         }
+        let mask = mask & nxm::valid_bits(field);
         if mask == nxm::valid_bits(field) || w.version >= Version::V15 {
             put_set_masked(w, field, value, mask);
         } else {
@@ -308,6 +309,10 @@ impl OfAction for SetField {
 
     fn check(&self, checker: &mut Checker<'_>) -> Res<()> {
         checker.dest(SubField::whole(self.field))?;
+        // As in OVS, the number of a VLAN needs a tag; `vlan_tci` makes one.
+        if self.field == FieldId::VlanVid && !checker.flow.vlans[0].is_present() {
+            return Err(ErrorKind::BacMatchInconsistent);
+        }
         if matches!(self.field, FieldId::VlanTci | FieldId::VlanVid) {
             let flow = &mut checker.flow;
             self.field.set(flow, self.field.get(flow) & !self.mask | self.value & self.mask);
@@ -316,7 +321,26 @@ impl OfAction for SetField {
     }
 
     fn check_text(&self, checker: &mut TextChecker) -> Result<(), String> {
-        checker.need("set_field", self.field)
+        checker.need("set_field", self.field)?;
+        match self.field {
+            FieldId::VlanVid if !checker.has(FieldId::VlanPcp) => {
+                let why = "vlan_vid lacks correct prerequisites: match on dl_vlan or vlan_tci";
+                return Err(format!("set_field {why} (OFPBAC_MATCH_INCONSISTENT)"));
+            }
+            FieldId::VlanTci => {
+                self.field.set(&mut checker.flow, self.value);
+                self.field.add_mask(&mut checker.mask, self.mask);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn protocols(&self) -> Protocols {
+        match self.style {
+            SetStyle::SetField | SetStyle::Load2 => self.field.protocols(),
+            SetStyle::Load => Protocols::ANY,
+        }
     }
 
     fn set_place(&self) -> SetPlace {

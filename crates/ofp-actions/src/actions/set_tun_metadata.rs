@@ -59,6 +59,10 @@ impl OfAction for SetTunMetadata {
         Ok(())
     }
 
+    fn protocols(&self) -> Protocols {
+        if self.is_load { Protocols::ANY } else { self.field.protocols() }
+    }
+
     fn set_place(&self) -> SetPlace {
         SetPlace::Rewrite
     }

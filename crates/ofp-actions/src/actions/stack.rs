@@ -70,6 +70,10 @@ impl OfAction for StackPush {
         checker.need("push", self.0.field)
     }
 
+    fn protocols(&self) -> Protocols {
+        Protocols::ANY
+    }
+
     fn set_place(&self) -> SetPlace {
         SetPlace::Never
     }
@@ -112,6 +116,10 @@ impl OfAction for StackPop {
 
     fn check_text(&self, checker: &mut TextChecker) -> Result<(), String> {
         checker.need("pop", self.0.field)
+    }
+
+    fn protocols(&self) -> Protocols {
+        Protocols::ANY
     }
 
     fn set_place(&self) -> SetPlace {

@@ -126,6 +126,10 @@ impl OfAction for SetVlanVid {
         Ok(())
     }
 
+    fn protocols(&self) -> Protocols {
+        Protocols::ANY
+    }
+
     fn set_place(&self) -> SetPlace {
         SetPlace::Rewrite
     }
@@ -173,6 +177,10 @@ impl OfAction for SetVlanPcp {
         Ok(())
     }
 
+    fn protocols(&self) -> Protocols {
+        Protocols::ANY
+    }
+
     fn set_place(&self) -> SetPlace {
         SetPlace::Rewrite
     }
@@ -216,6 +224,10 @@ impl OfAction for StripVlan {
     fn check_text(&self, checker: &mut TextChecker) -> Result<(), String> {
         checker.flow.vlans[0].tci &= !VlanTag::PRESENT;
         Ok(())
+    }
+
+    fn protocols(&self) -> Protocols {
+        Protocols::ANY
     }
 
     fn set_place(&self) -> SetPlace {
@@ -270,6 +282,10 @@ impl OfAction for PushVlan {
     fn check_text(&self, checker: &mut TextChecker) -> Result<(), String> {
         tag_in_text(checker);
         Ok(())
+    }
+
+    fn protocols(&self) -> Protocols {
+        Protocols::OF11_UP
     }
 
     fn set_place(&self) -> SetPlace {

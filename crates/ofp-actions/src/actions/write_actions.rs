@@ -2,6 +2,7 @@
 
 use super::prelude::*;
 use crate::instructions::put_instruction;
+use crate::list::protocols_of;
 use crate::nesting::Scope;
 use crate::put::put_actions;
 use crate::rows::read_nested;
@@ -54,6 +55,10 @@ impl OfAction for WriteActions {
 
     fn check_text(&self, checker: &mut TextChecker) -> Result<(), String> {
         self.0.iter().try_for_each(|a| a.check_text(checker))
+    }
+
+    fn protocols(&self) -> Protocols {
+        protocols_of(&self.0)
     }
 
     fn set_place(&self) -> SetPlace {

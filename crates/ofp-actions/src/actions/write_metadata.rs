@@ -78,6 +78,10 @@ impl OfAction for WriteMetadata {
         Ok(())
     }
 
+    fn protocols(&self) -> Protocols {
+        Protocols::NXM_OF11_UP
+    }
+
     fn set_place(&self) -> SetPlace {
         SetPlace::Never
     }

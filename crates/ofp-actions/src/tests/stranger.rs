@@ -15,7 +15,7 @@ use crate::{
 use flow::fields::FieldId;
 use flow::text::number::u8_named;
 use flow::text::{NoPortNames, Parsed, PortNames};
-use flow::{Flow, Mask, Match, OfPort, TableId, TlvTable, Wide};
+use flow::{Flow, Mask, Match, OfPort, Protocols, TableId, TlvTable, Wide};
 use ofp_wire::{ErrorKind, Reader, Res, Version, Writer};
 use std::sync::Arc;
 
@@ -48,6 +48,10 @@ impl OfAction for Stranger {
 
     fn check_text(&self, checker: &mut TextChecker) -> Result<(), String> {
         checker.need("cap_ttl", FieldId::NwTtl)
+    }
+
+    fn protocols(&self) -> Protocols {
+        Protocols::ANY
     }
 
     fn set_place(&self) -> SetPlace {

@@ -1,10 +1,12 @@
 //! Prerequisites of actions in the match of their rule: every matching packet has the fields that they read or
 //! write.
 
-use crate::list::Action;
+use crate::check::{self, CheckContext};
+use crate::list::{Action, protocols_of};
 use flow::fields::FieldId;
 use flow::text::needs;
-use flow::{Flow, Match, TableId};
+use flow::{Flow, Match, Protocols, TableId};
+use ofp_wire::{ErrorKind, Version};
 
 /// Checks the actions of a rule of `table` that matches `m`.
 ///
@@ -13,6 +15,22 @@ use flow::{Flow, Match, TableId};
 pub fn check_actions(m: &Match, table: Option<TableId>, actions: &[Action]) -> Result<(), String> {
     let mut state = TextChecker { flow: *m.flow(), mask: m.mask().0, table };
     actions.iter().try_for_each(|action| action.check_text(&mut state))
+}
+
+/// The flow formats that carry the actions of a rule that matches `m`. OpenFlow 1.1 and later refuse actions on fields that
+/// packets may lack; in OpenFlow 1.0 those have no effect.
+pub(crate) fn usable_protocols(m: &Match, table: Option<TableId>, actions: &[Action]) -> Protocols {
+    let cx = CheckContext {
+        version: Version::V13,
+        max_ports: u32::MAX,
+        n_tables: u8::MAX,
+        table,
+        debug_actions: true,
+        has_meter: &|_| true,
+        has_group: &|_| true,
+    };
+    let fits = check::check_actions(actions, m, &cx) != Err(ErrorKind::BacMatchInconsistent);
+    protocols_of(actions) & if fits { Protocols::ANY } else { Protocols::ANY.without(Protocols::OF11_UP) }
 }
 
 /// Known properties of the packets at one point of the list.

@@ -1,12 +1,13 @@
 //! Lines of `ovs-ofctl add-flow`, `mod-flows`, `del-flows` and of the files of `add-flows`.
 
 use super::arguments::table;
+use super::check::usable_protocols;
 use super::{actions, check_actions};
 use crate::list::Action;
 use flow::text::number::{u16_named, u32_argument, u64_argument};
 use flow::text::token::{Attached, Token, Tokens, is_separator};
 use flow::text::{Fail, MatchBuilder, ParseError, Parsed, PortNames, fail, parse_port, unknown_keyword};
-use flow::{Match, OfPort, TableId};
+use flow::{Match, OfPort, Protocols, TableId};
 
 /// Command of a line (`OFPFC_*`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -95,6 +96,8 @@ pub struct FlowModText {
     pub rule_match: Match,
     /// Actions; empty for delete.
     pub actions: Vec<Action>,
+    /// The flow formats that carry it.
+    pub protocols: Protocols,
 }
 
 /// Default priority.
@@ -177,6 +180,7 @@ fn line(text: &str, command: FlowModCommand, ports: &dyn PortNames) -> Parsed<Fl
         out_group: None,
         rule_match: Match::catchall(),
         actions: Vec::new(),
+        protocols: Protocols::ANY,
     };
     let (before, action_text) = if command.deletes() { (text, None) } else { split_actions(text) };
     let mut builder = MatchBuilder::default();
@@ -191,12 +195,18 @@ fn line(text: &str, command: FlowModCommand, ports: &dyn PortNames) -> Parsed<Fl
         }
     }
     flow_mod.rule_match = builder.checked()?;
+    flow_mod.protocols &= builder.protocols();
     if !command.deletes() {
         let Some(action_text) = action_text else {
             return fail(&text[text.len()..], "must specify an action");
         };
         flow_mod.actions = actions(action_text, ports)?;
         if let Err(why) = check_actions(&flow_mod.rule_match, flow_mod.table, &flow_mod.actions) {
+            return fail(action_text, why);
+        }
+        flow_mod.protocols &= usable_protocols(&flow_mod.rule_match, flow_mod.table, &flow_mod.actions);
+        if flow_mod.protocols.is_empty() {
+            let why = "actions are invalid with specified match (OFPBAC_MATCH_INCONSISTENT)";
             return fail(action_text, why);
         }
     }
@@ -225,16 +235,17 @@ impl FlowModText {
         if token.has_value() || self.command.deletes() {
             return false;
         }
-        let flag = match token.key {
-            "send_flow_rem" => &mut self.flags.send_flow_rem,
-            "check_overlap" => &mut self.flags.check_overlap,
-            "reset_counts" => &mut self.flags.reset_counts,
-            "no_packet_counts" => &mut self.flags.no_packet_counts,
-            "no_byte_counts" => &mut self.flags.no_byte_counts,
+        let (flag, protocols) = match token.key {
+            "send_flow_rem" => (&mut self.flags.send_flow_rem, Protocols::ANY),
+            "check_overlap" => (&mut self.flags.check_overlap, Protocols::ANY),
+            "reset_counts" => (&mut self.flags.reset_counts, Protocols::OXM),
+            "no_packet_counts" => (&mut self.flags.no_packet_counts, Protocols::OF13_UP),
+            "no_byte_counts" => (&mut self.flags.no_byte_counts, Protocols::OF13_UP),
             "allow_hidden_fields" => return true,
             _ => return false,
         };
         *flag = true;
+        self.protocols &= protocols;
         true
     }
 
@@ -248,6 +259,9 @@ impl FlowModText {
             "table" => {
                 let table = table(value, || format!("unknown table \"{value}\""))?;
                 self.table = Some(table).filter(|t| *t != TableId::ALL);
+                if self.table.is_some() {
+                    self.protocols &= Protocols::TABLE_ID;
+                }
             }
             "cookie" => self.take_cookie(value)?,
             "duration" | "n_packets" | "n_bytes" | "idle_age" | "hard_age" => {}

@@ -26,7 +26,7 @@ fn body(frame: &[u8], options: &Options) -> String {
             .collect();
         format!("\n version bitmap: {}", bits.join(", "))
     } else if let Message::FlowMod(m) = &message {
-        flow_mod(m, version, &NoPortNames)
+        flow_mod(m, version, options, &NoPortNames)
     } else if let Message::FlowModTableId(on) = message {
         if on { " enable" } else { " disable" }.to_string()
     } else {

@@ -14,6 +14,7 @@ use flow::text::{
     ParseError, Parsed, PortNames, fail, field_by_name, format_port, format_value, masked_value, parse_port,
 };
 use ofp_actions::text::{format_actions, parse_actions};
+use std::collections::HashSet;
 
 /// Names of the types.
 const TYPES: [(&str, GroupType); 5] = [
@@ -61,12 +62,18 @@ fn group_mod(text: &str, command: GroupModCommand, ports: &dyn PortNames) -> Par
         return fail(text, "must specify a type");
     }
     let mut group = Group { ty, id, buckets: Vec::new(), selection: asked.selection };
+    let mut used = HashSet::new();
     for text in buckets {
-        let bucket = bucket(text, ty, group.buckets.len() as u32, ports)?;
-        if group.buckets.iter().any(|b| b.id == bucket.id) {
+        let bucket = bucket(text, ty, ports)?;
+        if bucket.id != BUCKET_ALL && !used.insert(bucket.id) {
             return fail(text, format!("bucket_id {} is used twice", bucket.id));
         }
         group.buckets.push(bucket);
+    }
+    // Buckets without an id get the lowest ones that are free.
+    let mut free = (0..).filter(|id| !used.contains(id));
+    for bucket in group.buckets.iter_mut().filter(|b| b.id == BUCKET_ALL) {
+        bucket.id = free.next().unwrap_or(BUCKET_ALL);
     }
     if ty == GroupType::Indirect && !deletes && !changes_buckets && group.buckets.len() != 1 {
         return fail(text, "an indirect group has exactly one bucket");
@@ -178,10 +185,15 @@ fn split_buckets(text: &str) -> (&str, Vec<&str>) {
     (&text[..starts.first().map_or(text.len(), |(at, _)| *at)], buckets.collect())
 }
 
-fn bucket(text: &str, ty: GroupType, n: u32, ports: &dyn PortNames) -> Parsed<Bucket> {
+fn bucket(text: &str, ty: GroupType, ports: &dyn PortNames) -> Parsed<Bucket> {
     let weight = u16::from(ty == GroupType::Select);
-    let mut b =
-        Bucket { id: n, weight, watch_port: OfPort::NONE, watch_group: GROUP_ANY, actions: Vec::new() };
+    let mut b = Bucket {
+        id: BUCKET_ALL,
+        weight,
+        watch_port: OfPort::NONE,
+        watch_group: GROUP_ANY,
+        actions: Vec::new(),
+    };
     let mut rest = text;
     loop {
         rest = rest.trim_start_matches(is_separator);

@@ -5,6 +5,7 @@ mod ct_flush;
 mod describe;
 mod flow_mod;
 mod group;
+mod matches;
 mod meter;
 mod name;
 mod print;
@@ -13,6 +14,10 @@ pub use ct_flush::parse_ct_flush;
 pub use describe::describe;
 pub use flow_mod::flow_mod_of;
 pub use group::{format_group, parse_group_mod};
+pub use matches::{
+    ExtensibleMatch, extensible_match, fixed_match, fixed_round_trip, format_match_bytes,
+    read_extensible_match,
+};
 pub use meter::parse_meter_mod;
 pub use name::more_follows;
 pub use print::{Printing, format_message, format_rule, format_table_features, hex_dump, packet_text};

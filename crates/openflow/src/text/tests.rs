@@ -94,6 +94,8 @@ fn the_corpus_is_replayed() {
         crate::fuzz::meter_text,
     );
     testkit::replay_corpus(concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/capture"), crate::fuzz::capture);
+    let entries = concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/match_entries");
+    testkit::replay_corpus(entries, crate::fuzz::match_entries);
 }
 
 #[test]

@@ -2,9 +2,11 @@
 
 use anyhow::Result;
 
+use super::background::Process;
 use super::options::{self, Options};
 use super::{
-    Run, compare, flows, groups, meters, parse, ports, probe, switch, tables, tlv, transaction, watch,
+    Run, compare, flows, groups, matches, meters, parse, ports, probe, switch, tables, tlv, transaction,
+    watch,
 };
 use crate::pki;
 
@@ -15,6 +17,8 @@ pub(super) enum How {
     One(fn(&mut Run<'_>, &str) -> Result<String>),
     /// On a bridge, with further arguments.
     Many(fn(&mut Run<'_>, &[String]) -> Result<String>),
+    /// Opens a connection itself and lasts; it tells once it waits for messages.
+    Lasting(fn(&Options, &[String], &mut Process) -> Result<String>),
     /// Opens connections itself, or needs none.
     Alone(fn(&Options, &[String]) -> Result<String>),
 }
@@ -79,8 +83,8 @@ pub(super) const COMMANDS: &[Command] = commands! {
     reads "diff-flows" "SOURCE1 SOURCE2" "compare rules; a source is a bridge or a file; exit with 2 if they differ" => Alone compare::diff_flows;
     changes "bundle" "BRIDGE FILE" "do what the lines of a file say in one transaction: flow, group or packet-out, command, arguments" => One transaction::bundle;
     changes "packet-out" "BRIDGE PACKET" "send a packet through actions: in_port=PORT,packet=HEX,actions=ACTIONS" => One flows::packet_out;
-    reads "monitor" "BRIDGE [MISS_LENGTH] [invalid_ttl] [watch:[MATCH]...]" "print the messages of the switch, and changes of rules" => Many watch::monitor;
-    reads "snoop" "BRIDGE" "print the messages between the switch and its controllers" => Alone watch::snoop;
+    reads "monitor" "BRIDGE [MISS_LENGTH] [invalid_ttl] [watch:[MATCH]...]" "print the messages of the switch, and changes of rules" => Lasting watch::monitor;
+    reads "snoop" "BRIDGE" "print the messages between the switch and its controllers" => Lasting watch::snoop;
     changes "add-group" "BRIDGE GROUP" "add a group (or: -, a file of groups on the standard input)" => One groups::add_group;
     changes "add-groups" "BRIDGE FILE" "add the groups of a file, one a line; - is the standard input" => One groups::add_groups;
     changes "mod-group" "BRIDGE GROUP" "replace a group" => One groups::mod_group;
@@ -120,6 +124,12 @@ pub(super) const COMMANDS: &[Command] = commands! {
     reads "parse-key-value" "TEXT..." "print the words of a text" => Alone parse::parse_key_value;
     reads "parse-actions" "VERSION" "print actions whose bytes are on the standard input" => Alone parse::parse_actions;
     reads "parse-instructions" "VERSION" "print instructions whose bytes are on the standard input" => Alone parse::parse_instructions;
+    reads "parse-nx-match" "" "print extensible matches, entry by entry, as Nicira's form has them" => Alone matches::parse_nxm;
+    reads "parse-nxm" "" "the same" => Alone matches::parse_nxm;
+    reads "parse-oxm" "VERSION" "the same, as a version has them" => Alone matches::parse_oxm;
+    reads "parse-ofp10-match" "" "print matches whose bytes of OpenFlow 1.0 are on the standard input" => Alone matches::parse_ofp10_match;
+    reads "parse-ofp11-match" "" "the same, of OpenFlow 1.1" => Alone matches::parse_ofp11_match;
+    reads "check-vlan" "TCI MASK" "print a match on a VLAN tag in all forms that it may have" => Alone matches::check_vlan;
     reads "print-error" "NAME" "print the numbers of an error" => Alone parse::print_error;
     reads "encode-error-reply" "NAME HEX" "print the reply to a message that has this error" => Alone parse::encode_error_reply;
     reads "encode-hello" "BITMAP" "print a greeting with these versions" => Alone parse::encode_hello;

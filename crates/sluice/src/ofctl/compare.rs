@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Result, anyhow};
+use flow::Protocols;
 use flow::TableId;
 use flow::text::{PortNames, format_match_with};
 use ofp_actions::Action;
@@ -25,6 +26,7 @@ struct Rule {
     importance: u16,
     flags: FlowModFlags,
     actions: Vec<Action>,
+    protocols: Protocols,
 }
 
 impl Rule {
@@ -58,6 +60,7 @@ fn of_file(path: &str, names: &dyn PortNames) -> Result<Rules> {
             importance: m.importance,
             flags: m.flags,
             actions: m.actions,
+            protocols: m.protocols,
         };
         found.insert(key, rule);
     }
@@ -78,6 +81,7 @@ fn of_switch(run: &mut Run<'_>) -> Result<Rules> {
             importance: s.importance,
             flags: FlowModFlags::default(),
             actions: s.actions.to_vec(),
+            protocols: Protocols::ANY,
         };
         found.insert(key(s.table.0, s.priority, &matching, &run.names), rule);
     }
@@ -102,6 +106,7 @@ fn change(key: &Key, rule: &Rule, command: FlowModCommand) -> FlowModText {
         flags: rule.flags,
         rule_match: rule.matching,
         actions: if deletes { Vec::new() } else { rule.actions.clone() },
+        protocols: if deletes { Protocols::ANY } else { rule.protocols },
     }
 }
 

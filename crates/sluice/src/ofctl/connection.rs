@@ -35,6 +35,7 @@ pub(crate) use entries;
 
 /// A session over a stream.
 pub(crate) struct Connection {
+    target: String,
     stream: Stream,
     session: Session,
     begin: Instant,
@@ -96,8 +97,14 @@ impl Connection {
         let stream = connect(target, "mgmt", pki, deadline)?;
         let config = Config { versions, probe_interval_ms: 0, ..Config::default() };
         let session = Session::new(config, 0);
-        let mut connection =
-            Connection { stream, session, begin: Instant::now(), deadline, pending: VecDeque::new() };
+        let mut connection = Connection {
+            target: target.to_string(),
+            stream,
+            session,
+            begin: Instant::now(),
+            deadline,
+            pending: VecDeque::new(),
+        };
         while connection.session.version().is_none() {
             connection
                 .exchange()
@@ -119,7 +126,21 @@ impl Connection {
     fn flush(&mut self) -> Result<()> {
         let output = self.session.output().to_vec();
         self.session.consume_output(output.len());
+        self.log("sent (Success)", &output);
         self.stream.send(&output, self.deadline)
+    }
+
+    /// Logs whole messages.
+    fn log(&self, what: &str, mut bytes: &[u8]) {
+        let options = self.session.options();
+        while let Some(len) = bytes.get(2..4).map(|len| usize::from(u16::from_be_bytes([len[0], len[1]]))) {
+            let Some((frame, rest)) = bytes.split_at_checked(len).filter(|_| len >= openflow::HEADER_BYTES)
+            else {
+                return;
+            };
+            log::debug!(target: "vconn", "{}: {what}: {}", self.target, text::describe(frame, options));
+            bytes = rest;
+        }
     }
 
     fn exchange(&mut self) -> Result<()> {
@@ -128,6 +149,7 @@ impl Connection {
         if bytes.is_empty() {
             bail!("the switch closed the connection");
         }
+        self.log("received", &bytes);
         let now_ms = self.begin.elapsed().as_millis() as u64;
         for event in self.session.input(&bytes, now_ms) {
             match event {

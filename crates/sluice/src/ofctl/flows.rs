@@ -23,6 +23,7 @@ const ETHERNET_BYTES: usize = 14;
 /// `[MATCH]` with the keywords of requests (`table`, `out_port`, `out_group`, `cookie`), as in a deletion.
 fn request(run: &Run<'_>, text: &str) -> Result<FlowStatsRequest> {
     let asked = parse_flow_mod(text, text::FlowModCommand::Delete, &run.names)?;
+    run.needs_one_of(asked.protocols)?;
     Ok(FlowStatsRequest {
         format: run.format(),
         table: asked.table.unwrap_or(TableId::ALL),
@@ -113,8 +114,12 @@ pub(super) fn dump_aggregate(run: &mut Run<'_>, text: &str) -> Result<String> {
 }
 
 /// The message for a parsed line.
-pub(super) fn flow_mod(run: &Run<'_>, asked: FlowModText) -> Message {
-    Message::FlowMod(flow_mod_of(run.format(), asked))
+///
+/// # Errors
+/// The connection has no flow format that carries it.
+pub(super) fn flow_mod(run: &Run<'_>, asked: FlowModText) -> Result<Message> {
+    run.needs_one_of(asked.protocols)?;
+    Ok(Message::FlowMod(flow_mod_of(run.format(), asked)))
 }
 
 /// Sends changes of rules, with `--bundle` in one transaction.
@@ -124,7 +129,7 @@ pub(super) fn carry_out(run: &mut Run<'_>, all: Vec<FlowModText>) -> Result<Stri
         messages.push(Message::FlowModTableId(true));
     }
     for asked in all {
-        messages.push(flow_mod(run, asked));
+        messages.push(flow_mod(run, asked)?);
     }
     run.change(messages)
 }
@@ -212,8 +217,9 @@ pub(super) fn hex_bytes(digits: impl Iterator<Item = char>) -> Option<Vec<u8>> {
 }
 
 pub(super) fn packet_out(run: &mut Run<'_>, text: &str) -> Result<String> {
-    let message = Message::PacketOut(parse_packet_out(text, &run.names)?);
-    run.connection.carry_out(&[message])?;
+    let out = parse_packet_out(text, &run.names)?;
+    run.needs_one_of(ofp_actions::protocols_of(&out.actions))?;
+    run.connection.carry_out(&[Message::PacketOut(out)])?;
     Ok(String::new())
 }
 

@@ -4,16 +4,32 @@ use super::flows::read_file;
 use super::options::Options;
 use super::{Run, entries, json};
 use anyhow::{Result, anyhow, bail};
+use flow::Protocols;
 use flow::text::PortNames;
 use flow::text::number::parse_u128;
-use openflow::msg::group::{GROUP_ALL, GroupModCommand, GroupRequest};
+use ofp_actions::protocols_of;
+use openflow::msg::group::{GROUP_ALL, GroupMod, GroupModCommand, GroupRequest};
 use openflow::text::{format_group, parse_group_mod};
 use openflow::{Message, Version};
 
-fn send(run: &mut Run<'_>, text: &str, command: GroupModCommand) -> Result<String> {
-    let mut m = parse_group_mod(text, command, &run.names)?;
+/// The flow formats that carry a group.
+pub(super) fn protocols(m: &GroupMod) -> Protocols {
+    m.group.buckets.iter().fold(Protocols::ANY, |all, bucket| all & protocols_of(&bucket.actions))
+}
+
+/// The message for a parsed group.
+///
+/// # Errors
+/// The connection has no flow format that carries it.
+pub(super) fn message(run: &Run<'_>, mut m: GroupMod) -> Result<Message> {
+    run.needs_one_of(protocols(&m))?;
     m.format = run.format();
-    run.change(vec![Message::GroupMod(m)])
+    Ok(Message::GroupMod(m))
+}
+
+fn send(run: &mut Run<'_>, text: &str, command: GroupModCommand) -> Result<String> {
+    let message = message(run, parse_group_mod(text, command, &run.names)?)?;
+    run.change(vec![message])
 }
 
 pub(super) fn add_group(run: &mut Run<'_>, text: &str) -> Result<String> {
@@ -30,10 +46,9 @@ pub(super) fn add_groups(run: &mut Run<'_>, path: &str) -> Result<String> {
             continue;
         }
         let (command, rest) = command_of(line, run.options);
-        let mut m = parse_group_mod(rest, command, &run.names)
+        let m = parse_group_mod(rest, command, &run.names)
             .map_err(|error| anyhow!("{path}:{}: {error}", n + 1))?;
-        m.format = run.format();
-        messages.push(Message::GroupMod(m));
+        messages.push(message(run, m)?);
     }
     run.change(messages)
 }

@@ -3,6 +3,8 @@
 //! Mostly one connection per run. It offers OpenFlow 1.0 by default (`-O` overrides), with Nicira's extensions,
 //! which give access to all fields and all tables. `openflow::text` prints the messages of the switch.
 
+mod background;
+mod color;
 mod commands;
 mod compare;
 mod connection;
@@ -10,6 +12,7 @@ mod flows;
 mod groups;
 mod hints;
 mod json;
+mod matches;
 mod meters;
 mod options;
 mod parse;
@@ -25,11 +28,13 @@ use std::io::IsTerminal;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
+use flow::Protocols;
 use openflow::text::{Printing, format_message};
 use openflow::{Format, Message, Version};
 
 use crate::hint::hint;
 use crate::remote::{Deadline, EXIT_TIMED_OUT, TimedOut, complain, print};
+use background::Process;
 use commands::{COMMANDS, Command, How};
 use connection::{Connection, Names, entries};
 use options::{Options, Request, parse};
@@ -91,25 +96,47 @@ struct Run<'o> {
     name: &'static str,
     connection: Connection,
     names: Names,
+    /// Permitted flow formats.
+    allowed: Protocols,
 }
 
 impl Run<'_> {
     /// Connects to a bridge and learns the names of its ports and its tunnel options.
     fn open<'o>(options: &'o Options, target: &'o str, name: &'static str) -> Result<Run<'o>> {
         let deadline = Deadline::after_s(options.timeout_s);
-        let versions = options.offered(options.bundle || name == "bundle");
+        let bundles = options.bundle || name == "bundle";
+        let versions = options.offered(bundles);
         let mut connection = Connection::open(target, &options.pki, versions, deadline)?;
         let (_, ports) = connection.ports()?;
         let show = options.names.unwrap_or_else(|| std::io::stdout().is_terminal());
         let tlv = Arc::new(tlv::mappings(&mut connection));
         connection.use_tlv(&tlv);
-        Ok(Run { options, target, name, connection, names: Names { ports, show, tlv } })
+        Ok(Run {
+            options,
+            target,
+            name,
+            connection,
+            names: Names { ports, show, tlv },
+            allowed: options.allowed(bundles),
+        })
     }
 
     /// Nicira's forms in OpenFlow 1.0, whose own lack most fields.
     fn format(&self) -> Format {
-        let nicira = self.connection.version() == Version::V10 && !self.options.plain_10;
-        if nicira { Format::Nxt } else { Format::Standard }
+        let nicira = self.allowed.meets(Protocols::NXM);
+        if self.connection.version() == Version::V10 && nicira { Format::Nxt } else { Format::Standard }
+    }
+
+    /// An error unless the connection may use a flow format that carries a rule, group or packet.
+    fn needs_one_of(&self, usable: Protocols) -> Result<()> {
+        let of_version = Protocols::of_version(self.connection.version().0);
+        if !usable.meets(self.allowed & of_version) {
+            let allowed = self.allowed;
+            bail!(
+                "none of the usable flow formats ({usable}) is among the allowed flow formats ({allowed}): choose with -O"
+            );
+        }
+        Ok(())
     }
 
     /// The title of a statistics reply.
@@ -216,10 +243,22 @@ fn find(options: &Options, name: &str, args: &[String]) -> Result<&'static Comma
     Ok(command)
 }
 
+/// Commands whose output has rules.
+const COLORED: [&str; 4] = ["dump-flows", "parse-flow", "parse-flows", "diff-flows"];
+
 fn run(options: &Options, args: &[String]) -> Result<String> {
     let (name, args) = args.split_first().context("missing command name (use --help for help)")?;
     let command = find(options, name, args)?;
+    let mut process = options.process.begin(command.name)?;
+    let text = execute(options, command, args, &mut process)?;
+    let colored = COLORED.contains(&command.name) && !options.json && options.color.on_output();
+    let colors = || std::env::var("OVS_COLORS").unwrap_or_default();
+    Ok(if colored { color::rules(&text, &colors()) } else { text })
+}
+
+fn execute(options: &Options, command: &Command, args: &[String], process: &mut Process) -> Result<String> {
     match command.how {
+        How::Lasting(function) => function(options, args, process),
         How::Alone(function) => function(options, args),
         How::One(function) => {
             let mut run = Run::open(options, &args[0], command.name)?;

@@ -1,7 +1,10 @@
 //! Options of the command line.
 
+use flow::Protocols;
 use openflow::{Version, VersionSet};
 
+use super::background::Settings;
+use super::color::When;
 use crate::hint::hint;
 use crate::pki;
 use crate::remote::parse_timeout_s;
@@ -24,6 +27,13 @@ pub(crate) const OPTIONS: &[&str] = &[
     "--more",
     "--timestamp",
     "--json",
+    "--color",
+    "--verbose",
+    "--log-file",
+    "--pidfile",
+    "--overwrite-pidfile",
+    "--detach",
+    "--no-chdir",
     "--timeout",
     "--help",
     "--version",
@@ -32,7 +42,7 @@ pub(crate) const OPTIONS: &[&str] = &[
 pub(super) const HELP: &str = "\
 Options:
   -O, --protocols=VERSION[,...]  the versions to offer, OpenFlow10 to OpenFlow15 (default: OpenFlow10)
-  -F, --flow-format=FORMAT       the same, with the form of rules in OpenFlow 1.0: openflow10, nxm
+  -F, --flow-format=FORMAT[,...] the flow formats to use: OpenFlow10, NXM, OXM, one of a version (default: any)
   -P, --packet-in-format=FORMAT  monitor: standard, nxt_packet_in or nxt_packet_in2
   --strict                only the rule with exactly this match and priority (mod-flows, del-flows)
   --bundle                change rules and groups in one transaction (default version: OpenFlow14)
@@ -44,10 +54,16 @@ Options:
   -m, --more              monitor, snoop, ofp-print: packets also in hexadecimal; twice: whole messages
   --timestamp             monitor, snoop: with the time
   --json                  one JSON value, where the command has one (names of ports with --names)
+  --color[=always|never|auto]  print rules in colours (OVS_COLORS); auto: on a terminal
+  --detach                monitor, snoop: in the background, with --pidfile[=FILE], --overwrite-pidfile, --no-chdir
+  -v, --verbose[=SPEC]    log levels, as [MODULE][:DESTINATION][:LEVEL]; --log-file[=FILE] logs into a file
   --no-stats              dump-flows: what rules are, without counters
   -t, --timeout=SECONDS   give up after so long (default: never)
   -h, --help; -V, --version
 ";
+
+/// Values of `--color`.
+const COLORS: [&str; 3] = ["always", "never", "auto"];
 
 /// Order of rules: field (the priority without one) and direction, the most significant first.
 pub(super) type Order = Vec<(Option<String>, bool)>;
@@ -56,8 +72,8 @@ pub(super) type Order = Vec<(Option<String>, bool)>;
 pub(super) struct Options {
     /// Offered versions, if given.
     pub(super) versions: Option<VersionSet>,
-    /// Whether rules of OpenFlow 1.0 have its own form, not Nicira's.
-    pub(super) plain_10: bool,
+    /// Permitted flow formats, of whatever version.
+    pub(super) formats: Protocols,
     pub(super) packet_in: Option<u32>,
     pub(super) strict: bool,
     pub(super) bundle: bool,
@@ -71,6 +87,8 @@ pub(super) struct Options {
     pub(super) more: u8,
     pub(super) timestamp: bool,
     pub(super) timeout_s: u32,
+    pub(super) color: When,
+    pub(super) process: Settings,
     pub(super) pki: Box<tls::Settings>,
 }
 
@@ -78,7 +96,7 @@ impl Options {
     fn new() -> Options {
         Options {
             versions: None,
-            plain_10: false,
+            formats: Protocols::ANY,
             packet_in: None,
             strict: false,
             bundle: false,
@@ -92,8 +110,37 @@ impl Options {
             more: 0,
             timestamp: false,
             timeout_s: 0,
+            color: When::Never,
+            process: Settings::default(),
             pki: Box::default(),
         }
+    }
+
+    /// Permitted flow formats of the versions to offer.
+    pub(super) fn allowed(&self, bundles: bool) -> Protocols {
+        let of_versions = formats_of(self.offered(bundles));
+        let both = of_versions & self.formats;
+        // As ovs-ofctl, a bundle replaces versions without bundles, and their formats.
+        if both.is_empty() { of_versions } else { both }
+    }
+
+    /// Restricts versions and formats to each other.
+    fn settle(&mut self) -> Result<(), String> {
+        let versions = self.versions.unwrap_or(VersionSet::of(&[Version::V10]));
+        let both = formats_of(versions) & self.formats;
+        if both.is_empty() {
+            let names = || (0..6).map(|n| Version(n + 1)).filter(|v| versions.contains(*v));
+            let names: Vec<String> = names().map(|v| format!("OpenFlow1{}", v.0 - 1)).collect();
+            return Err(format!(
+                "no enabled version ({}) has an enabled flow format ({}): enable others with -O or -F",
+                names.join(","),
+                self.formats
+            ));
+        }
+        if self.versions.is_some() {
+            self.versions = Some(VersionSet::of(&both.versions().map(Version).collect::<Vec<_>>()));
+        }
+        Ok(())
     }
 
     /// The versions to offer; bundles need 1.3 at least.
@@ -142,32 +189,19 @@ pub(super) fn version(word: &str) -> Result<Version, String> {
     })
 }
 
-/// Forms of rules: a version each; several versions separated by commas.
-fn parse_format(text: &str, options: &mut Options) -> Result<(), String> {
-    let mut versions = Vec::new();
-    let mut plain = false;
-    for word in text.split(',') {
-        let lower = word.to_ascii_lowercase();
-        let known = lower.trim_end_matches("+table_id").trim_end_matches("-table_id");
-        versions.push(match known {
-            "any" => return Ok(()),
-            "openflow10" => {
-                plain = true;
-                Version::V10
-            }
-            "nxm" => Version::V10,
-            _ => match known.strip_prefix("oxm-").unwrap_or(known) {
-                "oxm" => Version::V13,
-                name => version(name).map_err(|_| {
-                    let meant = hint(word, ["openflow10", "nxm", "oxm", "any"]);
-                    format!("{word}: unknown flow format{meant}")
-                })?,
-            },
-        });
-    }
-    options.plain_10 = plain;
-    options.versions = Some(VersionSet::of(&versions));
-    Ok(())
+/// The flow formats of these versions.
+fn formats_of(versions: VersionSet) -> Protocols {
+    let each = (1..=6).filter(|n| versions.contains(Version(*n)));
+    each.fold(Protocols::NONE, |all, n| all | Protocols::of_version(n))
+}
+
+/// Names of flow formats, separated by commas.
+fn parse_formats(text: &str) -> Result<Protocols, String> {
+    let one = |word| {
+        Protocols::by_name(word)
+            .ok_or_else(|| format!("{word}: unknown flow format{}", hint(word, Protocols::names())))
+    };
+    text.split(',').try_fold(Protocols::NONE, |all, word| Ok(all | one(word)?))
 }
 
 fn parse_packet_in(text: &str) -> Result<u32, String> {
@@ -212,6 +246,12 @@ pub(super) fn parse(words: &[String]) -> Result<Request, String> {
             "h" | "help" => return Ok(Request::Help),
             "V" | "version" => return Ok(Request::Version),
             "sort" | "rsort" => options.order.push((attached.map(str::to_string), name == "sort")),
+            "color" => {
+                let text = attached.unwrap_or("auto");
+                options.color = When::parse(text)
+                    .ok_or_else(|| format!("incorrect value `{text}' for --color{}", hint(text, COLORS)))?;
+            }
+            _ if options.process.take(name, attached) => {}
             _ if flag(&mut options, name) => {}
             _ => {
                 let mut value = || -> Result<String, String> {
@@ -225,6 +265,7 @@ pub(super) fn parse(words: &[String]) -> Result<Request, String> {
     if args.is_empty() {
         return Err("missing command name (use --help for help)".into());
     }
+    options.settle()?;
     Ok(Request::Run(options, args))
 }
 
@@ -269,7 +310,7 @@ fn take(
 ) -> Result<(), String> {
     match name {
         "O" | "protocols" => options.versions = Some(parse_versions(&value()?)?),
-        "F" | "flow-format" => parse_format(&value()?, options)?,
+        "F" | "flow-format" => options.formats = parse_formats(&value()?)?,
         "P" | "packet-in-format" => options.packet_in = Some(parse_packet_in(&value()?)?),
         "t" | "timeout" => options.timeout_s = parse_timeout_s(&value()?)?,
         _ => {
@@ -315,6 +356,8 @@ mod tests {
             "-O OpenFlow99 show",
             "-O OpenFlow16 show",
             "-F bogus show",
+            "-F OXM show",
+            "-O OpenFlow11 -F nxm,oxm show",
             "-P bogus show",
             "--bogus show",
             "-é show",
@@ -338,7 +381,8 @@ mod tests {
             ("--bundle show", Version::V14),
             ("--bundle -O OpenFlow10 show", Version::V14),
             ("--bundle -O OpenFlow10,OpenFlow13 show", Version::V13),
-            ("-F oxm show", Version::V13),
+            ("-O OpenFlow13 -F oxm show", Version::V13),
+            ("-O OpenFlow10,OpenFlow13 -F nxm show", Version::V10),
             ("-F nxm show", Version::V10),
         ] {
             assert_eq!(offered(line), VersionSet::of(&[expected]), "{line}");

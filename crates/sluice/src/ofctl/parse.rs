@@ -6,7 +6,8 @@ use anyhow::{Context, Result, anyhow, bail};
 use flow::compose::{Payload, compose};
 use flow::text::token::Tokens;
 use flow::text::{NoPortNames, parse_exact_flow};
-use ofp_actions::text::{FlowModCommand, format_actions, parse_flow_file, parse_flow_mod};
+use flow::{Protocols, TableId};
+use ofp_actions::text::{FlowModCommand, FlowModText, format_actions, parse_flow_file, parse_flow_mod};
 use openflow::msg::control::Hello;
 use openflow::msg::group::GroupModCommand;
 use openflow::pcap::{self, Streams};
@@ -16,8 +17,10 @@ use openflow::text::{
 use openflow::{ErrorKind, Format, Message, OfError, Options as Wire, Version, VersionSet, encode_with};
 
 use super::flows::{hex_bytes, read_bytes, read_file};
+use super::groups::protocols;
 use super::options::{self, Options};
 use crate::hint::hint;
+use crate::remote::print;
 
 /// Verbosity of `ofp-print` without another one.
 const VERBOSITY: u8 = 2;
@@ -41,7 +44,7 @@ fn text_of(frame: &[u8], verbosity: u8) -> String {
 }
 
 /// Pairs of hexadecimal digits, among blanks.
-fn hex(text: &str) -> Result<Vec<u8>> {
+pub(super) fn hex(text: &str) -> Result<Vec<u8>> {
     hex_bytes(text.chars().filter(|c| !c.is_whitespace())).context("trailing garbage following hex bytes")
 }
 
@@ -84,47 +87,63 @@ pub(super) fn ofp_parse_pcap(options: &Options, args: &[String]) -> Result<Strin
     Ok(out)
 }
 
-/// The version of messages that are only printed.
-fn version_of(options: &Options) -> Version {
-    options.versions.and_then(VersionSet::highest).unwrap_or(Version::V10)
-}
-
-/// Messages as text, with transactions from 1 on.
-fn printed(options: &Options, messages: Vec<Message>) -> Result<String> {
-    let version = version_of(options);
+/// Messages as text, with transactions from 1 on, in one flow format.
+fn printed(options: &Options, format: Protocols, messages: Vec<Message>) -> Result<String> {
+    let version = Version(format.versions().next().unwrap_or(Version::V10.0));
+    // The reader takes the number of a table from the command; formats without it write 0 there.
+    let wire = Wire { table_id_in_command: format.meets(Protocols::TABLE_ID), ..Wire::DEFAULT };
     let mut out = String::new();
     for (xid, message) in (1..).zip(messages) {
-        let bytes = encode_with(&message, version, xid, &wire())
+        let bytes = encode_with(&message, version, xid, &wire)
             .map_err(|error| anyhow!("OpenFlow cannot express it in this version: {error} (-O)"))?;
         out += &text_of(&bytes, VERBOSITY + options.more);
     }
     Ok(out)
 }
 
-/// Nicira's forms in OpenFlow 1.0.
-fn form(options: &Options) -> Format {
-    let nicira = version_of(options) == Version::V10 && !options.plain_10;
-    if nicira { Format::Nxt } else { Format::Standard }
+/// Prints the usable flow formats, and chooses the first permitted one.
+fn choose(options: &Options, usable: Protocols) -> Result<Protocols> {
+    print(&format!("usable protocols: {usable}\n"));
+    (usable & options.allowed(false)).first().context("no usable protocol")
+}
+
+/// Nicira's forms in its formats.
+fn form(format: Protocols) -> Format {
+    if format.meets(Protocols::NXM) { Format::Nxt } else { Format::Standard }
+}
+
+fn parsed(options: &Options, rules: Vec<FlowModText>) -> Result<String> {
+    let usable = rules.iter().fold(Protocols::ANY, |all, rule| all & rule.protocols);
+    let format = choose(options, usable)?;
+    // Both forms of OpenFlow 1.0 leave the table to the switch.
+    let all = format.meets(Protocols::OF10 | Protocols::NXM);
+    let message = |rule: FlowModText| {
+        let table = rule.table;
+        let mut m = flow_mod_of(form(format), rule);
+        m.table = table.or(all.then_some(TableId::ALL)).unwrap_or(m.table);
+        Message::FlowMod(m)
+    };
+    let messages = rules.into_iter().map(message).collect();
+    Ok(format!("chosen protocol: {format}\n{}", printed(options, format, messages)?))
 }
 
 pub(super) fn parse_flow(options: &Options, args: &[String]) -> Result<String> {
-    let rule = parse_flow_mod(&args[0], FlowModCommand::Add, &NoPortNames)?;
-    printed(options, vec![Message::FlowMod(flow_mod_of(form(options), rule))])
+    parsed(options, vec![parse_flow_mod(&args[0], FlowModCommand::Add, &NoPortNames)?])
 }
 
 pub(super) fn parse_flows(options: &Options, args: &[String]) -> Result<String> {
     let text = read_file(&args[0])?;
-    let rules = parse_flow_file(&text, &NoPortNames).map_err(|error| anyhow!("{}: {error}", args[0]))?;
-    printed(
-        options,
-        rules.into_iter().map(|rule| Message::FlowMod(flow_mod_of(form(options), rule))).collect(),
-    )
+    parsed(options, parse_flow_file(&text, &NoPortNames).map_err(|error| anyhow!("{}: {error}", args[0]))?)
 }
 
+/// In OpenFlow 1.0 always in Nicira's form: the standard has no groups.
 pub(super) fn parse_group(options: &Options, args: &[String]) -> Result<String> {
     let mut group = parse_group_mod(&args[0], GroupModCommand::Add, &NoPortNames)?;
-    group.format = form(options);
-    printed(options, vec![Message::GroupMod(group)])
+    let format = choose(options, protocols(&group))?;
+    let version = Version(format.versions().next().unwrap_or(Version::V10.0));
+    group.format = if version == Version::V10 { Format::Nxt } else { Format::Standard };
+    let text = printed(options, format, vec![Message::GroupMod(group)])?;
+    Ok(format!("chosen version: OpenFlow1{}\n{text}", version.0 - 1))
 }
 
 fn packet(bytes: &[u8]) -> String {

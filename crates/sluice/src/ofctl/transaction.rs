@@ -30,15 +30,17 @@ fn message(run: &Run<'_>, line: &str) -> Result<Message> {
             let found = FLOW_COMMANDS.iter().find(|(name, _)| *name == word);
             let (command, text) =
                 found.map_or((FlowModCommand::Add, rest), |(_, command)| (*command, behind));
-            Ok(flow_mod(run, parse_flow_mod(text, command, &run.names)?))
+            flow_mod(run, parse_flow_mod(text, command, &run.names)?)
         }
         "group" => {
             let (command, text) = groups::command_of(rest, run.options);
-            let mut m = parse_group_mod(text, command, &run.names)?;
-            m.format = run.format();
-            Ok(Message::GroupMod(m))
+            groups::message(run, parse_group_mod(text, command, &run.names)?)
         }
-        "packet-out" => Ok(Message::PacketOut(parse_packet_out(rest, &run.names)?)),
+        "packet-out" => {
+            let out = parse_packet_out(rest, &run.names)?;
+            run.needs_one_of(ofp_actions::protocols_of(&out.actions))?;
+            Ok(Message::PacketOut(out))
+        }
         _ => bail!("Unsupported bundle message type: {kind}{}", hint(kind, KINDS)),
     }
 }

@@ -13,6 +13,7 @@ use openflow::msg::flow_monitor::{FlowMonitorRequest, MonitorCommand, MonitorFla
 use openflow::text::{Printing, format_message};
 use openflow::{Format, GROUP_ANY, Message, Multi, Options as Wire, Version, decode_with};
 
+use super::background::Process;
 use super::connection::{self, Frames, Names};
 use super::options::Options;
 use super::{Run, switch};
@@ -106,8 +107,9 @@ fn set_packet_in_format(run: &mut Run<'_>) -> Result<()> {
     Ok(())
 }
 
-pub(super) fn monitor(run: &mut Run<'_>, args: &[String]) -> Result<String> {
-    let asked = parse(args, &run.names)?;
+pub(super) fn monitor(options: &Options, args: &[String], process: &mut Process) -> Result<String> {
+    let run = &mut Run::open(options, &args[0], "monitor")?;
+    let asked = parse(&args[1..], &run.names)?;
     if asked.miss_send_len_bytes.is_some() || asked.invalid_ttl {
         let mut wanted = switch::config(&mut run.connection)?;
         if let Some(length) = asked.miss_send_len_bytes {
@@ -135,6 +137,7 @@ pub(super) fn monitor(run: &mut Run<'_>, args: &[String]) -> Result<String> {
     let printer = Printer { options: run.options, wire: &wire, names: &run.names };
     let version = run.connection.version();
     let mut frames = run.connection.take_frames()?;
+    process.ready()?;
     while let Some(frame) = frames.next()? {
         printer.show(&frame)?;
         answer(&mut frames, &frame, version, &wire)?;
@@ -181,13 +184,14 @@ fn now() -> String {
 }
 
 /// The messages that a bridge and its controllers exchange; `BRIDGE.snoop` has copies of them, of all versions.
-pub(super) fn snoop(options: &Options, args: &[String]) -> Result<String> {
+pub(super) fn snoop(options: &Options, args: &[String], process: &mut Process) -> Result<String> {
     let deadline = Deadline::after_s(options.timeout_s);
     let mut stream = connection::snoop(&args[0], &options.pki, deadline)?;
     let names = Names::default();
     let wire = Wire { table_id_in_command: true, ..Wire::DEFAULT };
     let printer = Printer { options, wire: &wire, names: &names };
     let mut frames = Frames::of(&mut stream, deadline);
+    process.ready()?;
     let mut greeted = false;
     while let Some(frame) = frames.next()? {
         if !greeted && frame.get(1) == Some(&HELLO) {

@@ -3,10 +3,12 @@
 //! installed.
 
 mod appctl;
+mod matches;
 mod ofctl;
 mod server;
 mod stock;
 mod tls;
 mod upcall_cost;
+mod usable;
 mod verbs;
 mod vsctl;

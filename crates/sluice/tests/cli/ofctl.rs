@@ -5,7 +5,7 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::time::Duration;
 
-use testkit::{Daemon, DaemonSpec, Output, RunDir, require_programs, wait_for};
+use testkit::{Cmd, Daemon, DaemonSpec, Output, RunDir, require_programs, wait_for};
 
 use crate::server::sluice;
 
@@ -81,6 +81,12 @@ fn compare(stock: &Stock, line: &str, input: &str) -> Option<String> {
 /// Lines that both tools run, ours first; those behind `>` have an effect that a second run would meet: ours alone.
 /// FILE has the rules of [`INPUT`], OTHER those of [`CHANGED`].
 const LINES: &str = "\
+add-flow br0 actions=push_vlan:0x8100,output:1
+-F openflow10 add-flow br0 reg0=1,actions=drop
+-F openflow10 dump-flows br0 reg0=1
+-O OpenFlow11 add-flow br0 ip,nw_ttl=5,actions=drop
+-O OpenFlow12 mod-flows br0 actions=meter:1
+add-group br0 group_id=1,type=all,bucket=push_vlan:0x8100,output:1
 --no-names show br0
 -O OpenFlow13 --no-names show br0
 -O OpenFlow14 show br0
@@ -433,4 +439,53 @@ fn snooping_prints_the_same() {
     });
     assert_eq!(ours, theirs);
     assert!(ours.len() > 5, "{ours:?}");
+}
+
+#[test]
+fn rules_have_colours_and_messages_a_log() {
+    require_programs!("ovs-ofctl", "ovs-vswitchd", "ovsdb-server", "ovsdb-tool", "ovs-vsctl");
+    let stock = Stock::start();
+    let rule = "add-flow br0 table=1,priority=3,tcp,in_port=1,actions=load:5->reg1,resubmit(,2)";
+    assert!(stock.theirs(rule, "").status.success());
+    for line in [
+        "--color=always --no-stats dump-flows br0",
+        "--color=never --no-stats dump-flows br0",
+        "--color --no-stats dump-flows br0",
+        "--color=always parse-flow tcp,in_port=1,actions=ct(commit,zone=5),NORMAL,dec_ttl,output:2,clone(drop)",
+        "--color=always dump-ports br0",
+        "--color=sometimes dump-flows br0",
+        "-vfoo dump-flows br0",
+    ] {
+        assert_eq!(compare(&stock, line, ""), None);
+    }
+    let log = stock.dir.join("ofctl.log");
+    let out = stock.ours(&format!("-vvconn:file:dbg --log-file={} dump-flows br0", log.display()), "");
+    assert!(out.status.success(), "{}", out.stderr);
+    let text = std::fs::read_to_string(&log).unwrap();
+    for part in ["|vconn|DBG|br0: sent (Success): ", "|vconn|DBG|br0: received: ", "FLOW"] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+}
+
+#[test]
+fn monitors_go_into_the_background() {
+    require_programs!("ovs-ofctl", "ovs-vswitchd", "ovsdb-server", "ovsdb-tool", "ovs-vsctl");
+    let stock = Stock::start();
+    let pidfile = stock.dir.join("monitor.pid");
+    let out =
+        stock.ours(&format!("monitor br0 65534 --detach --no-chdir --pidfile={}", pidfile.display()), "");
+    assert!(out.status.success(), "{}", out.stderr);
+    // It is connected already.
+    let pid: i32 = std::fs::read_to_string(&pidfile).unwrap().trim().parse().unwrap();
+    let command = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap();
+    assert!(command.contains("monitor"), "{command}");
+    assert!(Cmd::new("kill").args([&pid.to_string()]).run().is_ok());
+    wait_for(Duration::from_secs(20), "its end", || !Path::new(&format!("/proc/{pid}")).exists()).unwrap();
+    for (line, error) in [
+        ("show br0 --detach", "--detach is for commands that last"),
+        ("monitor br1 --detach", "br1 is not a bridge or a socket"),
+    ] {
+        let out = stock.ours(line, "");
+        assert!(!out.status.success() && out.stderr.contains(error), "{line}: {}", out.stderr);
+    }
 }

@@ -4,10 +4,6 @@ use testkit::{Cmd, require_programs};
 
 use crate::server::sluice;
 
-/// Commands of `ovs-ofctl` for tests of Open vSwitch itself, which its help leaves out and which `sluice ofctl` lacks.
-const TEST_AIDS: [&str; 6] =
-    ["parse-nx-match", "parse-nxm", "parse-oxm", "parse-ofp10-match", "parse-ofp11-match", "check-vlan"];
-
 /// Commands of our tool, as its completion knows them.
 fn ours(tool: &str) -> Vec<String> {
     let words = sluice().args(["complete-words", "--", tool, ""]).run().unwrap().stdout;
@@ -40,13 +36,8 @@ fn no_command_of_ovs_ofctl_is_missing() {
     require_programs!("ovs-ofctl");
     let help = Cmd::new("ovs-ofctl").args(["--help"]).run().unwrap().stdout;
     check("ofctl", &in_help(&help), 50);
-    let mut all = listed(&Cmd::new("ovs-ofctl").args(["list-commands"]).run().unwrap().stdout);
-    for name in TEST_AIDS {
-        assert!(all.iter().any(|known| known == name), "{name} is no command of the stock tool");
-        assert!(!ours("ofctl").iter().any(|known| known == name), "{name} exists");
-    }
-    all.retain(|name| !TEST_AIDS.contains(&name.as_str()));
-    check("ofctl", &all, 60);
+    let all = listed(&Cmd::new("ovs-ofctl").args(["list-commands"]).run().unwrap().stdout);
+    check("ofctl", &all, 66);
 }
 
 #[test]

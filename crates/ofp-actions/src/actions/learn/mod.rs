@@ -144,6 +144,10 @@ impl OfAction for Box<LearnAction> {
         Ok(())
     }
 
+    fn protocols(&self) -> Protocols {
+        Protocols::ANY
+    }
+
     fn set_place(&self) -> SetPlace {
         SetPlace::Never
     }

@@ -3,7 +3,7 @@
 use super::{Printer, duration, put};
 use crate::msg::flow_mod::{FlowMod, FlowModCommand, FlowModFlags, FlowRemoved, FlowRemovedReason};
 use crate::msg::flow_stats::{AggregateStats, FlowStats, FlowStatsRequest};
-use crate::{Multi, NO_BUFFER, Version};
+use crate::{Multi, NO_BUFFER, Options, Version};
 use flow::text::number::hex;
 use flow::text::{PortNames, format_match_with, format_port};
 use flow::{OfPort, TableId};
@@ -78,7 +78,13 @@ pub(super) fn removed_reason(reason: FlowRemovedReason) -> &'static str {
 }
 
 /// A change of rules, without the title of its message.
-pub(in crate::text) fn flow_mod(m: &FlowMod, version: Version, names: &dyn PortNames) -> String {
+/// Commands of OpenFlow 1.0 have a table if `options` say so.
+pub(in crate::text) fn flow_mod(
+    m: &FlowMod,
+    version: Version,
+    options: &Options,
+    names: &dyn PortNames,
+) -> String {
     let command = match m.command {
         FlowModCommand::Add => "ADD",
         FlowModCommand::Modify => "MOD",
@@ -87,8 +93,8 @@ pub(in crate::text) fn flow_mod(m: &FlowMod, version: Version, names: &dyn PortN
         FlowModCommand::DeleteStrict => "DEL_STRICT",
     };
     let mut words = vec![command.to_string()];
-    let all = m.table == TableId::ALL && version == Version::V10;
-    if m.table != TableId(0) && !all {
+    let unknown = version == Version::V10 && m.table == TableId::ALL && !options.table_id_in_command;
+    if m.table != TableId(0) && !unknown {
         words.push(format!("table:{}", m.table.0));
     }
     words.push(format_match_with(&m.matching.unpack(), Some(m.priority.into()), names));
@@ -116,7 +122,7 @@ pub(in crate::text) fn flow_mod(m: &FlowMod, version: Version, names: &dyn PortN
 
 impl Printer<'_> {
     pub(super) fn flow_mod(&mut self, m: &FlowMod) {
-        self.out += &flow_mod(m, self.version, self.how.names);
+        self.out += &flow_mod(m, self.version, self.how.options, self.how.names);
     }
 
     pub(super) fn flow_stats_request(&mut self, m: &FlowStatsRequest) {
