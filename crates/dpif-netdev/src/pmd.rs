@@ -117,10 +117,12 @@ impl PmdThread {
             if std::mem::take(&mut slept) && burst {
                 self.wakeups.note();
             }
-            let worked = burst | self.carry_out_ops() | self.carry_out_slices();
+            let worked = burst | self.carry_out_ops();
             if let Some(final_stats) = self.handle_control() {
                 return self.end(&final_stats);
             }
+            // After the requests: the thread does not sleep on one that waits here.
+            let worked = worked | self.carry_out_slices();
             let worked = worked | self.leaving.give_back(&self.rx, &mut self.core, &self.offload);
             // Accurate enough: the time of the last burst, if any.
             let now_us = if burst { self.now_us } else { sys::clock::machine_us() };
