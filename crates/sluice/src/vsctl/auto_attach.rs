@@ -3,8 +3,8 @@
 use ovsdb::value::{Atom, Datum};
 
 use super::Stop;
-use super::bridge::need_bridge;
 use super::context::Context;
+use super::fake::need_bridge;
 use super::options::Invocation;
 use super::work::Row;
 
@@ -36,7 +36,7 @@ fn integers(datum: &Datum) -> Vec<(i64, i64)> {
 }
 
 pub(crate) fn add_mapping(ctx: &mut Context<'_>, call: &Invocation) -> Result<(), Stop> {
-    let bridge = need_bridge(ctx, call.arg(0))?;
+    let bridge = need_bridge(ctx, call.arg(0))?.row;
     let (isid, vlan) = mapping(call)?;
     let row = match record(ctx, bridge)? {
         Some(row) => row,
@@ -59,7 +59,7 @@ pub(crate) fn add_mapping(ctx: &mut Context<'_>, call: &Invocation) -> Result<()
 }
 
 pub(crate) fn del_mapping(ctx: &mut Context<'_>, call: &Invocation) -> Result<(), Stop> {
-    let bridge = need_bridge(ctx, call.arg(0))?;
+    let bridge = need_bridge(ctx, call.arg(0))?.row;
     let asked = mapping(call)?;
     let Some(row) = record(ctx, bridge)? else { return Ok(()) };
     let column = ctx.work.column(row.table, "mappings")?;
@@ -71,7 +71,7 @@ pub(crate) fn del_mapping(ctx: &mut Context<'_>, call: &Invocation) -> Result<()
 }
 
 pub(crate) fn get_mappings(ctx: &mut Context<'_>, call: &Invocation) -> Result<(), Stop> {
-    let bridge = need_bridge(ctx, call.arg(0))?;
+    let bridge = need_bridge(ctx, call.arg(0))?.row;
     let Some(row) = record(ctx, bridge)? else { return Ok(()) };
     for (isid, vlan) in integers(&ctx.work.named(row, "mappings")?) {
         ctx.say(&format!("{isid} {vlan}"));

@@ -1,24 +1,17 @@
 //! Bridges, ports and interfaces: the commands that maintain the references among the three tables.
 //!
-//! Every bridge has a port and an interface of its name (its local port), created with it. Fake bridges
-//! (`add-br NAME PARENT VLAN`) are rejected: they emulate `tag=VLAN`.
+//! Every bridge has a port and an interface of its name (its local port), created with it.
 
 use ovsdb::value::{Atom, Datum};
 
 use super::Stop;
 use super::context::Context;
 use super::edit::set_columns;
+use super::fake::{Bridge, all_bridges, fake_vlan, fakes_of, find_bridge, holding, need_bridge};
 use super::options::Invocation;
 use super::work::{Row, Work};
 
-/// A bridge's rows by kind, followed through references.
-pub(crate) fn all_bridges(ctx: &mut Context<'_>) -> Result<Vec<Row>, Stop> {
-    let root = ctx.root()?;
-    let table = ctx.work.table("Bridge")?;
-    ctx.work.refs(root, "bridges", table)
-}
-
-fn ports(work: &Work<'_>, bridge: Row) -> Result<Vec<Row>, Stop> {
+pub(crate) fn ports(work: &Work<'_>, bridge: Row) -> Result<Vec<Row>, Stop> {
     work.refs(bridge, "ports", work.table("Port")?)
 }
 
@@ -26,22 +19,9 @@ pub(crate) fn interfaces(work: &Work<'_>, port: Row) -> Result<Vec<Row>, Stop> {
     work.refs(port, "interfaces", work.table("Interface")?)
 }
 
-pub(crate) fn find_bridge(ctx: &mut Context<'_>, name: &str) -> Result<Option<Row>, Stop> {
-    for bridge in all_bridges(ctx)? {
-        if ctx.work.text(bridge, "name")? == name {
-            return Ok(Some(bridge));
-        }
-    }
-    Ok(None)
-}
-
-pub(crate) fn need_bridge(ctx: &mut Context<'_>, name: &str) -> Result<Row, Stop> {
-    find_bridge(ctx, name)?.ok_or_else(|| Stop::fatal(format!("no bridge named {name}")))
-}
-
 /// A record and its parent.
 pub(crate) struct WithParent {
-    pub(crate) bridge: Row,
+    pub(crate) bridge: Bridge,
     pub(crate) port: Row,
 }
 
@@ -63,15 +43,19 @@ fn holder(work: &Work<'_>, table: &str, column: &str, member: Row) -> Result<Opt
 
 pub(crate) fn find_port(work: &Work<'_>, name: &str) -> Result<Option<WithParent>, Stop> {
     let Some(port) = by_name(work, "Port", name)? else { return Ok(None) };
-    let bridge = holder(work, "Bridge", "ports", port)?;
-    Ok(bridge.map(|bridge| WithParent { bridge, port }))
+    placed(work, port)
+}
+
+/// A port with its bridge.
+fn placed(work: &Work<'_>, port: Row) -> Result<Option<WithParent>, Stop> {
+    let Some(row) = holder(work, "Bridge", "ports", port)? else { return Ok(None) };
+    Ok(Some(WithParent { bridge: holding(work, row, port)?, port }))
 }
 
 pub(crate) fn find_interface(work: &Work<'_>, name: &str) -> Result<Option<WithParent>, Stop> {
     let Some(interface) = by_name(work, "Interface", name)? else { return Ok(None) };
     let Some(port) = holder(work, "Port", "interfaces", interface)? else { return Ok(None) };
-    let bridge = holder(work, "Bridge", "ports", port)?;
-    Ok(bridge.map(|bridge| WithParent { bridge, port }))
+    placed(work, port)
 }
 
 /// The row of an interface.
@@ -89,7 +73,7 @@ pub(crate) fn check_free(ctx: &mut Context<'_>, name: &str, what: &str) -> Resul
         None => find_interface(&ctx.work, name)?.map(|placed| ("an interface", placed)),
     };
     let Some((kind, placed)) = taken else { return Ok(()) };
-    let bridge = ctx.work.text(placed.bridge, "name")?;
+    let bridge = placed.bridge.name;
     Err(Stop::fatal(format!("{what} because {kind} named {name} already exists on bridge {bridge}")))
 }
 
@@ -109,21 +93,52 @@ fn new_port(ctx: &mut Context<'_>, name: &str, interfaces: &[Row]) -> Result<Row
     Ok(port)
 }
 
-pub(crate) fn add_br(ctx: &mut Context<'_>, call: &Invocation) -> Result<(), Stop> {
+/// Parent and VLAN of a fake bridge.
+fn parent(call: &Invocation) -> Result<Option<(&str, i64)>, Stop> {
     match call.args.len() {
-        1 => {}
-        2 => return Err(Stop::fatal("'add-br' command takes exactly 1 or 3 arguments")),
-        _ => {
-            return Err(Stop::fatal(
-                "fake bridges (add-br BRIDGE PARENT VLAN) are not supported: add ports with tag=VLAN to the parent",
-            ));
-        }
+        1 => Ok(None),
+        2 => Err(Stop::fatal("'add-br' command takes exactly 1 or 3 arguments")),
+        _ => match call.arg(2).parse() {
+            Ok(vlan @ 0..=4095) => Ok(Some((call.arg(1), vlan))),
+            _ => Err(Stop::fatal("add-br: vlan must be between 0 and 4095")),
+        },
     }
+}
+
+/// Whether the existing bridge is the requested one.
+fn check_same_bridge(
+    call: &Invocation,
+    bridge: &Bridge,
+    wanted: Option<(&str, i64)>,
+    parent: &str,
+) -> Result<(), Stop> {
+    let name = &bridge.name;
+    let why = match (wanted, bridge.vlan()) {
+        (None, None) => return Ok(()),
+        (None, Some(vlan)) => format!("is a VLAN bridge for VLAN {vlan}"),
+        (Some(_), None) => "is not a VLAN bridge".to_string(),
+        (Some((asked, _)), Some(_)) if asked != parent => format!("has the wrong parent {parent}"),
+        (Some((_, asked)), Some(vlan)) if asked != vlan => {
+            format!("is a VLAN bridge for the wrong VLAN {vlan}")
+        }
+        (Some(_), Some(_)) => return Ok(()),
+    };
+    Err(Stop::fatal(format!("\"--may-exist add-br {}\" but {name} {why}", call.args.join(" "))))
+}
+
+pub(crate) fn add_br(ctx: &mut Context<'_>, call: &Invocation) -> Result<(), Stop> {
+    let wanted = parent(call)?;
     let name = call.arg(0);
-    if call.has("may-exist") && find_bridge(ctx, name)?.is_some() {
-        return Ok(());
+    if call.has("may-exist")
+        && let Some(bridge) = find_bridge(ctx, name)?
+    {
+        let parent = ctx.work.text(bridge.row, "name")?;
+        return check_same_bridge(call, &bridge, wanted, &parent);
     }
     check_free(ctx, name, &format!("cannot create a bridge named {name}"))?;
+    if let Some((parent, vlan)) = wanted {
+        return add_fake(ctx, name, parent, vlan);
+    }
     let interface = new_interface(ctx, name)?;
     ctx.work.set_named(interface, "type", "internal")?;
     let port = new_port(ctx, name, &[interface])?;
@@ -134,6 +149,29 @@ pub(crate) fn add_br(ctx: &mut Context<'_>, call: &Invocation) -> Result<(), Sto
     let root = ctx.root()?;
     ctx.work.change_refs(root, "bridges", |bridges| {
         bridges.insert(bridge.uuid);
+    })
+}
+
+fn add_fake(ctx: &mut Context<'_>, name: &str, parent: &str, vlan: i64) -> Result<(), Stop> {
+    let Some(bridge) = find_bridge(ctx, parent)? else {
+        return Err(Stop::fatal(format!("parent bridge {parent} does not exist")));
+    };
+    if bridge.fake.is_some() {
+        return Err(Stop::fatal("cannot create bridge with fake bridge as parent"));
+    }
+    if let Some(other) = fakes_of(&ctx.work, bridge.row)?.iter().find(|fake| fake.vlan() == Some(vlan)) {
+        let other = &other.name;
+        return Err(Stop::fatal(format!(
+            "bridge {parent} already has a child VLAN bridge {other} on VLAN {vlan}"
+        )));
+    }
+    let interface = new_interface(ctx, name)?;
+    ctx.work.set_named(interface, "type", "internal")?;
+    let port = new_port(ctx, name, &[interface])?;
+    ctx.work.set_named(port, "fake_bridge", true)?;
+    ctx.work.set_named(port, "tag", vlan)?;
+    ctx.work.change_refs(bridge.row, "ports", |ports| {
+        ports.insert(port.uuid);
     })
 }
 
@@ -152,13 +190,22 @@ pub(crate) fn del_br(ctx: &mut Context<'_>, call: &Invocation) -> Result<(), Sto
         None => return Err(Stop::fatal(format!("no bridge named {name}"))),
         Some(bridge) => bridge,
     };
-    for port in ports(&ctx.work, bridge)? {
-        delete_port(&mut ctx.work, port)?;
+    let gone = match bridge.fake {
+        Some((own, _)) => bridge.ports(&ctx.work)?.into_iter().chain([own]).collect(),
+        None => ports(&ctx.work, bridge.row)?,
+    };
+    for port in &gone {
+        delete_port(&mut ctx.work, *port)?;
     }
-    ctx.work.delete(bridge);
+    if bridge.fake.is_some() {
+        return ctx.work.change_refs(bridge.row, "ports", |ports| {
+            ports.retain(|uuid| gone.iter().all(|port| port.uuid != *uuid));
+        });
+    }
+    ctx.work.delete(bridge.row);
     let root = ctx.root()?;
     ctx.work.change_refs(root, "bridges", |bridges| {
-        bridges.remove(&bridge.uuid);
+        bridges.remove(&bridge.row.uuid);
     })
 }
 
@@ -173,9 +220,14 @@ fn say_names(ctx: &mut Context<'_>, rows: &[Row], but: Option<&str>) -> Result<(
     Ok(())
 }
 
-pub(crate) fn list_br(ctx: &mut Context<'_>, _call: &Invocation) -> Result<(), Stop> {
-    let bridges = all_bridges(ctx)?;
-    say_names(ctx, &bridges, None)
+pub(crate) fn list_br(ctx: &mut Context<'_>, call: &Invocation) -> Result<(), Stop> {
+    let (real, fake) = (call.has("real"), call.has("fake"));
+    let mut bridges = all_bridges(ctx)?;
+    bridges.retain(|bridge| real == fake || fake == bridge.fake.is_some());
+    let mut names: Vec<String> = bridges.into_iter().map(|bridge| bridge.name).collect();
+    names.sort();
+    names.iter().for_each(|name| ctx.say(name));
+    Ok(())
 }
 
 pub(crate) fn br_exists(ctx: &mut Context<'_>, call: &Invocation) -> Result<(), Stop> {
@@ -183,14 +235,15 @@ pub(crate) fn br_exists(ctx: &mut Context<'_>, call: &Invocation) -> Result<(), 
 }
 
 pub(crate) fn br_to_vlan(ctx: &mut Context<'_>, call: &Invocation) -> Result<(), Stop> {
-    need_bridge(ctx, call.arg(0))?;
-    ctx.say("0");
+    let bridge = need_bridge(ctx, call.arg(0))?;
+    ctx.say(&bridge.vlan().unwrap_or(0).to_string());
     Ok(())
 }
 
 pub(crate) fn br_to_parent(ctx: &mut Context<'_>, call: &Invocation) -> Result<(), Stop> {
-    need_bridge(ctx, call.arg(0))?;
-    ctx.say(call.arg(0));
+    let bridge = need_bridge(ctx, call.arg(0))?;
+    let parent = ctx.work.text(bridge.row, "name")?;
+    ctx.say(&parent);
     Ok(())
 }
 
@@ -215,8 +268,11 @@ fn add(ctx: &mut Context<'_>, call: &Invocation, names: &[String], settings: &[S
     if call.has("fake-iface") {
         ctx.work.set_named(port, "bond_fake_iface", true)?;
     }
+    if let Some(vlan) = bridge.vlan() {
+        ctx.work.set_named(port, "tag", vlan)?;
+    }
     set_columns(ctx, port, settings)?;
-    ctx.work.change_refs(bridge, "ports", |ports| {
+    ctx.work.change_refs(bridge.row, "ports", |ports| {
         ports.insert(port.uuid);
     })
 }
@@ -230,7 +286,7 @@ fn check_same(
 ) -> Result<(), Stop> {
     let (bridge_name, name) = (call.arg(0), call.arg(1));
     let asked = format!("--may-exist {} {}", call.spec.name, call.args[..2].join(" "));
-    let bridge = ctx.work.text(placed.bridge, "name")?;
+    let bridge = &placed.bridge.name;
     if bridge != bridge_name {
         return Err(Stop::fatal(format!("\"{asked}\" but {name} is actually attached to bridge {bridge}")));
     }
@@ -282,33 +338,38 @@ pub(crate) fn del_port(ctx: &mut Context<'_>, call: &Invocation) -> Result<(), S
         return if must_exist { Err(Stop::fatal(format!("no {kind} named {name}"))) } else { Ok(()) };
     };
     let port_name = ctx.work.text(placed.port, "name")?;
-    let bridge_name = ctx.work.text(placed.bridge, "name")?;
-    if bridge.is_some_and(|bridge| bridge != placed.bridge) {
-        let asked = call.arg(0);
-        return Err(Stop::fatal(format!("bridge {asked} does not have a port {name}")));
+    let holder = placed.bridge;
+    if fake_vlan(&ctx.work, placed.port)?.is_none()
+        && let Some(asked) = bridge.filter(|bridge| *bridge != holder)
+    {
+        let asked_name = asked.name;
+        let related = asked.row == holder.row && asked.fake.is_none();
+        let although = format!(" (although its child bridge {} does)", holder.name);
+        let although = if related { although } else { String::new() };
+        return Err(Stop::fatal(format!("bridge {asked_name} does not have a port {name}{although}")));
     }
-    if port_name == bridge_name {
+    if port_name == holder.name || fake_vlan(&ctx.work, placed.port)?.is_some() {
         return Err(Stop::fatal(format!(
             "cannot delete port {name} because it is the local port for bridge {name} \
              (deleting this port requires deleting the entire bridge)"
         )));
     }
     delete_port(&mut ctx.work, placed.port)?;
-    ctx.work.change_refs(placed.bridge, "ports", |ports| {
+    ctx.work.change_refs(holder.row, "ports", |ports| {
         ports.remove(&placed.port.uuid);
     })
 }
 
 pub(crate) fn list_ports(ctx: &mut Context<'_>, call: &Invocation) -> Result<(), Stop> {
     let bridge = need_bridge(ctx, call.arg(0))?;
-    let ports = ports(&ctx.work, bridge)?;
+    let ports = bridge.ports(&ctx.work)?;
     say_names(ctx, &ports, Some(call.arg(0)))
 }
 
 pub(crate) fn list_ifaces(ctx: &mut Context<'_>, call: &Invocation) -> Result<(), Stop> {
     let bridge = need_bridge(ctx, call.arg(0))?;
     let mut rows = Vec::new();
-    for port in ports(&ctx.work, bridge)? {
+    for port in bridge.ports(&ctx.work)? {
         rows.extend(interfaces(&ctx.work, port)?);
     }
     say_names(ctx, &rows, Some(call.arg(0)))
@@ -316,11 +377,11 @@ pub(crate) fn list_ifaces(ctx: &mut Context<'_>, call: &Invocation) -> Result<()
 
 fn say_bridge(ctx: &mut Context<'_>, found: Option<WithParent>, kind: &str, name: &str) -> Result<(), Stop> {
     let missing = || Stop::fatal(format!("no {kind} named {name}"));
-    let bridge = ctx.work.text(found.ok_or_else(missing)?.bridge, "name")?;
-    if bridge == name {
+    let found = found.ok_or_else(missing)?;
+    if found.bridge.name == name || fake_vlan(&ctx.work, found.port)?.is_some() {
         return Err(missing());
     }
-    ctx.say(&bridge);
+    ctx.say(&found.bridge.name);
     Ok(())
 }
 

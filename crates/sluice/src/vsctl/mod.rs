@@ -11,6 +11,7 @@ mod commands;
 mod context;
 mod database;
 mod edit;
+mod fake;
 mod names;
 mod options;
 mod reset;

@@ -3,8 +3,9 @@
 use ovsdb::value::{Atom, Datum};
 
 use super::Stop;
-use super::bridge::all_bridges;
+
 use super::context::Context;
+use super::fake::real_bridges;
 use super::options::Invocation;
 
 /// Columns of a bridge that become empty.
@@ -19,7 +20,7 @@ pub(crate) fn emer_reset(ctx: &mut Context<'_>, _call: &Invocation) -> Result<()
     for column in ["manager_options", "ssl"] {
         ctx.work.set_named(root, column, Datum::empty_set())?;
     }
-    for bridge in all_bridges(ctx)? {
+    for bridge in real_bridges(ctx)? {
         for column in BRIDGE {
             ctx.work.set_named(bridge, column, Datum::empty_set())?;
         }

@@ -3,37 +3,49 @@
 use ovsdb::value::{Atom, Datum};
 
 use super::Stop;
-use super::bridge::need_bridge;
 use super::context::Context;
+use super::fake::{need_bridge, need_real_bridge};
 use super::options::Invocation;
 use super::work::Row;
 
+/// What precedes the keys of a fake bridge in `external_ids` of its port.
+const FAKE_PREFIX: &str = "fake-bridge-";
+
+/// The row with the external identifiers of a bridge, and what precedes them.
+fn identified(ctx: &mut Context<'_>, name: &str) -> Result<(Row, &'static str), Stop> {
+    let bridge = need_bridge(ctx, name)?;
+    Ok(bridge.fake.map_or((bridge.row, ""), |(port, _)| (port, FAKE_PREFIX)))
+}
+
 pub(crate) fn br_set_external_id(ctx: &mut Context<'_>, call: &Invocation) -> Result<(), Stop> {
-    let bridge = need_bridge(ctx, call.arg(0))?;
-    let column = ctx.work.column(bridge.table, "external_ids")?;
-    let old = ctx.work.get(bridge, column);
-    let key = Atom::string(call.arg(1));
+    let (row, prefix) = identified(ctx, call.arg(0))?;
+    let column = ctx.work.column(row.table, "external_ids")?;
+    let old = ctx.work.get(row, column);
+    let key = Atom::string(&format!("{prefix}{}", call.arg(1)));
     let mut pairs: Vec<(Atom, Atom)> = old.pairs().iter().filter(|(k, _)| *k != key).cloned().collect();
     if let Some(value) = call.args.get(2) {
         pairs.push((key, Atom::string(value)));
     }
-    ctx.work.verify(bridge, column);
-    ctx.work.set(bridge, column, Datum::map(pairs));
+    ctx.work.verify(row, column);
+    ctx.work.set(row, column, Datum::map(pairs));
     Ok(())
 }
 
 pub(crate) fn br_get_external_id(ctx: &mut Context<'_>, call: &Invocation) -> Result<(), Stop> {
-    let bridge = need_bridge(ctx, call.arg(0))?;
-    let ids = ctx.work.named(bridge, "external_ids")?;
+    let (row, prefix) = identified(ctx, call.arg(0))?;
+    let ids = ctx.work.named(row, "external_ids")?;
     match call.args.get(1) {
         Some(key) => {
-            if let Some(value) = ids.get(&Atom::string(key)) {
+            if let Some(value) = ids.get(&Atom::string(&format!("{prefix}{key}"))) {
                 ctx.say(&value.to_string());
             }
         }
         None => {
+            let own = |key: &Atom| key.as_str().and_then(|key| key.strip_prefix(prefix)).map(String::from);
             for (key, value) in ids.pairs() {
-                ctx.say(&format!("{key}={value}"));
+                if let Some(key) = own(key) {
+                    ctx.say(&format!("{key}={value}"));
+                }
             }
         }
     }
@@ -48,7 +60,11 @@ struct Targets {
 }
 
 fn controllers(ctx: &mut Context<'_>, call: &Invocation) -> Result<Targets, Stop> {
-    let owner = need_bridge(ctx, call.arg(0))?;
+    let owner = match call.spec.name {
+        // Those of its parent.
+        "get-controller" => need_bridge(ctx, call.arg(0))?.row,
+        _ => need_real_bridge(ctx, call.arg(0))?,
+    };
     Ok(Targets { owner, column: "controller", table: "Controller" })
 }
 
@@ -166,7 +182,7 @@ pub(crate) fn set_ssl(ctx: &mut Context<'_>, call: &Invocation) -> Result<(), St
 
 pub(crate) fn get_fail_mode(ctx: &mut Context<'_>, call: &Invocation) -> Result<(), Stop> {
     let bridge = need_bridge(ctx, call.arg(0))?;
-    let mode = ctx.work.text(bridge, "fail_mode")?;
+    let mode = ctx.work.text(bridge.row, "fail_mode")?;
     if !mode.is_empty() {
         ctx.say(&mode);
     }
@@ -174,12 +190,12 @@ pub(crate) fn get_fail_mode(ctx: &mut Context<'_>, call: &Invocation) -> Result<
 }
 
 pub(crate) fn del_fail_mode(ctx: &mut Context<'_>, call: &Invocation) -> Result<(), Stop> {
-    let bridge = need_bridge(ctx, call.arg(0))?;
+    let bridge = need_real_bridge(ctx, call.arg(0))?;
     ctx.work.set_named(bridge, "fail_mode", Datum::empty_set())
 }
 
 pub(crate) fn set_fail_mode(ctx: &mut Context<'_>, call: &Invocation) -> Result<(), Stop> {
-    let bridge = need_bridge(ctx, call.arg(0))?;
+    let bridge = need_real_bridge(ctx, call.arg(0))?;
     let mode = call.arg(1);
     if !matches!(mode, "standalone" | "secure") {
         return Err(Stop::fatal("fail-mode must be \"standalone\" or \"secure\""));

@@ -54,15 +54,6 @@ fn a_day_of_work() {
 }
 
 #[test]
-fn fake_bridges_are_refused() {
-    let db = DbServer::new(1);
-    let output = db.ours(&["--no-wait", "add-br", "br0", "--", "add-br", "v5", "br0", "5"]).output().unwrap();
-    assert_eq!(code(&output), 1);
-    assert!(output.stderr.contains("fake bridges"), "{}", output.stderr);
-    assert_eq!(db.run(&["list-br"]), "");
-}
-
-#[test]
 fn a_change_is_awaited_and_its_errors_are_shown() {
     let db = DbServer::new(1);
     db.run(&["init", "--", "add-br", "br0"]);
