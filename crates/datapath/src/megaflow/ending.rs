@@ -49,6 +49,7 @@ impl Ending {
 #[derive(Default)]
 pub(super) struct Retired {
     slabs: Vec<Slab>,
+    #[allow(clippy::vec_box, reason = "as in the table that they are taken from")]
     subtables: Vec<Box<Subtable>>,
     indexes: Vec<BucketTable>,
 }

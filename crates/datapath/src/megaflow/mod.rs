@@ -53,6 +53,7 @@ pub(crate) struct MegaflowTable {
     hasher: KeyHasher,
     slab: Slab,
     /// Boxed: growth moves no masks.
+    #[allow(clippy::vec_box, reason = "a subtable is large, and the vector grows while packets wait")]
     subtables: Vec<Box<Subtable>>,
     free_subtables: Vec<u32>,
     by_mask: BucketTable,

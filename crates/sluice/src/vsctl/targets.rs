@@ -21,7 +21,7 @@ pub(crate) fn br_set_external_id(ctx: &mut Context<'_>, call: &Invocation) -> Re
     let (row, prefix) = identified(ctx, call.arg(0))?;
     let column = ctx.work.column(row.table, "external_ids")?;
     let old = ctx.work.get(row, column);
-    let key = Atom::string(&format!("{prefix}{}", call.arg(1)));
+    let key = Atom::string(format!("{prefix}{}", call.arg(1)));
     let mut pairs: Vec<(Atom, Atom)> = old.pairs().iter().filter(|(k, _)| *k != key).cloned().collect();
     if let Some(value) = call.args.get(2) {
         pairs.push((key, Atom::string(value)));
@@ -36,7 +36,7 @@ pub(crate) fn br_get_external_id(ctx: &mut Context<'_>, call: &Invocation) -> Re
     let ids = ctx.work.named(row, "external_ids")?;
     match call.args.get(1) {
         Some(key) => {
-            if let Some(value) = ids.get(&Atom::string(&format!("{prefix}{key}"))) {
+            if let Some(value) = ids.get(&Atom::string(format!("{prefix}{key}"))) {
                 ctx.say(&value.to_string());
             }
         }

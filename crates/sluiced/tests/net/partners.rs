@@ -86,7 +86,7 @@ fn talk(lab: &Lab, is_large: bool) {
     }
 }
 
-/// Lets `br-int` forward what comes from the tunnel with these fields, and drop all else from it.
+/// Lets `br-int` forward packets with these fields from the tunnel, and drop all others from it.
 fn only_with(daemon: &Daemon, fields: &str) {
     let number = vsctl(daemon, "get Interface tun ofport");
     let rules = format!(
