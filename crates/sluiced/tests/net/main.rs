@@ -5,6 +5,7 @@
 
 mod ablation;
 mod bfd;
+mod bfd_load;
 mod bounds;
 mod cli;
 mod commands;

@@ -1,0 +1,234 @@
+//! Many sessions of BFD between two switches under load: a flood of new flows, a rule load, ports with many flows that
+//! come and go. No session may flap.
+
+use std::time::{Duration, Instant};
+
+use testkit::{Daemon, RunDir, require_netns, require_programs, wait_for};
+
+use crate::helpers::{LIMIT, appctl, capture, require_userspace, serving, spec, vsctl};
+use crate::overlays::{HERE, Lab, THERE, far_switch};
+
+/// Every packet of the flood needs its own megaflow.
+const OWN_MEGAFLOW: &str = "move:NXM_OF_IP_SRC[]->NXM_NX_REG0[],move:NXM_OF_UDP_SRC[]->NXM_NX_REG1[0..15]";
+
+/// Flows of the flood: more than the flow limit, so that it misses without end.
+const FLOOD_FLOWS: u32 = 300_000;
+
+/// Processor time of a daemon's threads of that name, milliseconds (proc_pid_stat(5)).
+fn thread_ms(daemon: &Daemon, name: &str) -> u64 {
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", daemon.pid())).unwrap().flatten();
+    let of_task = |task: std::fs::DirEntry| {
+        let stat = std::fs::read_to_string(task.path().join("stat")).ok()?;
+        let (comm, rest) = stat.split_once('(')?.1.rsplit_once(')')?;
+        let ticks = |n: usize| rest.split_whitespace().nth(n)?.parse::<u64>().ok();
+        comm.starts_with(name).then(|| Some(10 * (ticks(11)? + ticks(12)?))).flatten()
+    };
+    tasks.filter_map(of_task).sum()
+}
+
+/// Sessions and their load.
+#[derive(Clone, Copy)]
+struct Load {
+    sessions: u32,
+    /// Milliseconds between packets of a session.
+    interval_ms: u32,
+    /// Detection time in intervals.
+    mult: u32,
+    /// Rules loaded in one bundle; with 0 nothing but the sessions runs.
+    rules: u32,
+    /// Removals of the port with the flood.
+    churns: u32,
+    /// Least duration of each part.
+    seconds: u32,
+}
+
+impl Load {
+    /// That of the environment: `SLUICE_BFD_LOAD=SESSIONS,INTERVAL_MS,MULT,RULES,CHURNS,SECONDS` for a measurement by
+    /// hand. By default a detection time of a second: test machines stall for longer than a third of one.
+    fn given() -> Load {
+        let text = std::env::var("SLUICE_BFD_LOAD").unwrap_or_else(|_| "40,100,10,20000,2,3".to_string());
+        let numbers: Vec<u32> = text.split(',').map(|n| n.parse().unwrap()).collect();
+        let [sessions, interval_ms, mult, rules, churns, seconds] = numbers[..] else {
+            panic!("SLUICE_BFD_LOAD={text}: six numbers")
+        };
+        Load { sessions, interval_ms, mult, rules, churns, seconds }
+    }
+}
+
+/// Tunnels with sessions to one address, each with its own key.
+fn many_tunnels(daemon: &Daemon, remote: &str, load: Load) {
+    let Load { sessions, interval_ms: ms, mult, .. } = load;
+    // Parallel tunnels are a loop.
+    daemon.ovs("ovs-ofctl", &["del-flows", "br-int"]).unwrap();
+    let one = |n: u32| {
+        format!(
+            "add-port br-int t{n} -- set Interface t{n} type=vxlan options:remote_ip={remote} \
+             options:key={n} bfd:enable=true bfd:min_tx={ms} bfd:min_rx={ms} bfd:mult={mult}"
+        )
+    };
+    let all: Vec<String> = (1..=sessions).map(one).collect();
+    all.chunks(200).for_each(|some| drop(vsctl(daemon, &some.join(" -- "))));
+}
+
+/// A port that sends new flows without end.
+struct Flood<'d> {
+    daemon: &'d Daemon,
+    add: String,
+}
+
+impl Flood<'_> {
+    fn new<'d>(daemon: &'d Daemon, dir: &RunDir) -> Flood<'d> {
+        let file = dir.join("flood.pcap");
+        std::fs::write(&file, capture(FLOOD_FLOWS)).unwrap();
+        let rule = format!("priority=9,in_port=999,udp,actions={OWN_MEGAFLOW}");
+        daemon.ovs("ovs-ofctl", &["add-flow", "br-int", &rule]).unwrap();
+        let port = "add-port br-int flood -- set Interface flood type=pcap ofport_request=999";
+        let add = format!("{port} options:infinite_rx=true options:rx_pcap={}", file.display());
+        Flood { daemon, add }
+    }
+
+    fn add(&self) {
+        vsctl(self.daemon, &self.add);
+    }
+
+    fn remove(&self) {
+        vsctl(self.daemon, "del-port flood");
+    }
+
+    /// Sums of counters of the forwarding threads.
+    fn count(&self, names: &[&str]) -> u64 {
+        let stats = appctl(self.daemon, "dpif-netdev/pmd-stats-show");
+        let of = |name: &&str| {
+            let lines =
+                stats.lines().filter_map(|l| l.trim().strip_prefix(*name)?.trim().parse::<u64>().ok());
+            lines.sum::<u64>()
+        };
+        names.iter().map(of).sum()
+    }
+
+    fn misses(&self) -> u64 {
+        self.count(&["miss with success upcall:", "miss with failed upcall:"])
+    }
+
+    /// Megaflows of the userspace datapath.
+    fn flows(&self) -> u64 {
+        let shown = appctl(self.daemon, "dpctl/show netdev@ovs-netdev");
+        let flows = shown.lines().find_map(|line| line.trim().strip_prefix("flows:")?.trim().parse().ok());
+        flows.unwrap_or(0)
+    }
+}
+
+/// Both switches with their sessions.
+struct Sessions<'d> {
+    daemons: [&'d Daemon; 2],
+    number: usize,
+}
+
+impl Sessions<'_> {
+    fn up(&self) -> [usize; 2] {
+        self.daemons.map(|d| appctl(d, "bfd/show").matches("Local Session State: up").count())
+    }
+
+    /// Rows with an interface that is up and has forwarded from its first moment on.
+    fn steady(&self) -> [usize; 2] {
+        self.daemons.map(|d| {
+            let rows = vsctl(d, "--bare --columns=bfd_status find Interface type=vxlan");
+            rows.lines().filter(|r| r.contains("flap_count=1 ") && r.contains(" state=up")).count()
+        })
+    }
+
+    fn check(&self, when: &str) {
+        let all = [self.number; 2];
+        assert_eq!((self.up(), self.steady()), (all, all), "{when}: sessions up, and of them without a flap");
+        for daemon in self.daemons {
+            let lost = appctl(daemon, "coverage/show");
+            assert!(!lost.contains("bfd_queue_full"), "{lost}");
+        }
+    }
+
+    /// Prints processor times of both daemons while something runs.
+    fn watch<T>(&self, what: &str, run: impl FnOnce() -> T) -> T {
+        let used = |name: &str| self.daemons.map(|d| thread_ms(d, name));
+        let (begun, monitor, all) = (Instant::now(), used("monitor"), used(""));
+        let out = run();
+        let (now_monitor, now_all) = (used("monitor"), used(""));
+        let seconds = begun.elapsed().as_secs_f64();
+        for (n, side) in ["here", "there"].iter().enumerate() {
+            let percent = |now: u64, then: u64| (now - then) as f64 / seconds / 10.0;
+            let (monitor, all) = (percent(now_monitor[n], monitor[n]), percent(now_all[n], all[n]));
+            println!("{what}, {seconds:.1} s: {side} monitor {monitor:.0} %, the daemon {all:.0} %");
+        }
+        out
+    }
+}
+
+fn at_least(begun: Instant, seconds: u32) {
+    // A measurement has a length.
+    std::thread::sleep(Duration::from_secs(seconds.into()).saturating_sub(begun.elapsed()));
+}
+
+/// Sessions through tunnels, while a port floods with new flows, a controller adds rules, and the port of the flood
+/// comes and goes with its flows.
+#[test]
+fn sessions_outlive_an_overload() {
+    require_netns!();
+    require_userspace!("tunnels of the userspace datapath");
+    require_programs!("ovs-vsctl", "ovs-appctl", "ovs-ofctl");
+    let load = Load::given();
+    let lab = Lab::new("load");
+    let dir = RunDir::new("far").unwrap();
+    let there = serving(&spec(&lab.far().netns).rundir(&dir));
+    far_switch(&lab, &there);
+    many_tunnels(&lab.daemon, THERE, load);
+    many_tunnels(&there, HERE, load);
+    let sessions = Sessions { daemons: [&lab.daemon, &there], number: load.sessions as usize };
+    let begun = Instant::now();
+    let all = [sessions.number; 2];
+    let settled = wait_for(12 * LIMIT, "all sessions to be up", || sessions.up() == all);
+    let settled = settled.and_then(|_| wait_for(6 * LIMIT, "their rows", || sessions.steady() == all));
+    assert!(
+        settled.is_ok(),
+        "up {:?}, without a flap {:?} of {}",
+        sessions.up(),
+        sessions.steady(),
+        load.sessions
+    );
+    println!("{} sessions of {} ms up after {:.1?}", load.sessions, load.interval_ms, begun.elapsed());
+    sessions.watch("sessions alone", || at_least(Instant::now(), load.seconds));
+    sessions.check("alone");
+    if load.rules == 0 {
+        return;
+    }
+    let flood = Flood::new(&lab.daemon, &dir);
+    flood.add();
+    wait_for(LIMIT, "the flood", || flood.misses() > u64::from(FLOOD_FLOWS)).unwrap();
+    sessions.check("as the flood begins");
+    let rule = |n: u32| {
+        format!("table=9,priority=5,ip,nw_src=10.{}.{}.{},actions=drop\n", n >> 16, n >> 8 & 255, n & 255)
+    };
+    let list = dir.join("rules");
+    std::fs::write(&list, (0..load.rules).map(rule).collect::<String>()).unwrap();
+    let (begun, misses) = (Instant::now(), flood.misses());
+    sessions.watch("flood and rules", || {
+        let words = ["-OOpenFlow14", "--bundle", "add-flows", "br-int", list.to_str().unwrap()];
+        lab.daemon.ovs("ovs-ofctl", &words).unwrap();
+        println!("{} rules in {:.1?}", load.rules, begun.elapsed());
+        at_least(begun, load.seconds);
+    });
+    println!("{:.0} misses a second", (flood.misses() - misses) as f64 / begun.elapsed().as_secs_f64());
+    sessions.check("under flood and rules");
+    for n in 0..load.churns {
+        let (flows, begun) = (flood.flows(), Instant::now());
+        flood.remove();
+        let removed = begun.elapsed();
+        wait_for(LIMIT, "its flows to be gone", || flood.flows() < 1_000).unwrap();
+        println!(
+            "removal {n} of a port with {flows} flows: {removed:.1?}, its flows {:.1?}",
+            begun.elapsed()
+        );
+        flood.add();
+        let before = flood.misses();
+        wait_for(6 * LIMIT, "the flood", || flood.misses() - before > u64::from(FLOOD_FLOWS)).unwrap();
+    }
+    sessions.check("as ports with many flows come and go");
+}
