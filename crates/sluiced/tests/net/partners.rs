@@ -84,7 +84,7 @@ fn talk(lab: &Lab, is_large: bool) {
     }
 }
 
-/// Lets `br-int` forward what comes from the tunnel with these fields, and drop all else from it.
+/// Lets `br-int` forward packets of the tunnel with these fields, and drop others of it.
 fn only_with(daemon: &Daemon, fields: &str) {
     let number = vsctl(daemon, "get Interface tun ofport");
     let rules = format!(
