@@ -6,8 +6,8 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 
 use testkit::{
-    Daemon, DaemonSpec, Host, Iperf3Options, Netns, RunDir, Topology, require_netns, require_programs,
-    wait_for,
+    Daemon, DaemonSpec, Host, Iperf3Options, Netns, RunDir, Topology, patience, require_netns,
+    require_programs, wait_for,
 };
 
 use crate::helpers::{LIMIT, appctl, ping_all, require_userspace, serving, unreachable, vsctl, wait_until};
@@ -113,8 +113,9 @@ pub(crate) fn contents(from: &Host, to: &Host, address: &str, stream_bytes: usiz
         };
         (0..stream_bytes).map(|_| next()).collect()
     };
+    let limit = patience(LIMIT);
     let exchange = |stream: TcpStream, own: u32, other: u32| {
-        stream.set_read_timeout(Some(LIMIT)).unwrap();
+        stream.set_read_timeout(Some(limit)).unwrap();
         let mut got = vec![0; stream_bytes];
         std::thread::scope(|scope| {
             scope.spawn(|| (&stream).write_all(&bytes(own)).unwrap());
@@ -124,9 +125,9 @@ pub(crate) fn contents(from: &Host, to: &Host, address: &str, stream_bytes: usiz
     };
     let at: SocketAddr = (address.parse::<IpAddr>().unwrap(), 5202).into();
     let listener = to.netns.enter(|| TcpListener::bind(at)).unwrap().unwrap();
+    let stream = from.netns.enter(|| TcpStream::connect_timeout(&at, limit)).unwrap().unwrap();
     std::thread::scope(|scope| {
         scope.spawn(|| exchange(listener.accept().unwrap().0, 1, 2));
-        let stream = from.netns.enter(|| TcpStream::connect_timeout(&at, LIMIT)).unwrap().unwrap();
         exchange(stream, 2, 1);
     });
 }

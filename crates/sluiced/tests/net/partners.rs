@@ -45,23 +45,23 @@ fn is_known_or_skip(test: &str, kind: &str) -> bool {
 }
 
 /// A tunnel of the switch, and its partner.
-struct Partner<'a> {
+struct Partner {
     /// Type and options of the interface.
-    kind: &'a str,
+    kind: &'static str,
     options: String,
     /// Type and options of the device.
     device: String,
-    /// It sends large segments whole.
+    /// Large segments of it have to come whole.
     is_large: bool,
     /// Match of its packets.
-    fields: &'a str,
+    fields: &'static str,
 }
 
-/// Frames longer than this are large segments.
-const LARGE_BYTES: u32 = 3000;
+/// Frames longer than this are large segments: on a slow machine TCP has as few as two in one.
+const LARGE_BYTES: u32 = 1600;
 
-/// Pings, and a stream of TCP each way, between the host and the partner; the tunnel counts. `is_large`: the partner sends
-/// large segments whole.
+/// Pings, and a stream of TCP each way, between the host and the partner; the tunnel counts. `is_large`: large
+/// segments of the partner have to come whole.
 fn talk(lab: &Lab, is_large: bool) {
     let (host, far) = (lab.host(), lab.far());
     ping_all(&host.netns, INNER_THERE.parse().unwrap(), PINGS);
@@ -80,13 +80,11 @@ fn talk(lab: &Lab, is_large: bool) {
         &format!("Interface tun statistics:rx_bytes>={least} statistics:tx_bytes>={least}"),
     );
     if let Some(large) = large {
-        let lines = large.stop().unwrap();
-        println!("{} large segments", lines.len());
-        assert!(!lines.is_empty());
+        large.wait_for("IP", LIMIT).unwrap();
     }
 }
 
-/// Lets `br-int` forward packets with these fields from the tunnel, and drop all others from it.
+/// Lets `br-int` forward packets of the tunnel with these fields, and drop others of it.
 fn only_with(daemon: &Daemon, fields: &str) {
     let number = vsctl(daemon, "get Interface tun ofport");
     let rules = format!(
@@ -96,7 +94,7 @@ fn only_with(daemon: &Daemon, fields: &str) {
 }
 
 /// Both directions by each partner; then the last tunnel with another key, which neither side takes.
-fn each_answers(lab: &Lab, partners: &[Partner<'_>]) {
+fn each_answers(lab: &Lab, partners: &[Partner]) {
     let (host, far) = (lab.host(), lab.far());
     host.netns.ip(&format!("link set dev {} mtu {INNER_MTU}", host.dev)).unwrap();
     for (n, partner) in partners.iter().enumerate() {
@@ -137,87 +135,99 @@ fn each_answers(lab: &Lab, partners: &[Partner<'_>]) {
     }
 }
 
+fn geneve(remote: &str, options: &str, device: &str) -> Partner {
+    let here = if remote == THERE { HERE } else { HERE6 };
+    Partner {
+        kind: "geneve",
+        options: format!("remote_ip={remote},key=5{options}"),
+        device: format!("geneve id 5 remote {here} {device}"),
+        is_large: true,
+        fields: "tun_id=5",
+    }
+}
+
 #[test]
 fn geneve_devices_answer() {
     require_device!("geneve id 1 remote 192.0.2.1");
-    let lab = Lab::new("geneve");
-    let partner = |remote: &str, options: &str, device: String| Partner {
-        kind: "geneve",
-        options: format!("remote_ip={remote},key=5{options}"),
-        device,
-        is_large: true,
-        fields: "tun_id=5",
-    };
     let partners = [
-        partner(THERE6, "", format!("geneve id 5 remote {HERE6}")),
-        partner(THERE, ",csum=true,dst_port=6082", format!("geneve id 5 remote {HERE} dstport 6082 udpcsum")),
-        partner(THERE, "", format!("geneve id 5 remote {HERE}")),
+        geneve(THERE6, "", ""),
+        geneve(THERE, ",csum=true,dst_port=6082", "dstport 6082 udpcsum"),
+        geneve(THERE, "", ""),
     ];
-    each_answers(&lab, &partners);
+    each_answers(&Lab::new("geneve"), &partners);
+}
+
+fn gre(kind: &'static str, options: &str, device: &str) -> Partner {
+    let (name, here, there) = match kind {
+        "gre" => ("gretap", HERE, THERE),
+        _ => ("ip6gretap", HERE6, THERE6),
+    };
+    Partner {
+        kind,
+        options: format!("remote_ip={there}{options}"),
+        device: format!("{name} remote {here} local {there} {device}"),
+        is_large: kind == "gre" && !options.contains("csum") && !options.contains("seq"),
+        fields: if options.contains("key") { "tun_id=5" } else { "tun_id=0" },
+    }
 }
 
 #[test]
 fn gre_devices_answer() {
     require_device!("gretap remote 192.0.2.1");
-    let lab = Lab::new("gre");
-    let partner = |kind, options: &str, device: &str| {
-        let (name, here, there) = match kind {
-            "gre" => ("gretap", HERE, THERE),
-            _ => ("ip6gretap", HERE6, THERE6),
-        };
-        let fields = if options.contains("key") { "tun_id=5" } else { "tun_id=0" };
-        Partner {
-            kind,
-            options: format!("remote_ip={there}{options}"),
-            device: format!("{name} remote {here} local {there} {device}"),
-            // Those with sequence numbers it cuts before.
-            is_large: !options.contains("seq"),
-            fields,
-        }
-    };
     let partners = [
-        partner("gre", "", ""),
-        partner("gre", ",key=5,csum=true", "key 5 csum"),
-        partner("gre", ",key=5,csum=true,seq=true", "key 5 csum seq"),
-        partner("ip6gre", ",key=5,csum=true,seq=true", "key 5 csum seq encaplimit none"),
+        gre("gre", "", ""),
+        gre("gre", ",key=5,csum=true", "key 5 csum"),
+        gre("gre", ",key=5,csum=true,seq=true", "key 5 csum seq"),
+        gre("ip6gre", ",key=5,csum=true,seq=true", "key 5 csum seq encaplimit none"),
         // With the option that limits nested tunnels, which the device adds by default.
-        partner("ip6gre", ",key=5", "key 5"),
-        partner("gre", ",key=5", "key 5"),
+        gre("ip6gre", ",key=5", "key 5"),
+        gre("gre", ",key=5", "key 5"),
     ];
-    each_answers(&lab, &partners);
+    each_answers(&Lab::new("gre"), &partners);
 }
+
+fn erspan(kind: &'static str, version: u8) -> Partner {
+    let (name, here, there) = match kind {
+        "erspan" => ("erspan", HERE, THERE),
+        _ => ("ip6erspan", HERE6, THERE6),
+    };
+    let (options, device, fields) = match version {
+        1 => (
+            "erspan_ver=1,erspan_idx=3",
+            "erspan_ver 1 erspan 3",
+            "tun_id=5,tun_erspan_ver=1,tun_erspan_idx=3",
+        ),
+        _ => (
+            "erspan_ver=2,erspan_dir=1,erspan_hwid=4",
+            "erspan_ver 2 erspan_dir egress erspan_hwid 4",
+            "tun_id=5,tun_erspan_ver=2,tun_erspan_dir=1,tun_erspan_hwid=4",
+        ),
+    };
+    Partner {
+        kind,
+        options: format!("remote_ip={there},key=5,{options}"),
+        device: format!("{name} seq key 5 remote {here} local {there} {device}"),
+        is_large: false,
+        fields,
+    }
+}
+
+const ERSPAN: &str = "erspan seq key 1 remote 192.0.2.1 local 192.0.2.2 erspan_ver 1";
 
 #[test]
 fn erspan_devices_answer() {
-    require_device!("erspan seq key 1 remote 192.0.2.1 local 192.0.2.2 erspan_ver 1");
-    let lab = Lab::new("erspan");
-    let partner = |kind, options: &str, device: &str, fields| {
-        let (name, here, there) = match kind {
-            "erspan" => ("erspan", HERE, THERE),
-            _ => ("ip6erspan", HERE6, THERE6),
-        };
-        Partner {
-            kind,
-            options: format!("remote_ip={there},key=5,{options}"),
-            device: format!("{name} seq key 5 remote {here} local {there} {device}"),
-            is_large: false,
-            fields,
-        }
-    };
-    let one =
-        ("erspan_ver=1,erspan_idx=3", "erspan_ver 1 erspan 3", "tun_id=5,tun_erspan_ver=1,tun_erspan_idx=3");
-    let two = (
-        "erspan_ver=2,erspan_dir=1,erspan_hwid=4",
-        "erspan_ver 2 erspan_dir egress erspan_hwid 4",
-        "tun_id=5,tun_erspan_ver=2,tun_erspan_dir=1,tun_erspan_hwid=4",
-    );
-    let partners = [
-        partner("ip6erspan", one.0, one.1, one.2),
-        partner("ip6erspan", two.0, two.1, two.2),
-        partner("erspan", one.0, one.1, one.2),
-        partner("erspan", two.0, two.1, two.2),
-    ];
-    each_answers(&lab, &partners);
+    require_device!(ERSPAN);
+    let partners = [erspan("ip6erspan", 1), erspan("ip6erspan", 2), erspan("erspan", 1), erspan("erspan", 2)];
+    each_answers(&Lab::new("erspan"), &partners);
+}
+
+/// The short form of these tests.
+#[test]
+fn one_device_of_each_kind_answers() {
+    require_device!(ERSPAN);
+    let partners =
+        [geneve(THERE, "", ""), gre("ip6gre", ",key=5,csum=true", "key 5 csum"), erspan("erspan", 2)];
+    each_answers(&Lab::new("devices"), &partners);
 }
 
 /// Rules for a tunnel of bare packets: those that it receives get the address of the host. Both sides know the neighbour.
