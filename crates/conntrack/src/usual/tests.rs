@@ -30,7 +30,7 @@ fn track(tracker: &Tracker, packet: &PacketInfo, request: &Request, now_ms: u64)
     let mut key = FlowKey::default();
     let mut lookup = tracker.look_ahead(&packet.key);
     tracker.look_further(&mut lookup, &packet.key);
-    tracker.track_looked_up(packet, lookup, request, &mut key, 1, now_ms);
+    tracker.track_looked_up(packet, lookup, request, &mut key, 1, now_ms, &mut None);
     key.base.ct_state & !ct_state::TRK
 }
 
@@ -100,7 +100,7 @@ fn a_datagram_moves_the_deadline_of_its_connection() {
     let key = Key::V4([0x0a00_0001_0a00_0002, 5000 << 48 | 53 << 32 | 17]);
     let first = PacketInfo { key, is_error: false, transport: Transport::Other };
     let reply = PacketInfo { key: key.reversed(), ..first };
-    track(&tracker, &first, &Request { commit: true, ..look.clone() }, NOW_MS);
+    track(&tracker, &first, &Request { commit: true, ..look }, NOW_MS);
     track(&tracker, &reply, &look, NOW_MS);
     let (before, deadline) = (version(&tracker), expires_ms(&tracker));
     assert_eq!(track(&tracker, &first, &look, NOW_MS + REFRESH_MS), ct_state::EST);
