@@ -124,7 +124,7 @@ fn lookups(connections: u32, is_tcp: bool, mhz: f64) {
                     for ((packet, key), lookup) in group.iter().zip(&mut keys).zip(&lookups) {
                         // Received anew.
                         (key.base.ct_state, key.base.ct_zone) = (0, 0);
-                        tracker.track_looked_up(packet, *lookup, &look, key, 1, NOW_MS);
+                        tracker.track_looked_up(packet, *lookup, &look, key, 1, NOW_MS, &mut None);
                         states &= key.base.ct_state;
                     }
                 }

@@ -96,7 +96,9 @@ pub(crate) fn run(mut bytes: &[u8]) -> u64 {
             }
             Some(info) => {
                 let lookup = tracker.look_ahead(&info.key);
-                tracker.track_looked_up(info, lookup, &request, &mut key, port, now_ms)
+                let mut to = None;
+                tracker.track_looked_up(info, lookup, &request, &mut key, port, now_ms, &mut to);
+                to
             }
             None => tracker.track(None, &request, &mut key, port, now_ms),
         };

@@ -267,7 +267,7 @@ fn a_connection_without_time_is_over_at_once() {
         let layout = extract(frame.data(), &Metadata::default(), 1, &mut key);
         let info = PacketInfo::read(&frame, &key, layout, 0).expect("a packet");
         let lookup = bed.tracker.look_ahead(&info.key);
-        bed.tracker.track_looked_up(&info, lookup, &commit, &mut key, 1, bed.now_ms);
+        bed.tracker.track_looked_up(&info, lookup, &commit, &mut key, 1, bed.now_ms, &mut None);
         assert_eq!(names(key.base.ct_state), "new|trk");
     }
 }

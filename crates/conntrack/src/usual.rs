@@ -85,7 +85,9 @@ impl Tracker {
         }
     }
 
-    /// As [`Tracker::track`], with a lookup of the packet's key.
+    /// As [`Tracker::track`], with a lookup of the packet's key. The translation is written to `to`, which holds none
+    /// before: a copy of what was just written stalls the processor.
+    #[allow(clippy::too_many_arguments, reason = "those of track, and two for speed")]
     #[inline]
     pub fn track_looked_up(
         &self,
@@ -95,23 +97,21 @@ impl Tracker {
         key: &mut FlowKey,
         port: u32,
         now_ms: u64,
-    ) -> Option<Translation> {
-        // Written in place: a copy of what was just written stalls the processor.
-        let mut to = None;
+        to: &mut Option<Translation>,
+    ) {
         let usual = match (&packet.key, &packet.transport) {
             (Key::V4(words), Transport::Tcp(s)) => {
-                self.usual_segment(packet, s, words, lookup, request, key, now_ms, &mut to)
+                self.usual_segment(packet, s, words, lookup, request, key, now_ms, to)
             }
             (Key::V6(words), Transport::Tcp(s)) => {
-                self.usual_segment(packet, s, words, lookup, request, key, now_ms, &mut to)
+                self.usual_segment(packet, s, words, lookup, request, key, now_ms, to)
             }
-            (Key::V4(words), _) => self.usual(packet, words, lookup, request, key, now_ms, &mut to),
-            (Key::V6(words), _) => self.usual(packet, words, lookup, request, key, now_ms, &mut to),
+            (Key::V4(words), _) => self.usual(packet, words, lookup, request, key, now_ms, to),
+            (Key::V6(words), _) => self.usual(packet, words, lookup, request, key, now_ms, to),
         };
         if usual.is_err() {
-            to = self.track(Some(packet), request, key, port, now_ms);
+            *to = self.track(Some(packet), request, key, port, now_ms);
         }
-        to
     }
 
     /// Tracks a usual packet that is no segment of TCP; an error, without effect, for another one.

@@ -3,7 +3,7 @@
 //! 1. extract: bytes → keys, header offsets
 //! 2. parked: packets of a flow whose translation is pending are set aside
 //! 3. marks (`marks`): packets with the mark of a device → megaflow, only while flows have marks
-//! 4. repeats (`repeats`): the megaflow of the burst before; if it matches all packets, stages 5 and 6 are skipped
+//! 4. repeats (`repeats`): the megaflows of the burst before; if they match all packets, stages 5 and 6 are skipped
 //! 5. cache: key → hash → megaflow, counted; misses go on the list of misses
 //! 6. megaflow: the misses through the ranked subtables; a hit is counted and inserted into the cache
 //! 7. finish (`finish`): actions by groups; then, in order of arrival, outputs and upcalls for the remaining packets
@@ -146,14 +146,14 @@ impl Pmd {
         simd::run(self.level, kernel);
     }
 
-    /// Compares the burst with the megaflow of a former one; returns whether all of its packets have it.
+    /// Compares the burst with the megaflows of a former one; returns whether all of its packets have one of them.
     fn find_repeated(&mut self) -> bool {
-        let id = self.repeats.hint(&self.burst.arrays.keys[0]);
-        if id == MISS {
+        let hints = self.repeats.hints(&self.burst.arrays.keys[0]);
+        if hints[0] == MISS {
             return false;
         }
         let (burst, table, now_ms) = (&mut self.burst, &mut self.table, self.exec.now_us / 1000);
-        let hits = simd::run(self.level, FindRepeated { burst, table, id, now_ms });
+        let hits = simd::run(self.level, FindRepeated { burst, table, hints, now_ms });
         self.exec.ports.stats.cache_hits += hits;
         hits == self.burst.arrays.packets.len() as u64
     }

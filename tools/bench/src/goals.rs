@@ -20,6 +20,9 @@ const OVS: &[&str] = &["ovs-netdev"];
 const OVS_BEST: &[&str] = &["ovs-netdev", "ovs-netdev, tso", "ovs-netdev, offloads off"];
 const OVS_AFXDP: &[&str] = &["ovs-afxdp"];
 const BRIDGE: &[&str] = &["linux-bridge"];
+/// The same program without new connections, and without tracking.
+const ALONE: &[&str] = &["sluice, no new connections"];
+const UNTRACKED: &[&str] = &["sluice, untracked"];
 /// Tolerated ratio of the delay with a hundred ports: the difference between two equal runs.
 const PORTS_TOLERANCE: f64 = 1.2;
 
@@ -42,6 +45,8 @@ const GOALS: &[(&str, Bound)] = &[
     ("ct-1000", Bound::AtLeast(3.0, DPDK)),
     ("ct-100000", Bound::AtLeast(5.0, DPDK)),
     ("ct-100000-snat", Bound::AtLeast(8.0, DPDK)),
+    ("ct-beside-new", Bound::AtLeast(0.8, ALONE)),
+    ("ct-tcp", Bound::AtLeast(0.9, UNTRACKED)),
     ("tunnel-push", Bound::AtLeast(1.4, DPDK)),
     ("tunnel-pop", Bound::AtLeast(2.0, DPDK)),
     ("tunnel-l3-push", Bound::AtLeast(3.0, DPDK)),

@@ -17,7 +17,7 @@ use std::io::Write as _;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use testkit::{Daemon, Netns, Signal, wait_for};
+use testkit::{Daemon, Netns, Signal, veth, wait_for};
 
 /// The bridge of every work.
 pub(crate) const BRIDGE: &str = "br0";
@@ -157,7 +157,7 @@ impl Lab {
         }
     }
 
-    fn appctl(&self, args: &[&str]) -> Result<String> {
+    pub(crate) fn appctl(&self, args: &[&str]) -> Result<String> {
         daemons::appctl(self.daemon()?, self.program(), args)
     }
 
@@ -291,7 +291,27 @@ impl Lab {
         self.appctl(&tunnels::NEIGHBOUR).map(drop)
     }
 
-    fn add_port(&mut self, bridge: &str, name: &str, number: u32, source: Option<&Source>) -> Result<()> {
+    /// Adds a port of type `system` to the bridge; returns the namespace of its far end, and the name of that.
+    pub(crate) fn add_veth(&mut self, number: u32) -> Result<(Netns, String)> {
+        let far = Netns::new("far")?;
+        let (device, port) = veth(&far, &self.netns)?;
+        for (netns, device) in [(&far, &device), (&self.netns, &port)] {
+            // Only the frames of the work are to pass.
+            netns.ip(&format!("link set dev {device} addrgenmode none"))?;
+            netns.up(device)?;
+        }
+        let request = format!("ofport_request={number}");
+        self.vsctl(&["add-port", BRIDGE, &port, "--", "set", "Interface", &port, &request])?;
+        Ok((far, device))
+    }
+
+    pub(crate) fn add_port(
+        &mut self,
+        bridge: &str,
+        name: &str,
+        number: u32,
+        source: Option<&Source>,
+    ) -> Result<()> {
         self.devices += 1;
         let device = self.devices;
         let mut args: Vec<String> = ["add-port", bridge, name, "--", "set", "Interface", name]
@@ -423,6 +443,12 @@ impl Lab {
             Kind::Sluice => Ok(by_reason),
             Kind::Dpdk => Ok(by_reason + lost_lookups(&self.appctl(&["dpctl/show"])?)),
         }
+    }
+
+    /// Drops since the work was installed, by its datapath and its ports.
+    pub(crate) fn all_drops(&self) -> Result<u64> {
+        std::thread::sleep(COVERAGE_LAG);
+        Ok(self.drops_of_ports()? + self.drops()?.saturating_sub(self.drops_before))
     }
 
     /// Drops counted by the existing ports.

@@ -9,7 +9,7 @@ use crate::overlay::Overlay;
 use crate::report::Row;
 use crate::rows::ovn::{self, Size};
 use crate::rows::rules::{self, RuleSide};
-use crate::rows::{Effort, Runs, ablation, first, idle, pcap, setup, streams, tunnel, veth};
+use crate::rows::{Effort, Runs, ablation, connections, first, idle, pcap, setup, streams, tunnel, veth};
 use crate::sides::{Build, Instance, Side};
 use crate::tunnels::Tunnel;
 use crate::{tunnels, works};
@@ -63,7 +63,7 @@ impl Progress {
         let all: [(&[&str], &'static str, u32); 12] = [
             (&["pcap", "lookups", "setup"], "the datapath alone", 20),
             (&["pipeline"], "pipelines that recirculate", 8),
-            (&["ct"], "connection tracking", 8),
+            (&["ct"], "connection tracking", 12),
             (&["tunnel"], "tunnels", 11),
             (&["ablation"], "the datapath alone, with parts of it off", 16),
             (&["rules"], "rules", 20),
@@ -246,12 +246,33 @@ impl<'a> Session<'a> {
         // Returned after the daemons have ended: declared first.
         let _pages;
         let mut labs = vec![Lab::sluice("sluice", &self.sluiced, &[], cpu)?];
+        if let Some(before) = &self.before {
+            labs.push(Lab::sluice("sluice-before", before, &[], cpu)?);
+        }
         _pages = self.add_dpdk(&mut labs, &[]);
         let many = pcap::many_flows(self.options.quick);
         for (flows, translated) in [(1000, false), (many, false), (many, true)] {
             let work = works::tracked(&folder, flows, translated)?;
             let rows = pcap::work_rows(&mut labs, &work, |_| vec![true], "ct", self.effort)?;
             self.done(rows);
+        }
+        drop(labs);
+        self.beside_untracked(&folder)
+    }
+
+    /// Tracked traffic beside the same without tracking, or without other connections.
+    fn beside_untracked(&mut self, folder: &TempDir) -> Result<()> {
+        let mut labs = vec![Lab::sluice("sluice", &self.sluiced, &[], self.cpus.switch)?];
+        if let Some(before) = &self.before {
+            labs.push(Lab::sluice("sluice-before", before, &[], self.cpus.switch)?);
+        }
+        let work = connections::beside_new(works::tracked(folder, 1000, false)?);
+        let row = connections::load(&mut labs, &work, self.cpus.generator, self.effort)?;
+        self.done([row]);
+        drop(labs);
+        if testkit::programs_or_skip("the row of a tracked stream", &["iperf3"]) {
+            let instances = self.instances(&[Side::Sluice, Side::Before], 2)?;
+            self.done([connections::tcp(&instances, self.effort)]);
         }
         Ok(())
     }

@@ -162,8 +162,19 @@ impl Instance {
         self.ovs("ovs-ofctl", &["add-flows", BRIDGE, "-"], &rules).map(drop)
     }
 
+    /// Replaces the rules of its bridge.
+    pub(crate) fn replace_rules(&self, rules: &str) -> Result<()> {
+        self.ovs("ovs-ofctl", &["del-flows", BRIDGE], "")?;
+        self.ovs("ovs-ofctl", &["add-flows", BRIDGE, "-"], rules).map(drop)
+    }
+
+    /// Reply to a command of its daemon.
+    pub(crate) fn appctl(&self, args: &[&str]) -> Result<String> {
+        self.ovs("ovs-appctl", args, "")
+    }
+
     /// OpenFlow number of a port.
-    fn number(&self, port: &str) -> Result<u32> {
+    pub(crate) fn number(&self, port: &str) -> Result<u32> {
         let text = self.ovs("ovs-vsctl", &["get", "Interface", port, "ofport"], "")?;
         text.trim().parse().with_context(|| format!("port {port} has the number {}", text.trim()))
     }

@@ -1,6 +1,7 @@
 //! [`SimDatapath`]: forwarding cores with inboxes behind [`dpif::Datapath`], like the threads of
 //! `dpif-netdev`, but driven by the schedule. Every call of a core is compared with the plain core.
 
+use crate::fragments::{Arrived, MIN_BYTES};
 use crate::frames::{BUNDLE_MAC, Mark, checksums_valid, without_checksums};
 use crate::model::{Effects, Env, PlainCore, PlainMeter, PlainMeters, UpcallSeen};
 use crate::report::{Broken, Invariant, Violations};
@@ -36,6 +37,8 @@ pub(crate) struct DpConfig {
     pub(crate) check_order: bool,
     /// Maximum number of connections, if packets are tracked.
     pub(crate) connections: Option<u32>,
+    /// Maximum number of held fragments, if datagrams are reassembled.
+    pub(crate) fragments: Option<u32>,
     pub(crate) broken: Option<Broken>,
 }
 
@@ -90,6 +93,16 @@ pub(crate) struct Inner {
     rng: Rng,
     /// Number of the last frame of a stream sent to a port.
     last_number: HashMap<(u64, DpPort), u64>,
+    pub(crate) arrived: Arrived,
+    pub(crate) fragments_left: FragmentsLeft,
+}
+
+/// Fragments by their end, for the coverage.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct FragmentsLeft {
+    pub(crate) completed: u64,
+    pub(crate) late: u64,
+    pub(crate) refused: u64,
 }
 
 /// See the module.
@@ -248,6 +261,13 @@ impl Inner {
     fn sink(&mut self, sent: &[(DpPort, Vec<u8>)], taken: &[bool]) {
         for ((port, frame), _) in sent.iter().zip(taken).filter(|(_, taken)| **taken) {
             self.totals.sent += 1;
+            if self.config.fragments.is_some()
+                && let Some(fault) = self.arrived.take(*port, frame)
+            {
+                self.violations.add(Invariant::Oracle, || {
+                    format!("a fragment out of port {} {fault}: {frame:x?}", port.0)
+                });
+            }
             let Some(mark) = Mark::read(frame) else { continue };
             if mark.checksums_ok && !checksums_valid(frame) {
                 self.violations
@@ -450,8 +470,13 @@ impl Inner {
 impl SimDatapath {
     pub(crate) fn new(config: DpConfig, seed: u64) -> SimDatapath {
         let shared = Arc::new(DpShared::new(seed));
-        // The plain cores hold no fragments.
-        [false, true].into_iter().for_each(|v6| shared.set_reassembly(v6, false));
+        for v6 in [false, true] {
+            shared.set_reassembly(v6, config.fragments.is_some());
+            shared.set_min_fragment_bytes(v6, MIN_BYTES).expect("not below the least value");
+        }
+        if let Some(max) = config.fragments {
+            shared.set_max_fragments(max).expect("not above the greatest value");
+        }
         let mut tracking = PlainTracking::new(seed);
         if let Some(max) = config.connections {
             shared.tracker().set_max_connections(max);
@@ -459,7 +484,8 @@ impl SimDatapath {
         }
         // A group tracks its packets before others that arrived in between.
         let group = if config.connections.is_some() { seed.is_multiple_of(4) } else { seed & 32 == 0 };
-        tracking.differs = group && config.connections.is_some();
+        // The plain cores hold no fragments.
+        tracking.differs = group && config.connections.is_some() || config.fragments.is_some();
         let core = |id: PmdId| {
             let pmd_config = PmdConfig {
                 flow_limit_hard: config.flow_limit_hard,
@@ -505,6 +531,8 @@ impl SimDatapath {
             config,
             rng: Rng::new(seed ^ 0xd9),
             last_number: HashMap::new(),
+            arrived: Arrived::default(),
+            fragments_left: FragmentsLeft::default(),
         };
         SimDatapath { inner: Mutex::new(inner), shared }
     }
@@ -512,14 +540,40 @@ impl SimDatapath {
     /// Compares the trackers, if packets were tracked.
     pub(crate) fn check_tracking(&self) {
         let inner = &mut *self.inner();
+        self.check_fragments(inner);
         if let Some(tracker) = self.shared.tracker_in_use() {
             inner.tracking.check(tracker, inner.now_us / 1000, &mut inner.violations);
         }
     }
 
-    /// Checks that no connection is left after the longest timeout.
+    /// Checks that each fragment that was held has left, has ended, or is there, and that not too many are.
+    fn check_fragments(&self, inner: &mut Inner) {
+        let status = self.shared.fragment_status();
+        let sum = |of: fn(&dpif::FragmentCounts) -> u64| of(&status.v4) + of(&status.v6);
+        let (late, evicted) = (sum(|f| f.expired + f.purged), sum(|f| f.evicted));
+        let ledgers = || inner.cores.iter().map(|c| c.pmd.ledger());
+        let (held, released): (u64, u64) =
+            (ledgers().map(|l| l.held).sum(), ledgers().map(|l| l.released).sum());
+        let (completed, refused) = (sum(|f| f.completed), evicted + sum(|f| f.too_many));
+        inner.fragments_left = FragmentsLeft { completed, late, refused };
+        if held != released + late + evicted + u64::from(status.held) || released != completed {
+            let why = || format!("{held} fragments held, {released} released: {status:?}");
+            inner.violations.add(Invariant::Conservation, why);
+        }
+        if inner.config.fragments.is_some_and(|max| status.held > max) {
+            inner.violations.add(Invariant::Bounds, || format!("too many fragments: {status:?}"));
+        }
+    }
+
+    /// Checks that no connection and no fragment is left after the longest timeout.
     pub(crate) fn check_expiry(&self) {
         let inner = &mut *self.inner();
+        self.shared.expire_fragments(inner.now_us / 1000 + LONGEST_MS, usize::MAX);
+        self.check_fragments(inner);
+        let left = self.shared.fragment_status().held;
+        if left != 0 {
+            inner.violations.add(Invariant::Bounds, || format!("{left} fragments are left over"));
+        }
         if let Some(tracker) = self.shared.tracker_in_use() {
             let end_ms = inner.now_us / 1000 + LONGEST_MS;
             inner.tracking.check_end(tracker, end_ms, &mut inner.violations);
@@ -529,6 +583,7 @@ impl SimDatapath {
     /// Ends expired connections, as the thread of the tracker does.
     pub(crate) fn expire_connections(&self) {
         let inner = self.inner();
+        self.shared.expire_fragments(inner.now_us / 1000, 64);
         if let Some(tracker) = self.shared.tracker_in_use() {
             if inner.config.broken == Some(Broken::ForgottenConnections) {
                 tracker.flush(inner.now_us / 1000, |_| true);

@@ -47,6 +47,11 @@ impl Mark {
 
 /// Composes a frame with the headers of `key`, as far as such a frame exists.
 pub(crate) fn compose(key: &FlowKey, mark: Mark) -> Vec<u8> {
+    compose_text(key, &[], mark)
+}
+
+/// The same with a text before the trailer.
+pub(crate) fn compose_text(key: &FlowKey, text: &[u8], mark: Mark) -> Vec<u8> {
     let b = &key.base;
     let mut f = Vec::with_capacity(128);
     f.extend(b.dl_dst);
@@ -57,7 +62,7 @@ pub(crate) fn compose(key: &FlowKey, mark: Mark) -> Vec<u8> {
             f.extend((tag.tci & !VlanTag::PRESENT).to_be_bytes());
         }
     }
-    let payload = mark.bytes();
+    let payload = [text, &mark.bytes()].concat();
     if b.dl_type == h::FLOW_DL_TYPE_NONE {
         f.extend((payload.len() as u16 + 3).to_be_bytes());
         f.extend([0x42, 0x42, 3]);
@@ -312,6 +317,9 @@ pub(crate) fn recompute_checksums(frame: &mut [u8], [header, transport]: [bool; 
     }
 }
 
+/// Control port of FTP.
+const FTP: u16 = 21;
+
 /// Number of hosts in the traffic.
 pub(crate) const HOSTS: u64 = 8;
 
@@ -391,4 +399,24 @@ pub(crate) fn random_key(rng: &mut Rng, wide: bool) -> FlowKey {
     }
     key.arp.mpls_lse = [rng.below(3) as u32 * 0x1000, 0x2040, 0x3140, 0];
     key
+}
+
+/// A control packet of FTP that announces a data connection to one of few ports: as a key, and its text.
+pub(crate) fn random_announcement(rng: &mut Rng) -> (FlowKey, String) {
+    let mut key = FlowKey::default();
+    let (from, to) = (rng.below(HOSTS), rng.below(HOSTS));
+    let b = &mut key.base;
+    (b.dl_src, b.dl_dst, b.dl_type) = (mac(from), mac(to), h::ETH_TYPE_IP);
+    (b.nw_src, b.nw_dst, b.nw_proto, b.nw_ttl) = (ipv4(from), ipv4(to), h::IPPROTO_TCP, 64);
+    b.tcp_flags = *rng.pick(&[2, 0x10, 0x18, 0x18, 0x11]);
+    let port = rng.range(1, 4) as u16;
+    let [a, b, c, d] = ipv4(from).to_be_bytes();
+    let numbers = format!("{a},{b},{c},{d},0,{}", rng.range(1, 4));
+    if rng.one_in(2) {
+        (key.base.tp_src, key.base.tp_dst) = (port, FTP);
+        (key, format!("PORT {numbers}\r\n"))
+    } else {
+        (key.base.tp_src, key.base.tp_dst) = (FTP, port);
+        (key, format!("227 Entering Passive Mode ({numbers})\r\n"))
+    }
 }

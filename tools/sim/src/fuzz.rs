@@ -57,6 +57,7 @@ impl Rig {
             parked: 32,
             check_order: false,
             connections: None,
+            fragments: None,
             broken: None,
         };
         let (dp, mut backer) = (SimDatapath::new(config, 1), Backer::new(1));

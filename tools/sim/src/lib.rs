@@ -9,6 +9,7 @@
 
 mod checks;
 mod dp;
+mod fragments;
 mod frames;
 pub mod fuzz;
 mod model;

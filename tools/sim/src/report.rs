@@ -153,6 +153,18 @@ pub struct Coverage {
     pub translated: u64,
     /// Translated packets whose opposite direction was translated, too.
     pub translated_back: u64,
+    /// Fragments that left with all others of their datagram.
+    pub fragments_completed: u64,
+    /// Datagrams of which all fragments left one port.
+    pub datagrams: u64,
+    /// Fragments whose datagram was not complete in time.
+    pub fragments_late: u64,
+    /// Fragments that found no place, or lost it to another port.
+    pub fragments_refused: u64,
+    /// Connections expected at the time of a check.
+    pub expected: u64,
+    /// Related connections at the time of a check.
+    pub related: u64,
 }
 
 /// Result of a run.

@@ -42,6 +42,8 @@ pub(crate) struct Profile {
     pub(crate) ordered: bool,
     /// Rules track connections.
     pub(crate) tracks: bool,
+    /// Some connections get a helper.
+    pub(crate) helps: bool,
     /// Highest OpenFlow port.
     pub(crate) ports: u32,
 }
@@ -205,7 +207,7 @@ pub(crate) fn random_actions(rng: &mut Rng, table: u8, profile: &Profile) -> Vec
         actions.push(random_action(rng, table, profile));
     }
     if profile.tracks && rng.one_in(3) {
-        actions.push(if rng.one_in(6) { Action::CtClear(CtClear) } else { random_ct(rng, table) });
+        actions.push(if rng.one_in(6) { Action::CtClear(CtClear) } else { random_ct(rng, table, profile) });
     }
     match rng.below(6) {
         0 if table + 1 < RANDOM_TABLES => {
@@ -268,7 +270,7 @@ fn random_action(rng: &mut Rng, table: u8, profile: &Profile) -> Action {
 }
 
 /// A `ct` that continues in a later table, or in none.
-fn random_ct(rng: &mut Rng, table: u8) -> Action {
+fn random_ct(rng: &mut Rng, table: u8, profile: &Profile) -> Action {
     let later = (table + 1 < RANDOM_TABLES).then(|| {
         let to = rng.range(u64::from(table) + 1, u64::from(RANDOM_TABLES) - 1);
         TableId(to as u8)
@@ -292,7 +294,13 @@ fn random_ct(rng: &mut Rng, table: u8) -> Action {
         true => Zone::Field(SubField { field: F::Reg0, offset_bits: 0, len_bits: 16 }),
         false => Zone::Number(rng.below(3) as u16),
     };
-    Action::Ct(Box::new(Ct { commit, zone, table: later, alg: 0, actions }))
+    let alg = if is_commit { helper(rng, profile) } else { 0 };
+    Action::Ct(Box::new(Ct { commit, zone, table: later, alg, actions }))
+}
+
+/// The port of a helper, or 0.
+fn helper(rng: &mut Rng, profile: &Profile) -> u16 {
+    if profile.helps { *rng.pick(&[0, 21, 21, 69]) } else { 0 }
 }
 
 /// A translation to few tuples, some of them of hosts.
@@ -308,7 +316,7 @@ fn nat(rng: &mut Rng, side: NatSide) -> Action {
 
 /// Rules above all random ones: IPv4 of some hosts goes through the tracker first, new connections are committed with a
 /// translation, and all tracked packets go on to the random rules.
-pub(crate) fn tracking_rules(rng: &mut Rng, now_ms: u64) -> Vec<Rule> {
+pub(crate) fn tracking_rules(rng: &mut Rng, profile: &Profile, now_ms: u64) -> Vec<Rule> {
     let resubmit = |table| {
         Action::Resubmit(Resubmit { in_port: OfPort::IN_PORT, table: Some(TableId(table)), ct: false })
     };
@@ -322,7 +330,8 @@ pub(crate) fn tracking_rules(rng: &mut Rng, now_ms: u64) -> Vec<Rule> {
     is_new.set_masked(F::CtState, (TRK | NEW).into(), (TRK | NEW).into());
     let side = *rng.pick(&[NatSide::Src, NatSide::Dst]);
     let actions = vec![nat(rng, side), set(F::CtMark, 1)];
-    let commit = Ct { commit: Commit::Yes, zone, table: Some(committed), alg: 0, actions };
+    let alg = helper(rng, profile);
+    let commit = Ct { commit: Commit::Yes, zone, table: Some(committed), alg, actions };
     let on = vec![resubmit(1), output(OfPort::NORMAL)];
     vec![
         rule(TableId(0), 30, some_hosts, vec![Action::Ct(Box::new(track))], now_ms),

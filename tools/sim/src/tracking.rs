@@ -16,6 +16,9 @@ use std::ops::ControlFlow;
 /// Longest timeout of a connection, in milliseconds.
 pub(crate) const LONGEST_MS: u64 = 86_400_000;
 
+/// Expected connections of one parent at most.
+const EXPECTED_MAX: usize = 16;
+
 /// Tracked packets, by their outcome.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Outcomes {
@@ -23,6 +26,9 @@ pub(crate) struct Outcomes {
     pub(crate) replies: u64,
     pub(crate) translated: u64,
     pub(crate) translated_back: u64,
+    /// Expected and related connections at all checks.
+    pub(crate) expected: u64,
+    pub(crate) related: u64,
 }
 
 /// The tuple of each translated packet before it, by that after it.
@@ -90,9 +96,12 @@ impl PlainTracking {
         let info = PacketInfo::read(&Packet::from_slice(frame), key, layout, ct.zone);
         // Helpers and errors rewrite payloads, which this does not.
         self.differs |= info.as_ref().is_some_and(|i| i.control(request.helper).is_some() || i.is_error);
+        // A packet that was invalid in this zone keeps that, as in Open vSwitch, even if it has become one of a connection.
+        let was_invalid = if key.base.ct_zone == ct.zone { key.base.ct_state & ct_state::INV } else { 0 };
         let translation = self.tracker().track(info.as_ref(), &request, key, port.0, now_us / 1000);
         let state = key.base.ct_state;
-        self.check_state(state);
+        let others = ct_state::NEW | ct_state::EST | ct_state::REL;
+        self.check_state(if state & others == 0 { state } else { state & !was_invalid });
         match (info, translation) {
             (Some(info), Some(Translation::Tuple(to))) if info.key != to => {
                 let seen = self.translations.note(state & ct_state::NEW != 0, info.key, to);
@@ -157,6 +166,7 @@ impl PlainTracking {
         if real.connections() > real.max_connections() {
             differ("connections and their limit", &present, &real.max_connections());
         }
+        self.check_helpers(real, now_ms, violations);
         // Of untranslated connections the reply is not reserved, as in Open vSwitch.
         let mut tuples = HashSet::new();
         for (orig, reply) in list.keys() {
@@ -164,6 +174,30 @@ impl PlainTracking {
             if !tuples.insert(orig) || is_translated && !tuples.insert(reply) {
                 violations
                     .add(Invariant::Tracking, || format!("a tuple of {orig:?}, {reply:?} is another's"));
+            }
+        }
+    }
+
+    /// Checks that an expected connection has a parent, and not too many brothers.
+    fn check_helpers(&mut self, real: &Tracker, now_ms: u64, violations: &mut Violations) {
+        let mut parents = HashSet::new();
+        real.list(now_ms, |c: &Connection| {
+            parents.extend(Key::of(&c.orig, c.zone));
+            self.outcomes.related += u64::from(c.parent.is_some());
+            ControlFlow::Continue(())
+        });
+        let mut brothers: HashMap<Key, usize> = HashMap::new();
+        for expected in real.expectations(now_ms) {
+            self.outcomes.expected += 1;
+            let Some(parent) = Key::of(&expected.parent, expected.zone) else { continue };
+            let count = brothers.entry(parent).or_default();
+            *count += 1;
+            if *count > EXPECTED_MAX || !parents.contains(&parent) {
+                violations.add(Invariant::Tracking, || {
+                    format!(
+                        "expectation {count} of {parent:?}, which has ended or has too many: {expected:?}"
+                    )
+                });
             }
         }
     }

@@ -6,7 +6,8 @@ mod ports;
 pub(crate) use ports::fuzz_ports;
 
 use crate::dp::{DpConfig, SimDatapath};
-use crate::frames::{HOSTS, Mark, compose, mac, random_key};
+use crate::fragments::Cut;
+use crate::frames::{HOSTS, Mark, compose, compose_text, mac, random_announcement, random_key};
 use crate::report::{Broken, Invariant, Report};
 use crate::rng::Rng;
 use crate::rules::{self, METERS, Profile};
@@ -96,6 +97,8 @@ pub(crate) struct World {
     next_number: u64,
     version: u8,
     half_bundle: Option<Rule>,
+    /// Fragments under way to the switch.
+    cut: Cut,
     now_us: u64,
     next_second_us: u64,
     seen_epoch: u64,
@@ -123,6 +126,7 @@ fn scenario(rng: &mut Rng, broken: Option<Broken>) -> Scenario {
         parked: if small { 12 } else { 256 },
         check_order: ordered,
         connections: None,
+        fragments: None,
         broken,
     };
     Scenario {
@@ -153,6 +157,7 @@ impl World {
         let wanted = broken.is_none() || broken == Some(Broken::ForgottenConnections);
         if wanted && !scenario.ordered && rng.one_in(2) {
             scenario.dp.connections = Some(*rng.pick(&[12, 1000]));
+            scenario.dp.fragments = (seed % 5 < 2).then(|| *rng.pick(&[12, 200]));
         }
         let mut backer = Backer::new(seed);
         backer.rewrite = Some(Box::new(|packet, key, change| {
@@ -188,12 +193,14 @@ impl World {
             profile: Profile {
                 ordered: scenario.ordered,
                 tracks: scenario.dp.connections.is_some(),
+                helps: scenario.dp.connections.is_some() && seed.is_multiple_of(3),
                 ports: PATCH.0,
             },
             broken,
             next_number: 1,
             version: 1,
             half_bundle: None,
+            cut: Cut::default(),
             now_us: 1_000_000,
             next_second_us: 1_000_000,
             seen_epoch: 0,
@@ -251,7 +258,7 @@ impl World {
                 b.tables.insert(Arc::new(rules::bundle_entry(now_ms)));
                 b.tables.insert(Arc::new(rules::fallback(now_ms)));
                 if self.profile.tracks {
-                    for rule in rules::tracking_rules(&mut self.rng, now_ms) {
+                    for rule in rules::tracking_rules(&mut self.rng, &self.profile, now_ms) {
                         b.tables.insert(Arc::new(rule));
                     }
                 }
@@ -321,6 +328,10 @@ impl World {
         w.connections_full = refused(CtRefusal::Full) + refused(CtRefusal::PortShare);
         w.no_tuple = refused(CtRefusal::NatExhausted);
         (w.established, w.tracked_replies) = (outcomes.established, outcomes.replies);
+        let held = inner.fragments_left;
+        (w.datagrams, w.fragments_late) = (inner.arrived.complete, held.late);
+        (w.fragments_completed, w.fragments_refused) = (held.completed, held.refused);
+        (w.expected, w.related) = (outcomes.expected, outcomes.related);
         (w.translated, w.translated_back) = (outcomes.translated, outcomes.translated_back);
     }
 
@@ -589,6 +600,12 @@ impl World {
             };
             frames.push(frame);
         }
+        if self.scenario.dp.fragments.is_some() {
+            if self.rng.one_in(3) {
+                self.cut.begin(&mut self.rng, port);
+            }
+            frames.extend(self.cut.take(&mut self.rng, port));
+        }
         let core = 1 + port.0 as usize % usize::from(self.scenario.dp.cores);
         self.dp.inner().receive(core, port, frames);
     }
@@ -605,7 +622,10 @@ impl World {
     }
 
     fn frame(&mut self, port: DpPort, wide: bool) -> Vec<u8> {
-        let mut key = random_key(&mut self.rng, wide);
+        let (mut key, text) = match self.profile.helps && self.rng.one_in(5) {
+            true => random_announcement(&mut self.rng),
+            false => (random_key(&mut self.rng, wide), String::new()),
+        };
         if self.rng.one_in(4) {
             // Most hosts keep their port; some move.
             key.base.dl_src = mac((u64::from(port.0) + self.rng.below(2)) % HOSTS);
@@ -614,7 +634,7 @@ impl World {
         let stream = stream_of(&key);
         let mark = Mark { checksums_ok: true, stream, number: self.next_number };
         self.next_number += 1;
-        let mut frame = compose(&key, mark);
+        let mut frame = compose_text(&key, text.as_bytes(), mark);
         match self.rng.below(40) {
             0 => frame.truncate(self.rng.below(frame.len() as u64) as usize),
             1 => {

@@ -58,7 +58,7 @@ impl Bench {
     fn track(&self, core: u32, packet: &PacketInfo, request: &Request) -> u32 {
         let mut key = FlowKey::default();
         let lookup = self.tracker.look_ahead(&packet.key);
-        self.tracker.track_looked_up(packet, lookup, request, &mut key, core, self.now_ms);
+        self.tracker.track_looked_up(packet, lookup, request, &mut key, core, self.now_ms, &mut None);
         key.base.ct_state
     }
 

@@ -373,9 +373,10 @@ impl<T: Held> Ipf<T> {
         lock(&self.shards[(hash >> 32) as usize % SHARDS])
     }
 
-    /// Removes datagrams whose time is over, until their fragments number `at_most` or none is left: the caller drops
-    /// these fragments. (OVS 3.1 sends them on, untracked, behind the next packet that it tracks, of any port and zone.) Call it regularly, again at once if the result has
-    /// `at_most` fragments or more; a slice exceeds it by less than one datagram's fragments.
+    /// Removes datagrams whose time is over, until their fragments number `at_most` or none is left; the caller drops
+    /// them. (OVS 3.1 sends them on, untracked, behind the next packet that it tracks, of any port and zone.) Call it
+    /// regularly, again at once if the result has `at_most` fragments or more; a slice exceeds it by less than one
+    /// datagram's fragments.
     pub fn expire(&self, now_ms: u64, at_most: usize) -> Vec<T> {
         let mut expired = Vec::new();
         if self.is_empty() {

@@ -252,7 +252,9 @@ impl Pair {
                     if self.now_ms & 1 != 0 {
                         self.tracker.look_further(&mut lookup, &info.key);
                     }
-                    self.tracker.track_looked_up(info, lookup, request, &mut key, port, self.now_ms)
+                    let mut to = None;
+                    self.tracker.track_looked_up(info, lookup, request, &mut key, port, self.now_ms, &mut to);
+                    to
                 }
                 None => self.tracker.track(None, request, &mut key, port, self.now_ms),
             };

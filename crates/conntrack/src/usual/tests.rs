@@ -30,7 +30,7 @@ fn track(tracker: &Tracker, packet: &PacketInfo, request: &Request, now_ms: u64)
     let mut key = FlowKey::default();
     let mut lookup = tracker.look_ahead(&packet.key);
     tracker.look_further(&mut lookup, &packet.key);
-    tracker.track_looked_up(packet, lookup, request, &mut key, 1, now_ms);
+    tracker.track_looked_up(packet, lookup, request, &mut key, 1, now_ms, &mut None);
     key.base.ct_state & !ct_state::TRK
 }
 

@@ -43,10 +43,13 @@ impl Executor {
         }
         let tracker = self.shared.tracker();
         let (port, now_ms) = (rx_port.0, self.now_us / 1000);
-        let translation = match info {
-            Some((info, lookup)) => tracker.track_looked_up(info, lookup, request, headers.key, port, now_ms),
-            None => tracker.track(None, request, headers.key, port, now_ms),
-        };
+        let mut translation = None;
+        match info {
+            Some((info, lookup)) => {
+                tracker.track_looked_up(info, lookup, request, headers.key, port, now_ms, &mut translation);
+            }
+            None => translation = tracker.track(None, request, headers.key, port, now_ms),
+        }
         translate(packet, headers, translation)
     }
 

@@ -185,11 +185,12 @@ fn flush_empties_the_table() {
 }
 
 /// Megaflows of TCP and UDP: packets of a burst that has both are looked up in the cache.
-fn two_flows(rig: &mut Rig) {
-    for frame in [tcp(1, 1), udp(1, 1)] {
+/// More megaflows than a burst is compared with first.
+fn many_flows(rig: &mut Rig) {
+    for src in 0..8 {
         let mut mask = least_mask();
-        mask.base.nw_proto = u8::MAX;
-        rig.flow(1, &frame, mask, vec![out(2)]);
+        (mask.base.nw_proto, mask.base.tp_src) = (u8::MAX, 7);
+        rig.flow(1, &of_either(src, 1), mask, vec![out(2)]);
     }
 }
 
@@ -201,7 +202,7 @@ fn of_either(src: u16, dst: u16) -> Vec<u8> {
 fn the_cache_grows_under_evictions_and_shrinks_when_idle() {
     let mut rig = Rig::new();
     let small = rig.pmd.cache_stats().entries;
-    two_flows(&mut rig);
+    many_flows(&mut rig);
     for round in 0..4 {
         for n in 0..600u16 {
             let frames: Vec<Vec<u8>> = (0..32).map(|m| of_either(n * 32 + m, round)).collect();
@@ -222,7 +223,7 @@ fn the_cache_grows_under_evictions_and_shrinks_when_idle() {
 fn the_cache_grows_for_all_flows_when_one_hit_of_many_is_remembered() {
     let mut rig = Rig::with(|c| c.tuning.cache_insert_inv_prob = 100);
     let small = rig.pmd.cache_stats().entries;
-    two_flows(&mut rig);
+    many_flows(&mut rig);
     let bursts: Vec<Vec<Vec<u8>>> =
         (0..200).map(|n| (0..32).map(|m| of_either(n * 32 + m, 1)).collect()).collect();
     for _ in 0..150 {

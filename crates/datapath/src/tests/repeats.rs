@@ -63,6 +63,55 @@ fn a_burst_of_one_megaflow_needs_no_other_lookup() {
 }
 
 #[test]
+fn a_burst_of_three_megaflows_needs_no_other_lookup() {
+    let (mut rig, mut ports) = (Rig::new(), 0);
+    let mut by_port = mask();
+    by_port.base.tp_dst = u16::MAX;
+    let flows = [
+        rig.flow(1, &udp(1, 80), by_port, vec![out(2)]),
+        rig.flow(1, &udp(1, 81), by_port, vec![out(2)]),
+        rig.flow(1, &tcp(1, 80), by_port, vec![out(3)]),
+    ];
+    let of = |n: usize, port| match n % 3 {
+        0 => udp(port, 80),
+        1 => udp(port, 81),
+        _ => tcp(port, 80),
+    };
+    let mut burst = |from: usize, packets: usize| -> Vec<Vec<u8>> {
+        let frames = from..from + packets;
+        frames
+            .map(|n| {
+                of(n, {
+                    ports += 1;
+                    ports
+                })
+            })
+            .collect()
+    };
+    rig.receive(1, &burst(0, 30));
+    assert_eq!(hits(&rig), [0, 30]);
+    // The first packet may be of any of them.
+    for from in 0..3 {
+        rig.receive(1, &burst(from, 30));
+    }
+    assert_eq!(hits(&rig), [90, 30]);
+    let sent = rig.sent();
+    assert_eq!([2, 3].map(|port| sent.iter().filter(|(to, _)| *to == port).count()), [80, 40]);
+    let bytes = [udp(1, 80), udp(1, 81), tcp(1, 80)].map(|frame| frame.len() as u64);
+    for (ufid, bytes) in flows.into_iter().zip(bytes) {
+        let counted = stats(&mut rig, ufid);
+        assert_eq!((counted.packets, counted.bytes), (40, 40 * bytes));
+    }
+    // Those of others are looked up. A burst of five megaflows is no hint.
+    let strays = [81, 82].map(|port| rig.flow(1, &tcp(1, port), by_port, vec![out(2)]));
+    rig.receive(1, &[burst(0, 30), vec![tcp(9, 81), tcp(9, 82)]].concat());
+    assert_eq!(hits(&rig), [120, 32]);
+    assert_eq!(strays.map(|ufid| stats(&mut rig, ufid).packets), [1, 1]);
+    rig.receive(1, &burst(0, 4));
+    assert_eq!(hits(&rig), [120, 36]);
+}
+
+#[test]
 fn a_deleted_megaflow_matches_no_further_burst() {
     let (mut rig, mut ports) = (Rig::new(), 0);
     let ufid = rig.flow(1, &udp(1, 80), mask(), vec![out(2)]);

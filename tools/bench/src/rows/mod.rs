@@ -1,6 +1,7 @@
 //! The rows, a module for each way to measure. Every round measures all sides in turn.
 
 pub(crate) mod ablation;
+pub(crate) mod connections;
 pub(crate) mod first;
 pub(crate) mod idle;
 pub(crate) mod ovn;

@@ -1,0 +1,227 @@
+//! Rows of tracked connections beside the same traffic without them: a TCP stream through a translation, and
+//! established packets while others begin connections.
+
+use super::streams::{stream, tcp_sample};
+use super::{Effort, in_turn};
+use crate::lab::Lab;
+use crate::report::{Row, Sample, SideSamples};
+use crate::sides::Instance;
+use crate::works::{Source, Work};
+use anyhow::{Context, Result, bail, ensure};
+use netdev::{Port, SystemOptions};
+use packet::{BATCH_MAX_PACKETS, PacketBatch, PacketPool, checksum::checksum};
+use std::net::Ipv4Addr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use testkit::{Iperf3Options, Netns};
+
+/// Suffix of a side that does not track.
+pub(crate) const UNTRACKED: &str = ", untracked";
+/// Suffix of a side without new connections.
+pub(crate) const ALONE: &str = ", no new connections";
+
+/// Zone of the stream.
+const STREAM_ZONE: u16 = 21;
+/// The address that the first host's packets get; in the hosts' network, so the second host answers it directly.
+const TRANSLATED: Ipv4Addr = Ipv4Addr::new(10, 0, 200, 1);
+
+/// Zone of new connections.
+const NEW_ZONE: u16 = 22;
+/// OpenFlow numbers of the port on which they arrive, and of the port that drops their packets.
+const NEW: u32 = 50;
+const NEW_OUT: u32 = 101;
+/// New connections a second.
+const NEW_RATE: u32 = 100_000;
+/// Minimum share of them that must exist afterwards.
+const NEW_SHARE: f64 = 0.95;
+const NEW_FRAME_BYTES: usize = 60;
+
+/// Rules of a stream between two ports: as a NAT gateway has them, or the same outputs without tracking.
+fn stream_rules([a, b]: [u32; 2], tracked: bool) -> String {
+    let around = "priority=0,actions=NORMAL\n";
+    if !tracked {
+        return format!("{around}in_port={a},ip,actions=output:{b}\nin_port={b},ip,actions=output:{a}\n");
+    }
+    let z = STREAM_ZONE;
+    format!(
+        "{around}ip,actions=ct(zone={z},nat,table=1)\n\
+         table=1,in_port={a},ip,ct_state=+trk+new,actions=ct(commit,zone={z},nat(src={TRANSLATED})),output:{b}\n\
+         table=1,in_port={a},ip,ct_state=+trk+est,actions=output:{b}\n\
+         table=1,in_port={b},ip,ct_state=+trk+est,actions=output:{a}\n"
+    )
+}
+
+/// A stream on each instance, tracked and translated, and without tracking. Each turn checks the tracker's list.
+pub(crate) fn tcp(instances: &[Instance], effort: Effort) -> Row {
+    let options = Iperf3Options { time_s: (effort.time.as_secs() as u32).max(1), ..Iperf3Options::default() };
+    let mut turns: Vec<(&Instance, bool)> = instances.iter().flat_map(|i| [(i, true), (i, false)]).collect();
+    let name = |(i, tracked): &(&Instance, bool)| {
+        format!("{}{}", i.side.name(), if *tracked { "" } else { UNTRACKED })
+    };
+    let sides = in_turn(effort.rounds, &mut turns, name, |(instance, tracked)| {
+        let [a, b] = &instance.net.hosts[..] else { bail!("a line has two ends") };
+        let ports = [instance.number(&a.port)?, instance.number(&b.port)?];
+        instance.replace_rules(&stream_rules(ports, *tracked))?;
+        b.netns.ip(&format!("neigh replace {TRANSLATED} lladdr {} dev {}", a.mac, b.dev))?;
+        let zone = format!("zone={STREAM_ZONE}");
+        instance.appctl(&["dpctl/flush-conntrack", &zone])?;
+        let report = stream([a, b], instance.side, &options)?.context("no stream")?;
+        let listed = instance.appctl(&["dpctl/dump-conntrack", &zone])?;
+        let translated = |line: &&str| {
+            line.contains(&format!("orig=(src={},dst={}", a.ipv4, b.ipv4))
+                && line.contains(&format!("reply=(src={},dst={TRANSLATED}", b.ipv4))
+        };
+        let found = listed.lines().filter(|l| l.starts_with("tcp,")).filter(translated).count();
+        // iperf3 has a connection for control, and one for data.
+        ensure!(found == if *tracked { 2 } else { 0 }, "{found} translated connections: {listed}");
+        Ok(tcp_sample(&report))
+    });
+    let title =
+        "TCP between namespaces, one stream, offloads on, tracked with its source translated, received";
+    Row { id: "ct-tcp".into(), title: title.into(), unit: "Gb/s", sides }
+}
+
+/// Established connections of `established` as they are, and new ones of a port beside them.
+pub(crate) fn beside_new(mut established: Work) -> Work {
+    let z = NEW_ZONE;
+    established.rules.extend([
+        format!("in_port={NEW},udp,actions=ct(zone={z},nat,table=2)"),
+        format!(
+            "table=2,udp,ct_state=+trk+new,actions=ct(commit,zone={z},nat(src=192.0.2.1-192.0.2.20)),output:{NEW_OUT}"
+        ),
+    ]);
+    established
+}
+
+/// Generator of new connections: each frame begins one.
+struct Beginner {
+    far: Netns,
+    device: String,
+    cpu: usize,
+    /// Number of the next connection.
+    next: u32,
+}
+
+impl Beginner {
+    /// The first packet of connection `n`: many sources and destinations, so that translated ports last.
+    fn frame(n: u32) -> [u8; NEW_FRAME_BYTES] {
+        let mut f = [0; NEW_FRAME_BYTES];
+        f[..14].copy_from_slice(&[2, 0xbe, 0, 0, 0, 2, 2, 0xbe, 0, 0, 0, 3, 8, 0]);
+        f[14..18].copy_from_slice(&[0x45, 0, 0, (NEW_FRAME_BYTES - 14) as u8]);
+        f[20..24].copy_from_slice(&[0x40, 0, 64, 17]);
+        f[26..30].copy_from_slice(&(0x0a40_0000 | n >> 14).to_be_bytes());
+        f[30..34].copy_from_slice(&(0x1400_0000 | (n % 16_381)).to_be_bytes());
+        let sum = checksum(&f[14..34]);
+        f[24..26].copy_from_slice(&sum.to_be_bytes());
+        f[34..36].copy_from_slice(&(1024 + (n & 0x3fff) as u16).to_be_bytes());
+        f[36..40].copy_from_slice(&[0, 53, 0, (NEW_FRAME_BYTES - 34) as u8]);
+        f
+    }
+
+    /// Sends at [`NEW_RATE`] until `stop`; returns the number sent, and the seconds it took.
+    fn run(&mut self, stop: &AtomicBool) -> Result<(u32, f64)> {
+        let (cpu, device, next) = (self.cpu, self.device.clone(), &mut self.next);
+        let work = move || -> Result<(u32, f64)> {
+            sys::thread::pin_thread(cpu)?;
+            let mut tx = Port::open_system(&device, &SystemOptions::default())?.tx()?;
+            let (mut pool, mut batch) = (PacketPool::new(), PacketBatch::new());
+            let (mut sent, start) = (0_u32, Instant::now());
+            while !stop.load(Ordering::Relaxed) {
+                let due = (start.elapsed().as_secs_f64() * f64::from(NEW_RATE)) as u32;
+                let burst = due.saturating_sub(sent).min(BATCH_MAX_PACKETS as u32);
+                if burst < BATCH_MAX_PACKETS as u32 {
+                    std::thread::sleep(Duration::from_micros(100));
+                    continue;
+                }
+                for _ in 0..burst {
+                    let mut packet = pool.alloc(NEW_FRAME_BYTES);
+                    packet.set_frame(&Beginner::frame(*next));
+                    *next = next.wrapping_add(1);
+                    batch.push(packet);
+                }
+                sent += tx.send(&mut batch, &mut pool).sent_packets as u32;
+            }
+            Ok((sent, start.elapsed().as_secs_f64()))
+        };
+        self.far.enter(work)?
+    }
+}
+
+/// What one turn counted.
+struct Turn {
+    /// Established packets a second.
+    mpps: f64,
+    note: Option<String>,
+}
+
+fn alone(lab: &mut Lab, effort: Effort) -> Result<Turn> {
+    std::thread::sleep(effort.warm_up);
+    let interval = lab.count(effort.time)?;
+    Ok(Turn { mpps: interval.stats.received as f64 / interval.seconds / 1e6, note: None })
+}
+
+/// The same while new connections arrive. All of them must exist afterwards, translated.
+fn with_new(lab: &mut Lab, beginner: &mut Beginner, effort: Effort) -> Result<Turn> {
+    let zone = format!("zone={NEW_ZONE}");
+    lab.appctl(&["dpctl/flush-conntrack", &zone])?;
+    let stop = AtomicBool::new(false);
+    let (interval, sent) = std::thread::scope(|scope| {
+        let beginning = scope.spawn(|| beginner.run(&stop));
+        std::thread::sleep(effort.warm_up);
+        let interval = lab.count(effort.time);
+        stop.store(true, Ordering::Relaxed);
+        (interval, beginning.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    });
+    let (interval, (sent, seconds)) = (interval?, sent?);
+    let rate = f64::from(sent) / seconds;
+    ensure!(rate >= f64::from(NEW_RATE) * NEW_SHARE, "the generator sent only {rate:.0} packets a second");
+    let listed = lab.appctl(&["dpctl/dump-conntrack", &zone])?;
+    let created = listed.lines().filter(|line| line.contains("dst=192.0.2.")).count();
+    ensure!(
+        created as f64 >= f64::from(sent) * NEW_SHARE && created == listed.lines().count(),
+        "{created} translated connections, {} in all, of {sent}",
+        listed.lines().count()
+    );
+    let established = interval.stats.received as f64 / interval.seconds - rate;
+    Ok(Turn { mpps: established / 1e6, note: Some(format!("{:.0} new a second", created as f64 / seconds)) })
+}
+
+/// The rate of established packets of each lab, with and without new connections. The labs serve nothing else.
+pub(crate) fn load(labs: &mut [Lab], work: &Work, cpu: usize, effort: Effort) -> Result<Row> {
+    let mut beginners = Vec::new();
+    for lab in labs.iter_mut() {
+        lab.awake(|lab| {
+            let (far, device) = lab.add_veth(NEW)?;
+            lab.add_port(crate::lab::BRIDGE, "newout", NEW_OUT, None::<&Source>)?;
+            lab.install(work)?;
+            beginners.push(Beginner { far, device, cpu, next: 0 });
+            Ok(())
+        })?;
+    }
+    let mut turns = Vec::new();
+    for at in 0..labs.len() {
+        turns.extend([(at, true), (at, false)]);
+    }
+    let names: Vec<String> = labs.iter().map(|lab| lab.name.clone()).collect();
+    let name = |(at, new): &(usize, bool)| format!("{}{}", names[*at], if *new { "" } else { ALONE });
+    let mut sides: Vec<SideSamples> = in_turn(effort.rounds, &mut turns, name, |(at, new)| {
+        let beginner = &mut beginners[*at];
+        let turn = labs[*at].awake(|lab| match new {
+            true => with_new(lab, beginner, effort),
+            false => alone(lab, effort),
+        })?;
+        Ok(Sample { value: Some(turn.mpps), note: turn.note, ..Sample::default() })
+    });
+    for (at, lab) in labs.iter_mut().enumerate() {
+        let dropped =
+            lab.awake(|lab| lab.all_drops()).map(|n| (n > 0).then(|| format!("{n} packets dropped")));
+        if let Some(last) = sides[2 * at].samples.last_mut() {
+            last.fault = last.fault.take().or(dropped.unwrap_or_else(|e| Some(format!("{e:#}"))));
+        }
+    }
+    let title = format!(
+        "pcap → null, 64-byte UDP, {}, while {NEW_RATE} new ones a second arrive on another port, source translated",
+        work.title
+    );
+    Ok(Row { id: "ct-beside-new".into(), title, unit: "Mpps", sides })
+}
