@@ -322,16 +322,13 @@ impl OfAction for SetField {
 
     fn check_text(&self, checker: &mut TextChecker) -> Result<(), String> {
         checker.need("set_field", self.field)?;
-        match self.field {
-            FieldId::VlanVid if !checker.has(FieldId::VlanPcp) => {
-                let why = "vlan_vid lacks correct prerequisites: match on dl_vlan or vlan_tci";
-                return Err(format!("set_field {why} (OFPBAC_MATCH_INCONSISTENT)"));
-            }
-            FieldId::VlanTci => {
-                self.field.set(&mut checker.flow, self.value);
-                self.field.add_mask(&mut checker.mask, self.mask);
-            }
-            _ => {}
+        if self.field == FieldId::VlanVid && !checker.has(FieldId::VlanPcp) {
+            let why = "vlan_vid lacks correct prerequisites: match on dl_vlan or vlan_tci";
+            return Err(format!("set_field {why} (OFPBAC_MATCH_INCONSISTENT)"));
+        }
+        if self.field == FieldId::VlanTci {
+            self.field.set(&mut checker.flow, self.value);
+            self.field.add_mask(&mut checker.mask, self.mask);
         }
         Ok(())
     }
