@@ -48,6 +48,10 @@ pub mod nw_frag {
     pub const LATER: u8 = 2;
     /// Both bits.
     pub const MASK: u8 = 3;
+    /// In a mask of the datapath: its flow was written without a packet type. No key has the bit, so all packets match it.
+    pub const UNTYPED: u8 = 0x80;
+    /// The same, also without an Ethernet header.
+    pub const UNTYPED_BARE: u8 = 0x40;
 }
 
 /// Bits of `ct_state`.

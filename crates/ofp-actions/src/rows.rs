@@ -190,13 +190,24 @@ pub(crate) fn read_nested(r: &mut Reader<'_>, scope: Scope) -> Res<Vec<Action>> 
     }
     let mut r = r.sub(r.len())?.or(ErrorKind::BacBadLen);
     r.nesting += 1;
-    let mut out = Vec::new();
+    let mut out = Vec::with_capacity(count_actions(r.peek()));
     while !r.is_empty() {
         out.push(read_action(&mut r)?);
     }
     out.iter().try_for_each(|action| check_place(action, scope)).map_err(|(error, _)| error)?;
     let stages = out.iter().map(Action::stage).map(|stage| in_list(stage, r.version));
     if stages.is_sorted() { Ok(out) } else { Err(ErrorKind::BacUnsupportedOrder) }
+}
+
+/// Number of actions by their lengths, up to a bad one. A list of exact size matters: groups have millions of them.
+fn count_actions(mut bytes: &[u8]) -> usize {
+    let mut n = 0;
+    while let Some([_, _, high, low]) = bytes.first_chunk() {
+        let len = usize::from(u16::from_be_bytes([*high, *low]));
+        let Some(rest) = bytes.get(len..).filter(|_| len >= 8) else { break };
+        (n, bytes) = (n + 1, rest);
+    }
+    n
 }
 
 /// Stage of an action in a list: in OpenFlow 1.5 a meter is an action as any other.

@@ -58,6 +58,8 @@ pub struct Limits {
     pub max_idle_ms: AtomicU64,
     /// `max-revalidator`: longest time between two rounds of revalidation, in milliseconds.
     pub max_revalidator_ms: AtomicU64,
+    /// `bundle-idle-timeout`: idle timeout of a bundle of OpenFlow messages, in milliseconds.
+    pub bundle_idle_ms: AtomicU64,
     /// `min-revalidate-pps`: while rounds over all flows take longer than half of `max-revalidator`, flows with a
     /// lower packet rate are deleted instead of translated again; 0 disables this.
     pub min_revalidate_pps: AtomicU64,
@@ -239,6 +241,7 @@ impl Backer {
                 kept_for_ports_percent: AtomicU64::new(KEPT_FOR_PORTS_PERCENT),
                 max_idle_ms: AtomicU64::new(10_000),
                 max_revalidator_ms: AtomicU64::new(500),
+                bundle_idle_ms: AtomicU64::new(10_000),
                 min_revalidate_pps: AtomicU64::new(5),
                 purge: AtomicBool::new(false),
                 exact_flows: AtomicBool::new(false),

@@ -11,8 +11,8 @@ pub use change::{GroupChange, MAX_BUCKETS, MAX_GROUPS};
 pub use select::{Buckets, Method};
 
 use flow::OfPort;
-use ofp_actions::{Action, set};
-use openflow::msg::group::{Group as GroupDesc, GroupType};
+use ofp_actions::{Action, SetPlace, set};
+use openflow::msg::group::{Bucket as BucketDesc, Group as GroupDesc, GroupType};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use sync::{AtomicU64, Ordering};
@@ -46,6 +46,8 @@ pub struct Bucket {
     pub watch_group: Option<u32>,
     /// Its actions, an action set in execution order.
     pub actions: Arc<[Action]>,
+    /// Its actions as configured, if they differ: a group has up to millions of buckets, which need memory once.
+    given: Option<Arc<[Action]>>,
     /// Its packets.
     pub counter: Counter,
 }
@@ -53,8 +55,8 @@ pub struct Bucket {
 /// A group.
 #[derive(Debug)]
 pub struct Group {
-    /// The group as configured, with its number.
-    pub desc: GroupDesc,
+    /// The group as configured, with its number, without its buckets.
+    head: GroupDesc,
     /// Its buckets.
     pub buckets: Box<[Bucket]>,
     /// Selection of a bucket of a select group.
@@ -66,32 +68,32 @@ pub struct Group {
 }
 
 impl Group {
-    fn new(desc: GroupDesc, created_ms: u64) -> Group {
-        let bucket = |b: &openflow::msg::group::Bucket| {
-            let mut merged = Vec::new();
-            set::merge(&mut merged, &b.actions);
-            Bucket {
-                id: b.id,
-                weight: b.weight,
-                watch_port: b.watch_port,
-                watch_group: (b.watch_group != openflow::GROUP_ANY).then_some(b.watch_group),
-                actions: set::in_order(&merged).into(),
-                counter: Counter::default(),
-            }
-        };
-        let buckets = desc.buckets.iter().map(bucket).collect();
-        let method = Method::new(&desc);
-        Group { desc, buckets, method, counter: Counter::default(), created_ms }
+    fn new(desc: &GroupDesc, created_ms: u64) -> Group {
+        let GroupDesc { id, ty, ref selection, buckets: _ } = *desc;
+        let head = GroupDesc { id, ty, selection: selection.clone(), buckets: Vec::new() };
+        let buckets = desc.buckets.iter().map(Bucket::new).collect();
+        Group { head, buckets, method: Method::new(desc), counter: Counter::default(), created_ms }
     }
 
     /// Its number.
     pub fn id(&self) -> u32 {
-        self.desc.id
+        self.head.id
+    }
+
+    /// Its type.
+    pub fn ty(&self) -> GroupType {
+        self.head.ty
+    }
+
+    /// The group as configured.
+    pub fn desc(&self) -> GroupDesc {
+        let buckets = self.buckets.iter().map(Bucket::desc).collect();
+        GroupDesc { buckets, ..self.head.clone() }
     }
 
     /// Whether all its buckets execute each packet.
     pub fn executes_all(&self) -> bool {
-        matches!(self.desc.ty, GroupType::All | GroupType::Indirect)
+        matches!(self.head.ty, GroupType::All | GroupType::Indirect)
     }
 
     /// Counts packets: of one bucket, or of all.
@@ -106,6 +108,42 @@ impl Group {
 }
 
 impl Bucket {
+    fn new(b: &BucketDesc) -> Bucket {
+        // A single output is its own set.
+        let is_output = matches!(&b.actions[..], [one] if matches!(one.set_place(), SetPlace::WayOut(_)));
+        let in_order = (!is_output).then(|| {
+            let mut merged = Vec::new();
+            set::merge(&mut merged, &b.actions);
+            set::in_order(&merged)
+        });
+        let in_order = in_order.filter(|set| *set != b.actions);
+        let given: Arc<[Action]> = b.actions.as_slice().into();
+        let (actions, given) = match in_order {
+            Some(set) => (set.into(), Some(given)),
+            None => (given, None),
+        };
+        Bucket {
+            id: b.id,
+            weight: b.weight,
+            watch_port: b.watch_port,
+            watch_group: (b.watch_group != openflow::GROUP_ANY).then_some(b.watch_group),
+            actions,
+            given,
+            counter: Counter::default(),
+        }
+    }
+
+    /// The bucket as configured.
+    fn desc(&self) -> BucketDesc {
+        BucketDesc {
+            id: self.id,
+            weight: self.weight,
+            watch_port: self.watch_port,
+            watch_group: self.watch_group.unwrap_or(openflow::GROUP_ANY),
+            actions: self.given.as_ref().unwrap_or(&self.actions).to_vec(),
+        }
+    }
+
     /// Whether its liveness depends on a port or group.
     pub fn watches(&self) -> bool {
         self.watch_port != OfPort::NONE || self.watch_group.is_some()

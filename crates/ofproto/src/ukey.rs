@@ -5,7 +5,7 @@
 
 use crate::changes::Lookups;
 use crate::xlate::XlateCache;
-use dpif::actions::Userspace;
+use dpif::actions::{Sample, Userspace};
 use dpif::{DpAction, FlowStats, PmdId, UserCookie, slow_reason};
 use flow::{DpPort, PackedFlow, RecircId, Ufid};
 use hashbrown::HashTable;
@@ -68,12 +68,17 @@ impl Ukey {
 
     /// Whether control packets of BFD may pass through it: to their session, or out of a tunnel.
     fn serves_sessions(&self) -> bool {
-        self.actions.iter().any(|action| {
+        fn serves(action: &DpAction) -> bool {
             if let DpAction::Userspace(Userspace(UserCookie::SlowPath { reasons })) = action {
                 return reasons & slow_reason::BFD != 0;
             }
+            // With a meter of the slow path.
+            if let DpAction::Sample(Sample { actions, .. }) = action {
+                return actions.iter().any(serves);
+            }
             matches!(action, DpAction::TnlPop(_))
-        })
+        }
+        self.actions.iter().any(serves)
     }
 
     /// Statistics since the last push; marks them pushed. If a datapath's counters went back, starts anew.

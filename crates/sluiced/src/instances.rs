@@ -28,7 +28,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Duration;
-use sync::{Ordering, Unparker, lock};
+use sync::{Mutex, Ordering, Unparker, lock};
 use vswitch::config::{CtConfig, GlobalConfig, UpcallDispatch};
 
 /// VLAN tags that keys tell apart.
@@ -53,6 +53,8 @@ pub struct Instance {
     pub(crate) tunnels: TunnelPorts,
     /// It follows routes and neighbours.
     pub(crate) is_routed: bool,
+    /// Options of ports made by command.
+    pub(crate) port_options: Mutex<BTreeMap<DpPort, BTreeMap<String, String>>>,
 }
 
 impl Instance {
@@ -100,6 +102,7 @@ impl Instance {
             zones,
             tunnels: TunnelPorts::default(),
             is_routed: false,
+            port_options: Mutex::default(),
         })
     }
 
@@ -182,6 +185,7 @@ impl Instance {
         limits.set_flow_limit(global.flow_limit.into());
         limits.max_idle_ms.store(global.max_idle_ms, Ordering::Relaxed);
         limits.max_revalidator_ms.store(global.max_revalidator_ms, Ordering::Relaxed);
+        limits.bundle_idle_ms.store(global.bundle_idle_s * 1000, Ordering::Relaxed);
         limits.min_revalidate_pps.store(global.min_revalidate_pps, Ordering::Relaxed);
         if !global.flow_restore_wait {
             self.slow.begin();

@@ -73,11 +73,18 @@ impl Text<'_> {
         let label = |l: [u8; 16]| u128::from_be_bytes(l);
         self.hex("ct_label", label(key.ct.label), label(mask.ct.label), u128::MAX);
         self.ct_tuple();
-        if !self.packet_types {
-            return;
-        }
         let kind = key.arp.packet_type;
-        self.out.push(format!("packet_type(ns={},id={})", kind >> 16, hex((kind & 0xffff).into())));
+        let (space, id) = (kind >> 16, hex((kind & 0xffff).into()));
+        if self.packet_types && self.is_typed() {
+            self.out.push(format!("packet_type(ns={space},id={id})"));
+        } else if self.packet_types && self.verbose {
+            self.out.push(format!("packet_type(ns={space}/0,id={id}/0)"));
+        }
+    }
+
+    /// Whether the flow was written with a packet type, as those of translations are.
+    fn is_typed(&self) -> bool {
+        self.mask.base.nw_frag & (nw_frag::UNTYPED | nw_frag::UNTYPED_BARE) == 0
     }
 
     fn ct_tuple(&mut self) {
@@ -127,7 +134,9 @@ impl Text<'_> {
         let mut fields = Fields::new(self.verbose);
         put_eth(&mut fields, &eth);
         // As in OVS, a flow without a packet type shows that it has an Ethernet header.
-        if !fields.is_empty() || !self.packet_types {
+        let bare = self.mask.base.nw_frag & nw_frag::UNTYPED_BARE != 0;
+        let untyped = !self.packet_types || !self.is_typed() && !bare;
+        if !fields.is_empty() || untyped {
             self.out.push(fields.finish("eth"));
         }
         let outer = (VlanTag { tpid: b.vlan_tpid, tci: b.vlan_tci }, m.vlan_tci);

@@ -13,6 +13,9 @@ struct Parsed<'a> {
     names: &'a dyn PortNames,
     tags: usize,
     has_type: bool,
+    /// The text names a packet type, or an Ethernet header.
+    has_packet_type: bool,
+    has_eth: bool,
 }
 
 /// A key and its mask from text. See the module documentation for unnamed fields.
@@ -21,7 +24,8 @@ struct Parsed<'a> {
 /// Unknown names, invalid values, unbalanced parentheses.
 pub fn parse_key_mask(text: &str, names: &dyn PortNames) -> Result<(FlowKey, KeyMask), TextError> {
     let (key, mask) = (FlowKey::default(), KeyMask::default());
-    let mut parsed = Parsed { key, mask, names, tags: 0, has_type: false };
+    let mut parsed =
+        Parsed { key, mask, names, tags: 0, has_type: false, has_packet_type: false, has_eth: false };
     parsed.key.base.in_port = u32::MAX;
     for item in items(text)? {
         parsed.attribute(&item)?;
@@ -49,6 +53,9 @@ impl Parsed<'_> {
             mask.arp.vlan1 = VlanTag { tpid: u16::MAX, tci: u16::MAX };
         }
         mask.arp.packet_type = u32::MAX;
+        if !self.has_packet_type {
+            mask.base.nw_frag |= if self.has_eth { nw_frag::UNTYPED } else { nw_frag::UNTYPED_BARE };
+        }
         mask.base.in_port = u32::MAX;
         mask.base.recirc_id = u32::MAX;
         mask.base.dl_type = u16::MAX;
@@ -88,7 +95,10 @@ impl Parsed<'_> {
                 (self.key.tunnel, self.mask.tunnel) = (tunnel.value.tunnel, tunnel.mask.tunnel);
                 (self.key.options, self.mask.options) = (tunnel.value.options, tunnel.mask.options);
             }
-            "packet_type" => self.packet_type(item)?,
+            "packet_type" => {
+                self.has_packet_type = true;
+                self.packet_type(item)?;
+            }
             _ => return self.header(item),
         }
         Ok(())
@@ -138,6 +148,7 @@ impl Parsed<'_> {
         let (b, m) = (&mut self.key.base, &mut self.mask.base);
         match item.name {
             "eth" => {
+                self.has_eth = true;
                 let e = sets::eth(item)?;
                 (b.dl_src, b.dl_dst, m.dl_src, m.dl_dst) = (e.value.src, e.value.dst, e.mask.src, e.mask.dst);
             }

@@ -187,7 +187,7 @@ fn recorded_actions_print_as_they_were_read() {
 
 /// The record of the first flow in the recorded dump, with its unmasked fields.
 fn record() -> FlowRecord {
-    let text = "recirc_id(0),in_port(1),eth(src=50:54:00:00:00:05,dst=50:54:00:00:00:07),eth_type(0x0800),\
+    let text = "recirc_id(0),in_port(1),packet_type(ns=0,id=0),eth(src=50:54:00:00:00:05,dst=50:54:00:00:00:07),eth_type(0x0800),\
                 ipv4(src=10.1.2.3/255.0.0.0,dst=192.168.0.2/0.0.0.0,proto=6,tos=0/0,ttl=64,frag=no),tcp(src=1234/0,dst=80)";
     let (key, mut mask) = parse_key_mask(text, &NumbersOnly).unwrap();
     mask.base.dl_src = [0; 6];
@@ -227,6 +227,20 @@ fn flows_print_as_dpctl_dump_flows_does() {
     let any_ethernet = parse_key_mask("in_port(1),eth(),eth_type(0x0806)", &NumbersOnly).unwrap();
     let text = format_key_mask(&any_ethernet.0, &any_ethernet.1, &without_types);
     assert_eq!(text, "recirc_id(0),in_port(1),eth(),eth_type(0x0806)", "as of kernel flows in OVS");
+    // Without a packet type also on a datapath that has them.
+    for text in [
+        "recirc_id(0),in_port(1),eth(),eth_type(0x0806)",
+        "recirc_id(0),in_port(1),eth(src=00:00:00:00:00:01),eth_type(0x0800),ipv4(src=1.2.3.4)",
+        "recirc_id(0),in_port(1),eth(),eth_type(0x8100),vlan(vid=5,pcp=0),encap(eth_type(0x0800))",
+        "recirc_id(0),in_port(1),eth_type(0x0800)",
+        "recirc_id(0),in_port(1),packet_type(ns=0,id=0),eth_type(0x0806)",
+    ] {
+        let (key, mask) = parse_key_mask(text, &NumbersOnly).unwrap();
+        assert_eq!(format_key_mask(&key, &mask, &brief), text);
+        let shown = format_key_mask(&key, &mask, &verbose);
+        assert_eq!(shown.contains("packet_type(ns=0,id=0)"), text.contains("packet_type"), "{shown}");
+        assert_eq!(shown.contains("packet_type(ns=0/0,id=0/0)"), !text.contains("packet_type"), "{shown}");
+    }
     let mut fresh = record();
     fresh.stats = FlowStats::default();
     fresh.actions = [].into();

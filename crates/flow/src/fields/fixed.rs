@@ -39,7 +39,6 @@ enum Kind {
 /// What the structures of OpenFlow 1.0 and 1.1 have of a field.
 fn parts(field: FieldId) -> (Part, Part) {
     use FieldId::*;
-    #[expect(clippy::wildcard_enum_match_arm, reason = "no other field is in a fixed structure")]
     match field {
         InPort | EthType | VlanTci | DlVlan | DlVlanPcp | VlanVid | VlanPcp | NwProto | NwTos | IpDscp
         | ArpOp | TcpSrc | TcpDst | UdpSrc | UdpDst | IcmpType | IcmpCode => (Part::Whole, Part::Whole),

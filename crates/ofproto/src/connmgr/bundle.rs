@@ -3,7 +3,7 @@
 //! A bundle stores decoded messages, and their bytes for errors: flow-mods, group-mods, and packet-outs, whose packets
 //! are sent once all changes are made. Every bundle is atomic and ordered, regardless of its flags. A commit is a
 //! [`Transaction`], executed in slices; its connection waits for it. Bounds: [`MAX_BUNDLES`], [`MAX_BUNDLE_BYTES`],
-//! [`IDLE_MS`]; bundles count as unprocessed input, which is bounded over all connections.
+//! the idle timeout of [`crate::backer::Limits`]; bundles count as unprocessed input, which is bounded over all connections.
 
 use super::conn::Conn;
 use super::forward::Forward;
@@ -15,13 +15,12 @@ use openflow::msg::bundle::{BundleAdd, BundleControl, BundleControlType};
 use openflow::msg::packet::PacketOut;
 use openflow::{ErrorKind, HEADER_BYTES, Message, Version};
 use std::collections::VecDeque;
+use sync::Ordering;
 
 /// Maximum bundles of a connection.
 pub(super) const MAX_BUNDLES: usize = 64;
 /// Maximum bytes of a connection's bundles together.
 pub(super) const MAX_BUNDLE_BYTES: usize = 256 << 20;
-/// Idle timeout of a bundle, since its last message.
-pub(super) const IDLE_MS: u64 = 10_000;
 /// Offset of the inner message in `OFPT_BUNDLE_ADD_MESSAGE`.
 const INNER_AT: usize = HEADER_BYTES + 8;
 /// Bytes before that in `ONFT_BUNDLE_ADD_MESSAGE` of OpenFlow 1.3.
@@ -36,12 +35,14 @@ pub(super) struct Bundle {
     /// Bytes held by both.
     bytes: usize,
     used_ms: u64,
+    /// Idle timeout, since its last message.
+    idle_ms: u64,
     /// Beginning of the message that opened it, for errors.
     opened_by: Box<[u8]>,
 }
 
 impl Bundle {
-    fn new(flags: u16, request: &Request<'_>) -> Bundle {
+    fn new(flags: u16, request: &Request<'_>, ctx: &BridgeCtx<'_>) -> Bundle {
         let head = &request.frame[..request.frame.len().min(64)];
         Bundle {
             flags,
@@ -50,12 +51,13 @@ impl Bundle {
             packets: VecDeque::new(),
             bytes: 0,
             used_ms: request.now_ms,
+            idle_ms: ctx.backer.limits.bundle_idle_ms.load(Ordering::Relaxed),
             opened_by: head.into(),
         }
     }
 
     pub(super) fn expires_ms(&self) -> u64 {
-        self.used_ms + IDLE_MS
+        self.used_ms + self.idle_ms
     }
 }
 
@@ -84,7 +86,7 @@ impl Conn {
     ) -> Result<(), ErrorKind> {
         let reply = match m.ty {
             BundleControlType::OpenRequest => {
-                self.open_bundle(m.bundle_id, m.flags, request)?;
+                self.open_bundle(m.bundle_id, m.flags, request, ctx)?;
                 BundleControlType::OpenReply
             }
             BundleControlType::CloseRequest => {
@@ -118,14 +120,20 @@ impl Conn {
         self.reply(&Message::BundleControl(body), request.xid)
     }
 
-    fn open_bundle(&mut self, id: u32, flags: u16, request: &Request<'_>) -> Result<(), ErrorKind> {
+    fn open_bundle(
+        &mut self,
+        id: u32,
+        flags: u16,
+        request: &Request<'_>,
+        ctx: &BridgeCtx<'_>,
+    ) -> Result<(), ErrorKind> {
         if self.bundles.remove(&id).is_some() {
             return Err(ErrorKind::BfcBadId);
         }
         if self.bundles.len() >= MAX_BUNDLES {
             return Err(ErrorKind::BfcOutOfBundles);
         }
-        self.bundles.insert(id, Bundle::new(flags, request));
+        self.bundles.insert(id, Bundle::new(flags, request, ctx));
         Ok(())
     }
 
@@ -152,7 +160,7 @@ impl Conn {
         let len = inner.get(2..4).map_or(0, |b| usize::from(u16::from_be_bytes([b[0], b[1]])));
         let inner = inner.get(..len).ok_or(ErrorKind::BfcMsgBadLen)?;
         if !self.bundles.contains_key(&m.bundle_id) {
-            self.open_bundle(m.bundle_id, m.flags, request)?;
+            self.open_bundle(m.bundle_id, m.flags, request, ctx)?;
         }
         let all_bytes = self.bundle_bytes();
         let bundle = self.bundles.get_mut(&m.bundle_id).ok_or(ErrorKind::BfcBadId)?;

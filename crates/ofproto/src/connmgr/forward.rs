@@ -34,7 +34,7 @@ impl Forward {
                 let mut request = GroupMod { format, ..done.request.clone() };
                 let whole = done.group.as_ref().filter(|_| (Version::V11..Version::V15).contains(&version));
                 if let Some(group) = whole {
-                    (request.command, request.group) = (GroupModCommand::Modify, group.desc.clone());
+                    (request.command, request.group) = (GroupModCommand::Modify, group.desc());
                 }
                 (Message::GroupMod(request), done.xid)
             }

@@ -57,7 +57,7 @@ impl GroupDump {
         let more = self.has_more();
         let message = match self.content {
             Content::Desc => {
-                let entries = groups.iter().map(|g| g.desc.clone()).collect();
+                let entries = groups.iter().map(|g| g.desc()).collect();
                 Message::GroupDescReply(Multi { more, ..Multi::all(entries) })
             }
             Content::Stats => {

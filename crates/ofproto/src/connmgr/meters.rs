@@ -11,7 +11,8 @@ use dpif::{DpifError, MeterBand, MeterBandStats, MeterConfig};
 use ofp_actions::Reference;
 use openflow::ErrorKind;
 use openflow::msg::meter::{
-    Band, BandType, CONTROLLER, METER_ALL, Meter, MeterFeatures, MeterMod, MeterModCommand, MeterStats, flags,
+    Band, BandType, CONTROLLER, METER_ALL, Meter, MeterFeatures, MeterMod, MeterModCommand, MeterStats,
+    SLOW_PATH, flags,
 };
 use std::collections::BTreeMap;
 
@@ -185,7 +186,7 @@ impl MeterTable {
 
 /// The stored form of the meter: a band without a burst size gets one second's worth.
 fn checked(m: &Meter) -> Result<Meter, ErrorKind> {
-    if (m.id == 0 || m.id > METERS) && m.id != CONTROLLER {
+    if (m.id == 0 || m.id > METERS) && !matches!(m.id, CONTROLLER | SLOW_PATH) {
         return Err(ErrorKind::MmfcInvalidMeter);
     }
     if m.bands.is_empty() || m.bands.len() > BANDS {

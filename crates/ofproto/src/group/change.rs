@@ -70,13 +70,13 @@ impl Groups {
         if self.len >= MAX_GROUPS {
             return Err(ErrorKind::GmfcOutOfGroups);
         }
-        self.set(desc.clone(), now_ms)
+        self.set(desc, now_ms)
     }
 
     fn modify(&mut self, desc: &GroupDesc) -> Res<()> {
         check(desc)?;
         let created_ms = self.get(desc.id).ok_or(ErrorKind::GmfcUnknownGroup)?.created_ms;
-        self.set(desc.clone(), created_ms)
+        self.set(desc, created_ms)
     }
 
     fn change_buckets(
@@ -86,9 +86,10 @@ impl Groups {
     ) -> Res<()> {
         m.group.buckets.iter().try_for_each(|b| check_bucket(b, m.group.ty))?;
         let old = self.get(m.group.id).cloned().ok_or(ErrorKind::GmfcUnknownGroup)?;
-        let desc = GroupDesc { buckets: change(&old.desc, m)?, ..old.desc.clone() };
+        let mut desc = old.desc();
+        desc.buckets = change(&desc, m)?;
         check(&desc)?;
-        self.set(desc, old.created_ms)?;
+        self.set(&desc, old.created_ms)?;
         // The buckets that stay keep their statistics.
         if let Some(new) = self.get(m.group.id) {
             keep_counts(&old, new);
@@ -96,9 +97,9 @@ impl Groups {
         Ok(())
     }
 
-    fn set(&mut self, desc: GroupDesc, created_ms: u64) -> Res<()> {
+    fn set(&mut self, desc: &GroupDesc, created_ms: u64) -> Res<()> {
         let before = self.get(desc.id).map_or(0, |group| group.buckets.len());
-        if self.buckets - before + desc.buckets.len() > MAX_BUCKETS || desc_bytes(&desc) > MAX_DESC_BYTES {
+        if self.buckets - before + desc.buckets.len() > MAX_BUCKETS || desc_bytes(desc) > MAX_DESC_BYTES {
             return Err(ErrorKind::GmfcOutOfBuckets);
         }
         self.insert(Group::new(desc, created_ms));
@@ -117,13 +118,13 @@ fn keep_counts(old: &Arc<Group>, new: &Arc<Group>) {
 
 /// Bytes that describe a group in a message, in the version with the longest form.
 fn desc_bytes(desc: &GroupDesc) -> usize {
+    let anything = Match::catchall();
     let in_version = |version| {
-        let bucket = |b: &BucketDesc| {
-            let mut w = Writer::new(version);
-            put_actions(&mut w, b.actions.iter(), &Match::catchall());
-            BUCKET_BYTES + w.buf.len()
-        };
-        desc.buckets.iter().map(bucket).sum::<usize>()
+        let mut w = Writer::new(version);
+        for bucket in &desc.buckets {
+            put_actions(&mut w, bucket.actions.iter(), &anything);
+        }
+        desc.buckets.len() * BUCKET_BYTES + w.buf.len()
     };
     in_version(Version::V10).max(in_version(Version::V13))
 }

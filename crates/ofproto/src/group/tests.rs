@@ -10,7 +10,7 @@ fn change(groups: &mut Groups, command: GroupModCommand, text: &str) -> Result<G
 }
 
 fn shown(groups: &Groups, id: u32) -> String {
-    groups.get(id).map_or("none".into(), |g| format_group(&g.desc, true, &NoPortNames))
+    groups.get(id).map_or("none".into(), |g| format_group(&g.desc(), true, &NoPortNames))
 }
 
 /// In the order of commands given to OVS 3.1, with its answers.

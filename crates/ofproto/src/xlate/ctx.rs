@@ -23,6 +23,7 @@ use dpif::{DpAction, XlateDrop, slow_reason};
 use flow::{Flow, Mask, OfPort, RecircId, TableId, TlvTable, Tunnel};
 use ofp_actions::text::format_actions;
 use ofp_actions::{Action, CheckPktLarger, ControllerAction, Nat, PacketInReason, set};
+use openflow::msg::meter;
 use packet::headers as h;
 use std::sync::Arc;
 
@@ -571,7 +572,11 @@ impl<'a> XlateCtx<'a> {
             self.slow_reasons |= slow_reason::ACTION;
         }
         tidy_mask(&mut self.wc, &self.original);
+        if self.slow_reasons != 0 {
+            self.lookups.meter(self.bridge.id, meter::SLOW_PATH);
+        }
         Translation {
+            slow_meter: self.bridge.meters.get(&meter::SLOW_PATH).copied(),
             actions: self.actions,
             wc: self.wc,
             tlv: self.bridge.tables.tlv().clone(),

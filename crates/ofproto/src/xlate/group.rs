@@ -42,7 +42,7 @@ impl XlateCtx<'_> {
 
     /// Selects the bucket of a select or fast failover group.
     fn pick(&mut self, group: &Arc<Group>) -> Pick {
-        let n = if group.desc.ty == GroupType::FastFailover {
+        let n = if group.ty() == GroupType::FastFailover {
             (0..group.buckets.len()).find(|n| self.is_alive(group, *n))
         } else if let Method::DpHash { hash, map } = &group.method
             && self.host.capabilities().recirc

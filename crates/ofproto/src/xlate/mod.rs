@@ -41,7 +41,7 @@ use crate::ports::BridgeId;
 use crate::recirc::FrozenState;
 use crate::view::View;
 use ctx::XlateCtx;
-use dpif::actions::{DropAction, Userspace};
+use dpif::actions::{DropAction, Meter, Sample, Userspace};
 use dpif::{Capabilities, DpAction, UserCookie, XlateDrop};
 use flow::{Flow, MacAddr, Mask, RecircId, TlvTable};
 use ofp_actions::Action;
@@ -139,6 +139,8 @@ pub struct Translation {
     pub tlv: Arc<TlvTable>,
     /// Reasons for keeping the flow in the slow path, bits of [`dpif::slow_reason`]; 0: none.
     pub slow_reasons: u16,
+    /// The datapath's meter of packets that take the slow path, if the bridge has it.
+    pub slow_meter: Option<u32>,
     /// The error that ended the translation, if any: nothing is sent.
     pub error: Option<XlateDrop>,
     /// Its text for the log, unless it is configured behaviour.
@@ -164,7 +166,14 @@ impl Translation {
     pub fn actions_to_put(&self) -> Vec<DpAction> {
         match self.slow_reasons {
             0 => self.actions.clone(),
-            reasons => vec![DpAction::Userspace(Userspace(UserCookie::SlowPath { reasons }))],
+            reasons => {
+                let up = DpAction::Userspace(Userspace(UserCookie::SlowPath { reasons }));
+                let metered = |id| Sample {
+                    probability: u32::MAX,
+                    actions: vec![DpAction::Meter(Meter(id)), up.clone()],
+                };
+                vec![self.slow_meter.map_or_else(|| up.clone(), |id| DpAction::Sample(metered(id)))]
+            }
         }
     }
 }

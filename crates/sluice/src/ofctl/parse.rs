@@ -65,7 +65,8 @@ pub(super) fn ofp_parse(options: &Options, args: &[String]) -> Result<String> {
     if bytes.is_empty() {
         return Ok(out);
     }
-    bail!("{out}{}: the last message is cut short: {} bytes are left", args[0], bytes.len())
+    print(&out);
+    bail!("{}: the last message is cut short: {} bytes are left", args[0], bytes.len())
 }
 
 pub(super) fn ofp_parse_pcap(options: &Options, args: &[String]) -> Result<String> {

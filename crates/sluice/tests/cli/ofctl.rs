@@ -489,3 +489,56 @@ fn monitors_go_into_the_background() {
         assert!(!out.status.success() && out.stderr.contains(error), "{line}: {}", out.stderr);
     }
 }
+
+/// Bytes of pairs of hexadecimal digits.
+fn bytes_of(hex: &str) -> Vec<u8> {
+    let byte = |at: usize| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
+    (0..hex.len()).step_by(2).map(byte).collect()
+}
+
+/// A capture of these TCP segments to port 6653, in the format of libpcap.
+fn capture_of(segments: &[&[u8]]) -> Vec<u8> {
+    let mut out = bytes_of("a1b2c3d4000200040000000000000000000000ff00000001".trim_end());
+    out[16..20].copy_from_slice(&65_535u32.to_be_bytes());
+    let mut seq = 1u32;
+    for payload in segments {
+        let mut frame = bytes_of("0200000000020200000000010800");
+        let len = (40 + payload.len()) as u16;
+        frame.extend(bytes_of("4500"));
+        frame.extend(len.to_be_bytes());
+        frame.extend(bytes_of("000000004006000001010101020202020bb819fd"));
+        frame.extend(seq.to_be_bytes());
+        frame.extend(bytes_of("00000000501001000000"));
+        frame.extend(bytes_of("0000"));
+        frame.extend(*payload);
+        seq += payload.len() as u32;
+        out.extend([0; 8]);
+        out.extend((frame.len() as u32).to_be_bytes());
+        out.extend((frame.len() as u32).to_be_bytes());
+        out.extend(frame);
+    }
+    out
+}
+
+#[test]
+fn messages_of_files_and_captures_print_the_same() {
+    require_programs!("ovs-ofctl");
+    let dir = RunDir::new("parse").unwrap();
+    let messages = bytes_of(&COPIES.concat());
+    let (file, cut, pcap) = (dir.join("messages"), dir.join("cut"), dir.join("tcp.pcap"));
+    std::fs::write(&file, &messages).unwrap();
+    std::fs::write(&cut, &messages[..messages.len() - 3]).unwrap();
+    // Segments that end within messages.
+    std::fs::write(&pcap, capture_of(&[&messages[..11], &messages[11..30], &messages[30..]])).unwrap();
+    for (verb, path) in [("ofp-parse", &file), ("ofp-parse-pcap", &pcap), ("ofp-parse", &cut)] {
+        let [ours, theirs] = ["sluice", "ovs-ofctl"].map(|program| {
+            let cmd = match program {
+                "sluice" => sluice().args(["ofctl"]),
+                _ => dir.tool("ovs-ofctl", None),
+            };
+            cmd.args([verb, path.to_str().unwrap()]).output().unwrap()
+        });
+        assert!(!ours.stdout.is_empty(), "{verb}: {}", ours.stderr);
+        assert_eq!((ours.stdout, ours.status.code()), (theirs.stdout, theirs.status.code()), "{verb}");
+    }
+}

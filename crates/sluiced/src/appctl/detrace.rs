@@ -64,7 +64,7 @@ fn lines(cache: &XlateCache) -> String {
                 out += &rule_line(rule, now_ms, &NoPortNames);
             }
             XlateEffect::Group { group, bucket } => {
-                let mut desc = group.desc.clone();
+                let mut desc = group.desc();
                 if let Some(chosen) = *bucket {
                     desc.buckets = desc.buckets.get(chosen).cloned().into_iter().collect();
                 }

@@ -1,7 +1,7 @@
 //! Commands that make and remove datapaths, and ports without an interface in the database.
 //!
 //! Such ports have no bridge: their packets follow flows added by command (`dpctl/add-flow`). Ports of bridges follow the
-//! database: no command here removes or changes one behind its back.
+//! database: no command here removes or changes one behind its back, as OVS does until the next change of the database.
 
 use super::Answer;
 use super::datapath::datapath;
@@ -10,6 +10,7 @@ use crate::instances::Instance;
 use dpif::{PortInfo, PortSpec};
 use flow::DpPort;
 use std::collections::BTreeMap;
+use sync::lock;
 use vswitch::config::DeviceOptions;
 
 /// Type of a datapath, or of a port, that names none.
@@ -119,6 +120,7 @@ fn add_all(daemon: &mut Daemon, name: &str, ports: &[String]) -> Result<String, 
             let _ = instance.datapath.port_del(added);
             return Err(failed(&"the port number is out of range"));
         }
+        lock(&instance.port_options).insert(added, wanted.options);
         Ok(())
     })
 }
@@ -145,6 +147,7 @@ pub(super) fn remove_ports(daemon: &mut Daemon, args: &[String]) -> Answer {
             if daemon.switch.owns_port(instance, number) {
                 return Err(format!("{name}: it goes with its interface: ovs-vsctl del-port {name}"));
             }
+            lock(&instance.port_options).remove(&number);
             let removed = instance.datapath.port_del(number);
             removed.map_err(|e| format!("deleting port {name} from {} failed ({e})", instance.name()))
         })
@@ -152,33 +155,87 @@ pub(super) fn remove_ports(daemon: &mut Daemon, args: &[String]) -> Answer {
     Answer::Now(remove())
 }
 
-/// Compares wanted with actual port settings: options change in the database only.
+/// Changes options of ports made by command. A port of a bridge has those of its interface: another one is refused.
 pub(super) fn set_ports(daemon: &mut Daemon, args: &[String]) -> Answer {
     let set = || {
         let instance = datapath(&daemon.switch, Some(&args[0]))?;
-        each(&args[1..], |wanted| {
-            let mut words = wanted.split(',');
-            let name = words.next().unwrap_or_default();
-            let port = port(instance, name)?;
-            words.try_for_each(|word| holds(&port, word).map_err(|e| format!("{name}: {e}")))
+        each(&args[1..], |text| {
+            let words = text.split(',').skip(1);
+            let port = port(instance, text.split(',').next().unwrap_or_default())?;
+            for word in words.clone() {
+                holds(&port, word).map_err(|e| format!("{}: {e}", port.name))?;
+            }
+            let mut changed = words.filter(|word| !is_identity(word)).peekable();
+            match changed.peek() {
+                None => Ok(()),
+                Some(word) if daemon.switch.owns_port(instance, port.number) => Err(format!(
+                    "{0}: options change in the database: ovs-vsctl set interface {0} options:{word}",
+                    port.name
+                )),
+                Some(_) => change(daemon, instance, &port, changed),
+            }
         })
     };
     Answer::Now(set())
 }
 
-/// Whether `KEY=VALUE` is in force already.
+/// Whether a word is about type or number, which stay.
+fn is_identity(word: &str) -> bool {
+    matches!(word.split('=').next(), Some("type" | "port_no"))
+}
+
+/// Whether type and number are those of the port.
 fn holds(port: &PortInfo, word: &str) -> Result<(), String> {
     let (key, value) = word.split_once('=').unwrap_or((word, ""));
     match key {
-        "type" if value == port.type_name => Ok(()),
-        "type" => Err(format!("can't change type from {} to {value}", port.type_name)),
-        "port_no" if value == port.number.to_string() => Ok(()),
-        "port_no" => Err(format!("can't change port number from {} to {value}", port.number)),
-        _ => Err(format!(
-            "options change in the database: ovs-vsctl set interface {0} options:{word}; or remove {0} and add it anew",
-            port.name
-        )),
+        "type" if value != port.type_name => {
+            Err(format!("can't change type from {} to {value}", port.type_name))
+        }
+        "port_no" if value != port.number.to_string() => {
+            Err(format!("can't change port number from {} to {value}", port.number))
+        }
+        "" => Err(format!("{word}: an option needs a name")),
+        _ => Ok(()),
     }
+}
+
+/// Makes a port anew with further options; its flows end.
+fn change<'a>(
+    daemon: &Daemon,
+    instance: &Instance,
+    port: &PortInfo,
+    words: impl Iterator<Item = &'a str>,
+) -> Result<(), String> {
+    let mut all = lock(&instance.port_options);
+    let before = all.get(&port.number).cloned().unwrap_or_default();
+    let mut after = before.clone();
+    for word in words {
+        let (key, value) = word.split_once('=').unwrap_or((word, ""));
+        after.insert(key.to_string(), value.to_string());
+    }
+    let spec = |options: &BTreeMap<String, String>| {
+        let (supported, dummy) = (daemon.switch.supported(), instance.is_dummy());
+        let device = DeviceOptions::of_command(&port.name, &port.type_name, options, supported, dummy)?;
+        let name = device.port_name(&port.name);
+        Ok::<_, String>(PortSpec {
+            name,
+            options: device.port,
+            mac: None,
+            mtu: None,
+            number: Some(port.number),
+        })
+    };
+    let (old, new) = (spec(&before)?, spec(&after)?);
+    let failed = |why: &dyn std::fmt::Display| format!("{}: failed to set configuration ({why})", port.name);
+    instance.datapath.port_del(port.number).map_err(|e| failed(&e))?;
+    if let Err(why) = instance.datapath.port_add(&new) {
+        return match instance.datapath.port_add(&old) {
+            Ok(_) => Err(failed(&why)),
+            Err(lost) => Err(format!("{}; the port is gone ({lost})", failed(&why))),
+        };
+    }
+    all.insert(port.number, after);
+    Ok(())
 }
 
 #[cfg(test)]
@@ -186,12 +243,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn port_settings_cannot_be_changed() {
+    fn type_and_number_of_a_port_stay() {
         let port = PortInfo { number: DpPort(3), name: "p3".to_string(), type_name: "system".to_string() };
-        assert_eq!(holds(&port, "type=system"), Ok(()));
-        assert_eq!(holds(&port, "port_no=3"), Ok(()));
+        for word in ["type=system", "port_no=3", "mtu=9", "bogus"] {
+            assert_eq!(holds(&port, word), Ok(()), "{word}");
+        }
         assert_eq!(holds(&port, "type=tap"), Err("can't change type from system to tap".to_string()));
         assert_eq!(holds(&port, "port_no=x"), Err("can't change port number from 3 to x".to_string()));
-        assert!(holds(&port, "mtu=9").unwrap_err().contains("ovs-vsctl set interface p3 options:mtu=9"));
+        for word in ["", "=", "=5"] {
+            assert!(holds(&port, word).is_err(), "{word}");
+        }
     }
 }

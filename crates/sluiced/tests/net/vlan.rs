@@ -99,3 +99,35 @@ fn native_vlans() {
         ],
     );
 }
+
+/// A fake bridge is a port of its parent: its interface is in the VLAN, with an address of the VLAN's ports, and so is each
+/// port added to it.
+#[test]
+fn fake_bridges_are_in_their_vlan() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "tcpdump", "ping", "ip");
+    let (net, daemon) = vlans();
+    let [_, _, c, d] = net.ports()[..] else { panic!("four ports") };
+    vsctl(&daemon, "add-br fb10 br0 10");
+    net.switch.add_addr("fb10", "10.10.10.10/24").unwrap();
+    net.switch.up("fb10").unwrap();
+    let host = &net.hosts[0];
+    host.netns.add_addr(&host.dev, "10.10.10.1/24").unwrap();
+    ping_all(&host.netns, "10.10.10.10".parse().unwrap(), 3);
+    let other = &net.hosts[2];
+    other.netns.add_addr(&other.dev, "10.10.10.3/24").unwrap();
+    unreachable(&other.netns, "10.10.10.10".parse().unwrap());
+    // A port of the fake bridge gets its VLAN, and loses it with the port.
+    vsctl(&daemon, &format!("del-port {c} -- add-port fb10 {c}"));
+    assert_eq!(vsctl(&daemon, &format!("get Port {c} tag -- port-to-br {c}")), "10\nfb10");
+    ping_all(&other.netns, "10.10.10.10".parse().unwrap(), 3);
+    let mac = |dev: &str| {
+        let line = net.switch.ip(&format!("-o link show {dev}")).unwrap();
+        line.split("link/ether ").nth(1).unwrap().split(' ').next().unwrap().to_string()
+    };
+    vsctl(&daemon, "set Port fb10 mac=\"00:00:00:00:10:10\"");
+    assert_eq!(mac("fb10"), "00:00:00:00:10:10");
+    vsctl(&daemon, "del-br fb10");
+    assert_eq!(vsctl(&daemon, "list-ports br0").lines().filter(|port| *port == c).count(), 0);
+    assert!(vsctl(&daemon, "list-ports br0").contains(d));
+}

@@ -15,6 +15,8 @@ pub struct GlobalConfig {
     pub max_idle_ms: u64,
     /// `max-revalidator`: maximum time between two revalidations.
     pub max_revalidator_ms: u64,
+    /// `bundle-idle-timeout`: idle timeout of bundles of OpenFlow messages.
+    pub bundle_idle_s: u64,
     /// `min-revalidate-pps`: minimum packet rate of flows worth revalidating.
     pub min_revalidate_pps: u64,
     /// `n-handler-threads`; `None` selects a default.
@@ -74,6 +76,7 @@ impl Default for GlobalConfig {
             flow_limit: 200_000,
             max_idle_ms: 10_000,
             max_revalidator_ms: 500,
+            bundle_idle_s: 10,
             min_revalidate_pps: 5,
             handler_threads: None,
             revalidator_threads: None,
@@ -132,6 +135,7 @@ impl<'a> Reader<'a> {
                 100..=u32_max,
                 default.max_revalidator_ms,
             ),
+            bundle_idle_s: self.setting(row, "bundle-idle-timeout", 1..=u32_max, default.bundle_idle_s),
             min_revalidate_pps: self.setting(
                 row,
                 "min-revalidate-pps",

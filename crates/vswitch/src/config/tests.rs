@@ -79,6 +79,7 @@ fn global_settings() {
         "",
         "other_config",
         map(&[
+            ("bundle-idle-timeout", "3"),
             ("flow-limit", "5000"),
             ("max-idle", "1"),
             ("max-revalidator", "x"),
@@ -95,6 +96,7 @@ fn global_settings() {
     let desired = bed.desired();
     assert_eq!(desired.external_ids["system-id"], "s");
     let expected = GlobalConfig {
+        bundle_idle_s: 3,
         flow_limit: 5000,
         max_idle_ms: 500,
         min_revalidate_pps: 20,

@@ -9,7 +9,7 @@ use ofproto::{DpPort, MacAddr, OfPort};
 use super::address::{self, may_represent};
 use super::numbers::PortNumbers;
 use super::{BridgeSettings, DeviceSettings, OpenId, PortSet};
-use crate::config::{BridgeConfig, ControllerConfig, DeviceOptions, InterfaceConfig};
+use crate::config::{BridgeConfig, ControllerConfig, DeviceOptions, InterfaceConfig, PortConfig};
 
 /// A device, or a patch port, in the switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,16 +103,32 @@ impl Bridge {
         if let Some(mac) = self.config.options.hwaddr {
             return mac;
         }
+        self.lowest_address(None)
+    }
+
+    /// The lowest address of ports, or of those with this tag, else that of the bridge's row.
+    fn lowest_address(&self, tag: Option<u16>) -> MacAddr {
         let of_interface = |interface: &Interface| {
             let open = interface.open().filter(|open| open.number != OfPort::LOCAL)?;
             let port = self.config.ports.get(&interface.port)?;
-            Some(port.mac.unwrap_or(open.mac)).filter(|mac| may_represent(*mac))
+            let may = |mac: &MacAddr| tag.is_none_or(|tag| tag == port.tag) && may_represent(*mac);
+            Some(port.mac.unwrap_or(open.mac)).filter(may)
         };
         self.interfaces
             .values()
             .filter_map(of_interface)
             .min()
             .unwrap_or_else(|| address::of_row(self.config.row))
+    }
+
+    /// Addresses of the internal interfaces of fake bridges, from the ports with the same tag.
+    fn fake_bridges(&self) -> BTreeMap<String, MacAddr> {
+        let fakes = self.config.ports.values().filter(|port| port.fake_bridge);
+        let of_port = |port: &PortConfig| {
+            let interface = port.interfaces.first().filter(|interface| interface.is_internal())?;
+            Some((interface.name.clone(), self.lowest_address(Some(port.tag))))
+        };
+        fakes.filter_map(|port| of_port(port)).collect()
     }
 
     /// The address of an interface without a separate device.
@@ -175,7 +191,7 @@ impl Bridge {
         };
         let mtu = self.interfaces.values().filter_map(outside).min().unwrap_or(ETHERNET_MTU);
         let mtu = mtu.min(TAP_MTU_MAX);
-        Derived { local: self.config.name.clone(), mac: self.mac(), mtu }
+        Derived { local: self.config.name.clone(), mac: self.mac(), fakes: self.fake_bridges(), mtu }
     }
 
     pub(super) fn bundle_id(&mut self, port: &str) -> BundleId {
@@ -200,12 +216,16 @@ const ETHERNET_MTU: u32 = 1500;
 pub(super) struct Derived {
     local: String,
     mac: MacAddr,
+    fakes: BTreeMap<String, MacAddr>,
     mtu: u32,
 }
 
 impl Derived {
     fn mac(&self, config: &InterfaceConfig) -> Option<MacAddr> {
-        if config.name == self.local { Some(self.mac) } else { config.mac }
+        match config.name == self.local {
+            true => Some(self.mac),
+            false => config.mac.or_else(|| self.fakes.get(&config.name).copied()),
+        }
     }
 
     fn mtu(&self, config: &InterfaceConfig) -> Option<u32> {

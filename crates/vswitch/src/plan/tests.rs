@@ -338,6 +338,24 @@ fn the_address_of_a_bridge() {
 }
 
 #[test]
+fn the_address_of_a_fake_bridge() {
+    let mut world = World::with_bridge();
+    world.add("f7", &[("type", "internal".into())]);
+    world.set("Port", "f7", "tag", 7);
+    world.set("Port", "f7", "fake_bridge", true);
+    let mac = |world: &World| world.fake.devices["f7"].2.mac;
+    let of_row = world.fake.bridge("br0").settings.clone().unwrap().mac;
+    assert_eq!(mac(&world), Some(of_row), "no port has its VLAN");
+    world.add("p3", &[]);
+    world.add("p5", &[]);
+    world.set("Port", "p5", "tag", 7);
+    assert_eq!(mac(&world), Some(device_mac("p5")), "the lowest in its VLAN");
+    assert_eq!(world.fake.devices["br0"].2.mac, Some(device_mac("p3")));
+    world.set("Interface", "f7", "mac", "00:00:00:00:00:07");
+    assert_eq!(mac(&world), Some(MacAddr([0, 0, 0, 0, 0, 7])));
+}
+
+#[test]
 fn the_address_of_a_port_without_a_device_is_of_its_row() {
     let mut world = World::with_bridge();
     world.add("pa", &[("type", "patch".into()), ("options", map(&[("peer", "pb")]))]);

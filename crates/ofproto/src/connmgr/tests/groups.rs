@@ -196,7 +196,7 @@ fn many_groups_stay_usable() {
     assert_eq!(described(&mut s, &mut c, GROUP_ALL).len(), groups as usize);
     let view = s.backer.view();
     let group = view.bridge(s.bridge).unwrap().tables.groups().get(7).unwrap().clone();
-    assert_eq!((group.desc.ty, group.buckets.len()), (GroupType::FastFailover, buckets as usize));
+    assert_eq!((group.ty(), group.buckets.len()), (GroupType::FastFailover, buckets as usize));
     c.silent(&mut s, &group_mod(GroupModCommand::Delete, ""));
     assert_eq!(described(&mut s, &mut c, GROUP_ALL), [""; 0]);
 }

@@ -85,6 +85,9 @@ fn there_is_a_meter_for_all_packets_to_controllers() {
     };
     assert_eq!(config.entries[0].id, CONTROLLER);
     assert_eq!(s.backer.view().bridge(s.bridge).unwrap().meters.get(&CONTROLLER), Some(&0));
+    let slow = openflow::msg::meter::SLOW_PATH;
+    c.silent(&mut s, &meter_mod(Add, slow, flags::PKTPS, &[DROP]));
+    assert_eq!(s.backer.view().bridge(s.bridge).unwrap().meters.get(&slow), Some(&1));
     c.silent(&mut s, &meter_mod(Delete, METER_ALL, 0, &[]));
     assert!(s.datapath.meters.lock().unwrap().is_empty());
 }

@@ -162,6 +162,22 @@ fn a_meter_decides_in_the_datapath() {
 }
 
 #[test]
+fn the_slow_path_has_a_meter() {
+    let (backer, bridge) = backer_with("actions=debug_slow,2");
+    let meters = [(openflow::msg::meter::SLOW_PATH, 3)].into_iter().collect();
+    backer.change_bridge(bridge, |b| b.meters = std::sync::Arc::new(meters));
+    let (_, put) = first_pass(&backer, miss_of(0x88cc, 1));
+    let [DpAction::Sample(dpif::actions::Sample { probability: u32::MAX, actions })] = &put[..] else {
+        panic!("{put:?}")
+    };
+    let [DpAction::Meter(meter), DpAction::Userspace(Userspace(UserCookie::SlowPath { .. }))] = &actions[..]
+    else {
+        panic!("{actions:?}")
+    };
+    assert_eq!(meter.0, 3);
+}
+
+#[test]
 fn packets_of_a_slow_flow_go_at_once_too() {
     let (backer, _) = backer_with("actions=debug_slow,controller,2");
     let (_, put) = first_pass(&backer, miss_of(0x88cc, 1));

@@ -35,6 +35,10 @@ fn datapaths_and_ports_are_made_by_command() {
     assert_eq!(ports(&lab, "d1"), listed);
     refused(&lab, "dpctl/set-if dummy@d1 q2,port_no=9", "q2: can't change port number from 7 to 9");
     lab.appctl("dpctl/set-if dummy@d1 q2,type=dummy,port_no=7");
+    let sent = lab.daemon.rundir().join("sent.pcap");
+    lab.appctl(&format!("dpctl/set-if dummy@d1 q2,tx_pcap={}", sent.display()));
+    refused(&lab, "dpctl/set-if dummy@d1 q2,n_rxq=x", "n_rxq");
+    assert_eq!(ports(&lab, "d1"), listed);
 
     // Packets follow flows added by command; others are dropped, and get no flow.
     let frame = "eth(src=50:54:00:00:00:05,dst=50:54:00:00:00:06),eth_type(0x1234)";
@@ -46,6 +50,8 @@ fn datapaths_and_ports_are_made_by_command() {
     assert!(flows.contains("packets:3") && flows.contains("actions:7"), "{flows}");
     let shown = lab.appctl("dpctl/show -s dummy@d1");
     assert!(shown.split("port 7: q2").nth(1).unwrap().contains("TX packets:3"), "{shown}");
+    // A file has a header of 24 bytes; a record 16 beside its packet.
+    assert!(std::fs::metadata(&sent).unwrap().len() > 24 + 3 * 16, "the option of set-if is in force");
     // The revalidator leaves them alone.
     lab.appctl("time/warp 60000 1000");
     assert_eq!(lab.appctl("dpctl/dump-flows dummy@d1").lines().count(), flows.lines().count());

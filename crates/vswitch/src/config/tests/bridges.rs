@@ -24,6 +24,7 @@ fn bridge_settings() {
             ("forward-bpdu", "true"),
             ("disable-in-band", "true"),
             ("dp-desc", "a switch"),
+            ("dp-sn", "12"),
         ]);
         let columns = [
             ("fail_mode", "secure".into()),
@@ -53,6 +54,7 @@ fn bridge_settings() {
         forward_bpdu: true,
         disable_in_band: true,
         dp_desc: Some("a switch".into()),
+        dp_sn: Some("12".into()),
         flow_tables: [(3, table)].into(),
         ..BridgeOptions::default()
     };
