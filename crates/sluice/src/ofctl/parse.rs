@@ -82,7 +82,10 @@ pub(super) fn ofp_parse_pcap(options: &Options, args: &[String]) -> Result<Strin
     for packet in pcap::packets(&bytes).map_err(|error| anyhow!("{}: {error}", args[0]))? {
         let Some((direction, unread)) = streams.take(packet, &ports) else { continue };
         while let Some(frame) = split_frame(unread) {
-            let _infallible = write!(out, "{direction}:\n{}", text_of(&frame, VERBOSITY + options.more));
+            let text = text_of(&frame, 1 + options.more);
+            // As ovs-ofctl, an empty line follows each message that can be read.
+            let end = if text.contains("***decode error") { "" } else { "\n" };
+            let _infallible = write!(out, "{direction}:\n{text}{end}");
         }
     }
     Ok(out)
