@@ -128,7 +128,7 @@ impl Bridge {
             let interface = port.interfaces.first().filter(|interface| interface.is_internal())?;
             Some((interface.name.clone(), self.lowest_address(Some(port.tag))))
         };
-        fakes.filter_map(|port| of_port(port)).collect()
+        fakes.filter_map(of_port).collect()
     }
 
     /// The address of an interface without a separate device.
