@@ -117,7 +117,7 @@ impl Pmd {
     /// All stages after extraction.
     fn forward(&mut self, on_miss: OnMiss, io: &mut dyn PmdIo) -> Round {
         // Hints may name flows of ports that end.
-        let hints = !(self.table.ends() && self.burst_from_ending_ports());
+        let hints = !(self.table.ends() && self.has_ending_ports());
         let cached = self.cache.is_on() && hints;
         let parks = on_miss == OnMiss::Park && !self.park.is_empty();
         self.burst.results = [MISS; BATCH_MAX_PACKETS];

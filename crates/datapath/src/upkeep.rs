@@ -63,7 +63,7 @@ impl Pmd {
 
     /// Whether packets of the burst come from ports that end.
     #[cold]
-    pub(crate) fn burst_from_ending_ports(&self) -> bool {
+    pub(crate) fn has_ending_ports(&self) -> bool {
         let arrays = &self.burst.arrays;
         arrays.keys.iter().take(arrays.packets.len()).any(|key| self.table.is_ending(key.base.in_port))
     }

@@ -9,8 +9,7 @@
 
 use super::buckets::BucketTable;
 use super::slab::Slab;
-use super::subtable::Subtable;
-use super::{MegaflowTable, NO_LIST};
+use super::{MegaflowTable, NO_LIST, Subtables};
 use dpif::FlowRecord;
 use flow::DpPort;
 use std::collections::BTreeMap;
@@ -49,8 +48,7 @@ impl Ending {
 #[derive(Default)]
 pub(super) struct Retired {
     slabs: Vec<Slab>,
-    #[allow(clippy::vec_box, reason = "as in the table that they are taken from")]
-    subtables: Vec<Box<Subtable>>,
+    subtables: Subtables,
     indexes: Vec<BucketTable>,
 }
 

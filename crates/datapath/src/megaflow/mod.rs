@@ -48,13 +48,14 @@ struct PortRank {
     list: Vec<Ranked>,
 }
 
+/// Subtables by number; growth does not move the masks, more than a kilobyte each.
+type Subtables = Vec<Box<Subtable>>;
+
 /// See the module documentation.
 pub(crate) struct MegaflowTable {
     hasher: KeyHasher,
     slab: Slab,
-    /// Boxed: growth moves no masks.
-    #[allow(clippy::vec_box, reason = "a subtable is large, and the vector grows while packets wait")]
-    subtables: Vec<Box<Subtable>>,
+    subtables: Subtables,
     free_subtables: Vec<u32>,
     by_mask: BucketTable,
     by_ufid: BucketTable,

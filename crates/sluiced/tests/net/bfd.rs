@@ -13,8 +13,8 @@ use crate::overlays::{HERE, Lab, THERE, far_switch, tunnel};
 /// Intervals of OVN's kind, and a detection time that a loaded test machine keeps.
 const BFD: &str = "bfd:enable=true bfd:min_tx=100 bfd:min_rx=100 bfd:mult=5";
 
-/// The same for an emulated machine.
-const SLOW_BFD: &str = "bfd:enable=true bfd:min_tx=300 bfd:min_rx=300 bfd:mult=7";
+/// The same for an emulated machine, whose threads wait for seconds at times.
+const SLOW_BFD: &str = "bfd:enable=true bfd:min_tx=900 bfd:min_rx=900 bfd:mult=9";
 
 fn status(daemon: &Daemon, interface: &str) -> String {
     vsctl(daemon, &format!("get Interface {interface} bfd_status"))
@@ -82,8 +82,6 @@ fn paths_fail_over(partner: impl FnOnce(&Netns, &RunDir) -> Vec<Daemon>) {
     let dir = RunDir::new("far").unwrap();
     let (datapath, bfd) = if on_kernel() { ("system", SLOW_BFD) } else { ("netdev", BFD) };
     let ours = crate::helpers::start(&net.switch);
-    let theirs = partner(&far, &dir);
-    let theirs = &theirs[0];
     let host = &net.hosts[0];
     let paths: Vec<Path2> = (0..2).map(|n| Path2::new(n, &net.switch, &middle, &far)).collect();
     let bridge = |ports: [&str; 2], more: &str| {
@@ -96,7 +94,11 @@ fn paths_fail_over(partner: impl FnOnce(&Netns, &RunDir) -> Vec<Daemon>) {
     };
     let more = format!(" -- add-port br0 {0} -- set Interface {0} ofport_request=3", host.port);
     vsctl(&ours, &bridge([&paths[0].here, &paths[1].here], &more));
+    // Open vSwitch looks for the kernel's module as it starts; the bridge of ours has loaded it.
+    let theirs = partner(&far, &dir);
+    let theirs = &theirs[0];
     vsctl(theirs, &bridge([&paths[0].there, &paths[1].there], ""));
+    wait_for(LIMIT, "the device of br0", || far.ip("link show dev br0").is_ok()).unwrap();
     far.ip("link set dev br0 mtu 1500").unwrap();
     far.up("br0").unwrap();
     let address = "10.0.77.2";

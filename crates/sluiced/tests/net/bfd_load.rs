@@ -129,17 +129,33 @@ impl Sessions<'_> {
         self.daemons.map(|d| appctl(d, "bfd/show").matches("Local Session State: up").count())
     }
 
-    /// Rows with an interface that is up and has forwarded from its first moment on.
-    fn steady(&self) -> [usize; 2] {
+    /// Rows whose session is up, and the flaps of all.
+    fn rows(&self) -> [(usize, u32); 2] {
         self.daemons.map(|d| {
             let rows = vsctl(d, "--bare --columns=bfd_status find Interface type=vxlan");
-            rows.lines().filter(|r| r.contains("flap_count=1 ") && r.contains(" state=up")).count()
+            let flaps = rows.split_whitespace().filter_map(|word| word.strip_prefix("flap_count="));
+            let flaps = flaps.map(|n| n.parse::<u32>().unwrap()).sum();
+            (rows.lines().filter(|row| row.contains(" state=up")).count(), flaps)
         })
     }
 
-    fn check(&self, when: &str) {
+    /// Waits until all are up and their rows tell it, and returns these.
+    fn settle(&self) -> [(usize, u32); 2] {
         let all = [self.number; 2];
-        assert_eq!((self.up(), self.steady()), (all, all), "{when}: sessions up, and of them without a flap");
+        let settled = wait_for(12 * LIMIT, "all sessions to be up", || self.up() == all);
+        let told = || self.rows().map(|(up, _)| up) == all && self.up() == all;
+        let settled = settled.and_then(|()| wait_for(6 * LIMIT, "their rows", told));
+        assert!(settled.is_ok(), "up {:?}, rows up {:?} of {}", self.up(), self.rows(), self.number);
+        self.rows()
+    }
+
+    /// No session has flapped since these rows.
+    fn check(&self, since: [(usize, u32); 2], when: &str) {
+        assert_eq!(
+            (self.up(), self.rows()),
+            ([self.number; 2], since),
+            "{when}: sessions up, rows up and flaps"
+        );
         for daemon in self.daemons {
             let lost = appctl(daemon, "coverage/show");
             assert!(!lost.contains("bfd_queue_full"), "{lost}");
@@ -183,26 +199,22 @@ fn sessions_outlive_an_overload() {
     many_tunnels(&there, HERE, load);
     let sessions = Sessions { daemons: [&lab.daemon, &there], number: load.sessions as usize };
     let begun = Instant::now();
-    let all = [sessions.number; 2];
-    let settled = wait_for(12 * LIMIT, "all sessions to be up", || sessions.up() == all);
-    let settled = settled.and_then(|_| wait_for(6 * LIMIT, "their rows", || sessions.steady() == all));
-    assert!(
-        settled.is_ok(),
-        "up {:?}, without a flap {:?} of {}",
-        sessions.up(),
-        sessions.steady(),
-        load.sessions
+    let rows = sessions.settle();
+    println!(
+        "{} sessions of {} ms up after {:.1?}: {rows:?}",
+        load.sessions,
+        load.interval_ms,
+        begun.elapsed()
     );
-    println!("{} sessions of {} ms up after {:.1?}", load.sessions, load.interval_ms, begun.elapsed());
     sessions.watch("sessions alone", || at_least(Instant::now(), load.seconds));
-    sessions.check("alone");
+    sessions.check(rows, "alone");
     if load.rules == 0 {
         return;
     }
     let flood = Flood::new(&lab.daemon, &dir);
     flood.add();
     wait_for(LIMIT, "the flood", || flood.misses() > u64::from(FLOOD_FLOWS)).unwrap();
-    sessions.check("as the flood begins");
+    sessions.check(rows, "as the flood begins");
     let rule = |n: u32| {
         format!("table=9,priority=5,ip,nw_src=10.{}.{}.{},actions=drop\n", n >> 16, n >> 8 & 255, n & 255)
     };
@@ -216,7 +228,7 @@ fn sessions_outlive_an_overload() {
         at_least(begun, load.seconds);
     });
     println!("{:.0} misses a second", (flood.misses() - misses) as f64 / begun.elapsed().as_secs_f64());
-    sessions.check("under flood and rules");
+    sessions.check(rows, "under flood and rules");
     for n in 0..load.churns {
         let (flows, begun) = (flood.flows(), Instant::now());
         flood.remove();
@@ -230,5 +242,5 @@ fn sessions_outlive_an_overload() {
         let before = flood.misses();
         wait_for(6 * LIMIT, "the flood", || flood.misses() - before > u64::from(FLOOD_FLOWS)).unwrap();
     }
-    sessions.check("as ports with many flows come and go");
+    sessions.check(rows, "as ports with many flows come and go");
 }
