@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, HashMap};
 /// Smallest fragment that is reassembled, from the IP header on.
 pub(crate) const MIN_BYTES: u32 = 400;
 /// Identifications of these datagrams; all other frames have lower ones.
-const FIRST_IDENT: u16 = 0x8000;
+const FIRST_IDENT: u16 = 0xc000;
 const L3: usize = h::ETH_HEADER_BYTES;
 const L4: usize = L3 + h::IPV4_HEADER_BYTES;
 const MORE: u16 = 0x2000;
