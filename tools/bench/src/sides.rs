@@ -170,7 +170,7 @@ impl Instance {
 
     /// Reply to a command of its daemon.
     pub(crate) fn appctl(&self, args: &[&str]) -> Result<String> {
-        self.ovs("ovs-appctl", args, "")
+        daemons::appctl(self.daemons().first().context("no daemon")?, "ovs-vswitchd", args)
     }
 
     /// OpenFlow number of a port.

@@ -194,8 +194,8 @@ pub(crate) fn load(labs: &mut [Lab], work: &Work, cpu: usize, effort: Effort) ->
             let (far, device) = lab.add_veth(NEW)?;
             lab.add_port(crate::lab::BRIDGE, "newout", NEW_OUT, None::<&Source>)?;
             lab.install(work)?;
-            beginners.push(Beginner { far, device, cpu, next: 0 });
-            Ok(())
+            // A source that is added has no bridge at first.
+            Ok(beginners.push((Beginner { far, device, cpu, next: 0 }, lab.all_drops()?)))
         })?;
     }
     let mut turns = Vec::new();
@@ -205,16 +205,16 @@ pub(crate) fn load(labs: &mut [Lab], work: &Work, cpu: usize, effort: Effort) ->
     let names: Vec<String> = labs.iter().map(|lab| lab.name.clone()).collect();
     let name = |(at, new): &(usize, bool)| format!("{}{}", names[*at], if *new { "" } else { ALONE });
     let mut sides: Vec<SideSamples> = in_turn(effort.rounds, &mut turns, name, |(at, new)| {
-        let beginner = &mut beginners[*at];
+        let (beginner, _) = &mut beginners[*at];
         let turn = labs[*at].awake(|lab| match new {
             true => with_new(lab, beginner, effort),
             false => alone(lab, effort),
         })?;
         Ok(Sample { value: Some(turn.mpps), note: turn.note, ..Sample::default() })
     });
-    for (at, lab) in labs.iter_mut().enumerate() {
-        let dropped =
-            lab.awake(|lab| lab.all_drops()).map(|n| (n > 0).then(|| format!("{n} packets dropped")));
+    for (at, (lab, (_, before))) in labs.iter_mut().zip(&beginners).enumerate() {
+        let dropped = lab.awake(|lab| lab.all_drops()).map(|n| n.saturating_sub(*before));
+        let dropped = dropped.map(|n| (n > 0).then(|| format!("{n} packets dropped")));
         if let Some(last) = sides[2 * at].samples.last_mut() {
             last.fault = last.fault.take().or(dropped.unwrap_or_else(|e| Some(format!("{e:#}"))));
         }
