@@ -12,7 +12,7 @@ use crate::switch::Switch;
 use dpif::text::{format_flow, format_stats, parse_actions, parse_key_mask};
 use dpif::{DpAction, DpifError, DpifOp, FlowPut, FlowRecord, OpResult, PmdId, PutMode};
 use flow::text::format_match_with;
-use flow::{FlowKey, KeyMask, TableId, Ufid};
+use flow::{FlowKey, KeyMask, TableId, Ufid, nw_frag};
 use ofp_actions::text::format_actions;
 use ofproto::rule::Rule;
 use std::sync::Arc;
@@ -51,6 +51,14 @@ fn own<'a, 'b>(
     Ok((datapath(switch, name)?, chosen, words))
 }
 
+/// The mask without the marks of flows written without a packet type: datapaths without packet types have none, and
+/// names find flows with and without.
+fn without_marks(mask: &KeyMask) -> KeyMask {
+    let mut mask = *mask;
+    mask.base.nw_frag &= nw_frag::MASK;
+    mask
+}
+
 /// Name of a flow on the command line: a ufid, key and mask, or both.
 pub(super) struct Name {
     pub(super) ufid: Option<Ufid>,
@@ -77,7 +85,10 @@ impl Name {
             None => (None, text),
         };
         let parse = || parse_key_mask(key, names).map_err(|e| format!("parsing flow key ({e})"));
-        let key = if key.is_empty() && id.is_some() { None } else { Some(Box::new(parse()?)) };
+        let mut key = if key.is_empty() && id.is_some() { None } else { Some(Box::new(parse()?)) };
+        if let Some(key) = key.as_mut().filter(|_| !names.packet_types) {
+            key.1 = without_marks(&key.1);
+        }
         Ok(Name { ufid: id, key })
     }
 
@@ -85,7 +96,9 @@ impl Name {
     fn is_of(&self, f: &FlowRecord) -> bool {
         match (self.ufid, &self.key) {
             (Some(ufid), _) => f.ufid == ufid,
-            (None, Some(m)) => f.mask == m.1 && f.key.masked(&f.mask) == m.0.masked(&m.1),
+            (None, Some(m)) => {
+                without_marks(&f.mask) == without_marks(&m.1) && f.key.masked(&f.mask) == m.0.masked(&m.1)
+            }
             (None, None) => false,
         }
     }
