@@ -195,7 +195,8 @@ pub(crate) fn load(labs: &mut [Lab], work: &Work, cpu: usize, effort: Effort) ->
             lab.add_port(crate::lab::BRIDGE, "newout", NEW_OUT, None::<&Source>)?;
             lab.install(work)?;
             // A source that is added has no bridge at first.
-            Ok(beginners.push((Beginner { far, device, cpu, next: 0 }, lab.all_drops()?)))
+            beginners.push((Beginner { far, device, cpu, next: 0 }, lab.all_drops()?));
+            Ok(())
         })?;
     }
     let mut turns = Vec::new();
