@@ -44,6 +44,12 @@ impl Pmd {
         self.table.ending_flows()
     }
 
+    /// Whether work waits for [`Pmd::upkeep`].
+    #[inline]
+    pub fn has_upkeep(&self) -> bool {
+        self.table.ends() || self.rank_at.is_some() || self.table.has_retired()
+    }
+
     /// One slice of waiting work; returns last records of deleted flows, at most [`SLICE_FLOWS`]. `None`: no work waits.
     pub fn upkeep(&mut self) -> Option<Vec<FlowRecord>> {
         let ends = self.table.ends();

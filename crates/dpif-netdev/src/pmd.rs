@@ -207,7 +207,16 @@ impl PmdThread {
     }
 
     /// A slice of each kind of waiting work; returns whether there was any.
+    #[inline]
     fn carry_out_slices(&mut self) -> bool {
+        if self.slices.is_idle() && !self.core.has_upkeep() {
+            return false;
+        }
+        self.carry_out_some_slices()
+    }
+
+    #[cold]
+    fn carry_out_some_slices(&mut self) -> bool {
         let mut worked = false;
         while let Some(going) = self.slices.next_going(self.inbox.ops_waiting() == 0) {
             worked = true;

@@ -40,6 +40,12 @@ pub(super) struct Slices {
 }
 
 impl Slices {
+    /// Whether no work waits.
+    #[inline]
+    pub(super) fn is_idle(&self) -> bool {
+        self.going.is_empty() && self.ending.is_empty() && self.given.is_empty()
+    }
+
     /// Removes a port after that number of batches.
     pub(super) fn go(&mut self, going: Going, batches: usize) {
         self.going.push_back((self.batches + batches as u64, going));

@@ -53,6 +53,11 @@ pub(super) struct Retired {
 }
 
 impl Retired {
+    #[inline]
+    fn is_empty(&self) -> bool {
+        self.slabs.is_empty() && self.subtables.is_empty() && self.indexes.is_empty()
+    }
+
     /// Frees a part; `false`: nothing is left.
     fn free_some(&mut self) -> bool {
         if let Some(slab) = self.slabs.last_mut() {
@@ -145,6 +150,12 @@ impl MegaflowTable {
         self.retired.slabs.push(old.slab);
         self.retired.subtables.extend(old.subtables);
         self.retired.indexes.extend([old.by_ufid, old.by_mask]);
+    }
+
+    /// Whether deleted flows have left memory to be freed.
+    #[inline]
+    pub(crate) fn has_retired(&self) -> bool {
+        !self.retired.is_empty()
     }
 
     /// Frees a part of what deleted flows have left; `false`: nothing is left.
