@@ -78,7 +78,7 @@ impl Times {
     }
 }
 
-/// What the flows of a core are like.
+/// Flows of a core, their ports, masks and actions.
 #[derive(Clone, Copy)]
 struct Shape {
     flows: u32,

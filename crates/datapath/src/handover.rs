@@ -11,7 +11,7 @@ use crate::upkeep::{SLICE_FLOWS, SLICE_SLOTS};
 use dpif::{DropReason, FlowPut, FlowRecord, PutMode};
 use flow::DpPort;
 
-/// What becomes of a flow whose port's queue leaves.
+/// Treatment of the flows of a port whose queue leaves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Leaving {
     /// Another queue of its port stays.
@@ -31,7 +31,7 @@ impl Default for FlowWalk {
 }
 
 impl FlowWalk {
-    /// Whether it is over.
+    /// Whether the walk has visited all flows.
     pub fn is_done(&self) -> bool {
         self.0.is_none()
     }

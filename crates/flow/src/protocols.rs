@@ -73,7 +73,7 @@ impl Protocols {
         GROUPS.iter().map(|(name, _)| *name).chain(NAMES)
     }
 
-    /// Whether it is empty.
+    /// Whether the set has no format.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }

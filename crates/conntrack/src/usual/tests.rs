@@ -1,4 +1,4 @@
-//! What the usual packet writes. That it gives the results of the tracker as a whole is tested by the model.
+//! Writes of the usual packet. The tests of the model compare its results with those of the tracker as a whole.
 
 use crate::record::Version;
 use crate::tcp::{Segment, flag};

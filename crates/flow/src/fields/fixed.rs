@@ -4,7 +4,7 @@
 use super::FieldId;
 use crate::Protocols;
 
-/// What a fixed structure has of a field.
+/// Part of a field that a fixed structure carries.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
     /// Nothing.
@@ -36,7 +36,7 @@ enum Kind {
     Bits,
 }
 
-/// What the structures of OpenFlow 1.0 and 1.1 have of a field.
+/// Parts of a field that the structures of OpenFlow 1.0 and 1.1 carry.
 fn parts(field: FieldId) -> (Part, Part) {
     use FieldId::*;
     match field {

@@ -26,7 +26,7 @@ pub(super) struct Settings {
     pub(super) no_chdir: bool,
 }
 
-/// What lasts as long as the command.
+/// Detachment and pidfile of the command, until it ends.
 #[derive(Debug, Default)]
 pub(super) struct Process {
     detached: Option<Detached>,

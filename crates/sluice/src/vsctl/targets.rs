@@ -8,7 +8,7 @@ use super::fake::{need_bridge, need_real_bridge};
 use super::options::Invocation;
 use super::work::Row;
 
-/// What precedes the keys of a fake bridge in `external_ids` of its port.
+/// Prefix of the keys of a fake bridge in `external_ids` of its port.
 const FAKE_PREFIX: &str = "fake-bridge-";
 
 /// The row with the external identifiers of a bridge, and what precedes them.

@@ -147,7 +147,7 @@ impl Beginner {
     }
 }
 
-/// What one turn counted.
+/// Counts of one turn.
 struct Turn {
     /// Established packets a second.
     mpps: f64,

@@ -343,8 +343,8 @@ fn a_neighbour_is_asked_for_once_a_second_and_its_answer_changes_the_flow() {
     assert!(!native.rig.backer.latest_changes().affect(before, &t5.lookups, &flow(arp)));
 }
 
-/// What becomes of the packets of misses of distinct flows from port 1: actions, whether they count as dropped, and the
-/// requests sent meanwhile.
+/// Results of misses of distinct flows from port 1: for each packet its actions and whether it counts as dropped; and the
+/// number of requests sent meanwhile.
 fn missed(backer: &Backer, ufids: std::ops::Range<u128>, now_ms: u64) -> (Vec<(String, bool)>, usize) {
     let misses = ufids.map(|n| crate::upcall::tests::miss_of(0x88cc, n)).collect();
     let mut ops = crate::upcall::handle(backer, misses, now_ms);
