@@ -153,6 +153,18 @@ fn checksum_of_rfc1071_example_and_incremental_update() {
     assert_eq!(checksum::update_bytes(!0xddf2, &data[2..6], &changed[2..6]), checksum::checksum(&changed));
 }
 
+proptest::proptest! {
+    #[test]
+    fn a_sum_is_that_of_all_halves(data in proptest::collection::vec(proptest::num::u8::ANY, 0..200),
+                                   ones: bool, from: u32) {
+        let data: Vec<u8> = data.into_iter().map(|byte| if ones { byte | 0xfe } else { byte }).collect();
+        let half = |bytes: &[u8]| u64::from(bytes[0]) << 8 | bytes.get(1).map_or(0, |&low| u64::from(low));
+        let plain = u64::from(from) + data.chunks(2).map(half).sum::<u64>();
+        let sum = checksum::fold(checksum::sum(&data, from.into()));
+        proptest::prop_assert_eq!(sum, checksum::fold(plain), "{:?}", data);
+    }
+}
+
 #[test]
 fn a_folded_sum_has_all_carries() {
     let with_carries = |mut sum: u64| {
