@@ -34,6 +34,8 @@ impl Kernel for Extract<'_> {
     fn run<L: Lanes>(self, lanes: L) -> u64 {
         let Arrays { packets, keys, layouts, .. } = &mut *self.burst.arrays;
         let permuted = Common::new(&self.md, self.vlan_limit);
+        #[cfg(test)]
+        crate::tests::parses::count(packets.len());
         let mut hits = 0;
         for ((packet, key), layout) in packets.iter().zip(&mut keys[..]).zip(layouts) {
             let head = if self.template { packet.head() } else { None };

@@ -1,12 +1,15 @@
 //! The connection tracker behind [`dpif::Connections`], and the thread that ends expired connections.
 //!
-//! The thread `ct_clean` visits all records once in a sweep interval, in slices spread over it, and without pause while the
-//! table is nearly full. Lookups never find an expired connection, so the interval affects memory and limits only.
+//! The thread `ct_clean` visits all records once in a sweep interval of the switch's clock, in slices spread over it
+//! ([`sweep`]); once a second while the table is nearly full. Lookups never find an expired connection, so the interval
+//! affects memory, numbers and limits only.
+
+mod sweep;
 
 use super::UserspaceDatapath;
 use super::pool::State;
 use conntrack::ipf::OutOfRange;
-use conntrack::{CONNECTIONS_MAX_DEFAULT, Cursor, Key, NoSuchPolicy, Tracker};
+use conntrack::{CONNECTIONS_MAX_DEFAULT, Key, NoSuchPolicy, Tracker};
 use datapath::DpShared;
 use dpif::{
     ConnectionSink, Connections, CtLimit, CtMatch, CtRefusal, CtStatistics, CtZone, DpifError,
@@ -18,16 +21,17 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
+use sweep::Round;
 use sync::{AtomicBool, AtomicU32, Mutex, Ordering, Parker, Unparker, lock};
 
 /// Sweep interval by default, as in Open vSwitch.
 const SWEEP_INTERVAL_MS: u32 = 20_000;
+/// The same while the table is nearly full.
+const HURRY_MS: u32 = 1000;
 /// Time between two slices.
 const SLICE_MS: u32 = 50;
 /// Fragments that expire in one slice, at most.
 const FRAGMENTS_AT_ONCE: usize = 1000;
-/// Records of a slice, at least.
-const SLICE_RECORDS: u32 = 1024;
 
 /// The thread `ct_clean`.
 pub(super) struct Sweeper {
@@ -62,14 +66,16 @@ impl Sweeper {
 
     fn run(&self, shared: &DpShared, parker: &Parker) {
         let tracker = shared.tracker();
-        let mut at = Cursor::default();
+        let mut round = Round::new(sys::clock::monotonic_ms());
         while !self.stopping.load(Ordering::Acquire) {
-            let interval_ms = self.interval_ms.load(Ordering::Relaxed).max(1);
+            let interval_ms = self.interval_ms.load(Ordering::Relaxed);
             let nearly_full = u64::from(tracker.connections()) * 8 > u64::from(tracker.max_connections()) * 7;
-            let part = if nearly_full { 20 } else { (interval_ms / SLICE_MS).max(1) };
-            let records = (tracker.records() / part).max(SLICE_RECORDS);
+            let interval_ms = if nearly_full { interval_ms.min(HURRY_MS) } else { interval_ms };
             let now_ms = sys::clock::monotonic_ms();
-            at = tracker.expire(at, records, now_ms).unwrap_or_default();
+            let stops = || self.stopping.load(Ordering::Acquire);
+            round.go_on(now_ms, interval_ms, tracker.records(), stops, |at, records| {
+                tracker.expire(at, records, now_ms)
+            });
             shared.expire_fragments(now_ms, FRAGMENTS_AT_ONCE);
             parker.park_timeout(Duration::from_millis(SLICE_MS.into()));
         }

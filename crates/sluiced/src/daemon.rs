@@ -3,7 +3,7 @@
 //! Order of set-up: background, signals, limits, log, pid file, database, control socket, datapath, main loop. The
 //! command that started the daemon returns when the first configuration is in force.
 
-use super::appctl::{self, Answer};
+use super::appctl::{self, Answer, Part};
 use super::claim::{self, Claim};
 use super::coverage::{self, Coverage};
 use super::db::{Db, MANAGERS};
@@ -11,7 +11,7 @@ use super::reactor::{QUEUES, Reactor, WAKER};
 use super::routing::Routing;
 use super::switch::Switch;
 use super::turn::Turn;
-use super::unixctl::{Request, Unixctl};
+use super::unixctl::{Request, Room, Unixctl};
 use anyhow::{Context, Result, bail};
 use dpif::DummyMode;
 use dpif_netdev::ablation::{Ablation, Optimisation};
@@ -30,6 +30,8 @@ use vlog::vlog;
 const WAIT_MAX_MS: u64 = 1000;
 /// Polling interval of waiting commands.
 const LOOK_AGAIN_MS: u64 = 10;
+/// Parts of a reply in one turn of the main loop: a megabyte.
+const PARTS_AT_ONCE: usize = 4;
 /// Requested descriptors: two for every port and thread of a large switch.
 const OPEN_FILES: u64 = 65_536;
 
@@ -370,29 +372,57 @@ impl Daemon {
         Turn::at(self.coverage.next_ms(now_ms))
     }
 
-    /// Replies to commands whose replies are ready.
+    /// Replies to commands whose replies are ready, or parts of them.
     fn answer_waiting(&mut self) -> Turn {
         let waiting = std::mem::take(&mut self.waiting);
+        let mut look_again_ms = LOOK_AGAIN_MS;
         for (request, mut wait) in waiting {
-            // A disconnected client waits for nothing.
-            if !self.unixctl.has(request.conn) {
-                continue;
+            match self.answer_parts(&request, &mut wait) {
+                Progress::Ended => continue,
+                Progress::None => {}
+                Progress::Parts => look_again_ms = 1,
             }
-            match wait.answer(&self.switch) {
-                Some(answer) => {
-                    let answer = answer.map_err(|e| appctl::worded(&request.command, e));
-                    self.unixctl.reply(&request, answer, &mut self.reactor);
-                }
-                None => self.waiting.push((request, wait)),
-            }
+            self.waiting.push((request, wait));
         }
         // Not all awaited events wake the main loop.
         if self.waiting.is_empty() {
             Turn::DONE
         } else {
-            Turn::at(sys::clock::monotonic_ms() + LOOK_AGAIN_MS)
+            Turn::at(sys::clock::monotonic_ms() + look_again_ms)
         }
     }
+
+    /// Replies to a command with the parts that are ready and that its client has room for.
+    fn answer_parts(&mut self, request: &Request, wait: &mut appctl::Wait) -> Progress {
+        let mut progress = Progress::None;
+        for _ in 0..PARTS_AT_ONCE {
+            match self.unixctl.room(request) {
+                // A disconnected client waits for nothing.
+                Room::Gone => return Progress::Ended,
+                Room::Full => return progress,
+                Room::Some => {}
+            }
+            match wait.part(&self.switch) {
+                None => return progress,
+                Some(Part::Text(text)) => self.unixctl.reply_part(request, &text, &mut self.reactor),
+                Some(Part::End(answer)) => {
+                    let answer = answer.map_err(|e| appctl::worded(&request.command, e));
+                    self.unixctl.reply(request, answer, &mut self.reactor);
+                    return Progress::Ended;
+                }
+            }
+            progress = Progress::Parts;
+        }
+        progress
+    }
+}
+
+/// What became of a reply that is waited for.
+enum Progress {
+    Ended,
+    None,
+    /// Parts of it were sent.
+    Parts,
 }
 
 /// Replies to a command; returns the event that a later reply waits for.

@@ -57,6 +57,19 @@ struct Client {
     deaf: bool,
     /// Format of its replies.
     format: Format,
+    /// The reply has begun: its head and some parts were sent.
+    has_part: bool,
+}
+
+/// Whether a client takes parts of a reply.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Room {
+    /// It does.
+    Some,
+    /// It has to read first.
+    Full,
+    /// It does not read any more.
+    Gone,
 }
 
 /// The control socket and its clients.
@@ -106,6 +119,7 @@ impl Unixctl {
                     closing: false,
                     deaf: false,
                     format: Format::default(),
+                    has_part: false,
                 },
             );
         }
@@ -191,8 +205,57 @@ impl Unixctl {
         }
     }
 
+    /// Whether the client of a request has room for a part of the reply.
+    pub fn room(&mut self, request: &Request) -> Room {
+        let Some(client) = self.clients.get_mut(&request.conn) else { return Room::Gone };
+        if client.deaf {
+            // Its further requests are executed.
+            (client.unanswered, client.has_part) = (false, false);
+            return Room::Gone;
+        }
+        if client.unread_bytes() < BUSY_BYTES { Room::Some } else { Room::Full }
+    }
+
+    /// Sends a part of a reply's text: the contents of a JSON string. [`Unixctl::reply`] sends the end of the text.
+    pub fn reply_part(&mut self, request: &Request, contents: &[u8], reactor: &mut Reactor) {
+        let Some(client) = self.clients.get_mut(&request.conn) else { return };
+        let head = match std::mem::replace(&mut client.has_part, true) {
+            true => Vec::new(),
+            false => head(request),
+        };
+        self.send(request.conn, &[&head, contents].concat(), reactor);
+    }
+
+    /// Ends a reply whose parts were sent. An error cannot be told any more, so the client is disconnected.
+    fn end_parts(&mut self, request: &Request, end: Result<String, String>, reactor: &mut Reactor) {
+        match end {
+            Ok(text) => {
+                let quoted = Value::from(text).to_string().into_bytes();
+                // The rest follows the opening quotation mark.
+                let rest = quoted.get(1..).unwrap_or_default();
+                let tail: &[u8] = match request.format {
+                    Format::Text => b"}",
+                    Format::Json => b"}}",
+                };
+                self.send(request.conn, &[rest, tail].concat(), reactor);
+            }
+            Err(why) => {
+                log::warn!(target: "unixctl", "{}: client cut off within its answer: {why}", request.command);
+                self.cut_off += 1;
+                self.close(request.conn, reactor.registry());
+            }
+        }
+    }
+
     /// Replies to a request: `Ok` text for the terminal, or an error. Text is wrapped for clients that want JSON.
     pub fn reply(&mut self, request: &Request, answer: Result<String, String>, reactor: &mut Reactor) {
+        if let Some(client) = self.clients.get_mut(&request.conn)
+            && std::mem::take(&mut client.has_part)
+        {
+            client.unanswered = false;
+            reactor.serve_again(request.conn);
+            return self.end_parts(request, answer, reactor);
+        }
         let answer = answer.map(line).map(|text| match request.format {
             Format::Text => text,
             Format::Json => json!({ "reply-format": "plain", "reply": text }),
@@ -213,12 +276,16 @@ impl Unixctl {
             Ok(result) => Message::Reply { id, result },
             Err(error) => Message::Error { id, error },
         };
-        let message = message.encode();
+        self.send(request.conn, &message.encode(), reactor);
+    }
+
+    /// Sends bytes to a client, if all clients together leave room.
+    fn send(&mut self, token: Token, bytes: &[u8], reactor: &mut Reactor) {
         let unread: usize = self.clients.values().map(Client::unread_bytes).sum();
-        let held = unread + message.len();
+        let held = unread + bytes.len();
         self.shed(held, self.limits.unread_bytes, reactor.registry(), |_, c| c.unread_bytes());
-        if let Some(client) = self.clients.get_mut(&request.conn) {
-            client.deaf = client.conn.send(&message, reactor.registry()).is_err();
+        if let Some(client) = self.clients.get_mut(&token) {
+            client.deaf = client.conn.send(bytes, reactor.registry()).is_err();
         }
     }
 
@@ -227,6 +294,15 @@ impl Unixctl {
             client.conn.close(registry);
         }
     }
+}
+
+/// A successful reply up to its text.
+fn head(request: &Request) -> Vec<u8> {
+    let result = match request.format {
+        Format::Text => "",
+        Format::Json => r#"{"reply-format":"plain","reply":"#,
+    };
+    format!(r#"{{"id":{},"error":null,"result":{result}""#, request.id).into_bytes()
 }
 
 /// Text that ends with a newline, or is empty.

@@ -53,6 +53,8 @@ pub const ACTIONS_MAX: usize = 8192;
 pub const RECIRC_DEPTH_MAX: u8 = 6;
 /// Parses the headers of `frame` into `key`, whose metadata (packet type, ports, marks, tunnel, connection) stay.
 pub fn re_extract(key: &mut FlowKey, frame: &[u8], vlan_limit: u8) -> Layout {
+    #[cfg(test)]
+    crate::tests::parses::count(1);
     let (b, had) = (key.base, key.base.shape);
     let md = Metadata {
         in_port: b.in_port,

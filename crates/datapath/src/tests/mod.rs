@@ -14,6 +14,7 @@ mod marks;
 mod operations;
 mod oracle;
 mod parking;
+pub(crate) mod parses;
 mod repeats;
 mod tunnel_kinds;
 mod tunnels;

@@ -10,7 +10,7 @@ pub(super) mod settings;
 pub(super) mod views;
 
 use super::datapath::datapath;
-use super::work::Work;
+use super::work::{PART_BYTES, Requester, Work};
 use super::{Answer, Wait};
 use crate::daemon::Daemon;
 use crate::instances::Instance;
@@ -25,9 +25,6 @@ use std::ops::ControlFlow;
 use std::str::FromStr;
 use std::sync::Arc;
 use vlog::date;
-
-/// Maximum text of one reply: some millions of connections.
-const TEXT_MAX_BYTES: usize = 256 << 20;
 
 /// The arguments of a command.
 #[derive(Default)]
@@ -107,12 +104,12 @@ fn later(
     daemon: &Daemon,
     name: Option<&String>,
     without: &str,
-    work: impl FnOnce(&Tracker, &dyn Fn() -> bool) -> Result<String, String> + Send + 'static,
+    work: impl FnOnce(&Tracker, &Requester<'_>) -> Result<String, String> + Send + 'static,
 ) -> Answer {
     let begin = || match Tracker::of(datapath(&daemon.switch, name)?) {
         None => Ok(Answer::Now(Ok(without.to_string()))),
         Some(tracker) => {
-            let work = Work::begin(&daemon.workers, move |wanted| work(&tracker, wanted))?;
+            let work = Work::begin(&daemon.workers, move |requester| work(&tracker, requester))?;
             Ok(Answer::Later(Wait::Work(work)))
         }
     };
@@ -123,25 +120,36 @@ fn or_error(answer: Result<Answer, String>) -> Answer {
     answer.unwrap_or_else(|e| Answer::Now(Err(e)))
 }
 
-/// The text of a list of connections.
-struct Text<'a> {
+/// The text of a list of connections, sent while the list goes on.
+struct Text<'a, 'b> {
     out: String,
     format: ConnectionFormat,
-    wanted: &'a dyn Fn() -> bool,
-    overlong: bool,
+    requester: &'a Requester<'b>,
+    has_sent: bool,
+    /// The list began anew after a part of it was sent.
+    is_torn: bool,
 }
 
-impl ConnectionSink for Text<'_> {
+impl ConnectionSink for Text<'_, '_> {
     fn restart(&mut self) {
         self.out.clear();
+        self.is_torn = self.has_sent;
     }
 
     fn connection(&mut self, connection: &Connection) -> ControlFlow<()> {
+        if self.is_torn || !self.requester.waits() {
+            return ControlFlow::Break(());
+        }
         let date = |ns: u64| date("%Y-%m-%dT%H:%M:%S.###", ns / 1_000_000);
         write_connection(&mut self.out, connection, self.format, &date);
         self.out.push('\n');
-        self.overlong = self.out.len() > TEXT_MAX_BYTES;
-        if self.overlong || !(self.wanted)() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if self.out.len() < PART_BYTES {
+            return ControlFlow::Continue(());
+        }
+        self.has_sent = true;
+        let is_sent = self.requester.send(&self.out);
+        self.out.clear();
+        if is_sent { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     }
 }
 
@@ -150,12 +158,12 @@ pub(super) fn dump(daemon: &mut Daemon, args: &[String]) -> Answer {
         let words = Words::parse(args, &["-m", "--more", "-s", "--statistics"])?.no_more()?;
         let format = ConnectionFormat { verbose: words.verbose, statistics: words.statistics };
         let zone = words.zone;
-        Ok(later(daemon, words.datapath, "", move |tracker, wanted| {
-            let mut text = Text { out: String::new(), format, wanted, overlong: false };
+        Ok(later(daemon, words.datapath, "", move |tracker, requester| {
+            let mut text = Text { out: String::new(), format, requester, has_sent: false, is_torn: false };
             tracker.list(zone, &mut text)?;
-            match text.overlong {
+            match text.is_torn {
                 false => Ok(text.out),
-                true => Err("there are too many connections for one answer: ask for one zone".to_string()),
+                true => Err("the connections changed while they were sent: ask again".to_string()),
             }
         }))
     };
@@ -163,13 +171,13 @@ pub(super) fn dump(daemon: &mut Daemon, args: &[String]) -> Answer {
 }
 
 /// Number of connections, by protocol and state.
-struct Sums<'a> {
+struct Sums<'a, 'b> {
     protocols: BTreeMap<u8, u64>,
     tcp_states: BTreeMap<TcpState, u64>,
-    wanted: &'a dyn Fn() -> bool,
+    requester: &'a Requester<'b>,
 }
 
-impl ConnectionSink for Sums<'_> {
+impl ConnectionSink for Sums<'_, '_> {
     fn restart(&mut self) {
         self.protocols.clear();
         self.tcp_states.clear();
@@ -180,11 +188,11 @@ impl ConnectionSink for Sums<'_> {
         if let Some(CtProtocol::Tcp(a, b)) = &connection.protocol {
             *self.tcp_states.entry(a.state.max(b.state)).or_default() += 1;
         }
-        if (self.wanted)() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        if self.requester.waits() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     }
 }
 
-impl Sums<'_> {
+impl Sums<'_, '_> {
     fn text(&self, verbose: bool) -> String {
         let mut out = format!("Connections Stats:\n    Total: {}\n", self.protocols.values().sum::<u64>());
         for (proto, count) in in_order(&self.protocols) {
@@ -228,8 +236,8 @@ pub(super) fn stats(daemon: &mut Daemon, args: &[String]) -> Answer {
         let words = words.no_more()?;
         let zone = words.zone;
         let none = "Connections Stats:\n    Total: 0\n";
-        Ok(later(daemon, words.datapath, none, move |tracker, wanted| {
-            let mut sums = Sums { protocols: BTreeMap::new(), tcp_states: BTreeMap::new(), wanted };
+        Ok(later(daemon, words.datapath, none, move |tracker, requester| {
+            let mut sums = Sums { protocols: BTreeMap::new(), tcp_states: BTreeMap::new(), requester };
             tracker.list(zone, &mut sums)?;
             Ok(sums.text(verbose))
         }))

@@ -28,7 +28,7 @@ mod work;
 
 pub(crate) use trace::failed_text;
 pub(crate) use trace_args::hexadecimal as packet_of_hex;
-pub use work::{Work, Workers};
+pub use work::{Part, Work, Workers};
 
 use super::daemon::Daemon;
 use super::switch::Switch;
@@ -85,22 +85,22 @@ pub enum Wait {
 pub type Rounds = Vec<(String, u64)>;
 
 impl Wait {
-    /// The reply, once ready. Call it once after each pass of the main loop.
-    pub fn answer(&mut self, switch: &Switch) -> Option<Result<String, String>> {
+    /// The reply or its next part, once ready. Call it once after each pass of the main loop, and after each part.
+    pub fn part(&mut self, switch: &Switch) -> Option<Part> {
         match self {
-            Wait::Rounds(rounds) => are_over(rounds, switch).then(|| Ok(String::new())),
+            Wait::Rounds(rounds) => are_over(rounds, switch).then(|| Part::End(Ok(String::new()))),
             Wait::Warp(warp, rounds) => {
                 if !are_over(rounds, switch) {
                     return None;
                 }
                 if !warp.step() {
-                    return Some(Ok("warped".to_string()));
+                    return Some(Part::End(Ok("warped".to_string())));
                 }
                 switch.monitor().pass();
                 *rounds = order_rounds(switch);
                 None
             }
-            Wait::Work(work) => work.answer(),
+            Wait::Work(work) => work.part(),
         }
     }
 }

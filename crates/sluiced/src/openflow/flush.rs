@@ -1,6 +1,6 @@
 //! [`Flushes`]: deletions of tracked connections that controllers of one bridge ask for, each by a thread, one at a time.
 
-use crate::appctl::{Work, Workers};
+use crate::appctl::{Part, Work, Workers};
 use crate::turn::Turn;
 use dpif::{CtMatch, Datapath, DpifError};
 use ofproto::connmgr::{ConnId, Connmgr};
@@ -23,7 +23,8 @@ impl Flushes {
     pub(super) fn run(&mut self, mgr: &mut Connmgr, datapath: &Arc<dyn Datapath>, now_ms: u64) -> Turn {
         let mut ended = false;
         self.under_way.retain(|(conn, work)| {
-            let Some(answer) = work.answer() else { return true };
+            // Its text is empty.
+            let Some(Part::End(answer)) = work.part() else { return true };
             mgr.flushed(*conn, answer.map(|_| ()).map_err(DpifError::Device));
             ended = true;
             false

@@ -114,3 +114,94 @@ fn requests_of_one_client_are_answered_one_after_the_other() {
     rig.control.reply(&first, Ok(String::new()), &mut rig.reactor);
     assert_eq!(rig.serve(token, 0), 2);
 }
+
+impl Rig {
+    /// All that a client can read now.
+    fn read(&mut self, stream: &mut UnixStream) -> Vec<u8> {
+        let (mut got, mut chunk) = (Vec::new(), vec![0; 1 << 20]);
+        while let Ok(n @ 1..) = stream.read(&mut chunk) {
+            got.extend_from_slice(&chunk[..n]);
+        }
+        got
+    }
+
+    /// The next request of a client.
+    fn request(&mut self, token: Token) -> Request {
+        (0..10).find_map(|_| self.control.ready(token, &mut self.reactor)).unwrap()
+    }
+}
+
+#[test]
+fn replies_in_parts_are_one_message_and_wait_for_their_reader() {
+    let mut rig = Rig::new(LIMITS);
+    let (mut stream, token) = rig.connect();
+    let text = "a \"line\"\n".repeat(20_000);
+    let part = serde_json::to_string(&text).unwrap();
+    let contents = &part.as_bytes()[1..part.len() - 1];
+    for format in [Format::Text, Format::Json] {
+        rig.control.set_format(token, format);
+        // The requests behind it wait for its end.
+        stream.write_all(&REQUEST.repeat(2)).unwrap();
+        let request = rig.request(token);
+        let (mut parts, mut got, mut waited) = (0, Vec::new(), 0);
+        while parts < 50 {
+            match rig.control.room(&request) {
+                Room::Some => {
+                    rig.control.reply_part(&request, contents, &mut rig.reactor);
+                    parts += 1;
+                }
+                Room::Full => {
+                    waited += 1;
+                    assert!(rig.unread() < BUSY_BYTES + part.len() + 100, "{}", rig.unread());
+                    got.extend(rig.read(&mut stream));
+                    assert!(rig.control.ready(token, &mut rig.reactor).is_none());
+                }
+                Room::Gone => panic!("it reads"),
+            }
+        }
+        assert!(waited > 3, "{waited}");
+        rig.control.reply(&request, Ok("the \"end\"\n".to_string()), &mut rig.reactor);
+        while rig.unread() > 0 {
+            got.extend(rig.read(&mut stream));
+            // No request is taken while much is unread.
+            assert!(rig.control.clients.contains_key(&token));
+            let client = rig.control.clients.get_mut(&token).unwrap();
+            client.conn.flush(rig.reactor.registry()).unwrap();
+        }
+        got.extend(rig.read(&mut stream));
+        let value: Value = serde_json::from_slice(&got).unwrap();
+        let whole = Value::from(text.repeat(50) + "the \"end\"\n");
+        let expected = match format {
+            Format::Text => whole,
+            Format::Json => json!({ "reply-format": "plain", "reply": whole }),
+        };
+        assert!(value["result"] == expected && value["error"].is_null() && value["id"] == 1);
+        assert_eq!(rig.serve(token, 10), 1);
+        rig.read(&mut stream);
+    }
+}
+
+#[test]
+fn a_reply_in_parts_may_end_early() {
+    let mut rig = Rig::new(LIMITS);
+    // By an error after its begin: the client must not take it for whole.
+    let (mut stream, token) = rig.connect();
+    stream.write_all(REQUEST).unwrap();
+    let request = rig.request(token);
+    rig.control.reply_part(&request, b"some", &mut rig.reactor);
+    rig.control.reply(&request, Err("in vain".to_string()), &mut rig.reactor);
+    assert_eq!((rig.control.room(&request), rig.control.cut_off), (Room::Gone, 1));
+    assert_eq!(rig.read(&mut stream), br#"{"id":1,"error":null,"result":"some"#);
+    assert_eq!(stream.read(&mut [0; 1]).unwrap(), 0);
+    // By a client that leaves.
+    let (mut stream, token) = rig.connect();
+    stream.write_all(REQUEST).unwrap();
+    let request = rig.request(token);
+    drop(stream);
+    while rig.control.room(&request) == Room::Some {
+        rig.control.reply_part(&request, &[b'x'; 1 << 16], &mut rig.reactor);
+    }
+    assert_eq!(rig.control.room(&request), Room::Gone);
+    assert_eq!(rig.serve(token, 0), 0);
+    assert!(rig.control.clients.is_empty());
+}

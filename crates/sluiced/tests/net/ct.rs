@@ -1,14 +1,14 @@
 //! Rules that track connections, on the userspace datapath with real traffic.
 
-use std::net::{Ipv4Addr, TcpStream, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream, UdpSocket};
 
 use serde_json::Value;
-use testkit::{Cmd, RunDir, require_netns, require_programs, skip, wait_for};
+use testkit::{Cmd, RunDir, patience, require_netns, require_programs, skip, wait_for};
 
 use crate::cli::{program, sluice};
 use crate::ct_balancer;
-use crate::ct_lab::{self, FIREWALL, Kind, Lab};
-use crate::helpers::{LIMIT, appctl};
+use crate::ct_lab::{self, FIREWALL, Kind, Lab, talk};
+use crate::helpers::{LIMIT, appctl, ping_all, wait_until};
 
 #[test]
 fn one_side_begins_connections_and_marks_belong_to_them() {
@@ -59,6 +59,133 @@ fn fragments_are_tracked_as_datagrams() {
     appctl(&lab.daemon, "dpctl/ipf-set-disabled v4");
     let lost = lab.net.hosts[0].netns.run("ping", &["-c1", "-W1", "-s4000", &target]);
     assert!(lost.is_err(), "{}", lab.state());
+}
+
+/// A datagram is tracked whole, whatever its length. It leaves as the fragments that arrived: those above the MTU of the output
+/// port are dropped there, and counted by that reason.
+#[test]
+fn fragments_too_large_for_their_output_port_are_dropped_with_a_reason() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-appctl", "ping");
+    let forth = |family: &str, zone: u8| {
+        format!(
+            "{family} actions=ct(table=1,zone={zone})
+             table=1,in_port=1,{family},ct_state=+trk+new-inv actions=ct(commit,zone={zone}),2
+             table=1,in_port=1,{family},ct_state=+trk+est-inv actions=2
+             table=1,in_port=2,{family},ct_state=+trk+est-inv actions=1\n"
+        )
+    };
+    let neighbours = "priority=50000,icmp6,icmp_type=135 actions=normal
+                      priority=50000,icmp6,icmp_type=136 actions=normal\n";
+    let lab = Lab::new(Kind::Userspace, &format!("{neighbours}{}{}", forth("ip", 5), forth("ipv6", 6)));
+    let [one, two] = &lab.net.hosts[..] else { panic!("two hosts") };
+    let targets = [IpAddr::from(two.ipv4), two.ipv6.into()];
+    let large = |to: &IpAddr| one.netns.run("ping", &["-n", "-c1", "-W1", "-s4000", &to.to_string()]).is_ok();
+    for to in &targets {
+        wait_for(LIMIT, "a large ping to arrive", || large(to))
+            .unwrap_or_else(|why| panic!("{why:#}: {}", lab.state()));
+    }
+    let counter = || {
+        appctl(&lab.daemon, "coverage/read-counter datapath_drop_tx_too_big").trim().parse::<u64>().unwrap()
+    };
+    assert_eq!(counter(), 0);
+    // Two of three fragments are above it.
+    lab.net.switch.ip(&format!("link set dev {} mtu 1300", two.port)).unwrap();
+    wait_until(&lab.daemon, &format!("Interface {} mtu=1300", two.port));
+    for (n, to) in (1..).zip(&targets) {
+        assert!(!large(to), "{to}");
+        wait_for(LIMIT, "drops", || counter() >= 2 * n).unwrap();
+        assert_eq!(counter(), 2 * n);
+    }
+    wait_until(&lab.daemon, &format!("Interface {} statistics:ovs_tx_mtu_exceeded_drops=4", two.port));
+    wait_until(&lab.daemon, &format!("Interface {} statistics:sluice_tx_too_big_drops=4", two.port));
+    // Smaller fragments pass.
+    for host in [one, two] {
+        host.netns.ip(&format!("link set dev {} mtu 1300", host.dev)).unwrap();
+    }
+    for to in &targets {
+        wait_for(LIMIT, "a large ping to arrive", || large(to))
+            .unwrap_or_else(|why| panic!("{why:#}: {}", lab.state()));
+    }
+    assert_eq!(counter(), 4);
+    // All were tracked as datagrams: one connection for each ping.
+    let tracked = lab.connections();
+    assert!(tracked.contains("icmp,orig=") && tracked.contains("icmpv6,orig="), "{tracked}");
+}
+
+/// Real traffic of both directions passes rules that match by the original tuple only; its destination is translated.
+#[test]
+fn the_original_tuple_decides_about_both_directions() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-appctl", "ping");
+    let lab = Lab::new(Kind::Userspace, "ip actions=drop");
+    let [client, server] = &lab.net.hosts[..] else { panic!("two hosts") };
+    let [a, b, c, _] = client.ipv4.octets();
+    let virtual4 = Ipv4Addr::new(a, b, c, 99);
+    let mut net6 = client.ipv6.octets();
+    net6[15] = 0x99;
+    let virtual6 = Ipv6Addr::from(net6);
+    for address in [virtual4.to_string(), virtual6.to_string()] {
+        let entry = ["neigh", "replace", &address, "lladdr", &server.mac, "dev", client.dev.as_str()];
+        client.netns.run("ip", &entry).unwrap();
+    }
+    let neighbours = "priority=50000,icmp6,icmp_type=135 actions=normal
+                      priority=50000,icmp6,icmp_type=136 actions=normal\n";
+    let mut rules = neighbours.to_string();
+    let mut cookie = 0;
+    for (family, prefix, from, to, real, ping) in [
+        ("ip", "nw", client.ipv4.to_string(), virtual4.to_string(), server.ipv4.to_string(), (1, 8)),
+        ("ipv6", "ipv6", client.ipv6.to_string(), virtual6.to_string(), server.ipv6.to_string(), (58, 128)),
+    ] {
+        rules += &format!(
+            "{family} actions=ct(zone=4,nat,table=1)
+             table=1,priority=90,in_port=1,{family},ct_state=+trk+new actions=ct(commit,zone=4,nat(dst={real})),2\n"
+        );
+        let addresses = format!("{family},ct_{prefix}_src={from},ct_{prefix}_dst={to}");
+        for ports in [
+            "ct_nw_proto=6,ct_tp_dst=5001".to_string(),
+            "ct_nw_proto=17,ct_tp_src=6001,ct_tp_dst=5002".to_string(),
+            format!("ct_nw_proto={},ct_tp_src={},ct_tp_dst=0", ping.0, ping.1),
+        ] {
+            for (port, reply, output) in [(1, "-rpl", 2), (2, "+rpl", 1)] {
+                cookie += 1;
+                rules += &format!(
+                    "cookie={cookie},table=1,priority=50,in_port={port},ct_state=+trk+est{reply},{addresses},{ports} \
+                     actions={output}\n"
+                );
+            }
+        }
+    }
+    lab.rules(&rules);
+    for to in [IpAddr::from(virtual4), virtual6.into()] {
+        let real: IpAddr = if to.is_ipv4() { server.ipv4.into() } else { server.ipv6.into() };
+        let any: IpAddr =
+            if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+        let listener = server.netns.enter(|| TcpListener::bind((real, 5001))).unwrap().unwrap();
+        let stream =
+            client.netns.enter(|| TcpStream::connect_timeout(&(to, 5001).into(), patience(LIMIT))).unwrap();
+        let stream = stream.unwrap_or_else(|why| panic!("{to}: {why}: {}", lab.state()));
+        talk(stream, listener.accept().unwrap().0);
+        let asks = client.netns.enter(|| UdpSocket::bind((any, 6001))).unwrap().unwrap();
+        let answers = server.netns.enter(|| UdpSocket::bind((real, 5002))).unwrap().unwrap();
+        for socket in [&asks, &answers] {
+            socket.set_read_timeout(Some(patience(LIMIT))).unwrap();
+        }
+        let mut got = [0; 9];
+        for _ in 0..2 {
+            asks.send_to(b"question?", (to, 5002)).unwrap();
+            let (_, from) = answers.recv_from(&mut got).unwrap();
+            answers.send_to(b"an answer", from).unwrap();
+            assert_eq!(asks.recv_from(&mut got).unwrap(), (9, (to, 5002).into()));
+        }
+        ping_all(&client.netns, to, 3);
+    }
+    appctl(&lab.daemon, "revalidator/wait");
+    let rules = lab.daemon.ovs("ovs-ofctl", &["dump-flows", "br0", "table=1"]).unwrap().stdout;
+    for n in 1..=cookie {
+        let line = rules.lines().find(|l| l.contains(&format!("cookie={n:#x},"))).unwrap();
+        assert!(!line.contains("n_packets=0,"), "{line}\n{}", lab.state());
+    }
 }
 
 /// Connections of the datapath in `sluice status --json`.

@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-use testkit::{Daemon, RunDir, Topology, wait_for};
+use testkit::{Daemon, RunDir, Signal, Topology, wait_for};
 
 use crate::helpers::{LIMIT, appctl, vsctl};
 use crate::kernel::{bridge, dpctl, start};
@@ -25,7 +25,7 @@ pub(crate) struct Lab {
     pub(crate) kind: Kind,
     pub(crate) net: Topology,
     pub(crate) daemon: Daemon,
-    _dir: RunDir,
+    dir: RunDir,
 }
 
 impl Lab {
@@ -46,7 +46,16 @@ impl Lab {
         let numbers: String = net.ports().into_iter().zip(1..).map(numbered).collect();
         let datapath = if kind == Kind::Userspace { " -- set bridge br0 datapath_type=netdev" } else { "" };
         vsctl(&daemon, &(bridge(&net) + datapath + &numbers));
-        Lab { kind, net, daemon, _dir: dir }
+        Lab { kind, net, daemon, dir }
+    }
+
+    /// Ends the daemon and starts it anew, with the same database: without rules and connections.
+    pub(crate) fn restart(&mut self) {
+        self.daemon.signal(Signal::TERM).unwrap();
+        wait_for(LIMIT, "the daemon to end", || self.daemon.status().is_some()).unwrap();
+        self.daemon = start(&self.net.switch, &self.dir);
+        let bridge = self.daemon.rundir().join("br0.mgmt");
+        wait_for(LIMIT, "the bridge", || bridge.exists()).unwrap();
     }
 
     /// Replaces all rules; ARP is always forwarded.

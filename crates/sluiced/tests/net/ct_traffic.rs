@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Shutdown, TcpListener, TcpStream, UdpSocket};
 use std::sync::Mutex;
 
-use testkit::{Netns, patience, require_netns, require_programs, veth, wait_for};
+use testkit::{Netns, Running, Signal, patience, require_netns, require_programs, veth, wait_for};
 
 use crate::ct_lab::{Kind, Lab};
 use crate::helpers::{LIMIT, PYTHON, appctl, ping_all};
@@ -95,6 +95,44 @@ fn many_short_connections_pass_a_translated_source() {
     let ports = ports.into_inner().unwrap();
     assert_eq!(ours, ports.len(), "{tracked}");
     assert!(!tracked.contains("ESTABLISHED"), "{tracked}");
+    assert_eq!(appctl(&lab.daemon, "coverage/read-counter conntrack_nat_exhausted"), "0\n");
+}
+
+const MANY: &str = include_str!("ct_traffic/many.py");
+/// Connections that are open at the same time.
+const PARALLEL: usize = 10_000;
+
+#[test]
+fn ten_thousand_connections_at_once_pass_a_translated_source() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-appctl", "sysctl");
+    let (lab, other) = behind_another_address();
+    let (client, server) = (&lab.net.hosts[0].netns, &lab.net.hosts[1].netns);
+    server.run("sysctl", &["-qw", &format!("net.core.somaxconn={PARALLEL}")]).unwrap();
+    let (to, count) = (lab.address(1).to_string(), PARALLEL.to_string());
+    let serving = server.spawn(PYTHON, &["-c", MANY, "server", &to, "5001", &count]).unwrap();
+    let says = |program: &Running, word: &str| {
+        wait_for(LIMIT * 6, word, || program.stdout().contains(word))
+            .unwrap_or_else(|why| panic!("{why:#}: {}", program.stderr()));
+    };
+    says(&serving, "listens");
+    let args = ["-c", MANY, "client", &to, "5001", &count, "20000", &other.to_string()];
+    let mut asking = client.spawn(PYTHON, &args).unwrap();
+    says(&asking, "open");
+    // All are established at once, each with its own translated tuple.
+    let tracked = lab.connections();
+    let reply = format!("reply=(src={to},dst={other},sport=5001,dport=");
+    let open = tracked.lines().filter(|l| l.ends_with("zone=3,protoinfo=(state=ESTABLISHED)"));
+    let ports: BTreeSet<&str> = open.filter_map(|l| l.split_once(&reply)?.1.split(')').next()).collect();
+    assert_eq!(ports.len(), PARALLEL);
+    asking.signal(Signal::USR1).unwrap();
+    says(&asking, "done");
+    for program in [asking, serving] {
+        let end = program.wait(LIMIT * 6).unwrap();
+        assert!(end.status.success(), "{}", end.stderr);
+    }
+    // Both sides have ended each of them.
+    wait_for(LIMIT, "all connections to end", || !lab.connections().contains("ESTABLISHED")).unwrap();
     assert_eq!(appctl(&lab.daemon, "coverage/read-counter conntrack_nat_exhausted"), "0\n");
 }
 

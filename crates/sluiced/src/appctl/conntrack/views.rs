@@ -1,7 +1,7 @@
 //! Buckets of the table of connections, and expectations of helpers.
 
 use super::super::Answer;
-use super::{TEXT_MAX_BYTES, Words, failed, invalid, later, number, or_error, split_name};
+use super::{Words, failed, invalid, later, number, or_error, split_name};
 use crate::daemon::Daemon;
 use dpif::text::write_expectation;
 use dpif::{Connections, DpifError};
@@ -64,18 +64,15 @@ fn expectations_shown(
     zone: Option<u16>,
     wanted: &dyn Fn() -> bool,
 ) -> Result<String, String> {
-    let (mut out, mut overlong) = (String::new(), false);
+    // Their number is bounded.
+    let mut out = String::new();
     let listed = tracker.expectations(zone, &mut |expectation| {
         write_expectation(&mut out, expectation);
         out.push('\n');
-        overlong = out.len() > TEXT_MAX_BYTES;
-        if overlong || !wanted() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if wanted() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     });
     listed.map_err(|e| failed("starting conntrack expectations dump", &e))?;
-    match overlong {
-        false => Ok(out),
-        true => Err("there are too many expectations for one answer: ask for one zone".to_string()),
-    }
+    Ok(out)
 }
 
 /// `[dp] [zone=N]`
@@ -83,8 +80,9 @@ pub(in crate::appctl) fn expectations(daemon: &mut Daemon, args: &[String]) -> A
     let begin = || {
         let words = Words::parse(args, &[])?.no_more()?;
         let zone = words.zone;
-        Ok(later(daemon, words.datapath, "", move |tracker, wanted| {
-            tracker.0.connections().map_or(Ok(String::new()), |t| expectations_shown(t, zone, wanted))
+        Ok(later(daemon, words.datapath, "", move |tracker, requester| {
+            let wanted = || requester.waits();
+            tracker.0.connections().map_or(Ok(String::new()), |t| expectations_shown(t, zone, &wanted))
         }))
     };
     or_error(begin())
