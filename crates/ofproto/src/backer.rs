@@ -21,6 +21,7 @@ use crate::meter_ids::MeterIds;
 use crate::native::{RouteCache, Solicited};
 use crate::ports::{BridgeId, PortTable};
 use crate::recirc::{FrozenState, RecircTable};
+use crate::revalidate::AtOnce;
 use crate::rule::{Expiry, Rule};
 use crate::tables::Tables;
 use crate::ukey::{KEPT_FOR_PORTS_PERCENT, Room, Ukeys};
@@ -190,6 +191,8 @@ pub struct Backer {
     pub(crate) stale: BoundedQueue<(Ufid, PmdId)>,
     /// Set if that queue overflowed: all flows are to be checked.
     pub(crate) stale_lost: AtomicBool,
+    /// Changes of flows made without the revalidator.
+    pub(crate) at_once: AtOnce,
     /// Failed translations to be logged.
     pub failures: Failures,
     /// Tunables.
@@ -234,6 +237,7 @@ impl Backer {
             events: RuleEvents::default(),
             stale: BoundedQueue::new(STALE_QUEUE),
             stale_lost: AtomicBool::new(false),
+            at_once: AtOnce::default(),
             failures: Failures::default(),
             limits: Limits {
                 flow_limit: AtomicU64::new(200_000),

@@ -13,7 +13,9 @@
 //! one. Each reply to a change is compared with the intended state of the flow; if they differ, the change is sent
 //! again, so the last executed change is the intended one.
 
+mod at_once;
 mod cover;
+mod credit;
 mod read;
 mod share;
 
@@ -22,6 +24,7 @@ use crate::changes::Lookups;
 use crate::ukey::{Ukey, UkeyState, Walk};
 use crate::xlate::XlateCache;
 use cover::Cover;
+use credit::{count_before, deleted, push};
 use dpif::{
     Datapath, DpAction, DpifError, DpifOp, FlowPut, FlowRecord, FlowStats, OpBatch, OpResult, PmdId, PutMode,
     ReplySink,
@@ -32,6 +35,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use sync::{AtomicU64, Ordering, ReplyRing};
 
+pub(crate) use at_once::AtOnce;
+pub use at_once::{Few, change as change_at_once};
 pub use share::Helper;
 
 /// Usual time between rounds, in milliseconds.
@@ -187,6 +192,8 @@ enum Sent {
     Counters,
     /// Requests a flow of unknown origin.
     Get,
+    /// Requests the counters of a flow before it is changed.
+    CountBefore,
     /// To these actions.
     Modify(Arc<[DpAction]>),
     Delete,
@@ -224,6 +231,11 @@ impl Revalidator {
         }
     }
 
+    /// Receives the answers to changes made by [`change_at_once`], which changes nothing before.
+    pub fn answers(&self, backer: &Backer) {
+        backer.at_once.answer_to(self.sink.clone());
+    }
+
     /// Sets the helper threads from the next round on. Call between rounds.
     pub fn set_helpers(&mut self, helpers: Vec<Arc<Helper>>) {
         self.helpers = helpers;
@@ -256,7 +268,7 @@ impl Revalidator {
         while let Some((pmd, tag, results)) = self.replies.pop() {
             // A reply may report the end of a flow: push its last statistics before.
             self.take_purged(backer, dp, now_ms);
-            let Some(sent) = self.tags.remove(&tag) else { continue };
+            let Some(sent) = self.tags.remove(&tag).or_else(|| backer.at_once.take(tag)) else { continue };
             if let Some(round) = self.round.as_mut().filter(|_| sent.round == Some(self.seq)) {
                 round.waiting -= 1;
             }
@@ -272,11 +284,13 @@ impl Revalidator {
             self.send(dp, pmd, next);
         }
         self.take_shares(backer, dp, now_ms);
+        self.done_epoch = self.done_epoch.max(backer.at_once.done_epoch());
         self.check_stale(backer, dp, now_ms);
         let covers = self.cover(backer, dp, now_ms);
         self.go_on(backer, dp, now_ms);
         // Covering an epoch checks all flows too.
-        let changed = self.cover.is_none() && self.done_epoch != backer.epoch();
+        let changed =
+            self.cover.is_none() && self.done_epoch != backer.epoch() && !self.change(backer, dp, now_ms);
         if self.round.is_none() && (now_ms >= self.next_ms || changed) {
             self.start(backer, dp, now_ms);
         }
@@ -286,6 +300,13 @@ impl Revalidator {
             Some(_) => now_ms + ROUND_MS,
             None => self.next_ms,
         }
+    }
+
+    /// Changes affected flows without a round, if these are few.
+    fn change(&mut self, backer: &Backer, dp: &dyn Datapath, now_ms: u64) -> bool {
+        let done = at_once::change(backer, dp, Few::FOR_REVALIDATOR, now_ms);
+        self.done_epoch = self.done_epoch.max(backer.at_once.done_epoch());
+        done && self.done_epoch == backer.epoch()
     }
 
     /// Runs the phases of the round in order, until one waits for replies, and one slice of a walk.
@@ -316,13 +337,14 @@ impl Revalidator {
     /// Checks flows installed after the end of their epoch. If a round is still to begin, it covers them.
     fn check_stale(&mut self, backer: &Backer, dp: &dyn Datapath, now_ms: u64) {
         if backer.stale_lost.swap(false, Ordering::AcqRel) {
+            backer.at_once.forget_done();
             self.done_epoch = 0;
         }
         let mut going: BTreeMap<PmdId, Vec<_>> = BTreeMap::new();
         while let Some((ufid, pmd)) = backer.stale.pop() {
             let changes = backer.latest_changes();
             let epoch = changes.epoch();
-            let seen_up_to = self.round.as_ref().map_or(self.done_epoch, |r| r.epoch);
+            let seen_up_to = self.round.as_ref().map_or(0, |r| r.epoch).max(self.done_epoch);
             if seen_up_to != epoch {
                 continue;
             }
@@ -483,6 +505,12 @@ impl Revalidator {
                 } else {
                     next.extend(self.counted(backer, pmd, flows, cursor, now_ms));
                 }
+            }
+            (Sent::CountBefore, OpResult::Flow(record)) => {
+                backer.ukeys.with(ufid, pmd, |k| count_before(backer, k, Some(&record.stats)));
+            }
+            (Sent::CountBefore, _) => {
+                backer.ukeys.with(ufid, pmd, |k| count_before(backer, k, None));
             }
             (Sent::Get, OpResult::Flow(record)) => next.extend(self.foreign(backer, pmd, &record, now_ms)),
             (Sent::Modify(_), OpResult::Failed(_)) => {
@@ -657,6 +685,7 @@ fn foreign_ukey(r: &FlowRecord, now_ms: u64) -> Ukey {
         flow: PackedFlow::new(&r.key, &r.mask),
         actions: r.actions.clone(),
         cache: XlateCache::default(),
+        before: None,
         lookups: Lookups::ALL,
         recircs: Box::default(),
         epoch: 0,
@@ -665,35 +694,6 @@ fn foreign_ukey(r: &FlowRecord, now_ms: u64) -> Ukey {
         dump_seq: 0,
         state: UkeyState::Operational,
     }
-}
-
-/// Credits the packets counted since the last time. Only the current translation learns from packets: an outdated
-/// one would bring back a removed port or a deleted rule. Returns `true` if learning is left to do.
-fn push(backer: &Backer, k: &mut Ukey, now: &FlowStats) -> bool {
-    let (packets, bytes) = k.take_delta(now);
-    if packets == 0 {
-        return false;
-    }
-    let is_present = k.epoch == backer.epoch();
-    let host = &mut backer.effect_host();
-    let seen = FlowStats { packets, bytes, ..*now };
-    if is_present {
-        k.cache.replay(&seen, host);
-    } else {
-        k.cache.replay_counters(&seen, host);
-    }
-    !is_present
-}
-
-fn deleted(backer: &Backer, pmd: PmdId, ufid: Ufid, last: Option<&FlowStats>) {
-    let Some(mut k) = backer.ukeys.remove(ufid, pmd) else { return };
-    if let Some(last) = last
-        && push(backer, &mut k, last)
-    {
-        // No translation follows to give the rules of the ended connections.
-        k.cache.replay_timeouts(last, &mut backer.effect_host());
-    }
-    backer.ukeys.defer_release(&k.recircs);
 }
 
 #[cfg(test)]

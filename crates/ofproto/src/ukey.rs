@@ -37,6 +37,8 @@ pub struct Ukey {
     pub actions: Arc<[DpAction]>,
     /// Effects of its packets.
     pub cache: XlateCache,
+    /// Effects of its packets until the datapath has its present actions.
+    pub before: Option<Box<XlateCache>>,
     /// Lookups of its translation.
     pub lookups: Lookups,
     /// Frozen states referenced by its actions.
@@ -81,8 +83,12 @@ impl Ukey {
         self.actions.iter().any(serves)
     }
 
-    /// Statistics since the last push; marks them pushed. If a datapath's counters went back, starts anew.
+    /// Statistics since the last push; marks them pushed. If a datapath's counters went back, starts anew. Those read
+    /// before the pushed ones, whose answer came later, change nothing.
     pub fn take_delta(&mut self, now: &FlowStats) -> (u64, u64) {
+        if now.packets < self.pushed.packets && now.used_ms <= self.pushed.used_ms {
+            return (0, 0);
+        }
         let packets = now.packets.saturating_sub(self.pushed.packets);
         let bytes = now.bytes.saturating_sub(self.pushed.bytes);
         self.pushed = *now;

@@ -139,6 +139,7 @@ fn miss(backer: &Backer, view: &View, epoch: u64, upcall: Upcall, now_ms: u64, q
             flow: PackedFlow::new(&upcall.key, &mask),
             actions: to_put.clone(),
             cache: t.cache,
+            before: None,
             lookups: t.lookups,
             recircs: t.recircs.into(),
             epoch,

@@ -20,7 +20,7 @@ use flow::DpPort;
 use netdev::dummy::DummyPorts;
 use ofproto::backer::Backer;
 use ofproto::ports::BridgeId;
-use ofproto::revalidate::RevalidatorStats;
+use ofproto::revalidate::{Few, RevalidatorStats, change_at_once};
 use ofproto::tunnel::TunnelPorts;
 use ofproto::view::BridgeView;
 use routing::Routes;
@@ -260,9 +260,15 @@ impl Instance {
         let epoch = self.backer.epoch();
         // Without flows a round has nothing to check. A flow put later from an older view is checked at the put.
         let changed = epoch != self.seen_epoch && !self.backer.ukeys.is_empty();
-        if changed || self.backer.barrier.wanted().is_some() {
-            self.seen_epoch = epoch;
+        let is_open = || {
+            let now_ms = sys::clock::monotonic_ms();
+            !change_at_once(&self.backer, &*self.datapath, Few::FOR_OTHERS, now_ms)
+        };
+        if changed && is_open() || self.backer.barrier.wanted().is_some() {
             self.wake_revalidator();
+        }
+        if changed {
+            self.seen_epoch = epoch;
         }
         more
     }

@@ -233,6 +233,7 @@ impl RevalidatorThread {
         let sink = Arc::new(ReplyQueue::new(replies.clone(), move || unparker.unpark()));
         let mut revalidator = Revalidator::new(replies, sink);
         let backer: &Backer = &self.backer;
+        revalidator.answers(backer);
         while !stop.load(Ordering::Acquire) {
             let threads = self.state.threads.load(Ordering::Acquire);
             let over = AtomicBool::new(false);

@@ -1,5 +1,6 @@
 //! The whole switch: datapath, slow path, controller and traffic, and the schedule that picks the next actor.
 
+mod at_once;
 mod control;
 mod ports;
 
@@ -225,17 +226,13 @@ impl World {
         }
         world.initial_rules();
         world.revalidator.set_helpers(world.helpers.clone());
+        world.allow_changes_at_once(seed);
         world
     }
 
     /// Maximum number of flows that the slow path may install.
     pub(crate) fn flow_limit(&self) -> u64 {
         self.scenario.flow_limit
-    }
-
-    /// Whether ports are added and removed.
-    pub(crate) fn ports_change(&self) -> bool {
-        self.scenario.port_changes
     }
 
     /// Maximum number of addresses that a bridge may learn.
@@ -503,6 +500,7 @@ impl World {
             }
             8 => {}
             _ => {
+                self.change_at_once();
                 self.counts.packet_ins += self.backer.route_packet_ins(usize::MAX, drop) as u64;
                 for bridge in self.backer.view().bridges.keys() {
                     while let Some(removed) = self.backer.events.take_removed(*bridge) {

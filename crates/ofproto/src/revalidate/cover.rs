@@ -1,7 +1,7 @@
 //! Covers an epoch for barriers ([`crate::barrier`]): waits for earlier translations, checks all flows in slices, and
 //! waits until the datapath has executed the changes of affected ones.
 
-use super::share::{recheck, skip_unaffected};
+use super::share::{recheck_uncounted, skip_unaffected};
 use super::{Asked, Batch, Revalidator};
 use crate::backer::Backer;
 use crate::ukey::{UkeyState, Walk};
@@ -64,11 +64,8 @@ impl Revalidator {
                 None => {
                     cover.phase = Phase::Changes;
                     // Changes sent before may be executed last, and are then followed by others.
-                    let changes = |batch: &Batch| batch.ops.iter().any(|(_, sent)| sent.changes_flow());
-                    for batch in self.tags.values_mut().filter(|batch| !batch.covers && changes(batch)) {
-                        batch.covers = true;
-                        cover.waiting += 1;
-                    }
+                    cover.waiting += await_changes(self.tags.values_mut());
+                    cover.waiting += await_changes(backer.at_once.in_flight().batches());
                 }
             }
         }
@@ -93,12 +90,17 @@ impl Revalidator {
                 }
                 Affected::Stale(flow) => {
                     let present = backer.epoch();
-                    let op = recheck(backer, ufid, pmd, &flow, present, None, now_ms);
-                    going.entry(pmd).or_default().extend(op);
+                    let ops = recheck_uncounted(backer, ufid, pmd, &flow, present, now_ms);
+                    going.entry(pmd).or_default().extend(ops);
                 }
             }
         }
-        let is_done = cover.affected.is_empty() && cover.waiting == 0 && going.is_empty();
+        let mut is_done = cover.affected.is_empty() && cover.waiting == 0 && going.is_empty();
+        if is_done {
+            // Flows that another thread has changed meanwhile count as done, but the changes may be in flight.
+            cover.waiting = await_changes(backer.at_once.in_flight().batches());
+            is_done = cover.waiting == 0;
+        }
         let goes_on = cover.affected.len() > waits;
         if is_done {
             self.cover = None;
@@ -111,6 +113,13 @@ impl Revalidator {
         // Another connection may wait for a later epoch.
         goes_on || is_done && backer.barrier.wanted().is_some()
     }
+}
+
+/// Has an epoch being covered wait for those batches that change flows; returns their number.
+fn await_changes<'a>(batches: impl Iterator<Item = &'a mut Batch>) -> u64 {
+    let changes = |batch: &Batch| batch.ops.iter().any(|(_, sent)| sent.changes_flow());
+    let waits = |batch: &mut Batch| !std::mem::replace(&mut batch.covers, true);
+    batches.filter(|batch| changes(batch)).map(waits).filter(|newly| *newly).count() as u64
 }
 
 /// Searches one slice of flows for affected ones, and moves the others to the present epoch. Returns the position to

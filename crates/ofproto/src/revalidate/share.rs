@@ -4,7 +4,9 @@
 //! is the queue of one helper thread. Translation takes no lock: the flow is checked again before its result is
 //! adopted.
 
-use super::{Asked, Verdict, carry_out, push};
+use super::at_once::count_first;
+use super::credit::push;
+use super::{Asked, Verdict, carry_out};
 use crate::backer::{Backer, Rechecked};
 use crate::changes::Changes;
 use crate::ukey::{Ukey, UkeyState, Ukeys};
@@ -157,19 +159,61 @@ pub(super) fn recheck(
     now_ms: u64,
 ) -> Option<Asked> {
     let fresh = Fresh::new(backer, ufid, flow, epoch, now_ms);
+    let adopt = |fresh: Fresh, k: &mut Ukey| {
+        let verdict = fresh.adopt(backer, ufid, k);
+        conclude(backer, ufid, verdict, k, replay)
+    };
+    with_outdated(backer, ufid, pmd, fresh, flow, adopt).flatten()
+}
+
+/// As [`recheck`], for a flow whose counters have not been read: reads them, for its old rules, before it is changed.
+pub(super) fn recheck_uncounted(
+    backer: &Backer,
+    ufid: Ufid,
+    pmd: PmdId,
+    flow: &PackedFlow,
+    epoch: u64,
+    now_ms: u64,
+) -> Vec<Asked> {
+    let fresh = Fresh::new(backer, ufid, flow, epoch, now_ms);
+    let adopt = |fresh: Fresh, k: &mut Ukey| {
+        let old = std::mem::take(&mut k.cache);
+        let verdict = fresh.adopt(backer, ufid, k);
+        if let Verdict::Delete = verdict {
+            // Its last counters come with the answer.
+            k.cache = old;
+            return carry_out(ufid, verdict, k).into_iter().collect();
+        }
+        if k.before.is_none() {
+            k.before = Some(Box::new(old));
+        }
+        [Some(count_first(ufid)), carry_out(ufid, verdict, k)].into_iter().flatten().collect()
+    };
+    with_outdated(backer, ufid, pmd, fresh, flow, adopt).unwrap_or_default()
+}
+
+/// Adopts a translation for the flow of that name, if its key and mask are still `flow` and it is older.
+fn with_outdated<R>(
+    backer: &Backer,
+    ufid: Ufid,
+    pmd: PmdId,
+    fresh: Fresh,
+    flow: &PackedFlow,
+    adopt: impl FnOnce(Fresh, &mut Ukey) -> R,
+) -> Option<R> {
+    let epoch = fresh.epoch;
     let mut fresh = Some(fresh);
-    let op = backer.ukeys.with(ufid, pmd, |k| {
+    let adopted = backer.ukeys.with(ufid, pmd, |k| {
         // Another thread may have been faster, or have installed another flow of that name.
         if k.state == UkeyState::Evicting || k.epoch >= epoch || k.flow != *flow {
             return None;
         }
-        let verdict = fresh.take()?.adopt(backer, ufid, k);
-        conclude(backer, ufid, verdict, k, replay)
+        Some(adopt(fresh.take()?, k))
     });
     if let Some(unused) = fresh {
         unused.discard(backer, ufid);
     }
-    op.flatten()
+    adopted.flatten()
 }
 
 /// Replays the effects of a flow's last packets, and returns the operation for a verdict.

@@ -10,6 +10,7 @@ use flow::{DpPort, TableId};
 use ofp_actions::text::{FlowModCommand, parse_flow_mod};
 use sync::{Mutex, lock};
 
+mod at_once;
 mod cover;
 mod fin_timeout;
 mod shares;

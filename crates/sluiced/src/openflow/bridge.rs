@@ -19,6 +19,7 @@ use ofproto::connmgr::{
 };
 use ofproto::events::PacketInEvent;
 use ofproto::ports::{BridgeId, Port, PortTable};
+use ofproto::revalidate::{Few, change_at_once};
 use openflow::budget::Budgets;
 use openflow::message_log::Direction;
 use openflow::msg::stats::SwitchDesc;
@@ -254,11 +255,24 @@ impl OfBridge {
     pub(super) fn run(&mut self, work: &mut usize, reactor: &mut Reactor, now_ms: u64) -> Turn {
         self.mgr.keep_messages(vlog().wants("vconn", LevelFilter::Debug));
         self.reconnect(reactor, now_ms);
-        self.with_mgr(|mgr, ctx| mgr.run_within(ctx, now_ms, work));
+        self.change_rules(now_ms, work);
         let flushes = self.flushes.run(&mut self.mgr, &self.datapath, now_ms);
         self.log_fail_mode();
         self.links.iter().for_each(|(token, link)| log_messages(&mut self.mgr, *token, link));
         self.exchange_all(reactor, now_ms).and(self.next()).and(flushes)
+    }
+
+    /// Processes requests within `work`. The datapath follows before the replies, and without the revalidator if that is
+    /// little work.
+    fn change_rules(&mut self, now_ms: u64, work: &mut usize) {
+        let reclaimer = self.backer.reclaimer.clone();
+        let held = reclaimer.hold();
+        let epoch = self.backer.epoch();
+        self.with_mgr(|mgr, ctx| mgr.run_within(ctx, now_ms, work));
+        if self.backer.epoch() != epoch {
+            change_at_once(&self.backer, &*self.datapath, Few::FOR_OTHERS, now_ms);
+        }
+        drop(held);
     }
 
     fn log_fail_mode(&mut self) {

@@ -11,6 +11,11 @@ use ofproto::ports::{
 use std::sync::Arc;
 
 impl World {
+    /// Whether ports are added and removed.
+    pub(crate) fn ports_change(&self) -> bool {
+        self.scenario.port_changes
+    }
+
     pub(super) fn toggle_port(&mut self) {
         let port = DpPort(self.rng.range(1, ALL_PORTS.into()) as u32);
         if self.up.remove(&port).is_none() {

@@ -1,0 +1,153 @@
+//! Changes flows at once after a change of the tables, on the thread that made it.
+//!
+//! A round takes several steps: it wakes the revalidator, which asks every forwarding thread for its counters before it
+//! translates affected flows again. With few flows, and few affected ones, [`change`] finds these in the slow path's own
+//! table and sends their new actions directly. The revalidator receives the answers, and calls it too, for more flows,
+//! before it starts a round after a change.
+//!
+//! Packets up to the change count for the old rules: the flow is read before it is changed, and its old effects stay
+//! with it until then ([`crate::ukey::Ukey::before`]).
+
+use super::share::{recheck_uncounted, skip_unaffected};
+use super::{Asked, Batch, Sent};
+use crate::backer::Backer;
+use crate::ukey::{UkeyState, Walk};
+use dpif::{Datapath, DpifOp, OpBatch, PmdId, ReplySink};
+use flow::{PackedFlow, Ufid};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock};
+
+/// Tags from here on are those of batches sent at once.
+const FIRST_TAG: u64 = 1 << 63;
+
+/// Limits of the work done at once.
+#[derive(Clone, Copy, Debug)]
+pub struct Few {
+    /// Flows tested.
+    pub flows: u64,
+    /// Flows translated again.
+    pub affected: usize,
+}
+
+impl Few {
+    /// For a thread with other work, such as the main loop: a fraction of a millisecond.
+    pub const FOR_OTHERS: Few = Few { flows: 512, affected: 32 };
+    /// For the revalidator.
+    pub(super) const FOR_REVALIDATOR: Few = Few { flows: 16_384, affected: 512 };
+}
+
+/// State of changes made at once.
+#[derive(Default)]
+pub(crate) struct AtOnce {
+    state: Mutex<State>,
+    /// All flows in the datapath have been checked for this epoch, or the changes are sent.
+    done_epoch: AtomicU64,
+}
+
+#[derive(Default)]
+pub(super) struct State {
+    /// Receives the answers: the revalidator's.
+    sink: Option<Arc<dyn ReplySink>>,
+    sent: BTreeMap<u64, Batch>,
+    next: u64,
+}
+
+impl AtOnce {
+    /// Has the answers sent there. Without it nothing is changed at once.
+    pub(super) fn answer_to(&self, sink: Arc<dyn ReplySink>) {
+        lock(&self.state).sink = Some(sink);
+    }
+
+    /// The epoch for which all flows have been checked.
+    pub(super) fn done_epoch(&self) -> u64 {
+        self.done_epoch.load(Ordering::Acquire)
+    }
+
+    /// A flow was lost that is to be checked: a round has to find it.
+    pub(super) fn forget_done(&self) {
+        self.done_epoch.store(0, Ordering::Release);
+    }
+
+    /// The batch of an answer, if it was sent at once.
+    pub(super) fn take(&self, tag: u64) -> Option<Batch> {
+        if tag < FIRST_TAG { None } else { lock(&self.state).sent.remove(&tag) }
+    }
+
+    /// Its batches in flight.
+    pub(super) fn in_flight(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+}
+
+impl State {
+    /// The batches in flight.
+    pub(super) fn batches(&mut self) -> impl Iterator<Item = &mut Batch> {
+        self.sent.values_mut()
+    }
+
+    fn send(&mut self, dp: &dyn Datapath, pmd: PmdId, ops: Vec<Asked>) {
+        if ops.is_empty() {
+            return;
+        }
+        let tag = FIRST_TAG + self.next;
+        self.next += 1;
+        let names = ops.iter().map(|(ufid, sent, _)| (*ufid, sent.clone())).collect();
+        self.sent.insert(tag, Batch { round: None, covers: false, ops: names });
+        let ops = ops.into_iter().map(|(_, _, op)| op).collect();
+        dp.operate(OpBatch { pmd, ops, tag, reply: self.sink.clone() });
+    }
+}
+
+/// The affected flows, and the epoch up to which they are known; `None` if there are too many, or flows to test.
+fn affected(backer: &Backer, few: Few) -> Option<(u64, Vec<(Ufid, PmdId, PackedFlow)>)> {
+    if backer.ukeys.len() > few.flows {
+        return None;
+    }
+    let changes = backer.latest_changes();
+    let mut affected = Vec::new();
+    let mut walk = (!backer.ukeys.is_empty()).then(Walk::default);
+    while let Some(from) = walk {
+        walk = backer.ukeys.each(from, |ufid, pmd, k| {
+            if affected.len() > few.affected {
+                return;
+            }
+            skip_unaffected(&changes, k);
+            // One whose put is under way is checked after it, and one that ends needs no check.
+            if k.state == UkeyState::Operational && k.epoch < changes.epoch() {
+                affected.push((ufid, pmd, k.flow.clone()));
+            }
+        });
+        if affected.len() > few.affected {
+            return None;
+        }
+    }
+    Some((changes.epoch(), affected))
+}
+
+/// Brings the datapath up to date with the tables, if that is little work: sends new actions of the affected flows.
+/// Returns `false` if the revalidator has to: there are too many flows, it is held, or does not exist.
+pub fn change(backer: &Backer, dp: &dyn Datapath, few: Few, now_ms: u64) -> bool {
+    let at_once = &backer.at_once;
+    if at_once.done_epoch() == backer.epoch() {
+        return true;
+    }
+    // Locked until all is sent, so that a barrier finds each changed flow in flight.
+    let mut state = lock(&at_once.state);
+    if state.sink.is_none() || backer.barrier.is_held() {
+        return false;
+    }
+    let Some((epoch, flows)) = affected(backer, few) else { return false };
+    let mut going: BTreeMap<PmdId, Vec<Asked>> = BTreeMap::new();
+    for (ufid, pmd, flow) in flows {
+        going.entry(pmd).or_default().extend(recheck_uncounted(backer, ufid, pmd, &flow, epoch, now_ms));
+    }
+    going.into_iter().for_each(|(pmd, ops)| state.send(dp, pmd, ops));
+    at_once.done_epoch.fetch_max(epoch, Ordering::AcqRel);
+    true
+}
+
+/// Reads a flow whose counters up to now are those of its old rules.
+pub(super) fn count_first(ufid: Ufid) -> Asked {
+    (ufid, Sent::CountBefore, DpifOp::FlowGet(ufid))
+}

@@ -1,0 +1,49 @@
+//! Credits the packets of flows to rules, tables and ports.
+
+use crate::backer::Backer;
+use crate::ukey::Ukey;
+use dpif::{FlowStats, PmdId};
+use flow::Ufid;
+
+/// Credits the packets counted since the last time. Only the current translation learns from packets: an outdated
+/// one would bring back a removed port or a deleted rule. Returns `true` if learning is left to do.
+pub(super) fn push(backer: &Backer, k: &mut Ukey, now: &FlowStats) -> bool {
+    let (packets, bytes) = k.take_delta(now);
+    if packets == 0 {
+        return false;
+    }
+    let is_present = k.epoch == backer.epoch();
+    let host = &mut backer.effect_host();
+    let seen = FlowStats { packets, bytes, ..*now };
+    match &k.before {
+        Some(before) => {
+            before.replay_counters(&seen, host);
+            if is_present {
+                k.cache.replay_learning(&seen, host);
+            }
+        }
+        None if is_present => k.cache.replay(&seen, host),
+        None => k.cache.replay_counters(&seen, host),
+    }
+    !is_present
+}
+
+/// The flow is about to have the actions of its translation: credits its packets up to now to the one before. Without
+/// counters, as the flow is gone or busy, later ones decide.
+pub(super) fn count_before(backer: &Backer, k: &mut Ukey, now: Option<&FlowStats>) {
+    if let Some(now) = now {
+        push(backer, k, now);
+    }
+    k.before = None;
+}
+
+pub(super) fn deleted(backer: &Backer, pmd: PmdId, ufid: Ufid, last: Option<&FlowStats>) {
+    let Some(mut k) = backer.ukeys.remove(ufid, pmd) else { return };
+    if let Some(last) = last
+        && push(backer, &mut k, last)
+    {
+        // No translation follows to give the rules of the ended connections.
+        k.cache.replay_timeouts(last, &mut backer.effect_host());
+    }
+    backer.ukeys.defer_release(&k.recircs);
+}
