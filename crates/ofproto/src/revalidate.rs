@@ -674,7 +674,10 @@ fn push(backer: &Backer, k: &mut Ukey, now: &FlowStats) -> bool {
     if packets == 0 {
         return false;
     }
-    let is_present = k.epoch == backer.epoch();
+    if k.epoch < backer.epoch() {
+        share::skip_unaffected(&backer.changes_since(k.epoch), k);
+    }
+    let is_present = k.epoch >= backer.epoch();
     let host = &mut backer.effect_host();
     let seen = FlowStats { packets, bytes, ..*now };
     if is_present {
