@@ -62,6 +62,7 @@ errors! {
     BrcBadPort "OFPBRC_BAD_PORT" [nx(1, 2, 1, 514), of(3, 6, 1, 11)];
     BrcBadPacket "OFPBRC_BAD_PACKET" [of(3, 6, 1, 12)];
     BrcMultipartBufferOverflow "OFPBRC_MULTIPART_BUFFER_OVERFLOW" [of(4, 6, 1, 13)];
+    BrcMultipartRequestTimeout "OFPBRC_MULTIPART_REQUEST_TIMEOUT" [of(5, 6, 1, 14)];
     BrcPipelineFieldsOnly "OFPBRC_PIPELINE_FIELDS_ONLY" [of(6, 6, 1, 17)];
     NxbrcNxmInvalid "NXBRC_NXM_INVALID" [nx(1, 2, 1, 256), nx(3, 6, 2, 0)];
     NxbrcNxmBadType "NXBRC_NXM_BAD_TYPE" [nx(1, 2, 1, 257), nx(3, 6, 3, 0)];
@@ -177,6 +178,9 @@ errors! {
     TffcBadTable "OFPTFFC_BAD_TABLE" [of(4, 6, 13, 0)];
     TffcBadMetadata "OFPTFFC_BAD_METADATA" [of(4, 6, 13, 1)];
     TffcEperm "OFPTFFC_EPERM" [of(4, 6, 13, 5)];
+    TffcBadFeatures "OFPTFFC_BAD_FEATURES" [of(6, 6, 13, 8)];
+    TffcBadCommand "OFPTFFC_BAD_COMMAND" [of(6, 6, 13, 9)];
+    NxtffcDupTable "NXTFFC_DUP_TABLE" [nx(3, 6, 44, 0)];
     BpcBadType "OFPBPC_BAD_TYPE" [nx(1, 2, 13, 2), nx(3, 3, 25, 0), of(4, 4, 13, 2), of(5, 6, 14, 0)];
     BpcBadLen "OFPBPC_BAD_LEN" [nx(1, 2, 13, 3), nx(3, 3, 26, 0), of(4, 4, 13, 3), of(5, 6, 14, 1)];
     BpcBadValue "OFPBPC_BAD_VALUE" [nx(1, 2, 13, 4), nx(3, 3, 27, 0), of(4, 4, 13, 4), of(5, 6, 14, 2)];

@@ -6,6 +6,7 @@ use super::forward::Forward;
 use super::monitors::Monitors;
 use super::packet_queue::{PacketQueue, QueueStats, RateLimit};
 use super::stats::Dump;
+use super::table_features::PartialChange;
 use super::{BridgeCtx, ConnId, Shared};
 use crate::barrier::PATIENCE_MS as PATIENCE_MS_OF_BARRIERS;
 use crate::flow_mod::{DoneGroupMod, ModContext, ModQueue};
@@ -149,6 +150,8 @@ pub(super) struct Conn {
     pub(super) controller_id: u16,
     pub(super) packet_in_format: Format,
     pub(super) bundles: BTreeMap<u32, Bundle>,
+    /// Changes of tables by transaction, of which parts are still to come.
+    pub(super) table_changes: BTreeMap<u32, PartialChange>,
     pub(super) dump: Option<Dump>,
     pub(super) monitors: Monitors,
     pub(super) counters: ConnCounters,
@@ -219,6 +222,7 @@ impl Conn {
             controller_id: 0,
             packet_in_format: Format::Standard,
             bundles: BTreeMap::new(),
+            table_changes: BTreeMap::new(),
             dump: None,
             monitors: Monitors::default(),
             counters: ConnCounters::default(),
@@ -427,7 +431,7 @@ impl Conn {
                 outcome.interest_changed = true;
             }
             // The session has replied.
-            Event::Refused(_) => {}
+            Event::Refused(e) => self.part_refused(&e, now_ms),
             Event::Message { .. } if self.kind == ConnKind::Snoop => {}
             Event::Closed(reason) => self.over = Some(reason),
             Event::Message { xid, message, frame } => {
@@ -517,7 +521,8 @@ impl Conn {
         let barrier = self.barrier.as_ref().map(|b| b.until_ms);
         let queues = self.packet_queues.iter().flatten();
         let packet_ins = queues.filter_map(PacketQueue::next_wakeup_ms).min();
-        [self.session.next_wakeup_ms(), bundles, barrier, packet_ins].into_iter().flatten().min()
+        let own = [bundles, barrier, packet_ins, self.parts_due_ms()];
+        own.into_iter().chain([self.session.next_wakeup_ms()]).flatten().min()
     }
 
     /// Whether it receives events of this kind and reason (OpenFlow 1.3 §6.3.6).

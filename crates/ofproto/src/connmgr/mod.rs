@@ -349,6 +349,7 @@ impl Connmgr {
         for conn in self.conns.values_mut() {
             conn.tick(now_ms);
             conn.expire_bundles(now_ms);
+            conn.expire_parts(now_ms);
             conn.end_barrier(ctx, now_ms);
             conn.send_queued_packet_ins(now_ms);
         }

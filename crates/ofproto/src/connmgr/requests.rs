@@ -7,7 +7,6 @@ use dpif::{CtMatch, CtTupleMatch, Masked};
 use flow::TableId;
 use openflow::msg::control::{ControllerRole, TableMiss, TableMod};
 use openflow::msg::ct_flush::{CtFlush, CtFlushTuple};
-use openflow::msg::features::TableFeatures;
 use openflow::msg::flow_mod::FlowMod;
 use openflow::{ErrorKind, Kind, Message, Multi, Version};
 use std::net::IpAddr;
@@ -114,7 +113,7 @@ impl Conn {
             Message::FlowStatsRequest(m) => self.flow_stats(&m, false, xid, ctx),
             Message::AggregateRequest(m) => self.flow_stats(&m, true, xid, ctx),
             Message::TableStatsRequest => self.table_stats(xid, ctx),
-            Message::TableFeaturesRequest(m) => self.table_features(&m, xid, ctx),
+            Message::TableFeaturesRequest(m) => self.table_features(&m, request, ctx),
             Message::PortStatsRequest(port) => self.port_stats(port, request, shared, ctx),
             Message::PortDescRequest(port) => self.port_desc(port, xid, ctx),
             Message::QueueStatsRequest(m) => self.queue_stats(m, xid, ctx),
@@ -204,16 +203,6 @@ impl Conn {
 
     fn meter_config(&mut self, id: u32, xid: u32, shared: &Shared) -> Res {
         self.reply(&Message::MeterConfigReply(Multi::all(shared.meters.config(id)?)), xid)
-    }
-
-    /// A request with entries changes the tables.
-    fn table_features(&mut self, m: &Multi<TableFeatures>, xid: u32, ctx: &BridgeCtx<'_>) -> Res {
-        if !m.entries.is_empty() || m.more {
-            return Err(ErrorKind::TffcEperm);
-        }
-        let Some(bridge) = ctx.bridge_view() else { return Err(ErrorKind::TffcEperm) };
-        let reply = super::table_features::reply(self.version(), &bridge.tables);
-        self.reply(&reply, xid)
     }
 }
 

@@ -138,12 +138,13 @@ impl Conn {
 
     pub(super) fn table_stats(&mut self, xid: u32, ctx: &BridgeCtx<'_>) -> Result<(), ErrorKind> {
         let bridge = ctx.bridge_view();
-        let abilities = super::table_features::abilities(self.version());
+        let version = self.version();
         let row = |n: u8| {
             let table = TableId(n);
             let counts = bridge.as_ref().and_then(|b| Some(b.tables.table(table)?.counters.counts()));
             let (lookup_count, matched_count) = counts.unwrap_or_default();
             let miss = bridge.as_ref().and_then(|b| b.tables.miss(table));
+            let abilities = super::table_features::abilities(table, version);
             TableStats {
                 table,
                 name: bridge.as_ref().map_or_else(String::new, |b| b.tables.name(table).to_string()),

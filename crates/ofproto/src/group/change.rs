@@ -84,11 +84,13 @@ impl Groups {
         m: &GroupMod,
         change: fn(&GroupDesc, &GroupMod) -> Res<Vec<BucketDesc>>,
     ) -> Res<()> {
-        m.group.buckets.iter().try_for_each(|b| check_bucket(b, m.group.ty))?;
+        // As OVS does: weights fit every type here, and the type of the message decides about watched ports, since most
+        // controllers leave it at "all".
+        m.group.buckets.iter().try_for_each(|b| check_watch(b, m.group.ty))?;
         let old = self.get(m.group.id).cloned().ok_or(ErrorKind::GmfcUnknownGroup)?;
         let mut desc = old.desc();
         desc.buckets = change(&desc, m)?;
-        check(&desc)?;
+        check_ids(&desc.buckets)?;
         self.set(&desc, old.created_ms)?;
         // The buckets that stay keep their statistics.
         if let Some(new) = self.get(m.group.id) {
@@ -137,11 +139,7 @@ fn check(desc: &GroupDesc) -> Res<()> {
     if desc.ty == GroupType::Indirect && desc.buckets.len() != 1 {
         return Err(ErrorKind::GmfcInvalidGroup);
     }
-    let mut ids: Vec<u32> = desc.buckets.iter().map(|b| b.id).collect();
-    ids.sort_unstable();
-    if ids.windows(2).any(|pair| pair[0] == pair[1]) || ids.last().is_some_and(|id| *id > BUCKET_MAX) {
-        return Err(ErrorKind::GmfcBadBucket);
-    }
+    check_ids(&desc.buckets)?;
     desc.buckets.iter().try_for_each(|b| check_bucket(b, desc.ty))?;
     match &desc.selection {
         Some(s) if desc.ty != GroupType::Select || !matches!(s.method.as_str(), "" | "hash" | "dp_hash") => {
@@ -152,11 +150,25 @@ fn check(desc: &GroupDesc) -> Res<()> {
     }
 }
 
+fn check_ids(buckets: &[BucketDesc]) -> Res<()> {
+    let mut ids: Vec<u32> = buckets.iter().map(|b| b.id).collect();
+    ids.sort_unstable();
+    if ids.windows(2).any(|pair| pair[0] == pair[1]) || ids.last().is_some_and(|id| *id > BUCKET_MAX) {
+        return Err(ErrorKind::GmfcBadBucket);
+    }
+    Ok(())
+}
+
 fn check_bucket(b: &BucketDesc, ty: GroupType) -> Res<()> {
+    if b.weight != 0 && ty != GroupType::Select {
+        return Err(ErrorKind::GmfcInvalidGroup);
+    }
+    check_watch(b, ty)
+}
+
+fn check_watch(b: &BucketDesc, ty: GroupType) -> Res<()> {
     let watches = b.watch_port != OfPort::NONE || b.watch_group != GROUP_ANY;
-    let has_weight = b.weight != 0 && ty != GroupType::Select;
     match ty {
-        _ if has_weight => Err(ErrorKind::GmfcInvalidGroup),
         GroupType::All | GroupType::Indirect if watches => Err(ErrorKind::GmfcWatchUnsupported),
         GroupType::FastFailover if !watches => Err(ErrorKind::GmfcInvalidGroup),
         GroupType::All | GroupType::Indirect | GroupType::Select | GroupType::FastFailover => Ok(()),

@@ -56,14 +56,14 @@ fn groups_change_as_in_ovs() {
         ErrorKind::GmfcBucketExists,
     );
     refused(RemoveBucket, "group_id=2,command_bucket_id=99", ErrorKind::GmfcUnknownBucket);
-    let insert = "group_id=2,type=select";
+    let insert = "group_id=2";
     change(
         &mut groups,
         InsertBucket,
         &format!("{insert},command_bucket_id=first,bucket=bucket_id=1,weight=0,3"),
     )
     .unwrap();
-    change(&mut groups, InsertBucket, &format!("{insert},command_bucket_id=5,bucket=bucket_id=9,weight=0,4"))
+    change(&mut groups, InsertBucket, &format!("{insert},command_bucket_id=5,bucket=bucket_id=9,weight=7,4"))
         .unwrap();
     change(
         &mut groups,
@@ -74,7 +74,7 @@ fn groups_change_as_in_ovs() {
     let bucket = |id: u32, weight: u32, port: u32| {
         format!("bucket=bucket_id:{id},weight:{weight},actions=output:{port}")
     };
-    let all = [bucket(1, 0, 3), bucket(5, 10, 1), bucket(9, 0, 4), bucket(7, 20, 2), bucket(11, 0, 5)];
+    let all = [bucket(1, 0, 3), bucket(5, 10, 1), bucket(9, 7, 4), bucket(7, 20, 2), bucket(11, 0, 5)];
     assert_eq!(shown(&groups, 2), format!("{select},{}", all.join(",")));
     change(&mut groups, RemoveBucket, "group_id=2,command_bucket_id=first").unwrap();
     change(&mut groups, RemoveBucket, "group_id=2,command_bucket_id=9").unwrap();
@@ -131,6 +131,28 @@ fn statistics_end_with_a_modification_and_stay_with_buckets() {
     assert_eq!(counts(&groups).1, [(0, 0), (3, 300), (5, 500)]);
     change(&mut groups, Modify, "group_id=1,type=all,bucket=1").unwrap();
     assert_eq!(counts(&groups), ((0, 0), vec![(0, 0)]));
+}
+
+/// As in OVS: a message that inserts a bucket leaves the type at "all", and the rules for new groups do not apply.
+#[test]
+fn buckets_are_inserted_into_groups_of_any_type() {
+    let mut groups = Groups::default();
+    for (id, ty, first) in
+        [(1, "all", ""), (2, "select", "weight:5,"), (3, "indirect", ""), (4, "ff", "watch_port:1,")]
+    {
+        let add = format!("group_id={id},type={ty},bucket={first}actions=output:1");
+        change(&mut groups, Add, &add).unwrap();
+        let insert = format!("group_id={id},command_bucket_id=first,bucket=bucket_id=7,weight=3,2");
+        change(&mut groups, InsertBucket, &insert).unwrap();
+        let group = groups.get(id).unwrap();
+        assert_eq!(group.buckets.iter().map(|b| (b.id, b.weight)).next(), Some((7, 3)), "{ty}");
+        let watched =
+            format!("group_id={id},command_bucket_id=last,bucket=bucket_id=8,watch_port:1,actions=output:2");
+        assert_eq!(change(&mut groups, InsertBucket, &watched), Err(ErrorKind::GmfcWatchUnsupported));
+        change(&mut groups, RemoveBucket, &format!("group_id={id},command_bucket_id=last")).unwrap();
+        change(&mut groups, RemoveBucket, &format!("group_id={id},command_bucket_id=all")).unwrap();
+        assert_eq!(groups.get(id).unwrap().buckets.len(), 0);
+    }
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Credits the packets of flows to rules, tables and ports.
 
+use super::share::skip_unaffected;
 use crate::backer::Backer;
 use crate::ukey::Ukey;
 use dpif::{FlowStats, PmdId};
@@ -12,7 +13,10 @@ pub(super) fn push(backer: &Backer, k: &mut Ukey, now: &FlowStats) -> bool {
     if packets == 0 {
         return false;
     }
-    let is_present = k.epoch == backer.epoch();
+    if k.epoch < backer.epoch() {
+        skip_unaffected(&backer.changes_since(k.epoch), k);
+    }
+    let is_present = k.epoch >= backer.epoch();
     let host = &mut backer.effect_host();
     let seen = FlowStats { packets, bytes, ..*now };
     match &k.before {

@@ -111,7 +111,7 @@ impl Share {
     ) -> Option<Option<Asked>> {
         let ufid = *ufid;
         let epoch = changes.epoch();
-        let (flow, to_learn, worth) = match backer.ukeys.with(ufid, self.pmd, |k| {
+        let (flow, epoch, to_learn, worth) = match backer.ukeys.with(ufid, self.pmd, |k| {
             if k.state == UkeyState::Evicting {
                 return None;
             }
@@ -120,13 +120,15 @@ impl Share {
             let before = k.pushed;
             skip_unaffected(changes, k);
             let to_learn = push(backer, k, stats);
+            // A flow counted before may have learned since the share began.
+            let epoch = if to_learn { backer.epoch() } else { epoch };
             if k.epoch >= epoch {
                 return None;
             }
             let new_packets = stats.packets.saturating_sub(before.packets);
             let limits = &backer.limits;
             let worth = limits.is_worth_checking(new_packets, before.used_ms, self.full_round_ms, now_ms);
-            Some((k.flow.clone(), to_learn, worth))
+            Some((k.flow.clone(), epoch, to_learn, worth))
         })? {
             Some(stale) => stale,
             None => return Some(None),

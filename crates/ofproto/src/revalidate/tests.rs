@@ -671,3 +671,23 @@ fn walks_over_many_flows_are_done_in_parts() {
     }
     assert!((2000..3000).contains(&most_at_once), "{most_at_once}");
 }
+
+/// A rule that one flow learns lets the result of the others come out differently; their packets count all the same.
+#[test]
+fn all_flows_of_a_round_learn_deleted_rules_again() {
+    let mut rig = Rig::new("actions=learn(table=1,limit=3,result_dst=NXM_NX_REG0[0],NXM_OF_ETH_TYPE[]),2");
+    let learned = |rig: &Rig| {
+        let view = rig.backer.view();
+        view.bridge(rig.bridge).expect("made by the rig").tables.rule_count(TableId(1))
+    };
+    (1..=4).for_each(|n| rig.install(0x8800 + n, n.into()));
+    rig.settle();
+    assert_eq!(learned(&rig), 3);
+    rig.backer.change_tables(rig.bridge, |t| t.clear(TableId(1)));
+    rig.settle();
+    assert_eq!(learned(&rig), 0);
+    rig.now_ms += 600;
+    rig.dp.count(1, rig.now_ms);
+    rig.settle();
+    assert_eq!(learned(&rig), 3);
+}

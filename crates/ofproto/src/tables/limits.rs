@@ -41,6 +41,8 @@ pub struct TableSettings {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct TableState {
     settings: TableSettings,
+    /// Name that a controller gave; empty for none.
+    own_name: String,
     /// A controller enabled eviction.
     evict: bool,
     /// A controller enabled reports of room.
@@ -85,7 +87,23 @@ impl Tables {
 
     /// Name of a table; empty for none.
     pub fn name(&self, id: TableId) -> &str {
-        self.states.get(&id).map_or("", |state| &state.settings.name)
+        self.states.get(&id).map_or("", |state| match state.settings.name.as_str() {
+            "" => &state.own_name,
+            name => name,
+        })
+    }
+
+    /// Whether a controller may give a table that name: one of the database stays.
+    pub(crate) fn may_name(&self, id: TableId, name: &str) -> bool {
+        let given = self.states.get(&id).map_or("", |state| &state.settings.name);
+        given.is_empty() || given == name
+    }
+
+    /// Names a table for a controller, if the database does not.
+    pub(crate) fn set_name(&mut self, id: TableId, name: &str) {
+        if self.may_name(id, name) && self.name(id) != name {
+            self.change_state(id, |state| state.own_name = name.to_string());
+        }
     }
 
     /// Treatment of misses; `None` as the controllers' versions have it.
@@ -166,7 +184,12 @@ impl Tables {
         for id in Tables::ids() {
             let settings = by_table.get(&id.0).cloned().unwrap_or_default();
             if self.states.get(&id).map_or_else(TableSettings::default, |s| s.settings.clone()) != settings {
-                self.change_state(id, |state| state.settings = settings);
+                self.change_state(id, |state| {
+                    if !settings.name.is_empty() {
+                        state.own_name.clear();
+                    }
+                    state.settings = settings;
+                });
             }
         }
     }

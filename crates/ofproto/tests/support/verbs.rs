@@ -64,6 +64,8 @@ add-group br0 group_id=1,type=all,bucket=output:1
 add-group br0 group_id=2,type=ff,bucket=watch_port:1,output:1
 mod-group br0 group_id=2,type=all,bucket=output:2
 insert-buckets br0 group_id=2,command_bucket_id=last,bucket=bucket_id:9,output:1
+insert-buckets br0 group_id=1,command_bucket_id=first,bucket=bucket_id:7,weight:3,output:2
+insert-buckets br0 group_id=2,command_bucket_id=first,bucket=bucket_id:8,weight:3,output:2
 dump-groups br0
 dump-groups br0 1
 dump-group-stats br0
@@ -78,6 +80,15 @@ packet-out br0 in_port=65400,packet=ARP,actions=table
 queue-stats br0 77
 queue-get-config br0 77
 probe br0
+dump-tables br0
+dump-table-features br0
+mod-table br0 3 name:acl
+mod-table br0 4 name:
+mod-table br0 3 evict
+dump-tables br0
+dump-table-features br0
+mod-table br0 acl name:
+mod-table br0 3 noevict
 --bundle add-flow br0 table=10,tcp,actions=output:1
 --bundle add-flows br0 -
 --bundle mod-flows br0 table=21,actions=output:2

@@ -7,7 +7,7 @@ use flow::fields::FieldId;
 use ofp_wire::ErrorKind;
 use ofp_wire::nxm;
 use ofp_wire::prop;
-use ofp_wire::{Reader, Res, Writer};
+use ofp_wire::{Reader, Res, Version, Writer};
 
 /// Features of a table's rules: ordinary ones, or the table-miss rule.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -40,6 +40,8 @@ pub struct MatchField {
 pub struct TableFeatures {
     /// Table.
     pub table: TableId,
+    /// What a request does; OpenFlow 1.3 and 1.4 only replace.
+    pub command: TableFeaturesCommand,
     /// Name.
     pub name: String,
     /// Bits of metadata that can be matched.
@@ -58,6 +60,43 @@ pub struct TableFeatures {
     pub matches: Vec<MatchField>,
     /// Fields that can be left out.
     pub wildcards: Vec<FieldId>,
+    /// Whether it has properties at all: without, the five above say nothing.
+    pub has_properties: bool,
+}
+
+/// `OFPTFC_*` (OpenFlow 1.5 §7.3.5.18).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum TableFeaturesCommand {
+    /// The request describes all tables.
+    #[default]
+    Replace,
+    /// It changes some.
+    Modify,
+    /// It enables some.
+    Enable,
+    /// It disables some.
+    Disable,
+}
+
+impl TableFeaturesCommand {
+    fn from_wire(n: u8) -> Option<TableFeaturesCommand> {
+        Some(match n {
+            0 => TableFeaturesCommand::Replace,
+            1 => TableFeaturesCommand::Modify,
+            2 => TableFeaturesCommand::Enable,
+            3 => TableFeaturesCommand::Disable,
+            _ => return None,
+        })
+    }
+
+    fn to_wire(self) -> u8 {
+        match self {
+            TableFeaturesCommand::Replace => 0,
+            TableFeaturesCommand::Modify => 1,
+            TableFeaturesCommand::Enable => 2,
+            TableFeaturesCommand::Disable => 3,
+        }
+    }
 }
 
 /// Property types; those of a miss are one higher, except of matches and wildcards.
@@ -70,6 +109,15 @@ const WILDCARDS: u16 = 10;
 const WRITE_SETFIELD: u16 = 12;
 const APPLY_SETFIELD: u16 = 14;
 const EXPERIMENTER: u16 = 0xfffe;
+/// Properties of every table, by the bits of their types.
+const REQUIRED: u32 = 1 << INSTRUCTIONS
+    | 1 << NEXT_TABLES
+    | 1 << WRITE_ACTIONS
+    | 1 << APPLY_ACTIONS
+    | 1 << MATCH
+    | 1 << WILDCARDS
+    | 1 << WRITE_SETFIELD
+    | 1 << APPLY_SETFIELD;
 
 /// Types of actions or instructions; skips those of experimenters.
 fn read_types(p: &mut Reader<'_>) -> Res<Vec<u16>> {
@@ -88,7 +136,7 @@ fn read_types(p: &mut Reader<'_>) -> Res<Vec<u16>> {
 fn read_fields(p: &mut Reader<'_>) -> Res<Vec<MatchField>> {
     let mut fields = Vec::new();
     while !p.is_empty() {
-        let h = nxm::Header::read(p)?;
+        let h = nxm::Header::read(&mut *p).map_err(|_| ErrorKind::BmcBadLen)?;
         if let Some(field) = h.field() {
             fields.push(MatchField { field, maskable: h.has_mask });
         }
@@ -105,7 +153,14 @@ pub(crate) fn read(r: &mut Reader<'_>) -> Res<TableFeatures> {
     let mut r = r.sub(len).map_err(|_| ErrorKind::BpcBadLen)?.or(ErrorKind::BpcBadLen);
     r.skip(2)?;
     let mut t = TableFeatures { table: TableId(r.u8()?), ..TableFeatures::default() };
-    r.skip(5)?;
+    if t.table == TableId::ALL {
+        return Err(ErrorKind::TffcBadTable);
+    }
+    let command = r.u8()?;
+    if r.version >= Version::V15 {
+        t.command = TableFeaturesCommand::from_wire(command).ok_or(ErrorKind::TffcBadCommand)?;
+    }
+    r.skip(4)?;
     t.name = r.text(32)?;
     (t.metadata_match, t.metadata_write) = (r.u64()?, r.u64()?);
     (t.config, t.max_entries) = (r.u32()?, r.u32()?);
@@ -117,6 +172,11 @@ pub(crate) fn read(r: &mut Reader<'_>) -> Res<TableFeatures> {
         }
         seen |= 1u32.checked_shl(ty.into()).unwrap_or(0);
         read_property(&mut t, ty, &mut p)?;
+    }
+    t.has_properties = seen != 0;
+    let may_lack_all = r.version >= Version::V15 && seen == 0;
+    if seen & REQUIRED != REQUIRED && !may_lack_all {
+        return Err(ErrorKind::TffcBadFeatures);
     }
     Ok(t)
 }
@@ -172,17 +232,20 @@ pub(crate) fn put(w: &mut Writer, t: &TableFeatures) {
     let mark = w.mark();
     w.zeros(2);
     w.u8(t.table.0);
-    w.zeros(5);
+    w.u8(if w.version >= Version::V15 { t.command.to_wire() } else { 0 });
+    w.zeros(4);
     w.text(&t.name, 32);
     w.u64(t.metadata_match);
     w.u64(t.metadata_write);
     w.u32(t.config);
     w.u32(t.max_entries);
-    put_rules(w, &t.rules, 0);
-    if let Some(miss) = &t.miss {
-        put_rules(w, miss, 1);
+    if t.has_properties {
+        put_rules(w, &t.rules, 0);
+        if let Some(miss) = &t.miss {
+            put_rules(w, miss, 1);
+        }
+        put_fields(w, MATCH, t.matches.iter().map(|f| (f.field, f.maskable)));
+        put_fields(w, WILDCARDS, t.wildcards.iter().map(|f| (*f, false)));
     }
-    put_fields(w, MATCH, t.matches.iter().map(|f| (f.field, f.maskable)));
-    put_fields(w, WILDCARDS, t.wildcards.iter().map(|f| (*f, false)));
     w.set_len(mark, 0);
 }

@@ -65,6 +65,10 @@ fn group_mod(text: &str, command: GroupModCommand, ports: &dyn PortNames) -> Par
     let mut used = HashSet::new();
     for text in buckets {
         let bucket = bucket(text, ty, ports)?;
+        // The group into which a bucket is inserted may have another type.
+        if command != GroupModCommand::InsertBucket {
+            check_bucket(text, &bucket, ty)?;
+        }
         if bucket.id != BUCKET_ALL && !used.insert(bucket.id) {
             return fail(text, format!("bucket_id {} is used twice", bucket.id));
         }
@@ -214,14 +218,19 @@ fn bucket(text: &str, ty: GroupType, ports: &dyn PortNames) -> Parsed<Bucket> {
         rest = &rest[end_of(rest, &token)..];
     }
     b.actions = parse_actions_of(rest, ports)?;
+    Ok(b)
+}
+
+/// Whether the bucket fits a new group of that type.
+fn check_bucket(text: &str, b: &Bucket, ty: GroupType) -> Parsed<()> {
     let watches = b.watch_port != OfPort::NONE || b.watch_group != GROUP_ANY;
     match ty {
-        GroupType::Select => Ok(b),
+        GroupType::Select => Ok(()),
         _ if b.weight != 0 => fail(text, "only select groups can have bucket weights"),
         GroupType::FastFailover if !watches => {
             fail(text, "fast failover bucket requires watch_port or watch_group")
         }
-        GroupType::FastFailover | GroupType::All | GroupType::Indirect => Ok(b),
+        GroupType::FastFailover | GroupType::All | GroupType::Indirect => Ok(()),
     }
 }
 

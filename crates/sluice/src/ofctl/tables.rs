@@ -3,6 +3,7 @@
 use anyhow::{Result, bail};
 use flow::TableId;
 use openflow::msg::control::{TableMiss, TableMod, Vacancy, table_config};
+use openflow::msg::features::{TableFeatures, TableFeaturesCommand};
 use openflow::text::{Printing, format_table_features};
 use openflow::{Message, Multi, Version};
 
@@ -10,8 +11,8 @@ use super::{Run, entries, json};
 use crate::hint::hint;
 
 /// Settings of `mod-table`.
-pub(crate) const SETTINGS: [&str; 7] =
-    ["controller", "continue", "drop", "evict", "noevict", "vacancy:LOW,HIGH", "novacancy"];
+pub(crate) const SETTINGS: [&str; 8] =
+    ["controller", "continue", "drop", "evict", "noevict", "vacancy:LOW,HIGH", "novacancy", "name:NAME"];
 
 pub(super) fn dump_tables(run: &mut Run<'_>, _: &str) -> Result<String> {
     run.dump_or(&Message::TableStatsRequest, entries!(TableStatsReply), |all, _| json::tables(all))
@@ -63,6 +64,7 @@ enum Change {
     Miss(TableMiss),
     Evict(bool),
     Vacancy(Option<Vacancy>),
+    Name(String),
 }
 
 fn change(setting: &str) -> Result<Change> {
@@ -78,6 +80,7 @@ fn change(setting: &str) -> Result<Change> {
         "noevict" => Change::Evict(false),
         "vacancy" => Change::Vacancy(Some(vacancy(value)?)),
         "novacancy" => Change::Vacancy(None),
+        "name" => Change::Name(value.unwrap_or_default().to_string()),
         _ => bail!("invalid table_mod setting {setting}{}", hint(setting, SETTINGS)),
     })
 }
@@ -97,6 +100,12 @@ pub(super) fn mod_table(run: &mut Run<'_>, args: &[String]) -> Result<String> {
         run.connection.carry_out(&[Message::TableMod(message)])?;
         return Ok(String::new());
     }
+    if let Change::Name(name) = &change {
+        if version < Version::V13 {
+            bail!("table_mod '{setting}' requires OpenFlow13 or later (-O)");
+        }
+        return rename(run, table, name);
+    }
     if version < Version::V14 {
         bail!("table_mod '{setting}' requires one of the OpenFlow versions OpenFlow14, OpenFlow15 (-O)");
     }
@@ -112,10 +121,27 @@ pub(super) fn mod_table(run: &mut Run<'_>, args: &[String]) -> Result<String> {
     Ok(String::new())
 }
 
+/// Gives a table a name. A request before OpenFlow 1.5 describes all tables.
+fn rename(run: &mut Run<'_>, table: TableId, name: &str) -> Result<String> {
+    let ask = Message::TableFeaturesRequest(Multi::all(Vec::new()));
+    let (_, mut tables) = run.connection.gather(&ask, entries!(TableFeaturesReply))?;
+    let Some(own) = tables.iter_mut().find(|t| t.table == table) else {
+        bail!("the switch has no table {}", table.0)
+    };
+    own.name = name.to_string();
+    if run.connection.version() >= Version::V15 {
+        let command = TableFeaturesCommand::Modify;
+        tables = vec![TableFeatures { command, has_properties: false, ..own.clone() }];
+    }
+    let request = Message::TableFeaturesRequest(Multi::all(tables));
+    run.connection.gather(&request, entries!(TableFeaturesReply))?;
+    Ok(String::new())
+}
+
 fn changed(mut desc: TableMod, change: &Change) -> TableMod {
     let bit = |on: bool, bit: u32| if on { bit } else { 0 };
     match change {
-        Change::Miss(_) => {}
+        Change::Miss(_) | Change::Name(_) => {}
         Change::Evict(on) => {
             desc.config = desc.config & !table_config::EVICTION | bit(*on, table_config::EVICTION);
         }

@@ -14,6 +14,7 @@ mod meters;
 mod recording;
 mod requests;
 mod snoop;
+mod table_features;
 mod tlv;
 mod turns;
 mod versions;

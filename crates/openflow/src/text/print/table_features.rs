@@ -4,7 +4,7 @@ use super::groups::action_names;
 use super::tables::miss_line;
 use super::{Printer, Printing, put};
 use crate::msg::control::table_config;
-use crate::msg::features::{MatchField, RuleFeatures, TableFeatures};
+use crate::msg::features::{MatchField, RuleFeatures, TableFeatures, TableFeaturesCommand};
 use crate::msg::stats::{TableAbilities, TableStats};
 use crate::{Multi, Version};
 use flow::TableId;
@@ -86,6 +86,7 @@ fn features_of(s: &TableStats, version: Version) -> TableFeatures {
     let plain = |field| MatchField { field, maskable: false };
     TableFeatures {
         table: s.table,
+        command: TableFeaturesCommand::Replace,
         name: s.name.clone(),
         metadata_match: a.metadata_match,
         metadata_write: a.metadata_write,
@@ -102,6 +103,7 @@ fn features_of(s: &TableStats, version: Version) -> TableFeatures {
         miss: None,
         matches: fields_of(matches, version).into_iter().map(plain).collect(),
         wildcards: fields_of(a.wildcards, version),
+        has_properties: true,
     }
 }
 
@@ -281,6 +283,14 @@ pub fn format_table_features(tables: &[TableFeatures], version: Version, how: Pr
 
 impl Printer<'_> {
     pub(super) fn table_features(&mut self, m: &Multi<TableFeatures>) {
+        if let Some(first) = m.entries.first() {
+            match first.command {
+                TableFeaturesCommand::Replace => {}
+                TableFeaturesCommand::Modify => self.out.push_str("\n  command: modify"),
+                TableFeaturesCommand::Enable => self.out.push_str("\n  command: enable"),
+                TableFeaturesCommand::Disable => self.out.push_str("\n  command: disable"),
+            }
+        }
         let mut tables = Tables { p: self, before: None, ditto: None };
         m.entries.iter().for_each(|t| tables.add(t.clone(), None));
         tables.end();
