@@ -3,6 +3,8 @@
 //!
 //! JSON-RPC 1.0: the method is the command, the parameters are its arguments as strings, the result is the text to print.
 
+pub(crate) mod fuzz;
+
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, anyhow, bail};

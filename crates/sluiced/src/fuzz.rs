@@ -1,5 +1,7 @@
 //! Entry points for fuzzing: any bytes in, no panic out.
 
+pub use crate::appctl::fuzz::control_arguments;
+
 use crate::appctl::packet_of_hex;
 use crate::stream::Endpoint;
 use vlog::vlog;
@@ -26,5 +28,11 @@ mod tests {
     fn the_corpus_of_words_is_replayed() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/words");
         testkit::replay_corpus(folder, super::words);
+    }
+
+    #[test]
+    fn the_corpus_of_arguments_is_replayed() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/control_arguments");
+        testkit::replay_corpus(folder, super::control_arguments);
     }
 }

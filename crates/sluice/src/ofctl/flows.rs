@@ -42,7 +42,7 @@ pub(super) fn rules(run: &mut Run<'_>, text: &str) -> Result<(u32, Vec<FlowStats
 }
 
 /// The fields of an order; `None` is the priority.
-fn fields(order: &Order) -> Result<Vec<(Option<FieldId>, bool)>> {
+pub(super) fn fields(order: &Order) -> Result<Vec<(Option<FieldId>, bool)>> {
     let one = |(name, up): &(Option<String>, bool)| {
         let Some(name) = name else { return Ok((None, *up)) };
         if name.eq_ignore_ascii_case("priority") {

@@ -90,7 +90,7 @@ pub(super) fn remove_buckets(run: &mut Run<'_>, text: &str) -> Result<String> {
 }
 
 /// A group's number, after `group_id=` or alone; all without one.
-fn asked(text: &str) -> Result<GroupRequest> {
+pub(super) fn asked(text: &str) -> Result<GroupRequest> {
     let number = text.strip_prefix("group_id=").unwrap_or(text);
     let group = match number {
         "" | "all" => GROUP_ALL,

@@ -76,7 +76,7 @@ const TUPLE: [&str; 10] = [
 
 /// Kind of a mistyped word.
 #[derive(Clone, Copy)]
-enum Kind {
+pub(super) enum Kind {
     Keyword,
     Tuple,
     Action,
@@ -99,7 +99,7 @@ const BEHIND: [(&str, Kind); 2] =
     [(": unknown keyword", Kind::Keyword), (" is not a bridge or a socket", Kind::Bridge)];
 
 /// The mistyped word of an error.
-fn mistyped(text: &str) -> Option<(&str, Kind)> {
+pub(super) fn mistyped(text: &str) -> Option<(&str, Kind)> {
     let before = BEFORE.iter().find_map(|(begin, kind)| {
         let rest = text.split(begin).nth(1)?;
         let word = rest.split([' ', ':', ',']).next()?;

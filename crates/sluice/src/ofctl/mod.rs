@@ -9,6 +9,7 @@ mod commands;
 mod compare;
 mod connection;
 mod flows;
+pub(crate) mod fuzz;
 mod groups;
 mod hints;
 mod json;

@@ -93,7 +93,7 @@ pub(super) struct Options {
 }
 
 impl Options {
-    fn new() -> Options {
+    pub(super) fn new() -> Options {
         Options {
             versions: None,
             formats: Protocols::ANY,

@@ -34,6 +34,14 @@ pub(crate) fn settings() -> impl Iterator<Item = &'static str> {
     SETTINGS.iter().map(|(name, ..)| *name)
 }
 
+/// A setting of `mod-port`: the bit, and whether it is set.
+pub(super) fn setting(text: &str) -> Result<(u32, bool)> {
+    match SETTINGS.iter().find(|(known, ..)| known.eq_ignore_ascii_case(text)) {
+        Some((_, bit, on)) => Ok((*bit, *on)),
+        None => bail!("unknown mod-port command '{text}'{}", hint(text, settings())),
+    }
+}
+
 /// A port by name or number.
 fn number(run: &Run<'_>, text: &str) -> Result<OfPort> {
     parse_port(text, &run.names).ok_or_else(|| {
@@ -76,14 +84,12 @@ pub(super) fn mod_port(run: &mut Run<'_>, args: &[String]) -> Result<String> {
         let meant = hint(name, run.names.ports.iter().map(|port| port.name.as_str()));
         bail!("{}: couldn't find port `{name}'{meant}", run.target);
     };
-    let Some((_, bit, on)) = SETTINGS.iter().find(|(known, ..)| known.eq_ignore_ascii_case(setting)) else {
-        bail!("unknown mod-port command '{setting}'{}", hint(setting, settings()));
-    };
+    let (bit, on) = self::setting(setting)?;
     let message = PortMod {
         port: port.port,
         hw_addr: port.hw_addr,
-        config: if *on { *bit } else { 0 },
-        mask: *bit,
+        config: if on { bit } else { 0 },
+        mask: bit,
         advertise: 0,
     };
     run.connection.carry_out(&[Message::PortMod(message)])?;

@@ -22,7 +22,8 @@ pub(super) fn probe(run: &mut Run<'_>, _: &str) -> Result<String> {
     Ok(String::new())
 }
 
-fn size(text: &str) -> Result<usize> {
+/// Bytes of a payload.
+pub(super) fn size(text: &str) -> Result<usize> {
     match text.parse() {
         Ok(n @ 0..=MAX_BYTES) => Ok(n),
         _ => bail!("payload must be between 0 and {MAX_BYTES} bytes"),

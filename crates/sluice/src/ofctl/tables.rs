@@ -33,7 +33,8 @@ pub(super) fn dump_desc(run: &mut Run<'_>, _: &str) -> Result<String> {
     run.dump(&Message::TableDescRequest)
 }
 
-fn table(text: &str) -> Result<TableId> {
+/// A table's number, or `all`.
+pub(super) fn table(text: &str) -> Result<TableId> {
     match text {
         _ if text.eq_ignore_ascii_case("all") => Ok(TableId::ALL),
         _ => match text.parse::<u8>() {
@@ -60,14 +61,15 @@ fn vacancy(text: Option<&str>) -> Result<Vacancy> {
 }
 
 /// Change by a setting.
-enum Change {
+pub(super) enum Change {
     Miss(TableMiss),
     Evict(bool),
     Vacancy(Option<Vacancy>),
     Name(String),
 }
 
-fn change(setting: &str) -> Result<Change> {
+/// A setting of `mod-table`.
+pub(super) fn change(setting: &str) -> Result<Change> {
     let (name, value) = match setting.split_once(':') {
         Some((name, value)) => (name, Some(value)),
         None => (setting, None),

@@ -24,7 +24,7 @@ pub(super) fn mappings(connection: &mut Connection) -> TlvTable {
 }
 
 /// `{class=0xffff,type=0,len=4}->tun_metadata0`, several separated by commas.
-fn parse(text: &str) -> Result<Vec<TlvMap>> {
+pub(super) fn parse(text: &str) -> Result<Vec<TlvMap>> {
     let mut maps = Vec::new();
     let mut rest = text.trim();
     while !rest.is_empty() {

@@ -1,11 +1,15 @@
 //! `bundle`: the lines of a file in one transaction.
 
 use anyhow::{Result, anyhow, bail};
-use ofp_actions::text::{FlowModCommand, parse_flow_mod};
+use ofp_actions::text::{FlowModCommand, FlowModText, parse_flow_mod};
 use openflow::Message;
+use openflow::msg::group::GroupMod;
+use openflow::msg::packet::PacketOut;
 use openflow::text::parse_group_mod;
 
+use super::connection::Names;
 use super::flows::{flow_mod, parse_packet_out, read_file};
+use super::options::Options;
 use super::{Run, groups};
 use crate::hint::hint;
 
@@ -21,27 +25,43 @@ const FLOW_COMMANDS: [(&str, FlowModCommand); 6] = [
     ("del", FlowModCommand::Delete),
 ];
 
-fn message(run: &Run<'_>, line: &str) -> Result<Message> {
+/// A line, read.
+pub(super) enum Line {
+    Rule(FlowModText),
+    Group(GroupMod),
+    Packet(PacketOut),
+}
+
+/// Reads a line.
+pub(super) fn parse(line: &str, options: &Options, names: &Names) -> Result<Line> {
     let (kind, rest) = line.split_once([' ', '\t']).unwrap_or((line, ""));
     let rest = rest.trim_start();
-    match kind {
+    Ok(match kind {
         "flow" => {
             let (word, behind) = rest.split_once([' ', '\t']).unwrap_or((rest, ""));
             let found = FLOW_COMMANDS.iter().find(|(name, _)| *name == word);
             let (command, text) =
                 found.map_or((FlowModCommand::Add, rest), |(_, command)| (*command, behind));
-            flow_mod(run, parse_flow_mod(text, command, &run.names)?)
+            Line::Rule(parse_flow_mod(text, command, names)?)
         }
         "group" => {
-            let (command, text) = groups::command_of(rest, run.options);
-            groups::message(run, parse_group_mod(text, command, &run.names)?)
+            let (command, text) = groups::command_of(rest, options);
+            Line::Group(parse_group_mod(text, command, names)?)
         }
-        "packet-out" => {
-            let out = parse_packet_out(rest, &run.names)?;
+        "packet-out" => Line::Packet(parse_packet_out(rest, names)?),
+        _ => bail!("Unsupported bundle message type: {kind}{}", hint(kind, KINDS)),
+    })
+}
+
+/// The message of a line.
+fn message(run: &Run<'_>, line: &str) -> Result<Message> {
+    match parse(line, run.options, &run.names)? {
+        Line::Rule(rule) => flow_mod(run, rule),
+        Line::Group(group) => groups::message(run, group),
+        Line::Packet(out) => {
             run.needs_one_of(ofp_actions::protocols_of(&out.actions))?;
             Ok(Message::PacketOut(out))
         }
-        _ => bail!("Unsupported bundle message type: {kind}{}", hint(kind, KINDS)),
     }
 }
 

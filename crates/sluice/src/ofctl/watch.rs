@@ -71,13 +71,14 @@ fn parse_watch(text: &str, names: &Names) -> Result<FlowMonitorRequest> {
 
 /// Arguments of `monitor`.
 #[derive(Default)]
-struct Asked {
+pub(super) struct Asked {
     miss_send_len_bytes: Option<u16>,
     invalid_ttl: bool,
-    monitors: Vec<FlowMonitorRequest>,
+    pub(super) monitors: Vec<FlowMonitorRequest>,
 }
 
-fn parse(args: &[String], names: &Names) -> Result<Asked> {
+/// The arguments behind the bridge.
+pub(super) fn parse(args: &[String], names: &Names) -> Result<Asked> {
     let mut asked = Asked::default();
     for arg in args {
         if arg.starts_with(|c: char| c.is_ascii_digit()) {

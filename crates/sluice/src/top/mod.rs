@@ -3,7 +3,7 @@
 //! A separate thread reads, so keys work while a daemon is slow to reply. An unreachable daemon is queried
 //! again at each refresh.
 
-mod model;
+pub(crate) mod model;
 mod screen;
 mod text;
 

@@ -12,6 +12,7 @@ mod context;
 mod database;
 mod edit;
 mod fake;
+pub(crate) mod fuzz;
 mod names;
 mod options;
 mod reset;

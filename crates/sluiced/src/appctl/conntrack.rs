@@ -28,19 +28,19 @@ use vlog::date;
 
 /// The arguments of a command.
 #[derive(Default)]
-struct Words<'a> {
+pub(super) struct Words<'a> {
     verbose: bool,
     statistics: bool,
     datapath: Option<&'a String>,
     zone: Option<u16>,
     /// Remaining arguments.
-    rest: Vec<&'a str>,
+    pub(super) rest: Vec<&'a str>,
 }
 
 impl<'a> Words<'a> {
     /// Parses the arguments of a command with these options. The datapath comes first, if named: an argument without
     /// a value.
-    fn parse(args: &'a [String], options: &[&str]) -> Result<Words<'a>, String> {
+    pub(super) fn parse(args: &'a [String], options: &[&str]) -> Result<Words<'a>, String> {
         let mut words = Words::default();
         for arg in args {
             if arg.starts_with('-') {

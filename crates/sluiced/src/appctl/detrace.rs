@@ -34,7 +34,7 @@ pub(super) fn detrace(daemon: &mut Daemon, args: &[String]) -> Answer {
 }
 
 /// `pmd=N`: a core; -1: the main thread; 2147483647: none.
-fn thread(text: &str) -> Result<PmdId, String> {
+pub(super) fn thread(text: &str) -> Result<PmdId, String> {
     let bad = "Invalid pmd argument format. Expecting 'pmd=PMD-ID'";
     match text.strip_prefix("pmd=").and_then(|n| n.parse::<i64>().ok()).ok_or(bad)? {
         -1 => Ok(PmdId::Main),

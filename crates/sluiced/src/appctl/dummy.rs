@@ -1,10 +1,11 @@
 //! Commands of the dummy mode: the clock, and frames and state of dummies.
 
+use super::datapath::Names;
 use super::routes::cidr;
 use super::{Answer, Wait};
 use crate::daemon::Daemon;
 use crate::instances::Instance;
-use dpif::text::parse_key_mask;
+use dpif::text::{PortNames, parse_key_mask};
 use flow::compose::frame_of_key;
 use netdev::dummy::Dummy;
 use std::sync::Arc;
@@ -82,7 +83,7 @@ pub(super) fn receive(daemon: &mut Daemon, args: &[String]) -> Answer {
                     if len.is_some() {
                         frames.nth(1);
                     }
-                    from_flow(instance, text, len)?
+                    from_flow(&Names::of(instance), text, len)?
                 }
             });
         }
@@ -97,7 +98,7 @@ pub(super) fn receive(daemon: &mut Daemon, args: &[String]) -> Answer {
 }
 
 /// Bytes of at least an Ethernet header.
-fn hexadecimal(text: &str) -> Option<Vec<u8>> {
+pub(super) fn hexadecimal(text: &str) -> Option<Vec<u8>> {
     let digits: Vec<u8> = text.bytes().filter(|b| !b.is_ascii_whitespace()).collect();
     let byte = |pair: &[u8]| match pair {
         [a, b] if a.is_ascii_hexdigit() && b.is_ascii_hexdigit() => {
@@ -109,9 +110,13 @@ fn hexadecimal(text: &str) -> Option<Vec<u8>> {
     bytes.filter(|b| b.len() >= packet::headers::ETH_HEADER_BYTES)
 }
 
-fn from_flow(instance: &Instance, text: &str, len: Option<Option<usize>>) -> Result<Vec<u8>, String> {
-    let names = super::datapath::Names::of(instance);
-    let (key, _) = parse_key_mask(text, &names).map_err(|e| format!("syntax error at {text} ({e})"))?;
+/// The frame of a datapath flow, of `len` bytes if given.
+pub(super) fn from_flow(
+    names: &dyn PortNames,
+    text: &str,
+    len: Option<Option<usize>>,
+) -> Result<Vec<u8>, String> {
+    let (key, _) = parse_key_mask(text, names).map_err(|e| format!("syntax error at {text} ({e})"))?;
     let len = match len {
         None => None,
         Some(None) => return Err("--len needs a number of bytes".to_string()),

@@ -43,17 +43,17 @@ impl Style {
 
 /// Arguments of `dpctl/dump-flows`.
 #[derive(Default)]
-struct Wanted<'a> {
+pub(super) struct Wanted<'a> {
     style: Style,
     datapath: Option<&'a String>,
-    filter: Option<&'a str>,
+    pub(super) filter: Option<&'a str>,
     /// Types of flows; `None`: all.
     kinds: Option<Kinds>,
     pmd: Option<PmdId>,
 }
 
 impl<'a> Wanted<'a> {
-    fn parse(args: &'a [String]) -> Result<Wanted<'a>, String> {
+    pub(super) fn parse(args: &'a [String]) -> Result<Wanted<'a>, String> {
         let mut wanted = Wanted::default();
         for arg in args {
             let twice = |what: &str| Err(format!("{arg}: {what} is given already"));
@@ -83,7 +83,7 @@ impl<'a> Wanted<'a> {
 
 /// Types of flows (`type=`).
 #[derive(Debug)]
-struct Kinds(Vec<fn(Offloaded) -> bool>);
+pub(super) struct Kinds(Vec<fn(Offloaded) -> bool>);
 
 impl Kinds {
     /// Parses a list of types.

@@ -85,11 +85,13 @@ pub(super) fn clear_stats(daemon: &mut Daemon, args: &[String]) -> Answer {
     }
 }
 
-fn vlan(text: &str) -> Result<u16, String> {
+/// The number of a VLAN.
+pub(super) fn vlan(text: &str) -> Result<u16, String> {
     text.parse().ok().filter(|v| *v < 4096).ok_or_else(|| format!("{text}: a VLAN has a number of 0 to 4095"))
 }
 
-fn mac(text: &str) -> Result<MacAddr, String> {
+/// An Ethernet address.
+pub(super) fn mac(text: &str) -> Result<MacAddr, String> {
     MacAddr::parse(text).ok_or_else(|| "bad MAC address".to_string())
 }
 

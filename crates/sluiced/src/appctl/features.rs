@@ -76,6 +76,15 @@ impl Slot<'_> {
     }
 }
 
+/// Sets each feature of a datapath that has all of them to the value of a text, as `dpif/set-dp-features` does.
+pub(super) fn set_each(text: &str) {
+    let mut can = Capabilities::ENOUGH;
+    for (_, _, place) in ROWS {
+        let boot = place(&mut can).value();
+        let _ = place(&mut can).set(text, boot);
+    }
+}
+
 /// A feature: its keyword, title and place.
 type Row = (&'static str, &'static str, fn(&mut Capabilities) -> Slot<'_>);
 

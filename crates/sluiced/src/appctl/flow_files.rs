@@ -25,7 +25,7 @@ const FAULTS_MAX: usize = 100;
 
 /// Operation on the flow of a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Change {
+pub(super) enum Change {
     Add,
     Modify,
     Delete,
@@ -33,14 +33,14 @@ enum Change {
 
 /// A line: the change, the flow, and its actions.
 #[derive(Debug, PartialEq, Eq)]
-struct Line<'t> {
+pub(super) struct Line<'t> {
     change: Change,
-    flow: &'t str,
-    actions: &'t str,
+    pub(super) flow: &'t str,
+    pub(super) actions: &'t str,
 }
 
 /// A line without comment; `None` if it is empty. An error for a flow without actions that needs them.
-fn line(text: &str, default: Change) -> Option<Result<Line<'_>, ()>> {
+pub(super) fn line(text: &str, default: Change) -> Option<Result<Line<'_>, ()>> {
     let text = text.split('#').next().unwrap_or_default().trim();
     if text.is_empty() {
         return None;

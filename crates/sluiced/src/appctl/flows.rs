@@ -9,7 +9,7 @@ use super::dumps::Style;
 use crate::daemon::Daemon;
 use crate::instances::Instance;
 use crate::switch::Switch;
-use dpif::text::{format_flow, format_stats, parse_actions, parse_key_mask};
+use dpif::text::{PortNames, format_flow, format_stats, parse_actions, parse_key_mask};
 use dpif::{DpAction, DpifError, DpifOp, FlowPut, FlowRecord, OpResult, PmdId, PutMode};
 use flow::text::format_match_with;
 use flow::{FlowKey, KeyMask, TableId, Ufid, nw_frag};
@@ -77,6 +77,11 @@ pub(super) fn ufid(text: &str) -> Result<Ufid, String> {
 impl Name {
     /// `[ufid:UFID[,]] [KEY]`
     pub(super) fn parse(text: &str, names: &Names) -> Result<Name, String> {
+        Name::parse_with(text, names, names.packet_types)
+    }
+
+    /// The same with names from anywhere; `packet_types`: keys have them.
+    pub(super) fn parse_with(text: &str, names: &dyn PortNames, packet_types: bool) -> Result<Name, String> {
         let (id, key) = match text.strip_prefix("ufid:") {
             Some(rest) => {
                 let end = rest.find([',', ' ']).unwrap_or(rest.len());
@@ -86,7 +91,7 @@ impl Name {
         };
         let parse = || parse_key_mask(key, names).map_err(|e| format!("parsing flow key ({e})"));
         let mut key = if key.is_empty() && id.is_some() { None } else { Some(Box::new(parse()?)) };
-        if let Some(key) = key.as_mut().filter(|_| !names.packet_types) {
+        if let Some(key) = key.as_mut().filter(|_| !packet_types) {
             key.1 = without_marks(&key.1);
         }
         Ok(Name { ufid: id, key })

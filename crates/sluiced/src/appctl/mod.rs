@@ -11,6 +11,7 @@ mod fdb;
 pub(crate) mod features;
 mod flow_files;
 mod flows;
+pub(crate) mod fuzz;
 mod general;
 mod implementations;
 mod parsing;

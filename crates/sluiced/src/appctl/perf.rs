@@ -67,7 +67,8 @@ fn time_of_day(wall_ms: u64) -> String {
 const LOG_USAGE: &str = "Usage: ovs-appctl dpif-netdev/pmd-perf-log-set [on|off] [-b before] [-a after] [-e|-ne] \
                          [-us usec] [-q qlen]";
 
-fn log_settings(args: &[String]) -> Result<PerfLog, String> {
+/// The settings of `dpif-netdev/pmd-perf-log-set`.
+pub(super) fn log_settings(args: &[String]) -> Result<PerfLog, String> {
     let mut log = PerfLog::default();
     let mut args = args.iter();
     let wrong = |why: String| format!("{why}\n{LOG_USAGE}");

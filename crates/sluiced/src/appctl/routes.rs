@@ -35,12 +35,12 @@ pub(super) fn cidr(text: &str, is_ipv4: bool) -> Result<(IpAddr, u8), String> {
 }
 
 /// The same of either family.
-fn any_cidr(text: &str) -> Option<(IpAddr, u8)> {
+pub(super) fn any_cidr(text: &str) -> Option<(IpAddr, u8)> {
     cidr(text, true).or_else(|_| cidr(text, false)).ok()
 }
 
 /// A number at the beginning of a text: decimal, or `0x` and hexadecimal, or `0` and octal; modulo 2^32.
-fn integer(text: &str) -> Option<u32> {
+pub(super) fn integer(text: &str) -> Option<u32> {
     let text = text.trim_start();
     let (is_negative, digits) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
@@ -63,7 +63,7 @@ fn leading(text: &str, radix: u32) -> Option<u32> {
 }
 
 /// A decimal number at the beginning of a text, 0 without one, as atoi(3).
-fn atoi(text: &str) -> i64 {
+pub(super) fn atoi(text: &str) -> i64 {
     let text = text.trim_start();
     let (sign, digits) = match text.strip_prefix('-') {
         Some(rest) => (-1, rest),
@@ -77,7 +77,7 @@ fn mark(arg: &str) -> Option<u32> {
 }
 
 /// `src=ADDRESS`; bytes after an IPv4 address are ignored.
-fn source(arg: &str, is_ipv4: bool) -> Option<IpAddr> {
+pub(super) fn source(arg: &str, is_ipv4: bool) -> Option<IpAddr> {
     let text = arg.strip_prefix("src=")?;
     let part = |of_address: fn(char) -> bool| text.split(|c| !of_address(c)).next().unwrap_or("");
     match is_ipv4 {
@@ -89,7 +89,8 @@ fn source(arg: &str, is_ipv4: bool) -> Option<IpAddr> {
     }
 }
 
-fn gateway(arg: &str, is_ipv4: bool) -> Option<IpAddr> {
+/// A next hop.
+pub(super) fn gateway(arg: &str, is_ipv4: bool) -> Option<IpAddr> {
     match is_ipv4 {
         true => parse_ipv4(arg).map(|a| Ipv4Addr::from(a).into()),
         false => arg.parse::<Ipv6Addr>().ok().map(IpAddr::V6),

@@ -32,7 +32,7 @@ fn may_change(database_owns_them: bool) -> Result<(), String> {
 }
 
 /// `zone=N[,N]...`
-fn zones(word: &str) -> Result<Vec<CtZone>, String> {
+pub(in crate::appctl) fn zones(word: &str) -> Result<Vec<CtZone>, String> {
     let list = word.strip_prefix("zone=").ok_or_else(|| invalid(&format!("invalid argument {word}")))?;
     list.split(',')
         .map(|zone| number(zone).map(CtZone::Zone).ok_or_else(|| invalid("invalid zone")))
@@ -68,7 +68,7 @@ pub(in crate::appctl) fn show(daemon: &mut Daemon, args: &[String]) -> Answer {
 }
 
 /// `default=L` or `zone=N,limit=L`.
-fn limit(word: &str) -> Result<(CtZone, u32), String> {
+pub(in crate::appctl) fn limit(word: &str) -> Result<(CtZone, u32), String> {
     if let Some(text) = word.strip_prefix("default=") {
         let limit = number(text).ok_or_else(|| invalid("invalid default limit"))?;
         return Ok((CtZone::Default, limit));
@@ -103,7 +103,7 @@ pub(in crate::appctl) fn set(daemon: &mut Daemon, args: &[String]) -> Answer {
 }
 
 /// The zones of `[default] [zone=N[,N]...]`.
-fn removed(words: &[String]) -> Result<Vec<CtZone>, String> {
+pub(in crate::appctl) fn removed(words: &[String]) -> Result<Vec<CtZone>, String> {
     let (default, words) = match words.split_first() {
         Some((first, rest)) if first == DEFAULT => (Some(CtZone::Default), rest),
         _ => (None, words),
