@@ -172,6 +172,7 @@ impl OfBridge {
         for config in wanted {
             self.add_controller(config, reactor, now_ms);
         }
+        self.controllers.values_mut().for_each(|c| c.set_local_address(&self.name));
         self.apply(
             |c| {
                 c.has_controllers = has_controllers;
