@@ -66,8 +66,8 @@ pub trait Translator {
     /// Executes the rest of the list twice: for packets longer than the threshold, and for others.
     fn split_by_length(&mut self, check: &CheckPktLarger);
 
-    /// Adds or refreshes a learned rule; returns whether it exists now.
-    fn learn(&mut self, learn: &LearnAction) -> bool;
+    /// Adds or refreshes a learned rule; returns whether it exists now, or `None` if the action is ignored.
+    fn learn(&mut self, learn: &LearnAction) -> Option<bool>;
 
     /// Packets that end a connection shorten the timeouts of the current rule.
     fn shorten_timeouts(&mut self, idle_s: u16, hard_s: u16);

@@ -53,6 +53,8 @@ struct Inner {
     path: Option<PathBuf>,
     file: Option<File>,
     syslog: Option<UnixDatagram>,
+    /// Facility of syslog, by its number.
+    facility: u8,
     program: String,
     patterns: [Pattern; 3],
     started_ms: u64,
@@ -76,6 +78,7 @@ pub fn vlog() -> &'static Vlog {
             path: None,
             file: None,
             syslog: UnixDatagram::unbound().ok().filter(|s| s.connect("/dev/log").is_ok()),
+            facility: pattern::DAEMON,
             program: "sluiced".to_string(),
             patterns: DEFAULT_PATTERNS.map(|p| Pattern::parse(p).unwrap_or_default()),
             started_ms: sys::clock::machine_us() / 1000,
@@ -117,13 +120,19 @@ impl Vlog {
     }
 
     /// Sets levels: `[MODULE][:DESTINATION][:LEVEL]` in any order, separated by colons, commas or blanks;
-    /// `any` means all. Default level: debug.
+    /// `any` means all. Default level: debug. Or `PATTERN:DESTINATION:PATTERN`, or `FACILITY:NAME` of syslog.
     pub fn set(&self, spec: &str) -> Result<(), String> {
         let mut module = None;
         let mut destination = None;
         let mut wanted = None;
         if spec.split(':').next().is_some_and(|word| word.eq_ignore_ascii_case("pattern")) {
             return self.set_pattern(spec);
+        }
+        let (word, facility) = spec.split_once(':').unwrap_or((spec, ""));
+        if word.eq_ignore_ascii_case("facility") {
+            let number = pattern::facility(facility).ok_or("invalid facility")?;
+            lock(&self.inner).facility = number;
+            return Ok(());
         }
         for word in spec.split([':', ',', ' ']).filter(|w| !w.is_empty() && !w.eq_ignore_ascii_case("any")) {
             let lower = word.to_ascii_lowercase();
@@ -299,6 +308,7 @@ impl Log for Vlog {
         let thread = std::thread::current();
         let line = Line {
             program: &inner.program,
+            facility: inner.facility,
             module,
             level: name,
             message: &text,
@@ -315,7 +325,7 @@ impl Log for Vlog {
             let _ = std::io::stderr().write_all((line + "\n").as_bytes());
         }
         if let (Some(line), Some(socket)) = (syslog, &inner.syslog) {
-            let head = format!("<{}>{}: ", pattern::syslog_priority(name), inner.program);
+            let head = format!("<{}>{}: ", pattern::syslog_priority(inner.facility, name), inner.program);
             let _ = socket.send((head + &line).as_bytes());
         }
         if let (Some(line), Some(file)) = (file, &mut inner.file) {
@@ -445,6 +455,20 @@ mod tests {
         assert!(v.wants("dpif", LevelFilter::Info));
         v.set("vconn:file:info").unwrap();
         assert!(!v.wants("vconn", LevelFilter::Debug));
+    }
+
+    /// Names and error as in OVS 3.1.
+    #[test]
+    fn the_facility_of_syslog_is_set_by_name() {
+        let v = vlog();
+        for (spec, number) in [("FACILITY:local3", 19), ("facility:CLOCK2", 14), ("FACILITY:daemon", 3)] {
+            v.set(spec).unwrap();
+            assert_eq!(lock(&v.inner).facility, number);
+        }
+        for spec in ["FACILITY", "FACILITY:", "FACILITY:cron", "FACILITY:local3:x"] {
+            assert_eq!(v.set(spec), Err("invalid facility".to_string()), "{spec}");
+        }
+        assert_eq!((pattern::syslog_priority(19, "WARN"), pattern::syslog_priority(3, "INFO")), (156, 30));
     }
 
     #[test]

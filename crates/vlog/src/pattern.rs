@@ -15,6 +15,7 @@ const MAX_WIDTH: usize = 255;
 /// Fields of a line.
 pub(super) struct Line<'a> {
     pub(super) program: &'a str,
+    pub(super) facility: u8,
     pub(super) module: &'a str,
     pub(super) level: &'a str,
     pub(super) message: &'a str,
@@ -126,7 +127,7 @@ impl Pattern {
 fn convert(letter: char, format: &str, line: &Line<'_>) -> String {
     match letter {
         'A' => line.program.to_string(),
-        'B' => syslog_priority(line.level).to_string(),
+        'B' => syslog_priority(line.facility, line.level).to_string(),
         'c' => line.module.to_string(),
         // The only time zone of the daemon is UTC.
         'd' | 'D' if format.is_empty() => date("%Y-%m-%d %H:%M:%S", line.wall_ms),
@@ -145,9 +146,24 @@ fn convert(letter: char, format: &str, line: &Line<'_>) -> String {
     }
 }
 
-/// Facility daemon (3) and the severity of a level (RFC 5424).
-pub(super) fn syslog_priority(level: &str) -> u8 {
-    3 * 8
+/// Names of the facilities of syslog by number (RFC 5424 §6.2.1), as `ovs-appctl` has them.
+const FACILITIES: [&str; 24] = [
+    "kern", "user", "mail", "daemon", "auth", "syslog", "lpr", "news", "uucp", "clock", "ftp", "ntp",
+    "audit", "alert", "clock2", "", "local0", "local1", "local2", "local3", "local4", "local5", "local6",
+    "local7",
+];
+/// Number of the facility `daemon`.
+pub(super) const DAEMON: u8 = 3;
+
+/// The number of a facility of syslog.
+pub(super) fn facility(name: &str) -> Option<u8> {
+    let at = FACILITIES.iter().position(|known| !known.is_empty() && known.eq_ignore_ascii_case(name))?;
+    u8::try_from(at).ok()
+}
+
+/// Facility and the severity of a level (RFC 5424).
+pub(super) fn syslog_priority(facility: u8, level: &str) -> u8 {
+    facility * 8
         + match level {
             "ERR" => 3,
             "WARN" => 4,
@@ -214,6 +230,7 @@ mod tests {
     fn line(message: &str) -> Line<'_> {
         Line {
             program: "ovs-vswitchd",
+            facility: DAEMON,
             module: "bridge",
             level: "WARN",
             message,

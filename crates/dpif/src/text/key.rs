@@ -160,8 +160,11 @@ impl Text<'_> {
 
     fn ethertype_and_up(&mut self) {
         let dl_type = self.key.base.dl_type;
+        // As in OVS, a frame with a length in place of a type has no type, which the mask covers.
         if dl_type != h::FLOW_DL_TYPE_NONE {
             self.out.push(format!("eth_type(0x{dl_type:04x})"));
+        } else if self.mask.base.dl_type != 0 {
+            self.out.push(format!("eth_type(0/0x{:04x})", self.mask.base.dl_type));
         }
         match dl_type {
             h::ETH_TYPE_IP => self.ipv4(),

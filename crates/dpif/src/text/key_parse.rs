@@ -33,6 +33,16 @@ pub fn parse_key_mask(text: &str, names: &dyn PortNames) -> Result<(FlowKey, Key
     Ok(parsed.finish())
 }
 
+/// A type matched whole, or `0/0xffff` for a frame with a length in its place.
+fn ethertype(text: &str) -> Result<u16, TextError> {
+    match masked(text, 0xffff)? {
+        (0, 0xffff) if text.contains('/') => Ok(h::FLOW_DL_TYPE_NONE),
+        (value, 0xffff) if value >= h::ETH_TYPE_MIN.into() => Ok(value as u16),
+        (value, 0xffff) => Err(TextError(format!("invalid Ethertype {value} in flow key"))),
+        (_, _) => Err(TextError(format!("eth_type({text}): an Ethertype is matched whole"))),
+    }
+}
+
 fn word32(item: &Item<'_>, full: u64) -> Result<(u32, u32), TextError> {
     masked(item.word()?, full).map(|(v, m)| (v as u32, m as u32))
 }
@@ -153,7 +163,7 @@ impl Parsed<'_> {
                 (b.dl_src, b.dl_dst, m.dl_src, m.dl_dst) = (e.value.src, e.value.dst, e.mask.src, e.mask.dst);
             }
             "eth_type" => {
-                b.dl_type = masked(item.word()?, 0xffff)?.0 as u16;
+                b.dl_type = ethertype(item.word()?)?;
                 self.has_type = true;
             }
             "vlan" => self.vlan(item)?,

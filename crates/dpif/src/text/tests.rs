@@ -46,6 +46,8 @@ const KEYS: &[&str] = &[
     "recirc_id(0),in_port(1),packet_type(ns=0,id=0),eth_type(0x8100),vlan(vid=5/0xf,pcp=3/0x0),encap(eth_type(0x86dd),ipv6(src=2001:db8::1,dst=2001:db8::2/ffff::,label=0x5,proto=58,tclass=0x70,hlimit=64,frag=no),icmpv6(type=135,code=0),nd(target=fe80::1,sll=50:54:00:00:00:01,tll=50:54:00:00:00:02))",
     "recirc_id(0),in_port(1),packet_type(ns=0,id=0),eth_type(0x86dd),ipv6(proto=58,frag=no),icmpv6(type=136,code=0),nd_ext(nd_reserved=0x20,nd_options_type=2/0x3)",
     "recirc_id(0),in_port(1),packet_type(ns=0,id=0),eth_type(0x88a8),vlan(vid=5,pcp=3),encap(eth_type(0x8100),vlan(vid=7,pcp=0),encap(eth_type(0x1234)))",
+    "recirc_id(0),in_port(4),packet_type(ns=0,id=0),eth_type(0/0xffff)",
+    "recirc_id(0),in_port(4),packet_type(ns=0,id=0),eth_type(0x8100),vlan(vid=5,pcp=3),encap(eth_type(0/0xffff))",
     "recirc_id(0),in_port(1),packet_type(ns=0,id=0),eth_type(0x0806),arp(sip=1.2.3.4,tip=5.6.7.8,op=1,sha=00:0f:02:03:04:05,tha=00:00:00:00:00:00)",
     "recirc_id(0),in_port(1),packet_type(ns=0,id=0),eth_type(0x8847),mpls(label=100/0xff,tc=7/1,ttl=64/0x0,bos=1/1)",
     "recirc_id(0),in_port(1),packet_type(ns=0,id=0),eth_type(0x8847),mpls(label=100,tc=7,ttl=64,bos=0,label=101,tc=7,ttl=64,bos=1)",
@@ -53,7 +55,6 @@ const KEYS: &[&str] = &[
     "recirc_id(0),tunnel(tun_id=0x5,src=1.1.1.1,dst=2.2.2.2,ttl=64,flags(df|csum|key)),in_port(1),packet_type(ns=0,id=0),eth_type(0x1235)",
     "recirc_id(0),tunnel(tun_id=0x5,src=1.1.1.5,dst=2.2.2.2,ttl=64,geneve({class=0xffff,type=0,len=4,0/0xff}{class=0xffff,type=0x3,len=4,0}{class=0xffff,type=0x4,len=0}),flags(df|csum|key)),in_port(1),packet_type(ns=0,id=0),eth_type(0x1235)",
     "recirc_id(0),in_port(1),ct_tuple4(src=1.1.1.1,dst=2.2.2.2/255.0.0.0,proto=6,tp_src=1,tp_dst=2/0xff),packet_type(ns=0,id=0),eth_type(0x0800),ipv4(frag=no)",
-    "recirc_id(0),in_port(1),packet_type(ns=0,id=0)",
     "recirc_id(0),tunnel(tun_id=0x5/0xff,ipv6_src=fe80::1,ipv6_dst=fe80::2/ffff::,tos=0x4,ttl=64,tp_src=1,tp_dst=4789,vxlan(gbp(id=5,flags=0x8)),flags(-df+csum+key)),in_port(1),packet_type(ns=0,id=0),eth(src=50:54:00:00:00:05,dst=50:54:00:00:00:07),eth_type(0x1001)",
     "recirc_id(0),tunnel(tun_id=0x123456,src=1.1.2.92,dst=1.1.2.88,gtpu(flags=0x30/0xf0,msgtype=255),flags(-df-csum+key)),in_port(2152),packet_type(ns=1,id=0x800),eth_type(0x0800),ipv4(frag=no)",
     "recirc_id(0),tunnel(tun_id=0x1,src=1.1.2.92,dst=1.1.2.88,erspan(idx=0x3/0),flags(-df-csum+key)),in_port(2),packet_type(ns=0,id=0),eth_type(0x0800),ipv4(frag=no)",
@@ -470,6 +471,22 @@ fn random_mask(key: &FlowKey, words: [u64; 8]) -> KeyMask {
         }
     }
     mask
+}
+
+/// As OVS, but for parts of a type: its datapath in user space takes them.
+#[test]
+fn an_ethertype_is_whole_and_a_type() {
+    for (text, why) in [
+        ("eth_type(0x12)", "invalid Ethertype 18 in flow key"),
+        ("eth_type(0x5ff)", "invalid Ethertype 1535 in flow key"),
+        ("eth_type(0)", "invalid Ethertype 0 in flow key"),
+        ("eth_type(0x1234/0xff00)", "eth_type(0x1234/0xff00): an Ethertype is matched whole"),
+        ("eth_type(0/0xff)", "eth_type(0/0xff): an Ethertype is matched whole"),
+        ("eth_type(0x8100),vlan(vid=5,pcp=3),encap(eth_type(5))", "invalid Ethertype 5 in flow key"),
+    ] {
+        let got = parse_key_mask(&format!("in_port(1),eth(),{text}"), &NumbersOnly);
+        assert_eq!(got.map(|_| ()), Err(TextError(why.to_string())), "{text}");
+    }
 }
 
 proptest! {

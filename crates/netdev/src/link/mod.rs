@@ -12,6 +12,7 @@ mod tests;
 pub(crate) mod wire;
 
 use std::io;
+use std::net::Ipv4Addr;
 
 pub use counters::AllLinkStats;
 pub use ethtool::{Duplex, EthtoolLink, driver, ethtool_link, rx_queues, strips_vlan_tags};
@@ -157,6 +158,57 @@ fn get(name: &str) -> io::Result<(LinkInfo, Option<LinkStats>)> {
 pub fn set_admin_up(ifindex: u32, up: bool) -> io::Result<()> {
     let flags = if up { libc::IFF_UP as u32 } else { 0 };
     Request::change_link(ifindex, flags, libc::IFF_UP as u32).call().map(drop)
+}
+
+/// `struct ifaddrmsg` of an IPv4 address of a link.
+fn address_header(ifindex: u32, prefix_bits: u8) -> [u8; 8] {
+    let [a, b, c, d] = ifindex.to_ne_bytes();
+    [libc::AF_INET as u8, prefix_bits, 0, 0, a, b, c, d]
+}
+
+/// Gives a link an IPv4 address, with the broadcast address of its network.
+///
+/// # Errors
+/// Of the kernel: the link does not exist, or privileges are missing.
+pub fn add_ipv4(ifindex: u32, address: Ipv4Addr, prefix_bits: u8) -> io::Result<()> {
+    let flags = libc::NLM_F_CREATE | libc::NLM_F_REPLACE;
+    let mut request = Request::change(libc::RTM_NEWADDR, flags, &address_header(ifindex, prefix_bits));
+    let [of_peer, of_link, of_broadcast] = attribute::IFA;
+    request.add(of_peer, &address.octets());
+    request.add(of_link, &address.octets());
+    if prefix_bits < 31 {
+        let hosts = u32::MAX.checked_shr(prefix_bits.into()).unwrap_or(0);
+        request.add(of_broadcast, &(address.to_bits() | hosts).to_be_bytes());
+    }
+    request.call().map(drop)
+}
+
+/// Takes an IPv4 address from a link.
+///
+/// # Errors
+/// Of the kernel: the link does not have it, or privileges are missing.
+pub fn delete_ipv4(ifindex: u32, address: Ipv4Addr, prefix_bits: u8) -> io::Result<()> {
+    let mut request = Request::change(libc::RTM_DELADDR, 0, &address_header(ifindex, prefix_bits));
+    request.add(attribute::IFA[1], &address.octets());
+    request.call().map(drop)
+}
+
+/// Adds a default route by an IPv4 gateway behind a link; one that exists is no error.
+///
+/// # Errors
+/// Of the kernel: the gateway is not in a network of the link, or privileges are missing.
+pub fn add_default_gateway(ifindex: u32, gateway: Ipv4Addr) -> io::Result<()> {
+    // `struct rtmsg`: family, lengths, service, table, protocol, scope, type, flags.
+    let (main, boot, universe) = (libc::RT_TABLE_MAIN, libc::RTPROT_BOOT, libc::RT_SCOPE_UNIVERSE);
+    let header = [libc::AF_INET as u8, 0, 0, 0, main, boot, universe, libc::RTN_UNICAST, 0, 0, 0, 0];
+    let mut request = Request::change(libc::RTM_NEWROUTE, libc::NLM_F_CREATE | libc::NLM_F_EXCL, &header);
+    let [of_link, of_gateway] = attribute::RTA;
+    request.add(of_link, &ifindex.to_ne_bytes());
+    request.add(of_gateway, &gateway.octets());
+    match request.call() {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        other => other.map(drop),
+    }
 }
 
 /// Deletes a virtual device.

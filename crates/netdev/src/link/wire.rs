@@ -32,6 +32,10 @@ pub(crate) mod attribute {
     pub(crate) const CARRIER_DOWN_COUNT: u16 = 48;
     /// Within LINKINFO.
     pub(crate) const INFO_KIND: u16 = 1;
+    /// Of an address: `IFA_ADDRESS`, `IFA_LOCAL`, `IFA_BROADCAST`.
+    pub(crate) const IFA: [u16; 3] = [1, 2, 4];
+    /// Of a route: `RTA_OIF`, `RTA_GATEWAY`.
+    pub(crate) const RTA: [u16; 2] = [4, 5];
 }
 
 /// One netlink message.
@@ -60,6 +64,13 @@ impl Request {
         ifinfo[8..12].copy_from_slice(&if_flags.to_ne_bytes());
         ifinfo[12..16].copy_from_slice(&if_change.to_ne_bytes());
         Request { bytes }
+    }
+
+    /// A change of an object that is no link: its message begins with `header`.
+    pub(crate) fn change(kind: u16, flags: c_int, header: &[u8]) -> Request {
+        let mut request = Request::new(kind, flags | libc::NLM_F_ACK, 0, 0, 0);
+        request.bytes.splice(HEADER_BYTES.., header.iter().copied());
+        request
     }
 
     /// A request for all objects of a kind, whose messages begin with `header`.

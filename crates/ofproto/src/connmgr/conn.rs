@@ -17,6 +17,7 @@ use openflow::msg::bundle::BundleControlType;
 use openflow::msg::control::ControllerRole;
 use openflow::msg::packet::PacketIn;
 use openflow::session::{CloseReason, Config, Event, SendError, Session};
+use openflow::text::message_name;
 use openflow::{ErrorKind, Format, Message, Version, VersionSet};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -138,6 +139,18 @@ pub(super) struct PendingBarrier {
     until_ms: u64,
 }
 
+/// Errors of a connection that are kept for the log between two turns.
+const REFUSALS_KEPT: usize = 16;
+
+/// An error that a connection was sent.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Refusal {
+    /// The error.
+    pub kind: ErrorKind,
+    /// Name of the rejected message.
+    pub request: String,
+}
+
 pub(super) struct Conn {
     pub(super) id: ConnId,
     pub(super) kind: ConnKind,
@@ -150,6 +163,8 @@ pub(super) struct Conn {
     pub(super) controller_id: u16,
     pub(super) packet_in_format: Format,
     pub(super) bundles: BTreeMap<u32, Bundle>,
+    /// Errors sent since the owner last asked, up to [`REFUSALS_KEPT`].
+    pub(super) refusals: Vec<Refusal>,
     /// Changes of tables by transaction, of which parts are still to come.
     pub(super) table_changes: BTreeMap<u32, PartialChange>,
     pub(super) dump: Option<Dump>,
@@ -222,6 +237,7 @@ impl Conn {
             controller_id: 0,
             packet_in_format: Format::Standard,
             bundles: BTreeMap::new(),
+            refusals: Vec::new(),
             table_changes: BTreeMap::new(),
             dump: None,
             monitors: Monitors::default(),
@@ -431,7 +447,10 @@ impl Conn {
                 outcome.interest_changed = true;
             }
             // The session has replied.
-            Event::Refused(e) => self.part_refused(&e, now_ms),
+            Event::Refused(e) => {
+                self.note_refusal(e.kind, &e.data);
+                self.part_refused(&e, now_ms);
+            }
             Event::Message { .. } if self.kind == ConnKind::Snoop => {}
             Event::Closed(reason) => self.over = Some(reason),
             Event::Message { xid, message, frame } => {
@@ -491,8 +510,17 @@ impl Conn {
 
     /// Sends an error about `frame`. The session's own limit handles output that does not fit.
     pub(super) fn refuse(&mut self, kind: ErrorKind, frame: &[u8]) {
+        self.note_refusal(kind, frame);
         if let Err(why) = self.session.send_error(kind, frame) {
             self.over.get_or_insert(no_room(why));
+        }
+    }
+
+    /// Notes an error for the log.
+    fn note_refusal(&mut self, kind: ErrorKind, frame: &[u8]) {
+        if self.refusals.len() < REFUSALS_KEPT {
+            let request = message_name(frame).unwrap_or_else(|| "invalid".to_string());
+            self.refusals.push(Refusal { kind, request });
         }
     }
 

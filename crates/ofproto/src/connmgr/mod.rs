@@ -47,7 +47,7 @@ mod table_features;
 pub(crate) mod tests;
 mod tlv;
 
-pub use conn::{ConnCounters, ConnKind, ConnSettings};
+pub use conn::{ConnCounters, ConnKind, ConnSettings, Refusal};
 pub use fail::{FailEvent, FailMode, RemoteConfig};
 pub use in_band::InBandConfig;
 pub use packet_queue::{QueueStats, RateLimit};

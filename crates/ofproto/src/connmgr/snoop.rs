@@ -5,7 +5,7 @@
 //!
 //! The log of the daemon has its own copies, of all connections, while its level wants them.
 
-use super::{ConnId, ConnKind, Connmgr};
+use super::{ConnId, ConnKind, Connmgr, Refusal};
 use ofp_wire::Options;
 use openflow::Version;
 use openflow::message_log::MessageLog;
@@ -32,6 +32,11 @@ impl Connmgr {
     pub fn take_messages(&mut self, id: ConnId) -> Option<(MessageLog, Option<Version>, Options)> {
         let session = &mut self.conns.get_mut(&id)?.session;
         Some((session.take_log()?, session.version(), session.options().clone()))
+    }
+
+    /// The errors that a connection was sent since the last call; of many only the first.
+    pub fn take_refusals(&mut self, id: ConnId) -> Vec<Refusal> {
+        self.conns.get_mut(&id).map(|conn| std::mem::take(&mut conn.refusals)).unwrap_or_default()
     }
 
     /// Passes the copies to the snoops.

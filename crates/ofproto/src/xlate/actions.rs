@@ -92,7 +92,7 @@ impl Translator for XlateCtx<'_> {
         self.split = Some(*check);
     }
 
-    fn learn(&mut self, learn: &LearnAction) -> bool {
+    fn learn(&mut self, learn: &LearnAction) -> Option<bool> {
         self.learn_rule(learn)
     }
 

@@ -234,9 +234,11 @@ impl<'a> XlateCtx<'a> {
         self.trace.push(entry, &*self.bridge);
         let port = self.bridge.ports.port(self.flow.in_port()).cloned();
         // As in OVS, a packet-out comes from its input port.
-        if !port.is_some_and(|port| self.claims(&port)) {
-            self.run_actions(actions);
-            self.run_action_set();
+        if !port.as_ref().is_some_and(|port| self.claims(port)) {
+            if port.is_none_or(|port| self.takes_from(port.config)) {
+                self.run_actions(actions);
+                self.run_action_set();
+            }
             self.deliver_dhcp_reply();
         }
         self.trace.pop();
@@ -350,17 +352,25 @@ impl<'a> XlateCtx<'a> {
                 self.received_bare();
             }
         }
-        let receives = self.may_receive(port.config);
+        self.takes_from(port.config)
+    }
+
+    /// Whether a port with this configuration accepts the packet, which is dropped otherwise.
+    fn takes_from(&mut self, config: PortConfigBits) -> bool {
+        let receives = self.may_receive(config);
         if !receives {
             self.quietly_drop(XlateDrop::ForwardingDisabled, "the input port does not receive");
         }
         receives
     }
 
-    /// Whether a port with this configuration accepts the packet. Spanning tree frames have their own bit. The
-    /// device enforces a port's down state, for input and output.
+    /// Whether a port with this configuration accepts the packet. Spanning tree frames, which have a length in place of
+    /// a type, have their own bit. The device enforces a port's down state, for input and output.
     pub(super) fn may_receive(&mut self, config: PortConfigBits) -> bool {
         if config.no_recv == config.no_recv_stp {
+            return !config.no_recv;
+        }
+        if self.flow.dl_type != h::FLOW_DL_TYPE_NONE {
             return !config.no_recv;
         }
         self.wc.0.dl_dst = [0xff; 6];
@@ -533,8 +543,10 @@ impl<'a> XlateCtx<'a> {
             return;
         }
         if let Some(action) = self.pause.take() {
-            // As in OVS, a trace without a packet does not show it.
-            if !self.trace.is_on() || self.host.has_effects() {
+            // As in OVS, a trace without a packet does not show it, but the changes made before.
+            if self.trace.is_on() && !self.host.has_effects() {
+                self.commit();
+            } else {
                 self.hand_up(&action, action.reason as u8, Some(steps));
             }
             return;

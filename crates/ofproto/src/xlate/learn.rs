@@ -14,9 +14,14 @@ use ofp_actions::{
 use openflow::msg::flow_mod::FlowModFlags;
 
 impl XlateCtx<'_> {
-    /// Adds or refreshes a learned rule; returns whether it exists now. Its match stays off the stack of nested lists.
+    /// Adds or refreshes a learned rule; returns whether it exists now. As in OVS, a trace without a packet ignores the
+    /// action: `None`. Its match stays off the stack of nested lists.
     #[inline(never)]
-    pub(super) fn learn_rule(&mut self, learn: &LearnAction) -> bool {
+    pub(super) fn learn_rule(&mut self, learn: &LearnAction) -> Option<bool> {
+        if self.trace.is_on() && !self.host.has_effects() {
+            self.trace.warning(|| "suppressing side effects, so learn action ignored".to_string());
+            return None;
+        }
         let learned = learned_flow(learn, &self.flow, self.bridge.tables.tlv());
         let can = self.host.capabilities();
         let can_match = ct_support::check_match(&learned.matching, &can).is_ok();
@@ -25,17 +30,11 @@ impl XlateCtx<'_> {
             // The result depends on all rules of the learned rule's table.
             self.lookups = Lookups::ALL;
         }
-        if self.host.has_effects() {
-            self.trace.detail(|| story(&learned, self.bridge.tables.tlv()));
-        } else {
-            self.trace.warning(|| "suppressing side effects, so learn action ignored".to_string());
-        }
+        self.trace.detail(|| story(&learned, self.bridge.tables.tlv()));
         if there {
             self.cache.push(XlateEffect::Learn { bridge: self.bridge.id, learned: Box::new(learned) });
-        } else {
-            self.trace.detail(|| "Limit exceeded, learn failed".to_string());
         }
-        there
+        Some(there)
     }
 
     /// Packets that end a connection shorten the timeouts of the rule. Packet-outs and frozen rules have none.

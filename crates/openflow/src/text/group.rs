@@ -277,7 +277,7 @@ pub fn format_group(group: &Group, with_ids: bool, ports: &dyn PortNames) -> Str
     for b in &group.buckets {
         let mut parts = Vec::new();
         parts.extend(with_ids.then(|| format!("bucket_id:{}", b.id)));
-        if group.ty == GroupType::Select && b.weight != 1 {
+        if b.weight != u16::from(group.ty == GroupType::Select) {
             parts.push(format!("weight:{}", b.weight));
         }
         if b.watch_port != OfPort::NONE {

@@ -19,7 +19,7 @@ pub use matches::{
     read_extensible_match,
 };
 pub use meter::parse_meter_mod;
-pub use name::more_follows;
+pub use name::{more_follows, name as message_name};
 pub use print::{Printing, format_message, format_rule, format_table_features, hex_dump, packet_text};
 
 /// Reads a list of actions in a version.

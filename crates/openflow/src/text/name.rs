@@ -158,7 +158,7 @@ pub fn more_follows(frame: &[u8]) -> bool {
 }
 
 /// Name of a message; `None` if it is unknown or cut short.
-pub(super) fn name(frame: &[u8]) -> Option<String> {
+pub fn name(frame: &[u8]) -> Option<String> {
     let (version, ty) = (*frame.first()?, *frame.get(1)?);
     if ty == 4 {
         return experimenter(be32(frame, 8)?, be32(frame, 12)?);

@@ -7,7 +7,7 @@ use crate::instances::Instance;
 use crate::switch::Switch;
 use dpif::text::{FlowFormat, NumbersOnly, format_actions, format_flow, format_key_mask, format_stats};
 use dpif::{DpifOp, FlowRecord, OffloadLayer, OffloadStats, Offloaded, PmdId};
-use flow::text::{PortNames, parse_match_unchecked};
+use flow::text::{PortNames, parse_match};
 use flow::{Match, OfPort};
 use std::fmt::Write as _;
 
@@ -145,7 +145,7 @@ fn dump(switch: &Switch, args: &[String]) -> Result<String, String> {
     let wanted = Wanted::parse(args)?;
     let instance = datapath(switch, wanted.datapath)?;
     let names = Names::of(instance);
-    let parse = |text| parse_match_unchecked(text, &FilterNames(&names));
+    let parse = |text| parse_match(text, &FilterNames(&names));
     let filter = wanted
         .filter
         .map(parse)

@@ -15,7 +15,7 @@ use mio::Token;
 use ofproto::backer::Backer;
 use ofproto::connmgr::{
     AdminChange, BridgeCtx, ConnCounters, ConnKind, ConnSettings, Connmgr, FailEvent, FailMode, Held,
-    InBandConfig, RemoteConfig,
+    InBandConfig, Refusal, RemoteConfig,
 };
 use ofproto::events::PacketInEvent;
 use ofproto::ports::{BridgeId, Port, PortTable};
@@ -173,6 +173,7 @@ impl OfBridge {
         for config in wanted {
             self.add_controller(config, reactor, now_ms);
         }
+        self.controllers.values_mut().for_each(|c| c.set_local_address(&self.name));
         self.apply(
             |c| {
                 c.has_controllers = has_controllers;
@@ -258,7 +259,8 @@ impl OfBridge {
         self.change_rules(now_ms, work);
         let flushes = self.flushes.run(&mut self.mgr, &self.datapath, now_ms);
         self.log_fail_mode();
-        self.links.iter().for_each(|(token, link)| log_messages(&mut self.mgr, *token, link));
+        let links = self.links.iter();
+        links.for_each(|(token, link)| log_messages(&self.name, &mut self.mgr, *token, link));
         self.exchange_all(reactor, now_ms).and(self.next()).and(flushes)
     }
 
@@ -640,7 +642,7 @@ impl OfBridge {
 
     fn close(&mut self, token: Token, reactor: &Reactor, now_ms: u64) {
         let Some(mut link) = self.links.remove(&token) else { return };
-        log_messages(&mut self.mgr, token, &link);
+        log_messages(&self.name, &mut self.mgr, token, &link);
         link.conn.close(reactor.registry());
         if let Some(id) = link.id {
             self.with_mgr(|mgr, ctx| mgr.close(id, ctx, now_ms));
@@ -648,13 +650,21 @@ impl OfBridge {
     }
 }
 
-/// Logs the messages of a connection, as far as they are kept.
-fn log_messages(mgr: &mut Connmgr, token: Token, link: &Link) {
-    let Some((kept, version, options)) = link.id.and_then(|id| mgr.take_messages(id)) else { return };
+/// Logs the errors that a connection was sent, and its messages, as far as they are kept.
+fn log_messages(bridge: &str, mgr: &mut Connmgr, token: Token, link: &Link) {
+    let Some(id) = link.id else { return };
+    let (refusals, kept) = (mgr.take_refusals(id), mgr.take_messages(id));
+    if refusals.is_empty() && kept.is_none() {
+        return;
+    }
     let peer = match link.conn.peer() {
         peer if peer == "unix" => format!("unix#{}", token.0),
         peer => peer,
     };
+    for Refusal { kind, request } in refusals {
+        log::info!(target: "connmgr", "{bridge}<->{peer}: sending {kind} error reply to {request} message");
+    }
+    let Some((kept, version, options)) = kept else { return };
     for (direction, frame) in &kept.messages {
         let text = describe_message(frame, &options);
         match direction {

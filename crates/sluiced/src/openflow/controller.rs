@@ -6,12 +6,13 @@
 use crate::reactor::Reactor;
 use crate::stream::{Endpoint, Listener};
 use mio::Token;
+use netdev::link::{add_default_gateway, add_ipv4, delete_ipv4, link_info, set_admin_up};
 use ofproto::connmgr::{ConnSettings, ConnStatus};
 use openflow::msg::control::ControllerRole;
 use openflow::reconnect::Reconnect;
 use std::net::SocketAddrV4;
 use std::path::{Component, Path};
-use vswitch::config::{ConnectionMode, ControllerConfig};
+use vswitch::config::{ConnectionMode, ControllerConfig, LocalAddress};
 use vswitch::status::{ControllerFacts, ControllerRole as FactRole};
 
 /// Default port of controllers (IANA).
@@ -28,6 +29,20 @@ pub(super) struct Controller {
     pub(super) config: ControllerConfig,
     pub(super) remote: Remote,
     pub(super) last_error: Option<String>,
+    /// The address that the bridge's device has for it, or the reason why it has none.
+    pub(super) local: Option<Result<LocalAddress, String>>,
+}
+
+/// Sets up the device of a bridge, and gives it an address and a default gateway; `before` is the one it replaces.
+fn set_local_address(device: &str, new: LocalAddress, before: Option<LocalAddress>) -> std::io::Result<()> {
+    let link = link_info(device)?.ifindex;
+    set_admin_up(link, true)?;
+    if let Some(old) = before.filter(|old| (old.ip, old.prefix_bits) != (new.ip, new.prefix_bits)) {
+        // An operator may have removed it.
+        let _ = delete_ipv4(link, old.ip, old.prefix_bits);
+    }
+    add_ipv4(link, new.ip, new.prefix_bits)?;
+    new.gateway.map_or(Ok(()), |gateway| add_default_gateway(link, gateway))
 }
 
 /// The controller's bridge, and its permitted socket paths.
@@ -111,7 +126,7 @@ impl Controller {
                 Remote::Passive { listener: None }
             }
         };
-        let controller = Controller { config, remote, last_error };
+        let controller = Controller { config, remote, last_error, local: None };
         log::info!(target: "connmgr", "{}: added {} controller \"{target}\"", place.bridge, controller.kind_name());
         controller
     }
@@ -123,7 +138,25 @@ impl Controller {
 
     /// The reason for not serving it.
     fn refused(config: ControllerConfig, why: String) -> Controller {
-        Controller { config, remote: Remote::Passive { listener: None }, last_error: Some(why) }
+        let remote = Remote::Passive { listener: None };
+        Controller { config, remote, last_error: Some(why), local: None }
+    }
+
+    /// Gives the bridge's device the address of the row, unless it has it. As in OVS, the last one stays without a row.
+    pub(super) fn set_local_address(&mut self, bridge: &str) {
+        let Some(wanted) = self.config.local else { return };
+        let before = self.local.take().and_then(Result::ok);
+        let done = if before == Some(wanted) { Ok(()) } else { set_local_address(bridge, wanted, before) };
+        if let Err(e) = &done {
+            log::warn!(target: "bridge", "bridge {bridge}: cannot configure IP address {}: {e}", wanted.ip);
+        } else if before != Some(wanted) {
+            let LocalAddress { ip, prefix_bits, gateway } = wanted;
+            log::info!(target: "bridge", "bridge {bridge}: configured IP address {ip}/{prefix_bits}");
+            if let Some(gateway) = gateway {
+                log::info!(target: "bridge", "bridge {bridge}: configured gateway {gateway}");
+            }
+        }
+        self.local = Some(done.map(|()| wanted).map_err(|e| format!("local_ip {}: {e}", wanted.ip)));
     }
 
     /// Its address, if its connection may pass through the bridge.
@@ -173,6 +206,9 @@ impl Controller {
             say(&format!("packet-in-{kind}-queued"), queue.queued.to_string());
             say(&format!("packet-in-{kind}-dropped"), queue.dropped.to_string());
             say(&format!("packet-in-{kind}-backlog"), queue.backlog.to_string());
+        }
+        if let Some(Err(why)) = &self.local {
+            say("local_ip", why.clone());
         }
         let tls_fault = tls_fault.filter(|_| self.config.target.starts_with("pssl:"));
         if let Some(error) = self.last_error.as_deref().or(tls_fault).filter(|_| !is_connected) {

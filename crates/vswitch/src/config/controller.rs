@@ -3,6 +3,7 @@
 use ofproto::connmgr::RateLimit;
 use ovsdb::client::RowView;
 use ovsdb::value::Uuid;
+use std::net::Ipv4Addr;
 
 use super::reader::Reader;
 use super::unsupported;
@@ -48,6 +49,29 @@ pub struct ControllerConfig {
     pub enable_async_messages: bool,
     /// DSCP of its connection.
     pub dscp: u8,
+    /// Address that the bridge's own device gets for it.
+    pub local: Option<LocalAddress>,
+}
+
+/// An address of the device of a bridge (`local_ip`, `local_netmask`, `local_gateway`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LocalAddress {
+    /// The address.
+    pub ip: Ipv4Addr,
+    /// Length of its network's prefix.
+    pub prefix_bits: u8,
+    /// Default gateway.
+    pub gateway: Option<Ipv4Addr>,
+}
+
+/// Length of the prefix of an address without a mask: that of its class, as in OVS.
+fn class_prefix_bits(ip: Ipv4Addr) -> u8 {
+    match ip.octets()[0] {
+        0..=127 => 8,
+        128..=191 => 16,
+        192..=223 => 24,
+        224.. => 0,
+    }
 }
 
 impl ControllerConfig {
@@ -86,6 +110,7 @@ impl<'a> Reader<'a> {
         });
         let asked = row.opt_str("connection_mode");
         let out_of_band = !in_band || asked == Some("out-of-band") || passive || target.starts_with("unix:");
+        let local = self.local_address(row);
         let dscp = self.setting(row, "dscp", 0..=63, 48);
         Some(ControllerConfig {
             row: row.uuid(),
@@ -98,6 +123,27 @@ impl<'a> Reader<'a> {
             queue_size_packets: positive("controller_queue_size", 1).unwrap_or(100).min(512),
             enable_async_messages: row.opt_bool("enable_async_messages").unwrap_or(true),
             dscp: u8::try_from(dscp).unwrap_or(48),
+            local,
         })
+    }
+
+    /// The address of the bridge's device, or notices about columns that are no addresses.
+    fn local_address(&mut self, row: RowView<'a>) -> Option<LocalAddress> {
+        let mut parsed = |column: &str| -> Option<Ipv4Addr> {
+            let text = row.opt_str(column)?;
+            let address = text.parse::<Ipv4Addr>().ok().filter(|ip| !ip.is_unspecified());
+            if address.is_none() {
+                self.notice(row, format!("{column} {text:?} is no IPv4 address: ignored"));
+            }
+            address
+        };
+        let (ip, mask, gateway) = (parsed("local_ip"), parsed("local_netmask"), parsed("local_gateway"));
+        let ip = ip?;
+        let is_mask = |mask: &Ipv4Addr| mask.to_bits().leading_ones() + mask.to_bits().trailing_zeros() == 32;
+        if let Some(mask) = mask.filter(|mask| !is_mask(mask)) {
+            self.notice(row, format!("local_netmask {mask} is no mask: ignored"));
+        }
+        let bits = mask.filter(is_mask).and_then(|mask| u8::try_from(mask.to_bits().leading_ones()).ok());
+        Some(LocalAddress { ip, prefix_bits: bits.unwrap_or_else(|| class_prefix_bits(ip)), gateway })
     }
 }

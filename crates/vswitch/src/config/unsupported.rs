@@ -24,13 +24,8 @@ const OF_BRIDGE: &[(Asked, &str)] = &[
     ),
 ];
 
-const OF_CONTROLLER: &[(Asked, &str)] = &[
-    (|row| is_set(row, "dscp"), "a DSCP of the connection (other_config:dscp)"),
-    (
-        |row| row.opt_str("local_ip").is_some(),
-        "an address of the bridge's device (local_ip, local_netmask, local_gateway)",
-    ),
-];
+const OF_CONTROLLER: &[(Asked, &str)] =
+    &[(|row| is_set(row, "dscp"), "a DSCP of the connection (other_config:dscp)")];
 
 const OF_PORT: &[(Asked, &str)] = &[
     (|row| row.opt_uuid("qos").is_some(), "quality of service (qos)"),

@@ -6,7 +6,7 @@ mod wire;
 use super::prelude::*;
 use crate::action::refer_to;
 use crate::check::{check_dest, check_source};
-use crate::translate::{assign, look_at};
+use crate::translate::{assign, look_at, trace_value};
 use flow::fields::Prereq;
 use flow::text::{needs, subfield_name};
 use flow::{Flow, Match, SubField, TableId};
@@ -173,9 +173,13 @@ impl OfAction for Box<LearnAction> {
                 look_at(x, source);
             }
         }
-        let there = x.learn(self);
+        let Some(there) = x.learn(self) else { return };
         if let Some(dst) = &self.result_dst {
             assign(x, dst, there.into());
+            trace_value(x, dst);
+        }
+        if !there {
+            x.detail(|| "Limit exceeded, learn failed".to_string());
         }
     }
 }

@@ -74,8 +74,10 @@ fn ports_receive_and_forward_as_they_are_configured() {
         });
         rig
     };
-    let stp = "in_port=1,dl_type=0x0,dl_dst=01:80:c2:00:00:00";
-    let other = "in_port=1,dl_type=0x0,dl_dst=01:80:c2:00:00:01";
+    let stp = "in_port=1,dl_type=0x5ff,dl_dst=01:80:c2:00:00:00";
+    let other = "in_port=1,dl_type=0x5ff,dl_dst=01:80:c2:00:00:01";
+    // As in OVS, a frame with a type is none of a spanning tree.
+    let typed = "in_port=1,dl_type=0x1234,dl_dst=01:80:c2:00:00:00";
     let cases: [(fn(&mut PortConfigBits), &str, &str, bool); 6] = [
         (|c| c.no_recv = true, "2,1", "drop:ForwardingDisabled", true),
         (|c| c.no_recv_stp = true, "drop:ForwardingDisabled", "2,1", true),
@@ -94,6 +96,16 @@ fn ports_receive_and_forward_as_they_are_configured() {
         let t = rig.acts(stp, of_stp);
         assert_eq!(t.wc.0.dl_dst == [0xff; 6], looks, "{n}");
         rig.acts(other, of_other);
+        assert_eq!(rig.acts(typed, of_other).wc.0.dl_dst, [0; 6], "{n}");
+        // Nor does the bridge send a packet-out from a port that does not receive.
+        for (packet, expected) in [(stp, of_stp), (other, of_other), (typed, of_other)] {
+            let (view, flow) = (rig.backer.view(), Rig::flow(packet));
+            let actions = ofp_actions::text::parse_actions("1,2,in_port", &NoPortNames).unwrap();
+            let start = Start::Actions(&actions);
+            let request = Request { view: &view, bridge: rig.a, flow: &flow, start, trace: false };
+            let t = translate(&request, &mut rig.backer.xlate_host(true, 1000));
+            assert_eq!(show(&t.actions), expected, "{n} {packet}");
+        }
     }
 }
 

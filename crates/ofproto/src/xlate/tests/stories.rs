@@ -54,3 +54,36 @@ fn traces_show_executed_and_skipped_actions() {
         ["     >>>> Recirculation context not found for ID ff <<<<"]
     );
 }
+
+/// As in OVS: the result of `learn` needs a packet, and a pause leaves the changes made before it.
+#[test]
+fn traces_tell_the_result_of_learning_and_the_changes_before_a_pause() {
+    let rig = Rig::new();
+    let a = rig.a;
+    let learn = "learn(table=1,limit=1,result_dst=NXM_NX_REG0[0],NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[])";
+    let rig = rig.rules(
+        a,
+        &format!(
+            "priority=9,tcp actions={learn},1
+             priority=9,icmp actions=mod_dl_src:00:00:00:00:00:99,controller(pause),2"
+        ),
+    );
+    let other = &TCP.replace("dl_src=02:00:00:00:00:01", "dl_src=02:00:00:00:00:05");
+    assert_ne!(other, TCP);
+    let ignored = "     >> suppressing side effects, so learn action ignored";
+    for (packet, effects, expected) in [
+        (TCP, false, &[ignored][..]),
+        (TCP, true, &["     -> NXM_NX_REG0[0] is now 0x1"]),
+        (other, false, &[ignored]),
+        (other, true, &["     -> NXM_NX_REG0[0] is now 0", "     -> Limit exceeded, learn failed"]),
+    ] {
+        let lines = story(&rig, packet, effects);
+        let told = &lines[if effects { 3 } else { 2 }..];
+        assert_eq!(told[..expected.len()], *expected, "{lines:#?}");
+        assert_eq!(told[expected.len()], "    output:1");
+    }
+    let (view, flow) = (rig.backer.view(), Rig::flow("in_port=1,icmp"));
+    let request = Request { view: &view, bridge: rig.a, flow: &flow, start: Start::Tables, trace: true };
+    let t = translate(&request, &mut rig.backer.xlate_host(false, 1000));
+    assert_eq!(show(&t.actions), "set(eth(src=00:00:00:00:00:99))");
+}

@@ -17,7 +17,6 @@ mod tables;
 
 pub use hex_dump::hex_dump;
 pub use packets::packet_text;
-pub(super) use rules::flow_mod;
 pub use rules::format_rule;
 pub use table_features::format_table_features;
 

@@ -79,12 +79,7 @@ pub(super) fn removed_reason(reason: FlowRemovedReason) -> &'static str {
 
 /// A change of rules, without the title of its message.
 /// Commands of OpenFlow 1.0 have a table if `options` say so.
-pub(in crate::text) fn flow_mod(
-    m: &FlowMod,
-    version: Version,
-    options: &Options,
-    names: &dyn PortNames,
-) -> String {
+fn flow_mod(m: &FlowMod, version: Version, options: &Options, names: &dyn PortNames) -> String {
     let command = match m.command {
         FlowModCommand::Add => "ADD",
         FlowModCommand::Modify => "MOD",

@@ -99,8 +99,7 @@ fn a_filter_passes_flows_that_may_match() {
         stats: dpif::FlowStats::default(),
         offloaded: dpif::Offloaded::No,
     };
-    let passes =
-        |text: &str| could_match(&parse_match_unchecked(text, &flow::text::NoPortNames).unwrap(), &flow);
+    let passes = |text: &str| could_match(&parse_match(text, &flow::text::NoPortNames).unwrap(), &flow);
     // The protocol is not part of the flow: packets of any may match.
     assert!(passes("ip") && passes("tcp") && passes("udp") && passes("in_port=1"));
     assert!(!passes("arp") && !passes("in_port=2"));

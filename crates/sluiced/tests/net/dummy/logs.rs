@@ -15,6 +15,8 @@ fn messages_and_flow_operations_are_logged_on_demand() {
     lab.appctl("vlog/set vconn:file:dbg dpif:file:dbg");
     lab.ofctl(&["-O", "OpenFlow13", "add-flow", "br0", "priority=5,tcp,tp_dst=80,actions=dec_ttl,2"]);
     lab.ofctl(&["add-flow", "br0", "table=1,priority=5,cookie=0x12,tcp,actions=2"]);
+    lab.ofctl(&["-O", "OpenFlow13", "add-group", "br0", "group_id=1,type=all,bucket=output:2"]);
+    lab.daemon.tool("ovs-ofctl").args(["add-flow", "br0", "table=2,actions=group:7"]).output().unwrap();
     lab.receive("p1", &format!("in_port(1),{FROM_5_TO_7},eth_type(0x1234)"));
     lab.appctl("revalidator/purge");
     lab.appctl("vlog/set vconn:file:info dpif:file:info");
@@ -27,6 +29,10 @@ fn messages_and_flow_operations_are_logged_on_demand() {
         ": ADD priority=5,tcp,tp_dst=80 actions=dec_ttl,output:2",
         ": ADD table:1 priority=5,tcp cookie:0x12 actions=output:2",
         ": sent (Success): OFPT_BARRIER_REPLY (OF1.3) (xid=",
+        "OFPT_GROUP_MOD (OF1.3) (xid=0x2):\\n ADD group_id=1,type=all,bucket=actions=output:2",
+        "OFPT_ERROR (xid=0x6): OFPBAC_BAD_OUT_GROUP\\nOFPT_FLOW_MOD (xid=0x6): ADD table:2 actions=group:7",
+        "|connmgr|INFO|br0<->unix#",
+        ": sending OFPBAC_BAD_OUT_GROUP error reply to OFPT_FLOW_MOD message",
         "|dpif|DBG|dummy@ovs-dummy: miss upcall:\\n",
         "|dpif|DBG|dummy@ovs-dummy: put[create] ufid:",
         "recirc_id(0),in_port(1),packet_type(ns=0,id=0),eth_type(0x1234), actions:drop",

@@ -97,6 +97,32 @@ fn a_learning_controller_works_and_is_reconnected() {
 }
 
 #[test]
+fn a_bridges_device_has_the_address_of_its_controllers_row() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ip");
+    let lab = Lab::new(1);
+    let shown = |what: &str| lab.net.switch.ip(what).unwrap();
+    lab.vsctl("set-controller br0 tcp:192.0.2.7:6653 -- set controller br0 local_ip=192.0.2.1 local_gateway=192.0.2.254");
+    wait_for(LIMIT, "the address", || shown("addr show br0").contains("inet 192.0.2.1/24 brd 192.0.2.255"))
+        .unwrap();
+    assert!(shown("link show br0").contains("UP"), "{}", shown("link show br0"));
+    wait_for(LIMIT, "the gateway", || shown("route").contains("default via 192.0.2.254 dev br0")).unwrap();
+    lab.vsctl("set controller br0 local_ip=198.51.100.1 local_netmask=255.255.255.128");
+    wait_for(LIMIT, "the other address", || {
+        let shown = shown("addr show br0");
+        shown.contains("inet 198.51.100.1/25 ") && !shown.contains("192.0.2.1")
+    })
+    .unwrap();
+    // What cannot be done stands in the row.
+    lab.vsctl("set controller br0 local_gateway=203.0.113.1");
+    wait_for(LIMIT, "the error", || {
+        let status = lab.vsctl("--if-exists get controller br0 status:local_ip");
+        status.contains("local_ip 198.51.100.1: ") && status.contains("unreachable")
+    })
+    .unwrap();
+}
+
+#[test]
 fn several_controllers_are_connected_at_once() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-testcontroller");

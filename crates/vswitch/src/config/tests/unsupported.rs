@@ -108,9 +108,34 @@ fn what_is_not_supported_stands_in_a_row() {
 }
 
 #[test]
+fn addresses_of_controllers_are_those_of_the_bridges_device() {
+    for (columns, prefix_bits, complaints) in [
+        (&[("local_ip", "192.0.2.1")][..], 24, 0),
+        (&[("local_ip", "10.1.2.3")], 8, 0),
+        (&[("local_ip", "172.16.0.1"), ("local_netmask", "255.255.255.128")], 25, 0),
+        (&[("local_ip", "192.0.2.1"), ("local_netmask", "255.0.255.0")], 24, 1),
+        (&[("local_ip", "192.0.2.1"), ("local_gateway", "2001::1")], 24, 1),
+    ] {
+        let mut bed = Bed::new();
+        bed.add_br("br0", "netdev");
+        let row = bed.row("Bridge", "br0");
+        bed.txn(|txn| {
+            let mut all = vec![("target", ColumnValue::from("tcp:127.0.0.1"))];
+            all.extend(columns.iter().map(|(column, value)| (*column, ColumnValue::from(*value))));
+            let controller = txn.insert("Controller", all);
+            txn.update("Bridge", row, [("controller", ColumnValue::from(controller))]);
+        });
+        let desired = bed.desired();
+        let ip = columns[0].1.parse().unwrap();
+        let local = Some(LocalAddress { ip, prefix_bits, gateway: None });
+        assert_eq!(desired.bridges[0].controllers[0].local, local, "{columns:?}");
+        assert_eq!(messages(&desired).len(), complaints, "{columns:?}");
+    }
+}
+
+#[test]
 fn unsupported_settings_of_controllers_are_reported() {
-    let cases: Vec<(&str, ColumnValue)> =
-        vec![("local_ip", "192.0.2.1".into()), ("other_config", map(&[("dscp", "7")]))];
+    let cases: Vec<(&str, ColumnValue)> = vec![("other_config", map(&[("dscp", "7")]))];
     for (column, value) in cases {
         let mut bed = Bed::new();
         bed.add_br("br0", "netdev");
