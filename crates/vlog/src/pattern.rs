@@ -5,6 +5,7 @@
 //! format in braces. The date formats are those of strftime(3) in their common part; `#` is a digit of the
 //! fraction of a second.
 
+use crate::syslog;
 use std::fmt::Write as _;
 
 /// Longest pattern.
@@ -17,6 +18,8 @@ pub(super) struct Line<'a> {
     pub(super) program: &'a str,
     pub(super) module: &'a str,
     pub(super) level: &'a str,
+    /// Of syslog (RFC 5424).
+    pub(super) facility: u8,
     pub(super) message: &'a str,
     pub(super) thread: &'a str,
     pub(super) sequence: u64,
@@ -126,7 +129,7 @@ impl Pattern {
 fn convert(letter: char, format: &str, line: &Line<'_>) -> String {
     match letter {
         'A' => line.program.to_string(),
-        'B' => syslog_priority(line.level).to_string(),
+        'B' => syslog::priority(line.facility, line.level).to_string(),
         'c' => line.module.to_string(),
         // The only time zone of the daemon is UTC.
         'd' | 'D' if format.is_empty() => date("%Y-%m-%d %H:%M:%S", line.wall_ms),
@@ -143,17 +146,6 @@ fn convert(letter: char, format: &str, line: &Line<'_>) -> String {
         'T' => format!("({})", line.thread),
         _ => "%".to_string(),
     }
-}
-
-/// Facility daemon (3) and the severity of a level (RFC 5424).
-pub(super) fn syslog_priority(level: &str) -> u8 {
-    3 * 8
-        + match level {
-            "ERR" => 3,
-            "WARN" => 4,
-            "INFO" => 6,
-            _ => 7,
-        }
 }
 
 fn host() -> String {
@@ -216,6 +208,7 @@ mod tests {
             program: "ovs-vswitchd",
             module: "bridge",
             level: "WARN",
+            facility: 3,
             message,
             thread: "handler0",
             sequence: 7,

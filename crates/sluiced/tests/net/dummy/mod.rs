@@ -10,6 +10,7 @@ mod prefixes;
 mod recorded;
 mod routes;
 mod separate;
+mod services;
 mod texts;
 mod zones;
 
