@@ -8,6 +8,7 @@ mod offload;
 mod perf;
 mod prefixes;
 mod recorded;
+mod replaced;
 mod routes;
 mod separate;
 mod services;
