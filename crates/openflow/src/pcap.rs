@@ -22,6 +22,16 @@ const PACKET_MAX: usize = 256 << 10;
 /// Maximum streams followed at a time.
 pub const STREAMS_MAX: usize = 4096;
 
+/// A capture of one Ethernet frame, captured at this time since 1970, as `ovs-ofctl compose-packet --pcap` writes it.
+pub fn file_of(packet: &[u8], time: std::time::Duration) -> Vec<u8> {
+    // Magic, version 2.4, zone, accuracy, longest packet, link type (pcap-savefile(5)).
+    let head = [0xa1b2_c3d4, 0x0004_0002, 0, 0, 1518, 1];
+    let len = packet.len() as u32;
+    let record = [time.as_secs() as u32, time.subsec_micros(), len, len];
+    let words = head.into_iter().chain(record).flat_map(u32::to_le_bytes);
+    words.chain(packet.iter().copied()).collect()
+}
+
 /// The packets of a capture of Ethernet.
 ///
 /// # Errors

@@ -34,16 +34,19 @@ Exit codes: 0 done, 1 the daemon cannot be reached, 2 it answered with an error.
 ";
 
 /// All long options, for hints.
-const OPTIONS: [&str; 9] = [
+pub(crate) const OPTIONS: [&str; 12] = [
     "--target",
     "--timeout",
     "--format",
     "--pretty",
+    "--execute",
+    "--option",
+    "--verbose",
+    "--log-file",
+    "--syslog-method",
+    "--syslog-target",
     "--help",
     "--version",
-    "--more",
-    "--statistics",
-    "--names",
 ];
 
 /// Prefix of datapath commands.
@@ -156,7 +159,15 @@ struct Format {
 enum Request {
     Help,
     Version,
-    Call { target: String, timeout_s: u32, format: Format, command: String, args: Vec<String> },
+    /// The list of options.
+    List,
+    Call {
+        target: String,
+        timeout_s: u32,
+        format: Format,
+        command: String,
+        args: Vec<String>,
+    },
 }
 
 /// The value of an option: after `=`, the rest of a short option, or the next word.
@@ -177,18 +188,53 @@ fn value_of<'w>(
 }
 
 /// Options of datapath commands before the command name, as in `ovs-dpctl`; the daemon expects them after it.
-const DPCTL_OPTIONS: [&str; 6] = ["-m", "--more", "-s", "--statistics", "--names", "--no-names"];
+pub(crate) const DPCTL_OPTIONS: [&str; 9] =
+    ["-m", "--more", "-s", "--statistics", "--names", "--no-names", "--clear", "--may-create", "--read-only"];
+
+/// Commands of the datapath that change nothing, for `--read-only`.
+const READING: [&str; 19] = [
+    "cache-get-size",
+    "ct-bkts",
+    "ct-get-limits",
+    "ct-get-maxconns",
+    "ct-get-nconns",
+    "ct-get-sweep-interval",
+    "ct-get-tcp-seq-chk",
+    "ct-stats-show",
+    "dump-conntrack",
+    "dump-conntrack-exp",
+    "dump-dps",
+    "dump-flows",
+    "get-flow",
+    "help",
+    "ipf-get-status",
+    "list-commands",
+    "offload-stats-show",
+    "parse-actions",
+    "show",
+];
+
+/// Whether an option with its value is about a log.
+fn is_of_log(word: &str) -> bool {
+    word.starts_with("--verbose=")
+        || word.starts_with("--log-file=")
+        || word.starts_with("-v") && !word.starts_with("--")
+}
 
 fn parse(words: &[String], prefix: &str) -> Result<Request, String> {
     let is_dpctl = prefix == DPCTL;
     let mut options = Vec::new();
     let (mut target, mut timeout_s) = (DEFAULT_TARGET.to_string(), 0);
     let mut format = Format::default();
+    let mut read_only = false;
     let mut rest = words.iter();
     while let Some(word) = rest.next() {
         if !word.starts_with('-') || word == "-" || word == "--" {
             let command = if word == "--" { rest.next() } else { Some(word) };
             let Some(command) = command else { break };
+            if read_only && !READING.contains(&command.as_str()) {
+                return Err(format!("'{command}' command changes the datapath, and --read-only forbids it"));
+            }
             let args = options.into_iter().chain(rest.cloned()).collect();
             return Ok(Request::Call {
                 target,
@@ -201,8 +247,15 @@ fn parse(words: &[String], prefix: &str) -> Result<Request, String> {
         match word.as_str() {
             "-h" | "--help" => return Ok(Request::Help),
             "-V" | "--version" => return Ok(Request::Version),
+            "-o" | "--option" => return Ok(Request::List),
             "--pretty" => {
                 format.pretty = true;
+                continue;
+            }
+            // Executing is all that it does. It has no log: messages go to standard error.
+            "-e" | "--execute" | "-v" | "--verbose" | "--log-file" => continue,
+            "--read-only" if is_dpctl => {
+                read_only = true;
                 continue;
             }
             option if is_dpctl && DPCTL_OPTIONS.contains(&option) => {
@@ -226,8 +279,12 @@ fn parse(words: &[String], prefix: &str) -> Result<Request, String> {
                     ));
                 }
             };
-        } else {
-            let meant = hint(word, OPTIONS.iter().copied());
+        } else if let Some(value) = value_of(word, "--syslog-method", "--syslog-method", &mut rest)
+            .or_else(|| value_of(word, "--syslog-target", "--syslog-target", &mut rest))
+        {
+            value?;
+        } else if !is_of_log(word) {
+            let meant = hint(word, OPTIONS.iter().chain(&DPCTL_OPTIONS).copied());
             return Err(format!("unrecognized option '{word}'{meant} (use --help for help)"));
         }
     }
@@ -249,6 +306,10 @@ fn run(program: &str, words: &[String], prefix: &str) -> u8 {
         }
         Request::Version => {
             print(&format!("{program} (Sluice) {}\n", env!("CARGO_PKG_VERSION")));
+            return 0;
+        }
+        Request::List => {
+            print(&OPTIONS.map(|option| format!("{option}\n")).concat());
             return 0;
         }
         Request::Call { target, timeout_s, format, command, args } => {
@@ -344,6 +405,16 @@ mod tests {
         assert!(wrong.contains("(did you mean '--timeout'?)"), "{wrong}");
         assert_eq!(shown(json!({ "a": [1] }), json(false)), "{\"a\":[1]}\n");
         assert_eq!(shown(json!({ "a": 1 }), json(true)), "{\n  \"a\": 1\n}\n");
+        let of_log =
+            "-e -v -vfoo:dbg --verbose=x --log-file --log-file=y --syslog-method=null --syslog-target a:1 x";
+        assert_eq!(parse_line(of_log, ""), call(DEFAULT_TARGET, 0, "x", &[]));
+        assert_eq!(parse_line("--option", ""), Ok(Request::List));
+        assert_eq!(parse_line("--read-only show", DPCTL), call(DEFAULT_TARGET, 0, "dpctl/show", &[]));
+        let create = call(DEFAULT_TARGET, 0, "dpctl/mod-flow", &["--may-create", "--clear", "a", "b"]);
+        assert_eq!(parse_line("--may-create --clear mod-flow a b", DPCTL), create);
+        let wrong = parse_line("--read-only del-flows", DPCTL).unwrap_err();
+        assert!(wrong.contains("--read-only forbids it"), "{wrong}");
+        assert!(parse_line("--read-only show", "").is_err(), "an option of dpctl");
         for bad in ["-f xml x", "", "--", "-t", "--bogus x", "-T 0 x", "-T x y", "--timeout= x", "-x"] {
             assert!(parse_line(bad, "").is_err(), "{bad}");
         }

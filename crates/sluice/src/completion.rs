@@ -101,6 +101,11 @@ fn of_tool(tool: &str, before: &[String], current: &str, source: &dyn Source) ->
     match tool {
         "vsctl" => of_vsctl(before, current, source),
         "ofctl" => of_ofctl(before, current, source),
+        "appctl" | "dpctl" if current.starts_with('-') => {
+            let own = if tool == "dpctl" { appctl::DPCTL_OPTIONS.as_slice() } else { &[] };
+            let own = own.iter().filter(|option| option.starts_with("--"));
+            own.chain(&appctl::OPTIONS).map(|option| option.to_string()).collect()
+        }
         "appctl" | "dpctl" => match plain(before)[..] {
             [] => {
                 let prefix = if tool == "dpctl" { "dpctl/" } else { "" };

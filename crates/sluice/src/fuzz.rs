@@ -36,7 +36,7 @@ mod tests {
             ("vsctl_commands", super::vsctl_commands),
             ("vsctl_values", super::vsctl_values),
         ] {
-            testkit::replay_corpus(&format!("{}/corpus/{name}", env!("CARGO_MANIFEST_DIR")), target);
+            testkit::replay_corpus(format!("{}/corpus/{name}", env!("CARGO_MANIFEST_DIR")), target);
         }
     }
 }

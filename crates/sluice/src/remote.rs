@@ -5,6 +5,7 @@
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -66,7 +67,7 @@ impl Deadline {
     }
 
     /// Remaining time; never zero.
-    fn left(self) -> Result<Option<Duration>, TimedOut> {
+    pub(crate) fn left(self) -> Result<Option<Duration>, TimedOut> {
         match self.0 {
             None => Ok(None),
             Some(end) => match end.checked_duration_since(Instant::now()) {
@@ -167,6 +168,15 @@ impl Stream {
             }
         }
         Ok(())
+    }
+
+    /// Readable when something has come.
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Stream::Unix(s) => s.as_fd(),
+            Stream::Tcp(s) => s.as_fd(),
+            Stream::Tls(s) => s.get_ref().as_fd(),
+        }
     }
 
     /// Ends the stream.

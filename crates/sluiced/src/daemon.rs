@@ -75,6 +75,10 @@ pub struct DaemonConfig {
     pub unixctl: Option<PathBuf>,
     /// Log levels to set.
     pub verbose: Vec<String>,
+    /// Syslog daemon, as [`vlog::Vlog::set_syslog_method`] reads it.
+    pub syslog_method: Option<String>,
+    /// A second one, by address and port.
+    pub syslog_target: Option<String>,
     /// Lock all memory.
     pub lock_memory: bool,
     /// User to run as, with an optional group after a colon.
@@ -144,13 +148,19 @@ pub fn run(config: &DaemonConfig) -> Result<()> {
     };
     if let Some(user) = &config.user {
         let found = sys::user::User::parse(user).with_context(|| format!("--user={user}"))?;
-        found.become_it().with_context(|| format!("--user={user}"))?;
+        found.become_it(sys::user::Powers::Devices).with_context(|| format!("--user={user}"))?;
     }
     let signals = Signals::hold().context("cannot take over signals")?;
     let log = vlog();
     log.set_program(&config.name);
     if config.detach {
         log.set("console:off").map_err(anyhow::Error::msg)?;
+    }
+    if let Some(method) = &config.syslog_method {
+        log.set_syslog_method(method).map_err(anyhow::Error::msg)?;
+    }
+    if let Some(target) = &config.syslog_target {
+        log.set_syslog_target(target).map_err(anyhow::Error::msg)?;
     }
     for spec in &config.verbose {
         log.set(spec).map_err(anyhow::Error::msg).with_context(|| format!("-v{spec}"))?;

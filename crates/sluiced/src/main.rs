@@ -52,6 +52,15 @@ struct Options {
     /// Set a log level: [MODULE][:DESTINATION][:LEVEL]
     #[arg(short = 'v', long = "verbose", value_name = "SPEC", num_args = 0..=1, default_missing_value = "any:any:dbg")]
     verbose: Vec<String>,
+    /// Log to a syslog daemon by METHOD: libc (the local one), null, unix:FILE or udp:IP:PORT
+    #[arg(long, value_name = "METHOD")]
+    syslog_method: Option<String>,
+    /// Log to this UDP port, too
+    #[arg(long, value_name = "IP:PORT")]
+    syslog_target: Option<String>,
+    /// Accepted: nothing confines the daemon
+    #[arg(long)]
+    no_self_confinement: bool,
     /// Keep all memory from being paged out
     #[arg(long)]
     mlockall: bool,
@@ -187,6 +196,8 @@ fn config(options: Options, started_as: &str) -> DaemonConfig {
         log_file: file(options.log_file, &log_dir, "ovs-vswitchd.log"),
         unixctl: options.unixctl.map(|socket| run_dir.join(socket)),
         verbose: options.verbose,
+        syslog_method: options.syslog_method,
+        syslog_target: options.syslog_target,
         lock_memory: options.mlockall,
         user: options.user,
         dummies: options.enable_dummy.unwrap_or_default(),

@@ -43,6 +43,10 @@ impl NextHops {
 
     /// The Ethernet address to which packets for `to` are sent; `None` if it is not known.
     pub(crate) fn towards(&self, to: Ipv4Addr) -> Option<MacAddr> {
+        if to.is_loopback() {
+            // Never on a wire; the main table, which is all of this one, has no route for it.
+            return None;
+        }
         let covers = |r: &&Route| u32::from(to) & r.mask == r.network;
         let best = |r: &&Route| (r.mask.count_ones(), std::cmp::Reverse(r.metric));
         let route = self.routes.iter().filter(covers).max_by_key(best)?;
@@ -100,6 +104,7 @@ broken
         assert_eq!(towards("192.0.2.1"), Some(1), "through the gateway");
         assert_eq!(towards("10.16.0.1"), None, "a direct route without a neighbour");
         assert_eq!(towards("10.0.0.8"), None, "an unresolved neighbour");
+        assert_eq!(towards("127.0.0.1"), None, "not through the gateway");
         assert_eq!(NextHops::parse("", "").towards(Ipv4Addr::LOCALHOST), None);
     }
 

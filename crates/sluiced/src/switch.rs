@@ -2,6 +2,8 @@
 //!
 //! The planner (`vswitch`) decides the commands; this module executes them and reports their results.
 
+mod replace;
+
 use super::daemon::{DaemonConfig, Exit};
 use super::db::{Db, Manager};
 use super::devices::{Body, Device};

@@ -14,6 +14,30 @@ const ENTRY_BYTES: usize = 1 << 16;
 /// Maximum supplementary groups.
 const GROUPS_MAX: usize = 1 << 10;
 
+/// Powers that an unprivileged program keeps (capabilities(7)).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Powers {
+    /// Network devices, raw sockets, BPF programs and memory locks, for a switch.
+    Devices,
+    /// Low ports and memory locks, for other daemons.
+    Ports,
+}
+
+impl Powers {
+    fn capabilities(self) -> CapabilitySet {
+        match self {
+            Powers::Devices => {
+                CapabilitySet::NET_ADMIN
+                    | CapabilitySet::NET_RAW
+                    | CapabilitySet::NET_BROADCAST
+                    | CapabilitySet::IPC_LOCK
+                    | CapabilitySet::BPF
+            }
+            Powers::Ports => CapabilitySet::NET_BIND_SERVICE | CapabilitySet::IPC_LOCK,
+        }
+    }
+}
+
 /// The user to become.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct User {
@@ -44,12 +68,12 @@ impl User {
         Ok(User { uid, gid, groups })
     }
 
-    /// Makes the calling thread, which must be the only one, run as this user. Keeps the capabilities for
-    /// network devices, raw sockets and memory locks. Does nothing if the process already runs as this user.
+    /// Makes the calling thread, which must be the only one, run as this user, and keeps these powers. Does
+    /// nothing if the process already runs as this user.
     ///
     /// # Errors
     /// The process lacks permission; it may then be in an intermediate state.
-    pub fn become_it(&self) -> io::Result<()> {
+    pub fn become_it(&self, powers: Powers) -> io::Result<()> {
         let (uid, gid) = (Uid::from_raw(self.uid), Gid::from_raw(self.gid));
         if rustix::process::geteuid() == uid && rustix::process::getegid() == gid {
             return Ok(());
@@ -62,11 +86,7 @@ impl User {
         if uid.is_root() {
             return Ok(());
         }
-        let kept = CapabilitySet::NET_ADMIN
-            | CapabilitySet::NET_RAW
-            | CapabilitySet::NET_BROADCAST
-            | CapabilitySet::IPC_LOCK
-            | CapabilitySet::BPF;
+        let kept = powers.capabilities();
         let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
         set_capabilities(None, sets)?;
         set_keep_capabilities(false)?;

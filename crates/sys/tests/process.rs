@@ -57,7 +57,9 @@ fn run_role(role: &str, args: &[String]) -> ExitCode {
             ExitCode::SUCCESS
         }
         "user" => {
-            sys::user::User::parse(&args[0]).unwrap().become_it().unwrap();
+            let devices = args.len() < 2;
+            let powers = if devices { sys::user::Powers::Devices } else { sys::user::Powers::Ports };
+            sys::user::User::parse(&args[0]).unwrap().become_it(powers).unwrap();
             print!("{}", std::fs::read_to_string("/proc/self/status").unwrap());
             ExitCode::SUCCESS
         }
@@ -343,22 +345,26 @@ fn another_user_keeps_the_network() {
         assert!(sys::user::User::parse(spec).is_err(), "{spec}");
     }
     let own = sys::user::User::parse(":").unwrap();
-    own.become_it().unwrap();
+    own.become_it(sys::user::Powers::Devices).unwrap();
     if !rustix::process::geteuid().is_root() {
         println!("SKIP: another_user_keeps_the_network: not root");
         return;
     }
-    let output =
-        Command::new(std::env::current_exe().unwrap()).args(["role:user", "nobody"]).output().unwrap();
-    let status = String::from_utf8(output.stdout).unwrap();
-    let field = |name: &str| {
-        let line =
-            status.lines().find(|l| l.starts_with(name)).unwrap_or_else(|| panic!("{name} in {status}"));
-        line.split_whitespace().skip(1).map(str::to_string).collect::<Vec<_>>()
+    let capabilities = |words: &[&str]| {
+        let role = Command::new(std::env::current_exe().unwrap()).args(["role:user"]).args(words).output();
+        let status = String::from_utf8(role.unwrap().stdout).unwrap();
+        let field = |name: &str| {
+            let line =
+                status.lines().find(|l| l.starts_with(name)).unwrap_or_else(|| panic!("{name} in {status}"));
+            line.split_whitespace().skip(1).map(str::to_string).collect::<Vec<_>>()
+        };
+        let nobody = "65534".to_string();
+        assert_eq!(field("Uid:"), [nobody.clone(), nobody.clone(), nobody.clone(), nobody]);
+        u64::from_str_radix(&field("CapEff:")[0], 16).unwrap()
     };
-    let nobody = "65534".to_string();
-    assert_eq!(field("Uid:"), [nobody.clone(), nobody.clone(), nobody.clone(), nobody]);
-    let kept = u64::from_str_radix(&field("CapEff:")[0], 16).unwrap();
+    let kept = capabilities(&["nobody"]);
     // CAP_NET_ADMIN, CAP_NET_RAW; not CAP_SYS_ADMIN, CAP_DAC_OVERRIDE.
     assert_eq!((kept >> 12 & 1, kept >> 13 & 1, kept >> 21 & 1, kept >> 1 & 1), (1, 1, 0, 0));
+    // CAP_NET_BIND_SERVICE and CAP_IPC_LOCK alone.
+    assert_eq!(capabilities(&["nobody", "ports"]), 1 << 10 | 1 << 14);
 }

@@ -7,6 +7,7 @@
 
 mod modules;
 mod pattern;
+mod syslog;
 
 use log::{LevelFilter, Log, Metadata, Record};
 use modules::MODULES;
@@ -17,10 +18,10 @@ use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use sync::{AtomicU64, Mutex, Ordering, lock};
+use syslog::Syslog;
 
 /// Destinations in the order of `vlog/list`.
 const DESTINATIONS: [&str; 3] = ["console", "syslog", "file"];
@@ -35,9 +36,11 @@ const BURST: u64 = 200;
 /// Initial patterns of lines, by destination.
 const DEFAULT_PATTERNS: [&str; 3] = [
     "%D{%Y-%m-%dT%H:%M:%S.###Z}|%05N|%c%T|%p|%m",
-    "%05N|%c%T|%p|%m",
+    "ovs|%05N|%c%T|%p|%m",
     "%D{%Y-%m-%dT%H:%M:%S.###Z}|%05N|%c%T|%p|%m",
 ];
+/// Lines for `--syslog-target` (RFC 5424): the mark of UTF-8 precedes the message.
+const TARGET_PATTERN: &str = "1 %D{%Y-%m-%dT%H:%M:%S.###Z} %E %A %P %c - \u{feff}%m";
 
 struct Limiter {
     tokens: u64,
@@ -52,9 +55,11 @@ struct Inner {
     unlimited: BTreeSet<&'static str>,
     path: Option<PathBuf>,
     file: Option<File>,
-    syslog: Option<UnixDatagram>,
-    /// Facility of syslog, by its number.
-    facility: u8,
+    syslog: Syslog,
+    /// A second one, of `--syslog-target`.
+    syslog_target: Syslog,
+    /// Facility for both; without one each has its own.
+    facility: Option<u8>,
     program: String,
     patterns: [Pattern; 3],
     started_ms: u64,
@@ -77,8 +82,9 @@ pub fn vlog() -> &'static Vlog {
             unlimited: BTreeSet::new(),
             path: None,
             file: None,
-            syslog: UnixDatagram::unbound().ok().filter(|s| s.connect("/dev/log").is_ok()),
-            facility: pattern::DAEMON,
+            syslog: Syslog::local(),
+            syslog_target: Syslog::Null,
+            facility: None,
             program: "sluiced".to_string(),
             patterns: DEFAULT_PATTERNS.map(|p| Pattern::parse(p).unwrap_or_default()),
             started_ms: sys::clock::machine_us() / 1000,
@@ -120,7 +126,7 @@ impl Vlog {
     }
 
     /// Sets levels: `[MODULE][:DESTINATION][:LEVEL]` in any order, separated by colons, commas or blanks;
-    /// `any` means all. Default level: debug. Or `PATTERN:DESTINATION:PATTERN`, or `FACILITY:NAME` of syslog.
+    /// `any` means all. Default level: debug.
     pub fn set(&self, spec: &str) -> Result<(), String> {
         let mut module = None;
         let mut destination = None;
@@ -128,10 +134,10 @@ impl Vlog {
         if spec.split(':').next().is_some_and(|word| word.eq_ignore_ascii_case("pattern")) {
             return self.set_pattern(spec);
         }
-        let (word, facility) = spec.split_once(':').unwrap_or((spec, ""));
+        let (word, name) = spec.split_once(':').unwrap_or((spec, ""));
         if word.eq_ignore_ascii_case("facility") {
-            let number = pattern::facility(facility).ok_or("invalid facility")?;
-            lock(&self.inner).facility = number;
+            let found = syslog::facility(name).ok_or("invalid facility")?;
+            lock(&self.inner).facility = Some(found);
             return Ok(());
         }
         for word in spec.split([':', ',', ' ']).filter(|w| !w.is_empty() && !w.eq_ignore_ascii_case("any")) {
@@ -156,6 +162,24 @@ impl Vlog {
         }
         drop(inner);
         self.refresh_max();
+        Ok(())
+    }
+
+    /// Sends syslog lines by a method: `libc` (the local daemon), `null`, `unix:FILE` or `udp:IP:PORT`.
+    ///
+    /// # Errors
+    /// It is no such method.
+    pub fn set_syslog_method(&self, method: &str) -> Result<(), String> {
+        lock(&self.inner).syslog = Syslog::parse(method)?;
+        Ok(())
+    }
+
+    /// Sends them to this UDP port, too, in the form of RFC 5424.
+    ///
+    /// # Errors
+    /// It is not `IP:PORT`.
+    pub fn set_syslog_target(&self, target: &str) -> Result<(), String> {
+        lock(&self.inner).syslog_target = Syslog::target(target)?;
         Ok(())
     }
 
@@ -308,9 +332,9 @@ impl Log for Vlog {
         let thread = std::thread::current();
         let line = Line {
             program: &inner.program,
-            facility: inner.facility,
             module,
             level: name,
+            facility: inner.facility.unwrap_or(syslog::DAEMON),
             message: &text,
             thread: thread.name().filter(|name| *name != "main").unwrap_or(""),
             sequence,
@@ -319,14 +343,20 @@ impl Log for Vlog {
         };
         let lines: [Option<String>; 3] =
             std::array::from_fn(|d| wanted(d).then(|| inner.patterns[d].render(&line)));
+        // Not rendered without a target.
+        let has_target = wanted(SYSLOG) && !matches!(inner.syslog_target, Syslog::Null);
+        let for_target = has_target.then(|| Pattern::parse(TARGET_PATTERN).unwrap_or_default().render(&line));
         let [console, syslog, file] = lines;
         // A log that cannot be written must not stop the switch.
         if let Some(line) = console {
             let _ = std::io::stderr().write_all((line + "\n").as_bytes());
         }
-        if let (Some(line), Some(socket)) = (syslog, &inner.syslog) {
-            let head = format!("<{}>{}: ", pattern::syslog_priority(inner.facility, name), inner.program);
-            let _ = socket.send((head + &line).as_bytes());
+        if let Some(line) = syslog {
+            let priority = |default| syslog::priority(inner.facility.unwrap_or(default), name);
+            inner.syslog.send(priority(syslog::DAEMON), &format!("{}: ", inner.program), &line);
+            if let Some(line) = for_target {
+                inner.syslog_target.send(priority(syslog::LOCAL0), "", &line);
+            }
         }
         if let (Some(line), Some(file)) = (file, &mut inner.file) {
             let _ = file.write_all((line + "\n").as_bytes());
@@ -447,6 +477,47 @@ mod tests {
         }
     }
 
+    /// Lines as those of ovs-ofctl 3.1 with the same options.
+    #[test]
+    fn syslog_daemons_get_lines() {
+        let udp = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        udp.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
+        let address = udp.local_addr().unwrap().to_string();
+        let line = |text: &str| {
+            log::log!(target: "stream_replay", log::Level::Warn, "{text}");
+            let mut buf = [0; 500];
+            // Other tests may log, too.
+            loop {
+                let len = udp.recv(&mut buf).unwrap();
+                let line = String::from_utf8_lossy(&buf[..len]).into_owned();
+                if line.contains(text) {
+                    return line;
+                }
+            }
+        };
+        let v = vlog();
+        v.set("stream_replay:syslog:warn").unwrap();
+        v.set_syslog_method(&format!("udp:{address}")).unwrap();
+        assert!(line("one").starts_with("<28>"), "daemon, warning");
+        v.set("FACILITY:local3").unwrap();
+        assert!(line("two").starts_with("<156>"));
+        v.set_syslog_method("null").unwrap();
+        v.set_syslog_target(&address).unwrap();
+        let told = line("three");
+        assert!(told.starts_with("<156>1 2") && told.ends_with(" stream_replay - \u{feff}three"), "{told}");
+        lock(&v.inner).facility = None;
+        assert!(line("four").starts_with("<132>1 2"), "local0");
+        v.set_syslog_method("libc").unwrap();
+        lock(&v.inner).syslog_target = Syslog::Null;
+        for (method, why) in
+            [("bogus", "unsupported syslog method 'bogus'"), ("udp:x", "give udp:IP:PORT"), ("", "method ''")]
+        {
+            assert!(v.set_syslog_method(method).unwrap_err().contains(why), "{method}");
+        }
+        assert!(v.set_syslog_target("1.2").unwrap_err().contains("give IP:PORT"));
+        assert_eq!(v.set("FACILITY:bogus"), Err("invalid facility".to_string()));
+    }
+
     #[test]
     fn a_level_is_wanted_by_module() {
         let v = vlog();
@@ -455,20 +526,6 @@ mod tests {
         assert!(v.wants("dpif", LevelFilter::Info));
         v.set("vconn:file:info").unwrap();
         assert!(!v.wants("vconn", LevelFilter::Debug));
-    }
-
-    /// Names and error as in OVS 3.1.
-    #[test]
-    fn the_facility_of_syslog_is_set_by_name() {
-        let v = vlog();
-        for (spec, number) in [("FACILITY:local3", 19), ("facility:CLOCK2", 14), ("FACILITY:daemon", 3)] {
-            v.set(spec).unwrap();
-            assert_eq!(lock(&v.inner).facility, number);
-        }
-        for spec in ["FACILITY", "FACILITY:", "FACILITY:cron", "FACILITY:local3:x"] {
-            assert_eq!(v.set(spec), Err("invalid facility".to_string()), "{spec}");
-        }
-        assert_eq!((pattern::syslog_priority(19, "WARN"), pattern::syslog_priority(3, "INFO")), (156, 30));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! format in braces. The date formats are those of strftime(3) in their common part; `#` is a digit of the
 //! fraction of a second.
 
+use crate::syslog;
 use std::fmt::Write as _;
 
 /// Longest pattern.
@@ -15,9 +16,10 @@ const MAX_WIDTH: usize = 255;
 /// Fields of a line.
 pub(super) struct Line<'a> {
     pub(super) program: &'a str,
-    pub(super) facility: u8,
     pub(super) module: &'a str,
     pub(super) level: &'a str,
+    /// Of syslog (RFC 5424).
+    pub(super) facility: u8,
     pub(super) message: &'a str,
     pub(super) thread: &'a str,
     pub(super) sequence: u64,
@@ -127,7 +129,7 @@ impl Pattern {
 fn convert(letter: char, format: &str, line: &Line<'_>) -> String {
     match letter {
         'A' => line.program.to_string(),
-        'B' => syslog_priority(line.facility, line.level).to_string(),
+        'B' => syslog::priority(line.facility, line.level).to_string(),
         'c' => line.module.to_string(),
         // The only time zone of the daemon is UTC.
         'd' | 'D' if format.is_empty() => date("%Y-%m-%d %H:%M:%S", line.wall_ms),
@@ -144,32 +146,6 @@ fn convert(letter: char, format: &str, line: &Line<'_>) -> String {
         'T' => format!("({})", line.thread),
         _ => "%".to_string(),
     }
-}
-
-/// Names of the facilities of syslog by number (RFC 5424 §6.2.1), as `ovs-appctl` has them.
-const FACILITIES: [&str; 24] = [
-    "kern", "user", "mail", "daemon", "auth", "syslog", "lpr", "news", "uucp", "clock", "ftp", "ntp",
-    "audit", "alert", "clock2", "", "local0", "local1", "local2", "local3", "local4", "local5", "local6",
-    "local7",
-];
-/// Number of the facility `daemon`.
-pub(super) const DAEMON: u8 = 3;
-
-/// The number of a facility of syslog.
-pub(super) fn facility(name: &str) -> Option<u8> {
-    let at = FACILITIES.iter().position(|known| !known.is_empty() && known.eq_ignore_ascii_case(name))?;
-    u8::try_from(at).ok()
-}
-
-/// Facility and the severity of a level (RFC 5424).
-pub(super) fn syslog_priority(facility: u8, level: &str) -> u8 {
-    facility * 8
-        + match level {
-            "ERR" => 3,
-            "WARN" => 4,
-            "INFO" => 6,
-            _ => 7,
-        }
 }
 
 fn host() -> String {
@@ -230,9 +206,9 @@ mod tests {
     fn line(message: &str) -> Line<'_> {
         Line {
             program: "ovs-vswitchd",
-            facility: DAEMON,
             module: "bridge",
             level: "WARN",
+            facility: 3,
             message,
             thread: "handler0",
             sequence: 7,

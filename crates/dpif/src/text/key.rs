@@ -51,17 +51,50 @@ impl Text<'_> {
         }
     }
 
+    /// Keys in the order of their datapath: that of the kernel begins with the recirculation.
     fn metadata(&mut self, names: &dyn PortNames) {
-        let (key, mask) = (self.key, self.mask);
-        let (b, m, all) = (&key.base, &mask.base, u128::from(u32::MAX));
+        if self.packet_types {
+            self.priority();
+            self.tunnel();
+            self.mark_and_connection();
+            self.recirculation();
+            self.in_port(names);
+        } else {
+            self.recirculation();
+            self.priority();
+            self.tunnel();
+            self.in_port(names);
+            self.mark_and_connection();
+        }
+        let kind = self.key.arp.packet_type;
+        let (space, id) = (kind >> 16, hex((kind & 0xffff).into()));
+        if self.packet_types && self.is_typed() {
+            self.out.push(format!("packet_type(ns={space},id={id})"));
+        } else if self.packet_types && self.verbose {
+            self.out.push(format!("packet_type(ns={space}/0,id={id}/0)"));
+        }
+    }
+
+    fn recirculation(&mut self) {
+        let (b, m, all) = (&self.key.base, &self.mask.base, u128::from(u32::MAX));
         self.hex("recirc_id", b.recirc_id.into(), m.recirc_id.into(), all);
         self.hex("dp_hash", b.dp_hash.into(), m.dp_hash.into(), all);
-        self.hex("skb_priority", key.arp.skb_priority.into(), mask.arp.skb_priority.into(), all);
-        if key.has(shape::TUNNEL) {
-            self.tunnel();
-        }
-        let port = names.name(key.in_port()).unwrap_or_else(|| b.in_port.to_string());
+    }
+
+    fn priority(&mut self) {
+        let (value, mask) = (self.key.arp.skb_priority, self.mask.arp.skb_priority);
+        self.hex("skb_priority", value.into(), mask.into(), u32::MAX.into());
+    }
+
+    fn in_port(&mut self, names: &dyn PortNames) {
+        let port = self.key.in_port();
+        let port = names.name(port).unwrap_or_else(|| port.to_string());
         self.out.push(format!("in_port({port})"));
+    }
+
+    fn mark_and_connection(&mut self) {
+        let (key, mask) = (self.key, self.mask);
+        let (b, m, all) = (&key.base, &mask.base, u128::from(u32::MAX));
         self.hex("skb_mark", b.pkt_mark.into(), m.pkt_mark.into(), all);
         if self.verbose {
             self.hex("ct_state", (b.ct_state & 0xff).into(), (m.ct_state & 0xff).into(), all);
@@ -73,13 +106,6 @@ impl Text<'_> {
         let label = |l: [u8; 16]| u128::from_be_bytes(l);
         self.hex("ct_label", label(key.ct.label), label(mask.ct.label), u128::MAX);
         self.ct_tuple();
-        let kind = key.arp.packet_type;
-        let (space, id) = (kind >> 16, hex((kind & 0xffff).into()));
-        if self.packet_types && self.is_typed() {
-            self.out.push(format!("packet_type(ns={space},id={id})"));
-        } else if self.packet_types && self.verbose {
-            self.out.push(format!("packet_type(ns={space}/0,id={id}/0)"));
-        }
     }
 
     /// Whether the flow was written with a packet type, as those of translations are.
@@ -120,6 +146,9 @@ impl Text<'_> {
     }
 
     fn tunnel(&mut self) {
+        if !self.key.has(shape::TUNNEL) {
+            return;
+        }
         let outer = |key: &FlowKey| OuterHeaders { tunnel: key.tunnel, options: key.options };
         let (of, mask) = (outer(self.key), outer(self.mask));
         self.header("tunnel", |f| put_tunnel(f, &of, Some(&mask)));

@@ -50,7 +50,14 @@ fn word32(item: &Item<'_>, full: u64) -> Result<(u32, u32), TextError> {
 impl Parsed<'_> {
     fn finish(mut self) -> (FlowKey, KeyMask) {
         let (key, mask) = (&mut self.key, &mut self.mask);
-        if key.arp.packet_type >> 16 == 1 {
+        // As in OVS, the Ethernet header decides: with one it is a frame, else a packet of its EtherType.
+        if self.has_eth {
+            key.arp.packet_type = 0;
+        } else if key.arp.packet_type != 0 {
+            let id = if self.has_type { key.base.dl_type } else { key.arp.packet_type as u16 };
+            key.arp.packet_type = 1 << 16 | u32::from(id);
+        }
+        if key.arp.packet_type != 0 {
             key.base.dl_type = key.arp.packet_type as u16;
         } else if !self.has_type {
             key.base.dl_type = h::FLOW_DL_TYPE_NONE;

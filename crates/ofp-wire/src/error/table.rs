@@ -144,8 +144,8 @@ errors! {
     GmfcBadBucket "OFPGMFC_BAD_BUCKET" [nx(1, 1, 6, 12), of(3, 6, 6, 12)];
     GmfcBadWatch "OFPGMFC_BAD_WATCH" [nx(1, 1, 6, 13), of(3, 6, 6, 13)];
     GmfcEperm "OFPGMFC_EPERM" [nx(1, 1, 6, 14), of(3, 6, 6, 14)];
-    GmfcUnknownBucket "OFPGMFC_UNKNOWN_BUCKET" [nx(1, 2, 6, 15), of(6, 6, 6, 15)];
-    GmfcBucketExists "OFPGMFC_BUCKET_EXISTS" [nx(1, 2, 6, 16), of(6, 6, 6, 16)];
+    GmfcUnknownBucket "OFPGMFC_UNKNOWN_BUCKET" [nx(1, 1, 6, 15), of(6, 6, 6, 15)];
+    GmfcBucketExists "OFPGMFC_BUCKET_EXISTS" [nx(1, 1, 6, 16), of(6, 6, 6, 16)];
     PmfcBadPort "OFPPMFC_BAD_PORT" [of(1, 1, 4, 0), of(2, 6, 7, 0)];
     PmfcBadHwAddr "OFPPMFC_BAD_HW_ADDR" [of(1, 1, 4, 1), of(2, 6, 7, 1)];
     PmfcBadConfig "OFPPMFC_BAD_CONFIG" [of(2, 6, 7, 2)];
@@ -190,9 +190,9 @@ errors! {
     BpcBadExpType "OFPBPC_BAD_EXP_TYPE" [nx(1, 2, 14, 6), nx(3, 3, 31, 0), onf(4, 4, 4446, 0), of(5, 6, 14, 6)];
     BpcBadExpValue "OFPBPC_BAD_EXP_VALUE" [nx(1, 2, 14, 7), nx(3, 3, 32, 0), onf(4, 4, 4447, 0), of(5, 6, 14, 7)];
     BpcEperm "OFPBPC_EPERM" [nx(1, 2, 14, 8), nx(3, 3, 33, 0), onf(4, 4, 4448, 0), of(5, 6, 14, 8)];
-    AcfcInvalid "OFPACFC_INVALID" [of(5, 6, 15, 0)];
-    AcfcUnsupported "OFPACFC_UNSUPPORTED" [of(5, 6, 15, 1)];
-    AcfcEperm "OFPACFC_EPERM" [of(5, 6, 15, 2)];
+    AcfcInvalid "OFPACFC_INVALID" [onf(4, 4, 2370, 0), of(5, 6, 15, 0)];
+    AcfcUnsupported "OFPACFC_UNSUPPORTED" [onf(4, 4, 2371, 0), of(5, 6, 15, 1)];
+    AcfcEperm "OFPACFC_EPERM" [onf(4, 4, 2372, 0), of(5, 6, 15, 2)];
     MofcUnknown "OFPMOFC_UNKNOWN" [of(5, 6, 16, 0)];
     MofcMonitorExists "OFPMOFC_MONITOR_EXISTS" [nx(1, 2, 1, 517), nx(3, 4, 6, 0), of(5, 6, 16, 1)];
     MofcInvalidMonitor "OFPMOFC_INVALID_MONITOR" [of(5, 6, 16, 2)];

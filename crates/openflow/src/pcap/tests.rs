@@ -28,6 +28,19 @@ fn capture(packets: &[Vec<u8>], big: bool) -> Vec<u8> {
 }
 
 #[test]
+fn a_written_capture_is_read() {
+    let frame = [7; 60];
+    let file = super::file_of(&frame, std::time::Duration::from_millis(1_700_000_000_250));
+    assert_eq!(super::packets(&file), Ok(vec![&frame[..]]));
+    // As ovs-ofctl 3.1 begins its file.
+    assert_eq!(
+        file[..24],
+        [0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xee, 5, 0, 0, 1, 0, 0, 0]
+    );
+    assert_eq!(file[24..32], [0x00, 0xf1, 0x53, 0x65, 0x90, 0xd0, 3, 0]);
+}
+
+#[test]
 fn captures_have_packets_in_both_byte_orders() {
     let all = [segment(7, 0, b"ab"), segment(9, 0, b"")];
     for big in [false, true] {

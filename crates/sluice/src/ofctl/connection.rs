@@ -1,9 +1,10 @@
 //! [`Connection`]: a blocking OpenFlow connection to a bridge, and its requests.
 
 use std::collections::VecDeque;
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use flow::text::PortNames;
@@ -116,6 +117,11 @@ impl Connection {
     /// The version agreed.
     pub(crate) fn version(&self) -> Version {
         self.session.version().unwrap_or(Version::V10)
+    }
+
+    /// A transaction for a message sent past the session.
+    pub(crate) fn next_xid(&mut self) -> u32 {
+        self.session.new_xid()
     }
 
     /// Decodes and encodes further messages by these mappings.
@@ -354,18 +360,26 @@ impl<'c> Frames<'c> {
         Frames { stream, deadline, bytes: Vec::new() }
     }
 
-    /// The next message; `None` at the end of the stream.
-    pub(crate) fn next(&mut self) -> Result<Option<Vec<u8>>> {
-        loop {
-            if let Some(frame) = text::split_frame(&mut self.bytes) {
-                return Ok(Some(frame));
-            }
-            let bytes = self.stream.receive(self.deadline)?;
-            if bytes.is_empty() {
-                return Ok(None);
-            }
-            self.bytes.extend_from_slice(&bytes);
-        }
+    /// The next message that has come whole.
+    pub(crate) fn buffered(&mut self) -> Option<Vec<u8>> {
+        text::split_frame(&mut self.bytes)
+    }
+
+    /// Readable when more has come.
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.stream.fd()
+    }
+
+    /// Time until the deadline; `None` is for ever.
+    pub(crate) fn time_left(&self) -> Result<Option<Duration>> {
+        Ok(self.deadline.left()?)
+    }
+
+    /// Takes what has come, or waits for it; `false` at the end of the stream.
+    pub(crate) fn fill(&mut self) -> Result<bool> {
+        let bytes = self.stream.receive(self.deadline)?;
+        self.bytes.extend_from_slice(&bytes);
+        Ok(!bytes.is_empty())
     }
 
     /// Sends bytes of messages.

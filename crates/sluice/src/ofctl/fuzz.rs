@@ -103,7 +103,8 @@ pub fn ofctl_words(bytes: &[u8]) {
         let _ = (tables::change(word), tables::table(word), probe::size(word), groups::asked(word));
         let _ = (ports::setting(word), pki::has(word));
     }
-    let Ok(Request::Run(options, args)) = parse(&line) else { return };
+    let Ok(Request::Run(mut options, args)) = parse(&line) else { return };
+    options.pcap = false;
     let _ = flows::fields(&options.order);
     let Some((name, args)) = args.split_first() else { return };
     let Ok(command) = find(&options, name, args) else { return };

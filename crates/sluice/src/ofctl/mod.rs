@@ -8,6 +8,7 @@ mod color;
 mod commands;
 mod compare;
 mod connection;
+mod control;
 mod flows;
 pub(crate) mod fuzz;
 mod groups;
@@ -34,8 +35,9 @@ use openflow::text::{Printing, format_message};
 use openflow::{Format, Message, Version};
 
 use crate::hint::hint;
+use crate::pki;
 use crate::remote::{Deadline, EXIT_TIMED_OUT, TimedOut, complain, print};
-use background::Process;
+use background::{Process, Signalled};
 use commands::{COMMANDS, Command, How};
 use connection::{Connection, Names, entries};
 use options::{Options, Request, parse};
@@ -61,7 +63,9 @@ impl std::error::Error for Different {}
 pub(crate) fn answer(words: &[String]) -> Result<String> {
     match parse(words).map_err(anyhow::Error::msg)? {
         Request::Run(options, args) => run(&options, &args),
-        Request::Help | Request::Version => bail!("not a command line that changes or asks anything"),
+        Request::Help | Request::Version | Request::List => {
+            bail!("not a command line that changes or asks anything")
+        }
     }
 }
 
@@ -71,6 +75,7 @@ pub(crate) fn main(program: &str, words: &[String]) -> u8 {
         Err(text) => Err(anyhow!(text)),
         Ok(Request::Help) => Ok(commands::help(program)),
         Ok(Request::Version) => Ok(format!("{program} (Sluice) {}\n", env!("CARGO_PKG_VERSION"))),
+        Ok(Request::List) => Ok(OPTIONS.iter().chain(pki::OPTIONS).map(|o| format!("{o}\n")).collect()),
         Ok(Request::Run(options, args)) => run(&options, &args),
     };
     match result {
@@ -80,6 +85,9 @@ pub(crate) fn main(program: &str, words: &[String]) -> u8 {
         }
         Err(error) => {
             let error = hints::with_hint(error);
+            if let Some(signal) = error.downcast_ref::<Signalled>() {
+                return signal.exit_code();
+            }
             if let Some(Different(text)) = error.downcast_ref() {
                 print(text);
                 return EXIT_DIFFERENT;

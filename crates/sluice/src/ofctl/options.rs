@@ -21,7 +21,11 @@ pub(crate) const OPTIONS: &[&str] = &[
     "--may-create",
     "--names",
     "--no-names",
+    "--stats",
     "--no-stats",
+    "--pcap",
+    "--raw",
+    "--option",
     "--sort",
     "--rsort",
     "--more",
@@ -34,6 +38,12 @@ pub(crate) const OPTIONS: &[&str] = &[
     "--overwrite-pidfile",
     "--detach",
     "--no-chdir",
+    "--monitor",
+    "--user",
+    "--unixctl",
+    "--syslog-method",
+    "--syslog-target",
+    "--no-self-confinement",
     "--timeout",
     "--help",
     "--version",
@@ -56,8 +66,16 @@ Options:
   --json                  one JSON value, where the command has one (names of ports with --names)
   --color[=always|never|auto]  print rules in colours (OVS_COLORS); auto: on a terminal
   --detach                monitor, snoop: in the background, with --pidfile[=FILE], --overwrite-pidfile, --no-chdir
+  --monitor               monitor, snoop: a second process starts the command anew after a crash
+  --unixctl=SOCKET        monitor, snoop: take commands of ovs-appctl there (default: ovs-ofctl.PID.ctl); none: nowhere
+  --user=USER[:GROUP]     run as this user
+  --syslog-method=METHOD  log to libc (the local daemon), null, unix:FILE or udp:IP:PORT
+  --syslog-target=IP:PORT log to this UDP port, too
+  --no-self-confinement   accepted: nothing confines this program
   -v, --verbose[=SPEC]    log levels, as [MODULE][:DESTINATION][:LEVEL]; --log-file[=FILE] logs into a file
-  --no-stats              dump-flows: what rules are, without counters
+  --stats, --no-stats     dump-flows: with counters (the default), or what rules are, without them
+  --pcap, --raw           compose-packet: a capture of the packet, or its bytes in digits (the default)
+  -o, --option            print the options
   -t, --timeout=SECONDS   give up after so long (default: never)
   -h, --help; -V, --version
 ";
@@ -83,6 +101,8 @@ pub(super) struct Options {
     pub(super) names: Option<bool>,
     pub(super) json: bool,
     pub(super) counters: bool,
+    /// `compose-packet` writes a capture.
+    pub(super) pcap: bool,
     pub(super) order: Order,
     pub(super) more: u8,
     pub(super) timestamp: bool,
@@ -106,6 +126,7 @@ impl Options {
             names: None,
             json: false,
             counters: true,
+            pcap: false,
             order: Vec::new(),
             more: 0,
             timestamp: false,
@@ -161,7 +182,9 @@ impl Options {
 pub(super) enum Request {
     Help,
     Version,
-    Run(Options, Vec<String>),
+    /// The list of options.
+    List,
+    Run(Box<Options>, Vec<String>),
 }
 
 fn parse_versions(text: &str) -> Result<VersionSet, String> {
@@ -245,6 +268,7 @@ pub(super) fn parse(words: &[String]) -> Result<Request, String> {
         match name {
             "h" | "help" => return Ok(Request::Help),
             "V" | "version" => return Ok(Request::Version),
+            "o" | "option" => return Ok(Request::List),
             "sort" | "rsort" => options.order.push((attached.map(str::to_string), name == "sort")),
             "color" => {
                 let text = attached.unwrap_or("auto");
@@ -266,7 +290,7 @@ pub(super) fn parse(words: &[String]) -> Result<Request, String> {
         return Err("missing command name (use --help for help)".into());
     }
     options.settle()?;
-    Ok(Request::Run(options, args))
+    Ok(Request::Run(Box::new(options), args))
 }
 
 /// Takes an option without a value; returns whether it is one.
@@ -287,8 +311,12 @@ fn flag(options: &mut Options, name: &str) -> bool {
             options.names = Some(false);
             return true;
         }
-        "no-stats" => {
-            options.counters = false;
+        "stats" | "no-stats" => {
+            options.counters = name == "stats";
+            return true;
+        }
+        "pcap" | "raw" => {
+            options.pcap = name == "pcap";
             return true;
         }
         "m" | "more" => {
@@ -314,6 +342,10 @@ fn take(
         "P" | "packet-in-format" => options.packet_in = Some(parse_packet_in(&value()?)?),
         "t" | "timeout" => options.timeout_s = parse_timeout_s(&value()?)?,
         _ => {
+            if let Some(place) = options.process.with_value(name) {
+                *place = Some(value()?);
+                return Ok(());
+            }
             let short = name.chars().next().filter(|_| name.len() == 1).and_then(pki::long_name);
             let long = short.unwrap_or(name);
             if !pki::has(long) {

@@ -1,6 +1,8 @@
 //! Commands that need no switch: messages, rules and packets in texts and files, as text.
 
 use std::fmt::Write as _;
+use std::io::Write as _;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, anyhow, bail};
 use flow::compose::{Payload, compose};
@@ -168,11 +170,18 @@ pub(super) fn parse_pcap(_: &Options, args: &[String]) -> Result<String> {
     Ok(out)
 }
 
-pub(super) fn compose_packet(_: &Options, args: &[String]) -> Result<String> {
+pub(super) fn compose_packet(options: &Options, args: &[String]) -> Result<String> {
     let flow = parse_exact_flow(&args[0], &NoPortNames)?;
     let payload = args.get(1).map(|text| hex(text)).transpose()?;
     let payload = payload.as_deref().map_or(Payload::default(), Payload::Bytes);
-    Ok(hex_dump(&compose(&flow, payload), false))
+    let packet = compose(&flow, payload);
+    if !options.pcap {
+        return Ok(hex_dump(&packet, false));
+    }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    // Not text: it goes out at once.
+    std::io::stdout().write_all(&pcap::file_of(&packet, now)).context("cannot write the capture")?;
+    Ok(String::new())
 }
 
 pub(super) fn parse_key_value(_: &Options, args: &[String]) -> Result<String> {
@@ -231,12 +240,13 @@ fn error_of(name: &str) -> Result<ErrorKind> {
 
 pub(super) fn print_error(_: &Options, args: &[String]) -> Result<String> {
     let kind = error_of(&args[0])?;
-    let line = |(version, name): &(Version, &str)| match kind.wire(*version) {
-        Some(wire) => format!("{name}: vendor {:#x}, type {}, code {}\n", wire.vendor, wire.ty, wire.code)
-            .replace("vendor 0x0,", "vendor 0,"),
-        None => format!("{name}: vendor 0, type -1, code -1\n"),
+    // A version without the error has no line.
+    let line = |(version, name): &(Version, &str)| {
+        let wire = kind.wire(*version)?;
+        let text = format!("{name}: vendor {:#x}, type {}, code {}\n", wire.vendor, wire.ty, wire.code);
+        Some(text.replace("vendor 0x0,", "vendor 0,"))
     };
-    Ok(VERSIONS.iter().map(line).collect())
+    Ok(VERSIONS.iter().filter_map(line).collect())
 }
 
 pub(super) fn encode_error_reply(_: &Options, args: &[String]) -> Result<String> {

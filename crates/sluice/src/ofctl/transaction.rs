@@ -27,7 +27,7 @@ const FLOW_COMMANDS: [(&str, FlowModCommand); 6] = [
 
 /// A line, read.
 pub(super) enum Line {
-    Rule(FlowModText),
+    Rule(Box<FlowModText>),
     Group(GroupMod),
     Packet(PacketOut),
 }
@@ -42,7 +42,7 @@ pub(super) fn parse(line: &str, options: &Options, names: &Names) -> Result<Line
             let found = FLOW_COMMANDS.iter().find(|(name, _)| *name == word);
             let (command, text) =
                 found.map_or((FlowModCommand::Add, rest), |(_, command)| (*command, behind));
-            Line::Rule(parse_flow_mod(text, command, names)?)
+            Line::Rule(Box::new(parse_flow_mod(text, command, names)?))
         }
         "group" => {
             let (command, text) = groups::command_of(rest, options);
@@ -56,7 +56,7 @@ pub(super) fn parse(line: &str, options: &Options, names: &Names) -> Result<Line
 /// The message of a line.
 fn message(run: &Run<'_>, line: &str) -> Result<Message> {
     match parse(line, run.options, &run.names)? {
-        Line::Rule(rule) => flow_mod(run, rule),
+        Line::Rule(rule) => flow_mod(run, *rule),
         Line::Group(group) => groups::message(run, group),
         Line::Packet(out) => {
             run.needs_one_of(ofp_actions::protocols_of(&out.actions))?;

@@ -1,24 +1,31 @@
 //! `monitor` and `snoop`: the messages of a switch as they come, on standard error as `ovs-ofctl` prints them.
 //!
-//! Memory is bounded by one message. Echo requests of the switch are answered; paused packets are resumed.
+//! Memory is bounded by one message. Echo requests of the switch are answered; paused packets are resumed. The control
+//! socket ([`super::control`]) stops them, sends messages, and chooses where to print.
 
+use std::fs::File;
 use std::io::{self, Write as _};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use flow::text::token::Tokens;
 use flow::text::{parse_match, parse_port};
 use flow::{OfPort, TableId};
 use openflow::msg::flow_monitor::{FlowMonitorRequest, MonitorCommand, MonitorFlags};
 use openflow::text::{Printing, format_message};
-use openflow::{Format, GROUP_ANY, Message, Multi, Options as Wire, Version, decode_with};
+use openflow::{Format, GROUP_ANY, HEADER_BYTES, Message, Multi, Options as Wire, Version, decode_with};
+use sys::poll::PollSet;
+use sys::signals::Signals;
 
-use super::background::Process;
+use super::background::{Process, Signalled};
 use super::connection::{self, Frames, Names};
+use super::control::{Control, Order, Ticket};
+use super::flows::parse_packet_out;
 use super::options::Options;
+use super::parse::hex;
 use super::{Run, switch};
 use crate::hint::hint;
-use crate::remote::{Deadline, print};
+use crate::remote::{Deadline, print, reason};
 
 /// `OFPC_INVALID_TTL_TO_CONTROLLER`.
 const INVALID_TTL: u16 = 4;
@@ -135,15 +142,10 @@ pub(super) fn monitor(options: &Options, args: &[String], process: &mut Process)
     }
     set_packet_in_format(run)?;
     let wire = run.connection.options().clone();
-    let printer = Printer { options: run.options, wire: &wire, names: &run.names };
-    let version = run.connection.version();
-    let mut frames = run.connection.take_frames()?;
-    process.ready()?;
-    while let Some(frame) = frames.next()? {
-        printer.show(&frame)?;
-        answer(&mut frames, &frame, version, &wire)?;
-    }
-    bail!("the switch closed the connection");
+    let link = Link { version: run.connection.version(), xid: run.connection.next_xid(), last_xid: 0 };
+    let printer = Printer { options: run.options, wire: &wire, names: &run.names, file: None };
+    let frames = run.connection.take_frames()?;
+    Loop::new(frames, printer, Some(link)).run(process)
 }
 
 /// Answers an echo request, and resumes a paused packet.
@@ -161,20 +163,33 @@ fn answer(frames: &mut Frames<'_>, frame: &[u8], version: Version, wire: &Wire) 
     frames.send(&bytes.map_err(|error| anyhow!("a paused packet cannot be resumed: {error}"))?)
 }
 
+/// Prints messages on the standard error, or into a file.
 struct Printer<'a> {
     options: &'a Options,
     wire: &'a Wire,
     names: &'a Names,
+    /// That of `ofctl/set-output-file`.
+    file: Option<File>,
 }
 
 impl Printer<'_> {
-    fn show(&self, frame: &[u8]) -> Result<()> {
-        let verbosity = self.options.more.saturating_add(2);
+    /// Prints a message behind `head`.
+    fn show(&mut self, head: &str, frame: &[u8]) -> Result<()> {
+        self.show_with(head, frame, self.options.more.saturating_add(2))
+    }
+
+    fn show_with(&mut self, head: &str, frame: &[u8], verbosity: u8) -> Result<()> {
         let how = Printing { options: self.wire, names: self.names, verbosity };
-        let time = if self.options.timestamp { now() } else { String::new() };
-        let mut out = io::stderr().lock();
-        out.write_all(format!("{time}{}", format_message(frame, how)).as_bytes())?;
-        Ok(out.flush()?)
+        let text = format!("{head}{}", format_message(frame, how));
+        match &mut self.file {
+            Some(file) => file.write_all(text.as_bytes())?,
+            None => {
+                let mut out = io::stderr().lock();
+                out.write_all(text.as_bytes())?;
+                out.flush()?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -190,18 +205,162 @@ pub(super) fn snoop(options: &Options, args: &[String], process: &mut Process) -
     let mut stream = connection::snoop(&args[0], &options.pki, deadline)?;
     let names = Names::default();
     let wire = Wire { table_id_in_command: true, ..Wire::DEFAULT };
-    let printer = Printer { options, wire: &wire, names: &names };
-    let mut frames = Frames::of(&mut stream, deadline);
-    process.ready()?;
-    let mut greeted = false;
-    while let Some(frame) = frames.next()? {
-        if !greeted && frame.get(1) == Some(&HELLO) {
-            greeted = true;
-            continue;
-        }
-        printer.show(&frame)?;
+    let printer = Printer { options, wire: &wire, names: &names, file: None };
+    Loop::new(Frames::of(&mut stream, deadline), printer, None).run(process)
+}
+
+/// The side of `monitor` that sends.
+struct Link {
+    version: Version,
+    /// Of the next message, and of the last one.
+    xid: u32,
+    last_xid: u32,
+}
+
+/// Prints messages as they come, answers those that need it, and carries out orders of the control socket.
+struct Loop<'a> {
+    frames: Frames<'a>,
+    printer: Printer<'a>,
+    /// `None` for `snoop`, whose connection carries no commands.
+    link: Option<Link>,
+    /// The greeting of a snooped connection has come.
+    greeted: bool,
+    /// `ofctl/block`: messages stay unread.
+    blocked: bool,
+    /// Request of a barrier that has no reply yet, and its transaction.
+    barrier: Option<(Ticket, u32)>,
+}
+
+impl<'a> Loop<'a> {
+    fn new(frames: Frames<'a>, printer: Printer<'a>, link: Option<Link>) -> Loop<'a> {
+        Loop { frames, printer, greeted: link.is_some(), link, blocked: false, barrier: None }
     }
-    bail!("the switch closed the connection");
+
+    /// Runs until `exit`, a signal, or the end of the connection.
+    fn run(mut self, process: &mut Process) -> Result<String> {
+        let mut control = process.control()?;
+        let signals = Signals::hold().context("cannot take over signals")?;
+        process.ready()?;
+        loop {
+            while !self.blocked
+                && let Some(frame) = self.frames.buffered()
+            {
+                self.take(&frame, control.as_mut())?;
+            }
+            if let Some(signal) = signals.next()? {
+                return Err(Signalled(signal).into());
+            }
+            while let Some((ticket, order)) = control.as_mut().and_then(Control::next_order) {
+                let is_end = order == Order::Exit;
+                if let (Some(answer), Some(control)) = (self.carry_out(order), control.as_mut()) {
+                    control.answer(ticket, answer);
+                } else if let Some(link) = &self.link {
+                    self.barrier = Some((ticket, link.last_xid));
+                }
+                if is_end {
+                    return Ok(String::new());
+                }
+            }
+            let mut set = PollSet::new();
+            set.add(signals.fd(), false);
+            let stream = (!self.blocked).then(|| set.add(self.frames.fd(), false));
+            control.iter().for_each(|control| control.wait_for(&mut set));
+            set.wait(self.frames.time_left()?)?;
+            if stream.is_some_and(|at| set.ready(at).readable) && !self.frames.fill()? {
+                bail!("the switch closed the connection");
+            }
+        }
+    }
+
+    /// Prints a message and does what it asks for.
+    fn take(&mut self, frame: &[u8], control: Option<&mut Control>) -> Result<()> {
+        if !self.greeted && frame.get(1) == Some(&HELLO) {
+            self.greeted = true;
+            return Ok(());
+        }
+        let time = if self.printer.options.timestamp { now() } else { String::new() };
+        self.printer.show(&time, frame)?;
+        let Some(link) = &self.link else { return Ok(()) };
+        answer(&mut self.frames, frame, link.version, self.printer.wire)?;
+        let is_reply = frame.get(1) == Some(&barrier_reply(link.version));
+        let waits = |(_, xid): &mut (Ticket, u32)| is_reply && frame.get(4..8) == Some(&xid.to_be_bytes());
+        if let (Some((ticket, _)), Some(control)) = (self.barrier.take_if(waits), control) {
+            control.answer(ticket, Ok(String::new()));
+        }
+        Ok(())
+    }
+
+    /// Carries out an order; `None`: it is answered later.
+    fn carry_out(&mut self, order: Order) -> Option<Result<String, String>> {
+        let done = Ok(String::new());
+        Some(match order {
+            Order::Exit => done,
+            Order::Output(path) => match File::create(&path) {
+                Ok(file) => {
+                    self.printer.file = Some(file);
+                    done
+                }
+                Err(error) => Err(reason(&error.into())),
+            },
+            Order::Block if self.blocked => Ok("already blocking".to_string()),
+            Order::Unblock if !self.blocked => Ok("already unblocked".to_string()),
+            Order::Block | Order::Unblock => {
+                self.blocked = order == Order::Block;
+                done
+            }
+            Order::Send(_) | Order::PacketOut(_) | Order::Barrier if self.link.is_none() => {
+                Err("snoop: the switch takes no messages from this connection".to_string())
+            }
+            Order::Send(messages) => self.send_all(&messages),
+            Order::PacketOut(text) => self.send_packet(&text),
+            Order::Barrier if self.barrier.is_some() => Err("already waiting for barrier reply".to_string()),
+            Order::Barrier => match self.send(&Message::BarrierRequest) {
+                Ok(_) => return None,
+                Err(why) => Err(why),
+            },
+        })
+    }
+
+    /// Messages in hexadecimal digits; a line of the answer for each.
+    fn send_all(&mut self, messages: &[String]) -> Result<String, String> {
+        let mut out = String::new();
+        for text in messages {
+            let bytes = hex(text).map_err(|_| format!("{out}Trailing garbage in hex data"))?;
+            let Some(len) = bytes.get(2..4).filter(|_| bytes.len() >= HEADER_BYTES) else {
+                return Err(format!("{out}Message too short for OpenFlow"));
+            };
+            if usize::from(u16::from_be_bytes([len[0], len[1]])) != bytes.len() {
+                return Err(format!("{out}Message size does not match length in OpenFlow header"));
+            }
+            let sent = self.printer.show("send: ", &bytes).and_then(|()| self.frames.send(&bytes));
+            sent.map_err(|error| format!("{out}{}", reason(&error)))?;
+            out += "sent\n";
+        }
+        Ok(out)
+    }
+
+    fn send_packet(&mut self, text: &str) -> Result<String, String> {
+        let out = parse_packet_out(text, self.printer.names).map_err(|error| format!("{error:#}"))?;
+        let bytes = self.send(&Message::PacketOut(out))?;
+        let verbosity = self.printer.options.more;
+        self.printer.show_with("", &bytes, verbosity).map_err(|error| reason(&error))?;
+        Ok(String::new())
+    }
+
+    /// Sends a message, and returns its bytes.
+    fn send(&mut self, message: &Message) -> Result<Vec<u8>, String> {
+        let Some(link) = &mut self.link else { return Ok(Vec::new()) };
+        let bytes = openflow::encode_with(message, link.version, link.xid, self.printer.wire);
+        let bytes = bytes.map_err(|error| error.to_string())?;
+        (link.last_xid, link.xid) = (link.xid, link.xid.wrapping_add(1).max(1));
+        self.frames.send(&bytes).map_err(|error| reason(&error))?;
+        Ok(bytes)
+    }
+}
+
+/// `OFPT_BARRIER_REPLY` of a version.
+fn barrier_reply(version: Version) -> u8 {
+    if version == Version::V10 { 19 } else { 21 }
 }
 
 #[cfg(test)]

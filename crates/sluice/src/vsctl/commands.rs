@@ -104,6 +104,16 @@ pub(crate) const COMMANDS: &[CommandSpec] = commands! {
     "comment" 0..ANY [] "[WORD]..." "put a comment into the database's log" => show::comment;
 };
 
+/// The text of `--commands`: options, name and arguments of each, a line each.
+pub(crate) fn list() -> String {
+    let option = |o: &OptionSpec| format!("[--{}{}] ", o.name, if o.takes_value { "=" } else { "" });
+    let line = |spec: &CommandSpec| {
+        let options: String = spec.options.iter().map(option).collect();
+        format!("{options},{},{}\n", spec.name, spec.usage)
+    };
+    COMMANDS.iter().map(line).collect()
+}
+
 /// The text of `--help`.
 pub(crate) fn help(program: &str) -> String {
     let mut text =

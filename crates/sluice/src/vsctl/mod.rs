@@ -109,6 +109,15 @@ pub(crate) fn main(program: &str, words: &[String]) -> u8 {
             print(&format!("{program} (Sluice) {}\n", env!("CARGO_PKG_VERSION")));
             return 0;
         }
+        Request::Commands => {
+            print(&commands::list());
+            return 0;
+        }
+        Request::Options => {
+            let all = GLOBAL_OPTIONS.iter().chain(crate::pki::OPTIONS);
+            print(&all.map(|option| format!("{option}\n")).collect::<String>());
+            return 0;
+        }
         Request::Run(options, commands) => (options, commands),
     };
     let mut say = |said: Printed<'_>| match said {

@@ -50,11 +50,16 @@ pub(crate) struct Options {
 pub(crate) enum Request {
     Help,
     Version,
+    /// The list of commands.
+    Commands,
+    /// The list of options.
+    Options,
     Run(Options, Vec<Invocation>),
 }
 
 /// Options with a value.
-const WITH_VALUE: [&str; 6] = ["db", "timeout", "format", "data", "max-column-width", "log-file"];
+const WITH_VALUE: [&str; 8] =
+    ["db", "timeout", "format", "data", "max-column-width", "log-file", "syslog-method", "syslog-target"];
 
 impl Options {
     fn new() -> Result<Options, String> {
@@ -97,7 +102,9 @@ impl Options {
                 self.style.headings = false;
             }
             // No log here: all messages go to standard error.
-            "no-syslog" | "verbose" | "log-file" => {}
+            "no-syslog" | "verbose" | "log-file" | "syslog-method" | "syslog-target" => {}
+            // About clusters of servers, which there are none of.
+            "leader-only" | "no-leader-only" | "shuffle-remotes" | "no-shuffle-remotes" => {}
             _ => return Ok(pki::take(&mut self.pki, name, value)),
         }
         Ok(true)
@@ -118,6 +125,17 @@ pub(crate) const GLOBAL_OPTIONS: &[&str] = &[
     "--pretty",
     "--max-column-width",
     "--bare",
+    "--no-syslog",
+    "--verbose",
+    "--log-file",
+    "--syslog-method",
+    "--syslog-target",
+    "--leader-only",
+    "--no-leader-only",
+    "--shuffle-remotes",
+    "--no-shuffle-remotes",
+    "--commands",
+    "--options",
     "--help",
     "--version",
 ];
@@ -180,6 +198,8 @@ pub(crate) fn parse(words: &[String]) -> Result<Request, String> {
         match name.as_str() {
             "help" => return Ok(Request::Help),
             "version" => return Ok(Request::Version),
+            "commands" => return Ok(Request::Commands),
+            "options" => return Ok(Request::Options),
             _ => {}
         }
         let known_locally = COMMANDS.iter().flat_map(|c| c.options).find(|option| option.name == name);

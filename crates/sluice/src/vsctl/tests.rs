@@ -90,6 +90,8 @@ fn parse_line(line: &str) -> Result<Vec<String>, String> {
     let words: Vec<String> = line.split(' ').filter(|word| !word.is_empty()).map(String::from).collect();
     let describe = |request: Request| match request {
         Request::Help => vec!["help".into()],
+        Request::Commands => vec!["commands".into()],
+        Request::Options => vec!["options".into()],
         Request::Version => vec!["version".into()],
         Request::Run(_, commands) => commands
             .iter()

@@ -3,8 +3,10 @@
 //! installed.
 
 mod appctl;
+mod control;
 mod matches;
 mod ofctl;
+mod oxs;
 mod server;
 mod stock;
 mod tls;

@@ -10,13 +10,13 @@ use testkit::{Cmd, Daemon, DaemonSpec, Output, RunDir, require_programs, wait_fo
 use crate::server::sluice;
 
 /// The stock switch with a bridge of two ports.
-struct Stock {
-    dir: RunDir,
+pub(crate) struct Stock {
+    pub(crate) dir: RunDir,
     _daemons: Vec<Daemon>,
 }
 
 impl Stock {
-    fn start() -> Stock {
+    pub(crate) fn start() -> Stock {
         let dir = RunDir::new("ofctl").unwrap();
         let spec = |program: &Path| Ok(DaemonSpec::new(program)?.rundir(&dir));
         let daemons = testkit::start_stock(spec, "ovs-vswitchd", &[], [&[], &["--enable-dummy"]]).unwrap();
@@ -27,12 +27,12 @@ impl Stock {
         Stock { dir, _daemons: daemons }
     }
 
-    fn ours(&self, line: &str, input: &str) -> Output {
+    pub(crate) fn ours(&self, line: &str, input: &str) -> Output {
         let cmd = sluice().env("OVS_RUNDIR", self.dir.path()).args(["ofctl", "--timeout=20"]);
         cmd.args(line.split_whitespace()).input(input).output().unwrap()
     }
 
-    fn theirs(&self, line: &str, input: &str) -> Output {
+    pub(crate) fn theirs(&self, line: &str, input: &str) -> Output {
         let cmd = self.dir.tool("ovs-ofctl", None).args(["--timeout=20"]);
         cmd.args(line.split_whitespace()).input(input).output().unwrap()
     }
@@ -53,7 +53,7 @@ fn normal(word: &str) -> String {
 }
 
 /// Lines without parts that differ between two runs.
-fn plain(text: &str) -> Vec<String> {
+pub(crate) fn plain(text: &str) -> Vec<String> {
     let line = |line: &str| {
         let words = line.split(' ').filter(|word| !word.starts_with("hard_age="));
         words.map(normal).collect::<Vec<_>>().join(" ")

@@ -67,3 +67,49 @@ fn no_command_of_ovs_dpctl_is_missing() {
         assert!(DAEMON.contains(&format!("\"dpctl/{name}\"")), "sluice dpctl {name} is missing");
     }
 }
+
+/// Long options that a text names.
+fn options_in(text: &str) -> Vec<String> {
+    let is_part = |c: char| c.is_ascii_lowercase() || c == '-';
+    let words = text.split(|c: char| !is_part(c)).filter(|word| {
+        word.strip_prefix("--").is_some_and(|name| name.starts_with(|c: char| c.is_ascii_lowercase()))
+    });
+    let mut words: Vec<String> = words.map(String::from).collect();
+    words.sort();
+    words.dedup();
+    words
+}
+
+/// The lists of options that the stock tools print, and their help.
+#[test]
+fn no_option_of_the_stock_tools_is_missing() {
+    require_programs!("ovs-ofctl", "ovs-vsctl", "ovs-dpctl", "ovs-appctl");
+    for (tool, list, least) in [
+        ("ofctl", "--option", 40),
+        ("vsctl", "--options", 25),
+        ("dpctl", "--option", 14),
+        ("appctl", "--option", 10),
+    ] {
+        let print = |option: &str| Cmd::new(format!("ovs-{tool}")).args([option]).run().unwrap().stdout;
+        let words = sluice().args(["complete-words", "--", tool, "--"]).run().unwrap().stdout;
+        let ours = options_in(&words);
+        let mut theirs = options_in(&print(list));
+        assert!(theirs.len() >= least, "{tool}: {theirs:?}");
+        // Options of single commands of ovs-vsctl stand in the help alone, with those of the program.
+        if tool != "vsctl" {
+            theirs.extend(options_in(&print("--help")));
+        }
+        let missing: Vec<&String> = theirs.iter().filter(|option| !ours.contains(option)).collect();
+        assert!(missing.is_empty(), "sluice {tool} lacks {missing:?}");
+        // The list is our own answer to the same option.
+        let listed = options_in(&sluice().args([tool, list]).run().unwrap().stdout);
+        assert!(
+            listed.iter().all(|option| ours.contains(option)) && listed.len() >= least,
+            "{tool}: {listed:?}"
+        );
+    }
+    let ours = sluice().args(["vsctl", "--commands"]).run().unwrap().stdout;
+    for line in ["[--may-exist] ,add-port,", "[--id=] ,create,", ",del-ssl,"] {
+        assert!(ours.contains(line), "{line} in {ours}");
+    }
+}

@@ -1,7 +1,8 @@
 //! Commands that make and remove datapaths, and ports without an interface in the database.
 //!
 //! Such ports have no bridge: their packets follow flows added by command (`dpctl/add-flow`). Ports of bridges follow the
-//! database: no command here removes or changes one behind its back, as OVS does until the next change of the database.
+//! database: no command here removes one behind its back; options set by command last until those of the interface
+//! change in the database.
 
 use super::Answer;
 use super::datapath::datapath;
@@ -155,28 +156,90 @@ pub(super) fn remove_ports(daemon: &mut Daemon, args: &[String]) -> Answer {
     Answer::Now(remove())
 }
 
-/// Changes options of ports made by command. A port of a bridge has those of its interface: another one is refused.
+/// `set-if NAME INTERFACE[,OPTION=VALUE...]...`: changes options of ports. Those of an interface of the database last
+/// until its own change there.
 pub(super) fn set_ports(daemon: &mut Daemon, args: &[String]) -> Answer {
-    let set = || {
-        let instance = datapath(&daemon.switch, Some(&args[0]))?;
-        each(&args[1..], |text| {
-            let words = text.split(',').skip(1);
-            let port = port(instance, text.split(',').next().unwrap_or_default())?;
-            for word in words.clone() {
-                holds(&port, word).map_err(|e| format!("{}: {e}", port.name))?;
-            }
-            let mut changed = words.filter(|word| !is_identity(word)).peekable();
-            match changed.peek() {
-                None => Ok(()),
-                Some(word) if daemon.switch.owns_port(instance, port.number) => Err(format!(
-                    "{0}: options change in the database: ovs-vsctl set interface {0} options:{word}",
-                    port.name
-                )),
-                Some(_) => change(daemon, instance, &port, changed),
-            }
-        })
+    if let Err(why) = datapath(&daemon.switch, Some(&args[0])) {
+        return Answer::Now(Err(why));
+    }
+    Answer::Now(each(&args[1..], |text| set_port(daemon, &args[0], text)))
+}
+
+fn set_port(daemon: &mut Daemon, datapath_name: &String, text: &str) -> Result<(), String> {
+    let instance = datapath(&daemon.switch, Some(datapath_name))?;
+    let words = text.split(',').skip(1);
+    let port = port(instance, text.split(',').next().unwrap_or_default())?;
+    for word in words.clone() {
+        holds(&port, word).map_err(|e| format!("{}: {e}", port.name))?;
+    }
+    let mut changed = words.filter(|word| !is_identity(word)).peekable();
+    match changed.peek() {
+        None => return Ok(()),
+        Some(_) if !daemon.switch.owns_port(instance, port.number) => {
+            return change(daemon, instance, &port, changed);
+        }
+        Some(_) => {}
+    }
+    let is_dummy = instance.is_dummy();
+    let replica = daemon.db.client_ref().replica();
+    let Some(row) = replica.rows("Interface").find(|row| row.str("name") == port.name) else {
+        return Err(format!("{}: its options are those of its tunnels' interfaces", port.name));
     };
-    Answer::Now(set())
+    let options = with(owned(row.string_map("options")), changed);
+    let device = DeviceOptions::of_command(
+        &port.name,
+        row.str("type"),
+        &options,
+        daemon.switch.supported(),
+        is_dummy,
+    )?;
+    daemon
+        .switch
+        .set_port_options(&port.name, device, &mut daemon.reactor)
+        .map_err(|why| format!("{}: failed to set configuration ({why})", port.name))
+}
+
+fn owned(map: BTreeMap<&str, &str>) -> BTreeMap<String, String> {
+    map.into_iter().map(|(key, value)| (key.to_string(), value.to_string())).collect()
+}
+
+/// Options with further ones.
+fn with<'a>(
+    mut options: BTreeMap<String, String>,
+    words: impl Iterator<Item = &'a str>,
+) -> BTreeMap<String, String> {
+    for word in words {
+        let (key, value) = word.split_once('=').unwrap_or((word, ""));
+        options.insert(key.to_string(), value.to_string());
+    }
+    options
+}
+
+/// `change-port-number DP PORT NUMBER`, for dummies.
+pub(super) fn renumber(daemon: &mut Daemon, args: &[String]) -> Answer {
+    let mut renumber = || {
+        let instance = daemon.switch.instances().named(Some(&args[0])).ok().filter(|i| i.is_dummy());
+        let instance = instance.ok_or("unknown datapath or not a dummy")?;
+        let port = port(instance, &args[1]).map_err(|_| "unknown port")?;
+        let number = args[2].parse().ok().filter(|n| (1..::datapath::PORT_NUMBERS).contains(n));
+        let number = DpPort(number.ok_or("bad port number")?);
+        if instance.datapath.ports().iter().any(|known| known.number == number) {
+            return Err("port number already in use".to_string());
+        }
+        if port.number == dpif::LOCAL_PORT {
+            return Err(format!("{}: the port of the datapath itself keeps its number", port.name));
+        }
+        if daemon.switch.owns_port(instance, port.number) {
+            return daemon.switch.renumber_port(&port.name, number, &mut daemon.reactor);
+        }
+        let options = lock(&instance.port_options).remove(&port.number).unwrap_or_default();
+        let spec = |number| spec(daemon, instance, &port, &options, number);
+        let (old, new) = (spec(port.number)?, spec(number)?);
+        exchange(instance, &port, &old, &new)?;
+        lock(&instance.port_options).insert(number, options);
+        Ok(())
+    };
+    Answer::Now(renumber().map(|()| String::new()))
 }
 
 /// Whether a word is about type or number, which stay.
@@ -208,33 +271,38 @@ fn change<'a>(
 ) -> Result<(), String> {
     let mut all = lock(&instance.port_options);
     let before = all.get(&port.number).cloned().unwrap_or_default();
-    let mut after = before.clone();
-    for word in words {
-        let (key, value) = word.split_once('=').unwrap_or((word, ""));
-        after.insert(key.to_string(), value.to_string());
-    }
-    let spec = |options: &BTreeMap<String, String>| {
-        let (supported, dummy) = (daemon.switch.supported(), instance.is_dummy());
-        let device = DeviceOptions::of_command(&port.name, &port.type_name, options, supported, dummy)?;
-        let name = device.port_name(&port.name);
-        Ok::<_, String>(PortSpec {
-            name,
-            options: device.port,
-            mac: None,
-            mtu: None,
-            number: Some(port.number),
-        })
-    };
+    let after = with(before.clone(), words);
+    let spec = |options| spec(daemon, instance, port, options, port.number);
     let (old, new) = (spec(&before)?, spec(&after)?);
+    exchange(instance, port, &old, &new)?;
+    all.insert(port.number, after);
+    Ok(())
+}
+
+/// The specification of a port made by command.
+fn spec(
+    daemon: &Daemon,
+    instance: &Instance,
+    port: &PortInfo,
+    options: &BTreeMap<String, String>,
+    number: DpPort,
+) -> Result<PortSpec, String> {
+    let (supported, dummy) = (daemon.switch.supported(), instance.is_dummy());
+    let device = DeviceOptions::of_command(&port.name, &port.type_name, options, supported, dummy)?;
+    let name = device.port_name(&port.name);
+    Ok(PortSpec { name, options: device.port, mac: None, mtu: None, number: Some(number) })
+}
+
+/// Replaces a port; if that fails, it is as before.
+fn exchange(instance: &Instance, port: &PortInfo, old: &PortSpec, new: &PortSpec) -> Result<(), String> {
     let failed = |why: &dyn std::fmt::Display| format!("{}: failed to set configuration ({why})", port.name);
     instance.datapath.port_del(port.number).map_err(|e| failed(&e))?;
-    if let Err(why) = instance.datapath.port_add(&new) {
-        return match instance.datapath.port_add(&old) {
+    if let Err(why) = instance.datapath.port_add(new) {
+        return match instance.datapath.port_add(old) {
             Ok(_) => Err(failed(&why)),
             Err(lost) => Err(format!("{}; the port is gone ({lost})", failed(&why))),
         };
     }
-    all.insert(port.number, after);
     Ok(())
 }
 

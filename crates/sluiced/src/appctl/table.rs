@@ -206,6 +206,7 @@ pub(super) const COMMON_COMMANDS: &[Command] = &[
 
 /// Commands of the dummy mode only.
 pub(super) const DUMMY_COMMANDS: &[Command] = &[
+    command("dpif-dummy/change-port-number", "dp port new-number", 3, 3, separate::renumber),
     command("netdev-dummy/conn-state", "[netdev]", 0, 1, dummy::conn_state),
     command("netdev-dummy/ip4addr", "netdev address/bits", 2, 2, dummy::ip4),
     command("netdev-dummy/ip6addr", "netdev address/bits", 2, 2, dummy::ip6),

@@ -245,6 +245,24 @@ impl Planner {
         }
     }
 
+    /// Reports that an open device has another number in its datapath.
+    pub fn device_moved(&mut self, name: &str, dp_port: DpPort) {
+        let Some(bridge_name) = self.home.get(name) else { return };
+        let interface = self.bridges.get_mut(bridge_name).and_then(|b| b.interfaces.get_mut(name));
+        if let Some(interface) = interface
+            && let State::Open(open) = &mut interface.state
+            && open.dp_port != Some(dp_port)
+        {
+            open.dp_port = Some(dp_port);
+            self.dirty.insert(bridge_name.clone());
+        }
+    }
+
+    /// The settings last sent to an interface's device.
+    pub fn settings_of(&self, name: &str) -> Option<&DeviceSettings> {
+        self.bridges.get(self.home.get(name)?)?.interfaces.get(name)?.sent.as_ref()
+    }
+
     /// The number of a bridge in this process.
     pub fn bridge_id(&self, name: &str) -> Option<BridgeId> {
         self.bridges.get(name).filter(|bridge| bridge.failed.is_none()).map(|bridge| bridge.id)
