@@ -141,9 +141,9 @@ fn states_of_tcp_segments() {
         ("ACK of data", tcp(B, A, r, ACK, 501, 111, 0), "est|rpl|trk", 86400, "ESTABLISHED"),
         ("out of window", tcp(A, B, p, ACK, 70101, 501, 3), "inv|trk", 86400, "ESTABLISHED"),
         ("FIN", tcp(A, B, p, FIN | ACK, 111, 501, 0), "est|trk", 900, "CLOSING"),
-        ("ACK of FIN", tcp(B, A, r, ACK, 501, 112, 0), "est|rpl|trk", 900, "FIN_WAIT_2"),
-        ("FIN back", tcp(B, A, r, FIN | ACK, 501, 112, 0), "est|rpl|trk", 45, "FIN_WAIT_2"),
-        ("last ACK", tcp(A, B, p, ACK, 112, 502, 0), "est|trk", 30, "FIN_WAIT_2"),
+        ("ACK of FIN", tcp(B, A, r, ACK, 501, 112, 0), "est|rpl|trk", 900, "TIME_WAIT"),
+        ("FIN back", tcp(B, A, r, FIN | ACK, 501, 112, 0), "est|rpl|trk", 45, "TIME_WAIT"),
+        ("last ACK", tcp(A, B, p, ACK, 112, 502, 0), "est|trk", 30, "TIME_WAIT"),
         ("SYN anew", tcp(A, B, p, SYN, 5000, 0, 0), "new|trk", 30, "SYN_SENT"),
         ("reset", tcp(B, A, r, RST | ACK, 0, 5001, 0), "est|rpl|trk", 30, "TIME_WAIT"),
     ] {

@@ -146,6 +146,20 @@ impl TcpState {
         TcpState::FinWait2,
         TcpState::TimeWait,
     ];
+
+    /// The one state that lists and statistics show for both sides: the more advanced one, with a name that the trackers of
+    /// Linux and of the userspace datapath have in common.
+    #[must_use]
+    pub fn of_both(a: TcpState, b: TcpState) -> TcpState {
+        let state = a.max(b);
+        if state == TcpState::FinWait2 {
+            TcpState::TimeWait
+        } else if state == TcpState::SynRecv {
+            TcpState::Established
+        } else {
+            state
+        }
+    }
 }
 
 /// One side of a TCP connection.

@@ -9,7 +9,6 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, anyhow, bail};
 use ovsdb::jsonrpc::{Framer, FramerLimits, Message};
-use ovsdb::limits::MAX_REPLY_BYTES;
 use serde_json::{Value, json};
 
 use crate::hint::hint;
@@ -98,6 +97,9 @@ fn names_of(text: &str) -> Vec<String> {
     text.lines().skip(1).filter_map(|line| Some(line.split_whitespace().next()?.to_string())).collect()
 }
 
+/// Maximum reply: a list of many millions of connections.
+const REPLY_MAX_BYTES: usize = 4 << 30;
+
 /// Sends commands on one connection, each after the answer to the one before; returns the last answer, or the first
 /// error of the daemon.
 fn exchange(
@@ -109,7 +111,7 @@ fn exchange(
     let remote = format!("unix:{}", socket.display());
     let mut stream = Stream::connect(&remote, &tls::Settings::default(), false, deadline)
         .map_err(|error| anyhow!("cannot connect to \"{}\" ({})", socket.display(), reason(&error)))?;
-    let limits = FramerLimits { bytes: MAX_REPLY_BYTES, ..FramerLimits::default() };
+    let limits = FramerLimits { bytes: REPLY_MAX_BYTES, ..FramerLimits::default() };
     let mut framer = Framer::new(limits);
     let failed = || format!("{target}: transaction error");
     let mut last = Ok(Value::Null);

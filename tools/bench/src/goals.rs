@@ -45,6 +45,7 @@ const GOALS: &[(&str, Bound)] = &[
     ("ct-1000", Bound::AtLeast(3.0, DPDK)),
     ("ct-100000", Bound::AtLeast(5.0, DPDK)),
     ("ct-100000-snat", Bound::AtLeast(8.0, DPDK)),
+    ("ct-new", Bound::AtLeast(5.0, DPDK)),
     ("ct-beside-new", Bound::AtLeast(0.8, ALONE)),
     ("ct-tcp", Bound::AtLeast(0.9, UNTRACKED)),
     ("tunnel-push", Bound::AtLeast(1.4, DPDK)),

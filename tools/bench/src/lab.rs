@@ -250,7 +250,7 @@ impl Lab {
     }
 
     /// The reply to a command of the control socket (JSON-RPC 1.0).
-    fn ask(&self, command: &str) -> Result<String> {
+    pub(crate) fn ask(&self, command: &str) -> Result<String> {
         let path = daemons::control_socket(self.daemon()?, self.program());
         let mut socket = UnixStream::connect(&path).with_context(|| path.display().to_string())?;
         socket.write_all(json!({ "id": 0, "method": command, "params": [] }).to_string().as_bytes())?;
@@ -261,7 +261,8 @@ impl Lab {
         answer["result"].as_str().map(String::from).with_context(|| format!("{command}: {answer}"))
     }
 
-    fn replace_rules(&self, bridge: &str, rules: &[String]) -> Result<()> {
+    /// Replaces the rules of a bridge.
+    pub(crate) fn replace_rules(&self, bridge: &str, rules: &[String]) -> Result<()> {
         let daemon = self.daemon()?;
         daemon.ovs("ovs-ofctl", &["del-flows", bridge])?;
         daemon.tool("ovs-ofctl").args(["add-flows", bridge, "-"]).input(rules.join("\n")).run().map(drop)

@@ -256,6 +256,8 @@ impl<'a> Session<'a> {
             let rows = pcap::work_rows(&mut labs, &work, |_| vec![true], "ct", self.effort)?;
             self.done(rows);
         }
+        let row = connections::begin(&mut labs, &folder, self.effort)?;
+        self.done([row]);
         drop(labs);
         self.beside_untracked(&folder)
     }

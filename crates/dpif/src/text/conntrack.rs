@@ -191,9 +191,8 @@ fn write_tuple(out: &mut String, tuple: &CtTuple) -> std::fmt::Result {
 
 fn write_protocol(out: &mut String, protocol: &CtProtocol, verbose: bool) -> std::fmt::Result {
     match protocol {
-        // The more advanced side.
         CtProtocol::Tcp(a, b) if !verbose => {
-            write!(out, "state={}", tcp_state_name(a.state.max(b.state)))
+            write!(out, "state={}", tcp_state_name(TcpState::of_both(a.state, b.state)))
         }
         CtProtocol::Tcp(a, b) => {
             let state = |side: &TcpSide| tcp_state_name(side.state);

@@ -186,7 +186,7 @@ impl ConnectionSink for Sums<'_, '_> {
     fn connection(&mut self, connection: &Connection) -> ControlFlow<()> {
         *self.protocols.entry(connection.orig.proto).or_default() += 1;
         if let Some(CtProtocol::Tcp(a, b)) = &connection.protocol {
-            *self.tcp_states.entry(a.state.max(b.state)).or_default() += 1;
+            *self.tcp_states.entry(TcpState::of_both(a.state, b.state)).or_default() += 1;
         }
         if self.requester.waits() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     }

@@ -255,18 +255,18 @@ mod tests {
     fn a_long_reply_is_sent_in_parts_while_others_are_computed() {
         let workers = Workers::default();
         let long = "a \"line\" of é\n".repeat(100_000);
-        let whole = long.clone();
-        let in_the_end = Work::begin(&workers, move |_| Ok(whole)).unwrap();
-        let (text, parts) = (long.clone(), 30);
+        let (part, whole, parts) = ("part\t".repeat(40_000), long.clone(), 30);
+        let text = part.clone();
         let meanwhile = Work::begin(&workers, move |requester| {
             (0..parts).for_each(|_| assert!(requester.send(&text)));
             Ok("rest".to_string())
         })
         .unwrap();
-        // Threads that wait for their requesters leave the turn to others.
+        // A thread that waits for its requester leaves the turn to others.
         assert_eq!(wait(&Work::begin(&workers, |_| Ok("x".to_string())).unwrap()), Ok("x".to_string()));
+        let in_the_end = Work::begin(&workers, move |_| Ok(whole)).unwrap();
         assert_eq!(take(&in_the_end), (long.clone(), Ok(String::new())));
-        assert_eq!(take(&meanwhile), (long.repeat(parts), Ok("rest".to_string())));
+        assert_eq!(take(&meanwhile), (part.repeat(parts), Ok("rest".to_string())));
         all_end(&workers);
     }
 

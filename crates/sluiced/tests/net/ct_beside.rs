@@ -11,8 +11,8 @@ use testkit::{Daemon, DaemonSpec, Netns, RunDir, require_netns, require_programs
 use crate::helpers::{LIMIT, appctl, serving, spec, vsctl};
 
 /// A switch with the dummy ports `p1` and `p2`.
-struct Side {
-    daemon: Daemon,
+pub(crate) struct Side {
+    pub(crate) daemon: Daemon,
     /// What the ports sent.
     sent: [PathBuf; 2],
     _server: Option<Daemon>,
@@ -20,7 +20,7 @@ struct Side {
 }
 
 impl Side {
-    fn new(is_stock: bool) -> Side {
+    pub(crate) fn new(is_stock: bool) -> Side {
         let netns = Netns::new("beside").unwrap();
         let (daemon, server) = if is_stock {
             let dir = RunDir::new("stock").unwrap();
@@ -45,11 +45,11 @@ impl Side {
     }
 
     /// Sluice, and the stock switch.
-    fn both() -> [Side; 2] {
+    pub(crate) fn both() -> [Side; 2] {
         [Side::new(false), Side::new(true)]
     }
 
-    fn rules(&self, rules: &str) {
+    pub(crate) fn rules(&self, rules: &str) {
         let file = self.daemon.rundir().join("rules");
         std::fs::write(&file, rules.lines().map(|l| format!("{}\n", l.trim())).collect::<String>()).unwrap();
         // Rules that are the same begin to count anew.
@@ -77,7 +77,7 @@ impl Side {
     }
 
     /// Passes a frame; returns the one that the other port sends.
-    fn pass(&self, port: usize, packet: &str) -> String {
+    pub(crate) fn pass(&self, port: usize, packet: &str) -> String {
         let other = 3 - port;
         let before = self.sent(other).len();
         self.receive(port, packet);
@@ -107,7 +107,7 @@ impl Side {
     }
 
     /// Tracked connections, in order, without what varies.
-    fn tracked(&self) -> Vec<String> {
+    pub(crate) fn tracked(&self) -> Vec<String> {
         let mut lines: Vec<String> =
             appctl(&self.daemon, "dpctl/dump-conntrack").lines().map(str::to_string).collect();
         lines.sort();
@@ -120,7 +120,7 @@ impl Side {
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 

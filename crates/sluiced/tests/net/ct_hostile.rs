@@ -15,10 +15,10 @@ use crate::helpers::{LIMIT, PING_DEADLINE, appctl, assert_all_answered, capture_
 /// OpenFlow number of the attacker's port.
 const ATTACKER: u32 = 91;
 
-const FIN: u8 = 1;
-const SYN: u8 = 2;
-const RST: u8 = 4;
-const ACK: u8 = 16;
+pub(crate) const FIN: u8 = 1;
+pub(crate) const SYN: u8 = 2;
+pub(crate) const RST: u8 = 4;
+pub(crate) const ACK: u8 = 16;
 
 /// The greater number in `make check-long`.
 fn scaled(quick: u32, long: u32) -> u32 {
@@ -43,7 +43,14 @@ fn ipv4(from: Ipv4Addr, to: Ipv4Addr, proto: u8, fragment: (u16, u16), body: &[u
 }
 
 /// A TCP segment in a frame.
-fn tcp(from: SocketAddrV4, to: SocketAddrV4, seq: u32, ack: u32, flags: u8, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn tcp(
+    from: SocketAddrV4,
+    to: SocketAddrV4,
+    seq: u32,
+    ack: u32,
+    flags: u8,
+    payload: &[u8],
+) -> Vec<u8> {
     let mut body = Vec::new();
     body.extend(from.port().to_be_bytes());
     body.extend(to.port().to_be_bytes());

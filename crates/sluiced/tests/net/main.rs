@@ -19,6 +19,7 @@ mod ct_millions;
 mod ct_oracle;
 mod ct_restart;
 mod ct_traffic;
+mod ct_zones;
 mod daemon;
 mod database;
 mod dummy;

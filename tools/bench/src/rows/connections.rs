@@ -1,19 +1,20 @@
-//! Rows of tracked connections beside the same traffic without them: a TCP stream through a translation, and
+//! Rows of tracked connections: new ones; and beside the same traffic without them, a TCP stream through a translation, and
 //! established packets while others begin connections.
 
 use super::streams::{stream, tcp_sample};
 use super::{Effort, in_turn};
-use crate::lab::Lab;
+use crate::lab::{BRIDGE, Lab};
 use crate::report::{Row, Sample, SideSamples};
 use crate::sides::Instance;
-use crate::works::{Source, Work};
+use crate::tunnels::Tunnel;
+use crate::works::{self, OUT, Source, Work};
 use anyhow::{Context, Result, bail, ensure};
 use netdev::{Port, SystemOptions};
 use packet::{BATCH_MAX_PACKETS, PacketBatch, PacketPool, checksum::checksum};
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use testkit::{Iperf3Options, Netns};
+use testkit::{Iperf3Options, Netns, TempDir};
 
 /// Suffix of a side that does not track.
 pub(crate) const UNTRACKED: &str = ", untracked";
@@ -35,6 +36,11 @@ const NEW_RATE: u32 = 100_000;
 /// Minimum share of them that must exist afterwards.
 const NEW_SHARE: f64 = 0.95;
 const NEW_FRAME_BYTES: usize = 60;
+
+/// Connections that begin together, one with each packet.
+const TOGETHER: u32 = 100_000;
+/// Time for them.
+const TOGETHER_LIMIT: Duration = Duration::from_secs(30);
 
 /// Rules of a stream between two ports: as a NAT gateway has them, or the same outputs without tracking.
 fn stream_rules([a, b]: [u32; 2], tracked: bool) -> String {
@@ -200,7 +206,7 @@ pub(crate) fn load(labs: &mut [Lab], work: &Work, cpu: usize, effort: Effort) ->
     for lab in labs.iter_mut() {
         lab.awake(|lab| {
             let (far, device) = lab.add_veth(NEW)?;
-            lab.add_port(crate::lab::BRIDGE, "newout", NEW_OUT, None::<&Source>)?;
+            lab.add_port(BRIDGE, "newout", NEW_OUT, None::<&Source>)?;
             lab.install(work)?;
             // A source that is added has no bridge at first.
             beginners.push((Beginner { far, device, cpu, next: 0 }, lab.all_drops()?));
@@ -233,4 +239,80 @@ pub(crate) fn load(labs: &mut [Lab], work: &Work, cpu: usize, effort: Effort) ->
         work.title
     );
     Ok(Row { id: "ct-beside-new".into(), title, unit: "Mpps", sides })
+}
+
+/// Tracked connections of a daemon.
+fn connections(lab: &Lab) -> Result<u32> {
+    lab.ask("dpctl/ct-get-nconns")?.trim().parse().context("dpctl/ct-get-nconns")
+}
+
+/// Waits for that number of connections at least; returns their number and the time of it.
+fn reach(lab: &Lab, least: u32) -> Result<(u32, Instant)> {
+    let mut now = (0, Instant::now());
+    let waited = testkit::wait_for(TOGETHER_LIMIT, "new connections", || {
+        now = (connections(lab).unwrap_or(0), Instant::now());
+        now.0 >= least
+    });
+    waited.with_context(|| format!("{} of {least}", now.0)).map(|()| now)
+}
+
+/// Ends all connections, while packets are still on their way.
+fn end_all(lab: &Lab) -> Result<()> {
+    lab.replace_rules(BRIDGE, &["actions=drop".to_string()])?;
+    testkit::wait_for(TOGETHER_LIMIT, "the end of all connections", || {
+        lab.appctl(&["dpctl/flush-conntrack"]).is_ok() && connections(lab).is_ok_and(|n| n == 0)
+    })
+}
+
+/// Lets all flows of the capture begin connections in zones one after the other; returns the millions a second, counted between
+/// a tenth and nine tenths of each zone.
+fn begin_zones(lab: &Lab, zone: &mut u16, effort: Effort) -> Result<f64> {
+    let (mut begun, mut seconds, start) = (0, 0.0, Instant::now());
+    while begun == 0 || start.elapsed() < effort.time {
+        *zone = *zone % 60_000 + 1;
+        let track = format!("udp,actions=ct(commit,zone={zone},nat(src=192.0.2.1-192.0.2.20)),output:{OUT}");
+        lab.replace_rules(BRIDGE, &[track])?;
+        let (first, last) = (reach(lab, TOGETHER / 10)?, reach(lab, TOGETHER / 10 * 9)?);
+        begun += last.0 - first.0;
+        seconds += (last.1 - first.1).as_secs_f64();
+        if *zone == 1 {
+            reach(lab, TOGETHER)?;
+            let listed = lab.appctl(&["dpctl/dump-conntrack"])?;
+            let translated = listed.lines().filter(|line| line.contains(",dst=192.0.2.")).count();
+            ensure!(translated == TOGETHER as usize, "{translated} of {TOGETHER} are translated");
+        }
+        end_all(lab)?;
+    }
+    ensure!(seconds > 0.0, "{begun} connections began between two readings");
+    Ok(f64::from(begun) / seconds / 1e6)
+}
+
+/// New connections a second, each translated.
+pub(crate) fn begin(labs: &mut [Lab], folder: &TempDir, effort: Effort) -> Result<Row> {
+    let frames = (0..TOGETHER).map(Beginner::frame).collect();
+    let title = "new connections, source translated to 20 addresses".to_string();
+    let work = Work {
+        id: "new".into(),
+        rules: vec!["actions=drop".into()],
+        tunnel: Tunnel::None,
+        sources: vec![Source { port: 1, file: works::write(folder.path(), "ct-new.pcap", frames)? }],
+        megaflows: 1,
+        may_end: 0,
+        title: title.clone(),
+    };
+    for lab in labs.iter_mut() {
+        lab.awake(|lab| lab.install(&work).and_then(|()| end_all(lab)))?;
+    }
+    let mut turns: Vec<(&mut Lab, u16)> = labs.iter_mut().map(|lab| (lab, 0)).collect();
+    let sides = in_turn(
+        effort.rounds,
+        &mut turns,
+        |(lab, _)| lab.name.clone(),
+        |(lab, zone)| {
+            let rate = lab.awake(|lab| begin_zones(lab, zone, effort))?;
+            Ok(Sample { value: Some(rate), ..Sample::default() })
+        },
+    );
+    let title = format!("pcap → null, 60-byte UDP, {title}, one with each packet");
+    Ok(Row { id: "ct-new".into(), title, unit: "million/s", sides })
 }
