@@ -1,12 +1,13 @@
 //! Software offloads before sending: checksums and segmentation of a batch for outputs without them.
 
-use packet::{Packet, PacketBatch, PacketPool, complete_checksum, segment};
+use packet::{Packet, PacketBatch, PacketPool, complete_checksum, is_large_behind_nsh, segment};
 
 use crate::port::{TxDrop, TxReport};
 
-/// Whether even a `virtio_net_hdr` cannot describe the frame: a large segment with a finished checksum.
+/// Whether the kernel cannot split the frame by a `virtio_net_hdr`: a large segment with a finished checksum, or behind a
+/// network service header.
 pub(crate) fn exceeds_virtio(p: &Packet) -> bool {
-    p.offload.is_gso() && !p.offload.needs_csum
+    p.offload.is_gso() && (!p.offload.needs_csum || is_large_behind_nsh(p))
 }
 
 /// Finishes every frame of `batch`; replaces large segments by their parts, in place.

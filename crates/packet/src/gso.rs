@@ -3,8 +3,8 @@
 //!
 //! The frames equal those of Linux and hardware segmentation (RFC 9293 for TCP, RFC 768 for UDP): headers
 //! copied, IPv4 identification incremented, lengths and sequence numbers set, PSH and FIN on the last segment
-//! only, CWR on the first only (RFC 3168 §6.1.2), checksums complete. VLAN tags, IPv4 options and IPv6
-//! extension headers stay in place.
+//! only, CWR on the first only (RFC 3168 §6.1.2), checksums complete. VLAN tags, network service headers, labels, IPv4
+//! options and IPv6 extension headers stay in place.
 //!
 //! A large segment inside a UDP tunnel is split likewise: each frame gets the outer headers with its own lengths, IPv4
 //! identification (counted from that of the large segment) and UDP checksum, unless that is 0. Offload metadata from a
@@ -136,6 +136,34 @@ pub fn segment(p: &Packet, pool: &mut PacketPool, out: &mut PacketBatch) -> Resu
     Ok(())
 }
 
+/// EtherType and offset of the contents of a network service header (RFC 8300 §2.2).
+fn behind_nsh(frame: &[u8], at: usize) -> Option<(u16, usize)> {
+    let end = at + usize::from(frame.get(at + 1)? & 0x3f) * 4;
+    if end < at + NSH_BASE_BYTES {
+        return None;
+    }
+    match frame.get(at + 3)? {
+        1 => Some((ETH_TYPE_IP, end)),
+        2 => Some((ETH_TYPE_IPV6, end)),
+        3 => Some((be16(frame, end + 12)?, end + ETH_HEADER_BYTES)),
+        4 => Some((ETH_TYPE_NSH, end)),
+        _ => None,
+    }
+}
+
+/// Whether the frame is a large segment behind a network service header, which kernels do not split.
+pub fn is_large_behind_nsh(p: &Packet) -> bool {
+    let frame = p.data();
+    let mut at = ETH_HEADER_BYTES - 2;
+    while p.offload.is_gso() {
+        match be16(frame, at) {
+            Some(ETH_TYPE_VLAN | ETH_TYPE_VLAN_8021AD) => at += VLAN_TAG_BYTES,
+            eth_type => return eth_type == Some(ETH_TYPE_NSH),
+        }
+    }
+    false
+}
+
 /// Offsets of the layers of an IP frame.
 #[derive(Clone, Copy)]
 pub(crate) struct IpHeaders {
@@ -145,22 +173,32 @@ pub(crate) struct IpHeaders {
     pub(crate) v6: bool,
     /// The pseudo-header's destination differs from the IP header's: a routing header has segments left.
     routed: bool,
-    /// Labels precede the IP header.
-    mpls: bool,
+    /// Labels or a network service header precede the IP header.
+    shim: bool,
 }
 
 impl IpHeaders {
-    /// Parses Ethernet, VLAN tags, MPLS labels, IP and its options or extension headers, from offset `at` of `frame` on.
+    /// Parses Ethernet, VLAN tags, network service headers, MPLS labels, IP and its options or extension headers, from offset `at` of `frame` on.
     /// `None`: no IP, truncated, or a fragment.
     pub(crate) fn parse(frame: &[u8], at: usize) -> Option<IpHeaders> {
         let mut l3 = at + ETH_HEADER_BYTES;
         let mut eth_type = be16(frame, at + 12)?;
-        while eth_type == ETH_TYPE_VLAN || eth_type == ETH_TYPE_VLAN_8021AD {
-            eth_type = be16(frame, l3 + 2)?;
-            l3 += VLAN_TAG_BYTES;
+        let mut shim = false;
+        loop {
+            match eth_type {
+                ETH_TYPE_VLAN | ETH_TYPE_VLAN_8021AD => {
+                    eth_type = be16(frame, l3 + 2)?;
+                    l3 += VLAN_TAG_BYTES;
+                }
+                ETH_TYPE_NSH => {
+                    shim = true;
+                    (eth_type, l3) = behind_nsh(frame, l3)?;
+                }
+                _ => break,
+            }
         }
-        let mpls = is_mpls(eth_type);
-        if mpls {
+        if is_mpls(eth_type) {
+            shim = true;
             while be32(frame, l3)? & MPLS_BOTTOM == 0 {
                 l3 += MPLS_LABEL_BYTES;
             }
@@ -172,7 +210,7 @@ impl IpHeaders {
             ETH_TYPE_IPV6 => IpHeaders::parse_v6(frame, l3),
             _ => None,
         }
-        .map(|ip| IpHeaders { mpls, ..ip })
+        .map(|ip| IpHeaders { shim, ..ip })
     }
 
     /// The headers behind an Ethernet header that end at `l4`: IPv4, or IPv6 without extension headers.
@@ -196,7 +234,7 @@ impl IpHeaders {
         let l4 = l3 + ihl;
         let fragment = u16::from_be_bytes([ip[6], ip[7]]) & 0x3fff != 0;
         let ok = ip[0] >> 4 == 4 && ihl >= IPV4_HEADER_BYTES && l4 <= frame.len() && !fragment;
-        ok.then_some(IpHeaders { l3, l4, proto: ip[9], v6: false, routed: false, mpls: false })
+        ok.then_some(IpHeaders { l3, l4, proto: ip[9], v6: false, routed: false, shim: false })
     }
 
     fn parse_v6(frame: &[u8], l3: usize) -> Option<IpHeaders> {
@@ -215,12 +253,12 @@ impl IpHeaders {
             }
             (proto, l4) = ipv6_next_header(frame, l4, proto)?;
         }
-        Some(IpHeaders { l3, l4, proto, v6: true, routed, mpls: false })
+        Some(IpHeaders { l3, l4, proto, v6: true, routed, shim: false })
     }
 
-    /// Whether labels precede the IP header.
-    pub(crate) fn is_labelled(&self) -> bool {
-        self.mpls
+    /// Whether labels or a network service header precede the IP header.
+    pub(crate) fn has_shim(&self) -> bool {
+        self.shim
     }
 
     /// Unfolded pseudo-header sum without the length.
@@ -285,7 +323,7 @@ impl Outer {
 
     /// Whether the kernel can split the tunnel's datagrams.
     pub(crate) fn is_plain(&self) -> bool {
-        !self.ip.is_labelled()
+        !self.ip.has_shim()
     }
 
     /// Sets lengths and checksum of segment `i`. `inner_pseudo`: unfolded sum of its inner pseudo-header. The inner

@@ -218,6 +218,58 @@ fn the_longest_segment_counts() {
     assert_eq!(frame_bytes(&p), p.len());
 }
 
+/// Network service headers (RFC 8300), of a length in words: in front of IP or Ethernet, tagged, and one in another.
+#[test]
+fn segments_behind_a_network_service_header_are_those_without_it() {
+    let nsh = |words: u8, next: u8| {
+        let mut header = vec![0x0f, 0xc0 | words, 1, next, 0, 0, 1, 255];
+        header.resize(usize::from(words) * 4, 0xab);
+        header
+    };
+    let of_type = [0x89, 0x4f];
+    for v6 in [false, true] {
+        let ip = if v6 { 2 } else { 1 };
+        for (name, before, from) in [
+            ("IP", [&of_type[..], &nsh(6, ip)].concat(), 14),
+            ("Ethernet", [&of_type[..], &nsh(6, 3)].concat(), 0),
+            ("no contexts", [&of_type[..], &nsh(2, 3)].concat(), 0),
+            ("long contexts", [&of_type[..], &nsh(63, 3)].concat(), 0),
+            ("tagged", [&[0x81, 0, 0, 5], &of_type[..], &nsh(6, 3)].concat(), 0),
+            ("two", [&of_type[..], &nsh(6, 4), &nsh(6, ip)].concat(), 14),
+        ] {
+            let plain = build(&Spec { payload: vec![7; 3000], gso_size: 1400, v6, ..sample() });
+            let front = [&plain.data()[..12], &before].concat();
+            let mut wrapped = Packet::from_slice(&[&front, &plain.data()[from..]].concat());
+            wrapped.offload = plain.offload;
+            wrapped.offload.csum_start = (usize::from(plain.offload.csum_start) + front.len() - from) as u16;
+            assert!(is_large_behind_nsh(&wrapped) && !is_large_behind_nsh(&plain), "{name}");
+            let cut = |p: &Packet| {
+                let mut out = PacketBatch::new();
+                segment(p, &mut PacketPool::new(), &mut out).expect(name);
+                out.drain().map(|s| s.data().to_vec()).collect::<Vec<_>>()
+            };
+            let expected: Vec<_> = cut(&plain).iter().map(|s| [&front, &s[from..]].concat()).collect();
+            assert_eq!(cut(&wrapped), expected, "{name}");
+            assert_eq!(frame_bytes(&wrapped), expected[0].len(), "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_network_service_header_without_ip_is_not_cut() {
+    for (at, value) in [(15, 0xc1), (17, 5), (17, 0), (15, 0xff)] {
+        let plain = build(&Spec { payload: vec![7; 100], gso_size: 60, ..sample() });
+        let header = [0x89, 0x4f, 0x0f, 0xc6, 1, 3, 0, 0, 1, 255];
+        let front = [&plain.data()[..12], &header, &[0; 16]].concat();
+        let mut p = Packet::from_slice(&[&front, plain.data()].concat());
+        p.offload = plain.offload;
+        p.data_mut()[at] = value;
+        let mut out = PacketBatch::new();
+        let cut = segment(&p, &mut PacketPool::new(), &mut out);
+        assert_eq!(cut, Err(SegmentError::Headers), "byte {at} is {value:#x}");
+    }
+}
+
 #[test]
 fn what_cannot_be_cut_says_why() {
     let cases: [(&str, fn(&mut Packet), SegmentError); 7] = [

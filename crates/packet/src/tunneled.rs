@@ -191,7 +191,7 @@ impl JoinableRun {
         let header_bytes = ip.l4 + usize::from(tcp[12] >> 4) * 4;
         if ip.proto != IPPROTO_TCP
             || !plain
-            || ip.is_labelled()
+            || ip.has_shim()
             || header_bytes < ip.l4 + TCP_HEADER_BYTES
             || header_bytes >= first.len()
             || tcp[13] & TCP_SINGLE != 0

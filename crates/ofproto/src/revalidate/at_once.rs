@@ -28,13 +28,15 @@ pub struct Few {
     pub flows: u64,
     /// Flows translated again.
     pub affected: usize,
+    /// Whether to wait for another thread that does the same.
+    pub waits: bool,
 }
 
 impl Few {
     /// For a thread with other work, such as the main loop: a fraction of a millisecond.
-    pub const FOR_OTHERS: Few = Few { flows: 512, affected: 32 };
+    pub const FOR_OTHERS: Few = Few { flows: 512, affected: 32, waits: false };
     /// For the revalidator.
-    pub(super) const FOR_REVALIDATOR: Few = Few { flows: 16_384, affected: 512 };
+    pub(super) const FOR_REVALIDATOR: Few = Few { flows: 16_384, affected: 512, waits: true };
 }
 
 /// State of changes made at once.
@@ -126,14 +128,18 @@ fn affected(backer: &Backer, few: Few) -> Option<(u64, Vec<(Ufid, PmdId, PackedF
 }
 
 /// Brings the datapath up to date with the tables, if that is little work: sends new actions of the affected flows.
-/// Returns `false` if the revalidator has to: there are too many flows, it is held, or does not exist.
+/// Returns `false` if the revalidator has to: there are too many flows, it is held or at work, or does not exist.
 pub fn change(backer: &Backer, dp: &dyn Datapath, few: Few, now_ms: u64) -> bool {
     let at_once = &backer.at_once;
     if at_once.done_epoch() == backer.epoch() {
         return true;
     }
     // Locked until all is sent, so that a barrier finds each changed flow in flight.
-    let mut state = lock(&at_once.state);
+    let mut state = match at_once.state.try_lock() {
+        Ok(state) => state,
+        Err(_) if few.waits => lock(&at_once.state),
+        Err(_) => return false,
+    };
     if state.sink.is_none() || backer.barrier.is_held() {
         return false;
     }

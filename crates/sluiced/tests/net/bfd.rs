@@ -5,10 +5,8 @@ use std::path::Path;
 
 use testkit::{Capture, Daemon, DaemonSpec, Netns, RunDir, require_netns, require_programs, wait_for};
 
-use crate::helpers::{
-    LIMIT, appctl, on_kernel, ping_all, require_userspace, serving, spec, vsctl, wait_until,
-};
-use crate::overlays::{HERE, Lab, THERE, far_switch, tunnel};
+use crate::helpers::{LIMIT, appctl, on_kernel, ping_all, serving, spec, vsctl, wait_until};
+use crate::overlays::{HERE, Pair, THERE, require_overlay, require_overlay_to_stock, stock, tunnel};
 
 /// Intervals of OVN's kind, and a detection time that a loaded test machine keeps.
 const BFD: &str = "bfd:enable=true bfd:min_tx=100 bfd:min_rx=100 bfd:mult=5";
@@ -157,11 +155,6 @@ fn paths_fail_over(partner: impl FnOnce(&Netns, &RunDir) -> Vec<Daemon>) {
     assert!(ours.log().contains("BFD state change"));
 }
 
-pub(crate) fn stock(netns: &Netns, dir: &RunDir) -> Vec<Daemon> {
-    let spec = |program: &Path| Ok(DaemonSpec::new(program)?.netns(netns).rundir(dir));
-    testkit::start_stock(spec, "ovs-vswitchd", &[], [&[], &["--pidfile", "--log-file"]]).unwrap()
-}
-
 #[test]
 fn groups_fail_over_with_open_vswitch_as_partner() {
     require_netns!();
@@ -177,9 +170,9 @@ fn groups_fail_over_between_two_of_ours() {
 }
 
 /// Sessions through tunnels of each kind, with the settings of OVN: the key is that of the flow, and BFD has none.
-fn through_tunnels(lab: &Lab, theirs: &Daemon) {
+fn through_tunnels(pair: &Pair) {
+    let (lab, theirs, ends) = (&pair.lab, pair.there(), pair.ends());
     for (kind, more) in [("vxlan", ""), ("geneve", " bfd:oam=true bfd:check_tnl_key=true"), ("gre", "")] {
-        let ends = [(&lab.daemon, THERE), (theirs, HERE)];
         for (daemon, remote) in ends {
             let line = tunnel("tun", kind, &format!("remote_ip={remote},key=flow"));
             vsctl(daemon, &format!("{line} {BFD}{more}"));
@@ -200,26 +193,14 @@ fn through_tunnels(lab: &Lab, theirs: &Daemon) {
 
 #[test]
 fn sessions_pass_tunnels_to_open_vswitch() {
-    require_netns!();
-    require_userspace!("tunnels of the userspace datapath");
-    require_programs!("ovs-vsctl", "ovs-appctl", "ovs-vswitchd", "ovsdb-server", "ovsdb-tool");
-    let lab = Lab::new("bfd");
-    let dir = RunDir::new("partner").unwrap();
-    let theirs = stock(&lab.far().netns, &dir);
-    far_switch(&lab, &theirs[0]);
-    through_tunnels(&lab, &theirs[0]);
+    require_overlay_to_stock!();
+    through_tunnels(&Pair::with_stock("bfd"));
 }
 
 #[test]
 fn sessions_pass_tunnels_between_two_of_ours() {
-    require_netns!();
-    require_userspace!("tunnels of the userspace datapath");
-    require_programs!("ovs-vsctl", "ovs-appctl");
-    let lab = Lab::new("bfd2");
-    let dir = RunDir::new("far").unwrap();
-    let there = serving(&spec(&lab.far().netns).rundir(&dir));
-    far_switch(&lab, &there);
-    through_tunnels(&lab, &there);
+    require_overlay!();
+    through_tunnels(&Pair::of_ours("bfd2"));
 }
 
 /// Geneve headers of control packets on the wire, by their sender's outer address: version, length of options, flags,
@@ -246,15 +227,9 @@ fn geneve_headers(lines: &[String]) -> BTreeMap<String, BTreeSet<String>> {
 /// The O bit of Geneve marks control packets of sessions with `bfd:oam=true`, and no others, as of Open vSwitch.
 #[test]
 fn sessions_mark_packets_as_management_on_the_wire() {
-    require_netns!();
-    require_userspace!("tunnels of the userspace datapath");
-    require_programs!("ovs-vsctl", "ovs-appctl", "ovs-vswitchd", "ovsdb-server", "ovsdb-tool", "tcpdump");
-    let lab = Lab::new("oam");
-    let dir = RunDir::new("partner").unwrap();
-    let theirs = stock(&lab.far().netns, &dir);
-    far_switch(&lab, &theirs[0]);
-    let far = lab.far();
-    let ends = [(&lab.daemon, THERE), (&theirs[0], HERE)];
+    require_overlay_to_stock!("tcpdump");
+    let pair = Pair::with_stock("oam");
+    let (far, ends) = (pair.lab.far(), pair.ends());
     for (oam, first) in [("true", "00806558"), ("false", "00006558")] {
         for (daemon, remote) in ends {
             let line = tunnel("tun", "geneve", &format!("remote_ip={remote},key=flow"));

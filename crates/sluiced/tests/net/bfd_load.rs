@@ -3,10 +3,10 @@
 
 use std::time::{Duration, Instant};
 
-use testkit::{Daemon, RunDir, require_netns, require_programs, wait_for};
+use testkit::{Daemon, RunDir, wait_for};
 
-use crate::helpers::{LIMIT, appctl, capture, require_userspace, serving, spec, vsctl};
-use crate::overlays::{HERE, Lab, THERE, far_switch};
+use crate::helpers::{LIMIT, appctl, capture, vsctl};
+use crate::overlays::{HERE, Pair, THERE, require_overlay};
 
 /// Every packet of the flood needs its own megaflow.
 const OWN_MEGAFLOW: &str = "move:NXM_OF_IP_SRC[]->NXM_NX_REG0[],move:NXM_OF_UDP_SRC[]->NXM_NX_REG1[0..15]";
@@ -187,17 +187,14 @@ fn at_least(begun: Instant, seconds: u32) {
 /// comes and goes with its flows.
 #[test]
 fn sessions_outlive_an_overload() {
-    require_netns!();
-    require_userspace!("tunnels of the userspace datapath");
-    require_programs!("ovs-vsctl", "ovs-appctl", "ovs-ofctl");
+    require_overlay!();
     let load = Load::given();
-    let lab = Lab::new("load");
-    let dir = RunDir::new("far").unwrap();
-    let there = serving(&spec(&lab.far().netns).rundir(&dir));
-    far_switch(&lab, &there);
+    let pair = Pair::of_ours("load");
+    let (lab, there) = (&pair.lab, pair.there());
+    let dir = RunDir::new("flood").unwrap();
     many_tunnels(&lab.daemon, THERE, load);
-    many_tunnels(&there, HERE, load);
-    let sessions = Sessions { daemons: [&lab.daemon, &there], number: load.sessions as usize };
+    many_tunnels(there, HERE, load);
+    let sessions = Sessions { daemons: [&lab.daemon, there], number: load.sessions as usize };
     let begun = Instant::now();
     let rows = sessions.settle();
     println!(

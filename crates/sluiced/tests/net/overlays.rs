@@ -5,12 +5,9 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 
-use testkit::{
-    Daemon, DaemonSpec, Host, Iperf3Options, Netns, RunDir, Topology, patience, require_netns,
-    require_programs, wait_for,
-};
+use testkit::{Daemon, DaemonSpec, Host, Iperf3Options, Netns, RunDir, Topology, patience, wait_for};
 
-use crate::helpers::{LIMIT, appctl, ping_all, require_userspace, serving, unreachable, vsctl, wait_until};
+use crate::helpers::{LIMIT, appctl, ping_all, serving, unreachable, vsctl, wait_until};
 
 /// What the outer headers leave of 1500 bytes.
 const INNER_MTU: u32 = 1420;
@@ -134,9 +131,7 @@ pub(crate) fn contents(from: &Host, to: &Host, address: &str, stream_bytes: usiz
 
 #[test]
 fn the_kernels_vxlan_device_is_a_partner() {
-    require_netns!();
-    require_userspace!("tunnels of the userspace datapath");
-    require_programs!("ovs-vsctl", "ovs-appctl", "iperf3");
+    require_overlay!("iperf3");
     let lab = Lab::new("overlay");
     let (host, far) = (lab.host(), lab.far());
     for (device, options) in [
@@ -173,8 +168,71 @@ fn the_kernels_vxlan_device_is_a_partner() {
     assert!(!lost.contains("datapath_drop_tunnel_push_error"), "{lost}");
 }
 
+/// Returns from a test of overlays, with a line `SKIP: …`, without what it needs: namespaces, the userspace datapath, and
+/// these programs beside those of Open vSwitch.
+macro_rules! require_overlay {
+    ($($program:literal),*) => {
+        testkit::require_netns!();
+        $crate::helpers::require_userspace!("tunnels of the userspace datapath");
+        testkit::require_programs!("ovs-vsctl", "ovs-appctl", "ovs-ofctl" $(, $program)*);
+    };
+}
+pub(crate) use require_overlay;
+
+/// The same with the daemons of Open vSwitch as partner.
+macro_rules! require_overlay_to_stock {
+    ($($program:literal),*) => {
+        $crate::overlays::require_overlay!("ovs-vswitchd", "ovsdb-server", "ovsdb-tool" $(, $program)*);
+    };
+}
+pub(crate) use require_overlay_to_stock;
+
+/// Open vSwitch in a namespace; the daemon is first.
+pub(crate) fn stock(netns: &Netns, dir: &RunDir) -> Vec<Daemon> {
+    let spec = |program: &Path| Ok(DaemonSpec::new(program)?.netns(netns).rundir(dir));
+    testkit::start_stock(spec, "ovs-vswitchd", &[], [&[], &["--pidfile", "--log-file"]]).unwrap()
+}
+
+/// Two switches over one underlay: that of the lab, and one in the remote namespace.
+pub(crate) struct Pair {
+    // Ended before the lab.
+    daemons: Vec<Daemon>,
+    _dir: RunDir,
+    pub(crate) lab: Lab,
+}
+
+impl Pair {
+    fn new(tag: &str, start: impl FnOnce(&Netns, &RunDir) -> Vec<Daemon>) -> Pair {
+        let lab = Lab::new(tag);
+        let dir = RunDir::new("far").unwrap();
+        let daemons = start(&lab.far().netns, &dir);
+        far_switch(&lab, &daemons[0]);
+        Pair { daemons, _dir: dir, lab }
+    }
+
+    /// With Open vSwitch there.
+    pub(crate) fn with_stock(tag: &str) -> Pair {
+        Pair::new(tag, stock)
+    }
+
+    /// With Sluice at both ends.
+    pub(crate) fn of_ours(tag: &str) -> Pair {
+        Pair::new(tag, |netns, dir| vec![serving(&spec(netns, dir))])
+    }
+
+    /// The switch in the remote namespace.
+    pub(crate) fn there(&self) -> &Daemon {
+        &self.daemons[0]
+    }
+
+    /// Each switch, and the outer address of the other one.
+    pub(crate) fn ends(&self) -> [(&Daemon, &'static str); 2] {
+        [(&self.lab.daemon, THERE), (self.there(), HERE)]
+    }
+}
+
 /// A second switch in the remote namespace: `br-phy` has its addresses, the device of `br-int` is its host.
-pub(crate) fn far_switch(lab: &Lab, daemon: &Daemon) {
+fn far_switch(lab: &Lab, daemon: &Daemon) {
     let far = lab.far();
     far.netns.ip(&format!("addr flush dev {}", far.dev)).unwrap();
     vsctl(
@@ -281,53 +339,31 @@ const BARE: [(&str, &str); 4] = [
 
 #[test]
 fn open_vswitch_is_a_partner() {
-    require_netns!();
-    require_userspace!("tunnels of the userspace datapath");
-    require_programs!(
-        "ovs-vsctl",
-        "ovs-appctl",
-        "ovs-ofctl",
-        "iperf3",
-        "ovs-vswitchd",
-        "ovsdb-server",
-        "ovsdb-tool",
-        "ethtool"
-    );
-    let lab = Lab::new("ovs");
+    require_overlay_to_stock!("iperf3", "ethtool");
+    let pair = Pair::with_stock("ovs");
+    let lab = &pair.lab;
     // It takes no large segments, and no checksums left to a device.
     lab.net.switch.run("ethtool", &["-K", &lab.far().port, "tx", "off"]).unwrap();
-    let dir = RunDir::new("partner").unwrap();
-    let spec = |program: &Path| Ok(DaemonSpec::new(program)?.netns(&lab.far().netns).rundir(&dir));
-    let theirs =
-        testkit::start_stock(spec, "ovs-vswitchd", &[], [&[], &["--pidfile", "--log-file"]]).unwrap();
-    far_switch(&lab, &theirs[0]);
-    each_kind(&lab, &theirs[0]);
+    each_kind(lab, pair.there());
     // Packets of its GTP-U have wrong checksums, which it drops itself.
     let kinds = BARE.into_iter().filter(|(kind, _)| *kind != "gtpu").collect::<Vec<_>>();
-    each_bare_kind(&lab, &theirs[0], &kinds);
+    each_bare_kind(lab, pair.there(), &kinds);
 }
 
 #[test]
 fn two_switches_span_an_overlay() {
-    require_netns!();
-    require_userspace!("tunnels of the userspace datapath");
-    require_programs!("ovs-vsctl", "ovs-appctl", "iperf3");
-    let lab = Lab::new("two");
-    let dir = RunDir::new("far").unwrap();
-    let there = serving(&spec(&lab.far().netns, &dir));
-    far_switch(&lab, &there);
-    each_kind(&lab, &there);
-    each_bare_kind(&lab, &there, &BARE);
+    require_overlay!("iperf3");
+    let pair = Pair::of_ours("two");
+    each_kind(&pair.lab, pair.there());
+    each_bare_kind(&pair.lab, pair.there(), &BARE);
     // OVS 3.1 lacks it.
-    each_bare_kind(&lab, &there, &[("srv6", "srv6_flowlabel=compute")]);
+    each_bare_kind(&pair.lab, pair.there(), &[("srv6", "srv6_flowlabel=compute")]);
 }
 
 /// A neighbour is asked for, and a route that changes moves the flows at once.
 #[test]
 fn routes_and_neighbours_of_the_machine_decide() {
-    require_netns!();
-    require_userspace!("tunnels of the userspace datapath");
-    require_programs!("ovs-vsctl", "ovs-appctl");
+    require_overlay!();
     let lab = Lab::new("routes");
     let (host, far, daemon) = (lab.host(), lab.far(), &lab.daemon);
     far.netns.add_addr("lo", "172.20.0.2/32").unwrap();
@@ -359,9 +395,7 @@ fn routes_and_neighbours_of_the_machine_decide() {
 /// The first packet of a flow waits for the next hop's address. OVS drops it.
 #[test]
 fn the_first_packet_waits_for_the_neighbour() {
-    require_netns!();
-    require_userspace!("tunnels of the userspace datapath");
-    require_programs!("ovs-vsctl", "ovs-appctl", "ovs-ofctl");
+    require_overlay!();
     let lab = Lab::new("first");
     let (host, far, daemon) = (lab.host(), lab.far(), &lab.daemon);
     lab.device(&format!("vxlan id 5 remote {HERE} local {THERE} dstport 4789"), "10.0.0.2/16");

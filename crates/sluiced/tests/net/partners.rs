@@ -5,10 +5,10 @@
 
 use netlink::genl;
 use netlink::socket::{Asked, MessageWriter, Socket};
-use testkit::{Capture, Daemon, Netns, require_netns, require_programs, wait_for};
+use testkit::{Capture, Daemon, Netns, wait_for};
 
-use crate::helpers::{LIMIT, appctl, ping_all, require_userspace, unreachable, vsctl, wait_until};
-use crate::overlays::{HERE, HERE6, Lab, THERE, THERE6, contents, tunnel};
+use crate::helpers::{LIMIT, appctl, ping_all, unreachable, vsctl, wait_until};
+use crate::overlays::{HERE, HERE6, Lab, THERE, THERE6, contents, require_overlay, tunnel};
 
 /// Addresses behind the switch, and on the device of the kernel.
 const INNER_HERE: &str = "10.0.0.1";
@@ -23,9 +23,7 @@ const PINGS: u32 = 3;
 /// Returns from the test, with a line `SKIP: …`, if the kernel does not know the type of a device. A guest knows them.
 macro_rules! require_device {
     ($kind:expr) => {
-        require_netns!();
-        require_userspace!("tunnels of the userspace datapath");
-        require_programs!("ovs-vsctl", "ovs-appctl", "ovs-ofctl", "ping", "tcpdump");
+        require_overlay!("ping", "tcpdump");
         if !is_known_or_skip(std::thread::current().name().unwrap_or(module_path!()), $kind) {
             return;
         }

@@ -148,7 +148,7 @@ fn much_work_and_held_flows_are_left_to_the_revalidator() {
     rig.settle();
     assert!(rig.revalidator.is_settled(&rig.backer));
     assert!(!rig.flow_mod_then_change("priority=3,in_port=1 actions=in_port"));
-    let limits = Few { flows: u64::MAX, affected: 3 };
+    let limits = Few { flows: u64::MAX, affected: 3, waits: true };
     assert!(!rig.change(limits), "too many to translate");
     assert!(lock(&rig.dp.waiting).is_empty());
     rig.settle();
