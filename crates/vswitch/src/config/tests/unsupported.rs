@@ -128,7 +128,7 @@ fn addresses_of_controllers_are_those_of_the_bridges_device() {
         let desired = bed.desired();
         let ip = columns[0].1.parse().unwrap();
         let local = Some(LocalAddress { ip, prefix_bits, gateway: None });
-        assert_eq!(desired.bridges[0].controllers[0].local, local, "{columns:?}");
+        assert_eq!(desired.bridges["br0"].controllers[0].local, local, "{columns:?}");
         assert_eq!(messages(&desired).len(), complaints, "{columns:?}");
     }
 }
