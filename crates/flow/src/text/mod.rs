@@ -38,7 +38,7 @@ pub use match_print::{
 };
 pub use names::{field_by_name, field_by_subfield_name, header_names, subfield_name};
 pub use normalize::{needs, normalize};
-pub use port::{NoPortNames, PortNames, format_port, parse_port};
+pub use port::{NoPortNames, PortNames, format_port, format_table, parse_port, parse_table};
 pub use subfield::{format_subfield, parse_subfield, sub_field};
 pub use values::{format_metadata, format_value, masked_value, metadata_value, parse_value};
 

@@ -1,7 +1,7 @@
 //! OpenFlow port numbers, reserved names and the port names of a switch.
 
 use super::{Parsed, fail};
-use crate::{OfPort, TlvTable};
+use crate::{OfPort, TableId, TlvTable};
 
 /// Context of text: names and numbers of ports, mappings of tunnel metadata.
 pub trait PortNames {
@@ -9,6 +9,14 @@ pub trait PortNames {
     fn name(&self, port: OfPort) -> Option<&str>;
     /// Port of that name.
     fn number(&self, name: &str) -> Option<OfPort>;
+    /// Name to print for a table, if any.
+    fn table_name(&self, _table: TableId) -> Option<&str> {
+        None
+    }
+    /// Table of that name.
+    fn table_number(&self, _name: &str) -> Option<TableId> {
+        None
+    }
     /// The mappings of tunnel metadata.
     fn tlv(&self) -> &TlvTable {
         static EMPTY: TlvTable = TlvTable::EMPTY;
@@ -90,14 +98,35 @@ pub(crate) fn parse_field_port(text: &str, field: &str, ports: &dyn PortNames) -
     }
 }
 
+/// A table by decimal number, or by the switch's name, optionally quoted.
+pub fn parse_table(text: &str, names: &dyn PortNames) -> Option<TableId> {
+    if let Some(inner) = text.strip_prefix('"').and_then(|t| t.strip_suffix('"')) {
+        return names.table_number(&unescape(inner));
+    }
+    let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    if digits { text.parse().ok().map(TableId) } else { names.table_number(text) }
+}
+
+/// A table by name, quoted if necessary, or by number.
+pub fn format_table(table: TableId, names: &dyn PortNames) -> String {
+    names.table_name(table).map_or_else(|| table.0.to_string(), quoted)
+}
+
+/// A name, in quotes if necessary.
+fn quoted(name: &str) -> String {
+    if is_plain(name) {
+        return name.into();
+    }
+    format!("\"{}\"", name.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
 /// A port by name, quoted if necessary, or by number.
 pub fn format_port(port: OfPort, ports: &dyn PortNames) -> String {
     if let Some((name, _)) = RESERVED.iter().find(|(_, p)| *p == port) {
         return (*name).into();
     }
     match ports.name(port) {
-        Some(name) if is_plain(name) => name.into(),
-        Some(name) => format!("\"{}\"", name.replace('\\', "\\\\").replace('"', "\\\"")),
+        Some(name) => quoted(name),
         None => match port.to_of10() {
             Some(n) => n.to_string(),
             None => port.0.to_string(),

@@ -12,7 +12,7 @@ use crate::text::{joined, nested};
 use flow::fields::{FieldId, Prereq};
 use flow::text::number::parse_u128;
 use flow::text::token::Tokens;
-use flow::text::{format_subfield, sub_field};
+use flow::text::{format_subfield, format_table, sub_field};
 use flow::{SubField, TableId, ct_state};
 use ofp_wire::nxm;
 use packet::headers::{IPPROTO_TCP, IPPROTO_UDP};
@@ -142,7 +142,7 @@ fn parse(text: &Argument<'_>) -> Parsed<Ct> {
             "commit" => commit = true,
             "force" => force = true,
             "table" => {
-                ct.table = match table(value, || format!("unknown table {value}"))? {
+                ct.table = match table(value, text.ports, || format!("unknown table {value}"))? {
                     TableId::ALL => return fail(value, "invalid table 0xff"),
                     table => Some(table),
                 }
@@ -221,7 +221,7 @@ impl OfAction for Box<Ct> {
             Commit::Yes => parts.push("commit".to_string()),
             Commit::Force => parts.push("commit,force".to_string()),
         }
-        parts.extend(self.table.map(|t| format!("table={}", t.0)));
+        parts.extend(self.table.map(|t| format!("table={}", format_table(t, ports))));
         match self.zone {
             Zone::Number(0) => {}
             Zone::Number(number) => parts.push(format!("zone={number}")),

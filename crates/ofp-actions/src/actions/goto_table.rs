@@ -4,6 +4,7 @@ use super::Resubmit;
 use super::prelude::*;
 use crate::instructions::put_instruction;
 use crate::text::arguments::table;
+use flow::text::format_table;
 use flow::{OfPort, TableId};
 
 /// Continues in a later table (`OFPIT_GOTO_TABLE`).
@@ -31,12 +32,12 @@ impl OfAction for GotoTable {
 
     fn parse(text: &Argument<'_>, out: &mut Vec<Action>) -> Parsed<()> {
         let arg = text.value();
-        out.push(GotoTable(table(arg, || format!("unknown table \"{arg}\""))?).into());
+        out.push(GotoTable(table(arg, text.ports, || format!("unknown table \"{arg}\""))?).into());
         Ok(())
     }
 
-    fn format(&self, _ports: &dyn PortNames) -> String {
-        format!("goto_table:{}", self.0.0)
+    fn format(&self, ports: &dyn PortNames) -> String {
+        format!("goto_table:{}", format_table(self.0, ports))
     }
 
     fn check(&self, checker: &mut Checker<'_>) -> Res<()> {

@@ -4,7 +4,7 @@ use super::prelude::*;
 use crate::text::arguments::table;
 use flow::fields::{FieldId, Prereq};
 use flow::text::token::quoted_bytes;
-use flow::text::{format_port, parse_port};
+use flow::text::{format_port, format_table, parse_port};
 use flow::{OfPort, TableId};
 
 /// Looks the packet up in a table and continues afterwards (`NXAST_RESUBMIT`, `NXAST_RESUBMIT_TABLE`,
@@ -62,7 +62,7 @@ fn parse(text: &Argument<'_>) -> Parsed<Resubmit> {
         "" => None,
         number => {
             let unknown = || format!("{number}: resubmit to unknown table");
-            Some(table(number, unknown)?).filter(|t| *t != TableId::ALL)
+            Some(table(number, text.ports, unknown)?).filter(|t| *t != TableId::ALL)
         }
     };
     if in_port == OfPort::IN_PORT && table.is_none() {
@@ -102,7 +102,7 @@ impl OfAction for Resubmit {
         if self.table.is_none() && !keeps_port && !self.ct {
             return format!("resubmit:{port}");
         }
-        let table = self.table.map_or(String::new(), |t| t.0.to_string());
+        let table = self.table.map_or(String::new(), |t| format_table(t, ports));
         format!("resubmit({port},{table}{})", if self.ct { ",ct" } else { "" })
     }
 

@@ -2,7 +2,7 @@
 
 use flow::fields::FieldId;
 use flow::text::number::{hex, u8_named, u16_named};
-use flow::text::{Parsed, PortNames, fail, parse_ipv4, sub_field};
+use flow::text::{Parsed, PortNames, fail, parse_ipv4, parse_table, sub_field};
 use flow::{MacAddr, SubField, TableId};
 
 /// Rejects read-only fields.
@@ -42,12 +42,11 @@ pub(crate) fn fits(arg: &str, value: u128, len_bits: u16) -> Parsed<()> {
     Ok(())
 }
 
-/// A table's number, decimal.
-pub(crate) fn table(text: &str, unknown: impl FnOnce() -> String) -> Parsed<TableId> {
-    let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-    match text.parse::<u8>() {
-        Ok(n) if digits => Ok(TableId(n)),
-        _ => fail(text, unknown()),
+/// A table by number or name.
+pub(crate) fn table(text: &str, names: &dyn PortNames, unknown: impl FnOnce() -> String) -> Parsed<TableId> {
+    match parse_table(text, names) {
+        Some(table) => Ok(table),
+        None => fail(text, unknown()),
     }
 }
 

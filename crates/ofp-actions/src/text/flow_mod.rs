@@ -187,7 +187,7 @@ fn line(text: &str, command: FlowModCommand, ports: &dyn PortNames) -> Parsed<Fl
     let mut tokens = Tokens::new(before);
     while let Some(token) = tokens.next_token()? {
         let taken = flow_mod.take_flag(&token)
-            || flow_mod.take_common(&token)?
+            || flow_mod.take_common(&token, ports)?
             || flow_mod.take_of_command(&token, ports)?
             || builder.add(&token, ports)?;
         if !taken {
@@ -250,14 +250,14 @@ impl FlowModText {
     }
 
     /// Keys of all commands, and keys of `dump-flows` output to ignore.
-    fn take_common(&mut self, token: &Token<'_>) -> Parsed<bool> {
+    fn take_common(&mut self, token: &Token<'_>, ports: &dyn PortNames) -> Parsed<bool> {
         if token.attached != Attached::Equals {
             return Ok(false);
         }
         let value = token.value;
         match token.key {
             "table" => {
-                let table = table(value, || format!("unknown table \"{value}\""))?;
+                let table = table(value, ports, || format!("unknown table \"{value}\""))?;
                 self.table = Some(table).filter(|t| *t != TableId::ALL);
                 if self.table.is_some() {
                     self.protocols &= Protocols::TABLE_ID;

@@ -86,6 +86,7 @@ impl Groups {
     ) -> Res<()> {
         // As OVS does: weights fit every type here, and the type of the message decides about watched ports, since most
         // controllers leave it at "all".
+        check_ids(&m.group.buckets)?;
         m.group.buckets.iter().try_for_each(|b| check_watch(b, m.group.ty))?;
         let old = self.get(m.group.id).cloned().ok_or(ErrorKind::GmfcUnknownGroup)?;
         let mut desc = old.desc();

@@ -160,7 +160,7 @@ fn put_bucket_nxt(w: &mut Writer, b: &Bucket, ty: GroupType) {
     put_actions(w, b.actions.iter(), &Match::catchall());
     let actions_len = (w.mark() - start).min(0xffff) as u16;
     w.set_u16(mark + 2, actions_len);
-    if ty == GroupType::Select {
+    if ty == GroupType::Select || b.weight != 0 {
         prop::put(w, 0, |w| {
             w.u16(b.weight);
             w.zeros(2);

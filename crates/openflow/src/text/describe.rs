@@ -6,13 +6,16 @@ use flow::text::NoPortNames;
 use ofp_wire::Options;
 
 /// The text of a message on a connection with these options, without a newline at its end. Of a message that is cut
-/// short only name, version and transaction id are left.
+/// short or cannot be decoded only name, version and transaction id may be left.
 pub fn describe(frame: &[u8], options: &Options) -> String {
     let len = frame.get(2..4).map(|len| usize::from(u16::from_be_bytes([len[0], len[1]])));
     let named = name(frame);
     if named.is_some() && len == Some(frame.len()) {
         let text = format_message(frame, Printing { options, names: &NoPortNames, verbosity: 1 });
-        return text.trim_end().to_string();
+        // One that cannot be decoded may have no title.
+        if !text.starts_with("***") {
+            return text.trim_end().to_string();
+        }
     }
     let version = version_text(frame.first().copied().unwrap_or_default());
     let xid = be32(frame, 4).unwrap_or_default();

@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use flow::text::PortNames;
-use flow::{OfPort, TlvTable};
+use flow::{OfPort, TableId, TlvTable};
 use openflow::msg::bundle::{BundleAdd, BundleControl, BundleControlType};
 use openflow::msg::control::Hello;
 use openflow::msg::port::Port;
 use openflow::session::{Config, Event, Session};
 use openflow::text;
-use openflow::{ErrorBody, Message, Options, Version, VersionSet};
+use openflow::{ErrorBody, Message, Multi, Options, Version, VersionSet};
 
 use crate::remote::{Deadline, Stream, TimedOut, reason, run_dir};
 
@@ -345,6 +345,20 @@ impl Connection {
     pub(crate) fn ports(&mut self) -> Result<(u32, Vec<Port>)> {
         self.gather(&Message::PortDescRequest(OfPort::NONE), entries!(PortDescReply))
     }
+
+    /// The names of tables, of those that have one; none from a switch that does not tell.
+    pub(crate) fn table_names(&mut self) -> Vec<(TableId, String)> {
+        let all: Vec<(TableId, String)> = if self.version() < Version::V13 {
+            let stats = self.gather(&Message::TableStatsRequest, entries!(TableStatsReply));
+            stats.map_or_else(|_| Vec::new(), |(_, all)| all.into_iter().map(|t| (t.table, t.name)).collect())
+        } else {
+            let request = Message::TableFeaturesRequest(Multi::all(Vec::new()));
+            let features = self.gather(&request, entries!(TableFeaturesReply));
+            features
+                .map_or_else(|_| Vec::new(), |(_, all)| all.into_iter().map(|t| (t.table, t.name)).collect())
+        };
+        all.into_iter().filter(|(_, name)| !name.is_empty()).collect()
+    }
 }
 
 /// A stream as messages.
@@ -388,11 +402,13 @@ impl<'c> Frames<'c> {
     }
 }
 
-/// The names of a bridge's ports.
+/// The names of a bridge's ports and tables.
 #[derive(Default)]
 pub(crate) struct Names {
     /// All of them.
     pub(crate) ports: Vec<Port>,
+    /// Names of tables, of those that have one.
+    pub(crate) tables: Vec<(TableId, String)>,
     /// Whether names are printed; they are always understood.
     pub(crate) show: bool,
     /// Its mappings of tunnel metadata.
@@ -407,6 +423,15 @@ impl PortNames for Names {
 
     fn number(&self, name: &str) -> Option<OfPort> {
         self.ports.iter().find(|known| known.name == name).map(|known| known.port)
+    }
+
+    fn table_name(&self, table: TableId) -> Option<&str> {
+        let (_, name) = self.tables.iter().find(|(known, _)| *known == table)?;
+        self.show.then_some(name.as_str())
+    }
+
+    fn table_number(&self, name: &str) -> Option<TableId> {
+        self.tables.iter().find(|(_, known)| known == name).map(|(table, _)| *table)
     }
 
     fn tlv(&self) -> &TlvTable {

@@ -100,7 +100,12 @@ pub fn ofctl_words(bytes: &[u8]) {
     let line = words(text);
     let _hint = hints::mistyped(text);
     for word in &line {
-        let _ = (tables::change(word), tables::table(word), probe::size(word), groups::asked(word));
+        let _ = (
+            tables::change(word),
+            tables::table(word, &Names::default()),
+            probe::size(word),
+            groups::asked(word),
+        );
         let _ = (ports::setting(word), pki::has(word));
     }
     let Ok(Request::Run(mut options, args)) = parse(&line) else { return };

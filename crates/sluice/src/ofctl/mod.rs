@@ -120,12 +120,13 @@ impl Run<'_> {
         let show = options.names.unwrap_or_else(|| std::io::stdout().is_terminal());
         let tlv = Arc::new(tlv::mappings(&mut connection));
         connection.use_tlv(&tlv);
+        let tables = if name == "show" || name == "probe" { Vec::new() } else { connection.table_names() };
         Ok(Run {
             options,
             target,
             name,
             connection,
-            names: Names { ports, show, tlv },
+            names: Names { ports, tables, show, tlv },
             allowed: options.allowed(bundles),
         })
     }

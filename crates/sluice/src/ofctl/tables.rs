@@ -1,13 +1,14 @@
 //! Commands about tables.
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use flow::TableId;
+use flow::text::parse_table;
 use openflow::msg::control::{TableMiss, TableMod, Vacancy, table_config};
 use openflow::msg::features::{TableFeatures, TableFeaturesCommand};
 use openflow::text::{Printing, format_table_features};
 use openflow::{Message, Multi, Version};
 
-use super::{Run, entries, json};
+use super::{Names, Run, entries, json};
 use crate::hint::hint;
 
 /// Settings of `mod-table`.
@@ -33,15 +34,15 @@ pub(super) fn dump_desc(run: &mut Run<'_>, _: &str) -> Result<String> {
     run.dump(&Message::TableDescRequest)
 }
 
-/// A table's number, or `all`.
-pub(super) fn table(text: &str) -> Result<TableId> {
-    match text {
-        _ if text.eq_ignore_ascii_case("all") => Ok(TableId::ALL),
-        _ => match text.parse::<u8>() {
-            Ok(n) => Ok(TableId(n)),
-            Err(_) => bail!("unknown table \"{text}\""),
-        },
+/// A table's number or name, or `all`.
+pub(super) fn table(text: &str, names: &Names) -> Result<TableId> {
+    if text.eq_ignore_ascii_case("all") {
+        return Ok(TableId::ALL);
     }
+    parse_table(text, names).ok_or_else(|| {
+        let known = names.tables.iter().map(|(_, name)| name.as_str());
+        anyhow!("unknown table \"{text}\"{}", hint(text, known))
+    })
 }
 
 /// `LOW,HIGH`: percentages.
@@ -90,7 +91,7 @@ pub(super) fn change(setting: &str) -> Result<Change> {
 /// A setting of OpenFlow 1.4 leaves the others of the table as they are, which the switch tells.
 pub(super) fn mod_table(run: &mut Run<'_>, args: &[String]) -> Result<String> {
     let [table_text, setting] = args else { bail!("needs a table and a setting") };
-    let table = table(table_text)?;
+    let table = table(table_text, &run.names)?;
     let change = change(setting)?;
     let version = run.connection.version();
     if let Change::Miss(miss) = change {

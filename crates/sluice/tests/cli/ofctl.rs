@@ -542,3 +542,47 @@ fn messages_of_files_and_captures_print_the_same() {
         assert_eq!((ours.stdout, ours.status.code()), (theirs.stdout, theirs.status.code()), "{verb}");
     }
 }
+
+/// One command a line, in order. `x-1` is printed in quotes.
+const TABLES: &str = "\
+add-flow br0 table=acl,in_port=1,actions=resubmit(,x-1)
+add-flow br0 table=1,in_port=2,actions=learn(table=acl,in_port=5),resubmit(1,\"x-1\")
+add-flow br0 table=\"x-1\",ip,actions=ct(table=acl)
+-O OpenFlow13 add-flow br0 actions=goto_table:acl
+add-flow br0 table=nosuch,actions=drop
+dump-flows br0
+--names dump-flows br0
+--names dump-flows br0 table=acl
+dump-flows br0 table=acl
+--names dump-aggregate br0 table=x-1
+--names -O OpenFlow13 dump-flows br0
+--names -O OpenFlow14 dump-table-desc br0
+--names --no-stats -O OpenFlow15 dump-flows br0
+-O OpenFlow14 mod-table br0 acl evict
+-O OpenFlow14 mod-table br0 nosuch evict
+-O OpenFlow13 mod-table br0 3 name:third
+-O OpenFlow15 mod-table br0 third name:third
+-O OpenFlow15 mod-table br0 3 name:x-3
+-O OpenFlow13 mod-table br0 1 name:other
+mod-table br0 3 name:third
+--names add-flow br0 table=x-3,actions=drop
+--names dump-flows br0 table=3
+-O OpenFlow13 mod-table br0 \"x-3\" name:x-3
+-O OpenFlow13 mod-table br0 3 name:
+--names dump-flows br0 table=3
+del-flows br0 table=acl
+--names dump-flows br0
+";
+
+#[test]
+fn tables_have_names() {
+    require_programs!("ovs-vswitchd", "ovs-vsctl", "ovs-ofctl");
+    let stock = Stock::start();
+    let named = "-- set bridge br0 flow_tables:1=@a flow_tables:2=@b -- --id=@a create Flow_Table name=acl \
+        -- --id=@b create Flow_Table name=x-1";
+    stock.dir.ovs("ovs-vsctl", &named.split_whitespace().collect::<Vec<_>>()).unwrap();
+    let wrong: Vec<String> = TABLES.lines().filter_map(|line| compare(&stock, line, "")).collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let hinted = stock.ours("add-flow br0 table=ac1,actions=drop", "").stderr;
+    assert!(hinted.contains("unknown table \"ac1\""), "{hinted}");
+}

@@ -29,12 +29,14 @@ pub(super) struct Controller {
     pub(super) config: ControllerConfig,
     pub(super) remote: Remote,
     pub(super) last_error: Option<String>,
-    /// The address that the bridge's device has for it, or the reason why it has none.
-    pub(super) local: Option<Result<LocalAddress, String>>,
+    /// The address that the bridge's device has for it.
+    local: Option<LocalAddress>,
+    /// The reason why the device lacks address or gateway.
+    local_fault: Option<String>,
 }
 
-/// Sets up the device of a bridge, and gives it an address and a default gateway; `before` is the one it replaces.
-fn set_local_address(device: &str, new: LocalAddress, before: Option<LocalAddress>) -> std::io::Result<()> {
+/// Sets up the device of a bridge, and gives it an address in place of the one before; returns its index.
+fn set_local_address(device: &str, new: LocalAddress, before: Option<LocalAddress>) -> std::io::Result<u32> {
     let link = link_info(device)?.ifindex;
     set_admin_up(link, true)?;
     if let Some(old) = before.filter(|old| (old.ip, old.prefix_bits) != (new.ip, new.prefix_bits)) {
@@ -42,7 +44,7 @@ fn set_local_address(device: &str, new: LocalAddress, before: Option<LocalAddres
         let _ = delete_ipv4(link, old.ip, old.prefix_bits);
     }
     add_ipv4(link, new.ip, new.prefix_bits)?;
-    new.gateway.map_or(Ok(()), |gateway| add_default_gateway(link, gateway))
+    Ok(link)
 }
 
 /// The controller's bridge, and its permitted socket paths.
@@ -126,7 +128,7 @@ impl Controller {
                 Remote::Passive { listener: None }
             }
         };
-        let controller = Controller { config, remote, last_error, local: None };
+        let controller = Controller { config, remote, last_error, local: None, local_fault: None };
         log::info!(target: "connmgr", "{}: added {} controller \"{target}\"", place.bridge, controller.kind_name());
         controller
     }
@@ -139,24 +141,37 @@ impl Controller {
     /// The reason for not serving it.
     fn refused(config: ControllerConfig, why: String) -> Controller {
         let remote = Remote::Passive { listener: None };
-        Controller { config, remote, last_error: Some(why), local: None }
+        Controller { config, remote, last_error: Some(why), local: None, local_fault: None }
     }
 
-    /// Gives the bridge's device the address of the row, unless it has it. As in OVS, the last one stays without a row.
+    /// Gives the bridge's device the address of the row, unless it has it; a fault is tried again with the next change
+    /// of the configuration. As in OVS, the last address stays without a row.
     pub(super) fn set_local_address(&mut self, bridge: &str) {
         let Some(wanted) = self.config.local else { return };
-        let before = self.local.take().and_then(Result::ok);
-        let done = if before == Some(wanted) { Ok(()) } else { set_local_address(bridge, wanted, before) };
-        if let Err(e) = &done {
-            log::warn!(target: "bridge", "bridge {bridge}: cannot configure IP address {}: {e}", wanted.ip);
-        } else if before != Some(wanted) {
-            let LocalAddress { ip, prefix_bits, gateway } = wanted;
-            log::info!(target: "bridge", "bridge {bridge}: configured IP address {ip}/{prefix_bits}");
-            if let Some(gateway) = gateway {
-                log::info!(target: "bridge", "bridge {bridge}: configured gateway {gateway}");
-            }
+        if self.local == Some(wanted) && self.local_fault.is_none() {
+            return;
         }
-        self.local = Some(done.map(|()| wanted).map_err(|e| format!("local_ip {}: {e}", wanted.ip)));
+        let LocalAddress { ip, prefix_bits, gateway } = wanted;
+        let fault = match set_local_address(bridge, wanted, self.local) {
+            Err(e) => Some(format!("cannot configure IP address {ip}: {e}")),
+            Ok(link) => {
+                log::info!(target: "bridge", "bridge {bridge}: configured IP address {ip}/{prefix_bits}");
+                self.local = Some(wanted);
+                gateway.and_then(|gateway| match add_default_gateway(link, gateway) {
+                    Err(e) => Some(format!("cannot configure gateway {gateway}: {e}")),
+                    Ok(()) => {
+                        log::info!(target: "bridge", "bridge {bridge}: configured gateway {gateway}");
+                        None
+                    }
+                })
+            }
+        };
+        if fault != self.local_fault
+            && let Some(why) = &fault
+        {
+            log::warn!(target: "bridge", "bridge {bridge}: {why}");
+        }
+        self.local_fault = fault;
     }
 
     /// Its address, if its connection may pass through the bridge.
@@ -207,7 +222,7 @@ impl Controller {
             say(&format!("packet-in-{kind}-dropped"), queue.dropped.to_string());
             say(&format!("packet-in-{kind}-backlog"), queue.backlog.to_string());
         }
-        if let Some(Err(why)) = &self.local {
+        if let Some(why) = &self.local_fault {
             say("local_ip", why.clone());
         }
         let tls_fault = tls_fault.filter(|_| self.config.target.starts_with("pssl:"));

@@ -407,7 +407,7 @@ fn a_monitor_restarts_a_crashed_daemon() {
 }
 
 #[test]
-fn ovs_save_keeps_flows() {
+fn ovs_save_keeps_flows_groups_and_mappings() {
     const SAVE: &str = "/usr/share/openvswitch/scripts/ovs-save";
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-ofctl", SAVE);
@@ -416,23 +416,33 @@ fn ovs_save_keeps_flows() {
     let dir = spec.run_directory().clone();
     let daemon = serving(&spec);
     vsctl(&daemon, "add-br br0 -- set bridge br0 fail_mode=secure");
-    let flow = "table=3, n_packets=0, n_bytes=0, importance=9, priority=7,arp actions=NORMAL";
-    daemon
-        .ovs(
-            "ovs-ofctl",
-            &["-OOpenFlow14", "add-flow", "br0", "table=3,priority=7,importance=9,arp,actions=normal"],
-        )
-        .unwrap();
+    let mapping = "{class=0xffff,type=1,len=8}->tun_metadata1";
+    let group =
+        "group_id=7,type=select,selection_method=dp_hash,bucket=bucket_id:4,weight:3,actions=output:1";
+    let rule = "table=3,priority=7,importance=9,arp,tun_metadata1=5,actions=group:7";
+    for words in [
+        ["-OOpenFlow15", "add-tlv-map", "br0", mapping],
+        ["-OOpenFlow15", "add-group", "br0", group],
+        ["-OOpenFlow14", "add-flow", "br0", rule],
+    ] {
+        daemon.ovs("ovs-ofctl", &words).unwrap();
+    }
     let script = daemon.tool(SAVE).args(["save-flows", "br0"]).run().unwrap().stdout;
     daemon.stop().unwrap();
     let daemon = serving(&spec.rundir(&dir));
-    let dump = || daemon.ovs("ovs-ofctl", &["-OOpenFlow14", "dump-flows", "br0"]).unwrap().stdout;
+    let dump = |verb: &str| daemon.ovs("ovs-ofctl", &["-OOpenFlow15", verb, "br0"]).unwrap().stdout;
     wait_for(LIMIT, "the bridge", || dir.join("br0.mgmt").exists()).unwrap();
-    assert!(!dump().contains("arp"), "{}", dump());
+    let all = || ["dump-tlv-map", "dump-groups", "dump-flows"].map(dump).concat();
+    let kept = [
+        "0xffff   0x1       8  tun_metadata1",
+        group,
+        "n_packets=0, n_bytes=0, importance=9, priority=7,arp,tun_metadata1=0x5 actions=group:7",
+    ];
+    assert!(kept.iter().all(|line| !all().contains(line)), "{}", all());
     daemon.tool("sh").args(["-c", &script]).output().unwrap();
-    let dumped = dump();
-    let dumped: Vec<&str> = dumped.lines().filter(|l| l.contains("arp")).collect();
-    assert!(matches!(dumped[..], [line] if line.ends_with(flow)), "{dumped:?}");
+    for line in kept {
+        assert!(all().contains(line), "{line} in {}", all());
+    }
 }
 
 #[test]

@@ -5,8 +5,8 @@ use crate::text::arguments::{arrow, source_and_dest, table, timeouts, writable};
 use flow::text::number::{hex, parse_u128, u16_named, u32_argument, u64_argument};
 use flow::text::token::{Attached, Token, Tokens};
 use flow::text::{
-    Parsed, PortNames, fail, field_by_name, format_subfield, format_value, masked_value, sub_field,
-    unknown_keyword,
+    Parsed, PortNames, fail, field_by_name, format_subfield, format_table, format_value, masked_value,
+    sub_field, unknown_keyword,
 };
 use flow::{SubField, TableId};
 
@@ -43,7 +43,7 @@ fn parse_parameter(learn: &mut LearnAction, token: &Token<'_>, ports: &dyn PortN
     let value = token.value;
     match token.key {
         "table" => {
-            learn.table = table(value, || format!("unknown table \"{value}\""))?;
+            learn.table = table(value, ports, || format!("unknown table \"{value}\""))?;
             if learn.table == TableId::ALL {
                 return fail(value, format!("{value}: table id 255 not valid for `learn' action"));
             }
@@ -179,7 +179,7 @@ fn immediate(dest: SubField, text: &str, ports: &dyn PortNames) -> Parsed<u128> 
 
 /// Prints the whole action.
 pub(super) fn format(learn: &LearnAction, ports: &dyn PortNames) -> String {
-    let mut parts = vec![format!("table={}", learn.table.0)];
+    let mut parts = vec![format!("table={}", format_table(learn.table, ports))];
     let given = [
         ("idle_timeout", learn.idle_timeout_s),
         ("hard_timeout", learn.hard_timeout_s),

@@ -85,5 +85,5 @@ fn traces_tell_the_result_of_learning_and_the_changes_before_a_pause() {
     let (view, flow) = (rig.backer.view(), Rig::flow("in_port=1,icmp"));
     let request = Request { view: &view, bridge: rig.a, flow: &flow, start: Start::Tables, trace: true };
     let t = translate(&request, &mut rig.backer.xlate_host(false, 1000));
-    assert_eq!(show(&t.actions), "set(eth(src=00:00:00:00:00:99))");
+    assert_eq!(show(&t.actions), "eth(src=00:00:00:00:00:99)");
 }

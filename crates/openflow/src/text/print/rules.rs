@@ -5,7 +5,7 @@ use crate::msg::flow_mod::{FlowMod, FlowModCommand, FlowModFlags, FlowRemoved, F
 use crate::msg::flow_stats::{AggregateStats, FlowStats, FlowStatsRequest};
 use crate::{Multi, NO_BUFFER, Options, Version};
 use flow::text::number::hex;
-use flow::text::{PortNames, format_match_with, format_port};
+use flow::text::{PortNames, format_match_with, format_port, format_table};
 use flow::{OfPort, TableId};
 use ofp_actions::text::format_actions;
 use std::fmt::Write as _;
@@ -29,7 +29,7 @@ pub fn format_rule(stats: &FlowStats, counters: bool, ages: bool, names: &dyn Po
         put!(out, "duration={}, ", duration(stats.duration_s, stats.duration_ns));
     }
     if counters || stats.table.0 != 0 {
-        put!(out, "table={}, ", stats.table.0);
+        put!(out, "table={}, ", format_table(stats.table, names));
     }
     if counters {
         let count = |n: u64| if n == u64::MAX { "?".to_string() } else { n.to_string() };

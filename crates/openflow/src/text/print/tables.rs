@@ -4,6 +4,7 @@ use super::{Printer, put};
 use crate::msg::control::{TableMiss, TableMod, TableReason, TableStatus, Vacancy, table_config};
 use crate::{Multi, Version};
 use flow::TableId;
+use flow::text::format_table;
 use std::fmt::Write as _;
 
 /// `OFPTMPEF14_*`.
@@ -29,7 +30,7 @@ impl Printer<'_> {
     pub(super) fn table_mod(&mut self, m: &TableMod) {
         match m.table {
             TableId::ALL => self.out.push_str(" table_id: ALL_TABLES"),
-            table => put!(self.out, " table_id={}", table.0),
+            table => put!(self.out, " table_id={}", format_table(table, self.how.names)),
         }
         if self.version <= Version::V12 {
             put!(self.out, ", flow_miss_config={}", miss_name(m.config));
@@ -49,7 +50,7 @@ impl Printer<'_> {
     }
 
     fn table_desc(&mut self, m: &TableMod) {
-        put!(self.out, "\n  table {}:\n", m.table.0);
+        put!(self.out, "\n  table {}:\n", format_table(m.table, self.how.names));
         let eviction = on(m.config, table_config::EVICTION);
         let flags = match m.eviction {
             None => "(default)".to_string(),

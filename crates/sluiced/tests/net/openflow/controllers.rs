@@ -117,7 +117,7 @@ fn a_bridges_device_has_the_address_of_its_controllers_row() {
     lab.vsctl("set controller br0 local_gateway=203.0.113.1");
     wait_for(LIMIT, "the error", || {
         let status = lab.vsctl("--if-exists get controller br0 status:local_ip");
-        status.contains("local_ip 198.51.100.1: ") && status.contains("unreachable")
+        status.contains("cannot configure gateway 203.0.113.1: ") && status.contains("unreachable")
     })
     .unwrap();
 }
