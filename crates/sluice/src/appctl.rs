@@ -311,7 +311,9 @@ fn run(program: &str, words: &[String], prefix: &str) -> u8 {
             return 0;
         }
         Request::List => {
-            print(&OPTIONS.map(|option| format!("{option}\n")).concat());
+            let own = if prefix == DPCTL { DPCTL_OPTIONS.as_slice() } else { &[] };
+            let long = OPTIONS.iter().chain(own).filter(|option| option.starts_with("--"));
+            print(&long.map(|option| format!("{option}\n")).collect::<String>());
             return 0;
         }
         Request::Call { target, timeout_s, format, command, args } => {

@@ -71,7 +71,8 @@ fn transact(server: &mut Server, session: ovsdb::server::SessionId, operations: 
 /// Command lines, one a line, each on a database with a bridge: a transaction that comes of it is one that the server
 /// understands.
 pub fn vsctl_commands(bytes: &[u8]) {
-    let Some(text) = text(bytes) else { return };
+    // No argument of a process has a zero byte.
+    let Some(text) = text(bytes).filter(|text| !text.contains('\0')) else { return };
     let mut on: Option<(Server, Client, ovsdb::server::SessionId)> = None;
     for line in text.lines() {
         let Ok(Request::Run(options, commands)) = parse(&words(line)) else { continue };

@@ -54,6 +54,12 @@ fn values_that_are_wrong() {
     check("Port", "tag", "abc", "\"abc\" is not a valid integer or range");
     check("Port", "tag", "1,2", "1,2: 2 value(s) specified but the maximum number is 1");
     check("Port", "trunks", "1,1", "1,1: set contains duplicate value");
+    check(
+        "Interface",
+        "type",
+        "\"a\\u0000\"",
+        "\"a\\u0000\": bad quoted string: the database has no strings with a NUL character",
+    );
     check("Port", "trunks", "[1", "[1: missing \"]\" at end of data");
     check("Port", "trunks", "[1]x", "[1]x: trailing garbage after \"]\"");
     check("Bridge", "stp_enable", "maybe", "\"maybe\" is not a valid boolean (use \"true\" or \"false\")");

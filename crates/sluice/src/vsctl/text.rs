@@ -114,7 +114,12 @@ fn unquote(text: &str) -> Result<String, String> {
     if text.len() < 2 || !text.ends_with('"') {
         return Err(format!("{text}: missing quote at end of quoted string"));
     }
-    serde_json::from_str(text).map_err(|error| format!("{text}: bad quoted string: {error}"))
+    let unquoted: String =
+        serde_json::from_str(text).map_err(|error| format!("{text}: bad quoted string: {error}"))?;
+    if unquoted.contains('\0') {
+        return Err(format!("{text}: bad quoted string: the database has no strings with a NUL character"));
+    }
+    Ok(unquoted)
 }
 
 fn constraint(text: String) -> String {
