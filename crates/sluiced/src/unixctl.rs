@@ -226,7 +226,7 @@ impl Unixctl {
         self.send(request.conn, &[&head, contents].concat(), reactor);
     }
 
-    /// Ends a reply whose parts were sent. An error cannot be told any more, so the client is disconnected.
+    /// Ends a reply whose parts were sent. An error then disconnects the client.
     fn end_parts(&mut self, request: &Request, end: Result<String, String>, reactor: &mut Reactor) {
         match end {
             Ok(text) => {
