@@ -6,9 +6,9 @@ use super::ctx::XlateCtx;
 use crate::native::{NativeTunnels, OutDevice, Solicit};
 use crate::ports::Port;
 use crate::tunnel::{TunnelConfig, Way};
-use dpif::DpAction;
 use dpif::actions::tnl_header::{OuterIp, TnlHeader};
 use dpif::actions::{CloneAction, PopEth, TnlPop, TnlPush, Trunc};
+use dpif::{DpAction, Masked, SetAction};
 use flow::{DpPort, Flow, MacAddr, Mask, OfPort, Tunnel, TunnelOptions};
 use packet::headers as h;
 use routing::{Hop, Query, snoop};
@@ -73,7 +73,7 @@ impl XlateCtx<'_> {
         let Some(header) = output.config.header(outer, &output.options, output.packet_type, &way) else {
             return self.trace.warning(|| "native tunnel header build failed".to_string());
         };
-        self.push_and_continue(&device, output, Arc::new(header));
+        self.push_and_continue(&device, output, Arc::new(header), mark);
     }
 
     /// The Ethernet address of the next hop; requests it if it is unknown.
@@ -104,8 +104,15 @@ impl XlateCtx<'_> {
         None
     }
 
-    /// Pushes the headers, and continues with the packet as sent by the device. Later actions of the callers see neither.
-    fn push_and_continue(&mut self, device: &OutDevice, output: &TunnelOutput<'_>, header: Arc<TnlHeader>) {
+    /// Pushes the headers, and continues with the packet as sent by the device, which has that mark. Later actions of the
+    /// callers see none of it.
+    fn push_and_continue(
+        &mut self,
+        device: &OutDevice,
+        output: &TunnelOutput<'_>,
+        header: Arc<TnlHeader>,
+        mark: u32,
+    ) {
         let Some(out_port) = device.port.dp_port else {
             return self.trace.warning(|| "native tunnel routing failed".to_string());
         };
@@ -116,8 +123,12 @@ impl XlateCtx<'_> {
         let kept = (Box::new(self.flow), Box::new(self.base), self.conntracked, self.was_mpls);
         let (wc, is_last) = (std::mem::replace(&mut self.wc, Mask::none()), self.is_last);
         let before = std::mem::take(&mut self.actions);
-        self.flow = outer_flow(&header);
+        let marks = mark != self.base.pkt_mark;
+        self.flow = Flow { pkt_mark: mark, ..outer_flow(&header) };
         self.base = self.flow;
+        if marks {
+            self.set(SetAction::SkbMark(Masked { value: mark, mask: u32::MAX }));
+        }
         let popped_bytes = if output.pops_eth { h::ETH_HEADER_BYTES as u32 } else { 0 };
         let cut = output.cut.map(|bytes| DpAction::Trunc(Trunc(bytes.saturating_sub(popped_bytes))));
         self.actions.extend(cut);
@@ -135,7 +146,10 @@ impl XlateCtx<'_> {
         self.is_last = is_last;
         self.outside -= before.len();
         self.clones -= 1;
-        self.wc = wc;
+        let looks_at_mark = std::mem::replace(&mut self.wc, wc).0.pkt_mark != 0;
+        if looks_at_mark {
+            self.wc.0.pkt_mark = u32::MAX;
+        }
         (self.flow, self.base, self.conntracked, self.was_mpls) = (*kept.0, *kept.1, kept.2, kept.3);
         let mut sent = std::mem::replace(&mut self.actions, before);
         if sent.len() == pushed {
@@ -183,7 +197,7 @@ impl XlateCtx<'_> {
 /// Whether an action is a clone that goes to a tunnel.
 pub(super) fn is_of_tunnel(action: &DpAction) -> bool {
     let DpAction::Clone(CloneAction(inner)) = action else { return false };
-    inner.iter().take(3).any(|action| matches!(action, DpAction::TnlPush(_)))
+    inner.iter().take(4).any(|action| matches!(action, DpAction::TnlPush(_)))
 }
 
 /// Whether an ARP packet announces its sender to all.

@@ -329,6 +329,34 @@ fn interfaces_that_cannot_be_served_have_an_error() {
             &[],
             Some("could not open network device g1 (Address family not supported by protocol)"),
         ),
+        (
+            "u1",
+            "bareudp",
+            &[("remote_ip", "192.0.2.1")],
+            Some("could not open network device u1 (neither datapath has bareudp tunnels)"),
+        ),
+        (
+            "s1",
+            "stt",
+            &[("remote_ip", "192.0.2.1")],
+            Some(
+                "could not open network device s1 (neither datapath has STT tunnels, which needed a kernel module that OVS removed)",
+            ),
+        ),
+        (
+            "l1",
+            "lisp",
+            &[("remote_ip", "192.0.2.1")],
+            Some(
+                "could not open network device l1 (neither datapath has LISP tunnels, which needed a kernel module that OVS removed)",
+            ),
+        ),
+        (
+            "v1",
+            "vxlan",
+            &[("remote_ip", "192.0.2.1"), ("local_ip", "flow")],
+            Some("v1: vxlan type requires 'remote_ip=flow' with 'local_ip=flow'"),
+        ),
         ("pa", "patch", &[], Some("pa: patch type requires valid 'peer' argument")),
         ("pa", "patch", &[("peer", "pa")], Some("pa: patch peer must not be self")),
     ];

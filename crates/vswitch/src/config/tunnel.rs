@@ -55,6 +55,9 @@ pub(super) fn parse(
     if tunnel.remote == Endpoint::Any {
         return Err(format!("{name}: {} type requires valid 'remote_ip' argument", kind.name()));
     }
+    if tunnel.local == Endpoint::Flow && tunnel.remote != Endpoint::Flow {
+        return Err(format!("{name}: {} type requires 'remote_ip=flow' with 'local_ip=flow'", kind.name()));
+    }
     if let (Endpoint::Address(remote), Endpoint::Address(local)) = (tunnel.remote, tunnel.local)
         && remote.is_ipv4() != local.is_ipv4()
     {

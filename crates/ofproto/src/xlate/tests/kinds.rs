@@ -1,11 +1,12 @@
 //! Tunnels of further kinds in user space. Expectations are those of `ofproto/trace` of OVS 3.1, except where noted.
 
-use super::native::{Native, PLAIN, UDP, config};
+use super::native::{Native, PLAIN, UDP, config, ip, route};
 use super::stories::story;
 use super::*;
 use crate::tunnel::{Endpoint, ErspanOptions, FlowLabel, PacketTypes, TunnelConfig, TunnelKey, TunnelKind};
 use dpif::actions::format_actions;
 use dpif::text::NumbersOnly;
+use routing::Route;
 
 const ETH: &str = "eth(dst=f8:bc:12:44:34:b6,src=aa:55:aa:55:00:00,dl_type=0x0800)";
 const ETH6: &str = "eth(dst=f8:bc:12:44:34:b7,src=aa:55:aa:55:00:00,dl_type=0x86dd)";
@@ -19,6 +20,93 @@ fn push(port: u32, size: usize, kind: u32, proto: u8, rest: &str) -> String {
         _ => format!("{ETH},ipv4(src=1.1.2.88,dst=1.1.2.92,proto={proto},tos=0,ttl=64,frag=0x4000)"),
     };
     format!("tnl_push(tnl_port({port}),header(size={size},type={kind},{headers},{rest}),out_port(100)),11,12")
+}
+
+/// A push of VXLAN with these fields.
+fn vxlan([tos, ttl, fragment, csum]: [&str; 4]) -> String {
+    let ip = format!("ipv4(src=1.1.2.88,dst=1.1.2.92,proto=17,tos={tos},ttl={ttl},frag={fragment})");
+    let udp = format!("udp(src=0,dst=4789,csum={csum}),vxlan(flags=0x8000000,vni=0x5)");
+    format!("tnl_push(tnl_port(4789),header(size=50,type=4,{ETH},{ip},{udp}),out_port(100)),11,12")
+}
+
+#[test]
+fn options_decide_on_outer_headers() {
+    let plain = config(TunnelKind::Vxlan, "1.1.2.92", TunnelKey::Value(5));
+    let inherits = TunnelConfig { tos: None, ttl: None, dont_fragment: false, csum: true, ..plain.clone() };
+    let packets = [
+        "in_port=1,udp,nw_src=10.0.0.1,nw_dst=10.0.0.2,nw_tos=40,nw_ecn=2,nw_ttl=17",
+        "in_port=1,udp,nw_src=10.0.0.1,nw_dst=10.0.0.2,nw_tos=40,nw_ecn=3,nw_ttl=1",
+        "in_port=1,arp,arp_op=1",
+    ];
+    let arp = "recirc_id=0,eth,arp,in_port=1";
+    for (config, expected) in [
+        (
+            plain.clone(),
+            [["0x2", "64", "0x4000", "0x0"], ["0x2", "64", "0x4000", "0x0"], ["0", "64", "0x4000", "0x0"]],
+        ),
+        (
+            TunnelConfig { tos: Some(0x20), ..plain.clone() },
+            [
+                ["0x22", "64", "0x4000", "0x0"],
+                ["0x22", "64", "0x4000", "0x0"],
+                ["0x20", "64", "0x4000", "0x0"],
+            ],
+        ),
+        (
+            TunnelConfig { ttl: Some(9), ..plain.clone() },
+            [["0x2", "9", "0x4000", "0x0"], ["0x2", "9", "0x4000", "0x0"], ["0", "9", "0x4000", "0x0"]],
+        ),
+        (
+            inherits.clone(),
+            [["0x2a", "17", "0x0", "0xffff"], ["0x2a", "1", "0x0", "0xffff"], ["0", "64", "0x0", "0xffff"]],
+        ),
+    ] {
+        let native = Native::with(&[(20, 4789, config.clone())]).rules("actions=20");
+        for (packet, fields) in packets.into_iter().zip(expected) {
+            let ecn = if packet.contains("nw_ecn=2") { 2 } else { 3 };
+            let tos = if config.tos.is_none() { "nw_tos=40," } else { "" };
+            let ttl = match (config.ttl, ecn) {
+                (Some(_), _) => "",
+                (None, 2) => ",nw_ttl=17",
+                (None, _) => ",nw_ttl=1",
+            };
+            let of_ip = format!("recirc_id=0,eth,ip,in_port=1,{tos}nw_ecn={ecn}{ttl},nw_frag=no");
+            native.check(packet, &vxlan(fields), if packet.contains("arp") { arp } else { &of_ip });
+        }
+    }
+}
+
+/// A mark selects among routes by command, and rules of the next bridge see it. OVS leaves it on later outputs.
+#[test]
+fn a_mark_of_egress_selects_a_route_and_stays_on_the_packet() {
+    let marked = |egress_pkt_mark| TunnelConfig {
+        egress_pkt_mark,
+        ..config(TunnelKind::Vxlan, "5.5.5.5", TunnelKey::Value(5))
+    };
+    let native = |mark, actions: &str| {
+        let mut native = Native::with(&[(20, 4789, marked(mark))]).rules(&format!("actions={actions}"));
+        let route = Route { mark: 7, gateway: Some(ip("1.1.2.92")), ..route(("5.5.5.0", 24)) };
+        native.state.routes.add_user(&route, ip("5.5.5.0")).expect("a route");
+        native.rig.backer.set_native(native.state.clone(), None);
+        let b = native.rig.b;
+        Native {
+            rig: native.rig.rules(b, "priority=9,in_port=LOCAL,pkt_mark=7,actions=mod_nw_tos:32,1"),
+            ..native
+        }
+    };
+    let push = vxlan(["0", "64", "0x4000", "0x0"]).replace("dst=1.1.2.92", "dst=5.5.5.5");
+    let push = push.replace("11,12", "set(ipv4(tos=0x20/0xfc)),11");
+    let megaflow = format!("pkt_mark=0,{PLAIN}");
+    for (mark, actions, expected) in [
+        (Some(7), "20", format!("set(skb_mark(0x7)),{push}")),
+        (Some(7), "20,2", format!("clone(set(skb_mark(0x7)),{push}),2")),
+        (Some(7), "load:7->NXM_NX_PKT_MARK[],20", format!("set(skb_mark(0x7)),{push}")),
+        (None, "load:7->NXM_NX_PKT_MARK[],20", format!("set(skb_mark(0x7)),{push}")),
+        (Some(8), "20", "drop".to_string()),
+        (None, "20", "drop".to_string()),
+    ] {
+        native(mark, actions).check(UDP, &expected, &megaflow);
+    }
 }
 
 fn erspan(kind: TunnelKind, key: TunnelKey, options: ErspanOptions) -> TunnelConfig {

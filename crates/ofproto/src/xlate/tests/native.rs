@@ -45,7 +45,7 @@ pub(super) fn config(kind: TunnelKind, remote: &str, key: TunnelKey) -> TunnelCo
     }
 }
 
-fn route(prefix: (&str, u8)) -> Route {
+pub(super) fn route(prefix: (&str, u8)) -> Route {
     Route {
         table: TABLE_MAIN,
         mark: 0,
@@ -210,9 +210,11 @@ fn rules_of_the_next_bridge_see_the_outer_headers_alone() {
         let native = Native::new().rules("actions=5");
         let b = native.rig.b;
         let native = Native { rig: native.rig.rules(b, rules), ..native };
-        native.check(UDP, &format!("{VXLAN},{expected}"), PLAIN);
+        // The mark of the packet is the only field that the outer one has of it. OVS does not examine it here.
+        let megaflow = if rules.contains("pkt_mark") { format!("pkt_mark=0,{PLAIN}") } else { PLAIN.into() };
+        native.check(UDP, &format!("{VXLAN},{expected}"), &megaflow);
         // A tag of the packet inside is not one of the outer packet.
-        native.check(&format!("{UDP},dl_vlan=5"), &format!("{VXLAN},{expected}"), PLAIN);
+        native.check(&format!("{UDP},dl_vlan=5"), &format!("{VXLAN},{expected}"), &megaflow);
     }
     let native = Native::new().rules("actions=5,2");
     let b = native.rig.b;

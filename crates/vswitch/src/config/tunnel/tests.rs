@@ -110,6 +110,7 @@ fn invalid_options_are_refused_or_reported() {
         (TunnelKind::Vxlan, "remote_ip", "0.0.0.0"),
         (TunnelKind::Vxlan, "local_ip", "fd00::1"),
         (TunnelKind::Vxlan, "local_ip", "here"),
+        (TunnelKind::Vxlan, "local_ip", "flow"),
         (TunnelKind::Vxlan, "dst_port", "0"),
         (TunnelKind::Vxlan, "dst_port", "65536"),
         (TunnelKind::Vxlan, "key", "0x1000000"),
