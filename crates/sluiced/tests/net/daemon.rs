@@ -415,7 +415,10 @@ fn ovs_save_keeps_flows_groups_and_mappings() {
     let spec = spec(&netns);
     let dir = spec.run_directory().clone();
     let daemon = serving(&spec);
-    vsctl(&daemon, "add-br br0 -- set bridge br0 fail_mode=secure");
+    vsctl(
+        &daemon,
+        "add-br br0 -- set bridge br0 fail_mode=secure protocols=OpenFlow10,OpenFlow14,OpenFlow15",
+    );
     let mapping = "{class=0xffff,type=1,len=8}->tun_metadata1";
     let group =
         "group_id=7,type=select,selection_method=dp_hash,bucket=bucket_id:4,weight:3,actions=output:1";
