@@ -4,7 +4,7 @@ use super::bundle::Bundle;
 use super::flush::PendingFlush;
 use super::forward::Forward;
 use super::monitors::Monitors;
-use super::packet_queue::{PacketQueue, QueueStats, RateLimit};
+use super::packet_queue::{PacketQueue, RateLimit};
 use super::stats::Dump;
 use super::table_features::PartialChange;
 use super::{BridgeCtx, ConnId, Shared};
@@ -15,7 +15,6 @@ use openflow::budget::{Budgets, Share};
 use openflow::msg::asyncs::AsyncConfig;
 use openflow::msg::bundle::BundleControlType;
 use openflow::msg::control::ControllerRole;
-use openflow::msg::packet::PacketIn;
 use openflow::session::{CloseReason, Config, Event, SendError, Session};
 use openflow::text::message_name;
 use openflow::{ErrorKind, Format, Message, Version, VersionSet};
@@ -27,10 +26,6 @@ use sync::Ordering;
 const BUSY_OUTPUT_BYTES: usize = 1 << 20;
 /// The same, if the connections of all bridges use half of their memory limit.
 const BUSY_OUTPUT_OF_MANY_BYTES: usize = 16 << 10;
-/// Pending output beyond which packets for the controller are dropped, however few they are.
-const PACKET_IN_OUTPUT_BYTES: usize = 4 << 20;
-/// The same, if the connections of all bridges use half of their memory limit.
-const PACKET_IN_OUTPUT_OF_MANY_BYTES: usize = 256 << 10;
 /// Default of `Controller.controller_queue_size`.
 const DEFAULT_QUEUE_PACKETS: usize = 100;
 /// Pending output beyond which other events are dropped.
@@ -171,9 +166,9 @@ pub(super) struct Conn {
     pub(super) monitors: Monitors,
     pub(super) counters: ConnCounters,
     /// Packet-ins of table misses, then those of actions, that wait for the rate limit; `None` without a limit.
-    packet_queues: Option<[PacketQueue; 2]>,
+    pub(super) packet_queues: Option<[PacketQueue; 2]>,
     /// Output positions of the ends of unsent packet-ins.
-    unsent_packet_ins: VecDeque<u64>,
+    pub(super) unsent_packet_ins: VecDeque<u64>,
     /// A packet-in was dropped since the owner last asked.
     pub(super) overflowed: bool,
     /// Consecutive flow-mods and group-mods, executed together.
@@ -289,7 +284,7 @@ impl Conn {
     }
 
     /// Whether memory for replies is exhausted, regardless of readers: the owner frees some before the next turn.
-    fn waits_for_memory(&self) -> bool {
+    pub(super) fn waits_for_memory(&self) -> bool {
         self.session.output_share().budget().is_short()
     }
 
@@ -641,52 +636,6 @@ impl Conn {
                 *queues = Some([0, 1].map(|_| PacketQueue::new(limit, &budgets.output)));
             }
         }
-    }
-
-    /// Sends a packet-in of an input port within the rate limit, or queues it.
-    pub(super) fn send_packet_in(&mut self, port: u32, is_miss: bool, message: &PacketIn, now_ms: u64) {
-        let Ok(frame) = self.session.encode(&Message::PacketIn(message.clone()), 0) else {
-            self.counters.packet_ins_dropped += 1;
-            return;
-        };
-        let frame = match &mut self.packet_queues {
-            None => Some(frame),
-            Some(queues) => queues[usize::from(!is_miss)].push(port, frame, now_ms),
-        };
-        if let Some(frame) = frame {
-            self.put_packet_in(&frame);
-        }
-    }
-
-    /// Sends queued packet-ins within the rate limit.
-    pub(super) fn send_queued_packet_ins(&mut self, now_ms: u64) {
-        let Some(queues) = &mut self.packet_queues else { return };
-        for frame in queues.each_mut().map(|q| q.due(now_ms)).into_iter().flatten() {
-            self.put_packet_in(&frame);
-        }
-    }
-
-    /// Puts an encoded packet-in into the output; drops and counts it if too many are unsent.
-    fn put_packet_in(&mut self, frame: &[u8]) {
-        let limit = match self.session.output_share().budget().is_half_used() {
-            true => PACKET_IN_OUTPUT_OF_MANY_BYTES,
-            false => PACKET_IN_OUTPUT_BYTES,
-        };
-        let is_full = self.unsent_packet_ins.len() >= self.settings.queue_packets
-            || self.session.output().len() >= limit
-            || self.waits_for_memory();
-        if is_full || self.session.send_encoded(frame).is_err() {
-            self.counters.packet_ins_dropped += 1;
-            self.overflowed = true;
-            return;
-        }
-        self.counters.packet_ins += 1;
-        self.unsent_packet_ins.push_back(self.output_end());
-    }
-
-    /// Statistics of its rate limit: table misses, then actions.
-    pub(super) fn packet_queue_stats(&self) -> Option<[QueueStats; 2]> {
-        self.packet_queues.as_ref().map(|queues| queues.each_ref().map(PacketQueue::stats))
     }
 }
 

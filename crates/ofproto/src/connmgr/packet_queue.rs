@@ -4,7 +4,10 @@
 //! admits it, a packet-in passes at once. Others wait in a queue of their input port. Ports take turns, and a full
 //! queue loses the oldest packet of the port with most: a flood on one port costs only packets of that port.
 
+use super::conn::Conn;
+use openflow::Message;
 use openflow::budget::{Budget, Share};
+use openflow::msg::packet::PacketIn;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -15,6 +18,10 @@ const PACKET_TOKENS: u64 = 1000;
 const PER_TURN: usize = 50;
 /// Maximum bytes that wait in one queue.
 const BYTES_MAX: usize = 4 << 20;
+/// Pending output beyond which packets for the controller are dropped, however few they are.
+const PACKET_IN_OUTPUT_BYTES: usize = 4 << 20;
+/// The same, if the connections of all bridges use half of their memory limit.
+const PACKET_IN_OUTPUT_OF_MANY_BYTES: usize = 256 << 10;
 
 /// `controller_rate_limit` and `controller_burst_limit`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -178,6 +185,54 @@ impl PacketQueue {
         self.stats.backlog -= 1;
         self.share.set(self.share.bytes() - frame.len());
         Some(frame)
+    }
+}
+
+impl Conn {
+    /// Sends a packet-in of an input port within the rate limit, or queues it.
+    pub(super) fn send_packet_in(&mut self, port: u32, is_miss: bool, message: &PacketIn, now_ms: u64) {
+        let Ok(frame) = self.session.encode(&Message::PacketIn(message.clone()), 0) else {
+            self.counters.packet_ins_dropped += 1;
+            return;
+        };
+        let frame = match &mut self.packet_queues {
+            None => Some(frame),
+            Some(queues) => queues[usize::from(!is_miss)].push(port, frame, now_ms),
+        };
+        if let Some(frame) = frame {
+            self.put_packet_in(&frame);
+        }
+    }
+
+    /// Sends queued packet-ins within the rate limit.
+    pub(super) fn send_queued_packet_ins(&mut self, now_ms: u64) {
+        let Some(queues) = &mut self.packet_queues else { return };
+        for frame in queues.each_mut().map(|q| q.due(now_ms)).into_iter().flatten() {
+            self.put_packet_in(&frame);
+        }
+    }
+
+    /// Puts an encoded packet-in into the output; drops and counts it if too many are unsent.
+    fn put_packet_in(&mut self, frame: &[u8]) {
+        let limit = match self.session.output_share().budget().is_half_used() {
+            true => PACKET_IN_OUTPUT_OF_MANY_BYTES,
+            false => PACKET_IN_OUTPUT_BYTES,
+        };
+        let is_full = self.unsent_packet_ins.len() >= self.settings.queue_packets
+            || self.session.output().len() >= limit
+            || self.waits_for_memory();
+        if is_full || self.session.send_encoded(frame).is_err() {
+            self.counters.packet_ins_dropped += 1;
+            self.overflowed = true;
+            return;
+        }
+        self.counters.packet_ins += 1;
+        self.unsent_packet_ins.push_back(self.output_end());
+    }
+
+    /// Statistics of its rate limit: table misses, then actions.
+    pub(super) fn packet_queue_stats(&self) -> Option<[QueueStats; 2]> {
+        self.packet_queues.as_ref().map(|queues| queues.each_ref().map(PacketQueue::stats))
     }
 }
 
