@@ -5,7 +5,6 @@ use super::conntrack::Fork;
 use super::encap::Pending;
 use super::masks::{always_looked_at, tidy_mask};
 use super::mpls::passes_unknown;
-use super::native::is_of_tunnel;
 use super::stack::ValueStack;
 use super::trace::{TraceEvent, Tracer};
 use super::{
@@ -575,7 +574,9 @@ impl<'a> XlateCtx<'a> {
         } else if self.actions.is_empty() {
             self.actions.push(DropAction(XlateDrop::Ok).into());
         }
-        if let Some(DpAction::Clone(CloneAction(inner))) = self.actions.pop_if(|a| is_of_tunnel(a)) {
+        if let Some(DpAction::Clone(CloneAction(inner))) =
+            self.actions.pop_if(|a| matches!(a, DpAction::Clone(_)))
+        {
             // Nothing follows.
             self.actions.extend(inner);
         }

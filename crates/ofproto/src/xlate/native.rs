@@ -194,12 +194,6 @@ impl XlateCtx<'_> {
     }
 }
 
-/// Whether an action is a clone that goes to a tunnel.
-pub(super) fn is_of_tunnel(action: &DpAction) -> bool {
-    let DpAction::Clone(CloneAction(inner)) = action else { return false };
-    inner.iter().take(4).any(|action| matches!(action, DpAction::TnlPush(_)))
-}
-
 /// Whether an ARP packet announces its sender to all.
 fn is_gratuitous(flow: &Flow) -> bool {
     flow.dl_type == h::ETH_TYPE_ARP && flow.nw_src == flow.nw_dst

@@ -422,8 +422,8 @@ fn commands_about_connections_are_those_of_open_vswitch() {
         // The bits of its state, in the TOS.
         u8::from_str_radix(&ours[30..32], 16).unwrap() >> 2
     });
-    // +inv+trk; +est+trk; and then it is the window.
-    assert_eq!(states, [0x30, 0x22, 0x22]);
+    // +inv+trk; +est+trk; +inv+trk.
+    assert_eq!(states, [0x30, 0x22, 0x30]);
     for line in [
         // By the original tuple; there is none; by that of the reply.
         "dpctl/flush-conntrack zone=5 ct_nw_src=10.0.0.1,ct_nw_dst=10.0.0.2,ct_nw_proto=17,ct_tp_src=5,ct_tp_dst=6",
