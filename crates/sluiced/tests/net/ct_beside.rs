@@ -55,6 +55,8 @@ impl Side {
         // Rules that are the same begin to count anew.
         self.daemon.ovs("ovs-ofctl", &["del-flows", "br0"]).unwrap();
         self.daemon.ovs("ovs-ofctl", &["add-flows", "br0", file.to_str().unwrap()]).unwrap();
+        // Open vSwitch may send packets by the rules before until it has checked its flows.
+        appctl(&self.daemon, "revalidator/wait");
     }
 
     /// A frame, in hexadecimal digits, or a flow.

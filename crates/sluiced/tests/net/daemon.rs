@@ -439,9 +439,8 @@ fn ovs_save_keeps_flows_groups_and_mappings() {
     let kept = [
         "0xffff   0x1       8  tun_metadata1",
         group,
-        "tun_metadata1=0x5",
-        "n_packets=0, n_bytes=0, importance=9, priority=7,arp",
-        " actions=group:7",
+        "n_packets=0, n_bytes=0, importance=9, ",
+        "priority=7,arp,tun_metadata1=0x5 actions=group:7",
     ];
     assert!(kept.iter().all(|line| !all().contains(line)), "{}", all());
     daemon.tool("sh").args(["-c", &script]).output().unwrap();
