@@ -1,5 +1,5 @@
-//! Fuzz targets: any text of a command line or of a daemon in, no panic out. What is read is printed and reads as the
-//! same, where it has a text.
+//! Fuzz targets: any text of a command line or of a daemon in, no panic out. Values that have a text are printed and read as the
+//! same.
 //!
 //! No target connects to a switch or reads a file that its input names.
 

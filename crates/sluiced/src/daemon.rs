@@ -427,7 +427,7 @@ impl Daemon {
     }
 }
 
-/// What became of a reply that is waited for.
+/// The state of a reply that is waited for.
 enum Progress {
     Ended,
     None,

@@ -23,8 +23,8 @@ impl Round {
         Round { began_ms: now_ms, at: Cursor::default(), visited: 0 }
     }
 
-    /// Visits what is due of `records` records. `visit` is given where to begin and a number of records at most; it returns
-    /// where to go on, or `None` after the last record, with which the next round begins.
+    /// Visits the records that are due, of `records`. `visit` gets a place and a maximum number of records; it returns
+    /// the next place, or `None` after the last record, with which the next round begins.
     pub(super) fn go_on(
         &mut self,
         now_ms: u64,

@@ -153,12 +153,12 @@ pub(super) struct PartialChange {
     expires_ms: u64,
 }
 
-/// What a request says about a table.
+/// An entry of a request: the changes of one table.
 struct Entry {
     table: TableId,
     command: TableFeaturesCommand,
     name: String,
-    /// It asks for what the table lacks.
+    /// It asks for features that the table lacks.
     exceeds: bool,
 }
 

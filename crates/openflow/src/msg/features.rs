@@ -40,7 +40,7 @@ pub struct MatchField {
 pub struct TableFeatures {
     /// Table.
     pub table: TableId,
-    /// What a request does; OpenFlow 1.3 and 1.4 only replace.
+    /// The command of a request; OpenFlow 1.3 and 1.4 only replace.
     pub command: TableFeaturesCommand,
     /// Name.
     pub name: String,

@@ -44,7 +44,7 @@ pub fn completed_words(bytes: &[u8]) {
     assert!(candidates(&line, &Nothing).iter().all(|word| word.starts_with(last)), "{line:?}");
 }
 
-/// Two replies to `sluice/status`, a line each, and what `sluice top` shows of them.
+/// Two replies to `sluice/status`, a line each, and their view in `sluice top`.
 pub fn status_reply(bytes: &[u8]) {
     let Some(text) = text(bytes) else { return };
     let mut readings = text.lines().filter_map(|line| {

@@ -389,7 +389,7 @@ impl<'c> Frames<'c> {
         Ok(self.deadline.left()?)
     }
 
-    /// Takes what has come, or waits for it; `false` at the end of the stream.
+    /// Takes the bytes that have arrived, or waits for some; `false` at the end of the stream.
     pub(crate) fn fill(&mut self) -> Result<bool> {
         let bytes = self.stream.receive(self.deadline)?;
         self.bytes.extend_from_slice(&bytes);

@@ -69,7 +69,7 @@ pub(super) const COMMANDS: [Row; 16] = [
     ("vlog/set", "{spec | PATTERN:destination:pattern}", 0, usize::MAX),
 ];
 
-/// What a command leads to.
+/// The result of a command.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Done {
     Answer(Result<String, String>),
@@ -205,7 +205,7 @@ fn line(text: String) -> String {
     if text.is_empty() || text.ends_with('\n') { text } else { text + "\n" }
 }
 
-/// The client ended, or sent what is no request.
+/// The client ended, or sent bytes that are no request.
 struct Gone;
 
 impl Client {

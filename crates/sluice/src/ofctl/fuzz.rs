@@ -78,7 +78,7 @@ pub fn bundle_lines(bytes: &[u8]) {
     }
 }
 
-/// Rules in colours: without the colours they are what they were.
+/// Rules in colours: without the colours they are the same as before.
 pub fn colored_rules(bytes: &[u8]) {
     let Some(text) = text(bytes) else { return };
     // The text of a switch has no escapes; the colours of the environment come first.

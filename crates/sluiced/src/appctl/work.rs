@@ -284,7 +284,7 @@ mod tests {
         let deaf = begin(Duration::from_millis(1));
         drop(gone);
         all_end(&workers);
-        // What it had sent is there, and then nothing.
+        // The parts sent before are there, and then nothing.
         let got: Vec<_> = std::iter::from_fn(|| deaf.part()).take(PARTS_MAX + 1).collect();
         assert!(got[..PARTS_MAX].iter().all(|part| *part == Part::Text(b"some text".to_vec())));
         assert!(matches!(&got[PARTS_MAX], Part::End(Err(_))), "{got:?}");

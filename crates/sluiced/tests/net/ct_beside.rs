@@ -13,7 +13,7 @@ use crate::helpers::{LIMIT, appctl, serving, spec, vsctl};
 /// A switch with the dummy ports `p1` and `p2`.
 pub(crate) struct Side {
     pub(crate) daemon: Daemon,
-    /// What the ports sent.
+    /// Captures of the frames that the ports sent.
     sent: [PathBuf; 2],
     _server: Option<Daemon>,
     _netns: Netns,
@@ -108,7 +108,7 @@ impl Side {
         rows.collect()
     }
 
-    /// Tracked connections, in order, without what varies.
+    /// Tracked connections, in order, without numbers that vary.
     pub(crate) fn tracked(&self) -> Vec<String> {
         let mut lines: Vec<String> =
             appctl(&self.daemon, "dpctl/dump-conntrack").lines().map(str::to_string).collect();
@@ -267,7 +267,7 @@ fn ports_of_associations_are_translated() {
     assert_eq!(side.counts()["0x2"], 2);
 }
 
-/// Both directions of a connection, as flows: its addresses, and what follows them.
+/// Both directions of a connection, as flows: its addresses, and the text behind them.
 struct Talk {
     v6: bool,
     from: &'static str,

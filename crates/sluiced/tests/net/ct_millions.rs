@@ -176,7 +176,7 @@ impl Lab {
     }
 }
 
-/// What was seen beside a command.
+/// Measurements beside a command.
 #[derive(Default, Debug)]
 struct Beside {
     /// Of its reply.

@@ -12,7 +12,7 @@ const VERSIONS: [Version; 3] = [Version::V13, Version::V14, Version::V15];
 /// A change of a request that describes all tables as they are, and its outcome.
 type Edit = (&'static str, fn(&mut Vec<TableFeatures>), Result<(), ErrorKind>);
 
-/// What OVS 3.1 answers: names change, all else may only be repeated.
+/// Answers of OVS 3.1: names change, all else may only be repeated.
 const EDITS: [Edit; 14] = [
     ("the same", |_| {}, Ok(())),
     ("a name", |t| t[0].name = "acl".into(), Ok(())),

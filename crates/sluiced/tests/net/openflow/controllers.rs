@@ -113,7 +113,7 @@ fn a_bridges_device_has_the_address_of_its_controllers_row() {
         shown.contains("inet 198.51.100.1/25 ") && !shown.contains("192.0.2.1")
     })
     .unwrap();
-    // What cannot be done stands in the row.
+    // The row tells a setting that cannot be carried out.
     lab.vsctl("set controller br0 local_gateway=203.0.113.1");
     wait_for(LIMIT, "the error", || {
         let status = lab.vsctl("--if-exists get controller br0 status:local_ip");
