@@ -1,7 +1,7 @@
 //! The rows of the error table: name, and its numbers by range of versions.
 //!
 //! Sources: OpenFlow 1.0.1 §5.4.4, 1.3.5 §7.4.4, 1.4 and 1.5 §7.5.4; the ONF extensions for 1.3 (bundles, EXT-230; duplicate
-//! instructions, EXT-260; masks in set-field, EXT-425; properties, EXT-444); the Nicira extended errors.
+//! instructions, EXT-260; time-outs of multipart requests, EXT-264; masks in set-field, EXT-425; properties, EXT-444); the Nicira extended errors.
 
 use super::{NX_VENDOR, Numbers, ONF_VENDOR};
 
@@ -62,7 +62,7 @@ errors! {
     BrcBadPort "OFPBRC_BAD_PORT" [nx(1, 2, 1, 514), of(3, 6, 1, 11)];
     BrcBadPacket "OFPBRC_BAD_PACKET" [of(3, 6, 1, 12)];
     BrcMultipartBufferOverflow "OFPBRC_MULTIPART_BUFFER_OVERFLOW" [of(4, 6, 1, 13)];
-    BrcMultipartRequestTimeout "OFPBRC_MULTIPART_REQUEST_TIMEOUT" [of(5, 6, 1, 14)];
+    BrcMultipartRequestTimeout "OFPBRC_MULTIPART_REQUEST_TIMEOUT" [onf(4, 4, 2640, 0), of(5, 6, 1, 14)];
     BrcPipelineFieldsOnly "OFPBRC_PIPELINE_FIELDS_ONLY" [of(6, 6, 1, 17)];
     NxbrcNxmInvalid "NXBRC_NXM_INVALID" [nx(1, 2, 1, 256), nx(3, 6, 2, 0)];
     NxbrcNxmBadType "NXBRC_NXM_BAD_TYPE" [nx(1, 2, 1, 257), nx(3, 6, 3, 0)];

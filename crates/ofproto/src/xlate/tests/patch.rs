@@ -66,7 +66,7 @@ fn irreversible_actions_work_on_a_clone() {
         ("actions=9,9,2", metered, "clone(meter(0),11),clone(meter(0),11),2"),
         ("actions=9", metered, "meter(0),11"),
         ("actions=2,9", metered, "2,meter(0),11"),
-        ("actions=9,exit", metered, "clone(meter(0),11)"),
+        ("actions=9,exit", metered, "meter(0),11"),
         ("actions=2,resubmit(,1)\n table=1,actions=9", metered, "2,meter(0),11"),
         ("actions=9,resubmit(,1),2\n table=1,actions=9", metered, "clone(meter(0),11),clone(meter(0),11),2"),
         ("actions=write_actions(output:9)", metered, "meter(0),11"),
