@@ -180,7 +180,7 @@ errors! {
     TffcEperm "OFPTFFC_EPERM" [of(4, 6, 13, 5)];
     TffcBadFeatures "OFPTFFC_BAD_FEATURES" [of(6, 6, 13, 8)];
     TffcBadCommand "OFPTFFC_BAD_COMMAND" [of(6, 6, 13, 9)];
-    NxtffcDupTable "NXTFFC_DUP_TABLE" [nx(3, 6, 44, 0)];
+    NxtffcDupTable "NXTFFC_DUP_TABLE" [nx(4, 6, 44, 0)];
     BpcBadType "OFPBPC_BAD_TYPE" [nx(1, 2, 13, 2), nx(3, 3, 25, 0), of(4, 4, 13, 2), of(5, 6, 14, 0)];
     BpcBadLen "OFPBPC_BAD_LEN" [nx(1, 2, 13, 3), nx(3, 3, 26, 0), of(4, 4, 13, 3), of(5, 6, 14, 1)];
     BpcBadValue "OFPBPC_BAD_VALUE" [nx(1, 2, 13, 4), nx(3, 3, 27, 0), of(4, 4, 13, 4), of(5, 6, 14, 2)];
