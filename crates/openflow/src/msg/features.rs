@@ -60,7 +60,7 @@ pub struct TableFeatures {
     pub matches: Vec<MatchField>,
     /// Fields that can be left out.
     pub wildcards: Vec<FieldId>,
-    /// Whether it has properties at all: without, the five above say nothing.
+    /// Whether it has properties. Without any, `rules` to `wildcards` are empty, and a request asks for none of them.
     pub has_properties: bool,
 }
 
