@@ -110,15 +110,19 @@ fn ten_thousand_connections_at_once_pass_a_translated_source() {
     let (client, server) = (&lab.net.hosts[0].netns, &lab.net.hosts[1].netns);
     server.run("sysctl", &["-qw", &format!("net.core.somaxconn={PARALLEL}")]).unwrap();
     let (to, count) = (lab.address(1).to_string(), PARALLEL.to_string());
-    let serving = server.spawn(PYTHON, &["-c", MANY, "server", &to, "5001", &count]).unwrap();
-    let says = |program: &Running, word: &str| {
-        wait_for(LIMIT * 6, word, || program.stdout().contains(word))
-            .unwrap_or_else(|why| panic!("{why:#}: {}", program.stderr()));
+    let mut serving = server.spawn(PYTHON, &["-c", MANY, "server", &to, "5001", &count]).unwrap();
+    let says = |program: &mut Running, word: &str| {
+        let said =
+            wait_for(LIMIT * 6, word, || program.stdout().contains(word) || program.status().is_some());
+        let (out, err) = (program.stdout(), program.stderr());
+        assert!(said.is_ok() && out.contains(word), "{word}: {said:?}: {out}{err}");
     };
-    says(&serving, "listens");
+    says(&mut serving, "listens");
     let args = ["-c", MANY, "client", &to, "5001", &count, "20000", &other.to_string()];
     let mut asking = client.spawn(PYTHON, &args).unwrap();
-    says(&asking, "open");
+    says(&mut asking, "open");
+    // The last acknowledgement has passed, too.
+    says(&mut serving, "accepted");
     // All are established at once, each with its own translated tuple.
     let tracked = lab.connections();
     let reply = format!("reply=(src={to},dst={other},sport=5001,dport=");
@@ -126,7 +130,7 @@ fn ten_thousand_connections_at_once_pass_a_translated_source() {
     let ports: BTreeSet<&str> = open.filter_map(|l| l.split_once(&reply)?.1.split(')').next()).collect();
     assert_eq!(ports.len(), PARALLEL);
     asking.signal(Signal::USR1).unwrap();
-    says(&asking, "done");
+    says(&mut asking, "done");
     for program in [asking, serving] {
         let end = program.wait(LIMIT * 6).unwrap();
         assert!(end.status.success(), "{}", end.stderr);
