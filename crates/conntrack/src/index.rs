@@ -11,6 +11,8 @@
 //! - A writer locks the bucket: a bit in the head, held for some tens of nanoseconds.
 //! - Two entries are inserted together, under the locks of both buckets, so either both are new or none is inserted.
 
+use simd::Pages;
+use std::ops::Deref;
 use sync::{AtomicU32, AtomicU64, Backoff, Mutex, OnceLock, Ordering, lock};
 
 /// Entries of a bucket.
@@ -19,8 +21,8 @@ const ENTRIES: usize = 7;
 /// the entries of a split one, so at 3 up to 1.8 % of the entries are in overflow buckets (at 4.5: 7.2 %). These are not
 /// prefetched.
 const LOAD_TIMES_2: u64 = 6;
-/// Buckets of an allocated part: 64 kB.
-const PART: usize = 1024;
+/// Buckets of an allocated part: 2 MB, a large page.
+const PART: usize = 1 << 15;
 /// Maximum buckets; they hold 100 million entries at [`LOAD_TIMES_2`].
 const BUCKETS_MAX: u64 = 1 << 25;
 /// Buckets at first.
@@ -96,20 +98,17 @@ impl Bucket {
     }
 }
 
-type Part = OnceLock<Box<[Bucket; PART]>>;
+type Part = OnceLock<Pages<Bucket, PART>>;
 
 #[inline(always)]
 fn part_of(parts: &[Part], at: u64) -> &Bucket {
     let part = &parts[at as usize / PART];
-    &part.get().map_or_else(|| new_part(part), Box::as_ref)[at as usize % PART]
+    &part.get().map_or_else(|| new_part(part), Deref::deref)[at as usize % PART]
 }
 
 #[cold]
 fn new_part(part: &Part) -> &[Bucket; PART] {
-    part.get_or_init(|| {
-        let buckets: Box<[Bucket]> = (0..PART).map(|_| Bucket::default()).collect();
-        buckets.try_into().ok().expect("a part has that many buckets")
-    })
+    part.get_or_init(|| Pages::new(Bucket::default))
 }
 
 /// A refused insertion.
@@ -188,6 +187,14 @@ impl Index {
         self.buckets.load(Ordering::Relaxed)
     }
 
+    /// Takes the memory of that many further buckets.
+    pub(crate) fn prepare(&self, ahead: u64) {
+        let end = (self.buckets() + ahead).min(BUCKETS_MAX);
+        (self.buckets()..end).step_by(PART).chain(end.checked_sub(1)).for_each(|at| {
+            self.bucket(at);
+        });
+    }
+
     /// Entries that `counts_tag` accepts by bucket, or by groups of buckets if there are more than `most`.
     pub(crate) fn entries_by_bucket(&self, most: u64, counts_tag: impl Fn(Tag) -> bool) -> Vec<u32> {
         let buckets = self.buckets();
@@ -212,18 +219,18 @@ impl Index {
     }
 
     /// The bucket of a hash.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn address(&self, hash: u64) -> u64 {
         address(hash, self.buckets.load(Ordering::Acquire))
     }
 
-    #[inline]
+    #[inline(always)]
     fn bucket(&self, at: u64) -> &Bucket {
         part_of(&self.parts, at)
     }
 
     /// Fetches the present bucket of a hash into the processor's cache.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn prefetch(&self, hash: u64) -> &Bucket {
         let bucket = self.bucket(self.address(hash));
         simd::prefetch(bucket);
@@ -232,7 +239,7 @@ impl Index {
 
     /// An entry of a hash in its bucket, without the overflow chain. It may be another key's, changes meanwhile, and
     /// may be in another bucket since.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn first(bucket: &Bucket, hash: u64) -> Option<Tag> {
         let (entries, hits) = bucket.probe(signature(hash));
         let entry = entries.get(hits.trailing_zeros() as usize)?;
@@ -486,12 +493,13 @@ fn has_moved(head: u64, bucket: &Bucket) -> bool {
 }
 
 /// The low bits of a hash: an entry's signature, whose lowest bits also address the bucket.
+#[inline(always)]
 fn signature(hash: u64) -> u64 {
     hash & ((1 << (64 - TAG_BITS)) - 1)
 }
 
 /// The tag of an entry.
-#[inline]
+#[inline(always)]
 fn tag_of(entry: u64) -> Tag {
     entry & ((1 << TAG_BITS) - 1)
 }

@@ -36,10 +36,12 @@ pub struct Rest {
 }
 
 impl Rest {
+    #[inline(always)]
     pub(crate) const fn pack(self) -> u64 {
         (self.src as u64) << 48 | (self.dst as u64) << 32 | (self.zone as u64) << 16 | self.proto as u64
     }
 
+    #[inline(always)]
     pub(crate) const fn unpack(word: u64) -> Rest {
         Rest {
             src: (word >> 48) as u16,
@@ -84,7 +86,7 @@ pub(crate) trait Words: Copy + Eq + AsRef<[u64]> {
 
     fn addresses(&self) -> [IpAddr; 2];
 
-    #[inline]
+    #[inline(always)]
     fn rest(&self) -> Rest {
         Rest::unpack(self.as_ref()[self.as_ref().len() - 1])
     }
@@ -104,7 +106,7 @@ pub(crate) trait Words: Copy + Eq + AsRef<[u64]> {
     fn write_addresses(&self, block: &mut [u64; 8]);
 
     /// The tuple of the opposite direction.
-    #[inline]
+    #[inline(always)]
     fn reversed(&self) -> Self {
         let mut words = *self;
         words.swap_addresses();
@@ -157,7 +159,7 @@ impl Words for [u64; V4_WORDS] {
         if let Key::V4(words) = key { Some(words) } else { None }
     }
 
-    #[inline]
+    #[inline(always)]
     fn write_addresses(&self, block: &mut [u64; 8]) {
         let [a, b, c, d] = ((self[0] >> 32) as u32).to_ne_bytes();
         let [e, f, g, h] = (self[0] as u32).to_ne_bytes();
@@ -204,7 +206,7 @@ impl Words for [u64; V6_WORDS] {
         if let Key::V6(words) = key { Some(words) } else { None }
     }
 
-    #[inline]
+    #[inline(always)]
     fn write_addresses(&self, block: &mut [u64; 8]) {
         for n in 0..4 {
             block[2 + n] = self[n].to_be();
@@ -268,7 +270,7 @@ impl Key {
     }
 
     /// Zone, protocol and ports.
-    #[inline]
+    #[inline(always)]
     pub fn rest(&self) -> Rest {
         match self {
             Key::V4(words) => words.rest(),

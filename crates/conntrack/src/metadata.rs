@@ -14,7 +14,7 @@ pub(crate) fn write_invalid(key: &mut FlowKey, zone: u16) {
 }
 
 /// Writes the result of tracking into a key.
-#[inline]
+#[inline(always)]
 pub(crate) fn write<W: Words>(key: &mut FlowKey, zone: u16, state: u32, mark: u32, labels: u128, orig: &W) {
     let b = &mut key.base;
     (b.ct_state, b.ct_zone, b.ct_mark) = (state | ct_state::TRK, zone, mark);

@@ -39,7 +39,7 @@ pub struct PacketInfo {
 
 /// Of no packet.
 impl Default for PacketInfo {
-    #[inline]
+    #[inline(always)]
     fn default() -> PacketInfo {
         PacketInfo { key: Key::MIN, is_error: false, transport: Transport::Other }
     }
@@ -47,7 +47,7 @@ impl Default for PacketInfo {
 
 impl PacketInfo {
     /// The helper for which it is a control packet; `named`: the helper of its `ct` action.
-    #[inline]
+    #[inline(always)]
     pub fn control(&self, named: Option<Helper>) -> Option<Helper> {
         let Rest { src, dst, proto, .. } = self.key.rest();
         if named.is_none() && !Helper::has_port(src, dst) || self.is_error {
@@ -147,7 +147,7 @@ impl PacketInfo {
     }
 }
 
-#[inline]
+#[inline(always)]
 fn v6_words(src: [u8; 16], dst: [u8; 16], rest: Rest) -> [u64; V6_WORDS] {
     let mut words = [0; V6_WORDS];
     words.set_src(IpAddr::V6(Ipv6Addr::from(src)));
@@ -157,7 +157,7 @@ fn v6_words(src: [u8; 16], dst: [u8; 16], rest: Rest) -> [u64; V6_WORDS] {
 }
 
 /// The transport header and payload: from `l4` to the end of the IP packet, without padding behind it.
-#[inline]
+#[inline(always)]
 fn ip_body(frame: &[u8], dl_type: u16, l3: usize, l4: usize) -> Option<&[u8]> {
     let end = match dl_type {
         h::ETH_TYPE_IP => l3 + usize::from(h::be16(frame, l3 + 2)?),
@@ -171,7 +171,7 @@ fn ip_body(frame: &[u8], dl_type: u16, l3: usize, l4: usize) -> Option<&[u8]> {
 }
 
 /// Whether the checksum of the transport header needs no computation.
-#[inline]
+#[inline(always)]
 fn is_trusted(packet: &Packet, l4: usize) -> bool {
     let o = &packet.offload;
     o.csum_valid || o.needs_csum && usize::from(o.csum_start) == l4

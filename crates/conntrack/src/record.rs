@@ -7,10 +7,12 @@
 //! The first cache line holds all that an established packet of a stateless protocol needs: head, keys, deadline, state.
 
 use crate::key::Words;
+use simd::Pages;
+use std::ops::Deref;
 use sync::{AtomicU32, AtomicU64, Backoff, Mutex, OnceLock, Ordering, lock};
 
-/// Records of an allocated part.
-const PART: usize = 1024;
+/// Records of an allocated part: 2 or 3 MB, on large pages.
+const PART: usize = 1 << 14;
 /// Maximum records of one family.
 pub(crate) const RECORDS_MAX: usize = 1 << 26;
 /// Lists of free records. Each has its own lock.
@@ -61,6 +63,7 @@ fn zeros<const N: usize>() -> [AtomicU64; N] {
     std::array::from_fn(|_| AtomicU64::new(0))
 }
 
+#[inline(always)]
 fn load<const N: usize>(words: &[AtomicU64; N]) -> [u64; N] {
     std::array::from_fn(|n| words[n].load(Ordering::Acquire))
 }
@@ -112,7 +115,7 @@ where
     }
 
     /// The key of one direction. Only meaningful if the record is live before and after.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn key(&self, direction: Direction) -> [u64; W] {
         match direction {
             Direction::Orig => load(&self.orig),
@@ -126,19 +129,19 @@ where
     }
 
     /// The deadline.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn expires_ms(&self) -> u64 {
         self.expires_ms.load(Ordering::Acquire)
     }
 
     /// Reads parts of a live record that no writer changes meanwhile: `None` if one does, or the record is not live.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn read<R>(&self, read: impl FnOnce(&Record<W>) -> R) -> Option<R> {
         self.read_version(read).map(|(result, _)| result)
     }
 
     /// The same, with the version that was read.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn read_version<R>(&self, read: impl FnOnce(&Record<W>) -> R) -> Option<(R, Version)> {
         let head = self.head.load(Ordering::Acquire);
         if head & (LIVE | LOCKED) != LIVE {
@@ -155,10 +158,16 @@ where
         taken.is_ok().then_some(Locked { record: self })
     }
 
-    /// Fetches the words of TCP.
-    #[inline]
-    pub(crate) fn prefetch_tcp(&self) {
-        simd::prefetch(&self.tcp);
+    /// Fetches the lines that a packet reads: those up to the state, and for TCP its words.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, is_tcp: bool) {
+        simd::prefetch(&self.head);
+        if W > 2 {
+            simd::prefetch(&self.state);
+        }
+        if is_tcp {
+            simd::prefetch(&self.tcp);
+        }
     }
 
     /// The words of TCP.
@@ -261,7 +270,7 @@ impl<const W: usize> Drop for Locked<'_, W> {
     }
 }
 
-type Part<const W: usize> = OnceLock<Box<[Record<W>; PART]>>;
+type Part<const W: usize> = OnceLock<Pages<Record<W>, PART>>;
 
 /// See the module.
 pub(crate) struct Slab<const W: usize> {
@@ -287,15 +296,23 @@ where
     #[inline(always)]
     pub(crate) fn record(&self, number: u32) -> &Record<W> {
         let part = &self.parts[number as usize / PART];
-        &part.get().map_or_else(|| Self::new_part(part), Box::as_ref)[number as usize % PART]
+        &part.get().map_or_else(|| Self::new_part(part), Deref::deref)[number as usize % PART]
     }
 
     #[cold]
     fn new_part(part: &Part<W>) -> &[Record<W>; PART] {
-        part.get_or_init(|| {
-            let records: Box<[Record<W>]> = (0..PART).map(|_| Record::new()).collect();
-            records.try_into().ok().expect("a part has that many records")
-        })
+        part.get_or_init(|| Pages::new(Record::new))
+    }
+
+    /// Takes the memory of that many further records, if any was used.
+    pub(crate) fn prepare(&self, ahead: u32) {
+        let used = self.used();
+        let end = used.saturating_add(ahead).min(RECORDS_MAX as u32);
+        if used != 0 {
+            (used..end).step_by(PART).chain([end - 1]).for_each(|number| {
+                self.record(number);
+            });
+        }
     }
 
     /// Numbers below were used.

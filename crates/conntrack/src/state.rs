@@ -52,7 +52,7 @@ impl State {
             | u64::from(self.mark) << 32
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn unpack(word: u64) -> State {
         let bit = |n: u32| word >> n & 1 != 0;
         State {

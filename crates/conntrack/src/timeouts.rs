@@ -8,7 +8,7 @@ use sync::{AtomicU32, OnceLock, Ordering};
 pub const POLICIES_MAX: usize = 4096;
 
 /// Seconds without a policy, as in Open vSwitch; `None`: this tracker has no such state.
-pub fn usual_s(timeout: TimeoutAttr) -> Option<u32> {
+pub const fn usual_s(timeout: TimeoutAttr) -> Option<u32> {
     Some(match timeout {
         TimeoutAttr::TcpSynSent | TimeoutAttr::TcpSynRecv | TimeoutAttr::TcpClose => 30,
         TimeoutAttr::TcpEstablished => 24 * 60 * 60,
@@ -23,6 +23,20 @@ pub fn usual_s(timeout: TimeoutAttr) -> Option<u32> {
         | TimeoutAttr::TcpUnack => return None,
     })
 }
+
+/// The same in milliseconds, and 0 for none.
+const USUAL_MS: [u64; TimeoutAttr::ALL.len()] = {
+    let mut usual = [0; TimeoutAttr::ALL.len()];
+    let mut n = 0;
+    while n < usual.len() {
+        let (timeout, _) = TimeoutAttr::ALL[n];
+        if let Some(seconds) = usual_s(timeout) {
+            usual[timeout as usize] = seconds as u64 * 1000;
+        }
+        n += 1;
+    }
+    usual
+};
 
 /// Values of a policy that does not exist, or no longer.
 const ABSENT: u32 = u32::MAX;
@@ -73,12 +87,12 @@ impl Policies {
     }
 
     /// Milliseconds of a state under a policy; number 0 has the usual ones.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn ms(&self, policy: u16, timeout: TimeoutAttr) -> u64 {
-        let own = match policy {
-            0 => None,
-            n => self.policies.get(usize::from(n)).and_then(OnceLock::get),
-        };
+        if policy == 0 {
+            return USUAL_MS[timeout as usize];
+        }
+        let own = self.policies.get(usize::from(policy)).and_then(OnceLock::get);
         let own = own.map(|p| p[timeout as usize].load(Ordering::Relaxed)).filter(|value| *value != ABSENT);
         u64::from(own.or(usual_s(timeout)).unwrap_or(0)) * 1000
     }

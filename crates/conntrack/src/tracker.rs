@@ -51,6 +51,7 @@ impl Place {
         tag & REPLY_TAG != 0
     }
 
+    #[inline(always)]
     pub(crate) fn of_tag(tag: Tag, is_v6: bool) -> Option<Place> {
         let direction = if tag & REPLY_TAG != 0 { Direction::Reply } else { Direction::Orig };
         let number = (tag & (V6_TAG - 1)) as u32 - 1;
@@ -601,10 +602,12 @@ where
     Seen { place, orig: record.key(Direction::Orig), reply: record.key(Direction::Reply), state, labels }
 }
 
+#[inline(always)]
 pub(crate) fn icmp_timeout(stage: Stage) -> TimeoutAttr {
     if stage == Stage::First { TimeoutAttr::IcmpFirst } else { TimeoutAttr::IcmpReply }
 }
 
+#[inline(always)]
 pub(crate) fn other_timeout(stage: Stage) -> TimeoutAttr {
     match stage {
         Stage::First => TimeoutAttr::UdpFirst,

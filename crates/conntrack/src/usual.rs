@@ -59,7 +59,7 @@ impl Tracker {
     }
 
     /// Continues a lookup whose bucket was fetched: fetches the record.
-    #[inline]
+    #[inline(always)]
     pub fn look_further(&self, lookup: &mut Lookup<'_>, key: &Key) {
         lookup.hint = lookup.bucket.and_then(|bucket| Index::first(bucket, lookup.hash)).unwrap_or(0);
         match key {
@@ -68,7 +68,7 @@ impl Tracker {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn fetch<const W: usize>(&self, hint: Tag, words: &[u64; W])
     where
         [u64; W]: Words,
@@ -77,18 +77,13 @@ impl Tracker {
         if hint != 0
             && let Some(place) = Place::of_tag(hint, <[u64; W]>::IS_V6)
         {
-            let record = Family::<W>::slab(self).record(place.number);
-            simd::prefetch(record);
-            if words.rest().proto == IPPROTO_TCP {
-                record.prefetch_tcp();
-            }
+            Family::<W>::slab(self).record(place.number).prefetch(words.rest().proto == IPPROTO_TCP);
         }
     }
 
     /// As [`Tracker::track`], with a lookup of the packet's key. The translation is written to `to`, which holds none
     /// before: a copy of what was just written stalls the processor.
     #[allow(clippy::too_many_arguments, reason = "those of track, and two for speed")]
-    #[inline]
     pub fn track_looked_up(
         &self,
         packet: &PacketInfo,
@@ -99,6 +94,22 @@ impl Tracker {
         now_ms: u64,
         to: &mut Option<Translation>,
     ) {
+        if !self.track_usual(packet, lookup, request, key, now_ms, to) {
+            *to = self.track(Some(packet), request, key, port, now_ms);
+        }
+    }
+
+    /// The same of a usual packet; `false`, without effect, for another one.
+    #[inline(always)]
+    pub fn track_usual(
+        &self,
+        packet: &PacketInfo,
+        lookup: Lookup<'_>,
+        request: &Request,
+        key: &mut FlowKey,
+        now_ms: u64,
+        to: &mut Option<Translation>,
+    ) -> bool {
         let usual = match (&packet.key, &packet.transport) {
             (Key::V4(words), Transport::Tcp(s)) => {
                 self.usual_segment(packet, s, words, lookup, request, key, now_ms, to)
@@ -109,9 +120,7 @@ impl Tracker {
             (Key::V4(words), _) => self.usual(packet, words, lookup, request, key, now_ms, to),
             (Key::V6(words), _) => self.usual(packet, words, lookup, request, key, now_ms, to),
         };
-        if usual.is_err() {
-            *to = self.track(Some(packet), request, key, port, now_ms);
-        }
+        usual.is_ok()
     }
 
     /// Tracks a usual packet that is no segment of TCP; an error, without effect, for another one.

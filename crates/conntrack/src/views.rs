@@ -85,6 +85,14 @@ impl Tracker {
         self.v4.used() + self.v6.used()
     }
 
+    /// Takes memory for that many further connections, so that the thread of their packets does not wait for it: the first
+    /// touch of a large page may take milliseconds in a virtual machine.
+    pub fn prepare(&self, connections: u32) {
+        self.index.prepare(connections.into());
+        self.v4.prepare(connections);
+        self.v6.prepare(connections);
+    }
+
     /// All connections, one by one.
     pub fn list(&self, now_ms: u64, mut visit: impl FnMut(&Connection) -> ControlFlow<()>) {
         let mut at = Some(Cursor::default());

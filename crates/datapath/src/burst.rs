@@ -7,6 +7,7 @@ use crate::actions::re_extract;
 use crate::megaflow::NO_LIST;
 use crate::park::Origin;
 use crate::stages::MISS;
+use conntrack::PacketInfo;
 use flow::extract::Layout;
 use flow::{DpPort, FlowKey};
 use packet::{BATCH_MAX_PACKETS, Packet};
@@ -23,6 +24,8 @@ pub(crate) struct Arrays {
     pub(crate) layouts: [Layout; BATCH_MAX_PACKETS],
     /// The headers of the frame changed in a way that key and layout do not reflect yet.
     pub(crate) dirty: [bool; BATCH_MAX_PACKETS],
+    /// For trackers. They stay, because it costs time to clear them.
+    infos: [PacketInfo; BATCH_MAX_PACKETS],
 }
 
 impl Arrays {
@@ -33,6 +36,7 @@ impl Arrays {
             keys: [FlowKey::default(); BATCH_MAX_PACKETS],
             layouts: [Layout { l3: Layout::NONE, l4: Layout::NONE }; BATCH_MAX_PACKETS],
             dirty: [false; BATCH_MAX_PACKETS],
+            infos: [PacketInfo::default(); BATCH_MAX_PACKETS],
         })
     }
 
@@ -53,6 +57,18 @@ impl Arrays {
         let Arrays { packets, keys, layouts, dirty, .. } = self;
         let ctx = HeaderCtx { key: &mut keys[i], layout: &mut layouts[i], dirty: &mut dirty[i], vlan_limit };
         (&mut packets[i], ctx)
+    }
+
+    /// The same for a tracker, with its view of the packet.
+    #[inline(always)]
+    pub(crate) fn tracked(
+        &mut self,
+        i: usize,
+        vlan_limit: u8,
+    ) -> (&mut Packet, HeaderCtx<'_>, &mut PacketInfo) {
+        let Arrays { packets, keys, layouts, dirty, infos, .. } = self;
+        let ctx = HeaderCtx { key: &mut keys[i], layout: &mut layouts[i], dirty: &mut dirty[i], vlan_limit };
+        (&mut packets[i], ctx, &mut infos[i])
     }
 
     /// The same, read-only.

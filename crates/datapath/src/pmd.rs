@@ -85,7 +85,6 @@ pub struct Pmd {
     pub(crate) exec: Executor,
     pub(crate) burst: Burst,
     pub(crate) work: Work,
-    pub(crate) level: simd::Level,
     pub(crate) marks: Marks,
     /// The lists of subtables to sort next, if a round is not over.
     pub(crate) rank_at: Option<usize>,
@@ -106,6 +105,7 @@ impl Pmd {
         };
         let exec = Executor {
             id: config.id,
+            level: if config.vector { simd::Level::best() } else { simd::Level::PLAIN },
             vlan_limit: config.vlan_limit,
             reread: false,
             hasher: hasher.clone(),
@@ -131,7 +131,6 @@ impl Pmd {
             work: Work::new(),
             marks: Marks::default(),
             rank_at: None,
-            level: if config.vector { simd::Level::best() } else { simd::Level::PLAIN },
             config,
         };
         pmd.set_tuning(tuning);
@@ -145,7 +144,7 @@ impl Pmd {
 
     /// The instruction set of its stages.
     pub fn level(&self) -> simd::Level {
-        self.level
+        self.exec.level
     }
 
     /// The packet pool of this core.

@@ -73,7 +73,7 @@ impl Pmd {
         let md = Metadata { in_port: rx.0, ..Metadata::default() };
         let (vlan_limit, template) = (self.config.vlan_limit, self.config.template);
         let kernel = Extract { burst: &mut self.burst, md, vlan_limit, template };
-        self.exec.ports.stats.template_hits += simd::run(self.level, kernel);
+        self.exec.ports.stats.template_hits += simd::run(self.exec.level, kernel);
         let first = self.exec.take_numbers(self.burst.arrays.packets.len());
         self.burst.received = Some(Origin::fresh(rx, first));
         let done = self.forward(OnMiss::Park, io);
@@ -143,7 +143,7 @@ impl Pmd {
 
     fn hash(&mut self) {
         let kernel = Hash { burst: &mut self.burst, hasher: &self.exec.hasher, cache: &self.cache };
-        simd::run(self.level, kernel);
+        simd::run(self.exec.level, kernel);
     }
 
     /// Compares the burst with the megaflows of a former one; returns whether all of its packets have one of them.
@@ -153,7 +153,7 @@ impl Pmd {
             return false;
         }
         let (burst, table, now_ms) = (&mut self.burst, &mut self.table, self.exec.now_us / 1000);
-        let hits = simd::run(self.level, FindRepeated { burst, table, hints, now_ms });
+        let hits = simd::run(self.exec.level, FindRepeated { burst, table, hints, now_ms });
         self.exec.ports.stats.cache_hits += hits;
         hits == self.burst.arrays.packets.len() as u64
     }
@@ -174,7 +174,7 @@ impl Pmd {
         let stats = &mut self.exec.ports.stats;
         if cached {
             let kernel = FindCached { burst, table, cache: &self.cache, now_ms };
-            stats.cache_hits += simd::run(self.level, kernel);
+            stats.cache_hits += simd::run(self.exec.level, kernel);
             self.cache.count_lookups(self.burst.arrays.packets.len() as u64);
         } else {
             burst.misses.clear();
@@ -189,7 +189,7 @@ impl Pmd {
         let insert_inv_prob = self.config.tuning.cache_insert_inv_prob;
         let random = &mut self.exec.random;
         let kernel = FindMegaflows { burst, table, cache, insert_inv_prob, random, now_ms };
-        let (hits, lookups) = simd::run(self.level, kernel);
+        let (hits, lookups) = simd::run(self.exec.level, kernel);
         stats.megaflow_hits += hits;
         stats.subtable_lookups += lookups;
     }

@@ -2,7 +2,7 @@
 //!
 //! The thread `ct_clean` visits all records once in a sweep interval of the switch's clock, in slices spread over it
 //! ([`sweep`]); once a second while the table is nearly full. Lookups never find an expired connection, so the interval
-//! affects memory, numbers and limits only.
+//! affects memory, numbers and limits only. It also takes the memory of the next connections ahead of the forwarding threads.
 
 mod sweep;
 
@@ -30,6 +30,8 @@ const SWEEP_INTERVAL_MS: u32 = 20_000;
 const HURRY_MS: u32 = 1000;
 /// Time between two slices.
 const SLICE_MS: u32 = 50;
+/// Connections whose memory is taken ahead, beside twice those that the last slice brought.
+const AHEAD: u32 = 8192;
 /// Fragments that expire in one slice, at most.
 const FRAGMENTS_AT_ONCE: usize = 1000;
 
@@ -67,6 +69,7 @@ impl Sweeper {
     fn run(&self, shared: &DpShared, parker: &Parker) {
         let tracker = shared.tracker();
         let mut round = Round::new(sys::clock::monotonic_ms());
+        let mut before = tracker.records();
         while !self.stopping.load(Ordering::Acquire) {
             let interval_ms = self.interval_ms.load(Ordering::Relaxed);
             let nearly_full = u64::from(tracker.connections()) * 8 > u64::from(tracker.max_connections()) * 7;
@@ -77,6 +80,9 @@ impl Sweeper {
                 tracker.expire(at, records, now_ms)
             });
             shared.expire_fragments(now_ms, FRAGMENTS_AT_ONCE);
+            let records = tracker.records();
+            tracker.prepare(AHEAD + 2 * records.saturating_sub(before));
+            before = records;
             parker.park_timeout(Duration::from_millis(SLICE_MS.into()));
         }
     }

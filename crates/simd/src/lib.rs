@@ -1,5 +1,5 @@
 //! Processor features for the fast path: instruction sets selected at run time, prefetch, one vector compare,
-//! one permutation of bytes. This crate has the `unsafe` code of that kind, so the fast path itself forbids
+//! one permutation of bytes, large pages. This crate has the `unsafe` code of that kind, so the fast path itself forbids
 //! it.
 //!
 //! A stage of the fast path is a [`Kernel`]: safe code, the same source for every instruction set. [`run`]
@@ -11,8 +11,11 @@
 
 #![allow(unsafe_code, reason = "processor features; each block says why it is sound")]
 
+mod pages;
 #[cfg(test)]
 mod tests;
+
+pub use pages::Pages;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Features {

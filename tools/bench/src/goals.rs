@@ -12,6 +12,8 @@ enum Bound {
     AtMost(f64, &'static [&'static str]),
     /// An absolute maximum.
     Below(f64),
+    /// An absolute minimum.
+    Above(f64),
 }
 
 const DPDK: &[&str] = &["ovs-dpdk", "ovs-dpdk, no cache"];
@@ -45,7 +47,7 @@ const GOALS: &[(&str, Bound)] = &[
     ("ct-1000", Bound::AtLeast(3.0, DPDK)),
     ("ct-100000", Bound::AtLeast(5.0, DPDK)),
     ("ct-100000-snat", Bound::AtLeast(8.0, DPDK)),
-    ("ct-new", Bound::AtLeast(5.0, DPDK)),
+    ("ct-new", Bound::Above(1.0)),
     ("ct-beside-new", Bound::AtLeast(0.8, ALONE)),
     ("ct-tcp", Bound::AtLeast(0.9, UNTRACKED)),
     ("tunnel-push", Bound::AtLeast(1.4, DPDK)),
@@ -119,16 +121,19 @@ fn best<'a>(row: &'a Row, peers: &[&str], more_is_better: bool) -> Option<(&'a S
     if more_is_better { medians.max_by(by_median) } else { medians.min_by(by_median) }
 }
 
+fn absolute(row: &Row, ours: f64, met: bool, sign: &str, limit: f64) -> Verdict {
+    let goal = format!("{sign} {limit} {}", row.unit);
+    Verdict { row: row.id.clone(), unit: row.unit, ours, peer: None, ratio: None, goal, met: Some(met) }
+}
+
 fn judge(row: &Row, ours: f64, bound: Bound) -> Verdict {
     let (factor, peers, more) = match bound {
         Bound::AtLeast(factor, peers) => (factor, peers, true),
         Bound::AtMost(factor, peers) => (factor, peers, false),
-        Bound::Below(most) => {
-            // To the digits that are shown.
-            let met = Some((ours * 100.0).round() <= most * 100.0);
-            let goal = format!("≤ {most} {}", row.unit);
-            let (row, unit) = (row.id.clone(), row.unit);
-            return Verdict { row, unit, ours, peer: None, ratio: None, goal, met };
+        // To the digits that are shown.
+        Bound::Below(most) => return absolute(row, ours, (ours * 100.0).round() <= most * 100.0, "≤", most),
+        Bound::Above(least) => {
+            return absolute(row, ours, (ours * 100.0).round() >= least * 100.0, "≥", least);
         }
     };
     let goal = format!("{} {factor} × {}", if more { "≥" } else { "≤" }, peers[0]);

@@ -61,7 +61,7 @@ impl Helper {
     }
 
     /// Whether a port is a well-known one.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn has_port(src: u16, dst: u16) -> bool {
         src == FTP_PORT || dst == FTP_PORT || dst == TFTP_PORT
     }

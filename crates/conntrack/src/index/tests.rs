@@ -1,6 +1,6 @@
 //! The index against a map, with hashes that spread and hashes that clash.
 
-use super::{BUCKETS_MAX, ENTRIES, Index, OVERFLOW_MAX, Refused, Tag, address};
+use super::{BUCKETS_MAX, ENTRIES, Index, OVERFLOW_MAX, PART, Refused, Tag, address};
 use proptest::prelude::*;
 use std::collections::HashSet;
 use sync::Ordering;
@@ -130,4 +130,18 @@ fn takes_no_overflow_bucket_for_growth_that_is_over() {
     (0..50).for_each(|n| assert_eq!(insert(&index, [2 * n, 2 * n + 1], 1 << 40), Ok(())));
     assert_eq!(index.overflow_used.load(Ordering::Relaxed), 1);
     assert_eq!(index.buckets(), BUCKETS_MAX);
+}
+
+#[test]
+fn memory_of_further_buckets_is_taken_ahead() {
+    let index = Index::new();
+    let ready = || index.parts.iter().filter(|part| part.get().is_some()).count();
+    assert_eq!(ready(), 0);
+    index.prepare(1);
+    assert_eq!(ready(), 1);
+    index.prepare(PART as u64);
+    assert_eq!(ready(), 2);
+    index.buckets.store(BUCKETS_MAX, Ordering::Relaxed);
+    index.prepare(PART as u64);
+    assert_eq!(ready(), 3, "the last one");
 }

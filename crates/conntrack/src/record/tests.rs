@@ -1,6 +1,6 @@
 //! Records: reading while others write, and numbers.
 
-use super::{Body, Direction, LISTS, RECORDS_MAX, Slab};
+use super::{Body, Direction, LISTS, PART, RECORDS_MAX, Slab};
 use std::collections::HashSet;
 use sync::{AtomicBool, Ordering};
 
@@ -85,4 +85,20 @@ fn numbers_are_given_once_and_end_with_the_last() {
     assert_eq!(slab.used(), RECORDS_MAX as u32);
     slab.release(all[5], 9);
     assert_eq!((slab.allocate(0), slab.allocate(0)), (Some(all[5]), None));
+}
+
+#[test]
+fn memory_of_further_records_is_taken_ahead_once_one_is_used() {
+    let slab = Slab::<5>::new();
+    let ready = || slab.parts.iter().filter(|part| part.get().is_some()).count();
+    slab.prepare(1000);
+    assert_eq!(ready(), 0);
+    slab.allocate(0).unwrap();
+    slab.prepare(1000);
+    assert_eq!(ready(), 1);
+    slab.prepare(PART as u32);
+    assert_eq!(ready(), 2);
+    slab.used.store(RECORDS_MAX as u32, Ordering::Relaxed);
+    slab.prepare(u32::MAX);
+    assert_eq!(ready(), 3, "the last one");
 }

@@ -9,6 +9,7 @@ use crate::burst::{Arrays, HeaderCtx, LaneMask};
 use conntrack::{Lookup, PacketInfo, Request};
 use flow::DpPort;
 use packet::{BATCH_MAX_PACKETS, Packet};
+use simd::{Kernel, Lanes};
 
 impl Executor {
     /// Tracks one packet; a misfit is to be dropped. `may_grow`: helpers may change its length.
@@ -27,6 +28,8 @@ impl Executor {
         self.track_read(packet, headers, rx_port, request, info.as_ref().map(|i| (i, lookup)), may_grow)
     }
 
+    /// Not inlined: few packets of a group get here.
+    #[inline(never)]
     fn track_read(
         &self,
         packet: &mut Packet,
@@ -50,7 +53,7 @@ impl Executor {
             }
             None => translation = tracker.track(None, request, headers.key, port, now_ms),
         }
-        translate(packet, headers, translation)
+        translate(packet, headers, &translation)
     }
 
     /// Tracks the packets of `lanes`, except for fragments; returns those, and misfits.
@@ -60,31 +63,59 @@ impl Executor {
         lanes: LaneMask,
         request: &Request,
     ) -> (LaneMask, LaneMask) {
-        let tracker = self.shared.tracker();
-        let mut infos = [PacketInfo::default(); BATCH_MAX_PACKETS];
+        simd::run(self.level, TrackGroup { exec: self, arrays, lanes, request })
+    }
+}
+
+/// See [`Executor::track_group`].
+struct TrackGroup<'a> {
+    exec: &'a Executor,
+    arrays: &'a mut Arrays,
+    lanes: LaneMask,
+    request: &'a Request,
+}
+
+impl Kernel for TrackGroup<'_> {
+    type Output = (LaneMask, LaneMask);
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, _: L) -> (LaneMask, LaneMask) {
+        let TrackGroup { exec, arrays, lanes, request } = self;
+        let (tracker, now_ms) = (exec.shared.tracker(), exec.now_us / 1000);
         let mut lookups = [Lookup::default(); BATCH_MAX_PACKETS];
         let (mut valid, mut fragments) = (LaneMask::NONE, LaneMask::NONE);
         for lane in lanes {
-            let (packet, mut headers) = arrays.packet_and_headers(lane, self.vlan_limit);
+            let (packet, mut headers, info) = arrays.tracked(lane, exec.vlan_limit);
             headers.refresh(packet);
             if headers.key.base.nw_frag != 0 {
                 fragments.add(LaneMask::one(lane));
                 continue;
             }
-            if infos[lane].fill(packet, headers.key, *headers.layout, request.zone).is_some() {
-                lookups[lane] = tracker.look_ahead(&infos[lane].key);
+            if info.fill(packet, headers.key, *headers.layout, request.zone).is_some() {
+                lookups[lane] = tracker.look_ahead(&info.key);
                 valid.add(LaneMask::one(lane));
             }
         }
         for lane in valid {
-            tracker.look_further(&mut lookups[lane], &infos[lane].key);
+            let (.., info) = arrays.tracked(lane, exec.vlan_limit);
+            tracker.look_further(&mut lookups[lane], &info.key);
         }
         let mut misfits = LaneMask::NONE;
         for lane in lanes.without(fragments) {
             let rx_port = arrays.origins[lane].rx_port;
-            let (packet, mut headers) = arrays.packet_and_headers(lane, self.vlan_limit);
-            let info = valid.has(lane).then(|| (&infos[lane], lookups[lane]));
-            if self.track_read(packet, &mut headers, rx_port, request, info, true).is_err() {
+            let (packet, mut headers, info) = arrays.tracked(lane, exec.vlan_limit);
+            let (info, lookup) = (&*info, lookups[lane]);
+            let mut to = None;
+            let fits = if valid.has(lane)
+                && info.control(request.helper).is_none()
+                && tracker.track_usual(info, lookup, request, headers.key, now_ms, &mut to)
+            {
+                translate(packet, &mut headers, &to)
+            } else {
+                let info = valid.has(lane).then_some((info, lookup));
+                exec.track_read(packet, &mut headers, rx_port, request, info, true)
+            };
+            if fits.is_err() {
                 misfits.add(LaneMask::one(lane));
             }
         }

@@ -30,7 +30,7 @@ impl Executor {
         let (port, now_ms) = (rx_port.0, self.now_us / 1000);
         let (translation, edit) =
             tracker.track_control(info, &announcement, request, headers.key, port, now_ms);
-        translate(packet, headers, translation)?;
+        translate(packet, headers, &translation)?;
         if let Some(edit) = edit {
             tracker.edit(packet, l3, l4, &edit, may_grow);
         }

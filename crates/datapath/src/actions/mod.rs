@@ -144,6 +144,8 @@ pub(crate) fn validate(actions: &[DpAction], packet_type: u32) -> Result<(), Dpi
 /// The state of the forwarding core used by actions. Fields are as in [`crate::PmdConfig`].
 pub(crate) struct Executor {
     pub(crate) id: PmdId,
+    /// The instruction set of the stages.
+    pub(crate) level: simd::Level,
     pub(crate) vlan_limit: u8,
     /// Do not trust keys kept by rewrites: parse the headers of each rewritten packet again.
     pub(crate) reread: bool,

@@ -11,32 +11,28 @@ use packet::headers as h;
 use packet::{Packet, checksum};
 use std::net::IpAddr;
 
-/// Translates a packet.
-#[inline]
+/// Translates a packet. The translation is read in place: a copy of what was just written stalls the processor.
+#[inline(always)]
 pub(super) fn translate(
     packet: &mut Packet,
     headers: &mut HeaderCtx<'_>,
-    translation: Option<Translation>,
+    translation: &Option<Translation>,
 ) -> Result<(), Misfit> {
     match translation {
         None => Ok(()),
         Some(Translation::Tuple(to)) => {
             headers.refresh(packet);
-            if rewrite_common(packet, headers, &to).is_some() {
-                Ok(())
-            } else {
-                rewrite(packet, headers, &to)
-            }
+            if rewrite_common(packet, headers, to).is_some() { Ok(()) } else { rewrite(packet, headers, to) }
         }
         Some(Translation::Error { src, dst, inner }) => {
-            set_addresses(packet, headers, src, dst)?;
-            translate_cited(packet, headers, &inner)
+            set_addresses(packet, headers, *src, *dst)?;
+            translate_cited(packet, headers, inner)
         }
     }
 }
 
 /// Rewrites a common packet; `None`, without effect, for another one.
-#[inline]
+#[inline(always)]
 fn rewrite_common(packet: &mut Packet, headers: &mut HeaderCtx<'_>, to: &Key) -> Option<()> {
     let (l3, l4) = (usize::from(headers.layout.l3), usize::from(headers.layout.l4));
     let b = &mut headers.key.base;
@@ -97,7 +93,7 @@ fn rewrite_common(packet: &mut Packet, headers: &mut HeaderCtx<'_>, to: &Key) ->
 }
 
 /// The change of a sum whose covered words change (RFC 1624); not folded.
-#[inline]
+#[inline(always)]
 fn delta(old: u64, new: u64) -> u64 {
     let halves = |word: u64| (word >> 32) + (word & 0xffff_ffff);
     halves(!old) + halves(new)

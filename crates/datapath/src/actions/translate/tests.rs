@@ -71,7 +71,7 @@ proptest! {
         let rest = to[4] & !0xffff_ffff | u64::from(key.base.nw_proto);
         let to = if is_v6 { Key::V6([to[0], to[1], to[2], to[3], rest]) } else { Key::V4([to[0], rest]) };
         let expected = after(&packet, |packet, headers| rewrite(packet, headers, &to).is_ok());
-        let seen = after(&packet, |packet, headers| translate(packet, headers, Some(Translation::Tuple(to))).is_ok());
+        let seen = after(&packet, |packet, headers| translate(packet, headers, &Some(Translation::Tuple(to))).is_ok());
         prop_assert_eq!(&seen, &expected);
         if seen.0 {
             let mut key = seen.2;
