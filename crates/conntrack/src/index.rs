@@ -11,6 +11,7 @@
 //! - A writer locks the bucket: a bit in the head, held for some tens of nanoseconds.
 //! - Two entries are inserted together, under the locks of both buckets, so either both are new or none is inserted.
 
+use crate::lookups;
 use sync::{AtomicU32, AtomicU64, Backoff, Mutex, OnceLock, Ordering, lock};
 
 /// Entries of a bucket.
@@ -234,6 +235,7 @@ impl Index {
     /// may be in another bucket since.
     #[inline]
     pub(crate) fn first(bucket: &Bucket, hash: u64) -> Option<Tag> {
+        lookups::count();
         let (entries, hits) = bucket.probe(signature(hash));
         let entry = entries.get(hits.trailing_zeros() as usize)?;
         (*entry != 0).then(|| tag_of(*entry))
@@ -242,6 +244,7 @@ impl Index {
     /// The first entry of a hash that `accept` takes.
     #[inline]
     pub(crate) fn find<R>(&self, hash: u64, mut accept: impl FnMut(Tag) -> Option<R>) -> Option<R> {
+        lookups::count();
         let wanted = signature(hash);
         let backoff = Backoff::new();
         loop {
