@@ -11,6 +11,7 @@
 //! - A writer locks the bucket: a bit in the head, held for some tens of nanoseconds.
 //! - Two entries are inserted together, under the locks of both buckets, so either both are new or none is inserted.
 
+use crate::lookups;
 use simd::Pages;
 use std::ops::Deref;
 use sync::{AtomicU32, AtomicU64, Backoff, Mutex, OnceLock, Ordering, lock};
@@ -241,6 +242,7 @@ impl Index {
     /// may be in another bucket since.
     #[inline(always)]
     pub(crate) fn first(bucket: &Bucket, hash: u64) -> Option<Tag> {
+        lookups::count();
         let (entries, hits) = bucket.probe(signature(hash));
         let entry = entries.get(hits.trailing_zeros() as usize)?;
         (*entry != 0).then(|| tag_of(*entry))
@@ -249,6 +251,7 @@ impl Index {
     /// The first entry of a hash that `accept` takes.
     #[inline]
     pub(crate) fn find<R>(&self, hash: u64, mut accept: impl FnMut(Tag) -> Option<R>) -> Option<R> {
+        lookups::count();
         let wanted = signature(hash);
         let backoff = Backoff::new();
         loop {

@@ -24,6 +24,7 @@ mod index;
 pub mod ipf;
 mod key;
 mod limits;
+mod lookups;
 mod metadata;
 mod nat;
 mod packet_info;
@@ -44,6 +45,8 @@ pub use alg::{Announcement, Helper};
 pub use control::Edit;
 pub use key::{Key, Rest};
 pub use limits::CONNECTIONS_MAX_DEFAULT;
+#[cfg(debug_assertions)]
+pub use lookups::lookups_of_thread;
 pub use nat::CANDIDATES_MAX;
 pub use packet_info::{PacketInfo, Transport, cited_transport};
 pub use request::{Request, Translation};

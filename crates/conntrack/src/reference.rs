@@ -213,12 +213,13 @@ impl Reference {
             }
             (Transport::Icmp { .. }, Phase::Icmp(replied)) => {
                 *replied |= reply;
+                still_new = !*replied;
                 Some(if *replied { TimeoutAttr::IcmpReply } else { TimeoutAttr::IcmpFirst })
             }
             (Transport::Other, Phase::Other(several, replied)) => {
-                still_new = !*several && !*replied && !reply;
                 *several |= !reply;
                 *replied |= reply;
+                still_new = !*replied;
                 Some(if *replied { TimeoutAttr::UdpMultiple } else { TimeoutAttr::UdpSingle })
             }
             other => panic!("a protocol is part of a key: {other:?}"),

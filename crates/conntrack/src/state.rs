@@ -2,7 +2,8 @@
 
 use crate::alg::Helper;
 
-/// States of protocols without sequence numbers: first packets of one direction, more of them, both directions.
+/// States of protocols without sequence numbers: first packets of one direction, more of them, both directions. Only the
+/// last one is established: before a reply, all packets are new.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stage {
     First,

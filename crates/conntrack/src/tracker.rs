@@ -415,7 +415,10 @@ impl Tracker {
         if deadline.abs_diff(expires_ms) > REFRESH_MS {
             return None;
         }
-        let state = (ct.before | ct_state::EST | reply | related) & !ct_state::NEW;
+        let state = match seen.state.stage {
+            Stage::First | Stage::Multiple => ct.before | ct_state::NEW | related,
+            Stage::Both => (ct.before | ct_state::EST | reply | related) & !ct_state::NEW,
+        };
         Some((Existing::Tracked(seen), state))
     }
 
@@ -477,18 +480,16 @@ impl Tracker {
                     state.stage = Stage::Both;
                 }
                 renew(icmp_timeout(state.stage));
-                Some(valid)
+                Some(if state.stage == Stage::Both { valid } else { before | ct_state::NEW })
             }
             Transport::Other => {
-                let was = state.stage;
                 if direction.is_reply() {
                     state.stage = Stage::Both;
-                } else if was == Stage::First {
+                } else if state.stage == Stage::First {
                     state.stage = Stage::Multiple;
                 }
                 renew(other_timeout(state.stage));
-                let still_new = was == Stage::First && state.stage == Stage::Multiple;
-                Some(if still_new { before | ct_state::NEW } else { valid })
+                Some(if state.stage == Stage::Both { valid } else { before | ct_state::NEW })
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The usual packet: of an established connection, seen for the first time in its zone, with no mark or labels to set. It
+//! The usual packet: of an existing connection whose state it does not change, seen for the first time in its zone, with no mark or labels to set. It
 //! costs one probe of the index and one read of a record. It writes to shared memory only if the deadline moves by more than
 //! [`REFRESH_MS`], or a segment moves an edge of TCP's windows: then it locks the version that it read. All
 //! other packets go through [`Tracker::track`] as a whole, which gives the same result for these: it is the oracle.
@@ -187,10 +187,10 @@ impl Tracker {
         let (record, place) = self.record_of(tag).ok_or(Unusual::NotThere)?;
         let seen = record.read(|record| snapshot(record, place, words)).flatten().ok_or(Unusual::NotThere)?;
         let (state, is_reply) = (seen.state, place.direction.is_reply());
-        let keeps_stage = match state.stage {
-            Stage::First => is_icmp && !is_reply,
-            Stage::Multiple => !is_reply,
-            Stage::Both => true,
+        let (keeps_stage, bit) = match state.stage {
+            Stage::First => (is_icmp && !is_reply, ct_state::NEW),
+            Stage::Multiple => (!is_reply, ct_state::NEW),
+            Stage::Both => (true, ct_state::EST),
         };
         let timeout = if is_icmp { icmp_timeout(state.stage) } else { other_timeout(state.stage) };
         let deadline = now_ms + self.policies.ms(state.policy, timeout);
@@ -200,7 +200,7 @@ impl Tracker {
         if deadline.abs_diff(seen.expires_ms) > REFRESH_MS {
             renew(record, place.direction, words, state.pack(), deadline)?;
         }
-        finish(words, &seen, is_reply, request, key, to);
+        finish(words, &seen, is_reply, bit, request, key, to);
         Ok(())
     }
 
@@ -283,7 +283,7 @@ impl Tracker {
             locked.set_expires_ms(deadline);
             locked.set_tcp(after);
         }
-        finish(words, &seen, is_reply, request, key, to);
+        finish(words, &seen, is_reply, ct_state::EST, request, key, to);
         Ok(())
     }
 
@@ -358,12 +358,13 @@ where
     Some(Snapshot { state, expires_ms: record.expires_ms(), other, labels })
 }
 
-/// Writes the state of an established packet, and its translation, if any.
+/// Writes the state of a packet, and its translation, if any. `bit`: established, or new before a reply.
 #[inline(always)]
 fn finish<const W: usize>(
     words: &[u64; W],
     seen: &Snapshot<W>,
     is_reply: bool,
+    bit: u32,
     request: &Request,
     key: &mut FlowKey,
     to: &mut Option<Translation>,
@@ -371,7 +372,7 @@ fn finish<const W: usize>(
     [u64; W]: Words,
 {
     let state = seen.state;
-    let mut bits = ct_state::EST | if is_reply { ct_state::RPL } else { 0 };
+    let mut bits = bit | if is_reply { ct_state::RPL } else { 0 };
     if request.nat != CtNat::No && (state.snat || state.dnat) {
         bits |= if state.snat != is_reply { ct_state::SNAT } else { ct_state::DNAT };
         *to = Some(Translation::Tuple(seen.other.reversed().key()));

@@ -7,6 +7,7 @@
 #![allow(unsafe_code, reason = "system calls that no safe library has; each block says why it is sound")]
 
 pub mod clock;
+pub mod counting;
 pub mod daemon;
 pub mod frames;
 pub mod heap;

@@ -1,6 +1,8 @@
 //! [`SimDatapath`]: forwarding cores with inboxes behind [`dpif::Datapath`], like the threads of
 //! `dpif-netdev`, but driven by the schedule. Every call of a core is compared with the plain core.
 
+mod held;
+
 use crate::fragments::{Arrived, MIN_BYTES};
 use crate::frames::{BUNDLE_MAC, Mark, checksums_valid, without_checksums};
 use crate::model::{Effects, Env, PlainCore, PlainMeter, PlainMeters, UpcallSeen};
@@ -15,6 +17,7 @@ use dpif::{
     OpBatch, OpResult, PmdId, PortInfo, PortSpec, PortStats, PutMode, ReplySink, Ticket, Upcall, UpcallSink,
 };
 use flow::{DpPort, Ufid};
+pub(crate) use held::FragmentsLeft;
 use packet::{Packet, PacketBatch, PacketPool};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -95,14 +98,6 @@ pub(crate) struct Inner {
     last_number: HashMap<(u64, DpPort), u64>,
     pub(crate) arrived: Arrived,
     pub(crate) fragments_left: FragmentsLeft,
-}
-
-/// Fragments by their end, for the coverage.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct FragmentsLeft {
-    pub(crate) completed: u64,
-    pub(crate) late: u64,
-    pub(crate) refused: u64,
 }
 
 /// See the module.
@@ -213,7 +208,7 @@ impl Inner {
             ambiguous: false,
         };
         plain(twin, &result, &mut env);
-        env.tracking.differs |= env.ambiguous;
+        env.tracking.differs |= env.ambiguous | env.tracking.reassembly.is_ambiguous;
         *comparable &= !env.ambiguous && !env.tracking.differs;
         let (comparable, expected) = (*comparable, env.effects);
         if comparable {
@@ -484,8 +479,10 @@ impl SimDatapath {
         }
         // A group tracks its packets before others that arrived in between.
         let group = if config.connections.is_some() { seed.is_multiple_of(4) } else { seed & 32 == 0 };
-        // The plain cores hold no fragments.
-        tracking.differs = group && config.connections.is_some() || config.fragments.is_some();
+        tracking.differs = group && config.connections.is_some();
+        tracking.reassembly.max = config.fragments.map(|max| max as usize);
+        tracking.reassembly.min_bytes = MIN_BYTES as usize;
+        tracking.shared = Some(shared.clone());
         let core = |id: PmdId| {
             let pmd_config = PmdConfig {
                 flow_limit_hard: config.flow_limit_hard,
@@ -546,29 +543,10 @@ impl SimDatapath {
         }
     }
 
-    /// Checks that each fragment that was held has left, has ended, or is there, and that not too many are.
-    fn check_fragments(&self, inner: &mut Inner) {
-        let status = self.shared.fragment_status();
-        let sum = |of: fn(&dpif::FragmentCounts) -> u64| of(&status.v4) + of(&status.v6);
-        let (late, evicted) = (sum(|f| f.expired + f.purged), sum(|f| f.evicted));
-        let ledgers = || inner.cores.iter().map(|c| c.pmd.ledger());
-        let (held, released): (u64, u64) =
-            (ledgers().map(|l| l.held).sum(), ledgers().map(|l| l.released).sum());
-        let (completed, refused) = (sum(|f| f.completed), evicted + sum(|f| f.too_many));
-        inner.fragments_left = FragmentsLeft { completed, late, refused };
-        if held != released + late + evicted + u64::from(status.held) || released != completed {
-            let why = || format!("{held} fragments held, {released} released: {status:?}");
-            inner.violations.add(Invariant::Conservation, why);
-        }
-        if inner.config.fragments.is_some_and(|max| status.held > max) {
-            inner.violations.add(Invariant::Bounds, || format!("too many fragments: {status:?}"));
-        }
-    }
-
     /// Checks that no connection and no fragment is left after the longest timeout.
     pub(crate) fn check_expiry(&self) {
         let inner = &mut *self.inner();
-        self.shared.expire_fragments(inner.now_us / 1000 + LONGEST_MS, usize::MAX);
+        self.expire_fragments(inner, inner.now_us / 1000 + LONGEST_MS, usize::MAX);
         self.check_fragments(inner);
         let left = self.shared.fragment_status().held;
         if left != 0 {
@@ -582,8 +560,8 @@ impl SimDatapath {
 
     /// Ends expired connections, as the thread of the tracker does.
     pub(crate) fn expire_connections(&self) {
-        let inner = self.inner();
-        self.shared.expire_fragments(inner.now_us / 1000, 64);
+        let inner = &mut *self.inner();
+        self.expire_fragments(inner, inner.now_us / 1000, 64);
         if let Some(tracker) = self.shared.tracker_in_use() {
             if inner.config.broken == Some(Broken::ForgottenConnections) {
                 tracker.flush(inner.now_us / 1000, |_| true);

@@ -13,6 +13,7 @@ mod fragments;
 mod frames;
 pub mod fuzz;
 mod model;
+mod reassembly;
 mod report;
 mod rng;
 mod rules;

@@ -124,11 +124,12 @@ pub(crate) struct Env<'a> {
     pub(crate) ambiguous: bool,
 }
 
-struct Round {
-    frame: Vec<u8>,
-    key: FlowKey,
-    rx_port: DpPort,
-    depth: u8,
+/// A packet on its way through a list of actions.
+pub(crate) struct Round {
+    pub(crate) frame: Vec<u8>,
+    pub(crate) key: FlowKey,
+    pub(crate) rx_port: DpPort,
+    pub(crate) depth: u8,
 }
 
 /// See the module.
@@ -320,7 +321,8 @@ impl PlainCore {
     /// Executes actions. `cut`: truncates the next output or upcall to that many bytes.
     fn run(&mut self, round: Round, mut cut: Option<u32>, actions: &[DpAction], env: &mut Env<'_>) {
         let Round { mut frame, mut key, rx_port, depth } = round;
-        for action in effective(actions) {
+        let actions = effective(actions);
+        for (at, action) in actions.iter().enumerate() {
             match action {
                 DpAction::Output(Output(port)) => {
                     let frame = cut_to(&frame, cut.take());
@@ -374,6 +376,14 @@ impl PlainCore {
                 }
                 DpAction::Trunc(Trunc(bytes)) => cut = Some(*bytes),
                 DpAction::Ct(ct) => {
+                    let (parsed, layout) = rekeyed(&frame, &key);
+                    if parsed.base.nw_frag != 0 {
+                        let round = Round { frame, key: parsed, rx_port, depth };
+                        for round in env.tracking.take_fragment(round, layout, ct, env.now_us) {
+                            self.run(round, cut, &actions[at + 1..], env);
+                        }
+                        return;
+                    }
                     if env.tracking.execute(&mut frame, &mut key, ct, rx_port, env.now_us).is_none() {
                         return;
                     }

@@ -155,6 +155,8 @@ pub struct Coverage {
     pub translated_back: u64,
     /// Fragments that left with all others of their datagram.
     pub fragments_completed: u64,
+    /// The same, while the plain cores hold the same fragments.
+    pub fragments_compared: u64,
     /// Datagrams of which all fragments left one port.
     pub datagrams: u64,
     /// Fragments whose datagram was not complete in time.

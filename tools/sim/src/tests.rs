@@ -186,7 +186,7 @@ fn invariants_hold_for_an_hour() {
 /// Events that occurred in no run.
 fn missing_events(runs: &[Coverage]) -> Vec<&'static str> {
     type Event = (&'static str, fn(&Coverage) -> u64);
-    const EVENTS: [Event; 36] = [
+    const EVENTS: [Event; 37] = [
         ("an expired address", |w| w.macs_aged),
         ("an evicted address", |w| w.macs_evicted),
         ("a moved address", |w| w.macs_moved),
@@ -218,6 +218,7 @@ fn missing_events(runs: &[Coverage]) -> Vec<&'static str> {
         ("a translated packet", |w| w.translated),
         ("a translation in both directions", |w| w.translated_back),
         ("a reassembled datagram", |w| w.fragments_completed),
+        ("a datagram reassembled by both", |w| w.fragments_compared),
         ("a datagram that left in fragments", |w| w.datagrams),
         ("a datagram that was not complete in time", |w| w.fragments_late),
         ("a fragment without a place", |w| w.fragments_refused),

@@ -1,17 +1,21 @@
 //! Connections of the plain cores: a tracker of their own, which sees each packet alone, without lookups ahead; and the
 //! checks of both trackers.
 
-use crate::model::{rekeyed, rewrite};
+use crate::model::{Round, rekeyed, rewrite};
+use crate::reassembly::{Reassembly, Taken, carry_back};
 use crate::report::{Invariant, Violations};
 use conntrack::{Cursor, Key, PacketInfo, Request, Tracker, Translation};
+use datapath::DpShared;
 use dpif::{Connection, CtAction, Ipv4Set, Ipv6Set, Masked, PortsSet, SetAction};
-use flow::{DpPort, FlowKey, ct_state};
+use flow::extract::Layout;
+use flow::{DpPort, FlowKey, ct_state, shape};
 use packet::Packet;
 use packet::headers as h;
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 /// Longest timeout of a connection, in milliseconds.
 pub(crate) const LONGEST_MS: u64 = 86_400_000;
@@ -60,6 +64,10 @@ pub(crate) struct PlainTracking {
     pub(crate) differs: bool,
     pub(crate) outcomes: Outcomes,
     translations: Translations,
+    /// Fragments that wait for others.
+    pub(crate) reassembly: Reassembly,
+    /// That of the real cores, to learn a choice from.
+    pub(crate) shared: Option<Arc<DpShared>>,
     /// Found faults.
     faults: Vec<String>,
 }
@@ -72,6 +80,8 @@ impl PlainTracking {
             differs: false,
             outcomes: Outcomes::default(),
             translations: Translations::default(),
+            reassembly: Reassembly::default(),
+            shared: None,
             faults: Vec::new(),
         }
     }
@@ -92,6 +102,57 @@ impl PlainTracking {
     ) -> Option<()> {
         let (parsed, layout) = rekeyed(frame, key);
         *key = parsed;
+        self.track(frame, key, layout, ct, port, now_us)
+    }
+
+    /// Executes `ct` on a fragment. Returns those that go on, in order; none while it waits for others.
+    pub(crate) fn take_fragment(
+        &mut self,
+        fragment: Round,
+        layout: Layout,
+        ct: &CtAction,
+        now_us: u64,
+    ) -> Vec<Round> {
+        let shared = self.shared.clone();
+        let real = || shared.as_ref().map(|shared| shared.fragment_lists()).unwrap_or_default();
+        let l3 = usize::from(layout.l3);
+        match self.reassembly.take(fragment, l3, ct.zone, now_us / 1000, &real) {
+            Taken::Held => Vec::new(),
+            Taken::Alone(mut fragment, is_whole) => {
+                let mut key = fragment.key;
+                if is_whole {
+                    key.base.nw_frag = 0;
+                }
+                // It goes on, whether a translation fits or not.
+                self.track(&mut fragment.frame, &mut key, layout, ct, fragment.rx_port, now_us);
+                let mut fragments = vec![*fragment];
+                give_tracking(&key, &mut fragments);
+                fragments
+            }
+            Taken::Whole(mut whole, mut fragments) => {
+                let (mut key, port) = (fragments[0].key, fragments[0].rx_port);
+                let l3 = usize::from(rekeyed(&fragments[0].frame, &key).1.l3);
+                if self.execute(&mut whole, &mut key, ct, port, now_us).is_none() {
+                    key.base.ct_state = ct_state::INV | ct_state::TRK;
+                }
+                if carry_back(&whole, l3, &mut fragments).is_none() {
+                    self.faults.push("a datagram has no way back into its fragments".to_string());
+                }
+                give_tracking(&key, &mut fragments);
+                fragments
+            }
+        }
+    }
+
+    fn track(
+        &mut self,
+        frame: &mut [u8],
+        key: &mut FlowKey,
+        layout: Layout,
+        ct: &CtAction,
+        port: DpPort,
+        now_us: u64,
+    ) -> Option<()> {
         let request = Request::of(ct);
         let info = PacketInfo::read(&Packet::from_slice(frame), key, layout, ct.zone);
         // Helpers and errors rewrite payloads, which this does not.
@@ -210,6 +271,21 @@ impl PlainTracking {
             violations
                 .add(Invariant::Tracking, || format!("{} connections are left over", real.connections()));
         }
+    }
+}
+
+/// Gives fragments the tracking fields of a key, and the others of their frames.
+fn give_tracking(from: &FlowKey, fragments: &mut [Round]) {
+    for fragment in fragments {
+        let key = &mut fragment.key;
+        key.clear_tracking();
+        let (b, to) = (&from.base, &mut key.base);
+        (to.ct_state, to.ct_zone, to.ct_mark) = (b.ct_state, b.ct_zone, b.ct_mark);
+        if from.has(shape::CT) {
+            key.ct = from.ct;
+            key.base.shape |= shape::CT;
+        }
+        fragment.key = rekeyed(&fragment.frame, &fragment.key).0;
     }
 }
 

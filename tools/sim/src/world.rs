@@ -328,6 +328,7 @@ impl World {
         let held = inner.fragments_left;
         (w.datagrams, w.fragments_late) = (inner.arrived.complete, held.late);
         (w.fragments_completed, w.fragments_refused) = (held.completed, held.refused);
+        w.fragments_compared = if inner.tracking.differs { 0 } else { held.completed };
         (w.expected, w.related) = (outcomes.expected, outcomes.related);
         (w.translated, w.translated_back) = (outcomes.translated, outcomes.translated_back);
     }
@@ -377,9 +378,7 @@ impl World {
         }
         self.check_conservation();
         self.dp.inner().check_counters();
-        // The plain cores, whose hits are counted, hold no fragments.
-        let is_alike = self.scenario.dp.fragments.is_none();
-        let all_received = is_alike && !self.scenario.port_changes && !self.scenario.link_changes;
+        let all_received = !self.scenario.port_changes && !self.scenario.link_changes;
         if all_received && self.dp.inner().is_quiet() && self.wait_for_round() {
             self.check_statistics();
         }

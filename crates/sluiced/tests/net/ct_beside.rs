@@ -60,12 +60,12 @@ impl Side {
     }
 
     /// A frame, in hexadecimal digits, or a flow.
-    fn receive(&self, port: usize, packet: &str) {
+    pub(crate) fn receive(&self, port: usize, packet: &str) {
         appctl(&self.daemon, &format!("netdev-dummy/receive p{port} {packet}"));
     }
 
     /// Frames that a port has sent so far, in hexadecimal digits.
-    fn sent(&self, port: usize) -> Vec<String> {
+    pub(crate) fn sent(&self, port: usize) -> Vec<String> {
         let file = std::fs::read(&self.sent[port - 1]).unwrap_or_default();
         let mut rest = file.get(24..).unwrap_or_default();
         let mut frames = Vec::new();

@@ -26,7 +26,7 @@ fn scaled(quick: u32, long: u32) -> u32 {
 }
 
 /// An IPv4 packet in a frame. `fragment`: its identification, flags and offset.
-fn ipv4(from: Ipv4Addr, to: Ipv4Addr, proto: u8, fragment: (u16, u16), body: &[u8]) -> Vec<u8> {
+pub(crate) fn ipv4(from: Ipv4Addr, to: Ipv4Addr, proto: u8, fragment: (u16, u16), body: &[u8]) -> Vec<u8> {
     let mut header = vec![0x45, 0];
     for word in [20 + body.len() as u16, fragment.0, fragment.1] {
         header.extend(word.to_be_bytes());

@@ -10,7 +10,7 @@ use crate::ct_hostile::{ACK, FIN, RST, SYN, tcp};
 use crate::helpers::{LIMIT, appctl, appctl_output, vsctl};
 
 /// Writes the state, the translation and the mark of a packet into its TOS, ECN and TTL, and sends it on.
-fn shown() -> String {
+pub(crate) fn shown() -> String {
     [(1, 2), (2, 1)]
         .map(|(from, to)| {
             format!(
@@ -39,7 +39,52 @@ const SNAT: &[&str] = &["> c 5 s 6", "< s 6 t 5", "> c 5 s 6", "< s 6 t 5"];
 /// The same to another address of the server.
 const DNAT: &[&str] = &["> c 5 v 6", "< s 6 c 5", "> c 5 v 6", "< s 6 c 5"];
 
-const CASES: [Case; 19] = [
+const CASES: [Case; 25] = [
+    Case {
+        name: "new until the reply",
+        rules: "{ip} actions=ct(commit,zone=3,table=9)",
+        before: &[],
+        packets: &["> c 5 s 6", "> c 5 s 6", "> c 5 s 6", "> c 5 s 6", "< s 6 c 5", "> c 5 s 6"],
+    },
+    Case {
+        name: "translated, new until the reply",
+        rules: "{ip},in_port=1 actions=ct(commit,zone=3,nat(src={t}),table=9)
+                {ip},in_port=2 actions=ct(zone=3,nat,table=9)",
+        before: &[],
+        packets: &["> c 5 s 6", "> c 5 s 6", "> c 5 s 6", "< s 6 t 5", "> c 5 s 6", "< s 6 t 5"],
+    },
+    Case {
+        name: "a translated packet comes into its zone a third time",
+        rules: "{ip},in_port=1 actions=ct(commit,zone=3,nat(src={t}),table=1)
+                {ip},in_port=2 actions=ct(zone=3,nat,table=1)
+                table=1,{ip} actions=ct(zone=3,nat,table=2)
+                table=2,{ip} actions=ct(zone=3,nat,table=9)",
+        before: &[],
+        packets: &["> c 5 s 6", "> c 5 s 6", "> c 5 s 6", "< s 6 t 5", "> c 5 s 6", "< s 6 t 5"],
+    },
+    Case {
+        name: "another mark and another translation by the reply",
+        rules: "{ip},in_port=1 actions=ct(commit,zone=3,nat(src={t}),exec(set_field:1->ct_mark),table=9)
+                {ip},in_port=2 actions=ct(commit,zone=3,nat(src={v}),exec(set_field:9->ct_mark),table=9)",
+        before: &[],
+        packets: SNAT,
+    },
+    Case {
+        name: "another translation after that of the destination",
+        rules: "{ip},in_port=1 actions=ct(commit,zone=3,nat(dst={s}),table=1)
+                {ip},in_port=2 actions=ct(zone=3,nat,table=1)
+                table=1,{ip} actions=ct(commit,zone=3,nat(src={t}),table=9)",
+        before: &[],
+        packets: DNAT,
+    },
+    Case {
+        name: "force by the reply, after a look at it",
+        rules: "{ip},in_port=1 actions=ct(commit,zone=3,exec(set_field:1->ct_mark),table=9)
+                {ip},in_port=2 actions=ct(zone=3,table=1)
+                table=1,{ip} actions=ct(commit,force,zone=3,exec(set_field:2->ct_mark),table=9)",
+        before: &[],
+        packets: &["> c 5 s 6", "< s 6 c 5", "> c 5 s 6", "< s 6 c 5", "> c 5 s 6"],
+    },
     Case {
         name: "a translated packet comes into its zone again",
         rules: "{ip},in_port=1 actions=ct(commit,zone=3,nat(src={t}),table=1)
@@ -192,7 +237,7 @@ fn address(letter: &str, is_v6: bool) -> String {
 }
 
 /// The flow of a packet of a case.
-fn case_flow(packet: &str, is_v6: bool) -> (usize, String) {
+pub(crate) fn case_flow(packet: &str, is_v6: bool) -> (usize, String) {
     let words: Vec<&str> = packet.split(' ').collect();
     let [direction, src, from, dst, to] = words[..] else { panic!("{packet}") };
     let port = if direction == ">" { 1 } else { 2 };
@@ -343,8 +388,9 @@ fn traffic() -> Vec<(usize, String)> {
     // In mid-stream.
     all.push(segment(1006, false, ACK, 7000, 8000, b"more"));
     all.push(segment(1006, true, ACK, 8000, 7004, b"more"));
-    for (port, addresses, kind) in [(1, "src=10.0.0.1,dst=10.0.0.2", 8), (2, "src=10.0.0.2,dst=10.0.0.1", 0)]
-    {
+    // Pings are new until a reply.
+    let (there, back) = ((1, "src=10.0.0.1,dst=10.0.0.2", 8), (2, "src=10.0.0.2,dst=10.0.0.1", 0));
+    for (port, addresses, kind) in [there, there, back, there] {
         all.push((
             port,
             format!(
@@ -357,7 +403,7 @@ fn traffic() -> Vec<(usize, String)> {
 }
 
 /// Output of a command, with its lines in order.
-fn said(side: &Side, line: &str) -> String {
+pub(crate) fn said(side: &Side, line: &str) -> String {
     let out = appctl_output(&side.daemon, line);
     // Names of programs and sockets differ.
     let errors = out.stderr.lines().next().unwrap_or_default();
@@ -392,7 +438,12 @@ fn commands_about_connections_are_those_of_open_vswitch() {
         .each_ref()
         .map(|side| traffic().iter().map(|(port, packet)| side.pass(*port, packet)).collect::<Vec<_>>());
     assert_eq!(passed[0], passed[1]);
-    let lists = ["dpctl/dump-conntrack", "dpctl/dump-conntrack -s", "dpctl/dump-conntrack zone=6"];
+    let lists = [
+        "dpctl/dump-conntrack",
+        "dpctl/dump-conntrack -s",
+        "dpctl/dump-conntrack -m -s",
+        "dpctl/dump-conntrack zone=6",
+    ];
     for line in lists {
         same(line);
     }

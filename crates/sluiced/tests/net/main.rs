@@ -15,6 +15,7 @@ mod ct_balancer;
 mod ct_beside;
 mod ct_hostile;
 mod ct_lab;
+mod ct_live;
 mod ct_millions;
 mod ct_oracle;
 mod ct_restart;

@@ -92,6 +92,43 @@ fn protocols_helpers_and_parents_are_printed() {
     assert!(line(&Connection::new(other, other), false, false).starts_with("47,orig=("));
 }
 
+/// The short form has the later state of both sides, as Linux's tracker has one only, and two states by the name of another
+/// one (`lib/ct-dpif.c` of Open vSwitch).
+#[test]
+fn states_of_both_sides_are_one_in_short_form() {
+    use TcpState::*;
+    let states = [
+        (Closed, "CLOSED", "CLOSED"),
+        (Listen, "LISTEN", "LISTEN"),
+        (SynSent, "SYN_SENT", "SYN_SENT"),
+        (SynRecv, "SYN_RECV", "ESTABLISHED"),
+        (Established, "ESTABLISHED", "ESTABLISHED"),
+        (CloseWait, "CLOSE_WAIT", "CLOSE_WAIT"),
+        (FinWait1, "FIN_WAIT_1", "FIN_WAIT_1"),
+        (Closing, "CLOSING", "CLOSING"),
+        (LastAck, "LAST_ACK", "LAST_ACK"),
+        (FinWait2, "FIN_WAIT_2", "TIME_WAIT"),
+        (TimeWait, "TIME_WAIT", "TIME_WAIT"),
+    ];
+    let tuple = ports("1.0.0.1", "1.0.0.2", 6, [1, 2]);
+    let side = |state| TcpSide { state, window_scale: 0, flags: 0 };
+    for (n, (orig, orig_name, orig_short)) in states.into_iter().enumerate() {
+        for (m, (reply, reply_name, reply_short)) in states.into_iter().enumerate() {
+            let protocol = Some(CtProtocol::Tcp(side(orig), side(reply)));
+            let connection = Connection { protocol, ..Connection::new(tuple, tuple) };
+            let later = if n > m { orig_short } else { reply_short };
+            let short = line(&connection, false, false);
+            assert!(
+                short.ends_with(&format!(",protoinfo=(state={later})")),
+                "{orig_name} {reply_name}: {short}"
+            );
+            let long =
+                format!("(state_orig={orig_name},state_reply={reply_name},flags_orig=0,flags_reply=0)");
+            assert!(line(&connection, true, false).ends_with(&long), "{orig_name} {reply_name}");
+        }
+    }
+}
+
 #[test]
 fn expectations_are_printed() {
     let data = ports("10.1.1.2", "10.1.1.1", 6, [0, 40000]);
