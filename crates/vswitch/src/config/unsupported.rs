@@ -24,9 +24,6 @@ const OF_BRIDGE: &[(Asked, &str)] = &[
     ),
 ];
 
-const OF_CONTROLLER: &[(Asked, &str)] =
-    &[(|row| is_set(row, "dscp"), "a DSCP of the connection (other_config:dscp)")];
-
 const OF_PORT: &[(Asked, &str)] = &[
     (|row| row.opt_uuid("qos").is_some(), "quality of service (qos)"),
     (|row| matches!(row.opt_str("lacp"), Some("active" | "passive")), "LACP (lacp)"),
@@ -126,10 +123,6 @@ pub(super) fn of_bridge<'a>(reader: &mut Reader<'a>, row: RowView<'a>) {
             );
         }
     }
-}
-
-pub(super) fn of_controller<'a>(reader: &mut Reader<'a>, row: RowView<'a>) {
-    report(reader, row, OF_CONTROLLER);
 }
 
 pub(super) fn of_port<'a>(reader: &mut Reader<'a>, row: RowView<'a>) {
