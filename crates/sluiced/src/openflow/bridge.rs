@@ -170,7 +170,11 @@ impl OfBridge {
         let flushes = self.flushes.run(&mut self.mgr, &self.datapath, now_ms);
         self.log_fail_mode();
         let links = self.links.iter();
-        links.for_each(|(token, link)| log_messages(&self.name, &mut self.mgr, *token, link));
+        for (token, link) in links {
+            log_messages(&self.name, &mut self.mgr, *token, link);
+            let report = link.id.and_then(|id| self.mgr.take_mod_report(id, now_ms));
+            log_mods(&self.name, *token, link, report);
+        }
         self.exchange_all(reactor, now_ms).and(self.next()).and(flushes)
     }
 
@@ -489,8 +493,24 @@ impl OfBridge {
         log_messages(&self.name, &mut self.mgr, token, &link);
         link.conn.close(reactor.registry());
         if let Some(id) = link.id {
+            log_mods(&self.name, token, &link, self.mgr.take_last_mod_report(id, now_ms));
             self.with_mgr(|mgr, ctx| mgr.close(id, ctx, now_ms));
         }
+    }
+}
+
+/// Name of a connection's peer in the log.
+fn peer_name(token: Token, link: &Link) -> String {
+    match link.conn.peer() {
+        peer if peer == "unix" => format!("unix#{}", token.0),
+        peer => peer,
+    }
+}
+
+/// Logs the report about a connection's flow-mods.
+fn log_mods(bridge: &str, token: Token, link: &Link, report: Option<String>) {
+    if let Some(report) = report {
+        log::info!(target: "connmgr", "{bridge}<->{}: {report}", peer_name(token, link));
     }
 }
 
@@ -501,10 +521,7 @@ fn log_messages(bridge: &str, mgr: &mut Connmgr, token: Token, link: &Link) {
     if refusals.is_empty() && kept.is_none() {
         return;
     }
-    let peer = match link.conn.peer() {
-        peer if peer == "unix" => format!("unix#{}", token.0),
-        peer => peer,
-    };
+    let peer = peer_name(token, link);
     for Refusal { kind, request } in refusals {
         log::info!(target: "connmgr", "{bridge}<->{peer}: sending {kind} error reply to {request} message");
     }
