@@ -48,10 +48,6 @@ const OF_SWITCH: &[(Asked, &str)] = &[
         |row| matches!(row.map_str("other_config", "dpdk-init"), Some("true" | "try")),
         "DPDK (other_config:dpdk-init)",
     ),
-    (
-        |row| flag(row, "other_config", "explicit-sampled-drops"),
-        "samples before drops (other_config:explicit-sampled-drops)",
-    ),
     (|row| is_set(row, "vlan-limit"), "another limit of matched VLAN tags than 1 (other_config:vlan-limit)"),
 ];
 

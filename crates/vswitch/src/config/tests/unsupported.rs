@@ -17,12 +17,6 @@ fn unsupported_settings_are_reported() {
         ("Open_vSwitch", "other_config", map(&[("hw-offload", "true")]), "hardware offload"),
         ("Open_vSwitch", "other_config", map(&[("dpdk-init", "true")]), "DPDK"),
         ("Open_vSwitch", "other_config", map(&[("vlan-limit", "2")]), "vlan-limit"),
-        (
-            "Open_vSwitch",
-            "other_config",
-            map(&[("explicit-sampled-drops", "true")]),
-            "explicit-sampled-drops",
-        ),
         ("Bridge", "flood_vlans", 7.into(), "flood_vlans"),
     ];
     for (table, column, value, expected) in cases {
