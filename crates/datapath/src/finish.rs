@@ -68,7 +68,7 @@ impl Pmd {
             };
             let headers = self.burst.arrays.headers(i, self.config.vlan_limit);
             let mut view = PacketCtx::new(headers, origin);
-            self.exec.run(packet, &mut view, &list.actions, io);
+            self.exec.run(packet, &mut view, &list.run, io);
         }
         self.burst.arrays.packets = packets;
     }
@@ -90,7 +90,7 @@ impl Pmd {
                     ordered.add(group);
                     in_order += list.in_order;
                 }
-                Some(list) => exec.run_group(&mut burst.arrays, work, group, &list.actions),
+                Some(list) => exec.run_group(&mut burst.arrays, work, group, &list.run),
             }
         }
         let several = in_order > 1;
@@ -98,7 +98,7 @@ impl Pmd {
             let group = if several { LaneMask::one(lane) } else { ordered };
             ordered = ordered.without(group);
             if let Some(list) = table.lists().get(burst.lists[lane]) {
-                exec.run_group(&mut burst.arrays, work, group, &list.actions);
+                exec.run_group(&mut burst.arrays, work, group, &list.run);
             }
         }
     }

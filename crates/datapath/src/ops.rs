@@ -51,13 +51,13 @@ impl Pmd {
     }
 
     pub(crate) fn put(&mut self, put: FlowPut) -> Result<(), DpifError> {
-        validate(&put.actions, packet_type(&put.key))?;
+        let run = validate(&put.actions, packet_type(&put.key))?;
         if put.mode == PutMode::Modify {
             let id = self.table.by_ufid(put.ufid).ok_or(DpifError::NotFound("flow"))?;
             if self.table.slots().get(id).is_some_and(|slot| self.table.is_ending(slot.in_port())) {
                 return Err(DpifError::NotFound("flow"));
             }
-            self.table.slab().set_actions(id, put.actions);
+            self.table.slab().set_actions(id, put.actions, run);
             return Ok(());
         }
         check_mask(&put)?;
@@ -78,7 +78,7 @@ impl Pmd {
         if self.table.is_full() {
             return Err(DpifError::Full("flow table"));
         }
-        self.table.insert(put.ufid, &put.key, &put.mask, put.actions);
+        self.table.insert(put.ufid, &put.key, &put.mask, put.actions, run);
         Ok(())
     }
 
@@ -123,7 +123,10 @@ impl Pmd {
         let Execute { packet, key, actions, ticket, went_on, .. } = execute;
         let rx_port = key.in_port();
         self.exec.ports.ledger.executed += 1;
-        let result = validate(&actions, packet_type(&key));
+        let (actions, result) = match validate(&actions, packet_type(&key)) {
+            Ok(run) => (run, Ok(())),
+            Err(e) => (actions, Err(e)),
+        };
         if result.is_err() {
             self.exec.ports.drop_packet(packet, DropReason::BadAction, rx_port);
         } else if packet.len() < h::ETH_HEADER_BYTES && packet_type(&key) == 0 {

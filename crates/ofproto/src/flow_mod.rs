@@ -77,6 +77,36 @@ struct Effects {
     failed: Vec<(ErrorKind, Box<[u8]>)>,
     /// Executed group-mods.
     groups: Vec<DoneGroupMod>,
+    /// Executed flow-mods.
+    flow_mods: FlowModCounts,
+}
+
+/// Executed flow-mods, by command.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct FlowModCounts {
+    /// Adds.
+    pub adds: u64,
+    /// Deletions.
+    pub deletes: u64,
+    /// Modifications, also those that added a rule.
+    pub modifications: u64,
+}
+
+impl FlowModCounts {
+    /// Adds those of `other`.
+    pub fn add(&mut self, other: FlowModCounts) {
+        self.adds += other.adds;
+        self.deletes += other.deletes;
+        self.modifications += other.modifications;
+    }
+
+    fn count(&mut self, command: FlowModCommand) {
+        *match command {
+            FlowModCommand::Add => &mut self.adds,
+            FlowModCommand::Delete | FlowModCommand::DeleteStrict => &mut self.deletes,
+            FlowModCommand::Modify | FlowModCommand::ModifyStrict => &mut self.modifications,
+        } += 1;
+    }
 }
 
 /// An executed group-mod.

@@ -5,13 +5,15 @@
 //! sockets, and it connects to active managers ([`outgoing`]). Remote, the client follows a database server under the
 //! lock `ovs_vswitchd` and reconnects with a back-off.
 
+mod managers;
 mod outgoing;
 
 use super::dbfile::{self, DbFile, Written};
 use super::reactor::Reactor;
-use super::stream::{Conn, Endpoint, Listener};
+use super::stream::{Conn, Endpoint, Listener, NO_DSCP};
 use super::turn::Turn;
 use anyhow::{Context, Result};
+pub use managers::Manager;
 use mio::{Token, Waker};
 use outgoing::Outgoing;
 use ovsdb::client::{Client, ClientConfig, ClientState};
@@ -19,11 +21,9 @@ use ovsdb::schema;
 use ovsdb::server::{Counters, Origin, Server, ServerLimits, SessionId, Time};
 use ovsdb::value::Uuid;
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddrV4;
 use std::path::Path;
 use std::sync::Arc;
 use sys::lock::FileLock;
-use vswitch::status::ManagerFacts;
 
 /// Default port of database servers (IANA).
 pub const DEFAULT_PORT: u16 = 6640;
@@ -63,6 +63,8 @@ struct Embedded {
     added: BTreeSet<String>,
     /// Managers that cannot be served, with the reported reason.
     refused: BTreeMap<String, String>,
+    /// DSCP of the connections of managers, by target.
+    dscps: BTreeMap<String, u8>,
     /// Inactivity probe interval of clients, by target.
     probes: BTreeMap<String, u64>,
     conns: BTreeMap<Token, Peer>,
@@ -83,31 +85,6 @@ struct Peer {
     heard_ms: u64,
     /// Time of the pending probe.
     asked_ms: Option<u64>,
-}
-
-/// A `Manager` row.
-pub struct Manager {
-    /// Target to listen at or to connect to.
-    pub target: String,
-    /// `max_backoff`; `None` for the default.
-    pub max_backoff_ms: Option<u64>,
-    /// `inactivity_probe`; `None` for the default of its kind.
-    pub probe_ms: Option<u64>,
-    /// Its connection may pass through a bridge (`connection_mode`).
-    pub in_band: bool,
-}
-
-impl Manager {
-    /// Its address, if its connection may pass through a bridge.
-    pub fn in_band_address(&self) -> Option<SocketAddrV4> {
-        Endpoint::parse(&self.target, DEFAULT_PORT).ok()?.remote_ipv4().filter(|_| self.in_band)
-    }
-
-    /// Local clients are not probed unless the row requests it.
-    fn probe_ms(&self) -> u64 {
-        let usual = if is_local(&self.target) { 0 } else { PROBE_MS };
-        self.probe_ms.unwrap_or(usual)
-    }
 }
 
 /// Whether a target is on this machine.
@@ -168,10 +145,11 @@ impl Db {
             outgoing: BTreeMap::new(),
             added: BTreeSet::new(),
             refused: BTreeMap::new(),
+            dscps: BTreeMap::new(),
             probes: BTreeMap::new(),
             conns: BTreeMap::new(),
         };
-        embedded.serve(&own_target, None, reactor)?;
+        embedded.serve(&own_target, reactor)?;
         Ok(Db { client: client(), side: Side::Embedded(Box::new(embedded)) })
     }
 
@@ -207,51 +185,6 @@ impl Db {
     /// Whether the database is served here.
     pub fn is_embedded(&self) -> bool {
         matches!(self.side, Side::Embedded(_))
-    }
-
-    /// Replaces the targets of `Manager` rows; returns new errors by target.
-    pub fn set_managers(&mut self, managers: &[Manager], reactor: &mut Reactor) -> Vec<(String, String)> {
-        let Side::Embedded(e) = &mut self.side else { return Vec::new() };
-        let targets: Vec<String> = managers.iter().map(|m| m.target.clone()).collect();
-        e.probes = managers.iter().map(|m| (m.target.clone(), m.probe_ms())).collect();
-        e.listeners.retain(|t, _| *t == e.own_target || e.added.contains(t) || targets.contains(t));
-        let gone = e.outgoing.keys().filter(|t| !e.added.contains(*t) && !targets.contains(t));
-        gone.cloned().collect::<Vec<_>>().iter().for_each(|target| e.disconnect(target, reactor));
-        e.refused.retain(|t, _| targets.contains(t));
-        let mut failed = Vec::new();
-        for manager in managers {
-            let target = &manager.target;
-            if let Some(outgoing) = e.outgoing.get_mut(target) {
-                outgoing.set_max_backoff_ms(manager.max_backoff_ms);
-            }
-            if e.has(target) {
-                continue;
-            }
-            match e.serve(target, manager.max_backoff_ms, reactor) {
-                Ok(()) => {
-                    e.refused.remove(target);
-                }
-                Err(error) => {
-                    let why = format!("{error:#}");
-                    if e.refused.insert(target.clone(), why.clone()).as_ref() != Some(&why) {
-                        failed.push((target.clone(), why));
-                    }
-                }
-            }
-        }
-        failed
-    }
-
-    /// Reason that a `Manager` row's target is not served, as of the last [`Db::set_managers`].
-    pub fn refused_manager(&self, target: &str) -> Option<&str> {
-        let Side::Embedded(e) = &self.side else { return None };
-        e.refused.get(target).map(String::as_str)
-    }
-
-    /// Status of a manager that the embedded server connects to; `None` for other targets.
-    pub fn manager_facts(&self, target: &str) -> Option<ManagerFacts> {
-        let Side::Embedded(e) = &self.side else { return None };
-        e.outgoing.get(target).map(Outgoing::facts)
     }
 
     /// Handles a socket event; `false` for a token of others.
@@ -310,7 +243,7 @@ impl Db {
     pub fn add_remote(&mut self, target: &str, reactor: &mut Reactor) -> Result<()> {
         let Side::Embedded(e) = &mut self.side else { return Ok(()) };
         if !e.has(target) {
-            e.serve(target, None, reactor)?;
+            e.serve(target, reactor)?;
         }
         if target != e.own_target {
             e.added.insert(target.to_string());
@@ -368,14 +301,15 @@ impl Embedded {
     }
 
     /// Listens at a target, or connects to it from now on.
-    fn serve(&mut self, target: &str, max_backoff_ms: Option<u64>, reactor: &mut Reactor) -> Result<()> {
+    fn serve(&mut self, target: &str, reactor: &mut Reactor) -> Result<()> {
         let endpoint = Endpoint::parse(target, DEFAULT_PORT)?;
+        let dscp = self.dscps.get(target).copied().unwrap_or(NO_DSCP);
         if !endpoint.is_passive() {
-            self.outgoing.insert(target.to_string(), Outgoing::new(endpoint, max_backoff_ms));
+            self.outgoing.insert(target.to_string(), Outgoing::new(endpoint, dscp));
             return Ok(());
         }
         let token = reactor.token();
-        let listener = Listener::open(&endpoint, reactor.registry(), token)
+        let listener = Listener::open(&endpoint, dscp, reactor.registry(), token)
             .with_context(|| format!("{target}: cannot listen"))?;
         self.listeners.insert(target.to_string(), listener);
         Ok(())
@@ -654,7 +588,7 @@ impl Remote {
         if self.conn.is_none() && now_ms >= self.retry_ms {
             log::info!(target: "reconnect", "{}: connecting...", self.target);
             let token = reactor.token();
-            match Conn::connect(&self.endpoint, reactor, token) {
+            match Conn::connect(&self.endpoint, NO_DSCP, reactor, token) {
                 Ok(conn) => {
                     self.conn = Some(conn);
                     self.connecting = true;

@@ -5,7 +5,7 @@
 
 use super::devices::{Body, Device};
 use super::reactor::Reactor;
-use super::stream::{Conn, Endpoint, Listener};
+use super::stream::{Conn, Endpoint, Listener, NO_DSCP};
 use super::turn::Turn;
 use mio::Token;
 use netdev::dummy::stream::{Framer, frame};
@@ -69,7 +69,7 @@ impl Streams {
         }
         let role = if endpoint.is_passive() {
             let token = reactor.token();
-            Role::Passive(Listener::open(&endpoint, reactor.registry(), token).map_err(|e| bad(&e))?)
+            Role::Passive(Listener::open(&endpoint, NO_DSCP, reactor.registry(), token).map_err(|e| bad(&e))?)
         } else {
             let now_ms = sys::clock::monotonic_ms();
             let mut reconnect = Reconnect::new(now_ms);
@@ -179,7 +179,7 @@ impl Stream {
             Some(Action::Connect) => {
                 let new = reactor.token();
                 reconnect.connecting(now_ms);
-                match Conn::connect(endpoint, reactor, new) {
+                match Conn::connect(endpoint, NO_DSCP, reactor, new) {
                     Ok(conn) => {
                         *token = Some(new);
                         self.links.insert(new, Link { conn, framer: Framer::new(), up: false });

@@ -17,6 +17,7 @@ use ovsdb::value::{Datum, Uuid};
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use sync::Ordering;
+use vswitch::config::connection_dscp;
 use vswitch::plan::NOTICE_KEY;
 use vswitch::status::{ControllerFacts, Counters, Duplex, Facts, ManagerFacts, SwitchFacts, UpDown};
 use vswitch::{Planner, SupportedTypes, Writeback};
@@ -364,8 +365,9 @@ fn managers(db: &Db, tls_fault: Option<&str>) -> BTreeMap<Uuid, ManagerFacts> {
         let target = row.str("target");
         let mut facts = db.manager_facts(target).unwrap_or_default();
         let listens_for_tls = target.starts_with("pssl:");
-        if let Some(why) = db.refused_manager(target).or(tls_fault.filter(|_| listens_for_tls)) {
-            facts.status.insert(NOTICE_KEY.to_string(), why.to_string());
+        let fault = db.refused_manager(target).or(tls_fault.filter(|_| listens_for_tls));
+        if let Some(why) = fault.map(str::to_string).or_else(|| connection_dscp(row).err()) {
+            facts.status.insert(NOTICE_KEY.to_string(), why);
         }
         (row.uuid(), facts)
     };

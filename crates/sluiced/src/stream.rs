@@ -24,6 +24,8 @@ use tls::{Handshake, Session};
 const READ_BYTES: usize = 64 << 10;
 /// Maximum connections accepted per turn.
 const ACCEPTS_PER_TURN: usize = 64;
+/// The DSCP of connections that no row gives one.
+pub const NO_DSCP: u8 = 0;
 /// Retry interval of a listener that could not accept a connection.
 const ACCEPT_AGAIN_MS: u64 = 100;
 
@@ -152,8 +154,9 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens at a passive endpoint. Replaces a stale Unix socket file.
-    pub fn open(endpoint: &Endpoint, registry: &Registry, token: Token) -> io::Result<Listener> {
+    /// Listens at a passive endpoint. Replaces a stale Unix socket file. The DSCP, from 0 to 63, is that of connections
+    /// over TCP.
+    pub fn open(endpoint: &Endpoint, dscp: u8, registry: &Registry, token: Token) -> io::Result<Listener> {
         let mut socket = match endpoint {
             Endpoint::PassiveUnix(path) => Listening::Unix(
                 UnixListener::from_std(local::listen_at(path, local::SOCKET_MODE)?),
@@ -171,7 +174,17 @@ impl Listener {
             Listening::Tcp(l) => registry.register(l, token, Interest::READABLE)?,
         }
         let handshakes = endpoint.is_tls().then(|| Handshakes::new(token));
-        Ok(Listener { socket, token, starved: false, handshakes })
+        let listener = Listener { socket, token, starved: false, handshakes };
+        listener.set_dscp(dscp)?;
+        Ok(listener)
+    }
+
+    /// Sets the DSCP of connections accepted from now on.
+    pub fn set_dscp(&self, dscp: u8) -> io::Result<()> {
+        match &self.socket {
+            Listening::Unix(..) => Ok(()),
+            Listening::Tcp(listener) => sys::tcp::set_dscp(listener, dscp),
+        }
     }
 
     /// Whether events of this token are for this listener.
@@ -305,13 +318,13 @@ impl Conn {
         Ok(Conn { stream, token, out: Vec::new(), sent: 0, writable_wanted: false })
     }
 
-    /// Starts to connect to an active endpoint: [`Conn::connected`] reports the result.
-    pub fn connect(endpoint: &Endpoint, reactor: &mut Reactor, token: Token) -> io::Result<Conn> {
+    /// Starts to connect to an active endpoint, over TCP with a DSCP from 0 to 63: [`Conn::connected`] reports the result.
+    pub fn connect(endpoint: &Endpoint, dscp: u8, reactor: &mut Reactor, token: Token) -> io::Result<Conn> {
         let stream = match endpoint {
             Endpoint::Unix(path) => Stream::Unix(UnixStream::connect(path)?),
-            Endpoint::Tcp(addr) => Stream::Tcp(TcpStream::connect(*addr)?),
+            Endpoint::Tcp(addr) => Stream::Tcp(TcpStream::from_std(sys::tcp::connect(*addr, dscp)?)),
             Endpoint::Ssl(addr) => {
-                let stream = TcpStream::connect(*addr)?;
+                let stream = TcpStream::from_std(sys::tcp::connect(*addr, dscp)?);
                 Stream::Tls(Box::new(reactor.tls.connect(stream, endpoint.to_string())?))
             }
             Endpoint::PassiveUnix(_) | Endpoint::PassiveTcp(_) | Endpoint::PassiveSsl(_) => {
@@ -326,6 +339,15 @@ impl Conn {
     /// Its token.
     pub fn token(&self) -> Token {
         self.token
+    }
+
+    /// Sets the DSCP of what it sends from now on.
+    pub fn set_dscp(&self, dscp: u8) -> io::Result<()> {
+        match &self.stream {
+            Stream::Unix(_) => Ok(()),
+            Stream::Tcp(s) => sys::tcp::set_dscp(s, dscp),
+            Stream::Tls(s) => sys::tcp::set_dscp(s.get_ref(), dscp),
+        }
     }
 
     /// Name of the peer in the log.
@@ -348,11 +370,7 @@ impl Conn {
             Stream::Tls(s) => s.get_ref().peer_addr(),
         };
         match (peer, &mut self.stream) {
-            (Ok(_), Stream::Tls(session)) => {
-                // Only latency depends on it.
-                let _ = session.get_ref().set_nodelay(true);
-                Ok(reactor.handshake(session, self.token)? == Handshake::Done)
-            }
+            (Ok(_), Stream::Tls(session)) => Ok(reactor.handshake(session, self.token)? == Handshake::Done),
             (Ok(_), _) => Ok(true),
             (Err(e), _) if e.kind() == io::ErrorKind::NotConnected => Ok(false),
             (Err(e), _) => Err(e),

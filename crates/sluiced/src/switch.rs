@@ -276,7 +276,7 @@ impl Switch {
         let first = !self.applied_once || std::mem::take(&mut self.waited_for_lock);
         if first || !changes.is_empty() {
             self.facts.prepare(db);
-            let managers = managers(db);
+            let managers = db.managers();
             let in_band = managers.iter().filter_map(Manager::in_band_address).collect();
             self.openflow.set_managers(in_band, now_ms);
             for (target, why) in db.set_managers(&managers, reactor) {
@@ -677,16 +677,4 @@ fn tls_settings(given: &tls::Settings, row: Option<&SslConfig>) -> tls::Settings
         bootstrap: row.bootstrap_ca_cert || given.bootstrap && given.ca_cert.is_none(),
         ..given.clone()
     }
-}
-
-/// The rows of `Manager`.
-fn managers(db: &Db) -> Vec<Manager> {
-    let rows = db.client_ref().replica().rows("Manager");
-    rows.map(|row| Manager {
-        target: row.str("target").to_string(),
-        max_backoff_ms: row.opt_int("max_backoff").map(|ms| ms.max(0).unsigned_abs()),
-        probe_ms: row.opt_int("inactivity_probe").map(|ms| ms.max(0).unsigned_abs()),
-        in_band: row.opt_str("connection_mode") != Some("out-of-band"),
-    })
-    .collect()
 }

@@ -3,7 +3,7 @@
 
 use super::appctl::Format;
 use super::reactor::Reactor;
-use super::stream::{Conn, Endpoint, Listener};
+use super::stream::{Conn, Endpoint, Listener, NO_DSCP};
 use anyhow::{Context, Result};
 use mio::{Registry, Token};
 use ovsdb::jsonrpc::{Framer, FramerLimits, Message};
@@ -85,7 +85,7 @@ impl Unixctl {
     /// Listens at a path.
     pub fn open(path: &Path, registry: &Registry, token: Token) -> Result<Unixctl> {
         let endpoint = Endpoint::PassiveUnix(path.to_path_buf());
-        let listener = Listener::open(&endpoint, registry, token)
+        let listener = Listener::open(&endpoint, NO_DSCP, registry, token)
             .with_context(|| format!("{}: cannot listen for control connections", path.display()))?;
         Ok(Unixctl { listener, clients: BTreeMap::new(), limits: LIMITS, cut_off: 0 })
     }

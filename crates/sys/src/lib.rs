@@ -1,4 +1,4 @@
-//! Operating system services for a daemon: daemonizing, pid files, file locks, Unix sockets, other processes,
+//! Operating system services for a daemon: daemonizing, pid files, file locks, Unix sockets, other processes, DSCPs,
 //! signals, limits, users, machine statistics, threads and processors, USDT probes, waking and waiting,
 //! random numbers, clocks, the allocator. For measuring tools also: frames with timestamps, unnamed network namespaces.
 //!
@@ -24,6 +24,7 @@ mod poller;
 pub mod process;
 pub mod random;
 pub mod signals;
+pub mod tcp;
 pub mod thread;
 mod title;
 pub mod usdt;

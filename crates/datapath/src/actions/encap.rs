@@ -12,6 +12,7 @@ use dpif::actions::{AddMpls, PushEth, PushMpls, PushNsh, Rewrite};
 use dpif::{DpAction, DpifError};
 use flow::{Nsh, nsh_np, shape};
 use packet::{Packet, headers as h};
+use std::sync::Arc;
 
 /// Packet type of a frame.
 pub(super) const ETHERNET: u32 = 0;
@@ -139,35 +140,79 @@ pub(super) fn add_mpls(packet: &mut Packet, view: &mut HeaderCtx<'_>, add: AddMp
     Ok(())
 }
 
-/// Rejects a list that outputs packets which have no Ethernet header there, or of which that is not certain: ports take
-/// only frames.
-pub(super) fn check_outputs(actions: &[DpAction], mut is_ethernet: bool) -> Result<(), DpifError> {
-    for action in actions {
-        if matches!(action, DpAction::Output(_)) && !is_ethernet {
-            let why = "a port takes no packets without an Ethernet header";
-            return Err(DpifError::Unsupported(why.into()));
-        }
+/// The first header of a packet between two actions.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum First {
+    Ethernet,
+    Other,
+    /// It follows a network service header: recirculation shows it.
+    Unknown,
+}
+
+impl First {
+    fn after(self, action: &DpAction) -> First {
         if matches!(action, DpAction::TnlPush(_)) {
             // Outer headers begin with Ethernet.
-            is_ethernet = true;
-            continue;
+            return First::Ethernet;
         }
-        is_ethernet = match action.as_rewrite() {
-            Some(Rewrite::PushEth(_)) => true,
-            // What follows a network service header shows only after recirculation.
-            Some(Rewrite::PopEth | Rewrite::PushNsh(_) | Rewrite::PopNsh) => false,
-            Some(Rewrite::AddMpls(add)) => is_ethernet && add.is_l3,
+        match action.as_rewrite() {
+            Some(Rewrite::PushEth(_)) => First::Ethernet,
+            Some(Rewrite::PopEth | Rewrite::PushNsh(_)) => First::Other,
+            Some(Rewrite::PopNsh) => First::Unknown,
+            Some(Rewrite::AddMpls(add)) if !add.is_l3 => First::Other,
             Some(
-                Rewrite::Set(_)
+                Rewrite::AddMpls(_)
+                | Rewrite::Set(_)
                 | Rewrite::PushVlan(_)
                 | Rewrite::PopVlan
                 | Rewrite::PushMpls(_)
                 | Rewrite::PopMpls(_)
                 | Rewrite::Hash(_),
             )
-            | None => is_ethernet,
-        };
-        action.lists().try_for_each(|list| check_outputs(list, is_ethernet))?;
+            | None => self,
+        }
+    }
+}
+
+/// The list without outputs of packets that have no Ethernet header there: no port takes these, as in the kernel's
+/// datapath.
+///
+/// # Errors
+/// A nested list has such an output, or one follows a popped network service header.
+pub(super) fn for_ports(actions: &Arc<[DpAction]>, is_ethernet: bool) -> Result<Arc<[DpAction]>, DpifError> {
+    let mut first = if is_ethernet { First::Ethernet } else { First::Other };
+    let mut left_out = Vec::new();
+    for (at, action) in actions.iter().enumerate() {
+        if matches!(action, DpAction::Output(_)) {
+            match first {
+                First::Ethernet => {}
+                First::Other => left_out.push(at),
+                First::Unknown => return Err(not_a_frame()),
+            }
+        }
+        first = first.after(action);
+        action.lists().try_for_each(|list| check_nested(list, first))?;
+    }
+    if left_out.is_empty() {
+        return Ok(actions.clone());
+    }
+    let kept = actions.iter().enumerate().filter(|(at, _)| !left_out.contains(at));
+    Ok(kept.map(|(_, action)| action.clone()).collect())
+}
+
+fn not_a_frame() -> DpifError {
+    let why = "a port takes no packets without an Ethernet header, and this list may output some in a nested list, \
+               or behind a popped network service header";
+    DpifError::Unsupported(why.into())
+}
+
+fn check_nested(actions: &[DpAction], mut first: First) -> Result<(), DpifError> {
+    for action in actions {
+        if matches!(action, DpAction::Output(_)) && first != First::Ethernet {
+            return Err(not_a_frame());
+        }
+        first = first.after(action);
+        action.lists().try_for_each(|list| check_nested(list, first))?;
     }
     Ok(())
 }

@@ -114,9 +114,11 @@ fn apply(rewrite: Rewrite<'_>, packet: &mut Packet, headers: &mut HeaderCtx<'_>)
     }
 }
 
-/// Rejects lists that nest too deep, are too long, have an unsupported action, or send packets of that type to a port
-/// without an Ethernet header.
-pub(crate) fn validate(actions: &[DpAction], packet_type: u32) -> Result<(), DpifError> {
+/// The actions to run for such a list and packets of that type: without outputs of packets that no port takes.
+///
+/// # Errors
+/// The list nests too deep, is too long, or has an unsupported action.
+pub(crate) fn validate(actions: &Arc<[DpAction]>, packet_type: u32) -> Result<Arc<[DpAction]>, DpifError> {
     fn count(actions: &[DpAction], depth: usize, total: &mut usize) -> Result<(), DpifError> {
         if depth > ACTION_NESTING_MAX {
             return Err(DpifError::Unsupported(format!("actions nest deeper than {ACTION_NESTING_MAX}")));
@@ -138,7 +140,7 @@ pub(crate) fn validate(actions: &[DpAction], packet_type: u32) -> Result<(), Dpi
         Ok(())
     }
     count(actions, 0, &mut 0)?;
-    encap::check_outputs(actions, packet_type == 0)
+    encap::for_ports(actions, packet_type == 0)
 }
 
 /// The state of the forwarding core used by actions. Fields are as in [`crate::PmdConfig`].

@@ -18,6 +18,8 @@ const FREED_AT_ONCE: usize = 256;
 /// The actions of some flows.
 pub(crate) struct ActionList {
     pub(crate) actions: Arc<[DpAction]>,
+    /// Those that are executed.
+    pub(crate) run: Arc<[DpAction]>,
     /// Port, if the only action is an output.
     pub(crate) output: Option<u32>,
     /// Number of actions in it that packets meet in order of arrival, nested ones included: meters, pushes of sequence
@@ -48,12 +50,13 @@ impl ActionLists {
     }
 
     /// The id of a flow's actions, freed by [`ActionLists::release`].
-    pub(super) fn intern(&mut self, actions: Arc<[DpAction]>) -> u32 {
+    pub(super) fn intern(&mut self, actions: Arc<[DpAction]>, run: Arc<[DpAction]>) -> u32 {
         let mut hasher = DefaultHasher::new();
-        (self.seed, &actions).hash(&mut hasher);
+        (self.seed, &actions, run.len()).hash(&mut hasher);
         let hash = hasher.finish();
         let lists = &self.lists;
-        let same = |id: u32| lists[id as usize].as_ref().is_some_and(|l| l.actions == actions);
+        let same =
+            |id: u32| lists[id as usize].as_ref().is_some_and(|l| l.actions == actions && l.run == run);
         if let Some(id) = self.by_content.find(hash, same) {
             if let Some(list) = &mut self.lists[id as usize] {
                 list.flows += 1;
@@ -64,12 +67,12 @@ impl ActionLists {
             self.lists.push(None);
             self.lists.len() as u32 - 1
         });
-        let output = match actions[..] {
+        let output = match run[..] {
             [DpAction::Output(Output(port))] => Some(port.0),
             _ => None,
         };
-        let in_order = count_in_order(&actions);
-        self.lists[id as usize] = Some(ActionList { actions, output, in_order, flows: 1, hash });
+        let in_order = count_in_order(&run);
+        self.lists[id as usize] = Some(ActionList { actions, run, output, in_order, flows: 1, hash });
         let lists = &self.lists;
         self.by_content.insert(hash, id, |id| lists[id as usize].as_ref().map_or(0, |l| l.hash));
         id
@@ -121,23 +124,29 @@ mod tests {
 
     #[test]
     fn equal_lists_share_an_id_until_the_last_flow_goes() {
-        let list = |port| {
+        let list = |port| -> Arc<[DpAction]> {
             Arc::from([
                 DpAction::Output(Output(DpPort(port))),
                 DpAction::Clone(CloneAction(vec![DpAction::Meter(Meter(1))])),
             ])
         };
         let mut lists = ActionLists::new(7);
-        let (a, b) = (lists.intern(list(1)), lists.intern(list(2)));
+        let (a, b) = (lists.intern(list(1), list(1)), lists.intern(list(2), list(2)));
         assert_ne!(a, b);
-        assert_eq!(lists.intern(list(1)), a);
+        assert_eq!(lists.intern(list(1), list(1)), a);
+        // The same list of packets that the port does not take.
+        let other = lists.intern(list(1), Arc::from([]));
+        assert_ne!(other, a);
+        assert_eq!(lists.get(other).map(|l| (l.output, l.actions.len(), l.run.len())), Some((None, 2, 0)));
+        lists.release(other);
         lists.release(a);
         assert_eq!(lists.get(a).map(|l| (l.output, l.in_order, l.actions.len())), Some((None, 1, 2)));
         lists.release(a);
         assert!(lists.get(a).is_none() && lists.get(NO_LIST).is_none());
-        let c = lists.intern(Arc::from([DpAction::Output(Output(DpPort(3)))]));
+        let output: Arc<[DpAction]> = Arc::from([DpAction::Output(Output(DpPort(3)))]);
+        let c = lists.intern(output.clone(), output);
         assert_eq!((c, lists.get(c).and_then(|l| l.output)), (a, Some(3)));
-        assert_eq!(lists.intern(list(2)), b);
-        assert_eq!((lists.lists.len(), lists.by_content.len()), (2, 2));
+        assert_eq!(lists.intern(list(2), list(2)), b);
+        assert_eq!((lists.lists.len(), lists.by_content.len()), (3, 2));
     }
 }

@@ -262,18 +262,19 @@ impl MegaflowTable {
         self.by_ufid.find(self.hasher.wide(ufid.0), |id| self.slab.ufid(id) == Some(ufid))
     }
 
-    /// Adds a flow. The caller has checked that there is space, that no flow matches and that the ufid is new.
+    /// Adds a flow; `run` are its actions as [`crate::actions::validate`] returns them. The caller has checked that there is space, that no flow matches and that the ufid is new.
     pub(crate) fn insert(
         &mut self,
         ufid: Ufid,
         key: &FlowKey,
         mask: &KeyMask,
         actions: Arc<[DpAction]>,
+        run: Arc<[DpAction]>,
     ) -> u32 {
         let subtable = self.subtable_for(key, mask);
         let masked = key.masked(mask);
         let hash = self.hasher.masked(key, mask);
-        let id = self.slab.insert(ufid, key, &masked, hash, subtable, actions);
+        let id = self.slab.insert(ufid, key, &masked, hash, subtable, actions, run);
         let slab = &self.slab;
         self.subtables[subtable as usize].insert(hash, id, |id| slab.place(id).map_or(0, |(_, hash)| hash));
         let (hasher, slab) = (&self.hasher, &self.slab);

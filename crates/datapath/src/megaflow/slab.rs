@@ -177,6 +177,7 @@ impl Slab {
         hash: u64,
         subtable: u32,
         actions: Arc<[DpAction]>,
+        run: Arc<[DpAction]>,
     ) -> u32 {
         if self.free.is_empty() {
             let first = self.ids();
@@ -193,7 +194,7 @@ impl Slab {
             cold: Some(Box::new(Cold { ufid, key: PackedKey::new(key), hash })),
             ..Slot::empty()
         };
-        self.set_actions(id, actions);
+        self.set_actions(id, actions, run);
         id
     }
 
@@ -213,11 +214,11 @@ impl Slab {
     }
 
     /// Replaces a flow's actions.
-    pub(crate) fn set_actions(&mut self, id: u32, actions: Arc<[DpAction]>) {
+    pub(crate) fn set_actions(&mut self, id: u32, actions: Arc<[DpAction]>, run: Arc<[DpAction]>) {
         if self.cold(id).is_none() {
             return;
         }
-        let list = self.lists.intern(actions);
+        let list = self.lists.intern(actions, run);
         if let Some(slot) = self.get_mut(id) {
             let former = std::mem::replace(&mut slot.list, list);
             self.lists.release(former);

@@ -360,8 +360,8 @@ fn headers_are_pushed_before_all_others() {
     }
 }
 
-/// Ports take frames alone: a list that outputs other packets is refused, as is one after which only a recirculation
-/// shows what they are.
+/// Ports take frames alone, as those of the kernel's datapath: outputs of other packets have no effect. A list is refused
+/// if only a recirculation shows whether its packets are frames, or if such an output is in a nested list.
 #[test]
 fn packets_without_an_ethernet_header_are_not_output() {
     let frame = ipv4(17, frames::SRC, frames::DST, 0, &l4(17, 5, 6, false));
@@ -370,7 +370,7 @@ fn packets_without_an_ethernet_header_are_not_output() {
     let clone = |list| DpAction::from(dpif::actions::CloneAction(list));
     let mut rig = Rig::new();
     for (actions, is_taken) in [
-        (vec![pop_eth.clone(), out(2)], false),
+        (vec![pop_eth.clone(), out(2)], true),
         (vec![pop_nsh, out(2)], false),
         (vec![clone(vec![pop_eth.clone(), out(2)])], false),
         (vec![pop_eth.clone(), clone(vec![out(2)])], false),
@@ -386,5 +386,21 @@ fn packets_without_an_ethernet_header_are_not_output() {
     key.arp.packet_type = 0x1_0800;
     key.base.shape |= shape::ARP;
     let (_, put) = rig.put(key, least_mask(), vec![out(2)]);
-    assert!(matches!(put, OpResult::Failed(DpifError::Unsupported(_))), "{put:?}");
+    assert!(matches!(put, OpResult::Done), "{put:?}");
+    // What follows and what came before has its effect.
+    let push_eth = DpAction::from(PushEth { src: [2; 6], dst: [4; 6] });
+    for (actions, sent) in [
+        (vec![pop_eth.clone(), out(2)], 0),
+        (vec![pop_eth.clone(), out(2), out(3)], 0),
+        (vec![out(2), pop_eth.clone(), out(2)], 1),
+        (vec![pop_eth.clone(), out(2), push_eth, out(2)], 1),
+    ] {
+        let mut rig = Rig::new();
+        let (ufid, put) = rig.put(key_of(1, &frame), least_mask(), actions.clone());
+        assert!(matches!(put, OpResult::Done), "{put:?}");
+        rig.receive(1, std::slice::from_ref(&frame));
+        assert_eq!(rig.sent().len(), sent, "{actions:?}");
+        let dumped = rig.pmd.table.record(rig.pmd.table.by_ufid(ufid).unwrap()).unwrap();
+        assert_eq!((&dumped.actions[..], dumped.stats.packets), (&actions[..], 1));
+    }
 }

@@ -94,7 +94,8 @@ fn actions_that_are_not_there_are_refused_by_name() {
     let dropped = rig.drops(DropReason::BadAction);
     for (n, (_, action)) in actions_of_others().into_iter().enumerate() {
         let flow = rig.pmd.table.by_ufid(ufid).unwrap();
-        rig.pmd.table.slab().set_actions(flow, [action, out(2)].into());
+        let list: Arc<[DpAction]> = [action, out(2)].into();
+        rig.pmd.table.slab().set_actions(flow, list.clone(), list);
         rig.receive(1, std::slice::from_ref(&frame));
         assert_eq!(rig.drops(DropReason::BadAction), dropped + n as u64 + 1);
     }

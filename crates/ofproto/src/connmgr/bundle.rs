@@ -291,8 +291,12 @@ impl Connmgr {
             if !matches!(progress, Progress::Done) {
                 return progress;
             }
-            let groups = commit.transaction.take().map_or_else(Vec::new, Transaction::into_groups);
+            let (groups, flow_mods) =
+                commit.transaction.take().map(Transaction::into_done).unwrap_or_default();
             let (from, groups) = (commit.conn, groups.into_iter().map(Forward::Group).collect::<Vec<_>>());
+            if let Some(conn) = self.conns.get_mut(&from) {
+                conn.mod_report.count(flow_mods, now_ms);
+            }
             self.forward(&groups, from);
         }
         let Some(commit) = &mut self.shared.commit else { return Progress::More };

@@ -5,6 +5,7 @@ use super::flush::PendingFlush;
 use super::forward::Forward;
 use super::monitors::Monitors;
 use super::packet_queue::{PacketQueue, RateLimit};
+use super::report::ModReport;
 use super::stats::Dump;
 use super::table_features::PartialChange;
 use super::{BridgeCtx, ConnId, Shared};
@@ -173,6 +174,8 @@ pub(super) struct Conn {
     pub(super) overflowed: bool,
     /// Consecutive flow-mods and group-mods, executed together.
     pub(super) mods: ModQueue,
+    /// Executed flow-mods that the log does not have yet.
+    pub(super) mod_report: ModReport,
     /// A request after them, waiting for their end.
     held: Option<Event>,
     /// Bytes held by the collected flow-mods and the bundles.
@@ -241,6 +244,7 @@ impl Conn {
             unsent_packet_ins: VecDeque::new(),
             overflowed: false,
             mods: ModQueue::of(id),
+            mod_report: ModReport::default(),
             held: None,
             kept: Share::new(&budgets.input),
             mods_bytes: 0,
@@ -418,6 +422,7 @@ impl Conn {
         let epoch = ctx.backer.epoch();
         let step = self.mods.step(ctx.backer, ctx.bridge, &cx, work);
         self.count_changes(epoch, ctx);
+        self.mod_report.count(step.flow_mods, now_ms);
         for (kind, frame) in step.failed {
             self.refuse(kind, &frame);
         }
@@ -544,7 +549,7 @@ impl Conn {
         let barrier = self.barrier.as_ref().map(|b| b.until_ms);
         let queues = self.packet_queues.iter().flatten();
         let packet_ins = queues.filter_map(PacketQueue::next_wakeup_ms).min();
-        let own = [bundles, barrier, packet_ins, self.parts_due_ms()];
+        let own = [bundles, barrier, packet_ins, self.parts_due_ms(), self.mod_report.due_ms()];
         own.into_iter().chain([self.session.next_wakeup_ms()]).flatten().min()
     }
 

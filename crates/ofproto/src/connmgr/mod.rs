@@ -39,6 +39,7 @@ mod monitors;
 mod packet_queue;
 mod packets;
 mod ports;
+mod report;
 mod requests;
 mod snoop;
 mod stats;

@@ -8,7 +8,8 @@
 //! Steps pause while the queue of changes of rules is full ([`crate::events`]), and while a transaction is open.
 
 use super::{
-    DoneGroupMod, Effects, ModContext, add, begin_selection, check, clear, end_orphans, modify, modify_adds,
+    DoneGroupMod, Effects, FlowModCounts, ModContext, add, begin_selection, check, clear, end_orphans,
+    modify, modify_adds,
 };
 use crate::backer::Backer;
 use crate::connmgr::ConnId;
@@ -76,6 +77,8 @@ pub struct Step {
     pub failed: Vec<(ErrorKind, Box<[u8]>)>,
     /// Executed group-mods.
     pub groups: Vec<DoneGroupMod>,
+    /// Executed flow-mods: those that have begun, as they cannot fail then.
+    pub flow_mods: FlowModCounts,
     /// The queue of changes of rules was full, or a transaction is open.
     pub paused: bool,
 }
@@ -141,10 +144,10 @@ impl ModQueue {
             }
             effects
         });
-        let (failed, groups) = match effects {
+        let (failed, groups, flow_mods) = match effects {
             Some(effects) => {
                 effects.publish(cx.now_ms);
-                (effects.failed, effects.groups)
+                (effects.failed, effects.groups, effects.flow_mods)
             }
             None => {
                 (self.under_way, self.ends_orphans) = (None, false);
@@ -152,10 +155,10 @@ impl ModQueue {
                 self.checked = 0;
                 let all = std::mem::take(&mut self.requests);
                 let failed = all.into_iter().map(|(_, frame)| (ErrorKind::FmfcUnknown, frame));
-                (failed.collect(), Vec::new())
+                (failed.collect(), Vec::new(), FlowModCounts::default())
             }
         };
-        Step { failed, groups, paused: false }
+        Step { failed, groups, flow_mods, paused: false }
     }
 
     /// Continues the active modification, or begins the next one; a pure add completes at once.
@@ -187,7 +190,11 @@ impl ModQueue {
         *work = work.saturating_sub(1);
         self.begin_cause(&change, &frame, tables);
         let begun = match change {
-            Mod::Flow(fm) => self.begin(fm, is_checked, tables, cx, work, effects),
+            Mod::Flow(fm) => {
+                let command = fm.command;
+                let begun = self.begin(fm, is_checked, tables, cx, work, effects);
+                begun.inspect(|()| effects.flow_mods.count(command))
+            }
             Mod::Group(gm) => self.change_groups(gm, xid_of(&frame), tables, cx, effects),
         };
         if let Err(kind) = begun {

@@ -5,7 +5,7 @@
 //! and learned rules wait in a queue. A failed flow-mod undoes all, in slices as well.
 
 use super::queue::ModQueue;
-use super::{DoneGroupMod, Effects, Mod, ModContext, end_orphans};
+use super::{DoneGroupMod, Effects, FlowModCounts, Mod, ModContext, end_orphans};
 use crate::backer::Backer;
 use crate::connmgr::ConnId;
 use crate::ports::BridgeId;
@@ -57,9 +57,9 @@ impl Transaction {
         self
     }
 
-    /// The group-mods of a committed transaction.
-    pub fn into_groups(self) -> Vec<DoneGroupMod> {
-        self.effects.groups
+    /// The group-mods and the number of flow-mods of a committed transaction.
+    pub fn into_done(self) -> (Vec<DoneGroupMod>, FlowModCounts) {
+        (self.effects.groups, self.effects.flow_mods)
     }
 
     /// Continues until `work`, in rules changed, is used up.

@@ -1,5 +1,6 @@
 //! [`Connection`]: a blocking OpenFlow connection to a bridge, and its requests.
 
+use std::cell::OnceCell;
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
@@ -347,7 +348,7 @@ impl Connection {
     }
 
     /// The names of tables, of those that have one; none from a switch that does not tell.
-    pub(crate) fn table_names(&mut self) -> Vec<(TableId, String)> {
+    fn table_names(&mut self) -> Vec<(TableId, String)> {
         let all: Vec<(TableId, String)> = if self.version() < Version::V13 {
             let stats = self.gather(&Message::TableStatsRequest, entries!(TableStatsReply));
             stats.map_or_else(|_| Vec::new(), |(_, all)| all.into_iter().map(|t| (t.table, t.name)).collect())
@@ -402,13 +403,38 @@ impl<'c> Frames<'c> {
     }
 }
 
+/// The names of a bridge's tables, of those that have one. The switch is asked, in a connection of its own, once one is
+/// needed: from OpenFlow 1.3 on names come with the features of all tables, more than a megabyte.
+#[derive(Default)]
+pub(crate) struct TableNames {
+    ask: Option<AskTables>,
+    known: OnceCell<Vec<(TableId, String)>>,
+}
+
+type AskTables = Box<dyn Fn() -> Result<Connection>>;
+
+impl TableNames {
+    /// The names, from a connection that this function opens.
+    pub(crate) fn from(connect: impl Fn() -> Result<Connection> + 'static) -> TableNames {
+        TableNames { ask: Some(Box::new(connect)), known: OnceCell::new() }
+    }
+
+    /// All of them; none from a switch that does not answer.
+    pub(crate) fn all(&self) -> &[(TableId, String)] {
+        self.known.get_or_init(|| {
+            let connection = self.ask.as_ref().map(|connect| connect());
+            connection.and_then(Result::ok).map_or_else(Vec::new, |mut connection| connection.table_names())
+        })
+    }
+}
+
 /// The names of a bridge's ports and tables.
 #[derive(Default)]
 pub(crate) struct Names {
     /// All of them.
     pub(crate) ports: Vec<Port>,
-    /// Names of tables, of those that have one.
-    pub(crate) tables: Vec<(TableId, String)>,
+    /// Names of tables.
+    pub(crate) tables: TableNames,
     /// Whether names are printed; they are always understood.
     pub(crate) show: bool,
     /// Its mappings of tunnel metadata.
@@ -426,12 +452,12 @@ impl PortNames for Names {
     }
 
     fn table_name(&self, table: TableId) -> Option<&str> {
-        let (_, name) = self.tables.iter().find(|(known, _)| *known == table)?;
-        self.show.then_some(name.as_str())
+        let all = if self.show { self.tables.all() } else { &[] };
+        all.iter().find(|(known, _)| *known == table).map(|(_, name)| name.as_str())
     }
 
     fn table_number(&self, name: &str) -> Option<TableId> {
-        self.tables.iter().find(|(_, known)| known == name).map(|(table, _)| *table)
+        self.tables.all().iter().find(|(_, known)| known == name).map(|(table, _)| *table)
     }
 
     fn tlv(&self) -> &TlvTable {

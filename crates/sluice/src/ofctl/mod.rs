@@ -1,6 +1,6 @@
 //! `sluice ofctl`: reads and changes the OpenFlow tables of a bridge with the syntax of `ovs-ofctl(8)`.
 //!
-//! Mostly one connection per run. It offers OpenFlow 1.0 by default (`-O` overrides), with Nicira's extensions,
+//! Mostly one connection per run, and a second one if names of tables are needed. It offers OpenFlow 1.0 by default (`-O` overrides), with Nicira's extensions,
 //! which give access to all fields and all tables. `openflow::text` prints the messages of the switch.
 
 mod background;
@@ -39,7 +39,7 @@ use crate::pki;
 use crate::remote::{Deadline, EXIT_TIMED_OUT, TimedOut, complain, print};
 use background::{Process, Signalled};
 use commands::{COMMANDS, Command, How};
-use connection::{Connection, Names, entries};
+use connection::{Connection, Names, TableNames, entries};
 use options::{Options, Request, parse};
 
 pub(crate) use options::OPTIONS;
@@ -120,7 +120,9 @@ impl Run<'_> {
         let show = options.names.unwrap_or_else(|| std::io::stdout().is_terminal());
         let tlv = Arc::new(tlv::mappings(&mut connection));
         connection.use_tlv(&tlv);
-        let tables = if name == "show" || name == "probe" { Vec::new() } else { connection.table_names() };
+        let (to, pki, timeout_s) = (target.to_string(), options.pki.clone(), options.timeout_s);
+        let tables =
+            TableNames::from(move || Connection::open(&to, &pki, versions, Deadline::after_s(timeout_s)));
         Ok(Run {
             options,
             target,

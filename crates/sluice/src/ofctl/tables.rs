@@ -40,7 +40,7 @@ pub(super) fn table(text: &str, names: &Names) -> Result<TableId> {
         return Ok(TableId::ALL);
     }
     parse_table(text, names).ok_or_else(|| {
-        let known = names.tables.iter().map(|(_, name)| name.as_str());
+        let known = names.tables.all().iter().map(|(_, name)| name.as_str());
         anyhow!("unknown table \"{text}\"{}", hint(text, known))
     })
 }

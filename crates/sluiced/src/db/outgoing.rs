@@ -10,6 +10,7 @@ use vswitch::status::ManagerFacts;
 /// A manager to connect to, by `tcp:`, `ssl:` or `unix:`.
 pub(super) struct Outgoing {
     endpoint: Endpoint,
+    dscp: u8,
     reconnect: Reconnect,
     /// The attempt under way.
     attempt: Option<Conn>,
@@ -19,15 +20,13 @@ pub(super) struct Outgoing {
 }
 
 impl Outgoing {
-    pub(super) fn new(endpoint: Endpoint, max_backoff_ms: Option<u64>) -> Outgoing {
+    pub(super) fn new(endpoint: Endpoint, dscp: u8) -> Outgoing {
         let now_ms = sys::clock::monotonic_ms();
         let mut reconnect = Reconnect::new(now_ms);
         // The server sends its own probes.
         reconnect.set_probe_interval_ms(0);
         reconnect.enable(now_ms);
-        let mut new = Outgoing { endpoint, reconnect, attempt: None, token: None, last_error: None };
-        new.set_max_backoff_ms(max_backoff_ms);
-        new
+        Outgoing { endpoint, dscp, reconnect, attempt: None, token: None, last_error: None }
     }
 
     pub(super) fn set_max_backoff_ms(&mut self, ms: Option<u64>) {
@@ -51,7 +50,7 @@ impl Outgoing {
             Some(Action::Connect) => {
                 let token = reactor.token();
                 self.reconnect.connecting(now_ms);
-                match Conn::connect(&self.endpoint, reactor, token) {
+                match Conn::connect(&self.endpoint, self.dscp, reactor, token) {
                     Ok(conn) => {
                         self.attempt = Some(conn);
                         // A local connection is established at once.

@@ -1,15 +1,15 @@
-//! [`OfBridge`]: the OpenFlow connections of one bridge: accepts, reconnects, reads, sends and closes.
+//! [`OfBridge`]: the OpenFlow connections of one bridge: accepts, reads, sends and closes. [`remotes`] has controllers.
 
-use super::controller::{Controller, Place, Remote};
+mod remotes;
+
+use super::controller::{Controller, Remote};
 use super::flush::Flushes;
 use super::link::{CLOSED, Link, Origin, RESET};
 use crate::instances::Instance;
-use crate::next_hops::NextHops;
 use crate::reactor::Reactor;
-use crate::stream::{Conn, Endpoint, Listener};
+use crate::stream::{Endpoint, Listener, NO_DSCP};
 use crate::turn::Turn;
 use dpif::Datapath;
-use flow::MacAddr;
 use log::LevelFilter;
 use mio::Token;
 use ofproto::backer::Backer;
@@ -23,7 +23,6 @@ use ofproto::revalidate::{Few, change_at_once};
 use openflow::budget::Budgets;
 use openflow::message_log::Direction;
 use openflow::msg::stats::SwitchDesc;
-use openflow::reconnect::Action;
 use openflow::session::CloseReason;
 use openflow::text::describe as describe_message;
 use openflow::{Version, VersionSet};
@@ -32,15 +31,10 @@ use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use vlog::vlog;
-use vswitch::config::{BridgeOptions, ControllerConfig, ControllerKind};
-use vswitch::status::ControllerFacts;
+use vswitch::config::{BridgeOptions, ControllerKind};
 
 /// Maximum connections of a listener: other listeners have their own limit, so they are not locked out.
 const PER_LISTENER_MAX: usize = 128;
-
-/// Interval of looking for next hops while some are unknown, then for changes.
-const RESOLVE_MS: u64 = 1000;
-const RESOLVE_AGAIN_MS: u64 = 10_000;
 
 /// The sockets of one bridge: management, snoop, and controllers.
 ///
@@ -84,7 +78,7 @@ impl OfBridge {
         let mut listen = |suffix: &str| {
             let endpoint = Endpoint::PassiveUnix(run_dir.join(format!("{name}.{suffix}")));
             let token = reactor.token();
-            let listener = Listener::open(&endpoint, reactor.registry(), token);
+            let listener = Listener::open(&endpoint, NO_DSCP, reactor.registry(), token);
             if let Err(e) = &listener {
                 log::warn!(target: "connmgr", "{name}: cannot listen at {endpoint}: {e}");
             }
@@ -140,90 +134,6 @@ impl OfBridge {
         self.find_remotes(now_ms);
     }
 
-    /// Replaces the controllers; unchanged ones keep their connections.
-    pub(super) fn set_controllers(
-        &mut self,
-        wanted: Vec<ControllerConfig>,
-        reactor: &mut Reactor,
-        now_ms: u64,
-    ) {
-        let gone: Vec<String> = self
-            .controllers
-            .iter()
-            .filter(|(target, _)| !wanted.iter().any(|w| w.target == **target))
-            .map(|(target, _)| target.clone())
-            .collect();
-        for target in gone {
-            if let Some(controller) = self.controllers.remove(&target) {
-                log::info!(target: "connmgr", "{}: removed {} controller \"{target}\"", self.name, controller.kind_name());
-            }
-            let tokens: Vec<Token> = self
-                .links
-                .iter()
-                .filter(|(_, l)| l.origin.target() == Some(&target))
-                .map(|(t, _)| *t)
-                .collect();
-            for token in tokens {
-                self.close(token, reactor, now_ms);
-            }
-        }
-        let has_controllers = wanted.iter().any(|c| c.kind == ControllerKind::Primary);
-        let probe_ms =
-            wanted.iter().filter(|c| !c.is_passive()).map(|c| c.inactivity_probe_ms).max().unwrap_or(0);
-        for config in wanted {
-            self.add_controller(config, reactor, now_ms);
-        }
-        self.controllers.values_mut().for_each(|c| c.set_local_address(&self.name));
-        self.apply(
-            |c| {
-                c.has_controllers = has_controllers;
-                c.max_probe_interval_ms = probe_ms;
-            },
-            now_ms,
-        );
-        self.find_remotes(now_ms);
-    }
-
-    /// Sets the addresses of managers whose connections may pass through it.
-    pub(super) fn set_managers(&mut self, managers: &BTreeSet<SocketAddrV4>, now_ms: u64) {
-        self.managers.clone_from(managers);
-        self.find_remotes(now_ms);
-    }
-
-    /// Finds the remotes of in-band control: controllers and managers.
-    fn find_remotes(&mut self, now_ms: u64) {
-        let managers = self.managers.iter().copied().filter(|_| self.has_in_band);
-        let remotes: BTreeSet<_> =
-            self.controllers.values().filter_map(Controller::in_band_address).chain(managers).collect();
-        if remotes != self.in_band.remotes {
-            self.resolves_at_ms = Some(now_ms).filter(|_| !remotes.is_empty());
-            self.change_in_band(|c| c.remotes = remotes, now_ms);
-        }
-    }
-
-    /// Time at which its next hops are to be resolved; `None` without in-band control.
-    pub(super) fn resolves_at_ms(&self) -> Option<u64> {
-        self.resolves_at_ms
-    }
-
-    /// Resolves the next hops of in-band control.
-    pub(super) fn resolve_next_hops(&mut self, known: &NextHops, now_ms: u64) {
-        let found = self.in_band.remotes.iter().map(|remote| known.towards(*remote.ip()));
-        let found: Vec<Option<MacAddr>> = found.collect();
-        let interval_ms = if found.contains(&None) { RESOLVE_MS } else { RESOLVE_AGAIN_MS };
-        self.resolves_at_ms = Some(now_ms + interval_ms);
-        self.change_in_band(|c| c.next_hops = found.into_iter().flatten().collect(), now_ms);
-    }
-
-    fn change_in_band(&mut self, change: impl FnOnce(&mut InBandConfig), now_ms: u64) {
-        let mut config = self.in_band.clone();
-        change(&mut config);
-        if config != self.in_band {
-            self.in_band = config.clone();
-            self.with_mgr(|mgr, ctx| mgr.set_in_band(config, ctx, now_ms));
-        }
-    }
-
     /// Name of the bridge.
     pub(super) fn name(&self) -> &str {
         &self.name
@@ -260,7 +170,11 @@ impl OfBridge {
         let flushes = self.flushes.run(&mut self.mgr, &self.datapath, now_ms);
         self.log_fail_mode();
         let links = self.links.iter();
-        links.for_each(|(token, link)| log_messages(&self.name, &mut self.mgr, *token, link));
+        for (token, link) in links {
+            log_messages(&self.name, &mut self.mgr, *token, link);
+            let report = link.id.and_then(|id| self.mgr.take_mod_report(id, now_ms));
+            log_mods(&self.name, *token, link, report);
+        }
         self.exchange_all(reactor, now_ms).and(self.next()).and(flushes)
     }
 
@@ -376,25 +290,6 @@ impl OfBridge {
         self.with_mgr(|mgr, ctx| mgr.configure(config, ctx, now_ms));
     }
 
-    fn add_controller(&mut self, config: ControllerConfig, reactor: &mut Reactor, now_ms: u64) {
-        if let Some(known) = self.controllers.get_mut(&config.target) {
-            if let Remote::Active { reconnect, .. } = &mut known.remote {
-                reconnect.set_max_backoff_ms(config.max_backoff_ms);
-            }
-            known.config = config;
-            let settings = known.settings();
-            let is_of = |l: &&Link| l.origin.target() == Some(&known.config.target);
-            for id in self.links.values().filter(is_of).filter_map(|l| l.id) {
-                self.mgr.configure_conn(id, settings);
-            }
-            return;
-        }
-        let target = config.target.clone();
-        let place = Place { bridge: &self.name, run_dir: &self.run_dir };
-        let controller = Controller::new(config, &place, reactor, now_ms);
-        self.controllers.insert(target, controller);
-    }
-
     /// Accepts connections; `false` if the token is none of this bridge's listeners.
     fn accept(&mut self, token: Token, reactor: &mut Reactor, now_ms: u64) -> bool {
         let is = |l: &Option<Listener>| l.as_ref().is_some_and(|l| l.owns(token));
@@ -445,53 +340,6 @@ impl OfBridge {
             self.exchange(token, reactor, now_ms);
         }
         true
-    }
-
-    /// Starts due connections and aborts attempts that time out.
-    fn reconnect(&mut self, reactor: &mut Reactor, now_ms: u64) {
-        let targets: Vec<String> = self.controllers.keys().cloned().collect();
-        for target in targets {
-            let Some(controller) = self.controllers.get_mut(&target) else { continue };
-            let Remote::Active { endpoint, reconnect, token } = &mut controller.remote else { continue };
-            match reconnect.run(now_ms) {
-                Some(Action::Connect) => {
-                    let new = reactor.token();
-                    reconnect.connecting(now_ms);
-                    match Conn::connect(endpoint, reactor, new) {
-                        Ok(conn) => {
-                            *token = Some(new);
-                            let origin = Origin::Controller(target);
-                            let link =
-                                Link { conn, id: None, origin, unread: false, ended: None, deaf: false };
-                            self.links.insert(new, link);
-                        }
-                        Err(e) => {
-                            reconnect.disconnected(now_ms);
-                            controller.last_error = Some(e.to_string());
-                        }
-                    }
-                }
-                Some(Action::Disconnect) => {
-                    if let Some(at) = *token {
-                        self.lost(at, "connection attempt timed out", reactor, now_ms);
-                    }
-                }
-                Some(Action::Probe) | None => {}
-            }
-        }
-    }
-
-    /// Status of its controllers, by their rows.
-    pub(super) fn controller_facts<'a>(
-        &'a self,
-        tls_fault: Option<&'a str>,
-        now_ms: u64,
-    ) -> impl Iterator<Item = (ovsdb::value::Uuid, ControllerFacts)> + 'a {
-        self.controllers.iter().map(move |(target, controller)| {
-            let up = |l: &&Link| l.origin.target() == Some(target) && l.id.is_some();
-            let status = self.links.values().find(up).and_then(|l| self.mgr.status(l.id?));
-            (controller.config.row, controller.facts(status, tls_fault, now_ms))
-        })
     }
 
     /// A connection is readable or writable.
@@ -645,8 +493,24 @@ impl OfBridge {
         log_messages(&self.name, &mut self.mgr, token, &link);
         link.conn.close(reactor.registry());
         if let Some(id) = link.id {
+            log_mods(&self.name, token, &link, self.mgr.take_last_mod_report(id, now_ms));
             self.with_mgr(|mgr, ctx| mgr.close(id, ctx, now_ms));
         }
+    }
+}
+
+/// Name of a connection's peer in the log.
+fn peer_name(token: Token, link: &Link) -> String {
+    match link.conn.peer() {
+        peer if peer == "unix" => format!("unix#{}", token.0),
+        peer => peer,
+    }
+}
+
+/// Logs the report about a connection's flow-mods.
+fn log_mods(bridge: &str, token: Token, link: &Link, report: Option<String>) {
+    if let Some(report) = report {
+        log::info!(target: "connmgr", "{bridge}<->{}: {report}", peer_name(token, link));
     }
 }
 
@@ -657,10 +521,7 @@ fn log_messages(bridge: &str, mgr: &mut Connmgr, token: Token, link: &Link) {
     if refusals.is_empty() && kept.is_none() {
         return;
     }
-    let peer = match link.conn.peer() {
-        peer if peer == "unix" => format!("unix#{}", token.0),
-        peer => peer,
-    };
+    let peer = peer_name(token, link);
     for Refusal { kind, request } in refusals {
         log::info!(target: "connmgr", "{bridge}<->{peer}: sending {kind} error reply to {request} message");
     }

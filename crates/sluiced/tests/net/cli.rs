@@ -177,3 +177,42 @@ fn programs_read_json_and_people_get_hints() {
     assert_eq!(words("complete-words -- ofctl dump-flows b"), "br0\n");
     assert_eq!(words("complete-words -- dpctl dump-f"), "dump-flows\n");
 }
+
+/// From OpenFlow 1.3 on their names come with the features of all tables, more than a megabyte.
+#[test]
+fn tables_are_described_only_to_commands_that_need_their_names() {
+    require_netns!();
+    require_programs!(program().as_str());
+    let net = Topology::new(1).unwrap();
+    let daemon = start(&net.switch);
+    sluice(&daemon, &["vsctl", "add-br", "br0"]);
+    sluice(&daemon, &["ofctl", "-O", "OpenFlow13", "mod-table", "br0", "5", "name:five"]);
+    sluice(&daemon, &["appctl", "vlog/set", "vconn:file:dbg"]);
+    let rules = daemon.rundir().join("rules");
+    std::fs::write(&rules, "table=7,actions=drop\nactions=resubmit(,5),goto_table:6\n").unwrap();
+    for (line, described, shown) in [
+        ("add-flow br0 table=5,tcp,actions=drop", false, ""),
+        ("add-flows br0 RULES", false, ""),
+        ("dump-flows br0 table=5", false, "table=5, "),
+        ("dump-tables br0", false, "table 5"),
+        ("dump-ports br0", false, ""),
+        ("--names dump-ports br0", false, ""),
+        ("add-group br0 group_id=1,type=all,bucket=resubmit(,5)", false, ""),
+        ("mod-table br0 6 name:six", true, ""),
+        ("--names dump-flows br0 table=5", true, "table=five, "),
+        ("dump-flows br0 table=five", true, "table=5, "),
+        ("add-flow br0 table=six,actions=goto_table:9", true, ""),
+        ("del-flows br0 table=five", true, ""),
+    ] {
+        let before = daemon.log().len();
+        let line = line.replace("RULES", rules.to_str().unwrap());
+        let words = ["ofctl", "-O", "OpenFlow13"].into_iter().chain(line.split(' ')).collect::<Vec<_>>();
+        let printed = sluice(&daemon, &words);
+        assert!(printed.contains(shown), "{line}: {printed}");
+        let log = &daemon.log()[before..];
+        assert!(log.contains("received: OFPT_HELLO"), "{line}: {log}");
+        assert_eq!(log.contains("OFPST_TABLE_FEATURES request"), described, "{line}");
+    }
+    let left = sluice(&daemon, &["ofctl", "dump-flows", "br0"]);
+    assert!(!left.contains("table=5,") && left.contains("table=6,") && left.contains("table=7,"), "{left}");
+}

@@ -23,6 +23,7 @@ mod ct_traffic;
 mod ct_zones;
 mod daemon;
 mod database;
+mod dscp;
 mod dummy;
 mod events;
 mod external_db;

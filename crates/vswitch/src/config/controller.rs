@@ -6,7 +6,6 @@ use ovsdb::value::Uuid;
 use std::net::Ipv4Addr;
 
 use super::reader::Reader;
-use super::unsupported;
 
 /// Role of a controller for the fail mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +46,7 @@ pub struct ControllerConfig {
     pub queue_size_packets: u32,
     /// Whether asynchronous messages are enabled by default.
     pub enable_async_messages: bool,
-    /// DSCP of its connection.
+    /// DSCP of its connections, from 0 to 63.
     pub dscp: u8,
     /// Address that the bridge's own device gets for it.
     pub local: Option<LocalAddress>,
@@ -81,6 +80,21 @@ impl ControllerConfig {
     }
 }
 
+/// DSCP of connections to controllers and managers without a setting: that of network control (class selector 6).
+pub const DEFAULT_DSCP: u8 = 48;
+
+/// The DSCP of the connections of a row of `Controller` or `Manager` (`other_config:dscp`), from 0 to 63.
+///
+/// # Errors
+/// The complaint about another value, for which [`DEFAULT_DSCP`] applies.
+pub fn connection_dscp(row: RowView<'_>) -> Result<u8, String> {
+    let Some(text) = row.map_str("other_config", "dscp") else { return Ok(DEFAULT_DSCP) };
+    let dscp = text.trim().parse::<u8>().ok().filter(|dscp| *dscp < 64);
+    dscp.ok_or_else(|| {
+        format!("other_config:dscp={text:?} is not a number from 0 to 63: {DEFAULT_DSCP} is used")
+    })
+}
+
 const KNOWN_TARGETS: [&str; 6] = ["tcp:", "ptcp:", "ssl:", "pssl:", "unix:", "punix:"];
 
 impl<'a> Reader<'a> {
@@ -92,7 +106,6 @@ impl<'a> Reader<'a> {
             self.notice(row, format!("{target:?} does not say how to reach a controller: left out"));
             return None;
         }
-        unsupported::of_controller(self, row);
         let passive = target.starts_with('p');
         let kind = match row.opt_str("type") {
             Some("service") => ControllerKind::Service,
@@ -111,7 +124,10 @@ impl<'a> Reader<'a> {
         let asked = row.opt_str("connection_mode");
         let out_of_band = !in_band || asked == Some("out-of-band") || passive || target.starts_with("unix:");
         let local = self.local_address(row);
-        let dscp = self.setting(row, "dscp", 0..=63, 48);
+        let dscp = connection_dscp(row).unwrap_or_else(|complaint| {
+            self.notice(row, complaint);
+            DEFAULT_DSCP
+        });
         Some(ControllerConfig {
             row: row.uuid(),
             target: target.to_string(),
@@ -122,7 +138,7 @@ impl<'a> Reader<'a> {
             rate_limit,
             queue_size_packets: positive("controller_queue_size", 1).unwrap_or(100).min(512),
             enable_async_messages: row.opt_bool("enable_async_messages").unwrap_or(true),
-            dscp: u8::try_from(dscp).unwrap_or(48),
+            dscp,
             local,
         })
     }

@@ -29,7 +29,9 @@ use ovsdb::value::Uuid;
 pub use bridge::{BridgeConfig, BridgeOptions, FailMode, FlowTableConfig, OpenFlowVersion};
 pub use changes::affects_desired;
 pub use conntrack::{CtConfig, CtZoneConfig};
-pub use controller::{ConnectionMode, ControllerConfig, ControllerKind, LocalAddress};
+pub use controller::{
+    ConnectionMode, ControllerConfig, ControllerKind, DEFAULT_DSCP, LocalAddress, connection_dscp,
+};
 pub use device::{DeviceOptions, DummyStream, InterfaceOptions};
 pub use global::{GlobalConfig, SslConfig, UpcallDispatch};
 pub use interface::{InterfaceConfig, check_device_name};

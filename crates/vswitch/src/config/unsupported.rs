@@ -24,9 +24,6 @@ const OF_BRIDGE: &[(Asked, &str)] = &[
     ),
 ];
 
-const OF_CONTROLLER: &[(Asked, &str)] =
-    &[(|row| is_set(row, "dscp"), "a DSCP of the connection (other_config:dscp)")];
-
 const OF_PORT: &[(Asked, &str)] = &[
     (|row| row.opt_uuid("qos").is_some(), "quality of service (qos)"),
     (|row| matches!(row.opt_str("lacp"), Some("active" | "passive")), "LACP (lacp)"),
@@ -50,10 +47,6 @@ const OF_SWITCH: &[(Asked, &str)] = &[
     (
         |row| matches!(row.map_str("other_config", "dpdk-init"), Some("true" | "try")),
         "DPDK (other_config:dpdk-init)",
-    ),
-    (
-        |row| flag(row, "other_config", "explicit-sampled-drops"),
-        "samples before drops (other_config:explicit-sampled-drops)",
     ),
     (|row| is_set(row, "vlan-limit"), "another limit of matched VLAN tags than 1 (other_config:vlan-limit)"),
 ];
@@ -126,10 +119,6 @@ pub(super) fn of_bridge<'a>(reader: &mut Reader<'a>, row: RowView<'a>) {
             );
         }
     }
-}
-
-pub(super) fn of_controller<'a>(reader: &mut Reader<'a>, row: RowView<'a>) {
-    report(reader, row, OF_CONTROLLER);
 }
 
 pub(super) fn of_port<'a>(reader: &mut Reader<'a>, row: RowView<'a>) {

@@ -12,6 +12,7 @@ mod in_band;
 mod meters;
 #[path = "../../../tests/support/recording.rs"]
 mod recording;
+mod report;
 mod requests;
 mod snoop;
 mod table_features;

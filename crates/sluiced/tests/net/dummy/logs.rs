@@ -1,7 +1,8 @@
 //! Debug lines of the log.
 
 use super::{FROM_5_TO_7, Lab};
-use testkit::{require_netns, require_programs};
+use crate::helpers::LIMIT;
+use testkit::{require_netns, require_programs, wait_for};
 
 /// The lines that operators look for, as OVS 3.1 logs them after the same commands.
 #[test]
@@ -44,4 +45,45 @@ fn messages_and_flow_operations_are_logged_on_demand() {
     let before = lab.daemon.log().len();
     lab.ofctl(&["dump-flows", "br0"]);
     assert_eq!(lab.daemon.log().len(), before);
+}
+
+/// The lines of OVS 3.1 about the same commands.
+#[test]
+fn flow_mods_are_logged_at_the_end_of_their_connections() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-ofctl");
+    let lab = Lab::new();
+    let parts = "flow add priority=9,actions=drop\nflow add priority=10,actions=drop\n\
+                 flow delete_strict priority=9\nflow modify actions=2\n";
+    let bundle = lab.daemon.rundir().join("bundle");
+    std::fs::write(&bundle, parts).unwrap();
+    let mut reported = 0;
+    for (command, total, expected) in [
+        (&["add-flow", "br0", "priority=77,actions=learn(table=3,priority=3)"][..], 1, "1 adds"),
+        (&["mod-flows", "br0", "priority=99,actions=drop"], 1, "1 modifications"),
+        (&["add-flow", "br0", "actions=group:7"], 0, ""),
+        (&["dump-flows", "br0"], 0, ""),
+        (&["-O", "OpenFlow13", "del-flows", "br0"], 1, "1 deletes"),
+        (
+            &["-O", "OpenFlow14", "bundle", "br0", bundle.to_str().unwrap()],
+            4,
+            "2 adds, 1 deletes, 1 modifications",
+        ),
+    ] {
+        let before = lab.daemon.log().len();
+        let done = lab.daemon.tool("ovs-ofctl").args(command).output().unwrap();
+        if total > 0 {
+            assert!(done.status.success(), "{command:?}: {done:?}");
+            let text = format!(": {total} flow_mods in the last 0 s ({expected})");
+            wait_for(LIMIT, &text, || {
+                let log = lab.daemon.log();
+                log[before..]
+                    .lines()
+                    .any(|line| line.contains("|connmgr|INFO|br0<->unix#") && line.ends_with(&text))
+            })
+            .unwrap();
+            reported += 1;
+        }
+    }
+    assert_eq!(lab.daemon.log().matches("flow_mods").count(), reported);
 }

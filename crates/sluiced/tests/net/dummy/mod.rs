@@ -10,6 +10,7 @@ mod prefixes;
 mod recorded;
 mod replaced;
 mod routes;
+mod samples;
 mod separate;
 mod services;
 mod sweep;

@@ -17,12 +17,6 @@ fn unsupported_settings_are_reported() {
         ("Open_vSwitch", "other_config", map(&[("hw-offload", "true")]), "hardware offload"),
         ("Open_vSwitch", "other_config", map(&[("dpdk-init", "true")]), "DPDK"),
         ("Open_vSwitch", "other_config", map(&[("vlan-limit", "2")]), "vlan-limit"),
-        (
-            "Open_vSwitch",
-            "other_config",
-            map(&[("explicit-sampled-drops", "true")]),
-            "explicit-sampled-drops",
-        ),
         ("Bridge", "flood_vlans", 7.into(), "flood_vlans"),
     ];
     for (table, column, value, expected) in cases {
@@ -134,19 +128,28 @@ fn addresses_of_controllers_are_those_of_the_bridges_device() {
 }
 
 #[test]
-fn unsupported_settings_of_controllers_are_reported() {
-    let cases: Vec<(&str, ColumnValue)> = vec![("other_config", map(&[("dscp", "7")]))];
-    for (column, value) in cases {
+fn controllers_have_a_dscp() {
+    for (asked, dscp, complaints) in [
+        (None, 48, 0),
+        (Some("0"), 0, 0),
+        (Some("7"), 7, 0),
+        (Some("63"), 63, 0),
+        (Some("64"), 48, 1),
+        (Some("-1"), 48, 1),
+        (Some("ef"), 48, 1),
+    ] {
         let mut bed = Bed::new();
         bed.add_br("br0", "netdev");
         let row = bed.row("Bridge", "br0");
         bed.txn(|txn| {
-            let columns = [("target", ColumnValue::from("tcp:127.0.0.1")), (column, value)];
+            let mut columns = vec![("target", ColumnValue::from("tcp:127.0.0.1"))];
+            columns.extend(asked.map(|asked| ("other_config", map(&[("dscp", asked)]))));
             let controller = txn.insert("Controller", columns);
             txn.update("Bridge", row, [("controller", ColumnValue::from(controller))]);
         });
-        let told = messages(&bed.desired());
-        assert!(told.len() == 1 && told[0].contains(column), "{column}: {told:?}");
+        let desired = bed.desired();
+        assert_eq!(desired.bridges["br0"].controllers[0].dscp, dscp, "{asked:?}");
+        assert_eq!(messages(&desired).len(), complaints, "{asked:?}");
     }
 }
 
