@@ -184,34 +184,72 @@ pub(crate) fn pipeline(folder: &TempDir, flows: u64, recirculations: u64) -> Res
     })
 }
 
-/// `flows` flows, each a tracked connection: the first packets commit it, with translation of the source to one of 20
-/// addresses on request; later ones are established. Each work has a zone of its own, so that none finds connections of
-/// another one.
+/// Source addresses of the frames of [`tracked`] that share an address after translation.
+const SHARING: u64 = 5;
+
+/// The frames of a tracked connection: its own and the reply. With translation each [`SHARING`] sources have one address,
+/// and their destinations differ, so that ports stay and the reply is known.
+fn both_directions(frames: &Frames, flow: u64, translated: bool) -> [[u8; FRAME_BYTES]; 2] {
+    let source = flow / 1000;
+    let server = |n: u64| 0x0a62_0001 + n as u32;
+    let own = frame(frames, flow, translated.then(|| server(source % SHARING)));
+    let mut reply = frame(frames, flow, None);
+    for (to, from) in
+        [(0..6, 6..12), (6..12, 0..6), (26..30, 30..34), (30..34, 26..30), (34..36, 36..38), (36..38, 34..36)]
+    {
+        reply[to].copy_from_slice(&own[from]);
+    }
+    if translated {
+        reply[30..34].copy_from_slice(&[192, 0, 2, 1 + (source / SHARING) as u8]);
+    }
+    reply[24..26].fill(0);
+    let sum = checksum(&reply[14..34]);
+    reply[24..26].copy_from_slice(&sum.to_be_bytes());
+    [own, reply]
+}
+
+/// `flows` flows, each a tracked connection of both directions: the first packets commit it, with translation of the source
+/// to one of 20 addresses on request; later ones are established. (A connection without replies stays new in both
+/// switches.) Own frames and replies alternate, a reply half of the flows behind. Each work has a zone of its own, so that
+/// none finds connections of another one.
 pub(crate) fn tracked(folder: &TempDir, flows: u64, translated: bool) -> Result<Work> {
     let frames = Frames::new(0, flows);
-    let mut all: Vec<_> = (0..flows).map(|flow| frame(&frames, flow, None)).collect();
-    shuffle(&mut all);
+    let mut own: Vec<_> = (0..flows).map(|flow| both_directions(&frames, flow, translated)).collect();
+    shuffle(&mut own);
+    let (begin, rest) = own.split_at(own.len() / 2);
+    let mut all: Vec<_> = begin.iter().map(|[own, _]| *own).collect();
+    all.extend(rest.iter().zip(&own).flat_map(|([own, _], [_, reply])| [*own, *reply]));
+    all.extend(own[rest.len()..].iter().map(|[_, reply]| *reply));
     let suffix = if translated { "-snat" } else { "" };
     let file = write(folder.path(), &format!("ct{flows}{suffix}.pcap"), all)?;
     let zone = flows % 60_000 + u64::from(translated);
-    let (look, commit) = match translated {
-        true => ("nat,table=1", "commit,nat(src=192.0.2.1-192.0.2.20)"),
-        false => ("table=1", "commit"),
-    };
+    let mut rules = vec![
+        format!("in_port=1,udp,actions=ct(zone={zone},{}table=1)", if translated { "nat," } else { "" }),
+        format!("table=1,udp,ct_state=+trk+est,actions=output:{OUT}"),
+    ];
+    let sources = flows.div_ceil(1000);
+    if translated {
+        rules.push("table=1,udp,ct_state=+trk+new,nw_src=10.99.0.0/16,actions=resubmit(,2)".to_string());
+        rules.extend((0..sources).map(|n| {
+            let to = format!("192.0.2.{}", 1 + n / SHARING);
+            format!(
+                "table=2,udp,nw_src=10.99.0.{n},actions=ct(zone={zone},commit,nat(src={to})),output:{OUT}"
+            )
+        }));
+    } else {
+        rules.push(format!("table=1,udp,ct_state=+trk+new,actions=ct(zone={zone},commit),output:{OUT}"));
+    }
     let what = if translated { ", source translated to 20 addresses" } else { "" };
+    // Those of new connections end some seconds after the last of them, and those of replies without one.
+    let new = if translated { sources as usize + 2 } else { 1 };
     Ok(Work {
         id: format!("{flows}{suffix}"),
         title: format!("{flows} tracked connections{what}"),
-        rules: vec![
-            format!("in_port=1,udp,actions=ct(zone={zone},{look})"),
-            format!("table=1,udp,ct_state=+trk+new,actions=ct(zone={zone},{commit}),output:{OUT}"),
-            format!("table=1,udp,ct_state=+trk+est,actions=output:{OUT}"),
-        ],
+        rules,
         tunnel: Tunnel::None,
         sources: vec![Source { port: 1, file }],
-        // That of new connections ends some seconds after the last of them.
-        may_end: 1,
-        megaflows: 3,
+        may_end: new,
+        megaflows: 2 + new,
     })
 }
 
