@@ -1,11 +1,13 @@
 //! Many sessions of BFD between two switches under load: a flood of new flows, a rule load, ports with many flows that
-//! come and go. No session may flap.
+//! come and go; lists and deletions of many tracked connections. No session may flap.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use testkit::{Daemon, RunDir, wait_for};
 
-use crate::helpers::{LIMIT, appctl, capture, vsctl};
+use crate::ct_millions;
+use crate::helpers::{LIMIT, appctl, capture, capture_of, vsctl};
 use crate::overlays::{HERE, Pair, THERE, require_overlay};
 
 /// Every packet of the flood needs its own megaflow.
@@ -240,4 +242,78 @@ fn sessions_outlive_an_overload() {
         wait_for(6 * LIMIT, "the flood", || flood.misses() - before > u64::from(FLOOD_FLOWS)).unwrap();
     }
     sessions.check(rows, "as ports with many flows come and go");
+}
+
+/// Runs something; returns its result and the longest time for which the machine did not run a thread that slept 5 ms.
+fn stalls<T>(run: impl FnOnce() -> T) -> (T, Duration) {
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let watch = scope.spawn(|| {
+            let mut worst = Duration::ZERO;
+            while !over.load(Ordering::Relaxed) {
+                let begun = Instant::now();
+                std::thread::sleep(Duration::from_millis(5));
+                worst = worst.max(begun.elapsed());
+            }
+            worst
+        });
+        let out = run();
+        over.store(true, Ordering::Relaxed);
+        (out, watch.join().unwrap())
+    })
+}
+
+/// Zones that each packet passes, with a connection in each.
+const ZONES: u32 = 4;
+/// Tries to run a command while the machine does not stall.
+const TRIES: usize = 5;
+
+/// Sessions with a detection time of 300 ms (of a second in the short form), while all connections are listed, limited and
+/// deleted: a million of them in `make check-long`.
+#[test]
+fn sessions_outlive_lists_and_deletions_of_many_connections() {
+    require_overlay!();
+    let (flows, mult) = if testkit::long() { (250_000, 3) } else { (5_000, 10) };
+    let load = Load { sessions: 20, interval_ms: 100, mult, rules: 0, churns: 0, seconds: 1 };
+    let pair = Pair::of_ours("ctload");
+    let (daemon, there) = (&pair.lab.daemon, pair.there());
+    let dir = RunDir::new("connections").unwrap();
+    many_tunnels(daemon, THERE, load);
+    many_tunnels(there, HERE, load);
+    let sessions = Sessions { daemons: [daemon, there], number: load.sessions as usize };
+    let track: Vec<String> = (1..=ZONES).map(|zone| format!("ct(commit,zone={zone})")).collect();
+    let rule = format!("priority=9,in_port=998,ip,actions={}", track.join(","));
+    daemon.ovs("ovs-ofctl", &["add-flow", "br-int", &rule]).unwrap();
+    let file = dir.join("flows.pcap");
+    std::fs::write(&file, capture_of((0..flows).map(ct_millions::udp))).unwrap();
+    let port = "add-port br-int flows -- set Interface flows type=pcap ofport_request=998";
+    vsctl(daemon, &format!("{port} options:infinite_rx=true options:rx_pcap={}", file.display()));
+    let all = u64::from(flows * ZONES);
+    for (command, lines) in [
+        ("dpctl/dump-conntrack", all),
+        ("dpctl/dump-conntrack -m -s", all),
+        ("dpctl/ct-set-limits default=10000000 zone=1,limit=1000 zone=2,limit=2000000", 0),
+        ("dpctl/ct-del-limits default", 0),
+        ("dpctl/ct-del-limits zone=1,2", 0),
+        ("dpctl/flush-conntrack", 0),
+    ] {
+        let mut tries = Vec::new();
+        loop {
+            let connections = || appctl(daemon, "dpctl/ct-get-nconns").trim().parse::<u64>().unwrap();
+            wait_for(LIMIT * 30, "all connections", || connections() >= all).unwrap();
+            let before = sessions.settle();
+            let (beside, stalled) = stalls(|| ct_millions::beside(daemon, command));
+            assert!(beside.lines >= lines, "{command}: {beside:?} instead of {lines} lines");
+            let flaps = |rows: [(usize, u32); 2]| rows[0].1 + rows[1].1;
+            let flapped = flaps(sessions.settle()) - flaps(before);
+            println!("{command}: {flapped} flaps, {beside:?}, the machine stalled {stalled:.1?}");
+            tries.push((flapped, stalled));
+            // Other programs may hold the machine for longer than the detection time.
+            if flapped == 0 || !testkit::long() {
+                break;
+            }
+            let is_excused = stalled > Duration::from_millis(100);
+            assert!(is_excused && tries.len() < TRIES, "{command}: flaps and stalls {tries:?}");
+        }
+    }
 }

@@ -125,13 +125,13 @@ fn limits_below_the_number_of_connections_are_those_of_open_vswitch() {
     counted(4);
     same(&sides, "dpctl/ct-set-limits zone=3,limit=2");
     // One of those that are there, and another one.
-    [10, 20].map(udp);
+    [10, 20].into_iter().for_each(udp);
     counted(4);
     same(&sides, "dpctl/ct-set-limits zone=3,limit=4");
     udp(21);
     counted(4);
     same(&sides, "dpctl/ct-set-limits zone=3,limit=5");
-    [22, 23].map(udp);
+    [22, 23].into_iter().for_each(udp);
     counted(5);
     same(&sides, "dpctl/flush-conntrack zone=3");
     counted(0);
@@ -141,7 +141,7 @@ fn limits_below_the_number_of_connections_are_those_of_open_vswitch() {
     counted(4);
     // The same for all zones together.
     same(&sides, "dpctl/ct-set-maxconns 3");
-    [31, 30].map(udp);
+    [31, 30].into_iter().for_each(udp);
     counted(4);
     same(&sides, "dpctl/ct-get-nconns");
     same(&sides, "dpctl/ct-set-maxconns 3000000");

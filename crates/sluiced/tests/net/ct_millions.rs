@@ -30,7 +30,7 @@ fn delay_max_ms() -> u128 {
 }
 
 /// A datagram of flow `n`, with a right header.
-fn udp(n: u32) -> Vec<u8> {
+pub(crate) fn udp(n: u32) -> Vec<u8> {
     let [_, a, b, c] = n.to_be_bytes();
     let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0];
     frame.extend([0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0, 10, a, b, c, 10, 99, 1, 1]);
@@ -128,42 +128,12 @@ impl Lab {
         line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
     }
 
-    fn control(&self) -> UnixStream {
-        let socket = self.daemon.rundir().join(&format!("ovs-vswitchd.{}.ctl", self.daemon.pid()));
-        UnixStream::connect(socket).unwrap()
-    }
-
-    /// Runs a command while another client reads the counters of forwarding again and again.
-    fn beside(&self, command: &str) -> Beside {
-        let words: Vec<&str> = command.split(' ').collect();
-        let mut asked = self.control();
-        let mut beside = Beside::default();
-        std::thread::scope(|scope| {
-            let running = scope.spawn(move || reply(&mut asked, words[0], &words[1..], &mut Vec::new()));
-            let mut reader = self.control();
-            let (mut received, mut grew) = (0, Instant::now());
-            while !running.is_finished() {
-                let (begun, mut text) = (Instant::now(), Vec::new());
-                reply(&mut reader, "dpif-netdev/pmd-stats-show", &[], &mut text);
-                beside.main_loop_ms = beside.main_loop_ms.max(begun.elapsed().as_millis());
-                let now = packets_received(&String::from_utf8_lossy(&text));
-                if now > received {
-                    (received, grew) = (now, Instant::now());
-                }
-                beside.packets_ms = beside.packets_ms.max(grew.elapsed().as_millis());
-                std::thread::sleep(Duration::from_millis(1));
-            }
-            (beside.bytes, beside.lines) = running.join().unwrap();
-        });
-        beside
-    }
-
     /// The same several times, until neither the main loop nor the packets are delayed too long; checks that each reply has
     /// `lines` lines at least.
     fn assert_beside(&self, command: &str, lines: u64) {
         let mut all = Vec::new();
         for _ in 0..TRIES {
-            let beside = self.beside(command);
+            let beside = beside(&self.daemon, command);
             assert!(beside.lines >= lines, "{command}: {beside:?} instead of {lines} lines");
             let is_good = beside.main_loop_ms.max(beside.packets_ms) <= delay_max_ms();
             all.push(beside);
@@ -176,12 +146,42 @@ impl Lab {
     }
 }
 
+fn control(daemon: &Daemon) -> UnixStream {
+    let socket = daemon.rundir().join(&format!("ovs-vswitchd.{}.ctl", daemon.pid()));
+    UnixStream::connect(socket).unwrap()
+}
+
+/// Runs a command while another client reads the counters of forwarding again and again.
+pub(crate) fn beside(daemon: &Daemon, command: &str) -> Beside {
+    let words: Vec<&str> = command.split(' ').collect();
+    let mut asked = control(daemon);
+    let mut beside = Beside::default();
+    std::thread::scope(|scope| {
+        let running = scope.spawn(move || reply(&mut asked, words[0], &words[1..], &mut Vec::new()));
+        let mut reader = control(daemon);
+        let (mut received, mut grew) = (0, Instant::now());
+        while !running.is_finished() {
+            let (begun, mut text) = (Instant::now(), Vec::new());
+            reply(&mut reader, "dpif-netdev/pmd-stats-show", &[], &mut text);
+            beside.main_loop_ms = beside.main_loop_ms.max(begun.elapsed().as_millis());
+            let now = packets_received(&String::from_utf8_lossy(&text));
+            if now > received {
+                (received, grew) = (now, Instant::now());
+            }
+            beside.packets_ms = beside.packets_ms.max(grew.elapsed().as_millis());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        (beside.bytes, beside.lines) = running.join().unwrap();
+    });
+    beside
+}
+
 /// Measurements beside a command.
 #[derive(Default, Debug)]
-struct Beside {
+pub(crate) struct Beside {
     /// Of its reply.
     bytes: u64,
-    lines: u64,
+    pub(crate) lines: u64,
     /// Longest delay of another command.
     main_loop_ms: u128,
     /// Longest time without a packet.
@@ -282,7 +282,7 @@ fn many_connections_cost_their_memory_and_delay_nothing() {
     appctl(&lab.daemon, "time/warp 61000");
     let mut worst_ms = Vec::new();
     wait_for(LIMIT * 12, "all connections to expire", || {
-        worst_ms.push(lab.beside("dpctl/ct-get-nconns").main_loop_ms);
+        worst_ms.push(beside(&lab.daemon, "dpctl/ct-get-nconns").main_loop_ms);
         lab.connections() == 0
     })
     .unwrap();
