@@ -263,12 +263,7 @@ impl Stock {
     }
 
     pub(crate) fn start(&self, netns: &Netns) -> Daemon {
-        // It detects no processors in the first seconds after boot, and then starts no handlers.
-        wait_for(LIMIT, "the machine to be up for a while", || {
-            let up = std::fs::read_to_string("/proc/uptime").unwrap();
-            up.split('.').next().and_then(|s| s.parse::<u32>().ok()).is_some_and(|s| s > 15)
-        })
-        .unwrap();
+        testkit::wait_for_processors().unwrap();
         let spec = DaemonSpec::new("ovs-vswitchd").unwrap().netns(netns).rundir(&self.dir);
         serving(&spec.args([
             &self.dir.db(),
