@@ -16,20 +16,21 @@
 mod at_once;
 mod cover;
 mod credit;
+mod foreign;
+mod latest;
 mod read;
 mod share;
 
 use crate::backer::{Backer, IDLE_LEAST_MS};
-use crate::changes::Lookups;
 use crate::ukey::{Ukey, UkeyState, Walk};
-use crate::xlate::XlateCache;
 use cover::Cover;
 use credit::{count_before, deleted, push};
 use dpif::{
-    Datapath, DpAction, DpifError, DpifOp, FlowPut, FlowRecord, FlowStats, OpBatch, OpResult, PmdId, PutMode,
-    ReplySink,
+    Datapath, DpAction, DpifError, DpifOp, FlowPut, FlowStats, OpBatch, OpResult, PmdId, PutMode, ReplySink,
 };
-use flow::{PackedFlow, Ufid};
+use flow::Ufid;
+use foreign::foreign_ukey;
+use latest::Latest;
 use share::{Share, ShareDone};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -278,8 +279,9 @@ impl Revalidator {
             // Send follow-up operations of a batch together: when a full inbox refused its changes, each flow sends
             // another one.
             let mut next = Vec::new();
+            let mut latest = Latest::new(backer);
             for (result, (ufid, what)) in results.into_iter().zip(sent.ops) {
-                self.result(backer, pmd, (ufid, what), result, now_ms, &mut next);
+                self.result(&mut latest, pmd, (ufid, what), result, now_ms, &mut next);
             }
             self.send(dp, pmd, next);
         }
@@ -364,19 +366,20 @@ impl Revalidator {
     /// Pushes the last statistics of flows that ended with their port or thread, or moved to another thread. For use
     /// without [`Revalidator::poll`], which does it too.
     pub fn take_purged(&mut self, backer: &Backer, dp: &dyn Datapath, now_ms: u64) {
+        let mut latest = Latest::new(backer);
         while let Some((pmd, flow)) = dp.next_purged() {
             if self.round.is_some() {
                 self.ended.insert((flow.ufid, pmd));
             }
             let known = backer.ukeys.with(flow.ufid, pmd, |_| ()).is_some();
             if known || flow.stats.packets == 0 {
-                deleted(backer, pmd, flow.ufid, Some(&flow.stats));
+                deleted(&mut latest, pmd, flow.ufid, Some(&flow.stats));
                 continue;
             }
             // A thread took it over and passed it on before a dump showed it.
             let mut k = foreign_ukey(&flow, now_ms);
             share::recheck_own(backer, flow.ufid, &mut k, now_ms);
-            push(backer, &mut k, &flow.stats);
+            push(&mut latest, &mut k, &flow.stats);
             backer.ukeys.defer_release(&k.recircs);
         }
     }
@@ -490,13 +493,14 @@ impl Revalidator {
     /// Processes the reply to an operation; adds follow-up operations to `next`.
     fn result(
         &mut self,
-        backer: &Backer,
+        latest: &mut Latest<'_>,
         pmd: PmdId,
         (ufid, what): (Ufid, Sent),
         result: OpResult,
         now_ms: u64,
         next: &mut Vec<(Ufid, Sent, DpifOp)>,
     ) {
+        let backer = latest.backer();
         match (what, read::counters(result)) {
             (Sent::Counters, OpResult::Counters(flows, cursor)) => {
                 let held_back = self.round.as_ref().is_some_and(|r| r.shared >= SHARES_UNDER_WAY);
@@ -507,22 +511,22 @@ impl Revalidator {
                 }
             }
             (Sent::CountBefore, OpResult::Flow(record)) => {
-                backer.ukeys.with(ufid, pmd, |k| count_before(backer, k, Some(&record.stats)));
+                backer.ukeys.with(ufid, pmd, |k| count_before(latest, k, Some(&record.stats)));
             }
             (Sent::CountBefore, _) => {
-                backer.ukeys.with(ufid, pmd, |k| count_before(backer, k, None));
+                backer.ukeys.with(ufid, pmd, |k| count_before(latest, k, None));
             }
             (Sent::Get, OpResult::Flow(record)) => next.extend(self.foreign(backer, pmd, &record, now_ms)),
             (Sent::Modify(_), OpResult::Failed(_)) => {
                 next.push((ufid, Sent::Delete, DpifOp::FlowDel(ufid)));
             }
             (Sent::Modify(actions), _) => next.extend(meant_otherwise(backer, pmd, ufid, &actions)),
-            (Sent::Delete, OpResult::Flow(record)) => deleted(backer, pmd, ufid, Some(&record.stats)),
+            (Sent::Delete, OpResult::Flow(record)) => deleted(latest, pmd, ufid, Some(&record.stats)),
             (Sent::Delete, OpResult::Failed(DpifError::Full(_))) => {
                 // The thread's inbox is full: keep the flow, the next round tries again.
                 backer.ukeys.with(ufid, pmd, |k| k.state = UkeyState::Operational);
             }
-            (Sent::Delete, _) => deleted(backer, pmd, ufid, None),
+            (Sent::Delete, _) => deleted(latest, pmd, ufid, None),
             _ => {}
         }
     }
@@ -575,43 +579,6 @@ impl Revalidator {
         {
             let next = self.counted(backer, pmd, flows, cursor, now_ms);
             self.send(dp, pmd, next);
-        }
-    }
-
-    /// Adopts a flow of unknown origin from the datapath.
-    fn foreign(
-        &mut self,
-        backer: &Backer,
-        pmd: PmdId,
-        r: &FlowRecord,
-        now_ms: u64,
-    ) -> Option<(Ufid, Sent, DpifOp)> {
-        if self.ended.contains(&(r.ufid, pmd)) {
-            return None;
-        }
-        let mut k = foreign_ukey(r, now_ms);
-        k.dump_seq = self.full_rounds;
-        // Know the effects of its packets before counting them.
-        let verdict = share::recheck_own(backer, r.ufid, &mut k, now_ms);
-        push(backer, &mut k, &r.stats);
-        // Its userspace actions were encoded by its creator: encode them again.
-        let hands_up = |a: &DpAction| a.any(|a| matches!(a, DpAction::Userspace(_)));
-        let verdict = match verdict {
-            Verdict::Keep if k.actions.iter().any(hands_up) => Verdict::Modify(k.actions.clone()),
-            Verdict::Keep => Verdict::Keep,
-            Verdict::Modify(actions) => Verdict::Modify(actions),
-            Verdict::Delete => Verdict::Delete,
-        };
-        let op = carry_out(r.ufid, verdict, &mut k);
-        match backer.ukeys.insert(r.ufid, pmd, k) {
-            Ok(()) => {
-                self.foreign_flows.fetch_add(1, Ordering::Relaxed);
-                op
-            }
-            Err(refused) => {
-                backer.ukeys.defer_release(&refused.recircs);
-                None
-            }
         }
     }
 }
@@ -677,23 +644,6 @@ fn meant_otherwise(
         let differs = k.state != UkeyState::Evicting && *k.actions != *actions;
         carry_out(ufid, if differs { Verdict::Modify(k.actions.clone()) } else { Verdict::Keep }, k)
     })?
-}
-
-/// A flow of unknown origin in the datapath.
-fn foreign_ukey(r: &FlowRecord, now_ms: u64) -> Ukey {
-    Ukey {
-        flow: PackedFlow::new(&r.key, &r.mask),
-        actions: r.actions.clone(),
-        cache: XlateCache::default(),
-        before: None,
-        lookups: Lookups::ALL,
-        recircs: Box::default(),
-        epoch: 0,
-        pushed: FlowStats::default(),
-        created_ms: now_ms,
-        dump_seq: 0,
-        state: UkeyState::Operational,
-    }
 }
 
 #[cfg(test)]

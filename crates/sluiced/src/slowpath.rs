@@ -295,6 +295,8 @@ impl RevalidatorThread {
                     wake();
                 }
                 (expired_round, next_expiry_ms) = (finished, now_ms + 1000);
+                // What an idle switch keeps: the flows of a removed port, for instance.
+                sys::heap::give_back();
             }
             *lock(&state.stats) = revalidator.stats;
             state.begun.store(revalidator.rounds(), Ordering::Release);

@@ -4,6 +4,9 @@
 //! the crate `mimalloc` calls, takes a slow path for sizes that are no powers of two whenever the page at hand has no free
 //! block: it allocates a larger block, and freeing that searches its beginning. Rules, matches and blocks of the
 //! classifier have such sizes.
+//!
+//! mimalloc returns pages to the system a second after they became free, but only as a thread asks for new ones:
+//! [`give_back`] does it for a process that asks for none.
 
 use libmimalloc_sys::{
     mi_free, mi_malloc, mi_malloc_aligned, mi_realloc, mi_realloc_aligned, mi_zalloc, mi_zalloc_aligned,
@@ -12,6 +15,17 @@ use std::alloc::{GlobalAlloc, Layout};
 
 /// See the module documentation.
 pub struct Heap;
+
+unsafe extern "C" {
+    // SAFETY: callable at any time from any thread. The crate declares it behind a feature that needs another crate.
+    safe fn mi_collect(force: bool);
+}
+
+/// Returns to the system what has been free for a second in the whole process, and takes back blocks of this thread's
+/// partly used pages that other threads freed.
+pub fn give_back() {
+    mi_collect(false);
+}
 
 /// Alignment of blocks of at least as many bytes (`MI_MAX_ALIGN_SIZE`); smaller blocks have that of a word.
 const BLOCK_ALIGN: usize = 16;
@@ -69,6 +83,40 @@ unsafe impl GlobalAlloc for Heap {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Resident bytes of this process (proc_pid_statm(5)).
+    fn resident_bytes() -> u64 {
+        let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+        pages.split(' ').nth(1).unwrap().parse::<u64>().unwrap() << 12
+    }
+
+    #[test]
+    fn blocks_that_another_thread_freed_return_to_the_system() {
+        const BLOCKS: usize = 40_000;
+        let layout = Layout::from_size_align(1280, 8).unwrap();
+        let before = resident_bytes();
+        let blocks: Vec<usize> = (0..BLOCKS)
+            .map(|_| {
+                // SAFETY: the size is not 0; writes stay within it.
+                unsafe {
+                    let block = Heap.alloc(layout);
+                    block.write_bytes(1, layout.size());
+                    block.expose_provenance()
+                }
+            })
+            .collect();
+        let all = (BLOCKS * layout.size()) as u64;
+        assert!(resident_bytes() > before + all * 3 / 4);
+        // SAFETY: each block is freed once.
+        let free = move |block| unsafe { Heap.dealloc(std::ptr::with_exposed_provenance_mut(block), layout) };
+        std::thread::spawn(move || blocks.into_iter().for_each(free)).join().unwrap();
+        let limit = std::time::Duration::from_secs(20);
+        let falls = testkit::wait_for(limit, "the memory to return", || {
+            give_back();
+            resident_bytes() < before + all / 2
+        });
+        falls.unwrap();
+    }
 
     #[test]
     fn blocks_are_aligned_and_keep_their_bytes() {

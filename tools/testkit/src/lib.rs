@@ -49,7 +49,7 @@ pub use netns::{Netns, netns_reason};
 pub use ovs::RunDir;
 pub use pki::Pki;
 pub use skip::{netns_or_skip, programs_or_skip, skip, strace_or_skip};
-pub use stock::{start_stock, start_stock_with};
+pub use stock::{start_stock, start_stock_with, wait_for_processors};
 pub use tempdir::TempDir;
 pub use topology::{Host, Topology, TopologyOptions, veth};
 pub use traffic::{

@@ -1,12 +1,14 @@
 //! Debian's switch with its own database server, for comparison.
 
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::Result;
 
 use crate::command::Cmd;
 use crate::daemon::{Daemon, DaemonSpec};
 use crate::ovs::RunDir;
+use crate::wait::wait_for;
 
 /// Path of its database schema in the package.
 const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
@@ -26,16 +28,34 @@ pub fn start_stock(
     start_stock_with(spec, program, settings, [of_server, &[&["--disable-system"], of_daemon].concat()])
 }
 
-/// The same on all datapaths.
+/// Seconds after boot from which the stock daemon counts processors. Before, it starts no handlers on the kernel's
+/// datapath, and loses each upcall until its next count.
+const COUNTS_FROM_S: f64 = 15.0;
+
+/// Waits until the stock daemon counts the machine's processors: up to 15 s after boot.
 ///
 /// # Errors
-/// As [`start_stock`].
+/// If `/proc/uptime` does not tell the time since boot.
+pub fn wait_for_processors() -> Result<()> {
+    let since_boot_s = || {
+        let text = std::fs::read_to_string("/proc/uptime").ok()?;
+        text.split(' ').next()?.parse::<f64>().ok()
+    };
+    let limit = Duration::from_secs(20);
+    wait_for(limit, "the machine to be up for a while", || since_boot_s().is_some_and(|s| s > COUNTS_FROM_S))
+}
+
+/// The same on all datapaths, once the daemon counts processors ([`wait_for_processors`]).
+///
+/// # Errors
+/// As [`start_stock`] and [`wait_for_processors`].
 pub fn start_stock_with(
     spec: impl Fn(&Path) -> Result<DaemonSpec>,
     program: &str,
     settings: &[&str],
     args: [&[&str]; 2],
 ) -> Result<Vec<Daemon>> {
+    wait_for_processors()?;
     let server = spec(Path::new("ovsdb-server"))?;
     let run: RunDir = server.run_directory().clone();
     let db = run.join("conf.db");

@@ -8,7 +8,8 @@
 //! Packets up to the change count for the old rules: the flow is read before it is changed, and its old effects stay
 //! with it until then ([`crate::ukey::Ukey::before`]).
 
-use super::share::{recheck_uncounted, skip_unaffected};
+use super::latest::skip_unaffected;
+use super::share::recheck_uncounted;
 use super::{Asked, Batch, Sent};
 use crate::backer::Backer;
 use crate::ukey::{UkeyState, Walk};

@@ -1,7 +1,8 @@
 //! Covers an epoch for barriers ([`crate::barrier`]): waits for earlier translations, checks all flows in slices, and
 //! waits until the datapath has executed the changes of affected ones.
 
-use super::share::{recheck_uncounted, skip_unaffected};
+use super::latest::skip_unaffected;
+use super::share::recheck_uncounted;
 use super::{Asked, Batch, Revalidator};
 use crate::backer::Backer;
 use crate::ukey::{UkeyState, Walk};

@@ -1,23 +1,19 @@
 //! Credits the packets of flows to rules, tables and ports.
 
-use super::share::skip_unaffected;
-use crate::backer::Backer;
+use super::latest::Latest;
 use crate::ukey::Ukey;
 use dpif::{FlowStats, PmdId};
 use flow::Ufid;
 
 /// Credits the packets counted since the last time. Only the current translation learns from packets: an outdated
 /// one would bring back a removed port or a deleted rule. Returns `true` if learning is left to do.
-pub(super) fn push(backer: &Backer, k: &mut Ukey, now: &FlowStats) -> bool {
+pub(super) fn push(latest: &mut Latest<'_>, k: &mut Ukey, now: &FlowStats) -> bool {
     let (packets, bytes) = k.take_delta(now);
     if packets == 0 {
         return false;
     }
-    if k.epoch < backer.epoch() {
-        skip_unaffected(&backer.changes_since(k.epoch), k);
-    }
-    let is_present = k.epoch >= backer.epoch();
-    let host = &mut backer.effect_host();
+    let is_present = latest.outdates(k).is_none();
+    let host = &mut latest.backer().effect_host();
     let seen = FlowStats { packets, bytes, ..*now };
     match &k.before {
         Some(before) => {
@@ -34,17 +30,19 @@ pub(super) fn push(backer: &Backer, k: &mut Ukey, now: &FlowStats) -> bool {
 
 /// The flow is about to have the actions of its translation: credits its packets up to now to the one before. Without
 /// counters, as the flow is gone or busy, later ones decide.
-pub(super) fn count_before(backer: &Backer, k: &mut Ukey, now: Option<&FlowStats>) {
+pub(super) fn count_before(latest: &mut Latest<'_>, k: &mut Ukey, now: Option<&FlowStats>) {
     if let Some(now) = now {
-        push(backer, k, now);
+        push(latest, k, now);
     }
     k.before = None;
 }
 
-pub(super) fn deleted(backer: &Backer, pmd: PmdId, ufid: Ufid, last: Option<&FlowStats>) {
+/// The flow is gone: credits its last packets, and forgets it.
+pub(super) fn deleted(latest: &mut Latest<'_>, pmd: PmdId, ufid: Ufid, last: Option<&FlowStats>) {
+    let backer = latest.backer();
     let Some(mut k) = backer.ukeys.remove(ufid, pmd) else { return };
     if let Some(last) = last
-        && push(backer, &mut k, last)
+        && push(latest, &mut k, last)
     {
         // No translation follows to give the rules of the ended connections.
         k.cache.replay_timeouts(last, &mut backer.effect_host());

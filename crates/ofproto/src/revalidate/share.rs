@@ -6,6 +6,7 @@
 
 use super::at_once::count_first;
 use super::credit::push;
+use super::latest::{Latest, skip_unaffected};
 use super::{Asked, Verdict, carry_out};
 use crate::backer::{Backer, Rechecked};
 use crate::changes::Changes;
@@ -91,9 +92,9 @@ impl Share {
     /// Pushes the counters of each flow and returns a verdict.
     pub(super) fn work(self, backer: &Backer, now_ms: u64) -> ShareDone {
         let mut done = ShareDone { pmd: self.pmd, unknown: Vec::new(), ops: Vec::new() };
-        let changes = backer.latest_changes();
+        let mut latest = Latest::new(backer);
         for flow in &self.flows {
-            match self.counted(backer, &changes, flow, now_ms) {
+            match self.counted(&mut latest, flow, now_ms) {
                 Some(op) => done.ops.extend(op),
                 None => done.unknown.push(flow.0),
             }
@@ -104,13 +105,11 @@ impl Share {
     /// `None` for an unknown flow.
     fn counted(
         &self,
-        backer: &Backer,
-        changes: &Changes,
+        latest: &mut Latest<'_>,
         (ufid, stats): &(Ufid, FlowStats),
         now_ms: u64,
     ) -> Option<Option<Asked>> {
-        let ufid = *ufid;
-        let epoch = changes.epoch();
+        let (ufid, backer) = (*ufid, latest.backer());
         let (flow, epoch, to_learn, worth) = match backer.ukeys.with(ufid, self.pmd, |k| {
             if k.state == UkeyState::Evicting {
                 return None;
@@ -118,13 +117,8 @@ impl Share {
             k.dump_seq = self.full.unwrap_or(k.dump_seq);
             k.state = UkeyState::Operational;
             let before = k.pushed;
-            skip_unaffected(changes, k);
-            let to_learn = push(backer, k, stats);
-            // A flow counted before may have learned since the share began.
-            let epoch = if to_learn { backer.epoch() } else { epoch };
-            if k.epoch >= epoch {
-                return None;
-            }
+            let to_learn = push(latest, k, stats);
+            let epoch = latest.outdates_as_read(k)?;
             let new_packets = stats.packets.saturating_sub(before.packets);
             let limits = &backer.limits;
             let worth = limits.is_worth_checking(new_packets, before.used_ms, self.full_round_ms, now_ms);
@@ -139,13 +133,6 @@ impl Share {
             return Some(backer.ukeys.with(ufid, self.pmd, delete).flatten());
         }
         Some(recheck(backer, ufid, self.pmd, &flow, epoch, replay, now_ms))
-    }
-}
-
-/// Moves a flow to the latest epoch if no change since its own affects it.
-pub(super) fn skip_unaffected(changes: &Changes, k: &mut Ukey) {
-    if k.epoch < changes.epoch() && !changes.affect(k.epoch, &k.lookups, &k.flow) {
-        k.epoch = changes.epoch();
     }
 }
 

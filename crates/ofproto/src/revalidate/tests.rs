@@ -4,9 +4,9 @@ use super::*;
 use crate::upcall::tests::{add_rule, backer_with, counted, miss_of};
 use crate::upcall::{handle, put_done};
 use dpif::actions::{DropAction, Output};
-use dpif::{Capabilities, DpAction, MeterConfig, PortInfo, PortSpec, PortStats};
+use dpif::{Capabilities, DpAction, FlowRecord, MeterConfig, PortInfo, PortSpec, PortStats};
 use flow::text::NoPortNames;
-use flow::{DpPort, TableId};
+use flow::{DpPort, PackedFlow, TableId};
 use ofp_actions::text::{FlowModCommand, parse_flow_mod};
 use sync::{Mutex, lock};
 

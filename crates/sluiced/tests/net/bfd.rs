@@ -96,7 +96,9 @@ fn paths_fail_over(partner: impl FnOnce(&Netns, &RunDir) -> Vec<Daemon>) {
     let theirs = partner(&far, &dir);
     let theirs = &theirs[0];
     vsctl(theirs, &bridge([&paths[0].there, &paths[1].there], ""));
-    wait_for(LIMIT, "the device of br0", || far.ip("link show dev br0").is_ok()).unwrap();
+    let errors = || vsctl(theirs, "--columns=name,error find Interface error!=[]");
+    let device = wait_for(LIMIT, "the device of br0", || far.ip("link show dev br0").is_ok());
+    device.unwrap_or_else(|why| panic!("{why}; interfaces with errors: {}", errors()));
     far.ip("link set dev br0 mtu 1500").unwrap();
     far.up("br0").unwrap();
     let address = "10.0.77.2";

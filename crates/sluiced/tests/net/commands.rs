@@ -6,8 +6,8 @@ use std::os::unix::net::UnixStream;
 use testkit::{require_netns, require_programs, wait_for};
 
 use crate::helpers::{
-    LIMIT, appctl, appctl_output, datapath_name, on_kernel, ping_all, require_userspace, switch, vsctl,
-    wait_log,
+    LIMIT, appctl, appctl_output, datapath_name, keep_flows, on_kernel, ping_all, require_userspace, switch,
+    vsctl, wait_log,
 };
 
 #[test]
@@ -100,6 +100,7 @@ fn datapath_commands_show_traffic() {
     let (net, daemon) = switch(2);
     let [one, two] = &net.hosts[..] else { panic!("two hosts") };
     vsctl(&daemon, "add-port br0 to1 -- set Interface to1 type=patch options:peer=to0");
+    keep_flows(&daemon);
     ping_all(&one.netns, two.ipv4.into(), 20);
     let show = appctl(&daemon, "dpif/show");
     let lines: Vec<&str> = show.lines().collect();

@@ -105,6 +105,12 @@ pub(crate) fn appctl_output(daemon: &Daemon, line: &str) -> Output {
     daemon.tool("ovs-appctl").args(line.split_whitespace()).output().unwrap()
 }
 
+/// Keeps flows without packets for ten minutes: in an emulated machine the tools that look at them take more than the
+/// usual ten seconds.
+pub(crate) fn keep_flows(daemon: &Daemon) {
+    vsctl(daemon, "set Open_vSwitch . other_config:max-idle=600000");
+}
+
 /// Waits until a record satisfies `condition` (syntax of `ovs-vsctl wait-until`).
 pub(crate) fn wait_until(daemon: &Daemon, condition: &str) {
     let timeout = format!("--timeout={}", patience(LIMIT).as_secs());

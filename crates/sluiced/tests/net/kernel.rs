@@ -12,7 +12,7 @@ use testkit::{
     wait_for,
 };
 
-use crate::helpers::{LIMIT, SLUICED, appctl, ping_all, unreachable, vsctl};
+use crate::helpers::{LIMIT, SLUICED, appctl, keep_flows, ping_all, unreachable, vsctl};
 
 const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
 
@@ -89,6 +89,7 @@ fn hosts_reach_each_other_and_stock_tools_agree() {
     let dir = RunDir::new("kernel").unwrap();
     let daemon = start(&net.switch, &dir);
     vsctl(&daemon, &bridge(&net));
+    keep_flows(&daemon);
     assert_eq!(vsctl(&daemon, "get Open_vSwitch . datapath_types"), "[netdev, system]");
     ping_all(&one.netns, two.ipv4.into(), 10);
     ping_all(&two.netns, three.ipv6.into(), 10);
@@ -263,12 +264,7 @@ impl Stock {
     }
 
     pub(crate) fn start(&self, netns: &Netns) -> Daemon {
-        // It detects no processors in the first seconds after boot, and then starts no handlers.
-        wait_for(LIMIT, "the machine to be up for a while", || {
-            let up = std::fs::read_to_string("/proc/uptime").unwrap();
-            up.split('.').next().and_then(|s| s.parse::<u32>().ok()).is_some_and(|s| s > 15)
-        })
-        .unwrap();
+        testkit::wait_for_processors().unwrap();
         let spec = DaemonSpec::new("ovs-vswitchd").unwrap().netns(netns).rundir(&self.dir);
         serving(&spec.args([
             &self.dir.db(),

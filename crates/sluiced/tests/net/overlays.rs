@@ -7,7 +7,7 @@ use std::path::Path;
 
 use testkit::{Daemon, DaemonSpec, Host, Iperf3Options, Netns, RunDir, Topology, patience, wait_for};
 
-use crate::helpers::{LIMIT, appctl, ping_all, serving, unreachable, vsctl, wait_until};
+use crate::helpers::{LIMIT, appctl, on_kernel, ping_all, serving, unreachable, vsctl, wait_until};
 
 /// What the outer headers leave of 1500 bytes.
 const INNER_MTU: u32 = 1420;
@@ -187,10 +187,16 @@ macro_rules! require_overlay_to_stock {
 }
 pub(crate) use require_overlay_to_stock;
 
-/// Open vSwitch in a namespace; the daemon is first.
+/// Open vSwitch in a namespace, also on the kernel's datapath if that is under test; the daemon is first.
 pub(crate) fn stock(netns: &Netns, dir: &RunDir) -> Vec<Daemon> {
     let spec = |program: &Path| Ok(DaemonSpec::new(program)?.netns(netns).rundir(dir));
-    testkit::start_stock(spec, "ovs-vswitchd", &[], [&[], &["--pidfile", "--log-file"]]).unwrap()
+    let args: [&[&str]; 2] = [&[], &["--pidfile", "--log-file"]];
+    let daemons = if on_kernel() {
+        testkit::start_stock_with(spec, "ovs-vswitchd", &[], args)
+    } else {
+        testkit::start_stock(spec, "ovs-vswitchd", &[], args)
+    };
+    daemons.unwrap()
 }
 
 /// Two switches over one underlay: that of the lab, and one in the remote namespace.

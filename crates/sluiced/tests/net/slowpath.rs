@@ -266,3 +266,62 @@ fn a_change_of_a_rule_reaches_every_megaflow() {
     let counted: u64 = dump.split("n_packets=").nth(1).unwrap().split(',').next().unwrap().parse().unwrap();
     assert_eq!(counted, sent(1) + sent(2), "{dump}");
 }
+
+/// Resident memory in bytes (proc_pid_status(5)).
+fn resident_bytes(daemon: &Daemon) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.pid())).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
+}
+
+/// Sum of a counter of `coverage/show`; 0 before the first event.
+fn coverage(daemon: &Daemon, name: &str) -> u64 {
+    let shown = appctl(daemon, "coverage/show");
+    let line = shown.lines().find(|line| line.split(' ').next() == Some(name));
+    line.and_then(|line| line.rsplit("total: ").next()?.trim().parse().ok()).unwrap_or(0)
+}
+
+/// Flows of the port below, each of which holds about a kilobyte in the datapath and in the slow path.
+const PORT_FLOWS: u32 = 60_000;
+
+/// After a port is removed nothing else happens: no packet, no change of a rule, no command. Its flows' last packets
+/// count for their rule all the same, and their memory returns to the system.
+#[test]
+fn flows_of_a_removed_port_are_counted_and_freed_without_further_events() {
+    require_userspace!("a port that replays a capture");
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-appctl", "ovs-ofctl");
+    let netns = Netns::new("removed").unwrap();
+    let dir = TempDir::new("removed").unwrap();
+    let daemon = start(&netns);
+    vsctl(&daemon, "add-br br0 -- set Bridge br0 datapath_type=netdev fail_mode=secure");
+    rule(&daemon, "add-flow", &format!("priority=9,in_port=7,udp,actions={OWN_MEGAFLOW}"));
+    let flows = || {
+        let shown = appctl(&daemon, "dpctl/show netdev@ovs-netdev");
+        shown.lines().find_map(|line| line.trim().strip_prefix("flows:")?.trim().parse::<u32>().ok())
+    };
+    let counted = || {
+        let rules = daemon.ovs("ovs-ofctl", &["dump-flows", "br0"]).unwrap().stdout;
+        let packets = rules.split("n_packets=").nth(1).and_then(|rest| rest.split(',').next()?.parse().ok());
+        packets.unwrap_or(0_u64)
+    };
+    for round in 0..3 {
+        let before = resident_bytes(&daemon);
+        add_flood(&daemon, &dir, 7, PORT_FLOWS);
+        wait_for(3 * LIMIT, "all flows", || flows() == Some(PORT_FLOWS)).unwrap();
+        let full = resident_bytes(&daemon);
+        let held = full.saturating_sub(before);
+        assert!(held > u64::from(PORT_FLOWS) * 512, "round {round}: {before} to {full} bytes");
+        vsctl(&daemon, "del-port flood7");
+        // The commands of a look would be events: until the memory is back only the kernel is asked.
+        let falls = wait_for(LIMIT, "memory", || resident_bytes(&daemon) < before + held / 2);
+        falls.unwrap_or_else(|why| panic!("{why}: {before}, {full}, {}", resident_bytes(&daemon)));
+        // The rule drops: each packet that was not lost on the way counted for it.
+        assert_eq!(
+            (flows(), counted()),
+            (Some(0), coverage(&daemon, "drop_action_of_pipeline")),
+            "round {round}"
+        );
+        assert!(counted() > u64::from(PORT_FLOWS));
+    }
+}

@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 
 use testkit::{Daemon, Host, Netns, RunDir, Topology, require_netns, require_programs, wait_for};
 
-use crate::helpers::{LIMIT, appctl, ping_all, serving, unreachable, vsctl, vsctl_output, wait_until};
+use crate::helpers::{
+    LIMIT, appctl, keep_flows, ping_all, serving, unreachable, vsctl, vsctl_output, wait_until,
+};
 use crate::kernel::{Stock, dpctl, require_kernel, spec, steady};
 
 /// Underlay addresses of the switch and of the remote machine.
@@ -97,6 +99,7 @@ fn hosts_reach_each_other_through_each_tunnel_type() {
     let dir = RunDir::new("tunnels").unwrap();
     let daemon = serving(&spec(switch, &dir));
     vsctl(&daemon, &far.bridge());
+    keep_flows(&daemon);
     let plain = format!("key=5, remote_ip={THERE}");
     // The remote machine drops outer IPv6 packets without a checksum.
     let v6 = format!("csum=true, key=5, remote_ip={THERE6}");
@@ -133,6 +136,7 @@ fn tunnels_share_a_device_and_flows_select_them() {
     let dir = RunDir::new("shared").unwrap();
     let daemon = serving(&spec(switch, &dir));
     vsctl(&daemon, &far.bridge());
+    keep_flows(&daemon);
     far.device("t5", &format!("vxlan id 5 remote {HERE} local {THERE} dstport 4789"), "10.0.5.2/24");
     far.device("t6", &format!("vxlan id 6 remote {HERE} local {THERE} dstport 4789"), "10.0.6.2/24");
     vsctl(&daemon, &tunnel("five", "vxlan", &format!("remote_ip={THERE},key=5")));
@@ -181,6 +185,7 @@ fn tunnels_follow_their_options_and_report_errors() {
     let dir = RunDir::new("options").unwrap();
     let daemon = serving(&spec(switch, &dir));
     vsctl(&daemon, &far.bridge());
+    keep_flows(&daemon);
     far.device("t0", &format!("vxlan id 5 remote {HERE} local {THERE} dstport 8472"), "10.0.0.2/16");
     vsctl(&daemon, &tunnel("tun", "vxlan", "remote_ip=172.16.0.9,key=5"));
     unreachable(&host.netns, [10, 0, 0, 2].into());

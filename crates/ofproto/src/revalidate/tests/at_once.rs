@@ -24,6 +24,16 @@ impl Rig {
         self.change(Few::FOR_OTHERS)
     }
 
+    /// A rig whose only flow, of an old rule, is translated before a change and not yet installed; the operations that
+    /// install it.
+    fn changed_before_a_put() -> (Rig, Vec<DpifOp>) {
+        let mut rig = Rig::answering("priority=1 actions=2");
+        rig.settle();
+        let ops = handle(&rig.backer, vec![miss_of(0x88cc, 1)], rig.now_ms).remove(&CORE).unwrap_or_default();
+        assert!(rig.flow_mod_then_change("priority=2,in_port=1 actions=drop"));
+        (rig, ops)
+    }
+
     /// Packets of the rule of that priority in table 0.
     fn packets_of(&self, priority: i32) -> u64 {
         let view = self.backer.view();
@@ -158,10 +168,7 @@ fn much_work_and_held_flows_are_left_to_the_revalidator() {
 
 #[test]
 fn a_flow_whose_put_is_under_way_is_changed_after_it() {
-    let mut rig = Rig::answering("priority=1 actions=2");
-    rig.settle();
-    let ops = handle(&rig.backer, vec![miss_of(0x88cc, 1)], rig.now_ms).remove(&CORE).unwrap_or_default();
-    assert!(rig.flow_mod_then_change("priority=2,in_port=1 actions=drop"));
+    let (mut rig, ops) = Rig::changed_before_a_put();
     rig.dp.work();
     for op in ops {
         rig.dp.one(op);
@@ -175,10 +182,7 @@ fn a_flow_whose_put_is_under_way_is_changed_after_it() {
 
 #[test]
 fn a_lost_check_of_a_new_flow_is_made_up_by_a_round() {
-    let mut rig = Rig::answering("priority=1 actions=2");
-    rig.settle();
-    let ops = handle(&rig.backer, vec![miss_of(0x88cc, 1)], rig.now_ms).remove(&CORE).unwrap_or_default();
-    assert!(rig.flow_mod_then_change("priority=2,in_port=1 actions=drop"));
+    let (mut rig, ops) = Rig::changed_before_a_put();
     ops.into_iter().for_each(|op| drop(rig.dp.one(op)));
     while rig.backer.stale.push((Ufid(99), CORE)).is_ok() {}
     put_done(&rig.backer, CORE, Ufid(1), true);

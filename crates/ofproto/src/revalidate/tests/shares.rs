@@ -1,6 +1,7 @@
 //! Helpers process the flows of their shards as the leader does its own.
 
 use super::*;
+use crate::upcall::tests::add_by_flow_mod;
 use dpif::actions::DropAction;
 
 const FLOWS: u128 = 300;
@@ -87,4 +88,29 @@ fn a_share_that_comes_late_changes_no_flow_that_is_gone_or_newer() {
         left[0]
     );
     assert_eq!(rig.backer.ukeys.len(), FLOWS as u64 - 100);
+}
+
+#[test]
+fn a_flow_is_compared_with_all_changes_up_to_now() {
+    let mut rig = Rig::new("priority=1 actions=2");
+    rig.install(0x88cc, 1);
+    rig.settle();
+    let mut latest = Latest::new(&rig.backer);
+    let mut look = || {
+        let of_flow = |k: &mut Ukey| (latest.outdates(k), k.epoch);
+        rig.backer.ukeys.with(Ufid(1), CORE, of_flow).expect("the flow")
+    };
+    let made = rig.backer.epoch();
+    assert_eq!(look(), (None, made));
+    add_by_flow_mod(&rig.backer, rig.bridge, "table=7,priority=1 actions=drop");
+    assert_eq!(look(), (None, made + 1), "it looked up another table");
+    // One that affects it came between two that do not.
+    add_by_flow_mod(&rig.backer, rig.bridge, "priority=2,in_port=1 actions=drop");
+    add_by_flow_mod(&rig.backer, rig.bridge, "table=7,priority=2 actions=drop");
+    assert_eq!(look(), (Some(made + 3), made + 1));
+    add_by_flow_mod(&rig.backer, rig.bridge, "table=7,priority=3 actions=drop");
+    assert_eq!(look(), (Some(made + 4), made + 1), "the log is read again");
+    add_by_flow_mod(&rig.backer, rig.bridge, "table=7,priority=4 actions=drop");
+    let as_read = |k: &mut Ukey| latest.outdates_as_read(k);
+    assert_eq!(rig.backer.ukeys.with(Ufid(1), CORE, as_read), Some(Some(made + 4)), "and not without need");
 }
