@@ -297,6 +297,18 @@ impl Flow {
         (self.ct_ipv6_src, self.ct_ipv6_dst) = ([0; 16], [0; 16]);
     }
 
+    /// Clears addresses and ports of the connection's original direction, which OVS hides with the headers behind a label or
+    /// service header.
+    pub fn clear_connection_ends(&mut self) {
+        (self.ct_nw_src, self.ct_nw_dst, self.ct_tp_src, self.ct_tp_dst) = (0, 0, 0, 0);
+        (self.ct_ipv6_src, self.ct_ipv6_dst) = ([0; 16], [0; 16]);
+    }
+
+    /// Whether the packet belongs to a connection: every such packet is new, of an established one, or a reply.
+    pub fn is_in_connection(&self) -> bool {
+        self.ct_state & (ct_state::NEW | ct_state::EST | ct_state::RPL) != 0
+    }
+
     /// The words of the flow, writable.
     #[inline]
     pub fn words_mut(&mut self) -> &mut [u64; FLOW_WORDS] {

@@ -8,7 +8,7 @@ use super::subfield::sub_field;
 use super::token::{Attached, Token, Tokens};
 use super::values::{masked_value, metadata_value};
 use super::{Fail, ParseError, Parsed, fail};
-use crate::fields::FieldId;
+use crate::fields::{FieldId, Prereq};
 use crate::flow::{Flow, Mask, VlanTag};
 use crate::matching::Match;
 use crate::{OfPort, Protocols, SubField, TlvTable, Wide};
@@ -345,7 +345,10 @@ fn exact_flow(text: &str, ports: &dyn PortNames) -> Parsed<Flow> {
 fn holds(field: FieldId, flow: &Flow) -> bool {
     let mut typed = *flow;
     typed.dl_type = flow.effective_type();
-    field.prereq_holds(&typed, None)
+    match field.def().prereq {
+        Prereq::Connection => flow.is_in_connection(),
+        _ => field.prereq_holds(&typed, None),
+    }
 }
 
 /// For a name common to several protocols, the field for this packet.

@@ -120,13 +120,8 @@ fn context_mask(flow: &Flow, m: &mut Flow) {
     if flow.ct_label != [0; 16] {
         m.ct_label = [0xff; 16];
     }
-    if flow.ct_state != 0 && flow.ct_nw_proto != 0 {
-        (m.ct_nw_proto, m.ct_tp_src, m.ct_tp_dst) = (u8::MAX, u16::MAX, u16::MAX);
-        if flow.effective_type() == h::ETH_TYPE_IPV6 {
-            (m.ct_ipv6_src, m.ct_ipv6_dst) = ([0xff; 16], [0xff; 16]);
-        } else {
-            (m.ct_nw_src, m.ct_nw_dst) = (u32::MAX, u32::MAX);
-        }
+    if flow.is_in_connection() && flow.ct_nw_proto != 0 {
+        connection_mask(flow, m);
     }
     for (mask, reg) in m.regs.iter_mut().zip(flow.regs) {
         *mask = all(reg);
@@ -143,6 +138,19 @@ fn context_mask(flow: &Flow, m: &mut Flow) {
         m.tun_metadata_present = flow.tun_metadata_present;
         m.tun_metadata = [u32::MAX; 64];
     }
+}
+
+/// The original direction of a packet's connection. As in OVS, labelled packets have none, packets with a service header have
+/// no addresses, and neighbour discovery takes the place of addresses.
+fn connection_mask(flow: &Flow, m: &mut Flow) {
+    let is_nd = flow.nw_proto == h::IPPROTO_ICMPV6 && is_nd_type(flow.tp_src) && flow.tp_dst == 0;
+    match flow.effective_type() {
+        h::ETH_TYPE_IP => (m.ct_nw_src, m.ct_nw_dst) = (u32::MAX, u32::MAX),
+        h::ETH_TYPE_IPV6 if !is_nd => (m.ct_ipv6_src, m.ct_ipv6_dst) = ([0xff; 16], [0xff; 16]),
+        h::ETH_TYPE_IPV6 | h::ETH_TYPE_NSH => {}
+        _ => return,
+    }
+    (m.ct_nw_proto, m.ct_tp_src, m.ct_tp_dst) = (u8::MAX, u16::MAX, u16::MAX);
 }
 
 fn ip_mask(flow: &Flow, m: &mut Flow) {

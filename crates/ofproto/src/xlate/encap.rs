@@ -268,5 +268,6 @@ fn without_headers(flow: &Flow) -> Flow {
     let mut out = *flow;
     let headers = Stage::L2.words().start;
     out.words_mut()[headers..].fill(0);
+    out.clear_connection_ends();
     out
 }

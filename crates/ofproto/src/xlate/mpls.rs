@@ -179,5 +179,6 @@ fn without_network(flow: &Flow) -> Flow {
     (out.nd_target, out.arp_sha, out.arp_tha) = (none.nd_target, none.arp_sha, none.arp_tha);
     (out.tp_src, out.tp_dst, out.tcp_flags) = (none.tp_src, none.tp_dst, none.tcp_flags);
     (out.dp_hash, out.igmp_group) = (0, 0);
+    out.clear_connection_ends();
     out
 }

@@ -37,7 +37,7 @@ use dpif::actions::{
     CheckPktLen, CloneAction, DropAction, Meter, Output, PopVlan, PushVlan, Recirc, Sample, Trunc, Userspace,
 };
 use dpif::{FlowStats, SetAction};
-use flow::text::{NoPortNames, format_megaflow, parse_exact_flow};
+use flow::text::{NoPortNames, format_flow, format_megaflow, parse_exact_flow};
 use flow::{DpPort, MacAddr, OfPort, TableId};
 use ofp_actions::text::{FlowModCommand, parse_flow_mod};
 use openflow::msg::flow_mod::FlowModFlags;

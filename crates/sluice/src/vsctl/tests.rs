@@ -60,6 +60,7 @@ fn values_that_are_wrong() {
         "\"a\\u0000\"",
         "\"a\\u0000\": bad quoted string: the database has no strings with a NUL character",
     );
+    check("Interface", "type", "a\0", "\"a\\0\": the database has no strings with a NUL character");
     check("Port", "trunks", "[1", "[1: missing \"]\" at end of data");
     check("Port", "trunks", "[1]x", "[1]x: trailing garbage after \"]\"");
     check("Bridge", "stp_enable", "maybe", "\"maybe\" is not a valid boolean (use \"true\" or \"false\")");

@@ -109,6 +109,9 @@ fn unquote(text: &str) -> Result<String, String> {
         return Err("An empty string is not valid as input; use \"\" to represent the empty string".into());
     }
     if !text.starts_with('"') {
+        if text.contains('\0') {
+            return Err(format!("{text:?}: the database has no strings with a NUL character"));
+        }
         return Ok(text.to_string());
     }
     if text.len() < 2 || !text.ends_with('"') {

@@ -1,5 +1,6 @@
 //! Random packets: flows as text, and frames as bytes, complete, tagged, fragmented, truncated or with false header fields.
 
+use crate::connections;
 use crate::rules::{ip, ip6, l4_port, mac, vlan};
 use crate::special::label;
 use sim::Rng;
@@ -11,7 +12,8 @@ const PORTS: [u8; 6] = [1, 2, 3, 4, 5, 6];
 
 /// The arguments of `ofproto/trace` for one packet.
 pub(crate) fn trace_arguments(rng: &mut Rng) -> Vec<String> {
-    let mut words = vec!["br0".to_string()];
+    let mut words = if rng.one_in(3) { connections::next_states(rng) } else { Vec::new() };
+    words.push("br0".to_string());
     match rng.below(4) {
         0 => words.push(flow(rng)),
         1 => words.extend([flow(rng), "-generate".to_string()]),
@@ -69,6 +71,10 @@ fn flow(rng: &mut Rng) -> String {
             let _ = write!(text, ",nsh_si={},nsh_c1={}", rng.pick(&[1, 255]), rng.below(4));
         }
         _ => text += ",dl_type=0x1234",
+    }
+    if rng.one_in(6) {
+        text.push(',');
+        text += &connections::tracked(rng, kind);
     }
     match kind {
         "ip" | "ipv6" => {

@@ -1,6 +1,6 @@
 //! Random rules as text: matches whose prerequisites hold, and actions of every kind that both switches have.
 
-use crate::special;
+use crate::{connections, special};
 use sim::Rng;
 
 /// Tables that rules are in.
@@ -82,11 +82,11 @@ pub(crate) fn l4_port(rng: &mut Rng) -> u16 {
     *rng.pick(&PORTS)
 }
 
-fn is_ipv4(kind: &str) -> bool {
+pub(crate) fn is_ipv4(kind: &str) -> bool {
     matches!(kind, "ip" | "tcp" | "udp" | "icmp" | "sctp")
 }
 
-fn is_ipv6(kind: &str) -> bool {
+pub(crate) fn is_ipv6(kind: &str) -> bool {
     kind.starts_with("icmp6") || matches!(kind, "ipv6" | "tcp6" | "udp6" | "icmp6")
 }
 
@@ -117,8 +117,9 @@ fn matching(rng: &mut Rng) -> (&'static str, Vec<String>) {
 
 /// A field that every packet has.
 fn any_field(rng: &mut Rng) -> String {
-    match rng.below(11) {
+    match rng.below(12) {
         10 => special::tunnel_field(rng),
+        11 => connections::field(rng),
         0 => format!("in_port={}", rng.range(1, 9)),
         1 => format!("dl_src={}", masked_mac(rng)),
         2 | 3 => format!("dl_dst={}", masked_mac(rng)),
@@ -196,7 +197,9 @@ fn kind_field(rng: &mut Rng, kind: &str) -> Option<String> {
             3 => format!("arp_sha={}", mac(rng)),
             _ => format!("arp_tha={}", mac(rng)),
         }),
-        _ if is_ipv4(kind) || is_ipv6(kind) => Some(match rng.below(8) {
+        _ if is_ipv4(kind) || is_ipv6(kind) => Some(match rng.below(10) {
+            8 => connections::field(rng),
+            9 => connections::original(rng, kind),
             0 => format!("nw_tos={}", rng.pick(&[0, 32, 252])),
             1 => format!("nw_ecn={}", rng.below(4)),
             2 => format!("nw_ttl={}", rng.pick(&[0, 1, 2, 64])),
@@ -225,6 +228,9 @@ fn rule(rng: &mut Rng, wire: Wire, table: u8, n: u64) -> String {
     for field in &fields {
         text.push(',');
         text += field;
+    }
+    if rng.one_in(40) {
+        return format!("{text},actions=drop");
     }
     let mut actions: Vec<String> = (0..rng.range(1, 4)).map(|_| action(rng, wire, kind, table)).collect();
     // Mostly last, since many change the packet's type, which a further rewrite would contradict.
@@ -277,14 +283,18 @@ fn rewrite(rng: &mut Rng, kind: &str) -> String {
         return format!("mod_tp_{}:{}", rng.pick(&["src", "dst"]), l4_port(rng));
     }
     match kind {
-        _ if is_ipv4(kind) && rng.one_in(2) => match rng.below(4) {
+        _ if is_ipv4(kind) && rng.one_in(2) => match rng.below(5) {
+            4 => format!("mod_nw_ecn:{}", rng.below(4)),
             0 => format!("mod_nw_tos:{}", rng.pick(&[0, 32, 252])),
             1 => format!("mod_nw_ttl:{}", rng.pick(&[0, 1, 64])),
             _ => format!("mod_nw_{}:{}", rng.pick(&["src", "dst"]), ip(rng)),
         },
-        _ if is_ipv6(kind) && rng.one_in(2) => {
-            format!("set_field:{}->ipv6_{}", ip6(rng), rng.pick(&["src", "dst"]))
-        }
+        _ if is_ipv6(kind) && rng.one_in(2) => match rng.below(6) {
+            0 => format!("mod_nw_tos:{}", rng.pick(&[0, 32, 252])),
+            1 => format!("mod_nw_ttl:{}", rng.pick(&[0, 1, 64])),
+            2 => format!("mod_nw_ecn:{}", rng.below(4)),
+            _ => format!("set_field:{}->ipv6_{}", ip6(rng), rng.pick(&["src", "dst"])),
+        },
         "arp" if rng.one_in(2) => match rng.below(3) {
             0 => format!("set_field:{}->arp_op", rng.range(1, 2)),
             1 => format!("set_field:{}->arp_{}", ip(rng), rng.pick(&["spa", "tpa"])),

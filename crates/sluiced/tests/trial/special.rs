@@ -1,6 +1,7 @@
 //! Random actions beyond output, rewrites and control of the pipeline: copies, hashes over members, truncation, MPLS, network
-//! service headers, tunnel metadata, lengths, samples, meters. Left out: `ct`, which datapaths without tracking refuse.
+//! service headers, tunnel metadata, lengths, samples, meters. Connection tracking is in [`connections`].
 
+use crate::connections;
 use crate::rules::{TABLES, port};
 use sim::Rng;
 
@@ -65,7 +66,7 @@ pub(crate) fn action(
     table: u8,
     plain: fn(&mut Rng, &str, u8) -> String,
 ) -> String {
-    match rng.below(21) {
+    match rng.below(24) {
         0 | 1 => {
             let list: Vec<String> = (0..rng.range(1, 3)).map(|_| plain(rng, kind, table)).collect();
             format!("clone({})", list.join(","))
@@ -97,7 +98,18 @@ pub(crate) fn action(
             rng.pick(&["", ",sampling_port=2", ",egress"])
         ),
         17 => format!("enqueue:{}:{}", port(rng), rng.below(3)),
-        18 => rng.pick(&["pop_queue", "dec_ttl(1,2)", "controller(userdata=01.02)", "exit"]).to_string(),
+        18 => rng
+            .pick(&[
+                "pop_queue",
+                "dec_ttl(1,2)",
+                "controller(userdata=01.02)",
+                "controller(pause)",
+                "controller(pause,userdata=01.02,id=3)",
+                "controller(meter_id=1)",
+                "exit",
+            ])
+            .to_string(),
+        20..=22 => connections::action(rng, kind, table),
         19 => neighbour(rng, kind),
         _ => format!("clone(resubmit(,{}))", rng.below(u64::from(TABLES))),
     }
@@ -106,37 +118,63 @@ pub(crate) fn action(
 const FIELDS: [&str; 7] =
     ["eth_src", "symmetric_l4", "symmetric_l3l4", "symmetric_l3l4+udp", "symmetric_l3", "nw_src", "nw_dst"];
 
-/// `multipath`, `bundle` and `bundle_load` with every hash and algorithm.
+/// `multipath`, `bundle` and `bundle_load` with every hash and algorithm. Hashes of the switches differ on purpose. So a result
+/// that rules read has one possible value. Any other is overwritten at once, or goes to register 9, which no rule reads; there
+/// [`crate::intended`] accepts each possible value.
 fn hashed(rng: &mut Rng) -> String {
     let fields = rng.pick(&FIELDS);
     let basis = *rng.pick(&[0, 1, 50]);
-    let members = |rng: &mut Rng| {
-        let ports: Vec<String> = (0..rng.range(1, 4)).map(|_| port(rng).to_string()).collect();
-        ports.join(",")
-    };
     match rng.below(3) {
         0 => {
             let algorithm = rng.pick(&["modulo_n", "hash_threshold", "hrw", "iter_hash"]);
-            let links = rng.range(1, 8);
             let start = rng.below(20);
-            format!(
-                "multipath({fields},{basis},{algorithm},{links},0,NXM_NX_REG{}[{start}..{}])",
-                rng.below(3),
-                start + 7
-            )
+            let bits = format!("[{start}..{}]", start + 7);
+            let of = |links: u64, dest: &str| {
+                format!("multipath({fields},{basis},{algorithm},{links},0,{dest}{bits})")
+            };
+            let links = rng.range(1, 8);
+            match rng.below(3) {
+                0 => of(1, &format!("NXM_NX_REG{}", rng.below(3))),
+                1 => {
+                    let dest = format!("NXM_NX_REG{}", rng.below(3));
+                    format!("{},load:{}->{dest}{bits}", of(links, &dest), rng.below(links))
+                }
+                _ => format!("multipath({fields},{basis},{algorithm},{links},0,NXM_NX_REG9[0..15])"),
+            }
         }
         1 => {
             let algorithm = rng.pick(&["hrw", "active_backup"]);
-            format!("bundle({fields},{basis},{algorithm},ofport,members:{})", members(rng))
+            let members = if *algorithm == "hrw" { one_alive(rng) } else { any_members(rng) };
+            format!("bundle({fields},{basis},{algorithm},ofport,members:{members})")
         }
-        _ => {
-            let algorithm = rng.pick(&["hrw", "active_backup"]);
-            format!(
-                "bundle_load({fields},{basis},{algorithm},ofport,NXM_NX_REG1[0..15],members:{})",
-                members(rng)
-            )
-        }
+        _ => match rng.below(3) {
+            0 => format!(
+                "bundle_load({fields},{basis},hrw,ofport,NXM_NX_REG1[0..15],members:{})",
+                one_alive(rng)
+            ),
+            1 => format!(
+                "bundle_load({fields},{basis},active_backup,ofport,NXM_NX_REG1[0..15],members:{})",
+                any_members(rng)
+            ),
+            _ => format!(
+                "bundle_load({fields},{basis},hrw,ofport,NXM_NX_REG9[16..31],members:{})",
+                any_members(rng)
+            ),
+        },
     }
+}
+
+fn any_members(rng: &mut Rng) -> String {
+    let ports: Vec<String> = (0..rng.range(1, 4)).map(|_| port(rng).to_string()).collect();
+    ports.join(",")
+}
+
+/// Members of which each bridge has at most one: any port at a random place among ports that do not exist.
+fn one_alive(rng: &mut Rng) -> String {
+    let mut ports: Vec<u64> = (0..rng.below(4)).map(|n| 50 + n).collect();
+    let at = rng.below(ports.len() as u64 + 1) as usize;
+    ports.insert(at, port(rng));
+    ports.iter().map(u64::to_string).collect::<Vec<_>>().join(",")
 }
 
 fn mpls(rng: &mut Rng, kind: &str) -> String {

@@ -158,3 +158,27 @@ fn a_fourth_label_drops_the_packet() {
         assert_eq!(show(&t.actions), "drop:TooManyMplsLabels", "{actions}");
     }
 }
+
+/// A label or service header hides addresses and ports of the connection's original direction; they do not come back with
+/// the IP header. Expectations are those of OVS 3.1.
+#[test]
+fn a_label_hides_the_ends_of_the_connection() {
+    let packet = "in_port=1,tcp,ct_state=new|trk,ct_nw_src=1.1.1.1,ct_nw_dst=2.2.2.2,ct_nw_proto=6,ct_tp_src=80,ct_tp_dst=81";
+    let kept =
+        "ct_state=new|trk,ct_nw_src=1.1.1.1,ct_nw_dst=2.2.2.2,ct_nw_proto=6,ct_tp_src=80,ct_tp_dst=81,tcp,";
+    for (actions, expected) in [
+        ("push_vlan:0x8100,2", kept),
+        ("push_mpls:0x8847,2", "ct_state=new|trk,mpls,"),
+        (
+            "push_mpls:0x8847,pop_mpls:0x0800,2",
+            "ct_state=new|trk,ct_nw_src=0.0.0.0,ct_nw_dst=0.0.0.0,ct_nw_proto=6,ct_tp_src=0,ct_tp_dst=0,ip,",
+        ),
+        ("encap(nsh),encap(ethernet),2", "ct_state=new|trk,ct_nw_proto=6,ct_tp_src=0,ct_tp_dst=0,in_port=1,"),
+        ("encap(mpls),2", "ct_state=new|trk,packet_type=(1,0x8847),"),
+    ] {
+        let rig = one_rule(actions);
+        let flow = Rig::flow(packet);
+        let last = format_flow(&rig.translate(&flow, true).final_flow);
+        assert!(last.starts_with(expected), "{actions}: {last}");
+    }
+}
