@@ -318,6 +318,26 @@ impl PlainCore {
         self.run(round, cut, inner, env);
     }
 
+    /// Executes `ct`. `None`: the packet is dropped, or a fragment, which goes on with the `rest` of the list or waits.
+    fn track(
+        &mut self,
+        mut round: Round,
+        cut: Option<u32>,
+        ct: &dpif::CtAction,
+        rest: &[DpAction],
+        env: &mut Env<'_>,
+    ) -> Option<Round> {
+        let (key, layout) = rekeyed(&round.frame, &round.key);
+        if key.base.nw_frag == 0 {
+            env.tracking.execute(&mut round.frame, &mut round.key, ct, round.rx_port, env.now_us)?;
+            return Some(round);
+        }
+        for fragment in env.tracking.take_fragment(Round { key, ..round }, layout, ct, env.now_us) {
+            self.run(fragment, cut, rest, env);
+        }
+        None
+    }
+
     /// Executes actions. `cut`: truncates the next output or upcall to that many bytes.
     fn run(&mut self, round: Round, mut cut: Option<u32>, actions: &[DpAction], env: &mut Env<'_>) {
         let Round { mut frame, mut key, rx_port, depth } = round;
@@ -376,17 +396,9 @@ impl PlainCore {
                 }
                 DpAction::Trunc(Trunc(bytes)) => cut = Some(*bytes),
                 DpAction::Ct(ct) => {
-                    let (parsed, layout) = rekeyed(&frame, &key);
-                    if parsed.base.nw_frag != 0 {
-                        let round = Round { frame, key: parsed, rx_port, depth };
-                        for round in env.tracking.take_fragment(round, layout, ct, env.now_us) {
-                            self.run(round, cut, &actions[at + 1..], env);
-                        }
-                        return;
-                    }
-                    if env.tracking.execute(&mut frame, &mut key, ct, rx_port, env.now_us).is_none() {
-                        return;
-                    }
+                    let round = Round { frame, key, rx_port, depth };
+                    let Some(round) = self.track(round, cut, ct, &actions[at + 1..], env) else { return };
+                    (frame, key) = (round.frame, round.key);
                 }
                 DpAction::CtClear(_) => key.clear_tracking(),
                 // A drop ends the list, and a sample, which is by chance; no list here has the others.

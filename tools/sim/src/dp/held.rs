@@ -35,7 +35,7 @@ impl SimDatapath {
         }
     }
 
-    /// Ends fragments whose time is over, at most so many.
+    /// Ends fragments whose time is over, up to a number.
     pub(super) fn expire_fragments(&self, inner: &mut Inner, now_ms: u64, at_most: usize) {
         self.shared.expire_fragments(now_ms, at_most);
         inner.tracking.reassembly.expire(now_ms, &self.shared.fragment_lists());
