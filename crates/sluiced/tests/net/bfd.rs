@@ -73,6 +73,16 @@ fn prefer_first_path(daemon: &Daemon, port: &str) {
     }
 }
 
+/// Waits for the device of the daemon's bridge, and gives it an address.
+fn address_bridge(daemon: &Daemon, netns: &Netns, address: &str) {
+    let errors = || vsctl(daemon, "--columns=name,error find Interface error!=[]");
+    let device = wait_for(LIMIT, "the device of br0", || netns.ip("link show dev br0").is_ok());
+    device.unwrap_or_else(|why| panic!("{why}; interfaces with errors: {}", errors()));
+    netns.ip("link set dev br0 mtu 1500").unwrap();
+    netns.up("br0").unwrap();
+    netns.add_addr("br0", &format!("{address}/24")).unwrap();
+}
+
 /// Two paths between a host's switch and a partner, each with a session; fast failover groups choose.
 fn paths_fail_over(partner: impl FnOnce(&Netns, &RunDir) -> Vec<Daemon>) {
     let net = testkit::Topology::new(1).unwrap();
@@ -96,13 +106,8 @@ fn paths_fail_over(partner: impl FnOnce(&Netns, &RunDir) -> Vec<Daemon>) {
     let theirs = partner(&far, &dir);
     let theirs = &theirs[0];
     vsctl(theirs, &bridge([&paths[0].there, &paths[1].there], ""));
-    let errors = || vsctl(theirs, "--columns=name,error find Interface error!=[]");
-    let device = wait_for(LIMIT, "the device of br0", || far.ip("link show dev br0").is_ok());
-    device.unwrap_or_else(|why| panic!("{why}; interfaces with errors: {}", errors()));
-    far.ip("link set dev br0 mtu 1500").unwrap();
-    far.up("br0").unwrap();
     let address = "10.0.77.2";
-    far.add_addr("br0", &format!("{address}/24")).unwrap();
+    address_bridge(theirs, &far, address);
     host.netns.add_addr(&host.dev, "10.0.77.1/24").unwrap();
     prefer_first_path(&ours, "3");
     prefer_first_path(theirs, "LOCAL");
