@@ -338,6 +338,15 @@ impl PlainCore {
         None
     }
 
+    /// Recirculates a packet, after the others that wait.
+    fn defer(&mut self, round: Round, id: u32) {
+        if round.depth < RECIRC_DEPTH_MAX && self.deferred.len() < 1024 {
+            let mut key = rekeyed(&round.frame, &round.key).0;
+            key.base.recirc_id = id;
+            self.deferred.push_back(Round { key, depth: round.depth + 1, ..round });
+        }
+    }
+
     /// Executes actions. `cut`: truncates the next output or upcall to that many bytes.
     fn run(&mut self, round: Round, mut cut: Option<u32>, actions: &[DpAction], env: &mut Env<'_>) {
         let Round { mut frame, mut key, rx_port, depth } = round;
@@ -354,12 +363,7 @@ impl PlainCore {
                     hand_up(&cut_to(&frame, cut.take()), &key, rx_port, *cookie, env);
                 }
                 DpAction::Recirc(Recirc(id)) => {
-                    if depth < RECIRC_DEPTH_MAX && self.deferred.len() < 1024 {
-                        let mut key = rekeyed(&frame, &key).0;
-                        key.base.recirc_id = id.0;
-                        let round = Round { frame: frame.clone(), key, rx_port, depth: depth + 1 };
-                        self.deferred.push_back(round);
-                    }
+                    self.defer(Round { frame: frame.clone(), key, rx_port, depth }, id.0);
                 }
                 DpAction::Clone(CloneAction(inner)) => {
                     self.run(Round { frame: frame.clone(), key, rx_port, depth }, cut, inner, env);

@@ -387,7 +387,7 @@ fn packets_without_an_ethernet_header_are_not_output() {
     key.base.shape |= shape::ARP;
     let (_, put) = rig.put(key, least_mask(), vec![out(2)]);
     assert!(matches!(put, OpResult::Done), "{put:?}");
-    // What follows and what came before has its effect.
+    // Actions before and behind such an output have their effect.
     let push_eth = DpAction::from(PushEth { src: [2; 6], dst: [4; 6] });
     for (actions, sent) in [
         (vec![pop_eth.clone(), out(2)], 0),

@@ -1,6 +1,5 @@
 //! Output: reserved ports, physical ports, patch ports.
 
-use super::MAX_DEPTH;
 use super::cache::XlateEffect;
 use super::ctx::XlateCtx;
 use super::ctx::entry;
@@ -10,7 +9,7 @@ use crate::ports::{BridgeId, Port, SpanningTree};
 use crate::tunnel::{PacketTypes, TunnelConfig};
 use crate::view::BridgeView;
 use dpif::actions::{Output, Trunc};
-use dpif::{DpAction, SetAction, TunnelKind, XlateDrop};
+use dpif::{DpAction, SetAction, TunnelKind};
 use flow::fields::FieldId;
 use flow::text::{NoPortNames, format_port};
 use flow::{DpPort, Flow, OfPort, OuterHeaders, TableId, TunMetadata, TunnelOptions, Wide};
@@ -194,9 +193,6 @@ impl XlateCtx<'_> {
 
     /// Continues in the bridge at the other end of a patch port, within this translation.
     fn cross_patch(&mut self, port: &Arc<Port>, peer_bridge: BridgeId, peer_port: OfPort) {
-        if self.depth >= MAX_DEPTH {
-            return self.fail(XlateDrop::RecursionTooDeep, format!("over max translation depth {MAX_DEPTH}"));
-        }
         let Some(bridge) = self.view.bridge(peer_bridge).cloned() else { return };
         let Some(peer) = bridge.ports.port(peer_port).cloned() else { return };
         if self.claims(&peer) {

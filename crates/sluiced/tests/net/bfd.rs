@@ -83,6 +83,13 @@ fn address_bridge(daemon: &Daemon, netns: &Netns, address: &str) {
     netns.add_addr("br0", &format!("{address}/24")).unwrap();
 }
 
+/// Whether a port is live for OpenFlow.
+fn live(daemon: &Daemon, port: &str) -> bool {
+    let out = daemon.ovs("ovs-ofctl", &["-OOpenFlow13", "dump-ports-desc", "br0"]).unwrap().stdout;
+    let mut lines = out.lines().skip_while(|line| !line.trim().starts_with(&format!("{port}(")));
+    lines.find(|line| line.trim().starts_with("state:")).is_some_and(|line| line.contains("LIVE"))
+}
+
 /// Two paths between a host's switch and a partner, each with a session; fast failover groups choose.
 fn paths_fail_over(partner: impl FnOnce(&Netns, &RunDir) -> Vec<Daemon>) {
     let net = testkit::Topology::new(1).unwrap();
@@ -114,11 +121,6 @@ fn paths_fail_over(partner: impl FnOnce(&Netns, &RunDir) -> Vec<Daemon>) {
     let both = |path: &Path2| [(&ours, path.here.clone()), (theirs, path.there.clone())];
     paths.iter().flat_map(both).for_each(|(daemon, interface)| up(daemon, &interface));
     ping_all(&host.netns, address.parse().unwrap(), 5);
-    let live = |daemon: &Daemon, port: &str| {
-        let out = daemon.ovs("ovs-ofctl", &["-OOpenFlow13", "dump-ports-desc", "br0"]).unwrap().stdout;
-        let mut lines = out.lines().skip_while(|line| !line.trim().starts_with(&format!("{port}(")));
-        lines.find(|line| line.trim().starts_with("state:")).is_some_and(|line| line.contains("LIVE"))
-    };
     assert!(live(&ours, "1") && live(&ours, "2"));
     let flows = appctl(&ours, "dpctl/dump-flows");
     let pid = if on_kernel() { "" } else { "userspace(pid=0," };
