@@ -188,6 +188,11 @@ impl Index {
         self.buckets.load(Ordering::Relaxed)
     }
 
+    /// Buckets that the two entries of each of that many connections take.
+    pub(crate) fn buckets_of(connections: u32) -> u64 {
+        u64::from(connections) * 2 * 2 / LOAD_TIMES_2
+    }
+
     /// Takes the memory of that many further buckets.
     pub(crate) fn prepare(&self, ahead: u64) {
         let end = (self.buckets() + ahead).min(BUCKETS_MAX);

@@ -1,6 +1,7 @@
 //! Lists, deletion and expiry of connections: walks over the records, in slices. They hold no lock but that of the record
 //! at hand, so packets and other walks go on.
 
+use crate::index::Index;
 use crate::key::{Key, V4_WORDS, V6_WORDS, Words};
 use crate::record::Direction;
 use crate::state::State;
@@ -88,7 +89,7 @@ impl Tracker {
     /// Takes memory for that many further connections, so that the thread of their packets does not wait for it: the first
     /// touch of a large page may take milliseconds in a virtual machine.
     pub fn prepare(&self, connections: u32) {
-        self.index.prepare(connections.into());
+        self.index.prepare(Index::buckets_of(connections));
         self.v4.prepare(connections);
         self.v6.prepare(connections);
     }

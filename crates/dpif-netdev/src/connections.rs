@@ -30,7 +30,8 @@ const SWEEP_INTERVAL_MS: u32 = 20_000;
 const HURRY_MS: u32 = 1000;
 /// Time between two slices.
 const SLICE_MS: u32 = 50;
-/// Connections whose memory is taken ahead, beside twice those that the last slice brought.
+/// Connections whose memory is taken ahead, at least. With more than eight times as many, it is as many as the last slice
+/// brought, up to an eighth of all.
 const AHEAD: u32 = 8192;
 /// Fragments that expire in one slice, at most.
 const FRAGMENTS_AT_ONCE: usize = 1000;
@@ -81,7 +82,7 @@ impl Sweeper {
             });
             shared.expire_fragments(now_ms, FRAGMENTS_AT_ONCE);
             let records = tracker.records();
-            tracker.prepare(AHEAD + 2 * records.saturating_sub(before));
+            tracker.prepare(AHEAD.max(records.saturating_sub(before).min(records / 8)));
             before = records;
             parker.park_timeout(Duration::from_millis(SLICE_MS.into()));
         }
