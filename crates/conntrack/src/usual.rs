@@ -1,7 +1,8 @@
-//! The usual packet: of an existing connection whose state it does not change, seen for the first time in its zone, with no mark or labels to set. It
-//! costs one probe of the index and one read of a record. It writes to shared memory only if the deadline moves by more than
-//! [`REFRESH_MS`], or a segment moves an edge of TCP's windows: then it locks the version that it read. All
-//! other packets go through [`Tracker::track`] as a whole, which gives the same result for these: it is the oracle.
+//! The usual packet: of an existing connection whose state it does not change, seen for the first time in its zone, with no
+//! mark or labels to set; or one that its zone tracked before, as by a second action. It costs one probe of the index and one
+//! read of a record. It writes to shared memory only if the deadline moves by more than [`REFRESH_MS`], or a segment moves an
+//! edge of TCP's windows: then it locks the version that it read. All other packets go through [`Tracker::track`] as a whole,
+//! which gives the same result for these: it is the oracle.
 //!
 //! A group of packets is looked up in passes, so that the memory of all of them is fetched at once ([`Lookup`]).
 
@@ -110,17 +111,55 @@ impl Tracker {
         now_ms: u64,
         to: &mut Option<Translation>,
     ) -> bool {
+        if !changes_nothing(packet, request) {
+            return false;
+        }
+        let again = key.base.ct_state != 0 && key.base.ct_zone == request.zone;
         let usual = match (&packet.key, &packet.transport) {
+            (Key::V4(words), _) if again => self.again(words, lookup, request, key, now_ms),
+            (Key::V6(words), _) if again => self.again(words, lookup, request, key, now_ms),
             (Key::V4(words), Transport::Tcp(s)) => {
-                self.usual_segment(packet, s, words, lookup, request, key, now_ms, to)
+                self.usual_segment(s, words, lookup, request, key, now_ms, to)
             }
             (Key::V6(words), Transport::Tcp(s)) => {
-                self.usual_segment(packet, s, words, lookup, request, key, now_ms, to)
+                self.usual_segment(s, words, lookup, request, key, now_ms, to)
             }
             (Key::V4(words), _) => self.usual(packet, words, lookup, request, key, now_ms, to),
             (Key::V6(words), _) => self.usual(packet, words, lookup, request, key, now_ms, to),
         };
         usual.is_ok()
+    }
+
+    /// Tracks a packet that its zone tracked before, and did not translate: often it commits a connection that exists.
+    #[inline(always)]
+    fn again<const W: usize>(
+        &self,
+        words: &[u64; W],
+        lookup: Lookup<'_>,
+        request: &Request,
+        key: &mut FlowKey,
+        now_ms: u64,
+    ) -> Result<(), Unusual>
+    where
+        [u64; W]: Words,
+        Tracker: Family<W>,
+    {
+        const OTHERS: u32 = ct_state::INV | ct_state::REL | ct_state::SNAT | ct_state::DNAT;
+        let before = key.base.ct_state;
+        let (record, place) = self.record_of(lookup.hint).ok_or(Unusual::Another)?;
+        let seen = record.read(|record| snapshot(record, place, words)).flatten().ok_or(Unusual::Another)?;
+        let state = seen.state;
+        let translates = request.nat != CtNat::No && (state.snat || state.dnat);
+        if before & (OTHERS | ct_state::TRK) != ct_state::TRK
+            || seen.expires_ms <= now_ms
+            || state.related
+            || translates
+        {
+            return Err(Unusual::Another);
+        }
+        let orig = if place.direction.is_reply() { &seen.other } else { words };
+        write(key, request.zone, before, state.mark, seen.labels, orig);
+        Ok(())
     }
 
     /// Tracks a usual packet that is no segment of TCP; an error, without effect, for another one.
@@ -139,9 +178,6 @@ impl Tracker {
         [u64; W]: Words,
         Tracker: Family<W>,
     {
-        if !is_usual(packet, request, key) {
-            return Err(Unusual::Another);
-        }
         let is_icmp = matches!(packet.transport, Transport::Icmp { .. });
         match self.usual_of(words, lookup.hint, is_icmp, request, key, now_ms, to) {
             Err(Unusual::NotThere) => self.usual_elsewhere(words, lookup, is_icmp, request, key, now_ms, to),
@@ -209,7 +245,6 @@ impl Tracker {
     #[inline(never)]
     fn usual_segment<const W: usize>(
         &self,
-        packet: &PacketInfo,
         segment: &Segment,
         words: &[u64; W],
         lookup: Lookup<'_>,
@@ -222,9 +257,6 @@ impl Tracker {
         [u64; W]: Words,
         Tracker: Family<W>,
     {
-        if !is_usual(packet, request, key) {
-            return Err(Unusual::Another);
-        }
         match self.segment_of(words, lookup.hint, segment, request, key, now_ms, to) {
             Err(Unusual::NotThere) => {
                 self.segment_elsewhere(words, lookup, segment, request, key, now_ms, to)
@@ -335,12 +367,10 @@ where
     Ok(())
 }
 
-/// Whether a packet is seen for the first time in its zone, and its action changes nothing.
+/// Whether an action changes nothing of an existing connection.
 #[inline(always)]
-fn is_usual(packet: &PacketInfo, request: &Request, key: &FlowKey) -> bool {
-    let before = key.base.ct_state != 0 && key.base.ct_zone == request.zone;
-    let changes = request.force || request.mark.is_some() || request.labels.is_some();
-    !(before || changes || packet.is_error)
+fn changes_nothing(packet: &PacketInfo, request: &Request) -> bool {
+    !(request.force || request.mark.is_some() || request.labels.is_some() || packet.is_error)
 }
 
 /// Reads a record, if it is that of the key.
