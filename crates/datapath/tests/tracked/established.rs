@@ -168,7 +168,7 @@ const SCENARIOS: [Scenario; 8] = [
         ],
         seen: 1,
         asked: 2,
-        lookups: [3, 2],
+        lookups: [2, 2],
     },
     Scenario {
         name: "translated, the same zone again",
