@@ -34,6 +34,16 @@ fn errors_of_the_peer_end_its_own_part_only() {
     }
 }
 
+/// The rule that outputs is found that many levels deep: the peer is one more.
+#[test]
+fn the_limit_of_depth_ends_the_peers_part_only() {
+    let of_a = "priority=2,ip,nw_ttl=2,actions=9,2\n priority=1,ip,actions=dec_ttl,resubmit(,0)";
+    for (ttl, expected) in [(65, "ipv4(ttl=2),11,2"), (66, "ipv4(ttl=2),2"), (67, "drop:RecursionTooDeep")] {
+        let t = rig(of_a, "actions=1").acts(&TCP.replace("ttl=64", &format!("ttl={ttl}")), expected);
+        assert_eq!(t.fault.is_some(), ttl > 65, "{ttl}");
+    }
+}
+
 #[test]
 fn errors_of_the_outer_bridge_are_its_own() {
     let t = rig("actions=9,resubmit(,0)", "actions=1").acts(TCP, "drop:RecursionTooDeep");
