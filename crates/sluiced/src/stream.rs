@@ -341,7 +341,7 @@ impl Conn {
         self.token
     }
 
-    /// Sets the DSCP of what it sends from now on.
+    /// Sets the DSCP of packets sent from now on.
     pub fn set_dscp(&self, dscp: u8) -> io::Result<()> {
         match &self.stream {
             Stream::Unix(_) => Ok(()),

@@ -21,7 +21,7 @@ unsafe extern "C" {
     safe fn mi_collect(force: bool);
 }
 
-/// Returns to the system what has been free for a second in the whole process, and takes back blocks of this thread's
+/// Returns to the system memory that has been free for a second in the whole process, and takes back blocks of this thread's
 /// partly used pages that other threads freed.
 pub fn give_back() {
     mi_collect(false);
