@@ -23,36 +23,37 @@ impl Executor {
     ) -> Result<(), Misfit> {
         headers.refresh(packet);
         let info = PacketInfo::read(packet, headers.key, *headers.layout, request.zone);
-        let lookup =
-            info.as_ref().map(|info| self.shared.tracker().look_ahead(&info.key)).unwrap_or_default();
-        self.track_read(packet, headers, rx_port, request, info.as_ref().map(|i| (i, lookup)), may_grow)
+        if let Some(info) = &info
+            && info.control(request.helper).is_none()
+        {
+            let (tracker, now_ms, mut to) = (self.shared.tracker(), self.now_us / 1000, None);
+            let lookup = tracker.look_ahead(&info.key);
+            if tracker.track_usual(info, lookup, request, headers.key, now_ms, &mut to) {
+                return translate(packet, headers, &to);
+            }
+        }
+        self.track_unusual(packet, headers, rx_port, request, info.as_ref(), may_grow)
     }
 
+    /// The same of a packet that [`conntrack::Tracker::track_usual`] refuses, is for a helper, or is invalid: without `info`.
     /// Not inlined: few packets of a group get here.
     #[inline(never)]
-    fn track_read(
+    fn track_unusual(
         &self,
         packet: &mut Packet,
         headers: &mut HeaderCtx<'_>,
         rx_port: DpPort,
         request: &Request,
-        info: Option<(&PacketInfo, Lookup<'_>)>,
+        info: Option<&PacketInfo>,
         may_grow: bool,
     ) -> Result<(), Misfit> {
-        if let Some((info, _)) = info
+        if let Some(info) = info
             && let Some(helper) = info.control(request.helper)
         {
             return self.track_control(packet, headers, rx_port, request, info, helper, may_grow);
         }
-        let tracker = self.shared.tracker();
         let (port, now_ms) = (rx_port.0, self.now_us / 1000);
-        let mut translation = None;
-        match info {
-            Some((info, lookup)) => {
-                tracker.track_looked_up(info, lookup, request, headers.key, port, now_ms, &mut translation);
-            }
-            None => translation = tracker.track(None, request, headers.key, port, now_ms),
-        }
+        let translation = self.shared.tracker().track(info, request, headers.key, port, now_ms);
         translate(packet, headers, &translation)
     }
 
@@ -104,16 +105,15 @@ impl Kernel for TrackGroup<'_> {
         for lane in lanes.without(fragments) {
             let rx_port = arrays.origins[lane].rx_port;
             let (packet, mut headers, info) = arrays.tracked(lane, exec.vlan_limit);
-            let (info, lookup) = (&*info, lookups[lane]);
             let mut to = None;
             let fits = if valid.has(lane)
                 && info.control(request.helper).is_none()
-                && tracker.track_usual(info, lookup, request, headers.key, now_ms, &mut to)
+                && tracker.track_usual(info, lookups[lane], request, headers.key, now_ms, &mut to)
             {
                 translate(packet, &mut headers, &to)
             } else {
-                let info = valid.has(lane).then_some((info, lookup));
-                exec.track_read(packet, &mut headers, rx_port, request, info, true)
+                let info = valid.has(lane).then_some(&*info);
+                exec.track_unusual(packet, &mut headers, rx_port, request, info, true)
             };
             if fits.is_err() {
                 misfits.add(LaneMask::one(lane));
