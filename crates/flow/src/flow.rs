@@ -292,9 +292,8 @@ impl Flow {
     /// Clears all fields of the packet's connection.
     pub fn clear_conntrack(&mut self) {
         (self.ct_state, self.ct_zone, self.ct_mark, self.ct_label) = (0, 0, 0, [0; 16]);
-        (self.ct_nw_proto, self.ct_tp_src, self.ct_tp_dst) = (0, 0, 0);
-        (self.ct_nw_src, self.ct_nw_dst) = (0, 0);
-        (self.ct_ipv6_src, self.ct_ipv6_dst) = ([0; 16], [0; 16]);
+        self.ct_nw_proto = 0;
+        self.clear_connection_ends();
     }
 
     /// Clears addresses and ports of the connection's original direction, which OVS hides with the headers behind a label or
