@@ -49,11 +49,16 @@ pub(crate) fn frame(frames: &Frames, flow: u64, to: Option<u32>) -> [u8; FRAME_B
     frames.write(Stamp { sequence: flow, sent_ns: 0 }, &mut bytes);
     if let Some(to) = to {
         bytes[30..34].copy_from_slice(&to.to_be_bytes());
-        bytes[24..26].fill(0);
-        let sum = checksum(&bytes[14..34]);
-        bytes[24..26].copy_from_slice(&sum.to_be_bytes());
+        sum_header(&mut bytes);
     }
     bytes
+}
+
+/// Writes the checksum of the IPv4 header.
+fn sum_header(frame: &mut [u8; FRAME_BYTES]) {
+    frame[24..26].fill(0);
+    let sum = checksum(&frame[14..34]);
+    frame[24..26].copy_from_slice(&sum.to_be_bytes());
 }
 
 /// Shuffles values, in the same irregular order in every run.
@@ -202,9 +207,7 @@ fn both_directions(frames: &Frames, flow: u64, translated: bool) -> [[u8; FRAME_
     if translated {
         reply[30..34].copy_from_slice(&[192, 0, 2, 1 + (source / SHARING) as u8]);
     }
-    reply[24..26].fill(0);
-    let sum = checksum(&reply[14..34]);
-    reply[24..26].copy_from_slice(&sum.to_be_bytes());
+    sum_header(&mut reply);
     [own, reply]
 }
 
