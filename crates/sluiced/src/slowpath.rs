@@ -295,7 +295,7 @@ impl RevalidatorThread {
                     wake();
                 }
                 (expired_round, next_expiry_ms) = (finished, now_ms + 1000);
-                // What an idle switch keeps: the flows of a removed port, for instance.
+                // An idle switch keeps freed memory otherwise: that of the flows of a removed port, for instance.
                 sys::heap::give_back();
             }
             *lock(&state.stats) = revalidator.stats;

@@ -21,7 +21,7 @@ const DATAGRAM_MAX: usize = 65535;
 /// Bytes of a fragment header of IPv6.
 const FRAGMENT_HEADER: usize = 8;
 
-/// What the fragments of a datagram have in common: addresses, identification, protocol, recirculation id, zone.
+/// Fields that all fragments of a datagram share: addresses, identification, protocol, recirculation id, zone.
 type Id = (IpAddr, IpAddr, u32, u8, u32, u16);
 
 /// The place of a fragment in its datagram.

@@ -262,7 +262,8 @@ impl MegaflowTable {
         self.by_ufid.find(self.hasher.wide(ufid.0), |id| self.slab.ufid(id) == Some(ufid))
     }
 
-    /// Adds a flow; `run` are its actions as [`crate::actions::validate`] returns them. The caller has checked that there is space, that no flow matches and that the ufid is new.
+    /// Adds a flow; `run` are its actions as [`crate::actions::validate`] returns them. The caller has checked that there is
+    /// space, that no flow matches and that the ufid is new.
     pub(crate) fn insert(
         &mut self,
         ufid: Ufid,

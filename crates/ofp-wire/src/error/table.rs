@@ -1,7 +1,8 @@
 //! The rows of the error table: name, and its numbers by range of versions.
 //!
 //! Sources: OpenFlow 1.0.1 §5.4.4, 1.3.5 §7.4.4, 1.4 and 1.5 §7.5.4; the ONF extensions for 1.3 (bundles, EXT-230; duplicate
-//! instructions, EXT-260; time-outs of multipart requests, EXT-264; masks in set-field, EXT-425; properties, EXT-444); the Nicira extended errors.
+//! instructions, EXT-260; time-outs of multipart requests, EXT-264; masks in set-field, EXT-425; properties, EXT-444); the
+//! Nicira extended errors.
 
 use super::{NX_VENDOR, Numbers, ONF_VENDOR};
 

@@ -60,7 +60,7 @@ pub struct TableFeatures {
     pub matches: Vec<MatchField>,
     /// Fields that can be left out.
     pub wildcards: Vec<FieldId>,
-    /// Whether it has properties. Without any, `rules` to `wildcards` are empty, and a request asks for none of them.
+    /// Whether it has properties. If not, `rules` to `wildcards` are empty, and a request changes none of them.
     pub has_properties: bool,
 }
 

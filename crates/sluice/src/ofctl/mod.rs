@@ -1,7 +1,8 @@
 //! `sluice ofctl`: reads and changes the OpenFlow tables of a bridge with the syntax of `ovs-ofctl(8)`.
 //!
-//! Mostly one connection per run, and a second one if names of tables are needed. It offers OpenFlow 1.0 by default (`-O` overrides), with Nicira's extensions,
-//! which give access to all fields and all tables. `openflow::text` prints the messages of the switch.
+//! Mostly one connection per run, and a second one if names of tables are needed. It offers OpenFlow 1.0 by default (`-O`
+//! overrides), with Nicira's extensions, which give access to all fields and all tables. `openflow::text` prints the
+//! messages of the switch.
 
 mod background;
 mod color;
