@@ -197,8 +197,9 @@ proptest! {
         let mut frames = Vec::new();
         let many = runs.iter().all(|run| run.offload.is_gso());
         for mut run in runs {
+            // The receiver has parsed the outer Ethernet and IP headers.
             if let Some((index, by)) = &change {
-                let at = index.index(run.len());
+                let at = outer.l4() + index.index(run.len() - outer.l4());
                 run.data_mut()[at] ^= by;
             }
             let before = run.clone();
