@@ -46,8 +46,8 @@ pub(crate) struct Body {
 #[repr(align(64))]
 pub(crate) struct Record<const W: usize> {
     head: AtomicU64,
-    orig: [AtomicU64; W],
-    reply: [AtomicU64; W],
+    /// By direction: indexed without a branch, which could not be predicted.
+    keys: [[AtomicU64; W]; 2],
     expires_ms: AtomicU64,
     state: AtomicU64,
     port: AtomicU64,
@@ -79,8 +79,8 @@ pub(crate) struct Version(u64);
 /// Direction of a packet within its connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Direction {
-    Orig,
-    Reply,
+    Orig = 0,
+    Reply = 1,
 }
 
 impl Direction {
@@ -103,8 +103,7 @@ where
     fn new() -> Record<W> {
         Record {
             head: AtomicU64::new(0),
-            orig: zeros(),
-            reply: zeros(),
+            keys: [zeros(), zeros()],
             expires_ms: AtomicU64::new(0),
             state: AtomicU64::new(0),
             port: AtomicU64::new(0),
@@ -117,10 +116,7 @@ where
     /// The key of one direction. Only meaningful if the record is live before and after.
     #[inline(always)]
     pub(crate) fn key(&self, direction: Direction) -> [u64; W] {
-        match direction {
-            Direction::Orig => load(&self.orig),
-            Direction::Reply => load(&self.reply),
-        }
+        load(&self.keys[direction as usize])
     }
 
     #[inline]
@@ -355,8 +351,7 @@ where
         let record = self.record(number);
         let head = record.head.load(Ordering::Relaxed);
         record.head.store(head | LOCKED, Ordering::Release);
-        store(&record.orig, keys[0]);
-        store(&record.reply, keys[1]);
+        record.keys.iter().zip(keys).for_each(|(words, key)| store(words, key));
         record.port.store(body.port, Ordering::Release);
         store(&record.labels, body.labels);
         let locked = Locked { record };
@@ -375,7 +370,7 @@ where
 {
     /// Changes the keys of a record that is not in the index yet.
     pub(crate) fn set_reply(&self, key: [u64; W]) {
-        store(&self.record.reply, key);
+        store(&self.record.keys[Direction::Reply as usize], key);
     }
 }
 

@@ -34,6 +34,7 @@ pub struct Lookup<'t> {
 struct Snapshot<const W: usize> {
     state: State,
     expires_ms: u64,
+    orig: [u64; W],
     /// The key of the other direction.
     other: [u64; W],
     labels: u128,
@@ -157,8 +158,7 @@ impl Tracker {
         {
             return Err(Unusual::Another);
         }
-        let orig = if place.direction.is_reply() { &seen.other } else { words };
-        write(key, request.zone, before, state.mark, seen.labels, orig);
+        write(key, request.zone, before, state.mark, seen.labels, &seen.orig);
         Ok(())
     }
 
@@ -236,7 +236,7 @@ impl Tracker {
         if deadline.abs_diff(seen.expires_ms) > REFRESH_MS {
             renew(record, place.direction, words, state.pack(), deadline)?;
         }
-        finish(words, &seen, is_reply, bit, request, key, to);
+        finish(&seen, is_reply, bit, request, key, to);
         Ok(())
     }
 
@@ -315,7 +315,7 @@ impl Tracker {
             locked.set_expires_ms(deadline);
             locked.set_tcp(after);
         }
-        finish(words, &seen, is_reply, ct_state::EST, request, key, to);
+        finish(&seen, is_reply, ct_state::EST, request, key, to);
         Ok(())
     }
 
@@ -384,14 +384,13 @@ where
     }
     let state = State::unpack(record.state());
     let labels = if state.labelled { labels_of(record.labels()) } else { 0 };
-    let other = record.key(place.direction.opposite());
-    Some(Snapshot { state, expires_ms: record.expires_ms(), other, labels })
+    let (orig, other) = (record.key(Direction::Orig), record.key(place.direction.opposite()));
+    Some(Snapshot { state, expires_ms: record.expires_ms(), orig, other, labels })
 }
 
 /// Writes the state of a packet, and its translation, if any. `bit`: established, or new before a reply.
 #[inline(always)]
 fn finish<const W: usize>(
-    words: &[u64; W],
     seen: &Snapshot<W>,
     is_reply: bool,
     bit: u32,
@@ -407,8 +406,7 @@ fn finish<const W: usize>(
         bits |= if state.snat != is_reply { ct_state::SNAT } else { ct_state::DNAT };
         *to = Some(Translation::Tuple(seen.other.reversed().key()));
     }
-    let orig = if is_reply { &seen.other } else { words };
-    write(key, request.zone, bits, state.mark, seen.labels, orig);
+    write(key, request.zone, bits, state.mark, seen.labels, &seen.orig);
 }
 
 #[cfg(test)]

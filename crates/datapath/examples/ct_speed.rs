@@ -1,6 +1,6 @@
 //! Speed of connection tracking in one forwarding core: `cargo run --release -p datapath --example ct_speed`.
 //!
-//! 64-byte packets of established connections in random order: `ct(nat)`, recirculation, output. UDP, TCP (acknowledgements; data),
+//! 64-byte packets of established connections, of both directions in random order: `ct(nat)`, recirculation, output. UDP, TCP (acknowledgements; data),
 //! UDP over IPv6, and three of them in turn. Beside it the same two passes without tracking, and new connections: `ct(commit,nat)`, output.
 //! All cases run in turn; each checks that
 //! every packet was sent with the right addresses. `--seconds S`: time of a case; `--only TEXT`: cases of that name.
@@ -46,7 +46,8 @@ impl UpcallSink for Sink {
 impl PmdIo for Sink {
     fn transmit(&mut self, _: DpPort, batch: &mut PacketBatch, pool: &mut PacketPool) -> TxReport {
         let packets = batch.len() as u64;
-        let translated = |p: &&Packet| p.data()[26..29] == [192, 0, 2];
+        // Own packets have a source of the pool, replies the source of the connection as destination.
+        let translated = |p: &&Packet| (p.data()[26] == 192) | (p.data()[30] == 10);
         self.translated += batch.packets().iter().filter(translated).count() as u64;
         self.sent += packets;
         batch.free_into(pool);
@@ -185,7 +186,8 @@ fn put(pmd: &mut Pmd, key: FlowKey, number: u128, actions: Vec<DpAction>) {
     mask.base.recirc_id = u32::MAX;
     mask.base.dl_type = u16::MAX;
     mask.base.nw_proto = u8::MAX;
-    mask.base.ct_state = u32::MAX;
+    // Of both directions.
+    mask.base.ct_state = ct_state::EST | ct_state::TRK;
     let put = FlowPut { ufid: Ufid(number), key, mask, actions: actions.into(), mode: PutMode::Create };
     let done = pmd.apply(vec![DpifOp::FlowPut(Box::new(put))], 0, &mut Sink::default()).remove(0);
     assert!(matches!(done, OpResult::Done), "{done:?}");
@@ -209,7 +211,7 @@ impl Case {
             let layout = extract(packet.data(), &Metadata { in_port: 1, ..Metadata::default() }, 1, &mut key);
             (PacketInfo::read(&packet, &key, layout, 0), key)
         };
-        let (mut frames, mut state) = (Vec::new(), 1u64);
+        let (mut frames, mut replies, mut state) = (Vec::new(), Vec::new(), 1u64);
         let frame_of = |n: u32| {
             let (src, dst, sport, dport) = tuple(n);
             kind.of(n).frame(src, dst, sport, dport)
@@ -227,8 +229,7 @@ impl Case {
                 put(&mut pmd, key, 2 * n as u128, [first.clone(), vec![recirc.clone()]].concat());
                 key.base.recirc_id = 1;
                 if tracked {
-                    let nat = if translated { ct_state::SNAT } else { 0 };
-                    key.base.ct_state = ct_state::EST | ct_state::TRK | nat;
+                    key.base.ct_state = ct_state::EST | ct_state::TRK;
                     key.ct.nw_proto = key.base.nw_proto;
                     key.base.shape |= shape::CT;
                 }
@@ -248,6 +249,7 @@ impl Case {
                     _ => kind.of(n).frame(dst, src, dport, sport),
                 };
                 let (info, mut key) = read(&reply);
+                replies.push(reply);
                 shared.tracker().track(info.as_ref(), &Request::default(), &mut key, 1, NOW_US / 1000);
                 assert_eq!(
                     key.base.ct_state,
@@ -257,7 +259,11 @@ impl Case {
             }
             for _ in 0..connections.max(1 << 16) {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                frames.extend(frame_of((state >> 33) as u32 % connections));
+                let n = (state >> 33) as u32 % connections;
+                match replies.get(n as usize) {
+                    Some(reply) if state >> 63 != 0 => frames.extend(reply),
+                    _ => frames.extend(frame_of(n)),
+                }
             }
         }
         let name = name(spec);
