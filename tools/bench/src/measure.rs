@@ -251,7 +251,7 @@ impl<'a> Session<'a> {
         }
         _pages = self.add_dpdk(&mut labs, &[]);
         let many = pcap::many_flows(self.options.quick);
-        for (flows, translated) in [(1000, false), (many, false), (many, true)] {
+        for (flows, translated) in [(many, true), (many, false), (1000, false)] {
             let work = works::tracked(&folder, flows, translated)?;
             let rows = pcap::work_rows(&mut labs, &work, |_| vec![true], "ct", self.effort)?;
             self.done(rows);
