@@ -345,7 +345,7 @@ impl Lab {
         Ok(())
     }
 
-    fn remove_sources(&mut self) -> Result<()> {
+    pub(crate) fn remove_sources(&mut self) -> Result<()> {
         for port in std::mem::take(&mut self.sources) {
             self.vsctl(&["del-port", &format!("in{port}")])?;
         }

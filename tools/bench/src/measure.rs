@@ -251,10 +251,12 @@ impl<'a> Session<'a> {
         }
         _pages = self.add_dpdk(&mut labs, &[]);
         let many = pcap::many_flows(self.options.quick);
-        for (flows, translated) in [(many, true), (many, false), (1000, false)] {
+        for (flows, translated) in [(1000, false), (many, false), (many, true)] {
             let work = works::tracked(&folder, flows, translated)?;
             let rows = pcap::work_rows(&mut labs, &work, |_| vec![true], "ct", self.effort)?;
             self.done(rows);
+            // Connections of one row take room in the caches from the next.
+            labs.iter_mut().try_for_each(|lab| lab.awake(connections::end_idle))?;
         }
         let row = connections::begin(&mut labs, &folder, self.effort)?;
         self.done([row]);

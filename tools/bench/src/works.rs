@@ -233,6 +233,8 @@ pub(crate) fn tracked(folder: &TempDir, flows: u64, translated: bool) -> Result<
     let sources = flows.div_ceil(1000);
     if translated {
         rules.push("table=1,udp,ct_state=+trk+new,nw_src=10.99.0.0/16,actions=resubmit(,2)".to_string());
+        // Replies that come before the first packet of their connection.
+        rules.push(format!("table=1,priority=1,udp,actions=output:{OUT}"));
         rules.extend((0..sources).map(|n| {
             let to = format!("192.0.2.{}", 1 + n / SHARING);
             format!(

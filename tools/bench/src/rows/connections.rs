@@ -259,6 +259,16 @@ fn reach(lab: &Lab, least: u32) -> Result<(u32, Instant)> {
 /// Ends all connections, while packets are still on their way.
 fn end_all(lab: &Lab) -> Result<()> {
     lab.replace_rules(BRIDGE, &["actions=drop".to_string()])?;
+    flush(lab)
+}
+
+/// Ends all connections of a work that has ended.
+pub(crate) fn end_idle(lab: &mut Lab) -> Result<()> {
+    lab.remove_sources()?;
+    flush(lab)
+}
+
+fn flush(lab: &Lab) -> Result<()> {
     testkit::wait_for(TOGETHER_LIMIT, "the end of all connections", || {
         lab.appctl(&["dpctl/flush-conntrack"]).is_ok() && connections(lab).is_ok_and(|n| n == 0)
     })
