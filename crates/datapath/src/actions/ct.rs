@@ -1,7 +1,7 @@
 //! Executes `ct`: tracks packets, and has them translated (`translate`).
 //!
-//! A group runs in passes: first all keys are read and their buckets fetched, then their records, then each packet is
-//! tracked, in order of arrival.
+//! A group runs in passes: first all keys are read, then their buckets are fetched, then their records, then each packet is
+//! tracked, in order of arrival. Short passes let the processor overlap the steps of several packets.
 
 use super::translate::translate;
 use super::{Executor, Misfit};
@@ -93,9 +93,12 @@ impl Kernel for TrackGroup<'_> {
                 continue;
             }
             if info.fill(packet, headers.key, *headers.layout, request.zone).is_some() {
-                lookups[lane] = tracker.look_ahead(&info.key);
                 valid.add(LaneMask::one(lane));
             }
+        }
+        for lane in valid {
+            let (.., info) = arrays.tracked(lane, exec.vlan_limit);
+            lookups[lane] = tracker.look_ahead(&info.key);
         }
         for lane in valid {
             let (.., info) = arrays.tracked(lane, exec.vlan_limit);
