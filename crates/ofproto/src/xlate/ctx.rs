@@ -325,11 +325,10 @@ impl<'a> XlateCtx<'a> {
         self.enters_peer = true;
         let (was_mpls, conntracked) = (self.was_mpls, self.conntracked);
         self.forget_connection();
-        // The depth includes this entry. As in OVS, the fault ends only the path through the peer.
-        if self.depth > MAX_DEPTH {
-            self.fail(XlateDrop::RecursionTooDeep, format!("over max translation depth {MAX_DEPTH}"));
-        } else {
-            self.lookup(TableId(0), true);
+        // As in OVS, the entry counts as a resubmit to an earlier table, and a fault ends only the path through the peer.
+        if self.may_nest() {
+            self.resubmits += 1;
+            self.nest(true, |cx| cx.lookup(TableId(0), true));
         }
         (self.enters_peer, self.was_mpls, self.conntracked) = (false, was_mpls, conntracked);
         // `exit` and errors end only the packet's path through the peer; the fault is still reported.
