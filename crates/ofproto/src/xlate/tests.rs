@@ -620,7 +620,8 @@ fn long_pipelines_pass() {
         let rig = Rig::new();
         let a = rig.a;
         let to = |n: u32| format!("table={n},actions={}\n", resubmit.replace('N', &(n + 1).to_string()));
-        let again = "table=201,priority=40000,ip,nw_ttl=1,actions=2\n table=201,ip,actions=dec_ttl,resubmit(,0)";
+        let again =
+            "table=201,priority=40000,ip,nw_ttl=1,actions=2\n table=201,ip,actions=dec_ttl,resubmit(,0)";
         let rig = rig.rules(a, &((0..=200).map(to).collect::<String>() + again));
         let (view, flow) = (rig.backer.view(), Rig::flow(&TCP.replace("ttl=64", &format!("ttl={ttl}"))));
         let request = Request { view: &view, bridge: rig.a, flow: &flow, start: Start::Tables, trace };
