@@ -41,6 +41,14 @@ fn wide(address: &[u8; 16]) -> (u64, u64) {
     ((n >> 64) as u64, n as u64)
 }
 
+fn mac(address: &[u8; 6]) -> u64 {
+    address.iter().fold(0, |n, b| n << 8 | u64::from(*b))
+}
+
+fn is_ip(key: &FlowKey) -> bool {
+    matches!(key.base.dl_type, h::ETH_TYPE_IP | h::ETH_TYPE_IPV6)
+}
+
 /// Both ends and the protocol of a packet. Fragments have no ports, so all those of a datagram agree.
 fn ends(key: &FlowKey, with_ports: bool) -> (End, End, u64) {
     let b = &key.base;
@@ -49,7 +57,7 @@ fn ends(key: &FlowKey, with_ports: bool) -> (End, End, u64) {
         h::ETH_TYPE_IPV6 if key.has(shape::IPV6) => (wide(&key.ipv6.src), wide(&key.ipv6.dst)),
         _ => ((0, 0), (0, 0)),
     };
-    let is_ip = matches!(b.dl_type, h::ETH_TYPE_IP | h::ETH_TYPE_IPV6);
+    let is_ip = is_ip(key);
     let (src, dst) = if with_ports && is_ip && b.nw_frag == 0 { (b.tp_src, b.tp_dst) } else { (0, 0) };
     let proto = if is_ip { b.nw_proto.into() } else { 0 };
     ((s0, s1, src), (d0, d1, dst), u64::from(b.dl_type) << 8 | proto)
@@ -61,8 +69,15 @@ pub fn five_tuple(key: &FlowKey, basis: u32) -> u32 {
     nonzero(mix(basis, proto, src, dst))
 }
 
-/// The same for both directions of a conversation (`OVS_HASH_ALG_SYM_L4`), without the ports of UDP; never 0.
+/// The same for both directions of a conversation (`OVS_HASH_ALG_SYM_L4`), without the ports of UDP; never 0. As in OVS,
+/// Ethernet addresses, VLAN and type decide for packets without IP.
 pub fn symmetric_l4(key: &FlowKey, basis: u32) -> u32 {
+    let b = &key.base;
+    if !is_ip(key) {
+        let [src, dst]: [End; 2] = [(0, mac(&b.dl_src), 0), (0, mac(&b.dl_dst), 0)];
+        let kind = u64::from(b.vlan_tci & VlanTag::VID) << 16 | u64::from(b.dl_type);
+        return nonzero(mix(basis, kind, src.min(dst), src.max(dst)));
+    }
     let (src, dst, proto) = ends(key, key.base.nw_proto != h::IPPROTO_UDP);
     nonzero(mix(basis, proto, src.min(dst), src.max(dst)))
 }
@@ -137,7 +152,6 @@ impl HashFields {
 
     /// The hash of a flow.
     pub fn hash(self, flow: &Flow, basis: u32) -> u32 {
-        let mac = |a: &[u8; 6]| a.iter().fold(0, |n, b| n << 8 | u64::from(*b));
         let (s, d) = (mac(&flow.dl_src), mac(&flow.dl_dst));
         let key = FlowKey::from_flow(flow, crate::DpPort(0));
         let (src, dst, proto) = ends(&key, self.has_ports(flow));

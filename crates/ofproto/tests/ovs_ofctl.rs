@@ -422,7 +422,7 @@ fn monitored(dir: &RunDir, args: &[&str]) -> String {
     let poke =
         ["packet-out", "br0", &format!("in_port=2,packet={ARP},actions=controller")].map(str::to_string);
     let poke: Vec<&str> = poke.iter().map(String::as_str).collect();
-    wait_for(Duration::from_secs(5), "the first packet", || {
+    wait_for(Duration::from_secs(20), "the first packet", || {
         run(dir, &poke, "");
         std::thread::sleep(Duration::from_millis(30));
         monitor.stderr().contains("in_port=2")
@@ -446,7 +446,7 @@ fn monitored(dir: &RunDir, args: &[&str]) -> String {
         let out = run(dir, &args.iter().map(String::as_str).collect::<Vec<_>>(), "");
         assert_eq!(out, "true\n", "{line}");
     }
-    wait_for(Duration::from_secs(5), "the last packet", || {
+    wait_for(Duration::from_secs(20), "the last packet", || {
         monitor.stderr()[seen..].contains("in_port=LOCAL")
     })
     .unwrap();

@@ -13,7 +13,9 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use backends::{Backend, Ours, Raw, Stock, TempDir, comparable, comparable_text, installed, without_uuids};
+use backends::{
+    Backend, LIMIT, Ours, Raw, Stock, TempDir, comparable, comparable_text, installed, without_uuids,
+};
 use ovsdb::client::{Client, ClientConfig, ClientState, ColumnValue, LockState, TxnBuilder, TxnOutcome};
 use ovsdb::log::{load, snapshot};
 use ovsdb::schema::{DatabaseSchema, open_vswitch};
@@ -149,7 +151,7 @@ fn ovsdb_client_monitors() {
     let ours = Ours::new(open_vswitch());
     for verb in ["monitor", "monitor-cond", "monitor-cond-since"] {
         let mut arguments =
-            vec!["--timeout=10".to_string(), verb.into(), ours.remote(), "Open_vSwitch".into()];
+            vec!["--timeout=60".to_string(), verb.into(), ours.remote(), "Open_vSwitch".into()];
         if verb != "monitor" {
             arguments.push("[[\"name\",\"!=\",\"x\"]]".into());
         }
@@ -158,7 +160,7 @@ fn ovsdb_client_monitors() {
         let output = fs::File::create(&file).unwrap();
         let mut child = ours.command("ovsdb-client").args(&arguments).stdout(output).spawn().unwrap();
         // It may not have begun to monitor at first, and prints at any time.
-        let deadline = Instant::now() + Duration::from_secs(9);
+        let deadline = Instant::now() + LIMIT;
         let mut text = String::new();
         while !(text.contains(" insert watched") && text.contains(" delete")) {
             assert!(Instant::now() < deadline, "{verb}: {text}");
@@ -278,7 +280,7 @@ fn our_client_replicates_a_stock_server() {
     let mut stream = UnixStream::connect(stock.dir.path("db.sock")).unwrap();
     stream.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
     let mut until = |client: &mut Client, what: &str, done: &dyn Fn(&mut Client) -> bool| {
-        let deadline = Instant::now() + Duration::from_secs(10);
+        let deadline = Instant::now() + LIMIT;
         while !done(client) {
             assert!(Instant::now() < deadline, "{what}");
             stream.write_all(&client.take_output()).unwrap();

@@ -7,6 +7,7 @@ use flow::Ufid;
 use ofproto::backer::Backer;
 use ofproto::revalidate::{Helper, Replies, ReplyQueue, Revalidator, RevalidatorStats};
 use ofproto::upcall;
+use ofproto::xlate::THREAD_STACK_BYTES;
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
@@ -69,7 +70,8 @@ struct Threads {
 impl Threads {
     fn spawn(&mut self, name: String, run: impl FnOnce(&AtomicBool) + Send + 'static) -> io::Result<()> {
         let stop = self.stop.clone();
-        self.running.push(std::thread::Builder::new().name(name).spawn(move || run(&stop))?);
+        let builder = std::thread::Builder::new().name(name).stack_size(THREAD_STACK_BYTES);
+        self.running.push(builder.spawn(move || run(&stop))?);
         Ok(())
     }
 
@@ -247,8 +249,10 @@ impl RevalidatorThread {
                     let helper = Arc::new(Helper::new(Box::new(move || unparker.unpark())));
                     let (shares, over, leader) = (helper.clone(), &over, self.parker.unparker().clone());
                     let run = move || help(backer, &shares, &parker, &leader, over);
-                    match std::thread::Builder::new().name(format!("revalidator{n}")).spawn_scoped(scope, run)
-                    {
+                    let builder = std::thread::Builder::new()
+                        .name(format!("revalidator{n}"))
+                        .stack_size(THREAD_STACK_BYTES);
+                    match builder.spawn_scoped(scope, run) {
                         Ok(_) => helpers.push(helper),
                         Err(e) => log::error!(target: "ofproto_dpif_upcall", "revalidator{n}: {e}"),
                     }

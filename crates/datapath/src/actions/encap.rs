@@ -180,19 +180,7 @@ impl First {
 /// # Errors
 /// A nested list has such an output, or one follows a popped network service header.
 pub(super) fn for_ports(actions: &Arc<[DpAction]>, is_ethernet: bool) -> Result<Arc<[DpAction]>, DpifError> {
-    let mut first = if is_ethernet { First::Ethernet } else { First::Other };
-    let mut left_out = Vec::new();
-    for (at, action) in actions.iter().enumerate() {
-        if matches!(action, DpAction::Output(_)) {
-            match first {
-                First::Ethernet => {}
-                First::Other => left_out.push(at),
-                First::Unknown => return Err(not_a_frame()),
-            }
-        }
-        first = first.after(action);
-        action.lists().try_for_each(|list| check_nested(list, first))?;
-    }
+    let left_out = not_frames(actions, if is_ethernet { First::Ethernet } else { First::Other })?;
     if left_out.is_empty() {
         return Ok(actions.clone());
     }
@@ -200,19 +188,28 @@ pub(super) fn for_ports(actions: &Arc<[DpAction]>, is_ethernet: bool) -> Result<
     Ok(kept.map(|(_, action)| action.clone()).collect())
 }
 
-fn not_a_frame() -> DpifError {
-    let why = "a port takes no packets without an Ethernet header, and this list may output some in a nested list, \
-               or behind a popped network service header";
-    DpifError::Unsupported(why.into())
-}
-
-fn check_nested(actions: &[DpAction], mut first: First) -> Result<(), DpifError> {
-    for action in actions {
-        if matches!(action, DpAction::Output(_)) && first != First::Ethernet {
-            return Err(not_a_frame());
+/// Places of outputs of packets that have no Ethernet header there, in this list and not in nested ones.
+fn not_frames(actions: &[DpAction], mut first: First) -> Result<Vec<usize>, DpifError> {
+    let refused = || {
+        let why = "a port takes no packets without an Ethernet header, and this list may output some in a nested \
+                   list, or behind a popped network service header";
+        Err(DpifError::Unsupported(why.into()))
+    };
+    let mut found = Vec::new();
+    for (at, action) in actions.iter().enumerate() {
+        if matches!(action, DpAction::Output(_)) {
+            match first {
+                First::Ethernet => {}
+                First::Other => found.push(at),
+                First::Unknown => return refused(),
+            }
         }
         first = first.after(action);
-        action.lists().try_for_each(|list| check_nested(list, first))?;
+        for list in action.lists() {
+            if !not_frames(list, first)?.is_empty() {
+                return refused();
+            }
+        }
     }
-    Ok(())
+    Ok(found)
 }

@@ -82,6 +82,31 @@ fn flows_spread_evenly() {
     }
 }
 
+/// Expectations are those of select groups of OVS 3.1.
+#[test]
+fn packets_without_ip_spread_by_ethernet_addresses() {
+    let arp = Flow { dl_type: h::ETH_TYPE_ARP, ..Flow::default() };
+    let series: [(&str, u32, fn(&mut Flow, u32)); 5] = [
+        ("sources", 16, |f, n| f.dl_src = [2, 0, 0, 0, (n >> 8) as u8, n as u8]),
+        ("destinations", 16, |f, n| f.dl_dst = [2, 0, 0, (n >> 8) as u8, n as u8, 0]),
+        ("types", 16, |f, n| f.dl_type = 0x9000 + n as u16),
+        ("VLANs", 16, |f, n| {
+            f.vlans[0] = VlanTag { tpid: h::ETH_TYPE_VLAN, tci: VlanTag::PRESENT | n as u16 }
+        }),
+        ("addresses of ARP", 1, |f, n| f.nw_src = 0x0a00_0000 + n),
+    ];
+    for (name, buckets, change) in series {
+        let mut of = [0u32; 16];
+        for n in 0..4096 {
+            let mut flow = arp;
+            change(&mut flow, n);
+            of[symmetric_l4(&FlowKey::from_flow(&flow, DpPort(0)), 7) as usize % 16] += 1;
+        }
+        let used = of.iter().filter(|n| (163..=4096).contains(*n)).count();
+        assert_eq!(used, buckets as usize, "{name}: {of:?}");
+    }
+}
+
 #[test]
 fn fragments_and_udp_have_no_ports() {
     let base = Flow { dl_type: h::ETH_TYPE_IP, nw_src: 1, nw_dst: 2, ..Flow::default() };

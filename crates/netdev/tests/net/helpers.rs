@@ -52,6 +52,9 @@ pub(crate) fn ip(args: &str) {
     run(&format!("ip {args}"));
 }
 
+/// Timeout of what the kernel does soon.
+pub(crate) const LIMIT: Duration = Duration::from_secs(20);
+
 /// Runs a command in the thread's namespace.
 pub(crate) fn run(command: &str) {
     let mut words = command.split_whitespace();
@@ -65,7 +68,7 @@ pub(crate) fn wait_up(name: &str) {
         std::thread::sleep(Duration::from_millis(2));
         link::link_info(name).unwrap().oper_state == OperState::Up
     };
-    assert!((0..2000).any(up), "{name} does not come up");
+    assert!((0..10_000).any(up), "{name} does not come up");
 }
 
 /// A veth pair, both ends up.
@@ -103,9 +106,9 @@ impl End {
         report
     }
 
-    /// Frames selected by `wanted`, up to `count` of them, waiting at most two seconds.
+    /// Frames selected by `wanted`, up to `count` of them, waiting at most [`LIMIT`].
     pub(crate) fn recv_where(&mut self, count: usize, wanted: impl Fn(&Packet) -> bool) -> Vec<Packet> {
-        let deadline = Instant::now() + Duration::from_secs(2);
+        let deadline = Instant::now() + LIMIT;
         let mut got = Vec::new();
         while got.len() < count && Instant::now() < deadline {
             let mut batch = PacketBatch::new();

@@ -9,7 +9,7 @@ use crate::helpers::*;
 
 /// The events up to the one that is `done`.
 fn events_until(m: &mut RouteMonitor, done: impl Fn(&RouteEvent) -> bool) -> Vec<RouteEvent> {
-    let deadline = Instant::now() + Duration::from_secs(5);
+    let deadline = Instant::now() + LIMIT;
     let mut all = Vec::new();
     while Instant::now() < deadline && !all.iter().any(&done) {
         let polled = m.poll(1024).unwrap();

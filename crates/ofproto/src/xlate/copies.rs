@@ -1,7 +1,7 @@
 //! Lists of actions whose effects later actions do not see: `clone`, and the rest of a list behind
 //! `check_pkt_larger`, which only the datapath decides.
 
-use super::MAX_NESTING;
+use super::MAX_CLONES;
 use super::ctx::XlateCtx;
 use super::stack::ValueStack;
 use super::trace::TraceEvent;
@@ -16,8 +16,8 @@ const MAX_COPIES: usize = 6;
 impl XlateCtx<'_> {
     /// Executes a `clone`: its changes do not reach later actions, but `exit` does.
     pub(super) fn run_on_clone(&mut self, actions: &[Action]) {
-        if self.nesting >= MAX_NESTING {
-            let fault = format!("over {MAX_NESTING} nested lookups and clone actions");
+        if self.in_clones >= MAX_CLONES {
+            let fault = format!("over {MAX_CLONES} nested clone actions");
             return self.fail(XlateDrop::RecursionTooDeep, fault);
         }
         // Not on the stack: clones nest deep.
@@ -27,7 +27,9 @@ impl XlateCtx<'_> {
         if self.pending.is_some() {
             self.commit();
         }
+        self.in_clones += 1;
         self.nest(false, |cx| cx.clone_or_undo(actions));
+        self.in_clones -= 1;
         self.flow = *flow;
         (self.was_mpls, self.stack, self.action_set) = saved;
     }

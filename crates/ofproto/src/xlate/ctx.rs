@@ -7,9 +7,7 @@ use super::masks::{always_looked_at, tidy_mask};
 use super::mpls::passes_unknown;
 use super::stack::ValueStack;
 use super::trace::{TraceEvent, Tracer};
-use super::{
-    MAX_ACTIONS, MAX_DEPTH, MAX_NESTING, MAX_RESUBMITS, MAX_STACK_BYTES, Request, Translation, XlateHost,
-};
+use super::{MAX_ACTIONS, MAX_DEPTH, MAX_RESUBMITS, MAX_STACK_BYTES, Request, Translation, XlateHost};
 use crate::bfd::Claimed;
 use crate::changes::Lookups;
 use crate::ports::{Port, PortConfigBits};
@@ -54,8 +52,8 @@ pub(super) struct XlateCtx<'a> {
     /// The actions being executed are those of a group bucket.
     pub(super) in_bucket: bool,
     pub(super) depth: u32,
-    /// Depth of nested lookups.
-    pub(super) nesting: u32,
+    /// Nested `clone` actions.
+    pub(super) in_clones: u32,
     resubmits: u32,
     /// Group buckets executed so far.
     pub(super) buckets: u32,
@@ -153,7 +151,7 @@ impl<'a> XlateCtx<'a> {
             rule_timeouts: None,
             in_packet_out: false,
             depth: 0,
-            nesting: 0,
+            in_clones: 0,
             resubmits: 0,
             buckets: 0,
             exit: false,
@@ -325,11 +323,10 @@ impl<'a> XlateCtx<'a> {
         self.enters_peer = true;
         let (was_mpls, conntracked) = (self.was_mpls, self.conntracked);
         self.forget_connection();
-        // The depth includes this entry. As in OVS, the fault ends only the path through the peer.
-        if self.depth > MAX_DEPTH {
-            self.fail(XlateDrop::RecursionTooDeep, format!("over max translation depth {MAX_DEPTH}"));
-        } else {
-            self.lookup(TableId(0), true);
+        // As in OVS, the entry counts as a resubmit to an earlier table, and a fault ends only the path through the peer.
+        if self.may_nest() {
+            self.resubmits += 1;
+            self.nest(true, |cx| cx.lookup(TableId(0), true));
         }
         (self.enters_peer, self.was_mpls, self.conntracked) = (false, was_mpls, conntracked);
         // `exit` and errors end only the packet's path through the peer; the fault is still reported.
@@ -406,8 +403,6 @@ impl<'a> XlateCtx<'a> {
     pub(super) fn may_nest(&mut self) -> bool {
         let (reason, fault) = if self.depth >= MAX_DEPTH {
             (XlateDrop::RecursionTooDeep, format!("over max translation depth {MAX_DEPTH}"))
-        } else if self.nesting >= MAX_NESTING {
-            (XlateDrop::RecursionTooDeep, format!("over {MAX_NESTING} nested resubmit actions"))
         } else if self.resubmits >= MAX_RESUBMITS {
             (XlateDrop::TooManyResubmits, format!("over {MAX_RESUBMITS} resubmit actions"))
         } else if self.stack.bytes() >= MAX_STACK_BYTES {
@@ -419,13 +414,13 @@ impl<'a> XlateCtx<'a> {
         false
     }
 
-    /// Runs `f` one level of nesting down. `may_loop`: it counts for the depth.
+    /// Runs `f` within the current action. `may_loop`: it counts for the depth.
     pub(super) fn nest(&mut self, may_loop: bool, f: impl FnOnce(&mut Self)) {
         let deeper = u32::from(may_loop);
         let saved = (self.table, self.rule_cookie, self.rule_is_miss);
-        (self.depth, self.nesting) = (self.depth + deeper, self.nesting + 1);
+        self.depth += deeper;
         f(self);
-        (self.depth, self.nesting) = (self.depth - deeper, self.nesting - 1);
+        self.depth -= deeper;
         (self.table, self.rule_cookie, self.rule_is_miss) = saved;
     }
 

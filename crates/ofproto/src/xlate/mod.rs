@@ -4,9 +4,9 @@
 //! of a packet (rule counters, learned addresses and rules) form an [`XlateCache`], which the caller replays: once
 //! for the packet itself before it is sent, later with the counters of the megaflow.
 //!
-//! Bounds: [`MAX_DEPTH`], [`MAX_NESTING`], [`MAX_RESUBMITS`], [`MAX_BUCKETS`],
+//! Bounds: [`MAX_DEPTH`], [`MAX_CLONES`], [`MAX_RESUBMITS`], [`MAX_BUCKETS`],
 //! [`MAX_ACTIONS`], [`MAX_STACK_BYTES`]; each ends the translation with its own
-//! [`XlateDrop`].
+//! [`XlateDrop`]. All resubmits may nest, so threads that translate have a stack of [`THREAD_STACK_BYTES`].
 
 mod actions;
 mod bfd;
@@ -60,8 +60,8 @@ pub mod miss_reason {
 
 /// Maximum nesting of patch ports and resubmits to the same or an earlier table.
 pub const MAX_DEPTH: u32 = 64;
-/// Maximum nesting of lookups of any tables.
-pub const MAX_NESTING: u32 = 512;
+/// Maximum nesting of `clone` actions.
+pub const MAX_CLONES: u32 = 512;
 /// Maximum resubmits of one translation.
 pub const MAX_RESUBMITS: u32 = 4096;
 /// Maximum group buckets executed by one translation.
@@ -72,6 +72,9 @@ pub const MAX_BUCKET_LOOKS: u32 = 4096;
 pub const MAX_ACTIONS: usize = 4096;
 /// Bytes on the stack of `push` from which on no lookup begins. A list of actions bounds the bytes that it adds.
 pub const MAX_STACK_BYTES: usize = 65_536;
+
+/// Stack of a thread that translates: for nested resubmits and clones up to their limits.
+pub const THREAD_STACK_BYTES: usize = 8 << 20;
 
 /// Services that a translation uses.
 pub trait XlateHost {

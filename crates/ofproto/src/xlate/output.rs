@@ -220,7 +220,6 @@ impl XlateCtx<'_> {
         let saved_ingress = std::mem::replace(&mut self.ingress, in_port);
         let saved_set = std::mem::take(&mut self.action_set);
         let saved_stack = std::mem::take(&mut self.stack);
-        let saved = (self.table, self.rule_cookie, self.rule_is_miss);
         self.flow.in_port = in_port.0;
         self.flow.metadata = 0;
         self.flow.regs = [0; 16];
@@ -230,11 +229,8 @@ impl XlateCtx<'_> {
         // The output of an action set counts as such in the peer, too, as in OVS.
         let in_packet_out = std::mem::take(&mut self.in_packet_out);
         self.trace.push(entry, &*self.bridge);
-        self.depth += 1;
         self.in_peer_bridge();
-        self.depth -= 1;
         self.trace.pop();
-        (self.table, self.rule_cookie, self.rule_is_miss) = saved;
         self.in_packet_out = in_packet_out;
         self.action_set = saved_set;
         self.stack = saved_stack;

@@ -54,6 +54,8 @@ fn match_of(numbers: &[(u8, u128, u128)], base: u8) -> Match {
             FieldId::Icmpv6Code => 0,
             FieldId::NshTtl => value % 64,
             FieldId::NshMdtype => 1,
+            // Without a tag, OXM tells no priority: the mask that comes back lacks it.
+            FieldId::VlanTci if value & full == 0 => 1,
             _ => *value,
         };
         if mask != 0 {

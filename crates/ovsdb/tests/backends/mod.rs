@@ -143,7 +143,7 @@ impl Stock {
             .spawn()
             .unwrap();
         let stock = Stock { dir, child };
-        let deadline = Instant::now() + Duration::from_secs(10);
+        let deadline = Instant::now() + LIMIT;
         while UnixStream::connect(stock.dir.path("db.sock")).is_err() {
             assert!(Instant::now() < deadline, "ovsdb-server does not listen");
             std::thread::sleep(Duration::from_millis(5));
@@ -228,6 +228,9 @@ pub(crate) fn comparable_text(text: &str) -> String {
     comparable(&serde_json::from_str(text).unwrap())
 }
 
+/// Timeout of what a server does soon.
+pub(crate) const LIMIT: Duration = Duration::from_secs(30);
+
 pub(crate) struct Raw {
     stream: UnixStream,
     framer: ovsdb::jsonrpc::Framer,
@@ -236,7 +239,7 @@ pub(crate) struct Raw {
 impl Raw {
     pub(crate) fn new(backend: &dyn Backend) -> Self {
         let stream = UnixStream::connect(backend.dir().join("db.sock")).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        stream.set_read_timeout(Some(LIMIT)).unwrap();
         Raw { stream, framer: ovsdb::jsonrpc::Framer::default() }
     }
 

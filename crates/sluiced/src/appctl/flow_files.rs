@@ -2,7 +2,7 @@
 //!
 //! Each line is done by itself, in order; faults of all lines are the error. A flow without a ufid is found by key and
 //! mask in one dump of all flows, made for the first line that needs it: the cost is that of the flows of the datapath
-//! and of the lines, not their product.
+//! and of the lines, not their product. A flow to modify that has another mask costs a lookup for each mask.
 
 use super::Answer;
 use super::datapath::{Names, datapath, flows_of};
@@ -11,7 +11,7 @@ use crate::daemon::Daemon;
 use crate::instances::Instance;
 use dpif::{DpAction, DpifError, DpifOp, FlowPut, OpResult, PmdId, PutMode};
 use flow::{FlowKey, KeyMask, Ufid};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::sync::Arc;
@@ -62,13 +62,46 @@ fn normal(key: &FlowKey, mask: &KeyMask) -> (FlowKey, KeyMask) {
     (key.masked(mask), *mask)
 }
 
+/// Flows with their threads, by key and mask.
+#[derive(Default)]
+struct Known {
+    flows: HashMap<(FlowKey, KeyMask), Vec<(PmdId, Ufid)>>,
+    masks: HashSet<KeyMask>,
+}
+
+impl Known {
+    fn dump(instance: &Instance, pmds: &[PmdId]) -> Result<Known, String> {
+        let mut known = Known::default();
+        for pmd in pmds {
+            for f in flows_of(instance, *pmd)? {
+                known.entry(&f.key, &f.mask).push((*pmd, f.ufid));
+            }
+        }
+        Ok(known)
+    }
+
+    fn entry(&mut self, key: &FlowKey, mask: &KeyMask) -> &mut Vec<(PmdId, Ufid)> {
+        self.masks.insert(*mask);
+        self.flows.entry(normal(key, mask)).or_default()
+    }
+
+    fn named(&self, key: &FlowKey, mask: &KeyMask) -> &[(PmdId, Ufid)] {
+        self.flows.get(&normal(key, mask)).map_or(&[], Vec::as_slice)
+    }
+
+    /// The flows that a packet of this key meets.
+    fn met(&self, key: &FlowKey) -> Vec<(PmdId, Ufid)> {
+        self.masks.iter().flat_map(|mask| self.named(key, mask)).copied().collect()
+    }
+}
+
 /// Carries out lines.
 struct Runner<'a> {
     instance: &'a Instance,
     names: Names,
     pmds: Vec<PmdId>,
     /// Names and threads of flows, by key and mask; made when first needed.
-    known: Option<HashMap<(FlowKey, KeyMask), Vec<(PmdId, Ufid)>>>,
+    known: Option<Known>,
     /// Operations not yet sent, by thread.
     waiting: Vec<(PmdId, Vec<DpifOp>)>,
     faults: Vec<String>,
@@ -124,8 +157,8 @@ impl<'a> Runner<'a> {
         Ok(())
     }
 
-    /// Threads and ufids of a flow.
-    fn find(&mut self, name: &Name) -> Result<Vec<(PmdId, Ufid)>, String> {
+    /// Threads and ufids of a flow to change; see [`Name::find_to_modify`].
+    fn find(&mut self, name: &Name, change: Change) -> Result<Vec<(PmdId, Ufid)>, String> {
         if let Some(ufid) = name.ufid {
             return Ok(self.pmds.iter().map(|pmd| (*pmd, ufid)).collect());
         }
@@ -133,16 +166,13 @@ impl<'a> Runner<'a> {
         if self.known.is_none() {
             // Flows of lines before must be there.
             self.flush()?;
-            let mut known: HashMap<_, Vec<_>> = HashMap::new();
-            for pmd in &self.pmds {
-                for f in flows_of(self.instance, *pmd)? {
-                    known.entry(normal(&f.key, &f.mask)).or_default().push((*pmd, f.ufid));
-                }
-            }
-            self.known = Some(known);
+            self.known = Some(Known::dump(self.instance, &self.pmds)?);
         }
-        let known = self.known.as_ref().and_then(|known| known.get(&normal(&key.0, &key.1)));
-        Ok(known.cloned().unwrap_or_default())
+        let Some(known) = &self.known else { return Ok(Vec::new()) };
+        match known.named(&key.0, &key.1) {
+            [] if change == Change::Modify => Ok(known.met(&key.0)),
+            named => Ok(named.to_vec()),
+        }
     }
 
     fn run(&mut self, line: &Line<'_>) -> Result<(), String> {
@@ -154,7 +184,7 @@ impl<'a> Runner<'a> {
             }
             Change::Modify => {
                 let actions = actions_of(line.actions, &self.names)?;
-                let found = self.find(&name)?;
+                let found = self.find(&name, line.change)?;
                 if found.is_empty() {
                     return Err("updating flow table (No such file or directory)".to_string());
                 }
@@ -166,12 +196,12 @@ impl<'a> Runner<'a> {
                 Ok(())
             }
             Change::Delete => {
-                let found = self.find(&name)?;
+                let found = self.find(&name, line.change)?;
                 if found.is_empty() {
                     return Err(NOTHING_TO_DELETE.to_string());
                 }
                 if let (Some(known), Some(key)) = (&mut self.known, &name.key) {
-                    known.remove(&normal(&key.0, &key.1));
+                    known.flows.remove(&normal(&key.0, &key.1));
                 }
                 found.into_iter().for_each(|(pmd, ufid)| self.queue(pmd, DpifOp::FlowDel(ufid)));
                 Ok(())
@@ -187,8 +217,10 @@ impl<'a> Runner<'a> {
             None => Ufid(sys::random::u128().map_err(|e| e.to_string())?),
         };
         if let Some(known) = &mut self.known {
-            let all = self.pmds.iter().map(|pmd| (*pmd, ufid)).collect();
-            known.entry(normal(&key, &mask)).or_insert(all);
+            let flows = known.entry(&key, &mask);
+            if flows.is_empty() {
+                flows.extend(self.pmds.iter().map(|pmd| (*pmd, ufid)));
+            }
         }
         for pmd in self.pmds.clone() {
             let put = FlowPut { ufid, key, mask, actions: actions.clone(), mode: PutMode::Create };

@@ -110,20 +110,39 @@ impl Name {
 
     /// The flows of that name, with their threads. Visits all flows, unless the name is a ufid.
     fn find(&self, instance: &Instance) -> Result<Vec<(PmdId, FlowRecord)>, String> {
+        let Some(ufid) = self.ufid else { return select(instance, |f| self.is_of(f)) };
         let mut found = Vec::new();
         for pmd in instance.datapath.pmds() {
-            match self.ufid {
-                Some(ufid) => {
-                    if let Ok(OpResult::Flow(flow)) = one(instance, pmd, DpifOp::FlowGet(ufid)) {
-                        found.push((pmd, *flow));
-                    }
-                }
-                None => found
-                    .extend(flows_of(instance, pmd)?.into_iter().filter(|f| self.is_of(f)).map(|f| (pmd, f))),
+            if let Ok(OpResult::Flow(flow)) = one(instance, pmd, DpifOp::FlowGet(ufid)) {
+                found.push((pmd, *flow));
             }
         }
         Ok(found)
     }
+
+    /// The flows to modify, with their threads: those of that name, or those that a packet of this key meets, as in
+    /// OVS. The text of a translated flow lacks bits of its mask, so it does not name the flow.
+    pub(super) fn find_to_modify(&self, instance: &Instance) -> Result<Vec<(PmdId, FlowRecord)>, String> {
+        let found = self.find(instance)?;
+        match (&self.key, self.ufid) {
+            (Some(of), None) if found.is_empty() => {
+                select(instance, |f| f.key.masked(&f.mask).matches(&f.mask, &of.0))
+            }
+            _ => Ok(found),
+        }
+    }
+}
+
+/// The wanted ones of all flows, with their threads.
+fn select(
+    instance: &Instance,
+    wanted: impl Fn(&FlowRecord) -> bool,
+) -> Result<Vec<(PmdId, FlowRecord)>, String> {
+    let mut found = Vec::new();
+    for pmd in instance.datapath.pmds() {
+        found.extend(flows_of(instance, pmd)?.into_iter().filter(&wanted).map(|f| (pmd, f)));
+    }
+    Ok(found)
 }
 
 /// The error of an operation, in the words of the stock switch where it has one.
@@ -191,7 +210,7 @@ pub(super) fn modify(daemon: &mut Daemon, args: &[String]) -> Answer {
         if options.clear {
             return Err("updating flow table (Operation not supported)".to_string());
         }
-        let found = name.find(instance)?;
+        let found = name.find_to_modify(instance)?;
         if found.is_empty() {
             return match options.may_create {
                 true => create(instance, &name, &actions).map(|()| String::new()),

@@ -9,7 +9,7 @@ use crate::helpers::{
 };
 
 /// Timeout of a requested exit.
-const END_LIMIT: Duration = Duration::from_secs(3);
+const END_LIMIT: Duration = Duration::from_secs(10);
 
 #[test]
 fn versions_and_help() {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use testkit::{Capture, Daemon, DaemonSpec, Host, Netns, Output, Topology, patience, wait_for};
 
 /// Timeout of user-visible actions (in a guest six times as long: `testkit::patience`).
-pub(crate) const LIMIT: Duration = Duration::from_secs(10);
+pub(crate) const LIMIT: Duration = Duration::from_secs(20);
 
 /// The binary under test.
 pub(crate) const SLUICED: &str = env!("CARGO_BIN_EXE_sluiced");

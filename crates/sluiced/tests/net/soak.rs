@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use testkit::{Daemon, Iperf3Options, iperf3_client, iperf3_server, require_netns, require_programs};
 
-use crate::helpers::{switch, vsctl};
+use crate::helpers::{LIMIT, switch, vsctl};
 
 /// Resident memory in KiB (proc(5)).
 fn resident_kib(daemon: &Daemon) -> u64 {
@@ -68,7 +68,7 @@ fn unchanged_ports_lose_nothing_while_others_change() {
             );
             change_rules(&daemon, rounds);
             vsctl(&daemon, &format!("add-port br0 {port} -- del-port soak"));
-            testkit::reachable(&three.netns, four.ipv4.into(), Duration::from_secs(5)).unwrap();
+            testkit::reachable(&three.netns, four.ipv4.into(), LIMIT).unwrap();
             rounds += 1;
             if settled_kib == 0 && start.elapsed() > run / 2 {
                 settled_kib = resident_kib(&daemon);

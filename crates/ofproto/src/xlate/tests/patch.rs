@@ -44,6 +44,23 @@ fn the_limit_of_depth_ends_the_peers_part_only() {
     }
 }
 
+/// A lookup in table 1 makes 4,094 resubmits, so a resubmit to it counts as 4,095 of the 4,096.
+#[test]
+fn an_entry_into_the_peer_counts_as_a_resubmit() {
+    let twice = |n: u32| format!("table={n},actions=resubmit(,{m}),resubmit(,{m})\n", m = n + 1);
+    let tables: String = (1..12).map(twice).collect();
+    let in_two_tables = "actions=resubmit(,1)\n table=1,actions=1";
+    for (actions, of_b, expected, has_fault) in [
+        ("resubmit(,1),9,2", "actions=1", "11,2", false),
+        ("resubmit(,1),9,2", in_two_tables, "2", true),
+        ("resubmit(,1),resubmit(,20),9,2", "actions=1", "2", true),
+        ("resubmit(,1),resubmit(,20),9,2,resubmit(,20)", "actions=1", "drop:TooManyResubmits", true),
+    ] {
+        let t = rig(&format!("{tables} table=0,actions={actions}"), of_b).acts(TCP, expected);
+        assert_eq!(t.fault.as_deref(), has_fault.then_some("over 4096 resubmit actions"), "{actions}");
+    }
+}
+
 #[test]
 fn errors_of_the_outer_bridge_are_its_own() {
     let t = rig("actions=9,resubmit(,0)", "actions=1").acts(TCP, "drop:RecursionTooDeep");

@@ -2,7 +2,7 @@
 //! contexts in the flows of headers that lack them.
 
 use super::Lab;
-use crate::helpers::vsctl;
+use crate::helpers::{appctl_output, vsctl};
 use testkit::{TempDir, require_netns, require_programs};
 
 /// A frame with a header of metadata type 1 around a UDP packet.
@@ -143,6 +143,53 @@ fn pushed_headers_are_popped_again() {
     chain.receive("p3", UDP);
     let labelled = format!("{}884700005140{}", "0".repeat(24), &UDP[28..]);
     assert_eq!(chain.sent("p1"), [labelled.as_str(); 2]);
+}
+
+/// As in OVS: the printed key of a translated flow finds the flow to modify, and none to delete.
+#[test]
+fn the_key_of_a_translated_flow_finds_it_to_be_modified() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-appctl");
+    let chain = Chain::new(&[
+        "in_port=1,dl_type=0x894f,actions=decap(),decap(),resubmit(,1)",
+        "table=1,packet_type=(1,0x800),nw_dst=10.0.0.2,actions=encap(ethernet),2",
+    ]);
+    chain.lab.appctl("revalidator/pause");
+    chain.receive("p1", MD1);
+    let keys = || -> Vec<(String, String)> {
+        let dump = chain.lab.appctl("dpctl/dump-flows -m");
+        let of = |line: &str| {
+            let (key, rest) = line.strip_prefix("ufid:")?.split_once(", ")?.1.split_once(", packets:")?;
+            Some((key.to_string(), rest.split_once("actions:")?.1.to_string()))
+        };
+        let mut keys: Vec<_> = dump.lines().filter_map(of).collect();
+        keys.sort();
+        keys
+    };
+    let before = keys();
+    assert_eq!(before.len(), 2, "{before:#?}");
+    assert!(before.iter().any(|(key, _)| key.contains("packet_type(ns=1,id=0x800)")), "{before:#?}");
+    let file = chain.dir.path().join("flows");
+    for (by_file, actions) in [(false, "p3"), (true, "p2")] {
+        for (key, _) in &before {
+            // Bits that the mask leaves out do not matter.
+            let other = key.replace("src=10.0.0.1/", "src=10.0.0.9/");
+            if by_file {
+                std::fs::write(&file, format!("{other} {actions}\n")).unwrap();
+                chain.lab.appctl(&format!("dpctl/mod-flows {}", file.display()));
+            } else {
+                chain.lab.appctl(&format!("dpctl/mod-flow {other} {actions}"));
+            }
+        }
+        assert!(keys().iter().all(|(_, now)| now == actions), "{:#?}", keys());
+    }
+    for (key, _) in &before {
+        let refused = appctl_output(&chain.lab.daemon, &format!("dpctl/del-flow {key}"));
+        assert!(refused.stderr.contains("deleting flow (No such file or directory)"), "{}", refused.stderr);
+        let other = key.replace("in_port(p1)", "in_port(p2)");
+        let refused = appctl_output(&chain.lab.daemon, &format!("dpctl/mod-flow {other} 3"));
+        assert!(refused.stderr.contains("updating flow table (No such file"), "{}", refused.stderr);
+    }
 }
 
 /// Flows by command whose packets are no frames are taken, also by OVS; its dummies refuse to send such packets.

@@ -1,6 +1,6 @@
 //! The flow table through `ovs-ofctl`: descriptions, changes, bundles, timeouts, meters, and errors.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use testkit::{patience, require_netns, require_programs, wait_for};
 
@@ -74,14 +74,13 @@ fn a_bridge_describes_itself_and_counts() {
     let idle = lab.ofctl("dump-flows br0 in_port=1");
     assert!(idle.contains("idle_age="), "{idle}");
     // Traffic resets the idle age.
-    let aged = patience(Duration::from_secs(2)).as_secs();
-    wait_for(LIMIT, "an age of two seconds", || {
-        number_after(&lab.ofctl("dump-flows br0 in_port=1"), "idle_age=") >= aged
-    })
-    .unwrap();
+    let age_s = || number_after(&lab.ofctl("dump-flows br0 in_port=1"), "idle_age=");
+    wait_for(LIMIT, "an age of two seconds", || age_s() >= 2).unwrap();
+    let aged = Instant::now();
     send(lab.host(1), &frames);
     lab.wait_packets("in_port=1", 10);
-    assert!(number_after(&lab.ofctl("dump-flows br0 in_port=1"), "idle_age=") < aged);
+    let age_s = age_s();
+    assert!(age_s <= aged.elapsed().as_secs(), "{age_s}");
 }
 
 #[test]
@@ -175,7 +174,7 @@ fn rules_time_out_and_send_flow_removed() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-ofctl", "python3");
     let lab = Lab::new(2);
-    let [one, two] = [1, 2].map(|s| patience(Duration::from_secs(s)).as_secs());
+    let [one, two] = [1, 4].map(|s| patience(Duration::from_secs(s)).as_secs());
     for version in VERSIONS {
         let monitor = lab.monitor(&format!("-O {version} monitor br0 65534"));
         let rules = format!(
@@ -304,7 +303,7 @@ fn a_change_reaches_running_traffic_and_old_datapath_flows_end() {
     drop(ping);
     // Without flows the switch forwards nothing, and soon the datapath has no forwarding megaflow.
     lab.ofctl("del-flows br0");
-    wait_for(Duration::from_secs(5), "the end of the datapath's flows", || {
+    wait_for(LIMIT, "the end of the datapath's flows", || {
         lab.appctl("dpctl/dump-flows").lines().all(|l| !l.contains("actions:") || l.contains("actions:drop"))
     })
     .unwrap();

@@ -20,7 +20,7 @@ use crate::helpers;
 use testkit::{Capture, Daemon, Host, Running, Topology, wait_for};
 
 /// Timeout of user-visible actions.
-const LIMIT: Duration = Duration::from_secs(10);
+const LIMIT: Duration = Duration::from_secs(20);
 
 /// Versions spoken by the tools: the default (1.0 with its extensions), and 1.3.
 const VERSIONS: [&str; 2] = ["OpenFlow10", "OpenFlow13"];
