@@ -155,12 +155,6 @@ pub(super) fn pops() -> Vec<(&'static str, Vec<u8>, u32, Option<Tunnel>)> {
     with_options[14] = 0x46;
     with_options[17] += 4;
     mend(&mut with_options);
-    let shorter = |ip_bytes: u16| {
-        let mut frame = of_udp(4789, 0, &vxlan(1 << 27, 0));
-        frame[16..18].copy_from_slice(&ip_bytes.to_be_bytes());
-        mend(&mut frame);
-        frame
-    };
     let tunnel = |id, flags| {
         let (src, dst) = (u32::from_be_bytes(frames::SRC), u32::from_be_bytes(frames::DST));
         Some(Tunnel { id, src, dst, ttl: 64, flags, ..Tunnel::default() })
@@ -175,9 +169,6 @@ pub(super) fn pops() -> Vec<(&'static str, Vec<u8>, u32, Option<Tunnel>)> {
         ("vxlan", of_udp(4789, 0, &vxlan(1 << 27, 0)), 10, udp_of(4789, tunnel(0x7b, key))),
         ("padding", padded, 10, udp_of(4789, tunnel(0x7b, key))),
         ("IP options", with_options, 10, udp_of(4789, tunnel(0x7b, key))),
-        ("a packet that ends before its header", shorter(28), 10, None),
-        ("a packet that ends within its header", shorter(35), 10, None),
-        ("a packet that ends within the inner Ethernet header", shorter(36 + 13), 10, None),
         ("no VNI", of_udp(4789, 0, &vxlan(0, 0)), 10, None),
         ("a reserved byte", of_udp(4789, 0, &vxlan(1 << 27, 1)), 10, None),
         ("a group policy", of_udp(4789, 0, &vxlan(0x8800_0012, 0)), 10, None),
@@ -211,8 +202,24 @@ pub(super) fn pops() -> Vec<(&'static str, Vec<u8>, u32, Option<Tunnel>)> {
         ("no IP", eth(0x9999, &inner), 10, None),
         ("an unknown tunnel", of_udp(4789, 0, &vxlan(1 << 27, 0)), 99, None),
     ];
+    all.extend(ending_early(&all[0].1));
     all.extend(super::tunnel_kinds::pops());
     all
+}
+
+/// A frame of VXLAN whose outer packet ends before its frame does.
+fn ending_early(vxlan: &[u8]) -> [(&'static str, Vec<u8>, u32, Option<Tunnel>); 3] {
+    let of_bytes = |name, ip_bytes: u16| {
+        let mut frame = vxlan.to_vec();
+        frame[16..18].copy_from_slice(&ip_bytes.to_be_bytes());
+        mend(&mut frame);
+        (name, frame, 10, None)
+    };
+    [
+        of_bytes("a packet that ends before its header", 28),
+        of_bytes("a packet that ends within its header", 35),
+        of_bytes("a packet that ends within the inner Ethernet header", 36 + 13),
+    ]
 }
 
 #[test]
