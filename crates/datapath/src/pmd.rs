@@ -107,6 +107,7 @@ impl Pmd {
             id: config.id,
             level: if config.vector { simd::Level::best() } else { simd::Level::PLAIN },
             vlan_limit: config.vlan_limit,
+            template: config.template,
             reread: false,
             hasher: hasher.clone(),
             shared,

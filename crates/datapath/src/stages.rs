@@ -39,16 +39,17 @@ impl Kernel for Extract<'_> {
         let mut hits = 0;
         for ((packet, key), layout) in packets.iter().zip(&mut keys[..]).zip(layouts) {
             let head = if self.template { packet.head() } else { None };
-            let common = head.and_then(|head| {
-                if L::PERMUTES {
+            // Not in a closure, which would be compiled for the baseline.
+            let common = match head {
+                Some(head) if L::PERMUTES => {
                     let permute = |bytes: &_, from: &_, keep: &_, set: &_, out: &mut _| {
                         lanes.permute(bytes, from, keep, set, out)
                     };
                     permuted.extract(head, packet.len(), key, permute)
-                } else {
-                    extract_common(head, packet.len(), &self.md, self.vlan_limit, key)
                 }
-            });
+                Some(head) => extract_common(head, packet.len(), &self.md, self.vlan_limit, key),
+                None => None,
+            };
             *layout = match common {
                 Some(common) => {
                     hits += 1;

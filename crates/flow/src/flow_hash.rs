@@ -23,6 +23,7 @@ fn fold(a: u64, b: u64) -> u64 {
 /// One end of a conversation: address as words, port.
 type End = (u64, u64, u16);
 
+#[inline(always)]
 fn mix(basis: u32, proto: u64, a: End, b: End) -> u32 {
     let addresses =
         fold(a.0 ^ P[0], a.1 ^ P[1] ^ u64::from(basis)) ^ fold(b.0 ^ P[2], b.1 ^ P[3]).rotate_left(32);
@@ -32,10 +33,12 @@ fn mix(basis: u32, proto: u64, a: End, b: End) -> u32 {
 }
 
 /// 0 means "not computed" to datapaths.
+#[inline(always)]
 fn nonzero(hash: u32) -> u32 {
     hash.max(1)
 }
 
+#[inline(always)]
 fn wide(address: &[u8; 16]) -> (u64, u64) {
     let n = u128::from_be_bytes(*address);
     ((n >> 64) as u64, n as u64)
@@ -50,6 +53,7 @@ fn is_ip(key: &FlowKey) -> bool {
 }
 
 /// Both ends and the protocol of a packet. Fragments have no ports, so all those of a datagram agree.
+#[inline(always)]
 fn ends(key: &FlowKey, with_ports: bool) -> (End, End, u64) {
     let b = &key.base;
     let ((s0, s1), (d0, d1)) = match b.dl_type {
@@ -64,6 +68,7 @@ fn ends(key: &FlowKey, with_ports: bool) -> (End, End, u64) {
 }
 
 /// Hash over addresses, protocol and ports (`OVS_HASH_ALG_L4`); never 0.
+#[inline(always)]
 pub fn five_tuple(key: &FlowKey, basis: u32) -> u32 {
     let (src, dst, proto) = ends(key, true);
     nonzero(mix(basis, proto, src, dst))

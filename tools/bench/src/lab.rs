@@ -6,7 +6,7 @@
 //! meanwhile (`max-idle`).
 
 use crate::daemons::{self, STOCK_DPDK};
-use crate::pmdstats::{Count, PmdStats, counts_of_port, datapath_drops, lost_lookups, port_drops};
+use crate::pmdstats::{Count, PmdStats, all_drops, counts_of_port, datapath_drops, full_rings, lost_lookups};
 use crate::sides::sum_of_drops;
 use crate::tunnels::{self, TUNNEL, Tunnel, UNDERLAY};
 use crate::works::{OUT, Source, Work};
@@ -33,6 +33,8 @@ pub(crate) const DPDK_PAGES: u64 = 768;
 const FRAME_BYTES: u64 = crate::frames::FRAME_BYTES as u64;
 /// Maximum time until addresses, routes and counters of tunnels have settled.
 const TUNNEL_LIMIT: Duration = Duration::from_secs(10);
+/// Packets of a source that were sent when all of its connections have begun: its capture some times.
+const CONNECTED: u64 = 5_000;
 /// Forwarding threads add their counts to `coverage/show` once a second.
 const COVERAGE_LAG: Duration = Duration::from_secs(2);
 
@@ -53,8 +55,10 @@ pub(crate) struct Lab {
     netns: Netns,
     /// Source ports of the installed work.
     sources: Vec<u32>,
-    /// Tunnel of the installed work.
-    tunnel: Tunnel,
+    /// Ways of the packets of the installed work, each once.
+    ways: Vec<Tunnel>,
+    /// Whether its packets belong to established connections.
+    established: bool,
     /// Whether the bridge of the underlay exists.
     has_underlay: bool,
     /// DPDK devices are numbered; numbers are never reused.
@@ -129,7 +133,8 @@ impl Lab {
             daemons,
             netns,
             sources: Vec::new(),
-            tunnel: Tunnel::None,
+            ways: Vec::new(),
+            established: false,
             has_underlay: false,
             devices: 0,
             drops_before: 0,
@@ -201,7 +206,7 @@ impl Lab {
             let why = last.map(|e| format!("{e:#}")).unwrap_or_default();
             format!("{}, {}: {seen} megaflows instead of {} {why}", self.name, work.title, work.megaflows)
         })?;
-        if self.tunnel != Tunnel::None {
+        if self.has_tunnel() {
             std::thread::sleep(COVERAGE_LAG);
             self.drops_at_begin = self.drops_of_ports()? + self.drops()?;
         }
@@ -211,26 +216,48 @@ impl Lab {
     /// Replaces its work; returns the counters before the first packet.
     pub(crate) fn begin(&mut self, work: &Work) -> Result<Now> {
         self.remove_sources()?;
-        self.vsctl(&["--if-exists", "del-port", "out", "--", "--if-exists", "del-port", tunnels::NAME])?;
+        for way in std::mem::take(&mut self.ways) {
+            self.vsctl(&["--if-exists", "del-port", way.out().1])?;
+        }
+        self.vsctl(&["--if-exists", "del-port", tunnels::NAME])?;
         self.replace_rules(BRIDGE, &work.rules)?;
-        self.tunnel = work.tunnel;
-        if self.tunnel != Tunnel::None {
+        self.established = work.established;
+        for source in &work.sources {
+            if !self.ways.contains(&source.tunnel) {
+                self.ways.push(source.tunnel);
+            }
+        }
+        if self.has_tunnel() {
             self.add_tunnel()?;
         }
         self.appctl(&["dpif-netdev/pmd-stats-clear"])?;
         self.drops_before = self.drops()?;
         // The source comes last: no packet arrives before its output exists.
-        self.add_port(self.tunnel.out_bridge(), "out", OUT, None)?;
+        for way in self.ways.clone() {
+            let (bridge, name) = way.out();
+            self.add_port(bridge, name, OUT, None)?;
+        }
         let memory = resident_bytes(self.daemon()?.pid())?;
         self.memory_at_first.get_or_insert(memory);
         // Without a port a forwarding thread may not run yet.
         let before = self.now().unwrap_or_else(|_| Now::none());
-        for source in &work.sources {
+        for (at, source) in work.sources.iter().enumerate() {
             let name = format!("in{}", source.port);
-            self.add_port(self.tunnel.source_bridge(), &name, source.port, Some(source))?;
+            self.add_port(source.tunnel.source_bridge(), &name, source.port, Some(source))?;
             self.sources.push(source.port);
+            if work.established && at + 1 < work.sources.len() {
+                self.connect(source.tunnel)?;
+            }
         }
         Ok(before)
+    }
+
+    /// Waits until a source has begun its connections: the next one answers them.
+    fn connect(&self, way: Tunnel) -> Result<()> {
+        wait_for(FLOWING_LIMIT, "packets of the first source", || {
+            let ports = self.ports(way.out().0).unwrap_or_default();
+            counts_of_port(&ports, OUT).is_some_and(|counts| counts.sent.packets >= CONNECTED)
+        })
     }
 
     /// Its present counters, read without a separate program.
@@ -281,7 +308,8 @@ impl Lab {
             netns.add_addr(UNDERLAY, tunnels::LOCAL_PREFIX)?;
             self.has_underlay = true;
         }
-        self.replace_rules(UNDERLAY, &self.tunnel.underlay_rules())?;
+        let rules: Vec<String> = self.ways.iter().filter_map(|way| way.underlay_rule()).collect();
+        self.replace_rules(UNDERLAY, &rules)?;
         let port = tunnels::port();
         self.vsctl(&port.iter().map(String::as_str).collect::<Vec<_>>())?;
         let listens = || {
@@ -380,46 +408,61 @@ impl Lab {
         Ok(Interval { stats: self.stats()?, seconds: start.elapsed().as_secs_f64() })
     }
 
+    fn has_tunnel(&self) -> bool {
+        self.ways.iter().any(|way| *way != Tunnel::None)
+    }
+
     /// Ends the stream, and compares the packets received by its threads since the work was installed with
-    /// those sent by the `null` port: returns the fault, if any.
+    /// those sent by the `null` ports: returns the fault, if any.
     pub(crate) fn settle(&mut self) -> Result<Option<String>> {
         let by_ports = self.drops_of_ports()?;
         let while_running = (by_ports + self.drops()?).saturating_sub(self.drops_at_begin);
+        let unestablished = if self.established { self.unestablished()? } else { None };
         self.remove_sources()?;
         let stats = self.stats()?;
-        let counts = counts_of_port(&self.ports(self.tunnel.out_bridge())?, OUT);
-        let sent = counts.context("dump-ports shows no port into nothing")?.sent;
+        let mut sent = Vec::new();
+        for way in &self.ways {
+            let counts = counts_of_port(&self.ports(way.out().0)?, OUT);
+            let count = counts.context("dump-ports shows no port into nothing")?.sent;
+            // DPDK's null port counts no bytes.
+            let frame_bytes = (self.kind == Kind::Sluice).then(|| way.out_bytes(FRAME_BYTES));
+            sent.push((count, frame_bytes));
+        }
+        let packets: u64 = sent.iter().map(|(count, _)| count.packets).sum();
         let dropped = || Ok::<_, anyhow::Error>(by_ports + self.drops()?.saturating_sub(self.drops_before));
         let mut explained = dropped()?;
-        if stats.received.saturating_sub(sent.packets) > explained {
+        if stats.received.saturating_sub(packets) > explained {
             std::thread::sleep(COVERAGE_LAG);
             explained = dropped()?;
         }
-        // DPDK's null port counts no bytes.
-        let frame_bytes = (self.kind == Kind::Sluice).then(|| self.tunnel.out_bytes(FRAME_BYTES));
-        let wrong = fault(stats.received, sent, explained, frame_bytes);
-        match self.tunnel {
-            Tunnel::None => Ok(wrong),
-            _ if wrong.is_some() => Ok(wrong),
-            // Packets of a source that is being added or removed may have no bridge.
-            _ if while_running > 0 => {
-                Ok(Some(format!("{while_running} of {} packets dropped", stats.received)))
-            }
-            _ => self.tunnel_fault(sent.packets, explained),
+        let wrong = fault(stats.received, &sent, explained).or(unestablished);
+        if wrong.is_some() || !self.has_tunnel() {
+            return Ok(wrong);
         }
+        // Packets of a source that is being added or removed may have no bridge.
+        if while_running > 0 {
+            return Ok(Some(format!("{while_running} of {} packets dropped", stats.received)));
+        }
+        for (way, (count, _)) in self.ways.iter().zip(&sent) {
+            if let Some(wrong) = self.tunnel_fault(*way, count.packets, explained)? {
+                return Ok(Some(wrong));
+            }
+        }
+        Ok(None)
     }
 
-    /// The fault in the counters of the tunnel port, if any. They follow those of the megaflows after some time, and contain
-    /// packets that were dropped between the tunnel port and the other one: up to `dropped`, while megaflows were made.
+    /// The fault in the counters of the tunnel port in one direction, if any. They follow those of the megaflows after some
+    /// time, and contain packets that were dropped between the tunnel port and the other one: up to `dropped`, while
+    /// megaflows were made.
     ///
     /// The stock daemon counts a packet that it encapsulates with its inner and its outer size, and loses the last
     /// counts of a removed source, so that there only silence is a fault.
-    fn tunnel_fault(&self, packets: u64, dropped: u64) -> Result<Option<String>> {
+    fn tunnel_fault(&self, way: Tunnel, packets: u64, dropped: u64) -> Result<Option<String>> {
         let expected = packets..=packets + dropped;
         let mut seen = None;
         let settled = wait_for(TUNNEL_LIMIT, "the counters of the tunnel", || {
             let ports = self.ports(BRIDGE).unwrap_or_default();
-            seen = counts_of_port(&ports, TUNNEL).map(|counts| self.tunnel.counted(counts));
+            seen = counts_of_port(&ports, TUNNEL).map(|counts| way.counted(counts));
             match self.kind {
                 Kind::Sluice => {
                     seen.is_some_and(|s| expected.contains(&s.packets) && s.bytes == s.packets * FRAME_BYTES)
@@ -432,17 +475,21 @@ impl Lab {
             .then(|| format!("the tunnel port counts {seen:?} instead of {expected:?} packets")))
     }
 
+    /// The fault if rules of new connections counted more than the first packets of them.
+    fn unestablished(&self) -> Result<Option<String>> {
+        Ok(new_fault(&self.daemon()?.ovs("ovs-ofctl", &["dump-flows", BRIDGE])?.stdout))
+    }
+
     fn ports(&self, bridge: &str) -> Result<String> {
         Ok(self.daemon()?.ovs("ovs-ofctl", &["dump-ports", bridge])?.stdout)
     }
 
-    /// Packets dropped so far by the datapath for reasons counted only here.
+    /// Packets dropped so far by the datapath, except for those that only ports count.
     fn drops(&self) -> Result<u64> {
-        let by_reason = datapath_drops(&self.appctl(&["coverage/show"])?);
+        let coverage = self.appctl(&["coverage/show"])?;
         match self.kind {
-            // Its ports count the others, by reason.
-            Kind::Sluice => Ok(by_reason),
-            Kind::Dpdk => Ok(by_reason + lost_lookups(&self.appctl(&["dpctl/show"])?)),
+            Kind::Sluice => Ok(all_drops(&self.appctl(&["sluice/status"])?)? + full_rings(&coverage)),
+            Kind::Dpdk => Ok(datapath_drops(&coverage) + lost_lookups(&self.appctl(&["dpctl/show"])?)),
         }
     }
 
@@ -452,10 +499,10 @@ impl Lab {
         Ok(self.drops_of_ports()? + self.drops()?.saturating_sub(self.drops_before))
     }
 
-    /// Drops counted by the existing ports.
+    /// Drops that only ports count, by the existing ones.
     fn drops_of_ports(&self) -> Result<u64> {
         match self.kind {
-            Kind::Sluice => port_drops(&self.appctl(&["sluice/status"])?),
+            Kind::Sluice => Ok(0),
             Kind::Dpdk => {
                 let underlay = if self.has_underlay { self.ports(UNDERLAY)? } else { String::new() };
                 Ok(sum_of_drops(&self.ports(BRIDGE)?) + sum_of_drops(&underlay))
@@ -464,25 +511,48 @@ impl Lab {
     }
 }
 
-/// The fault in a stream's counts; `frame_bytes` are those of each sent frame, if they are counted.
-pub(crate) fn fault(received: u64, sent: Count, dropped: u64, frame_bytes: Option<u64>) -> Option<String> {
+/// The fault in a stream's counts: packets received, those sent by each port, with the bytes of a frame there if they are
+/// counted, and packets dropped. Of several ports none has less than a third of another one's packets.
+pub(crate) fn fault(received: u64, sent: &[(Count, Option<u64>)], dropped: u64) -> Option<String> {
     let mut out = String::new();
     if received == 0 {
         out += "nothing was received; ";
     }
-    if sent.packets > received {
-        let _ = write!(out, "{} packets received, but {} sent; ", received, sent.packets);
+    let packets = || sent.iter().map(|(count, _)| count.packets);
+    let all: u64 = packets().sum();
+    if all > received {
+        let _ = write!(out, "{received} packets received, but {all} sent; ");
     }
-    let lost = received.saturating_sub(sent.packets);
+    let lost = received.saturating_sub(all);
     if lost > dropped {
         let _ = write!(out, "{lost} of {received} packets lost, {dropped} explained; ");
     }
-    if let Some(each) = frame_bytes
-        && sent.bytes != sent.packets * each
-    {
-        let _ = write!(out, "{} bytes in {} frames of {each}; ", sent.bytes, sent.packets);
+    if packets().min().unwrap_or(0) * 3 < packets().max().unwrap_or(0) {
+        let _ = write!(out, "directions have {:?} packets; ", packets().collect::<Vec<_>>());
+    }
+    for (count, frame_bytes) in sent {
+        if let Some(each) = frame_bytes
+            && count.bytes != count.packets * each
+        {
+            let _ = write!(out, "{} bytes in {} frames of {each}; ", count.bytes, count.packets);
+        }
     }
     (!out.is_empty()).then(|| out.trim_end_matches("; ").to_string())
+}
+
+/// The fault in the counts of an `ovs-ofctl dump-flows` if rules of new connections have more than a quarter of the packets of
+/// those of established ones: connections without replies stay new, and their packets are tracked twice.
+pub(crate) fn new_fault(flows: &str) -> Option<String> {
+    let count = |state: &str| -> u64 {
+        let rules =
+            flows.lines().filter_map(|l| l.split_once(" actions=")).filter(|(m, _)| m.contains(state));
+        let packets =
+            rules.filter_map(|(m, _)| m.split("n_packets=").nth(1)?.split(',').next()?.parse::<u64>().ok());
+        packets.sum()
+    };
+    let (new, established) = (count("+new"), count("+est"));
+    (new * 4 > established || established == 0)
+        .then(|| format!("{new} packets of new connections, {established} of established ones"))
 }
 
 fn max_idle() -> String {

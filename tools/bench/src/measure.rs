@@ -299,9 +299,7 @@ impl<'a> Session<'a> {
         for tunnel in [Tunnel::Push, Tunnel::Pop] {
             works.push(tunnels::vxlan(&folder, 1000, tunnel)?);
         }
-        for tunnel in [Tunnel::Push, Tunnel::Pop] {
-            works.push(tunnels::l3_pipeline(&folder, 1000, tunnel)?);
-        }
+        works.push(tunnels::l3_pipeline(&folder, 1000)?);
         for work in works {
             let caches = |lab: &Lab| if lab.name == "ovs-dpdk" { vec![true, false] } else { vec![true] };
             let rows = pcap::work_rows(&mut labs, &work, caches, "tunnel", self.effort)?;

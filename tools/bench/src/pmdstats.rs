@@ -116,12 +116,12 @@ pub(crate) struct PortCounts {
     pub(crate) sent: Count,
 }
 
-/// The total of all drops by reason in a `coverage/show`.
+/// The total of all drops by reason in a `coverage/show`, without those that rules ask for.
 pub(crate) fn datapath_drops(text: &str) -> u64 {
     coverage(text, "datapath_drop_")
 }
 
-/// Packets dropped at full receive rings in a `coverage/show` of Sluice: part of [`datapath_drops`].
+/// Packets dropped at full receive rings in a `coverage/show` of Sluice: part of [`datapath_drops`], not of [`all_drops`].
 pub(crate) fn full_rings(text: &str) -> u64 {
     coverage(text, "datapath_drop_rx_ring_full")
 }
@@ -138,14 +138,13 @@ pub(crate) fn lost_lookups(text: &str) -> u64 {
     values.filter_map(|l| l.split("lost:").nth(1)?.split(' ').next()?.trim().parse::<u64>().ok()).sum()
 }
 
-/// The drops of all ports, for any reason, in a reply of `sluice/status`.
+/// The drops of all datapaths in a reply of `sluice/status`, for any reason, also of ports that were removed.
 ///
 /// # Errors
 /// When it is none.
-pub(crate) fn port_drops(text: &str) -> Result<u64> {
+pub(crate) fn all_drops(text: &str) -> Result<u64> {
     let status: Value = serde_json::from_str(text).context("sluice/status is no JSON")?;
-    let bridges = status["bridges"].as_array().context("sluice/status names no bridges")?;
-    let ports = bridges.iter().filter_map(|b| b["ports"].as_array()).flatten();
-    let drops = ports.filter_map(|p| p["drops"].as_object()).flat_map(|d| d.values());
+    let datapaths = status["datapaths"].as_array().context("sluice/status names no datapaths")?;
+    let drops = datapaths.iter().filter_map(|d| d["drops"].as_object()).flat_map(|d| d.values());
     Ok(drops.filter_map(Value::as_u64).sum())
 }

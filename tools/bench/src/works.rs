@@ -25,6 +25,8 @@ pub(crate) struct Source {
     /// Its OpenFlow number.
     pub(crate) port: u32,
     pub(crate) file: PathBuf,
+    /// Way of its packets.
+    pub(crate) tunnel: Tunnel,
 }
 
 /// Frames by port, and their outputs.
@@ -34,13 +36,14 @@ pub(crate) struct Work {
     pub(crate) title: String,
     /// Of the bridge `br0`.
     pub(crate) rules: Vec<String>,
-    /// Which bridges its ports are on.
-    pub(crate) tunnel: Tunnel,
+    /// Added in this order.
     pub(crate) sources: Vec<Source>,
     /// Megaflows in each switch.
     pub(crate) megaflows: usize,
     /// Number of those that may end before they are counted.
     pub(crate) may_end: usize,
+    /// Nearly all packets belong to established connections: rules of such packets, and of those of new connections, count them.
+    pub(crate) established: bool,
 }
 
 /// A frame of a flow; `to` replaces its destination address.
@@ -54,8 +57,19 @@ pub(crate) fn frame(frames: &Frames, flow: u64, to: Option<u32>) -> [u8; FRAME_B
     bytes
 }
 
+/// The frame that answers another one: with its addresses and ports exchanged.
+pub(crate) fn reply_to(frame: &[u8; FRAME_BYTES]) -> [u8; FRAME_BYTES] {
+    let mut reply = *frame;
+    for (to, from) in
+        [(0..6, 6..12), (6..12, 0..6), (26..30, 30..34), (30..34, 26..30), (34..36, 36..38), (36..38, 34..36)]
+    {
+        reply[to].copy_from_slice(&frame[from]);
+    }
+    reply
+}
+
 /// Writes the checksum of the IPv4 header.
-fn sum_header(frame: &mut [u8; FRAME_BYTES]) {
+pub(crate) fn sum_header(frame: &mut [u8; FRAME_BYTES]) {
     frame[24..26].fill(0);
     let sum = checksum(&frame[14..34]);
     frame[24..26].copy_from_slice(&sum.to_be_bytes());
@@ -99,7 +113,12 @@ pub(crate) fn write<F: AsRef<[u8]>>(folder: &Path, name: &str, mut frames: Vec<F
 /// The address in 10.0.0.0/8 whose highest set bit below that is bit `bit`, and the prefix of all such
 /// addresses.
 pub(crate) fn leading(bit: u32) -> (u32, String) {
-    let to = 0x0a00_0000 | 1 << bit;
+    leading_in(0x0a00_0000, bit)
+}
+
+/// The same in another network.
+pub(crate) fn leading_in(network: u32, bit: u32) -> (u32, String) {
+    let to = network | 1 << bit;
     (to, format!("{}/{}", std::net::Ipv4Addr::from(to), 32 - bit))
 }
 
@@ -115,9 +134,9 @@ pub(crate) fn one_mask(folder: &TempDir, flows: u64, simple: bool) -> Result<Wor
         id: format!("{flows}{}", if simple { "-port" } else { "" }),
         title: format!("{flows} flow(s), one megaflow{rule}"),
         rules: vec![format!("{what},actions=output:{OUT}")],
-        tunnel: Tunnel::None,
-        sources: vec![Source { port: 1, file }],
+        sources: vec![Source { port: 1, file, tunnel: Tunnel::None }],
         may_end: 0,
+        established: false,
         megaflows: 1,
     })
 }
@@ -133,9 +152,9 @@ pub(crate) fn many_masks(folder: &TempDir, flows: u64) -> Result<Work> {
         id: format!("{MASKS}masks"),
         title: format!("{flows} flows, {MASKS} megaflows in as many masks"),
         rules: (0..MASKS).map(rule).collect(),
-        tunnel: Tunnel::None,
-        sources: vec![Source { port: 1, file }],
+        sources: vec![Source { port: 1, file, tunnel: Tunnel::None }],
         may_end: 0,
+        established: false,
         megaflows: MASKS as usize,
     })
 }
@@ -153,9 +172,9 @@ pub(crate) fn own_megaflows(folder: &TempDir, flows: u64) -> Result<Work> {
         id: format!("own{flows}"),
         title: format!("{flows} flows, a megaflow each"),
         rules: vec![format!("in_port=1,udp,actions={},output:{OUT}", moves.join(","))],
-        tunnel: Tunnel::None,
-        sources: vec![Source { port: 1, file }],
+        sources: vec![Source { port: 1, file, tunnel: Tunnel::None }],
         may_end: 0,
+        established: false,
         megaflows: flows as usize,
     })
 }
@@ -182,9 +201,9 @@ pub(crate) fn pipeline(folder: &TempDir, flows: u64, recirculations: u64) -> Res
             recirculations + 1
         ),
         rules: (0..=recirculations).map(rule).collect(),
-        tunnel: Tunnel::None,
-        sources: vec![Source { port: 1, file }],
+        sources: vec![Source { port: 1, file, tunnel: Tunnel::None }],
         may_end: 0,
+        established: false,
         megaflows: recirculations as usize + 1,
     })
 }
@@ -198,16 +217,11 @@ fn both_directions(frames: &Frames, flow: u64, translated: bool) -> [[u8; FRAME_
     let source = flow / 1000;
     let server = |n: u64| 0x0a62_0001 + n as u32;
     let own = frame(frames, flow, translated.then(|| server(source % SHARING)));
-    let mut reply = frame(frames, flow, None);
-    for (to, from) in
-        [(0..6, 6..12), (6..12, 0..6), (26..30, 30..34), (30..34, 26..30), (34..36, 36..38), (36..38, 34..36)]
-    {
-        reply[to].copy_from_slice(&own[from]);
-    }
+    let mut reply = reply_to(&own);
     if translated {
         reply[30..34].copy_from_slice(&[192, 0, 2, 1 + (source / SHARING) as u8]);
+        sum_header(&mut reply);
     }
-    sum_header(&mut reply);
     [own, reply]
 }
 
@@ -251,9 +265,9 @@ pub(crate) fn tracked(folder: &TempDir, flows: u64, translated: bool) -> Result<
         id: format!("{flows}{suffix}"),
         title: format!("{flows} tracked connections{what}"),
         rules,
-        tunnel: Tunnel::None,
-        sources: vec![Source { port: 1, file }],
+        sources: vec![Source { port: 1, file, tunnel: Tunnel::None }],
         may_end: new,
+        established: true,
         megaflows: 2 + new,
     })
 }
@@ -272,7 +286,7 @@ pub(crate) fn shared_subtables(folder: &TempDir, each: u32) -> Result<Work> {
             all.extend((0..count).map(|flow| frame(&frames, flow, Some(to))));
         }
         let file = write(folder.path(), &format!("each{each}-port{port}.pcap"), all)?;
-        sources.push(Source { port, file });
+        sources.push(Source { port, file, tunnel: Tunnel::None });
     }
     let rarely =
         if each == 1 { format!(" (and one packet in {RARE} of each another one)") } else { String::new() };
@@ -280,9 +294,9 @@ pub(crate) fn shared_subtables(folder: &TempDir, each: u32) -> Result<Work> {
         id: format!("{each}"),
         title: format!("{SUBTABLES} subtables, {PORTS} ports each using {each}{rarely}"),
         rules,
-        tunnel: Tunnel::None,
         sources,
         may_end: 0,
+        established: false,
         megaflows: SUBTABLES as usize,
     })
 }

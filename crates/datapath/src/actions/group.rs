@@ -9,6 +9,7 @@
 //! actions, or several groups have some, their lanes run one by one.
 
 use super::tunnel::PoppedPort;
+use super::usual::{Pops, Pushes, Rewrites};
 use super::{Executor, Fragment, Misfit, apply, inner_place, set, truncate};
 use crate::burst::{Arrays, HeaderCtx, LaneMask, Parsed, copy_key};
 use crate::park::Origin;
@@ -282,9 +283,17 @@ impl Group<'_> {
             let Group { arrays, work, .. } = &mut *self;
             arrays.dirty[lane] |= work.cut(lane, &mut arrays.packets[lane]);
         }
-        self.push(lanes, DropReason::TunnelPush, |exec, packet, headers, earlier| {
-            exec.push_tunnel(packet, headers, push, earlier)
-        })
+        let Group { exec, arrays, .. } = &mut *self;
+        let (vlan_limit, egress_ports) = (exec.vlan_limit, exec.shared.egress_ports());
+        let done = simd::run(exec.level, Pushes { arrays, lanes, vlan_limit, push, egress_ports });
+        if done == lanes {
+            return lanes;
+        }
+        let rest =
+            self.push(lanes.without(done), DropReason::TunnelPush, |exec, packet, headers, earlier| {
+                exec.push_tunnel(packet, headers, push, earlier)
+            });
+        LaneMask(done.0 | rest.0)
     }
 
     /// Pushes headers; returns the packets that fit. The segments before the last one of a packet are released.
@@ -324,8 +333,17 @@ impl Group<'_> {
             self.work.used.add(lanes);
             return lanes;
         }
+        let Group { exec, arrays, work } = &mut *self;
+        let (vlan_limit, template) = (exec.vlan_limit, exec.template);
+        let done = tunnel.as_ref().map_or(LaneMask::NONE, |port| {
+            simd::run(exec.level, Pops { arrays, lanes, vlan_limit, port, template })
+        });
+        for lane in done {
+            arrays.origins[lane] = arrays.origins[lane].recirculated(place);
+            work.fates[lane] = Fate::Recirc(0);
+        }
         let mut earlier = Vec::new();
-        for lane in lanes {
+        for lane in lanes.without(done) {
             let Group { exec, arrays, work } = &mut *self;
             let origin = arrays.origins[lane].recirculated(place);
             let (packet, mut headers) = arrays.packet_and_headers(lane, exec.vlan_limit);
@@ -378,13 +396,9 @@ impl Group<'_> {
         lanes: LaneMask,
         change: impl Fn(&mut Packet, &mut HeaderCtx<'_>) -> Result<(), Misfit>,
     ) -> LaneMask {
-        let mut misfits = LaneMask::NONE;
-        for lane in lanes {
-            let (packet, mut headers) = self.arrays.packet_and_headers(lane, self.exec.vlan_limit);
-            if change(packet, &mut headers).is_err() {
-                misfits.add(LaneMask::one(lane));
-            }
-        }
+        let Group { exec, arrays, .. } = &mut *self;
+        let kernel = Rewrites { arrays, lanes, vlan_limit: exec.vlan_limit, change };
+        let misfits = simd::run(exec.level, kernel);
         self.work.all(misfits, Fate::Drop(DropReason::BadAction));
         lanes.without(misfits)
     }
@@ -511,7 +525,10 @@ impl actions::Executor for Step<'_, '_> {
         let group = &mut *self.group;
         Ok(match rewrite {
             // Common actions in separate loops.
-            Rewrite::Set(SetAction::Eth(m)) => group.rewrite(lanes, |packet, h| set::eth(packet, h, m)),
+            Rewrite::Set(SetAction::Eth(m)) => {
+                let change = set::EthChange::new(m);
+                group.rewrite(lanes, |packet, h| set::eth(packet, h, change))
+            }
             Rewrite::Set(SetAction::Ipv4(m)) => group.rewrite(lanes, |packet, h| set::ipv4(packet, h, m)),
             Rewrite::Set(SetAction::Tcp(m)) => {
                 group.rewrite(lanes, |packet, h| set::ports(packet, h, m, IPPROTO_TCP))

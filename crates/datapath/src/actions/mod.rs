@@ -24,6 +24,7 @@ mod set;
 mod sums;
 mod translate;
 mod tunnel;
+mod usual;
 mod vlan;
 
 pub use emulate::{CannotEmulate, Part, emulate};
@@ -149,6 +150,7 @@ pub(crate) struct Executor {
     /// The instruction set of the stages.
     pub(crate) level: simd::Level,
     pub(crate) vlan_limit: u8,
+    pub(crate) template: bool,
     /// Do not trust keys kept by rewrites: parse the headers of each rewritten packet again.
     pub(crate) reread: bool,
     pub(crate) hasher: KeyHasher,

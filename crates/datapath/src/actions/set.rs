@@ -16,7 +16,7 @@ use packet::headers as h;
 /// Rewrites the packet and its key, or metadata in the key.
 pub(super) fn apply(set: &SetAction, packet: &mut Packet, view: &mut HeaderCtx<'_>) -> Result<(), Misfit> {
     match set {
-        SetAction::Eth(m) => eth(packet, view, m)?,
+        SetAction::Eth(m) => eth(packet, view, EthChange::new(m))?,
         SetAction::Ipv4(m) => ipv4(packet, view, m)?,
         SetAction::Ipv6(m) => ipv6(packet, view, m)?,
         SetAction::Tcp(m) => ports(packet, view, m, h::IPPROTO_TCP)?,
@@ -70,19 +70,35 @@ fn offset(at: u16) -> Result<usize, Misfit> {
     if at == Layout::NONE { Err(Misfit) } else { Ok(at.into()) }
 }
 
+/// New addresses of an Ethernet header, as the low 12 bytes of words: destination, source.
+#[derive(Clone, Copy)]
+pub(super) struct EthChange {
+    /// Bits that stay.
+    keep: u128,
+    set: u128,
+}
+
+impl EthChange {
+    pub(super) fn new(m: &Masked<EthSet>) -> EthChange {
+        let word = |part: [u8; 6]| part.iter().rev().fold(0, |word, b| word << 8 | u128::from(*b));
+        let both = |a: &EthSet| word(a.src) << 48 | word(a.dst);
+        EthChange { keep: !both(&m.mask), set: both(&m.value) & both(&m.mask) }
+    }
+}
+
 /// Rewrites the addresses of the Ethernet header.
 #[inline(always)]
-pub(super) fn eth(packet: &mut Packet, view: &mut HeaderCtx<'_>, m: &Masked<EthSet>) -> Result<(), Misfit> {
+pub(super) fn eth(packet: &mut Packet, view: &mut HeaderCtx<'_>, change: EthChange) -> Result<(), Misfit> {
     if packet.len() < h::ETH_HEADER_BYTES || encap::packet_type(view) != 0 {
         return Err(Misfit);
     }
     let addresses = packet.data_mut().first_chunk_mut::<12>().ok_or(Misfit)?;
-    let word = |part: &[u8]| part.iter().rev().fold(0, |word, b| word << 8 | u128::from(*b));
-    let both = |a: &EthSet| word(&a.src) << 48 | word(&a.dst);
-    let new = word(addresses) & !both(&m.mask) | both(&m.value) & both(&m.mask);
-    addresses.copy_from_slice(&new.to_le_bytes()[..12]);
-    view.key.base.dl_dst.copy_from_slice(&new.to_le_bytes()[..6]);
-    view.key.base.dl_src.copy_from_slice(&new.to_le_bytes()[6..12]);
+    let mut old = [0; 16];
+    old[..12].copy_from_slice(addresses);
+    let new = (u128::from_le_bytes(old) & change.keep | change.set).to_le_bytes();
+    addresses.copy_from_slice(&new[..12]);
+    view.key.base.dl_dst.copy_from_slice(&new[..6]);
+    view.key.base.dl_src.copy_from_slice(&new[6..12]);
     Ok(())
 }
 
@@ -130,7 +146,9 @@ pub(super) fn ipv4(packet: &mut Packet, view: &mut HeaderCtx<'_>, m: &Masked<Ipv
         after[10..12].copy_from_slice(&csum.to_be_bytes());
     }
     *header = after;
-    if let Some(field) = transport_sum(view).filter(|_| old != new) {
+    if old != new
+        && let Some(field) = transport_sum(view)
+    {
         sums::addresses_changed(packet, field, [(&old[0], &new[0]), (&old[1], &new[1])]);
     }
     Ok(())

@@ -39,8 +39,8 @@ const GTPU_EXTENDED: u8 = 4;
 /// A tunnel port with its options.
 #[derive(Clone, Copy)]
 pub(super) struct PoppedPort {
-    port: DpPort,
-    options: TunnelPort,
+    pub(super) port: DpPort,
+    pub(super) options: TunnelPort,
 }
 
 /// Metadata of a packet behind its outer headers, and where it begins.
@@ -177,6 +177,9 @@ impl Executor {
             }
             for part in earlier.iter_mut().chain([&mut *packet]) {
                 verify(part, headers.key, l3, l4)?;
+                if part.len() < popped.at + least(popped.packet_type) {
+                    return Err(Misfit);
+                }
                 part.offload = Offload::NONE;
                 part.strip(popped.at);
             }
@@ -406,6 +409,11 @@ fn verify(packet: &mut Packet, key: &FlowKey, l3: usize, l4: usize) -> Result<()
     Ok(())
 }
 
+/// Minimum bytes of a packet of that type.
+fn least(packet_type: u32) -> usize {
+    if packet_type == ETHERNET { h::ETH_HEADER_BYTES } else { 1 }
+}
+
 /// Reads the outer headers.
 #[inline]
 fn popped(frame: &[u8], key: &FlowKey, l3: usize, l4: usize, port: &TunnelPort) -> Result<Popped, Misfit> {
@@ -465,8 +473,7 @@ fn popped(frame: &[u8], key: &FlowKey, l3: usize, l4: usize, port: &TunnelPort) 
             }
         }
     };
-    let least = if packet_type == ETHERNET { h::ETH_HEADER_BYTES } else { 1 };
-    if frame.len() < at + least {
+    if frame.len() < at + least(packet_type) {
         return Err(Misfit);
     }
     Ok(Popped { tunnel, options, at, packet_type })

@@ -119,6 +119,17 @@ fn pushed_headers_equal_those_of_ovs() {
     });
 }
 
+/// Writes the checksum of an IPv4 header behind Ethernet, if there is a whole one.
+fn mend(frame: &mut [u8]) {
+    let bytes = usize::from(frame.get(14).map_or(0, |first| first & 0xf)) * 4;
+    if bytes < 20 || frame.len() < 14 + bytes {
+        return;
+    }
+    frame[24..26].fill(0);
+    let sum = packet::checksum::checksum(&frame[14..14 + bytes]);
+    frame[24..26].copy_from_slice(&sum.to_be_bytes());
+}
+
 /// Frames of Open vSwitch's records, or made like them; the port of the tunnel; its key and flags, or why it is refused.
 pub(super) fn pops() -> Vec<(&'static str, Vec<u8>, u32, Option<Tunnel>)> {
     let inner = bytes(INNER);
@@ -143,9 +154,7 @@ pub(super) fn pops() -> Vec<(&'static str, Vec<u8>, u32, Option<Tunnel>)> {
     with_options.splice(34..34, [1, 1, 1, 1]);
     with_options[14] = 0x46;
     with_options[17] += 4;
-    with_options[24..26].fill(0);
-    let sum = packet::checksum::checksum(&with_options[14..38]);
-    with_options[24..26].copy_from_slice(&sum.to_be_bytes());
+    mend(&mut with_options);
     let tunnel = |id, flags| {
         let (src, dst) = (u32::from_be_bytes(frames::SRC), u32::from_be_bytes(frames::DST));
         Some(Tunnel { id, src, dst, ttl: 64, flags, ..Tunnel::default() })
@@ -193,8 +202,24 @@ pub(super) fn pops() -> Vec<(&'static str, Vec<u8>, u32, Option<Tunnel>)> {
         ("no IP", eth(0x9999, &inner), 10, None),
         ("an unknown tunnel", of_udp(4789, 0, &vxlan(1 << 27, 0)), 99, None),
     ];
+    all.extend(ending_early(&all[0].1));
     all.extend(super::tunnel_kinds::pops());
     all
+}
+
+/// A frame of VXLAN whose outer packet ends before its frame does.
+fn ending_early(vxlan: &[u8]) -> [(&'static str, Vec<u8>, u32, Option<Tunnel>); 3] {
+    let of_bytes = |name, ip_bytes: u16| {
+        let mut frame = vxlan.to_vec();
+        frame[16..18].copy_from_slice(&ip_bytes.to_be_bytes());
+        mend(&mut frame);
+        (name, frame, 10, None)
+    };
+    [
+        of_bytes("a packet that ends before its header", 28),
+        of_bytes("a packet that ends within its header", 35),
+        of_bytes("a packet that ends within the inner Ethernet header", 36 + 13),
+    ]
 }
 
 #[test]
@@ -579,5 +604,70 @@ proptest! {
         rig.execute(packet, key_of(1, &frame), parsed(&format!("tnl_pop({tunnel}),{PUSH},2")), None);
         let popped = rig.io.upcalls.len() as u64;
         prop_assert!(rig.drops(DropReason::TunnelPop) + popped >= 1);
+    }
+}
+
+/// Headers whose source port is that of the inner packet, without a checksum of UDP.
+const PLAIN_PUSH: &str = "tnl_push(tnl_port(10),header(size=50,type=4,eth(dst=02:00:00:00:00:03,src=02:00:00:00:00:04,dl_type=0x0800),ipv4(src=1.1.2.88,dst=1.1.2.92,proto=17,tos=0,ttl=64,frag=0x4000),udp(src=0,dst=4789,csum=0x0),vxlan(flags=0x8000000,vni=0x7b)),out_port(3)),2";
+
+proptest! {
+    /// A group treats its packets as each of them alone is treated, whether they are usual ones or not.
+    #[test]
+    fn groups_push_and_pop_as_single_packets(
+        all in prop::collection::vec(
+            (
+                prop_oneof![Just(0usize), 0..super::tunnel_kinds::all_frames().len()],
+                prop::collection::vec((0..90usize, any::<u8>()), 0..3),
+                prop_oneof![Just(2000usize), 14..200usize],
+                any::<bool>(),
+                any::<Option<bool>>(),
+            ),
+            1..6,
+        ),
+        which in 0..4usize,
+    ) {
+        let actions = [
+            "tnl_pop(10)".to_string(),
+            PLAIN_PUSH.to_string(),
+            format!("set(eth(dst=02:00:00:00:00:09/0f:ff:00:ff:ff:ff)),set(ipv4(src=1.2.3.4,ttl=63)),{PLAIN_PUSH}"),
+            format!("trunc(40),{PLAIN_PUSH}"),
+        ];
+        let packets: Vec<Packet> = all.into_iter().map(|(frame, changes, keep, mends, offload)| {
+            let mut frame = super::tunnel_kinds::all_frames().swap_remove(frame);
+            for (at, byte) in changes {
+                if let Some(old) = frame.get_mut(at) {
+                    *old = byte;
+                }
+            }
+            frame.truncate(keep);
+            if mends {
+                mend(&mut frame);
+            }
+            let mut packet = Packet::from_slice(&frame);
+            if let Some(csum_valid) = offload {
+                packet.offload = Offload { csum_valid, needs_csum: !csum_valid, csum_start: 34, csum_offset: 6, ..Offload::NONE };
+            }
+            packet
+        }).collect();
+        let [groups, single] = [true, false].map(|group| {
+            let mut rig = Rig::with(|c| c.tuning.group = group);
+            let mut known = std::collections::BTreeSet::new();
+            for packet in &packets {
+                let key = key_of(1, packet.data());
+                if known.insert((key.base.shape, key.base.dl_type)) {
+                    rig.flow(1, packet.data(), least_mask(), parsed(&actions[which]));
+                }
+            }
+            let copies = packets.iter().map(|p| {
+                let mut copy = Packet::from_slice(p.data());
+                copy.offload = p.offload;
+                copy
+            });
+            rig.receive_packets(1, copies.collect());
+            let upcalls: Vec<_> =
+                rig.io.upcalls.drain(..).map(|u| (u.key, u.packet.data().to_vec(), u.packet.offload)).collect();
+            (rig.sent(), upcalls, rig.pmd.stats().drops)
+        });
+        prop_assert_eq!(groups, single);
     }
 }

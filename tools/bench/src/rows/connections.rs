@@ -300,14 +300,15 @@ fn begin_zones(lab: &Lab, zone: &mut u16, effort: Effort) -> Result<f64> {
 /// New connections a second, each translated.
 pub(crate) fn begin(labs: &mut [Lab], folder: &TempDir, effort: Effort) -> Result<Row> {
     let frames = (0..TOGETHER).map(Beginner::frame).collect();
+    let file = works::write(folder.path(), "ct-new.pcap", frames)?;
     let title = "new connections, source translated to 20 addresses".to_string();
     let work = Work {
         id: "new".into(),
         rules: vec!["actions=drop".into()],
-        tunnel: Tunnel::None,
-        sources: vec![Source { port: 1, file: works::write(folder.path(), "ct-new.pcap", frames)? }],
+        sources: vec![Source { port: 1, file, tunnel: Tunnel::None }],
         megaflows: 1,
         may_end: 0,
+        established: false,
         title: title.clone(),
     };
     for lab in labs.iter_mut() {

@@ -1,9 +1,9 @@
 //! Parsing of the daemons' output.
 
 use crate::guard::pages_to_restore;
-use crate::lab::fault;
+use crate::lab::{fault, new_fault};
 use crate::pmdstats::{
-    Count, PmdStats, PortCounts, counts_of_port, datapath_drops, full_rings, lost_lookups, port_drops,
+    Count, PmdStats, PortCounts, all_drops, counts_of_port, datapath_drops, full_rings, lost_lookups,
 };
 
 /// As the stock daemon prints it, with two threads.
@@ -80,9 +80,9 @@ fn ports_drops_and_losses_are_read() {
     assert_eq!((datapath_drops(coverage), full_rings(coverage)), (1091, 1084));
     let show = "netdev@ovs-netdev:\n  lookups: hit:14 missed:9 lost:5\n  flows: 1\n";
     assert_eq!(lost_lookups(show), 5);
-    let status = r#"{"bridges":[{"ports":[{"drops":{"explicit":96,"meter":1}},{"drops":{}}]},{"ports":[]}]}"#;
-    assert_eq!(port_drops(status).unwrap(), 97);
-    assert!(port_drops("{}").is_err() && port_drops("no").is_err());
+    let status = r#"{"datapaths":[{"drops":{"explicit":96,"meter":1}},{"drops":{}}],"bridges":[{"drops":{"meter":1}}]}"#;
+    assert_eq!(all_drops(status).unwrap(), 97);
+    assert!(all_drops("{}").is_err() && all_drops("no").is_err());
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn a_stream_adds_up_or_is_complained_about() {
         (0, sent(0, 0), 0, Some(64), Some("nothing was received")),
     ];
     for (received, sent, dropped, frame_bytes, expected) in cases {
-        let got = fault(received, sent, dropped, frame_bytes);
+        let got = fault(received, &[(sent, frame_bytes)], dropped);
         let as_expected = match (&got, expected) {
             (None, None) => true,
             (Some(got), Some(part)) => got.contains(part),
@@ -108,6 +108,34 @@ fn a_stream_adds_up_or_is_complained_about() {
         };
         assert!(as_expected, "{received} {sent:?} {dropped}: {got:?}");
     }
+}
+
+#[test]
+fn streams_of_two_directions_have_alike_counts() {
+    let sent = |packets, bytes| Count { packets, bytes };
+    let both = |[a, b]: [u64; 2]| [(sent(a, a * 114), Some(114)), (sent(b, b * 64), Some(64))];
+    assert_eq!(fault(100, &both([40, 60]), 0), None);
+    assert_eq!(fault(100, &both([30, 60]), 10), None);
+    assert!(fault(100, &both([10, 90]), 0).unwrap().contains("[10, 90]"));
+    assert!(fault(100, &both([60, 50]), 0).unwrap().contains("110 sent"));
+    let mut wrong = both([50, 50]);
+    wrong[1].0.bytes += 1;
+    assert!(fault(100, &wrong, 0).unwrap().contains("3201 bytes in 50 frames of 64"));
+}
+
+#[test]
+fn connections_that_stay_new_are_a_fault() {
+    let flows = |new: u64, established: u64| {
+        format!(
+            "NXST_FLOW reply (xid=0x4):\n cookie=0x0, duration=1.2s, table=0, n_packets=999, n_bytes=9, priority=9,udp actions=ct(table=1)\n \
+             cookie=0x0, duration=1.2s, table=1, n_packets={new}, n_bytes=64, ct_state=+new+trk,udp actions=ct(commit),output:1\n \
+             cookie=0x0, duration=1.2s, table=1, n_packets={established}, n_bytes=64, ct_state=+est+trk,udp actions=output:1\n"
+        )
+    };
+    for (new, established, wrong) in [(0, 1, false), (250, 1000, false), (251, 1000, true), (0, 0, true)] {
+        assert_eq!(new_fault(&flows(new, established)).is_some(), wrong, "{new} {established}");
+    }
+    assert!(new_fault("").is_some());
 }
 
 #[test]

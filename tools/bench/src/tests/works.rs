@@ -1,7 +1,7 @@
 //! Capture files and rules.
 
 use crate::frames::FRAME_BYTES;
-use crate::tunnels::{OUTER_BYTES, Tunnel, vxlan};
+use crate::tunnels::{OUTER_BYTES, Tunnel, l3_pipeline, vxlan};
 use crate::works::{
     MASKS, PORTS, SUBTABLES, Work, capture, many_masks, one_mask, pipeline, shared_subtables, shuffle,
 };
@@ -139,4 +139,53 @@ fn encapsulated_frames_are_whole_and_meet_a_rule() {
         assert!(plain.contains(&frame[OUTER_BYTES..].to_vec()));
     }
     assert_eq!(ports.len(), 1000);
+}
+
+#[test]
+fn the_l3_pipeline_has_both_directions_of_each_connection() {
+    let folder = TempDir::new("works").unwrap();
+    let work = l3_pipeline(&folder, 1000).unwrap();
+    let [own, replies] = [0, 1].map(|n| frames(&work.sources[n].file));
+    let ways: Vec<Tunnel> = work.sources.iter().map(|s| s.tunnel).collect();
+    assert_eq!((ways, own.len(), replies.len()), (vec![Tunnel::Push, Tunnel::Pop], 1000, 1000));
+    // Addresses and ports of the sender, and of the receiver.
+    let ends = |f: &[u8]| [[&f[26..30], &f[34..36]].concat(), [&f[30..34], &f[36..38]].concat()];
+    let inner: Vec<&[u8]> = replies.iter().map(|f| &f[OUTER_BYTES..]).collect();
+    let answered: BTreeSet<_> = inner.iter().map(|f| ends(f)).map(|[from, to]| [to, from]).collect();
+    assert_eq!(own.iter().map(|f| ends(f)).collect::<BTreeSet<_>>(), answered);
+    let in_order = own.iter().zip(&inner).filter(|(own, reply)| own[26..30] == reply[30..34]).count();
+    assert!(in_order < 100, "{in_order} replies in the order of their packets");
+    // Each frame meets a route of its direction, and each length of a prefix.
+    for (direction, all) in [own.iter().map(Vec::as_slice).collect(), inner].into_iter().enumerate() {
+        let mut lengths = BTreeSet::new();
+        for frame in all {
+            assert_eq!(packet::checksum::checksum(&frame[14..34]), 0, "checksum of the IPv4 header");
+            let routes =
+                work.rules.iter().filter(|r| r.starts_with("table=7,")).enumerate().filter(|(_, r)| {
+                    let (address, length) = r
+                        .split("nw_dst=")
+                        .nth(1)
+                        .unwrap()
+                        .split(',')
+                        .next()
+                        .unwrap()
+                        .split_once('/')
+                        .unwrap();
+                    let address: std::net::Ipv4Addr = address.parse().unwrap();
+                    (destination(frame) ^ u32::from(address)) >> (32 - length.parse::<u32>().unwrap()) == 0
+                });
+            let met: Vec<usize> = routes.map(|(n, _)| n).collect();
+            assert_eq!(met.len(), 1, "{:x}", destination(frame));
+            assert_eq!(met[0] / 10, direction);
+            lengths.insert(met[0]);
+        }
+        assert_eq!(lengths.len(), 10);
+    }
+    // All tables but that of the routes have rules of both directions, or of any packet.
+    let tables: BTreeSet<&str> = work.rules.iter().map(|r| r.split(',').next().unwrap()).collect();
+    assert_eq!(tables.len(), 15);
+    assert!(
+        work.rules.iter().all(|r| !r.contains("+new") || r.contains("reg14=1,")),
+        "new ones by the tunnel"
+    );
 }
