@@ -70,20 +70,26 @@ fn offset(at: u16) -> Result<usize, Misfit> {
     if at == Layout::NONE { Err(Misfit) } else { Ok(at.into()) }
 }
 
-/// New addresses of an Ethernet header, as the low 12 bytes of words: destination, source.
+/// New addresses of an Ethernet header, destination and source, as words of the processor's byte order: the first eight bytes,
+/// and the last four.
 #[derive(Clone, Copy)]
 pub(super) struct EthChange {
     /// Bits that stay.
-    keep: u128,
-    set: u128,
+    keep: (u64, u32),
+    set: (u64, u32),
 }
 
 impl EthChange {
     pub(super) fn new(m: &Masked<EthSet>) -> EthChange {
-        let word = |part: [u8; 6]| part.iter().rev().fold(0, |word, b| word << 8 | u128::from(*b));
-        let both = |a: &EthSet| word(a.src) << 48 | word(a.dst);
-        EthChange { keep: !both(&m.mask), set: both(&m.value) & both(&m.mask) }
+        let (mask, value) = (eth_words(&m.mask), eth_words(&m.value));
+        EthChange { keep: (!mask.0, !mask.1), set: (value.0 & mask.0, value.1 & mask.1) }
     }
+}
+
+fn eth_words(EthSet { src, dst }: &EthSet) -> (u64, u32) {
+    let [a, b, c, d, e, f] = *dst;
+    let [g, h, i, j, k, l] = *src;
+    (u64::from_ne_bytes([a, b, c, d, e, f, g, h]), u32::from_ne_bytes([i, j, k, l]))
 }
 
 /// Rewrites the addresses of the Ethernet header.
@@ -93,12 +99,16 @@ pub(super) fn eth(packet: &mut Packet, view: &mut HeaderCtx<'_>, change: EthChan
         return Err(Misfit);
     }
     let addresses = packet.data_mut().first_chunk_mut::<12>().ok_or(Misfit)?;
-    let mut old = [0; 16];
-    old[..12].copy_from_slice(addresses);
-    let new = (u128::from_le_bytes(old) & change.keep | change.set).to_le_bytes();
-    addresses.copy_from_slice(&new[..12]);
-    view.key.base.dl_dst.copy_from_slice(&new[..6]);
-    view.key.base.dl_src.copy_from_slice(&new[6..12]);
+    let (first, last) = addresses.split_at_mut(8);
+    let (first, last) =
+        (first.first_chunk_mut::<8>().ok_or(Misfit)?, last.first_chunk_mut::<4>().ok_or(Misfit)?);
+    let new = (
+        u64::from_ne_bytes(*first) & change.keep.0 | change.set.0,
+        u32::from_ne_bytes(*last) & change.keep.1 | change.set.1,
+    );
+    (*first, *last) = (new.0.to_ne_bytes(), new.1.to_ne_bytes());
+    let ([a, b, c, d, e, f, g, h], [i, j, k, l]) = (*first, *last);
+    (view.key.base.dl_dst, view.key.base.dl_src) = ([a, b, c, d, e, f], [g, h, i, j, k, l]);
     Ok(())
 }
 
