@@ -31,8 +31,8 @@ pub(crate) const DPDK_PAGES: u64 = 768;
 
 /// Bytes of each frame of a source, without outer headers.
 const FRAME_BYTES: u64 = crate::frames::FRAME_BYTES as u64;
-/// Maximum time until addresses, routes, and counters of tunnels and rules have settled.
-const SETTLE_LIMIT: Duration = Duration::from_secs(10);
+/// Maximum time until addresses, routes, and counters have settled.
+const SETTLE_LIMIT: Duration = Duration::from_secs(60);
 /// Packets of a source that were sent when all of its connections have begun: its capture some times.
 const CONNECTED: u64 = 5_000;
 /// Forwarding threads add their counts to `coverage/show` once a second.
@@ -207,8 +207,7 @@ impl Lab {
             format!("{}, {}: {seen} megaflows instead of {} {why}", self.name, work.title, work.megaflows)
         })?;
         if self.has_tunnel() {
-            std::thread::sleep(COVERAGE_LAG);
-            self.drops_at_begin = self.drops_of_ports()? + self.drops()?;
+            self.drops_at_begin = self.settled_drops()?;
         }
         Ok(())
     }
@@ -419,7 +418,30 @@ impl Lab {
         let while_running = (by_ports + self.drops()?).saturating_sub(self.drops_at_begin);
         let unestablished = if self.established { self.unestablished()? } else { None };
         self.remove_sources()?;
-        let stats = self.stats()?;
+        let (mut last, mut wrong) = (None, None);
+        let settled = wait_for(SETTLE_LIMIT, "the counters of all packets", || {
+            let now = self.passed(by_ports);
+            wrong = now.as_ref().map_or_else(|e| Some(format!("{e:#}")), Passed::fault);
+            last = now.ok();
+            wrong.is_none()
+        });
+        let wrong = wrong.filter(|_| settled.is_err()).or(unestablished);
+        let Some(passed) = last.filter(|_| wrong.is_none() && self.has_tunnel()) else { return Ok(wrong) };
+        // Packets of a source that is being added or removed may have no bridge.
+        if while_running > 0 {
+            return Ok(Some(format!("{while_running} of {} packets dropped", passed.received)));
+        }
+        for (way, (count, _)) in self.ways.iter().zip(&passed.sent) {
+            if let Some(wrong) = self.tunnel_fault(*way, count.packets, passed.dropped)? {
+                return Ok(Some(wrong));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Packets since the work was installed; `by_ports`: drops that its removed sources counted.
+    fn passed(&self, by_ports: u64) -> Result<Passed> {
+        let received = self.stats()?.received;
         let mut sent = Vec::new();
         for way in &self.ways {
             let counts = counts_of_port(&self.ports(way.out().0)?, OUT);
@@ -428,27 +450,8 @@ impl Lab {
             let frame_bytes = (self.kind == Kind::Sluice).then(|| way.out_bytes(FRAME_BYTES));
             sent.push((count, frame_bytes));
         }
-        let packets: u64 = sent.iter().map(|(count, _)| count.packets).sum();
-        let dropped = || Ok::<_, anyhow::Error>(by_ports + self.drops()?.saturating_sub(self.drops_before));
-        let mut explained = dropped()?;
-        if stats.received.saturating_sub(packets) > explained {
-            std::thread::sleep(COVERAGE_LAG);
-            explained = dropped()?;
-        }
-        let wrong = fault(stats.received, &sent, explained).or(unestablished);
-        if wrong.is_some() || !self.has_tunnel() {
-            return Ok(wrong);
-        }
-        // Packets of a source that is being added or removed may have no bridge.
-        if while_running > 0 {
-            return Ok(Some(format!("{while_running} of {} packets dropped", stats.received)));
-        }
-        for (way, (count, _)) in self.ways.iter().zip(&sent) {
-            if let Some(wrong) = self.tunnel_fault(*way, count.packets, explained)? {
-                return Ok(Some(wrong));
-            }
-        }
-        Ok(None)
+        let dropped = by_ports + self.drops()?.saturating_sub(self.drops_before);
+        Ok(Passed { received, sent, dropped })
     }
 
     /// The fault in the counters of the tunnel port in one direction, if any. They follow those of the megaflows after some
@@ -500,10 +503,20 @@ impl Lab {
         }
     }
 
-    /// Drops since the work was installed, by its datapath and its ports.
-    pub(crate) fn all_drops(&self) -> Result<u64> {
-        std::thread::sleep(COVERAGE_LAG);
-        Ok(self.drops_of_ports()? + self.drops()?.saturating_sub(self.drops_before))
+    /// Drops so far, by its datapath and its existing ports, when its threads have added all of them.
+    pub(crate) fn settled_drops(&self) -> Result<u64> {
+        let (mut last, mut now) = (None, self.drops_of_ports()? + self.drops()?);
+        while last != Some(now) {
+            last = Some(now);
+            std::thread::sleep(COVERAGE_LAG);
+            now = self.drops_of_ports()? + self.drops()?;
+        }
+        Ok(now)
+    }
+
+    /// Packets dropped at full receive rings, as on any congested way.
+    pub(crate) fn full_rings(&self) -> Result<u64> {
+        Ok(full_rings(&self.appctl(&["coverage/show"])?))
     }
 
     /// Drops that only ports count, by the existing ones.
@@ -518,33 +531,45 @@ impl Lab {
     }
 }
 
-/// The fault in a stream's counts: packets received, those sent by each port, with the bytes of a frame there if they are
-/// counted, and packets dropped. Of several ports none has less than a third of another one's packets.
-pub(crate) fn fault(received: u64, sent: &[(Count, Option<u64>)], dropped: u64) -> Option<String> {
-    let mut out = String::new();
-    if received == 0 {
-        out += "nothing was received; ";
-    }
-    let packets = || sent.iter().map(|(count, _)| count.packets);
-    let all: u64 = packets().sum();
-    if all > received {
-        let _ = write!(out, "{received} packets received, but {all} sent; ");
-    }
-    let lost = received.saturating_sub(all);
-    if lost > dropped {
-        let _ = write!(out, "{lost} of {received} packets lost, {dropped} explained; ");
-    }
-    if packets().min().unwrap_or(0) * 3 < packets().max().unwrap_or(0) {
-        let _ = write!(out, "directions have {:?} packets; ", packets().collect::<Vec<_>>());
-    }
-    for (count, frame_bytes) in sent {
-        if let Some(each) = frame_bytes
-            && count.bytes != count.packets * each
-        {
-            let _ = write!(out, "{} bytes in {} frames of {each}; ", count.bytes, count.packets);
+/// Counts of a stream.
+pub(crate) struct Passed {
+    /// Packets received by the forwarding threads.
+    pub(crate) received: u64,
+    /// Those sent by each port, with the bytes of a frame there if they are counted.
+    pub(crate) sent: Vec<(Count, Option<u64>)>,
+    /// Packets known as dropped.
+    pub(crate) dropped: u64,
+}
+
+impl Passed {
+    /// The fault, if any. Of several ports none has less than a third of another one's packets.
+    pub(crate) fn fault(&self) -> Option<String> {
+        let Passed { received, sent, dropped } = self;
+        let mut out = String::new();
+        if *received == 0 {
+            out += "nothing was received; ";
         }
+        let packets = || sent.iter().map(|(count, _)| count.packets);
+        let all: u64 = packets().sum();
+        if all > *received {
+            let _ = write!(out, "{received} packets received, but {all} sent; ");
+        }
+        let lost = received.saturating_sub(all);
+        if lost > *dropped {
+            let _ = write!(out, "{lost} of {received} packets lost, {dropped} explained; ");
+        }
+        if packets().min().unwrap_or(0) * 3 < packets().max().unwrap_or(0) {
+            let _ = write!(out, "directions have {:?} packets; ", packets().collect::<Vec<_>>());
+        }
+        for (count, frame_bytes) in sent {
+            if let Some(each) = frame_bytes
+                && count.bytes != count.packets * each
+            {
+                let _ = write!(out, "{} bytes in {} frames of {each}; ", count.bytes, count.packets);
+            }
+        }
+        (!out.is_empty()).then(|| out.trim_end_matches("; ").to_string())
     }
-    (!out.is_empty()).then(|| out.trim_end_matches("; ").to_string())
 }
 
 /// The fault in the counts of an `ovs-ofctl dump-flows` if rules of new connections have more than a quarter of the packets of

@@ -154,6 +154,9 @@ impl Row {
             }
             let notes = s.notes();
             let _ = writeln!(out, "{}{notes}", if notes.is_empty() { "" } else { "  " });
+            for fault in s.samples.iter().filter_map(|x| x.fault.as_ref()) {
+                let _ = writeln!(out, "    failed: {fault}");
+            }
         }
         out
     }

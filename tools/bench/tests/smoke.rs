@@ -80,7 +80,8 @@ fn a_quick_run_is_complete_checked_and_leaves_nothing() {
     let running = quick(&json).arg("--plots").arg(&picture).spawn().unwrap();
     let pid = running.pid();
     let output = running.wait(LIMIT).unwrap();
-    assert!(output.status.success(), "{}{}", output.stdout, output.stderr);
+    // The reasons first: reports of long outputs are cut.
+    assert!(output.status.success(), "{}\n{}", output.stderr, output.stdout);
     assert_eq!(left_by(pid), Vec::<String>::new());
     let drawn = std::fs::read_to_string(dir.path().join("results-rows.svg")).unwrap();
     let results: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();

@@ -1,7 +1,7 @@
 //! Parsing of the daemons' output.
 
 use crate::guard::pages_to_restore;
-use crate::lab::{fault, new_fault};
+use crate::lab::{Passed, new_fault};
 use crate::pmdstats::{
     Count, PmdStats, PortCounts, all_drops, counts_of_port, datapath_drops, full_rings, lost_lookups,
 };
@@ -100,7 +100,7 @@ fn a_stream_adds_up_or_is_complained_about() {
         (0, sent(0, 0), 0, Some(64), Some("nothing was received")),
     ];
     for (received, sent, dropped, frame_bytes, expected) in cases {
-        let got = fault(received, &[(sent, frame_bytes)], dropped);
+        let got = Passed { received, sent: vec![(sent, frame_bytes)], dropped }.fault();
         let as_expected = match (&got, expected) {
             (None, None) => true,
             (Some(got), Some(part)) => got.contains(part),
@@ -113,14 +113,15 @@ fn a_stream_adds_up_or_is_complained_about() {
 #[test]
 fn streams_of_two_directions_have_alike_counts() {
     let sent = |packets, bytes| Count { packets, bytes };
-    let both = |[a, b]: [u64; 2]| [(sent(a, a * 114), Some(114)), (sent(b, b * 64), Some(64))];
-    assert_eq!(fault(100, &both([40, 60]), 0), None);
-    assert_eq!(fault(100, &both([30, 60]), 10), None);
-    assert!(fault(100, &both([10, 90]), 0).unwrap().contains("[10, 90]"));
-    assert!(fault(100, &both([60, 50]), 0).unwrap().contains("110 sent"));
-    let mut wrong = both([50, 50]);
-    wrong[1].0.bytes += 1;
-    assert!(fault(100, &wrong, 0).unwrap().contains("3201 bytes in 50 frames of 64"));
+    let of = |[a, b]: [u64; 2], dropped, more_bytes| {
+        let sent = vec![(sent(a, a * 114), Some(114)), (sent(b, b * 64 + more_bytes), Some(64))];
+        Passed { received: 100, sent, dropped }.fault()
+    };
+    assert_eq!(of([40, 60], 0, 0), None);
+    assert_eq!(of([30, 60], 10, 0), None);
+    assert!(of([10, 90], 0, 0).unwrap().contains("[10, 90]"));
+    assert!(of([60, 50], 0, 0).unwrap().contains("110 sent"));
+    assert!(of([50, 50], 0, 1).unwrap().contains("3201 bytes in 50 frames of 64"));
 }
 
 #[test]

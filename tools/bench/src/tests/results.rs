@@ -106,3 +106,13 @@ fn batches_are_drawn_where_there_are_two_sizes() {
     assert!(over_batches(&row("other", &[("sluice", &[1.0]), ("ovs", &[2.0])])).is_none());
     assert!(over_batches(&row("one", &[("sluice batch 8", &[1.0])])).is_none());
 }
+
+#[test]
+fn a_row_tells_its_faults() {
+    let mut row = row("tunnel-push", &[("sluice", &[9.0]), ("ovs-dpdk", &[3.0])]);
+    row.sides[1].samples[0].fault = Some("7 of 9 packets lost, 1 explained".into());
+    let text = row.text();
+    let fault = "    failed: 7 of 9 packets lost, 1 explained\n";
+    assert!(text.ends_with(fault) && text.matches("failed").count() == 1, "{text}");
+    assert_eq!(row.faults(), ["tunnel-push, ovs-dpdk: 7 of 9 packets lost, 1 explained"]);
+}
