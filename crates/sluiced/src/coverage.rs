@@ -127,8 +127,6 @@ pub(crate) fn totals(daemon: &Daemon) -> Totals {
     instances().for_each(|i| ports.add(&i.datapath.port_totals()));
     let bridges = daemon.switch.instances().bridges();
     let macs = |f: fn(&MacStats) -> u64| bridges.iter().map(|(_, b)| f(&lock(&b.macs).stats)).sum();
-    let ended: u64 = instances().map(|i| i.datapath.ended_with_port()).sum();
-    sum.drops[DropReason::PortRemoved as usize] += ended;
     let inside = DropReason::ALL.into_iter().filter_map(|r| Some((r.counter()?, sum.drops[r as usize])));
     let wanted = XlateDrop::ALL.into_iter().map(|d| (d.counter(), sum.xlate_drops[d as usize]));
     let mut all: Vec<_> = inside.chain(wanted).collect();

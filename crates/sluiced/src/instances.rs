@@ -9,8 +9,8 @@ use crate::slowpath::{InlineSlowPath, RevalidatorState, SlowPath, Wake};
 use crate::zones::Zones;
 use anyhow::{Context, Result, ensure};
 use dpif::{
-    DpifOp, DummyMode, DummyPort, OpBatch, OpResult, PerfLog, PmdId, PmdStats, PortOptions, PortSpec,
-    Provider, ReplySink, ThreadPlan,
+    DpifOp, DropReason, DummyMode, DummyPort, OpBatch, OpResult, PerfLog, PmdId, PmdStats, PortOptions,
+    PortSpec, Provider, ReplySink, ThreadPlan,
 };
 use dpif_netdev::ablation::Ablation;
 use dpif_netdev::offload::Providers;
@@ -162,10 +162,16 @@ impl Instance {
         all
     }
 
-    /// Counters of all threads together, ended ones included.
+    /// Counters of all threads together: see [`Instance::totals_with`].
     pub fn totals(&self) -> PmdStats {
+        self.totals_with(&self.pmd_stats())
+    }
+
+    /// The counters of these threads together, with those of ended ones, and of upcalls that ended with their port.
+    pub fn totals_with(&self, threads: &[(PmdId, PmdStats)]) -> PmdStats {
         let mut sum = self.datapath.ended_threads();
-        self.pmd_stats().iter().for_each(|(_, stats)| sum.add(stats));
+        threads.iter().for_each(|(_, stats)| sum.add(stats));
+        sum.drops[DropReason::PortRemoved as usize] += self.datapath.ended_with_port();
         sum
     }
 

@@ -29,8 +29,7 @@ pub(super) fn report(switch: &Switch, uptime_ms: u64) -> Value {
 
 fn datapath(instance: &Instance) -> Value {
     let stats = instance.pmd_stats();
-    let mut sum = instance.datapath.ended_threads();
-    stats.iter().for_each(|(_, s)| sum.add(s));
+    let sum = instance.totals_with(&stats);
     let threads: Vec<Value> = stats.iter().map(|(id, s)| thread(*id, s)).collect();
     json!({
         "name": instance.name(),

@@ -171,6 +171,38 @@ except TimeoutError:
 print(len(seen), flush=True)
 ";
 
+/// Upcalls that wait for a handler when their port is removed are drops, in the counters and in the status alike.
+#[test]
+fn upcalls_that_end_with_their_port_are_drops() {
+    require_userspace!("ports of type pcap and null");
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-appctl");
+    let (_net, daemon) = switch(1);
+    let dir = TempDir::new("flood").unwrap();
+    vsctl(
+        &daemon,
+        "set Open_vSwitch . other_config:flow-limit=1000 -- add-port br0 out -- set Interface out type=null ofport_request=90",
+    );
+    rule(&daemon, "add-flow", &format!("priority=100,in_port=91,udp,actions={OWN_MEGAFLOW},output:90"));
+    let counted = || -> u64 {
+        let counter = appctl(&daemon, "coverage/read-counter datapath_drop_port_removed");
+        counter.trim().parse().unwrap()
+    };
+    let in_status = || {
+        let status: Value = serde_json::from_str(&appctl(&daemon, "sluice/status")).unwrap();
+        status["datapaths"][0]["drops"]["port_removed"].as_u64().unwrap_or(0)
+    };
+    wait_for(LIMIT, "upcalls that end with their port", || {
+        add_flood(&daemon, &dir, 91, 100_000);
+        wait_for(LIMIT, "refused upcalls", || drops(&daemon, "flood91", "upcall_queue_full") > 10_000)
+            .unwrap();
+        vsctl(&daemon, "del-port flood91");
+        counted() > 100
+    })
+    .unwrap();
+    wait_for(LIMIT, "the same in the status", || in_status() == counted()).unwrap();
+}
+
 #[test]
 fn a_flood_of_new_flows_does_not_affect_other_ports() {
     require_userspace!("ports of type pcap and null");
