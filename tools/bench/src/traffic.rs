@@ -18,6 +18,8 @@ const SINK_SLOTS: u32 = 4096;
 /// A run is over after that many consecutive polls of an empty sink, a millisecond apart: counted in polls,
 /// as this thread may have been descheduled.
 const QUIET_LOOKS: u32 = 150;
+/// The same before the first frame: a switch on a loaded machine may not run for long.
+const FIRST_LOOKS: u32 = 20_000;
 /// Frames sent by the hosts themselves (neighbour discovery) tolerated in the devices' counters.
 const CHATTER: u64 = 100;
 
@@ -152,7 +154,7 @@ impl Line {
     /// Receives frames until none has come for a while.
     fn settle(&mut self, frames: &Frames, ledger: &mut Ledger, delays_ns: &mut Vec<u64>) -> Result<()> {
         let mut empty_looks = 0;
-        while empty_looks < QUIET_LOOKS {
+        while empty_looks < if ledger.received == 0 { FIRST_LOOKS } else { QUIET_LOOKS } {
             if self.take(frames, ledger, Some(delays_ns))? > 0 {
                 empty_looks = 0;
             } else {
