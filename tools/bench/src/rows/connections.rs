@@ -126,7 +126,7 @@ impl Beginner {
         f
     }
 
-    /// Sends at [`NEW_RATE`] until `stop`; returns the number sent, and the seconds it took.
+    /// Sends at [`NEW_RATE`] until `stop`, but some in any case; returns the number sent, and the seconds it took.
     fn run(&mut self, stop: &AtomicBool) -> Result<(u32, f64)> {
         let (cpu, device, next) = (self.cpu, self.device.clone(), &mut self.next);
         let work = move || -> Result<(u32, f64)> {
@@ -134,7 +134,7 @@ impl Beginner {
             let mut tx = Port::open_system(&device, &SystemOptions::default())?.tx()?;
             let (mut pool, mut batch) = (PacketPool::new(), PacketBatch::new());
             let (mut sent, start) = (0_u32, Instant::now());
-            while !stop.load(Ordering::Relaxed) {
+            while sent == 0 || !stop.load(Ordering::Relaxed) {
                 let due = (start.elapsed().as_secs_f64() * f64::from(NEW_RATE)) as u32;
                 let burst = due.saturating_sub(sent).min(BATCH_MAX_PACKETS as u32);
                 if burst < BATCH_MAX_PACKETS as u32 {
