@@ -416,3 +416,6 @@ fn nd(packet: &mut Packet, view: &mut HeaderCtx<'_>, m: &Masked<NdSet>) -> Resul
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -203,7 +203,7 @@ fn usual_tunnel(packet: &Packet, headers: &HeaderCtx<'_>) -> Option<(Tunnel, usi
         && udp[6..] == [0, 0]
         && end <= packet.len()
         && end >= at + h::ETH_HEADER_BYTES
-        && checksum::fold(checksum::sum(ip, 0)) == u16::MAX;
+        && checksum::ipv4_header_is_right(ip);
     let tunnel = Tunnel {
         id: vxlan >> 8 & 0xff_ffff,
         src: b.nw_src,
