@@ -51,14 +51,19 @@ pub(crate) struct Bucket {
 }
 
 impl Bucket {
-    /// The entries, and a bit for each with that signature, empty ones included.
+    /// A bit for each entry with that signature, empty ones included.
     ///
     /// Without a branch for each entry: the place of the right one is hard to predict.
     #[inline(always)]
-    fn probe(&self, signature: u64) -> ([u64; ENTRIES], u32) {
-        let entries = std::array::from_fn(|n| self.entries[n].load(Ordering::Acquire));
-        let bit = |n: usize| u32::from(entries[n] >> TAG_BITS == signature) << n;
-        (entries, (0..ENTRIES).fold(0, |hits, n| hits | bit(n)))
+    fn probe(&self, signature: u64) -> u32 {
+        let bit = |n: usize| u32::from(self.entry(n) >> TAG_BITS == signature) << n;
+        (0..ENTRIES).fold(0, |hits, n| hits | bit(n))
+    }
+
+    /// An entry; it may have changed since it was probed.
+    #[inline(always)]
+    fn entry(&self, n: usize) -> u64 {
+        self.entries[n].load(Ordering::Acquire)
     }
 
     fn link(&self) -> u32 {
@@ -248,9 +253,9 @@ impl Index {
     #[inline(always)]
     pub(crate) fn first(bucket: &Bucket, hash: u64) -> Option<Tag> {
         lookups::count();
-        let (entries, hits) = bucket.probe(signature(hash));
-        let entry = entries.get(hits.trailing_zeros() as usize)?;
-        (*entry != 0).then(|| tag_of(*entry))
+        let hits = bucket.probe(signature(hash));
+        let entry = if hits == 0 { 0 } else { bucket.entry(hits.trailing_zeros() as usize) };
+        (entry != 0).then(|| tag_of(entry))
     }
 
     /// The first entry of a hash that `accept` takes.
@@ -265,9 +270,9 @@ impl Index {
             let head = bucket.head.load(Ordering::Acquire);
             let (mut of, mut link) = (bucket, (head >> LINK_SHIFT) as u32);
             loop {
-                let (entries, mut hits) = of.probe(wanted);
+                let mut hits = of.probe(wanted);
                 while hits != 0 {
-                    let entry = entries[hits.trailing_zeros() as usize];
+                    let entry = of.entry(hits.trailing_zeros() as usize);
                     if entry != 0
                         && let Some(result) = accept(tag_of(entry))
                     {

@@ -75,11 +75,11 @@ impl PacketInfo {
         match b.dl_type {
             h::ETH_TYPE_IP => {
                 let header = packet.data().get(l3..l4)?;
-                let sum = match header.first_chunk::<{ h::IPV4_HEADER_BYTES }>()? {
-                    plain if header.len() == plain.len() => checksum::checksum(plain),
-                    _ => checksum::checksum(header),
+                let is_right = match header.first_chunk()? {
+                    plain if header.len() == plain.len() => checksum::ipv4_header_is_right(plain),
+                    _ => checksum::checksum(header) == 0,
                 };
-                if sum != 0 {
+                if !is_right {
                     return None;
                 }
                 let words = [u64::from(b.nw_src) << 32 | u64::from(b.nw_dst), rest.pack()];

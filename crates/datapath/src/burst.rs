@@ -163,6 +163,12 @@ impl LaneMask {
         self.0 == 0
     }
 
+    /// Their number; not that of an iterator, which ends it.
+    #[inline(always)]
+    pub(crate) fn count(self) -> usize {
+        self.0.count_ones() as usize
+    }
+
     /// The first of them in order of arrival.
     pub(crate) fn lowest(mut self) -> Option<usize> {
         self.next()
@@ -224,6 +230,12 @@ impl Burst {
 }
 
 impl Burst {
+    /// The packets without a result.
+    #[inline(always)]
+    pub(crate) fn without_result(&self) -> LaneMask {
+        LaneMask(simd::equal_u32(&self.results, MISS)).and(LaneMask::first(self.arrays.packets.len()))
+    }
+
     /// Writes the origins of a newly received burst, which most bursts do not need.
     pub(crate) fn write_origins(&mut self, first: Origin) {
         self.arrays.dirty = [false; BATCH_MAX_PACKETS];

@@ -3,7 +3,7 @@
 //! 1. extract: bytes → keys, header offsets
 //! 2. parked: packets of a flow whose translation is pending are set aside
 //! 3. marks (`marks`): packets with the mark of a device → megaflow, only while flows have marks
-//! 4. repeats (`repeats`): the megaflows of the burst before; if they match all packets, stages 5 and 6 are skipped
+//! 4. repeats (`repeats`): the megaflows of the bursts before; stages 5 and 6 are for the packets that none of them matches
 //! 5. cache: key → hash → megaflow, counted; misses go on the list of misses
 //! 6. megaflow: the misses through the ranked subtables; a hit is counted and inserted into the cache
 //! 7. finish (`finish`): actions by groups; then, in order of arrival, outputs and upcalls for the remaining packets
@@ -174,12 +174,13 @@ impl Pmd {
         let stats = &mut self.exec.ports.stats;
         if cached {
             let kernel = FindCached { burst, table, cache: &self.cache, now_ms };
-            stats.cache_hits += simd::run(self.exec.level, kernel);
-            self.cache.count_lookups(self.burst.arrays.packets.len() as u64);
+            let (lookups, hits) = simd::run(self.exec.level, kernel);
+            stats.cache_hits += hits;
+            self.cache.count_lookups(lookups);
         } else {
+            let left = burst.without_result();
             burst.misses.clear();
-            let there = (0..burst.arrays.packets.len()).filter(|i| burst.results[*i] == MISS);
-            burst.misses.extend(there.map(|i| i as u32));
+            burst.misses.extend(left.map(|lane| lane as u32));
         }
         if self.burst.misses.is_empty() {
             return;

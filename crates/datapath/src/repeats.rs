@@ -1,9 +1,9 @@
 //! [`Repeats`]: megaflows of whole bursts, as hints for the next bursts.
 //!
 //! Many connections often share one megaflow, above all after recirculation. The next burst from that port with that
-//! recirculation id is compared with the megaflows of the last one first, without hashes of keys: with up to four if they
-//! were those of all packets, with one if it was that of most. As in the cache, a hint counts if the megaflow
-//! matches the packet: those of deleted ones are harmless.
+//! recirculation id is compared with the megaflows of the last ones first, without hashes of keys: with up to eight if the
+//! last burst had no more, with one if it was that of most. Packets of others are looked up. As in the cache, a hint counts
+//! if the megaflow matches the packet: those of deleted ones are harmless.
 
 use crate::burst::{Arrays, Burst, LaneMask};
 use crate::megaflow::MegaflowTable;
@@ -15,7 +15,9 @@ use simd::{Kernel, Lanes};
 const ENTRIES_BITS: u32 = 6;
 
 /// Megaflows of a burst at most.
-const HINTS: usize = 4;
+const HINTS: usize = 8;
+/// This many must be those of a quarter of its packets: else a hint costs more than a lookup.
+const HALF: usize = HINTS / 2;
 
 /// Megaflows that the packets of a burst may have. [`MISS`] is none; those before it are not.
 pub(crate) type Hints = [u32; HINTS];
@@ -46,31 +48,45 @@ impl Repeats {
     /// Remembers the megaflows of a burst.
     #[inline]
     pub(crate) fn remember(&mut self, burst: &Burst) {
-        self.0[Self::place(&burst.arrays.keys[0])] = of_burst(&burst.results, burst.arrays.packets.len());
+        let hints = &mut self.0[Self::place(&burst.arrays.keys[0])];
+        *hints = of_burst(&burst.results, burst.arrays.packets.len(), hints);
     }
 }
 
-/// The megaflows of all packets, or that of most.
+/// The megaflows of all packets, those of many first, and behind them those of earlier bursts; or that of most.
 #[inline]
-fn of_burst(results: &[u32; BATCH_MAX_PACKETS], packets: usize) -> Hints {
-    let mut left = LaneMask::first(packets);
-    let (mut hints, mut most) = (NONE, 0);
-    for hint in &mut hints {
-        let Some(lane) = left.lowest() else { return hints };
+fn of_burst(results: &[u32; BATCH_MAX_PACKETS], packets: usize, before: &Hints) -> Hints {
+    let (mut left, mut hints, mut known) = (LaneMask::first(packets), NONE, 0);
+    let mut counts = [0; HINTS];
+    while let Some(lane) = left.lowest() {
         let id = results[lane];
-        if id >= WAITS {
+        let rare = known == HALF && left.count() * 4 > packets * 3;
+        if id >= WAITS || known == HINTS || rare {
             return NONE;
         }
         let same = LaneMask(simd::equal_u32(results, id)).and(left);
         left = left.without(same);
-        *hint = id;
-        let count = same.0.count_ones() as usize;
-        if count * 4 >= packets * 3 {
-            return [id, MISS, MISS, MISS];
+        if same.count() * 4 >= packets * 3 {
+            hints = NONE;
+            hints[0] = id;
+            return hints;
         }
-        most += count;
+        let at = counts[..known].partition_point(|count| *count >= same.count());
+        hints[at..=known].rotate_right(1);
+        counts[at..=known].rotate_right(1);
+        (hints[at], counts[at]) = (id, same.count());
+        known += 1;
     }
-    if most == packets { hints } else { NONE }
+    for id in before {
+        if known == HINTS {
+            break;
+        }
+        if *id != MISS && !hints.contains(id) {
+            hints[known] = *id;
+            known += 1;
+        }
+    }
+    hints
 }
 
 /// The burst → some megaflows; a single one only if the first packet matches it. Packets with a result keep it. Returns the
@@ -82,82 +98,111 @@ pub(crate) struct FindRepeated<'a> {
     pub(crate) now_ms: u64,
 }
 
-impl FindRepeated<'_> {
-    /// Compares the packets without a result with the further megaflows; returns the hits.
-    #[inline(never)]
-    fn find_others(&mut self) -> u64 {
-        let Burst { arrays, results, lists, .. } = &mut *self.burst;
-        let Arrays { packets, keys, .. } = &**arrays;
-        let mut all_hits = 0;
-        for id in &self.hints[1..] {
-            let Some((slot, mask)) = self.table.slot_and_mask(*id) else { break };
-            let (mut hits, mut bytes, mut tcp_flags) = (0, 0, 0);
-            for lane in LaneMask(simd::equal_u32(results, MISS)).and(LaneMask::first(packets.len())) {
-                if slot.matches(mask, &keys[lane]) {
-                    (results[lane], lists[lane]) = (*id, slot.list);
-                    hits += 1;
-                    bytes += packets[lane].len() as u64;
-                    tcp_flags |= keys[lane].tcp_flags();
-                }
-            }
-            if hits != 0 {
-                slot.account(hits, bytes, tcp_flags, self.now_ms);
-            }
-            all_hits += hits;
-        }
-        all_hits
-    }
-}
-
 impl Kernel for FindRepeated<'_> {
     type Output = u64;
 
     #[inline(always)]
-    fn run<L: Lanes>(mut self, _: L) -> u64 {
-        let Burst { arrays, results, lists, .. } = &mut *self.burst;
-        let Arrays { packets, keys, .. } = &**arrays;
-        let [id, second, ..] = self.hints;
-        let Some((slot, mask)) = self.table.slot_and_mask(id) else { return 0 };
+    fn run<L: Lanes>(self, _: L) -> u64 {
+        let FindRepeated { burst, table, hints, now_ms } = self;
+        if hints[1] == MISS {
+            find_one(burst, table, hints[0], now_ms)
+        } else {
+            find_some(burst, table, hints, now_ms)
+        }
+    }
+}
+
+/// Of a burst whose packets probably all have the same megaflow.
+#[inline(always)]
+fn find_one(burst: &mut Burst, table: &mut MegaflowTable, id: u32, now_ms: u64) -> u64 {
+    let Burst { arrays, results, lists, .. } = burst;
+    let Arrays { packets, keys, .. } = &**arrays;
+    let Some((slot, mask)) = table.slot_and_mask(id) else { return 0 };
+    let (mut hits, mut bytes, mut tcp_flags) = (0, 0, 0);
+    if slot.matches(mask, &keys[0]) {
+        for (((packet, key), result), list) in packets.iter().zip(keys).zip(results).zip(lists) {
+            if *result == MISS && slot.matches(mask, key) {
+                (*result, *list) = (id, slot.list);
+                hits += 1;
+                bytes += packet.len() as u64;
+                tcp_flags |= key.tcp_flags();
+            }
+        }
+    }
+    if hits != 0 {
+        slot.account(hits, bytes, tcp_flags, now_ms);
+    }
+    hits
+}
+
+/// Of a burst with several megaflows: compares all packets with each. Which packets match can't be predicted, so the first
+/// blocks are compared without a branch; nearly all that match there do so in the others.
+#[inline(always)]
+fn find_some(burst: &mut Burst, table: &mut MegaflowTable, hints: Hints, now_ms: u64) -> u64 {
+    let without = burst.without_result();
+    let Burst { arrays, results, lists, .. } = burst;
+    let Arrays { packets, keys, .. } = &**arrays;
+    let mut left = without;
+    for id in hints {
+        let Some((slot, mask)) = table.slot_and_mask(id) else { continue };
+        let mut alike = LaneMask::NONE;
+        for lane in left {
+            alike.0 |= u32::from(slot.base_matches(mask, &keys[lane])) << lane;
+        }
         let (mut hits, mut bytes, mut tcp_flags) = (0, 0, 0);
-        if slot.matches(mask, &keys[0]) || second != MISS {
-            for (((packet, key), result), list) in packets.iter().zip(keys).zip(results).zip(lists) {
-                if *result == MISS && slot.matches(mask, key) {
-                    (*result, *list) = (id, slot.list);
-                    hits += 1;
-                    bytes += packet.len() as u64;
-                    tcp_flags |= key.tcp_flags();
-                }
+        for lane in alike {
+            if slot.extensions_match(mask, &keys[lane]) {
+                (results[lane], lists[lane]) = (id, slot.list);
+                hits += 1;
+                bytes += packets[lane].len() as u64;
+                tcp_flags |= keys[lane].tcp_flags();
+                left = left.without(LaneMask::one(lane));
             }
         }
         if hits != 0 {
-            slot.account(hits, bytes, tcp_flags, self.now_ms);
+            slot.account(hits, bytes, tcp_flags, now_ms);
         }
-        if second == MISS || hits == self.burst.arrays.packets.len() as u64 {
-            return hits;
+        if left.is_empty() {
+            break;
         }
-        hits + self.find_others()
     }
+    without.without(left).count() as u64
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn of(ids: &[u32]) -> Hints {
-        let mut results = [MISS; BATCH_MAX_PACKETS];
+    fn of(ids: &[u32], before: &[u32]) -> Vec<u32> {
+        let (mut results, mut hints) = ([MISS; BATCH_MAX_PACKETS], NONE);
         results[..ids.len()].copy_from_slice(ids);
-        of_burst(&results, ids.len())
+        hints[..before.len()].copy_from_slice(before);
+        let hints = of_burst(&results, ids.len(), &hints);
+        let known = hints.iter().position(|id| *id == MISS).unwrap_or(HINTS);
+        assert!(hints[known..].iter().all(|id| *id == MISS), "{hints:?}");
+        hints[..known].to_vec()
     }
 
     #[test]
     fn hints_are_the_megaflows_of_all_packets_or_of_most() {
-        assert_eq!(of(&[7; 32]), [7, MISS, MISS, MISS]);
-        assert_eq!(of(&[7, 8, 9, 7, 8, 9, 9]), [7, 8, 9, MISS]);
-        assert_eq!(of(&[7, 8]), [7, 8, MISS, MISS]);
-        assert_eq!(of(&[7, 8, 9, 10, 11]), NONE);
-        assert_eq!(of(&[7, 8, 9, 10, 7, 7, 7, 7, 7, 7, 7, 7, 7]), [7, MISS, MISS, MISS]);
-        assert_eq!(of(&[MISS, 7, 7, 7]), NONE);
-        assert_eq!(of(&[7, MISS, 7, 7, 8]), NONE);
-        assert_eq!(of(&[]), NONE);
+        assert_eq!(of(&[7; 32], &[]), [7]);
+        assert_eq!(of(&[7, 8, 9, 7, 8, 9, 9], &[]), [9, 7, 8]);
+        assert_eq!(of(&[7, 8], &[]), [7, 8]);
+        assert_eq!(of(&[1, 2, 3, 4, 5, 6, 7, 8, 1, 2], &[]), [1, 2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!(of(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2], &[1]), []);
+        assert_eq!(of(&[7, 8, 9, 10, 7, 7, 7, 7, 7, 7, 7, 7, 7], &[8]), [7]);
+        assert_eq!(of(&[MISS, 7, 7, 7], &[7]), []);
+        assert_eq!(of(&[7, MISS, 7, 7, 8], &[7]), []);
+        assert_eq!(of(&[], &[]), []);
+        // Each packet has its own.
+        let own: Vec<u32> = (0..32).collect();
+        assert_eq!(of(&own, &[1]), []);
+    }
+
+    #[test]
+    fn hints_of_earlier_bursts_follow_as_long_as_there_is_room() {
+        assert_eq!(of(&[7, 8, 9], &[1, 8, 2]), [7, 8, 9, 1, 2]);
+        assert_eq!(of(&[7, 8, 9], &[1, 2, 3, 4, 5, 6]), [7, 8, 9, 1, 2, 3, 4, 5]);
+        assert_eq!(of(&[1, 2, 3, 4, 5, 6, 7, 8], &[9]), [1, 2, 3, 4, 5, 6, 7, 8]);
     }
 }

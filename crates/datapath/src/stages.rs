@@ -9,7 +9,7 @@ use crate::cache::SignatureCache;
 use crate::hash::{KeyHasher, split_mix};
 use crate::megaflow::{First, MegaflowTable};
 use flow::extract::{Metadata, extract};
-use flow::template::{Common, extract_common};
+use flow::template::Common;
 use packet::BATCH_MAX_PACKETS;
 use simd::{Kernel, Lanes};
 
@@ -33,27 +33,21 @@ impl Kernel for Extract<'_> {
     #[inline(always)]
     fn run<L: Lanes>(self, lanes: L) -> u64 {
         let Arrays { packets, keys, layouts, .. } = &mut *self.burst.arrays;
-        let permuted = Common::new(&self.md, self.vlan_limit);
+        let common = Common::new(&self.md, self.vlan_limit);
         #[cfg(test)]
         crate::tests::parses::count(packets.len());
         let mut hits = 0;
         for ((packet, key), layout) in packets.iter().zip(&mut keys[..]).zip(layouts) {
             let head = if self.template { packet.head() } else { None };
             // Not in a closure, which would be compiled for the baseline.
-            let common = match head {
-                Some(head) if L::PERMUTES => {
-                    let permute = |bytes: &_, from: &_, keep: &_, set: &_, out: &mut _| {
-                        lanes.permute(bytes, from, keep, set, out)
-                    };
-                    permuted.extract(head, packet.len(), key, permute)
-                }
-                Some(head) => extract_common(head, packet.len(), &self.md, self.vlan_limit, key),
+            let parsed = match head {
+                Some(head) => common.extract(head, packet.len(), key, lanes),
                 None => None,
             };
-            *layout = match common {
-                Some(common) => {
+            *layout = match parsed {
+                Some(parsed) => {
                     hits += 1;
-                    common
+                    parsed
                 }
                 None => extract(packet.data(), &self.md, self.vlan_limit, key),
             };
@@ -62,8 +56,8 @@ impl Kernel for Extract<'_> {
     }
 }
 
-/// Keys → hashes. Prefetches the buckets of a large cache as soon as each is known: the rest of the burst is hashed
-/// before the first is read.
+/// Keys → hashes, of packets without a result. Prefetches the buckets of a large cache as soon as each is known: the rest of
+/// the burst is hashed before the first is read.
 pub(crate) struct Hash<'a> {
     pub(crate) burst: &'a mut Burst,
     pub(crate) hasher: &'a KeyHasher,
@@ -75,19 +69,19 @@ impl Kernel for Hash<'_> {
 
     #[inline(always)]
     fn run<L: Lanes>(self, _: L) {
-        let Burst { arrays, hashes, .. } = self.burst;
-        let (packets, keys) = (&arrays.packets, &arrays.keys);
         let far = self.cache.worth_prefetching();
-        for (hash, key) in hashes.iter_mut().zip(&keys[..]).take(packets.len()) {
-            *hash = self.hasher.key(key);
+        for lane in self.burst.without_result() {
+            let hash = self.hasher.key(&self.burst.arrays.keys[lane]);
+            self.burst.hashes[lane] = hash;
             if far {
-                self.cache.prefetch(*hash);
+                self.cache.prefetch(hash);
             }
         }
     }
 }
 
-/// Hashes → megaflows by the cache; misses go on the list of misses. Packets with a result keep it. Returns the hits.
+/// Hashes → megaflows by the cache, of packets without a result; misses go on the list of misses. Returns the lookups, and the
+/// hits among them.
 pub(crate) struct FindCached<'a> {
     pub(crate) burst: &'a mut Burst,
     pub(crate) table: &'a mut MegaflowTable,
@@ -96,46 +90,43 @@ pub(crate) struct FindCached<'a> {
 }
 
 impl Kernel for FindCached<'_> {
-    type Output = u64;
+    type Output = (u64, u64);
 
     #[inline(always)]
-    fn run<L: Lanes>(self, _: L) -> u64 {
+    fn run<L: Lanes>(self, _: L) -> (u64, u64) {
         let FindCached { burst, table, cache, now_ms } = self;
-        let n = burst.arrays.packets.len().min(BATCH_MAX_PACKETS);
+        let left = burst.without_result();
         let mut hints = [MISS; BATCH_MAX_PACKETS];
-        for (hint, hash) in hints.iter_mut().zip(&burst.hashes[..n]) {
-            *hint = cache.hint(*hash).unwrap_or(MISS);
+        for lane in left {
+            hints[lane] = cache.hint(burst.hashes[lane]).unwrap_or(MISS);
         }
         if table.worth_prefetching() {
-            hints[..n].iter().for_each(|hint| table.prefetch(*hint));
+            left.for_each(|lane| table.prefetch(hints[lane]));
             // If the first packet has extension blocks, the others probably do, too.
             if burst.arrays.keys[0].base.shape != 0 {
-                hints[..n].iter().for_each(|hint| table.prefetch_extensions(*hint));
+                left.for_each(|lane| table.prefetch_extensions(hints[lane]));
             }
         }
         burst.misses.clear();
         let mut hits = 0;
-        for (i, (packet, hint)) in burst.arrays.packets.iter().zip(hints).enumerate() {
-            if burst.results[i] != MISS {
-                continue;
-            }
-            let (key, bytes) = (&burst.arrays.keys[i], packet.len() as u64);
-            let mut id = hint;
+        for lane in left {
+            let (key, bytes) = (&burst.arrays.keys[lane], burst.arrays.packets[lane].len() as u64);
+            let mut id = hints[lane];
             let mut list = table.hit(id, key, bytes, now_ms);
             if list.is_none() && id != MISS {
-                id = second_hint(cache, table, burst.hashes[i], key);
+                id = second_hint(cache, table, burst.hashes[lane], key);
                 list = table.hit(id, key, bytes, now_ms);
             }
             match list {
                 Some(list) => {
-                    burst.results[i] = id;
-                    burst.lists[i] = list;
+                    burst.results[lane] = id;
+                    burst.lists[lane] = list;
                     hits += 1;
                 }
-                None => burst.misses.push(i as u32),
+                None => burst.misses.push(lane as u32),
             }
         }
-        hits
+        (left.count() as u64, hits)
     }
 }
 

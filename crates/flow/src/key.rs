@@ -27,6 +27,23 @@ pub mod shape {
     pub const ALL_OPTIONS: u16 = 15 * OPTIONS;
     /// Number of extension blocks.
     pub const COUNT: usize = 8;
+
+    /// The bit of an extension block, by its index.
+    #[inline(always)]
+    pub const fn of_block(i: usize) -> u16 {
+        1 << (i - 1)
+    }
+
+    /// Indices of the blocks with these bits.
+    #[inline(always)]
+    pub fn blocks(bits: u16) -> impl Iterator<Item = usize> {
+        let mut left = bits & ((1 << COUNT) - 1);
+        std::iter::from_fn(move || {
+            let next = (left != 0).then(|| left.trailing_zeros() as usize + 1);
+            left &= left.wrapping_sub(1);
+            next
+        })
+    }
 }
 
 /// The common packet: metadata, Ethernet, one VLAN, IPv4 or ARP addresses, ports, conntrack state.
@@ -242,12 +259,7 @@ impl FlowKey {
     /// Indices of the present extension blocks; none for the common packet.
     #[inline(always)]
     pub fn extension_blocks(&self) -> impl Iterator<Item = usize> + use<> {
-        let mut left = self.base.shape & ((1 << shape::COUNT) - 1);
-        std::iter::from_fn(move || {
-            let next = (left != 0).then(|| left.trailing_zeros() as usize + 1);
-            left &= left.wrapping_sub(1);
-            next
-        })
+        shape::blocks(self.base.shape)
     }
 
     /// Clears the key; touches only the present blocks.

@@ -10,7 +10,9 @@ use crate::flow::VlanTag;
 use crate::key::{BaseBlock, FlowKey, Ipv6Block, shape};
 use packet::HEAD_BYTES;
 use packet::headers as h;
+use simd::{Lanes, Permutation};
 use std::mem::offset_of;
+use zerocopy::FromZeros;
 
 /// Bytes read by the template, from the EtherType on.
 const TAIL_BYTES: usize = HEAD_BYTES - 12 - h::VLAN_TAG_BYTES;
@@ -155,8 +157,8 @@ pub fn extract_common(
     Some(Layout { l3: l3 as u16, l4: (l3 + ip.header_bytes) as u16 })
 }
 
-/// The same for processors that permute 64 bytes in one instruction: one permutation moves the bytes of a
-/// frame's headers into the key. Built once per burst; equals [`extract_common`], to which it leaves IPv6.
+/// The same for a burst: where the processor permutes bytes, one permutation moves those of a frame's headers into the key.
+/// Equals [`extract_common`], to which it leaves IPv6.
 pub struct Common<'a> {
     md: &'a Metadata,
     vlan_limit: u8,
@@ -164,18 +166,11 @@ pub struct Common<'a> {
     constant: [[u64; 8]; 2],
 }
 
-/// Maps the headers of one shape to a [`BaseBlock`], whose integers are little-endian.
-struct Places {
-    /// For each byte of the block, its offset in the frame.
-    from: [u8; 64],
-    /// Mask of the bits to keep.
-    keep: [u64; 8],
-}
+/// Permutations of the headers of one shape to a [`BaseBlock`], whose integers are little-endian. With a tag or without, TCP
+/// or UDP: bit 0 is TCP, bit 1 a tag.
+static PLACES: [Permutation; 4] = [places(0, false), places(0, true), places(4, false), places(4, true)];
 
-/// With a tag or without, TCP or UDP: bit 0 is TCP, bit 1 a tag.
-static PLACES: [Places; 4] = [places(0, false), places(0, true), places(4, false), places(4, true)];
-
-const fn places(tag_bytes: usize, tcp: bool) -> Places {
+const fn places(tag_bytes: usize, tcp: bool) -> Permutation {
     let (mut from, mut keep) = ([0u8; 64], [0u8; 64]);
     // Field of the block, field of the frame, bytes, in order or reversed.
     let (ip, l4) = (14 + tag_bytes, 34 + tag_bytes);
@@ -206,7 +201,7 @@ const fn places(tag_bytes: usize, tcp: bool) -> Places {
         f += 1;
     }
     keep[offset_of!(BaseBlock, tcp_flags) + 1] &= 0x0f;
-    Places { from, keep: words(keep) }
+    Permutation::new(from, words(keep))
 }
 
 const fn words(bytes: [u8; 64]) -> [u64; 8] {
@@ -222,26 +217,27 @@ const fn words(bytes: [u8; 64]) -> [u64; 8] {
 impl<'a> Common<'a> {
     /// Prepares parsing of frames with this metadata.
     pub fn new(md: &'a Metadata, vlan_limit: u8) -> Common<'a> {
-        let mut key = FlowKey::default();
-        key.base.in_port = md.in_port;
-        key.base.recirc_id = md.recirc_id;
-        key.base.pkt_mark = md.pkt_mark;
-        key.base.dp_hash = md.dp_hash;
-        let untagged = *key.block(0);
-        key.base.vlan_tci = VlanTag::PRESENT;
-        Common { md, vlan_limit, constant: [untagged, *key.block(0)] }
+        let mut block = BaseBlock::new_zeroed();
+        block.in_port = md.in_port;
+        block.recirc_id = md.recirc_id;
+        block.pkt_mark = md.pkt_mark;
+        block.dp_hash = md.dp_hash;
+        let tagged = BaseBlock { vlan_tci: VlanTag::PRESENT, ..block };
+        Common { md, vlan_limit, constant: [block, tagged].map(|block| zerocopy::transmute!(block)) }
     }
 
-    /// See [`extract_common`]. `permute` takes bytes, the source offset of each byte of the result, the mask
-    /// of bits to keep, bits to set, and the result as little-endian words.
+    /// See [`extract_common`].
     #[inline(always)]
-    pub fn extract(
+    pub fn extract<L: Lanes>(
         &self,
         head: &[u8; HEAD_BYTES],
         frame_bytes: usize,
         key: &mut FlowKey,
-        permute: impl Fn(&[u8; 64], &[u8; 64], &[u64; 8], &[u64; 8], &mut [u64; 8]),
+        lanes: L,
     ) -> Option<Layout> {
+        if !L::PERMUTES {
+            return extract_common(head, frame_bytes, self.md, self.vlan_limit, key);
+        }
         let tpid = u16::from_be_bytes([head[12], head[13]]);
         let tagged =
             ((tpid == h::ETH_TYPE_VLAN) | (tpid == h::ETH_TYPE_VLAN_8021AD)) & (self.vlan_limit != 0);
@@ -268,7 +264,7 @@ impl<'a> Common<'a> {
         }
         let places = &PLACES[usize::from(tagged) * 2 + usize::from(tcp)];
         let constant = &self.constant[usize::from(tagged)];
-        permute(head.first_chunk()?, &places.from, &places.keep, constant, key.block_mut(0));
+        lanes.permute(head.first_chunk()?, places, constant, key.block_mut(0));
         Some(Layout { l3: l3 as u16, l4: (l3 + h::IPV4_HEADER_BYTES) as u16 })
     }
 }

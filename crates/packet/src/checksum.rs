@@ -49,6 +49,15 @@ pub fn checksum(data: &[u8]) -> u16 {
     !fold(sum(data, 0))
 }
 
+/// Whether an IPv4 header without options has the right checksum: [`checksum`] is 0.
+#[inline(always)]
+pub fn ipv4_header_is_right(header: &[u8; crate::headers::IPV4_HEADER_BYTES]) -> bool {
+    let (words, _) = header.as_chunks::<4>();
+    // Words of any size and byte order have the same sum modulo 0xffff (RFC 1071 §2). Only zeros sum up to 0.
+    let sum: u64 = words.iter().map(|word| u64::from(u32::from_ne_bytes(*word))).sum();
+    (sum != 0) & sum.is_multiple_of(0xffff)
+}
+
 /// The checksum `csum` after a covered 16-bit word changed from `old` to `new` (RFC 1624).
 pub fn update16(csum: u16, old: u16, new: u16) -> u16 {
     !fold(u64::from(!csum) + u64::from(!old) + u64::from(new))

@@ -71,6 +71,7 @@ impl Offload {
     }
 
     /// Adjusts offsets for an insertion (`by > 0`) or removal (`by < 0`) of bytes at frame offset `at`.
+    #[inline]
     pub(crate) fn moved(&mut self, at: usize, by: isize) {
         if self.needs_csum && self.csum_start as usize >= at {
             self.csum_start = (self.csum_start as isize + by).clamp(0, u16::MAX as isize) as u16;

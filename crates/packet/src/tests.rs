@@ -165,6 +165,24 @@ proptest::proptest! {
     }
 }
 
+proptest::proptest! {
+    /// Random headers, with the right checksum, the other form of its zero, and wrong ones.
+    #[test]
+    fn a_header_is_right_if_its_checksum_is_zero(words: [u32; 5], wrong: u16) {
+        let mut header = [0; 20];
+        header.chunks_mut(4).zip(words).for_each(|(to, word)| to.copy_from_slice(&word.to_be_bytes()));
+        header[10..12].fill(0);
+        let right = checksum::checksum(&header);
+        for sum in [right, !right, 0, 0xffff, wrong, right ^ 0x100] {
+            header[10..12].copy_from_slice(&sum.to_be_bytes());
+            let expected = checksum::checksum(&header) == 0;
+            proptest::prop_assert_eq!(checksum::ipv4_header_is_right(&header), expected, "{:?}", header);
+        }
+        proptest::prop_assert!(!checksum::ipv4_header_is_right(&[0; 20]));
+        proptest::prop_assert!(checksum::ipv4_header_is_right(&[0xff; 20]));
+    }
+}
+
 #[test]
 fn a_folded_sum_has_all_carries() {
     let with_carries = |mut sum: u64| {

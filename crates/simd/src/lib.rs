@@ -77,21 +77,39 @@ impl std::fmt::Display for Level {
     }
 }
 
+/// A permutation of 64 bytes, of which some bits are kept.
+#[repr(align(64))]
+pub struct Permutation {
+    /// For each byte of the result its place in the source.
+    places: [u8; 64],
+    /// The same for each quarter of the source: the place there, or [`ELSEWHERE`].
+    by_quarter: [[u8; 64]; 4],
+    keep: [u64; 8],
+}
+
+/// The byte is in another quarter: shuffles write 0.
+const ELSEWHERE: u8 = 0x80;
+
+impl Permutation {
+    /// Byte `i` of the result, the low byte of a word first, is byte `places[i] % 64` of the source, masked by `keep`.
+    pub const fn new(places: [u8; 64], keep: [u64; 8]) -> Permutation {
+        let (mut by_quarter, mut i) = ([[ELSEWHERE; 64]; 4], 0);
+        while i < 64 {
+            let place = places[i] % 64;
+            by_quarter[place as usize / 16][i] = place % 16;
+            i += 1;
+        }
+        Permutation { places, by_quarter, keep }
+    }
+}
+
 /// Features of a level beyond plain code, as a value passed to kernels.
 pub trait Lanes: Copy {
-    /// Whether [`Lanes::permute`] is one instruction, instead of a loop over bytes.
+    /// Whether [`Lanes::permute`] is some instructions, instead of a loop over bytes.
     const PERMUTES: bool;
 
-    /// Byte `i` of `out`, the low byte of a word first, becomes `bytes[places[i] % 64]`, masked by `keep`,
-    /// with the bits of `set` added.
-    fn permute(
-        self,
-        bytes: &[u8; 64],
-        places: &[u8; 64],
-        keep: &[u64; 8],
-        set: &[u64; 8],
-        out: &mut [u64; 8],
-    );
+    /// Writes the permutation of `bytes`, with the bits of `set` added.
+    fn permute(self, bytes: &[u8; 64], by: &Permutation, set: &[u64; 8], out: &mut [u64; 8]);
 }
 
 /// Plain code.
@@ -102,17 +120,48 @@ impl Lanes for PlainLanes {
     const PERMUTES: bool = false;
 
     #[inline(always)]
-    fn permute(
-        self,
-        bytes: &[u8; 64],
-        places: &[u8; 64],
-        keep: &[u64; 8],
-        set: &[u64; 8],
-        out: &mut [u64; 8],
-    ) {
+    fn permute(self, bytes: &[u8; 64], by: &Permutation, set: &[u64; 8], out: &mut [u64; 8]) {
         for (i, word) in out.iter_mut().enumerate() {
-            let byte = |n: usize| bytes[usize::from(places[8 * i + n]) % 64];
-            *word = u64::from_le_bytes(std::array::from_fn(byte)) & keep[i] | set[i];
+            let byte = |n: usize| bytes[usize::from(by.places[8 * i + n]) % 64];
+            *word = u64::from_le_bytes(std::array::from_fn(byte)) & by.keep[i] | set[i];
+        }
+    }
+}
+
+/// AVX2: shuffles within 16 bytes.
+///
+/// Invariant: a value is created only inside a function compiled for these features.
+#[cfg(target_arch = "x86_64")]
+#[derive(Clone, Copy)]
+struct Avx2Lanes;
+
+#[cfg(target_arch = "x86_64")]
+impl Lanes for Avx2Lanes {
+    const PERMUTES: bool = true;
+
+    #[inline(always)]
+    fn permute(self, bytes: &[u8; 64], by: &Permutation, set: &[u64; 8], out: &mut [u64; 8]) {
+        use std::arch::x86_64::{
+            _mm_loadu_si128, _mm256_and_si256, _mm256_broadcastsi128_si256, _mm256_loadu_si256,
+            _mm256_or_si256, _mm256_shuffle_epi8, _mm256_storeu_si256,
+        };
+        // SAFETY: a value of this type is created in a function of these features only, so the processor has
+        // them; loads and stores are within the 64 bytes of an argument each and need no alignment.
+        unsafe {
+            let quarter =
+                |n: usize| _mm256_broadcastsi128_si256(_mm_loadu_si128(bytes.as_ptr().add(16 * n).cast()));
+            let quarters = [quarter(0), quarter(1), quarter(2), quarter(3)];
+            for half in 0..2 {
+                let part = |n: usize| {
+                    let places = _mm256_loadu_si256(by.by_quarter[n].as_ptr().add(32 * half).cast());
+                    _mm256_shuffle_epi8(quarters[n], places)
+                };
+                let placed =
+                    _mm256_or_si256(_mm256_or_si256(part(0), part(1)), _mm256_or_si256(part(2), part(3)));
+                let words = |of: &[u64; 8]| _mm256_loadu_si256(of.as_ptr().add(4 * half).cast());
+                let word = _mm256_or_si256(_mm256_and_si256(placed, words(&by.keep)), words(set));
+                _mm256_storeu_si256(out.as_mut_ptr().add(4 * half).cast(), word);
+            }
         }
     }
 }
@@ -129,14 +178,7 @@ impl Lanes for VbmiLanes {
     const PERMUTES: bool = true;
 
     #[inline(always)]
-    fn permute(
-        self,
-        bytes: &[u8; 64],
-        places: &[u8; 64],
-        keep: &[u64; 8],
-        set: &[u64; 8],
-        out: &mut [u64; 8],
-    ) {
+    fn permute(self, bytes: &[u8; 64], by: &Permutation, set: &[u64; 8], out: &mut [u64; 8]) {
         use std::arch::x86_64::{
             _mm512_and_si512, _mm512_loadu_epi8, _mm512_loadu_epi64, _mm512_or_si512,
             _mm512_permutexvar_epi8, _mm512_storeu_epi64,
@@ -145,9 +187,9 @@ impl Lanes for VbmiLanes {
         // them; loads and the store are of the 64 bytes of an argument each and need no alignment.
         unsafe {
             let bytes = _mm512_loadu_epi8(bytes.as_ptr().cast());
-            let places = _mm512_loadu_epi8(places.as_ptr().cast());
+            let places = _mm512_loadu_epi8(by.places.as_ptr().cast());
             let (keep, set) =
-                (_mm512_loadu_epi64(keep.as_ptr().cast()), _mm512_loadu_epi64(set.as_ptr().cast()));
+                (_mm512_loadu_epi64(by.keep.as_ptr().cast()), _mm512_loadu_epi64(set.as_ptr().cast()));
             let placed = _mm512_permutexvar_epi8(places, bytes);
             let word = _mm512_or_si512(_mm512_and_si512(placed, keep), set);
             _mm512_storeu_epi64(out.as_mut_ptr().cast(), word);
@@ -193,14 +235,14 @@ fn run_plain<K: Kernel>(kernel: K) -> K::Output {
 #[inline(never)]
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt,movbe")]
 fn run_avx2<K: Kernel>(kernel: K) -> K::Output {
-    kernel.run(PlainLanes)
+    kernel.run(Avx2Lanes)
 }
 
 #[cfg(target_arch = "x86_64")]
 #[inline(never)]
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt,movbe,avx512f,avx512bw,avx512dq,avx512vl")]
 fn run_avx512<K: Kernel>(kernel: K) -> K::Output {
-    kernel.run(PlainLanes)
+    kernel.run(Avx2Lanes)
 }
 
 #[cfg(target_arch = "x86_64")]

@@ -63,7 +63,7 @@ const SWITCH: &[&str] = &[
 /// Crate → the workspace crates it may depend on.
 pub(crate) const TABLE: &[(&str, &[&str])] = &[
     ("packet", &[]),
-    ("flow", &["packet"]),
+    ("flow", &["packet", "simd"]),
     ("classifier", &["flow"]),
     ("routing", &["classifier", "flow", "sync"]),
     ("dpif", &["flow", "packet"]),

@@ -529,7 +529,10 @@ impl actions::Executor for Step<'_, '_> {
                 let change = set::EthChange::new(m);
                 group.rewrite(lanes, |packet, h| set::eth(packet, h, change))
             }
-            Rewrite::Set(SetAction::Ipv4(m)) => group.rewrite(lanes, |packet, h| set::ipv4(packet, h, m)),
+            Rewrite::Set(SetAction::Ipv4(m)) => match set::Ipv4Change::new(m) {
+                Some(change) => group.rewrite(lanes, |packet, h| set::ipv4_rest(packet, h, change)),
+                None => group.rewrite(lanes, |packet, h| set::ipv4(packet, h, m)),
+            },
             Rewrite::Set(SetAction::Tcp(m)) => {
                 group.rewrite(lanes, |packet, h| set::ports(packet, h, m, IPPROTO_TCP))
             }

@@ -164,6 +164,54 @@ pub(super) fn ipv4(packet: &mut Packet, view: &mut HeaderCtx<'_>, m: &Masked<Ipv
     Ok(())
 }
 
+/// New type of service and time to live of an IPv4 header, as words of the processor's byte order: its first four bytes, and
+/// the four of time to live, protocol and checksum.
+#[derive(Clone, Copy)]
+pub(super) struct Ipv4Change {
+    /// Bits that stay.
+    keep: [u32; 2],
+    set: [u32; 2],
+}
+
+impl Ipv4Change {
+    /// `None`: the action changes addresses too.
+    pub(super) fn new(m: &Masked<Ipv4Set>) -> Option<Ipv4Change> {
+        let words = |s: &Ipv4Set| [[0, s.tos, 0, 0], [s.ttl, 0, 0, 0]].map(u32::from_ne_bytes);
+        let (mask, value) = (words(&m.mask), words(&m.value));
+        let change = Ipv4Change { keep: mask.map(|word| !word), set: [0, 1].map(|n| value[n] & mask[n]) };
+        (m.mask.src == 0 && m.mask.dst == 0).then_some(change)
+    }
+}
+
+/// Rewrites type of service and time to live of the IPv4 header. [`ipv4`] is its oracle.
+#[inline(always)]
+pub(super) fn ipv4_rest(
+    packet: &mut Packet,
+    view: &mut HeaderCtx<'_>,
+    change: Ipv4Change,
+) -> Result<(), Misfit> {
+    view.refresh(packet);
+    if view.key.base.dl_type != h::ETH_TYPE_IP {
+        return Err(Misfit);
+    }
+    let l3 = offset(view.layout.l3)?;
+    let is_partial = sums::is_partial(packet, l3 + 10);
+    let header =
+        packet.data_mut().get_mut(l3..).and_then(<[u8]>::first_chunk_mut::<{ h::IPV4_HEADER_BYTES }>);
+    let [a, b, c, d, _, _, _, _, e, f, g, h, ..] = header.ok_or(Misfit)?;
+    let old = [[*a, *b, *c, *d], [*e, *f, *g, *h]].map(u32::from_ne_bytes);
+    let new = [0, 1].map(|n| old[n] & change.keep[n] | change.set[n]);
+    // The sum of words in any byte order has the same bytes.
+    let changed = (0..2).map(|n| u64::from(!old[n]) + u64::from(new[n])).sum::<u64>();
+    let csum = u16::from_ne_bytes([*g, *h]);
+    let csum = if is_partial { csum } else { !packet::checksum::fold(u64::from(!csum) + changed) };
+    [*a, *b, *c, *d] = new[0].to_ne_bytes();
+    [*e, *f, _, _] = new[1].to_ne_bytes();
+    [*g, *h] = csum.to_ne_bytes();
+    (view.key.base.nw_tos, view.key.base.nw_ttl) = (*b, *e);
+    Ok(())
+}
+
 pub(super) fn ipv6(packet: &mut Packet, view: &mut HeaderCtx<'_>, m: &Masked<Ipv6Set>) -> Result<(), Misfit> {
     view.refresh(packet);
     if view.key.base.dl_type != h::ETH_TYPE_IPV6 {
@@ -368,3 +416,6 @@ fn nd(packet: &mut Packet, view: &mut HeaderCtx<'_>, m: &Masked<NdSet>) -> Resul
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

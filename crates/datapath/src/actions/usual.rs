@@ -11,7 +11,7 @@ use dpif::actions::TnlPush;
 use dpif::actions::tnl_header::{Encap, TnlHeader, UDP_ENCAP_BYTES, VXLAN_HAS_VNI};
 use dpif::{EgressPorts, TunnelKind};
 use flow::extract::Metadata;
-use flow::template::extract_common;
+use flow::template::Common;
 use flow::{Tunnel, flow_hash, shape, tunnel_flags};
 use packet::{Offload, Packet, checksum, headers as h};
 use simd::{Kernel, Lanes};
@@ -138,13 +138,14 @@ impl Kernel for Pops<'_> {
     type Output = LaneMask;
 
     #[inline(always)]
-    fn run<L: Lanes>(self, _: L) -> LaneMask {
+    fn run<L: Lanes>(self, level: L) -> LaneMask {
         let Pops { arrays, lanes, vlan_limit, port, template } = self;
         let mut done = LaneMask::NONE;
         if port.options.kind != TunnelKind::Vxlan {
             return done;
         }
         let md = Metadata { in_port: port.port.0, ..Metadata::default() };
+        let common = Common::new(&md, vlan_limit);
         for lane in lanes {
             let (packet, headers) = arrays.packet_and_headers(lane, vlan_limit);
             let Some((tunnel, at, end)) = usual_tunnel(packet, &headers) else { continue };
@@ -153,15 +154,15 @@ impl Kernel for Pops<'_> {
             packet.strip(at);
             let HeaderCtx { key, layout, dirty, .. } = headers;
             // Not in a closure, which would be compiled for the baseline.
-            let common = match packet.head() {
-                Some(head) if template => extract_common(head, packet.len(), &md, vlan_limit, key),
+            let parsed = match packet.head() {
+                Some(head) if template => common.extract(head, packet.len(), key, level),
                 Some(_) | None => None,
             };
-            match common {
-                Some(common) => {
+            match parsed {
+                Some(parsed) => {
                     #[cfg(test)]
                     crate::tests::parses::count(1);
-                    *layout = common;
+                    *layout = parsed;
                 }
                 None => {
                     key.clear();
@@ -202,7 +203,7 @@ fn usual_tunnel(packet: &Packet, headers: &HeaderCtx<'_>) -> Option<(Tunnel, usi
         && udp[6..] == [0, 0]
         && end <= packet.len()
         && end >= at + h::ETH_HEADER_BYTES
-        && checksum::fold(checksum::sum(ip, 0)) == u16::MAX;
+        && checksum::ipv4_header_is_right(ip);
     let tunnel = Tunnel {
         id: vxlan >> 8 & 0xff_ffff,
         src: b.nw_src,

@@ -273,9 +273,8 @@ impl MegaflowTable {
         run: Arc<[DpAction]>,
     ) -> u32 {
         let subtable = self.subtable_for(key, mask);
-        let masked = key.masked(mask);
         let hash = self.hasher.masked(key, mask);
-        let id = self.slab.insert(ufid, key, &masked, hash, subtable, actions, run);
+        let id = self.slab.insert(ufid, key, mask, hash, subtable, actions, run);
         let slab = &self.slab;
         self.subtables[subtable as usize].insert(hash, id, |id| slab.place(id).map_or(0, |(_, hash)| hash));
         let (hasher, slab) = (&self.hasher, &self.slab);

@@ -5,7 +5,7 @@
 
 use super::action_lists::{ActionLists, NO_LIST};
 use dpif::{DpAction, FlowRecord, FlowStats, Offloaded};
-use flow::{BaseBlock, FlowKey, KeyMask, PackedKey, Ufid};
+use flow::{BaseBlock, FlowKey, KeyMask, PackedKey, Ufid, shape};
 use std::sync::Arc;
 
 const CHUNK_BITS: u32 = 8;
@@ -26,10 +26,13 @@ pub(crate) struct Slot {
     bytes: u64,
     used_ms: u64,
     tcp_flags: u16,
+    /// Extension blocks that its mask covers ([`shape`]).
+    compared: u16,
     /// Its actions.
     pub(crate) list: u32,
     /// Its subtable.
     pub(crate) subtable: u32,
+    /// The blocks of `compared`.
     extensions: Box<[Line]>,
     cold: Option<Box<Cold>>,
 }
@@ -51,6 +54,7 @@ impl Slot {
             bytes: 0,
             used_ms: 0,
             tcp_flags: 0,
+            compared: 0,
             list: NO_LIST,
             subtable: NO_SUBTABLE,
             extensions: Box::new([]),
@@ -61,17 +65,29 @@ impl Slot {
     /// Whether the masked key of this slot equals the key under `mask`. Reads only the blocks that both have.
     #[inline(always)]
     pub(crate) fn matches(&self, mask: &KeyMask, key: &FlowKey) -> bool {
+        self.base_matches(mask, key) && self.extensions_match(mask, key)
+    }
+
+    /// The same of the first block, without a branch.
+    #[inline(always)]
+    pub(crate) fn base_matches(&self, mask: &KeyMask, key: &FlowKey) -> bool {
         let (k, m) = (key.block(0), mask.block(0));
         let mut differs = 0;
         for w in 0..8 {
             differs |= (k[w] & m[w]) ^ self.base.0[w];
         }
-        differs == 0 && (self.extensions.is_empty() || self.extensions_match(mask, key))
+        differs == 0
+    }
+
+    /// The same of the extension blocks, if the first block matches: the packet has those of this slot.
+    #[inline(always)]
+    pub(crate) fn extensions_match(&self, mask: &KeyMask, key: &FlowKey) -> bool {
+        self.compared == 0 || self.compared_match(mask, key)
     }
 
     #[inline(always)]
-    fn extensions_match(&self, mask: &KeyMask, key: &FlowKey) -> bool {
-        key.extension_blocks().zip(self.extensions.iter()).all(|(i, own)| {
+    fn compared_match(&self, mask: &KeyMask, key: &FlowKey) -> bool {
+        shape::blocks(self.compared).zip(self.extensions.iter()).all(|(i, own)| {
             let (k, m) = (key.block(i), mask.block(i));
             (0..8).fold(0, |d, w| d | (k[w] & m[w]) ^ own.0[w]) == 0
         })
@@ -173,7 +189,7 @@ impl Slab {
         &mut self,
         ufid: Ufid,
         key: &FlowKey,
-        masked: &FlowKey,
+        mask: &KeyMask,
         hash: u64,
         subtable: u32,
         actions: Arc<[DpAction]>,
@@ -186,11 +202,14 @@ impl Slab {
         }
         let id = self.free.pop().expect("a chunk was just added");
         self.len += 1;
+        let masked = key.masked(mask);
+        let covered = |i: &usize| *mask.block(*i) != [0; 8];
         let slot = self.get_mut(id).expect("free ids name slots");
         *slot = Slot {
             base: Line(*masked.block(0)),
             subtable,
-            extensions: masked.extension_blocks().map(|i| Line(*masked.block(i))).collect(),
+            compared: masked.extension_blocks().filter(covered).map(shape::of_block).sum(),
+            extensions: masked.extension_blocks().filter(covered).map(|i| Line(*masked.block(i))).collect(),
             cold: Some(Box::new(Cold { ufid, key: PackedKey::new(key), hash })),
             ..Slot::empty()
         };

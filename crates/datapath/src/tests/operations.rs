@@ -185,12 +185,11 @@ fn flush_empties_the_table() {
     assert_eq!((rig.pmd.stats().received, rig.pmd.ledger().received), (0, 1));
 }
 
-/// Megaflows of TCP and UDP: packets of a burst that has both are looked up in the cache.
-/// More megaflows than a burst is compared with first.
+/// More megaflows, of TCP and UDP, than a burst is compared with first.
 fn many_flows(rig: &mut Rig) {
-    for src in 0..8 {
+    for src in 0..16 {
         let mut mask = least_mask();
-        (mask.base.nw_proto, mask.base.tp_src) = (u8::MAX, 7);
+        (mask.base.nw_proto, mask.base.tp_src) = (u8::MAX, 15);
         rig.flow(1, &of_either(src, 1), mask, vec![out(2)]);
     }
 }

@@ -1,6 +1,6 @@
 //! Bursts whose packets have the megaflow of the burst before.
 
-use super::frames::{tcp, udp};
+use super::frames::{ipv6, l4, tcp, udp};
 use super::*;
 use dpif::FlowStats;
 
@@ -102,13 +102,51 @@ fn a_burst_of_three_megaflows_needs_no_other_lookup() {
         let counted = stats(&mut rig, ufid);
         assert_eq!((counted.packets, counted.bytes), (40, 40 * bytes));
     }
-    // Those of others are looked up. A burst of five megaflows is no hint.
+    // Those of others are looked up, and are hints then.
     let strays = [81, 82].map(|port| rig.flow(1, &tcp(1, port), by_port, vec![out(2)]));
     rig.receive(1, &[burst(0, 30), vec![tcp(9, 81), tcp(9, 82)]].concat());
     assert_eq!(hits(&rig), [120, 32]);
-    assert_eq!(strays.map(|ufid| stats(&mut rig, ufid).packets), [1, 1]);
+    rig.receive(1, &[burst(0, 4), vec![tcp(9, 81), tcp(9, 82), tcp(10, 82)]].concat());
+    assert_eq!(hits(&rig), [127, 32]);
+    assert_eq!(strays.map(|ufid| stats(&mut rig, ufid).packets), [2, 3]);
+    // Those of an earlier burst stay hints.
+    rig.receive(1, &burst(0, 3));
+    rig.receive(1, &[tcp(11, 81), udp(11, 80), tcp(11, 82)]);
+    assert_eq!(hits(&rig), [133, 32]);
+    // A burst of more than eight megaflows is none.
+    let others = (83..87).map(|port| rig.flow(1, &tcp(1, port), by_port, vec![out(2)]));
+    assert_eq!(others.count(), 4);
+    let all = (81..87).map(|port| tcp(12, port));
+    rig.receive(1, &burst(0, 3).into_iter().chain(all).collect::<Vec<_>>());
+    assert_eq!(hits(&rig), [138, 36]);
     rig.receive(1, &burst(0, 4));
-    assert_eq!(hits(&rig), [120, 36]);
+    assert_eq!(hits(&rig), [138, 40]);
+}
+
+/// Megaflows that differ in an extension block alone, or do not cover it.
+#[test]
+fn extension_blocks_of_several_megaflows_are_compared() {
+    let (mut rig, mut by_source, mut by_type) = (Rig::new(), mask(), mask());
+    by_source.ipv6.src = [u8::MAX; 16];
+    by_type.base.nw_tos = u8::MAX;
+    let from = |last: u8, tos: u8| {
+        let mut frame = ipv6(17, &l4(17, 5, 80, true));
+        frame[14 + 1] = tos << 4;
+        frame[14 + 8 + 15] = last;
+        frame
+    };
+    let to_2 = rig.flow(1, &from(1, 0), by_source, vec![out(2)]);
+    let to_3 = rig.flow(1, &from(2, 0), by_source, vec![out(3)]);
+    let any = rig.flow(1, &from(9, 4), by_type, vec![out(3)]);
+    let frames: Vec<_> =
+        (0..30u8).map(|n| if n % 3 == 2 { from(10 + n, 4) } else { from(1 + n % 3, 0) }).collect();
+    for round in 0..3 {
+        rig.receive(1, &frames);
+        assert_eq!(hits(&rig), [30 * round, 30]);
+    }
+    rig.receive(1, &[from(1, 0), from(3, 0)]);
+    assert_eq!((hits(&rig), rig.io.upcalls.len()), ([61, 30], 1));
+    assert_eq!([to_2, to_3, any].map(|ufid| stats(&mut rig, ufid).packets), [31, 30, 30]);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use super::*;
 use crate::extract::extract;
 use proptest::prelude::*;
+use simd::{Kernel, Level};
 
 const MD: Metadata = Metadata { in_port: 7, recirc_id: 3, pkt_mark: 5, skb_priority: 0, dp_hash: 9 };
 
@@ -63,23 +64,32 @@ fn dirty(shape_bits: u16) -> FlowKey {
     key
 }
 
+/// The parser of bursts: frame, its bytes, VLAN limit, key.
+struct Parse<'a>(&'a [u8; HEAD_BYTES], usize, u8, &'a mut FlowKey);
+
+impl Kernel for Parse<'_> {
+    type Output = Option<Layout>;
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, lanes: L) -> Option<Layout> {
+        let Parse(head, frame_bytes, vlan_limit, key) = self;
+        Common::new(&MD, vlan_limit).extract(head, frame_bytes, key, lanes)
+    }
+}
+
 /// Whether the template accepts the frame; if so, checks that it equals the general parser.
 fn check(frame: &[u8], vlan_limit: u8, shape_bits: u16) -> bool {
     let mut head = [0xa5; HEAD_BYTES];
     let n = frame.len().min(HEAD_BYTES);
     head[..n].copy_from_slice(&frame[..n]);
     let (mut fast, mut cold) = (dirty(shape_bits), FlowKey::default());
-    let plain = |bytes: &[u8; 64], from: &[u8; 64], keep: &[u64; 8], set: &[u64; 8], out: &mut [u64; 8]| {
-        for i in 0..8 {
-            let word = std::array::from_fn(|n| bytes[usize::from(from[8 * i + n])]);
-            out[i] = u64::from_le_bytes(word) & keep[i] | set[i];
-        }
-    };
-    let mut permuted = dirty(shape_bits);
-    let by_permutation = Common::new(&MD, vlan_limit).extract(&head, frame.len(), &mut permuted, plain);
     let found = extract_common(&head, frame.len(), &MD, vlan_limit, &mut fast);
-    assert_eq!(by_permutation, found);
-    assert!(permuted == fast, "{frame:02x?}: {permuted:?} is not {fast:?}");
+    for level in Level::available() {
+        let mut permuted = dirty(shape_bits);
+        let parse = Parse(&head, frame.len(), vlan_limit, &mut permuted);
+        assert_eq!(simd::run(level, parse), found);
+        assert!(permuted == fast, "{level}, {frame:02x?}: {permuted:?} is not {fast:?}");
+    }
     let Some(layout) = found else {
         assert!(fast == dirty(shape_bits), "a refused key stays as it was");
         return false;
