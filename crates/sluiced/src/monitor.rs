@@ -14,13 +14,13 @@ mod tests;
 mod thread;
 
 use crate::instances::Instance;
+use crate::slowpath::translating_thread;
 use dpif::Provider;
 use flow::{MacAddr, OfPort};
 use l2proto::bfd::Config;
 use ofproto::backer::Backer;
 use ofproto::bfd::{BfdInbox, BfdPort, BfdState};
 use ofproto::ports::{BridgeId, PortCounters, PortTable};
-use ofproto::xlate::THREAD_STACK_BYTES;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -244,8 +244,7 @@ impl Monitor {
         let Some(parker) = self.parker.take() else { return };
         let shared = self.shared.clone();
         let run = move || thread::Runner::new(shared, parker).run();
-        let builder = std::thread::Builder::new().name("monitor".to_string()).stack_size(THREAD_STACK_BYTES);
-        match builder.spawn(run) {
+        match translating_thread("monitor".to_string()).spawn(run) {
             Ok(thread) => self.thread = Some(thread),
             Err(e) => {
                 log::error!(target: "bfd", "cannot start the thread monitor, so no session of BFD runs: {e}")

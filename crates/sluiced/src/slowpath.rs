@@ -67,11 +67,15 @@ struct Threads {
     running: Vec<JoinHandle<()>>,
 }
 
+/// A thread that translates: all resubmits may nest on its stack.
+pub(crate) fn translating_thread(name: String) -> std::thread::Builder {
+    std::thread::Builder::new().name(name).stack_size(THREAD_STACK_BYTES)
+}
+
 impl Threads {
     fn spawn(&mut self, name: String, run: impl FnOnce(&AtomicBool) + Send + 'static) -> io::Result<()> {
         let stop = self.stop.clone();
-        let builder = std::thread::Builder::new().name(name).stack_size(THREAD_STACK_BYTES);
-        self.running.push(builder.spawn(move || run(&stop))?);
+        self.running.push(translating_thread(name).spawn(move || run(&stop))?);
         Ok(())
     }
 
@@ -249,10 +253,7 @@ impl RevalidatorThread {
                     let helper = Arc::new(Helper::new(Box::new(move || unparker.unpark())));
                     let (shares, over, leader) = (helper.clone(), &over, self.parker.unparker().clone());
                     let run = move || help(backer, &shares, &parker, &leader, over);
-                    let builder = std::thread::Builder::new()
-                        .name(format!("revalidator{n}"))
-                        .stack_size(THREAD_STACK_BYTES);
-                    match builder.spawn_scoped(scope, run) {
+                    match translating_thread(format!("revalidator{n}")).spawn_scoped(scope, run) {
                         Ok(_) => helpers.push(helper),
                         Err(e) => log::error!(target: "ofproto_dpif_upcall", "revalidator{n}: {e}"),
                     }

@@ -98,10 +98,8 @@ pub(super) fn eth(packet: &mut Packet, view: &mut HeaderCtx<'_>, change: EthChan
     if packet.len() < h::ETH_HEADER_BYTES || encap::packet_type(view) != 0 {
         return Err(Misfit);
     }
-    let addresses = packet.data_mut().first_chunk_mut::<12>().ok_or(Misfit)?;
-    let (first, last) = addresses.split_at_mut(8);
-    let (first, last) =
-        (first.first_chunk_mut::<8>().ok_or(Misfit)?, last.first_chunk_mut::<4>().ok_or(Misfit)?);
+    let (first, rest) = packet.data_mut().split_first_chunk_mut::<8>().ok_or(Misfit)?;
+    let last = rest.first_chunk_mut::<4>().ok_or(Misfit)?;
     let new = (
         u64::from_ne_bytes(*first) & change.keep.0 | change.set.0,
         u32::from_ne_bytes(*last) & change.keep.1 | change.set.1,
