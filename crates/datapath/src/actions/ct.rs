@@ -23,16 +23,31 @@ impl Executor {
     ) -> Result<(), Misfit> {
         headers.refresh(packet);
         let info = PacketInfo::read(packet, headers.key, *headers.layout, request.zone);
-        if let Some(info) = &info
+        let lookup = info.as_ref().map(|info| self.shared.tracker().look_ahead(&info.key));
+        let lookup = lookup.unwrap_or_default();
+        self.track_looked_up(packet, headers, rx_port, request, info.as_ref(), lookup, may_grow)
+    }
+
+    /// Tracks a packet whose lookup has begun; an invalid one has no `info`.
+    #[inline(always)]
+    fn track_looked_up(
+        &self,
+        packet: &mut Packet,
+        headers: &mut HeaderCtx<'_>,
+        rx_port: DpPort,
+        request: &Request,
+        info: Option<&PacketInfo>,
+        lookup: Lookup<'_>,
+        may_grow: bool,
+    ) -> Result<(), Misfit> {
+        let (tracker, now_ms, mut to) = (self.shared.tracker(), self.now_us / 1000, None);
+        if let Some(info) = info
             && info.control(request.helper).is_none()
+            && tracker.track_usual(info, lookup, request, headers.key, now_ms, &mut to)
         {
-            let (tracker, now_ms, mut to) = (self.shared.tracker(), self.now_us / 1000, None);
-            let lookup = tracker.look_ahead(&info.key);
-            if tracker.track_usual(info, lookup, request, headers.key, now_ms, &mut to) {
-                return translate(packet, headers, &to);
-            }
+            return translate(packet, headers, &to);
         }
-        self.track_unusual(packet, headers, rx_port, request, info.as_ref(), may_grow)
+        self.track_unusual(packet, headers, rx_port, request, info, may_grow)
     }
 
     /// The same of a packet that [`conntrack::Tracker::track_usual`] refuses, is for a helper, or is invalid: without `info`.
@@ -82,7 +97,7 @@ impl Kernel for TrackGroup<'_> {
     #[inline(always)]
     fn run<L: Lanes>(self, _: L) -> (LaneMask, LaneMask) {
         let TrackGroup { exec, arrays, lanes, request } = self;
-        let (tracker, now_ms) = (exec.shared.tracker(), exec.now_us / 1000);
+        let tracker = exec.shared.tracker();
         let mut lookups = [Lookup::default(); BATCH_MAX_PACKETS];
         let (mut valid, mut fragments) = (LaneMask::NONE, LaneMask::NONE);
         for lane in lanes {
@@ -108,16 +123,9 @@ impl Kernel for TrackGroup<'_> {
         for lane in lanes.without(fragments) {
             let rx_port = arrays.origins[lane].rx_port;
             let (packet, mut headers, info) = arrays.tracked(lane, exec.vlan_limit);
-            let mut to = None;
-            let fits = if valid.has(lane)
-                && info.control(request.helper).is_none()
-                && tracker.track_usual(info, lookups[lane], request, headers.key, now_ms, &mut to)
-            {
-                translate(packet, &mut headers, &to)
-            } else {
-                let info = valid.has(lane).then_some(&*info);
-                exec.track_unusual(packet, &mut headers, rx_port, request, info, true)
-            };
+            let info = valid.has(lane).then_some(&*info);
+            let fits =
+                exec.track_looked_up(packet, &mut headers, rx_port, request, info, lookups[lane], true);
             if fits.is_err() {
                 misfits.add(LaneMask::one(lane));
             }
