@@ -43,6 +43,8 @@ const ASSERTIONS: &[&str] = &[
     "assertion !dp_packet_is_eth(packet) failed in push_eth()",
     // Behind a patch port whose peer pushed a label onto a stack without a bottom, it cannot pop that label.
     "assertion flow_pop_mpls(base, base_n, flow->dl_type, NULL) failed in commit_mpls_action()",
+    // Behind a patch port it pushes a service header in front of another one, and sets its fields.
+    "failed in commit_set_nsh_action()",
 ];
 /// Maximum differences printed; all are counted.
 const SHOWN: usize = 60;
