@@ -503,15 +503,27 @@ impl Lab {
         }
     }
 
-    /// Drops so far, by its datapath and its existing ports, when its threads have added all of them.
-    pub(crate) fn settled_drops(&self) -> Result<u64> {
-        let (mut last, mut now) = (None, self.drops_of_ports()? + self.drops()?);
-        while last != Some(now) {
-            last = Some(now);
+    /// Drops so far, by its datapath and its existing ports.
+    fn present_drops(&self) -> Result<u64> {
+        Ok(self.drops_of_ports()? + self.drops()?)
+    }
+
+    /// The same when its threads have added all of them, or after [`SETTLE_LIMIT`] if ever more are dropped.
+    fn settled_drops(&self) -> Result<u64> {
+        let (start, mut last) = (Instant::now(), self.present_drops()?);
+        loop {
             std::thread::sleep(COVERAGE_LAG);
-            now = self.drops_of_ports()? + self.drops()?;
+            let now = self.present_drops()?;
+            if now == last || start.elapsed() >= SETTLE_LIMIT {
+                return Ok(now);
+            }
+            last = now;
         }
-        Ok(now)
+    }
+
+    /// The same without those at full receive rings.
+    pub(crate) fn settled_drops_inside(&self) -> Result<u64> {
+        Ok(self.settled_drops()?.saturating_sub(self.full_rings()?))
     }
 
     /// Packets dropped at full receive rings, as on any congested way.

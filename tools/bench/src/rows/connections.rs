@@ -211,8 +211,7 @@ pub(crate) fn load(labs: &mut [Lab], work: &Work, cpu: usize, effort: Effort) ->
             lab.add_port(BRIDGE, "newout", NEW_OUT, None::<&Source>)?;
             lab.install(work)?;
             // A source that is added has no bridge at first.
-            let drops = lab.settled_drops()?.saturating_sub(lab.full_rings()?);
-            beginners.push((Beginner { far, device, cpu, next: 0 }, drops));
+            beginners.push((Beginner { far, device, cpu, next: 0 }, lab.settled_drops_inside()?));
             Ok(())
         })?;
     }
@@ -231,8 +230,7 @@ pub(crate) fn load(labs: &mut [Lab], work: &Work, cpu: usize, effort: Effort) ->
         Ok(Sample { value: Some(turn.mpps), note: turn.note, ..Sample::default() })
     });
     for (at, (lab, (_, before))) in labs.iter_mut().zip(&beginners).enumerate() {
-        let drops = lab.awake(|lab| Ok(lab.settled_drops()?.saturating_sub(lab.full_rings()?)));
-        let dropped = drops.map(|n| n.saturating_sub(*before));
+        let dropped = lab.awake(|lab| lab.settled_drops_inside()).map(|n| n.saturating_sub(*before));
         let dropped = dropped.map(|n| (n > 0).then(|| format!("{n} packets dropped")));
         if let Some(last) = sides[2 * at].samples.last_mut() {
             last.fault = last.fault.take().or(dropped.unwrap_or_else(|e| Some(format!("{e:#}"))));
