@@ -131,8 +131,8 @@ check | check-long)
         # them the stage is skipped.
         optional=(qemu-system-x86 busybox-static kmod xz-utils)
     fi
-    # Without them the tests of OVN are skipped.
-    optional+=(ovn-central ovn-host)
+    # Without them the tests of OVN are skipped. mold only saves time (scripts/cc.sh).
+    optional+=(ovn-central ovn-host mold)
     if [ "$target" = check-long ]; then
         # libFuzzer is C++; the controllers live in a separate Python environment.
         packages+=(g++ python3-venv isc-dhcp-client)

@@ -14,6 +14,7 @@ use crate::tracker::{Family, Place, Seen, Tracker, translate, words_of};
 use dpif::{CtNat, CtRefusal, TimeoutAttr};
 use flow::{FlowKey, ct_state};
 use packet::headers as h;
+use sync::Ordering;
 
 /// Insertions of a key that meet expired connections, at most.
 const INSERTIONS_MAX: usize = 8;
@@ -95,6 +96,9 @@ impl Tracker {
             return Ok(None);
         };
         let (state, tcp, timeout) = first_state(packet, request, expected);
+        if state.helper.is_some() && packet.control(None).is_none() {
+            self.has_helpers_elsewhere.store(true, Ordering::Relaxed);
+        }
         let labels = expected.map_or(request.labels.map_or(0, |m| m.value), |e| e.labels);
         let body = Body {
             expires_ms: now_ms + self.policies.ms(state.policy, timeout),

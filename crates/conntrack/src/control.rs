@@ -5,7 +5,7 @@
 //! so file contents are never read as messages.
 
 use crate::alg::ftp::{self, Address, DataPort, Message, Mode};
-use crate::alg::{Announcement, Number, Segment, Skew, adjust};
+use crate::alg::{Announcement, Helper, Number, Segment, Skew, adjust};
 use crate::expect::{EXPECTED_MS, Expected};
 use crate::key::{Key, Rest};
 use crate::packet_info::{PacketInfo, Transport};
@@ -16,6 +16,7 @@ use crate::{key::Words, state::State};
 use flow::{FlowKey, ct_state};
 use packet::Packet;
 use std::net::IpAddr;
+use sync::Ordering;
 
 /// A change of a control packet's message and numbers.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -85,7 +86,29 @@ impl Parent {
 }
 
 impl Tracker {
-    /// As [`Tracker::track`], for a control packet ([`PacketInfo::control`]) with that announcement. Returns also how to
+    /// The helper for which it is a control packet: by its `ct` action or its ports, or as in Open vSwitch 3.5 that of its
+    /// connection, which another action may have named.
+    pub fn helper_of(&self, packet: &PacketInfo, named: Option<Helper>, now_ms: u64) -> Option<Helper> {
+        let helper = packet.control(named);
+        if helper.is_some() || packet.is_error || !self.has_helpers_elsewhere.load(Ordering::Relaxed) {
+            return helper;
+        }
+        match &packet.key {
+            Key::V4(words) => self.helper_of_words(words, now_ms),
+            Key::V6(words) => self.helper_of_words(words, now_ms),
+        }
+    }
+
+    fn helper_of_words<const W: usize>(&self, words: &[u64; W], now_ms: u64) -> Option<Helper>
+    where
+        [u64; W]: Words,
+        Tracker: Family<W>,
+    {
+        let place = self.find(words, now_ms)?;
+        State::unpack(Family::<W>::slab(self).record(place.number).state()).helper
+    }
+
+    /// As [`Tracker::track`], for a control packet ([`Tracker::helper_of`]) with that announcement. Returns also how to
     /// edit it once it is translated.
     pub fn track_control(
         &self,

@@ -137,9 +137,10 @@ impl Limits {
         self.port(port).load(Ordering::Relaxed)
     }
 
-    /// The limit of a zone: its own or the default; never 0.
+    /// The limit of a zone: its own, or the default unless that is 0. As in Open vSwitch 3.5, an own limit of 0 refuses
+    /// every connection, and a default of 0 none.
     fn limit_of(&self, zone: &Zone) -> Option<u32> {
-        zone.limit().or_else(|| self.default_limit()).filter(|limit| *limit != 0)
+        zone.limit().or_else(|| self.default_limit().filter(|limit| *limit != 0))
     }
 
     pub(crate) fn own_limit(&self, zone: u16) -> Option<u32> {
@@ -150,7 +151,7 @@ impl Limits {
         load_limit(&self.default_limit)
     }
 
-    /// Sets or removes the limit of a zone; without a zone, that of all zones without their own. 0 is no limit.
+    /// Sets or removes the limit of a zone; without a zone, that of all zones without their own, where 0 is no limit.
     pub(crate) fn set_limit(&self, zone: Option<u16>, limit: Option<u32>) {
         match zone {
             Some(zone) => self.zones.used(zone).set_limit(limit),

@@ -235,7 +235,8 @@ fn icmp<W: Words>(mut words: W, body: &[u8]) -> Option<PacketInfo> {
 }
 
 /// The key of the packet that an ICMP error cites, and the place of its transport header. The cited packet must have
-/// been sent by the destination of the error, `outer`.
+/// been sent by the destination of the error, `outer`. A first fragment has its transport header, so it has a key: as in
+/// Linux, and unlike in the userspace tracker of OVS, an error about it is related.
 pub(crate) fn inner_key<W: Words>(outer: W, inner: &[u8]) -> Option<(W, usize)> {
     let mut words = outer;
     let zone = outer.rest().zone;
@@ -246,8 +247,8 @@ pub(crate) fn inner_key<W: Words>(outer: W, inner: &[u8]) -> Option<(W, usize)> 
         v6_transport(inner)?
     } else {
         let (version, bytes) = (inner.first()? >> 4, usize::from(inner.first()? & 15) * 4);
-        let is_fragment = h::be16(inner, 6)? & 0x3fff != 0;
-        if version != 4 || bytes < h::IPV4_HEADER_BYTES || inner.len() < bytes || is_fragment {
+        let is_later_fragment = h::be16(inner, 6)? & 0x1fff != 0;
+        if version != 4 || bytes < h::IPV4_HEADER_BYTES || inner.len() < bytes || is_later_fragment {
             return None;
         }
         let (src, dst): ([u8; 4], [u8; 4]) = (h::array(inner, 12)?, h::array(inner, 16)?);
@@ -285,14 +286,14 @@ pub fn cited_transport(key: &Key, cited: &[u8]) -> Option<usize> {
     }
 }
 
-/// Protocol and place of the transport header of an IPv6 packet that is no fragment.
+/// Protocol and place of the transport header of an IPv6 packet that is no later fragment.
 fn v6_transport(packet: &[u8]) -> Option<(u8, usize)> {
     let (mut next, mut at) = (*packet.get(6)?, h::IPV6_HEADER_BYTES);
     for _ in 0..flow::extract::MAX_IPV6_EXT_HEADERS {
         if !h::is_ipv6_extension(next) {
             return Some((next, at));
         }
-        if next == h::IPPROTO_FRAGMENT {
+        if next == h::IPPROTO_FRAGMENT && h::be16(packet, at + 2)? & 0xfff8 != 0 {
             return None;
         }
         (next, at) = h::ipv6_next_header(packet, at, next)?;

@@ -254,7 +254,7 @@ impl Reference {
     /// Reason why a zone or a port may not have another connection.
     fn refusal(&self, zone: u16, port: u32) -> Option<CtRefusal> {
         let of_zone = self.conns.iter().filter(|c| c.orig.rest().zone == zone).count() as u32;
-        if self.zone_limits.get(&zone).is_some_and(|limit| *limit != 0 && of_zone >= *limit) {
+        if self.zone_limits.get(&zone).is_some_and(|limit| of_zone >= *limit) {
             return Some(CtRefusal::ZoneLimit);
         }
         let (all, max) = (self.conns.len() as u32, self.max);

@@ -76,6 +76,8 @@ pub struct Tracker {
     random: AtomicU64,
     /// Whether TCP sequence numbers must fit.
     pub(crate) checks_sequence: AtomicBool,
+    /// Whether some connection got a helper at other ports than its well-known ones.
+    pub(crate) has_helpers_elsewhere: AtomicBool,
 }
 
 /// Connections of one address family.
@@ -179,6 +181,7 @@ impl Tracker {
             persistent: KeyHash::new(0),
             random: AtomicU64::new(seed),
             checks_sequence: AtomicBool::new(true),
+            has_helpers_elsewhere: AtomicBool::new(false),
         }
     }
 

@@ -230,7 +230,7 @@ impl Tracker {
         };
         let timeout = if is_icmp { icmp_timeout(state.stage) } else { other_timeout(state.stage) };
         let deadline = now_ms + self.policies.ms(state.policy, timeout);
-        if seen.expires_ms <= now_ms || state.related || !keeps_stage {
+        if seen.expires_ms <= now_ms || state.related || state.helper.is_some() || !keeps_stage {
             return Err(Unusual::Another);
         }
         if deadline.abs_diff(seen.expires_ms) > REFRESH_MS {

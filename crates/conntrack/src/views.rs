@@ -170,25 +170,27 @@ impl Tracker {
         while let Some(cursor) = at {
             at = self.slice(cursor, 1024, |v6, number| {
                 let selected = self.connection(v6, number, now_ms).filter(&mut select);
+                let place = Place { number, direction: Direction::Orig };
                 match selected.and_then(|c| Key::of(&c.orig, c.zone)) {
-                    Some(Key::V4(words)) => _ = self.end_if_of(number, &words),
-                    Some(Key::V6(words)) => _ = self.end_if_of(number, &words),
+                    Some(Key::V4(words)) => _ = self.end_if_of(place, &words),
+                    Some(Key::V6(words)) => _ = self.end_if_of(place, &words),
                     None => {}
                 }
             });
         }
     }
 
-    /// Ends the connection with that original tuple; returns whether there was one.
+    /// Ends the connection with that original tuple or, if there is none, that reply tuple; returns whether there was one.
     pub fn end_of_key(&self, key: &Key, now_ms: u64) -> bool {
         fn end<const W: usize>(tracker: &Tracker, words: &[u64; W], now_ms: u64) -> bool
         where
             [u64; W]: Words,
             Tracker: Family<W>,
         {
-            // The tuple may also be the reply tuple of another connection.
-            let place = tracker.find_where(words, now_ms, |place| !place.direction.is_reply());
-            place.is_some_and(|place| tracker.end_if_of(place.number, words))
+            // Both may exist, of different connections.
+            let original = tracker.find_where(words, now_ms, |place| !place.direction.is_reply());
+            let place = original.or_else(|| tracker.find(words, now_ms));
+            place.is_some_and(|place| tracker.end_if_of(place, words))
         }
         match key {
             Key::V4(words) => end(self, words, now_ms),
@@ -196,15 +198,15 @@ impl Tracker {
         }
     }
 
-    /// Ends the connection of a record if that is its original tuple.
-    fn end_if_of<const W: usize>(&self, number: u32, orig: &[u64; W]) -> bool
+    /// Ends the connection of a record if that is its tuple of the place's direction.
+    fn end_if_of<const W: usize>(&self, place: Place, words: &[u64; W]) -> bool
     where
         [u64; W]: Words,
         Tracker: Family<W>,
     {
-        let locked = Family::<W>::slab(self).record(number).lock();
-        let locked = locked.filter(|locked| locked.record().key(Direction::Orig) == *orig);
-        locked.map(|locked| self.end_locked(number, locked)).is_some()
+        let locked = Family::<W>::slab(self).record(place.number).lock();
+        let locked = locked.filter(|locked| locked.record().key(place.direction) == *words);
+        locked.map(|locked| self.end_locked(place.number, locked)).is_some()
     }
 
     /// Number of connections, expired ones included that no walk has met yet.

@@ -12,7 +12,7 @@ const PARTS: usize = (1 << 16) / PART;
 /// Stored for "no limit is set".
 pub(crate) const NO_LIMIT: u32 = u32::MAX;
 
-/// A limit that is set; 0 is no limit.
+/// A limit that is set.
 pub(crate) fn load_limit(slot: &AtomicU32) -> Option<u32> {
     Some(slot.load(Ordering::Relaxed)).filter(|limit| *limit != NO_LIMIT)
 }
@@ -71,7 +71,7 @@ impl Zone {
         self.connections.load(Ordering::Relaxed)
     }
 
-    /// Its own limit; 0 is no limit.
+    /// Its own limit.
     pub(crate) fn limit(&self) -> Option<u32> {
         load_limit(&self.limit)
     }

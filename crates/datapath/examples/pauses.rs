@@ -118,7 +118,9 @@ fn put(shape: Shape, n: u32) -> DpifOp {
 }
 
 fn fill(times: &mut Times, shape: Shape, name: &'static str) -> Pmd {
-    let mut pmd = Pmd::new(PmdConfig::new(PmdId::Core(0), 0x5eed), Arc::new(DpShared::new(7)));
+    let mut config = PmdConfig::new(PmdId::Core(0), 0x5eed);
+    config.tuning.masks_per_port_free = usize::MAX;
+    let mut pmd = Pmd::new(config, Arc::new(DpShared::new(7)));
     for port in 1..=PORTS + 1 {
         pmd.port_add(DpPort(port)).expect("a port");
     }

@@ -66,7 +66,7 @@ impl Pmd {
                 self.miss(packet, i, origin, on_miss, io);
                 continue;
             };
-            let headers = self.burst.arrays.headers(i, self.config.vlan_limit);
+            let headers = self.burst.arrays.headers(i, self.exec.vlan_limit);
             let mut view = PacketCtx::new(headers, origin);
             self.exec.run(packet, &mut view, &list.run, io);
         }

@@ -53,6 +53,12 @@ impl KeyHasher {
         key.extension_blocks().fold(first, |h, i| self.block(key.block(i), &ALL_ONES, h))
     }
 
+    /// Hash of the base block of a key under a mask of it.
+    #[inline(always)]
+    pub(crate) fn masked_base(&self, key: &FlowKey, mask: &[u64; 8]) -> u64 {
+        self.block(key.block(0), mask, 0)
+    }
+
     /// Hash of a key under a mask.
     #[inline(always)]
     pub(crate) fn masked(&self, key: &FlowKey, mask: &KeyMask) -> u64 {

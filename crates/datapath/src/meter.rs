@@ -3,10 +3,15 @@
 //! A meter is a token bucket per band (OpenFlow 1.3 §5.7) under its own lock, so one meter limits the total rate of
 //! all cores. Cores take the lock for packets subject to the meter; configuration takes it to replace the meter.
 //! There is no lock over all meters.
+//!
+//! A large segment costs the frames that it becomes. If the bucket is too small for all of them, the segment passes when
+//! the bucket is full, and the bucket goes into debt: the rate holds, and the segment is not dropped for ever. A single
+//! frame never leaves a debt, as in OVS. Statistics count a large segment as one packet, as in OVS.
 
 use crate::burst::LaneMask;
 use crate::shared::DpShared;
 use dpif::{DpifError, MeterBand, MeterBandStats, MeterConfig, MeterStats};
+use packet::{Packet, frame_bytes, frames};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Upper bound of meter ids.
@@ -16,19 +21,55 @@ pub const METER_BANDS_MAX: usize = 8;
 
 const GROUP: usize = 256;
 /// Bucket units of one packet, and of one kilobit: one token per microsecond is one packet or kilobit per second.
-const UNIT: u64 = 1_000_000;
+const UNIT: i64 = 1_000_000;
+
+/// A packet to be charged to a meter.
+#[derive(Clone, Copy)]
+pub(crate) struct Load {
+    bytes: u64,
+    frames: u32,
+    /// Bytes of its longest frame.
+    frame_bytes: u64,
+}
+
+impl Load {
+    pub(crate) fn of(packet: &Packet) -> Load {
+        Load {
+            bytes: packet.len() as u64,
+            frames: frames(packet) as u32,
+            frame_bytes: frame_bytes(packet) as u64,
+        }
+    }
+
+    /// One frame of that many bytes.
+    #[cfg(test)]
+    pub(crate) fn frame(bytes: u64) -> Load {
+        Load { bytes, frames: 1, frame_bytes: bytes }
+    }
+
+    /// Its cost, and that of its longest frame, in bucket units.
+    fn costs(&self, per_packet: bool) -> (i64, i64) {
+        let of_bytes = |bytes: u64| (bytes as i64).saturating_mul(8 * UNIT / 1000);
+        if per_packet {
+            (i64::from(self.frames) * UNIT, UNIT)
+        } else {
+            (of_bytes(self.bytes), of_bytes(self.frame_bytes))
+        }
+    }
+}
 
 struct Band {
     config: MeterBand,
-    tokens: u64,
+    /// Negative after a large segment that needs more than the bucket holds.
+    tokens: i64,
     stats: MeterBandStats,
 }
 
 impl Band {
     /// Capacity of the bucket in units; a burst of 0 is one second's worth.
-    fn capacity(&self) -> u64 {
+    fn capacity(&self) -> i64 {
         let burst = if self.config.burst == 0 { self.config.rate } else { self.config.burst };
-        u64::from(burst) * UNIT
+        i64::from(burst) * UNIT
     }
 }
 
@@ -41,19 +82,19 @@ pub(crate) struct Meter {
 
 impl Meter {
     /// Whether a packet may pass.
-    fn admit(&mut self, bytes: u64, now_us: u64) -> bool {
+    fn admit(&mut self, load: Load, now_us: u64) -> bool {
         let elapsed_us = now_us.saturating_sub(self.filled_us.unwrap_or(now_us));
         self.filled_us = Some(self.filled_us.unwrap_or(now_us).max(now_us));
         self.used.packets += 1;
-        self.used.bytes += bytes;
-        let cost = if self.per_packet { UNIT } else { bytes.saturating_mul(8 * UNIT / 1000) };
+        self.used.bytes += load.bytes;
+        let (cost, of_frame) = load.costs(self.per_packet);
         let mut exceeded: Option<usize> = None;
         for n in 0..self.bands.len() {
             let capacity = self.bands[n].capacity();
             let band = &mut self.bands[n];
             let refill = elapsed_us.saturating_mul(band.config.rate.into());
-            band.tokens = band.tokens.saturating_add(refill).min(capacity);
-            if band.tokens >= cost {
+            band.tokens = band.tokens.saturating_add_unsigned(refill).min(capacity);
+            if band.tokens >= cost.min(capacity.max(of_frame)) {
                 band.tokens -= cost;
             } else if exceeded.is_none_or(|e| self.bands[n].config.rate > self.bands[e].config.rate) {
                 exceeded = Some(n);
@@ -61,7 +102,7 @@ impl Meter {
         }
         let Some(n) = exceeded else { return true };
         self.bands[n].stats.packets += 1;
-        self.bands[n].stats.bytes += bytes;
+        self.bands[n].stats.bytes += load.bytes;
         false
     }
 }
@@ -147,7 +188,7 @@ impl DpShared {
         &self,
         id: u32,
         lanes: LaneMask,
-        bytes: impl Fn(usize) -> u64,
+        load: impl Fn(usize) -> Load,
         now_us: u64,
     ) -> LaneMask {
         let Some(slot) = self.slot(id) else { return lanes };
@@ -155,16 +196,16 @@ impl DpShared {
         let Some(meter) = guard.as_mut() else { return lanes };
         let mut admitted = LaneMask::NONE;
         for lane in lanes {
-            if meter.admit(bytes(lane), now_us) {
+            if meter.admit(load(lane), now_us) {
                 admitted.add(LaneMask::one(lane));
             }
         }
         admitted
     }
 
-    /// Whether a packet of this many bytes may pass; an unknown meter passes everything.
-    pub(crate) fn admit(&self, id: u32, bytes: u64, now_us: u64) -> bool {
+    /// Whether a packet may pass; an unknown meter passes everything.
+    pub(crate) fn admit(&self, id: u32, load: Load, now_us: u64) -> bool {
         let Some(slot) = self.slot(id) else { return true };
-        lock(slot).as_mut().is_none_or(|m| m.admit(bytes, now_us))
+        lock(slot).as_mut().is_none_or(|m| m.admit(load, now_us))
     }
 }

@@ -18,7 +18,7 @@ const DUMP_SCAN_MAX: u32 = 1024;
 impl Pmd {
     /// Executes operations in order; one result each.
     pub fn apply(&mut self, ops: Vec<DpifOp>, now_us: u64, io: &mut dyn PmdIo) -> Vec<OpResult> {
-        self.exec.now_us = now_us;
+        self.exec.begin(now_us);
         let results = ops.into_iter().map(|op| self.apply_one(op, io)).collect();
         self.count_flows();
         results
@@ -64,7 +64,7 @@ impl Pmd {
         if self.table.is_ending(put.key.base.in_port) {
             return Err(DpifError::Busy("the number of the input port"));
         }
-        if self.table.is_port_full(&put.key, &put.mask) {
+        if !self.table.admits(&put.key, &put.mask) {
             self.exec.ports.stats.masks_refused += 1;
             return Err(DpifError::Full("the list of masks of the input port"));
         }
@@ -133,7 +133,7 @@ impl Pmd {
             self.exec.ports.drop_packet(packet, DropReason::Runt, rx_port);
         } else {
             let mut key = whole(&key);
-            let vlan_limit = self.config.vlan_limit;
+            let vlan_limit = self.exec.vlan_limit;
             let mut layout = re_extract(&mut key, packet.data(), vlan_limit);
             let mut dirty = false;
             let headers = HeaderCtx { key: &mut key, layout: &mut layout, dirty: &mut dirty, vlan_limit };

@@ -25,8 +25,6 @@ use std::sync::Arc;
 pub struct PmdConfig {
     /// Its name.
     pub id: PmdId,
-    /// Number of VLAN tags in keys (at most [`flow::extract::MAX_VLANS`]).
-    pub vlan_limit: u8,
     /// Seed of hashes, flow names and samples: random per process, fixed in simulations.
     pub hash_seed: u64,
     /// Maximum megaflows (below 2^24).
@@ -52,7 +50,6 @@ impl PmdConfig {
     pub fn new(id: PmdId, hash_seed: u64) -> PmdConfig {
         PmdConfig {
             id,
-            vlan_limit: 1,
             hash_seed,
             flow_limit_hard: 4_000_000,
             cache_entries_max: 1_572_864,
@@ -106,7 +103,7 @@ impl Pmd {
         let exec = Executor {
             id: config.id,
             level: if config.vector { simd::Level::best() } else { simd::Level::PLAIN },
-            vlan_limit: config.vlan_limit,
+            vlan_limit: shared.vlan_limit(),
             template: config.template,
             reread: false,
             hasher: hasher.clone(),

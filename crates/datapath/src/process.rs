@@ -38,7 +38,7 @@ impl Pmd {
     /// Processes packets received on `rx` by the fast path. Outputs wait in transmit batches until
     /// [`Pmd::flush_output`] (or a full batch); `rx` is empty afterwards.
     pub fn process_batch(&mut self, rx: DpPort, batch: &mut PacketBatch, now_us: u64, io: &mut dyn PmdIo) {
-        self.exec.now_us = now_us;
+        self.exec.begin(now_us);
         let packets = batch.len();
         let (mut bytes, mut shortest) = (0, usize::MAX);
         for packet in batch.packets() {
@@ -71,7 +71,7 @@ impl Pmd {
     /// Processes the newly received burst, and its recirculated packets.
     fn forward_received(&mut self, rx: DpPort, io: &mut dyn PmdIo) {
         let md = Metadata { in_port: rx.0, ..Metadata::default() };
-        let (vlan_limit, template) = (self.config.vlan_limit, self.config.template);
+        let (vlan_limit, template) = (self.exec.vlan_limit, self.config.template);
         let kernel = Extract { burst: &mut self.burst, md, vlan_limit, template };
         self.exec.ports.stats.template_hits += simd::run(self.exec.level, kernel);
         let first = self.exec.take_numbers(self.burst.arrays.packets.len());
@@ -88,7 +88,7 @@ impl Pmd {
                 let state = Parsed { key, layout: unread, dirty: true };
                 self.burst.arrays.push(packet, state, origin);
             }
-            self.burst.arrays.refresh(self.config.vlan_limit);
+            self.burst.arrays.refresh(self.exec.vlan_limit);
             self.forward(OnMiss::Upcall, io);
         }
         self.run_recirculated(io);
@@ -109,7 +109,7 @@ impl Pmd {
                 }
                 self.exec.recirculated.take_burst(&mut self.burst.arrays);
             }
-            self.burst.arrays.refresh(self.config.vlan_limit);
+            self.burst.arrays.refresh(self.exec.vlan_limit);
             round = self.forward(OnMiss::Park, io);
         }
     }

@@ -60,11 +60,16 @@ fn of_burst(results: &[u32; BATCH_MAX_PACKETS], packets: usize, before: &Hints) 
     let mut counts = [0; HINTS];
     while let Some(lane) = left.lowest() {
         let id = results[lane];
+        let same = LaneMask(simd::equal_u32(results, id)).and(left);
+        if id >= WAITS {
+            // A packet without a megaflow says nothing about the others.
+            left = left.without(same);
+            continue;
+        }
         let rare = known == HALF && left.count() * 4 > packets * 3;
-        if id >= WAITS || known == HINTS || rare {
+        if known == HINTS || rare {
             return NONE;
         }
-        let same = LaneMask(simd::equal_u32(results, id)).and(left);
         left = left.without(same);
         if same.count() * 4 >= packets * 3 {
             hints = NONE;
@@ -191,8 +196,10 @@ mod tests {
         assert_eq!(of(&[1, 2, 3, 4, 5, 6, 7, 8, 1, 2], &[]), [1, 2, 3, 4, 5, 6, 7, 8]);
         assert_eq!(of(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2], &[1]), []);
         assert_eq!(of(&[7, 8, 9, 10, 7, 7, 7, 7, 7, 7, 7, 7, 7], &[8]), [7]);
-        assert_eq!(of(&[MISS, 7, 7, 7], &[7]), []);
-        assert_eq!(of(&[7, MISS, 7, 7, 8], &[7]), []);
+        assert_eq!(of(&[MISS, 7, 7, 7], &[7]), [7]);
+        assert_eq!(of(&[7, MISS, 7, 7, 8], &[7]), [7, 8]);
+        // Packets without a megaflow leave the hints of others.
+        assert_eq!(of(&[MISS, MISS], &[7, 8]), [7, 8]);
         assert_eq!(of(&[], &[]), []);
         // Each packet has its own.
         let own: Vec<u32> = (0..32).collect();

@@ -24,6 +24,8 @@ pub struct DpShared {
     pub(crate) tunnels: Snapshot<BTreeMap<DpPort, TunnelPort>>,
     /// UDP source ports of tunnels: the first in the upper half, the last in the lower.
     egress_ports: AtomicU32,
+    /// Number of VLAN tags in keys.
+    vlan_limit: AtomicU32,
     /// Sequence numbers, one for each [`Sequence`].
     sequences: [AtomicU32; 4],
     /// Offset of the wall clock from the time of the cores, in microseconds.
@@ -60,6 +62,7 @@ impl DpShared {
             ports: AtomicU32::new(1),
             tunnels: Snapshot::new(BTreeMap::new()),
             egress_ports: AtomicU32::new(EgressPorts::default().to_bits()),
+            vlan_limit: AtomicU32::new(1),
             sequences: Default::default(),
             wall_ahead_us: AtomicU64::new(0),
         }
@@ -84,6 +87,18 @@ impl DpShared {
     /// Sets them.
     pub fn set_egress_ports(&self, ports: EgressPorts) {
         self.egress_ports.store(ports.to_bits(), Ordering::Relaxed);
+    }
+
+    /// Number of VLAN tags in keys.
+    #[inline]
+    pub fn vlan_limit(&self) -> u8 {
+        self.vlan_limit.load(Ordering::Relaxed) as u8
+    }
+
+    /// Sets it, at most [`flow::extract::MAX_VLANS`]: cores follow with their next burst. Flows stay, and match keys
+    /// of the former limit.
+    pub fn set_vlan_limit(&self, tags: u8) {
+        self.vlan_limit.store(tags.into(), Ordering::Relaxed);
     }
 
     pub(crate) fn next_sequence(&self, of: Sequence) -> u32 {

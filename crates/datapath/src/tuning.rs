@@ -19,7 +19,7 @@ use crate::pmd::Pmd;
 use crate::repeats::Repeats;
 
 /// See the module documentation. Settings affect only cost and never forwarding, except for
-/// [`PmdTuning::masks_per_port_max`].
+/// [`PmdTuning::masks_per_port_max`] and [`PmdTuning::masks_per_port_free`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PmdTuning {
     /// Insert one in this number of megaflow hits into the flow cache; 0 disables the cache.
@@ -30,14 +30,24 @@ pub struct PmdTuning {
     /// parsing all headers of recirculated packets again.
     pub group: bool,
     /// Maximum masks (subtables) of the megaflows of one input port. A megaflow that needs another mask is refused,
-    /// and its packets take the slow path. So a mask explosion slows only the lookups of the port that causes it,
+    /// and its packets take the slow path, until its mask is in demand: then it comes first in the list, of up to an
+    /// eighth more. So a mask explosion slows only the lookups of the port that causes it,
     /// and by a bounded amount.
     pub masks_per_port_max: usize,
+    /// Masks that a port may have at once. Beyond them it gets four more a second, and those in demand: masks that hardly
+    /// any packet has do not lengthen the lookups of the others.
+    pub masks_per_port_free: usize,
 }
 
 impl Default for PmdTuning {
     fn default() -> PmdTuning {
-        PmdTuning { cache_insert_inv_prob: 1, rank: true, group: true, masks_per_port_max: 512 }
+        PmdTuning {
+            cache_insert_inv_prob: 1,
+            rank: true,
+            group: true,
+            masks_per_port_max: 512,
+            masks_per_port_free: 64,
+        }
     }
 }
 
@@ -57,7 +67,8 @@ impl Pmd {
     pub fn set_tuning(&mut self, tuning: PmdTuning) {
         self.config.tuning = tuning;
         self.exec.reread = !tuning.group;
-        self.table.set_masks_per_port_max(tuning.masks_per_port_max);
+        let PmdTuning { masks_per_port_max: max, masks_per_port_free: free, .. } = tuning;
+        self.table.set_masks_per_port(max, if tuning.rank { free } else { max });
         self.cache.set_on(tuning.cache_insert_inv_prob != 0);
         self.repeats = Repeats::new();
     }

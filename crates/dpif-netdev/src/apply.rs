@@ -1,9 +1,10 @@
-//! [`apply`]: executes operations on a forwarding core, reports those of first packets to probes, and flows to the
-//! offload thread.
+//! [`apply`]: executes operations on a forwarding core, reports those of first packets to probes, flows to the
+//! offload thread and, on demand, to the log.
 
 use super::offload::{CoreOffload, Kind};
 use datapath::{Pmd, PmdIo};
-use dpif::{DpifOp, OpResult, ReplySink};
+use dpif::{DpAction, DpifOp, OpResult, ReplySink};
+use flow::Ufid;
 use probes::Applying;
 use std::sync::Arc;
 
@@ -35,7 +36,7 @@ pub(crate) fn apply(
 }
 
 fn execute(core: &mut Pmd, ops: Vec<DpifOp>, now_us: u64, io: &mut dyn PmdIo) -> Vec<OpResult> {
-    if !probes::applied_armed() {
+    if !probes::applied_armed() && !probes::logs_flows() {
         let results = core.apply(ops, now_us, io);
         core.flush_output(io);
         return results;
@@ -44,7 +45,11 @@ fn execute(core: &mut Pmd, ops: Vec<DpifOp>, now_us: u64, io: &mut dyn PmdIo) ->
     let mut results = Vec::with_capacity(ops.len());
     for op in ops {
         let applying = probes::applying(&op);
+        let lines = probes::flow_lines(&op, |ufid| actions_of(core, ufid, now_us, io));
         results.extend(core.apply(vec![op], now_us, io));
+        if let Some(lines) = lines.filter(|_| !matches!(results.last(), Some(OpResult::Failed(_)))) {
+            lines.log();
+        }
         match applying {
             Some(Applying::Put(about)) => probes::put_done(about, results.last()),
             Some(Applying::Execute(about)) => executed.push(about),
@@ -54,4 +59,12 @@ fn execute(core: &mut Pmd, ops: Vec<DpifOp>, now_us: u64, io: &mut dyn PmdIo) ->
     core.flush_output(io);
     executed.into_iter().for_each(probes::on_wire);
     results
+}
+
+/// Actions of an existing flow.
+fn actions_of(core: &mut Pmd, ufid: Ufid, now_us: u64, io: &mut dyn PmdIo) -> Option<Arc<[DpAction]>> {
+    match core.apply(vec![DpifOp::FlowGet(ufid)], now_us, io).pop() {
+        Some(OpResult::Flow(flow)) => Some(flow.actions),
+        _ => None,
+    }
 }

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod ablation;
+mod announce;
 mod apply;
 mod bulk;
 mod connections;
@@ -66,12 +67,16 @@ pub use watch::QueueWatch;
 /// Upcalls whose operations are sent to a forwarding thread together.
 const UPCALLS_AT_ONCE: usize = 16;
 
-/// Features of the userspace datapath.
-pub const CAPABILITIES: Capabilities = Capabilities { max_vlan_headers: 1, ..Capabilities::ENOUGH };
+/// Features of a userspace datapath that starts with this number of VLAN tags in keys. As in OVS, they stay when it
+/// changes.
+pub const fn capabilities(vlan_limit: u8) -> Capabilities {
+    Capabilities { max_vlan_headers: vlan_limit, ..Capabilities::ENOUGH }
+}
 
 /// The userspace datapath.
 pub struct UserspaceDatapath {
     name: String,
+    can: Capabilities,
     dummy_ports: DummyPorts,
     upcall_queues: UpcallQueues,
     /// Cores, threads and ports.
@@ -97,7 +102,7 @@ pub struct UserspaceConfig {
     pub watch: Option<Arc<QueueWatch>>,
     /// Initial number of forwarding threads, until [`UserspaceDatapath::configure`].
     pub threads: ThreadPlan,
-    /// VLAN tags in keys.
+    /// Initial number of VLAN tags in keys.
     pub vlan_limit: u8,
     /// Keys the hash functions.
     pub hash_seed: u64,
@@ -117,12 +122,13 @@ impl UserspaceDatapath {
     ) -> std_io::Result<UserspaceDatapath> {
         let upcall_queues = UpcallQueues::new();
         let purged = Arc::new(Purged::default());
+        let shared = Arc::new(DpShared::new(config.hash_seed));
+        shared.set_vlan_limit(config.vlan_limit);
         let factory = PmdFactory {
-            shared: Arc::new(DpShared::new(config.hash_seed)),
+            shared,
             offloads: Offloads::new(purged.clone(), config.offload.clone()),
             purged,
             portless: upcall_queues.port_add(DpPort::NONE),
-            vlan_limit: config.vlan_limit,
             hash_seed: config.hash_seed,
             started: AtomicU64::new(0),
             all_cpus: sys::thread::allowed_cpus()?,
@@ -138,6 +144,7 @@ impl UserspaceDatapath {
         );
         Ok(UserspaceDatapath {
             name: config.name.clone(),
+            can: capabilities(config.vlan_limit),
             dummy_ports: config.dummy_ports.clone(),
             upcall_queues,
             pool: PmdPool::new(main, factory, inline, config),
@@ -153,7 +160,7 @@ impl Datapath for UserspaceDatapath {
     }
 
     fn capabilities(&self) -> Capabilities {
-        CAPABILITIES
+        self.can
     }
 
     fn port_add(&self, spec: &PortSpec) -> Result<DpPort, DpifError> {
@@ -189,6 +196,10 @@ impl Datapath for UserspaceDatapath {
         }
         drop(done);
         answers.iter().for_each(drop);
+        // From here on only `port_del` ends a tap: it outlives the process, as in OVS.
+        if let Err(e) = device.persist(true) {
+            log::warn!(target: "dpif_netdev", "{}: its device ends with this process: {e}", spec.name);
+        }
         probes::port_added(number, &spec.name);
         if let Some(dummy) = &dummy {
             self.dummy_ports.insert(&spec.name, dummy.clone());
@@ -231,6 +242,7 @@ impl Datapath for UserspaceDatapath {
         self.pool.factory.shared.set_tunnel(port, None);
         probes::port_removed(port);
         let open = s.ports.remove(port);
+        open.iter().for_each(OpenPort::end_device);
         self.share_connections(s);
         if let Some(open) = open.iter().find(|open| open.dummy.is_some()) {
             self.dummy_ports.remove(&open.info.name);

@@ -3,6 +3,7 @@
 //! Threads start with the first port that needs one. A change first starts new threads, then moves queues, then ends
 //! threads. Control threads call, under one lock; forwarding threads never take it.
 
+use super::announce;
 use super::bulk::Bulk;
 use super::cores::Cores;
 use super::inbox::{Control, RunAs, TxSide};
@@ -64,6 +65,7 @@ impl PmdPool {
         inline: Arc<dyn InlineHandler>,
         config: &UserspaceConfig,
     ) -> PmdPool {
+        announce::settings(None, &config.threads);
         PmdPool {
             cores: Cores::new(main),
             factory,
@@ -85,8 +87,8 @@ impl PmdPool {
 
     /// Offloads the flows of a port, if enabled and its device can.
     pub(super) fn offload_port(&self, port: &OpenPort) {
-        let vlan_limit = self.factory.vlan_limit;
-        let candidate = Candidate { info: &port.info, dummy: port.dummy.as_ref(), vlan_limit };
+        let shared = &self.factory.shared;
+        let candidate = Candidate { info: &port.info, dummy: port.dummy.as_ref(), shared };
         self.factory.offloads.port_add(&candidate);
     }
 
@@ -147,9 +149,10 @@ impl PmdPool {
     fn run_threads(&self, s: &mut State, plan: &ThreadPlan) -> Result<(), DpifError> {
         let (cores, bound) = self.wanted_cores(plan);
         let new: Vec<u16> = cores.iter().copied().filter(|core| !s.running.contains_key(core)).collect();
+        let mut others = !new.is_empty();
         let mut started = Vec::new();
         for core in new {
-            match self.start_thread(s, core) {
+            match self.start_thread(s, plan, core) {
                 Ok(running) => started.push(running),
                 Err(e) => {
                     started.into_iter().for_each(|running| drop(running.stop()));
@@ -159,6 +162,7 @@ impl PmdPool {
         }
         s.running.extend(started.into_iter().map(|running| (running.thread.core, running)));
         let gone: Vec<u16> = s.running.keys().copied().filter(|core| !cores.contains(core)).collect();
+        others |= !gone.is_empty();
         s.plan = plan.clone();
         s.placement.restart_balance();
         self.run_as(s, Some(bound));
@@ -170,7 +174,7 @@ impl PmdPool {
         }
         let mut by_node: BTreeMap<Numa, usize> = BTreeMap::new();
         s.running.values().for_each(|r| *by_node.entry(r.numa).or_default() += 1);
-        for (node, threads) in by_node {
+        for (node, threads) in by_node.into_iter().filter(|_| others) {
             log::info!(target: "dpif_netdev", "There are {threads} pmd threads on numa node {}", node.0);
         }
         Ok(())
@@ -197,7 +201,7 @@ impl PmdPool {
         (there, !self.dummy && pretended == 0)
     }
 
-    fn start_thread(&self, s: &State, core: u16) -> Result<Running, DpifError> {
+    fn start_thread(&self, s: &State, plan: &ThreadPlan, core: u16) -> Result<Running, DpifError> {
         let running = self.factory.start(core).map_err(|e| {
             DpifError::Device(format!("cannot start the forwarding thread of core {core}: {e}"))
         })?;
@@ -215,6 +219,7 @@ impl PmdPool {
         }
         drop(done);
         answers.iter().for_each(drop);
+        announce::max_sleep(self.factory.numa(core), core, plan.sleep.of(core));
         log::info!(target: "dpif_netdev", "PMD thread on numa_id: {}, core id: {core:2} created.", self.factory.numa(core).0);
         Ok(running)
     }
@@ -307,13 +312,9 @@ impl PmdThreads for PmdPool {
         if s.plan == *plan {
             return Ok(());
         }
-        if s.plan.balance != plan.balance && plan.balance.enabled {
-            let b = plan.balance;
-            log::info!(
-                target: "dpif_netdev",
-                "automatic load balance: interval {} min, load threshold {} %, improvement threshold {} %",
-                b.interval_min, b.load_threshold_percent, b.improvement_threshold_percent
-            );
+        announce::settings(Some(&s.plan), plan);
+        for core in s.running.keys().filter(|core| s.plan.sleep.of(**core) != plan.sleep.of(**core)) {
+            announce::max_sleep(self.factory.numa(*core), *core, plan.sleep.of(*core));
         }
         if s.running.is_empty() {
             s.plan = plan.clone();

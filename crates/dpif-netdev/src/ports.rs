@@ -40,6 +40,15 @@ pub(crate) struct OpenPort {
     pub(crate) retired: PortStats,
 }
 
+impl OpenPort {
+    /// Lets the device of a tap end with its last descriptor. Until then it outlives the process.
+    pub(crate) fn end_device(&self) {
+        if let Err(e) = self.device.persist(false) {
+            log::warn!(target: "dpif_netdev", "{}: its device stays: {e}", self.info.name);
+        }
+    }
+}
+
 /// Ports by their numbers.
 #[derive(Default)]
 pub(crate) struct Ports {
@@ -224,6 +233,7 @@ fn xdp_mode(mode: XdpMode) -> netdev::XdpMode {
 fn dummy_options(spec: &PortSpec, options: &DummyPort) -> DummyOptions {
     DummyOptions {
         n_rxq: options.n_rxq as usize,
+        n_txq: options.n_txq as usize,
         mac: spec.mac.map(|m| m.0),
         mtu: spec.mtu,
         numa_id: options.numa_id,

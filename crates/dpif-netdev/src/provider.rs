@@ -2,8 +2,8 @@
 
 use super::{UPCALLS_AT_ONCE, UserspaceDatapath};
 use dpif::{
-    EgressPorts, FlowOffloads, OpBatch, PmdStats, PmdThreads, PortSpec, PortStats, Provider, UpcallReceiver,
-    UserspaceTunnels,
+    EgressPorts, FlowOffloads, OpBatch, PmdStats, PmdThreads, PortOptions, PortSpec, PortStats, Provider,
+    UpcallReceiver, UserspaceTunnels,
 };
 use flow::DpPort;
 use std::io;
@@ -24,12 +24,24 @@ impl Provider for UserspaceDatapath {
         Ok(ends.map(|end| Box::new(end) as Box<dyn UpcallReceiver>).collect())
     }
 
+    fn set_vlan_limit(&self, tags: u8) -> u8 {
+        self.pool.factory.shared.set_vlan_limit(tags);
+        tags
+    }
+
     fn wake_handlers(&self) {
         self.upcall_queues.wake();
     }
 
     fn own_device_exists(&self, port: DpPort) -> Option<bool> {
         lock(&self.pool.state).ports.get(port)?.device.exists()
+    }
+
+    fn shown_settings(&self, port: DpPort) -> Vec<(&'static str, String)> {
+        match lock(&self.pool.state).ports.get(port).map(|p| &p.spec.options) {
+            Some(PortOptions::Dummy(dummy)) => dummy.shown(),
+            _ => Vec::new(),
+        }
     }
 
     fn has_netdev(&self, port: DpPort) -> bool {
@@ -91,6 +103,15 @@ impl Provider for UserspaceDatapath {
 
     fn pmd_threads(&self) -> Option<&dyn PmdThreads> {
         Some(&self.pool)
+    }
+
+    fn remove(&self) {
+        for open in lock(&self.pool.state).ports.iter() {
+            open.end_device();
+            if open.dummy.is_some() {
+                self.dummy_ports.remove(&open.info.name);
+            }
+        }
     }
 }
 

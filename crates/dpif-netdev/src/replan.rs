@@ -4,6 +4,7 @@
 //! during its move, and its frames wait in the queue meanwhile. Adding or removing a port moves no queues of others;
 //! settings, `pmd-rxq-rebalance` and automatic load balance place all queues anew.
 
+use super::announce::{self, Placed};
 use super::cores::Cores;
 use super::inbox::{Control, Handover, ThreadLoad};
 use super::plan::QueueId;
@@ -86,10 +87,15 @@ impl Placement {
             RxqAssign::Cycles => scope == Scope::All,
             RxqAssign::Group => true,
         };
-        let loads = if by_load { queue_loads(&fleet.loads()) } else { BTreeMap::new() };
+        let loads = if by_load { fleet.loads() } else { BTreeMap::new() };
         let kept = if scope == Scope::New { self.placed.core.clone() } else { BTreeMap::new() };
-        let after = assign(&threads, &queues(fleet.ports, &loads), &kept, Policy::of(fleet.plan));
-        self.log_changes(fleet, &after);
+        let after =
+            assign(&threads, &queues(fleet.ports, &queue_loads(&loads)), &kept, Policy::of(fleet.plan));
+        self.log_notes(fleet, &after);
+        let placed = |(id, core): (&QueueId, &u16)| {
+            (scope == Scope::All || self.placed.core.get(id) != Some(core)).then_some((*id, *core))
+        };
+        log_placement(fleet, after.core.iter().filter_map(placed), &loads);
         self.move_queues(fleet, &after, new);
         self.placed = after;
     }
@@ -148,14 +154,21 @@ impl Placement {
         }
         let threads: Vec<Place> = fleet.running.values().map(Running::place).collect();
         let queues = queues(fleet.ports, &queue_loads(&loads));
+        log::debug!(target: "dpif_netdev", "PMD auto load balance performing dry run.");
         let Some(tried) = dry_run(&threads, &queues, &self.placed, Policy::of(fleet.plan)) else { return };
         let (gain, wanted) = (tried.improvement_percent(), f64::from(set.improvement_threshold_percent));
-        log::info!(
+        log::debug!(
             target: "dpif_netdev",
-            "automatic load balance: variance of loads {:.0}, {:.0} after a dry run ({gain:.0} % less, {wanted:.0} % are needed)",
+            "Numa node 0. Current variance {:.0} Estimated variance {:.0}. Variance improvement {gain:.0}%.",
             tried.current, tried.estimate
         );
+        let met = if gain >= wanted { "met" } else { "not met" };
+        log::debug!(target: "dpif_netdev", "PMD load variance improvement threshold {wanted:.0}% is {met}.");
         if gain >= wanted {
+            log::info!(
+                target: "dpif_netdev",
+                "PMD auto load balance dry run. Requesting datapath reconfigure."
+            );
             self.place(fleet, Scope::All, Vec::new(), &[]);
         }
     }
@@ -195,14 +208,15 @@ impl Placement {
         self.placed.core.iter().filter(move |(_, at)| **at == core).map(|(id, _)| *id)
     }
 
-    /// Logs changes for the operator.
-    fn log_changes(&self, fleet: &Fleet<'_>, after: &Assignment) {
+    /// Logs new warnings for the operator.
+    fn log_notes(&self, fleet: &Fleet<'_>, after: &Assignment) {
         let name = |id: &QueueId| fleet.ports.get(id.port).map_or("?", |p| &p.info.name);
         for note in after.notes.difference(&self.placed.notes) {
             match note {
                 Note::NoThread(id, core) => log::warn!(
                     target: "dpif_netdev",
-                    "port '{}' rx queue {} is pinned to core {core}, which has no thread (pmd-cpu-mask): another one polls it",
+                    "Core {core:2} cannot be pinned with port '{}' rx queue {}. Use pmd-cpu-mask to enable a pmd on core \
+                     {core}. An alternative core will be assigned.",
                     name(id), id.queue
                 ),
                 Note::AllIsolated(id) => log::warn!(
@@ -212,19 +226,31 @@ impl Placement {
                 ),
             }
         }
-        for (id, core) in &after.core {
-            if self.placed.core.get(id) != Some(core) {
-                let pinned =
-                    fleet.ports.get(id.port).is_some_and(|p| p.affinity.get(&id.queue) == Some(core));
-                let how = if pinned { "is pinned with" } else { "assigned" };
-                log::info!(
-                    target: "dpif_netdev",
-                    "Core {core:2} on numa node {} {how} port '{}' rx queue {}",
-                    fleet.running.get(core).map_or(0, |r| r.numa.0), name(id), id.queue
-                );
-            }
-        }
     }
+}
+
+/// Logs these placed queues for the operator.
+fn log_placement(
+    fleet: &Fleet<'_>,
+    queues: impl Iterator<Item = (QueueId, u16)>,
+    loads: &BTreeMap<u16, ThreadLoad>,
+) {
+    let cycles: BTreeMap<QueueId, u64> = loads
+        .values()
+        .flat_map(|load| load.queues.iter().map(|(id, h)| (*id, h.total(load.now_us))))
+        .collect();
+    let placed = queues.filter_map(|(id, core)| {
+        let port = fleet.ports.get(id.port)?;
+        Some(Placed {
+            id,
+            port: &port.info.name,
+            core,
+            numa: fleet.running.get(&core).map_or(Numa::default(), |r| r.numa),
+            is_pinned: port.affinity.get(&id.queue) == Some(&core),
+            cycles: cycles.get(&id).copied().unwrap_or_default(),
+        })
+    });
+    announce::placement(fleet.plan.assign, &placed.collect::<Vec<_>>());
 }
 
 /// Cost of each queue in the last minute, in percent of its thread.

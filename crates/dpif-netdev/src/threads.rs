@@ -38,7 +38,6 @@ pub(super) struct PmdFactory {
     pub(super) shared: Arc<DpShared>,
     pub(super) purged: Arc<Purged>,
     pub(super) portless: Arc<PortQueues>,
-    pub(super) vlan_limit: u8,
     pub(super) hash_seed: u64,
     /// Number of threads started so far: each has different hash functions, so that flow names are unique.
     pub(super) started: AtomicU64,
@@ -64,8 +63,7 @@ impl PmdFactory {
             PmdId::Core(n) => u64::from(n),
         };
         let seed = self.hash_seed ^ salt ^ number;
-        let config = PmdConfig { vlan_limit: self.vlan_limit, ..PmdConfig::new(id, seed) };
-        let pmd = Pmd::new(self.ablation.core(config), self.shared.clone());
+        let pmd = Pmd::new(self.ablation.core(PmdConfig::new(id, seed)), self.shared.clone());
         let level = pmd.level();
         match id {
             PmdId::Main | PmdId::None => {

@@ -32,6 +32,7 @@ use dpif::{
     TunnelKind, UpcallReceiver, UpcallSockets,
 };
 use flow::DpPort;
+use flow::extract::MAX_VLANS;
 use flow::nlkey::KeyLimits;
 use netdev::{TapOptions, link};
 use netlink::ovs::{
@@ -301,7 +302,7 @@ fn delete_foreign_flows(ovs: &Ovs, ifindex: u32) -> Result<(), netlink::Error> {
     let mut going = Vec::new();
     for flow in ovs.flow_dump(ifindex, FlowParts::ALL)? {
         let flow = flow?;
-        let keyed = flow.key_and_mask(source::VLAN_LIMIT).is_ok_and(|(key, ..)| key.base.recirc_id == 0);
+        let keyed = flow.key_and_mask(MAX_VLANS).is_ok_and(|(key, ..)| key.base.recirc_id == 0);
         let stays = keyed && flow.dp_actions().is_ok_and(|actions| !actions.iter().any(goes));
         match (flow.ufid, flow.key) {
             (Some(_), _) if stays => kept += 1,
@@ -503,6 +504,12 @@ impl Provider for KernelDatapath {
             ends.len()
         );
         Ok(ends)
+    }
+
+    fn set_vlan_limit(&self, tags: u8) -> u8 {
+        let tags = tags.min(self.can.max_vlan_headers);
+        self.shared.set_vlan_limit(tags);
+        tags
     }
 
     fn wake_handlers(&self) {

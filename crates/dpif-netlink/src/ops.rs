@@ -1,7 +1,6 @@
 //! Operations of the slow path as requests to the kernel, in order, many per system call.
 
 use super::KernelDatapath;
-use super::source::VLAN_LIMIT;
 use datapath::emulate;
 use dpif::nlactions::{ActionContext, ActionError, actions_to_bytes};
 use dpif::{
@@ -222,7 +221,7 @@ impl KernelDatapath {
     /// A flow in the slow path's form. A key that it cannot express is omitted: the flow belongs to another
     /// program, and the comparison with the wanted flow fails, as it does for unknown actions.
     fn record(&self, flow: &FlowReply, asked: Option<Ufid>) -> FlowRecord {
-        let (key, mask) = match flow.key_and_mask(VLAN_LIMIT) {
+        let (key, mask) = match flow.key_and_mask(self.shared.vlan_limit()) {
             Ok((key, mask, _)) => (key, mask),
             Err(_) => (FlowKey::default(), KeyMask::default()),
         };

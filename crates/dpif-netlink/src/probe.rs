@@ -2,7 +2,6 @@
 //!
 //! Puts a trial flow that matches no packet, and deletes it; the kernel rejects unsupported keys and actions.
 
-use super::source::VLAN_LIMIT;
 use super::{Capabilities, Mode};
 use dpif::actions::{CtClear, Foreign};
 use dpif::nlactions::ActionContext;
@@ -157,7 +156,7 @@ impl Trial<'_> {
     }
 }
 
-/// Probes the kernel's capabilities, and logs them.
+/// Probes the kernel's capabilities.
 pub(super) fn capabilities(ovs: &Ovs, ifindex: u32) -> Found {
     let trial = Trial { ovs, ifindex };
     let vlans = if trial.key(
@@ -186,7 +185,7 @@ pub(super) fn capabilities(ovs: &Ovs, ifindex: u32) -> Found {
         ct_tuple: ct.orig_tuple && ct.orig_tuple6,
     };
     let can = Capabilities {
-        max_vlan_headers: VLAN_LIMIT.min(vlans),
+        max_vlan_headers: vlans,
         max_mpls_depth: limits.mpls,
         recirc: trial.key(&format!("recirc_id(0x1),{TRIAL_KEY}")),
         explicit_drop: trial.actions("drop"),
@@ -206,7 +205,6 @@ pub(super) fn capabilities(ovs: &Ovs, ifindex: u32) -> Found {
         packet_types: false,
         key_limits: Some(limits),
     };
-    log_capabilities(&can, vlans, ovs.has_meters());
     Found { can, limits }
 }
 
@@ -215,43 +213,6 @@ fn group(number: u32) -> Vec<u8> {
     let mut out = AttrWriter::new();
     out.u32(1, number);
     out.finish().unwrap_or_default()
-}
-
-/// Logs the kernel's capabilities.
-fn log_capabilities(can: &Capabilities, vlans: u8, meters: bool) {
-    let yes = |can: bool| if can { "yes" } else { "no" };
-    let ct = &can.ct;
-    log::info!(
-        target: "ofproto_dpif",
-        "kernel {}: recirculation {}, VLAN headers {vlans}, MPLS labels {}, truncation {}, clone {}, nested samples {}, meters {}, drop with reason {}, check_pkt_len {}, add_mpls {}, psample {}, last hash algorithm {}",
-        version(),
-        yes(can.recirc),
-        can.max_mpls_depth,
-        yes(can.truncate),
-        yes(can.clone),
-        can.sample_nesting,
-        yes(meters),
-        yes(can.explicit_drop),
-        yes(can.check_pkt_len),
-        yes(can.add_mpls),
-        yes(can.psample),
-        can.max_hash_algorithm,
-    );
-    log::info!(
-        target: "ofproto_dpif",
-        "kernel's conntrack: state {}, state of NAT {}, zone {}, mark {}, label {}, original tuple {}, of IPv6 {}, ct_clear {}, event mask {}, timeout policy {}, all-zero SNAT {}",
-        yes(ct.state),
-        yes(ct.state_nat),
-        yes(ct.zone),
-        yes(ct.mark),
-        yes(ct.label),
-        yes(ct.orig_tuple),
-        yes(ct.orig_tuple6),
-        yes(ct.clear),
-        yes(ct.event_mask),
-        yes(ct.timeout),
-        yes(ct.zero_snat),
-    );
 }
 
 /// The processors of the machine.

@@ -9,14 +9,12 @@ use netlink::{Ovs, UpcallSocket};
 use packet::Packet;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
-use sync::{AtomicU64, Mutex, Ordering, lock};
+use sync::{AtomicU32, AtomicU64, Mutex, Ordering, lock};
 
 /// Receive buffer of a socket, in bytes: a limit, not allocated memory.
 const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
 /// Messages of one system call.
 const SLOTS: usize = READ_LEAST;
-/// VLAN tags in keys.
-pub(super) const VLAN_LIMIT: u8 = 1;
 
 /// Allocates unique ufids.
 pub(super) struct Names {
@@ -41,13 +39,30 @@ pub(super) struct Shared {
     pub(super) names: Names,
     /// Malformed messages, or messages for another datapath.
     pub(super) malformed: AtomicU64,
+    /// VLAN tags in keys.
+    vlan_limit: AtomicU32,
     /// Buffers that no socket reads into at the moment.
     buffers: Mutex<Vec<UpcallBuffer>>,
 }
 
 impl Shared {
     pub(super) fn new() -> std::io::Result<Shared> {
-        Ok(Shared { names: Names::new()?, malformed: AtomicU64::new(0), buffers: Mutex::default() })
+        Ok(Shared {
+            names: Names::new()?,
+            malformed: AtomicU64::new(0),
+            vlan_limit: AtomicU32::new(1),
+            buffers: Mutex::default(),
+        })
+    }
+
+    /// Number of VLAN tags in keys.
+    pub(super) fn vlan_limit(&self) -> u8 {
+        self.vlan_limit.load(Ordering::Relaxed) as u8
+    }
+
+    /// Sets it.
+    pub(super) fn set_vlan_limit(&self, tags: u8) {
+        self.vlan_limit.store(tags.into(), Ordering::Relaxed);
     }
 }
 
@@ -67,7 +82,8 @@ impl KernelSource {
     }
 
     fn upcall(&self, raw: &RawUpcall<'_>, received_us: u64) -> Option<Box<Upcall>> {
-        let (reported, fitness) = raw.flow_key(VLAN_LIMIT).ok()?;
+        let vlan_limit = self.shared.vlan_limit();
+        let (reported, fitness) = raw.flow_key(vlan_limit).ok()?;
         let cookie = raw.cookie().ok()?;
         let kind = match (raw.cmd, cookie) {
             (UpcallCmd::Miss, _) => UpcallKind::Miss,
@@ -78,7 +94,7 @@ impl KernelSource {
             // Headers missing from the kernel's key are parsed from the packet.
             Fitness::TooMuch | Fitness::TooLittle => {
                 let mut key = reported;
-                datapath::re_extract(&mut key, raw.packet, VLAN_LIMIT);
+                datapath::re_extract(&mut key, raw.packet, vlan_limit);
                 key
             }
         };

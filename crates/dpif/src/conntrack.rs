@@ -327,8 +327,8 @@ impl CtMatch {
             && self.reply.matches(&connection.reply)
     }
 
-    /// The zone and original tuple, if it selects by them alone and thus at most one connection. Without a zone, that
-    /// of zone 0.
+    /// The zone and tuple of the field `orig`, if it selects by them alone and thus at most one connection: as in Open
+    /// vSwitch, that of either direction. Without a zone, that of zone 0.
     pub fn exact(&self) -> Option<(u16, CtTuple)> {
         let rest = CtMatch { zone: None, orig: CtTupleMatch::default(), ..*self };
         let tuple = self.orig.exact().filter(|_| rest == CtMatch::default())?;
@@ -350,7 +350,7 @@ pub enum CtZone {
 pub struct CtLimit {
     /// Its zones.
     pub zone: CtZone,
-    /// Maximum connections; 0 is no limit.
+    /// Maximum connections. 0 is no limit for [`CtZone::Default`] and for zones with no limit of their own.
     pub limit: u32,
     /// Current connections; not reported for [`CtZone::Default`].
     pub count: u32,

@@ -32,11 +32,15 @@ pub enum XlateDrop {
     UnsupportedPacketType = 12,
     /// The outer header of a tunnel has the mark of congestion, and the packet cannot carry it.
     Congestion = 13,
+    /// No route to the other end of a tunnel, or the route's device cannot send.
+    TunnelNoRoute = 14,
+    /// The Ethernet address of a tunnel's next hop is not known yet.
+    TunnelNoNeighbour = 15,
 }
 
 impl XlateDrop {
     /// Number of reasons.
-    pub const COUNT: usize = 14;
+    pub const COUNT: usize = 16;
     /// All reasons, in numeric order.
     pub const ALL: [XlateDrop; XlateDrop::COUNT] = [
         XlateDrop::Ok,
@@ -53,6 +57,8 @@ impl XlateDrop {
         XlateDrop::InvalidTunnelMetadata,
         XlateDrop::UnsupportedPacketType,
         XlateDrop::Congestion,
+        XlateDrop::TunnelNoRoute,
+        XlateDrop::TunnelNoNeighbour,
     ];
 
     /// Display name.
@@ -72,6 +78,8 @@ impl XlateDrop {
             XlateDrop::InvalidTunnelMetadata => "invalid_tunnel_metadata",
             XlateDrop::UnsupportedPacketType => "unsupported_packet_type",
             XlateDrop::Congestion => "congestion",
+            XlateDrop::TunnelNoRoute => "tunnel_no_route",
+            XlateDrop::TunnelNoNeighbour => "tunnel_no_neighbour",
         }
     }
 
@@ -92,6 +100,8 @@ impl XlateDrop {
             XlateDrop::InvalidTunnelMetadata => "drop_action_invalid_tunnel_metadata",
             XlateDrop::UnsupportedPacketType => "drop_action_unsupported_packet_type",
             XlateDrop::Congestion => "drop_action_congestion",
+            XlateDrop::TunnelNoRoute => "drop_action_tunnel_no_route",
+            XlateDrop::TunnelNoNeighbour => "drop_action_tunnel_no_neighbour",
         }
     }
 }

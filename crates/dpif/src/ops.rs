@@ -262,7 +262,7 @@ pub struct MeterStats {
 /// Features of a datapath. Upper layers never ask which datapath it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Capabilities {
-    /// Number of VLAN tags in a key.
+    /// Number of VLAN tags that a key can have.
     pub max_vlan_headers: u8,
     /// Number of MPLS labels in a key.
     pub max_mpls_depth: u8,

@@ -149,6 +149,8 @@ pub struct DummyPort {
     pub pmd: bool,
     /// Receive queues, at least 1.
     pub n_rxq: u32,
+    /// Transmit queues, at least 1: shown, but all send to one.
+    pub n_txq: u32,
     /// Simulated NUMA node.
     pub numa_id: u32,
     /// Simulated interface index.
@@ -165,12 +167,19 @@ impl DummyPort {
     /// Interface type of dummies polled by forwarding threads.
     pub const PMD_TYPE: &str = "dummy-pmd";
 
+    /// The options that `dpif/show` has.
+    pub fn shown(&self) -> Vec<(&'static str, String)> {
+        let all = [("n_rxq", self.n_rxq), ("n_txq", self.n_txq), ("numa_id", self.numa_id)];
+        all.into_iter().filter(|_| self.pmd).map(|(key, n)| (key, n.to_string())).collect()
+    }
+
     /// A dummy of that interface type with default options.
     pub fn new(type_name: &str) -> DummyPort {
         DummyPort {
             type_name: type_name.to_string(),
             pmd: type_name == DummyPort::PMD_TYPE,
             n_rxq: 1,
+            n_txq: 1,
             numa_id: 0,
             ifindex: None,
             pcap: None,

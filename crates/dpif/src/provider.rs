@@ -38,6 +38,9 @@ pub trait Provider: Datapath {
     /// The system refuses descriptors; upcalls are not received until the next call.
     fn set_handlers(&self, handlers: usize) -> io::Result<Vec<Box<dyn UpcallReceiver>>>;
 
+    /// Sets the number of VLAN tags in keys, 1 or 2; returns the one in force, which the datapath limits. Flows stay.
+    fn set_vlan_limit(&self, tags: u8) -> u8;
+
     /// Wakes all handlers.
     fn wake_handlers(&self);
 
@@ -128,6 +131,11 @@ pub trait Provider: Datapath {
     /// Statistics of its mask lookups, if it has one table of masks.
     fn lookup_masks(&self) -> Option<LookupMasks> {
         None
+    }
+
+    /// Settings of a port's device that `dpif/show` and `dpctl/show` have.
+    fn shown_settings(&self, _port: DpPort) -> Vec<(&'static str, String)> {
+        Vec::new()
     }
 
     /// Sockets of its upcalls, if any.

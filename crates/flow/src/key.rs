@@ -9,6 +9,7 @@ use crate::flow::{Flow, Mask, VlanTag};
 use crate::options::TunnelOptions;
 use crate::tunnel::Tunnel;
 use crate::types::{DpPort, OfPort};
+use packet::headers::{ETH_TYPE_VLAN, ETH_TYPE_VLAN_8021AD};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 /// Bits of `base.shape`, one per extension block.
@@ -277,6 +278,18 @@ impl FlowKey {
         if self.has(shape::CT) {
             *self.block_mut(1 + shape::CT.trailing_zeros() as usize) = [0; 8];
             self.base.shape &= !shape::CT;
+        }
+    }
+
+    /// Whether parsing at most `limit` (1 or 2) VLAN tags gives a packet this key. `None`: it has one tag and the
+    /// EtherType of a second one, which the packet has in part at most if the limit is 2.
+    pub fn is_of_vlan_limit(&self, limit: u8) -> Option<bool> {
+        let is_tag = matches!(self.base.dl_type, ETH_TYPE_VLAN | ETH_TYPE_VLAN_8021AD);
+        let tagged = self.base.vlan_tci & VlanTag::PRESENT != 0;
+        match self.has(shape::ARP) && self.arp.vlan1.is_present() {
+            true => Some(limit > 1),
+            false if limit > 1 && tagged && is_tag => None,
+            false => Some(true),
         }
     }
 

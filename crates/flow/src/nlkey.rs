@@ -107,14 +107,14 @@ impl KeyLimits {
 pub fn key_attributes(key: &FlowKey) -> Vec<u8> {
     let b = &key.base;
     let mut out = Vec::with_capacity(192);
+    put(&mut out, attr::RECIRC_ID, &b.recirc_id.to_ne_bytes());
+    put(&mut out, attr::DP_HASH, &b.dp_hash.to_ne_bytes());
     put(&mut out, attr::PRIORITY, &key.arp.skb_priority.to_ne_bytes());
+    put(&mut out, attr::IN_PORT, &b.in_port.to_ne_bytes());
     put(&mut out, attr::SKB_MARK, &b.pkt_mark.to_ne_bytes());
     put(&mut out, attr::CT_STATE, &b.ct_state.to_ne_bytes());
     put(&mut out, attr::CT_ZONE, &b.ct_zone.to_ne_bytes());
     put(&mut out, attr::CT_MARK, &b.ct_mark.to_ne_bytes());
-    put(&mut out, attr::RECIRC_ID, &b.recirc_id.to_ne_bytes());
-    put(&mut out, attr::DP_HASH, &b.dp_hash.to_ne_bytes());
-    put(&mut out, attr::IN_PORT, &b.in_port.to_ne_bytes());
     put(&mut out, attr::ETHERNET, &[b.dl_src, b.dl_dst].concat());
     let second = key.arp.vlan1;
     let tags = [(b.vlan_tpid, b.vlan_tci), (second.tpid, second.tci)];

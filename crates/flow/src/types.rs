@@ -118,9 +118,19 @@ impl MacAddr {
         self.0 == [0; 6]
     }
 
-    /// Whether it is one of 01:80:c2:00:00:00 to 0f, which bridges do not forward (IEEE 802.1D table 7-10).
-    pub fn is_reserved_multicast(self) -> bool {
-        self.0[..5] == [0x01, 0x80, 0xc2, 0, 0] && self.0[5] & 0xf0 == 0
+    /// Whether bridges do not forward it: one of 01:80:c2:00:00:00 to 0f (IEEE 802.1D table 7-10), or of a protocol
+    /// between the switches of one vendor, as OVS lists them.
+    pub fn is_reserved(self) -> bool {
+        match self.0 {
+            [0x01, 0x80, 0xc2, 0, 0, last] => last & 0xf0 == 0,
+            // Extreme: EDP, EAPS, EAPS of ESRP.
+            [0x00, 0xe0, 0x2b, 0, 0, last] => matches!(last, 0 | 4 | 6),
+            // Cisco: ISL; CDP, VTP, DTP, PAgP and UDLD; PVST+; uplink-fast of STP.
+            [0x01, 0x00, 0x0c, a, b, c] => {
+                matches!([a, b, c], [0, 0, 0] | [0xcc, 0xcc, 0xcc | 0xcd] | [0xcd, 0xcd, 0xcd])
+            }
+            _ => false,
+        }
     }
 
     /// As a number, first byte highest.

@@ -11,7 +11,7 @@ pub fn link_messages(bytes: &[u8]) {
     }
 }
 
-/// Any bytes as rtnetlink messages about routes, rules and addresses.
+/// Any bytes as rtnetlink messages about routes, rules, addresses and next-hop objects.
 pub fn route_messages(bytes: &[u8]) {
     for event in events_of(bytes) {
         let width = |ip: std::net::IpAddr| if ip.is_ipv4() { 32 } else { 128 };
@@ -20,8 +20,10 @@ pub fn route_messages(bytes: &[u8]) {
                 assert!(route.len <= width(route.dst));
                 assert!(route.source.is_none_or(|ip| ip.is_ipv4() == route.dst.is_ipv4()));
             }
-            RouteEvent::Address { address, len, .. } => assert!(len <= width(address)),
-            RouteEvent::Rule { rule, .. } => assert!(rule.from.is_none_or(|(ip, len)| len <= width(ip))),
+            RouteEvent::Address { address, .. } => assert!(address.len <= width(address.address)),
+            RouteEvent::Rule { rule, .. } => {
+                assert!([rule.from, rule.to].into_iter().flatten().all(|(ip, len)| len <= width(ip)));
+            }
             _ => {}
         }
     }

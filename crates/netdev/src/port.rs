@@ -165,8 +165,8 @@ impl Port {
         Ok(Port { name: name.to_owned(), ifindex, rx: queues, tx_source: TxSource::System(tx_source) })
     }
 
-    /// Creates a tap in the calling thread's network namespace (CAP_NET_ADMIN), down, removed with the port
-    /// and its queues. Takes over an unused persistent tap of that name.
+    /// Creates a tap in the calling thread's network namespace (CAP_NET_ADMIN), down. Takes over an unused persistent tap
+    /// of that name as it is. A new one is removed with the port and its queues, unless [`Port::persist`] keeps it.
     pub fn open_tap(name: &str, options: &TapOptions) -> io::Result<Port> {
         let tap = tap::create(name, options)?;
         Ok(Port {
@@ -228,6 +228,21 @@ impl Port {
             | TxSource::Null
             | TxSource::Pcap(_) => None,
             TxSource::Tap(tap) => Some(tap.exists()),
+        }
+    }
+
+    /// Makes a tap outlive the process and its port, or end with them; nothing for other devices.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn persist(&self, persistent: bool) -> io::Result<()> {
+        match &self.tx_source {
+            TxSource::Tap(tap) => tap.persist(persistent),
+            TxSource::System(_)
+            | TxSource::Afxdp(_)
+            | TxSource::Dummy(_)
+            | TxSource::Null
+            | TxSource::Pcap(_) => Ok(()),
         }
     }
 

@@ -1,7 +1,8 @@
 //! `tap` and `internal` ports: a tap device (the kernel's `tuntap` document), with `virtio_net_hdr`, so the
 //! host passes its TCP and UDP segments large and with partial checksums.
 //!
-//! Closing the last descriptor removes the device. Writing to a tap that is down does not fail: those frames
+//! A device is persistent once its port is in the datapath ([`Tap::persist`]): it outlives the process with its state,
+//! addresses and routes, and the next process takes it over. Else closing the last descriptor removes it. Writing to a tap that is down does not fail: those frames
 //! count as [`TxDrop::PortDown`].
 
 use std::io;
@@ -53,33 +54,25 @@ pub(crate) struct Tap {
     tx_queues: AtomicUsize,
 }
 
-/// Creates the device.
+/// Creates the device, or takes over a persistent one of that name that no process has open.
 pub(crate) fn create(name: &str, options: &TapOptions) -> io::Result<Tap> {
     let failed = |what: &str| context(format!("tap {name}: {what}"));
-    let mut req = raw::ifreq(name)?;
     if name.contains('%') {
         // The kernel would insert a number there and change the name.
         let what = format!("tap {name}: a name with \"%\" is a pattern, not a name");
         return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
     }
     let count = options.n_rxq.clamp(1, MAX_RX_QUEUES);
-    let several = if count > 1 { libc::IFF_MULTI_QUEUE } else { 0 };
-    let fds: io::Result<Vec<_>> = (0..count)
-        .map(|_| {
-            let flags = libc::O_RDWR | libc::O_NONBLOCK | libc::O_CLOEXEC;
-            // SAFETY: the path is a C string; a descriptor returned by open is new.
-            let fd = unsafe {
-                let fd = libc::open(c"/dev/net/tun".as_ptr(), flags);
-                raw::own(raw::check(fd).map_err(failed("/dev/net/tun"))?)
-            };
-            req.ifr_ifru.ifru_flags = (libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR | several) as i16;
-            // SAFETY: TUNSETIFF takes an ifreq and writes the name into it.
-            unsafe { raw::ioctl_ifreq(&fd, libc::TUNSETIFF as _, &mut req) }
-                .map_err(failed("cannot be made"))?;
-            Ok(Arc::new(fd))
-        })
-        .collect();
-    let fds = fds?;
+    let attach_all =
+        || (0..count).map(|_| attach(name, count > 1).map(Arc::new)).collect::<io::Result<Vec<_>>>();
+    let fds = match attach_all() {
+        // A persistent device of the other kind of queues: it makes room.
+        Err(e) if e.raw_os_error() == Some(libc::EINVAL) && remove_persistent(name, count == 1).is_ok() => {
+            attach_all()
+        }
+        other => other,
+    };
+    let fds = fds.map_err(failed("cannot be made"))?;
     let fd = &fds[0];
     set_offload(fd, options.rx_offload).map_err(failed("TUNSETOFFLOAD"))?;
     let ifindex = raw::ifindex(name)?;
@@ -93,7 +86,42 @@ pub(crate) fn create(name: &str, options: &TapOptions) -> io::Result<Tap> {
     Ok(Tap { name, ifindex, fds, options, tx_queues: AtomicUsize::new(0) })
 }
 
+/// A descriptor of the device, which is made if it is missing; with several queues or one.
+fn attach(name: &str, several: bool) -> io::Result<OwnedFd> {
+    let flags = libc::O_RDWR | libc::O_NONBLOCK | libc::O_CLOEXEC;
+    // SAFETY: the path is a C string; a descriptor returned by open is new.
+    let fd = unsafe { raw::own(raw::check(libc::open(c"/dev/net/tun".as_ptr(), flags))?) };
+    let mut req = raw::ifreq(name)?;
+    let queues = if several { libc::IFF_MULTI_QUEUE } else { 0 };
+    req.ifr_ifru.ifru_flags = (libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR | queues) as i16;
+    // SAFETY: TUNSETIFF takes an ifreq and writes the name into it.
+    unsafe { raw::ioctl_ifreq(&fd, libc::TUNSETIFF as _, &mut req) }?;
+    Ok(fd)
+}
+
+/// Whether the device outlives its last descriptor.
+fn set_persistent(fd: &OwnedFd, persistent: bool) -> io::Result<()> {
+    // SAFETY: TUNSETPERSIST takes 0 or 1 as the argument itself.
+    raw::check(unsafe {
+        libc::ioctl(fd.as_raw_fd(), libc::TUNSETPERSIST as _, libc::c_ulong::from(persistent))
+    })
+    .map(drop)
+}
+
+/// Removes a persistent device that no process has open; `several` queues or one.
+fn remove_persistent(name: &str, several: bool) -> io::Result<()> {
+    set_persistent(&attach(name, several)?, false)
+}
+
 impl Tap {
+    /// Makes the device outlive the process, or end with its last descriptor.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub(crate) fn persist(&self, persistent: bool) -> io::Result<()> {
+        set_persistent(&self.fds[0], persistent)
+    }
+
     pub(crate) fn name(&self) -> &str {
         &self.name
     }

@@ -1,4 +1,5 @@
-//! Consistency of a list of actions with its match and with the switch's limits.
+//! Consistency of a list of actions with its match and with the switch's limits. Groups and meters may be missing:
+//! callers look up the references of the actions.
 //!
 //! The check follows the list's changes of the flow: later actions see a pushed tag. In OpenFlow 1.0 a legacy action
 //! that does not fit the packet has no effect; from 1.1 on it is an error (OpenFlow 1.3 §7.2.4 and §5.9).
@@ -11,7 +12,8 @@ use ofp_wire::{ErrorKind, Res, Version};
 use packet::headers::{ETH_TYPE_IP, ETH_TYPE_IPV6};
 
 /// Context of the check.
-pub struct CheckContext<'a> {
+#[derive(Clone, Copy, Debug)]
+pub struct CheckContext {
     /// Version of the connection; from 1.1 on legacy actions must fit the match.
     pub version: Version,
     /// Upper bound of port numbers.
@@ -22,17 +24,13 @@ pub struct CheckContext<'a> {
     pub table: Option<TableId>,
     /// Whether test actions (`debug_recirc`, `debug_slow`) are permitted.
     pub debug_actions: bool,
-    /// Whether a meter exists.
-    pub has_meter: &'a dyn Fn(u32) -> bool,
-    /// Whether a group exists.
-    pub has_group: &'a dyn Fn(u32) -> bool,
 }
 
 /// Checks `actions` for use with `m`.
 ///
 /// # Errors
 /// The error to reply with.
-pub fn check_actions(actions: &[Action], m: &Match, cx: &CheckContext<'_>) -> Result<(), ErrorKind> {
+pub fn check_actions(actions: &[Action], m: &Match, cx: &CheckContext) -> Result<(), ErrorKind> {
     if Conjunction::intruder(actions).is_some() {
         return Err(ErrorKind::NxbacBadConjunction);
     }
@@ -47,7 +45,7 @@ pub fn check_actions(actions: &[Action], m: &Match, cx: &CheckContext<'_>) -> Re
 /// Known properties of the packets at one point of a list.
 pub struct Checker<'a> {
     pub(crate) flow: Flow,
-    pub(crate) cx: &'a CheckContext<'a>,
+    pub(crate) cx: &'a CheckContext,
     in_set: bool,
 }
 
@@ -82,17 +80,7 @@ impl Checker<'_> {
 
     /// Checks the port of an output.
     pub(crate) fn out_port(&self, port: OfPort) -> Res<()> {
-        let special = [
-            OfPort::IN_PORT,
-            OfPort::TABLE,
-            OfPort::NORMAL,
-            OfPort::FLOOD,
-            OfPort::ALL,
-            OfPort::CONTROLLER,
-            OfPort::LOCAL,
-        ];
-        let ok = port.0 < self.cx.max_ports || special.contains(&port);
-        if ok { Ok(()) } else { Err(ErrorKind::BacBadOutPort) }
+        check_out_port(port, self.cx.max_ports)
     }
 
     /// Checks bits that are read.
@@ -104,6 +92,21 @@ impl Checker<'_> {
     pub(crate) fn dest(&self, s: SubField) -> Res<()> {
         check_dest(s, &self.flow)
     }
+}
+
+/// Rejects a port that packets cannot be sent to.
+pub(crate) fn check_out_port(port: OfPort, max_ports: u32) -> Res<()> {
+    let special = [
+        OfPort::IN_PORT,
+        OfPort::TABLE,
+        OfPort::NORMAL,
+        OfPort::FLOOD,
+        OfPort::ALL,
+        OfPort::CONTROLLER,
+        OfPort::LOCAL,
+    ];
+    let ok = port.0 < max_ports || special.contains(&port);
+    if ok { Ok(()) } else { Err(ErrorKind::BacBadOutPort) }
 }
 
 pub(crate) fn check_source(s: SubField, flow: &Flow) -> Res<()> {

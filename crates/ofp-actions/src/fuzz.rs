@@ -12,7 +12,7 @@ pub fn parse_flow_mods(bytes: &[u8]) {
     for command in FlowModCommand::ALL {
         let _ = parse_flow_mod(text, command, &NoPortNames);
     }
-    let _ = parse_flow_file(text, &NoPortNames);
+    let _ = parse_flow_file(text, None, &NoPortNames);
 }
 
 /// Parses bytes as a list of actions. Parsed actions must print, and parse again to the same actions.
@@ -39,8 +39,6 @@ pub fn read_actions(bytes: &[u8]) {
                 n_tables: 254,
                 table: Some(TableId(0)),
                 debug_actions: true,
-                has_meter: &|id| id < 10,
-                has_group: &|id| id < 10,
             };
             // Must only terminate.
             let _ = crate::check_actions(&list, &Match::catchall(), &cx);

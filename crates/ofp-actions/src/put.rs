@@ -61,8 +61,13 @@ pub(crate) fn standard(w: &mut Writer, ty: u16, body: impl FnOnce(&mut Writer)) 
 
 /// Writes a Nicira action.
 pub(crate) fn nicira(w: &mut Writer, subtype: u16, body: impl FnOnce(&mut Writer)) {
+    experimenter(w, NX_VENDOR, subtype, body);
+}
+
+/// Writes an action of an experimenter.
+pub(crate) fn experimenter(w: &mut Writer, vendor: u32, subtype: u16, body: impl FnOnce(&mut Writer)) {
     standard(w, EXPERIMENTER, |w| {
-        w.u32(NX_VENDOR);
+        w.u32(vendor);
         w.u16(subtype);
         body(w);
     });

@@ -4,18 +4,22 @@
 //! [`View`]; readers never wait. [`Backer::epoch`] grows after every change that may affect a translation. A
 //! translation reads the epoch before the view, so a flow made from an older view always carries an older epoch.
 
+mod addresses;
 mod failed;
 mod hosts;
 mod learn;
 mod native;
+mod revisions;
 
 pub use failed::{Failed, Failures};
 pub use hosts::BackerHost;
+pub use revisions::Revisions;
 
 use crate::barrier::DatapathBarrier;
 use crate::changes::{Change, ChangeLog, Changes};
 use crate::events::{Cause, PacketInEvent, RemovedReason, RuleEvents};
 use crate::features::ChosenFeatures;
+use crate::flow_mod::DoneGroupMod;
 use crate::mac_table::MacTable;
 use crate::meter_ids::MeterIds;
 use crate::native::{RouteCache, Solicited};
@@ -29,8 +33,10 @@ use crate::view::{BridgeView, FragHandling, View};
 use crate::xlate::{LearnedFlow, Request, Translation, translate};
 use dpif::{Capabilities, PmdId, TimeoutId, Upcall, actions, slow_reason};
 use flow::nlkey::{kernel_mask, mask_fits};
-use flow::{DpPort, FLOW_WORDS, Flow, FlowKey, KeyMask, Mask, OfPort, RecircId, Ufid};
+use flow::{DpPort, FLOW_WORDS, Flow, FlowKey, KeyMask, MacAddr, Mask, OfPort, RecircId, Ufid};
+use openflow::msg::group::Group as GroupDesc;
 use packet::Packet;
+use revisions::count;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use sync::{AtomicBool, AtomicU64, BoundedQueue, Mutex, MutexGuard, Ordering, Reclaimer, Snapshot, lock};
@@ -159,11 +165,19 @@ pub trait Observer: Send + Sync {
     fn recheck_begins(&self, ufid: Ufid, key: &FlowKey);
     /// It was retranslated.
     fn recheck_ends(&self, ufid: Ufid, result: Rechecked);
+    /// Enables [`Observer::learned`].
+    fn follows_learning(&self) -> bool;
+    /// A bridge learned that an address is on a port.
+    fn learned(&self, bridge: &str, mac: MacAddr, port: &str, vlan: u16);
+    /// Enables [`Observer::group_built`].
+    fn follows_groups(&self) -> bool;
+    /// A select group was added or changed.
+    fn group_built(&self, group: &GroupDesc);
 }
 
-/// Applies a rewrite to a packet and its key as the datapath does; `false` if the datapath drops the packet for it,
+/// Applies a rewrite to a packet and its key, of at most that many VLAN tags, as the datapath does; `false` if the datapath drops the packet for it,
 /// or if that is unknown.
-pub type Rewrite = Box<dyn Fn(&mut Packet, &mut FlowKey, actions::Rewrite<'_>) -> bool + Send + Sync>;
+pub type Rewrite = Box<dyn Fn(&mut Packet, &mut FlowKey, actions::Rewrite<'_>, u8) -> bool + Send + Sync>;
 
 /// State shared by the bridges of one datapath.
 pub struct Backer {
@@ -178,6 +192,8 @@ pub struct Backer {
     pub ukeys: Ukeys,
     /// Packets for controllers.
     packet_ins: BoundedQueue<PacketInEvent>,
+    /// Events that had flows checked again.
+    pub revisions: Revisions,
     /// Packets for controllers dropped because the queue was full.
     pub packet_ins_lost: AtomicU64,
     /// Packets for controllers suppressed because no controller listens.
@@ -231,6 +247,7 @@ impl Backer {
             meter_ids: Mutex::default(),
             ukeys: Ukeys::default(),
             packet_ins: BoundedQueue::new(PACKET_IN_QUEUE),
+            revisions: Revisions::default(),
             packet_ins_lost: AtomicU64::new(0),
             packet_ins_unwanted: AtomicU64::new(0),
             packet_ins_made: AtomicU64::new(0),
@@ -279,6 +296,7 @@ impl Backer {
     /// Has translations use these features; checks all flows again.
     pub fn set_features(&self, features: Capabilities) {
         self.chosen_features.set(features);
+        count(&self.revisions.reconfigured);
         self.bump_epoch();
     }
 
@@ -345,6 +363,19 @@ impl Backer {
         self.changes.record(None);
     }
 
+    /// Has every flow checked again, as learned addresses changed.
+    pub fn macs_changed(&self) {
+        count(&self.revisions.macs);
+        self.bump_epoch();
+    }
+
+    /// Tells the observer of the select groups that these group-mods made.
+    pub(crate) fn tell_groups(&self, done: &[DoneGroupMod]) {
+        if let Some(observer) = self.observer.filter(|observer| observer.follows_groups()) {
+            done.iter().filter_map(DoneGroupMod::built).for_each(|group| observer.group_built(&group));
+        }
+    }
+
     /// Adds an empty bridge under the next free number.
     pub fn add_bridge(&self, name: &str) -> BridgeId {
         let id = BridgeId(self.next_bridge.fetch_add(1, Ordering::Relaxed) as u32);
@@ -375,7 +406,11 @@ impl Backer {
     /// Removes a bridge and the mapping of its ports.
     pub fn remove_bridge(&self, id: BridgeId) {
         self.change(|view| {
-            view.bridges.remove(&id);
+            addresses::follow(view, id, &PortTable::default());
+            let removed = view.bridges.remove(&id);
+            if let Some((bridge, native)) = removed.zip(view.native.as_ref()) {
+                lock(&native.neighbours).flush(Some(&bridge.name));
+            }
             Arc::make_mut(&mut view.dp_ports).retain(|_, (bridge, _)| *bridge != id);
             view.tunnels.set(id, std::iter::empty());
         });
@@ -385,6 +420,7 @@ impl Backer {
 
     /// Changes the view under the writer lock, publishes it and starts a new epoch.
     pub fn change<R>(&self, f: impl FnOnce(&mut View) -> R) -> R {
+        count(&self.revisions.reconfigured);
         self.change_as(f, None)
     }
 
@@ -448,6 +484,7 @@ impl Backer {
         self.events.follow(id, &journal, monitored);
         let changes = journal.changes(id, &|port| ports.port(port)?.dp_port);
         if changes.as_ref().is_none_or(|changes| !changes.is_empty()) {
+            count(&self.revisions.tables);
             self.changes.record(changes);
         }
         drop(order);
@@ -521,14 +558,8 @@ impl Backer {
     /// Replaces the ports of a bridge and the mapping of its datapath ports.
     pub fn set_ports(&self, id: BridgeId, ports: PortTable) {
         self.change(|view| {
+            addresses::follow(view, id, &ports);
             let Some(bridge) = view.bridges.get_mut(&id) else { return };
-            let gone: Vec<_> =
-                bridge.ports.bundles.keys().filter(|b| !ports.bundles.contains_key(b)).copied().collect();
-            let mut macs = lock(&bridge.macs);
-            for bundle in gone {
-                macs.forget_bundle(bundle);
-            }
-            drop(macs);
             let devices = ports.ports.values().filter(|p| p.tunnel.is_none());
             let dp_ports: Vec<(DpPort, OfPort)> =
                 devices.filter_map(|p| Some((p.dp_port?, p.of_port))).collect();
@@ -543,6 +574,13 @@ impl Backer {
     /// Replaces the timeout policies of zones. Flows that name former ones are changed by the revalidator.
     pub fn set_zone_timeouts(&self, timeouts: BTreeMap<u16, TimeoutId>) {
         self.change(|view| view.zone_timeouts = Arc::new(timeouts));
+    }
+
+    /// Sets the number of VLAN tags that rules tell apart, 1 or 2. The datapath has the same limit by then.
+    pub fn set_vlan_limit(&self, tags: u8) {
+        if self.view().vlan_limit != tags {
+            self.change(|view| view.vlan_limit = tags);
+        }
     }
 
     /// Has flows checked that depend on whether a port can send.
@@ -613,7 +651,7 @@ impl Backer {
         let view = self.view();
         for (id, bridge) in &view.bridges {
             if lock(&bridge.macs).expire(dumped_ms) {
-                self.bump_epoch();
+                self.macs_changed();
             }
             if self.is_changing(*id) {
                 continue;

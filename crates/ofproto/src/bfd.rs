@@ -264,7 +264,7 @@ fn translate_sent(
     let view = backer.view();
     let mut key = FlowKey::default();
     let metadata = Metadata { in_port: flow::DpPort::NONE.0, ..Metadata::default() };
-    extract(frame, &metadata, backer.features().max_vlan_headers, &mut key);
+    extract(frame, &metadata, view.vlan_limit, &mut key);
     let flow = key.to_flow(OfPort::NONE);
     let output = Action::Output(Output { port, max_len_bytes: 0 });
     let actions = if oam { vec![mark_oam(), output] } else { vec![output] };

@@ -23,10 +23,12 @@ use crate::rule::{Rule, RuleStats, RuleTimeouts};
 use crate::tables::{Selected, Selection, Tables};
 use dpif::Capabilities;
 use flow::{OfPort, TableId};
-use ofp_actions::{CheckContext, Reference, check_actions};
+use ofp_actions::{Action, CheckContext, Reference, check_actions};
 use openflow::msg::flow_mod::{FlowMod, FlowModCommand, FlowModFlags};
-use openflow::msg::group::GroupMod;
+use openflow::msg::group::{Group as GroupDesc, GroupMod, GroupModCommand, GroupType};
+use openflow::msg::packet::PacketOut;
 use openflow::{ErrorKind, GROUP_ANY, NO_BUFFER, Version};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// Maximum rules of a table, as reported in table statistics and features.
@@ -51,34 +53,43 @@ pub struct ModContext<'a> {
 
 impl ModContext<'_> {
     /// Context for checking the actions of a rule in `table` (`None`: of a packet-out).
-    pub fn for_actions<'a>(
-        &'a self,
-        table: Option<TableId>,
-        has_group: &'a dyn Fn(u32) -> bool,
-    ) -> CheckContext<'a> {
+    pub fn for_actions(&self, table: Option<TableId>) -> CheckContext {
         CheckContext {
             version: self.version,
             max_ports: MAX_PORTS,
             n_tables: TableId::INTERNAL.0 + 1,
             table,
             debug_actions: self.debug_actions,
-            has_meter: self.has_meter,
-            has_group,
         }
     }
 }
 
-/// Results of flow-mods beside the new tables. Nothing is counted before the tables are published.
+/// A packet-out of a bundle with the tables of its turn.
+pub struct PacketOfTurn {
+    /// The packet-out.
+    pub out: Box<PacketOut>,
+    /// The tables.
+    pub tables: Tables,
+}
+
+impl Drop for PacketOfTurn {
+    fn drop(&mut self) {
+        // It may be the last user of a version of many rules.
+        self.tables.clone().retire();
+    }
+}
+
+/// Results of flow-mods beside the new tables.
 #[derive(Default)]
 struct Effects {
-    /// Counters of rules to mark as used now. They are shared with the rules of the old tables.
-    used: Vec<Arc<RuleStats>>,
     /// Flow-mods that failed, with their messages.
     failed: Vec<(ErrorKind, Box<[u8]>)>,
     /// Executed group-mods.
     groups: Vec<DoneGroupMod>,
     /// Executed flow-mods.
     flow_mods: FlowModCounts,
+    /// Packets to send.
+    packets: VecDeque<PacketOfTurn>,
 }
 
 /// Executed flow-mods, by command.
@@ -120,10 +131,28 @@ pub struct DoneGroupMod {
     pub group: Option<Arc<Group>>,
 }
 
+impl DoneGroupMod {
+    /// The select group that it made, as configured.
+    pub(crate) fn built(&self) -> Option<GroupDesc> {
+        let whole = matches!(
+            self.request.command,
+            GroupModCommand::Add | GroupModCommand::Modify | GroupModCommand::AddOrModify
+        );
+        let made = match &self.group {
+            Some(group) => Some(group.desc()),
+            None => whole.then(|| self.request.group.clone()),
+        };
+        made.filter(|group| group.ty == GroupType::Select)
+    }
+}
+
 impl Effects {
-    /// Counts after the tables are published.
-    fn publish(&self, now_ms: u64) {
-        self.used.iter().for_each(|stats| stats.credit(0, 0, now_ms));
+    /// Notes the result of a flow-mod.
+    fn conclude(&mut self, command: FlowModCommand, done: Result<(), ErrorKind>, frame: Box<[u8]>) {
+        match done {
+            Ok(()) => self.flow_mods.count(command),
+            Err(kind) => self.failed.push((kind, frame)),
+        }
     }
 }
 
@@ -133,10 +162,13 @@ fn end_orphans(tables: &mut Tables, work: &mut usize) {
     *work = work.saturating_sub(ended.len());
 }
 
-/// Removes all rules except those of the internal table, as for a change of the bridge's controllers.
+/// Removes all groups, and all rules except those of the internal table, as for a change of the bridge's controllers.
 pub fn flush(backer: &Backer, bridge: BridgeId) {
     let all = (0..TableId::INTERNAL.0).map(TableId);
-    backer.change_tables(bridge, |tables| all.for_each(|id| tables.clear(id)));
+    backer.change_tables(bridge, |tables| {
+        all.for_each(|id| tables.clear(id));
+        tables.clear_groups();
+    });
 }
 
 /// Removes up to `max` rules that use a meter, and their learned rules; fewer if the event queue is full. Returns
@@ -154,15 +186,21 @@ pub fn remove_users_of_meter(backer: &Backer, bridge: BridgeId, id: u32, max: us
     removed.unwrap_or_default()
 }
 
-/// Checks that do not need the tables, apart from the groups of the actions.
-fn check(fm: &FlowMod, cx: &ModContext<'_>, has_group: &dyn Fn(u32) -> bool) -> Result<(), ErrorKind> {
+/// Checks a flow-mod by itself: its groups and meters may be missing.
+///
+/// # Errors
+/// The error to reply with.
+pub(crate) fn check(fm: &FlowMod, cx: &ModContext<'_>) -> Result<(), ErrorKind> {
     let matching = fm.matching.unpack();
-    check_actions(&fm.actions, &matching, &cx.for_actions(Some(fm.table), has_group))?;
-    if matching.mask().0.recirc_id != 0 || fm.table == TableId::INTERNAL {
+    check_actions(&fm.actions, &matching, &cx.for_actions(Some(fm.table)))?;
+    if matching.mask().0.recirc_id != 0 {
         return Err(ErrorKind::BrcEperm);
     }
     if fm.command.deletes() {
         return Ok(());
+    }
+    if fm.table == TableId::INTERNAL {
+        return Err(ErrorKind::BrcEperm);
     }
     if fm.table == TableId::ALL && cx.version > Version::V10 {
         return Err(ErrorKind::FmfcBadTableId);
@@ -172,6 +210,27 @@ fn check(fm: &FlowMod, cx: &ModContext<'_>, has_group: &dyn Fn(u32) -> bool) -> 
     }
     ct_support::check_match(&matching, &cx.can)?;
     ct_support::check_actions(&fm.actions, &cx.can)
+}
+
+/// Rejects actions that refer to missing groups or meters.
+///
+/// # Errors
+/// The error of the first such reference.
+pub fn check_references(
+    actions: &[Action],
+    tables: &Tables,
+    has_meter: &dyn Fn(u32) -> bool,
+) -> Result<(), ErrorKind> {
+    let mut missing = None;
+    let mut visit = |of| {
+        if matches!(of, Reference::Group(id) if tables.groups().get(id).is_none()) {
+            missing.get_or_insert(ErrorKind::BacBadOutGroup);
+        } else if matches!(of, Reference::Meter(id) if !has_meter(id)) {
+            missing.get_or_insert(ErrorKind::MmfcInvalidMeter);
+        }
+    };
+    actions.iter().for_each(|a| a.references(&mut visit));
+    missing.map_or(Ok(()), Err)
 }
 
 /// Rejects tunnel metadata whose mapping was removed after the flow-mod arrived.
@@ -185,13 +244,9 @@ fn check_mappings(tables: &Tables, fm: &FlowMod) -> Result<(), ErrorKind> {
 }
 
 /// Adds the rule.
-fn add(
-    tables: &mut Tables,
-    fm: &FlowMod,
-    cx: &ModContext<'_>,
-    effects: &mut Effects,
-) -> Result<(), ErrorKind> {
+fn add(tables: &mut Tables, fm: &FlowMod, cx: &ModContext<'_>) -> Result<(), ErrorKind> {
     let table = if fm.table == TableId::ALL { TableId(0) } else { fm.table };
+    check_references(&fm.actions, tables, cx.has_meter)?;
     check_mappings(tables, fm)?;
     let priority = i32::from(fm.priority);
     let matching = tables.share(table, &fm.matching.of_rule());
@@ -209,11 +264,10 @@ fn add(
     // Before OpenFlow 1.2 an add always resets the counters, from 1.2 on only with the flag.
     let keep_counts = cx.version >= Version::V12 && !fm.flags.contains(FlowModFlags::RESET_COUNTS);
     let stats = match &there {
-        Some(old) if keep_counts => {
-            effects.used.push(old.stats.clone());
-            old.stats.clone()
-        }
-        _ => Arc::new(RuleStats::new(cx.now_ms)),
+        Some(old) if keep_counts => old.stats.clone(),
+        // As in OVS, the idle time goes on.
+        Some(old) => Arc::new(RuleStats::new(old.stats.used_ms())),
+        None => Arc::new(RuleStats::new(cx.now_ms)),
     };
     tables.insert(Arc::new(Rule {
         table,
@@ -241,10 +295,10 @@ fn modify_adds(fm: &FlowMod) -> bool {
     !fm.command.deletes() && fm.cookie_mask == 0 && fm.new_cookie != u64::MAX
 }
 
-/// Modifies an existing rule.
-fn modify(tables: &mut Tables, fm: &FlowMod, cx: &ModContext<'_>, old: &Rule) {
+/// Modifies an existing rule, and gives it the cookie, if any.
+fn modify(tables: &mut Tables, fm: &FlowMod, cookie: Option<u64>, cx: &ModContext<'_>, old: &Rule) {
     let stats = if fm.flags.contains(FlowModFlags::RESET_COUNTS) {
-        Arc::new(RuleStats::new(cx.now_ms))
+        Arc::new(RuleStats::new(old.stats.used_ms()))
     } else {
         old.stats.clone()
     };
@@ -252,7 +306,7 @@ fn modify(tables: &mut Tables, fm: &FlowMod, cx: &ModContext<'_>, old: &Rule) {
         table: old.table,
         matching: old.matching.clone(),
         priority: old.priority,
-        cookie: if fm.new_cookie == u64::MAX { old.cookie } else { fm.new_cookie },
+        cookie: cookie.unwrap_or(old.cookie),
         timeouts: old.timeouts.for_actions(&fm.actions),
         importance: old.importance,
         flags: old.flags,
@@ -284,13 +338,16 @@ fn begin_selection(tables: &Tables, fm: &FlowMod) -> Selected {
     if !matches!(fm.command, FlowModCommand::ModifyStrict | FlowModCommand::DeleteStrict) {
         return tables.select_newest(&selection(fm));
     }
-    let matching = fm.matching.of_rule();
-    let in_table = |t: u8| tables.find_exactly(TableId(t), &matching, i32::from(fm.priority)).cloned();
+    let (by, matching) = (selection(fm), fm.matching.of_rule());
+    let in_table = |t: u8| {
+        let rule = tables.find_exactly(TableId(t), &matching, i32::from(fm.priority));
+        rule.filter(|rule| by.selects_beside_match(rule)).cloned()
+    };
     let found: Vec<_> = match fm.table {
         TableId::ALL => (0..TableId::COUNT).filter_map(in_table).collect(),
         t => in_table(t.0).into_iter().collect(),
     };
-    Selected::of(&selection(fm), found)
+    Selected::of(&by, found)
 }
 
 /// The rules selected by a flow-mod, hidden ones included.

@@ -8,7 +8,7 @@ mod change;
 mod select;
 
 pub use change::{GroupChange, MAX_BUCKETS, MAX_GROUPS};
-pub use select::{Buckets, Method};
+pub use select::{Buckets, Method, construction};
 
 use flow::OfPort;
 use ofp_actions::{Action, SetPlace, set};

@@ -20,6 +20,7 @@ pub mod group;
 pub mod mac_table;
 pub mod meter_ids;
 pub mod native;
+pub mod packet_state;
 pub mod ports;
 pub mod recirc;
 pub mod revalidate;

@@ -1,7 +1,8 @@
 //! MAC learning table of a bridge, by VLAN (IEEE 802.1D §7.8, 7.9).
 //!
-//! Bounded: above the limit, the port with the most learned addresses loses its oldest one, so that a flood on one
-//! port evicts no address of the others. Time comes from the caller.
+//! Bounded: above the limit, the port with the most addresses loses its oldest one, so that a flood on one port evicts
+//! no address of the others. As in OVS, static addresses count and are evicted like learned ones. Time comes from the
+//! caller.
 
 use crate::ports::BundleId;
 use flow::MacAddr;
@@ -42,13 +43,8 @@ pub struct MacStats {
 /// VLAN and address.
 type Key = (u16, MacAddr);
 
-/// The addresses of one port, at least one.
-#[derive(Debug, Default)]
-struct PortMacs {
-    /// Learned ones, least recently seen first.
-    by_age: BTreeMap<u64, Key>,
-    fixed: BTreeSet<Key>,
-}
+/// The addresses of one port, at least one: least recently seen or added first.
+type PortMacs = BTreeMap<u64, Key>;
 
 /// The table of one bridge.
 #[derive(Debug)]
@@ -57,7 +53,7 @@ pub struct MacTable {
     /// Learned entries of all ports, least recently seen first.
     by_age: BTreeMap<u64, Key>,
     ports: HashMap<BundleId, PortMacs>,
-    /// Ports by number of learned addresses.
+    /// Ports by number of addresses.
     by_size: BTreeSet<(usize, BundleId)>,
     next_order: u64,
     idle_s: u32,
@@ -91,11 +87,19 @@ pub enum Learned {
 }
 
 impl MacTable {
-    /// Sets aging time (seconds) and size; evicts entries beyond the size.
+    /// Sets aging time (seconds) and size. As in OVS, entries beyond the size expire, the oldest of all ports first.
     pub fn configure(&mut self, idle_s: u32, max_entries: usize) {
         self.idle_s = idle_s.max(1);
         self.max_entries = max_entries.clamp(1, 1_000_000);
-        while self.entries.len() > self.max_entries && self.evict() {}
+        let excess = self.entries.len().saturating_sub(self.max_entries);
+        if excess == 0 {
+            return;
+        }
+        let keys: Vec<Key> = self.entries().iter().take(excess).map(|e| (e.vlan, e.mac)).collect();
+        for key in keys {
+            self.take(key);
+            self.stats.expired += 1;
+        }
     }
 
     /// Aging time in seconds.
@@ -141,9 +145,7 @@ impl MacTable {
             self.stats.moved += u64::from(moved);
             return if moved { Learned::Changed } else { Learned::Refreshed };
         }
-        if self.entries.len() >= self.max_entries && !self.evict() {
-            return Learned::Refreshed;
-        }
+        self.make_room();
         self.put(key, bundle, Some(now_ms));
         self.stats.learned += 1;
         Learned::Changed
@@ -159,14 +161,11 @@ impl MacTable {
         }
     }
 
-    /// Adds a static entry, which never ages or moves. `false` if the table is full of static entries.
-    pub fn add_static(&mut self, vlan: u16, mac: MacAddr, bundle: BundleId) -> bool {
+    /// Adds a static entry, which never ages or moves.
+    pub fn add_static(&mut self, vlan: u16, mac: MacAddr, bundle: BundleId) {
         self.remove(vlan, mac);
-        if self.entries.len() >= self.max_entries && !self.evict() {
-            return false;
-        }
+        self.make_room();
         self.put((vlan, mac), bundle, None);
-        true
     }
 
     /// Removes an entry; returns whether it existed.
@@ -176,20 +175,24 @@ impl MacTable {
 
     /// Flushes all learned addresses (of one bundle, if given). Returns whether any existed.
     pub fn flush(&mut self, bundle: Option<BundleId>) -> bool {
+        let is_learned = |key: &Key| self.entries[key].seen_ms.is_some();
         let keys: Vec<Key> = match bundle {
-            Some(b) => self.ports.get(&b).into_iter().flat_map(|p| p.by_age.values().copied()).collect(),
+            Some(b) => {
+                let of_port = self.ports.get(&b).into_iter().flat_map(BTreeMap::values);
+                of_port.filter(|key| is_learned(key)).copied().collect()
+            }
             None => self.by_age.values().copied().collect(),
         };
         keys.iter().for_each(|key| _ = self.take(*key));
         !keys.is_empty()
     }
 
-    /// Removes all entries of a bundle, static ones included. Returns whether any existed.
-    pub fn forget_bundle(&mut self, bundle: BundleId) -> bool {
-        let fixed = self.ports.get(&bundle).into_iter().flat_map(|p| p.fixed.iter().copied());
-        let fixed: Vec<Key> = fixed.collect();
-        fixed.iter().for_each(|key| _ = self.take(*key));
-        self.flush(Some(bundle)) || !fixed.is_empty()
+    /// Removes all entries of a bundle, static ones included, and returns their VLANs and addresses.
+    pub fn forget_bundle(&mut self, bundle: BundleId) -> Vec<(u16, MacAddr)> {
+        let keys: Vec<Key> =
+            self.ports.get(&bundle).into_iter().flat_map(BTreeMap::values).copied().collect();
+        keys.iter().for_each(|key| _ = self.take(*key));
+        keys
     }
 
     /// Removes entries beyond the aging time. Returns whether any existed.
@@ -230,14 +233,12 @@ impl MacTable {
         let order = self.next_order;
         self.next_order += 1;
         self.entries.insert(key, MacEntry { vlan: key.0, mac: key.1, bundle, seen_ms, order });
-        let port = self.ports.entry(bundle).or_default();
-        if seen_ms.is_none() {
-            port.fixed.insert(key);
-            return;
+        if seen_ms.is_some() {
+            self.by_age.insert(order, key);
         }
-        let size = port.by_age.len();
-        port.by_age.insert(order, key);
-        self.by_age.insert(order, key);
+        let port = self.ports.entry(bundle).or_default();
+        let size = port.len();
+        port.insert(order, key);
         self.by_size.remove(&(size, bundle));
         self.by_size.insert((size + 1, bundle));
     }
@@ -245,31 +246,27 @@ impl MacTable {
     /// Removes an entry; returns whether it existed.
     fn take(&mut self, key: Key) -> bool {
         let Some(e) = self.entries.remove(&key) else { return false };
+        self.by_age.remove(&e.order);
         let Some(port) = self.ports.get_mut(&e.bundle) else { return true };
-        let size = port.by_age.len();
-        port.fixed.remove(&key);
-        if port.by_age.remove(&e.order).is_some() {
-            self.by_age.remove(&e.order);
-            self.by_size.remove(&(size, e.bundle));
-            if size > 1 {
-                self.by_size.insert((size - 1, e.bundle));
-            }
-        }
-        if port.by_age.is_empty() && port.fixed.is_empty() {
+        let size = port.len();
+        port.remove(&e.order);
+        self.by_size.remove(&(size, e.bundle));
+        if size > 1 {
+            self.by_size.insert((size - 1, e.bundle));
+        } else {
             self.ports.remove(&e.bundle);
         }
         true
     }
 
-    /// Evicts the least recently seen address of the port with the most learned addresses; `false` without learned
-    /// addresses.
-    fn evict(&mut self) -> bool {
-        let Some((_, bundle)) = self.by_size.last() else { return false };
-        let oldest = self.ports.get(bundle).and_then(|p| p.by_age.first_key_value());
-        let Some((_, key)) = oldest else { return false };
-        self.take(*key);
-        self.stats.evicted += 1;
-        true
+    /// In a full table, evicts the least recently seen address of the port with the most addresses.
+    fn make_room(&mut self) {
+        while self.entries.len() >= self.max_entries {
+            let Some((_, bundle)) = self.by_size.last() else { return };
+            let Some((_, key)) = self.ports.get(bundle).and_then(BTreeMap::first_key_value) else { return };
+            self.take(*key);
+            self.stats.evicted += 1;
+        }
     }
 }
 

@@ -6,6 +6,7 @@
 use crate::backer::Backer;
 use crate::ports::BridgeId;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use sync::lock;
 
 /// Upper bound of datapath numbers of meters.
@@ -53,6 +54,13 @@ impl Backer {
                 None => meters.remove(&of_id),
             };
         });
+    }
+
+    /// Forgets all meters of a bridge.
+    pub fn clear_meters(&self, bridge: BridgeId) {
+        if self.view().bridge(bridge).is_some_and(|b| !b.meters.is_empty()) {
+            self.change_bridge(bridge, |b| b.meters = Arc::default());
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use crate::view::View;
 use flow::{MacAddr, OfPort};
 use held::HeldPackets;
 use packet::headers as h;
-use routing::{Hop, Listeners, Neighbours, Query, Routes};
+use routing::{Hop, Listeners, Neighbours, NoRoute, Query, Routes};
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
@@ -46,6 +46,8 @@ pub struct OutDevice {
     pub bridge_name: Arc<str>,
     /// The port.
     pub port: Arc<Port>,
+    /// Its Ethernet address.
+    pub mac: MacAddr,
 }
 
 /// A request for a neighbour's Ethernet address.
@@ -69,17 +71,24 @@ impl View {
         let own = self.bridge_by_name(name).and_then(|b| Some((b, b.ports.port(OfPort::LOCAL)?)));
         let named = || self.bridges.values().find_map(|b| Some((b, b.ports.by_name(name)?)));
         let (bridge, port) = own.or_else(named)?;
-        Some(OutDevice { bridge: bridge.id, bridge_name: bridge.name.clone(), port: port.clone() })
+        // Follows the device; that of the port follows the configuration.
+        let listening = self.native.as_ref().and_then(|native| native.listeners.device(name));
+        Some(OutDevice {
+            bridge: bridge.id,
+            bridge_name: bridge.name.clone(),
+            port: port.clone(),
+            mac: listening.map_or(port.mac, |device| device.mac),
+        })
     }
 }
 
 /// Next hops that translations asked for.
 #[derive(Default)]
-pub(crate) struct RouteCache(HashMap<Query, Option<Hop>>);
+pub(crate) struct RouteCache(HashMap<Query, Result<Hop, NoRoute>>);
 
 impl RouteCache {
-    /// The next hop. `None` in the second place: too many were known, so all flows are to be checked.
-    pub(crate) fn ask(&mut self, query: &Query, routes: &Routes) -> (Option<Hop>, bool) {
+    /// The next hop. `false` in the second place: too many were known, so all flows are to be checked.
+    pub(crate) fn ask(&mut self, query: &Query, routes: &Routes) -> (Result<Hop, NoRoute>, bool) {
         if let Some(hop) = self.0.get(query) {
             return (hop.clone(), true);
         }

@@ -1,7 +1,7 @@
 //! Ports and bundles of a bridge, as translation sees them.
 
 use crate::bfd::BfdPort;
-use crate::tunnel::TunnelConfig;
+use crate::tunnel::{PacketTypes, TunnelConfig};
 use flow::text::PortNames;
 use flow::{DpPort, MacAddr, OfPort, TlvTable};
 use std::collections::BTreeMap;
@@ -101,17 +101,31 @@ impl Port {
 }
 
 impl Bundle {
+    /// Whether addresses learned with the other settings stay valid, as in OVS.
+    pub fn keeps_macs(&self, other: &Bundle) -> bool {
+        (self.vlan_mode, self.tag, &self.trunks, self.protected, self.priority_tags)
+            == (other.vlan_mode, other.tag, &other.trunks, other.protected, other.priority_tags)
+    }
+
     /// Whether the bundle carries `vlan`.
     pub fn includes_vlan(&self, vlan: u16) -> bool {
         let trunked = || self.trunks.as_ref().is_none_or(|t| t.contains(vlan));
         match self.vlan_mode {
             VlanMode::Access => vlan == self.tag,
             VlanMode::Trunk => trunked(),
-            // Packets without a VLAN belong to the native one.
+            // A native VLAN replaces VLAN 0.
             VlanMode::NativeTagged | VlanMode::NativeUntagged => {
-                vlan == self.tag || (vlan != 0 || self.tag == 0) && trunked()
+                vlan == self.tag && vlan != 0 || (vlan != 0 || self.tag == 0) && trunked()
             }
         }
+    }
+}
+
+impl Port {
+    /// Whether `NORMAL` floods to it. As in OVS, not to tunnels without Ethernet headers.
+    pub fn is_floodable(&self) -> bool {
+        let packet_types = self.tunnel.as_ref().map(|t| t.of_kind.packet_types);
+        !self.config.no_flood && packet_types != Some(PacketTypes::Bare)
     }
 }
 

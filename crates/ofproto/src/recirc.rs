@@ -3,8 +3,9 @@
 //! Ids are process-wide, sequential from 1, and reference-counted: equal states share one id. Bounded by
 //! [`MAX_IDS`].
 
+use crate::packet_state::PacketState;
 use crate::ports::BridgeId;
-use flow::{OfPort, RecircId, TableId, TunMetadata, Tunnel};
+use flow::{RecircId, TableId};
 use hashbrown::HashTable;
 use ofp_actions::Action;
 use rapidhash::fast::RandomState;
@@ -26,35 +27,19 @@ pub struct FrozenStep {
     pub actions: Vec<Action>,
 }
 
-/// State of a resumed translation beside the packet.
+/// State of a resumed translation beside the packet's bytes.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct FrozenState {
     /// Bridge in which it froze.
     pub bridge: BridgeId,
     /// Table in which it froze.
     pub table: TableId,
-    /// OpenFlow input port, as set by rules.
-    pub in_port: u32,
-    /// The bridge port that received the packet.
-    pub ingress: OfPort,
-    /// OpenFlow metadata.
-    pub metadata: u64,
-    /// Registers.
-    pub regs: [u32; 16],
-    /// Tunnel fields, as received or set so far.
-    pub tunnel: Tunnel,
-    /// Tunnel metadata, likewise; `None`: there is none.
-    pub tun_metadata: Option<Box<TunMetadata>>,
-    /// Stack of `push` actions.
-    pub stack: Vec<Vec<u8>>,
+    /// The state that travels with the packet.
+    pub packet: PacketState,
     /// Remaining actions, innermost first.
     pub steps: Vec<FrozenStep>,
     /// Table in which the packet is looked up again, after `ct`.
     pub resume_at: Option<TableId>,
-    /// The packet keeps its connection tracking state.
-    pub conntracked: bool,
-    /// Action set so far.
-    pub action_set: Vec<Action>,
     /// Data for the controller that resumes it.
     pub userdata: Vec<u8>,
 }

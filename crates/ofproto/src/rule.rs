@@ -13,6 +13,8 @@ pub struct RuleStats {
     packets: AtomicU64,
     bytes: AtomicU64,
     used_ms: AtomicU64,
+    /// When a packet last learned the rule again.
+    relearned_ms: AtomicU64,
 }
 
 impl RuleStats {
@@ -26,6 +28,11 @@ impl RuleStats {
         self.packets.fetch_add(packets, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.used_ms.fetch_max(used_ms, Ordering::Relaxed);
+    }
+
+    /// A packet of that time learned the rule again; times move forward only.
+    pub fn relearn(&self, used_ms: u64) {
+        self.relearned_ms.fetch_max(used_ms, Ordering::Relaxed);
     }
 
     /// Packets and bytes so far.
@@ -203,13 +210,18 @@ impl Rule {
         same_actions && same_timeouts && same_cookie && Arc::ptr_eq(&self.stats, &other.stats)
     }
 
+    /// Start of the hard timeout, in milliseconds: the last change of actions, or the last packet that learned the rule.
+    pub fn renewed_ms(&self) -> u64 {
+        self.modified_ms.max(self.stats.relearned_ms.load(Ordering::Relaxed))
+    }
+
     /// The expired timeout, if any; the statistics pushed so far cover all packets up to `dumped_ms`.
     pub fn expired(&self, now_ms: u64, dumped_ms: u64) -> Option<Expiry> {
         let past = |since_ms: u64, timeout_s: u16, now_ms: u64| {
             timeout_s != 0 && now_ms >= since_ms + u64::from(timeout_s) * 1000
         };
         let timeouts = self.timeouts.now();
-        if past(self.modified_ms, timeouts.hard_s, now_ms) {
+        if past(self.renewed_ms(), timeouts.hard_s, now_ms) {
             Some(Expiry::Hard)
         } else if past(self.stats.used_ms(), timeouts.idle_s, dumped_ms) {
             Some(Expiry::Idle)

@@ -168,7 +168,7 @@ fn deadline_ms(rule: &Rule) -> Option<u64> {
     let timeouts = rule.timeouts.now();
     let end =
         |since_ms: u64, timeout_s: u16| (timeout_s != 0).then(|| since_ms + u64::from(timeout_s) * 1000);
-    let hard = end(rule.modified_ms, timeouts.hard_s);
+    let hard = end(rule.renewed_ms(), timeouts.hard_s);
     let idle = end(rule.stats.used_ms(), timeouts.idle_s);
     hard.into_iter().chain(idle).min()
 }

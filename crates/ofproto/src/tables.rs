@@ -158,19 +158,29 @@ pub struct Cleared {
 #[derive(Default)]
 struct Index {
     tables: BTreeMap<TableId, RuleIndex>,
-    /// Tables and cookies of learned rules whose last learner is removed: they are deleted, unless a rule learns
-    /// under them again.
+    /// Tables and cookies of learned rules that lost their last learner: they are deleted, also if a rule learns under
+    /// them again.
     orphans: BTreeSet<(TableId, u64)>,
     /// Tables that evict, with the fields that group their rules.
     evicting: BTreeMap<TableId, Arc<[SubField]>>,
 }
 
 impl Index {
-    /// Follows a change of one rule.
-    fn apply(&mut self, change: &RuleChange) {
-        let Some(rule) = change.after.as_ref().or(change.before.as_ref()) else { return };
-        let new = || RuleIndex::of_table(self.evicting.get(&rule.table).cloned());
-        self.tables.entry(rule.table).or_insert_with(new).apply(change, &mut self.orphans);
+    /// Follows a change of one rule; returns tables and cookies whose last learner in the rule's table is removed.
+    fn apply(&mut self, change: &RuleChange) -> BTreeSet<(TableId, u64)> {
+        let mut gone = BTreeSet::new();
+        if let Some(rule) = change.after.as_ref().or(change.before.as_ref()) {
+            let new = || RuleIndex::of_table(self.evicting.get(&rule.table).cloned());
+            self.tables.entry(rule.table).or_insert_with(new).apply(change, &mut gone);
+        }
+        gone
+    }
+
+    /// Enters those tables and cookies as orphans that no other table's rule learns under; returns the new ones.
+    fn orphan(&mut self, gone: impl IntoIterator<Item = (TableId, u64)>) -> Vec<(TableId, u64)> {
+        let Index { tables, orphans, .. } = self;
+        let learns = |key: &(TableId, u64)| tables.values().any(|i| i.has_learner(key));
+        gone.into_iter().filter(|key| !learns(key) && orphans.insert(*key)).collect()
     }
 }
 
@@ -221,6 +231,8 @@ pub struct Journal {
     changes: Vec<Change>,
     /// There are changes beside added and modified rules. Without them some walks over many changes are spared.
     has_others: bool,
+    /// Tables and cookies that the changes made orphans.
+    orphans: Vec<(TableId, u64)>,
 }
 
 impl Journal {
@@ -419,6 +431,14 @@ impl Tables {
         Ok(change)
     }
 
+    /// Deletes all groups; the caller removes their rules.
+    pub(crate) fn clear_groups(&mut self) {
+        if !self.groups.is_empty() {
+            self.groups = Groups::default();
+            self.journal.push(Change::Group(GROUP_ALL));
+        }
+    }
+
     /// An action list, shared by rules with equal actions.
     pub fn intern(&self, actions: &[Action]) -> Arc<[Action]> {
         lock(&self.actions).intern(actions)
@@ -470,7 +490,7 @@ impl Tables {
     pub fn clear(&mut self, id: TableId) {
         let mut all = lock(&self.index);
         let Some(index) = all.tables.remove(&id) else { return };
-        all.orphans.extend(index.learners());
+        self.journal.orphans.extend(all.orphan(index.learners()));
         drop(all);
         if let Some(slot) = self.slot(id) {
             let empty = Table { rules: slot.rules.emptied(), clauses: 0, counters: slot.counters.clone() };
@@ -481,7 +501,10 @@ impl Tables {
     }
 
     fn record(&mut self, change: RuleChange) {
-        lock(&self.index).apply(&change);
+        let mut index = lock(&self.index);
+        let gone = index.apply(&change);
+        self.journal.orphans.extend(index.orphan(gone));
+        drop(index);
         let table = change.after.as_ref().or(change.before.as_ref()).map(|rule| rule.table);
         self.journal.push(Change::Rule(change, self.cause));
         table.into_iter().for_each(|id| self.check_room(id));
@@ -549,11 +572,17 @@ impl Tables {
             undone += 1;
             match change {
                 Change::Rule(RuleChange { before, after }, _) => {
-                    index.apply(&RuleChange { before: after, after: before });
+                    let _gone = index.apply(&RuleChange { before: after, after: before });
                 }
                 Change::Cleared(cleared, _) => drop(index.tables.insert(cleared.id, cleared.index)),
                 // They are part of the version alone.
                 Change::Group(_) | Change::Tlv | Change::Status(_) => {}
+            }
+        }
+        if self.journal.changes.is_empty() {
+            // Their learners are back.
+            for key in std::mem::take(&mut self.journal.orphans) {
+                index.orphans.remove(&key);
             }
         }
         undone
@@ -614,7 +643,7 @@ impl Tables {
         !lock(&self.index).orphans.is_empty()
     }
 
-    /// Removes up to `max` learned rules without a learner, if their actions have `delete_learned`; returns them.
+    /// Removes up to `max` learned rules that lost their last learner with `delete_learned`; returns them.
     pub(crate) fn end_orphans(&mut self, max: usize) -> Vec<Arc<Rule>> {
         self.also_caused_by(Cause::default());
         let mut ended = Vec::new();
@@ -633,9 +662,8 @@ impl Tables {
     fn next_orphans(&self, max: usize) -> Vec<Arc<Rule>> {
         let index = &mut *lock(&self.index);
         while let Some(key) = index.orphans.first().copied() {
-            let learns = index.tables.values().any(|i| i.has_learner(&key));
             let rules = index.tables.get(&key.0).into_iter().flat_map(|i| i.of_cookie(key.1));
-            let orphans: Vec<_> = rules.filter(|r| !learns && !r.is_hidden()).take(max).cloned().collect();
+            let orphans: Vec<_> = rules.filter(|r| !r.is_hidden()).take(max).cloned().collect();
             if !orphans.is_empty() {
                 return orphans;
             }

@@ -14,7 +14,7 @@ use dpif::{
 };
 use flow::OfPort;
 use flow::extract::{Metadata, extract};
-use flow::{FlowKey, PackedFlow};
+use flow::{FlowKey, PackedFlow, VlanTag};
 use ofp_actions::{Action, Output};
 use packet::Packet;
 use std::collections::BTreeMap;
@@ -42,6 +42,9 @@ pub fn handle(backer: &Backer, upcalls: dpif::Upcalls, now_ms: u64) -> OpsByPmd 
         }
         let queue = ops.entry(upcall.pmd).or_default();
         match kind {
+            UpcallKind::Miss if is_of_former_limit(&view, &upcall) => {
+                queue.push(forward(backer, &view, *upcall, 1, now_ms));
+            }
             UpcallKind::Miss => miss(backer, &view, batch.epoch, *upcall, now_ms, queue),
             // The megaflow that sent it here counted the packet already.
             UpcallKind::Action(_) => queue.push(forward(backer, &view, *upcall, 0, now_ms)),
@@ -63,7 +66,6 @@ pub fn solicit(backer: &Backer, now_ms: u64) -> Vec<DpifOp> {
         return Vec::new();
     }
     let view = backer.view();
-    let vlan_limit = backer.features().max_vlan_headers;
     let mut ops: Vec<DpifOp> =
         answered.into_iter().map(|held| forward(backer, &view, held.upcall, 1, now_ms)).collect();
     for Held { upcall, cache, actions, .. } in late {
@@ -76,7 +78,7 @@ pub fn solicit(backer: &Backer, now_ms: u64) -> Vec<DpifOp> {
         let packet = Packet::from_slice(&solicit.frame());
         let (mut key, metadata) =
             (FlowKey::default(), Metadata { in_port: in_port.0, ..Metadata::default() });
-        extract(packet.data(), &metadata, vlan_limit, &mut key);
+        extract(packet.data(), &metadata, view.vlan_limit, &mut key);
         let flow = key.to_flow(solicit.port);
         let actions = [Action::Output(Output { port: OfPort::TABLE, max_len_bytes: 0 })];
         let start = Start::Actions(&actions);
@@ -92,9 +94,20 @@ pub fn solicit(backer: &Backer, now_ms: u64) -> Vec<DpifOp> {
     ops
 }
 
+/// Whether the datapath parsed the packet before the number of VLAN tags in keys changed: a flow of its key would be
+/// of no use, or take packets that now have another key.
+fn is_of_former_limit(view: &View, upcall: &Upcall) -> bool {
+    let is_of_limit = upcall.key.is_of_vlan_limit(view.vlan_limit).unwrap_or_else(|| {
+        let mut key = FlowKey::default();
+        extract(upcall.packet.data(), &Metadata::default(), view.vlan_limit, &mut key);
+        key.arp.vlan1 == VlanTag::default()
+    });
+    !is_of_limit
+}
+
 /// Translates the packet of an upcall.
 fn translate_key(backer: &Backer, view: &View, key: &FlowKey, effects: bool, now_ms: u64) -> Translation {
-    let Some((bridge, of_port)) = view.receiver(key) else {
+    let Some((bridge, of_port)) = backer.receiver(view, key) else {
         return dropped(&key.to_flow(flow::OfPort::NONE), XlateDrop::BridgeNotFound);
     };
     let Ok(flow) = bridge.flow_of(key, of_port) else {

@@ -98,7 +98,7 @@ pub struct BridgeView {
 }
 
 /// A snapshot of all bridges of one datapath.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct View {
     /// Bridges by number.
     pub bridges: BTreeMap<BridgeId, Arc<BridgeView>>,
@@ -110,6 +110,21 @@ pub struct View {
     pub native: Option<Arc<NativeTunnels>>,
     /// Timeout policies of connection tracking zones.
     pub zone_timeouts: Arc<BTreeMap<u16, TimeoutId>>,
+    /// VLAN tags that rules tell apart (`vlan-limit`).
+    pub vlan_limit: u8,
+}
+
+impl Default for View {
+    fn default() -> View {
+        View {
+            bridges: BTreeMap::new(),
+            dp_ports: Arc::default(),
+            tunnels: TunnelPorts::default(),
+            native: None,
+            zone_timeouts: Arc::default(),
+            vlan_limit: 1,
+        }
+    }
 }
 
 impl BridgeView {

@@ -445,6 +445,11 @@ fn monitored(dir: &RunDir, args: &[&str]) -> String {
         let args = arguments(line);
         let out = run(dir, &args.iter().map(String::as_str).collect::<Vec<_>>(), "");
         assert_eq!(out, "true\n", "{line}");
+        if line.starts_with("del-flows") {
+            // The stock switch may report removals later than packets.
+            let removed = || monitor.stderr()[seen..].contains("FLOW_REMOVED");
+            wait_for(Duration::from_secs(20), "the removal", removed).unwrap();
+        }
     }
     wait_for(Duration::from_secs(20), "the last packet", || {
         monitor.stderr()[seen..].contains("in_port=LOCAL")

@@ -118,6 +118,11 @@ impl Reconnect {
         self.backoff_ms
     }
 
+    /// The longest pause between attempts.
+    pub fn max_backoff_ms(&self) -> u64 {
+        self.max_backoff_ms
+    }
+
     /// Time of the last connection.
     pub fn last_connected_ms(&self) -> Option<u64> {
         self.last_connected_ms

@@ -96,7 +96,7 @@ pub enum CloseReason {
 impl CloseReason {
     /// Whether to close at once, without waiting for the output to be sent.
     pub fn closes_immediately(self) -> bool {
-        matches!(self, CloseReason::OutputOverflow | CloseReason::MemoryShort)
+        matches!(self, CloseReason::OutputOverflow | CloseReason::MemoryShort | CloseReason::ProbeTimeout)
     }
 }
 
@@ -173,6 +173,8 @@ pub struct Session {
     output_share: Share,
     /// The session's own message did not fit.
     short: bool,
+    /// The peer reads no more: no message is encoded or kept.
+    mute: bool,
 }
 
 impl fmt::Display for Session {
@@ -209,6 +211,7 @@ impl Session {
             input_share: Share::new(&budgets.input),
             output_share: Share::new(&budgets.output),
             short: false,
+            mute: false,
         };
         let xid = s.new_xid();
         s.put(s.highest(), xid, &Message::Hello(Hello { versions: config.versions }));
@@ -292,10 +295,25 @@ impl Session {
 
     /// Appends the session's own message; ends the session on failure.
     fn append_own(&mut self, bytes: &[u8]) {
+        if self.mute {
+            return;
+        }
         match self.append(bytes) {
             true => self.copy(Direction::Sent, bytes),
             false => self.short = true,
         }
+    }
+
+    /// The peer reads no more: discards the output, and all further messages to it before they are encoded.
+    pub fn mute(&mut self) {
+        (self.mute, self.short) = (true, false);
+        (self.output, self.taken) = (Vec::new(), 0);
+        self.count_output();
+    }
+
+    /// Whether the peer reads no more.
+    pub fn is_mute(&self) -> bool {
+        self.mute
     }
 
     /// Whether there is room for replies to more input. If not, leave it in the socket.
@@ -313,6 +331,10 @@ impl Session {
     /// Sends a message with a transaction id, such as a reply. Returns the bytes of output waiting.
     pub fn send_with_xid(&mut self, message: &Message, xid: u32) -> Result<usize, SendError> {
         self.check_room()?;
+        if self.mute {
+            self.learn_options(message);
+            return Ok(0);
+        }
         let bytes = self.encode(message, xid)?;
         let waiting_bytes = self.send_encoded(&bytes)?;
         self.learn_options(message);
@@ -328,6 +350,9 @@ impl Session {
     /// Sends an encoded message. Returns the bytes of output waiting.
     pub fn send_encoded(&mut self, bytes: &[u8]) -> Result<usize, SendError> {
         self.check_room()?;
+        if self.mute {
+            return Ok(0);
+        }
         if !self.append(bytes) {
             return Err(SendError::Short);
         }
@@ -370,7 +395,9 @@ impl Session {
 
     /// Appends the session's own message.
     fn put(&mut self, version: Version, xid: u32, message: &Message) {
-        if let Ok(bytes) = encode_with(message, version, xid, &self.options) {
+        if !self.mute
+            && let Ok(bytes) = encode_with(message, version, xid, &self.options)
+        {
             self.append_own(&bytes);
         }
     }
@@ -379,6 +406,9 @@ impl Session {
     pub fn send_copies(&mut self, frames: &[u8]) -> Result<(), SendError> {
         let State::Up(_) = self.state else { return Err(SendError::NotConnected) };
         let waiting_bytes = self.output().len();
+        if self.mute {
+            return Ok(());
+        }
         if waiting_bytes + frames.len() > self.config.max_output_bytes {
             return Err(SendError::Full { waiting_bytes });
         }

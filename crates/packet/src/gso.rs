@@ -92,6 +92,16 @@ pub fn frame_bytes(p: &Packet) -> usize {
     Cut::plan(p).map_or(p.len(), first)
 }
 
+/// Number of frames that `p` becomes: those of a large segment, or 1. A large segment of unknown headers counts by its
+/// length.
+pub fn frames(p: &Packet) -> usize {
+    if !p.offload.is_gso() {
+        return 1;
+    }
+    let payload = Cut::plan(p).map_or(p.len(), |cut| cut.end - cut.header_bytes);
+    payload.div_ceil(usize::from(p.offload.gso_size).max(1)).max(1)
+}
+
 /// Whether the frame is a large segment inside a UDP tunnel: its checksum starts behind an IP header in outer UDP.
 #[inline]
 pub fn is_tunneled(p: &Packet) -> bool {

@@ -209,13 +209,19 @@ fn the_longest_segment_counts() {
     let mut p = build(&Spec { payload: vec![7; 3000], gso_size: 1400, ..sample() });
     let segments = |p: &Packet| {
         let (mut pool, mut out) = (PacketPool::new(), PacketBatch::new());
-        segment(p, &mut pool, &mut out).map(|()| out.drain().map(|s| s.len()).max())
+        segment(p, &mut pool, &mut out).unwrap();
+        (out.len(), out.drain().map(|s| s.len()).max().unwrap())
     };
-    assert_eq!(segments(&p), Ok(Some(frame_bytes(&p))));
-    p.offload.gso_size = 9000;
-    assert_eq!(segments(&p), Ok(Some(frame_bytes(&p))));
+    for (size, count) in [(1400, 3), (1500, 2), (1499, 3), (9000, 1)] {
+        p.offload.gso_size = size;
+        assert_eq!((frames(&p), frame_bytes(&p)), segments(&p), "{size}");
+        assert_eq!(frames(&p), count, "{size}");
+    }
+    p.data_mut()[20] = 0x20;
+    p.offload.gso_size = 1000;
+    assert_eq!(frames(&p), 4, "a fragment is not cut, so its headers count");
     p.offload = Offload::NONE;
-    assert_eq!(frame_bytes(&p), p.len());
+    assert_eq!((frames(&p), frame_bytes(&p)), (1, p.len()));
 }
 
 /// Network service headers (RFC 8300), of a length in words: in front of IP or Ethernet, tagged, and one in another.

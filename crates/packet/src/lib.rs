@@ -21,7 +21,7 @@ mod tunneled;
 pub use batch::{BATCH_MAX_PACKETS, BURST_MAX_PACKETS, PacketBatch};
 pub use chunk::{CHUNK_BYTES, Chunk, set_chunk_owner};
 pub use gso::{
-    Crc32c, MAX_SEGMENTS, SegmentError, can_be_tunneled, complete_checksum, crc32c, frame_bytes,
+    Crc32c, MAX_SEGMENTS, SegmentError, can_be_tunneled, complete_checksum, crc32c, frame_bytes, frames,
     is_large_behind_nsh, is_tunneled, segment,
 };
 pub use merge::{MERGED_HEADERS_MAX_BYTES, MERGED_MAX, Merged, merge};

@@ -14,7 +14,7 @@ mod usdt;
 #[cfg(test)]
 mod tests;
 
-pub use debug::{log_operations, log_upcalls};
+pub use debug::{FlowLines, flow_lines, log_dumped, log_operations, log_upcalls, logs_flows};
 pub use server::{EventSocket, parse_request};
 pub use usdt::{FlowUpkeep, loop_begins, loop_waits, recheck_begins, recheck_ends, round_begins, round_ends};
 

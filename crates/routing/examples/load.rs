@@ -4,7 +4,7 @@
 #![allow(clippy::disallowed_methods, reason = "an example measures time")]
 
 use routing::text::{Shown, routes};
-use routing::{InterfaceAddress, Origin, Place, Prefix, Query, Route, Routes, TABLE_MAIN};
+use routing::{Hops, InterfaceAddress, NextHop, Place, Prefix, Query, Route, Routes};
 use std::net::IpAddr;
 use std::time::Instant;
 
@@ -26,30 +26,19 @@ fn resident_kib() -> u64 {
 fn main() {
     let count: usize = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(500_000);
     let mut state = 88_172_645_463_325_252;
-    let device: std::sync::Arc<str> = "br0".into();
     let gateway = Some(IpAddr::from([10, 0, 0, 1]));
+    let hop = NextHop { device: "br0".into(), gateway, is_dead: false };
     // Lengths roughly as in the global table: most are /24.
     let mut route = || {
         let n = next(&mut state);
         let len = if n % 10 < 6 { 24 } else { 12 + (n >> 8) as u8 % 12 };
         let prefix = Prefix::new(IpAddr::from(((n >> 32) as u32).to_be_bytes()), len);
         let prefix = prefix.expect("at most 24 bits");
-        let (device, origin, source) = (device.clone(), Origin::Cached, None);
-        Route {
-            table: TABLE_MAIN,
-            mark: 0,
-            prefix,
-            origin,
-            is_local: false,
-            device,
-            gateway,
-            source,
-            metric: 0,
-        }
+        Route::new(prefix, Hops::One(hop.clone()))
     };
     let all: Vec<Route> = (0..count).map(|_| route()).collect();
     let mut table = Routes::new();
-    table.set_addresses("br0", &[InterfaceAddress { address: IpAddr::from([10, 0, 0, 2]), len: 24 }]);
+    table.set_addresses("br0", 1, &[InterfaceAddress::new(IpAddr::from([10, 0, 0, 2]), 24)]);
     let (before_kib, begun) = (resident_kib(), Instant::now());
     for route in &all {
         table.add_cached(route, Place::Instead).expect("there is room");
@@ -66,7 +55,7 @@ fn main() {
     let queries: Vec<Query> =
         all.iter().step_by(7).map(|r| Query { mark: 0, dst: r.prefix.address(), src: None }).collect();
     let begun = Instant::now();
-    let found = queries.iter().filter(|q| table.lookup(q).is_some()).count();
+    let found = queries.iter().filter(|q| table.lookup(q).is_ok()).count();
     println!("a lookup: {} ns ({found} found)", begun.elapsed().as_nanos() / queries.len() as u128);
     let begun = Instant::now();
     let changes = 10_000;

@@ -14,23 +14,31 @@
 //! Not here: reading the kernel's tables (`netdev::route`), and headers of tunnels (`dpif`).
 #![forbid(unsafe_code)]
 
+mod hops;
 mod listeners;
+mod lookup;
 mod neighbours;
 mod prefix;
 mod routes;
 mod rules;
 mod snoop;
+mod sources;
 pub mod text;
 mod trie;
 
+pub use hops::{HOPS_MAX, HopObject, Hops, NextHop, OBJECTS_MAX};
 pub use listeners::{Carrier, Families, Listeners, ListeningDevice, TunnelPort};
-pub use neighbours::{AGING_DEFAULT_MS, AGING_MAX_S, NEIGHBOURS_MAX, Neighbour, Neighbours};
+pub use lookup::{Hop, LeftOut, NoRoute, Why};
+pub use neighbours::{AGING_DEFAULT_MS, AGING_MAX_S, NEIGHBOURS_MAX, Neighbour, Neighbours, UNASKED_MAX};
 pub use prefix::Prefix;
 pub use routes::{
-    Change, Hop, InterfaceAddress, Origin, Place, Query, ROUTES_MAX, Route, RouteError, Routes, ShownRoute,
+    Change, Origin, Place, Query, ROUTES_MAX, Route, RouteError, RouteKind, Routes, ShownRoute,
 };
-pub use rules::{Rule, TABLE_DEFAULT, TABLE_LOCAL, TABLE_MAIN, is_standard_table, standard_rules};
+pub use rules::{
+    Rule, RuleAction, TABLE_DEFAULT, TABLE_LOCAL, TABLE_MAIN, is_standard_table, standard_rules,
+};
 pub use snoop::{Snooped, snoop};
+pub use sources::{InterfaceAddress, SCOPE_HOST, SCOPE_LINK, SCOPE_UNIVERSE};
 
 #[cfg(test)]
 mod tests;

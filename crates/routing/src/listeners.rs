@@ -109,6 +109,8 @@ pub struct Listeners {
     devices: imbl::OrdMap<Arc<str>, ListeningDevice>,
     /// Devices with this MAC and IP address.
     addresses: imbl::OrdMap<(u64, IpAddr), usize>,
+    /// Each address with its device.
+    holders: imbl::OrdSet<(IpAddr, Arc<str>)>,
     tunnels: Arc<[TunnelPort]>,
 }
 
@@ -121,6 +123,7 @@ impl Listeners {
             rules,
             devices: imbl::OrdMap::new(),
             addresses: imbl::OrdMap::new(),
+            holders: imbl::OrdSet::new(),
             tunnels: Arc::default(),
         }
     }
@@ -138,6 +141,12 @@ impl Listeners {
     /// A device, if it is one of them.
     pub fn device(&self, name: &str) -> Option<&ListeningDevice> {
         self.devices.get(name)
+    }
+
+    /// The devices with that address.
+    pub fn holders(&self, ip: IpAddr) -> impl Iterator<Item = &Arc<str>> {
+        let from_first = self.holders.range((ip, Arc::default())..);
+        from_first.take_while(move |(address, _)| *address == ip).map(|(_, name)| name)
     }
 
     /// The tunnel ports, in the order given.
@@ -174,9 +183,16 @@ impl Listeners {
                 }
             }
         }
+        let name: Arc<str> = name.into();
+        for (_, ip) in keys(&old) {
+            self.holders.remove(&(ip, name.clone()));
+        }
+        for (_, ip) in keys(&device) {
+            self.holders.insert((ip, name.clone()));
+        }
         match device {
-            Some(device) => self.devices.insert(name.into(), device),
-            None => self.devices.remove(name),
+            Some(device) => self.devices.insert(name, device),
+            None => self.devices.remove(&name),
         };
         true
     }

@@ -1,17 +1,16 @@
-//! [`Routes`]: see the crate. Semantics are those of OVS 3.5 (one table), with the tables and rules of 3.7.
+//! [`Routes`]: the tables of routes, rules, addresses and next-hop objects that lookups use (`lookup`).
 //!
-//! Within a table the route of the highest priority applies: its prefix length, plus 64 for local routes or 32 for
-//! routes by command. A route of the kernel whose device has no suitable source address does not exist for lookups. The
-//! source address of a route by command is chosen once, when it is added. Marks match exactly.
-//!
-//! Unlike OVS, of several routes of the kernel for one network that of the lowest metric applies, and lookups of IPv4
-//! addresses never find routes of IPv6.
+//! Routes of the kernel apply as in Linux: the longest network, and in it the lowest metric. Among them are routes by
+//! command, with the precedence of OVS: 32 is added to the length of their network, and their source address is chosen
+//! once, when they are added. Marks match exactly.
 
-use crate::prefix::{Prefix, bits, width};
-use crate::rules::{Rule, TABLE_LOCAL, standard_rules};
+use crate::hops::{HopObject, Hops, NextHop, OBJECTS_MAX};
+use crate::prefix::Prefix;
+use crate::rules::{Rule, standard_rules};
+use crate::sources::{Borrowable, InterfaceAddress, SCOPE_UNIVERSE};
 use crate::trie::Trie;
 use std::cmp::Reverse;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// Maximum routes.
@@ -26,6 +25,23 @@ pub enum Origin {
     User,
 }
 
+/// Type of a route, or of the refusal by a rule.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum RouteKind {
+    /// To the next hop.
+    Unicast,
+    /// For an address of this machine.
+    Local,
+    /// Discards packets.
+    Blackhole,
+    /// Discards packets, with an ICMP error.
+    Unreachable,
+    /// Discards packets, with another ICMP error.
+    Prohibit,
+    /// Ends the lookup in its table: the next rule applies.
+    Throw,
+}
+
 /// A route.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Route {
@@ -37,16 +53,33 @@ pub struct Route {
     pub prefix: Prefix,
     /// Its source.
     pub origin: Origin,
-    /// For an address of this machine.
-    pub is_local: bool,
-    /// Output device.
-    pub device: Arc<str>,
-    /// Next hop; `None` if the destination is on the link.
-    pub gateway: Option<IpAddr>,
+    /// Its type.
+    pub kind: RouteKind,
+    /// Its next hops.
+    pub hops: Hops,
     /// Source address, if it is given.
     pub source: Option<IpAddr>,
     /// Of routes of the kernel for one network, the lowest applies.
     pub metric: u32,
+    /// Reach of its destinations, which limits that of a source address of IPv4.
+    pub scope: u8,
+}
+
+impl Route {
+    /// A route of the kernel in the main table, without source address and metric.
+    pub fn new(prefix: Prefix, hops: Hops) -> Route {
+        Route {
+            table: crate::TABLE_MAIN,
+            mark: 0,
+            prefix,
+            origin: Origin::Cached,
+            kind: RouteKind::Unicast,
+            hops,
+            source: None,
+            metric: 0,
+            scope: SCOPE_UNIVERSE,
+        }
+    }
 }
 
 /// Place of a new route of the kernel among others of the same network and metric.
@@ -60,21 +93,6 @@ pub enum Place {
     Instead,
 }
 
-/// An address of a device with the length of its network.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct InterfaceAddress {
-    /// The address.
-    pub address: IpAddr,
-    /// Bits of its network.
-    pub len: u8,
-}
-
-impl InterfaceAddress {
-    fn network_contains(&self, other: IpAddr) -> bool {
-        Prefix::new(self.address, self.len).is_some_and(|network| network.contains(other))
-    }
-}
-
 /// What a lookup depends on.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Query {
@@ -86,22 +104,9 @@ pub struct Query {
     pub src: Option<IpAddr>,
 }
 
-/// Result of a lookup.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Hop {
-    /// Output device: a bridge.
-    pub device: Arc<str>,
-    /// Next hop; `None` if the destination itself is on the link.
-    pub gateway: Option<IpAddr>,
-    /// Source address.
-    pub source: IpAddr,
-    /// The destination is an address of this machine.
-    pub is_local: bool,
-}
-
 /// A route for a list of routes.
 #[derive(Clone, Debug)]
-pub struct ShownRoute<'a> {
+pub struct ShownRoute {
     /// Its network.
     pub prefix: Prefix,
     /// Its mark.
@@ -111,7 +116,7 @@ pub struct ShownRoute<'a> {
     /// For an address of this machine.
     pub is_local: bool,
     /// Output device.
-    pub device: &'a str,
+    pub device: Arc<str>,
     /// Next hop.
     pub gateway: Option<IpAddr>,
     /// Source address.
@@ -150,26 +155,20 @@ pub enum RouteError {
 
 /// A route within its network: all but its key.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Entry {
-    origin: Origin,
-    is_local: bool,
-    device: Arc<str>,
-    gateway: Option<IpAddr>,
+pub(crate) struct Entry {
+    pub(crate) origin: Origin,
+    pub(crate) kind: RouteKind,
+    pub(crate) hops: Hops,
     /// Of a route by command, the chosen one.
-    source: Option<IpAddr>,
+    pub(crate) source: Option<IpAddr>,
     metric: u32,
+    pub(crate) scope: u8,
 }
 
 impl Entry {
     fn of(route: &Route) -> Entry {
-        Entry {
-            origin: route.origin,
-            is_local: route.is_local,
-            device: route.device.clone(),
-            gateway: route.gateway,
-            source: route.source,
-            metric: route.metric,
-        }
+        let Route { origin, kind, source, metric, scope, .. } = *route;
+        Entry { origin, kind, hops: route.hops.clone(), source, metric, scope }
     }
 
     fn is_user(&self) -> bool {
@@ -177,17 +176,23 @@ impl Entry {
     }
 
     /// Added to the prefix length.
-    fn advantage(&self) -> u8 {
-        match (self.is_local, self.origin) {
-            (true, _) => 64,
-            (false, Origin::User) => 32,
-            (false, Origin::Cached) => 0,
-        }
+    pub(crate) fn advantage(&self) -> u8 {
+        if self.is_user() { 32 } else { 0 }
     }
 
     /// Order within a network.
     fn rank(&self) -> (Reverse<u8>, u32) {
         (Reverse(self.advantage()), self.metric)
+    }
+
+    /// Whether all is equal but the states of next hops.
+    fn is_same(&self, other: &Entry) -> bool {
+        self.is_like(other) && self.source == other.source && self.hops.is_same(&other.hops)
+    }
+
+    /// Whether both may be parts of one route with several next hops.
+    fn is_like(&self, other: &Entry) -> bool {
+        (self.origin, self.kind, self.metric) == (other.origin, other.kind, other.metric)
     }
 }
 
@@ -195,13 +200,13 @@ impl Entry {
 type Slot = Arc<[Entry]>;
 
 #[derive(Clone, Default)]
-struct Table {
+pub(crate) struct Table {
     ipv4: Trie<Slot>,
     ipv6: Trie<Slot>,
 }
 
 impl Table {
-    fn family(&self, is_ipv4: bool) -> &Trie<Slot> {
+    pub(crate) fn family(&self, is_ipv4: bool) -> &Trie<Slot> {
         if is_ipv4 { &self.ipv4 } else { &self.ipv6 }
     }
 
@@ -211,8 +216,10 @@ impl Table {
 }
 
 #[derive(Clone, Default)]
-struct Device {
-    addresses: Arc<[InterfaceAddress]>,
+pub(crate) struct Device {
+    pub(crate) addresses: Arc<[InterfaceAddress]>,
+    /// Its place in the order of devices.
+    index: u32,
     routes: usize,
 }
 
@@ -220,9 +227,11 @@ struct Device {
 #[derive(Clone)]
 pub struct Routes {
     /// By table and mark.
-    tables: imbl::OrdMap<(u32, u32), Table>,
-    rules: Arc<[Rule]>,
-    devices: imbl::OrdMap<Arc<str>, Device>,
+    pub(crate) tables: imbl::OrdMap<(u32, u32), Table>,
+    pub(crate) rules: Arc<[Rule]>,
+    pub(crate) devices: imbl::OrdMap<Arc<str>, Device>,
+    pub(crate) borrowable: Borrowable,
+    pub(crate) objects: imbl::OrdMap<u32, HopObject>,
     /// Table, mark and network of each route by command.
     users: imbl::OrdSet<(u32, u32, Prefix)>,
     len: usize,
@@ -235,6 +244,8 @@ impl Default for Routes {
             tables: imbl::OrdMap::new(),
             rules: standard_rules().into(),
             devices: imbl::OrdMap::new(),
+            borrowable: Borrowable::default(),
+            objects: imbl::OrdMap::new(),
             users: imbl::OrdSet::new(),
             len: 0,
             refused: 0,
@@ -268,14 +279,45 @@ impl Routes {
         self.refused
     }
 
-    /// Sets the addresses of a device, in the order in which equally good ones are chosen. `None` if nothing changed.
-    pub fn set_addresses(&mut self, device: &str, addresses: &[InterfaceAddress]) -> Option<Change> {
-        let old = self.devices.get(device);
-        if old.map_or(&[][..], |d| &d.addresses) == addresses {
+    /// Sets the addresses of a device, in the order in which equally good ones are chosen. `index` orders devices.
+    /// `None` if nothing changed.
+    pub fn set_addresses(
+        &mut self,
+        device: &str,
+        index: u32,
+        addresses: &[InterfaceAddress],
+    ) -> Option<Change> {
+        let old = self.devices.get(device).cloned().unwrap_or_default();
+        if *old.addresses == *addresses && (old.index == index || addresses.is_empty()) {
             return None;
         }
-        let routes = old.map_or(0, |d| d.routes);
-        self.put_device(device.into(), Device { addresses: addresses.into(), routes });
+        let name: Arc<str> = device.into();
+        self.borrowable.set((old.index, name.clone()), &[]);
+        self.borrowable.set((index, name.clone()), addresses);
+        self.put_device(name, Device { addresses: addresses.into(), index, routes: old.routes });
+        Some(Change::Everything)
+    }
+
+    /// Adds, changes or removes (`None`) a next-hop object. `None` if nothing changed, or there is no room.
+    pub fn set_object(&mut self, id: u32, object: Option<HopObject>) -> Option<Change> {
+        let old = self.objects.get(&id).cloned();
+        if old == object {
+            return None;
+        }
+        if old.is_none() && self.objects.len() >= OBJECTS_MAX {
+            self.refused += 1;
+            return None;
+        }
+        let device = |object: &Option<HopObject>| match object {
+            Some(HopObject::Hop(hop)) => Some(hop.device.clone()),
+            _ => None,
+        };
+        device(&object).iter().for_each(|name| self.count_device(name, 1));
+        device(&old).iter().for_each(|name| self.count_device(name, -1));
+        match object {
+            Some(object) => self.objects.insert(id, object),
+            None => self.objects.remove(&id),
+        };
         Some(Change::Everything)
     }
 
@@ -297,10 +339,12 @@ impl Routes {
         self.devices.iter().filter(|(_, d)| d.routes > 0).map(|(name, d)| (name, &*d.addresses))
     }
 
-    /// Sets the rules besides the standard ones. `None` if nothing changed.
+    /// Sets the rules. A family without any has the standard ones. `None` if nothing changed.
     pub fn set_rules(&mut self, rules: &[Rule]) -> Option<Change> {
+        let has = |is_ipv4| rules.iter().any(|rule| rule.is_ipv4 == is_ipv4);
         let mut all = standard_rules();
-        all.extend(rules.iter().filter(|r| !all.contains(r)).cloned().collect::<Vec<_>>());
+        all.retain(|rule| !has(rule.is_ipv4));
+        all.extend_from_slice(rules);
         all.sort_by_key(|rule| rule.priority);
         if all == *self.rules {
             return None;
@@ -309,14 +353,14 @@ impl Routes {
         Some(Change::Everything)
     }
 
-    /// The rules, the standard ones included, in the order in which they apply.
+    /// The rules in the order in which they apply.
     pub fn rules(&self) -> &[Rule] {
         &self.rules
     }
 
     /// Whether a rule uses a table.
     pub fn uses_table(&self, table: u32) -> bool {
-        self.rules.iter().any(|rule| rule.table == table)
+        self.rules.iter().any(|rule| rule.table() == Some(table))
     }
 
     /// Adds a route by command, instead of one of the same network and mark. `destination` is the address as given,
@@ -325,8 +369,10 @@ impl Routes {
     /// # Errors
     /// There is no source address, or no room.
     pub fn add_user(&mut self, route: &Route, destination: IpAddr) -> Result<Change, RouteError> {
-        let mut entry = Entry { origin: Origin::User, is_local: false, metric: 0, ..Entry::of(route) };
-        entry.source = Some(self.source_of(&entry, destination.to_canonical()).ok_or(RouteError::NoSource)?);
+        let kind = RouteKind::Unicast;
+        let mut entry = Entry { origin: Origin::User, kind, metric: 0, ..Entry::of(route) };
+        let source = self.source_by_command(&entry, destination.to_canonical());
+        entry.source = Some(source.ok_or(RouteError::NoSource)?);
         self.put((route.table, route.mark), route.prefix, entry, Place::Instead)?;
         Ok(Change::Prefix(route.prefix))
     }
@@ -334,23 +380,49 @@ impl Routes {
     /// Removes a route by command. `None` if there is none.
     pub fn remove_user(&mut self, table: u32, mark: u32, prefix: Prefix) -> Option<Change> {
         self.users.remove(&(table, mark, prefix));
-        self.retain(table, mark, prefix, |e| !e.is_user())
+        self.change_network(table, mark, prefix, |slot| slot.retain(|e| !e.is_user()))
     }
 
-    /// Adds a route of the kernel, or of a dummy. An equal one moves.
+    /// Adds a route of the kernel, or of a dummy. An equal one moves. One of IPv6 takes the place of those whose next
+    /// hops are all among its own: the kernel reports a route with each of its next hops.
     ///
     /// # Errors
     /// There is no room.
     pub fn add_cached(&mut self, route: &Route, place: Place) -> Result<Change, RouteError> {
         let entry = Entry { origin: Origin::Cached, ..Entry::of(route) };
+        if !route.prefix.address().is_ipv4() && matches!(entry.hops, Hops::Many(_)) {
+            let is_part =
+                |e: &Entry| e.is_like(&entry) && !e.hops.own().is_empty() && e.hops.are_within(&entry.hops);
+            self.change_slot(route, |slot| slot.retain(|e| !is_part(e)));
+        }
         self.put((route.table, route.mark), route.prefix, entry, place)?;
         Ok(Change::Prefix(route.prefix))
     }
 
-    /// Removes a route of the kernel, or of a dummy. `None` if there is none that is equal.
+    /// Removes a route of the kernel, or of a dummy; of one of IPv6 with further next hops, only these. `None` if there is
+    /// none.
     pub fn remove_cached(&mut self, route: &Route) -> Option<Change> {
         let entry = Entry { origin: Origin::Cached, ..Entry::of(route) };
-        self.retain(route.table, route.mark, route.prefix, |e| *e != entry)
+        let removed = self.change_slot(route, |slot| slot.retain(|e| !e.is_same(&entry)));
+        if removed.is_some() || route.prefix.address().is_ipv4() {
+            return removed;
+        }
+        self.change_slot(route, |slot| {
+            for e in slot.iter_mut().filter(|e| e.is_like(&entry)) {
+                if let Some(rest) = e.hops.without(&entry.hops) {
+                    e.hops = rest;
+                    break;
+                }
+            }
+        })
+    }
+
+    /// Number of routes of the kernel for one network with one metric.
+    pub fn equals(&self, route: &Route) -> usize {
+        let table = self.tables.get(&(route.table, route.mark));
+        let trie = table.map(|t| t.family(route.prefix.address().is_ipv4()));
+        let slot = trie.and_then(|t| t.get(route.prefix.bits(), route.prefix.len()));
+        slot.map_or(0, |s| s.iter().filter(|e| !e.is_user() && e.metric == route.metric).count())
     }
 
     fn put(&mut self, key: (u32, u32), prefix: Prefix, entry: Entry, place: Place) -> Result<(), RouteError> {
@@ -359,7 +431,9 @@ impl Routes {
         let old = table.and_then(|t| t.get(prefix.bits(), prefix.len())).cloned().unwrap_or_default();
         let rank = entry.rank();
         let first = old.iter().position(|e| e.rank() == rank).filter(|_| place == Place::Instead);
-        let stays = |(at, e): &(usize, &Entry)| first != Some(*at) && **e != entry;
+        let stays = |(at, e): &(usize, &Entry)| {
+            first != Some(*at) && !(e.origin == entry.origin && e.is_same(&entry))
+        };
         let mut new: Vec<Entry> = old.iter().enumerate().filter(stays).map(|(_, e)| e.clone()).collect();
         if self.len + new.len() + 1 > ROUTES_MAX + old.len() {
             self.refused += 1;
@@ -377,17 +451,24 @@ impl Routes {
         Ok(())
     }
 
-    fn retain(
+    /// Changes the routes of a route's network. `None` if it has none, or nothing changed.
+    fn change_slot(&mut self, route: &Route, change: impl FnOnce(&mut Vec<Entry>)) -> Option<Change> {
+        let (table, mark, prefix) = (route.table, route.mark, route.prefix);
+        self.change_network(table, mark, prefix, change)
+    }
+
+    fn change_network(
         &mut self,
         table: u32,
         mark: u32,
         prefix: Prefix,
-        stays: impl Fn(&Entry) -> bool,
+        change: impl FnOnce(&mut Vec<Entry>),
     ) -> Option<Change> {
         let trie = self.tables.get(&(table, mark))?.family(prefix.address().is_ipv4());
         let old = trie.get(prefix.bits(), prefix.len())?.clone();
-        let new: Vec<Entry> = old.iter().filter(|e| stays(e)).cloned().collect();
-        if new.len() == old.len() {
+        let mut new = old.to_vec();
+        change(&mut new);
+        if *new == *old {
             return None;
         }
         self.replace((table, mark), prefix, &old, new);
@@ -396,10 +477,14 @@ impl Routes {
 
     fn replace(&mut self, key: (u32, u32), prefix: Prefix, old: &[Entry], new: Vec<Entry>) {
         self.len = self.len - old.len() + new.len();
-        let same = |(a, b): (&Entry, &Entry)| a.device == b.device;
+        let same = |(a, b): (&Entry, &Entry)| a.hops.is_same(&b.hops);
         if old.len() != new.len() || !old.iter().zip(&new).all(same) {
-            new.iter().for_each(|e| self.count_device(&e.device, 1));
-            old.iter().for_each(|e| self.count_device(&e.device, -1));
+            let devices = |all: &[Entry]| {
+                let hops = all.iter().flat_map(|e| e.hops.own());
+                hops.map(|hop| hop.device.clone()).collect::<Vec<_>>()
+            };
+            devices(&new).iter().for_each(|name| self.count_device(name, 1));
+            devices(old).iter().for_each(|name| self.count_device(name, -1));
         }
         let table = self.tables.entry(key).or_default();
         let trie = table.family_mut(prefix.address().is_ipv4());
@@ -409,10 +494,11 @@ impl Routes {
         }
     }
 
-    /// The source address of a route for a destination: the given one, if the device has it in the network of
-    /// destination or gateway; otherwise the device's address of the smallest network that contains one of them.
-    fn source_of(&self, entry: &Entry, destination: IpAddr) -> Option<IpAddr> {
-        let addresses = &self.devices.get(&entry.device)?.addresses;
+    /// The source address of a route by command: the given one, if the device has it in the network of destination or
+    /// gateway; otherwise the device's address of the smallest network that contains one of them.
+    fn source_by_command(&self, entry: &Entry, destination: IpAddr) -> Option<IpAddr> {
+        let NextHop { device, gateway, .. } = entry.hops.own().first()?;
+        let addresses = &self.devices.get(device)?.addresses;
         let choose = |near: IpAddr| match entry.source {
             Some(source) => {
                 addresses.iter().any(|a| a.address == source && a.network_contains(near)).then_some(source)
@@ -423,58 +509,7 @@ impl Routes {
                 near.rev().max_by_key(|a| a.len).map(|a| a.address)
             }
         };
-        choose(destination).or_else(|| choose(entry.gateway?))
-    }
-
-    fn resolved(&self, entry: &Entry, network: IpAddr) -> Option<IpAddr> {
-        match entry.origin {
-            Origin::User => entry.source,
-            Origin::Cached => self.source_of(entry, network),
-        }
-    }
-
-    /// The route of one table.
-    fn best_in(&self, table: u32, mark: u32, dst: IpAddr) -> Option<Hop> {
-        let trie = self.tables.get(&(table, mark))?.family(dst.is_ipv4());
-        let mut found: Vec<(u8, u8, u128, &Entry)> = Vec::new();
-        trie.covering(bits(dst), width(dst), |bits, len, slot| {
-            found.extend(slot.iter().map(|e| (len + e.advantage(), len, bits, e)));
-        });
-        // Stable: of one network the best stays first.
-        found.sort_by_key(|(priority, len, ..)| Reverse((*priority, *len)));
-        found.into_iter().find_map(|(_, len, bits, entry)| {
-            let network = Prefix::of_bits(bits, len, dst.is_ipv4()).address();
-            Some(Hop {
-                device: entry.device.clone(),
-                gateway: entry.gateway,
-                source: self.resolved(entry, network)?,
-                is_local: entry.is_local,
-            })
-        })
-    }
-
-    /// The next hop of packets; `None` if there is no route, or the given source is not an address of this
-    /// machine and of the destination's family.
-    pub fn lookup(&self, query: &Query) -> Option<Hop> {
-        let dst = query.dst.to_canonical();
-        let src = query.src.map(|src| src.to_canonical());
-        if let Some(src) = src {
-            if src.is_ipv4() != dst.is_ipv4() {
-                return None;
-            }
-            self.best_in(TABLE_LOCAL, query.mark, src).filter(|hop| hop.is_local)?;
-        }
-        let unspecified = match dst {
-            IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-            IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-        };
-        let from = src.unwrap_or(unspecified);
-        let rules = self.rules.iter().filter(|rule| rule.matches(from));
-        let mut hop = rules.into_iter().find_map(|rule| self.best_in(rule.table, query.mark, dst))?;
-        if let Some(src) = src {
-            hop.source = src;
-        }
-        Some(hop)
+        choose(destination).or_else(|| choose((*gateway)?))
     }
 
     /// Tables with routes, in order of their numbers.
@@ -485,24 +520,20 @@ impl Routes {
     }
 
     /// The routes of a table that lookups may find, by mark, family and network; the best of a network first.
-    pub fn shown(&self, table: u32) -> impl Iterator<Item = ShownRoute<'_>> {
+    pub fn shown(&self, table: u32) -> impl Iterator<Item = ShownRoute> {
         let families = self.tables.range((table, 0)..=(table, u32::MAX));
         let families = families.flat_map(|((_, mark), t)| [(*mark, true, &t.ipv4), (*mark, false, &t.ipv6)]);
         families.flat_map(move |(mark, is_ipv4, trie)| {
             trie.iter().flat_map(move |(bits, len, slot)| {
                 let prefix = Prefix::of_bits(bits, len, is_ipv4);
-                let shown = move |e: &'_ Entry| self.resolved(e, prefix.address());
+                let shown = move |e: &'_ Entry| self.first_hop(e, prefix.address()).ok();
                 // Of routes of one rank only the first applies.
                 let firsts = slot.chunk_by(|a, b| a.advantage() == b.advantage());
                 let firsts = firsts.filter_map(move |e| e.iter().find_map(|e| Some((e, shown(e)?))));
-                firsts.map(move |(e, source)| ShownRoute {
-                    prefix,
-                    mark,
-                    origin: e.origin,
-                    is_local: e.is_local,
-                    device: &e.device,
-                    gateway: e.gateway,
-                    source,
+                firsts.filter_map(move |(e, hop)| {
+                    let (device, gateway, source) = (hop.device, hop.gateway, hop.source?);
+                    let (origin, is_local) = (e.origin, e.kind == RouteKind::Local);
+                    Some(ShownRoute { prefix, mark, origin, is_local, device, gateway, source })
                 })
             })
         })

@@ -1,6 +1,7 @@
 //! [`Rule`]: the routing policy, which chooses the tables of a lookup (`ip rule`).
 
 use crate::prefix::Prefix;
+use crate::routes::RouteKind;
 use std::net::IpAddr;
 
 /// The table of rules of last resort (`RT_TABLE_DEFAULT`).
@@ -15,7 +16,25 @@ pub fn is_standard_table(table: u32) -> bool {
     (TABLE_DEFAULT..=TABLE_LOCAL).contains(&table)
 }
 
-/// A rule: lookups that match it use its table, and go on to the next rule if that has no route.
+/// Action of a rule.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum RuleAction {
+    /// Use a table, and go on to the next rule if that has no route.
+    Table {
+        /// The table.
+        table: u32,
+        /// Its routes of networks of this length or shorter do not apply.
+        suppress_len: Option<u8>,
+    },
+    /// Go on at the rule of this priority.
+    Goto(u32),
+    /// Go on to the next rule.
+    Nop,
+    /// There is no route, for the reason of a route of this kind.
+    Refuse(RouteKind),
+}
+
+/// A rule of the routing policy.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Rule {
     /// Lower ones apply first.
@@ -24,27 +43,59 @@ pub struct Rule {
     pub is_ipv4: bool,
     /// The source addresses; `None` for all.
     pub from: Option<Prefix>,
-    /// Matches all other source addresses instead.
+    /// The destinations; `None` for all.
+    pub to: Option<Prefix>,
+    /// Value and mask of the mark; the mask 0 for all.
+    pub mark: (u32, u32),
+    /// It selects by something that packets of tunnels never have, such as an input device.
+    pub is_foreign: bool,
+    /// Matches all other lookups instead.
     pub invert: bool,
-    /// The table.
-    pub table: u32,
+    /// Its action.
+    pub action: RuleAction,
 }
 
 impl Rule {
-    /// Whether it applies to a source address of its family.
-    pub(crate) fn matches(&self, source: IpAddr) -> bool {
-        source.is_ipv4() == self.is_ipv4 && self.from.is_none_or(|from| from.contains(source)) != self.invert
+    /// The rule of this priority that selects nothing, and uses a table.
+    pub fn new(is_ipv4: bool, priority: u32, table: u32) -> Rule {
+        let action = RuleAction::Table { table, suppress_len: None };
+        Rule {
+            priority,
+            is_ipv4,
+            from: None,
+            to: None,
+            mark: (0, 0),
+            is_foreign: false,
+            invert: false,
+            action,
+        }
+    }
+
+    /// The table that it uses.
+    pub fn table(&self) -> Option<u32> {
+        match self.action {
+            RuleAction::Table { table, .. } => Some(table),
+            _ => None,
+        }
+    }
+
+    /// Whether it applies to a lookup.
+    pub(crate) fn matches(&self, mark: u32, source: IpAddr, dst: IpAddr) -> bool {
+        let selects = !self.is_foreign
+            && (self.mark.0 ^ mark) & self.mark.1 == 0
+            && self.from.is_none_or(|from| from.contains(source))
+            && self.to.is_none_or(|to| to.contains(dst));
+        dst.is_ipv4() == self.is_ipv4 && selects != self.invert
     }
 }
 
-/// The rules that always exist, with the priorities of Linux.
+/// The rules of a machine without others, with the priorities of Linux.
 pub fn standard_rules() -> Vec<Rule> {
-    let rule = |is_ipv4, priority, table| Rule { priority, is_ipv4, from: None, invert: false, table };
     vec![
-        rule(true, 0, TABLE_LOCAL),
-        rule(true, 0x7ffe, TABLE_MAIN),
-        rule(true, 0x7fff, TABLE_DEFAULT),
-        rule(false, 0, TABLE_LOCAL),
-        rule(false, 0x7ffe, TABLE_MAIN),
+        Rule::new(true, 0, TABLE_LOCAL),
+        Rule::new(true, 0x7ffe, TABLE_MAIN),
+        Rule::new(true, 0x7fff, TABLE_DEFAULT),
+        Rule::new(false, 0, TABLE_LOCAL),
+        Rule::new(false, 0x7ffe, TABLE_MAIN),
     ]
 }

@@ -2,8 +2,9 @@
 //! `tnl/ports/show`), in the layout of OVS 3.5.
 
 use crate::listeners::Listeners;
+use crate::lookup::{Hop, LeftOut, NoRoute, Why};
 use crate::neighbours::Neighbours;
-use crate::routes::{Hop, Origin, Routes};
+use crate::routes::{Origin, RouteKind, Routes};
 use crate::rules::{TABLE_DEFAULT, TABLE_LOCAL, TABLE_MAIN, is_standard_table};
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv6Addr};
@@ -72,6 +73,48 @@ pub fn routes(routes: &Routes, shown: Shown) -> Option<String> {
 pub fn hop(hop: &Hop) -> String {
     let gateway = hop.gateway.unwrap_or(Ipv6Addr::UNSPECIFIED.into());
     format!("src {}\ngateway {}\ndev {}\n", address(hop.source), address(gateway), hop.device)
+}
+
+/// A line for each route that a lookup left out, with the reason.
+pub fn left_out(routes: &[LeftOut]) -> String {
+    let mut out = String::new();
+    for LeftOut { table, prefix, why } in routes {
+        let _ = write!(out, "left out: {prefix} of table {table}: ");
+        let _ = match why {
+            Why::Dead => writeln!(out, "no link of a next hop is up"),
+            Why::NoObject => writeln!(out, "its next-hop object does not exist"),
+            Why::Throw => writeln!(out, "throw, the next rule applies"),
+            Why::Suppressed(priority) => writeln!(out, "rule {priority} suppresses networks of its length"),
+        };
+    }
+    out
+}
+
+/// The reason why there is no route.
+pub fn no_route(reason: NoRoute) -> String {
+    match reason {
+        NoRoute::Missing => "no route covers the destination".to_string(),
+        NoRoute::ForeignSource => "the source is no address of this machine".to_string(),
+        NoRoute::Route { table, prefix, kind } => {
+            format!("the route {prefix} of table {table} is of type {}", kind_name(kind))
+        }
+        NoRoute::Rule { priority, kind } => format!("rule {priority} has the action {}", kind_name(kind)),
+        NoRoute::NoSource { table, prefix } => {
+            format!("there is no source address for the route {prefix} of table {table}")
+        }
+    }
+}
+
+/// The name of a type of routes in ip-route(8).
+fn kind_name(kind: RouteKind) -> &'static str {
+    match kind {
+        RouteKind::Unicast => "unicast",
+        RouteKind::Local => "local",
+        RouteKind::Blackhole => "blackhole",
+        RouteKind::Unreachable => "unreachable",
+        RouteKind::Prohibit => "prohibit",
+        RouteKind::Throw => "throw",
+    }
 }
 
 /// A list of neighbours.

@@ -44,9 +44,12 @@ fn levels_start_plain_and_grow() {
 }
 
 #[test]
-fn prefetch_takes_any_value() {
+fn prefetch_takes_any_value_and_changes_none() {
     prefetch(&());
-    prefetch(&[0u8; 1000]);
+    let bytes: [u8; 1000] = std::array::from_fn(|i| i as u8);
+    bytes.iter().for_each(prefetch);
+    prefetch(&bytes);
+    assert!(bytes.iter().enumerate().all(|(i, b)| *b == i as u8));
 }
 
 proptest! {

@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod appctl;
+mod check;
 mod completion;
 pub mod fuzz;
 mod hint;
@@ -53,8 +54,10 @@ enum Command {
     /// Read and change the OpenFlow tables of a bridge; the words of ovs-ofctl
     #[command(disable_help_flag = true)]
     Ofctl(Words),
-    /// Show the state of the switch on one screen
+    /// Show the state of the switch on one screen; exit code 1 if a setting is refused or has no effect
     Status(status::Options),
+    /// List settings of a database that are refused, have no effect or another one; exit code 1 if there are any
+    Check(check::Options),
     /// Show live statistics of threads, ports, flows and upcalls
     Top(top::Options),
     /// Measure the cost of first packets of flows, stage by stage
@@ -121,6 +124,7 @@ pub fn main() -> ExitCode {
         Command::Dpctl(words) => appctl::dpctl_main("sluice dpctl", &words.args),
         Command::Ofctl(words) => ofctl::main("sluice ofctl", &words.args),
         Command::Status(options) => status::main(&options),
+        Command::Check(options) => check::main(&options),
         Command::Top(options) => top::main(&options),
         Command::UpcallCost(options) => upcall_cost_main(&options),
         Command::Completion { shell } => {

@@ -220,14 +220,11 @@ fn tcp_addresses(text: &str) -> io::Result<Vec<SocketAddr>> {
     Ok(full.to_socket_addrs()?.collect())
 }
 
-/// The error text, without the error number that Rust appends.
+/// The error text, without the error number that Rust appends; of a system's error without its contexts.
 pub(crate) fn reason(error: &anyhow::Error) -> String {
     match error.downcast_ref::<io::Error>() {
-        Some(io) => {
-            let text = io.to_string();
-            text.split(" (os error").next().unwrap_or(&text).to_string()
-        }
-        None => format!("{error:#}"),
+        Some(io) => sys::os_text(io),
+        None => sys::os_text(&format!("{error:#}")),
     }
 }
 

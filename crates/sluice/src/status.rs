@@ -52,9 +52,9 @@ fn parse_interval(text: &str) -> Result<Duration, String> {
 /// Runs it; returns the exit code.
 pub(crate) fn main(options: &Options) -> u8 {
     match run(options) {
-        Ok(text) => {
+        Ok((text, effective)) => {
             print(&text);
-            0
+            u8::from(!effective)
         }
         Err(error) => {
             complain(PROGRAM, &format!("{error:#}"));
@@ -79,20 +79,21 @@ pub(crate) fn read(target: &str, timeout_s: u32) -> Result<Value> {
     }
 }
 
-fn run(options: &Options) -> Result<String> {
+/// The text, and whether all settings have their effect.
+fn run(options: &Options) -> Result<(String, bool)> {
     let read = || read(&options.target, options.timeout);
     let first = read()?;
-    if options.json {
-        return Ok(format!("{first:#}\n"));
-    }
     let before = StatusModel::from_json(&first).map_err(anyhow::Error::msg)?;
+    if options.json {
+        return Ok((format!("{first:#}\n"), before.ineffective.is_empty()));
+    }
     if options.interval.is_zero() {
-        return Ok(screen(&before, None));
+        return Ok((screen(&before, None), before.ineffective.is_empty()));
     }
     let start = Instant::now();
     std::thread::sleep(options.interval);
     let now = StatusModel::from_json(&read()?).map_err(anyhow::Error::msg)?;
-    Ok(screen(&now, Some((&before, start.elapsed()))))
+    Ok((screen(&now, Some((&before, start.elapsed()))), now.ineffective.is_empty()))
 }
 
 /// The earlier reading and how long ago it was.
@@ -124,6 +125,10 @@ fn screen(now: &StatusModel, before: Before<'_>) -> String {
         for port in &bridge.ports {
             port_notes(&mut out, port);
         }
+    }
+    if !now.ineffective.is_empty() {
+        out.push_str("\nSettings that are refused, have no effect or another one:\n");
+        now.ineffective.iter().for_each(|setting| out.extend(["  ", &setting.line()]));
     }
     out
 }
@@ -453,6 +458,21 @@ Connections: 3, at most 100; 20 created, 17 ended, 8 refused (port_share 1, zone
         assert!(shown.ends_with("  other zones: 80\n"), "{shown}");
         let none = screen(&tracking(10, &[]), None);
         assert!(none.contains("Connections: 3") && !none.contains("Zone"), "{none}");
+    }
+
+    #[test]
+    fn settings_without_effect_come_last() {
+        let of = |table: &str, row: &str, setting: &str| json!({"table": table, "row": row, "setting": setting, "message": "no"});
+        let all = [of("Open_vSwitch", "", "other_config:dpdk-init"), of("Bridge", "br0", "sflow")];
+        let model = StatusModel::from_json(&json!({"version": "1", "ineffective": all})).unwrap();
+        let expected = "\
+Sluice 1
+
+Settings that are refused, have no effect or another one:
+  Open_vSwitch . other_config:dpdk-init: no
+  Bridge br0 sflow: no
+";
+        assert_eq!(screen(&model, None), expected);
     }
 
     #[test]

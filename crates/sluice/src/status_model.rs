@@ -15,7 +15,8 @@
 //!        {"connections": 3, "created": 5, "ended": 2, "refused": {"full": 0, "zone_limit": 7}}}]}}],
 //!  "bridges": [{"name": "br0", "datapath_id": "0000aabbccddeeff", "ports": [{"name": "p0", "ofport": 1,
 //!    "type": "system", "link": "up", "rx_packets": 1, "rx_bytes": 60, "tx_packets": 1, "tx_bytes": 60,
-//!    "drops": {"rules": 3, "tx_down": 1}, "upcalls_waiting": 0, "error": null}]}]}
+//!    "drops": {"rules": 3, "tx_down": 1}, "upcalls_waiting": 0, "error": null}]}],
+//!  "ineffective": [{"table": "Bridge", "row": "br0", "setting": "other_config:hwaddr", "message": "…"}]}
 //! ```
 //!
 //! Member `connections` is null if nothing is tracked, or if the datapath does not count by zone. Its list has the
@@ -42,6 +43,38 @@ pub(crate) struct StatusModel {
     pub(crate) datapaths: Vec<Datapath>,
     /// In display order.
     pub(crate) bridges: Vec<Bridge>,
+    /// Settings that are refused, have no effect or another one.
+    pub(crate) ineffective: Vec<Setting>,
+}
+
+/// An element of `ineffective`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Setting {
+    /// The row's table.
+    pub(crate) table: String,
+    /// The row's name; empty for the row of `Open_vSwitch`.
+    pub(crate) row: String,
+    /// Column, or column and key.
+    pub(crate) setting: String,
+    /// The reason and the consequence.
+    pub(crate) message: String,
+}
+
+impl Setting {
+    fn from_json(value: &Value) -> Setting {
+        Setting {
+            table: text(value, "table"),
+            row: text(value, "row"),
+            setting: text(value, "setting"),
+            message: text(value, "message"),
+        }
+    }
+
+    /// One line; the row of `Open_vSwitch` is `.`, as in `sluice vsctl`.
+    pub(crate) fn line(&self) -> String {
+        let row = if self.row.is_empty() { "." } else { &self.row };
+        format!("{} {row} {}: {}\n", self.table, self.setting, self.message)
+    }
 }
 
 /// An element of `datapaths`.
@@ -220,6 +253,7 @@ impl StatusModel {
             uptime_ms: value["uptime_ms"].as_u64(),
             datapaths: list(value, "datapaths", Datapath::from_json),
             bridges: list(value, "bridges", Bridge::from_json),
+            ineffective: list(value, "ineffective", Setting::from_json),
         })
     }
 }

@@ -1,8 +1,8 @@
-//! Finds the server of the database, at the start of a daemon that may serve its own.
+//! Finds the server of the database, for a daemon that may serve its own: at the start, and when its server is lost.
 //!
 //! Two sources: the lock of the database file, and the listener at the default socket. An ending process still
 //! accepts connections while the kernel closes its devices, and is never followed: the new process waits until it is
-//! gone.
+//! gone. It does not connect again meanwhile, since each connection takes a place in the backlog until that is full.
 //!
 //! | lock | socket | result |
 //! | --- | --- | --- |
@@ -10,11 +10,14 @@
 //! | another's, or ours | a running process | follow that process: an `ovsdb-server`, perhaps of another file, or another switch |
 //! | another's | no listener | wait: the owner starts, ends, or is a tool |
 //! | any | an ending process | wait |
+//! | a running process's | a full backlog | follow the listener: it is busy or stopped |
+//! | an ending process's | a full backlog | wait |
+//! | ours | a full backlog | wait until its process is known; follow it if that lasts |
 
 use anyhow::{Context, Result, bail};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
-use sys::local;
+use sys::local::{self, Server};
 use sys::lock::{FileLock, LockError};
 use sys::process::{Stage, stage};
 
@@ -44,35 +47,119 @@ pub(super) enum Claim {
     Served,
 }
 
-/// Finds the server of `file` at `socket`, and waits until both sources agree.
+/// Result of a look at both sources.
+pub(super) enum Look {
+    /// They agree.
+    Found(Claim),
+    /// They do not agree yet.
+    Wait(Pause),
+}
+
+/// Reason to look again later.
+pub(super) struct Pause {
+    why: String,
+    /// The process waited for is ending.
+    ending: bool,
+    /// Server to follow when the wait is over; without one, the start fails.
+    or_follow: bool,
+}
+
+/// Looks for the server of the database.
+#[derive(Debug)]
+pub(super) struct Seeker {
+    file: PathBuf,
+    socket: PathBuf,
+    /// The ending process that listens.
+    ending: Option<u32>,
+    /// The process that listened and was gone.
+    gone: Option<u32>,
+}
+
+impl Seeker {
+    /// For the database of `file`, served at `socket`.
+    pub(super) fn new(file: PathBuf, socket: PathBuf) -> Seeker {
+        Seeker { file, socket, ending: None, gone: None }
+    }
+
+    /// Database file.
+    pub(super) fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// Default socket.
+    pub(super) fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// Looks once, without waiting.
+    ///
+    /// # Errors
+    /// The socket cannot be reached, or the file not be locked.
+    pub(super) fn look(&mut self) -> Result<Look> {
+        if let Some(pid) = self.ending.filter(|pid| stage(*pid) == Stage::Ending) {
+            return Ok(self.ends(pid));
+        }
+        self.ending = None;
+        let server = local::server(&self.socket).with_context(|| format!("{}", self.socket.display()))?;
+        match server.map(|server| (server, as_process(server).map(stage))) {
+            Some((Server::Process(pid), Some(Stage::Ending))) => {
+                self.ending = Some(pid);
+                Ok(self.ends(pid))
+            }
+            // It may have ended in between, or left the socket to another process.
+            Some((Server::Process(pid), Some(Stage::Gone))) if self.gone.replace(pid) != Some(pid) => {
+                self.look()
+            }
+            Some((Server::Process(_) | Server::Hidden, _)) => Ok(Look::Found(Claim::Served)),
+            Some((Server::Full, _)) => self.look_behind_a_full_backlog(),
+            None => Ok(match lock(&self.file)? {
+                Ok(lock) => Look::Found(Claim::Ours(lock)),
+                Err((pid, held)) => Look::Wait(Pause {
+                    why: format!("{held}, and nobody listens at {}", self.socket.display()),
+                    ending: stage(pid) == Stage::Ending,
+                    or_follow: false,
+                }),
+            }),
+        }
+    }
+
+    fn ends(&self, pid: u32) -> Look {
+        let why = format!("{}: process {pid} is ending and still listens", self.socket.display());
+        Look::Wait(Pause { why, ending: true, or_follow: false })
+    }
+
+    /// The listener's process is unknown: the owner of the lock stands for it.
+    fn look_behind_a_full_backlog(&self) -> Result<Look> {
+        let full = format!("{}: the listener accepts nobody", self.socket.display());
+        // Dropped at once, if free: the listener may need it.
+        Ok(match lock(&self.file)?.map(drop) {
+            Err((pid, held)) if stage(pid) == Stage::Ending => {
+                Look::Wait(Pause { why: format!("{full}; {held}"), ending: true, or_follow: false })
+            }
+            Err(_) => Look::Found(Claim::Served),
+            Ok(()) => Look::Wait(Pause { why: full, ending: false, or_follow: true }),
+        })
+    }
+}
+
+fn as_process(server: Server) -> Option<u32> {
+    match server {
+        Server::Process(pid) => Some(pid),
+        Server::Hidden | Server::Full => None,
+    }
+}
+
+/// Finds the server of the database, and waits until both sources agree.
 ///
 /// # Errors
 /// The lock cannot be taken, or not in time; `stop` requests the end of the process.
-pub(super) fn claim(
-    file: &Path,
-    socket: &Path,
-    patience: &Patience,
-    stop: impl Fn() -> bool,
-) -> Result<Claim> {
+pub(super) fn claim(seeker: &mut Seeker, patience: &Patience, stop: impl Fn() -> bool) -> Result<Claim> {
     let began_ms = sys::clock::machine_us() / 1000;
-    let (mut logged, mut gone) = (None, None);
+    let mut logged = None;
     loop {
-        let server = local::server(socket).with_context(|| format!("{}", socket.display()))?;
-        let (why, limit) = match server.map(|server| server.pid.map(|pid| (pid, stage(pid)))) {
-            Some(Some((pid, Stage::Ending))) => {
-                (format!("{}: process {pid} is ending and still listens", socket.display()), patience.ending)
-            }
-            // It may have ended in between, or left the socket to another process.
-            Some(Some((pid, Stage::Gone))) if gone.replace(pid) != Some(pid) => continue,
-            Some(_) => return Ok(Claim::Served),
-            None => match lock(file)? {
-                Ok(lock) => return Ok(Claim::Ours(lock)),
-                Err((pid, held)) => {
-                    let ends = stage(pid) == Stage::Ending;
-                    let limit = if ends { patience.ending } else { patience.running };
-                    (format!("{held}, and nobody listens at {}", socket.display()), limit)
-                }
-            },
+        let Pause { why, ending, or_follow } = match seeker.look()? {
+            Look::Found(claim) => return Ok(claim),
+            Look::Wait(pause) => pause,
         };
         if logged.as_ref() != Some(&why) {
             log::info!(target: "ovsdb_file", "{why}; waiting for it");
@@ -80,7 +167,11 @@ pub(super) fn claim(
         if stop() {
             bail!("told to end while waiting: {why}");
         }
+        let limit = if ending { patience.ending } else { patience.running };
         if sys::clock::machine_us() / 1000 - began_ms >= limit.as_millis() as u64 {
+            if or_follow {
+                return Ok(Claim::Served);
+            }
             bail!("{why}: end that process, or name the database server to follow (such as unix:PATH)");
         }
         logged = Some(why);

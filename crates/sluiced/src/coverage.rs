@@ -21,6 +21,32 @@ const MINUTE: usize = 12;
 /// Minutes of an hour.
 const HOUR: usize = 60;
 
+/// Counters of OVS whose events do not occur here: they concern parts that this switch lacks, or has in another form.
+const NEVER: [&str; 22] = [
+    "conntrack_l3csum_err",
+    "conntrack_l4csum_err",
+    "datapath_drop_invalid_bond",
+    "datapath_drop_invalid_tnl_port",
+    "datapath_drop_lock_error",
+    "datapath_drop_nsh_decap_error",
+    "datapath_drop_userspace_action_error",
+    "dumped_duplicate_flow",
+    "handler_duplicate_upcall",
+    "ipf_l3csum_err",
+    "ipf_stuck_frag_list_purged",
+    "mcast_snooping_learned",
+    "netdev_push_header_drops",
+    "netdev_send_prepare_drops",
+    "rconn_overflow",
+    "rev_bond",
+    "rev_mcast_snooping",
+    "rev_port_toggled",
+    "rev_rstp",
+    "rev_stp",
+    "revalidate_missed_dp_flow",
+    "upcall_ukey_contention",
+];
+
 /// Counters by name.
 pub(crate) type Totals = Vec<(&'static str, u64)>;
 
@@ -133,9 +159,14 @@ pub(crate) fn totals(daemon: &Daemon) -> Totals {
     let count = |n: &sync::AtomicU64| n.load(sync::Ordering::Relaxed);
     let conns = daemon.switch.connections();
     let (sockets, database) = (daemon.reactor.counts, daemon.db.counters());
+    let (evicted, refused) = {
+        let neighbours = daemon.routing.neighbours();
+        (neighbours.evicted(), neighbours.refused())
+    };
     all.extend([
         ("accept_failed", sockets.accept_failed),
         ("connection_refused", sockets.refused),
+        ("connection_evicted", sockets.evicted),
         ("connection_probe_failed", sockets.probes_failed),
         ("handshake_cut_off", sockets.handshakes_cut_off),
         ("handshake_put_off", sockets.handshakes_put_off),
@@ -156,11 +187,15 @@ pub(crate) fn totals(daemon: &Daemon) -> Totals {
         ("datapath_drop_rx_ring_full", ports.rx_dropped),
         ("datapath_drop_rx_truncated", ports.rx_truncated),
         ("flow_extract", sum.received + sum.recirculated),
+        ("rev_flow_table", instances().map(|i| count(&i.backer.revisions.tables)).sum()),
+        ("rev_mac_learning", instances().map(|i| count(&i.backer.revisions.macs)).sum()),
+        ("rev_reconfigure", instances().map(|i| count(&i.backer.revisions.reconfigured)).sum()),
         ("mac_learning_evicted", macs(|s| s.evicted)),
         ("mac_learning_expired", macs(|s| s.expired)),
         ("mac_learning_learned", macs(|s| s.learned)),
         ("mac_learning_moved", macs(|s| s.moved)),
-        ("neighbour_refused", daemon.routing.neighbours().refused()),
+        ("neighbour_evicted", evicted),
+        ("neighbour_refused", refused),
         ("route_refused", daemon.routing.refused()),
         ("route_table_dump", daemon.routing.dumps),
         ("netdev_received", sum.received),
@@ -168,6 +203,7 @@ pub(crate) fn totals(daemon: &Daemon) -> Totals {
         ("packet_in_overflow", instances().map(|i| i.backer.packet_ins_lost.load(Ordering::Relaxed)).sum()),
     ]);
     all.extend(conntrack(daemon));
+    all.extend(NEVER.map(|name| (name, 0)));
     all.sort_unstable();
     all
 }

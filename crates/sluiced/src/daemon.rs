@@ -3,15 +3,16 @@
 //! Order of set-up: background, signals, limits, log, pid file, database, control socket, datapath, main loop. The
 //! command that started the daemon returns when the first configuration is in force.
 
+use super::appctl::implementations::Chosen;
 use super::appctl::{self, Answer, Part};
-use super::claim::{self, Claim};
+use super::claim::{self, Claim, Look, Seeker};
 use super::coverage::{self, Coverage};
 use super::db::{Db, MANAGERS};
 use super::reactor::{QUEUES, Reactor, WAKER};
 use super::routing::Routing;
 use super::switch::Switch;
 use super::turn::Turn;
-use super::unixctl::{Request, Room, Unixctl};
+use super::unixctl::{self, Request, Room, Unixctl};
 use anyhow::{Context, Result, bail};
 use dpif::DummyMode;
 use dpif_netdev::ablation::{Ablation, Optimisation};
@@ -113,6 +114,8 @@ pub struct Daemon {
     pub workers: appctl::Workers,
     /// Coverage counters.
     pub(crate) coverage: Coverage,
+    /// Chosen by command.
+    pub(crate) implementations: Chosen,
     unixctl: Unixctl,
     /// Control socket of the embedded database server, and its pid file.
     database_unixctl: Option<(Unixctl, Option<PidFile>)>,
@@ -121,6 +124,11 @@ pub struct Daemon {
     link_token: Token,
     waiting: Vec<(Request, appctl::Wait)>,
     exit: Option<Exit>,
+    /// Looks for a successor of the lost server at the default socket, if this process may be it.
+    seeker: Option<Seeker>,
+    /// Last reason not to be it.
+    declined: String,
+    waker: Arc<Waker>,
     /// Dropped last, to report the end of the others.
     _events: Option<EventSocket>,
 }
@@ -191,8 +199,7 @@ pub fn run(config: &DaemonConfig) -> Result<()> {
     }
     let mut daemon = Daemon::start(config, signals)?;
     let exit = daemon.main_loop(config, detached);
-    daemon.end(exit.as_ref().map_or(Exit { cleanup: false }, |exit| *exit));
-    drop(pid_file);
+    daemon.end(exit.as_ref().map_or(Exit { cleanup: false }, |exit| *exit), pid_file);
     exit.map(drop)
 }
 
@@ -217,7 +224,7 @@ impl Daemon {
         let names = [(config.name.as_str(), "ctl"), (DATABASE_NAME, "ctl"), (EVENTS_NAME, "events")];
         sys::local::remove_stale(&config.run_dir, &names);
         reactor.tls.configure(&config.tls);
-        let mut db = open_db(config, &signals, &mut reactor, waker.clone())?;
+        let (mut db, seeker) = open_db(config, &signals, &mut reactor, waker.clone())?;
         for remote in config.remotes.iter().filter(|remote| *remote != MANAGERS) {
             anyhow::ensure!(db.is_embedded(), "--remote={remote}: the database is served by another process");
             db.add_remote(remote, &mut reactor).with_context(|| format!("--remote={remote}"))?;
@@ -228,7 +235,6 @@ impl Daemon {
             .unwrap_or_else(|| config.run_dir.join(format!("{}.{}.ctl", config.name, std::process::id())));
         let token = reactor.token();
         let unixctl = Unixctl::open(&unixctl_path, reactor.registry(), token)?;
-        let database_unixctl = if db.is_embedded() { database_unixctl(config, &mut reactor) } else { None };
         let events = open_events(&config.run_dir);
         let signal_token = reactor.watch(signals.fd())?;
         let watch = match config.ablation.has(Optimisation::Threads) {
@@ -236,9 +242,9 @@ impl Daemon {
             false => Some(Arc::new(reactor.queue_watch()?)),
         };
         let routing = Routing::start(config.system_routes, &mut reactor)?;
-        let switch = Switch::start(config, db.is_embedded(), waker, watch)?;
+        let switch = Switch::start(config, waker.clone(), watch)?;
         let link_token = reactor.watch(switch.link_fd())?;
-        Ok(Daemon {
+        let mut daemon = Daemon {
             reactor,
             db,
             switch,
@@ -246,15 +252,57 @@ impl Daemon {
             started_ms: sys::clock::monotonic_ms(),
             workers: appctl::Workers::default(),
             coverage: Coverage::default(),
+            implementations: Chosen::default(),
             unixctl,
-            database_unixctl,
+            database_unixctl: None,
             signals,
             signal_token,
             link_token,
             waiting: Vec::new(),
             exit: None,
+            seeker,
+            declined: String::new(),
+            waker,
             _events: events,
-        })
+        };
+        if daemon.db.is_embedded() {
+            daemon.own_database(config);
+        }
+        Ok(daemon)
+    }
+
+    /// The database is served here: identifies the system in it, and listens for commands of its server.
+    fn own_database(&mut self, config: &DaemonConfig) {
+        self.switch.own_database(system_id(&config.config_dir));
+        self.database_unixctl = database_unixctl(config, &mut self.reactor);
+    }
+
+    /// Takes the role of a lost server that nobody replaces, as a start at this time would.
+    fn replace_lost_server(&mut self, config: &DaemonConfig) {
+        let Some(seeker) = self.seeker.as_mut().filter(|_| self.db.take_loss()) else { return };
+        let (file, socket) = (seeker.file().to_path_buf(), seeker.socket().to_path_buf());
+        let taken = match seeker.look() {
+            Ok(Look::Found(Claim::Served) | Look::Wait(_)) => return,
+            Ok(Look::Found(Claim::Ours(lock))) => {
+                self.db.take_over(&file, lock, &socket, &mut self.reactor, self.waker.clone())
+            }
+            Err(e) => Err(e),
+        };
+        match taken {
+            Ok(()) => {
+                self.seeker = None;
+                log::warn!(target: "ovsdb_file", "the database server is gone and nobody replaced it: serving {} on unix:{}",
+                    file.display(), socket.display());
+                self.own_database(config);
+            }
+            Err(e) => {
+                let why = format!("{e:#}");
+                if self.declined != why {
+                    log::warn!(target: "ovsdb_file", "the database server is gone, and this process cannot replace it: {why}");
+                    self.declined = why;
+                }
+            }
+        }
     }
 
     /// Clients of the control socket disconnected for incomplete commands.
@@ -268,13 +316,26 @@ impl Daemon {
     }
 
     /// Shuts down: first the listeners, then the ports, and last the lock of the database file, so that the next
-    /// process finds either none or all of this one.
-    fn end(self, exit: Exit) {
-        let Daemon { mut db, switch, unixctl, database_unixctl, reactor, .. } = self;
-        drop((unixctl, database_unixctl));
+    /// process finds either none or all of this one. Replies to `exit` after that: the next process can start then.
+    fn end(self, exit: Exit, pid_file: Option<PidFile>) {
+        let Daemon {
+            mut db,
+            switch,
+            mut unixctl,
+            database_unixctl,
+            mut reactor,
+            waiting,
+            _events: events,
+            ..
+        } = self;
+        unixctl.stop_listening();
+        drop(database_unixctl);
         db.stop_listening();
         switch.stop(exit);
-        drop((db, reactor));
+        drop((db, events, pid_file));
+        for (request, _) in waiting.iter().filter(|(_, wait)| matches!(wait, appctl::Wait::Exit)) {
+            unixctl.reply(request, Ok(String::new()), &mut reactor);
+        }
     }
 
     fn main_loop(&mut self, config: &DaemonConfig, detached: Option<Detached>) -> Result<Exit> {
@@ -282,6 +343,7 @@ impl Daemon {
         let mut detached = detached;
         loop {
             probes::loop_begins();
+            self.replace_lost_server(config);
             let mut next = self.db.run(&mut self.reactor);
             next = next.and(self.switch.run(&mut self.db, &mut self.reactor));
             let dummies = self.switch.instances().dummy_ports();
@@ -355,16 +417,17 @@ impl Daemon {
         }
         if let Some(request) = unixctl.ready(token, &mut self.reactor) {
             let answer = appctl::run_of_database(self, &request);
-            if let Some((unixctl, _)) = &mut self.database_unixctl {
-                // None of its commands waits.
-                let _none = answer_now(unixctl, &request, answer, &mut self.reactor);
+            if let Some((unixctl, _)) = &mut self.database_unixctl
+                && let Some(wait) = answer_now(unixctl, &request, answer, &mut self.reactor)
+            {
+                self.waiting.push((request, wait));
             }
         }
         true
     }
 
     fn command(&mut self, request: Request) {
-        log::debug!(target: "unixctl", "received request {}{:?}", request.command, request.args);
+        unixctl::log_request(&request);
         let answer = appctl::run(self, &request);
         self.switch.follow_routing(&mut self.routing);
         if let Some(wait) = answer_now(&mut self.unixctl, &request, answer, &mut self.reactor) {
@@ -404,9 +467,13 @@ impl Daemon {
 
     /// Replies to a command with the parts that are ready and that its client has room for.
     fn answer_parts(&mut self, request: &Request, wait: &mut appctl::Wait) -> Progress {
+        let unixctl = match &mut self.database_unixctl {
+            Some((unixctl, _)) if unixctl.has(request.conn) => unixctl,
+            _ => &mut self.unixctl,
+        };
         let mut progress = Progress::None;
         for _ in 0..PARTS_AT_ONCE {
-            match self.unixctl.room(request) {
+            match unixctl.room(request, &mut self.reactor) {
                 // A disconnected client waits for nothing.
                 Room::Gone => return Progress::Ended,
                 Room::Full => return progress,
@@ -414,10 +481,10 @@ impl Daemon {
             }
             match wait.part(&self.switch) {
                 None => return progress,
-                Some(Part::Text(text)) => self.unixctl.reply_part(request, &text, &mut self.reactor),
+                Some(Part::Text(text)) => unixctl.reply_part(request, &text, &mut self.reactor),
                 Some(Part::End(answer)) => {
                     let answer = answer.map_err(|e| appctl::worded(&request.command, e));
-                    self.unixctl.reply(request, answer, &mut self.reactor);
+                    unixctl.reply(request, answer, &mut self.reactor);
                     return Progress::Ended;
                 }
             }
@@ -454,22 +521,33 @@ fn answer_now(
     None
 }
 
-/// The database: the requested one; else the default socket's, if it has a listener; else our own.
-fn open_db(config: &DaemonConfig, signals: &Signals, reactor: &mut Reactor, waker: Arc<Waker>) -> Result<Db> {
+/// Version of the stock switch that tools find here.
+pub const COMPATIBLE: &str = "ovs-vswitchd (Open vSwitch) 3.5.4";
+
+/// The database: the requested one; else the default socket's, if it has a listener; else our own. With a listener this
+/// process may replace, the second value looks for its end.
+fn open_db(
+    config: &DaemonConfig,
+    signals: &Signals,
+    reactor: &mut Reactor,
+    waker: Arc<Waker>,
+) -> Result<(Db, Option<Seeker>)> {
+    log::info!(target: "bridge", "{COMPATIBLE}");
     let socket = config.run_dir.join("db.sock");
     let default = format!("unix:{}", socket.display());
     if let Some(remote) = &config.remote {
-        return Db::remote(remote);
+        return Ok((Db::remote(remote)?, None));
     }
     if !config.may_embed {
-        return Db::remote(&default);
+        return Ok((Db::remote(&default)?, None));
     }
     let file = config.db_dir.join("conf.db");
-    match claim::claim(&file, &socket, &claim::Patience::DEFAULT, || termination_requested(signals))? {
-        Claim::Served => Db::remote(&default),
+    let mut seeker = Seeker::new(file.clone(), socket.clone());
+    match claim::claim(&mut seeker, &claim::Patience::DEFAULT, || termination_requested(signals))? {
+        Claim::Served => Ok((Db::remote(&default)?, Some(seeker))),
         Claim::Ours(lock) => {
             log::info!(target: "ovsdb_file", "serving {} on {default}", file.display());
-            Db::embedded(&file, lock, &socket, reactor, waker)
+            Ok((Db::embedded(&file, lock, &socket, reactor, waker)?, None))
         }
     }
 }

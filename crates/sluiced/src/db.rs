@@ -3,12 +3,15 @@
 //!
 //! Embedded, the server runs in this process and exchanges bytes with its client in memory; others connect through
 //! sockets, and it connects to active managers ([`outgoing`]). Remote, the client follows a database server under the
-//! lock `ovs_vswitchd` and reconnects with a back-off.
+//! lock `ovs_vswitchd` and reconnects with a back-off. A remote side may become embedded ([`Db::take_over`]).
 
 mod managers;
+mod message_log;
 mod outgoing;
+mod remote;
 
 use super::dbfile::{self, DbFile, Written};
+use super::places::{Place, Standing, to_evict};
 use super::reactor::Reactor;
 use super::stream::{Conn, Endpoint, Listener, NO_DSCP};
 use super::turn::Turn;
@@ -16,19 +19,25 @@ use anyhow::{Context, Result};
 pub use managers::Manager;
 use mio::{Token, Waker};
 use outgoing::Outgoing;
-use ovsdb::client::{Client, ClientConfig, ClientState};
+use ovsdb::client::{Client, ClientConfig};
 use ovsdb::schema;
-use ovsdb::server::{Counters, Origin, Server, ServerLimits, SessionId, Time};
+use ovsdb::server::{Counters, Origin, Server, ServerError, ServerLimits, SessionId, Time};
 use ovsdb::value::Uuid;
+use remote::Remote;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::mpsc::Receiver;
 use sys::lock::FileLock;
 
 /// Default port of database servers (IANA).
 pub const DEFAULT_PORT: u16 = 6640;
 /// Column of the `Manager` rows' targets, as named by the stock server's start script.
 pub const MANAGERS: &str = "db:Open_vSwitch,Open_vSwitch,manager_options";
+/// Table whose only row belongs to one database.
+const ROOT: &str = "Open_vSwitch";
+/// Reason not to serve a file.
+const OTHER_DATABASE: &str = "not the database of the lost server";
 /// Name of the lock held by the active switch of a database.
 pub const LOCK: &str = "ovs_vswitchd";
 
@@ -36,6 +45,8 @@ pub const LOCK: &str = "ovs_vswitchd";
 const OUTPUT_PIECE_BYTES: usize = 256 << 10;
 const BACKOFF_MIN_MS: u64 = 1000;
 const BACKOFF_MAX_MS: u64 = 8000;
+/// Time for which a server that was followed may be absent before another process takes its role: that of a restart.
+const RESTART_MS: u64 = 5000;
 /// Inactivity probe interval of a server; it is disconnected after another interval.
 const PROBE_MS: u64 = 5000;
 
@@ -83,6 +94,8 @@ struct Peer {
     /// It has stopped reading: execute its earlier requests all the same.
     deaf: bool,
     heard_ms: u64,
+    /// Time at which a byte last passed.
+    progress_ms: u64,
     /// Time of the pending probe.
     asked_ms: Option<u64>,
 }
@@ -90,16 +103,6 @@ struct Peer {
 /// Whether a target is on this machine.
 fn is_local(target: &str) -> bool {
     target.starts_with("punix:") || target.starts_with("unix:")
-}
-
-struct Remote {
-    target: String,
-    endpoint: Endpoint,
-    conn: Option<Conn>,
-    connecting: bool,
-    backoff_ms: u64,
-    retry_ms: u64,
-    heard_ms: u64,
 }
 
 fn now() -> Time {
@@ -127,30 +130,28 @@ impl Db {
         reactor: &mut Reactor,
         waker: Arc<Waker>,
     ) -> Result<Db> {
-        let wake = move || {
-            // The main loop outlives the writer thread.
-            let _ = waker.wake();
-        };
-        let (file, db) = dbfile::open(path, lock, schema::open_vswitch(), &mut random_uuid, wake)?;
-        let mut server = Server::new(Box::new(random_uuid), ServerLimits::default());
-        server.add_database(db, true)?;
-        let local = server.session_open()?;
-        let own_target = format!("punix:{}", socket.display());
-        let mut embedded = Embedded {
-            server,
-            file,
-            local,
-            own_target: own_target.clone(),
-            listeners: BTreeMap::new(),
-            outgoing: BTreeMap::new(),
-            added: BTreeSet::new(),
-            refused: BTreeMap::new(),
-            dscps: BTreeMap::new(),
-            probes: BTreeMap::new(),
-            conns: BTreeMap::new(),
-        };
-        embedded.serve(&own_target, reactor)?;
+        let embedded = Embedded::start(path, lock, socket, None, reactor, waker)?;
         Ok(Db { client: client(), side: Side::Embedded(Box::new(embedded)) })
+    }
+
+    /// Serves the database of a lost server, from its file. Its replica stays until this one replies.
+    ///
+    /// # Errors
+    /// The file cannot be used, or holds another database than the lost server's; the side stays remote.
+    pub fn take_over(
+        &mut self,
+        path: &Path,
+        lock: FileLock,
+        socket: &Path,
+        reactor: &mut Reactor,
+        waker: Arc<Waker>,
+    ) -> Result<()> {
+        let root = self.client.replica().rows(ROOT).next().map(|row| row.uuid());
+        anyhow::ensure!(root.is_none() || path.exists(), "{}: {OTHER_DATABASE}", path.display());
+        let embedded = Embedded::start(path, lock, socket, root, reactor, waker)?;
+        self.side = Side::Embedded(Box::new(embedded));
+        self.client.reset();
+        Ok(())
     }
 
     /// Follows the server at `target`.
@@ -168,6 +169,9 @@ impl Db {
             backoff_ms: BACKOFF_MIN_MS,
             retry_ms: 0,
             heard_ms: 0,
+            lost_ms: None,
+            failed: false,
+            messages: Default::default(),
         };
         Ok(Db { client: client(), side: Side::Remote(Box::new(remote)) })
     }
@@ -187,6 +191,15 @@ impl Db {
         matches!(self.side, Side::Embedded(_))
     }
 
+    /// Whether an attempt failed since the last call and the followed server is absent. One that has sent its database
+    /// has time to restart.
+    pub fn take_loss(&mut self) -> bool {
+        let Side::Remote(remote) = &mut self.side else { return false };
+        let restart_ms = if self.client.replica().row_count(ROOT) > 0 { RESTART_MS } else { 0 };
+        let absent_ms = remote.lost_ms.map(|lost_ms| sys::clock::monotonic_ms() - lost_ms);
+        std::mem::take(&mut remote.failed) && absent_ms.is_some_and(|ms| ms >= restart_ms)
+    }
+
     /// Handles a socket event; `false` for a token of others.
     pub fn event(&mut self, token: Token, reactor: &mut Reactor) -> bool {
         match &mut self.side {
@@ -203,13 +216,7 @@ impl Db {
         }
         match &self.side {
             Side::Embedded(e) => e.next(),
-            Side::Remote(r) if r.conn.is_none() => Turn::at(r.retry_ms),
-            // The time of a probe, unless one is pending or cannot be sent yet: then the time of disconnection.
-            Side::Remote(r) => {
-                let probes =
-                    r.connecting || self.client.state() != ClientState::Ready || self.client.echo_pending();
-                Turn::at(r.heard_ms + if probes { 2 * PROBE_MS } else { PROBE_MS })
-            }
+            Side::Remote(r) => r.next(&self.client),
         }
     }
 
@@ -279,14 +286,11 @@ impl Db {
         }
     }
 
-    /// Compacts the embedded database's file.
-    pub fn compact(&mut self) -> Result<(), String> {
+    /// Compacts the embedded database's file; the receiver gets the outcome.
+    pub fn compact(&mut self) -> Result<Receiver<Result<(), String>>, String> {
         match &mut self.side {
-            Side::Embedded(e) => match e.server.database("Open_vSwitch") {
-                Some(db) => {
-                    e.file.compact(db);
-                    Ok(())
-                }
+            Side::Embedded(e) => match e.server.database(ROOT) {
+                Some(db) => Ok(e.file.compact(db)),
                 None => Err("no such database".to_string()),
             },
             Side::Remote(_) => Err("the database is served by another process".to_string()),
@@ -295,6 +299,43 @@ impl Db {
 }
 
 impl Embedded {
+    /// Opens the file and listens; `root` is the row of `Open_vSwitch` that it must hold.
+    fn start(
+        path: &Path,
+        lock: FileLock,
+        socket: &Path,
+        root: Option<Uuid>,
+        reactor: &mut Reactor,
+        waker: Arc<Waker>,
+    ) -> Result<Embedded> {
+        let wake = move || {
+            // The main loop outlives the writer thread.
+            let _ = waker.wake();
+        };
+        let (file, db) = dbfile::open(path, lock, schema::open_vswitch(), &mut random_uuid, wake)?;
+        let holds = |root| db.schema().table_ix(ROOT).is_some_and(|table| db.row(table, root).is_some());
+        anyhow::ensure!(root.is_none_or(holds), "{}: {OTHER_DATABASE}", path.display());
+        let mut server = Server::new(Box::new(random_uuid), ServerLimits::default());
+        server.add_database(db, true)?;
+        let local = server.session_open()?;
+        let own_target = format!("punix:{}", socket.display());
+        let mut embedded = Embedded {
+            server,
+            file,
+            local,
+            own_target: own_target.clone(),
+            listeners: BTreeMap::new(),
+            outgoing: BTreeMap::new(),
+            added: BTreeSet::new(),
+            refused: BTreeMap::new(),
+            dscps: BTreeMap::new(),
+            probes: BTreeMap::new(),
+            conns: BTreeMap::new(),
+        };
+        embedded.serve(&own_target, reactor)?;
+        Ok(embedded)
+    }
+
     /// Whether a target is served.
     fn has(&self, target: &str) -> bool {
         self.listeners.contains_key(target) || self.outgoing.contains_key(target)
@@ -339,13 +380,16 @@ impl Embedded {
         }
         let Some(peer) = self.conns.get_mut(&token) else { return false };
         peer.unread = !peer.ended;
+        if reactor.is_gone(token) {
+            self.deafen(token);
+        }
         self.read(token, reactor);
         true
     }
 
     fn open(&mut self, mut conn: Conn, target: &str, reactor: &mut Reactor) {
         let origin = if is_local(target) { Origin::Local } else { Origin::Remote };
-        match self.server.session_open_from(origin) {
+        match self.open_session(origin, reactor) {
             Ok(session) => {
                 let heard_ms = sys::clock::monotonic_ms();
                 let target = target.to_string();
@@ -357,6 +401,7 @@ impl Embedded {
                     ended: false,
                     deaf: false,
                     heard_ms,
+                    progress_ms: heard_ms,
                     asked_ms: None,
                 };
                 self.conns.insert(peer.conn.token(), peer);
@@ -372,12 +417,50 @@ impl Embedded {
         }
     }
 
+    /// Opens a session: at the limit, one without progress ends for it. Sessions of the network end for each other only.
+    fn open_session(&mut self, origin: Origin, reactor: &mut Reactor) -> Result<SessionId, ServerError> {
+        let refusal = match self.server.session_open_from(origin) {
+            Ok(session) => return Ok(session),
+            Err(refusal) => refusal,
+        };
+        let able = self.conns.values().filter(|p| origin == Origin::Local || !is_local(&p.target));
+        let places = able.map(|p| Place {
+            token: p.conn.token(),
+            standing: match self.server.session_is_used(p.session) {
+                _ if p.deaf => Standing::Served,
+                _ if p.conn.backlog_bytes() > 0 => Standing::Unread,
+                true => Standing::Served,
+                false => Standing::Unused,
+            },
+            progress_ms: p.progress_ms,
+        });
+        let Some(token) = to_evict(places) else { return Err(refusal) };
+        let peer = self.conns.get(&token).map(|p| p.conn.peer()).unwrap_or_default();
+        log::warn!(target: "jsonrpc", "{peer}: database connection ended for a new one: {refusal}, and it is without progress for the longest time");
+        reactor.counts.evicted += 1;
+        self.close(token, reactor);
+        self.server.session_open_from(origin)
+    }
+
+    /// A client has stopped reading; its earlier input can still be read.
+    fn deafen(&mut self, token: Token) {
+        let Some(peer) = self.conns.get_mut(&token) else { return };
+        if !std::mem::replace(&mut peer.deaf, true) {
+            peer.unread = !peer.ended;
+            self.server.session_transact_only(peer.session);
+        }
+    }
+
     /// Reads once from a client whose input is wanted.
     fn read(&mut self, token: Token, reactor: &mut Reactor) {
         let Some(peer) = self.conns.get_mut(&token) else { return };
-        if peer.conn.flush(reactor.registry()).is_err() {
-            peer.deaf = true;
-            self.server.session_transact_only(peer.session);
+        let unsent = peer.conn.backlog_bytes();
+        if !peer.deaf && peer.conn.flush(reactor.registry()).is_err() {
+            self.deafen(token);
+        }
+        let Some(peer) = self.conns.get_mut(&token) else { return };
+        if peer.conn.backlog_bytes() < unsent {
+            peer.progress_ms = sys::clock::monotonic_ms();
         }
         if peer.ended || !peer.unread || !self.server.session_wants_input(peer.session) {
             return;
@@ -387,10 +470,15 @@ impl Embedded {
                 peer.unread = more;
                 if !bytes.is_empty() {
                     (peer.heard_ms, peer.asked_ms) = (sys::clock::monotonic_ms(), None);
+                    peer.progress_ms = peer.heard_ms;
                 }
                 self.server.session_input(peer.session, bytes, now());
             }
-            Ok(None) | Err(_) => (peer.ended, peer.unread) = (true, false),
+            Ok(None) => (peer.ended, peer.unread) = (true, false),
+            Err(_) => {
+                (peer.ended, peer.unread) = (true, false);
+                self.deafen(token);
+            }
         }
     }
 
@@ -506,10 +594,15 @@ impl Embedded {
             // Unread output stays in the server, where it is bounded; a reader gets a piece per turn.
             if peer.is_free() {
                 let output = self.server.session_output_some(session, OUTPUT_PIECE_BYTES);
-                if !peer.deaf && peer.conn.send(&output, reactor.registry()).is_err() {
-                    // Its earlier input can still be read.
-                    (peer.deaf, peer.unread) = (true, !peer.ended);
-                    self.server.session_transact_only(session);
+                if peer.deaf {
+                    continue;
+                }
+                let sent = peer.conn.send(&output, reactor.registry());
+                if peer.conn.backlog_bytes() < output.len() {
+                    peer.progress_ms = sys::clock::monotonic_ms();
+                }
+                if sent.is_err() {
+                    self.deafen(*token);
                 }
             }
         }
@@ -530,92 +623,5 @@ impl Peer {
     /// Whether more output can be sent to it, or discarded.
     fn is_free(&self) -> bool {
         self.deaf || self.conn.backlog_bytes() == 0
-    }
-}
-
-impl Remote {
-    fn event(&mut self, token: Token, reactor: &mut Reactor, client: &mut Client) -> bool {
-        let Some(conn) = self.conn.as_mut().filter(|c| c.token() == token) else { return false };
-        if self.connecting {
-            match conn.connected(reactor) {
-                Ok(true) => {
-                    self.connecting = false;
-                    self.backoff_ms = BACKOFF_MIN_MS;
-                    self.heard_ms = sys::clock::monotonic_ms();
-                    log::info!(target: "reconnect", "{}: connected", self.target);
-                }
-                Ok(false) => return true,
-                Err(e) => {
-                    let why = e.to_string();
-                    self.lost(&why, reactor, client);
-                    return true;
-                }
-            }
-        }
-        let problem = loop {
-            match conn.read(reactor) {
-                Ok(Some((bytes, more))) => {
-                    self.heard_ms = sys::clock::monotonic_ms();
-                    if let Err(e) = client.input(bytes) {
-                        break Some(e.to_string());
-                    }
-                    if !more {
-                        break conn.flush(reactor.registry()).err().map(|e| e.to_string());
-                    }
-                }
-                Ok(None) => break Some("connection closed by peer".to_string()),
-                Err(e) => break Some(e.to_string()),
-            }
-        };
-        if let Some(why) = problem {
-            self.lost(&why, reactor, client);
-        }
-        true
-    }
-
-    fn lost(&mut self, why: &str, reactor: &Reactor, client: &mut Client) {
-        if let Some(mut conn) = self.conn.take() {
-            conn.close(reactor.registry());
-        }
-        log::info!(target: "reconnect", "{}: {why}; waiting {} ms before reconnecting", self.target, self.backoff_ms);
-        self.retry_ms = sys::clock::monotonic_ms() + self.backoff_ms;
-        self.backoff_ms = (self.backoff_ms * 2).min(BACKOFF_MAX_MS);
-        client.reset();
-    }
-
-    fn run(&mut self, client: &mut Client, reactor: &mut Reactor) {
-        let now_ms = sys::clock::monotonic_ms();
-        if self.conn.is_none() && now_ms >= self.retry_ms {
-            log::info!(target: "reconnect", "{}: connecting...", self.target);
-            let token = reactor.token();
-            match Conn::connect(&self.endpoint, NO_DSCP, reactor, token) {
-                Ok(conn) => {
-                    self.conn = Some(conn);
-                    self.connecting = true;
-                    self.heard_ms = now_ms;
-                }
-                Err(e) => self.lost(&format!("connection attempt failed ({e})"), reactor, client),
-            }
-        }
-        if self.conn.is_some() && now_ms >= self.heard_ms + 2 * PROBE_MS {
-            return self.lost("no response to inactivity probe", reactor, client);
-        }
-        if self.connecting {
-            return;
-        }
-        if self.conn.is_some()
-            && now_ms >= self.heard_ms + PROBE_MS
-            && client.state() == ClientState::Ready
-            && !client.echo_pending()
-        {
-            client.send_echo();
-        }
-        let Some(conn) = &mut self.conn else { return };
-        let output = client.take_output();
-        if !output.is_empty()
-            && let Err(e) = conn.send(&output, reactor.registry())
-        {
-            self.lost(&e.to_string(), reactor, client);
-        }
     }
 }

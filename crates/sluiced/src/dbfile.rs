@@ -6,6 +6,7 @@
 use anyhow::{Context, Result, bail};
 use ovsdb::db::Database;
 use ovsdb::log::{self as dblog, LogError};
+use ovsdb::schema::DatabaseSchema;
 use ovsdb::server::LogRecord;
 use ovsdb::value::UuidSource;
 use std::fs::{File, OpenOptions};
@@ -17,6 +18,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use sys::local;
 use sys::lock::FileLock;
+use sys::os_text;
 
 /// Growth factor that triggers compaction, above [`COMPACT_MIN_BYTES`].
 const COMPACT_GROWTH: u64 = 4;
@@ -30,9 +32,12 @@ pub enum Written {
     Failed(String),
 }
 
+/// Takes the outcome of a compaction.
+type Compacted = Sender<Result<(), String>>;
+
 enum Job {
     Append(Vec<LogRecord>),
-    Replace(Vec<u8>),
+    Replace(Vec<u8>, Compacted),
     GoOn,
 }
 
@@ -51,7 +56,7 @@ pub struct DbFile {
 pub fn open(
     path: &Path,
     lock: FileLock,
-    schema: Arc<ovsdb::schema::DatabaseSchema>,
+    schema: Arc<DatabaseSchema>,
     uuids: &mut dyn UuidSource,
     wake: impl Fn() + Send + 'static,
 ) -> Result<(DbFile, Database)> {
@@ -89,7 +94,6 @@ pub fn open(
         }
         Err(e) => bail!("{}: {e}; the file was left as it is", path.display()),
     };
-    let older = db.schema().version != schema.version;
     if db.schema().name != schema.name {
         bail!(
             "{}: holds database {}, not {}; the file was left as it is",
@@ -98,16 +102,12 @@ pub fn open(
             schema.name
         );
     }
-    let db = if older {
-        log::info!(target: "ovsdb_file", "{}: converting from schema {} to {}", path.display(),
-            db.schema().version, schema.version);
-        db.convert(schema).with_context(|| format!("{}: cannot convert the database", path.display()))?
-    } else {
-        db
-    };
+    let differs = *db.schema() != schema;
+    let db = if differs { convert(path, &contents[..good_bytes as usize], &db, schema)? } else { db };
     let mut bytes = good_bytes;
-    if fresh || older {
-        bytes = replace(path, &dblog::snapshot(&db, "", sys::clock::wall_ms() as i64))?;
+    if fresh || differs {
+        bytes = replace(path, &dblog::snapshot(&db, "", sys::clock::wall_ms() as i64))
+            .with_context(|| format!("{}: cannot write the database", path.display()))?;
     }
     let (jobs, todo) = channel();
     let (results, written) = channel();
@@ -137,12 +137,15 @@ impl DbFile {
         }
     }
 
-    /// Compacts the file into a snapshot.
-    pub fn compact(&mut self, db: &Database) {
+    /// Compacts the file into a snapshot. The receiver gets the outcome, or loses its sender if an earlier write
+    /// failed; the writer thread calls `wake` then.
+    pub fn compact(&mut self, db: &Database) -> Receiver<Result<(), String>> {
         let snapshot = dblog::snapshot(db, "compacting database online", sys::clock::wall_ms() as i64);
         self.bytes = snapshot.len() as u64;
         self.base_bytes = self.bytes;
-        self.job(Job::Replace(snapshot));
+        let (outcome, compacted) = channel();
+        self.job(Job::Replace(snapshot, outcome));
+        compacted
     }
 
     /// After a failure all queued records are rolled back: write records queued from now on.
@@ -172,32 +175,84 @@ impl Drop for DbFile {
     }
 }
 
+/// Converts the contents of the file to `schema`, after a copy of the file. Logs the tables and columns that go.
+fn convert(path: &Path, contents: &[u8], db: &Database, schema: Arc<DatabaseSchema>) -> Result<Database> {
+    let from = db.schema();
+    let converted = db
+        .convert(schema.clone())
+        .with_context(|| format!("{}: cannot convert the database", path.display()))?;
+    // Only files of earlier releases lack the checksum.
+    if (&from.version, &from.tables) == (&schema.version, &schema.tables) {
+        return Ok(converted);
+    }
+    let copy = backup_path(path, from);
+    write_like(path, &copy, contents).with_context(|| {
+        format!(
+            "{}: cannot copy the database before its conversion; the file was left as it is",
+            copy.display()
+        )
+    })?;
+    log::info!(target: "ovsdb_file", "{}: converting from schema {} to {}, with a copy in {}", path.display(),
+        from.version, schema.version, copy.display());
+    let gone = from.absent_from(&schema);
+    if !gone.is_empty() {
+        log::warn!(target: "ovsdb_file", "{}: schema {} has no {}; their contents are only in {}", path.display(),
+            schema.version, gone.join(", "), copy.display());
+    }
+    Ok(converted)
+}
+
+/// Path of the copy of a file with this schema, as named by the stock switch's start script.
+fn backup_path(path: &Path, schema: &DatabaseSchema) -> PathBuf {
+    let cksum = schema.cksum.as_deref().and_then(|sum| sum.split_whitespace().next()).unwrap_or_default();
+    // The schema is input: its text must not lead to another directory.
+    let cksum: String = cksum.chars().filter(char::is_ascii_alphanumeric).collect();
+    with_suffix(path, &format!(".backup{}-{cksum}", schema.version))
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut path = path.as_os_str().to_os_string();
+    path.push(suffix);
+    PathBuf::from(path)
+}
+
 /// Replaces the file by a new one, with the same mode and owner; returns its size.
-fn replace(path: &Path, contents: &[u8]) -> Result<u64> {
-    let mut temporary = path.as_os_str().to_os_string();
-    temporary.push(".tmp");
-    let temporary = PathBuf::from(temporary);
-    let write = || -> io::Result<()> {
-        let old = std::fs::metadata(path)?;
-        match std::fs::remove_file(&temporary) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
-            _ => {}
-        }
-        // A new file: `O_EXCL` prevents writing to another's file or a symbolic link.
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
-        let made = file.metadata()?;
+fn replace(path: &Path, contents: &[u8]) -> io::Result<u64> {
+    write_like(path, path, contents)?;
+    Ok(contents.len() as u64)
+}
+
+/// Writes a file with mode and owner of the file `like`. It replaces `path` once it is on disk.
+fn write_like(like: &Path, path: &Path, contents: &[u8]) -> io::Result<()> {
+    let temporary = with_suffix(path, ".tmp");
+    let failed = |what: &str, e: io::Error| {
+        io::Error::new(e.kind(), format!("{}: {what} failed ({})", temporary.display(), os_text(&e)))
+    };
+    match std::fs::remove_file(&temporary) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(failed("unlink", e)),
+        _ => {}
+    }
+    // A new file: `O_EXCL` prevents writing to another's file or a symbolic link.
+    let options = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary);
+    let mut file = options.map_err(|e| failed("create", e))?;
+    let mut write = || -> io::Result<()> {
+        let (old, made) = (std::fs::metadata(like)?, file.metadata()?);
         if (made.uid(), made.gid()) != (old.uid(), old.gid()) {
             std::os::unix::fs::fchown(&file, Some(old.uid()), Some(old.gid()))?;
         }
         file.set_permissions(std::fs::Permissions::from_mode(old.mode() & 0o7777))?;
         file.write_all(contents)?;
-        file.sync_all()?;
-        std::fs::rename(&temporary, path)?;
-        let dir = path.parent().filter(|d| !d.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        File::open(dir)?.sync_all()
+        file.sync_all()
     };
-    write().with_context(|| format!("{}: cannot write the database", path.display()))?;
-    Ok(contents.len() as u64)
+    let written = write().map_err(|e| failed("write", e));
+    let renamed = written.and_then(|()| std::fs::rename(&temporary, path).map_err(|e| failed("rename", e)));
+    if let Err(e) = renamed {
+        // A full disk needs the room.
+        let _ = std::fs::remove_file(&temporary);
+        return Err(e);
+    }
+    let dir = path.parent().filter(|d| !d.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(dir)?.sync_all()
 }
 
 struct Writer {
@@ -214,8 +269,12 @@ impl Writer {
         while let Some(job) = next.take().or_else(|| jobs.recv().ok()) {
             match job {
                 Job::GoOn => self.failed = false,
-                Job::Append(_) | Job::Replace(_) if self.failed => {}
-                Job::Replace(snapshot) => self.replace(&snapshot),
+                Job::Append(_) | Job::Replace(..) if self.failed => wake(),
+                Job::Replace(snapshot, outcome) => {
+                    // Compaction on growth waits for no outcome.
+                    let _ = outcome.send(self.replace(&snapshot));
+                    wake();
+                }
                 Job::Append(mut records) => {
                     // Sync records queued meanwhile together.
                     while next.is_none() {
@@ -229,7 +288,7 @@ impl Writer {
                         Ok(()) => Written::Synced(records.last().map_or(0, |r| r.seq)),
                         Err(e) => {
                             self.failed = true;
-                            Written::Failed(format!("{}: cannot write: {e}", self.path.display()))
+                            Written::Failed(format!("{}: cannot write: {}", self.path.display(), os_text(&e)))
                         }
                     };
                     if results.send(outcome).is_err() {
@@ -270,14 +329,16 @@ impl Writer {
         Ok(())
     }
 
-    fn replace(&mut self, snapshot: &[u8]) {
-        match replace(&self.path, snapshot) {
+    fn replace(&mut self, snapshot: &[u8]) -> Result<(), String> {
+        let replaced = replace(&self.path, snapshot).map_err(|e| format!("I/O error: {e}"));
+        match &replaced {
             Ok(bytes) => {
                 self.file = None;
-                self.synced_bytes = bytes;
+                self.synced_bytes = *bytes;
             }
             // The old file is still intact.
-            Err(e) => log::warn!(target: "ovsdb_file", "{e:#}: not compacted"),
+            Err(why) => log::warn!(target: "ovsdb_file", "{}: not compacted: {why}", self.path.display()),
         }
+        replaced.map(|_| ())
     }
 }

@@ -250,8 +250,7 @@ fn is_foreign(port: &PortOptions) -> bool {
 }
 
 /// The system's text of an error, without its number and context.
-pub(crate) fn os_text(e: &std::io::Error) -> String {
-    let text = e.to_string();
-    let text = text.split(" (os error").next().unwrap_or(&text);
-    text.rsplit(": ").next().unwrap_or(text).to_string()
+fn os_text(e: &std::io::Error) -> String {
+    let text = sys::os_text(e);
+    text.rsplit(": ").next().unwrap_or(&text).to_string()
 }

@@ -9,7 +9,7 @@ use super::monitor::Report;
 use super::tunnels::Egress;
 use dpif::{DropReason, PortStats};
 use flow::{DpPort, MacAddr};
-use netdev::dummy::{DummyStats, QueueStats};
+use netdev::dummy::{DummyPorts, DummyStats, QueueStats};
 use netdev::link::{self, EthtoolLink, LinkInfo};
 use ofproto::ports::{PortCounters, PortFeatures};
 use ovsdb::client::{ColumnValue, LockState, RowView, TxnBuilder, TxnId};
@@ -58,11 +58,8 @@ pub(crate) struct FactKeeper {
 }
 
 impl FactKeeper {
-    /// Empty. `system_id` is given for an embedded database, and likewise the description of the system.
-    pub(crate) fn new(supported: &SupportedTypes, system_id: Option<String>, run_dir: &Path) -> FactKeeper {
-        let embedded = system_id.is_some();
-        let (system_type, system_version) = system();
-        let own = |text: String| embedded.then_some(text);
+    /// Empty, for a database of another process.
+    pub(crate) fn new(supported: &SupportedTypes, run_dir: &Path) -> FactKeeper {
         FactKeeper {
             writeback: Writeback::new(Some(super::db::LOCK.to_string())),
             in_flight: None,
@@ -72,11 +69,6 @@ impl FactKeeper {
             switch: SwitchFacts {
                 iface_types: Some(supported.interface_types()),
                 datapath_types: Some(supported.datapath_types()),
-                ovs_version: own(OVS_VERSION.to_string()),
-                db_version: own(ovsdb::schema::open_vswitch().version.to_string()),
-                system_type: own(system_type),
-                system_version: own(system_version),
-                dpdk_version: own("none".to_string()),
                 ..SwitchFacts::default()
             },
             datapath_types: supported
@@ -86,14 +78,29 @@ impl FactKeeper {
                 .collect(),
             run_dir: run_dir.to_path_buf(),
             machine: false,
-            system_id,
-            embedded,
+            system_id: None,
+            embedded: false,
             controllers: BTreeMap::new(),
             managers: BTreeMap::new(),
             bfd: BTreeMap::new(),
             dirty: true,
             last_written: None,
         }
+    }
+
+    /// The database is embedded: from now on the daemon identifies and describes the system in it, as start scripts do
+    /// for other servers.
+    pub(crate) fn own_database(&mut self, system_id: Option<String>) {
+        let (system_type, system_version) = system();
+        self.embedded = system_id.is_some();
+        self.system_id = system_id;
+        let own = |text: String| self.embedded.then_some(text);
+        self.switch.ovs_version = own(OVS_VERSION.to_string());
+        self.switch.db_version = own(ovsdb::schema::open_vswitch().version.to_string());
+        self.switch.system_type = own(system_type);
+        self.switch.system_version = own(system_version);
+        self.switch.dpdk_version = own("none".to_string());
+        self.dirty = true;
     }
 
     /// Sets the interval of statistics.
@@ -248,6 +255,7 @@ impl FactKeeper {
         facts.switch.capabilities = self.capabilities(instances);
         facts.managers = self.managers.clone();
         add_egress(&mut facts, planner, &instances.tunnel_egress());
+        add_offloads(&mut facts, planner, instances.dummy_ports());
         self.writeback.set_missing(db.client_ref().missing());
         let Some(txn) = self.writeback.next(db.client_ref().replica(), &facts, now_ms) else {
             self.dirty = false;
@@ -334,10 +342,36 @@ impl FactKeeper {
             }
             let stats = all.get(instance.name())?.get(&port.dp_port?)?;
             let dummy = instances.dummy_ports().get(port.name);
-            Some(dummy.map_or_else(|| device_counters(stats), |dummy| dummy_counters(&dummy.stats())))
+            Some(dummy.map_or_else(
+                || device_counters(stats),
+                |dummy| dummy_counters(&dummy.stats(), dummy.counted_txq()),
+            ))
         };
         self.statistics =
             planner.open_ports().filter_map(|p| Some((p.name.to_string(), counters(&p)?))).collect();
+    }
+}
+
+/// Offloads of transmission that the status of a device has in OVS.
+const OFFLOADS: [&str; 10] = [
+    "tx_geneve_tso_offload",
+    "tx_gre_tso_offload",
+    "tx_ip_csum_offload",
+    "tx_out_ip_csum_offload",
+    "tx_out_udp_csum_offload",
+    "tx_sctp_csum_offload",
+    "tx_tcp_csum_offload",
+    "tx_tcp_seg_offload",
+    "tx_udp_csum_offload",
+    "tx_vxlan_tso_offload",
+];
+
+/// Adds the offloads of dummies, which have none.
+fn add_offloads(facts: &mut Facts, planner: &Planner, dummies: &DummyPorts) {
+    for port in planner.open_ports().filter(|port| dummies.get(port.name).is_some()) {
+        if let Some(known) = port.row.and_then(|row| facts.interfaces.get_mut(&row)) {
+            known.status.extend(OFFLOADS.map(|key| (key.to_string(), "false".to_string())));
+        }
     }
 }
 
@@ -410,7 +444,7 @@ fn device_counters(stats: &PortStats) -> Counters {
 
 /// Counters of a dummy, as in stock switches: two extra ones for tests of custom statistics, and those of its
 /// queues. All packets are sent by one queue.
-fn dummy_counters(s: &DummyStats) -> Counters {
+fn dummy_counters(s: &DummyStats, tx_queues: usize) -> Counters {
     let queue = |way: &str, n: usize, q: &QueueStats| {
         [(format!("{way}_q{n}_packets"), signed(q.packets)), (format!("{way}_q{n}_bytes"), signed(q.bytes))]
     };
@@ -425,6 +459,7 @@ fn dummy_counters(s: &DummyStats) -> Counters {
     let mut all: Counters = all.map(|(k, v)| (k.to_string(), signed(v))).into();
     all.extend(s.rx_queues.iter().enumerate().flat_map(|(n, q)| queue("rx", n, q)));
     all.extend(queue("tx", 0, &s.tx));
+    all.extend((1..tx_queues).flat_map(|n| queue("tx", n, &QueueStats::default())));
     all
 }
 

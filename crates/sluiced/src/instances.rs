@@ -4,6 +4,7 @@
 //! An instance with bridges starts with the first one of its type and ends with the last one. One made by command has no
 //! bridges, and its flows are those added by command: nothing translates, and no revalidator changes them.
 
+use crate::appctl::features::log_support;
 use crate::observer::SlowPathProbes;
 use crate::slowpath::{InlineSlowPath, RevalidatorState, SlowPath, Wake};
 use crate::zones::Zones;
@@ -17,7 +18,8 @@ use dpif_netdev::offload::Providers;
 use dpif_netdev::{QueueWatch, UserspaceConfig, UserspaceDatapath};
 use dpif_netlink::{KernelConfig, KernelDatapath, Mode};
 use flow::DpPort;
-use netdev::dummy::DummyPorts;
+use flow::extract::MAX_VLANS;
+use netdev::dummy::{Dummy, DummyPorts};
 use ofproto::backer::Backer;
 use ofproto::ports::BridgeId;
 use ofproto::revalidate::{Few, RevalidatorStats, change_at_once};
@@ -31,8 +33,6 @@ use std::time::Duration;
 use sync::{Mutex, Ordering, Unparker, lock};
 use vswitch::config::{CtConfig, GlobalConfig, UpcallDispatch};
 
-/// VLAN tags that keys tell apart.
-const VLAN_LIMIT: u8 = 1;
 /// Timeout of a command sent to a forwarding thread.
 const ASK_LIMIT: Duration = Duration::from_secs(5);
 
@@ -69,9 +69,8 @@ impl Instance {
         let mut backer = Backer::new(hash_seed.rotate_left(17));
         backer.observer = Some(&SlowPathProbes);
         backer.debug_actions = settings.dummies != DummyMode::Off;
-        let vlan_limit = VLAN_LIMIT;
-        backer.rewrite =
-            Some(Box::new(move |packet, key, change| datapath::rewrite(packet, key, change, vlan_limit)));
+        backer.rewrite = Some(Box::new(datapath::rewrite));
+        let vlan_limit = vlan_limit(global);
         let is_bridged = short == default_name(type_name);
         let rests = !is_bridged || global.is_some_and(|g| g.flow_restore_wait);
         let of_kernel = (type_name == "system" && !settings.dummies.is_datapath(type_name))
@@ -82,12 +81,14 @@ impl Instance {
                 (Arc::new(backer), datapath)
             }
             None => {
-                backer.capabilities = dpif_netdev::CAPABILITIES;
+                backer.capabilities = dpif_netdev::capabilities(vlan_limit);
                 let backer = Arc::new(backer);
-                let datapath = userspace(type_name, short, settings, hash_seed, &backer, wake)?;
+                let datapath = userspace(type_name, short, settings, hash_seed, vlan_limit, &backer, wake)?;
                 (backer, datapath)
             }
         };
+        backer.set_vlan_limit(datapath.set_vlan_limit(vlan_limit));
+        log_support(datapath.name(), &datapath.capabilities());
         let slow = SlowPath::start(&backer, datapath.clone(), None, rests, wake.clone())
             .context("cannot start the slow path")?;
         let zones = Zones::new(datapath.name(), datapath.connections());
@@ -206,6 +207,12 @@ impl Instance {
         }
     }
 
+    /// Sets the number of VLAN tags in keys. The datapath comes first: packets that the slow path still gets with the
+    /// former number make no flow.
+    fn set_vlan_limit(&self, tags: u8) {
+        self.backer.set_vlan_limit(self.datapath.set_vlan_limit(tags));
+    }
+
     fn set_handlers(&mut self) {
         if let Err(e) = self.slow.set_handlers(self.handlers) {
             log::error!(target: "ofproto_dpif_upcall", "{}: not all handlers could be started: {e}", self.name());
@@ -280,6 +287,14 @@ impl Instance {
     }
 }
 
+/// Number of VLAN tags in keys that `vlan-limit` wants; 1 before the first configuration.
+fn vlan_limit(global: Option<&GlobalConfig>) -> u8 {
+    match global.map_or(1, |g| g.vlan_limit) {
+        0 => MAX_VLANS,
+        tags => tags.min(MAX_VLANS.into()) as u8,
+    }
+}
+
 /// Name of the datapath of a type's bridges.
 fn default_name(type_name: &str) -> String {
     format!("ovs-{type_name}")
@@ -304,6 +319,7 @@ fn userspace(
     short: &str,
     settings: &Settings,
     hash_seed: u64,
+    vlan_limit: u8,
     backer: &Arc<Backer>,
     wake: &Wake,
 ) -> Result<Arc<dyn Provider>> {
@@ -316,7 +332,7 @@ fn userspace(
         ablation: settings.ablation.clone(),
         watch: settings.watch.clone(),
         threads: ThreadPlan::default(),
-        vlan_limit: VLAN_LIMIT,
+        vlan_limit,
         hash_seed,
         offload: Providers::default(),
     };
@@ -398,6 +414,14 @@ impl Instances {
     /// The dummies of all datapaths.
     pub(crate) fn dummy_ports(&self) -> &DummyPorts {
         &self.settings.dummy_ports
+    }
+
+    /// Opens the capture files of dummies anew, as OVS does after each change of the configuration.
+    pub(crate) fn reopen_captures(&self) {
+        let fault = |dummy: &Dummy| Some((dummy.name().to_string(), dummy.reopen_captures().err()?));
+        for (name, e) in self.dummy_ports().all().iter().filter_map(fault) {
+            log::warn!(target: "netdev_dummy", "{name}: {e}");
+        }
     }
 
     /// Those with bridges, in order of type.
@@ -530,6 +554,7 @@ impl Instances {
             self.iter().for_each(Instance::enable_offload);
         }
         self.by_type.values_mut().for_each(|i| i.set_global(&global));
+        self.all().iter().for_each(|i| i.set_vlan_limit(vlan_limit(Some(&global))));
         self.global = Some(global);
     }
 

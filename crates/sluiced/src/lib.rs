@@ -28,6 +28,7 @@ mod monitor;
 mod next_hops;
 mod observer;
 mod openflow;
+mod places;
 pub mod reactor;
 pub mod routing;
 pub mod slowpath;

@@ -13,13 +13,10 @@ use std::path::{Path, PathBuf};
 #[global_allocator]
 static ALLOCATOR: sys::heap::Heap = sys::heap::Heap;
 
-/// Interface version for stock tools.
-const COMPATIBLE: &str = "ovs-vswitchd (Open vSwitch) 3.5.4";
-
 /// A software virtual switch, managed by OVSDB and OpenFlow.
 ///
 /// Without DATABASE it follows the database server at unix:RUNDIR/db.sock; when nobody listens there, sluiced serves its own
-/// database on that socket, kept in DBDIR/conf.db.
+/// database on that socket, kept in DBDIR/conf.db. It takes the role of a followed server of that database that is gone, too.
 #[derive(Parser, Debug)]
 #[command(name = "sluiced", disable_version_flag = true)]
 struct Options {
@@ -229,7 +226,7 @@ fn main() {
         .map_or_else(|| "sluiced".to_string(), |n| n.to_string_lossy().into_owned());
     let options = Options::try_parse_from(arguments).unwrap_or_else(|e| e.exit());
     if options.version {
-        println!("{COMPATIBLE}");
+        println!("{}", daemon::COMPATIBLE);
         println!("{} {}", Options::command().get_name(), env!("CARGO_PKG_VERSION"));
         return;
     }

@@ -3,9 +3,10 @@
 use flow::MacAddr;
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
+use std::path::Path;
 
-const ROUTES: &str = "/proc/net/route";
-const NEIGHBOURS: &str = "/proc/net/arp";
+/// The kernel's tables of the daemon's network namespace (proc(5)).
+const TABLES: &str = "/proc/net";
 /// `RTF_UP` (linux/route.h).
 const IS_UP: u32 = 1;
 /// `ATF_COM`: the entry has an address (linux/if_arp.h).
@@ -30,8 +31,12 @@ pub(crate) struct NextHops {
 impl NextHops {
     /// Those of the daemon's network namespace. A table that cannot be read counts as empty.
     pub(crate) fn read() -> NextHops {
-        let text = |path| std::fs::read_to_string(path).unwrap_or_default();
-        NextHops::parse(&text(ROUTES), &text(NEIGHBOURS))
+        NextHops::read_from(Path::new(TABLES))
+    }
+
+    fn read_from(tables: &Path) -> NextHops {
+        let text = |name| std::fs::read_to_string(tables.join(name)).unwrap_or_default();
+        NextHops::parse(&text("route"), &text("arp"))
     }
 
     fn parse(routes: &str, neighbours: &str) -> NextHops {
@@ -109,7 +114,16 @@ broken
     }
 
     #[test]
-    fn tables_of_this_machine_are_read() {
-        NextHops::read().towards(Ipv4Addr::LOCALHOST);
+    fn a_table_that_cannot_be_read_counts_as_empty() {
+        let tables = std::env::temp_dir().join(format!("next-hops-{}", std::process::id()));
+        std::fs::create_dir_all(&tables).unwrap();
+        let towards = || NextHops::read_from(&tables).towards(Ipv4Addr::new(10, 0, 0, 7)).map(|mac| mac.0[5]);
+        let neither = towards();
+        std::fs::write(tables.join("route"), ROUTE_LINES).unwrap();
+        let routes = towards();
+        std::fs::write(tables.join("arp"), NEIGHBOUR_LINES).unwrap();
+        let both = towards();
+        std::fs::remove_dir_all(&tables).unwrap();
+        assert_eq!((neither, routes, both), (None, None, Some(7)));
     }
 }

@@ -1,8 +1,10 @@
 //! [`SlowPathProbes`]: reports the work of `ofproto` to probes and the event ring.
 
 use dpif::Upcall;
-use flow::{FlowKey, Ufid};
+use flow::{FlowKey, MacAddr, Ufid};
 use ofproto::backer::{Observer, Rechecked};
+use ofproto::group::construction;
+use openflow::msg::group::Group;
 use probes::FlowUpkeep;
 
 /// See the module documentation.
@@ -32,5 +34,26 @@ impl Observer for SlowPathProbes {
             Rechecked::Modify => FlowUpkeep::Modify,
         };
         probes::recheck_ends(ufid, result);
+    }
+
+    fn follows_learning(&self) -> bool {
+        log::log_enabled!(target: "ofproto_dpif_xlate", log::Level::Debug)
+    }
+
+    fn follows_groups(&self) -> bool {
+        log::log_enabled!(target: "ofproto_dpif", log::Level::Debug)
+    }
+
+    fn group_built(&self, group: &Group) {
+        for line in construction(group) {
+            log::debug!(target: "ofproto_dpif", "{line}");
+        }
+    }
+
+    fn learned(&self, bridge: &str, mac: MacAddr, port: &str, vlan: u16) {
+        log::debug!(
+            target: "ofproto_dpif_xlate",
+            "bridge {bridge}: learned that {mac} is on port {port} in VLAN {vlan}"
+        );
     }
 }

@@ -26,6 +26,7 @@ mod bridge;
 mod controller;
 mod flush;
 mod link;
+mod rconn_log;
 #[cfg(test)]
 mod tests;
 

@@ -39,6 +39,8 @@ pub struct Reactor {
     handshakes: Duration,
     /// Sockets with an event of this turn that reports neither an end of their stream nor an error.
     open: Vec<Token>,
+    /// Sockets with an event of this turn that reports that the peer reads no more.
+    gone: Vec<Token>,
     /// For reading: shared by all connections, because clearing one costs more than serving a request.
     buffer: Box<[u8]>,
 }
@@ -50,6 +52,8 @@ pub struct Counts {
     pub accept_failed: u64,
     /// Closed because the limit of their kind was reached.
     pub refused: u64,
+    /// Closed for new ones at the limit of their kind, because they made no progress.
+    pub evicted: u64,
     /// Closed because OpenFlow connections held too much memory.
     pub cut_off: u64,
     /// Closed because they did not reply to a probe.
@@ -72,6 +76,7 @@ impl Reactor {
             tls: Tls::default(),
             handshakes: Duration::ZERO,
             open: Vec::new(),
+            gone: Vec::new(),
             buffer: vec![0; READ_MAX_BYTES].into(),
         })
     }
@@ -87,12 +92,20 @@ impl Reactor {
         ready.extend(events.iter().map(Event::token));
         let is_open = |e: &&Event| !e.is_read_closed() && !e.is_error();
         self.open.extend(events.iter().filter(is_open).map(Event::token));
+        let is_gone = |e: &&Event| e.is_write_closed() || e.is_error();
+        self.gone.extend(events.iter().filter(is_gone).map(Event::token));
         ready
     }
 
     /// Whether an event of this turn shows that the peer had not ended the stream.
     pub(super) fn is_open(&self, token: Token) -> bool {
         self.open.contains(&token)
+    }
+
+    /// Whether an event of this turn shows that the peer has closed both directions, or reset the connection. Each such
+    /// change has one event, also while the socket is not read.
+    pub(super) fn is_gone(&self, token: Token) -> bool {
+        self.gone.contains(&token)
     }
 
     /// The buffer for reading, of [`READ_MAX_BYTES`].
@@ -141,6 +154,7 @@ impl Reactor {
     /// Begins a turn; returns the sockets due without an event.
     pub fn take_due(&mut self) -> Vec<Token> {
         self.open.clear();
+        self.gone.clear();
         self.handshakes = Duration::ZERO;
         let mut due = std::mem::take(&mut self.again);
         let now_ms = if self.later.is_empty() { 0 } else { machine_ms() };

@@ -21,8 +21,8 @@ use netdev::dummy::{Dummy, DummyPorts};
 use netdev::route::{RouteEvent, RouteMonitor};
 use ofproto::native::NativeTunnels;
 use routing::{
-    Change, InterfaceAddress, Listeners, ListeningDevice, Neighbours, Origin, Place, Prefix, Route,
-    RouteError, Routes, TABLE_LOCAL, TunnelPort,
+    Change, Hops, InterfaceAddress, Listeners, ListeningDevice, Neighbours, Place, Prefix, Route, RouteError,
+    RouteKind, Routes, TABLE_LOCAL, TunnelPort,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -318,13 +318,16 @@ impl Routing {
         if let Some(known) = self.dummies.get(name) {
             return Some((Some(known.mac), &known.addresses));
         }
-        let (link, addresses) = self.kernel.as_ref()?.mirror.device(name)?;
+        let (link, _, addresses) = self.kernel.as_ref()?.mirror.device(name)?;
         Some((link.mac.filter(|_| !link.is_loopback), addresses))
     }
 
     fn refresh_device(&mut self, name: &str) {
         let addresses: Vec<_> = self.device(name).map(|(_, all)| all.to_vec()).unwrap_or_default();
-        self.changes.extend(self.routes.set_addresses(name, &addresses));
+        // Dummies have no place in the kernel's order.
+        let kernel = self.kernel.as_ref().filter(|_| !self.dummies.contains_key(name));
+        let index = kernel.and_then(|k| k.mirror.device(name)).map_or(u32::MAX, |(_, index, _)| index);
+        self.changes.extend(self.routes.set_addresses(name, index, &addresses));
     }
 
     /// Follows addresses of dummies, new and removed ones included.
@@ -342,7 +345,7 @@ impl Routing {
             let known = self.dummies.get(dummy.name());
             if known.is_none_or(|k| k.changes != changes || !k.dummy.is_same(&dummy)) {
                 let addresses = dummy.addresses().into_iter();
-                let addresses = addresses.map(|(address, len)| InterfaceAddress { address, len }).collect();
+                let addresses = addresses.map(|(address, len)| InterfaceAddress::new(address, len)).collect();
                 let mac = MacAddr(dummy.mac());
                 let name = dummy.name().to_string();
                 self.set_dummy(&name, Some(KnownDummy { dummy, changes, mac, addresses }));
@@ -442,18 +445,13 @@ impl Kernel {
 impl KnownDummy {
     /// The local routes of its addresses.
     fn local_routes(&self, name: &str) -> impl Iterator<Item = Route> {
-        let device: Arc<str> = name.into();
+        let hops = Hops::one(name, None);
         self.addresses.iter().filter_map(move |a| {
             Some(Route {
                 table: TABLE_LOCAL,
-                mark: 0,
-                prefix: Prefix::new(a.address, a.len)?,
-                origin: Origin::Cached,
-                is_local: true,
-                device: device.clone(),
-                gateway: None,
+                kind: RouteKind::Local,
                 source: Some(a.address),
-                metric: 0,
+                ..Route::new(Prefix::new(a.address, a.len)?, hops.clone())
             })
         })
     }

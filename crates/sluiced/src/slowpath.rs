@@ -332,14 +332,12 @@ pub(crate) struct InlineSlowPath {
 impl InlineHandler for InlineSlowPath {
     fn translate(&self, upcalls: dpif::Upcalls) -> Vec<DpifOp> {
         probes::received(&self.datapath, &upcalls);
-        probes::log_upcalls(&self.datapath, &upcalls);
+        probes::log_upcalls(&self.datapath, true, &upcalls);
         let mut ops = upcall::handle(&self.backer, upcalls, sys::clock::monotonic_ms());
         if self.backer.has_events() {
             (self.wake)();
         }
-        let ops = ops.remove(&PmdId::Main).unwrap_or_default();
-        probes::log_operations(&self.datapath, &ops);
-        ops
+        ops.remove(&PmdId::Main).unwrap_or_default()
     }
 
     fn flows_moved(&self) {
@@ -417,6 +415,7 @@ impl HandlerThread {
     }
 
     fn run(mut self, mut handler: Box<dyn UpcallReceiver>, stop: &AtomicBool, wake: &Wake) {
+        let is_userspace = self.datapath.pmd_threads().is_some();
         while !stop.load(Ordering::Acquire) {
             self.wait_for_room(&mut *handler);
             let upcalls = handler.take(HANDLER_WAIT);
@@ -425,7 +424,7 @@ impl HandlerThread {
                 continue;
             }
             probes::received(self.datapath.name(), &upcalls);
-            probes::log_upcalls(self.datapath.name(), &upcalls);
+            probes::log_upcalls(self.datapath.name(), is_userspace, &upcalls);
             self.serve(upcalls, handler.ahead(), wake);
         }
         let end = Instant::now() + LAST_ANSWERS;

@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use std::collections::HashMap;
 use std::sync::Arc;
 use sync::Ordering;
+use vswitch::Notice;
 
 /// Zones with most connections, as many with most created and with most refused ones.
 const ZONES: usize = 20;
@@ -24,7 +25,15 @@ pub(super) fn report(switch: &Switch, uptime_ms: u64) -> Value {
         "uptime_ms": uptime_ms,
         "datapaths": datapaths,
         "bridges": bridges(switch),
+        "ineffective": ineffective(switch),
     })
+}
+
+/// Settings that are refused, have no effect or another one.
+fn ineffective(switch: &Switch) -> Vec<Value> {
+    let of_setting =
+        |n: Notice| json!({"table": n.table, "row": n.name, "setting": n.setting, "message": n.message});
+    switch.planner().ineffective().into_iter().map(of_setting).collect()
 }
 
 fn datapath(instance: &Instance) -> Value {

@@ -179,6 +179,14 @@ impl Listener {
         Ok(listener)
     }
 
+    /// TCP port it listens at; `None` for Unix sockets.
+    pub fn port(&self) -> Option<u16> {
+        match &self.socket {
+            Listening::Tcp(socket) => socket.local_addr().ok().map(|address| address.port()),
+            Listening::Unix(..) => None,
+        }
+    }
+
     /// Sets the DSCP of connections accepted from now on.
     pub fn set_dscp(&self, dscp: u8) -> io::Result<()> {
         match &self.socket {

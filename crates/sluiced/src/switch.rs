@@ -2,6 +2,7 @@
 //!
 //! The planner (`vswitch`) decides the commands; this module executes them and reports their results.
 
+mod deleted;
 mod replace;
 
 use super::daemon::{DaemonConfig, Exit};
@@ -20,7 +21,8 @@ use crate::slowpath::Wake;
 use anyhow::{Context, Result};
 use dpif::DummyMode;
 use dpif_netdev::{QueueWatch, TOGETHER};
-use flow::{DpPort, MacAddr, OfPort};
+use flow::{DpPort, MacAddr};
+use log::Level;
 use netdev::dummy::DummyPorts;
 use netdev::link::{LinkEvent, LinkInfo, LinkMonitor};
 use ofproto::connmgr::ConnCounters;
@@ -71,7 +73,6 @@ impl Switch {
     /// Starts datapath and slow path, without bridges. `watch` reports queues polled by the main loop itself.
     pub fn start(
         config: &DaemonConfig,
-        embedded: bool,
         waker: Arc<mio::Waker>,
         watch: Option<Arc<QueueWatch>>,
     ) -> Result<Switch> {
@@ -92,7 +93,6 @@ impl Switch {
             }
         }
         let supported = supported.with_dummies(config.dummies);
-        let system_id = embedded.then(|| super::daemon::system_id(&config.config_dir)).flatten();
         // Dummies have no next hops.
         let has_devices = config.dummies != DummyMode::Override;
         let next_hops = if has_devices { NextHops::read } else { NextHops::default };
@@ -108,7 +108,7 @@ impl Switch {
                 wake,
             ),
             planner: Planner::default(),
-            facts: FactKeeper::new(&supported, system_id, &config.run_dir),
+            facts: FactKeeper::new(&supported, &config.run_dir),
             openflow: OpenFlow::new(&config.run_dir, next_hops),
             monitor,
             supported,
@@ -124,6 +124,11 @@ impl Switch {
             next_tick_ms: 0,
             tls: config.tls.clone(),
         })
+    }
+
+    /// The database is embedded, of the system with this identity.
+    pub fn own_database(&mut self, system_id: Option<String>) {
+        self.facts.own_database(system_id);
     }
 
     /// The running datapaths.
@@ -146,10 +151,10 @@ impl Switch {
         &self.supported
     }
 
-    /// Whether a datapath port belongs to an interface of the database.
-    pub(crate) fn owns_port(&self, instance: &Instance, number: DpPort) -> bool {
-        let is_it = |d: &Device| d.dp_port == number && Arc::ptr_eq(&d.datapath, &instance.datapath);
-        self.devices.values().any(is_it)
+    /// The interfaces of the database that have a datapath port.
+    pub(crate) fn owners(&self, instance: &Instance, number: DpPort) -> Vec<String> {
+        let is_it = |d: &&Device| d.dp_port == number && Arc::ptr_eq(&d.datapath, &instance.datapath);
+        self.devices.values().filter(is_it).map(|d| d.name.clone()).collect()
     }
 
     /// Open devices, by interface name.
@@ -233,9 +238,7 @@ impl Switch {
             reactor.tls.refresh();
             self.next_tick_ms = now_ms + TICK_MS;
         }
-        next = next.and(Turn::more_if(self.instances.run())).and(self.streams.run(reactor, now_ms));
-        let retry = Turn::at(self.next_retry_ms.max(now_ms + 1));
-        next.and(Turn::at(self.facts.next_ms(now_ms))).and(retry)
+        next.and(Turn::more_if(self.instances.run())).and(self.streams.run(reactor, now_ms))
     }
 
     /// Passes changes of BFD sessions on to the database and the controllers.
@@ -255,6 +258,8 @@ impl Switch {
         self.monitor.reports_in_ms(machine_ms).map_or(Turn::DONE, |ms| Turn::at(now_ms + ms))
     }
 
+    /// Carries out the database's changes and writes back. The turn has the time of that work alone which this state of
+    /// the database's connection allows: a time that passes unused would keep the main loop busy.
     fn follow(&mut self, db: &mut Db, reactor: &mut Reactor) -> Turn {
         let now_ms = sys::clock::monotonic_ms();
         self.set_devices_up_or_down();
@@ -292,6 +297,7 @@ impl Switch {
             }
             let commands = self.planner.plan(desired);
             self.carry_out(commands, reactor);
+            self.instances.reopen_captures();
         }
         let next = self.follow_devices(now_ms, reactor);
         for (datapath_type, error) in self.instances.take_conntrack_reports() {
@@ -299,13 +305,14 @@ impl Switch {
             self.facts.changed();
         }
         for notice in self.planner.take_notices() {
-            log::warn!(target: "bridge", "{} {}: {}", notice.table, notice.name, notice.message);
+            let level = if notice.is_warning { Level::Warn } else { Level::Debug };
+            log::log!(target: "bridge", level, "{} {}: {}", notice.table, notice.name, notice.message);
         }
         if self.is_settled() && !std::mem::replace(&mut self.applied_once, true) {
             self.instances.settled();
         }
         self.write_back(db, reactor.tls.fault(), now_ms);
-        next
+        next.and(Turn::at(self.facts.next_ms(now_ms)))
     }
 
     /// Another process holds the lock and switches: remove the bridges, so that no two processes forward, and start
@@ -338,7 +345,7 @@ impl Switch {
         let commands = self.planner.commands();
         self.carry_out(commands, reactor);
         // Events after a bounded number of reads, or caused by these commands.
-        Turn::more_if(self.links_dirty || !self.unfinished.is_empty())
+        Turn::more_if(self.links_dirty || !self.unfinished.is_empty()).and(Turn::at(self.next_retry_ms))
     }
 
     /// Whether the whole configuration is applied.
@@ -399,19 +406,22 @@ impl Switch {
             }
             Command::CreateBridge(bridge) => self.create_bridge(&bridge, reactor),
             Command::DestroyBridge { bridge, .. } => {
+                if let Some(instance) = self.instances.of_bridge(bridge) {
+                    deleted::log(instance.backer.view().bridge(bridge).map(|b| (&*b.name, &*b.ports)), None);
+                }
                 self.openflow.destroy(bridge, reactor);
                 // Sessions of its ports have ended; their thread lets go of the datapath.
                 self.monitor.pass();
                 self.instances.remove_bridge(bridge);
             }
             Command::OpenInterface(open) => {
-                let result = self.open(&open, reactor);
+                let result = self.open(&open, reactor).map_err(|e| sys::os_text(&e));
                 if let Err(e) = &result {
                     log::warn!(target: "bridge", "{e}");
                 }
                 let number = self.planner.opened(open.open, result);
                 if let Some(number) = number {
-                    let number = if number == OfPort::LOCAL { 65534 } else { number.0 };
+                    let number = deleted::shown(number);
                     let (bridge, name) = (&open.bridge_name, &open.name);
                     log::info!(target: "bridge", "bridge {bridge}: added interface {name} on port {number}");
                     let error = self.devices.get_mut(name).and_then(|d| d.update(&open.device).err());
@@ -438,6 +448,7 @@ impl Switch {
                 let error = open.and_then(|d| d.update(&device).err()).or(same);
                 self.settings_failed(&name, error);
                 // A device unknown to the kernel causes no event.
+                self.dummy_changed(&name);
                 self.links_dirty = true;
             }
             Command::SetPorts { bridge, ports, .. } => {
@@ -445,6 +456,7 @@ impl Switch {
                 let view = instance.backer.view();
                 let previous = view.bridge(bridge).map(|b| b.ports.clone()).unwrap_or_default();
                 let mut table = ports.table(&previous);
+                deleted::log(view.bridge(bridge).map(|b| (&*b.name, &*b.ports)), Some(&table));
                 self.monitor.attach(bridge, instance, &ports, &mut table);
                 self.openflow.ports_changed(bridge, &previous, &table, sys::clock::monotonic_ms());
                 instance.backer.set_ports(bridge, table);
@@ -559,6 +571,12 @@ impl Switch {
         }
     }
 
+    /// Has the planner follow address and MTU of a dummy.
+    fn dummy_changed(&mut self, name: &str) {
+        let Some(Body::Dummy(dummy)) = self.devices.get(name).map(|device| &device.body) else { return };
+        self.planner.device_changed(name, MacAddr(dummy.mac()), Some(dummy.mtu()));
+    }
+
     fn link_gone_named(&mut self, name: &str, ifindex: u32, reactor: &mut Reactor) {
         let Some(device) = self.devices.get_mut(name) else { return };
         let Body::Kernel(known) = &mut device.body else { return };
@@ -574,6 +592,7 @@ impl Switch {
     }
 
     fn settings_failed(&mut self, name: &str, error: Option<String>) {
+        let error = error.map(|e| sys::os_text(&e));
         if let Some(error) = &error {
             log::warn!(target: "bridge", "{error}");
         }
@@ -652,7 +671,8 @@ impl Switch {
         super::status::report(self, uptime_ms)
     }
 
-    /// Ends the switch, its listeners first. Taps end with it; with `cleanup`, removes the ports one by one before.
+    /// Ends the switch, its listeners first. Taps stay for the next process; with `cleanup`, removes the ports one by one
+    /// before, taps included.
     pub fn stop(self, exit: Exit) {
         let Switch { instances, devices, openflow, streams, monitor, .. } = self;
         drop((monitor, openflow, streams));

@@ -49,7 +49,7 @@ impl Instances {
                 let Some(config) = &port.tunnel else { continue };
                 let Endpoint::Address(dst) = config.remote else { continue };
                 let query = Query { mark: config.egress_pkt_mark.unwrap_or(0), dst, src: None };
-                if let Some(hop) = self.routes.lookup(&query) {
+                if let Ok(hop) = self.routes.lookup(&query) {
                     let has_carrier = has_carrier(&hop.device);
                     all.insert(port.name.clone(), Egress { device: hop.device, has_carrier });
                 }

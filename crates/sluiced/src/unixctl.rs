@@ -2,9 +2,11 @@
 //! its arguments, all strings.
 
 use super::appctl::Format;
+use super::places::{Place, Standing, to_evict};
 use super::reactor::Reactor;
 use super::stream::{Conn, Endpoint, Listener, NO_DSCP};
 use anyhow::{Context, Result};
+use log::Level;
 use mio::{Registry, Token};
 use ovsdb::jsonrpc::{Framer, FramerLimits, Message};
 use serde_json::{Value, json};
@@ -18,6 +20,8 @@ mod tests;
 const CONNECTIONS_MAX: usize = 64;
 /// Maximum length of a command with its arguments.
 const COMMAND_MAX_BYTES: usize = 4 << 20;
+/// Commands of a client that has stopped reading that are executed. OVS executes as many as one read of 4 kB brings.
+const UNHEARD_MAX: usize = 64;
 /// Unread bytes beyond which a client's requests wait.
 const BUSY_BYTES: usize = 1 << 20;
 
@@ -53,8 +57,12 @@ struct Client {
     unanswered: bool,
     /// It has stopped sending: reply to its earlier requests first.
     closing: bool,
-    /// It has stopped reading: execute its earlier requests all the same.
+    /// It has stopped reading. As in OVS some of its earlier commands are executed all the same.
     deaf: bool,
+    /// Commands executed since.
+    unheard: usize,
+    /// Time at which a byte last passed.
+    progress_ms: u64,
     /// Format of its replies.
     format: Format,
     /// The reply has begun: its head and some parts were sent.
@@ -74,11 +82,31 @@ pub enum Room {
 
 /// The control socket and its clients.
 pub struct Unixctl {
-    listener: Listener,
+    /// `None` once it ends.
+    listener: Option<Listener>,
     clients: BTreeMap<Token, Client>,
     limits: Limits,
     /// Clients disconnected for incomplete commands, or unread replies.
     pub cut_off: u64,
+}
+
+/// Logs a request, as OVS does.
+pub fn log_request(request: &Request) {
+    if log::log_enabled!(target: "unixctl", Level::Debug) {
+        let args = Value::from(request.args.clone());
+        log::debug!(target: "unixctl", "received request {}{args}, id={}", request.command, request.id);
+    }
+}
+
+/// Logs the answer to a request, as OVS does.
+fn log_answer(request: &Request, answer: &Result<Value, Value>) {
+    if log::log_enabled!(target: "unixctl", Level::Debug) {
+        let (outcome, body) = match answer {
+            Ok(body) => ("success", body),
+            Err(body) => ("error", body),
+        };
+        log::debug!(target: "unixctl", "replying with {outcome}, id={}: \"{body}\"", request.id);
+    }
 }
 
 impl Unixctl {
@@ -87,12 +115,17 @@ impl Unixctl {
         let endpoint = Endpoint::PassiveUnix(path.to_path_buf());
         let listener = Listener::open(&endpoint, NO_DSCP, registry, token)
             .with_context(|| format!("{}: cannot listen for control connections", path.display()))?;
-        Ok(Unixctl { listener, clients: BTreeMap::new(), limits: LIMITS, cut_off: 0 })
+        Ok(Unixctl { listener: Some(listener), clients: BTreeMap::new(), limits: LIMITS, cut_off: 0 })
+    }
+
+    /// Removes the socket; its clients stay.
+    pub fn stop_listening(&mut self) {
+        self.listener = None;
     }
 
     /// Whether the token is the listener's.
     pub fn is_listener(&self, token: Token) -> bool {
-        self.listener.owns(token)
+        self.listener.as_ref().is_some_and(|listener| listener.owns(token))
     }
 
     /// Whether the token is a client's.
@@ -102,9 +135,10 @@ impl Unixctl {
 
     /// Accepts connections.
     pub fn accept(&mut self, token: Token, reactor: &mut Reactor) {
-        for mut conn in self.listener.serve(token, reactor) {
-            if self.clients.len() >= CONNECTIONS_MAX {
-                log::warn!(target: "unixctl", "connection refused: {CONNECTIONS_MAX} are open, which is the limit");
+        let conns = self.listener.as_mut().map(|listener| listener.serve(token, reactor));
+        for mut conn in conns.unwrap_or_default() {
+            if self.clients.len() >= CONNECTIONS_MAX && !self.evict(reactor) {
+                log::warn!(target: "unixctl", "connection refused: {CONNECTIONS_MAX} are open and in use, which is the limit");
                 reactor.counts.refused += 1;
                 conn.close(reactor.registry());
                 continue;
@@ -118,6 +152,8 @@ impl Unixctl {
                     unanswered: false,
                     closing: false,
                     deaf: false,
+                    unheard: 0,
+                    progress_ms: sys::clock::monotonic_ms(),
                     format: Format::default(),
                     has_part: false,
                 },
@@ -125,11 +161,24 @@ impl Unixctl {
         }
     }
 
+    /// Ends a connection without progress for a new one; `false` if there is none.
+    fn evict(&mut self, reactor: &mut Reactor) -> bool {
+        let Some(token) = to_evict(self.clients.values().map(Client::place)) else { return false };
+        log::warn!(target: "unixctl", "client ended for a new one: of {CONNECTIONS_MAX}, the limit, it is without progress for the longest time");
+        reactor.counts.evicted += 1;
+        self.close(token, reactor.registry());
+        true
+    }
+
     /// Reads a client's input; returns its next request. Further ones wait until that is answered and the reply
     /// read.
     pub fn ready(&mut self, token: Token, reactor: &mut Reactor) -> Option<Request> {
         let client = self.clients.get_mut(&token)?;
-        client.deaf |= client.conn.flush(reactor.registry()).is_err();
+        let unsent = client.conn.backlog_bytes();
+        client.deaf |= client.conn.flush(reactor.registry()).is_err() || reactor.is_gone(token);
+        if client.conn.backlog_bytes() < unsent {
+            client.progress_ms = sys::clock::monotonic_ms();
+        }
         if client.unanswered || client.unread_bytes() >= BUSY_BYTES {
             return None;
         }
@@ -142,6 +191,9 @@ impl Unixctl {
             Ok(None) => match client.conn.read(reactor) {
                 Ok(Some((bytes, more))) => {
                     let bytes = bytes.to_vec();
+                    if !bytes.is_empty() {
+                        client.progress_ms = sys::clock::monotonic_ms();
+                    }
                     if more || !bytes.is_empty() {
                         // Serve it again until its input is used up.
                         reactor.serve_again(token);
@@ -205,12 +257,13 @@ impl Unixctl {
         }
     }
 
-    /// Whether the client of a request has room for a part of the reply.
-    pub fn room(&mut self, request: &Request) -> Room {
+    /// Whether the client of a request has room for a part of the reply. If it does not read any more, the request is done.
+    pub fn room(&mut self, request: &Request, reactor: &mut Reactor) -> Room {
         let Some(client) = self.clients.get_mut(&request.conn) else { return Room::Gone };
         if client.deaf {
-            // Its further requests are executed.
             (client.unanswered, client.has_part) = (false, false);
+            reactor.serve_again(request.conn);
+            self.count_unheard(request.conn, reactor.registry());
             return Room::Gone;
         }
         if client.unread_bytes() < BUSY_BYTES { Room::Some } else { Room::Full }
@@ -240,6 +293,7 @@ impl Unixctl {
                 self.send(request.conn, &[rest, tail].concat(), reactor);
             }
             Err(why) => {
+                let why = sys::os_text(&why);
                 log::warn!(target: "unixctl", "{}: client cut off within its answer: {why}", request.command);
                 self.cut_off += 1;
                 self.close(request.conn, reactor.registry());
@@ -254,7 +308,8 @@ impl Unixctl {
         {
             client.unanswered = false;
             reactor.serve_again(request.conn);
-            return self.end_parts(request, answer, reactor);
+            self.end_parts(request, answer, reactor);
+            return self.count_unheard(request.conn, reactor.registry());
         }
         let answer = answer.map(line).map(|text| match request.format {
             Format::Text => text,
@@ -269,14 +324,26 @@ impl Unixctl {
         client.unanswered = false;
         reactor.serve_again(request.conn);
         if client.deaf {
-            return;
+            return self.count_unheard(request.conn, reactor.registry());
         }
+        log_answer(request, &answer);
         let id = request.id.clone();
         let message = match answer {
             Ok(result) => Message::Reply { id, result },
+            Err(Value::String(text)) => Message::Error { id, error: Value::from(sys::os_text(&text)) },
             Err(error) => Message::Error { id, error },
         };
         self.send(request.conn, &message.encode(), reactor);
+        self.count_unheard(request.conn, reactor.registry());
+    }
+
+    /// Counts a command of a client that has stopped reading, and closes it after the last permitted one.
+    fn count_unheard(&mut self, token: Token, registry: &Registry) {
+        let Some(client) = self.clients.get_mut(&token).filter(|client| client.deaf) else { return };
+        client.unheard += 1;
+        if client.unheard >= UNHEARD_MAX {
+            self.close(token, registry);
+        }
     }
 
     /// Sends bytes to a client, if all clients together leave room.
@@ -285,7 +352,7 @@ impl Unixctl {
         let held = unread + bytes.len();
         self.shed(held, self.limits.unread_bytes, reactor.registry(), |_, c| c.unread_bytes());
         if let Some(client) = self.clients.get_mut(&token) {
-            client.deaf = client.conn.send(bytes, reactor.registry()).is_err();
+            client.deaf |= client.conn.send(bytes, reactor.registry()).is_err();
         }
     }
 
@@ -317,6 +384,15 @@ impl Client {
     /// Its unread bytes; nothing is kept for one that has stopped reading.
     fn unread_bytes(&self) -> usize {
         if self.deaf { 0 } else { self.conn.backlog_bytes() }
+    }
+
+    fn place(&self) -> Place {
+        let standing = match self.unread_bytes() {
+            1.. => Standing::Unread,
+            0 if self.unanswered => Standing::Served,
+            0 => Standing::Unused,
+        };
+        Place { token: self.conn.token(), standing, progress_ms: self.progress_ms }
     }
 
     /// Takes a complete request out of the input; an error for other data.

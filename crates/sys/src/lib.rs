@@ -36,5 +36,20 @@ pub use poller::Poller;
 pub use waker::Waker;
 pub use watch::WatchSet;
 
+/// An error's text without the numbers that `std` appends to the system's texts, as C programs print it. Contexts stay.
+pub fn os_text(error: &(impl std::fmt::Display + ?Sized)) -> String {
+    const NUMBER: &str = " (os error ";
+    let text = error.to_string();
+    let mut pieces = text.split(NUMBER);
+    let mut out = pieces.next().unwrap_or_default().to_string();
+    for piece in pieces {
+        match piece.split_once(')') {
+            Some((number, rest)) if number.bytes().all(|b| b.is_ascii_digit()) => out.push_str(rest),
+            _ => out.extend([NUMBER, piece]),
+        }
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests;

@@ -24,20 +24,24 @@ pub const FILE_MODE: u32 = 0o660;
 
 /// The listener found at a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Server {
-    /// Its process; `None` if it is in a PID namespace not visible from here.
-    pub pid: Option<u32>,
+pub enum Server {
+    /// That of a process.
+    Process(u32),
+    /// That of a process in a PID namespace not visible from here.
+    Hidden,
+    /// Its backlog is full, so its process is unknown.
+    Full,
 }
 
-/// The process that listens at `path`, if any. A listener with a full backlog counts.
+/// The listener at `path`, if any. Each call takes a place in its backlog until it accepts.
 ///
 /// # Errors
 /// The path cannot be reached, or is too long for a socket.
 pub fn server(path: &Path) -> io::Result<Option<Server>> {
     let socket = stream_socket()?;
     match connect(&socket, &SocketAddrUnix::new(path)?) {
-        Ok(()) => Ok(Some(Server { pid: peer(&socket)? })),
-        Err(Errno::AGAIN) => Ok(Some(Server { pid: None })),
+        Ok(()) => Ok(Some(peer(&socket)?.map_or(Server::Hidden, Server::Process))),
+        Err(Errno::AGAIN) => Ok(Some(Server::Full)),
         Err(Errno::NOENT | Errno::NOTDIR | Errno::CONNREFUSED) => Ok(None),
         Err(e) => Err(e.into()),
     }

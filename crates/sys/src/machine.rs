@@ -116,6 +116,9 @@ pub fn file_systems() -> Vec<FileSystem> {
     points.into_iter().filter_map(|point| file_system(&point)).collect()
 }
 
+/// File systems without a device that `/proc/filesystems` leaves out: mounts of namespaces and processes.
+const UNLISTED: [&str; 2] = ["nsfs", "pidfs"];
+
 /// Writable mount points on devices, from `/proc/mounts` and `/proc/filesystems`.
 pub(crate) fn writable_mounts(mounts: &str, file_systems: &str) -> Vec<String> {
     let without_device: Vec<&str> =
@@ -129,7 +132,8 @@ pub(crate) fn writable_mounts(mounts: &str, file_systems: &str) -> Vec<String> {
             continue;
         };
         let point = unescaped(point);
-        let is_local = !without_device.contains(&kind) && options.split(',').any(|option| option == "rw");
+        let has_device = !without_device.contains(&kind) && !UNLISTED.contains(&kind);
+        let is_local = has_device && options.split(',').any(|option| option == "rw");
         if is_local && !points.contains(&point) {
             points.push(point);
         }

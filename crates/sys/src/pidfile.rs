@@ -19,7 +19,9 @@ use crate::process::{Stage, stage};
 const PLACE_ATTEMPTS: usize = 10;
 /// Longest wait for an ending process, whose files the kernel still closes, perhaps after thousands of devices.
 const ENDING_MAX: Duration = Duration::from_secs(120);
-/// Polling interval of that wait.
+/// Longest wait for another process: `ovs-vswitchd` answers `exit` shortly before it removes its file.
+const LEAVING_MAX: Duration = Duration::from_secs(1);
+/// Polling interval of both.
 const LOOK: Duration = Duration::from_millis(10);
 
 /// Device and inode of the pid files of this process.
@@ -61,7 +63,7 @@ pub struct PidFile {
 
 impl PidFile {
     /// Creates the file. Replaces a stale one; replaces that of a live process only with `overwrite`. Waits for the end
-    /// of a process that was killed or is exiting, two minutes at most.
+    /// of a process that was killed or is exiting, two minutes at most, and a second for that of another one.
     ///
     /// # Errors
     /// A live process holds it, or it cannot be created.
@@ -127,12 +129,16 @@ pub fn running(path: &Path) -> io::Result<Option<u32>> {
     }
 }
 
-/// As [`running`], once the holder is not ending.
+/// As [`running`], once the holder has had the time to end.
 fn still_running(path: &Path) -> io::Result<Option<u32>> {
     let began = Instant::now();
     loop {
         match running(path)? {
-            Some(pid) if stage(pid) == Stage::Ending && began.elapsed() < ENDING_MAX => {
+            Some(pid) if pid != std::process::id() => {
+                let max = if stage(pid) == Stage::Ending { ENDING_MAX } else { LEAVING_MAX };
+                if began.elapsed() >= max {
+                    return Ok(Some(pid));
+                }
                 std::thread::sleep(LOOK);
             }
             found => return Ok(found),

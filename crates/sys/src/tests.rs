@@ -115,15 +115,18 @@ fn a_lock_is_had_once_in_a_process_and_again_after() {
 
 #[test]
 fn sockets_have_their_mode_and_those_of_the_dead_are_replaced() {
-    use crate::local::{listen_at, remove_stale, server};
+    use crate::local::{Server, listen_at, remove_stale, server};
     use std::os::unix::fs::PermissionsExt;
     let dir = testkit::TempDir::new("local").unwrap();
     let path = dir.path().join("a.sock");
     assert_eq!(server(&path).unwrap(), None);
     let listener = listen_at(&path, 0o700).unwrap();
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o700);
-    assert_eq!(server(&path).unwrap().unwrap().pid, Some(std::process::id()));
+    assert_eq!(server(&path).unwrap(), Some(Server::Process(std::process::id())));
     assert_eq!(listen_at(&path, 0o700).unwrap_err().kind(), std::io::ErrorKind::AddrInUse);
+    // Places in the backlog stay taken after their clients have closed.
+    while server(&path).unwrap() == Some(Server::Process(std::process::id())) {}
+    assert_eq!(server(&path).unwrap(), Some(Server::Full));
     drop(listener);
     assert_eq!(server(&path).unwrap(), None);
     drop(listen_at(&path, 0o700).unwrap());
@@ -177,7 +180,22 @@ fn figures_of_proc_are_read() {
     assert!(process(std::process::id()).unwrap().resident_kb > 100 && process(u32::MAX).is_none());
 
     let mounts = "/dev/a / ext4 rw,relatime 0 0\n/dev/b /ro ext4 ro 0 0\ntmpfs /tmp tmpfs rw 0 0\n\
-                  /dev/c /with\\040blank xfs nosuid,rw 0 0\n/dev/a / ext4 rw 0 0\nshort\n";
+                  /dev/c /with\\040blank xfs nosuid,rw 0 0\n/dev/a / ext4 rw 0 0\n\
+                  nsfs /run/netns/a nsfs rw 0 0\nshort\n";
     assert_eq!(writable_mounts(mounts, "nodev\ttmpfs\n\text4\n"), ["/", "/with blank"]);
     assert!(file_systems().iter().all(|f| f.used_kb <= f.total_kb));
+}
+
+#[test]
+fn errors_lose_their_numbers() {
+    for (text, expected) in [
+        ("Connection refused (os error 111)", "Connection refused"),
+        ("a: No such file or directory (os error 2): b (os error 3)", "a: No such file or directory: b"),
+        ("plain", "plain"),
+        ("f (os error x) y", "f (os error x) y"),
+        ("f (os error 1", "f (os error 1"),
+    ] {
+        assert_eq!(crate::os_text(text), expected);
+    }
+    assert_eq!(crate::os_text(&std::io::Error::from_raw_os_error(111)), "Connection refused");
 }

@@ -18,7 +18,7 @@ fn main() -> ExitCode {
     {
         return run_role(role, rest);
     }
-    let tests: [(&str, fn()); 12] = [
+    let tests: [(&str, fn()); 13] = [
         ("a_daemon_returns_when_ready_and_lives_on", a_daemon_returns_when_ready_and_lives_on),
         ("a_daemon_that_fails_passes_its_status_on", a_daemon_that_fails_passes_its_status_on),
         ("a_daemon_that_is_killed_is_a_failure", a_daemon_that_is_killed_is_a_failure),
@@ -26,6 +26,7 @@ fn main() -> ExitCode {
         ("a_pid_file_of_a_living_process_is_respected", a_pid_file_of_a_living_process_is_respected),
         ("a_stale_pid_file_is_replaced", a_stale_pid_file_is_replaced),
         ("a_killed_process_gives_up_its_pid_file", a_killed_process_gives_up_its_pid_file),
+        ("a_leaving_process_gives_up_its_pid_file", a_leaving_process_gives_up_its_pid_file),
         ("a_lock_excludes_other_processes", a_lock_excludes_other_processes),
         ("a_lock_excludes_ovsdb_and_is_excluded_by_it", a_lock_excludes_ovsdb_and_is_excluded_by_it),
         ("signals_are_read", signals_are_read),
@@ -263,6 +264,23 @@ fn a_killed_process_gives_up_its_pid_file() {
         drop(PidFile::create(&file, false).unwrap());
         holder.0.wait().unwrap();
     }
+}
+
+/// It ends while another process waits for its pid file, as `ovs-vswitchd` after its answer to `exit`.
+fn a_leaving_process_gives_up_its_pid_file() {
+    let dir = Dir::new("leaving");
+    let file = dir.path("x.pid");
+    let holder = Holder::start("pidfile", &file);
+    let waits = std::thread::spawn({
+        let file = file.clone();
+        move || PidFile::create(&file, false).map(drop)
+    });
+    // The draft has its place before the wait.
+    while std::fs::read_dir(&dir.0).unwrap().count() < 2 {
+        std::thread::yield_now();
+    }
+    holder.end();
+    waits.join().unwrap().unwrap();
 }
 
 fn a_lock_excludes_other_processes() {

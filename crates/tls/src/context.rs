@@ -112,7 +112,7 @@ impl Tls {
     fn session<S: Read + Write>(&mut self, stream: S, name: String, side: Side) -> io::Result<Session<S>> {
         self.refresh();
         let Some(loaded) = &self.loaded else {
-            let why = self.fault.as_deref().unwrap_or_default();
+            let why = self.fault.as_deref().unwrap_or("no private key is configured");
             log::error!(target: "stream_ssl", "{name}: SSL/TLS is not usable: {why}");
             return Err(io::Error::new(ErrorKind::Unsupported, format!("Protocol not available: {why}")));
         };
@@ -159,7 +159,7 @@ impl Tls {
             Err(e) => return refused(&first_reason(&e)),
         };
         if let Err(e) = files::create(&path, &pem) {
-            return refused(&format!("creating {} failed: {}", path.display(), files::reason(&e)));
+            return refused(&format!("creating {} failed: {}", path.display(), sys::os_text(&e)));
         }
         log::info!(target: "stream_ssl", "successfully bootstrapped CA cert to {}", path.display());
         self.load();
@@ -193,7 +193,7 @@ impl Tls {
         let ca_cert = ca_cert.as_deref().ok_or("no CA certificate is configured")?;
         let mut builder = self.builder().map_err(|e| first_reason(&e))?;
         let read =
-            |path: &Path| files::read(path).map_err(|e| format!("{}: {}", path.display(), files::reason(&e)));
+            |path: &Path| files::read(path).map_err(|e| format!("{}: {}", path.display(), sys::os_text(&e)));
         let bad = |path: &Path, e: &ErrorStack| format!("{}: {}", path.display(), first_reason(e));
 
         let pem = read(certificate)?;

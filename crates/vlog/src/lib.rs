@@ -31,7 +31,7 @@ const FILE: usize = 2;
 
 /// Messages per second and module, and size of a burst.
 const RATE_PER_S: u64 = 20;
-const BURST: u64 = 200;
+const BURST: u64 = 1000;
 
 /// Initial patterns of lines, by destination.
 const DEFAULT_PATTERNS: [&str; 3] = [
@@ -325,7 +325,7 @@ impl Log for Vlog {
         let Some(dropped) = inner.admit(module, sys::clock::machine_us() / 1000) else { return };
         let sequence = self.sequence.fetch_add(1, Ordering::Relaxed) + 1;
         let name = level_name(record.level().to_level_filter());
-        let mut text = escaped(&record.args().to_string());
+        let mut text = escaped(&sys::os_text(record.args()));
         if dropped > 0 {
             let _ = write!(text, " ({dropped} messages of this module were left out before)");
         }
@@ -353,7 +353,10 @@ impl Log for Vlog {
         }
         if let Some(line) = syslog {
             let priority = |default| syslog::priority(inner.facility.unwrap_or(default), name);
-            inner.syslog.send(priority(syslog::DAEMON), &format!("{}: ", inner.program), &line);
+            let tag = format!("{}: ", inner.program);
+            for part in line.split('\n').filter(|part| !part.is_empty()) {
+                inner.syslog.send(priority(syslog::DAEMON), &tag, part);
+            }
             if let Some(line) = for_target {
                 inner.syslog_target.send(priority(syslog::LOCAL0), "", &line);
             }
@@ -366,12 +369,13 @@ impl Log for Vlog {
     fn flush(&self) {}
 }
 
-/// A message on one line, safe for terminals: control characters are escaped as in JSON.
+/// A message, safe for terminals: control characters other than ends of lines are escaped as in JSON. As in OVS, a
+/// message of several lines keeps them, without empty ones at its end.
 fn escaped(message: &str) -> String {
     let mut out = String::with_capacity(message.len());
     for c in message.trim_end_matches('\n').chars() {
         match c {
-            '\n' => out.push_str("\\n"),
+            '\n' => out.push('\n'),
             '\r' => out.push_str("\\r"),
             '\t' => out.push_str("\\t"),
             c if c.is_control() => {
@@ -455,8 +459,8 @@ mod tests {
     fn control_characters_are_escaped() {
         for (message, line) in [
             ("plain é text", "plain é text"),
-            ("a\tb\r\nc", "a\\tb\\r\\nc"),
-            ("ends\n", "ends"),
+            ("a\tb\r\nc", "a\\tb\\r\nc"),
+            ("two\n lines\n\n", "two\n lines"),
             ("\x1b[1m\x07\x7f\u{9b}", "\\u001b[1m\\u0007\\u007f\\u009b"),
         ] {
             assert_eq!(escaped(message), line);

@@ -41,7 +41,7 @@ impl World {
     /// Translates packets of that key with the current tables.
     fn outcome(&self, key: &FlowKey, held: &mut Vec<RecircId>) -> Option<Outcome> {
         let view = self.backer.view();
-        let (bridge, of_port) = view.receiver(key)?;
+        let (bridge, of_port) = self.backer.receiver(&view, key)?;
         let flow = key.to_flow(of_port);
         let request =
             Request { view: &view, bridge: bridge.id, flow: &flow, start: Start::Tables, trace: false };

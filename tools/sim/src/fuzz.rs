@@ -61,8 +61,7 @@ impl Rig {
             broken: None,
         };
         let (dp, mut backer) = (SimDatapath::new(config, 1), Backer::new(1));
-        backer.rewrite =
-            Some(Box::new(|packet, key, change| datapath::rewrite(packet, key, change, VLAN_LIMIT)));
+        backer.rewrite = Some(Box::new(datapath::rewrite));
         let bridge = backer.add_bridge("br0");
         for n in 1..=PORTS {
             let spec = PortSpec {
@@ -114,8 +113,6 @@ impl Rig {
             n_tables: 254,
             table: Some(table),
             debug_actions: true,
-            has_meter: &|_| false,
-            has_group: &|_| true,
         };
         if check_actions(&m.actions, &m.rule_match, &cx).is_err() {
             return;

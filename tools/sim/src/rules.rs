@@ -249,10 +249,15 @@ fn random_action(rng: &mut Rng, table: u8, profile: &Profile) -> Action {
             idle_timeout_s: rng.below(3) as u16,
             hard_timeout_s: rng.below(5) as u16,
         }),
-        14 => Action::Move(Move { source: SubField::whole(F::Reg0), dest: SubField::whole(F::Reg1) }),
+        14 => Action::Move(Move {
+            source: SubField::whole(F::Reg0),
+            dest: SubField::whole(F::Reg1),
+            is_onf: false,
+        }),
         15 => Action::Move(Move {
             source: SubField { field: F::EthSrc, offset_bits: 0, len_bits: 4 },
             dest: SubField { field: F::Reg0, offset_bits: 0, len_bits: 4 },
+            is_onf: false,
         }),
         16 => rng
             .pick(&[

@@ -161,9 +161,7 @@ impl World {
             scenario.dp.fragments = (seed % 5 < 2).then(|| *rng.pick(&[12, 200]));
         }
         let mut backer = Backer::new(seed);
-        backer.rewrite = Some(Box::new(|packet, key, change| {
-            datapath::rewrite(packet, key, change, crate::model::VLAN_LIMIT)
-        }));
+        backer.rewrite = Some(Box::new(datapath::rewrite));
         if broken == Some(Broken::NoShares) {
             backer.limits.kept_for_ports_percent.store(0, Ordering::Relaxed);
         }

@@ -1,7 +1,9 @@
 //! A daemon under test: started in the foreground, with its own run directory, ended with its value.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::Duration;
 
@@ -25,9 +27,22 @@ pub struct DaemonSpec {
     args: Vec<OsString>,
     env: Vec<(OsString, OsString)>,
     netns: Option<Netns>,
+    root: Option<PathBuf>,
     rundir: RunDir,
     ready_file: Option<String>,
 }
+
+/// Runs a program (`$3` and its arguments) in the root file system `$1`, which gets the run directory `$2` and the
+/// machine's pseudo file systems in a mount namespace of its own. The process stays the same.
+const IN_ROOT: &str = r#"
+mount -t tmpfs none "$1/tmp"
+mkdir -p "$1$2"
+mount --bind "$2" "$1$2"
+for system in proc sys dev; do mount --rbind "/$system" "$1/$system"; done
+root=$1
+shift 2
+exec chroot "$root" "$@"
+"#;
 
 impl DaemonSpec {
     /// Starts `program` (for a binary of the own crate: `env!("CARGO_BIN_EXE_…")`) with a new run directory.
@@ -40,7 +55,15 @@ impl DaemonSpec {
         let tag =
             Path::new(&program).file_stem().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default();
         let rundir = RunDir::new(&tag)?;
-        Ok(Self { program, args: Vec::new(), env: Vec::new(), netns: None, rundir, ready_file: None })
+        Ok(Self {
+            program,
+            args: Vec::new(),
+            env: Vec::new(),
+            netns: None,
+            root: None,
+            rundir,
+            ready_file: None,
+        })
     }
 
     /// Its future run directory, to put files into before the start.
@@ -60,6 +83,17 @@ impl DaemonSpec {
         self
     }
 
+    /// Runs the program of another root file system, which sees the run directory at its place. Needs root.
+    pub fn root(mut self, root: &Path) -> Self {
+        self.root = Some(root.to_path_buf());
+        self
+    }
+
+    /// The root file system, if it is another one.
+    pub(crate) fn root_directory(&self) -> Option<&Path> {
+        self.root.as_deref()
+    }
+
     /// Adds arguments.
     pub fn args<A: Into<OsString>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
         self.args.extend(args.into_iter().map(Into::into));
@@ -73,7 +107,7 @@ impl DaemonSpec {
     }
 
     /// Considers it ready once this file appears in the run directory, instead of its unixctl socket or
-    /// pidfile.
+    /// pidfile. A socket must accept connections: it appears before it listens, and one of a crashed daemon remains.
     pub fn ready_file(mut self, name: &str) -> Self {
         self.ready_file = Some(name.to_owned());
         self
@@ -86,7 +120,15 @@ impl DaemonSpec {
     /// If it cannot be started, ends, or is not ready after 20 s; the text includes the end of its output and
     /// log.
     pub fn start(&self) -> Result<Daemon> {
-        let mut cmd = Cmd::new(self.program.clone()).args(self.args.iter().cloned());
+        let mut cmd = match &self.root {
+            None => Cmd::new(self.program.clone()),
+            Some(root) => Cmd::new("unshare")
+                .args(["--mount", "sh", "-ec", IN_ROOT, "sh"])
+                .arg(root)
+                .arg(self.rundir.path())
+                .arg(self.program.clone()),
+        };
+        cmd = cmd.args(self.args.iter().cloned());
         if let Some(netns) = &self.netns {
             cmd = cmd.netns(netns);
         }
@@ -118,7 +160,9 @@ impl DaemonSpec {
 
     fn is_ready(&self, pid: u32) -> bool {
         if let Some(name) = &self.ready_file {
-            return self.rundir.join(name).exists();
+            let path = self.rundir.join(name);
+            let is_socket = path.metadata().is_ok_and(|m| m.file_type().is_socket());
+            return if is_socket { UnixStream::connect(path).is_ok() } else { path.exists() };
         }
         let Ok(entries) = std::fs::read_dir(self.rundir.path()) else { return false };
         entries.flatten().any(|entry| {
@@ -218,6 +262,18 @@ impl Daemon {
 
     fn end(&mut self, signal: Signal) -> Result<Output> {
         self.running.take().context("the daemon was stopped before")?.stop(signal, STOP_LIMIT)
+    }
+
+    /// All that it wrote, to its log and to standard error, once it has ended.
+    ///
+    /// # Errors
+    /// If it still runs after 10 s.
+    pub fn last_words(&mut self) -> Result<String> {
+        wait_for(STOP_LIMIT, "the daemon's end", || self.status().is_some())?;
+        if let Some(running) = &self.running {
+            running.drain();
+        }
+        Ok(format!("{}\n{}", self.log(), self.stderr()))
     }
 
     /// The last lines of its log, standard output and standard error.

@@ -49,11 +49,12 @@ pub use netns::{Netns, netns_reason};
 pub use ovs::RunDir;
 pub use pki::Pki;
 pub use skip::{netns_or_skip, programs_or_skip, skip, strace_or_skip};
-pub use stock::{start_stock, start_stock_with, wait_for_processors};
+pub use stock::{start_stock, start_stock_with, stock_root, wait_for_processors};
 pub use tempdir::TempDir;
 pub use topology::{Host, Topology, TopologyOptions, veth};
 pub use traffic::{
-    Capture, Iperf3Options, Iperf3Report, PingReport, iperf3_client, iperf3_server, ping, reachable,
+    Capture, Iperf3Options, Iperf3Report, PingReport, all_answered, iperf3_client, iperf3_server, ping,
+    reachable,
 };
 pub use wait::{patience, wait_for};
 

@@ -1,6 +1,6 @@
-//! Debian's switch with its own database server, for comparison.
+//! The stock switch with its own database server, for comparison: Debian's, or that of another root file system.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Result;
@@ -10,8 +10,20 @@ use crate::daemon::{Daemon, DaemonSpec};
 use crate::ovs::RunDir;
 use crate::wait::wait_for;
 
-/// Path of its database schema in the package.
-const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
+/// Path of its database schema below the root.
+const SCHEMA: &str = "usr/share/openvswitch/vswitch.ovsschema";
+
+/// The folder of another release of OVS, as `scripts/ovs35.sh` makes it.
+const ROOT: &str = "/opt/ovs35";
+/// Names another folder; empty, none.
+const ROOT_VARIABLE: &str = "SLUICE_OVS_ROOT";
+
+/// The root file system with the release of OVS to compare with: that of `SLUICE_OVS_ROOT`, else `/opt/ovs35`; `None`
+/// if it has no such switch. Then Debian's switch takes its place.
+pub fn stock_root() -> Option<PathBuf> {
+    let root = std::env::var_os(ROOT_VARIABLE).map_or_else(|| PathBuf::from(ROOT), PathBuf::from);
+    (root.is_absolute() && root.join("usr/sbin/ovs-vswitchd").exists()).then_some(root)
+}
 
 /// Starts the database server and the stock daemon `program`; the daemon is first in the result. `spec`
 /// builds the specification of each program: namespace, processor. `settings` are of the `Open_vSwitch` row,
@@ -59,7 +71,8 @@ pub fn start_stock_with(
     let server = spec(Path::new("ovsdb-server"))?;
     let run: RunDir = server.run_directory().clone();
     let db = run.join("conf.db");
-    Cmd::new("ovsdb-tool").arg("create").arg(&db).arg(SCHEMA).run()?;
+    let root = server.root_directory().unwrap_or(Path::new("/"));
+    Cmd::new("ovsdb-tool").arg("create").arg(&db).arg(root.join(SCHEMA)).run()?;
     let remote = format!("--remote=p{}", run.db());
     let server = server
         .args([db.into_os_string(), remote.into(), "-vconsole:off".into()])

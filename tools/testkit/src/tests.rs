@@ -135,9 +135,9 @@ fn a_namespace_outlives_its_value_while_a_program_runs_in_it() {
 #[test]
 fn what_a_dead_process_left_is_swept() {
     require_netns!();
-    // A process that creates a namespace under its own id, with a program inside, and dies.
-    let script = "ip netns add sl-$$-0-dead && (ip netns exec sl-$$-0-dead setsid sleep 300 >/dev/null 2>&1 & \
-                  echo $$ $!)";
+    // A process that creates a namespace under its own id, and dies once a program is inside.
+    let script = "ip netns add sl-$$-0-dead && ip netns exec sl-$$-0-dead setsid sleep 300 >/dev/null 2>&1 & \
+                  until ip netns pids sl-$$-0-dead 2>/dev/null | grep -q .; do sleep 0.01; done; echo $$ $!";
     let out = Cmd::new("sh").args(["-c", script]).run().unwrap().stdout;
     let mut ids = out.split_whitespace().map(|w| w.parse::<u32>().unwrap());
     let (owner, inner) = (ids.next().unwrap(), ids.next().unwrap());
@@ -294,7 +294,21 @@ fn database() -> DaemonSpec {
     let schema = "/usr/share/openvswitch/vswitch.ovsschema";
     rundir.ovs("ovsdb-tool", &["create", db.to_str().unwrap(), schema]).unwrap();
     let socket = format!("--remote=punix:{}", rundir.join("db.sock").display());
+    let spec = spec.ready_file("db.sock");
     spec.args([socket, "--log-file".to_owned(), "--pidfile".to_owned(), db.display().to_string()])
+}
+
+#[test]
+fn a_ping_may_be_on_its_way_at_the_end() {
+    let output = |sent, received, more: &str| {
+        format!(
+            "--- x ping statistics ---\n{sent} packets transmitted, {received} received{more}, 1% packet loss\n"
+        )
+    };
+    assert!(all_answered(&output(66, 66, "")) && all_answered(&output(66, 65, "")));
+    for bad in [output(66, 64, ""), output(1, 0, ""), output(66, 66, ", +1 duplicates"), String::new()] {
+        assert!(!all_answered(&bad), "{bad}");
+    }
 }
 
 #[test]
@@ -327,10 +341,7 @@ fn a_daemon_starts_again_after_a_crash_in_the_same_folder() {
     daemon.crash().unwrap();
     let daemon = spec.start().unwrap();
     assert_ne!(daemon.pid(), pid);
-    // The socket of the crashed one still exists; this one's pid file appears before its own socket.
-    let bridges = || daemon.ovs("ovs-vsctl", &["list-br"]);
-    wait_for(SHORT, "its socket", || bridges().is_ok()).unwrap();
-    assert_eq!(bridges().unwrap().stdout, "br8\n");
+    assert_eq!(daemon.ovs("ovs-vsctl", &["list-br"]).unwrap().stdout, "br8\n");
     let pids = netns_pids(&netns);
     assert!(pids.contains(&daemon.pid()), "{pids:?}");
     let pid = daemon.pid();

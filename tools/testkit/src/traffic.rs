@@ -167,6 +167,21 @@ pub(crate) fn parse_iperf3(text: &str) -> Result<Iperf3Report> {
     Ok(Iperf3Report { sent_bps, received_bps, retransmits, lost_percent, json })
 }
 
+/// Whether each ping of ping(8)'s output has its reply, except one on its way when the program was interrupted; none twice.
+pub fn all_answered(output: &str) -> bool {
+    let counts = output.lines().find_map(|line| {
+        let (sent, rest) = line.split_once(" packets transmitted, ")?;
+        let (received, _) = rest.split_once(" received")?;
+        Some((sent.parse::<u64>().ok()?, received.parse::<u64>().ok()?))
+    });
+    counts.is_some_and(|(sent, received)| received > 0 && received + 1 >= sent)
+        && !output.contains("duplicates")
+}
+
+/// Snapshot length in bytes and buffer in KiB of captures: room for some 250 frames while tcpdump waits for a processor.
+/// With immediate mode each frame takes the snapshot length; the usual 256 KiB in 2 MiB are eight frames.
+const ROOM: [&str; 4] = ["-s", "65600", "-B", "16384"];
+
 /// A tcpdump at work.
 #[derive(Debug)]
 pub struct Capture {
@@ -181,8 +196,11 @@ impl Capture {
     /// # Errors
     /// If tcpdump is not ready after 10 s: a bad filter, or no such interface.
     pub fn start(netns: &Netns, dev: &str, filter: &str, more: &[&str]) -> Result<Self> {
-        let cmd =
-            netns.cmd("tcpdump").args(["-nn", "-t", "-l", "-U", "--immediate-mode", "-i", dev]).args(more);
+        let cmd = netns
+            .cmd("tcpdump")
+            .args(["-nn", "-t", "-l", "-U", "--immediate-mode", "-i", dev])
+            .args(ROOM)
+            .args(more);
         let mut tcpdump = cmd.args(filter.split_whitespace()).spawn()?;
         let waited = wait_for(READY_LIMIT, "tcpdump to listen", || {
             tcpdump.stderr().contains("listening on") || tcpdump.status().is_some()

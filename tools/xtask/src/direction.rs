@@ -95,7 +95,7 @@ pub(crate) const TABLE: &[(&str, &[&str])] = &[
     ("dpif-netdev", &["conntrack", "datapath", "dpif", "flow", "netdev", "packet", "probes", "sync", "sys"]),
     ("dpif-netlink", &["datapath", "dpif", "flow", "netdev", "netlink", "packet", "probes", "sync", "sys"]),
     ("probes", &["dpif", "flow", "sync", "sys", "upcall-events"]),
-    ("tls", &[]),
+    ("tls", &["sys"]),
     ("vlog", &["sync", "sys"]),
     ("simd", &[]),
     ("sync", &[]),
@@ -109,7 +109,18 @@ pub(crate) const TABLE: &[(&str, &[&str])] = &[
     ("sluiced", SWITCH),
     (
         "sluice",
-        &["flow", "ofp-actions", "openflow", "ovsdb", "sys", "tls", "upcall-cost", "upcall-bench", "vlog"],
+        &[
+            "flow",
+            "ofp-actions",
+            "openflow",
+            "ovsdb",
+            "sys",
+            "tls",
+            "upcall-cost",
+            "upcall-bench",
+            "vlog",
+            "vswitch",
+        ],
     ),
     ("xtask", &[]),
 ];

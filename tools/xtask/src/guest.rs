@@ -21,6 +21,8 @@ use anyhow::{Context, Result, bail, ensure};
 
 use kernel::Kernel;
 
+use crate::workspace::{absolute, target};
+
 /// The parsed command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Options {
@@ -174,15 +176,6 @@ fn fetch(root: &Path, name: &str) -> Result<Kernel> {
     let cache = std::env::var_os(CACHE)
         .map_or_else(|| Ok(target(root)?.join("guest")), |dir| absolute(dir.as_ref()))?;
     kernel::prepare(&cache, name)
-}
-
-/// The target folder.
-fn target(root: &Path) -> Result<PathBuf> {
-    absolute(&std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from))
-}
-
-fn absolute(path: &Path) -> Result<PathBuf> {
-    std::path::absolute(path).with_context(|| format!("no folder: `{}`", path.display()))
 }
 
 /// As [`run`], with other outputs.

@@ -1,18 +1,21 @@
 //! `cargo xtask`: the checks of CI, also for contributors before a commit.
 //!
-//! `check` runs stages one after another, all of them even if one fails, prints the minutes of each and their
-//! total, and exits with 1 if any failed. It changes nothing in the tree.
+//! `check` runs all stages even if one fails, prints the minutes of each and in total, and exits with 1 if any failed. It
+//! changes nothing in the tree.
 #![forbid(unsafe_code)]
 
 mod direction;
 mod fuzz;
 mod guest;
+mod jobs;
 mod osken;
+mod programs;
 #[cfg(test)]
 mod setup_tests;
 mod source;
 mod stages;
 mod supply;
+mod test_programs;
 mod tidy;
 mod workspace;
 

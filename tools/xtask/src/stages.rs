@@ -1,6 +1,7 @@
-//! The stages of the check: run one after another, timed, and summarized.
+//! The stages of the check: run in order, timed, and summarized.
 //!
-//! A failed stage does not stop the next, so that one run reports all faults. The cheap ones come first.
+//! A failed stage does not stop the next, so that one run reports all faults. The cheap ones come first; clippy and the
+//! machine of `guest` run beside the tests.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
@@ -10,8 +11,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use crate::workspace::{Workspace, cargo};
-use crate::{direction, fuzz, guest, osken, supply, tidy};
+use crate::jobs::Job;
+use crate::workspace::{Workspace, cargo, target};
+use crate::{direction, fuzz, guest, osken, supply, test_programs, tidy};
 
 /// One part of the check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,6 +100,7 @@ impl Stage {
             Stage::Direction
             | Stage::Tidy
             | Stage::Supply
+            | Stage::Tests
             | Stage::Guest
             | Stage::GuestLong
             | Stage::Fuzz
@@ -113,7 +116,6 @@ impl Stage {
                 "-D",
                 "warnings",
             ],
-            Stage::Tests => &["test", "--locked", "--workspace", "--no-fail-fast"],
             Stage::LongTests => &[
                 "test",
                 "--locked",
@@ -180,6 +182,7 @@ impl Stage {
             }
             Stage::Tidy => Ok(report(&tidy::check(&Workspace::load(root)?)?)),
             Stage::Supply => Ok(report(&supply::check(&Workspace::load(root)?)?)),
+            Stage::Tests => Ok(run_beside_tests(root, &[], skips).iter().all(|(_, _, good)| *good)),
             Stage::Guest => guest::stage::run(root, skips),
             Stage::GuestLong => guest::stage::run_long(root, skips),
             Stage::Fuzz => match fuzz::lacks() {
@@ -194,7 +197,6 @@ impl Stage {
             },
             Stage::Format
             | Stage::Clippy
-            | Stage::Tests
             | Stage::LongTests
             | Stage::Simulation
             | Stage::Contention
@@ -203,6 +205,10 @@ impl Stage {
                 command.args(self.cargo_args()).current_dir(root).stdin(Stdio::null());
                 if matches!(self, Stage::LongTests | Stage::Simulation) {
                     command.env("SLUICE_LONG", "1");
+                }
+                if matches!(self, Stage::LongTests) {
+                    // Built with the tests, before the first of them runs.
+                    command.env("SLUICE_BIN_DIR", target(root)?.join("long"));
                 }
                 if matches!(self, Stage::Contention) {
                     command.env("RUSTFLAGS", "--cfg sluice_contention");
@@ -254,18 +260,27 @@ pub(crate) fn forward(from: impl Read, mut to: impl Write, heard: &Mutex<Vec<Str
         // The reader may be gone: the stage continues.
         let _unwritten = to.write_all(&line).and_then(|()| to.flush());
         let text = String::from_utf8_lossy(&line);
-        if let (Some(at), Ok(mut heard)) = (text.find("SKIP: "), heard.lock()) {
-            heard.push(text[at..].trim_end().to_owned());
+        if let (Some(skip), Ok(mut heard)) = (skipped(&text), heard.lock()) {
+            heard.push(skip);
         }
         line.clear();
     }
 }
 
-/// Runs `stages` in order; true if all went well.
+/// Runs `stages` in order, those of [`BESIDE`] beside the tests; true if all went well.
 pub(crate) fn run(root: &Path, stages: &[Stage]) -> bool {
     let (mut results, mut skips) = (Vec::new(), Vec::new());
-    for stage in stages {
+    let start = Instant::now();
+    let beside: Vec<Stage> = match stages.contains(&Stage::Tests) {
+        true => stages.iter().copied().filter(|s| BESIDE.contains(s)).collect(),
+        false => Vec::new(),
+    };
+    for stage in stages.iter().filter(|s| !beside.contains(s)) {
         println!("== {}", stage.name());
+        if *stage == Stage::Tests {
+            results.append(&mut run_beside_tests(root, &beside, &mut skips));
+            continue;
+        }
         let start = Instant::now();
         let good = stage.run(root, &mut skips).unwrap_or_else(|why| {
             println!("  {why:#}");
@@ -273,13 +288,60 @@ pub(crate) fn run(root: &Path, stages: &[Stage]) -> bool {
         });
         results.push((stage.name(), start.elapsed(), good));
     }
-    print!("{}", summary(&results));
+    print!("{}", summary(&results, start.elapsed()));
     skips.sort();
     skips.dedup();
     for skip in skips {
         println!("{skip}");
     }
     results.iter().all(|(_, _, good)| *good)
+}
+
+/// Stages that run beside the tests: each a job of its own.
+const BESIDE: &[Stage] = &[Stage::Clippy, Stage::Guest];
+
+/// Runs the tests, and the stages `beside` with them. Rows of the summary; omissions go to `skips`.
+fn run_beside_tests(
+    root: &Path,
+    beside: &[Stage],
+    skips: &mut Vec<String>,
+) -> Vec<(&'static str, Duration, bool)> {
+    let start = Instant::now();
+    let (good, ended) = test_programs::run(root, beside.iter().map(|stage| job(*stage, root)).collect());
+    let mut results = vec![(Stage::Tests.name(), start.elapsed(), good)];
+    for end in &ended {
+        skips.extend(end.output.lines().filter_map(skipped));
+        if let Some(stage) = beside.iter().find(|s| s.name() == end.name) {
+            results.push((stage.name(), end.time, end.good));
+            if !end.good {
+                println!("FAILED: {}\n{}", end.name, end.output);
+            }
+        }
+    }
+    results
+}
+
+/// A stage as a command of its own. Clippy leaves the processors to tests.
+fn job(stage: Stage, root: &Path) -> Job {
+    let mut command = match stage {
+        Stage::Clippy => {
+            let mut command = Command::new("nice");
+            command.args(["-n", "10"]).arg(cargo()).args(stage.cargo_args());
+            command
+        }
+        _ => {
+            let mut command = Command::new(cargo());
+            command.args(["run", "--quiet", "--locked", "--package", "xtask", "--", "check", stage.name()]);
+            command
+        }
+    };
+    command.current_dir(root);
+    Job { name: stage.name().to_owned(), command }
+}
+
+/// The omission that a line of output reports.
+fn skipped(line: &str) -> Option<String> {
+    line.find("SKIP: ").map(|at| line[at..].trim_end().to_owned())
 }
 
 fn report(problems: &[String]) -> bool {
@@ -289,7 +351,8 @@ fn report(problems: &[String]) -> bool {
     problems.is_empty()
 }
 
-fn summary(results: &[(&str, Duration, bool)]) -> String {
+/// A row for each stage, and the time from the first to the last.
+fn summary(results: &[(&str, Duration, bool)], total: Duration) -> String {
     let mut text = String::from("\nstage        minutes\n");
     let mut row = |name: &str, time: Duration, good: bool| {
         let verdict = if good { "ok" } else { "FAILED" };
@@ -298,7 +361,7 @@ fn summary(results: &[(&str, Duration, bool)]) -> String {
     for (name, time, good) in results {
         row(name, *time, *good);
     }
-    row("total", results.iter().map(|r| r.1).sum(), results.iter().all(|r| r.2));
+    row("total", total, results.iter().all(|r| r.2));
     text
 }
 
@@ -307,9 +370,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_summary_adds_up() {
-        let text =
-            summary(&[("tidy", Duration::from_secs(30), true), ("tests", Duration::from_secs(60), false)]);
+    fn the_summary_has_a_row_for_each_stage() {
+        let rows = [("tidy", Duration::from_secs(30), true), ("tests", Duration::from_secs(60), false)];
+        let text = summary(&rows, Duration::from_secs(90));
         let rows: Vec<&str> = text.lines().filter(|l| !l.is_empty()).collect();
         assert_eq!(rows[1], "tidy            0.50  ok");
         assert_eq!(rows[2], "tests           1.00  FAILED");

@@ -68,6 +68,22 @@ pub(crate) fn cargo() -> OsString {
     std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }
 
+/// Cargo's target folder, absolute.
+///
+/// # Errors
+/// If the working directory is gone.
+pub(crate) fn target(root: &Path) -> Result<PathBuf> {
+    absolute(&std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from))
+}
+
+/// The absolute form of a path.
+///
+/// # Errors
+/// If the working directory is gone.
+pub(crate) fn absolute(path: &Path) -> Result<PathBuf> {
+    std::path::absolute(path).with_context(|| format!("no folder: `{}`", path.display()))
+}
+
 /// Runs `cargo metadata` with extra arguments and parses its output.
 ///
 /// # Errors

@@ -67,7 +67,7 @@ impl Helper {
     }
 
     /// The helper for which a packet with IP protocol `proto` from port `src` to port `dst` is a control packet: by the
-    /// well-known ports, or on any port if its `ct` action names the helper. (There, Open vSwitch takes the destination
+    /// well-known ports, or on any port if its `ct` action or its connection names the helper. (There, Open vSwitch takes the destination
     /// port of the packet that began the datapath flow.)
     pub fn of_packet(proto: u8, [src, dst]: [u16; 2], named: Option<Helper>) -> Option<Helper> {
         match proto {

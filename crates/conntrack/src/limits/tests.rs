@@ -33,7 +33,7 @@ proptest! {
             match step {
                 Step::Take(zone, port) => {
                     let of_zone = taken.iter().filter(|(z, _)| *z == zone).count() as u32;
-                    let limit = zones[usize::from(zone)].or(default).filter(|limit| *limit != 0);
+                    let limit = zones[usize::from(zone)].or(default.filter(|limit| *limit != 0));
                     let of_port = |port| taken.iter().filter(|(_, p)| *p == port).count() as u32;
                     let (kept, all) = (max * 25 / 100, taken.len() as u32);
                     let share = kept / sharing.max(1);
@@ -112,4 +112,19 @@ fn high_ports_share_a_count() {
     assert_eq!(limits.of_port(70_000), 3);
     limits.give_back(0, u32::MAX);
     assert_eq!(limits.of_port(65_535), 2);
+}
+
+/// As Open vSwitch 3.5 answers `ct-set-limits zone=1,limit=0` and `default=0`.
+#[test]
+fn a_zone_of_limit_0_takes_none_and_a_default_of_0_limits_none() {
+    let limits = Limits::new();
+    limits.set_limit(None, Some(0));
+    assert_eq!(limits.take(1, 1), Ok(()));
+    limits.set_limit(Some(1), Some(0));
+    assert_eq!(limits.take(1, 1), Err(CtRefusal::ZoneLimit));
+    limits.set_limit(None, Some(9));
+    assert_eq!(limits.take(1, 1), Err(CtRefusal::ZoneLimit));
+    assert_eq!((limits.of_zone(1), limits.take(2, 1)), (1, Ok(())));
+    limits.set_limit(Some(1), None);
+    assert_eq!(limits.take(1, 1), Ok(()));
 }

@@ -60,9 +60,19 @@ fn changed(mut frame: Vec<u8>, at: usize, to: u8) -> Vec<u8> {
     frame
 }
 
+/// An error of IPv6 (packet too big) about a fragment with that offset and those flags.
+fn v6_error(fragment: u16) -> Vec<u8> {
+    let cited = [vec![0x60, 0, 0, 0, 0, 18, 44, 64], [v6_address(2), v6_address(1)].concat()];
+    let header = [[17, 0].to_vec(), fragment.to_be_bytes().to_vec(), vec![0, 0, 0, 9]];
+    v6(58, 2, [vec![2, 0, 0, 0, 0, 0, 5, 0], cited.concat(), header.concat(), udp_body(7)].concat())
+}
+
+fn v6_address(last: u8) -> Vec<u8> {
+    [vec![0; 15], vec![last]].concat()
+}
+
 #[test]
 fn valid_and_invalid_packets() {
-    let cited = |src, dst| udp(src, dst, 5, 6)[14..].to_vec();
     let padded = [udp(A, B, 5, 6), vec![9; 18]].concat();
     let ports = |proto| Some(Rest { src: 5, dst: 6, zone: 6, proto });
     let id = |kind: u16, proto| Some(Rest { src: 77, dst: kind << 8, zone: 6, proto });
@@ -96,19 +106,6 @@ fn valid_and_invalid_packets() {
         ("ping of IPv6", v6(58, 2, vec![128, 0, 0, 0, 0, 77, 0, 1]), id(128, 58)),
         ("neighbour solicitation", v6(58, 2, [vec![135, 0, 0, 0], vec![0; 20]].concat()), None),
         (
-            "error",
-            icmp([9, 9, 9, 9], A, 3, 1, 0, &cited(A, B)),
-            Some(Rest { src: 6, dst: 5, zone: 6, proto: 17 }),
-        ),
-        ("error for another host", icmp([9, 9, 9, 9], B, 3, 1, 0, &cited(A, B)), None),
-        ("error without a packet", icmp([9, 9, 9, 9], A, 3, 1, 0, &cited(A, B)[..20]), None),
-        ("error about a fragment", icmp([9, 9, 9, 9], A, 3, 1, 0, &changed(cited(A, B), 6, 0x20)), None),
-        (
-            "error about an error",
-            icmp([9, 9, 9, 9], A, 3, 1, 0, &icmp(A, B, 3, 1, 0, &cited(B, A))[14..]),
-            None,
-        ),
-        (
             "fragment",
             frame(A, B, 17, udp_body(0))
                 .into_iter()
@@ -120,10 +117,54 @@ fn valid_and_invalid_packets() {
         ("ARP", [vec![0xff; 12], vec![8, 6], vec![0; 28]].concat(), None),
         ("nothing", vec![], None),
     ] {
-        let info = read(&frame);
-        assert_eq!(info.map(|info| info.key.rest()), expected, "{what}: {info:?}");
-        assert_eq!(info.is_some_and(|info| info.is_error), what == "error", "{what}");
+        check(what, &frame, expected);
     }
+}
+
+#[test]
+fn errors_belong_to_the_connection_of_the_packet_that_they_cite() {
+    let cited = |src, dst| udp(src, dst, 5, 6)[14..].to_vec();
+    for (what, frame, expected) in [
+        (
+            "error",
+            icmp([9, 9, 9, 9], A, 3, 1, 0, &cited(A, B)),
+            Some(Rest { src: 6, dst: 5, zone: 6, proto: 17 }),
+        ),
+        ("error for another host", icmp([9, 9, 9, 9], B, 3, 1, 0, &cited(A, B)), None),
+        ("error without a packet", icmp([9, 9, 9, 9], A, 3, 1, 0, &cited(A, B)[..20]), None),
+        (
+            "error about a first fragment",
+            icmp([9, 9, 9, 9], A, 11, 1, 0, &changed(cited(A, B), 6, 0x20)),
+            Some(Rest { src: 6, dst: 5, zone: 6, proto: 17 }),
+        ),
+        ("error about a later fragment", icmp([9, 9, 9, 9], A, 3, 1, 0, &changed(cited(A, B), 7, 1)), None),
+        (
+            "error about a middle fragment",
+            icmp([9, 9, 9, 9], A, 3, 1, 0, &changed(changed(cited(A, B), 6, 0x20), 7, 1)),
+            None,
+        ),
+        (
+            "error of IPv6 about a first fragment",
+            v6_error(1),
+            Some(Rest { src: 6, dst: 5, zone: 6, proto: 17 }),
+        ),
+        ("error of IPv6 about a later fragment", v6_error(0x80), None),
+        (
+            "error about an error",
+            icmp([9, 9, 9, 9], A, 3, 1, 0, &icmp(A, B, 3, 1, 0, &cited(B, A))[14..]),
+            None,
+        ),
+    ] {
+        check(what, &frame, expected);
+    }
+}
+
+/// The ports that are read of a frame, if it is valid.
+fn check(what: &str, frame: &[u8], expected: Option<Rest>) {
+    let info = read(frame);
+    assert_eq!(info.map(|info| info.key.rest()), expected, "{what}: {info:?}");
+    let is_error = expected.is_some() && what.starts_with("error");
+    assert_eq!(info.is_some_and(|info| info.is_error), is_error, "{what}");
 }
 
 #[test]

@@ -127,3 +127,57 @@ fn expectations_and_parents_end_with_connections() {
     bed.tracker.expire(crate::Cursor::default(), 100, bed.now_ms);
     assert!(bed.tracker.expectations.is_empty());
 }
+
+/// As Open vSwitch 3.5 does: `ct(table=1)` first, and `ct(commit,alg=ftp)` only for the first packet, on any port.
+#[test]
+fn a_helper_of_the_connection_reads_packets_of_other_rules() {
+    let bed = Bed::new();
+    let info = |frame: &[u8]| {
+        let mut key = FlowKey::default();
+        let layout = extract(frame, &Metadata::default(), 1, &mut key);
+        let zone = Request { zone: 1, ..Request::default() };
+        (PacketInfo::read(&Packet::from_slice(frame), &key, layout, 1).unwrap(), key, zone)
+    };
+    let at_port = |mut frame: Vec<u8>, at: usize| {
+        frame[at..at + 2].copy_from_slice(&11111u16.to_be_bytes());
+        (frame[50], frame[51]) = (0, 0);
+        let end = frame.len();
+        super::frame(A, B, 6, frame.drain(34..end).collect())
+    };
+    let syn = at_port(segment(SYN, 100, 0, b""), 36);
+    assert_eq!(bed.tracker.helper_of(&info(&syn).0, None, bed.now_ms), None);
+    bed.pass(
+        &syn,
+        &mut FlowKey::default(),
+        &Request { helper: Some(Helper::Ftp), nat: CtNat::No, ..request() },
+    );
+    bed.pass(&tcp(B, A, [11111, 1000], SYN | ACK, 500, 101, 0), &mut FlowKey::default(), &info(&syn).2);
+    let port = at_port(segment(ACK, 101, 501, LINE), 36);
+    let (packet, mut key, look) = info(&port);
+    assert_eq!(packet.control(None), None);
+    assert_eq!(bed.tracker.helper_of(&packet, None, bed.now_ms), Some(Helper::Ftp));
+    let announcement = Announcement::read(&Packet::from_slice(&port), 14, 34, false, Helper::Ftp);
+    bed.tracker.track_control(&packet, &announcement, &look, &mut key, 1, bed.now_ms);
+    assert_eq!(bed.tracker.expectations(bed.now_ms).count(), 1);
+    // Others have none.
+    let other = tcp(A, B, [1001, 11111], ACK, 1, 1, 4);
+    assert_eq!(bed.tracker.helper_of(&info(&other).0, None, bed.now_ms), None);
+}
+
+/// A datagram of a connection with a helper takes no shorter way that passes the helper by.
+#[test]
+fn a_helper_of_the_connection_reads_datagrams() {
+    let bed = Bed::new();
+    let frame = udp(A, B, 5, 1069);
+    let commit = Request { zone: 1, commit: true, helper: Some(Helper::Tftp), ..Request::default() };
+    bed.pass(&frame, &mut FlowKey::default(), &commit);
+    bed.pass(&frame, &mut FlowKey::default(), &commit);
+    let mut key = FlowKey::default();
+    let layout = extract(&frame, &Metadata::default(), 1, &mut key);
+    let info = PacketInfo::read(&Packet::from_slice(&frame), &key, layout, 1).unwrap();
+    let mut lookup = bed.tracker.look_ahead(&info.key);
+    bed.tracker.look_further(&mut lookup, &info.key);
+    let (look, mut to) = (Request { zone: 1, ..Request::default() }, None);
+    assert!(!bed.tracker.track_usual(&info, lookup, &look, &mut key, bed.now_ms, &mut to));
+    assert_eq!(bed.tracker.helper_of(&info, None, bed.now_ms), Some(Helper::Tftp));
+}

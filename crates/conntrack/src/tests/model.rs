@@ -211,10 +211,19 @@ impl Pair {
             }
             Step::End(key) => {
                 let now_ms = self.now_ms;
-                let is_it = |c: &crate::reference::Conn| c.orig == *key && c.expires_ms > now_ms;
-                let ended = self.tracker.end_of_key(key, now_ms);
-                assert_eq!(ended, self.oracle.conns.iter().any(is_it));
-                self.oracle.conns.retain(|c| !is_it(c));
+                let live = |c: &&crate::reference::Conn| c.expires_ms > now_ms;
+                let conns = || self.oracle.conns.iter().filter(live);
+                let replies = conns().filter(|c| c.reply == *key).count();
+                let by_orig = conns().any(|c| c.orig == *key);
+                if !by_orig && replies > 1 {
+                    self.ambiguous += 1;
+                    return;
+                }
+                assert_eq!(self.tracker.end_of_key(key, now_ms), by_orig || replies == 1);
+                self.oracle.conns.retain(|c| {
+                    let tuple = if by_orig { &c.orig } else { &c.reply };
+                    tuple != key || c.expires_ms <= now_ms
+                });
             }
             Step::Limit(zone, limit) => {
                 self.tracker.set_zone_limit(Some(*zone), *limit);

@@ -127,3 +127,30 @@ fn a_translated_packet_that_changed_is_found_by_its_original_tuple() {
         agree::check(&tracker);
     }
 }
+
+/// As Open vSwitch 3.5 answers `flush-conntrack zone=N TUPLE` and `ct-flush`: the tuple of either direction.
+#[test]
+fn a_connection_ends_by_either_tuple() {
+    let tracker = Tracker::new(3);
+    let (words, packet) = udp(1, 2, 1000);
+    commit(&tracker, &packet, &COMMIT);
+    assert!(!tracker.end_of_key(&udp(2, 1, 1000).1.key, NOW_MS));
+    assert!(tracker.end_of_key(&words.reversed().key(), NOW_MS));
+    assert!(!tracker.end_of_key(&packet.key, NOW_MS));
+    // A translated one by the tuple that replies have.
+    let to = Ipv4Addr::from(9);
+    let nat = CtNat::New(NatRange {
+        is_dst: false,
+        addresses: Some(NatAddresses::V4(to, to)),
+        ports: None,
+        persistent: false,
+        hash: false,
+        random: false,
+    });
+    commit(&tracker, &packet, &Request { nat, ..COMMIT });
+    assert!(!tracker.end_of_key(&words.reversed().key(), NOW_MS));
+    let translated = Words::reversed(&udp(9, 2, 1000).0).key();
+    assert!(tracker.end_of_key(&translated, NOW_MS));
+    assert_eq!(tracker.connections(), 0);
+    agree::check(&tracker);
+}

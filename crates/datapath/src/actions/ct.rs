@@ -62,13 +62,13 @@ impl Executor {
         info: Option<&PacketInfo>,
         may_grow: bool,
     ) -> Result<(), Misfit> {
+        let (tracker, port, now_ms) = (self.shared.tracker(), rx_port.0, self.now_us / 1000);
         if let Some(info) = info
-            && let Some(helper) = info.control(request.helper)
+            && let Some(helper) = tracker.helper_of(info, request.helper, now_ms)
         {
             return self.track_control(packet, headers, rx_port, request, info, helper, may_grow);
         }
-        let (port, now_ms) = (rx_port.0, self.now_us / 1000);
-        let translation = self.shared.tracker().track(info, request, headers.key, port, now_ms);
+        let translation = tracker.track(info, request, headers.key, port, now_ms);
         translate(packet, headers, &translation)
     }
 

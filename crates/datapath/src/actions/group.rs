@@ -12,6 +12,7 @@ use super::tunnel::PoppedPort;
 use super::usual::{Pops, Pushes, Rewrites};
 use super::{Executor, Fragment, Misfit, apply, inner_place, set, truncate};
 use crate::burst::{Arrays, HeaderCtx, LaneMask, Parsed, copy_key};
+use crate::meter::Load;
 use crate::park::Origin;
 use crate::ports::PmdIo;
 use conntrack::Request;
@@ -567,8 +568,8 @@ impl actions::Executor for Step<'_, '_> {
     #[inline(always)]
     fn meter(&mut self, lanes: LaneMask, id: u32) -> Goes<Self> {
         let Group { exec, arrays, work } = &mut *self.group;
-        let bytes = |lane: usize| arrays.packets[lane].len() as u64;
-        let admitted = exec.shared.admit_group(id, lanes, bytes, exec.now_us);
+        let load = |lane: usize| Load::of(&arrays.packets[lane]);
+        let admitted = exec.shared.admit_group(id, lanes, load, exec.now_us);
         work.all(lanes.without(admitted), Fate::Drop(DropReason::Meter));
         Ok(admitted)
     }

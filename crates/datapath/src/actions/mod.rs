@@ -76,7 +76,7 @@ pub fn re_extract(key: &mut FlowKey, frame: &[u8], vlan_limit: u8) -> Layout {
     layout
 }
 
-/// Rewrites a packet and its key as a forwarding core does; `vlan_limit` as in [`crate::PmdConfig`]. `false`: the
+/// Rewrites a packet and its key as a forwarding core does; `vlan_limit` as in [`DpShared`]. `false`: the
 /// rewrite does not fit the packet, so a core would drop it.
 pub fn rewrite(packet: &mut Packet, key: &mut FlowKey, rewrite: Rewrite<'_>, vlan_limit: u8) -> bool {
     let mut now = *key;
@@ -149,6 +149,7 @@ pub(crate) struct Executor {
     pub(crate) id: PmdId,
     /// The instruction set of the stages.
     pub(crate) level: simd::Level,
+    /// Number of VLAN tags in keys.
     pub(crate) vlan_limit: u8,
     pub(crate) template: bool,
     /// Do not trust keys kept by rewrites: parse the headers of each rewritten packet again.
@@ -168,6 +169,13 @@ pub(crate) struct Executor {
 }
 
 impl Executor {
+    /// Begins a burst or a batch of operations: all its keys have the same number of VLAN tags.
+    #[inline]
+    pub(crate) fn begin(&mut self, now_us: u64) {
+        self.now_us = now_us;
+        self.vlan_limit = self.shared.vlan_limit();
+    }
+
     /// Reserves the numbers of this many packets; returns the first.
     #[inline]
     pub(crate) fn take_numbers(&mut self, packets: usize) -> u64 {

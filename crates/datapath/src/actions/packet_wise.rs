@@ -2,6 +2,7 @@
 
 use super::{Executor, Fragment, Misfit, apply, inner_place, truncate};
 use crate::burst::{HeaderCtx, Parsed, copy_key};
+use crate::meter::Load;
 use crate::park::Origin;
 use crate::ports::PmdIo;
 use conntrack::Request;
@@ -220,7 +221,7 @@ impl actions::Executor for Step<'_, '_> {
     }
 
     fn meter(&mut self, packet: Packet, id: u32) -> Goes<Self> {
-        if self.exec.shared.admit(id, packet.len() as u64, self.exec.now_us) {
+        if self.exec.shared.admit(id, Load::of(&packet), self.exec.now_us) {
             Ok(packet)
         } else {
             self.dropped(packet, DropReason::Meter)

@@ -176,8 +176,8 @@ impl Executor {
                 self.drop_others(packet, earlier, l4 + h::UDP_HEADER_BYTES..popped.at, headers.key);
             }
             for part in earlier.iter_mut().chain([&mut *packet]) {
-                verify(part, headers.key, l3, l4)?;
-                if part.len() < popped.at + least(popped.packet_type) {
+                let end = verify(part, headers.key, l3, l4)?;
+                if end < popped.at + least(popped.packet_type) {
                     return Err(Misfit);
                 }
                 part.offload = Offload::NONE;
@@ -211,7 +211,8 @@ impl Executor {
         if packet.offload.gso != GsoKind::UdpL4 || popped.packet_type != ETHERNET {
             return Ok(false);
         }
-        verify(packet, key, l3, l4)?;
+        let end = verify(packet, key, l3, l4)?;
+        packet.set_len(end);
         Ok(packet::join(packet, l4, popped.at))
     }
 
@@ -370,8 +371,9 @@ fn pseudo(frame: &[u8], is_v6: bool, l4_bytes: usize) -> u64 {
     checksum::pseudo(src, dst, h::IPPROTO_UDP, l4_bytes)
 }
 
-/// Verifies the checksums of the outer headers of a frame, and trims it to its IP packet.
-fn verify(packet: &mut Packet, key: &FlowKey, l3: usize, l4: usize) -> Result<(), Misfit> {
+/// Verifies lengths and checksums of the outer headers of a frame. Returns the end of its IP packet: as in OVS, bytes
+/// behind that stay.
+fn verify(packet: &Packet, key: &FlowKey, l3: usize, l4: usize) -> Result<usize, Misfit> {
     let o = packet.offload;
     let is_v6 = key.base.dl_type == h::ETH_TYPE_IPV6;
     let frame = packet.data();
@@ -405,8 +407,7 @@ fn verify(packet: &mut Packet, key: &FlowKey, l3: usize, l4: usize) -> Result<()
     {
         return Err(Misfit);
     }
-    packet.set_len(end);
-    Ok(())
+    Ok(end)
 }
 
 /// Minimum bytes of a packet of that type.

@@ -148,9 +148,8 @@ impl Kernel for Pops<'_> {
         let common = Common::new(&md, vlan_limit);
         for lane in lanes {
             let (packet, headers) = arrays.packet_and_headers(lane, vlan_limit);
-            let Some((tunnel, at, end)) = usual_tunnel(packet, &headers) else { continue };
+            let Some((tunnel, at)) = usual_tunnel(packet, &headers) else { continue };
             packet.offload = Offload::NONE;
-            packet.set_len(end);
             packet.strip(at);
             let HeaderCtx { key, layout, dirty, .. } = headers;
             // Not in a closure, which would be compiled for the baseline.
@@ -178,9 +177,9 @@ impl Kernel for Pops<'_> {
     }
 }
 
-/// The metadata of a usual packet's outer headers, where the frame inside begins, and where it ends.
+/// The metadata of a usual packet's outer headers, and where the frame inside begins.
 #[inline(always)]
-fn usual_tunnel(packet: &Packet, headers: &HeaderCtx<'_>) -> Option<(Tunnel, usize, usize)> {
+fn usual_tunnel(packet: &Packet, headers: &HeaderCtx<'_>) -> Option<(Tunnel, usize)> {
     let (b, o) = (&headers.key.base, &packet.offload);
     let (l3, l4) = (usize::from(headers.layout.l3), usize::from(headers.layout.l4));
     let is_usual = !*headers.dirty
@@ -215,5 +214,5 @@ fn usual_tunnel(packet: &Packet, headers: &HeaderCtx<'_>) -> Option<(Tunnel, usi
         flags: tunnel_flags::KEY,
         ..Tunnel::default()
     };
-    fits.then_some((tunnel, at, end))
+    fits.then_some((tunnel, at))
 }

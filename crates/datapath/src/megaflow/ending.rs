@@ -145,7 +145,7 @@ impl MegaflowTable {
     pub(crate) fn clear(&mut self) {
         let fresh = MegaflowTable::new(self.hasher.clone(), self.flow_limit);
         let old = std::mem::replace(self, fresh);
-        self.masks_per_port_max = old.masks_per_port_max;
+        self.mask_bounds = old.mask_bounds;
         self.retired = old.retired;
         self.retired.slabs.push(old.slab);
         self.retired.subtables.extend(old.subtables);

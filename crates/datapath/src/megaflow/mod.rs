@@ -18,6 +18,7 @@ mod buckets;
 mod ending;
 mod slab;
 mod subtable;
+mod wanted;
 
 pub(crate) use action_lists::{ActionList, ActionLists, NO_LIST};
 pub(crate) use ending::Budget;
@@ -31,21 +32,51 @@ use ending::{Ending, Retired};
 use flow::{FlowKey, KeyMask, Ufid};
 use hashbrown::HashTable;
 use std::sync::Arc;
+use wanted::Wanted;
 
 /// Maximum number of flows (512 KiB) that fit a processor's second-level cache.
 const NEAR_FLOWS: usize = 4096;
 
+/// New masks a second that a port's list takes beyond its free places before they are in demand.
+const SPARE_MASKS: usize = 4;
+
 /// A subtable in the list of a port.
+///
+/// Most lookups of a long list find nothing in most subtables. The list itself, which is read in order, tells so: a
+/// subtable takes three more cache lines.
 struct Ranked {
+    /// The mask of the base block.
+    base: [u64; 8],
+    /// Bits of the flows' base blocks: a packet whose bit is not set matches none of them.
+    filter: u64,
     subtable: u32,
     shape: u16,
     flows: u32,
     hits: u64,
 }
 
+/// The bit of a hash in a filter.
+#[inline(always)]
+fn filter_bit(base_hash: u64) -> u64 {
+    1 << (base_hash >> 58)
+}
+
 struct PortRank {
     port: u32,
     list: Vec<Ranked>,
+    /// Masks that the list refuses.
+    wanted: Wanted,
+    /// New masks that it takes before they are in demand; more each time that the lists are sorted.
+    spare: usize,
+    /// The next new mask is in demand, so that many packets of it follow.
+    is_next_first: bool,
+}
+
+/// Bounds of a port's masks, see [`PmdTuning`](crate::PmdTuning).
+#[derive(Clone, Copy)]
+struct MaskBounds {
+    max: usize,
+    free: usize,
 }
 
 /// Subtables by number; growth does not move the masks, more than a kilobyte each.
@@ -63,7 +94,7 @@ pub(crate) struct MegaflowTable {
     ending: Ending,
     retired: Retired,
     flow_limit: usize,
-    masks_per_port_max: usize,
+    mask_bounds: MaskBounds,
 }
 
 /// The first subtable that a lookup visits, and the packet's hash there.
@@ -100,7 +131,7 @@ impl MegaflowTable {
             ending: Ending::default(),
             retired: Retired::default(),
             flow_limit: flow_limit.min(crate::bucket::ID_LIMIT as usize - 1),
-            masks_per_port_max: usize::MAX,
+            mask_bounds: MaskBounds { max: usize::MAX, free: usize::MAX },
         }
     }
 
@@ -119,18 +150,35 @@ impl MegaflowTable {
         self.slab.len() >= self.flow_limit
     }
 
-    /// Sets the mask limit of a port; masks above it stay.
-    pub(crate) fn set_masks_per_port_max(&mut self, max: usize) {
-        self.masks_per_port_max = max;
+    /// Sets the mask limits of a port; masks above them stay.
+    pub(crate) fn set_masks_per_port(&mut self, max: usize, free: usize) {
+        self.mask_bounds = MaskBounds { max, free };
     }
 
-    /// Whether a flow of that mask would exceed the mask limit of its input port.
-    pub(crate) fn is_port_full(&self, key: &FlowKey, mask: &KeyMask) -> bool {
-        let port = key.base.in_port;
-        let rank = self.ranks.find(self.hasher.number(port.into()), |r| r.port == port);
-        let Some(rank) = rank.filter(|r| r.list.len() >= self.masks_per_port_max) else { return false };
-        let known = self.subtable_like(&Subtable::new(key, mask));
-        !known.is_some_and(|n| rank.list.iter().any(|e| e.subtable == n))
+    /// Whether the list of the input port takes a flow of that mask. Beyond its free places it takes some new masks a
+    /// second, up to its limit, and counts how often it refuses a mask. It takes those in demand, beyond its limit an
+    /// eighth of it at most.
+    pub(crate) fn admits(&mut self, key: &FlowKey, mask: &KeyMask) -> bool {
+        let (port, MaskBounds { max, free }) = (key.base.in_port, self.mask_bounds);
+        let by_port = self.hasher.number(port.into());
+        let rank = self.ranks.find(by_port, |r| r.port == port);
+        let Some(rank) = rank.filter(|r| r.list.len() >= free.min(max)) else { return true };
+        let wanted = Subtable::new(key, mask);
+        if self.subtable_like(&wanted).is_some_and(|n| rank.list.iter().any(|e| e.subtable == n)) {
+            return true;
+        }
+        let len = rank.list.len();
+        if len >= max + max / 8 {
+            return false;
+        }
+        let hash = self.hasher.key(wanted.identity());
+        let Some(rank) = self.ranks.find_mut(by_port, |r| r.port == port) else { return true };
+        if len < max && rank.spare > 0 {
+            rank.spare -= 1;
+            return true;
+        }
+        rank.is_next_first = rank.wanted.add(hash);
+        rank.is_next_first
     }
 
     /// The slots, for accounting and actions of a flow just found.
@@ -246,8 +294,13 @@ impl MegaflowTable {
                 continue;
             }
             visited += 1;
-            let subtable = &self.subtables[entry.subtable as usize];
             let known = entry.subtable == first.subtable;
+            // Many flows set all bits, and then the filter rules out none.
+            let may_rule_out = !known && entry.filter != u64::MAX;
+            if may_rule_out && entry.filter & filter_bit(self.hasher.masked_base(key, &entry.base)) == 0 {
+                continue;
+            }
+            let subtable = &self.subtables[entry.subtable as usize];
             let hash = if known { first.hash } else { self.hasher.masked(key, subtable.mask()) };
             if let Some(id) = subtable.find(hash, key, &self.slab) {
                 entry.hits += 1;
@@ -316,6 +369,8 @@ impl MegaflowTable {
                 left = left.saturating_sub(rank.list.len());
                 rank.list.sort_by_key(|e| std::cmp::Reverse(e.hits));
                 rank.list.iter_mut().for_each(|entry| entry.hits /= 2);
+                rank.wanted.age();
+                rank.spare = SPARE_MASKS;
             }
             at += 1;
             left = left.saturating_sub(1);
@@ -359,15 +414,29 @@ impl MegaflowTable {
     fn rank_add(&mut self, key: &FlowKey, subtable: u32) {
         let port = key.base.in_port;
         let hasher = &self.hasher;
+        let base = *self.subtables[subtable as usize].mask().block(0);
+        let filter = filter_bit(hasher.masked_base(key, &base));
         let hash = hasher.number(port.into());
         let rank = self
             .ranks
             .entry(hash, |r| r.port == port, |r| hasher.number(r.port.into()))
-            .or_insert_with(|| PortRank { port, list: Vec::new() })
+            .or_insert_with(|| PortRank {
+                port,
+                list: Vec::new(),
+                wanted: Wanted::default(),
+                spare: 0,
+                is_next_first: false,
+            })
             .into_mut();
+        let new = Ranked { base, filter, subtable, shape: key.base.shape, flows: 1, hits: 0 };
+        let is_first = std::mem::take(&mut rank.is_next_first);
         match rank.list.iter_mut().find(|e| e.subtable == subtable) {
-            Some(entry) => entry.flows += 1,
-            None => rank.list.push(Ranked { subtable, shape: key.base.shape, flows: 1, hits: 0 }),
+            Some(entry) => {
+                entry.flows += 1;
+                entry.filter |= filter;
+            }
+            None if is_first => rank.list.insert(0, new),
+            None => rank.list.push(new),
         }
     }
 

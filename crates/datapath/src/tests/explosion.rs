@@ -34,6 +34,12 @@ fn answer(rig: &mut Rig, port: u32, frame: &[u8], mask: KeyMask) -> bool {
     }
 }
 
+/// Without the flow cache; a new mask never waits for demand.
+fn all_free(config: &mut PmdConfig) {
+    config.tuning.cache_insert_inv_prob = 0;
+    config.tuning.masks_per_port_free = usize::MAX;
+}
+
 /// Subtables visited by one packet without the flow cache.
 fn lookups(rig: &mut Rig, port: u32, frame: &[u8]) -> u64 {
     let before = *rig.pmd.stats();
@@ -65,7 +71,7 @@ fn masks_of_a_port_are_bounded_and_refusals_counted() {
 
 #[test]
 fn other_ports_and_older_traffic_do_not_pay() {
-    let mut rig = Rig::with(|c| c.tuning.cache_insert_inv_prob = 0);
+    let mut rig = Rig::with(all_free);
     let (frame, mask) = victim();
     rig.flow(4, &frame, mask, vec![out(2)]);
     rig.flow(1, &frame, mask, vec![out(2)]);
@@ -78,9 +84,43 @@ fn other_ports_and_older_traffic_do_not_pay() {
     assert_eq!(lookups(&mut rig, 1, &frame), 1, "the same port, an older flow");
 }
 
+/// Packets of a flow whose mask the full list refused take the slow path only until it is in demand, also among as many
+/// crafted packets.
+#[test]
+fn a_mask_in_demand_enters_a_full_list() {
+    let mut rig = Rig::with(all_free);
+    for n in 0..1000 {
+        let (frame, mask) = attack(n);
+        answer(&mut rig, 1, &frame, mask);
+    }
+    let (frame, mask) = victim();
+    let mut refused = 0;
+    while !answer(&mut rig, 1, &frame, mask) {
+        refused += 1;
+        let (frame, mask) = attack(1000 + refused);
+        answer(&mut rig, 1, &frame, mask);
+    }
+    assert!((8..40).contains(&refused), "{refused}");
+    assert_eq!(rig.pmd.stats().masks, 513);
+    assert_eq!(lookups(&mut rig, 1, &frame), 1, "it comes first");
+}
+
+/// Masks in demand are bounded, too.
+#[test]
+fn demand_exceeds_the_limit_by_an_eighth() {
+    let mut rig = Rig::with(|c| c.tuning.masks_per_port_max = 16);
+    for n in (0..40).flat_map(|n| [n; 50]) {
+        let (mut frame, mask) = attack(n);
+        frame[26] = rig.ufids as u8;
+        frame[27] = (rig.ufids >> 8) as u8;
+        answer(&mut rig, 1, &frame, mask);
+    }
+    assert_eq!(rig.pmd.stats().masks, 16 + 2);
+}
+
 #[test]
 fn ranking_brings_traffic_in_front_of_idle_masks() {
-    let mut rig = Rig::with(|c| c.tuning.cache_insert_inv_prob = 0);
+    let mut rig = Rig::with(all_free);
     for n in 0..300 {
         let (frame, mask) = attack(n);
         answer(&mut rig, 1, &frame, mask);
@@ -121,4 +161,30 @@ fn settings_of_the_stock_switch() {
     assert_eq!(inv_prob(Some(0), Some(true)), 1);
     assert_eq!(inv_prob(Some(100), None), 100);
     assert_eq!(inv_prob(Some(100), Some(true)), 1);
+}
+
+/// Beyond its free places a list takes few masks a second, and those in demand at once, in front of the others.
+#[test]
+fn masks_of_single_packets_stay_few() {
+    let mut rig = Rig::with(|c| c.tuning.cache_insert_inv_prob = 0);
+    for n in 0..1000 {
+        let (frame, mask) = attack(n);
+        answer(&mut rig, 1, &frame, mask);
+    }
+    assert_eq!(rig.pmd.stats().masks, 64);
+    for second in 1..=3 {
+        rig.pmd.tick(second * 2_000_000);
+        for n in 0..100 {
+            let (frame, mask) = attack(1000 * second as u16 + n);
+            answer(&mut rig, 1, &frame, mask);
+        }
+        assert_eq!(rig.pmd.stats().masks, 64 + 4 * second);
+    }
+    let (frame, mask) = victim();
+    let refused = (0..100).take_while(|_| !answer(&mut rig, 1, &frame, mask)).count();
+    assert!((8..40).contains(&refused), "{refused}");
+    assert_eq!(lookups(&mut rig, 1, &frame), 1, "it comes first");
+    // Another port has its own places.
+    let (frame, mask) = attack(7);
+    assert!(answer(&mut rig, 3, &frame, mask));
 }

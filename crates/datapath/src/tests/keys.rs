@@ -102,7 +102,8 @@ proptest! {
         vlan_limit in 0..3u8,
         cut in prop::option::of(0..80u32),
     ) {
-        let mut rig = Rig::with(|c| c.vlan_limit = vlan_limit);
+        let mut rig = Rig::new();
+        rig.pmd.exec.shared.set_vlan_limit(vlan_limit);
         let mut key = FlowKey::default();
         extract(&frame, &Metadata { in_port: 1, ..Metadata::default() }, vlan_limit, &mut key);
         let mut actions = rewrites;

@@ -11,6 +11,7 @@ mod handover;
 mod hostile;
 mod keys;
 mod marks;
+mod meters;
 mod operations;
 mod oracle;
 mod parking;

@@ -162,7 +162,9 @@ fn flows_of_leaving_queues_are_taken_in_slices() {
 
 #[test]
 fn lists_are_ranked_in_slices() {
-    let mut rig = Rig::with(|c| c.tuning.cache_insert_inv_prob = 0);
+    let mut rig = Rig::with(|c| {
+        (c.tuning.cache_insert_inv_prob, c.tuning.masks_per_port_free) = (0, usize::MAX);
+    });
     for port in 1..=4u32 {
         for n in 0..300u16 {
             let mut mask = by_source();

@@ -2,6 +2,7 @@
 //! stock switches.
 
 use super::{Accepted, FlowOffload, OffloadRule, RuleId};
+use datapath::DpShared;
 use dpif::FlowStats;
 use flow::extract::{Metadata, extract};
 use flow::{DpPort, FlowKey, KeyMask};
@@ -27,7 +28,7 @@ pub(crate) struct DummyOffload {
 
 impl DummyOffload {
     /// For the port of that number.
-    pub(crate) fn new(dummy: Dummy, port: DpPort, vlan_limit: u8) -> DummyOffload {
+    pub(crate) fn new(dummy: Dummy, port: DpPort, shared: Arc<DpShared>) -> DummyOffload {
         let table = Table::default();
         let rules = table.clone();
         let metadata = Metadata { in_port: port.0, ..Metadata::default() };
@@ -37,7 +38,7 @@ impl DummyOffload {
                 return 0;
             }
             let mut key = FlowKey::default();
-            extract(frame, &metadata, vlan_limit, &mut key);
+            extract(frame, &metadata, shared.vlan_limit(), &mut key);
             let found = rules.values().find(|rule| rule.key.matches(&rule.mask, &key));
             found.map_or(0, |rule| rule.mark)
         })));

@@ -24,6 +24,7 @@ pub(crate) use self::core::CoreOffload;
 pub(crate) use rules::{Answer, Kind};
 
 use super::pmd::Purged;
+use datapath::DpShared;
 use dpif::{DpAction, FlowPut, FlowRecord, FlowStats, OffloadLayer, OffloadStats, PmdId, PortInfo};
 use flow::{DpPort, FlowKey, KeyMask};
 use netdev::dummy::Dummy;
@@ -96,8 +97,8 @@ pub struct Candidate<'a> {
     pub info: &'a PortInfo,
     /// Its control handle, for a dummy.
     pub dummy: Option<&'a Dummy>,
-    /// VLAN tags in keys.
-    pub vlan_limit: u8,
+    /// State of its datapath.
+    pub shared: &'a Arc<DpShared>,
 }
 
 type Choose = dyn Fn(&Candidate<'_>) -> Option<Box<dyn FlowOffload>> + Send + Sync;
@@ -119,7 +120,7 @@ impl Default for Providers {
     fn default() -> Providers {
         Providers::new(|port| {
             let dummy = port.dummy?.clone();
-            Some(Box::new(dummy::DummyOffload::new(dummy, port.info.number, port.vlan_limit)))
+            Some(Box::new(dummy::DummyOffload::new(dummy, port.info.number, port.shared.clone())))
         })
     }
 }

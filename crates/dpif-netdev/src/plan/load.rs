@@ -42,6 +42,12 @@ impl History {
         if span_us == 0 { 0.0 } else { cycles as f64 / span_us as f64 }
     }
 
+    /// Cycles of all stored intervals.
+    pub(crate) fn total(&self, now_us: u64) -> u64 {
+        let now = now_us / INTERVAL_US;
+        ((now + 1).saturating_sub(INTERVALS as u64)..=now).map(|n| self.in_interval(n)).sum()
+    }
+
     /// Cycles of one interval; 0 if it is not stored.
     pub(crate) fn in_interval(&self, interval: u64) -> u64 {
         let known = interval <= self.newest && interval + INTERVALS as u64 > self.newest;

@@ -53,7 +53,6 @@ fn a_request_waits_for_one_burst_and_no_queue_for_more_than_a_round() {
         offloads: Offloads::new(purged.clone(), Providers::default()),
         purged,
         portless: UpcallQueues::new().port_add(DpPort::NONE),
-        vlan_limit: 1,
         hash_seed: 7,
         started: AtomicU64::new(0),
         all_cpus: vec![0],

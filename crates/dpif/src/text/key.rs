@@ -5,9 +5,9 @@ use super::sets::{
 };
 use super::values::{CT_STATE, TCP_FLAGS};
 use super::write::{Base, Fields, flags, hex};
-use super::{FlowFormat, PortNames};
+use super::{FlowFormat, NumbersOnly, PortNames};
 use crate::actions::{ArpSet, EthSet, Ipv4Set, Ipv6Set, Masked, NdExtSet, NdSet, PortsSet};
-use flow::{FlowKey, KeyMask, OuterHeaders, VlanTag, nw_frag, shape};
+use flow::{FLOW_WORDS, Flow, FlowKey, KeyMask, Mask, OuterHeaders, VlanTag, nw_frag, shape};
 use packet::headers as h;
 
 /// Attributes being printed.
@@ -32,6 +32,20 @@ pub fn format_key_mask(key: &FlowKey, mask: &KeyMask, format: &FlowFormat<'_>) -
     text.out.join(",")
 }
 
+/// The key of a packet as text: all fields without masks, as OVS logs it.
+pub fn format_key(key: &FlowKey) -> String {
+    let mut exact = FlowKey::from_mask(&Mask(Flow::from_words([u64::MAX; FLOW_WORDS])), key);
+    if key.ct.nw_proto == 0 || !matches!(key.base.dl_type, h::ETH_TYPE_IP | h::ETH_TYPE_IPV6) {
+        exact.ct = FlowKey::default().ct;
+        exact.ct.label = [u8::MAX; 16];
+    }
+    // Also where the block of these fields is absent.
+    exact.arp.skb_priority = u32::MAX;
+    exact.base.nw_frag &= !(nw_frag::UNTYPED | nw_frag::UNTYPED_BARE);
+    let format = FlowFormat { verbose: true, ..FlowFormat::brief(&NumbersOnly) };
+    format_key_mask(key, &exact, &format)
+}
+
 impl Text<'_> {
     /// `name(value/mask)` in hexadecimal; brief text omits it if unmatched.
     fn hex(&mut self, name: &str, value: u128, mask: u128, full: u128) {
@@ -51,21 +65,12 @@ impl Text<'_> {
         }
     }
 
-    /// Keys in the order of their datapath: that of the kernel begins with the recirculation.
+    /// Keys in the order of OVS since 3.5, which is that of the kernel.
     fn metadata(&mut self, names: &dyn PortNames) {
-        if self.packet_types {
-            self.priority();
-            self.tunnel();
-            self.mark_and_connection();
-            self.recirculation();
-            self.in_port(names);
-        } else {
-            self.recirculation();
-            self.priority();
-            self.tunnel();
-            self.in_port(names);
-            self.mark_and_connection();
-        }
+        self.recirculation_and_priority();
+        self.tunnel();
+        self.in_port(names);
+        self.mark_and_connection();
         let kind = self.key.arp.packet_type;
         let (space, id) = (kind >> 16, hex((kind & 0xffff).into()));
         if self.packet_types && self.is_typed() {
@@ -75,15 +80,12 @@ impl Text<'_> {
         }
     }
 
-    fn recirculation(&mut self) {
+    fn recirculation_and_priority(&mut self) {
         let (b, m, all) = (&self.key.base, &self.mask.base, u128::from(u32::MAX));
         self.hex("recirc_id", b.recirc_id.into(), m.recirc_id.into(), all);
         self.hex("dp_hash", b.dp_hash.into(), m.dp_hash.into(), all);
-    }
-
-    fn priority(&mut self) {
         let (value, mask) = (self.key.arp.skb_priority, self.mask.arp.skb_priority);
-        self.hex("skb_priority", value.into(), mask.into(), u32::MAX.into());
+        self.hex("skb_priority", value.into(), mask.into(), all);
     }
 
     fn in_port(&mut self, names: &dyn PortNames) {
@@ -97,7 +99,8 @@ impl Text<'_> {
         let (b, m, all) = (&key.base, &mask.base, u128::from(u32::MAX));
         self.hex("skb_mark", b.pkt_mark.into(), m.pkt_mark.into(), all);
         if self.verbose {
-            self.hex("ct_state", (b.ct_state & 0xff).into(), (m.ct_state & 0xff).into(), all);
+            let of_state = if m.ct_state == u32::MAX { all } else { (m.ct_state & 0xff).into() };
+            self.hex("ct_state", (b.ct_state & 0xff).into(), of_state, all);
         } else if m.ct_state != 0 {
             self.out.push(format!("ct_state({})", flags(b.ct_state, m.ct_state & 0xff, &CT_STATE, u32::MAX)));
         }
@@ -180,7 +183,10 @@ impl Text<'_> {
             return self.ethertype_and_up();
         };
         self.out.push(format!("eth_type(0x{:04x})", tag.tpid));
-        self.out.push(vlan(*tag, *tci_mask, self.verbose));
+        // As in OVS, an inner tag of which neither identifier nor priority matter has no part.
+        if tags.len() > 1 || *tci_mask & !VlanTag::PRESENT != 0 || self.verbose {
+            self.out.push(vlan(*tag, *tci_mask, self.verbose));
+        }
         let before = std::mem::take(&mut self.out);
         self.vlans(inner);
         let encapsulated = std::mem::replace(&mut self.out, before).join(",");

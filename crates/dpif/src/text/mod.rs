@@ -17,7 +17,7 @@ pub(crate) mod write;
 
 pub use crate::actions::{format_actions, parse_actions};
 pub use conntrack::{ConnectionFormat, format_protocol, tcp_state_name, write_connection, write_expectation};
-pub use key::format_key_mask;
+pub use key::{format_key, format_key_mask};
 pub use key_parse::parse_key_mask;
 
 use crate::offload::Offloaded;

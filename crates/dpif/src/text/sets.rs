@@ -219,7 +219,8 @@ pub(crate) fn tunnel(item: &Item<'_>) -> Result<Masked<OuterHeaders>, TextError>
                 }
             }
             "flags" => {
-                let (value, mask) = flags(field.word()?, &TUNNEL_FLAGS, tunnel_flags::ALL.into())?;
+                let set = if field.args()?.is_empty() { "" } else { field.word()? };
+                let (value, mask) = flags(set, &TUNNEL_FLAGS, tunnel_flags::ALL.into())?;
                 (t.flags, m.flags) = (t.flags | value as u16, m.flags | mask as u16);
             }
             _ => return Err(field.unknown(item.name)),

@@ -51,17 +51,17 @@ const KEYS: &[&str] = &[
     "recirc_id(0),in_port(1),packet_type(ns=0,id=0),eth_type(0x0806),arp(sip=1.2.3.4,tip=5.6.7.8,op=1,sha=00:0f:02:03:04:05,tha=00:00:00:00:00:00)",
     "recirc_id(0),in_port(1),packet_type(ns=0,id=0),eth_type(0x8847),mpls(label=100/0xff,tc=7/1,ttl=64/0x0,bos=1/1)",
     "recirc_id(0),in_port(1),packet_type(ns=0,id=0),eth_type(0x8847),mpls(label=100,tc=7,ttl=64,bos=0,label=101,tc=7,ttl=64,bos=1)",
-    "skb_priority(0x5),skb_mark(0x7/0xf),ct_state(-inv+trk),ct_zone(0x5),ct_mark(0x1/0x1),ct_label(0x2),recirc_id(0x2),dp_hash(0x3/0xff),in_port(1),packet_type(ns=0,id=0),eth(src=50:54:00:00:00:05,dst=50:54:00:00:00:07/ff:ff:00:00:00:00),eth_type(0x1235)",
-    "tunnel(tun_id=0x5,src=1.1.1.1,dst=2.2.2.2,ttl=64,flags(df|csum|key)),recirc_id(0),in_port(1),packet_type(ns=0,id=0),eth_type(0x1235)",
-    "tunnel(tun_id=0x5,src=1.1.1.5,dst=2.2.2.2,ttl=64,geneve({class=0xffff,type=0,len=4,0/0xff}{class=0xffff,type=0x3,len=4,0}{class=0xffff,type=0x4,len=0}),flags(df|csum|key)),recirc_id(0),in_port(1),packet_type(ns=0,id=0),eth_type(0x1235)",
-    "ct_tuple4(src=1.1.1.1,dst=2.2.2.2/255.0.0.0,proto=6,tp_src=1,tp_dst=2/0xff),recirc_id(0),in_port(1),packet_type(ns=0,id=0),eth_type(0x0800),ipv4(frag=no)",
-    "tunnel(tun_id=0x5/0xff,ipv6_src=fe80::1,ipv6_dst=fe80::2/ffff::,tos=0x4,ttl=64,tp_src=1,tp_dst=4789,vxlan(gbp(id=5,flags=0x8)),flags(-df+csum+key)),recirc_id(0),in_port(1),packet_type(ns=0,id=0),eth(src=50:54:00:00:00:05,dst=50:54:00:00:00:07),eth_type(0x1001)",
-    "tunnel(tun_id=0x123456,src=1.1.2.92,dst=1.1.2.88,gtpu(flags=0x30/0xf0,msgtype=255),flags(-df-csum+key)),recirc_id(0),in_port(2152),packet_type(ns=1,id=0x800),eth_type(0x0800),ipv4(frag=no)",
-    "tunnel(tun_id=0x1,src=1.1.2.92,dst=1.1.2.88,erspan(idx=0x3/0),flags(-df-csum+key)),recirc_id(0),in_port(2),packet_type(ns=0,id=0),eth_type(0x0800),ipv4(frag=no)",
-    "tunnel(tun_id=0x1,src=1.1.2.92,dst=1.1.2.88,erspan(ver=1,idx=0x3),flags(-df-csum+key)),recirc_id(0),in_port(2),packet_type(ns=0,id=0),eth_type(0x0800),ipv4(frag=no)",
-    "tunnel(tun_id=0x2,src=1.1.2.92,dst=1.1.2.88,erspan(ver=2,dir=1,hwid=0x7/0xf),flags(-df-csum+key)),recirc_id(0),in_port(2),packet_type(ns=0,id=0),eth_type(0x0800),ipv4(frag=no)",
-    "ct_state(+new-est-rel-rpl-inv+trk-snat-dnat),ct_tuple6(src=fe80::1,dst=fe80::2,proto=6,src_port=1,dst_port=2/0xf),recirc_id(0),in_port(1),packet_type(ns=0,id=0),eth(src=50:54:00:00:00:05,dst=50:54:00:00:00:07),eth_type(0x86dd),ipv6(frag=no)",
-    "ct_state(-new-est-rel-rpl-inv-trk-snat-dnat),recirc_id(0),in_port(1),packet_type(ns=0,id=0),eth(src=50:54:00:00:00:05,dst=50:54:00:00:00:07),eth_type(0x1003)",
+    "recirc_id(0x2),dp_hash(0x3/0xff),skb_priority(0x5),in_port(1),skb_mark(0x7/0xf),ct_state(-inv+trk),ct_zone(0x5),ct_mark(0x1/0x1),ct_label(0x2),packet_type(ns=0,id=0),eth(src=50:54:00:00:00:05,dst=50:54:00:00:00:07/ff:ff:00:00:00:00),eth_type(0x1235)",
+    "recirc_id(0),tunnel(tun_id=0x5,src=1.1.1.1,dst=2.2.2.2,ttl=64,flags(df|csum|key)),in_port(1),packet_type(ns=0,id=0),eth_type(0x1235)",
+    "recirc_id(0),tunnel(tun_id=0x5,src=1.1.1.5,dst=2.2.2.2,ttl=64,geneve({class=0xffff,type=0,len=4,0/0xff}{class=0xffff,type=0x3,len=4,0}{class=0xffff,type=0x4,len=0}),flags(df|csum|key)),in_port(1),packet_type(ns=0,id=0),eth_type(0x1235)",
+    "recirc_id(0),in_port(1),ct_tuple4(src=1.1.1.1,dst=2.2.2.2/255.0.0.0,proto=6,tp_src=1,tp_dst=2/0xff),packet_type(ns=0,id=0),eth_type(0x0800),ipv4(frag=no)",
+    "recirc_id(0),tunnel(tun_id=0x5/0xff,ipv6_src=fe80::1,ipv6_dst=fe80::2/ffff::,tos=0x4,ttl=64,tp_src=1,tp_dst=4789,vxlan(gbp(id=5,flags=0x8)),flags(-df+csum+key)),in_port(1),packet_type(ns=0,id=0),eth(src=50:54:00:00:00:05,dst=50:54:00:00:00:07),eth_type(0x1001)",
+    "recirc_id(0),tunnel(tun_id=0x123456,src=1.1.2.92,dst=1.1.2.88,gtpu(flags=0x30/0xf0,msgtype=255),flags(-df-csum+key)),in_port(2152),packet_type(ns=1,id=0x800),eth_type(0x0800),ipv4(frag=no)",
+    "recirc_id(0),tunnel(tun_id=0x1,src=1.1.2.92,dst=1.1.2.88,erspan(idx=0x3/0),flags(-df-csum+key)),in_port(2),packet_type(ns=0,id=0),eth_type(0x0800),ipv4(frag=no)",
+    "recirc_id(0),tunnel(tun_id=0x1,src=1.1.2.92,dst=1.1.2.88,erspan(ver=1,idx=0x3),flags(-df-csum+key)),in_port(2),packet_type(ns=0,id=0),eth_type(0x0800),ipv4(frag=no)",
+    "recirc_id(0),tunnel(tun_id=0x2,src=1.1.2.92,dst=1.1.2.88,erspan(ver=2,dir=1,hwid=0x7/0xf),flags(-df-csum+key)),in_port(2),packet_type(ns=0,id=0),eth_type(0x0800),ipv4(frag=no)",
+    "recirc_id(0),in_port(1),ct_state(+new-est-rel-rpl-inv+trk-snat-dnat),ct_tuple6(src=fe80::1,dst=fe80::2,proto=6,src_port=1,dst_port=2/0xf),packet_type(ns=0,id=0),eth(src=50:54:00:00:00:05,dst=50:54:00:00:00:07),eth_type(0x86dd),ipv6(frag=no)",
+    "recirc_id(0),in_port(1),ct_state(-new-est-rel-rpl-inv-trk-snat-dnat),packet_type(ns=0,id=0),eth(src=50:54:00:00:00:05,dst=50:54:00:00:00:07),eth_type(0x1003)",
     "recirc_id(0),in_port(1),packet_type(ns=0,id=0),eth(src=50:54:00:00:00:05,dst=50:54:00:00:00:07),eth_type(0x8100),vlan(vid=5),encap(eth_type(0x86dd),ipv6(label=0x5/0xff,proto=58,tclass=0/0x3,frag=no),icmpv6(type=128,code=0))",
     "recirc_id(0),in_port(1),packet_type(ns=0,id=0),eth(src=50:54:00:00:00:05,dst=50:54:00:00:00:07),eth_type(0x0800),ipv4(proto=6,frag=no),tcp(src=9),tcp_flags(-ns+[200])",
     "recirc_id(0),in_port(1),packet_type(ns=0,id=0),eth(src=50:54:00:00:00:05,dst=50:54:00:00:00:07),eth_type(0x0800),ipv4(proto=6,frag=no),tcp_flags(0)",
@@ -213,7 +213,7 @@ fn flows_print_as_dpctl_dump_flows_does() {
     };
     assert_eq!(
         format_flow(&record(), 5_000, &verbose),
-        "ufid:cf257829-62ba-490e-8a42-802f3e99190e, skb_priority(0/0),skb_mark(0/0),ct_state(0/0),ct_zone(0/0),ct_mark(0/0),ct_label(0/0),recirc_id(0),dp_hash(0/0),in_port(p1),packet_type(ns=0,id=0),eth(src=50:54:00:00:00:05/00:00:00:00:00:00,dst=50:54:00:00:00:07),eth_type(0x0800),ipv4(src=10.1.2.3/255.0.0.0,dst=192.168.0.2/0.0.0.0,proto=6,tos=0/0,ttl=64,frag=no),tcp(src=1234/0,dst=80),tcp_flags(0/0), packets:1, bytes:54, used:1.000s, flags:S, dp:ovs, actions:set(eth(dst=aa:bb:cc:dd:ee:ff)),set(ipv4(ttl=63)),p2, dp-extra-info:miniflow_bits(5,3)"
+        "ufid:cf257829-62ba-490e-8a42-802f3e99190e, recirc_id(0),dp_hash(0/0),skb_priority(0/0),in_port(p1),skb_mark(0/0),ct_state(0/0),ct_zone(0/0),ct_mark(0/0),ct_label(0/0),packet_type(ns=0,id=0),eth(src=50:54:00:00:00:05/00:00:00:00:00:00,dst=50:54:00:00:00:07),eth_type(0x0800),ipv4(src=10.1.2.3/255.0.0.0,dst=192.168.0.2/0.0.0.0,proto=6,tos=0/0,ttl=64,frag=no),tcp(src=1234/0,dst=80),tcp_flags(0/0), packets:1, bytes:54, used:1.000s, flags:S, dp:ovs, actions:set(eth(dst=aa:bb:cc:dd:ee:ff)),set(ipv4(ttl=63)),p2, dp-extra-info:miniflow_bits(5,3)"
     );
     for (offloaded, text) in [
         (Offloaded::Partial, ", offloaded:partial, dp:ovs, actions:"),
@@ -228,9 +228,8 @@ fn flows_print_as_dpctl_dump_flows_does() {
     let any_ethernet = parse_key_mask("in_port(1),eth(),eth_type(0x0806)", &NumbersOnly).unwrap();
     let text = format_key_mask(&any_ethernet.0, &any_ethernet.1, &without_types);
     assert_eq!(text, "recirc_id(0),in_port(1),eth(),eth_type(0x0806)", "as of kernel flows in OVS");
-    // The order of keys is that of the datapath, too.
-    let ordered = "skb_priority(0x1),tunnel(tun_id=0x5,src=1.1.1.1,dst=2.2.2.2,ttl=64,flags(key)),skb_mark(0x3),ct_state(+est+trk),\
-        ct_zone(0x4),ct_mark(0x5),ct_label(0x6),recirc_id(0x1),dp_hash(0x7),in_port(2),packet_type(ns=0,id=0),eth_type(0x1234)";
+    // Every key, in the order of OVS.
+    let ordered = "recirc_id(0x1),dp_hash(0x7),skb_priority(0x1),tunnel(tun_id=0x5,src=1.1.1.1,dst=2.2.2.2,ttl=64,flags(key)),in_port(2),skb_mark(0x3),ct_state(+est+trk),ct_zone(0x4),ct_mark(0x5),ct_label(0x6),packet_type(ns=0,id=0),eth_type(0x1234)";
     let (key, mask) = parse_key_mask(ordered, &NumbersOnly).unwrap();
     assert_eq!(format_key_mask(&key, &mask, &brief), ordered);
     assert_eq!(

@@ -1,5 +1,5 @@
 //! Fields of the fixed match structures of OpenFlow 1.0 (§5.2.3) and 1.1 (§A.2.3), and the formats that carry a match on a
-//! field. The extensible matches carry every field.
+//! field. The extensible matches carry every field with a header.
 
 use super::FieldId;
 use crate::Protocols;
@@ -75,6 +75,9 @@ impl FieldId {
         let (in_10, in_11) = parts(self);
         let of10 = if in_10.carries(kind) { Protocols::OF10 } else { Protocols::NONE };
         let of11 = if in_11.carries(kind) { Protocols::OF11 } else { Protocols::NONE };
-        Protocols::NXM_OXM | of10 | of11
+        // A VLAN's number and priority go as its tag.
+        let has_header = self.def().nxm.is_some() || self.def().oxm.is_some() || in_10 != Part::Nothing;
+        let extensible = if has_header { Protocols::NXM_OXM } else { Protocols::NONE };
+        extensible | of10 | of11
     }
 }

@@ -22,10 +22,17 @@ fn check(frame: &str, expected: &[&str]) {
     let mut found = Vec::new();
     read(&key_attributes(&key), "", &mut found);
     let port = 7u32.to_ne_bytes().map(|b| format!("{b:02x}")).concat();
-    let metadata =
-        ["2=00000000", "15=00000000", "22=00000000", "23=0000", "24=00000000", "20=00000000", "19=00000000"];
-    assert_eq!(found[..7], metadata, "{frame}");
-    assert_eq!(found[7], format!("3={port}"), "{frame}");
+    let metadata = [
+        "20=00000000".into(),
+        "19=00000000".into(),
+        "2=00000000".into(),
+        format!("3={port}"),
+        "15=00000000".into(),
+        "22=00000000".into(),
+        "23=0000".into(),
+        "24=00000000".into(),
+    ];
+    assert_eq!(found[..8], metadata, "{frame}");
     assert_eq!(found[8], "4=020000000002020000000001", "{frame}");
     assert_eq!(found[9..], *expected, "{frame}");
 }

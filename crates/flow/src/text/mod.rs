@@ -20,6 +20,7 @@ mod match_print;
 mod names;
 mod normalize;
 pub mod number;
+mod packet_print;
 mod port;
 mod subfield;
 pub mod token;
@@ -38,13 +39,14 @@ pub use match_print::{
 };
 pub use names::{field_by_name, field_by_subfield_name, header_names, subfield_name};
 pub use normalize::{needs, normalize};
+pub use packet_print::format_packet;
 pub use port::{NoPortNames, PortNames, format_port, format_table, parse_port, parse_table};
 pub use subfield::{format_subfield, parse_subfield, sub_field};
 pub use values::{format_metadata, format_value, masked_value, metadata_value, parse_value};
 
 /// Reason and place of a syntax error.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{message} (at byte {offset})")]
+#[error("{message}")]
 pub struct ParseError {
     /// The error, in `ovs-ofctl`'s words where it has some.
     pub message: String,

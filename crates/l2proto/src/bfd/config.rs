@@ -71,8 +71,8 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The settings of a map, and a warning for each value that it ignores.
-    pub fn parse(map: &BTreeMap<String, String>) -> (Config, Vec<String>) {
+    /// The settings of a map, and a warning for each value that it ignores, by key.
+    pub fn parse(map: &BTreeMap<String, String>) -> (Config, Vec<(String, String)>) {
         let mut reader = Reader { map, warnings: Vec::new() };
         let min_rx_ms = reader.interval("min_rx", MIN_RX_MS).max(1);
         let config = Config {
@@ -103,7 +103,7 @@ impl Config {
 /// Reads values, and collects warnings.
 struct Reader<'a> {
     map: &'a BTreeMap<String, String>,
-    warnings: Vec<String>,
+    warnings: Vec<(String, String)>,
 }
 
 impl<'a> Reader<'a> {
@@ -113,7 +113,7 @@ impl<'a> Reader<'a> {
 
     fn ignore(&mut self, key: &str, reason: &str) {
         let value = self.get(key).unwrap_or_default();
-        self.warnings.push(format!("bfd:{key}={value}: ignored: {reason}"));
+        self.warnings.push((key.to_string(), format!("bfd:{key}={value}: ignored: {reason}")));
     }
 
     /// `true` in any case of letters; another value is false.

@@ -53,6 +53,8 @@ static NEXT_MAC: AtomicU32 = AtomicU32::new(0xaa55_0000);
 pub struct DummyOptions {
     /// Receive queues, clamped to 1 to [`MAX_QUEUES`].
     pub n_rxq: usize,
+    /// Transmit queues with counters, at least 1; all frames are sent to the first one.
+    pub n_txq: usize,
     /// Ethernet address; by default `aa:55:aa:55:00:00` and later ones, one for each port of the process.
     pub mac: Option<[u8; 6]>,
     /// MTU in bytes; 1500 otherwise.
@@ -167,6 +169,7 @@ pub struct Dummy(Arc<Shared>);
 struct Shared {
     name: String,
     numa_id: u32,
+    counted_txq: usize,
     queues: Vec<Queue>,
     state: Mutex<State>,
     marker: Mutex<Option<DummyMarker>>,
@@ -190,6 +193,7 @@ impl Dummy {
         let dummy = Dummy(Arc::new(Shared {
             name: name.to_owned(),
             numa_id: options.numa_id,
+            counted_txq: options.n_txq.clamp(1, MAX_QUEUES),
             queues: queues?,
             state: Mutex::new(State::new(mac, mtu, options.ifindex.unwrap_or(0), captures)),
             marker: Mutex::new(None),
@@ -251,6 +255,11 @@ impl Dummy {
     /// Number of receive queues.
     pub fn n_rxq(&self) -> usize {
         self.0.queues.len()
+    }
+
+    /// Number of transmit queues with counters.
+    pub fn counted_txq(&self) -> usize {
+        self.0.counted_txq
     }
 
     /// Number of transmit queues opened.
@@ -339,6 +348,12 @@ impl Dummy {
         let captures = Captures::open(captures)?;
         self.state().captures = captures;
         Ok(())
+    }
+
+    /// Opens its capture files anew: one that was removed begins again. An error leaves the state unchanged.
+    pub fn reopen_captures(&self) -> io::Result<()> {
+        let files = self.state().captures.files.clone();
+        if files == DummyCaptures::default() { Ok(()) } else { self.set_captures(&files) }
     }
 
     /// Calls `tap` for each sent frame, in the sending thread; `None` ends that. A concurrent send may call

@@ -104,6 +104,8 @@ impl State {
 
 /// Open capture files.
 pub(super) struct Captures {
+    /// Their names.
+    pub(super) files: DummyCaptures,
     both: Option<Writer>,
     rxq: Option<Writer>,
     tx: Option<Writer>,
@@ -112,10 +114,11 @@ pub(super) struct Captures {
 impl Captures {
     pub(super) fn open(files: &DummyCaptures) -> io::Result<Captures> {
         let open = |path: &Option<_>| path.as_deref().map(Writer::append).transpose();
+        let names = files.clone();
         if files.pcap.is_some() {
-            return Ok(Captures { both: open(&files.pcap)?, rxq: None, tx: None });
+            return Ok(Captures { files: names, both: open(&files.pcap)?, rxq: None, tx: None });
         }
-        Ok(Captures { both: None, rxq: open(&files.rxq_pcap)?, tx: open(&files.tx_pcap)? })
+        Ok(Captures { files: names, both: None, rxq: open(&files.rxq_pcap)?, tx: open(&files.tx_pcap)? })
     }
 
     fn rx(&mut self) -> Option<&mut Writer> {

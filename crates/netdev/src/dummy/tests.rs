@@ -259,6 +259,13 @@ fn captures_hold_what_came_and_went_and_are_continued() {
     rig.send([packet(2, 70)]);
     assert_eq!(captured(&dir.file("rx")), [bytes(1, 60)]);
     assert_eq!(captured(&dir.file("tx")), [bytes(2, 70)]);
+    // A removed file begins again once it is opened anew; another one goes on.
+    std::fs::remove_file(dir.file("tx")).unwrap();
+    rig.dummy.reopen_captures().unwrap();
+    rig.dummy.receive(0, &bytes(3, 60)).unwrap();
+    rig.send([packet(4, 70)]);
+    assert_eq!(captured(&dir.file("rx")), [bytes(1, 60), bytes(3, 60)]);
+    assert_eq!(captured(&dir.file("tx")), [bytes(4, 70)]);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! [`RouteMonitor`]: the dump of everything, and events after it.
 
-use super::parse::{ADDRESS_HEADER_BYTES, ROUTE_HEADER_BYTES, event_of};
+use super::parse::{ADDRESS_HEADER_BYTES, OBJECT_HEADER_BYTES, ROUTE_HEADER_BYTES, RTM_GETNEXTHOP, event_of};
 use super::{RouteChange, RouteEvent};
 use crate::link::wire::{self, Message, Request};
 use crate::raw::{self, context};
@@ -10,8 +10,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 const BUFFER_BYTES: usize = 65536;
 /// Events of a thousand changes and more wait in the kernel during a dump.
 const RECEIVE_BUFFER_BYTES: libc::c_int = 4 << 20;
-/// Multicast groups for links, addresses, routes and rules, of IPv4 and IPv6 (`linux/rtnetlink.h`).
-const GROUPS: u32 = 1 << 0 | 1 << 4 | 1 << 6 | 1 << 7 | 1 << 8 | 1 << 10 | 1 << 18;
+/// Multicast groups for links, addresses, routes, rules and next-hop objects, of IPv4 and IPv6 (`linux/rtnetlink.h`).
+const GROUPS: u32 = 1 << 0 | 1 << 4 | 1 << 6 | 1 << 7 | 1 << 8 | 1 << 10 | 1 << 18 | 1 << 31;
 /// Dumps in a row that changes may interrupt; the last one stays, and events correct it.
 const INTERRUPTED_MAX: u32 = 3;
 
@@ -19,9 +19,10 @@ const INTERRUPTED_MAX: u32 = 3;
 pub const EVENT_BYTES: usize = 256;
 
 /// Parts of a dump, in order: a route names a link, and its table is used by a rule.
-const PARTS: [(u16, usize, libc::c_int); 5] = [
+const PARTS: [(u16, usize, libc::c_int); 6] = [
     (libc::RTM_GETLINK, LINK_HEADER_BYTES, libc::AF_UNSPEC),
     (libc::RTM_GETADDR, ADDRESS_HEADER_BYTES, libc::AF_UNSPEC),
+    (RTM_GETNEXTHOP, OBJECT_HEADER_BYTES, libc::AF_UNSPEC),
     (libc::RTM_GETRULE, ROUTE_HEADER_BYTES, libc::AF_INET),
     (libc::RTM_GETRULE, ROUTE_HEADER_BYTES, libc::AF_INET6),
     (libc::RTM_GETROUTE, ROUTE_HEADER_BYTES, libc::AF_UNSPEC),
@@ -162,7 +163,7 @@ impl RouteMonitor {
             match libc::c_int::from(m.kind) {
                 libc::NLMSG_DONE => is_done = true,
                 libc::NLMSG_ERROR => match error_of(&m) {
-                    // A part that this kernel lacks, such as IPv6.
+                    // A part that this kernel lacks, such as IPv6 or next-hop objects.
                     Some(libc::EAFNOSUPPORT | libc::EOPNOTSUPP) => is_done = true,
                     code => return Err(io::Error::from_raw_os_error(code.unwrap_or(libc::EBADMSG))),
                 },

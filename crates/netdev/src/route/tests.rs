@@ -1,6 +1,6 @@
 //! Parsing of what Linux 6.18 sent (`corpus/route_messages`), and of changed messages.
 
-use super::{RouteChange, RouteEvent, events_of};
+use super::{RouteChange, RouteEvent, RouteType, events_of};
 use std::fmt::Write as _;
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/route_messages");
@@ -14,24 +14,29 @@ fn brief(event: &RouteEvent) -> String {
     let mut out = String::new();
     let _ = match event {
         RouteEvent::Route { route: r, change } => {
-            let _ = write!(out, "{change:?} table {} {}/{} dev {}", r.table, r.dst, r.len, r.ifindex);
-            let _ = r.gateway.map(|ip| write!(out, " via {ip}"));
+            let kind = match r.kind {
+                RouteType::Unicast => String::new(),
+                kind => format!("{kind:?} ").to_lowercase(),
+            };
+            let _ = write!(out, "{change:?} {kind}table {} {}/{}", r.table, r.dst, r.len);
+            for hop in &r.hops {
+                let _ = write!(out, " dev {}", hop.ifindex);
+                let _ = hop.gateway.map(|ip| write!(out, " via {ip}"));
+                let _ = if hop.is_dead { write!(out, " dead") } else { Ok(()) };
+            }
+            let _ = r.object.map(|id| write!(out, " nhid {id}"));
             let _ = r.source.map(|ip| write!(out, " src {ip}"));
-            let _ = write!(out, " metric {}", r.metric);
-            write!(
-                out,
-                "{}{}",
-                if r.is_local { " local" } else { "" },
-                if r.is_partial { " partial" } else { "" }
-            )
+            write!(out, " metric {} scope {}", r.metric, r.scope)
         }
         RouteEvent::Rule { rule: r, .. } => {
-            let from = r.from.map_or("all".to_string(), |(ip, len)| format!("{ip}/{len}"));
+            let network = |n: Option<(_, _)>| n.map_or("all".to_string(), |(ip, len)| format!("{ip}/{len}"));
             let not = if r.invert { "not " } else { "" };
-            write!(out, "{}: {not}from {from} table {}", r.priority, r.table)
+            let (from, to) = (network(r.from), network(r.to));
+            let _ = write!(out, "{}: {not}from {from} to {to} mark {:?} {:?}", r.priority, r.mark, r.action);
+            if r.is_foreign { write!(out, " foreign") } else { Ok(()) }
         }
-        RouteEvent::Address { ifindex, address, len, is_removed } => {
-            write!(out, "{ifindex} {address}/{len} {is_removed}")
+        RouteEvent::Address { address: a, is_removed } => {
+            write!(out, "{} {}/{} {is_removed}", a.ifindex, a.address, a.len)
         }
         other => write!(out, "{other:?}"),
     };
@@ -44,28 +49,29 @@ fn messages_of_the_kernel_are_read() {
         (
             "routes_of_ipv4",
             &[
-                // Not those of type broadcast, of type blackhole, or with a type of service.
-                "Appended table 1000 10.6.0.0/16 dev 3 via 10.0.0.9 src 10.0.0.1 metric 0",
-                "Appended table 254 10.0.0.0/24 dev 3 src 10.0.0.1 metric 0",
-                "Appended table 254 10.0.1.0/24 dev 5 src 10.0.1.1 metric 0",
-                "Appended table 254 10.5.0.0/16 dev 3 via 2001:cafe::1 metric 0",
-                "Appended table 254 10.8.0.0/16 dev 3 via 10.0.0.9 metric 0 partial",
-                "Appended table 254 10.9.0.0/16 dev 3 via 10.0.0.9 metric 50",
-                "Appended table 255 10.0.0.1/32 dev 3 src 10.0.0.1 metric 0 local",
-                "Appended table 255 10.0.1.1/32 dev 5 src 10.0.1.1 metric 0 local",
-                "Appended table 255 127.0.0.0/8 dev 1 src 127.0.0.1 metric 0 local",
-                "Appended table 255 127.0.0.1/32 dev 1 src 127.0.0.1 metric 0 local",
+                // Not those of type broadcast, or with a type of service.
+                "Appended table 1000 10.6.0.0/16 dev 3 via 10.0.0.9 src 10.0.0.1 metric 0 scope 0",
+                "Appended table 254 10.0.0.0/24 dev 3 src 10.0.0.1 metric 0 scope 253",
+                "Appended table 254 10.0.1.0/24 dev 5 src 10.0.1.1 metric 0 scope 253",
+                "Appended table 254 10.5.0.0/16 dev 3 via 2001:cafe::1 metric 0 scope 0",
+                "Appended blackhole table 254 10.7.0.0/16 metric 0 scope 0",
+                "Appended table 254 10.8.0.0/16 dev 3 via 10.0.0.9 dev 5 via 10.0.1.9 metric 0 scope 0",
+                "Appended table 254 10.9.0.0/16 dev 3 via 10.0.0.9 metric 50 scope 0",
+                "Appended local table 255 10.0.0.1/32 dev 3 src 10.0.0.1 metric 0 scope 254",
+                "Appended local table 255 10.0.1.1/32 dev 5 src 10.0.1.1 metric 0 scope 254",
+                "Appended local table 255 127.0.0.0/8 dev 1 src 127.0.0.1 metric 0 scope 254",
+                "Appended local table 255 127.0.0.1/32 dev 1 src 127.0.0.1 metric 0 scope 254",
             ][..],
         ),
         (
             "rules_of_ipv4",
             &[
-                "0: from all table 255",
-                // Not the one that selects by mark.
-                "100: from 10.0.0.0/24 table 1000",
-                "101: not from 10.3.0.0/16 table 1000",
-                "32766: from all table 254",
-                "32767: from all table 253",
+                "0: from all to all mark (0, 0) Table { table: 255, suppress_len: None }",
+                "100: from 10.0.0.0/24 to all mark (0, 0) Table { table: 1000, suppress_len: None }",
+                "101: not from 10.3.0.0/16 to all mark (0, 0) Table { table: 1000, suppress_len: None }",
+                "102: from all to all mark (5, 4294967295) Table { table: 1000, suppress_len: None }",
+                "32766: from all to all mark (0, 0) Table { table: 254, suppress_len: None }",
+                "32767: from all to all mark (0, 0) Table { table: 253, suppress_len: None }",
             ],
         ),
     ] {
@@ -74,9 +80,9 @@ fn messages_of_the_kernel_are_read() {
     }
     let ipv6: Vec<String> = events_of(&corpus("routes_of_ipv6")).iter().map(brief).collect();
     for line in [
-        "Appended table 254 2001:db8::/32 dev 3 via 2001:cafe::1 metric 1024",
-        "Appended table 254 2001:cafe::/64 dev 3 metric 256",
-        "Appended table 255 ::1/128 dev 1 metric 0 local",
+        "Appended table 254 2001:db8::/32 dev 3 via 2001:cafe::1 metric 1024 scope 0",
+        "Appended table 254 2001:cafe::/64 dev 3 metric 256 scope 0",
+        "Appended local table 255 ::1/128 dev 1 metric 0 scope 0",
     ] {
         assert!(ipv6.iter().any(|l| l == line), "{line} is not in {ipv6:#?}");
     }

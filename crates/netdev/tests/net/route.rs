@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use netdev::route::{RouteChange, RouteEvent, RouteMonitor};
+use netdev::route::{KernelAction, KernelRule, RouteChange, RouteEvent, RouteMonitor, RouteType};
 
 use crate::helpers::*;
 
@@ -25,9 +25,15 @@ fn events_until(m: &mut RouteMonitor, done: impl Fn(&RouteEvent) -> bool) -> Vec
 fn to(event: &RouteEvent, dst: &str) -> Option<RouteChange> {
     let dst: IpAddr = dst.parse().unwrap();
     match event {
-        RouteEvent::Route { route, change } if route.dst == dst && !route.is_local => Some(*change),
+        RouteEvent::Route { route, change } if route.dst == dst && route.kind == RouteType::Unicast => {
+            Some(*change)
+        }
         _ => None,
     }
+}
+
+fn uses(rule: &KernelRule, number: u32) -> bool {
+    matches!(rule.action, KernelAction::Table { table, .. } if table == number)
 }
 
 #[test]
@@ -44,10 +50,9 @@ fn a_monitor_reads_everything_and_then_changes() {
             all.iter().any(|e| to(e, "10.0.0.0").is_some())
                 && all.iter().any(|e| to(e, "10.9.0.0").is_some())
         );
-        assert!(all.iter().any(|e| matches!(e, RouteEvent::Rule { rule, .. } if rule.table == 254)));
+        assert!(all.iter().any(|e| matches!(e, RouteEvent::Rule { rule, .. } if uses(rule, 254))));
         let address: IpAddr = "10.0.0.1".parse().unwrap();
-        let is_it =
-            |e: &RouteEvent| matches!(e, RouteEvent::Address { address: a, len: 24, .. } if *a == address);
+        let is_it = |e: &RouteEvent| matches!(e, RouteEvent::Address { address: a, .. } if (a.address, a.len) == (address, 24));
         assert!(all.iter().any(is_it));
         for (command, expected) in [
             ("route add 10.8.0.0/16 via 10.0.0.9", RouteChange::Prepended),
@@ -62,12 +67,12 @@ fn a_monitor_reads_everything_and_then_changes() {
         ip("rule add from 10.0.0.0/24 table 1000 pref 100");
         events_until(
             &mut m,
-            |e| matches!(e, RouteEvent::Rule { rule, is_removed: false } if rule.table == 1000),
+            |e| matches!(e, RouteEvent::Rule { rule, is_removed: false } if uses(rule, 1000)),
         );
         ip("rule del pref 100");
         events_until(
             &mut m,
-            |e| matches!(e, RouteEvent::Rule { rule, is_removed: true } if rule.table == 1000),
+            |e| matches!(e, RouteEvent::Rule { rule, is_removed: true } if uses(rule, 1000)),
         );
         ip("addr del 10.0.0.1/24 dev sl-a");
         events_until(&mut m, |e| matches!(e, RouteEvent::Address { is_removed: true, .. }) && is_it(e));

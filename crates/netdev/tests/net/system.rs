@@ -256,7 +256,9 @@ fn a_device_that_goes_down_is_reported_once_and_comes_back() {
         let report = a.send([frame(1, 60), frame(2, 60)]);
         assert_eq!((report.sent_packets, report.dropped(TxDrop::PortDown)), (0, 2));
         ip("link set sl-a up");
+        // The peer has its carrier back a moment later, and drops frames until then.
         wait_up("sl-a");
+        wait_up("sl-b");
         a.send([frame(3, 60)]);
         assert_eq!(b.recv(1)[0].data(), frame(3, 60).data());
         b.send([frame(4, 60)]);

@@ -116,7 +116,9 @@ fn read(r: &mut Reader<'_>) -> Res<Action> {
     let zone = if source.peek() == [0; 4] {
         Zone::Number(number)
     } else {
-        let field = nxm::read_action_field(&mut source).map_err(|_| ErrorKind::BacBadSetType)?;
+        let is_unmapped = |e: &ErrorKind| *e == ErrorKind::NxfmfcInvalidTlvField;
+        let field = nxm::read_action_field(&mut source)
+            .map_err(|e| if is_unmapped(&e) { e } else { ErrorKind::BacBadSetType })?;
         let field = subfield(field, number, r.options.tlv())?;
         if field.len_bits != 16 {
             return Err(ErrorKind::BacBadSetLen);

@@ -3,6 +3,7 @@
 use super::prelude::*;
 use super::{ControllerAction, OutputTrunc};
 use crate::action::refer_to;
+use crate::check::check_out_port;
 use crate::put::ofs_nbits;
 use crate::rows::subfield;
 use crate::translate::look_at;
@@ -30,6 +31,7 @@ pub struct OutputReg {
 
 /// An output; for `CONTROLLER`, the controller action in its simplest form.
 fn decoded(port: OfPort, max_len_bytes: u16) -> Res<Action> {
+    check_out_port(port, OfPort::MAX_OF10.into())?;
     if port == OfPort::CONTROLLER {
         return Ok(Box::new(ControllerAction::plain(max_len_bytes)).into());
     }
@@ -38,9 +40,6 @@ fn decoded(port: OfPort, max_len_bytes: u16) -> Res<Action> {
 
 fn read11(r: &mut Reader<'_>) -> Res<Action> {
     let (port, max_len) = (r.u32()?, r.u16()?);
-    if !nxm::port_number_ok(port) {
-        return Err(ErrorKind::BacBadOutPort);
-    }
     decoded(OfPort(port), max_len)
 }
 

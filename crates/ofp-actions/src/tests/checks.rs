@@ -12,8 +12,6 @@ fn check(m: &Match, actions: &[Action], version: Version) -> Result<(), ErrorKin
         n_tables: 254,
         table: Some(TableId(3)),
         debug_actions: version == Version::V13,
-        has_meter: &|id| id == 1,
-        has_group: &|id| id == 1,
     };
     check_actions(actions, m, &cx)
 }
@@ -104,7 +102,6 @@ fn actions_are_held_against_the_match_and_the_limits() {
             Some(BacBadSetArgument),
         ),
         (&any, vec![Action::Meter(Meter(1)), output(1)], None, None),
-        (&any, vec![Action::Meter(Meter(2))], Some(MmfcInvalidMeter), Some(MmfcInvalidMeter)),
         (&any, vec![Action::GotoTable(GotoTable(TableId(4)))], None, None),
         (&any, vec![Action::GotoTable(GotoTable(TableId(3)))], Some(BicBadTableId), Some(BicBadTableId)),
         (&any, vec![Action::GotoTable(GotoTable(TableId(254)))], Some(BicBadTableId), Some(BicBadTableId)),
@@ -219,10 +216,6 @@ fn clones_are_checked_within_and_nest_to_a_bound() {
     // A list within is checked as strictly as the one around it, unlike an action set.
     let strip = vec![Action::StripVlan(StripVlan { pop: false })];
     assert_eq!(check(&Match::catchall(), &cloned(strip), Version::V13), Err(ErrorKind::BacMatchInconsistent));
-    let group = |n| Action::Group(Group(n));
-    assert_eq!(check(&Match::catchall(), &cloned(vec![group(1)]), Version::V13), Ok(()));
-    let error = check(&Match::catchall(), &cloned(vec![group(2)]), Version::V13);
-    assert_eq!(error, Err(ErrorKind::BacBadOutGroup));
 }
 
 /// Answers of `ovs-ofctl parse-actions OpenFlow10`.

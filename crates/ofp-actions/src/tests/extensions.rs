@@ -36,8 +36,6 @@ fn read(hex: &str) -> String {
         n_tables: 254,
         table: None,
         debug_actions: false,
-        has_meter: &|_| false,
-        has_group: &|_| false,
     };
     let checked =
         read_actions(&mut r).and_then(|a| crate::check_actions(&a, &Match::catchall(), &cx).map(|()| a));

@@ -104,6 +104,10 @@ icmp6,icmp_type=135,icmp_code=0,actions=set_field:fe80::1->nd_target\tADD icmp6,
 udp,actions=learn(table=1,NXM_OF_IP_DST[]=NXM_OF_IP_SRC[])\terror: learn: NXM_OF_IP_DST lacks correct prerequisites: match on ip before it (OFPBAC_MATCH_INCONSISTENT)
 udp,actions=learn(table=1,eth_type=0x800,NXM_OF_IP_DST[]=NXM_OF_IP_SRC[])\tADD udp actions=learn(table=1,eth_type=0x800,NXM_OF_IP_DST[]=NXM_OF_IP_SRC[])
 actions=learn(table=1,eth_type=0x800,NXM_OF_IP_DST[]=NXM_OF_IP_SRC[])\terror: learn: source ip_src lacks correct prerequisites: match on ip (OFPBAC_MATCH_INCONSISTENT)
+actions=learn(load(0x1->reg0),output(reg1[]),load(reg1[0..3]->reg0[4..7]))\tADD actions=learn(table=1,load:0x1->NXM_NX_REG0[],output:NXM_NX_REG1[],load:NXM_NX_REG1[0..3]->NXM_NX_REG0[4..7])
+actions=learn(eth_type(0x800))\tADD actions=learn(table=1,eth_type=0x800)
+skb_priority=1,actions=drop\terror: actions are invalid with specified match (OFPBAC_MATCH_INCONSISTENT)
+tun_ttl=1,actions=drop\terror: actions are invalid with specified match (OFPBAC_MATCH_INCONSISTENT)
 actions=learn(table=1,eth_type=0x800,nw_proto=17,udp_dst=53)\tADD actions=learn(table=1,eth_type=0x800,nw_proto=17,udp_dst=53)
 actions=learn(table=1,eth_type=0x800,nw_proto=17,tp_dst=53)\terror: learn: NXM_OF_TCP_DST lacks correct prerequisites: match on tcp or tcp6 before it (OFPBAC_MATCH_INCONSISTENT)
 ";
@@ -153,10 +157,15 @@ fn files_hold_comments_and_commands() {
                 modify tcp,actions=output:1\n\
                 modify_strict tcp,actions=output:2\n\
                 add udp,actions=3\n";
-    let mods = parse_flow_file(text, &NoPortNames).unwrap();
+    let mods = parse_flow_file(text, None, &NoPortNames).unwrap();
     let commands: Vec<_> = mods.iter().map(|m| m.command).collect();
     assert_eq!(commands, [Add, Delete, DeleteStrict, Modify, ModifyStrict, Add]);
     assert_eq!(format_match(&mods[5].rule_match, None), "udp");
-    let error = parse_flow_file("tcp,actions=drop\n\n  tcp,foo=1,actions=drop\n", &NoPortNames).unwrap_err();
-    assert_eq!(error.to_string(), "line 3: unknown keyword foo (at byte 6)");
+    let error =
+        parse_flow_file("tcp,actions=drop\n\n  tcp,foo=1,actions=drop\n", None, &NoPortNames).unwrap_err();
+    assert_eq!(error.to_string(), "3: unknown keyword foo");
+    let mods = parse_flow_file("tcp\n# none\nudp\n", Some(Delete), &NoPortNames).unwrap();
+    assert_eq!(mods.iter().map(|m| m.command).collect::<Vec<_>>(), [Delete, Delete]);
+    // As in OVS such a line is no command.
+    assert!(parse_flow_file("delete tcp\n", Some(Delete), &NoPortNames).is_err());
 }

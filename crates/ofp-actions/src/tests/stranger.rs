@@ -108,8 +108,6 @@ fn it_is_held_against_the_match() {
         n_tables: 254,
         table: Some(TableId(0)),
         debug_actions: false,
-        has_meter: &|_| false,
-        has_group: &|_| false,
     };
     assert_eq!(check_actions(&stranger(), &ip, &cx), Ok(()));
     assert_eq!(check_actions(&stranger(), &any, &cx), Err(ErrorKind::BacMatchInconsistent));

@@ -26,8 +26,6 @@ pub(crate) fn usable_protocols(m: &Match, table: Option<TableId>, actions: &[Act
         n_tables: u8::MAX,
         table,
         debug_actions: true,
-        has_meter: &|_| true,
-        has_group: &|_| true,
     };
     let fits = check::check_actions(actions, m, &cx) != Err(ErrorKind::BacMatchInconsistent);
     protocols_of(actions) & if fits { Protocols::ANY } else { Protocols::ANY.without(Protocols::OF11_UP) }

@@ -117,7 +117,7 @@ pub fn parse_flow_mod(
 
 /// An error in a file.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("line {line}: {error}")]
+#[error("{line}: {error}")]
 pub struct FileError {
     /// Line, from 1.
     pub line: usize,
@@ -125,19 +125,24 @@ pub struct FileError {
     pub error: ParseError,
 }
 
-/// Parses a file of `add-flows`: one flow per line, `#` begins a comment, empty lines are skipped. A line may begin
-/// with `add`, `modify`, `modify_strict`, `delete` or `delete_strict`; the default is `add`.
+/// Parses a file of flows: one per line, `#` begins a comment, empty lines are skipped. All lines are for `command`;
+/// without one a line may begin with `add`, `modify`, `modify_strict`, `delete` or `delete_strict`, and the default is
+/// `add`.
 ///
 /// # Errors
 /// The first faulty line.
-pub fn parse_flow_file(text: &str, ports: &dyn PortNames) -> Result<Vec<FlowModText>, FileError> {
+pub fn parse_flow_file(
+    text: &str,
+    command: Option<FlowModCommand>,
+    ports: &dyn PortNames,
+) -> Result<Vec<FlowModText>, FileError> {
     let mut mods = Vec::new();
     for (i, whole) in text.lines().enumerate() {
         let kept = without_comment(whole).trim();
         if kept.is_empty() {
             continue;
         }
-        let (command, rest) = split_command(kept);
+        let (command, rest) = command.map_or_else(|| split_command(kept), |command| (command, kept));
         let parsed = line(rest, command, ports);
         mods.push(parsed.map_err(|f| FileError { line: i + 1, error: f.locate(whole) })?);
     }

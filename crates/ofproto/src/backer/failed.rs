@@ -42,6 +42,9 @@ impl Failures {
         let Some(fault) = t.fault.as_deref().filter(|_| self.errors.len() < ERRORS_MAX) else { return };
         let flow = flow::text::format_flow(flow);
         let _ = self.errors.push(format!("{fault} on bridge {bridge} while processing {flow}"));
+        if let Some(ports) = &t.patch_loop {
+            let _ = self.errors.push(format!("bridge {bridge}: loop of patch ports: {ports}"));
+        }
     }
 
     /// Whether a failed translation is to be repeated with a trace. As in OVS, those of loops are.

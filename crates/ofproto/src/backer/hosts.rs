@@ -1,22 +1,34 @@
 //! The backer as the host of translations, and of replayed effects.
 
 use super::Backer;
-use super::learn::has_room;
+use super::learn::{has_room, is_same};
+use crate::mac_table::MacTable;
 use crate::native::{NativeTunnels, Solicit};
-use crate::ports::BridgeId;
+use crate::ports::{BridgeId, BundleId};
 use crate::recirc::FrozenState;
-use crate::xlate::{EffectHost, LearnedFlow, XlateHost};
+use crate::view::{BridgeView, View};
+use crate::xlate::{EffectHost, LearnedFlow, Learning, XlateHost};
 use dpif::Capabilities;
-use flow::{MacAddr, RecircId};
-use routing::{Hop, Query};
+use flow::{FlowKey, MacAddr, OfPort, RecircId};
+use routing::{Hop, NoRoute, Query};
 use std::net::IpAddr;
 use std::sync::Arc;
-use sync::lock;
+use sync::{Mutex, lock};
 
 impl Backer {
     /// The host of a translation; with `effects` it adds learned rules.
     pub fn xlate_host(&self, effects: bool, now_ms: u64) -> BackerHost<'_> {
         BackerHost { backer: self, effects, now_ms }
+    }
+
+    /// Bridge and OpenFlow input port of a packet with this key. A recirculated packet without a known input port has
+    /// those of its frozen state.
+    pub fn receiver<'v>(&self, view: &'v View, key: &FlowKey) -> Option<(&'v Arc<BridgeView>, OfPort)> {
+        if let Some(found) = view.receiver(key) {
+            return Some(found);
+        }
+        let state = self.recirc_state(RecircId(key.base.recirc_id))?;
+        Some((view.bridge(state.bridge)?, state.packet.ingress))
     }
 
     /// The host of replayed effects.
@@ -34,8 +46,18 @@ impl EffectHost for BackerEffects<'_> {
         self.backer.learn_rule(bridge, learned, used_ms);
     }
 
-    fn macs_changed(&mut self) {
-        self.backer.bump_epoch();
+    fn learned(&mut self, macs: &Arc<Mutex<MacTable>>, mac: MacAddr, bundle: BundleId, vlan: u16) {
+        self.backer.macs_changed();
+        let Some(observer) = self.backer.observer.filter(|observer| observer.follows_learning()) else {
+            return;
+        };
+        let view = self.backer.view();
+        let bridge = view.bridges.values().find(|bridge| Arc::ptr_eq(&bridge.macs, macs));
+        if let Some(bridge) = bridge
+            && let Some(port) = bridge.ports.bundles.get(&bundle)
+        {
+            observer.learned(&bridge.name, mac, &port.name, vlan);
+        }
     }
 
     fn neighbour_changed(&mut self, bridge: BridgeId, ip: IpAddr) {
@@ -55,10 +77,11 @@ pub struct BackerHost<'a> {
 }
 
 impl XlateHost for BackerHost<'_> {
-    fn route(&mut self, _native: &NativeTunnels, query: &Query) -> Option<Hop> {
+    fn route(&mut self, _native: &NativeTunnels, query: &Query) -> Result<Hop, NoRoute> {
         let mut asked = lock(&self.backer.routes_asked);
         let view = self.backer.view();
-        let (hop, had_room) = asked.ask(query, &view.native.as_ref()?.routes);
+        let native = view.native.as_ref().ok_or(NoRoute::Missing)?;
+        let (hop, had_room) = asked.ask(query, &native.routes);
         if !had_room {
             self.backer.bump_epoch();
         }
@@ -68,7 +91,7 @@ impl XlateHost for BackerHost<'_> {
     fn neighbour_seen(&mut self, native: &NativeTunnels, bridge: BridgeId, ip: IpAddr, mac: MacAddr) {
         let view = self.backer.view();
         let Some(bridge) = view.bridge(bridge) else { return };
-        if lock(&native.neighbours).learn(self.now_ms, &bridge.name, ip, mac, true) {
+        if lock(&native.neighbours).learn(self.now_ms, &bridge.name, ip, mac) {
             self.backer.neighbour_changed(bridge.id, Some(ip));
         }
     }
@@ -89,14 +112,22 @@ impl XlateHost for BackerHost<'_> {
         self.backer.recirc_state(id)
     }
 
-    fn learn(&mut self, bridge: BridgeId, learned: &LearnedFlow) -> bool {
+    fn learn(&mut self, bridge: BridgeId, learned: &LearnedFlow) -> Learning {
         if self.effects {
-            return self.backer.learn_rule(bridge, learned, self.now_ms);
+            return match self.backer.learn_rule(bridge, learned, self.now_ms) {
+                true => Learning::Done,
+                false => Learning::Refused,
+            };
         }
-        self.backer
-            .view()
-            .bridge(bridge)
-            .is_some_and(|b| has_room(&b.tables, &b.tables.pack(learned.table, &learned.matching), learned))
+        let view = self.backer.view();
+        let Some(b) = view.bridge(bridge) else { return Learning::Refused };
+        let matching = b.tables.pack(learned.table, &learned.matching);
+        let there = b.tables.find_exactly(learned.table, &matching, learned.priority.into());
+        match has_room(&b.tables, &matching, learned) {
+            true if there.is_some_and(|rule| is_same(rule, learned)) => Learning::Done,
+            true => Learning::Possible,
+            false => Learning::Refused,
+        }
     }
 
     fn has_effects(&self) -> bool {

@@ -40,44 +40,47 @@ pub(super) fn has_room(tables: &Tables, matching: &PackedMatch, l: &LearnedFlow)
     tables.len_of_cookie(l.table, l.cookie) < l.limit as usize
 }
 
+/// Whether the rule is the one that a learned flow becomes.
+pub(super) fn is_same(there: &Rule, l: &LearnedFlow) -> bool {
+    *there.actions == l.actions[..] && there.cookie == l.cookie
+}
+
 impl Backer {
-    /// Adds a learned rule, or refreshes the age of an existing one. It keeps its idle time, which only matching
+    /// Adds a learned rule, or restarts the hard timeout of an existing one. It keeps its idle time, which only matching
     /// packets refresh, and its timeouts, which may have been shortened, as in OVS. A rule whose actions changed is
-    /// replaced.
+    /// replaced, unless a later packet learned it. Returns whether there is a rule in its place.
     pub fn learn_rule(&self, bridge: BridgeId, l: &LearnedFlow, used_ms: u64) -> bool {
         let view = self.view();
         let Some(b) = view.bridge(bridge) else { return false };
         let matching = b.tables.pack(l.table, &l.matching);
-        let is_same = |there: &Rule| *there.actions == l.actions[..] && there.cookie == l.cookie;
-        if let Some(there) = b.tables.find_exactly(l.table, &matching, l.priority.into())
-            && is_same(there)
-        {
-            // Restarts the hard timeout of a rule from the packet that learns it again. Within a second, the unit of
-            // timeouts, it does not justify a new version of the tables.
-            let stale = there.timeouts.hard_s() != 0 && there.modified_ms + 1000 <= used_ms;
-            if !stale {
-                return true;
+        let keeps = |there: &Arc<Rule>| {
+            let same = is_same(there, l);
+            if same {
+                there.stats.relearn(used_ms);
             }
+            same || there.renewed_ms() > used_ms
+        };
+        if b.tables.find_exactly(l.table, &matching, l.priority.into()).is_some_and(keeps) {
+            return true;
         }
         let learned = self.change_tables(bridge, |tables| {
+            // Another thread may have learned it meanwhile.
+            let there = tables.find_exactly(l.table, &matching, l.priority.into()).cloned();
+            if there.as_ref().is_some_and(keeps) {
+                return true;
+            }
             if !has_room(tables, &matching, l) {
                 return false;
             }
             let mut rule = learned_rule(tables, matching.clone(), l, used_ms);
-            let mut refreshes = false;
-            if let Some(there) = tables.find_exactly(l.table, &matching, l.priority.into()) {
-                if is_same(there) {
-                    rule = Rule::clone(there);
-                    refreshes = true;
+            tables.also_caused_by(Cause { adds: true, ..Cause::default() });
+            match there {
+                Some(there) => {
+                    rule.stats = there.stats.clone();
+                    rule.created_ms = there.created_ms;
                 }
-                rule.stats = there.stats.clone();
-                rule.created_ms = there.created_ms;
-                rule.modified_ms = used_ms.max(there.modified_ms);
-            }
-            tables.also_caused_by(Cause { adds: !refreshes, ..Cause::default() });
-            let replaces = tables.find_exactly(l.table, &matching, l.priority.into()).is_some();
-            if !replaces && !tables.make_room(l.table) {
-                return false;
+                None if !tables.make_room(l.table) => return false,
+                None => {}
             }
             tables.insert(Arc::new(rule));
             true

@@ -1,15 +1,17 @@
 //! Bundles: messages stored until a commit executes them together (OpenFlow 1.4 §6.8, §7.3.9; ONF EXT-230 for 1.3).
 //!
 //! A bundle stores decoded messages, and their bytes for errors: flow-mods, group-mods, and packet-outs, whose packets
-//! are sent once all changes are made. Every bundle is atomic and ordered, regardless of its flags. A commit is a
-//! [`Transaction`], executed in slices; its connection waits for it. Bounds: [`MAX_BUNDLES`], [`MAX_BUNDLE_BYTES`],
-//! the idle timeout of [`crate::backer::Limits`]; bundles count as unprocessed input, which is bounded over all connections.
+//! are sent once all changes are made, each with the tables of its turn. As in OVS, a message invalid by itself is refused
+//! when it is added, and the bundle goes on without it; groups and meters must exist at its turn. Every bundle is atomic
+//! and ordered, regardless of its flags. A commit is a [`Transaction`], executed in slices; its connection waits for it.
+//! Bounds: [`MAX_BUNDLES`], [`MAX_BUNDLE_BYTES`], the idle timeout of [`crate::backer::Limits`]; bundles count as
+//! unprocessed input, which is bounded over all connections.
 
 use super::conn::Conn;
 use super::forward::Forward;
 use super::requests::Request;
 use super::{BridgeCtx, ConnId, Connmgr, Shared};
-use crate::flow_mod::{Mod, ModContext, Progress, Transaction};
+use crate::flow_mod::{Mod, ModContext, PacketOfTurn, Progress, Transaction, check};
 use ofp_actions::Action;
 use openflow::msg::bundle::{BundleAdd, BundleControl, BundleControlType};
 use openflow::msg::packet::PacketOut;
@@ -21,6 +23,8 @@ use sync::Ordering;
 pub(super) const MAX_BUNDLES: usize = 64;
 /// Maximum bytes of a connection's bundles together.
 pub(super) const MAX_BUNDLE_BYTES: usize = 256 << 20;
+/// Memory counted for a packet-out behind a change: the parts of a version of the tables that no other one has.
+const VERSION_BYTES: usize = 8 << 10;
 /// Offset of the inner message in `OFPT_BUNDLE_ADD_MESSAGE`.
 const INNER_AT: usize = HEADER_BYTES + 8;
 /// Bytes before that in `ONFT_BUNDLE_ADD_MESSAGE` of OpenFlow 1.3.
@@ -30,9 +34,7 @@ pub(super) struct Bundle {
     flags: u16,
     closed: bool,
     mods: Vec<(Mod, Box<[u8]>)>,
-    /// Packets to send once it is committed.
-    packets: VecDeque<PacketOut>,
-    /// Bytes held by both.
+    /// Bytes held by them.
     bytes: usize,
     used_ms: u64,
     /// Idle timeout, since its last message.
@@ -48,7 +50,6 @@ impl Bundle {
             flags,
             closed: false,
             mods: Vec::new(),
-            packets: VecDeque::new(),
             bytes: 0,
             used_ms: request.now_ms,
             idle_ms: ctx.backer.limits.bundle_idle_ms.load(Ordering::Relaxed),
@@ -73,7 +74,7 @@ pub(super) struct Commit {
     /// `None` once it has succeeded.
     transaction: Option<Transaction>,
     /// Packets to send then.
-    packets: VecDeque<PacketOut>,
+    packets: VecDeque<PacketOfTurn>,
 }
 
 impl Conn {
@@ -142,16 +143,18 @@ impl Conn {
         &mut self,
         m: BundleAdd,
         request: &Request<'_>,
-        shared: &Shared,
         ctx: &BridgeCtx<'_>,
     ) -> Result<(), ErrorKind> {
         #[expect(clippy::wildcard_enum_match_arm, reason = "bundles take few messages")]
-        let part = match *m.message {
-            Message::FlowMod(fm) => Part::Change(Mod::Flow(fm)),
-            Message::GroupMod(gm) => Part::Change(Mod::Group(gm)),
+        let change = match *m.message {
+            Message::FlowMod(fm) => {
+                check(&fm, &self.mod_context(&|_| true, ctx, request.now_ms))?;
+                Mod::Flow(fm)
+            }
+            Message::GroupMod(gm) => Mod::Group(gm),
             Message::PacketOut(out) => {
-                self.check_packet_out(&out, shared, ctx, request.now_ms)?;
-                Part::Packet(Box::new(out))
+                self.check_packet_out(&out, ctx, request.now_ms)?;
+                Mod::Packet(Box::new(out))
             }
             _ => return Err(ErrorKind::BfcMsgUnsup),
         };
@@ -164,18 +167,16 @@ impl Conn {
         }
         let all_bytes = self.bundle_bytes();
         let bundle = self.bundles.get_mut(&m.bundle_id).ok_or(ErrorKind::BfcBadId)?;
+        let bytes = held_bytes(&change, inner, bundle.mods.last().map(|(last, _)| last));
         let error = if bundle.closed {
             ErrorKind::BfcBundleClosed
         } else if bundle.flags != m.flags {
             ErrorKind::BfcBadFlags
-        } else if all_bytes + part.held_bytes(inner) > MAX_BUNDLE_BYTES {
+        } else if all_bytes + bytes > MAX_BUNDLE_BYTES {
             ErrorKind::BfcMsgTooMany
         } else {
-            bundle.bytes += part.held_bytes(inner);
-            match part {
-                Part::Change(change) => bundle.mods.push((change, inner.into())),
-                Part::Packet(out) => bundle.packets.push_back(*out),
-            }
+            bundle.bytes += bytes;
+            bundle.mods.push((change, inner.into()));
             bundle.used_ms = request.now_ms;
             return Ok(());
         };
@@ -208,7 +209,7 @@ impl Conn {
             frame: request.frame.into(),
             version: self.version(),
             transaction: Some(transaction),
-            packets: bundle.packets,
+            packets: VecDeque::new(),
         });
         (self.waits, self.commit_bytes) = (true, bytes);
         Ok(())
@@ -227,24 +228,18 @@ impl Conn {
     }
 }
 
-/// A message of a bundle.
-enum Part {
-    Change(Mod),
-    Packet(Box<PacketOut>),
-}
-
-impl Part {
-    /// Its memory.
-    fn held_bytes(&self, message: &[u8]) -> usize {
-        let (own, actions) = match self {
-            Part::Change(Mod::Flow(fm)) => (size_of::<Mod>(), fm.actions.len()),
-            Part::Change(Mod::Group(gm)) => {
-                (size_of::<Mod>(), gm.group.buckets.iter().map(|b| 1 + b.actions.len()).sum())
-            }
-            Part::Packet(out) => (size_of::<PacketOut>(), out.actions.len()),
-        };
-        own + actions * size_of::<Action>() + message.len()
-    }
+/// Memory of a message of a bundle, behind `last`.
+fn held_bytes(change: &Mod, message: &[u8], last: Option<&Mod>) -> usize {
+    let (own, actions) = match change {
+        Mod::Flow(fm) => (0, fm.actions.len()),
+        Mod::Group(gm) => (0, gm.group.buckets.iter().map(|b| 1 + b.actions.len()).sum()),
+        Mod::Packet(out) => {
+            let changed = last.is_some_and(|last| !matches!(last, Mod::Packet(_)));
+            let own = size_of::<PacketOut>() + size_of::<PacketOfTurn>() + out.data.len();
+            (own + if changed { VERSION_BYTES } else { 0 }, out.actions.len())
+        }
+    };
+    size_of::<Mod>() + own + actions * size_of::<Action>() + message.len()
 }
 
 impl Connmgr {
@@ -291,8 +286,9 @@ impl Connmgr {
             if !matches!(progress, Progress::Done) {
                 return progress;
             }
-            let (groups, flow_mods) =
+            let (groups, flow_mods, packets) =
                 commit.transaction.take().map(Transaction::into_done).unwrap_or_default();
+            commit.packets = packets;
             let (from, groups) = (commit.conn, groups.into_iter().map(Forward::Group).collect::<Vec<_>>());
             if let Some(conn) = self.conns.get_mut(&from) {
                 conn.mod_report.count(flow_mods, now_ms);
@@ -303,11 +299,10 @@ impl Connmgr {
         let (id, mut packets) = (commit.conn, std::mem::take(&mut commit.packets));
         if let Some(conn) = self.conns.get_mut(&id) {
             while *work > 0
-                && let Some(out) = packets.pop_front()
+                && let Some(packet) = packets.pop_front()
             {
                 *work -= 1;
-                // Checked when it was added: one whose port or group is gone since goes nowhere.
-                let _gone = conn.packet_out(&out, &self.shared, ctx, now_ms);
+                conn.bundled_packet_out(&packet, ctx, now_ms);
             }
         } else {
             packets.clear();

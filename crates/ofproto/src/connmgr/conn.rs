@@ -10,7 +10,7 @@ use super::stats::Dump;
 use super::table_features::PartialChange;
 use super::{BridgeCtx, ConnId, Shared};
 use crate::barrier::PATIENCE_MS as PATIENCE_MS_OF_BARRIERS;
-use crate::flow_mod::{DoneGroupMod, ModContext, ModQueue};
+use crate::flow_mod::{DoneGroupMod, ModQueue};
 use crate::ports::Port;
 use openflow::budget::{Budgets, Share};
 use openflow::msg::asyncs::AsyncConfig;
@@ -152,6 +152,8 @@ pub(super) struct Conn {
     pub(super) kind: ConnKind,
     pub(super) session: Session,
     pub(super) over: Option<CloseReason>,
+    /// It has sent a message besides the hello.
+    pub(super) has_asked: bool,
     pub(super) role: ControllerRole,
     pub(super) asyncs: AsyncConfig,
     pub(super) settings: ConnSettings,
@@ -177,13 +179,13 @@ pub(super) struct Conn {
     /// Executed flow-mods that the log does not have yet.
     pub(super) mod_report: ModReport,
     /// A request after them, waiting for their end.
-    held: Option<Event>,
+    pub(super) held: Option<Event>,
     /// Bytes held by the collected flow-mods and the bundles.
     kept: Share,
     /// Bytes of the collected flow-mods.
     pub(super) mods_bytes: usize,
     /// Unprocessed input has arrived.
-    fresh: bool,
+    pub(super) fresh: bool,
     /// It changes rules, and waits until removed rules have been reported, or for the change of another connection.
     pub(super) blocked: bool,
     /// A request of its own is being executed beside it.
@@ -228,6 +230,7 @@ impl Conn {
             kind,
             session: Session::sharing(config, now_ms, budgets),
             over: None,
+            has_asked: false,
             role: ControllerRole::Equal,
             asyncs: AsyncConfig::default(),
             settings: ConnSettings::default(),
@@ -274,9 +277,19 @@ impl Conn {
         self.session.version().unwrap_or(Version::V10)
     }
 
+    /// Whether to read more. While a reply is unread, requests behind those already read wait in the socket.
     pub(super) fn wants_input(&self) -> bool {
         let is_short = self.session.input_share().budget().is_short();
-        !is_short && !self.is_over() && self.session.pending().len() < PENDING_BYTES && !self.is_behind()
+        let lags = self.dump.is_some() || !self.session.output().is_empty();
+        let has_requests = lags && self.session.has_frame();
+        let has_room = self.session.pending().len() < PENDING_BYTES && !has_requests;
+        !is_short && !self.is_over() && has_room && !self.is_behind()
+    }
+
+    /// Whether its requests wait for anything but its reader.
+    pub(super) fn is_busy(&self) -> bool {
+        let waits = self.blocked || self.waits || self.barrier.is_some() || self.flush.is_some();
+        waits || self.has_requests()
     }
 
     fn is_behind(&self) -> bool {
@@ -412,13 +425,7 @@ impl Conn {
         work: &mut usize,
     ) -> Vec<DoneGroupMod> {
         let has_meter = |id| shared.meters.has(id);
-        let cx = ModContext {
-            version: self.version(),
-            now_ms,
-            debug_actions: ctx.backer.debug_actions,
-            has_meter: &has_meter,
-            can: ctx.backer.features(),
-        };
+        let cx = self.mod_context(&has_meter, ctx, now_ms);
         let epoch = ctx.backer.epoch();
         let step = self.mods.step(ctx.backer, ctx.bridge, &cx, work);
         self.count_changes(epoch, ctx);
@@ -427,6 +434,7 @@ impl Conn {
             self.refuse(kind, &frame);
         }
         self.blocked = step.paused;
+        ctx.backer.tell_groups(&step.groups);
         step.groups
     }
 
@@ -452,8 +460,11 @@ impl Conn {
                 self.part_refused(&e, now_ms);
             }
             Event::Message { .. } if self.kind == ConnKind::Snoop => {}
+            Event::Message { message, .. }
+                if self.session.is_mute() && !super::gone::matters_unheard(message.kind()) => {}
             Event::Closed(reason) => self.over = Some(reason),
             Event::Message { xid, message, frame } => {
+                self.has_asked = true;
                 self.is_admitted |= super::fail::admits(&message);
                 let request = super::requests::Request { xid, frame: &frame, now_ms };
                 if let Err(kind) = self.handle(*message, &request, shared, ctx, outcome) {
@@ -560,7 +571,7 @@ impl Conn {
 
     /// The enabled reasons of this kind of event, as bits.
     pub(super) fn reasons(&self, kind: AsyncKind) -> u32 {
-        if !self.is_up() || self.is_over() {
+        if !self.is_up() || self.is_over() || self.session.is_mute() {
             return 0;
         }
         match self.kind {
@@ -658,7 +669,7 @@ fn is_mod(event: &Event) -> bool {
     matches!(event, Event::Message { message, .. } if matches!(**message, Message::FlowMod(_) | Message::GroupMod(_)))
 }
 
-fn is_monitor_request(event: &Event) -> bool {
+pub(super) fn is_monitor_request(event: &Event) -> bool {
     matches!(event, Event::Message { message, .. } if matches!(**message, Message::FlowMonitorRequest(_)))
 }
 

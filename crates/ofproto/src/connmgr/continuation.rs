@@ -6,9 +6,10 @@
 use super::BridgeCtx;
 use super::Shared;
 use super::conn::Conn;
-use super::packets::{SentPacket, key_and_flow};
+use super::packets::{SentPacket, flow_of, key_and_flow};
 use crate::backer::Backer;
 use crate::events::PacketInEvent;
+use crate::packet_state::{HIDDEN_INGRESS, PacketState, hidden};
 use crate::ports::BridgeId;
 use crate::recirc::{FrozenState, FrozenStep};
 use crate::xlate::Start;
@@ -35,15 +36,30 @@ impl Backer {
 
 /// The state of a translation paused in the bridge with this identifier.
 pub(super) fn continuation_of(event: &PacketInEvent, bridge: [u8; 16]) -> Continuation {
-    let state = &event.state;
     let step = |s: &FrozenStep| Step { table: s.table, cookie: s.cookie, actions: s.actions.clone() };
+    // Others are fields of the packet-in. A pause has a list of steps, and a first table only for lookups after `ct`.
+    let FrozenState { bridge: _, table: _, packet, steps, resume_at: _, userdata: _ } = &*event.state;
+    let PacketState {
+        in_port,
+        ingress,
+        metadata: _,
+        regs: _,
+        tunnel: _,
+        tun_metadata: _,
+        conntracked,
+        stack,
+        action_set,
+    } = packet;
+    let mut hidden = hidden(&flow_of(event));
+    hidden.extend((ingress != in_port).then_some((HIDDEN_INGRESS, ingress.0.into())));
     Continuation {
         bridge,
-        stack: state.stack.clone(),
-        conntracked: state.conntracked,
-        steps: state.steps.iter().map(step).collect(),
-        action_set: state.action_set.clone(),
+        stack: stack.clone(),
+        conntracked: *conntracked,
+        steps: steps.iter().map(step).collect(),
+        action_set: action_set.clone(),
         odp_port: event.key.in_port().0,
+        hidden,
     }
 }
 
@@ -56,7 +72,7 @@ impl Conn {
         ctx: &BridgeCtx<'_>,
         now_ms: u64,
     ) -> Result<(), ErrorKind> {
-        let continuation = Continuation::decode(&m.continuation, self.version(), self.session.options())?;
+        let mut continuation = Continuation::decode(&m.continuation, self.version(), self.session.options())?;
         if continuation.bridge != ctx.backer.bridge_uuid(ctx.bridge) {
             return Err(ErrorKind::NxrStale);
         }
@@ -67,27 +83,30 @@ impl Conn {
         let (in_port, _) = fields.get(FieldId::InPortOxm);
         fields.set_masked(FieldId::InPortOxm, 0, 0);
         let in_port = OfPort(in_port as u32);
-        let (key, flow) = key_and_flow(&m.data, (dp_port, in_port), &fields, ctx)?;
-        let has_group = |id| bridge.tables.groups().get(id).is_some();
+        let ingress = continuation.hidden.extract_if(.., |(number, _)| *number == HIDDEN_INGRESS).last();
+        let ingress = ingress.map_or(in_port, |(_, port)| OfPort(port as u32));
+        let (key, flow) = key_and_flow(&m.data, (dp_port, in_port), (&fields, &continuation.hidden), ctx)?;
         let steps = continuation.steps.iter().map(|step| (Some(step.table), &step.actions[..]));
-        let lists = steps.chain([(None, &continuation.action_set[..])]);
-        self.check_sent(&flow, lists, shared, (ctx, &has_group), now_ms)?;
-        let received = view.dp_ports.get(&dp_port).filter(|(id, _)| *id == ctx.bridge);
+        for (table, list) in steps.chain([(None, &continuation.action_set[..])]) {
+            // As in OVS, an action need not fit the packet: it was checked with the match of its rule, and other rules may
+            // have changed the packet since.
+            for action in list.chunks(1) {
+                match self.check_sent(&flow, [(table, action)], ctx, now_ms) {
+                    Ok(()) | Err(ErrorKind::BacMatchInconsistent) => {}
+                    Err(other) => return Err(other),
+                }
+            }
+            shared.check_references(list, &bridge.tables)?;
+        }
         let step = |s: Step| FrozenStep { table: s.table, cookie: s.cookie, actions: s.actions };
+        let mut packet = PacketState::of(&flow, ingress, continuation.conntracked);
+        (packet.stack, packet.action_set) = (continuation.stack, continuation.action_set);
         let state = FrozenState {
             bridge: ctx.bridge,
             table: continuation.steps.first().map_or(TableId(0), |step| step.table),
-            in_port: in_port.0,
-            ingress: received.map_or(in_port, |(_, port)| *port),
-            metadata: flow.metadata,
-            regs: flow.regs,
-            tunnel: flow.tunnel(),
-            tun_metadata: flow.tun_options().map(Box::new),
-            stack: continuation.stack,
+            packet,
             steps: continuation.steps.into_iter().map(step).collect(),
             resume_at: None,
-            conntracked: continuation.conntracked,
-            action_set: continuation.action_set,
             userdata: Vec::new(),
         };
         let packet = SentPacket { data: &m.data, key, flow: &flow };

@@ -207,7 +207,7 @@ fn own_packet(number: u64) -> Vec<u8> {
 }
 
 impl Connmgr {
-    /// Applies the configuration of the bridge's controllers, at start and after changes. Flushes the rules if the
+    /// Applies the configuration of the bridge's controllers, at start and after changes. Flushes rules, groups and meters if the
     /// bridge gets its first controller, loses its last, or without controllers changes its mode.
     pub fn configure(&mut self, config: RemoteConfig, ctx: &BridgeCtx<'_>, now_ms: u64) {
         let was = self.fail.config.replace(config);
@@ -217,7 +217,7 @@ impl Connmgr {
             self.finish_commit(ctx, now_ms);
         }
         if was.is_some() && changed {
-            flow_mod::flush(ctx.backer, ctx.bridge);
+            self.flush(ctx);
             self.fail.open = false;
         }
         if changed && now == Governance::Standalone {
@@ -230,6 +230,16 @@ impl Connmgr {
         }
         self.run_fail_open(ctx, now_ms);
         self.run_in_band(ctx, now_ms);
+    }
+
+    /// Removes all rules, groups and meters.
+    fn flush(&mut self, ctx: &BridgeCtx<'_>) {
+        flow_mod::flush(ctx.backer, ctx.bridge);
+        let waits = self.shared.meters.is_ending();
+        self.shared.meters.clear(ctx);
+        if waits {
+            self.conns.values_mut().for_each(|conn| conn.end_wait(ctx));
+        }
     }
 
     /// Whether the bridge is in fail-open mode.
@@ -258,7 +268,7 @@ impl Connmgr {
             self.fail.logged_s = alone_s;
             self.fail.events.push(if failed { FailEvent::Entered(alone_s) } else { FailEvent::Left });
             if failed {
-                flow_mod::flush(ctx.backer, ctx.bridge);
+                self.flush(ctx);
                 self.in_band.flushed();
                 add_normal(ctx, FAIL_OPEN_PRIORITY, now_ms);
             } else {

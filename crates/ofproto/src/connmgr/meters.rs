@@ -124,6 +124,7 @@ impl MeterTable {
                 return;
             }
             if let Some(entry) = self.ending.pop() {
+                ctx.backer.set_meter(ctx.bridge, entry.meter.id, None);
                 MeterTable::release(&entry, ctx);
             }
         }
@@ -131,14 +132,14 @@ impl MeterTable {
 
     /// Removes a meter from the datapath.
     fn release(entry: &Entry, ctx: &BridgeCtx<'_>) {
-        ctx.backer.set_meter(ctx.bridge, entry.meter.id, None);
         // A datapath without it has nothing to remove.
         let _ = ctx.datapath.meter_del(entry.dp_id);
         ctx.backer.meter_release(entry.dp_id);
     }
 
-    /// Removes all meters from the datapath, when the bridge is deleted.
+    /// Removes all meters, whose rules are gone or go with the bridge.
     pub(super) fn clear(&mut self, ctx: &BridgeCtx<'_>) {
+        ctx.backer.clear_meters(ctx.bridge);
         let all = std::mem::take(&mut self.meters).into_values().chain(self.ending.drain(..));
         all.for_each(|entry| MeterTable::release(&entry, ctx));
     }
@@ -184,7 +185,8 @@ impl MeterTable {
     }
 }
 
-/// The stored form of the meter: a band without a burst size gets one second's worth.
+/// The stored form of the meter: a band without a burst size gets one second's worth. The flag of bursts decides only
+/// how the meter is shown.
 fn checked(m: &Meter) -> Result<Meter, ErrorKind> {
     if (m.id == 0 || m.id > METERS) && !matches!(m.id, CONTROLLER | SLOW_PATH) {
         return Err(ErrorKind::MmfcInvalidMeter);
@@ -199,8 +201,7 @@ fn checked(m: &Meter) -> Result<Meter, ErrorKind> {
         if b.rate == 0 {
             return Err(ErrorKind::MmfcBadRate);
         }
-        let burst = m.flags & flags::BURST != 0 && b.burst_size != 0;
-        Ok(Band { burst_size: if burst { b.burst_size } else { b.rate }, ..*b })
+        Ok(Band { burst_size: if b.burst_size == 0 { b.rate } else { b.burst_size }, ..*b })
     };
     Ok(Meter { bands: m.bands.iter().map(band).collect::<Result<_, _>>()?, ..m.clone() })
 }

@@ -8,8 +8,8 @@
 //! One run does a bounded amount of work ([`WORK_PER_TURN`]), shared among connections in turn: flow-mods with many
 //! rules and long replies continue in later runs.
 //!
-//! Bounds: requests of a connection with unread replies wait (its input is buffered, and the owner, by
-//! [`Connmgr::wants_input`], leaves the rest in the socket); long replies are made piece by piece as they are read;
+//! Bounds: requests of a connection with unread replies wait (the owner, by [`Connmgr::wants_input`], leaves in the
+//! socket all but those already read); long replies are made piece by piece as they are read;
 //! packets and port changes for a slow reader are dropped and counted; bundles are bounded in number and bytes.
 //!
 //! Managers of several bridges share two memory limits ([`Budgets`]): for unsent output, and for unprocessed input,
@@ -32,6 +32,7 @@ mod continuation;
 mod fail;
 mod flush;
 mod forward;
+mod gone;
 mod groups;
 mod in_band;
 mod meters;
@@ -278,7 +279,17 @@ impl Connmgr {
 
     /// Whether a connection has unprocessed requests that wait for anything but its reader.
     pub fn is_busy(&self, id: ConnId) -> bool {
-        self.conns.get(&id).is_some_and(|c| c.blocked || c.has_requests())
+        self.conns.get(&id).is_some_and(Conn::is_busy)
+    }
+
+    /// Whether both sides of a connection have agreed on a version.
+    pub fn is_agreed(&self, id: ConnId) -> bool {
+        self.conns.get(&id).is_some_and(|conn| conn.is_up())
+    }
+
+    /// Whether a connection has sent more than its hello; a snoop sends nothing else.
+    pub fn has_asked(&self, id: ConnId) -> bool {
+        self.conns.get(&id).is_some_and(|c| c.has_asked || c.kind == ConnKind::Snoop && c.is_up())
     }
 
     /// Applies the settings of a connection's row.

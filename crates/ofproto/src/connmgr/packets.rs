@@ -6,8 +6,10 @@ use super::{BridgeCtx, Connmgr, Shared};
 use crate::bfd;
 use crate::ct_support;
 use crate::events::PacketInEvent;
-use crate::flow_mod::ModContext;
+use crate::flow_mod::{PacketOfTurn, check_references};
+use crate::packet_state::{SHOWN, TUPLE, set_hidden, shows_tuple};
 use crate::rule::Rule;
+use crate::tables::Tables;
 use crate::view::{BridgeView, View};
 use crate::xlate::{Request, Start, miss_reason, translate};
 use dpif::{DpifOp, Execute, FlowStats, OpBatch, PmdId};
@@ -19,93 +21,66 @@ use openflow::msg::flow_mod::{FlowRemoved, FlowRemovedReason};
 use openflow::msg::packet::{PacketIn, PacketOut};
 use openflow::{ErrorKind, Format, Message, NO_BUFFER, Version};
 use packet::Packet;
+use packet::headers::ETH_TYPE_IP;
+use std::sync::Arc;
 
 /// Length of an Ethernet header: a shorter frame cannot be sent.
 const ETH_HEADER_BYTES: usize = 14;
-/// Metadata fields of a packet-in beside the input port, included if nonzero.
-const METADATA_FIELDS: [FieldId; 12] = [
-    FieldId::TunId,
-    FieldId::TunSrc,
-    FieldId::TunDst,
-    FieldId::TunIpv6Src,
-    FieldId::TunIpv6Dst,
-    FieldId::TunFlags,
-    FieldId::Metadata,
-    FieldId::PktMark,
-    FieldId::CtState,
-    FieldId::CtZone,
-    FieldId::CtMark,
-    FieldId::CtLabel,
-];
-const REGISTERS: [FieldId; 16] = [
-    FieldId::Reg0,
-    FieldId::Reg1,
-    FieldId::Reg2,
-    FieldId::Reg3,
-    FieldId::Reg4,
-    FieldId::Reg5,
-    FieldId::Reg6,
-    FieldId::Reg7,
-    FieldId::Reg8,
-    FieldId::Reg9,
-    FieldId::Reg10,
-    FieldId::Reg11,
-    FieldId::Reg12,
-    FieldId::Reg13,
-    FieldId::Reg14,
-    FieldId::Reg15,
-];
+/// Metadata fields of packet-ins that packet-outs must not give.
+const UNSENT_FIELDS: [FieldId; 5] =
+    [FieldId::PktMark, FieldId::CtState, FieldId::CtZone, FieldId::CtMark, FieldId::CtLabel];
+
+impl Shared {
+    /// Rejects actions that refer to missing groups or meters.
+    pub(super) fn check_references(&self, actions: &[Action], tables: &Tables) -> Result<(), ErrorKind> {
+        check_references(actions, tables, &|id| self.meters.has(id))
+    }
+}
 
 impl Conn {
-    /// Checks a packet-out of a bundle, which may use the bundle's own groups.
+    /// Checks a packet-out by itself: its groups and meters may be missing.
     pub(super) fn check_packet_out(
         &self,
         m: &PacketOut,
-        shared: &Shared,
         ctx: &BridgeCtx<'_>,
         now_ms: u64,
     ) -> Result<(), ErrorKind> {
         let view = ctx.bridge_view().ok_or(ErrorKind::BrcBadPort)?;
-        self.prepare(m, shared, (ctx, &view), now_ms, &|_| true).map(drop)
+        self.prepare(m, ctx, &view, now_ms).map(drop)
     }
 
     /// Key and flow of a packet-out's packet, if its actions fit them.
     fn prepare(
         &self,
         m: &PacketOut,
-        shared: &Shared,
-        (ctx, bridge): (&BridgeCtx<'_>, &BridgeView),
+        ctx: &BridgeCtx<'_>,
+        bridge: &BridgeView,
         now_ms: u64,
-        has_group: &dyn Fn(u32) -> bool,
     ) -> Result<(FlowKey, flow::Flow), ErrorKind> {
         if m.buffer_id != NO_BUFFER {
             return Err(ErrorKind::BrcBufferUnknown);
         }
+        if UNSENT_FIELDS.iter().any(|f| m.metadata.get(*f).1 != 0) {
+            return Err(ErrorKind::BrcPipelineFieldsOnly);
+        }
         let dp_port = bridge.ports.port(m.in_port).and_then(|p| p.dp_port).unwrap_or(DpPort::NONE);
-        let (key, flow) = key_and_flow(&m.data, (dp_port, m.in_port), &m.metadata, ctx)?;
-        self.check_sent(&flow, [(None, &m.actions[..])], shared, (ctx, has_group), now_ms)?;
+        let (key, flow) = key_and_flow(&m.data, (dp_port, m.in_port), (&m.metadata, &[]), ctx)?;
+        self.check_sent(&flow, [(None, &m.actions[..])], ctx, now_ms)?;
         Ok((key, flow))
     }
 
-    /// Checks lists of actions of a packet that a controller sends, each with the table of its rule, if any.
+    /// Checks lists of actions of a packet that a controller sends, each with the table of its rule, if any. Their
+    /// groups and meters may be missing.
     pub(super) fn check_sent<'a>(
         &self,
         flow: &flow::Flow,
         lists: impl IntoIterator<Item = (Option<TableId>, &'a [Action])>,
-        shared: &Shared,
-        (ctx, has_group): (&BridgeCtx<'_>, &dyn Fn(u32) -> bool),
+        ctx: &BridgeCtx<'_>,
         now_ms: u64,
     ) -> Result<(), ErrorKind> {
-        let has_meter = |id| shared.meters.has(id);
-        let cx = ModContext {
-            version: self.version(),
-            now_ms,
-            debug_actions: ctx.backer.debug_actions,
-            has_meter: &has_meter,
-            can: ctx.backer.features(),
-        };
+        let cx = self.mod_context(&|_| true, ctx, now_ms);
         lists.into_iter().try_for_each(|(table, actions)| {
-            check_actions(actions, &exactly(flow), &cx.for_actions(table, has_group))?;
+            check_actions(actions, &exactly(flow), &cx.for_actions(table))?;
             ct_support::check_actions(actions, &cx.can)
         })
     }
@@ -120,28 +95,50 @@ impl Conn {
     ) -> Result<(), ErrorKind> {
         let view = ctx.backer.view();
         let bridge = view.bridge(ctx.bridge).ok_or(ErrorKind::BrcBadPort)?;
-        let has_group = |id| bridge.tables.groups().get(id).is_some();
-        let (key, flow) = self.prepare(m, shared, (ctx, bridge), now_ms, &has_group)?;
+        let (key, flow) = self.prepare(m, ctx, bridge, now_ms)?;
+        shared.check_references(&m.actions, &bridge.tables)?;
         let packet = SentPacket { data: &m.data, key, flow: &flow };
         packet.translate_and_execute(&view, Start::Actions(&m.actions), ctx, now_ms);
         Ok(())
     }
+
+    /// Executes the actions of a bundle's packet-out on its packet, with the tables of its turn. It was checked; if the
+    /// bridge changed since, it may go nowhere.
+    pub(super) fn bundled_packet_out(&self, packet: &PacketOfTurn, ctx: &BridgeCtx<'_>, now_ms: u64) {
+        let PacketOfTurn { out, tables } = packet;
+        let mut view = View::clone(&ctx.backer.view());
+        let Some(bridge) = view.bridges.get_mut(&ctx.bridge) else { return };
+        Arc::make_mut(bridge).tables = tables.clone();
+        if let Ok((key, flow)) = self.prepare(out, ctx, bridge, now_ms) {
+            let packet = SentPacket { data: &out.data, key, flow: &flow };
+            packet.translate_and_execute(&view, Start::Actions(&out.actions), ctx, now_ms);
+        }
+    }
 }
 
-/// Key and flow of a packet that a controller sends, with an input port and other pipeline fields.
+/// Key and flow of a packet that a controller sends, with an input port, other pipeline fields, and hidden ones of a
+/// continuation.
 pub(super) fn key_and_flow(
     data: &[u8],
     (dp_port, in_port): (DpPort, OfPort),
-    fields: &Match,
+    (fields, hidden): (&Match, &[(u16, u128)]),
     ctx: &BridgeCtx<'_>,
 ) -> Result<(FlowKey, flow::Flow), ErrorKind> {
     let mut key = FlowKey::default();
     let metadata = Metadata { in_port: dp_port.0, ..Metadata::default() };
     let (packet_type, _) = fields.get(FieldId::PacketType);
-    let vlan_limit = ctx.datapath.capabilities().max_vlan_headers;
-    extract_typed(data, packet_type as u32, &metadata, vlan_limit, &mut key);
+    extract_typed(data, packet_type as u32, &metadata, ctx.backer.view().vlan_limit, &mut key);
     let mut flow = key.to_flow(in_port);
+    for (number, value) in hidden {
+        set_hidden(&mut flow, *number, *value).ok_or(ErrorKind::BpcBadValue)?;
+    }
     set_pipeline_fields(&mut flow, fields)?;
+    // The datapath's packet has the same state beside its bytes.
+    let mut key = FlowKey::from_flow(&flow, dp_port);
+    if let Some(bridge) = ctx.bridge_view() {
+        key.options = bridge.tables.tlv().encode(&flow);
+        key.set_shape();
+    }
     Ok((key, flow))
 }
 
@@ -191,10 +188,15 @@ impl SentPacket<'_> {
     }
 }
 
-/// Sets the pipeline fields that a packet-out gives (OpenFlow 1.5 §7.3.6).
+/// Sets the pipeline fields that a packet-out gives (OpenFlow 1.5 §7.3.6), or a continuation.
 fn set_pipeline_fields(flow: &mut flow::Flow, given: &Match) -> Result<(), ErrorKind> {
     let mut others = *given;
-    for field in METADATA_FIELDS.iter().chain(&REGISTERS) {
+    let is_tracked = given.get(FieldId::CtState).1 != 0;
+    let tuple = if is_tracked { &TUPLE[..] } else { &[] };
+    if is_tracked {
+        others.set_masked(FieldId::EthType, 0, 0);
+    }
+    for field in SHOWN.iter().chain(tuple) {
         let (value, mask) = given.get(*field);
         if mask != 0 {
             field.set(flow, value);
@@ -262,20 +264,34 @@ impl Why {
     }
 }
 
+/// The flow of a packet for controllers, with the state of its translation.
+pub(super) fn flow_of(event: &PacketInEvent) -> flow::Flow {
+    let packet = &event.state.packet;
+    let mut flow = event.key.to_flow(packet.in_port);
+    packet.restore(&mut flow);
+    flow
+}
+
 /// Packet-in metadata beside the packet's own fields.
 fn pipeline_fields(event: &PacketInEvent) -> Box<Match> {
-    let state = &event.state;
-    let mut flow = event.key.to_flow(OfPort(state.in_port));
-    flow.metadata = state.metadata;
-    flow.regs = state.regs;
-    flow.set_tunnel(&state.tunnel);
-    flow.set_tun_options(state.tun_metadata.as_deref());
+    let flow = flow_of(event);
     let mut m = Box::<Match>::default();
-    m.set(FieldId::InPortOxm, state.in_port.into());
-    for field in METADATA_FIELDS.iter().chain(&REGISTERS) {
+    m.set(FieldId::InPortOxm, flow.in_port.into());
+    for field in &SHOWN {
         let value = field.get(&flow);
         if value != 0 {
             m.set(*field, value);
+        }
+    }
+    if flow.ct_state != 0 {
+        m.set(FieldId::EthType, flow.dl_type.into());
+        let has_tuple = shows_tuple(&flow);
+        let other_family = match flow.dl_type == ETH_TYPE_IP {
+            true => [FieldId::CtIpv6Src, FieldId::CtIpv6Dst],
+            false => [FieldId::CtNwSrc, FieldId::CtNwDst],
+        };
+        for field in TUPLE.iter().filter(|f| has_tuple && !other_family.contains(f)) {
+            m.set(*field, field.get(&flow));
         }
     }
     m.set_tun_metadata(&flow);
@@ -320,7 +336,7 @@ impl Connmgr {
                 m.continuation = bytes;
             }
             let is_miss = why.reason == PacketInReason::NoMatch;
-            conn.send_packet_in(event.state.in_port, is_miss, m, now_ms);
+            conn.send_packet_in(event.state.packet.in_port.0, is_miss, m, now_ms);
         }
     }
 

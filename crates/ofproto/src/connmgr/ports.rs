@@ -178,10 +178,10 @@ impl Conn {
     }
 }
 
-/// `NORMAL` floods to a bundle unless one of its ports has `no-flood`.
+/// `NORMAL` floods to a bundle unless one of its ports takes no floods.
 fn update_flooding(ports: &mut PortTable, changed: &Port) {
     let Some(bundle) = ports.bundles.get(&changed.bundle) else { return };
-    let floodable = bundle.members.iter().all(|n| ports.port(*n).is_none_or(|p| !p.config.no_flood));
+    let floodable = bundle.members.iter().all(|n| ports.port(*n).is_none_or(|p| p.is_floodable()));
     if let Some(bundle) = ports.bundles.get_mut(&changed.bundle)
         && bundle.floodable != floodable
     {
@@ -230,19 +230,41 @@ impl Connmgr {
             PortReason::Modify => {}
         }
         for (id, conn) in &mut self.conns {
-            if by == Some(*id) || !conn.receives(AsyncKind::PortStatus, reason as u8) {
+            if by == Some(*id) {
                 continue;
             }
             let version = conn.version();
-            let status = |p: &Port| Message::PortStatus(PortStatus { reason, port: describe(p, version) });
-            let message = status(port);
-            let on_wire = |m: &Message| openflow::encode(m, version, 0);
-            // A change that the version cannot express is not reported.
-            let same = reason == PortReason::Modify
-                && old.is_some_and(|old| on_wire(&status(old)) == on_wire(&message));
-            if !same {
-                conn.send_async(&message);
+            let on_wire = |p: &wire::Port| {
+                let status = PortStatus { reason: PortReason::Modify, port: p.clone() };
+                openflow::encode(&Message::PortStatus(status), version, 0)
+            };
+            let mut last = old.map(|p| describe(p, version));
+            for (reason, port) in status_steps(last.as_ref(), describe(port, version), reason) {
+                // A change that the version cannot express is not reported.
+                let same = last.is_some_and(|last| on_wire(&last) == on_wire(&port));
+                if (reason != PortReason::Modify || !same)
+                    && conn.receives(AsyncKind::PortStatus, reason as u8)
+                {
+                    conn.send_async(&Message::PortStatus(PortStatus { reason, port: port.clone() }));
+                }
+                last = Some(port);
             }
         }
+    }
+}
+
+/// Reports of a change. As in OVS, a port becomes live after it was added, and ceases to be live before its link is down.
+fn status_steps(
+    was: Option<&wire::Port>,
+    now: wire::Port,
+    reason: PortReason,
+) -> Vec<(PortReason, wire::Port)> {
+    let without_live = |p: &wire::Port| wire::Port { state: p.state & !state::LIVE, ..p.clone() };
+    match (was, reason) {
+        (_, PortReason::Add) => vec![(PortReason::Add, without_live(&now)), (PortReason::Modify, now)],
+        (Some(was), PortReason::Modify) if now.state & !was.state & state::LINK_DOWN != 0 => {
+            vec![(PortReason::Modify, without_live(was)), (PortReason::Modify, now)]
+        }
+        (_, PortReason::Modify | PortReason::Delete) => vec![(reason, now)],
     }
 }

@@ -2,7 +2,7 @@
 
 use super::conn::{Conn, Outcome};
 use super::{BridgeCtx, Shared};
-use crate::flow_mod::Mod;
+use crate::flow_mod::{Mod, ModContext};
 use dpif::{CtMatch, CtTupleMatch, Masked};
 use flow::TableId;
 use openflow::msg::control::{ControllerRole, TableMiss, TableMod};
@@ -23,7 +23,7 @@ pub(super) struct Request<'a> {
 type Res = Result<(), ErrorKind>;
 
 /// Requests forbidden to a slave (OpenFlow 1.3 §6.3.5).
-fn changes_the_switch(kind: Kind) -> bool {
+pub(super) fn changes_the_switch(kind: Kind) -> bool {
     matches!(
         kind,
         Kind::FlowMod
@@ -39,6 +39,22 @@ fn changes_the_switch(kind: Kind) -> bool {
 }
 
 impl Conn {
+    /// Context of its flow-mods and packet-outs.
+    pub(super) fn mod_context<'a>(
+        &self,
+        has_meter: &'a dyn Fn(u32) -> bool,
+        ctx: &BridgeCtx<'_>,
+        now_ms: u64,
+    ) -> ModContext<'a> {
+        ModContext {
+            version: self.version(),
+            now_ms,
+            debug_actions: ctx.backer.debug_actions,
+            has_meter,
+            can: ctx.backer.features(),
+        }
+    }
+
     /// Executes a request and replies. On an error, the caller replies with it.
     pub(super) fn handle(
         &mut self,
@@ -74,7 +90,7 @@ impl Conn {
             Message::TableDescRequest => self.reply(&table_desc(ctx), xid),
             Message::QueueDescRequest(m) => self.queue_desc(m, xid, ctx),
             Message::BundleControl(m) => self.bundle_control(m, request, shared, ctx),
-            Message::BundleAdd(m) => self.bundle_add(m, request, shared, ctx),
+            Message::BundleAdd(m) => self.bundle_add(m, request, ctx),
             Message::TlvTableRequest => self.tlv_table(xid, ctx),
             Message::TlvTableMod(m) => self.tlv_table_mod(&m, ctx, outcome),
             Message::FlowMonitorCancel(id) => self.cancel_monitor(id),

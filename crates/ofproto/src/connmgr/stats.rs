@@ -65,7 +65,7 @@ fn flow_stats_of(rule: &Rule, now_ms: u64) -> FlowStats {
         idle_timeout_s: rule.timeouts.idle_s(),
         hard_timeout_s: rule.timeouts.hard_s(),
         idle_age_s: seconds_since(rule.stats.used_ms()),
-        hard_age_s: seconds_since(rule.modified_ms),
+        hard_age_s: seconds_since(rule.renewed_ms()),
         flags: rule.flags,
         importance: rule.importance,
         cookie: rule.cookie,

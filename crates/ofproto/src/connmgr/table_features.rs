@@ -2,7 +2,7 @@
 //! for each numbering. Controllers change names; a request for other features than those there are is refused.
 //! The abilities in table statistics of OpenFlow 1.1 and 1.2 tell the same.
 //!
-//! Derived from the field registry: fields with a header are matchable, writable fields are settable.
+//! Derived from the field registry: fields with a header of their own are matchable, writable fields are settable.
 
 use super::BridgeCtx;
 use super::conn::Conn;
@@ -11,7 +11,6 @@ use crate::flow_mod::TABLE_MAX_RULES;
 use crate::tables::Tables;
 use flow::TableId;
 use flow::fields::{ALL_FIELDS, FieldId};
-use ofp_wire::nxm::has_header;
 use openflow::msg::control::ControllerRole;
 use openflow::msg::features::{MatchField, RuleFeatures, TableFeatures, TableFeaturesCommand};
 use openflow::msg::stats::TableAbilities;
@@ -69,8 +68,12 @@ fn common(version: Version) -> &'static Message {
 pub(super) fn abilities(table: TableId, version: Version) -> TableAbilities {
     let bits = |types: &[u16]| types.iter().fold(0, |set, ty| set | 1u32 << ty);
     let basic = |writable: bool| {
-        let fields = ALL_FIELDS.iter().map(|f| f.def()).filter(|def| !writable || def.writable);
-        let ids = fields.filter_map(|def| def.oxm).filter(|(_, since)| *since <= version.0).map(|(id, _)| id);
+        let fields = ALL_FIELDS.iter().filter(|f| !writable || f.def().writable);
+        // As in OVS, also those of later versions that have no other header.
+        let is_in = |field: &FieldId, since: u8| {
+            since <= version.0 || field.def().nxm.is_none() && *field != FieldId::ActsetOutput
+        };
+        let ids = fields.filter_map(|f| f.def().oxm.filter(|(_, since)| is_in(f, *since))).map(|(id, _)| id);
         ids.filter(|id| id.class == CLASS_BASIC && id.field < 64).fold(0, |set, id| set | 1u64 << id.field)
     };
     let has = |i: u16| i != METER && !(i == GOTO_TABLE && is_last(table));
@@ -109,7 +112,8 @@ fn is_last(table: TableId) -> bool {
 }
 
 fn features(n: u8, version: Version) -> TableFeatures {
-    let fields = || ALL_FIELDS.iter().copied().filter(|f| has_header(*f));
+    let has_own_header = |f: &FieldId| f.def().nxm.is_some() || f.def().oxm.is_some();
+    let fields = || ALL_FIELDS.iter().copied().filter(has_own_header);
     let writable: Vec<FieldId> = fields().filter(|f| f.def().writable).collect();
     let has = |i: u16| !(is_last(TableId(n)) && i == GOTO_TABLE || version >= Version::V15 && i == METER);
     let rules = RuleFeatures {

@@ -8,8 +8,8 @@
 //! Steps pause while the queue of changes of rules is full ([`crate::events`]), and while a transaction is open.
 
 use super::{
-    DoneGroupMod, Effects, FlowModCounts, ModContext, add, begin_selection, check, clear, end_orphans,
-    modify, modify_adds,
+    DoneGroupMod, Effects, FlowModCounts, ModContext, PacketOfTurn, add, begin_selection, check,
+    check_references, clear, end_orphans, modify, modify_adds,
 };
 use crate::backer::Backer;
 use crate::connmgr::ConnId;
@@ -19,10 +19,12 @@ use crate::group::GroupChange;
 use crate::ports::BridgeId;
 use crate::rule::Rule;
 use crate::tables::{Selected, Tables};
+use flow::TableId;
 use ofp_actions::Reference;
-use openflow::ErrorKind;
 use openflow::msg::flow_mod::{FlowMod, FlowModCommand};
 use openflow::msg::group::{GroupMod, GroupModCommand};
+use openflow::msg::packet::PacketOut;
+use openflow::{ErrorKind, Format, Version};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -38,6 +40,8 @@ pub enum Mod {
     Flow(FlowMod),
     /// Of groups.
     Group(GroupMod),
+    /// Of nothing: a packet-out of a bundle, sent with the tables of its turn.
+    Packet(Box<PacketOut>),
 }
 
 /// A modification with its message, for errors.
@@ -47,8 +51,8 @@ type Request = (Mod, Box<[u8]>);
 #[derive(Default)]
 pub struct ModQueue {
     requests: VecDeque<Request>,
-    /// Number of requests, from the first on, that are known to be valid regardless of tables and groups.
-    checked: usize,
+    /// The flow-mods passed [`check`] before.
+    are_checked: bool,
     under_way: Option<UnderWay>,
     /// Deleted groups whose rules are being removed.
     gone_groups: Vec<u32>,
@@ -65,6 +69,12 @@ pub struct ModQueue {
 /// A flow-mod that changes existing rules.
 struct UnderWay {
     fm: FlowMod,
+    /// Its message, for errors.
+    frame: Box<[u8]>,
+    /// The cookie of modified rules, if it changes.
+    cookie: Option<u64>,
+    /// It has found a rule to change.
+    changes: bool,
     left: Selected,
     /// Rules found and not yet changed.
     found: std::vec::IntoIter<Arc<Rule>>,
@@ -77,15 +87,16 @@ pub struct Step {
     pub failed: Vec<(ErrorKind, Box<[u8]>)>,
     /// Executed group-mods.
     pub groups: Vec<DoneGroupMod>,
-    /// Executed flow-mods: those that have begun, as they cannot fail then.
+    /// Executed flow-mods.
     pub flow_mods: FlowModCounts,
     /// The queue of changes of rules was full, or a transaction is open.
     pub paused: bool,
 }
 
 impl FromIterator<Request> for ModQueue {
+    /// Those of a transaction: the flow-mods passed [`check`].
     fn from_iter<I: IntoIterator<Item = Request>>(mods: I) -> ModQueue {
-        ModQueue { requests: mods.into_iter().collect(), ..ModQueue::default() }
+        ModQueue { requests: mods.into_iter().collect(), are_checked: true, ..ModQueue::default() }
     }
 }
 
@@ -118,7 +129,6 @@ impl ModQueue {
     /// The modification that has begun, if any: it continues after its connection's end.
     pub(crate) fn into_begun(mut self) -> Option<ModQueue> {
         self.requests.clear();
-        self.checked = 0;
         (!self.is_empty()).then_some(self)
     }
 
@@ -145,14 +155,10 @@ impl ModQueue {
             effects
         });
         let (failed, groups, flow_mods) = match effects {
-            Some(effects) => {
-                effects.publish(cx.now_ms);
-                (effects.failed, effects.groups, effects.flow_mods)
-            }
+            Some(effects) => (effects.failed, effects.groups, effects.flow_mods),
             None => {
                 (self.under_way, self.ends_orphans) = (None, false);
                 self.gone_groups.clear();
-                self.checked = 0;
                 let all = std::mem::take(&mut self.requests);
                 let failed = all.into_iter().map(|(_, frame)| (ErrorKind::FmfcUnknown, frame));
                 (failed.collect(), Vec::new(), FlowModCounts::default())
@@ -171,7 +177,7 @@ impl ModQueue {
     ) {
         if let Some(under_way) = self.under_way.take() {
             self.cause.into_iter().for_each(|cause| tables.go_on(cause));
-            self.under_way = under_way.slice(tables, cx, work);
+            self.go_on(under_way, tables, cx, work, effects);
             return;
         }
         if let Some(id) = self.gone_groups.last().copied() {
@@ -185,20 +191,20 @@ impl ModQueue {
             return;
         }
         let Some((change, frame)) = self.requests.pop_front() else { return };
-        let is_checked = self.checked > 0;
-        self.checked = self.checked.saturating_sub(1);
         *work = work.saturating_sub(1);
-        self.begin_cause(&change, &frame, tables);
-        let begun = match change {
-            Mod::Flow(fm) => {
-                let command = fm.command;
-                let begun = self.begin(fm, is_checked, tables, cx, work, effects);
-                begun.inspect(|()| effects.flow_mods.count(command))
+        if !matches!(change, Mod::Packet(_)) {
+            self.begin_cause(&change, &frame, tables);
+        }
+        match change {
+            Mod::Flow(fm) => self.begin(fm, frame, tables, cx, work, effects),
+            Mod::Group(gm) => {
+                let done = self.change_groups(gm, xid_of(&frame), tables, cx, effects);
+                effects.failed.extend(done.err().map(|kind| (kind, frame)));
             }
-            Mod::Group(gm) => self.change_groups(gm, xid_of(&frame), tables, cx, effects),
-        };
-        if let Err(kind) = begun {
-            effects.failed.push((kind, frame));
+            Mod::Packet(out) => match check_references(&out.actions, tables, cx.has_meter) {
+                Ok(()) => effects.packets.push_back(PacketOfTurn { out, tables: tables.clone() }),
+                Err(kind) => effects.failed.push((kind, frame)),
+            },
         }
     }
 
@@ -210,7 +216,7 @@ impl ModQueue {
                 let adds = fm.command == FlowModCommand::Add;
                 (RemovedReason::Delete, adds, self.owner.map(|owner| (owner, xid)))
             }
-            Mod::Group(_) => (RemovedReason::GroupDelete, false, None),
+            Mod::Group(_) | Mod::Packet(_) => (RemovedReason::GroupDelete, false, None),
         };
         let cause = Cause { reason, adds, request, batch: 0 };
         self.cause = Some(match self.cause.filter(|_| self.together) {
@@ -245,59 +251,57 @@ impl ModQueue {
         Ok(())
     }
 
-    /// Begins a flow-mod; one that is checked lacks nothing but perhaps groups.
+    /// Begins a flow-mod.
     fn begin(
         &mut self,
         fm: FlowMod,
-        is_checked: bool,
+        frame: Box<[u8]>,
         tables: &mut Tables,
         cx: &ModContext<'_>,
         work: &mut usize,
         effects: &mut Effects,
-    ) -> Result<(), ErrorKind> {
-        if !is_checked || executes_groups(&fm) {
-            check(&fm, cx, &|id| tables.groups().get(id).is_some())?;
-        }
-        if fm.command != FlowModCommand::Add {
-            clear(tables, &fm);
-            let mut under_way =
-                UnderWay { left: begin_selection(tables, &fm), fm, found: Vec::new().into_iter() };
-            // A modification without matching rules may be an add: the first rule decides.
-            under_way.find(work);
-            if under_way.fm.command.deletes() || !under_way.is_found_out() {
-                self.under_way = Some(under_way);
-                return Ok(());
-            }
-            if modify_adds(&under_way.fm) { add(tables, &under_way.fm, cx, effects) } else { Ok(()) }
-        } else {
-            add(tables, &fm, cx, effects)
-        }
-    }
-
-    /// Number of requests that are not known to be valid.
-    pub(super) fn unchecked(&self) -> usize {
-        self.requests.len() - self.checked
-    }
-
-    /// Checks the next `max` requests; returns the first flow-mod among them that is invalid regardless of the tables
-    /// and groups. The context stays the same until they are executed.
-    pub(super) fn check(&mut self, max: usize, cx: &ModContext<'_>) -> Option<(ErrorKind, Box<[u8]>)> {
-        let from = self.checked;
-        self.checked = (from + max).min(self.requests.len());
-        let some = self.requests.iter().skip(from).take(max);
-        let check_one = |change: &Mod| match change {
-            Mod::Flow(fm) => check(fm, cx, &|_| true).err(),
-            Mod::Group(_) => None,
+    ) {
+        let checked = if self.are_checked { Ok(()) } else { check(&fm, cx) };
+        let checked = match checked {
+            // The others were checked by themselves.
+            Ok(()) if fm.table == TableId::INTERNAL => Err(ErrorKind::BrcEperm),
+            checked => checked,
         };
-        some.filter_map(|(change, frame)| Some((check_one(change)?, frame.clone()))).next()
+        if fm.command == FlowModCommand::Add || checked.is_err() {
+            let done = checked.and_then(|()| add(tables, &fm, cx));
+            effects.conclude(fm.command, done, frame);
+            return;
+        }
+        clear(tables, &fm);
+        let left = begin_selection(tables, &fm);
+        // The flow-mods of OpenFlow 1.1 give a cookie to added rules alone.
+        let keeps = fm.new_cookie == u64::MAX || cx.version == Version::V11 && fm.format == Format::Standard;
+        let cookie = (!keeps).then_some(fm.new_cookie);
+        let found = Vec::new().into_iter();
+        let under_way = UnderWay { fm, frame, cookie, changes: false, left, found };
+        self.go_on(under_way, tables, cx, work, effects);
     }
-}
 
-/// Whether its actions execute groups.
-fn executes_groups(fm: &FlowMod) -> bool {
-    let mut found = false;
-    fm.actions.iter().for_each(|a| a.references(&mut |of| found |= matches!(of, Reference::Group(_))));
-    found
+    /// Continues a flow-mod that changes existing rules. A modification that finds none may be an add. As in OVS, its
+    /// groups and meters must exist only if it changes or adds a rule.
+    fn go_on(
+        &mut self,
+        mut under_way: UnderWay,
+        tables: &mut Tables,
+        cx: &ModContext<'_>,
+        work: &mut usize,
+        effects: &mut Effects,
+    ) {
+        let done = under_way.slice(tables, cx, work);
+        if done.is_ok() && !under_way.is_found_out() {
+            self.under_way = Some(under_way);
+            return;
+        }
+        let UnderWay { fm, frame, changes, .. } = under_way;
+        let adds = !changes && modify_adds(&fm);
+        let done = done.and_then(|()| if adds { add(tables, &fm, cx) } else { Ok(()) });
+        effects.conclude(fm.command, done, frame);
+    }
 }
 
 /// The transaction id of a message.
@@ -334,17 +338,21 @@ impl UnderWay {
         self.found.as_slice().is_empty() && self.left.is_done()
     }
 
-    /// Changes some of the remaining rules; returns itself until it is complete.
-    fn slice(mut self, tables: &mut Tables, cx: &ModContext<'_>, work: &mut usize) -> Option<UnderWay> {
+    /// Changes some of the remaining rules.
+    fn slice(&mut self, tables: &mut Tables, cx: &ModContext<'_>, work: &mut usize) -> Result<(), ErrorKind> {
         while *work > 0 && !self.is_found_out() {
             let Some(found) = self.found.next() else {
                 self.find(work);
                 continue;
             };
+            if !self.changes && !self.fm.command.deletes() {
+                check_references(&self.fm.actions, tables, cx.has_meter)?;
+            }
+            self.changes = true;
             *work = work.saturating_sub(1);
             self.change(tables, cx, &found);
         }
-        (!self.is_found_out()).then_some(self)
+        Ok(())
     }
 
     /// Changes one rule, if it exists as found, or if the flow-mod still selects it.
@@ -357,7 +365,7 @@ impl UnderWay {
         }
         let there = tables.find_exactly(found.table, &found.matching, found.priority).cloned();
         if let Some(now) = there.filter(same) {
-            modify(tables, &self.fm, cx, &now);
+            modify(tables, &self.fm, self.cookie, cx, &now);
         }
     }
 }

@@ -5,15 +5,14 @@
 //! and learned rules wait in a queue. A failed flow-mod undoes all, in slices as well.
 
 use super::queue::ModQueue;
-use super::{DoneGroupMod, Effects, FlowModCounts, Mod, ModContext, end_orphans};
+use super::{DoneGroupMod, Effects, FlowModCounts, Mod, ModContext, PacketOfTurn, end_orphans};
 use crate::backer::Backer;
 use crate::connmgr::ConnId;
 use crate::ports::BridgeId;
 use crate::tables::Tables;
 use openflow::ErrorKind;
+use std::collections::VecDeque;
 
-/// Checked flow-mods with the cost of one changed rule.
-const CHECKS_PER_CHANGE: usize = 4;
 /// Undone changes with the cost of one changed rule.
 const UNDONE_PER_CHANGE: usize = 4;
 
@@ -39,8 +38,8 @@ pub enum Progress {
 }
 
 impl Transaction {
-    /// Begins with modifications and their messages; `None` if the bridge does not exist, or has another open
-    /// transaction. The caller must step it to its end.
+    /// Begins with modifications and their messages; the flow-mods passed [`super::check`]. `None` if the bridge does not
+    /// exist, or has another open transaction. The caller must step it to its end.
     pub fn begin(
         backer: &Backer,
         bridge: BridgeId,
@@ -57,19 +56,13 @@ impl Transaction {
         self
     }
 
-    /// The group-mods and the number of flow-mods of a committed transaction.
-    pub fn into_done(self) -> (Vec<DoneGroupMod>, FlowModCounts) {
-        (self.effects.groups, self.effects.flow_mods)
+    /// Of a committed transaction the group-mods, the number of flow-mods, and the packets to send.
+    pub fn into_done(self) -> (Vec<DoneGroupMod>, FlowModCounts, VecDeque<PacketOfTurn>) {
+        (self.effects.groups, self.effects.flow_mods, self.effects.packets)
     }
 
     /// Continues until `work`, in rules changed, is used up.
     pub fn step(&mut self, backer: &Backer, cx: &ModContext<'_>, work: &mut usize) -> Progress {
-        // The tables are examined once all are valid by themselves.
-        while *work > 0 && self.queue.unchecked() > 0 && !self.is_ending() {
-            let max = work.saturating_mul(CHECKS_PER_CHANGE).min(self.queue.unchecked());
-            self.effects.failed.extend(self.queue.check(max, cx));
-            *work = work.saturating_sub(max.div_ceil(CHECKS_PER_CHANGE));
-        }
         let Some(mut tables) = self.open.take() else { return Progress::Done };
         while *work > 0 && !self.queue.is_empty() && !self.is_ending() {
             self.queue.work(&mut tables, cx, work, &mut self.effects);
@@ -79,7 +72,6 @@ impl Transaction {
         }
         if !self.is_ending() && self.queue.is_empty() && !tables.has_orphans() {
             backer.publish_tables(self.bridge, tables);
-            self.effects.publish(cx.now_ms);
             return Progress::Done;
         }
         if self.is_ending() {

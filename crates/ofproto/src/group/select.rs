@@ -8,8 +8,10 @@ use super::{Bucket, Group};
 use dpif::actions::{HashAction, HashAlgorithm};
 use flow::fields::FieldId;
 use flow::flow_hash::{self, HashFields};
+use flow::text::NoPortNames;
 use flow::{Flow, Mask};
 use openflow::msg::group::{Group as GroupDesc, GroupType};
+use openflow::text::format_group;
 
 /// Maximum number of values of the datapath's hash that a map distinguishes.
 const DP_HASH_VALUES_MAX: usize = 256;
@@ -68,10 +70,10 @@ impl Method {
             let basis = selection.map_or(0, |s| s.param);
             return if fields.is_empty() { Method::SymmetricL4 } else { Method::Fields { fields, basis } };
         }
+        // As in OVS, an unknown algorithm is the first one.
         let algorithm = match selection.map_or(1, |s| s.param >> 32) {
-            0 => HashAlgorithm::L4,
             1 => HashAlgorithm::SymL4,
-            _ => return Method::SymmetricL4,
+            _ => HashAlgorithm::L4,
         };
         let weights: Vec<u16> = desc.buckets.iter().map(|b| b.weight).collect();
         match map_of(&weights) {
@@ -115,6 +117,59 @@ impl Bucket {
         n = (n ^ n >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         ((n >> 48) as u32) * u32::from(self.weight)
     }
+}
+
+/// How the method of a select group is found, a line for each step, as OVS logs it.
+pub fn construction(desc: &GroupDesc) -> Vec<String> {
+    let mut lines = vec![format!("Constructing select group {}", desc.id)];
+    let selection = desc.selection.as_ref().filter(|s| !s.method.is_empty());
+    lines.push(match selection {
+        Some(s) => format!("Selection method specified: {}.", s.method),
+        None => "No selection method specified. Trying dp_hash.".to_string(),
+    });
+    if selection.is_some_and(|s| s.method == "hash") {
+        let head = format_group(&GroupDesc { buckets: Vec::new(), ..desc.clone() }, true, &NoPortNames);
+        lines.push(match head.split_once(",fields") {
+            Some((_, fields)) => format!("Hash fields: {}", fields.trim_matches(['(', ')', '='])),
+            None => "No hash fields. Falling back to default hash method.".to_string(),
+        });
+        return lines;
+    }
+    let weights: Vec<u16> = desc.buckets.iter().map(|b| b.weight).collect();
+    let total: u64 = weights.iter().map(|w| u64::from(*w)).sum();
+    match weights.iter().copied().filter(|w| *w > 0).min() {
+        _ if weights.is_empty() => lines.push("  Don't apply dp_hash method without buckets.".to_string()),
+        None => lines.push("  Total weight is zero. No active buckets.".to_string()),
+        Some(least) => {
+            lines.push(format!("  Minimum weight: {least}, total weight: {total}"));
+            let slots = total.div_ceil(least.into()).next_power_of_two();
+            if slots > DP_HASH_VALUES_MAX as u64 {
+                lines.push(format!("  Too many hash values required: {slots}"));
+            }
+        }
+    }
+    match Method::new(desc) {
+        Method::DpHash { hash, map } => {
+            lines.push(format!("  Using {} hash values:", map.len()));
+            let mut hits = vec![0; desc.buckets.len()];
+            map.iter().for_each(|n| hits[usize::from(*n)] += 1);
+            for (bucket, hits) in desc.buckets.iter().zip(hits) {
+                let target = f64::from(bucket.weight) * map.len() as f64 / total as f64;
+                let (id, weight) = (bucket.id, bucket.weight);
+                lines.push(format!("  Bucket {id}: weight={weight}, target={target:.2} hits={hits}"));
+            }
+            let (values, algorithm) = (map.len(), hash.algorithm as u8);
+            let asked = selection.map_or(1, |s| s.param >> 32);
+            if asked > 1 {
+                lines.push(format!("Invalid dp_hash algorithm {asked}. Defaulting to OVS_HASH_ALG_L4"));
+            }
+            lines.push(format!("Use dp_hash with {values} hash values using algorithm {algorithm}."));
+        }
+        Method::Fields { .. } | Method::SymmetricL4 => {
+            lines.push("Falling back to default hash method.".to_string());
+        }
+    }
+    lines
 }
 
 /// Maps values of a hash to buckets, in numbers proportional to their weights (Webster's method: the next value goes

@@ -6,17 +6,9 @@ fn state(n: u64) -> FrozenState {
     FrozenState {
         bridge: BridgeId(1),
         table: TableId(0),
-        in_port: 1,
-        ingress: flow::OfPort(1),
-        metadata: n,
-        regs: [0; 16],
-        tunnel: flow::Tunnel::default(),
-        tun_metadata: None,
-        stack: Vec::new(),
+        packet: PacketState { metadata: n, ..PacketState::received_by(flow::OfPort(1)) },
         steps: Vec::new(),
         resume_at: None,
-        conntracked: false,
-        action_set: Vec::new(),
         userdata: Vec::new(),
     }
 }
@@ -29,7 +21,7 @@ fn equal_states_share_an_id_while_referenced() {
     assert_eq!((a, b), (Some(RecircId(1)), Some(RecircId(2))));
     assert_eq!((t.hold_state(state(1)), t.len()), (Some(RecircId(1)), 2));
     t.release(RecircId(1));
-    assert_eq!(t.state(RecircId(1)).map(|s| s.metadata), Some(1));
+    assert_eq!(t.state(RecircId(1)).map(|s| s.packet.metadata), Some(1));
     t.release(RecircId(1));
     assert!(t.state(RecircId(1)).is_none() && !t.hold(RecircId(1)));
     // The state gets a new id: packets in flight under the old one must not use it.

@@ -69,7 +69,7 @@ impl Helper {
 /// A translation of an installed flow.
 struct Fresh {
     epoch: u64,
-    /// `None`: the port is removed.
+    /// `None`: see [`translate_again`].
     translation: Option<Translation>,
     /// Whether the flow's mask has all bits examined by the translation.
     covered: bool,
@@ -237,7 +237,7 @@ impl Fresh {
         backer.observe(|o| o.recheck_begins(ufid, &key));
         let translation = translate_again(backer, &key, now_ms);
         // A flow with an unnecessarily specific mask is still correct. Widening it would cost its packets an upcall.
-        let covers = |t: &Translation| flow.mask().covers(&backer.mask_of(t, &key));
+        let covers = |t: &Translation| !t.to_upcall && flow.mask().covers(&backer.mask_of(t, &key));
         let covered = translation.as_ref().is_some_and(covers);
         Fresh { epoch, translation, covered }
     }
@@ -273,10 +273,13 @@ impl Fresh {
     }
 }
 
-/// `None` if the port is removed.
+/// `None` if the port is removed, or packets have no such key since the number of VLAN tags in keys changed.
 fn translate_again(backer: &Backer, key: &FlowKey, now_ms: u64) -> Option<Translation> {
     let view = backer.view();
-    let (bridge, of_port) = view.receiver(key)?;
+    if !key.is_of_vlan_limit(view.vlan_limit).unwrap_or(false) {
+        return None;
+    }
+    let (bridge, of_port) = backer.receiver(&view, key)?;
     let Ok(flow) = bridge.flow_of(key, of_port) else {
         return Some(dropped(&key.to_flow(of_port), XlateDrop::InvalidTunnelMetadata));
     };

@@ -120,10 +120,13 @@ impl Selection {
             && self.references().into_iter().flatten().all(|of| refers_to(&r.actions, of))
     }
 
-    /// Whether it selects a changed rule: it has the references, or its previous version had them.
+    /// Selects a changed rule by the output of its new or previous version. As in OVS, a group counts in the new version
+    /// only.
     pub(crate) fn selects_change(&self, rule: &Rule, old: Option<&Rule>) -> bool {
         let has = |of: Reference| {
-            refers_to(&rule.actions, of) || old.is_some_and(|old| refers_to(&old.actions, of))
+            let had =
+                matches!(of, Reference::Output(_)) && old.is_some_and(|old| refers_to(&old.actions, of));
+            had || refers_to(&rule.actions, of)
         };
         (self.table == TableId::ALL || self.table == rule.table)
             && self.references().into_iter().flatten().all(has)

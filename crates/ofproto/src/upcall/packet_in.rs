@@ -45,6 +45,7 @@ struct Frame<'a> {
 /// State of a packet before an action: certain to pass, with its contents, or left to the datapath.
 struct Step<'a, 'p> {
     backer: &'a Backer,
+    vlan_limit: u8,
     frame: &'a mut Frame<'p>,
 }
 
@@ -65,7 +66,7 @@ impl Executor for Step<'_, '_> {
 
     fn rewrite(&mut self, (): (), rewrite: Rewrite<'_>) -> Goes<Self> {
         let Some(change) = &self.backer.rewrite else { return Err(Unsure) };
-        let passes = change(self.frame.packet.to_mut(), &mut self.frame.key, rewrite);
+        let passes = change(self.frame.packet.to_mut(), &mut self.frame.key, rewrite, self.vlan_limit);
         if passes { Ok(()) } else { Err(Unsure) }
     }
 
@@ -130,7 +131,10 @@ pub(super) fn take(backer: &Backer, view: &View, upcall: &Upcall, actions: Arc<[
     for action in &actions[..=last] {
         if let Some(cookie) = for_controller(action) {
             made(backer, view, &frame, *cookie);
-        } else if action.execute(&mut Step { backer, frame: &mut frame }, ()).is_ok() {
+        } else if action
+            .execute(&mut Step { backer, vlan_limit: view.vlan_limit, frame: &mut frame }, ())
+            .is_ok()
+        {
             rest.push(action.clone());
         } else {
             break;

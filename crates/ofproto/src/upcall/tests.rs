@@ -143,6 +143,28 @@ fn above_the_flow_limit_packets_are_executed_only() {
     assert_eq!(backer.recirc_count(), 0);
 }
 
+/// As of a packet-out from `CONTROLLER` through `ct(table=1)`.
+#[test]
+fn a_recirculated_packet_without_a_known_port_is_of_its_frozen_bridge() {
+    let (backer, bridge) = backer_with("");
+    for in_port in [OfPort::CONTROLLER, OfPort::LOCAL, OfPort::NONE] {
+        add_rule(&backer, bridge, &format!("table=1,in_port={},actions=2", in_port.0));
+        let actions = ofp_actions::text::parse_actions("ct(table=1)", &NoPortNames).expect("actions");
+        let mut upcall = miss_of(0x800, 1);
+        upcall.key.base.in_port = DpPort::NONE.0;
+        let flow = upcall.key.to_flow(in_port);
+        let start = Start::Actions(&actions);
+        let view = backer.view();
+        let request = Request { view: &view, bridge, flow: &flow, start, trace: false };
+        let t = translate(&request, &mut backer.xlate_host(true, 5));
+        upcall.key.base.recirc_id = t.recircs[0].0;
+        let ops = handle(&backer, vec![upcall], 5);
+        let Some(DpifOp::Execute(execute)) = ops[&PmdId::Core(0)].last() else { panic!("{ops:?}") };
+        assert_eq!(execute.actions[..], [DpAction::Output(Output(DpPort(2)))], "{in_port}");
+        put_done(&backer, PmdId::Core(0), Ufid(1), false);
+    }
+}
+
 /// One port's flows fill only the unreserved part.
 #[test]
 fn a_port_that_makes_many_flows_leaves_others_their_share() {

@@ -69,6 +69,8 @@ pub enum XlateEffect {
         /// Input bundle.
         bundle: BundleId,
     },
+    /// The effects that follow see each packet longer by that many bytes: a tunnel's headers are on it, or off again.
+    Longer(i64),
     /// Output to a port counted here.
     Sent(Arc<PortCounters>),
     /// Input from such a port.
@@ -143,8 +145,8 @@ fn credit([of_packets, of_bytes]: &[AtomicU64; 2], packets: u64, bytes: u64) {
 pub trait EffectHost {
     /// Adds a learned rule, or refreshes an existing one.
     fn learn(&mut self, bridge: BridgeId, learned: &LearnedFlow, used_ms: u64);
-    /// The MAC table changed so that translations must be checked again.
-    fn macs_changed(&mut self);
+    /// The MAC table learned that the address is on that bundle, so translations must be checked again.
+    fn learned(&mut self, macs: &Arc<Mutex<MacTable>>, mac: MacAddr, bundle: BundleId, vlan: u16);
     /// A neighbour of a bridge is new or changed.
     fn neighbour_changed(&mut self, bridge: BridgeId, ip: IpAddr);
     /// Requests a neighbour's Ethernet address.
@@ -191,9 +193,11 @@ impl XlateCache {
     }
 
     fn replay_some(&self, which: impl Fn(&XlateEffect) -> bool, seen: &FlowStats, host: &mut dyn EffectHost) {
-        let FlowStats { packets, bytes, used_ms, tcp_flags } = *seen;
-        for effect in self.effects.iter().filter(|e| which(e)) {
+        let FlowStats { packets, mut bytes, used_ms, tcp_flags } = *seen;
+        let longer = |effect: &XlateEffect| matches!(effect, XlateEffect::Longer(_));
+        for effect in self.effects.iter().filter(|e| longer(e) || which(e)) {
             match effect {
+                XlateEffect::Longer(by) => bytes = bytes.wrapping_add_signed(by.wrapping_mul(packets as i64)),
                 XlateEffect::FinTimeout { timeouts, idle_s, hard_s } => {
                     if tcp_flags & ENDS_CONNECTION != 0 {
                         timeouts.reduce(*idle_s, *hard_s);
@@ -208,7 +212,7 @@ impl XlateCache {
                 XlateEffect::Normal { macs, vlan, mac, bundle } => {
                     let learned = sync::lock(macs).learn(*vlan, *mac, *bundle, used_ms);
                     if learned == Learned::Changed {
-                        host.macs_changed();
+                        host.learned(macs, *mac, *bundle, *vlan);
                     }
                 }
                 XlateEffect::Neighbour { table, bridge, ip } => {
@@ -217,7 +221,7 @@ impl XlateCache {
                     }
                 }
                 XlateEffect::Snooped { table, bridge, id, ip, mac } => {
-                    if sync::lock(table).learn(used_ms, bridge, *ip, *mac, true) {
+                    if sync::lock(table).learn(used_ms, bridge, *ip, *mac) {
                         host.neighbour_changed(*id, *ip);
                     }
                 }

@@ -4,6 +4,7 @@
 //! A set action's mask covers the fields that differ, restricted to bits examined or set.
 
 use super::ctx::XlateCtx;
+use super::mpls::copy_network;
 use dpif::actions::{PopVlan, PushVlan};
 use dpif::{ArpSet, EthSet, Ipv4Set, Ipv6Set, Masked, NdExtSet, NdSet, PortsSet, SetAction};
 use flow::{Flow, VlanTag, nw_frag};
@@ -58,10 +59,11 @@ impl XlateCtx<'_> {
         let pops_all = is_mpls(self.base.dl_type) && !is_mpls(self.flow.dl_type);
         if pops_all {
             self.commit_labels();
+            self.base.dl_type = self.flow.dl_type;
         }
         self.commit_nsh();
-        // A label pushed since hides them; they were up to date then.
-        if is_mpls(self.base.dl_type) || !is_mpls(self.flow.dl_type) {
+        // A label hides them; they were up to date when it was pushed.
+        if !is_mpls(self.flow.dl_type) {
             self.commit_network();
             self.commit_ports();
         }
@@ -87,6 +89,10 @@ impl XlateCtx<'_> {
         (done.in_port, done.recirc_id) = (self.base.in_port, self.base.recirc_id);
         done.set_tunnel(&self.base.tunnel());
         done.set_tun_options(self.base.tun_options().as_ref());
+        if is_mpls(self.flow.dl_type) || self.was_mpls {
+            // The packet still has them; another flow, behind a patch port, may show them again.
+            copy_network(&self.base, &mut done);
+        }
         self.base = done;
     }
 

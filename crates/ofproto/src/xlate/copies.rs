@@ -40,6 +40,11 @@ impl XlateCtx<'_> {
         if self.is_last || actions.iter().all(Action::is_reversible) {
             return self.run_and_finish(actions);
         }
+        self.on_clone(|cx| cx.run_and_finish(actions));
+    }
+
+    /// Works on a clone of the packet: later actions see the packet as before.
+    pub(super) fn on_clone(&mut self, run: impl FnOnce(&mut Self)) {
         if !self.may_copy() {
             return;
         }
@@ -50,7 +55,7 @@ impl XlateCtx<'_> {
         self.clones += 1;
         self.outside += before.len();
         self.is_last = true;
-        self.run_and_finish(actions);
+        run(self);
         self.is_last = false;
         self.outside -= before.len();
         self.clones -= 1;

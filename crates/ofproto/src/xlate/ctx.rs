@@ -10,14 +10,15 @@ use super::trace::{TraceEvent, Tracer};
 use super::{MAX_ACTIONS, MAX_DEPTH, MAX_RESUBMITS, MAX_STACK_BYTES, Request, Translation, XlateHost};
 use crate::bfd::Claimed;
 use crate::changes::Lookups;
-use crate::ports::{Port, PortConfigBits};
+use crate::packet_state::PacketState;
+use crate::ports::{BridgeId, Port, PortConfigBits};
 use crate::recirc::{FrozenState, FrozenStep};
 use crate::rule::{Rule, RuleTimeouts};
 use crate::tunnel::{PacketTypes, take_congestion};
 use crate::view::{BridgeView, View};
 use dpif::actions::{CloneAction, DropAction, HashAction, Recirc};
 use dpif::{DpAction, XlateDrop, slow_reason};
-use flow::{Flow, Mask, OfPort, RecircId, TableId, TlvTable, Tunnel};
+use flow::{Flow, Mask, OfPort, RecircId, TableId, TlvTable};
 use ofp_actions::text::format_actions;
 use ofp_actions::{Action, CheckPktLarger, ControllerAction, Nat, PacketInReason, set};
 use openflow::msg::meter;
@@ -94,12 +95,19 @@ pub(super) struct XlateCtx<'a> {
     pub(super) cache: XlateCache,
     pub(super) lookups: Lookups,
     pub(super) recircs: Vec<RecircId>,
+    /// See [`Translation::to_upcall`].
+    pub(super) to_upcall: bool,
     /// See [`Translation::claimed`].
     pub(super) claimed: Vec<Claimed>,
     /// A lookup shows and counts the rule, and does not run it.
     pub(super) only_looks: bool,
     error: Option<XlateDrop>,
+    /// Why the packet is dropped if nothing is sent.
+    pub(super) lost: XlateDrop,
     fault: Option<String>,
+    /// Ports by which the packet entered the current bridge and those around it, outermost first.
+    pub(super) crossed: Vec<(BridgeId, OfPort)>,
+    patch_loop: Option<String>,
     pub(super) trace: Tracer,
 }
 
@@ -176,10 +184,14 @@ impl<'a> XlateCtx<'a> {
             cache: XlateCache::default(),
             lookups: Lookups::default(),
             recircs: Vec::new(),
+            to_upcall: false,
             claimed: Vec::new(),
             only_looks: false,
             error: None,
+            lost: XlateDrop::Ok,
             fault: None,
+            crossed: Vec::new(),
+            patch_loop: None,
             in_action_set: false,
             in_bucket: false,
             trace: Tracer::new(request.trace),
@@ -192,6 +204,9 @@ impl<'a> XlateCtx<'a> {
             let fault = fault.into();
             self.trace.error(|| fault.clone());
             (self.error, self.fault) = (Some(reason), Some(fault));
+            if reason == XlateDrop::RecursionTooDeep {
+                self.patch_loop = self.find_patch_loop();
+            }
         }
         self.exit = true;
     }
@@ -284,23 +299,15 @@ impl<'a> XlateCtx<'a> {
             self.trace.pop();
         }
         self.trace.pop();
-        self.ingress = state.ingress;
-        self.conntracked = state.conntracked;
-        if !state.conntracked {
-            self.flow.clear_conntrack();
-        }
-        self.flow.in_port = state.in_port;
-        self.flow.metadata = state.metadata;
-        self.flow.regs = state.regs;
-        self.flow.set_tunnel(&state.tunnel);
-        self.flow.set_tun_options(state.tun_metadata.as_deref());
+        state.packet.restore(&mut self.flow);
+        self.ingress = state.packet.ingress;
+        self.conntracked = state.packet.conntracked;
         self.base = self.flow;
         self.base.clear_tunnel();
-        self.stack = state.stack[..].into();
-        self.action_set.clone_from(&state.action_set);
-        self.flow.actset_output = set::output_of(&self.action_set).0;
+        self.stack = state.packet.stack[..].into();
+        self.action_set.clone_from(&state.packet.action_set);
         if let Some(table) = state.resume_at {
-            self.is_last = state.action_set.is_empty();
+            self.is_last = state.packet.action_set.is_empty();
             self.lookup(table, true);
         }
         for (i, step) in state.steps.iter().enumerate() {
@@ -321,8 +328,7 @@ impl<'a> XlateCtx<'a> {
     /// The packet enters the bridge at the other end of a patch port.
     pub(super) fn in_peer_bridge(&mut self) {
         self.enters_peer = true;
-        let (was_mpls, conntracked) = (self.was_mpls, self.conntracked);
-        self.forget_connection();
+        let (was_mpls, conntracked) = (self.was_mpls, std::mem::take(&mut self.conntracked));
         // As in OVS, the entry counts as a resubmit to an earlier table, and a fault ends only the path through the peer.
         if self.may_nest() {
             self.resubmits += 1;
@@ -399,6 +405,17 @@ impl<'a> XlateCtx<'a> {
         self.in_bucket = in_bucket;
     }
 
+    /// The patch ports that lead the packet back to where it was, if they do.
+    fn find_patch_loop(&self) -> Option<String> {
+        let (last, before) = self.crossed.split_last()?;
+        let first = before.iter().rposition(|port| port == last)? + 1;
+        let name = |(bridge, port): &(BridgeId, OfPort)| {
+            let bridge = self.view.bridge(*bridge)?;
+            Some(format!("{} of {}", bridge.ports.port(*port)?.name, bridge.name))
+        };
+        Some(self.crossed[first..].iter().filter_map(name).collect::<Vec<_>>().join(", "))
+    }
+
     /// Whether limits permit one more nested lookup or group; fails otherwise.
     pub(super) fn may_nest(&mut self) -> bool {
         let (reason, fault) = if self.depth >= MAX_DEPTH {
@@ -439,10 +456,16 @@ impl<'a> XlateCtx<'a> {
         self.nest(table <= self.table, |cx| cx.lookup_from(in_port, ct, table, honor_miss));
     }
 
-    /// Freezes before the current action; the datapath hashes the packet before its recirculation.
-    pub(super) fn freeze_with_hash(&mut self, hash: HashAction) {
+    /// Freezes before the current action.
+    pub(super) fn freeze_and_repeat(&mut self) {
         self.frozen = Some(Vec::new());
-        (self.hash_first, self.repeats_action) = (Some(hash), true);
+        self.repeats_action = true;
+    }
+
+    /// As [`XlateCtx::freeze_and_repeat`]; the datapath hashes the packet before its recirculation.
+    pub(super) fn freeze_with_hash(&mut self, hash: HashAction) {
+        self.freeze_and_repeat();
+        self.hash_first = Some(hash);
     }
 
     /// Runs a list of actions. If the translation freezes within, the rest of the list is stored.
@@ -517,23 +540,12 @@ impl<'a> XlateCtx<'a> {
     }
 
     pub(super) fn frozen_state(&self, steps: Vec<FrozenStep>, userdata: Vec<u8>) -> FrozenState {
-        FrozenState {
-            bridge: self.bridge.id,
-            table: self.table,
-            in_port: self.flow.in_port,
-            ingress: self.ingress,
-            metadata: self.flow.metadata,
-            regs: self.flow.regs,
-            // No rule matches the source port, which differs by connection.
-            tunnel: Tunnel { tp_src: 0, ..self.flow.tunnel() },
-            tun_metadata: self.flow.tun_options().map(Box::new),
-            stack: self.stack.values().to_vec(),
-            steps,
-            resume_at: None,
-            conntracked: self.conntracked,
-            action_set: self.action_set.clone(),
-            userdata,
-        }
+        let mut packet = PacketState::of(&self.flow, self.ingress, self.conntracked);
+        // No rule matches the source port, which differs by connection.
+        packet.tunnel.tp_src = 0;
+        packet.stack = self.stack.values().to_vec();
+        packet.action_set.clone_from(&self.action_set);
+        FrozenState { bridge: self.bridge.id, table: self.table, packet, steps, resume_at: None, userdata }
     }
 
     pub(super) fn freeze_if_asked(&mut self) {
@@ -572,7 +584,7 @@ impl<'a> XlateCtx<'a> {
             self.actions = vec![DpAction::Drop(DropAction(reason))];
             self.slow_reasons = 0;
         } else if self.actions.is_empty() {
-            self.actions.push(DropAction(XlateDrop::Ok).into());
+            self.actions.push(DropAction(self.lost).into());
         }
         if let Some(DpAction::Clone(CloneAction(inner))) =
             self.actions.pop_if(|a| matches!(a, DpAction::Clone(_)))
@@ -596,9 +608,11 @@ impl<'a> XlateCtx<'a> {
             slow_reasons: self.slow_reasons,
             error: self.error,
             fault: self.fault,
+            patch_loop: self.patch_loop,
             cache: self.cache,
             lookups: self.lookups,
             recircs: self.recircs,
+            to_upcall: self.to_upcall,
             claimed: self.claimed,
             final_flow: self.flow,
             trace: self.trace.into_nodes(),

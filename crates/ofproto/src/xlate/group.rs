@@ -7,6 +7,7 @@ use super::{MAX_BUCKET_LOOKS, MAX_BUCKETS};
 use crate::group::{Bucket, Group, Method};
 use dpif::XlateDrop;
 use dpif::actions::{HashAction, HashAlgorithm};
+use ofp_actions::Action;
 use openflow::msg::group::GroupType;
 use std::sync::Arc;
 
@@ -42,6 +43,11 @@ impl XlateCtx<'_> {
 
     /// Selects the bucket of a select or fast failover group.
     fn pick(&mut self, group: &Arc<Group>) -> Pick {
+        if group.ty() == GroupType::Select && self.was_mpls {
+            // The hash needs the headers behind the popped label. As in OVS, no bucket is live until they are known.
+            self.freeze_and_repeat();
+            return Pick::Nothing;
+        }
         let n = if group.ty() == GroupType::FastFailover {
             (0..group.buckets.len()).find(|n| self.is_alive(group, *n))
         } else if let Method::DpHash { hash, map } = &group.method
@@ -83,7 +89,8 @@ impl XlateCtx<'_> {
         best.map(|(n, _)| n)
     }
 
-    /// Whether a bucket is live: it watches nothing, a live port, or a group with a live bucket.
+    /// Whether a bucket is live: it watches nothing, a live port, or a group with a live bucket. A bucket of a select
+    /// group without weight never is.
     fn is_alive(&mut self, group: &Arc<Group>, n: usize) -> bool {
         let mut looks = Looks { under_way: Vec::new(), left: MAX_BUCKET_LOOKS };
         let bucket = &group.buckets[n];
@@ -95,6 +102,9 @@ impl XlateCtx<'_> {
     }
 
     fn bucket_is_alive(&mut self, group: &Group, bucket: &Bucket, looks: &mut Looks) -> bool {
+        if group.ty() == GroupType::Select && bucket.weight == 0 {
+            return false;
+        }
         if !bucket.watches() || self.can_send(bucket.watch_port) {
             return true;
         }
@@ -131,10 +141,13 @@ impl XlateCtx<'_> {
         self.trace.push(|id| TraceEvent::Bucket(*id), &bucket.id);
         let (flow, was_mpls) = (self.flow, self.was_mpls);
         let in_bucket = std::mem::replace(&mut self.in_bucket, true);
-        self.nest(true, |cx| {
+        let run = |cx: &mut Self| {
             cx.run_actions(&bucket.actions);
             cx.freeze_if_asked();
-        });
+        };
+        // Later outputs need the headers that it pops or pushes. OVS sends them the packet without its headers, or aborts.
+        let clones = !self.is_last && bucket.actions.iter().any(changes_packet_type);
+        self.nest(true, |cx| if clones { cx.on_clone(run) } else { run(cx) });
         self.in_bucket = in_bucket;
         (self.flow, self.was_mpls) = (flow, was_mpls);
         self.leaves_list = false;
@@ -142,6 +155,10 @@ impl XlateCtx<'_> {
         self.exit = self.has_failed();
         self.trace.pop();
     }
+}
+
+fn changes_packet_type(action: &Action) -> bool {
+    matches!(action, Action::Encap(_) | Action::Decap(_))
 }
 
 /// Selection of a bucket.

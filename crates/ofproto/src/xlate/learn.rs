@@ -1,5 +1,6 @@
 //! Effects of packets on rules: `learn` makes a rule, `fin_timeout` shortens timeouts of its own rule.
 
+use super::Learning;
 use super::cache::{LearnedFlow, XlateEffect};
 use super::ctx::XlateCtx;
 use crate::changes::Lookups;
@@ -25,11 +26,14 @@ impl XlateCtx<'_> {
         let learned = learned_flow(learn, &self.flow, self.bridge.tables.tlv());
         let can = self.host.capabilities();
         let can_match = ct_support::check_match(&learned.matching, &can).is_ok();
-        let there = can_match && self.host.learn(self.bridge.id, &learned);
-        if !there || learn.result_dst.is_some() {
+        let found = if can_match { self.host.learn(self.bridge.id, &learned) } else { Learning::Refused };
+        let there = found != Learning::Refused;
+        if !there || learn.result_dst.is_some() || learn.limit != 0 {
             // The result depends on all rules of the learned rule's table.
             self.lookups = Lookups::ALL;
         }
+        // As in OVS, the next packet takes a place below the limit at once.
+        self.to_upcall |= learn.limit != 0 && found == Learning::Possible;
         self.trace.detail(|| story(&learned, self.bridge.tables.tlv()));
         if there {
             self.cache.push(XlateEffect::Learn { bridge: self.bridge.id, learned: Box::new(learned) });
@@ -73,6 +77,14 @@ fn load(dest: &SubField, value: Wide) -> Action {
     SetField { field, value: value.low(), mask: mask.low(), style: SetStyle::Load }.into()
 }
 
+/// The port that a learned output sends to: a port number of OpenFlow 1.0, regardless of the width. A number that is not
+/// of a port, nor of one of these reserved ports, is no output.
+fn learned_port(value: Wide) -> Option<OfPort> {
+    let port = OfPort::from_of10(u16::try_from(value.low()).ok()?);
+    let reserved = [OfPort::IN_PORT, OfPort::FLOOD, OfPort::ALL, OfPort::LOCAL];
+    (port.0 < OfPort::MAX.0 || reserved.contains(&port)).then_some(port)
+}
+
 fn learned_flow(learn: &LearnAction, flow: &Flow, tlv: &TlvTable) -> LearnedFlow {
     let mut matching = Match::catchall();
     let mut actions = Vec::new();
@@ -96,9 +108,8 @@ fn learned_flow(learn: &LearnAction, flow: &Flow, tlv: &TlvTable) -> LearnedFlow
                 matching.set_wide(tlv, dest.field, value, old_mask | mask);
             }
             LearnDest::Load(dest) => actions.push(load(dest, value)),
-            // A port number of OpenFlow 1.0, regardless of the width; a larger one is no output.
             LearnDest::Output => {
-                let port = u16::try_from(value.low()).ok().map(OfPort::from_of10);
+                let port = learned_port(value);
                 actions.extend(port.map(|port| Output { port, max_len_bytes: 0 }.into()));
             }
         }

@@ -4,21 +4,13 @@ use super::cache::XlateEffect;
 use super::ctx::XlateCtx;
 use super::encap::looked_up_type;
 use super::trace::TraceEvent;
-use crate::rule::Rule;
 use crate::tables::Found;
 use crate::view::FragHandling;
-use flow::text::format_match_with;
-use flow::{OfPort, TableId, TlvTable, nw_frag};
+use flow::{OfPort, TableId, nw_frag};
 use openflow::msg::control::TableMiss;
 
 /// The last table that packets reach without a rule.
 const LAST_TABLE: TableId = TableId(TableId::COUNT - 1);
-
-/// Match and priority of a clause of a conjunction. Its match stays off the stack of nested lookups.
-#[inline(never)]
-fn clause_text(rule: &Rule, tlv: &TlvTable) -> String {
-    format_match_with(&rule.matching.unpack(), Some(rule.priority), tlv)
-}
 
 impl XlateCtx<'_> {
     /// Looks the packet up in a table and runs the rule found. `honor_miss`: a table miss may go to the controllers.
@@ -70,7 +62,7 @@ impl XlateCtx<'_> {
             &(self.table, found.clone()),
         );
         for clause in &clauses {
-            self.trace.detail(|| format!("conj. {}", clause_text(clause, bridge.tables.tlv())));
+            self.trace.clause(clause);
         }
         match found {
             Some(rule) if shown_only => self.cache.push(XlateEffect::Rule(rule)),

@@ -45,7 +45,7 @@ use dpif::actions::{DropAction, Meter, Sample, Userspace};
 use dpif::{Capabilities, DpAction, UserCookie, XlateDrop};
 use flow::{Flow, MacAddr, Mask, RecircId, TlvTable};
 use ofp_actions::Action;
-use routing::{Hop, Query};
+use routing::{Hop, NoRoute, Query};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -74,7 +74,7 @@ pub const MAX_ACTIONS: usize = 4096;
 pub const MAX_STACK_BYTES: usize = 65_536;
 
 /// Stack of a thread that translates: for nested resubmits and clones up to their limits.
-pub const THREAD_STACK_BYTES: usize = 8 << 20;
+pub const THREAD_STACK_BYTES: usize = 16 << 20;
 
 /// Services that a translation uses.
 pub trait XlateHost {
@@ -82,11 +82,13 @@ pub trait XlateHost {
     fn recirc_hold(&mut self, state: FrozenState) -> Option<RecircId>;
     /// The state of an id.
     fn recirc_state(&mut self, id: RecircId) -> Option<Arc<FrozenState>>;
-    /// Whether adding this rule succeeds (below its table's `limit`, or it exists already). With effects allowed,
-    /// adds the rule.
-    fn learn(&mut self, bridge: BridgeId, learned: &LearnedFlow) -> bool;
+    /// With effects allowed, adds the rule; otherwise tells whether that would succeed.
+    fn learn(&mut self, bridge: BridgeId, learned: &LearnedFlow) -> Learning;
     /// The next hop of a destination.
-    fn route(&mut self, native: &NativeTunnels, query: &Query) -> Option<Hop> {
+    ///
+    /// # Errors
+    /// There is none.
+    fn route(&mut self, native: &NativeTunnels, query: &Query) -> Result<Hop, NoRoute> {
         native.routes.lookup(query)
     }
     /// A packet from a tunnel shows a neighbour of a bridge.
@@ -131,6 +133,17 @@ pub struct Request<'a> {
     pub trace: bool,
 }
 
+/// Outcome of a `learn` action.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Learning {
+    /// The rule exists.
+    Done,
+    /// The rule may be added.
+    Possible,
+    /// The table has no place for it, for instance below the limit of the action.
+    Refused,
+}
+
 /// Result of a translation.
 #[derive(Debug, Default)]
 pub struct Translation {
@@ -148,6 +161,8 @@ pub struct Translation {
     pub error: Option<XlateDrop>,
     /// Its text for the log, unless it is configured behaviour.
     pub fault: Option<String>,
+    /// Ports of a loop of patch ports that made it too deep.
+    pub patch_loop: Option<String>,
     /// Effects, to be replayed.
     pub cache: XlateCache,
     /// Its lookups, for the test whether a change affects it.
@@ -158,6 +173,8 @@ pub struct Translation {
     pub final_flow: Flow,
     /// The trace, if requested.
     pub trace: Vec<TraceNode>,
+    /// The next packet is to be translated: no flow takes its place.
+    pub to_upcall: bool,
     /// Sessions of the switch itself that get the packet.
     pub claimed: Vec<Claimed>,
     /// Tracked copies of the packet, recirculated by `ct` with a table, if the trace is requested.

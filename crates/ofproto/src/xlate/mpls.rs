@@ -172,13 +172,18 @@ impl XlateCtx<'_> {
 /// The flow without the headers behind its labels.
 fn without_network(flow: &Flow) -> Flow {
     let mut out = *flow;
-    let none = Flow::default();
-    (out.nw_src, out.nw_dst, out.nw_proto) = (none.nw_src, none.nw_dst, none.nw_proto);
-    (out.nw_tos, out.nw_ttl, out.nw_frag) = (none.nw_tos, none.nw_ttl, none.nw_frag);
-    (out.ipv6_src, out.ipv6_dst, out.ipv6_label) = (none.ipv6_src, none.ipv6_dst, none.ipv6_label);
-    (out.nd_target, out.arp_sha, out.arp_tha) = (none.nd_target, none.arp_sha, none.arp_tha);
-    (out.tp_src, out.tp_dst, out.tcp_flags) = (none.tp_src, none.tp_dst, none.tcp_flags);
-    (out.dp_hash, out.igmp_group) = (0, 0);
+    copy_network(&Flow::default(), &mut out);
+    out.dp_hash = 0;
     out.clear_connection_ends();
     out
+}
+
+/// Replaces the headers that labels hide by those of another flow.
+pub(super) fn copy_network(from: &Flow, to: &mut Flow) {
+    (to.nw_src, to.nw_dst, to.nw_proto) = (from.nw_src, from.nw_dst, from.nw_proto);
+    (to.nw_tos, to.nw_ttl, to.nw_frag) = (from.nw_tos, from.nw_ttl, from.nw_frag);
+    (to.ipv6_src, to.ipv6_dst, to.ipv6_label) = (from.ipv6_src, from.ipv6_dst, from.ipv6_label);
+    (to.nd_target, to.arp_sha, to.arp_tha) = (from.nd_target, from.arp_sha, from.arp_tha);
+    (to.tp_src, to.tp_dst, to.tcp_flags) = (from.tp_src, from.tp_dst, from.tcp_flags);
+    to.igmp_group = from.igmp_group;
 }

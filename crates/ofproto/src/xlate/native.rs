@@ -6,12 +6,12 @@ use super::ctx::XlateCtx;
 use crate::native::{NativeTunnels, OutDevice, Solicit};
 use crate::ports::Port;
 use crate::tunnel::{TunnelConfig, Way};
-use dpif::actions::tnl_header::{OuterIp, TnlHeader};
+use dpif::actions::tnl_header::{Encap, IPPROTO_IPIP, IPPROTO_IPV6, OuterIp, TnlHeader};
 use dpif::actions::{CloneAction, PopEth, TnlPop, TnlPush, Trunc};
-use dpif::{DpAction, Masked, SetAction};
+use dpif::{DpAction, Masked, SetAction, XlateDrop};
 use flow::{DpPort, Flow, MacAddr, Mask, OfPort, Tunnel, TunnelOptions};
 use packet::headers as h;
-use routing::{Hop, Query, snoop};
+use routing::{Hop, NoRoute, Query, snoop};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
@@ -56,24 +56,35 @@ impl XlateCtx<'_> {
         let query = Query { mark, dst, src: address(outer.src, outer.ipv6_src) };
         self.lookups.route(&query);
         let hop = self.host.route(native, &query);
-        let device = hop.as_ref().and_then(|hop| self.view.device(&hop.device));
-        let Some((hop, device)) = hop.zip(device) else {
-            return self.trace.warning(|| "native tunnel routing failed".to_string());
+        if let Err(reason) = hop
+            && reason != NoRoute::Missing
+        {
+            self.trace.detail(|| format!("no route to {dst}: {}", routing::text::no_route(reason)));
+        }
+        let device = hop.as_ref().ok().and_then(|hop| self.view.device(&hop.device));
+        let Some((hop, device)) = hop.ok().zip(device) else {
+            return self.lose(XlateDrop::TunnelNoRoute, "native tunnel routing failed");
         };
         let next = hop.gateway.unwrap_or(dst);
         self.trace.detail(|| format!("tunneling to {next} via {}", device.port.name));
-        if device.port.mac == MacAddr::default() {
-            return self.trace.warning(|| "tunnel output device lacks Ethernet address".to_string());
+        if device.mac == MacAddr::default() {
+            return self.lose(XlateDrop::TunnelNoRoute, "tunnel output device lacks Ethernet address");
         }
         let Some(eth_dst) = self.neighbour(native, &device, &hop, next) else { return };
         let label = output.config.of_kind.srv6.flow_label.of(&self.flow, &mut self.wc);
-        let way = Way { eth_src: device.port.mac, eth_dst, source: hop.source, label };
+        let way = Way { eth_src: device.mac, eth_dst, source: hop.source, label };
         let source = query.src.unwrap_or(hop.source);
-        self.trace.detail(|| format!("tunneling from {} {source} to {eth_dst} {next}", device.port.mac));
+        self.trace.detail(|| format!("tunneling from {} {source} to {eth_dst} {next}", device.mac));
         let Some(header) = output.config.header(outer, &output.options, output.packet_type, &way) else {
             return self.trace.warning(|| "native tunnel header build failed".to_string());
         };
         self.push_and_continue(&device, output, Arc::new(header), mark);
+    }
+
+    /// Sends nothing: the reason of the drop if nothing else is sent.
+    fn lose(&mut self, reason: XlateDrop, why: &str) {
+        self.lost = reason;
+        self.trace.warning(|| why.to_string());
     }
 
     /// The Ethernet address of the next hop; requests it if it is unknown.
@@ -91,14 +102,15 @@ impl XlateCtx<'_> {
             self.cache.push(XlateEffect::Neighbour { table, bridge, ip: next });
             return found;
         }
+        self.lost = XlateDrop::TunnelNoNeighbour;
         let kind = if next.is_ipv4() { "ARP" } else { "ND" };
         self.trace
             .detail(|| format!("neighbor cache miss for {next} on bridge {bridge}, sending {kind} request"));
         self.cache.push(XlateEffect::Unresolved(Arc::new(Solicit {
             bridge: device.bridge,
             port: device.port.of_port,
-            mac: device.port.mac,
-            source: hop.source,
+            mac: device.mac,
+            source: hop.asks_from,
             target: next,
         })));
         None
@@ -114,7 +126,7 @@ impl XlateCtx<'_> {
         mark: u32,
     ) {
         let Some(out_port) = device.port.dp_port else {
-            return self.trace.warning(|| "native tunnel routing failed".to_string());
+            return self.lose(XlateDrop::TunnelNoRoute, "native tunnel routing failed");
         };
         let Some(bridge) = self.view.bridge(device.bridge).cloned() else { return };
         if !self.may_copy() {
@@ -124,12 +136,14 @@ impl XlateCtx<'_> {
         let (wc, is_last) = (std::mem::replace(&mut self.wc, Mask::none()), self.is_last);
         let before = std::mem::take(&mut self.actions);
         let marks = mark != self.base.pkt_mark;
-        self.flow = Flow { pkt_mark: mark, ..outer_flow(&header) };
+        self.flow = Flow { pkt_mark: mark, ..outer_flow(&header, output.packet_type) };
         self.base = self.flow;
         if marks {
             self.set(SetAction::SkbMark(Masked { value: mark, mask: u32::MAX }));
         }
         let popped_bytes = if output.pops_eth { h::ETH_HEADER_BYTES as u32 } else { 0 };
+        // As on the wire. OVS counts a popped Ethernet header, too.
+        let longer_bytes = header.bytes().len() as i64 - i64::from(popped_bytes);
         let cut = output.cut.map(|bytes| DpAction::Trunc(Trunc(bytes.saturating_sub(popped_bytes))));
         self.actions.extend(cut);
         if output.pops_eth {
@@ -142,7 +156,9 @@ impl XlateCtx<'_> {
         self.is_last = true;
         // No rule's match on outer headers compares with those of the packet.
         self.lookups.exchanged();
+        self.cache.push(XlateEffect::Longer(longer_bytes));
         self.continue_in(bridge, device.port.of_port);
+        self.cache.push(XlateEffect::Longer(-longer_bytes));
         self.is_last = is_last;
         self.outside -= before.len();
         self.clones -= 1;
@@ -162,10 +178,11 @@ impl XlateCtx<'_> {
         }
     }
 
-    /// A packet about to leave by the port of the bridge's own device: pops the headers of a tunnel, or learns a
+    /// A packet about to leave by a port: if its device has addresses, pops the headers of a tunnel, or learns a
     /// neighbour. Returns whether it goes on to the tunnel.
     pub(super) fn ends_in_tunnel(&mut self, port: &Port) -> bool {
-        let Some(native) = self.native().filter(|_| port.of_port == OfPort::LOCAL) else { return false };
+        let has_addresses = |native: &Arc<NativeTunnels>| native.listeners.device(&port.name).is_some();
+        let Some(native) = self.native().filter(has_addresses) else { return false };
         let bridge = self.bridge.clone();
         if let Some(tunnel) = native.listeners.lookup(&self.flow, &mut self.wc) {
             let f = &self.flow;
@@ -177,10 +194,9 @@ impl XlateCtx<'_> {
             self.actions.push(TnlPop(tunnel).into());
             return true;
         }
-        let mine = native.listeners.device(&bridge.name);
+        let is_own = |ip| native.listeners.holders(ip).any(|name| bridge.ports.by_name(name).is_some());
         if let Some(snooped) = snoop(&self.flow, &mut self.wc)
-            && (is_gratuitous(&self.flow)
-                || mine.is_some_and(|device| device.addresses.contains(&answered(&self.flow))))
+            && (is_gratuitous(&self.flow) || is_own(answered(&self.flow)))
         {
             self.cache.push(XlateEffect::Snooped {
                 table: native.neighbours.clone(),
@@ -207,13 +223,19 @@ fn answered(flow: &Flow) -> IpAddr {
     }
 }
 
-/// The flow of a packet with these outer headers. Each packet has its own UDP source port, which rules see as 0.
-fn outer_flow(header: &TnlHeader) -> Flow {
+/// The flow of a packet of a type behind these outer headers. Each packet has its own UDP source port, which rules see
+/// as 0. The protocol behind extension headers is that of the packet.
+fn outer_flow(header: &TnlHeader, inner: u32) -> Flow {
     let fields = header.fields();
+    let nw_proto = match (matches!(fields.encap, Encap::Srv6 { .. }), inner as u16 == h::ETH_TYPE_IP) {
+        (true, true) => IPPROTO_IPIP,
+        (true, false) => IPPROTO_IPV6,
+        (false, _) => fields.encap.ip_proto(),
+    };
     let mut flow = Flow {
         dl_dst: fields.eth_dst,
         dl_src: fields.eth_src,
-        nw_proto: fields.encap.ip_proto(),
+        nw_proto,
         tp_dst: fields.encap.udp().map_or(0, |udp| udp.dst),
         actset_output: OfPort::UNSET.0,
         ..Flow::default()

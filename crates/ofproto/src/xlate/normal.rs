@@ -7,6 +7,14 @@ use flow::{MacAddr, OfPort, VlanTag};
 use packet::headers::{ETH_TYPE_VLAN, ETH_TYPE_VLAN_8021AD};
 use std::sync::Arc;
 
+/// The VLAN of a packet within the bridge.
+#[derive(Clone, Copy)]
+struct Entered {
+    vlan: u16,
+    /// It has a tag, or a port's setting gave it a VLAN, which may be 0.
+    tagged: bool,
+}
+
 /// Pseudo-bundle of packets without an input port: a trunk of all VLANs.
 fn no_bundle() -> Arc<Bundle> {
     Arc::new(Bundle {
@@ -40,12 +48,13 @@ impl XlateCtx<'_> {
             return self.trace.warning(|| "partial VLAN tag, dropping".to_string());
         }
         let dst = self.flow.dl_dst();
-        if dst.is_reserved_multicast() && !bridge.forward_bpdu {
+        if !from_nowhere && dst.is_reserved() && !bridge.forward_bpdu {
             return self.trace.detail(|| "packet has reserved destination MAC, dropping".to_string());
         }
-        let Some(vlan) = self.input_vlan(input) else {
+        let Some(entered) = self.enter(input) else {
             return self.trace.warning(|| "disallowed VLAN VID for this input port, dropping".to_string());
         };
+        let vlan = entered.vlan;
         if !from_nowhere && self.flow.packet_type == 0 {
             self.learn_source(input, vlan);
         }
@@ -54,30 +63,33 @@ impl XlateCtx<'_> {
             // Learning applies to the packet itself: its source may be its destination.
             let learns = !from_nowhere && self.host.has_effects() && dst == self.flow.dl_src();
             let learned = learns && macs.would_change(vlan, dst, input.id);
-            if learned { Some(input.id) } else { macs.lookup(vlan, dst) }
+            let found = if learned { Some(input.id) } else { macs.lookup(vlan, dst) };
+            // A flow of former settings may have learned an address in a VLAN that its port left.
+            found
+                .and_then(|id| bridge.ports.bundles.get(&id))
+                .filter(|output| output.id == input.id || output.includes_vlan(vlan))
         };
         match known {
-            Some(bundle) if bundle == input.id => {
+            Some(output) if output.id == input.id => {
                 self.trace.detail(|| "learned port is input port, dropping".to_string());
             }
-            Some(bundle) => {
+            Some(output) => {
                 self.trace.detail(|| "forwarding to learned port".to_string());
-                if let Some(output) = bridge.ports.bundles.get(&bundle)
-                    && !(input.protected && output.protected)
-                {
-                    self.output_bundle(output, vlan);
-                }
+                self.output_bundle(output, entered);
             }
             None => {
                 self.trace.detail(|| "no learned MAC for destination, flooding".to_string());
-                self.flood_vlan(input, vlan);
+                self.flood_vlan(input, entered);
             }
         }
     }
 
     /// The VLAN of the packet on this bundle; `None`: it may not enter.
-    fn input_vlan(&mut self, input: &Bundle) -> Option<u16> {
+    fn enter(&mut self, input: &Bundle) -> Option<Entered> {
         let vid = self.flow.vlans[0].vid();
+        // As in OVS, trunks do not exclude packets without a VLAN from a native port.
+        let is_native =
+            vid == 0 && matches!(input.vlan_mode, VlanMode::NativeTagged | VlanMode::NativeUntagged);
         let vlan = match input.vlan_mode {
             VlanMode::Access if vid != 0 => {
                 let (name, tag) = (&input.name, input.tag);
@@ -87,17 +99,18 @@ impl XlateCtx<'_> {
                 return None;
             }
             VlanMode::Access => input.tag,
-            VlanMode::NativeTagged | VlanMode::NativeUntagged if vid == 0 => input.tag,
+            _ if is_native => input.tag,
             VlanMode::Trunk | VlanMode::NativeTagged | VlanMode::NativeUntagged => vid,
         };
-        if !input.includes_vlan(vlan) {
+        if !is_native && !input.includes_vlan(vlan) {
             let name = &input.name;
             self.trace.error(|| {
                 format!("dropping VLAN {vlan} packet received on port {name} not configured for trunking VLAN {vlan}")
             });
             return None;
         }
-        Some(vlan)
+        let tagged = self.flow.vlans[0].is_present() || is_native || input.vlan_mode == VlanMode::Access;
+        Some(Entered { vlan, tagged })
     }
 
     fn learn_source(&mut self, input: &Bundle, vlan: u16) {
@@ -116,7 +129,7 @@ impl XlateCtx<'_> {
         self.cache.push(XlateEffect::Normal { macs, vlan, mac, bundle: input.id });
     }
 
-    fn flood_vlan(&mut self, input: &Bundle, vlan: u16) {
+    fn flood_vlan(&mut self, input: &Bundle, entered: Entered) {
         let bridge = self.bridge.clone();
         let inner = self.flow.vlans[1];
         if inner.is_present() {
@@ -125,17 +138,16 @@ impl XlateCtx<'_> {
         let outputs = bridge.ports.flood_order().filter_map(|port| {
             let output = bridge.ports.bundles.get(&port.bundle)?;
             let first = output.members.first() == Some(&port.of_port);
-            let protected = input.protected && output.protected;
-            let is_one = first && output.id != input.id && output.floodable && !protected;
+            let is_one = first && output.id != input.id && output.floodable;
             // An access port has no packets of a VLAN within its own.
             let nested = inner.vid() != 0 && output.vlan_mode == VlanMode::Access;
-            (is_one && !nested && output.includes_vlan(vlan)).then_some(output)
+            (is_one && !nested && output.includes_vlan(entered.vlan)).then_some(output)
         });
-        self.send_to_each(outputs, |cx, output| cx.output_bundle(output, vlan));
+        self.send_to_each(outputs, |cx, output| cx.output_bundle(output, entered));
     }
 
     /// Sends the packet out of a bundle with the bundle's tagging; the flow itself is unchanged.
-    fn output_bundle(&mut self, output: &Arc<Bundle>, vlan: u16) {
+    fn output_bundle(&mut self, output: &Arc<Bundle>, Entered { vlan, tagged }: Entered) {
         let Some(port) = output.members.first() else { return };
         let untagged = match output.vlan_mode {
             VlanMode::Access => true,
@@ -147,7 +159,7 @@ impl XlateCtx<'_> {
         let pcp_bits = saved[0].tci & VlanTag::PCP;
         // A trunk forwards priority tags with a nonzero priority.
         let priority_tag = match output.priority_tags {
-            PriorityTags::Always => true,
+            PriorityTags::Always => pcp_bits != 0 || tagged && !untagged,
             PriorityTags::IfNonzero => pcp_bits != 0,
             PriorityTags::Never => !untagged && pcp_bits != 0,
         };

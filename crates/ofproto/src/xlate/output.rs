@@ -5,6 +5,7 @@ use super::ctx::XlateCtx;
 use super::ctx::entry;
 use super::encap::ETHERTYPES;
 use super::native::TunnelOutput;
+use crate::packet_state::PacketState;
 use crate::ports::{BridgeId, Port, SpanningTree};
 use crate::tunnel::{PacketTypes, TunnelConfig};
 use crate::view::BridgeView;
@@ -103,19 +104,22 @@ impl XlateCtx<'_> {
         if port.config.no_fwd {
             return self.trace.detail(|| "OFPPC_NO_FWD set, skipping output".to_string());
         }
+        if self.is_between_protected(port) {
+            return self.trace.warning(|| "Flow is between protected ports, skipping output.".to_string());
+        }
         if let Some(tree) = port.tree
             && self.bridge.ports.port(self.ingress).is_some_and(|ingress| ingress.tree.is_some())
         {
             let tree = if tree == SpanningTree::Stp { "STP" } else { "RSTP" };
             return self.trace.warning(|| format!("{tree} not in forwarding state, skipping output"));
         }
+        if let Some((peer_bridge, peer_port)) = port.patch_peer {
+            return self.cross_patch(port, peer_bridge, peer_port);
+        }
         let packet_types = port.tunnel.as_ref().map_or(PacketTypes::Frames, |t| t.of_kind.packet_types);
         if self.flow.packet_type != 0 && packet_types == PacketTypes::Frames {
             let why = "Trying to send non-Ethernet packet through legacy L2 port. Dropping packet.";
             return self.trace.warning(|| why.to_string());
-        }
-        if let Some((peer_bridge, peer_port)) = port.patch_peer {
-            return self.cross_patch(port, peer_bridge, peer_port);
         }
         let Some(dp_port) = port.dp_port else {
             return self.trace.warning(|| format!("port {of_port} has no device, skipping output"));
@@ -127,6 +131,13 @@ impl XlateCtx<'_> {
         if !self.ends_in_tunnel(port) {
             self.actions.push(Output(dp_port).into());
         }
+    }
+
+    /// Whether the packet would go from one protected port to another, or back.
+    fn is_between_protected(&self, port: &Port) -> bool {
+        let ports = &self.bridge.ports;
+        ports.bundles.get(&port.bundle).is_some_and(|output| output.protected)
+            && ports.bundle_of(self.flow.in_port()).is_some_and(|input| input.protected)
     }
 
     /// Sends the current packet through a tunnel; the datapath port encapsulates it, or an action does.
@@ -216,16 +227,13 @@ impl XlateCtx<'_> {
     /// Continues in another bridge, as received from that port. The flow changes.
     pub(super) fn continue_in(&mut self, bridge: Arc<BridgeView>, in_port: OfPort) {
         let examined = self.wc.0.tun_options();
+        self.crossed.push((bridge.id, in_port));
         let saved_bridge = std::mem::replace(&mut self.bridge, bridge);
         let saved_ingress = std::mem::replace(&mut self.ingress, in_port);
         let saved_set = std::mem::take(&mut self.action_set);
         let saved_stack = std::mem::take(&mut self.stack);
-        self.flow.in_port = in_port.0;
-        self.flow.metadata = 0;
-        self.flow.regs = [0; 16];
-        self.flow.actset_output = OfPort::UNSET.0;
-        // Its metadata has the places of this bridge's mappings.
-        self.flow.clear_metadata();
+        // As in OVS, a patch port takes no tunnel fields along.
+        PacketState::received_by(in_port).restore(&mut self.flow);
         // The output of an action set counts as such in the peer, too, as in OVS.
         let in_packet_out = std::mem::take(&mut self.in_packet_out);
         self.trace.push(entry, &*self.bridge);
@@ -235,6 +243,7 @@ impl XlateCtx<'_> {
         self.action_set = saved_set;
         self.stack = saved_stack;
         (self.bridge, self.ingress) = (saved_bridge, saved_ingress);
+        self.crossed.pop();
         self.wc.0.set_tun_options(examined.as_ref());
     }
 

@@ -20,10 +20,13 @@ mod native;
 mod patch;
 mod ports;
 mod rewrites;
+mod states;
 mod stories;
 mod truncated;
 mod tun_metadata;
 mod tunnels;
+mod vlans;
+mod vteps;
 
 use super::*;
 use crate::backer::Backer;
@@ -429,16 +432,6 @@ fn priority_tags_depend_on_the_priority() {
 }
 
 #[test]
-fn protected_ports_do_not_see_each_other() {
-    let rig = Rig::with(&[(1, Vlan::Protected), (2, Vlan::Protected)]);
-    let (a, b) = (rig.a, rig.b);
-    let rig = rig.rules(a, "actions=normal").rules(b, "actions=drop");
-    rig.acts(TCP, "3,4");
-    rig.learn(0, "02:00:00:00:00:02", 2);
-    rig.acts(TCP, "drop");
-}
-
-#[test]
 fn patch_ports_join_bridges_and_leave_the_packet_as_it_was() {
     let rig = Rig::new();
     let (a, b) = (rig.a, rig.b);
@@ -582,7 +575,7 @@ fn normal_learns_before_it_looks() {
             Known::Static(port) => {
                 let view = rig.backer.view();
                 let mut macs = sync::lock(&view.bridge(a).expect("made above").macs);
-                assert!(macs.add_static(0, MacAddr([2, 0, 0, 0, 0, 1]), BundleId(port)));
+                macs.add_static(0, MacAddr([2, 0, 0, 0, 0, 1]), BundleId(port));
             }
         }
         for (effects, expected) in [(true, with), (false, without)] {

@@ -38,6 +38,8 @@ pub enum TraceEvent {
     Bucket(u32),
     /// Execution of the action set.
     ActionSet,
+    /// A clause of the conjunction that matched.
+    Clause(Arc<Rule>),
     /// A result.
     Detail(String),
     /// Something not done.
@@ -91,6 +93,10 @@ impl Tracer {
 
     pub(super) fn detail(&mut self, text: impl FnOnce() -> String) {
         self.leaf(|| TraceEvent::Detail(text()));
+    }
+
+    pub(super) fn clause(&mut self, rule: &Arc<Rule>) {
+        self.leaf(|| TraceEvent::Clause(rule.clone()));
     }
 
     pub(super) fn warning(&mut self, text: impl FnOnce() -> String) {
@@ -171,6 +177,7 @@ impl Renderer<'_> {
                 TraceEvent::Action(_)
                     | TraceEvent::NoActions
                     | TraceEvent::Bucket(_)
+                    | TraceEvent::Clause(_)
                     | TraceEvent::Detail(_)
                     | TraceEvent::Warning(_)
                     | TraceEvent::Error(_)
@@ -232,6 +239,10 @@ impl Renderer<'_> {
             }
             TraceEvent::NoActions => {
                 let _ = writeln!(out, "{indent}drop");
+            }
+            TraceEvent::Clause(rule) => {
+                let clause = format_match_with(&rule.matching.unpack(), Some(rule.priority), names);
+                let _ = writeln!(out, "{indent} -> conj. {clause}");
             }
             TraceEvent::Detail(text) => {
                 let _ = writeln!(out, "{indent} -> {text}");

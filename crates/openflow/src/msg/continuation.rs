@@ -2,7 +2,7 @@
 //! `NXT_RESUME` (`NXCPT_*` in Open vSwitch). Opaque to controllers, printed by `ovs-ofctl`.
 //!
 //! Instructions such as `write_actions`, which lists of actions cannot express, go into a property of our own: stock
-//! switches lose them.
+//! switches lose them. So do hidden fields of the packet, which no packet-in shows.
 
 use flow::TableId;
 use ofp_actions::{Action, Resubmit, Stage, put_actions, put_instructions, read_actions, read_instructions};
@@ -20,11 +20,15 @@ const ACTION_SET: u16 = 0x8007;
 const ODP_PORT: u16 = 0x8008;
 /// Actions as instructions of OpenFlow 1.5; ours.
 const INSTRUCTIONS: u16 = 0x80ff;
+/// A hidden field; ours.
+const HIDDEN: u16 = 0x80fe;
 
 /// Maximum bytes of the property: the packet and its fields fit beside it.
 const MAX_BYTES: usize = 48 << 10;
 /// Values on the stack of a continuation; OVS bounds its bytes by 64 KiB.
 const MAX_STACK: usize = 2048;
+/// Maximum number of hidden fields.
+const MAX_HIDDEN: usize = 64;
 /// Maximum bytes of a value on the stack.
 const MAX_VALUE_BYTES: usize = 128;
 
@@ -54,6 +58,8 @@ pub struct Continuation {
     pub action_set: Vec<Action>,
     /// The datapath's number of the input port.
     pub odp_port: u32,
+    /// Numbers and values of fields of the packet that no packet-in shows.
+    pub hidden: Vec<(u16, u128)>,
 }
 
 /// Writes a property of actions, which begin at 8 bytes.
@@ -112,6 +118,13 @@ impl Continuation {
             });
         }
         prop::put(&mut w, ODP_PORT, |w| w.u32(self.odp_port));
+        for (number, value) in &self.hidden {
+            prop::put(&mut w, HIDDEN, |w| {
+                w.u16(*number);
+                w.zeros(2);
+                w.bytes(&value.to_be_bytes());
+            });
+        }
         (w.buf.len() <= MAX_BYTES).then_some(w.buf)
     }
 
@@ -157,6 +170,12 @@ impl Continuation {
                     c.action_set = read_actions(&mut p)?;
                 }
                 ODP_PORT => c.odp_port = p.u32()?,
+                HIDDEN if c.hidden.len() >= MAX_HIDDEN => return Err(ErrorKind::BpcTooMany),
+                HIDDEN => {
+                    let number = p.u16()?;
+                    p.skip(2)?;
+                    c.hidden.push((number, u128::from_be_bytes(p.array()?)));
+                }
                 _ => return Err(ErrorKind::BpcBadType),
             }
         }

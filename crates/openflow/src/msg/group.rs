@@ -21,6 +21,8 @@ pub const BUCKET_LAST: u32 = 0xffff_fffe;
 
 /// Experimenter of the group property for the selection method.
 const NTR_VENDOR: u32 = 0x0000_154d;
+/// The number that older controllers have for it, as OVS takes it.
+const NTR_COMPAT_VENDOR: u32 = 0x0000_1540;
 
 wire_enum! {
     /// Type of a group.
@@ -182,7 +184,7 @@ fn read_group_props(r: &mut Reader<'_>) -> Res<Option<Selection>> {
         if ty != 0xffff {
             return Err(ErrorKind::BpcBadType);
         }
-        if p.u32()? != NTR_VENDOR {
+        if !matches!(p.u32()?, NTR_VENDOR | NTR_COMPAT_VENDOR) {
             return Err(ErrorKind::BpcBadExperimenter);
         }
         if p.u32()? != 1 {

@@ -292,7 +292,8 @@ fn out_of(
 pub(crate) fn decode_out15(r: &mut Reader<'_>) -> Res<PacketOut> {
     let (buffer_id, actions_len) = (r.u32()?, usize::from(r.u16()?));
     r.skip(2)?;
-    let mut metadata = nxm::read_oxm_match(r, Unknown::Refuse)?;
+    // As in OVS, unknown fields are of no importance.
+    let mut metadata = nxm::read_oxm_match(r, Unknown::Skip)?;
     if metadata.get(FieldId::InPortOxm).1 == 0 {
         return Err(ErrorKind::BrcBadPort);
     }

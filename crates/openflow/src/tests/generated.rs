@@ -173,14 +173,16 @@ fn controller() -> impl Strategy<Value = Action> {
 /// Actions that survive in all versions.
 fn common_action() -> impl Strategy<Value = Action> {
     let table = prop::option::of((0..255u8).prop_map(TableId));
-    let port = || any::<u16>().prop_map(OfPort::from_of10);
+    // Of the reserved ones those to which packets can be sent; the controller has its own action.
+    const RESERVED: [OfPort; 6] =
+        [OfPort::IN_PORT, OfPort::TABLE, OfPort::NORMAL, OfPort::FLOOD, OfPort::ALL, OfPort::LOCAL];
+    let port = || prop_oneof![(0..0xff00u32).prop_map(OfPort), prop::sample::select(&RESERVED[..])];
     let plain = prop_oneof![
         any::<u32>().prop_map(|id| Action::Group(Group(id))),
         (any::<u32>(), 0..64u8, 2..65u8).prop_map(|(id, clause, n_clauses)| {
             Action::Conjunction(Conjunction { id, clause: clause % n_clauses, n_clauses })
         }),
         (port(), any::<u16>())
-            .prop_filter("the controller has its own action", |(p, _)| *p != OfPort::CONTROLLER)
             .prop_map(|(port, max_len_bytes)| Action::Output(Output { port, max_len_bytes })),
         (range(64), any::<u16>())
             .prop_map(|(source, max_len_bytes)| Action::OutputReg(OutputReg { source, max_len_bytes })),
@@ -193,6 +195,7 @@ fn common_action() -> impl Strategy<Value = Action> {
         range(32).prop_map(|source| Action::Move(Move {
             source,
             dest: SubField { field: FieldId::Reg3, offset_bits: 0, len_bits: source.len_bits },
+            is_onf: false,
         })),
         range(128).prop_map(|v| Action::StackPush(StackPush(v))),
         range(128).prop_map(|v| Action::StackPop(StackPop(v))),

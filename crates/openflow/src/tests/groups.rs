@@ -33,6 +33,13 @@ fn a_selection_method_has_fields() {
 }
 
 #[test]
+fn the_older_number_of_the_selection_method_is_taken() {
+    let with = |vendor| decode(&hex(&SELECT_10.replace("0000154d", vendor))).map(|(.., m)| m);
+    assert_eq!(with("00001540").unwrap(), with("0000154d").unwrap());
+    assert_eq!(with("0000154e").unwrap_err().kind.name(), "OFPBPC_BAD_EXPERIMENTER");
+}
+
+#[test]
 fn fields_of_a_selection_method_are_checked() {
     let refused = |at: usize, byte: u8| {
         let mut message = hex(SELECT_10);

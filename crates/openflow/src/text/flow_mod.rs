@@ -23,14 +23,15 @@ pub fn flow_mod_of(format: Format, asked: FlowModText) -> FlowMod {
     // OpenFlow 1.1 and later cannot leave the table to the switch: an addition goes to the first table.
     let everywhere = command.deletes() || format == Format::Nxt;
     let table = asked.table.unwrap_or(if everywhere { TableId::ALL } else { TableId(0) });
-    let keep = if command == FlowModCommand::Add { 0 } else { u64::MAX };
+    // Without a cookie to select by, a modification may be an addition.
+    let cookie = if asked.cookie_mask == 0 { 0 } else { u64::MAX };
     FlowMod {
         format,
         command,
         table,
         cookie: asked.cookie,
         cookie_mask: asked.cookie_mask,
-        new_cookie: asked.new_cookie.unwrap_or(keep),
+        new_cookie: asked.new_cookie.unwrap_or(cookie),
         idle_timeout_s: asked.idle_timeout_s,
         hard_timeout_s: asked.hard_timeout_s,
         priority: asked.priority,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::RowView;
+use crate::db::Database;
 use crate::schema::{DatabaseSchema, TableIx};
 use crate::value::{Datum, Uuid};
 
@@ -56,6 +57,15 @@ impl Replica {
     pub(super) fn new(schema: Arc<DatabaseSchema>) -> Self {
         let tables = vec![BTreeMap::new(); schema.tables.len()];
         Replica { schema, tables, before: BTreeMap::new() }
+    }
+
+    /// The rows of a database without a server.
+    pub fn of_database(db: &Database) -> Self {
+        let mut replica = Replica::new(db.schema().clone());
+        for (ix, rows) in replica.tables.iter_mut().enumerate() {
+            rows.extend(db.rows(TableIx(ix)).map(|(uuid, row)| (uuid, row.columns.as_slice().into())));
+        }
+        replica
     }
 
     /// The owner's schema.

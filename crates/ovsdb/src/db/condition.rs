@@ -49,7 +49,15 @@ impl Field {
 
 /// `unknown column` for a name that the table lacks.
 pub(super) fn unknown_column(table: &TableSchema, name: &str, json: &Value) -> OpError {
-    OpError::new(ErrorKind::UnknownColumn, format!("table {} has no column {name}", table.name)).at(json)
+    OpError::new(ErrorKind::UnknownColumn, format!("No column {name} in table {}.", table.name)).at(json)
+}
+
+/// The error of a function or mutator that does not apply to a column's type.
+pub(super) fn type_mismatch(symbol: &str, column: &str, ty: &ColumnType, json: &Value) -> OpError {
+    let ty = ty.describe();
+    let details =
+        format!("Type mismatch: \"{symbol}\" operator may not be applied to column {column} of type {ty}.");
+    OpError::syntax(json, details)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -175,27 +183,28 @@ impl Function {
 }
 
 fn clause(table: &TableSchema, json: &Value, names: &mut dyn NamedUuids) -> Result<Clause, OpError> {
-    let (name, function, argument) = match json {
+    let (name, symbol, argument) = match json {
         Value::Bool(value) => return Ok(Clause::Constant(*value)),
         Value::Array(parts) => match parts.as_slice() {
-            [Value::String(name), Value::String(function), argument] => (name, function, argument),
-            _ => return Err(OpError::syntax(json, "a clause is [<column>, <function>, <value>]")),
+            [Value::String(name), Value::String(symbol), argument] => (name, symbol, argument),
+            _ => return Err(OpError::syntax(json, "Parse error in condition.")),
         },
-        _ => return Err(OpError::syntax(json, "a clause is [<column>, <function>, <value>]")),
+        _ => return Err(OpError::syntax(json, "Parse error in condition.")),
     };
     let field = Field::find(table, name).ok_or_else(|| unknown_column(table, name, json))?;
-    let function = Function::from_name(function).ok_or_else(|| {
-        OpError::new(ErrorKind::UnknownFunction, format!("there is no function {function}"))
-    })?;
+    let function = Function::from_name(symbol)
+        .ok_or_else(|| OpError::new(ErrorKind::UnknownFunction, format!("No function named {symbol}.")))?;
     let mut ty = field.ty(table);
     if function.is_relational() {
         if !ty.is_single() || !matches!(ty.key.ty, AtomicType::Integer | AtomicType::Real) {
-            let details = format!("the function does not apply to column {name}, a {}", ty.describe());
-            return Err(OpError::syntax(json, details));
+            return Err(type_mismatch(symbol, name, &ty, json));
         }
         ty.min = 1;
     } else if matches!(function, Function::Includes | Function::Excludes) && !ty.is_scalar() {
         ty.min = 0;
+        if function == Function::Excludes {
+            ty.max = u32::MAX;
+        }
     }
     Ok(Clause::Compare { field, function, value: datum_from_json(argument, &ty, names)? })
 }

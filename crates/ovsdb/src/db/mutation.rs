@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::condition::{Field, unknown_column};
+use super::condition::{Field, type_mismatch, unknown_column};
 use crate::error::{ErrorKind, OpError};
 use crate::schema::{BaseType, ColumnIx, ColumnType, TableSchema};
 use crate::value::{Atom, AtomicType, Datum, NamedUuids, datum_from_json, union};
@@ -62,23 +62,21 @@ impl Mutation {
     ) -> Result<Mutation, OpError> {
         let parts = json.as_array().map(Vec::as_slice);
         let Some([Value::String(name), Value::String(mutator), argument]) = parts else {
-            return Err(OpError::syntax(json, "a mutation is [<column>, <mutator>, <value>]"));
+            return Err(OpError::syntax(json, "Parse error in mutation."));
         };
         let field = Field::find(table, name).ok_or_else(|| unknown_column(table, name, json))?;
         let column = match field {
             Field::Column(ix) if table.columns[ix.0].mutable => ix,
             _ => {
-                let details = format!("column {name} of table {} cannot be changed", table.name);
+                let details = format!("Cannot mutate immutable column {name} in table {}.", table.name);
                 return Err(OpError::new(ErrorKind::Constraint, details).at(json));
             }
         };
-        let kind = Mutator::from_name(mutator).ok_or_else(|| {
-            OpError::new(ErrorKind::UnknownMutator, format!("there is no mutator {mutator}"))
-        })?;
+        let kind = Mutator::from_name(mutator)
+            .ok_or_else(|| OpError::new(ErrorKind::UnknownMutator, format!("No mutator named {mutator}.")))?;
         let ty = &table.columns[column.0].ty;
         if !kind.applies_to(ty) {
-            let details = format!("mutator {mutator} does not apply to column {name}, a {}", ty.describe());
-            return Err(OpError::syntax(json, details));
+            return Err(type_mismatch(mutator, name, ty, json));
         }
         let argument = datum_from_json(argument, &argument_type(kind, ty, argument), names)?;
         Ok(Mutation { column, mutator: kind, argument })
@@ -98,7 +96,7 @@ impl Mutation {
             }
         };
         if !ty.allows_size(result.len()) {
-            let details = format!("{} elements do not fit a {}", result.len(), ty.describe());
+            let details = format!("Attempted to store {} elements in {}.", result.len(), ty.describe());
             return Err(OpError::new(ErrorKind::Constraint, details));
         }
         *datum = result;
@@ -116,7 +114,7 @@ impl Mutation {
 
     fn compute(&self, atom: &Atom, argument: &Atom) -> Result<Atom, OpError> {
         let range = || OpError::new(ErrorKind::Range, "the result of the mutation is out of range");
-        let domain = || OpError::new(ErrorKind::Domain, "division by zero");
+        let domain = || OpError::new(ErrorKind::Domain, "Division by zero.");
         match (atom, argument) {
             (Atom::Integer(a), Atom::Integer(b)) => {
                 let result = match self.mutator {
@@ -150,8 +148,9 @@ fn argument_type(mutator: Mutator, ty: &ColumnType, json: &Value) -> ColumnType 
     if mutator.is_arithmetic() {
         return ColumnType::scalar(ty.key.ty);
     }
-    let mut argument = ColumnType { min: 0, max: u32::MAX, ..ty.clone() };
+    let mut argument = ColumnType { min: 0, ..ty.clone() };
     if mutator == Mutator::Delete {
+        argument.max = u32::MAX;
         // A value to delete need not be valid in the column.
         argument.key = BaseType::new(ty.key.ty);
         let pairs = json.get(0).and_then(Value::as_str) == Some("map");

@@ -8,22 +8,27 @@ use super::{DatabaseSchema, notation};
 /// The version of [`open_vswitch`].
 pub const OPEN_VSWITCH_VERSION: &str = "8.8.0";
 
+/// The checksum of [`open_vswitch`], as its upstream file states it: by it tools tell whether a file needs conversion.
+const OPEN_VSWITCH_CKSUM: &str = "2823623553 27869";
+
 /// The `Open_vSwitch` schema of this version.
 pub fn open_vswitch() -> Arc<DatabaseSchema> {
-    static SCHEMA: LazyLock<Arc<DatabaseSchema>> =
-        LazyLock::new(|| built_in("Open_vSwitch", OPEN_VSWITCH_VERSION, OPEN_VSWITCH));
+    static SCHEMA: LazyLock<Arc<DatabaseSchema>> = LazyLock::new(|| {
+        built_in("Open_vSwitch", OPEN_VSWITCH_VERSION, Some(OPEN_VSWITCH_CKSUM), OPEN_VSWITCH)
+    });
     SCHEMA.clone()
 }
 
 /// The `_Server` schema, with the databases of a server.
 pub fn server() -> Arc<DatabaseSchema> {
-    static SCHEMA: LazyLock<Arc<DatabaseSchema>> = LazyLock::new(|| built_in("_Server", "1.2.0", SERVER));
+    static SCHEMA: LazyLock<Arc<DatabaseSchema>> =
+        LazyLock::new(|| built_in("_Server", "1.2.0", None, SERVER));
     SCHEMA.clone()
 }
 
-fn built_in(name: &str, version: &str, text: &str) -> Arc<DatabaseSchema> {
+fn built_in(name: &str, version: &str, cksum: Option<&str>, text: &str) -> Arc<DatabaseSchema> {
     match notation::read(name, version, text) {
-        Ok(schema) => Arc::new(schema),
+        Ok(schema) => Arc::new(DatabaseSchema { cksum: cksum.map(str::to_string), ..schema }),
         Err(error) => unreachable!("a built-in schema is valid, which a test checks: {error}"),
     }
 }

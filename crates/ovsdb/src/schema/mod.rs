@@ -153,7 +153,8 @@ impl BaseType {
             if allowed.binary_search(atom).is_ok() {
                 return Ok(());
             }
-            return violation(format!("{atom:?} is not one of the allowed values {allowed:?}"));
+            let allowed: Vec<String> = allowed.iter().map(Atom::to_string).collect();
+            return violation(format!("{atom} is not one of the allowed values ([{}])", allowed.join(", ")));
         }
         let in_range = match atom {
             Atom::Integer(n) => {
@@ -167,25 +168,25 @@ impl BaseType {
             }
             _ => true,
         };
-        if in_range {
-            Ok(())
-        } else {
-            violation(format!("{atom:?} is outside the valid range {}", self.range_text()))
-        }
+        if in_range { Ok(()) } else { violation(self.range_violation(atom)) }
     }
 
-    fn range_text(&self) -> String {
-        fn span<T: std::fmt::Display>(least: Option<T>, greatest: Option<T>) -> Option<String> {
+    fn range_violation(&self, atom: &Atom) -> String {
+        fn text<T: std::fmt::Display>(value: &str, least: Option<T>, greatest: Option<T>) -> Option<String> {
             match (least, greatest) {
-                (Some(a), Some(b)) => Some(format!("{a} to {b}")),
-                (Some(a), None) => Some(format!("{a} or more")),
-                (None, Some(b)) => Some(format!("{b} or less")),
+                (Some(a), Some(b)) => {
+                    Some(format!("{value} is not in the valid range {a} to {b} (inclusive)"))
+                }
+                (Some(a), None) => Some(format!("{value} is less than minimum allowed value {a}")),
+                (None, Some(b)) => Some(format!("{value} is greater than maximum allowed value {b}")),
                 (None, None) => None,
             }
         }
-        span(self.min_integer, self.max_integer)
-            .or_else(|| span(self.min_real, self.max_real))
-            .or_else(|| span(self.min_length, self.max_length).map(|text| format!("of {text} characters")))
+        let value = atom.to_string();
+        let length = || text(&format!("length of \"{value}\""), self.min_length, self.max_length);
+        text(&value, self.min_integer, self.max_integer)
+            .or_else(|| text(&value, self.min_real, self.max_real))
+            .or_else(length)
             .unwrap_or_default()
     }
 }
@@ -241,13 +242,18 @@ impl ColumnType {
 
     /// Description of the type, for error messages.
     pub fn describe(&self) -> String {
-        let what = match &self.value {
-            Some(value) => format!("map from {} to {}", self.key.ty.as_str(), value.ty.as_str()),
-            None if self.is_scalar() => return self.key.ty.as_str().to_string(),
-            None => format!("set of {}", self.key.ty.as_str()),
+        let key = self.key.ty.as_str();
+        let (kind, elements) = match &self.value {
+            Some(value) => ("map", format!("({key}, {}) pairs", value.ty.as_str())),
+            None if self.is_scalar() => return key.to_string(),
+            None => ("set", format!("{key}s")),
         };
-        let max = if self.max == u32::MAX { "any number of".to_string() } else { self.max.to_string() };
-        format!("{what} with {} to {max} elements", self.min)
+        match (self.min, self.max) {
+            (0, u32::MAX) => format!("{kind} of {elements}"),
+            (min, u32::MAX) => format!("{kind} of {min} or more {elements}"),
+            (0, max) => format!("{kind} of up to {max} {elements}"),
+            (min, max) => format!("{kind} of {min} to {max} {elements}"),
+        }
     }
 
     /// The references of this kind among the column's keys and values.
@@ -274,6 +280,21 @@ impl TableSchema {
 }
 
 impl DatabaseSchema {
+    /// The tables, and the columns of common tables (`TABLE:COLUMN`), that `other` lacks.
+    pub fn absent_from(&self, other: &DatabaseSchema) -> Vec<String> {
+        let mut absent = Vec::new();
+        for table in &self.tables {
+            let Some(ix) = other.table_ix(&table.name) else {
+                absent.push(format!("table {}", table.name));
+                continue;
+            };
+            let kept = &other.tables[ix.0];
+            let gone = table.columns.iter().filter(|c| kept.column_ix(&c.name).is_none());
+            absent.extend(gone.map(|c| format!("column {}:{}", table.name, c.name)));
+        }
+        absent
+    }
+
     /// Position of the table of that name.
     pub fn table_ix(&self, name: &str) -> Option<TableIx> {
         self.tables.binary_search_by(|t| (*t.name).cmp(name)).ok().map(TableIx)

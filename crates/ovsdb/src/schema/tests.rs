@@ -30,7 +30,7 @@ fn open_vswitch_is_the_installed_schema_and_the_known_additions() {
     }
     additions(&mut json);
     json["version"] = json!(OPEN_VSWITCH_VERSION);
-    json.as_object_mut().unwrap().remove("cksum");
+    json["cksum"] = json!("2823623553 27869");
     let expected = DatabaseSchema::from_json(&json).unwrap();
     let ours = open_vswitch();
     for (a, b) in ours.tables.iter().zip(&expected.tables) {

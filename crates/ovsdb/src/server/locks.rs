@@ -21,6 +21,11 @@ pub(super) enum Refused {
 }
 
 impl Locks {
+    /// Whether the session owns or waits for any lock.
+    pub(super) fn has(&self, session: SessionId) -> bool {
+        self.queues.values().any(|queue| queue.contains(&session))
+    }
+
     pub(super) fn owns(&self, session: SessionId, name: &str) -> bool {
         self.queues.get(name).and_then(|queue| queue.first()) == Some(&session)
     }

@@ -340,6 +340,14 @@ impl Server {
         !self.session_has_requests(id) && self.sessions.get(&id).is_none_or(|s| s.output_bytes() == 0)
     }
 
+    /// Whether a client uses its session: it has a monitor, a lock, or a request pending.
+    pub fn session_is_used(&self, id: SessionId) -> bool {
+        let asks = |s: &Session| s.unanswered || !s.monitors.is_empty();
+        self.sessions.get(&id).is_some_and(asks)
+            || self.locks.has(id)
+            || self.pending.iter().any(|p| p.session == id)
+    }
+
     /// Whether [`Server::work`] has something to do at once.
     pub fn has_work(&self) -> bool {
         self.sessions.values().any(|s| s.can_reply() || s.can_report())

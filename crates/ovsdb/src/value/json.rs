@@ -52,8 +52,12 @@ fn check_size(json: &Value, ty: &ColumnType, size: usize) -> Result<(), OpError>
     if ty.allows_size(size) {
         return Ok(());
     }
-    let max = if ty.max == u32::MAX { "any number of".to_string() } else { ty.max.to_string() };
-    Err(OpError::syntax(json, format!("takes {} to {max} elements, not {size}", ty.min)))
+    let kind = if ty.value.is_some() { "map" } else { "set" };
+    let wanted = match (ty.min, ty.max) {
+        (1, 1) => "exactly one member".to_string(),
+        (min, max) => format!("{min} to {max} members"),
+    };
+    Err(OpError::syntax(json, format!("{kind} must have {wanted} but {size} are present")))
 }
 
 fn map_from_json(
@@ -70,11 +74,11 @@ fn map_from_json(
     let mut pairs = Vec::with_capacity(elements.len());
     for element in elements {
         let Some([k, v]) = element.as_array().map(Vec::as_slice) else {
-            return Err(OpError::syntax(element, "expected an array of two elements"));
+            return Err(OpError::syntax(element, "expected 2-element array"));
         };
         pairs.push((atom_from_json(k, key.ty, names)?, atom_from_json(v, value.ty, names)?));
     }
-    Datum::distinct_map(pairs).ok_or_else(|| OpError::new(ErrorKind::Duplicate, "map contains a key twice"))
+    Datum::distinct_map(pairs).ok_or_else(|| OpError::new(ErrorKind::Duplicate, "map contains duplicate key"))
 }
 
 fn set_from_json(json: &Value, ty: &ColumnType, names: &mut dyn NamedUuids) -> Result<Datum, OpError> {
@@ -86,8 +90,7 @@ fn set_from_json(json: &Value, ty: &ColumnType, names: &mut dyn NamedUuids) -> R
     for element in elements {
         atoms.push(atom_from_json(element, ty.key.ty, names)?);
     }
-    Datum::distinct_set(atoms)
-        .ok_or_else(|| OpError::new(ErrorKind::Duplicate, "set contains an element twice"))
+    Datum::distinct_set(atoms).ok_or_else(|| OpError::new(ErrorKind::Duplicate, "set contains duplicate"))
 }
 
 fn atom_from_json(json: &Value, ty: AtomicType, names: &mut dyn NamedUuids) -> Result<Atom, OpError> {

@@ -164,3 +164,18 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn an_address_tells_its_devices() {
+    let mut all = sample();
+    all.set_device("br1", Some(device(1, &["1.1.2.88", "1.1.2.9"])));
+    all.set_device("br2", Some(device(1, &["1.1.2.89"])));
+    let holders = |all: &Listeners, address: &str| {
+        all.holders(ip(address)).map(|name| name.to_string()).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(holders(&all, "1.1.2.88"), "br0 br1");
+    assert_eq!(holders(&all, "1.1.2.87"), "");
+    all.set_device("br0", None);
+    all.set_device("br1", Some(device(1, &["1.1.2.9"])));
+    assert_eq!((holders(&all, "1.1.2.88"), holders(&all, "1.1.2.9")), (String::new(), "br1".to_string()));
+}

@@ -1,7 +1,7 @@
 //! Neighbours: expiry, limits, and the list.
 
 use super::ip;
-use crate::{AGING_DEFAULT_MS, NEIGHBOURS_MAX, Neighbours, text};
+use crate::{AGING_DEFAULT_MS, NEIGHBOURS_MAX, Neighbours, UNASKED_MAX, text};
 use flow::MacAddr;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -53,25 +53,64 @@ fn entries_expire_after_their_last_use() {
 }
 
 #[test]
-fn a_repeated_translation_replaces_no_address() {
+fn a_packet_replaces_an_address() {
     let mut all = Neighbours::new();
-    assert!(all.learn(0, "br0", ip("1.1.2.92"), mac(1), false));
-    assert!(!all.learn(1, "br0", ip("1.1.2.92"), mac(2), false));
-    assert_eq!(all.lookup(1, "br0", ip("1.1.2.92")), Some(mac(1)));
-    assert!(all.learn(2, "br0", ip("1.1.2.92"), mac(2), true));
-    assert!(!all.learn(3, "br0", ip("1.1.2.92"), mac(2), true));
+    assert!(all.learn(0, "br0", ip("1.1.2.92"), mac(1)));
+    assert!(all.learn(2, "br0", ip("1.1.2.92"), mac(2)));
+    assert!(!all.learn(3, "br0", ip("1.1.2.92"), mac(2)));
     assert_eq!((all.lookup(3, "br0", ip("::ffff:1.1.2.92")), all.changes()), (Some(mac(2)), 2));
 }
 
+fn host(n: usize) -> IpAddr {
+    IpAddr::V4(Ipv4Addr::from(n as u32))
+}
+
 #[test]
-fn the_table_is_bounded_and_counts_refusals() {
+fn announced_neighbours_leave_those_asked_for_their_room() {
     let mut all = Neighbours::new();
-    for n in 0..NEIGHBOURS_MAX as u32 + 3 {
-        all.learn(u64::from(n), "br0", IpAddr::V4(Ipv4Addr::from(n)), mac(1), true);
+    assert_eq!(all.lookup(0, "br0", host(1)), None);
+    assert!(all.learn(0, "br0", host(1), mac(1)), "an answer");
+    assert!(all.set(0, "br0", host(2), mac(2)), "a command");
+    assert!(all.learn(0, "br0", host(3), mac(3)));
+    assert_eq!(all.lookup(0, "br0", host(3)), Some(mac(3)), "asked for later");
+    assert!(all.learn(0, "br1", host(1), mac(4)), "another bridge");
+    // A host announces many; one that a lookup missed answers among them.
+    for n in 0..2 * UNASKED_MAX {
+        assert!(all.learn(1, "br0", host(10 + n), mac(9)), "{n}");
     }
-    assert_eq!((all.len(), all.refused()), (NEIGHBOURS_MAX, 3));
-    assert!(all.set(0, "br0", ip("0.0.0.5"), mac(7)), "a known one changes");
-    assert!(!all.flush(Some("br1")) && all.flush(Some("br0")) && all.is_empty());
+    assert_eq!(all.lookup(1, "br0", host(5)), None);
+    assert!(all.learn(2, "br0", host(5), mac(5)));
+    for n in 0..2 * UNASKED_MAX {
+        all.learn(3, "br0", host(100_000 + n), mac(9));
+    }
+    assert_eq!((all.len(), all.refused()), (5 + UNASKED_MAX, 0));
+    assert_eq!(all.evicted(), 3 * UNASKED_MAX as u64);
+    for (bridge, n, expected) in [("br0", 1, 1), ("br0", 2, 2), ("br0", 3, 3), ("br0", 5, 5), ("br1", 1, 4)] {
+        assert_eq!(all.lookup(4, bridge, host(n)), Some(mac(expected)), "{bridge} {n}");
+    }
+    let newest = host(100_000 + 2 * UNASKED_MAX - 1);
+    assert_eq!(all.lookup(4, "br0", newest), Some(mac(9)), "the newest of the announced");
+    assert!(!all.flush(Some("br2")) && all.flush(Some("br0")));
+    assert_eq!(all.len(), 1);
+}
+
+#[test]
+fn a_table_full_of_neighbours_asked_for_refuses_and_counts() {
+    let mut all = Neighbours::new();
+    for n in 0..UNASKED_MAX {
+        all.learn(0, "br1", host(n), mac(9));
+    }
+    for n in 0..NEIGHBOURS_MAX {
+        assert_eq!(all.lookup(1, "br0", host(n)), None);
+        assert!(all.learn(1, "br0", host(n), mac(1)), "{n}: in place of one that nobody asked for");
+    }
+    assert_eq!((all.len(), all.evicted(), all.refused()), (NEIGHBOURS_MAX, UNASKED_MAX as u64, 0));
+    assert!(!all.learn(1, "br0", host(NEIGHBOURS_MAX), mac(1)));
+    assert!(!all.set(1, "br1", host(0), mac(1)));
+    assert_eq!((all.len(), all.refused()), (NEIGHBOURS_MAX, 2));
+    assert!(all.set(1, "br0", host(5), mac(7)), "a known one changes");
+    assert!(all.expire(1 + AGING_DEFAULT_MS) && all.is_empty());
+    assert!(all.learn(2 + AGING_DEFAULT_MS, "br0", host(1), mac(1)));
 }
 
 proptest! {
@@ -89,10 +128,9 @@ proptest! {
             let live = plain.get(&key).filter(|(_, at)| *at > now_ms).copied();
             match what {
                 0..=2 => {
-                    let changed = all.learn(now_ms, &bridge, address, mac(n), what < 2);
-                    let kept = live.filter(|_| what == 2).map_or(mac(n), |(mac, _)| mac);
-                    prop_assert_eq!(changed, live.is_none_or(|(mac, _)| mac != kept));
-                    plain.insert(key, (kept, now_ms + 100));
+                    let changed = all.learn(now_ms, &bridge, address, mac(n));
+                    prop_assert_eq!(changed, live.is_none_or(|(known, _)| known != mac(n)));
+                    plain.insert(key, (mac(n), now_ms + 100));
                 }
                 3..=4 => {
                     prop_assert_eq!(all.lookup(now_ms, &bridge, address), live.map(|(mac, _)| mac));

@@ -9,6 +9,8 @@ use flow::TableId;
 use flow::text::{PortNames, format_match_with};
 use ofp_actions::Action;
 use ofp_actions::text::{FlowModCommand, FlowModFlags, FlowModText, format_actions, parse_flow_file};
+use openflow::text::flow_mod_of;
+use openflow::{Format, Message, Version, encode_with};
 
 use super::flows::{carry_out, read_file, rules};
 use super::options::Options;
@@ -29,11 +31,24 @@ struct Rule {
     protocols: Protocols,
 }
 
-impl Rule {
-    /// Whether both have the same contents. Flags are not compared: OpenFlow 1.0 does not report them.
-    fn same(&self, other: &Rule) -> bool {
-        let key = |r: &Rule| (r.cookie, r.idle_timeout_s, r.hard_timeout_s, r.importance);
-        key(self) == key(other) && self.actions == other.actions
+/// Version and flow format in which rules are compared.
+type Wire = (Version, Format);
+
+/// Whether two rules with a key are the same in the switch. A file may write an action in another way than the switch
+/// reports it (`set_field` and `load`), so their messages are compared. Flags are not: OpenFlow 1.0 does not report them.
+fn same(key: &Key, a: &Rule, b: &Rule, wire: Wire) -> bool {
+    let message = |rule: &Rule| {
+        let asked = FlowModText { flags: FlowModFlags::default(), ..change(key, rule, FlowModCommand::Add) };
+        let message = Message::FlowMod(flow_mod_of(wire.1, asked));
+        encode_with(&message, wire.0, 0, &openflow::Options::DEFAULT).ok()
+    };
+    match (message(a), message(b)) {
+        (Some(a), Some(b)) => a == b,
+        // Without a common form only equal texts are equal.
+        _ => {
+            let parts = |r: &Rule| (r.cookie, r.idle_timeout_s, r.hard_timeout_s, r.importance);
+            parts(a) == parts(b) && a.actions == b.actions
+        }
     }
 }
 
@@ -47,7 +62,7 @@ fn key(table: u8, priority: u16, matching: &flow::Match, names: &dyn PortNames) 
 /// The rules of a file.
 fn of_file(path: &str, names: &dyn PortNames) -> Result<Rules> {
     let text = read_file(path)?;
-    let all = parse_flow_file(&text, names).map_err(|error| anyhow!("{path}: {error}"))?;
+    let all = parse_flow_file(&text, None, names).map_err(|error| anyhow!("{path}:{error}"))?;
     let mut found = Rules::new();
     for m in all {
         let table = m.table.unwrap_or(TableId(0)).0;
@@ -111,6 +126,7 @@ fn change(key: &Key, rule: &Rule, command: FlowModCommand) -> FlowModText {
 }
 
 pub(super) fn replace_flows(run: &mut Run<'_>, path: &str) -> Result<String> {
+    let wire = (run.connection.version(), run.format());
     let wanted = of_file(path, &run.names)?;
     let present = of_switch(run)?;
     let mut changes = Vec::new();
@@ -120,7 +136,7 @@ pub(super) fn replace_flows(run: &mut Run<'_>, path: &str) -> Result<String> {
         }
     }
     for (key, rule) in &wanted {
-        let kept = present.get(key).is_some_and(|there| there.same(rule));
+        let kept = present.get(key).is_some_and(|there| same(key, there, rule, wire));
         if !kept || run.options.readd {
             changes.push(change(key, rule, FlowModCommand::Add));
         }
@@ -128,16 +144,28 @@ pub(super) fn replace_flows(run: &mut Run<'_>, path: &str) -> Result<String> {
     carry_out(run, changes)
 }
 
+/// The switch of a comparison; the default is that of two files.
+struct Switch {
+    names: super::Names,
+    wire: Wire,
+}
+
+impl Default for Switch {
+    fn default() -> Self {
+        Switch { names: super::Names::default(), wire: (Version::V15, Format::Standard) }
+    }
+}
+
 /// A source: a file, or the bridge of an open connection.
-fn source(options: &Options, name: &str, names: &mut Option<super::Names>) -> Result<Rules> {
+fn source(options: &Options, name: &str, switch: &mut Option<Switch>) -> Result<Rules> {
     let is_file = name == "-" || !name.contains(':') && Path::new(name).is_file();
     // As ovs-ofctl, a path with a slash is a file unless it is a socket.
     if is_file || name.contains('/') && !name.contains(':') && !Path::new(name).exists() {
-        return of_file(name, names.as_ref().unwrap_or(&super::Names::default()));
+        return of_file(name, &switch.as_ref().unwrap_or(&Switch::default()).names);
     }
     let mut run = Run::open(options, name, "diff-flows")?;
     let found = of_switch(&mut run)?;
-    *names = Some(run.names);
+    *switch = Some(Switch { wire: (run.connection.version(), run.format()), names: run.names });
     Ok(found)
 }
 
@@ -163,24 +191,24 @@ fn line(sign: char, key: &Key, rule: &Rule, names: &dyn PortNames) -> String {
 }
 
 pub(super) fn diff_flows(options: &Options, args: &[String]) -> Result<String> {
-    let mut names = None;
+    let mut switch = None;
     // Bridges first: files may name their ports.
     let bridge_second = !Path::new(&args[1]).is_file();
     let (first, second) = if bridge_second {
-        let second = source(options, &args[1], &mut names)?;
-        (source(options, &args[0], &mut names)?, second)
+        let second = source(options, &args[1], &mut switch)?;
+        (source(options, &args[0], &mut switch)?, second)
     } else {
-        let first = source(options, &args[0], &mut names)?;
-        (first, source(options, &args[1], &mut names)?)
+        let first = source(options, &args[0], &mut switch)?;
+        (first, source(options, &args[1], &mut switch)?)
     };
-    let names = names.unwrap_or_default();
+    let Switch { names, wire } = switch.unwrap_or_default();
     let mut keys: Vec<&Key> = first.keys().chain(second.keys()).collect();
     keys.sort();
     keys.dedup();
     let mut out = String::new();
     for key in keys {
         let (a, b) = (first.get(key), second.get(key));
-        if a.zip(b).is_some_and(|(a, b)| a.same(b)) {
+        if a.zip(b).is_some_and(|(a, b)| same(key, a, b, wire)) {
             continue;
         }
         out.extend(a.map(|rule| line('-', key, rule, &names)));

@@ -134,7 +134,11 @@ pub(super) fn carry_out(run: &mut Run<'_>, all: Vec<FlowModText>) -> Result<Stri
     run.change(messages)
 }
 
+/// A change of rules: `-` stands for lines of the standard input.
 fn one(run: &mut Run<'_>, text: &str, command: text::FlowModCommand) -> Result<String> {
+    if text == "-" {
+        return of_file(run, text, Some(command));
+    }
     let asked = parse_flow_mod(text, command, &run.names)?;
     carry_out(run, vec![asked])
 }
@@ -168,8 +172,13 @@ pub(super) fn read_bytes(path: &str) -> Result<Vec<u8>> {
 }
 
 pub(super) fn add_flows(run: &mut Run<'_>, path: &str) -> Result<String> {
+    of_file(run, path, None)
+}
+
+/// The changes of a file, all of one command, or each with its own.
+fn of_file(run: &mut Run<'_>, path: &str, command: Option<text::FlowModCommand>) -> Result<String> {
     let text = read_file(path)?;
-    let all = parse_flow_file(&text, &run.names).map_err(|error| anyhow!("{path}: {error}"))?;
+    let all = parse_flow_file(&text, command, &run.names).map_err(|error| anyhow!("{path}:{error}"))?;
     carry_out(run, all)
 }
 

@@ -156,14 +156,14 @@ mod tests {
     #[test]
     fn mistyped_words_get_hints() {
         for (text, expected) in [
-            ("field tpc missing value (at byte 0)", "tcp"),
-            ("unknown keyword tp_dts (at byte 4)", "tp_dst"),
-            ("unknown action outptu (at byte 12)", "output"),
-            ("f:3: unknown keyword tabel (at byte 0)", "table"),
-            ("unknown keyword grp_id (at byte 0)", "group_id"),
-            ("invalid group type slect (at byte 16)", "select"),
-            ("field type unknown value dorp (at byte 24)", "drop"),
-            ("unknown keyword metr (at byte 0)", "meter"),
+            ("field tpc missing value", "tcp"),
+            ("unknown keyword tp_dts", "tp_dst"),
+            ("unknown action outptu", "output"),
+            ("f:3: unknown keyword tabel", "table"),
+            ("unknown keyword grp_id", "group_id"),
+            ("invalid group type slect", "select"),
+            ("field type unknown value dorp", "drop"),
+            ("unknown keyword metr", "meter"),
             ("in_prt=1: unknown keyword (in_port, packet or actions)", "in_port"),
             ("Failed to parse ct-tuple: invalid conntrack tuple field: ct_nw_scr", "ct_nw_src"),
         ] {

@@ -146,7 +146,7 @@ impl Run<'_> {
         if !usable.meets(self.allowed & of_version) {
             let allowed = self.allowed;
             bail!(
-                "none of the usable flow formats ({usable}) is among the allowed flow formats ({allowed}): choose with -O"
+                "none of the usable flow formats ({usable}) is among the allowed flow formats ({allowed}) (choose others with -O)"
             );
         }
         Ok(())

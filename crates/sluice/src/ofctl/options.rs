@@ -153,7 +153,7 @@ impl Options {
             let names = || (0..6).map(|n| Version(n + 1)).filter(|v| versions.contains(*v));
             let names: Vec<String> = names().map(|v| format!("OpenFlow1{}", v.0 - 1)).collect();
             return Err(format!(
-                "no enabled version ({}) has an enabled flow format ({}): enable others with -O or -F",
+                "None of the enabled OpenFlow versions ({}) supports any of the enabled flow formats ({}). (Enable others with -O or -F.)",
                 names.join(","),
                 self.formats
             ));

@@ -102,7 +102,7 @@ fn printed(options: &Options, format: Protocols, messages: Vec<Message>) -> Resu
     for (xid, message) in (1..).zip(messages) {
         let bytes = encode_with(&message, version, xid, &wire)
             .map_err(|error| anyhow!("OpenFlow cannot express it in this version: {error} (-O)"))?;
-        out += &text_of(&bytes, VERBOSITY + options.more);
+        out += &text_of(&bytes, options.more);
     }
     Ok(out)
 }
@@ -139,7 +139,10 @@ pub(super) fn parse_flow(options: &Options, args: &[String]) -> Result<String> {
 
 pub(super) fn parse_flows(options: &Options, args: &[String]) -> Result<String> {
     let text = read_file(&args[0])?;
-    parsed(options, parse_flow_file(&text, &NoPortNames).map_err(|error| anyhow!("{}: {error}", args[0]))?)
+    parsed(
+        options,
+        parse_flow_file(&text, None, &NoPortNames).map_err(|error| anyhow!("{}:{error}", args[0]))?,
+    )
 }
 
 /// In OpenFlow 1.0 always in Nicira's form: the standard has no groups.

@@ -21,7 +21,7 @@ pub(crate) fn add_bond_iface(ctx: &mut Context<'_>, call: &Invocation) -> Result
             "\"--may-exist add-bond-iface {port_name} {name}\" but {name} is actually attached to port {actual}"
         )));
     }
-    check_free(ctx, name, &format!("cannot create an interface named {name}"))?;
+    check_free(ctx, name, "interface")?;
     let interface = new_interface(ctx, name)?;
     ctx.work.change_refs(port.port, "interfaces", |interfaces| {
         interfaces.insert(interface.uuid);

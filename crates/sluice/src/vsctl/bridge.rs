@@ -63,8 +63,11 @@ pub(crate) fn interface_row(work: &Work<'_>, name: &str) -> Result<Row, Stop> {
     by_name(work, "Interface", name)?.ok_or_else(|| Stop::fatal(format!("no interface named {name}")))
 }
 
-/// Rejects a name in use; `what` begins the message.
-pub(crate) fn check_free(ctx: &mut Context<'_>, name: &str, what: &str) -> Result<(), Stop> {
+/// Rejects an empty name, and one in use.
+pub(crate) fn check_free(ctx: &mut Context<'_>, name: &str, kind: &str) -> Result<(), Stop> {
+    check_not_empty(name, kind)?;
+    let article = if kind == "interface" { "an" } else { "a" };
+    let what = format!("cannot create {article} {kind} named {name}");
     if find_bridge(ctx, name)?.is_some() {
         return Err(Stop::fatal(format!("{what} because a bridge named {name} already exists")));
     }
@@ -75,6 +78,14 @@ pub(crate) fn check_free(ctx: &mut Context<'_>, name: &str, what: &str) -> Resul
     let Some((kind, placed)) = taken else { return Ok(()) };
     let bridge = placed.bridge.name;
     Err(Stop::fatal(format!("{what} because {kind} named {name} already exists on bridge {bridge}")))
+}
+
+/// Rejects an empty name.
+fn check_not_empty(name: &str, kind: &str) -> Result<(), Stop> {
+    match name.is_empty() {
+        true => Err(Stop::fatal(format!("{kind} name must not be empty string"))),
+        false => Ok(()),
+    }
 }
 
 pub(crate) fn new_interface(ctx: &mut Context<'_>, name: &str) -> Result<Row, Stop> {
@@ -135,7 +146,7 @@ pub(crate) fn add_br(ctx: &mut Context<'_>, call: &Invocation) -> Result<(), Sto
         let parent = ctx.work.text(bridge.row, "name")?;
         return check_same_bridge(call, &bridge, wanted, &parent);
     }
-    check_free(ctx, name, &format!("cannot create a bridge named {name}"))?;
+    check_free(ctx, name, "bridge")?;
     if let Some((parent, vlan)) = wanted {
         return add_fake(ctx, name, parent, vlan);
     }
@@ -256,9 +267,9 @@ fn add(ctx: &mut Context<'_>, call: &Invocation, names: &[String], settings: &[S
     {
         return check_same(ctx, call, &placed, names);
     }
-    check_free(ctx, name, &format!("cannot create a port named {name}"))?;
+    check_free(ctx, name, "port")?;
     for interface in names.iter().filter(|interface| *interface != name) {
-        check_free(ctx, interface, &format!("cannot create an interface named {interface}"))?;
+        check_free(ctx, interface, "interface")?;
     }
     let mut interfaces = Vec::new();
     for interface in names {
@@ -348,7 +359,11 @@ pub(crate) fn del_port(ctx: &mut Context<'_>, call: &Invocation) -> Result<(), S
         let although = if related { although } else { String::new() };
         return Err(Stop::fatal(format!("bridge {asked_name} does not have a port {name}{although}")));
     }
-    if port_name == holder.name || fake_vlan(&ctx.work, placed.port)?.is_some() {
+    let is_local = port_name == holder.name || fake_vlan(&ctx.work, placed.port)?.is_some();
+    if is_local && !must_exist {
+        return Ok(());
+    }
+    if is_local {
         return Err(Stop::fatal(format!(
             "cannot delete port {name} because it is the local port for bridge {name} \
              (deleting this port requires deleting the entire bridge)"

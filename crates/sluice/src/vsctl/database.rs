@@ -1,7 +1,9 @@
 //! Commands that read records of any table: `list`, `find`, `get`, `wait-until`.
 
+use std::cmp::Ordering;
+
 use ovsdb::schema::{BaseType, ColumnIx, ColumnType, TableIx};
-use ovsdb::value::{Atom, AtomicType, Datum};
+use ovsdb::value::{AtomicType, Datum};
 
 use super::Stop;
 use super::context::{Context, Output};
@@ -191,18 +193,20 @@ fn holds(ctx: &mut Context<'_>, row: Row, condition: &str) -> Result<bool, Stop>
     }
 }
 
+/// Order of values: by size, then by elements or keys, then by values of keys.
+fn order(a: &Datum, b: &Datum) -> Ordering {
+    let values = |datum: &Datum| datum.pairs().iter().map(|(_, value)| value.clone()).collect::<Vec<_>>();
+    a.len().cmp(&b.len()).then_with(|| a.keys().cmp(b.keys())).then_with(|| values(a).cmp(&values(b)))
+}
+
 fn compare(have: &Datum, want: &Datum, operator: &str) -> bool {
-    let one = |test: fn(&Atom, &Atom) -> bool| match (have.as_atom(), want.as_atom()) {
-        (Some(a), Some(b)) => test(a, b),
-        _ => false,
-    };
     match operator {
         "=" | "{=}" => have == want,
         "!=" | "{!=}" => have != want,
-        "<" => one(|a, b| a < b),
-        ">" => one(|a, b| a > b),
-        "<=" => one(|a, b| a <= b),
-        ">=" => one(|a, b| a >= b),
+        "<" => order(have, want).is_lt(),
+        ">" => order(have, want).is_gt(),
+        "<=" => order(have, want).is_le(),
+        ">=" => order(have, want).is_ge(),
         "{<}" => want.len() > have.len() && want.includes(have),
         "{>}" => have.len() > want.len() && have.includes(want),
         "{<=}" | "{in}" => want.includes(have),

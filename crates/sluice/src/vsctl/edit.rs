@@ -1,7 +1,7 @@
 //! Commands that change records of any table: `set`, `add`, `remove`, `clear`, `create`, `destroy`.
 
 use ovsdb::schema::{ColumnIx, ColumnSchema, ColumnType, TableIx};
-use ovsdb::value::{Atom, Datum};
+use ovsdb::value::{Atom, Datum, Uuid};
 
 use super::Stop;
 use super::context::{Context, Output};
@@ -9,7 +9,7 @@ use super::database::parse_term;
 use super::names::{find_column, find_table, need_record};
 use super::options::Invocation;
 use super::text::{atom_from_text, datum_from_text};
-use super::work::Row;
+use super::work::{Row, is_provisional};
 
 /// A column of the schema; `_uuid` cannot be changed.
 fn changeable(ctx: &Context<'_>, row: Row, column: Option<ColumnIx>) -> Result<ColumnIx, Stop> {
@@ -76,8 +76,8 @@ pub(crate) fn add(ctx: &mut Context<'_>, call: &Invocation) -> Result<(), Stop> 
     for word in &call.args[3..] {
         let more = datum_from_text(word, &loose(&schema.ty), &mut |name, _| ctx.refer(name))?;
         datum = match schema.ty.is_map() {
-            // An existing key gets the new value.
-            true => Datum::map(datum.pairs().iter().chain(more.pairs()).cloned()),
+            // An existing key keeps its value.
+            true => Datum::map(more.pairs().iter().chain(datum.pairs()).cloned()),
             false => Datum::set(datum.atoms().iter().chain(more.atoms()).cloned()),
         };
     }
@@ -164,8 +164,16 @@ pub(crate) fn clear(ctx: &mut Context<'_>, call: &Invocation) -> Result<(), Stop
 pub(crate) fn create(ctx: &mut Context<'_>, call: &Invocation) -> Result<(), Stop> {
     let table = find_table(&ctx.work, call.arg(0))?;
     let schema = ctx.work.table_schema(table);
-    let row = match call.options.get("id") {
-        Some(id) => {
+    let id = call.options.get("id");
+    let requested = id.and_then(|id| Some((id, id.parse::<Uuid>().ok()?)));
+    let row = match (id, requested) {
+        (_, Some((id, uuid))) => {
+            if is_provisional(uuid) || ctx.work.is_new(Row { table, uuid }) {
+                return Err(Stop::fatal(format!("row id \"{id}\" is taken in this transaction")));
+            }
+            ctx.work.insert(table, uuid)
+        }
+        (Some(id), None) => {
             let uuid = ctx.define_new(id)?;
             if schema.is_root {
                 // Such a row needs no reference.
@@ -173,7 +181,7 @@ pub(crate) fn create(ctx: &mut Context<'_>, call: &Invocation) -> Result<(), Sto
             }
             ctx.work.insert(table, uuid)
         }
-        None => {
+        (None, None) => {
             if !schema.is_root {
                 let text = format!(
                     "applying \"create\" command to table {} without --id option will have no effect",
@@ -192,12 +200,15 @@ pub(crate) fn create(ctx: &mut Context<'_>, call: &Invocation) -> Result<(), Sto
     Ok(())
 }
 
-fn rows_to_destroy(ctx: &Context<'_>, table: TableIx, call: &Invocation) -> Result<Vec<Row>, Stop> {
+fn rows_to_destroy(ctx: &mut Context<'_>, table: TableIx, call: &Invocation) -> Result<Vec<Row>, Stop> {
     if call.has("all") {
         return match call.args.len() {
             1 => Ok(ctx.work.rows(table)),
             _ => Err(Stop::fatal("--all and records argument should not be specified together")),
         };
+    }
+    if call.args.len() == 1 {
+        ctx.warnings.push("either --all or records argument should be specified".to_string());
     }
     let mut rows = Vec::new();
     for name in &call.args[1..] {

@@ -35,7 +35,7 @@ pub(crate) use commands::COMMANDS;
 use context::{Context, Output};
 pub(crate) use options::GLOBAL_OPTIONS;
 use options::{Invocation, Options, Request};
-use session::Session;
+pub(crate) use session::Session;
 use work::Plan;
 
 /// Reason to stop a command.

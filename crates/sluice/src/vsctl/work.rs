@@ -31,6 +31,11 @@ pub(crate) struct Plan {
     pub(crate) next_cfg: Option<usize>,
 }
 
+/// Whether the UUID is that of [`Work::provisional`], which no row may request.
+pub(crate) fn is_provisional(uuid: Uuid) -> bool {
+    uuid.as_bytes()[..8] == [0xff; 8]
+}
+
 /// One transaction in the making.
 #[derive(Debug)]
 pub(crate) struct Work<'a> {
@@ -215,9 +220,11 @@ impl<'a> Work<'a> {
                 .collect();
             if touched.new {
                 plan.inserts.push((*uuid, changes.len()));
-                changes.push(
-                    json!({"op": "insert", "table": name, "uuid-name": row_name(*uuid), "row": columns}),
-                );
+                let (member, id) = match is_provisional(*uuid) {
+                    true => ("uuid-name", row_name(*uuid)),
+                    false => ("uuid", uuid.to_string()),
+                };
+                changes.push(json!({"op": "insert", "table": name, member: id, "row": columns}));
             } else if !columns.is_empty() {
                 changes.push(
                     json!({"op": "update", "table": name, "where": self.selector(*uuid), "row": columns}),
@@ -258,10 +265,6 @@ impl<'a> Work<'a> {
             "columns": names, "until": "==", "rows": [values], "timeout": 0})
     }
 
-    fn is_provisional(&self, uuid: Uuid) -> bool {
-        uuid.as_bytes()[..8] == [0xff; 8]
-    }
-
     fn selector(&self, uuid: Uuid) -> Value {
         json!([["_uuid", "==", self.with_names(json!(["uuid", uuid.to_string()]))]])
     }
@@ -272,7 +275,7 @@ impl<'a> Work<'a> {
         if let [Value::String(tag), Value::String(text)] = items.as_slice()
             && tag == "uuid"
             && let Ok(uuid) = text.parse::<Uuid>()
-            && self.is_provisional(uuid)
+            && is_provisional(uuid)
         {
             return json!(["named-uuid", row_name(uuid)]);
         }

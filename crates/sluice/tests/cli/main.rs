@@ -3,6 +3,7 @@
 //! installed.
 
 mod appctl;
+mod check;
 mod control;
 mod matches;
 mod ofctl;

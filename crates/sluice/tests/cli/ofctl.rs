@@ -332,6 +332,29 @@ fn monitors_print_the_same() {
     }
 }
 
+#[test]
+fn rules_come_from_the_standard_input_and_are_compared_as_sent() {
+    require_programs!("ovs-ofctl", "ovs-vswitchd", "ovsdb-server", "ovsdb-tool", "ovs-vsctl");
+    let stock = Stock::start();
+    let rules = || plain(&stock.theirs("--no-names --no-stats dump-flows br0", "").stdout);
+    let done = |line: &str, input: &str| {
+        let out = stock.ours(line, input);
+        assert!(out.status.success(), "{line}: {}{}", out.stdout, out.stderr);
+    };
+    done("add-flow br0 -", "table=1,ip,actions=drop\ntable=2,ip,actions=drop\n");
+    done("mod-flows br0 -", "# one\ntable=2,actions=output:1\n");
+    done("del-flows br0 -", "table=1,ip\n");
+    assert_eq!(rules(), [" table=2, ip actions=output:1"]);
+    let wrong = stock.ours("del-flows br0 -", "table=2,foo=1\n");
+    assert!(wrong.stderr.starts_with("sluice ofctl: -:1: unknown keyword foo"), "{}", wrong.stderr);
+    done("del-flows br0", "");
+    let file = "actions=set_field:1->reg0,mod_vlan_vid:5,output:1\npriority=7,actions=note:01,output:2\n";
+    for version in ["OpenFlow10", "OpenFlow13"] {
+        done(&format!("-O {version} replace-flows br0 -"), file);
+        done(&format!("-O {version} diff-flows br0 -"), file);
+    }
+}
+
 /// Contents of a transaction's file: a command each, or the addition.
 const TRANSACTION: &str = "flow add table=3,ip,actions=drop\n\
     flow table=3,arp,actions=drop # the same\n\

@@ -324,7 +324,7 @@ const LINES: &[&str] = &[
     "add port p0 trunks 9 10",
     "remove port p0 trunks 1 2 77",
     "add port p0 tag 3",
-    "add bridge br0 other_config a=b y=9",
+    "add bridge br0 other_config a=b z=9",
     "remove interface p0 options k",
     "remove interface p0 options a=x",
     "remove interface p0 options nope",

@@ -53,6 +53,60 @@ fn a_day_of_work() {
     assert_eq!(db.run(&["list", "interface"]), "");
 }
 
+/// The answers are those of OVS 3.5.
+#[test]
+fn corners_of_commands() {
+    let db = DbServer::new(1);
+    let uuid = "11111111-2222-3333-4444-555555555555";
+    let id = format!("--id={uuid} create qos type=x");
+    let local = "cannot delete port br0 because it is the local port for bridge br0 \
+        (deleting this port requires deleting the entire bridge)";
+    let destroy = "either --all or records argument should be specified";
+    let vlans = "--bare --columns=name find bridge flood_vlans";
+    let find = |condition: &str| format!("{vlans}{condition}");
+    // Each with its code and what it prints: all of the output, or a part of an error.
+    for (line, code_expected, expected) in [
+        ("add-br br0", 0, ""),
+        ("add-br ''", 1, "bridge name must not be empty string"),
+        ("--may-exist add-br ''", 1, "bridge name must not be empty string"),
+        ("add-port br0 ''", 1, "port name must not be empty string"),
+        ("add-bond br0 '' a b", 1, "port name must not be empty string"),
+        ("add-bond br0 bo '' a", 1, "interface name must not be empty string"),
+        ("set bridge br0 external_ids:k=old", 0, ""),
+        ("add bridge br0 external_ids k=new j=1 z=1 z=2", 0, ""),
+        ("get bridge br0 external_ids", 0, "{j=\"1\", k=old, z=\"1\"}\n"),
+        (&find("<2"), 0, "br0\n"),
+        (&find(">2"), 0, ""),
+        ("set bridge br0 flood_vlans=1,5", 0, ""),
+        (&find("<2"), 0, ""),
+        (&find("<1,6"), 0, "br0\n"),
+        (&find(">7"), 0, "br0\n"),
+        (&find("<=1,2,3"), 0, "br0\n"),
+        ("--bare --columns=name find bridge external_ids<k=zz", 0, ""),
+        ("--bare --columns=name find bridge external_ids:k<zz", 0, "br0\n"),
+        ("--if-exists del-port br0", 0, ""),
+        ("--if-exists del-port br0 br0", 0, ""),
+        ("del-port br0", 1, local),
+        ("list-br", 0, "br0\n"),
+        (&id, 0, &format!("{uuid}\n")),
+        (&id, 1, "duplicate uuid"),
+        (&format!("{id} -- {id}"), 1, "taken in this transaction"),
+        ("--id=ffffffff-ffff-ffff-0000-000000000001 create qos type=x", 1, "taken in this transaction"),
+        ("--id=abc create qos type=x", 1, "row id \"abc\" does not begin with \"@\""),
+        ("destroy bridge", 0, destroy),
+        ("--all destroy qos x", 1, "--all and records argument should not be specified together"),
+    ] {
+        let words: Vec<&str> = line.split(' ').map(|word| if word == "''" { "" } else { word }).collect();
+        let out = db.ours(&[&["--no-wait"], &words[..]].concat()).output().unwrap();
+        assert_eq!(out.status.code(), Some(code_expected), "{line}: {}", out.stderr);
+        let fits = match out.stderr.is_empty() {
+            true => out.stdout == expected,
+            false => out.stderr.contains(expected) && !expected.is_empty(),
+        };
+        assert!(fits, "{line}: {}{}", out.stdout, out.stderr);
+    }
+}
+
 #[test]
 fn a_change_is_awaited_and_its_errors_are_shown() {
     let db = DbServer::new(1);

@@ -230,10 +230,10 @@ fn in_order(counts: &BTreeMap<u8, u64>) -> Vec<(Option<u8>, u64)> {
 
 pub(super) fn stats(daemon: &mut Daemon, args: &[String]) -> Answer {
     let begin = || {
-        let mut words = Words::parse(args, &["-m", "--more"])?;
-        // Older manuals document this form.
-        let verbose = words.rest.pop_if(|word| *word == "verbose").is_some() || words.verbose;
-        let words = words.no_more()?;
+        // Older manuals document this form of `-m`.
+        let others: Vec<String> = args.iter().filter(|arg| *arg != "verbose").cloned().collect();
+        let words = Words::parse(&others, &["-m", "--more"])?.no_more()?;
+        let verbose = words.verbose || others.len() < args.len();
         let zone = words.zone;
         let none = "Connections Stats:\n    Total: 0\n";
         Ok(later(daemon, words.datapath, none, move |tracker, requester| {

@@ -142,7 +142,8 @@ fn show_ports(instance: &Instance, with_stats: bool) -> String {
             "system" => out.push('\n'),
             kind if let Some(kind) = TunnelKind::of_name(kind) => out += &show_tunnel(kind, &port.name),
             other => {
-                let _ = writeln!(out, " ({other})");
+                let settings = instance.datapath.shown_settings(port.number);
+                let _ = writeln!(out, " ({other}{})", words(settings.iter().map(|(k, v)| (*k, v.as_str()))));
             }
         }
         if let Some(stats) = counted.get(&port.number) {
@@ -150,6 +151,12 @@ fn show_ports(instance: &Instance, with_stats: bool) -> String {
         }
     }
     out
+}
+
+/// Settings behind a type, if there are any.
+fn words<'a>(settings: impl Iterator<Item = (&'a str, &'a str)>) -> String {
+    let words: Vec<_> = settings.map(|(key, value)| format!("{key}={value}")).collect();
+    if words.is_empty() { String::new() } else { format!(": {}", words.join(", ")) }
 }
 
 /// A tunnel port, whose name ends in its UDP port. They accept frames and bare packets.
@@ -197,6 +204,8 @@ fn port_stats(s: &PortStats) -> String {
         ),
         format!("collisions:{}", of_link(|d| d.collisions)),
         format!("RX bytes:{}  TX bytes:{}", size(s.rx_bytes), size(s.tx_bytes)),
+        // No datapath of this release counts them.
+        "UPCALL packets:? errors:?".to_string(),
     ];
     lines.iter().map(|line| format!("    {line}\n")).collect()
 }
@@ -237,8 +246,7 @@ fn show_bridges(switch: &Switch, instance: &Instance) -> String {
     for b in bridges {
         let _ = writeln!(out, "  {}:", b.name);
         for p in shown_ports(switch, instance, b) {
-            let words: Vec<_> = p.config.iter().map(|(k, v)| format!("{k}={v}")).collect();
-            let options = if words.is_empty() { String::new() } else { format!(": {}", words.join(", ")) };
+            let options = words(p.config.iter().map(|(k, v)| (k.as_str(), v.as_str())));
             let _ = writeln!(out, "    {} {}/{}: ({}{options})", p.name, p.of_port, p.dp_port, p.type_name);
         }
     }
@@ -293,7 +301,10 @@ fn shown_ports(switch: &Switch, instance: &Instance, bridge: &BridgeView) -> Vec
                 tunnel.options().iter().map(|(k, v)| (k.to_string(), v.to_string())).collect()
             }
             (None, Some(peer)) => vec![("peer".to_string(), peer.to_string())],
-            (None, None) => Vec::new(),
+            (None, None) => {
+                let settings = p.dp_port.map(|n| instance.datapath.shown_settings(n)).unwrap_or_default();
+                settings.into_iter().map(|(key, value)| (key.to_string(), value)).collect()
+            }
         },
     };
     ports.iter().map(shown).collect()

@@ -72,6 +72,7 @@ fn lines(cache: &XlateCache) -> String {
             }
             XlateEffect::Table { .. }
             | XlateEffect::Normal { .. }
+            | XlateEffect::Longer(_)
             | XlateEffect::Sent(_)
             | XlateEffect::Received(_)
             | XlateEffect::Alive(_)

@@ -116,13 +116,25 @@ pub(super) fn from_flow(
     text: &str,
     len: Option<Option<usize>>,
 ) -> Result<Vec<u8>, String> {
-    let (key, _) = parse_key_mask(text, names).map_err(|e| format!("syntax error at {text} ({e})"))?;
+    let (key, _) =
+        parse_key_mask(&complete(text), names).map_err(|e| format!("syntax error at {text} ({e})"))?;
     let len = match len {
         None => None,
         Some(None) => return Err("--len needs a number of bytes".to_string()),
         Some(len) => len,
     };
     frame_of_key(&key, len).map_err(|e| e.to_string())
+}
+
+/// The text of a frame's flow. As in OVS, a flow of IP without EtherType has that of its addresses, and a bare packet
+/// gets an Ethernet header.
+fn complete(text: &str) -> String {
+    let (before, typed) = text.split_once("packet_type(").unwrap_or((text, ""));
+    let after = typed.split_once(')').map_or(typed, |(_, after)| after);
+    let framed = format!("{before}{after}").replace(",,", ",").trim_start_matches(',').to_string();
+    let ethertypes = [("eth_type(", ""), ("ipv4(", "eth_type(0x0800),"), ("ipv6(", "eth_type(0x86dd),")];
+    let known = ethertypes.into_iter().find(|(part, _)| framed.contains(part));
+    known.map_or("", |(_, missing)| missing).to_string() + &framed
 }
 
 fn add_address(daemon: &mut Daemon, args: &[String], is_ipv4: bool) -> Answer {
@@ -175,6 +187,25 @@ pub(super) fn conn_state(daemon: &mut Daemon, args: &[String]) -> Answer {
         Some(name) => {
             let known = states.iter().find(|(n, _)| n == name);
             format!("{name}: {}\n", known.map_or("unknown", |(_, up)| text(*up))).into()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::complete;
+
+    /// OVS 3.5 receives the same frames for both texts.
+    #[test]
+    fn flows_of_frames_are_completed() {
+        for (text, expected) in [
+            ("in_port(1),ipv4(proto=6),tcp(src=1)", "eth_type(0x0800),in_port(1),ipv4(proto=6),tcp(src=1)"),
+            ("eth(),ipv6(proto=17)", "eth_type(0x86dd),eth(),ipv6(proto=17)"),
+            ("packet_type(ns=1,id=0x800),ipv4(proto=6)", "eth_type(0x0800),ipv4(proto=6)"),
+            ("in_port(1),packet_type(ns=0,id=0),eth(),eth_type(0x806)", "in_port(1),eth(),eth_type(0x806)"),
+            ("arp(op=1)", "arp(op=1)"),
+        ] {
+            assert_eq!(complete(text), expected);
         }
     }
 }

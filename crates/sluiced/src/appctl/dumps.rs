@@ -156,6 +156,7 @@ fn dump(switch: &Switch, args: &[String]) -> Result<String, String> {
     let now_ms = sys::clock::monotonic_ms();
     for pmd in instance.datapath.pmds().into_iter().filter(|p| wanted.pmd.is_none_or(|w| w == *p)) {
         let mut flows = flows_of(instance, pmd)?;
+        probes::log_dumped(instance.name(), &flows, now_ms);
         flows.retain(|f| wanted.kinds.as_ref().is_none_or(|kinds| kinds.has(f.offloaded)));
         flows.retain(|f| filter.as_ref().is_none_or(|m| could_match(m, f)));
         if !flows.is_empty() && wanted.pmd.is_none() && pmd != PmdId::None {
@@ -177,7 +178,7 @@ fn bridge_line(f: &FlowRecord, now_ms: u64, format: &FlowFormat<'_>) -> String {
 /// The flows of a bridge's ports.
 fn bridge_flows(instance: &Instance, bridge: ofproto::ports::BridgeId) -> Result<Vec<FlowRecord>, String> {
     let view = instance.backer.view();
-    let mine = |f: &FlowRecord| view.receiver(&f.key).is_some_and(|(b, _)| b.id == bridge);
+    let mine = |f: &FlowRecord| instance.backer.receiver(&view, &f.key).is_some_and(|(b, _)| b.id == bridge);
     let mut all = Vec::new();
     for pmd in instance.datapath.pmds() {
         all.extend(flows_of(instance, pmd)?.into_iter().filter(mine));

@@ -49,7 +49,7 @@ pub(super) fn flush(daemon: &mut Daemon, args: &[String]) -> Answer {
     };
     for (instance, b) in bridges {
         lock(&b.macs).flush(None);
-        instance.backer.bump_epoch();
+        instance.backer.macs_changed();
     }
     "table successfully flushed\n".to_string().into()
 }
@@ -108,16 +108,17 @@ pub(super) fn add(daemon: &mut Daemon, args: &[String]) -> Answer {
         let port =
             b.ports.by_name(&args[1]).ok_or_else(|| format!("{}: no such port of {}", args[1], b.name))?;
         let (vlan, mac) = (vlan(&args[2])?, mac(&args[3])?);
+        if b.ports.bundles.get(&port.bundle).is_some_and(|bundle| !bundle.includes_vlan(vlan)) {
+            return Err(format!("port {} of {} does not carry VLAN {vlan}", args[1], b.name));
+        }
         let mut macs = lock(&b.macs);
         let before = macs.entry(vlan, mac).map(|e| (e.bundle, e.seen_ms.is_none()));
         if before == Some((port.bundle, true)) {
             return Ok(String::new());
         }
-        if !macs.add_static(vlan, mac, port.bundle) {
-            return Err(format!("the table is full with {} static entries", macs.len()));
-        }
+        macs.add_static(vlan, mac, port.bundle);
         drop(macs);
-        instance.backer.bump_epoch();
+        instance.backer.macs_changed();
         Ok(before.map_or(String::new(), |(bundle, was_static)| {
             let kind = if was_static { "static" } else { "dynamic" };
             format!("Overriding already existing {kind} entry on {}\n", shown(&b.ports, bundle))
@@ -137,7 +138,7 @@ pub(super) fn delete(daemon: &mut Daemon, args: &[String]) -> Answer {
         }
         macs.remove(vlan, mac);
         drop(macs);
-        instance.backer.bump_epoch();
+        instance.backer.macs_changed();
         Ok(String::new())
     };
     Answer::Now(delete())

@@ -29,7 +29,7 @@ impl fmt::Display for Value {
 enum Slot<'c> {
     Flag(&'c mut bool),
     Number(&'c mut u8),
-    /// Not used by translations, or always the same.
+    /// Always the same: translations do not use it. As in OVS setting it is no error.
     Fixed(Value),
 }
 
@@ -42,8 +42,9 @@ impl Slot<'_> {
         }
     }
 
-    /// Sets it to the value of a text, at most `boot`; an error in the words of the stock switch.
-    fn set(self, text: &str, boot: Value) -> Result<(), &'static str> {
+    /// Sets it to the value of a text; an error in the words of the stock switch. A number is at most `boot`; a flag is
+    /// on where it was at `boot`, or by `force`.
+    fn set(self, text: &str, boot: Value, force: bool) -> Result<(), &'static str> {
         let flag = || match text.to_ascii_lowercase().as_str() {
             "true" => Ok(true),
             "false" => Ok(false),
@@ -52,8 +53,8 @@ impl Slot<'_> {
         match self {
             Slot::Flag(on) => {
                 let wanted = flag()?;
-                if wanted && boot == Value::Flag(false) {
-                    return Err("Can not enable features not supported by the datapath");
+                if wanted && !force && boot == Value::Flag(false) {
+                    return Err("Can not enable features not supported by the datapth");
                 }
                 *on = wanted;
             }
@@ -66,11 +67,7 @@ impl Slot<'_> {
                     .filter(|n| *n <= most)
                     .ok_or("Can not set value beyond the datapath capability")?;
             }
-            Slot::Fixed(value) => {
-                if text.to_ascii_lowercase() != value.to_string() {
-                    return Err("This feature of the datapath cannot be changed");
-                }
-            }
+            Slot::Fixed(_) => drop(flag()?),
         }
         Ok(())
     }
@@ -81,7 +78,7 @@ pub(super) fn set_each(text: &str) {
     let mut can = Capabilities::ENOUGH;
     for (_, _, place) in ROWS {
         let boot = place(&mut can).value();
-        let _ = place(&mut can).set(text, boot);
+        let _ = place(&mut can).set(text, boot, false);
     }
 }
 
@@ -91,23 +88,23 @@ type Row = (&'static str, &'static str, fn(&mut Capabilities) -> Slot<'_>);
 /// In the order of `dpif/show-dp-features`.
 const ROWS: &[Row] = &[
     ("masked_set_action", "Masked set action", |_| Slot::Fixed(Value::Flag(true))),
-    ("tnl_push_pop", "Tunnel push pop", |c| Slot::Fixed(Value::Flag(c.tnl_push_pop))),
+    ("tnl_push_pop", "Tunnel push pop", |c| Slot::Flag(&mut c.tnl_push_pop)),
     ("ufid", "Ufid", |_| Slot::Fixed(Value::Flag(true))),
     ("trunc", "Truncate action", |c| Slot::Flag(&mut c.truncate)),
     ("clone", "Clone action", |c| Slot::Flag(&mut c.clone)),
-    ("sample_nesting", "Sample nesting", |c| Slot::Fixed(Value::Number(c.sample_nesting))),
+    ("sample_nesting", "Sample nesting", |c| Slot::Number(&mut c.sample_nesting)),
     ("ct_eventmask", "Conntrack eventmask", |c| Slot::Flag(&mut c.ct.event_mask)),
     ("ct_clear", "Conntrack clear", |c| Slot::Flag(&mut c.ct.clear)),
     ("max_hash_alg", "Max dp_hash algorithm", |c| Slot::Number(&mut c.max_hash_algorithm)),
-    ("check_pkt_len", "Check pkt length action", |c| Slot::Fixed(Value::Flag(c.check_pkt_len))),
+    ("check_pkt_len", "Check pkt length action", |c| Slot::Flag(&mut c.check_pkt_len)),
     ("ct_timeout", "Conntrack timeout policy", |c| Slot::Flag(&mut c.ct.timeout)),
     ("explicit_drop_action", "Explicit Drop action", |c| Slot::Fixed(Value::Flag(c.explicit_drop))),
     ("lb_output_action", "Optimized Balance TCP mode", |_| Slot::Fixed(Value::Flag(false))),
     ("ct_zero_snat", "Conntrack all-zero IP SNAT", |c| Slot::Flag(&mut c.ct.zero_snat)),
-    ("add_mpls", "MPLS Label add", |c| Slot::Fixed(Value::Flag(c.add_mpls))),
-    ("psample", "psample action", |c| Slot::Fixed(Value::Flag(c.psample))),
-    ("max_vlan_headers", "Max VLAN headers", |c| Slot::Fixed(Value::Number(c.max_vlan_headers))),
-    ("max_mpls_depth", "Max MPLS depth", |c| Slot::Fixed(Value::Number(c.max_mpls_depth))),
+    ("add_mpls", "MPLS Label add", |c| Slot::Flag(&mut c.add_mpls)),
+    ("psample", "psample action", |c| Slot::Flag(&mut c.psample)),
+    ("max_vlan_headers", "Max VLAN headers", |c| Slot::Number(&mut c.max_vlan_headers)),
+    ("max_mpls_depth", "Max MPLS depth", |c| Slot::Number(&mut c.max_mpls_depth)),
     ("recirc", "Recirc", |c| Slot::Flag(&mut c.recirc)),
     ("ct_state", "CT state", |c| Slot::Flag(&mut c.ct.state)),
     ("ct_zone", "CT zone", |c| Slot::Flag(&mut c.ct.zone)),
@@ -118,6 +115,44 @@ const ROWS: &[Row] = &[
     ("ct_orig_tuple6", "CT orig tuple for IPv6", |c| Slot::Flag(&mut c.ct.orig_tuple6)),
     ("nd_ext", "IPv6 ND Extension", |c| Slot::Flag(&mut c.nd_ext)),
 ];
+
+/// Logs the features of a datapath at its start, in the words and order of OVS.
+pub(crate) fn log_support(datapath: &str, can: &Capabilities) {
+    support_lines(can).into_iter().for_each(|line| log::info!(target: "ofproto_dpif", "{datapath}: {line}"));
+}
+
+fn support_lines(can: &Capabilities) -> Vec<String> {
+    let of = |on: bool, what: &str| {
+        format!("Datapath {} {what}", if on { "supports" } else { "does not support" })
+    };
+    let ct = &can.ct;
+    vec![
+        of(can.recirc, "recirculation"),
+        format!("VLAN header stack length probed as {}", can.max_vlan_headers),
+        format!("MPLS label stack length probed as {}", can.max_mpls_depth),
+        of(can.truncate, "truncate action"),
+        of(true, "unique flow ids"),
+        of(can.clone, "clone action"),
+        format!("Max sample nesting level probed as {}", can.sample_nesting),
+        of(ct.event_mask, "eventmask in conntrack action"),
+        of(ct.clear, "ct_clear action"),
+        format!("Max dp_hash algorithm probed to be {}", can.max_hash_algorithm),
+        of(can.check_pkt_len, "check_pkt_len action"),
+        of(ct.timeout, "timeout policy in conntrack action"),
+        of(can.explicit_drop, "explicit drop action"),
+        of(ct.zero_snat, "ct_zero_snat"),
+        of(can.add_mpls, "add_mpls action"),
+        of(can.psample, "psample action"),
+        of(ct.state, "ct_state"),
+        of(ct.zone, "ct_zone"),
+        of(ct.mark, "ct_mark"),
+        of(ct.label, "ct_label"),
+        of(ct.state_nat, "ct_state_nat"),
+        of(ct.orig_tuple, "ct_orig_tuple"),
+        of(ct.orig_tuple6, "ct_orig_tuple6"),
+        of(can.nd_ext, "IPv6 ND Extensions"),
+    ]
+}
 
 /// The column `Datapath.capabilities`: the features that translations use, as in OVS by their keywords.
 pub(crate) fn capabilities(instance: &Instance) -> BTreeMap<String, String> {
@@ -153,24 +188,20 @@ pub(super) fn show(daemon: &mut Daemon, args: &[String]) -> Answer {
 pub(super) fn set(daemon: &mut Daemon, args: &[String]) -> Answer {
     let mut changed = false;
     let mut set = || {
-        let args = match args {
-            [option, args @ ..] if option == "--force" => {
-                // Translations for features that a datapath lacks would fail there.
-                if args.len() > 2 {
-                    return Err(
-                        "--force: features beyond those of the datapath are not supported".to_string()
-                    );
-                }
-                args
-            }
-            _ => args,
+        let (force, args) = match args {
+            [option, args @ ..] if option == "--force" => (true, args),
+            _ => (false, args),
         };
         let name = args.first().ok_or("no such bridge")?;
         let (instance, _) = of_bridge(&daemon.switch, name)?;
+        // Translations for features that another datapath lacks would fail there.
+        if force && args.len() > 2 && !instance.is_dummy() {
+            return Err("--force: features beyond those of the datapath are not supported".to_string());
+        }
         let row = |name: &String| ROWS.iter().find(|(key, ..)| key.eq_ignore_ascii_case(name));
         Ok(match args {
             [_, name, ..] if row(name).is_none() => "Unexpected support field\n".to_string(),
-            [_, name, value] => match row(name).map(|row| change(instance, row, value)) {
+            [_, name, value] => match row(name).map(|row| change(instance, row, value, force)) {
                 Some(Err(e)) => format!("{e}\n"),
                 Some(Ok(is_change)) => {
                     changed = is_change;
@@ -206,11 +237,11 @@ fn line(instance: &Instance, row: &Row) -> String {
 }
 
 /// Sets a feature, and has all flows deleted if it changes, as OVS does. Returns whether it does.
-fn change(instance: &Instance, (_, _, place): &Row, value: &str) -> Result<bool, &'static str> {
+fn change(instance: &Instance, (_, _, place): &Row, value: &str, force: bool) -> Result<bool, &'static str> {
     let boot = place(&mut instance.datapath.capabilities()).value();
     let mut features = instance.backer.features();
     let before = place(&mut features).value();
-    place(&mut features).set(value, boot)?;
+    place(&mut features).set(value, boot, force)?;
     if place(&mut features).value() == before {
         return Ok(false);
     }
@@ -223,15 +254,15 @@ fn change(instance: &Instance, (_, _, place): &Row, value: &str) -> Result<bool,
 mod tests {
     use super::*;
 
-    fn set(key: &str, value: &str) -> Result<Value, &'static str> {
+    fn set(key: &str, value: &str, force: bool) -> Result<Value, &'static str> {
         let (_, _, place) = ROWS.iter().find(|(known, ..)| *known == key).unwrap();
-        let mut can = Capabilities::ENOUGH;
+        let mut can = Capabilities { psample: false, ..Capabilities::ENOUGH };
         let boot = place(&mut can).value();
-        place(&mut can).set(value, boot)?;
+        place(&mut can).set(value, boot, force)?;
         Ok(place(&mut can).value())
     }
 
-    /// As OVS 3.1 answers.
+    /// As OVS 3.5 answers.
     #[test]
     fn values_are_at_most_those_of_the_datapath() {
         for (key, value, expected) in [
@@ -246,9 +277,16 @@ mod tests {
             ("ct_state", "true", Ok(Value::Flag(true))),
             ("ct_state", "false", Ok(Value::Flag(false))),
             ("ufid", "true", Ok(Value::Flag(true))),
-            ("ufid", "false", Err("This feature of the datapath cannot be changed")),
+            ("explicit_drop_action", "false", Ok(Value::Flag(Capabilities::ENOUGH.explicit_drop))),
+            ("check_pkt_len", "false", Ok(Value::Flag(false))),
+            ("add_mpls", "false", Ok(Value::Flag(false))),
+            ("max_mpls_depth", "0", Ok(Value::Number(0))),
+            ("psample", "true", Err("Can not enable features not supported by the datapth")),
         ] {
-            assert_eq!(set(key, value), expected, "{key} {value}");
+            assert_eq!(set(key, value, false), expected, "{key} {value}");
         }
+        assert_eq!(set("psample", "true", true), Ok(Value::Flag(true)));
+        let beyond = Err("Can not set value beyond the datapath capability");
+        assert_eq!(set("max_hash_alg", "2", true), beyond, "also by force");
     }
 }

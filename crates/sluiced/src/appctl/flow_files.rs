@@ -211,7 +211,7 @@ impl<'a> Runner<'a> {
 
     /// Adds a flow to all threads.
     fn add(&mut self, name: &Name, actions: &Arc<[DpAction]>) -> Result<(), String> {
-        let (key, mask) = **name.key.as_ref().ok_or("parsing flow key (there is none)")?;
+        let (key, mask) = name.to_add(self.instance)?;
         let ufid = match name.ufid {
             Some(ufid) => ufid,
             None => Ufid(sys::random::u128().map_err(|e| e.to_string())?),
@@ -231,11 +231,7 @@ impl<'a> Runner<'a> {
 
     /// All lines of a file.
     fn file(&mut self, path: &str, default: Change) -> Result<(), String> {
-        let failed = |e: std::io::Error| {
-            let text = e.to_string();
-            let reason = text.split(" (os error").next().unwrap_or_default().to_string();
-            format!("Opening file \"{path}\" failed ({reason})")
-        };
+        let failed = |e: std::io::Error| format!("Opening file \"{path}\" failed ({})", sys::os_text(&e));
         if path == "-" {
             return Err("Opening file \"-\" failed (the daemon has no standard input)".to_string());
         }

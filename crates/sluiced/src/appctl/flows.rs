@@ -12,7 +12,7 @@ use crate::switch::Switch;
 use dpif::text::{PortNames, format_flow, format_stats, parse_actions, parse_key_mask};
 use dpif::{DpAction, DpifError, DpifOp, FlowPut, FlowRecord, OpResult, PmdId, PutMode};
 use flow::text::format_match_with;
-use flow::{FlowKey, KeyMask, TableId, Ufid, nw_frag};
+use flow::{DpPort, FlowKey, KeyMask, TableId, Ufid, nw_frag};
 use ofp_actions::text::format_actions;
 use ofproto::rule::Rule;
 use std::sync::Arc;
@@ -97,6 +97,15 @@ impl Name {
         Ok(Name { ufid: id, key })
     }
 
+    /// Key and mask of a flow to add. A userspace datapath adds none without an input port.
+    pub(super) fn to_add(&self, instance: &Instance) -> Result<(FlowKey, KeyMask), String> {
+        let (key, mask) = **self.key.as_ref().ok_or("parsing flow key (there is none)")?;
+        match key.in_port() == DpPort::NONE && instance.datapath.pmd_threads().is_some() {
+            true => Err("updating flow table (Invalid argument)".to_string()),
+            false => Ok((key, mask)),
+        }
+    }
+
     /// Whether a flow has that name.
     fn is_of(&self, f: &FlowRecord) -> bool {
         match (self.ufid, &self.key) {
@@ -175,7 +184,7 @@ pub(super) fn actions_of(text: &str, names: &Names) -> Result<Arc<[DpAction]>, S
 
 /// Adds a flow to all threads.
 fn create(instance: &Instance, name: &Name, actions: &Arc<[DpAction]>) -> Result<(), String> {
-    let (key, mask) = **name.key.as_ref().ok_or("parsing flow key (there is none)")?;
+    let (key, mask) = name.to_add(instance)?;
     let ufid = match name.ufid {
         Some(ufid) => ufid,
         None => Ufid(sys::random::u128().map_err(|e| e.to_string())?),

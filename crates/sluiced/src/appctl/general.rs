@@ -1,14 +1,11 @@
 //! Commands about the daemon itself.
 
-use super::{Answer, Format, available, listed, listed_json};
+use super::{Answer, Format, Wait, available, listed, listed_json};
 use crate::coverage;
-use crate::daemon::{Daemon, Exit};
+use crate::daemon::{COMPATIBLE, Daemon, Exit};
 use serde_json::Value;
 use sync::Ordering;
 use vlog::vlog;
-
-/// Interface version for tools.
-const VERSION: &str = "ovs-vswitchd (Open vSwitch) 3.5.4\n";
 
 pub(super) fn exit(daemon: &mut Daemon, args: &[String]) -> Answer {
     let cleanup = match args.first().map(String::as_str) {
@@ -19,11 +16,11 @@ pub(super) fn exit(daemon: &mut Daemon, args: &[String]) -> Answer {
         }
     };
     daemon.exit(Exit { cleanup });
-    String::new().into()
+    Answer::Later(Wait::Exit)
 }
 
 pub(super) fn version(_: &mut Daemon, _: &[String]) -> Answer {
-    VERSION.to_string().into()
+    format!("{COMPATIBLE}\n").into()
 }
 
 pub(super) fn list_commands(daemon: &mut Daemon, _: &[String]) -> Answer {
@@ -116,7 +113,10 @@ pub(super) fn compact(daemon: &mut Daemon, args: &[String]) -> Answer {
     if args.first().is_some_and(|name| name != "Open_vSwitch") {
         return Answer::Now(Err("no database by that name".to_string()));
     }
-    daemon.db.compact().map(|()| String::new()).into()
+    match daemon.db.compact() {
+        Ok(outcome) => Answer::Later(Wait::Compacted(outcome)),
+        Err(e) => Answer::Now(Err(e)),
+    }
 }
 
 pub(super) fn coverage_show(daemon: &mut Daemon, _: &[String]) -> Answer {

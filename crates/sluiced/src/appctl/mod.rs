@@ -13,7 +13,7 @@ mod flow_files;
 mod flows;
 pub(crate) mod fuzz;
 mod general;
-mod implementations;
+pub(crate) mod implementations;
 mod parsing;
 mod perf;
 mod pmd;
@@ -35,6 +35,7 @@ use super::daemon::Daemon;
 use super::switch::Switch;
 use super::unixctl::Request;
 use serde_json::Value;
+use std::sync::mpsc::{Receiver, TryRecvError};
 use sync::Ordering;
 use table::{COMMANDS, COMMON_COMMANDS, DUMMY_COMMANDS};
 
@@ -80,6 +81,10 @@ pub enum Wait {
     Warp(dummy::Warp, Rounds),
     /// A thread that computes the reply.
     Work(Work),
+    /// The end of the daemon, which sends the reply.
+    Exit,
+    /// The outcome of the compaction of the database's file.
+    Compacted(Receiver<Result<(), String>>),
 }
 
 /// Rounds of revalidation, by the names of their datapaths.
@@ -102,6 +107,14 @@ impl Wait {
                 None
             }
             Wait::Work(work) => work.part(),
+            Wait::Exit => None,
+            Wait::Compacted(outcome) => match outcome.try_recv() {
+                Err(TryRecvError::Empty) => None,
+                Err(TryRecvError::Disconnected) => {
+                    Some(Part::End(Err("I/O error: an earlier write failed".to_string())))
+                }
+                Ok(compacted) => Some(Part::End(compacted.map(|()| String::new()))),
+            },
         }
     }
 }
@@ -120,6 +133,13 @@ fn are_over(rounds: &Rounds, switch: &Switch) -> bool {
 fn order_rounds(switch: &Switch) -> Rounds {
     switch.instances().iter().map(|i| (i.name().to_string(), i.order_round())).collect()
 }
+
+/// Older names of commands, which OVS takes but does not list.
+const OLD_NAMES: [(&str, &str); 3] = [
+    ("bond/disable-slave", "bond/disable-member"),
+    ("bond/enable-slave", "bond/enable-member"),
+    ("bond/set-active-slave", "bond/set-active-member"),
+];
 
 type Handler = fn(&mut Daemon, &[String]) -> Answer;
 
@@ -166,7 +186,9 @@ fn listed_json<'c>(commands: impl Iterator<Item = &'c Command>) -> Value {
 
 /// Runs a command.
 pub fn run(daemon: &mut Daemon, request: &Request) -> Answer {
-    let command = available(daemon).into_iter().find(|c| c.name == request.command);
+    let old = OLD_NAMES.iter().find(|(old, _)| *old == request.command);
+    let name = old.map_or(request.command.as_str(), |(_, name)| name);
+    let command = available(daemon).into_iter().find(|c| c.name == name);
     run_one(command, daemon, request)
 }
 

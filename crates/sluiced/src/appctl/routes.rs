@@ -9,7 +9,7 @@ use dpif::EgressPorts;
 use flow::MacAddr;
 use flow::text::{ParseError, parse_ipv4, parse_masked_address};
 use routing::text::{self, Shown};
-use routing::{AGING_MAX_S, Origin, Prefix, Query, Route, TABLE_MAIN};
+use routing::{AGING_MAX_S, Hops, NoRoute, Prefix, Query, Route, TABLE_MAIN};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Routes beyond which another thread makes their list.
@@ -102,17 +102,7 @@ pub(super) fn add(daemon: &mut Daemon, args: &[String]) -> Answer {
     let mut add = || {
         let (destination, len) = any_cidr(&args[0]).ok_or("Invalid 'ip/plen' parameter")?;
         let prefix = Prefix::new(destination, len).ok_or("Invalid 'ip/plen' parameter")?;
-        let mut route = Route {
-            table: TABLE_MAIN,
-            mark: 0,
-            prefix,
-            origin: Origin::User,
-            is_local: false,
-            device: args[1].as_str().into(),
-            gateway: None,
-            source: None,
-            metric: 0,
-        };
+        let (mut gateway_given, mut route) = (None, Route::new(prefix, Hops::None));
         // All zeros is none.
         let given = |ip: IpAddr| Some(ip.to_canonical()).filter(|ip| !ip.is_unspecified());
         let is_ipv4 = destination.is_ipv4();
@@ -122,11 +112,12 @@ pub(super) fn add(daemon: &mut Daemon, args: &[String]) -> Answer {
             } else if let Some(ip) = source(arg, is_ipv4) {
                 route.source = given(ip);
             } else if let Some(ip) = gateway(arg, is_ipv4) {
-                route.gateway = given(ip);
+                gateway_given = given(ip);
             } else {
                 return Err("Invalid pkt_mark, IP gateway or src_ip");
             }
         }
+        route.hops = Hops::one(&args[1], gateway_given);
         let added = daemon.routing.add_user_route(&route, destination);
         added.map_err(|e| {
             log::debug!(target: "ovs_router", "route {prefix} by {}: {e}", args[1]);
@@ -160,12 +151,13 @@ pub(super) fn lookup(daemon: &mut Daemon, args: &[String]) -> Answer {
         let address = any_cidr(&args[0]).filter(|(ip, len)| *len == if ip.is_ipv4() { 32 } else { 128 });
         let (dst, _) = address.ok_or("Invalid parameters")?;
         let query = Query { mark: optional_mark(args)?, dst, src: None };
-        daemon
-            .routing
-            .routes()
-            .lookup(&query)
-            .map(|hop| text::hop(&hop))
-            .ok_or_else(|| "Not found".to_string())
+        let (found, left_out) = daemon.routing.routes().explain(&query);
+        let left_out = text::left_out(&left_out);
+        match found {
+            Ok(hop) => Ok(format!("{}{left_out}", text::hop(&hop))),
+            Err(NoRoute::Missing) if left_out.is_empty() => Err("Not found".to_string()),
+            Err(reason) => Err(format!("Not found\n{left_out}{}", text::no_route(reason))),
+        }
     };
     Answer::Now(lookup())
 }

@@ -135,25 +135,27 @@ fn port(instance: &Instance, name: &str) -> Result<PortInfo, String> {
 
 /// `del-if NAME INTERFACE...`
 pub(super) fn remove_ports(daemon: &mut Daemon, args: &[String]) -> Answer {
-    let remove = || {
-        let instance = datapath(&daemon.switch, Some(&args[0]))?;
-        each(&args[1..], |name| {
-            let PortInfo { name, number, .. } = port(instance, name)?;
-            if number == dpif::LOCAL_PORT {
-                return Err(format!(
-                    "deleting port {name} from {} failed (Invalid argument)",
-                    instance.name()
-                ));
-            }
-            if daemon.switch.owns_port(instance, number) {
-                return Err(format!("{name}: it goes with its interface: ovs-vsctl del-port {name}"));
-            }
-            lock(&instance.port_options).remove(&number);
-            let removed = instance.datapath.port_del(number);
-            removed.map_err(|e| format!("deleting port {name} from {} failed ({e})", instance.name()))
-        })
-    };
-    Answer::Now(remove())
+    Answer::Now(each(&args[1..], |name| remove_port(daemon, &args[0], name)))
+}
+
+fn remove_port(daemon: &mut Daemon, of: &String, name: &str) -> Result<(), String> {
+    let instance = datapath(&daemon.switch, Some(of))?;
+    let failed =
+        |name: &str, why: &str| format!("deleting port {name} from {} failed ({why})", instance.name());
+    let is_number = name.parse::<u32>().is_ok();
+    let found = port(instance, name);
+    let PortInfo { name, number, .. } =
+        found.map_err(|e| if is_number { failed(name, "No such device") } else { e })?;
+    if number == dpif::LOCAL_PORT {
+        return Err(failed(&name, "Invalid argument"));
+    }
+    let owners = daemon.switch.owners(instance, number);
+    if owners.is_empty() {
+        lock(&instance.port_options).remove(&number);
+        return instance.datapath.port_del(number).map_err(|e| failed(&name, &e.to_string()));
+    }
+    owners.iter().for_each(|owner| daemon.switch.remove_port(owner, &mut daemon.reactor));
+    Ok(())
 }
 
 /// `set-if NAME INTERFACE[,OPTION=VALUE...]...`: changes options of ports. Those of an interface of the database last
@@ -175,7 +177,7 @@ fn set_port(daemon: &mut Daemon, datapath_name: &String, text: &str) -> Result<(
     let mut changed = words.filter(|word| !is_identity(word)).peekable();
     match changed.peek() {
         None => return Ok(()),
-        Some(_) if !daemon.switch.owns_port(instance, port.number) => {
+        Some(_) if daemon.switch.owners(instance, port.number).is_empty() => {
             return change(daemon, instance, &port, changed);
         }
         Some(_) => {}
@@ -229,7 +231,7 @@ pub(super) fn renumber(daemon: &mut Daemon, args: &[String]) -> Answer {
         if port.number == dpif::LOCAL_PORT {
             return Err(format!("{}: the port of the datapath itself keeps its number", port.name));
         }
-        if daemon.switch.owns_port(instance, port.number) {
+        if !daemon.switch.owners(instance, port.number).is_empty() {
             return daemon.switch.renumber_port(&port.name, number, &mut daemon.reactor);
         }
         let options = lock(&instance.port_options).remove(&port.number).unwrap_or_default();

@@ -12,12 +12,14 @@ use dpif::text::{NumbersOnly, format_actions, parse_key_mask};
 use dpif::{DpAction, DpifOp, Execute, FlowStats, OpBatch, PmdId, UserCookie, XlateDrop, slow_reason};
 use flow::compose::compose;
 use flow::extract::{Metadata, extract};
+use flow::nlkey::{KeyLimits, key_to_bytes, parse_key};
 use flow::text::{format_flow_with, format_megaflow_with, parse_exact_flow};
-use flow::{DpPort, FLOW_WORDS, Flow, FlowKey, Mask, Match, OfPort, VlanTag};
+use flow::{DpPort, FLOW_WORDS, Flow, FlowKey, Mask, Match, OfPort, RecircId, VlanTag};
 use ofp_actions::text::parse_actions;
 use ofp_actions::{Action, CheckContext, Stage, check_actions};
 use ofproto::backer::Failed;
 use ofproto::ct_support;
+use ofproto::flow_mod::check_references;
 use ofproto::ports::{BridgeId, BridgeNames};
 use ofproto::view::BridgeView;
 use ofproto::xlate::{Recirculations, Request, Start, Translation, render_trace, translate};
@@ -79,11 +81,16 @@ fn subject<'a>(instances: &'a Instances, args: &TraceArgs<'_>) -> Result<Subject
                 Some(_) => instances.named(name).map_err(|_| "Cannot find the datapath")?,
                 None => instances.named(name)?,
             };
-            let (key, _) = parse_key_mask(text, &super::datapath::Names::of(instance))
+            let (mut key, _) = parse_key_mask(text, &super::datapath::Names::of(instance))
                 .map_err(|e| format!("syntax error at {text} (or the bridge name was omitted): {e}"))?;
             let view = instance.backer.view();
+            if key.is_of_vlan_limit(view.vlan_limit) == Some(false) {
+                // As the datapath reads it: the further tag is payload.
+                let bytes = key_to_bytes(&key, &KeyLimits::LINUX);
+                (key, _) = parse_key(&bytes, view.vlan_limit).map_err(|_| "Failed to convert flow key")?;
+            }
             let none = || format!("no OpenFlow port for datapath port {}", key.in_port());
-            let (bridge, of_port) = view.receiver(&key).ok_or_else(none)?;
+            let (bridge, of_port) = instance.backer.receiver(&view, &key).ok_or_else(none)?;
             let bad = |_| "Failed to parse Geneve options";
             (instance, bridge.id, bridge.flow_of(&key, of_port).map_err(bad)?)
         }
@@ -92,7 +99,7 @@ fn subject<'a>(instances: &'a Instances, args: &TraceArgs<'_>) -> Result<Subject
         PacketText::None => None,
         PacketText::Generate => Some(compose(&flow, args.payload())),
         PacketText::Bytes(bytes) => {
-            flow = of_packet(bytes, &flow, instance.datapath.capabilities().max_vlan_headers);
+            flow = of_packet(bytes, &flow, instance.backer.view().vlan_limit);
             Some(bytes.clone())
         }
     };
@@ -126,12 +133,11 @@ fn packet_out_actions(subject: &Subject<'_>, args: &TraceArgs<'_>) -> Result<Vec
         n_tables: u8::MAX,
         table: None,
         debug_actions: true,
-        has_meter: &|id| bridge.meters.contains_key(&id),
-        has_group: &|id| bridge.tables.groups().get(id).is_some(),
     };
     let can = subject.instance.backer.features();
     check_actions(&actions, &Match::new(&subject.flow, &exact), &cx)
         .and_then(|()| ct_support::check_actions(&actions, &can))
+        .and_then(|()| check_references(&actions, &bridge.tables, &|id| bridge.meters.contains_key(&id)))
         .map_err(|e| format!("Bad actions: {e}"))?;
     Ok(actions)
 }
@@ -139,17 +145,32 @@ fn packet_out_actions(subject: &Subject<'_>, args: &TraceArgs<'_>) -> Result<Vec
 /// Translates and prints, with the tracked copies of the packet.
 fn trace_text(subject: &Subject<'_>, start: Start<'_>) -> String {
     let mut copies = Recirculations::new(subject.ct_next.clone());
-    let mut out = part_text(subject, &subject.flow, start, &mut copies);
+    let mut held = Vec::new();
+    let mut out = part_text(subject, &subject.flow, start, &mut copies, &mut held);
     loop {
         let (flow, heading) = copies.next_part();
         out += &heading;
-        let Some(flow) = flow else { return out };
-        out += &part_text(subject, &flow, Start::Tables, &mut copies);
+        let Some(flow) = flow else { break };
+        out += &part_text(subject, &flow, Start::Tables, &mut copies, &mut held);
     }
+    let backer = &subject.instance.backer;
+    match subject.packet {
+        // Its controllers may resume it.
+        Some(_) => backer.ukeys.defer_release(&held),
+        // As in OVS, the next trace has its own ids.
+        None => backer.recirc_release(&held),
+    }
+    out
 }
 
-/// Translates a flow and prints it; `copies` gets the tracked copies.
-fn part_text(subject: &Subject<'_>, flow: &Flow, start: Start<'_>, copies: &mut Recirculations) -> String {
+/// Translates a flow and prints it; `copies` gets the tracked copies, `held` the ids of frozen states.
+fn part_text(
+    subject: &Subject<'_>,
+    flow: &Flow,
+    start: Start<'_>,
+    copies: &mut Recirculations,
+    held: &mut Vec<RecircId>,
+) -> String {
     let backer = &subject.instance.backer;
     let now_ms = sys::clock::monotonic_ms();
     let view = backer.view();
@@ -160,8 +181,7 @@ fn part_text(subject: &Subject<'_>, flow: &Flow, start: Start<'_>, copies: &mut 
         t.cache.replay_learning(&seen, &mut backer.effect_host());
         to_controllers(subject, flow, packet, &t);
     }
-    // Held until the next round of the revalidator, so that further traces find their state.
-    backer.ukeys.defer_release(&t.recircs);
+    held.append(&mut t.recircs);
     copies.add(std::mem::take(&mut t.forks));
     let Some(bridge) = view.bridge(subject.bridge) else { return "the bridge is gone\n".to_string() };
     let names = names(bridge, subject.names);
@@ -279,5 +299,7 @@ fn failure(reason: XlateDrop) -> &'static str {
         XlateDrop::InvalidTunnelMetadata => "Invalid tunnel metadata",
         XlateDrop::UnsupportedPacketType => "Unsupported packet type",
         XlateDrop::Congestion => "Tunnel congestion marking",
+        XlateDrop::TunnelNoRoute => "No route of a tunnel",
+        XlateDrop::TunnelNoNeighbour => "No neighbour of a tunnel",
     }
 }

@@ -84,8 +84,8 @@ impl<'a> TraceArgs<'a> {
         }
         let flow = match words[..] {
             [] => return Err("Syntax error".to_string()),
-            [flow] => FlowText::Datapath(None, flow),
-            [name, flow] if is_datapath_flow(flow) => FlowText::Datapath(Some(name), flow),
+            [flow] => FlowText::Datapath(None, key_of(flow)),
+            [name, flow] if is_datapath_flow(flow) => FlowText::Datapath(Some(name), key_of(flow)),
             [name, flow] => FlowText::Bridge(name, flow),
             _ => return Err("too many arguments".to_string()),
         };
@@ -99,6 +99,14 @@ impl<'a> TraceArgs<'a> {
             None => Payload::Counted(self.l7_bytes),
         }
     }
+}
+
+/// The key in a line of `dpctl/dump-flows`; another text is a key. OVS takes a key alone.
+fn key_of(line: &str) -> &str {
+    let key = line.split_once(", packets:").map_or(line, |(key, _)| key);
+    let is_ufid = |id: &str| id.chars().all(|c| c.is_ascii_hexdigit() || c == '-');
+    let named = key.trim_start().strip_prefix("ufid:").and_then(|rest| rest.split_once([',', ' ']));
+    named.filter(|(id, _)| is_ufid(id)).map_or(key, |(_, key)| key)
 }
 
 /// Whether a text has the form `name(…)`; a bridge's flow has `name=…`.

@@ -1,4 +1,4 @@
-use super::{Claim, Patience, claim};
+use super::{Claim, Look, Patience, Seeker, claim};
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -9,10 +9,10 @@ use testkit::{TempDir, require_programs};
 const PEER: &str = r#"
 import ctypes, fcntl, os, socket, sys, threading, time
 kept = []
-def listen():
+def listen(backlog=9):
     s = socket.socket(socket.AF_UNIX)
     s.bind(sys.argv[1])
-    s.listen(9)
+    s.listen(backlog)
     kept.append(s)
 for word in sys.argv[3:]:
     if word == "lock":
@@ -21,6 +21,12 @@ for word in sys.argv[3:]:
         kept.append(f)
     elif word == "listen":
         listen()
+    elif word == "small":
+        listen(0)
+    elif word == "full":
+        listen(0)
+        s = socket.socket(socket.AF_UNIX)
+        s.connect(sys.argv[1])
     elif word == "inherit":
         listen()
         if os.fork():
@@ -48,6 +54,10 @@ fn peer(dir: &Path, words: &[&str]) -> Child {
     child
 }
 
+fn seeker(dir: &Path) -> Seeker {
+    Seeker::new(dir.join("conf.db"), dir.join("db.sock"))
+}
+
 #[test]
 fn lock_and_socket_determine_the_server() {
     require_programs!("python3");
@@ -59,11 +69,16 @@ fn lock_and_socket_determine_the_server() {
         (&["lock"], "locked by process"),
         (&["listen", "end"], "is ending and still listens"),
         (&["lock", "listen", "end"], "is ending and still listens"),
+        // The backlog has room for the first look alone.
+        (&["small", "end"], "is ending and still listens"),
+        (&["lock", "full"], "served"),
+        (&["lock", "full", "end"], "the listener accepts nobody; the database file is in use"),
+        (&["full"], "served"),
     ] {
         let dir = TempDir::new("claim").unwrap();
         let mut child = peer(dir.path(), words);
         let patience = Patience { running: Duration::from_millis(50), ending: Duration::from_millis(50) };
-        let got = claim(&dir.path().join("conf.db"), &dir.path().join("db.sock"), &patience, || false);
+        let got = claim(&mut seeker(dir.path()), &patience, || false);
         let got = match &got {
             Ok(Claim::Ours(_)) => "ours".to_string(),
             Ok(Claim::Served) => "served".to_string(),
@@ -78,17 +93,33 @@ fn lock_and_socket_determine_the_server() {
 #[test]
 fn the_wait_ends_by_its_event_or_a_signal() {
     require_programs!("python3");
-    for words in [&["lock"][..], &["listen", "end"]] {
+    for words in [&["lock"][..], &["listen", "end"], &["small", "end"], &["lock", "full", "end"]] {
         let dir = TempDir::new("claim").unwrap();
-        let (file, socket) = (dir.path().join("conf.db"), dir.path().join("db.sock"));
+        let mut seeker = seeker(dir.path());
         let mut child = peer(dir.path(), words);
-        let told = claim(&file, &socket, &Patience::DEFAULT, || true).unwrap_err();
+        let told = claim(&mut seeker, &Patience::DEFAULT, || true).unwrap_err();
         assert!(told.to_string().contains("told to end"), "{told:#}");
         std::thread::scope(|scope| {
-            let waits = scope.spawn(|| claim(&file, &socket, &Patience::DEFAULT, || false));
+            let waits = scope.spawn(|| claim(&mut seeker, &Patience::DEFAULT, || false));
             child.kill().unwrap();
             child.wait().unwrap();
             assert!(matches!(waits.join().unwrap(), Ok(Claim::Ours(_))), "{words:?}");
         });
     }
+}
+
+/// A start looks every 20 ms, and a client of a lost server at each attempt: neither may use up the backlog.
+#[test]
+fn looks_at_an_ending_process_take_one_place_in_its_backlog() {
+    require_programs!("python3");
+    let dir = TempDir::new("claim").unwrap();
+    let mut child = peer(dir.path(), &["listen", "end"]);
+    let mut seeker = seeker(dir.path());
+    for look in 0..50 {
+        let Look::Wait(pause) = seeker.look().unwrap() else { panic!("look {look}") };
+        assert!(pause.ending && !pause.or_follow, "look {look}: {}", pause.why);
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(matches!(seeker.look().unwrap(), Look::Found(Claim::Ours(_))));
 }

@@ -2,7 +2,7 @@
 
 use super::{DEFAULT_PORT, Db, Embedded, Outgoing, PROBE_MS, Side, is_local};
 use crate::reactor::Reactor;
-use crate::stream::Endpoint;
+use crate::stream::{Endpoint, Listener};
 use anyhow::Result;
 use std::net::SocketAddrV4;
 use vswitch::config::{DEFAULT_DSCP, connection_dscp};
@@ -76,7 +76,7 @@ impl Db {
                     e.refused.remove(target);
                 }
                 Err(error) => {
-                    let why = format!("{error:#}");
+                    let why = sys::os_text(&format!("{error:#}"));
                     if e.refused.insert(target.clone(), why.clone()).as_ref() != Some(&why) {
                         failed.push((target.clone(), why));
                     }
@@ -92,14 +92,31 @@ impl Db {
         e.refused.get(target).map(String::as_str)
     }
 
-    /// Status of a manager that the embedded server connects to; `None` for other targets.
+    /// Status of a manager that the embedded server serves; `None` for other targets.
     pub fn manager_facts(&self, target: &str) -> Option<ManagerFacts> {
         let Side::Embedded(e) = &self.side else { return None };
-        e.outgoing.get(target).map(Outgoing::facts)
+        let passive = || e.listeners.get(target).map(|listener| e.passive_facts(target, listener));
+        e.outgoing.get(target).map(Outgoing::facts).or_else(passive)
     }
 }
 
 impl Embedded {
+    /// Status of a target that clients connect to. As in OVS a single client is not counted, and times are zero.
+    fn passive_facts(&self, target: &str, listener: &Listener) -> ManagerFacts {
+        let clients = self.conns.values().filter(|peer| peer.target == target).count();
+        let mut facts = ManagerFacts { is_connected: clients > 0, ..ManagerFacts::default() };
+        let mut say = |key: &str, value: String| facts.status.insert(key.to_string(), value);
+        say("sec_since_connect", "0".to_string());
+        say("sec_since_disconnect", "0".to_string());
+        if let Some(port) = listener.port() {
+            say("bound_port", port.to_string());
+        }
+        if clients > 1 {
+            say("n_connections", clients.to_string());
+        }
+        facts
+    }
+
     /// Applies the changed DSCP of a target: as in OVS an active one is connected to again. The connections of a passive
     /// one stay.
     fn change_dscp(&mut self, target: &str, dscp: u8, reactor: &mut Reactor) -> Result<()> {

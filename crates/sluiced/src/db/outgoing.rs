@@ -91,8 +91,7 @@ impl Outgoing {
         self.reconnect.disconnected(sys::clock::monotonic_ms());
         let backoff_ms = self.reconnect.backoff_ms();
         log::info!(target: "reconnect", "{}: {why}; waiting {backoff_ms} ms before reconnecting", self.endpoint);
-        // Without Rust's error number, as in OVS.
-        self.last_error = why.split(" (os error").next().map(str::to_string);
+        self.last_error = Some(sys::os_text(why));
     }
 
     /// Time of the next call of [`Outgoing::run`].

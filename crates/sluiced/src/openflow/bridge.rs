@@ -4,8 +4,10 @@ mod remotes;
 
 use super::controller::{Controller, Remote};
 use super::flush::Flushes;
-use super::link::{CLOSED, Link, Origin, RESET};
+use super::link::{CLOSED, EVICTED, Link, Origin, RESET};
+use super::rconn_log;
 use crate::instances::Instance;
+use crate::places::to_evict;
 use crate::reactor::Reactor;
 use crate::stream::{Endpoint, Listener, NO_DSCP};
 use crate::turn::Turn;
@@ -169,8 +171,10 @@ impl OfBridge {
         self.change_rules(now_ms, work);
         let flushes = self.flushes.run(&mut self.mgr, &self.datapath, now_ms);
         self.log_fail_mode();
-        let links = self.links.iter();
-        for (token, link) in links {
+        for (token, link) in &mut self.links {
+            if link.id.is_some_and(|id| self.mgr.is_agreed(id)) {
+                rconn_log::agreed(&self.name, &peer_name(*token, link), link);
+            }
             log_messages(&self.name, &mut self.mgr, *token, link);
             let report = link.id.and_then(|id| self.mgr.take_mod_report(id, now_ms));
             log_mods(&self.name, *token, link, report);
@@ -321,34 +325,53 @@ impl OfBridge {
             None if snoop => Origin::Snoop,
             None => Origin::Management,
         };
-        let mut room =
-            PER_LISTENER_MAX.saturating_sub(self.links.values().filter(|l| l.origin == origin).count());
         for mut conn in new {
-            if room == 0 {
-                log::warn!(target: "connmgr", "{}: connection of {} refused: {PER_LISTENER_MAX} are open, which is the limit", self.name, conn.peer());
+            if !self.make_place(&origin, reactor, now_ms) {
+                log::warn!(target: "connmgr", "{}: connection of {} refused: {PER_LISTENER_MAX} are open and in use, which is the limit", self.name, conn.peer());
                 reactor.counts.refused += 1;
                 conn.close(reactor.registry());
                 continue;
             }
-            room -= 1;
             let id = self.mgr.open(kind, versions, now_ms);
             self.mgr.configure_conn(id, settings);
             let token = conn.token();
-            let link =
-                Link { conn, id: Some(id), origin: origin.clone(), unread: true, ended: None, deaf: false };
+            let link = Link::new(conn, Some(id), origin.clone(), now_ms);
+            rconn_log::accepted(&self.name, &peer_name(token, &link));
             self.links.insert(token, link);
             self.exchange(token, reactor, now_ms);
         }
         true
     }
 
+    /// Whether there is a place for another connection of that origin: at the limit, one without progress ends for it.
+    fn make_place(&mut self, origin: &Origin, reactor: &mut Reactor, now_ms: u64) -> bool {
+        let same = || self.links.values().filter(|l| l.origin == *origin);
+        // Those whose peers are gone end by themselves, and may be as many.
+        let (all, deaf) = (same().count(), same().filter(|l| l.deaf).count());
+        if all - deaf < PER_LISTENER_MAX && deaf < PER_LISTENER_MAX {
+            return true;
+        }
+        let Some(token) = to_evict(same().map(|l| l.place(&self.mgr))) else { return false };
+        let peer = self.links.get(&token).map(|l| peer_name(token, l)).unwrap_or_default();
+        log::warn!(target: "connmgr", "{}<->{peer}: connection ended for a new one: of {PER_LISTENER_MAX}, the limit, it is without progress for the longest time", self.name);
+        reactor.counts.evicted += 1;
+        self.lost(token, EVICTED, reactor, now_ms);
+        true
+    }
+
     /// A connection is readable or writable.
     fn ready(&mut self, token: Token, reactor: &mut Reactor, now_ms: u64) {
         let Some(link) = self.links.get_mut(&token) else { return };
-        link.unread = link.ended.is_none();
-        if link.id.is_some() || self.came_up(token, reactor, now_ms) {
-            self.exchange(token, reactor, now_ms);
+        (link.unread, link.full) = (link.ended.is_none(), false);
+        if link.id.is_none() && !self.came_up(token, reactor, now_ms) {
+            return;
         }
+        if reactor.is_gone(token)
+            && let Some(link) = self.links.get_mut(&token)
+        {
+            link.deafen(&mut self.mgr);
+        }
+        self.exchange(token, reactor, now_ms);
     }
 
     /// Sends a connection's output, and reads once if its input is wanted. [`Connmgr::run`] processes the requests.
@@ -371,10 +394,16 @@ impl OfBridge {
         match link.conn.read(reactor) {
             Ok(Some((bytes, more))) => {
                 link.unread = more;
+                if !bytes.is_empty() {
+                    link.progress_ms = now_ms;
+                }
                 self.mgr.input(id, bytes, now_ms);
             }
             Ok(None) => link.end(CLOSED.to_string()),
-            Err(e) => link.end(e.to_string()),
+            Err(e) => {
+                link.end(e.to_string());
+                link.deafen(&mut self.mgr);
+            }
         }
     }
 
@@ -395,7 +424,7 @@ impl OfBridge {
         if let Remote::Active { reconnect, .. } = &mut controller.remote {
             reconnect.connected(now_ms);
         }
-        log::info!(target: "connmgr", "{}<->{}: connected", self.name, controller.config.target);
+        rconn_log::connected(&self.name, &controller.config.target);
         let kind = match controller.config.kind {
             ControllerKind::Primary => ConnKind::Controller,
             ControllerKind::Service => ConnKind::Service,
@@ -415,21 +444,25 @@ impl OfBridge {
         }
         // A snoop that does not read stays as it is: nothing waits for its output.
         let watches = link.origin == Origin::Snoop;
+        if watches && link.deaf {
+            return self.lost(token, RESET, reactor, now_ms);
+        }
         if let Some(reason) = self.mgr.close_reason(id).filter(|_| watches) {
             return self.lost(token, &reason.to_string(), reactor, now_ms);
         }
-        match link.conn.send_some(self.mgr.output(id), reactor.registry()) {
-            Ok(bytes) => self.mgr.consume_output(id, bytes),
-            Err(_) if watches => return self.lost(token, RESET, reactor, now_ms),
-            Err(_) => {
-                if !link.deaf {
-                    // Its earlier input can still be read.
-                    (link.deaf, link.unread) = (true, link.ended.is_none());
+        if !link.deaf && !link.full {
+            match link.conn.send_some(self.mgr.output(id), reactor.registry()) {
+                Ok(0) => link.full = !self.mgr.output(id).is_empty(),
+                Ok(bytes) => {
+                    link.full = bytes < self.mgr.output(id).len();
+                    link.progress_ms = now_ms;
+                    self.mgr.consume_output(id, bytes);
                 }
-                self.mgr.consume_output(id, usize::MAX);
+                Err(_) if watches => return self.lost(token, RESET, reactor, now_ms),
+                Err(_) => link.deafen(&mut self.mgr),
             }
         }
-        let has_all = link.deaf || self.mgr.output(id).is_empty();
+        let has_all = self.mgr.output(id).is_empty();
         if let Some(reason) = self.mgr.close_reason(id).filter(|why| has_all || why.closes_immediately()) {
             self.over(token, reason, reactor, now_ms);
         }
@@ -477,15 +510,22 @@ impl OfBridge {
 
     /// Handles the end of a connection; an active one reconnects later.
     fn lost(&mut self, token: Token, why: &str, reactor: &mut Reactor, now_ms: u64) {
-        let target = self.links.get(&token).and_then(|l| l.origin.target().map(str::to_string));
+        let Some(link) = self.links.get(&token) else { return };
+        let (target, was_up) = (link.origin.target().map(str::to_string), link.id.is_some());
+        let peer = peer_name(token, link);
         self.close(token, reactor, now_ms);
-        let Some(controller) = target.and_then(|t| self.controllers.get_mut(&t)) else { return };
-        if let Remote::Active { reconnect, token: at, .. } = &mut controller.remote {
-            *at = None;
-            reconnect.disconnected(now_ms);
-            log::info!(target: "connmgr", "{}<->{}: {why}", self.name, controller.config.target);
-            controller.last_error = Some(why.to_string());
-        }
+        let controller = target.and_then(|t| self.controllers.get_mut(&t));
+        let Some(Controller {
+            remote: Remote::Active { reconnect, token: at, .. }, config, last_error, ..
+        }) = controller
+        else {
+            return rconn_log::over(&self.name, &peer, why);
+        };
+        *at = None;
+        let before_ms = reconnect.backoff_ms();
+        reconnect.disconnected(now_ms);
+        rconn_log::lost(&self.name, &config.target, was_up, why, before_ms, reconnect);
+        *last_error = Some(why.to_string());
     }
 
     fn close(&mut self, token: Token, reactor: &Reactor, now_ms: u64) {

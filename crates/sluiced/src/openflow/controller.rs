@@ -227,7 +227,7 @@ impl Controller {
         }
         let tls_fault = tls_fault.filter(|_| self.config.target.starts_with("pssl:"));
         if let Some(error) = self.last_error.as_deref().or(tls_fault).filter(|_| !is_connected) {
-            say("last_error", error.to_string());
+            say("last_error", sys::os_text(error));
         }
         facts
     }

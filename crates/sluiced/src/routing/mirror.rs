@@ -1,16 +1,22 @@
 //! [`Mirror`]: links, addresses and rules of the kernel, and its routes as [`Routes`]. Pure: events in, changes out.
 //!
-//! A change of a single route is carried out at once. After changes that the kernel reports in part only (a link that
-//! goes down or away takes routes with it; rules; routes with several next hops) everything is read again.
+//! A change of a single route or next-hop object is carried out at once. After changes that the kernel reports in part only
+//! (links, addresses and next-hop objects take routes with them; rules use other tables) everything is read again.
 
 use flow::MacAddr;
 use netdev::link::LinkInfo;
-use netdev::route::{KernelRoute, KernelRule, RouteChange, RouteEvent};
-use routing::{Change, InterfaceAddress, Origin, Place, Prefix, Route, Routes, Rule, is_standard_table};
+use netdev::route::{
+    KernelAction, KernelAddress, KernelHop, KernelObject, KernelRoute, KernelRule, RouteChange, RouteEvent,
+    RouteType,
+};
+use routing::{
+    Change, HOPS_MAX, HopObject, Hops, InterfaceAddress, NextHop, Origin, Place, Prefix, Route, RouteKind,
+    Routes, Rule, RuleAction, is_standard_table,
+};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-/// Maximum rules besides the standard ones.
+/// Maximum rules.
 pub(super) const RULES_MAX: usize = 1024;
 /// Maximum addresses of a device.
 pub(super) const ADDRESSES_MAX: usize = 4096;
@@ -22,6 +28,7 @@ pub(super) struct Link {
     pub(super) mac: Option<MacAddr>,
     pub(super) is_loopback: bool,
     is_up: bool,
+    has_carrier: bool,
 }
 
 /// See the module.
@@ -48,10 +55,10 @@ pub(super) struct Effects {
 }
 
 impl Mirror {
-    /// A link, and its addresses in the kernel's order.
-    pub(super) fn device(&self, name: &str) -> Option<(&Link, &[InterfaceAddress])> {
+    /// A link, its index, and its addresses in the kernel's order.
+    pub(super) fn device(&self, name: &str) -> Option<(&Link, u32, &[InterfaceAddress])> {
         let index = self.indices.get(name)?;
-        Some((self.links.get(index)?, self.addresses.get(index).map_or(&[], Vec::as_slice)))
+        Some((self.links.get(index)?, *index, self.addresses.get(index).map_or(&[], Vec::as_slice)))
     }
 
     /// Names of all links.
@@ -72,9 +79,8 @@ impl Mirror {
                     effects.devices.insert(link.name);
                 }
             }
-            RouteEvent::Address { ifindex, address, len, is_removed } => {
-                self.address(ifindex, InterfaceAddress { address, len }, is_removed, effects);
-            }
+            RouteEvent::Address { address, is_removed } => self.address(&address, is_removed, effects),
+            RouteEvent::Object { id, object } => self.object(id, object, routes, effects),
             RouteEvent::Rule { rule, is_removed } => {
                 effects.is_stale = true;
                 if !is_removed && self.rules.len() < RULES_MAX {
@@ -104,11 +110,14 @@ impl Mirror {
             mac: info.mac.map(MacAddr),
             is_loopback: info.loopback,
             is_up: info.admin_up,
+            has_carrier: info.lower_up,
         };
         match self.links.get(&info.ifindex) {
             Some(old) if *old == link => return,
             Some(old) => {
-                effects.is_stale |= old.name != link.name || old.is_up && !link.is_up;
+                // The kernel removes routes, or takes their next hops out of use and back, without telling.
+                let states = |link: &Link| (link.name.clone(), link.is_up, link.has_carrier);
+                effects.is_stale |= states(old) != states(&link);
                 self.indices.remove(&old.name);
                 effects.devices.insert(old.name.clone());
             }
@@ -119,21 +128,51 @@ impl Mirror {
         self.links.insert(info.ifindex, link);
     }
 
-    fn address(&mut self, ifindex: u32, address: InterfaceAddress, is_removed: bool, effects: &mut Effects) {
+    fn address(&mut self, event: &KernelAddress, is_removed: bool, effects: &mut Effects) {
+        let KernelAddress { ifindex, address, len, scope, is_unused, is_deprecated } = *event;
+        let own = InterfaceAddress { address, len, scope, is_unused, is_deprecated };
         let all = self.addresses.entry(ifindex).or_default();
-        match is_removed {
-            true => {
-                all.retain(|a| *a != address);
+        let known = all.iter().position(|a| (a.address, a.len) == (address, len));
+        match known {
+            Some(at) if is_removed => {
+                all.remove(at);
                 effects.is_stale = true;
             }
-            false if all.contains(&address) => return,
-            false if all.len() >= ADDRESSES_MAX => {
+            None if is_removed => effects.is_stale = true,
+            Some(at) if all[at] == own => return,
+            // The kernel may have moved it.
+            Some(at) => {
+                all[at] = own;
+                effects.is_stale = true;
+            }
+            None if all.len() >= ADDRESSES_MAX => {
                 self.refused += 1;
                 return;
             }
-            false => all.push(address),
+            None => all.push(own),
         }
         effects.devices.extend(self.links.get(&ifindex).map(|link| link.name.clone()));
+    }
+
+    fn object(&mut self, id: u32, object: Option<KernelObject>, routes: &mut Routes, effects: &mut Effects) {
+        // Its routes leave with it, without telling.
+        effects.is_stale |= object.is_none();
+        let own = match object {
+            Some(KernelObject::Hop(hop)) => self.hop(&hop).map(HopObject::Hop),
+            Some(KernelObject::Blackhole) => Some(HopObject::Blackhole),
+            Some(KernelObject::Group(mut members)) => {
+                members.truncate(HOPS_MAX);
+                Some(HopObject::Group(members.into()))
+            }
+            None => None,
+        };
+        effects.changes.extend(routes.set_object(id, own));
+    }
+
+    /// A next hop by a known link.
+    fn hop(&self, hop: &KernelHop) -> Option<NextHop> {
+        let device = self.links.get(&hop.ifindex)?.name.clone();
+        Some(NextHop { device, gateway: hop.gateway, is_dead: hop.is_dead })
     }
 
     fn route(
@@ -146,13 +185,17 @@ impl Mirror {
         if !is_standard_table(route.table) && !routes.uses_table(route.table) {
             return;
         }
-        let Some(link) = self.links.get(&route.ifindex) else { return };
-        let Some(own) = route_of(route, &link.name) else { return };
-        effects.is_stale |= route.is_partial;
+        let Some(own) = self.route_of(route) else { return };
         let place = match change {
+            // One of IPv6 follows its equals.
+            RouteChange::Prepended if route.dst.is_ipv6() => Place::Last,
             RouteChange::Prepended => Place::First,
             RouteChange::Appended => Place::Last,
-            RouteChange::Replaced => Place::Instead,
+            RouteChange::Replaced => {
+                // Of those of IPv6 the replaced one depends on their gateways.
+                effects.is_stale |= route.dst.is_ipv6() && routes.equals(&own) > 1;
+                Place::Instead
+            }
             RouteChange::Removed => {
                 let removed = routes.remove_cached(&own);
                 effects.is_stale |= removed.is_none();
@@ -163,27 +206,50 @@ impl Mirror {
         // Refusals are counted.
         effects.changes.extend(routes.add_cached(&own, place));
     }
+
+    /// A route whose links are known.
+    fn route_of(&self, route: &KernelRoute) -> Option<Route> {
+        let hops = match route.object {
+            Some(id) => Hops::Object(id),
+            None => Hops::of(route.hops.iter().take(HOPS_MAX).map(|h| self.hop(h)).collect::<Option<_>>()?),
+        };
+        Some(Route {
+            table: route.table,
+            mark: route.mark,
+            prefix: Prefix::new(route.dst, route.len)?,
+            origin: Origin::Cached,
+            kind: kind_of(route.kind),
+            hops,
+            source: route.source,
+            metric: route.metric,
+            scope: route.scope,
+        })
+    }
+}
+
+fn kind_of(kind: RouteType) -> RouteKind {
+    match kind {
+        RouteType::Unicast => RouteKind::Unicast,
+        RouteType::Local => RouteKind::Local,
+        RouteType::Blackhole => RouteKind::Blackhole,
+        RouteType::Unreachable => RouteKind::Unreachable,
+        RouteType::Prohibit => RouteKind::Prohibit,
+        RouteType::Throw => RouteKind::Throw,
+    }
 }
 
 fn rule_of(rule: &KernelRule) -> Option<Rule> {
-    let from = match rule.from {
-        None => None,
-        Some((address, len)) => Some(Prefix::new(address, len)?),
+    let network = |selector: Option<_>| match selector {
+        None => Some(None),
+        Some((address, len)) => Prefix::new(address, len).map(Some),
     };
-    let KernelRule { priority, is_ipv4, invert, table, .. } = *rule;
-    Some(Rule { priority, is_ipv4, from, invert, table })
-}
-
-fn route_of(route: &KernelRoute, device: &Arc<str>) -> Option<Route> {
-    Some(Route {
-        table: route.table,
-        mark: route.mark,
-        prefix: Prefix::new(route.dst, route.len)?,
-        origin: Origin::Cached,
-        is_local: route.is_local,
-        device: device.clone(),
-        gateway: route.gateway,
-        source: route.source,
-        metric: route.metric,
-    })
+    let (from, to) = (network(rule.from)?, network(rule.to)?);
+    let action = match rule.action {
+        KernelAction::Table { table, suppress_len } => RuleAction::Table { table, suppress_len },
+        KernelAction::Goto(priority) => RuleAction::Goto(priority),
+        KernelAction::Nop => RuleAction::Nop,
+        KernelAction::Refuse(kind) => RuleAction::Refuse(kind_of(kind)),
+    };
+    let KernelRule { priority, is_ipv4, mark, is_foreign, invert, .. } = *rule;
+    Some(Rule { priority, is_ipv4, from, to, mark, is_foreign, invert, action })
 }

@@ -4,7 +4,9 @@ use super::mirror::{ADDRESSES_MAX, Effects, Mirror, RULES_MAX};
 use super::*;
 use netdev::DummyOptions;
 use netdev::link::LinkInfo;
-use netdev::route::{KernelRoute, KernelRule, RouteChange};
+use netdev::route::{
+    KernelAction, KernelAddress, KernelHop, KernelObject, KernelRoute, KernelRule, RouteChange, RouteType,
+};
 use routing::text::{Shown, listeners, routes};
 use routing::{Carrier, Families, Query};
 
@@ -14,7 +16,14 @@ fn ip(text: &str) -> IpAddr {
 
 fn link(ifindex: u32, name: &str) -> RouteEvent {
     let mac = Some([2, 0, 0, 0, 0, ifindex as u8]);
-    RouteEvent::Link(LinkInfo { ifindex, name: name.to_string(), mac, admin_up: true, ..LinkInfo::default() })
+    RouteEvent::Link(LinkInfo {
+        ifindex,
+        name: name.to_string(),
+        mac,
+        admin_up: true,
+        lower_up: true,
+        ..LinkInfo::default()
+    })
 }
 
 fn down(ifindex: u32, name: &str) -> RouteEvent {
@@ -23,22 +32,27 @@ fn down(ifindex: u32, name: &str) -> RouteEvent {
 
 fn address(ifindex: u32, text: &str, is_removed: bool) -> RouteEvent {
     let (address, len) = text.split_once('/').unwrap();
-    RouteEvent::Address { ifindex, address: ip(address), len: len.parse().unwrap(), is_removed }
+    RouteEvent::Address { address: kernel_address(ifindex, ip(address), len.parse().unwrap()), is_removed }
+}
+
+fn kernel_address(ifindex: u32, address: IpAddr, len: u8) -> KernelAddress {
+    KernelAddress { ifindex, address, len, scope: 0, is_unused: false, is_deprecated: false }
 }
 
 fn route(table: u32, text: &str, ifindex: u32, gateway: &str) -> KernelRoute {
     let (dst, len) = text.split_once('/').unwrap();
+    let gateway = (!gateway.is_empty()).then(|| ip(gateway));
     KernelRoute {
         table,
-        is_local: table == TABLE_LOCAL,
+        kind: if table == TABLE_LOCAL { RouteType::Local } else { RouteType::Unicast },
         dst: ip(dst),
         len: len.parse().unwrap(),
-        ifindex,
-        gateway: (!gateway.is_empty()).then(|| ip(gateway)),
+        hops: vec![KernelHop { ifindex, gateway, is_dead: false }],
+        object: None,
         source: None,
         mark: 0,
         metric: 0,
-        is_partial: false,
+        scope: 0,
     }
 }
 
@@ -51,14 +65,24 @@ fn removed(route: KernelRoute) -> RouteEvent {
 }
 
 fn rule(priority: u32, table: u32) -> RouteEvent {
-    let rule = KernelRule { priority, is_ipv4: true, from: None, invert: false, table };
+    let rule = KernelRule {
+        priority,
+        is_ipv4: true,
+        from: None,
+        to: None,
+        mark: (0, 0),
+        is_foreign: false,
+        invert: false,
+        action: KernelAction::Table { table, suppress_len: None },
+    };
     RouteEvent::Rule { rule, is_removed: false }
 }
 
 #[test]
 fn single_changes_are_carried_out_and_others_lead_to_a_dump() {
     let (mut mirror, mut routes) = (Mirror::default(), Routes::new());
-    let partial = KernelRoute { is_partial: true, ..route(254, "10.7.0.0/16", 3, "1.1.2.1") };
+    let mut several = route(254, "10.7.0.0/16", 3, "1.1.2.1");
+    several.hops.extend(route(254, "10.7.0.0/16", 3, "1.1.2.2").hops);
     // Event, changes of routes, devices, and whether everything is read again.
     for (what, event, changes, devices, is_stale) in [
         ("a link", link(3, "br0"), 0, 1, false),
@@ -68,11 +92,14 @@ fn single_changes_are_carried_out_and_others_lead_to_a_dump() {
         ("a route", added(route(254, "1.1.2.0/24", 3, "")), 1, 0, false),
         ("of no link", added(route(254, "1.1.3.0/24", 9, "")), 0, 0, false),
         ("of an unused table", added(route(1000, "1.1.3.0/24", 3, "")), 0, 0, false),
-        ("with several hops", added(partial), 1, 0, true),
+        ("with several hops", added(several.clone()), 1, 0, false),
+        ("its removal", removed(several), 1, 0, false),
         ("a removal", removed(route(254, "1.1.2.0/24", 3, "")), 1, 0, false),
         ("an unknown removal", removed(route(254, "1.1.2.0/24", 3, "")), 0, 0, true),
         ("a rule", rule(10, 1000), 0, 0, true),
         ("of its table", added(route(1000, "1.1.3.0/24", 3, "")), 1, 0, false),
+        ("an object", RouteEvent::Object { id: 1, object: Some(KernelObject::Blackhole) }, 1, 0, false),
+        ("an object less", RouteEvent::Object { id: 1, object: None }, 1, 0, true),
         ("an address less", address(3, "1.1.2.88/24", true), 0, 1, true),
         ("a link that goes down", down(3, "br0"), 0, 1, true),
         ("another name", down(3, "br1"), 0, 2, true),
@@ -92,7 +119,7 @@ fn rules_and_addresses_are_bounded() {
     mirror.apply(link(3, "br0"), &mut routes, &mut effects);
     for n in 0..ADDRESSES_MAX as u32 + 2 {
         let address = IpAddr::from((0x0a00_0000 + n).to_be_bytes());
-        let event = RouteEvent::Address { ifindex: 3, address, len: 8, is_removed: false };
+        let event = RouteEvent::Address { address: kernel_address(3, address, 8), is_removed: false };
         mirror.apply(event, &mut routes, &mut effects);
     }
     for n in 0..RULES_MAX as u32 + 3 {
@@ -100,7 +127,7 @@ fn rules_and_addresses_are_bounded() {
     }
     mirror.apply(RouteEvent::Complete, &mut routes, &mut effects);
     assert_eq!(mirror.refused, 5);
-    assert_eq!(mirror.device("br0").unwrap().1.len(), ADDRESSES_MAX);
+    assert_eq!(mirror.device("br0").unwrap().2.len(), ADDRESSES_MAX);
     assert!(routes.rules().len() <= RULES_MAX + routing::standard_rules().len());
 }
 
@@ -130,7 +157,7 @@ fn addresses_of_dummies_are_local_routes_and_listeners() {
     assert!(update.routes.is_empty() && !update.others, "nothing has changed");
     br0.add_address(ip("1.1.2.88"), 24).unwrap();
     let _ = owner.run(&mut reactor, &ports);
-    let user = Route { origin: Origin::User, is_local: false, table: 254, ..local("1.1.2.0/24", "br0") };
+    let user = Route::new(Prefix::new(ip("1.1.2.0"), 24).unwrap(), Hops::one("br0", None));
     owner.add_user_route(&user, ip("1.1.2.92")).unwrap();
     let update = owner.take_update();
     assert!(!update.routes.is_empty() && update.others);
@@ -155,24 +182,9 @@ fn addresses_of_dummies_are_local_routes_and_listeners() {
     follow(&mut owner, &mut reactor);
     assert_eq!(listeners(owner.listeners(), true), "Listening ports:\n");
     let query = Query { mark: 0, dst: ip("1.1.2.92"), src: None };
-    assert!(owner.routes().lookup(&query).is_some_and(|hop| !hop.is_local), "the one by command stays");
+    assert!(owner.routes().lookup(&query).is_ok_and(|hop| !hop.is_local), "the one by command stays");
     ports.remove("br0");
     follow(&mut owner, &mut reactor);
     assert!(owner.remove_user_route(254, 0, user.prefix) && owner.routes().is_empty());
     assert_eq!(owner.listeners().devices().count(), 0);
-}
-
-fn local(prefix: &str, device: &str) -> Route {
-    let (address, len) = prefix.split_once('/').unwrap();
-    Route {
-        table: TABLE_LOCAL,
-        mark: 0,
-        prefix: Prefix::new(ip(address), len.parse().unwrap()).unwrap(),
-        origin: Origin::Cached,
-        is_local: true,
-        device: device.into(),
-        gateway: None,
-        source: None,
-        metric: 0,
-    }
 }

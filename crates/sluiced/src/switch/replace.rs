@@ -1,8 +1,8 @@
 //! Changes of open devices by command: another number in the datapath (`dpif-dummy/change-port-number`), other options
-//! (`dpctl/set-if`).
+//! (`dpctl/set-if`), removal (`dpctl/del-if`).
 //!
-//! The port is removed and added anew, so its flows end. Its OpenFlow number, rules and counters of rules stay. Options
-//! last until those of its interface change in the database.
+//! A changed port is removed and added anew, so its flows end. Its OpenFlow number, rules and counters of rules stay.
+//! Options last until those of its interface change in the database.
 
 use super::Switch;
 use crate::devices::{Body, Device};
@@ -14,6 +14,14 @@ use vswitch::config::DeviceOptions;
 use vswitch::plan::DeviceSettings;
 
 impl Switch {
+    /// Removes the port of a device from its datapath, as if the device was lost: the next retry, or change of the
+    /// database, adds it again. In OVS the latter does.
+    pub(crate) fn remove_port(&mut self, name: &str, reactor: &mut Reactor) {
+        self.planner.device_gone(name);
+        let commands = self.planner.commands();
+        self.carry_out(commands, reactor);
+    }
+
     /// Gives a device another number in its datapath.
     ///
     /// # Errors

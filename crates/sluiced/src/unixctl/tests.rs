@@ -145,7 +145,7 @@ fn replies_in_parts_are_one_message_and_wait_for_their_reader() {
         let request = rig.request(token);
         let (mut parts, mut got, mut waited) = (0, Vec::new(), 0);
         while parts < 50 {
-            match rig.control.room(&request) {
+            match rig.control.room(&request, &mut rig.reactor) {
                 Room::Some => {
                     rig.control.reply_part(&request, contents, &mut rig.reactor);
                     parts += 1;
@@ -190,7 +190,7 @@ fn a_reply_in_parts_may_end_early() {
     let request = rig.request(token);
     rig.control.reply_part(&request, b"some", &mut rig.reactor);
     rig.control.reply(&request, Err("in vain".to_string()), &mut rig.reactor);
-    assert_eq!((rig.control.room(&request), rig.control.cut_off), (Room::Gone, 1));
+    assert_eq!((rig.control.room(&request, &mut rig.reactor), rig.control.cut_off), (Room::Gone, 1));
     assert_eq!(rig.read(&mut stream), br#"{"id":1,"error":null,"result":"some"#);
     assert_eq!(stream.read(&mut [0; 1]).unwrap(), 0);
     // By a client that leaves.
@@ -198,10 +198,10 @@ fn a_reply_in_parts_may_end_early() {
     stream.write_all(REQUEST).unwrap();
     let request = rig.request(token);
     drop(stream);
-    while rig.control.room(&request) == Room::Some {
+    while rig.control.room(&request, &mut rig.reactor) == Room::Some {
         rig.control.reply_part(&request, &[b'x'; 1 << 16], &mut rig.reactor);
     }
-    assert_eq!(rig.control.room(&request), Room::Gone);
+    assert_eq!(rig.control.room(&request, &mut rig.reactor), Room::Gone);
     assert_eq!(rig.serve(token, 0), 0);
     assert!(rig.control.clients.is_empty());
 }

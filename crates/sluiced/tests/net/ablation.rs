@@ -96,14 +96,15 @@ impl Rig {
         self.host(0).netns.cmd(PYTHON).args(["-c", script, &to]).args(more.iter().copied()).run().unwrap();
     }
 
-    /// Starts a daemon with these arguments and a bridge with the cache enabled in the database.
+    /// Starts a daemon with these arguments and a bridge with the cache enabled in the database. Flows stay while the
+    /// machine is slow: the order of masks is that of their first packets.
     fn start(&self, args: &[String]) -> Daemon {
         let daemon = serving(&spec(&self.net.switch).args(args.iter().cloned()));
         let ports = self.net.ports();
         vsctl(
             &daemon,
             &format!(
-                "set Open_vSwitch . other_config:smc-enable=true -- add-br br0 \
+                "set Open_vSwitch . other_config:smc-enable=true other_config:max-idle=600000 -- add-br br0 \
                  -- add-port br0 {} -- add-port br0 {}",
                 ports[0], ports[1]
             ),

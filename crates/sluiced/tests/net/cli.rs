@@ -216,3 +216,38 @@ fn tables_are_described_only_to_commands_that_need_their_names() {
     let left = sluice(&daemon, &["ofctl", "dump-flows", "br0"]);
     assert!(!left.contains("table=5,") && left.contains("table=6,") && left.contains("table=7,"), "{left}");
 }
+
+/// Both commands list the same settings, and fail while there are any.
+#[test]
+fn settings_without_effect_are_listed_in_one_place() {
+    require_netns!();
+    require_programs!(program().as_str());
+    let net = Topology::new(1).unwrap();
+    let daemon = start(&net.switch);
+    let port = net.ports()[0].to_string();
+    sluice(&daemon, &["vsctl", "add-br", "br0", "--", "set", "bridge", "br0", "datapath_type=netdev"]);
+    sluice(&daemon, &["vsctl", "add-port", "br0", &port]);
+    let asked = |words: &[&str]| {
+        let out = daemon.tool(&program()).args(words).output().unwrap();
+        let lines = out.stdout.lines().filter_map(|line| line.trim().split_once(": "));
+        let settings: Vec<String> = lines.map(|(setting, _)| setting.to_string()).collect();
+        (settings, out.status.code())
+    };
+    let status = || {
+        let (mut all, code) = asked(&["status", "--interval=0"]);
+        let tables = ["Open_vSwitch ", "Bridge ", "Port ", "Interface "];
+        all.retain(|line| tables.iter().any(|t| line.starts_with(t)) && line.split(' ').count() == 3);
+        (all, code)
+    };
+    assert_eq!((status(), asked(&["check"])), ((vec![], Some(0)), (vec![], Some(0))));
+    sluice(&daemon, &["vsctl", "set", "Open_vSwitch", ".", "other_config:dpdk-init=true"]);
+    sluice(&daemon, &["vsctl", "set", "port", &port, "lacp=active"]);
+    sluice(&daemon, &["vsctl", "set", "interface", &port, "bfd:enable=true", "bfd:mult=x"]);
+    let expected = vec![
+        format!("Interface {port} bfd:mult"),
+        "Open_vSwitch . other_config:dpdk-init".to_string(),
+        format!("Port {port} lacp"),
+    ];
+    assert_eq!(status(), (expected.clone(), Some(1)));
+    assert_eq!(asked(&["check"]), (expected, Some(1)));
+}

@@ -139,6 +139,26 @@ fn limits_below_the_number_of_connections_are_those_of_open_vswitch() {
     counted(5);
     same(&sides, "dpctl/flush-conntrack zone=3 ct_nw_proto=17,ct_tp_src=31");
     counted(4);
+    // By the tuple of its replies.
+    let reply = |source| {
+        let listed = appctl(&sides[0].daemon, "dpctl/dump-conntrack zone=3");
+        let line = listed.lines().find(|line| line.contains(&format!("sport={source},"))).unwrap_or_default();
+        let of = |name: &str| {
+            let rest = line.split("reply=(").nth(1).and_then(|r| r.split(name).nth(1)).unwrap_or_default();
+            rest.split([',', ')']).next().unwrap_or_default().to_string()
+        };
+        format!(
+            "ct_nw_src={},ct_nw_dst={},ct_nw_proto=17,ct_tp_src={},ct_tp_dst={}",
+            of("src="),
+            of("dst="),
+            of("sport="),
+            of("dport=")
+        )
+    };
+    same(&sides, &format!("dpctl/flush-conntrack zone=3 {}", reply(32)));
+    counted(3);
+    udp(32);
+    counted(4);
     // The same for all zones together.
     same(&sides, "dpctl/ct-set-maxconns 3");
     [31, 30].into_iter().for_each(udp);
@@ -149,19 +169,28 @@ fn limits_below_the_number_of_connections_are_those_of_open_vswitch() {
     same(&sides, "dpctl/dump-conntrack -s");
 }
 
-/// No limit is 0, as ovs-appctl(8) and the kernel have it. (Open vSwitch 3.1 then admits no connection.)
+/// A zone's own limit of 0 admits no connection, and a default of 0 limits none: Open vSwitch 3.1 and 3.5 agree.
 #[test]
-fn a_limit_of_0_is_none() {
+fn a_limit_of_0_is_that_of_open_vswitch() {
     require_netns!();
-    require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-appctl");
-    let side = Side::new(false);
-    side.rules(&format!("udp actions=ct(commit,zone=3,table=9)\n{}", shown().replace("{ip}", "ip")));
-    appctl(&side.daemon, "dpctl/ct-set-limits zone=3,limit=1");
-    for (source, limit, count) in [(10, 1, 1), (11, 1, 1), (12, 0, 2), (13, 0, 3)] {
-        appctl(&side.daemon, &format!("dpctl/ct-set-limits zone=3,limit={limit}"));
+    require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-appctl", "ovs-vswitchd", "ovsdb-server", "ovsdb-tool");
+    let sides = Side::both();
+    for side in &sides {
+        side.rules(&format!("udp actions=ct(commit,zone=3,table=9)\n{}", shown().replace("{ip}", "ip")));
+        appctl(&side.daemon, "time/stop");
+    }
+    for (source, limit, connections) in [
+        (10, "zone=3,limit=1", 1),
+        (11, "zone=3,limit=1", 1),
+        (12, "zone=3,limit=0", 1),
+        (13, "default=0", 1),
+        (14, "default=9", 1),
+        (15, "zone=3,limit=2", 2),
+    ] {
+        same(&sides, &format!("dpctl/ct-set-limits {limit}"));
         let (port, flow) = case_flow(&format!("> c {source} s 6"), false);
-        side.pass(port, &flow);
-        assert_eq!(side.tracked().len(), count, "port {source} at the limit {limit}");
+        pass_same(&sides, &source.to_string(), port, &flow);
+        assert_eq!(sides[0].tracked().len(), connections, "port {source}: {limit}");
     }
 }
 
@@ -277,8 +306,8 @@ impl Side {
     }
 }
 
-/// Datagrams in fragments are translated in both directions; errors about their first fragments find the connection, and those
-/// about others do not.
+/// Datagrams in fragments are translated in both directions. Errors about their first fragments find the connection and are
+/// translated back, as in Linux; in Open vSwitch they are invalid. Those about others are invalid in both.
 #[test]
 fn translated_fragments_and_errors_about_them_are_those_of_open_vswitch() {
     require_netns!();
@@ -307,11 +336,19 @@ fn translated_fragments_and_errors_about_them_are_those_of_open_vswitch() {
         ("about the first of a reply", 1, error(CLIENT, SERVER, 11, 1, &replied[0])),
         ("about the second of a reply", 1, error(CLIENT, SERVER, 11, 1, &replied[1])),
     ];
+    let hex = |from: Ipv4Addr, to: Ipv4Addr| format!("{:08x}{:08x}", from.to_bits(), to.to_bits());
     for (what, port, frame) in &errors {
-        pass_same(&sides, what, *port, frame);
+        let [ours, stock] = sides.each_ref().map(|side| side.pass(*port, frame));
+        if what.contains("second") {
+            assert_eq!(ours, stock, "{what}");
+        } else {
+            let outer = if *port == 2 { hex(ROUTER, CLIENT) } else { hex(TRANSLATED, SERVER) };
+            let cited = if *port == 2 { hex(CLIENT, SERVER) } else { hex(SERVER, TRANSLATED) };
+            assert!(ours.contains(&outer) && ours.contains(&cited), "{what}: {ours}");
+        }
     }
     same(&sides, "dpctl/ipf-get-status -m");
-    same(&sides, "dpctl/dump-conntrack -s");
+    same(&sides, "dpctl/dump-conntrack");
 }
 
 /// Fragments whose datagram is not complete in time count alike. Sluice drops them; Open vSwitch 3.1 sends them behind a later

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 use testkit::{Daemon, DaemonSpec, Netns, RunDir, Topology, require_netns, require_programs, wait_for};
 
 use crate::helpers::{
-    LIMIT, PYTHON, SLUICED, ping_all, serving, spec, start, switch, vsctl, vsctl_output, wait_log, wait_until,
+    LIMIT, PYTHON, SLUICED, appctl_output, ping_all, serving, spec, start, switch, vsctl, vsctl_output,
+    wait_log, wait_until,
 };
 
 /// A client of a JSON-RPC socket.
@@ -357,6 +358,46 @@ fn a_torn_tail_is_truncated_and_logged() {
 }
 
 #[test]
+fn a_file_of_another_schema_is_copied_before_its_conversion() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovsdb-tool");
+    let netns = Netns::new("newer").unwrap();
+    let (dir, _) = used(&netns);
+    let file = dir.join("conf.db").to_string_lossy().into_owned();
+    let run = |args: &[&str]| testkit::Cmd::new("ovsdb-tool").args(args).run().unwrap().stdout;
+    assert_eq!(run(&["db-cksum", &file]).trim(), "2823623553 27869");
+    let mut schema = ovsdb::schema::open_vswitch().to_json();
+    schema["version"] = json!("9.0.0");
+    schema["cksum"] = json!("17/../17 99");
+    schema["tables"]["Bridge"]["columns"]["hue"] = json!({"type": "string"});
+    schema["tables"]["Paint"] = json!({"columns": {"name": {"type": "string"}}, "isRoot": true});
+    let newer = dir.join("newer.ovsschema").to_string_lossy().into_owned();
+    std::fs::write(&newer, schema.to_string()).unwrap();
+    run(&["convert", &file, &newer]);
+    run(&[
+        "transact",
+        &file,
+        r#"["Open_vSwitch", {"op": "update", "table": "Bridge", "where": [], "row": {"hue": "red"}}]"#,
+    ]);
+    let before = std::fs::read(&file).unwrap();
+    let daemon = serving(&spec(&netns).rundir(&dir));
+    let copy = dir.join("conf.db.backup9.0.0-1717");
+    assert_eq!(std::fs::read(&copy).unwrap(), before);
+    let log = daemon.log();
+    assert!(log.contains("has no column Bridge:hue, table Paint"), "{log}");
+    assert_eq!(vsctl(&daemon, "get Bridge br0 external_ids:last"), "one");
+    daemon.stop().unwrap();
+    assert_eq!(run(&["db-version", &file]).trim(), "8.8.0");
+    // A copy that cannot be made leaves the file as it is.
+    std::fs::copy(&copy, &file).unwrap();
+    std::fs::remove_file(&copy).unwrap();
+    std::fs::create_dir(&copy).unwrap();
+    let error = failure(&spec(&netns).rundir(&dir));
+    assert!(error.contains("cannot copy the database before its conversion"), "{error}");
+    assert_eq!(std::fs::read(&file).unwrap(), before);
+}
+
+#[test]
 fn one_daemon_at_a_time_locks_the_file() {
     require_netns!();
     require_programs!("ovs-vsctl");
@@ -450,6 +491,32 @@ fn managers_are_accepted() {
     let list = || daemon.ovs("ovsdb-client", &["list-dbs", &target]);
     wait_for(LIMIT, "the manager's port", || list().is_ok_and(|o| o.stdout.contains("Open_vSwitch")))
         .unwrap();
+    // As in OVS one client is no number.
+    let row = |target: &str| {
+        format!(
+            "Manager {} ",
+            vsctl(&daemon, &format!("--bare --columns=_uuid find Manager target=\"{target}\""))
+        )
+    };
+    let tcp = row(&format!("ptcp:{port}:127.0.0.1"));
+    wait_until(&daemon, &format!("{tcp} status:bound_port={port} is_connected=false"));
+    let connect = || net.switch.enter(|| TcpStream::connect(("127.0.0.1", port)).unwrap()).unwrap();
+    let _one = connect();
+    wait_until(&daemon, &format!("{tcp} is_connected=true"));
+    let status = vsctl(&daemon, &format!("get {tcp} status"));
+    assert!(!status.contains("n_connections"), "{status}");
+    let _two = connect();
+    wait_until(&daemon, &format!("{tcp} status:n_connections=2"));
+    let path = daemon.rundir().join("manager.sock");
+    vsctl(&daemon, &format!("set-manager punix:{}", path.display()));
+    let unix = row(&format!("punix:{}", path.display()));
+    let _client = {
+        wait_for(LIMIT, "the manager's socket", || path.exists()).unwrap();
+        UnixStream::connect(&path).unwrap()
+    };
+    wait_until(&daemon, &format!("{unix} is_connected=true"));
+    let status = vsctl(&daemon, &format!("get {unix} status"));
+    assert!(!status.contains("bound_port"), "{status}");
     vsctl(&daemon, "del-manager");
     wait_for(LIMIT, "the port to be closed", || list().is_err()).unwrap();
     wait_until(&daemon, "Bridge br0 name=br0");
@@ -514,12 +581,19 @@ fn a_full_disk_aborts_only_the_transaction() {
     let known = vsctl(&daemon, "--no-wait get Open_vSwitch . other_config");
     assert!(known.contains(&format!("k{}=", kept - 1)) && !known.contains(&format!("k{kept}=")));
     ping_all(&one.netns, two.ipv4.into(), 3);
+    // Compaction needs room for a second file.
+    let compact = || appctl_output(&daemon, "ovsdb-server/compact");
+    let out = compact();
+    assert_eq!(out.status.code(), Some(2), "{}", out.stderr);
+    let failed = "conf.db.tmp: write failed (No space left on device)";
+    assert!(out.stderr.starts_with("I/O error: /") && out.stderr.contains(failed), "{}", out.stderr);
     // With free space again, transactions succeed and the file is valid.
     let pid = daemon.pid().to_string();
     let disk = disk.to_string_lossy();
     let remount = ["-t", &pid, "-m", "mount", "-o", "remount,size=2m", &disk];
     testkit::Cmd::new("nsenter").args(remount).run().unwrap();
     vsctl(&daemon, &format!("set Open_vSwitch . other_config:k{kept}={value}"));
+    assert!(compact().status.success());
     let file = format!("{disk}/conf.db");
     let log = testkit::Cmd::new("nsenter")
         .args(["-t", &pid, "-m", "ovsdb-tool", "db-version", &file])

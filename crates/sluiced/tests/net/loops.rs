@@ -51,7 +51,7 @@ fn two_cables_between_stp_bridges_cause_no_storm() {
     send(one, &[Frame { to: BROADCAST, from: &sender(4), vlan: None }]);
     // Without a loop and without STP all frames are forwarded again.
     vsctl(&daemon, "del-port br1 c2b -- set Bridge br0 stp_enable=false -- set Bridge br1 stp_enable=false");
-    assert_eq!(vsctl(&daemon, "--if-exists get Bridge br0 status:notice"), "");
+    assert!(!vsctl(&daemon, "--if-exists get Bridge br0 status:notice").contains("spanning tree"));
     send(one, &[Frame { to: BROADCAST, from: &sender(5), vlan: None }]);
     wait_for(LIMIT, "a copy by the cable that is left", || came(5) >= 1).unwrap();
     send(one, &[Frame { to: BROADCAST, from: &sender(6), vlan: None }]);

@@ -162,6 +162,29 @@ fn rules_choose_tables() {
 }
 
 #[test]
+fn a_lookup_says_which_route_was_left_out_and_which_refuses() {
+    require_netns!();
+    require_programs!("ovs-appctl", "ovs-vsctl");
+    let netns = network();
+    netns.ip("route add default via 10.0.0.254").unwrap();
+    netns.ip("route add throw 10.9.0.0/16 table 1000").unwrap();
+    netns.ip("route add prohibit 10.8.0.0/16").unwrap();
+    netns.ip("rule add pref 100 to 10.0.0.0/8 table 1000").unwrap();
+    netns.ip("rule add pref 200 to 10.7.0.0/16 blackhole").unwrap();
+    let daemon = start(&netns);
+    let thrown = "left out: 10.9.0.0/16 of table 1000: throw, the next rule applies\n";
+    let expected = format!("src 10.0.0.1\ngateway 10.0.0.254\ndev sl-a\n{thrown}");
+    assert_eq!(appctl(&daemon, "ovs/route/lookup 10.9.0.1"), expected);
+    for (to, reason) in [
+        ("10.8.0.1", "the route 10.8.0.0/16 of table 254 is of type prohibit"),
+        ("10.7.0.1", "rule 200 has the action blackhole"),
+    ] {
+        let out = appctl_output(&daemon, &format!("ovs/route/lookup {to}"));
+        assert!(out.stderr.starts_with(&format!("Not found\n{reason}\n")), "{to}: {}", out.stderr);
+    }
+}
+
+#[test]
 fn many_routes_come_and_go() {
     require_netns!();
     require_programs!("ovs-appctl", "ovs-vsctl");

@@ -343,7 +343,8 @@ fn flows_of_a_removed_port_are_counted_and_freed_without_further_events() {
         wait_for(3 * LIMIT, "all flows", || flows() == Some(PORT_FLOWS)).unwrap();
         let full = resident_bytes(&daemon);
         let held = full.saturating_sub(before);
-        assert!(held > u64::from(PORT_FLOWS) * 512, "round {round}: {before} to {full} bytes");
+        // The allocator may have kept some memory of an earlier round.
+        assert!(held > u64::from(PORT_FLOWS) * 256, "round {round}: {before} to {full} bytes");
         vsctl(&daemon, "del-port flood7");
         // The commands of a look would be events: until the memory is back only the kernel is asked.
         let falls = wait_for(LIMIT, "memory", || resident_bytes(&daemon) < before + held / 2);

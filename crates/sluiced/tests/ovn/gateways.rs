@@ -117,6 +117,54 @@ pub(crate) fn gateway_routers(kind: Kind) {
     assert_eq!(met.len(), 2, "{met:?}");
 }
 
+/// Packets too long for a port of a gateway router, in both directions and of several flows: each sender learns the length.
+pub(crate) fn too_long_for_gateways(kind: Kind) {
+    let mut lab = Lab::new(kind, 2);
+    lab.provider();
+    lab.network(1);
+    lab.nb("lr-add gw -- set Logical_Router gw options:chassis=hv2");
+    lab.nb(&format!(
+        "{PUBLIC} -- lrp-add gw gw-public 0a:00:00:00:30:01 172.30.0.1/24 fd30::1/64 \
+         -- lsp-add public public-gw -- lsp-set-type public-gw router -- lsp-set-addresses public-gw router \
+         -- lsp-set-options public-gw router-port=gw-public \
+         -- ls-add join -- lrp-add r r-join 0a:00:00:00:40:01 100.64.0.1/24 fd64::1/64 \
+         -- lsp-add join join-r -- lsp-set-type join-r router -- lsp-set-addresses join-r router \
+         -- lsp-set-options join-r router-port=r-join \
+         -- lrp-add gw gw-join 0a:00:00:00:40:02 100.64.0.2/24 fd64::2/64 \
+         -- lsp-add join join-gw -- lsp-set-type join-gw router -- lsp-set-addresses join-gw router \
+         -- lsp-set-options join-gw router-port=gw-join \
+         -- lr-route-add r 0.0.0.0/0 100.64.0.2 -- lr-route-add gw 10.1.0.0/16 100.64.0.1 \
+         -- lr-route-add r ::/0 fd64::2 -- lr-route-add gw fd01::/64 fd64::1 \
+         -- set Logical_Router_Port gw-public options:gateway_mtu=1340 \
+         -- set Logical_Router_Port gw-join options:gateway_mtu=1320"
+    ));
+    let machines = [lab.machine(0, 1, 11), lab.machine(1, 1, 12)];
+    let outsider = lab.outsider(50, &format!("{OUTSIDER}/24"));
+    outsider.netns.add_addr(&outsider.dev, "fd30::50/64").unwrap();
+    outsider.netns.ip("route add default via 172.30.0.1").unwrap();
+    outsider.netns.ip("-6 route add default via fd30::1").unwrap();
+    lab.sync();
+    for machine in &machines {
+        machine.reaches(OUTSIDER);
+        machine.reaches("fd30::50");
+    }
+    let learns = |from: &Machine, to: &str, mtu: &str| {
+        wait_for(LIMIT, &format!("{mtu} from {} to {to}", from.ip), || {
+            let _unanswered = from.netns.run("ping", &["-c1", "-W1", "-Mdo", "-s1345", to]);
+            from.netns.ip(&format!("route get {to}")).unwrap().contains(&format!("mtu {mtu}"))
+        })
+        .unwrap();
+    };
+    for machine in &machines {
+        for to in [OUTSIDER, "fd30::50"] {
+            learns(machine, to, "1320");
+        }
+        for to in [&machine.ip, &machine.ip6] {
+            learns(&outsider, to, "1340");
+        }
+    }
+}
+
 pub(crate) fn provider_networks(kind: Kind) {
     let mut lab = Lab::new(kind, 2);
     lab.provider();

@@ -51,7 +51,7 @@ probes! {
         neighbours_are_answered, multicast;
     security: security_groups, rejects_and_established, meters_and_the_log, quality_of_service;
     balancers: load_balancers, health_checks, affinity;
-    gateways: failover, floating_addresses, gateway_routers, provider_networks, learned_neighbours;
+    gateways: failover, floating_addresses, gateway_routers, too_long_for_gateways, provider_networks, learned_neighbours;
     life: migration, restarts, takeover, traces, capabilities;
 }
 

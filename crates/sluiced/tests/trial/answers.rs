@@ -1,5 +1,6 @@
 //! Compared parts of a trace: the parsed flow, the final flow, megaflow and datapath actions of each pass.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
 /// Beginnings of the compared lines.
@@ -21,10 +22,11 @@ fn renumbered(line: &str, ids: &mut Vec<String>) -> String {
     let mut out = String::new();
     let mut rest = line;
     loop {
+        // The longest of those at one place: an id follows its prefix.
         let found = ["recirc(0x", "recirc_id=0x", "recirc_id="]
             .iter()
             .filter_map(|h| Some((rest.find(h)?, h.len())))
-            .min();
+            .min_by_key(|(at, len)| (*at, Reverse(*len)));
         let Some((at, len)) = found else { break };
         let (head, tail) = rest.split_at(at + len);
         out += head;

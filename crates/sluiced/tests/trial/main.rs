@@ -1,7 +1,8 @@
-//! The differential trial: random rules and packets through Sluice and Debian's switch, both in dummy mode on stopped clocks.
+//! The differential trial: random rules and packets through Sluice and OVS, both in dummy mode on stopped clocks. The peer is
+//! that of [`testkit::stock_root`], else Debian's switch.
 //! Compares, by `ofproto/trace`, the flow parsed from a packet, its final form, megaflow masks and datapath actions.
 //!
-//! [`recorded_answers_hold`] replays `recorded.txt`, recorded answers of Debian's switch, so it needs no second switch.
+//! [`recorded_answers_hold`] replays `recorded.txt`, recorded answers of OVS, so it needs no second switch.
 //! [`answers_of_both_switches`] traces on both: 2,000 comparisons, and 100,000 with `SLUICE_LONG=1`. Intended differences are in
 //! [`intended`]; an entry that explains nothing fails. To record anew:
 //! `SLUICE_TRIAL_RECORD=1 cargo test -p sluiced --test trial`. `SLUICE_TRIAL_SEED=N` runs one seed on both switches,

@@ -51,10 +51,14 @@ impl Switch {
         Switch::set_up(netns, vec![daemon])
     }
 
-    /// Debian's switch with its own database server.
+    /// The stock switch with its own database server: that of [`testkit::stock_root`], else Debian's.
     pub(crate) fn stock() -> Switch {
         let netns = Netns::new("trial").unwrap();
-        let spec = |program: &Path| Ok(DaemonSpec::new(program)?.netns(&netns));
+        let root = testkit::stock_root();
+        let spec = |program: &Path| {
+            let spec = DaemonSpec::new(program)?.netns(&netns);
+            Ok(root.iter().fold(spec, |spec, root| spec.root(root)))
+        };
         let daemons = testkit::start_stock(spec, "ovs-vswitchd", &[], [&[], &["--enable-dummy"]]).unwrap();
         Switch::set_up(netns, daemons)
     }
@@ -113,9 +117,7 @@ impl Switch {
     /// # Errors
     /// The daemon's last output, if it ended.
     pub(crate) fn is_alive(&mut self) -> Result<(), String> {
-        let daemon = &self.daemons[0];
-        let answer = self.control.ask(&["version"]);
-        answer.map(drop).ok_or_else(|| format!("{}\n{}", daemon.log(), daemon.stderr()))
+        self.control.ask(&["version"]).map(drop).ok_or_else(|| self.daemons[0].last_words().unwrap())
     }
 
     /// The trace of a packet, given the arguments of `ofproto/trace`.
@@ -125,8 +127,7 @@ impl Switch {
     pub(crate) fn trace(&mut self, packet: &[String]) -> Result<String, String> {
         let words: Vec<&str> =
             std::iter::once("ofproto/trace").chain(packet.iter().map(String::as_str)).collect();
-        let daemon = &self.daemons[0];
-        self.control.ask(&words).ok_or_else(|| format!("{}\n{}", daemon.log(), daemon.stderr()))
+        self.control.ask(&words).ok_or_else(|| self.daemons[0].last_words().unwrap())
     }
 }
 

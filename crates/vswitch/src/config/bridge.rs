@@ -131,6 +131,8 @@ pub struct BridgeConfig {
     pub datapath_type: String,
     /// Its version.
     pub datapath_version: String,
+    /// The datapath that serves a row without a type, if it is not that of the kernel: for the status.
+    pub default_datapath: Option<String>,
     /// Its settings.
     pub options: BridgeOptions,
     /// `rstp_enable`, else `stp_enable`. No tree is computed yet: participating ports do not forward to each other.
@@ -166,16 +168,17 @@ impl<'a> Reader<'a> {
         };
         let Some(support) = self.supported.datapaths.get(asked) else {
             let error = format!("could not create bridge {name}: unknown datapath type {asked:?}");
-            self.refuse_bridge(row, &error);
+            self.refuse_bridge(row, "datapath_type", &error);
             return None;
         };
         if let Err(why) = super::interface::check_name(name, support.dummy) {
-            self.refuse_bridge(row, &format!("could not create bridge {name:?}: {why}"));
+            self.refuse_bridge(row, "name", &format!("could not create bridge {name:?}: {why}"));
             return None;
         }
-        // A row without a type requests no unsupported feature.
-        if let Some(notice) = support.notice.as_ref().filter(|_| !row.str("datapath_type").is_empty()) {
-            self.notice(row, notice.clone());
+        // A row without a type has no setting without effect: its status alone names the datapath.
+        let is_default = row.str("datapath_type").is_empty();
+        if let Some(notice) = support.notice.as_ref().filter(|_| !is_default) {
+            self.notice(row, "datapath_type", notice.clone());
         }
         unsupported::of_bridge(self, row);
         let options = self.bridge_options(row);
@@ -191,6 +194,7 @@ impl<'a> Reader<'a> {
             name: name.to_string(),
             datapath_type: support.served_by.clone(),
             datapath_version: support.version.clone(),
+            default_datapath: support.notice.clone().filter(|_| is_default),
             options,
             tree: unsupported::spanning_tree(row),
             mcast_snooping_enable: row.bool("mcast_snooping_enable"),
@@ -199,8 +203,8 @@ impl<'a> Reader<'a> {
         })
     }
 
-    fn refuse_bridge(&mut self, row: RowView<'a>, error: &str) {
-        self.notice(row, error);
+    fn refuse_bridge(&mut self, row: RowView<'a>, setting: &str, error: &str) {
+        self.notice(row, setting, error);
         for port in row.uuid_set("ports").into_iter().filter_map(|uuid| self.replica.row("Port", uuid)) {
             for uuid in port.uuid_set("interfaces") {
                 self.refused.insert(uuid, error.to_string());
@@ -212,8 +216,9 @@ impl<'a> Reader<'a> {
         let datapath_id = row.map_str("other_config", "datapath-id").and_then(|text| {
             let id = parse_datapath_id(text);
             if id.is_none() {
-                self.notice(
+                self.hint(
                     row,
+                    "other_config:datapath-id",
                     format!("other_config:datapath-id={text:?} is not 16 hexadecimal digits, or 0x and 1 to 16: ignored"),
                 );
             }
@@ -264,8 +269,10 @@ impl<'a> Reader<'a> {
                 evict: row.opt_str("overflow_policy") == Some("evict"),
                 groups: self.eviction_groups(bridge, number, &row.string_set("groups")),
             };
-            let config =
-                FlowTableConfig { settings, prefixes: self.prefixes(bridge, &row.string_set("prefixes")) };
+            let config = FlowTableConfig {
+                settings,
+                prefixes: self.prefixes(bridge, number, &row.string_set("prefixes")),
+            };
             tables.insert(number, config);
         }
         tables
@@ -277,14 +284,17 @@ impl<'a> Reader<'a> {
         for name in names {
             match eviction_field(name) {
                 Ok(field) => groups.push(field),
-                Err(why) => self.notice(bridge, format!("table {number}: 'groups' with {name}: {why}")),
+                Err(why) => {
+                    let message = format!("table {number}: 'groups' with {name}: {why}");
+                    self.notice(bridge, format!("flow_tables:{number}"), message);
+                }
             }
         }
         groups
     }
 
     /// Prefix fields of a table, in name order. `none` overrides all others.
-    fn prefixes(&mut self, bridge: RowView<'a>, names: &[&str]) -> Option<Vec<FieldId>> {
+    fn prefixes(&mut self, bridge: RowView<'a>, number: u8, names: &[&str]) -> Option<Vec<FieldId>> {
         if names.contains(&"none") {
             return Some(Vec::new());
         }
@@ -292,16 +302,18 @@ impl<'a> Reader<'a> {
         names.sort_unstable();
         let mut fields = Vec::new();
         for name in names {
-            match prefix_field(name) {
-                Ok(field) if fields.contains(&field) => {}
-                Ok(field) => fields.push(field),
-                Err(NoPrefixField::Unknown) => {
-                    self.notice(bridge, format!("'prefixes' with unknown field: {name}"));
+            let fault = match prefix_field(name) {
+                Ok(field) => {
+                    if !fields.contains(&field) {
+                        fields.push(field);
+                    }
+                    continue;
                 }
-                Err(NoPrefixField::Incompatible) => {
-                    self.notice(bridge, format!("'prefixes' with incompatible field: {name}"));
-                }
-            }
+                Err(NoPrefixField::Unknown) => "unknown",
+                Err(NoPrefixField::Incompatible) => "incompatible",
+            };
+            let message = format!("'prefixes' with {fault} field: {name}");
+            self.notice(bridge, format!("flow_tables:{number}"), message);
         }
         (!fields.is_empty()).then_some(fields)
     }

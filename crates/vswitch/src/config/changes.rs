@@ -9,6 +9,7 @@ const NOT_READ: &[(&str, &[&str])] = &[
     ("Controller", &["external_ids"]),
     ("Datapath", &["capabilities", "datapath_version", "external_ids"]),
     ("Interface", &["cfm_flap_count", "error", "external_ids", "ofport"]),
+    ("Manager", &["external_ids"]),
     ("Mirror", &["external_ids"]),
     (
         "Open_vSwitch",
@@ -28,9 +29,6 @@ const NOT_READ: &[(&str, &[&str])] = &[
     ("Port", &["bond_active_slave", "external_ids"]),
 ];
 
-/// Tables that are never read.
-const TABLES_NOT_READ: [&str; 1] = ["Manager"];
-
 /// Whether [`super::Desired::from_replica`] may return a different state after these changes. Written-back status
 /// needs no new pass over all rows.
 pub fn affects_desired(replica: &Replica, changes: &[Change]) -> bool {
@@ -38,9 +36,6 @@ pub fn affects_desired(replica: &Replica, changes: &[Change]) -> bool {
 }
 
 fn affects(replica: &Replica, change: &Change) -> bool {
-    if TABLES_NOT_READ.contains(&&*change.table) {
-        return false;
-    }
     let (ChangeKind::Modified, Some(old), Some(new)) =
         (change.kind, change.old(), replica.row(&change.table, change.uuid))
     else {

@@ -58,14 +58,14 @@ impl<'a> Reader<'a> {
             let Some(by) = served_by(name) else {
                 let why =
                     "there is no datapath of this type: limits and timeouts of its zones have no effect";
-                self.notice(root, format!("datapaths:{name}: {why}"));
+                self.notice(root, format!("datapaths:{name}"), format!("datapaths:{name}: {why}"));
                 continue;
             };
             if all.contains_key(&by) {
                 let why = format!(
                     "datapaths:{by} has limits and timeouts of zones for the same datapath: those of {name} have no effect"
                 );
-                self.notice(root, format!("datapaths:{name}: {why}"));
+                self.notice(root, format!("datapaths:{name}"), format!("datapaths:{name}: {why}"));
                 continue;
             }
             all.insert(by, Arc::new(config));

@@ -103,7 +103,11 @@ impl<'a> Reader<'a> {
     pub(super) fn controller(&mut self, row: RowView<'a>, in_band: bool) -> Option<ControllerConfig> {
         let target = row.str("target");
         if !KNOWN_TARGETS.iter().any(|prefix| target.starts_with(prefix)) {
-            self.notice(row, format!("{target:?} does not say how to reach a controller: left out"));
+            self.notice(
+                row,
+                "target",
+                format!("{target:?} does not say how to reach a controller: left out"),
+            );
             return None;
         }
         let passive = target.starts_with('p');
@@ -125,7 +129,7 @@ impl<'a> Reader<'a> {
         let out_of_band = !in_band || asked == Some("out-of-band") || passive || target.starts_with("unix:");
         let local = self.local_address(row);
         let dscp = connection_dscp(row).unwrap_or_else(|complaint| {
-            self.notice(row, complaint);
+            self.notice(row, "other_config:dscp", complaint);
             DEFAULT_DSCP
         });
         Some(ControllerConfig {
@@ -143,13 +147,24 @@ impl<'a> Reader<'a> {
         })
     }
 
+    /// Notices about a manager, which the database server serves.
+    pub(super) fn manager(&mut self, row: RowView<'a>) {
+        let target = row.str("target");
+        if !KNOWN_TARGETS.iter().any(|prefix| target.starts_with(prefix)) {
+            self.notice(row, "target", format!("{target:?} does not say how to reach a manager: left out"));
+        }
+        if let Err(complaint) = connection_dscp(row) {
+            self.notice(row, "other_config:dscp", complaint);
+        }
+    }
+
     /// The address of the bridge's device, or notices about columns that are no addresses.
     fn local_address(&mut self, row: RowView<'a>) -> Option<LocalAddress> {
         let mut parsed = |column: &str| -> Option<Ipv4Addr> {
             let text = row.opt_str(column)?;
             let address = text.parse::<Ipv4Addr>().ok().filter(|ip| !ip.is_unspecified());
             if address.is_none() {
-                self.notice(row, format!("{column} {text:?} is no IPv4 address: ignored"));
+                self.notice(row, column, format!("{column} {text:?} is no IPv4 address: ignored"));
             }
             address
         };
@@ -157,7 +172,7 @@ impl<'a> Reader<'a> {
         let ip = ip?;
         let is_mask = |mask: &Ipv4Addr| mask.to_bits().leading_ones() + mask.to_bits().trailing_zeros() == 32;
         if let Some(mask) = mask.filter(|mask| !is_mask(mask)) {
-            self.notice(row, format!("local_netmask {mask} is no mask: ignored"));
+            self.notice(row, "local_netmask", format!("local_netmask {mask} is no mask: ignored"));
         }
         let bits = mask.filter(is_mask).and_then(|mask| u8::try_from(mask.to_bits().leading_ones()).ok());
         Some(LocalAddress { ip, prefix_bits: bits.unwrap_or_else(|| class_prefix_bits(ip)), gateway })

@@ -100,13 +100,13 @@ impl DeviceOptions {
     }
 }
 
-/// Options of an interface, and notices about ineffective ones; or the error for its row.
+/// Options of an interface, and notices about ineffective ones, by key; or the error for its row.
 pub(super) fn parse(
     name: &str,
     type_name: &str,
     kind: InterfaceKind,
     options: &StringMap,
-) -> Result<(InterfaceOptions, Vec<String>), String> {
+) -> Result<(InterfaceOptions, Vec<(String, String)>), String> {
     let mut ignored = Vec::new();
     let options = Options { name, map: options };
     // Also for types with one queue: a bad value is an error everywhere.
@@ -205,6 +205,7 @@ impl Options<'_> {
         let type_name = if type_name == "internal" { DUMMY_INTERNAL } else { type_name };
         let port = DummyPort {
             n_rxq,
+            n_txq: self.number("n_txq")?.unwrap_or(1).max(1),
             numa_id: self.number("numa_id")?.unwrap_or(0),
             ifindex: self.number("ifindex")?,
             pcap: self.file("pcap"),

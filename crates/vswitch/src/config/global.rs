@@ -107,6 +107,19 @@ pub enum UpcallDispatch {
 const MAX_THREADS: u64 = 1024;
 
 impl<'a> Reader<'a> {
+    /// `vlan-limit`, read as OVS does: a negative number is 0.
+    fn vlan_limit(&mut self, row: RowView<'a>, default: u32) -> u32 {
+        let Some(text) = row.map_str("other_config", "vlan-limit") else { return default };
+        match text.trim_start().parse::<i32>() {
+            Ok(n) => u32::try_from(n).unwrap_or(0),
+            Err(_) => {
+                let notice = format!("other_config:vlan-limit={text:?} is not a number: {default} is used");
+                self.hint(row, "other_config:vlan-limit", notice);
+                default
+            }
+        }
+    }
+
     fn upcall_dispatch(&mut self, row: RowView<'a>) -> Option<UpcallDispatch> {
         match strings(row, "other_config").get("upcall-dispatch").map(String::as_str) {
             None => None,
@@ -115,6 +128,7 @@ impl<'a> Reader<'a> {
             Some(other) => {
                 self.notice(
                     row,
+                    "other_config:upcall-dispatch",
                     format!("other_config:upcall-dispatch={other}: there are per-cpu and per-port"),
                 );
                 None
@@ -145,7 +159,7 @@ impl<'a> Reader<'a> {
             handler_threads: self.opt_setting(row, "n-handler-threads", 1..=MAX_THREADS).map(narrow),
             revalidator_threads: self.opt_setting(row, "n-revalidator-threads", 1..=MAX_THREADS).map(narrow),
             threads: self.thread_plan(row),
-            vlan_limit: narrow(self.setting(row, "vlan-limit", 0..=u32_max, default.vlan_limit.into())),
+            vlan_limit: self.vlan_limit(row, default.vlan_limit),
             stats_update_interval_ms: self.setting(
                 row,
                 "stats-update-interval",

@@ -150,21 +150,23 @@ impl<'a> Reader<'a> {
             Some(kind) => kind,
             None => {
                 let error = unsupported::interface_type_error(name, type_name);
-                self.refuse(row, error);
+                self.refuse(row, "type", error);
                 return None;
             }
         };
         if let Err(why) = check_name(name, kind.long_names()) {
-            self.refuse(row, format!("could not open network device {name} ({why})"));
+            self.refuse(row, "name", format!("could not open network device {name} ({why})"));
             return None;
         }
         let options = match device::parse(name, type_name, kind, &strings(row, "options")) {
             Ok((options, ignored)) => {
-                ignored.into_iter().for_each(|message| self.notice(row, message));
+                for (key, message) in ignored {
+                    self.notice(row, format!("options:{key}"), message);
+                }
                 options
             }
             Err(error) => {
-                self.refuse(row, error);
+                self.refuse(row, "options", error);
                 return None;
             }
         };
@@ -193,18 +195,20 @@ impl<'a> Reader<'a> {
         if !config.enable {
             return None;
         }
-        ignored.into_iter().for_each(|message| self.notice(row, message));
+        for (key, message) in ignored {
+            self.hint(row, format!("bfd:{key}"), message);
+        }
         Some(Arc::new(config))
     }
 
     fn interface_mac(&mut self, row: RowView<'a>, type_name: &str, local: bool) -> Option<MacAddr> {
         let text = row.opt_str("mac")?;
         if local {
-            self.notice(row, "the address of a bridge's own port is set by the bridge's other_config:hwaddr: mac is ignored");
+            self.notice(row, "mac", "the address of a bridge's own port is set by the bridge's other_config:hwaddr: mac is ignored");
             return None;
         }
         if !type_name.contains("internal") {
-            self.notice(row, "only internal interfaces can be given an address: mac is ignored");
+            self.notice(row, "mac", "only internal interfaces can be given an address: mac is ignored");
             return None;
         }
         self.mac(row, "mac", text)

@@ -53,8 +53,12 @@ pub struct Notice {
     pub row: Uuid,
     /// The row's name, or another display name.
     pub name: String,
+    /// The column of the setting, or column and key (`other_config:flow-limit`).
+    pub setting: String,
     /// The problem and its consequence.
     pub message: String,
+    /// Whether the log warns of it, rather than tells it on demand: OVS does not warn of every value out of range.
+    pub is_warning: bool,
 }
 
 /// The configuration in the database.
@@ -86,6 +90,7 @@ impl Desired {
         let global = reader.global(root);
         let conntrack = reader.conntrack(root);
         unsupported::of_switch(&mut reader, root);
+        replica.rows("Manager").for_each(|row| reader.manager(row));
         let mut rows: Vec<_> =
             root.uuid_set("bridges").into_iter().filter_map(|uuid| replica.row("Bridge", uuid)).collect();
         rows.sort_by_key(|row| row.str("name"));

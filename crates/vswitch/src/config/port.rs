@@ -109,7 +109,7 @@ impl<'a> Reader<'a> {
             if let Some(owner) = self.owners.get(&row.uuid()) {
                 let message =
                     format!("port {name} is already in bridge {owner}: bridge {bridge_name} goes without it");
-                self.notice(row, message);
+                self.notice(row, "name", message);
                 continue;
             }
             self.owners.insert(row.uuid(), bridge_name.to_string());
@@ -131,12 +131,10 @@ impl<'a> Reader<'a> {
         let mut interfaces = self.port_interfaces(row, bridge, dummy_datapath);
         unsupported::of_port(self, row);
         if row.opt_str("vlan_mode") == Some("dot1q-tunnel") {
-            for interface in interfaces.drain(..) {
-                let error = "VLAN mode dot1q-tunnel is not supported in this version: the port is left out";
-                if let Some(row) = interface.row.and_then(|uuid| self.replica.row("Interface", uuid)) {
-                    self.refuse(row, error);
-                }
-            }
+            let error = "VLAN mode dot1q-tunnel is not supported in this version: the port is left out";
+            self.notice(row, "vlan_mode", error);
+            let left_out = interfaces.drain(..).filter_map(|interface| interface.row);
+            self.refused.extend(left_out.map(|row| (row, error.to_string())));
         }
         self.choose_from_bond(row, &mut interfaces);
         let (vlan_mode, tag) = self.vlan_treatment(row);
@@ -172,7 +170,7 @@ impl<'a> Reader<'a> {
         let text = row.opt_str("mac")?;
         let mac = MacAddr::parse(text.trim());
         if mac.is_none() {
-            self.notice(row, format!("mac={text:?} is not an Ethernet address: ignored"));
+            self.notice(row, "mac", format!("mac={text:?} is not an Ethernet address: ignored"));
         }
         mac
     }
@@ -196,7 +194,7 @@ impl<'a> Reader<'a> {
             if let Some(owner) = self.owners.get(&interface.uuid()) {
                 let message =
                     format!("interface {name} is already in port {owner}: port {port} goes without it");
-                self.notice(row, message);
+                self.notice(row, "interfaces", message);
                 continue;
             }
             self.owners.insert(interface.uuid(), port.to_string());
@@ -211,11 +209,16 @@ impl<'a> Reader<'a> {
         }
         let port = row.str("name");
         let used = interfaces[0].name.clone();
-        self.notice(row, format!("bonds are not supported in this version: interface {used} is used alone"));
+        self.notice(
+            row,
+            "interfaces",
+            format!("bonds are not supported in this version: interface {used} is used alone"),
+        );
         for unused in interfaces.drain(1..) {
             if let Some(row) = unused.row.and_then(|uuid| self.replica.row("Interface", uuid)) {
                 self.refuse(
                     row,
+                    "name",
                     format!("bonds are not supported in this version: port {port} uses only {used}"),
                 );
             }
@@ -235,10 +238,10 @@ impl<'a> Reader<'a> {
             _ => VlanMode::Trunk,
         };
         if mode == VlanMode::Access && trunks {
-            self.notice(row, "an access port has no trunks: trunks are ignored");
+            self.notice(row, "trunks", "an access port has no trunks: trunks are ignored");
         }
         if mode == VlanMode::Trunk && tag.is_some() {
-            self.notice(row, "a trunk has no native VLAN: tag is ignored");
+            self.notice(row, "tag", "a trunk has no native VLAN: tag is ignored");
         }
         (mode, if mode == VlanMode::Trunk { 0 } else { tag.unwrap_or(0) })
     }

@@ -31,23 +31,38 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Adds a notice about a row for the operator.
-    pub(super) fn notice(&mut self, row: RowView<'a>, message: impl Into<String>) {
+    /// Adds a notice for the operator about a setting of a row: a column, or column and key.
+    pub(super) fn notice(
+        &mut self,
+        row: RowView<'a>,
+        setting: impl Into<String>,
+        message: impl Into<String>,
+    ) {
+        self.add_notice(row, setting.into(), message.into(), true);
+    }
+
+    /// The same without a warning, where OVS has none.
+    pub(super) fn hint(&mut self, row: RowView<'a>, setting: impl Into<String>, message: impl Into<String>) {
+        self.add_notice(row, setting.into(), message.into(), false);
+    }
+
+    fn add_notice(&mut self, row: RowView<'a>, setting: String, message: String, is_warning: bool) {
         let (table, name) = match row.table() {
             "Bridge" => ("Bridge", row.str("name")),
             "Port" => ("Port", row.str("name")),
             "Interface" => ("Interface", row.str("name")),
             "Controller" => ("Controller", row.str("target")),
+            "Manager" => ("Manager", row.str("target")),
             _ => ("Open_vSwitch", ""),
         };
         let name = name.to_string();
-        self.notices.insert(Notice { table, row: row.uuid(), name, message: message.into() });
+        self.notices.insert(Notice { table, row: row.uuid(), name, setting, message, is_warning });
     }
 
-    /// Rejects a row of `Interface`, with the error to write into it.
-    pub(super) fn refuse(&mut self, row: RowView<'a>, error: impl Into<String>) {
+    /// Rejects a row of `Interface` for a setting, with the error to write into it.
+    pub(super) fn refuse(&mut self, row: RowView<'a>, setting: impl Into<String>, error: impl Into<String>) {
         let error = error.into();
-        self.notice(row, error.clone());
+        self.notice(row, setting, error.clone());
         self.refused.insert(row.uuid(), error);
     }
 
@@ -65,8 +80,9 @@ impl<'a> Reader<'a> {
             Ok(n) if range.contains(&n) => n,
             Ok(n) => {
                 let used = n.clamp(*range.start(), *range.end());
-                self.notice(
+                self.hint(
                     row,
+                    format!("other_config:{key}"),
                     format!(
                         "other_config:{key}={n} is not from {} to {}: {used} is used",
                         range.start(),
@@ -76,7 +92,8 @@ impl<'a> Reader<'a> {
                 used
             }
             Err(_) => {
-                self.notice(row, format!("other_config:{key}={text:?} is not a number: {default} is used"));
+                let message = format!("other_config:{key}={text:?} is not a number: {default} is used");
+                self.hint(row, format!("other_config:{key}"), message);
                 default
             }
         }
@@ -93,8 +110,9 @@ impl<'a> Reader<'a> {
         let value = text.trim().parse::<u64>().ok().filter(|n| range.contains(n));
         if value.is_none() {
             let (from, to) = range.into_inner();
-            self.notice(
+            self.hint(
                 row,
+                format!("other_config:{key}"),
                 format!("other_config:{key}={text:?} is not a number from {from} to {to}: ignored"),
             );
         }
@@ -107,6 +125,7 @@ impl<'a> Reader<'a> {
         if mac.is_none() {
             self.notice(
                 row,
+                what,
                 format!("{what}={text:?} is not an Ethernet address of a single station: ignored"),
             );
         }
@@ -143,7 +162,11 @@ pub(super) fn check_names_across(reader: &mut Reader<'_>, bridges: &mut BTreeMap
                     && let Some(row) = reader.replica.row("Interface", uuid)
                 {
                     let name = &interface.name;
-                    reader.refuse(row, format!("{name} is the name of a bridge, whose own port has it"));
+                    reader.refuse(
+                        row,
+                        "name",
+                        format!("{name} is the name of a bridge, whose own port has it"),
+                    );
                 }
                 !clash
             });

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use dpif::DummyMode;
 use ofproto::tunnel::TunnelKind;
+use ovsdb::client::Replica;
 
 /// Version of built-in datapaths.
 const BUILT_IN: &str = "<built-in>";
@@ -98,6 +99,17 @@ impl SupportedTypes {
         let tunnels = TunnelKind::ALL.map(|kind| (kind.name().to_string(), InterfaceKind::Tunnel(kind)));
         types.interfaces.extend(tunnels);
         types
+    }
+
+    /// Types of a daemon for a database, without the daemon: with dummies, if those were the last one's.
+    pub fn of_database(replica: &Replica, has_kernel_datapath: bool) -> Self {
+        let mut types = SupportedTypes::userspace();
+        if has_kernel_datapath {
+            types.add_kernel("");
+        }
+        let mut rows = replica.rows("Open_vSwitch");
+        let had_dummies = rows.any(|row| row.string_set("datapath_types").contains(&"dummy"));
+        types.with_dummies(if had_dummies { DummyMode::Beside } else { DummyMode::Off })
     }
 
     /// Uses the kernel's datapath, of that version, for bridges of type `system`.

@@ -112,12 +112,34 @@ fn global_settings() {
     assert_eq!(
         messages(&desired),
         [
-            "Open_vSwitch : another limit of matched VLAN tags than 1 (other_config:vlan-limit) is not supported in this version: it has no effect",
             "Open_vSwitch : other_config:max-idle=1 is not from 500 to 4294967295: 500 is used",
             "Open_vSwitch : other_config:max-revalidator=\"x\" is not a number: 500 is used",
             "Open_vSwitch : other_config:n-revalidator-threads=\"0\" is not a number from 1 to 1024: ignored",
         ]
     );
+}
+
+/// Numbers that OVS 3.5 accepts.
+#[test]
+fn vlan_limits() {
+    for (text, limit, told) in [
+        ("0", 0, ""),
+        ("1", 1, ""),
+        ("5", 5, ""),
+        ("-1", 0, ""),
+        ("x", 1, "Open_vSwitch : other_config:vlan-limit=\"x\" is not a number: 1 is used"),
+        ("3.5", 1, "Open_vSwitch : other_config:vlan-limit=\"3.5\" is not a number: 1 is used"),
+        ("4294967296", 1, "Open_vSwitch : other_config:vlan-limit=\"4294967296\" is not a number: 1 is used"),
+    ] {
+        let mut bed = Bed::new();
+        bed.set("Open_vSwitch", "", "other_config", map(&[("vlan-limit", text)]));
+        let desired = bed.desired();
+        assert_eq!(
+            (desired.global.vlan_limit, messages(&desired).concat()),
+            (limit, told.to_string()),
+            "{text}"
+        );
+    }
 }
 
 #[test]
@@ -191,8 +213,8 @@ fn invalid_thread_settings_are_reported_and_leave_the_default() {
         ("pmd-cpu-mask", "0", "names no core"),
         ("pmd-cpu-mask", "0x", "names no core"),
         ("pmd-cpu-mask", "-3", "names no core"),
-        ("pmd-rxq-assign", "random", "cycles is used"),
-        ("pmd-rxq-isolate", "false", "true is used"),
+        ("pmd-rxq-assign", "random", "Defaulting to 'cycles'."),
+        ("pmd-rxq-isolate", "false", "can only be set false when using pmd-rxq-assign=group"),
         ("pmd-sleep-max", "x", "ignored"),
         ("pmd-sleep-max", "1:2:3", "ignored"),
         ("pmd-auto-lb-load-threshold", "x", "95 is used"),
@@ -533,7 +555,11 @@ fn what_the_switch_writes_itself_is_no_reason_to_look_again() {
         txn.update("Open_vSwitch", root, [("manager_options", ColumnValue::from(manager))]);
     });
     let changes = bed.client.take_changes();
-    assert!(!affects_desired(bed.replica(), &changes));
+    assert!(affects_desired(bed.replica(), &changes));
+    let manager = bed.replica().rows("Manager").next().unwrap().uuid();
+    bed.txn(|txn| txn.update("Manager", manager, [("is_connected", ColumnValue::from(true))]));
+    let changes = bed.client.take_changes();
+    assert!(!changes.is_empty() && !affects_desired(bed.replica(), &changes));
 }
 
 /// Near misses of valid texts, and others.

@@ -77,6 +77,7 @@ impl<'a> Reader<'a> {
         if cores.is_empty() {
             self.notice(
                 row,
+                "other_config:pmd-cpu-mask",
                 format!("other_config:pmd-cpu-mask={text:?} names no core in hexadecimal: ignored"),
             );
             return None;
@@ -90,9 +91,8 @@ impl<'a> Reader<'a> {
         if known.is_none() {
             self.notice(
                 row,
-                format!(
-                    "other_config:pmd-rxq-assign={text:?} is none of roundrobin, cycles and group: cycles is used"
-                ),
+                "other_config:pmd-rxq-assign",
+                "Unsupported rx queue to PMD assignment mode in pmd-rxq-assign. Defaulting to 'cycles'.",
             );
         }
         known.unwrap_or_default()
@@ -104,7 +104,8 @@ impl<'a> Reader<'a> {
         if !isolate && assign != RxqAssign::Group {
             self.notice(
                 row,
-                "other_config:pmd-rxq-isolate can be false with pmd-rxq-assign=group only: true is used",
+                "other_config:pmd-rxq-isolate",
+                "pmd-rxq-isolate can only be set false when using pmd-rxq-assign=group",
             );
             return true;
         }
@@ -119,16 +120,18 @@ impl<'a> Reader<'a> {
             let core = core.map(|c| c.trim().parse::<u16>());
             let us = us.trim().parse::<u64>();
             let (Ok(us), Ok(core)) = (us, core.transpose()) else {
-                self.notice(
+                self.hint(
                     row,
+                    "other_config:pmd-sleep-max",
                     format!("other_config:pmd-sleep-max={text:?}: {part:?} is neither microseconds nor core:microseconds: ignored"),
                 );
                 continue;
             };
             let used = us.min(SLEEP_MAX_US);
             if used != us {
-                self.notice(
+                self.hint(
                     row,
+                    "other_config:pmd-sleep-max",
                     format!("other_config:pmd-sleep-max={text:?}: the most is {SLEEP_MAX_US}, which is used"),
                 );
             }
@@ -153,6 +156,7 @@ impl<'a> Reader<'a> {
                 None => {
                     self.notice(
                         row,
+                        "other_config:pmd-rxq-affinity",
                         format!("other_config:pmd-rxq-affinity={text:?}: {part:?} is not queue:core: the interface is not pinned"),
                     );
                     return RxqAffinity::new();

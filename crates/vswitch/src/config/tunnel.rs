@@ -16,12 +16,12 @@ const IPSEC: [&str; 6] = ["psk", "remote_cert", "remote_name", "certificate", "p
 /// The ECN bits of the type of service, set by the switch itself.
 const ECN_MASK: u8 = 3;
 
-/// A tunnel, and notices about its ineffective options; or the error for its row.
+/// A tunnel, and notices about its ineffective options, by key; or the error for its row.
 pub(super) fn parse(
     kind: TunnelKind,
     name: &str,
     options: &StringMap,
-) -> Result<(TunnelConfig, Vec<String>), String> {
+) -> Result<(TunnelConfig, Vec<(String, String)>), String> {
     let mut tunnel = TunnelConfig {
         kind,
         remote: Endpoint::Any,
@@ -47,7 +47,7 @@ pub(super) fn parse(
         match take(&mut tunnel, key, value) {
             Ok(()) => {}
             Err(Wrong::Refused(why)) => return Err(format!("{name}: {why}")),
-            Err(Wrong::Ignored(why)) => ignored.push(format!("{name}: {why}")),
+            Err(Wrong::Ignored(why)) => ignored.push((key.clone(), format!("{name}: {why}"))),
         }
     }
     check_segments(&tunnel).map_err(|e| format!("{name}: {e}"))?;

@@ -241,6 +241,16 @@ impl Planner {
             && (open.mac, open.mtu) != (mac, mtu)
         {
             (open.mac, open.mtu) = (mac, mtu);
+            let config = &interface.config;
+            // As in OVS, a device keeps the MTU of its row. Without one, an internal device may have less than the others
+            // by hand, but not more.
+            let strays = |sent: &&mut DeviceSettings| match config.mtu_request {
+                Some(_) => mtu != sent.mtu,
+                None => config.is_internal() && mtu > sent.mtu,
+            };
+            if let Some(sent) = interface.sent.as_mut().filter(strays) {
+                sent.mtu = None;
+            }
             self.dirty.insert(bridge_name.clone());
         }
     }

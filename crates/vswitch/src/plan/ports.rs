@@ -72,7 +72,7 @@ impl PortSet {
         }
         let mut bundles = BTreeMap::new();
         for bundle in &self.bundles {
-            let flood = |of_port: &OfPort| ports.get(of_port).is_some_and(|port| !port.config.no_flood);
+            let flood = |of_port: &OfPort| ports.get(of_port).is_some_and(|port| port.is_floodable());
             let floodable = bundle.members.iter().any(flood);
             bundles.insert(bundle.id, Arc::new(Bundle { floodable, ..bundle.clone() }));
         }

@@ -1,11 +1,12 @@
 //! The planner's facts for the database: numbers, errors, datapath ids, notices.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ovsdb::value::Uuid;
 
 use super::Planner;
 use super::state::{Bridge, Interface, State};
+use crate::config::Notice;
 use crate::status::{BridgeFacts, ControllerFacts, Facts, InterfaceFacts, PortFacts};
 
 /// Key of a row's `status` for unsupported configuration.
@@ -28,6 +29,7 @@ impl Planner {
             let mut of_bridge = BridgeFacts::default();
             let zones = self.conntrack_errors.get(&config.datapath_type);
             let mut texts: Vec<&str> = zones.map(String::as_str).into_iter().collect();
+            texts.extend(config.default_datapath.as_deref());
             texts.extend(notices.get(&config.row).map(String::as_str));
             if !texts.is_empty() {
                 of_bridge.status.insert(NOTICE_KEY.to_string(), texts.join("; "));
@@ -57,6 +59,31 @@ impl Planner {
             facts.bridges.insert(config.row, of_bridge);
         }
         facts
+    }
+
+    /// Settings that are refused, have no effect or another one, also those refused by a datapath or a device.
+    pub fn ineffective(&self) -> BTreeSet<Notice> {
+        let mut all = self.desired.notices.clone();
+        for (datapath_type, error) in &self.conntrack_errors {
+            let setting = format!("datapaths:{datapath_type}");
+            all.extend(self.desired.row.map(|row| Notice {
+                table: "Open_vSwitch",
+                row,
+                name: String::new(),
+                setting,
+                message: error.clone(),
+                is_warning: true,
+            }));
+        }
+        for interface in self.bridges.values().flat_map(|bridge| bridge.interfaces.values()) {
+            if let (Some(row), Some(error)) = (interface.config.row, &interface.setting_error) {
+                let (name, message) = (interface.config.name.clone(), error.clone());
+                // The device may have refused several settings.
+                let setting = "error".to_string();
+                all.insert(Notice { table: "Interface", row, name, setting, message, is_warning: true });
+            }
+        }
+        all
     }
 
     fn interface_facts(&self, bridge: &Bridge, interface: &Interface) -> Option<InterfaceFacts> {

@@ -186,8 +186,10 @@ impl Bridge {
     /// Bridge properties in the settings of internal devices.
     pub(super) fn derived(&self) -> Derived {
         let outside = |interface: &Interface| {
-            let outside = !interface.config.is_internal() && !interface.config.is_patch();
-            interface.open().filter(|_| outside)?.mtu
+            let config = &interface.config;
+            // As in OVS, an internal device counts if its row sets its MTU.
+            let counts = !config.is_internal() && !config.is_patch() || config.mtu_request.is_some();
+            interface.open().filter(|_| counts)?.mtu
         };
         let mtu = self.interfaces.values().filter_map(outside).min().unwrap_or(ETHERNET_MTU);
         let mtu = mtu.min(TAP_MTU_MAX);

@@ -373,20 +373,40 @@ fn internal_ports_have_the_least_mtu_of_the_devices_around() {
     let mut world = World::with_bridge();
     let mtu = |world: &World, name: &str| world.fake.devices[name].2.mtu;
     world.add("i1", &[("type", "internal".into())]);
-    world.add("i2", &[("type", "internal".into()), ("mtu_request", 1400.into())]);
-    assert_eq!(["br0", "i1", "i2"].map(|name| mtu(&world, name)), [Some(1500), Some(1500), Some(1400)]);
+    assert_eq!(["br0", "i1"].map(|name| mtu(&world, name)), [Some(1500); 2]);
     world.add("p1", &[]);
     assert_eq!((mtu(&world, "p1"), mtu(&world, "i1")), (None, Some(1500)));
     world.planner.device_changed("p1", device_mac("p1"), Some(9000));
     world.fake.take_log();
     world.fake.go_on(&mut world.planner);
     assert_eq!(world.fake.take_log(), ["update br0", "update i1"]);
-    assert_eq!(["br0", "i1", "i2"].map(|name| mtu(&world, name)), [Some(9000), Some(9000), Some(1400)]);
+    assert_eq!(["br0", "i1"].map(|name| mtu(&world, name)), [Some(9000); 2]);
     world.planner.device_changed("p1", device_mac("p1"), Some(65_535));
     world.fake.go_on(&mut world.planner);
     assert_eq!(mtu(&world, "i1"), Some(65_521), "no device of the kernel has more");
     world.add("p2", &[]);
     assert_eq!(mtu(&world, "i1"), Some(1500), "the least");
+    // One with an MTU of its row counts as well.
+    world.add("i2", &[("type", "internal".into()), ("mtu_request", 1400.into())]);
+    world.planner.device_changed("i2", device_mac("i2"), Some(1400));
+    world.fake.go_on(&mut world.planner);
+    assert_eq!(["br0", "i1", "i2"].map(|name| mtu(&world, name)), [Some(1400); 3]);
+    // By hand, an internal device may have less, but not more, and none another one than its row.
+    for (name, by_hand, log, after) in [
+        ("i1", 1300, "", [1400, 1300, 1400]),
+        ("i1", 1450, "update i1", [1400; 3]),
+        ("i2", 1450, "update br0 update i1 update i2", [1450, 1450, 1400]),
+        ("i2", 1400, "update br0 update i1", [1400; 3]),
+    ] {
+        world.fake.take_log();
+        world.fake.devices.get_mut(name).unwrap().2.mtu = Some(by_hand);
+        world.planner.device_changed(name, device_mac(name), Some(by_hand));
+        world.fake.go_on(&mut world.planner);
+        let updates: Vec<_> =
+            world.fake.take_log().into_iter().filter(|line| line.starts_with("update")).collect();
+        assert_eq!(updates.join(" "), log, "{name} {by_hand}");
+        assert_eq!(["br0", "i1", "i2"].map(|name| mtu(&world, name)), after.map(Some));
+    }
 }
 
 #[test]

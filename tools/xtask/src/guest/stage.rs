@@ -4,16 +4,14 @@
 //! the kernel datapath (`ovs.sh`). Without a machine or a kernel, the stage reports that and passes.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
-use serde_json::Value;
+use anyhow::{Context, Result, bail};
 
 use super::script::quote;
 use super::{KERNEL, Options, fetch, lacks, run_with};
+use crate::programs::{Built, build};
 use crate::stages::{forward, skip};
-use crate::workspace::cargo;
 
 /// Tests of the workspace for the machine.
 struct GuestTest {
@@ -160,20 +158,10 @@ const OVN: &[GuestTest] = &[GuestTest {
 const KERNELS: [&str; 2] = [KERNEL, "6.12"];
 
 /// Time limit of the machine of `guest`: several times that of an idle host.
-const LIMIT: Duration = Duration::from_secs(480);
+const LIMIT: Duration = Duration::from_secs(1200);
 
 /// Time limit of each machine of `guest-long`.
 const LONG_LIMIT: Duration = Duration::from_secs(3600);
-
-/// A test program that was built.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Built {
-    package: String,
-    target: String,
-    program: String,
-    /// The folder of its package, the working directory of its tests.
-    dir: String,
-}
 
 /// Runs the stage `guest`; true on success. Adds omissions to `skips`.
 ///
@@ -247,37 +235,6 @@ fn run_tests(root: &Path, skips: &mut Vec<String>, stage: &str, run: &Run) -> Re
     Ok(status? == 0)
 }
 
-/// Builds all tests of the workspace, like the stages of tests, and returns the built programs.
-fn build(root: &Path, profile: &str) -> Result<Vec<Built>> {
-    let out = Command::new(cargo())
-        .args(["test", "--locked", "--workspace", "--no-run", "--message-format=json-render-diagnostics"])
-        .args(["--profile", profile])
-        .current_dir(root)
-        .stderr(Stdio::inherit())
-        .output()
-        .context("cannot run cargo")?;
-    ensure!(out.status.success(), "the tests do not build");
-    Ok(built(&String::from_utf8_lossy(&out.stdout)))
-}
-
-/// The test programs among cargo's messages.
-pub(super) fn built(messages: &str) -> Vec<Built> {
-    let program = |line: &str| {
-        let message: Value = serde_json::from_str(line).ok()?;
-        let text = |at: &str| message.pointer(at).and_then(Value::as_str).map(str::to_owned);
-        let is_test = message.pointer("/profile/test") == Some(&Value::Bool(true));
-        let dir = Path::new(&text("/manifest_path")?).parent()?.to_path_buf();
-        is_test.then_some(())?;
-        Some(Built {
-            package: dir.file_name()?.to_string_lossy().into_owned(),
-            target: text("/target/name")?,
-            program: text("/executable")?,
-            dir: dir.to_string_lossy().into_owned(),
-        })
-    };
-    messages.lines().filter_map(program).collect()
-}
-
 /// The machine's script: every test, then the stock switch; it fails if one of them does.
 ///
 /// # Errors
@@ -308,23 +265,7 @@ fn script(tests: &[GuestTest], built: &[Built]) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const MESSAGES: &str = r#"{"reason":"compiler-artifact","manifest_path":"/w/crates/a/Cargo.toml","target":{"name":"net"},"profile":{"test":false},"executable":"/w/no"}
-{"reason":"compiler-artifact","manifest_path":"/w/crates/a/Cargo.toml","target":{"name":"net"},"profile":{"test":true},"executable":"/w/net-1"}
-{"reason":"compiler-artifact","manifest_path":"/w/crates/b/Cargo.toml","target":{"name":"net"},"profile":{"test":true},"executable":null}
-no json
-{"reason":"build-finished","success":true}"#;
-
-    #[test]
-    fn programs_are_found_among_messages() {
-        let net = Built {
-            package: "a".to_owned(),
-            target: "net".to_owned(),
-            program: "/w/net-1".to_owned(),
-            dir: "/w/crates/a".to_owned(),
-        };
-        assert_eq!(built(MESSAGES), [net]);
-    }
+    use std::process::Command;
 
     #[test]
     fn one_failure_fails_the_machine_and_stops_nothing() {

@@ -123,3 +123,28 @@ fn actions_that_only_the_other_datapath_has_are_left_to_it() {
         ["op2 vlan0 check_pkt_len(size=9,gt(1),le(2))"]
     );
 }
+
+/// The key of each part has all that travels beside the bytes.
+#[test]
+fn parts_keep_the_state_of_their_packet() {
+    let (packet, key) = arp();
+    let mut state = 5;
+    for n in 0..200 {
+        let mut flow = key.to_flow(flow::OfPort(1));
+        for word in &mut flow.words_mut()[flow::Stage::Metadata.words()] {
+            *word = split_mix(&mut state);
+        }
+        flow.packet_type = 0;
+        let key = FlowKey::from_flow(&flow, DpPort(1));
+        let can = Capabilities { set_arp_nd_icmp: false, ..Capabilities::ENOUGH };
+        let actions = parse_actions("2,set(arp(op=2)),clone(set(arp(op=3)),recirc(0x9)),3", &NumbersOnly);
+        let copy = Packet::from_slice(packet.data());
+        let parts = emulate(copy, &key, &actions.unwrap(), &can, &mut 7).expect("they fit");
+        let opcodes: Vec<u8> = parts.iter().map(|part| part.key.base.nw_proto).collect();
+        assert_eq!(opcodes, [1, 3, 2]);
+        for mut part in parts {
+            part.key.base.nw_proto = key.base.nw_proto;
+            assert_eq!(part.key, key, "{n}");
+        }
+    }
+}

@@ -71,7 +71,7 @@ impl Rig {
         let slow = Mutex::new(Some(Box::new(slow) as Box<dyn FlowOffload>));
         let offloads = Offloads::new(purged.clone(), Providers::new(move |_| lock(&slow).take()));
         let info = PortInfo { number: PORT, name: "p1".to_string(), type_name: "dummy".to_string() };
-        let candidate = Candidate { info: &info, dummy: None, vlan_limit: 1 };
+        let candidate = Candidate { info: &info, dummy: None, shared: &Arc::new(DpShared::new(7)) };
         offloads.port_add(&candidate);
         assert_eq!((offloads.stats(), offloads.is_on()), (None, false), "not enabled");
         offloads.enable();

@@ -72,13 +72,15 @@ fn parse_parameter(learn: &mut LearnAction, token: &Token<'_>, ports: &dyn PortN
 
 fn parse_spec(token: &Token<'_>, ports: &dyn PortNames) -> Parsed<LearnSpec> {
     match (token.key, token.attached) {
-        ("load", Attached::Colon | Attached::Equals) => parse_load_spec(token.value, ports),
-        ("output", Attached::Colon | Attached::Equals) => {
+        ("load", Attached::Colon | Attached::Equals | Attached::Parens) => {
+            parse_load_spec(token.value, ports)
+        }
+        ("output", Attached::Colon | Attached::Equals | Attached::Parens) => {
             let source = sub_field(token.value, ports)?;
             let len_bits = source.len_bits;
             Ok(LearnSpec { source: LearnSource::Field(source), dest: LearnDest::Output, len_bits })
         }
-        (_, Attached::Equals) => parse_match_spec(token, ports),
+        (_, Attached::Equals | Attached::Parens) => parse_match_spec(token, ports),
         (key, Attached::Nothing) => match sub_field(key, ports) {
             Ok(sub) => {
                 has_header(sub, key)?;

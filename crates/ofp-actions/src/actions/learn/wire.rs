@@ -19,6 +19,8 @@ const WRITE_RESULT: u16 = 4;
 const LEN_MASK: u16 = 0x3ff;
 const IMMEDIATE: u16 = 1 << 13;
 const DEST_SHIFT: u16 = 11;
+/// Maximum bits that are learned at once.
+const MAX_BITS: u16 = 128;
 const RESERVED: u16 = !(LEN_MASK | IMMEDIATE | 3 << DEST_SHIFT);
 
 pub(super) fn read(r: &mut Reader<'_>, second: bool) -> Res<Action> {
@@ -68,10 +70,11 @@ fn read_specs(r: &mut Reader<'_>) -> Res<Vec<LearnSpec>> {
             break;
         }
         let len_bits = header & LEN_MASK;
-        if header & RESERVED != 0 || len_bits == 0 || len_bits > 128 {
+        let is_immediate = header & IMMEDIATE != 0;
+        if header & RESERVED != 0 || len_bits == 0 || is_immediate && len_bits > MAX_BITS {
             return Err(ErrorKind::BacBadArgument);
         }
-        let source = if header & IMMEDIATE != 0 {
+        let source = if is_immediate {
             let value = r.uint(2 * usize::from(len_bits.div_ceil(16)))?;
             if len_bits < 128 && value >> len_bits != 0 {
                 return Err(ErrorKind::BacBadArgument);
@@ -80,6 +83,10 @@ fn read_specs(r: &mut Reader<'_>) -> Res<Vec<LearnSpec>> {
         } else {
             LearnSource::Field(read_range(r, len_bits)?)
         };
+        // An unmapped field is an error before its length.
+        if len_bits > MAX_BITS {
+            return Err(ErrorKind::BacBadArgument);
+        }
         let dest = match header >> DEST_SHIFT & 3 {
             0 => LearnDest::Match(read_range(r, len_bits)?),
             1 => LearnDest::Load(read_range(r, len_bits)?),

@@ -9,6 +9,8 @@ use ofp_actions::text::FlowModCommand as Text;
 use openflow::GROUP_ANY;
 use openflow::msg::bundle::{BundleAdd, BundleControl, BundleControlType};
 use openflow::msg::flow_mod::FlowRemovedReason;
+use openflow::msg::group::GroupModCommand;
+use openflow::text::parse_group_mod;
 
 const ALL: MonitorFlags = MonitorFlags::all();
 
@@ -152,6 +154,33 @@ fn a_monitor_reports_what_it_asks_for() {
             (Text::Delete, "", &[]),
         ],
     );
+}
+
+/// Unlike the port, the group of the old actions does not count.
+#[test]
+fn a_group_of_the_new_actions_is_reported() {
+    for version in [Version::V14, Version::V15] {
+        let mut s = Switch::new();
+        let (mut c, mut other) = (s.service(version), s.service(Version::V13));
+        for line in ["group_id=1,type=all,bucket=1", "group_id=2,type=all,bucket=1"] {
+            let group = parse_group_mod(line, GroupModCommand::Add, &NoPortNames).unwrap();
+            other.silent(&mut s, &Message::GroupMod(group));
+        }
+        c.ask(&mut s, &request(vec![FlowMonitorRequest { out_group: 2, ..monitor(1, ALL) }]));
+        let added = "ADDED table=0 cookie=0x0 ip actions=group:2";
+        for (command, line, expected) in [
+            (Text::Add, "ip,actions=group:1", None),
+            (Text::Add, "ip,actions=group:2", Some(added)),
+            (Text::Add, "ip,actions=group:1", None),
+            (Text::Modify, "ip,actions=group:2", Some("MODIFIED table=0 cookie=0x0 ip actions=group:2")),
+            (Text::Modify, "ip,actions=group:1", None),
+            (Text::Add, "ip,actions=group:2", Some(added)),
+            (Text::Delete, "", Some("DELETED Delete table=0 cookie=0x0 ip actions=group:2")),
+        ] {
+            other.flow(&mut s, command, line);
+            assert_eq!(texts(&mut c, &mut s), Vec::from_iter(expected), "{version}: {line}");
+        }
+    }
 }
 
 #[test]

@@ -1,7 +1,11 @@
 //! Bundles: order, atomicity, errors, bounds.
 
 use super::*;
+use dpif::actions::Output;
 use openflow::msg::bundle::{BundleAdd, BundleControl, BundleControlType};
+use openflow::msg::group::GroupModCommand;
+use openflow::msg::packet::PacketOut;
+use openflow::text::parse_group_mod;
 
 fn control(id: u32, ty: BundleControlType, flags: u16) -> Message {
     Message::BundleControl(BundleControl { bundle_id: id, ty, flags })
@@ -52,6 +56,13 @@ fn a_bundle_happens_at_once_when_it_is_committed() {
     }
 }
 
+/// Sends the commit of bundle 1 with the transaction id 900; only its answers are received then.
+fn send_commit(c: &mut Client, s: &mut Switch) {
+    c.received.clear();
+    let bytes = encode(&commit(1), c.version, 900).unwrap();
+    c.send_bytes(s, &bytes);
+}
+
 #[test]
 fn a_failed_bundle_changes_nothing_and_reports_both_errors() {
     let mut s = Switch::new();
@@ -59,9 +70,7 @@ fn a_failed_bundle_changes_nothing_and_reports_both_errors() {
     done(&mut c, &mut s, &open(1), BundleControlType::OpenReply);
     c.silent(&mut s, &add_flow(1, "table=1,priority=5,tcp,actions=1"));
     c.silent(&mut s, &add_flow(1, "table=1,check_overlap,priority=5,ip,actions=1"));
-    c.received.clear();
-    let bytes = encode(&commit(1), c.version, 900).unwrap();
-    c.send_bytes(&mut s, &bytes);
+    send_commit(&mut c, &mut s);
     let errors: Vec<_> = c
         .received
         .iter()
@@ -275,4 +284,206 @@ fn a_large_bundle_that_fails_or_loses_its_connection_is_undone_in_turns() {
         b.flow(&mut s, TextCommand::Delete, "cookie=7/-1");
         assert_eq!((count(&s), of_cookie(&s, 7)), (1, 0));
     }
+}
+
+/// As OVS 3.5 leaves the rules of table 1 after these bundles: a cookie without a learner at any point of the bundle
+/// loses its learned rules at the end, also those that the bundle adds. A learner replaced by one of the same cookie
+/// keeps them.
+#[test]
+fn learned_rules_end_with_a_learner_that_a_bundle_replaces() {
+    use TextCommand::{Add, Delete, DeleteStrict, Modify, ModifyStrict};
+    let learns = |priority: u32| {
+        format!("priority={priority},udp,actions=learn(table=1,cookie=5,delete_learned,NXM_OF_ETH_DST[])")
+    };
+    let (old, again, other) = ("priority=5,udp", learns(5), learns(6));
+    let (learned, silent) = ("table=1,cookie=5,tcp,actions=drop", "priority=5,udp,actions=drop");
+    let cases: [(&[(TextCommand, &str)], usize); 11] = [
+        (&[(DeleteStrict, old), (Add, &again)], 0),
+        (&[(Delete, "table=0"), (Add, &again)], 0),
+        (&[(DeleteStrict, old), (Add, &other)], 0),
+        (&[(ModifyStrict, silent), (Add, &other)], 0),
+        (&[(Add, silent), (Add, &other)], 0),
+        (&[(DeleteStrict, old), (Add, learned), (Add, &other)], 0),
+        (&[(Add, learned), (DeleteStrict, old), (Add, &other)], 0),
+        (&[(DeleteStrict, old), (Add, &other), (Add, learned)], 0),
+        (&[(Add, &again)], 1),
+        (&[(Modify, &again)], 1),
+        (&[(Add, &other), (DeleteStrict, old)], 1),
+    ];
+    for (mods, left) in cases {
+        for fails in [false, true] {
+            let mut s = Switch::new();
+            let mut c = s.service(Version::V14);
+            c.add(&mut s, &again);
+            c.add(&mut s, "table=1,cookie=5,udp,actions=drop");
+            let before = s.rules();
+            done(&mut c, &mut s, &open(7), BundleControlType::OpenReply);
+            for (command, text) in mods {
+                c.silent(&mut s, &add(7, Message::FlowMod(flow_mod(*command, text))));
+            }
+            if fails {
+                c.silent(&mut s, &add_flow(7, "priority=5,udp,check_overlap,in_port=1,actions=drop"));
+                c.silent(&mut s, &add_flow(7, "priority=6,udp,check_overlap,in_port=1,actions=drop"));
+                let bytes = encode(&commit(7), c.version, 900).unwrap();
+                c.send_bytes(&mut s, &bytes);
+                s.backer.expire(s.now_ms + 1000);
+                assert_eq!(s.rules(), before, "{mods:?}");
+                continue;
+            }
+            done(&mut c, &mut s, &commit(7), BundleControlType::CommitReply);
+            let there = s.rules().iter().filter(|r| r.starts_with("table=1 ")).count();
+            assert_eq!(there, left, "{mods:?}");
+        }
+    }
+}
+
+/// A bundle that fails leaves the rules of a cookie alone that it would have learned under.
+#[test]
+fn a_failed_bundle_makes_no_rule_an_orphan() {
+    let mut s = Switch::new();
+    let mut c = s.service(Version::V14);
+    c.add(&mut s, "table=1,cookie=5,udp,actions=drop");
+    c.add(&mut s, "priority=6,tcp,actions=drop");
+    let before = s.rules();
+    done(&mut c, &mut s, &open(7), BundleControlType::OpenReply);
+    c.silent(&mut s, &add_flow(7, "udp,actions=learn(table=1,cookie=5,delete_learned,NXM_OF_ETH_DST[])"));
+    c.silent(&mut s, &add_flow(7, "priority=6,ip,check_overlap,actions=drop"));
+    let bytes = encode(&commit(7), c.version, 900).unwrap();
+    c.send_bytes(&mut s, &bytes);
+    s.backer.expire(s.now_ms + 1000);
+    assert_eq!(s.rules(), before);
+}
+
+#[test]
+fn a_packet_of_a_bundle_sees_the_changes_before_it() {
+    let group = |command, text| Message::GroupMod(parse_group_mod(text, command, &NoPortNames).unwrap());
+    let make = || group(GroupModCommand::Add, "group_id=1,type=all,bucket=2");
+    let gone = || group(GroupModCommand::Delete, "group_id=1");
+    let flow = || Message::FlowMod(flow_mod(TextCommand::Add, "actions=group:1"));
+    let packet = |text: &str| {
+        let (in_port, data) = (OfPort::CONTROLLER, vec![0xaa; 60]);
+        let actions = flow_mod(TextCommand::Add, text).actions;
+        Message::PacketOut(PacketOut {
+            buffer_id: NO_BUFFER,
+            in_port,
+            metadata: Box::default(),
+            actions,
+            data,
+        })
+    };
+    let to_group = || packet("actions=group:1");
+    let to_table = || packet("actions=resubmit(,0)");
+    let cloned = || Message::FlowMod(flow_mod(TextCommand::Add, "actions=clone(group:1)"));
+    let modify = || Message::FlowMod(flow_mod(TextCommand::Modify, "arp,actions=group:9"));
+    let from = |message, port| match message {
+        Message::PacketOut(out) => Message::PacketOut(PacketOut { in_port: OfPort(port), ..out }),
+        other => other,
+    };
+    let sent = DpAction::Output(Output(DpPort(2)));
+    // The answers are those of OVS 3.5: the number of the failed message, and the outputs.
+    for (messages, failed, outputs) in [
+        (vec![make(), flow(), to_group(), to_table(), gone()], None, 2),
+        (vec![make(), flow(), gone(), to_table()], None, 0),
+        (vec![make(), flow(), gone()], None, 0),
+        (vec![to_group(), make()], Some(0), 0),
+        (vec![make(), to_group(), gone(), to_group()], Some(3), 0),
+        (vec![flow(), make()], Some(0), 0),
+        (vec![cloned(), make()], Some(0), 0),
+        (vec![modify(), packet("actions=77"), to_table()], None, 0),
+        (vec![packet("actions=2"), from(packet("actions=2"), 88)], None, 2),
+    ] {
+        let mut s = Switch::new();
+        let mut c = s.service(Version::V14);
+        done(&mut c, &mut s, &open(1), BundleControlType::OpenReply);
+        let mut xids = Vec::new();
+        for message in &messages {
+            c.silent(&mut s, &add(1, message.clone()));
+            xids.push(c.xid);
+        }
+        send_commit(&mut c, &mut s);
+        let errors: Vec<_> = c
+            .received
+            .iter()
+            .filter_map(|(xid, m)| match m {
+                Message::Error(e) => Some((*xid, e.error)),
+                _ => None,
+            })
+            .collect();
+        let expected = failed.map(|n: usize| {
+            let kinds = [(xids[n], ErrorKind::BacBadOutGroup), (900, ErrorKind::BfcMsgFailed)];
+            kinds.map(|(xid, kind)| (xid, ErrorCode::Known(kind))).to_vec()
+        });
+        assert_eq!(errors, expected.unwrap_or_default(), "{messages:?}");
+        let executed: Vec<_> = s.datapath.executed.lock().unwrap().drain(..).collect();
+        let made = executed.iter().filter(|e| e.actions.contains(&sent)).count();
+        assert_eq!(made, outputs, "{messages:?}");
+        assert_eq!(s.rules(), [""; 0]);
+    }
+}
+
+/// As in OVS 3.5, a message that is invalid by itself is refused when it is added, and the others can be committed.
+#[test]
+fn a_bundle_goes_on_without_refused_messages() {
+    let bad = |change: &dyn Fn(&mut openflow::msg::flow_mod::FlowMod)| {
+        let mut fm = flow_mod(TextCommand::Add, "actions=1");
+        change(&mut fm);
+        add(1, Message::FlowMod(fm))
+    };
+    let mut s = Switch::new();
+    let mut c = s.service(Version::V14);
+    done(&mut c, &mut s, &open(1), BundleControlType::OpenReply);
+    for (message, error) in [
+        (bad(&|fm| fm.table = TableId::ALL), ErrorKind::FmfcBadTableId),
+        (bad(&|fm| fm.table = TableId::INTERNAL), ErrorKind::BrcEperm),
+        (bad(&|fm| fm.buffer_id = 5), ErrorKind::BrcBufferUnknown),
+        (add_flow(1, "actions=dec_ttl"), ErrorKind::BacMatchInconsistent),
+    ] {
+        assert_eq!(c.refused(&mut s, &message), error);
+    }
+    c.silent(&mut s, &add_flow(1, "tcp,actions=1"));
+    done(&mut c, &mut s, &commit(1), BundleControlType::CommitReply);
+    assert_eq!(s.rules(), ["table=0 cookie=0x0 tcp output:1 n=0"]);
+    // Others fail at their turn, with the others.
+    for (message, error) in [
+        (
+            bad(&|fm| (fm.table, fm.command) = (TableId::INTERNAL, FlowModCommand::Delete)),
+            ErrorKind::BrcEperm,
+        ),
+        (add_flow(1, "actions=meter:5"), ErrorKind::MmfcInvalidMeter),
+    ] {
+        c.silent(&mut s, &add_flow(1, "udp,actions=1"));
+        c.silent(&mut s, &message);
+        let xid = c.xid;
+        send_commit(&mut c, &mut s);
+        let told = c.received.iter().map(|(xid, m)| match m {
+            Message::Error(e) => (*xid, e.error),
+            other => panic!("{other:?}"),
+        });
+        let kinds = [(xid, error), (900, ErrorKind::BfcMsgFailed)];
+        assert_eq!(told.collect::<Vec<_>>(), kinds.map(|(xid, kind)| (xid, ErrorCode::Known(kind))));
+        assert_eq!(s.rules().len(), 1);
+    }
+}
+
+/// Each version of the tables that a packet keeps counts, so that a bundle's memory is bounded.
+#[test]
+fn kept_tables_count_as_memory_of_a_bundle() {
+    let mut s = Switch::new();
+    let mut c = s.service(Version::V14);
+    done(&mut c, &mut s, &open(1), BundleControlType::OpenReply);
+    let out = Message::PacketOut(PacketOut {
+        buffer_id: NO_BUFFER,
+        in_port: OfPort::CONTROLLER,
+        metadata: Box::default(),
+        actions: Vec::new(),
+        data: vec![0xaa; 60],
+    });
+    let held = |s: &Switch, c: &Client| s.manager.held(c.id).unwrap().input_bytes;
+    let mut steps = Vec::new();
+    for message in [add_flow(1, "tcp,actions=1"), add(1, out.clone()), add(1, out)] {
+        let before = held(&s, &c);
+        c.silent(&mut s, &message);
+        steps.push(held(&s, &c) - before);
+    }
+    assert!(steps[1] > 8 << 10 && steps[0].max(steps[2]) < 2 << 10, "{steps:?}");
 }

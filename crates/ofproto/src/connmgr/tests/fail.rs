@@ -3,6 +3,9 @@
 use super::*;
 use flow::fields::FieldId;
 use ofp_actions::PacketInReason;
+use openflow::msg::group::GroupModCommand;
+use openflow::msg::meter::{Band, BandType, Meter, MeterMod, MeterModCommand, flags};
+use openflow::text::parse_group_mod;
 
 fn config(fail_mode: FailMode, has_controllers: bool) -> RemoteConfig {
     RemoteConfig { fail_mode, has_controllers, max_probe_interval_ms: 5000 }
@@ -42,6 +45,41 @@ fn rules_are_flushed_when_the_bridge_gets_another_governor() {
     assert_eq!(s.rules(), [OWN], "with controllers the mode alone flushes nothing");
     configure(&mut s, config(FailMode::Standalone, false));
     assert_eq!(s.rules(), [NORMAL]);
+}
+
+#[test]
+fn groups_and_meters_are_flushed_with_the_rules() {
+    let mut s = Switch::new();
+    configure(&mut s, config(FailMode::Secure, false));
+    let there = |s: &Switch| {
+        let view = s.backer.view();
+        let bridge = view.bridge(s.bridge).unwrap();
+        let in_datapath = s.datapath.meters.lock().unwrap().len();
+        (s.rules().len(), bridge.tables.groups().len(), bridge.meters.len(), in_datapath)
+    };
+    let add = |s: &mut Switch| {
+        let mut c = s.service(Version::V13);
+        let group = parse_group_mod("group_id=1,type=all,bucket=2", GroupModCommand::Add, &NoPortNames);
+        c.silent(s, &Message::GroupMod(group.unwrap()));
+        let bands = vec![Band { ty: BandType::Drop, rate: 100, burst_size: 0 }];
+        let meter = Meter { id: 5, flags: flags::PKTPS, bands };
+        c.silent(s, &Message::MeterMod(MeterMod { command: MeterModCommand::Add, meter }));
+        c.add(s, "actions=meter:5,group:1");
+        let id = c.id;
+        s.with(|m, ctx, now| m.close(id, ctx, now));
+        assert_eq!(there(s), (1, 1, 1, 1));
+    };
+    add(&mut s);
+    configure(&mut s, config(FailMode::Secure, true));
+    assert_eq!(there(&s), (0, 0, 0, 0));
+    // Numbers are free again.
+    add(&mut s);
+    configure(&mut s, config(FailMode::Standalone, true));
+    assert_eq!(there(&s), (1, 1, 1, 1));
+    // At the beginning of fail-open too.
+    s.pass(15_000);
+    assert!(s.manager.is_fail_open());
+    assert_eq!(there(&s), (1, 0, 0, 0));
 }
 
 #[test]

@@ -94,6 +94,28 @@ fn rules_need_their_groups_and_end_with_them() {
     c.silent(&mut s, &group_mod(GroupModCommand::Delete, "group_id=1"));
 }
 
+/// As in OVS, on the wire no list of actions has an output to no port or to an unknown reserved one.
+#[test]
+fn buckets_output_to_ports() {
+    let mut s = Switch::new();
+    for version in [Version::V10, Version::V13, Version::V15] {
+        let mut c = s.service(version);
+        for (port, taken) in [(OfPort::NONE, false), (OfPort(0xffff_fff0), false), (OfPort(77), true)] {
+            let mut m =
+                parse_group_mod("group_id=9,type=all,bucket=1", GroupModCommand::Add, &NoPortNames).unwrap();
+            m.format = if version == Version::V10 { Format::Nxt } else { Format::Standard };
+            m.group.buckets[0].actions = vec![ofp_actions::Output { port, max_len_bytes: 0 }.into()];
+            let m = Message::GroupMod(m);
+            if taken {
+                c.silent(&mut s, &m);
+                c.silent(&mut s, &group_mod(GroupModCommand::Delete, "group_id=9"));
+            } else {
+                assert_eq!(c.refused(&mut s, &m), ErrorKind::BacBadOutPort, "{version}: {port:?}");
+            }
+        }
+    }
+}
+
 /// The deletion of a group's rules continues after the connection that asked for it.
 #[test]
 fn a_deletion_that_began_is_completed() {

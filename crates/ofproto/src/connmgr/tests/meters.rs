@@ -42,6 +42,21 @@ fn a_meter_lives_in_the_datapath_too() {
     c.silent(&mut s, &meter_mod(Delete, 5, 0, &[]));
 }
 
+/// OVS 3.5 gives the datapath the size that is in the message; the flag only shows it.
+#[test]
+fn a_burst_size_is_kept_without_the_flag_of_bursts() {
+    let mut s = Switch::new();
+    let mut c = s.service(Version::V13);
+    let burst = |burst_size| Band { burst_size, ..DROP };
+    c.silent(&mut s, &meter_mod(Add, 5, flags::PKTPS, &[burst(1), burst(0)]));
+    let there = s.datapath.meters.lock().unwrap().clone();
+    assert_eq!(there[&0].bands.iter().map(|b| b.burst).collect::<Vec<_>>(), [1, 100]);
+    c.silent(&mut s, &meter_mod(Modify, 5, flags::KBPS, &[burst(9)]));
+    assert_eq!(s.datapath.meters.lock().unwrap()[&0].bands[0].burst, 9);
+    let Message::MeterConfigReply(config) = c.one(&mut s, &Message::MeterConfigRequest(5)) else { panic!() };
+    assert_eq!((config.entries[0].flags, config.entries[0].bands[0].burst_size), (flags::KBPS, 9));
+}
+
 #[test]
 fn meters_of_the_same_number_on_two_bridges_are_two() {
     let mut s = Switch::new();

@@ -7,6 +7,7 @@ mod events;
 mod eviction;
 mod fail;
 mod flow_mods;
+mod gone;
 mod groups;
 mod in_band;
 mod meters;
@@ -300,7 +301,7 @@ impl Client {
     }
 }
 
-/// Executes flow-mods together; returns the index of the first failure.
+/// Executes flow-mods together, which are valid by themselves; returns the index of the first failure.
 pub(super) fn apply_all(s: &Switch, mods: &[FlowMod], cx: &ModContext<'_>) -> Result<(), (usize, ErrorKind)> {
     let numbered =
         mods.iter().enumerate().map(|(i, fm)| (Mod::Flow(fm.clone()), i.to_string().into_bytes().into()));

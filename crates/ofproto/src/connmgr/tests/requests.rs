@@ -469,6 +469,10 @@ fn misses_are_treated_as_controllers_of_older_versions_ask() {
     let Message::TableStatsReply(tables) = old.one(&mut s, &Message::TableStatsRequest) else { panic!() };
     let configs: Vec<u32> = tables.entries.iter().take(4).map(|t| t.abilities.config).collect();
     assert_eq!(configs, [1, 1, 2, 1]);
+    // As OVS 3.5 has it: with mpls_bos and packet_type, which have no other header.
+    let fields = &tables.entries[0].abilities;
+    assert_eq!((fields.matches, fields.wildcards), (0x101f_ffff_fffd, 0x101f_ffff_fffd));
+    assert_eq!((fields.write_set_fields, fields.apply_set_fields), (0xf_ffff_fbdd, 0xf_ffff_fbdd));
     // A port may keep its misses.
     old.silent(&mut s, &set(0, Controller.to_config()));
     let mut table = PortTable::clone(&s.backer.view().bridge(s.bridge).unwrap().ports);

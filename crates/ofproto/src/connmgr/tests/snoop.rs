@@ -36,7 +36,7 @@ fn a_snoop_gets_both_directions_and_nothing_else() {
     let now = s.now_ms;
     s.manager.port_changed(None, Some(&p), now);
     s.run();
-    assert_eq!(copies(&mut s, watcher).iter().map(|f| f[1]).collect::<Vec<_>>(), [12]);
+    assert_eq!(copies(&mut s, watcher).iter().map(|f| f[1]).collect::<Vec<_>>(), [12, 12]);
     s.with(|m, ctx, now| m.close(watcher, ctx, now));
     controller.silent(&mut s, &Message::FlowModTableId(false));
 }

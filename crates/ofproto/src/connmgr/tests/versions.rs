@@ -148,6 +148,15 @@ fn a_packet_out_has_pipeline_fields_since_1_5() {
     assert_eq!(sent(&s), [vec![], vec![to(2)]]);
     let header = Message::PacketOut(packet_out(any.with(FieldId::EthType, 0x800), OfPort::TABLE));
     assert_eq!(c.refused(&mut s, &header), ErrorKind::BrcPipelineFieldsOnly);
+    // As OVS 3.5 answers.
+    c.add(&mut s, "table=0,tun_gbp_id=9,tun_gbp_flags=8,actions=2");
+    let tunnel = any.with(FieldId::TunGbpId, 9).with(FieldId::TunGbpFlags, 8);
+    c.silent(&mut s, &Message::PacketOut(packet_out(tunnel, OfPort::TABLE)));
+    assert_eq!(sent(&s), [vec![to(2)]]);
+    for field in [FieldId::PktMark, FieldId::CtState, FieldId::CtZone, FieldId::CtMark, FieldId::CtLabel] {
+        let other = Message::PacketOut(packet_out(any.with(field, 1), OfPort::TABLE));
+        assert_eq!(c.refused(&mut s, &other), ErrorKind::BrcPipelineFieldsOnly, "{field:?}");
+    }
 }
 
 #[test]
@@ -163,12 +172,13 @@ fn packets_of_a_bundle_are_sent_when_it_is_committed() {
         c.one(&mut s, &control(BundleControlType::OpenRequest));
         c.silent(&mut s, &add(out(OfPort::TABLE)));
         c.silent(&mut s, &add(Message::FlowMod(standard(TextCommand::Add, "actions=2"))));
+        c.silent(&mut s, &add(out(OfPort::TABLE)));
         c.silent(&mut s, &add(out(OfPort(1))));
         // A faulty packet-out is refused when it is added.
         assert_eq!(c.refused(&mut s, &add(out(OfPort(0xffff_ff01)))), ErrorKind::BacBadOutPort);
         assert_eq!(sent(&s), Vec::<Vec<DpAction>>::new());
         c.one(&mut s, &control(BundleControlType::CommitRequest));
-        assert_eq!(sent(&s), [vec![to(2)], vec![]], "{version}: with the rules of the bundle, in order");
+        assert_eq!(sent(&s), [vec![], vec![to(2)], vec![]], "{version}: with the rules before them");
         // A failed bundle sends none.
         c.one(&mut s, &control(BundleControlType::OpenRequest));
         c.silent(&mut s, &add(out(OfPort(2))));

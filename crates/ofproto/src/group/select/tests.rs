@@ -33,3 +33,51 @@ fn buckets_get_values_by_weight() {
     assert!(values == 256 && of.iter().all(|n| *n == 1));
     assert_eq!(counts(&[1; 257]), None);
 }
+
+/// The debug lines of OVS 3.5 about the same groups.
+#[test]
+fn construction_is_told_as_in_ovs() {
+    use openflow::msg::group::GroupModCommand;
+    for (text, expected) in [
+        (
+            "group_id=1,type=select,bucket=bucket_id:0,weight:5,actions=1,bucket=bucket_id:1,actions=2",
+            "Constructing select group 1\nNo selection method specified. Trying dp_hash.\n  Minimum weight: 1, total \
+             weight: 6\n  Using 16 hash values:\n  Bucket 0: weight=5, target=13.33 hits=13\n  Bucket 1: weight=1, \
+             target=2.67 hits=3\nUse dp_hash with 16 hash values using algorithm 1.",
+        ),
+        (
+            "group_id=3,type=select,selection_method=hash,fields(eth_src=ff:00:00:00:00:00,ip_src),bucket=1",
+            "Constructing select group 3\nSelection method specified: hash.\nHash fields: \
+             eth_src=ff:00:00:00:00:00,ip_src",
+        ),
+        (
+            "group_id=4,type=select,selection_method=hash,bucket=1",
+            "Constructing select group 4\nSelection method specified: hash.\nNo hash fields. Falling back to default \
+             hash method.",
+        ),
+        (
+            "group_id=4,type=select,selection_method=dp_hash",
+            "Constructing select group 4\nSelection method specified: dp_hash.\n  Don't apply dp_hash method without \
+             buckets.\nFalling back to default hash method.",
+        ),
+        (
+            "group_id=5,type=select,bucket=bucket_id:0,weight:1000,actions=1,bucket=bucket_id:1,actions=2",
+            "Constructing select group 5\nNo selection method specified. Trying dp_hash.\n  Minimum weight: 1, total \
+             weight: 1001\n  Too many hash values required: 1024\nFalling back to default hash method.",
+        ),
+        (
+            "group_id=7,type=select,bucket=bucket_id:0,weight:0,actions=1",
+            "Constructing select group 7\nNo selection method specified. Trying dp_hash.\n  Total weight is zero. No \
+             active buckets.\nFalling back to default hash method.",
+        ),
+        (
+            "group_id=8,type=select,selection_method=dp_hash,selection_method_param=8589934592,bucket=bucket_id:0,actions=1",
+            "Constructing select group 8\nSelection method specified: dp_hash.\n  Minimum weight: 1, total weight: \
+             1\n  Using 16 hash values:\n  Bucket 0: weight=1, target=16.00 hits=16\nInvalid dp_hash algorithm 2. \
+             Defaulting to OVS_HASH_ALG_L4\nUse dp_hash with 16 hash values using algorithm 0.",
+        ),
+    ] {
+        let m = openflow::text::parse_group_mod(text, GroupModCommand::Add, &NoPortNames).unwrap();
+        assert_eq!(construction(&m.group).join("\n"), expected, "{text}");
+    }
+}

@@ -31,7 +31,7 @@ fn is_for_controller(action: &DpAction) -> bool {
 
 /// Pushes a tag, as a datapath does; nothing else.
 fn push_only(backer: &mut Backer) {
-    backer.rewrite = Some(Box::new(|packet, _, rewrite| {
+    backer.rewrite = Some(Box::new(|packet, _, rewrite, _| {
         let Rewrite::PushVlan(PushVlan { tpid, tci }) = rewrite else { return false };
         packet.insert(12, 4);
         let tag = [tpid.to_be_bytes(), (tci & 0xfff).to_be_bytes()].concat();
@@ -49,7 +49,7 @@ fn the_first_packet_goes_to_controllers_without_a_second_upcall() {
     let event = queued(&backer).pop().expect("a packet-in");
     let DpAction::Userspace(Userspace(UserCookie::Controller(cookie))) = put[0] else { unreachable!() };
     assert_eq!((event.cookie, event.cookie.controller_id, event.cookie.max_len_bytes), (cookie, 9, 64));
-    assert_eq!((event.state.bridge, event.state.regs[3]), (bridge, 7));
+    assert_eq!((event.state.bridge, event.state.packet.regs[3]), (bridge, 7));
     assert_eq!((event.packet.data(), event.key), (execute.packet.data(), execute.key));
     assert_eq!(backer.packet_ins_made.load(Ordering::Relaxed), 1);
     assert_eq!(backer.packet_ins_waiting(), 0);

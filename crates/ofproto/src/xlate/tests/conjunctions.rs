@@ -104,6 +104,27 @@ fn traces_name_the_clauses() {
     assert_eq!(lines.join("\n"), expected);
 }
 
+#[test]
+fn traces_name_the_ports_of_clauses() {
+    let rig = Rig::new();
+    let a = rig.a;
+    let rig = rig.rules(
+        a,
+        "conj_id=1,actions=4
+         in_port=1,tcp,actions=conjunction(1,1/2)
+         in_port=1,tcp,tp_dst=80,actions=conjunction(1,2/2)",
+    );
+    let (view, flow) = (rig.backer.view(), Rig::flow(TCP));
+    let request = Request { view: &view, bridge: a, flow: &flow, start: Start::Tables, trace: true };
+    let t = translate(&request, &mut rig.backer.xlate_host(false, 1000));
+    for (with_names, clause) in
+        [(false, "-> conj. tcp,in_port=1,tp_dst=80\n"), (true, "-> conj. tcp,in_port=p1,tp_dst=80\n")]
+    {
+        let text = render_trace(&t.trace, with_names);
+        assert!(text.contains(clause), "{text}");
+    }
+}
+
 /// One dimension of thousands of rules: a lookup sees few of them, and masks stay narrow.
 #[test]
 fn large_conjunctions_are_looked_up_by_their_fields() {

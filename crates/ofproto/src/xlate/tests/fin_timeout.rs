@@ -104,7 +104,7 @@ fn learned_rules_begin_with_it_and_keep_what_it_left_them() {
     // The resulting version shares them with the one known to the megaflow.
     let view = rig.backer.view();
     let rules = view.bridge(a).expect("made by the rig").tables.within(TableId(1), &flow::Match::catchall());
-    assert_eq!(rules[0].modified_ms, 9000);
+    assert_eq!(rules[0].renewed_ms(), 9000);
     let Some(XlateEffect::FinTimeout { timeouts, .. }) =
         back.cache.effects().iter().find(|e| matches!(e, XlateEffect::FinTimeout { .. }))
     else {

@@ -61,6 +61,28 @@ fn each_bucket_works_on_a_copy() {
     }
 }
 
+/// OVS 3.5.0 sends the later packets without these headers, or aborts.
+#[test]
+fn a_bucket_that_changes_the_packet_type_works_on_a_clone() {
+    let ip = "in_port=1,tcp,dl_src=02:00:00:00:00:01,dl_dst=02:00:00:00:00:02,nw_ttl=64";
+    let none = "00:00:00:00:00:00";
+    let frame = format!("pop_eth,push_eth(src={none},dst={none}),11");
+    for (group, actions, expected) in [
+        ("type=all,bucket=decap(),output:9,bucket=output:3", "group:1", format!("clone({frame}),3")),
+        ("type=all,bucket=output:3,bucket=decap(),output:9", "group:1", format!("3,{frame}")),
+        ("type=all,bucket=output:3,bucket=decap(),output:9", "group:1,2", format!("3,clone({frame}),2")),
+        ("type=indirect,bucket=decap(),output:9", "group:1,2", format!("clone({frame}),2")),
+        ("type=all,bucket=decap(),output:3,bucket=output:4", "group:1", "4".into()),
+    ] {
+        let rig = Rig::with_group(&format!("group_id=1,{group}"), actions);
+        let b = rig.b;
+        let rig = rig.rules(b, "packet_type=(1,0x800),actions=encap(ethernet),1");
+        let actions = rig.translate(&Rig::flow(ip), true).actions;
+        let shown = dpif::text::format_actions(&actions, &dpif::text::NumbersOnly);
+        assert_eq!(shown, expected, "{group}; {actions:?}");
+    }
+}
+
 #[test]
 fn a_group_in_the_action_set_unsets_its_output() {
     let rig = Rig::with_group("group_id=1,type=all,bucket=2", "write_actions(output:3,group:1),goto_table:1");
@@ -139,7 +161,7 @@ fn the_method_of_a_select_group_is_its_choice() {
         ("selection_method=dp_hash,", Some((HashAlgorithm::L4, 0))),
         ("selection_method=dp_hash,selection_method_param=5,", Some((HashAlgorithm::L4, 5))),
         ("selection_method=dp_hash,selection_method_param=0x100000007,", Some((HashAlgorithm::SymL4, 7))),
-        ("selection_method=dp_hash,selection_method_param=0x200000007,", None),
+        ("selection_method=dp_hash,selection_method_param=0x200000007,", Some((HashAlgorithm::L4, 7))),
         ("selection_method=hash,", None),
     ] {
         let rig = Rig::with_group(&format!("group_id=1,type=select,{method}bucket=output:2"), "group:1");
@@ -270,4 +292,45 @@ fn traces_show_buckets() {
     group:2
      -> selection method in use: dp_hash, recirculating";
     assert_eq!(story(&rig, TCP, false).join("\n"), expected);
+}
+
+/// A select group's buckets of weight 0 take no packet by any method, also if no other bucket is live, and do not make
+/// a watched group live (`ofproto/trace` of OVS 3.5: "not live due to", also of a bucket whose port is up).
+#[test]
+fn buckets_without_weight_take_no_packet() {
+    for method in
+        ["", "selection_method=hash,fields(ip_src),", "selection_method=hash,", "selection_method=dp_hash,"]
+    {
+        for buckets in [
+            "bucket=weight:0,actions=output:2",
+            "bucket=weight:0,actions=output:2,bucket=weight:0,actions=output:3",
+            "bucket=weight:0,watch_port:2,actions=output:2",
+        ] {
+            let rig = Rig::with_group(&format!("group_id=1,type=select,{method}{buckets}"), "group:1,4");
+            rig.acts(TCP, "4");
+        }
+        // The only bucket with a weight is dead.
+        let group = format!(
+            "group_id=1,type=select,{method}bucket=weight:0,actions=output:2,bucket=weight:10,watch_port:3,actions=output:3"
+        );
+        let rig = Rig::with_group(&group, "group:1,4");
+        rig.set_down(3);
+        for dp_hash in 1..32 {
+            let t = rig.translate(&Flow { dp_hash, ..Rig::flow(TCP) }, true);
+            let hashes =
+                matches!(t.actions[..], [DpAction::Hash(_), DpAction::Recirc(_), DpAction::Output(_)]);
+            assert!(hashes || show(&t.actions) == "4", "{method} {:?}", t.actions);
+        }
+    }
+    for (watched, expected) in [
+        ("type=select,bucket=weight:0,output:2", "4"),
+        ("type=select,bucket=weight:0,watch_port:2,output:2", "4"),
+        ("type=select,bucket=output:2", "3,4"),
+        ("type=all,bucket=output:2", "3,4"),
+    ] {
+        let watched = format!("group_id=2,{watched}");
+        let rig = Rig::new().groups(&[&watched, "group_id=1,type=ff,bucket=watch_group:2,actions=output:3"]);
+        let a = rig.a;
+        rig.rules(a, "actions=group:1,4").acts(TCP, expected);
+    }
 }

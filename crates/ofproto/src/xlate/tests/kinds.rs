@@ -6,7 +6,7 @@ use super::*;
 use crate::tunnel::{Endpoint, ErspanOptions, FlowLabel, PacketTypes, TunnelConfig, TunnelKey, TunnelKind};
 use dpif::actions::format_actions;
 use dpif::text::NumbersOnly;
-use routing::Route;
+use routing::{Hops, Route};
 
 const ETH: &str = "eth(dst=f8:bc:12:44:34:b6,src=aa:55:aa:55:00:00,dl_type=0x0800)";
 const ETH6: &str = "eth(dst=f8:bc:12:44:34:b7,src=aa:55:aa:55:00:00,dl_type=0x86dd)";
@@ -85,7 +85,7 @@ fn a_mark_of_egress_selects_a_route_and_stays_on_the_packet() {
     };
     let native = |mark, actions: &str| {
         let mut native = Native::with(&[(20, 4789, marked(mark))]).rules(&format!("actions={actions}"));
-        let route = Route { mark: 7, gateway: Some(ip("1.1.2.92")), ..route(("5.5.5.0", 24)) };
+        let route = Route { mark: 7, hops: Hops::one("b", Some(ip("1.1.2.92"))), ..route(("5.5.5.0", 24)) };
         native.state.routes.add_user(&route, ip("5.5.5.0")).expect("a route");
         native.rig.backer.set_native(native.state.clone(), None);
         let b = native.rig.b;
@@ -265,6 +265,16 @@ fn received_bare_packets_have_the_form_of_their_tunnel() {
     }
 }
 
+#[test]
+fn floods_spare_tunnels_of_bare_packets() {
+    let native = typed_tunnels("actions=2");
+    let view = native.rig.backer.view();
+    let ports = &view.bridge(native.rig.a).unwrap().ports;
+    let floodable = |n: u32| ports.port(OfPort(n)).unwrap().is_floodable();
+    let numbers = [2, 25, 26, 27, 28, 29, 30, 31];
+    assert_eq!(numbers.map(floodable), [true, false, true, true, false, true, false, true]);
+}
+
 /// OVS 3.1 lacks segment routing: texts are those of 3.5's documentation, bytes those of RFC 8754.
 #[test]
 fn segments_are_pushed() {
@@ -310,4 +320,43 @@ fn segments_are_pushed() {
         text.split("label=").nth(1).and_then(|rest| rest.split(',').next().map(String::from))
     });
     assert!(labels[0].is_some() && labels[0] != labels[1], "{labels:?}");
+}
+
+/// Rules of the next bridge see the protocol behind extension headers, and count whole frames. Protocols and lengths are
+/// those of OVS 3.5, but it counts an Ethernet header that was popped, too.
+#[test]
+fn rules_of_the_next_bridge_see_protocol_and_length() {
+    let value = TunnelKey::Value(5);
+    let bare = |kind, remote, key| {
+        let mut config = config(kind, remote, key);
+        config.of_kind.packet_types = PacketTypes::Bare;
+        config
+    };
+    let second = ErspanOptions { ver: Some(2), dir: Some(1), hwid: Some(7), ..ErspanOptions::default() };
+    let ip6 = "in_port=1,udp6,ipv6_src=fd00::1,ipv6_dst=fd00::2,nw_ttl=64";
+    let [v4, v6] = ["1.1.2.92", "2001:cafe::92"];
+    for (config, packet, fields, bytes) in [
+        (config(TunnelKind::Vxlan, v4, value), UDP, "udp,tp_dst=4789", 100 + 50),
+        (config(TunnelKind::Vxlan, v6, value), UDP, "udp6,tp_dst=4789", 100 + 70),
+        (config(TunnelKind::Geneve, v4, value), UDP, "udp,tp_dst=6081", 100 + 50),
+        (config(TunnelKind::Gre, v4, value), UDP, "ip,nw_proto=47", 100 + 42),
+        (bare(TunnelKind::Gre, v4, TunnelKey::None), UDP, "ip,nw_proto=47", 100 - 14 + 38),
+        (erspan(TunnelKind::Ip6erspan, value, second), UDP, "ipv6,nw_proto=47", 100 + 74),
+        (bare(TunnelKind::Gtpu, v4, value), UDP, "udp,tp_dst=2152", 100 - 14 + 50),
+        (bare(TunnelKind::Srv6, v6, TunnelKey::None), UDP, "ipv6,nw_proto=4", 100 - 14 + 78),
+        (bare(TunnelKind::Srv6, v6, TunnelKey::None), ip6, "ipv6,nw_proto=41", 100 - 14 + 78),
+    ] {
+        let native = Native::with(&[(20, 30, config)]).rules("actions=20,2");
+        let (a, b) = (native.rig.a, native.rig.b);
+        let rig = native.rig.rules(b, &format!("priority=9,{fields},actions=1"));
+        let t = rig.translate(&Rig::flow(packet), false);
+        t.cache.replay(&seen(3, 300, 1000), &mut rig.backer.effect_host());
+        let view = rig.backer.view();
+        let counts = |bridge, priority| {
+            let rules = &view.bridge(bridge).expect("made above").tables;
+            rules.iter().find(|rule| rule.priority == priority).map(|rule| rule.stats.counts())
+        };
+        assert_eq!(counts(b, 9), Some((3, 3 * bytes)), "{fields} {packet}");
+        assert_eq!(counts(a, 32768), Some((3, 300)), "{fields} {packet}");
+    }
 }

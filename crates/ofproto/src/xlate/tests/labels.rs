@@ -135,16 +135,24 @@ fn the_inner_packet_recirculates_before_it_is_needed() {
         ("group:1,2", format!("{popped},2,{two}")),
         ("group:2,2", format!("{popped},recirc(N),{two}")),
         ("pop_mpls:0x0800,group:1,2", format!("{popped},recirc(N),2,2")),
+        ("pop_mpls:0x0800,group:3,2", format!("{popped},recirc(N)")),
+        ("pop_mpls:0x0800,group:4,2", format!("{popped},recirc(N)")),
     ] {
         let rig = of_labels(actions).groups(&[
             "group_id=1,type=all,bucket=pop_mpls:0x0800,output:2,bucket=output:2",
             "group_id=2,type=all,bucket=pop_mpls:0x0800,dec_ttl,output:2,bucket=output:2",
+            "group_id=3,type=select,bucket=output:2",
+            "group_id=4,type=select,selection_method=hash,fields(ip_src),bucket=output:2",
         ]);
         assert_eq!(traced(&rig, MPLS).0, expected, "{actions}");
     }
     let rig = of_labels("pop_mpls:0x0800,dec_ttl,2");
     let t = rig.translate(&Rig::flow(MPLS), true);
     rig.thaw(UDP, &t, "ipv4(ttl=32),2");
+    let rig = of_labels("pop_mpls:0x0800,group:1,2")
+        .groups(&["group_id=1,type=select,selection_method=hash,bucket=output:3"]);
+    let t = rig.translate(&Rig::flow(MPLS), true);
+    rig.thaw(UDP, &t, "3,2");
 }
 
 #[test]

@@ -2,6 +2,17 @@
 
 use super::*;
 
+impl Rig {
+    /// Actions of the only rule in table 1 of bridge `a`.
+    fn learned_actions(&self) -> String {
+        let view = self.backer.view();
+        let tables = &view.bridge(self.a).expect("made by the rig").tables;
+        let rules = tables.within(TableId(1), &flow::Match::catchall());
+        let [rule] = &rules[..] else { panic!("one rule is learned") };
+        ofp_actions::text::format_actions(&rule.actions, &NoPortNames)
+    }
+}
+
 #[test]
 fn learned_rules_are_there_at_once() {
     let rig = Rig::new();
@@ -23,9 +34,7 @@ fn learned_rules_are_there_at_once() {
 
 #[test]
 fn learning_again_begins_the_hard_timeout_anew_and_no_other() {
-    for (timeouts, modified_ms) in
-        [("idle_timeout=4", 1000), ("hard_timeout=9", 5000), ("idle_timeout=4,hard_timeout=9", 5000)]
-    {
+    for timeouts in ["idle_timeout=4", "hard_timeout=9", "idle_timeout=4,hard_timeout=9"] {
         let rig = Rig::new();
         let a = rig.a;
         let actions = format!("learn(table=1,{timeouts},output:NXM_OF_IN_PORT[])");
@@ -36,12 +45,14 @@ fn learning_again_begins_the_hard_timeout_anew_and_no_other() {
             let tables = &view.bridge(a).expect("made by the rig").tables;
             let rules = tables.within(TableId(1), &flow::Match::catchall());
             let [r] = &rules[..] else { panic!("one rule is learned") };
-            (r.created_ms, r.modified_ms, r.stats.used_ms(), r.stats.counts())
+            (r.created_ms, r.renewed_ms(), r.stats.used_ms(), r.stats.counts())
         };
         assert_eq!(times(), (1000, 1000, 1000, (0, 0)));
         let epoch = rig.backer.epoch();
         t.cache.replay(&seen(3, 180, 5000), &mut rig.backer.effect_host());
-        assert_eq!(times(), (1000, modified_ms, 1000, (0, 0)), "{timeouts}");
+        assert_eq!(times(), (1000, 5000, 1000, (0, 0)), "{timeouts}");
+        t.cache.replay(&seen(1, 60, 4000), &mut rig.backer.effect_host());
+        assert_eq!(times(), (1000, 5000, 1000, (0, 0)), "{timeouts}");
         // No packet is treated differently because of it.
         assert_eq!(rig.backer.epoch(), epoch);
     }
@@ -63,6 +74,45 @@ fn learned_outputs_are_ports_of_16_bits() {
         // A translation reads the tables of its start.
         rig.translate(&Rig::flow(TCP), true);
         rig.acts(TCP, expected);
+    }
+}
+
+/// As OVS 3.5 learns from packet-outs with each of these values in a register, and from each of these input ports.
+#[test]
+fn learned_outputs_are_only_ports_that_a_flow_mod_may_name() {
+    for (value, expected) in [
+        (0, "output:0"),
+        (0xfeff, "output:65279"),
+        (0xff00, "drop"),
+        (0xfff0, "drop"),
+        (0xfff7, "drop"),
+        (0xfff8, "IN_PORT"),
+        (0xfff9, "drop"),
+        (0xfffa, "drop"),
+        (0xfffb, "FLOOD"),
+        (0xfffc, "ALL"),
+        (0xfffd, "drop"),
+        (0xfffe, "LOCAL"),
+        (0xffff, "drop"),
+    ] {
+        let rig = Rig::new();
+        let a = rig.a;
+        let load = format!("load:{value}->NXM_NX_REG0[]");
+        let rig = rig.rules(a, &format!("actions={load},learn(table=1,output:NXM_NX_REG0[])"));
+        rig.translate(&Rig::flow(TCP), true);
+        assert_eq!(rig.learned_actions(), expected, "{value:#x}");
+    }
+    for (port, expected) in [
+        (OfPort::NONE, "drop"),
+        (OfPort::CONTROLLER, "drop"),
+        (OfPort::LOCAL, "LOCAL"),
+        (OfPort(2), "output:2"),
+    ] {
+        let rig = Rig::new();
+        let a = rig.a;
+        let rig = rig.rules(a, "actions=learn(table=1,output:NXM_OF_IN_PORT[])");
+        rig.translate(&Flow { in_port: port.0, ..Rig::flow(TCP) }, true);
+        assert_eq!(rig.learned_actions(), expected, "{port}");
     }
 }
 

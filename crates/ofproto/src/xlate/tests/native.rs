@@ -4,25 +4,26 @@ use super::stories::story;
 use super::*;
 use crate::native::NativeTunnels;
 use crate::tunnel::{Endpoint, TUNNEL_TTL, TunnelConfig, TunnelKey, TunnelKind};
-use dpif::actions::format_actions;
+use dpif::XlateDrop;
+use dpif::actions::{DropAction, format_actions};
 use dpif::text::NumbersOnly;
 use flow::FlowKey;
 use routing::{
-    Carrier, Families, InterfaceAddress, Listeners, ListeningDevice, Neighbours, Origin, Prefix, Route,
-    Routes, TABLE_MAIN, TunnelPort,
+    Carrier, Families, Hops, InterfaceAddress, Listeners, ListeningDevice, Neighbours, Prefix, Route, Routes,
+    TABLE_MAIN, TunnelPort,
 };
 use std::net::IpAddr;
 use sync::{Mutex, lock};
 
 pub(super) const OWN: &str = "aa:55:aa:55:00:00";
-const PEER: &str = "f8:bc:12:44:34:b6";
+pub(super) const PEER: &str = "f8:bc:12:44:34:b6";
 const PEER6: &str = "f8:bc:12:44:34:b7";
 
 pub(super) fn ip(text: &str) -> IpAddr {
     text.parse().expect(text)
 }
 
-fn mac(text: &str) -> MacAddr {
+pub(super) fn mac(text: &str) -> MacAddr {
     MacAddr::parse(text).expect(text)
 }
 
@@ -46,17 +47,7 @@ pub(super) fn config(kind: TunnelKind, remote: &str, key: TunnelKey) -> TunnelCo
 }
 
 pub(super) fn route(prefix: (&str, u8)) -> Route {
-    Route {
-        table: TABLE_MAIN,
-        mark: 0,
-        prefix: Prefix::new(ip(prefix.0), prefix.1).expect("a prefix"),
-        origin: Origin::User,
-        is_local: false,
-        device: "b".into(),
-        gateway: None,
-        source: None,
-        metric: 0,
-    }
+    Route::new(Prefix::new(ip(prefix.0), prefix.1).expect("a prefix"), Hops::one("b", None))
 }
 
 /// Tunnels on bridge `a`: 5 (VXLAN to 1.1.2.92), 6 (Geneve), 7 (GRE), 8 (VXLAN to an address without a route), 10 (VXLAN
@@ -101,8 +92,8 @@ impl Native {
 
         let mut routes = Routes::new();
         let addresses = [(ip("1.1.2.88"), 24), (ip("2001:cafe::88"), 64)];
-        let interfaces = addresses.map(|(address, len)| InterfaceAddress { address, len });
-        routes.set_addresses("b", &interfaces);
+        let interfaces = addresses.map(|(address, len)| InterfaceAddress::new(address, len));
+        routes.set_addresses("b", 1, &interfaces);
         for prefix in [("1.1.2.0", 24), ("2001:cafe::", 64)] {
             routes.add_user(&route(prefix), ip(prefix.0)).expect("a route");
         }
@@ -144,7 +135,7 @@ impl Native {
     }
 
     /// The same on `b`, and the neighbours after it.
-    fn at_b(&self, packet: &str, actions: &str, megaflow: &str, known: &[&str]) {
+    pub(super) fn at_b(&self, packet: &str, actions: &str, megaflow: &str, known: &[&str]) {
         let (view, flow) = (self.rig.backer.view(), Rig::flow(packet));
         let request =
             Request { view: &view, bridge: self.rig.b, flow: &flow, start: Start::Tables, trace: false };
@@ -252,6 +243,32 @@ fn traces_tell_route_and_neighbour() {
         "     >> Not tunneling to our own address",
     ];
     assert_eq!(story(&native.rig, UDP, false), told);
+}
+
+/// OVS counts these drops as those by rules.
+#[test]
+fn a_missing_route_or_neighbour_is_the_reason_of_a_drop() {
+    for (actions, reason) in [
+        ("8", XlateDrop::TunnelNoRoute),
+        ("10", XlateDrop::TunnelNoNeighbour),
+        ("11", XlateDrop::TunnelNoNeighbour),
+        ("drop", XlateDrop::Ok),
+    ] {
+        let native = Native::new().rules(&format!("actions={actions}"));
+        let t = native.rig.translate(&Rig::flow(UDP), false);
+        assert_eq!((t.actions, t.error), (vec![DpAction::Drop(DropAction(reason))], None), "{actions}");
+    }
+    Native::new().rules("actions=8,10,2").check(UDP, "2", PLAIN);
+}
+
+/// As in OVS, they stay if only a port leaves.
+#[test]
+fn neighbours_leave_with_their_bridge() {
+    let native = Native::new();
+    lock(&native.state.neighbours).set(1000, "other", ip("1.1.2.92"), mac(PEER));
+    native.rig.backer.remove_bridge(native.rig.b);
+    let left = lock(&native.state.neighbours).list(1000);
+    assert_eq!(left.iter().map(|n| n.bridge.as_str()).collect::<Vec<_>>(), ["other"]);
 }
 
 const TO_US: &str = "in_port=1,udp,dl_dst=aa:55:aa:55:00:00,dl_src=f8:bc:12:44:34:b7,nw_src=1.1.2.93,nw_dst=1.1.2.88,nw_ttl=64,udp_src=1000";
@@ -443,7 +460,11 @@ fn routes_change_their_flows_alone() {
             true => native.state.routes.remove_user(TABLE_MAIN, 0, route(prefix).prefix).expect("a route"),
             false => {
                 let gateway = Some(ip("1.1.2.1"));
-                native.state.routes.add_user(&Route { gateway, ..route(prefix) }, ip(prefix.0)).expect("room")
+                native
+                    .state
+                    .routes
+                    .add_user(&Route { hops: Hops::one("b", gateway), ..route(prefix) }, ip(prefix.0))
+                    .expect("room")
             }
         };
         backer.set_native(native.state.clone(), Some(&[change]));

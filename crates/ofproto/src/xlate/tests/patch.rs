@@ -121,6 +121,54 @@ fn irreversible_actions_work_on_a_clone() {
     }
 }
 
+/// Expectations of `ofproto/trace` of OVS 3.5.0.
+#[test]
+fn headers_behind_a_label_of_the_peer_are_restored() {
+    let push = "push_mpls(label=0,tc=0,ttl=64,bos=1,eth_type=0x8847)";
+    let pop = "pop_mpls(eth_type=0x800)";
+    let rewritten = format!("set(ipv4(dst=1.1.1.1)),{push},11,{pop},set(ipv4(dst=10.0.0.5)),2");
+    let lower = push.replace("64", "63");
+    for (of_b, expected) in [
+        ("mod_nw_dst:1.1.1.1,push_mpls:0x8847,1", rewritten.clone()),
+        ("mod_nw_dst:1.1.1.1,clone(push_mpls:0x8847,1)", rewritten),
+        ("push_mpls:0x8847,1", format!("{push},11,{pop},2")),
+        ("dec_ttl,push_mpls:0x8847,1", format!("set(ipv4(ttl=63)),{lower},11,{pop},set(ipv4(ttl=64)),2")),
+        ("mod_vlan_vid:5,push_mpls:0x8847,1", format!("push_vlan(vid=5,pcp=0),{push},11,{pop},pop_vlan,2")),
+        ("mod_tp_dst:9,push_mpls:0x8847", "set(tcp(dst=9)),set(tcp(dst=2)),2".to_string()),
+    ] {
+        let flow = Rig::flow(&format!("{IP},nw_src=10.0.0.1,nw_dst=10.0.0.5,tp_src=1,tp_dst=2"));
+        let rig = rig("actions=9,2", &format!("tcp,actions={of_b}"));
+        let actions = rig.translate(&flow, true).actions;
+        assert_eq!(dpif::text::format_actions(&actions, &dpif::text::NumbersOnly), expected, "{of_b}");
+    }
+}
+
+/// A patch port passes each packet type, as in OVS 3.5.0.
+#[test]
+fn a_packet_without_its_ethernet_header_crosses_a_patch_port() {
+    let none = "00:00:00:00:00:00";
+    let rig = rig("ip,actions=decap(),9", "packet_type=(1,0x800),actions=encap(ethernet),1");
+    let actions = rig.translate(&Rig::flow(IP), true).actions;
+    let shown = dpif::text::format_actions(&actions, &dpif::text::NumbersOnly);
+    assert_eq!(shown, format!("pop_eth,push_eth(src={none},dst={none}),11"));
+}
+
+/// Tunnel fields end at the patch port, as in OVS 3.5.0.
+#[test]
+fn a_patch_port_takes_no_tunnel_fields_along() {
+    let set = "set_field:9->tun_id,set_field:1.1.2.2->tun_dst";
+    for (of_a, of_b, expected) in [
+        ("9,2", "tun_id=9,actions=1", "2"),
+        ("9,2", "tun_id=0,actions=1", "11,2"),
+        ("9,2", "tun_dst=1.1.2.2,actions=1", "2"),
+        // They last in the bridge that set them.
+        ("9,resubmit(,1)", "tun_id=0,actions=1", "11,3"),
+    ] {
+        let of_a = format!("actions={set},{of_a}\n table=1,tun_id=9,tun_dst=1.1.2.2,actions=3");
+        rig(&of_a, of_b).acts(IP, expected);
+    }
+}
+
 const IP: &str = "in_port=1,tcp,dl_src=02:00:00:00:00:01,dl_dst=02:00:00:00:00:02,nw_tos=0,nw_ttl=64";
 
 #[test]

@@ -27,6 +27,7 @@ fn bytes_are_those_of_ovs() {
         steps: vec![step(0, 0, "set_field:02:00:00:00:00:77->eth_src"), step(1, 0x77, "output:2")],
         action_set: Vec::new(),
         odp_port: 1,
+        hidden: Vec::new(),
     };
     let bytes = hex(&format!("{head}{output}"));
     assert_eq!(Continuation::decode(&bytes, Version::V13, &Options::DEFAULT), Ok(continuation.clone()));
@@ -55,6 +56,7 @@ fn what_is_written_is_read_in_every_version() {
                 steps: vec![step(3, 9, "output:1"), step(0, 0, actions), step(0, 1, "output:5")],
                 action_set: vec![step(0, 0, "output:3").actions.remove(0)],
                 odp_port: u32::MAX,
+                hidden: vec![(1, 5), (16, u128::MAX)],
             };
             let bytes = of(actions).encode(version, &Options::DEFAULT).unwrap();
             assert_eq!(

@@ -219,10 +219,20 @@ impl Printer<'_> {
     pub(super) fn ct_flush(&mut self, m: &CtFlush) {
         let is_v4 = |address: Option<Ipv6Addr>| address.is_some_and(|a| a.to_ipv4_mapped().is_some());
         let ipv4 = [m.orig.src, m.orig.dst, m.reply.src, m.reply.dst].into_iter().any(is_v4);
+        put!(self.out, " zone={}", m.zone.unwrap_or(0));
+        let masked = |value: u128, mask: u128, full: u128| match mask == full {
+            true => format!("{value:#x}"),
+            false => format!("{value:#x}/{mask:#x}"),
+        };
+        if let Some((mark, mask)) = m.mark {
+            put!(self.out, " mark={}", masked(mark.into(), mask.into(), u32::MAX.into()));
+        }
+        if let Some((labels, mask)) = m.labels {
+            put!(self.out, " labels={}", masked(labels, mask, u128::MAX));
+        }
         put!(
             self.out,
-            " zone={} '{},ct_nw_proto={}' '{}'",
-            m.zone.unwrap_or(0),
+            " '{},ct_nw_proto={}' '{}'",
             tuple(&m.orig, ipv4, m.proto),
             m.proto,
             tuple(&m.reply, ipv4, m.proto)

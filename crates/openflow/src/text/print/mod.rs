@@ -32,7 +32,8 @@ pub struct Printing<'a> {
     pub options: &'a Options,
     /// Names of ports.
     pub names: &'a dyn PortNames,
-    /// 0: without packets; 1: with their fields; 3: with their bytes; 5: with the bytes of the message.
+    /// 0: without packets; 1: with their fields; 3: with their bytes, and matches of Nicira's
+    /// form as entries; 5: with the bytes of the message.
     pub verbosity: u8,
 }
 

@@ -4,40 +4,14 @@ use super::{Printer, Printing, hex_dump, put};
 use crate::msg::continuation::Continuation;
 use crate::msg::packet::{PacketIn, PacketOut};
 use crate::{NO_BUFFER, Version};
-use flow::extract::{Layout, Metadata, extract_typed};
 use flow::fields::FieldId;
-use flow::text::{format_flow_with, format_match_with};
-use flow::{FlowKey, OfPort};
+use flow::text::{format_match_with, format_packet};
 use ofp_actions::text::format_actions;
 use std::fmt::Write as _;
 
-/// VLAN tags that the text of a packet shows.
-const VLANS: u8 = 2;
-
 /// The fields of a packet, and the checksum of its transport header.
 pub fn packet_text(packet: &[u8], packet_type: u32, how: Printing<'_>) -> String {
-    let mut key = FlowKey::default();
-    let layout = extract_typed(packet, packet_type, &Metadata::default(), VLANS, &mut key);
-    let flow = key.to_flow(OfPort(0));
-    let text = format_flow_with(&flow, how.names);
-    let mut out = text.split(',').filter(|word| *word != "in_port=0").collect::<Vec<_>>().join(",");
-    let l4 = match layout.l4 {
-        Layout::NONE => return out + "\n",
-        at => packet.get(usize::from(at)..).unwrap_or_default(),
-    };
-    let (name, checksum) = match flow.nw_proto {
-        6 => ("tcp", l4.get(16..18)),
-        17 => ("udp", l4.get(6..8)),
-        132 => ("sctp", l4.get(8..12)),
-        1 if flow.dl_type == 0x800 => ("icmp", l4.get(2..4)),
-        58 if flow.dl_type == 0x86dd => ("icmp6", l4.get(2..4)),
-        _ => ("", None),
-    };
-    if let Some(bytes) = checksum {
-        let value = bytes.iter().fold(0u32, |n, byte| n << 8 | u32::from(*byte));
-        put!(out, " {name}_csum:{value:x}");
-    }
-    out + "\n"
+    format_packet(packet, packet_type, how.names) + "\n"
 }
 
 /// Bytes separated by dots.

@@ -1,14 +1,20 @@
 //! Changes of rules, their statistics, and removed rules.
 
-use super::{Printer, duration, put};
+use super::{Printer, Printing, duration, put};
 use crate::msg::flow_mod::{FlowMod, FlowModCommand, FlowModFlags, FlowRemoved, FlowRemovedReason};
 use crate::msg::flow_stats::{AggregateStats, FlowStats, FlowStatsRequest};
-use crate::{Multi, NO_BUFFER, Options, Version};
+use crate::text::{extensible_match, format_match_bytes};
+use crate::{Format, Multi, NO_BUFFER, Version};
 use flow::text::number::hex;
 use flow::text::{PortNames, format_match_with, format_port, format_table};
-use flow::{OfPort, TableId};
+use flow::{Match, OfPort, TableId};
 use ofp_actions::text::format_actions;
 use std::fmt::Write as _;
+
+/// Verbosity from which a change of rules in Nicira's form shows the entries of its match.
+const ENTRIES_VERBOSITY: u8 = 3;
+/// Priority of a rule without another one.
+const DEFAULT_PRIORITY: u16 = 0x8000;
 
 const FLAGS: [(FlowModFlags, &str); 5] = [
     (FlowModFlags::SEND_FLOW_REM, "send_flow_rem"),
@@ -77,9 +83,16 @@ pub(super) fn removed_reason(reason: FlowRemovedReason) -> &'static str {
     }
 }
 
+/// The entries of Nicira's extensible match, as written in OpenFlow 1.0.
+fn entries(m: &Match) -> String {
+    let text = format_match_bytes(&extensible_match(m, Version::V10)).unwrap_or_default();
+    if text.is_empty() { "<any>".to_string() } else { text }
+}
+
 /// A change of rules, without the title of its message.
 /// Commands of OpenFlow 1.0 have a table if `options` say so.
-fn flow_mod(m: &FlowMod, version: Version, options: &Options, names: &dyn PortNames) -> String {
+fn flow_mod(m: &FlowMod, version: Version, how: Printing<'_>) -> String {
+    let names = how.names;
     let command = match m.command {
         FlowModCommand::Add => "ADD",
         FlowModCommand::Modify => "MOD",
@@ -88,11 +101,16 @@ fn flow_mod(m: &FlowMod, version: Version, options: &Options, names: &dyn PortNa
         FlowModCommand::DeleteStrict => "DEL_STRICT",
     };
     let mut words = vec![command.to_string()];
-    let unknown = version == Version::V10 && m.table == TableId::ALL && !options.table_id_in_command;
+    let unknown = version == Version::V10 && m.table == TableId::ALL && !how.options.table_id_in_command;
     if m.table != TableId(0) && !unknown {
         words.push(format!("table:{}", m.table.0));
     }
-    words.push(format_match_with(&m.matching.unpack(), Some(m.priority.into()), names));
+    let matching = m.matching.unpack();
+    let as_entries = version == Version::V10 && m.format == Format::Nxt && how.verbosity >= ENTRIES_VERBOSITY;
+    match as_entries {
+        true => words.push(entries(&matching)),
+        false => words.push(format_match_with(&matching, Some(m.priority.into()), names)),
+    }
     if m.new_cookie != 0 && m.new_cookie != u64::MAX {
         words.push(format!("cookie:{:#x}", m.new_cookie));
     }
@@ -103,6 +121,9 @@ fn flow_mod(m: &FlowMod, version: Version, options: &Options, names: &dyn PortNa
     words.extend(timeouts.iter().filter(|(_, s)| *s != 0).map(|(kind, s)| format!("{kind}:{s}")));
     if m.importance != 0 && !m.command.deletes() {
         words.push(format!("importance:{}", m.importance));
+    }
+    if as_entries && m.priority != DEFAULT_PRIORITY {
+        words.push(format!("pri:{}", m.priority));
     }
     if m.buffer_id != NO_BUFFER {
         words.push(format!("buf:{}", hex(m.buffer_id.into())));
@@ -117,7 +138,7 @@ fn flow_mod(m: &FlowMod, version: Version, options: &Options, names: &dyn PortNa
 
 impl Printer<'_> {
     pub(super) fn flow_mod(&mut self, m: &FlowMod) {
-        self.out += &flow_mod(m, self.version, self.how.options, self.how.names);
+        self.out += &flow_mod(m, self.version, self.how);
     }
 
     pub(super) fn flow_stats_request(&mut self, m: &FlowStatsRequest) {

@@ -30,3 +30,48 @@ fn messages_are_printed_as_by_ovs_ofctl() {
     assert!(wrong.is_empty(), "{} of {number} differ\n{}", wrong.len(), wrong.join("\n"));
     assert!(number > 700, "only {number}: has the corpus been cut?");
 }
+
+/// Of OVS 3.5: the stock tool of the corpus does not know these parts.
+#[test]
+fn flushes_of_connections_have_mark_and_labels() {
+    let tuples = "'ct_ipv6_src=::,ct_ipv6_dst=::,ct_tp_src=0,ct_tp_dst=0,ct_nw_proto=0' \
+                  'ct_ipv6_src=::,ct_ipv6_dst=::,ct_tp_src=0,ct_tp_dst=0'";
+    for (words, expected) in [
+        (&["zone=1"][..], "zone=1"),
+        (&["zone=5", "mark=0x3/0xff"], "zone=5 mark=0x3/0xff"),
+        (&["mark=5"], "zone=0 mark=0x5"),
+        (&["mark=0x3/0xff", "labels=0x7"], "zone=0 mark=0x3/0xff labels=0x7"),
+        (&["labels=0x7/0xf"], "zone=0 labels=0x7/0xf"),
+    ] {
+        let flush = crate::text::parse_ct_flush(words.iter().copied()).unwrap();
+        let bytes = crate::encode_with(&Message::CtFlush(flush), Version::V10, 2, &Options::DEFAULT).unwrap();
+        let how = Printing { options: &Options::DEFAULT, names: &NoPortNames, verbosity: 2 };
+        let text = format_message(&bytes, how);
+        assert_eq!(text.trim_end(), format!("NXT_CT_FLUSH (xid=0x2): {expected} {tuples}"));
+    }
+}
+
+/// As `ovs-ofctl -mmm -F nxm parse-flow` of OVS 3.5.
+#[test]
+fn matches_of_niciras_form_are_entries_at_verbosity_3() {
+    use ofp_actions::text::{FlowModCommand, parse_flow_mod};
+    for (line, entries, plain) in [
+        (
+            "tcp,reg0=1/3,tp_dst=80,actions=drop",
+            "NXM_OF_ETH_TYPE(0800), NXM_OF_IP_PROTO(06), NXM_OF_TCP_DST(0050), NXM_NX_REG0_W(00000001/00000003)",
+            "tcp,reg0=0x1/0x3,tp_dst=80",
+        ),
+        ("reg0=1,priority=3,actions=drop", "NXM_NX_REG0(00000001) pri:3", "priority=3,reg0=0x1"),
+        ("actions=drop", "<any>", ""),
+    ] {
+        let asked = parse_flow_mod(line, FlowModCommand::Add, &NoPortNames).unwrap();
+        let message = Message::FlowMod(crate::text::flow_mod_of(crate::Format::Nxt, asked));
+        let bytes = crate::encode_with(&message, Version::V10, 1, &Options::DEFAULT).unwrap();
+        for (verbosity, expected) in [(2, plain), (3, entries)] {
+            let how = Printing { options: &Options::DEFAULT, names: &NoPortNames, verbosity };
+            let space = if expected.is_empty() { "" } else { " " };
+            let expected = format!("NXT_FLOW_MOD (xid=0x1): ADD{space}{expected} actions=drop");
+            assert_eq!(format_message(&bytes, how).trim_end(), expected, "{line}");
+        }
+    }
+}

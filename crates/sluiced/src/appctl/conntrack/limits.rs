@@ -34,7 +34,9 @@ fn may_change(database_owns_them: bool) -> Result<(), String> {
 /// `zone=N[,N]...`
 pub(in crate::appctl) fn zones(word: &str) -> Result<Vec<CtZone>, String> {
     let list = word.strip_prefix("zone=").ok_or_else(|| invalid(&format!("invalid argument {word}")))?;
+    // Empty parts name no zone, as in the stock tool.
     list.split(',')
+        .filter(|zone| !zone.is_empty())
         .map(|zone| number(zone).map(CtZone::Zone).ok_or_else(|| invalid("invalid zone")))
         .collect()
 }
@@ -157,7 +159,10 @@ mod tests {
         ] {
             assert_eq!(limit(word), Err(format!("{why} (Invalid argument)")), "{word}");
         }
-        for bad in ["zone=", "zone=1,", "zone=x", "zone=65536"] {
+        // As Open vSwitch 3.5.
+        assert_eq!(zones("zone="), Ok(vec![]));
+        assert_eq!(zones("zone=1,,2,"), Ok(vec![CtZone::Zone(1), CtZone::Zone(2)]));
+        for bad in ["zone=x", "zone=1,zone=2", "zone=65536"] {
             assert_eq!(zones(bad), Err("invalid zone (Invalid argument)".to_string()), "{bad}");
         }
         assert_eq!(zones("bla"), Err("invalid argument bla (Invalid argument)".to_string()));

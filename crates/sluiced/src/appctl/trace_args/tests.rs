@@ -34,6 +34,18 @@ fn flows_and_packets_are_distinguished() {
 }
 
 #[test]
+fn a_line_of_a_dump_has_a_key() {
+    let line = format!(
+        "ufid:cb20d873-b5b3-4763-8250-cabf82011a98, {ODP}, packets:0, bytes:0, used:never, actions:br0"
+    );
+    for text in [line.as_str(), line.split(", packets").next().unwrap(), line.split_once(' ').unwrap().1, ODP]
+    {
+        assert_eq!(key_of(text).trim(), ODP, "{text}");
+    }
+    assert_eq!(key_of("ufid:x, eth()"), "ufid:x, eth()");
+}
+
+#[test]
 fn payloads_are_bytes_or_lengths() {
     let payload = |line: &str| {
         let args = words(&format!("br0 in_port=1 -generate {line}"));

@@ -4,6 +4,7 @@ use super::OfBridge;
 use crate::next_hops::NextHops;
 use crate::openflow::controller::{Controller, Place, Remote};
 use crate::openflow::link::{Link, Origin};
+use crate::openflow::rconn_log;
 use crate::reactor::Reactor;
 use crate::stream::Conn;
 use flow::MacAddr;
@@ -159,18 +160,20 @@ impl OfBridge {
             match reconnect.run(now_ms) {
                 Some(Action::Connect) => {
                     let new = reactor.token();
+                    rconn_log::connecting(&self.name, &target, reconnect);
                     reconnect.connecting(now_ms);
                     match Conn::connect(endpoint, controller.config.dscp, reactor, new) {
                         Ok(conn) => {
                             *token = Some(new);
                             let origin = Origin::Controller(target);
-                            let link =
-                                Link { conn, id: None, origin, unread: false, ended: None, deaf: false };
+                            let link = Link::new(conn, None, origin, now_ms);
                             self.links.insert(new, link);
                         }
                         Err(e) => {
+                            let (why, before_ms) = (e.to_string(), reconnect.backoff_ms());
                             reconnect.disconnected(now_ms);
-                            controller.last_error = Some(e.to_string());
+                            rconn_log::lost(&self.name, &target, false, &why, before_ms, reconnect);
+                            controller.last_error = Some(why);
                         }
                     }
                 }

@@ -45,7 +45,9 @@ impl Stock {
 /// Output that must be equal: without ages, random names and hash-table order.
 fn normal(command: &str, stdout: &str, stderr: &str) -> String {
     let stderr = stderr.lines().filter(|l| !l.contains("server returned an error"));
-    let mut lines: Vec<String> = stdout.lines().chain(stderr).map(normal_line).collect();
+    // OVS 3.1 has no counters of upcalls by port.
+    let lines = stdout.lines().chain(stderr).filter(|l| !l.starts_with("    UPCALL packets:"));
+    let mut lines: Vec<String> = lines.map(normal_line).collect();
     if command.contains("dump-flows") || command.contains("fdb/show") {
         lines.sort();
     }
@@ -387,7 +389,7 @@ fn unsupported_commands_are_refused() {
         ("dpctl/del-dp nope", "no such datapath"),
         ("dpctl/add-if dummy@ovs-dummy p1,type=dummy", "adding p1 to dummy@ovs-dummy failed (File exists)"),
         ("dpctl/add-if nope v1", "no such datapath"),
-        ("dpctl/del-if dummy@ovs-dummy p1", "ovs-vsctl del-port p1"),
+        ("dpctl/del-if dummy@ovs-dummy 77", "deleting port 77 from dummy@ovs-dummy failed (No such device)"),
         ("dpctl/del-if dummy@ovs-dummy nope", "no port named nope"),
         ("dpctl/set-if dummy@ovs-dummy p1,n_rxq=x", "n_rxq"),
         ("dpctl/set-if dummy@ovs-dummy nope,n_rxq=2", "no port named nope"),
@@ -395,11 +397,11 @@ fn unsupported_commands_are_refused() {
         ("dpctl/dump-flows a b", "a datapath is given already"),
         ("dpctl/dump-flows type=foo", "Failed to parse type (foo)"),
         ("dpctl/add-flow nope in_port(1),eth() 1", "no such datapath"),
+        ("dpctl/add-flow eth(),eth_type(0x9900) 1", "updating flow table (Invalid argument)"),
         ("dpctl/add-flow in_port(1),eth() foo", "parsing actions (no port \"foo\""),
         ("dpctl/add-flows -", "Opening file \"-\" failed"),
         ("dpctl/add-flows /dev/zero", "not a file of at most 16 MiB"),
         ("dpctl/normalize-actions foo 1", "odp_flow_key_from_string"),
-        ("dpif/set-dp-features --force br0 recirc true", "are not supported"),
         ("set-options --format xml", "option --format has invalid value xml"),
         ("set-options --bogus json", "invalid option --bogus"),
         ("ofproto/detrace ufid:1 3", "Expecting 'pmd=PMD-ID'"),

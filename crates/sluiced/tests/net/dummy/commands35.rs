@@ -100,7 +100,11 @@ const COMMANDS: &[(&str, &str, Answer)] = &[
     ("dpif-netdev/dpif-impl-get", "", Says("dpif_scalar (pmds: none)")),
     ("dpif-netdev/dpif-impl-set", "dpif_avx512", Fails("Unknown DPIF implementation dpif_avx512.")),
     ("dpif-netdev/miniflow-parser-get", "", Says("scalar (available: True pmds: none)")),
-    ("dpif-netdev/miniflow-parser-set", "study", Fails("unknown miniflow extract implementation study.")),
+    (
+        "dpif-netdev/miniflow-parser-set",
+        "study",
+        Says("Miniflow extract implementation set to study, studying 128 packets."),
+    ),
     ("dpif-netdev/pmd-perf-log-set", "on", Says("")),
     ("dpif-netdev/pmd-perf-show", "", Says("")),
     ("dpif-netdev/pmd-rxq-rebalance", "", Says("")),
@@ -229,4 +233,97 @@ fn every_command_is_answered_or_belongs_to_a_missing_area() {
     assert!(faults.is_empty(), "{faults}");
     let unknown: Vec<_> = listed.iter().filter(|name| !known.contains(name.as_str())).collect();
     assert!(unknown.is_empty(), "commands that are in no table: {unknown:?}");
+}
+
+/// The answers of OVS 3.5.4 to these commands in this order, with a forwarding thread on core 1.
+const CHOICES: &[(&str, &str)] = &[
+    ("miniflow-parser-set scalar", "Miniflow extract implementation set to scalar.\n"),
+    ("miniflow-parser-set study 0", "Error: invalid study_pkt_cnt value: 0.\n"),
+    ("miniflow-parser-set study -1", "Error: invalid study_pkt_cnt value: -1.\n"),
+    (
+        "miniflow-parser-set study 512",
+        "Miniflow extract implementation set to study, studying 512 packets.\n",
+    ),
+    (
+        "miniflow-parser-set -pmd 0 scalar",
+        "Error: miniflow extract parser not changed, PMD thread 0 not in use, pass a valid pmd thread ID.\n",
+    ),
+    (
+        "miniflow-parser-set -pmd 1 scalar",
+        "Miniflow extract implementation set to scalar, on pmd thread 1.\n",
+    ),
+    (
+        "miniflow-parser-set -pmd 1 study 256",
+        "Miniflow extract implementation set to study, on pmd thread 1, studying 256 packets.\n",
+    ),
+    ("miniflow-parser-set -pmd 1 scalar 256", "Error: unknown argument 256.\n"),
+    (
+        "miniflow-parser-set -pmd x scalar",
+        "Error: miniflow extract parser not changed, PMD thread passed is not valid: 'x'. Pass a valid pmd thread ID.\n",
+    ),
+    (
+        "miniflow-parser-set -pmd 1",
+        "Error: no miniflow extract name provided. Output of miniflow-parser-get shows implementation list.\n",
+    ),
+    ("miniflow-parser-set bogus", "Error: unknown miniflow extract implementation bogus.\n"),
+    (
+        "miniflow-parser-get",
+        "Available MFEX implementations:\n  autovalidator (available: True pmds: none)\n  scalar (available: True \
+         pmds: none)\n  study (available: True pmds: 1)\n",
+    ),
+    ("subtable-lookup-prio-set generic 300", "error converting priority, use integer in range 0-255\n"),
+    (
+        "subtable-lookup-prio-set generic x",
+        "Lookup priority change affected 0 dpcls ports and 0 subtables.\n",
+    ),
+    (
+        "subtable-lookup-prio-set autovalidator 3",
+        "Lookup priority change affected 0 dpcls ports and 0 subtables.\n",
+    ),
+    ("subtable-lookup-prio-set avx512_gather 3", "error, subtable lookup function not found\n"),
+    (
+        "subtable-lookup-prio-get",
+        "Available dpcls implementations:\n  autovalidator (Use count: 0, Priority: 3)\n  generic (Use count: 0, \
+         Priority: 0)\n",
+    ),
+];
+
+#[test]
+fn implementations_are_chosen_as_in_ovs() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-appctl");
+    let lab = Lab::empty();
+    vsctl(
+        &lab.daemon,
+        "add-br br0 -- set Bridge br0 datapath_type=dummy -- add-port br0 p1 -- set Interface p1 type=dummy-pmd \
+         options:n_rxq=2 options:n_txq=3 -- set Open_vSwitch . other_config:pmd-cpu-mask=2",
+    );
+    for (line, expected) in CHOICES {
+        let out = appctl_output(&lab.daemon, &format!("dpif-netdev/{line}"));
+        let said = if out.status.success() { out.stdout } else { out.stderr };
+        assert!(said.starts_with(expected), "{line}: {said}");
+    }
+    let actions = lab.appctl("odp-execute/action-impl-set autovalidator");
+    assert_eq!(actions, "Action implementation set to autovalidator.\n");
+    let shown = lab.appctl("odp-execute/action-impl-show");
+    assert!(shown.contains("  scalar (available: Yes, active: No)\n"), "{shown}");
+    let port = "(dummy-pmd: n_rxq=2, n_txq=3, numa_id=0)\n";
+    assert!(lab.appctl("dpif/show").contains(port) && lab.appctl("dpctl/show").contains(port));
+}
+
+/// OVS takes them and does not list them.
+#[test]
+fn older_spellings_work() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-appctl");
+    let lab = Lab::empty();
+    vsctl(&lab.daemon, "add-br br0 -- set Bridge br0 datapath_type=dummy");
+    for name in ["bond/disable-slave", "bond/enable-slave", "bond/set-active-slave"] {
+        let out = appctl_output(&lab.daemon, &format!("{name} a b"));
+        assert!(out.stderr.contains("no such bond"), "{name}: {}", out.stderr);
+    }
+    for args in ["verbose", "verbose zone=3", "zone=3 verbose", "dummy@ovs-dummy verbose"] {
+        let text = lab.appctl(&format!("dpctl/ct-stats-show {args}"));
+        assert_eq!(text, "Connections Stats:\n    Total: 0\n", "{args}");
+    }
 }

@@ -2,11 +2,15 @@
 
 mod commands;
 mod commands35;
+mod learned;
 mod logs;
+mod mtus;
 mod nsh;
 mod offload;
+mod pauses;
 mod perf;
 mod prefixes;
+mod recirculated;
 mod recorded;
 mod replaced;
 mod routes;
@@ -15,6 +19,8 @@ mod separate;
 mod services;
 mod sweep;
 mod texts;
+mod vlan_limit;
+mod vlans;
 mod zones;
 
 use crate::helpers::{appctl, appctl_output, serving, spec, vsctl, wait_until};
@@ -158,6 +164,15 @@ fn coverage_counters_have_rates() {
     lab.appctl("time/warp 3600000 60000");
     row("  0.0/sec     0.000/sec        0.0000/sec");
     assert_eq!(lab.appctl("coverage/read-counter netdev_received"), "3\n");
+    let read =
+        |name: &str| lab.appctl(&format!("coverage/read-counter {name}")).trim().parse::<u64>().unwrap();
+    let [rules, reconfigured] = ["rev_flow_table", "rev_reconfigure"].map(read);
+    lab.ofctl(&["add-flow", "br0", "table=9,actions=drop"]);
+    vsctl(&lab.daemon, "add-port br0 p77 -- set Interface p77 type=dummy");
+    assert!(read("rev_flow_table") > rules && read("rev_reconfigure") > reconfigured);
+    for never in ["rev_stp", "datapath_drop_lock_error", "conntrack_l4csum_err"] {
+        assert_eq!(read(never), 0, "{never}");
+    }
     let unknown = appctl_output(&lab.daemon, "coverage/read-counter nonsense");
     assert!(unknown.stderr.starts_with("No such counter\n") && !unknown.status.success(), "{unknown:?}");
 }
@@ -445,4 +460,26 @@ fn queues_stay_on_the_numa_node_of_their_port() {
     }
     assert_eq!(nodes, ["1", "1"], "{shown}");
     assert_eq!(shown.matches("pmd thread").count(), 4, "{shown}");
+}
+
+/// As OVS 3.5 does.
+#[test]
+fn dummies_open_captures_anew_and_show_offloads() {
+    require!();
+    let lab = Lab::new();
+    let dir = TempDir::new("captures").unwrap();
+    let file = dir.path().join("tx.pcap");
+    vsctl(&lab.daemon, &format!("set Interface p2 options:tx_pcap={}", file.display()));
+    std::fs::remove_file(&file).unwrap();
+    vsctl(&lab.daemon, "set Bridge br0 other_config:mac-aging-time=77");
+    assert!(file.exists());
+    lab.ofctl(&["add-flow", "br0", "in_port=1,actions=2"]);
+    // Without an EtherType.
+    lab.receive("p1", "in_port(1),eth(),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=6,frag=no),tcp(src=1,dst=2)");
+    let captured = std::fs::read(&file).unwrap();
+    assert_eq!(captured[24 + 16 + 12..][..3], [8, 0, 0x45], "{captured:?}");
+    for key in ["tx_ip_csum_offload", "tx_tcp_seg_offload", "tx_vxlan_tso_offload"] {
+        let shown = || vsctl(&lab.daemon, &format!("get Interface p1 status:{key}"));
+        wait_for(crate::helpers::LIMIT, key, || shown() == "\"false\"").unwrap();
+    }
 }

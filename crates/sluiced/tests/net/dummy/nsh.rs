@@ -15,7 +15,7 @@ const MD2: &str =
 const UDP: &str = "02000000000202000000000108004500001c0000000040116ccf0a0000010a00000200010002000853c0";
 
 /// The frames of a pcap file that left the port.
-fn sent(file: &std::path::Path) -> Vec<String> {
+pub(super) fn sent(file: &std::path::Path) -> Vec<String> {
     let bytes = std::fs::read(file).unwrap();
     let (mut frames, mut rest) = (Vec::new(), &bytes[24..]);
     while let [_, _, _, _, _, _, _, _, a, b, c, d, _, _, _, _, after @ ..] = rest {

@@ -63,10 +63,21 @@ fn datapaths_and_ports_are_made_by_command() {
     refused(&lab, "dpctl/del-if dummy@d1 q1 nope", "no port named nope");
     refused(&lab, "dpctl/del-if dummy@d1 d1", "deleting port d1 from dummy@d1 failed (Invalid argument)");
     assert_eq!(ports(&lab, "d1"), ["0: d1 (dummy-internal)", "4: q4 (dummy)", "7: q2 (dummy)"]);
-    refused(&lab, "dpctl/del-if dummy@ovs-dummy p1", "ovs-vsctl del-port p1");
     refused(&lab, "dpctl/del-dp dummy@ovs-dummy", "ends with the last bridge of its type");
     lab.appctl("dpctl/del-dp dummy@d1");
     assert_eq!(lab.appctl("dpctl/dump-dps"), "dummy@ovs-dummy\n");
+    // Its names are free, also those of a datapath that ended with its last bridge.
+    lab.appctl("dpctl/add-dp dummy@d1");
+    lab.appctl("dpctl/add-if dummy@d1 q4,type=dummy");
+    lab.appctl("dpctl/del-dp dummy@d1");
+    vsctl(&lab.daemon, "del-br br0");
+    assert_eq!(lab.appctl("dpctl/dump-dps"), "");
+    vsctl(
+        &lab.daemon,
+        "add-br br1 -- set bridge br1 datapath_type=dummy -- add-port br1 p1 -- set Interface p1 type=dummy",
+    );
+    assert_eq!(lab.appctl("dpctl/dump-dps"), "dummy@ovs-dummy\n");
+    assert_eq!(ports(&lab, "ovs-dummy").len(), 3);
 }
 
 /// A port of a bridge's datapath without an interface: its packets match no bridge, and it stays.
@@ -80,6 +91,12 @@ fn a_bridges_datapath_takes_ports_by_command() {
     assert!(ports(&lab, "ovs-dummy").contains(&"9: q9 (dummy)".to_string()));
     lab.appctl("dpctl/del-if dummy@ovs-dummy q9");
     assert!(!ports(&lab, "ovs-dummy").contains(&"9: q9 (dummy)".to_string()));
+    // That of an interface is gone until the database changes, as in OVS.
+    let has_p1 = || (lab.appctl("dpif/show").contains("p1 "), lab.ofctl(&["show", "br0"]).contains("(p1)"));
+    lab.appctl("dpctl/del-if dummy@ovs-dummy p1");
+    assert_eq!(has_p1(), (false, false));
+    vsctl(&lab.daemon, "set Bridge br0 external-ids:a=b");
+    assert_eq!(has_p1(), (true, true));
 }
 
 /// Bridges have the only datapath of their type.

@@ -55,7 +55,6 @@ fn a_loop_is_traced_in_the_log() {
     send(lab.host(1), &[eth(HOST_2, &source(1), &IP.udp(1000, 53))]);
     let error = "|ofproto_dpif_xlate|WARN|over max translation depth 64 on bridge br0 while processing udp,in_port=1,";
     let trace = "|ofproto_dpif_upcall|WARN|Flow: udp,in_port=1,";
-    // The log has each record on one line.
     let end = [
         "",
         "     >>>> over max translation depth 64 <<<<",
@@ -65,7 +64,7 @@ fn a_loop_is_traced_in_the_log() {
         "Datapath actions: drop",
         "Translation failed (Recursion too deep), packet is dropped.",
     ];
-    let end = end.join("\\n");
+    let end = end.join("\n");
     wait_for(LIMIT, "the trace", || {
         let log = lab.daemon.log();
         log.contains(error) && log.contains(trace) && log.contains(&end)

@@ -3,7 +3,7 @@ use super::*;
 fn read(kind: InterfaceKind, type_name: &str, options: &[(&str, &str)]) -> Result<DeviceOptions, String> {
     let options = options.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
     let (options, ignored) = parse("p1", type_name, kind, &options)?;
-    assert_eq!(ignored, [""; 0]);
+    assert_eq!(ignored, []);
     Ok(options.device().expect("a device").clone())
 }
 

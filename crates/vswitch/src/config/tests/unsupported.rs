@@ -16,7 +16,6 @@ fn unsupported_settings_are_reported() {
         ("Interface", "ingress_policing_rate", 3.into(), "ingress policing"),
         ("Open_vSwitch", "other_config", map(&[("hw-offload", "true")]), "hardware offload"),
         ("Open_vSwitch", "other_config", map(&[("dpdk-init", "true")]), "DPDK"),
-        ("Open_vSwitch", "other_config", map(&[("vlan-limit", "2")]), "vlan-limit"),
         ("Bridge", "flood_vlans", 7.into(), "flood_vlans"),
     ];
     for (table, column, value, expected) in cases {
@@ -25,9 +24,22 @@ fn unsupported_settings_are_reported() {
         bed.add_port("br0", "p1", &[], &[]);
         let name = if table == "Bridge" { "br0" } else { "p1" };
         bed.set(table, name, column, value);
-        let told = messages(&bed.desired());
+        let desired = bed.desired();
+        let told = messages(&desired);
         assert!(told.len() == 1 && told[0].contains(expected), "{column}: {told:?}");
+        let notice = desired.notices.first().unwrap();
+        assert!(notice.table == table && notice.setting.split(':').next() == Some(column), "{notice:?}");
     }
+    let mut bed = Bed::new();
+    let root = bed.root();
+    bed.txn(|txn| {
+        let columns = [("target", "bogus:1".into()), ("other_config", map(&[("dscp", "99")]))];
+        let manager = txn.insert("Manager", columns);
+        txn.update("Open_vSwitch", root, [("manager_options", ColumnValue::from(manager))]);
+    });
+    let desired = bed.desired();
+    let settings: Vec<_> = desired.notices.iter().map(|n| (n.table, &*n.name, &*n.setting)).collect();
+    assert_eq!(settings, [("Manager", "bogus:1", "other_config:dscp"), ("Manager", "bogus:1", "target")]);
     let mut bed = Bed::new();
     let settings = map(&[("n-revalidator-threads", "4"), ("min-revalidate-pps", "7")]);
     bed.set("Open_vSwitch", "", "other_config", settings);
@@ -67,6 +79,21 @@ fn unsupported_settings_are_reported() {
         of_table.map(|notice| notice.row).collect::<Vec<_>>()
     });
     assert_eq!(rows, [vec![row; 6], vec![root], vec![port]], "{:?}", messages(&desired));
+}
+
+/// Only the row says which datapath serves a bridge without a type; the type of another one is no such setting.
+#[test]
+fn a_bridge_without_a_type_tells_its_datapath() {
+    for (datapath_type, told, notices) in [("", true, 0), ("system", true, 1), ("netdev", false, 0)] {
+        let mut bed = Bed::new();
+        bed.add_br("br0", datapath_type);
+        let (mut planner, mut fake) = (Planner::default(), Fake::default());
+        fake.apply(&mut planner, bed.desired());
+        let status = &planner.facts().bridges[&bed.row("Bridge", "br0")].status;
+        let text = "there is no kernel datapath; the userspace datapath (netdev) serves this bridge";
+        assert_eq!(status.get("notice").map(String::as_str), told.then_some(text), "{datapath_type}");
+        assert_eq!(planner.ineffective().len(), notices, "{datapath_type}");
+    }
 }
 
 /// The notice is in the row itself, or in the nearest above it with a column for it.

@@ -2,7 +2,8 @@ use super::*;
 
 fn parse_all(kind: TunnelKind, options: &[(&str, &str)]) -> Result<(TunnelConfig, Vec<String>), String> {
     let options = options.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
-    parse(kind, "t0", &options)
+    let (tunnel, ignored) = parse(kind, "t0", &options)?;
+    Ok((tunnel, ignored.into_iter().map(|(_, message)| message).collect()))
 }
 
 #[test]

@@ -113,6 +113,7 @@ fn desired(model: &Model) -> Desired {
             (name.clone(), port(&name, interface(name.clone(), wish), wish.tag))
         });
         let config = BridgeConfig {
+            default_datapath: None,
             row: Uuid::ZERO,
             name: name.clone(),
             datapath_type: (*datapath_type).into(),

@@ -1,0 +1,19 @@
+//! [`Revisions`]: counters of the events that have flows checked again, by cause.
+
+use sync::{AtomicU64, Ordering};
+
+/// See the module documentation.
+#[derive(Default)]
+pub struct Revisions {
+    /// Ports, settings or features changed.
+    pub reconfigured: AtomicU64,
+    /// Rules, groups or meters changed.
+    pub tables: AtomicU64,
+    /// Addresses were learned, moved or forgotten.
+    pub macs: AtomicU64,
+}
+
+/// Counts one event.
+pub(super) fn count(events: &AtomicU64) {
+    events.fetch_add(1, Ordering::Relaxed);
+}
