@@ -28,7 +28,7 @@ pub struct PingReport {
     pub mean_rtt_ms: Option<f64>,
 }
 
-/// Sends `count` echo requests, 50 ms apart, and waits a second for the last reply. Missing replies are no
+/// Sends `count` echo requests, 50 ms apart, and waits 3 s for the last reply. Missing replies are no
 /// error: check the report.
 ///
 /// # Errors
@@ -37,7 +37,7 @@ pub fn ping(from: &Netns, to: IpAddr, count: u32) -> Result<PingReport> {
     let (count, to) = (count.to_string(), to.to_string());
     let limit = Duration::from_secs(5) + Duration::from_millis(60) * count.parse().unwrap_or(u32::MAX);
     let out =
-        from.cmd("ping").args(["-n", "-i", "0.05", "-W", "1", "-c", &count, &to]).limit(limit).output()?;
+        from.cmd("ping").args(["-n", "-i", "0.05", "-W", "3", "-c", &count, &to]).limit(limit).output()?;
     parse_ping(&out.stdout).with_context(|| {
         format!("ping {to} in {} gave no report:\n{}{}", from.name(), out.stdout, out.stderr)
     })

@@ -8,19 +8,31 @@ use anyhow::{Result, bail};
 /// Polling interval.
 const STEP: Duration = Duration::from_millis(10);
 
-/// Factor for time limits in the machine of `cargo xtask guest` (`SLUICE_GUEST=1`), which is emulated:
-/// process starts and system calls are about eight times slower there.
+/// Factor for time limits: other stages, and programs of other users, share the processors. Only a test that fails
+/// waits so long.
+const SHARED_FACTOR: u32 = 4;
+
+/// Factor of times in the machine of `cargo xtask guest` (`SLUICE_GUEST=1`), which is emulated: process starts and
+/// system calls are about eight times slower there.
 const GUEST_FACTOR: u32 = 6;
 
-/// Adjusts a limit to this machine: longer in a guest.
+/// Adjusts a limit to this machine: longer than on an idle one, longest in a guest.
 pub fn patience(limit: Duration) -> Duration {
-    static FACTOR: OnceLock<u32> = OnceLock::new();
-    let in_guest = || std::env::var_os("SLUICE_GUEST").is_some_and(|v| v == "1");
-    limit * *FACTOR.get_or_init(|| if in_guest() { GUEST_FACTOR } else { 1 })
+    pace(limit) * if in_guest() { 2 } else { SHARED_FACTOR }
 }
 
-/// Polls until `condition` holds, at least once. The limit suits a usual machine; in a guest it is longer
-/// ([`patience`]).
+/// Adjusts a time that something takes, and that a test measures or sets, to this machine: longer in a guest.
+pub fn pace(time: Duration) -> Duration {
+    time * if in_guest() { GUEST_FACTOR } else { 1 }
+}
+
+fn in_guest() -> bool {
+    static GUEST: OnceLock<bool> = OnceLock::new();
+    *GUEST.get_or_init(|| std::env::var_os("SLUICE_GUEST").is_some_and(|v| v == "1"))
+}
+
+/// Polls until `condition` holds, at least once. The limit suits an idle machine and is
+/// stretched ([`patience`]).
 ///
 /// # Errors
 /// If it does not hold within `limit`; the text names `what`.

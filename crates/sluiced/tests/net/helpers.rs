@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use testkit::{Capture, Daemon, DaemonSpec, Host, Netns, Output, Topology, patience, wait_for};
 
-/// Timeout of user-visible actions (in a guest six times as long: `testkit::patience`).
+/// Timeout of user-visible actions (on shared machines and in a guest longer: `testkit::patience`).
 pub(crate) const LIMIT: Duration = Duration::from_secs(20);
 
 /// The binary under test.

@@ -3,7 +3,7 @@
 use std::os::unix::net::UnixListener;
 use std::time::Duration;
 
-use testkit::{Daemon, DaemonSpec, Netns, RunDir, Signal, patience, require_netns, require_programs};
+use testkit::{Daemon, DaemonSpec, Netns, RunDir, Signal, pace, require_netns, require_programs};
 
 use crate::external_db::{create, serve};
 use crate::helpers::{SLUICED, serving, spec, vsctl, wait_log};
@@ -26,7 +26,7 @@ pub(crate) fn assert_at_rest(daemons: &[(&str, &Daemon)]) {
     std::thread::sleep(WINDOW);
     for ((state, _), (before, after)) in daemons.iter().zip(before.into_iter().zip(ticks())) {
         let used = Duration::from_millis(10 * (after - before));
-        assert!(used <= patience(WINDOW / 10), "{state}: {used:?} of processor time in {WINDOW:?}");
+        assert!(used <= pace(WINDOW / 10), "{state}: {used:?} of processor time in {WINDOW:?}");
     }
 }
 

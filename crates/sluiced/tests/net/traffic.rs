@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use testkit::{
-    Capture, Iperf3Options, TopologyOptions, iperf3_client, iperf3_server, patience, require_netns,
+    Capture, Iperf3Options, TopologyOptions, iperf3_client, iperf3_server, pace, require_netns,
     require_programs, wait_for,
 };
 
@@ -50,7 +50,7 @@ fn tcp(offloads: [bool; 2]) -> [bool; 2] {
             Capture::start(&to.netns, &to.dev, "tcp dst port 5201 and greater 2000", &["-c", "20"]).unwrap();
         for address in [IpAddr::from(to.ipv4), to.ipv6.into()] {
             let report = iperf3_client(&from.netns, address, &Iperf3Options::default()).unwrap();
-            let least = 20e6 / patience(LIMIT).div_duration_f64(LIMIT);
+            let least = 20e6 / pace(LIMIT).div_duration_f64(LIMIT);
             assert!(report.received_bps > least, "{address}: {} bit/s", report.received_bps);
         }
         drop(server);

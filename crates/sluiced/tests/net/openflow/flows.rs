@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use testkit::{patience, require_netns, require_programs, wait_for};
+use testkit::{pace, require_netns, require_programs, wait_for};
 
 use super::frames::{HOST_2, IP, eth, source};
 use super::{LIMIT, Lab, VERSIONS, number_after, send, wait_text};
@@ -174,7 +174,7 @@ fn rules_time_out_and_send_flow_removed() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-ofctl", "python3");
     let lab = Lab::new(2);
-    let [one, two] = [1, 4].map(|s| patience(Duration::from_secs(s)).as_secs());
+    let [one, two] = [1, 4].map(|s| pace(Duration::from_secs(s)).as_secs());
     for version in VERSIONS {
         let monitor = lab.monitor(&format!("-O {version} monitor br0 65534"));
         let rules = format!(
