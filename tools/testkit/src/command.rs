@@ -5,7 +5,9 @@
 //! program, so the id is the program's.
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,6 +15,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::{ioctl_fionread, retry_on_intr};
 pub use rustix::process::Signal;
 use rustix::process::{Pid, kill_process, kill_process_group};
 
@@ -23,8 +27,8 @@ use crate::wait::wait_for;
 const DEFAULT_LIMIT: Duration = Duration::from_secs(30);
 /// Maximum captured output of each stream; the rest is read and dropped.
 const CAPTURE_LIMIT_BYTES: usize = 16 << 20;
-/// Maximum wait for the end of output after a program has ended: a child may hold it open.
-const DRAIN_LIMIT: Duration = Duration::from_millis(500);
+/// Maximum wait for the output of an ended program: a child that goes on may write without end.
+const DRAIN_LIMIT: Duration = Duration::from_secs(30);
 
 /// Output and status of an ended program.
 #[derive(Clone, Debug)]
@@ -164,25 +168,21 @@ impl Cmd {
 /// One captured stream, read by a thread until its end.
 #[derive(Debug)]
 struct Stream {
+    /// Locked while bytes move here from the pipe.
     bytes: Arc<Mutex<Vec<u8>>>,
-    reader: Option<JoinHandle<()>>,
+    /// The pipe, and its reader.
+    from: Option<(OwnedFd, JoinHandle<()>)>,
 }
 
 impl Stream {
-    fn new(pipe: Option<impl Read + Send + 'static>) -> Self {
+    fn new(pipe: Option<impl Into<OwnedFd>>) -> Self {
         let bytes = Arc::new(Mutex::new(Vec::new()));
         let sink = Arc::clone(&bytes);
-        let reader = pipe.map(|mut pipe| {
-            std::thread::spawn(move || {
-                let mut buffer = [0; 8192];
-                while let Ok(n @ 1..) = pipe.read(&mut buffer) {
-                    let mut sink = sink.lock().unwrap_or_else(PoisonError::into_inner);
-                    let room = CAPTURE_LIMIT_BYTES.saturating_sub(sink.len());
-                    sink.extend_from_slice(&buffer[..n.min(room)]);
-                }
-            })
-        });
-        Self { bytes, reader }
+        let start = |pipe: OwnedFd| {
+            let from = pipe.try_clone().ok()?;
+            Some((from, std::thread::spawn(move || gather(&mut File::from(pipe), &sink))))
+        };
+        Self { bytes, from: pipe.map(Into::into).and_then(start) }
     }
 
     fn text(&self) -> String {
@@ -190,11 +190,30 @@ impl Stream {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
+    /// Waits until all that is in the pipe has been read. A child of the program may hold it open.
     fn drain(&self) {
+        let Some((pipe, reader)) = &self.from else { return };
+        let is_empty = || {
+            let _none_on_its_way = self.bytes.lock();
+            ioctl_fionread(pipe).is_ok_and(|bytes| bytes == 0)
+        };
         let start = Instant::now();
-        while self.reader.as_ref().is_some_and(|r| !r.is_finished()) && start.elapsed() < DRAIN_LIMIT {
+        while !reader.is_finished() && !is_empty() && start.elapsed() < DRAIN_LIMIT {
             std::thread::sleep(Duration::from_millis(1));
         }
+    }
+}
+
+/// Moves bytes from a pipe to `sink` until its end.
+fn gather(pipe: &mut File, sink: &Mutex<Vec<u8>>) {
+    let mut buffer = [0; 8192];
+    loop {
+        // Without the lock: readers of `sink` need not wait for the program.
+        let _readable = retry_on_intr(|| poll(&mut [PollFd::new(pipe, PollFlags::IN)], None));
+        let mut sink = sink.lock().unwrap_or_else(PoisonError::into_inner);
+        let Ok(n @ 1..) = pipe.read(&mut buffer) else { return };
+        let room = CAPTURE_LIMIT_BYTES.saturating_sub(sink.len());
+        sink.extend_from_slice(&buffer[..n.min(room)]);
     }
 }
 

@@ -69,6 +69,14 @@ fn a_child_that_holds_the_output_open_does_not_hold_us() {
 }
 
 #[test]
+fn all_output_of_an_ended_program_is_read() {
+    for child in ["", "setsid sleep 8 & "] {
+        let out = Cmd::new("sh").args(["-c", &format!("{child}seq 300000")]).run().unwrap();
+        assert!(out.stdout.len() == 1_988_895 && out.stdout.ends_with("\n300000\n"), "{}", out.stdout.len());
+    }
+}
+
+#[test]
 fn dropping_kills_and_stopping_is_polite() {
     let running = Cmd::new("sleep").arg("300").spawn().unwrap();
     let pid = running.pid();

@@ -56,10 +56,11 @@ fn serving(spec: &DaemonSpec) -> Daemon {
     daemon
 }
 
-/// The line that adds `br0` with a port for each host.
+/// The line that adds `br0` with a port for each host. A guest may take longer from a packet to the listing of its flow
+/// than flows last, so they last.
 pub(crate) fn bridge(net: &Topology) -> String {
     let ports: Vec<String> = net.ports().iter().map(|p| format!(" -- add-port br0 {p}")).collect();
-    format!("add-br br0{}", ports.concat())
+    format!("add-br br0{} -- set Open_vSwitch . other_config:max-idle=600000", ports.concat())
 }
 
 /// Output of `ovs-dpctl` on the namespace's datapaths.
