@@ -247,7 +247,8 @@ pub fn read_action_field(r: &mut Reader<'_>) -> Res<FieldId> {
     }
 }
 
-/// As [`read_action_field`], for actions with place for a header of 4 bytes: the field of an experimenter is unknown there.
+/// As [`read_action_field`], for actions with place for a header of 4 bytes: the fields of experimenters are unknown
+/// there.
 #[inline]
 pub fn read_short_action_field(r: &mut Reader<'_>) -> Res<FieldId> {
     read_action_field(&mut r.sub(4)?.or(ErrorKind::BacBadSetType))

@@ -1,5 +1,5 @@
-//! The rows of the field registry, in the order of OVS: metadata, Ethernet, VLAN, MPLS, IP, ARP, layer 4, ND, NSH. Table
-//! features and selection methods of groups have their fields in this order.
+//! The rows of the field registry, in the order of OVS: metadata, Ethernet, VLAN, MPLS, IP, ARP, layer 4, ND, NSH.
+//! Table features and selection methods of groups have their fields in this order.
 
 use super::{FieldDef, FieldFormat as F, OxmId, Place, Prereq as P};
 use crate::flow::Flow;
