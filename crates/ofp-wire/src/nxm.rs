@@ -247,6 +247,13 @@ pub fn read_action_field(r: &mut Reader<'_>) -> Res<FieldId> {
     }
 }
 
+/// As [`read_action_field`], for actions with place for a header of 4 bytes: the fields of experimenters are unknown
+/// there.
+#[inline]
+pub fn read_short_action_field(r: &mut Reader<'_>) -> Res<FieldId> {
+    read_action_field(&mut r.sub(4)?.or(ErrorKind::BacBadSetType))
+}
+
 /// As [`read_action_field`], for actions whose unknown and masked fields are errors of a match, as in OVS.
 #[inline]
 pub fn read_field(r: &mut Reader<'_>) -> Res<FieldId> {

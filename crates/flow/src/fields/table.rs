@@ -1,4 +1,5 @@
-//! The rows of the field registry. Order: metadata, Ethernet, VLAN, MPLS, IP, ARP, layer 4, ND, NSH.
+//! The rows of the field registry, in the order of OVS: metadata, Ethernet, VLAN, MPLS, IP, ARP, layer 4, ND, NSH.
+//! Table features and selection methods of groups have their fields in this order.
 
 use super::{FieldDef, FieldFormat as F, OxmId, Place, Prereq as P};
 use crate::flow::Flow;
@@ -73,10 +74,10 @@ fields! {
         true, nxm id(1, 38), oxm None, Place::Int { offset: offset_of!(Flow, tun_gbp_id), size: 2, shift: 0 };
     TunGbpFlags: "tun_gbp_flags" None, 1 B 8 bit, true, Hex, None,
         true, nxm id(1, 39), oxm None, Place::Int { offset: offset_of!(Flow, tun_gbp_flags), size: 1, shift: 0 };
-    TunErspanVer: "tun_erspan_ver" None, 1 B 4 bit, true, Decimal, None,
-        true, nxm id(0xffff, 12), oxm None, Place::Int { offset: offset_of!(Flow, tun_erspan_ver), size: 1, shift: 0 };
     TunErspanIdx: "tun_erspan_idx" None, 4 B 20 bit, true, Hex, None,
         true, nxm id(0xffff, 11), oxm None, Place::Int { offset: offset_of!(Flow, tun_erspan_idx), size: 4, shift: 0 };
+    TunErspanVer: "tun_erspan_ver" None, 1 B 4 bit, true, Decimal, None,
+        true, nxm id(0xffff, 12), oxm None, Place::Int { offset: offset_of!(Flow, tun_erspan_ver), size: 1, shift: 0 };
     TunErspanDir: "tun_erspan_dir" None, 1 B 1 bit, true, Decimal, None,
         true, nxm id(0xffff, 13), oxm None, Place::Int { offset: offset_of!(Flow, tun_erspan_dir), size: 1, shift: 0 };
     TunErspanHwid: "tun_erspan_hwid" None, 1 B 6 bit, true, Hex, None,
@@ -219,6 +220,8 @@ fields! {
         true, nxm id(0, 0), oxm None, Place::Port16 { offset: super::OFFSET_IN_PORT };
     InPortOxm: "in_port_oxm" None, 4 B 32 bit, false, OfPort32, None,
         true, nxm None, oxm oxm(0x8000, 0, 3), Place::Int { offset: offset_of!(Flow, in_port), size: 4, shift: 0 };
+    ActsetOutput: "actset_output" None, 4 B 32 bit, false, OfPort32, None,
+        false, nxm None, oxm oxm(0x8000, 43, 6), Place::Int { offset: offset_of!(Flow, actset_output), size: 4, shift: 0 };
     SkbPriority: "skb_priority" None, 4 B 32 bit, false, Hex, None,
         false, nxm None, oxm None, Place::Int { offset: offset_of!(Flow, skb_priority), size: 4, shift: 0 };
     PktMark: "pkt_mark" None, 4 B 32 bit, true, Hex, None,
@@ -245,8 +248,6 @@ fields! {
         false, nxm id(1, 124), oxm None, Place::Int { offset: offset_of!(Flow, ct_tp_src), size: 2, shift: 0 };
     CtTpDst: "ct_tp_dst" None, 2 B 16 bit, true, Decimal, Connection,
         false, nxm id(1, 125), oxm None, Place::Int { offset: offset_of!(Flow, ct_tp_dst), size: 2, shift: 0 };
-    ActsetOutput: "actset_output" None, 4 B 32 bit, false, OfPort32, None,
-        false, nxm None, oxm oxm(0x8000, 43, 6), Place::Int { offset: offset_of!(Flow, actset_output), size: 4, shift: 0 };
     Reg0: "reg0" None, 4 B 32 bit, true, Hex, None,
         true, nxm id(1, 0), oxm None, Place::Int { offset: offset_of!(Flow, regs), size: 4, shift: 0 };
     Reg1: "reg1" None, 4 B 32 bit, true, Hex, None,
@@ -393,8 +394,6 @@ fields! {
         true, nxm id(ERICSSON, 2), oxm None, Place::Int { offset: offset_of!(Flow, tcp_flags), size: 2, shift: 0 };
     NshFlags: "nsh_flags" None, 1 B 8 bit, true, Decimal, Nsh,
         true, nxm id(0xffff, 1), oxm None, Place::Int { offset: offset_of!(Flow, nsh_flags), size: 1, shift: 0 };
-    NshTtl: "nsh_ttl" None, 1 B 8 bit, false, Decimal, Nsh,
-        true, nxm id(0xffff, 10), oxm None, Place::Int { offset: offset_of!(Flow, nsh_ttl), size: 1, shift: 0 };
     NshMdtype: "nsh_mdtype" None, 1 B 8 bit, false, Decimal, Nsh,
         false, nxm id(0xffff, 2), oxm None, Place::Int { offset: offset_of!(Flow, nsh_mdtype), size: 1, shift: 0 };
     NshNp: "nsh_np" None, 1 B 8 bit, false, Decimal, Nsh,
@@ -411,4 +410,6 @@ fields! {
         true, nxm id(0xffff, 8), oxm None, Place::Int { offset: offset_of!(Flow, nsh_context) + 8, size: 4, shift: 0 };
     NshC4: "nsh_c4" Some("nshc4"), 4 B 32 bit, true, Hex, Nsh,
         true, nxm id(0xffff, 9), oxm None, Place::Int { offset: offset_of!(Flow, nsh_context) + 12, size: 4, shift: 0 };
+    NshTtl: "nsh_ttl" None, 1 B 8 bit, false, Decimal, Nsh,
+        true, nxm id(0xffff, 10), oxm None, Place::Int { offset: offset_of!(Flow, nsh_ttl), size: 1, shift: 0 };
 }

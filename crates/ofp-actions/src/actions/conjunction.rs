@@ -64,7 +64,7 @@ impl OfAction for Conjunction {
         let arg = text.value();
         let parts = arg.split_once(',').and_then(|(id, of)| Some((id, of.trim().split_once('/')?)));
         let Some((id, (clause, n_clauses))) = parts else {
-            return fail(arg, "\"conjunction\" syntax is \"conjunction(id,k/n)\"");
+            return fail(arg, "\"conjunction\" syntax is \"conjunction(id,i/n)\"");
         };
         let n = u8_named(n_clauses, "number of clauses")?;
         let why = match u8_named(clause, "clause index")? {

@@ -88,7 +88,7 @@ fn read(r: &mut Reader<'_>) -> Res<Action> {
     let (algorithm, max_link, arg) = (r.u16()?, r.u16()?, r.u32()?);
     r.skip(2)?;
     let range = r.u16()?;
-    let dest = subfield(nxm::read_action_field(r)?, range, r.options.tlv())?;
+    let dest = subfield(nxm::read_short_action_field(r)?, range, r.options.tlv())?;
     let fields = HashFields::ALL.get(usize::from(fields)).ok_or(ErrorKind::BacBadArgument)?;
     let algorithm = LinkAlgorithm::ALL.get(usize::from(algorithm)).ok_or(ErrorKind::BacBadArgument)?;
     if dest.len_bits < 16 && max_link >> dest.len_bits != 0 {

@@ -143,7 +143,7 @@ impl OfAction for Output {
 
 fn read_reg(r: &mut Reader<'_>) -> Res<Action> {
     let range = r.u16()?;
-    let source = subfield(nxm::read_action_field(&mut r.sub(4)?)?, range, r.options.tlv())?;
+    let source = subfield(nxm::read_short_action_field(r)?, range, r.options.tlv())?;
     let max_len_bytes = r.u16()?;
     r.zeros(ErrorKind::NxbacMustBeZero)?;
     Ok(OutputReg { source, max_len_bytes }.into())

@@ -28,8 +28,8 @@ const ONFACT_COPY_FIELD: u16 = 3200;
 fn read(r: &mut Reader<'_>, pad: usize) -> Res<Move> {
     let (len_bits, src_ofs, dst_ofs) = (r.u16()?, r.u16()?, r.u16()?);
     r.skip(pad)?;
-    let source = nxm::read_action_field(r)?;
-    let dest = nxm::read_action_field(r)?;
+    let source = nxm::read_field(r)?;
+    let dest = nxm::read_field(r)?;
     r.zeros(ErrorKind::NxbacMustBeZero)?;
     let mut source = valid(SubField { field: source, offset_bits: src_ofs, len_bits }, r.options.tlv())?;
     let mut dest = valid(SubField { field: dest, offset_bits: dst_ofs, len_bits }, r.options.tlv())?;

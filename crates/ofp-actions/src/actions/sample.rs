@@ -82,7 +82,7 @@ impl SampleId {
         if header.peek() == [0; 4] {
             return Ok(SampleId::Number(r.u32()?));
         }
-        let field = nxm::read_action_field(&mut header)?;
+        let field = nxm::read_short_action_field(&mut header)?;
         let range = subfield(field, r.u16()?, r.options.tlv())?;
         r.skip(2)?;
         if range.len_bits > ID_BITS { Err(ErrorKind::BacBadArgument) } else { Ok(SampleId::Field(range)) }

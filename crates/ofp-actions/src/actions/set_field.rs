@@ -41,7 +41,7 @@ pub enum SetStyle {
 
 fn read_load(r: &mut Reader<'_>) -> Res<Action> {
     let range = r.u16()?;
-    let dst = subfield(nxm::read_action_field(&mut r.sub(4)?)?, range, r.options.tlv())?;
+    let dst = subfield(nxm::read_short_action_field(r)?, range, r.options.tlv())?;
     let value = r.u64()?;
     if dst.len_bits < 64 && value >> dst.len_bits != 0 {
         return Err(ErrorKind::BacBadArgument);

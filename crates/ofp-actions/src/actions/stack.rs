@@ -20,7 +20,7 @@ pub struct StackPop(pub SubField);
 
 fn read(r: &mut Reader<'_>) -> Res<SubField> {
     let offset_bits = r.u16()?;
-    let field = nxm::read_action_field(r)?;
+    let field = nxm::read_field(r)?;
     let len_bits = r.u16()?;
     r.zeros(ErrorKind::NxbacMustBeZero)?;
     valid(SubField { field, offset_bits, len_bits }, r.options.tlv())

@@ -66,7 +66,10 @@ impl Method {
             return Method::SymmetricL4;
         }
         if name == "hash" {
-            let fields: Box<[_]> = selection.map_or(Box::default(), |s| s.fields.clone().into());
+            // Fields may have fewer bits than their masks in messages.
+            let of_field = |(field, mask): &(FieldId, u128)| (*field, mask & field.full_mask());
+            let fields: Box<[_]> =
+                selection.map_or(Box::default(), |s| s.fields.iter().map(of_field).collect());
             let basis = selection.map_or(0, |s| s.param);
             return if fields.is_empty() { Method::SymmetricL4 } else { Method::Fields { fields, basis } };
         }

@@ -85,6 +85,14 @@ pub(crate) fn decode_ct_flush(r: &mut Reader<'_>) -> Res<CtFlush> {
         given.then(|| (value.unwrap_or_default(), mask.unwrap_or(exact)))
     }
     (flush.mark, flush.labels) = (masked(mark, u32::MAX), masked(labels, u128::MAX));
+    let addresses = [flush.orig.src, flush.orig.dst, flush.reply.src, flush.reply.dst];
+    // An address of zeros is one of any version.
+    let mut versions =
+        addresses.into_iter().flatten().filter(|a| !a.is_unspecified()).map(|a| a.to_ipv4_mapped().is_some());
+    let first = versions.next();
+    if versions.any(|version| Some(version) != first) {
+        return Err(ErrorKind::BpcBadValue);
+    }
     Ok(flush)
 }
 

@@ -223,8 +223,8 @@ fn put_rules(w: &mut Writer, rules: &RuleFeatures, miss: u16) {
     put_types(w, INSTRUCTIONS + miss, &rules.instructions);
     prop::put(w, NEXT_TABLES + miss, |w| rules.next_tables.iter().for_each(|t| w.u8(t.0)));
     put_types(w, WRITE_ACTIONS + miss, &rules.write_actions);
-    put_types(w, APPLY_ACTIONS + miss, &rules.apply_actions);
     put_fields(w, WRITE_SETFIELD + miss, rules.write_set_fields.iter().map(|f| (*f, false)));
+    put_types(w, APPLY_ACTIONS + miss, &rules.apply_actions);
     put_fields(w, APPLY_SETFIELD + miss, rules.apply_set_fields.iter().map(|f| (*f, false)));
 }
 

@@ -135,17 +135,18 @@ fn put_whole_match(w: &mut Writer, m: &Match, len_at: usize) {
 }
 
 pub(crate) fn read_onf(r: &mut Reader<'_>) -> Res<FlowMonitorRequest> {
-    let (id, flags, match_len) = (r.u32()?, flags(r.u16()?, MonitorFlags::all())?, r.u16()?);
-    let (out_port, table) = (port(r.u32()?)?, TableId(r.u8()?));
+    // The match has a length of its own, the only one that OVS reads.
+    let (id, flags, _) = (r.u32()?, flags(r.u16()?, MonitorFlags::all())?, r.u16()?);
+    let (out_port, table) = (r.u32()?, TableId(r.u8()?));
     r.sub(3)?.zeros(ErrorKind::NxbrcMustBeZero)?;
     Ok(FlowMonitorRequest {
         id,
         command: MonitorCommand::Add,
         flags,
-        out_port,
+        out_port: port(out_port)?,
         out_group: GROUP_ANY,
         table,
-        matching: whole_match(r, match_len)?,
+        matching: match11::read(r, Unknown::Refuse)?,
     })
 }
 

@@ -23,6 +23,12 @@ pub const BUCKET_LAST: u32 = 0xffff_fffe;
 const NTR_VENDOR: u32 = 0x0000_154d;
 /// The number that older controllers have for it, as OVS takes it.
 const NTR_COMPAT_VENDOR: u32 = 0x0000_1540;
+/// Type of a property of an experimenter.
+const EXPERIMENTER: u16 = 0xffff;
+/// Bytes of the name of a selection method, with a zero byte at its end.
+const METHOD_BYTES: usize = 16;
+/// `OFPG15_BUCKET_MAX`.
+const BUCKET_MAX: u32 = 0xffff_ff00;
 
 wire_enum! {
     /// Type of a group.
@@ -78,8 +84,19 @@ pub struct Selection {
     pub method: String,
     /// Its parameter.
     pub param: u64,
-    /// Fields of `hash`, with the bits that count.
+    /// Fields of `hash`, with the bits that count: of a whole field, all bits of its bytes in a message.
     pub fields: Vec<(FieldId, u128)>,
+}
+
+/// The mask of a whole field of a selection: OVS sends and expects ones in unused bits, too.
+pub fn whole_field(field: FieldId) -> u128 {
+    let bits = 8 * u32::from(field.def().wire_bytes);
+    1u128.checked_shl(bits).map_or(u128::MAX, |next| next - 1)
+}
+
+/// Whether a selection may have this mask: any of a maskable field, else none or all of it.
+pub fn is_field_mask(field: FieldId, mask: u128) -> bool {
+    field.def().maskable || mask == 0 || mask == whole_field(field)
 }
 
 /// A group.
@@ -129,13 +146,18 @@ fn put_bucket(w: &mut Writer, b: &Bucket) {
     w.set_len(mark, 0);
 }
 
-fn read_bucket_nxt(r: &mut Reader<'_>, ty: GroupType) -> Res<Bucket> {
+/// The error of a property of an unknown type.
+fn unknown(ty: u16) -> ErrorKind {
+    if ty == EXPERIMENTER { ErrorKind::BpcBadExpType } else { ErrorKind::BpcBadType }
+}
+
+fn read_bucket_nxt(r: &mut Reader<'_>, ty: Option<GroupType>) -> Res<Bucket> {
     let len = usize::from(r.clone().u16()?);
     let mut r = r.sub(len).map_err(|_| ErrorKind::GmfcBadBucket)?.or(ErrorKind::GmfcBadBucket);
     r.skip(2)?;
     let (actions_len, id) = (usize::from(r.u16()?), r.u32()?);
     let actions = read_actions(&mut r.sub(actions_len)?)?;
-    let weight = u16::from(ty == GroupType::Select);
+    let weight = u16::from(ty == Some(GroupType::Select));
     let mut b = Bucket { id, weight, watch_port: OfPort::NONE, watch_group: GROUP_ANY, actions };
     while !r.is_empty() {
         let (ty, mut p) = prop::read(&mut r)?;
@@ -143,7 +165,7 @@ fn read_bucket_nxt(r: &mut Reader<'_>, ty: GroupType) -> Res<Bucket> {
             0 => b.weight = p.u16()?,
             1 => b.watch_port = watched(OfPort(p.u32()?))?,
             2 => b.watch_group = p.u32()?,
-            _ => return Err(ErrorKind::BpcBadType),
+            ty => return Err(unknown(ty)),
         }
     }
     Ok(b)
@@ -177,51 +199,67 @@ fn put_bucket_nxt(w: &mut Writer, b: &Bucket, ty: GroupType) {
     w.set_len(mark, 0);
 }
 
-fn read_group_props(r: &mut Reader<'_>) -> Res<Option<Selection>> {
+/// Reads the properties of a group of a type, in a change of it, or in its description.
+fn read_group_props(
+    r: &mut Reader<'_>,
+    group: Option<GroupType>,
+    change: GroupModCommand,
+) -> Res<Option<Selection>> {
     let mut selection = None;
     while !r.is_empty() {
         let (ty, mut p) = prop::read(r)?;
-        if ty != 0xffff {
-            return Err(ErrorKind::BpcBadType);
+        if ty != EXPERIMENTER || !matches!(p.u32()?, NTR_VENDOR | NTR_COMPAT_VENDOR) || p.u32()? != 1 {
+            return Err(unknown(ty));
         }
-        if !matches!(p.u32()?, NTR_VENDOR | NTR_COMPAT_VENDOR) {
-            return Err(ErrorKind::BpcBadExperimenter);
-        }
-        if p.u32()? != 1 {
-            return Err(ErrorKind::BpcBadExpType);
+        let changes_all =
+            matches!(change, GroupModCommand::Add | GroupModCommand::Modify | GroupModCommand::AddOrModify);
+        if group != Some(GroupType::Select) || !changes_all {
+            return Err(ErrorKind::BpcBadValue);
         }
         p.skip(4)?;
-        let (method, param) = (p.text(16)?, p.u64()?);
-        selection = Some(Selection { method, param, fields: read_fields(&mut p)? });
+        let (method, param) = (p.text(METHOD_BYTES)?, p.u64()?);
+        let has_fields = match method.as_str() {
+            "hash" => true,
+            "dp_hash" => false,
+            _ => return Err(ErrorKind::BpcBadValue),
+        };
+        if !has_fields && !p.is_empty() {
+            return Err(ErrorKind::BpcBadValue);
+        }
+        selection = Some(Selection { method, param, fields: read_fields(&mut p.or(ErrorKind::BmcBadLen))? });
     }
     Ok(selection)
 }
 
-/// Reads fields: headers without mask, each with the bits that count.
+/// Reads fields: headers without mask, each with the bits that count. As OVS does, it sorts them.
 fn read_fields(p: &mut Reader<'_>) -> Res<Vec<(FieldId, u128)>> {
     let mut fields = Vec::new();
     while !p.is_empty() {
         let header = nxm::Header::read(p)?;
-        let field = header.field().filter(|_| !header.has_mask).ok_or(ErrorKind::BmcBadField)?;
-        let mask = p.uint(field.def().wire_bytes.into())?;
-        if mask == 0 || mask & !nxm::valid_bits(field) != 0 {
+        if header.has_mask {
             return Err(ErrorKind::BmcBadMask);
         }
+        let field = header.field().ok_or(ErrorKind::BmcBadField)?;
+        let mask = p.uint(field.def().wire_bytes.into())?;
         if fields.iter().any(|(other, _)| *other == field) {
             return Err(ErrorKind::BmcDupField);
         }
+        if !is_field_mask(field, mask) {
+            return Err(ErrorKind::BmcBadMask);
+        }
         fields.push((field, mask));
     }
+    fields.sort_unstable();
     Ok(fields)
 }
 
 fn put_group_props(w: &mut Writer, g: &Group) {
     if let Some(selection) = &g.selection {
-        prop::put(w, 0xffff, |w| {
+        prop::put(w, EXPERIMENTER, |w| {
             w.u32(NTR_VENDOR);
             w.u32(1);
             w.zeros(4);
-            w.text(&selection.method, 16);
+            w.text(&selection.method, METHOD_BYTES);
             w.u64(selection.param);
             for (field, mask) in &selection.fields {
                 nxm::put_header(w, *field, false);
@@ -243,13 +281,21 @@ fn read_buckets(r: &mut Reader<'_>) -> Res<Vec<Bucket>> {
     Ok(buckets)
 }
 
+/// The type and the command of a change, once the rest of it is read, as OVS checks them. OpenFlow 1.1 to 1.4 lack
+/// those for single buckets.
+fn kind(ty: u8, command: u16, has_bucket_commands: bool) -> Res<(GroupType, GroupModCommand)> {
+    let of_buckets =
+        |c: &GroupModCommand| matches!(c, GroupModCommand::InsertBucket | GroupModCommand::RemoveBucket);
+    let command = GroupModCommand::from_wire(command).filter(|c| has_bucket_commands || !of_buckets(c));
+    Ok((group_type(ty)?, command.ok_or(ErrorKind::GmfcBadCommand)?))
+}
+
 pub(crate) fn decode_mod(r: &mut Reader<'_>) -> Res<GroupMod> {
-    let command = GroupModCommand::from_wire(r.u16()?)
-        .filter(|c| !matches!(c, GroupModCommand::InsertBucket | GroupModCommand::RemoveBucket))
-        .ok_or(ErrorKind::GmfcBadCommand)?;
-    let ty = group_type(r.u8()?)?;
+    let (command, ty) = (r.u16()?, r.u8()?);
     r.skip(1)?;
-    let group = Group { ty, id: r.u32()?, buckets: read_buckets(r)?, selection: None };
+    let (id, buckets) = (r.u32()?, read_buckets(r)?);
+    let (ty, command) = kind(ty, command, false)?;
+    let group = Group { ty, id, buckets, selection: None };
     Ok(GroupMod { format: Format::Standard, command, command_bucket_id: BUCKET_ALL, group })
 }
 
@@ -263,20 +309,50 @@ pub(crate) fn encode_mod(m: &GroupMod, w: &mut Writer) {
     }
 }
 
+/// Whether a command may name this bucket.
+fn is_place(command: Option<GroupModCommand>, bucket: u32) -> bool {
+    let one = bucket <= BUCKET_MAX || bucket == BUCKET_FIRST || bucket == BUCKET_LAST;
+    match command {
+        Some(GroupModCommand::InsertBucket) => one,
+        Some(GroupModCommand::RemoveBucket) => one || bucket == BUCKET_ALL,
+        Some(
+            GroupModCommand::Add
+            | GroupModCommand::Modify
+            | GroupModCommand::AddOrModify
+            | GroupModCommand::Delete,
+        )
+        | None => bucket == BUCKET_ALL,
+    }
+}
+
 pub(crate) fn decode_mod15(r: &mut Reader<'_>) -> Res<GroupMod> {
-    let command = GroupModCommand::from_wire(r.u16()?).ok_or(ErrorKind::GmfcBadCommand)?;
-    let ty = group_type(r.u8()?)?;
+    let (command, ty) = (r.u16()?, r.u8()?);
     r.skip(1)?;
     let (id, buckets_len) = (r.u32()?, usize::from(r.u16()?));
     r.skip(2)?;
     let command_bucket_id = r.u32()?;
-    let mut part = r.sub(buckets_len).map_err(|_| ErrorKind::GmfcBadBucket)?;
+    let (change, group) = (GroupModCommand::from_wire(command), GroupType::from_wire(ty));
+    if !is_place(change, command_bucket_id) {
+        return Err(ErrorKind::GmfcBadBucket);
+    }
+    let buckets = read_buckets_nxt(r, buckets_len, group)?;
+    // The properties of an unknown command are as those of one that has none.
+    let selection = read_group_props(r, group, change.unwrap_or(GroupModCommand::Delete))?;
+    let (ty, command) = kind(ty, command, true)?;
+    if command == GroupModCommand::RemoveBucket && !buckets.is_empty() {
+        return Err(ErrorKind::GmfcBadBucket);
+    }
+    let group = Group { ty, id, buckets, selection };
+    Ok(GroupMod { format: Format::Standard, command, command_bucket_id, group })
+}
+
+fn read_buckets_nxt(r: &mut Reader<'_>, len: usize, ty: Option<GroupType>) -> Res<Vec<Bucket>> {
+    let mut part = r.sub(len).map_err(|_| ErrorKind::GmfcBadBucket)?;
     let mut buckets = Vec::new();
     while !part.is_empty() {
         buckets.push(read_bucket_nxt(&mut part, ty)?);
     }
-    let group = Group { ty, id, buckets, selection: read_group_props(r)? };
-    Ok(GroupMod { format: Format::Standard, command, command_bucket_id, group })
+    Ok(buckets)
 }
 
 pub(crate) fn decode_mod_nxt(r: &mut Reader<'_>) -> Res<GroupMod> {
@@ -352,12 +428,8 @@ pub(crate) fn read_desc15(r: &mut Reader<'_>) -> Res<Group> {
     r.skip(1)?;
     let (id, buckets_len) = (r.u32()?, usize::from(r.u16()?));
     r.skip(6)?;
-    let mut part = r.sub(buckets_len)?;
-    let mut buckets = Vec::new();
-    while !part.is_empty() {
-        buckets.push(read_bucket_nxt(&mut part, ty)?);
-    }
-    Ok(Group { ty, id, buckets, selection: read_group_props(&mut r)? })
+    let buckets = read_buckets_nxt(&mut r, buckets_len, Some(ty))?;
+    Ok(Group { ty, id, buckets, selection: read_group_props(&mut r, Some(ty), GroupModCommand::Add)? })
 }
 
 pub(crate) fn put_desc15(w: &mut Writer, g: &Group) {

@@ -2,9 +2,11 @@
 
 use super::hex;
 use crate::msg::group::*;
+use crate::text::parse_group_mod;
 use crate::{Format, GROUP_ANY, Message, Version, decode, encode};
 use flow::OfPort;
 use flow::fields::FieldId;
+use flow::text::NoPortNames;
 use ofp_actions::Output;
 
 /// `add-group group_id=17,type=select,selection_method=hash,selection_method_param=9,
@@ -36,7 +38,7 @@ fn a_selection_method_has_fields() {
 fn the_older_number_of_the_selection_method_is_taken() {
     let with = |vendor| decode(&hex(&SELECT_10.replace("0000154d", vendor))).map(|(.., m)| m);
     assert_eq!(with("00001540").unwrap(), with("0000154d").unwrap());
-    assert_eq!(with("0000154e").unwrap_err().kind.name(), "OFPBPC_BAD_EXPERIMENTER");
+    assert_eq!(with("0000154e").unwrap_err().kind.name(), "OFPBPC_BAD_EXP_TYPE");
 }
 
 #[test]
@@ -46,7 +48,20 @@ fn fields_of_a_selection_method_are_checked() {
         message[at] = byte;
         decode(&message).unwrap_err().kind.name()
     };
-    assert_eq!(refused(98, 0x0f), "OFPBMC_BAD_FIELD", "with a mask");
+    assert_eq!(refused(98, 0x0f), "OFPBMC_BAD_MASK", "with a mask");
     assert_eq!(refused(97, 0x7f), "OFPBMC_BAD_FIELD", "unknown");
     assert_eq!(refused(107, 4), "OFPBMC_BAD_FIELD", "length");
+}
+
+/// `add-group` of OVS 3.5 in OpenFlow 1.5.
+#[test]
+fn fields_are_sorted_and_masks_of_whole_fields_have_ones_in_unused_bits() {
+    const TEXT: &str = "group_id=3,type=select,selection_method=hash,\
+        fields(ip_dscp,tcp_flags,ipv6_label,ip_dst=255.255.255.0,nsh_spi,reg0=0xff),bucket=actions=drop";
+    const SENT: &str = "060f008000000006000001000000000300100000ffffffff001000000000000000000008\
+        00010000ffff00570000154d0000000100000000686173680000000000000000000000000000000000000000\
+        00010004000000ff80001804ffffff0080003804ffffffff80001001ff80005402ffffffff0808005ad650ffffffff00";
+    let group = parse_group_mod(TEXT, GroupModCommand::Add, &NoPortNames).unwrap();
+    assert_eq!(encode(&Message::GroupMod(group.clone()), Version::V15, 6), Ok(hex(SENT)));
+    assert_eq!(decode(&hex(SENT)).unwrap().2, Message::GroupMod(group));
 }

@@ -4,7 +4,7 @@ use crate::GROUP_ANY;
 use crate::msg::Format;
 use crate::msg::group::{
     BUCKET_ALL, BUCKET_FIRST, BUCKET_LAST, Bucket, GROUP_ALL, Group, GroupMod, GroupModCommand, GroupType,
-    Selection,
+    Selection, is_field_mask, whole_field,
 };
 use flow::OfPort;
 use flow::fields::FieldId;
@@ -48,11 +48,17 @@ fn group_mod(text: &str, command: GroupModCommand, ports: &dyn PortNames) -> Par
     let id = match asked.id {
         Some(id) => id,
         None if deletes => GROUP_ALL,
-        None => return fail(text, "a group needs group_id=ID"),
+        None => return fail(text, "must specify a group_id"),
     };
     let changes_buckets = matches!(command, GroupModCommand::InsertBucket | GroupModCommand::RemoveBucket);
-    if changes_buckets && asked.place.is_none() {
-        return fail(text, "must specify command_bucket_id=ID, first, last or all");
+    match asked.place {
+        None if command == GroupModCommand::InsertBucket => {
+            return fail(text, "must specify a command bucket id");
+        }
+        Some(BUCKET_ALL) if command == GroupModCommand::InsertBucket => {
+            return fail(text, "command_bucket_id=all is not permitted");
+        }
+        Some(_) | None => {}
     }
     if let (Some(first), true) = (buckets.first(), deletes || command == GroupModCommand::RemoveBucket) {
         return fail(first, "bucket is not needed");
@@ -61,7 +67,8 @@ fn group_mod(text: &str, command: GroupModCommand, ports: &dyn PortNames) -> Par
     if asked.ty.is_none() && !deletes && !changes_buckets {
         return fail(text, "must specify a type");
     }
-    let mut group = Group { ty, id, buckets: Vec::new(), selection: asked.selection };
+    let selection = asked.selection(text)?;
+    let mut group = Group { ty, id, buckets: Vec::new(), selection };
     let mut used = HashSet::new();
     for text in buckets {
         let bucket = bucket(text, ty, ports)?;
@@ -92,11 +99,26 @@ struct Asked {
     id: Option<u32>,
     ty: Option<GroupType>,
     place: Option<u32>,
-    selection: Option<Selection>,
+    selection: Selection,
 }
 
 impl Asked {
     fn take(&mut self, token: &Token<'_>, command: GroupModCommand) -> Parsed<()> {
+        let changes_buckets =
+            matches!(command, GroupModCommand::InsertBucket | GroupModCommand::RemoveBucket);
+        let of_whole_group = match token.key {
+            "type" => Some("type is"),
+            "selection_method" => Some("selection method is"),
+            "selection_method_param" => Some("selection method param is"),
+            "fields" => Some("fields are"),
+            _ => None,
+        };
+        if let Some(what) = of_whole_group.filter(|_| changes_buckets || command == GroupModCommand::Delete) {
+            return fail(token.key, format!("{what} not needed"));
+        }
+        if token.key == "command_bucket_id" && !changes_buckets {
+            return fail(token.key, "command bucket id is not needed");
+        }
         match token.key {
             "group_id" => self.id = Some(group_id(token.value, command)?),
             "type" => {
@@ -108,21 +130,26 @@ impl Asked {
             }
             "command_bucket_id" => self.place = Some(place(token.value)?),
             "selection_method" if token.value.len() >= 16 => {
-                return fail(token.value, "selection method is longer than 15 bytes");
+                return fail(token.value, "selection method is longer than 15 bytes long");
             }
-            "selection_method" => self.selection().method = token.value.to_string(),
-            "selection_method_param" => self.selection().param = u64_argument(token.value)?,
-            "fields" => {
-                let fields = fields(token)?;
-                self.selection().fields = fields;
-            }
+            "selection_method" => self.selection.method = token.value.to_string(),
+            "selection_method_param" => self.selection.param = u64_argument(token.value)?,
+            "fields" => self.selection.fields = fields(token)?,
             other => return fail(other, format!("unknown keyword {other}")),
         }
         Ok(())
     }
 
-    fn selection(&mut self) -> &mut Selection {
-        self.selection.get_or_insert_default()
+    /// The selection; without a method, none.
+    fn selection(&mut self, text: &str) -> Parsed<Option<Selection>> {
+        let asked = std::mem::take(&mut self.selection);
+        if asked.method.is_empty() && asked.param != 0 {
+            return fail(text, "selection_method_param is only allowed with \"selection_method\"");
+        }
+        if asked.method != "hash" && !asked.fields.is_empty() {
+            return fail(text, "fields may only be specified with \"selection_method=hash\"");
+        }
+        Ok(Some(asked).filter(|selection| !selection.method.is_empty()))
     }
 }
 
@@ -143,7 +170,7 @@ fn place(text: &str) -> Parsed<u32> {
         "all" => Ok(BUCKET_ALL),
         _ => match u32_argument(text)? {
             id if id <= 0xffff_ff00 => Ok(id),
-            id => fail(text, format!("invalid command_bucket_id {id}")),
+            id => fail(text, format!("invalid command bucket id {id}")),
         },
     }
 }
@@ -158,13 +185,20 @@ fn fields(token: &Token<'_>) -> Parsed<Vec<(FieldId, u128)>> {
         };
         let mask = match part.has_value() {
             true => masked_value(field, part.value, &flow::text::NoPortNames)?.0,
-            false => field.full_mask(),
+            false => whole_field(field),
         };
-        if mask == 0 || mask != field.full_mask() && !field.def().maskable {
-            return fail(part.value, format!("invalid mask for field {}", part.key));
+        if mask == 0 {
+            return fail(part.value, "values are wildcards here and must not be all-zeros");
+        }
+        if !is_field_mask(field, mask) {
+            return fail(part.value, format!("{}: invalid mask for field {}", part.value, part.key));
+        }
+        if fields.iter().any(|(other, _)| *other == field) {
+            return fail(part.key, format!("{}: duplicate field", part.key));
         }
         fields.push((field, mask));
     }
+    fields.sort_unstable();
     Ok(fields)
 }
 
@@ -226,7 +260,7 @@ fn check_bucket(text: &str, b: &Bucket, ty: GroupType) -> Parsed<()> {
     let watches = b.watch_port != OfPort::NONE || b.watch_group != GROUP_ANY;
     match ty {
         GroupType::Select => Ok(()),
-        _ if b.weight != 0 => fail(text, "only select groups can have bucket weights"),
+        _ if b.weight != 0 => fail(text, "Only select groups can have bucket weights."),
         GroupType::FastFailover if !watches => {
             fail(text, "fast failover bucket requires watch_port or watch_group")
         }
@@ -252,7 +286,7 @@ fn parse_actions_of(text: &str, ports: &dyn PortNames) -> Parsed<Vec<ofp_actions
 fn bucket_id(text: &str) -> Parsed<u32> {
     match u32_argument(text)? {
         id if id <= 0xffff_ff00 => Ok(id),
-        id => fail(text, format!("invalid bucket_id {id}")),
+        id => fail(text, format!("invalid bucket_id id {id}")),
     }
 }
 
@@ -295,14 +329,14 @@ pub fn format_group(group: &Group, with_ids: bool, ports: &dyn PortNames) -> Str
 fn format_fields(fields: &[(FieldId, u128)], ports: &dyn PortNames) -> String {
     let one = |(field, mask): &(FieldId, u128)| {
         let name = field.def().name;
-        match *mask == field.full_mask() {
+        match *mask == whole_field(*field) {
             true => name.to_string(),
             false => format!("{name}={}", format_value(*field, *mask, field.full_mask(), ports)),
         }
     };
     match fields {
         [] => String::new(),
-        [(field, mask)] if *mask == field.full_mask() => format!(",fields={}", field.def().name),
+        [field] => format!(",fields={}", one(field)),
         _ => format!(",fields({})", fields.iter().map(one).collect::<Vec<_>>().join(",")),
     }
 }

@@ -43,7 +43,7 @@ fn groups_are_printed_as_parsed() {
 #[test]
 fn bad_groups_are_refused() {
     for (command, text, error) in [
-        (Add, "type=all", "a group needs group_id=ID"),
+        (Add, "type=all", "must specify a group_id"),
         (Add, "group_id=1", "must specify a type"),
         (Add, "group_id=0xffffff01,type=all", "invalid group id 4294967041"),
         (Add, "group_id=1,type=odd", "invalid group type odd"),
@@ -53,17 +53,48 @@ fn bad_groups_are_refused() {
             "group_id=1,type=ff,bucket=output:2",
             "fast failover bucket requires watch_port or watch_group",
         ),
-        (Add, "group_id=1,type=all,bucket=weight=5,output:2", "only select groups can have bucket weights"),
+        (Add, "group_id=1,type=all,bucket=weight=5,output:2", "Only select groups can have bucket weights."),
         (Add, "group_id=1,type=all,bucket=bucket_id=1,2,bucket=bucket_id=1,3", "bucket_id 1 is used twice"),
         (Add, "group_id=1,type=all,bucket=goto_table:1", "goto_table instruction not allowed here"),
         (Add, "group_id=1,type=all,odd=3", "unknown keyword odd"),
         (
             Add,
             "group_id=1,type=select,selection_method=hash,fields(nw_proto=3),bucket=1",
-            "invalid mask for field nw_proto",
+            "3: invalid mask for field nw_proto",
+        ),
+        (
+            Add,
+            "group_id=1,type=select,selection_method=hash,fields(nw_proto=0),bucket=1",
+            "values are wildcards here and must not be all-zeros",
+        ),
+        (
+            Add,
+            "group_id=1,type=select,selection_method=hash,fields(ip_src,ip_src),bucket=1",
+            "ip_src: duplicate field",
+        ),
+        (
+            Add,
+            "group_id=1,type=select,selection_method_param=5,bucket=1",
+            "selection_method_param is only allowed with \"selection_method\"",
+        ),
+        (
+            Add,
+            "group_id=1,type=select,selection_method=dp_hash,fields(ip_dst),bucket=1",
+            "fields may only be specified with \"selection_method=hash\"",
+        ),
+        (Add, "group_id=1,type=all,command_bucket_id=5", "command bucket id is not needed"),
+        (Delete, "group_id=1,command_bucket_id=5", "command bucket id is not needed"),
+        (Delete, "type=all", "type is not needed"),
+        (Delete, "group_id=1,selection_method=hash", "selection method is not needed"),
+        (RemoveBucket, "group_id=1,fields(ip_dst)", "fields are not needed"),
+        (InsertBucket, "group_id=1,command_bucket_id=all,bucket=1", "command_bucket_id=all is not permitted"),
+        (
+            Add,
+            "group_id=1,type=select,bucket=bucket_id=4294967295,actions=1",
+            "invalid bucket_id id 4294967295",
         ),
         (Delete, "group_id=1,bucket=1", "bucket is not needed"),
-        (InsertBucket, "group_id=1,bucket=1", "must specify command_bucket_id=ID, first, last or all"),
+        (InsertBucket, "group_id=1,bucket=1", "must specify a command bucket id"),
     ] {
         assert_eq!(parsed(command, text), format!("error: {error}"), "{text}");
     }

@@ -8,14 +8,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
-use flow::text::PortNames;
+use flow::text::{NoPortNames, PortNames};
 use flow::{OfPort, TableId, TlvTable};
 use openflow::msg::bundle::{BundleAdd, BundleControl, BundleControlType};
 use openflow::msg::control::Hello;
 use openflow::msg::port::Port;
 use openflow::session::{Config, Event, Session};
-use openflow::text;
-use openflow::{ErrorBody, Message, Multi, Options, Version, VersionSet};
+use openflow::text::{self, Printing};
+use openflow::{Message, Multi, Options, Version, VersionSet};
 
 use crate::remote::{Deadline, Stream, TimedOut, reason, run_dir};
 
@@ -55,9 +55,13 @@ pub(crate) struct Answer {
     pub(crate) frame: Box<[u8]>,
 }
 
+fn has_method(target: &str) -> bool {
+    ["unix:", "tcp:", "ssl:"].iter().any(|method| target.starts_with(method))
+}
+
 /// The remote of a target: a bridge's name, the path of a socket, or `unix:…`, `tcp:…` or `ssl:…`.
 fn remote_of(target: &str, service: &str) -> Result<String> {
-    if ["unix:", "tcp:", "ssl:"].iter().any(|method| target.starts_with(method)) {
+    if has_method(target) {
         return Ok(target.to_string());
     }
     let socket = run_dir().join(format!("{target}.{service}"));
@@ -75,7 +79,8 @@ fn connect(target: &str, service: &str, pki: &tls::Settings, deadline: Deadline)
     let remote = remote_of(target, service)?;
     Stream::connect(&remote, pki, false, deadline).map_err(|error| match error.is::<TimedOut>() {
         true => error,
-        false => anyhow!("{target}: failed to connect to socket ({})", reason(&error)),
+        false if has_method(target) => anyhow!("connecting to {target} ({})", reason(&error)),
+        false => anyhow!("{target}: failed to open socket ({})", reason(&error)),
     })
 }
 
@@ -199,7 +204,7 @@ impl Connection {
             let answer = self.next_answer()?;
             if answer.xid == asked {
                 return match answer.message {
-                    Message::Error(body) => Err(self.refusal(asked, &body)),
+                    Message::Error(_) => Err(self.refusal(&answer.frame)),
                     _ => Ok(answer),
                 };
             }
@@ -255,9 +260,9 @@ impl Connection {
         }
         let barrier = self.send(&Message::BarrierRequest)?;
         loop {
-            let Answer { xid, message, .. } = self.next_answer()?;
+            let Answer { xid, message, frame } = self.next_answer()?;
             match message {
-                Message::Error(body) => return Err(self.refusal(xid, &body)),
+                Message::Error(_) => return Err(self.refusal(&frame)),
                 Message::BarrierReply if xid == barrier => return Ok(()),
                 _ => {}
             }
@@ -330,8 +335,10 @@ impl Connection {
         Ok(Frames { stream: &mut self.stream, deadline: self.deadline, bytes })
     }
 
-    fn refusal(&self, xid: u32, body: &ErrorBody) -> anyhow::Error {
-        anyhow!("OFPT_ERROR{} (xid={xid:#x}): {}", self.version_text(), body.error)
+    /// An error of the switch as a whole: its name, and the message that it is about.
+    fn refusal(&self, frame: &[u8]) -> anyhow::Error {
+        let how = Printing { options: self.options(), names: &NoPortNames, verbosity: 2 };
+        anyhow!("{}", text::format_message(frame, how).trim_end())
     }
 
     /// ` (OF1.3)`, nothing for 1.0.

@@ -15,6 +15,7 @@ use openflow::{GROUP_ANY, Message, NO_BUFFER, Version};
 use super::options::Order;
 use super::{Run, entries, json};
 use crate::hint::hint;
+use crate::remote::reason;
 
 /// Maximum size of a file.
 const FILE_MAX_BYTES: u64 = 1 << 30;
@@ -157,8 +158,10 @@ fn read<T: Default>(
         "-" => read(&mut std::io::stdin().lock().take(FILE_MAX_BYTES), &mut contents),
         _ => std::fs::File::open(path).and_then(|file| read(&mut file.take(FILE_MAX_BYTES), &mut contents)),
     };
-    result.with_context(|| format!("{path}: cannot read it"))?;
-    Ok(contents)
+    match result {
+        Ok(_) => Ok(contents),
+        Err(error) => bail!("{path}: open failed ({})", reason(&error.into())),
+    }
 }
 
 /// The text of a file.
@@ -192,28 +195,31 @@ pub(super) fn del_flows(run: &mut Run<'_>, text: &str) -> Result<String> {
     one(run, text, if strict { text::FlowModCommand::DeleteStrict } else { text::FlowModCommand::Delete })
 }
 
-/// `in_port=PORT,packet=HEX,actions=ACTIONS`; the actions come last.
+/// `in_port=PORT,packet=HEX,actions=ACTIONS`; the actions come last, and without them the packet is dropped.
 pub(super) fn parse_packet_out(text: &str, names: &dyn PortNames) -> Result<PacketOut> {
-    let (head, actions) = text.split_once("actions=").context("must specify an action")?;
+    let (head, actions) = text.split_once("actions=").unwrap_or((text, ""));
     let (mut in_port, mut data) = (OfPort::CONTROLLER, None);
     for word in head.split([',', ' ']).filter(|word| !word.is_empty()) {
-        match word.split_once('=') {
-            Some(("in_port", port)) => {
-                in_port = parse_port(port, names).with_context(|| format!("{port}: no such port"))?;
+        let (key, value) = word.split_once('=').unwrap_or((word, ""));
+        match key {
+            _ if value.is_empty() => bail!("field {key} missing value"),
+            "in_port" => {
+                let port = parse_port(value, names);
+                in_port = port.with_context(|| format!("{value} is not a valid OpenFlow port"))?;
             }
-            Some(("packet", hex)) => data = Some(parse_hex(hex)?),
-            _ => bail!("{word}: unknown keyword (in_port, packet or actions)"),
+            "packet" => data = Some(parse_hex(value)?),
+            _ => bail!("unknown keyword {key}"),
         }
     }
-    let data = data.context("must specify a packet")?;
-    let actions = parse_actions(actions, names)?;
+    let data = data.context("must specify packet")?;
+    let actions = if actions.is_empty() { Vec::new() } else { parse_actions(actions, names)? };
     Ok(PacketOut { buffer_id: NO_BUFFER, in_port, metadata: Box::default(), actions, data })
 }
 
 fn parse_hex(text: &str) -> Result<Vec<u8>> {
-    let bytes = hex_bytes(text.chars()).context("packet: not pairs of hexadecimal digits")?;
+    let bytes = hex_bytes(text.chars()).context("packet: Trailing garbage in packet data")?;
     if bytes.len() < ETHERNET_BYTES {
-        bail!("packet: shorter than an Ethernet header");
+        bail!("packet: Packet data too short for Ethernet");
     }
     Ok(bytes)
 }
@@ -243,11 +249,21 @@ mod tests {
         let out = parse_packet_out(&format!("in_port=LOCAL,packet={packet},actions=output:1"), &NoPortNames)
             .unwrap();
         assert_eq!((out.in_port, out.data.len(), out.actions.len()), (OfPort::LOCAL, 14, 1));
-        for bad in
-            ["", "actions=drop", "packet=zz,actions=drop", "packet=00,actions=drop", "x=1,actions=drop"]
-        {
-            assert!(parse_packet_out(bad, &NoPortNames).is_err(), "{bad}");
+        let dropped = parse_packet_out(&format!("packet={packet}"), &NoPortNames).unwrap();
+        assert_eq!((dropped.in_port, dropped.actions.len()), (OfPort::CONTROLLER, 0));
+        // As OVS 3.5 refuses them.
+        for (bad, text) in [
+            ("", "must specify packet"),
+            ("actions=drop", "must specify packet"),
+            ("packet=zz,actions=drop", "packet: Trailing garbage in packet data"),
+            ("packet=ffffffffffff0011223344550806f,actions=drop", "packet: Trailing garbage in packet data"),
+            ("packet=00,actions=drop", "packet: Packet data too short for Ethernet"),
+            ("x=1,actions=drop", "unknown keyword x"),
+            ("x", "field x missing value"),
+            ("in_port=nosuch,packet=00,actions=1", "nosuch is not a valid OpenFlow port"),
+        ] {
+            let error = parse_packet_out(bad, &NoPortNames).unwrap_err();
+            assert_eq!(error.to_string(), text, "{bad}");
         }
-        assert!(parse_packet_out(&format!("packet={packet}f,actions=drop"), &NoPortNames).is_err());
     }
 }

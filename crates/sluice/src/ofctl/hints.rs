@@ -164,8 +164,8 @@ mod tests {
             ("invalid group type slect", "select"),
             ("field type unknown value dorp", "drop"),
             ("unknown keyword metr", "meter"),
-            ("in_prt=1: unknown keyword (in_port, packet or actions)", "in_port"),
-            ("Failed to parse ct-tuple: invalid conntrack tuple field: ct_nw_scr", "ct_nw_src"),
+            ("in_prt=1: unknown keyword", "in_port"),
+            ("Failed to parse CT match: invalid conntrack tuple field: ct_nw_scr", "ct_nw_src"),
         ] {
             assert_eq!(for_text(text), format!(" (did you mean '{expected}'?)"), "{text}");
         }

@@ -207,7 +207,7 @@ pub(super) fn version(word: &str) -> Result<Version, String> {
         _ => {
             let known = ["OpenFlow10", "OpenFlow11", "OpenFlow12", "OpenFlow13", "OpenFlow14", "OpenFlow15"];
             let meant = hint(word, known);
-            return Err(format!("{word}: unknown OpenFlow version (OpenFlow10 to OpenFlow15){meant}"));
+            return Err(format!("Unknown OpenFlow version: \"{word}\"{meant}"));
         }
     })
 }
@@ -222,7 +222,7 @@ fn formats_of(versions: VersionSet) -> Protocols {
 fn parse_formats(text: &str) -> Result<Protocols, String> {
     let one = |word| {
         Protocols::by_name(word)
-            .ok_or_else(|| format!("{word}: unknown flow format{}", hint(word, Protocols::names())))
+            .ok_or_else(|| format!("{word}: unknown flow protocol{}", hint(word, Protocols::names())))
     };
     text.split(',').try_fold(Protocols::NONE, |all, word| Ok(all | one(word)?))
 }
@@ -233,7 +233,7 @@ fn parse_packet_in(text: &str) -> Result<u32, String> {
     let found = NAMES.iter().find(|(name, _)| name.eq_ignore_ascii_case(text));
     found.map(|(_, n)| *n).ok_or_else(|| {
         let meant = hint(text, NAMES.iter().map(|(name, _)| *name));
-        format!("unknown packet-in format {text}{meant}")
+        format!("unknown packet-in format `{text}'{meant}")
     })
 }
 

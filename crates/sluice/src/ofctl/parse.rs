@@ -253,11 +253,12 @@ pub(super) fn print_error(_: &Options, args: &[String]) -> Result<String> {
 }
 
 pub(super) fn encode_error_reply(_: &Options, args: &[String]) -> Result<String> {
+    let kind = error_of(&args[0])?;
     let request = hex(&args[1])?;
     if request.len() < 8 {
         bail!("{}: shorter than the header of a message", args[1]);
     }
-    let error = OfError::about(error_of(&args[0])?, &request);
+    let error = OfError::about(kind, &request);
     let reply = encode_with(&Message::Error(error.to_body()), error.version, error.xid, &wire());
     Ok(hex_dump(&reply.map_err(|error| anyhow!("{error}"))?, false))
 }

@@ -69,7 +69,7 @@ pub(super) fn ct_flush_zone(run: &mut Run<'_>, zone: &str) -> Result<String> {
 
 pub(super) fn ct_flush(run: &mut Run<'_>, args: &[String]) -> Result<String> {
     let flush = parse_ct_flush(args.iter().map(String::as_str));
-    let flush = flush.map_err(|why| anyhow!("Failed to parse ct-tuple: {why}"))?;
+    let flush = flush.map_err(|why| anyhow!("Failed to parse CT match: {why}"))?;
     run.connection.carry_out(&[Message::CtFlush(flush)])?;
     Ok(String::new())
 }

@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use flow::text::token::Tokens;
-use flow::text::{parse_match, parse_port};
+use flow::text::{parse_match, parse_port, parse_table};
 use flow::{OfPort, TableId};
 use openflow::msg::flow_monitor::{FlowMonitorRequest, MonitorCommand, MonitorFlags};
 use openflow::text::{Printing, format_message};
@@ -65,7 +65,10 @@ fn parse_watch(text: &str, names: &Names) -> Result<FlowMonitorRequest> {
                 };
                 request.flags.remove(*flag);
             }
-            "table" => request.table = TableId(token.value.parse().map_err(|_| bad())?),
+            "table" => {
+                let unknown = || anyhow!("unknown table \"{}\"", token.value);
+                request.table = parse_table(token.value, names).ok_or_else(unknown)?;
+            }
             "out_port" => request.out_port = parse_port(token.value, names).ok_or_else(bad)?,
             "out_group" => request.out_group = token.value.parse().map_err(|_| bad())?,
             key if token.has_value() => fields.push(format!("{key}={}", token.value)),
@@ -377,7 +380,7 @@ mod tests {
         for (bad, fault) in [
             ("!inital", "(did you mean '!initial'?)"),
             ("bogus", "bogus"),
-            ("table=300", "invalid value of table"),
+            ("table=300", "unknown table \"300\""),
             ("out_port=zz", "invalid value of out_port"),
         ] {
             let error = parse_watch(bad, &Names::default()).unwrap_err().to_string();

@@ -8,6 +8,7 @@ mod control;
 mod matches;
 mod ofctl;
 mod oxs;
+mod refused;
 mod server;
 mod stock;
 mod tls;

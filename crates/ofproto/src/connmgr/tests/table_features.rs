@@ -159,3 +159,33 @@ fn parts_of_a_request_for_tables_are_awaited_for_a_second() {
     let tables = &view.bridge(s.bridge).unwrap().tables;
     assert_eq!([1, 2, 3, 9].map(|n| tables.name(TableId(n))), ["a", "b", "c", ""]);
 }
+
+/// Version, kind and bytes of the last table in replies of OVS 3.5, whose bridge has no rules.
+const LAST_TABLE: &str = include_str!("last_table_35.txt");
+
+#[test]
+fn tables_are_described_in_the_bytes_of_ovs() {
+    for line in LAST_TABLE.lines() {
+        let (version, rest) = line.split_once(' ').unwrap();
+        let (kind, expected) = rest.split_once(' ').unwrap();
+        let version = Version(version.parse().unwrap());
+        let mut s = Switch::new();
+        let mut c = s.service(version);
+        let reply = match kind {
+            "stats" => match c.ask(&mut s, &Message::TableStatsRequest).pop() {
+                Some(Message::TableStatsReply(m)) => {
+                    Message::TableStatsReply(Multi::all(m.entries.last().cloned().into_iter().collect()))
+                }
+                other => panic!("{other:?}"),
+            },
+            _ => {
+                let last = ask(&mut s, &mut c, Vec::new()).unwrap().pop();
+                Message::TableFeaturesReply(Multi::all(last.into_iter().collect()))
+            }
+        };
+        let bytes = encode(&reply, version, 0).unwrap();
+        let head = if version == Version::V10 { 12 } else { 16 };
+        let got: String = bytes[head..].iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(got, expected, "{kind}, {version}");
+    }
+}

@@ -221,8 +221,8 @@ impl Printer<'_> {
         let ipv4 = [m.orig.src, m.orig.dst, m.reply.src, m.reply.dst].into_iter().any(is_v4);
         put!(self.out, " zone={}", m.zone.unwrap_or(0));
         let masked = |value: u128, mask: u128, full: u128| match mask == full {
-            true => format!("{value:#x}"),
-            false => format!("{value:#x}/{mask:#x}"),
+            true => hex(value),
+            false => format!("{}/{mask:#x}", hex(value)),
         };
         if let Some((mark, mask)) = m.mark {
             put!(self.out, " mark={}", masked(mark.into(), mask.into(), u32::MAX.into()));

@@ -39,7 +39,8 @@ impl Printer<'_> {
             put!(self.out, " out_port={}", self.port(m.out_port));
         }
         if m.out_group != GROUP_ANY {
-            put!(self.out, " out_group={}", m.out_group);
+            // As OVS does, with a sign.
+            put!(self.out, " out_group={}", m.out_group as i32);
         }
         if m.table != TableId::ALL {
             put!(self.out, " table={}", m.table.0);

@@ -115,7 +115,7 @@ fn flow_mod(m: &FlowMod, version: Version, how: Printing<'_>) -> String {
         words.push(format!("cookie:{:#x}", m.new_cookie));
     }
     if m.cookie_mask != 0 {
-        words.push(format!("cookie:{}/{}", hex(m.cookie.into()), hex(m.cookie_mask.into())));
+        words.push(format!("cookie:{:#x}/{:#x}", m.cookie, m.cookie_mask));
     }
     let timeouts = [("idle", m.idle_timeout_s), ("hard", m.hard_timeout_s)];
     words.extend(timeouts.iter().filter(|(_, s)| *s != 0).map(|(kind, s)| format!("{kind}:{s}")));

@@ -9,6 +9,7 @@ use crate::msg::stats::{TableAbilities, TableStats};
 use crate::{Multi, Version};
 use flow::TableId;
 use flow::fields::{ALL_FIELDS, FieldId};
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 /// `OFPFW10_*` by bit; addresses of IP have six bits, which say "left out" from 32 on.
@@ -135,26 +136,9 @@ fn is_empty(t: &TableFeatures) -> bool {
 
 /// Names with common beginnings in braces: `tcp_{src,dst} reg0...reg3`.
 fn field_names(fields: impl Iterator<Item = FieldId>) -> String {
-    let given: Vec<FieldId> = fields.collect();
-    let mut known: Vec<(usize, FieldId)> =
-        ALL_FIELDS.iter().copied().enumerate().filter(|(_, field)| given.contains(field)).collect();
-    known.sort_by_key(|(at, field)| order(*at, *field));
-    let names: Vec<&str> = known.iter().map(|(_, field)| field.def().name).collect();
+    let given: BTreeSet<FieldId> = fields.collect();
+    let names: Vec<&str> = given.iter().map(|field| field.def().name).collect();
     grouped(&names).join(" ")
-}
-
-/// Place of a field in the text, by its place in the registry; some are elsewhere in ovs-ofctl.
-fn order(at: usize, field: FieldId) -> (usize, u8) {
-    let place = |of: FieldId| ALL_FIELDS.iter().position(|known| *known == of).unwrap_or(at);
-    let behind = [
-        (FieldId::TunErspanVer, FieldId::TunErspanIdx),
-        (FieldId::ActsetOutput, FieldId::InPortOxm),
-        (FieldId::NshTtl, FieldId::NshC4),
-    ];
-    match behind.iter().find(|(moved, _)| *moved == field) {
-        Some((_, other)) => (place(*other), 1),
-        None => (at, 0),
-    }
 }
 
 /// Groups of consecutive names with the same first word.
@@ -255,7 +239,7 @@ impl Tables<'_, '_> {
             }
             if !same_features {
                 let last = self.before.as_ref().map(|(last, _)| last);
-                self.p.features(&t, last);
+                self.p.features(&t, last, stats.is_none());
             } else if !is_empty(&t) {
                 self.p.out.push_str("    (same features)\n");
             }
@@ -303,14 +287,15 @@ impl Printer<'_> {
         tables.end();
     }
 
-    fn features(&mut self, t: &TableFeatures, last: Option<&TableFeatures>) {
+    /// Counters of tables come without the abilities of OpenFlow 1.4.
+    fn features(&mut self, t: &TableFeatures, last: Option<&TableFeatures>, has_abilities: bool) {
         if t.metadata_match != 0 || t.metadata_write != 0 {
             put!(self.out, "    metadata: match={:#x} write={:#x}\n", t.metadata_match, t.metadata_write);
         }
         if matches!(self.version, Version::V11 | Version::V12) {
             self.out += &miss_line(t.config);
         }
-        if self.version >= Version::V14 {
+        if self.version >= Version::V14 && has_abilities {
             let supported = |bit: u32| if t.config & bit != 0 { "supported" } else { "not supported" };
             put!(
                 self.out,

@@ -291,10 +291,12 @@ fn passive_controllers_are_accepted() {
 
 #[test]
 fn snoop_shows_both_directions() {
+    let sluice = crate::cli::program();
     require_netns!();
-    require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-testcontroller");
+    require_programs!(sluice.as_str(), "ovs-vsctl", "ovs-ofctl", "ovs-testcontroller");
     let lab = Lab::new(2);
     let snoop = lab.daemon.tool("ovs-ofctl").args(["snoop", "br0"]).spawn().unwrap();
+    let ours = lab.daemon.tool(&sluice).args(["ofctl", "snoop", "br0"]).spawn().unwrap();
     let _controller = testcontroller(&lab, "ptcp:6656:127.0.0.1");
     lab.vsctl("set bridge br0 protocols=OpenFlow10 -- set-controller br0 tcp:127.0.0.1:6656");
     connected(&lab, true);
@@ -307,6 +309,14 @@ fn snoop_shows_both_directions() {
     lab.ofctl("del-flows br0");
     reach(&lab);
     assert!(!seen().contains("0x7777"), "{}", seen());
+    // Both tools show the same messages, once both have all; the greetings depend on the time at which each came.
+    let messages = |text: String| {
+        let titles = text.lines().filter(|line| line.contains(" (xid=") && !line.contains("OFPT_HELLO"));
+        titles.map(String::from).collect::<Vec<_>>()
+    };
+    let same = || messages(ours.stderr()) == messages(snoop.stderr());
+    wait_for(LIMIT, "the same of both", same)
+        .unwrap_or_else(|why| panic!("{why}\n{}\n---\n{}", ours.stderr(), snoop.stderr()));
 }
 
 /// A snoop client that does not read, and a controller that sends 24 MB of echoes and receives as much.

@@ -158,7 +158,7 @@ fn sluice_prints_groups_as_ovs_ofctl() {
             assert!(ours.len() > 60, "{ours}");
         }
     }
-    let place = "group_id=2,type=select,command_bucket_id=first,bucket=bucket_id=9,weight=3,actions=drop";
+    let place = "group_id=2,command_bucket_id=first,bucket=bucket_id=9,weight=3,actions=drop";
     ours(&["-O", "OpenFlow15", "insert-buckets", "br0", place], "");
     ours(&["-O", "OpenFlow15", "remove-buckets", "br0", "group_id=2,command_bucket_id=0"], "");
     let dump = lab.ofctl("-O OpenFlow15 dump-groups br0 2");
