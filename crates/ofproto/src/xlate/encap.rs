@@ -118,7 +118,7 @@ impl XlateCtx<'_> {
 
     fn gets_label(&mut self, packet_type: u32) -> Option<Vec<u8>> {
         if MPLS.contains(&self.flow.packet_type) {
-            let labels = super::mpls::examined_count(&self.flow, &mut self.wc);
+            let labels = super::mpls::examined_count(&self.flow, &self.original, &mut self.wc);
             if labels >= flow::extract::MAX_MPLS_LABELS {
                 self.fail(
                     XlateDrop::TooManyMplsLabels,
