@@ -200,7 +200,7 @@ impl Datapath for UserspaceDatapath {
         if let Err(e) = device.persist(true) {
             log::warn!(target: "dpif_netdev", "{}: its device ends with this process: {e}", spec.name);
         }
-        probes::port_added(number, &spec.name);
+        probes::port_added(self.name(), number, &spec.name);
         if let Some(dummy) = &dummy {
             self.dummy_ports.insert(&spec.name, dummy.clone());
         }
@@ -240,7 +240,7 @@ impl Datapath for UserspaceDatapath {
         self.pool.factory.offloads.port_del(port);
         self.upcall_queues.port_del(port);
         self.pool.factory.shared.set_tunnel(port, None);
-        probes::port_removed(port);
+        probes::port_removed(self.name(), port);
         let open = s.ports.remove(port);
         open.iter().for_each(OpenPort::end_device);
         self.share_connections(s);
@@ -308,7 +308,7 @@ impl Drop for UserspaceDatapath {
     fn drop(&mut self) {
         self.sweeper.stop();
         let s = &mut *lock(&self.pool.state);
-        s.ports.infos().iter().for_each(|port| probes::port_removed(port.number));
+        s.ports.infos().iter().for_each(|port| probes::port_removed(self.name(), port.number));
         let running = std::mem::take(&mut s.running);
         // Nothing waits for operations that they did not execute.
         let parts: Vec<_> = running.into_values().flat_map(|running| running.stop().0.parts).collect();

@@ -409,7 +409,7 @@ impl Datapath for KernelDatapath {
         let type_name = spec.options.type_name().to_string();
         let info = PortInfo { number, name: spec.name.clone(), type_name };
         lock(&self.ports).insert(number, Port { info, kind, tunnel, users: 1, tap });
-        probes::port_added(number, &spec.name);
+        probes::port_added(&self.name, number, &spec.name);
         Ok(number)
     }
 
@@ -427,7 +427,7 @@ impl Datapath for KernelDatapath {
         lock(&self.removed).add(&counted);
         let gone = self.ovs.vport_del(self.dp_ifindex(), port);
         self.dispatch.port_del(port);
-        probes::port_removed(port);
+        probes::port_removed(&self.name, port);
         match gone {
             // It went with its interface.
             Err(e) if e.is_no_device() => Ok(()),

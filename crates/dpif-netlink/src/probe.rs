@@ -189,6 +189,8 @@ pub(super) fn capabilities(ovs: &Ovs, ifindex: u32) -> Found {
         max_mpls_depth: limits.mpls,
         recirc: trial.key(&format!("recirc_id(0x1),{TRIAL_KEY}")),
         explicit_drop: trial.actions("drop"),
+        masked_set: true,
+        ufid: true,
         sample_nesting: (1..=NESTING_MAX).rev().find(|n| trial.actions(&nested(*n))).unwrap_or(0),
         tnl_push_pop: false,
         set_arp_nd_icmp: false,

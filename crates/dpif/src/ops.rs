@@ -270,6 +270,10 @@ pub struct Capabilities {
     pub recirc: bool,
     /// Drop actions with a reason.
     pub explicit_drop: bool,
+    /// Rewriting of parts of a header; else sets have all of its fields.
+    pub masked_set: bool,
+    /// Flows have names. The flows of all our datapaths do; it is only reported.
+    pub ufid: bool,
     /// Depth of nested sample actions.
     pub sample_nesting: u8,
     /// Tunnel headers pushed and popped by actions.
@@ -366,6 +370,8 @@ impl Capabilities {
         max_mpls_depth: 3,
         recirc: true,
         explicit_drop: true,
+        masked_set: true,
+        ufid: true,
         sample_nesting: 8,
         tnl_push_pop: true,
         set_arp_nd_icmp: true,

@@ -11,7 +11,7 @@ use log::Level;
 use std::hash::{DefaultHasher, Hash};
 use std::sync::Arc;
 
-const DPIF: &str = "dpif";
+pub(super) const DPIF: &str = "dpif";
 const USERSPACE: &str = "dpif_netdev";
 
 /// Logs upcalls of the datapath `TYPE@NAME`: keys, and packets as flows.

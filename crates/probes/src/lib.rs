@@ -198,13 +198,15 @@ pub fn answered(ops: &[DpifOp], results: &[OpResult]) {
     }
 }
 
-/// A port was added to a datapath.
-pub fn port_added(number: DpPort, name: &str) {
+/// A port was added to the datapath `TYPE@NAME`.
+pub fn port_added(datapath: &str, number: DpPort, name: &str) {
+    log::debug!(target: debug::DPIF, "{datapath}: added {name} as port {number}");
     ring::port(number.0, Some(name));
 }
 
-/// A port was removed from a datapath.
-pub fn port_removed(number: DpPort) {
+/// A port was removed from the datapath `TYPE@NAME`.
+pub fn port_removed(datapath: &str, number: DpPort) {
+    log::debug!(target: debug::DPIF, "{datapath}: port_del({number})");
     ring::port(number.0, None);
 }
 

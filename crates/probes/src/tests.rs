@@ -101,7 +101,7 @@ fn requests_are_read_or_refused_with_the_reason() {
 fn a_listener_gets_events_in_order_and_the_end() {
     let mut rig = rig();
     assert_eq!(std::fs::metadata(&rig.path).unwrap().permissions().mode() & 0o777, 0o600);
-    port_added(DpPort(77_001), "before");
+    port_added("netdev@x", DpPort(77_001), "before");
     let mut stream = listen(&rig.path, "snap=4 key=8 stages=miss,received,on-wire\n");
     let key = FlowKey::default();
     let details = || Details { packet: &[1, 2, 3, 4, 5], key: Some(&key), batch: 9, ..Details::default() };
@@ -111,8 +111,8 @@ fn a_listener_gets_events_in_order_and_the_end() {
         ring::report(stage, about(upcall), details());
     }
     std::thread::spawn(move || ring::report(Stage::Miss, about(2), Details::default())).join().unwrap();
-    port_added(DpPort(77_002), "during");
-    port_removed(DpPort(77_001));
+    port_added("netdev@x", DpPort(77_002), "during");
+    port_removed("netdev@x", DpPort(77_001));
     let mut waiting = BTreeSet::from([(77_001, false), (77_002, true)]);
     let mut first = stream.records(|r| {
         match r {
@@ -125,7 +125,7 @@ fn a_listener_gets_events_in_order_and_the_end() {
     rig.socket = None;
     first.extend(stream.records(|_| false));
     assert!(!rig.path.exists());
-    port_removed(DpPort(77_002));
+    port_removed("netdev@x", DpPort(77_002));
 
     let pid = std::process::id();
     assert!(

@@ -200,6 +200,7 @@ impl Instance {
         self.handlers = global.handler_threads;
         self.set_handlers();
         self.slow.set_revalidators(global.revalidator_threads);
+        self.slow.log_threads();
         if let Some(threads) = self.datapath.pmd_threads()
             && let Err(e) = threads.configure(&global.threads)
         {

@@ -58,6 +58,8 @@ pub struct SlowPath {
     /// State of the revalidator.
     pub state: Arc<RevalidatorState>,
     revalidators: Threads,
+    /// Handlers and revalidators, as last logged.
+    logged: (usize, usize),
 }
 
 /// Threads that end together.
@@ -129,6 +131,7 @@ impl SlowPath {
             revalidator,
             state: state.clone(),
             revalidators: Threads::default(),
+            logged: (0, 0),
         };
         slow.set_handlers(handlers)?;
         let backer = backer.clone();
@@ -175,6 +178,14 @@ impl SlowPath {
         let count = wanted.map_or_else(|| usual_revalidators(processors()), |n| n as usize).max(1);
         if self.state.threads.swap(count, Ordering::AcqRel) != count {
             self.wake_revalidator();
+        }
+    }
+
+    /// Logs how many threads there are, if that changed.
+    pub(crate) fn log_threads(&mut self) {
+        let threads = (self.handlers.running.len(), self.state.threads.load(Ordering::Acquire));
+        if std::mem::replace(&mut self.logged, threads) != threads {
+            log::info!(target: "ofproto_dpif_upcall", "Starting {} threads", threads.0 + threads.1);
         }
     }
 

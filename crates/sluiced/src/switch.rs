@@ -3,6 +3,7 @@
 //! The planner (`vswitch`) decides the commands; this module executes them and reports their results.
 
 mod deleted;
+mod prefixes;
 mod replace;
 
 use super::daemon::{DaemonConfig, Exit};
@@ -486,13 +487,11 @@ impl Switch {
 
     fn configure(&mut self, bridge: BridgeId, settings: &BridgeSettings) {
         let options = &settings.options;
-        let prefixes = options.flow_tables.iter();
-        let prefixes = prefixes.filter_map(|(n, table)| Some((*n, table.prefixes.clone()?))).collect();
         let tables = options.flow_tables.iter().map(|(n, table)| (*n, table.settings.clone())).collect();
         let Some(instance) = self.instances.of_bridge(bridge) else { return };
         instance.backer.change_bridge(bridge, |b| {
             b.forward_bpdu = options.forward_bpdu;
-            b.tables.set_prefixes(&prefixes);
+            b.tables.set_prefixes(&prefixes::prefixes_of(&b.name, options));
             b.tables.set_settings(&tables);
             lock(&b.macs).configure(options.mac_aging_time_s, options.mac_table_size as usize);
         });

@@ -49,7 +49,7 @@ impl Action for AddMpls {
     }
 
     fn format(&self, _names: &dyn PortNames) -> String {
-        format!("add_mpls({},eth_type=0x{:x})", label(self.lse, u32::MAX), self.ethertype)
+        format!("add_mpls({},eth_type=0x{:x})", label(self.lse, None), self.ethertype)
     }
 
     fn parse(item: &Item<'_>, parser: &Parser<'_>) -> Result<AddMpls, TextError> {

@@ -34,7 +34,7 @@ impl Action for PushMpls {
     }
 
     fn format(&self, _names: &dyn PortNames) -> String {
-        format!("push_mpls({},eth_type=0x{:x})", label(self.lse, u32::MAX), self.ethertype)
+        format!("push_mpls({},eth_type=0x{:x})", label(self.lse, None), self.ethertype)
     }
 
     fn parse(item: &Item<'_>, _parser: &Parser<'_>) -> Result<PushMpls, TextError> {

@@ -2,9 +2,11 @@
 
 use super::write::hex;
 use crate::conntrack::{
-    Connection, CtCounters, CtProtocol, CtTransport, CtTuple, Expectation, TcpSide, TcpState, proto,
+    Connection, CtCounters, CtMatch, CtProtocol, CtTransport, CtTuple, CtTupleMatch, Expectation, TcpSide,
+    TcpState, proto,
 };
 use std::fmt::Write;
+use std::net::IpAddr;
 
 /// Format of connections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -29,6 +31,43 @@ pub fn format_protocol(number: u8) -> String {
         _ => return number.to_string(),
     };
     name.to_string()
+}
+
+/// The connections that a request deletes, as a debug line of OVS shows them.
+pub fn format_flush(which: &CtMatch) -> String {
+    let rest = CtMatch { zone: None, ..*which };
+    match which.zone {
+        None if rest == CtMatch::default() => return "<all>".to_string(),
+        Some(zone) if rest == CtMatch::default() => return format!("zone {zone}"),
+        _ => {}
+    }
+    let mut out = format!("zone={}", which.zone.unwrap_or(0));
+    let masked = |value: u128, mask: u128, full: u128| match mask == full {
+        true => format!("{value:#x}"),
+        false => format!("{value:#x}/{mask:#x}"),
+    };
+    if let Some(m) = which.mark {
+        let _ = write!(out, " mark={}", masked(m.value.into(), m.mask.into(), u32::MAX.into()));
+    }
+    if let Some(m) = which.labels {
+        let _ = write!(out, " labels={}", masked(m.value, m.mask, u128::MAX));
+    }
+    let ends = [which.orig.src, which.orig.dst, which.reply.src, which.reply.dst];
+    let family = if ends.iter().flatten().any(IpAddr::is_ipv4) { "nw" } else { "ipv6" };
+    let number = which.orig.proto.max(which.reply.proto);
+    let tuple = |t: &CtTupleMatch| {
+        let address = |a: Option<IpAddr>| a.map_or("::".to_string(), |a| a.to_string());
+        let ends = format!("ct_{family}_src={},ct_{family}_dst={}", address(t.src), address(t.dst));
+        if matches!(number, proto::ICMP | proto::ICMPV6) {
+            let (ty, code) = (t.icmp_type.unwrap_or(0), t.icmp_code.unwrap_or(0));
+            format!("{ends},icmp_id={},icmp_type={ty},icmp_code={code}", t.icmp_id.unwrap_or(0))
+        } else {
+            let (src, dst) = (t.src_port.unwrap_or(0), t.dst_port.unwrap_or(0));
+            format!("{ends},ct_tp_src={src},ct_tp_dst={dst}")
+        }
+    };
+    let _ = write!(out, " '{},ct_nw_proto={number}' '{}'", tuple(&which.orig), tuple(&which.reply));
+    out
 }
 
 /// The name of a state.

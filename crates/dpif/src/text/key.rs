@@ -328,12 +328,18 @@ impl Text<'_> {
 
     fn mpls(&mut self) {
         let (labels, masks) = (self.key.arp.mpls_lse, self.mask.arp.mpls_lse);
-        let shown = labels.iter().take_while(|l| *l & 0x100 == 0).count() + 1;
-        let shown = shown.min(flow::extract::MAX_MPLS_LABELS);
+        let stack = &labels[..flow::extract::MAX_MPLS_LABELS];
+        // As in OVS, a stack without a bottom has as many labels as entries that are not zero.
+        let shown = match stack.iter().position(|l| l & 0x100 != 0) {
+            Some(bottom) => bottom + 1,
+            None => stack.iter().filter(|l| **l != 0).count().max(1),
+        };
         if !self.verbose && masks[..shown].iter().all(|m| *m == 0) {
             return;
         }
-        let parts = labels.iter().zip(masks).take(shown).map(|(l, m)| label(*l, m));
+        let exact = masks[..shown].iter().all(|m| *m == u32::MAX);
+        let parts =
+            labels.iter().zip(masks).take(shown).map(|(l, m)| label(*l, if exact { None } else { Some(m) }));
         let text: Vec<String> = parts.collect();
         self.out.push(format!("mpls({})", text.join(",")));
     }
@@ -351,13 +357,14 @@ fn vlan(tag: VlanTag, mask: u16, verbose: bool) -> String {
     format!("vlan({})", vid.into_iter().chain(pcp).collect::<Vec<_>>().join(","))
 }
 
-/// One entry of an MPLS label stack (RFC 3032); all its fields with masks unless all are exact.
-pub(crate) fn label(lse: u32, mask: u32) -> String {
-    let exact = mask == u32::MAX;
+/// One entry of an MPLS label stack (RFC 3032); without a mask all its fields are exact.
+pub(crate) fn label(lse: u32, mask: Option<u32>) -> String {
     let part = |name: &str, shift: u32, bits: u32, prefix: &str| {
         let full = (1 << bits) - 1;
-        let (value, mask) = (lse >> shift & full, mask >> shift & full);
-        if exact { format!("{name}={value}") } else { format!("{name}={value}/{prefix}{mask:x}") }
+        let value = lse >> shift & full;
+        mask.map_or(format!("{name}={value}"), |mask| {
+            format!("{name}={value}/{prefix}{:x}", mask >> shift & full)
+        })
     };
     [part("label", 12, 20, "0x"), part("tc", 9, 3, ""), part("ttl", 0, 8, "0x"), part("bos", 8, 1, "")]
         .join(",")

@@ -16,7 +16,9 @@ pub(crate) mod values;
 pub(crate) mod write;
 
 pub use crate::actions::{format_actions, parse_actions};
-pub use conntrack::{ConnectionFormat, format_protocol, tcp_state_name, write_connection, write_expectation};
+pub use conntrack::{
+    ConnectionFormat, format_flush, format_protocol, tcp_state_name, write_connection, write_expectation,
+};
 pub use key::{format_key, format_key_mask};
 pub use key_parse::parse_key_mask;
 

@@ -51,6 +51,8 @@ const KEYS: &[&str] = &[
     "recirc_id(0),in_port(1),packet_type(ns=0,id=0),eth_type(0x0806),arp(sip=1.2.3.4,tip=5.6.7.8,op=1,sha=00:0f:02:03:04:05,tha=00:00:00:00:00:00)",
     "recirc_id(0),in_port(1),packet_type(ns=0,id=0),eth_type(0x8847),mpls(label=100/0xff,tc=7/1,ttl=64/0x0,bos=1/1)",
     "recirc_id(0),in_port(1),packet_type(ns=0,id=0),eth_type(0x8847),mpls(label=100,tc=7,ttl=64,bos=0,label=101,tc=7,ttl=64,bos=1)",
+    "recirc_id(0),in_port(1),packet_type(ns=0,id=0),eth_type(0x8847),mpls(label=100/0x0,tc=7/0,ttl=64/0x0,bos=0/1,label=101/0xfffff,tc=7/7,ttl=64/0xff,bos=1/1)",
+    "recirc_id(0),in_port(1),packet_type(ns=0,id=0),eth_type(0x8847),mpls(label=100/0x0,tc=7/0,ttl=64/0x0,bos=0/1,label=101/0x0,tc=7/0,ttl=64/0x0,bos=0/1)",
     "recirc_id(0x2),dp_hash(0x3/0xff),skb_priority(0x5),in_port(1),skb_mark(0x7/0xf),ct_state(-inv+trk),ct_zone(0x5),ct_mark(0x1/0x1),ct_label(0x2),packet_type(ns=0,id=0),eth(src=50:54:00:00:00:05,dst=50:54:00:00:00:07/ff:ff:00:00:00:00),eth_type(0x1235)",
     "recirc_id(0),tunnel(tun_id=0x5,src=1.1.1.1,dst=2.2.2.2,ttl=64,flags(df|csum|key)),in_port(1),packet_type(ns=0,id=0),eth_type(0x1235)",
     "recirc_id(0),tunnel(tun_id=0x5,src=1.1.1.5,dst=2.2.2.2,ttl=64,geneve({class=0xffff,type=0,len=4,0/0xff}{class=0xffff,type=0x3,len=4,0}{class=0xffff,type=0x4,len=0}),flags(df|csum|key)),in_port(1),packet_type(ns=0,id=0),eth_type(0x1235)",

@@ -1,7 +1,8 @@
 //! Datapath actions that bring the datapath's packet up to date: the difference between the base flow and the
 //! current one, as set, push and pop actions.
 //!
-//! A set action's mask covers the fields that differ, restricted to bits examined or set.
+//! A set action's mask covers the fields that differ, restricted to bits examined or set. Without masked sets it covers
+//! the whole header, except ARP, neighbour discovery and service headers.
 
 use super::ctx::XlateCtx;
 use super::mpls::copy_network;
@@ -10,6 +11,9 @@ use dpif::{ArpSet, EthSet, Ipv4Set, Ipv6Set, Masked, NdExtSet, NdSet, PortsSet, 
 use flow::{Flow, VlanTag, nw_frag};
 use packet::headers::{self as h, is_mpls};
 
+/// Bits of a flow label.
+const LABEL: u32 = 0xf_ffff;
+
 /// `mask` where the values differ, else nothing.
 fn differing<T: PartialEq + Default>(new: T, old: T, mask: T) -> T {
     if new == old { T::default() } else { mask }
@@ -17,12 +21,19 @@ fn differing<T: PartialEq + Default>(new: T, old: T, mask: T) -> T {
 
 /// A value with a mask.
 trait Bits: Copy {
+    /// All bits.
+    fn all() -> Self;
+
     /// The mask.
     fn under(self, mask: Self) -> Self;
 }
 
 macro_rules! numbers {
     ($($number:ty)*) => {$(impl Bits for $number {
+        fn all() -> Self {
+            <$number>::MAX
+        }
+
         fn under(self, mask: Self) -> Self {
             self & mask
         }
@@ -32,6 +43,10 @@ macro_rules! numbers {
 numbers!(u8 u16 u32);
 
 impl<const N: usize> Bits for [u8; N] {
+    fn all() -> Self {
+        [u8::MAX; N]
+    }
+
     fn under(self, mask: Self) -> Self {
         std::array::from_fn(|i| self[i] & mask[i])
     }
@@ -45,6 +60,20 @@ macro_rules! changed {
         let mask = $set { $($field: differing(f.$of, b.$of, m.$of).into()),* };
         let value = $set { $($field: Bits::under(f.$of.into(), mask.$field)),* };
         (mask != $set::default()).then_some(Masked { value, mask })
+    }};
+}
+
+/// As [`changed`]; if the datapath has no masked sets, all of a header that differs, which is examined.
+macro_rules! rewritten {
+    ($cx:expr, $set:ident { $($field:ident: $of:ident),* $(,)? }) => {{
+        let changed = changed!($cx, $set { $($field: $of),* });
+        if changed.is_some() && !$cx.host.capabilities().masked_set {
+            $($cx.wc.0.$of = Bits::all();)*
+            let value = $set { $($field: $cx.flow.$of),* };
+            Some(Masked { value, mask: $set { $($field: Bits::all()),* } })
+        } else {
+            changed
+        }
     }};
 }
 
@@ -81,6 +110,9 @@ impl XlateCtx<'_> {
             self.set(SetAction::SkbPriority(self.flow.skb_priority));
         }
         if self.flow.pkt_mark != self.base.pkt_mark {
+            if !self.host.capabilities().masked_set {
+                self.wc.0.pkt_mark = u32::MAX;
+            }
             let mask = self.wc.0.pkt_mark;
             self.set(SetAction::SkbMark(Masked { value: self.flow.pkt_mark & mask, mask }));
         }
@@ -101,18 +133,21 @@ impl XlateCtx<'_> {
     }
 
     fn commit_eth(&mut self) {
-        if let Some(eth) = changed!(self, EthSet { src: dl_src, dst: dl_dst }) {
+        if let Some(eth) = rewritten!(self, EthSet { src: dl_src, dst: dl_dst }) {
             self.set(SetAction::Eth(eth));
         }
     }
 
     /// A packet without a protocol has no readable header, or one unknown to this switch: it is not rewritten. Neither are
-    /// the unknown headers behind popped labels.
+    /// the unknown headers behind popped labels. As in OVS, only some actions examine the protocol of IP packets; after
+    /// others it does not count, since the megaflow has packets of all protocols.
     fn commit_network(&mut self) {
-        if self.network_differs() && !self.was_mpls {
+        let examines = !self.base.is_ip() || !self.host.capabilities().masked_set;
+        if examines && self.network_differs() && !self.was_mpls {
             self.wc.0.nw_proto = u8::MAX;
         }
-        if self.flow.nw_proto == 0 {
+        let counts = !self.base.is_ip() || self.wc.0.nw_proto == u8::MAX || self.was_mpls;
+        if counts && self.flow.nw_proto == 0 {
             return;
         }
         match self.base.dl_type {
@@ -136,18 +171,22 @@ impl XlateCtx<'_> {
     }
 
     fn commit_ipv4(&mut self) {
-        let changed = changed!(self, Ipv4Set { src: nw_src, dst: nw_dst, tos: nw_tos, ttl: nw_ttl });
+        let changed = rewritten!(self, Ipv4Set { src: nw_src, dst: nw_dst, tos: nw_tos, ttl: nw_ttl });
         if let Some(ipv4) = changed {
             self.set(SetAction::Ipv4(ipv4));
         }
     }
 
     fn commit_ipv6(&mut self) {
-        let changed = changed!(
+        let changed = rewritten!(
             self,
             Ipv6Set { src: ipv6_src, dst: ipv6_dst, label: ipv6_label, tclass: nw_tos, hlimit: nw_ttl }
         );
-        if let Some(ipv6) = changed {
+        if let Some(mut ipv6) = changed {
+            if ipv6.mask.label > LABEL {
+                self.wc.0.ipv6_label = LABEL;
+                ipv6.mask.label = LABEL;
+            }
             self.set(SetAction::Ipv6(ipv6));
         }
     }
@@ -178,7 +217,7 @@ impl XlateCtx<'_> {
             return;
         }
         let proto = b.nw_proto;
-        let Some(ports) = changed!(self, PortsSet { src: tp_src, dst: tp_dst }) else { return };
+        let Some(ports) = rewritten!(self, PortsSet { src: tp_src, dst: tp_dst }) else { return };
         match proto {
             h::IPPROTO_TCP => self.set(SetAction::Tcp(ports)),
             h::IPPROTO_UDP => self.set(SetAction::Udp(ports)),

@@ -31,6 +31,7 @@ impl XlateCtx<'_> {
         self.nest(false, |cx| cx.clone_or_undo(actions));
         self.in_clones -= 1;
         self.flow = *flow;
+        self.pending = None;
         (self.was_mpls, self.stack, self.action_set) = saved;
     }
 
@@ -162,6 +163,8 @@ impl Kept {
         (cx.flow, cx.base) = (*self.flow, *self.base);
         (cx.was_mpls, cx.conntracked) = (self.was_mpls, self.conntracked);
         (cx.stack, cx.action_set) = (self.stack, self.action_set);
+        // The headers before the cases are committed.
+        cx.pending = None;
         cx.exit = cx.has_failed();
     }
 }

@@ -80,6 +80,8 @@ pub(super) struct XlateCtx<'a> {
     pub(super) was_mpls: bool,
     /// A header to push or pop.
     pub(super) pending: Option<Pending>,
+    /// Number of `pending` values so far.
+    pub(super) n_pending: u32,
     /// The tracker has seen the packet, and its fields are those of the connection.
     pub(super) conntracked: bool,
     /// The last `nat` of the `ct` being executed.
@@ -174,6 +176,7 @@ impl<'a> XlateCtx<'a> {
             hash_first: None,
             was_mpls: false,
             pending: None,
+            n_pending: 0,
             conntracked: false,
             nat: None,
             forks: Vec::new(),
@@ -202,13 +205,27 @@ impl<'a> XlateCtx<'a> {
     pub(super) fn fail(&mut self, reason: XlateDrop, fault: impl Into<String>) {
         if self.error.is_none() {
             let fault = fault.into();
-            self.trace.error(|| fault.clone());
+            if reason == XlateDrop::UnsupportedPacketType {
+                self.trace.refused(|| fault.clone());
+            } else {
+                self.trace.error(|| fault.clone());
+            }
             (self.error, self.fault) = (Some(reason), Some(fault));
             if reason == XlateDrop::RecursionTooDeep {
                 self.patch_loop = self.find_patch_loop();
             }
         }
         self.exit = true;
+    }
+
+    /// A bucket has ended. As in OVS, headers that it cannot push or pop end no other action.
+    pub(super) fn end_bucket(&mut self) {
+        if matches!(self.error, Some(XlateDrop::TooManyMplsLabels | XlateDrop::UnsupportedPacketType)) {
+            (self.error, self.fault) = (None, None);
+        }
+        self.leaves_list = false;
+        // Limits of the translation still end it.
+        self.exit = self.has_failed();
     }
 
     pub(super) fn ended(&self) -> bool {
@@ -329,12 +346,14 @@ impl<'a> XlateCtx<'a> {
     pub(super) fn in_peer_bridge(&mut self) {
         self.enters_peer = true;
         let (was_mpls, conntracked) = (self.was_mpls, std::mem::take(&mut self.conntracked));
+        let n_pending = self.n_pending;
         // As in OVS, the entry counts as a resubmit to an earlier table, and a fault ends only the path through the peer.
         if self.may_nest() {
             self.resubmits += 1;
             self.nest(true, |cx| cx.lookup(TableId(0), true));
         }
         (self.enters_peer, self.was_mpls, self.conntracked) = (false, was_mpls, conntracked);
+        self.forget_headers(n_pending);
         // `exit` and errors end only the packet's path through the peer; the fault is still reported.
         self.exit = false;
         self.error = None;

@@ -61,14 +61,16 @@ impl XlateCtx<'_> {
             EncapHeader::Mpls | EncapHeader::MplsMcast => self.gets_label(encap.header.packet_type()),
         };
         if let Some(contexts) = contexts {
-            self.pending = Some(Pending::Push { contexts });
+            self.defer(Pending::Push { contexts });
         }
     }
 
     /// A packet from a tunnel of `legacy_l3` becomes a frame, with zero addresses.
     pub(super) fn received_bare(&mut self) {
-        if self.flow.packet_type >> 16 == ETHERTYPES {
-            self.pending = self.becomes_frame().map(|contexts| Pending::Push { contexts });
+        if self.flow.packet_type >> 16 == ETHERTYPES
+            && let Some(contexts) = self.becomes_frame()
+        {
+            self.defer(Pending::Push { contexts });
         }
     }
 
@@ -118,7 +120,7 @@ impl XlateCtx<'_> {
 
     fn gets_label(&mut self, packet_type: u32) -> Option<Vec<u8>> {
         if MPLS.contains(&self.flow.packet_type) {
-            let labels = super::mpls::examined_count(&self.flow, &mut self.wc);
+            let labels = super::mpls::examined_count(&self.flow, &self.original, &mut self.wc);
             if labels >= flow::extract::MAX_MPLS_LABELS {
                 self.fail(
                     XlateDrop::TooManyMplsLabels,
@@ -197,9 +199,22 @@ impl XlateCtx<'_> {
         self.freeze_behind_header();
     }
 
+    /// The header of an action. Earlier ones are committed.
+    fn defer(&mut self, header: Pending) {
+        self.pending = Some(header);
+        self.n_pending = self.n_pending.wrapping_add(1);
+    }
+
+    /// The flow is again as it was when `n_pending` had this value: later headers are gone.
+    pub(super) fn forget_headers(&mut self, n_pending: u32) {
+        if self.n_pending != n_pending {
+            self.pending = None;
+        }
+    }
+
     fn freeze_behind_header(&mut self) {
         if !self.has_failed() {
-            self.pending = Some(Pending::Pop);
+            self.defer(Pending::Pop);
             self.frozen.get_or_insert_default();
         }
     }

@@ -29,37 +29,35 @@ impl XlateCtx<'_> {
             return self.cache.push(XlateEffect::Group { group, bucket: None });
         }
         match self.pick(&group) {
-            Pick::Bucket(n) => {
+            Some(n) => {
                 self.trace.detail(|| format!("using bucket {}", group.buckets[n].id));
                 self.run_bucket(&group, n);
                 self.cache.push(XlateEffect::Group { group, bucket: Some(n) });
             }
-            Pick::Nothing => self.trace.detail(|| "no live bucket".to_string()),
-            Pick::AfterHash => {
-                self.trace.detail(|| "selection method in use: dp_hash, recirculating".to_string());
-            }
+            // As in OVS, also before the hash.
+            None => self.trace.detail(|| "no live bucket".to_string()),
         }
     }
 
-    /// Selects the bucket of a select or fast failover group.
-    fn pick(&mut self, group: &Arc<Group>) -> Pick {
+    /// Selects the bucket of a select or fast failover group. It is none, too, if the packet recirculates before that.
+    fn pick(&mut self, group: &Arc<Group>) -> Option<usize> {
         if group.ty() == GroupType::Select && self.was_mpls {
             // The hash needs the headers behind the popped label. As in OVS, no bucket is live until they are known.
             self.freeze_and_repeat();
-            return Pick::Nothing;
+            return None;
         }
-        let n = if group.ty() == GroupType::FastFailover {
+        if group.ty() == GroupType::FastFailover {
             (0..group.buckets.len()).find(|n| self.is_alive(group, *n))
         } else if let Method::DpHash { hash, map } = &group.method
             && self.host.capabilities().recirc
         {
             let dp_hash = self.flow.dp_hash;
-            // Datapaths compute no 0.
+            // The datapath hashes the packet first, then the group is executed again. Datapaths compute no 0.
             if dp_hash == 0 {
                 let can_all = self.host.capabilities().max_hash_algorithm >= hash.algorithm as u8;
                 let algorithm = if can_all { hash.algorithm } else { HashAlgorithm::L4 };
                 self.freeze_with_hash(HashAction { algorithm, ..*hash });
-                return Pick::AfterHash;
+                return None;
             }
             self.wc.0.dp_hash |= map.len() as u32 - 1;
             let mut tried = vec![false; group.buckets.len()];
@@ -68,8 +66,7 @@ impl XlateCtx<'_> {
             candidates.into_iter().find(|n| self.is_alive(group, *n))
         } else {
             self.best_score(group)
-        };
-        n.map_or(Pick::Nothing, Pick::Bucket)
+        }
     }
 
     /// The live bucket with the highest score; the last of equal ones.
@@ -139,7 +136,7 @@ impl XlateCtx<'_> {
         self.buckets += 1;
         let bucket = &group.buckets[n];
         self.trace.push(|id| TraceEvent::Bucket(*id), &bucket.id);
-        let (flow, was_mpls) = (self.flow, self.was_mpls);
+        let (flow, was_mpls, n_pending) = (self.flow, self.was_mpls, self.n_pending);
         let in_bucket = std::mem::replace(&mut self.in_bucket, true);
         let run = |cx: &mut Self| {
             cx.run_actions(&bucket.actions);
@@ -150,23 +147,14 @@ impl XlateCtx<'_> {
         self.nest(true, |cx| if clones { cx.on_clone(run) } else { run(cx) });
         self.in_bucket = in_bucket;
         (self.flow, self.was_mpls) = (flow, was_mpls);
-        self.leaves_list = false;
-        // Limits of the translation still end it.
-        self.exit = self.has_failed();
+        self.forget_headers(n_pending);
+        self.end_bucket();
         self.trace.pop();
     }
 }
 
 fn changes_packet_type(action: &Action) -> bool {
     matches!(action, Action::Encap(_) | Action::Decap(_))
-}
-
-/// Selection of a bucket.
-enum Pick {
-    Bucket(usize),
-    Nothing,
-    /// The datapath hashes the packet first, then the group is executed again.
-    AfterHash,
 }
 
 /// Bounds of a search for live buckets.

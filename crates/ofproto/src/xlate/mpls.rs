@@ -50,25 +50,41 @@ fn count(flow: &Flow) -> usize {
         return 0;
     }
     let stack = &flow.mpls_lse[..MAX_MPLS_LABELS];
-    match stack.iter().position(|lse| lse & BOTTOM != 0) {
-        Some(bottom) => bottom + 1,
+    match bottom(flow) {
+        Some(at) => at + 1,
         None => stack.iter().filter(|lse| **lse != 0).count(),
     }
 }
 
-/// Marks the bits that determine the number of labels.
-fn look_at_count(flow: &Flow, wc: &mut Mask) {
-    let stack = &flow.mpls_lse[..MAX_MPLS_LABELS];
-    let bottom = stack.iter().position(|lse| lse & BOTTOM != 0);
-    let (labels, bits) = bottom.map_or((MAX_MPLS_LABELS, u32::MAX), |at| (at + 1, BOTTOM));
-    if h::is_mpls(flow.dl_type) {
-        wc.0.mpls_lse[..labels].iter_mut().for_each(|mask| *mask |= bits);
+/// Marks the bits that determine the number of labels. It is that of the bottom bits, if the packet's own stack has a
+/// bottom; else zero entries count, too.
+fn look_at_count(flow: &Flow, original: &Flow, wc: &mut Mask) {
+    if !h::is_mpls(flow.dl_type) {
+        return;
+    }
+    let bottom = bottom(flow);
+    let masks = &mut wc.0.mpls_lse[..MAX_MPLS_LABELS];
+    masks[..bottom.map_or(MAX_MPLS_LABELS, |at| at + 1)].iter_mut().for_each(|mask| *mask |= BOTTOM);
+    if bottom.is_some() || !h::is_mpls(original.dl_type) || self::bottom(original).is_some() {
+        return;
+    }
+    if flow.mpls_lse != original.mpls_lse {
+        return masks.fill(u32::MAX);
+    }
+    for (mask, lse) in masks.iter_mut().zip(flow.mpls_lse) {
+        // One bit shows that an entry is not zero.
+        *mask |= if lse == 0 { u32::MAX } else { 1 << lse.trailing_zeros() };
     }
 }
 
+/// Position of the entry at the bottom of the stack.
+fn bottom(flow: &Flow) -> Option<usize> {
+    flow.mpls_lse[..MAX_MPLS_LABELS].iter().position(|lse| lse & BOTTOM != 0)
+}
+
 /// Number of labels, examined.
-pub(super) fn examined_count(flow: &Flow, wc: &mut Mask) -> usize {
-    look_at_count(flow, wc);
+pub(super) fn examined_count(flow: &Flow, original: &Flow, wc: &mut Mask) -> usize {
+    look_at_count(flow, original, wc);
     count(flow)
 }
 
@@ -80,7 +96,7 @@ fn common(a: &[u32], b: &[u32]) -> usize {
 impl XlateCtx<'_> {
     /// Pushes a label with the values of the outermost one; a first label has those of the IP header.
     pub(super) fn push_label(&mut self, ethertype: u16) {
-        look_at_count(&self.flow, &mut self.wc);
+        look_at_count(&self.flow, &self.original, &mut self.wc);
         let labels = count(&self.flow);
         if labels >= MAX_MPLS_LABELS {
             let fault = format!("push_mpls: the packet would have more than {MAX_MPLS_LABELS} MPLS labels");
@@ -115,7 +131,7 @@ impl XlateCtx<'_> {
 
     /// Pops the outermost label, if there is one.
     pub(super) fn pop_label(&mut self, ethertype: u16) {
-        look_at_count(&self.flow, &mut self.wc);
+        look_at_count(&self.flow, &self.original, &mut self.wc);
         let labels = count(&self.flow);
         let stack = &mut self.flow.mpls_lse[..MAX_MPLS_LABELS];
         if labels == 0 {
@@ -159,12 +175,11 @@ impl XlateCtx<'_> {
         }
     }
 
-    /// Written entries are made from all bits of the packet's own.
+    /// A written entry is made from all bits of the packet's own. A pop and a push examine those of inner entries.
     fn look_at_labels(&mut self) {
         if h::is_mpls(self.original.dl_type) {
-            let labels = count(&self.original);
-            look_at_count(&self.original, &mut self.wc);
-            self.wc.0.mpls_lse[..labels].fill(u32::MAX);
+            look_at_count(&self.original, &self.original, &mut self.wc);
+            self.wc.0.mpls_lse[0] = u32::MAX;
         }
     }
 }

@@ -42,6 +42,8 @@ pub enum TraceEvent {
     Clause(Arc<Rule>),
     /// A result.
     Detail(String),
+    /// An action that ends the translation, as its result.
+    Refused(String),
     /// Something not done.
     Warning(String),
     /// A fault of the rules.
@@ -101,6 +103,10 @@ impl Tracer {
 
     pub(super) fn warning(&mut self, text: impl FnOnce() -> String) {
         self.leaf(|| TraceEvent::Warning(text()));
+    }
+
+    pub(super) fn refused(&mut self, text: impl FnOnce() -> String) {
+        self.leaf(|| TraceEvent::Refused(text()));
     }
 
     pub(super) fn error(&mut self, text: impl FnOnce() -> String) {
@@ -179,6 +185,7 @@ impl Renderer<'_> {
                     | TraceEvent::Bucket(_)
                     | TraceEvent::Clause(_)
                     | TraceEvent::Detail(_)
+                    | TraceEvent::Refused(_)
                     | TraceEvent::Warning(_)
                     | TraceEvent::Error(_)
             );
@@ -205,7 +212,7 @@ impl Renderer<'_> {
             TraceEvent::Thaw => {
                 let _ = writeln!(out, "{indent}thaw");
             }
-            TraceEvent::Remark(text) => {
+            TraceEvent::Remark(text) | TraceEvent::Refused(text) => {
                 let _ = writeln!(out, "{indent}{text}");
             }
             TraceEvent::Table { table, goes_up: true, .. } => {

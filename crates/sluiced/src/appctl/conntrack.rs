@@ -15,7 +15,7 @@ use super::{Answer, Wait};
 use crate::daemon::Daemon;
 use crate::instances::Instance;
 use dpif::Provider;
-use dpif::text::{ConnectionFormat, format_protocol, tcp_state_name, write_connection};
+use dpif::text::{ConnectionFormat, format_flush, format_protocol, tcp_state_name, write_connection};
 use dpif::{Connection, ConnectionSink, CtProtocol, DpifError, TcpState};
 use ofproto::connmgr::selected_connections;
 use openflow::text::parse_ct_flush;
@@ -255,6 +255,7 @@ pub(super) fn flush(daemon: &mut Daemon, args: &[String]) -> Answer {
         let which = parse_ct_flush(words.iter().map(String::as_str)).map_err(|e| invalid(&e))?;
         let which = selected_connections(&which);
         Ok(later(daemon, name, "", move |tracker, _| {
+            log::debug!(target: "ct_dpif", "{}: ct_flush: {}", tracker.0.name(), format_flush(&which));
             let flushed = tracker.0.connections().map_or(Ok(()), |c| c.flush(&which));
             flushed.map(|()| String::new()).map_err(|e| failed("failed to flush conntrack", &e))
         }))

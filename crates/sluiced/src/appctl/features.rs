@@ -25,11 +25,14 @@ impl fmt::Display for Value {
     }
 }
 
+/// A feature that a datapath lacks, in the words of the stock switch.
+const BEYOND: &str = "Can not enable features not supported by the datapth";
+
 /// Place of a feature.
 enum Slot<'c> {
     Flag(&'c mut bool),
     Number(&'c mut u8),
-    /// Always the same: translations do not use it. As in OVS setting it is no error.
+    /// Always the same: translations do not use it. As in OVS switching it off is no error.
     Fixed(Value),
 }
 
@@ -54,7 +57,7 @@ impl Slot<'_> {
             Slot::Flag(on) => {
                 let wanted = flag()?;
                 if wanted && !force && boot == Value::Flag(false) {
-                    return Err("Can not enable features not supported by the datapth");
+                    return Err(BEYOND);
                 }
                 *on = wanted;
             }
@@ -67,7 +70,11 @@ impl Slot<'_> {
                     .filter(|n| *n <= most)
                     .ok_or("Can not set value beyond the datapath capability")?;
             }
-            Slot::Fixed(_) => drop(flag()?),
+            Slot::Fixed(value) => {
+                if flag()? && value == Value::Flag(false) {
+                    return Err(BEYOND);
+                }
+            }
         }
         Ok(())
     }
@@ -87,9 +94,9 @@ type Row = (&'static str, &'static str, fn(&mut Capabilities) -> Slot<'_>);
 
 /// In the order of `dpif/show-dp-features`.
 const ROWS: &[Row] = &[
-    ("masked_set_action", "Masked set action", |_| Slot::Fixed(Value::Flag(true))),
+    ("masked_set_action", "Masked set action", |c| Slot::Flag(&mut c.masked_set)),
     ("tnl_push_pop", "Tunnel push pop", |c| Slot::Flag(&mut c.tnl_push_pop)),
-    ("ufid", "Ufid", |_| Slot::Fixed(Value::Flag(true))),
+    ("ufid", "Ufid", |c| Slot::Flag(&mut c.ufid)),
     ("trunc", "Truncate action", |c| Slot::Flag(&mut c.truncate)),
     ("clone", "Clone action", |c| Slot::Flag(&mut c.clone)),
     ("sample_nesting", "Sample nesting", |c| Slot::Number(&mut c.sample_nesting)),
@@ -277,6 +284,10 @@ mod tests {
             ("ct_state", "true", Ok(Value::Flag(true))),
             ("ct_state", "false", Ok(Value::Flag(false))),
             ("ufid", "true", Ok(Value::Flag(true))),
+            ("ufid", "false", Ok(Value::Flag(false))),
+            ("masked_set_action", "false", Ok(Value::Flag(false))),
+            ("lb_output_action", "false", Ok(Value::Flag(false))),
+            ("lb_output_action", "true", Err("Can not enable features not supported by the datapth")),
             ("explicit_drop_action", "false", Ok(Value::Flag(Capabilities::ENOUGH.explicit_drop))),
             ("check_pkt_len", "false", Ok(Value::Flag(false))),
             ("add_mpls", "false", Ok(Value::Flag(false))),

@@ -2,6 +2,7 @@
 
 use crate::appctl::{Part, Work, Workers};
 use crate::turn::Turn;
+use dpif::text::format_flush;
 use dpif::{CtMatch, Datapath, DpifError};
 use ofproto::connmgr::{ConnId, Connmgr};
 use std::sync::Arc;
@@ -49,6 +50,7 @@ impl Flushes {
 }
 
 fn flush(datapath: &dyn Datapath, which: &CtMatch) -> Result<String, String> {
+    log::debug!(target: "ct_dpif", "{}: ct_flush: {}", datapath.name(), format_flush(which));
     match datapath.connections().map(|tracker| tracker.flush(which)) {
         None | Some(Ok(()) | Err(DpifError::NotFound(_))) => Ok(String::new()),
         Some(Err(e)) => {

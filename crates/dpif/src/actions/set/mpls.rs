@@ -24,7 +24,7 @@ impl Header for Mpls {
     }
 
     fn format(value: &Masked<u32>) -> String {
-        format!("mpls({})", label(value.value, value.mask))
+        format!("mpls({})", label(value.value, (value.mask != u32::MAX).then_some(value.mask)))
     }
 
     fn parse(item: &Item<'_>) -> Result<Masked<u32>, TextError> {

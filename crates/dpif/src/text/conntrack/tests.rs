@@ -1,6 +1,7 @@
 //! Lines recorded from `ovs-dpctl dump-conntrack` 3.1, and expectations in the layout of 3.5.
 
 use super::*;
+use crate::Masked;
 use crate::conntrack::CtAddresses;
 
 fn ports(src: &str, dst: &str, proto: u8, ports: [u16; 2]) -> CtTuple {
@@ -146,5 +147,48 @@ fn expectations_are_printed() {
         let mut out = String::new();
         write_expectation(&mut out, &expectation);
         assert_eq!(out, expected);
+    }
+}
+
+/// Debug lines of the module `ct_dpif` of OVS 3.5 about `dpctl/flush-conntrack`.
+#[test]
+fn deleted_connections_are_named() {
+    let address = |text: &str| Some(text.parse().unwrap());
+    let tuple = |proto: u8| CtTupleMatch { proto, ..CtTupleMatch::default() };
+    let none = CtMatch::default();
+    for (which, expected) in [
+        (none, "<all>"),
+        (CtMatch { zone: Some(5), ..none }, "zone 5"),
+        (
+            CtMatch { mark: Some(Masked { value: 5, mask: 7 }), ..none },
+            "zone=0 mark=0x5/0x7 'ct_ipv6_src=::,ct_ipv6_dst=::,ct_tp_src=0,ct_tp_dst=0,ct_nw_proto=0' \
+             'ct_ipv6_src=::,ct_ipv6_dst=::,ct_tp_src=0,ct_tp_dst=0'",
+        ),
+        (
+            CtMatch {
+                zone: Some(3),
+                orig: CtTupleMatch { src: address("1.1.1.1"), ..tuple(17) },
+                reply: CtTupleMatch { dst: address("2.2.2.2"), ..tuple(17) },
+                ..none
+            },
+            "zone=3 'ct_nw_src=1.1.1.1,ct_nw_dst=::,ct_tp_src=0,ct_tp_dst=0,ct_nw_proto=17' \
+             'ct_nw_src=::,ct_nw_dst=2.2.2.2,ct_tp_src=0,ct_tp_dst=0'",
+        ),
+        (
+            CtMatch {
+                orig: CtTupleMatch {
+                    src: address("1.1.1.1"),
+                    icmp_id: Some(3),
+                    icmp_type: Some(8),
+                    icmp_code: Some(0),
+                    ..tuple(1)
+                },
+                ..none
+            },
+            "zone=0 'ct_nw_src=1.1.1.1,ct_nw_dst=::,icmp_id=3,icmp_type=8,icmp_code=0,ct_nw_proto=1' \
+             'ct_nw_src=::,ct_nw_dst=::,icmp_id=0,icmp_type=0,icmp_code=0'",
+        ),
+    ] {
+        assert_eq!(format_flush(&which), expected);
     }
 }

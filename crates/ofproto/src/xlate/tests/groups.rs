@@ -290,8 +290,48 @@ fn traces_show_buckets() {
     bucket 1
             output:3
     group:2
-     -> selection method in use: dp_hash, recirculating";
+     -> no live bucket";
     assert_eq!(story(&rig, TCP, false).join("\n"), expected);
+}
+
+/// A bucket that cannot push or pop a header ends alone (`ofproto/trace` of OVS 3.5), and a header that a bucket or a
+/// clone pushes last is gone behind it (there OVS adds an Ethernet header, and aborts).
+#[test]
+fn headers_of_a_bucket_are_its_own() {
+    let all = "group_id=1,type=all,bucket=";
+    for (bucket, actions, expected) in [
+        ("encap(ethernet),output:2,bucket=output:3", "group:1,4", "3,4"),
+        ("resubmit(,1),bucket=output:3", "group:1,4", "3,4"),
+        ("encap(nsh),output:2,bucket=output:3", "group:1,4", "3,4"),
+        ("encap(nsh),output:2", "group:1,resubmit(,2)", "4"),
+        ("encap(nsh)", "clone(group:1),4", "4"),
+        ("output:4", "clone(encap(nsh)),group:1", "4"),
+    ] {
+        let rig = Rig::with_group(&format!("{all}{bucket}"), actions);
+        let a = rig.a;
+        let rig = rig.rules(a, "table=1 actions=encap(ethernet),3\ntable=2 actions=4");
+        let t = rig.translate(&Rig::flow(TCP), true);
+        let text = dpif::actions::format_actions(&t.actions, &dpif::text::NumbersOnly);
+        assert_eq!((text.as_str(), t.error, t.fault), (expected, None, None), "{bucket} {actions}");
+    }
+    // Of four labels the bucket pops none.
+    let rig = Rig::with_group(&format!("{all}pop_mpls:0x8847,output:2,bucket=output:3"), "group:1,4");
+    let mut deep = Rig::flow("in_port=1,mpls");
+    deep.mpls_lse = [0x1040, 0x2040, 0x3040, 0];
+    assert_eq!(show(&rig.translate(&deep, true).actions), "3,4");
+    // Limits still end the translation.
+    Rig::with_group(&format!("{all}group:1,bucket=output:3"), "group:1,4").acts(TCP, "drop:RecursionTooDeep");
+    let rig = Rig::with_group(&format!("{all}encap(ethernet),output:2,bucket=output:3"), "group:1,4");
+    let lines = story(&rig, TCP, false).join("\n");
+    let expected = " 0. priority 32768
+    group:1
+    bucket 0
+            encap(ethernet)
+            Dropping packet as encap(ethernet) is not supported for packet type ethernet.
+    bucket 1
+            output:3
+    output:4";
+    assert_eq!(lines, expected);
 }
 
 /// A select group's buckets of weight 0 take no packet by any method, also if no other bucket is live, and do not make

@@ -155,6 +155,30 @@ fn the_inner_packet_recirculates_before_it_is_needed() {
     rig.thaw(UDP, &t, "3,2");
 }
 
+/// Megaflows of OVS 3.5, except that one bit of each entry is examined if none is the bottom: entries that are zero do
+/// not count.
+#[test]
+fn counts_examine_the_bottom_bits() {
+    let of = |actions: &str, labels: [u32; 4]| {
+        let flow = Flow { mpls_lse: labels, ..Rig::flow(MPLS) };
+        let t = of_labels(actions).translate(&flow, true);
+        (show(&t.actions), t.wc.0.mpls_lse)
+    };
+    let pops = |n: usize| format!("{}2", "pop_mpls:0x8847,".repeat(n));
+    // Pops of a packet whose labels are known to be gone.
+    for n in 1..4 {
+        assert_eq!(of(&pops(n), [0x64140, 0, 0, 0]).1[0], 0x100, "{n}");
+    }
+    assert_eq!(of(&pops(3), [0x1040, 0x2140, 0, 0]).1[..2], [0x100, u32::MAX]);
+    // Of a stack that is too deep, the ends of entries alone.
+    let dropped = ("drop:TooManyMplsLabels".to_string(), [0x140, 0x120, 0x1100, 0]);
+    assert_eq!(of(&pops(3), [0x1040, 0x2020, 0x3000, 0]), dropped);
+    assert_eq!(of(&pops(1), [0x1040, 0, 0, 0]).1, [0x140, u32::MAX, u32::MAX, 0]);
+    // A written entry is examined whole, and no other.
+    let set = of("set_field:5->mpls_label,2", [0x1040, 0x2040, 0x3140, 0]).1;
+    assert_eq!(set, [u32::MAX, 0x100, 0x100, 0]);
+}
+
 #[test]
 fn a_fourth_label_drops_the_packet() {
     let push = "push_mpls:0x8847,";

@@ -116,6 +116,6 @@ fn a_bit_of_the_packet_is_examined_and_written() {
     rig.rules(a, "ip,actions=check_pkt_larger(100)->NXM_OF_IP_SRC[0],2").check(
         "in_port=1,udp,nw_src=10.0.0.2",
         "check_pkt_len(size=100,gt(ipv4(src=0.0.0.1/0.0.0.1),2),le(2))",
-        "recirc_id=0,eth,udp,in_port=1,nw_src=0.0.0.0/0.0.0.1,nw_frag=no",
+        "recirc_id=0,eth,ip,in_port=1,nw_src=0.0.0.0/0.0.0.1,nw_frag=no",
     );
 }

@@ -19,7 +19,15 @@ fn messages_and_flow_operations_are_logged_on_demand() {
     lab.ofctl(&["-O", "OpenFlow13", "add-group", "br0", "group_id=1,type=all,bucket=output:2"]);
     lab.daemon.tool("ovs-ofctl").args(["add-flow", "br0", "table=2,actions=group:7"]).output().unwrap();
     lab.receive("p1", &format!("in_port(1),{FROM_5_TO_7},eth_type(0x1234)"));
-    lab.appctl("vlog/set ofproto_dpif_xlate:file:dbg");
+    lab.appctl("vlog/set ofproto_dpif_xlate:file:dbg ct_dpif:file:dbg bridge:file:dbg");
+    vsctl(&lab.daemon, "add-port br0 p9 -- set Interface p9 type=dummy");
+    vsctl(&lab.daemon, "del-port p9");
+    lab.appctl("dpctl/flush-conntrack zone=5");
+    vsctl(&lab.daemon, "set Bridge br0 other_config:mac-aging-time=100");
+    vsctl(
+        &lab.daemon,
+        "set Open_vSwitch . other_config:n-handler-threads=1 other_config:n-revalidator-threads=3",
+    );
     lab.ofctl(&["add-flow", "br0", "priority=5,dl_type=0x1237,actions=normal"]);
     lab.receive("p1", &format!("in_port(1),{FROM_5_TO_7},eth_type(0x1237)"));
     lab.ofctl(&["packet-out", "br0", "in_port=1,packet=50540000000750540000000512340000,actions=2"]);
@@ -54,6 +62,11 @@ fn messages_and_flow_operations_are_logged_on_demand() {
         "|dpif_netdev|DBG|flow_mod: ufid:",
         " recirc_id(0),in_port(1),eth(),eth_type(0x1236), old_actions:2, actions:1\n",
         "|dpif|DBG|dummy@ovs-dummy: put[create] ufid:",
+        "|dpif|DBG|dummy@ovs-dummy: added p9 as port 9\n",
+        "|dpif|DBG|dummy@ovs-dummy: port_del(9)\n",
+        "|ct_dpif(command)|DBG|dummy@ovs-dummy: ct_flush: zone 5\n",
+        "|ofproto_dpif_upcall|INFO|Starting 4 threads\n",
+        "|bridge|DBG|bridge br0 tables 0-254: Prefix lookup with: ip_dst,ip_src,ipv6_dst,ipv6_src.\n",
         "|dpif|DBG|dummy@ovs-dummy: execute 2 on packet vlan_tci=0x0000,dl_src=50:54:00:00:00:05,\
          dl_dst=50:54:00:00:00:07,dl_type=0x1234\n",
         "|dpif|DBG|dummy@ovs-dummy: flow_dump ufid:",
