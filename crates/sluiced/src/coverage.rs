@@ -157,7 +157,7 @@ pub(crate) fn totals(daemon: &Daemon) -> Totals {
     let wanted = XlateDrop::ALL.into_iter().map(|d| (d.counter(), sum.xlate_drops[d as usize]));
     let mut all: Vec<_> = inside.chain(wanted).collect();
     let count = |n: &sync::AtomicU64| n.load(sync::Ordering::Relaxed);
-    let conns = daemon.switch.connections();
+    let conns = daemon.switch.openflow().counters();
     let (sockets, database) = (daemon.reactor.counts, daemon.db.counters());
     let (evicted, refused) = {
         let neighbours = daemon.routing.neighbours();

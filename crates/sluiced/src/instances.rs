@@ -123,6 +123,11 @@ impl Instance {
         self.dummy
     }
 
+    /// Number of its handlers.
+    pub fn handlers(&self) -> usize {
+        self.slow.handlers()
+    }
+
     /// State of the revalidator.
     pub fn revalidator(&self) -> &RevalidatorState {
         &self.slow.state

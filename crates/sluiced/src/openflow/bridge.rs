@@ -142,7 +142,6 @@ impl OfBridge {
     }
 
     /// Number of open connections.
-    #[cfg(test)]
     pub(super) fn links(&self) -> usize {
         self.links.len()
     }

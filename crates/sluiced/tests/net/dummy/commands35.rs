@@ -42,7 +42,7 @@ const COMMANDS: &[(&str, &str, Answer)] = &[
     ("bfd/show", "p1", Fails("no such bfd object")),
     ("bond/disable-member", "a b", Fails("no such bond")),
     ("bond/enable-member", "a b", Fails("no such bond")),
-    ("bond/hash", "00:00:00:00:00:01", With(LinkProtocols)),
+    ("bond/hash", "00:00:00:00:00:01", Says("68")),
     ("bond/list", "", Says("bond\ttype\trecircID\tmembers")),
     ("bond/migrate", "a b c", Fails("no such bond")),
     ("bond/set-active-member", "a b", Fails("no such bond")),

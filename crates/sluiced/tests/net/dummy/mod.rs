@@ -2,6 +2,7 @@
 
 mod commands;
 mod commands35;
+mod database;
 mod learned;
 mod logs;
 mod mtus;
