@@ -353,7 +353,7 @@ fn userspace(
         let local = PortSpec {
             name: short.to_string(),
             options: match dummy {
-                true => PortOptions::Dummy(DummyPort::new("dummy-internal")),
+                true => PortOptions::Dummy(DummyPort::new(DummyPort::INTERNAL_TYPE)),
                 false => PortOptions::Internal,
             },
             mac: None,

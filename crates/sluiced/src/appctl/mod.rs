@@ -1,6 +1,7 @@
 //! The commands of the control socket: one table of rows, each with its arguments and its function.
 
 mod bfd;
+mod bond;
 mod conntrack;
 mod database;
 mod datapath;

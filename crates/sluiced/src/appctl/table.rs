@@ -1,8 +1,9 @@
 //! The table of commands: names, arguments, argument counts, and functions.
 
 use super::{
-    Command, bfd, command, conntrack, datapath, detrace, dummy, dumps, fdb, features, flow_files, flows,
-    general, implementations, parsing, perf, pmd, routes, separate, slowpath, threads, trace, unsupported,
+    Command, bfd, bond, command, conntrack, datapath, detrace, dummy, dumps, fdb, features, flow_files,
+    flows, general, implementations, parsing, perf, pmd, routes, separate, slowpath, threads, trace,
+    unsupported,
 };
 
 /// The commands of every daemon, in order of their names.
@@ -14,6 +15,7 @@ pub(super) const COMMANDS: &[Command] = &[
     command("bfd/show", "[interface]", 0, 1, bfd::show),
     command("bond/disable-member", "port member", 2, 2, unsupported::bond),
     command("bond/enable-member", "port member", 2, 2, unsupported::bond),
+    command("bond/hash", "mac [vlan] [basis]", 1, 3, bond::hash),
     command("bond/list", "", 0, 0, unsupported::bonds),
     command("bond/migrate", "port hash member", 3, 3, unsupported::bond),
     command("bond/set-active-member", "port member", 2, 2, unsupported::bond),

@@ -109,7 +109,11 @@ fn datapath_commands_show_traffic() {
     assert_eq!(lines[1], "  br0:");
     let number = |port: &str| vsctl(&daemon, &format!("get Interface {port} ofport"));
     let mut dp = Vec::new();
-    for (port, kind) in [("br0", "internal"), (&*one.port, "system"), (&*two.port, "system")] {
+    for (port, kind) in [
+        ("br0", if on_kernel() { "internal" } else { "tap" }),
+        (&*one.port, "system"),
+        (&*two.port, "system"),
+    ] {
         let line = lines.iter().find(|l| l.starts_with(&format!("    {port} "))).unwrap();
         let head = format!("    {port} {}/", number(port));
         let rest = line.strip_prefix(&head).unwrap_or_else(|| panic!("{line} does not begin with {head}"));

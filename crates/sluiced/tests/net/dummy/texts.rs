@@ -63,8 +63,8 @@ fn replies_are_json_after_set_options() {
     assert_eq!(commands["set-options"], "[--format text|json]");
     let shown = answers[4].as_ref().unwrap();
     let datapath = &shown["dummy@ovs-dummy"];
-    assert_eq!(datapath["stats"], json!({ "n_hit": "0", "n_missed": "0" }));
-    let port = json!({ "odp_port": "7", "ofport": "3", "type": "dummy", "config": {} });
+    assert_eq!(datapath["stats"], json!({ "hit": "0", "missed": "0" }));
+    let port = json!({ "port_no": "7", "ofport": "3", "type": "dummy" });
     assert_eq!(datapath["bridges"]["br0"]["p7"], port);
     assert_eq!(datapath["bridges"]["br0"]["br0"]["ofport"], "65534");
     // Errors are text, and replies that wait have the format of their request.
