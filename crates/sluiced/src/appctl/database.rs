@@ -16,7 +16,7 @@ const OWN_COMMANDS: &[Command] = &[
     command("coverage/read-counter", "COUNTER", 1, 1, general::coverage_read),
     command("coverage/show", "", 0, 0, general::coverage_show),
     command("exit", "", 0, 0, exit),
-    command("list-commands", "", 0, 0, list_commands).or_json(|_| listed_json(available())),
+    command("list-commands", "", 0, 0, list_commands).or_json(|_, _| Ok(listed_json(available()))),
     command("memory/show", "", 0, 0, show_memory),
     command("ovsdb-server/add-db", "DB", 1, 1, other_databases),
     command("ovsdb-server/add-remote", "REMOTE", 1, 1, add_remote),

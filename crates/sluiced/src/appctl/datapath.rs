@@ -254,7 +254,7 @@ fn show_bridges(switch: &Switch, instance: &Instance) -> String {
 }
 
 /// The same as JSON: objects by name of datapath, bridge and port; numbers are strings, as in the stock switch.
-pub(super) fn dpif_show_json(daemon: &mut Daemon) -> Value {
+pub(super) fn dpif_show_json(daemon: &mut Daemon, _: &[String]) -> Result<Value, String> {
     let switch = &daemon.switch;
     let of_datapath = |i: &Instance| {
         let (hit, missed, ..) = totals(i);
@@ -274,7 +274,7 @@ pub(super) fn dpif_show_json(daemon: &mut Daemon) -> Value {
         let stats = json!({ "hit": hit.to_string(), "missed": missed.to_string() });
         (i.name().to_string(), json!({ "bridges": bridges, "stats": stats }))
     };
-    switch.instances().iter().map(of_datapath).collect::<Map<_, _>>().into()
+    Ok(switch.instances().iter().map(of_datapath).collect::<Map<_, _>>().into())
 }
 
 /// A port as `dpif/show` has it.

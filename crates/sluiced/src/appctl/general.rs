@@ -32,8 +32,8 @@ pub(super) fn list_datapath_commands(daemon: &mut Daemon, _: &[String]) -> Answe
     listed(available(daemon).into_iter().filter(|c| c.name.starts_with("dpctl/"))).into()
 }
 
-pub(super) fn list_commands_json(daemon: &mut Daemon) -> Value {
-    listed_json(available(daemon).into_iter())
+pub(super) fn list_commands_json(daemon: &mut Daemon, _: &[String]) -> Result<Value, String> {
+    Ok(listed_json(available(daemon).into_iter()))
 }
 
 /// `--format text|json`, for the further commands of the client.

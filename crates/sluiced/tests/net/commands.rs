@@ -46,7 +46,7 @@ fn bad_commands_return_errors() {
     for (line, error) in [
         ("no/such-command", "\"no/such-command\" is not a valid command"),
         ("version extra", "\"version\" command takes at most 0 arguments"),
-        ("fdb/show", "\"fdb/show\" command requires at least 1 arguments"),
+        ("fdb/add", "\"fdb/add\" command requires at least 4 arguments"),
         ("fdb/show nope", "no such bridge"),
         ("vlog/set nonsense", "no destination, level, or module \"nonsense\""),
         ("dpctl/dump-flows nope", "no such datapath"),

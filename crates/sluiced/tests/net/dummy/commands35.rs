@@ -166,7 +166,7 @@ const COMMANDS: &[(&str, &str, Answer)] = &[
     ("exit", "", Says("")),
 ];
 
-/// Commands beyond those of OVS 3.5: of 3.1, and our own.
+/// Commands beyond those of OVS 3.5: of 3.1, of 4.0, and our own.
 const OTHERS: &[&str] = &[
     "dpif-netdev/subtable-lookup-prio-get",
     "dpif/get-flow",
@@ -175,6 +175,7 @@ const OTHERS: &[&str] = &[
     "revalidator/pause",
     "revalidator/resume",
     "sluice/status",
+    "tnl/neigh/retrans_time",
 ];
 
 #[test]

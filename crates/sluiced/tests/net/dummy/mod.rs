@@ -6,6 +6,7 @@ mod database;
 mod learned;
 mod logs;
 mod mtus;
+mod newer;
 mod nsh;
 mod offload;
 mod pauses;

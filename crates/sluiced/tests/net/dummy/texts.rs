@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use testkit::{require_netns, require_programs};
 
 /// Sends requests on one connection to the control socket; returns the results or errors.
-fn session(lab: &Lab, requests: &[(&str, &[&str])]) -> Vec<Result<Value, Value>> {
+pub(super) fn session(lab: &Lab, requests: &[(&str, &[&str])]) -> Vec<Result<Value, Value>> {
     let socket = lab.daemon.rundir().join(&format!("ovs-vswitchd.{}.ctl", lab.daemon.pid()));
     let mut stream = UnixStream::connect(socket).unwrap();
     stream.set_read_timeout(Some(crate::helpers::LIMIT)).unwrap();
