@@ -2,6 +2,7 @@
 
 mod commands;
 mod commands35;
+mod counters;
 mod database;
 mod learned;
 mod logs;
@@ -23,6 +24,7 @@ mod sweep;
 mod texts;
 mod vlan_limit;
 mod vlans;
+mod warped;
 mod zones;
 
 use crate::helpers::{appctl, appctl_output, serving, spec, vsctl, wait_until};
