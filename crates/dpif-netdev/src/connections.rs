@@ -235,6 +235,7 @@ impl Connections for UserspaceDatapath {
             ("conntrack_invalid", stats.invalid),
             ("conntrack_expectations_full", stats.expectations_full),
             ("conntrack_alg_not_rewritten", stats.not_rewritten),
+            ("ipf_l3csum_err", Fragments::status(self).v4.bad_checksum),
         ];
         refused.chain(others).collect()
     }

@@ -39,13 +39,13 @@ use connections::Sweeper;
 use datapath::DpShared;
 use dpif::ThreadPlan;
 use dpif::{
-    Capabilities, Connections, Datapath, DpifError, FlowRecord, InlineHandler, MeterConfig, MeterStats,
-    OpBatch, PmdId, PortInfo, PortOptions, PortSpec, PortStats,
+    Capabilities, Connections, Datapath, DpifError, DummyPort, FlowRecord, InlineHandler, LOCAL_PORT,
+    MeterConfig, MeterStats, OpBatch, PmdId, PortInfo, PortOptions, PortSpec, PortStats,
 };
 use flow::DpPort;
 use inbox::{Control, TxSide};
 use main_core::MainCore;
-use netdev::dummy::DummyPorts;
+use netdev::dummy::{Claim, DummyPorts};
 use offload::{Offloads, Providers};
 use plan::QueueId;
 use pmd::Purged;
@@ -154,6 +154,16 @@ impl UserspaceDatapath {
     }
 }
 
+/// How a dummy holds its name, by its type and number; `None` for ports of other kinds.
+fn dummy_claim(spec: &PortSpec, number: DpPort) -> Option<Claim> {
+    let PortOptions::Dummy(options) = &spec.options else { return None };
+    Some(match (number == LOCAL_PORT, options.type_name.as_str()) {
+        (true, _) => Claim::Own,
+        (false, DummyPort::INTERNAL_TYPE) => Claim::Shared,
+        (false, _) => Claim::Sole,
+    })
+}
+
 impl Datapath for UserspaceDatapath {
     fn name(&self) -> &str {
         &self.name
@@ -170,8 +180,9 @@ impl Datapath for UserspaceDatapath {
         }
         let number = s.ports.number_for(spec, self.pool.dummy)?;
         // Commands find dummies by name, so it is unique in the process, as names of devices are.
-        let is_dummy = matches!(spec.options, PortOptions::Dummy(_));
-        if is_dummy && self.dummy_ports.get(&spec.name).is_some() {
+        let claim = dummy_claim(spec, number);
+        let is_here = || s.ports.iter().any(|p| p.info.name == spec.name);
+        if claim.is_some_and(|claim| !self.dummy_ports.is_free(&spec.name, claim) || is_here()) {
             return Err(DpifError::Device("File exists".to_string()));
         }
         let Opened { mut device, type_name, dummy, inline, bare } = self.pool.open(spec)?;
@@ -201,8 +212,8 @@ impl Datapath for UserspaceDatapath {
             log::warn!(target: "dpif_netdev", "{}: its device ends with this process: {e}", spec.name);
         }
         probes::port_added(self.name(), number, &spec.name);
-        if let Some(dummy) = &dummy {
-            self.dummy_ports.insert(&spec.name, dummy.clone());
+        if let (Some(dummy), Some(claim)) = (&dummy, claim) {
+            self.dummy_ports.insert(&spec.name, dummy.clone(), claim);
         }
         let open = OpenPort {
             info: PortInfo { number, name: spec.name.clone(), type_name },
@@ -244,8 +255,8 @@ impl Datapath for UserspaceDatapath {
         let open = s.ports.remove(port);
         open.iter().for_each(OpenPort::end_device);
         self.share_connections(s);
-        if let Some(open) = open.iter().find(|open| open.dummy.is_some()) {
-            self.dummy_ports.remove(&open.info.name);
+        if let Some((open, dummy)) = open.iter().find_map(|open| Some((open, open.dummy.as_ref()?))) {
+            self.dummy_ports.remove(&open.info.name, dummy);
         }
         self.pool.bulk.close(Closing { parts, open });
         s.placement.forget(port);

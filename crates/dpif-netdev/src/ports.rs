@@ -160,7 +160,11 @@ pub(crate) struct Opened {
 
 /// Opens the device of a port.
 pub(crate) fn open(spec: &PortSpec, ablation: &Ablation) -> Result<Opened, DpifError> {
-    let type_name = spec.options.type_name().to_string();
+    // As in OVS, where this datapath has taps only.
+    let type_name = match &spec.options {
+        PortOptions::Internal => PortOptions::Tap.type_name().to_string(),
+        options => options.type_name().to_string(),
+    };
     let opened = |device| Opened { device, type_name, dummy: None, inline: false, bare: false };
     match &spec.options {
         PortOptions::System(options) => Ok(opened(open_system(spec, options, ablation)?)),

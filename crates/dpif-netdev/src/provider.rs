@@ -108,8 +108,8 @@ impl Provider for UserspaceDatapath {
     fn remove(&self) {
         for open in lock(&self.pool.state).ports.iter() {
             open.end_device();
-            if open.dummy.is_some() {
-                self.dummy_ports.remove(&open.info.name);
+            if let Some(dummy) = &open.dummy {
+                self.dummy_ports.remove(&open.info.name, dummy);
             }
         }
     }

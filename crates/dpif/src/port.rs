@@ -166,6 +166,8 @@ pub struct DummyPort {
 impl DummyPort {
     /// Interface type of dummies polled by forwarding threads.
     pub const PMD_TYPE: &str = "dummy-pmd";
+    /// Interface type of internal ports in dummy mode.
+    pub const INTERNAL_TYPE: &str = "dummy-internal";
 
     /// The options that `dpif/show` has.
     pub fn shown(&self) -> Vec<(&'static str, String)> {

@@ -36,7 +36,7 @@ use flow::nlkey::{kernel_mask, mask_fits};
 use flow::{DpPort, FLOW_WORDS, Flow, FlowKey, KeyMask, MacAddr, Mask, OfPort, RecircId, Ufid};
 use openflow::msg::group::Group as GroupDesc;
 use packet::Packet;
-use revisions::count;
+pub(crate) use revisions::count;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use sync::{AtomicBool, AtomicU64, BoundedQueue, Mutex, MutexGuard, Ordering, Reclaimer, Snapshot, lock};
@@ -585,6 +585,7 @@ impl Backer {
 
     /// Has flows checked that depend on whether a port can send.
     pub fn port_toggled(&self, bridge: BridgeId, port: OfPort) {
+        count(&self.revisions.toggled);
         self.changes.record(Some(vec![Change::Port(bridge, port)]));
     }
 

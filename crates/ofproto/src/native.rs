@@ -23,8 +23,6 @@ use sync::Mutex;
 const ROUTES_ASKED_MAX: usize = 65_536;
 /// Maximum neighbours that are asked for at a time.
 const SOLICITED_MAX: usize = 4096;
-/// Shortest time between two requests for a neighbour.
-const SOLICIT_EVERY_MS: u64 = 1000;
 
 /// State of tunnels in user space.
 #[derive(Clone)]
@@ -128,13 +126,13 @@ pub(crate) struct Solicited {
 }
 
 impl Solicited {
-    /// Requests a neighbour, unless that was done within the last second, or too many others were requested.
-    pub(crate) fn request(&mut self, solicit: &Solicit, now_ms: u64) {
+    /// Requests a neighbour, unless that was done less than `every_ms` ago, or too many others were requested.
+    pub(crate) fn request(&mut self, solicit: &Solicit, every_ms: u64, now_ms: u64) {
         if self.asked_ms.len() >= SOLICITED_MAX {
-            self.asked_ms.retain(|_, asked_ms| now_ms < *asked_ms + SOLICIT_EVERY_MS);
+            self.asked_ms.retain(|_, asked_ms| now_ms < *asked_ms + every_ms);
         }
         let key = (solicit.bridge, solicit.target);
-        let is_due = self.asked_ms.get(&key).is_none_or(|asked_ms| now_ms >= *asked_ms + SOLICIT_EVERY_MS);
+        let is_due = self.asked_ms.get(&key).is_none_or(|asked_ms| now_ms >= *asked_ms + every_ms);
         if is_due && self.asked_ms.len() < SOLICITED_MAX {
             self.asked_ms.insert(key, now_ms);
             self.waiting.push(solicit.clone());

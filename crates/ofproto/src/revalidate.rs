@@ -21,7 +21,7 @@ mod latest;
 mod read;
 mod share;
 
-use crate::backer::{Backer, IDLE_LEAST_MS};
+use crate::backer::{Backer, IDLE_LEAST_MS, count};
 use crate::ukey::{Ukey, UkeyState, Walk};
 use cover::Cover;
 use credit::{count_before, deleted, push};
@@ -610,6 +610,7 @@ fn forget_lost(backer: &Backer, from: Walk, seq: u64, now_ms: u64) -> Option<Wal
             && k.created_ms + patience_ms < now_ms
     });
     for k in &lost {
+        count(&backer.revisions.lost);
         backer.ukeys.defer_release(&k.recircs);
     }
     next

@@ -3,7 +3,7 @@
 
 mod packet_in;
 
-use crate::backer::{Backer, Failed};
+use crate::backer::{Backer, Failed, count};
 use crate::bfd;
 use crate::native::held::Held;
 use crate::ukey::{Ukey, UkeyState};
@@ -170,7 +170,10 @@ fn miss(backer: &Backer, view: &View, epoch: u64, upcall: Upcall, now_ms: u64, q
                 mode: PutMode::Create,
             }))),
             // Its packet, with the same actions, may recirculate.
-            Err(refused) => backer.ukeys.defer_release(&refused.recircs),
+            Err(refused) => {
+                count(&backer.revisions.repeated);
+                backer.ukeys.defer_release(&refused.recircs);
+            }
         }
     } else {
         release_after_use(backer, &t);

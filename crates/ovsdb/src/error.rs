@@ -44,6 +44,8 @@ pub enum ErrorKind {
     Resources,
     /// The log could not be written.
     Io,
+    /// Parameters that do not fit together.
+    Parameters,
 }
 
 impl ErrorKind {
@@ -68,6 +70,7 @@ impl ErrorKind {
             ErrorKind::NotAllowed => "not allowed",
             ErrorKind::Resources => "resources exhausted",
             ErrorKind::Io => "I/O error",
+            ErrorKind::Parameters => "invalid parameters",
         }
     }
 }

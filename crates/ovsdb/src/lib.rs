@@ -14,7 +14,7 @@
 //! an error, never a panic, and memory stays within [`limits`].
 //!
 //! Omitted, because a switch's own database does not use them: clusters (RAFT), replication between servers,
-//! role-based access control, online schema conversion by a client (`convert`).
+//! role-based access control, `convert` to another schema than the database's own.
 
 #![forbid(unsafe_code)]
 

@@ -29,7 +29,10 @@ mod trie;
 pub use hops::{HOPS_MAX, HopObject, Hops, NextHop, OBJECTS_MAX};
 pub use listeners::{Carrier, Families, Listeners, ListeningDevice, TunnelPort};
 pub use lookup::{Hop, LeftOut, NoRoute, Why};
-pub use neighbours::{AGING_DEFAULT_MS, AGING_MAX_S, NEIGHBOURS_MAX, Neighbour, Neighbours, UNASKED_MAX};
+pub use neighbours::{
+    AGING_DEFAULT_MS, AGING_MAX_S, NEIGHBOURS_MAX, Neighbour, Neighbours, RETRANS_DEFAULT_MS, RETRANS_MAX_MS,
+    UNASKED_MAX,
+};
 pub use prefix::Prefix;
 pub use routes::{
     Change, Origin, Place, Query, ROUTES_MAX, Route, RouteError, RouteKind, Routes, ShownRoute,

@@ -21,6 +21,10 @@ const MISSING_MS: u64 = 10_000;
 pub const AGING_DEFAULT_MS: u64 = 15 * 60 * 1000;
 /// Maximum of that time, in seconds.
 pub const AGING_MAX_S: u64 = 3600;
+/// Default of the shortest time between two requests for a neighbour.
+pub const RETRANS_DEFAULT_MS: u64 = 1000;
+/// Maximum of that time.
+pub const RETRANS_MAX_MS: u64 = AGING_MAX_S * 1000;
 /// Bytes of a bridge's name that are kept, as in OVS.
 const NAME_BYTES_MAX: usize = 15;
 /// Entries beyond which expired ones are looked for once a second only.
@@ -67,6 +71,7 @@ pub struct Neighbours {
     missing: HashMap<Box<str>, HashMap<IpAddr, u64>>,
     missing_len: usize,
     aging_ms: u64,
+    retrans_ms: u64,
     /// No entry expires before this time.
     next_ms: u64,
     changes: u64,
@@ -84,6 +89,7 @@ impl Default for Neighbours {
             missing: HashMap::new(),
             missing_len: 0,
             aging_ms: AGING_DEFAULT_MS,
+            retrans_ms: RETRANS_DEFAULT_MS,
             next_ms: u64::MAX,
             changes: 0,
             refused: 0,
@@ -312,6 +318,16 @@ impl Neighbours {
             entry.expires_ms = entry.expires_ms.min(latest_ms);
         }
         self.next_ms = self.next_ms.min(latest_ms);
+    }
+
+    /// Shortest time between two requests for a neighbour.
+    pub fn retrans_ms(&self) -> u64 {
+        self.retrans_ms
+    }
+
+    /// Sets it.
+    pub fn set_retrans(&mut self, retrans_ms: u64) {
+        self.retrans_ms = retrans_ms;
     }
 
     /// All entries, by address and bridge.

@@ -13,6 +13,7 @@ SSL/TLS, for remotes by ssl: (files in PEM):
   --ssl-protocols=VERSIONS    a list, or ranges such as TLSv1.2-TLSv1.3 (default: TLSv1.2+)
   --ssl-ciphers=CIPHERS       ciphers up to TLS 1.2, in the syntax of OpenSSL
   --ssl-ciphersuites=SUITES   cipher suites of TLS 1.3, in the syntax of OpenSSL
+  --ssl-server-name=HOST      name HOST to the server, in place of that of the remote
 ";
 
 /// The long options; all have a value.
@@ -25,6 +26,7 @@ pub(crate) const OPTIONS: &[&str] = &[
     "--ssl-protocols",
     "--ssl-ciphers",
     "--ssl-ciphersuites",
+    "--ssl-server-name",
 ];
 
 /// The long name of a short option.
@@ -55,6 +57,7 @@ pub(crate) fn take(settings: &mut Settings, name: &str, value: &str) -> bool {
         "ssl-protocols" => settings.protocols = Some(value.to_string()),
         "ssl-ciphers" => settings.ciphers = Some(value.to_string()),
         "ssl-ciphersuites" => settings.ciphersuites = Some(value.to_string()),
+        "ssl-server-name" => settings.server_name = Some(value.to_string()),
         _ => return false,
     }
     true

@@ -22,7 +22,7 @@ const MINUTE: usize = 12;
 const HOUR: usize = 60;
 
 /// Counters of OVS whose events do not occur here: they concern parts that this switch lacks, or has in another form.
-const NEVER: [&str; 22] = [
+const NEVER: [&str; 18] = [
     "conntrack_l3csum_err",
     "conntrack_l4csum_err",
     "datapath_drop_invalid_bond",
@@ -31,16 +31,12 @@ const NEVER: [&str; 22] = [
     "datapath_drop_nsh_decap_error",
     "datapath_drop_userspace_action_error",
     "dumped_duplicate_flow",
-    "handler_duplicate_upcall",
-    "ipf_l3csum_err",
     "ipf_stuck_frag_list_purged",
     "mcast_snooping_learned",
     "netdev_push_header_drops",
     "netdev_send_prepare_drops",
-    "rconn_overflow",
     "rev_bond",
     "rev_mcast_snooping",
-    "rev_port_toggled",
     "rev_rstp",
     "rev_stp",
     "revalidate_missed_dp_flow",
@@ -136,7 +132,8 @@ fn offload_refused(daemon: &Daemon) -> u64 {
 
 /// Counters of connection trackers, over all datapaths.
 fn conntrack(daemon: &Daemon) -> BTreeMap<&'static str, u64> {
-    let mut sums = BTreeMap::new();
+    // Without a tracker, too.
+    let mut sums = BTreeMap::from([("ipf_l3csum_err", 0)]);
     let trackers = daemon.switch.instances().iter().filter_map(|i| i.datapath.connections());
     for (name, count) in trackers.flat_map(dpif::Connections::counters) {
         *sums.entry(name).or_default() += count;
@@ -157,7 +154,7 @@ pub(crate) fn totals(daemon: &Daemon) -> Totals {
     let wanted = XlateDrop::ALL.into_iter().map(|d| (d.counter(), sum.xlate_drops[d as usize]));
     let mut all: Vec<_> = inside.chain(wanted).collect();
     let count = |n: &sync::AtomicU64| n.load(sync::Ordering::Relaxed);
-    let conns = daemon.switch.connections();
+    let conns = daemon.switch.openflow().counters();
     let (sockets, database) = (daemon.reactor.counts, daemon.db.counters());
     let (evicted, refused) = {
         let neighbours = daemon.routing.neighbours();
@@ -183,12 +180,16 @@ pub(crate) fn totals(daemon: &Daemon) -> Totals {
         ("ofconn_cut_off", sockets.cut_off),
         ("ofconn_event_dropped", conns.events_dropped),
         ("ofconn_packet_in_dropped", conns.packet_ins_dropped),
+        ("rconn_overflow", conns.packet_ins_unsent),
         ("datapath_drop_rx_malformed", ports.rx_malformed),
         ("datapath_drop_rx_ring_full", ports.rx_dropped),
         ("datapath_drop_rx_truncated", ports.rx_truncated),
         ("flow_extract", sum.received + sum.recirculated),
         ("rev_flow_table", instances().map(|i| count(&i.backer.revisions.tables)).sum()),
         ("rev_mac_learning", instances().map(|i| count(&i.backer.revisions.macs)).sum()),
+        ("rev_port_toggled", instances().map(|i| count(&i.backer.revisions.toggled)).sum()),
+        ("handler_duplicate_upcall", instances().map(|i| count(&i.backer.revisions.repeated)).sum()),
+        ("revalidate_missing_dp_flow", instances().map(|i| count(&i.backer.revisions.lost)).sum()),
         ("rev_reconfigure", instances().map(|i| count(&i.backer.revisions.reconfigured)).sum()),
         ("mac_learning_evicted", macs(|s| s.evicted)),
         ("mac_learning_expired", macs(|s| s.expired)),

@@ -278,6 +278,14 @@ impl Db {
         }
     }
 
+    /// The embedded server; `None` when the database is served elsewhere.
+    pub fn server(&mut self) -> Option<&mut Server> {
+        match &mut self.side {
+            Side::Embedded(e) => Some(&mut e.server),
+            Side::Remote(_) => None,
+        }
+    }
+
     /// Counts of reached limits of the embedded server.
     pub fn counters(&self) -> Counters {
         match &self.side {
@@ -317,7 +325,7 @@ impl Embedded {
         anyhow::ensure!(root.is_none_or(holds), "{}: {OTHER_DATABASE}", path.display());
         let mut server = Server::new(Box::new(random_uuid), ServerLimits::default());
         server.add_database(db, true)?;
-        let local = server.session_open()?;
+        let local = server.session_open_from(Origin::Owner)?;
         let own_target = format!("punix:{}", socket.display());
         let mut embedded = Embedded {
             server,
@@ -575,6 +583,9 @@ impl Embedded {
                 log::error!(target: "jsonrpc", "the embedded database: {e}");
                 client.reset();
             }
+        }
+        for change in self.server.take_logged() {
+            log::info!(target: "transaction", "{change}");
         }
         self.send(reactor);
         if let Some(db) = self.server.database("Open_vSwitch") {

@@ -319,6 +319,9 @@ impl FactKeeper {
                     [("driver_name", name), ("driver_version", version), ("firmware_version", firmware)];
                 known.status.extend(rows.map(|(k, v)| (k.to_string(), v.clone())));
             }
+            // As in OVS 4.0.
+            let peer = link.info.peer_ifindex().map(|peer| ("peer_ifindex".to_string(), peer.to_string()));
+            known.status.extend(peer);
         }
         facts
     }

@@ -123,6 +123,11 @@ impl Instance {
         self.dummy
     }
 
+    /// Number of its handlers.
+    pub fn handlers(&self) -> usize {
+        self.slow.handlers()
+    }
+
     /// State of the revalidator.
     pub fn revalidator(&self) -> &RevalidatorState {
         &self.slow.state
@@ -349,7 +354,7 @@ fn userspace(
         let local = PortSpec {
             name: short.to_string(),
             options: match dummy {
-                true => PortOptions::Dummy(DummyPort::new("dummy-internal")),
+                true => PortOptions::Dummy(DummyPort::new(DummyPort::INTERNAL_TYPE)),
                 false => PortOptions::Internal,
             },
             mac: None,

@@ -117,6 +117,9 @@ struct Pki {
     /// Enabled cipher suites of TLS 1.3, in the syntax of OpenSSL
     #[arg(long, value_name = "SUITES")]
     ssl_ciphersuites: Option<String>,
+    /// Name HOST to the servers of controllers, managers and the database, in place of that of the remote
+    #[arg(long, value_name = "HOST")]
+    ssl_server_name: Option<String>,
 }
 
 /// A file of the command line, or that of the database.
@@ -155,6 +158,7 @@ impl Pki {
             protocols: self.ssl_protocols,
             ciphers: self.ssl_ciphers,
             ciphersuites: self.ssl_ciphersuites,
+            server_name: self.ssl_server_name,
         }
     }
 }

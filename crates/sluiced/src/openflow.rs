@@ -213,6 +213,11 @@ impl OpenFlow {
         Turn::more_if(backer.packet_ins_waiting() > 0)
     }
 
+    /// Number of open connections of all bridges.
+    pub(crate) fn links(&self) -> usize {
+        self.bridges.values().map(OfBridge::links).sum()
+    }
+
     /// Counters of the connections of all bridges.
     pub(crate) fn counters(&self) -> ConnCounters {
         let mut sum = ConnCounters::default();

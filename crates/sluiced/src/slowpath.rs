@@ -197,6 +197,11 @@ impl SlowPath {
         }
     }
 
+    /// Number of handlers.
+    pub(crate) fn handlers(&self) -> usize {
+        self.handlers.running.len()
+    }
+
     /// Whether a handler has ended unexpectedly.
     pub(crate) fn lacks_handlers(&self) -> bool {
         self.handlers.running.iter().any(JoinHandle::is_finished)

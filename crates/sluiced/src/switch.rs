@@ -26,7 +26,6 @@ use flow::{DpPort, MacAddr};
 use log::Level;
 use netdev::dummy::DummyPorts;
 use netdev::link::{LinkEvent, LinkInfo, LinkMonitor};
-use ofproto::connmgr::ConnCounters;
 use ofproto::ports::BridgeId;
 use ovsdb::client::{ClientState, LockState};
 use std::collections::{BTreeMap, VecDeque};
@@ -188,9 +187,9 @@ impl Switch {
         ours
     }
 
-    /// Counters of the OpenFlow connections.
-    pub fn connections(&self) -> ConnCounters {
-        self.openflow.counters()
+    /// The OpenFlow connections.
+    pub(crate) fn openflow(&self) -> &OpenFlow {
+        &self.openflow
     }
 
     /// Executes device changes requested by controllers. If one fails, reading the links again corrects the port's

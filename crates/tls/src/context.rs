@@ -14,6 +14,7 @@ use openssl::x509::store::X509StoreBuilder;
 use openssl::x509::{X509, X509NameRef, X509VerifyResult};
 use std::fmt::Write as _;
 use std::io::{self, ErrorKind, Read, Write};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 /// Ciphers up to TLS 1.2 unless set otherwise, as OVS; the security level is that of the system's OpenSSL.
@@ -41,6 +42,8 @@ pub struct Settings {
     pub ciphers: Option<String>,
     /// `--ssl-ciphersuites`, in OpenSSL's syntax: cipher suites of TLS 1.3.
     pub ciphersuites: Option<String>,
+    /// `--ssl-server-name`: the host that clients name to servers (RFC 6066 §3), in place of that of the remote.
+    pub server_name: Option<String>,
 }
 
 impl Settings {
@@ -117,11 +120,31 @@ impl Tls {
             return Err(io::Error::new(ErrorKind::Unsupported, format!("Protocol not available: {why}")));
         };
         let mut ssl = Ssl::new(&loaded.context).map_err(io::Error::other)?;
+        if side == Side::Client {
+            self.name_server(&mut ssl, &name)?;
+        }
         let bootstrap = loaded.bootstrap && side == Side::Client;
         if bootstrap {
             ssl.set_verify(SslVerifyMode::NONE);
         }
         Session::new(ssl, stream, side, name, bootstrap)
+    }
+
+    /// Names the host of a remote to its server, or the host that the settings name instead.
+    fn name_server(&self, ssl: &mut Ssl, remote: &str) -> io::Result<()> {
+        if let Some(host) = &self.settings.server_name {
+            return ssl.set_hostname(host).map_err(|e| {
+                let why = format!("--ssl-server-name={host}: not a name of a host: {}", first_reason(&e));
+                log::error!(target: "stream_ssl", "{remote}: {why}");
+                io::Error::new(ErrorKind::InvalidInput, why)
+            });
+        }
+        if let Some(host) = host_name(remote)
+            && let Err(e) = ssl.set_hostname(host)
+        {
+            log::warn!(target: "stream_ssl", "{remote}: the host is not named to the server: {}", first_reason(&e));
+        }
+        Ok(())
     }
 
     /// Continues a handshake. Costs a signature at one of its steps: a millisecond with an RSA key of 2048 bits.
@@ -260,6 +283,13 @@ impl Tls {
         }
         Ok(builder)
     }
+}
+
+/// The host of `ssl:HOST:PORT`, unless that is an address, which has no name.
+fn host_name(remote: &str) -> Option<&str> {
+    let (host, _) = remote.strip_prefix("ssl:")?.rsplit_once(':')?;
+    let is_address = host.starts_with('[') || host.parse::<IpAddr>().is_ok();
+    (!host.is_empty() && !is_address).then_some(host)
 }
 
 /// Trusts these certificates, and names them to clients.

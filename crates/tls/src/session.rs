@@ -85,6 +85,12 @@ impl<S: Read + Write> Session<S> {
         &self.stream.get_ref().stream
     }
 
+    /// The host that the client named.
+    #[cfg(test)]
+    pub(crate) fn server_name(&self) -> Option<&str> {
+        self.stream.ssl().servername(openssl::ssl::NameType::HOST_NAME)
+    }
+
     /// The same, mutable.
     pub fn get_mut(&mut self) -> &mut S {
         &mut self.stream.get_mut().stream

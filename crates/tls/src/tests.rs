@@ -101,11 +101,16 @@ type Ends = (Session<UnixStream>, Session<UnixStream>);
 
 /// Whether client and server complete their handshakes and exchange a byte each way, or the first error.
 fn meet(client: &mut Tls, server: &mut Tls) -> Result<Ends, String> {
+    meet_at("server", client, server)
+}
+
+/// The same, with a remote of that name.
+fn meet_at(remote: &str, client: &mut Tls, server: &mut Tls) -> Result<Ends, String> {
     let (near, far) = UnixStream::pair().unwrap();
     near.set_nonblocking(true).unwrap();
     far.set_nonblocking(true).unwrap();
     let text = |e: std::io::Error| e.to_string();
-    let mut a = client.connect(near, "server".to_string()).map_err(text)?;
+    let mut a = client.connect(near, remote.to_string()).map_err(text)?;
     let mut b = server.accept(far, "client".to_string()).map_err(text)?;
     loop {
         // The server first: its reason, not the alert that follows it.
@@ -240,6 +245,26 @@ fn a_client_without_a_certificate_is_refused() {
     assert_eq!(why, "Protocol error: peer did not return a certificate");
     drop(session);
     client.join().unwrap();
+}
+
+/// As in OVS: the host of the remote, which `--ssl-server-name` of 3.7 replaces.
+#[test]
+fn clients_name_the_server() {
+    let pki = Pki::new();
+    let mut server = Tls::new(pki.settings("server"));
+    let named = |name: &str| Settings { server_name: Some(name.to_string()), ..pki.settings("client") };
+    for (settings, remote, expected) in [
+        (pki.settings("client"), "ssl:db.example:6640", Some("db.example")),
+        (pki.settings("client"), "ssl:127.0.0.1:6640", None),
+        (pki.settings("client"), "ssl:[::1]:6640", None),
+        (named("gateway.example"), "ssl:127.0.0.1:6640", Some("gateway.example")),
+        (named("gateway.example"), "ssl:db.example:6640", Some("gateway.example")),
+    ] {
+        let (_, end) = meet_at(remote, &mut Tls::new(settings), &mut server).unwrap();
+        assert_eq!(end.server_name(), expected, "{remote}");
+    }
+    let why = meet(&mut Tls::new(named(&"x".repeat(300))), &mut server).unwrap_err();
+    assert!(why.contains("not a name of a host"), "{why}");
 }
 
 #[test]

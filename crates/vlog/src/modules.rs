@@ -1,6 +1,6 @@
-//! Names of the modules: those of Open vSwitch 3.1 and 3.5, so that options and scripts for it are accepted, and our own
-//! `events`, `ovsdb_file` and `vswitch`. Lines appear under the module where Open vSwitch has them; a module without a
-//! counterpart here never logs.
+//! Names of the modules: those of Open vSwitch 3.1 and 3.5, so that options and scripts for it are accepted,
+//! `transaction` of its database server, and our own `events`, `ovsdb_file` and `vswitch`. Lines appear under the
+//! module where Open vSwitch has them; a module without a counterpart here never logs.
 
 /// All modules, in alphabetical order.
 #[rustfmt::skip]
@@ -22,6 +22,6 @@ pub(crate) const MODULES: &[&str] = &[
     "ovsdb_cs", "ovsdb_error", "ovsdb_file", "ovsdb_idl", "ox_stat", "pcap", "pmd_perf", "poll_loop",
     "process", "rconn", "reconnect", "route_table", "rstp", "rstp_sm", "sflow", "sha1", "signals",
     "socket_util", "socket_util_unix", "stp", "stream", "stream_fd", "stream_nossl", "stream_replay",
-    "stream_ssl", "stream_tcp", "stream_unix", "svec", "system_stats", "tc", "timeval", "tunnel", "unixctl",
+    "stream_ssl", "stream_tcp", "stream_unix", "svec", "system_stats", "tc", "timeval", "transaction", "tunnel", "unixctl",
     "userspace_tso", "util", "uuid", "vconn", "vconn_stream", "vlog", "vswitch", "vswitchd",
 ];

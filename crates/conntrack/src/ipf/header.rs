@@ -93,7 +93,7 @@ fn parse_v4(bytes: &[u8]) -> Result<Fragment, Refusal> {
         return Err(Refusal::Invalid);
     }
     if packet::checksum::checksum(&bytes[..header_bytes]) != 0 {
-        return Err(Refusal::Invalid);
+        return Err(Refusal::BadChecksum);
     }
     let address = |at: usize| wide([ip[at], ip[at + 1], ip[at + 2], ip[at + 3]]);
     let key = Key {

@@ -75,9 +75,10 @@ pub trait Held: Send {
 pub enum Refusal {
     /// Not a fragment, or one that is a whole datagram (IPv6): track it as it is.
     NotFragment,
-    /// Lengths contradict each other, the checksum of the IPv4 header is wrong, or it is a large segment: goes on with
-    /// `ct_state` +inv+trk.
+    /// Lengths contradict each other, or it is a large segment: goes on with `ct_state` +inv+trk.
     Invalid,
+    /// The checksum of the IPv4 header is wrong: goes on as an invalid one.
+    BadChecksum,
     /// Reassembly of its family is disabled: goes on with +inv+trk, as any fragment that is not reassembled.
     Disabled,
     /// Not the last fragment, and smaller than the minimum: goes on with +inv+trk.
@@ -117,6 +118,7 @@ struct Family {
     purged: AtomicU64,
     too_many: AtomicU64,
     evicted: AtomicU64,
+    bad_checksum: AtomicU64,
 }
 
 impl Family {
@@ -132,6 +134,7 @@ impl Family {
             purged: AtomicU64::new(0),
             too_many: AtomicU64::new(0),
             evicted: AtomicU64::new(0),
+            bad_checksum: AtomicU64::new(0),
         }
     }
 
@@ -148,6 +151,7 @@ impl Family {
             Refusal::TooSmall => &self.too_small,
             Refusal::Overlap => &self.overlapped,
             Refusal::TooMany | Refusal::ListFull => &self.too_many,
+            Refusal::BadChecksum => &self.bad_checksum,
             Refusal::NotFragment | Refusal::Invalid | Refusal::Disabled => return,
         };
         counter.fetch_add(1, Ordering::Relaxed);
@@ -166,6 +170,7 @@ impl Family {
             purged: read(&self.purged),
             too_many: read(&self.too_many),
             evicted: read(&self.evicted),
+            bad_checksum: read(&self.bad_checksum),
         }
     }
 }

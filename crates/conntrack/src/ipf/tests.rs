@@ -148,7 +148,7 @@ fn fragments_are_held_until_all_have_arrived() {
             ("first", cut(1, 0, true, 1208), "held"),
             ("the same again", cut(1, 0, true, 1208), "Overlap"),
             ("too small", cut(2, 0, true, 800), "TooSmall"),
-            ("wrong checksum", wrong_sum, "Invalid"),
+            ("wrong checksum", wrong_sum, "BadChecksum"),
             ("last without payload", cut(4, 1208, false, 0), "held"),
             ("middle without payload", cut(5, 1208, true, 0), "TooSmall"),
             ("last, alone", cut(6, 1208, false, 1228), "held"),
@@ -173,6 +173,7 @@ fn fragments_are_held_until_all_have_arrived() {
         completed: 4,
         too_small: 2,
         overlapped: 2,
+        bad_checksum: 1,
         ..FragmentCounts::default()
     };
     assert_eq!((ipf.status().v4, ipf.len()), (expect, 4));

@@ -37,6 +37,8 @@ pub struct FragmentCounts {
     pub too_many: u64,
     /// Fragments dropped because another port had less than its share of places. Not in OVS.
     pub evicted: u64,
+    /// Fragments with a wrong checksum of their header (`coverage/show`).
+    pub bad_checksum: u64,
 }
 
 /// Settings and counters of reassembly.

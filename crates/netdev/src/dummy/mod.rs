@@ -32,7 +32,7 @@ use crate::port::{RxQueue, TxQueue};
 use queue::{Queue, Rx, Tx};
 use state::{Captures, State};
 
-pub use registry::DummyPorts;
+pub use registry::{Claim, DummyPorts};
 pub use stream::MAX_FRAME_BYTES;
 
 /// Frames that may wait in a receive queue.

@@ -87,11 +87,18 @@ pub struct LinkInfo {
     pub carrier_down_count: u32,
     /// Index of the bridge, bond or other master, 0 for none.
     pub master: u32,
+    /// Index of the device below, or of a veth's other end, in its namespace; 0 for none.
+    pub link: u32,
     /// Kind of a virtual device ("veth", "tun"), empty for others.
     pub kind: String,
 }
 
 impl LinkInfo {
+    /// Index of the other end of a veth, in its namespace.
+    pub fn peer_ifindex(&self) -> Option<u32> {
+        (self.kind == "veth" && self.link != 0).then_some(self.link)
+    }
+
     /// Whether frames can pass: administratively up, and with carrier.
     pub fn carrier(&self) -> bool {
         self.admin_up && self.lower_up

@@ -23,6 +23,7 @@ pub(crate) mod attribute {
     pub(crate) const ADDRESS: u16 = 1;
     pub(crate) const IFNAME: u16 = 3;
     pub(crate) const MTU: u16 = 4;
+    pub(crate) const LINK: u16 = 5;
     pub(crate) const MASTER: u16 = 10;
     pub(crate) const OPERSTATE: u16 = 16;
     pub(crate) const LINKINFO: u16 = 18;
@@ -245,6 +246,7 @@ pub(crate) fn link_of(m: &Message) -> Option<(LinkInfo, Option<LinkStats>)> {
             attribute::ADDRESS => info.mac = value.try_into().ok(),
             attribute::IFNAME => info.name = text(value),
             attribute::MTU => info.mtu = int(),
+            attribute::LINK => info.link = int(),
             attribute::MASTER => info.master = int(),
             attribute::OPERSTATE => info.oper_state = OperState::from_wire(*value.first().unwrap_or(&0)),
             attribute::CARRIER_CHANGES => info.carrier_changes = int(),

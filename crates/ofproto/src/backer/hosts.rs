@@ -10,7 +10,7 @@ use crate::view::{BridgeView, View};
 use crate::xlate::{EffectHost, LearnedFlow, Learning, XlateHost};
 use dpif::Capabilities;
 use flow::{FlowKey, MacAddr, OfPort, RecircId};
-use routing::{Hop, NoRoute, Query};
+use routing::{Hop, NoRoute, Query, RETRANS_DEFAULT_MS};
 use std::net::IpAddr;
 use std::sync::Arc;
 use sync::{Mutex, lock};
@@ -65,7 +65,10 @@ impl EffectHost for BackerEffects<'_> {
     }
 
     fn solicit(&mut self, solicit: &Solicit, used_ms: u64) {
-        lock(&self.backer.solicited).request(solicit, used_ms);
+        let view = self.backer.view();
+        let every_ms =
+            view.native.as_ref().map_or(RETRANS_DEFAULT_MS, |native| lock(&native.neighbours).retrans_ms());
+        lock(&self.backer.solicited).request(solicit, every_ms, used_ms);
     }
 }
 

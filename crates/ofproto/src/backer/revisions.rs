@@ -1,4 +1,4 @@
-//! [`Revisions`]: counters of the events that have flows checked again, by cause.
+//! [`Revisions`]: counters of the events that have flows checked again, by cause, and of rare events of flows.
 
 use sync::{AtomicU64, Ordering};
 
@@ -11,9 +11,15 @@ pub struct Revisions {
     pub tables: AtomicU64,
     /// Addresses were learned, moved or forgotten.
     pub macs: AtomicU64,
+    /// Ports became able to send, or unable.
+    pub toggled: AtomicU64,
+    /// Flows that the datapath lost.
+    pub lost: AtomicU64,
+    /// Upcalls of flows that exist already.
+    pub repeated: AtomicU64,
 }
 
 /// Counts one event.
-pub(super) fn count(events: &AtomicU64) {
+pub(crate) fn count(events: &AtomicU64) {
     events.fetch_add(1, Ordering::Relaxed);
 }

@@ -88,6 +88,8 @@ pub struct ConnCounters {
     pub packet_ins: u64,
     /// Packets for it dropped.
     pub packet_ins_dropped: u64,
+    /// Of these, packets dropped because too many were unsent.
+    pub packet_ins_unsent: u64,
     /// Other events dropped.
     pub events_dropped: u64,
 }
@@ -97,6 +99,7 @@ impl ConnCounters {
     pub fn add(&mut self, other: &ConnCounters) {
         self.packet_ins += other.packet_ins;
         self.packet_ins_dropped += other.packet_ins_dropped;
+        self.packet_ins_unsent += other.packet_ins_unsent;
         self.events_dropped += other.events_dropped;
     }
 }

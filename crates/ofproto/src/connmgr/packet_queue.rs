@@ -223,6 +223,7 @@ impl Conn {
             || self.waits_for_memory();
         if is_full || self.session.send_encoded(frame).is_err() {
             self.counters.packet_ins_dropped += 1;
+            self.counters.packet_ins_unsent += 1;
             self.overflowed = true;
             return;
         }

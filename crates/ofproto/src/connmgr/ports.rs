@@ -3,6 +3,7 @@
 use super::conn::{AsyncKind, Conn, Outcome};
 use super::requests::Request;
 use super::{BridgeCtx, ConnId, Connmgr, Shared};
+use crate::backer::count;
 use crate::ports::{Port, PortConfigBits, PortTable};
 use dpif::{DeviceStats, PortStats};
 use flow::OfPort;
@@ -171,7 +172,12 @@ impl Conn {
             Some((old, new))
         });
         match changed.flatten() {
-            Some(change) => outcome.ports.push(change),
+            Some((old, new)) => {
+                if old.may_enable() != new.may_enable() {
+                    count(&ctx.backer.revisions.toggled);
+                }
+                outcome.ports.push((old, new));
+            }
             None => return Err(ErrorKind::PmfcBadPort),
         }
         Ok(())

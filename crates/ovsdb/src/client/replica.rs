@@ -94,6 +94,16 @@ impl Replica {
         self.schema.table_ix(table).map_or(0, |ix| self.tables[ix.0].len())
     }
 
+    /// Number of values of columns in all rows.
+    pub fn cells(&self) -> usize {
+        self.schema
+            .tables
+            .iter()
+            .zip(&self.tables)
+            .map(|(schema, rows)| schema.columns.len() * rows.len())
+            .sum()
+    }
+
     pub(super) fn columns(&self, ix: TableIx, uuid: Uuid) -> Option<&Columns> {
         self.tables[ix.0].get(&uuid)
     }

@@ -125,6 +125,23 @@ impl Database {
         self.tables[table.0].rows.len()
     }
 
+    /// Number of atoms in all rows, and of values of columns, `_uuid` and `_version` included.
+    pub fn contents(&self) -> (usize, usize) {
+        let (mut atoms, mut cells) = (0, 0);
+        for (schema, table) in self.schema.tables.iter().zip(&self.tables) {
+            let of_row =
+                |row: &Arc<Row>| -> usize { row.columns.iter().map(|d| d.len() + d.pairs().len()).sum() };
+            atoms += table.rows.values().map(|row| 2 + of_row(row)).sum::<usize>();
+            cells += table.rows.len() * (2 + schema.columns.len());
+        }
+        (atoms, cells)
+    }
+
+    /// Number of weak references between rows.
+    pub fn weak_refs(&self) -> usize {
+        self.tables.iter().flat_map(|table| table.weak.values()).map(BTreeSet::len).sum()
+    }
+
     /// Reverts a commit. Commits must be reverted in reverse order, without gaps.
     pub fn revert(&mut self, delta: &Delta) {
         for (key, change) in &delta.changes {

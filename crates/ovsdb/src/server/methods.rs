@@ -13,9 +13,9 @@ use crate::limits::{MAX_LOCKS, MAX_MONITORS, MONITORS_GRANTED};
 use crate::value::is_identifier;
 
 /// The reply to a request and its dependence on commits; an error is a string or an `<error>`.
-type Answer = Result<(Value, Kind), Value>;
+pub(super) type Answer = Result<(Value, Kind), Value>;
 
-fn plain(result: Value) -> Answer {
+pub(super) fn plain(result: Value) -> Answer {
     Ok((result, Kind::Plain))
 }
 
@@ -25,7 +25,7 @@ impl From<OpError> for Value {
     }
 }
 
-fn params_error(method: &str, params: &[Value], wanted: &str) -> Value {
+pub(super) fn params_error(method: &str, params: &[Value], wanted: &str) -> Value {
     OpError::syntax(&Value::Array(params.to_vec()), format!("the params of {method} must be {wanted}")).into()
 }
 
@@ -55,7 +55,12 @@ impl Server {
             return;
         }
         match self.answer(session, method, params) {
-            Ok((result, kind)) => self.send(session, Message::Reply { id, result }, kind),
+            Ok((result, kind)) => {
+                self.send(session, Message::Reply { id, result }, kind);
+                if method == "convert" {
+                    self.end_unaware("the database was converted to its schema");
+                }
+            }
             Err(error) => self.send(session, Message::Error { id, error }, Kind::Plain),
         }
     }
@@ -79,19 +84,20 @@ impl Server {
                 _ => Err(params_error(method, &params, "[<boolean>]")),
             },
             "monitor" => self.monitor(session, method, params, Version::V1),
-            "monitor_cond" => self.monitor(session, method, params, Version::V2),
-            "monitor_cond_since" => self.monitor(session, method, params, Version::V3),
+            "monitor_cond" if self.conditional => self.monitor(session, method, params, Version::V2),
+            "monitor_cond_since" if self.conditional => self.monitor(session, method, params, Version::V3),
             "monitor_cond_change" => self.monitor_cond_change(session, params),
             "monitor_cancel" => self.monitor_cancel(session, &params),
             "lock" => self.lock(session, method, &params, false),
             "steal" => self.lock(session, method, &params, true),
             "unlock" => self.unlock(session, &params),
+            "convert" => self.convert(&params),
             _ => Err(Value::from("unknown method")),
         }
     }
 
     /// The database that the first parameter names.
-    fn database_param(&self, method: &str, params: &[Value]) -> Result<Arc<str>, Value> {
+    pub(super) fn database_param(&self, method: &str, params: &[Value]) -> Result<Arc<str>, Value> {
         let Some(Value::String(name)) = params.first() else {
             return Err(params_error(method, params, "an array that begins with a database's name"));
         };

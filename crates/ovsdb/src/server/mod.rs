@@ -12,22 +12,25 @@
 //! The bounds of unread output cover encoded messages, before encoding. During encoding, one message also
 //! exists as a tree of JSON values, at worst a whole database.
 
+mod conversion;
 mod durability;
 mod locks;
 mod methods;
 mod monitor;
 mod session;
+mod tables;
 #[cfg(test)]
 mod tests;
 mod transactions;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
 pub use durability::LogRecord;
+pub use tables::{LoggedChange, MemoryUse};
 
 use crate::db::{Context, Database, Outcome, transact};
 use crate::jsonrpc::{FramerLimits, Message};
@@ -107,6 +110,8 @@ impl Default for ServerLimits {
 /// Origin of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
+    /// The owner of the server. The session stays when the set of databases changes, or the schema of one is replaced.
+    Owner,
     /// This machine.
     Local,
     /// The network.
@@ -163,6 +168,12 @@ pub struct Server {
     turn_left: usize,
     /// The session that was served last.
     served: SessionId,
+    /// Tables whose changes are logged: database and table.
+    logged: BTreeSet<(Arc<str>, Arc<str>)>,
+    /// Changes of these.
+    changes: Vec<LoggedChange>,
+    /// Whether clients get conditional monitors.
+    conditional: bool,
 }
 
 impl Server {
@@ -183,6 +194,9 @@ impl Server {
             counters: Counters::default(),
             turn_left: limits.output_per_turn,
             served: SessionId(0),
+            logged: BTreeSet::new(),
+            changes: Vec::new(),
+            conditional: true,
         };
         server.host(Database::new(schema::server()), false, true);
         server
@@ -206,8 +220,17 @@ impl Server {
         }
         let hosted = self.databases.remove(name)?;
         self.durability.forget(name);
+        self.logged.retain(|(database, _)| **database != *name);
+        self.cancel_all(name, |_| true);
+        self.server_transact(json!({"op": "delete", "table": "Database", "where": [["name", "==", name]]}));
+        self.end_unaware("the set of databases changed");
+        Some(hosted.db)
+    }
+
+    /// Ends the monitors of a database in sessions of some origins, and its waiting transactions.
+    fn cancel_all(&mut self, name: &str, of: impl Fn(Origin) -> bool) {
         let seq = self.durability.seq();
-        for session in self.sessions.values_mut() {
+        for session in self.sessions.values_mut().filter(|session| of(session.origin)) {
             session.unreported.retain(|commit| *commit.database != *name);
             session.untold_bytes = session.unreported.iter().map(|commit| commit.bytes).sum();
             let gone: Vec<String> = session
@@ -233,16 +256,12 @@ impl Server {
                 Kind::Plain,
             );
         }
-        self.server_transact(json!({"op": "delete", "table": "Database", "where": [["name", "==", name]]}));
-        self.databases_changed();
-        Some(hosted.db)
     }
 
-    /// Ends sessions that are not database-change-aware.
-    fn databases_changed(&mut self) {
-        for session in self.sessions.values_mut().filter(|session| !session.change_aware) {
-            session.close("the set of databases changed");
-        }
+    /// Ends sessions that are not database-change-aware, except that of the owner.
+    fn end_unaware(&mut self, why: &str) {
+        let unaware = |s: &&mut Session| !s.change_aware && s.origin != Origin::Owner;
+        self.sessions.values_mut().filter(unaware).for_each(|session| session.close(why));
     }
 
     fn host(&mut self, db: Database, persistent: bool, read_only: bool) {
@@ -252,7 +271,7 @@ impl Server {
         let row = json!({"name": &*schema.name, "model": "standalone", "connected": true, "leader": true,
             "schema": schema.to_json().to_string()});
         self.server_transact(json!({"op": "insert", "table": "Database", "row": row}));
-        self.databases_changed();
+        self.end_unaware("the set of databases changed");
     }
 
     /// Changes the `_Server` database.
@@ -283,7 +302,7 @@ impl Server {
     /// Opens a session. Network sessions leave a reserve for local ones.
     pub fn session_open_from(&mut self, origin: Origin) -> Result<SessionId, ServerError> {
         let is_remote = origin == Origin::Remote;
-        let of_network = self.sessions.values().filter(|session| session.is_remote).count();
+        let of_network = self.sessions.values().filter(|session| session.origin == Origin::Remote).count();
         if self.sessions.len() >= self.limits.sessions {
             return Err(ServerError::TooManySessions(self.sessions.len()));
         }
@@ -292,8 +311,7 @@ impl Server {
         }
         let id = SessionId(self.next_session);
         self.next_session += 1;
-        let session =
-            Session::new(self.limits.message, self.limits.backlog_bytes, is_remote, self.held.clone());
+        let session = Session::new(self.limits.message, self.limits.backlog_bytes, origin, self.held.clone());
         self.sessions.insert(id, session);
         Ok(id)
     }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::Value;
 
+use super::Origin;
 use super::monitor::Monitor;
 use crate::db::Delta;
 use crate::error::{ErrorKind, OpError};
@@ -59,8 +60,8 @@ pub(super) struct Session {
     pub(super) unanswered: bool,
     /// It accepts no more output: no output is generated, and of its pending input only transactions run.
     pub(super) output_stopped: bool,
-    /// It came by the network.
-    pub(super) is_remote: bool,
+    /// Where its client is.
+    pub(super) origin: Origin,
     held: Held,
     /// Of these, its own.
     input_bytes: usize,
@@ -78,12 +79,12 @@ pub(super) struct Session {
 }
 
 impl Session {
-    pub(super) fn new(limits: FramerLimits, backlog_limit_bytes: usize, is_remote: bool, held: Held) -> Self {
+    pub(super) fn new(limits: FramerLimits, backlog_limit_bytes: usize, origin: Origin, held: Held) -> Self {
         Session {
             framer: Framer::new(limits),
             unanswered: false,
             output_stopped: false,
-            is_remote,
+            origin,
             held,
             input_bytes: 0,
             monitors: BTreeMap::new(),

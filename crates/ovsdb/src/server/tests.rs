@@ -1,3 +1,5 @@
+mod commands;
+
 use serde_json::{Value, json};
 
 use super::*;

@@ -183,9 +183,10 @@ impl Server {
         }
     }
 
-    /// Reports changes to the monitors of a database: to those of `author` before any other output, to others
-    /// within the turn. Sessions that do not read get them later, and cost no time or memory until then.
+    /// Reports changes to the log of tables and to the monitors of a database: to those of `author` before any other
+    /// output, to others within the turn. Sessions that do not read get them later, and cost no time or memory until then.
     pub(super) fn publish(&mut self, database: &Arc<str>, delta: &Delta, author: Option<SessionId>) {
+        self.note_changes(database, delta);
         let watches = |s: &Session| s.monitors.values().any(|monitor| *monitor.database == **database);
         let watching = self.sessions.iter().filter(|(_, session)| watches(session)).map(|(id, _)| *id);
         let watching: Vec<SessionId> = watching.collect();

@@ -12,6 +12,7 @@ mod json;
 mod number;
 #[cfg(test)]
 mod tests;
+pub mod text;
 mod uuid;
 
 pub use atom::{Atom, AtomicType};

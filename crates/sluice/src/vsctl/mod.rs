@@ -133,6 +133,9 @@ pub(crate) fn main(program: &str, words: &[String]) -> u8 {
     }
 }
 
+/// Exit status if the switch could not set up a new interface, as in OVS 3.6 (`EX_DATAERR` of sysexits(3)).
+const EXIT_NOT_SET_UP: u8 = 65;
+
 /// Result of an attempt that needs the database.
 struct Attempt {
     outputs: Vec<Output>,
@@ -215,7 +218,9 @@ fn run(
             let next_cfg = results.get(operation).and_then(|result| result["rows"][0]["next_cfg"].as_i64());
             let next_cfg = next_cfg.context("the answer to the transaction has no next_cfg")?;
             wait_for_switch(&mut session, next_cfg)?;
-            report_errors(say, session.replica(), &attempt.new_interfaces, &created);
+            if report_errors(say, session.replica(), &attempt.new_interfaces, &created) {
+                return Ok(EXIT_NOT_SET_UP);
+            }
         }
         return Ok(0);
     }
@@ -262,7 +267,8 @@ fn wait_for_switch(session: &mut Session, next_cfg: i64) -> Result<()> {
     Ok(())
 }
 
-fn report_errors(say: Say<'_>, replica: &Replica, interfaces: &[Uuid], created: &[(Uuid, Uuid)]) {
+/// Reports the errors of new interfaces; returns whether there are some.
+fn report_errors(say: Say<'_>, replica: &Replica, interfaces: &[Uuid], created: &[(Uuid, Uuid)]) -> bool {
     let mut failed = false;
     for provisional in interfaces {
         let real = created.iter().find(|(old, _)| old == provisional).map(|(_, new)| *new);
@@ -280,4 +286,5 @@ fn report_errors(say: Say<'_>, replica: &Replica, interfaces: &[Uuid], created: 
         let dir = std::env::var("OVS_LOGDIR").unwrap_or_else(|_| "/var/log/openvswitch".into());
         say(Printed::Diagnostic(&format!("The default log directory is \"{dir}\".")));
     }
+    failed
 }

@@ -16,19 +16,33 @@ const OWN_COMMANDS: &[Command] = &[
     command("coverage/read-counter", "COUNTER", 1, 1, general::coverage_read),
     command("coverage/show", "", 0, 0, general::coverage_show),
     command("exit", "", 0, 0, exit),
-    command("list-commands", "", 0, 0, list_commands).or_json(|_| listed_json(available())),
+    command("list-commands", "", 0, 0, list_commands).or_json(|_, _| Ok(listed_json(available()))),
+    command("memory/show", "", 0, 0, show_memory),
     command("ovsdb-server/add-db", "DB", 1, 1, other_databases),
     command("ovsdb-server/add-remote", "REMOTE", 1, 1, add_remote),
     command("ovsdb-server/compact", "", 0, 1, general::compact),
+    command("ovsdb-server/connect-active-ovsdb-server", "", 0, 0, connect_active),
+    command("ovsdb-server/disable-monitor-cond", "", 0, 0, withdraw_conditions),
+    command("ovsdb-server/disconnect-active-ovsdb-server", "", 0, 0, nothing_of_active),
+    command("ovsdb-server/get-active-ovsdb-server", "", 0, 0, nothing_of_active),
     command("ovsdb-server/get-db-storage-status", "DB", 1, 1, storage_status),
+    command("ovsdb-server/get-sync-exclude-tables", "", 0, 0, nothing_of_active),
     command("ovsdb-server/list-dbs", "", 0, 0, list_databases),
     command("ovsdb-server/list-remotes", "", 0, 0, list_remotes),
+    command("ovsdb-server/memory-trim-on-compaction", "on|off", 1, 1, trim_memory),
     command("ovsdb-server/perf-counters-clear", "", 0, 0, clear_perf_counters),
     command("ovsdb-server/perf-counters-show", "", 0, 0, show_perf_counters),
     command("ovsdb-server/reconnect", "", 0, 0, reconnect),
+    command("ovsdb-server/reload", "", 0, 0, reload),
     command("ovsdb-server/remove-db", "DB", 1, 1, other_databases),
     command("ovsdb-server/remove-remote", "REMOTE", 1, 1, remove_remote),
+    command("ovsdb-server/set-active-ovsdb-server", "REMOTE", 1, 1, replicate),
+    command("ovsdb-server/set-active-ovsdb-server-probe-interval", "MS", 1, 1, probe_active),
+    command("ovsdb-server/set-relay-source-probe-interval", "MS", 1, 1, probe_active),
+    command("ovsdb-server/set-sync-exclude-tables", "DB:TABLE[,DB:TABLE]...", 1, 1, replicate),
     command("ovsdb-server/sync-status", "", 0, 0, sync_status),
+    command("ovsdb-server/tlog-list", "", 0, 0, list_logged),
+    command("ovsdb-server/tlog-set", "DB:TABLE on|off", 2, 2, log_table),
     command("version", "", 0, 0, version),
 ];
 
@@ -96,6 +110,87 @@ fn storage_status(daemon: &mut Daemon, args: &[String]) -> Answer {
 
 fn sync_status(_: &mut Daemon, _: &[String]) -> Answer {
     "state: active\n".to_string().into()
+}
+
+/// The server follows no other one: there is no connection to end, and no name or table to list.
+fn nothing_of_active(_: &mut Daemon, _: &[String]) -> Answer {
+    String::new().into()
+}
+
+fn connect_active(_: &mut Daemon, _: &[String]) -> Answer {
+    Answer::Now(Err("no active server is set".to_string()))
+}
+
+fn replicate(_: &mut Daemon, args: &[String]) -> Answer {
+    let what = &args[0];
+    Answer::Now(Err(format!(
+        "{what}: the switch's database is always active; run ovsdb-server for copies of databases"
+    )))
+}
+
+fn probe_active(daemon: &mut Daemon, args: &[String]) -> Answer {
+    match args[0].parse::<i32>() {
+        Ok(_) => replicate(daemon, args),
+        Err(_) => Answer::Now(Err(format!("{}: the probe interval is not an integer", args[0]))),
+    }
+}
+
+fn reload(_: &mut Daemon, _: &[String]) -> Answer {
+    Answer::Now(Err("the database server of the switch has no configuration file".to_string()))
+}
+
+/// Freed memory always returns to the system, with or without a compaction.
+fn trim_memory(_: &mut Daemon, args: &[String]) -> Answer {
+    match args[0].as_str() {
+        "on" => String::new().into(),
+        "off" => {
+            Answer::Now(Err("the switch returns freed memory once a second, and cannot keep it".to_string()))
+        }
+        other => Answer::Now(Err(format!("{other}: invalid argument; use on or off"))),
+    }
+}
+
+fn withdraw_conditions(daemon: &mut Daemon, args: &[String]) -> Answer {
+    if let Some(server) = daemon.db.server() {
+        server.offer_conditional_monitors(false);
+    }
+    reconnect(daemon, args)
+}
+
+fn list_logged(daemon: &mut Daemon, _: &[String]) -> Answer {
+    let mut out = format!("{:<15} {:<27} logging\n", "database", "table");
+    out += &format!("{:<15} {:<27} -------\n", "--------", "-----");
+    let Some(server) = daemon.db.server() else { return out.into() };
+    for (database, tables) in server.tables() {
+        out += &format!("{database:<16} \n");
+        for (table, on) in tables {
+            out += &format!("{:<15} {table:<27} {}\n", "", if on { "ON" } else { "OFF" });
+        }
+    }
+    out.into()
+}
+
+fn log_table(daemon: &mut Daemon, args: &[String]) -> Answer {
+    let Some((database, table)) = args[0].split_once(':').filter(|(d, t)| !d.is_empty() && !t.is_empty())
+    else {
+        return Answer::Now(Err("invalid DB:TABLE argument".to_string()));
+    };
+    let on = match args[1].to_ascii_lowercase().as_str() {
+        "on" => true,
+        "off" => false,
+        _ => return Answer::Now(Err("invalid command argument".to_string())),
+    };
+    let Some(server) = daemon.db.server() else { return Answer::Now(Err("no such database".to_string())) };
+    server.log_table(database, table, on).map(|()| String::new()).map_err(str::to_string).into()
+}
+
+fn show_memory(daemon: &mut Daemon, _: &[String]) -> Answer {
+    let used = daemon.db.server().map(|server| server.memory_use()).unwrap_or_default();
+    let head = [("atoms", used.atoms), ("backlog", used.backlog), ("cells", used.cells)];
+    let tail = [("sessions", used.sessions), ("triggers", used.triggers)];
+    // ovsdb-server has these two even without any.
+    let fixed = format!("monitors:{} n-weak-refs:{}", used.monitors, used.weak_refs);
+    format!("{} {fixed} {}", general::memory_items(&head).trim_end(), general::memory_items(&tail)).into()
 }
 
 fn reconnect(daemon: &mut Daemon, _: &[String]) -> Answer {

@@ -254,26 +254,27 @@ fn show_bridges(switch: &Switch, instance: &Instance) -> String {
 }
 
 /// The same as JSON: objects by name of datapath, bridge and port; numbers are strings, as in the stock switch.
-pub(super) fn dpif_show_json(daemon: &mut Daemon) -> Value {
+pub(super) fn dpif_show_json(daemon: &mut Daemon, _: &[String]) -> Result<Value, String> {
     let switch = &daemon.switch;
     let of_datapath = |i: &Instance| {
         let (hit, missed, ..) = totals(i);
         let view = i.backer.view();
         let bridges = view.bridges.values().map(|b| {
             let ports = shown_ports(switch, i, b).into_iter().map(|p| {
-                let config: Map<_, _> = p.config.into_iter().map(|(k, v)| (k, v.into())).collect();
-                let port = json!({
-                    "odp_port": p.dp_port, "ofport": p.of_port, "type": p.type_name, "config": config,
-                });
+                let mut port = json!({ "port_no": p.dp_port, "ofport": p.of_port, "type": p.type_name });
+                if !p.config.is_empty() {
+                    let config: Map<_, _> = p.config.into_iter().map(|(k, v)| (k, v.into())).collect();
+                    port["config"] = config.into();
+                }
                 (p.name, port)
             });
             (b.name.to_string(), ports.collect::<Map<_, _>>().into())
         });
         let bridges: Map<_, _> = bridges.collect();
-        let stats = json!({ "n_hit": hit.to_string(), "n_missed": missed.to_string() });
+        let stats = json!({ "hit": hit.to_string(), "missed": missed.to_string() });
         (i.name().to_string(), json!({ "bridges": bridges, "stats": stats }))
     };
-    switch.instances().iter().map(of_datapath).collect::<Map<_, _>>().into()
+    Ok(switch.instances().iter().map(of_datapath).collect::<Map<_, _>>().into())
 }
 
 /// A port as `dpif/show` has it.

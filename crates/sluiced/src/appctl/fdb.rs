@@ -6,32 +6,97 @@ use crate::daemon::Daemon;
 use crate::instances::Instance;
 use crate::switch::Switch;
 use flow::{MacAddr, OfPort};
-use ofproto::mac_table::MacStats;
+use ofproto::mac_table::{MacEntry, MacStats};
 use ofproto::ports::{BundleId, PortTable};
 use ofproto::view::BridgeView;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use sync::lock;
 
-pub(super) fn show(daemon: &mut Daemon, args: &[String]) -> Answer {
-    let (_, b) = match of_bridge(&daemon.switch, &args[0]) {
-        Ok(found) => found,
-        Err(e) => return Answer::Now(Err(e)),
-    };
+/// A learned or static address.
+struct Address {
+    /// The first port of its bundle, if there is one.
+    port: Option<OfPort>,
+    vlan: u16,
+    mac: MacAddr,
+    /// `None` for a static one.
+    age_s: Option<u64>,
+}
+
+fn addresses(b: &BridgeView) -> Vec<Address> {
     let now_ms = sys::clock::monotonic_ms();
-    let mut out = String::from(" port  VLAN  MAC                Age\n");
-    for e in lock(&b.macs).entries() {
-        let port = b.ports.bundles.get(&e.bundle).and_then(|bundle| bundle.members.first());
-        let port = match port {
-            Some(p) if *p == OfPort::LOCAL => "LOCAL".to_string(),
-            Some(p) => p.to_string(),
+    let address = |e: &MacEntry| Address {
+        port: b.ports.bundles.get(&e.bundle).and_then(|bundle| bundle.members.first()).copied(),
+        vlan: e.vlan,
+        mac: e.mac,
+        age_s: e.seen_ms.map(|seen| now_ms.saturating_sub(seen) / 1000),
+    };
+    lock(&b.macs).entries().into_iter().map(address).collect()
+}
+
+impl Address {
+    fn port(&self) -> String {
+        match self.port {
+            Some(OfPort::LOCAL) => "LOCAL".to_string(),
+            Some(port) => port.to_string(),
             None => "?".to_string(),
-        };
-        let age =
-            e.seen_ms.map_or("static".to_string(), |seen| (now_ms.saturating_sub(seen) / 1000).to_string());
-        let _ = writeln!(out, "{port:>5}  {:>4}  {}  {age:>3}", e.vlan, e.mac);
+        }
     }
-    out.into()
+
+    fn line(&self) -> String {
+        let age = self.age_s.map_or("static".to_string(), |age| age.to_string());
+        format!("{:>5}  {:>4}  {}  {age:>3}", self.port(), self.vlan, self.mac)
+    }
+
+    fn json(&self) -> Value {
+        let port = match self.port {
+            Some(port) if port != OfPort::LOCAL => Value::from(port.0),
+            _ => self.port().into(),
+        };
+        let age = self.age_s.map_or("static".into(), Value::from);
+        json!({ "port": port, "vlan": self.vlan, "mac": self.mac.to_string(), "age": age })
+    }
+}
+
+/// The bridges named, or all, in order of their names.
+fn several(switch: &Switch, names: &[String]) -> Result<BTreeMap<String, Arc<BridgeView>>, String> {
+    let named = names.iter().map(|name| of_bridge(switch, name));
+    let bridges = match names.is_empty() {
+        true => switch.instances().bridges(),
+        false => named.collect::<Result<_, _>>()?,
+    };
+    Ok(bridges.into_iter().map(|(_, b)| (b.name.to_string(), b)).collect())
+}
+
+/// `[BRIDGE...]`: as in OVS 4.0, several bridges get a column for their names.
+pub(super) fn show(daemon: &mut Daemon, args: &[String]) -> Answer {
+    const HEAD: &str = " port  VLAN  MAC                Age";
+    let table = |bridges: BTreeMap<String, Arc<BridgeView>>| {
+        if let (1, Some(b)) = (bridges.len(), bridges.values().next()) {
+            let lines = addresses(b).iter().map(|a| a.line() + "\n").collect::<String>();
+            return format!("{HEAD}\n{lines}");
+        }
+        let width = bridges.keys().map(String::len).chain(["Bridge".len()]).max().unwrap_or_default() + 1;
+        let mut out = format!("{:<width$}{HEAD}\n", "Bridge");
+        for (name, b) in bridges {
+            let lines: Vec<String> = addresses(&b).iter().map(Address::line).collect();
+            // A bridge without addresses has a line, too.
+            let first = format!("{name:<width$}{}", lines.first().map_or("", String::as_str));
+            let _ = writeln!(out, "{}", first.trim_end());
+            lines.iter().skip(1).for_each(|line| out += &format!("{:<width$}{line}\n", ""));
+        }
+        out
+    };
+    several(&daemon.switch, args).map(table).into()
+}
+
+/// The same as JSON: lists of addresses by bridge.
+pub(super) fn show_json(daemon: &mut Daemon, args: &[String]) -> Result<Value, String> {
+    let listed = |b: &BridgeView| Value::from(addresses(b).iter().map(Address::json).collect::<Vec<_>>());
+    let bridges = several(&daemon.switch, args)?;
+    Ok(bridges.iter().map(|(name, b)| (name.clone(), listed(b))).collect::<Map<_, _>>().into())
 }
 
 /// The bridge named, or all.

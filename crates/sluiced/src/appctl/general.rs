@@ -32,8 +32,8 @@ pub(super) fn list_datapath_commands(daemon: &mut Daemon, _: &[String]) -> Answe
     listed(available(daemon).into_iter().filter(|c| c.name.starts_with("dpctl/"))).into()
 }
 
-pub(super) fn list_commands_json(daemon: &mut Daemon) -> Value {
-    listed_json(available(daemon).into_iter())
+pub(super) fn list_commands_json(daemon: &mut Daemon, _: &[String]) -> Result<Value, String> {
+    Ok(listed_json(available(daemon).into_iter()))
 }
 
 /// `--format text|json`, for the further commands of the client.
@@ -106,7 +106,25 @@ pub(super) fn memory_show(daemon: &mut Daemon, _: &[String]) -> Answer {
     let rules: usize = bridges.iter().map(|(_, b)| b.tables.iter().count()).sum();
     let keys: u64 = instances.iter().map(|i| i.backer.ukeys.len()).sum();
     let revalidators: usize = instances.iter().map(|i| i.revalidator().threads.load(Ordering::Relaxed)).sum();
-    format!("ports:{ports} revalidators:{revalidators} rules:{rules} udpif keys:{keys}\n").into()
+    let handlers: usize = instances.iter().map(|i| i.handlers()).sum();
+    let cells = daemon.db.client_ref().replica().cells();
+    memory_items(&[
+        ("handlers", handlers),
+        ("idl-cells-Open_vSwitch", cells),
+        ("ofconns", daemon.switch.openflow().links()),
+        ("ports", ports),
+        ("revalidators", revalidators),
+        ("rules", rules),
+        ("udpif keys", keys as usize),
+    ])
+    .into()
+}
+
+/// Counts of what takes memory; those without any are left out.
+pub(super) fn memory_items(items: &[(&str, usize)]) -> String {
+    let shown = items.iter().filter(|(_, n)| *n > 0);
+    let words: Vec<String> = shown.map(|(name, n)| format!("{name}:{n}")).collect();
+    format!("{}\n", words.join(" "))
 }
 
 pub(super) fn compact(daemon: &mut Daemon, args: &[String]) -> Answer {

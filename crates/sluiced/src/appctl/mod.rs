@@ -1,6 +1,7 @@
 //! The commands of the control socket: one table of rows, each with its arguments and its function.
 
 mod bfd;
+mod bond;
 mod conntrack;
 mod database;
 mod datapath;
@@ -142,6 +143,7 @@ const OLD_NAMES: [(&str, &str); 3] = [
 ];
 
 type Handler = fn(&mut Daemon, &[String]) -> Answer;
+type JsonHandler = fn(&mut Daemon, &[String]) -> Result<Value, String>;
 
 /// One command.
 struct Command {
@@ -151,7 +153,7 @@ struct Command {
     max_args: usize,
     run: Handler,
     /// The reply as JSON, if the command has its own form of it.
-    json: Option<fn(&mut Daemon) -> Value>,
+    json: Option<JsonHandler>,
 }
 
 const fn command(name: &'static str, usage: &'static str, min: usize, max: usize, run: Handler) -> Command {
@@ -160,7 +162,7 @@ const fn command(name: &'static str, usage: &'static str, min: usize, max: usize
 
 impl Command {
     /// Replies with this value to clients that want JSON.
-    const fn or_json(self, json: fn(&mut Daemon) -> Value) -> Command {
+    const fn or_json(self, json: JsonHandler) -> Command {
         Command { json: Some(json), ..self }
     }
 }
@@ -214,7 +216,7 @@ fn run_one(command: Option<&Command>, daemon: &mut Daemon, request: &Request) ->
         return Answer::Now(Err(format!("\"{name}\" command takes at most {} arguments", command.max_args)));
     }
     if let (Some(json), Format::Json) = (command.json, format) {
-        return Answer::Json(json(daemon));
+        return json(daemon, args).map_or_else(|e| Answer::Now(Err(e)), Answer::Json);
     }
     match (command.run)(daemon, args) {
         Answer::Now(answer) => Answer::Now(answer.map_err(|e| worded(name, e))),

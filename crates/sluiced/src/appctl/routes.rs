@@ -9,7 +9,7 @@ use dpif::EgressPorts;
 use flow::MacAddr;
 use flow::text::{ParseError, parse_ipv4, parse_masked_address};
 use routing::text::{self, Shown};
-use routing::{AGING_MAX_S, Hops, NoRoute, Prefix, Query, Route, TABLE_MAIN};
+use routing::{AGING_MAX_S, Hops, NoRoute, Prefix, Query, RETRANS_MAX_MS, Route, TABLE_MAIN};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Routes beyond which another thread makes their list.
@@ -217,6 +217,19 @@ pub(super) fn aging(daemon: &mut Daemon, args: &[String]) -> Answer {
             "OK".to_string().into()
         }
         _ => Answer::Now(Err("bad aging value".to_string())),
+    }
+}
+
+/// `[MILLISECONDS]`, as in OVS 4.0.
+pub(super) fn retransmission(daemon: &mut Daemon, args: &[String]) -> Answer {
+    let mut neighbours = daemon.routing.neighbours();
+    let Some(arg) = args.first() else { return neighbours.retrans_ms().to_string().into() };
+    match arg.parse() {
+        Ok(ms @ 1..=RETRANS_MAX_MS) => {
+            neighbours.set_retrans(ms);
+            "OK".to_string().into()
+        }
+        _ => Answer::Now(Err(format!("{arg}: not a time of 1 to {RETRANS_MAX_MS} milliseconds"))),
     }
 }
 

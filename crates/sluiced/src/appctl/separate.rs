@@ -55,7 +55,7 @@ pub(super) fn make(daemon: &mut Daemon, args: &[String]) -> Answer {
     };
     let made = check_name(short)
         .and_then(|()| {
-            daemon.switch.instances_mut().add_separate(&served_by, short).map_err(|e| e.to_string())
+            daemon.switch.instances_mut().add_separate(&served_by, short).map_err(|e| format!("{e:#}"))
         })
         .map_err(|e| format!("add_dp ({e})"));
     if made.is_err() || args.len() == 1 {

@@ -1,8 +1,9 @@
 //! The table of commands: names, arguments, argument counts, and functions.
 
 use super::{
-    Command, bfd, command, conntrack, datapath, detrace, dummy, dumps, fdb, features, flow_files, flows,
-    general, implementations, parsing, perf, pmd, routes, separate, slowpath, threads, trace, unsupported,
+    Command, bfd, bond, command, conntrack, datapath, detrace, dummy, dumps, fdb, features, flow_files,
+    flows, general, implementations, parsing, perf, pmd, routes, separate, slowpath, threads, trace,
+    unsupported,
 };
 
 /// The commands of every daemon, in order of their names.
@@ -14,6 +15,7 @@ pub(super) const COMMANDS: &[Command] = &[
     command("bfd/show", "[interface]", 0, 1, bfd::show),
     command("bond/disable-member", "port member", 2, 2, unsupported::bond),
     command("bond/enable-member", "port member", 2, 2, unsupported::bond),
+    command("bond/hash", "mac [vlan] [basis]", 1, 3, bond::hash),
     command("bond/list", "", 0, 0, unsupported::bonds),
     command("bond/migrate", "port hash member", 3, 3, unsupported::bond),
     command("bond/set-active-member", "port member", 2, 2, unsupported::bond),
@@ -128,7 +130,7 @@ pub(super) const COMMANDS: &[Command] = &[
     command("fdb/add", "bridge port vlan mac", 4, 4, fdb::add),
     command("fdb/del", "bridge vlan mac", 3, 3, fdb::delete),
     command("fdb/flush", "[bridge]", 0, 1, fdb::flush),
-    command("fdb/show", "bridge", 1, 1, fdb::show),
+    command("fdb/show", "[bridge...]", 0, 64, fdb::show).or_json(fdb::show_json),
     command("fdb/stats-clear", "[bridge]", 0, 1, fdb::clear_stats),
     command("fdb/stats-show", "bridge", 1, 1, fdb::stats),
     command("lacp/show", "[port]", 0, 1, unsupported::lacp),
@@ -179,6 +181,7 @@ pub(super) const COMMANDS: &[Command] = &[
     command("tnl/egress_port_range", "min max", 0, 2, routes::egress_ports),
     command("tnl/neigh/aging", "[SECS]", 0, 1, routes::aging),
     command("tnl/neigh/flush", "", 0, 0, routes::flush_neighbours),
+    command("tnl/neigh/retrans_time", "[MSECS]", 0, 1, routes::retransmission),
     command("tnl/neigh/set", "BRIDGE IP MAC", 3, 3, routes::set_neighbour),
     command("tnl/neigh/show", "", 0, 0, routes::neighbours),
     command("tnl/ports/show", "[-v]", 0, 1, routes::listeners),

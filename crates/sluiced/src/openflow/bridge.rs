@@ -32,6 +32,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use sync::Ordering;
 use vlog::vlog;
 use vswitch::config::{BridgeOptions, ControllerKind};
 
@@ -142,7 +143,6 @@ impl OfBridge {
     }
 
     /// Number of open connections.
-    #[cfg(test)]
     pub(super) fn links(&self) -> usize {
         self.links.len()
     }
@@ -250,7 +250,11 @@ impl OfBridge {
             }
         }
         for (number, port) in &new.ports {
-            match old.port(*number).filter(|p| p.name == port.name) {
+            let before = old.port(*number).filter(|p| p.name == port.name);
+            if before.is_some_and(|p| p.may_enable()) != port.may_enable() {
+                self.backer.revisions.toggled.fetch_add(1, Ordering::Relaxed);
+            }
+            match before {
                 None => self.mgr.port_changed(None, Some(port), now_ms),
                 Some(before) => self.mgr.port_changed(Some(before), Some(port), now_ms),
             }

@@ -142,7 +142,7 @@ fn addresses_of_dummies_are_local_routes_and_listeners() {
     let mut owner = Routing::start(false, &mut reactor).unwrap();
     let ports = DummyPorts::default();
     let br0 = dummy("br0", 7);
-    ports.insert("br0", br0.clone());
+    ports.insert("br0", br0.clone(), netdev::dummy::Claim::Shared);
     let port = TunnelPort {
         name: "gre_sys".into(),
         number: flow::DpPort(4),
@@ -178,12 +178,16 @@ fn addresses_of_dummies_are_local_routes_and_listeners() {
     br0.set_mac([2; 6]);
     follow(&mut owner, &mut reactor);
     assert!(listeners(owner.listeners(), true).contains("02:02:02:02:02:02"));
-    ports.insert("br0", dummy("br0", 8));
+    let other = dummy("br0", 8);
+    ports.insert("br0", other.clone(), netdev::dummy::Claim::Shared);
     follow(&mut owner, &mut reactor);
     assert_eq!(listeners(owner.listeners(), true), "Listening ports:\n");
     let query = Query { mark: 0, dst: ip("1.1.2.92"), src: None };
     assert!(owner.routes().lookup(&query).is_ok_and(|hop| !hop.is_local), "the one by command stays");
-    ports.remove("br0");
+    // The first one has the name no longer.
+    ports.remove("br0", &br0);
+    assert!(ports.get("br0").is_some());
+    ports.remove("br0", &other);
     follow(&mut owner, &mut reactor);
     assert!(owner.remove_user_route(254, 0, user.prefix) && owner.routes().is_empty());
     assert_eq!(owner.listeners().devices().count(), 0);

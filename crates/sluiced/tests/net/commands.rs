@@ -46,7 +46,7 @@ fn bad_commands_return_errors() {
     for (line, error) in [
         ("no/such-command", "\"no/such-command\" is not a valid command"),
         ("version extra", "\"version\" command takes at most 0 arguments"),
-        ("fdb/show", "\"fdb/show\" command requires at least 1 arguments"),
+        ("fdb/add", "\"fdb/add\" command requires at least 4 arguments"),
         ("fdb/show nope", "no such bridge"),
         ("vlog/set nonsense", "no destination, level, or module \"nonsense\""),
         ("dpctl/dump-flows nope", "no such datapath"),
@@ -109,7 +109,11 @@ fn datapath_commands_show_traffic() {
     assert_eq!(lines[1], "  br0:");
     let number = |port: &str| vsctl(&daemon, &format!("get Interface {port} ofport"));
     let mut dp = Vec::new();
-    for (port, kind) in [("br0", "internal"), (&*one.port, "system"), (&*two.port, "system")] {
+    for (port, kind) in [
+        ("br0", if on_kernel() { "internal" } else { "tap" }),
+        (&*one.port, "system"),
+        (&*two.port, "system"),
+    ] {
         let line = lines.iter().find(|l| l.starts_with(&format!("    {port} "))).unwrap();
         let head = format!("    {port} {}/", number(port));
         let rest = line.strip_prefix(&head).unwrap_or_else(|| panic!("{line} does not begin with {head}"));

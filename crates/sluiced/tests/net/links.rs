@@ -118,6 +118,9 @@ fn link_states_are_reported() {
     let mac = vsctl(&daemon, &format!("get Interface {port} mac_in_use"));
     assert!(text.contains(mac.trim_matches('"')), "{mac}: {text}");
     assert!(vsctl(&daemon, &format!("get Interface {port} status:driver_name")).contains("veth"));
+    let other = two.netns.ip(&format!("-o link show dev {}", two.dev)).unwrap();
+    let index = format!("\"{}\"", other.split(':').next().unwrap());
+    assert_eq!(vsctl(&daemon, &format!("get Interface {port} status:peer_ifindex")), index);
 }
 
 #[test]

@@ -217,6 +217,7 @@ fn invalid_thread_settings_are_reported_and_leave_the_default() {
         ("pmd-rxq-isolate", "false", "can only be set false when using pmd-rxq-assign=group"),
         ("pmd-sleep-max", "x", "ignored"),
         ("pmd-sleep-max", "1:2:3", "ignored"),
+        ("pmd-maxsleep", "1:2", "ignored"),
         ("pmd-auto-lb-load-threshold", "x", "95 is used"),
     ] {
         let (plan, told) = threads(&[(key, value)]);
@@ -225,6 +226,25 @@ fn invalid_thread_settings_are_reported_and_leave_the_default() {
     }
     let (plan, _) = threads(&[("pmd-cpu-mask", &"f".repeat(1025))]);
     assert_eq!(plan.cores, None);
+}
+
+/// As in OVS 3.5: one number, which the newer setting overrides.
+#[test]
+fn the_older_name_of_the_longest_sleep_is_read() {
+    for (settings, expected, part) in [
+        (&[("pmd-maxsleep", "50")][..], 50, Some("an older name")),
+        (&[("pmd-maxsleep", "50"), ("pmd-sleep-max", "20")], 20, None),
+        (&[("pmd-maxsleep", "99999")], 10_000, Some("the most is 10000")),
+    ] {
+        let (plan, told) = threads(settings);
+        assert_eq!(
+            plan.sleep,
+            SleepMax { default_us: expected, by_core: Default::default() },
+            "{settings:?}"
+        );
+        assert_eq!(!told.is_empty(), part.is_some(), "{told:?}");
+        assert!(part.is_none_or(|part| told[0].contains(part)), "{told:?}");
+    }
 }
 
 #[test]

@@ -114,7 +114,9 @@ impl<'a> Reader<'a> {
 
     fn sleep_max(&mut self, row: RowView<'a>) -> SleepMax {
         let mut sleep = SleepMax::default();
-        let Some(text) = row.map_str("other_config", "pmd-sleep-max") else { return sleep };
+        let Some(text) = row.map_str("other_config", "pmd-sleep-max") else {
+            return self.older_sleep_max(row);
+        };
         for part in text.split(',') {
             let (core, us) = part.trim().split_once(':').map_or((None, part), |(c, us)| (Some(c), us));
             let core = core.map(|c| c.trim().parse::<u16>());
@@ -141,6 +143,20 @@ impl<'a> Reader<'a> {
             }
         }
         sleep
+    }
+
+    /// The older setting: one length for all cores.
+    fn older_sleep_max(&mut self, row: RowView<'a>) -> SleepMax {
+        const KEY: &str = "other_config:pmd-maxsleep";
+        let Some(text) = row.map_str("other_config", "pmd-maxsleep") else { return SleepMax::default() };
+        let us = text.trim().parse::<u64>().ok();
+        let told = match us {
+            None => "not a number of microseconds: ignored".to_string(),
+            Some(us) if us > SLEEP_MAX_US => format!("the most is {SLEEP_MAX_US}, which is used"),
+            Some(_) => "an older name of pmd-sleep-max, which replaces it".to_string(),
+        };
+        self.hint(row, KEY, format!("{KEY}={text:?}: {told}"));
+        SleepMax { default_us: us.unwrap_or(0).min(SLEEP_MAX_US), ..SleepMax::default() }
     }
 
     /// The queues that an interface pins to cores.

@@ -338,6 +338,15 @@ fn a_neighbour_is_asked_for_once_a_second_and_its_answer_changes_the_flow() {
         asked.push(backer.take_solicited().len());
     }
     assert_eq!(asked, [1, 0, 0, 1, 0]);
+    // More often, if a command says so.
+    let set = |ms| sync::lock(&backer.view().native.as_ref().unwrap().neighbours).set_retrans(ms);
+    set(300);
+    let asked = [2600, 2800, 2900].map(|now_ms| {
+        t.cache.replay(&seen(1, 60, now_ms), &mut backer.effect_host());
+        backer.take_solicited().len()
+    });
+    assert_eq!(asked, [1, 0, 1]);
+    set(1000);
     t.cache.replay(&seen(1, 60, 4000), &mut backer.effect_host());
     let ops = crate::upcall::solicit(backer, 4000);
     let [dpif::DpifOp::Execute(execute)] = &ops[..] else { panic!("one request: {ops:?}") };

@@ -2,9 +2,12 @@
 
 mod commands;
 mod commands35;
+mod counters;
+mod database;
 mod learned;
 mod logs;
 mod mtus;
+mod newer;
 mod nsh;
 mod offload;
 mod pauses;
@@ -21,6 +24,7 @@ mod sweep;
 mod texts;
 mod vlan_limit;
 mod vlans;
+mod warped;
 mod zones;
 
 use crate::helpers::{appctl, appctl_output, serving, spec, vsctl, wait_until};

@@ -181,6 +181,18 @@ fn neighbours_are_set_shown_and_expire() {
             check(&lab, &[(&name, &expected.replace("NAME", command))]);
         }
     }
+    // Of OVS 4.0.
+    check(
+        &lab,
+        &[
+            ("tnl/neigh/retrans_time", "1000\n"),
+            ("tnl/neigh/retrans_time 50", OK),
+            ("tnl/neigh/retrans_time", "50\n"),
+            ("tnl/neigh/retrans_time 0", "0: not a time of 1 to 3600000 milliseconds"),
+            ("tnl/neigh/retrans_time 5x", "5x: not a time of 1 to 3600000 milliseconds"),
+            ("tnl/neigh/retrans_time 1000", OK),
+        ],
+    );
     check(
         &lab,
         &[

@@ -1,7 +1,7 @@
 //! Datapaths and ports made by command, without bridges. Expected answers are those of Open vSwitch 3.1.
 
-use super::Lab;
 use super::commands::refused;
+use super::{FROM_5_TO_7, Lab};
 use crate::helpers::{LIMIT, appctl, serving, spec, vsctl};
 use testkit::{Topology, reachable, require_netns, require_programs};
 
@@ -130,4 +130,31 @@ fn hosts_reach_each_other_through_flows_added_by_command() {
     reachable(&one.netns, two.ipv4.into(), LIMIT).unwrap();
     appctl(&daemon, "dpctl/del-dp netdev@sep");
     assert!(net.switch.ip("link show dev sep").is_err());
+}
+
+/// As in OVS 3.5: the own port of a datapath may have the name of an internal port, and of no other.
+#[test]
+fn a_datapath_may_have_the_name_of_a_bridge() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-appctl");
+    let lab = Lab::new();
+    vsctl(&lab.daemon, "add-port br0 p6 -- set Interface p6 type=internal");
+    refused(&lab, "dpctl/add-dp dummy@p1", "File exists");
+    for name in ["br0", "p6", "later"] {
+        lab.appctl(&format!("dpctl/add-dp dummy@{name}"));
+        assert_eq!(ports(&lab, &format!("dummy@{name}")), [format!("0: {name} (dummy-internal)")]);
+    }
+    vsctl(&lab.daemon, "add-port br0 later -- set Interface later type=internal");
+    let own = ports(&lab, "dummy@ovs-dummy");
+    assert!(own.iter().any(|port| port.ends_with(": later (dummy-internal)")), "{own:?}");
+    // Commands mean the bridge's ports, also once the datapath is gone.
+    for removed in ["", "br0"] {
+        if !removed.is_empty() {
+            lab.appctl(&format!("dpctl/del-dp dummy@{removed}"));
+        }
+        lab.receive("br0", &format!("in_port(100),{FROM_5_TO_7},eth_type(0x1234)"));
+    }
+    // Counters of the rule go on, once those of the flow are read.
+    lab.appctl("time/warp 1000 500");
+    assert_eq!(lab.n_packets("actions=NORMAL"), 2);
 }

@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use testkit::{require_netns, require_programs};
 
 /// Sends requests on one connection to the control socket; returns the results or errors.
-fn session(lab: &Lab, requests: &[(&str, &[&str])]) -> Vec<Result<Value, Value>> {
+pub(super) fn session(lab: &Lab, requests: &[(&str, &[&str])]) -> Vec<Result<Value, Value>> {
     let socket = lab.daemon.rundir().join(&format!("ovs-vswitchd.{}.ctl", lab.daemon.pid()));
     let mut stream = UnixStream::connect(socket).unwrap();
     stream.set_read_timeout(Some(crate::helpers::LIMIT)).unwrap();
@@ -63,8 +63,8 @@ fn replies_are_json_after_set_options() {
     assert_eq!(commands["set-options"], "[--format text|json]");
     let shown = answers[4].as_ref().unwrap();
     let datapath = &shown["dummy@ovs-dummy"];
-    assert_eq!(datapath["stats"], json!({ "n_hit": "0", "n_missed": "0" }));
-    let port = json!({ "odp_port": "7", "ofport": "3", "type": "dummy", "config": {} });
+    assert_eq!(datapath["stats"], json!({ "hit": "0", "missed": "0" }));
+    let port = json!({ "port_no": "7", "ofport": "3", "type": "dummy" });
     assert_eq!(datapath["bridges"]["br0"]["p7"], port);
     assert_eq!(datapath["bridges"]["br0"]["br0"]["ofport"], "65534");
     // Errors are text, and replies that wait have the format of their request.
