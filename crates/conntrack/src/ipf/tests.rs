@@ -326,6 +326,7 @@ fn status_and_lists_as_text() {
         purged: 2,
         too_many: 9,
         evicted: 8,
+        bad_checksum: 0,
     };
     let v6 = FragmentCounts { min_bytes: 1280, accepted: 6, ..FragmentCounts::default() };
     assert_eq!(FragmentStatus { max: 1000, held: 7, v4, v6 }.to_string(), expect);
