@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::os::unix::fs::FileTypeExt;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::Duration;
@@ -12,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use crate::command::{Cmd, Output, Running, Signal};
 use crate::netns::Netns;
 use crate::ovs::RunDir;
-use crate::wait::wait_for;
+use crate::wait::{listens, wait_for};
 
 /// Maximum time for a daemon to become ready, and to end.
 const START_LIMIT: Duration = Duration::from_secs(20);
@@ -162,13 +161,14 @@ impl DaemonSpec {
         if let Some(name) = &self.ready_file {
             let path = self.rundir.join(name);
             let is_socket = path.metadata().is_ok_and(|m| m.file_type().is_socket());
-            return if is_socket { UnixStream::connect(path).is_ok() } else { path.exists() };
+            return if is_socket { listens(&path) } else { path.exists() };
         }
         let Ok(entries) = std::fs::read_dir(self.rundir.path()) else { return false };
         entries.flatten().any(|entry| {
             let name = entry.file_name().to_string_lossy().into_owned();
             let has_pid = || std::fs::read_to_string(entry.path()).is_ok_and(|t| t.trim() == pid.to_string());
-            name.ends_with(&format!(".{pid}.ctl")) || (name.ends_with(".pid") && has_pid())
+            (name.ends_with(&format!(".{pid}.ctl")) && listens(&entry.path()))
+                || (name.ends_with(".pid") && has_pid())
         })
     }
 }

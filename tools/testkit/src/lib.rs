@@ -56,7 +56,7 @@ pub use traffic::{
     Capture, Iperf3Options, Iperf3Report, PingReport, all_answered, iperf3_client, iperf3_server, ping,
     reachable,
 };
-pub use wait::{pace, patience, wait_for};
+pub use wait::{listens, pace, patience, wait_for};
 
 /// Whether to use long ranges (`make check-long`, by the environment variable `SLUICE_LONG=1`).
 pub fn long() -> bool {

@@ -1,5 +1,7 @@
 //! Waits for a named condition, with a limit.
 
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -29,6 +31,11 @@ pub fn pace(time: Duration) -> Duration {
 fn in_guest() -> bool {
     static GUEST: OnceLock<bool> = OnceLock::new();
     *GUEST.get_or_init(|| std::env::var_os("SLUICE_GUEST").is_some_and(|v| v == "1"))
+}
+
+/// Whether a socket at `path` takes connections. It appears before that: bind(2) comes before listen(2).
+pub fn listens(path: &Path) -> bool {
+    UnixStream::connect(path).is_ok()
 }
 
 /// Polls until `condition` holds, at least once. The limit suits an idle machine and is

@@ -55,7 +55,7 @@ impl Lab {
         wait_for(LIMIT, "the daemon to end", || self.daemon.status().is_some()).unwrap();
         self.daemon = start(&self.net.switch, &self.dir);
         let bridge = self.daemon.rundir().join("br0.mgmt");
-        wait_for(LIMIT, "the bridge", || bridge.exists()).unwrap();
+        wait_for(LIMIT, "the bridge", || testkit::listens(&bridge)).unwrap();
     }
 
     /// Replaces all rules; ARP is always forwarded.

@@ -228,7 +228,7 @@ fn a_named_control_socket_is_used() {
     let spec = spec(&netns).args(["--unixctl=mine.ctl"]);
     let daemon = spec.start().unwrap();
     let socket = daemon.rundir().join("mine.ctl");
-    wait_for(LIMIT, "the socket", || socket.exists()).unwrap();
+    wait_for(LIMIT, "the socket", || testkit::listens(&socket)).unwrap();
     let out = daemon.tool("ovs-appctl").arg("-t").arg(socket).arg("version").run().unwrap();
     assert!(out.stdout.contains("3.5."));
 }
@@ -483,7 +483,7 @@ fn ovs_save_keeps_flows_groups_and_mappings() {
     daemon.stop().unwrap();
     let daemon = serving(&spec.rundir(&dir));
     let dump = |verb: &str| daemon.ovs("ovs-ofctl", &["-OOpenFlow15", verb, "br0"]).unwrap().stdout;
-    wait_for(LIMIT, "the bridge", || dir.join("br0.mgmt").exists()).unwrap();
+    wait_for(LIMIT, "the bridge", || testkit::listens(&dir.join("br0.mgmt"))).unwrap();
     let all = || ["dump-tlv-map", "dump-groups", "dump-flows"].map(dump).concat();
     let kept = [
         "0xffff   0x1       8  tun_metadata1",

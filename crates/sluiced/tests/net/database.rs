@@ -511,7 +511,7 @@ fn managers_are_accepted() {
     vsctl(&daemon, &format!("set-manager punix:{}", path.display()));
     let unix = row(&format!("punix:{}", path.display()));
     let _client = {
-        wait_for(LIMIT, "the manager's socket", || path.exists()).unwrap();
+        wait_for(LIMIT, "the manager's socket", || testkit::listens(&path)).unwrap();
         UnixStream::connect(&path).unwrap()
     };
     wait_until(&daemon, &format!("{unix} is_connected=true"));

@@ -66,7 +66,7 @@ pub(crate) fn start(netns: &Netns) -> Daemon {
 pub(crate) fn serving(spec: &DaemonSpec) -> Daemon {
     let daemon = spec.start().unwrap();
     let socket = daemon.rundir().join(&format!("ovs-vswitchd.{}.ctl", daemon.pid()));
-    wait_for(LIMIT, "the control socket", || socket.exists()).unwrap();
+    wait_for(LIMIT, "the control socket", || testkit::listens(&socket)).unwrap();
     daemon
 }
 

@@ -135,7 +135,7 @@ fn flow_mods_sent_before_eof_are_executed() {
     let daemon = start(&netns);
     vsctl(&daemon, "add-br br0 -- set bridge br0 fail_mode=secure");
     let socket = daemon.rundir().join("br0.mgmt");
-    wait_for(LIMIT, "the bridge's socket", || socket.exists()).unwrap();
+    wait_for(LIMIT, "the bridge's socket", || testkit::listens(&socket)).unwrap();
     let rules = || {
         let list = daemon.ovs("ovs-ofctl", &["dump-flows", "br0"]).unwrap().stdout;
         list.matches("nw_dst=").count()

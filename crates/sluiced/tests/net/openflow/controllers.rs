@@ -278,7 +278,7 @@ fn passive_controllers_are_accepted() {
     let lab = Lab::new(2);
     let socket = lab.daemon.rundir().join("br0.ctl");
     lab.vsctl(&format!("set-controller br0 ptcp:6655 punix:{}", socket.display()));
-    wait_for(LIMIT, "the listening socket", || socket.exists()).unwrap();
+    wait_for(LIMIT, "the listening socket", || testkit::listens(&socket)).unwrap();
     for target in ["tcp:127.0.0.1:6655".to_string(), format!("unix:{}", socket.display())] {
         let tool = || lab.daemon.tool("ovs-ofctl");
         wait_for(LIMIT, &target, || tool().args(["show", &target]).run().is_ok()).unwrap();
