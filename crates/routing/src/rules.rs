@@ -79,7 +79,7 @@ impl Rule {
         }
     }
 
-    /// Whether it applies to a lookup.
+    /// True if it applies to a lookup.
     pub(crate) fn matches(&self, mark: u32, source: IpAddr, dst: IpAddr) -> bool {
         let selects = !self.is_foreign
             && (self.mark.0 ^ mark) & self.mark.1 == 0

@@ -267,7 +267,7 @@ impl Daemon {
     /// All that it wrote, to its log and to standard error, once it has ended.
     ///
     /// # Errors
-    /// If it still runs after 10 s.
+    /// If it still runs after 10 s ([`crate::patience`]).
     pub fn last_words(&mut self) -> Result<String> {
         wait_for(STOP_LIMIT, "the daemon's end", || self.status().is_some())?;
         if let Some(running) = &self.running {

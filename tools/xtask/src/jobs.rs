@@ -26,7 +26,7 @@ pub(crate) struct Ended {
     pub(crate) name: String,
     /// How long it ran.
     pub(crate) time: Duration,
-    /// Whether it exited with 0.
+    /// True if it exited with 0.
     pub(crate) good: bool,
     /// All that it wrote, both streams in the order of their lines.
     pub(crate) output: String,

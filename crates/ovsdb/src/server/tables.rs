@@ -1,4 +1,4 @@
-//! What commands ask of the databases: a log of the changes of chosen tables, and the memory in use.
+//! Answers to commands: the log of changes of chosen tables, and the memory in use.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What commands ask of the server, and the method `convert`.
+//! Tests of the log of tables, of the memory in use, of conditional monitors, and of `convert`.
 
 use super::*;
 
