@@ -6,11 +6,11 @@
 //! afterwards: an upcall in between has either been seen or lists the port again. So ports without upcalls cost a
 //! handler nothing.
 //!
-//! Control packets of BFD have queues of their own ([`Upcall::is_of_session`]), listed separately: a handler takes them
+//! Control packets of link protocols have queues of their own ([`Upcall::is_of_session`]), listed separately: a handler takes them
 //! first, in turns over their ports, up to half of a batch.
 
 use dpif::{BATCH_MAX_UPCALLS, DeficitRoundRobin};
-use dpif::{Upcall, UpcallKind, is_of_session};
+use dpif::{Upcall, UpcallKind, is_control_packet};
 use dpif::{UpcallReceiver, Waker};
 use flow::{DpPort, FlowKey};
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ const MISSES_PER_PORT: usize = 1024;
 const ALL_MISSES: usize = 131_072;
 /// Maximum waiting packets for controllers and the slow path, per port.
 const ACTIONS_PER_PORT: usize = 512;
-/// Maximum waiting control packets of BFD, per port: tunnels of thousands of sessions may share one.
+/// Maximum waiting control packets of link protocols, per port: tunnels of thousands of sessions may share one.
 const SESSIONS_PER_PORT: usize = 2048;
 /// The same in total, shared likewise.
 const ALL_SESSIONS: usize = 32_768;
@@ -120,7 +120,7 @@ impl PortQueues {
 
     /// The same for a miss of that key.
     pub(crate) fn has_room_for(&self, key: &FlowKey) -> bool {
-        if is_of_session(key) { self.sessions.has_room() } else { self.has_room() }
+        if is_control_packet(key) { self.sessions.has_room() } else { self.has_room() }
     }
 
     /// Number of waiting upcalls.

@@ -1,5 +1,5 @@
 //! Upcalls read from the kernel and not served yet: three bounded queues per input port, served in
-//! deficit round robin. Control packets of BFD ([`Upcall::is_of_session`]) go first, up to half of what is taken. A flooding port fills only its own queues.
+//! deficit round robin. Control packets of link protocols ([`Upcall::is_of_session`]) go first, up to half of what is taken. A flooding port fills only its own queues.
 //!
 //! They belong to one handler. [`PortUpcalls`] counts a port's upcalls over all handlers.
 
@@ -15,7 +15,7 @@ use sync::{AtomicBool, AtomicU64, Ordering};
 pub(super) const MISSES_PER_PORT: usize = 512;
 /// Maximum waiting packets for controllers and the slow path per port and handler.
 pub(super) const ACTIONS_PER_PORT: usize = 256;
-/// Maximum waiting control packets of BFD per port and handler.
+/// Maximum waiting control packets of link protocols per port and handler.
 pub(super) const SESSIONS_PER_PORT: usize = 256;
 
 /// Counts of a port's upcalls held and dropped by handlers.

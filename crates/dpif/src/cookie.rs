@@ -10,7 +10,8 @@
 //!
 //! Numbers are in the machine's byte order except for the rule cookie.
 
-use crate::upcall::{ControllerCookie, UserCookie, slow_reason};
+use crate::slow_path::SlowReason;
+use crate::upcall::{ControllerCookie, UserCookie};
 use flow::{OfPort, RecircId};
 
 /// Bytes of a cookie.
@@ -47,17 +48,6 @@ mod kind {
     pub(super) const CONTROLLER: u16 = 5;
 }
 
-/// Reasons of the slow path in cookies: ours, the bit to write, the bits to read. Stock switches have 1 CFM, 2 BFD,
-/// 4 LACP, 8 STP, 16 LLDP, 32 action, 64 match; of the protocols but BFD, LACP is written for all. A packet to a controller
-/// has its own kind of cookie there, so our bit for it lies beyond theirs.
-const SLOW_REASONS: [(u16, u32, u32); 5] = [
-    (slow_reason::BFD, 2, 2),
-    (slow_reason::CONTROLLER, 128, 128),
-    (slow_reason::ACTION, 32, 32),
-    (slow_reason::PROTOCOL, 4, 1 | 4 | 8 | 16),
-    (slow_reason::MATCH, 64, 64),
-];
-
 /// The bytes of a cookie.
 pub fn write_cookie(info: &CookieInfo) -> [u8; COOKIE_BYTES] {
     let mut out = [0; COOKIE_BYTES];
@@ -66,9 +56,9 @@ pub fn write_cookie(info: &CookieInfo) -> [u8; COOKIE_BYTES] {
     put(8, &info.bridge);
     match info.cookie {
         UserCookie::SlowPath { reasons } => {
-            let bits = SLOW_REASONS.iter().filter(|(ours, ..)| reasons & ours != 0).map(|(_, bit, _)| bit);
+            let bits = SlowReason::of(reasons).fold(0, |bits, reason| bits | reason.cookie_bit());
             put(0, &kind::SLOW_PATH.to_ne_bytes());
-            put(28, &bits.sum::<u32>().to_ne_bytes());
+            put(28, &bits.to_ne_bytes());
         }
         UserCookie::Controller(c) => {
             put(0, &kind::CONTROLLER.to_ne_bytes());
@@ -94,12 +84,15 @@ pub fn parse_cookie(bytes: &[u8]) -> Result<CookieInfo, CookieError> {
     let cookie = match u16_at(0) {
         kind::SLOW_PATH => {
             let bits = u32_at(28);
-            let known = SLOW_REASONS.iter().fold(0, |all, (_, _, theirs)| all | theirs);
-            if bits & !known != 0 {
+            let (mut reasons, mut unknown) = (0, bits);
+            for reason in SlowReason::all().filter(|reason| bits & reason.cookie_bit() != 0) {
+                reasons |= reason.bit();
+                unknown &= !reason.cookie_bit();
+            }
+            if unknown != 0 {
                 return Err(CookieError::Value("slow path reasons", bits));
             }
-            let ours = SLOW_REASONS.iter().filter(|(_, _, theirs)| bits & theirs != 0);
-            UserCookie::SlowPath { reasons: ours.fold(0, |all, (ours, ..)| all | ours) }
+            UserCookie::SlowPath { reasons }
         }
         kind::CONTROLLER => UserCookie::Controller(controller(c, u16_at(26), u32_at(28))?),
         other => return Err(CookieError::Kind(other)),

@@ -19,6 +19,7 @@ mod offload;
 mod ops;
 mod port;
 mod provider;
+pub mod slow_path;
 mod stats;
 pub mod testing;
 pub mod text;
@@ -38,6 +39,7 @@ pub use conntrack::{
 pub use drops::{DropReason, XlateDrop};
 pub use drr::{BATCH_MAX_UPCALLS, DeficitRoundRobin, QUANTUM};
 pub use dummy_mode::DummyMode;
+pub use l2proto::is_control_packet;
 pub use offload::{FlowOffloads, OffloadLatency, OffloadLayer, OffloadStats, Offloaded};
 pub use ops::{
     Capabilities, CtCapabilities, Datapath, DpStats, DpifError, DpifOp, Execute, FlowPut, FlowRecord,
@@ -52,11 +54,10 @@ pub use provider::{
     InlineHandler, LookupMasks, PmdThreads, Provider, UpcallReceiver, UpcallSockets, UserspaceTunnels, Waker,
     usual_revalidators,
 };
+pub use slow_path::SlowReason;
 pub use stats::{DeviceStats, Drops, PmdStats, PortStats, XlateDrops, add_each};
 pub use threads::{
     AutoBalance, CacheSettings, Numa, PerfLog, PerfQuery, QueueInfo, RxqAffinity, RxqAssign, SleepMax,
     ThreadInfo, ThreadPlan,
 };
-pub use upcall::{
-    ControllerCookie, Ticket, Upcall, UpcallKind, UpcallSink, Upcalls, UserCookie, is_of_session, slow_reason,
-};
+pub use upcall::{ControllerCookie, Ticket, Upcall, UpcallKind, UpcallSink, Upcalls, UserCookie};

@@ -3,26 +3,11 @@
 use crate::ops::PmdId;
 use flow::{DpPort, FlowKey, RecircId, Ufid};
 use packet::Packet;
-use packet::headers::{BFD_PORT, ETH_TYPE_IP, IPPROTO_UDP};
 
 /// Links an upcall to the packets parked behind it. The slow path returns it with the `Execute` that answers the
 /// upcall.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Ticket(pub u64);
-
-/// Reasons for handling a flow in the slow path packet by packet, as bits.
-pub mod slow_reason {
-    /// The packet goes to a controller.
-    pub const CONTROLLER: u16 = 1;
-    /// The test action `debug_slow`.
-    pub const ACTION: u16 = 2;
-    /// A protocol of the switch itself.
-    pub const PROTOCOL: u16 = 4;
-    /// A BFD session of the switch takes the packet.
-    pub const BFD: u16 = 16;
-    /// The datapath's masks cannot express the bits examined by translation.
-    pub const MATCH: u16 = 8;
-}
 
 /// A packet for the controllers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -44,9 +29,9 @@ pub struct ControllerCookie {
 /// Data of a userspace action for the slow path.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum UserCookie {
-    /// Translate this packet separately; bits of [`slow_reason`].
+    /// Translate this packet separately.
     SlowPath {
-        /// The reasons.
+        /// The reasons, bits of [`SlowReason`](crate::SlowReason).
         reasons: u16,
     },
     /// Send it to the controllers.
@@ -83,19 +68,12 @@ pub struct Upcall {
     pub received_us: u64,
 }
 
-/// Whether packets of this key have the form of BFD control packets. Their upcalls are a class of their own in the queues
-/// of datapaths, so that no flood of other upcalls delays or drops them. Their number is bounded per port; whether
-/// a session takes them is up to the slow path.
-pub fn is_of_session(key: &FlowKey) -> bool {
-    let base = &key.base;
-    base.tp_dst == BFD_PORT && base.nw_proto == IPPROTO_UDP && base.dl_type == ETH_TYPE_IP
-}
-
 impl Upcall {
-    /// Whether its packet has the form of a BFD control packet ([`is_of_session`]), and it is not for controllers.
+    /// Whether its packet has the form of a control packet of a link protocol ([`l2proto::is_control_packet`]), and it is
+    /// not for controllers.
     pub fn is_of_session(&self) -> bool {
         let for_controllers = matches!(self.kind, UpcallKind::Action(UserCookie::Controller(_)));
-        !for_controllers && is_of_session(&self.key)
+        !for_controllers && l2proto::is_control_packet(&self.key)
     }
 
     /// Its id in all events: the lower half of the name of its future megaflow.

@@ -31,7 +31,7 @@ use crate::tables::Tables;
 use crate::ukey::{KEPT_FOR_PORTS_PERCENT, Room, Ukeys};
 use crate::view::{BridgeView, FragHandling, View};
 use crate::xlate::{LearnedFlow, Request, Translation, translate};
-use dpif::{Capabilities, PmdId, TimeoutId, Upcall, actions, slow_reason};
+use dpif::{Capabilities, PmdId, SlowReason, TimeoutId, Upcall, actions};
 use flow::nlkey::{kernel_mask, mask_fits};
 use flow::{DpPort, FLOW_WORDS, Flow, FlowKey, KeyMask, MacAddr, Mask, OfPort, RecircId, Ufid};
 use openflow::msg::group::Group as GroupDesc;
@@ -320,7 +320,7 @@ impl Backer {
         if let Some(limits) = &self.capabilities.key_limits
             && !mask_fits(key, &FlowKey::from_mask(&t.wc, key), limits)
         {
-            t.slow_reasons |= slow_reason::MATCH;
+            t.slow_reasons |= SlowReason::Match.bit();
         }
     }
 

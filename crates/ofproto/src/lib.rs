@@ -9,7 +9,6 @@
 pub mod action_pool;
 pub mod backer;
 pub mod barrier;
-pub mod bfd;
 pub mod changes;
 pub mod connmgr;
 pub mod ct_support;
@@ -17,6 +16,7 @@ pub mod events;
 mod features;
 pub mod flow_mod;
 pub mod group;
+pub mod links;
 pub mod mac_table;
 pub mod meter_ids;
 pub mod native;

@@ -1,9 +1,10 @@
 //! Ports and bundles of a bridge, as translation sees them.
 
-use crate::bfd::BfdPort;
+use crate::links::{self, PortLink};
 use crate::tunnel::{PacketTypes, TunnelConfig};
 use flow::text::PortNames;
 use flow::{DpPort, MacAddr, OfPort, TlvTable};
+use l2proto::protocol::LinkState;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use sync::AtomicU64;
@@ -86,12 +87,19 @@ pub enum PriorityTags {
 }
 
 impl Port {
-    /// Whether it can send: group buckets that watch it are live. The state of its BFD session may change while the
-    /// port stays.
+    /// Whether it can send: group buckets that watch it are live. The state of its links may change while the port stays.
     pub fn may_enable(&self) -> bool {
-        !self.link_down
-            && !self.config.port_down
-            && self.bfd.as_ref().is_none_or(|bfd| bfd.state.is_forwarding())
+        !self.link_down && !self.config.port_down && self.link_state().is_live
+    }
+
+    /// The restrictions of all its links.
+    pub fn link_state(&self) -> LinkState {
+        links::state(&self.links)
+    }
+
+    /// Its links of protocols that may stop forwarding or learning.
+    pub fn gating_links(&self) -> impl Iterator<Item = &PortLink> {
+        self.links.iter().filter(|link| link.gates_traffic)
     }
 
     /// Whether translation counts its packets, because no device does.
@@ -195,8 +203,8 @@ pub struct Port {
     pub link_down: bool,
     /// Link state of its device.
     pub features: PortFeatures,
-    /// Its BFD session, if it has one.
-    pub bfd: Option<BfdPort>,
+    /// Its sessions of link protocols, one of each at most.
+    pub links: Vec<PortLink>,
 }
 
 /// Link state of a port's device. Bits are `OFPPF_*` with the numbers of OpenFlow 1.1 and later (1.3 §7.2.1).

@@ -6,7 +6,7 @@
 use crate::changes::Lookups;
 use crate::xlate::XlateCache;
 use dpif::actions::{Sample, Userspace};
-use dpif::{DpAction, FlowStats, PmdId, UserCookie, slow_reason};
+use dpif::{DpAction, FlowStats, PmdId, UserCookie};
 use flow::{DpPort, PackedFlow, RecircId, Ufid};
 use hashbrown::HashTable;
 use rapidhash::RapidHashMap;
@@ -68,11 +68,11 @@ impl Ukey {
         if self.serves_sessions() { is_idle(longest_ms) } else { excess || is_idle(idle_ms) }
     }
 
-    /// Whether control packets of BFD may pass through it: to their session, or out of a tunnel.
+    /// Whether control packets of link protocols may pass through it: to their session, or out of a tunnel.
     fn serves_sessions(&self) -> bool {
         fn serves(action: &DpAction) -> bool {
             if let DpAction::Userspace(Userspace(UserCookie::SlowPath { reasons })) = action {
-                return reasons & slow_reason::BFD != 0;
+                return dpif::slow_path::has_link(*reasons);
             }
             // With a meter of the slow path.
             if let DpAction::Sample(Sample { actions, .. }) = action {

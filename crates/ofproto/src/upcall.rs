@@ -4,7 +4,7 @@
 mod packet_in;
 
 use crate::backer::{Backer, Failed, count};
-use crate::bfd;
+use crate::links;
 use crate::native::held::Held;
 use crate::ukey::{Ukey, UkeyState};
 use crate::view::View;
@@ -141,7 +141,7 @@ fn miss(backer: &Backer, view: &View, epoch: u64, upcall: Upcall, now_ms: u64, q
         true => t.cache.replay_learning(&seen, &mut backer.effect_host()),
         false => t.cache.replay(&seen, &mut backer.effect_host()),
     }
-    let is_taken = is_held || bfd::deliver(&t.claimed, upcall.packet.data());
+    let is_taken = is_held || links::deliver(&t.claimed, upcall.packet.data());
     // Packets without an input port count as a port.
     let room = backer.limits.room(view.dp_ports.len() as u64 + 1);
     if backer.ukeys.reserve(upcall.key.in_port(), &room) {
@@ -187,7 +187,7 @@ fn forward(backer: &Backer, view: &View, upcall: Upcall, packets: u64, now_ms: u
     backer.observe(|o| o.translated(&upcall));
     t.cache.replay(&seen(&upcall, packets, now_ms), &mut backer.effect_host());
     release_after_use(backer, &t);
-    let claimed = bfd::deliver(&t.claimed, upcall.packet.data());
+    let claimed = links::deliver(&t.claimed, upcall.packet.data());
     execute(backer, view, upcall, t.actions.into(), claimed)
 }
 

@@ -62,7 +62,7 @@ fn ports() -> PortTable {
             config: PortConfigBits::default(),
             tree: None,
             link_down: false,
-            bfd: None,
+            links: Vec::new(),
             features: Default::default(),
         };
         table.ports.insert(of_port, Arc::new(port));

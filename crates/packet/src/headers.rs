@@ -65,8 +65,6 @@ pub const IPPROTO_IGMP: u8 = 2;
 pub const IPPROTO_TCP: u8 = 6;
 /// IP protocol UDP.
 pub const IPPROTO_UDP: u8 = 17;
-/// Control packets of BFD go to this UDP port (RFC 5881 §4).
-pub const BFD_PORT: u16 = 3784;
 /// DHCP servers send from this UDP port (RFC 2131 §4.1).
 pub const DHCP_SERVER_PORT: u16 = 67;
 /// DHCP clients receive at this UDP port (RFC 2131 §4.1).

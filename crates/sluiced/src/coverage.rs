@@ -9,6 +9,7 @@ mod tests;
 
 use crate::daemon::Daemon;
 use dpif::{DropReason, PmdStats, PortStats, XlateDrop};
+use l2proto::Protocol;
 use ofproto::mac_table::MacStats;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -160,6 +161,8 @@ pub(crate) fn totals(daemon: &Daemon) -> Totals {
         let neighbours = daemon.routing.neighbours();
         (neighbours.evicted(), neighbours.refused())
     };
+    let links = daemon.switch.link_protocols();
+    all.extend(Protocol::ALL.iter().map(|protocol| (protocol.lost_counter(), links.lost(*protocol))));
     all.extend([
         ("accept_failed", sockets.accept_failed),
         ("connection_refused", sockets.refused),
@@ -171,7 +174,6 @@ pub(crate) fn totals(daemon: &Daemon) -> Totals {
         ("db_monitor_refused", database.monitors_refused),
         ("db_wait_refused", database.waits_refused),
         ("unixctl_cut_off", daemon.commands_cut_off()),
-        ("bfd_queue_full", daemon.switch.monitor().lost()),
         ("tnl_packet_held", instances().map(|i| i.backer.held_in_all()).sum()),
         ("barrier_waited", instances().map(|i| count(&i.backer.barrier.waits)).sum()),
         ("barrier_timeout", instances().map(|i| count(&i.backer.barrier.timeouts)).sum()),

@@ -5,10 +5,11 @@ use super::db::Db;
 use super::devices::Device;
 use super::features::port_features;
 use super::instances::Instances;
-use super::monitor::Report;
+use super::link_protocols::{Report, SessionName};
 use super::tunnels::Egress;
 use dpif::{DropReason, PortStats};
 use flow::{DpPort, MacAddr};
+use l2proto::Protocol;
 use netdev::dummy::{DummyPorts, DummyStats, QueueStats};
 use netdev::link::{self, EthtoolLink, LinkInfo};
 use ofproto::ports::{PortCounters, PortFeatures};
@@ -51,8 +52,8 @@ pub(crate) struct FactKeeper {
     embedded: bool,
     controllers: BTreeMap<Uuid, ControllerFacts>,
     managers: BTreeMap<Uuid, ManagerFacts>,
-    /// Sessions of BFD, by interface.
-    bfd: BTreeMap<String, Report>,
+    /// Sessions of link protocols.
+    sessions: BTreeMap<SessionName, Report>,
     dirty: bool,
     last_written: Option<i64>,
 }
@@ -82,7 +83,7 @@ impl FactKeeper {
             embedded: false,
             controllers: BTreeMap::new(),
             managers: BTreeMap::new(),
-            bfd: BTreeMap::new(),
+            sessions: BTreeMap::new(),
             dirty: true,
             last_written: None,
         }
@@ -153,18 +154,18 @@ impl FactKeeper {
         self.dirty = true;
     }
 
-    /// Whether the BFD session of an interface lets it forward, as last told.
-    pub(crate) fn bfd_forwarding(&self, name: &str) -> bool {
-        self.bfd.get(name).is_some_and(|known| known.forwarding)
+    /// Whether the port is live for a session, as last reported.
+    pub(crate) fn session_is_live(&self, name: &SessionName) -> bool {
+        self.sessions.get(name).map_or(name.1.initial_state().is_live, |known| known.state.is_live)
     }
 
-    /// Sets the status of a BFD session; `None`: it ended.
-    pub(crate) fn set_bfd(&mut self, name: String, report: Option<Report>) {
-        let known = self.bfd.get(&name);
+    /// Sets the status of a session; `None`: it ended.
+    pub(crate) fn set_session(&mut self, name: SessionName, report: Option<Report>) {
+        let known = self.sessions.get(&name);
         self.dirty |= known.map(|known| &known.status) != report.as_ref().map(|report| &report.status);
         match report {
-            Some(report) => drop(self.bfd.insert(name, report)),
-            None => drop(self.bfd.remove(&name)),
+            Some(report) => drop(self.sessions.insert(name, report)),
+            None => drop(self.sessions.remove(&name)),
         }
     }
 
@@ -286,8 +287,10 @@ impl FactKeeper {
         }
         for port in planner.open_ports() {
             let Some(known) = port.row.and_then(|row| facts.interfaces.get_mut(&row)) else { continue };
-            if let Some(session) = self.bfd.get(port.name) {
-                known.bfd_status.clone_from(&session.status);
+            for &protocol in Protocol::ALL {
+                if let Some(session) = self.sessions.get(&(port.name.to_string(), protocol)) {
+                    known.links.extend(session.status.clone());
+                }
             }
             if let Some(statistics) = self.statistics.get(port.name) {
                 known.statistics = statistics.clone();

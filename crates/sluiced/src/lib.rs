@@ -6,7 +6,7 @@
 //! - [`routing`]: routes, neighbours and listeners of tunnels in user space;
 //! - [`appctl`]: commands of the control socket ([`unixctl`]);
 //! - [`slowpath`]: handlers and the revalidator;
-//! - `monitor`: the thread that runs the sessions of BFD.
+//! - `link_protocols`: the thread that runs the sessions of link protocols.
 //!
 //! The control plane shares no thread and no lock with the packet path, except with `--without=threads`.
 #![forbid(unsafe_code)]
@@ -23,8 +23,8 @@ mod facts;
 mod features;
 pub mod fuzz;
 mod instances;
+mod link_protocols;
 mod machine;
-mod monitor;
 mod next_hops;
 mod observer;
 mod openflow;

@@ -237,7 +237,7 @@ impl OpenFlow {
         }
     }
 
-    /// Reports that the BFD session of a port began or ceased to forward.
+    /// Reports that a link protocol changed the liveness of a port.
     pub(crate) fn port_toggled(&mut self, bridge: BridgeId, port: &Port) {
         if let Some(b) = self.bridges.get_mut(&bridge) {
             b.port_toggled(port);

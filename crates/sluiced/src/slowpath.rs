@@ -372,7 +372,7 @@ impl InlineHandler for InlineSlowPath {
 
 /// Splits a batch into parts, each with a flag for priority operations. Parts have at most `at_once` upcalls if
 /// several ports wait. Only first packets have priority: the following packets of their flow wait in the datapath,
-/// while packets sent up by an action could overtake others of their flow. Control packets of BFD, which go no
+/// while packets sent up by an action could overtake others of their flow. Control packets of link protocols, which go no
 /// further, have it, too.
 fn parts(mut upcalls: Upcalls, ahead: usize, at_once: usize) -> impl Iterator<Item = (Upcalls, bool)> {
     let alone = upcalls.iter().all(|u| u.rx_port == upcalls[0].rx_port);

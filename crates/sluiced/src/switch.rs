@@ -12,7 +12,7 @@ use super::devices::{Body, Device};
 use super::dummies::Streams;
 use super::facts::FactKeeper;
 use super::instances::{Instance, Instances, Settings};
-use super::monitor::Monitor;
+use super::link_protocols::LinkProtocols;
 use super::next_hops::NextHops;
 use super::openflow::OpenFlow;
 use super::reactor::Reactor;
@@ -58,7 +58,7 @@ pub struct Switch {
     links_dirty: bool,
     facts: FactKeeper,
     openflow: OpenFlow,
-    monitor: Monitor,
+    link_protocols: LinkProtocols,
     applied_once: bool,
     next_retry_ms: u64,
     /// Commands left by the last turn.
@@ -80,7 +80,7 @@ impl Switch {
             // The main loop outlives the slow path.
             let _ = waker.wake();
         });
-        let monitor = Monitor::new({
+        let link_protocols = LinkProtocols::new({
             let wake = wake.clone();
             move || wake()
         });
@@ -110,7 +110,7 @@ impl Switch {
             planner: Planner::default(),
             facts: FactKeeper::new(&supported, &config.run_dir),
             openflow: OpenFlow::new(&config.run_dir, next_hops),
-            monitor,
+            link_protocols,
             supported,
             dummies: config.dummies,
             devices: BTreeMap::new(),
@@ -141,9 +141,9 @@ impl Switch {
         &mut self.instances
     }
 
-    /// The sessions of BFD.
-    pub(crate) fn monitor(&self) -> &Monitor {
-        &self.monitor
+    /// The sessions of link protocols.
+    pub(crate) fn link_protocols(&self) -> &LinkProtocols {
+        &self.link_protocols
     }
 
     /// Types that this build supports.
@@ -234,28 +234,28 @@ impl Switch {
         let now_ms = sys::clock::monotonic_ms();
         if now_ms >= self.next_tick_ms {
             self.instances.tick();
-            self.monitor.send_counters(|bridge| self.instances.of_bridge(bridge));
+            self.link_protocols.send_counters(|bridge| self.instances.of_bridge(bridge));
             reactor.tls.refresh();
             self.next_tick_ms = now_ms + TICK_MS;
         }
         next.and(Turn::more_if(self.instances.run())).and(self.streams.run(reactor, now_ms))
     }
 
-    /// Passes changes of BFD sessions on to the database and the controllers.
+    /// Passes changes of link protocols' sessions on to the database and the controllers.
     fn follow_sessions(&mut self) -> Turn {
         let (machine_ms, now_ms) = (sys::clock::machine_us() / 1000, sys::clock::monotonic_ms());
-        for (name, report) in self.monitor.take_reports(machine_ms) {
+        for (name, report) in self.link_protocols.take_reports(machine_ms) {
             if let Some(report) = &report
-                && report.forwarding != self.facts.bfd_forwarding(&name)
+                && report.state.is_live != self.facts.session_is_live(&name)
                 && let Some(instance) = self.instances.of_bridge(report.bridge)
                 && let Some(b) = instance.backer.view().bridge(report.bridge)
                 && let Some(port) = b.ports.port(report.port)
             {
                 self.openflow.port_toggled(report.bridge, port);
             }
-            self.facts.set_bfd(name, report);
+            self.facts.set_session(name, report);
         }
-        self.monitor.reports_in_ms(machine_ms).map_or(Turn::DONE, |ms| Turn::at(now_ms + ms))
+        self.link_protocols.reports_in_ms(machine_ms).map_or(Turn::DONE, |ms| Turn::at(now_ms + ms))
     }
 
     /// Carries out the database's changes and writes back. The turn has the time of that work alone which this state of
@@ -411,7 +411,7 @@ impl Switch {
                 }
                 self.openflow.destroy(bridge, reactor);
                 // Sessions of its ports have ended; their thread lets go of the datapath.
-                self.monitor.pass();
+                self.link_protocols.pass();
                 self.instances.remove_bridge(bridge);
             }
             Command::OpenInterface(open) => {
@@ -457,7 +457,7 @@ impl Switch {
                 let previous = view.bridge(bridge).map(|b| b.ports.clone()).unwrap_or_default();
                 let mut table = ports.table(&previous);
                 deleted::log(view.bridge(bridge).map(|b| (&*b.name, &*b.ports)), Some(&table));
-                self.monitor.attach(bridge, instance, &ports, &mut table);
+                self.link_protocols.attach(bridge, instance, &ports, &mut table);
                 self.openflow.ports_changed(bridge, &previous, &table, sys::clock::monotonic_ms());
                 instance.backer.set_ports(bridge, table);
                 self.links_dirty = true;
@@ -672,8 +672,8 @@ impl Switch {
     /// Ends the switch, its listeners first. Taps stay for the next process; with `cleanup`, removes the ports one by one
     /// before, taps included.
     pub fn stop(self, exit: Exit) {
-        let Switch { instances, devices, openflow, streams, monitor, .. } = self;
-        drop((monitor, openflow, streams));
+        let Switch { instances, devices, openflow, streams, link_protocols, .. } = self;
+        drop((link_protocols, openflow, streams));
         if exit.cleanup {
             for (name, device) in devices {
                 if let Err(e) = device.datapath.port_del(device.dp_port) {

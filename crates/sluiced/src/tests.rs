@@ -36,7 +36,7 @@ fn port_table(ports: &[(u32, DpPort, &str)]) -> PortTable {
                 config: PortConfigBits::default(),
                 tree: None,
                 link_down: false,
-                bfd: None,
+                links: Vec::new(),
                 features: Default::default(),
             }),
         );

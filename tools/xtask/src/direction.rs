@@ -66,7 +66,7 @@ pub(crate) const TABLE: &[(&str, &[&str])] = &[
     ("flow", &["packet", "simd"]),
     ("classifier", &["flow"]),
     ("routing", &["classifier", "flow", "sync"]),
-    ("dpif", &["flow", "packet"]),
+    ("dpif", &["flow", "l2proto", "packet"]),
     ("conntrack", &["packet", "flow", "dpif", "simd", "sync"]),
     ("datapath", &["packet", "flow", "conntrack", "dpif", "simd", "sync"]),
     ("ofp-wire", &["flow"]),

@@ -257,7 +257,7 @@ fn flow_statistics_count_packets_bytes_time_and_flags() {
 fn userspace_sends_the_packet_as_it_is_then() {
     let mut rig = Rig::new();
     let frame = udp(1, 2);
-    let cookie = UserCookie::SlowPath { reasons: slow_reason::CONTROLLER };
+    let cookie = UserCookie::SlowPath { reasons: SlowReason::Controller.bit() };
     let eth = EthSet { dst: [4; 6], ..EthSet::default() };
     let mask = EthSet { dst: [0xff; 6], ..EthSet::default() };
     let set = DpAction::Set(SetAction::Eth(Masked { value: eth, mask }));

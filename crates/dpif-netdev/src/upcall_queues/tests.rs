@@ -150,7 +150,9 @@ fn no_flood_delays_or_drops_control_packets() {
     for _ in 0..2 * MISSES_PER_PORT {
         queues.iter().for_each(|(port, queue)| drop(queue.push(miss(*port))));
     }
-    let slow = UpcallKind::Action(dpif::UserCookie::SlowPath { reasons: dpif::slow_reason::BFD });
+    let slow = UpcallKind::Action(dpif::UserCookie::SlowPath {
+        reasons: dpif::SlowReason::Link(l2proto::Protocol::Bfd).bit(),
+    });
     let (port, queue) = &queues[7];
     assert!(!queue.has_room());
     let first = session(*port, UpcallKind::Miss);

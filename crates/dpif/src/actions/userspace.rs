@@ -2,9 +2,10 @@
 
 use super::prelude::*;
 use crate::cookie::{CookieInfo, parse_cookie, write_cookie};
+use crate::slow_path::SlowReason;
 use crate::text::values::number;
 use crate::text::write::hex;
-use crate::upcall::{ControllerCookie, UserCookie, slow_reason};
+use crate::upcall::{ControllerCookie, UserCookie};
 use flow::RecircId;
 
 /// Sends the packet to the slow path, with its cookie.
@@ -16,15 +17,6 @@ mod attr {
     pub(super) const PID: u16 = 1;
     pub(super) const USERDATA: u16 = 2;
 }
-
-/// Reasons of the slow path by their words.
-const REASONS: [(u16, &str); 5] = [
-    (slow_reason::BFD, "bfd"),
-    (slow_reason::CONTROLLER, "controller"),
-    (slow_reason::ACTION, "action"),
-    (slow_reason::PROTOCOL, "protocol"),
-    (slow_reason::MATCH, "match"),
-];
 
 /// `OVS_ACTION_ATTR_USERSPACE`.
 const ATTR: u16 = 2;
@@ -94,8 +86,7 @@ impl Action for Userspace {
 fn format_cookie(cookie: &UserCookie) -> String {
     match cookie {
         UserCookie::SlowPath { reasons } => {
-            let named = REASONS.iter().filter(|(bit, _)| reasons & bit != 0).map(|(_, name)| *name);
-            let named: Vec<&str> = named.collect();
+            let named: Vec<&str> = SlowReason::of(*reasons).map(SlowReason::name).collect();
             if named.is_empty() { "slow_path(0)".into() } else { format!("slow_path({})", named.join(",")) }
         }
         UserCookie::Controller(c) => format!(
@@ -113,8 +104,8 @@ fn format_cookie(cookie: &UserCookie) -> String {
 fn parse_reasons(item: &Item<'_>) -> Result<u16, TextError> {
     let mut reasons = 0;
     for name in item.args()?.iter().flat_map(|i| i.name.split('|')).filter(|n| *n != "0") {
-        let known = REASONS.iter().find(|(_, n)| *n == name);
-        reasons |= known.ok_or_else(|| TextError(format!("slow_path: no reason {name:?}")))?.0;
+        let known = SlowReason::all().find(|reason| reason.name() == name);
+        reasons |= known.ok_or_else(|| TextError(format!("slow_path: no reason {name:?}")))?.bit();
     }
     Ok(reasons)
 }

@@ -1,4 +1,6 @@
 use super::*;
+use crate::slow_path::slow_reasons;
+use l2proto::Protocol;
 use proptest::prelude::*;
 
 const BRIDGE: [u8; 16] = *b"0123456789abcdef";
@@ -9,8 +11,9 @@ fn info(cookie: UserCookie) -> CookieInfo {
 
 #[test]
 fn cookies_are_laid_out_as_stock_switches_do() {
-    let slow =
-        write_cookie(&info(UserCookie::SlowPath { reasons: slow_reason::ACTION | slow_reason::MATCH }));
+    let slow = write_cookie(&info(UserCookie::SlowPath {
+        reasons: SlowReason::Action.bit() | SlowReason::Match.bit(),
+    }));
     let expected = [
         &2u16.to_ne_bytes()[..],
         &[0; 2],
@@ -59,10 +62,12 @@ fn other_cookies_are_refused() {
     let unknown = with(28, &0x100u32.to_ne_bytes());
     assert_eq!(unknown, Err(CookieError::Value("slow path reasons", 0x100)));
     assert_eq!(unknown.unwrap_err().to_string(), "userdata with slow path reasons 256");
-    // Any protocol of the switch itself but BFD maps to one reason of ours.
+    // CFM, BFD, LACP, STP, LLDP: a cookie of a protocol that this switch lacks is foreign.
     for bit in [1u32, 2, 4, 8, 16] {
-        let ours = if bit == 2 { slow_reason::BFD } else { slow_reason::PROTOCOL };
-        assert_eq!(with(28, &bit.to_ne_bytes()), Ok(UserCookie::SlowPath { reasons: ours }));
+        let known = Protocol::ALL.iter().find(|protocol| protocol.ovs_slow_path() == bit);
+        let reasons = known.map(|protocol| SlowReason::Link(*protocol).bit());
+        let read = reasons.map(|reasons| UserCookie::SlowPath { reasons });
+        assert_eq!(with(28, &bit.to_ne_bytes()), read.ok_or(CookieError::Value("slow path reasons", bit)));
     }
     let controller = 5u16.to_ne_bytes();
     let mut odd = good;
@@ -79,7 +84,7 @@ fn other_cookies_are_refused() {
 proptest! {
     #[test]
     fn cookies_are_read_as_written(
-        reasons in 0u16..16,
+        reasons in slow_reasons(),
         recirc_id: u32,
         rule_cookie: u64,
         reason: u8,

@@ -4,9 +4,10 @@ use crate::actions::{
     PopEth, PopMpls, PopNsh, PopVlan, PushEth, PushMpls, PushNsh, PushVlan, Recirc, Sample, Trunc, Userspace,
 };
 use crate::cookie::{CookieInfo, write_cookie};
+use crate::slow_path::slow_reasons;
 use crate::{
     ArpSet, Capabilities, ControllerCookie, CtAction, CtCommit, CtName, CtNat, EthSet, Ipv4Set, Ipv6Set,
-    Masked, NatAddresses, NatRange, NdExtSet, NdSet, PortsSet, SetAction, slow_reason,
+    Masked, NatAddresses, NatRange, NdExtSet, NdSet, PortsSet, SetAction, SlowReason,
 };
 use crate::{HashAlgorithm, UserCookie, XlateDrop};
 use flow::{DpPort, Nsh, RecircId};
@@ -34,7 +35,7 @@ fn number(kind: u16, n: u32) -> Vec<u8> {
 #[test]
 fn actions_are_laid_out_as_the_header_says() {
     let out = DpAction::Output(Output(DpPort(3)));
-    let cookie = UserCookie::SlowPath { reasons: slow_reason::ACTION };
+    let cookie = UserCookie::SlowPath { reasons: SlowReason::Action.bit() };
     let info = CookieInfo { cookie, in_port: OfPort(5), bridge: [0x77; 16] };
     let ports =
         Masked { value: PortsSet { src: 0x0fff, dst: 80 }, mask: PortsSet { src: 0xff, dst: 0xffff } };
@@ -525,7 +526,7 @@ fn any_action() -> impl Strategy<Value = DpAction> {
         });
     let leaf = prop_oneof![
         any::<u32>().prop_map(|n| DpAction::Output(Output(DpPort(n)))),
-        (0u16..16).prop_map(|reasons| DpAction::Userspace(Userspace(UserCookie::SlowPath { reasons }))),
+        slow_reasons().prop_map(|reasons| DpAction::Userspace(Userspace(UserCookie::SlowPath { reasons }))),
         controller.prop_map(|a| DpAction::Userspace(Userspace(a))),
         any_set().prop_map(DpAction::Set),
         any::<(u16, u16)>().prop_map(|(tpid, tci)| DpAction::PushVlan(PushVlan { tpid, tci })),

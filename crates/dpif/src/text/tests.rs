@@ -8,6 +8,7 @@ use crate::actions::{
 };
 use crate::offload::{OffloadLayer, Offloaded};
 use crate::ops::FlowStats;
+use crate::slow_path::slow_reasons;
 use crate::upcall::{ControllerCookie, UserCookie};
 use crate::{DpAction, FlowRecord, XlateDrop};
 use flow::{FlowKey, KeyMask, RecircId, Ufid};
@@ -411,7 +412,7 @@ fn action() -> impl Strategy<Value = DpAction> {
     );
     let leaf = prop_oneof![
         any::<u32>().prop_map(|p| DpAction::Output(Output(DpPort(p)))),
-        (0..8u16).prop_map(|reasons| DpAction::Userspace(Userspace(UserCookie::SlowPath { reasons }))),
+        slow_reasons().prop_map(|reasons| DpAction::Userspace(Userspace(UserCookie::SlowPath { reasons }))),
         controller.prop_map(|a| DpAction::Userspace(Userspace(a))),
         set().prop_map(DpAction::Set),
         any::<(u16, u16)>().prop_map(|(tpid, tci)| DpAction::PushVlan(PushVlan { tpid, tci })),

@@ -1,14 +1,14 @@
 //! The frame around a control packet (RFC 5881 §4): Ethernet, IPv4, UDP, and back to the payload.
 
 use super::message::{MESSAGE_BYTES, Message};
+use flow::FlowKey;
 use flow::MacAddr;
 use flow::extract::{Layout, Metadata, extract};
-use flow::{Flow, FlowKey};
 use packet::checksum::checksum;
 use packet::headers::{ETH_HEADER_BYTES, ETH_TYPE_IP, IPPROTO_UDP, IPV4_HEADER_BYTES, UDP_HEADER_BYTES};
 
 /// UDP destination port of control packets (RFC 5881 §4).
-pub const UDP_PORT: u16 = packet::headers::BFD_PORT;
+pub const UDP_PORT: u16 = 3784;
 /// UDP source ports of sessions (RFC 5881 §4).
 pub const UDP_SOURCE_PORTS: std::ops::RangeInclusive<u16> = 49152..=65535;
 /// Ethernet destination of sessions without a configured one.
@@ -77,20 +77,4 @@ pub fn udp_payload(frame: &[u8]) -> Option<&[u8]> {
         return None;
     }
     frame.get(usize::from(layout.l4) + UDP_HEADER_BYTES..)
-}
-
-/// A received packet that a session claims.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Received<'a> {
-    /// Its time to live.
-    pub ttl: u8,
-    /// Its UDP payload, if it has one.
-    pub payload: Option<&'a [u8]>,
-}
-
-impl<'a> Received<'a> {
-    /// Of a frame and its flow.
-    pub fn of(flow: &Flow, frame: &'a [u8]) -> Received<'a> {
-        Received { ttl: flow.nw_ttl, payload: udp_payload(frame) }
-    }
 }

@@ -9,9 +9,10 @@
 //! again; the discriminator does not select the session; demand mode and echo packets are absent.
 
 use super::config::Config;
-use super::frame::{Addresses, DEFAULT_DST_MAC, FRAME_BYTES, Received, TIME_TO_LIVE, build};
+use super::frame::{Addresses, DEFAULT_DST_MAC, FRAME_BYTES, TIME_TO_LIVE, build};
 use super::message::{Diagnostic, Flags, Message, Refusal, State};
 use super::notice::{Notice, Notices};
+use crate::protocol::{Environment, Received, SessionId};
 use flow::MacAddr;
 
 /// Shortest time over which an interface is found idle or alive, milliseconds.
@@ -20,18 +21,6 @@ const OBSERVATION_MS: u64 = 2000;
 const SLOW_TX_MS: u64 = 1000;
 /// Intervals of `min_rx` without a control packet after which received data is no sign of life.
 const DEMAND_INTERVALS: u64 = 100;
-
-/// Number of a session, chosen by its owner.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct SessionId(pub u32);
-
-/// Answers that sessions need from their surroundings.
-pub trait Environment {
-    /// Packets received so far by the session's device. Asked for only with `decay_min_rx`.
-    fn rx_packets(&mut self, session: SessionId) -> u64;
-    /// A random number below `below` (at least 1).
-    fn random(&mut self, below: u32) -> u32;
-}
 
 /// What distinguishes a session from all others of its system.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -5,10 +5,11 @@
 //! sessions: one for each interface.
 
 use super::config::Config;
-use super::frame::{Received, UDP_SOURCE_PORTS};
+use super::frame::UDP_SOURCE_PORTS;
 use super::message::Refusal;
 use super::notice::Notice;
-use super::session::{Environment, Forwarding, Identity, Session, SessionId, Transmission};
+use super::session::{Forwarding, Identity, Session, Transmission};
+use crate::protocol::{Environment, Received, SessionId};
 use flow::MacAddr;
 use std::collections::{BTreeMap, BTreeSet};
 use thiserror::Error;
@@ -80,21 +81,32 @@ impl Sessions {
         now_ms: u64,
         env: &mut dyn Environment,
     ) -> Option<SessionId> {
-        let known = self.find(name);
         if !config.enable {
-            if let Some(id) = known {
+            if let Some(id) = self.find(name) {
                 self.remove(id);
             }
             return None;
         }
-        let Some(id) = known else { return Some(self.add(name, port_mac, config, now_ms, env)) };
+        Some(self.put(name, port_mac, config, now_ms, env))
+    }
+
+    /// Creates or changes the session of an interface, whether or not `enable` is set.
+    pub(super) fn put(
+        &mut self,
+        name: &str,
+        port_mac: MacAddr,
+        config: &Config,
+        now_ms: u64,
+        env: &mut dyn Environment,
+    ) -> SessionId {
+        let Some(id) = self.find(name) else { return self.add(name, port_mac, config, now_ms, env) };
         self.with(id, |session| {
             session.set_port_mac(port_mac);
             if session.config() != config {
                 session.configure(config.clone(), now_ms, env);
             }
         });
-        Some(id)
+        id
     }
 
     /// Removes a session.

@@ -3,8 +3,8 @@
 use crate::{LIMIT, Switch, in_namespace, is_quiet, with_switch};
 use dpif::actions::{CloneAction, DropAction, Output, PopVlan, PushVlan, Recirc, Sample, Trunc, Userspace};
 use dpif::{
-    DpAction, EthSet, Ipv4Set, Ipv6Set, Masked, PortsSet, SetAction, UserCookie, XlateDrop, nlactions,
-    slow_reason,
+    DpAction, EthSet, Ipv4Set, Ipv6Set, Masked, PortsSet, SetAction, SlowReason, UserCookie, XlateDrop,
+    nlactions,
 };
 use flow::extract::{Metadata, extract};
 use flow::nlkey::{Fitness, KeyLimits, kernel_mask, mask_fits};
@@ -480,7 +480,7 @@ fn all_actions(s: &Switch<'_>) -> Vec<DpAction> {
         DpAction::Set(SetAction::Ipv4(v4)),
         DpAction::Set(SetAction::Tcp(ports(80))),
         DpAction::Userspace(Userspace(UserCookie::SlowPath {
-            reasons: slow_reason::ACTION | slow_reason::PROTOCOL,
+            reasons: SlowReason::Action.bit() | SlowReason::Match.bit(),
         })),
         DpAction::Userspace(Userspace(UserCookie::Controller(controller))),
         DpAction::Trunc(Trunc(100)),

@@ -2,7 +2,7 @@
 
 use crate::{LIMIT, NO_PORT, next_upcall, with_switch};
 use dpif::actions::{Output, PushVlan, Trunc, Userspace};
-use dpif::{DpAction, Masked, PortsSet, SetAction, UserCookie, cookie, nlactions, slow_reason};
+use dpif::{DpAction, Masked, PortsSet, SetAction, SlowReason, UserCookie, cookie, nlactions};
 use flow::{DpPort, OfPort};
 use netlink::ovs::{
     DpName, DpSet, Execute, RecvError, Reply, Request, UpcallBuffer, UpcallCmd, VportSet, features,
@@ -25,7 +25,7 @@ fn a_miss_and_a_userspace_action_are_received() {
             assert_eq!((u.userdata, u.cookie()), (None, Ok(None)));
             assert_eq!(u.flow_key(2).unwrap().0.in_port(), s.far.number);
         });
-        let why = UserCookie::SlowPath { reasons: slow_reason::CONTROLLER | slow_reason::ACTION };
+        let why = UserCookie::SlowPath { reasons: SlowReason::Controller.bit() | SlowReason::Action.bit() };
         let up =
             [DpAction::PushVlan(PushVlan { tpid: 0x8100, tci: 0x1005 }), DpAction::Userspace(Userspace(why))];
         let done = s.ovs.operate_one(s.dp, s.execute(&frame(2, 64), &up)).unwrap();

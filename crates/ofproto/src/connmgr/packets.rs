@@ -3,10 +3,10 @@
 use super::conn::{AsyncKind, Conn};
 use super::continuation::continuation_of;
 use super::{BridgeCtx, Connmgr, Shared};
-use crate::bfd;
 use crate::ct_support;
 use crate::events::PacketInEvent;
 use crate::flow_mod::{PacketOfTurn, check_references};
+use crate::links;
 use crate::packet_state::{SHOWN, TUPLE, set_hidden, shows_tuple};
 use crate::rule::Rule;
 use crate::tables::Tables;
@@ -173,7 +173,7 @@ impl SentPacket<'_> {
         let bytes = self.data.len() as u64;
         let seen = FlowStats { packets: 1, bytes, used_ms: now_ms, tcp_flags: self.flow.flags_of_tcp() };
         t.cache.replay(&seen, &mut ctx.backer.effect_host());
-        let claimed = bfd::deliver(&t.claimed, self.data);
+        let claimed = links::deliver(&t.claimed, self.data);
         let execute = Execute {
             packet: Packet::from_slice(self.data),
             key: self.key,

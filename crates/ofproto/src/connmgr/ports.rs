@@ -201,7 +201,7 @@ impl Connmgr {
         self.send_port_status(old, new, None, now_ms);
     }
 
-    /// Reports that the BFD session of a port began or ceased to forward. OpenFlow 1.0 has no bit for that, and a port
+    /// Reports that a link protocol changed the liveness of a port. OpenFlow 1.0 has no bit for that, and a port
     /// that is down is not live either way.
     pub fn port_toggled(&mut self, port: &Port) {
         if port.link_down || port.config.port_down {

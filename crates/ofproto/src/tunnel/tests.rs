@@ -43,7 +43,7 @@ fn port(number: u32, config: TunnelConfig) -> Arc<Port> {
         config: PortConfigBits::default(),
         tree: None,
         link_down: false,
-        bfd: None,
+        links: Vec::new(),
         features: Default::default(),
     })
 }

@@ -33,7 +33,7 @@ pub(crate) fn backer_with(rules: &str) -> (Backer, BridgeId) {
             config: PortConfigBits::default(),
             tree: None,
             link_down: false,
-            bfd: None,
+            links: Vec::new(),
             features: Default::default(),
         };
         let bundle = Bundle {
@@ -196,7 +196,7 @@ fn a_slow_flow_is_put_as_such_and_its_packets_do_not_count_again() {
     let [DpifOp::FlowPut(put), DpifOp::Execute(execute)] = &ops[&PmdId::Core(0)][..] else {
         panic!("{ops:?}")
     };
-    let cookie = UserCookie::SlowPath { reasons: dpif::slow_reason::ACTION };
+    let cookie = UserCookie::SlowPath { reasons: dpif::SlowReason::Action.bit() };
     assert_eq!(
         (&put.actions[..], &execute.actions[..]),
         (&[DpAction::Userspace(Userspace(cookie))][..], &[DpAction::Output(Output(DpPort(2)))][..])
@@ -225,7 +225,7 @@ fn an_action_that_the_datapath_lacks_makes_the_flow_slow() {
     };
     assert!(matches!(put_of(&backer, 1)[..], [DpAction::Set(_), DpAction::Output(_)]));
     backer.capabilities.set_arp_nd_icmp = false;
-    let slow = UserCookie::SlowPath { reasons: dpif::slow_reason::ACTION };
+    let slow = UserCookie::SlowPath { reasons: dpif::SlowReason::Action.bit() };
     assert_eq!(put_of(&backer, 2), [DpAction::Userspace(Userspace(slow))]);
 }
 

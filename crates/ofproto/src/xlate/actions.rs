@@ -3,7 +3,7 @@
 use super::MAX_ACTIONS;
 use super::ctx::XlateCtx;
 use dpif::actions::Meter;
-use dpif::{XlateDrop, slow_reason};
+use dpif::{SlowReason, XlateDrop};
 use flow::{Flow, Mask, OfPort, TableId, TlvTable, Wide};
 use ofp_actions::text::format_actions;
 use ofp_actions::{Action, CheckPktLarger, ControllerAction, Ct, Encap, LearnAction, Nat, Translator, set};
@@ -152,7 +152,7 @@ impl Translator for XlateCtx<'_> {
     }
 
     fn stay_slow(&mut self) {
-        self.slow_reasons |= slow_reason::ACTION;
+        self.slow_reasons |= SlowReason::Action.bit();
     }
 
     fn tlv(&self) -> Arc<TlvTable> {

@@ -1,7 +1,7 @@
 //! The effects of a translation, stored for replay with a megaflow's counters.
 
-use crate::bfd::BfdState;
 use crate::group::Group;
+use crate::links::LinkSession;
 use crate::mac_table::{Learned, MacTable};
 use crate::native::Solicit;
 use crate::ports::{BridgeId, BundleId, PortCounters};
@@ -75,8 +75,8 @@ pub enum XlateEffect {
     Sent(Arc<PortCounters>),
     /// Input from such a port.
     Received(Arc<PortCounters>),
-    /// Input from a port whose BFD session counts it as a sign of life.
-    Alive(Arc<BfdState>),
+    /// Input from a port of a session that counts it as a sign of life.
+    Alive(Arc<LinkSession>),
     /// A `fin_timeout` action.
     FinTimeout {
         /// Timeouts of its rule.

@@ -8,8 +8,8 @@ use super::mpls::passes_unknown;
 use super::stack::ValueStack;
 use super::trace::{TraceEvent, Tracer};
 use super::{MAX_ACTIONS, MAX_DEPTH, MAX_RESUBMITS, MAX_STACK_BYTES, Request, Translation, XlateHost};
-use crate::bfd::Claimed;
 use crate::changes::Lookups;
+use crate::links::Claimed;
 use crate::packet_state::PacketState;
 use crate::ports::{BridgeId, Port, PortConfigBits};
 use crate::recirc::{FrozenState, FrozenStep};
@@ -17,7 +17,7 @@ use crate::rule::{Rule, RuleTimeouts};
 use crate::tunnel::{PacketTypes, take_congestion};
 use crate::view::{BridgeView, View};
 use dpif::actions::{CloneAction, DropAction, HashAction, Recirc};
-use dpif::{DpAction, XlateDrop, slow_reason};
+use dpif::{DpAction, SlowReason, XlateDrop};
 use flow::{Flow, Mask, OfPort, RecircId, TableId, TlvTable};
 use ofp_actions::text::format_actions;
 use ofp_actions::{Action, CheckPktLarger, ControllerAction, Nat, PacketInReason, set};
@@ -247,9 +247,11 @@ impl<'a> XlateCtx<'a> {
             self.look_only();
         } else {
             // An unknown port belongs to a packet-out or a trace: tables see its packets.
-            if port.is_none_or(|port| self.port_receives(&port)) {
-                self.lookup(TableId(0), true);
-                self.run_action_set();
+            if port.as_deref().is_none_or(|port| self.port_receives(port)) {
+                self.translate_received(port.as_deref(), |cx| {
+                    cx.lookup(TableId(0), true);
+                    cx.run_action_set();
+                });
             }
             self.deliver_dhcp_reply();
         }
@@ -350,7 +352,10 @@ impl<'a> XlateCtx<'a> {
         // As in OVS, the entry counts as a resubmit to an earlier table, and a fault ends only the path through the peer.
         if self.may_nest() {
             self.resubmits += 1;
-            self.nest(true, |cx| cx.lookup(TableId(0), true));
+            let port = self.bridge.ports.port(self.ingress).cloned();
+            self.translate_received(port.as_deref(), |cx| {
+                cx.nest(true, |cx| cx.lookup(TableId(0), true));
+            });
         }
         (self.enters_peer, self.was_mpls, self.conntracked) = (false, was_mpls, conntracked);
         self.forget_headers(n_pending);
@@ -567,6 +572,11 @@ impl<'a> XlateCtx<'a> {
         FrozenState { bridge: self.bridge.id, table: self.table, packet, steps, resume_at: None, userdata }
     }
 
+    /// Forgets a freeze that was requested.
+    pub(super) fn cancel_freeze(&mut self) {
+        (self.frozen, self.pause, self.hash_first, self.pending) = (None, None, None, None);
+    }
+
     pub(super) fn freeze_if_asked(&mut self) {
         let Some(steps) = self.frozen.take() else { return };
         if self.error.is_some() {
@@ -613,7 +623,7 @@ impl<'a> XlateCtx<'a> {
         }
         let can = self.host.capabilities();
         if self.actions.iter().any(|a| a.needs_emulation(&can)) {
-            self.slow_reasons |= slow_reason::ACTION;
+            self.slow_reasons |= SlowReason::Action.bit();
         }
         tidy_mask(&mut self.wc, &self.original);
         if self.slow_reasons != 0 {

@@ -9,7 +9,6 @@
 //! [`XlateDrop`]. All resubmits may nest, so threads that translate have a stack of [`THREAD_STACK_BYTES`].
 
 mod actions;
-mod bfd;
 mod cache;
 mod commit;
 mod conntrack;
@@ -19,6 +18,7 @@ mod ctx;
 mod encap;
 mod group;
 mod learn;
+mod links;
 mod lookup;
 mod masks;
 mod mpls;
@@ -34,8 +34,8 @@ pub use conntrack::Fork;
 pub use recirculated::{PARTS_MAX, Recirculations};
 pub use trace::{TraceEvent, TraceNode, render_trace};
 
-use crate::bfd::Claimed;
 use crate::changes::Lookups;
+use crate::links::Claimed;
 use crate::native::NativeTunnels;
 use crate::ports::BridgeId;
 use crate::recirc::FrozenState;
@@ -153,7 +153,7 @@ pub struct Translation {
     pub wc: Mask,
     /// Mappings of the tunnel metadata in `wc`.
     pub tlv: Arc<TlvTable>,
-    /// Reasons for keeping the flow in the slow path, bits of [`dpif::slow_reason`]; 0: none.
+    /// Reasons for keeping the flow in the slow path, bits of [`dpif::SlowReason`]; 0: none.
     pub slow_reasons: u16,
     /// The datapath's meter of packets that take the slow path, if the bridge has it.
     pub slow_meter: Option<u32>,

@@ -113,6 +113,9 @@ impl XlateCtx<'_> {
             let tree = if tree == SpanningTree::Stp { "STP" } else { "RSTP" };
             return self.trace.warning(|| format!("{tree} not in forwarding state, skipping output"));
         }
+        if !self.links_forward(port) {
+            return;
+        }
         if let Some((peer_bridge, peer_port)) = port.patch_peer {
             return self.cross_patch(port, peer_bridge, peer_port);
         }

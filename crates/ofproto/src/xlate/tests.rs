@@ -1,6 +1,5 @@
 //! Tables of translations: rules and a packet in, datapath actions and the mask of examined bits out.
 
-mod bfd;
 mod bundles;
 mod clones;
 mod conjunctions;
@@ -15,6 +14,7 @@ mod labels;
 mod learning;
 mod lengths;
 mod limits;
+mod links;
 mod multipaths;
 mod native;
 mod patch;
@@ -73,7 +73,7 @@ fn add_port(table: &mut PortTable, n: OfPort, dp: Option<u32>, peer: Option<Brid
         config: PortConfigBits::default(),
         tree: None,
         link_down: false,
-        bfd: None,
+        links: Vec::new(),
         features: Default::default(),
     };
     let (vlan_mode, tag) = match vlan {

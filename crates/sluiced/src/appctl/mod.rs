@@ -103,7 +103,7 @@ impl Wait {
                 if !warp.step() {
                     return Some(Part::End(Ok("warped".to_string())));
                 }
-                switch.monitor().pass();
+                switch.link_protocols().pass();
                 *rounds = order_rounds(switch);
                 None
             }

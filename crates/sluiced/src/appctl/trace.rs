@@ -9,7 +9,7 @@ use crate::daemon::Daemon;
 use crate::instances::{Instance, Instances};
 use dpif::actions::Userspace;
 use dpif::text::{NumbersOnly, format_actions, parse_key_mask};
-use dpif::{DpAction, DpifOp, Execute, FlowStats, OpBatch, PmdId, UserCookie, XlateDrop, slow_reason};
+use dpif::{DpAction, DpifOp, Execute, FlowStats, OpBatch, PmdId, SlowReason, UserCookie, XlateDrop};
 use flow::compose::compose;
 use flow::extract::{Metadata, extract};
 use flow::nlkey::{KeyLimits, key_to_bytes, parse_key};
@@ -238,17 +238,10 @@ impl Shown<'_> {
         let mut out =
             format!("\nFinal flow: {last}\nMegaflow: {}\n", format_megaflow_with(flow, &mask, self.names));
         let _ = writeln!(out, "Datapath actions: {actions}");
-        let reasons = [
-            (slow_reason::BFD, "Consists of BFD packets."),
-            (slow_reason::CONTROLLER, "Sends \"packet-in\" messages to the OpenFlow controller."),
-            (slow_reason::ACTION, "Uses action(s) not supported by datapath."),
-            (slow_reason::MATCH, "Needs more specific matching than the datapath supports."),
-            (slow_reason::PROTOCOL, "Consists of packets of a protocol that the switch speaks itself."),
-        ];
         if t.slow_reasons != 0 {
             out += "This flow is handled by the userspace slow path because it:\n";
-            for (_, why) in reasons.iter().filter(|(bit, _)| t.slow_reasons & bit != 0) {
-                let _ = writeln!(out, "  - {why}");
+            for reason in SlowReason::of(t.slow_reasons) {
+                let _ = writeln!(out, "  - {}", reason.text());
             }
         }
         if let (Some(reason), true) = (t.error, t.fault.is_some()) {

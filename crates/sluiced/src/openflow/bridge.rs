@@ -261,7 +261,7 @@ impl OfBridge {
         }
     }
 
-    /// Reports that the BFD session of a port began or ceased to forward.
+    /// Reports that a link protocol changed the liveness of a port.
     pub(super) fn port_toggled(&mut self, port: &Port) {
         self.mgr.port_toggled(port);
     }

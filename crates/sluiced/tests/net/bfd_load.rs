@@ -167,9 +167,9 @@ impl Sessions<'_> {
     /// Prints processor times of both daemons while something runs.
     fn watch<T>(&self, what: &str, run: impl FnOnce() -> T) -> T {
         let used = |name: &str| self.daemons.map(|d| thread_ms(d, name));
-        let (begun, monitor, all) = (Instant::now(), used("monitor"), used(""));
+        let (begun, monitor, all) = (Instant::now(), used("link_protocols"), used(""));
         let out = run();
-        let (now_monitor, now_all) = (used("monitor"), used(""));
+        let (now_monitor, now_all) = (used("link_protocols"), used(""));
         let seconds = begun.elapsed().as_secs_f64();
         for (n, side) in ["here", "there"].iter().enumerate() {
             let percent = |now: u64, then: u64| (now - then) as f64 / seconds / 10.0;

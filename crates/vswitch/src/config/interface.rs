@@ -8,10 +8,11 @@ use ovsdb::client::RowView;
 use ovsdb::value::Uuid;
 
 use super::device::{self, DeviceOptions, InterfaceOptions};
+use super::links::LinkRows;
 use super::reader::{Reader, strings};
 use super::unsupported;
 use dpif::RxqAffinity;
-use l2proto::bfd;
+use l2proto::LinkSettings;
 
 /// A row of `Interface`, or a bridge's implicit own interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,8 +35,8 @@ pub struct InterfaceConfig {
     pub ofport_request: Option<OfPort>,
     /// OpenFlow number in the row, from before a restart.
     pub ofport: Option<OfPort>,
-    /// Settings of its BFD session (`bfd`), if that is enabled.
-    pub bfd: Option<Arc<bfd::Config>>,
+    /// Sessions of link protocols, one of each at most.
+    pub links: Arc<[LinkSettings]>,
 }
 
 impl InterfaceConfig {
@@ -50,7 +51,7 @@ impl InterfaceConfig {
             rxq_affinity: RxqAffinity::new(),
             ofport_request: None,
             ofport: None,
-            bfd: None,
+            links: Arc::default(),
         }
     }
 
@@ -133,14 +134,10 @@ pub(crate) fn natural_order(a: &str, b: &str) -> Ordering {
 
 impl<'a> Reader<'a> {
     /// An interface, or the error to write into its row.
-    pub(super) fn interface(
-        &mut self,
-        row: RowView<'a>,
-        bridge: &str,
-        dummy_datapath: bool,
-    ) -> Option<InterfaceConfig> {
+    pub(super) fn interface(&mut self, rows: LinkRows<'a>, dummy_datapath: bool) -> Option<InterfaceConfig> {
+        let row = rows.interface;
         let name = row.str("name");
-        let local = name == bridge;
+        let local = name == rows.bridge.str("name");
         let type_name = match row.str("type") {
             _ if local => "internal",
             "" => "system",
@@ -185,20 +182,8 @@ impl<'a> Reader<'a> {
             rxq_affinity: self.rxq_affinity(row),
             ofport_request: number("ofport_request").filter(|_| !local),
             ofport: number("ofport").filter(|_| !local),
-            bfd: self.bfd(row),
+            links: self.links(rows),
         })
-    }
-
-    /// As in OVS a bad value counts as absent; the row names it.
-    fn bfd(&mut self, row: RowView<'a>) -> Option<Arc<bfd::Config>> {
-        let (config, ignored) = bfd::Config::parse(&strings(row, "bfd"));
-        if !config.enable {
-            return None;
-        }
-        for (key, message) in ignored {
-            self.hint(row, format!("bfd:{key}"), message);
-        }
-        Some(Arc::new(config))
     }
 
     fn interface_mac(&mut self, row: RowView<'a>, type_name: &str, local: bool) -> Option<MacAddr> {

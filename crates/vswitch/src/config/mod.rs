@@ -11,6 +11,7 @@ mod controller;
 mod device;
 mod global;
 mod interface;
+mod links;
 mod port;
 mod reader;
 mod supported;

@@ -7,6 +7,7 @@ use ofproto::ports::{PriorityTags, SpanningTree, VlanMode};
 use ovsdb::client::RowView;
 use ovsdb::value::Uuid;
 
+use super::links::LinkRows;
 use super::reader::Reader;
 use super::{InterfaceConfig, natural_order, unsupported};
 
@@ -113,7 +114,7 @@ impl<'a> Reader<'a> {
                 continue;
             }
             self.owners.insert(row.uuid(), bridge_name.to_string());
-            let port = self.port(row, bridge_name, dummy_datapath);
+            let port = self.port(row, bridge, dummy_datapath);
             ports.insert(name.to_string(), port);
         }
         let has_local = |port: &PortConfig| port.interfaces.iter().any(|i| i.name == bridge_name);
@@ -127,7 +128,7 @@ impl<'a> Reader<'a> {
         ports
     }
 
-    fn port(&mut self, row: RowView<'a>, bridge: &str, dummy_datapath: bool) -> PortConfig {
+    fn port(&mut self, row: RowView<'a>, bridge: RowView<'a>, dummy_datapath: bool) -> PortConfig {
         let mut interfaces = self.port_interfaces(row, bridge, dummy_datapath);
         unsupported::of_port(self, row);
         if row.opt_str("vlan_mode") == Some("dot1q-tunnel") {
@@ -179,7 +180,7 @@ impl<'a> Reader<'a> {
     fn port_interfaces(
         &mut self,
         row: RowView<'a>,
-        bridge: &str,
+        bridge: RowView<'a>,
         dummy_datapath: bool,
     ) -> Vec<InterfaceConfig> {
         let mut rows: Vec<_> = row
@@ -198,7 +199,8 @@ impl<'a> Reader<'a> {
                 continue;
             }
             self.owners.insert(interface.uuid(), port.to_string());
-            interfaces.extend(self.interface(interface, bridge, dummy_datapath));
+            let rows = LinkRows { bridge, port: row, interface };
+            interfaces.extend(self.interface(rows, dummy_datapath));
         }
         interfaces
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use l2proto::bfd;
+use l2proto::LinkSettings;
 use ofproto::ports::{BridgeId, Bundle, BundleId, Port, PortTable, SpanningTree};
 use ofproto::tunnel::TunnelConfig;
 use ofproto::{DpPort, MacAddr, OfPort};
@@ -27,8 +27,8 @@ pub struct PortEntry {
     pub tree: Option<SpanningTree>,
     /// Encapsulation of a tunnel port.
     pub tunnel: Option<Arc<TunnelConfig>>,
-    /// Settings of its BFD session.
-    pub bfd: Option<Arc<bfd::Config>>,
+    /// Settings of its sessions of link protocols.
+    pub links: Arc<[LinkSettings]>,
     /// The requested peer of a patch port.
     pub patch_peer_name: Option<String>,
     /// The peer of a patch port, if it exists and points back.
@@ -46,8 +46,8 @@ pub struct PortSet {
 
 impl PortSet {
     /// The table for translation. Data outside the set (configuration bits, link state, features, counters of a
-    /// patch port or tunnel) is copied from `previous` for ports of the same number and name. Sessions of BFD are for the
-    /// caller to add.
+    /// patch port or tunnel) is copied from `previous` for ports of the same number and name. Sessions of link
+    /// protocols are for the caller to add.
     pub fn table(&self, previous: &PortTable) -> PortTable {
         let mut ports = BTreeMap::new();
         for entry in &self.ports {
@@ -66,7 +66,7 @@ impl PortSet {
                 config: before.map(|port| port.config).unwrap_or_default(),
                 link_down: before.is_some_and(|port| port.link_down),
                 features: before.map(|port| port.features).unwrap_or_default(),
-                bfd: None,
+                links: Vec::new(),
             };
             ports.insert(entry.of_port, Arc::new(port));
         }

@@ -295,7 +295,7 @@ impl Planner {
                         .filter(|tree| port.takes_part(*tree) && config.type_name != "internal"),
                     patch_peer_name: config.patch_peer().map(str::to_string),
                     patch_peer: None,
-                    bfd: config.bfd.clone(),
+                    links: config.links.clone(),
                     tunnel: config.options.device().and_then(|device| device.tunnel.clone()),
                     name: interface,
                 });

@@ -1,5 +1,7 @@
 //! Facts as columns: one function per table, each column with its urgency.
 
+use l2proto::Protocol;
+use l2proto::protocol::{LinkValue, StatusColumn};
 use ovsdb::value::Datum;
 
 use super::facts::{
@@ -48,6 +50,18 @@ fn optional<D: Into<Datum>>(value: Option<D>) -> Datum {
     value.map_or_else(Datum::empty_set, Into::into)
 }
 
+/// The value of a link protocol's column.
+fn link_value(column: StatusColumn, value: Option<&LinkValue>) -> Datum {
+    match value {
+        None if column.is_map => Datum::empty_map(),
+        None => Datum::empty_set(),
+        Some(LinkValue::Flag(flag)) => (*flag).into(),
+        Some(LinkValue::Integer(number)) => (*number).into(),
+        Some(LinkValue::Text(value)) => text(value).into(),
+        Some(LinkValue::Map(map)) => strings(map),
+    }
+}
+
 fn number(n: u64) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
 }
@@ -59,7 +73,7 @@ fn up_down(state: Option<UpDown>) -> Datum {
 pub(super) fn of_interface(facts: &InterfaceFacts) -> Vec<Column> {
     use When::{Now, Statistics};
     let duplex = facts.duplex.map(|duplex| if duplex == Duplex::Full { "full" } else { "half" });
-    vec![
+    let mut columns = vec![
         ("ofport", facts.ofport.into(), Now),
         ("error", optional(facts.error.as_deref().map(text)), Now),
         ("ifindex", optional(facts.ifindex.map(i64::from)), Now),
@@ -71,10 +85,12 @@ pub(super) fn of_interface(facts: &InterfaceFacts) -> Vec<Column> {
         ("duplex", optional(duplex), Now),
         ("link_resets", optional(facts.link_resets.map(number)), Now),
         ("status", strings(&facts.status), Now),
-        ("bfd_status", strings(&facts.bfd_status), Now),
-        ("lacp_current", optional(facts.lacp_current), Now),
         ("statistics", counters(&facts.statistics), Statistics),
-    ]
+    ];
+    for column in Protocol::ALL.iter().flat_map(|protocol| protocol.status_columns()) {
+        columns.push((column.name, link_value(*column, facts.links.get(column.name)), Now));
+    }
+    columns
 }
 
 pub(super) fn of_bridge(facts: &BridgeFacts) -> Vec<Column> {

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use l2proto::protocol::LinkValue;
 use ofproto::MacAddr;
 use ovsdb::value::Uuid;
 
@@ -126,10 +127,8 @@ pub struct InterfaceFacts {
     pub status: StringMap,
     /// Counters.
     pub statistics: Counters,
-    /// Status of BFD.
-    pub bfd_status: StringMap,
-    /// Whether LACP information is current.
-    pub lacp_current: Option<bool>,
+    /// Status columns of link protocols; those that are left out are empty.
+    pub links: BTreeMap<&'static str, LinkValue>,
 }
 
 impl InterfaceFacts {

@@ -64,8 +64,11 @@ fn all_columns_of_an_interface_and_their_clearing() {
         link_resets: Some(3),
         status: [("driver_name".to_string(), "veth".to_string())].into(),
         statistics: [("rx_packets".to_string(), 5)].into(),
-        bfd_status: [("state".to_string(), "up".to_string())].into(),
-        lacp_current: Some(true),
+        links: [(
+            "bfd_status",
+            l2proto::protocol::LinkValue::Map([("state".to_string(), "up".to_string())].into()),
+        )]
+        .into(),
     };
     assert_eq!(world.write(0), 1);
     let columns = [
@@ -82,7 +85,6 @@ fn all_columns_of_an_interface_and_their_clearing() {
         ("status", "{\"driver_name\": \"veth\"}", "{}"),
         ("statistics", "{\"rx_packets\": 5}", "{}"),
         ("bfd_status", "{\"state\": \"up\"}", "{}"),
-        ("lacp_current", "true", "{}"),
     ];
     for (column, expected, _) in columns {
         assert_eq!(world.shown("Interface", "p1", column), expected, "{column}");

@@ -110,7 +110,7 @@ fn add_port(
         config: PortConfigBits { no_flood: mode == 7, ..config },
         tree: None,
         link_down: config.port_down,
-        bfd: None,
+        links: Vec::new(),
         features: Default::default(),
     };
     let vlan_mode = match mode {

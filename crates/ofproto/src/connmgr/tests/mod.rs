@@ -59,7 +59,7 @@ pub(super) fn port(n: OfPort, dp: Option<u32>, name: &str) -> Port {
         config: PortConfigBits::default(),
         tree: None,
         link_down: false,
-        bfd: None,
+        links: Vec::new(),
         features: Default::default(),
     }
 }

@@ -198,7 +198,10 @@ fn sessions_of_bfd_are_part_of_the_ports() {
         let desired = bed.desired();
         assert_eq!(messages(&desired), [""; 0]);
         let port = desired.bridges["br0"].ports["p1"].interfaces[0].clone();
-        assert_eq!(port.bfd.map(|bfd| bfd.min_tx_ms), min_tx_ms, "{settings:?}");
+        let found = port.links.iter().map(|link| match link {
+            l2proto::LinkSettings::Bfd(bfd) => bfd.min_tx_ms,
+        });
+        assert_eq!(found.collect::<Vec<_>>(), Vec::from_iter(min_tx_ms), "{settings:?}");
         fake.apply(&mut planner, desired);
     }
 }

@@ -78,7 +78,7 @@ fn interface(name: String, wish: &Wish) -> InterfaceConfig {
         rxq_affinity: BTreeMap::new(),
         ofport_request: wish.request.map(OfPort),
         ofport: None,
-        bfd: None,
+        links: Default::default(),
     }
 }
 

@@ -7,8 +7,8 @@ use sync::{Mutex, lock};
 #[derive(Default)]
 struct Notes(Mutex<Vec<String>>);
 
-impl BfdInbox for Notes {
-    fn ready(&self, session: &Arc<BfdState>) {
+impl LinkInbox for Notes {
+    fn ready(&self, session: &Arc<LinkSession>) {
         lock(&self.0).push(session.name().to_string());
     }
 }
@@ -16,7 +16,7 @@ impl BfdInbox for Notes {
 #[test]
 fn a_full_queue_loses_and_counts() {
     let notes = Arc::new(Notes::default());
-    let state = Arc::new(BfdState::new("p1", notes.clone()));
+    let state = Arc::new(LinkSession::new("p1", Protocol::Bfd, notes.clone()));
     let claimed = [Claimed { session: state.clone(), ttl: 255 }];
     for _ in 0..WAITING_MAX + 3 {
         assert!(deliver(&claimed, &[0; 60]));
@@ -28,9 +28,23 @@ fn a_full_queue_loses_and_counts() {
     assert_eq!(state.lost(), 3);
     let (counted, packets) = state.take();
     assert_eq!((counted, packets.len()), (7, WAITING_MAX));
-    assert_eq!(packets[0], BfdPacket { ttl: 255, payload: None });
+    assert_eq!(packets[0], ControlPacket { ttl: 255, payload: None });
     state.count(1);
     assert_eq!(*lock(&notes.0), ["p1", "p1"]);
     assert_eq!(state.take(), (1, Vec::new()));
     assert!(!deliver(&[], &[0; 60]));
+}
+
+#[test]
+fn link_states_are_packed() {
+    for bits in 0..8 {
+        let state = unpack(bits);
+        assert_eq!(pack(state), bits);
+        assert_eq!(state == LinkState::UP, bits == 7);
+    }
+    let session = LinkSession::new("p1", Protocol::Bfd, Arc::new(Notes::default()));
+    assert_eq!(session.state(), LinkState { is_live: false, ..LinkState::UP });
+    let blocked = LinkState { may_forward: false, may_learn: true, is_live: true };
+    assert!(!session.set_state(blocked).is_live);
+    assert_eq!(session.state(), blocked);
 }

@@ -1,12 +1,13 @@
-//! Sessions of BFD as translations and handlers see them, and the sending of control packets.
+//! Links of ports as translations and handlers see them, and the sending of control packets.
 //!
-//! A port of a view holds a [`BfdPort`]: its [`Claim`], and the state that it shares with the thread that runs the session.
-//! A translation ends with a claimed packet in [`Translation::claimed`](crate::xlate::Translation::claimed), and handlers
-//! [`deliver`] it to the queue of that session, which is bounded: a flood of one port delays no session of another.
+//! A port of a view holds a [`PortLink`] for each session of a link protocol ([`l2proto`]): its [`LinkClaim`], and the state
+//! that it shares with the thread that runs the session. A translation ends with a claimed packet in
+//! [`Translation::claimed`](crate::xlate::Translation::claimed), and handlers [`deliver`] it to the queue of that session,
+//! which is bounded: a flood of one port delays no session of another.
 //!
-//! Whether a port forwards is read from the shared state, not from the view: the thread of the sessions changes it without
-//! the writer lock. It changes the state first, then starts an epoch ([`Backer::port_toggled`]), so a translation that
-//! read the former state has an older epoch and is checked.
+//! The [`LinkState`] of a port is read from the shared state, not from the view: the thread of the sessions changes it
+//! without the writer lock. It changes the state first, then starts an epoch ([`Backer::port_toggled`]), so a translation
+//! that read the former state has an older epoch and is checked.
 
 use crate::backer::Backer;
 use crate::changes::Lookups;
@@ -17,61 +18,84 @@ use dpif::{DpAction, DpifOp, Execute, FlowStats};
 use flow::extract::{Metadata, extract};
 use flow::fields::FieldId;
 use flow::{FlowKey, OfPort, PackedFlow, tunnel_flags};
-use l2proto::bfd::{Claim, FRAME_BYTES, MESSAGE_BYTES, Transmission, udp_payload};
+use l2proto::protocol::{LinkState, Transmission};
+use l2proto::{LinkClaim, Protocol};
 use ofp_actions::{Action, Output, SetField, SetStyle};
 use packet::Packet;
 use std::fmt;
 use std::sync::Arc;
-use sync::{AtomicBool, AtomicU64, LimitedQueue, Ordering};
+use sync::{AtomicBool, AtomicU32, AtomicU64, LimitedQueue, Ordering};
 
 /// Control packets of a session that wait for its thread.
 pub const WAITING_MAX: usize = 64;
-/// Bytes of a payload that are kept: those that its length field can count.
-const PAYLOAD_MAX_BYTES: usize = u8::MAX as usize;
 
 /// A received control packet.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct BfdPacket {
-    /// Time to live.
+pub struct ControlPacket {
+    /// Time to live of its IP header; 0 without one.
     pub ttl: u8,
-    /// UDP payload, at most 255 bytes of it; `None` without a whole UDP header.
+    /// Its payload, of bounded size; `None` without one.
     pub payload: Option<Box<[u8]>>,
 }
 
 /// The thread of the sessions.
-pub trait BfdInbox: Send + Sync {
-    /// Packets of a session wait now; called once until [`BfdState::take`].
-    fn ready(&self, session: &Arc<BfdState>);
+pub trait LinkInbox: Send + Sync {
+    /// Packets of a session wait now; called once until [`LinkSession::take`].
+    fn ready(&self, session: &Arc<LinkSession>);
+}
+
+/// Bits of a [`LinkState`].
+mod bit {
+    pub(super) const MAY_FORWARD: u32 = 1;
+    pub(super) const MAY_LEARN: u32 = 2;
+    pub(super) const IS_LIVE: u32 = 4;
+}
+
+fn pack(state: LinkState) -> u32 {
+    let LinkState { may_forward, may_learn, is_live } = state;
+    let set = |is_set: bool, bit: u32| if is_set { bit } else { 0 };
+    set(may_forward, bit::MAY_FORWARD) | set(may_learn, bit::MAY_LEARN) | set(is_live, bit::IS_LIVE)
+}
+
+fn unpack(bits: u32) -> LinkState {
+    LinkState {
+        may_forward: bits & bit::MAY_FORWARD != 0,
+        may_learn: bits & bit::MAY_LEARN != 0,
+        is_live: bits & bit::IS_LIVE != 0,
+    }
 }
 
 /// State of a session, shared by its thread and all views.
-pub struct BfdState {
+pub struct LinkSession {
     name: Box<str>,
-    forwarding: AtomicBool,
-    received: LimitedQueue<BfdPacket>,
-    /// Packets that the port received, since the last [`BfdState::take`].
+    protocol: Protocol,
+    state: AtomicU32,
+    received: LimitedQueue<ControlPacket>,
+    /// Packets that the port received, since the last [`LinkSession::take`].
     counted: AtomicU64,
     /// Control packets lost because the queue was full.
     lost: AtomicU64,
     listed: AtomicBool,
-    inbox: Arc<dyn BfdInbox>,
+    inbox: Arc<dyn LinkInbox>,
 }
 
-impl fmt::Debug for BfdState {
+impl fmt::Debug for LinkSession {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BfdState")
+        f.debug_struct("LinkSession")
             .field("name", &self.name)
-            .field("forwarding", &self.forwarding)
+            .field("protocol", &self.protocol)
+            .field("state", &self.state())
             .finish_non_exhaustive()
     }
 }
 
-impl BfdState {
-    /// Of a new session of that interface, which is down.
-    pub fn new(name: &str, inbox: Arc<dyn BfdInbox>) -> BfdState {
-        BfdState {
+impl LinkSession {
+    /// A new session of an interface.
+    pub fn new(name: &str, protocol: Protocol, inbox: Arc<dyn LinkInbox>) -> LinkSession {
+        LinkSession {
             name: name.into(),
-            forwarding: AtomicBool::new(false),
+            protocol,
+            state: AtomicU32::new(pack(protocol.initial_state())),
             received: LimitedQueue::new(WAITING_MAX),
             counted: AtomicU64::new(0),
             lost: AtomicU64::new(0),
@@ -85,14 +109,19 @@ impl BfdState {
         &self.name
     }
 
-    /// Whether the session lets its port forward.
-    pub fn is_forwarding(&self) -> bool {
-        self.forwarding.load(Ordering::Acquire)
+    /// Its protocol.
+    pub fn protocol(&self) -> Protocol {
+        self.protocol
     }
 
-    /// Sets that; returns the former value.
-    pub fn set_forwarding(&self, forwarding: bool) -> bool {
-        self.forwarding.swap(forwarding, Ordering::AcqRel)
+    /// Its effect on the port.
+    pub fn state(&self) -> LinkState {
+        unpack(self.state.load(Ordering::Acquire))
+    }
+
+    /// Sets that; returns the former one.
+    pub fn set_state(&self, state: LinkState) -> LinkState {
+        unpack(self.state.swap(pack(state), Ordering::AcqRel))
     }
 
     /// Control packets lost because too many waited.
@@ -101,7 +130,7 @@ impl BfdState {
     }
 
     /// Queues a control packet, or counts it as lost.
-    pub fn push(self: &Arc<Self>, packet: BfdPacket) {
+    pub fn push(self: &Arc<Self>, packet: ControlPacket) {
         match self.received.push(packet) {
             Ok(()) => self.list(),
             Err(_) => drop(self.lost.fetch_add(1, Ordering::Relaxed)),
@@ -123,7 +152,7 @@ impl BfdState {
     }
 
     /// The number of counted packets, and the control packets that wait, at most [`WAITING_MAX`].
-    pub fn take(&self) -> (u64, Vec<BfdPacket>) {
+    pub fn take(&self) -> (u64, Vec<ControlPacket>) {
         // A packet from now on lists it again.
         self.listed.store(false, Ordering::Release);
         let waiting = std::iter::from_fn(|| self.received.pop()).take(2 * WAITING_MAX).collect();
@@ -131,29 +160,29 @@ impl BfdState {
     }
 }
 
-/// BFD of a port.
+/// A session of a port.
 #[derive(Clone, Debug)]
-pub struct BfdPort {
+pub struct PortLink {
     /// Which packets belong to the session.
-    pub claim: Claim,
+    pub claim: LinkClaim,
     /// Received packets are signs of life: translations count them.
     pub counts_rx: bool,
+    /// The session may stop forwarding or learning: translations depend on its state.
+    pub gates_traffic: bool,
     /// The session.
-    pub state: Arc<BfdState>,
+    pub session: Arc<LinkSession>,
 }
 
-impl BfdPort {
-    /// The session, if it counts received packets.
-    pub(crate) fn counting(&self) -> Option<&Arc<BfdState>> {
-        Some(&self.state).filter(|_| self.counts_rx)
-    }
+/// The restrictions of all sessions of a port.
+pub fn state(links: &[PortLink]) -> LinkState {
+    links.iter().fold(LinkState::UP, |state, link| state.and(link.session.state()))
 }
 
 /// A packet that belongs to a session.
 #[derive(Clone, Debug)]
 pub struct Claimed {
     /// The session.
-    pub session: Arc<BfdState>,
+    pub session: Arc<LinkSession>,
     /// Time to live at that point of the translation.
     pub ttl: u8,
 }
@@ -161,25 +190,22 @@ pub struct Claimed {
 /// Passes a packet on to the sessions that claimed it; returns whether there are any.
 pub fn deliver(claimed: &[Claimed], frame: &[u8]) -> bool {
     for Claimed { session, ttl } in claimed {
-        let payload = udp_payload(frame).map(|all| all[..all.len().min(PAYLOAD_MAX_BYTES)].into());
-        session.push(BfdPacket { ttl: *ttl, payload });
+        let payload = session.protocol().payload(frame).map(Box::from);
+        session.push(ControlPacket { ttl: *ttl, payload });
     }
     !claimed.is_empty()
 }
 
-/// Bytes of a control packet before its message: the packets of a session differ behind them only.
-const HEADER_BYTES: usize = FRAME_BYTES - MESSAGE_BYTES;
-
 /// Sends the control packets of one session. It keeps the last translation, for packets with the same headers, until a
 /// change may affect it.
 #[derive(Default)]
-pub struct Sender(Option<Box<Translated>>);
+pub struct LinkSender(Option<Box<Translated>>);
 
 /// A translation of a control packet.
 struct Translated {
     epoch: u64,
     place: (BridgeId, OfPort, bool),
-    headers: [u8; HEADER_BYTES],
+    headers: Box<[u8]>,
     key: FlowKey,
     actions: Arc<[DpAction]>,
     cache: XlateCache,
@@ -191,13 +217,8 @@ struct Translated {
 
 impl Translated {
     /// Whether it holds for these packets; changes that do not affect it move it to their epoch.
-    fn holds(
-        &mut self,
-        backer: &Backer,
-        place: (BridgeId, OfPort, bool),
-        headers: &[u8; HEADER_BYTES],
-    ) -> bool {
-        if (self.place, &self.headers) != (place, headers) || self.epoch == 0 {
+    fn holds(&mut self, backer: &Backer, place: (BridgeId, OfPort, bool), headers: &[u8]) -> bool {
+        if (self.place, &*self.headers) != (place, headers) || self.epoch == 0 {
             return false;
         }
         if self.epoch == backer.epoch() {
@@ -212,7 +233,7 @@ impl Translated {
     }
 }
 
-impl Sender {
+impl LinkSender {
     /// The operation that sends a control packet out of a port, as a packet-out without an input port; `None` if it goes
     /// nowhere, or through a patch port to its destination.
     pub fn send(
@@ -224,8 +245,8 @@ impl Sender {
     ) -> Option<DpifOp> {
         // Before the view: a translation of an older view has an older epoch.
         let (epoch, place) = (backer.epoch(), (bridge, port, sent.oam));
-        let headers = sent.frame.first_chunk().copied()?;
-        if !self.0.as_deref_mut().is_some_and(|t| t.holds(backer, place, &headers)) {
+        let headers = sent.frame.get(..sent.header_bytes)?;
+        if !self.0.as_deref_mut().is_some_and(|t| t.holds(backer, place, headers)) {
             let (key, t) = translate_sent(backer, place, &sent.frame, now_ms);
             // A frozen state lasts for one packet.
             backer.ukeys.defer_release(&t.recircs);
@@ -233,7 +254,7 @@ impl Sender {
             self.0 = Some(Box::new(Translated {
                 epoch,
                 place,
-                headers,
+                headers: headers.into(),
                 flow: PackedFlow::new(&key, &backer.mask_of(&t, &key)),
                 key,
                 actions: t.actions.into(),

@@ -3,27 +3,32 @@
 use super::*;
 use crate::instances::{Instances, Settings};
 use dpif::DummyMode;
+use l2proto::bfd::Config;
 use ofproto::ports::BundleId;
 use std::collections::BTreeMap;
 use std::time::Instant;
 use sync::AtomicU64;
-use vswitch::plan::PortEntry;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
 struct Bed {
     instances: Instances,
-    monitor: Monitor,
+    links: LinkProtocols,
     woken: Arc<AtomicU64>,
-    reports: BTreeMap<String, Option<Report>>,
+    reports: BTreeMap<SessionName, Option<Report>>,
 }
 
-fn config(settings: &[(&str, &str)]) -> Arc<Config> {
+/// The session of BFD of an interface.
+fn bfd(name: &str) -> SessionName {
+    (name.to_string(), Protocol::Bfd)
+}
+
+fn config(settings: &[(&str, &str)]) -> Arc<[LinkSettings]> {
     let map: BTreeMap<String, String> =
         settings.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
     let (config, warnings) = Config::parse(&map);
     assert!(warnings.is_empty() && config.enable);
-    Arc::new(config)
+    [LinkSettings::Bfd(config)].into()
 }
 
 const FAST: &[(&str, &str)] = &[("enable", "true"), ("min_tx", "50"), ("min_rx", "50"), ("mult", "10")];
@@ -40,15 +45,15 @@ impl Bed {
         }
         let woken = Arc::new(AtomicU64::new(0));
         let count = woken.clone();
-        let monitor = Monitor::new(move || {
+        let links = LinkProtocols::new(move || {
             count.fetch_add(1, Ordering::Relaxed);
         });
-        Bed { instances, monitor, woken, reports: BTreeMap::new() }
+        Bed { instances, links, woken, reports: BTreeMap::new() }
     }
 
     /// Gives each bridge this number of patch ports to the other one, those with a configuration with a session.
-    fn ports(&mut self, ports: u32, configs: [Option<&Arc<Config>>; 2]) {
-        for (n, bfd) in (0..).zip(configs) {
+    fn ports(&mut self, ports: u32, configs: [Option<&Arc<[LinkSettings]>>; 2]) {
+        for (n, links) in (0..).zip(configs) {
             let (id, peer) = (BridgeId(n), BridgeId(1 - n));
             let entry = |p: u32| PortEntry {
                 of_port: OfPort(p),
@@ -59,14 +64,14 @@ impl Bed {
                 bundle: BundleId(p),
                 tree: None,
                 tunnel: None,
-                bfd: bfd.cloned(),
+                links: links.cloned().unwrap_or_default(),
                 patch_peer_name: None,
                 patch_peer: Some((peer, OfPort(p))),
             };
             let set = PortSet { ports: (1..=ports).map(entry).collect(), bundles: Vec::new() };
             let instance = self.instances.of_bridge(id).expect("made above");
             let mut table = set.table(&PortTable::default());
-            self.monitor.attach(id, instance, &set, &mut table);
+            self.links.attach(id, instance, &set, &mut table);
             instance.backer.set_ports(id, table);
         }
     }
@@ -75,10 +80,10 @@ impl Bed {
     fn wait(&mut self, count: usize, forwarding: bool) {
         let begun = Instant::now();
         loop {
-            self.reports.extend(self.monitor.take_reports(u64::MAX / 2));
-            self.monitor.next_reports_ms = 0;
+            self.reports.extend(self.links.take_reports(u64::MAX / 2));
+            self.links.next_reports_ms = 0;
             let all = self.reports.values().flatten();
-            if all.filter(|report| report.forwarding == forwarding).count() == count {
+            if all.filter(|report| report.state.is_live == forwarding).count() == count {
                 return;
             }
             assert!(begun.elapsed() < LIMIT, "{:?}", self.reports);
@@ -87,8 +92,23 @@ impl Bed {
     }
 
     fn status(&self, name: &str, key: &str) -> &str {
-        self.reports[name].as_ref().expect("it has a session").status[key].as_str()
+        status(self.reports[&bfd(name)].as_ref().expect("it has a session"), key)
     }
+
+    fn show(&self, name: Option<&str>) -> Result<String, String> {
+        self.links.command(Protocol::Bfd, 1, &Vec::from_iter(name.map(str::to_string)))
+    }
+
+    fn set_forwarding(&self, name: Option<&str>, choice: &str) -> Result<String, String> {
+        let args = name.into_iter().chain([choice]).map(str::to_string);
+        self.links.command(Protocol::Bfd, 0, &args.collect::<Vec<_>>())
+    }
+}
+
+/// A pair of `bfd_status`.
+fn status<'r>(report: &'r Report, key: &str) -> &'r str {
+    let LinkValue::Map(pairs) = &report.status["bfd_status"] else { panic!("{report:?}") };
+    &pairs[key]
 }
 
 #[test]
@@ -118,7 +138,7 @@ fn sessions_live_without_the_main_loop() {
     bed.wait(1, false);
     assert_eq!(bed.status("p0-1", "diagnostic"), "Control Detection Time Expired");
     assert_eq!((bed.status("p0-1", "state"), bed.status("p0-1", "flap_count")), ("down", "2"));
-    assert_eq!(bed.reports["p1-1"], None);
+    assert_eq!(bed.reports[&bfd("p1-1")], None);
     assert!(!may_enable(0) && may_enable(1) && backer.epoch() > epoch);
 }
 
@@ -126,30 +146,30 @@ fn sessions_live_without_the_main_loop() {
 fn commands_have_the_texts_of_ovs() {
     let mut bed = Bed::new();
     // Without a session the thread does not exist.
-    assert_eq!(bed.monitor.show(None), Ok(String::new()));
-    assert_eq!(bed.monitor.show(Some("p0-1")), Err("no such bfd object".to_string()));
-    assert_eq!(bed.monitor.set_forwarding(None, "true"), Ok("OK".to_string()));
-    assert!(bed.monitor.thread.is_none());
+    assert_eq!(bed.show(None), Ok(String::new()));
+    assert_eq!(bed.show(Some("p0-1")), Err("no such bfd object".to_string()));
+    assert_eq!(bed.set_forwarding(None, "true"), Ok("OK".to_string()));
+    assert!(bed.links.thread.is_none());
     let slow = config(&[("enable", "true"), ("min_tx", "10000")]);
     bed.ports(1, [Some(&slow), None]);
     bed.wait(1, false);
-    let shown = bed.monitor.show(Some("p0-1")).unwrap();
+    let shown = bed.show(Some("p0-1")).unwrap();
     assert!(shown.starts_with("  Forwarding: false\n") && shown.contains("Approx 10000ms"), "{shown}");
-    assert!(bed.monitor.show(None).unwrap().starts_with("---- p0-1 ----\n"));
-    assert_eq!(bed.monitor.show(Some("p0-2")), Err("no such bfd object".to_string()));
+    assert!(bed.show(None).unwrap().starts_with("---- p0-1 ----\n"));
+    assert_eq!(bed.show(Some("p0-2")), Err("no such bfd object".to_string()));
     for (name, choice, answer) in [
         (Some("p0-1"), "TRUE", Ok("OK")),
         (Some("p0-2"), "true", Err("no such BFD object")),
         (None, "yes", Err("unknown fault string")),
     ] {
         let answer = answer.map(str::to_string).map_err(str::to_string);
-        assert_eq!(bed.monitor.set_forwarding(name, choice), answer);
+        assert_eq!(bed.set_forwarding(name, choice), answer);
     }
     bed.wait(1, true);
     assert_eq!(bed.status("p0-1", "state"), "down");
     bed.ports(1, [None, None]);
-    bed.monitor.pass();
-    assert_eq!(bed.monitor.show(None), Ok(String::new()));
+    bed.links.pass();
+    assert_eq!(bed.show(None), Ok(String::new()));
 }
 
 /// In one process, with the packets of all sessions through the translation: figures on standard error.
@@ -166,18 +186,18 @@ fn two_thousand_sessions_stay_up() {
     let (took, used) = (begun.elapsed().as_millis() as u64, thread_cpu_ms() - before);
     eprintln!("{} sessions at 300 ms: {used} ms of processor time in {took} ms", 2 * ports);
     for report in bed.reports.values().flatten() {
-        assert_eq!(report.status["flap_count"], "1");
+        assert_eq!(status(report, "flap_count"), "1");
     }
 }
 
-/// Processor time of the threads named `monitor`, milliseconds (proc_pid_stat(5)).
+/// Processor time of the threads `link_protocols`, milliseconds (proc_pid_stat(5)).
 fn thread_cpu_ms() -> u64 {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap().filter_map(Result::ok);
     let of_task = |task: std::fs::DirEntry| {
         let stat = std::fs::read_to_string(task.path().join("stat")).ok()?;
         let (name, rest) = stat.split_once('(')?.1.rsplit_once(')')?;
         let ticks = |n: usize| rest.split_whitespace().nth(n)?.parse::<u64>().ok();
-        (name == "monitor").then(|| Some(10 * (ticks(11)? + ticks(12)?))).flatten()
+        (name == THREAD).then(|| Some(10 * (ticks(11)? + ticks(12)?))).flatten()
     };
     tasks.filter_map(of_task).sum()
 }

@@ -1,9 +1,12 @@
-//! BFD of ports. Expectations are those of `ofproto/trace` and `dpctl/dump-flows` of OVS 3.1.
+//! Link protocols of ports, by the example of BFD. Expectations are those of `ofproto/trace` and `dpctl/dump-flows` of OVS 3.1.
 
 use super::*;
-use crate::bfd::{BfdInbox, BfdPort, BfdState, Sender};
-use dpif::{DpifOp, slow_reason};
-use l2proto::bfd::{Config, Transmission, build};
+use crate::links::{LinkInbox, LinkSender, LinkSession, PortLink};
+use dpif::actions::DropAction;
+use dpif::{DpifOp, SlowReason};
+use l2proto::bfd::{Config, build};
+use l2proto::protocol::{LinkState, Transmission};
+use l2proto::{LinkSettings, Protocol};
 use std::collections::BTreeMap;
 
 const BFD: &str = "in_port=1,udp,dl_src=02:00:00:00:00:01,dl_dst=00:23:20:00:00:01,nw_src=169.254.1.1,\
@@ -14,24 +17,30 @@ const DATA: &str = "in_port=1,udp,dl_src=02:00:00:00:00:01,dl_dst=00:23:20:00:00
 /// Nobody runs the sessions.
 struct Nobody;
 
-impl BfdInbox for Nobody {
-    fn ready(&self, _: &Arc<BfdState>) {}
+impl LinkInbox for Nobody {
+    fn ready(&self, _: &Arc<LinkSession>) {}
 }
 
 /// A session with these settings.
-fn session(settings: &[(&str, &str)]) -> BfdPort {
+fn session(settings: &[(&str, &str)]) -> PortLink {
     let map: BTreeMap<String, String> =
         settings.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
     let (config, warnings) = Config::parse(&map);
     assert!(warnings.is_empty(), "{warnings:?}");
-    let state = Arc::new(BfdState::new("p", Arc::new(Nobody)));
-    BfdPort { claim: config.claim(), counts_rx: config.forwarding_if_rx, state }
+    let settings = LinkSettings::Bfd(config);
+    PortLink {
+        claim: settings.claim(),
+        counts_rx: settings.rx_use().by_flows,
+        gates_traffic: false,
+        session: Arc::new(LinkSession::new("p", Protocol::Bfd, Arc::new(Nobody))),
+    }
 }
 
-fn give(rig: &Rig, bridge: BridgeId, port: OfPort, bfd: &BfdPort) {
+fn give(rig: &Rig, bridge: BridgeId, port: OfPort, bfd: &PortLink) {
     let view = rig.backer.view();
     let mut ports = view.bridge(bridge).expect("made by the rig").ports.as_ref().clone();
-    let port = Port { bfd: Some(bfd.clone()), ..ports.port(port).expect("made by the rig").as_ref().clone() };
+    let port =
+        Port { links: vec![bfd.clone()], ..ports.port(port).expect("made by the rig").as_ref().clone() };
     ports.ports.insert(port.of_port, Arc::new(port));
     rig.backer.set_ports(bridge, ports);
 }
@@ -62,9 +71,9 @@ fn a_session_takes_its_packets() {
         let rig = rig.rules(a, "actions=2");
         let t = rig.check(packet, if taken { "drop" } else { "2" }, &format!("recirc_id=0,{megaflow}"));
         assert_eq!(t.claimed.len(), usize::from(taken), "{packet}");
-        assert_eq!(t.slow_reasons, if taken { slow_reason::BFD } else { 0 });
+        assert_eq!(t.slow_reasons, if taken { SlowReason::Link(Protocol::Bfd).bit() } else { 0 });
         if taken {
-            assert_eq!(show(&t.actions_to_put()), format!("slow({})", slow_reason::BFD));
+            assert_eq!(show(&t.actions_to_put()), format!("slow({})", SlowReason::Link(Protocol::Bfd).bit()));
             assert_eq!(t.claimed[0].ttl, 255);
         }
     }
@@ -105,10 +114,10 @@ fn patch_ports_have_sessions_too() {
     give(&rig, b, PATCH, &bfd);
     let rig = rig.rules(a, "actions=9,2").rules(b, "actions=1");
     let t = rig.acts(BFD, "2");
-    assert_eq!((t.claimed.len(), t.slow_reasons), (1, slow_reason::BFD));
+    assert_eq!((t.claimed.len(), t.slow_reasons), (1, SlowReason::Link(Protocol::Bfd).bit()));
     let t = rig.acts(DATA, "11,2");
     t.cache.replay(&seen(3, 300, 1), &mut rig.backer.effect_host());
-    assert_eq!(bfd.state.take(), (3, Vec::new()));
+    assert_eq!(bfd.session.take(), (3, Vec::new()));
 }
 
 #[test]
@@ -135,7 +144,7 @@ fn liveness_follows_the_session_and_affects_its_flows_only() {
         let rig = rig.groups(&[group]).rules(a, &format!("udp,actions={actions}\n arp,actions=2"));
         let (plain, before) = (rig.acts("in_port=1,arp", "2"), rig.acts(DATA, "3"));
         let epoch = rig.backer.epoch();
-        assert!(!bfd.state.set_forwarding(true));
+        assert!(!bfd.session.set_state(LinkState::UP).is_live);
         rig.backer.port_toggled(a, OfPort(2));
         rig.acts(DATA, "2");
         let changes = rig.backer.latest_changes();
@@ -170,8 +179,9 @@ fn control_packets_leave_by_their_port() {
         min_rx_us: 1_000_000,
         min_echo_rx_us: 0,
     };
-    let sent = Transmission { frame: build(&addresses, &message), oam: false };
-    let (mut sender, counted) = (Sender::default(), Transmission { oam: true, ..sent.clone() });
+    let sent =
+        Transmission::from(l2proto::bfd::Transmission { frame: build(&addresses, &message), oam: false });
+    let (mut sender, counted) = (LinkSender::default(), Transmission { oam: true, ..sent.clone() });
     // The second one needs no translation.
     for sent in [&sent, &sent, &counted] {
         let op = sender.send(&rig.backer, (rig.a, OfPort(2)), sent, 1000);
@@ -185,6 +195,58 @@ fn control_packets_leave_by_their_port() {
     assert!(sender.send(&rig.backer, (rig.a, OfPort(2)), &counted, 1000).is_none());
     // Through a patch port to the session at its other end.
     assert!(sender.send(&rig.backer, (rig.a, PATCH), &sent, 1000).is_none());
-    let (_, packets) = bfd.state.take();
+    let (_, packets) = bfd.session.take();
     assert_eq!(packets[0].payload.as_deref(), Some(&message.to_bytes()[..]));
+}
+
+/// A session that gates the traffic of its port, in this state.
+fn gate(may_forward: bool, may_learn: bool) -> PortLink {
+    let link = PortLink { gates_traffic: true, ..session(&[]) };
+    link.session.set_state(LinkState { may_forward, may_learn, is_live: true });
+    link
+}
+
+/// As with the spanning trees of OVS: a blocking port takes and sends nothing, a learning one has its packets translated
+/// without effect on them.
+#[test]
+fn a_gate_stops_what_its_port_receives_and_sends() {
+    for (may_forward, may_learn, received) in
+        [(true, true, "2"), (false, true, "drop"), (false, false, "drop")]
+    {
+        let (rig, link) = (Rig::new(), gate(may_forward, may_learn));
+        let a = rig.a;
+        give(&rig, a, OfPort(1), &link);
+        let rig = rig.rules(a, "actions=2");
+        let t = rig.acts(DATA, received);
+        assert_eq!(t.cache.effects().iter().any(|e| matches!(e, XlateEffect::Rule(_))), may_learn);
+        if !may_forward {
+            let reason = t.actions[..] == [DpAction::Drop(DropAction(XlateDrop::ForwardingDisabled))];
+            assert!(reason, "{:?}", t.actions);
+        }
+        let back = "in_port=2,arp";
+        let rig = rig.rules(a, "in_port=2,actions=1,3");
+        rig.acts(back, if may_forward { "1,3" } else { "3" });
+        let lines = stories::story(&rig, back, false);
+        let skipped = " >> BFD not in forwarding state, skipping output";
+        assert_eq!(lines.iter().any(|line| line.ends_with(skipped)), !may_forward, "{lines:?}");
+    }
+}
+
+/// A frozen translation of a port that only learns is not resumed, and the packet of the first bridge goes on.
+#[test]
+fn a_gate_at_a_patch_port_stops_the_peer_alone() {
+    let (rig, link) = (Rig::new(), gate(false, true));
+    let (a, b) = (rig.a, rig.b);
+    give(&rig, b, PATCH, &link);
+    let rig = rig.rules(a, "actions=9,2").rules(b, "actions=ct(table=1),1");
+    let t = rig.acts(DATA, "2");
+    assert!(t.recircs.is_empty());
+    let epoch = rig.backer.epoch();
+    link.session.set_state(LinkState::UP);
+    rig.backer.port_toggled(b, PATCH);
+    let changes = rig.backer.latest_changes();
+    let key = flow::FlowKey::from_flow(&Rig::flow(DATA), DpPort(1));
+    let packed = flow::PackedFlow::new(&key, &flow::FlowKey::from_mask(&Mask::none(), &key));
+    assert!(changes.affect(epoch, &t.lookups, &packed));
+    assert_ne!(show(&rig.translate(&Rig::flow(DATA), true).actions), "2");
 }

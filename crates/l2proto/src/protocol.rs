@@ -1,0 +1,255 @@
+//! [`LinkProtocol`]: the interface of a protocol that runs on single ports. One folder and one row of the registry per
+//! protocol ([`registry`](crate::registry)).
+//!
+//! A protocol has two parts. The functions of [`LinkProtocol`] without `self` are pure: they parse settings, and select
+//! control packets for handlers and translations. [`Engine`] owns all sessions of the protocol, one per port, and runs
+//! in the thread `link_protocols` of `sluiced`. Neither trait has default methods, so an incomplete protocol does not
+//! compile.
+
+use flow::{Flow, FlowKey, MacAddr, Mask};
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+
+/// Number of a session, chosen by its engine.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct SessionId(pub u32);
+
+/// Values that sessions request from their driver.
+pub trait Environment {
+    /// Packets received so far by the session's device. Requested only if [`RxUse::by_device`].
+    fn rx_packets(&mut self, session: SessionId) -> u64;
+    /// A random number below `below` (at least 1).
+    fn random(&mut self, below: u32) -> u32;
+}
+
+/// A received packet that a session claims.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Received<'a> {
+    /// Time to live of its IP header; 0 without one.
+    pub ttl: u8,
+    /// Its payload ([`LinkProtocol::payload`]), if it has one.
+    pub payload: Option<&'a [u8]>,
+}
+
+/// A frame to send out of a session's port.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Transmission {
+    /// Its bytes.
+    pub frame: Box<[u8]>,
+    /// Bytes from the start that translation may examine: frames that differ behind them only are forwarded alike.
+    pub header_bytes: usize,
+    /// Whether a tunnel marks it as a control packet.
+    pub oam: bool,
+}
+
+/// Effect of sessions on their port.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LinkState {
+    /// Whether the port forwards packets. A port that does not forward neither receives nor sends data.
+    pub may_forward: bool,
+    /// Whether `NORMAL` and `learn` take addresses from packets of the port.
+    pub may_learn: bool,
+    /// Whether the port is live for groups, `bundle` and OpenFlow port states.
+    pub is_live: bool,
+}
+
+impl LinkState {
+    /// No restriction.
+    pub const UP: LinkState = LinkState { may_forward: true, may_learn: true, is_live: true };
+
+    /// The restrictions of both.
+    #[must_use]
+    pub fn and(self, other: LinkState) -> LinkState {
+        LinkState {
+            may_forward: self.may_forward && other.may_forward,
+            may_learn: self.may_learn && other.may_learn,
+            is_live: self.is_live && other.is_live,
+        }
+    }
+}
+
+/// Received data that a session counts as signs of life.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RxUse {
+    /// Packets of flows: translations count them ([`Engine::account_rx`]).
+    pub by_flows: bool,
+    /// Packets of the device ([`Environment::rx_packets`]).
+    pub by_device: bool,
+}
+
+/// Database tables with settings of links.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Table {
+    /// `Bridge`.
+    Bridge,
+    /// `Port`.
+    Port,
+    /// `Interface`.
+    Interface,
+}
+
+/// Value of a database column.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum LinkValue {
+    /// A boolean.
+    Flag(bool),
+    /// An integer.
+    Integer(i64),
+    /// A string.
+    Text(String),
+    /// A map of strings.
+    Map(BTreeMap<String, String>),
+}
+
+/// A status column of the table `Interface`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StatusColumn {
+    /// Name.
+    pub name: &'static str,
+    /// Whether it is a map; otherwise it has at most one value.
+    pub is_map: bool,
+}
+
+/// The rows of an interface, its port and its bridge.
+pub trait Columns {
+    /// The value of a column; `None` if it is unset or the row is absent.
+    fn column(&self, table: Table, name: &str) -> Option<LinkValue>;
+}
+
+/// A value that settings ignore.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct IgnoredSetting {
+    /// Column and key, as in `bfd:min_rx`.
+    pub place: String,
+    /// Message for the row.
+    pub message: String,
+}
+
+/// Log lines and status of a session since the last report.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Report {
+    /// The session.
+    pub id: SessionId,
+    /// Whether status columns or link state may have changed.
+    pub status_changed: bool,
+    /// Lines for the log, level INFO.
+    pub lines: Vec<String>,
+    /// Lines lost because too many waited.
+    pub lines_lost: u64,
+}
+
+/// A command of the control socket.
+pub struct ProtocolCommand<E: ?Sized + 'static> {
+    /// Name, as in `bfd/show`.
+    pub name: &'static str,
+    /// Arguments as `list-commands` prints them.
+    pub arguments: &'static str,
+    /// Smallest number of arguments.
+    pub min_args: usize,
+    /// Largest number of arguments.
+    pub max_args: usize,
+    /// One line of help.
+    pub help: &'static str,
+    /// Executes it; the result is the text of the reply or of the error. Times are milliseconds.
+    pub run: fn(&mut E, args: &[String], now_ms: u64) -> Result<String, String>,
+}
+
+/// All sessions of one protocol with their timers. Times are milliseconds of any clock that does not step back.
+pub trait Engine: Send {
+    /// The session of an interface.
+    fn find(&self, name: &str) -> Option<SessionId>;
+
+    /// Removes a session, if it exists.
+    fn remove(&mut self, id: SessionId);
+
+    /// A session receives a packet that its claim selects.
+    ///
+    /// # Errors
+    /// The reason to ignore the packet.
+    fn input(
+        &mut self,
+        id: SessionId,
+        received: Received<'_>,
+        now_ms: u64,
+        env: &mut dyn Environment,
+    ) -> Result<(), String>;
+
+    /// Counts packets of flows from the port of a session, if its settings request that ([`RxUse::by_flows`]).
+    fn account_rx(&mut self, id: SessionId, packets: u64, now_ms: u64);
+
+    /// Serves at most `limit` due sessions, and appends the frames to send to `out`. Returns whether more are due.
+    fn tick(
+        &mut self,
+        now_ms: u64,
+        limit: usize,
+        env: &mut dyn Environment,
+        out: &mut Vec<(SessionId, Transmission)>,
+    ) -> bool;
+
+    /// Time of the earliest work: 0 is at once, `None` never.
+    fn next_wakeup(&self) -> Option<u64>;
+
+    /// Takes the report of a session of which something changed.
+    fn take_report(&mut self) -> Option<Report>;
+
+    /// Effect of a session on its port; without the session none.
+    fn link_state(&mut self, id: SessionId, now_ms: u64) -> LinkState;
+
+    /// The values of its [`LinkProtocol::STATUS_COLUMNS`], by name. A column that is left out is empty.
+    fn status(&mut self, id: SessionId, now_ms: u64) -> BTreeMap<&'static str, LinkValue>;
+}
+
+/// A link protocol.
+pub trait LinkProtocol: Engine + Default + 'static {
+    /// Name: log module, and word of `slow_path(…)` in datapath actions.
+    const NAME: &'static str;
+    /// Bit of its packets in slow-path cookies (`enum slow_path_reason` of OVS).
+    const OVS_SLOW_PATH: u32;
+    /// Reason of `ofproto/trace` for its flows being in the slow path.
+    const SLOW_PATH_TEXT: &'static str;
+    /// Largest payload that is kept, bytes.
+    const PAYLOAD_BYTES_MAX: usize;
+    /// Status columns of the table `Interface` that it writes.
+    const STATUS_COLUMNS: &'static [StatusColumn];
+    /// Counter of `coverage/show` for control packets that are lost because too many of a session wait.
+    const LOST_COUNTER: &'static str;
+    /// Effect of a new session on its port.
+    const INITIAL_STATE: LinkState;
+    /// Whether sessions may stop forwarding or learning; otherwise their state is liveness alone.
+    const GATES_TRAFFIC: bool;
+    /// Commands of the control socket.
+    const COMMANDS: &'static [ProtocolCommand<Self>];
+
+    /// Settings of a session.
+    type Settings: Clone + PartialEq + Eq + Debug + Send + Sync;
+    /// Settings that select the packets of a session: a small value for translations.
+    type Claim: Clone + PartialEq + Eq + Debug + Send + Sync;
+
+    /// Whether packets of this key have the form of control packets. Their upcalls are a class of their own.
+    fn is_control_packet(key: &FlowKey) -> bool;
+
+    /// Parses the settings of an interface: `None` without a session. Bad values count as absent.
+    fn parse(columns: &dyn Columns) -> (Option<Self::Settings>, Vec<IgnoredSetting>);
+
+    /// The claim of a session with these settings.
+    fn claim(settings: &Self::Settings) -> Self::Claim;
+
+    /// Whether a packet is for the session; adds the examined bits to `mask`.
+    fn claims(claim: &Self::Claim, flow: &Flow, mask: &mut Mask) -> bool;
+
+    /// The payload of a claimed frame.
+    fn payload(frame: &[u8]) -> Option<&[u8]>;
+
+    /// Received data that a session with these settings uses.
+    fn rx_use(settings: &Self::Settings) -> RxUse;
+
+    /// Creates or changes the session of an interface.
+    fn configure(
+        &mut self,
+        name: &str,
+        port_mac: MacAddr,
+        settings: &Self::Settings,
+        now_ms: u64,
+        env: &mut dyn Environment,
+    ) -> SessionId;
+}

@@ -1,0 +1,371 @@
+//! The thread `link_protocols`: runs the sessions of all link protocols, and transmits without the main loop.
+//!
+//! It owns the [`Engines`](l2proto::Engines), and sleeps until the next session is due or a request arrives. Received control
+//! packets and counts of received packets come from handlers, by the queue of each session ([`LinkSession`]). Settings,
+//! commands and counters of devices come from the main loop. Frames go to a forwarding thread as packet-outs. A session that
+//! changes the state of its port changes the translations of the port at once; the main loop learns of it by a [`Report`],
+//! for the database and the controllers.
+//!
+//! The thread starts with the first session. Each round serves a bounded number of sessions and packets, so none waits
+//! for a flood of others.
+
+#[cfg(test)]
+mod tests;
+mod thread;
+
+use crate::instances::Instance;
+use crate::slowpath::translating_thread;
+use dpif::Provider;
+use flow::{MacAddr, OfPort};
+use l2proto::protocol::{LinkState, LinkValue};
+use l2proto::{Engines, LinkSettings, Protocol};
+use ofproto::backer::Backer;
+use ofproto::links::{LinkInbox, LinkSession, PortLink};
+use ofproto::ports::{BridgeId, Port, PortCounters, PortTable};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use sync::{AtomicBool, Mutex, Ordering, Parker, Unparker, lock};
+use vswitch::plan::{PortEntry, PortSet};
+
+/// Name of the thread.
+const THREAD: &str = "link_protocols";
+/// Longest wait for the thread: it never blocks for long.
+const ASK_LIMIT: Duration = Duration::from_secs(5);
+/// Time between two reports of changed sessions to the main loop, as in OVS.
+const REPORTS_EVERY_MS: u64 = 100;
+
+/// A session: its interface and its protocol.
+pub(crate) type SessionName = (String, Protocol);
+
+/// A session's state, for the main loop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Report {
+    /// Its status columns.
+    pub(crate) status: BTreeMap<&'static str, LinkValue>,
+    /// Its bridge.
+    pub(crate) bridge: BridgeId,
+    /// Its port.
+    pub(crate) port: OfPort,
+    /// Its effect on the port.
+    pub(crate) state: LinkState,
+}
+
+/// Where the frames of a session go.
+#[derive(Clone)]
+struct Target {
+    backer: Arc<Backer>,
+    datapath: Arc<dyn Provider>,
+    revalidator: Unparker,
+    bridge: BridgeId,
+    port: OfPort,
+    /// Counters of a port without a device.
+    counters: Option<Arc<PortCounters>>,
+}
+
+/// A request to the thread.
+enum Request {
+    /// A new or changed session.
+    Configure(Box<Configure>),
+    /// A session ends.
+    Remove(SessionName),
+    /// Packets received by the devices of sessions that request them.
+    Counters(Vec<(SessionName, u64)>),
+    /// A command of a protocol, by its number, with its arguments.
+    Command(Protocol, usize, Vec<String>, SyncSender<Result<String, String>>),
+    /// Answers when all that is due now, and was sent before, is done.
+    Pass(SyncSender<()>),
+}
+
+struct Configure {
+    settings: LinkSettings,
+    mac: MacAddr,
+    target: Target,
+    session: Arc<LinkSession>,
+    rx_packets: u64,
+}
+
+/// State shared by main loop, handlers and the thread.
+struct Shared {
+    requests: Mutex<VecDeque<Request>>,
+    ready: Mutex<Vec<Arc<LinkSession>>>,
+    /// The latest report of each changed session; `None`: the session ended.
+    reports: Mutex<BTreeMap<SessionName, Option<Report>>>,
+    /// The main loop was woken for reports.
+    has_reports: AtomicBool,
+    stop: AtomicBool,
+    wake_thread: Unparker,
+    wake_main: Box<dyn Fn() + Send + Sync>,
+}
+
+impl LinkInbox for Shared {
+    fn ready(&self, session: &Arc<LinkSession>) {
+        lock(&self.ready).push(session.clone());
+        self.wake_thread.unpark();
+    }
+}
+
+impl Shared {
+    fn send(&self, request: Request) {
+        lock(&self.requests).push_back(request);
+        self.wake_thread.unpark();
+    }
+
+    fn next_request(&self) -> Option<Request> {
+        lock(&self.requests).pop_front()
+    }
+
+    fn report(&self, name: SessionName, report: Option<Report>) {
+        lock(&self.reports).insert(name, report);
+        if !self.has_reports.swap(true, Ordering::AcqRel) {
+            (self.wake_main)();
+        }
+    }
+}
+
+/// A session as configured.
+struct Attached {
+    settings: LinkSettings,
+    mac: MacAddr,
+    bridge: BridgeId,
+    port: OfPort,
+    session: Arc<LinkSession>,
+}
+
+/// The main loop's side.
+pub(crate) struct LinkProtocols {
+    shared: Arc<Shared>,
+    parker: Option<Parker>,
+    thread: Option<JoinHandle<()>>,
+    attached: BTreeMap<SessionName, Attached>,
+    /// Sessions that use counters of devices.
+    counting: BTreeSet<SessionName>,
+    next_reports_ms: u64,
+    /// Losses of ended sessions.
+    lost_before: BTreeMap<Protocol, u64>,
+}
+
+impl LinkProtocols {
+    /// Without sessions. `wake` is called when [`LinkProtocols::take_reports`] has some.
+    pub(crate) fn new(wake: impl Fn() + Send + Sync + 'static) -> LinkProtocols {
+        let parker = Parker::new();
+        let shared = Arc::new(Shared {
+            requests: Mutex::default(),
+            ready: Mutex::default(),
+            reports: Mutex::default(),
+            has_reports: AtomicBool::new(false),
+            stop: AtomicBool::new(false),
+            wake_thread: parker.unparker().clone(),
+            wake_main: Box::new(wake),
+        });
+        LinkProtocols {
+            shared,
+            parker: Some(parker),
+            thread: None,
+            attached: BTreeMap::new(),
+            counting: BTreeSet::new(),
+            next_reports_ms: 0,
+            lost_before: BTreeMap::new(),
+        }
+    }
+
+    /// Gives the ports of a bridge their sessions, before the table is published: new, changed and ended ones.
+    pub(crate) fn attach(
+        &mut self,
+        bridge: BridgeId,
+        instance: &Instance,
+        wanted: &PortSet,
+        table: &mut PortTable,
+    ) {
+        let wanted_links =
+            || wanted.ports.iter().flat_map(|entry| entry.links.iter().map(move |link| (entry, link)));
+        let names: BTreeSet<(&str, Protocol)> =
+            wanted_links().map(|(entry, link)| (entry.name.as_str(), link.protocol())).collect();
+        let of_bridge = self.attached.iter().filter(|(_, attached)| attached.bridge == bridge);
+        let gone: Vec<SessionName> = of_bridge
+            .filter(|((name, protocol), _)| !names.contains(&(name.as_str(), *protocol)))
+            .map(|(name, _)| name.clone())
+            .collect();
+        gone.iter().for_each(|name| self.remove(name));
+        for (entry, settings) in wanted_links() {
+            if let Some(port) = table.ports.get_mut(&entry.of_port) {
+                self.attach_one(bridge, instance, entry, settings, Arc::make_mut(port));
+            }
+        }
+    }
+
+    /// Gives a port a session.
+    fn attach_one(
+        &mut self,
+        bridge: BridgeId,
+        instance: &Instance,
+        entry: &PortEntry,
+        settings: &LinkSettings,
+        port: &mut Port,
+    ) {
+        let protocol = settings.protocol();
+        let name = (entry.name.clone(), protocol);
+        let known = self.attached.get(&name);
+        let is_same = known.is_some_and(|a| {
+            (&a.settings, a.mac, a.bridge, a.port) == (settings, entry.mac, bridge, entry.of_port)
+        });
+        let session = known.map_or_else(
+            || Arc::new(LinkSession::new(&entry.name, protocol, self.shared.clone())),
+            |known| known.session.clone(),
+        );
+        let rx = settings.rx_use();
+        port.links.push(PortLink {
+            claim: settings.claim(),
+            counts_rx: rx.by_flows,
+            gates_traffic: protocol.gates_traffic(),
+            session: session.clone(),
+        });
+        if is_same {
+            return;
+        }
+        let target = Target {
+            backer: instance.backer.clone(),
+            datapath: instance.datapath.clone(),
+            revalidator: instance.revalidator_unparker(),
+            bridge,
+            port: entry.of_port,
+            counters: port.is_counted_here().then(|| port.counters.clone()),
+        };
+        let rx_packets = if rx.by_device && target.counters.is_none() {
+            self.counting.insert(name.clone());
+            received(instance, entry.dp_port)
+        } else {
+            self.counting.remove(&name);
+            0
+        };
+        let attached = Attached {
+            settings: settings.clone(),
+            mac: entry.mac,
+            bridge,
+            port: entry.of_port,
+            session: session.clone(),
+        };
+        self.attached.insert(name, attached);
+        self.start();
+        let configure = Configure { settings: settings.clone(), mac: entry.mac, target, session, rx_packets };
+        self.shared.send(Request::Configure(Box::new(configure)));
+    }
+
+    fn remove(&mut self, name: &SessionName) {
+        if let Some(gone) = self.attached.remove(name) {
+            *self.lost_before.entry(name.1).or_default() += gone.session.lost();
+            self.counting.remove(name);
+            self.shared.send(Request::Remove(name.clone()));
+        }
+    }
+
+    fn start(&mut self) {
+        let Some(parker) = self.parker.take() else { return };
+        let shared = self.shared.clone();
+        let run = move || thread::Runner::new(shared, parker).run();
+        match translating_thread(THREAD.to_string()).spawn(run) {
+            Ok(thread) => self.thread = Some(thread),
+            Err(e) => log::error!(
+                target: "bridge",
+                "cannot start the thread {THREAD}, so no link protocol runs: {e}"
+            ),
+        }
+    }
+
+    /// Sends counters of devices to sessions that use them.
+    pub(crate) fn send_counters<'i>(&self, find: impl Fn(BridgeId) -> Option<&'i Instance>) {
+        let counters: Vec<(SessionName, u64)> = self
+            .counting
+            .iter()
+            .filter_map(|name| {
+                let attached = self.attached.get(name)?;
+                let instance = find(attached.bridge)?;
+                let view = instance.backer.view();
+                let port = view.bridge(attached.bridge)?.ports.port(attached.port)?.dp_port;
+                Some((name.clone(), received(instance, port)))
+            })
+            .collect();
+        if !counters.is_empty() {
+            self.shared.send(Request::Counters(counters));
+        }
+    }
+
+    /// Reports of changed sessions, `None` for an ended one; at most ten times a second, and later after many.
+    /// The time of the machine.
+    pub(crate) fn take_reports(&mut self, machine_ms: u64) -> BTreeMap<SessionName, Option<Report>> {
+        if !self.shared.has_reports.load(Ordering::Acquire) || machine_ms < self.next_reports_ms {
+            return BTreeMap::new();
+        }
+        // A later report wakes again.
+        self.shared.has_reports.store(false, Ordering::Release);
+        let reports = std::mem::take(&mut *lock(&self.shared.reports));
+        // A storm of changes leaves the main loop time for others.
+        self.next_reports_ms = machine_ms + REPORTS_EVERY_MS.max(reports.len() as u64);
+        reports
+    }
+
+    /// Milliseconds until reports that wait may be taken.
+    pub(crate) fn reports_in_ms(&self, machine_ms: u64) -> Option<u64> {
+        let waits = self.shared.has_reports.load(Ordering::Acquire);
+        waits.then(|| self.next_reports_ms.saturating_sub(machine_ms))
+    }
+
+    /// Executes a command of a protocol ([`Protocol::commands`]), whose number of arguments is checked.
+    ///
+    /// # Errors
+    /// The text of the command's error, or the thread does not answer.
+    pub(crate) fn command(
+        &self,
+        protocol: Protocol,
+        command: usize,
+        args: &[String],
+    ) -> Result<String, String> {
+        if self.thread.is_none() {
+            let now_ms = sys::clock::monotonic_ms();
+            return Engines::default().run(protocol, command, args, now_ms);
+        }
+        self.ask(|answer| Request::Command(protocol, command, args.to_vec(), answer))?
+    }
+
+    /// Waits until the thread has done what is due, and followed all earlier messages: it holds no datapath of an ended
+    /// session any more.
+    pub(crate) fn pass(&self) {
+        if self.thread.is_some()
+            && let Err(e) = self.ask(Request::Pass)
+        {
+            log::error!(target: "bridge", "{e}");
+        }
+    }
+
+    /// Control packets of a protocol lost because too many of a session waited.
+    pub(crate) fn lost(&self, protocol: Protocol) -> u64 {
+        let of_protocol = self.attached.iter().filter(|((_, p), _)| *p == protocol);
+        let now: u64 = of_protocol.map(|(_, attached)| attached.session.lost()).sum();
+        self.lost_before.get(&protocol).copied().unwrap_or(0) + now
+    }
+
+    fn ask<T>(&self, request: impl FnOnce(SyncSender<T>) -> Request) -> Result<T, String> {
+        let (answer, answered): (SyncSender<T>, Receiver<T>) = sync_channel(1);
+        self.shared.send(request(answer));
+        answered.recv_timeout(ASK_LIMIT).map_err(|_| format!("the thread {THREAD} did not answer"))
+    }
+}
+
+/// Packets received by a device so far.
+fn received(instance: &Instance, port: Option<flow::DpPort>) -> u64 {
+    let stats = port.and_then(|port| instance.datapath.port_stats(port).ok());
+    stats.map_or(0, |stats| stats.with_device().rx_packets)
+}
+
+impl Drop for LinkProtocols {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Release);
+        self.shared.wake_thread.unpark();
+        if let Some(thread) = self.thread.take() {
+            // A panic has been reported already.
+            let _ended = thread.join();
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! The thread itself.
+
+use super::{Configure, Report, Request, SessionName, Shared, Target};
+use dpif::{DpifOp, OpBatch, PmdId, Provider};
+use l2proto::protocol::{Environment, Received, SessionId, Transmission};
+use l2proto::{Engines, Protocol};
+use ofproto::backer::Backer;
+use ofproto::links::{self, ControlPacket, LinkSender, LinkSession};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use sync::{Ordering, Parker, lock};
+
+/// Sessions of a protocol served in a round before requests are taken again.
+const SESSIONS_AT_A_TIME: usize = 64;
+/// Longest sleep: the clock of the switch may be stopped and moved.
+const SLEEP_MAX_MS: u64 = 1000;
+
+/// The port of a session.
+struct SessionPort {
+    target: Target,
+    session: Arc<LinkSession>,
+    sender: LinkSender,
+    /// Packets received by its device, as last reported.
+    rx_packets: u64,
+}
+
+impl SessionPort {
+    fn name(&self) -> SessionName {
+        (self.session.name().to_string(), self.session.protocol())
+    }
+}
+
+/// The ports of all sessions, and random numbers.
+struct Surroundings {
+    ports: BTreeMap<(Protocol, SessionId), SessionPort>,
+    /// Counters of sessions that are being made.
+    new_rx_packets: u64,
+    random: u64,
+}
+
+impl Surroundings {
+    fn of(&mut self, protocol: Protocol) -> SurroundingsOf<'_> {
+        SurroundingsOf { all: self, protocol }
+    }
+}
+
+/// The surroundings of one protocol's sessions.
+struct SurroundingsOf<'a> {
+    all: &'a mut Surroundings,
+    protocol: Protocol,
+}
+
+impl Environment for SurroundingsOf<'_> {
+    fn rx_packets(&mut self, session: SessionId) -> u64 {
+        let Some(port) = self.all.ports.get(&(self.protocol, session)) else {
+            return self.all.new_rx_packets;
+        };
+        port.target.counters.as_ref().map_or(port.rx_packets, |c| c.rx[0].load(Ordering::Relaxed))
+    }
+
+    /// SplitMix64 (Steele, Lea and Flood, 2014).
+    fn random(&mut self, below: u32) -> u32 {
+        self.all.random = self.all.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.all.random;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^= z >> 31;
+        // 32 random bits keep the bias below 2^-26 for the few values that sessions request.
+        ((u64::from(z as u32) * u64::from(below.max(1))) >> 32) as u32
+    }
+}
+
+/// The thread.
+pub(super) struct Runner {
+    shared: Arc<Shared>,
+    parker: Parker,
+    engines: Engines,
+    around: Surroundings,
+    due: Vec<(SessionId, Transmission)>,
+}
+
+impl Runner {
+    pub(super) fn new(shared: Arc<Shared>, parker: Parker) -> Runner {
+        // Without random numbers, discriminators and jitter repeat after a restart.
+        let random = sys::random::u64().unwrap_or_else(|_| sys::clock::machine_ns());
+        let around = Surroundings { ports: BTreeMap::new(), new_rx_packets: 0, random };
+        Runner { shared, parker, engines: Engines::default(), around, due: Vec::new() }
+    }
+
+    /// Runs until it is to stop.
+    pub(super) fn run(mut self) {
+        while !self.shared.stop.load(Ordering::Acquire) {
+            self.take_packets();
+            self.take_requests();
+            let more = self.tick();
+            self.report_changed();
+            if !more {
+                self.sleep();
+            }
+        }
+    }
+
+    fn sleep(&self) {
+        let now_ms = sys::clock::monotonic_ms();
+        let wait_ms = self.engines.next_wakeup().map_or(SLEEP_MAX_MS, |at_ms| at_ms.saturating_sub(now_ms));
+        if wait_ms > 0 {
+            self.parker.park_timeout(Duration::from_millis(wait_ms.min(SLEEP_MAX_MS)));
+        }
+    }
+
+    /// Packets of the sessions that have some; each has few.
+    fn take_packets(&mut self) {
+        let ready = std::mem::take(&mut *lock(&self.shared.ready));
+        for session in ready {
+            let (counted, packets) = session.take();
+            let protocol = session.protocol();
+            let engine = self.engines.get(protocol);
+            let Some(id) = engine.find(session.name()) else { continue };
+            let now_ms = sys::clock::monotonic_ms();
+            engine.account_rx(id, counted, now_ms);
+            for ControlPacket { ttl, payload } in packets {
+                let received = Received { ttl, payload: payload.as_deref() };
+                // The answer to a packet may be due at once.
+                if let Err(refusal) = engine.input(id, received, now_ms, &mut self.around.of(protocol)) {
+                    log::info!(target: protocol.name(), "{}: {refusal}", session.name());
+                }
+            }
+        }
+    }
+
+    fn take_requests(&mut self) {
+        while let Some(request) = self.shared.next_request() {
+            let now_ms = sys::clock::monotonic_ms();
+            // The requester may have given up.
+            match request {
+                Request::Configure(configure) => self.configure(*configure, now_ms),
+                Request::Remove(name) => self.remove(name),
+                Request::Counters(counters) => {
+                    for ((name, protocol), rx_packets) in counters {
+                        let id = self.engines.get(protocol).find(&name);
+                        if let Some(port) = id.and_then(|id| self.around.ports.get_mut(&(protocol, id))) {
+                            port.rx_packets = rx_packets;
+                        }
+                    }
+                }
+                Request::Command(protocol, command, args, answer) => {
+                    let reply = self.engines.run(protocol, command, &args, now_ms);
+                    self.report_changed();
+                    let _ = answer.try_send(reply);
+                }
+                Request::Pass(answer) => {
+                    self.take_packets();
+                    while self.tick() {}
+                    self.take_packets();
+                    self.report_changed();
+                    let _ = answer.try_send(());
+                }
+            }
+        }
+    }
+
+    fn configure(&mut self, configure: Configure, now_ms: u64) {
+        let Configure { settings, mac, target, session, rx_packets } = configure;
+        self.around.new_rx_packets = rx_packets;
+        let protocol = settings.protocol();
+        let env = &mut self.around.of(protocol);
+        let id = self.engines.configure(session.name(), mac, &settings, now_ms, env);
+        let port = SessionPort { target, session, sender: LinkSender::default(), rx_packets };
+        self.around.ports.insert((protocol, id), port);
+    }
+
+    fn remove(&mut self, name: SessionName) {
+        let protocol = name.1;
+        let engine = self.engines.get(protocol);
+        if let Some(id) = engine.find(&name.0) {
+            engine.remove(id);
+            self.around.ports.remove(&(protocol, id));
+        }
+        self.shared.report(name, None);
+    }
+
+    /// Serves some of the sessions that are due, and sends their frames; returns whether more are due.
+    fn tick(&mut self) -> bool {
+        let now_ms = sys::clock::monotonic_ms();
+        let mut outlets: Vec<Outlet> = Vec::new();
+        let mut more = false;
+        for &protocol in Protocol::ALL {
+            let env = &mut self.around.of(protocol);
+            more |= self.engines.get(protocol).tick(now_ms, SESSIONS_AT_A_TIME, env, &mut self.due);
+            for (id, transmission) in self.due.drain(..) {
+                let Some(port) = self.around.ports.get_mut(&(protocol, id)) else { continue };
+                let SessionPort { target, sender, .. } = port;
+                let to = (target.bridge, target.port);
+                let op = sender.send(&target.backer, to, &transmission, now_ms);
+                let known = outlets.iter().position(|outlet| Arc::ptr_eq(&outlet.backer, &target.backer));
+                let at = known.unwrap_or_else(|| {
+                    outlets.push(Outlet::new(target));
+                    outlets.len() - 1
+                });
+                outlets[at].add(id, op);
+            }
+        }
+        outlets.into_iter().for_each(|outlet| outlet.flush(now_ms));
+        more
+    }
+
+    /// Reports changed sessions.
+    fn report_changed(&mut self) {
+        for &protocol in Protocol::ALL {
+            let engine = self.engines.get(protocol);
+            while let Some(changed) = engine.take_report() {
+                let Some(port) = self.around.ports.get(&(protocol, changed.id)) else { continue };
+                changed.lines.iter().for_each(|line| log::info!(target: protocol.name(), "{line}"));
+                if changed.lines_lost > 0 {
+                    let name = port.session.name();
+                    log::info!(target: protocol.name(), "{name}: {} further events", changed.lines_lost);
+                }
+                if !changed.status_changed {
+                    continue;
+                }
+                let now_ms = sys::clock::monotonic_ms();
+                let status = engine.status(changed.id, now_ms);
+                let state = engine.link_state(changed.id, now_ms);
+                let Target { backer, revalidator, bridge, port: of_port, .. } = &port.target;
+                if port.session.set_state(state) != state {
+                    backer.port_toggled(*bridge, *of_port);
+                    revalidator.unpark();
+                }
+                let report = Report { status, bridge: *bridge, port: *of_port, state };
+                self.shared.report(port.name(), Some(report));
+            }
+        }
+    }
+}
+
+/// Operations of one round for a datapath: forwarding threads share them, by session. Without threads the main core
+/// executes them.
+struct Outlet {
+    backer: Arc<Backer>,
+    datapath: Arc<dyn Provider>,
+    threads: Vec<PmdId>,
+    ops: BTreeMap<PmdId, Vec<DpifOp>>,
+}
+
+impl Outlet {
+    fn new(target: &Target) -> Outlet {
+        let mut threads = target.datapath.pmds();
+        if threads.len() > 1 {
+            threads.retain(|pmd| *pmd != PmdId::Main);
+        }
+        let (backer, datapath) = (target.backer.clone(), target.datapath.clone());
+        Outlet { backer, datapath, threads, ops: BTreeMap::new() }
+    }
+
+    fn add(&mut self, id: SessionId, ops: impl IntoIterator<Item = DpifOp>) {
+        let n = id.0 as usize % self.threads.len().max(1);
+        let pmd = self.threads.get(n).copied().unwrap_or(PmdId::Main);
+        self.ops.entry(pmd).or_default().extend(ops);
+    }
+
+    fn flush(mut self, now_ms: u64) {
+        self.add(SessionId(0), links::solicit(&self.backer, now_ms));
+        for (pmd, ops) in self.ops.into_iter().filter(|(_, ops)| !ops.is_empty()) {
+            self.datapath.operate_ahead(OpBatch { pmd, ops, tag: 0, reply: None });
+        }
+    }
+}
