@@ -4,7 +4,9 @@
 //! addresses of a dummy, and their local routes.
 
 use super::Lab;
+use super::texts::session;
 use crate::helpers::{appctl_output, serving, spec, vsctl};
+use serde_json::{Value, json};
 use testkit::{Netns, require_netns, require_programs};
 
 const OK: &str = "OK\n";
@@ -229,5 +231,53 @@ fn ports_of_tunnels_are_shown_and_set() {
             ("tnl/egress_port_range 3 9x", OK),
             ("tnl/egress_port_range", "Tunnel UDP source port range: 3-9\n"),
         ],
+    );
+}
+
+/// As OVS 4.0.
+#[test]
+fn routes_and_rules_have_json() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-appctl");
+    let lab = lab();
+    check(
+        &lab,
+        &[
+            ("netdev-dummy/ip4addr br0 1.1.2.88/24", OK),
+            ("netdev-dummy/ip6addr br0 2001:cafe::88/64", OK),
+            ("ovs/route/add 9.9.9.0/24 br0 1.1.2.1 pkt_mark=16", OK),
+            (
+                "ovs/route/rule/show",
+                "Cached: 0: from all lookup local\nCached: 32766: from all lookup main\n\
+                 Cached: 32767: from all lookup default\n",
+            ),
+            (
+                "ovs/route/rule/show -6",
+                "Cached: 0: from all lookup local\nCached: 32766: from all lookup main\n",
+            ),
+            ("ovs/route/rule/show x", "x: unknown option; use -6 or none"),
+        ],
+    );
+    let as_json = |name: &str, args: &[&str]| -> Value {
+        session(&lab, &[("set-options", &["--format", "json"]), (name, args)]).pop().unwrap().unwrap()
+    };
+    let local = |dst: &str, prefix: u8, prefsrc: &str| {
+        json!({ "dst": dst, "prefix": prefix, "local": true, "nexthops": [{ "dev": "br0" }], "prefsrc": prefsrc,
+            "table": 255, "user": false })
+    };
+    let user = json!({ "dst": "9.9.9.0", "prefix": 24, "local": false, "mark": 16, "prefsrc": "1.1.2.88",
+        "nexthops": [{ "dev": "br0", "gateway": "1.1.2.1" }], "table": 254, "user": true });
+    let locals = [local("1.1.2.0", 24, "1.1.2.88"), local("2001:cafe::", 64, "2001:cafe::88")];
+    assert_eq!(as_json("ovs/route/show", &[]), json!([locals[0], locals[1], user]));
+    assert_eq!(as_json("ovs/route/show", &["table=254"]), json!([user]));
+    let rule = |priority: u32, lookup: u32, ipv4: bool| {
+        json!({ "priority": priority, "user": false, "invert": false, "ipv4": ipv4, "src-prefix": 0, "from": "all",
+            "lookup": lookup })
+    };
+    let rules = json!([rule(0, 255, true), rule(32766, 254, true), rule(32767, 253, true)]);
+    assert_eq!(as_json("ovs/route/rule/show", &[]), rules);
+    assert_eq!(
+        as_json("ovs/route/rule/show", &["-6"]),
+        json!([rule(0, 255, false), rule(32766, 254, false)])
     );
 }
