@@ -19,10 +19,13 @@ fn every_command_has_a_line_of_help_and_its_own_name() {
     for commands in all() {
         for c in &commands {
             let Command { name, help, bounds, .. } = c;
-            assert!(help.starts_with(|first: char| first.is_ascii_lowercase()), "{name}: {help}: verb first");
+            assert!(
+                help.starts_with(|first: char| first.is_ascii_lowercase()),
+                "{name}: {help}: begin with a verb, in lower case"
+            );
             assert!(
                 help.len() <= 90 && !help.contains('\n') && !help.ends_with('.'),
-                "{name}: {help}: a line"
+                "{name}: {help}: write one short line without a period"
             );
             assert!(bounds.start() <= bounds.end(), "{name}: bounds");
             assert!(

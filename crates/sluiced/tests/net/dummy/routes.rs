@@ -281,3 +281,34 @@ fn routes_and_rules_have_json() {
         json!([rule(0, 255, false), rule(32766, 254, false)])
     );
 }
+
+/// A thread prints long lists, in parts.
+#[test]
+fn long_lists_of_routes_are_whole_as_text_and_as_json() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-appctl");
+    let lab = lab();
+    check(&lab, &[("netdev-dummy/ip4addr br0 1.1.2.88/24", OK)]);
+    let networks: Vec<String> = (0..2000).map(|n| format!("9.{}.{}.0/24", n / 250, n % 250)).collect();
+    let args: Vec<[&str; 3]> = networks.iter().map(|network| [network, "br0", "1.1.2.1"]).collect();
+    let adds: Vec<(&str, &[&str])> = args.iter().map(|args| ("ovs/route/add", &args[..])).collect();
+    assert!(session(&lab, &adds).iter().all(|answer| *answer == Ok(json!(OK))));
+    let answers = session(
+        &lab,
+        &[
+            ("ovs/route/show", &["table=254"]),
+            ("set-options", &["--format", "json"]),
+            ("ovs/route/show", &["table=254"]),
+            // The connection goes on.
+            ("version", &[]),
+        ],
+    );
+    let text = answers[0].as_ref().unwrap().as_str().unwrap();
+    let lines = text.lines().skip(1).filter_map(|line| line.split(' ').nth(1)).map(String::from);
+    let listed = answers[2].as_ref().unwrap().as_array().unwrap();
+    let objects =
+        listed.iter().map(|route| format!("{}/{}", route["dst"].as_str().unwrap(), route["prefix"]));
+    assert_eq!(lines.collect::<Vec<_>>(), networks);
+    assert_eq!(objects.collect::<Vec<_>>(), networks);
+    assert_eq!(answers[3].as_ref().unwrap()["reply-format"], "plain");
+}
