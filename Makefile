@@ -39,9 +39,11 @@ bench: ## measure against the stock switch, also with DPDK, and the Linux bridge
 	@scripts/setup.sh bench
 	scripts/bench.sh
 
-install: release ## build and install sluiced and sluice under $(DESTDIR)$(PREFIX)
+install: release ## build and install sluiced and sluice under $(DESTDIR)$(PREFIX), with manual page and completion
 	$(INSTALL) -D -m 755 "$(TARGET_DIR)/release/sluiced" "$(DESTDIR)$(PREFIX)/sbin/sluiced"
 	$(INSTALL) -D -m 755 "$(TARGET_DIR)/release/sluice" "$(DESTDIR)$(PREFIX)/bin/sluice"
+	$(INSTALL) -D -m 644 docs/man/sluiced-commands.7 "$(DESTDIR)$(PREFIX)/share/man/man7/sluiced-commands.7"
+	$(INSTALL) -D -m 644 docs/completion/sluice.bash "$(DESTDIR)$(PREFIX)/share/bash-completion/completions/sluice"
 
 clean: ## remove what cargo built
 	$(CARGO) clean

@@ -1,11 +1,11 @@
-//! Lists of routes, neighbours and listeners as commands print them (`ovs/route/show`, `tnl/neigh/show`,
-//! `tnl/ports/show`), in the layout of OVS 3.5.
+//! Lists of routes, rules, neighbours and listeners as commands print them (`ovs/route/show`, `ovs/route/rule/show`,
+//! `tnl/neigh/show`, `tnl/ports/show`), in the layout of OVS 3.5, rules of OVS 4.0.
 
 use crate::listeners::Listeners;
 use crate::lookup::{Hop, LeftOut, NoRoute, Why};
 use crate::neighbours::Neighbours;
 use crate::routes::{Origin, RouteKind, Routes};
-use crate::rules::{TABLE_DEFAULT, TABLE_LOCAL, TABLE_MAIN, is_standard_table};
+use crate::rules::{Rule, RuleAction, TABLE_DEFAULT, TABLE_LOCAL, TABLE_MAIN, is_standard_table};
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -31,15 +31,21 @@ pub enum Shown {
     All,
 }
 
+impl Shown {
+    /// The numbers of the tables in order of their output; `None` if the requested one does not exist.
+    pub fn tables(self, routes: &Routes) -> Option<Vec<u32>> {
+        match self {
+            Shown::Standard => Some(vec![TABLE_LOCAL, TABLE_MAIN, TABLE_DEFAULT]),
+            Shown::Table(table) => routes.tables().contains(&table).then(|| vec![table]),
+            Shown::All => Some(routes.tables()),
+        }
+    }
+}
+
 /// A list of routes; `None` if the requested table does not exist. It costs a second for a million routes.
 pub fn routes(routes: &Routes, shown: Shown) -> Option<String> {
     let mut out = String::new();
-    let all = routes.tables();
-    let tables = match shown {
-        Shown::Standard => vec![TABLE_LOCAL, TABLE_MAIN, TABLE_DEFAULT],
-        Shown::Table(table) => vec![*all.iter().find(|t| **t == table)?],
-        Shown::All => all,
-    };
+    let tables = shown.tables(routes)?;
     match shown {
         Shown::Table(table) if !is_standard_table(table) => drop(writeln!(out, "Route Table #{table}:")),
         Shown::Standard | Shown::Table(_) => out.push_str("Route Table:\n"),
@@ -67,6 +73,55 @@ pub fn routes(routes: &Routes, shown: Shown) -> Option<String> {
         }
     }
     Some(out)
+}
+
+/// A list of rules. Selectors and actions that OVS does not have are in the words of ip-rule(8).
+pub fn rules(rules: &[Rule]) -> String {
+    let mut out = String::new();
+    for rule in rules {
+        let _ = write!(out, "Cached: {}: {}from ", rule.priority, if rule.invert { "not " } else { "" });
+        match rule.from {
+            None => out.push_str("all"),
+            Some(from) => {
+                out.push_str(&address(from.address()));
+                if from.len() != if rule.is_ipv4 { 32 } else { 128 } {
+                    // OVS leaves a blank behind the length.
+                    let _ = write!(out, "/{} ", from.len());
+                }
+            }
+        }
+        if let Some(to) = rule.to {
+            let _ = write!(out, " to {to}");
+        }
+        match rule.mark {
+            (_, 0) => {}
+            (value, u32::MAX) => drop(write!(out, " fwmark {value:#x}")),
+            (value, mask) => drop(write!(out, " fwmark {value:#x}/{mask:#x}")),
+        }
+        // Such as an input device.
+        out.push_str(if rule.is_foreign { " [other selectors]" } else { "" });
+        let _ = writeln!(out, " {}", rule_action(rule));
+    }
+    out
+}
+
+/// The action of a rule.
+pub fn rule_action(rule: &Rule) -> String {
+    match rule.action {
+        RuleAction::Table { table, suppress_len } => {
+            let mut out = match table {
+                TABLE_DEFAULT => "lookup default".to_string(),
+                TABLE_MAIN => "lookup main".to_string(),
+                TABLE_LOCAL => "lookup local".to_string(),
+                _ => format!("lookup {table}"),
+            };
+            let _ = suppress_len.map(|len| write!(out, " suppress_prefixlength {len}"));
+            out
+        }
+        RuleAction::Goto(priority) => format!("goto {priority}"),
+        RuleAction::Nop => "nop".to_string(),
+        RuleAction::Refuse(kind) => kind_name(kind).to_string(),
+    }
 }
 
 /// The result of a lookup.

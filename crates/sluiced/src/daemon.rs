@@ -3,23 +3,23 @@
 //! Order of set-up: background, signals, limits, log, pid file, database, control socket, datapath, main loop. The
 //! command that started the daemon returns when the first configuration is in force.
 
-use super::appctl::implementations::Chosen;
-use super::appctl::{self, Answer, Part};
+use super::appctl::{self, Answer};
 use super::claim::{self, Claim, Look, Seeker};
-use super::coverage::{self, Coverage};
+use super::config::{COMPATIBLE, DaemonConfig, Exit};
+use super::control_plane::ControlPlane;
 use super::db::{Db, MANAGERS};
 use super::reactor::{QUEUES, Reactor, WAKER};
 use super::routing::Routing;
 use super::switch::Switch;
 use super::turn::Turn;
 use super::unixctl::{self, Request, Room, Unixctl};
+use super::work::Part;
 use anyhow::{Context, Result, bail};
-use dpif::DummyMode;
-use dpif_netdev::ablation::{Ablation, Optimisation};
+use dpif_netdev::ablation::Optimisation;
 use mio::{Events, Token, Waker};
 use probes::{self, EventSocket};
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use sys::daemon::Detached;
 use sys::monitor::Notice;
@@ -41,81 +41,10 @@ const DATABASE_NAME: &str = "ovsdb-server";
 /// Name of event sockets, before the process id.
 const EVENTS_NAME: &str = "sluiced";
 
-/// Options of the daemon.
-#[derive(Clone, Debug)]
-pub struct DaemonConfig {
-    /// Name in logs and default files: that of `ovs-vswitchd`, so that stock tools find the daemon.
-    pub name: String,
-    /// Target of the database; `None` for the default socket, or our own database if there is no listener.
-    pub remote: Option<String>,
-    /// Whether it may serve its own database.
-    pub may_embed: bool,
-    /// Targets of its own database besides the default socket and the managers.
-    pub remotes: Vec<String>,
-    /// Sockets and pid file (`OVS_RUNDIR`).
-    pub run_dir: PathBuf,
-    /// Log files (`OVS_LOGDIR`).
-    pub log_dir: PathBuf,
-    /// Database file (`OVS_DBDIR`).
-    pub db_dir: PathBuf,
-    /// `system-id.conf` and the like (`OVS_SYSCONFDIR`).
-    pub config_dir: PathBuf,
-    /// Pid file, if wanted.
-    pub pid_file: Option<PathBuf>,
-    /// Take over a pid file held by another process.
-    pub overwrite_pid_file: bool,
-    /// Detach into the background.
-    pub detach: bool,
-    /// Run a monitor process that restarts the daemon after a crash.
-    pub monitor: bool,
-    /// Stay in the start directory.
-    pub no_chdir: bool,
-    /// Log file, if wanted.
-    pub log_file: Option<PathBuf>,
-    /// Control socket other than the default.
-    pub unixctl: Option<PathBuf>,
-    /// Log levels to set.
-    pub verbose: Vec<String>,
-    /// Syslog daemon, as [`vlog::Vlog::set_syslog_method`] reads it.
-    pub syslog_method: Option<String>,
-    /// A second one, by address and port.
-    pub syslog_target: Option<String>,
-    /// Lock all memory.
-    pub lock_memory: bool,
-    /// User to run as, with an optional group after a colon.
-    pub user: Option<String>,
-    /// Degree of dummy use.
-    pub dummies: DummyMode,
-    /// Simulated cores, by their NUMA nodes; empty for the machine's own.
-    pub dummy_numa: Vec<u16>,
-    /// Bridges of type `system` use the kernel's datapath, if available.
-    pub kernel: bool,
-    /// Follow the kernel's routes.
-    pub system_routes: bool,
-    /// Disabled parts of the fast path.
-    pub ablation: Ablation,
-    /// Keys and certificates for TLS; a row of `SSL` replaces these files.
-    pub tls: tls::Settings,
-}
-
 /// State of the main loop.
-pub struct Daemon {
-    /// Sockets.
-    pub reactor: Reactor,
-    /// Database.
-    pub db: Db,
-    /// The switch.
-    pub switch: Switch,
-    /// Routes, neighbours and listeners of tunnels.
-    pub routing: Routing,
-    /// Start of the daemon, in monotonic milliseconds.
-    pub started_ms: u64,
-    /// Threads that compute replies.
-    pub workers: appctl::Workers,
-    /// Coverage counters.
-    pub(crate) coverage: Coverage,
-    /// Chosen by command.
-    pub(crate) implementations: Chosen,
+struct Daemon {
+    /// The parts that commands act on.
+    plane: ControlPlane,
     unixctl: Unixctl,
     /// Control socket of the embedded database server, and its pid file.
     database_unixctl: Option<(Unixctl, Option<PidFile>)>,
@@ -123,7 +52,6 @@ pub struct Daemon {
     signal_token: Token,
     link_token: Token,
     waiting: Vec<(Request, appctl::Wait)>,
-    exit: Option<Exit>,
     /// Looks for a successor of the lost server at the default socket, if this process may be it.
     seeker: Option<Seeker>,
     /// Last reason not to be it.
@@ -131,13 +59,6 @@ pub struct Daemon {
     waker: Arc<Waker>,
     /// Dropped last, to report the end of the others.
     _events: Option<EventSocket>,
-}
-
-/// How the daemon is to end.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Exit {
-    /// Remove persistent state.
-    pub cleanup: bool,
 }
 
 /// Runs the daemon until it is requested to end.
@@ -245,27 +166,19 @@ impl Daemon {
         let switch = Switch::start(config, waker.clone(), watch)?;
         let link_token = reactor.watch(switch.link_fd())?;
         let mut daemon = Daemon {
-            reactor,
-            db,
-            switch,
-            routing,
-            started_ms: sys::clock::monotonic_ms(),
-            workers: appctl::Workers::default(),
-            coverage: Coverage::default(),
-            implementations: Chosen::default(),
+            plane: ControlPlane::new(reactor, db, switch, routing),
             unixctl,
             database_unixctl: None,
             signals,
             signal_token,
             link_token,
             waiting: Vec::new(),
-            exit: None,
             seeker,
             declined: String::new(),
             waker,
             _events: events,
         };
-        if daemon.db.is_embedded() {
+        if daemon.plane.db.is_embedded() {
             daemon.own_database(config);
         }
         Ok(daemon)
@@ -273,18 +186,18 @@ impl Daemon {
 
     /// The database is served here: identifies the system in it, and listens for commands of its server.
     fn own_database(&mut self, config: &DaemonConfig) {
-        self.switch.own_database(system_id(&config.config_dir));
-        self.database_unixctl = database_unixctl(config, &mut self.reactor);
+        self.plane.switch.own_database(system_id(&config.config_dir));
+        self.database_unixctl = database_unixctl(config, &mut self.plane.reactor);
     }
 
     /// Takes the role of a lost server that nobody replaces, as a start at this time would.
     fn replace_lost_server(&mut self, config: &DaemonConfig) {
-        let Some(seeker) = self.seeker.as_mut().filter(|_| self.db.take_loss()) else { return };
+        let Some(seeker) = self.seeker.as_mut().filter(|_| self.plane.db.take_loss()) else { return };
         let (file, socket) = (seeker.file().to_path_buf(), seeker.socket().to_path_buf());
         let taken = match seeker.look() {
             Ok(Look::Found(Claim::Served) | Look::Wait(_)) => return,
             Ok(Look::Found(Claim::Ours(lock))) => {
-                self.db.take_over(&file, lock, &socket, &mut self.reactor, self.waker.clone())
+                self.plane.db.take_over(&file, lock, &socket, &mut self.plane.reactor, self.waker.clone())
             }
             Err(e) => Err(e),
         };
@@ -305,29 +218,11 @@ impl Daemon {
         }
     }
 
-    /// Clients of the control socket disconnected for incomplete commands.
-    pub fn commands_cut_off(&self) -> u64 {
-        self.unixctl.cut_off
-    }
-
-    /// Ends the main loop after this turn.
-    pub fn exit(&mut self, exit: Exit) {
-        self.exit = Some(exit);
-    }
-
     /// Shuts down: first the listeners, then the ports, and last the lock of the database file, so that the next
     /// process finds either none or all of this one. Replies to `exit` after that: the next process can start then.
     fn end(self, exit: Exit, pid_file: Option<PidFile>) {
-        let Daemon {
-            mut db,
-            switch,
-            mut unixctl,
-            database_unixctl,
-            mut reactor,
-            waiting,
-            _events: events,
-            ..
-        } = self;
+        let Daemon { plane, mut unixctl, database_unixctl, waiting, _events: events, .. } = self;
+        let ControlPlane { mut db, switch, mut reactor, .. } = plane;
         unixctl.stop_listening();
         drop(database_unixctl);
         db.stop_listening();
@@ -344,30 +239,30 @@ impl Daemon {
         loop {
             probes::loop_begins();
             self.replace_lost_server(config);
-            let mut next = self.db.run(&mut self.reactor);
-            next = next.and(self.switch.run(&mut self.db, &mut self.reactor));
-            let dummies = self.switch.instances().dummy_ports();
-            next = next.and(self.routing.run(&mut self.reactor, dummies));
-            self.switch.follow_routing(&mut self.routing);
-            next = next.and(self.db.run(&mut self.reactor));
-            if self.switch.is_ready(&self.db)
+            let ControlPlane { db, switch, routing, reactor, .. } = &mut self.plane;
+            let mut next = db.run(reactor);
+            next = next.and(switch.run(db, reactor));
+            next = next.and(routing.run(reactor, switch.instances().dummy_ports()));
+            switch.follow_routing(routing);
+            next = next.and(db.run(reactor));
+            if switch.is_ready(db)
                 && let Some(detached) = detached.take()
             {
                 detached.ready(!config.no_chdir).context("cannot tell that the daemon is ready")?;
             }
-            next = next.and(self.sample()).and(self.answer_waiting()).and(self.reactor.turn());
-            if let Some(exit) = self.exit {
+            next = next.and(self.sample()).and(self.answer_waiting()).and(self.plane.reactor.turn());
+            if let Some(exit) = self.plane.exit {
                 return Ok(exit);
             }
             let wait = next.wait(sys::clock::monotonic_ms(), WAIT_MAX_MS);
             probes::loop_waits();
-            let polled = self.reactor.poll().poll(&mut events, Some(wait));
+            let polled = self.plane.reactor.poll().poll(&mut events, Some(wait));
             if let Err(e) = polled
                 && e.kind() != std::io::ErrorKind::Interrupted
             {
                 bail!("the main loop cannot wait for events: {e}");
             }
-            for token in self.reactor.take_ready(&events) {
+            for token in self.plane.reactor.take_ready(&events) {
                 self.event(token);
             }
         }
@@ -381,7 +276,7 @@ impl Daemon {
         if token == self.signal_token {
             while let Ok(Some(signal)) = self.signals.next() {
                 match signal {
-                    Signal::Terminate | Signal::Interrupt => self.exit(Exit { cleanup: false }),
+                    Signal::Terminate | Signal::Interrupt => self.plane.exit = Some(Exit { cleanup: false }),
                     Signal::Hangup => {
                         if let Err(e) = vlog().reopen() {
                             log::debug!(target: "vlog", "{e}");
@@ -390,18 +285,18 @@ impl Daemon {
                 }
             }
         } else if token == self.link_token {
-            self.switch.links_changed();
+            self.plane.switch.links_changed();
         } else if self.unixctl.is_listener(token) {
-            self.unixctl.accept(token, &mut self.reactor);
+            self.unixctl.accept(token, &mut self.plane.reactor);
         } else if self.unixctl.has(token) {
-            if let Some(request) = self.unixctl.ready(token, &mut self.reactor) {
+            if let Some(request) = self.unixctl.ready(token, &mut self.plane.reactor) {
                 self.command(request);
             }
-        } else if !self.routing.event(token)
+        } else if !self.plane.routing.event(token)
             && !self.database_event(token)
-            && !self.db.event(token, &mut self.reactor)
+            && !self.plane.db.event(token, &mut self.plane.reactor)
         {
-            self.switch.socket_event(token, &mut self.reactor);
+            self.plane.switch.socket_event(token, &mut self.plane.reactor);
         }
     }
 
@@ -409,16 +304,17 @@ impl Daemon {
     fn database_event(&mut self, token: Token) -> bool {
         let Some((unixctl, _)) = &mut self.database_unixctl else { return false };
         if unixctl.is_listener(token) {
-            unixctl.accept(token, &mut self.reactor);
+            unixctl.accept(token, &mut self.plane.reactor);
             return true;
         }
         if !unixctl.has(token) {
             return false;
         }
-        if let Some(request) = unixctl.ready(token, &mut self.reactor) {
-            let answer = appctl::run_of_database(self, &request);
+        if let Some(request) = unixctl.ready(token, &mut self.plane.reactor) {
+            self.plane.clients_cut_off = self.unixctl.cut_off;
+            let answer = appctl::run_of_database(&mut self.plane, &request);
             if let Some((unixctl, _)) = &mut self.database_unixctl
-                && let Some(wait) = answer_now(unixctl, &request, answer, &mut self.reactor)
+                && let Some(wait) = answer_now(unixctl, &request, answer, &mut self.plane.reactor)
             {
                 self.waiting.push((request, wait));
             }
@@ -428,9 +324,10 @@ impl Daemon {
 
     fn command(&mut self, request: Request) {
         unixctl::log_request(&request);
-        let answer = appctl::run(self, &request);
-        self.switch.follow_routing(&mut self.routing);
-        if let Some(wait) = answer_now(&mut self.unixctl, &request, answer, &mut self.reactor) {
+        self.plane.clients_cut_off = self.unixctl.cut_off;
+        let answer = appctl::run(&mut self.plane, &request);
+        self.plane.switch.follow_routing(&mut self.plane.routing);
+        if let Some(wait) = answer_now(&mut self.unixctl, &request, answer, &mut self.plane.reactor) {
             self.waiting.push((request, wait));
         }
     }
@@ -438,11 +335,13 @@ impl Daemon {
     /// Samples the coverage counters when due.
     fn sample(&mut self) -> Turn {
         let now_ms = sys::clock::monotonic_ms();
-        if self.coverage.next_ms(now_ms) <= now_ms {
-            let totals = coverage::totals(self);
-            self.coverage.sample(&totals, now_ms);
+        let plane = &mut self.plane;
+        if plane.coverage.next_ms(now_ms) <= now_ms {
+            plane.clients_cut_off = self.unixctl.cut_off;
+            let totals = plane.counters();
+            plane.coverage.sample(&totals, now_ms);
         }
-        Turn::at(self.coverage.next_ms(now_ms))
+        Turn::at(plane.coverage.next_ms(now_ms))
     }
 
     /// Replies to commands whose replies are ready, or parts of them.
@@ -473,18 +372,19 @@ impl Daemon {
         };
         let mut progress = Progress::None;
         for _ in 0..PARTS_AT_ONCE {
-            match unixctl.room(request, &mut self.reactor) {
+            match unixctl.room(request, &mut self.plane.reactor) {
                 // A disconnected client waits for nothing.
                 Room::Gone => return Progress::Ended,
                 Room::Full => return progress,
                 Room::Some => {}
             }
-            match wait.part(&self.switch) {
+            match wait.part(&self.plane.switch) {
                 None => return progress,
-                Some(Part::Text(text)) => unixctl.reply_part(request, &text, &mut self.reactor),
+                Some(Part::Text(text)) => unixctl.reply_part(request, &text, &mut self.plane.reactor),
+                Some(Part::Json(json)) => unixctl.reply_json_part(request, &json, &mut self.plane.reactor),
                 Some(Part::End(answer)) => {
                     let answer = answer.map_err(|e| appctl::worded(&request.command, e));
-                    unixctl.reply(request, answer, &mut self.reactor);
+                    unixctl.reply(request, answer, &mut self.plane.reactor);
                     return Progress::Ended;
                 }
             }
@@ -520,9 +420,6 @@ fn answer_now(
     }
     None
 }
-
-/// Version of the stock switch that tools find here.
-pub const COMPATIBLE: &str = "ovs-vswitchd (Open vSwitch) 3.5.4";
 
 /// The database: the requested one; else the default socket's, if it has a listener; else our own. With a listener this
 /// process may replace, the second value looks for its end.

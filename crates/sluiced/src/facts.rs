@@ -1,10 +1,10 @@
 //! Status of the running switch for the database: device state, counters, versions; and its write-back.
 
-use super::appctl::features::capabilities;
 use super::db::Db;
 use super::devices::Device;
+use super::dp_features::capabilities;
 use super::features::port_features;
-use super::instances::Instances;
+use super::instances::{Instance, Instances};
 use super::link_protocols::{Report, SessionName};
 use super::tunnels::Egress;
 use dpif::{DropReason, PortStats};
@@ -331,7 +331,8 @@ impl FactKeeper {
 
     /// Capabilities of datapaths by type; without bridges there are none, as in OVS.
     fn capabilities(&self, instances: &Instances) -> BTreeMap<String, BTreeMap<String, String>> {
-        let of = |served_by: &str| instances.of_type(served_by).map(capabilities).unwrap_or_default();
+        let shown = |i: &Instance| capabilities(i.backer.features(), i.datapath.connections().is_some());
+        let of = |served_by: &str| instances.of_type(served_by).map(shown).unwrap_or_default();
         self.datapath_types.iter().map(|(name, by)| (name.clone(), of(by))).collect()
     }
 

@@ -4,7 +4,7 @@
 //! - [`db`], [`dbfile`]: the database, served or followed;
 //! - [`switch`]: bridges and ports as configured in the database;
 //! - [`routing`]: routes, neighbours and listeners of tunnels in user space;
-//! - [`appctl`]: commands of the control socket ([`unixctl`]);
+//! - [`appctl`]: commands of the control socket ([`unixctl`]), which act on the [`control_plane`];
 //! - [`slowpath`]: handlers and the revalidator;
 //! - `link_protocols`: the thread that runs the sessions of link protocols.
 //!
@@ -13,11 +13,14 @@
 
 pub mod appctl;
 mod claim;
+pub mod config;
+pub mod control_plane;
 mod coverage;
 pub mod daemon;
 pub mod db;
 pub mod dbfile;
 mod devices;
+mod dp_features;
 mod dummies;
 mod facts;
 mod features;
@@ -37,9 +40,11 @@ pub mod stream;
 pub mod switch;
 #[cfg(test)]
 mod tests;
+mod trace_text;
 #[cfg(test)]
 mod tracker;
 mod tunnels;
 pub mod turn;
 pub mod unixctl;
+mod work;
 mod zones;

@@ -5,7 +5,8 @@ use anyhow::{Result, bail};
 use clap::{CommandFactory, Parser};
 use dpif::DummyMode;
 use dpif_netdev::ablation::{Ablation, Optimisation};
-use sluiced::daemon::{self, DaemonConfig};
+use sluiced::config::{COMPATIBLE, DaemonConfig};
+use sluiced::daemon;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -230,7 +231,7 @@ fn main() {
         .map_or_else(|| "sluiced".to_string(), |n| n.to_string_lossy().into_owned());
     let options = Options::try_parse_from(arguments).unwrap_or_else(|e| e.exit());
     if options.version {
-        println!("{}", daemon::COMPATIBLE);
+        println!("{}", COMPATIBLE);
         println!("{} {}", Options::command().get_name(), env!("CARGO_PKG_VERSION"));
         return;
     }

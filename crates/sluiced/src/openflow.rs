@@ -4,10 +4,10 @@
 //! events. If memory is short, it closes the connection that holds most, over all bridges, before the next turn, and
 //! logs the reason.
 
-use super::appctl::failed_text;
 use super::instances::{Instance, Instances};
 use super::next_hops::NextHops;
 use super::reactor::Reactor;
+use super::trace_text::failed_text;
 use super::turn::Turn;
 use bridge::OfBridge;
 use mio::Token;

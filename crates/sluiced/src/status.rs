@@ -16,7 +16,7 @@ use vswitch::Notice;
 const ZONES: usize = 20;
 
 /// The report.
-pub(super) fn report(switch: &Switch, uptime_ms: u64) -> Value {
+pub(crate) fn report(switch: &Switch, uptime_ms: u64) -> Value {
     let instances: Vec<_> = switch.instances().iter().collect();
     let datapaths: Vec<Value> = instances.iter().map(|i| datapath(i)).collect();
     json!({

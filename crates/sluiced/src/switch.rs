@@ -6,7 +6,7 @@ mod deleted;
 mod prefixes;
 mod replace;
 
-use super::daemon::{DaemonConfig, Exit};
+use super::config::{DaemonConfig, Exit};
 use super::db::{Db, Manager};
 use super::devices::{Body, Device};
 use super::dummies::Streams;
@@ -662,11 +662,6 @@ impl Switch {
         self.facts.set_controllers(self.openflow.facts(tls_fault, now_ms));
         self.facts.set_managers(db, tls_fault);
         self.facts.write_back(db, &self.planner, &self.instances, acknowledged, now_ms);
-    }
-
-    /// The report of the running switch, for `sluice status`.
-    pub fn status(&self, uptime_ms: u64) -> serde_json::Value {
-        super::status::report(self, uptime_ms)
     }
 
     /// Ends the switch, its listeners first. Taps stay for the next process; with `cleanup`, removes the ports one by one

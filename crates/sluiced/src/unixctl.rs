@@ -1,7 +1,6 @@
 //! The control socket of `ovs-appctl`: JSON-RPC 1.0 requests whose method is the command and whose parameters are
 //! its arguments, all strings.
 
-use super::appctl::Format;
 use super::places::{Place, Standing, to_evict};
 use super::reactor::Reactor;
 use super::stream::{Conn, Endpoint, Listener, NO_DSCP};
@@ -36,6 +35,25 @@ struct Limits {
 
 const LIMITS: Limits = Limits { half_sent_bytes: 32 << 20, unread_bytes: 128 << 20 };
 
+/// Format of the replies to a client (`set-options --format`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Format {
+    /// Text for the terminal.
+    #[default]
+    Text,
+    /// JSON; text is wrapped.
+    Json,
+}
+
+/// Contents of the parts of a reply.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Contents {
+    /// Text, as the contents of a JSON string.
+    Text,
+    /// The JSON of a value. It is not wrapped.
+    Json,
+}
+
 /// A command and its arguments; reply with [`Unixctl::reply`].
 #[derive(Debug)]
 pub struct Request {
@@ -65,8 +83,8 @@ struct Client {
     progress_ms: u64,
     /// Format of its replies.
     format: Format,
-    /// The reply has begun: its head and some parts were sent.
-    has_part: bool,
+    /// The reply has begun: its head and some parts of these contents were sent.
+    begun: Option<Contents>,
 }
 
 /// Whether a client takes parts of a reply.
@@ -155,7 +173,7 @@ impl Unixctl {
                     unheard: 0,
                     progress_ms: sys::clock::monotonic_ms(),
                     format: Format::default(),
-                    has_part: false,
+                    begun: None,
                 },
             );
         }
@@ -261,7 +279,7 @@ impl Unixctl {
     pub fn room(&mut self, request: &Request, reactor: &mut Reactor) -> Room {
         let Some(client) = self.clients.get_mut(&request.conn) else { return Room::Gone };
         if client.deaf {
-            (client.unanswered, client.has_part) = (false, false);
+            (client.unanswered, client.begun) = (false, None);
             reactor.serve_again(request.conn);
             self.count_unheard(request.conn, reactor.registry());
             return Room::Gone;
@@ -271,17 +289,33 @@ impl Unixctl {
 
     /// Sends a part of a reply's text: the contents of a JSON string. [`Unixctl::reply`] sends the end of the text.
     pub fn reply_part(&mut self, request: &Request, contents: &[u8], reactor: &mut Reactor) {
+        self.part(request, Contents::Text, contents, reactor);
+    }
+
+    /// Sends a part of the JSON of a value, which is not wrapped. [`Unixctl::reply`] with an empty text ends it.
+    pub fn reply_json_part(&mut self, request: &Request, json: &[u8], reactor: &mut Reactor) {
+        self.part(request, Contents::Json, json, reactor);
+    }
+
+    fn part(&mut self, request: &Request, contents: Contents, part: &[u8], reactor: &mut Reactor) {
         let Some(client) = self.clients.get_mut(&request.conn) else { return };
-        let head = match std::mem::replace(&mut client.has_part, true) {
-            true => Vec::new(),
-            false => head(request),
+        let head = match client.begun.replace(contents) {
+            Some(_) => Vec::new(),
+            None => head(request, contents),
         };
-        self.send(request.conn, &[&head, contents].concat(), reactor);
+        self.send(request.conn, &[&head, part].concat(), reactor);
     }
 
     /// Ends a reply whose parts were sent. An error then disconnects the client.
-    fn end_parts(&mut self, request: &Request, end: Result<String, String>, reactor: &mut Reactor) {
+    fn end_parts(
+        &mut self,
+        request: &Request,
+        contents: Contents,
+        end: Result<String, String>,
+        reactor: &mut Reactor,
+    ) {
         match end {
+            Ok(_) if contents == Contents::Json => self.send(request.conn, b"}", reactor),
             Ok(text) => {
                 let quoted = Value::from(text).to_string().into_bytes();
                 // The rest follows the opening quotation mark.
@@ -304,11 +338,11 @@ impl Unixctl {
     /// Replies to a request: `Ok` text for the terminal, or an error. Text is wrapped for clients that want JSON.
     pub fn reply(&mut self, request: &Request, answer: Result<String, String>, reactor: &mut Reactor) {
         if let Some(client) = self.clients.get_mut(&request.conn)
-            && std::mem::take(&mut client.has_part)
+            && let Some(contents) = client.begun.take()
         {
             client.unanswered = false;
             reactor.serve_again(request.conn);
-            self.end_parts(request, answer, reactor);
+            self.end_parts(request, contents, answer, reactor);
             return self.count_unheard(request.conn, reactor.registry());
         }
         let answer = answer.map(line).map(|text| match request.format {
@@ -363,13 +397,14 @@ impl Unixctl {
     }
 }
 
-/// A successful reply up to its text.
-fn head(request: &Request) -> Vec<u8> {
-    let result = match request.format {
-        Format::Text => "",
-        Format::Json => r#"{"reply-format":"plain","reply":"#,
+/// A successful reply up to its contents.
+fn head(request: &Request, contents: Contents) -> Vec<u8> {
+    let result = match (contents, request.format) {
+        (Contents::Json, _) => "",
+        (Contents::Text, Format::Text) => "\"",
+        (Contents::Text, Format::Json) => r#"{"reply-format":"plain","reply":""#,
     };
-    format!(r#"{{"id":{},"error":null,"result":{result}""#, request.id).into_bytes()
+    format!(r#"{{"id":{},"error":null,"result":{result}"#, request.id).into_bytes()
 }
 
 /// Text that ends with a newline, or is empty.

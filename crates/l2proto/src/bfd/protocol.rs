@@ -41,7 +41,7 @@ impl LinkProtocol for Sessions {
             arguments: "[interface] normal|false|true",
             min_args: 1,
             max_args: 2,
-            help: "Force the forwarding state of one session or of all.",
+            help: "override the forwarding state of BFD sessions; normal ends the override",
             run: set_forwarding,
         },
         ProtocolCommand {
@@ -49,7 +49,7 @@ impl LinkProtocol for Sessions {
             arguments: "[interface]",
             min_args: 0,
             max_args: 1,
-            help: "Show the state of one session or of all.",
+            help: "show the BFD sessions of all interfaces or one",
             run: show,
         },
     ];

@@ -54,7 +54,7 @@ impl LinkProtocol for Strangers {
         arguments: "",
         min_args: 0,
         max_args: 0,
-        help: "Show the ports.",
+        help: "show the ports",
         run: show,
     }];
 

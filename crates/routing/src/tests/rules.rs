@@ -131,3 +131,28 @@ fn a_prefix_of_a_rule_is_of_its_family() {
     let rule = Rule { to: Prefix::new(ip("::"), 0), ..rule(10, "", false, 100) };
     assert!(!rule.matches(0, ip("0.0.0.0"), ip("1.1.1.1")));
 }
+
+#[test]
+fn rules_are_listed_in_the_layout_of_ovs() {
+    let of = |from: &str| rule(100, from, false, 77);
+    for (rule, expected) in [
+        (rule(0, "", false, TABLE_LOCAL), "0: from all lookup local"),
+        (rule(5, "10.0.0.1/32", true, TABLE_MAIN), "5: not from 10.0.0.1 lookup main"),
+        (of("10.0.0.0/8"), "100: from 10.0.0.0/8  lookup 77"),
+        (Rule { is_ipv4: false, ..of("2001:db8::1/128") }, "100: from 2001:db8::1 lookup 77"),
+        (Rule { is_ipv4: false, ..of("2001:db8::/32") }, "100: from 2001:db8::/32  lookup 77"),
+        (Rule { to: Some(prefix("10.0.0.0/8")), ..of("") }, "100: from all to 10.0.0.0/8 lookup 77"),
+        (Rule { mark: (5, u32::MAX), ..of("") }, "100: from all fwmark 0x5 lookup 77"),
+        (Rule { mark: (0, 0xff), ..of("") }, "100: from all fwmark 0x0/0xff lookup 77"),
+        (Rule { is_foreign: true, ..of("") }, "100: from all [other selectors] lookup 77"),
+        (
+            acts(9, RuleAction::Table { table: 253, suppress_len: Some(0) }),
+            "9: from all lookup default suppress_prefixlength 0",
+        ),
+        (acts(9, RuleAction::Goto(20)), "9: from all goto 20"),
+        (acts(9, RuleAction::Nop), "9: from all nop"),
+        (acts(9, RuleAction::Refuse(RouteKind::Blackhole)), "9: from all blackhole"),
+    ] {
+        assert_eq!(crate::text::rules(&[rule]), format!("Cached: {expected}\n"));
+    }
+}

@@ -1,12 +1,21 @@
 //! `bond/hash`: the hash that a bond of mode `balance-slb` gives to an address.
 
-use super::Answer;
-use crate::daemon::Daemon;
+use super::{Command, Reply, command};
+use crate::control_plane::ControlPlane;
 use flow::MacAddr;
 
+/// The commands of this module.
+pub(super) const ROWS: &[Command] = &[command(
+    "bond/hash",
+    "mac [vlan] [basis]",
+    1..=3,
+    "compute the hash of an address in a balance-slb bond",
+    hash,
+)];
+
 /// `bond/hash MAC [VLAN] [BASIS]`
-pub(super) fn hash(_: &mut Daemon, args: &[String]) -> Answer {
-    Answer::Now(hash_of(args).map(|hash| format!("{hash}\n")))
+fn hash(_: &mut ControlPlane, args: &[String]) -> Reply {
+    Reply::from(hash_of(args).map(|hash| format!("{hash}\n")))
 }
 
 fn hash_of(args: &[String]) -> Result<u8, String> {

@@ -10,10 +10,10 @@ pub(super) mod settings;
 pub(super) mod views;
 
 use super::datapath::datapath;
-use super::work::{PART_BYTES, Requester, Work};
-use super::{Answer, Wait};
-use crate::daemon::Daemon;
+use super::{Command, Reply, Wait, command};
+use crate::control_plane::ControlPlane;
 use crate::instances::Instance;
+use crate::work::{PART_BYTES, Requester, Work};
 use dpif::Provider;
 use dpif::text::{ConnectionFormat, format_flush, format_protocol, tcp_state_name, write_connection};
 use dpif::{Connection, ConnectionSink, CtProtocol, DpifError, TcpState};
@@ -25,6 +25,25 @@ use std::ops::ControlFlow;
 use std::str::FromStr;
 use std::sync::Arc;
 use vlog::date;
+
+/// The commands of this module.
+pub(super) const ROWS: &[Command] = &[
+    command(
+        "dpctl/ct-stats-show",
+        "[-m] [dp] [zone=N]",
+        0..=4,
+        "count the connections by protocol, with -m also by TCP state",
+        stats,
+    ),
+    command("dpctl/dump-conntrack", "[-m] [-s] [dp] [zone=N]", 0..=4, "list the tracked connections", dump),
+    command(
+        "dpctl/flush-conntrack",
+        "[dp] [zone=N] [mark=X[/M]] [labels=Y[/N]] [ct-orig-tuple [ct-reply-tuple]]",
+        0..=6,
+        "remove the selected connections, by default all",
+        flush,
+    ),
+];
 
 /// The arguments of a command.
 #[derive(Default)]
@@ -101,23 +120,19 @@ impl Tracker {
 
 /// A datapath's tracker, or the reply without one.
 fn later(
-    daemon: &Daemon,
+    plane: &ControlPlane,
     name: Option<&String>,
     without: &str,
     work: impl FnOnce(&Tracker, &Requester<'_>) -> Result<String, String> + Send + 'static,
-) -> Answer {
-    let begin = || match Tracker::of(datapath(&daemon.switch, name)?) {
-        None => Ok(Answer::Now(Ok(without.to_string()))),
+) -> Reply {
+    let begin = || match Tracker::of(datapath(&plane.switch, name)?) {
+        None => Ok(Reply::Text(without.to_string())),
         Some(tracker) => {
-            let work = Work::begin(&daemon.workers, move |requester| work(&tracker, requester))?;
-            Ok(Answer::Later(Wait::Work(work)))
+            let work = Work::begin(&plane.workers, move |requester| work(&tracker, requester))?;
+            Ok(Reply::Later(Wait::Work(work)))
         }
     };
-    begin().unwrap_or_else(|e| Answer::Now(Err(e)))
-}
-
-fn or_error(answer: Result<Answer, String>) -> Answer {
-    answer.unwrap_or_else(|e| Answer::Now(Err(e)))
+    Reply::or_error(begin())
 }
 
 /// The text of a list of connections, sent while the list goes on.
@@ -153,12 +168,12 @@ impl ConnectionSink for Text<'_, '_> {
     }
 }
 
-pub(super) fn dump(daemon: &mut Daemon, args: &[String]) -> Answer {
+fn dump(plane: &mut ControlPlane, args: &[String]) -> Reply {
     let begin = || {
         let words = Words::parse(args, &["-m", "--more", "-s", "--statistics"])?.no_more()?;
         let format = ConnectionFormat { verbose: words.verbose, statistics: words.statistics };
         let zone = words.zone;
-        Ok(later(daemon, words.datapath, "", move |tracker, requester| {
+        Ok(later(plane, words.datapath, "", move |tracker, requester| {
             let mut text = Text { out: String::new(), format, requester, has_sent: false, is_torn: false };
             tracker.list(zone, &mut text)?;
             match text.is_torn {
@@ -167,7 +182,7 @@ pub(super) fn dump(daemon: &mut Daemon, args: &[String]) -> Answer {
             }
         }))
     };
-    or_error(begin())
+    Reply::or_error(begin())
 }
 
 /// Number of connections, by protocol and state.
@@ -228,7 +243,7 @@ fn in_order(counts: &BTreeMap<u8, u64>) -> Vec<(Option<u8>, u64)> {
     apart.chain((others > 0).then_some((None, others))).collect()
 }
 
-pub(super) fn stats(daemon: &mut Daemon, args: &[String]) -> Answer {
+fn stats(plane: &mut ControlPlane, args: &[String]) -> Reply {
     let begin = || {
         // Older manuals document this form of `-m`.
         let others: Vec<String> = args.iter().filter(|arg| *arg != "verbose").cloned().collect();
@@ -236,17 +251,17 @@ pub(super) fn stats(daemon: &mut Daemon, args: &[String]) -> Answer {
         let verbose = words.verbose || others.len() < args.len();
         let zone = words.zone;
         let none = "Connections Stats:\n    Total: 0\n";
-        Ok(later(daemon, words.datapath, none, move |tracker, requester| {
+        Ok(later(plane, words.datapath, none, move |tracker, requester| {
             let mut sums = Sums { protocols: BTreeMap::new(), tcp_states: BTreeMap::new(), requester };
             tracker.list(zone, &mut sums)?;
             Ok(sums.text(verbose))
         }))
     };
-    or_error(begin())
+    Reply::or_error(begin())
 }
 
 /// `[dp] [zone=N] [mark=X[/M]] [labels=X[/M]] [ct-orig-tuple [ct-reply-tuple]]`
-pub(super) fn flush(daemon: &mut Daemon, args: &[String]) -> Answer {
+fn flush(plane: &mut ControlPlane, args: &[String]) -> Reply {
     let begin = || {
         if let Some(option) = args.iter().find(|arg| arg.starts_with('-')) {
             return Err(format!("Unrecognized option {option}"));
@@ -254,13 +269,13 @@ pub(super) fn flush(daemon: &mut Daemon, args: &[String]) -> Answer {
         let (name, words) = split_name(args);
         let which = parse_ct_flush(words.iter().map(String::as_str)).map_err(|e| invalid(&e))?;
         let which = selected_connections(&which);
-        Ok(later(daemon, name, "", move |tracker, _| {
+        Ok(later(plane, name, "", move |tracker, _| {
             log::debug!(target: "ct_dpif", "{}: ct_flush: {}", tracker.0.name(), format_flush(&which));
             let flushed = tracker.0.connections().map_or(Ok(()), |c| c.flush(&which));
             flushed.map(|()| String::new()).map_err(|e| failed("failed to flush conntrack", &e))
         }))
     };
-    or_error(begin())
+    Reply::or_error(begin())
 }
 
 /// The datapath name before other arguments, and those.

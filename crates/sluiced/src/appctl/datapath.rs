@@ -1,7 +1,7 @@
 //! Commands that show datapaths and their ports.
 
-use super::Answer;
-use crate::daemon::Daemon;
+use super::{Command, Json, Reply, TypedReply, command};
+use crate::control_plane::ControlPlane;
 use crate::instances::Instance;
 use crate::switch::Switch;
 use dpif::text::PortNames;
@@ -16,6 +16,42 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
+
+/// The commands of this module.
+pub(super) const ROWS: &[Command] = &[
+    command(
+        "dpctl/cache-get-size",
+        "[dp]",
+        0..=1,
+        "show the sizes of the configurable caches of datapaths",
+        cache_sizes,
+    ),
+    command(
+        "dpctl/cache-set-size",
+        "dp cache size",
+        3..=3,
+        "set the size of a cache of a datapath",
+        set_cache_size,
+    ),
+    command("dpctl/dump-dps", "", 0..=0, "list the datapaths", list),
+    command(
+        "dpctl/show",
+        "[-s] [dp...]",
+        0..=16,
+        "show datapaths with their ports, with -s also port counters",
+        dpctl_show,
+    ),
+    command(
+        "dpif-netlink/dispatch-mode",
+        "",
+        0..=0,
+        "show how kernel datapaths distribute upcalls",
+        dispatch_modes,
+    ),
+    command("dpif/dump-dps", "", 0..=0, "list the bridges, each behind its datapath type", list_bridges),
+    command("dpif/show", "", 0..=0, "show the bridges and ports of each datapath", dpif_show),
+    command("ofproto/list-tunnels", "", 0..=0, "list the tunnel ports of all bridges", list_tunnels),
+];
 
 /// Flows of one dump request.
 const DUMP_FLOWS: usize = 512;
@@ -105,8 +141,8 @@ pub(crate) fn flows_of(instance: &Instance, pmd: PmdId) -> Result<Vec<FlowRecord
     Ok(all)
 }
 
-pub(super) fn dpctl_show(daemon: &mut Daemon, args: &[String]) -> Answer {
-    let instances = daemon.switch.instances();
+fn dpctl_show(plane: &mut ControlPlane, args: &[String]) -> Reply {
+    let instances = plane.switch.instances();
     let show = || {
         let mut with_stats = false;
         for option in args.iter().filter(|a| a.starts_with('-')) {
@@ -122,7 +158,7 @@ pub(super) fn dpctl_show(daemon: &mut Daemon, args: &[String]) -> Answer {
         };
         Ok(chosen.into_iter().map(|i| show_ports(i, with_stats)).collect())
     };
-    Answer::Now(show())
+    Reply::from(show())
 }
 
 fn show_ports(instance: &Instance, with_stats: bool) -> String {
@@ -228,53 +264,71 @@ fn totals(instance: &Instance) -> (u64, u64, u64, u64) {
     (sum.hits(), sum.upcalls + sum.lost(), sum.lost(), sum.flows)
 }
 
-pub(super) fn dpif_show(daemon: &mut Daemon, _: &[String]) -> Answer {
-    let switch = &daemon.switch;
-    switch.instances().iter().map(|i| show_bridges(switch, i)).collect::<String>().into()
+/// Datapaths with their bridges, for `dpif/show`.
+struct DatapathList(Vec<ShownDatapath>);
+
+struct ShownDatapath {
+    name: String,
+    hit: u64,
+    missed: u64,
+    sockets: Option<UpcallSockets>,
+    /// In order of their names.
+    bridges: Vec<(String, Vec<ShownPort>)>,
 }
 
-fn show_bridges(switch: &Switch, instance: &Instance) -> String {
+fn dpif_show(plane: &mut ControlPlane, _: &[String]) -> Reply {
+    let switch = &plane.switch;
+    let datapaths = switch.instances().iter().map(|i| shown_datapath(switch, i));
+    Reply::Value(Box::new(DatapathList(datapaths.collect())))
+}
+
+fn shown_datapath(switch: &Switch, instance: &Instance) -> ShownDatapath {
     let (hit, missed, ..) = totals(instance);
-    let mut out = format!("{}: hit:{hit} missed:{missed}", instance.name());
-    if let Some(UpcallSockets { dispatch, sockets, handlers }) = instance.datapath.upcall_sockets() {
-        let _ = write!(out, " dispatch:{dispatch} sockets:{sockets} handlers:{handlers}");
-    }
-    out.push('\n');
     let view = instance.backer.view();
-    let mut bridges: Vec<_> = view.bridges.values().collect();
-    bridges.sort_by(|a, b| a.name.cmp(&b.name));
-    for b in bridges {
-        let _ = writeln!(out, "  {}:", b.name);
-        for p in shown_ports(switch, instance, b) {
-            let options = words(p.config.iter().map(|(k, v)| (k.as_str(), v.as_str())));
-            let _ = writeln!(out, "    {} {}/{}: ({}{options})", p.name, p.of_port, p.dp_port, p.type_name);
-        }
-    }
-    out
+    let bridges = view.bridges.values().map(|b| (b.name.to_string(), shown_ports(switch, instance, b)));
+    let mut bridges: Vec<_> = bridges.collect();
+    bridges.sort_by(|a, b| a.0.cmp(&b.0));
+    let (name, sockets) = (instance.name().to_string(), instance.datapath.upcall_sockets());
+    ShownDatapath { name, hit, missed, sockets, bridges }
 }
 
-/// The same as JSON: objects by name of datapath, bridge and port; numbers are strings, as in the stock switch.
-pub(super) fn dpif_show_json(daemon: &mut Daemon, _: &[String]) -> Result<Value, String> {
-    let switch = &daemon.switch;
-    let of_datapath = |i: &Instance| {
-        let (hit, missed, ..) = totals(i);
-        let view = i.backer.view();
-        let bridges = view.bridges.values().map(|b| {
-            let ports = shown_ports(switch, i, b).into_iter().map(|p| {
-                let mut port = json!({ "port_no": p.dp_port, "ofport": p.of_port, "type": p.type_name });
-                if !p.config.is_empty() {
-                    let config: Map<_, _> = p.config.into_iter().map(|(k, v)| (k, v.into())).collect();
-                    port["config"] = config.into();
-                }
-                (p.name, port)
-            });
-            (b.name.to_string(), ports.collect::<Map<_, _>>().into())
+impl TypedReply for DatapathList {
+    fn text(&self) -> String {
+        self.0.iter().map(ShownDatapath::text).collect()
+    }
+
+    /// Objects by name of datapath, bridge and port; numbers are strings, as in OVS.
+    fn json(&self) -> Json<'_> {
+        Json::Whole(self.0.iter().map(|d| (d.name.clone(), d.json())).collect::<Map<_, _>>().into())
+    }
+}
+
+impl ShownDatapath {
+    fn text(&self) -> String {
+        let mut out = format!("{}: hit:{} missed:{}", self.name, self.hit, self.missed);
+        if let Some(UpcallSockets { dispatch, sockets, handlers }) = &self.sockets {
+            let _ = write!(out, " dispatch:{dispatch} sockets:{sockets} handlers:{handlers}");
+        }
+        out.push('\n');
+        for (name, ports) in &self.bridges {
+            let _ = writeln!(out, "  {name}:");
+            for p in ports {
+                let options = words(p.config.iter().map(|(k, v)| (k.as_str(), v.as_str())));
+                let _ =
+                    writeln!(out, "    {} {}/{}: ({}{options})", p.name, p.of_port, p.dp_port, p.type_name);
+            }
+        }
+        out
+    }
+
+    fn json(&self) -> Value {
+        let bridges = self.bridges.iter().map(|(name, ports)| {
+            let ports = ports.iter().map(|p| (p.name.clone(), p.json()));
+            (name.clone(), ports.collect::<Map<_, _>>().into())
         });
-        let bridges: Map<_, _> = bridges.collect();
-        let stats = json!({ "hit": hit.to_string(), "missed": missed.to_string() });
-        (i.name().to_string(), json!({ "bridges": bridges, "stats": stats }))
-    };
-    Ok(switch.instances().iter().map(of_datapath).collect::<Map<_, _>>().into())
+        let stats = json!({ "hit": self.hit.to_string(), "missed": self.missed.to_string() });
+        json!({ "bridges": bridges.collect::<Map<_, _>>(), "stats": stats })
+    }
 }
 
 /// A port as `dpif/show` has it.
@@ -284,6 +338,17 @@ struct ShownPort {
     dp_port: String,
     type_name: String,
     config: Vec<(String, String)>,
+}
+
+impl ShownPort {
+    fn json(&self) -> Value {
+        let mut port = json!({ "port_no": self.dp_port, "ofport": self.of_port, "type": self.type_name });
+        if !self.config.is_empty() {
+            let config = self.config.iter().map(|(k, v)| (k.clone(), Value::from(v.as_str())));
+            port["config"] = config.collect::<Map<_, _>>().into();
+        }
+        port
+    }
 }
 
 /// The ports of a bridge, in order of their names.
@@ -319,31 +384,31 @@ fn patch_peer<'a>(switch: &'a Switch, name: &str) -> Option<&'a str> {
 }
 
 /// How kernel datapaths choose the upcall socket of a packet.
-pub(super) fn dispatch_modes(daemon: &mut Daemon, _: &[String]) -> Answer {
+fn dispatch_modes(plane: &mut ControlPlane, _: &[String]) -> Reply {
     let line = |i: &Instance| {
         let UpcallSockets { dispatch, .. } = i.datapath.upcall_sockets()?;
         Some(format!("{}: {dispatch} dispatch mode\n", i.name()))
     };
-    daemon.switch.instances().all().into_iter().filter_map(line).collect::<String>().into()
+    plane.switch.instances().all().into_iter().filter_map(line).collect::<String>().into()
 }
 
-pub(super) fn list(daemon: &mut Daemon, _: &[String]) -> Answer {
-    daemon.switch.instances().all().iter().map(|i| format!("{}\n", i.name())).collect::<String>().into()
+fn list(plane: &mut ControlPlane, _: &[String]) -> Reply {
+    plane.switch.instances().all().iter().map(|i| format!("{}\n", i.name())).collect::<String>().into()
 }
 
 /// The bridges, each after the type of its datapath.
-pub(super) fn list_bridges(daemon: &mut Daemon, _: &[String]) -> Answer {
+fn list_bridges(plane: &mut ControlPlane, _: &[String]) -> Reply {
     let line = |(i, b): (&Instance, Arc<BridgeView>)| {
         let own = i.name();
         format!("{}@{}\n", own.split_once('@').map_or(own, |(kind, _)| kind), b.name)
     };
-    daemon.switch.instances().bridges().into_iter().map(line).collect::<String>().into()
+    plane.switch.instances().bridges().into_iter().map(line).collect::<String>().into()
 }
 
 /// Tunnel ports of all bridges, with the common properties of each one's packets.
-pub(super) fn list_tunnels(daemon: &mut Daemon, _: &[String]) -> Answer {
+fn list_tunnels(plane: &mut ControlPlane, _: &[String]) -> Reply {
     let mut lines = Vec::new();
-    for (_, bridge) in daemon.switch.instances().bridges() {
+    for (_, bridge) in plane.switch.instances().bridges() {
         for port in bridge.ports.ports.values() {
             if let (Some(tunnel), Some(dp_port)) = (&port.tunnel, port.dp_port) {
                 let kind = tunnel.kind.name();
@@ -407,17 +472,17 @@ fn sent(t: &TunnelConfig) -> String {
 }
 
 /// The userspace datapath has no caches of configurable size.
-pub(super) fn cache_sizes(daemon: &mut Daemon, args: &[String]) -> Answer {
-    let instances = daemon.switch.instances();
+fn cache_sizes(plane: &mut ControlPlane, args: &[String]) -> Reply {
+    let instances = plane.switch.instances();
     match args.first() {
         Some(name) => instances.named(Some(name)).map(|i| format!("{}:\n", i.name())).into(),
         None => instances.all().iter().map(|i| format!("{}:\n", i.name())).collect::<String>().into(),
     }
 }
 
-pub(super) fn set_cache_size(daemon: &mut Daemon, args: &[String]) -> Answer {
-    let known = daemon.switch.instances().named(Some(&args[0]));
-    Answer::Now(known.and_then(|_| Err("Setting caches not supported (Operation not supported)".to_string())))
+fn set_cache_size(plane: &mut ControlPlane, args: &[String]) -> Reply {
+    let known = plane.switch.instances().named(Some(&args[0]));
+    Reply::from(known.and_then(|_| Err("Setting caches not supported (Operation not supported)".to_string())))
 }
 
 #[cfg(test)]

@@ -3,8 +3,8 @@
 //! Costs one search by ufid and thread; it walks over no flows.
 
 use super::flows::rule_line;
-use super::{Answer, flows};
-use crate::daemon::Daemon;
+use super::{Command, Reply, command, flows};
+use crate::control_plane::ControlPlane;
 use crate::instances::Instance;
 use dpif::PmdId;
 use flow::Ufid;
@@ -14,23 +14,32 @@ use ofproto::xlate::{XlateCache, XlateEffect};
 use openflow::text::format_group;
 use std::fmt::Write as _;
 
+/// The commands of this module.
+pub(super) const ROWS: &[Command] = &[command(
+    "ofproto/detrace",
+    "UFID [pmd=PMD-ID]",
+    1..=2,
+    "list the OpenFlow rules and groups behind a datapath flow",
+    detrace,
+)];
+
 /// Number of the thread of flows that are in a datapath without forwarding threads (`OVS_CORE_UNSPEC`).
 const CORE_UNSPECIFIED: i64 = i32::MAX as i64;
 
 /// `UFID [pmd=PMD-ID]`; without the latter, of any thread.
-pub(super) fn detrace(daemon: &mut Daemon, args: &[String]) -> Answer {
+fn detrace(plane: &mut ControlPlane, args: &[String]) -> Reply {
     let story = || {
         let ufid = flows::ufid(&args[0]).map_err(|_| "failed to parse ufid".to_string())?;
         let pmd = args.get(1).map(|text| thread(text)).transpose()?;
         let mut out = String::new();
-        for instance in daemon.switch.instances().iter() {
+        for instance in plane.switch.instances().iter() {
             // Threads have the same translation, up to the time of a change.
             let threads = pmd.map_or_else(|| instance.datapath.pmds(), |pmd| vec![pmd]);
             out.extend(threads.into_iter().find_map(|pmd| of_flow(instance, ufid, pmd)));
         }
         Ok(out)
     };
-    Answer::Now(story())
+    Reply::from(story())
 }
 
 /// `pmd=N`: a core; -1: the main thread; 2147483647: none.

@@ -2,13 +2,48 @@
 
 use super::datapath::Names;
 use super::routes::cidr;
-use super::{Answer, Wait};
-use crate::daemon::Daemon;
+use super::{Command, Reply, Wait, command};
+use crate::control_plane::ControlPlane;
 use crate::instances::Instance;
 use dpif::text::{PortNames, parse_key_mask};
 use flow::compose::frame_of_key;
 use netdev::dummy::Dummy;
 use std::sync::Arc;
+
+/// The commands of this module.
+pub(super) const ROWS: &[Command] = &[
+    command(
+        "netdev-dummy/conn-state",
+        "[netdev]",
+        0..=1,
+        "show the stream connections of dummies",
+        conn_state,
+    ),
+    command("netdev-dummy/ip4addr", "netdev address/bits", 2..=2, "add an IPv4 address to a dummy", ip4),
+    command("netdev-dummy/ip6addr", "netdev address/bits", 2..=2, "add an IPv6 address to a dummy", ip6),
+    command(
+        "netdev-dummy/receive",
+        "name [--qid queue] {packet | flow [--len bytes]}...",
+        2..=1024,
+        "receive packets on a dummy",
+        receive,
+    ),
+    command(
+        "netdev-dummy/set-admin-state",
+        "[netdev] up|down",
+        1..=2,
+        "set all dummies or one up or down",
+        set_admin_state,
+    ),
+    command("time/stop", "", 0..=0, "stop the clock of the switch", time_stop),
+    command(
+        "time/warp",
+        "[total_msecs] msecs",
+        1..=2,
+        "advance the stopped clock, in steps of some milliseconds",
+        time_warp,
+    ),
+];
 
 /// One step of the clock after another; after each, a pass of everything.
 pub struct Warp {
@@ -26,40 +61,40 @@ impl Warp {
     }
 }
 
-pub(super) fn time_stop(_: &mut Daemon, _: &[String]) -> Answer {
+fn time_stop(_: &mut ControlPlane, _: &[String]) -> Reply {
     sys::clock::stop();
     String::new().into()
 }
 
-pub(super) fn time_warp(_: &mut Daemon, args: &[String]) -> Answer {
+fn time_warp(_: &mut ControlPlane, args: &[String]) -> Reply {
     let numbers: Option<Vec<u64>> =
         args.iter().map(|a| a.parse::<u32>().ok().filter(|ms| *ms > 0).map(u64::from)).collect();
     let (left_ms, step_ms) = match numbers.as_deref() {
         Some([ms]) => (*ms, *ms),
         Some([total, step]) => (*total, *step),
-        _ => return Answer::Now(Err("invalid MSECS".to_string())),
+        _ => return Reply::Error("invalid MSECS".to_string()),
     };
-    Answer::Later(Wait::Warp(Warp { left_ms, step_ms }, Vec::new()))
+    Reply::Later(Wait::Warp(Warp { left_ms, step_ms }, Vec::new()))
 }
 
-fn dummy(daemon: &Daemon, name: &str) -> Option<Dummy> {
-    daemon.switch.instances().dummy_ports().get(name)
+fn dummy(plane: &ControlPlane, name: &str) -> Option<Dummy> {
+    plane.switch.instances().dummy_ports().get(name)
 }
 
 /// The datapath of a dummy.
-fn owner<'a>(daemon: &'a Daemon, name: &str) -> Option<&'a Instance> {
-    let instances = daemon.switch.instances();
-    match daemon.switch.devices().get(name) {
+fn owner<'a>(plane: &'a ControlPlane, name: &str) -> Option<&'a Instance> {
+    let instances = plane.switch.instances();
+    match plane.switch.devices().get(name) {
         Some(device) => instances.iter().find(|i| Arc::ptr_eq(&i.datapath, &device.datapath)),
         None => instances.all().into_iter().find(|i| i.datapath.ports().iter().any(|p| p.name == name)),
     }
 }
 
 /// `NAME [--qid N] {HEX | DATAPATH-FLOW [--len N]}...`
-pub(super) fn receive(daemon: &mut Daemon, args: &[String]) -> Answer {
+fn receive(plane: &mut ControlPlane, args: &[String]) -> Reply {
     let received = || {
-        let dummy = dummy(daemon, &args[0]).ok_or("no such dummy netdev")?;
-        let instance = owner(daemon, &args[0]).ok_or("its datapath is gone")?;
+        let dummy = dummy(plane, &args[0]).ok_or("no such dummy netdev")?;
+        let instance = owner(plane, &args[0]).ok_or("its datapath is gone")?;
         let (qid, frames) = match &args[1..] {
             [option, qid, rest @ ..] if option == "--qid" => {
                 let qid = qid.parse().ok().filter(|q| *q < dummy.n_rxq()).ok_or("bad rx queue id.")?;
@@ -94,7 +129,7 @@ pub(super) fn receive(daemon: &mut Daemon, args: &[String]) -> Answer {
         }
         Ok(String::new())
     };
-    Answer::Now(received())
+    Reply::from(received())
 }
 
 /// Bytes of at least an Ethernet header.
@@ -137,50 +172,50 @@ fn complete(text: &str) -> String {
     known.map_or("", |(_, missing)| missing).to_string() + &framed
 }
 
-fn add_address(daemon: &mut Daemon, args: &[String], is_ipv4: bool) -> Answer {
+fn add_address(plane: &mut ControlPlane, args: &[String], is_ipv4: bool) -> Reply {
     let add = || {
-        let dummy = dummy(daemon, &args[0]).ok_or("Unknown Dummy Interface")?;
+        let dummy = dummy(plane, &args[0]).ok_or("Unknown Dummy Interface")?;
         let (address, len) = cidr(&args[1], is_ipv4)?;
         dummy.add_address(address, len).map_err(|e| e.to_string())
     };
     let added = add();
     // The next command may depend on it.
-    daemon.routing.follow_dummies(daemon.switch.instances().dummy_ports());
-    Answer::Now(added.map(|()| "OK".to_string()))
+    plane.routing.follow_dummies(plane.switch.instances().dummy_ports());
+    Reply::from(added.map(|()| "OK".to_string()))
 }
 
-pub(super) fn ip4(daemon: &mut Daemon, args: &[String]) -> Answer {
-    add_address(daemon, args, true)
+fn ip4(plane: &mut ControlPlane, args: &[String]) -> Reply {
+    add_address(plane, args, true)
 }
 
-pub(super) fn ip6(daemon: &mut Daemon, args: &[String]) -> Answer {
-    add_address(daemon, args, false)
+fn ip6(plane: &mut ControlPlane, args: &[String]) -> Reply {
+    add_address(plane, args, false)
 }
 
-pub(super) fn set_admin_state(daemon: &mut Daemon, args: &[String]) -> Answer {
+fn set_admin_state(plane: &mut ControlPlane, args: &[String]) -> Reply {
     let (name, state) = match args {
         [state] => (None, state),
         [name, state, ..] => (Some(name), state),
-        [] => return Answer::Now(Err("Invalid Admin State".to_string())),
+        [] => return Reply::Error("Invalid Admin State".to_string()),
     };
     let up = match state.as_str() {
         "up" => true,
         "down" => false,
-        _ => return Answer::Now(Err("Invalid Admin State".to_string())),
+        _ => return Reply::Error("Invalid Admin State".to_string()),
     };
     match name {
-        None => daemon.switch.instances().dummy_ports().all().iter().for_each(|d| d.set_admin_up(up)),
-        Some(name) => match dummy(daemon, name) {
+        None => plane.switch.instances().dummy_ports().all().iter().for_each(|d| d.set_admin_up(up)),
+        Some(name) => match dummy(plane, name) {
             Some(d) => d.set_admin_up(up),
-            None => return Answer::Now(Err("Unknown Dummy Interface".to_string())),
+            None => return Reply::Error("Unknown Dummy Interface".to_string()),
         },
     }
-    daemon.switch.links_changed();
+    plane.switch.links_changed();
     "OK".to_string().into()
 }
 
-pub(super) fn conn_state(daemon: &mut Daemon, args: &[String]) -> Answer {
-    let states = daemon.switch.dummy_connections();
+fn conn_state(plane: &mut ControlPlane, args: &[String]) -> Reply {
+    let states = plane.switch.dummy_connections();
     let text = |up: bool| if up { "connected" } else { "disconnected" };
     match args.first() {
         None => states.iter().map(|(name, up)| format!("{name}: {}\n", text(*up))).collect::<String>().into(),

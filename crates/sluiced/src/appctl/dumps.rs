@@ -1,8 +1,8 @@
 //! Dumps of datapath flows: of a whole datapath, of the ports of one bridge; and the removal of all flows.
 
-use super::Answer;
 use super::datapath::{Names, datapath, flows_of, of_bridge, thread_name};
-use crate::daemon::Daemon;
+use super::{Command, Reply, command};
+use crate::control_plane::ControlPlane;
 use crate::instances::Instance;
 use crate::switch::Switch;
 use dpif::text::{FlowFormat, NumbersOnly, format_actions, format_flow, format_key_mask, format_stats};
@@ -10,6 +10,39 @@ use dpif::{DpifOp, FlowRecord, OffloadLayer, OffloadStats, Offloaded, PmdId};
 use flow::text::{PortNames, parse_match};
 use flow::{Match, OfPort};
 use std::fmt::Write as _;
+
+/// The commands of this module.
+pub(super) const ROWS: &[Command] = &[
+    command(
+        "dpctl/del-flows",
+        "[dp] [file]",
+        0..=2,
+        "remove all flows of a datapath, or those of a file",
+        delete_all,
+    ),
+    command(
+        "dpctl/dump-flows",
+        "[-m] [--names | --no-names] [dp] [filter=match] [type=kinds] [pmd=core]",
+        0..=8,
+        "list the flows of a datapath",
+        of_datapath,
+    ),
+    command("dpctl/offload-stats-show", "[dp]", 0..=1, "show the statistics of flow offload", offload_stats),
+    command(
+        "dpif/dump-flows",
+        "[-m] [--names | --no-names] bridge",
+        1..=4,
+        "list the datapath flows of the ports of a bridge",
+        of_one_bridge,
+    ),
+    command(
+        "dpif/get-flow",
+        "[-m] [--names | --no-names] bridge ufid:ufid",
+        2..=5,
+        "show the datapath flow of a UFID in a bridge",
+        one_of_bridge,
+    ),
+];
 
 /// Options of a dump.
 #[derive(Default)]
@@ -137,8 +170,8 @@ fn could_match(filter: &Match, f: &FlowRecord) -> bool {
     Match::new(&f.key.to_flow(OfPort(f.key.in_port().0)), &mask).overlaps(filter)
 }
 
-pub(super) fn of_datapath(daemon: &mut Daemon, args: &[String]) -> Answer {
-    dump(&daemon.switch, args).into()
+fn of_datapath(plane: &mut ControlPlane, args: &[String]) -> Reply {
+    dump(&plane.switch, args).into()
 }
 
 fn dump(switch: &Switch, args: &[String]) -> Result<String, String> {
@@ -186,8 +219,8 @@ fn bridge_flows(instance: &Instance, bridge: ofproto::ports::BridgeId) -> Result
     Ok(all)
 }
 
-pub(super) fn of_one_bridge(daemon: &mut Daemon, args: &[String]) -> Answer {
-    let switch = &daemon.switch;
+fn of_one_bridge(plane: &mut ControlPlane, args: &[String]) -> Reply {
+    let switch = &plane.switch;
     let dump = || {
         let mut style = Style::default();
         if let Some(bad) = args.iter().find(|a| a.starts_with('-') && !style.take(a)) {
@@ -203,12 +236,12 @@ pub(super) fn of_one_bridge(daemon: &mut Daemon, args: &[String]) -> Answer {
         let flows = bridge_flows(instance, bridge.id)?;
         Ok(flows.iter().map(|f| bridge_line(f, now_ms, &format)).collect())
     };
-    Answer::Now(dump())
+    Reply::from(dump())
 }
 
 /// `[-m] [--names | --no-names] BRIDGE ufid:UFID`
-pub(super) fn one_of_bridge(daemon: &mut Daemon, args: &[String]) -> Answer {
-    let switch = &daemon.switch;
+fn one_of_bridge(plane: &mut ControlPlane, args: &[String]) -> Reply {
+    let switch = &plane.switch;
     let get = || {
         let mut style = Style::default();
         if let Some(bad) = args.iter().find(|a| a.starts_with('-') && !style.take(a)) {
@@ -229,18 +262,18 @@ pub(super) fn one_of_bridge(daemon: &mut Daemon, args: &[String]) -> Answer {
             false => Ok(flows.iter().map(|f| bridge_line(f, now_ms, &format)).collect()),
         }
     };
-    Answer::Now(get())
+    Reply::from(get())
 }
 
 /// `[DP]`
-pub(super) fn offload_stats(daemon: &mut Daemon, args: &[String]) -> Answer {
+fn offload_stats(plane: &mut ControlPlane, args: &[String]) -> Reply {
     let show = || {
-        let offload = datapath(&daemon.switch, args.first())?.datapath.offload();
+        let offload = datapath(&plane.switch, args.first())?.datapath.offload();
         let offload = offload.ok_or("retrieving offload statistics (Operation not supported)")?;
         let stats = offload.stats().ok_or("retrieving offload statistics (Invalid argument)")?;
         Ok(offload_text(&stats))
     };
-    Answer::Now(show())
+    Reply::from(show())
 }
 
 /// Statistics in total, and of the only thread.
@@ -264,12 +297,12 @@ fn offload_text(stats: &OffloadStats) -> String {
 }
 
 /// `[DP] [FILE]`: with a file, only its flows. A single argument is a datapath if there is one of that name.
-pub(super) fn delete_all(daemon: &mut Daemon, args: &[String]) -> Answer {
-    let instances = daemon.switch.instances();
+fn delete_all(plane: &mut ControlPlane, args: &[String]) -> Reply {
+    let instances = plane.switch.instances();
     if args.len() > 1 || args.first().is_some_and(|a| instances.named(Some(a)).is_err()) {
-        return super::flow_files::delete(daemon, args);
+        return super::flow_files::delete(plane, args);
     }
-    let switch = &daemon.switch;
+    let switch = &plane.switch;
     let flush = || {
         let instance = datapath(switch, args.first())?;
         for pmd in instance.datapath.pmds() {
@@ -277,7 +310,7 @@ pub(super) fn delete_all(daemon: &mut Daemon, args: &[String]) -> Answer {
         }
         Ok(String::new())
     };
-    Answer::Now(flush())
+    Reply::from(flush())
 }
 
 #[cfg(test)]

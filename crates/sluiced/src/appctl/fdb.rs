@@ -1,8 +1,8 @@
 //! Commands about learned addresses, of stations and of multicast groups.
 
-use super::Answer;
 use super::datapath::of_bridge;
-use crate::daemon::Daemon;
+use super::{Command, Json, Reply, TypedReply, command};
+use crate::control_plane::ControlPlane;
 use crate::instances::Instance;
 use crate::switch::Switch;
 use flow::{MacAddr, OfPort};
@@ -14,6 +14,30 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use sync::lock;
+
+/// The commands of this module.
+pub(super) const ROWS: &[Command] = &[
+    command("fdb/add", "bridge port vlan mac", 4..=4, "add a static MAC address", add),
+    command("fdb/del", "bridge vlan mac", 3..=3, "remove a static MAC address", delete),
+    command("fdb/flush", "[bridge]", 0..=1, "remove the learned MAC addresses of all bridges or one", flush),
+    command("fdb/show", "[bridge...]", 0..=64, "list the MAC addresses of all or some bridges", show),
+    command(
+        "fdb/stats-clear",
+        "[bridge]",
+        0..=1,
+        "reset the MAC learning counters of all bridges or one",
+        clear_stats,
+    ),
+    command("fdb/stats-show", "bridge", 1..=1, "show the MAC learning counters of a bridge", stats),
+    command(
+        "mdb/flush",
+        "[bridge]",
+        0..=1,
+        "remove the learned multicast groups of all bridges or one",
+        groups,
+    ),
+    command("mdb/show", "bridge", 1..=1, "list the learned multicast groups of a bridge", groups),
+];
 
 /// A learned or static address.
 struct Address {
@@ -70,33 +94,44 @@ fn several(switch: &Switch, names: &[String]) -> Result<BTreeMap<String, Arc<Bri
     Ok(bridges.into_iter().map(|(_, b)| (b.name.to_string(), b)).collect())
 }
 
-/// `[BRIDGE...]`: as in OVS 4.0, several bridges get a column for their names.
-pub(super) fn show(daemon: &mut Daemon, args: &[String]) -> Answer {
-    const HEAD: &str = " port  VLAN  MAC                Age";
-    let table = |bridges: BTreeMap<String, Arc<BridgeView>>| {
-        if let (1, Some(b)) = (bridges.len(), bridges.values().next()) {
-            let lines = addresses(b).iter().map(|a| a.line() + "\n").collect::<String>();
+/// The addresses of bridges, by name.
+struct AddressTable(BTreeMap<String, Vec<Address>>);
+
+impl TypedReply for AddressTable {
+    /// As in OVS 4.0, several bridges get a column for their names.
+    fn text(&self) -> String {
+        const HEAD: &str = " port  VLAN  MAC                Age";
+        if let (1, Some(addresses)) = (self.0.len(), self.0.values().next()) {
+            let lines = addresses.iter().map(|a| a.line() + "\n").collect::<String>();
             return format!("{HEAD}\n{lines}");
         }
-        let width = bridges.keys().map(String::len).chain(["Bridge".len()]).max().unwrap_or_default() + 1;
+        let width = self.0.keys().map(String::len).chain(["Bridge".len()]).max().unwrap_or_default() + 1;
         let mut out = format!("{:<width$}{HEAD}\n", "Bridge");
-        for (name, b) in bridges {
-            let lines: Vec<String> = addresses(&b).iter().map(Address::line).collect();
+        for (name, addresses) in &self.0 {
+            let lines: Vec<String> = addresses.iter().map(Address::line).collect();
             // A bridge without addresses has a line, too.
             let first = format!("{name:<width$}{}", lines.first().map_or("", String::as_str));
             let _ = writeln!(out, "{}", first.trim_end());
             lines.iter().skip(1).for_each(|line| out += &format!("{:<width$}{line}\n", ""));
         }
         out
-    };
-    several(&daemon.switch, args).map(table).into()
+    }
+
+    /// Lists of addresses by bridge.
+    fn json(&self) -> Json<'_> {
+        let listed = |all: &Vec<Address>| all.iter().map(Address::json).collect::<Value>();
+        let lists = self.0.iter().map(|(name, addresses)| (name.clone(), listed(addresses)));
+        Json::Whole(lists.collect::<Map<_, _>>().into())
+    }
 }
 
-/// The same as JSON: lists of addresses by bridge.
-pub(super) fn show_json(daemon: &mut Daemon, args: &[String]) -> Result<Value, String> {
-    let listed = |b: &BridgeView| Value::from(addresses(b).iter().map(Address::json).collect::<Vec<_>>());
-    let bridges = several(&daemon.switch, args)?;
-    Ok(bridges.iter().map(|(name, b)| (name.clone(), listed(b))).collect::<Map<_, _>>().into())
+/// `[BRIDGE...]`
+fn show(plane: &mut ControlPlane, args: &[String]) -> Reply {
+    let table = |bridges: BTreeMap<String, Arc<BridgeView>>| {
+        let lists = bridges.into_iter().map(|(name, b)| (name, addresses(&b)));
+        Reply::Value(Box::new(AddressTable(lists.collect())))
+    };
+    Reply::or_error(several(&plane.switch, args).map(table))
 }
 
 /// The bridge named, or all.
@@ -107,10 +142,10 @@ fn chosen<'a>(switch: &'a Switch, args: &[String]) -> Result<Vec<(&'a Instance, 
     }
 }
 
-pub(super) fn flush(daemon: &mut Daemon, args: &[String]) -> Answer {
-    let bridges = match chosen(&daemon.switch, args) {
+fn flush(plane: &mut ControlPlane, args: &[String]) -> Reply {
+    let bridges = match chosen(&plane.switch, args) {
         Ok(bridges) => bridges,
-        Err(e) => return Answer::Now(Err(e)),
+        Err(e) => return Reply::Error(e),
     };
     for (instance, b) in bridges {
         lock(&b.macs).flush(None);
@@ -119,10 +154,10 @@ pub(super) fn flush(daemon: &mut Daemon, args: &[String]) -> Answer {
     "table successfully flushed\n".to_string().into()
 }
 
-pub(super) fn stats(daemon: &mut Daemon, args: &[String]) -> Answer {
-    let (_, b) = match of_bridge(&daemon.switch, &args[0]) {
+fn stats(plane: &mut ControlPlane, args: &[String]) -> Reply {
+    let (_, b) = match of_bridge(&plane.switch, &args[0]) {
         Ok(found) => found,
-        Err(e) => return Answer::Now(Err(e)),
+        Err(e) => return Reply::Error(e),
     };
     let macs = lock(&b.macs);
     let fixed = macs.entries().iter().filter(|e| e.seen_ms.is_none()).count();
@@ -140,13 +175,13 @@ pub(super) fn stats(daemon: &mut Daemon, args: &[String]) -> Answer {
     .into()
 }
 
-pub(super) fn clear_stats(daemon: &mut Daemon, args: &[String]) -> Answer {
-    match chosen(&daemon.switch, args) {
+fn clear_stats(plane: &mut ControlPlane, args: &[String]) -> Reply {
+    match chosen(&plane.switch, args) {
         Ok(bridges) => {
             bridges.iter().for_each(|(_, b)| lock(&b.macs).stats = MacStats::default());
             "statistics successfully cleared\n".to_string().into()
         }
-        Err(e) => Answer::Now(Err(e)),
+        Err(e) => Reply::Error(e),
     }
 }
 
@@ -167,9 +202,9 @@ fn shown(ports: &PortTable, bundle: BundleId) -> String {
 }
 
 /// `BRIDGE PORT VLAN MAC`: adds a static address.
-pub(super) fn add(daemon: &mut Daemon, args: &[String]) -> Answer {
+fn add(plane: &mut ControlPlane, args: &[String]) -> Reply {
     let add = || {
-        let (instance, b) = of_bridge(&daemon.switch, &args[0])?;
+        let (instance, b) = of_bridge(&plane.switch, &args[0])?;
         let port =
             b.ports.by_name(&args[1]).ok_or_else(|| format!("{}: no such port of {}", args[1], b.name))?;
         let (vlan, mac) = (vlan(&args[2])?, mac(&args[3])?);
@@ -189,13 +224,13 @@ pub(super) fn add(daemon: &mut Daemon, args: &[String]) -> Answer {
             format!("Overriding already existing {kind} entry on {}\n", shown(&b.ports, bundle))
         }))
     };
-    Answer::Now(add())
+    Reply::from(add())
 }
 
 /// `BRIDGE VLAN MAC`: removes a static address.
-pub(super) fn delete(daemon: &mut Daemon, args: &[String]) -> Answer {
+fn delete(plane: &mut ControlPlane, args: &[String]) -> Reply {
     let delete = || {
-        let (instance, b) = of_bridge(&daemon.switch, &args[0])?;
+        let (instance, b) = of_bridge(&plane.switch, &args[0])?;
         let (vlan, mac) = (vlan(&args[1])?, mac(&args[2])?);
         let mut macs = lock(&b.macs);
         if macs.entry(vlan, mac).is_none_or(|e| e.seen_ms.is_some()) {
@@ -206,15 +241,15 @@ pub(super) fn delete(daemon: &mut Daemon, args: &[String]) -> Answer {
         instance.backer.macs_changed();
         Ok(String::new())
     };
-    Answer::Now(delete())
+    Reply::from(delete())
 }
 
 /// Groups are learned with multicast snooping, which is not supported.
-fn no_snooping(daemon: &Daemon, args: &[String]) -> Result<String, String> {
+fn no_snooping(plane: &ControlPlane, args: &[String]) -> Result<String, String> {
     let asked = |name: &str| {
-        daemon.switch.planner().desired().bridges.get(name).is_some_and(|b| b.mcast_snooping_enable)
+        plane.switch.planner().desired().bridges.get(name).is_some_and(|b| b.mcast_snooping_enable)
     };
-    for (_, b) in chosen(&daemon.switch, args)? {
+    for (_, b) in chosen(&plane.switch, args)? {
         if asked(&b.name) {
             return Err(format!(
                 "{}: multicast snooping is configured, and not supported in this version",
@@ -228,6 +263,6 @@ fn no_snooping(daemon: &Daemon, args: &[String]) -> Result<String, String> {
     }
 }
 
-pub(super) fn groups(daemon: &mut Daemon, args: &[String]) -> Answer {
-    no_snooping(daemon, args).into()
+fn groups(plane: &mut ControlPlane, args: &[String]) -> Reply {
+    no_snooping(plane, args).into()
 }

@@ -4,10 +4,10 @@
 //! mask in one dump of all flows, made for the first line that needs it: the cost is that of the flows of the datapath
 //! and of the lines, not their product. A flow to modify that has another mask costs a lookup for each mask.
 
-use super::Answer;
 use super::datapath::{Names, datapath, flows_of};
 use super::flows::{NOTHING_TO_DELETE, Name, actions_of, why};
-use crate::daemon::Daemon;
+use super::{Command, Reply, command};
+use crate::control_plane::ControlPlane;
 use crate::instances::Instance;
 use dpif::{DpAction, DpifError, DpifOp, FlowPut, OpResult, PmdId, PutMode};
 use flow::{FlowKey, KeyMask, Ufid};
@@ -15,6 +15,12 @@ use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::sync::Arc;
+
+/// The commands of this module.
+pub(super) const ROWS: &[Command] = &[
+    command("dpctl/add-flows", "[dp] file", 1..=2, "install the flows of a file in a datapath", add),
+    command("dpctl/mod-flows", "[dp] file", 1..=2, "change the flows that a file lists", modify),
+];
 
 /// Maximum size of a file. The main loop waits for the whole file.
 const FILE_MAX_BYTES: u64 = 16 << 20;
@@ -237,7 +243,7 @@ impl<'a> Runner<'a> {
         }
         let file = File::open(path).map_err(failed)?;
         let meta = file.metadata().map_err(failed)?;
-        // A device or pipe could block the daemon.
+        // A device or pipe could block the plane.
         if !meta.is_file() || meta.len() > FILE_MAX_BYTES {
             return Err(format!("Opening file \"{path}\" failed (not a file of at most 16 MiB)"));
         }
@@ -265,14 +271,14 @@ impl<'a> Runner<'a> {
     }
 }
 
-fn run(daemon: &Daemon, args: &[String], default: Change) -> Answer {
+fn run(plane: &ControlPlane, args: &[String], default: Change) -> Reply {
     let run = || {
         let (name, path) = match args {
             [name, path, ..] => (Some(name), path),
             [path] => (None, path),
             [] => return Err("a file is missing".to_string()),
         };
-        let mut runner = Runner::new(datapath(&daemon.switch, name)?);
+        let mut runner = Runner::new(datapath(&plane.switch, name)?);
         runner.file(path, default)?;
         if runner.left_out > 0 {
             runner.faults.push(format!("{} more faults", runner.left_out));
@@ -281,22 +287,22 @@ fn run(daemon: &Daemon, args: &[String], default: Change) -> Answer {
         let faults = runner.faults.join("\novs-vswitchd: ");
         if faults.is_empty() { Ok(String::new()) } else { Err(faults) }
     };
-    Answer::Now(run())
+    Reply::from(run())
 }
 
 /// `[DP] FILE`
-pub(super) fn add(daemon: &mut Daemon, args: &[String]) -> Answer {
-    run(daemon, args, Change::Add)
+fn add(plane: &mut ControlPlane, args: &[String]) -> Reply {
+    run(plane, args, Change::Add)
 }
 
 /// `[DP] FILE`
-pub(super) fn modify(daemon: &mut Daemon, args: &[String]) -> Answer {
-    run(daemon, args, Change::Modify)
+fn modify(plane: &mut ControlPlane, args: &[String]) -> Reply {
+    run(plane, args, Change::Modify)
 }
 
 /// `[DP] FILE`
-pub(super) fn delete(daemon: &mut Daemon, args: &[String]) -> Answer {
-    run(daemon, args, Change::Delete)
+pub(super) fn delete(plane: &mut ControlPlane, args: &[String]) -> Reply {
+    run(plane, args, Change::Delete)
 }
 
 #[cfg(test)]

@@ -3,10 +3,10 @@
 //! A flow added to the datapath by hand stays while the tables agree with it: the revalidator treats it as any
 //! other.
 
-use super::Answer;
 use super::datapath::{Names, datapath, flows_of};
 use super::dumps::Style;
-use crate::daemon::Daemon;
+use super::{Command, Reply, command};
+use crate::control_plane::ControlPlane;
 use crate::instances::Instance;
 use crate::switch::Switch;
 use dpif::text::{PortNames, format_flow, format_stats, parse_actions, parse_key_mask};
@@ -16,6 +16,39 @@ use flow::{DpPort, FlowKey, KeyMask, TableId, Ufid, nw_frag};
 use ofp_actions::text::format_actions;
 use ofproto::rule::Rule;
 use std::sync::Arc;
+
+/// The commands of this module.
+pub(super) const ROWS: &[Command] = &[
+    command(
+        "bridge/dump-flows",
+        "bridge",
+        1..=1,
+        "list the OpenFlow rules of a bridge, hidden ones included",
+        bridge_tables,
+    ),
+    command("dpctl/add-flow", "[dp] flow actions", 2..=3, "install a flow in a datapath", add),
+    command(
+        "dpctl/del-flow",
+        "[-s] [dp] flow | ufid:ufid",
+        1..=3,
+        "remove a flow of a datapath, with -s print its statistics",
+        delete,
+    ),
+    command(
+        "dpctl/get-flow",
+        "[-m] [--names | --no-names] [dp] ufid:ufid",
+        1..=5,
+        "show the flow of a UFID",
+        get,
+    ),
+    command(
+        "dpctl/mod-flow",
+        "[-s] [--clear] [--may-create] [dp] flow actions",
+        2..=6,
+        "change the actions of a flow of a datapath",
+        modify,
+    ),
+];
 
 /// Options of commands that change flows.
 #[derive(Clone, Copy, Default)]
@@ -197,8 +230,8 @@ fn create(instance: &Instance, name: &Name, actions: &Arc<[DpAction]>) -> Result
     Ok(())
 }
 
-pub(super) fn add(daemon: &mut Daemon, args: &[String]) -> Answer {
-    let switch = &daemon.switch;
+fn add(plane: &mut ControlPlane, args: &[String]) -> Reply {
+    let switch = &plane.switch;
     let add = || {
         let (instance, _, args) = own(switch, args, 2)?;
         let names = Names::of(instance);
@@ -206,11 +239,11 @@ pub(super) fn add(daemon: &mut Daemon, args: &[String]) -> Answer {
         create(instance, &name, &actions_of(args[1], &names)?)?;
         Ok(String::new())
     };
-    Answer::Now(add())
+    Reply::from(add())
 }
 
-pub(super) fn modify(daemon: &mut Daemon, args: &[String]) -> Answer {
-    let switch = &daemon.switch;
+fn modify(plane: &mut ControlPlane, args: &[String]) -> Reply {
+    let switch = &plane.switch;
     let modify = || {
         let (instance, options, args) = own(switch, args, 2)?;
         let names = Names::of(instance);
@@ -239,7 +272,7 @@ pub(super) fn modify(daemon: &mut Daemon, args: &[String]) -> Answer {
         }
         Ok(stats_text(&found, options))
     };
-    Answer::Now(modify())
+    Reply::from(modify())
 }
 
 /// The statistics that flows had, if wanted.
@@ -249,8 +282,8 @@ fn stats_text(flows: &[(PmdId, FlowRecord)], options: Options) -> String {
     wanted.map(|(_, f)| format_stats(&f.stats, now_ms) + "\n").collect()
 }
 
-pub(super) fn delete(daemon: &mut Daemon, args: &[String]) -> Answer {
-    let switch = &daemon.switch;
+fn delete(plane: &mut ControlPlane, args: &[String]) -> Reply {
+    let switch = &plane.switch;
     let delete = || {
         let (instance, options, args) = own(switch, args, 1)?;
         let found = Name::parse(args[0], &Names::of(instance))?.find(instance)?;
@@ -262,11 +295,11 @@ pub(super) fn delete(daemon: &mut Daemon, args: &[String]) -> Answer {
         }
         Ok(stats_text(&found, options))
     };
-    Answer::Now(delete())
+    Reply::from(delete())
 }
 
-pub(super) fn get(daemon: &mut Daemon, args: &[String]) -> Answer {
-    let switch = &daemon.switch;
+fn get(plane: &mut ControlPlane, args: &[String]) -> Reply {
+    let switch = &plane.switch;
     let get = || {
         let mut style = Style::default();
         let rest: Vec<String> = args.iter().filter(|a| !style.take(a)).cloned().collect();
@@ -281,12 +314,12 @@ pub(super) fn get(daemon: &mut Daemon, args: &[String]) -> Answer {
         }
         Ok(found.iter().map(|(_, f)| format_flow(f, now_ms, &format) + "\n").collect())
     };
-    Answer::Now(get())
+    Reply::from(get())
 }
 
-pub(super) fn bridge_tables(daemon: &mut Daemon, args: &[String]) -> Answer {
-    let Some((_, bridge)) = daemon.switch.instances().bridge(&args[0]) else {
-        return Answer::Now(Err("Unknown bridge".to_string()));
+fn bridge_tables(plane: &mut ControlPlane, args: &[String]) -> Reply {
+    let Some((_, bridge)) = plane.switch.instances().bridge(&args[0]) else {
+        return Reply::Error("Unknown bridge".to_string());
     };
     let now_ms = sys::clock::monotonic_ms();
     let tlv = &**bridge.tables.tlv();

@@ -3,7 +3,7 @@
 use super::flow_files::Change;
 use super::flows::Name;
 use super::trace_args::{FlowText, TraceArgs};
-use super::{conntrack, detrace, dummy, dumps, fdb, features, flow_files, flows, perf, routes};
+use super::{conntrack, detrace, dummy, dumps, fdb, flow_files, flows, perf, routes};
 use dpif::text::{NumbersOnly, format_actions, parse_actions, parse_key_mask};
 use flow::text::{NoPortNames, parse_exact_flow, parse_match};
 use routing::Prefix;
@@ -57,7 +57,7 @@ fn of_word(word: &str) {
     for is_ipv4 in [false, true] {
         let _ = (routes::source(word, is_ipv4), routes::gateway(word, is_ipv4));
     }
-    features::set_each(word);
+    crate::dp_features::set_each(word);
 }
 
 /// Datapath flows: in a file, by name, and as frames of dummies.

@@ -1,117 +1,241 @@
 //! Commands about the daemon itself.
 
-use super::{Answer, Format, Wait, available, listed, listed_json};
-use crate::coverage;
-use crate::daemon::{COMPATIBLE, Daemon, Exit};
-use serde_json::Value;
+use super::{Command, Json, Reply, TypedReply, Wait, available, available_in_database, command, unknown};
+use crate::config::{COMPATIBLE, Exit};
+use crate::control_plane::ControlPlane;
+use crate::status;
+use crate::unixctl::Format;
+use serde_json::{Map, Value};
+use std::fmt::Write as _;
 use sync::Ordering;
 use vlog::vlog;
 
-pub(super) fn exit(daemon: &mut Daemon, args: &[String]) -> Answer {
+/// The commands of this module.
+pub(super) const ROWS: &[Command] = &[
+    command(
+        "bridge/reconnect",
+        "[bridge]",
+        0..=1,
+        "drop the OpenFlow connections of all bridges or one and connect anew",
+        reconnect,
+    ),
+    command(
+        "coverage/read-counter",
+        "counter",
+        1..=1,
+        "print the total of a coverage counter",
+        coverage_read,
+    ),
+    command(
+        "coverage/show",
+        "",
+        0..=0,
+        "show the coverage counters above zero with their rates",
+        coverage_show,
+    ),
+    command("dpctl/list-commands", "", 0..=0, "list the commands about datapaths", list_datapath_commands),
+    command(
+        "exit",
+        "[--cleanup]",
+        0..=1,
+        "stop the switch; --cleanup also removes its ports and datapaths",
+        exit,
+    ),
+    command("list-commands", "", 0..=0, "list the commands with their arguments", list_commands),
+    command("memory/show", "", 0..=0, "count the objects that take most memory", memory_show),
+    command("ofproto/list", "", 0..=0, "list the bridges", ofproto_list),
+    command("ovsdb-server/compact", "[db]", 0..=1, "compact the database file", compact),
+    command("sluice/help", "[command]", 0..=1, "show the arguments and purpose of all commands or one", help),
+    command("sluice/status", "", 0..=0, "report the running switch as one JSON object", status),
+    command("version", "", 0..=0, "print the OVS version of this interface", version),
+];
+
+/// The commands that the switch and its database server share.
+pub(super) const COMMON_ROWS: &[Command] = &[
+    command(
+        "set-options",
+        "[--format text|json]",
+        2..=2,
+        "set the reply format of this connection",
+        set_options,
+    ),
+    command("vlog/close", "", 0..=0, "close the log file", vlog_close),
+    command(
+        "vlog/disable-rate-limit",
+        "[module]...",
+        0..=64,
+        "log all messages of modules, without a rate limit",
+        vlog_unlimited,
+    ),
+    command(
+        "vlog/enable-rate-limit",
+        "[module]...",
+        0..=64,
+        "limit the message rate of modules",
+        vlog_limited,
+    ),
+    command("vlog/list", "", 0..=0, "list the log modules with their levels", vlog_list),
+    command(
+        "vlog/list-pattern",
+        "",
+        0..=0,
+        "list the message formats of the log destinations",
+        vlog_patterns,
+    ),
+    command("vlog/reopen", "", 0..=0, "reopen the log file, after its rotation", vlog_reopen),
+    command(
+        "vlog/set",
+        "{spec | PATTERN:destination:pattern}",
+        0..=64,
+        "set the levels of log modules, or a message format",
+        vlog_set,
+    ),
+];
+
+fn exit(plane: &mut ControlPlane, args: &[String]) -> Reply {
     let cleanup = match args.first().map(String::as_str) {
         None => false,
         Some("--cleanup") => true,
         Some(other) => {
-            return Answer::Now(Err(format!("exit: unknown option {other}; use --cleanup or none")));
+            return Reply::Error(format!("exit: unknown option {other}; use --cleanup or none"));
         }
     };
-    daemon.exit(Exit { cleanup });
-    Answer::Later(Wait::Exit)
+    plane.exit = Some(Exit { cleanup });
+    Reply::Later(Wait::Exit)
 }
 
-pub(super) fn version(_: &mut Daemon, _: &[String]) -> Answer {
+fn version(_: &mut ControlPlane, _: &[String]) -> Reply {
     format!("{COMPATIBLE}\n").into()
 }
 
-pub(super) fn list_commands(daemon: &mut Daemon, _: &[String]) -> Answer {
-    listed(available(daemon).into_iter()).into()
+/// Commands in order of their names, as OVS lists them.
+pub(super) struct CommandList(pub(super) Vec<&'static Command>);
+
+impl TypedReply for CommandList {
+    fn text(&self) -> String {
+        let mut out = "The available commands are:\n".to_string();
+        for c in &self.0 {
+            let _ = writeln!(out, "  {:<23} {}", c.name, c.usage);
+        }
+        out
+    }
+
+    /// An object of arguments by command.
+    fn json(&self) -> Json<'_> {
+        let pairs = self.0.iter().map(|c| (c.name.to_string(), Value::from(c.usage)));
+        Json::Whole(pairs.collect::<Map<_, _>>().into())
+    }
+}
+
+fn list_commands(plane: &mut ControlPlane, _: &[String]) -> Reply {
+    Reply::Value(Box::new(CommandList(available(plane))))
+}
+
+pub(super) fn list_database_commands(_: &mut ControlPlane, _: &[String]) -> Reply {
+    Reply::Value(Box::new(CommandList(available_in_database())))
 }
 
 /// The commands about datapaths, as the tool for datapaths lists them.
-pub(super) fn list_datapath_commands(daemon: &mut Daemon, _: &[String]) -> Answer {
-    listed(available(daemon).into_iter().filter(|c| c.name.starts_with("dpctl/"))).into()
+fn list_datapath_commands(plane: &mut ControlPlane, _: &[String]) -> Reply {
+    let mut list = CommandList(available(plane));
+    list.0.retain(|c| c.name.starts_with("dpctl/"));
+    list.text().into()
 }
 
-pub(super) fn list_commands_json(daemon: &mut Daemon, _: &[String]) -> Result<Value, String> {
-    Ok(listed_json(available(daemon).into_iter()))
+/// `[COMMAND]`
+fn help(plane: &mut ControlPlane, args: &[String]) -> Reply {
+    let mut commands = available(plane);
+    if let Some(name) = args.first() {
+        commands.retain(|c| c.name == name);
+        if commands.is_empty() {
+            return Reply::Error(unknown(name));
+        }
+    }
+    commands.iter().map(|c| help_text(c)).collect::<String>().into()
+}
+
+/// A command with its arguments, and a line of help.
+fn help_text(c: &Command) -> String {
+    let separator = if c.usage.is_empty() { "" } else { " " };
+    format!("{}{separator}{}\n    {}\n", c.name, c.usage, c.help)
 }
 
 /// `--format text|json`, for the further commands of the client.
-pub(super) fn set_options(_: &mut Daemon, args: &[String]) -> Answer {
+fn set_options(_: &mut ControlPlane, args: &[String]) -> Reply {
     let mut format = Format::Text;
     for pair in args.chunks(2) {
         format = match pair {
-            [option] => return Answer::Now(Err(format!("option requires an argument -- {option}"))),
+            [option] => return Reply::Error(format!("option requires an argument -- {option}")),
             [option, value] if option == "--format" => match value.as_str() {
                 "text" => Format::Text,
                 "json" => Format::Json,
-                _ => return Answer::Now(Err(format!("option {option} has invalid value {value}"))),
+                _ => return Reply::Error(format!("option {option} has invalid value {value}")),
             },
-            _ => return Answer::Now(Err(format!("invalid option {}", pair[0]))),
+            _ => return Reply::Error(format!("invalid option {}", pair[0])),
         };
     }
-    Answer::Format(format)
+    Reply::Format(format)
 }
 
-pub(super) fn vlog_set(_: &mut Daemon, args: &[String]) -> Answer {
+fn vlog_set(_: &mut ControlPlane, args: &[String]) -> Reply {
     if args.is_empty() {
         return vlog().set("any:any:dbg").map(|()| String::new()).into();
     }
     args.iter().try_for_each(|spec| vlog().set(spec)).map(|()| String::new()).into()
 }
 
-pub(super) fn vlog_list(_: &mut Daemon, _: &[String]) -> Answer {
+fn vlog_list(_: &mut ControlPlane, _: &[String]) -> Reply {
     vlog().list().into()
 }
 
-pub(super) fn vlog_close(_: &mut Daemon, _: &[String]) -> Answer {
+fn vlog_close(_: &mut ControlPlane, _: &[String]) -> Reply {
     vlog().close();
     String::new().into()
 }
 
-pub(super) fn vlog_patterns(_: &mut Daemon, _: &[String]) -> Answer {
+fn vlog_patterns(_: &mut ControlPlane, _: &[String]) -> Reply {
     vlog().list_patterns().into()
 }
 
-pub(super) fn vlog_reopen(_: &mut Daemon, _: &[String]) -> Answer {
+fn vlog_reopen(_: &mut ControlPlane, _: &[String]) -> Reply {
     vlog().reopen().map(|()| String::new()).into()
 }
 
-pub(super) fn vlog_limited(_: &mut Daemon, args: &[String]) -> Answer {
+fn vlog_limited(_: &mut ControlPlane, args: &[String]) -> Reply {
     vlog().set_rate_limit(args, true).map(|()| String::new()).into()
 }
 
-pub(super) fn vlog_unlimited(_: &mut Daemon, args: &[String]) -> Answer {
+fn vlog_unlimited(_: &mut ControlPlane, args: &[String]) -> Reply {
     vlog().set_rate_limit(args, false).map(|()| String::new()).into()
 }
 
-pub(super) fn ofproto_list(daemon: &mut Daemon, _: &[String]) -> Answer {
-    let bridges = daemon.switch.instances().bridges();
+fn ofproto_list(plane: &mut ControlPlane, _: &[String]) -> Reply {
+    let bridges = plane.switch.instances().bridges();
     bridges.iter().map(|(_, b)| format!("{}\n", b.name)).collect::<String>().into()
 }
 
-pub(super) fn reconnect(daemon: &mut Daemon, args: &[String]) -> Answer {
+fn reconnect(plane: &mut ControlPlane, args: &[String]) -> Reply {
     let name = args.first().map(String::as_str);
-    if name.is_some_and(|n| daemon.switch.instances().bridge(n).is_none()) {
-        return Answer::Now(Err("Unknown bridge".to_string()));
+    if name.is_some_and(|n| plane.switch.instances().bridge(n).is_none()) {
+        return Reply::Error("Unknown bridge".to_string());
     }
-    daemon.switch.reconnect(name, &mut daemon.reactor);
+    plane.switch.reconnect(name, &mut plane.reactor);
     String::new().into()
 }
 
-pub(super) fn memory_show(daemon: &mut Daemon, _: &[String]) -> Answer {
-    let instances = daemon.switch.instances();
+fn memory_show(plane: &mut ControlPlane, _: &[String]) -> Reply {
+    let instances = plane.switch.instances();
     let bridges = instances.bridges();
     let ports: usize = bridges.iter().map(|(_, b)| b.ports.ports.len()).sum();
     let rules: usize = bridges.iter().map(|(_, b)| b.tables.iter().count()).sum();
     let keys: u64 = instances.iter().map(|i| i.backer.ukeys.len()).sum();
     let revalidators: usize = instances.iter().map(|i| i.revalidator().threads.load(Ordering::Relaxed)).sum();
     let handlers: usize = instances.iter().map(|i| i.handlers()).sum();
-    let cells = daemon.db.client_ref().replica().cells();
+    let cells = plane.db.client_ref().replica().cells();
     memory_items(&[
         ("handlers", handlers),
         ("idl-cells-Open_vSwitch", cells),
-        ("ofconns", daemon.switch.openflow().links()),
+        ("ofconns", plane.switch.openflow().links()),
         ("ports", ports),
         ("revalidators", revalidators),
         ("rules", rules),
@@ -127,28 +251,28 @@ pub(super) fn memory_items(items: &[(&str, usize)]) -> String {
     format!("{}\n", words.join(" "))
 }
 
-pub(super) fn compact(daemon: &mut Daemon, args: &[String]) -> Answer {
+pub(super) fn compact(plane: &mut ControlPlane, args: &[String]) -> Reply {
     if args.first().is_some_and(|name| name != "Open_vSwitch") {
-        return Answer::Now(Err("no database by that name".to_string()));
+        return Reply::Error("no database by that name".to_string());
     }
-    match daemon.db.compact() {
-        Ok(outcome) => Answer::Later(Wait::Compacted(outcome)),
-        Err(e) => Answer::Now(Err(e)),
+    match plane.db.compact() {
+        Ok(outcome) => Reply::Later(Wait::Compacted(outcome)),
+        Err(e) => Reply::Error(e),
     }
 }
 
-pub(super) fn coverage_show(daemon: &mut Daemon, _: &[String]) -> Answer {
-    daemon.coverage.show(&coverage::totals(daemon)).into()
+pub(super) fn coverage_show(plane: &mut ControlPlane, _: &[String]) -> Reply {
+    plane.coverage.show(&plane.counters()).into()
 }
 
-pub(super) fn coverage_read(daemon: &mut Daemon, args: &[String]) -> Answer {
-    match coverage::totals(daemon).iter().find(|(name, _)| *name == args[0]) {
+pub(super) fn coverage_read(plane: &mut ControlPlane, args: &[String]) -> Reply {
+    match plane.counters().iter().find(|(name, _)| *name == args[0]) {
         Some((_, n)) => format!("{n}\n").into(),
-        None => Answer::Now(Err("No such counter".to_string())),
+        None => Reply::Error("No such counter".to_string()),
     }
 }
 
-pub(super) fn status(daemon: &mut Daemon, _: &[String]) -> Answer {
-    let uptime_ms = sys::clock::monotonic_ms() - daemon.started_ms;
-    daemon.switch.status(uptime_ms).to_string().into()
+fn status(plane: &mut ControlPlane, _: &[String]) -> Reply {
+    let uptime_ms = sys::clock::monotonic_ms() - plane.started_ms;
+    status::report(&plane.switch, uptime_ms).to_string().into()
 }

@@ -4,46 +4,78 @@
 //! chosen at the start (`simd`) and whose oracle is in its tests. The names that every stock switch has are accepted
 //! and shown as chosen; those of instruction sets are refused.
 
-use super::Answer;
 use super::datapath::{flows_of, with_threads};
-use crate::daemon::Daemon;
+use super::{Command, Reply, command};
+use crate::control_plane::ControlPlane;
+use crate::control_plane::implementations::{ACTIONS, LOOKUPS, PARSERS, STUDY};
 use crate::instances::Instance;
 use dpif::PmdId;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+
+/// The commands of this module.
+pub(super) const ROWS: &[Command] = &[
+    command("dpif-netdev/dpif-impl-get", "", 0..=0, "list the implementations of the packet loop", datapath),
+    command(
+        "dpif-netdev/dpif-impl-set",
+        "dpif_implementation_name",
+        1..=1,
+        "choose the implementation of the packet loop",
+        set_datapath,
+    ),
+    command(
+        "dpif-netdev/miniflow-parser-get",
+        "",
+        0..=0,
+        "list the packet parsers and the threads that use them",
+        parser,
+    ),
+    command(
+        "dpif-netdev/miniflow-parser-set",
+        "[-pmd core] miniflow_implementation_name",
+        1..=4,
+        "choose the packet parser of all threads or one",
+        set_parser,
+    ),
+    command(
+        "dpif-netdev/subtable-lookup-info-get",
+        "",
+        0..=0,
+        "list the subtable lookup functions with use counts",
+        lookups,
+    ),
+    command(
+        "dpif-netdev/subtable-lookup-prio-get",
+        "",
+        0..=0,
+        "list the subtable lookup functions with priorities",
+        lookups,
+    ),
+    command(
+        "dpif-netdev/subtable-lookup-prio-set",
+        "[lookup_func] [prio]",
+        2..=2,
+        "set the priority of a subtable lookup function",
+        set_lookup_priority,
+    ),
+    command(
+        "odp-execute/action-impl-set",
+        "name",
+        1..=1,
+        "choose the implementation of datapath actions",
+        set_actions,
+    ),
+    command(
+        "odp-execute/action-impl-show",
+        "",
+        0..=0,
+        "list the implementations of datapath actions",
+        actions,
+    ),
+];
 
 const DATAPATH: &str = "dpif_scalar";
-/// In the order of `dpif-netdev/miniflow-parser-get`.
-const PARSERS: [&str; 3] = ["autovalidator", "scalar", STUDY];
-const STUDY: &str = "study";
 /// Packets that `study` looks at without a number.
 const STUDIED: u32 = 128;
-/// In the order of `dpif-netdev/subtable-lookup-prio-get`.
-const LOOKUPS: [&str; 2] = ["autovalidator", "generic"];
-/// In the order of `odp-execute/action-impl-show`.
-const ACTIONS: [&str; 2] = ["scalar", "autovalidator"];
-
-/// The chosen implementations.
-pub(crate) struct Chosen {
-    /// Of threads without a choice of their own.
-    parser: &'static str,
-    parser_of: BTreeMap<u16, &'static str>,
-    /// Of [`LOOKUPS`].
-    priorities: [u8; 2],
-    actions: &'static str,
-}
-
-impl Default for Chosen {
-    fn default() -> Chosen {
-        Chosen { parser: PARSERS[1], parser_of: BTreeMap::new(), priorities: [0, 1], actions: ACTIONS[0] }
-    }
-}
-
-impl Chosen {
-    /// The lookup function of new subtables: the first one of the highest priority.
-    fn lookup(&self) -> usize {
-        usize::from(self.priorities[1] > self.priorities[0])
-    }
-}
 
 /// The element of that name.
 fn known(all: &[&'static str], name: &str) -> Option<&'static str> {
@@ -51,8 +83,8 @@ fn known(all: &[&'static str], name: &str) -> Option<&'static str> {
 }
 
 /// Cores of all forwarding threads.
-fn cores(daemon: &Daemon) -> BTreeSet<u16> {
-    let datapaths = with_threads(&daemon.switch, None).unwrap_or_default();
+fn cores(plane: &ControlPlane) -> BTreeSet<u16> {
+    let datapaths = with_threads(&plane.switch, None).unwrap_or_default();
     let pmds = datapaths.iter().flat_map(|(i, _)| i.datapath.pmds());
     pmds.filter_map(|pmd| match pmd {
         PmdId::Core(n) => Some(n),
@@ -62,24 +94,24 @@ fn cores(daemon: &Daemon) -> BTreeSet<u16> {
 }
 
 /// The cores as a list.
-fn users(daemon: &Daemon) -> String {
-    let cores: Vec<_> = cores(daemon).iter().map(u16::to_string).collect();
+fn users(plane: &ControlPlane) -> String {
+    let cores: Vec<_> = cores(plane).iter().map(u16::to_string).collect();
     if cores.is_empty() { "none".to_string() } else { cores.join(",") }
 }
 
-pub(super) fn datapath(daemon: &mut Daemon, _: &[String]) -> Answer {
-    format!("Available DPIF implementations:\n  {DATAPATH} (pmds: {})\n", users(daemon)).into()
+fn datapath(plane: &mut ControlPlane, _: &[String]) -> Reply {
+    format!("Available DPIF implementations:\n  {DATAPATH} (pmds: {})\n", users(plane)).into()
 }
 
-pub(super) fn set_datapath(_: &mut Daemon, args: &[String]) -> Answer {
-    Answer::Now(match &args[0] {
+fn set_datapath(_: &mut ControlPlane, args: &[String]) -> Reply {
+    Reply::from(match &args[0] {
         name if name == DATAPATH => Ok(format!("DPIF implementation set to {DATAPATH}.\n")),
         name => Err(format!("DPIF implementation not available: Unknown DPIF implementation {name}.\n")),
     })
 }
 
-pub(super) fn parser(daemon: &mut Daemon, _: &[String]) -> Answer {
-    let (cores, chosen) = (cores(daemon), &daemon.implementations);
+fn parser(plane: &mut ControlPlane, _: &[String]) -> Reply {
+    let (cores, chosen) = (cores(plane), &plane.implementations);
     let line = |name: &&str| {
         let of = |core: &u16| chosen.parser_of.get(core).copied().unwrap_or(chosen.parser);
         let users: Vec<_> = cores.iter().filter(|core| of(core) == *name).map(u16::to_string).collect();
@@ -90,11 +122,11 @@ pub(super) fn parser(daemon: &mut Daemon, _: &[String]) -> Answer {
 }
 
 /// `[-pmd CORE] NAME [PACKETS]`
-pub(super) fn set_parser(daemon: &mut Daemon, args: &[String]) -> Answer {
-    Answer::Now(choose_parser(daemon, args).map_err(|why| format!("Error: {why}\n")))
+fn set_parser(plane: &mut ControlPlane, args: &[String]) -> Reply {
+    Reply::from(choose_parser(plane, args).map_err(|why| format!("Error: {why}\n")))
 }
 
-fn choose_parser(daemon: &mut Daemon, args: &[String]) -> Result<String, String> {
+fn choose_parser(plane: &mut ControlPlane, args: &[String]) -> Result<String, String> {
     let unchanged = "miniflow extract parser not changed, PMD thread";
     let (core, rest) = match args {
         [option] if option == "-pmd" => return Err("-pmd option requires a thread id argument.".to_string()),
@@ -121,16 +153,16 @@ fn choose_parser(daemon: &mut Daemon, args: &[String]) -> Result<String, String>
     let parser =
         known(&PARSERS, name).ok_or_else(|| format!("unknown miniflow extract implementation {name}."))?;
     let of_core = match core {
-        Some(core) if !cores(daemon).contains(&core) => {
+        Some(core) if !cores(plane).contains(&core) => {
             return Err(format!("{unchanged} {core} not in use, pass a valid pmd thread ID."));
         }
         Some(core) => {
-            daemon.implementations.parser_of.insert(core, parser);
+            plane.implementations.parser_of.insert(core, parser);
             format!(", on pmd thread {core}")
         }
         None => {
-            daemon.implementations.parser_of.clear();
-            daemon.implementations.parser = parser;
+            plane.implementations.parser_of.clear();
+            plane.implementations.parser = parser;
             String::new()
         }
     };
@@ -139,15 +171,15 @@ fn choose_parser(daemon: &mut Daemon, args: &[String]) -> Result<String, String>
 }
 
 /// Number of subtables of all threads.
-fn subtables(daemon: &Daemon) -> u64 {
-    daemon.switch.instances().iter().flat_map(|i| i.pmd_stats()).map(|(_, s)| s.masks).sum()
+fn subtables(plane: &ControlPlane) -> u64 {
+    plane.switch.instances().iter().flat_map(|i| i.pmd_stats()).map(|(_, s)| s.masks).sum()
 }
 
 /// The subtable lookup functions, with the number of subtables that use each.
-pub(super) fn lookups(daemon: &mut Daemon, _: &[String]) -> Answer {
-    let chosen = &daemon.implementations;
+fn lookups(plane: &mut ControlPlane, _: &[String]) -> Reply {
+    let chosen = &plane.implementations;
     let line = |(n, name): (usize, &&str)| {
-        let users = if n == chosen.lookup() { subtables(daemon) } else { 0 };
+        let users = if n == chosen.lookup() { subtables(plane) } else { 0 };
         format!("  {name} (Use count: {users}, Priority: {})\n", chosen.priorities[n])
     };
     let lines: String = LOOKUPS.iter().enumerate().map(line).collect();
@@ -155,45 +187,45 @@ pub(super) fn lookups(daemon: &mut Daemon, _: &[String]) -> Answer {
 }
 
 /// `NAME PRIORITY`
-pub(super) fn set_lookup_priority(daemon: &mut Daemon, args: &[String]) -> Answer {
+fn set_lookup_priority(plane: &mut ControlPlane, args: &[String]) -> Reply {
     // As in OVS, a text without digits is 0.
     let digits: String = args[1].chars().take_while(char::is_ascii_digit).collect();
     let priority = if digits.is_empty() && !args[1].starts_with('-') { Ok(0) } else { digits.parse::<u8>() };
     let Ok(priority) = priority else {
-        return Answer::Now(Err("error converting priority, use integer in range 0-255\n".to_string()));
+        return Reply::Error("error converting priority, use integer in range 0-255\n".to_string());
     };
     let Some(n) = LOOKUPS.iter().position(|name| *name == args[0]) else {
-        return Answer::Now(Err("error, subtable lookup function not found\n".to_string()));
+        return Reply::Error("error, subtable lookup function not found\n".to_string());
     };
-    let before = daemon.implementations.lookup();
-    daemon.implementations.priorities[n] = priority;
-    let (ports, tables) = match daemon.implementations.lookup() == before {
+    let before = plane.implementations.lookup();
+    plane.implementations.priorities[n] = priority;
+    let (ports, tables) = match plane.implementations.lookup() == before {
         true => (0, 0),
-        false => (classified_ports(daemon), subtables(daemon)),
+        false => (classified_ports(plane), subtables(plane)),
     };
     format!("Lookup priority change affected {ports} dpcls ports and {tables} subtables.\n").into()
 }
 
 /// Number of input ports with flows, by thread.
-fn classified_ports(daemon: &Daemon) -> usize {
+fn classified_ports(plane: &ControlPlane) -> usize {
     let ports = |i: &Instance, pmd| {
         let flows = flows_of(i, pmd).unwrap_or_default();
         flows.iter().map(|flow| flow.key.in_port()).collect::<BTreeSet<_>>().len()
     };
     let of = |i: &Instance| i.datapath.pmds().into_iter().map(|pmd| ports(i, pmd)).sum::<usize>();
-    daemon.switch.instances().iter().map(of).sum()
+    plane.switch.instances().iter().map(of).sum()
 }
 
-pub(super) fn actions(daemon: &mut Daemon, _: &[String]) -> Answer {
-    let active = |name: &str| if name == daemon.implementations.actions { "Yes" } else { "No" };
+fn actions(plane: &mut ControlPlane, _: &[String]) -> Reply {
+    let active = |name: &str| if name == plane.implementations.actions { "Yes" } else { "No" };
     let line = |name: &&str| format!("  {name} (available: Yes, active: {})\n", active(name));
     format!("Available Actions implementations:\n{}", ACTIONS.iter().map(line).collect::<String>()).into()
 }
 
-pub(super) fn set_actions(daemon: &mut Daemon, args: &[String]) -> Answer {
-    Answer::Now(match known(&ACTIONS, &args[0]) {
+fn set_actions(plane: &mut ControlPlane, args: &[String]) -> Reply {
+    Reply::from(match known(&ACTIONS, &args[0]) {
         Some(name) => {
-            daemon.implementations.actions = name;
+            plane.implementations.actions = name;
             Ok(format!("Action implementation set to {name}.\n"))
         }
         None => Err(format!("Error: unknown action implementation, {}, specified!\n", args[0])),

@@ -1,6 +1,9 @@
-//! The commands of the control socket: one table of rows, each with its arguments and its function.
+//! The commands of the control socket.
+//!
+//! A command is a row ([`Command`]) beside its handler: name, arguments, help, function. [`table`] lists the rows of all
+//! modules; `docs/commands.md`, the manual page and the shell completion are made from them (`pages`). Handlers act on the
+//! [`ControlPlane`] and return a [`Reply`]; the format of the client decides how it is printed.
 
-mod bfd;
 mod bond;
 mod conntrack;
 mod database;
@@ -15,64 +18,36 @@ mod flows;
 pub(crate) mod fuzz;
 mod general;
 pub(crate) mod implementations;
+mod link_protocols;
+#[cfg(test)]
+mod pages;
 mod parsing;
 mod perf;
 mod pmd;
+mod reply;
 mod routes;
 mod separate;
 mod slowpath;
 mod table;
+#[cfg(test)]
+mod tests;
 mod threads;
 mod trace;
 mod trace_args;
 mod unsupported;
-mod work;
 
-pub(crate) use trace::failed_text;
+pub use reply::Answer;
+use reply::{Json, Reply, TypedReply};
 pub(crate) use trace_args::hexadecimal as packet_of_hex;
-pub use work::{Part, Work, Workers};
 
-use super::daemon::Daemon;
+use super::control_plane::ControlPlane;
 use super::switch::Switch;
 use super::unixctl::Request;
-use serde_json::Value;
+use crate::work::{Part, Work};
+use l2proto::Protocol;
+use std::ops::RangeInclusive;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use sync::Ordering;
-use table::{COMMANDS, COMMON_COMMANDS, DUMMY_COMMANDS};
-
-/// Result of a command.
-pub enum Answer {
-    /// Text for the terminal, or an error.
-    Now(Result<String, String>),
-    /// A reply after some event.
-    Later(Wait),
-    /// A value, for clients that want JSON.
-    Json(Value),
-    /// Further replies to this client are JSON, or text.
-    Format(Format),
-}
-
-/// Format of the replies to a client (`set-options --format`).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Format {
-    /// Text for the terminal.
-    #[default]
-    Text,
-    /// JSON; text is wrapped.
-    Json,
-}
-
-impl From<Result<String, String>> for Answer {
-    fn from(answer: Result<String, String>) -> Answer {
-        Answer::Now(answer)
-    }
-}
-
-impl From<String> for Answer {
-    fn from(text: String) -> Answer {
-        Answer::Now(Ok(text))
-    }
-}
 
 /// Event that a reply waits for.
 pub enum Wait {
@@ -142,83 +117,93 @@ const OLD_NAMES: [(&str, &str); 3] = [
     ("bond/set-active-slave", "bond/set-active-member"),
 ];
 
-type Handler = fn(&mut Daemon, &[String]) -> Answer;
-type JsonHandler = fn(&mut Daemon, &[String]) -> Result<Value, String>;
+type Handler = fn(&mut ControlPlane, &[String]) -> Reply;
 
-/// One command.
+/// A command, as a row of a table.
 struct Command {
     name: &'static str,
+    /// Arguments, as `list-commands` shows them.
     usage: &'static str,
-    min_args: usize,
-    max_args: usize,
+    /// Number of arguments.
+    bounds: RangeInclusive<usize>,
+    /// Purpose in one line, an imperative.
+    help: &'static str,
+    run: Run,
+}
+
+/// Executes a command.
+#[derive(Clone, Copy)]
+enum Run {
+    /// A handler.
+    Handler(Handler),
+    /// A command of a link protocol, by its number.
+    Link(Protocol, usize),
+}
+
+/// A row. A row without help does not compile.
+const fn command(
+    name: &'static str,
+    usage: &'static str,
+    bounds: RangeInclusive<usize>,
+    help: &'static str,
     run: Handler,
-    /// The reply as JSON, if the command has its own form of it.
-    json: Option<JsonHandler>,
+) -> Command {
+    assert!(!help.is_empty(), "a command needs a line of help");
+    Command { name, usage, bounds, help, run: Run::Handler(run) }
 }
 
-const fn command(name: &'static str, usage: &'static str, min: usize, max: usize, run: Handler) -> Command {
-    Command { name, usage, min_args: min, max_args: max, run, json: None }
-}
-
-impl Command {
-    /// Replies with this value to clients that want JSON.
-    const fn or_json(self, json: JsonHandler) -> Command {
-        Command { json: Some(json), ..self }
-    }
-}
-
-/// The commands of this daemon, in order of their names.
-fn available(daemon: &Daemon) -> Vec<&'static Command> {
-    let dummy = if daemon.switch.has_dummies() { DUMMY_COMMANDS } else { &[] };
-    let mut all: Vec<_> = COMMANDS.iter().chain(COMMON_COMMANDS).chain(dummy).collect();
+/// The commands of these tables, in order of their names.
+fn sorted(tables: impl IntoIterator<Item = &'static [Command]>) -> Vec<&'static Command> {
+    let mut all: Vec<&Command> = tables.into_iter().flatten().collect();
     all.sort_by_key(|c| c.name);
     all
 }
 
-/// Commands and their arguments, for `list-commands`.
-fn listed<'c>(commands: impl Iterator<Item = &'c Command>) -> String {
-    let lines = commands.map(|c| format!("  {:<23} {}\n", c.name, c.usage));
-    std::iter::once("The available commands are:\n".to_string()).chain(lines).collect()
+/// The commands of this switch.
+fn available(plane: &ControlPlane) -> Vec<&'static Command> {
+    let dummy: &[&[Command]] = if plane.switch.has_dummies() { table::DUMMY } else { &[] };
+    sorted([&table::switch(), table::COMMON, dummy].concat())
 }
 
-/// The same as JSON: an object of arguments by command.
-fn listed_json<'c>(commands: impl Iterator<Item = &'c Command>) -> Value {
-    commands.map(|c| (c.name.to_string(), Value::from(c.usage))).collect::<serde_json::Map<_, _>>().into()
+/// The commands of the database server.
+fn available_in_database() -> Vec<&'static Command> {
+    sorted([table::DATABASE, table::COMMON].concat())
 }
 
 /// Runs a command.
-pub fn run(daemon: &mut Daemon, request: &Request) -> Answer {
+pub fn run(plane: &mut ControlPlane, request: &Request) -> Answer {
     let old = OLD_NAMES.iter().find(|(old, _)| *old == request.command);
     let name = old.map_or(request.command.as_str(), |(_, name)| name);
-    let command = available(daemon).into_iter().find(|c| c.name == name);
-    run_one(command, daemon, request)
+    run_one(&available(plane), name, plane, request)
 }
 
 /// Runs a command of the embedded database server.
-pub fn run_of_database(daemon: &mut Daemon, request: &Request) -> Answer {
-    run_one(database::available().find(|c| c.name == request.command), daemon, request)
+pub fn run_of_database(plane: &mut ControlPlane, request: &Request) -> Answer {
+    run_one(&available_in_database(), &request.command, plane, request)
 }
 
-fn run_one(command: Option<&Command>, daemon: &mut Daemon, request: &Request) -> Answer {
+/// The error of a name that is no command.
+fn unknown(name: &str) -> String {
+    format!("\"{name}\" is not a valid command (use \"list-commands\" to see a list of valid commands)")
+}
+
+fn run_one(commands: &[&Command], known_as: &str, plane: &mut ControlPlane, request: &Request) -> Answer {
     let Request { command: name, args, format, .. } = request;
-    let Some(command) = command else {
-        return Answer::Now(Err(format!(
-            "\"{name}\" is not a valid command (use \"list-commands\" to see a list of valid commands)"
-        )));
+    let Some(command) = commands.iter().find(|c| c.name == known_as) else {
+        return Answer::Now(Err(unknown(name)));
     };
-    if args.len() < command.min_args {
-        return Answer::Now(Err(format!(
-            "\"{name}\" command requires at least {} arguments",
-            command.min_args
-        )));
+    let (least, most) = (command.bounds.start(), command.bounds.end());
+    if args.len() < *least {
+        return Answer::Now(Err(format!("\"{name}\" command requires at least {least} arguments")));
     }
-    if args.len() > command.max_args {
-        return Answer::Now(Err(format!("\"{name}\" command takes at most {} arguments", command.max_args)));
+    if args.len() > *most {
+        return Answer::Now(Err(format!("\"{name}\" command takes at most {most} arguments")));
     }
-    if let (Some(json), Format::Json) = (command.json, format) {
-        return json(daemon, args).map_or_else(|e| Answer::Now(Err(e)), Answer::Json);
-    }
-    match (command.run)(daemon, args) {
+    let reply = match command.run {
+        Run::Handler(run) => run(plane, args),
+        Run::Link(protocol, n) => plane.switch.link_protocols().command(protocol, n, args).into(),
+    };
+    match reply.print(*format, &plane.workers) {
         Answer::Now(answer) => Answer::Now(answer.map_err(|e| worded(name, e))),
         other @ (Answer::Later(_) | Answer::Json(_) | Answer::Format(_)) => other,
     }

@@ -1,7 +1,7 @@
 //! Commands that only parse datapath flows and actions: `dpctl/parse-actions`, `dpctl/normalize-actions`.
 
-use super::Answer;
-use crate::daemon::Daemon;
+use super::{Command, Reply, command};
+use crate::control_plane::ControlPlane;
 use dpif::DpAction;
 use dpif::text::{FlowFormat, NumbersOnly, format_actions, format_key_mask, parse_actions, parse_key_mask};
 use flow::{FlowKey, VlanTag};
@@ -9,19 +9,31 @@ use packet::headers as h;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+/// The commands of this module.
+pub(super) const ROWS: &[Command] = &[
+    command(
+        "dpctl/normalize-actions",
+        "flow actions",
+        2..=2,
+        "print actions in canonical order, by the tags and labels of the packet",
+        normalize,
+    ),
+    command("dpctl/parse-actions", "actions", 1..=64, "parse datapath actions and print them", parse),
+];
+
 fn actions(text: &str) -> Result<Vec<DpAction>, String> {
     parse_actions(text, &NumbersOnly).map_err(|e| format!("odp_actions_from_string ({e})"))
 }
 
 /// `ACTIONS...`, a line each.
-pub(super) fn parse(_: &mut Daemon, args: &[String]) -> Answer {
+fn parse(_: &mut ControlPlane, args: &[String]) -> Reply {
     let line = |text: &String| Ok(format_actions(&actions(text)?, &NumbersOnly) + "\n");
     args.iter().map(line).collect::<Result<String, String>>().into()
 }
 
 /// `FLOW ACTIONS`: the actions by the tags and labels that packets have at each. Outputs in a row are in order of
 /// their ports.
-pub(super) fn normalize(_: &mut Daemon, args: &[String]) -> Answer {
+fn normalize(_: &mut ControlPlane, args: &[String]) -> Reply {
     let normalized = || {
         let (key, mask) =
             parse_key_mask(&args[0], &NumbersOnly).map_err(|e| format!("odp_flow_key_from_string ({e})"))?;
@@ -30,7 +42,7 @@ pub(super) fn normalize(_: &mut Daemon, args: &[String]) -> Answer {
         let shown = format_key_mask(&key, &mask, &format);
         Ok(format!("input flow: {shown}\n{}", by_headers(Headers::of(&key), &actions(&args[1])?)))
     };
-    Answer::Now(normalized())
+    Reply::from(normalized())
 }
 
 /// Bit of the last MPLS label (RFC 3032 §2.1).

@@ -1,10 +1,28 @@
 //! `dpif-netdev/pmd-perf-show` and `dpif-netdev/pmd-perf-log-set`.
 
-use super::Answer;
 use super::datapath::{WithThreads, with_threads};
-use crate::daemon::Daemon;
+use super::{Command, Reply, command};
+use crate::control_plane::ControlPlane;
 use dpif::{PerfLog, PerfQuery};
 use std::str::FromStr;
+
+/// The commands of this module.
+pub(super) const ROWS: &[Command] = &[
+    command(
+        "dpif-netdev/pmd-perf-log-set",
+        "on|off [-b before] [-a after] [-e|-ne] [-us usec] [-q qlen]",
+        0..=10,
+        "log the iterations of forwarding threads that exceed a threshold",
+        set_log,
+    ),
+    command(
+        "dpif-netdev/pmd-perf-show",
+        "[-nh] [-it iter-history-len] [-ms ms-history-len] [-pmd core] [dp]",
+        0..=8,
+        "show detailed performance statistics of forwarding threads",
+        show,
+    ),
+];
 
 /// The rest of a command line.
 type Args<'a> = std::slice::Iter<'a, String>;
@@ -23,8 +41,8 @@ struct Asked<'a> {
     milliseconds: usize,
 }
 
-fn asked<'a>(daemon: &'a Daemon, args: &[String]) -> Result<Asked<'a>, String> {
-    let switch = &daemon.switch;
+fn asked<'a>(plane: &'a ControlPlane, args: &[String]) -> Result<Asked<'a>, String> {
+    let switch = &plane.switch;
     let datapaths = with_threads(switch, None)?;
     let mut asked = Asked { datapaths, core: None, histograms: true, iterations: 0, milliseconds: 0 };
     let mut args = args.iter();
@@ -43,9 +61,9 @@ fn asked<'a>(daemon: &'a Daemon, args: &[String]) -> Result<Asked<'a>, String> {
     Ok(asked)
 }
 
-pub(super) fn show(daemon: &mut Daemon, args: &[String]) -> Answer {
+fn show(plane: &mut ControlPlane, args: &[String]) -> Reply {
     let show = || {
-        let asked = asked(daemon, args)?;
+        let asked = asked(plane, args)?;
         let query = PerfQuery {
             core: asked.core,
             iterations: asked.iterations,
@@ -55,7 +73,7 @@ pub(super) fn show(daemon: &mut Daemon, args: &[String]) -> Answer {
         };
         Ok(asked.datapaths.iter().map(|(_, threads)| threads.perf_text(&query)).collect())
     };
-    Answer::Now(show())
+    Reply::from(show())
 }
 
 /// Hours, minutes and seconds of UTC.
@@ -97,9 +115,9 @@ pub(super) fn log_settings(args: &[String]) -> Result<PerfLog, String> {
     Ok(log)
 }
 
-pub(super) fn set_log(daemon: &mut Daemon, args: &[String]) -> Answer {
+fn set_log(plane: &mut ControlPlane, args: &[String]) -> Reply {
     let set = |log: PerfLog| {
-        daemon.switch.instances_mut().set_perf_log(log);
+        plane.switch.instances_mut().set_perf_log(log);
         let (on, PerfLog { before, after, extend, longer_than_us, .. }) =
             (if log.on { "on" } else { "off" }, log);
         log::info!(
@@ -108,7 +126,7 @@ pub(super) fn set_log(daemon: &mut Daemon, args: &[String]) -> Answer {
         );
         String::new()
     };
-    Answer::Now(log_settings(args).map(set))
+    Reply::from(log_settings(args).map(set))
 }
 
 #[cfg(test)]

@@ -1,11 +1,29 @@
 //! Commands about forwarding threads.
 
-use super::Answer;
 use super::datapath::{WithThreads, with_threads};
-use crate::daemon::Daemon;
+use super::{Command, Reply, command};
+use crate::control_plane::ControlPlane;
 use crate::switch::Switch;
 use dpif::PmdId;
 use std::fmt::Write as _;
+
+/// The commands of this module.
+pub(super) const ROWS: &[Command] = &[
+    command(
+        "dpif-netdev/pmd-stats-clear",
+        "[-pmd core] [dp]",
+        0..=3,
+        "reset the statistics of forwarding threads",
+        pmd_stats_clear,
+    ),
+    command(
+        "dpif-netdev/pmd-stats-show",
+        "[-pmd core] [dp]",
+        0..=3,
+        "show the statistics of forwarding threads",
+        pmd_stats_show,
+    ),
+];
 
 /// `-pmd N` and a datapath name: selects threads of datapaths.
 fn pmd_filter<'a>(
@@ -25,10 +43,10 @@ fn pmd_filter<'a>(
     Ok((datapaths, filter))
 }
 
-pub(super) fn pmd_stats_show(daemon: &mut Daemon, args: &[String]) -> Answer {
-    let (datapaths, filter) = match pmd_filter(&daemon.switch, args) {
+fn pmd_stats_show(plane: &mut ControlPlane, args: &[String]) -> Reply {
+    let (datapaths, filter) = match pmd_filter(&plane.switch, args) {
         Ok(found) => found,
-        Err(e) => return Answer::Now(Err(e)),
+        Err(e) => return Reply::Error(e),
     };
     let mut out = String::new();
     let mut stats: Vec<_> = datapaths
@@ -79,12 +97,12 @@ fn pmd_stats(out: &mut String, s: &dpif::PmdStats) {
     super::threads::cycles(out, s);
 }
 
-pub(super) fn pmd_stats_clear(daemon: &mut Daemon, args: &[String]) -> Answer {
-    let switch = &daemon.switch;
+fn pmd_stats_clear(plane: &mut ControlPlane, args: &[String]) -> Reply {
+    let switch = &plane.switch;
     let clear = || {
         let (datapaths, filter) = pmd_filter(switch, args)?;
         datapaths.iter().for_each(|(_, datapath)| datapath.clear_stats(filter));
         Ok(String::new())
     };
-    Answer::Now(clear())
+    Reply::from(clear())
 }

@@ -2,15 +2,86 @@
 //!
 //! Arguments are parsed as OVS does: numbers end at the first byte that does not belong to them.
 
-use super::work::Work;
-use super::{Answer, Wait};
-use crate::daemon::Daemon;
+use super::{Command, Json, Reply, TypedReply, command};
+use crate::control_plane::ControlPlane;
 use dpif::EgressPorts;
 use flow::MacAddr;
 use flow::text::{ParseError, parse_ipv4, parse_masked_address};
 use routing::text::{self, Shown};
-use routing::{AGING_MAX_S, Hops, NoRoute, Prefix, Query, RETRANS_MAX_MS, Route, TABLE_MAIN};
+use routing::{
+    AGING_MAX_S, Hops, NoRoute, Origin, Prefix, Query, RETRANS_MAX_MS, Route, Routes, Rule, ShownRoute,
+    TABLE_MAIN,
+};
+use serde_json::{Value, json};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// The commands of this module.
+pub(super) const ROWS: &[Command] = &[
+    command(
+        "ovs/route/add",
+        "ip/plen output_bridge [gw] [pkt_mark=mark] [src=src_ip]",
+        2..=5,
+        "add a route for tunnels",
+        add,
+    ),
+    command("ovs/route/del", "ip/plen [pkt_mark=mark]", 1..=2, "remove a route that a command added", remove),
+    command(
+        "ovs/route/lookup",
+        "ip_addr [pkt_mark=mark]",
+        1..=2,
+        "look up the route of a tunnel destination",
+        lookup,
+    ),
+    command(
+        "ovs/route/rule/show",
+        "[-6]",
+        0..=1,
+        "list the routing rules for tunnels, with -6 those of IPv6",
+        rules,
+    ),
+    command("ovs/route/show", "[table=all|id]", 0..=1, "list the routes for tunnels", show),
+    command(
+        "tnl/arp/aging",
+        "[SECS]",
+        0..=1,
+        "show or set the lifetime of tunnel neighbours, in seconds",
+        aging,
+    ),
+    command("tnl/arp/flush", "", 0..=0, "remove all tunnel neighbours", flush_neighbours),
+    command("tnl/arp/set", "BRIDGE IP MAC", 3..=3, "add a tunnel neighbour", set_neighbour),
+    command("tnl/arp/show", "", 0..=0, "list the tunnel neighbours", neighbours),
+    command(
+        "tnl/egress_port_range",
+        "min max",
+        0..=2,
+        "show or set the UDP source ports of tunnels",
+        egress_ports,
+    ),
+    command(
+        "tnl/neigh/aging",
+        "[SECS]",
+        0..=1,
+        "show or set the lifetime of tunnel neighbours, in seconds",
+        aging,
+    ),
+    command("tnl/neigh/flush", "", 0..=0, "remove all tunnel neighbours", flush_neighbours),
+    command(
+        "tnl/neigh/retrans_time",
+        "[MSECS]",
+        0..=1,
+        "show or set the interval of neighbour solicitations, in ms",
+        retransmission,
+    ),
+    command("tnl/neigh/set", "BRIDGE IP MAC", 3..=3, "add a tunnel neighbour", set_neighbour),
+    command("tnl/neigh/show", "", 0..=0, "list the tunnel neighbours", neighbours),
+    command(
+        "tnl/ports/show",
+        "[-v]",
+        0..=1,
+        "list the ports that receive tunnel packets, with -v by header",
+        listeners,
+    ),
+];
 
 /// Routes beyond which another thread makes their list.
 const MANY: usize = 1000;
@@ -98,7 +169,7 @@ pub(super) fn gateway(arg: &str, is_ipv4: bool) -> Option<IpAddr> {
 }
 
 /// `NETWORK DEVICE [GATEWAY] [pkt_mark=MARK] [src=ADDRESS]`
-pub(super) fn add(daemon: &mut Daemon, args: &[String]) -> Answer {
+fn add(plane: &mut ControlPlane, args: &[String]) -> Reply {
     let mut add = || {
         let (destination, len) = any_cidr(&args[0]).ok_or("Invalid 'ip/plen' parameter")?;
         let prefix = Prefix::new(destination, len).ok_or("Invalid 'ip/plen' parameter")?;
@@ -118,13 +189,13 @@ pub(super) fn add(daemon: &mut Daemon, args: &[String]) -> Answer {
             }
         }
         route.hops = Hops::one(&args[1], gateway_given);
-        let added = daemon.routing.add_user_route(&route, destination);
+        let added = plane.routing.add_user_route(&route, destination);
         added.map_err(|e| {
             log::debug!(target: "ovs_router", "route {prefix} by {}: {e}", args[1]);
             "Error while inserting route."
         })
     };
-    Answer::Now(add().map(|()| "OK".to_string()).map_err(str::to_string))
+    Reply::from(add().map(|()| "OK".to_string()).map_err(str::to_string))
 }
 
 /// The mark in an optional argument.
@@ -133,25 +204,25 @@ fn optional_mark(args: &[String]) -> Result<u32, String> {
 }
 
 /// `NETWORK [pkt_mark=MARK]`
-pub(super) fn remove(daemon: &mut Daemon, args: &[String]) -> Answer {
+fn remove(plane: &mut ControlPlane, args: &[String]) -> Reply {
     let mut remove = || {
         let network = any_cidr(&args[0]).and_then(|(address, len)| Prefix::new(address, len));
         let prefix = network.ok_or("Invalid parameters")?;
-        match daemon.routing.remove_user_route(TABLE_MAIN, optional_mark(args)?, prefix) {
+        match plane.routing.remove_user_route(TABLE_MAIN, optional_mark(args)?, prefix) {
             true => Ok("OK".to_string()),
             false => Err("Not found".to_string()),
         }
     };
-    Answer::Now(remove())
+    Reply::from(remove())
 }
 
 /// `ADDRESS [pkt_mark=MARK]`
-pub(super) fn lookup(daemon: &mut Daemon, args: &[String]) -> Answer {
+fn lookup(plane: &mut ControlPlane, args: &[String]) -> Reply {
     let lookup = || {
         let address = any_cidr(&args[0]).filter(|(ip, len)| *len == if ip.is_ipv4() { 32 } else { 128 });
         let (dst, _) = address.ok_or("Invalid parameters")?;
         let query = Query { mark: optional_mark(args)?, dst, src: None };
-        let (found, left_out) = daemon.routing.routes().explain(&query);
+        let (found, left_out) = plane.routing.routes().explain(&query);
         let left_out = text::left_out(&left_out);
         match found {
             Ok(hop) => Ok(format!("{}{left_out}", text::hop(&hop))),
@@ -159,55 +230,140 @@ pub(super) fn lookup(daemon: &mut Daemon, args: &[String]) -> Answer {
             Err(reason) => Err(format!("Not found\n{left_out}{}", text::no_route(reason))),
         }
     };
-    Answer::Now(lookup())
+    Reply::from(lookup())
 }
 
 /// `[table=all|NUMBER]`
-pub(super) fn show(daemon: &mut Daemon, args: &[String]) -> Answer {
+fn show(plane: &mut ControlPlane, args: &[String]) -> Reply {
     let shown = match args.first().map(String::as_str) {
         None => Shown::Standard,
         Some("table=all") => Shown::All,
         Some(arg) => match arg.strip_prefix("table=").and_then(|n| leading(n, 10)) {
             Some(0) => Shown::Standard,
             Some(table) => Shown::Table(table),
-            None => return Answer::Now(Err("Invalid table format".to_string())),
+            None => return Reply::Error("Invalid table format".to_string()),
         },
     };
-    let routes = daemon.routing.routes().clone();
-    let missing = args.first().map(|arg| format!("Table '{arg}' not found")).unwrap_or_default();
-    if routes.len() <= MANY {
-        return text::routes(&routes, shown).ok_or(missing).into();
+    let routes = plane.routing.routes().clone();
+    let Some(tables) = shown.tables(&routes) else {
+        let table = args.first().map(String::as_str).unwrap_or_default();
+        return Reply::Error(format!("Table '{table}' not found"));
+    };
+    let is_long = routes.len() > MANY;
+    let list = Box::new(RouteList { routes, shown, tables });
+    if is_long { Reply::Long(list) } else { Reply::Value(list) }
+}
+
+/// The routes of some tables.
+struct RouteList {
+    routes: Routes,
+    shown: Shown,
+    tables: Vec<u32>,
+}
+
+impl TypedReply for RouteList {
+    fn text(&self) -> String {
+        text::routes(&self.routes, self.shown).unwrap_or_default()
     }
-    match Work::begin(&daemon.workers, move |_| text::routes(&routes, shown).ok_or(missing)) {
-        Ok(work) => Answer::Later(Wait::Work(work)),
-        Err(e) => Answer::Now(Err(e)),
+
+    /// As in OVS 4.0.
+    fn json(&self) -> Json<'_> {
+        let of_table = |table: u32| self.routes.shown(table).map(move |route| route_json(table, &route));
+        Json::Elements(Box::new(self.tables.iter().copied().flat_map(of_table)))
     }
 }
 
+fn route_json(table: u32, route: &ShownRoute) -> Value {
+    let mut hop = json!({ "dev": &*route.device });
+    if let Some(gateway) = route.gateway {
+        hop["gateway"] = text::address(gateway).into();
+    }
+    let mut shown = json!({
+        "dst": text::address(route.prefix.address()),
+        "prefix": route.prefix.len(),
+        "local": route.is_local,
+        "nexthops": [hop],
+        "prefsrc": text::address(route.source),
+        "table": table,
+        "user": route.origin == Origin::User,
+    });
+    if route.mark != 0 {
+        shown["mark"] = route.mark.into();
+    }
+    shown
+}
+
+/// The routing rules of one address family.
+struct RuleList(Vec<Rule>);
+
+impl TypedReply for RuleList {
+    fn text(&self) -> String {
+        text::rules(&self.0)
+    }
+
+    /// As in OVS 4.0, with further members for rules that OVS does not have.
+    fn json(&self) -> Json<'_> {
+        Json::Elements(Box::new(self.0.iter().map(rule_json)))
+    }
+}
+
+fn rule_json(rule: &Rule) -> Value {
+    let mut shown = json!({
+        "priority": rule.priority,
+        "user": false,
+        "invert": rule.invert,
+        "ipv4": rule.is_ipv4,
+        "src-prefix": rule.from.map_or(0, |from| from.len()),
+        "from": rule.from.map_or("all".to_string(), |from| text::address(from.address())),
+    });
+    match rule.table() {
+        Some(table) => shown["lookup"] = table.into(),
+        None => shown["action"] = text::rule_action(rule).into(),
+    }
+    if let Some(to) = rule.to {
+        shown["to"] = to.to_string().into();
+    }
+    if rule.mark.1 != 0 {
+        shown["mark"] = json!({ "value": rule.mark.0, "mask": rule.mark.1 });
+    }
+    shown
+}
+
+/// `[-6]`
+fn rules(plane: &mut ControlPlane, args: &[String]) -> Reply {
+    let is_ipv4 = match args.first().map(String::as_str) {
+        None => true,
+        Some("-6") => false,
+        Some(other) => return Reply::Error(format!("{other}: unknown option; use -6 or none")),
+    };
+    let rules = plane.routing.routes().rules().iter().filter(|rule| rule.is_ipv4 == is_ipv4);
+    Reply::Value(Box::new(RuleList(rules.cloned().collect())))
+}
+
 /// `BRIDGE ADDRESS MAC`
-pub(super) fn set_neighbour(daemon: &mut Daemon, args: &[String]) -> Answer {
+fn set_neighbour(plane: &mut ControlPlane, args: &[String]) -> Reply {
     let mut set = || {
         let [bridge, ip, mac] = args else { return Err("bad IP address") };
         let ip = gateway(ip, !ip.contains(':')).ok_or("bad IP address")?;
         let mac = MacAddr::parse(mac).ok_or("bad MAC address")?;
-        daemon.routing.set_neighbour(bridge, ip, mac);
+        plane.routing.set_neighbour(bridge, ip, mac);
         Ok("OK".to_string())
     };
-    Answer::Now(set().map_err(str::to_string))
+    Reply::from(set().map_err(str::to_string))
 }
 
-pub(super) fn neighbours(daemon: &mut Daemon, _: &[String]) -> Answer {
-    text::neighbours(&daemon.routing.neighbours(), sys::clock::monotonic_ms()).into()
+fn neighbours(plane: &mut ControlPlane, _: &[String]) -> Reply {
+    text::neighbours(&plane.routing.neighbours(), sys::clock::monotonic_ms()).into()
 }
 
-pub(super) fn flush_neighbours(daemon: &mut Daemon, _: &[String]) -> Answer {
-    daemon.routing.flush_neighbours();
+fn flush_neighbours(plane: &mut ControlPlane, _: &[String]) -> Reply {
+    plane.routing.flush_neighbours();
     "OK".to_string().into()
 }
 
 /// `[SECONDS]`
-pub(super) fn aging(daemon: &mut Daemon, args: &[String]) -> Answer {
-    let mut neighbours = daemon.routing.neighbours();
+fn aging(plane: &mut ControlPlane, args: &[String]) -> Reply {
+    let mut neighbours = plane.routing.neighbours();
     let Some(arg) = args.first() else {
         return (neighbours.aging_ms() / 1000).to_string().into();
     };
@@ -216,45 +372,45 @@ pub(super) fn aging(daemon: &mut Daemon, args: &[String]) -> Answer {
             neighbours.set_aging(sys::clock::monotonic_ms(), seconds * 1000);
             "OK".to_string().into()
         }
-        _ => Answer::Now(Err("bad aging value".to_string())),
+        _ => Reply::Error("bad aging value".to_string()),
     }
 }
 
 /// `[MILLISECONDS]`, as in OVS 4.0.
-pub(super) fn retransmission(daemon: &mut Daemon, args: &[String]) -> Answer {
-    let mut neighbours = daemon.routing.neighbours();
+fn retransmission(plane: &mut ControlPlane, args: &[String]) -> Reply {
+    let mut neighbours = plane.routing.neighbours();
     let Some(arg) = args.first() else { return neighbours.retrans_ms().to_string().into() };
     match arg.parse() {
         Ok(ms @ 1..=RETRANS_MAX_MS) => {
             neighbours.set_retrans(ms);
             "OK".to_string().into()
         }
-        _ => Answer::Now(Err(format!("{arg}: not a time of 1 to {RETRANS_MAX_MS} milliseconds"))),
+        _ => Reply::Error(format!("{arg}: not a time of 1 to {RETRANS_MAX_MS} milliseconds")),
     }
 }
 
 /// `[-v]`
-pub(super) fn listeners(daemon: &mut Daemon, args: &[String]) -> Answer {
+fn listeners(plane: &mut ControlPlane, args: &[String]) -> Reply {
     let verbose = args.first().is_some_and(|arg| arg.eq_ignore_ascii_case("-v"));
-    text::listeners(daemon.routing.listeners(), verbose).into()
+    text::listeners(plane.routing.listeners(), verbose).into()
 }
 
 /// `[LOWEST HIGHEST]`
-pub(super) fn egress_ports(daemon: &mut Daemon, args: &[String]) -> Answer {
+fn egress_ports(plane: &mut ControlPlane, args: &[String]) -> Reply {
     let port = |arg: &str| u16::try_from(atoi(arg)).ok().filter(|port| *port != 0);
     let text = match args {
         [low, high] => match (port(low), port(high)) {
             (None, _) => "Invalid min.".to_string(),
             (_, None) => "Invalid max.".to_string(),
             (Some(low), Some(high)) => {
-                daemon
+                plane
                     .routing
                     .set_egress_ports(EgressPorts::new(low.min(high), low.max(high)).unwrap_or_default());
                 "OK".to_string()
             }
         },
         _ => {
-            let (low, high) = daemon.routing.egress_ports().range();
+            let (low, high) = plane.routing.egress_ports().range();
             format!("Tunnel UDP source port range: {low}-{high}\n")
         }
     };

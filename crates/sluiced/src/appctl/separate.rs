@@ -4,15 +4,39 @@
 //! database: no command here removes one behind its back; options set by command last until those of the interface
 //! change in the database.
 
-use super::Answer;
 use super::datapath::datapath;
-use crate::daemon::Daemon;
+use super::{Command, Reply, command};
+use crate::control_plane::ControlPlane;
 use crate::instances::Instance;
 use dpif::{PortInfo, PortSpec};
 use flow::DpPort;
 use std::collections::BTreeMap;
 use sync::lock;
 use vswitch::config::DeviceOptions;
+
+/// The commands of this module.
+pub(super) const ROWS: &[Command] = &[
+    command(
+        "dpctl/add-dp",
+        "dp [iface...]",
+        1..=64,
+        "create a datapath without bridges, with optional ports",
+        make,
+    ),
+    command("dpctl/add-if", "dp iface...", 2..=64, "add ports to a datapath", add_ports),
+    command("dpctl/del-dp", "dp", 1..=1, "remove a datapath that has no bridges", remove),
+    command("dpctl/del-if", "dp iface...", 2..=64, "remove ports of a datapath", remove_ports),
+    command("dpctl/set-if", "dp iface...", 2..=64, "change options of ports of a datapath", set_ports),
+];
+
+/// The commands of the dummy mode.
+pub(super) const DUMMY_ROWS: &[Command] = &[command(
+    "dpif-dummy/change-port-number",
+    "dp port new-number",
+    3..=3,
+    "change the number of a port of a dummy datapath",
+    renumber,
+)];
 
 /// Type of a datapath, or of a port, that names none.
 const DEFAULT_TYPE: &str = "system";
@@ -47,22 +71,22 @@ impl<'a> Wanted<'a> {
 }
 
 /// `add-dp [TYPE@]NAME [INTERFACE...]`
-pub(super) fn make(daemon: &mut Daemon, args: &[String]) -> Answer {
+fn make(plane: &mut ControlPlane, args: &[String]) -> Reply {
     let (type_name, short) = args[0].split_once('@').unwrap_or((DEFAULT_TYPE, &args[0]));
-    let served_by = match daemon.switch.supported().datapaths.get(type_name) {
+    let served_by = match plane.switch.supported().datapaths.get(type_name) {
         Some(support) => support.served_by.clone(),
-        None => return Answer::Now(Err(format!("{type_name}: no such datapath type"))),
+        None => return Reply::Error(format!("{type_name}: no such datapath type")),
     };
     let made = check_name(short)
         .and_then(|()| {
-            daemon.switch.instances_mut().add_separate(&served_by, short).map_err(|e| format!("{e:#}"))
+            plane.switch.instances_mut().add_separate(&served_by, short).map_err(|e| format!("{e:#}"))
         })
         .map_err(|e| format!("add_dp ({e})"));
     if made.is_err() || args.len() == 1 {
-        return Answer::Now(made.map(|()| String::new()));
+        return Reply::from(made.map(|()| String::new()));
     }
     let name = format!("{served_by}@{short}");
-    Answer::Now(add_all(daemon, &name, &args[1..]))
+    Reply::from(add_all(plane, &name, &args[1..]))
 }
 
 /// Its local port has the same name.
@@ -72,14 +96,14 @@ fn check_name(short: &str) -> Result<(), String> {
 }
 
 /// `del-dp NAME`
-pub(super) fn remove(daemon: &mut Daemon, args: &[String]) -> Answer {
-    let removed = daemon.switch.instances_mut().remove_separate(&args[0]);
-    Answer::Now(removed.map(|()| String::new()))
+fn remove(plane: &mut ControlPlane, args: &[String]) -> Reply {
+    let removed = plane.switch.instances_mut().remove_separate(&args[0]);
+    Reply::from(removed.map(|()| String::new()))
 }
 
 /// `add-if NAME INTERFACE...`
-pub(super) fn add_ports(daemon: &mut Daemon, args: &[String]) -> Answer {
-    Answer::Now(add_all(daemon, &args[0], &args[1..]))
+fn add_ports(plane: &mut ControlPlane, args: &[String]) -> Reply {
+    Reply::from(add_all(plane, &args[0], &args[1..]))
 }
 
 /// Carries out each part of a command; fails with all failures.
@@ -88,8 +112,8 @@ fn each(parts: &[String], mut run: impl FnMut(&str) -> Result<(), String>) -> Re
     if failed.is_empty() { Ok(String::new()) } else { Err(failed.join("\n")) }
 }
 
-fn add_all(daemon: &mut Daemon, name: &str, ports: &[String]) -> Result<String, String> {
-    let instance = datapath(&daemon.switch, Some(&name.to_string()))?;
+fn add_all(plane: &mut ControlPlane, name: &str, ports: &[String]) -> Result<String, String> {
+    let instance = datapath(&plane.switch, Some(&name.to_string()))?;
     each(ports, |text| {
         let wanted = Wanted::parse(text)?;
         let port = wanted.name;
@@ -99,7 +123,7 @@ fn add_all(daemon: &mut Daemon, name: &str, ports: &[String]) -> Result<String, 
             port,
             wanted.type_name,
             &wanted.options,
-            daemon.switch.supported(),
+            plane.switch.supported(),
             instance.is_dummy(),
         )?;
         let known = instance.datapath.ports();
@@ -134,12 +158,12 @@ fn port(instance: &Instance, name: &str) -> Result<PortInfo, String> {
 }
 
 /// `del-if NAME INTERFACE...`
-pub(super) fn remove_ports(daemon: &mut Daemon, args: &[String]) -> Answer {
-    Answer::Now(each(&args[1..], |name| remove_port(daemon, &args[0], name)))
+fn remove_ports(plane: &mut ControlPlane, args: &[String]) -> Reply {
+    Reply::from(each(&args[1..], |name| remove_port(plane, &args[0], name)))
 }
 
-fn remove_port(daemon: &mut Daemon, of: &String, name: &str) -> Result<(), String> {
-    let instance = datapath(&daemon.switch, Some(of))?;
+fn remove_port(plane: &mut ControlPlane, of: &String, name: &str) -> Result<(), String> {
+    let instance = datapath(&plane.switch, Some(of))?;
     let failed =
         |name: &str, why: &str| format!("deleting port {name} from {} failed ({why})", instance.name());
     let is_number = name.parse::<u32>().is_ok();
@@ -149,26 +173,26 @@ fn remove_port(daemon: &mut Daemon, of: &String, name: &str) -> Result<(), Strin
     if number == dpif::LOCAL_PORT {
         return Err(failed(&name, "Invalid argument"));
     }
-    let owners = daemon.switch.owners(instance, number);
+    let owners = plane.switch.owners(instance, number);
     if owners.is_empty() {
         lock(&instance.port_options).remove(&number);
         return instance.datapath.port_del(number).map_err(|e| failed(&name, &e.to_string()));
     }
-    owners.iter().for_each(|owner| daemon.switch.remove_port(owner, &mut daemon.reactor));
+    owners.iter().for_each(|owner| plane.switch.remove_port(owner, &mut plane.reactor));
     Ok(())
 }
 
 /// `set-if NAME INTERFACE[,OPTION=VALUE...]...`: changes options of ports. Those of an interface of the database last
 /// until its own change there.
-pub(super) fn set_ports(daemon: &mut Daemon, args: &[String]) -> Answer {
-    if let Err(why) = datapath(&daemon.switch, Some(&args[0])) {
-        return Answer::Now(Err(why));
+fn set_ports(plane: &mut ControlPlane, args: &[String]) -> Reply {
+    if let Err(why) = datapath(&plane.switch, Some(&args[0])) {
+        return Reply::Error(why);
     }
-    Answer::Now(each(&args[1..], |text| set_port(daemon, &args[0], text)))
+    Reply::from(each(&args[1..], |text| set_port(plane, &args[0], text)))
 }
 
-fn set_port(daemon: &mut Daemon, datapath_name: &String, text: &str) -> Result<(), String> {
-    let instance = datapath(&daemon.switch, Some(datapath_name))?;
+fn set_port(plane: &mut ControlPlane, datapath_name: &String, text: &str) -> Result<(), String> {
+    let instance = datapath(&plane.switch, Some(datapath_name))?;
     let words = text.split(',').skip(1);
     let port = port(instance, text.split(',').next().unwrap_or_default())?;
     for word in words.clone() {
@@ -177,27 +201,22 @@ fn set_port(daemon: &mut Daemon, datapath_name: &String, text: &str) -> Result<(
     let mut changed = words.filter(|word| !is_identity(word)).peekable();
     match changed.peek() {
         None => return Ok(()),
-        Some(_) if daemon.switch.owners(instance, port.number).is_empty() => {
-            return change(daemon, instance, &port, changed);
+        Some(_) if plane.switch.owners(instance, port.number).is_empty() => {
+            return change(plane, instance, &port, changed);
         }
         Some(_) => {}
     }
     let is_dummy = instance.is_dummy();
-    let replica = daemon.db.client_ref().replica();
+    let replica = plane.db.client_ref().replica();
     let Some(row) = replica.rows("Interface").find(|row| row.str("name") == port.name) else {
         return Err(format!("{}: its options are those of its tunnels' interfaces", port.name));
     };
     let options = with(owned(row.string_map("options")), changed);
-    let device = DeviceOptions::of_command(
-        &port.name,
-        row.str("type"),
-        &options,
-        daemon.switch.supported(),
-        is_dummy,
-    )?;
-    daemon
+    let device =
+        DeviceOptions::of_command(&port.name, row.str("type"), &options, plane.switch.supported(), is_dummy)?;
+    plane
         .switch
-        .set_port_options(&port.name, device, &mut daemon.reactor)
+        .set_port_options(&port.name, device, &mut plane.reactor)
         .map_err(|why| format!("{}: failed to set configuration ({why})", port.name))
 }
 
@@ -218,9 +237,9 @@ fn with<'a>(
 }
 
 /// `change-port-number DP PORT NUMBER`, for dummies.
-pub(super) fn renumber(daemon: &mut Daemon, args: &[String]) -> Answer {
+fn renumber(plane: &mut ControlPlane, args: &[String]) -> Reply {
     let mut renumber = || {
-        let instance = daemon.switch.instances().named(Some(&args[0])).ok().filter(|i| i.is_dummy());
+        let instance = plane.switch.instances().named(Some(&args[0])).ok().filter(|i| i.is_dummy());
         let instance = instance.ok_or("unknown datapath or not a dummy")?;
         let port = port(instance, &args[1]).map_err(|_| "unknown port")?;
         let number = args[2].parse().ok().filter(|n| (1..::datapath::PORT_NUMBERS).contains(n));
@@ -231,17 +250,17 @@ pub(super) fn renumber(daemon: &mut Daemon, args: &[String]) -> Answer {
         if port.number == dpif::LOCAL_PORT {
             return Err(format!("{}: the port of the datapath itself keeps its number", port.name));
         }
-        if !daemon.switch.owners(instance, port.number).is_empty() {
-            return daemon.switch.renumber_port(&port.name, number, &mut daemon.reactor);
+        if !plane.switch.owners(instance, port.number).is_empty() {
+            return plane.switch.renumber_port(&port.name, number, &mut plane.reactor);
         }
         let options = lock(&instance.port_options).remove(&port.number).unwrap_or_default();
-        let spec = |number| spec(daemon, instance, &port, &options, number);
+        let spec = |number| spec(plane, instance, &port, &options, number);
         let (old, new) = (spec(port.number)?, spec(number)?);
         exchange(instance, &port, &old, &new)?;
         lock(&instance.port_options).insert(number, options);
         Ok(())
     };
-    Answer::Now(renumber().map(|()| String::new()))
+    Reply::from(renumber().map(|()| String::new()))
 }
 
 /// Whether a word is about type or number, which stay.
@@ -266,7 +285,7 @@ fn holds(port: &PortInfo, word: &str) -> Result<(), String> {
 
 /// Makes a port anew with further options; its flows end.
 fn change<'a>(
-    daemon: &Daemon,
+    plane: &ControlPlane,
     instance: &Instance,
     port: &PortInfo,
     words: impl Iterator<Item = &'a str>,
@@ -274,7 +293,7 @@ fn change<'a>(
     let mut all = lock(&instance.port_options);
     let before = all.get(&port.number).cloned().unwrap_or_default();
     let after = with(before.clone(), words);
-    let spec = |options| spec(daemon, instance, port, options, port.number);
+    let spec = |options| spec(plane, instance, port, options, port.number);
     let (old, new) = (spec(&before)?, spec(&after)?);
     exchange(instance, port, &old, &new)?;
     all.insert(port.number, after);
@@ -283,13 +302,13 @@ fn change<'a>(
 
 /// The specification of a port made by command.
 fn spec(
-    daemon: &Daemon,
+    plane: &ControlPlane,
     instance: &Instance,
     port: &PortInfo,
     options: &BTreeMap<String, String>,
     number: DpPort,
 ) -> Result<PortSpec, String> {
-    let (supported, dummy) = (daemon.switch.supported(), instance.is_dummy());
+    let (supported, dummy) = (plane.switch.supported(), instance.is_dummy());
     let device = DeviceOptions::of_command(&port.name, &port.type_name, options, supported, dummy)?;
     let name = device.port_name(&port.name);
     Ok(PortSpec { name, options: device.port, mac: None, mtu: None, number: Some(number) })

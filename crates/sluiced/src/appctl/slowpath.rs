@@ -1,14 +1,52 @@
 //! Commands about upcalls and the revalidator.
 
-use super::{Answer, Wait, order_rounds};
-use crate::daemon::Daemon;
+use super::{Command, Reply, Wait, command, order_rounds};
+use crate::control_plane::ControlPlane;
 use crate::switch::Switch;
 use std::fmt::Write as _;
 use sync::Ordering;
 
-pub(super) fn upcall_show(daemon: &mut Daemon, _: &[String]) -> Answer {
+/// The commands of this module.
+pub(super) const ROWS: &[Command] = &[
+    command("revalidator/pause", "", 0..=0, "stop the revalidation of datapath flows", revalidator_pause),
+    command(
+        "revalidator/purge",
+        "",
+        0..=0,
+        "remove all datapath flows through the revalidator",
+        revalidator_purge,
+    ),
+    command(
+        "revalidator/resume",
+        "",
+        0..=0,
+        "go on with the revalidation of datapath flows",
+        revalidator_resume,
+    ),
+    command("revalidator/wait", "", 0..=0, "wait until a whole revalidation round is over", revalidator_wait),
+    command(
+        "upcall/disable-megaflows",
+        "",
+        0..=0,
+        "install exact-match flows from now on",
+        disable_megaflows,
+    ),
+    command("upcall/disable-ufid", "", 0..=0, "read whole flows in each dump", disable_ufid),
+    command("upcall/enable-megaflows", "", 0..=0, "install wildcarded flows again", enable_megaflows),
+    command("upcall/enable-ufid", "", 0..=0, "read flows by their UFIDs in dumps", enable_ufid),
+    command(
+        "upcall/set-flow-limit",
+        "limit",
+        1..=1,
+        "set the maximum number of datapath flows",
+        set_flow_limit,
+    ),
+    command("upcall/show", "", 0..=0, "show the flow counts and limits of the revalidators", upcall_show),
+];
+
+fn upcall_show(plane: &mut ControlPlane, _: &[String]) -> Reply {
     let mut out = String::new();
-    for instance in daemon.switch.instances().iter() {
+    for instance in plane.switch.instances().iter() {
         let s = instance.revalidator_stats();
         let limit = instance.backer.limits.flow_limit.load(Ordering::Relaxed);
         let _ = writeln!(
@@ -29,17 +67,17 @@ pub(super) fn upcall_show(daemon: &mut Daemon, _: &[String]) -> Answer {
     out.into()
 }
 
-pub(super) fn revalidator_wait(daemon: &mut Daemon, _: &[String]) -> Answer {
-    Answer::Later(Wait::Rounds(order_rounds(&daemon.switch)))
+fn revalidator_wait(plane: &mut ControlPlane, _: &[String]) -> Reply {
+    Reply::Later(Wait::Rounds(order_rounds(&plane.switch)))
 }
 
-pub(super) fn revalidator_pause(daemon: &mut Daemon, _: &[String]) -> Answer {
-    daemon.switch.instances().iter().for_each(|i| i.backer.barrier.paused.store(true, Ordering::Release));
+fn revalidator_pause(plane: &mut ControlPlane, _: &[String]) -> Reply {
+    plane.switch.instances().iter().for_each(|i| i.backer.barrier.paused.store(true, Ordering::Release));
     String::new().into()
 }
 
-pub(super) fn revalidator_resume(daemon: &mut Daemon, _: &[String]) -> Answer {
-    for instance in daemon.switch.instances().iter() {
+fn revalidator_resume(plane: &mut ControlPlane, _: &[String]) -> Reply {
+    for instance in plane.switch.instances().iter() {
         instance.backer.barrier.paused.store(false, Ordering::Release);
         instance.wake_revalidator();
     }
@@ -47,12 +85,12 @@ pub(super) fn revalidator_resume(daemon: &mut Daemon, _: &[String]) -> Answer {
 }
 
 /// Deletes all flows through the revalidator, which keeps their statistics.
-pub(super) fn revalidator_purge(daemon: &mut Daemon, _: &[String]) -> Answer {
-    let switch = &daemon.switch;
+fn revalidator_purge(plane: &mut ControlPlane, _: &[String]) -> Reply {
+    let switch = &plane.switch;
     for instance in switch.instances().iter() {
         instance.backer.limits.purge.store(true, Ordering::Release);
     }
-    Answer::Later(Wait::Rounds(order_rounds(switch)))
+    Reply::Later(Wait::Rounds(order_rounds(switch)))
 }
 
 /// Has the revalidator delete all flows, so that new ones follow the new setting.
@@ -63,47 +101,47 @@ fn start_over(switch: &Switch) {
     }
 }
 
-fn set_megaflows(daemon: &mut Daemon, on: bool) {
-    for instance in daemon.switch.instances().iter() {
+fn set_megaflows(plane: &mut ControlPlane, on: bool) {
+    for instance in plane.switch.instances().iter() {
         instance.backer.limits.exact_flows.store(!on, Ordering::Relaxed);
     }
-    start_over(&daemon.switch);
+    start_over(&plane.switch);
 }
 
 /// Makes exact-match flows from now on.
-pub(super) fn disable_megaflows(daemon: &mut Daemon, _: &[String]) -> Answer {
-    set_megaflows(daemon, false);
+fn disable_megaflows(plane: &mut ControlPlane, _: &[String]) -> Reply {
+    set_megaflows(plane, false);
     "megaflows disabled\n".to_string().into()
 }
 
-pub(super) fn enable_megaflows(daemon: &mut Daemon, _: &[String]) -> Answer {
-    set_megaflows(daemon, true);
+fn enable_megaflows(plane: &mut ControlPlane, _: &[String]) -> Reply {
+    set_megaflows(plane, true);
     "megaflows enabled\n".to_string().into()
 }
 
 /// Has the revalidator read flows by their names alone, or as a whole.
-fn set_terse(daemon: &Daemon, on: bool) {
-    for instance in daemon.switch.instances().iter() {
+fn set_terse(plane: &ControlPlane, on: bool) {
+    for instance in plane.switch.instances().iter() {
         instance.backer.limits.whole_dumps.store(!on, Ordering::Relaxed);
     }
 }
 
-pub(super) fn disable_ufid(daemon: &mut Daemon, _: &[String]) -> Answer {
-    set_terse(daemon, false);
+fn disable_ufid(plane: &mut ControlPlane, _: &[String]) -> Reply {
+    set_terse(plane, false);
     "Datapath dumping tersely using UFID disabled\n".to_string().into()
 }
 
-pub(super) fn enable_ufid(daemon: &mut Daemon, _: &[String]) -> Answer {
-    set_terse(daemon, true);
+fn enable_ufid(plane: &mut ControlPlane, _: &[String]) -> Reply {
+    set_terse(plane, true);
     "Datapath dumping tersely using UFID enabled for supported datapaths\n".to_string().into()
 }
 
 /// Applies until `other_config:flow-limit` or another setting of the whole switch changes.
-pub(super) fn set_flow_limit(daemon: &mut Daemon, args: &[String]) -> Answer {
+fn set_flow_limit(plane: &mut ControlPlane, args: &[String]) -> Reply {
     let Ok(limit) = args[0].parse::<u32>() else {
-        return Answer::Now(Err(format!("{}: not a number of flows", args[0])));
+        return Reply::Error(format!("{}: not a number of flows", args[0]));
     };
-    for instance in daemon.switch.instances().iter() {
+    for instance in plane.switch.instances().iter() {
         instance.backer.limits.set_flow_limit(limit.into());
     }
     format!("set flow_limit to {limit}\n").into()

@@ -1,10 +1,35 @@
 //! Commands about forwarding threads: their queues, and the cost of these.
 
-use super::Answer;
 use super::datapath::{WithThreads, with_threads};
-use crate::daemon::Daemon;
+use super::{Command, Reply, command};
+use crate::control_plane::ControlPlane;
 use dpif::{PmdStats, QueueInfo, ThreadInfo};
 use std::fmt::Write as _;
+
+/// The commands of this module.
+pub(super) const ROWS: &[Command] = &[
+    command(
+        "dpif-netdev/pmd-rxq-rebalance",
+        "[dp]",
+        0..=1,
+        "assign the receive queues to the forwarding threads anew",
+        rxq_rebalance,
+    ),
+    command(
+        "dpif-netdev/pmd-rxq-show",
+        "[-pmd core] [-secs secs] [dp]",
+        0..=5,
+        "show the receive queues of each forwarding thread and their load",
+        rxq_show,
+    ),
+    command(
+        "dpif-netdev/pmd-sleep-show",
+        "[dp]",
+        0..=1,
+        "show the maximum sleep of each forwarding thread",
+        sleep_show,
+    ),
+];
 
 /// Length of the stored intervals, and of all of them.
 const INTERVAL_S: u32 = 5;
@@ -17,8 +42,8 @@ struct Asked<'a> {
     secs: u32,
 }
 
-fn asked<'a>(daemon: &'a Daemon, args: &[String]) -> Result<Asked<'a>, String> {
-    let mut asked = Asked { datapaths: with_threads(&daemon.switch, None)?, core: None, secs: MAX_S };
+fn asked<'a>(plane: &'a ControlPlane, args: &[String]) -> Result<Asked<'a>, String> {
+    let mut asked = Asked { datapaths: with_threads(&plane.switch, None)?, core: None, secs: MAX_S };
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         match arg.as_str() {
@@ -32,15 +57,15 @@ fn asked<'a>(daemon: &'a Daemon, args: &[String]) -> Result<Asked<'a>, String> {
                 asked.secs = secs.ok_or("-secs needs a number of seconds")?.clamp(INTERVAL_S, MAX_S);
                 asked.secs = asked.secs.next_multiple_of(INTERVAL_S);
             }
-            _ => asked.datapaths = with_threads(&daemon.switch, Some(arg))?,
+            _ => asked.datapaths = with_threads(&plane.switch, Some(arg))?,
         }
     }
     Ok(asked)
 }
 
-pub(super) fn rxq_show(daemon: &mut Daemon, args: &[String]) -> Answer {
+fn rxq_show(plane: &mut ControlPlane, args: &[String]) -> Reply {
     let show = || {
-        let asked = asked(daemon, args)?;
+        let asked = asked(plane, args)?;
         let mut shown = String::new();
         for (_, datapath) in asked.datapaths {
             let threads = datapath.threads((asked.secs / INTERVAL_S) as usize);
@@ -57,7 +82,7 @@ pub(super) fn rxq_show(daemon: &mut Daemon, args: &[String]) -> Answer {
         }
         Ok(format!("Displaying last {} seconds pmd usage %\n{shown}", asked.secs))
     };
-    Answer::Now(show())
+    Reply::from(show())
 }
 
 fn percent(share: Option<f64>) -> String {
@@ -84,20 +109,20 @@ fn queue(out: &mut String, q: &QueueInfo) {
     let _ = writeln!(out, "  port: {:<16}  queue-id: {:2} (enabled)   pmd usage: {usage}", q.port, q.queue);
 }
 
-pub(super) fn rxq_rebalance(daemon: &mut Daemon, args: &[String]) -> Answer {
+fn rxq_rebalance(plane: &mut ControlPlane, args: &[String]) -> Reply {
     let rebalance = || {
-        for (_, datapath) in asked(daemon, args)?.datapaths {
+        for (_, datapath) in asked(plane, args)?.datapaths {
             datapath.rebalance();
         }
         Ok("pmd rxq rebalance requested.\n".to_string())
     };
-    Answer::Now(rebalance())
+    Reply::from(rebalance())
 }
 
-pub(super) fn sleep_show(daemon: &mut Daemon, args: &[String]) -> Answer {
+fn sleep_show(plane: &mut ControlPlane, args: &[String]) -> Reply {
     let show = || {
         let mut out = String::new();
-        for (_, datapath) in asked(daemon, args)?.datapaths {
+        for (_, datapath) in asked(plane, args)?.datapaths {
             let default_us = datapath.sleep_max_default_us();
             let _ = writeln!(out, "Default max sleep: {default_us:4} us");
             for t in datapath.threads(1) {
@@ -107,7 +132,7 @@ pub(super) fn sleep_show(daemon: &mut Daemon, args: &[String]) -> Answer {
         }
         Ok(out)
     };
-    Answer::Now(show())
+    Reply::from(show())
 }
 
 /// The rows of a thread's cycles in `pmd-stats-show`. The main loop counts none.

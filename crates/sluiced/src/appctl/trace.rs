@@ -3,29 +3,46 @@
 //! With a packet, the switch learns from it (addresses, rules of `learn`) and controllers receive it; nothing is
 //! counted and nothing is forwarded. Without one, nothing changes.
 
-use super::Answer;
 use super::trace_args::{FlowText, PacketText, TraceArgs};
-use crate::daemon::Daemon;
+use super::{Command, Reply, command};
+use crate::control_plane::ControlPlane;
 use crate::instances::{Instance, Instances};
+use crate::trace_text::Shown;
 use dpif::actions::Userspace;
-use dpif::text::{NumbersOnly, format_actions, parse_key_mask};
-use dpif::{DpAction, DpifOp, Execute, FlowStats, OpBatch, PmdId, SlowReason, UserCookie, XlateDrop};
+use dpif::text::{NumbersOnly, parse_key_mask};
+use dpif::{DpAction, DpifOp, Execute, FlowStats, OpBatch, PmdId, UserCookie};
 use flow::compose::compose;
 use flow::extract::{Metadata, extract};
 use flow::nlkey::{KeyLimits, key_to_bytes, parse_key};
-use flow::text::{format_flow_with, format_megaflow_with, parse_exact_flow};
-use flow::{DpPort, FLOW_WORDS, Flow, FlowKey, Mask, Match, OfPort, RecircId, VlanTag};
+use flow::text::parse_exact_flow;
+use flow::{DpPort, FLOW_WORDS, Flow, FlowKey, Mask, Match, RecircId};
 use ofp_actions::text::parse_actions;
 use ofp_actions::{Action, CheckContext, Stage, check_actions};
-use ofproto::backer::Failed;
 use ofproto::ct_support;
 use ofproto::flow_mod::check_references;
 use ofproto::ports::{BridgeId, BridgeNames};
 use ofproto::view::BridgeView;
-use ofproto::xlate::{Recirculations, Request, Start, Translation, render_trace, translate};
+use ofproto::xlate::{Recirculations, Request, Start, Translation, translate};
 use openflow::Version;
 use packet::Packet;
-use std::fmt::Write as _;
+
+/// The commands of this module.
+pub(super) const ROWS: &[Command] = &[
+    command(
+        "ofproto/trace",
+        "{[dp_name] odp_flow | bridge br_flow} [OPTIONS...] [-generate | packet]",
+        1..=64,
+        "trace a packet through the OpenFlow tables",
+        trace,
+    ),
+    command(
+        "ofproto/trace-packet-out",
+        "[-consistent] {[dp_name] odp_flow | bridge br_flow} [OPTIONS...] [-generate | packet] actions",
+        2..=64,
+        "trace a packet through given OpenFlow actions",
+        trace_packet_out,
+    ),
+];
 
 /// Upper bound of port numbers.
 const MAX_PORTS: u32 = 0xff00;
@@ -47,23 +64,23 @@ fn names(bridge: &BridgeView, show: bool) -> BridgeNames<'_> {
     BridgeNames { ports: &bridge.ports, tlv: bridge.tables.tlv(), show }
 }
 
-pub(super) fn trace(daemon: &mut Daemon, args: &[String]) -> Answer {
+fn trace(plane: &mut ControlPlane, args: &[String]) -> Reply {
     let story = || {
         let args = TraceArgs::parse(args, false)?;
-        let subject = subject(daemon.switch.instances(), &args)?;
+        let subject = subject(plane.switch.instances(), &args)?;
         Ok(trace_text(&subject, Start::Tables))
     };
-    Answer::Now(story())
+    Reply::from(story())
 }
 
-pub(super) fn trace_packet_out(daemon: &mut Daemon, args: &[String]) -> Answer {
+fn trace_packet_out(plane: &mut ControlPlane, args: &[String]) -> Reply {
     let story = || {
         let args = TraceArgs::parse(args, true)?;
-        let subject = subject(daemon.switch.instances(), &args)?;
+        let subject = subject(plane.switch.instances(), &args)?;
         let actions = packet_out_actions(&subject, &args)?;
         Ok(trace_text(&subject, Start::Actions(&actions)))
     };
-    Answer::Now(story())
+    Reply::from(story())
 }
 
 /// Parses the flow, and makes or parses the packet.
@@ -195,62 +212,6 @@ fn part_text(
     shown.translation(flow, &t)
 }
 
-/// A failed translation, as a trace.
-pub(crate) fn failed_text(failed: &Failed) -> String {
-    let t = &failed.translation;
-    Shown { names: &*t.tlv, dp_names: &NumbersOnly, with_names: false, has_packet: true }
-        .translation(&failed.flow, t)
-}
-
-/// Form of a translation's text.
-struct Shown<'a> {
-    names: &'a dyn flow::text::PortNames,
-    dp_names: &'a dyn dpif::text::PortNames,
-    with_names: bool,
-    has_packet: bool,
-}
-
-impl Shown<'_> {
-    fn translation(&self, flow: &Flow, t: &Translation) -> String {
-        let shown = format_flow_with(flow, self.names);
-        format!("Flow: {shown}\n{}{}", render_trace(&t.trace, self.with_names), self.summary(flow, t))
-    }
-
-    fn summary(&self, flow: &Flow, t: &Translation) -> String {
-        let mut shown = *flow;
-        shown.recirc_id = t.final_flow.recirc_id;
-        shown.actset_output = OfPort::UNSET.0;
-        let is_unchanged = t.final_flow == shown;
-        let last =
-            if is_unchanged { "unchanged".to_string() } else { format_flow_with(&t.final_flow, self.names) };
-        let mut mask: Mask = t.wc;
-        for (tag, bits) in flow.vlans.iter().zip(&mut mask.0.vlans) {
-            // The EtherType already shows the absence of a tag.
-            if !tag.is_present() {
-                *bits = VlanTag::default();
-            }
-        }
-        let mut actions = format_actions(&t.actions, self.dp_names);
-        if !self.has_packet {
-            // Without a packet, controllers receive none.
-            actions = actions.replace("dont_send=0", "dont_send=1");
-        }
-        let mut out =
-            format!("\nFinal flow: {last}\nMegaflow: {}\n", format_megaflow_with(flow, &mask, self.names));
-        let _ = writeln!(out, "Datapath actions: {actions}");
-        if t.slow_reasons != 0 {
-            out += "This flow is handled by the userspace slow path because it:\n";
-            for reason in SlowReason::of(t.slow_reasons) {
-                let _ = writeln!(out, "  - {}", reason.text());
-            }
-        }
-        if let (Some(reason), true) = (t.error, t.fault.is_some()) {
-            let _ = writeln!(out, "Translation failed ({}), packet is dropped.", failure(reason));
-        }
-        out
-    }
-}
-
 /// Executes the actions of the translation for controllers only: nothing is forwarded.
 fn to_controllers(subject: &Subject<'_>, flow: &Flow, packet: &[u8], t: &Translation) {
     let is_to_controller =
@@ -273,26 +234,4 @@ fn to_controllers(subject: &Subject<'_>, flow: &Flow, packet: &[u8], t: &Transla
     };
     let ops = vec![DpifOp::Execute(Box::new(execute))];
     subject.instance.datapath.operate(OpBatch { pmd: PmdId::Main, ops, tag: 0, reply: None });
-}
-
-/// The text of a failed translation.
-fn failure(reason: XlateDrop) -> &'static str {
-    match reason {
-        XlateDrop::Ok => "OK",
-        XlateDrop::BridgeNotFound => "Bridge not found",
-        XlateDrop::RecursionTooDeep => "Recursion too deep",
-        XlateDrop::TooManyResubmits => "Too many resubmits",
-        XlateDrop::StackTooDeep => "Stack too deep",
-        XlateDrop::NoRecirculationContext => "No recirculation context",
-        XlateDrop::RecirculationConflict => "Recirculation conflict",
-        XlateDrop::TooManyOutputs => "Too many datapath actions",
-        XlateDrop::ForwardingDisabled => "Forwarding is disabled",
-        XlateDrop::VlanNotAllowed => "VLAN not allowed",
-        XlateDrop::TooManyMplsLabels => "Too many MPLS labels",
-        XlateDrop::InvalidTunnelMetadata => "Invalid tunnel metadata",
-        XlateDrop::UnsupportedPacketType => "Unsupported packet type",
-        XlateDrop::Congestion => "Tunnel congestion marking",
-        XlateDrop::TunnelNoRoute => "No route of a tunnel",
-        XlateDrop::TunnelNoNeighbour => "No neighbour of a tunnel",
-    }
 }

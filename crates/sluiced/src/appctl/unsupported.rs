@@ -3,10 +3,70 @@
 //! If no such object is configured, the reply is that of a switch without any: an empty table, or an unknown object.
 //! If one is configured, the reply is that it is not supported.
 
-use super::Answer;
 use super::datapath::with_threads;
-use crate::daemon::Daemon;
+use super::{Command, Reply, command};
+use crate::control_plane::ControlPlane;
 use ovsdb::client::RowView;
+
+/// The commands of this module.
+pub(super) const ROWS: &[Command] = &[
+    command(
+        "autoattach/show-isid",
+        "[bridge]",
+        0..=1,
+        "show the service mappings of auto-attach, of all bridges or one",
+        autoattach,
+    ),
+    command(
+        "autoattach/statistics",
+        "[bridge]",
+        0..=1,
+        "show the counters of auto-attach, of all bridges or one",
+        autoattach,
+    ),
+    command(
+        "autoattach/status",
+        "[bridge]",
+        0..=1,
+        "show the state of auto-attach, of all bridges or one",
+        autoattach,
+    ),
+    command("bond/disable-member", "port member", 2..=2, "stop sending packets on a member of a bond", bond),
+    command("bond/enable-member", "port member", 2..=2, "send packets on a member of a bond again", bond),
+    command("bond/list", "", 0..=0, "list the bonds with their modes and members", bonds),
+    command(
+        "bond/migrate",
+        "port hash member",
+        3..=3,
+        "move the traffic of a hash to another member of a bond",
+        bond,
+    ),
+    command("bond/set-active-member", "port member", 2..=2, "choose the active member of a bond", bond),
+    command("bond/show", "[port]", 0..=1, "show the state of all bonds or one", bond),
+    command(
+        "cfm/set-fault",
+        "[interface] normal|false|true",
+        1..=2,
+        "override the fault state of CFM; normal ends the override",
+        cfm_fault,
+    ),
+    command("cfm/show", "[interface]", 0..=1, "show the CFM state of all interfaces or one", cfm),
+    command(
+        "dpif-netdev/bond-show",
+        "[dp]",
+        0..=1,
+        "show the bonds that userspace datapaths balance",
+        datapath_bonds,
+    ),
+    command("lacp/show", "[port]", 0..=1, "show the LACP state of all ports or one", lacp),
+    command("lacp/show-stats", "[port]", 0..=1, "show the LACP counters of all ports or one", lacp),
+    command("qos/show", "interface", 1..=1, "show the QoS queues of an interface", qos),
+    command("qos/show-types", "interface", 1..=1, "list the QoS types that an interface supports", qos_types),
+    command("rstp/show", "[bridge]", 0..=1, "show the RSTP state of all bridges or one", rstp),
+    command("rstp/tcn", "[bridge]", 0..=1, "force an RSTP topology change", rstp_change),
+    command("stp/show", "[bridge]", 0..=1, "show the STP state of all bridges or one", stp),
+    command("stp/tcn", "[bridge]", 0..=1, "force an STP topology change", stp_change),
+];
 
 /// An unsupported feature of the database.
 struct Feature {
@@ -63,8 +123,8 @@ const QOS: Feature = Feature {
 };
 
 /// An error if a row requests the feature: the row `named`, or any if that is empty.
-fn not_asked_for(daemon: &Daemon, feature: &Feature, named: &[String]) -> Result<(), String> {
-    let replica = daemon.db.client_ref().replica();
+fn not_asked_for(plane: &ControlPlane, feature: &Feature, named: &[String]) -> Result<(), String> {
+    let replica = plane.db.client_ref().replica();
     let meant = |row: &RowView<'_>| named.first().is_none_or(|n| row.str("name") == *n);
     let mut rows = replica.rows(feature.table);
     match rows.find(|row| meant(row) && (feature.asks)(row)) {
@@ -78,92 +138,92 @@ fn not_asked_for(daemon: &Daemon, feature: &Feature, named: &[String]) -> Result
 }
 
 /// An empty table without a name, an error otherwise.
-fn none_of(daemon: &Daemon, feature: &Feature, args: &[String], empty: &str) -> Answer {
-    let answer = not_asked_for(daemon, feature, args);
-    Answer::Now(answer.and_then(|()| match args.is_empty() {
+fn none_of(plane: &ControlPlane, feature: &Feature, args: &[String], empty: &str) -> Reply {
+    let answer = not_asked_for(plane, feature, args);
+    Reply::from(answer.and_then(|()| match args.is_empty() {
         true => Ok(empty.to_string()),
         false => Err(feature.unknown.to_string()),
     }))
 }
 
-pub(super) fn bonds(daemon: &mut Daemon, _: &[String]) -> Answer {
-    none_of(daemon, &BONDS, &[], "bond\ttype\trecircID\tmembers\n")
+fn bonds(plane: &mut ControlPlane, _: &[String]) -> Reply {
+    none_of(plane, &BONDS, &[], "bond\ttype\trecircID\tmembers\n")
 }
 
-pub(super) fn bond(daemon: &mut Daemon, args: &[String]) -> Answer {
-    none_of(daemon, &BONDS, args, "")
+fn bond(plane: &mut ControlPlane, args: &[String]) -> Reply {
+    none_of(plane, &BONDS, args, "")
 }
 
-pub(super) fn lacp(daemon: &mut Daemon, args: &[String]) -> Answer {
-    none_of(daemon, &LACP, args, "")
+fn lacp(plane: &mut ControlPlane, args: &[String]) -> Reply {
+    none_of(plane, &LACP, args, "")
 }
 
-pub(super) fn cfm(daemon: &mut Daemon, args: &[String]) -> Answer {
-    none_of(daemon, &CFM, args, "")
+fn cfm(plane: &mut ControlPlane, args: &[String]) -> Reply {
+    none_of(plane, &CFM, args, "")
 }
 
-pub(super) fn stp(daemon: &mut Daemon, args: &[String]) -> Answer {
-    none_of(daemon, &STP, args, "")
+fn stp(plane: &mut ControlPlane, args: &[String]) -> Reply {
+    none_of(plane, &STP, args, "")
 }
 
-pub(super) fn rstp(daemon: &mut Daemon, args: &[String]) -> Answer {
-    none_of(daemon, &RSTP, args, "")
+fn rstp(plane: &mut ControlPlane, args: &[String]) -> Reply {
+    none_of(plane, &RSTP, args, "")
 }
 
 /// Without an instance of the protocol all these replies are empty.
-pub(super) fn autoattach(daemon: &mut Daemon, args: &[String]) -> Answer {
-    Answer::Now(not_asked_for(daemon, &AUTO_ATTACH, args).map(|()| String::new()))
+fn autoattach(plane: &mut ControlPlane, args: &[String]) -> Reply {
+    Reply::from(not_asked_for(plane, &AUTO_ATTACH, args).map(|()| String::new()))
 }
 
 /// `[INTERFACE] normal|false|true`: overrides a state of all instances or of one.
-fn forced(daemon: &Daemon, feature: &Feature, args: &[String], unknown: &str) -> Answer {
+fn forced(plane: &ControlPlane, feature: &Feature, args: &[String], unknown: &str) -> Reply {
     let known = args.last().is_some_and(|state| ["normal", "false", "true"].contains(&state.as_str()));
     if !known {
-        return Answer::Now(Err("unknown fault string".to_string()));
+        return Reply::Error("unknown fault string".to_string());
     }
     let named = &args[..args.len() - 1];
-    let answer = not_asked_for(daemon, feature, named);
-    Answer::Now(answer.and_then(|()| match named.is_empty() {
+    let answer = not_asked_for(plane, feature, named);
+    Reply::from(answer.and_then(|()| match named.is_empty() {
         true => Ok("OK".to_string()),
         false => Err(unknown.to_string()),
     }))
 }
 
-pub(super) fn cfm_fault(daemon: &mut Daemon, args: &[String]) -> Answer {
-    forced(daemon, &CFM, args, "no such CFM object")
+fn cfm_fault(plane: &mut ControlPlane, args: &[String]) -> Reply {
+    forced(plane, &CFM, args, "no such CFM object")
 }
 
 /// Forces a topology change.
-pub(super) fn stp_change(daemon: &mut Daemon, args: &[String]) -> Answer {
-    none_of(daemon, &STP, args, "OK")
+fn stp_change(plane: &mut ControlPlane, args: &[String]) -> Reply {
+    none_of(plane, &STP, args, "OK")
 }
 
 /// The same.
-pub(super) fn rstp_change(daemon: &mut Daemon, args: &[String]) -> Answer {
-    none_of(daemon, &RSTP, args, "OK")
+fn rstp_change(plane: &mut ControlPlane, args: &[String]) -> Reply {
+    none_of(plane, &RSTP, args, "OK")
 }
 
 /// Bonds of userspace datapaths.
-pub(super) fn datapath_bonds(daemon: &mut Daemon, args: &[String]) -> Answer {
-    with_threads(&daemon.switch, args.first()).map(|_| String::new()).into()
+fn datapath_bonds(plane: &mut ControlPlane, args: &[String]) -> Reply {
+    with_threads(&plane.switch, args.first()).map(|_| String::new()).into()
 }
 
 /// Reply for an interface of a bridge.
-fn of_interface(daemon: &Daemon, name: &str, text: String) -> Result<String, String> {
-    let bridges = daemon.switch.instances().bridges();
+fn of_interface(plane: &ControlPlane, name: &str, text: String) -> Result<String, String> {
+    let bridges = plane.switch.instances().bridges();
     match bridges.iter().any(|(_, b)| b.ports.by_name(name).is_some()) {
         true => Ok(text),
         false => Err(QOS.unknown.to_string()),
     }
 }
 
-pub(super) fn qos(daemon: &mut Daemon, args: &[String]) -> Answer {
+fn qos(plane: &mut ControlPlane, args: &[String]) -> Reply {
     let text = format!("QoS not configured on {}\n", args[0]);
-    let answer = not_asked_for(daemon, &QOS, args);
-    Answer::Now(answer.and_then(|()| of_interface(daemon, &args[0], text)))
+    let answer = not_asked_for(plane, &QOS, args);
+    Reply::from(answer.and_then(|()| of_interface(plane, &args[0], text)))
 }
 
-pub(super) fn qos_types(daemon: &mut Daemon, args: &[String]) -> Answer {
+fn qos_types(plane: &mut ControlPlane, args: &[String]) -> Reply {
     let text = format!("No QoS types supported for interface: {}\n", args[0]);
-    of_interface(daemon, &args[0], text).into()
+    of_interface(plane, &args[0], text).into()
 }

@@ -1,7 +1,7 @@
 //! [`Flushes`]: deletions of tracked connections that controllers of one bridge ask for, each by a thread, one at a time.
 
-use crate::appctl::{Part, Work, Workers};
 use crate::turn::Turn;
+use crate::work::{Part, Work, Workers};
 use dpif::text::format_flush;
 use dpif::{CtMatch, Datapath, DpifError};
 use ofproto::connmgr::{ConnId, Connmgr};

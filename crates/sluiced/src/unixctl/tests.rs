@@ -205,3 +205,18 @@ fn a_reply_in_parts_may_end_early() {
     assert_eq!(rig.serve(token, 0), 0);
     assert!(rig.control.clients.is_empty());
 }
+
+#[test]
+fn json_in_parts_is_not_wrapped() {
+    let mut rig = Rig::new(LIMITS);
+    let (mut stream, token) = rig.connect();
+    rig.control.set_format(token, Format::Json);
+    stream.write_all(REQUEST).unwrap();
+    let request = rig.request(token);
+    for part in ["[1,", "{\"a\":", "2}]"] {
+        rig.control.reply_json_part(&request, part.as_bytes(), &mut rig.reactor);
+    }
+    rig.control.reply(&request, Ok(String::new()), &mut rig.reactor);
+    let message: Value = serde_json::from_slice(&rig.read(&mut stream)).unwrap();
+    assert_eq!(message, json!({ "id": 1, "error": null, "result": [1, { "a": 2 }] }));
+}

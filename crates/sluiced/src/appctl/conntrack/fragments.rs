@@ -1,12 +1,51 @@
 //! Reassembly of IP fragments for tracking (`dpctl/ipf-*`).
 
-use super::super::Answer;
 use super::super::datapath::datapath;
+use super::super::{Command, Reply, command};
 use super::{invalid, number, unsupported};
-use crate::daemon::Daemon;
+use crate::control_plane::ControlPlane;
 use dpif::{Connections, Fragments, IpFamily};
 use std::fmt::Write as _;
 use std::ops::ControlFlow;
+
+/// The commands of this module.
+pub(in crate::appctl) const ROWS: &[Command] = &[
+    command(
+        "dpctl/ipf-get-status",
+        "[-m] [dp]",
+        0..=2,
+        "show the reassembly of fragments, with -m also the waiting lists",
+        show,
+    ),
+    command(
+        "dpctl/ipf-set-disabled",
+        "[dp] v4|v6",
+        1..=2,
+        "stop the reassembly of IPv4 or IPv6 fragments",
+        disable,
+    ),
+    command(
+        "dpctl/ipf-set-enabled",
+        "[dp] v4|v6",
+        1..=2,
+        "reassemble IPv4 or IPv6 fragments for connection tracking",
+        enable,
+    ),
+    command(
+        "dpctl/ipf-set-max-nfrags",
+        "[dp] maxfrags",
+        1..=2,
+        "set the maximum number of waiting fragments",
+        set_maximum,
+    ),
+    command(
+        "dpctl/ipf-set-min-frag",
+        "[dp] v4|v6 minfragment",
+        2..=3,
+        "set the minimum size of fragments other than the last, in bytes",
+        set_minimum,
+    ),
+];
 
 type Text = Result<String, String>;
 type Reassembly<'a> = Option<&'a dyn Fragments>;
@@ -64,46 +103,46 @@ fn shown(fragments: Reassembly<'_>, verbose: bool) -> Text {
 }
 
 /// Answers for the datapath of that name.
-fn answer(daemon: &Daemon, name: Option<&String>, text: impl FnOnce(Reassembly<'_>) -> Text) -> Answer {
-    let instance = datapath(&daemon.switch, name);
+fn answer(plane: &ControlPlane, name: Option<&String>, text: impl FnOnce(Reassembly<'_>) -> Text) -> Reply {
+    let instance = datapath(&plane.switch, name);
     instance.and_then(|i| text(i.datapath.connections().and_then(Connections::fragments))).into()
 }
 
-fn set_enabled(daemon: &Daemon, args: &[String], enabled: bool) -> Answer {
-    let [name @ .., word] = args else { return Answer::Now(Ok(String::new())) };
-    answer(daemon, name.first(), |fragments| enabled_set(fragments, word, enabled))
+fn set_enabled(plane: &ControlPlane, args: &[String], enabled: bool) -> Reply {
+    let [name @ .., word] = args else { return Reply::Text(String::new()) };
+    answer(plane, name.first(), |fragments| enabled_set(fragments, word, enabled))
 }
 
 /// `[dp] v4|v6`
-pub(in crate::appctl) fn enable(daemon: &mut Daemon, args: &[String]) -> Answer {
-    set_enabled(daemon, args, true)
+fn enable(plane: &mut ControlPlane, args: &[String]) -> Reply {
+    set_enabled(plane, args, true)
 }
 
 /// `[dp] v4|v6`
-pub(in crate::appctl) fn disable(daemon: &mut Daemon, args: &[String]) -> Answer {
-    set_enabled(daemon, args, false)
+fn disable(plane: &mut ControlPlane, args: &[String]) -> Reply {
+    set_enabled(plane, args, false)
 }
 
 /// `[dp] v4|v6 minfragment`
-pub(in crate::appctl) fn set_minimum(daemon: &mut Daemon, args: &[String]) -> Answer {
-    let [name @ .., version, bytes] = args else { return Answer::Now(Ok(String::new())) };
-    answer(daemon, name.first(), |fragments| minimum_set(fragments, version, bytes))
+fn set_minimum(plane: &mut ControlPlane, args: &[String]) -> Reply {
+    let [name @ .., version, bytes] = args else { return Reply::Text(String::new()) };
+    answer(plane, name.first(), |fragments| minimum_set(fragments, version, bytes))
 }
 
 /// `[dp] maxfrags`
-pub(in crate::appctl) fn set_maximum(daemon: &mut Daemon, args: &[String]) -> Answer {
-    let [name @ .., word] = args else { return Answer::Now(Ok(String::new())) };
-    answer(daemon, name.first(), |fragments| maximum_set(fragments, word))
+fn set_maximum(plane: &mut ControlPlane, args: &[String]) -> Reply {
+    let [name @ .., word] = args else { return Reply::Text(String::new()) };
+    answer(plane, name.first(), |fragments| maximum_set(fragments, word))
 }
 
 /// `[-m] [dp]`
-pub(in crate::appctl) fn show(daemon: &mut Daemon, args: &[String]) -> Answer {
+fn show(plane: &mut ControlPlane, args: &[String]) -> Reply {
     match super::Words::parse(args, &["-m", "--more"]).and_then(super::Words::no_more) {
         Ok(words) if words.zone.is_none() => {
-            answer(daemon, words.datapath, |fragments| shown(fragments, words.verbose))
+            answer(plane, words.datapath, |fragments| shown(fragments, words.verbose))
         }
-        Ok(_) => Answer::Now(Err(invalid("fragments have no selection by zone"))),
-        Err(e) => Answer::Now(Err(e)),
+        Ok(_) => Reply::Error(invalid("fragments have no selection by zone")),
+        Err(e) => Reply::Error(e),
     }
 }
 

@@ -1,12 +1,37 @@
 //! Limits of connections per zone. Limits that the database sets cannot be changed by commands.
 
-use super::super::Answer;
 use super::super::datapath::datapath;
+use super::super::{Command, Reply, command};
 use super::{failed, invalid, number, split_name};
-use crate::daemon::Daemon;
+use crate::control_plane::ControlPlane;
 use crate::instances::Instance;
 use dpif::{Connections, CtLimit, CtZone};
 use std::str::FromStr;
+
+/// The commands of this module.
+pub(in crate::appctl) const ROWS: &[Command] = &[
+    command(
+        "dpctl/ct-del-limits",
+        "[dp] [default] [zone=N[,N]...]",
+        1..=3,
+        "remove the connection limits of zones, or the default limit",
+        remove,
+    ),
+    command(
+        "dpctl/ct-get-limits",
+        "[dp] [zone=N[,N]...]",
+        0..=2,
+        "show the connection limits of zones, and their counts",
+        show,
+    ),
+    command(
+        "dpctl/ct-set-limits",
+        "[dp] [default=L] [zone=N,limit=L]...",
+        1..=4096,
+        "set the connection limits of zones, or the default limit",
+        set,
+    ),
+];
 
 /// The name of all zones without a limit of their own.
 const DEFAULT: &str = "default";
@@ -63,9 +88,9 @@ fn show_limit(limit: &CtLimit) -> String {
     }
 }
 
-pub(in crate::appctl) fn show(daemon: &mut Daemon, args: &[String]) -> Answer {
+fn show(plane: &mut ControlPlane, args: &[String]) -> Reply {
     let (name, words) = split_name(args);
-    let instance = datapath(&daemon.switch, name);
+    let instance = datapath(&plane.switch, name);
     instance.and_then(limited).and_then(|tracker| shown(tracker, words)).into()
 }
 
@@ -93,12 +118,12 @@ pub(in crate::appctl) fn limit(word: &str) -> Result<(CtZone, u32), String> {
 }
 
 /// `[dp] [default=L] [zone=N,limit=L]...`
-pub(in crate::appctl) fn set(daemon: &mut Daemon, args: &[String]) -> Answer {
+fn set(plane: &mut ControlPlane, args: &[String]) -> Reply {
     let set = || {
         // A single argument is no name.
         let (name, words) = if args.len() > 1 { split_name(args) } else { (None, args) };
         let limits = words.iter().map(|word| limit(word)).collect::<Result<Vec<_>, _>>()?;
-        let set = changed(datapath(&daemon.switch, name)?)?.set_limits(&limits);
+        let set = changed(datapath(&plane.switch, name)?)?.set_limits(&limits);
         set.map(|()| String::new()).map_err(|e| failed("failed to set conntrack limit", &e))
     };
     set().into()
@@ -120,12 +145,12 @@ pub(in crate::appctl) fn removed(words: &[String]) -> Result<Vec<CtZone>, String
 }
 
 /// `[dp] [default] [zone=N[,N]...]`
-pub(in crate::appctl) fn remove(daemon: &mut Daemon, args: &[String]) -> Answer {
+fn remove(plane: &mut ControlPlane, args: &[String]) -> Reply {
     let remove = || {
         let is_name = args.len() > 1 && args[0] != DEFAULT;
         let (name, words) = if is_name { split_name(args) } else { (None, args) };
         let zones = removed(words)?;
-        let removed = changed(datapath(&daemon.switch, name)?)?.remove_limits(&zones);
+        let removed = changed(datapath(&plane.switch, name)?)?.remove_limits(&zones);
         removed.map(|()| String::new()).map_err(|e| failed("failed to delete conntrack limit", &e))
     };
     remove().into()

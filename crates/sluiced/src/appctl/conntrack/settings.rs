@@ -1,10 +1,58 @@
 //! Settings of connection trackers: maximum and number of connections, check of TCP sequence numbers, sweep interval.
 
-use super::super::Answer;
 use super::super::datapath::datapath;
+use super::super::{Command, Reply, command};
 use super::{failed, invalid, number, unsupported};
-use crate::daemon::Daemon;
+use crate::control_plane::ControlPlane;
 use dpif::{Connections, DpifError};
+
+/// The commands of this module.
+pub(in crate::appctl) const ROWS: &[Command] = &[
+    command(
+        "dpctl/ct-disable-tcp-seq-chk",
+        "[dp]",
+        0..=1,
+        "accept TCP packets of any sequence number",
+        spare_sequences,
+    ),
+    command(
+        "dpctl/ct-enable-tcp-seq-chk",
+        "[dp]",
+        0..=1,
+        "check the sequence numbers of TCP packets",
+        check_sequences,
+    ),
+    command("dpctl/ct-get-maxconns", "[dp]", 0..=1, "print the maximum number of connections", maximum),
+    command("dpctl/ct-get-nconns", "[dp]", 0..=1, "print the number of connections", count),
+    command(
+        "dpctl/ct-get-sweep-interval",
+        "[dp]",
+        0..=1,
+        "print the interval between searches for expired connections, in ms",
+        sweep_interval,
+    ),
+    command(
+        "dpctl/ct-get-tcp-seq-chk",
+        "[dp]",
+        0..=1,
+        "show whether sequence numbers of TCP are checked",
+        sequences_checked,
+    ),
+    command(
+        "dpctl/ct-set-maxconns",
+        "[dp] maxconns",
+        1..=2,
+        "set the maximum number of connections",
+        set_maximum,
+    ),
+    command(
+        "dpctl/ct-set-sweep-interval",
+        "[dp] ms",
+        1..=2,
+        "set the interval between searches for expired connections",
+        set_sweep_interval,
+    ),
+];
 
 type Tracker<'a> = Option<&'a dyn Connections>;
 type Text = Result<String, String>;
@@ -58,8 +106,8 @@ fn sweep_set(tracker: Tracker<'_>, word: &str) -> Text {
 }
 
 /// Answers for the datapath of that name.
-fn answer(daemon: &Daemon, name: Option<&String>, text: impl FnOnce(Tracker<'_>) -> Text) -> Answer {
-    datapath(&daemon.switch, name).and_then(|instance| text(instance.datapath.connections())).into()
+fn answer(plane: &ControlPlane, name: Option<&String>, text: impl FnOnce(Tracker<'_>) -> Text) -> Reply {
+    datapath(&plane.switch, name).and_then(|instance| text(instance.datapath.connections())).into()
 }
 
 /// The name before the last argument, and that.
@@ -70,40 +118,40 @@ fn last(args: &[String]) -> (Option<&String>, &str) {
     }
 }
 
-pub(in crate::appctl) fn count(daemon: &mut Daemon, args: &[String]) -> Answer {
-    answer(daemon, args.first(), counted)
+fn count(plane: &mut ControlPlane, args: &[String]) -> Reply {
+    answer(plane, args.first(), counted)
 }
 
-pub(in crate::appctl) fn maximum(daemon: &mut Daemon, args: &[String]) -> Answer {
-    answer(daemon, args.first(), maximum_shown)
+fn maximum(plane: &mut ControlPlane, args: &[String]) -> Reply {
+    answer(plane, args.first(), maximum_shown)
 }
 
 /// `[dp] maxconns`
-pub(in crate::appctl) fn set_maximum(daemon: &mut Daemon, args: &[String]) -> Answer {
+fn set_maximum(plane: &mut ControlPlane, args: &[String]) -> Reply {
     let (name, word) = last(args);
-    answer(daemon, name, |tracker| maximum_set(tracker, word))
+    answer(plane, name, |tracker| maximum_set(tracker, word))
 }
 
-pub(in crate::appctl) fn check_sequences(daemon: &mut Daemon, args: &[String]) -> Answer {
-    answer(daemon, args.first(), |tracker| check_set(tracker, true))
+fn check_sequences(plane: &mut ControlPlane, args: &[String]) -> Reply {
+    answer(plane, args.first(), |tracker| check_set(tracker, true))
 }
 
-pub(in crate::appctl) fn spare_sequences(daemon: &mut Daemon, args: &[String]) -> Answer {
-    answer(daemon, args.first(), |tracker| check_set(tracker, false))
+fn spare_sequences(plane: &mut ControlPlane, args: &[String]) -> Reply {
+    answer(plane, args.first(), |tracker| check_set(tracker, false))
 }
 
-pub(in crate::appctl) fn sequences_checked(daemon: &mut Daemon, args: &[String]) -> Answer {
-    answer(daemon, args.first(), check_shown)
+fn sequences_checked(plane: &mut ControlPlane, args: &[String]) -> Reply {
+    answer(plane, args.first(), check_shown)
 }
 
-pub(in crate::appctl) fn sweep_interval(daemon: &mut Daemon, args: &[String]) -> Answer {
-    answer(daemon, args.first(), sweep_shown)
+fn sweep_interval(plane: &mut ControlPlane, args: &[String]) -> Reply {
+    answer(plane, args.first(), sweep_shown)
 }
 
 /// `[dp] ms`
-pub(in crate::appctl) fn set_sweep_interval(daemon: &mut Daemon, args: &[String]) -> Answer {
+fn set_sweep_interval(plane: &mut ControlPlane, args: &[String]) -> Reply {
     let (name, word) = last(args);
-    answer(daemon, name, |tracker| sweep_set(tracker, word))
+    answer(plane, name, |tracker| sweep_set(tracker, word))
 }
 
 #[cfg(test)]

@@ -1,12 +1,30 @@
 //! Buckets of the table of connections, and expectations of helpers.
 
-use super::super::Answer;
-use super::{Words, failed, invalid, later, number, or_error, split_name};
-use crate::daemon::Daemon;
+use super::super::{Command, Reply, command};
+use super::{Words, failed, invalid, later, number, split_name};
+use crate::control_plane::ControlPlane;
 use dpif::text::write_expectation;
 use dpif::{Connections, DpifError};
 use std::fmt::Write as _;
 use std::ops::ControlFlow;
+
+/// The commands of this module.
+pub(in crate::appctl) const ROWS: &[Command] = &[
+    command(
+        "dpctl/ct-bkts",
+        "[dp] [gt=N]",
+        0..=2,
+        "show the number of connections in each bucket of the table",
+        buckets,
+    ),
+    command(
+        "dpctl/dump-conntrack-exp",
+        "[dp] [zone=N]",
+        0..=2,
+        "list the connections that helpers expect",
+        expectations,
+    ),
+];
 
 /// Buckets in a row of the table.
 const IN_A_ROW: usize = 8;
@@ -41,7 +59,7 @@ fn buckets_shown(tracker: &dyn Connections, threshold: u32) -> Result<String, St
 }
 
 /// `[dp] [gt=N]`
-pub(in crate::appctl) fn buckets(daemon: &mut Daemon, args: &[String]) -> Answer {
+fn buckets(plane: &mut ControlPlane, args: &[String]) -> Reply {
     let begin = || {
         let (name, words) = split_name(args);
         let mut threshold = 0;
@@ -50,12 +68,12 @@ pub(in crate::appctl) fn buckets(daemon: &mut Daemon, args: &[String]) -> Answer
                 word.strip_prefix("gt=").ok_or_else(|| invalid(&format!("invalid argument {word}")))?;
             threshold = number::<u16>(text).ok_or_else(|| invalid("failed to parse threshold"))?;
         }
-        Ok(later(daemon, name, NO_BUCKETS, move |tracker, _| {
+        Ok(later(plane, name, NO_BUCKETS, move |tracker, _| {
             let tracker = tracker.0.connections();
             tracker.map_or(Ok(NO_BUCKETS.to_string()), |t| buckets_shown(t, threshold.into()))
         }))
     };
-    or_error(begin())
+    Reply::or_error(begin())
 }
 
 /// The reply to `dpctl/dump-conntrack-exp`.
@@ -76,16 +94,16 @@ fn expectations_shown(
 }
 
 /// `[dp] [zone=N]`
-pub(in crate::appctl) fn expectations(daemon: &mut Daemon, args: &[String]) -> Answer {
+fn expectations(plane: &mut ControlPlane, args: &[String]) -> Reply {
     let begin = || {
         let words = Words::parse(args, &[])?.no_more()?;
         let zone = words.zone;
-        Ok(later(daemon, words.datapath, "", move |tracker, requester| {
+        Ok(later(plane, words.datapath, "", move |tracker, requester| {
             let wanted = || requester.waits();
             tracker.0.connections().map_or(Ok(String::new()), |t| expectations_shown(t, zone, &wanted))
         }))
     };
-    or_error(begin())
+    Reply::or_error(begin())
 }
 
 #[cfg(test)]

@@ -1,7 +1,9 @@
 //! The commands of `ovs-vswitchd` 3.5: each is answered.
 
 use super::Lab;
+use super::texts::session;
 use crate::helpers::{appctl_output, vsctl};
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use testkit::{require_netns, require_programs};
 
@@ -171,9 +173,11 @@ const OTHERS: &[&str] = &[
     "dpif-netdev/subtable-lookup-prio-get",
     "dpif/get-flow",
     "ofproto/list-tunnels",
+    "ovs/route/rule/show",
     "ovsdb-server/compact",
     "revalidator/pause",
     "revalidator/resume",
+    "sluice/help",
     "sluice/status",
     "tnl/neigh/retrans_time",
 ];
@@ -209,6 +213,65 @@ fn every_command_is_answered() {
     assert!(faults.is_empty(), "{faults}");
     let unknown: Vec<_> = listed.iter().filter(|name| !known.contains(name.as_str())).collect();
     assert!(unknown.is_empty(), "commands that are in no table: {unknown:?}");
+}
+
+/// Commands with JSON of their own.
+const TYPED: [&str; 4] = ["dpif/show", "fdb/show", "list-commands", "ovs/route/show"];
+
+#[test]
+fn every_command_has_json() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-appctl");
+    let lab = Lab::empty();
+    vsctl(
+        &lab.daemon,
+        "add-br br0 -- set Bridge br0 datapath_type=dummy -- add-port br0 p1 -- set Interface p1 type=dummy \
+         ofport_request=1 -- add-port br0 p2 -- set Interface p2 type=dummy ofport_request=2",
+    );
+    let commands = || COMMANDS.iter().filter(|(name, ..)| !["exit", "set-options"].contains(name));
+    let args: Vec<Vec<&str>> = commands().map(|(_, args, _)| args.split_whitespace().collect()).collect();
+    let mut requests: Vec<(&str, &[&str])> = vec![("set-options", &["--format", "json"])];
+    requests.extend(commands().zip(&args).map(|((name, ..), args)| (*name, &args[..])));
+    let answers = session(&lab, &requests);
+    for ((name, args, expected), answer) in commands().zip(&answers[1..]) {
+        match (expected, answer) {
+            (Fails(part), Err(Value::String(text))) => assert!(text.contains(part), "{name} {args}: {text}"),
+            (Says(_), Ok(value)) if TYPED.contains(name) => {
+                assert!(
+                    value["reply"].is_null() && (value.is_object() || value.is_array()),
+                    "{name}: {value}"
+                );
+            }
+            (Says(part), Ok(value)) => {
+                let text = value["reply"].as_str().unwrap_or_else(|| panic!("{name} {args}: {value}"));
+                assert!(text.contains(part), "{name} {args}: {text}");
+                assert_eq!(value, &json!({ "reply": text, "reply-format": "plain" }), "{name} {args}");
+            }
+            (_, other) => panic!("{name} {args}: {other:?}"),
+        }
+    }
+    // Other clients get the same text.
+    for line in
+        ["ofproto/list", "bond/list", "dpif/show-dp-features br0", "dpctl/list-commands", "sluice/help"]
+    {
+        let words: Vec<&str> = line.split(' ').collect();
+        let answers = session(&lab, &[("set-options", &["--format", "json"]), (words[0], &words[1..])]);
+        assert_eq!(answers[1].as_ref().unwrap()["reply"], lab.appctl(line), "{line}");
+    }
+}
+
+#[test]
+fn commands_explain_themselves() {
+    require_netns!();
+    require_programs!("ovs-appctl");
+    let lab = Lab::empty();
+    let (list, help) = (lab.appctl("list-commands"), lab.appctl("sluice/help"));
+    assert_eq!(help.lines().count(), 2 * (list.lines().count() - 1));
+    let one = lab.appctl("sluice/help fdb/add");
+    assert!(one.starts_with("fdb/add bridge port vlan mac\n    ") && one.lines().count() == 2, "{one}");
+    assert!(help.contains(&one), "{help}");
+    let unknown = appctl_output(&lab.daemon, "sluice/help nope");
+    assert!(unknown.stderr.starts_with("\"nope\" is not a valid command"), "{}", unknown.stderr);
 }
 
 /// The answers of OVS 3.5.4 to these commands in this order, with a forwarding thread on core 1.

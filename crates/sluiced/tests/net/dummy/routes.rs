@@ -4,7 +4,9 @@
 //! addresses of a dummy, and their local routes.
 
 use super::Lab;
+use super::texts::session;
 use crate::helpers::{appctl_output, serving, spec, vsctl};
+use serde_json::{Value, json};
 use testkit::{Netns, require_netns, require_programs};
 
 const OK: &str = "OK\n";
@@ -230,4 +232,83 @@ fn ports_of_tunnels_are_shown_and_set() {
             ("tnl/egress_port_range", "Tunnel UDP source port range: 3-9\n"),
         ],
     );
+}
+
+/// As OVS 4.0.
+#[test]
+fn routes_and_rules_have_json() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-appctl");
+    let lab = lab();
+    check(
+        &lab,
+        &[
+            ("netdev-dummy/ip4addr br0 1.1.2.88/24", OK),
+            ("netdev-dummy/ip6addr br0 2001:cafe::88/64", OK),
+            ("ovs/route/add 9.9.9.0/24 br0 1.1.2.1 pkt_mark=16", OK),
+            (
+                "ovs/route/rule/show",
+                "Cached: 0: from all lookup local\nCached: 32766: from all lookup main\n\
+                 Cached: 32767: from all lookup default\n",
+            ),
+            (
+                "ovs/route/rule/show -6",
+                "Cached: 0: from all lookup local\nCached: 32766: from all lookup main\n",
+            ),
+            ("ovs/route/rule/show x", "x: unknown option; use -6 or none"),
+        ],
+    );
+    let as_json = |name: &str, args: &[&str]| -> Value {
+        session(&lab, &[("set-options", &["--format", "json"]), (name, args)]).pop().unwrap().unwrap()
+    };
+    let local = |dst: &str, prefix: u8, prefsrc: &str| {
+        json!({ "dst": dst, "prefix": prefix, "local": true, "nexthops": [{ "dev": "br0" }], "prefsrc": prefsrc,
+            "table": 255, "user": false })
+    };
+    let user = json!({ "dst": "9.9.9.0", "prefix": 24, "local": false, "mark": 16, "prefsrc": "1.1.2.88",
+        "nexthops": [{ "dev": "br0", "gateway": "1.1.2.1" }], "table": 254, "user": true });
+    let locals = [local("1.1.2.0", 24, "1.1.2.88"), local("2001:cafe::", 64, "2001:cafe::88")];
+    assert_eq!(as_json("ovs/route/show", &[]), json!([locals[0], locals[1], user]));
+    assert_eq!(as_json("ovs/route/show", &["table=254"]), json!([user]));
+    let rule = |priority: u32, lookup: u32, ipv4: bool| {
+        json!({ "priority": priority, "user": false, "invert": false, "ipv4": ipv4, "src-prefix": 0, "from": "all",
+            "lookup": lookup })
+    };
+    let rules = json!([rule(0, 255, true), rule(32766, 254, true), rule(32767, 253, true)]);
+    assert_eq!(as_json("ovs/route/rule/show", &[]), rules);
+    assert_eq!(
+        as_json("ovs/route/rule/show", &["-6"]),
+        json!([rule(0, 255, false), rule(32766, 254, false)])
+    );
+}
+
+/// A thread prints long lists, in parts.
+#[test]
+fn long_lists_of_routes_are_whole_as_text_and_as_json() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-appctl");
+    let lab = lab();
+    check(&lab, &[("netdev-dummy/ip4addr br0 1.1.2.88/24", OK)]);
+    let networks: Vec<String> = (0..2000).map(|n| format!("9.{}.{}.0/24", n / 250, n % 250)).collect();
+    let args: Vec<[&str; 3]> = networks.iter().map(|network| [network, "br0", "1.1.2.1"]).collect();
+    let adds: Vec<(&str, &[&str])> = args.iter().map(|args| ("ovs/route/add", &args[..])).collect();
+    assert!(session(&lab, &adds).iter().all(|answer| *answer == Ok(json!(OK))));
+    let answers = session(
+        &lab,
+        &[
+            ("ovs/route/show", &["table=254"]),
+            ("set-options", &["--format", "json"]),
+            ("ovs/route/show", &["table=254"]),
+            // The connection goes on.
+            ("version", &[]),
+        ],
+    );
+    let text = answers[0].as_ref().unwrap().as_str().unwrap();
+    let lines = text.lines().skip(1).filter_map(|line| line.split(' ').nth(1)).map(String::from);
+    let listed = answers[2].as_ref().unwrap().as_array().unwrap();
+    let objects =
+        listed.iter().map(|route| format!("{}/{}", route["dst"].as_str().unwrap(), route["prefix"]));
+    assert_eq!(lines.collect::<Vec<_>>(), networks);
+    assert_eq!(objects.collect::<Vec<_>>(), networks);
+    assert_eq!(answers[3].as_ref().unwrap()["reply-format"], "plain");
 }

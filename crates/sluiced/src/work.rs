@@ -29,6 +29,8 @@ pub struct Workers(Arc<Mutex<()>>);
 pub enum Part {
     /// The next part of the text, as the contents of a JSON string.
     Text(Vec<u8>),
+    /// The next part of the JSON of a value.
+    Json(Vec<u8>),
     /// The whole reply, or after parts their end: an empty text, or the reason why the rest is missing.
     End(Result<String, String>),
 }
@@ -61,6 +63,12 @@ impl Requester<'_> {
     pub(crate) fn send(&self, text: &str) -> bool {
         self.turn.take();
         self.send_text(text)
+    }
+
+    /// Sends a part of the JSON of a value, as [`Requester::send`] does.
+    pub(crate) fn send_json(&self, json: &str) -> bool {
+        self.turn.take();
+        self.pass(Part::Json(json.as_bytes().to_vec()))
     }
 
     fn send_text(&self, text: &str) -> bool {
@@ -170,7 +178,7 @@ mod tests {
         loop {
             match work.part() {
                 Some(Part::End(answer)) => return answer,
-                Some(Part::Text(text)) => panic!("{} bytes of text", text.len()),
+                Some(Part::Text(text) | Part::Json(text)) => panic!("{} bytes of text", text.len()),
                 None => assert!(begun.elapsed() < LIMIT),
             }
             std::thread::sleep(Duration::from_millis(1));
@@ -246,6 +254,7 @@ mod tests {
                     let json = [&b"\""[..], &contents, b"\""].concat();
                     return (serde_json::from_slice(&json).unwrap(), end);
                 }
+                Some(Part::Json(json)) => panic!("{} bytes of JSON", json.len()),
                 None => assert!(begun.elapsed() < LIMIT),
             }
         }

@@ -1,0 +1,55 @@
+//! The parts of the daemon that commands (`appctl`) show and change, without its main loop.
+
+mod counters;
+pub(crate) mod implementations;
+
+use super::config::Exit;
+use super::coverage::Coverage;
+use super::db::Db;
+use super::reactor::Reactor;
+use super::routing::Routing;
+use super::switch::Switch;
+use super::work::Workers;
+use implementations::Chosen;
+
+/// The parts of the daemon that commands show and change.
+pub struct ControlPlane {
+    /// Sockets.
+    pub reactor: Reactor,
+    /// Database.
+    pub db: Db,
+    /// The switch.
+    pub switch: Switch,
+    /// Routes, neighbours and listeners of tunnels.
+    pub routing: Routing,
+    /// Start of the daemon, in monotonic milliseconds.
+    pub started_ms: u64,
+    /// Threads that compute replies.
+    pub workers: Workers,
+    /// Coverage counters.
+    pub(crate) coverage: Coverage,
+    /// Chosen by command.
+    pub(crate) implementations: Chosen,
+    /// Clients of the control socket disconnected for incomplete commands, or unread replies.
+    pub(crate) clients_cut_off: u64,
+    /// Set once the daemon is to end: after this turn of the main loop.
+    pub exit: Option<Exit>,
+}
+
+impl ControlPlane {
+    /// The state at the start of the daemon.
+    pub(crate) fn new(reactor: Reactor, db: Db, switch: Switch, routing: Routing) -> ControlPlane {
+        ControlPlane {
+            reactor,
+            db,
+            switch,
+            routing,
+            started_ms: sys::clock::monotonic_ms(),
+            workers: Workers::default(),
+            coverage: Coverage::default(),
+            implementations: Chosen::default(),
+            clients_cut_off: 0,
+            exit: None,
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! The totals of the coverage counters. Reading them sends two requests to each forwarding thread, for any number of ports.
+
+use super::ControlPlane;
+use dpif::{DropReason, PmdStats, PortStats, XlateDrop};
+use l2proto::Protocol;
+use ofproto::mac_table::MacStats;
+use std::collections::BTreeMap;
+use sync::{Ordering, lock};
+
+/// Counters of OVS whose events do not occur here: they concern parts that this switch lacks, or has in another form.
+const NEVER: [&str; 18] = [
+    "conntrack_l3csum_err",
+    "conntrack_l4csum_err",
+    "datapath_drop_invalid_bond",
+    "datapath_drop_invalid_tnl_port",
+    "datapath_drop_lock_error",
+    "datapath_drop_nsh_decap_error",
+    "datapath_drop_userspace_action_error",
+    "dumped_duplicate_flow",
+    "ipf_stuck_frag_list_purged",
+    "mcast_snooping_learned",
+    "netdev_push_header_drops",
+    "netdev_send_prepare_drops",
+    "rev_bond",
+    "rev_mcast_snooping",
+    "rev_rstp",
+    "rev_stp",
+    "revalidate_missed_dp_flow",
+    "upcall_ukey_contention",
+];
+
+/// Flows that no device took, and changes that it refused.
+fn offload_refused(plane: &ControlPlane) -> u64 {
+    let offloads = plane.switch.instances().iter().filter_map(|i| i.datapath.offload()?.stats());
+    offloads.map(|stats| stats.refused).sum()
+}
+
+/// Counters of connection trackers, over all datapaths.
+fn conntrack(plane: &ControlPlane) -> BTreeMap<&'static str, u64> {
+    // Without a tracker, too.
+    let mut sums = BTreeMap::from([("ipf_l3csum_err", 0)]);
+    let trackers = plane.switch.instances().iter().filter_map(|i| i.datapath.connections());
+    for (name, count) in trackers.flat_map(dpif::Connections::counters) {
+        *sums.entry(name).or_default() += count;
+    }
+    sums
+}
+
+impl ControlPlane {
+    /// All coverage counters by name, in order of their names.
+    pub(crate) fn counters(&self) -> Vec<(&'static str, u64)> {
+        let instances = || self.switch.instances().iter();
+        let mut sum = PmdStats::default();
+        instances().for_each(|i| sum.add(&i.totals()));
+        let mut ports = PortStats::default();
+        instances().for_each(|i| ports.add(&i.datapath.port_totals()));
+        let bridges = self.switch.instances().bridges();
+        let macs = |f: fn(&MacStats) -> u64| bridges.iter().map(|(_, b)| f(&lock(&b.macs).stats)).sum();
+        let inside = DropReason::ALL.into_iter().filter_map(|r| Some((r.counter()?, sum.drops[r as usize])));
+        let wanted = XlateDrop::ALL.into_iter().map(|d| (d.counter(), sum.xlate_drops[d as usize]));
+        let mut all: Vec<_> = inside.chain(wanted).collect();
+        let count = |n: &sync::AtomicU64| n.load(sync::Ordering::Relaxed);
+        let conns = self.switch.openflow().counters();
+        let (sockets, database) = (self.reactor.counts, self.db.counters());
+        let (evicted, refused) = {
+            let neighbours = self.routing.neighbours();
+            (neighbours.evicted(), neighbours.refused())
+        };
+        let links = self.switch.link_protocols();
+        all.extend(Protocol::ALL.iter().map(|protocol| (protocol.lost_counter(), links.lost(*protocol))));
+        all.extend([
+            ("accept_failed", sockets.accept_failed),
+            ("connection_refused", sockets.refused),
+            ("connection_evicted", sockets.evicted),
+            ("connection_probe_failed", sockets.probes_failed),
+            ("handshake_cut_off", sockets.handshakes_cut_off),
+            ("handshake_put_off", sockets.handshakes_put_off),
+            ("db_session_cut_off", database.cut_off),
+            ("db_monitor_refused", database.monitors_refused),
+            ("db_wait_refused", database.waits_refused),
+            ("unixctl_cut_off", self.clients_cut_off),
+            ("tnl_packet_held", instances().map(|i| i.backer.held_in_all()).sum()),
+            ("barrier_waited", instances().map(|i| count(&i.backer.barrier.waits)).sum()),
+            ("barrier_timeout", instances().map(|i| count(&i.backer.barrier.timeouts)).sum()),
+            ("flow_removed_paused", instances().map(|i| i.backer.events.times_full()).sum()),
+            ("flow_offload_refused", offload_refused(self)),
+            ("ofconn_cut_off", sockets.cut_off),
+            ("ofconn_event_dropped", conns.events_dropped),
+            ("ofconn_packet_in_dropped", conns.packet_ins_dropped),
+            ("rconn_overflow", conns.packet_ins_unsent),
+            ("datapath_drop_rx_malformed", ports.rx_malformed),
+            ("datapath_drop_rx_ring_full", ports.rx_dropped),
+            ("datapath_drop_rx_truncated", ports.rx_truncated),
+            ("flow_extract", sum.received + sum.recirculated),
+            ("rev_flow_table", instances().map(|i| count(&i.backer.revisions.tables)).sum()),
+            ("rev_mac_learning", instances().map(|i| count(&i.backer.revisions.macs)).sum()),
+            ("rev_port_toggled", instances().map(|i| count(&i.backer.revisions.toggled)).sum()),
+            ("handler_duplicate_upcall", instances().map(|i| count(&i.backer.revisions.repeated)).sum()),
+            ("revalidate_missing_dp_flow", instances().map(|i| count(&i.backer.revisions.lost)).sum()),
+            ("rev_reconfigure", instances().map(|i| count(&i.backer.revisions.reconfigured)).sum()),
+            ("mac_learning_evicted", macs(|s| s.evicted)),
+            ("mac_learning_expired", macs(|s| s.expired)),
+            ("mac_learning_learned", macs(|s| s.learned)),
+            ("mac_learning_moved", macs(|s| s.moved)),
+            ("neighbour_evicted", evicted),
+            ("neighbour_refused", refused),
+            ("route_refused", self.routing.refused()),
+            ("route_table_dump", self.routing.dumps),
+            ("netdev_received", sum.received),
+            ("netdev_sent", sum.sent_packets),
+            (
+                "packet_in_overflow",
+                instances().map(|i| i.backer.packet_ins_lost.load(Ordering::Relaxed)).sum(),
+            ),
+        ]);
+        all.extend(conntrack(self));
+        all.extend(NEVER.map(|name| (name, 0)));
+        all.sort_unstable();
+        all
+    }
+}

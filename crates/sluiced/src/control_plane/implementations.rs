@@ -1,0 +1,34 @@
+//! Implementations of parts of the userspace datapath, as commands choose them: the names that every OVS has.
+
+use std::collections::BTreeMap;
+
+/// In the order of `dpif-netdev/miniflow-parser-get`.
+pub(crate) const PARSERS: [&str; 3] = ["autovalidator", "scalar", STUDY];
+pub(crate) const STUDY: &str = "study";
+/// In the order of `dpif-netdev/subtable-lookup-prio-get`.
+pub(crate) const LOOKUPS: [&str; 2] = ["autovalidator", "generic"];
+/// In the order of `odp-execute/action-impl-show`.
+pub(crate) const ACTIONS: [&str; 2] = ["scalar", "autovalidator"];
+
+/// The chosen implementations.
+pub(crate) struct Chosen {
+    /// Of threads without a choice of their own.
+    pub(crate) parser: &'static str,
+    pub(crate) parser_of: BTreeMap<u16, &'static str>,
+    /// Of [`LOOKUPS`].
+    pub(crate) priorities: [u8; 2],
+    pub(crate) actions: &'static str,
+}
+
+impl Default for Chosen {
+    fn default() -> Chosen {
+        Chosen { parser: PARSERS[1], parser_of: BTreeMap::new(), priorities: [0, 1], actions: ACTIONS[0] }
+    }
+}
+
+impl Chosen {
+    /// The lookup function of new subtables: the first one of the highest priority.
+    pub(crate) fn lookup(&self) -> usize {
+        usize::from(self.priorities[1] > self.priorities[0])
+    }
+}
