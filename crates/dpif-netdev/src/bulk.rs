@@ -15,7 +15,7 @@
 use super::inbox::TxSide;
 use super::ports::{OpenPort, Opened};
 use super::queues::Rx;
-use dpif::{DpifError, PortOptions, PortSpec};
+use dpif::{DpifError, PortSpec};
 use flow::DpPort;
 use std::collections::BTreeMap;
 use sync::{Mutex, lock};
@@ -100,11 +100,6 @@ fn each<T: Send, R: Send>(items: Vec<T>, work: impl Fn(T) -> R + Sync) -> Vec<R>
     })
 }
 
-/// Whether its device exists before the port and after it.
-fn is_system(spec: &PortSpec) -> bool {
-    matches!(spec.options, PortOptions::System(_))
-}
-
 impl Bulk {
     /// Opens the devices of ports about to be added, at most [`TOGETHER`] at a time; errors are reported when the
     /// ports are added.
@@ -113,7 +108,8 @@ impl Bulk {
         specs: Vec<PortSpec>,
         open: impl Fn(&PortSpec) -> Result<Opened, DpifError> + Sync,
     ) {
-        let specs: Vec<_> = specs.into_iter().filter(is_system).take(TOGETHER).collect();
+        let specs: Vec<_> =
+            specs.into_iter().filter(|spec| spec.options.opens_together()).take(TOGETHER).collect();
         let opened = each(specs, |spec| open(&spec).ok().map(|opened| (spec, opened)));
         lock(&self.prepared).extend(opened.into_iter().flatten());
     }
@@ -151,7 +147,7 @@ impl Bulk {
 
     /// Removes a port: closes its device now or in [`Bulk::close_together`].
     pub(super) fn close(&self, closing: Closing) {
-        if !closing.open.as_ref().is_some_and(|open| is_system(&open.spec)) {
+        if !closing.open.as_ref().is_some_and(|open| open.spec.options.opens_together()) {
             return closing.end();
         }
         let full = {

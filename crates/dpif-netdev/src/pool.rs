@@ -19,8 +19,9 @@ use super::{UserspaceConfig, numbered};
 use crate::ablation::Optimisation;
 use datapath::PmdTuning;
 use dpif::{
-    DpifError, DpifOp, FlowOffloads, InlineHandler, Numa, OffloadStats, OpBatch, PerfLog, PerfQuery, PmdId,
-    PmdStats, PmdThreads, PortOptions, PortSpec, PortStats, QueueInfo, RxqAffinity, ThreadInfo, ThreadPlan,
+    DpifError, DpifOp, FlowOffloads, InlineHandler, Numa, OffloadStats, OpBatch, OptionChange, PerfLog,
+    PerfQuery, PmdId, PmdStats, PmdThreads, PortOptions, PortSpec, PortStats, QueueInfo, RxqAffinity,
+    ThreadInfo, ThreadPlan,
 };
 use flow::DpPort;
 use std::collections::BTreeMap;
@@ -385,10 +386,7 @@ impl PmdThreads for PmdPool {
     ) -> Result<(), DpifError> {
         let s = &mut *lock(&self.state);
         let open = s.ports.get_mut(port).ok_or(DpifError::NotFound("port"))?;
-        let resize = match (&open.spec.options, options) {
-            (PortOptions::System(is), PortOptions::System(wanted)) => is.n_rxq != wanted.n_rxq,
-            _ => false,
-        };
+        let resize = open.spec.options.change(options) == OptionChange::ReopenQueues;
         if !resize && open.affinity == *affinity {
             return Ok(());
         }

@@ -160,15 +160,11 @@ pub(crate) struct Opened {
 
 /// Opens the device of a port.
 pub(crate) fn open(spec: &PortSpec, ablation: &Ablation) -> Result<Opened, DpifError> {
-    // As in OVS, where this datapath has taps only.
-    let type_name = match &spec.options {
-        PortOptions::Internal => PortOptions::Tap.type_name().to_string(),
-        options => options.type_name().to_string(),
-    };
+    let type_name = spec.options.userspace_type_name().to_string();
     let opened = |device| Opened { device, type_name, dummy: None, inline: false, bare: false };
     match &spec.options {
         PortOptions::System(options) => Ok(opened(open_system(spec, options, ablation)?)),
-        PortOptions::Internal | PortOptions::Tap => {
+        PortOptions::Internal(_) | PortOptions::Tap(_) => {
             let options = TapOptions { mac: spec.mac.map(|m| m.0), mtu: spec.mtu, ..TapOptions::default() };
             Ok(opened(Port::open_tap(&spec.name, &options).map_err(device_error)?))
         }
@@ -178,12 +174,15 @@ pub(crate) fn open(spec: &PortSpec, ablation: &Ablation) -> Result<Opened, DpifE
                 Port::open_dummy(&spec.name, &dummy_options(spec, options)).map_err(device_error)?;
             Ok(Opened { dummy: Some(dummy), inline: !options.pmd, bare: true, ..opened(device) })
         }
-        PortOptions::Null => Ok(Opened { bare: true, ..opened(Port::open_null(&spec.name)) }),
+        PortOptions::Null(_) => Ok(Opened { bare: true, ..opened(Port::open_null(&spec.name)) }),
         PortOptions::Pcap(PcapPort { rx_pcap, tx_pcap, infinite_rx }) => {
             let options =
                 PcapOptions { rx_pcap: rx_pcap.clone(), tx_pcap: tx_pcap.clone(), infinite_rx: *infinite_rx };
             let device = Port::open_pcap(&spec.name, &options).map_err(device_error)?;
             Ok(Opened { bare: true, ..opened(device) })
+        }
+        PortOptions::Patch(_) => {
+            Err(DpifError::Device(format!("{}: a patch is no port of a datapath", spec.name)))
         }
         // Actions push and pop its headers.
         PortOptions::Tunnel(_) => {
@@ -213,7 +212,7 @@ fn open_afxdp(name: &str, options: &AfxdpPort) -> Result<Port, DpifError> {
     // Its queues exist only while it is up.
     netdev::link::set_admin_up(ifindex, true).map_err(device_error)?;
     let options = AfxdpOptions {
-        mode: xdp_mode(options.xdp_mode),
+        mode: xdp_mode(options.mode),
         n_rxq: options.n_rxq as usize,
         use_need_wakeup: options.use_need_wakeup,
     };

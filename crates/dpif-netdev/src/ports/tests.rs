@@ -14,7 +14,7 @@ fn a_number_waits_for_the_flows_of_its_last_port_unless_it_is_requested() {
     let mut ports = Ports::default();
     let spec = |number: Option<u32>| PortSpec {
         name: "p".to_string(),
-        options: PortOptions::Null,
+        options: dpif::NullPort.into(),
         mac: None,
         mtu: None,
         number: number.map(DpPort),

@@ -12,7 +12,6 @@ use dpif::{PortInfo, PortSpec};
 use flow::DpPort;
 use std::collections::BTreeMap;
 use sync::lock;
-use vswitch::config::DeviceOptions;
 
 /// Type of a datapath, or of a port, that names none.
 const DEFAULT_TYPE: &str = "system";
@@ -95,11 +94,10 @@ fn add_all(daemon: &mut Daemon, name: &str, ports: &[String]) -> Result<String, 
         let port = wanted.name;
         let failed =
             |why: &dyn std::fmt::Display| format!("adding {port} to {} failed ({why})", instance.name());
-        let device = DeviceOptions::of_command(
+        let options = daemon.switch.supported().port_options(
             port,
             wanted.type_name,
             &wanted.options,
-            daemon.switch.supported(),
             instance.is_dummy(),
         )?;
         let known = instance.datapath.ports();
@@ -109,13 +107,8 @@ fn add_all(daemon: &mut Daemon, name: &str, ports: &[String]) -> Result<String, 
         if wanted.number.is_some_and(|number| known.iter().any(|p| p.number == number)) {
             return Err(failed(&"Device or resource busy"));
         }
-        let spec = PortSpec {
-            name: device.port_name(port),
-            options: device.port,
-            mac: None,
-            mtu: None,
-            number: wanted.number,
-        };
+        let spec =
+            PortSpec { name: options.port_name(port), options, mac: None, mtu: None, number: wanted.number };
         let added = instance.datapath.port_add(&spec).map_err(|e| failed(&e))?;
         if wanted.number.is_some_and(|number| number != added) {
             let _ = instance.datapath.port_del(added);
@@ -188,16 +181,10 @@ fn set_port(daemon: &mut Daemon, datapath_name: &String, text: &str) -> Result<(
         return Err(format!("{}: its options are those of its tunnels' interfaces", port.name));
     };
     let options = with(owned(row.string_map("options")), changed);
-    let device = DeviceOptions::of_command(
-        &port.name,
-        row.str("type"),
-        &options,
-        daemon.switch.supported(),
-        is_dummy,
-    )?;
+    let options = daemon.switch.supported().port_options(&port.name, row.str("type"), &options, is_dummy)?;
     daemon
         .switch
-        .set_port_options(&port.name, device, &mut daemon.reactor)
+        .set_port_options(&port.name, options, &mut daemon.reactor)
         .map_err(|why| format!("{}: failed to set configuration ({why})", port.name))
 }
 
@@ -290,9 +277,9 @@ fn spec(
     number: DpPort,
 ) -> Result<PortSpec, String> {
     let (supported, dummy) = (daemon.switch.supported(), instance.is_dummy());
-    let device = DeviceOptions::of_command(&port.name, &port.type_name, options, supported, dummy)?;
-    let name = device.port_name(&port.name);
-    Ok(PortSpec { name, options: device.port, mac: None, mtu: None, number: Some(number) })
+    let options = supported.port_options(&port.name, &port.type_name, options, dummy)?;
+    let name = options.port_name(&port.name);
+    Ok(PortSpec { name, options, mac: None, mtu: None, number: Some(number) })
 }
 
 /// Replaces a port; if that fails, it is as before.
