@@ -13,10 +13,11 @@
 //! for close.
 
 use super::inbox::TxSide;
-use super::ports::{OpenPort, Opened};
+use super::ports::OpenPort;
 use super::queues::Rx;
 use dpif::{DpifError, PortSpec};
 use flow::DpPort;
+use netdev::OpenedPort;
 use std::collections::BTreeMap;
 use sync::{Mutex, lock};
 
@@ -60,7 +61,7 @@ pub(super) fn parts_of(rx: Vec<Rx>, sides: BTreeMap<DpPort, TxSide>) -> Vec<(DpP
 #[derive(Default)]
 pub(super) struct Bulk {
     /// Opened in advance.
-    prepared: Mutex<Vec<(PortSpec, Opened)>>,
+    prepared: Mutex<Vec<(PortSpec, OpenedPort)>>,
     closing: Mutex<Vec<Closing>>,
 }
 
@@ -106,7 +107,7 @@ impl Bulk {
     pub(super) fn open_together(
         &self,
         specs: Vec<PortSpec>,
-        open: impl Fn(&PortSpec) -> Result<Opened, DpifError> + Sync,
+        open: impl Fn(&PortSpec) -> Result<OpenedPort, DpifError> + Sync,
     ) {
         let specs: Vec<_> =
             specs.into_iter().filter(|spec| spec.options.opens_together()).take(TOGETHER).collect();
@@ -115,7 +116,7 @@ impl Bulk {
     }
 
     /// The device of a port, if opened in advance.
-    pub(super) fn prepared(&self, spec: &PortSpec) -> Option<Opened> {
+    pub(super) fn prepared(&self, spec: &PortSpec) -> Option<OpenedPort> {
         let mut all = lock(&self.prepared);
         let at = all.iter().position(|(s, _)| s == spec)?;
         Some(all.swap_remove(at).1)

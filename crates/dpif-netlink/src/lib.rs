@@ -34,7 +34,7 @@ use dpif::{
 use flow::DpPort;
 use flow::extract::MAX_VLANS;
 use flow::nlkey::KeyLimits;
-use netdev::{TapOptions, link};
+use netdev::{SystemOptions, link};
 use netlink::ovs::{
     DpInfo, DpName, DpNew, DpSet, FlowDel, FlowName, FlowParts, Request, TunnelOptions, VportInfo, VportKind,
     VportMonitor, VportNew, VportSet, features,
@@ -353,8 +353,8 @@ fn vport_kind(options: &PortOptions) -> Result<(VportKind, Option<TunnelOptions>
 
 /// Creates the device of a port of type `tap`.
 fn create_tap(spec: &PortSpec) -> Result<netdev::Port, DpifError> {
-    let options = TapOptions { mac: spec.mac.map(|m| m.0), mtu: spec.mtu, ..TapOptions::default() };
-    netdev::Port::open_tap(&spec.name, &options).map_err(|e| DpifError::Device(e.to_string()))
+    let opened = netdev::open(spec, &SystemOptions::default());
+    opened.map(|opened| opened.device).map_err(|e| DpifError::Device(e.to_string()))
 }
 
 /// `ovs-system` of `system@ovs-system`.

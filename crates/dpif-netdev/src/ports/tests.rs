@@ -1,13 +1,6 @@
-//! Modes of AF_XDP, and numbers; ports are tested as part of a switch.
+//! Numbers of ports; ports are tested as part of a switch.
 
 use super::*;
-
-#[test]
-fn modes_keep_their_names() {
-    for mode in XdpMode::ALL {
-        assert_eq!(xdp_mode(mode).to_string(), mode.name());
-    }
-}
 
 #[test]
 fn a_number_waits_for_the_flows_of_its_last_port_unless_it_is_requested() {

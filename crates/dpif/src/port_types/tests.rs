@@ -187,7 +187,7 @@ fn a_type_reads_all_of_its_keys() {
 }
 
 #[test]
-fn no_two_types_have_the_same_name() {
+fn names_are_unique_and_stand_for_their_values() {
     let mut names: Vec<_> = InterfaceType::all().iter().flat_map(|row| row.names()).collect();
     let all = names.len();
     names.sort_unstable();
@@ -195,6 +195,10 @@ fn no_two_types_have_the_same_name() {
     assert_eq!(names.len(), all);
     for kind in TunnelKind::ALL {
         assert_eq!(TunnelKind::of_name(kind.name()), Some(kind));
+    }
+    for mode in XdpMode::ALL {
+        let parsed = read(named("afxdp"), "afxdp", &[("xdp-mode", mode.name())]);
+        assert_eq!(parsed, Ok(AfxdpPort { mode, ..AfxdpPort::default() }.into()));
     }
 }
 

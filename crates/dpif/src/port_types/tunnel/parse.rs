@@ -178,8 +178,10 @@ fn checksum(kind: TunnelKind, value: &str) -> Result<bool, &'static str> {
         TunnelKind::Srv6 => Err("an option of srv6, whose header has no checksum"),
         TunnelKind::Gtpu if value != "true" => Err("true: headers of gtpu always have a checksum"),
         TunnelKind::Gtpu => Ok(false),
-        kind if kind.is_erspan() => Err("an option of erspan, whose header has no checksum"),
-        _ => Ok(value == "true"),
+        TunnelKind::Erspan | TunnelKind::Ip6erspan => {
+            Err("an option of erspan, whose header has no checksum")
+        }
+        TunnelKind::Vxlan | TunnelKind::Geneve | TunnelKind::Gre | TunnelKind::Ip6gre => Ok(value == "true"),
     }
 }
 
