@@ -13,10 +13,11 @@
 //! for close.
 
 use super::inbox::TxSide;
-use super::ports::{OpenPort, Opened};
+use super::ports::OpenPort;
 use super::queues::Rx;
-use dpif::{DpifError, PortOptions, PortSpec};
+use dpif::{DpifError, PortSpec};
 use flow::DpPort;
+use netdev::OpenedPort;
 use std::collections::BTreeMap;
 use sync::{Mutex, lock};
 
@@ -60,7 +61,7 @@ pub(super) fn parts_of(rx: Vec<Rx>, sides: BTreeMap<DpPort, TxSide>) -> Vec<(DpP
 #[derive(Default)]
 pub(super) struct Bulk {
     /// Opened in advance.
-    prepared: Mutex<Vec<(PortSpec, Opened)>>,
+    prepared: Mutex<Vec<(PortSpec, OpenedPort)>>,
     closing: Mutex<Vec<Closing>>,
 }
 
@@ -100,26 +101,22 @@ fn each<T: Send, R: Send>(items: Vec<T>, work: impl Fn(T) -> R + Sync) -> Vec<R>
     })
 }
 
-/// Whether its device exists before the port and after it.
-fn is_system(spec: &PortSpec) -> bool {
-    matches!(spec.options, PortOptions::System(_))
-}
-
 impl Bulk {
     /// Opens the devices of ports about to be added, at most [`TOGETHER`] at a time; errors are reported when the
     /// ports are added.
     pub(super) fn open_together(
         &self,
         specs: Vec<PortSpec>,
-        open: impl Fn(&PortSpec) -> Result<Opened, DpifError> + Sync,
+        open: impl Fn(&PortSpec) -> Result<OpenedPort, DpifError> + Sync,
     ) {
-        let specs: Vec<_> = specs.into_iter().filter(is_system).take(TOGETHER).collect();
+        let specs: Vec<_> =
+            specs.into_iter().filter(|spec| spec.options.opens_together()).take(TOGETHER).collect();
         let opened = each(specs, |spec| open(&spec).ok().map(|opened| (spec, opened)));
         lock(&self.prepared).extend(opened.into_iter().flatten());
     }
 
     /// The device of a port, if opened in advance.
-    pub(super) fn prepared(&self, spec: &PortSpec) -> Option<Opened> {
+    pub(super) fn prepared(&self, spec: &PortSpec) -> Option<OpenedPort> {
         let mut all = lock(&self.prepared);
         let at = all.iter().position(|(s, _)| s == spec)?;
         Some(all.swap_remove(at).1)
@@ -151,7 +148,7 @@ impl Bulk {
 
     /// Removes a port: closes its device now or in [`Bulk::close_together`].
     pub(super) fn close(&self, closing: Closing) {
-        if !closing.open.as_ref().is_some_and(|open| is_system(&open.spec)) {
+        if !closing.open.as_ref().is_some_and(|open| open.spec.options.opens_together()) {
             return closing.end();
         }
         let full = {

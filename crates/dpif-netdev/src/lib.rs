@@ -45,12 +45,13 @@ use dpif::{
 use flow::DpPort;
 use inbox::{Control, TxSide};
 use main_core::MainCore;
+use netdev::OpenedPort;
 use netdev::dummy::{Claim, DummyPorts};
 use offload::{Offloads, Providers};
 use plan::QueueId;
 use pmd::Purged;
 use pool::PmdPool;
-use ports::{OpenPort, Opened};
+use ports::OpenPort;
 use queues::Rx;
 use replan::Scope;
 use stats::DeviceCounters;
@@ -185,7 +186,7 @@ impl Datapath for UserspaceDatapath {
         if claim.is_some_and(|claim| !self.dummy_ports.is_free(&spec.name, claim) || is_here()) {
             return Err(DpifError::Device("File exists".to_string()));
         }
-        let Opened { mut device, type_name, dummy, inline, bare } = self.pool.open(spec)?;
+        let OpenedPort { mut device, dummy, inline, bare, notes: _ } = self.pool.open(spec)?;
         if !inline {
             self.pool.first_threads(s)?;
         }
@@ -216,7 +217,11 @@ impl Datapath for UserspaceDatapath {
             self.dummy_ports.insert(&spec.name, dummy.clone(), claim);
         }
         let open = OpenPort {
-            info: PortInfo { number, name: spec.name.clone(), type_name },
+            info: PortInfo {
+                number,
+                name: spec.name.clone(),
+                type_name: spec.options.userspace_type_name().to_string(),
+            },
             device,
             dummy,
             inline,

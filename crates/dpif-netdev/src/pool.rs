@@ -11,7 +11,7 @@ use super::main_core::MainCore;
 use super::offload::Candidate;
 use super::perf;
 use super::plan::QueueId;
-use super::ports::{self, OpenPort, Opened, Ports};
+use super::ports::{self, OpenPort, Ports};
 use super::queues::Rx;
 use super::replan::{Fleet, Placement, Scope};
 use super::threads::{PmdFactory, Running};
@@ -19,10 +19,12 @@ use super::{UserspaceConfig, numbered};
 use crate::ablation::Optimisation;
 use datapath::PmdTuning;
 use dpif::{
-    DpifError, DpifOp, FlowOffloads, InlineHandler, Numa, OffloadStats, OpBatch, PerfLog, PerfQuery, PmdId,
-    PmdStats, PmdThreads, PortOptions, PortSpec, PortStats, QueueInfo, RxqAffinity, ThreadInfo, ThreadPlan,
+    DpifError, DpifOp, FlowOffloads, InlineHandler, Numa, OffloadStats, OpBatch, OptionChange, PerfLog,
+    PerfQuery, PmdId, PmdStats, PmdThreads, PortOptions, PortSpec, PortStats, QueueInfo, RxqAffinity,
+    ThreadInfo, ThreadPlan,
 };
 use flow::DpPort;
+use netdev::OpenedPort;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
@@ -77,12 +79,12 @@ impl PmdPool {
     }
 
     /// Opens the device of a port.
-    pub(super) fn open(&self, spec: &PortSpec) -> Result<Opened, DpifError> {
+    pub(super) fn open(&self, spec: &PortSpec) -> Result<OpenedPort, DpifError> {
         if let Some(opened) = self.bulk.prepared(spec) {
             return Ok(opened);
         }
         let opened = ports::open(spec, &self.factory.ablation)?;
-        Ok(Opened { inline: opened.inline || !self.has_threads(), ..opened })
+        Ok(OpenedPort { inline: opened.inline || !self.has_threads(), ..opened })
     }
 
     /// Offloads the flows of a port, if enabled and its device can.
@@ -282,7 +284,7 @@ impl PmdPool {
         open.queues = 0;
         // Close the old ones first: the socket group does not accept more.
         drop(taken);
-        let Opened { mut device, .. } = self.open(&open.spec)?;
+        let OpenedPort { mut device, .. } = self.open(&open.spec)?;
         let queues = numbered(port, std::mem::take(&mut device.rx));
         open.device = device;
         if open.inline {
@@ -385,10 +387,7 @@ impl PmdThreads for PmdPool {
     ) -> Result<(), DpifError> {
         let s = &mut *lock(&self.state);
         let open = s.ports.get_mut(port).ok_or(DpifError::NotFound("port"))?;
-        let resize = match (&open.spec.options, options) {
-            (PortOptions::System(is), PortOptions::System(wanted)) => is.n_rxq != wanted.n_rxq,
-            _ => false,
-        };
+        let resize = open.spec.options.change(options) == OptionChange::ReopenQueues;
         if !resize && open.affinity == *affinity {
             return Ok(());
         }

@@ -1,19 +1,13 @@
-//! The ports of a userspace datapath: their numbers, and opening of each type.
+//! The ports of a userspace datapath: their numbers, and opening of their devices.
 
 use super::slices::Departure;
 use super::upcall_queues::PortQueues;
 use crate::ablation::Ablation;
-use dpif::{
-    AfxdpPort, DpifError, DummyPort, LOCAL_PORT, PcapPort, PortInfo, PortOptions, PortSpec, PortStats,
-    RxqAffinity, SystemPort, XdpMode,
-};
+use dpif::{DpifError, LOCAL_PORT, PortInfo, PortSpec, PortStats, RxqAffinity};
 use flow::DpPort;
-use netdev::afxdp::AfxdpOptions;
-use netdev::dummy::{Dummy, DummyCaptures, DummyOptions};
-use netdev::pcap::PcapOptions;
-use netdev::{Port, SystemOptions, TapOptions};
+use log::Level;
+use netdev::{Dummy, OpenNote, OpenedPort, Port, SystemOptions};
 use std::collections::BTreeMap;
-use std::io;
 use std::sync::{Arc, Weak};
 
 /// A port and its device.
@@ -145,109 +139,15 @@ impl Ports {
     }
 }
 
-/// An opened device.
-pub(crate) struct Opened {
-    pub(crate) device: Port,
-    /// Its displayed type.
-    pub(crate) type_name: String,
-    /// Its control handle, for a dummy.
-    pub(crate) dummy: Option<Dummy>,
-    /// Polled by the main core, not by a thread.
-    pub(crate) inline: bool,
-    /// Unknown to the kernel.
-    pub(crate) bare: bool,
-}
-
-/// Opens the device of a port.
-pub(crate) fn open(spec: &PortSpec, ablation: &Ablation) -> Result<Opened, DpifError> {
-    // As in OVS, where this datapath has taps only.
-    let type_name = match &spec.options {
-        PortOptions::Internal => PortOptions::Tap.type_name().to_string(),
-        options => options.type_name().to_string(),
-    };
-    let opened = |device| Opened { device, type_name, dummy: None, inline: false, bare: false };
-    match &spec.options {
-        PortOptions::System(options) => Ok(opened(open_system(spec, options, ablation)?)),
-        PortOptions::Internal | PortOptions::Tap => {
-            let options = TapOptions { mac: spec.mac.map(|m| m.0), mtu: spec.mtu, ..TapOptions::default() };
-            Ok(opened(Port::open_tap(&spec.name, &options).map_err(device_error)?))
-        }
-        PortOptions::Afxdp(options) => Ok(opened(open_afxdp(&spec.name, options)?)),
-        PortOptions::Dummy(options) => {
-            let (device, dummy) =
-                Port::open_dummy(&spec.name, &dummy_options(spec, options)).map_err(device_error)?;
-            Ok(Opened { dummy: Some(dummy), inline: !options.pmd, bare: true, ..opened(device) })
-        }
-        PortOptions::Null => Ok(Opened { bare: true, ..opened(Port::open_null(&spec.name)) }),
-        PortOptions::Pcap(PcapPort { rx_pcap, tx_pcap, infinite_rx }) => {
-            let options =
-                PcapOptions { rx_pcap: rx_pcap.clone(), tx_pcap: tx_pcap.clone(), infinite_rx: *infinite_rx };
-            let device = Port::open_pcap(&spec.name, &options).map_err(device_error)?;
-            Ok(Opened { bare: true, ..opened(device) })
-        }
-        // Actions push and pop its headers.
-        PortOptions::Tunnel(_) => {
-            Ok(Opened { bare: true, inline: true, ..opened(Port::open_null(&spec.name)) })
-        }
+/// Opens the device of a port, and logs its notes.
+pub(crate) fn open(spec: &PortSpec, ablation: &Ablation) -> Result<OpenedPort, DpifError> {
+    let system = ablation.system(SystemOptions::default());
+    let opened = netdev::open(spec, &system).map_err(|e| DpifError::Device(e.to_string()))?;
+    for OpenNote { module, text, is_warning } in &opened.notes {
+        let level = if *is_warning { Level::Warn } else { Level::Info };
+        log::log!(target: module, level, "{text}");
     }
-}
-
-fn device_error(e: io::Error) -> DpifError {
-    DpifError::Device(e.to_string())
-}
-
-fn open_system(spec: &PortSpec, options: &SystemPort, ablation: &Ablation) -> Result<Port, DpifError> {
-    let (n_rxq, merge_udp) = (options.n_rxq as usize, options.merge_udp);
-    let options = ablation.system(SystemOptions { n_rxq, merge_udp, ..SystemOptions::default() });
-    let ifindex = netdev::link::link_info(&spec.name).map_err(device_error)?.ifindex;
-    // A device stays down if it is down, but several queues share its frames only while it is up.
-    if options.n_rxq > 1 {
-        netdev::link::set_admin_up(ifindex, true).map_err(device_error)?;
-    }
-    Port::open_system(&spec.name, &options).map_err(device_error)
-}
-
-/// Opens a device by AF_XDP and logs the resulting mode.
-fn open_afxdp(name: &str, options: &AfxdpPort) -> Result<Port, DpifError> {
-    let ifindex = netdev::link::link_info(name).map_err(device_error)?.ifindex;
-    // Its queues exist only while it is up.
-    netdev::link::set_admin_up(ifindex, true).map_err(device_error)?;
-    let options = AfxdpOptions {
-        mode: xdp_mode(options.xdp_mode),
-        n_rxq: options.n_rxq as usize,
-        use_need_wakeup: options.use_need_wakeup,
-    };
-    let (port, info) = Port::open_afxdp(name, &options).map_err(device_error)?;
-    log::info!(target: "netdev_afxdp", "{name}: xdp-mode {}", info.mode);
-    for note in info.notes {
-        log::warn!(target: "netdev_afxdp", "{note}");
-    }
-    Ok(port)
-}
-
-fn xdp_mode(mode: XdpMode) -> netdev::XdpMode {
-    match mode {
-        XdpMode::BestEffort => netdev::XdpMode::BestEffort,
-        XdpMode::NativeWithZerocopy => netdev::XdpMode::NativeWithZerocopy,
-        XdpMode::Native => netdev::XdpMode::Native,
-        XdpMode::Generic => netdev::XdpMode::Generic,
-    }
-}
-
-fn dummy_options(spec: &PortSpec, options: &DummyPort) -> DummyOptions {
-    DummyOptions {
-        n_rxq: options.n_rxq as usize,
-        n_txq: options.n_txq as usize,
-        mac: spec.mac.map(|m| m.0),
-        mtu: spec.mtu,
-        numa_id: options.numa_id,
-        ifindex: options.ifindex,
-        captures: DummyCaptures {
-            pcap: options.pcap.clone(),
-            rxq_pcap: options.rxq_pcap.clone(),
-            tx_pcap: options.tx_pcap.clone(),
-        },
-    }
+    Ok(opened)
 }
 
 /// The number in a port's name, for a dummy datapath: the first number in the name, plus 100 for a name that begins

@@ -2,8 +2,8 @@
 
 use super::{UPCALLS_AT_ONCE, UserspaceDatapath};
 use dpif::{
-    EgressPorts, FlowOffloads, OpBatch, PmdStats, PmdThreads, PortOptions, PortSpec, PortStats, Provider,
-    UpcallReceiver, UserspaceTunnels,
+    EgressPorts, FlowOffloads, OpBatch, PmdStats, PmdThreads, PortSpec, PortStats, Provider, UpcallReceiver,
+    UserspaceTunnels,
 };
 use flow::DpPort;
 use std::io;
@@ -38,10 +38,7 @@ impl Provider for UserspaceDatapath {
     }
 
     fn shown_settings(&self, port: DpPort) -> Vec<(&'static str, String)> {
-        match lock(&self.pool.state).ports.get(port).map(|p| &p.spec.options) {
-            Some(PortOptions::Dummy(dummy)) => dummy.shown(),
-            _ => Vec::new(),
-        }
+        lock(&self.pool.state).ports.get(port).map(|p| p.spec.options.shown()).unwrap_or_default()
     }
 
     fn has_netdev(&self, port: DpPort) -> bool {

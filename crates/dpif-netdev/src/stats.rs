@@ -1,7 +1,7 @@
 //! [`DeviceCounters`]: counters kept by devices beside those of the switch.
 
 use super::ports::OpenPort;
-use dpif::{DeviceStats, PortOptions, PortStats};
+use dpif::{DeviceOrigin, DeviceStats, PortStats};
 use netdev::link::{AllLinkStats, LinkStats};
 
 /// Counters of the devices behind ports.
@@ -25,7 +25,7 @@ impl DeviceCounters {
             }
         }
         for ((open, stats), link) in places.into_iter().zip(self.0.get(&names)) {
-            let is_tap = matches!(open.spec.options, PortOptions::Internal | PortOptions::Tap);
+            let is_tap = open.spec.options.device_origin() == DeviceOrigin::Created;
             stats.device = link.map(|link| device_stats(&link, is_tap));
         }
     }

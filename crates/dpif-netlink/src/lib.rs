@@ -27,14 +27,14 @@ pub use dispatch::Mode;
 
 use dispatch::Dispatch;
 use dpif::{
-    Capabilities, Connections, Datapath, DeviceStats, DpAction, DpifError, DropReason, LookupMasks,
-    MeterConfig, MeterStats, OpBatch, PmdId, PortInfo, PortOptions, PortSpec, PortStats, Provider,
-    TunnelKind, UpcallReceiver, UpcallSockets,
+    Capabilities, Connections, Datapath, DeviceStats, DpAction, DpifError, DropReason, KernelPort,
+    LookupMasks, MeterConfig, MeterStats, OpBatch, PmdId, PortInfo, PortOptions, PortSpec, PortStats,
+    Provider, TunnelKind, UpcallReceiver, UpcallSockets,
 };
 use flow::DpPort;
 use flow::extract::MAX_VLANS;
 use flow::nlkey::KeyLimits;
-use netdev::{TapOptions, link};
+use netdev::{SystemOptions, link};
 use netlink::ovs::{
     DpInfo, DpName, DpNew, DpSet, FlowDel, FlowName, FlowParts, Request, TunnelOptions, VportInfo, VportKind,
     VportMonitor, VportNew, VportSet, features,
@@ -156,7 +156,7 @@ impl KernelDatapath {
         datapath.open_cpu_sockets()?;
         datapath.port_add(&PortSpec {
             name: short.to_string(),
-            options: PortOptions::Internal,
+            options: PortOptions::local(false),
             mac: None,
             mtu: None,
             number: Some(DpPort(0)),
@@ -323,47 +323,38 @@ fn delete_foreign_flows(ovs: &Ovs, ifindex: u32) -> Result<(), netlink::Error> {
 
 /// The kernel's port type, and the options of a tunnel port.
 fn vport_kind(options: &PortOptions) -> Result<(VportKind, Option<TunnelOptions>), DpifError> {
-    match options {
-        PortOptions::System(_) | PortOptions::Tap => Ok((VportKind::Netdev, None)),
-        PortOptions::Internal => Ok((VportKind::Internal, None)),
-        PortOptions::Tunnel(tunnel) => {
-            let kind = match tunnel.kind {
-                TunnelKind::Vxlan => VportKind::Vxlan,
-                TunnelKind::Geneve => VportKind::Geneve,
-                TunnelKind::Gre => VportKind::Gre,
-                TunnelKind::Ip6gre
-                | TunnelKind::Erspan
-                | TunnelKind::Ip6erspan
-                | TunnelKind::Gtpu
-                | TunnelKind::Srv6 => {
-                    return Err(DpifError::Unsupported(format!(
-                        "tunnels of type {} need the userspace datapath: set the bridge's datapath_type to netdev",
-                        tunnel.kind.name()
-                    )));
-                }
-            };
-            if tunnel.l3 {
-                return Err(DpifError::Unsupported(format!(
-                    "tunnels of type {} with packet_type or exts=gpe need the userspace datapath: set the bridge's datapath_type to netdev",
-                    tunnel.kind.name()
-                )));
-            }
-            let dst_port = Some(tunnel.dst_port).filter(|port| *port != 0);
-            Ok((kind, Some(TunnelOptions { dst_port, vxlan_gbp: tunnel.gbp })))
-        }
-        PortOptions::Afxdp(_) | PortOptions::Dummy(_) | PortOptions::Null | PortOptions::Pcap(_) => {
-            Err(DpifError::Unsupported(format!(
-                "interface type {} needs the userspace datapath: set the bridge's datapath_type to netdev",
-                options.type_name()
-            )))
-        }
+    let needs_userspace = |what: String| {
+        let text = format!("{what} the userspace datapath: set the bridge's datapath_type to netdev");
+        Err(DpifError::Unsupported(text))
+    };
+    let tunnel = match options.kernel_port() {
+        Some(KernelPort::Netdev | KernelPort::Tap) => return Ok((VportKind::Netdev, None)),
+        Some(KernelPort::Internal) => return Ok((VportKind::Internal, None)),
+        Some(KernelPort::Tunnel(tunnel)) => tunnel,
+        None => return needs_userspace(format!("interface type {} needs", options.type_name())),
+    };
+    let name = tunnel.kind.name();
+    let kind = match tunnel.kind {
+        TunnelKind::Vxlan => VportKind::Vxlan,
+        TunnelKind::Geneve => VportKind::Geneve,
+        TunnelKind::Gre => VportKind::Gre,
+        TunnelKind::Ip6gre
+        | TunnelKind::Erspan
+        | TunnelKind::Ip6erspan
+        | TunnelKind::Gtpu
+        | TunnelKind::Srv6 => return needs_userspace(format!("tunnels of type {name} need")),
+    };
+    if tunnel.l3 {
+        return needs_userspace(format!("tunnels of type {name} with packet_type or exts=gpe need"));
     }
+    let dst_port = Some(tunnel.dst_port).filter(|port| *port != 0);
+    Ok((kind, Some(TunnelOptions { dst_port, vxlan_gbp: tunnel.gbp })))
 }
 
 /// Creates the device of a port of type `tap`.
 fn create_tap(spec: &PortSpec) -> Result<netdev::Port, DpifError> {
-    let options = TapOptions { mac: spec.mac.map(|m| m.0), mtu: spec.mtu, ..TapOptions::default() };
-    netdev::Port::open_tap(&spec.name, &options).map_err(|e| DpifError::Device(e.to_string()))
+    let opened = netdev::open(spec, &SystemOptions::default());
+    opened.map(|opened| opened.device).map_err(|e| DpifError::Device(e.to_string()))
 }
 
 /// `ovs-system` of `system@ovs-system`.
@@ -395,7 +386,8 @@ impl Datapath for KernelDatapath {
             Mode::PerCpu => None,
             Mode::PerPort => Some(self.source()?),
         };
-        let tap = (spec.options == PortOptions::Tap).then(|| create_tap(spec)).transpose()?;
+        let tap =
+            (spec.options.kernel_port() == Some(KernelPort::Tap)).then(|| create_tap(spec)).transpose()?;
         let pids = source.as_ref().map(dispatch::Source::pid).into_iter().collect();
         let vport = self.vport(spec, kind, tunnel, pids)?;
         let number = vport.number;

@@ -18,6 +18,7 @@ pub mod nlactions;
 mod offload;
 mod ops;
 mod port;
+pub mod port_types;
 mod provider;
 pub mod slow_path;
 mod stats;
@@ -46,9 +47,11 @@ pub use ops::{
     FlowStats, MeterBand, MeterBandStats, MeterConfig, MeterStats, OpBatch, OpResult, PmdId, PutMode,
     QueuePriority, ReplySink,
 };
-pub use port::{
-    AfxdpPort, DummyPort, EgressPorts, LOCAL_PORT, PcapPort, PortInfo, PortOptions, PortSpec, SystemPort,
-    TunnelKind, TunnelPort, XdpMode,
+pub use port::{EgressPorts, LOCAL_PORT, PortInfo, PortSpec};
+pub use port_types::{
+    AfxdpPort, DeviceOrigin, DummyPort, DummyStream, InterfaceType, InternalPort, KernelPort, NullPort,
+    OptionChange, OptionNotice, ParsedOptions, PatchPort, PcapPort, PortOptions, PortTypeVisitor, SystemPort,
+    TapPort, TunnelConfig, TunnelKind, TunnelPort, XdpMode,
 };
 pub use provider::{
     InlineHandler, LookupMasks, PmdThreads, Provider, UpcallReceiver, UpcallSockets, UserspaceTunnels, Waker,

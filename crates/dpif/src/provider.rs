@@ -7,7 +7,8 @@
 use crate::drr::BATCH_MAX_UPCALLS;
 use crate::offload::FlowOffloads;
 use crate::ops::{Datapath, DpifError, DpifOp, OpBatch, OpResult};
-use crate::port::{EgressPorts, PortOptions, PortSpec};
+use crate::port::{EgressPorts, PortSpec};
+use crate::port_types::PortOptions;
 use crate::stats::{PmdStats, PortStats};
 use crate::threads::{Numa, PerfLog, PerfQuery, QueueInfo, RxqAffinity, ThreadInfo, ThreadPlan};
 use crate::upcall::Upcalls;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use netdev::{AfxdpOptions, Port, RxQueue, SystemOptions, TxQueue, XdpMode, link};
+use netdev::{AfxdpPort, Port, RxQueue, SystemOptions, TxQueue, XdpMode, link};
 use packet::{Packet, PacketBatch, PacketPool};
 
 #[derive(Clone, Copy)]
@@ -79,7 +79,7 @@ fn open(name: &str, kind: Kind) -> (Box<dyn RxQueue>, Box<dyn TxQueue>) {
     let mut port = match kind {
         Kind::System => Port::open_system(name, &SystemOptions::default()).expect("port"),
         Kind::Xdp(mode) => {
-            let options = AfxdpOptions { mode, ..AfxdpOptions::default() };
+            let options = AfxdpPort { mode, ..AfxdpPort::default() };
             Port::open_afxdp(name, &options).expect("port").0
         }
     };

@@ -14,10 +14,13 @@ mod eventfd;
 mod finish_offloads;
 pub mod fuzz;
 mod null;
+mod open;
+mod patch;
 mod port;
 mod raw;
 mod system;
 mod tap;
+mod tunnel;
 
 pub mod afxdp;
 pub mod dummy;
@@ -25,9 +28,10 @@ pub mod link;
 pub mod pcap;
 pub mod route;
 
-pub use afxdp::{AfxdpInfo, AfxdpOptions, XdpMode};
-pub use dummy::{Dummy, DummyOptions};
-pub use pcap::PcapOptions;
+pub use afxdp::AfxdpInfo;
+pub use dpif::{AfxdpPort, PcapPort, XdpMode};
+pub use dummy::Dummy;
+pub use open::{OpenNote, OpenedPort, open};
 pub use port::{Port, RxCounters, RxQueue, TxDrop, TxQueue, TxReport};
 pub use system::{
     ALL_RING_SLOTS, FEW_SLOTS, MAX_RING_SLOTS, MAX_RX_QUEUES, OWN_SOCKETS_MAX, RxMethod, SystemOptions,

@@ -8,13 +8,6 @@ use std::os::fd::BorrowedFd;
 
 use packet::{PacketBatch, PacketPool};
 
-use crate::afxdp::{self, AfxdpInfo, AfxdpOptions};
-use crate::dummy::{Dummy, DummyOptions};
-use crate::null::NullTx;
-use crate::pcap::{self, PcapOptions};
-use crate::system::{self, SystemOptions};
-use crate::tap::{self, Tap, TapOptions};
-
 /// Frames coming in.
 pub trait RxQueue: Send {
     /// Readable when frames wait (or an error does), for poll(2).
@@ -138,97 +131,62 @@ impl TxReport {
     }
 }
 
+/// The device behind a port.
+pub(crate) trait PortDevice: Send + Sync {
+    /// Creates a transmit queue.
+    fn open_tx(&self) -> io::Result<Box<dyn TxQueue>>;
+
+    /// Whether a device created by the port still exists; `None`: the port created none.
+    fn exists(&self) -> Option<bool>;
+
+    /// Makes a device created by the port outlive the process and its port, or end with them.
+    fn persist(&self, persistent: bool) -> io::Result<()>;
+}
+
+/// Methods of a [`PortDevice`] that the port did not create.
+macro_rules! not_created {
+    () => {
+        fn exists(&self) -> Option<bool> {
+            None
+        }
+
+        fn persist(&self, _persistent: bool) -> std::io::Result<()> {
+            Ok(())
+        }
+    };
+}
+pub(crate) use not_created;
+
 /// An open port.
 pub struct Port {
     name: String,
     ifindex: u32,
     /// The receive queues, to be moved to the polling threads.
     pub rx: Vec<Box<dyn RxQueue>>,
-    tx_source: TxSource,
-}
-
-enum TxSource {
-    System(system::TxSource),
-    Tap(Tap),
-    Dummy(Dummy),
-    Null,
-    Pcap(pcap::TxFile),
-    Afxdp(afxdp::TxSource),
+    device: Box<dyn PortDevice>,
 }
 
 impl Port {
-    /// Opens an existing Ethernet device of the calling thread's network namespace by AF_PACKET
-    /// (CAP_NET_RAW). Leaves its administrative state unchanged; makes it promiscuous until the receive queue
-    /// is dropped.
-    pub fn open_system(name: &str, options: &SystemOptions) -> io::Result<Port> {
-        let system::Opened { ifindex, queues, tx_source } = system::open_rx(name, options)?;
-        Ok(Port { name: name.to_owned(), ifindex, rx: queues, tx_source: TxSource::System(tx_source) })
-    }
-
-    /// Creates a tap in the calling thread's network namespace (CAP_NET_ADMIN), down. Takes over an unused persistent tap
-    /// of that name as it is. A new one is removed with the port and its queues, unless [`Port::persist`] keeps it.
-    pub fn open_tap(name: &str, options: &TapOptions) -> io::Result<Port> {
-        let tap = tap::create(name, options)?;
-        Ok(Port {
-            name: tap.name().to_owned(),
-            ifindex: tap.ifindex(),
-            rx: tap.open_rx(),
-            tx_source: TxSource::Tap(tap),
-        })
-    }
-
-    /// Opens an existing Ethernet device by AF_XDP (see [`crate::afxdp`]; CAP_NET_ADMIN, CAP_NET_RAW,
-    /// CAP_BPF), and reports the mode. It should be up. Frames do not reach the host until the port and its
-    /// receive queues are dropped.
-    pub fn open_afxdp(name: &str, options: &AfxdpOptions) -> io::Result<(Port, AfxdpInfo)> {
-        let opened = afxdp::open(name, options)?;
-        let (ifindex, rx, tx_source) = (opened.ifindex, opened.rx, TxSource::Afxdp(opened.tx_source));
-        Ok((Port { name: name.to_owned(), ifindex, rx, tx_source }, opened.info))
-    }
-
-    /// Creates a port without a device (see [`crate::dummy`]) and its control handle. Any name is valid.
-    pub fn open_dummy(name: &str, options: &DummyOptions) -> io::Result<(Port, Dummy)> {
-        let (dummy, rx) = Dummy::open(name, options)?;
-        let tx_source = TxSource::Dummy(dummy.clone());
-        Ok((Port { name: name.to_owned(), ifindex: dummy.ifindex(), rx, tx_source }, dummy))
-    }
-
-    /// Creates a port that drops sent frames and receives nothing: it has no receive queues. Any name is
-    /// valid.
-    pub fn open_null(name: &str) -> Port {
-        Port { name: name.to_owned(), ifindex: 0, rx: Vec::new(), tx_source: TxSource::Null }
-    }
-
-    /// Creates a port of capture files (see [`crate::pcap`]). Any name is valid.
-    pub fn open_pcap(name: &str, options: &PcapOptions) -> io::Result<Port> {
-        let (rx, file) = pcap::open(name, options)?;
-        Ok(Port { name: name.to_owned(), ifindex: 0, rx, tx_source: TxSource::Pcap(file) })
+    /// A port with that device; the index is 0 for one unknown to the kernel.
+    pub(crate) fn new(
+        name: &str,
+        ifindex: u32,
+        rx: Vec<Box<dyn RxQueue>>,
+        device: impl PortDevice + 'static,
+    ) -> Port {
+        Port { name: name.to_owned(), ifindex, rx, device: Box::new(device) }
     }
 
     /// Creates a transmit queue. Call once for every sending thread, in the network namespace of the port.
     pub fn tx(&self) -> io::Result<Box<dyn TxQueue>> {
-        match &self.tx_source {
-            TxSource::System(out) => out.open_tx(&self.name, self.ifindex),
-            TxSource::Tap(tap) => Ok(tap.open_tx()),
-            TxSource::Dummy(dummy) => Ok(dummy.open_tx()),
-            TxSource::Afxdp(out) => Ok(out.open_tx()),
-            TxSource::Null => Ok(Box::new(NullTx)),
-            TxSource::Pcap(file) => Ok(Box::new(pcap::PcapTx(file.clone()))),
-        }
+        self.device.open_tx()
     }
 
     /// Whether a tap's device still exists. It may be in another network namespace, where it keeps working;
     /// link events report that as a deletion. `None` for devices that this port did not create (moving them
     /// loses them) and for ports without one.
     pub fn exists(&self) -> Option<bool> {
-        match &self.tx_source {
-            TxSource::System(_)
-            | TxSource::Afxdp(_)
-            | TxSource::Dummy(_)
-            | TxSource::Null
-            | TxSource::Pcap(_) => None,
-            TxSource::Tap(tap) => Some(tap.exists()),
-        }
+        self.device.exists()
     }
 
     /// Makes a tap outlive the process and its port, or end with them; nothing for other devices.
@@ -236,14 +194,7 @@ impl Port {
     /// # Errors
     /// The kernel refuses.
     pub fn persist(&self, persistent: bool) -> io::Result<()> {
-        match &self.tx_source {
-            TxSource::Tap(tap) => tap.persist(persistent),
-            TxSource::System(_)
-            | TxSource::Afxdp(_)
-            | TxSource::Dummy(_)
-            | TxSource::Null
-            | TxSource::Pcap(_) => Ok(()),
-        }
+        self.device.persist(persistent)
     }
 
     /// The device's name.

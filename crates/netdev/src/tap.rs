@@ -1,7 +1,7 @@
 //! `tap` and `internal` ports: a tap device (the kernel's `tuntap` document), with `virtio_net_hdr`, so the
 //! host passes its TCP and UDP segments large and with partial checksums.
 //!
-//! A device is persistent once its port is in the datapath ([`Tap::persist`]): it outlives the process with its state,
+//! A device is persistent once its port is in the datapath ([`Port::persist`]): it outlives the process with its state,
 //! addresses and routes, and the next process takes it over. Else closing the last descriptor removes it. Writing to a tap that is down does not fail: those frames
 //! count as [`TxDrop::PortDown`].
 
@@ -10,12 +10,14 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use dpif::{InternalPort, TapPort};
 use libc::{c_int, c_uint};
 use packet::headers::ETH_HEADER_BYTES;
 use packet::{BURST_MAX_PACKETS, Offload, PacketBatch, PacketPool, VIRTIO_NET_HDR_BYTES, is_tunneled};
 
 use crate::finish_offloads::{exceeds_virtio, finish_offloads};
-use crate::port::{RxCounters, RxQueue, TxDrop, TxQueue, TxReport};
+use crate::open::{OpenedPort, Opener, Opening};
+use crate::port::{Port, PortDevice, RxCounters, RxQueue, TxDrop, TxQueue, TxReport};
 use crate::raw;
 use crate::system::{MAX_RX_QUEUES, io_slice, read_slice, virtio_header, whole};
 use crate::{link, raw::context};
@@ -43,8 +45,31 @@ impl Default for TapOptions {
     }
 }
 
+impl Opener for TapPort {
+    fn open(&self, opening: &Opening<'_>) -> io::Result<OpenedPort> {
+        let spec = opening.spec;
+        let options = TapOptions { mac: spec.mac.map(|m| m.0), mtu: spec.mtu, ..TapOptions::default() };
+        Port::open_tap(&spec.name, &options).map(OpenedPort::of_kernel)
+    }
+}
+
+impl Opener for InternalPort {
+    fn open(&self, opening: &Opening<'_>) -> io::Result<OpenedPort> {
+        TapPort.open(opening)
+    }
+}
+
+impl Port {
+    /// Creates a tap in the calling thread's network namespace (CAP_NET_ADMIN), down. Takes over an unused persistent tap
+    /// of that name as it is. A new one is removed with the port and its queues, unless [`Port::persist`] keeps it.
+    pub fn open_tap(name: &str, options: &TapOptions) -> io::Result<Port> {
+        let tap = create(name, options)?;
+        Ok(Port::new(name, tap.ifindex, tap.open_rx(), tap))
+    }
+}
+
 /// A created tap, as kept by its port.
-pub(crate) struct Tap {
+struct Tap {
     name: String,
     ifindex: u32,
     /// One for each queue.
@@ -55,7 +80,7 @@ pub(crate) struct Tap {
 }
 
 /// Creates the device, or takes over a persistent one of that name that no process has open.
-pub(crate) fn create(name: &str, options: &TapOptions) -> io::Result<Tap> {
+fn create(name: &str, options: &TapOptions) -> io::Result<Tap> {
     let failed = |what: &str| context(format!("tap {name}: {what}"));
     if name.contains('%') {
         // The kernel would insert a number there and change the name.
@@ -114,41 +139,30 @@ fn remove_persistent(name: &str, several: bool) -> io::Result<()> {
 }
 
 impl Tap {
-    /// Makes the device outlive the process, or end with its last descriptor.
-    ///
-    /// # Errors
-    /// The kernel refuses.
-    pub(crate) fn persist(&self, persistent: bool) -> io::Result<()> {
-        set_persistent(&self.fds[0], persistent)
-    }
-
-    pub(crate) fn name(&self) -> &str {
-        &self.name
-    }
-
-    pub(crate) fn ifindex(&self) -> u32 {
-        self.ifindex
-    }
-
-    /// Whether the device still exists, possibly in another network namespace.
-    pub(crate) fn exists(&self) -> bool {
-        let Ok(mut req) = raw::ifreq(&self.name) else { return false };
-        // SAFETY: TUNGETIFF writes name and flags into the ifreq.
-        unsafe { raw::ioctl_ifreq(&self.fds[0], libc::TUNGETIFF as _, &mut req) }.is_ok()
-    }
-
     /// Its receive queues.
-    pub(crate) fn open_rx(&self) -> Vec<Box<dyn RxQueue>> {
+    fn open_rx(&self) -> Vec<Box<dyn RxQueue>> {
         let queue = |fd: &Arc<OwnedFd>| -> Box<dyn RxQueue> {
             Box::new(TapRx { fd: Arc::clone(fd), counters: RxCounters::default() })
         };
         self.fds.iter().map(queue).collect()
     }
+}
 
-    /// A transmit queue.
-    pub(crate) fn open_tx(&self) -> Box<dyn TxQueue> {
+impl PortDevice for Tap {
+    fn open_tx(&self) -> io::Result<Box<dyn TxQueue>> {
         let at = self.tx_queues.fetch_add(1, Ordering::Relaxed) % self.fds.len();
-        Box::new(TapTx { fd: self.fds[at].clone(), offload: self.options.tx_offload })
+        Ok(Box::new(TapTx { fd: self.fds[at].clone(), offload: self.options.tx_offload }))
+    }
+
+    /// Possibly in another network namespace.
+    fn exists(&self) -> Option<bool> {
+        let Ok(mut req) = raw::ifreq(&self.name) else { return Some(false) };
+        // SAFETY: TUNGETIFF writes name and flags into the ifreq.
+        Some(unsafe { raw::ioctl_ifreq(&self.fds[0], libc::TUNGETIFF as _, &mut req) }.is_ok())
+    }
+
+    fn persist(&self, persistent: bool) -> io::Result<()> {
+        set_persistent(&self.fds[0], persistent)
     }
 }
 

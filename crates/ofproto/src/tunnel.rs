@@ -3,8 +3,6 @@
 //! A datapath has one port for each kind of tunnel and UDP port, shared by all tunnels of that kind. Outer headers
 //! distinguish them: key, remote and local address. A port may leave each of these to the rules (`flow`).
 
-mod kinds;
-
 use crate::ports::{BridgeId, Port};
 use dpif::actions::tnl_header::{
     ERSPAN_SESSION, Encap, GTPU_FLAGS, GTPU_GPDU, OuterFields, OuterIp, OuterUdp, TnlHeader,
@@ -16,8 +14,10 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
-pub use dpif::TunnelKind;
-pub use kinds::{ErspanOptions, FlowLabel, KindOptions, PacketTypes, Srv6Options, usual_packet_types};
+pub use dpif::port_types::tunnel::{
+    Endpoint, ErspanOptions, FlowLabel, KindOptions, PacketTypes, Srv6Options, TUNNEL_TTL, TunnelConfig,
+    TunnelKey, TunnelKind, usual_packet_types,
+};
 
 /// ECN bits of the type of service (RFC 3168).
 const ECN_MASK: u8 = 3;
@@ -25,136 +25,48 @@ const ECN_CE: u8 = 3;
 const ECN_ECT_0: u8 = 2;
 /// Don't-fragment bit of IPv4.
 const DONT_FRAGMENT: u16 = 0x4000;
-/// Default TTL of outer headers.
-pub const TUNNEL_TTL: u8 = 64;
 
-/// An address of a tunnel.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Endpoint {
-    /// This address.
-    Address(IpAddr),
-    /// Not configured: receives from any, routing decides on output.
-    Any,
-    /// Set by rules (`flow`).
-    Flow,
+/// Addresses of an encapsulated packet that its route decides.
+#[derive(Clone, Copy, Debug)]
+pub struct Way {
+    /// Ethernet source: the device's.
+    pub eth_src: MacAddr,
+    /// Ethernet destination: the next hop's.
+    pub eth_dst: MacAddr,
+    /// Source, if the tunnel has none.
+    pub source: IpAddr,
+    /// Flow label of IPv6.
+    pub label: u32,
 }
 
-/// A tunnel key.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum TunnelKey {
-    /// No key, or 0.
-    None,
-    /// This key.
-    Value(u64),
-    /// Set by rules (`flow`).
-    Flow,
-}
-
-/// A tunnel port as configured.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct TunnelConfig {
-    /// Encapsulation.
-    pub kind: TunnelKind,
-    /// Remote address.
-    pub remote: Endpoint,
-    /// Local address.
-    pub local: Endpoint,
-    /// Key of received packets.
-    pub in_key: TunnelKey,
-    /// Key of sent packets.
-    pub out_key: TunnelKey,
-    /// Type of service of outer headers; `None`: copied from the inner packet.
-    pub tos: Option<u8>,
-    /// TTL of outer headers; `None`: copied from the inner packet.
-    pub ttl: Option<u8>,
-    /// Don't-fragment bit of outer packets.
-    pub dont_fragment: bool,
-    /// Outer headers have a checksum.
-    pub csum: bool,
-    /// Packets have sequence numbers (GRE, on the userspace datapath).
-    pub seq: bool,
-    /// UDP port; 0 for tunnels without UDP.
-    pub dst_port: u16,
-    /// VXLAN group policy.
-    pub gbp: bool,
-    /// Packet mark of outer packets, for routing.
-    pub egress_pkt_mark: Option<u32>,
-    /// Options that only some kinds have.
-    pub of_kind: KindOptions,
-}
-
-impl TunnelConfig {
-    /// Name of the device shared by all such tunnels of the machine, as in stock switches.
-    pub fn device(&self) -> String {
-        match self.kind {
-            TunnelKind::Vxlan => format!("vxlan_sys_{}", self.dst_port),
-            TunnelKind::Geneve => format!("genev_sys_{}", self.dst_port),
-            TunnelKind::Gre => "gre_sys".to_string(),
-            TunnelKind::Ip6gre => "ip6gre_sys".to_string(),
-            TunnelKind::Gtpu => format!("gtpu_sys_{}", self.dst_port),
-            TunnelKind::Srv6 => "srv6_sys".to_string(),
-            TunnelKind::Erspan => "erspan_sys".to_string(),
-            TunnelKind::Ip6erspan => "ip6erspan_sys".to_string(),
-        }
-    }
-
-    /// Its options that differ from the defaults, as in the database, by name; as in OVS without `exts`.
-    pub fn options(&self) -> BTreeMap<&'static str, String> {
-        let mut all = BTreeMap::new();
-        let mut endpoint = |name, e: Endpoint| match e {
-            Endpoint::Address(a) => drop(all.insert(name, a.to_string())),
-            Endpoint::Flow => drop(all.insert(name, "flow".to_string())),
-            Endpoint::Any => {}
-        };
-        endpoint("remote_ip", self.remote);
-        endpoint("local_ip", self.local);
-        let mut key = |name, key: TunnelKey| match key {
-            TunnelKey::Value(id) => drop(all.insert(name, id.to_string())),
-            TunnelKey::Flow => drop(all.insert(name, "flow".to_string())),
-            TunnelKey::None => {}
-        };
-        if self.in_key == self.out_key {
-            key("key", self.in_key);
-        } else {
-            key("in_key", self.in_key);
-            key("out_key", self.out_key);
-        }
-        match self.tos {
-            None => drop(all.insert("tos", "inherit".to_string())),
-            Some(0) => {}
-            Some(tos) => drop(all.insert("tos", format!("{tos:#x}"))),
-        }
-        match self.ttl {
-            None => drop(all.insert("ttl", "inherit".to_string())),
-            Some(TUNNEL_TTL) => {}
-            Some(ttl) => drop(all.insert("ttl", ttl.to_string())),
-        }
-        if self.kind.usual_port().is_some_and(|port| port != self.dst_port) {
-            all.insert("dst_port", self.dst_port.to_string());
-        }
-        let switches = [
-            ("csum", self.csum, "true"),
-            ("seq", self.seq, "true"),
-            ("df_default", !self.dont_fragment, "false"),
-        ];
-        all.extend(
-            switches.into_iter().filter(|(_, is, _)| *is).map(|(name, _, value)| (name, value.to_string())),
-        );
-        self.of_kind.add_to(self.kind, &mut all);
-        all.extend(self.egress_pkt_mark.map(|mark| ("egress_pkt_mark", mark.to_string())));
-        all
-    }
-
+/// Translation of packets from and to a tunnel.
+pub trait TunnelHeaders {
     /// Whether two tunnels may receive the same packet, without a distinguishing header.
-    pub fn collides(&self, other: &TunnelConfig) -> bool {
+    fn collides(&self, other: &TunnelConfig) -> bool;
+
+    /// The outer headers of a packet like `flow` sent by this port; adds the fields that they depend on to the mask.
+    /// `None`: the rules should have set the destination and did not.
+    fn wrap(&self, flow: &Flow, wc: &mut Mask) -> Option<Tunnel>;
+
+    /// The headers that the userspace datapath pushes. Those of UDP over IPv6 have a checksum, as RFC 8200 §8.1 requires.
+    /// `None`: the encapsulation cannot express what rules set, or carries no packets of this type.
+    fn header(
+        &self,
+        outer: &Tunnel,
+        options: &TunnelOptions,
+        packet_type: u32,
+        way: &Way,
+    ) -> Option<TnlHeader>;
+}
+
+impl TunnelHeaders for TunnelConfig {
+    fn collides(&self, other: &TunnelConfig) -> bool {
         self.kind == other.kind
             && self.dst_port == other.dst_port
             && Place::of(DpPort(0), self) == Place::of(DpPort(0), other)
     }
 
-    /// The outer headers of a packet like `flow` sent by this port; adds the fields that they depend on to the mask.
-    /// `None`: the rules should have set the destination and did not.
-    pub fn wrap(&self, flow: &Flow, wc: &mut Mask) -> Option<Tunnel> {
+    fn wrap(&self, flow: &Flow, wc: &mut Mask) -> Option<Tunnel> {
         let set = flow.tunnel();
         let mut t =
             Tunnel { ttl: self.ttl.unwrap_or(TUNNEL_TTL), tos: self.tos.unwrap_or(0), ..Tunnel::default() };
@@ -211,25 +123,8 @@ impl TunnelConfig {
         }
         Some(t)
     }
-}
 
-/// Addresses of an encapsulated packet that its route decides.
-#[derive(Clone, Copy, Debug)]
-pub struct Way {
-    /// Ethernet source: the device's.
-    pub eth_src: MacAddr,
-    /// Ethernet destination: the next hop's.
-    pub eth_dst: MacAddr,
-    /// Source, if the tunnel has none.
-    pub source: IpAddr,
-    /// Flow label of IPv6.
-    pub label: u32,
-}
-
-impl TunnelConfig {
-    /// The headers that the userspace datapath pushes. Those of UDP over IPv6 have a checksum, as RFC 8200 §8.1 requires.
-    /// `None`: the encapsulation cannot express what rules set, or carries no packets of this type.
-    pub fn header(
+    fn header(
         &self,
         outer: &Tunnel,
         options: &TunnelOptions,

@@ -2,13 +2,12 @@
 //!
 //! Most are kernel devices; a dummy has its own state.
 
-use dpif::{PortOptions, PortSpec, Provider};
+use dpif::{DeviceOrigin, OptionChange, PortOptions, PortSpec, Provider};
 use flow::{DpPort, MacAddr};
 use netdev::dummy::{Dummy, DummyPorts};
 use netdev::link::{self, EthtoolLink, LinkInfo};
-use ofproto::tunnel::TunnelConfig;
+use ofproto::tunnel::{TunnelConfig, TunnelHeaders};
 use std::sync::Arc;
-use vswitch::config::DeviceOptions;
 use vswitch::plan::{DeviceSettings, OpenInterface, OpenedInterface};
 
 /// MTU reported by a port without a device.
@@ -21,10 +20,8 @@ pub enum Body {
     Kernel(u32),
     /// A device internal to the switch.
     Dummy(Dummy),
-    /// No device, with an address for OpenFlow.
+    /// No device of its own, with an address for OpenFlow.
     Bare(MacAddr),
-    /// A tunnel with a shared device, likewise with an address.
-    Tunnel(Arc<TunnelConfig>, MacAddr),
 }
 
 /// An open device.
@@ -38,8 +35,8 @@ pub struct Device {
     pub dp_port: DpPort,
     /// Its kind.
     pub body: Body,
-    /// The options it was opened with.
-    pub options: DeviceOptions,
+    /// Its type and options.
+    pub options: PortOptions,
 }
 
 impl Device {
@@ -48,7 +45,7 @@ impl Device {
         let options = &open.device.options;
         PortSpec {
             name: options.port_name(&open.name),
-            options: options.port.clone(),
+            options: options.clone(),
             mac: open.device.mac,
             // Set afterwards: a device that rejects it is used unchanged.
             mtu: None,
@@ -76,15 +73,13 @@ impl Device {
             }
         }
         let dp_port = datapath.port_add(&spec).map_err(|e| failed(&e))?;
-        let body = match (dummy_ports.get(name), &open.device.options.tunnel) {
-            (Some(dummy), _) => Ok(Body::Dummy(dummy)),
-            (None, Some(tunnel)) => Ok(Body::Tunnel(tunnel.clone(), open.address)),
-            (None, None) if !datapath.has_netdev(dp_port) => {
-                Ok(Body::Bare(open.device.mac.unwrap_or(open.address)))
-            }
-            (None, None) => link::link_info(name).map(|info| Body::Kernel(info.ifindex)),
-        };
         let options = open.device.options.clone();
+        let body = match dummy_ports.get(name) {
+            Some(dummy) => Ok(Body::Dummy(dummy)),
+            None if options.tunnel().is_some() => Ok(Body::Bare(open.address)),
+            None if !datapath.has_netdev(dp_port) => Ok(Body::Bare(open.device.mac.unwrap_or(open.address))),
+            None => link::link_info(name).map(|info| Body::Kernel(info.ifindex)),
+        };
         let device = body.and_then(|body| {
             let device = Device { name: name.clone(), datapath: datapath.clone(), dp_port, body, options };
             let info = device.link()?;
@@ -105,13 +100,13 @@ impl Device {
         match &self.body {
             Body::Kernel(ifindex) => *ifindex,
             Body::Dummy(dummy) => dummy.ifindex(),
-            Body::Bare(_) | Body::Tunnel(..) => 0,
+            Body::Bare(_) => 0,
         }
     }
 
     /// Whether packets of such a tunnel may be this device's.
     pub fn collides(&self, tunnel: &TunnelConfig) -> bool {
-        matches!(&self.body, Body::Tunnel(own, _) if own.collides(tunnel))
+        self.options.tunnel_config().is_some_and(|own| own.collides(tunnel))
     }
 
     /// Its current state.
@@ -130,15 +125,8 @@ impl Device {
             Body::Bare(mac) => Ok(LinkInfo {
                 name: self.name.clone(),
                 mac: Some(mac.0),
-                mtu: BARE_MTU,
-                admin_up: true,
-                lower_up: true,
-                ..LinkInfo::default()
-            }),
-            // Its MTU depends on the route of its packets.
-            Body::Tunnel(_, mac) => Ok(LinkInfo {
-                name: self.name.clone(),
-                mac: Some(mac.0),
+                // That of a tunnel depends on the route of its packets.
+                mtu: if self.options.tunnel().is_some() { 0 } else { BARE_MTU },
                 admin_up: true,
                 lower_up: true,
                 ..LinkInfo::default()
@@ -150,7 +138,7 @@ impl Device {
     pub fn ethtool(&self) -> Option<EthtoolLink> {
         match self.body {
             Body::Kernel(_) => link::ethtool_link(&self.name).ok(),
-            Body::Dummy(_) | Body::Bare(_) | Body::Tunnel(..) => None,
+            Body::Dummy(_) | Body::Bare(_) => None,
         }
     }
 
@@ -158,7 +146,7 @@ impl Device {
     pub fn driver(&self) -> Option<[String; 3]> {
         match self.body {
             Body::Kernel(_) => link::driver(&self.name).ok(),
-            Body::Dummy(_) | Body::Bare(_) | Body::Tunnel(..) => None,
+            Body::Dummy(_) | Body::Bare(_) => None,
         }
     }
 
@@ -169,11 +157,7 @@ impl Device {
 
     /// Whether changed options require reopening the device.
     pub fn must_reopen(&self, wanted: &DeviceSettings) -> bool {
-        match (&self.options.port, &wanted.options.port) {
-            // Receive queues are reopened while the port stays.
-            (PortOptions::System(is), PortOptions::System(wanted)) => is.merge_udp != wanted.merge_udp,
-            (is, port) => is != port || self.options.stream != wanted.options.stream,
-        }
+        self.options.change(&wanted.options) == OptionChange::Reopen
     }
 
     /// Sets it up or down, on a controller's request.
@@ -194,9 +178,7 @@ impl Device {
                 dummy.set_admin_up(up);
                 Ok(())
             }
-            Body::Bare(_) | Body::Tunnel(..) => {
-                Err(format!("interface {}: it has no device to be set up or down", self.name))
-            }
+            Body::Bare(_) => Err(format!("interface {}: it has no device to be set up or down", self.name)),
         }
     }
 
@@ -205,15 +187,13 @@ impl Device {
     /// # Errors
     /// All failures, with reasons.
     pub fn update(&mut self, wanted: &DeviceSettings) -> Result<(), String> {
-        if let (Body::Tunnel(config, _), Some(wanted)) = (&mut self.body, &wanted.options.tunnel) {
-            config.clone_from(wanted);
-        }
+        self.options.clone_from(&wanted.options);
         let failed = |what: &str, why: &dyn std::fmt::Display| {
             format!("interface {}: cannot set {what}: {why}", self.name)
         };
         let mut errors = Vec::new();
         if let Some(threads) = self.datapath.pmd_threads()
-            && let Err(e) = threads.port_rx_update(self.dp_port, &wanted.options.port, &wanted.rxq_affinity)
+            && let Err(e) = threads.port_rx_update(self.dp_port, &wanted.options, &wanted.rxq_affinity)
         {
             errors.push(failed("receive queues", &e));
         }
@@ -222,13 +202,15 @@ impl Device {
             let set = match &self.body {
                 Body::Kernel(ifindex) => link::set_mtu(*ifindex, mtu).map_err(|e| os_text(&e)),
                 Body::Dummy(dummy) => dummy.set_mtu(mtu).map_err(|e| e.to_string()),
+                Body::Bare(_) if self.options.tunnel().is_some() => {
+                    Err("a tunnel has that of the way its packets take".to_string())
+                }
                 Body::Bare(_) => Err("it has none".to_string()),
-                Body::Tunnel(..) => Err("a tunnel has that of the way its packets take".to_string()),
             };
             errors.extend(set.err().map(|e| failed(&format!("MTU {mtu}"), &e)));
         }
         // An existing device keeps its address.
-        let ours = !is_foreign(&self.options.port);
+        let ours = !is_foreign(&self.options);
         if let Some(mac) = wanted.mac.filter(|mac| ours && info.mac != Some(mac.0)) {
             let set = match &self.body {
                 Body::Kernel(ifindex) => link::set_mac(*ifindex, mac.0).map_err(|e| os_text(&e)),
@@ -236,7 +218,7 @@ impl Device {
                     dummy.set_mac(mac.0);
                     Ok(())
                 }
-                Body::Bare(_) | Body::Tunnel(..) => Err("it keeps its own".to_string()),
+                Body::Bare(_) => Err("it keeps its own".to_string()),
             };
             errors.extend(set.err().map(|e| failed(&format!("address {mac}"), &e)));
         }
@@ -246,7 +228,7 @@ impl Device {
 
 /// Whether the port is a kernel device not made by the switch.
 fn is_foreign(port: &PortOptions) -> bool {
-    matches!(port, PortOptions::System(_) | PortOptions::Afxdp(_))
+    port.device_origin() == DeviceOrigin::Existing
 }
 
 /// The system's text of an error, without its number and context.

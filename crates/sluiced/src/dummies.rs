@@ -7,6 +7,7 @@ use super::devices::{Body, Device};
 use super::reactor::Reactor;
 use super::stream::{Conn, Endpoint, Listener, NO_DSCP};
 use super::turn::Turn;
+use dpif::DummyStream;
 use mio::Token;
 use netdev::dummy::stream::{Framer, frame};
 use netdev::dummy::{Dummy, DummyError};
@@ -14,7 +15,6 @@ use openflow::reconnect::{Action, Reconnect};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use sync::{Mutex, lock};
-use vswitch::config::DummyStream;
 
 /// Maximum frames of a dummy waiting to be sent.
 const SENT_MAX: usize = 100;

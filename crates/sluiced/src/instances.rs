@@ -10,8 +10,8 @@ use crate::slowpath::{InlineSlowPath, RevalidatorState, SlowPath, Wake};
 use crate::zones::Zones;
 use anyhow::{Context, Result, ensure};
 use dpif::{
-    DpifOp, DropReason, DummyMode, DummyPort, OpBatch, OpResult, PerfLog, PmdId, PmdStats, PortOptions,
-    PortSpec, Provider, ReplySink, ThreadPlan,
+    DpifOp, DropReason, DummyMode, OpBatch, OpResult, PerfLog, PmdId, PmdStats, PortOptions, PortSpec,
+    Provider, ReplySink, ThreadPlan,
 };
 use dpif_netdev::ablation::Ablation;
 use dpif_netdev::offload::Providers;
@@ -353,10 +353,7 @@ fn userspace(
     if dummy || short != default_name(type_name) {
         let local = PortSpec {
             name: short.to_string(),
-            options: match dummy {
-                true => PortOptions::Dummy(DummyPort::new(DummyPort::INTERNAL_TYPE)),
-                false => PortOptions::Internal,
-            },
+            options: PortOptions::local(dummy),
             mac: None,
             mtu: None,
             number: Some(DpPort(0)),

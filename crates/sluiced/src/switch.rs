@@ -507,7 +507,7 @@ impl Switch {
             ));
         }
         let (device, opened) = Device::open(open, &instance.datapath, self.instances.dummy_ports())?;
-        if let Err(e) = self.streams.add(&device, open.device.options.stream.as_ref(), reactor) {
+        if let Err(e) = self.streams.add(&device, open.device.options.stream(), reactor) {
             // Nothing uses it yet.
             let _ = device.datapath.port_del(device.dp_port);
             return Err(format!("could not open network device {} ({e})", open.name));
@@ -519,7 +519,7 @@ impl Switch {
 
     /// Another tunnel that would receive the same packets.
     fn tunnel_like(&self, name: &str, device: &DeviceSettings) -> Option<&str> {
-        let tunnel = device.options.tunnel.as_ref()?;
+        let tunnel = device.options.tunnel_config()?;
         self.devices.values().find(|d| d.name != name && d.collides(tunnel)).map(|d| d.name.as_str())
     }
 

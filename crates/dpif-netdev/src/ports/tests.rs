@@ -1,20 +1,13 @@
-//! Modes of AF_XDP, and numbers; ports are tested as part of a switch.
+//! Numbers of ports; ports are tested as part of a switch.
 
 use super::*;
-
-#[test]
-fn modes_keep_their_names() {
-    for mode in XdpMode::ALL {
-        assert_eq!(xdp_mode(mode).to_string(), mode.name());
-    }
-}
 
 #[test]
 fn a_number_waits_for_the_flows_of_its_last_port_unless_it_is_requested() {
     let mut ports = Ports::default();
     let spec = |number: Option<u32>| PortSpec {
         name: "p".to_string(),
-        options: PortOptions::Null,
+        options: dpif::NullPort.into(),
         mac: None,
         mtu: None,
         number: number.map(DpPort),

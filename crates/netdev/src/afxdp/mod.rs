@@ -29,13 +29,18 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use crate::port::{RxQueue, TxQueue};
+use dpif::{AfxdpPort, XdpMode};
+
+use crate::open::{OpenNote, OpenedPort, Opener, Opening};
+use crate::port::{Port, PortDevice, RxQueue, TxQueue, not_created};
 use crate::system::{MAX_RX_QUEUES, make_promiscuous, require_ethernet};
 use crate::{link, raw};
 use program::{Hook, SocketMap};
 use socket::{MAX_RX_FRAME_BYTES, Setup};
 use tx::{TxSide, XdpTx};
 
+/// Module of the log.
+const LOG_MODULE: &str = "netdev_afxdp";
 /// Ring entries per queue and direction, with a chunk of 4 KB each.
 const RING_ENTRIES: u32 = 1024;
 /// Maximum ring entries of all queues of a port: 32 MB for received frames and as much for sent ones, out of a umem
@@ -44,45 +49,28 @@ pub const MAX_RING_ENTRIES: u32 = 1 << 13;
 /// Frame bytes beyond the MTU: Ethernet header and one tag.
 const HEADER_BYTES: usize = 18;
 
-/// Mode of reception: option `xdp-mode`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum XdpMode {
-    /// The fastest that works.
-    #[default]
-    BestEffort,
-    /// In the driver, frames standing in the port's memory.
-    NativeWithZerocopy,
-    /// In the driver, frames copied by the kernel.
-    Native,
-    /// Before the host's stack: any device.
-    Generic,
-}
-
-impl std::fmt::Display for XdpMode {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            XdpMode::BestEffort => "best-effort",
-            XdpMode::NativeWithZerocopy => "native-with-zerocopy",
-            XdpMode::Native => "native",
-            XdpMode::Generic => "generic",
-        })
+impl Opener for AfxdpPort {
+    fn open(&self, opening: &Opening<'_>) -> io::Result<OpenedPort> {
+        let name = &opening.spec.name;
+        let ifindex = link::link_info(name)?.ifindex;
+        // Its queues exist only while it is up.
+        link::set_admin_up(ifindex, true)?;
+        let (port, info) = Port::open_afxdp(name, self)?;
+        let note = |text, is_warning| OpenNote { module: LOG_MODULE, text, is_warning };
+        let mode = note(format!("{name}: xdp-mode {}", info.mode), false);
+        let warnings = info.notes.into_iter().map(|text| note(text, true));
+        let notes = std::iter::once(mode).chain(warnings).collect();
+        Ok(OpenedPort { notes, ..OpenedPort::of_kernel(port) })
     }
 }
 
-/// Options of an `afxdp` port.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct AfxdpOptions {
-    /// Mode of the XDP program.
-    pub mode: XdpMode,
-    /// Receive queues, clamped to 1 to [`MAX_RX_QUEUES`]. The device must have as many.
-    pub n_rxq: usize,
-    /// Call the kernel only if it asks for it (option `use-need-wakeup`).
-    pub use_need_wakeup: bool,
-}
-
-impl Default for AfxdpOptions {
-    fn default() -> AfxdpOptions {
-        AfxdpOptions { mode: XdpMode::default(), n_rxq: 1, use_need_wakeup: true }
+impl Port {
+    /// Opens an existing Ethernet device by AF_XDP (see [`crate::afxdp`]; CAP_NET_ADMIN, CAP_NET_RAW,
+    /// CAP_BPF), and reports the mode. It should be up. Frames do not reach the host until the port and its
+    /// receive queues are dropped.
+    pub fn open_afxdp(name: &str, options: &AfxdpPort) -> io::Result<(Port, AfxdpInfo)> {
+        let Opened { ifindex, rx, device, info } = open(name, options)?;
+        Ok((Port::new(name, ifindex, rx, device), info))
     }
 }
 
@@ -105,30 +93,32 @@ struct Attachment {
 }
 
 /// State needed for new transmit queues and for staying attached.
-pub(crate) struct TxSource {
+struct XdpDevice {
     sides: Vec<Arc<Mutex<TxSide>>>,
     tx_queues: AtomicUsize,
     _attachment: Arc<Attachment>,
 }
 
-impl TxSource {
-    /// Opens a transmit queue: queues are spread over the device's rings in turn.
-    pub(crate) fn open_tx(&self) -> Box<dyn TxQueue> {
+impl PortDevice for XdpDevice {
+    /// Queues are spread over the device's rings in turn.
+    fn open_tx(&self) -> io::Result<Box<dyn TxQueue>> {
         let at = self.tx_queues.fetch_add(1, Ordering::Relaxed) % self.sides.len();
-        Box::new(XdpTx(Arc::clone(&self.sides[at])))
+        Ok(Box::new(XdpTx(Arc::clone(&self.sides[at]))))
     }
+
+    not_created!();
 }
 
 /// A port as opened.
-pub(crate) struct Opened {
-    pub(crate) ifindex: u32,
-    pub(crate) rx: Vec<Box<dyn RxQueue>>,
-    pub(crate) tx_source: TxSource,
-    pub(crate) info: AfxdpInfo,
+struct Opened {
+    ifindex: u32,
+    rx: Vec<Box<dyn RxQueue>>,
+    device: XdpDevice,
+    info: AfxdpInfo,
 }
 
 /// Opens a device in the requested mode, or the first that works.
-pub(crate) fn open(name: &str, options: &AfxdpOptions) -> io::Result<Opened> {
+fn open(name: &str, options: &AfxdpPort) -> io::Result<Opened> {
     let ifindex = raw::ifindex(name)?;
     let any = raw::socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?;
     require_ethernet(name, &any)?;
@@ -140,9 +130,9 @@ pub(crate) fn open(name: &str, options: &AfxdpOptions) -> io::Result<Opened> {
     let mut last = None;
     for mode in modes {
         match open_in(name, ifindex, *mode, options) {
-            Ok((rx, tx_source)) => {
+            Ok((rx, device)) => {
                 notes.extend(reception_notes(name, rx.len()));
-                return Ok(Opened { ifindex, rx, tx_source, info: AfxdpInfo { mode: *mode, notes } });
+                return Ok(Opened { ifindex, rx, device, info: AfxdpInfo { mode: *mode, notes } });
             }
             Err(e) => {
                 notes.push(format!("device {name}: xdp-mode {mode}: {e}"));
@@ -159,9 +149,9 @@ fn open_in(
     name: &str,
     ifindex: u32,
     mode: XdpMode,
-    options: &AfxdpOptions,
-) -> io::Result<(Vec<Box<dyn RxQueue>>, TxSource)> {
-    let count = options.n_rxq.clamp(1, MAX_RX_QUEUES);
+    options: &AfxdpPort,
+) -> io::Result<(Vec<Box<dyn RxQueue>>, XdpDevice)> {
+    let count = (options.n_rxq as usize).clamp(1, MAX_RX_QUEUES);
     let setup = Setup {
         entries: entries_per_queue(count),
         zerocopy: mode == XdpMode::NativeWithZerocopy,
@@ -188,7 +178,7 @@ fn open_in(
         Box::new(rx::XdpRx::new(rings, queue, Arc::clone(&attachment)))
     });
     let queues = queues.collect();
-    Ok((queues, TxSource { sides, tx_queues: AtomicUsize::new(0), _attachment: attachment }))
+    Ok((queues, XdpDevice { sides, tx_queues: AtomicUsize::new(0), _attachment: attachment }))
 }
 
 /// Ring entries of each of `count` queues: a power of two each, within the bound in total.

@@ -26,9 +26,11 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use dpif::DummyPort;
 use packet::headers::ETH_HEADER_BYTES;
 
-use crate::port::{RxQueue, TxQueue};
+use crate::open::{OpenedPort, Opener, Opening};
+use crate::port::{Port, PortDevice, RxQueue, TxQueue, not_created};
 use queue::{Queue, Rx, Tx};
 use state::{Captures, State};
 
@@ -48,23 +50,35 @@ const DEFAULT_MTU: u32 = 1500;
 /// The last four bytes of the next assigned address, after `aa:55`.
 static NEXT_MAC: AtomicU32 = AtomicU32::new(0xaa55_0000);
 
-/// Options of a dummy port.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct DummyOptions {
-    /// Receive queues, clamped to 1 to [`MAX_QUEUES`].
-    pub n_rxq: usize,
-    /// Transmit queues with counters, at least 1; all frames are sent to the first one.
-    pub n_txq: usize,
-    /// Ethernet address; by default `aa:55:aa:55:00:00` and later ones, one for each port of the process.
-    pub mac: Option<[u8; 6]>,
-    /// MTU in bytes; 1500 otherwise.
-    pub mtu: Option<u32>,
-    /// Result of [`Dummy::numa_id`].
-    pub numa_id: u32,
-    /// Result of [`Dummy::ifindex`]; 0 if `None`.
-    pub ifindex: Option<u32>,
-    /// Files for the frames of both directions.
-    pub captures: DummyCaptures,
+impl Opener for DummyPort {
+    fn open(&self, opening: &Opening<'_>) -> io::Result<OpenedPort> {
+        let spec = opening.spec;
+        let (device, dummy) = Port::open_dummy(&spec.name, self, spec.mac.map(|m| m.0), spec.mtu)?;
+        Ok(OpenedPort { dummy: Some(dummy), inline: !self.pmd, ..OpenedPort::bare(device) })
+    }
+}
+
+impl Port {
+    /// Creates a port without a device (see [`crate::dummy`]) and its control handle. Any name is valid. By default
+    /// it has an address from `aa:55:aa:55:00:00` on, one for each port of the process, and MTU 1500.
+    pub fn open_dummy(
+        name: &str,
+        options: &DummyPort,
+        mac: Option<[u8; 6]>,
+        mtu: Option<u32>,
+    ) -> io::Result<(Port, Dummy)> {
+        let (dummy, rx) = Dummy::open(name, options, mac, mtu)?;
+        Ok((Port::new(name, dummy.ifindex(), rx, dummy.clone()), dummy))
+    }
+}
+
+impl PortDevice for Dummy {
+    fn open_tx(&self) -> io::Result<Box<dyn TxQueue>> {
+        self.0.tx_queues.fetch_add(1, Ordering::Relaxed);
+        Ok(Box::new(Tx::new(self.clone())))
+    }
+
+    not_created!();
 }
 
 /// Capture files of a dummy port. An existing file is appended to.
@@ -76,6 +90,13 @@ pub struct DummyCaptures {
     pub rxq_pcap: Option<PathBuf>,
     /// For sent frames.
     pub tx_pcap: Option<PathBuf>,
+}
+
+impl DummyCaptures {
+    fn of(options: &DummyPort) -> DummyCaptures {
+        let DummyPort { pcap, rxq_pcap, tx_pcap, .. } = options.clone();
+        DummyCaptures { pcap, rxq_pcap, tx_pcap }
+    }
 }
 
 /// Reason why a frame was not queued, or a value not set.
@@ -173,7 +194,7 @@ struct Shared {
     queues: Vec<Queue>,
     state: Mutex<State>,
     marker: Mutex<Option<DummyMarker>>,
-    /// Calls of [`Dummy::open_tx`].
+    /// Transmit queues opened.
     tx_queues: AtomicUsize,
 }
 
@@ -184,16 +205,21 @@ fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Dummy {
     /// Creates the port's state and its receive queues.
-    pub(crate) fn open(name: &str, options: &DummyOptions) -> io::Result<(Dummy, Vec<Box<dyn RxQueue>>)> {
-        let mtu = checked_mtu(name, options.mtu.unwrap_or(DEFAULT_MTU)).map_err(io::Error::other)?;
-        let captures = Captures::open(&options.captures)?;
+    fn open(
+        name: &str,
+        options: &DummyPort,
+        mac: Option<[u8; 6]>,
+        mtu: Option<u32>,
+    ) -> io::Result<(Dummy, Vec<Box<dyn RxQueue>>)> {
+        let mtu = checked_mtu(name, mtu.unwrap_or(DEFAULT_MTU)).map_err(io::Error::other)?;
+        let captures = Captures::open(&DummyCaptures::of(options))?;
         let queues: io::Result<Vec<_>> =
-            (0..options.n_rxq.clamp(1, MAX_QUEUES)).map(|_| Queue::new()).collect();
-        let mac = options.mac.unwrap_or_else(next_mac);
+            (0..(options.n_rxq as usize).clamp(1, MAX_QUEUES)).map(|_| Queue::new()).collect();
+        let mac = mac.unwrap_or_else(next_mac);
         let dummy = Dummy(Arc::new(Shared {
             name: name.to_owned(),
             numa_id: options.numa_id,
-            counted_txq: options.n_txq.clamp(1, MAX_QUEUES),
+            counted_txq: (options.n_txq as usize).clamp(1, MAX_QUEUES),
             queues: queues?,
             state: Mutex::new(State::new(mac, mtu, options.ifindex.unwrap_or(0), captures)),
             marker: Mutex::new(None),
@@ -203,11 +229,6 @@ impl Dummy {
             (0..dummy.0.queues.len()).map(|qid| Box::new(Rx::new(dummy.clone(), qid)) as Box<dyn RxQueue>);
         let rx = rx.collect();
         Ok((dummy, rx))
-    }
-
-    pub(crate) fn open_tx(&self) -> Box<dyn TxQueue> {
-        self.0.tx_queues.fetch_add(1, Ordering::Relaxed);
-        Box::new(Tx::new(self.clone()))
     }
 
     fn queue(&self, qid: usize) -> Result<&Queue, DummyError> {

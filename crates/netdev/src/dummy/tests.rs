@@ -11,6 +11,11 @@ use super::stream::{Framer, StreamError, frame as framed};
 use super::*;
 use crate::port::{Port, RxQueue, TxDrop, TxReport};
 
+/// Default options.
+fn plain() -> DummyPort {
+    DummyPort::new("dummy")
+}
+
 struct Rig {
     port: Port,
     tx: Box<dyn TxQueue>,
@@ -19,8 +24,12 @@ struct Rig {
 }
 
 impl Rig {
-    fn new(options: &DummyOptions) -> Rig {
-        let (port, dummy) = Port::open_dummy("d0", options).unwrap();
+    fn new(options: &DummyPort) -> Rig {
+        Rig::with(options, None, None)
+    }
+
+    fn with(options: &DummyPort, mac: Option<[u8; 6]>, mtu: Option<u32>) -> Rig {
+        let (port, dummy) = Port::open_dummy("d0", options, mac, mtu).unwrap();
         Rig { tx: port.tx().unwrap(), port, dummy, pool: PacketPool::new() }
     }
 
@@ -103,7 +112,7 @@ fn arp_request(target: [u8; 4]) -> Vec<u8> {
 
 #[test]
 fn frames_come_out_in_order_and_make_the_descriptor_readable() {
-    let mut rig = Rig::new(&DummyOptions { n_rxq: 3, ..DummyOptions::default() });
+    let mut rig = Rig::new(&DummyPort { n_rxq: 3, ..plain() });
     assert_eq!((rig.port.rx.len(), rig.dummy.n_rxq(), rig.port.name()), (3, 3, "d0"));
     for i in 0..40 {
         rig.dummy.receive(1, &bytes(i, 60)).unwrap();
@@ -124,7 +133,7 @@ fn frames_come_out_in_order_and_make_the_descriptor_readable() {
 
 #[test]
 fn bad_frames_and_queues_are_refused_and_a_full_queue_counts() {
-    let mut rig = Rig::new(&DummyOptions::default());
+    let mut rig = Rig::new(&plain());
     let name = || "d0".to_owned();
     assert_eq!(rig.dummy.receive(0, &[0; 13]), Err(DummyError::TooShort { name: name(), bytes: 13 }));
     assert_eq!(rig.dummy.receive(0, &[0; 65536]), Err(DummyError::TooLong { name: name(), bytes: 65536 }));
@@ -144,7 +153,7 @@ fn bad_frames_and_queues_are_refused_and_a_full_queue_counts() {
 
 #[test]
 fn sent_frames_reach_tap_and_counters_unless_they_are_too_long() {
-    let mut rig = Rig::new(&DummyOptions { mtu: Some(100), ..DummyOptions::default() });
+    let mut rig = Rig::with(&plain(), None, Some(100));
     let heard = Arc::new(Mutex::new(Vec::new()));
     let sink = heard.clone();
     let own = rig.dummy.clone();
@@ -175,7 +184,7 @@ fn sent_frames_reach_tap_and_counters_unless_they_are_too_long() {
 
 #[test]
 fn large_segments_are_cut_and_checksums_filled() {
-    let mut rig = Rig::new(&DummyOptions::default());
+    let mut rig = Rig::new(&plain());
     let heard = Arc::new(Mutex::new(Vec::new()));
     let sink = heard.clone();
     rig.dummy.set_tap(Some(Box::new(move |f| sink.lock().unwrap().push(f.to_vec()))));
@@ -207,7 +216,7 @@ fn large_segments_are_cut_and_checksums_filled() {
 
 #[test]
 fn arp_for_the_own_address_is_answered() {
-    let mut rig = Rig::new(&DummyOptions { mac: Some([2, 0, 0, 0, 0, 7]), ..DummyOptions::default() });
+    let mut rig = Rig::with(&plain(), Some([2, 0, 0, 0, 0, 7]), None);
     let request = || Packet::from_slice(&arp_request([10, 0, 0, 7]));
     rig.send([request()]);
     assert_eq!(rig.recv(0, 32).len(), 0, "no address, no answer");
@@ -237,11 +246,9 @@ fn arp_for_the_own_address_is_answered() {
 #[test]
 fn captures_hold_what_came_and_went_and_are_continued() {
     let dir = Dir::new("captures");
-    let options = |captures| DummyOptions { captures, ..DummyOptions::default() };
-    let both =
-        DummyCaptures { pcap: Some(dir.file("both")), rxq_pcap: Some(dir.file("not-used")), tx_pcap: None };
+    let both = DummyPort { pcap: Some(dir.file("both")), rxq_pcap: Some(dir.file("not-used")), ..plain() };
     for round in 0..2 {
-        let mut rig = Rig::new(&options(both.clone()));
+        let mut rig = Rig::new(&both);
         rig.dummy.add_address(IpAddr::from([10, 0, 0, 7]), 32).unwrap();
         rig.dummy.receive(0, &bytes(1, 60)).unwrap();
         rig.send([packet(2, 70), packet(3, 1600), Packet::from_slice(&arp_request([10, 0, 0, 7]))]);
@@ -253,7 +260,7 @@ fn captures_hold_what_came_and_went_and_are_continued() {
     }
     assert!(!dir.file("not-used").exists());
     let apart = DummyCaptures { pcap: None, rxq_pcap: Some(dir.file("rx")), tx_pcap: Some(dir.file("tx")) };
-    let mut rig = Rig::new(&DummyOptions::default());
+    let mut rig = Rig::new(&plain());
     rig.dummy.set_captures(&apart).unwrap();
     rig.dummy.receive(0, &bytes(1, 60)).unwrap();
     rig.send([packet(2, 70)]);
@@ -280,20 +287,19 @@ fn files_that_are_no_captures_are_left_alone() {
     for (name, content, why) in cases {
         let path = dir.file(name);
         std::fs::write(&path, content).unwrap();
-        let captures = DummyCaptures { tx_pcap: Some(path.clone()), ..DummyCaptures::default() };
-        let options = DummyOptions { captures, ..DummyOptions::default() };
-        let error = Port::open_dummy("d0", &options).err().unwrap().to_string();
+        let options = DummyPort { tx_pcap: Some(path.clone()), ..plain() };
+        let error = Port::open_dummy("d0", &options, None, None).err().unwrap().to_string();
         assert!(error.contains(why) && error.contains(name), "{error}");
         assert_eq!(std::fs::read(&path).unwrap(), content);
     }
     let captures = DummyCaptures { tx_pcap: Some(dir.file("no/where")), ..DummyCaptures::default() };
-    let error = Rig::new(&DummyOptions::default()).dummy.set_captures(&captures).unwrap_err();
+    let error = Rig::new(&plain()).dummy.set_captures(&captures).unwrap_err();
     assert!(error.kind() == io::ErrorKind::NotFound && error.to_string().contains("no/where"), "{error}");
 }
 
 #[test]
 fn properties_are_read_and_set() {
-    let options = DummyOptions { numa_id: 1, ifindex: Some(77), ..DummyOptions::default() };
+    let options = DummyPort { numa_id: 1, ifindex: Some(77), ..plain() };
     let (first, second) = (Rig::new(&options), Rig::new(&options));
     let d = first.dummy.clone();
     assert_eq!((d.n_rxq(), d.mtu(), d.admin_up(), d.ifindex(), d.numa_id()), (1, 1500, true, 77, 1));
@@ -321,13 +327,13 @@ fn properties_are_read_and_set() {
     assert_eq!(d.add_address(IpAddr::from([10, 0, 1, 0]), 24), Err(most));
     for mtu in [67, 65536, u32::MAX] {
         assert_eq!(d.set_mtu(mtu), Err(DummyError::BadMtu { name: "d0".to_owned(), mtu }));
-        assert!(Port::open_dummy("d1", &DummyOptions { mtu: Some(mtu), ..options.clone() }).is_err());
+        assert!(Port::open_dummy("d1", &options, None, Some(mtu)).is_err());
     }
     // Down for the administrator, it carries frames all the same.
     let mut rig = first;
     d.receive(0, &bytes(1, 60)).unwrap();
     assert_eq!((rig.recv(0, 32).len(), rig.send([packet(1, 60)]).sent_packets), (1, 1));
-    let most = Rig::new(&DummyOptions { n_rxq: 0, ..options });
+    let most = Rig::new(&DummyPort { n_rxq: 0, ..options });
     assert_eq!(most.port.rx.len(), 1);
 }
 
@@ -380,7 +386,7 @@ fn a_stream_that_lost_its_place_ends() {
 
 #[test]
 fn received_frames_get_the_mark_of_the_classifier() {
-    let mut rig = Rig::new(&DummyOptions::default());
+    let mut rig = Rig::new(&plain());
     rig.dummy.set_marker(Some(Arc::new(|frame: &[u8]| u32::from(frame[0]))));
     rig.dummy.receive(0, &[7; 60]).unwrap();
     rig.dummy.set_marker(None);

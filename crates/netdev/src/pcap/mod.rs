@@ -19,12 +19,14 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use dpif::PcapPort;
 use packet::headers::ETH_HEADER_BYTES;
 use packet::{BURST_MAX_PACKETS, PacketBatch, PacketPool};
 
 use crate::eventfd::EventFd;
 use crate::finish_offloads::finish_offloads;
-use crate::port::{RxCounters, RxQueue, TxDrop, TxQueue, TxReport};
+use crate::open::{OpenedPort, Opener, Opening};
+use crate::port::{Port, PortDevice, RxCounters, RxQueue, TxDrop, TxQueue, TxReport, not_created};
 use reader::Frames;
 use writer::wrap;
 
@@ -34,22 +36,35 @@ pub(crate) use writer::Writer;
 
 const READ_BUFFER_BYTES: usize = 256 << 10;
 
-/// Options of a `pcap` port.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct PcapOptions {
-    /// The file of frames to receive; none without it.
-    pub rx_pcap: Option<PathBuf>,
-    /// The file for sent frames, replaced if it exists; without it they are dropped, counted as sent.
-    pub tx_pcap: Option<PathBuf>,
-    /// Restart at the first frame after the last.
-    pub infinite_rx: bool,
+impl Opener for PcapPort {
+    fn open(&self, opening: &Opening<'_>) -> io::Result<OpenedPort> {
+        Port::open_pcap(&opening.spec.name, self).map(OpenedPort::bare)
+    }
+}
+
+impl Port {
+    /// Creates a port of capture files (see [`crate::pcap`]). Any name is valid.
+    pub fn open_pcap(name: &str, options: &PcapPort) -> io::Result<Port> {
+        let (rx, file) = open(name, options)?;
+        Ok(Port::new(name, 0, rx, PcapDevice(file)))
+    }
+}
+
+struct PcapDevice(TxFile);
+
+impl PortDevice for PcapDevice {
+    fn open_tx(&self) -> io::Result<Box<dyn TxQueue>> {
+        Ok(Box::new(PcapTx(self.0.clone())))
+    }
+
+    not_created!();
 }
 
 /// The file that all transmit queues of a port write to.
-pub(crate) type TxFile = Option<Arc<Mutex<Writer>>>;
+type TxFile = Option<Arc<Mutex<Writer>>>;
 
 /// Opens both files: returns the receive queues (one or none), and the output.
-pub(crate) fn open(name: &str, options: &PcapOptions) -> io::Result<(Vec<Box<dyn RxQueue>>, TxFile)> {
+fn open(name: &str, options: &PcapPort) -> io::Result<(Vec<Box<dyn RxQueue>>, TxFile)> {
     let bad =
         |what: &str| Err(io::Error::new(io::ErrorKind::InvalidInput, format!("pcap port {name}: {what}")));
     let rx: Vec<Box<dyn RxQueue>> = match &options.rx_pcap {
@@ -157,7 +172,7 @@ impl RxQueue for PcapRx {
 }
 
 /// A transmit queue.
-pub(crate) struct PcapTx(pub(crate) TxFile);
+struct PcapTx(TxFile);
 
 impl TxQueue for PcapTx {
     fn send(&mut self, batch: &mut PacketBatch, pool: &mut PacketPool) -> TxReport {

@@ -49,7 +49,7 @@ fn plain(frames: &[&[u8]]) -> Vec<u8> {
 }
 
 fn rx(path: &Path, infinite_rx: bool) -> io::Result<Port> {
-    Port::open_pcap("c0", &PcapOptions { rx_pcap: Some(path.to_owned()), tx_pcap: None, infinite_rx })
+    Port::open_pcap("c0", &PcapPort { rx_pcap: Some(path.to_owned()), tx_pcap: None, infinite_rx })
 }
 
 fn readable(port: &Port) -> bool {
@@ -167,9 +167,8 @@ fn what_cannot_be_played_is_refused_in_words() {
     );
     assert!(rx(&dir.0, false).err().unwrap().to_string().contains("no regular file"));
     let same =
-        PcapOptions { rx_pcap: Some(nothing.clone()), tx_pcap: Some(nothing.clone()), infinite_rx: false };
-    for options in [same, PcapOptions::default(), PcapOptions { infinite_rx: true, ..PcapOptions::default() }]
-    {
+        PcapPort { rx_pcap: Some(nothing.clone()), tx_pcap: Some(nothing.clone()), infinite_rx: false };
+    for options in [same, PcapPort::default(), PcapPort { infinite_rx: true, ..PcapPort::default() }] {
         let error = Port::open_pcap("c0", &options).err().unwrap();
         assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{error}");
     }
@@ -192,7 +191,7 @@ fn frames_before_a_broken_one_are_received() {
 fn what_is_sent_can_be_played() {
     let dir = Dir::new("sent");
     let path = dir.file("f", b"former content");
-    let options = PcapOptions { tx_pcap: Some(path.clone()), ..PcapOptions::default() };
+    let options = PcapPort { tx_pcap: Some(path.clone()), ..PcapPort::default() };
     let port = Port::open_pcap("c0", &options).unwrap();
     assert!(port.rx.is_empty());
     let (mut one, mut two, mut pool) = (port.tx().unwrap(), port.tx().unwrap(), PacketPool::new());
@@ -208,8 +207,7 @@ fn what_is_sent_can_be_played() {
     assert_eq!(recv(&mut again, &mut pool, 32).unwrap(), expected);
     // Nothing to write causes no write, and a device that accepts nothing causes a drop.
     assert_eq!(one.send(&mut PacketBatch::new(), &mut pool), TxReport::default());
-    let full =
-        Port::open_pcap("c0", &PcapOptions { tx_pcap: Some("/dev/full".into()), ..PcapOptions::default() });
+    let full = Port::open_pcap("c0", &PcapPort { tx_pcap: Some("/dev/full".into()), ..PcapPort::default() });
     assert!(full.err().unwrap().to_string().contains("/dev/full"));
 }
 

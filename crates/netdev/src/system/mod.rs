@@ -26,10 +26,12 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use dpif::SystemPort;
 use libc::c_int;
 
-use crate::port::{RxQueue, TxQueue};
-use crate::raw;
+use crate::open::{OpenedPort, Opener, Opening};
+use crate::port::{Port, PortDevice, RxQueue, TxQueue, not_created};
+use crate::{link, raw};
 
 pub(crate) use rx::{io_slice, whole};
 pub(crate) use tx::{read_slice, virtio_header};
@@ -108,23 +110,40 @@ impl Default for SystemOptions {
     }
 }
 
-/// The receive side of a port.
-pub(crate) struct Opened {
-    /// The device's index.
-    pub(crate) ifindex: u32,
-    pub(crate) queues: Vec<Box<dyn RxQueue>>,
-    pub(crate) tx_source: TxSource,
+impl Opener for SystemPort {
+    fn open(&self, opening: &Opening<'_>) -> io::Result<OpenedPort> {
+        let (name, n_rxq) = (&opening.spec.name, self.n_rxq as usize);
+        let options = SystemOptions { n_rxq, merge_udp: self.merge_udp, ..opening.system.clone() };
+        let ifindex = link::link_info(name)?.ifindex;
+        // A device stays down if it is down, but several queues share its frames only while it is up.
+        if n_rxq > 1 {
+            link::set_admin_up(ifindex, true)?;
+        }
+        Port::open_system(name, &options).map(OpenedPort::of_kernel)
+    }
+}
+
+impl Port {
+    /// Opens an existing Ethernet device of the calling thread's network namespace by AF_PACKET
+    /// (CAP_NET_RAW). Leaves its administrative state unchanged; makes it promiscuous until the receive queue
+    /// is dropped.
+    pub fn open_system(name: &str, options: &SystemOptions) -> io::Result<Port> {
+        let (queues, device) = open_rx(name, options)?;
+        Ok(Port::new(name, device.ifindex, queues, device))
+    }
 }
 
 /// State needed for new transmit queues.
-pub(crate) struct TxSource {
+struct SystemDevice {
+    name: String,
+    ifindex: u32,
     options: SystemOptions,
     /// Socket of the first receive queue.
     receiving: Arc<OwnedFd>,
 }
 
 /// Opens the receive side.
-pub(crate) fn open_rx(name: &str, options: &SystemOptions) -> io::Result<Opened> {
+fn open_rx(name: &str, options: &SystemOptions) -> io::Result<(Vec<Box<dyn RxQueue>>, SystemDevice)> {
     let failed = |what: &str| raw::context(format!("device {name}: {what}"));
     let ifindex = raw::ifindex(name)?;
     let count = options.n_rxq.clamp(1, MAX_RX_QUEUES);
@@ -142,7 +161,12 @@ pub(crate) fn open_rx(name: &str, options: &SystemOptions) -> io::Result<Opened>
         ignores = fanout::join(&fds, options.ignore_outgoing).map_err(failed(&what))?;
     }
     let sockets: Vec<_> = sockets.into_iter().map(|(fd, _)| Arc::new(fd)).collect();
-    let tx_source = TxSource { options: options.clone(), receiving: sockets[0].clone() };
+    let device = SystemDevice {
+        name: name.to_owned(),
+        ifindex,
+        options: options.clone(),
+        receiving: sockets[0].clone(),
+    };
     let setup = rx::Setup { vnet_hdr: options.vnet_hdr, drop_outgoing: !ignores };
     let slots = slots_per_queue(options.ring_slots, count);
     let mut queues: Vec<Box<dyn RxQueue>> = Vec::with_capacity(count);
@@ -162,7 +186,7 @@ pub(crate) fn open_rx(name: &str, options: &SystemOptions) -> io::Result<Opened>
             bind(&queue.fd(), ifindex, libc::ETH_P_ALL as u16).map_err(failed("cannot bind"))?;
         }
     }
-    Ok(Opened { ifindex, queues, tx_source })
+    Ok((queues, device))
 }
 
 /// Ring slots of each of `count` queues: a power of two each, within the bound in total.
@@ -211,16 +235,15 @@ impl Drop for OwnSockets {
     }
 }
 
-impl TxSource {
-    /// Opens one transmit queue.
-    pub(crate) fn open_tx(&self, name: &str, ifindex: u32) -> io::Result<Box<dyn TxQueue>> {
-        let options = &self.options;
+impl PortDevice for SystemDevice {
+    fn open_tx(&self) -> io::Result<Box<dyn TxQueue>> {
+        let SystemDevice { name, ifindex, options, receiving } = self;
         let failed = |what: &str| raw::context(format!("device {name}: {what}"));
         let open = |vnet_hdr| {
             let fd = socket(vnet_hdr).map_err(failed("cannot open a packet socket"))?;
             set_buffer(&fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, options.tx_buffer_bytes)
                 .map_err(failed("send buffer"))?;
-            bind(&fd, ifindex, 0).map_err(failed("cannot bind"))?;
+            bind(&fd, *ifindex, 0).map_err(failed("cannot bind"))?;
             Ok::<_, io::Error>(fd)
         };
         let offload = options.vnet_hdr && options.tx_offload;
@@ -231,10 +254,12 @@ impl TxSource {
                 let unfinished = if offload { Some(open(true)?) } else { None };
                 tx::Sockets::Own { finished: open(false)?, unfinished, _places: places }
             }
-            None => tx::Sockets::Receiving { fd: self.receiving.clone(), vnet_hdr: options.vnet_hdr },
+            None => tx::Sockets::Receiving { fd: receiving.clone(), vnet_hdr: options.vnet_hdr },
         };
         Ok(Box::new(tx::SystemTx::new(name, sockets, offload, options.sendmmsg, options.merge_udp)))
     }
+
+    not_created!();
 }
 
 /// Makes a device promiscuous while the packet socket is open.

@@ -4,7 +4,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use netdev::{AfxdpInfo, AfxdpOptions, Port, SystemOptions, TxDrop, XdpMode};
+use netdev::{AfxdpInfo, AfxdpPort, Port, SystemOptions, TxDrop, XdpMode};
 use packet::{Packet, PacketBatch, PacketPool, checksum};
 
 use crate::helpers::*;
@@ -18,18 +18,18 @@ fn veth_of(queues: usize) {
     wait_up("sl-b");
 }
 
-fn options(mode: XdpMode) -> AfxdpOptions {
-    AfxdpOptions { mode, ..AfxdpOptions::default() }
+fn options(mode: XdpMode) -> AfxdpPort {
+    AfxdpPort { mode, ..AfxdpPort::default() }
 }
 
 /// Runs in each mode of a veth, with a pair of one queue: an AF_XDP end, and an AF_PACKET end opposite.
-fn each_mode(f: impl Fn(End, End, AfxdpOptions) + Send + 'static) {
+fn each_mode(f: impl Fn(End, End, AfxdpPort) + Send + 'static) {
     in_netns(move || {
         for mode in [XdpMode::Native, XdpMode::Generic] {
             for use_need_wakeup in [true, false] {
                 println!("{mode}, need-wakeup {use_need_wakeup}");
                 veth_of(1);
-                let options = AfxdpOptions { use_need_wakeup, ..options(mode) };
+                let options = AfxdpPort { use_need_wakeup, ..options(mode) };
                 let (port, info) = Port::open_afxdp("sl-a", &options).unwrap();
                 let AfxdpInfo { mode: opened, notes } = info;
                 assert!(opened == mode && notes.len() == 1 && notes[0].contains("PEER tx off"), "{notes:?}");
@@ -308,17 +308,17 @@ fn the_program_goes_with_a_killed_process() {
 fn best_effort_takes_what_works_and_says_why() {
     in_netns(|| {
         veth_of(2);
-        let (port, info) = Port::open_afxdp("sl-a", &AfxdpOptions::default()).unwrap();
+        let (port, info) = Port::open_afxdp("sl-a", &AfxdpPort::default()).unwrap();
         assert_eq!(info.mode, XdpMode::Native, "a veth has no zero-copy");
         assert!(info.notes[0].contains("native-with-zerocopy"), "{info:?}");
         assert!(info.notes[1].contains("2 receive queues, the port 1"), "{info:?}");
         drop(port);
         let zerocopy = Port::open_afxdp("sl-b", &options(XdpMode::NativeWithZerocopy)).err().unwrap();
         assert!(zerocopy.to_string().contains("xdp-mode native-with-zerocopy"), "{zerocopy}");
-        let many = AfxdpOptions { n_rxq: 3, ..AfxdpOptions::default() };
+        let many = AfxdpPort { n_rxq: 3, ..AfxdpPort::default() };
         let many = Port::open_afxdp("sl-b", &many).err().unwrap().to_string();
         assert!(many.contains("no queue 2") && many.contains("generic"), "{many}");
-        let none = Port::open_afxdp("sl-none", &AfxdpOptions::default()).err().unwrap();
+        let none = Port::open_afxdp("sl-none", &AfxdpPort::default()).err().unwrap();
         assert!(
             none.kind() == std::io::ErrorKind::NotFound && none.to_string().contains("sl-none"),
             "{none}"
@@ -326,10 +326,10 @@ fn best_effort_takes_what_works_and_says_why() {
         // A device whose driver lacks XDP.
         ip("link add sl-br type bridge");
         ip("link set sl-br up");
-        let (_port, info) = Port::open_afxdp("sl-br", &AfxdpOptions::default()).unwrap();
+        let (_port, info) = Port::open_afxdp("sl-br", &AfxdpPort::default()).unwrap();
         assert_eq!((info.mode, info.notes.len()), (XdpMode::Generic, 2), "{info:?}");
         ip("tuntap add dev sl-tun mode tun");
-        let tun = Port::open_afxdp("sl-tun", &AfxdpOptions::default()).err().unwrap().to_string();
+        let tun = Port::open_afxdp("sl-tun", &AfxdpPort::default()).err().unwrap().to_string();
         assert!(tun.contains("no Ethernet device"), "{tun}");
     });
 }
@@ -339,7 +339,7 @@ fn each_queue_of_the_device_is_received_by_its_own() {
     in_netns(|| {
         for mode in [XdpMode::Native, XdpMode::Generic] {
             veth_of(2);
-            let two = |mode| AfxdpOptions { n_rxq: 2, ..options(mode) };
+            let two = |mode| AfxdpPort { n_rxq: 2, ..options(mode) };
             let (mut a, _) = Port::open_afxdp("sl-a", &two(mode)).unwrap();
             let (mut b, info) = Port::open_afxdp("sl-b", &two(mode)).unwrap();
             assert_eq!((a.rx.len(), b.rx.len(), info.notes.len()), (2, 2, 1), "{info:?}");

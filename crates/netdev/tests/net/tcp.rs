@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use netdev::{AfxdpOptions, Port, RxMethod, SystemOptions, TapOptions, XdpMode};
+use netdev::{AfxdpPort, Port, RxMethod, SystemOptions, TapOptions, XdpMode};
 use packet::PacketBatch;
 
 use crate::helpers::*;
@@ -48,7 +48,7 @@ fn xdp_port(address: &str, mode: XdpMode) -> Port {
     // Features that AF_XDP lacks: checksums left to the device, large segments.
     run("ethtool -K sl-h tx off tso off gso off");
     ip(&format!("addr add {address}/24 dev sl-h"));
-    Port::open_afxdp("sl-p", &AfxdpOptions { mode, ..AfxdpOptions::default() }).unwrap().0
+    Port::open_afxdp("sl-p", &AfxdpPort { mode, ..AfxdpPort::default() }).unwrap().0
 }
 
 fn xdp_native_port(address: &str) -> Port {

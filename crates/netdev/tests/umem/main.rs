@@ -4,7 +4,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use netdev::{AfxdpOptions, Port, SystemOptions, XdpMode};
+use netdev::{AfxdpPort, Port, SystemOptions, XdpMode};
 use packet::{BATCH_MAX_PACKETS, Packet, PacketBatch};
 
 #[allow(dead_code, reason = "helpers of another test, too")]
@@ -19,7 +19,7 @@ fn alone() -> MutexGuard<'static, ()> {
 }
 
 fn open(name: &str, mode: XdpMode) -> End {
-    End::of(Port::open_afxdp(name, &AfxdpOptions { mode, ..AfxdpOptions::default() }).unwrap().0)
+    End::of(Port::open_afxdp(name, &AfxdpPort { mode, ..AfxdpPort::default() }).unwrap().0)
 }
 
 /// Two veth pairs: hosts `sl-h` and `sl-k`, and between them the ports `sl-a` and `sl-b`.

@@ -5,7 +5,7 @@ use super::cache::XlateEffect;
 use super::ctx::XlateCtx;
 use crate::native::{NativeTunnels, OutDevice, Solicit};
 use crate::ports::Port;
-use crate::tunnel::{TunnelConfig, Way};
+use crate::tunnel::{TunnelConfig, TunnelHeaders, Way};
 use dpif::actions::tnl_header::{Encap, IPPROTO_IPIP, IPPROTO_IPV6, OuterIp, TnlHeader};
 use dpif::actions::{CloneAction, PopEth, TnlPop, TnlPush, Trunc};
 use dpif::{DpAction, Masked, SetAction, XlateDrop};

@@ -7,7 +7,7 @@ use super::encap::ETHERTYPES;
 use super::native::TunnelOutput;
 use crate::packet_state::PacketState;
 use crate::ports::{BridgeId, Port, SpanningTree};
-use crate::tunnel::{PacketTypes, TunnelConfig};
+use crate::tunnel::{PacketTypes, TunnelConfig, TunnelHeaders};
 use crate::view::BridgeView;
 use dpif::actions::{Output, Trunc};
 use dpif::{DpAction, SetAction, TunnelKind};

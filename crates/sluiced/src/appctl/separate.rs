@@ -12,7 +12,6 @@ use dpif::{PortInfo, PortSpec};
 use flow::DpPort;
 use std::collections::BTreeMap;
 use sync::lock;
-use vswitch::config::DeviceOptions;
 
 /// The commands of this module.
 pub(super) const ROWS: &[Command] = &[
@@ -119,11 +118,10 @@ fn add_all(plane: &mut ControlPlane, name: &str, ports: &[String]) -> Result<Str
         let port = wanted.name;
         let failed =
             |why: &dyn std::fmt::Display| format!("adding {port} to {} failed ({why})", instance.name());
-        let device = DeviceOptions::of_command(
+        let options = plane.switch.supported().port_options(
             port,
             wanted.type_name,
             &wanted.options,
-            plane.switch.supported(),
             instance.is_dummy(),
         )?;
         let known = instance.datapath.ports();
@@ -133,13 +131,8 @@ fn add_all(plane: &mut ControlPlane, name: &str, ports: &[String]) -> Result<Str
         if wanted.number.is_some_and(|number| known.iter().any(|p| p.number == number)) {
             return Err(failed(&"Device or resource busy"));
         }
-        let spec = PortSpec {
-            name: device.port_name(port),
-            options: device.port,
-            mac: None,
-            mtu: None,
-            number: wanted.number,
-        };
+        let spec =
+            PortSpec { name: options.port_name(port), options, mac: None, mtu: None, number: wanted.number };
         let added = instance.datapath.port_add(&spec).map_err(|e| failed(&e))?;
         if wanted.number.is_some_and(|number| number != added) {
             let _ = instance.datapath.port_del(added);
@@ -212,11 +205,10 @@ fn set_port(plane: &mut ControlPlane, datapath_name: &String, text: &str) -> Res
         return Err(format!("{}: its options are those of its tunnels' interfaces", port.name));
     };
     let options = with(owned(row.string_map("options")), changed);
-    let device =
-        DeviceOptions::of_command(&port.name, row.str("type"), &options, plane.switch.supported(), is_dummy)?;
+    let options = plane.switch.supported().port_options(&port.name, row.str("type"), &options, is_dummy)?;
     plane
         .switch
-        .set_port_options(&port.name, device, &mut plane.reactor)
+        .set_port_options(&port.name, options, &mut plane.reactor)
         .map_err(|why| format!("{}: failed to set configuration ({why})", port.name))
 }
 
@@ -309,9 +301,9 @@ fn spec(
     number: DpPort,
 ) -> Result<PortSpec, String> {
     let (supported, dummy) = (plane.switch.supported(), instance.is_dummy());
-    let device = DeviceOptions::of_command(&port.name, &port.type_name, options, supported, dummy)?;
-    let name = device.port_name(&port.name);
-    Ok(PortSpec { name, options: device.port, mac: None, mtu: None, number: Some(number) })
+    let options = supported.port_options(&port.name, &port.type_name, options, dummy)?;
+    let name = options.port_name(&port.name);
+    Ok(PortSpec { name, options, mac: None, mtu: None, number: Some(number) })
 }
 
 /// Replaces a port; if that fails, it is as before.

@@ -2,7 +2,7 @@
 
 use super::mirror::{ADDRESSES_MAX, Effects, Mirror, RULES_MAX};
 use super::*;
-use netdev::DummyOptions;
+use dpif::DummyPort;
 use netdev::link::LinkInfo;
 use netdev::route::{
     KernelAction, KernelAddress, KernelHop, KernelObject, KernelRoute, KernelRule, RouteChange, RouteType,
@@ -132,8 +132,8 @@ fn rules_and_addresses_are_bounded() {
 }
 
 fn dummy(name: &str, mac: u8) -> Dummy {
-    let options = DummyOptions { mac: Some([2, 0, 0, 0, 0, mac]), n_rxq: 1, ..DummyOptions::default() };
-    netdev::Port::open_dummy(name, &options).unwrap().1
+    let mac = Some([2, 0, 0, 0, 0, mac]);
+    netdev::Port::open_dummy(name, &DummyPort::new("dummy"), mac, None).unwrap().1
 }
 
 #[test]

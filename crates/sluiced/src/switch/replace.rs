@@ -7,10 +7,9 @@
 use super::Switch;
 use crate::devices::{Body, Device};
 use crate::reactor::Reactor;
-use dpif::{DpifError, PortSpec};
+use dpif::{DpifError, PortOptions, PortSpec};
 use flow::DpPort;
 use netdev::dummy::Dummy;
-use vswitch::config::DeviceOptions;
 use vswitch::plan::DeviceSettings;
 
 impl Switch {
@@ -43,7 +42,7 @@ impl Switch {
     pub(crate) fn set_port_options(
         &mut self,
         name: &str,
-        options: DeviceOptions,
+        options: PortOptions,
         reactor: &mut Reactor,
     ) -> Result<(), String> {
         let settings = self.settings_with(name, options);
@@ -52,13 +51,11 @@ impl Switch {
             let number = device.dp_port;
             return self.replace_port(name, number, settings.options, reactor);
         }
-        let updated = device.update(&settings);
-        device.options = settings.options;
-        updated
+        device.update(&settings)
     }
 
     /// The settings of a device, with other options.
-    fn settings_with(&self, name: &str, options: DeviceOptions) -> DeviceSettings {
+    fn settings_with(&self, name: &str, options: PortOptions) -> DeviceSettings {
         match self.planner.settings_of(name) {
             Some(sent) => DeviceSettings { options, ..sent.clone() },
             None => DeviceSettings { mac: None, mtu: None, rxq_affinity: Default::default(), options },
@@ -69,14 +66,14 @@ impl Switch {
         &mut self,
         name: &str,
         number: DpPort,
-        options: DeviceOptions,
+        options: PortOptions,
         reactor: &mut Reactor,
     ) -> Result<(), String> {
         let before = self.devices.get(name).cloned().ok_or("unknown port")?;
         let settings = self.settings_with(name, options);
-        let spec = |options: &DeviceOptions, number| PortSpec {
+        let spec = |options: &PortOptions, number| PortSpec {
             name: options.port_name(name),
-            options: options.port.clone(),
+            options: options.clone(),
             mac: settings.mac,
             mtu: None,
             number: Some(number),
@@ -104,7 +101,7 @@ impl Switch {
             device.body = Body::Dummy(dummy);
         }
         let settings = DeviceSettings { options: device.options.clone(), ..settings };
-        let streamed = self.streams.add(&device, device.options.stream.as_ref(), reactor);
+        let streamed = self.streams.add(&device, device.options.stream(), reactor);
         let updated = device.update(&settings);
         self.devices.insert(name.to_string(), device);
         self.planner.device_moved(name, number);

@@ -7,11 +7,10 @@ use ofproto::{MacAddr, OfPort};
 use ovsdb::client::RowView;
 use ovsdb::value::Uuid;
 
-use super::device::{self, DeviceOptions, InterfaceOptions};
 use super::links::LinkRows;
 use super::reader::{Reader, strings};
 use super::unsupported;
-use dpif::RxqAffinity;
+use dpif::{OptionNotice, ParsedOptions, PortOptions, RxqAffinity};
 use l2proto::LinkSettings;
 
 /// A row of `Interface`, or a bridge's implicit own interface.
@@ -24,7 +23,7 @@ pub struct InterfaceConfig {
     /// Type; `system` for the empty one, `internal` for a bridge's own interface.
     pub type_name: String,
     /// Options of its type.
-    pub options: InterfaceOptions,
+    pub options: PortOptions,
     /// Address to set, for internal interfaces other than a bridge's own.
     pub mac: Option<MacAddr>,
     /// MTU to set.
@@ -45,7 +44,7 @@ impl InterfaceConfig {
             row: None,
             name: bridge.to_string(),
             type_name: "internal".into(),
-            options: InterfaceOptions::Device(DeviceOptions::local(dummy_datapath)),
+            options: PortOptions::local(dummy_datapath),
             mac: None,
             mtu_request: None,
             rxq_affinity: RxqAffinity::new(),
@@ -57,7 +56,7 @@ impl InterfaceConfig {
 
     /// Whether it is a patch port, without a device.
     pub fn is_patch(&self) -> bool {
-        self.options.device().is_none()
+        self.patch_peer().is_some()
     }
 
     /// Whether it is a host-side device made by the switch.
@@ -67,10 +66,7 @@ impl InterfaceConfig {
 
     /// The peer of a patch port.
     pub fn patch_peer(&self) -> Option<&str> {
-        match &self.options {
-            InterfaceOptions::Patch { peer } => Some(peer),
-            InterfaceOptions::Device(_) => None,
-        }
+        self.options.patch_peer()
     }
 }
 
@@ -143,22 +139,27 @@ impl<'a> Reader<'a> {
             "" => "system",
             other => other,
         };
-        let kind = match self.supported.kind(type_name, dummy_datapath) {
-            Some(kind) => kind,
+        let served_by = match self.supported.serving(type_name, dummy_datapath) {
+            Some(served_by) => served_by,
             None => {
                 let error = unsupported::interface_type_error(name, type_name);
                 self.refuse(row, "type", error);
                 return None;
             }
         };
-        if let Err(why) = check_name(name, kind.long_names()) {
+        if let Err(why) = check_name(name, served_by.has_long_names()) {
             self.refuse(row, "name", format!("could not open network device {name} ({why})"));
             return None;
         }
-        let options = match device::parse(name, type_name, kind, &strings(row, "options")) {
-            Ok((options, ignored)) => {
-                for (key, message) in ignored {
-                    self.notice(row, format!("options:{key}"), message);
+        let options = match served_by.parse(name, type_name, &strings(row, "options")) {
+            Ok(ParsedOptions { options, notices }) => {
+                for OptionNotice { key, message, is_warning } in notices {
+                    let setting = format!("options:{key}");
+                    if is_warning {
+                        self.notice(row, setting, message);
+                    } else {
+                        self.hint(row, setting, message);
+                    }
                 }
                 options
             }

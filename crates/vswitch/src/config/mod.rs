@@ -8,7 +8,6 @@ mod bridge;
 mod changes;
 mod conntrack;
 mod controller;
-mod device;
 mod global;
 mod interface;
 mod links;
@@ -18,7 +17,6 @@ mod supported;
 #[cfg(test)]
 mod tests;
 mod threads;
-mod tunnel;
 mod unsupported;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,11 +31,10 @@ pub use conntrack::{CtConfig, CtZoneConfig};
 pub use controller::{
     ConnectionMode, ControllerConfig, ControllerKind, DEFAULT_DSCP, LocalAddress, connection_dscp,
 };
-pub use device::{DeviceOptions, DummyStream, InterfaceOptions};
 pub use global::{GlobalConfig, SslConfig, UpcallDispatch};
 pub use interface::{InterfaceConfig, check_device_name};
 pub use port::{BondConfig, PortConfig};
-pub use supported::{DatapathSupport, InterfaceKind, SupportedTypes};
+pub use supported::{DatapathSupport, SupportedTypes};
 
 pub(crate) use interface::natural_order;
 use reader::Reader;

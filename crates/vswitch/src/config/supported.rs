@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use dpif::DummyMode;
-use ofproto::tunnel::TunnelKind;
+use dpif::{DummyMode, InterfaceType, PortOptions};
 use ovsdb::client::Replica;
+
+use super::interface::check_name;
+use super::{StringMap, unsupported};
 
 /// Version of built-in datapaths.
 const BUILT_IN: &str = "<built-in>";
@@ -22,53 +24,13 @@ pub struct DatapathSupport {
     pub dummy: bool,
 }
 
-/// Support of an interface type.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum InterfaceKind {
-    /// One end of a patch between bridges.
-    Patch,
-    /// A kernel device.
-    System,
-    /// A host-side device made by the switch.
-    Internal,
-    /// A tap device made by the switch.
-    Tap,
-    /// A kernel device, by AF_XDP.
-    Afxdp,
-    /// A dummy, of a dummy type or replacing another type.
-    Dummy,
-    /// No device.
-    Null,
-    /// Capture files.
-    Pcap,
-    /// A tunnel.
-    Tunnel(TunnelKind),
-}
-
-impl InterfaceKind {
-    /// Not a kernel device by that name: its name may exceed 15 bytes.
-    pub fn long_names(self) -> bool {
-        match self {
-            InterfaceKind::System | InterfaceKind::Internal | InterfaceKind::Tap | InterfaceKind::Afxdp => {
-                false
-            }
-            InterfaceKind::Patch
-            | InterfaceKind::Dummy
-            | InterfaceKind::Null
-            | InterfaceKind::Pcap
-            // One device serves all tunnels of a kind.
-            | InterfaceKind::Tunnel(_) => true,
-        }
-    }
-}
-
 /// The supported datapath and interface types, by their names in the database.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct SupportedTypes {
     /// By `Bridge.datapath_type`; the empty type means `system`.
     pub datapaths: BTreeMap<String, DatapathSupport>,
     /// By `Interface.type`; the empty type means `system`.
-    pub interfaces: BTreeMap<String, InterfaceKind>,
+    pub interfaces: BTreeMap<String, InterfaceType>,
 }
 
 impl SupportedTypes {
@@ -86,18 +48,7 @@ impl SupportedTypes {
                 dummy: false,
             },
         );
-        let kinds = [
-            ("system", InterfaceKind::System),
-            ("internal", InterfaceKind::Internal),
-            ("tap", InterfaceKind::Tap),
-            ("afxdp", InterfaceKind::Afxdp),
-            ("patch", InterfaceKind::Patch),
-            ("null", InterfaceKind::Null),
-            ("pcap", InterfaceKind::Pcap),
-        ];
-        types.interfaces.extend(kinds.map(|(name, kind)| (name.to_string(), kind)));
-        let tunnels = TunnelKind::ALL.map(|kind| (kind.name().to_string(), InterfaceKind::Tunnel(kind)));
-        types.interfaces.extend(tunnels);
+        types.add_interfaces(InterfaceType::all().iter().filter(|t| !t.needs_enable_dummy()));
         types
     }
 
@@ -132,11 +83,9 @@ impl SupportedTypes {
         for name in replaced.iter().map(String::as_str).chain(["dummy"]) {
             self.add_datapath(name, true);
         }
-        for name in ["dummy", "dummy-internal", "dummy-pmd"] {
-            self.interfaces.insert(name.into(), InterfaceKind::Dummy);
-        }
-        for (_, kind) in self.interfaces.iter_mut().filter(|(name, _)| mode.replaces(name)) {
-            *kind = InterfaceKind::Dummy;
+        self.add_interfaces(InterfaceType::all().iter().filter(|t| t.needs_enable_dummy()));
+        for (_, served_by) in self.interfaces.iter_mut().filter(|(name, _)| mode.replaces(name)) {
+            *served_by = InterfaceType::DUMMY;
         }
         self
     }
@@ -148,11 +97,36 @@ impl SupportedTypes {
         self.datapaths.insert(name.into(), support);
     }
 
-    /// Support of an interface type in a datapath; `None`: unknown.
-    pub(super) fn kind(&self, type_name: &str, dummy_datapath: bool) -> Option<InterfaceKind> {
-        match self.interfaces.get(type_name) {
-            Some(InterfaceKind::Internal) if dummy_datapath => Some(InterfaceKind::Dummy),
-            kind => kind.copied(),
+    fn add_interfaces<'a>(&mut self, types: impl Iterator<Item = &'a InterfaceType>) {
+        let by_name = types.flat_map(|t| t.names().iter().map(|name| (name.to_string(), *t)));
+        self.interfaces.extend(by_name);
+    }
+
+    /// The type that serves an interface type in a datapath; `None`: unknown.
+    pub(super) fn serving(&self, type_name: &str, dummy_datapath: bool) -> Option<InterfaceType> {
+        let served_by = self.interfaces.get(type_name).copied();
+        served_by.map(|t| if dummy_datapath { t.in_dummy_datapath() } else { t })
+    }
+
+    /// The options of a port that a command adds, with type and options as in an `Interface` row.
+    ///
+    /// # Errors
+    /// The type is unknown or has no port in the datapath, or name or an option is invalid.
+    pub fn port_options(
+        &self,
+        name: &str,
+        type_name: &str,
+        options: &StringMap,
+        dummy_datapath: bool,
+    ) -> Result<PortOptions, String> {
+        let served_by = self.serving(type_name, dummy_datapath);
+        let served_by = served_by.ok_or_else(|| unsupported::interface_type_error(name, type_name))?;
+        check_name(name, served_by.has_long_names())
+            .map_err(|why| format!("could not open network device {name} ({why})"))?;
+        let options = served_by.parse(name, type_name, options)?.options;
+        match options.patch_peer() {
+            None => Ok(options),
+            Some(_) => Err(format!("{name}: a patch is no port of a datapath")),
         }
     }
 

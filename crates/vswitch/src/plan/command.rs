@@ -6,8 +6,8 @@ use ofproto::ports::BridgeId;
 use ofproto::{DpPort, MacAddr};
 
 use super::PortSet;
-use crate::config::{BridgeOptions, ControllerConfig, CtConfig, DeviceOptions, GlobalConfig};
-use dpif::RxqAffinity;
+use crate::config::{BridgeOptions, ControllerConfig, CtConfig, GlobalConfig};
+use dpif::{PortOptions, RxqAffinity};
 
 /// Identifies one attempt to open an interface; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -105,7 +105,7 @@ pub struct DeviceSettings {
     /// Receive queues pinned to cores.
     pub rxq_affinity: RxqAffinity,
     /// Options of its type.
-    pub options: DeviceOptions,
+    pub options: PortOptions,
 }
 
 /// A device to open.

@@ -177,14 +177,14 @@ impl Planner {
             |c: &InterfaceConfig| Reverse((c.name == name, c.ofport_request.is_some(), c.ofport.is_some()));
         wanted.sort_by(|a, b| rank(a).cmp(&rank(b)).then_with(|| natural_order(&a.name, &b.name)));
         for config in wanted {
-            let Some(options) = config.options.device() else {
+            if config.is_patch() {
                 join(bridge, &config.name);
                 continue;
-            };
+            }
             let open = OpenId(self.next_open);
             self.next_open += 1;
             let is_local = config.name == name;
-            let device = bridge.derived().settings(&config, options);
+            let device = bridge.derived().settings(&config);
             out.push(Command::OpenInterface(OpenInterface {
                 open,
                 bridge: bridge.id,
@@ -211,12 +211,11 @@ impl Planner {
         renumber(bridge);
         let derived = bridge.derived();
         for interface in bridge.interfaces.values_mut() {
-            let Some(options) = interface.config.options.device().filter(|_| interface.open().is_some())
-            else {
+            if interface.config.is_patch() || interface.open().is_none() {
                 continue;
-            };
-            if interface.sent.as_ref().is_none_or(|sent| !derived.is_sent(sent, &interface.config, options)) {
-                let device = derived.settings(&interface.config, options);
+            }
+            if interface.sent.as_ref().is_none_or(|sent| !derived.is_sent(sent, &interface.config)) {
+                let device = derived.settings(&interface.config);
                 interface.sent = Some(device.clone());
                 let name = interface.config.name.clone();
                 out.push(Command::UpdateInterface { bridge: bridge.id, name, device });
@@ -296,7 +295,7 @@ impl Planner {
                     patch_peer_name: config.patch_peer().map(str::to_string),
                     patch_peer: None,
                     links: config.links.clone(),
-                    tunnel: config.options.device().and_then(|device| device.tunnel.clone()),
+                    tunnel: config.options.tunnel_config().cloned(),
                     name: interface,
                 });
             }

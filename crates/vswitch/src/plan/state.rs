@@ -9,7 +9,7 @@ use ofproto::{DpPort, MacAddr, OfPort};
 use super::address::{self, may_represent};
 use super::numbers::PortNumbers;
 use super::{BridgeSettings, DeviceSettings, OpenId, PortSet};
-use crate::config::{BridgeConfig, ControllerConfig, DeviceOptions, InterfaceConfig, PortConfig};
+use crate::config::{BridgeConfig, ControllerConfig, InterfaceConfig, PortConfig};
 
 /// A device, or a patch port, in the switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -235,25 +235,20 @@ impl Derived {
     }
 
     /// The settings of a device.
-    pub(super) fn settings(&self, config: &InterfaceConfig, options: &DeviceOptions) -> DeviceSettings {
+    pub(super) fn settings(&self, config: &InterfaceConfig) -> DeviceSettings {
         DeviceSettings {
             mac: self.mac(config),
             mtu: self.mtu(config),
             rxq_affinity: config.rxq_affinity.clone(),
-            options: options.clone(),
+            options: config.options.clone(),
         }
     }
 
     /// Whether these settings equal those last sent to a device.
-    pub(super) fn is_sent(
-        &self,
-        sent: &DeviceSettings,
-        config: &InterfaceConfig,
-        options: &DeviceOptions,
-    ) -> bool {
+    pub(super) fn is_sent(&self, sent: &DeviceSettings, config: &InterfaceConfig) -> bool {
         sent.mac == self.mac(config)
             && sent.mtu == self.mtu(config)
             && sent.rxq_affinity == config.rxq_affinity
-            && sent.options == *options
+            && sent.options == config.options
     }
 }

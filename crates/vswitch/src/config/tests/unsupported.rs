@@ -129,6 +129,22 @@ fn what_is_not_supported_stands_in_a_row() {
 }
 
 #[test]
+fn an_option_of_another_type_stands_in_the_row() {
+    let mut bed = Bed::new();
+    bed.add_br("br0", "netdev");
+    bed.add_port("br0", "p1", &[], &[]);
+    bed.set("Interface", "p1", "options", map(&[("xdp-mode", "native"), ("n_rxq", "2")]));
+    let desired = bed.desired();
+    let notice = desired.notices.iter().find(|notice| notice.name == "p1").expect("there is a notice");
+    assert_eq!((notice.setting.as_str(), notice.is_warning), ("options:xdp-mode", false));
+    let (mut planner, mut fake) = (Planner::default(), Fake::default());
+    fake.apply(&mut planner, desired);
+    let status = &planner.facts().interfaces[&bed.row("Interface", "p1")].status;
+    let text = "options:xdp-mode is an option of afxdp: it has no effect on interfaces of type system";
+    assert_eq!(status.get("notice").map(String::as_str), Some(text));
+}
+
+#[test]
 fn addresses_of_controllers_are_those_of_the_bridges_device() {
     for (columns, prefix_bits, complaints) in [
         (&[("local_ip", "192.0.2.1")][..], 24, 0),

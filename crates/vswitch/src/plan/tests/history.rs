@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 
 use super::*;
-use crate::config::{InterfaceConfig, InterfaceOptions};
-use dpif::{PortOptions, SystemPort};
+use crate::config::InterfaceConfig;
+use dpif::{PatchPort, SystemPort, TapPort};
 
 #[derive(Clone, Debug)]
 struct Wish {
@@ -64,9 +64,9 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 fn interface(name: String, wish: &Wish) -> InterfaceConfig {
     let options = match wish.type_name {
-        "patch" => InterfaceOptions::Patch { peer: format!("p{}", wish.peer) },
-        "tap" => InterfaceOptions::Device(PortOptions::Tap.into()),
-        _ => InterfaceOptions::Device(PortOptions::System(SystemPort::default()).into()),
+        "patch" => PatchPort { peer: format!("p{}", wish.peer) }.into(),
+        "tap" => TapPort.into(),
+        _ => SystemPort::default().into(),
     };
     InterfaceConfig {
         row: None,

@@ -1,6 +1,6 @@
 //! [`KindOptions`]: options of a tunnel that only some kinds have.
 
-use dpif::TunnelKind;
+use super::TunnelKind;
 use flow::flow_hash::HashFields;
 use flow::{Erspan, Flow, Mask};
 use packet::headers as h;
@@ -58,7 +58,7 @@ impl FlowLabel {
     }
 
     /// The label of such a packet; adds the fields that it depends on to the mask.
-    pub(crate) fn of(self, flow: &Flow, wc: &mut Mask) -> u32 {
+    pub fn of(self, flow: &Flow, wc: &mut Mask) -> u32 {
         match self {
             FlowLabel::Copy if flow.dl_type == h::ETH_TYPE_IPV6 => {
                 wc.0.ipv6_label = FLOW_LABEL;
@@ -100,7 +100,7 @@ impl PacketTypes {
     }
 
     /// Those of a tunnel that receives packets of a type, the preferred first.
-    pub(super) fn receiving(packet_type: u32) -> [PacketTypes; 2] {
+    pub fn receiving(packet_type: u32) -> [PacketTypes; 2] {
         [if packet_type == 0 { PacketTypes::Frames } else { PacketTypes::Bare }, PacketTypes::Any]
     }
 }
@@ -126,7 +126,7 @@ impl Default for ErspanOptions {
 
 impl ErspanOptions {
     /// The header of a packet whose rules left this flow; version 0: the version is none that is sent.
-    pub(crate) fn header(&self, flow: &Flow) -> Erspan {
+    pub fn header(&self, flow: &Flow) -> Erspan {
         let of_rules = self.ver.is_none();
         let idx = self.idx.filter(|_| !of_rules);
         let (dir, hwid) = (self.dir.filter(|_| !of_rules), self.hwid.filter(|_| !of_rules));

@@ -1,15 +1,41 @@
 //! Tunnel ports: parsing of their `Interface.options`.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
 
-use ofproto::tunnel::{
-    Endpoint, ErspanOptions, FlowLabel, PacketTypes, TunnelConfig, TunnelKey, TunnelKind, usual_packet_types,
+use super::{
+    Endpoint, ErspanOptions, FlowLabel, PacketTypes, TUNNEL_TTL, TunnelConfig, TunnelKey, TunnelKind,
+    usual_packet_types,
 };
 
-use super::StringMap;
+/// Options by key.
+type StringMap = BTreeMap<String, String>;
 
 /// Most segments of segment routing.
 const SRV6_SEGMENTS_MAX: usize = 6;
+/// The keys that some kind reads.
+pub(super) const KEYS: [&str; 20] = [
+    "csum",
+    "df_default",
+    "dst_port",
+    "egress_pkt_mark",
+    "erspan_dir",
+    "erspan_hwid",
+    "erspan_idx",
+    "erspan_ver",
+    "exts",
+    "in_key",
+    "key",
+    "local_ip",
+    "out_key",
+    "packet_type",
+    "remote_ip",
+    "seq",
+    "srv6_flowlabel",
+    "srv6_segs",
+    "tos",
+    "ttl",
+];
 /// Options that have `ovs-monitor-ipsec` encrypt a tunnel of the kernel.
 const IPSEC: [&str; 6] = ["psk", "remote_cert", "remote_name", "certificate", "private_key", "use_ssl_cert"];
 
@@ -29,7 +55,7 @@ pub(super) fn parse(
         in_key: key(kind, options, "in_key").map_err(|e| format!("{name}: {e}"))?,
         out_key: key(kind, options, "out_key").map_err(|e| format!("{name}: {e}"))?,
         tos: Some(0),
-        ttl: Some(ofproto::tunnel::TUNNEL_TTL),
+        ttl: Some(TUNNEL_TTL),
         dont_fragment: true,
         csum: false,
         seq: false,
@@ -152,8 +178,10 @@ fn checksum(kind: TunnelKind, value: &str) -> Result<bool, &'static str> {
         TunnelKind::Srv6 => Err("an option of srv6, whose header has no checksum"),
         TunnelKind::Gtpu if value != "true" => Err("true: headers of gtpu always have a checksum"),
         TunnelKind::Gtpu => Ok(false),
-        kind if kind.is_erspan() => Err("an option of erspan, whose header has no checksum"),
-        _ => Ok(value == "true"),
+        TunnelKind::Erspan | TunnelKind::Ip6erspan => {
+            Err("an option of erspan, whose header has no checksum")
+        }
+        TunnelKind::Vxlan | TunnelKind::Geneve | TunnelKind::Gre | TunnelKind::Ip6gre => Ok(value == "true"),
     }
 }
 
