@@ -39,9 +39,10 @@ bench: ## measure against the stock switch, also with DPDK, and the Linux bridge
 	@scripts/setup.sh bench
 	scripts/bench.sh
 
-install: release ## build and install sluiced and sluice under $(DESTDIR)$(PREFIX)
+install: release ## build and install sluiced, sluice and their manual pages under $(DESTDIR)$(PREFIX)
 	$(INSTALL) -D -m 755 "$(TARGET_DIR)/release/sluiced" "$(DESTDIR)$(PREFIX)/sbin/sluiced"
 	$(INSTALL) -D -m 755 "$(TARGET_DIR)/release/sluice" "$(DESTDIR)$(PREFIX)/bin/sluice"
+	$(INSTALL) -D -m 644 docs/man/sluiced.conf.db.5 "$(DESTDIR)$(PREFIX)/share/man/man5/sluiced.conf.db.5"
 
 clean: ## remove what cargo built
 	$(CARGO) clean

@@ -36,6 +36,14 @@ impl InterfaceOptions {
             InterfaceOptions::Patch { .. } => None,
         }
     }
+
+    /// The peer of a patch port.
+    pub fn patch_peer(&self) -> Option<&str> {
+        match self {
+            InterfaceOptions::Patch { peer } => Some(peer),
+            InterfaceOptions::Device(_) => None,
+        }
+    }
 }
 
 /// Options of a datapath port.

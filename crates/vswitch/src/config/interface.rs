@@ -66,10 +66,7 @@ impl InterfaceConfig {
 
     /// The peer of a patch port.
     pub fn patch_peer(&self) -> Option<&str> {
-        match &self.options {
-            InterfaceOptions::Patch { peer } => Some(peer),
-            InterfaceOptions::Device(_) => None,
-        }
+        self.options.patch_peer()
     }
 }
 
@@ -170,7 +167,6 @@ impl<'a> Reader<'a> {
                 return None;
             }
         };
-        unsupported::of_interface(self, row);
         let number = |column: &str| {
             let number = row.opt_int(column).and_then(|n| u32::try_from(n).ok());
             number.filter(|n| (1..u32::from(OfPort::MAX_OF10)).contains(n)).map(OfPort)
