@@ -39,9 +39,10 @@ bench: ## measure against the stock switch, also with DPDK, and the Linux bridge
 	@scripts/setup.sh bench
 	scripts/bench.sh
 
-install: release ## build and install sluiced and sluice under $(DESTDIR)$(PREFIX), with manual page and completion
+install: release ## build and install sluiced and sluice under $(DESTDIR)$(PREFIX), with manual pages and completion
 	$(INSTALL) -D -m 755 "$(TARGET_DIR)/release/sluiced" "$(DESTDIR)$(PREFIX)/sbin/sluiced"
 	$(INSTALL) -D -m 755 "$(TARGET_DIR)/release/sluice" "$(DESTDIR)$(PREFIX)/bin/sluice"
+	$(INSTALL) -D -m 644 docs/man/sluiced.conf.db.5 "$(DESTDIR)$(PREFIX)/share/man/man5/sluiced.conf.db.5"
 	$(INSTALL) -D -m 644 docs/man/sluiced-commands.7 "$(DESTDIR)$(PREFIX)/share/man/man7/sluiced-commands.7"
 	$(INSTALL) -D -m 644 docs/completion/sluice.bash "$(DESTDIR)$(PREFIX)/share/bash-completion/completions/sluice"
 

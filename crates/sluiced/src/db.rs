@@ -16,7 +16,7 @@ use super::reactor::Reactor;
 use super::stream::{Conn, Endpoint, Listener, NO_DSCP};
 use super::turn::Turn;
 use anyhow::{Context, Result};
-pub use managers::Manager;
+pub use managers::in_band_address;
 use mio::{Token, Waker};
 use outgoing::Outgoing;
 use ovsdb::client::{Client, ClientConfig};

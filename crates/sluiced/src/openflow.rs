@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddrV4;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
-use vswitch::config::{BridgeOptions, ControllerConfig};
+use vswitch::config::{ControllerConfig, FailMode, OpenFlowVersion};
 use vswitch::status::ControllerFacts;
 
 mod bridge;
@@ -50,6 +50,24 @@ impl Limits {
     fn budgets(self) -> Budgets {
         Budgets::new(self.input_bytes, self.output_bytes)
     }
+}
+
+/// Settings of a bridge for its controllers.
+pub(crate) struct OpenFlowOptions<'a> {
+    /// Its datapath id.
+    pub(crate) datapath_id: u64,
+    /// Its behaviour without a controller.
+    pub(crate) fail_mode: FailMode,
+    /// Versions spoken, oldest first.
+    pub(crate) protocols: &'a [OpenFlowVersion],
+    /// Has no hidden rules for in-band control.
+    pub(crate) disable_in_band: bool,
+    /// Queue of packets of in-band control.
+    pub(crate) in_band_queue: Option<u32>,
+    /// Description.
+    pub(crate) dp_desc: Option<&'a str>,
+    /// Serial number.
+    pub(crate) dp_sn: Option<&'a str>,
 }
 
 /// The connections of all bridges.
@@ -107,16 +125,10 @@ impl OpenFlow {
     }
 
     /// Applies a bridge's settings.
-    pub(crate) fn configure(
-        &mut self,
-        bridge: BridgeId,
-        options: &BridgeOptions,
-        datapath_id: u64,
-        now_ms: u64,
-    ) {
+    pub(crate) fn configure(&mut self, bridge: BridgeId, options: &OpenFlowOptions<'_>, now_ms: u64) {
         if let Some(b) = self.bridges.get_mut(&bridge) {
             b.set_managers(&self.managers, now_ms);
-            b.configure(options, datapath_id, now_ms);
+            b.configure(options, now_ms);
         }
     }
 

@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use sync::Ordering;
 use vswitch::Notice;
+use vswitch::config::UnknownKey;
 
 /// Zones with most connections, as many with most created and with most refused ones.
 const ZONES: usize = 20;
@@ -26,6 +27,7 @@ pub(crate) fn report(switch: &Switch, uptime_ms: u64) -> Value {
         "datapaths": datapaths,
         "bridges": bridges(switch),
         "ineffective": ineffective(switch),
+        "unknown_keys": unknown_keys(switch),
     })
 }
 
@@ -34,6 +36,12 @@ fn ineffective(switch: &Switch) -> Vec<Value> {
     let of_setting =
         |n: Notice| json!({"table": n.table, "row": n.name, "setting": n.setting, "message": n.message});
     switch.planner().ineffective().into_iter().map(of_setting).collect()
+}
+
+/// Keys that no setting has.
+fn unknown_keys(switch: &Switch) -> Vec<Value> {
+    let of_key = |UnknownKey { table, column, key, row, rows }: &UnknownKey| json!({"table": table, "row": row, "column": column, "key": key, "rows": rows});
+    switch.planner().desired().unknown_keys.iter().map(of_key).collect()
 }
 
 fn datapath(instance: &Instance) -> Value {

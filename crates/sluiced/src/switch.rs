@@ -5,9 +5,10 @@
 mod deleted;
 mod prefixes;
 mod replace;
+mod settings;
 
 use super::config::{DaemonConfig, Exit};
-use super::db::{Db, Manager};
+use super::db::{Db, in_band_address};
 use super::devices::{Body, Device};
 use super::dummies::Streams;
 use super::facts::FactKeeper;
@@ -26,15 +27,12 @@ use flow::{DpPort, MacAddr};
 use log::Level;
 use netdev::dummy::DummyPorts;
 use netdev::link::{LinkEvent, LinkInfo, LinkMonitor};
-use ofproto::ports::BridgeId;
 use ovsdb::client::{ClientState, LockState};
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::BorrowedFd;
-use std::path::PathBuf;
 use std::sync::Arc;
-use sync::lock;
-use vswitch::config::{SslConfig, affects_desired};
-use vswitch::plan::{BridgeSettings, CreateBridge, DeviceSettings, OpenInterface};
+use vswitch::config::affects_desired;
+use vswitch::plan::{CreateBridge, DeviceSettings, OpenInterface};
 use vswitch::{Command, Desired, OpenedInterface, Planner, SupportedTypes};
 
 /// Steps of one configuration before the main loop serves its sockets again.
@@ -279,17 +277,18 @@ impl Switch {
             LockState::Asked | LockState::None => return self.follow_devices(now_ms, reactor),
         }
         let first = !self.applied_once || std::mem::take(&mut self.waited_for_lock);
+        let replica = db.client_ref().replica();
+        let is_affected = first || affects_desired(replica, &changes);
+        let desired = is_affected.then(|| Desired::from_replica(replica, &self.supported));
         if first || !changes.is_empty() {
             self.facts.prepare(db);
-            let managers = db.managers();
-            let in_band = managers.iter().filter_map(Manager::in_band_address).collect();
-            self.openflow.set_managers(in_band, now_ms);
-            for (target, why) in db.set_managers(&managers, reactor) {
+            let managers = &desired.as_ref().unwrap_or(self.planner.desired()).managers;
+            self.openflow.set_managers(managers.iter().filter_map(in_band_address).collect(), now_ms);
+            for (target, why) in db.set_managers(managers, reactor) {
                 log::warn!(target: "ovsdb_file", "{target}: {why}");
             }
         }
-        if first || affects_desired(db.client_ref().replica(), &changes) {
-            let desired = Desired::from_replica(db.client_ref().replica(), &self.supported);
+        if let Some(desired) = desired {
             // A new request is a reason to retry failures.
             if desired.next_cfg != self.planner.desired().next_cfg {
                 self.planner.retry_failed();
@@ -395,12 +394,7 @@ impl Switch {
 
     fn command(&mut self, command: Command, reactor: &mut Reactor) {
         match command {
-            Command::SetGlobal(global) => {
-                self.facts.set_interval_ms(global.stats_update_interval_ms);
-                self.facts.set_machine(global.enable_statistics);
-                reactor.tls.configure(&tls_settings(&self.tls, global.ssl.as_ref()));
-                self.instances.set_global(global);
-            }
+            Command::SetGlobal(global) => self.set_global(global, reactor),
             Command::SetConntrack { datapath_type, config } => {
                 self.instances.set_conntrack(datapath_type, config);
             }
@@ -482,20 +476,6 @@ impl Switch {
         instance.backer.insert_bridge(id, name);
         log::info!(target: "bridge", "bridge {name}: using datapath ID {:016x}", bridge.datapath_id);
         self.openflow.create(id, name, bridge.datapath_id, instance, reactor);
-    }
-
-    fn configure(&mut self, bridge: BridgeId, settings: &BridgeSettings) {
-        let options = &settings.options;
-        let tables = options.flow_tables.iter().map(|(n, table)| (*n, table.settings.clone())).collect();
-        let Some(instance) = self.instances.of_bridge(bridge) else { return };
-        instance.backer.change_bridge(bridge, |b| {
-            b.forward_bpdu = options.forward_bpdu;
-            b.tables.set_prefixes(&prefixes::prefixes_of(&b.name, options));
-            b.tables.set_settings(&tables);
-            lock(&b.macs).configure(options.mac_aging_time_s, options.mac_table_size as usize);
-        });
-        instance.backer.evict_excess(bridge);
-        self.openflow.configure(bridge, options, settings.datapath_id, sys::clock::monotonic_ms());
     }
 
     fn open(&mut self, open: &OpenInterface, reactor: &mut Reactor) -> Result<OpenedInterface, String> {
@@ -677,17 +657,5 @@ impl Switch {
             }
         }
         drop(instances);
-    }
-}
-
-/// Keys and certificates in force: those of the row, with the parameters of the command line.
-fn tls_settings(given: &tls::Settings, row: Option<&SslConfig>) -> tls::Settings {
-    let Some(row) = row else { return given.clone() };
-    tls::Settings {
-        private_key: Some(PathBuf::from(&row.private_key)),
-        certificate: Some(PathBuf::from(&row.certificate)),
-        ca_cert: Some(PathBuf::from(&row.ca_cert)),
-        bootstrap: row.bootstrap_ca_cert || given.bootstrap && given.ca_cert.is_none(),
-        ..given.clone()
     }
 }

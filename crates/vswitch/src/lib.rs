@@ -12,6 +12,7 @@
 
 pub mod config;
 pub mod plan;
+pub mod settings;
 pub mod status;
 #[cfg(test)]
 mod testbed;

@@ -1,4 +1,4 @@
-//! [`InterfaceType`]: a row of the registry. Parses the options of an interface, and reports those without effect.
+//! [`InterfaceType`]: a row of the registry. Parses the options of an interface, and reports those that it ignores.
 
 use super::port_type::PortType;
 use super::reader::OptionReader;
@@ -16,7 +16,7 @@ pub struct InterfaceType {
     parse: fn(&mut OptionReader<'_>) -> Result<PortOptions, String>,
 }
 
-/// Options of an interface, and notices about those without effect.
+/// Options of an interface, and notices about ignored ones.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ParsedOptions {
     /// Type and options.
@@ -25,15 +25,13 @@ pub struct ParsedOptions {
     pub notices: Vec<OptionNotice>,
 }
 
-/// An option without effect.
+/// An option that the type ignores, with a warning as in OVS. Options of other types are for the table of settings.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct OptionNotice {
     /// Its key.
     pub key: String,
     /// The reason.
     pub message: String,
-    /// Whether OVS warns of it in its log.
-    pub is_warning: bool,
 }
 
 impl InterfaceType {
@@ -96,31 +94,10 @@ impl InterfaceType {
         options: &BTreeMap<String, String>,
     ) -> Result<ParsedOptions, String> {
         let mut reader = OptionReader::new(interface, type_name, options)?;
-        let parsed = (self.parse)(&mut reader)?;
+        let options = (self.parse)(&mut reader)?;
         let mut notices = reader.notices;
-        for key in options.keys().filter(|key| !self.keys.contains(&key.as_str())) {
-            if !notices.iter().any(|notice| notice.key == *key) {
-                let message = no_effect(key, type_name);
-                notices.push(OptionNotice { key: key.clone(), message, is_warning: false });
-            }
-        }
         notices.sort();
-        Ok(ParsedOptions { options: parsed, notices })
-    }
-}
-
-/// The reason why a key has no effect on a type: it belongs to other types, or to none.
-fn no_effect(key: &str, type_name: &str) -> String {
-    let owners = INTERFACE_TYPES.iter().filter(|t| !t.needs_enable_dummy && t.keys.contains(&key));
-    let owners: Vec<_> = owners.flat_map(|owner| owner.names).copied().collect();
-    match owners.is_empty() {
-        true => format!("options:{key} is unknown: it has no effect"),
-        false => {
-            format!(
-                "options:{key} is an option of {}: it has no effect on interfaces of type {type_name}",
-                owners.join(", ")
-            )
-        }
+        Ok(ParsedOptions { options, notices })
     }
 }
 

@@ -66,6 +66,6 @@ impl<'a> OptionReader<'a> {
 
     /// Reports an option without effect, of which OVS warns.
     pub(super) fn warn(&mut self, key: &str, message: String) {
-        self.notices.push(OptionNotice { key: key.to_string(), message, is_warning: true });
+        self.notices.push(OptionNotice { key: key.to_string(), message });
     }
 }

@@ -1,59 +1,31 @@
-//! [`Manager`]: the rows of `Manager`, as the embedded server serves them.
+//! The rows of `Manager`, as the embedded server serves them.
 
 use super::{DEFAULT_PORT, Db, Embedded, Outgoing, PROBE_MS, Side, is_local};
 use crate::reactor::Reactor;
 use crate::stream::{Endpoint, Listener};
 use anyhow::Result;
 use std::net::SocketAddrV4;
-use vswitch::config::{DEFAULT_DSCP, connection_dscp};
+use vswitch::config::ManagerConfig;
 use vswitch::status::ManagerFacts;
 
-/// A `Manager` row.
-pub struct Manager {
-    /// Target to listen at or to connect to.
-    pub target: String,
-    /// `max_backoff`; `None` for the default.
-    pub max_backoff_ms: Option<u64>,
-    /// `inactivity_probe`; `None` for the default of its kind.
-    pub probe_ms: Option<u64>,
-    /// `other_config:dscp`, or its default.
-    pub dscp: u8,
-    /// Its connection may pass through a bridge (`connection_mode`).
-    pub in_band: bool,
-}
-
-impl Manager {
-    /// Its address, if its connection may pass through a bridge.
-    pub fn in_band_address(&self) -> Option<SocketAddrV4> {
-        Endpoint::parse(&self.target, DEFAULT_PORT).ok()?.remote_ipv4().filter(|_| self.in_band)
-    }
-
-    /// Local clients are not probed unless the row requests it.
-    pub(super) fn probe_ms(&self) -> u64 {
-        let usual = if is_local(&self.target) { 0 } else { PROBE_MS };
-        self.probe_ms.unwrap_or(usual)
-    }
+/// Address of a manager, if its connection may pass through a bridge.
+pub fn in_band_address(manager: &ManagerConfig) -> Option<SocketAddrV4> {
+    Endpoint::parse(&manager.target, DEFAULT_PORT).ok()?.remote_ipv4().filter(|_| manager.in_band)
 }
 
 impl Db {
-    /// The rows of `Manager`.
-    pub fn managers(&self) -> Vec<Manager> {
-        let rows = self.client_ref().replica().rows("Manager");
-        rows.map(|row| Manager {
-            target: row.str("target").to_string(),
-            max_backoff_ms: row.opt_int("max_backoff").map(|ms| ms.max(0).unsigned_abs()),
-            probe_ms: row.opt_int("inactivity_probe").map(|ms| ms.max(0).unsigned_abs()),
-            dscp: connection_dscp(row).unwrap_or(DEFAULT_DSCP),
-            in_band: row.opt_str("connection_mode") != Some("out-of-band"),
-        })
-        .collect()
-    }
-
     /// Replaces the targets of `Manager` rows; returns new errors by target.
-    pub fn set_managers(&mut self, managers: &[Manager], reactor: &mut Reactor) -> Vec<(String, String)> {
+    pub fn set_managers(
+        &mut self,
+        managers: &[ManagerConfig],
+        reactor: &mut Reactor,
+    ) -> Vec<(String, String)> {
         let Side::Embedded(e) = &mut self.side else { return Vec::new() };
         let targets: Vec<String> = managers.iter().map(|m| m.target.clone()).collect();
-        e.probes = managers.iter().map(|m| (m.target.clone(), m.probe_ms())).collect();
+        // Local clients are not probed unless the row requests it.
+        let usual_ms = |target: &str| if is_local(target) { 0 } else { PROBE_MS };
+        let probe_ms = |m: &ManagerConfig| m.probe_ms.unwrap_or_else(|| usual_ms(&m.target));
+        e.probes = managers.iter().map(|m| (m.target.clone(), probe_ms(m))).collect();
         e.listeners.retain(|t, _| *t == e.own_target || e.added.contains(t) || targets.contains(t));
         let gone = e.outgoing.keys().filter(|t| !e.added.contains(*t) && !targets.contains(t));
         gone.cloned().collect::<Vec<_>>().iter().for_each(|target| e.disconnect(target, reactor));
@@ -61,15 +33,16 @@ impl Db {
         e.dscps.retain(|t, _| targets.contains(t));
         let mut failed = Vec::new();
         for manager in managers {
-            let target = &manager.target;
-            let is_new_dscp = e.dscps.insert(target.clone(), manager.dscp) != Some(manager.dscp);
+            // The probes are set above, addresses for bridges by `in_band_address`.
+            let ManagerConfig { target, max_backoff_ms, probe_ms: _, dscp, in_band: _ } = manager;
+            let is_new_dscp = e.dscps.insert(target.clone(), *dscp) != Some(*dscp);
             let was_served = match e.has(target) {
-                true if is_new_dscp => e.change_dscp(target, manager.dscp, reactor),
+                true if is_new_dscp => e.change_dscp(target, *dscp, reactor),
                 true => Ok(()),
                 false => e.serve(target, reactor),
             };
             if let Some(outgoing) = e.outgoing.get_mut(target) {
-                outgoing.set_max_backoff_ms(manager.max_backoff_ms);
+                outgoing.set_max_backoff_ms(*max_backoff_ms);
             }
             match was_served {
                 Ok(()) => {

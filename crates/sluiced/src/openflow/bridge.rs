@@ -5,7 +5,7 @@ mod remotes;
 use super::controller::{Controller, Remote};
 use super::flush::Flushes;
 use super::link::{CLOSED, EVICTED, Link, Origin, RESET};
-use super::rconn_log;
+use super::{OpenFlowOptions, rconn_log};
 use crate::instances::Instance;
 use crate::places::to_evict;
 use crate::reactor::Reactor;
@@ -34,7 +34,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use sync::Ordering;
 use vlog::vlog;
-use vswitch::config::{BridgeOptions, ControllerKind};
+use vswitch::config::ControllerKind;
 
 /// Maximum connections of a listener: other listeners have their own limit, so they are not locked out.
 const PER_LISTENER_MAX: usize = 128;
@@ -122,18 +122,27 @@ impl OfBridge {
     }
 
     /// Applies the settings of the bridge.
-    pub(super) fn configure(&mut self, options: &BridgeOptions, datapath_id: u64, now_ms: u64) {
+    pub(super) fn configure(&mut self, options: &OpenFlowOptions<'_>, now_ms: u64) {
+        let OpenFlowOptions {
+            datapath_id,
+            fail_mode,
+            protocols,
+            disable_in_band,
+            in_band_queue,
+            dp_desc,
+            dp_sn,
+        } = *options;
         self.datapath_id = datapath_id;
-        self.desc = describe(options.dp_desc.as_deref(), options.dp_sn.as_deref());
-        let versions: Vec<Version> = options.protocols.iter().map(|v| Version(v.wire())).collect();
+        self.desc = describe(dp_desc, dp_sn);
+        let versions: Vec<Version> = protocols.iter().map(|v| Version(v.wire())).collect();
         self.versions = if versions.is_empty() { VersionSet::IMPLEMENTED } else { VersionSet::of(&versions) };
-        let fail_mode = match options.fail_mode {
+        let fail_mode = match fail_mode {
             vswitch::config::FailMode::Standalone => FailMode::Standalone,
             vswitch::config::FailMode::Secure => FailMode::Secure,
         };
         self.apply(|c| c.fail_mode = fail_mode, now_ms);
-        self.has_in_band = !options.disable_in_band;
-        self.change_in_band(|c| c.queue = options.in_band_queue, now_ms);
+        self.has_in_band = !disable_in_band;
+        self.change_in_band(|c| c.queue = in_band_queue, now_ms);
         self.find_remotes(now_ms);
     }
 

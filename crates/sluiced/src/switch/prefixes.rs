@@ -2,21 +2,17 @@
 
 use flow::fields::FieldId;
 use std::collections::BTreeMap;
-use vswitch::config::BridgeOptions;
 
 /// Number of tables of a bridge that can be configured.
 const TABLES: u8 = 255;
 
-/// The fields of the configured tables; logs those of all tables.
-pub(super) fn prefixes_of(bridge: &str, options: &BridgeOptions) -> BTreeMap<u8, Vec<FieldId>> {
-    let tables = options.flow_tables.iter();
-    let prefixes = tables.filter_map(|(n, table)| Some((*n, table.prefixes.clone()?))).collect();
+/// Logs the fields of all tables of a bridge; those without an entry have the default ones.
+pub(super) fn log(bridge: &str, prefixes: &BTreeMap<u8, Vec<FieldId>>) {
     if log::log_enabled!(target: "bridge", log::Level::Debug) {
-        for (first, last, fields) in ranges(&prefixes) {
+        for (first, last, fields) in ranges(prefixes) {
             log::debug!(target: "bridge", "bridge {bridge} tables {first}-{last}: Prefix lookup with: {fields}.");
         }
     }
-    prefixes
 }
 
 /// First and last table of each range with the same fields, and those.

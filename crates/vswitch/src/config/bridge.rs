@@ -94,8 +94,6 @@ pub struct BridgeOptions {
     pub dp_desc: Option<String>,
     /// `dp-sn`: serial number for controllers.
     pub dp_sn: Option<String>,
-    /// VLANs that are flooded without learning.
-    pub flood_vlans: Vec<u16>,
     /// Settings of tables, by number.
     pub flow_tables: BTreeMap<u8, FlowTableConfig>,
 }
@@ -114,7 +112,6 @@ impl Default for BridgeOptions {
             in_band_queue: None,
             dp_desc: None,
             dp_sn: None,
-            flood_vlans: Vec::new(),
             flow_tables: BTreeMap::new(),
         }
     }
@@ -137,7 +134,7 @@ pub struct BridgeConfig {
     pub options: BridgeOptions,
     /// `rstp_enable`, else `stp_enable`. No tree is computed yet: participating ports do not forward to each other.
     pub tree: Option<SpanningTree>,
-    /// `mcast_snooping_enable`, not supported yet.
+    /// `mcast_snooping_enable`, for `mdb/show`: snooping is not supported.
     pub mcast_snooping_enable: bool,
     /// Supported controllers.
     pub controllers: Vec<ControllerConfig>,
@@ -180,7 +177,7 @@ impl<'a> Reader<'a> {
         if let Some(notice) = support.notice.as_ref().filter(|_| !is_default) {
             self.notice(row, "datapath_type", notice.clone());
         }
-        unsupported::of_bridge(self, row);
+        unsupported::mirrors(self, row);
         let options = self.bridge_options(row);
         let in_band = !options.disable_in_band;
         let controllers: Vec<_> = row
@@ -252,7 +249,6 @@ impl<'a> Reader<'a> {
             in_band_queue: self.opt_setting(row, "in-band-queue", 0..=u64::from(u32::MAX)).map(narrow),
             dp_desc: text("dp-desc"),
             dp_sn: text("dp-sn"),
-            flood_vlans: super::port::vlans(row, "flood_vlans"),
             flow_tables: self.flow_tables(row),
         }
     }

@@ -2,32 +2,7 @@
 
 use ovsdb::client::{Change, ChangeKind, Replica};
 
-/// Status columns that the database keeps across restarts, and identifiers for other programs. Ephemeral columns are
-/// all status.
-const NOT_READ: &[(&str, &[&str])] = &[
-    ("Bridge", &["datapath_version", "external_ids"]),
-    ("Controller", &["external_ids"]),
-    ("Datapath", &["capabilities", "datapath_version", "external_ids"]),
-    ("Interface", &["cfm_flap_count", "error", "external_ids", "ofport"]),
-    ("Manager", &["external_ids"]),
-    ("Mirror", &["external_ids"]),
-    (
-        "Open_vSwitch",
-        &[
-            "cur_cfg",
-            "datapath_types",
-            "db_version",
-            "dpdk_initialized",
-            "dpdk_version",
-            "iface_types",
-            "manager_options",
-            "ovs_version",
-            "system_type",
-            "system_version",
-        ],
-    ),
-    ("Port", &["bond_active_slave", "external_ids"]),
-];
+use crate::settings::{self, Setting};
 
 /// Whether [`super::Desired::from_replica`] may return a different state after these changes. Written-back status
 /// needs no new pass over all rows.
@@ -41,9 +16,11 @@ fn affects(replica: &Replica, change: &Change) -> bool {
     else {
         return true;
     };
-    let table = replica.schema().tables.iter().find(|table| table.name == change.table);
-    let not_read = NOT_READ.iter().find(|(table, _)| *table == &*change.table).map_or(&[][..], |(_, c)| c);
-    let columns = table.map_or(&[][..], |table| &table.columns).iter().filter(|column| !column.ephemeral);
-    let read = columns.filter(|column| !not_read.contains(&&*column.name));
-    read.into_iter().any(|column| old.datum(&column.name) != new.datum(&column.name))
+    let table = replica.schema().table(&change.table);
+    let columns = table.map_or(&[][..], |table| &table.columns).iter();
+    let known = settings::table(&change.table);
+    // Ephemeral columns are all status. A column that only another version has is not read.
+    let is_read = |name: &str| known.is_none_or(|known| known.column(name).is_some_and(Setting::is_read));
+    let mut read = columns.filter(|column| !column.ephemeral && is_read(&column.name));
+    read.any(|column| old.datum(&column.name) != new.datum(&column.name))
 }

@@ -1,4 +1,4 @@
-//! [`ControllerConfig`]: a controller to connect to or listen for.
+//! [`ControllerConfig`], [`ManagerConfig`]: peers to connect to or to listen for.
 
 use ofproto::connmgr::RateLimit;
 use ovsdb::client::RowView;
@@ -63,6 +63,21 @@ pub struct LocalAddress {
     pub gateway: Option<Ipv4Addr>,
 }
 
+/// A row of `Manager`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ManagerConfig {
+    /// Target to listen at or to connect to.
+    pub target: String,
+    /// `max_backoff`; `None` for the default.
+    pub max_backoff_ms: Option<u64>,
+    /// `inactivity_probe`; `None` for the default of its kind.
+    pub probe_ms: Option<u64>,
+    /// `other_config:dscp`, or its default.
+    pub dscp: u8,
+    /// Its connection may pass through a bridge (`connection_mode`).
+    pub in_band: bool,
+}
+
 /// Length of the prefix of an address without a mask: that of its class, as in OVS.
 fn class_prefix_bits(ip: Ipv4Addr) -> u8 {
     match ip.octets()[0] {
@@ -81,12 +96,12 @@ impl ControllerConfig {
 }
 
 /// DSCP of connections to controllers and managers without a setting: that of network control (class selector 6).
-pub const DEFAULT_DSCP: u8 = 48;
+const DEFAULT_DSCP: u8 = 48;
 
 /// The DSCP of the connections of a row of `Controller` or `Manager` (`other_config:dscp`), from 0 to 63.
 ///
 /// # Errors
-/// The complaint about another value, for which [`DEFAULT_DSCP`] applies.
+/// The complaint about another value, for which 48 applies.
 pub fn connection_dscp(row: RowView<'_>) -> Result<u8, String> {
     let Some(text) = row.map_str("other_config", "dscp") else { return Ok(DEFAULT_DSCP) };
     let dscp = text.trim().parse::<u8>().ok().filter(|dscp| *dscp < 64);
@@ -147,14 +162,23 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Notices about a manager, which the database server serves.
-    pub(super) fn manager(&mut self, row: RowView<'a>) {
+    /// A manager. A target that says nothing has a notice, and the database server refuses it.
+    pub(super) fn manager(&mut self, row: RowView<'a>) -> ManagerConfig {
         let target = row.str("target");
         if !KNOWN_TARGETS.iter().any(|prefix| target.starts_with(prefix)) {
             self.notice(row, "target", format!("{target:?} does not say how to reach a manager: left out"));
         }
-        if let Err(complaint) = connection_dscp(row) {
+        let dscp = connection_dscp(row).unwrap_or_else(|complaint| {
             self.notice(row, "other_config:dscp", complaint);
+            DEFAULT_DSCP
+        });
+        let ms = |column: &str| row.opt_int(column).map(|ms| ms.max(0).unsigned_abs());
+        ManagerConfig {
+            target: target.to_string(),
+            max_backoff_ms: ms("max_backoff"),
+            probe_ms: ms("inactivity_probe"),
+            dscp,
+            in_band: row.opt_str("connection_mode") != Some("out-of-band"),
         }
     }
 

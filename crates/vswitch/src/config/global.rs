@@ -2,7 +2,6 @@
 
 use ovsdb::client::RowView;
 
-use super::StringMap;
 use super::reader::{Reader, flag, strings};
 use dpif::ThreadPlan;
 
@@ -29,8 +28,6 @@ pub struct GlobalConfig {
     pub vlan_limit: u32,
     /// `stats-update-interval`: interval of writing statistics.
     pub stats_update_interval_ms: u64,
-    /// `userspace-tso-enable`: without effect, since offloads are always on.
-    pub userspace_tso_enable: bool,
     /// `flow-restore-wait`: while true at the start of a datapath, keep its flows, and suspend upcalls and
     /// controllers.
     pub flow_restore_wait: bool,
@@ -42,8 +39,6 @@ pub struct GlobalConfig {
     pub enable_statistics: bool,
     /// `ssl`: keys and certificates for TLS; `None` leaves those of the command line.
     pub ssl: Option<SslConfig>,
-    /// All of `other_config`, for settings of single parts of the switch.
-    pub other_config: StringMap,
 }
 
 /// The row of `SSL`: files in PEM.
@@ -83,13 +78,11 @@ impl Default for GlobalConfig {
             threads: ThreadPlan::default(),
             vlan_limit: 1,
             stats_update_interval_ms: 5000,
-            userspace_tso_enable: false,
             flow_restore_wait: false,
             hw_offload: false,
             upcall_dispatch: None,
             enable_statistics: false,
             ssl: None,
-            other_config: StringMap::new(),
         }
     }
 }
@@ -166,14 +159,12 @@ impl<'a> Reader<'a> {
                 5000..=u32_max,
                 default.stats_update_interval_ms,
             ),
-            userspace_tso_enable: flag(row, "other_config", "userspace-tso-enable"),
             flow_restore_wait: flag(row, "other_config", "flow-restore-wait"),
             hw_offload: flag(row, "other_config", "hw-offload"),
             upcall_dispatch: self.upcall_dispatch(row),
             enable_statistics: flag(row, "other_config", "enable-statistics")
                 || flag(row, "other_config", "statistics-enable"),
             ssl: row.opt_uuid("ssl").and_then(|ssl| self.replica.row("SSL", ssl)).map(SslConfig::of_row),
-            other_config: strings(row, "other_config"),
         }
     }
 }

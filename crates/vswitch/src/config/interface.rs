@@ -153,13 +153,8 @@ impl<'a> Reader<'a> {
         }
         let options = match served_by.parse(name, type_name, &strings(row, "options")) {
             Ok(ParsedOptions { options, notices }) => {
-                for OptionNotice { key, message, is_warning } in notices {
-                    let setting = format!("options:{key}");
-                    if is_warning {
-                        self.notice(row, setting, message);
-                    } else {
-                        self.hint(row, setting, message);
-                    }
+                for OptionNotice { key, message } in notices {
+                    self.notice(row, format!("options:{key}"), message);
                 }
                 options
             }
@@ -168,7 +163,6 @@ impl<'a> Reader<'a> {
                 return None;
             }
         };
-        unsupported::of_interface(self, row);
         let number = |column: &str| {
             let number = row.opt_int(column).and_then(|n| u32::try_from(n).ok());
             number.filter(|n| (1..u32::from(OfPort::MAX_OF10)).contains(n)).map(OfPort)

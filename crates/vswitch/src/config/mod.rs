@@ -2,7 +2,7 @@
 //!
 //! [`Desired::from_replica`] is a function of the rows and the features of this build. A configuration that the
 //! switch cannot apply becomes a [`Notice`], or an error of an interface in [`Desired::refused`]; nothing is ignored
-//! silently. Status columns are never read, except `Interface.ofport`, which keeps a port's number across a restart.
+//! silently, as `review` compares all rows with [`crate::settings`]. Status columns are never read, except `Interface.ofport`, which keeps a port's number across a restart.
 
 mod bridge;
 mod changes;
@@ -13,6 +13,7 @@ mod interface;
 mod links;
 mod port;
 mod reader;
+mod review;
 mod supported;
 #[cfg(test)]
 mod tests;
@@ -29,11 +30,12 @@ pub use bridge::{BridgeConfig, BridgeOptions, FailMode, FlowTableConfig, OpenFlo
 pub use changes::affects_desired;
 pub use conntrack::{CtConfig, CtZoneConfig};
 pub use controller::{
-    ConnectionMode, ControllerConfig, ControllerKind, DEFAULT_DSCP, LocalAddress, connection_dscp,
+    ConnectionMode, ControllerConfig, ControllerKind, LocalAddress, ManagerConfig, connection_dscp,
 };
 pub use global::{GlobalConfig, SslConfig, UpcallDispatch};
 pub use interface::{InterfaceConfig, check_device_name};
-pub use port::{BondConfig, PortConfig};
+pub use port::PortConfig;
+pub use review::UnknownKey;
 pub use supported::{DatapathSupport, SupportedTypes};
 
 pub(crate) use interface::natural_order;
@@ -66,18 +68,20 @@ pub struct Desired {
     pub row: Option<Uuid>,
     /// `next_cfg`: to acknowledge when all of this is applied.
     pub next_cfg: i64,
-    /// `external_ids` of the row of `Open_vSwitch`.
-    pub external_ids: StringMap,
     /// Global settings.
     pub global: Arc<GlobalConfig>,
     /// Connection tracking by datapath type; only types with settings.
     pub conntrack: BTreeMap<String, Arc<CtConfig>>,
+    /// Rows of `Manager`.
+    pub managers: Vec<ManagerConfig>,
     /// Bridges by name.
     pub bridges: BTreeMap<String, Arc<BridgeConfig>>,
     /// Rows of `Interface` that cannot be served, with their errors.
     pub refused: BTreeMap<Uuid, String>,
     /// All notices for the operator.
     pub notices: BTreeSet<Notice>,
+    /// Keys that no setting has: other programs may use them, or they are mistyped.
+    pub unknown_keys: Vec<UnknownKey>,
 }
 
 impl Desired {
@@ -87,8 +91,8 @@ impl Desired {
         let mut reader = Reader::new(replica, supported);
         let global = reader.global(root);
         let conntrack = reader.conntrack(root);
-        unsupported::of_switch(&mut reader, root);
-        replica.rows("Manager").for_each(|row| reader.manager(row));
+        unsupported::sample_sets(&mut reader);
+        let managers = replica.rows("Manager").map(|row| reader.manager(row)).collect();
         let mut rows: Vec<_> =
             root.uuid_set("bridges").into_iter().filter_map(|uuid| replica.row("Bridge", uuid)).collect();
         rows.sort_by_key(|row| row.str("name"));
@@ -99,15 +103,17 @@ impl Desired {
             }
         }
         reader::check_names_across(&mut reader, &mut bridges);
+        let unknown_keys = reader.review();
         Desired {
             row: Some(root.uuid()),
             next_cfg: root.int("next_cfg"),
-            external_ids: reader::strings(root, "external_ids"),
             global: Arc::new(global),
             conntrack,
+            managers,
             bridges,
             refused: reader.refused,
             notices: reader.notices,
+            unknown_keys,
         }
     }
 }

@@ -9,22 +9,7 @@ use ovsdb::value::Uuid;
 
 use super::links::LinkRows;
 use super::reader::Reader;
-use super::{InterfaceConfig, natural_order, unsupported};
-
-/// Requested bonding and LACP. Not supported yet: a bond uses only its first interface.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct BondConfig {
-    /// `bond_mode`.
-    pub mode: Option<String>,
-    /// `lacp`.
-    pub lacp: Option<String>,
-    /// `bond_updelay`.
-    pub updelay_ms: u64,
-    /// `bond_downdelay`.
-    pub downdelay_ms: u64,
-    /// `bond_fake_iface`.
-    pub fake_interface: bool,
-}
+use super::{InterfaceConfig, natural_order};
 
 /// A row of `Port`, or a bridge's implicit own port.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,10 +34,6 @@ pub struct PortConfig {
     pub fake_bridge: bool,
     /// `mac`: address of this port for the choice of the bridge's address.
     pub mac: Option<MacAddr>,
-    /// `qos`, not supported yet.
-    pub qos: Option<Uuid>,
-    /// Bonding.
-    pub bond: BondConfig,
     /// Supported interfaces: none or one, as bonds are not supported yet.
     pub interfaces: Vec<InterfaceConfig>,
 }
@@ -76,8 +57,6 @@ impl PortConfig {
             outside: Vec::new(),
             fake_bridge: false,
             mac: None,
-            qos: None,
-            bond: BondConfig::default(),
             interfaces: vec![InterfaceConfig::implicit_local(bridge, dummy_datapath)],
         }
     }
@@ -92,7 +71,7 @@ fn outside(row: RowView<'_>) -> Vec<SpanningTree> {
 }
 
 /// The VLANs of a column.
-pub(super) fn vlans(row: RowView<'_>, column: &str) -> Vec<u16> {
+fn vlans(row: RowView<'_>, column: &str) -> Vec<u16> {
     row.int_set(column).into_iter().filter_map(|n| u16::try_from(n).ok()).collect()
 }
 
@@ -130,7 +109,6 @@ impl<'a> Reader<'a> {
 
     fn port(&mut self, row: RowView<'a>, bridge: RowView<'a>, dummy_datapath: bool) -> PortConfig {
         let mut interfaces = self.port_interfaces(row, bridge, dummy_datapath);
-        unsupported::of_port(self, row);
         if row.opt_str("vlan_mode") == Some("dot1q-tunnel") {
             let error = "VLAN mode dot1q-tunnel is not supported in this version: the port is left out";
             self.notice(row, "vlan_mode", error);
@@ -154,14 +132,6 @@ impl<'a> Reader<'a> {
             outside: outside(row),
             fake_bridge: row.bool("fake_bridge"),
             mac: self.port_mac(row),
-            qos: row.opt_uuid("qos"),
-            bond: BondConfig {
-                mode: row.opt_str("bond_mode").map(str::to_string),
-                lacp: row.opt_str("lacp").map(str::to_string),
-                updelay_ms: row.int("bond_updelay").max(0).unsigned_abs(),
-                downdelay_ms: row.int("bond_downdelay").max(0).unsigned_abs(),
-                fake_interface: row.bool("bond_fake_iface"),
-            },
             interfaces,
         }
     }

@@ -47,15 +47,9 @@ impl<'a> Reader<'a> {
     }
 
     fn add_notice(&mut self, row: RowView<'a>, setting: String, message: String, is_warning: bool) {
-        let (table, name) = match row.table() {
-            "Bridge" => ("Bridge", row.str("name")),
-            "Port" => ("Port", row.str("name")),
-            "Interface" => ("Interface", row.str("name")),
-            "Controller" => ("Controller", row.str("target")),
-            "Manager" => ("Manager", row.str("target")),
-            _ => ("Open_vSwitch", ""),
-        };
-        let name = name.to_string();
+        let tables = ["Bridge", "Port", "Interface", "Controller", "Manager"];
+        let table = tables.into_iter().find(|table| *table == row.table()).unwrap_or("Open_vSwitch");
+        let name = display_name(row);
         self.notices.insert(Notice { table, row: row.uuid(), name, setting, message, is_warning });
     }
 
@@ -131,6 +125,16 @@ impl<'a> Reader<'a> {
         }
         mac
     }
+}
+
+/// The name of a row; empty for that of `Open_vSwitch`.
+pub(super) fn display_name(row: RowView<'_>) -> String {
+    let column = match row.table() {
+        "Bridge" | "Port" | "Interface" => "name",
+        "Controller" | "Manager" => "target",
+        _ => return String::new(),
+    };
+    row.str(column).to_string()
 }
 
 /// A boolean setting as in OVS: `true` or not.

@@ -1,61 +1,9 @@
-//! Configuration not supported by this version: one table per kind of row.
-//!
-//! A new feature removes its line here.
+//! Unsupported configuration that needs more than a row of [`crate::settings`].
 
 use ofproto::ports::SpanningTree;
 use ovsdb::client::RowView;
 
-use super::reader::{Reader, flag};
-
-type Asked = fn(RowView<'_>) -> bool;
-/// Test for a setting, the setting (a column, or column and key), and the feature.
-type Feature = (Asked, &'static str, &'static str);
-
-const OF_BRIDGE: &[Feature] = &[
-    (
-        |row| row.bool("mcast_snooping_enable"),
-        "mcast_snooping_enable",
-        "multicast snooping (mcast_snooping_enable), multicast is flooded,",
-    ),
-    (|row| row.opt_uuid("netflow").is_some(), "netflow", "NetFlow (netflow)"),
-    (|row| row.opt_uuid("sflow").is_some(), "sflow", "sFlow (sflow)"),
-    (|row| row.opt_uuid("ipfix").is_some(), "ipfix", "IPFIX (ipfix)"),
-    (|row| row.opt_uuid("auto_attach").is_some(), "auto_attach", "auto attach (auto_attach)"),
-    (
-        |row| row.datum("flood_vlans").is_some_and(|vlans| !vlans.is_empty()),
-        "flood_vlans",
-        "flooding VLANs without learning (flood_vlans)",
-    ),
-];
-
-const OF_PORT: &[Feature] = &[
-    (|row| row.opt_uuid("qos").is_some(), "qos", "quality of service (qos)"),
-    (|row| matches!(row.opt_str("lacp"), Some("active" | "passive")), "lacp", "LACP (lacp)"),
-    (|row| row.bool("bond_fake_iface"), "bond_fake_iface", "the interface of a bond (bond_fake_iface)"),
-];
-
-const OF_INTERFACE: &[Feature] = &[
-    (|row| row.opt_int("cfm_mpid").is_some(), "cfm_mpid", "CFM (cfm_mpid)"),
-    (|row| flag(row, "lldp", "enable"), "lldp:enable", "LLDP (lldp)"),
-    (
-        |row| row.int("ingress_policing_rate") > 0 || row.int("ingress_policing_kpkts_rate") > 0,
-        "ingress_policing_rate",
-        "ingress policing (ingress_policing_rate, ingress_policing_kpkts_rate)",
-    ),
-];
-
-const OF_SWITCH: &[Feature] = &[
-    (
-        |row| flag(row, "other_config", "hw-offload"),
-        "other_config:hw-offload",
-        "hardware offload to devices other than dummies (other_config:hw-offload)",
-    ),
-    (
-        |row| matches!(row.map_str("other_config", "dpdk-init"), Some("true" | "try")),
-        "other_config:dpdk-init",
-        "DPDK (other_config:dpdk-init)",
-    ),
-];
+use super::reader::Reader;
 
 /// Unsupported interface types of OVS.
 const KNOWN_TYPES: [&str; 5] = ["afxdp", "afxdp-nonpmd", "dpdk", "dpdkvhostuser", "dpdkvhostuserclient"];
@@ -90,49 +38,20 @@ pub(super) fn spanning_tree(bridge: RowView<'_>) -> Option<SpanningTree> {
     }
 }
 
-fn report<'a>(reader: &mut Reader<'a>, row: RowView<'a>, features: &[Feature]) {
-    for (_, setting, feature) in features.iter().filter(|(asked, ..)| asked(row)) {
-        reader.notice(row, *setting, format!("{feature} is not supported in this version: it has no effect"));
-    }
-}
-
-pub(super) fn of_bridge<'a>(reader: &mut Reader<'a>, row: RowView<'a>) {
-    report(reader, row, OF_BRIDGE);
-    let tree = match spanning_tree(row) {
-        None => None,
-        Some(SpanningTree::Stp) => Some(("stp_enable", "spanning tree")),
-        Some(SpanningTree::Rstp) => Some(("rstp_enable", "rapid spanning tree")),
-    };
-    if let Some((setting, tree)) = tree {
-        reader.notice(
-            row,
-            setting,
-            format!("{tree} ({setting}) is not supported in this version: until it is disabled, nothing is forwarded between ports that would take part in the tree"),
-        );
-    }
-    for uuid in row.uuid_set("mirrors") {
+/// A mirror's row has no column for the notice.
+pub(super) fn mirrors<'a>(reader: &mut Reader<'a>, bridge: RowView<'a>) {
+    for uuid in bridge.uuid_set("mirrors") {
         if let Some(mirror) = reader.replica.row("Mirror", uuid) {
-            // A mirror's row has no column for the notice.
             let name = mirror.str("name");
-            reader.notice(
-                row,
-                "mirrors",
-                format!("mirror {name} (mirrors) is not supported in this version: it has no effect"),
-            );
+            let message =
+                format!("mirror {name} (mirrors) is not supported in this version: it has no effect");
+            reader.notice(bridge, "mirrors", message);
         }
     }
 }
 
-pub(super) fn of_port<'a>(reader: &mut Reader<'a>, row: RowView<'a>) {
-    report(reader, row, OF_PORT);
-}
-
-pub(super) fn of_interface<'a>(reader: &mut Reader<'a>, row: RowView<'a>) {
-    report(reader, row, OF_INTERFACE);
-}
-
-pub(super) fn of_switch<'a>(reader: &mut Reader<'a>, row: RowView<'a>) {
-    report(reader, row, OF_SWITCH);
+/// The bridge of a set has the notice.
+pub(super) fn sample_sets(reader: &mut Reader<'_>) {
     for set in reader.replica.rows("Flow_Sample_Collector_Set") {
         let id = set.int("id");
         if let Some(bridge) = set.opt_uuid("bridge").and_then(|uuid| reader.replica.row("Bridge", uuid)) {

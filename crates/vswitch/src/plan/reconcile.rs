@@ -227,7 +227,21 @@ impl Planner {
         let Some(bridge) = self.bridges.get_mut(name) else { return };
         close_all(bridge, out);
         let may_serve = |c: &&ControllerConfig| !restoring || c.kind == ControllerKind::Service;
-        let controllers: Vec<_> = bridge.config.controllers.iter().filter(may_serve).cloned().collect();
+        let BridgeConfig {
+            controllers,
+            // Sent by `configure` and `publish_ports`.
+            options: _,
+            tree: _,
+            ports: _,
+            // Identity, status, and answers to commands.
+            row: _,
+            name: _,
+            datapath_type: _,
+            datapath_version: _,
+            default_datapath: _,
+            mcast_snooping_enable: _,
+        } = &*bridge.config;
+        let controllers: Vec<_> = controllers.iter().filter(may_serve).cloned().collect();
         if controllers != bridge.controllers {
             bridge.controllers = controllers.clone();
             out.push(Command::SetControllers { bridge: bridge.id, name: name.to_string(), controllers });
@@ -280,22 +294,32 @@ impl Planner {
             let id = bridge.bundle_id(&port.name);
             set.bundles.push(bundle(id, port, open.iter().map(|(_, open)| open.number).collect()));
             for (interface, open) in open {
-                let config = &bridge.interfaces[&interface].config;
-                let own = if open.number == OfPort::LOCAL { Some(mac) } else { config.mac };
+                // A new setting goes into the entry, or into the settings of the device (`Derived::settings`).
+                let InterfaceConfig {
+                    name: _,
+                    type_name,
+                    options,
+                    links,
+                    mac: own_mac,
+                    // Numbers and devices.
+                    row: _,
+                    mtu_request: _,
+                    rxq_affinity: _,
+                    ofport_request: _,
+                    ofport: _,
+                } = &bridge.interfaces[&interface].config;
+                let own = if open.number == OfPort::LOCAL { Some(mac) } else { *own_mac };
                 set.ports.push(PortEntry {
                     of_port: open.number,
                     dp_port: open.dp_port,
-                    type_name: config.type_name.clone(),
+                    type_name: type_name.clone(),
                     mac: own.unwrap_or(open.mac),
                     bundle: id,
-                    tree: bridge
-                        .config
-                        .tree
-                        .filter(|tree| port.takes_part(*tree) && config.type_name != "internal"),
-                    patch_peer_name: config.patch_peer().map(str::to_string),
+                    tree: bridge.config.tree.filter(|tree| port.takes_part(*tree) && type_name != "internal"),
+                    patch_peer_name: options.patch_peer().map(str::to_string),
                     patch_peer: None,
-                    links: config.links.clone(),
-                    tunnel: config.options.tunnel_config().cloned(),
+                    links: links.clone(),
+                    tunnel: options.tunnel_config().cloned(),
                     name: interface,
                 });
             }
@@ -409,15 +433,29 @@ fn configure(name: &str, bridge: &mut Bridge, out: &mut Vec<Command>) {
 }
 
 fn bundle(id: ofproto::ports::BundleId, port: &PortConfig, members: Vec<OfPort>) -> Bundle {
+    let PortConfig {
+        row: _,
+        name,
+        vlan_mode,
+        tag,
+        trunks,
+        priority_tags,
+        protected,
+        // Each interface has its tree, and the bridge its address from those of its ports.
+        outside: _,
+        fake_bridge: _,
+        mac: _,
+        interfaces: _,
+    } = port;
     Bundle {
         id,
-        name: port.name.clone(),
+        name: name.clone(),
         members,
-        vlan_mode: port.vlan_mode,
-        tag: port.tag,
-        trunks: (!port.trunks.is_empty()).then(|| VlanSet::new(port.trunks.iter().copied())),
-        priority_tags: port.priority_tags,
-        protected: port.protected,
+        vlan_mode: *vlan_mode,
+        tag: *tag,
+        trunks: (!trunks.is_empty()).then(|| VlanSet::new(trunks.iter().copied())),
+        priority_tags: *priority_tags,
+        protected: *protected,
         floodable: true,
     }
 }

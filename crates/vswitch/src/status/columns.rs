@@ -2,6 +2,7 @@
 
 use l2proto::Protocol;
 use l2proto::protocol::{LinkValue, StatusColumn};
+use ovsdb::client::Replica;
 use ovsdb::value::Datum;
 
 use super::facts::{
@@ -9,6 +10,7 @@ use super::facts::{
     SwitchFacts, UpDown,
 };
 use crate::config::StringMap;
+use crate::settings::{self, Effect};
 
 /// Write time of a changed column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,18 +100,11 @@ pub(super) fn of_bridge(facts: &BridgeFacts) -> Vec<Column> {
         ("datapath_id", optional(facts.datapath_id.as_deref().map(text)), When::Now),
         ("datapath_version", text(&facts.datapath_version).into(), When::Now),
         ("status", strings(&facts.status), When::Now),
-        ("rstp_status", strings(&facts.rstp_status), When::Now),
     ]
 }
 
 pub(super) fn of_port(facts: &PortFacts) -> Vec<Column> {
-    vec![
-        ("status", strings(&facts.status), When::Now),
-        ("rstp_status", strings(&facts.rstp_status), When::Now),
-        ("bond_active_slave", optional(facts.bond_active_slave.as_deref().map(text)), When::Now),
-        ("statistics", counters(&facts.statistics), When::Statistics),
-        ("rstp_statistics", counters(&facts.rstp_statistics), When::Statistics),
-    ]
+    vec![("status", strings(&facts.status), When::Now)]
 }
 
 pub(super) fn of_controller(facts: &ControllerFacts) -> Vec<Column> {
@@ -156,6 +151,15 @@ pub(super) fn of_switch(facts: &SwitchFacts) -> Vec<Column> {
 
 pub(super) fn capabilities(map: &StringMap) -> Vec<Column> {
     vec![("capabilities", strings(map), When::Now)]
+}
+
+/// The columns of a table that nothing fills, at their defaults: another switch may have left values.
+pub(super) fn empty(replica: &Replica, table: &str) -> Vec<Column> {
+    let schema = replica.schema().table(table);
+    let default = |name: &'static str| Some((name, schema?.column(name)?.default.clone(), When::Now));
+    let columns = settings::table(table).into_iter().flat_map(|table| table.columns());
+    let empty = columns.filter(|column| matches!(column.effect, Effect::Empty { .. }));
+    empty.filter_map(|column| default(column.column)).collect()
 }
 
 /// Whether two values of a status column differ in more than times.

@@ -1,7 +1,8 @@
 //! [`Facts`]: state of the running switch, by database row.
 //!
 //! A row outside `Facts` stays unchanged. In a row inside, a field without a value clears its column, unless its
-//! comment states otherwise.
+//! comment states otherwise. Columns that nothing fills ([`crate::settings::Effect::Empty`]) have no field and are
+//! cleared in rows of `Bridge`, `Port` and `Interface`.
 
 use std::collections::BTreeMap;
 
@@ -63,8 +64,6 @@ pub struct BridgeFacts {
     pub datapath_version: String,
     /// Status.
     pub status: StringMap,
-    /// Status of rapid spanning tree.
-    pub rstp_status: StringMap,
 }
 
 /// Of a row of `Port`.
@@ -72,14 +71,6 @@ pub struct BridgeFacts {
 pub struct PortFacts {
     /// Status.
     pub status: StringMap,
-    /// Status of rapid spanning tree.
-    pub rstp_status: StringMap,
-    /// Address of the active member of a bond.
-    pub bond_active_slave: Option<String>,
-    /// Counters of spanning tree.
-    pub statistics: Counters,
-    /// Counters of rapid spanning tree.
-    pub rstp_statistics: Counters,
 }
 
 /// Up or down.

@@ -177,15 +177,16 @@ impl Writing<'_> {
     }
 
     fn rows<F>(&mut self, table: &str, facts: &BTreeMap<Uuid, F>, columns: fn(&F) -> Vec<Column>) -> bool {
+        let empty = columns::empty(self.replica, table);
         let mut changed = false;
         for (uuid, facts) in facts {
-            changed |= self.row(table, *uuid, columns(facts));
+            changed |= self.row(table, *uuid, columns(facts).into_iter().chain(empty.iter().cloned()));
         }
         changed
     }
 
     /// Writes the due, differing columns of a row. Ignores a deleted row.
-    fn row(&mut self, table: &str, uuid: Uuid, columns: Vec<Column>) -> bool {
+    fn row(&mut self, table: &str, uuid: Uuid, columns: impl IntoIterator<Item = Column>) -> bool {
         let Some(row) = self.replica.row(table, uuid) else { return false };
         if self.missing.contains(table) {
             return false;

@@ -98,6 +98,22 @@ fn all_columns_of_an_interface_and_their_clearing() {
     assert_eq!(world.shown("Interface", "br0", "ofport"), "{}", "a row without facts is left alone");
 }
 
+/// Another switch may have filled columns that this one never fills.
+#[test]
+fn columns_that_nothing_fills_are_cleared() {
+    let mut world = World::new();
+    world.bed.set("Port", "p1", "bond_active_slave", "00:00:00:00:00:01");
+    world.bed.set("Interface", "p1", "lacp_current", true);
+    world.bed.set("Interface", "p1", "cfm_mpid", 7);
+    world.interface("p1").ofport = 1;
+    let row = world.bed.row("Port", "p1");
+    world.facts.ports.insert(row, PortFacts::default());
+    assert_eq!(world.write(0), 2);
+    assert_eq!(world.shown("Port", "p1", "bond_active_slave"), "{}");
+    assert_eq!(world.shown("Interface", "p1", "lacp_current"), "{}");
+    assert_eq!(world.shown("Interface", "p1", "cfm_mpid"), "7", "a setting");
+}
+
 #[test]
 fn statistics_wait_for_their_time() {
     let mut world = World::new();

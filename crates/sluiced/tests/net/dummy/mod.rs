@@ -20,6 +20,7 @@ mod routes;
 mod samples;
 mod separate;
 mod services;
+mod settings;
 mod sweep;
 mod texts;
 mod vlan_limit;

@@ -140,7 +140,7 @@ fn an_option_of_another_type_stands_in_the_row() {
     let (mut planner, mut fake) = (Planner::default(), Fake::default());
     fake.apply(&mut planner, desired);
     let status = &planner.facts().interfaces[&bed.row("Interface", "p1")].status;
-    let text = "options:xdp-mode is an option of afxdp: it has no effect on interfaces of type system";
+    let text = "options:xdp-mode has no effect: it is an option of interfaces of type afxdp";
     assert_eq!(status.get("notice").map(String::as_str), Some(text));
 }
 
@@ -219,5 +219,73 @@ fn sessions_of_bfd_are_part_of_the_ports() {
         });
         assert_eq!(found.collect::<Vec<_>>(), Vec::from_iter(min_tx_ms), "{settings:?}");
         fake.apply(&mut planner, desired);
+    }
+}
+
+/// Other programs may keep keys in a row: they are listed once for a table, and are no notice of the row.
+#[test]
+fn unknown_keys_are_listed() {
+    let mut bed = Bed::new();
+    bed.add_br("br0", "netdev");
+    let columns = [("other_config", map(&[("net_uuid", "x"), ("priority-tags", "always")]))];
+    bed.add_port("br0", "p1", &columns, &[("options", map(&[("n_rxq", "2"), ("nrxq", "2")]))]);
+    bed.add_port(
+        "br0",
+        "p2",
+        &columns,
+        &[("type", "vxlan".into()), ("options", map(&[("remote_ip", "192.0.2.1")]))],
+    );
+    bed.set("Interface", "p2", "external_ids", map(&[("anything", "x")]));
+    bed.set("Interface", "p2", "bfd", map(&[("unheard-of", "x")]));
+    bed.set("Bridge", "br0", "other_config", map(&[("mac-agng-time", "60")]));
+    let desired = bed.desired();
+    let keys: Vec<_> =
+        desired.unknown_keys.iter().map(|k| (k.table, &*k.row, k.column, &*k.key, k.rows)).collect();
+    let expected = [
+        ("Bridge", "br0", "other_config", "mac-agng-time", 1),
+        ("Interface", "p2", "bfd", "unheard-of", 1),
+        ("Interface", "p1", "options", "nrxq", 1),
+        ("Port", "p1", "other_config", "net_uuid", 2),
+    ];
+    let rows: Vec<_> = keys.iter().map(|key| (key.0, key.2, key.3, key.4)).collect();
+    assert_eq!(rows, expected.map(|key| (key.0, key.2, key.3, key.4)), "{keys:?}");
+    assert_eq!(messages(&desired), [""; 0]);
+}
+
+#[test]
+fn values_of_another_kind_are_reported() {
+    for (table, column, key, value, expected) in [
+        (
+            "Bridge",
+            "other_config",
+            "forward-bpdu",
+            "yes",
+            "other_config:forward-bpdu=\"yes\" is not true or false",
+        ),
+        ("Port", "other_config", "priority-tags", "no", "is not always, if-nonzero, never or true"),
+        (
+            "Open_vSwitch",
+            "other_config",
+            "userspace-tso-enable",
+            "false",
+            "=false has no effect: segmentation is always",
+        ),
+        (
+            "Interface",
+            "options",
+            "peer",
+            "p9",
+            "options:peer has no effect: it is an option of interfaces of type patch",
+        ),
+        ("Interface", "bfd", "enable", "1", "bfd:enable=\"1\" is not true or false"),
+    ] {
+        let mut bed = Bed::new();
+        bed.add_br("br0", "netdev");
+        bed.add_port("br0", "p1", &[], &[]);
+        bed.set(table, if table == "Bridge" { "br0" } else { "p1" }, column, map(&[(key, value)]));
+        let desired = bed.desired();
+        let told = messages(&desired);
+        assert!(told.len() == 1 && told[0].contains(expected), "{told:?}");
+        assert!(desired.notices.iter().all(|notice| !notice.is_warning), "{told:?}");
     }
 }

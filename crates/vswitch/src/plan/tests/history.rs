@@ -95,8 +95,6 @@ fn port(name: &str, interface: InterfaceConfig, tag: u16) -> PortConfig {
         outside: Vec::new(),
         fake_bridge: false,
         mac: None,
-        qos: None,
-        bond: Default::default(),
         interfaces: vec![interface],
     }
 }

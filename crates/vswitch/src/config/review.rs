@@ -1,0 +1,160 @@
+//! Notices that follow from [`crate::settings`]: settings without effect, values that are none, and unknown keys.
+//!
+//! Runs after the parsers, and adds nothing about a setting that they have reported.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ovsdb::client::RowView;
+use ovsdb::value::{Datum, Uuid};
+
+use super::reader::{Reader, display_name, flag};
+use crate::settings::{self, Effect, Setting, TableRows};
+
+/// Tables whose rows can have notices. Parts of their settings in other tables are reported here.
+const TABLES: [&str; 6] = ["Open_vSwitch", "Bridge", "Port", "Interface", "Controller", "Manager"];
+
+/// A key that no setting has, in the rows of a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownKey {
+    /// The table.
+    pub table: &'static str,
+    /// The column.
+    pub column: &'static str,
+    /// The key.
+    pub key: String,
+    /// The name of the first row with it.
+    pub row: String,
+    /// Rows with it, at least 1.
+    pub rows: usize,
+}
+
+/// Settings that the parsers have reported: row, and column or column and key.
+type Reported = BTreeSet<(Uuid, String)>;
+/// Unknown keys by table, column and key.
+type Unknown = BTreeMap<(&'static str, &'static str, String), UnknownKey>;
+
+impl<'a> Reader<'a> {
+    /// Adds the notices; returns the unknown keys, in the order of tables, columns and keys.
+    pub(super) fn review(&mut self) -> Vec<UnknownKey> {
+        let reported: Reported = self.notices.iter().map(|n| (n.row, n.setting.clone())).collect();
+        let bridges: BTreeSet<&str> = self.replica.rows("Bridge").map(|row| row.str("name")).collect();
+        let mut unknown = Unknown::new();
+        for table in TABLES.into_iter().filter_map(settings::table) {
+            let defaults = self.defaults(table);
+            for row in self.replica.rows(table.name) {
+                for (setting, default) in &defaults {
+                    self.review_column(row, setting, default, &reported);
+                }
+                let types = if table.name == "Interface" { self.option_types(row, &bridges) } else { None };
+                for column in table.columns().filter(|column| column.is_read()) {
+                    // Options of an interface that is refused, and those of unknown types, have no effect of their own.
+                    let is_moot = column.column == "options"
+                        && (types.is_none() || self.refused.contains_key(&row.uuid()));
+                    if !is_moot {
+                        self.review_keys(
+                            row,
+                            table,
+                            column.column,
+                            types.as_deref(),
+                            &reported,
+                            &mut unknown,
+                        );
+                    }
+                }
+            }
+        }
+        unknown.into_values().collect()
+    }
+
+    /// The columns that may have a notice, with their defaults.
+    fn defaults(&self, table: &'static TableRows) -> Vec<(&'static Setting, Datum)> {
+        let schema = self.replica.schema().table(table.name);
+        let default =
+            |setting: &'static Setting| Some((setting, schema?.column(setting.column)?.default.clone()));
+        let has_notice =
+            |setting: &&Setting| matches!(setting.effect, Effect::Missing { .. } | Effect::Refused(_));
+        table.columns().filter(has_notice).filter_map(default).collect()
+    }
+
+    fn review_column(&mut self, row: RowView<'a>, setting: &Setting, default: &Datum, reported: &Reported) {
+        let name = setting.column;
+        if row.datum(name).is_none_or(|datum| datum == default)
+            || reported.contains(&(row.uuid(), name.into()))
+        {
+            return;
+        }
+        if let Some(notice) = setting.effect.notice(name, row.opt_str(name).unwrap_or_default()) {
+            self.notice(row, name, notice);
+        }
+    }
+
+    fn review_keys(
+        &mut self,
+        row: RowView<'a>,
+        table: &'static TableRows,
+        column: &'static str,
+        types: Option<&[&str]>,
+        reported: &Reported,
+        unknown: &mut Unknown,
+    ) {
+        for (key, value) in row.string_map(column) {
+            let name = format!("{column}:{key}");
+            if [&name, column].iter().any(|name| reported.contains(&(row.uuid(), name.to_string()))) {
+                continue;
+            }
+            let Some(setting) = table.key(column, key) else {
+                let new = || UnknownKey {
+                    table: table.name,
+                    column,
+                    key: key.into(),
+                    row: display_name(row),
+                    rows: 0,
+                };
+                unknown.entry((table.name, column, key.to_string())).or_insert_with(new).rows += 1;
+                continue;
+            };
+            // As in OVS, settings of a disabled session are not read.
+            if column == "bfd" && key != "enable" && !flag(row, "bfd", "enable") {
+                continue;
+            }
+            let is_of_type = |types: &[&str]| setting.types.iter().any(|name| types.contains(name));
+            if !setting.types.is_empty() && !types.is_some_and(is_of_type) {
+                let of = setting.types.join(", ");
+                self.hint(
+                    row,
+                    &*name,
+                    format!("{name} has no effect: it is an option of interfaces of type {of}"),
+                );
+            } else if let Some(notice) = setting.effect.notice(&name, value) {
+                match setting.effect {
+                    Effect::Fixed { .. } => self.hint(row, &*name, notice),
+                    _ => self.notice(row, &*name, notice),
+                }
+            } else if let (true, Some(expected)) =
+                (setting.is_read(), setting.values.expected_instead_of(value))
+            {
+                self.hint(row, &*name, format!("{name}={value:?} is not {expected}"));
+            }
+        }
+    }
+
+    /// The types whose options an interface has; `None` if its type is unknown.
+    fn option_types(&self, row: RowView<'a>, bridges: &BTreeSet<&str>) -> Option<Vec<&'a str>> {
+        let type_name = match row.str("type") {
+            _ if bridges.contains(row.str("name")) => "internal",
+            "" => "system",
+            other => other,
+        };
+        let names = self.supported.interfaces.get(type_name)?.names();
+        let family = if names.contains(&"vxlan") {
+            Some("tunnel")
+        } else if names.contains(&"dummy") {
+            Some("dummy")
+        } else {
+            // In a dummy datapath an internal port is a dummy.
+            let dummies = self.supported.interfaces.get("dummy").map(|_| "dummy");
+            dummies.filter(|_| names.contains(&"internal"))
+        };
+        Some(family.into_iter().chain([type_name]).collect())
+    }
+}
