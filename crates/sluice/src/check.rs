@@ -2,7 +2,7 @@
 //! or a file.
 //!
 //! `vswitch` parses the rows as in the daemon, so both give the same list, except for refusals by devices and datapaths:
-//! only the daemon knows these (`sluice status`).
+//! only the daemon knows these (`sluice status`). Keys that no setting has follow; they may belong to another program.
 
 use std::path::Path;
 
@@ -13,6 +13,7 @@ use vswitch::{Desired, Notice, SupportedTypes};
 
 use crate::remote::{Deadline, EXIT_TIMED_OUT, TimedOut, complain, print, run_dir};
 use crate::status_model::Setting;
+use crate::unknown_keys::UnknownKey;
 use crate::vsctl::Session;
 
 const PROGRAM: &str = "sluice check";
@@ -32,12 +33,18 @@ pub(crate) struct Options {
     timeout: u32,
 }
 
-/// Runs it; returns the exit code: 0 if all settings have their effect, else 1.
+/// Runs it; returns the exit code: 0 if all settings have their effect, also beside unknown keys, else 1.
 pub(crate) fn main(options: &Options) -> u8 {
     match run(options) {
-        Ok(notices) => {
-            print(&notices.iter().map(Setting::line).collect::<String>());
-            u8::from(!notices.is_empty())
+        Ok((settings, unknown)) => {
+            print(
+                &settings
+                    .iter()
+                    .map(Setting::line)
+                    .chain(unknown.iter().map(UnknownKey::line))
+                    .collect::<String>(),
+            );
+            u8::from(!settings.is_empty())
         }
         Err(error) => {
             complain(PROGRAM, &format!("{error:#}"));
@@ -46,17 +53,20 @@ pub(crate) fn main(options: &Options) -> u8 {
     }
 }
 
-fn run(options: &Options) -> Result<Vec<Setting>> {
+/// Settings without their effect, and unknown keys.
+type Findings = (Vec<Setting>, Vec<UnknownKey>);
+
+fn run(options: &Options) -> Result<Findings> {
     let database = match &options.database {
         Some(database) => database.clone(),
         None => format!("unix:{}", run_dir().join("db.sock").display()),
     };
     if !REMOTES.iter().any(|prefix| database.starts_with(prefix)) {
-        return Ok(settings(&read_file(Path::new(&database))?));
+        return Ok(findings(&read_file(Path::new(&database))?));
     }
     let deadline = Deadline::after_s(options.timeout);
     let session = Session::open(&database, &tls::Settings::default(), false, deadline)?;
-    Ok(settings(session.replica()))
+    Ok(findings(session.replica()))
 }
 
 fn read_file(path: &Path) -> Result<Replica> {
@@ -74,14 +84,14 @@ fn read_file(path: &Path) -> Result<Replica> {
 }
 
 /// In the order of tables and rows.
-fn settings(replica: &Replica) -> Vec<Setting> {
+fn findings(replica: &Replica) -> Findings {
     let supported = SupportedTypes::of_database(replica, Path::new(KERNEL_MODULE).exists());
-    let notices = Desired::from_replica(replica, &supported).notices;
+    let Desired { notices, unknown_keys, .. } = Desired::from_replica(replica, &supported);
     let of_notice = |notice: Notice| Setting {
         table: notice.table.to_string(),
         row: notice.name,
         setting: notice.setting,
         message: notice.message,
     };
-    notices.into_iter().map(of_notice).collect()
+    (notices.into_iter().map(of_notice).collect(), unknown_keys.iter().map(UnknownKey::from).collect())
 }

@@ -20,6 +20,7 @@ mod remote;
 mod status;
 mod status_model;
 mod top;
+mod unknown_keys;
 mod upcall_bench;
 mod vsctl;
 

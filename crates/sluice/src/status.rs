@@ -130,6 +130,10 @@ fn screen(now: &StatusModel, before: Before<'_>) -> String {
         out.push_str("\nSettings that are refused, have no effect or another one:\n");
         now.ineffective.iter().for_each(|setting| out.extend(["  ", &setting.line()]));
     }
+    if !now.unknown_keys.is_empty() {
+        out.push_str("\nKeys of other programs, or mistyped ones:\n");
+        now.unknown_keys.iter().for_each(|key| out.extend(["  ", &key.line()]));
+    }
     out
 }
 
@@ -464,13 +468,20 @@ Connections: 3, at most 100; 20 created, 17 ended, 8 refused (port_share 1, zone
     fn settings_without_effect_come_last() {
         let of = |table: &str, row: &str, setting: &str| json!({"table": table, "row": row, "setting": setting, "message": "no"});
         let all = [of("Open_vSwitch", "", "other_config:dpdk-init"), of("Bridge", "br0", "sflow")];
-        let model = StatusModel::from_json(&json!({"version": "1", "ineffective": all})).unwrap();
+        let key = |row: &str, key: &str, rows: u64| json!({"table": "Port", "row": row, "column": "other_config", "key": key, "rows": rows});
+        let keys = [key("p1", "net_uuid", 3), key("p2", "bond-primry", 1)];
+        let model = json!({"version": "1", "ineffective": all, "unknown_keys": keys});
+        let model = StatusModel::from_json(&model).unwrap();
         let expected = "\
 Sluice 1
 
 Settings that are refused, have no effect or another one:
   Open_vSwitch . other_config:dpdk-init: no
   Bridge br0 sflow: no
+
+Keys of other programs, or mistyped ones:
+  Port p1 other_config:net_uuid: no setting has this key, also in 2 other rows
+  Port p2 other_config:bond-primry: no setting has this key (did you mean 'bond-primary'?)
 ";
         assert_eq!(screen(&model, None), expected);
     }

@@ -16,7 +16,8 @@
 //!  "bridges": [{"name": "br0", "datapath_id": "0000aabbccddeeff", "ports": [{"name": "p0", "ofport": 1,
 //!    "type": "system", "link": "up", "rx_packets": 1, "rx_bytes": 60, "tx_packets": 1, "tx_bytes": 60,
 //!    "drops": {"rules": 3, "tx_down": 1}, "upcalls_waiting": 0, "error": null}]}],
-//!  "ineffective": [{"table": "Bridge", "row": "br0", "setting": "other_config:hwaddr", "message": "…"}]}
+//!  "ineffective": [{"table": "Bridge", "row": "br0", "setting": "other_config:hwaddr", "message": "…"}],
+//!  "unknown_keys": [{"table": "Port", "row": "p0", "column": "other_config", "key": "net_uuid", "rows": 3}]}
 //! ```
 //!
 //! Member `connections` is null if nothing is tracked, or if the datapath does not count by zone. Its list has the
@@ -29,6 +30,8 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
+
+use crate::unknown_keys::UnknownKey;
 
 /// The whole object.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -45,6 +48,8 @@ pub(crate) struct StatusModel {
     pub(crate) bridges: Vec<Bridge>,
     /// Settings that are refused, have no effect or another one.
     pub(crate) ineffective: Vec<Setting>,
+    /// Keys that no setting has.
+    pub(crate) unknown_keys: Vec<UnknownKey>,
 }
 
 /// An element of `ineffective`.
@@ -254,6 +259,7 @@ impl StatusModel {
             datapaths: list(value, "datapaths", Datapath::from_json),
             bridges: list(value, "bridges", Bridge::from_json),
             ineffective: list(value, "ineffective", Setting::from_json),
+            unknown_keys: list(value, "unknown_keys", UnknownKey::from_json),
         })
     }
 }

@@ -249,5 +249,14 @@ fn settings_without_effect_are_listed_in_one_place() {
         format!("Port {port} lacp"),
     ];
     assert_eq!(status(), (expected.clone(), Some(1)));
-    assert_eq!(asked(&["check"]), (expected, Some(1)));
+    assert_eq!(asked(&["check"]), (expected.clone(), Some(1)));
+    // Unknown keys follow, and are no failure.
+    sluice(&daemon, &["vsctl", "set", "port", &port, "other_config:net_uuid=x"]);
+    let expected: Vec<_> =
+        expected.into_iter().chain([format!("Port {port} other_config:net_uuid")]).collect();
+    assert_eq!((status(), asked(&["check"])), ((expected.clone(), Some(1)), (expected, Some(1))));
+    sluice(&daemon, &["vsctl", "remove", "Open_vSwitch", ".", "other_config", "dpdk-init"]);
+    sluice(&daemon, &["vsctl", "clear", "port", &port, "lacp", "--", "clear", "interface", &port, "bfd"]);
+    let unknown = vec![format!("Port {port} other_config:net_uuid")];
+    assert_eq!((status(), asked(&["check"])), ((unknown.clone(), Some(0)), (unknown, Some(0))));
 }

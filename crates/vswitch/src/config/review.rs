@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ovsdb::client::RowView;
-use ovsdb::value::{Datum, Uuid};
+use ovsdb::value::{AtomicType, Datum, Uuid};
 
 use super::reader::{Reader, display_name, flag};
 use crate::settings::{self, Effect, Setting, TableRows};
@@ -40,25 +40,18 @@ impl<'a> Reader<'a> {
         let bridges: BTreeSet<&str> = self.replica.rows("Bridge").map(|row| row.str("name")).collect();
         let mut unknown = Unknown::new();
         for table in TABLES.into_iter().filter_map(settings::table) {
-            let defaults = self.defaults(table);
+            let (defaults, maps) = (self.defaults(table), self.maps(table));
             for row in self.replica.rows(table.name) {
                 for (setting, default) in &defaults {
                     self.review_column(row, setting, default, &reported);
                 }
                 let types = if table.name == "Interface" { self.option_types(row, &bridges) } else { None };
-                for column in table.columns().filter(|column| column.is_read()) {
+                for column in maps.iter().copied() {
                     // Options of an interface that is refused, and those of unknown types, have no effect of their own.
-                    let is_moot = column.column == "options"
-                        && (types.is_none() || self.refused.contains_key(&row.uuid()));
+                    let is_moot =
+                        column == "options" && (types.is_none() || self.refused.contains_key(&row.uuid()));
                     if !is_moot {
-                        self.review_keys(
-                            row,
-                            table,
-                            column.column,
-                            types.as_deref(),
-                            &reported,
-                            &mut unknown,
-                        );
+                        self.review_keys(row, table, column, types.as_deref(), &reported, &mut unknown);
                     }
                 }
             }
@@ -74,6 +67,18 @@ impl<'a> Reader<'a> {
         let has_notice =
             |setting: &&Setting| matches!(setting.effect, Effect::Missing { .. } | Effect::Refused(_));
         table.columns().filter(has_notice).filter_map(default).collect()
+    }
+
+    /// The columns with settings by key.
+    fn maps(&self, table: &'static TableRows) -> Vec<&'static str> {
+        let schema = self.replica.schema().table(table.name);
+        let is_map = |name: &str| {
+            let ty =
+                schema.and_then(|schema| schema.column(name)).and_then(|column| column.ty.value.as_ref());
+            ty.is_some_and(|value| value.ty == AtomicType::String)
+        };
+        let read = table.columns().filter(|setting| setting.is_read() && is_map(setting.column));
+        read.map(|setting| setting.column).collect()
     }
 
     fn review_column(&mut self, row: RowView<'a>, setting: &Setting, default: &Datum, reported: &Reported) {

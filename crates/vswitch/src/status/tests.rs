@@ -260,10 +260,9 @@ fn the_switch_its_bridges_and_ports() {
         datapath_id: Some("0000000000000001".into()),
         datapath_version: "<built-in>".into(),
         status: status.clone(),
-        ..BridgeFacts::default()
     };
     world.facts.bridges.insert(bridge, of_bridge);
-    world.facts.ports.insert(port, PortFacts { status, ..PortFacts::default() });
+    world.facts.ports.insert(port, PortFacts { status });
     let manager = world.bed.replica().rows("Manager").next().unwrap().uuid();
     world.facts.managers.insert(manager, ManagerFacts { is_connected: true, ..ManagerFacts::default() });
     world.facts.bridges.insert(Uuid::ZERO, BridgeFacts::default());
