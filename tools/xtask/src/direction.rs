@@ -90,7 +90,7 @@ pub(crate) const TABLE: &[(&str, &[&str])] = &[
     ),
     ("vswitch", &["dpif", "l2proto", "ovsdb", "ofproto"]),
     ("l2proto", &["packet", "flow"]),
-    ("netdev", &["packet", "simd"]),
+    ("netdev", &["dpif", "packet", "simd"]),
     ("netlink", &["dpif", "flow", "packet"]),
     ("dpif-netdev", &["conntrack", "datapath", "dpif", "flow", "netdev", "packet", "probes", "sync", "sys"]),
     ("dpif-netlink", &["datapath", "dpif", "flow", "netdev", "netlink", "packet", "probes", "sync", "sys"]),
