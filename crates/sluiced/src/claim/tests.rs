@@ -72,7 +72,7 @@ fn lock_and_socket_determine_the_server() {
         // The backlog has room for the first look alone.
         (&["small", "end"], "is ending and still listens"),
         (&["lock", "full"], "served"),
-        (&["lock", "full", "end"], "the listener accepts nobody; the database file is in use"),
+        (&["lock", "full", "end"], "the listener does not accept connections; the database file is in use"),
         (&["full"], "served"),
     ] {
         let dir = TempDir::new("claim").unwrap();
