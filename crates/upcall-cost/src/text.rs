@@ -101,7 +101,7 @@ fn heading(report: &Report) -> String {
         let share = if report.span_ns == 0 { 0.0 } else { spent_ns as f64 / report.span_ns as f64 * 100.0 };
         let _infallible = writeln!(
             out,
-            "Telling cost {:.0} ns an event: {} ms in all, {share:.3} % of one processor",
+            "Tracing cost {:.0} ns an event: {} ms in all, {share:.3} % of one processor",
             spent_ns as f64 / events as f64,
             us(spent_ns as f64 / 1e3)
         );
