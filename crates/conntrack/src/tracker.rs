@@ -5,7 +5,7 @@
 //! oracle.
 //!
 //! A connection begins by a commit: a place within the limits, a free record, filled and locked; then both keys enter the
-//! index together. Of two threads that commit the same connection one inserts; the other gives its record back and goes on
+//! index together. If two threads commit one connection, one inserts; the other gives its record back and goes on
 //! with the winner's. It ends once: the thread that clears the record's live bit removes its keys and frees it.
 
 use crate::alg::Skew;
@@ -68,7 +68,7 @@ pub struct Tracker {
     pub(crate) policies: Policies,
     pub(crate) stats: Stats,
     pub(crate) expectations: Expectations,
-    /// Of related connections.
+    /// Parents of related connections.
     pub(crate) parents: Parents,
     pub(crate) hash: KeyHash,
     /// Not seeded: the same after a restart (`persistent`).
@@ -113,7 +113,7 @@ pub(crate) trait Observe {
         [u64; W]: Words;
 }
 
-/// Of no interest.
+/// An observer without interest.
 impl Observe for () {
     #[inline]
     fn see<const W: usize>(&mut self, _seen: &Seen<W>)

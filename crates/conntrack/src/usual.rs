@@ -101,7 +101,7 @@ impl Tracker {
         }
     }
 
-    /// The same of a usual packet; `false`, without effect, for another one.
+    /// Tracks a usual packet likewise; `false`, without effect, for another one.
     #[inline(always)]
     pub fn track_usual(
         &self,
@@ -185,7 +185,7 @@ impl Tracker {
         }
     }
 
-    /// The same of a connection whose record was not fetched.
+    /// Tracks a usual packet of a connection whose record was not fetched.
     #[inline(never)]
     fn usual_elsewhere<const W: usize>(
         &self,
@@ -204,7 +204,7 @@ impl Tracker {
         self.usual_of(words, self.tag_of(words, lookup)?, is_icmp, request, key, now_ms, to)
     }
 
-    /// The same of the connection of an entry, if it is that of the key.
+    /// Tracks a usual packet of the connection of an entry, if it is that of the key.
     #[inline(always)]
     fn usual_of<const W: usize>(
         &self,

@@ -69,7 +69,7 @@ pub fn available() -> Result<String, String> {
 struct Port {
     info: PortInfo,
     kind: VportKind,
-    /// Of a port that tunnels share.
+    /// Options of a port that tunnels share.
     tunnel: Option<TunnelOptions>,
     /// Number of users: tunnels share a port.
     users: usize,

@@ -82,7 +82,7 @@ impl Socket {
         Socket::open_for(Protocol::Generic)
     }
 
-    /// The same of another protocol.
+    /// A socket of another protocol.
     ///
     /// # Errors
     /// The kernel refuses a socket.
@@ -92,7 +92,7 @@ impl Socket {
         Socket::open_io(protocol, RECEIVE_BUFFER_BYTES).map_err(io_error)
     }
 
-    /// The same with a receive buffer of this many bytes, by the kernel's accounting, or the permitted maximum.
+    /// A socket with a receive buffer of this many bytes, by the kernel's accounting, or the permitted maximum.
     pub(crate) fn open_io(protocol: Protocol, receive_buffer_bytes: usize) -> io::Result<Socket> {
         let (fd, pid) = raw::open_netlink(protocol.number())?;
         // Both are newer than the module; without them, errors have numbers only.

@@ -59,7 +59,7 @@ pub struct Route {
     pub hops: Hops,
     /// Source address, if it is given.
     pub source: Option<IpAddr>,
-    /// Of routes of the kernel for one network, the lowest applies.
+    /// Metric: the lowest applies, among routes of the kernel for one network.
     pub metric: u32,
     /// Reach of its destinations, which limits that of a source address of IPv4.
     pub scope: u8,
@@ -93,7 +93,7 @@ pub enum Place {
     Instead,
 }
 
-/// What a lookup depends on.
+/// Inputs that a lookup depends on.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Query {
     /// Mark of the tunnel's packets.
@@ -126,7 +126,7 @@ pub struct ShownRoute {
 /// Lookups that may have a new result after a change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Change {
-    /// Those of a destination, or a fixed source, in this network.
+    /// Packets to a destination, or from a fixed source, in this network.
     Prefix(Prefix),
     /// Any.
     Everything,
@@ -159,7 +159,7 @@ pub(crate) struct Entry {
     pub(crate) origin: Origin,
     pub(crate) kind: RouteKind,
     pub(crate) hops: Hops,
-    /// Of a route by command, the chosen one.
+    /// The chosen source of a route by command.
     pub(crate) source: Option<IpAddr>,
     metric: u32,
     pub(crate) scope: u8,
@@ -527,7 +527,7 @@ impl Routes {
             trie.iter().flat_map(move |(bits, len, slot)| {
                 let prefix = Prefix::of_bits(bits, len, is_ipv4);
                 let shown = move |e: &'_ Entry| self.first_hop(e, prefix.address()).ok();
-                // Of routes of one rank only the first applies.
+                // Only the first route of one rank applies.
                 let firsts = slot.chunk_by(|a, b| a.advantage() == b.advantage());
                 let firsts = firsts.filter_map(move |e| e.iter().find_map(|e| Some((e, shown(e)?))));
                 firsts.filter_map(move |(e, hop)| {

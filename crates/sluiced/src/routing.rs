@@ -68,7 +68,7 @@ struct KnownDummy {
 
 /// Changes of what translations read.
 pub struct RoutingUpdate {
-    /// Of routes.
+    /// Changes of routes.
     pub routes: Vec<Change>,
     /// Listeners or settings changed.
     pub others: bool,
@@ -159,7 +159,7 @@ impl Routing {
         self.egress_ports = ports;
     }
 
-    /// What translations read, and datapaths.
+    /// State for translations and datapaths.
     pub fn state(&self) -> (NativeTunnels, EgressPorts) {
         let (routes, listeners) = (self.routes.clone(), self.listeners.clone());
         (NativeTunnels { routes, listeners, neighbours: self.neighbours.clone() }, self.egress_ports)

@@ -41,7 +41,7 @@ pub struct Lookups {
     pub hit: u64,
     /// Packets that none matched.
     pub missed: u64,
-    /// Of those, lost before the slow path.
+    /// Missed packets that were lost before the slow path.
     pub lost: u64,
     /// Installed flows.
     pub flows: u64,

@@ -88,9 +88,9 @@ pub struct Outlier {
 /// Jain's indexes: 1 is fair; `None` without shares.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Fairness {
-    /// Of the upcall counts.
+    /// Index of the upcall counts.
     pub counts: Option<f64>,
-    /// Of the mean delays; excludes those with less than a hundredth of the largest count.
+    /// Index of the mean delays; excludes those with less than a hundredth of the largest count.
     pub delays: Option<f64>,
 }
 

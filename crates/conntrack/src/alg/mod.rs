@@ -80,7 +80,7 @@ impl Helper {
     }
 }
 
-/// What a control packet announces.
+/// An announcement in a control packet.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Announcement {
     /// Nothing: it is truncated, or has no room in its length field.

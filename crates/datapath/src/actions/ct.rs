@@ -50,7 +50,7 @@ impl Executor {
         self.track_unusual(packet, headers, rx_port, request, info, may_grow)
     }
 
-    /// The same of a packet that [`conntrack::Tracker::track_usual`] refuses, is for a helper, or is invalid: without `info`.
+    /// Tracks a packet that [`conntrack::Tracker::track_usual`] refuses, is for a helper, or is invalid: without `info`.
     /// Not inlined: few packets of a group get here.
     #[inline(never)]
     fn track_unusual(

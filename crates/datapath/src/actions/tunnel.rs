@@ -53,7 +53,7 @@ struct Popped {
 }
 
 impl Executor {
-    /// Pushes outer headers. Of a large segment, the packet becomes the last one, and `earlier` gets the others.
+    /// Pushes outer headers. A large segment becomes several packets: `earlier` gets all but the last one.
     pub(super) fn push_tunnel(
         &mut self,
         packet: &mut Packet,
@@ -275,7 +275,7 @@ fn encapsulate(
     prepend(packet, header, hash, shared, now_us, false)
 }
 
-/// The same for a large segment, which the port cuts: it computes the outer checksum, so that one counts as verified.
+/// Encapsulates a large segment, which the port cuts: it computes the outer checksum, so that one counts as verified.
 #[inline(never)]
 fn encapsulate_whole(
     packet: &mut Packet,
@@ -322,7 +322,7 @@ fn prepend(
             }
             put(l4 + 4, (end - l4) as u16);
             if udp.csum == UDP_CSUM_COMPUTED && is_whole {
-                // Of the pseudo-header alone, which is not 0: each segment has a checksum.
+                // The sum of the pseudo-header alone, which is not 0: each segment has a checksum.
                 let sum = checksum::fold(pseudo(frame, header.is_v6(), end - l4));
                 frame[l4 + 6..l4 + 8].copy_from_slice(&sum.to_be_bytes());
             } else if udp.csum == UDP_CSUM_COMPUTED || is_gtpu {

@@ -36,7 +36,7 @@ pub struct Conntrack {
 }
 
 impl Conntrack {
-    /// That of the calling thread's namespace. Sends no request yet.
+    /// The tracking of the calling thread's namespace. Sends no request yet.
     pub fn here() -> Conntrack {
         Conntrack { pool: Pool::new(Namespace::current(), Protocol::Netfilter) }
     }

@@ -28,7 +28,7 @@ mod attr {
     pub(super) const DATA: u16 = 4;
 }
 
-/// The same, by number.
+/// Names of `CTA_TIMEOUT_*`, by number.
 const ATTRIBUTES: &[&str] = &[
     "CTA_TIMEOUT_UNSPEC",
     "CTA_TIMEOUT_NAME",

@@ -177,7 +177,7 @@ mod attr {
     pub(super) const UFID_FLAGS: u16 = 10;
 }
 
-/// The same, by number.
+/// Names of `OVS_FLOW_ATTR_*`, by number.
 const ATTRIBUTES: &[&str] = &[
     "OVS_FLOW_ATTR_UNSPEC",
     "OVS_FLOW_ATTR_KEY",

@@ -47,7 +47,7 @@ mod attr {
     pub(super) const CLEAR: u16 = 6;
     pub(super) const MAX_METERS: u16 = 7;
     pub(super) const MAX_BANDS: u16 = 8;
-    /// What stands in BANDS: one of these for each band.
+    /// Attribute within BANDS: one for each band.
     pub(super) const BAND: u16 = 0;
     /// Within a band.
     pub(super) const BAND_TYPE: u16 = 1;
@@ -56,7 +56,7 @@ mod attr {
     pub(super) const BAND_STATS: u16 = 4;
 }
 
-/// The same, by number.
+/// Names of the attributes, by number.
 const ATTRIBUTES: &[&str] = &[
     "OVS_METER_ATTR_UNSPEC",
     "OVS_METER_ATTR_ID",

@@ -106,7 +106,7 @@ impl Ovs {
         found.transpose().map_err(|why| Error::Answer { asked, why })
     }
 
-    /// The same for a request with a reply.
+    /// One request that must have a reply; `read` converts it.
     fn ask_for<T>(
         &self,
         request: Message,

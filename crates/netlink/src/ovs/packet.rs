@@ -290,7 +290,7 @@ mod attr {
     pub(super) const UPCALL_PID: u16 = 12;
 }
 
-/// The same, by number.
+/// Names of `OVS_PACKET_ATTR_*`, by number.
 const ATTRIBUTES: &[&str] = &[
     "OVS_PACKET_ATTR_UNSPEC",
     "OVS_PACKET_ATTR_PACKET",

@@ -25,14 +25,14 @@ pub enum Message {
     },
     /// The answer to a request.
     Reply {
-        /// Of the request.
+        /// Id of the request.
         id: Value,
         /// The result.
         result: Value,
     },
     /// An error reply to a request.
     Error {
-        /// Of the request.
+        /// Id of the request.
         id: Value,
         /// A string or an `<error>`.
         error: Value,
@@ -102,7 +102,7 @@ impl Message {
         self.into_json().to_string().into_bytes()
     }
 
-    /// The same, if at most `max` bytes; else an error with the length, without using memory for it.
+    /// The encoded bytes, if at most `max`; else an error with the length, without using memory for it.
     pub fn encode_within(self, max: usize) -> Result<Vec<u8>, TooLong> {
         let json = self.into_json();
         let mut text = BoundedText { kept: Vec::new(), bytes: 0, max };

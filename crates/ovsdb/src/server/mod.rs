@@ -68,21 +68,21 @@ impl fmt::Display for SessionId {
 /// Bounds of a server; the defaults are those of [`crate::limits`].
 #[derive(Clone, Copy, Debug)]
 pub struct ServerLimits {
-    /// Of one message.
+    /// Limits of one message.
     pub message: FramerLimits,
-    /// Of the output that a session leaves unread, bytes.
+    /// Output that a session leaves unread, bytes.
     pub backlog_bytes: usize,
     /// Input of all sessions in partial messages, bytes.
     pub total_input_bytes: usize,
     /// Unread output of all sessions, bytes.
     pub total_output_bytes: usize,
-    /// Of sessions at once.
+    /// Sessions at once.
     pub sessions: usize,
-    /// Of these, sessions over the network.
+    /// Sessions over the network, as a part of all sessions.
     pub remote_sessions: usize,
     /// Monitors of all sessions, beyond those guaranteed to each.
     pub monitors: usize,
-    /// Of waiting transactions of all sessions.
+    /// Waiting transactions of all sessions.
     pub waits: usize,
     /// Output per turn, bytes.
     pub output_per_turn: usize,
@@ -446,7 +446,7 @@ impl Server {
         self.session_output_some(id, usize::MAX)
     }
 
-    /// The same, at most `max` bytes: the rest stays inside and counts.
+    /// At most `max` of the bytes to send to a client: the rest stays inside and counts.
     pub fn session_output_some(&mut self, id: SessionId, max: usize) -> Vec<u8> {
         let synced = self.durability.synced();
         self.sessions.get_mut(&id).map(|session| session.take_output(synced, max)).unwrap_or_default()

@@ -63,7 +63,7 @@ pub(super) struct Session {
     /// Where its client is.
     pub(super) origin: Origin,
     held: Held,
-    /// Of these, its own.
+    /// Bytes of its input, a part of `held`.
     input_bytes: usize,
     /// By the text of their id.
     pub(super) monitors: BTreeMap<String, Monitor>,

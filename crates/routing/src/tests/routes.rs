@@ -197,7 +197,7 @@ fn a_source_address_of_a_route_of_the_kernel_is_that_of_linux() {
         ("10.0.0.0/8 br0", SCOPE_LINK, "10.0.0.1", "1.1.9.1"),
         ("10.0.0.0/8 br0 7.7.7.7", 0, "10.0.0.1", "1.1.2.88"),
         ("10.0.0.0/8 br0 2001:cafe::9", 0, "10.0.0.1", "1.1.2.88"),
-        // That of loopback.
+        // The source of loopback.
         ("10.0.0.0/8 br1 2001:cafe::9", 0, "10.0.0.1", "9.9.9.9"),
         ("10.0.0.0/8 none 7.7.7.7", 0, "10.0.0.1", "9.9.9.9"),
         ("2001:db8::/32 br1 fe80::9", 0, "2001:db8::9", "2001:db8::2"),
@@ -350,7 +350,7 @@ fn alike(a: &Route, b: &Route) -> bool {
 }
 
 impl List {
-    /// Of a route by command.
+    /// The source of a route by command.
     fn source(&self, r: &Route, dst: IpAddr) -> Option<IpAddr> {
         let hop = r.hops.own().first()?;
         let addresses = self.addresses.get(&*hop.device)?;
@@ -423,7 +423,7 @@ impl List {
     }
 }
 
-/// The same of the tables; a lookup that lacks a source address found its route.
+/// The next hop by the tables; a lookup that lacks a source address found its route.
 fn next_hop(all: &Routes, query: &Query) -> Option<NextHop> {
     let found = |hop: Hop| NextHop { device: hop.device, gateway: hop.gateway, is_dead: false };
     match all.lookup(query) {

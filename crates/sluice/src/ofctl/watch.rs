@@ -171,7 +171,7 @@ struct Printer<'a> {
     options: &'a Options,
     wire: &'a Wire,
     names: &'a Names,
-    /// That of `ofctl/set-output-file`.
+    /// The file of `ofctl/set-output-file`.
     file: Option<File>,
 }
 
@@ -215,7 +215,7 @@ pub(super) fn snoop(options: &Options, args: &[String], process: &mut Process) -
 /// The side of `monitor` that sends.
 struct Link {
     version: Version,
-    /// Of the next message, and of the last one.
+    /// Transaction id of the next message, and of the last one.
     xid: u32,
     last_xid: u32,
 }

@@ -38,7 +38,7 @@ pub(crate) struct Options {
     /// Print one plain screen after one delay and exit, the default without a terminal
     #[arg(long)]
     once: bool,
-    /// The same as JSON; unknown values are null
+    /// Print that screen as JSON instead; unknown values are null
     #[arg(long)]
     json: bool,
     /// Sort by the column of this heading, such as 'Rx bit/s' or 'Busy'

@@ -192,7 +192,7 @@ impl Mirror {
             RouteChange::Prepended => Place::First,
             RouteChange::Appended => Place::Last,
             RouteChange::Replaced => {
-                // Of those of IPv6 the replaced one depends on their gateways.
+                // Gateways select the replaced route of IPv6.
                 effects.is_stale |= route.dst.is_ipv6() && routes.equals(&own) > 1;
                 Place::Instead
             }

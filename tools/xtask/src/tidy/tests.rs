@@ -219,10 +219,42 @@ fn telltale_phrases_are_refused() {
         ("// The port that nobody\n// knows.", &[1]),
         ("// Nobody\n\n// knows.", &[]),
         ("/* x\n nobody knows */", &[2]),
-        ("let x = \"was told\"; // `was told` is code; who `x` makes", &[]),
+        ("let x = was_told; // `was told` is code; who `x` makes", &[]),
+        ("const X: &str = \"the port was told\";\nconst Y: &str = \"`was told`\";", &[1]),
+        ("f(\"{what} comes from {x}\", \"what comes\", \"{x} makes no sense: {y}\");", &[1]),
+        ("#[cfg(test)]\nmod t {\nconst X: &str = \"the port was told\";\n}", &[]),
         ("// Forgot so oftentimes; retells of nothing.", &[]),
     ];
     table("flow", phrases::check, cases);
+}
+
+#[test]
+fn openings_without_a_subject_are_refused() {
+    fn rule(files: &[File]) -> Vec<String> {
+        openings::check(files, "")
+    }
+    let cases: &[(&str, &[usize])] = &[
+        ("/// Of each port.", &[1]),
+        ("/// A port. That of\n/// the bridge.", &[1]),
+        ("/// A port.\n/// Those of others.\n///\n/// What it does.", &[2, 4]),
+        ("//! - Who makes it.\n//! - The same, twice.", &[1, 2]),
+        ("// The same for\n// others. The same.", &[1, 2]),
+        ("// The same port; the same as what comes of that", &[]),
+        ("/// A number\n/// Of ports. `x`. `What` it is. Its port.", &[]),
+        ("// A port\n\n// Of", &[3]),
+        ("const X: &str = \"bad port. What is it\";\nconst Y: &str = \"Of\";", &[1]),
+        ("#[cfg(test)]\nmod t {\nconst X: &str = \"Of a port\";\n}", &[]),
+        ("/* A port.\nThe same again. */", &[2]),
+    ];
+    table("flow", rule, cases);
+    let files = flow("/// Of ports.\n\n/// Of bridges.");
+    let check = |list: &str| openings::check(&files, list).join("; ");
+    assert_eq!(check("# reason\ncrates/flow/src/a.rs 2"), "");
+    assert!(check("crates/flow/src/a.rs 1").contains("a.rs:3: a sentence opens with \"Of\""));
+    assert!(check("crates/flow/src/a.rs 3").contains("a.rs has 2 left, not 3"));
+    assert!(check("crates/flow/src/a.rs 2\ncrates/flow/src/b.rs 1").contains("no file crates/flow/src/b.rs"));
+    assert!(check("crates/flow/src/a.rs 2\ncrates/flow/src/a.rs 2").contains("listed twice"));
+    assert!(check("crates/flow/src/a.rs").contains("not `PATH NUMBER`"));
 }
 
 #[test]
