@@ -543,7 +543,7 @@ impl Provider for KernelDatapath {
     fn sweep_ports(&self) {
         let Ok(all) = self.ovs.vport_dump(self.dp_ifindex()) else { return };
         for left in all.iter().filter(|p| !lock(&self.ports).contains_key(&p.number)) {
-            log::info!(target: "dpif_netlink", "{}: port {} of a former process goes", self.name, left.name);
+            log::info!(target: "dpif_netlink", "{}: deleting port {} of a former process", self.name, left.name);
             if let Err(e) = self.ovs.vport_del(left.dp_ifindex, left.number) {
                 log::warn!(target: "dpif_netlink", "{}: {e}", self.name);
             }

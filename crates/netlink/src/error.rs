@@ -55,7 +55,7 @@ pub enum Error {
     #[error("{0}")]
     Refused(Box<Refusal>),
     /// The reply was lost because the receive buffer was full: the request may have been executed.
-    #[error("cannot {asked}: the answer got lost (receive buffer full)")]
+    #[error("cannot {asked}: the reply was lost (receive buffer full)")]
     Lost {
         /// The request.
         asked: String,

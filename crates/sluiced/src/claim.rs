@@ -165,7 +165,7 @@ pub(super) fn claim(seeker: &mut Seeker, patience: &Patience, stop: impl Fn() ->
             log::info!(target: "ovsdb_file", "{why}; waiting for it");
         }
         if stop() {
-            bail!("told to end while waiting: {why}");
+            bail!("terminated while waiting: {why}");
         }
         let limit = if ending { patience.ending } else { patience.running };
         if sys::clock::machine_us() / 1000 - began_ms >= limit.as_millis() as u64 {

@@ -158,7 +158,7 @@ pub fn run(config: &DaemonConfig) -> Result<()> {
         let found = sys::user::User::parse(user).with_context(|| format!("--user={user}"))?;
         found.become_it(sys::user::Powers::Devices).with_context(|| format!("--user={user}"))?;
     }
-    let signals = Signals::hold().context("cannot take over signals")?;
+    let signals = Signals::hold().context("cannot install signal handlers")?;
     let log = vlog();
     log.set_program(&config.name);
     if config.detach {

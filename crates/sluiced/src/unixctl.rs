@@ -164,7 +164,7 @@ impl Unixctl {
     /// Ends a connection without progress for a new one; `false` if there is none.
     fn evict(&mut self, reactor: &mut Reactor) -> bool {
         let Some(token) = to_evict(self.clients.values().map(Client::place)) else { return false };
-        log::warn!(target: "unixctl", "client ended for a new one: of {CONNECTIONS_MAX}, the limit, it is without progress for the longest time");
+        log::warn!(target: "unixctl", "client disconnected for a new one: it made no progress for the longest time, at the limit of {CONNECTIONS_MAX} connections");
         reactor.counts.evicted += 1;
         self.close(token, reactor.registry());
         true

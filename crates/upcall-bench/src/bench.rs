@@ -52,7 +52,7 @@ fn interrupted() -> bool {
 
 /// Blocks the signals and records their arrival: results so far are printed, and everything is removed.
 fn watch_signals() -> Result<()> {
-    let signals = Signals::hold().context("cannot hold signals back")?;
+    let signals = Signals::hold().context("cannot block signals")?;
     let watch = move || {
         loop {
             let mut set = PollSet::new();

@@ -69,7 +69,7 @@ fn lost_answers_are_never_lost_silently() {
     let good = results.iter().filter(|r| matches!(r, Some(Ok(())))).count();
     assert!(lost > 0 && good > 0 && lost + good == 100, "{lost} lost, {good} good");
     let e = results.into_iter().flatten().find_map(Result::err).unwrap();
-    assert_eq!(e.to_string(), "cannot find nlctrl: the answer got lost (receive buffer full)");
+    assert_eq!(e.to_string(), "cannot find nlctrl: the reply was lost (receive buffer full)");
     // The socket remains usable, and by itself never has too many in flight.
     let results = socket.transact(&requests, &mut |_, _| ());
     assert!(results.iter().all(Result::is_ok), "{results:?}");

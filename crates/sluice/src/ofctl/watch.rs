@@ -242,7 +242,7 @@ impl<'a> Loop<'a> {
     /// Runs until `exit`, a signal, or the end of the connection.
     fn run(mut self, process: &mut Process) -> Result<String> {
         let mut control = process.control()?;
-        let signals = Signals::hold().context("cannot take over signals")?;
+        let signals = Signals::hold().context("cannot install signal handlers")?;
         process.ready()?;
         loop {
             while !self.blocked

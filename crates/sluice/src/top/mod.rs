@@ -152,7 +152,7 @@ fn live(
     let (mut next, mut waiting, mut changed) = (start + options.delay, false, true);
     while !screen.over {
         if !screen.paused && !waiting && Instant::now() >= next {
-            ask.send(()).context("the thread that reads has ended")?;
+            ask.send(()).context("the reading thread has ended")?;
             (next, waiting) = (Instant::now() + options.delay, true);
         }
         if let Ok((at, reading)) = readings.try_recv() {

@@ -98,7 +98,7 @@ fn the_wait_ends_by_its_event_or_a_signal() {
         let mut seeker = seeker(dir.path());
         let mut child = peer(dir.path(), words);
         let told = claim(&mut seeker, &Patience::DEFAULT, || true).unwrap_err();
-        assert!(told.to_string().contains("told to end"), "{told:#}");
+        assert!(told.to_string().contains("terminated while waiting"), "{told:#}");
         std::thread::scope(|scope| {
             let waits = scope.spawn(|| claim(&mut seeker, &Patience::DEFAULT, || false));
             child.kill().unwrap();
