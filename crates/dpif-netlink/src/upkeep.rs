@@ -22,7 +22,9 @@ use sync::{Ordering, lock};
 /// Listens for removed ports. Without it they are not restored, but the datapath still works.
 pub(super) fn listen(ovs: &Ovs) -> Option<VportMonitor> {
     ovs.vport_monitor()
-        .map_err(|e| log::warn!(target: "dpif_netlink", "cannot watch ports that other processes delete: {e}"))
+        .map_err(
+            |e| log::warn!(target: "dpif_netlink", "cannot watch ports that other processes delete: {e}"),
+        )
         .ok()
 }
 
