@@ -10,7 +10,7 @@
 
 use super::tunnel::PoppedPort;
 use super::usual::{Pops, Pushes, Rewrites};
-use super::{Executor, Fragment, Misfit, apply, inner_place, set, truncate};
+use super::{ActionMismatch, Executor, Fragment, apply, inner_place, set, truncate};
 use crate::burst::{Arrays, HeaderCtx, LaneMask, Parsed, copy_key};
 use crate::meter::Load;
 use crate::park::Origin;
@@ -302,7 +302,12 @@ impl Group<'_> {
         &mut self,
         lanes: LaneMask,
         reason: DropReason,
-        push: impl Fn(&mut Executor, &mut Packet, &mut HeaderCtx<'_>, &mut Vec<Packet>) -> Result<(), Misfit>,
+        push: impl Fn(
+            &mut Executor,
+            &mut Packet,
+            &mut HeaderCtx<'_>,
+            &mut Vec<Packet>,
+        ) -> Result<(), ActionMismatch>,
     ) -> LaneMask {
         let mut misfits = LaneMask::NONE;
         let mut earlier = Vec::new();
@@ -395,7 +400,7 @@ impl Group<'_> {
     fn rewrite(
         &mut self,
         lanes: LaneMask,
-        change: impl Fn(&mut Packet, &mut HeaderCtx<'_>) -> Result<(), Misfit>,
+        change: impl Fn(&mut Packet, &mut HeaderCtx<'_>) -> Result<(), ActionMismatch>,
     ) -> LaneMask {
         let Group { exec, arrays, .. } = &mut *self;
         let kernel = Rewrites { arrays, lanes, vlan_limit: exec.vlan_limit, change };

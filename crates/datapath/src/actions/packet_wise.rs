@@ -1,6 +1,6 @@
 //! Executes a list of actions on one packet: a single one, or each packet of a burst if groups are disabled.
 
-use super::{Executor, Fragment, Misfit, apply, inner_place, truncate};
+use super::{ActionMismatch, Executor, Fragment, apply, inner_place, truncate};
 use crate::burst::{HeaderCtx, Parsed, copy_key};
 use crate::meter::Load;
 use crate::park::Origin;
@@ -211,7 +211,7 @@ impl actions::Executor for Step<'_, '_> {
         }
         match apply(rewrite, &mut packet, &mut self.view.headers) {
             Ok(()) => Ok(packet),
-            Err(Misfit) => self.dropped(packet, DropReason::BadAction),
+            Err(ActionMismatch) => self.dropped(packet, DropReason::BadAction),
         }
     }
 
@@ -236,7 +236,7 @@ impl actions::Executor for Step<'_, '_> {
         let rx_port = self.view.origin.rx_port;
         match self.exec.track(&mut packet, &mut self.view.headers, rx_port, &Request::of(ct), true) {
             Ok(()) => Ok(packet),
-            Err(Misfit) => self.dropped(packet, DropReason::BadAction),
+            Err(ActionMismatch) => self.dropped(packet, DropReason::BadAction),
         }
     }
 
