@@ -156,7 +156,7 @@ pub fn run(config: &DaemonConfig) -> Result<()> {
     };
     if let Some(user) = &config.user {
         let found = sys::user::User::parse(user).with_context(|| format!("--user={user}"))?;
-        found.become_it(sys::user::Powers::Devices).with_context(|| format!("--user={user}"))?;
+        found.switch_to(sys::user::Powers::Devices).with_context(|| format!("--user={user}"))?;
     }
     let signals = Signals::hold().context("cannot install signal handlers")?;
     let log = vlog();
