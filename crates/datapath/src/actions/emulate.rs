@@ -12,7 +12,7 @@ use packet::{Packet, frame_bytes};
 
 /// A packet at a point of its actions, its key, and the actions left to the other datapath.
 #[derive(Debug)]
-pub struct Part {
+pub struct EmulatedPart {
     /// The rewritten packet.
     pub packet: Packet,
     /// Its key.
@@ -34,7 +34,7 @@ pub fn emulate(
     actions: &[DpAction],
     can: &Capabilities,
     random: &mut u64,
-) -> Result<Vec<Part>, CannotEmulate> {
+) -> Result<Vec<EmulatedPart>, CannotEmulate> {
     let mut emulator = Emulator { can, random, parts: Vec::new() };
     emulator.run(Frame { packet, key: *key, before: Before::default() }, actions)?;
     Ok(emulator.parts)
@@ -77,7 +77,7 @@ enum End {
 struct Emulator<'a> {
     can: &'a Capabilities,
     random: &'a mut u64,
-    parts: Vec<Part>,
+    parts: Vec<EmulatedPart>,
 }
 
 impl Emulator<'_> {
@@ -101,7 +101,7 @@ impl Emulator<'_> {
         }
         let Frame { packet, key, before } = frame;
         let actions = before.outer.into_iter().chain(before.once).collect();
-        self.parts.push(Part { packet, key, actions });
+        self.parts.push(EmulatedPart { packet, key, actions });
         Ok(())
     }
 }

@@ -27,7 +27,7 @@ mod tunnel;
 mod usual;
 mod vlan;
 
-pub use emulate::{CannotEmulate, Part, emulate};
+pub use emulate::{CannotEmulate, EmulatedPart, emulate};
 pub(crate) use fragments::Fragment;
 pub(crate) use group::{Fate, Work};
 pub(crate) use packet_wise::PacketCtx;
