@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
-use crate::metrics::{Measured, Part};
+use crate::metrics::{Measured, PathSegment};
 use crate::report::{Fairness, Report, Share};
 use crate::stats::{Bucket, PERCENTILES, Summary, histogram};
 
@@ -285,7 +285,7 @@ fn whereto(out: &mut String, report: &Report) {
 }
 
 /// Name of a part of the path, as in the metrics.
-fn part(part: &Part) -> String {
+fn part(part: &PathSegment) -> String {
     format!("{} → {}", part.from.name(), part.to.name()).replace('-', " ")
 }
 
