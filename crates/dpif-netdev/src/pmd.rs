@@ -218,7 +218,7 @@ impl PmdThread {
     #[cold]
     fn carry_out_some_slices(&mut self) -> bool {
         let mut worked = false;
-        while let Some(removal) = self.slices.next_going(self.inbox.ops_waiting() == 0) {
+        while let Some(removal) = self.slices.next_removal(self.inbox.ops_waiting() == 0) {
             worked = true;
             self.end_port(removal);
         }
@@ -297,7 +297,7 @@ impl PmdThread {
                 Control::PortDel(port, departure, done) => {
                     let rx = self.rx.remove(|rx| rx.port == port);
                     let removal = PortRemoval { port, rx, departure, done };
-                    self.slices.go(removal, self.inbox.ops_waiting());
+                    self.slices.schedule(removal, self.inbox.ops_waiting());
                 }
                 Control::PortStats(port, reply) => {
                     let mut stats = self.core.port_counters(port).copied().unwrap_or_default();

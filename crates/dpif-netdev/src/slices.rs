@@ -32,7 +32,7 @@ pub(super) struct Slices {
     /// Batches of operations executed so far.
     pub(super) batches: u64,
     /// Ports to remove after that number of batches.
-    removal: VecDeque<(u64, PortRemoval)>,
+    removals: VecDeque<(u64, PortRemoval)>,
     /// Removed ports with flows.
     ending: Vec<(DpPort, Departure)>,
     /// Queues from other threads, with flows to be taken over.
@@ -43,21 +43,21 @@ impl Slices {
     /// Whether no work waits.
     #[inline]
     pub(super) fn is_idle(&self) -> bool {
-        self.removal.is_empty() && self.ending.is_empty() && self.given.is_empty()
+        self.removals.is_empty() && self.ending.is_empty() && self.given.is_empty()
     }
 
     /// Removes a port after that number of batches.
-    pub(super) fn go(&mut self, removal: PortRemoval, batches: usize) {
-        self.removal.push_back((self.batches + batches as u64, removal));
+    pub(super) fn schedule(&mut self, removal: PortRemoval, batches: usize) {
+        self.removals.push_back((self.batches + batches as u64, removal));
     }
 
     /// The next port to remove now; `idle`: no operation waits.
-    pub(super) fn next_going(&mut self, idle: bool) -> Option<PortRemoval> {
-        let (after, _) = self.removal.front()?;
+    pub(super) fn next_removal(&mut self, idle: bool) -> Option<PortRemoval> {
+        let (after, _) = self.removals.front()?;
         if *after > self.batches && !idle {
             return None;
         }
-        self.removal.pop_front().map(|(_, removal)| removal)
+        self.removals.pop_front().map(|(_, removal)| removal)
     }
 
     /// Keeps the number of a removed port while flows from it are left.

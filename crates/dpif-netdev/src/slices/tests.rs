@@ -44,17 +44,17 @@ fn a_port_goes_after_the_operations_that_came_before_and_no_others() {
         let (done, _) = sync_channel(1);
         PortRemoval { port: DpPort(port), rx: Vec::new(), departure: Departure::default(), done }
     };
-    slices.go(removal(1), 3);
-    slices.go(removal(2), 0);
+    slices.schedule(removal(1), 3);
+    slices.schedule(removal(2), 0);
     slices.batches = 12;
-    assert!(slices.next_going(false).is_none());
+    assert!(slices.next_removal(false).is_none());
     slices.batches = 13;
-    assert_eq!(slices.next_going(false).map(|g| g.port), Some(DpPort(1)));
-    assert_eq!(slices.next_going(false).map(|g| g.port), Some(DpPort(2)));
+    assert_eq!(slices.next_removal(false).map(|g| g.port), Some(DpPort(1)));
+    assert_eq!(slices.next_removal(false).map(|g| g.port), Some(DpPort(2)));
     // Batches that another thread took back are not waited for.
-    slices.go(removal(3), 100);
-    assert_eq!(slices.next_going(true).map(|g| g.port), Some(DpPort(3)));
-    assert!(slices.next_going(true).is_none());
+    slices.schedule(removal(3), 100);
+    assert_eq!(slices.next_removal(true).map(|g| g.port), Some(DpPort(3)));
+    assert!(slices.next_removal(true).is_none());
 }
 
 #[test]
