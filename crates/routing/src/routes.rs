@@ -84,7 +84,7 @@ impl Route {
 
 /// Place of a new route of the kernel among others of the same network and metric.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Place {
+pub enum RoutePosition {
     /// Before them.
     First,
     /// After them.
@@ -373,7 +373,7 @@ impl Routes {
         let mut entry = Entry { origin: Origin::User, kind, metric: 0, ..Entry::of(route) };
         let source = self.source_by_command(&entry, destination.to_canonical());
         entry.source = Some(source.ok_or(RouteError::NoSource)?);
-        self.put((route.table, route.mark), route.prefix, entry, Place::Instead)?;
+        self.put((route.table, route.mark), route.prefix, entry, RoutePosition::Instead)?;
         Ok(Change::Prefix(route.prefix))
     }
 
@@ -388,7 +388,7 @@ impl Routes {
     ///
     /// # Errors
     /// There is no room.
-    pub fn add_cached(&mut self, route: &Route, place: Place) -> Result<Change, RouteError> {
+    pub fn add_cached(&mut self, route: &Route, place: RoutePosition) -> Result<Change, RouteError> {
         let entry = Entry { origin: Origin::Cached, ..Entry::of(route) };
         if !route.prefix.address().is_ipv4() && matches!(entry.hops, Hops::Many(_)) {
             let is_part =
@@ -425,12 +425,18 @@ impl Routes {
         slot.map_or(0, |s| s.iter().filter(|e| !e.is_user() && e.metric == route.metric).count())
     }
 
-    fn put(&mut self, key: (u32, u32), prefix: Prefix, entry: Entry, place: Place) -> Result<(), RouteError> {
+    fn put(
+        &mut self,
+        key: (u32, u32),
+        prefix: Prefix,
+        entry: Entry,
+        place: RoutePosition,
+    ) -> Result<(), RouteError> {
         let is_ipv4 = prefix.address().is_ipv4();
         let table = self.tables.get(&key).map(|t| t.family(is_ipv4));
         let old = table.and_then(|t| t.get(prefix.bits(), prefix.len())).cloned().unwrap_or_default();
         let rank = entry.rank();
-        let first = old.iter().position(|e| e.rank() == rank).filter(|_| place == Place::Instead);
+        let first = old.iter().position(|e| e.rank() == rank).filter(|_| place == RoutePosition::Instead);
         let stays = |(at, e): &(usize, &Entry)| {
             first != Some(*at) && !(e.origin == entry.origin && e.is_same(&entry))
         };
@@ -443,8 +449,8 @@ impl Routes {
             self.users.insert((key.0, key.1, prefix));
         }
         let at = match place {
-            Place::First | Place::Instead => new.partition_point(|e| e.rank() < rank),
-            Place::Last => new.partition_point(|e| e.rank() <= rank),
+            RoutePosition::First | RoutePosition::Instead => new.partition_point(|e| e.rank() < rank),
+            RoutePosition::Last => new.partition_point(|e| e.rank() <= rank),
         };
         new.insert(at, entry);
         self.replace(key, prefix, &old, new);
@@ -546,7 +552,7 @@ impl Routes {
             let slot = trie.and_then(|t| t.get(prefix.bits(), prefix.len()));
             for entry in slot.into_iter().flat_map(|slot| slot.iter()).filter(|e| e.is_user()) {
                 // They have room: they were counted before.
-                let _ = self.put((*table, *mark), *prefix, entry.clone(), Place::Instead);
+                let _ = self.put((*table, *mark), *prefix, entry.clone(), RoutePosition::Instead);
             }
         }
     }
