@@ -2,7 +2,7 @@
 
 use crate::alg::ftp::{DataPort, Message, rewrite, scan};
 use crate::alg::{Number, Segment, adjust};
-use crate::ipf::{Held, Ipf, Taken};
+use crate::ipf::{HeldFragment, Ipf, Taken};
 use dpif::FragmentCounts;
 use packet::Packet;
 use packet::checksum::checksum;
@@ -22,7 +22,7 @@ struct Fragment {
     port: u32,
 }
 
-impl Held for Fragment {
+impl HeldFragment for Fragment {
     fn packet(&self) -> &Packet {
         &self.packet
     }
