@@ -42,7 +42,7 @@ use crate::schema;
 use crate::value::{Uuid, UuidSource};
 use durability::Durability;
 use locks::Locks;
-use session::{Held, Kind, Session};
+use session::{Kind, Session, SessionMemory};
 use std::sync::atomic::Ordering;
 use transactions::Pending;
 
@@ -162,7 +162,7 @@ pub struct Server {
     locks: Locks,
     pending: Vec<Pending>,
     durability: Durability,
-    held: Held,
+    held: SessionMemory,
     counters: Counters,
     /// Output that the present turn may still make, bytes.
     turn_left: usize,
@@ -190,7 +190,7 @@ impl Server {
             locks: Locks::default(),
             pending: Vec::new(),
             durability: Durability::default(),
-            held: Held::default(),
+            held: SessionMemory::default(),
             counters: Counters::default(),
             turn_left: limits.output_per_turn,
             served: SessionId(0),

@@ -48,7 +48,7 @@ struct Chunk {
 
 /// Memory held by all sessions, bytes.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Held {
+pub(super) struct SessionMemory {
     pub(super) input: Arc<AtomicUsize>,
     pub(super) output: Arc<AtomicUsize>,
 }
@@ -62,7 +62,7 @@ pub(super) struct Session {
     pub(super) output_stopped: bool,
     /// Where its client is.
     pub(super) origin: Origin,
-    held: Held,
+    held: SessionMemory,
     /// Bytes of its input, a part of `held`.
     input_bytes: usize,
     /// By the text of their id.
@@ -79,7 +79,12 @@ pub(super) struct Session {
 }
 
 impl Session {
-    pub(super) fn new(limits: FramerLimits, backlog_limit_bytes: usize, origin: Origin, held: Held) -> Self {
+    pub(super) fn new(
+        limits: FramerLimits,
+        backlog_limit_bytes: usize,
+        origin: Origin,
+        held: SessionMemory,
+    ) -> Self {
         Session {
             framer: Framer::new(limits),
             unanswered: false,
