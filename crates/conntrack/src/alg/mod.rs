@@ -86,7 +86,7 @@ pub enum Announcement {
     /// Nothing: it is truncated, or has no room in its length field.
     None,
     /// By a message of FTP.
-    Ftp(ftp::Message),
+    Ftp(ftp::ControlPayload),
     /// A connection to the source port of a TFTP request, whatever it contains.
     Tftp,
 }
