@@ -10,7 +10,7 @@ use super::Origin;
 use super::monitor::Monitor;
 use crate::db::Delta;
 use crate::error::{ErrorKind, OpError};
-use crate::jsonrpc::{Framer, FramerLimits, Message};
+use crate::jsonrpc::{Framer, FramerLimits, RpcMessage};
 use crate::limits::{BUSY_OUTPUT_BYTES, MAX_COMMITS_BEHIND};
 use crate::value::Uuid;
 
@@ -121,7 +121,7 @@ impl Session {
     }
 
     /// Appends a message to the output within its own bound; otherwise ends the session.
-    pub(super) fn send(&mut self, message: Message, kind: Kind, seq: u64) {
+    pub(super) fn send(&mut self, message: RpcMessage, kind: Kind, seq: u64) {
         if !self.takes_output() {
             return;
         }
@@ -251,7 +251,7 @@ impl Session {
                 Kind::Transact { id, operations } if seq > synced => {
                     let mut results = vec![Value::Null; operations];
                     results.push(OpError::new(ErrorKind::Io, reason).to_json());
-                    self.send(Message::Reply { id, result: Value::Array(results) }, Kind::Plain, synced);
+                    self.send(RpcMessage::Reply { id, result: Value::Array(results) }, Kind::Plain, synced);
                 }
                 Kind::Update if seq > synced => {}
                 Kind::State if seq > synced => {
