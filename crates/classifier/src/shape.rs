@@ -49,7 +49,7 @@ static STAGE_BITS: LazyLock<[Mask; MAX_STEPS]> = LazyLock::new(|| {
 pub(crate) struct Shape {
     /// The mask.
     pub(crate) mask: Mask,
-    /// The same, shared with the rules: their values are in its order.
+    /// The mask as packed words, shared with the rules: their values are in its order.
     packed: PackedMask,
     /// The words of the mask by stage; a word of several stages occurs several times, with disjoint bits.
     elements: Box<[MaskWord]>,

@@ -10,7 +10,7 @@ use crate::record::{Body, Direction, Locked};
 use crate::request::{Request, Translation};
 use crate::state::{Stage, State};
 use crate::tcp::Tcp;
-use crate::tracker::{Family, Place, Seen, Tracker, translate, words_of};
+use crate::tracker::{Family, RecordPlace, Seen, Tracker, translate, words_of};
 use dpif::{CtNat, CtRefusal, TimeoutAttr};
 use flow::{FlowKey, ct_state};
 use packet::headers as h;
@@ -20,7 +20,7 @@ use sync::Ordering;
 const INSERTIONS_MAX: usize = 8;
 
 enum NotInserted {
-    Exists(Place),
+    Exists(RecordPlace),
     Full,
     /// No translated tuple is free.
     NoTuple,
@@ -36,7 +36,7 @@ impl Tracker {
         key: &mut FlowKey,
         port: u32,
         now_ms: u64,
-    ) -> Result<(Option<Translation>, Option<Seen<W>>), Place>
+    ) -> Result<(Option<Translation>, Option<Seen<W>>), RecordPlace>
     where
         [u64; W]: Words,
         Tracker: Family<W>,
@@ -79,7 +79,7 @@ impl Tracker {
         expected: Option<&Expected>,
         port: u32,
         now_ms: u64,
-    ) -> Result<Option<Seen<W>>, Place>
+    ) -> Result<Option<Seen<W>>, RecordPlace>
     where
         [u64; W]: Words,
         Tracker: Family<W>,
@@ -143,7 +143,7 @@ impl Tracker {
         };
         self.limits.count_created(request.zone);
         drop(locked);
-        let place = Place { number, direction: Direction::Orig };
+        let place = RecordPlace { number, direction: Direction::Orig };
         Ok(Some(Seen { place, orig, reply, state, labels }))
     }
 
@@ -162,7 +162,7 @@ impl Tracker {
         let slab = Family::<W>::slab(self);
         let is_v6 = <[u64; W]>::IS_V6;
         let hashes = [self.hash.of(&keys[0]), self.hash.of(&keys[1])];
-        let tag = |direction| Place { number, direction }.tag(is_v6);
+        let tag = |direction| RecordPlace { number, direction }.tag(is_v6);
         let tags = match keys[0] == keys[1] {
             true => [tag(Direction::Orig); 2],
             false => [tag(Direction::Orig), tag(Direction::Reply)],
@@ -170,7 +170,7 @@ impl Tracker {
         for _ in 0..INSERTIONS_MAX {
             let same = |tag, n: usize| {
                 (n == 0 || unique)
-                    && Place::of_tag(tag, is_v6).is_some_and(|place| {
+                    && RecordPlace::of_tag(tag, is_v6).is_some_and(|place| {
                         let record = slab.record(place.number);
                         record.key(place.direction) == keys[n] && record.is_live()
                     })
@@ -179,7 +179,7 @@ impl Tracker {
                 Ok(()) => return Ok(keys[1]),
                 Err(Refused::Full) => return Err(NotInserted::Full),
                 Err(Refused::Exists(n, tag)) => {
-                    let Some(place) = Place::of_tag(tag, is_v6) else { return Err(NotInserted::Full) };
+                    let Some(place) = RecordPlace::of_tag(tag, is_v6) else { return Err(NotInserted::Full) };
                     if slab.record(place.number).expires_ms() <= now_ms {
                         self.end_if_expired::<W>(place.number, now_ms);
                         continue;

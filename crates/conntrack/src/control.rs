@@ -4,7 +4,7 @@
 //! and [`Tracker::edit`] rewrites the announced address and shifts TCP's numbers. A related connection announces nothing,
 //! so file contents are never read as messages.
 
-use crate::alg::ftp::{self, Address, DataPort, Message, Mode};
+use crate::alg::ftp::{self, Address, ControlPayload, DataPort, Mode};
 use crate::alg::{Announcement, Helper, Number, Segment, Skew, adjust};
 use crate::expect::{EXPECTED_MS, Expected};
 use crate::key::{Key, Rest};
@@ -130,14 +130,14 @@ impl Tracker {
         let mut rewrite = None;
         match announcement {
             _ if !is_valid => {}
-            Announcement::None | Announcement::Ftp(Message::Other) => {}
+            Announcement::None | Announcement::Ftp(ControlPayload::Other) => {}
             Announcement::Tftp => self.expect(parent.expects(parent.orig.rest().src, now_ms), now_ms),
-            Announcement::Ftp(Message::Data(data)) if data.is_of(parent.addresses(data.mode).0) => {
+            Announcement::Ftp(ControlPayload::Data(data)) if data.is_of(parent.addresses(data.mode).0) => {
                 self.expect(parent.expects(data.port, now_ms), now_ms);
                 let DataPort { mode, address, .. } = data;
                 rewrite = address.clone().map(|address| (address, parent.addresses(*mode).1));
             }
-            Announcement::Ftp(Message::Data(_) | Message::Invalid) => {
+            Announcement::Ftp(ControlPayload::Data(_) | ControlPayload::Invalid) => {
                 self.stats.invalid.add();
                 key.base.ct_state |= ct_state::INV;
                 return (translation, None);

@@ -71,7 +71,7 @@ impl Hasher for Running {
 #[derive(Default)]
 struct Book {
     by_end: BTreeSet<(u64, Key)>,
-    /// The same by parent, in the same order.
+    /// All expectations by parent, in the order of their ends.
     by_parent: BTreeSet<(Key, u64, Key)>,
 }
 

@@ -16,9 +16,9 @@ pub(crate) const V6_WORDS: usize = 5;
 /// A tuple and its zone.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Key {
-    /// Of IPv4.
+    /// A key of IPv4.
     V4([u64; V4_WORDS]),
-    /// Of IPv6.
+    /// A key of IPv6.
     V6([u64; V6_WORDS]),
 }
 

@@ -29,7 +29,7 @@ pub enum Transport {
 /// See the module.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PacketInfo {
-    /// Tuple and zone. Of an ICMP error: the reverse of the packet that caused it.
+    /// Tuple and zone; with an ICMP error, the reverse of the packet that caused it.
     pub key: Key,
     /// An ICMP error about the connection of `key`.
     pub is_error: bool,
@@ -37,7 +37,7 @@ pub struct PacketInfo {
     pub transport: Transport,
 }
 
-/// Of no packet.
+/// The value before any packet.
 impl Default for PacketInfo {
     #[inline(always)]
     fn default() -> PacketInfo {
@@ -62,7 +62,7 @@ impl PacketInfo {
         info.fill(packet, key, layout, zone).map(|()| info)
     }
 
-    /// The same in place: a copy of fields just written stalls the processor.
+    /// As [`PacketInfo::read`], in place: a copy of fields just written stalls the processor.
     #[inline(always)]
     pub fn fill(&mut self, packet: &Packet, key: &FlowKey, layout: Layout, zone: u16) -> Option<()> {
         let b = &key.base;

@@ -139,7 +139,7 @@ where
         self.read_version(read).map(|(result, _)| result)
     }
 
-    /// The same, with the version that was read.
+    /// As [`Self::read`], with the version that was read.
     #[inline(always)]
     pub(crate) fn read_version<R>(&self, read: impl FnOnce(&Record<W>) -> R) -> Option<(R, Version)> {
         let head = self.head.load(Ordering::Acquire);

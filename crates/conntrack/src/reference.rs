@@ -16,9 +16,9 @@ use std::collections::{BTreeMap, HashMap};
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Phase {
     Tcp([Peer; 2]),
-    /// Of ICMP: whether a reply was seen.
+    /// ICMP: whether a reply was seen.
     Icmp(bool),
-    /// Of others: packets seen of the original direction beyond the first; of the reply.
+    /// Other protocols: packets seen of the original direction beyond the first; of the reply.
     Other(bool, bool),
 }
 

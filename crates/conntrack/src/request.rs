@@ -56,7 +56,7 @@ pub enum Translation {
         src: Option<IpAddr>,
         /// Destination address.
         dst: Option<IpAddr>,
-        /// Of the cited packet.
+        /// Key of the cited packet.
         inner: Key,
     },
 }

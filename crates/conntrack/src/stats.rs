@@ -1,4 +1,4 @@
-//! Counters of rare events. Those of new and ended connections are by zone ([`crate::zones`]).
+//! Counters of rare events. Counters of new and ended connections are by zone ([`crate::zones`]).
 
 use sync::{AtomicU64, CachePadded, Ordering};
 

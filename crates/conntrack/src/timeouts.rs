@@ -24,7 +24,7 @@ pub const fn usual_s(timeout: TimeoutAttr) -> Option<u32> {
     })
 }
 
-/// The same in milliseconds, and 0 for none.
+/// Timeouts without a policy in milliseconds, and 0 for none.
 const USUAL_MS: [u64; TimeoutAttr::ALL.len()] = {
     let mut usual = [0; TimeoutAttr::ALL.len()];
     let mut n = 0;

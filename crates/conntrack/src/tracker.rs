@@ -5,7 +5,7 @@
 //! oracle.
 //!
 //! A connection begins by a commit: a place within the limits, a free record, filled and locked; then both keys enter the
-//! index together. Of two threads that commit the same connection one inserts; the other gives its record back and goes on
+//! index together. If two threads commit one connection, one inserts; the other gives its record back and goes on
 //! with the winner's. It ends once: the thread that clears the record's live bit removes its keys and frees it.
 
 use crate::alg::Skew;
@@ -31,7 +31,7 @@ pub(crate) const REFRESH_MS: u64 = 50;
 
 /// Place of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Place {
+pub(crate) struct RecordPlace {
     pub(crate) number: u32,
     pub(crate) direction: Direction,
 }
@@ -39,7 +39,7 @@ pub(crate) struct Place {
 const REPLY_TAG: u64 = 1 << 32;
 const V6_TAG: u64 = 1 << 31;
 
-impl Place {
+impl RecordPlace {
     pub(crate) fn tag(self, is_v6: bool) -> Tag {
         let family = if is_v6 { V6_TAG } else { 0 };
         let direction = if self.direction.is_reply() { REPLY_TAG } else { 0 };
@@ -52,10 +52,10 @@ impl Place {
     }
 
     #[inline(always)]
-    pub(crate) fn of_tag(tag: Tag, is_v6: bool) -> Option<Place> {
+    pub(crate) fn of_tag(tag: Tag, is_v6: bool) -> Option<RecordPlace> {
         let direction = if tag & REPLY_TAG != 0 { Direction::Reply } else { Direction::Orig };
         let number = (tag & (V6_TAG - 1)) as u32 - 1;
-        ((tag & V6_TAG != 0) == is_v6).then_some(Place { number, direction })
+        ((tag & V6_TAG != 0) == is_v6).then_some(RecordPlace { number, direction })
     }
 }
 
@@ -68,7 +68,7 @@ pub struct Tracker {
     pub(crate) policies: Policies,
     pub(crate) stats: Stats,
     pub(crate) expectations: Expectations,
-    /// Of related connections.
+    /// Parents of related connections.
     pub(crate) parents: Parents,
     pub(crate) hash: KeyHash,
     /// Not seeded: the same after a restart (`persistent`).
@@ -99,7 +99,7 @@ impl Family<V6_WORDS> for Tracker {
 
 /// A connection as a packet finds it.
 pub(crate) struct Seen<const W: usize> {
-    pub(crate) place: Place,
+    pub(crate) place: RecordPlace,
     pub(crate) orig: [u64; W],
     pub(crate) reply: [u64; W],
     pub(crate) state: State,
@@ -113,7 +113,7 @@ pub(crate) trait Observe {
         [u64; W]: Words;
 }
 
-/// Of no interest.
+/// An observer without interest.
 impl Observe for () {
     #[inline]
     fn see<const W: usize>(&mut self, _seen: &Seen<W>)
@@ -127,7 +127,7 @@ impl Observe for () {
 #[derive(Clone, Copy)]
 struct Found<const W: usize> {
     /// Record and direction of the packet.
-    place: Place,
+    place: RecordPlace,
     /// The key that was looked up, of this direction of the record.
     key: [u64; W],
     of: Direction,
@@ -137,7 +137,7 @@ impl<const W: usize> Found<W>
 where
     [u64; W]: Words,
 {
-    fn new(place: Place, key: [u64; W]) -> Found<W> {
+    fn new(place: RecordPlace, key: [u64; W]) -> Found<W> {
         Found { place, key, of: place.direction }
     }
 
@@ -290,7 +290,7 @@ impl Tracker {
         // The tuple of a translated packet is the reverse of the other direction's.
         if let Some(found) = find(words.reversed()) {
             let direction = found.place.direction.opposite();
-            return Some(Found { place: Place { direction, ..found.place }, ..found });
+            return Some(Found { place: RecordPlace { direction, ..found.place }, ..found });
         }
         if request.nat != CtNat::No || !key.has(shape::CT) {
             return None;
@@ -298,12 +298,12 @@ impl Tracker {
         let mut orig = original_tuple(words, key)?;
         orig.set_rest(Rest { zone: key.base.ct_zone, ..orig.rest() });
         let found = find(orig)?;
-        Some(Found { place: Place { direction: Direction::Orig, ..found.place }, ..found })
+        Some(Found { place: RecordPlace { direction: Direction::Orig, ..found.place }, ..found })
     }
 
     /// Finds the live, unexpired connection of a key.
     #[inline]
-    pub(crate) fn find<const W: usize>(&self, words: &[u64; W], now_ms: u64) -> Option<Place>
+    pub(crate) fn find<const W: usize>(&self, words: &[u64; W], now_ms: u64) -> Option<RecordPlace>
     where
         [u64; W]: Words,
         Tracker: Family<W>,
@@ -317,15 +317,15 @@ impl Tracker {
         &self,
         words: &[u64; W],
         now_ms: u64,
-        of_kind: impl Fn(Place) -> bool,
-    ) -> Option<Place>
+        of_kind: impl Fn(RecordPlace) -> bool,
+    ) -> Option<RecordPlace>
     where
         [u64; W]: Words,
         Tracker: Family<W>,
     {
         let slab = Family::<W>::slab(self);
         self.index.find(self.hash.of(words), |tag| {
-            let place = Place::of_tag(tag, <[u64; W]>::IS_V6).filter(|place| of_kind(*place))?;
+            let place = RecordPlace::of_tag(tag, <[u64; W]>::IS_V6).filter(|place| of_kind(*place))?;
             let record = slab.record(place.number);
             let fits =
                 record.key(place.direction) == *words && record.is_live() && record.expires_ms() > now_ms;
@@ -535,7 +535,7 @@ impl Tracker {
         let keys = [Direction::Orig, Direction::Reply].map(|d| (record.key(d), d));
         for (n, (key, direction)) in keys.into_iter().enumerate() {
             if n == 0 || key != keys[0].0 {
-                self.index.remove(self.hash.of(&key), Place { number, direction }.tag(is_v6));
+                self.index.remove(self.hash.of(&key), RecordPlace { number, direction }.tag(is_v6));
             }
         }
         let orig = keys[0].0;
@@ -597,7 +597,7 @@ struct Pass<'a> {
     now_ms: u64,
 }
 
-fn seen_of<const W: usize>(record: &Record<W>, place: Place) -> Seen<W>
+fn seen_of<const W: usize>(record: &Record<W>, place: RecordPlace) -> Seen<W>
 where
     [u64; W]: Words,
 {

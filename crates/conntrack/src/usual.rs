@@ -14,7 +14,7 @@ use crate::record::{Direction, Record};
 use crate::request::{Request, Translation};
 use crate::state::{Stage, State};
 use crate::tcp::{Segment, Tcp};
-use crate::tracker::{Family, Place, REFRESH_MS, Tracker, icmp_timeout, labels_of, other_timeout};
+use crate::tracker::{Family, REFRESH_MS, RecordPlace, Tracker, icmp_timeout, labels_of, other_timeout};
 use dpif::{CtNat, TimeoutAttr};
 use flow::{FlowKey, ct_state};
 use packet::headers::IPPROTO_TCP;
@@ -77,7 +77,7 @@ impl Tracker {
         Tracker: Family<W>,
     {
         if hint != 0
-            && let Some(place) = Place::of_tag(hint, <[u64; W]>::IS_V6)
+            && let Some(place) = RecordPlace::of_tag(hint, <[u64; W]>::IS_V6)
         {
             Family::<W>::slab(self).record(place.number).prefetch(words.rest().proto == IPPROTO_TCP);
         }
@@ -101,7 +101,7 @@ impl Tracker {
         }
     }
 
-    /// The same of a usual packet; `false`, without effect, for another one.
+    /// Tracks a usual packet likewise; `false`, without effect, for another one.
     #[inline(always)]
     pub fn track_usual(
         &self,
@@ -185,7 +185,7 @@ impl Tracker {
         }
     }
 
-    /// The same of a connection whose record was not fetched.
+    /// Tracks a usual packet of a connection whose record was not fetched.
     #[inline(never)]
     fn usual_elsewhere<const W: usize>(
         &self,
@@ -204,7 +204,7 @@ impl Tracker {
         self.usual_of(words, self.tag_of(words, lookup)?, is_icmp, request, key, now_ms, to)
     }
 
-    /// The same of the connection of an entry, if it is that of the key.
+    /// Tracks a usual packet of the connection of an entry, if it is that of the key.
     #[inline(always)]
     fn usual_of<const W: usize>(
         &self,
@@ -334,7 +334,7 @@ impl Tracker {
 
     /// The record of an entry, and the direction.
     #[inline(always)]
-    fn record_of<const W: usize>(&self, tag: Tag) -> Option<(&Record<W>, Place)>
+    fn record_of<const W: usize>(&self, tag: Tag) -> Option<(&Record<W>, RecordPlace)>
     where
         [u64; W]: Words,
         Tracker: Family<W>,
@@ -342,7 +342,7 @@ impl Tracker {
         if tag == 0 {
             return None;
         }
-        let place = Place::of_tag(tag, <[u64; W]>::IS_V6)?;
+        let place = RecordPlace::of_tag(tag, <[u64; W]>::IS_V6)?;
         Some((Family::<W>::slab(self).record(place.number), place))
     }
 }
@@ -375,7 +375,7 @@ fn changes_nothing(packet: &PacketInfo, request: &Request) -> bool {
 
 /// Reads a record, if it is that of the key.
 #[inline(always)]
-fn snapshot<const W: usize>(record: &Record<W>, place: Place, words: &[u64; W]) -> Option<Snapshot<W>>
+fn snapshot<const W: usize>(record: &Record<W>, place: RecordPlace, words: &[u64; W]) -> Option<Snapshot<W>>
 where
     [u64; W]: Words,
 {

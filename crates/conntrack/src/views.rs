@@ -8,7 +8,7 @@ use crate::state::State;
 use crate::stats::TrackerStats;
 use crate::tcp::Tcp;
 use crate::timeouts::NoSuchPolicy;
-use crate::tracker::{Family, Place, Tracker, labels_of};
+use crate::tracker::{Family, RecordPlace, Tracker, labels_of};
 use dpif::{Connection, CtCounts, CtProtocol, CtStatistics, CtZoneCounts, Expectation, TimeoutPolicy};
 use packet::headers as h;
 use std::cmp::Reverse;
@@ -170,7 +170,7 @@ impl Tracker {
         while let Some(cursor) = at {
             at = self.slice(cursor, 1024, |v6, number| {
                 let selected = self.connection(v6, number, now_ms).filter(&mut select);
-                let place = Place { number, direction: Direction::Orig };
+                let place = RecordPlace { number, direction: Direction::Orig };
                 match selected.and_then(|c| Key::of(&c.orig, c.zone)) {
                     Some(Key::V4(words)) => _ = self.end_if_of(place, &words),
                     Some(Key::V6(words)) => _ = self.end_if_of(place, &words),
@@ -199,7 +199,7 @@ impl Tracker {
     }
 
     /// Ends the connection of a record if that is its tuple of the place's direction.
-    fn end_if_of<const W: usize>(&self, place: Place, words: &[u64; W]) -> bool
+    fn end_if_of<const W: usize>(&self, place: RecordPlace, words: &[u64; W]) -> bool
     where
         [u64; W]: Words,
         Tracker: Family<W>,
@@ -322,6 +322,6 @@ impl Tracker {
 
     /// Connections by bucket of their original tuple; beyond 65,536 buckets, by groups of them.
     pub fn connections_by_bucket(&self) -> Vec<u32> {
-        self.index.entries_by_bucket(1 << 16, |tag| !Place::is_reply_tag(tag))
+        self.index.entries_by_bucket(1 << 16, |tag| !RecordPlace::is_reply_tag(tag))
     }
 }

@@ -77,7 +77,7 @@ impl Kind {
         }
     }
 
-    /// Of which a flow is needed.
+    /// Kinds of packets that need a flow.
     fn all(self) -> Vec<Kind> {
         if self == Kind::Mixed { (0..3).map(|n| self.of(n)).collect() } else { vec![self] }
     }
@@ -186,7 +186,7 @@ fn put(pmd: &mut Pmd, key: FlowKey, number: u128, actions: Vec<DpAction>) {
     mask.base.recirc_id = u32::MAX;
     mask.base.dl_type = u16::MAX;
     mask.base.nw_proto = u8::MAX;
-    // Of both directions.
+    // Packets of both directions match.
     mask.base.ct_state = ct_state::EST | ct_state::TRK;
     let put = FlowPut { ufid: Ufid(number), key, mask, actions: actions.into(), mode: PutMode::Create };
     let done = pmd.apply(vec![DpifOp::FlowPut(Box::new(put))], 0, &mut Sink::default()).remove(0);

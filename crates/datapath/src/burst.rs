@@ -59,7 +59,7 @@ impl Arrays {
         (&mut packets[i], ctx)
     }
 
-    /// The same for a tracker, with its view of the packet.
+    /// Packet `i` and its headers for a tracker, with its view of the packet.
     #[inline(always)]
     pub(crate) fn tracked(
         &mut self,
@@ -71,7 +71,7 @@ impl Arrays {
         (&mut packets[i], ctx, &mut infos[i])
     }
 
-    /// The same, read-only.
+    /// Packet `i` and its headers, read-only.
     #[inline]
     pub(crate) fn parsed(&self, i: usize) -> Parsed<'_> {
         Parsed { key: &self.keys[i], layout: self.layouts[i], dirty: self.dirty[i] }
@@ -107,7 +107,7 @@ pub(crate) struct Parsed<'a> {
     pub(crate) dirty: bool,
 }
 
-/// The same for actions, which update it or mark it dirty.
+/// Headers of a packet for actions, which update them or mark them dirty.
 pub(crate) struct HeaderCtx<'a> {
     pub(crate) key: &'a mut FlowKey,
     pub(crate) layout: &'a mut Layout,

@@ -35,7 +35,8 @@ mod tuning;
 mod upkeep;
 
 pub use actions::{
-    ACTION_NESTING_MAX, ACTIONS_MAX, CannotEmulate, Part, RECIRC_DEPTH_MAX, emulate, re_extract, rewrite,
+    ACTION_NESTING_MAX, ACTIONS_MAX, CannotEmulate, EmulatedPart, RECIRC_DEPTH_MAX, emulate, re_extract,
+    rewrite,
 };
 pub use handover::{FlowWalk, Leaving};
 pub use ledger::Ledger;

@@ -100,7 +100,7 @@ impl Pmd {
         OpResult::Dump(flows, next)
     }
 
-    /// The same with names and counters only, of flows used since then.
+    /// Names and counters of flows used since `since_ms`, from slot `cursor` on, as [`Self::dump`] returns whole flows.
     fn counters(&self, cursor: u64, max_flows: usize, since_ms: u64) -> OpResult {
         let slots = self.table.slots();
         let (flows, next) = self.scan(cursor, max_flows, |id| slots.counters(id, since_ms));

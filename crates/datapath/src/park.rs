@@ -28,7 +28,7 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
-    /// Of a newly received packet.
+    /// The place of a newly received packet.
     #[inline]
     pub(crate) fn fresh(rx_port: DpPort, number: u64) -> Origin {
         Origin { rx_port, depth: 0, number }

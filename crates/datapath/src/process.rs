@@ -100,7 +100,7 @@ impl Pmd {
         self.run_rounds(Round::Done, io);
     }
 
-    /// The same after a burst with that end.
+    /// Processes recirculated packets after a burst with that end.
     fn run_rounds(&mut self, mut round: Round, io: &mut dyn PmdIo) {
         loop {
             if round == Round::Done {

@@ -117,7 +117,7 @@ impl Kernel for FindRepeated<'_> {
     }
 }
 
-/// Of a burst whose packets probably all have the same megaflow.
+/// Compares a burst whose packets probably all have one megaflow.
 #[inline(always)]
 fn find_one(burst: &mut Burst, table: &mut MegaflowTable, id: u32, now_ms: u64) -> u64 {
     let Burst { arrays, results, lists, .. } = burst;
@@ -140,7 +140,7 @@ fn find_one(burst: &mut Burst, table: &mut MegaflowTable, id: u32, now_ms: u64) 
     hits
 }
 
-/// Of a burst with several megaflows: compares all packets with each. Which packets match can't be predicted, so the first
+/// Compares each packet of a burst with each of several megaflows. Which packets match can't be predicted, so the first
 /// blocks are compared without a branch; nearly all that match there do so in the others.
 #[inline(always)]
 fn find_some(burst: &mut Burst, table: &mut MegaflowTable, hints: Hints, now_ms: u64) -> u64 {

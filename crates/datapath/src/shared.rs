@@ -139,7 +139,7 @@ impl DpShared {
         self.tracker.get().is_some() || self.fragments.get().is_some()
     }
 
-    /// The same, unless nothing was tracked or configured yet.
+    /// The tracker, unless nothing was tracked or configured yet.
     pub fn tracker_in_use(&self) -> Option<&Tracker> {
         self.tracker.get()
     }

@@ -124,7 +124,7 @@ impl UserspaceDatapath {
         self.shared().tracker()
     }
 
-    /// The same, unless nothing was tracked or configured yet.
+    /// The tracker, unless nothing was tracked or configured yet.
     fn tracker_in_use(&self) -> Option<&Tracker> {
         self.shared().tracker_in_use()
     }

@@ -24,7 +24,7 @@ use sync::{AtomicBool, BoundedQueue, Ordering, ReplyRing};
 
 /// Maximum waiting batches of operations of a forwarding thread.
 const INBOX_BATCHES: usize = 4096;
-/// The same for priority batches: each handler has a few in flight.
+/// Maximum waiting priority batches: each handler has a few in flight.
 const AHEAD_BATCHES: usize = 512;
 
 /// A thread's transmit side of a port.

@@ -20,7 +20,7 @@ use super::offload::CoreOffload;
 use super::perf::{Now, Perf};
 use super::plan::QueueId;
 use super::queues::{RxSet, counted};
-use super::slices::{Going, Slices};
+use super::slices::{PortRemoval, Slices};
 use super::upcall_queues::PortQueues;
 use super::wakeups::Wakeups;
 use datapath::Pmd;
@@ -218,9 +218,9 @@ impl PmdThread {
     #[cold]
     fn carry_out_some_slices(&mut self) -> bool {
         let mut worked = false;
-        while let Some(going) = self.slices.next_going(self.inbox.ops_waiting() == 0) {
+        while let Some(removal) = self.slices.next_removal(self.inbox.ops_waiting() == 0) {
             worked = true;
-            self.end_port(going);
+            self.end_port(removal);
         }
         if let Some(ended) = self.core.upkeep() {
             worked = true;
@@ -296,8 +296,8 @@ impl PmdThread {
                 }
                 Control::PortDel(port, departure, done) => {
                     let rx = self.rx.remove(|rx| rx.port == port);
-                    let going = Going { port, rx, departure, done };
-                    self.slices.go(going, self.inbox.ops_waiting());
+                    let removal = PortRemoval { port, rx, departure, done };
+                    self.slices.schedule(removal, self.inbox.ops_waiting());
                 }
                 Control::PortStats(port, reply) => {
                     let mut stats = self.core.port_counters(port).copied().unwrap_or_default();
@@ -341,8 +341,8 @@ impl PmdThread {
     }
 
     /// Removes a port once the operations that came before are done.
-    fn end_port(&mut self, going: Going) {
-        let Going { port, rx, departure, done } = going;
+    fn end_port(&mut self, removal: PortRemoval) {
+        let PortRemoval { port, rx, departure, done } = removal;
         self.core.port_remove(port, &mut self.io);
         self.core.flush_output(&mut self.io);
         self.slices.ends(port, departure);

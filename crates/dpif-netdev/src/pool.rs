@@ -194,10 +194,10 @@ impl PmdPool {
         };
         let (there, missing): (Vec<u16>, Vec<u16>) = wanted.iter().partition(|core| **core < most);
         if !missing.is_empty() {
-            log::warn!(target: "dpif_netdev", "pmd-cpu-mask names cores that are not there: {missing:?}");
+            log::warn!(target: "dpif_netdev", "pmd-cpu-mask names cores that are not online: {missing:?}");
         }
         if there.is_empty() {
-            log::warn!(target: "dpif_netdev", "no core of pmd-cpu-mask is there: one thread forwards, bound to no core");
+            log::warn!(target: "dpif_netdev", "no core of pmd-cpu-mask is online: one forwarding thread runs without affinity");
             return (vec![0], false);
         }
         (there, !self.dummy && pretended == 0)

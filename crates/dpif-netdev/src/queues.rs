@@ -79,7 +79,7 @@ impl Rx {
                 self.errors = self.errors.saturating_add(1);
                 if self.errors == ERRORS_MAX {
                     let (port, queue) = (self.port, self.number);
-                    log::warn!(target: "dpif_netdev", "port {port} receive queue {queue} fails again and again: {e}");
+                    log::warn!(target: "dpif_netdev", "port {port} receive queue {queue} keeps failing: {e}");
                 }
             }
         }

@@ -18,7 +18,7 @@ use std::sync::mpsc::SyncSender;
 pub(crate) type Departure = Arc<()>;
 
 /// A port to be removed.
-pub(super) struct Going {
+pub(super) struct PortRemoval {
     pub(super) port: DpPort,
     /// Its queues, polled no more.
     pub(super) rx: Vec<Rx>,
@@ -32,7 +32,7 @@ pub(super) struct Slices {
     /// Batches of operations executed so far.
     pub(super) batches: u64,
     /// Ports to remove after that number of batches.
-    going: VecDeque<(u64, Going)>,
+    removals: VecDeque<(u64, PortRemoval)>,
     /// Removed ports with flows.
     ending: Vec<(DpPort, Departure)>,
     /// Queues from other threads, with flows to be taken over.
@@ -43,21 +43,21 @@ impl Slices {
     /// Whether no work waits.
     #[inline]
     pub(super) fn is_idle(&self) -> bool {
-        self.going.is_empty() && self.ending.is_empty() && self.given.is_empty()
+        self.removals.is_empty() && self.ending.is_empty() && self.given.is_empty()
     }
 
     /// Removes a port after that number of batches.
-    pub(super) fn go(&mut self, going: Going, batches: usize) {
-        self.going.push_back((self.batches + batches as u64, going));
+    pub(super) fn schedule(&mut self, removal: PortRemoval, batches: usize) {
+        self.removals.push_back((self.batches + batches as u64, removal));
     }
 
     /// The next port to remove now; `idle`: no operation waits.
-    pub(super) fn next_going(&mut self, idle: bool) -> Option<Going> {
-        let (after, _) = self.going.front()?;
+    pub(super) fn next_removal(&mut self, idle: bool) -> Option<PortRemoval> {
+        let (after, _) = self.removals.front()?;
         if *after > self.batches && !idle {
             return None;
         }
-        self.going.pop_front().map(|(_, going)| going)
+        self.removals.pop_front().map(|(_, removal)| removal)
     }
 
     /// Keeps the number of a removed port while flows from it are left.

@@ -29,7 +29,7 @@ const ALL_MISSES: usize = 131_072;
 const ACTIONS_PER_PORT: usize = 512;
 /// Maximum waiting control packets of link protocols, per port: tunnels of thousands of sessions may share one.
 const SESSIONS_PER_PORT: usize = 2048;
-/// The same in total, shared likewise.
+/// Maximum waiting control packets of all ports, shared likewise.
 const ALL_SESSIONS: usize = 32_768;
 /// Control packets taken at a time, if other upcalls wait.
 const SESSIONS_AT_A_TIME: usize = BATCH_MAX_UPCALLS / 2;
@@ -88,7 +88,7 @@ pub(crate) struct PortQueues {
 /// List of a handler's newly non-empty ports.
 struct Listing {
     ports: ReplyRing<Arc<PortQueues>>,
-    /// The same for control packets.
+    /// Ports whose queue of control packets became non-empty.
     sessions: ReplyRing<Arc<PortQueues>>,
     unparker: Unparker,
 }
@@ -118,7 +118,7 @@ impl PortQueues {
         self.misses.has_room()
     }
 
-    /// The same for a miss of that key.
+    /// Whether a miss of that key would be queued now.
     pub(crate) fn has_room_for(&self, key: &FlowKey) -> bool {
         if is_control_packet(key) { self.sessions.has_room() } else { self.has_room() }
     }
@@ -155,7 +155,7 @@ impl PortQueues {
         }
     }
 
-    /// The same for control packets.
+    /// Takes the port off the list for control packets.
     fn unlist_sessions(self: Arc<Self>) -> Option<Arc<Self>> {
         self.sessions_listed.store(false, Ordering::SeqCst);
         let holds = !self.sessions.queue.is_empty();

@@ -39,9 +39,9 @@ const HELD_MAX: usize = 16_384;
 /// Selection of the socket for an upcall.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
-    /// That of the processor (Linux 5.15 and later).
+    /// The socket of the processor (Linux 5.15 and later).
     PerCpu,
-    /// That of the input port.
+    /// The socket of the input port.
     PerPort,
 }
 

@@ -69,7 +69,7 @@ pub fn available() -> Result<String, String> {
 struct Port {
     info: PortInfo,
     kind: VportKind,
-    /// Of a port that tunnels share.
+    /// Options of a port that tunnels share.
     tunnel: Option<TunnelOptions>,
     /// Number of users: tunnels share a port.
     users: usize,
@@ -535,7 +535,7 @@ impl Provider for KernelDatapath {
     fn sweep_ports(&self) {
         let Ok(all) = self.ovs.vport_dump(self.dp_ifindex()) else { return };
         for left in all.iter().filter(|p| !lock(&self.ports).contains_key(&p.number)) {
-            log::info!(target: "dpif_netlink", "{}: port {} of a former process goes", self.name, left.name);
+            log::info!(target: "dpif_netlink", "{}: deleting port {} of a former process", self.name, left.name);
             if let Err(e) = self.ovs.vport_del(left.dp_ifindex, left.number) {
                 log::warn!(target: "dpif_netlink", "{}: {e}", self.name);
             }

@@ -81,7 +81,7 @@ impl KernelDatapath {
 
     fn requests(&self, ops: &[DpifOp], results: &mut Vec<OpResult>) {
         // Packets as left by emulation; requests borrow them.
-        let parts: Vec<Option<Vec<datapath::Part>>> = ops.iter().map(|op| self.parts(op)).collect();
+        let parts: Vec<Option<Vec<datapath::EmulatedPart>>> = ops.iter().map(|op| self.parts(op)).collect();
         let mut sent: Vec<Sent<'_>> =
             ops.iter().zip(&parts).map(|(op, p)| self.request(op, p.as_deref())).collect();
         let mut all = Vec::with_capacity(ops.len());
@@ -130,7 +130,7 @@ impl KernelDatapath {
 
     /// The rest of a packet's actions after emulation of those that the kernel lacks; `None` if it lacks
     /// none.
-    fn parts(&self, op: &DpifOp) -> Option<Vec<datapath::Part>> {
+    fn parts(&self, op: &DpifOp) -> Option<Vec<datapath::EmulatedPart>> {
         let DpifOp::Execute(e) = op else { return None };
         if !e.actions.iter().any(|a| a.needs_emulation(&self.can)) {
             return None;
@@ -140,7 +140,7 @@ impl KernelDatapath {
         Some(emulate(e.packet.clone(), &e.key, &e.actions, &self.can, &mut random).unwrap_or_default())
     }
 
-    fn request<'a>(&self, op: &'a DpifOp, parts: Option<&'a [datapath::Part]>) -> Sent<'a> {
+    fn request<'a>(&self, op: &'a DpifOp, parts: Option<&'a [datapath::EmulatedPart]>) -> Sent<'a> {
         match op {
             DpifOp::FlowPut(put) => match self.put(put) {
                 Ok(put) => Sent::Flow(put.ufid.unwrap_or_default(), vec![Request::FlowPut(put)]),

@@ -69,9 +69,9 @@ pub(super) fn dispatch(ovs: &Ovs, ifindex: u32, wanted: Option<Mode>) -> Result<
 
 /// A key that matches no packet: a local experimental EtherType (IEEE 802).
 const TRIAL_KEY: &str = "in_port(0),eth_type(0x88b5)";
-/// The same for IPv4, which connection tracking requires: an experimental protocol (RFC 3692).
+/// Such a key for IPv4, which connection tracking requires: an experimental protocol (RFC 3692).
 const TRIAL_KEY_IPV4: &str = "in_port(0),eth_type(0x0800),ipv4(proto=253,frag=no)";
-/// The same of IPv6.
+/// Such a key for IPv6.
 const TRIAL_KEY_IPV6: &str = "in_port(0),eth_type(0x86dd),ipv6(proto=253,frag=no)";
 /// `OVS_ACTION_ATTR_ADD_MPLS` and `OVS_ACTION_ATTR_PSAMPLE`, which have no text form yet.
 const ADD_MPLS: u16 = 22;

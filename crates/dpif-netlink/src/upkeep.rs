@@ -22,7 +22,9 @@ use sync::{Ordering, lock};
 /// Listens for removed ports. Without it they are not restored, but the datapath still works.
 pub(super) fn listen(ovs: &Ovs) -> Option<VportMonitor> {
     ovs.vport_monitor()
-        .map_err(|e| log::warn!(target: "dpif_netlink", "ports that others remove go unnoticed: {e}"))
+        .map_err(
+            |e| log::warn!(target: "dpif_netlink", "cannot watch ports that other processes delete: {e}"),
+        )
         .ok()
 }
 
@@ -34,7 +36,7 @@ impl KernelDatapath {
             Err(e) if e.is_no_device() => {}
             Err(e) => return Err(DpifError::Device(e.to_string())),
         }
-        log::error!(target: "dpif_netlink", "{}: somebody removed the datapath; it is made anew with its ports", self.name);
+        log::error!(target: "dpif_netlink", "{}: another process deleted the datapath; recreating it with its ports", self.name);
         let new = DpNew {
             name: short_name(&self.name).to_string(),
             user_features: features::UNALIGNED,
@@ -67,7 +69,7 @@ impl KernelDatapath {
         }
         log::warn!(
             target: "dpif_netlink",
-            "{}: somebody set another dispatch of upcalls (ovs-dpctl does); it is {} again",
+            "{}: another process changed the dispatch of upcalls (as ovs-dpctl does); restored {}",
             self.name,
             self.mode().name()
         );
@@ -134,12 +136,12 @@ impl KernelDatapath {
         };
         match self.ovs.vport_new(self.dp_ifindex(), &new) {
             Ok(_) => {
-                log::warn!(target: "dpif_netlink", "{}: somebody removed port {name}; it is added again", self.name);
+                log::warn!(target: "dpif_netlink", "{}: another process deleted port {name}; added it again", self.name);
             }
             // It went with its interface.
             Err(e) if e.is_no_device() => {}
             Err(e) => {
-                log::warn!(target: "dpif_netlink", "{}: somebody removed port {name}, and it cannot be added again: {e}", self.name);
+                log::warn!(target: "dpif_netlink", "{}: another process deleted port {name}, cannot add it again: {e}", self.name);
             }
         }
     }

@@ -29,14 +29,14 @@ pub(crate) mod proto {
 /// Source and destination address.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum CtAddresses {
-    /// Of IPv4.
+    /// Addresses of IPv4.
     V4 {
         /// Source.
         src: Ipv4Addr,
         /// Destination.
         dst: Ipv4Addr,
     },
-    /// Of IPv6.
+    /// Addresses of IPv6.
     V6 {
         /// Source.
         src: Ipv6Addr,
@@ -73,7 +73,7 @@ pub enum CtTransport {
         /// Destination.
         dst: u16,
     },
-    /// Of ICMP and ICMPv6.
+    /// Identifier, type and code of ICMP and ICMPv6.
     Icmp {
         /// Identifier.
         id: u16,
@@ -305,7 +305,7 @@ impl CtTupleMatch {
 /// A selection of connections: those that all of its parts select. The default selects all.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CtMatch {
-    /// Those of this zone, or of all zones.
+    /// Connections of this zone, or of all zones.
     pub zone: Option<u16>,
     /// Those whose mark has this value under the mask.
     pub mark: Option<Masked<u32>>,

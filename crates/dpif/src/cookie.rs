@@ -34,7 +34,7 @@ pub enum CookieError {
     /// Too short or too long.
     #[error("userdata has {0} bytes instead of 48")]
     Size(usize),
-    /// Of a kind not made by this switch (sFlow, flow samples, IPFIX).
+    /// A kind that this switch does not make (sFlow, flow samples, IPFIX).
     #[error("userdata of kind {0}")]
     Kind(u16),
     /// A field has a value not made by this switch.

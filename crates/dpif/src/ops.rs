@@ -328,7 +328,7 @@ pub struct CtCapabilities {
     pub label: bool,
     /// Matches on addresses and ports of the original direction, IPv4.
     pub orig_tuple: bool,
-    /// The same, IPv6.
+    /// Matches on addresses and ports of the original direction, IPv6.
     pub orig_tuple6: bool,
     /// Clearing the connection state (`ct_clear`).
     pub clear: bool,

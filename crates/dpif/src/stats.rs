@@ -35,7 +35,7 @@ pub struct PortStats {
     pub tx_errors: u64,
     /// Drops of packets received on this port.
     pub drops: Drops,
-    /// Of `drops`, those by translation.
+    /// Drops by translation, a part of `drops`.
     pub xlate_drops: XlateDrops,
     /// Drops of packets to be sent by this port.
     pub tx_drops: Drops,
@@ -165,7 +165,7 @@ pub struct PmdStats {
     pub masks_refused: u64,
     /// Packets dropped.
     pub drops: Drops,
-    /// Of `drops`, those by translation.
+    /// Drops by translation, a part of `drops`.
     pub xlate_drops: XlateDrops,
 }
 

@@ -50,7 +50,7 @@ pub mod nw_frag {
     pub const MASK: u8 = 3;
     /// In a mask of the datapath: its flow was written without a packet type. No key has the bit, so all packets match it.
     pub const UNTYPED: u8 = 0x80;
-    /// The same, also without an Ethernet header.
+    /// In a mask of the datapath: its flow was written without a packet type and without an Ethernet header.
     pub const UNTYPED_BARE: u8 = 0x40;
 }
 

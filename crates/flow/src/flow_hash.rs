@@ -74,7 +74,7 @@ pub fn five_tuple(key: &FlowKey, basis: u32) -> u32 {
     nonzero(mix(basis, proto, src, dst))
 }
 
-/// The same for both directions of a conversation (`OVS_HASH_ALG_SYM_L4`), without the ports of UDP; never 0. As in OVS,
+/// Hash that is equal for both directions of a conversation (`OVS_HASH_ALG_SYM_L4`), without the ports of UDP; never 0. As in OVS,
 /// Ethernet addresses, VLAN and type decide for packets without IP.
 pub fn symmetric_l4(key: &FlowKey, basis: u32) -> u32 {
     let b = &key.base;
@@ -97,7 +97,7 @@ pub enum HashFields {
     SymmetricL4,
     /// IP addresses, protocol, ports of TCP and SCTP.
     SymmetricL3L4,
-    /// The same and ports of UDP.
+    /// IP addresses, protocol, ports of TCP, SCTP and UDP.
     SymmetricL3L4Udp,
     /// IP source.
     NwSrc,

@@ -35,7 +35,7 @@ pub enum AttrError {
     #[error("attribute {0} is missing")]
     Missing(u16),
     /// The content has an invalid value.
-    #[error("attribute {0} has a value that makes no sense")]
+    #[error("attribute {0} has an invalid value")]
     Value(u16),
 }
 

@@ -74,11 +74,11 @@ const USUAL_WORDS: usize = 8;
 const GROUP_WORDS: usize = 8;
 /// All bits of some fields, as words.
 struct Ones {
-    /// Of the Ethernet header.
+    /// Fields of the Ethernet header.
     ethernet: Flow,
-    /// Of the EtherType, and its word.
+    /// Place and bits of the EtherType.
     dl_type: (usize, u64),
-    /// Of the packet type, and its word.
+    /// Place and bits of the packet type.
     packet_type: (usize, u64),
 }
 

@@ -83,7 +83,7 @@ impl Protocols {
         !(self & other).is_empty()
     }
 
-    /// Those of `self` that are not in `other`.
+    /// The protocols of `self` that are not in `other`.
     #[must_use]
     pub fn without(self, other: Protocols) -> Protocols {
         Protocols(self.0 & !other.0)

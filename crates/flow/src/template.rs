@@ -157,7 +157,7 @@ pub fn extract_common(
     Some(Layout { l3: l3 as u16, l4: (l3 + ip.header_bytes) as u16 })
 }
 
-/// The same for a burst: where the processor permutes bytes, one permutation moves those of a frame's headers into the key.
+/// Parser of common frames of a burst: where the processor permutes bytes, one permutation moves header bytes into the key.
 /// Equals [`extract_common`], to which it leaves IPv6.
 pub struct Common<'a> {
     md: &'a Metadata,

@@ -43,7 +43,7 @@ pub enum Error {
     },
     /// The kernel has no connection tracking, or no netlink interface to it.
     #[error(
-        "the kernel does not tell of its connections: is the module nf_conntrack_netlink loaded? (modprobe nf_conntrack_netlink)"
+        "the kernel does not list its connections: is the module nf_conntrack_netlink loaded? (modprobe nf_conntrack_netlink)"
     )]
     NoConntrack,
     /// The kernel has no timeout policies of connections.
@@ -55,7 +55,7 @@ pub enum Error {
     #[error("{0}")]
     Refused(Box<Refusal>),
     /// The reply was lost because the receive buffer was full: the request may have been executed.
-    #[error("cannot {asked}: the answer got lost (receive buffer full)")]
+    #[error("cannot {asked}: the reply was lost (receive buffer full)")]
     Lost {
         /// The request.
         asked: String,

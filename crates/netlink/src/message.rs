@@ -14,7 +14,7 @@ pub(crate) const NETFILTER_BYTES: usize = 4;
 /// Receive buffer use of a reply without contents, by the kernel's accounting; includes refusals with messages.
 const ACK_BYTES: usize = 2048;
 
-/// Message types.
+/// NlRequest types.
 pub(crate) mod kind {
     pub(crate) const NOOP: u16 = 1;
     pub(crate) const ERROR: u16 = 2;
@@ -83,7 +83,7 @@ impl Asked {
 
 /// A request: a netlink message without sequence number and port id.
 #[derive(Clone, Debug)]
-pub struct Message {
+pub struct NlRequest {
     bytes: Vec<u8>,
     asked: Asked,
     /// Bytes before the attributes.
@@ -138,20 +138,20 @@ impl MessageWriter {
     ///
     /// # Errors
     /// [`Error::TooLong`] if an attribute does not fit.
-    pub fn finish(self) -> Result<Message, Error> {
+    pub fn finish(self) -> Result<NlRequest, Error> {
         let MessageWriter { attrs, asked, head_bytes } = self;
         match attrs.finish() {
             Ok(mut bytes) => {
                 let total = bytes.len() as u32;
                 bytes[..4].copy_from_slice(&total.to_ne_bytes());
-                Ok(Message { bytes, asked, head_bytes })
+                Ok(NlRequest { bytes, asked, head_bytes })
             }
             Err(why) => Err(Error::TooLong { asked: asked.what.into_owned(), why }),
         }
     }
 }
 
-impl Message {
+impl NlRequest {
     /// Description, for error messages ("put a flow").
     pub fn asked(&self) -> &str {
         &self.asked.what

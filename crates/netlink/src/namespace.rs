@@ -13,7 +13,7 @@ const PATH: &str = "/proc/thread-self/ns/net";
 pub(crate) struct Namespace(Option<File>);
 
 impl Namespace {
-    /// That of the calling thread.
+    /// The namespace of the calling thread.
     pub(crate) fn current() -> Namespace {
         Namespace(File::open(PATH).ok())
     }

@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::namespace::Namespace;
-use crate::socket::{DumpState, Message, Protocol, Socket};
+use crate::socket::{DumpState, NlRequest, Protocol, Socket};
 use flow::nlattr::AttrError;
 use std::io;
 use std::sync::{Mutex, PoisonError};
@@ -49,7 +49,7 @@ impl Pool {
     }
 
     /// Begins a dump.
-    pub(crate) fn dump(&self, request: &Message) -> Result<Dump<'_>, Error> {
+    pub(crate) fn dump(&self, request: &NlRequest) -> Result<Dump<'_>, Error> {
         let mut socket = self.take()?;
         let state = socket.start_dump(request)?;
         Ok(Dump { pool: self, socket: Some(socket), state })

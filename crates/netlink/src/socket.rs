@@ -7,7 +7,7 @@
 //! cases.
 
 use crate::error::Error;
-pub use crate::message::{Asked, AttributeNames, Message, MessageWriter, flag};
+pub use crate::message::{Asked, AttributeNames, MessageWriter, NlRequest, flag};
 use crate::message::{HEADER_BYTES, answers, kind, split};
 use crate::raw::{self, Received};
 use std::io;
@@ -82,7 +82,7 @@ impl Socket {
         Socket::open_for(Protocol::Generic)
     }
 
-    /// The same of another protocol.
+    /// A socket of another protocol.
     ///
     /// # Errors
     /// The kernel refuses a socket.
@@ -92,7 +92,7 @@ impl Socket {
         Socket::open_io(protocol, RECEIVE_BUFFER_BYTES).map_err(io_error)
     }
 
-    /// The same with a receive buffer of this many bytes, by the kernel's accounting, or the permitted maximum.
+    /// A socket with a receive buffer of this many bytes, by the kernel's accounting, or the permitted maximum.
     pub(crate) fn open_io(protocol: Protocol, receive_buffer_bytes: usize) -> io::Result<Socket> {
         let (fd, pid) = raw::open_netlink(protocol.number())?;
         // Both are newer than the module; without them, errors have numbers only.
@@ -129,7 +129,7 @@ impl Socket {
     /// request.
     pub fn transact(
         &mut self,
-        requests: &[Message],
+        requests: &[NlRequest],
         reply: &mut dyn FnMut(usize, &[u8]),
     ) -> Vec<Result<(), Error>> {
         let mut results: Vec<Option<Result<(), Error>>> = Vec::new();
@@ -155,13 +155,13 @@ impl Socket {
     ///
     /// # Errors
     /// As reported by the kernel.
-    pub fn request(&mut self, request: Message, reply: &mut dyn FnMut(&[u8])) -> Result<(), Error> {
+    pub fn request(&mut self, request: NlRequest, reply: &mut dyn FnMut(&[u8])) -> Result<(), Error> {
         let result = self.transact(&[request], &mut |_, body| reply(body));
         result.into_iter().next().unwrap_or(Ok(()))
     }
 
     /// Number of leading requests that fit one datagram: at least one.
-    fn fitting(&self, requests: &[Message]) -> usize {
+    fn fitting(&self, requests: &[NlRequest]) -> usize {
         let (mut answer_bytes, mut bytes) = (0, 0);
         let fits = requests.iter().take(REQUESTS_MAX).take_while(|r| {
             answer_bytes += r.answer_bytes();
@@ -175,7 +175,7 @@ impl Socket {
     /// Sends requests in one datagram and collects their replies; every one of them has a result afterwards.
     fn exchange(
         &mut self,
-        requests: &[Message],
+        requests: &[NlRequest],
         range: Range<usize>,
         results: &mut [Option<Result<(), Error>>],
         reply: &mut dyn FnMut(usize, &[u8]),
@@ -262,7 +262,7 @@ impl Socket {
     }
 
     /// Begins a dump. A dump that is not read to its end makes the socket unusable.
-    pub(crate) fn start_dump(&mut self, request: &Message) -> Result<DumpState, Error> {
+    pub(crate) fn start_dump(&mut self, request: &NlRequest) -> Result<DumpState, Error> {
         let seq = self.take_seq();
         self.request.clear();
         request.append_to(&mut self.request, flag::DUMP, seq, self.pid);
@@ -291,13 +291,13 @@ impl Socket {
     }
 }
 
-fn io_error(request: &Message, source: io::Error) -> Error {
+fn io_error(request: &NlRequest, source: io::Error) -> Error {
     Error::Io { what: format!("cannot {}", request.asked()), source }
 }
 
 /// Requests in flight, and the destination of their replies.
 struct Taken<'a> {
-    requests: &'a [Message],
+    requests: &'a [NlRequest],
     range: &'a Range<usize>,
     /// Sequence number of the first.
     first_seq: u32,
@@ -331,7 +331,7 @@ impl Taken<'_> {
 /// An active dump.
 #[derive(Debug)]
 pub(crate) struct DumpState {
-    request: Message,
+    request: NlRequest,
     seq: u32,
     /// Unread part of the socket's datagram.
     unread: Range<usize>,

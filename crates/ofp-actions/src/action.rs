@@ -37,7 +37,7 @@ pub trait OfAction: Sized + Into<Action> {
     /// Checks it against its match and the switch's limits.
     fn check(&self, checker: &mut Checker<'_>) -> Res<()>;
 
-    /// The same for `ovs-ofctl`, without a switch: returns the prerequisite missing from the match.
+    /// Checks it for `ovs-ofctl`, without a switch: returns the prerequisite missing from the match.
     fn check_text(&self, checker: &mut TextChecker) -> Result<(), String>;
 
     /// The flow formats that carry it.

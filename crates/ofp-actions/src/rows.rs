@@ -62,7 +62,7 @@ impl Row {
         Row { numbering: Numbering::Actions, vendor, ty, stage: Stage::Apply, first, last, len, read }
     }
 
-    /// The same in these versions only.
+    /// The form in these versions only.
     pub(crate) const fn within(self, first: Version, last: Version) -> Row {
         Row { first, last, ..self }
     }

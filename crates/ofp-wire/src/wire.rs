@@ -24,7 +24,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Those of a new connection.
+    /// Options of a new connection.
     pub const DEFAULT: Options = Options { table_id_in_command: false, tlv: None };
 
     /// The mappings of tunnel metadata.
@@ -68,7 +68,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The same with another error for short reads.
+    /// Sets another error for short reads.
     #[inline]
     pub fn or(mut self, short: ErrorKind) -> Reader<'a> {
         self.short = short;

@@ -162,7 +162,7 @@ pub fn fits(m: &Match) -> bool {
     let mut w = Writer::new(ofp_wire::Version::V10);
     put(&mut w, m);
     let port_ok = m.mask().0.in_port == 0 || m.flow().in_port().to_of10().is_some();
-    // What a rule implies is implied again.
+    // An implied field is implied again.
     let implied = |mut m: Match| {
         m.imply_packet_type();
         m

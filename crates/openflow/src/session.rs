@@ -89,7 +89,7 @@ pub enum CloseReason {
     #[error("the peer does not read its answers: too much output waits")]
     OutputOverflow,
     /// All connections together hold too much.
-    #[error("memory for all connections is short")]
+    #[error("all connections together use too much memory")]
     MemoryShort,
 }
 
@@ -133,7 +133,7 @@ pub enum SendError {
         waiting_bytes: usize,
     },
     /// All connections together hold too much.
-    #[error("memory for the output of all connections is short")]
+    #[error("the output of all connections together uses too much memory")]
     Short,
     /// The version lacks the message, or it is too long.
     #[error("the message cannot be encoded: {0}")]

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::client::{Client, ClientConfig};
 use crate::db::Database;
-use crate::jsonrpc::{Framer, FramerLimits, Message};
+use crate::jsonrpc::{Framer, FramerLimits, RpcMessage};
 use crate::log::{load, snapshot};
 use crate::schema::{DatabaseSchema, open_vswitch};
 use crate::server::{Server, ServerLimits, Time};
@@ -20,8 +20,8 @@ pub fn fuzz_jsonrpc(bytes: &[u8]) {
     let whole = texts(limits, bytes.chunks(bytes.len().max(1)));
     assert_eq!(whole, texts(limits, bytes.chunks(1)), "the cut of the stream changed what was read");
     for text in &whole {
-        if let Ok(message) = Message::from_json(text.clone()) {
-            assert_eq!(Message::from_json(message.clone().into_json()), Ok(message));
+        if let Ok(message) = RpcMessage::from_json(text.clone()) {
+            assert_eq!(RpcMessage::from_json(message.clone().into_json()), Ok(message));
         }
     }
     let mut server = small_server();
@@ -112,7 +112,7 @@ pub fn fuzz_transact(bytes: &[u8]) {
     for line in bytes.split(|byte| *byte == b'\n') {
         let Ok(Value::Array(operations)) = serde_json::from_slice::<Value>(line) else { continue };
         let params = std::iter::once(Value::from("Open_vSwitch")).chain(operations).collect();
-        let request = Message::Request { id: Value::from(1), method: "transact".into(), params };
+        let request = RpcMessage::Request { id: Value::from(1), method: "transact".into(), params };
         server.session_input(session, &request.encode(), Time::default());
         for record in server.take_log() {
             file.extend(record.bytes);

@@ -456,7 +456,7 @@ pub(crate) fn nonzero(csum: u16) -> u16 {
 pub struct Crc32c(u32);
 
 impl Crc32c {
-    /// Of no bytes.
+    /// The sum of no bytes.
     #[allow(clippy::new_without_default, reason = "a sum has a beginning, no default")]
     pub fn new() -> Crc32c {
         Crc32c(!0)

@@ -28,7 +28,7 @@ pub enum GsoKind {
 
 /// Pending work on a frame. Offsets count from the start of the frame.
 ///
-/// That of a large segment inside a UDP tunnel concerns the frame inside, as in frames of a kernel's tunnel device. Only
+/// Metadata of a large segment inside a UDP tunnel concern the frame inside, as in frames of a kernel's tunnel device. Only
 /// `csum_start` shows the tunnel ([`crate::is_tunneled`]).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Offload {

@@ -65,7 +65,7 @@ impl Datagrams {
         if !outer.is_plain() || most == 0 {
             return Err(SegmentError::Headers);
         }
-        // Of equal length, as far as possible.
+        // Runs of equal length, as far as possible.
         let a_run = count.div_ceil(count.div_ceil(most.min(MERGED_MAX)));
         let frame = p.data();
         let outer_pseudo = outer.ip.pseudo(frame);

@@ -4,7 +4,7 @@
 #![allow(clippy::disallowed_methods, reason = "an example measures time")]
 
 use routing::text::{Shown, routes};
-use routing::{Hops, InterfaceAddress, NextHop, Place, Prefix, Query, Route, Routes};
+use routing::{Hops, InterfaceAddress, NextHop, Prefix, Query, Route, RoutePosition, Routes};
 use std::net::IpAddr;
 use std::time::Instant;
 
@@ -41,7 +41,7 @@ fn main() {
     table.set_addresses("br0", 1, &[InterfaceAddress::new(IpAddr::from([10, 0, 0, 2]), 24)]);
     let (before_kib, begun) = (resident_kib(), Instant::now());
     for route in &all {
-        table.add_cached(route, Place::Instead).expect("there is room");
+        table.add_cached(route, RoutePosition::Instead).expect("there is room");
     }
     let took = begun.elapsed();
     let kib = resident_kib() - before_kib;
@@ -62,7 +62,7 @@ fn main() {
     for n in 0..changes {
         let snapshot = table.clone();
         table.remove_cached(&all[n * 31 % all.len()]);
-        table.add_cached(&all[n * 17 % all.len()], Place::Instead).expect("there is room");
+        table.add_cached(&all[n * 17 % all.len()], RoutePosition::Instead).expect("there is room");
         drop(snapshot);
     }
     println!("a change beside a snapshot: {} ns", begun.elapsed().as_nanos() / (2 * changes) as u128);

@@ -35,7 +35,7 @@ pub enum Hops {
     One(NextHop),
     /// Several, in the kernel's order.
     Many(Arc<[NextHop]>),
-    /// Those of the object of this number.
+    /// The hops of the object of this number.
     Object(u32),
 }
 

@@ -35,7 +35,7 @@ pub use neighbours::{
 };
 pub use prefix::Prefix;
 pub use routes::{
-    Change, Origin, Place, Query, ROUTES_MAX, Route, RouteError, RouteKind, Routes, ShownRoute,
+    Change, Origin, Query, ROUTES_MAX, Route, RouteError, RouteKind, RoutePosition, Routes, ShownRoute,
 };
 pub use rules::{
     Rule, RuleAction, TABLE_DEFAULT, TABLE_LOCAL, TABLE_MAIN, is_standard_table, standard_rules,

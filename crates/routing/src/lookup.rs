@@ -1,7 +1,7 @@
 //! Lookups: rules in their order, and in each table the longest network, as in Linux.
 //!
 //! A route whose next hops are all dead is passed over. A route that refuses packets ends the lookup, and one of type
-//! `throw` the table. Of several next hops the first in use applies.
+//! `throw` the table. The first next hop in use applies.
 //!
 //! Unlike Linux, the tables `local` and `main` are never one: a route of the former applies before a longer one of the
 //! latter.
@@ -117,7 +117,7 @@ impl Routes {
         self.search(query, &mut |_| {})
     }
 
-    /// The same, and the routes that were left out, in order.
+    /// The next hop of packets, and the routes that were left out, in order.
     pub fn explain(&self, query: &Query) -> (Result<Hop, NoRoute>, Vec<LeftOut>) {
         let mut left_out = Vec::new();
         let found = self.search(query, &mut |route| left_out.push(route));

@@ -59,7 +59,7 @@ pub struct Route {
     pub hops: Hops,
     /// Source address, if it is given.
     pub source: Option<IpAddr>,
-    /// Of routes of the kernel for one network, the lowest applies.
+    /// Metric: the lowest applies, among routes of the kernel for one network.
     pub metric: u32,
     /// Reach of its destinations, which limits that of a source address of IPv4.
     pub scope: u8,
@@ -84,7 +84,7 @@ impl Route {
 
 /// Place of a new route of the kernel among others of the same network and metric.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Place {
+pub enum RoutePosition {
     /// Before them.
     First,
     /// After them.
@@ -93,7 +93,7 @@ pub enum Place {
     Instead,
 }
 
-/// What a lookup depends on.
+/// Inputs that a lookup depends on.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Query {
     /// Mark of the tunnel's packets.
@@ -126,7 +126,7 @@ pub struct ShownRoute {
 /// Lookups that may have a new result after a change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Change {
-    /// Those of a destination, or a fixed source, in this network.
+    /// Packets to a destination, or from a fixed source, in this network.
     Prefix(Prefix),
     /// Any.
     Everything,
@@ -159,7 +159,7 @@ pub(crate) struct Entry {
     pub(crate) origin: Origin,
     pub(crate) kind: RouteKind,
     pub(crate) hops: Hops,
-    /// Of a route by command, the chosen one.
+    /// The chosen source of a route by command.
     pub(crate) source: Option<IpAddr>,
     metric: u32,
     pub(crate) scope: u8,
@@ -373,7 +373,7 @@ impl Routes {
         let mut entry = Entry { origin: Origin::User, kind, metric: 0, ..Entry::of(route) };
         let source = self.source_by_command(&entry, destination.to_canonical());
         entry.source = Some(source.ok_or(RouteError::NoSource)?);
-        self.put((route.table, route.mark), route.prefix, entry, Place::Instead)?;
+        self.put((route.table, route.mark), route.prefix, entry, RoutePosition::Instead)?;
         Ok(Change::Prefix(route.prefix))
     }
 
@@ -388,7 +388,7 @@ impl Routes {
     ///
     /// # Errors
     /// There is no room.
-    pub fn add_cached(&mut self, route: &Route, place: Place) -> Result<Change, RouteError> {
+    pub fn add_cached(&mut self, route: &Route, place: RoutePosition) -> Result<Change, RouteError> {
         let entry = Entry { origin: Origin::Cached, ..Entry::of(route) };
         if !route.prefix.address().is_ipv4() && matches!(entry.hops, Hops::Many(_)) {
             let is_part =
@@ -425,12 +425,18 @@ impl Routes {
         slot.map_or(0, |s| s.iter().filter(|e| !e.is_user() && e.metric == route.metric).count())
     }
 
-    fn put(&mut self, key: (u32, u32), prefix: Prefix, entry: Entry, place: Place) -> Result<(), RouteError> {
+    fn put(
+        &mut self,
+        key: (u32, u32),
+        prefix: Prefix,
+        entry: Entry,
+        place: RoutePosition,
+    ) -> Result<(), RouteError> {
         let is_ipv4 = prefix.address().is_ipv4();
         let table = self.tables.get(&key).map(|t| t.family(is_ipv4));
         let old = table.and_then(|t| t.get(prefix.bits(), prefix.len())).cloned().unwrap_or_default();
         let rank = entry.rank();
-        let first = old.iter().position(|e| e.rank() == rank).filter(|_| place == Place::Instead);
+        let first = old.iter().position(|e| e.rank() == rank).filter(|_| place == RoutePosition::Instead);
         let stays = |(at, e): &(usize, &Entry)| {
             first != Some(*at) && !(e.origin == entry.origin && e.is_same(&entry))
         };
@@ -443,8 +449,8 @@ impl Routes {
             self.users.insert((key.0, key.1, prefix));
         }
         let at = match place {
-            Place::First | Place::Instead => new.partition_point(|e| e.rank() < rank),
-            Place::Last => new.partition_point(|e| e.rank() <= rank),
+            RoutePosition::First | RoutePosition::Instead => new.partition_point(|e| e.rank() < rank),
+            RoutePosition::Last => new.partition_point(|e| e.rank() <= rank),
         };
         new.insert(at, entry);
         self.replace(key, prefix, &old, new);
@@ -527,7 +533,7 @@ impl Routes {
             trie.iter().flat_map(move |(bits, len, slot)| {
                 let prefix = Prefix::of_bits(bits, len, is_ipv4);
                 let shown = move |e: &'_ Entry| self.first_hop(e, prefix.address()).ok();
-                // Of routes of one rank only the first applies.
+                // Only the first route of one rank applies.
                 let firsts = slot.chunk_by(|a, b| a.advantage() == b.advantage());
                 let firsts = firsts.filter_map(move |e| e.iter().find_map(|e| Some((e, shown(e)?))));
                 firsts.filter_map(move |(e, hop)| {
@@ -546,7 +552,7 @@ impl Routes {
             let slot = trie.and_then(|t| t.get(prefix.bits(), prefix.len()));
             for entry in slot.into_iter().flat_map(|slot| slot.iter()).filter(|e| e.is_user()) {
                 // They have room: they were counted before.
-                let _ = self.put((*table, *mark), *prefix, entry.clone(), Place::Instead);
+                let _ = self.put((*table, *mark), *prefix, entry.clone(), RoutePosition::Instead);
             }
         }
     }

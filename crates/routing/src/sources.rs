@@ -10,9 +10,9 @@ use std::sync::Arc;
 
 /// Reach of an address or a route (`rt_scope_t`): everywhere.
 pub const SCOPE_UNIVERSE: u8 = 0;
-/// The same: the link.
+/// Reach of an address or a route: the link.
 pub const SCOPE_LINK: u8 = 253;
-/// The same: this machine.
+/// Reach of an address or a route: this machine.
 pub const SCOPE_HOST: u8 = 254;
 
 /// An address of a device with the length of its network.
@@ -24,7 +24,7 @@ pub struct InterfaceAddress {
     pub len: u8,
     /// Its reach.
     pub scope: u8,
-    /// Of IPv4: another one of this network is primary. Of IPv6: not to be used yet, or no more.
+    /// IPv4: another one of this network is primary. IPv6: not to be used yet, or no more.
     pub is_unused: bool,
     /// Others are preferred.
     pub is_deprecated: bool,
@@ -82,7 +82,7 @@ pub(crate) fn of_ipv4(
     best.map(|a| a.address).or_else(|| others.ipv4.values().next().copied())
 }
 
-/// The same of IPv6.
+/// Source address of packets of IPv6 by a device with these addresses, on a route of this scope.
 pub(crate) fn of_ipv6(own: &[InterfaceAddress], others: &Borrowable, dst: Ipv6Addr) -> Option<IpAddr> {
     let best = |all: &mut dyn Iterator<Item = &InterfaceAddress>| {
         let usable = all.filter_map(|a| match a.address {
@@ -104,7 +104,7 @@ pub(crate) fn of_ipv6(own: &[InterfaceAddress], others: &Borrowable, dst: Ipv6Ad
         let (same, reach, ..) = rank(*ip, a, dst);
         (same, reach, !a.is_deprecated)
     });
-    // Of equals the device's own.
+    // The device's own one wins among equals.
     without_ties.map(|(ip, _)| ip.into())
 }
 

@@ -22,7 +22,7 @@ enum Features {
     Plain,
     Avx2,
     Avx512,
-    /// The same with VBMI: any permutation of 64 bytes in one instruction.
+    /// AVX-512 with VBMI: any permutation of 64 bytes in one instruction.
     Avx512Vbmi,
 }
 
@@ -82,7 +82,7 @@ impl std::fmt::Display for Level {
 pub struct Permutation {
     /// For each byte of the result its place in the source.
     places: [u8; 64],
-    /// The same for each quarter of the source: the place there, or [`ELSEWHERE`].
+    /// For each quarter of the source: the place there, or [`ELSEWHERE`].
     by_quarter: [[u8; 64]; 4],
     keep: [u64; 8],
 }

@@ -8,7 +8,7 @@ pub(crate) mod fuzz;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, anyhow, bail};
-use ovsdb::jsonrpc::{Framer, FramerLimits, Message};
+use ovsdb::jsonrpc::{Framer, FramerLimits, RpcMessage};
 use serde_json::{Value, json};
 
 use crate::hint::hint;
@@ -117,13 +117,13 @@ fn exchange(
     let mut last = Ok(Value::Null);
     for (n, (command, args)) in commands.iter().enumerate() {
         let params = args.iter().map(|arg| Value::from(arg.as_str())).collect();
-        let request = Message::Request { id: json!(n), method: command.to_string(), params };
+        let request = RpcMessage::Request { id: json!(n), method: command.to_string(), params };
         stream.send(&request.encode(), deadline).with_context(failed)?;
         last = 'answer: loop {
             while let Some(text) = framer.next_text().with_context(failed)? {
-                match Message::from_json(text).with_context(failed)? {
-                    Message::Reply { result, .. } => break 'answer Ok(result),
-                    Message::Error { error, .. } => break 'answer Err(error),
+                match RpcMessage::from_json(text).with_context(failed)? {
+                    RpcMessage::Reply { result, .. } => break 'answer Ok(result),
+                    RpcMessage::Error { error, .. } => break 'answer Err(error),
                     // A daemon sends no requests to its client.
                     _ => {}
                 }

@@ -36,7 +36,7 @@ use crate::unknown_keys::UnknownKey;
 /// The whole object.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct StatusModel {
-    /// Of the daemon.
+    /// Version of the daemon.
     pub(crate) version: String,
     /// Id of the daemon's process; `None` if unknown.
     pub(crate) pid: Option<u64>,
@@ -125,7 +125,7 @@ pub(crate) struct Zone {
     pub(crate) zone: u64,
     /// Maximum number of connections; `None` is no limit.
     pub(crate) limit: Option<u64>,
-    /// Of the zone.
+    /// Counts of the zone.
     pub(crate) counts: Counts,
 }
 
@@ -204,7 +204,7 @@ pub(crate) struct Bridge {
 /// An element of `bridges[].ports`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Port {
-    /// Of the interface.
+    /// Name of the interface.
     pub(crate) name: String,
     /// OpenFlow port number; `None` if not assigned (yet).
     pub(crate) ofport: Option<u64>,

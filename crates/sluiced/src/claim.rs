@@ -115,7 +115,7 @@ impl Seeker {
             None => Ok(match lock(&self.file)? {
                 Ok(lock) => Look::Found(Claim::Ours(lock)),
                 Err((pid, held)) => Look::Wait(Pause {
-                    why: format!("{held}, and nobody listens at {}", self.socket.display()),
+                    why: format!("{held}, and no process listens at {}", self.socket.display()),
                     ending: stage(pid) == Stage::Ending,
                     or_follow: false,
                 }),
@@ -130,7 +130,7 @@ impl Seeker {
 
     /// The listener's process is unknown: the owner of the lock stands for it.
     fn look_behind_a_full_backlog(&self) -> Result<Look> {
-        let full = format!("{}: the listener accepts nobody", self.socket.display());
+        let full = format!("{}: the listener does not accept connections", self.socket.display());
         // Dropped at once, if free: the listener may need it.
         Ok(match lock(&self.file)?.map(drop) {
             Err((pid, held)) if stage(pid) == Stage::Ending => {
@@ -165,7 +165,7 @@ pub(super) fn claim(seeker: &mut Seeker, patience: &Patience, stop: impl Fn() ->
             log::info!(target: "ovsdb_file", "{why}; waiting for it");
         }
         if stop() {
-            bail!("told to end while waiting: {why}");
+            bail!("terminated while waiting: {why}");
         }
         let limit = if ending { patience.ending } else { patience.running };
         if sys::clock::machine_us() / 1000 - began_ms >= limit.as_millis() as u64 {

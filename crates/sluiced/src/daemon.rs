@@ -77,9 +77,9 @@ pub fn run(config: &DaemonConfig) -> Result<()> {
     };
     if let Some(user) = &config.user {
         let found = sys::user::User::parse(user).with_context(|| format!("--user={user}"))?;
-        found.become_it(sys::user::Powers::Devices).with_context(|| format!("--user={user}"))?;
+        found.switch_to(sys::user::Powers::Devices).with_context(|| format!("--user={user}"))?;
     }
-    let signals = Signals::hold().context("cannot take over signals")?;
+    let signals = Signals::hold().context("cannot install signal handlers")?;
     let log = vlog();
     log.set_program(&config.name);
     if config.detach {
@@ -204,7 +204,7 @@ impl Daemon {
         match taken {
             Ok(()) => {
                 self.seeker = None;
-                log::warn!(target: "ovsdb_file", "the database server is gone and nobody replaced it: serving {} on unix:{}",
+                log::warn!(target: "ovsdb_file", "the database server is gone and has no successor: serving {} on unix:{}",
                     file.display(), socket.display());
                 self.own_database(config);
             }
@@ -472,7 +472,7 @@ fn database_unixctl(config: &DaemonConfig, reactor: &mut Reactor) -> Option<(Uni
 /// The socket of the event ring. The switch works without it.
 fn open_events(run_dir: &Path) -> Option<EventSocket> {
     let path = run_dir.join(format!("{EVENTS_NAME}.{}.events", std::process::id()));
-    let warn = |e| log::warn!(target: "events", "{}: {e}; nobody can listen to events", path.display());
+    let warn = |e| log::warn!(target: "events", "{}: {e}; events are not available", path.display());
     EventSocket::open(&path).map_err(warn).ok()
 }
 

@@ -444,7 +444,7 @@ impl Embedded {
         });
         let Some(token) = to_evict(places) else { return Err(refusal) };
         let peer = self.conns.get(&token).map(|p| p.conn.peer()).unwrap_or_default();
-        log::warn!(target: "jsonrpc", "{peer}: database connection ended for a new one: {refusal}, and it is without progress for the longest time");
+        log::warn!(target: "jsonrpc", "{peer}: database connection closed for a new one: {refusal}, and it made no progress for the longest time");
         reactor.counts.evicted += 1;
         self.close(token, reactor);
         self.server.session_open_from(origin)

@@ -349,7 +349,7 @@ fn userspace(
     });
     let datapath: Arc<dyn Provider> =
         Arc::new(UserspaceDatapath::start(&config, inline).context("cannot start the forwarding threads")?);
-    // As in stock switches: the local port of the datapath. That of the bridges would be a device without use.
+    // As in stock switches: the local port of the datapath. The bridges' own would be a device without use.
     if dummy || short != default_name(type_name) {
         let local = PortSpec {
             name: short.to_string(),

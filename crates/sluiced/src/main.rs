@@ -103,7 +103,7 @@ struct Pki {
     /// CA certificates that certificates of peers must chain to; `none` trusts every peer
     #[arg(short = 'C', long, value_name = "FILE", value_parser = |text: &str| pki_file(text, "ca_cert"))]
     ca_cert: Option<PkiFile>,
-    /// The same; if FILE is missing, it is written from the first server connected to
+    /// CA certificates for peers; if FILE is missing, it is written from the first server connected to
     #[arg(long, value_name = "FILE", conflicts_with = "ca_cert", value_parser = |text: &str| pki_file(text, "ca_cert"))]
     bootstrap_ca_cert: Option<PkiFile>,
     /// Certificates sent after the own one, so that peers can bootstrap from them

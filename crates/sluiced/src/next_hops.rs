@@ -29,7 +29,7 @@ pub(crate) struct NextHops {
 }
 
 impl NextHops {
-    /// Those of the daemon's network namespace. A table that cannot be read counts as empty.
+    /// The tables of the daemon's network namespace. A table that cannot be read counts as empty.
     pub(crate) fn read() -> NextHops {
         NextHops::read_from(Path::new(TABLES))
     }

@@ -21,8 +21,8 @@ use netdev::dummy::{Dummy, DummyPorts};
 use netdev::route::{RouteEvent, RouteMonitor};
 use ofproto::native::NativeTunnels;
 use routing::{
-    Change, Hops, InterfaceAddress, Listeners, ListeningDevice, Neighbours, Place, Prefix, Route, RouteError,
-    RouteKind, Routes, TABLE_LOCAL, TunnelPort,
+    Change, Hops, InterfaceAddress, Listeners, ListeningDevice, Neighbours, Prefix, Route, RouteError,
+    RouteKind, RoutePosition, Routes, TABLE_LOCAL, TunnelPort,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -68,7 +68,7 @@ struct KnownDummy {
 
 /// Changes of what translations read.
 pub struct RoutingUpdate {
-    /// Of routes.
+    /// Changes of routes.
     pub routes: Vec<Change>,
     /// Listeners or settings changed.
     pub others: bool,
@@ -159,7 +159,7 @@ impl Routing {
         self.egress_ports = ports;
     }
 
-    /// What translations read, and datapaths.
+    /// State for translations and datapaths.
     pub fn state(&self) -> (NativeTunnels, EgressPorts) {
         let (routes, listeners) = (self.routes.clone(), self.listeners.clone());
         (NativeTunnels { routes, listeners, neighbours: self.neighbours.clone() }, self.egress_ports)
@@ -305,7 +305,7 @@ impl Routing {
         for (name, known) in &self.dummies {
             for route in known.local_routes(name) {
                 // Refusals are counted.
-                let _ = self.routes.add_cached(&route, Place::Instead);
+                let _ = self.routes.add_cached(&route, RoutePosition::Instead);
             }
         }
         self.routes.adopt_user_routes(&old);
@@ -367,7 +367,7 @@ impl Routing {
             self.changes.extend(self.routes.remove_cached(route));
         }
         for route in new {
-            self.changes.extend(self.routes.add_cached(&route, Place::Instead));
+            self.changes.extend(self.routes.add_cached(&route, RoutePosition::Instead));
         }
         self.refresh_device(name);
         self.devices_changed = true;

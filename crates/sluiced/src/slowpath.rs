@@ -154,7 +154,7 @@ impl SlowPath {
         let count = wanted.map_or_else(|| self.datapath.usual_handlers(processors()), |n| n as usize).max(1);
         let ended = self.handlers.running.iter().filter(|thread| thread.is_finished()).count();
         if ended > 0 {
-            log::error!(target: "ofproto_dpif_upcall", "{}: {ended} handlers ended; all start anew", self.datapath.name());
+            log::error!(target: "ofproto_dpif_upcall", "{}: {ended} handlers ended; restarting all of them", self.datapath.name());
         }
         if self.backer.barrier.resting.load(Ordering::Relaxed)
             || ended == 0 && count == self.handlers.running.len()

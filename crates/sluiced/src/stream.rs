@@ -228,7 +228,7 @@ impl Listener {
                 Err(e) => {
                     reactor.counts.accept_failed += 1;
                     if !std::mem::replace(&mut self.starved, true) {
-                        log::warn!(target: "stream", "cannot accept a connection: {e}; trying again until it can be");
+                        log::warn!(target: "stream", "cannot accept a connection: {e}; retrying");
                     }
                     reactor.serve_in(self.token, ACCEPT_AGAIN_MS);
                     return all;

@@ -437,7 +437,7 @@ impl Switch {
             }
             Command::UpdateInterface { name, device, .. } => {
                 let same = self.tunnel_like(&name, &device);
-                let same = same.map(|other| format!("interface {name}: {other} is the same tunnel: which of them gets its packets is not said"));
+                let same = same.map(|other| format!("interface {name}: {other} has the same tunnel settings: only one of them receives packets"));
                 let open = self.devices.get_mut(&name);
                 let error = open.and_then(|d| d.update(&device).err()).or(same);
                 self.settings_failed(&name, error);

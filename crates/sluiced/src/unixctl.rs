@@ -7,7 +7,7 @@ use super::stream::{Conn, Endpoint, Listener, NO_DSCP};
 use anyhow::{Context, Result};
 use log::Level;
 use mio::{Registry, Token};
-use ovsdb::jsonrpc::{Framer, FramerLimits, Message};
+use ovsdb::jsonrpc::{Framer, FramerLimits, RpcMessage};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -182,7 +182,7 @@ impl Unixctl {
     /// Ends a connection without progress for a new one; `false` if there is none.
     fn evict(&mut self, reactor: &mut Reactor) -> bool {
         let Some(token) = to_evict(self.clients.values().map(Client::place)) else { return false };
-        log::warn!(target: "unixctl", "client ended for a new one: of {CONNECTIONS_MAX}, the limit, it is without progress for the longest time");
+        log::warn!(target: "unixctl", "client disconnected for a new one: it made no progress for the longest time, at the limit of {CONNECTIONS_MAX} connections");
         reactor.counts.evicted += 1;
         self.close(token, reactor.registry());
         true
@@ -363,9 +363,9 @@ impl Unixctl {
         log_answer(request, &answer);
         let id = request.id.clone();
         let message = match answer {
-            Ok(result) => Message::Reply { id, result },
-            Err(Value::String(text)) => Message::Error { id, error: Value::from(sys::os_text(&text)) },
-            Err(error) => Message::Error { id, error },
+            Ok(result) => RpcMessage::Reply { id, result },
+            Err(Value::String(text)) => RpcMessage::Error { id, error: Value::from(sys::os_text(&text)) },
+            Err(error) => RpcMessage::Error { id, error },
         };
         self.send(request.conn, &message.encode(), reactor);
         self.count_unheard(request.conn, reactor.registry());
@@ -434,10 +434,10 @@ impl Client {
     fn request(&mut self, conn: Token) -> Result<Option<Request>, ()> {
         let message = match self.framer.next_text() {
             Ok(None) => return Ok(None),
-            Ok(Some(json)) => Message::from_json(json),
+            Ok(Some(json)) => RpcMessage::from_json(json),
             Err(_) => return Err(()),
         };
-        let Ok(Message::Request { id, method, params }) = message else { return Err(()) };
+        let Ok(RpcMessage::Request { id, method, params }) = message else { return Err(()) };
         let args: Option<Vec<String>> = params.iter().map(|p| Some(p.as_str()?.to_string())).collect();
         let Some(args) = args else { return Err(()) };
         Ok(Some(Request { conn, id, command: method, args, format: self.format }))

@@ -37,7 +37,7 @@ pub(crate) struct Zones {
 }
 
 impl Zones {
-    /// Those of a new datapath: none. Policies of a former process become unused.
+    /// The zones of a new datapath: none. Policies of a former process become unused.
     pub(crate) fn new(datapath: &str, tracker: Option<&dyn Connections>) -> Zones {
         let left_behind = match tracker.and_then(Connections::timeout_policies).map(|p| p.list()) {
             // Without support there are none.

@@ -1,4 +1,4 @@
-//! Compares designs of a table that forwarding threads read while others write (docs/performance.md, History).
+//! Compares designs of a table that forwarding threads read while others write (docs/internals/performance-notebook.md, "Shared tables").
 //!
 //! ```text
 //! cargo run --release -p sync --example shared_tables            # all cases, 5 rounds

@@ -24,14 +24,14 @@ pub struct Reclaimer {
 #[derive(Default)]
 struct Shared {
     queue: OnceLock<Sender<Value>>,
-    /// Values given while [`Held`] lasts.
+    /// Values given while [`ReclaimPause`] lasts.
     held: Mutex<Option<Vec<Value>>>,
 }
 
 /// The thread is not woken until this is dropped.
-pub struct Held<'a>(&'a Reclaimer);
+pub struct ReclaimPause<'a>(&'a Reclaimer);
 
-impl Drop for Held<'_> {
+impl Drop for ReclaimPause<'_> {
     fn drop(&mut self) {
         let held = lock(&self.0.shared.held).take();
         held.into_iter().flatten().for_each(|value| self.0.send(value));
@@ -61,9 +61,9 @@ impl Reclaimer {
     }
 
     /// Keeps values until the end of urgent work, which a woken thread could interrupt. One caller at a time.
-    pub fn hold(&self) -> Held<'_> {
+    pub fn hold(&self) -> ReclaimPause<'_> {
         lock(&self.shared.held).get_or_insert_default();
-        Held(self)
+        ReclaimPause(self)
     }
 
     fn send(&self, value: Value) {

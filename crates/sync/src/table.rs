@@ -166,14 +166,14 @@ where
         self.table.shard(hash).insert(Hashed { hash, key }, value, &self.guard)
     }
 
-    /// Inserts a value for a new key. Of several threads at once, one succeeds; the others get its value.
+    /// Inserts a value for a new key. If several threads insert at once, one succeeds; the others get its value.
     pub fn try_insert(&self, key: K, value: V) -> Result<&V, Conflict<'_, V>> {
         let hash = self.table.hasher.hash_one(&key);
         let inserted = self.table.shard(hash).try_insert(Hashed { hash, key }, value, &self.guard);
         inserted.map_err(|e| Conflict { current: e.current, rejected: e.not_inserted })
     }
 
-    /// Removes an entry. Of several threads at once, one gets the value.
+    /// Removes an entry. If several threads remove it at once, one gets the value.
     pub fn remove(&self, key: &K) -> Option<&V> {
         let hash = self.table.hasher.hash_one(key);
         self.table.shard(hash).remove(&Hashed { hash, key }, &self.guard)

@@ -25,9 +25,9 @@ pub const FILE_MODE: u32 = 0o660;
 /// The listener found at a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Server {
-    /// That of a process.
+    /// The socket of a process.
     Process(u32),
-    /// That of a process in a PID namespace not visible from here.
+    /// The socket of a process in a PID namespace not visible from here.
     Hidden,
     /// Its backlog is full, so its process is unknown.
     Full,

@@ -134,7 +134,7 @@ fn sockets_have_their_mode_and_those_of_the_dead_are_replaced() {
     std::fs::write(&file, "kept").unwrap();
     assert_eq!(listen_at(&file, 0o700).unwrap_err().kind(), std::io::ErrorKind::AddrInUse);
 
-    // Of an ended process, of this one, with a listener, not a socket, of another kind.
+    // Sockets of an ended process and of this one, one with a listener, a plain file, and one of another kind.
     let mut ended = std::process::Command::new("true").spawn().unwrap();
     ended.wait().unwrap();
     let (dead, own) = (ended.id(), std::process::id());

@@ -73,7 +73,7 @@ impl User {
     ///
     /// # Errors
     /// The process lacks permission; it may then be in an intermediate state.
-    pub fn become_it(&self, powers: Powers) -> io::Result<()> {
+    pub fn switch_to(&self, powers: Powers) -> io::Result<()> {
         let (uid, gid) = (Uid::from_raw(self.uid), Gid::from_raw(self.gid));
         if rustix::process::geteuid() == uid && rustix::process::getegid() == gid {
             return Ok(());

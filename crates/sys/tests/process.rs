@@ -60,7 +60,7 @@ fn run_role(role: &str, args: &[String]) -> ExitCode {
         "user" => {
             let devices = args.len() < 2;
             let powers = if devices { sys::user::Powers::Devices } else { sys::user::Powers::Ports };
-            sys::user::User::parse(&args[0]).unwrap().become_it(powers).unwrap();
+            sys::user::User::parse(&args[0]).unwrap().switch_to(powers).unwrap();
             print!("{}", std::fs::read_to_string("/proc/self/status").unwrap());
             ExitCode::SUCCESS
         }
@@ -363,7 +363,7 @@ fn another_user_keeps_the_network() {
         assert!(sys::user::User::parse(spec).is_err(), "{spec}");
     }
     let own = sys::user::User::parse(":").unwrap();
-    own.become_it(sys::user::Powers::Devices).unwrap();
+    own.switch_to(sys::user::Powers::Devices).unwrap();
     if !rustix::process::geteuid().is_root() {
         println!("SKIP: another_user_keeps_the_network: not root");
         return;

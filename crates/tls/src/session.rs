@@ -91,7 +91,7 @@ impl<S: Read + Write> Session<S> {
         self.stream.ssl().servername(openssl::ssl::NameType::HOST_NAME)
     }
 
-    /// The same, mutable.
+    /// The stream, mutable.
     pub fn get_mut(&mut self) -> &mut S {
         &mut self.stream.get_mut().stream
     }

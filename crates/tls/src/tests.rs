@@ -104,7 +104,7 @@ fn meet(client: &mut Tls, server: &mut Tls) -> Result<Ends, String> {
     meet_at("server", client, server)
 }
 
-/// The same, with a remote of that name.
+/// A meeting with a remote of that name.
 fn meet_at(remote: &str, client: &mut Tls, server: &mut Tls) -> Result<Ends, String> {
     let (near, far) = UnixStream::pair().unwrap();
     near.set_nonblocking(true).unwrap();

@@ -52,7 +52,7 @@ fn interrupted() -> bool {
 
 /// Blocks the signals and records their arrival: results so far are printed, and everything is removed.
 fn watch_signals() -> Result<()> {
-    let signals = Signals::hold().context("cannot hold signals back")?;
+    let signals = Signals::hold().context("cannot block signals")?;
     let watch = move || {
         loop {
             let mut set = PollSet::new();
@@ -101,7 +101,7 @@ impl Lab<'_> {
         Ok(self.measure_each(task, receiver, bar, counted)?.0)
     }
 
-    /// The same, with all delays in ns.
+    /// Measures likewise, with all delays in ns.
     fn measure_each(
         &mut self,
         task: &Task,
@@ -503,7 +503,7 @@ fn work(options: &Options, tools: &dyn Tools, width: usize) -> Result<()> {
         run.notes.push(format!("{error:#}"));
     }
     let removed = take_down(lab);
-    // What this process could not remove, the guard could not either.
+    // Leftovers that this process could not remove, the guard could not either.
     guard.dismiss();
     let result = match (result, removed) {
         (Err(error), Err(left)) => Err(anyhow::anyhow!("{error:#}; {left:#}")),

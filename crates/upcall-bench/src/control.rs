@@ -41,7 +41,7 @@ pub struct Lookups {
     pub hit: u64,
     /// Packets that none matched.
     pub missed: u64,
-    /// Of those, lost before the slow path.
+    /// Missed packets that were lost before the slow path.
     pub lost: u64,
     /// Installed flows.
     pub flows: u64,
@@ -272,7 +272,7 @@ impl<'t> Switch<'t> {
 pub fn descriptors(pid: u32) -> Result<(u64, u64, u64)> {
     let of = |folder: &str| std::fs::read_dir(format!("/proc/{pid}/{folder}"));
     let (mut all, mut sockets) = (0, 0);
-    for entry in of("fd").with_context(|| format!("process {pid} cannot be looked into"))?.flatten() {
+    for entry in of("fd").with_context(|| format!("cannot inspect process {pid}"))?.flatten() {
         all += 1;
         let target = std::fs::read_link(entry.path()).unwrap_or_default();
         sockets += u64::from(target.to_string_lossy().starts_with("socket:"));

@@ -226,7 +226,7 @@ impl Devices {
             Exit::Local => listen(&self.bridge),
             Exit::Sink => self.hosts.run(|| listen("sink"))?,
         }
-        .context("cannot receive where packets leave the switch")
+        .context("cannot capture packets that leave the switch")
     }
 
     /// The kernel's counters at the exit of the switch, and at port `port`.

@@ -115,7 +115,7 @@ record! {
         pub delivered: u64,
         /// Packets sent by the port that was measured.
         pub port_offered: u64,
-        /// Of these, packets that left the switch.
+        /// Packets of these that left the switch.
         pub port_arrived: u64,
     }
 }

@@ -60,7 +60,7 @@ const OURS: [(&str, &str); 10] = [
     ("executed", "upcall_executed"),
     ("on_wire", "upcall_on_wire"),
 ];
-/// The same of a stock switch: program, provider, name.
+/// Programs and probes of a stock switch: program, provider, name.
 const STOCK: [(&str, &str, &str); 3] = [
     ("stock_received", "dpif_recv", "recv_upcall"),
     ("stock_put_sent", "dpif_netlink_operate__", "op_flow_put"),

@@ -102,7 +102,7 @@ pub fn measure(metric: Metric, events: &[Kept], traces: &[UpcallTrace]) -> Measu
 
 /// A part of the path between two reported stages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Part {
+pub struct PathSegment {
     /// First stage.
     pub from: Stage,
     /// Last stage.
@@ -112,14 +112,14 @@ pub struct Part {
 }
 
 /// Duration of a packet's path, and its longest part; `None` below two stages.
-pub fn packet_path(events: &[Kept], trace: &UpcallTrace) -> Option<(u64, Part)> {
+pub fn packet_path(events: &[Kept], trace: &UpcallTrace) -> Option<(u64, PathSegment)> {
     let mut seen = PACKET_PATH.into_iter().filter_map(|stage| Some((stage, time(events, trace, stage)?)));
     let (mut from, first) = seen.next()?;
-    let (mut last, mut longest) = (first, None::<Part>);
+    let (mut last, mut longest) = (first, None::<PathSegment>);
     for (to, now) in seen {
         let ns = now.saturating_sub(last);
         if longest.is_none_or(|part| ns > part.ns) {
-            longest = Some(Part { from, to, ns });
+            longest = Some(PathSegment { from, to, ns });
         }
         (from, last) = (to, now.max(last));
     }

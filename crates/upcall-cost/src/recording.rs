@@ -56,9 +56,9 @@ impl<R: Read> Recording<R> {
                 anyhow::bail!("{path}: empty, or cut off within its first bytes")
             }
             Wrong::Torn => {
-                Ok(end(format!("{path}: cut off at byte {}; what came before is used", error.offset)))
+                Ok(end(format!("{path}: cut off at byte {}; using the events before it", error.offset)))
             }
-            _ => Ok(end(format!("{path}: damaged {error}; what came before is used"))),
+            _ => Ok(end(format!("{path}: damaged {error}; using the events before it"))),
         }
     }
 }

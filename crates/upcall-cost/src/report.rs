@@ -5,7 +5,7 @@ use upcall_events::{Stage, Why};
 
 use crate::gather::{Gathered, NONE, Origin};
 use crate::join::{Joined, UpcallTrace};
-use crate::metrics::{self, MAIN, Measured, Part, STAGES, measure, packet_path, time};
+use crate::metrics::{self, MAIN, Measured, PathSegment, STAGES, measure, packet_path, time};
 use crate::packet::brief;
 use crate::stats::{Summary, jain};
 
@@ -72,7 +72,7 @@ pub struct Outlier {
     /// Its packet's whole way.
     pub ns: u64,
     /// The part that took longest.
-    pub worst: Part,
+    pub worst: PathSegment,
     /// The port's name.
     pub port: String,
     /// The handler's name.
@@ -88,9 +88,9 @@ pub struct Outlier {
 /// Jain's indexes: 1 is fair; `None` without shares.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Fairness {
-    /// Of the upcall counts.
+    /// Index of the upcall counts.
     pub counts: Option<f64>,
-    /// Of the mean delays; excludes those with less than a hundredth of the largest count.
+    /// Index of the mean delays; excludes those with less than a hundredth of the largest count.
     pub delays: Option<f64>,
 }
 
@@ -311,7 +311,7 @@ fn outliers(gathered: &Gathered, traces: &[UpcallTrace], roads: &Summary) -> (Ve
     slow.sort_by_key(|((ns, _), _)| std::cmp::Reverse(*ns));
     let all = slow.len() as u64;
     let start = events.first().map_or(0, |event| event.time_ns);
-    let one = |((ns, worst), trace): ((u64, Part), &UpcallTrace)| {
+    let one = |((ns, worst), trace): ((u64, PathSegment), &UpcallTrace)| {
         let (packet, packet_bytes) = packet_of(gathered, trace);
         let seen = if packet == NONE { &[][..] } else { gathered.bytes.get(packet) };
         let received = trace.event(Stage::Received).map(|event| &events[event]);

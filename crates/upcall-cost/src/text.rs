@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
-use crate::metrics::{Measured, Part};
+use crate::metrics::{Measured, PathSegment};
 use crate::report::{Fairness, Report, Share};
 use crate::stats::{Bucket, PERCENTILES, Summary, histogram};
 
@@ -101,7 +101,7 @@ fn heading(report: &Report) -> String {
         let share = if report.span_ns == 0 { 0.0 } else { spent_ns as f64 / report.span_ns as f64 * 100.0 };
         let _infallible = writeln!(
             out,
-            "Telling cost {:.0} ns an event: {} ms in all, {share:.3} % of one processor",
+            "Tracing cost {:.0} ns an event: {} ms in all, {share:.3} % of one processor",
             spent_ns as f64 / events as f64,
             us(spent_ns as f64 / 1e3)
         );
@@ -285,7 +285,7 @@ fn whereto(out: &mut String, report: &Report) {
 }
 
 /// Name of a part of the path, as in the metrics.
-fn part(part: &Part) -> String {
+fn part(part: &PathSegment) -> String {
     format!("{} → {}", part.from.name(), part.to.name()).replace('-', " ")
 }
 

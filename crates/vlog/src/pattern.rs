@@ -18,7 +18,7 @@ pub(super) struct Line<'a> {
     pub(super) program: &'a str,
     pub(super) module: &'a str,
     pub(super) level: &'a str,
-    /// Of syslog (RFC 5424).
+    /// Facility of syslog (RFC 5424).
     pub(super) facility: u8,
     pub(super) message: &'a str,
     pub(super) thread: &'a str,

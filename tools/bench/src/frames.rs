@@ -44,7 +44,7 @@ pub(crate) struct Frames {
 pub(crate) enum Refused {
     /// Not of this run: from an earlier one, or sent by a host.
     Foreign,
-    /// Of this run, but not as it was sent.
+    /// A frame of this run that differs from the sent one.
     Damaged,
 }
 

@@ -47,7 +47,7 @@ enum Kind {
 
 /// A daemon with its database.
 pub(crate) struct Lab {
-    /// Of the side, in results.
+    /// Name of the side, in results.
     pub(crate) name: String,
     kind: Kind,
     // Dropped before their namespace.
@@ -399,7 +399,7 @@ impl Lab {
         Ok(Interval { stats: after.since(&before), seconds })
     }
 
-    /// The same with counters reset to zero, so that averages are exact for the interval.
+    /// As [`Self::count`], with counters reset to zero, so that averages are exact for the interval.
     pub(crate) fn count_anew(&self, time: Duration) -> Result<Interval> {
         self.appctl(&["dpif-netdev/pmd-stats-clear"])?;
         let start = Instant::now();
@@ -508,7 +508,7 @@ impl Lab {
         Ok(self.drops_of_ports()? + self.drops()?)
     }
 
-    /// The same when its threads have added all of them, or after [`SETTLE_LIMIT`] if ever more are dropped.
+    /// Drops when its threads have added all of them, or after [`SETTLE_LIMIT`] if ever more are dropped.
     fn settled_drops(&self) -> Result<u64> {
         let (start, mut last) = (Instant::now(), self.present_drops()?);
         loop {
@@ -521,7 +521,7 @@ impl Lab {
         }
     }
 
-    /// The same without those at full receive rings.
+    /// As [`Self::settled_drops`], without those at full receive rings.
     pub(crate) fn settled_drops_inside(&self) -> Result<u64> {
         Ok(self.settled_drops()?.saturating_sub(self.full_rings()?))
     }
@@ -554,7 +554,7 @@ pub(crate) struct Passed {
 }
 
 impl Passed {
-    /// The fault, if any. Of several ports none has less than a third of another one's packets.
+    /// The fault, if any. No port has less than a third of another one's packets.
     pub(crate) fn fault(&self) -> Option<String> {
         let Passed { received, sent, dropped } = self;
         let mut out = String::new();

@@ -14,7 +14,7 @@ use std::path::Path;
 use std::time::Duration;
 use testkit::{Daemon, Host, Topology, TopologyOptions, reachable, veth, wait_for};
 
-/// What the outer headers leave of the underlay's 1500 bytes.
+/// MTU of the hosts: the underlay's 1500 bytes less the outer headers.
 const INNER_MTU: u32 = 1450;
 /// Outer addresses.
 const ADDRESSES: [&str; 2] = ["172.31.2.1", "172.31.2.2"];

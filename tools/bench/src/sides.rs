@@ -26,9 +26,9 @@ pub(crate) enum Side {
     SluiceAfxdp,
     /// The stock daemon with its userspace datapath (`datapath_type=netdev`).
     Ovs,
-    /// The same with large segments kept.
+    /// The stock daemon with large segments kept.
     OvsTso,
-    /// The same on `afxdp` ports, if built with them.
+    /// The stock daemon on `afxdp` ports, if built with them.
     OvsAfxdp,
     /// The Linux bridge.
     Bridge,

@@ -18,7 +18,7 @@ const SINK_SLOTS: u32 = 4096;
 /// A run is over after that many consecutive polls of an empty sink, a millisecond apart: counted in polls,
 /// as this thread may have been descheduled.
 const QUIET_LOOKS: u32 = 150;
-/// The same before the first frame: a switch on a loaded machine may not run for long.
+/// Maximum polls of an empty sink before the first frame: a switch on a loaded machine may not run for long.
 const FIRST_LOOKS: u32 = 20_000;
 /// Frames sent by the hosts themselves (neighbour discovery) tolerated in the devices' counters.
 const CHATTER: u64 = 100;

@@ -37,7 +37,7 @@ const LOCAL_IP: [u8; 4] = [172, 31, 1, 1];
 const REMOTE_IP: [u8; 4] = [172, 31, 1, 2];
 const LOCAL_MAC: [u8; 6] = [0x02, 0xbe, 0, 0, 0, 0x11];
 const REMOTE_MAC: [u8; 6] = [0x02, 0xbe, 0, 0, 0, 0x12];
-/// Of the tunnel.
+/// Key of the tunnel.
 pub(crate) const VNI: u32 = 5;
 /// Assigned by RFC 7348.
 pub(crate) const VXLAN_PORT: u16 = 4789;
@@ -142,7 +142,7 @@ pub(crate) fn vxlan(folder: &TempDir, flows: u64, tunnel: Tunnel) -> Result<Work
         sources: vec![Source { port, file, tunnel }],
         may_end: 0,
         established: false,
-        // Of outer and of inner headers, if a packet is decapsulated.
+        // Megaflows of outer and of inner headers, if a packet is decapsulated.
         megaflows: if pops { 2 } else { 1 },
     })
 }
@@ -205,7 +205,7 @@ pub(crate) fn l3_pipeline(folder: &TempDir, flows: u64) -> Result<Work> {
         "table=10,priority=0,actions=resubmit(,11)".to_string(),
         "table=12,priority=0,actions=resubmit(,13)".to_string(),
     ];
-    // Of each direction: number of the logical port in and out, OpenFlow ports, sender of the frames; network, Ethernet addresses
+    // For each direction: number of the logical port in and out, OpenFlow ports, sender of the frames; network, Ethernet addresses
     // and next hop of the receivers.
     let directions = [
         (1, 2, 1, TUNNEL, host, REMOTE_HOSTS, remote, REMOTE_HOST_MAC),
@@ -240,10 +240,10 @@ pub(crate) fn l3_pipeline(folder: &TempDir, flows: u64) -> Result<Work> {
         ),
         rules,
         sources,
-        // Those of new connections end some seconds after the last of them.
+        // New connections end some seconds after the last of them.
         may_end: ROUTES as usize,
         established: true,
-        // Of outer headers; before tracking, in each direction; for each route, and there also of new connections.
+        // Megaflows of outer headers; before tracking, in each direction; for each route, and there also of new connections.
         megaflows: 1 + 2 + 3 * ROUTES as usize,
     })
 }

@@ -34,7 +34,7 @@ pub(crate) struct Work {
     /// Names it in rows.
     pub(crate) id: String,
     pub(crate) title: String,
-    /// Of the bridge `br0`.
+    /// Rules of the bridge `br0`.
     pub(crate) rules: Vec<String>,
     /// Added in this order.
     pub(crate) sources: Vec<Source>,
@@ -116,7 +116,7 @@ pub(crate) fn leading(bit: u32) -> (u32, String) {
     leading_in(0x0a00_0000, bit)
 }
 
-/// The same in another network.
+/// As [`leading`], in another network.
 pub(crate) fn leading_in(network: u32, bit: u32) -> (u32, String) {
     let to = network | 1 << bit;
     (to, format!("{}/{}", std::net::Ipv4Addr::from(to), 32 - bit))
@@ -259,7 +259,7 @@ pub(crate) fn tracked(folder: &TempDir, flows: u64, translated: bool) -> Result<
         rules.push(format!("table=1,udp,ct_state=+trk+new,actions=ct(zone={zone},commit),output:{OUT}"));
     }
     let what = if translated { ", source translated to 20 addresses" } else { "" };
-    // Those of new connections end some seconds after the last of them, and those of replies without one.
+    // New connections end some seconds after the last of them, and so do replies without one.
     let new = if translated { sources as usize + 2 } else { 1 };
     Ok(Work {
         id: format!("{flows}{suffix}"),

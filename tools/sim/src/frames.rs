@@ -50,7 +50,7 @@ pub(crate) fn compose(key: &FlowKey, mark: Mark) -> Vec<u8> {
     compose_text(key, &[], mark)
 }
 
-/// The same with a text before the trailer.
+/// Composes such a frame with a text before the trailer.
 pub(crate) fn compose_text(key: &FlowKey, text: &[u8], mark: Mark) -> Vec<u8> {
     let b = &key.base;
     let mut f = Vec::with_capacity(128);
@@ -253,7 +253,7 @@ pub(crate) fn checksums_valid(frame: &[u8]) -> bool {
     valid_checksums(frame) == [true; 2]
 }
 
-/// The same of its IPv4 header, and of its transport.
+/// Whether the checksum of its IPv4 header is valid, and that of its transport.
 pub(crate) fn valid_checksums(frame: &[u8]) -> [bool; 2] {
     let (_, key, layout, bare) = checksum_fields(frame);
     let b = &key.base;

@@ -34,7 +34,7 @@ pub fn run_for(seed: u64, virtual_ms: u64) -> Report {
     world::World::new(seed, None).run(0, virtual_ms)
 }
 
-/// The same for a deliberately broken switch, with the checkers of one invariant only.
+/// Runs a deliberately broken switch, with the checkers of one invariant only.
 pub fn run_broken(seed: u64, steps: u64, broken: Broken, invariant: Invariant) -> Report {
     let world = world::World::new(seed, Some(broken));
     world.watch_only(invariant);

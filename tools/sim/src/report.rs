@@ -155,7 +155,7 @@ pub struct Coverage {
     pub translated_back: u64,
     /// Fragments that left with all others of their datagram.
     pub fragments_completed: u64,
-    /// The same, while the plain cores hold the same fragments.
+    /// Such fragments, while the plain cores hold the same ones.
     pub fragments_compared: u64,
     /// Datagrams of which all fragments left one port.
     pub datagrams: u64,

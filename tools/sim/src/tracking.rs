@@ -66,7 +66,7 @@ pub(crate) struct PlainTracking {
     translations: Translations,
     /// Fragments that wait for others.
     pub(crate) reassembly: Reassembly,
-    /// That of the real cores, to learn a choice from.
+    /// The state of the real cores, to learn a choice from.
     pub(crate) shared: Option<Arc<DpShared>>,
     /// Found faults.
     faults: Vec<String>,
@@ -228,7 +228,7 @@ impl PlainTracking {
             differ("connections and their limit", &present, &real.max_connections());
         }
         self.check_helpers(real, now_ms, violations);
-        // Of untranslated connections the reply is not reserved, as in Open vSwitch.
+        // The reply of an untranslated connection is not reserved, as in Open vSwitch.
         let mut tuples = HashSet::new();
         for (orig, reply) in list.keys() {
             let is_translated = orig != reply && *reply != orig.reversed();

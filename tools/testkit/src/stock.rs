@@ -57,7 +57,7 @@ pub fn wait_for_processors() -> Result<()> {
     wait_for(limit, "the machine to be up for a while", || since_boot_s().is_some_and(|s| s > COUNTS_FROM_S))
 }
 
-/// The same on all datapaths, once the daemon counts processors ([`wait_for_processors`]).
+/// Starts them on all datapaths, once the daemon counts processors ([`wait_for_processors`]).
 ///
 /// # Errors
 /// As [`start_stock`] and [`wait_for_processors`].

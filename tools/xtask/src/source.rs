@@ -1,6 +1,6 @@
 //! A small reader of Rust source: separates code from comments and literals, and splits the code into tokens.
 //!
-//! This suffices for the tidy checks. Invariants: every token and comment keeps its line (counted from 1);
+//! This suffices for the tidy checks. Invariants: every token, comment and string keeps its line (counted from 1);
 //! the contents of strings, characters and comments are never tokens. It neither expands macros nor parses:
 //! invalid code yields tokens, too, and never a panic.
 
@@ -32,6 +32,8 @@ pub(crate) struct Source {
     pub(crate) tokens: Vec<Token>,
     /// The comments, in order; a multi-line one has one entry per line.
     pub(crate) comments: Vec<Comment>,
+    /// The contents of strings as written, escapes included, with the lines that they begin on.
+    pub(crate) strings: Vec<(usize, String)>,
     /// Number of lines.
     pub(crate) lines: usize,
 }
@@ -46,7 +48,12 @@ struct Reader<'a> {
 impl Source {
     /// Tokenizes `text`.
     pub(crate) fn parse(text: &str) -> Self {
-        let mut out = Self { tokens: Vec::new(), comments: Vec::new(), lines: text.lines().count() };
+        let mut out = Self {
+            tokens: Vec::new(),
+            comments: Vec::new(),
+            strings: Vec::new(),
+            lines: text.lines().count(),
+        };
         let mut reader = Reader { chars: text.chars().collect(), at: 0, line: 1, out: &mut out };
         while reader.at < reader.chars.len() {
             reader.step();
@@ -173,15 +180,15 @@ impl Reader<'_> {
     /// A string with escapes; the reader is at its opening quote.
     fn string(&mut self, line: usize) {
         self.bump();
+        let mut text = String::new();
         while self.at < self.chars.len() {
             match self.bump() {
                 '"' => break,
-                '\\' => {
-                    self.bump();
-                }
-                _ => {}
+                '\\' => text.extend(['\\', self.bump()]),
+                other => text.push(other),
             }
         }
+        self.out.strings.push((line, text));
         self.token("\"\"", line);
     }
 
@@ -227,12 +234,17 @@ impl Reader<'_> {
             return false;
         }
         self.at += hashes + 1;
+        let mut text = String::new();
         while self.at < self.chars.len() {
-            if self.bump() == '"' && (0..hashes).all(|i| self.peek(i) == '#') {
-                self.at += hashes;
-                break;
+            match self.bump() {
+                '"' if (0..hashes).all(|i| self.peek(i) == '#') => {
+                    self.at += hashes;
+                    break;
+                }
+                other => text.push(other),
             }
         }
+        self.out.strings.push((line, text));
         self.token("\"\"", line);
         true
     }

@@ -174,7 +174,10 @@ impl Stage {
     fn run(self, root: &Path, skips: &mut Vec<String>) -> Result<bool> {
         match self {
             Stage::Direction => {
-                let found = direction::check(&Workspace::load(root)?.members, direction::TABLE);
+                let mut found = direction::check(&Workspace::load(root)?.members, direction::TABLE);
+                let page = std::fs::read_to_string(root.join("ARCHITECTURE.md"))
+                    .context("cannot read ARCHITECTURE.md")?;
+                found.problems.extend(direction::page::check(&page, direction::TABLE));
                 for note in &found.notes {
                     println!("  note: {note}");
                 }

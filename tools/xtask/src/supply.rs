@@ -104,7 +104,7 @@ pub(crate) fn fuzz_lock_is_behind(members: &[Member], lock: &str) -> Result<Vec<
     Ok(problems)
 }
 
-/// The same for the fuzzer's own lock file: licences, sources and bans. It is built by `cargo xtask fuzz`
+/// Checks the fuzzer's own lock file: licences, sources and bans. It is built by `cargo xtask fuzz`
 /// only and not a part of the switch; libFuzzer itself has LLVM's former licence (NCSA).
 ///
 /// # Errors

@@ -8,7 +8,9 @@
 mod docs;
 mod fuzzing;
 mod length;
+mod links;
 mod markers;
+mod openings;
 mod phrases;
 mod purity;
 #[cfg(test)]
@@ -21,6 +23,7 @@ use anyhow::{Context, Result};
 
 use crate::source::Source;
 use crate::workspace::{RustFile, Workspace};
+use links::Page;
 
 /// List of exceptions to the length rule.
 const EXCEPTIONS: &str = "tools/xtask/tidy-exceptions.txt";
@@ -70,7 +73,15 @@ pub(crate) fn check(workspace: &Workspace) -> Result<Vec<String>> {
     problems.extend(purity::check_clippy_conf(workspace));
     problems.extend(markers::check(&files));
     problems.extend(phrases::check(&files));
+    let list = std::fs::read_to_string(workspace.root.join(openings::EXCEPTIONS))
+        .with_context(|| format!("cannot read {}", openings::EXCEPTIONS))?;
+    problems.extend(openings::check(&files, &list));
     problems.extend(docs::check(&files));
+    let pages = workspace.markdown_files()?;
+    let pages: Vec<Page> = pages.into_iter().map(|(path, text)| Page { path, text }).collect();
+    let exists = |path: &str| workspace.root.join(path).exists();
+    problems.extend(links::check(&pages, exists));
+    problems.extend(links::check_mentions(&pages, &files, exists));
     let table = std::fs::read_to_string(workspace.root.join(fuzzing::TABLE))
         .with_context(|| format!("cannot read {}", fuzzing::TABLE))?;
     problems.extend(fuzzing::check(&files, &table));

@@ -111,6 +111,24 @@ impl Workspace {
         Ok(Self { root: root.to_owned(), members })
     }
 
+    /// Path and text of every Markdown file, those of nested packages included, by path.
+    ///
+    /// # Errors
+    /// If a folder or file cannot be read.
+    pub(crate) fn markdown_files(&self) -> Result<Vec<(String, String)>> {
+        let mut paths = Vec::new();
+        walk(&self.root, "md", true, &mut paths)?;
+        paths.sort();
+        let read = |path: PathBuf| {
+            let text = std::fs::read_to_string(&path);
+            Ok((
+                relative(&self.root, &path)?,
+                text.with_context(|| format!("cannot read {}", path.display()))?,
+            ))
+        };
+        paths.into_iter().map(read).collect()
+    }
+
     /// Every `.rs` file of every member, by package and path.
     ///
     /// # Errors
@@ -119,7 +137,7 @@ impl Workspace {
         let mut files = Vec::new();
         for member in &self.members {
             let mut paths = Vec::new();
-            walk(&self.root.join(&member.dir), &mut paths)?;
+            walk(&self.root.join(&member.dir), "rs", false, &mut paths)?;
             paths.sort();
             for path in paths {
                 let text = std::fs::read_to_string(&path)
@@ -193,17 +211,18 @@ fn relative(root: &Path, path: &Path) -> Result<String> {
     Ok(inner.to_string_lossy().replace('\\', "/"))
 }
 
-fn walk(dir: &Path, found: &mut Vec<PathBuf>) -> Result<()> {
+/// Collects files of an extension, outside of hidden folders and `target`; `nested`: also those of packages below `dir`.
+fn walk(dir: &Path, extension: &str, nested: bool, found: &mut Vec<PathBuf>) -> Result<()> {
     let entries = std::fs::read_dir(dir).with_context(|| format!("cannot list {}", dir.display()))?;
     for entry in entries {
         let path = entry.with_context(|| format!("cannot list {}", dir.display()))?.path();
         let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
         if path.is_dir() {
             // A nested folder with a manifest is a separate package.
-            if name != "target" && !name.starts_with('.') && !path.join("Cargo.toml").exists() {
-                walk(&path, found)?;
+            if name != "target" && !name.starts_with('.') && (nested || !path.join("Cargo.toml").exists()) {
+                walk(&path, extension, nested, found)?;
             }
-        } else if name.ends_with(".rs") {
+        } else if path.extension().is_some_and(|e| e == extension) {
             found.push(path);
         }
     }

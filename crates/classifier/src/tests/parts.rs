@@ -25,7 +25,7 @@ proptest! {
     ) {
         // Few distinct bits in different positions, so that prefixes nest and diverge late.
         let spread = |b: u8, by: u8| u128::from(b).wrapping_mul(0x0101_0101_0101_0101_0101_0101_0101_0101).rotate_left(by.into()) & 0xf0f0_0ff0_00f0_000f_0f0f_0000_0000_00ff;
-        // Of narrow fields, the leading bits alone.
+        // The leading bits alone of narrow fields.
         for width in [56, 128u8] {
         let prefixes: Vec<_> = prefixes.iter().map(|(b, by, len)| (*b, *by, *len.min(&width))).collect();
         let spread = |b: u8, by: u8| spread(b, by) & leading(width);

@@ -74,7 +74,7 @@ impl DataPort {
 
 /// A payload from or to the control port.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Message {
+pub enum ControlPayload {
     /// Announces nothing.
     Other,
     /// Announces something, wrongly.
@@ -93,13 +93,13 @@ enum Kind {
 }
 
 /// Reads the payload of a control packet of IPv4 or IPv6.
-pub fn scan(payload: &[u8], v6: bool) -> Message {
+pub fn scan(payload: &[u8], v6: bool) -> ControlPayload {
     let text = &payload[..payload.len().min(EXAMINED_BYTES)];
     let text = &text[..text.len().saturating_sub(1)];
     let text = text.split(|b| *b == 0).next().unwrap_or(&[]);
-    let Some(kind) = (if v6 { kind_v6(text) } else { kind_v4(text) }) else { return Message::Other };
+    let Some(kind) = (if v6 { kind_v6(text) } else { kind_v4(text) }) else { return ControlPayload::Other };
     let data = if v6 { data_v6(kind, text) } else { data_v4(kind, text) };
-    data.map_or(Message::Invalid, Message::Data)
+    data.map_or(ControlPayload::Invalid, ControlPayload::Data)
 }
 
 fn starts_with(text: &[u8], word: &[u8]) -> bool {

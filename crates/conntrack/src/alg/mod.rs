@@ -80,13 +80,13 @@ impl Helper {
     }
 }
 
-/// What a control packet announces.
+/// An announcement in a control packet.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Announcement {
     /// Nothing: it is truncated, or has no room in its length field.
     None,
     /// By a message of FTP.
-    Ftp(ftp::Message),
+    Ftp(ftp::ControlPayload),
     /// A connection to the source port of a TFTP request, whatever it contains.
     Tftp,
 }

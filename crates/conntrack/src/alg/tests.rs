@@ -2,7 +2,7 @@
 //! it then accepts a data connection and by the rewritten packet; `EPRT` and 229 over IPv4, new in OVS 3.4, follow its
 //! source.
 
-use super::ftp::{Address, DataPort, Message, rewrite, scan};
+use super::ftp::{Address, ControlPayload, DataPort, rewrite, scan};
 use super::*;
 use packet::checksum::{checksum, fold, pseudo, sum};
 use packet::{Offload, Packet};
@@ -49,11 +49,11 @@ fn total(f: &[u8], v6: bool, end: usize) -> u16 {
     fold(sum(&f[l4(v6)..end], pseudo(src, dst, 6, end - l4(v6))))
 }
 
-fn word(message: &Message) -> String {
+fn word(message: &ControlPayload) -> String {
     match message {
-        Message::Other => "other".into(),
-        Message::Invalid => "invalid".into(),
-        Message::Data(DataPort { mode, port, address }) => {
+        ControlPayload::Other => "other".into(),
+        ControlPayload::Invalid => "invalid".into(),
+        ControlPayload::Data(DataPort { mode, port, address }) => {
             let address = address.as_ref().map(|a| format!(" {} {:?}", a.ip, a.span));
             format!("{mode:?} {port}{}", address.unwrap_or_default())
         }
@@ -206,14 +206,14 @@ fn an_address_of_a_third_host_is_refused() {
         ("PORT 10,0,0,9,4,5\r\n", false),
         ("229 Mode (|||1029|)\r\n", true),
     ] {
-        let Message::Data(data) = scan(payload.as_bytes(), false) else { panic!("{payload}") };
+        let ControlPayload::Data(data) = scan(payload.as_bytes(), false) else { panic!("{payload}") };
         assert_eq!(data.is_of(addresses), expect, "{payload}");
     }
 }
 
 /// Rewrites the address of a message; the new payload, after examining everything else.
 fn rewritten(payload: &str, v6: bool, new: &str, padding: usize) -> String {
-    let Message::Data(DataPort { address: Some(old), .. }) = scan(payload.as_bytes(), v6) else {
+    let ControlPayload::Data(DataPort { address: Some(old), .. }) = scan(payload.as_bytes(), v6) else {
         panic!("{payload}")
     };
     let mut packet = Packet::from_slice(&frame(v6, payload.as_bytes(), padding));
@@ -258,7 +258,7 @@ fn addresses_are_rewritten() {
 #[test]
 fn a_checksum_left_to_a_device_stays_so_and_a_wrong_one_wrong() {
     let payload = b"PORT 10,0,0,1,4,5\r\n";
-    let Message::Data(DataPort { address: Some(old), .. }) = scan(payload, false) else { panic!() };
+    let ControlPayload::Data(DataPort { address: Some(old), .. }) = scan(payload, false) else { panic!() };
     let new: IpAddr = TRANSLATED.parse().unwrap();
     let partial = Offload { needs_csum: true, csum_start: 34, csum_offset: 16, ..Offload::NONE };
     let mut packet = Packet::from_slice(&frame(false, payload, 5));
@@ -348,7 +348,7 @@ fn segments_with_contradicting_lengths_are_none() {
 fn a_length_field_without_room_refuses_the_growth() {
     let mut payload = b"PORT 10,0,0,1,4,5\r\n".to_vec();
     payload.resize(65535 - 40 - 5, b'x');
-    let Message::Data(DataPort { address: Some(old), .. }) = scan(&payload, false) else { panic!() };
+    let ControlPayload::Data(DataPort { address: Some(old), .. }) = scan(&payload, false) else { panic!() };
     let mut packet = Packet::from_slice(&frame(false, &payload, 0));
     let before = packet.data().to_vec();
     let segment = Segment::new(&packet, 14, 34, false).unwrap();
@@ -390,7 +390,7 @@ proptest! {
         let start = if active { "PORT" } else { "227" };
         let message = |a| format!("{start}{prefix} {},{},{}\r\n", commas(a), port >> 8, port & 0xff);
         prop_assert_eq!(rewritten(&message(old), false, &IpAddr::from(new).to_string(), 0), message(new));
-        let Message::Data(data) = scan(message(new).as_bytes(), false) else {
+        let ControlPayload::Data(data) = scan(message(new).as_bytes(), false) else {
             return Err(TestCaseError::fail(message(new)));
         };
         prop_assert_eq!((data.port, data.address.map(|a| a.ip)), (port, Some(new.into())));

@@ -61,7 +61,7 @@ fn there_are_bounds_for_each_parent_and_for_all() {
         }
     }
     assert_eq!(all.add(key(1, 80), expected(key(1, 22), 100), 100), Err(Full));
-    // Those of the first parent are over later.
+    // Expectations of the first parent are over later.
     assert_eq!(all.add(key(1, 80), expected(key(1, 22), 40_000), EXPECTED_MS + 50), Ok(()));
 }
 

@@ -1,8 +1,8 @@
 //! Fragments and messages of FTP.
 
-use crate::alg::ftp::{DataPort, Message, rewrite, scan};
+use crate::alg::ftp::{ControlPayload, DataPort, rewrite, scan};
 use crate::alg::{Number, Segment, adjust};
-use crate::ipf::{Held, Ipf, Taken};
+use crate::ipf::{HeldFragment, Ipf, Taken};
 use dpif::FragmentCounts;
 use packet::Packet;
 use packet::checksum::checksum;
@@ -22,7 +22,7 @@ struct Fragment {
     port: u32,
 }
 
-impl Held for Fragment {
+impl HeldFragment for Fragment {
     fn packet(&self) -> &Packet {
         &self.packet
     }
@@ -152,7 +152,7 @@ pub fn ftp(bytes: &[u8]) {
     (packet.offload.csum_start, packet.offload.csum_offset) = (l4 as u16, 16);
     adjust(&mut packet, l4, Number::Sequence, i32::from(a) - 128);
     let Some(segment) = Segment::new(&packet, 14, l4, v6) else { return };
-    let Message::Data(data) = scan(&packet.data()[segment.payload()], v6) else { return };
+    let ControlPayload::Data(data) = scan(&packet.data()[segment.payload()], v6) else { return };
     let Some(old) = &data.address else { return };
     let new: IpAddr = if v6 { [a.into(), 0, 0, 0, b.into(), 1, 2, 3].into() } else { [a, b, 9, 200].into() };
     let before = packet.len() as i32;
@@ -161,7 +161,7 @@ pub fn ftp(bytes: &[u8]) {
     let after = Segment::new(&packet, 14, l4, v6).expect("a rewritten segment");
     assert_eq!(after.payload().len() as i32, segment.payload().len() as i32 + growth);
     // The end of a long message may have moved out of the examined bytes.
-    if let Message::Data(DataPort { mode, address: Some(address), .. }) =
+    if let ControlPayload::Data(DataPort { mode, address: Some(address), .. }) =
         scan(&packet.data()[after.payload()], v6)
     {
         assert_eq!((mode, address.ip, address.span.start), (data.mode, new, old.span.start));

@@ -55,7 +55,7 @@ const SHARDS: usize = 16;
 const EVICTIONS_MAX: usize = 3;
 
 /// A packet held here, with anything that its holder needs to send it on.
-pub trait Held: Send {
+pub trait HeldFragment: Send {
     /// The packet.
     fn packet(&self) -> &Packet;
     /// The packet, writable.
@@ -211,7 +211,7 @@ struct Shard<T> {
 }
 
 /// See the module.
-pub struct Ipf<T: Held> {
+pub struct Ipf<T: HeldFragment> {
     hash: KeyHash,
     shards: Box<[CachePadded<Mutex<Shard<T>>>]>,
     places: Places,
@@ -221,7 +221,7 @@ pub struct Ipf<T: Held> {
     turn: AtomicUsize,
 }
 
-impl<T: Held> Ipf<T> {
+impl<T: HeldFragment> Ipf<T> {
     /// An empty one with OVS's defaults. `seed` keeps senders from directing all datagrams to one shard.
     pub fn new(seed: u64) -> Ipf<T> {
         let hash = KeyHash::new(seed);
@@ -405,7 +405,7 @@ impl<T: Held> Ipf<T> {
     }
 }
 
-impl<T: Held> Shard<T> {
+impl<T: HeldFragment> Shard<T> {
     /// Adds a fragment to its datagram, of at most `list_max` fragments.
     fn add(&mut self, hash: u64, parsed: &Fragment, fragment: T, list_max: usize, now_ms: u64) -> Taken<T> {
         if self.lists.find(hash, |l| l.key == parsed.key).is_none() {
@@ -472,7 +472,7 @@ impl<T: Held> Shard<T> {
 }
 
 /// The datagram of a list that has all its fragments, which it gives away; `None`: it is too large.
-fn complete<T: Held>(list: &mut List<T>) -> Option<Box<Reassembled<T>>> {
+fn complete<T: HeldFragment>(list: &mut List<T>) -> Option<Box<Reassembled<T>>> {
     let pieces = list.pieces.in_order();
     let order: Vec<&T> = pieces.iter().filter_map(|p| list.held.get(p.arrived as usize)).collect();
     let head = order.first()?;

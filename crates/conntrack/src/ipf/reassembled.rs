@@ -1,6 +1,6 @@
 //! A complete datagram: built from its fragments, and the way back of its translation into them.
 
-use super::Held;
+use super::HeldFragment;
 use super::header::{Fragment, MORE_FRAGMENTS, V6_FRAGMENT_BYTES};
 use super::pieces::Piece;
 use packet::checksum::{update_bytes, update16};
@@ -56,7 +56,7 @@ fn unfragment(frame: &mut [u8], l3: usize, v6: bool, l3_bytes: usize) -> Option<
 
 /// The datagram of `fragments`, which are in order, with `pieces` of them. `first` describes the first one. `None`: it
 /// exceeds the size of a datagram.
-pub(super) fn join<T: Held>(first: &Fragment, pieces: &[Piece], fragments: &[&T]) -> Option<Packet> {
+pub(super) fn join<T: HeldFragment>(first: &Fragment, pieces: &[Piece], fragments: &[&T]) -> Option<Packet> {
     let (head, v6) = (fragments.first()?, first.key.v6);
     let (l3, payload) = (head.l3(), usize::from(first.payload));
     let removed = if v6 { V6_FRAGMENT_BYTES } else { 0 };
@@ -97,7 +97,7 @@ fn offload(first: &Packet, l4: usize, removed: usize) -> Offload {
     Offload { needs_csum: true, csum_start, csum_offset: o.csum_offset, ..Offload::NONE }
 }
 
-impl<T: Held> Reassembled<T> {
+impl<T: HeldFragment> Reassembled<T> {
     pub(super) fn new(whole: Packet, first: &Fragment, fragments: Vec<T>) -> Reassembled<T> {
         Reassembled {
             l3: fragments.first().map_or(0, |f| f.l3()),

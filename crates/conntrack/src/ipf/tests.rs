@@ -17,7 +17,7 @@ struct Bit {
     recirc_id: u32,
 }
 
-impl Held for Bit {
+impl HeldFragment for Bit {
     fn packet(&self) -> &Packet {
         &self.packet
     }

@@ -179,7 +179,7 @@ fn a_checksum_of_a_device_is_not_computed() {
         }
     };
     assert!(read_with(&wrong, partial(L4 as u16)).is_some());
-    // Of an inner header, which says nothing about this one.
+    // A checksum of an inner header, which says nothing about this one.
     assert_eq!(read_with(&wrong, partial(L4 as u16 + 30)), None);
 }
 

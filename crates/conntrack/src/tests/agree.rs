@@ -3,7 +3,7 @@
 use crate::Tracker;
 use crate::key::{V4_WORDS, V6_WORDS, Words};
 use crate::record::Direction;
-use crate::tracker::{Family, Place};
+use crate::tracker::{Family, RecordPlace};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Connections by zone and by port; entries of the index.
@@ -60,7 +60,7 @@ where
         let keys = [Direction::Orig, Direction::Reply].map(|d| (record.key(d), d));
         let entries = if keys[0].0 == keys[1].0 { 1 } else { 2 };
         for (key, direction) in &keys[..entries] {
-            let tag = Place { number, direction: *direction }.tag(<[u64; W]>::IS_V6);
+            let tag = RecordPlace { number, direction: *direction }.tag(<[u64; W]>::IS_V6);
             let mut times = 0;
             let _: Option<()> = tracker.index.find(tracker.hash.of(key), |t| {
                 times += u32::from(t == tag);

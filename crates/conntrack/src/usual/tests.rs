@@ -7,7 +7,7 @@ use crate::{Key, PacketInfo, Request, Tracker, Transport};
 use flow::{FlowKey, ct_state};
 
 const NOW_MS: u64 = 1_000_000;
-/// Of the largest windows: 2^30 bytes.
+/// Scale of the largest windows: 2^30 bytes.
 const SCALE: u8 = 14;
 const FIRST: u32 = 1000;
 const BYTES: u32 = 10;

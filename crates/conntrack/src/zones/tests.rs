@@ -74,7 +74,7 @@ fn the_busiest_zones_are_chosen() {
     // All connections of zone 2 end.
     tracker.flush(1000, |c| c.zone == 2);
     let chosen = |each| tracker.statistics(each).zones.iter().map(|z| z.zone).collect::<Vec<_>>();
-    // Zone 1 has most connections, and most were created there. Of the two with most refusals, 5 has the lower number.
+    // Zone 1 has most connections, and most were created there. Among the two with most refusals, 5 has the lower number.
     assert_eq!(chosen(1), [1, 5]);
     // By connections 1 and 3, by creations 1 and 2, by refusals 5 and 65535.
     assert_eq!(chosen(2), [1, 2, 3, 5, 65_535]);

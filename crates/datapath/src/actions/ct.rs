@@ -4,7 +4,7 @@
 //! tracked, in order of arrival. Short passes let the processor overlap the steps of several packets.
 
 use super::translate::translate;
-use super::{Executor, Misfit};
+use super::{ActionMismatch, Executor};
 use crate::burst::{Arrays, HeaderCtx, LaneMask};
 use conntrack::{Lookup, PacketInfo, Request};
 use flow::DpPort;
@@ -20,7 +20,7 @@ impl Executor {
         rx_port: DpPort,
         request: &Request,
         may_grow: bool,
-    ) -> Result<(), Misfit> {
+    ) -> Result<(), ActionMismatch> {
         headers.refresh(packet);
         let info = PacketInfo::read(packet, headers.key, *headers.layout, request.zone);
         let lookup = info.as_ref().map(|info| self.shared.tracker().look_ahead(&info.key));
@@ -39,7 +39,7 @@ impl Executor {
         info: Option<&PacketInfo>,
         lookup: Lookup<'_>,
         may_grow: bool,
-    ) -> Result<(), Misfit> {
+    ) -> Result<(), ActionMismatch> {
         let (tracker, now_ms, mut to) = (self.shared.tracker(), self.now_us / 1000, None);
         if let Some(info) = info
             && info.control(request.helper).is_none()
@@ -50,7 +50,7 @@ impl Executor {
         self.track_unusual(packet, headers, rx_port, request, info, may_grow)
     }
 
-    /// The same of a packet that [`conntrack::Tracker::track_usual`] refuses, is for a helper, or is invalid: without `info`.
+    /// Tracks a packet that [`conntrack::Tracker::track_usual`] refuses, is for a helper, or is invalid: without `info`.
     /// Not inlined: few packets of a group get here.
     #[inline(never)]
     fn track_unusual(
@@ -61,7 +61,7 @@ impl Executor {
         request: &Request,
         info: Option<&PacketInfo>,
         may_grow: bool,
-    ) -> Result<(), Misfit> {
+    ) -> Result<(), ActionMismatch> {
         let (tracker, port, now_ms) = (self.shared.tracker(), rx_port.0, self.now_us / 1000);
         if let Some(info) = info
             && let Some(helper) = tracker.helper_of(info, request.helper, now_ms)

@@ -2,7 +2,7 @@
 //! translated.
 
 use super::translate::translate;
-use super::{Executor, Misfit};
+use super::{ActionMismatch, Executor};
 use crate::burst::HeaderCtx;
 use conntrack::{Announcement, Helper, PacketInfo, Request};
 use flow::DpPort;
@@ -22,7 +22,7 @@ impl Executor {
         info: &PacketInfo,
         helper: Helper,
         may_grow: bool,
-    ) -> Result<(), Misfit> {
+    ) -> Result<(), ActionMismatch> {
         let tracker = self.shared.tracker();
         let (l3, l4) = (usize::from(headers.layout.l3), usize::from(headers.layout.l4));
         let is_v6 = headers.key.base.dl_type == h::ETH_TYPE_IPV6;

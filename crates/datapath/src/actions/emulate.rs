@@ -5,14 +5,14 @@
 
 use super::{ACTIONS_MAX, rewrite};
 use crate::hash::split_mix;
-use dpif::actions::{self, Goes, Rewrite, TnlPush};
+use dpif::actions::{self, ExecResult, Rewrite, TnlPush};
 use dpif::{Capabilities, CtAction, DpAction, SetAction, UserCookie, XlateDrop};
 use flow::{DpPort, FlowKey, RecircId};
 use packet::{Packet, frame_bytes};
 
 /// A packet at a point of its actions, its key, and the actions left to the other datapath.
 #[derive(Debug)]
-pub struct Part {
+pub struct EmulatedPart {
     /// The rewritten packet.
     pub packet: Packet,
     /// Its key.
@@ -34,7 +34,7 @@ pub fn emulate(
     actions: &[DpAction],
     can: &Capabilities,
     random: &mut u64,
-) -> Result<Vec<Part>, CannotEmulate> {
+) -> Result<Vec<EmulatedPart>, CannotEmulate> {
     let mut emulator = Emulator { can, random, parts: Vec::new() };
     emulator.run(Frame { packet, key: *key, before: Before::default() }, actions)?;
     Ok(emulator.parts)
@@ -77,7 +77,7 @@ enum End {
 struct Emulator<'a> {
     can: &'a Capabilities,
     random: &'a mut u64,
-    parts: Vec<Part>,
+    parts: Vec<EmulatedPart>,
 }
 
 impl Emulator<'_> {
@@ -101,7 +101,7 @@ impl Emulator<'_> {
         }
         let Frame { packet, key, before } = frame;
         let actions = before.outer.into_iter().chain(before.once).collect();
-        self.parts.push(Part { packet, key, actions });
+        self.parts.push(EmulatedPart { packet, key, actions });
         Ok(())
     }
 }
@@ -141,19 +141,19 @@ impl actions::Executor for Step<'_, '_> {
     type Packets = Frame;
     type End = End;
 
-    fn output(&mut self, frame: Frame, _port: DpPort) -> Goes<Self> {
+    fn output(&mut self, frame: Frame, _port: DpPort) -> ExecResult<Self> {
         self.hand_over(frame)
     }
 
-    fn userspace(&mut self, frame: Frame, _cookie: &UserCookie) -> Goes<Self> {
+    fn userspace(&mut self, frame: Frame, _cookie: &UserCookie) -> ExecResult<Self> {
         self.hand_over(frame)
     }
 
-    fn recirculate(&mut self, frame: Frame, _id: RecircId) -> Goes<Self> {
+    fn recirculate(&mut self, frame: Frame, _id: RecircId) -> ExecResult<Self> {
         self.hand_over(frame)
     }
 
-    fn rewrite(&mut self, mut frame: Frame, change: Rewrite<'_>) -> Goes<Self> {
+    fn rewrite(&mut self, mut frame: Frame, change: Rewrite<'_>) -> ExecResult<Self> {
         if let Rewrite::Set(SetAction::Tunnel(_)) = change {
             frame.before.outer = Some(self.action.clone());
             return Ok(frame);
@@ -163,37 +163,37 @@ impl actions::Executor for Step<'_, '_> {
         if fits { Ok(frame) } else { Err(End::Cannot) }
     }
 
-    fn truncate(&mut self, frame: Frame, _bytes: u32) -> Goes<Self> {
+    fn truncate(&mut self, frame: Frame, _bytes: u32) -> ExecResult<Self> {
         self.put_off(frame)
     }
 
-    fn meter(&mut self, frame: Frame, _id: u32) -> Goes<Self> {
+    fn meter(&mut self, frame: Frame, _id: u32) -> ExecResult<Self> {
         self.put_off(frame)
     }
 
     /// The other datapath knows the connection, but not before it has the packet.
-    fn track(&mut self, _frame: Frame, _ct: &CtAction) -> Goes<Self> {
+    fn track(&mut self, _frame: Frame, _ct: &CtAction) -> ExecResult<Self> {
         Err(End::Cannot)
     }
 
-    fn clear_tracking(&mut self, _frame: Frame) -> Goes<Self> {
+    fn clear_tracking(&mut self, _frame: Frame) -> ExecResult<Self> {
         Err(End::Cannot)
     }
 
     /// The other datapath encapsulates by its ports.
-    fn push_tunnel(&mut self, _frame: Frame, _push: &TnlPush) -> Goes<Self> {
+    fn push_tunnel(&mut self, _frame: Frame, _push: &TnlPush) -> ExecResult<Self> {
         Err(End::Cannot)
     }
 
-    fn pop_tunnel(&mut self, _frame: Frame, _port: DpPort) -> Goes<Self> {
+    fn pop_tunnel(&mut self, _frame: Frame, _port: DpPort) -> ExecResult<Self> {
         Err(End::Cannot)
     }
 
-    fn on_copies(&mut self, frame: Frame, actions: &[DpAction]) -> Goes<Self> {
+    fn on_copies(&mut self, frame: Frame, actions: &[DpAction]) -> ExecResult<Self> {
         if self.is_emulated() { self.nested(frame, actions) } else { self.hand_over(frame) }
     }
 
-    fn sample(&mut self, frame: Frame, probability: u32, actions: &[DpAction]) -> Goes<Self> {
+    fn sample(&mut self, frame: Frame, probability: u32, actions: &[DpAction]) -> ExecResult<Self> {
         if !self.is_emulated() {
             return self.hand_over(frame);
         }
@@ -201,7 +201,13 @@ impl actions::Executor for Step<'_, '_> {
         if fires { self.nested(frame, actions) } else { Ok(frame) }
     }
 
-    fn by_length(&mut self, frame: Frame, len: u16, greater: &[DpAction], less: &[DpAction]) -> Goes<Self> {
+    fn by_length(
+        &mut self,
+        frame: Frame,
+        len: u16,
+        greater: &[DpAction],
+        less: &[DpAction],
+    ) -> ExecResult<Self> {
         if !self.is_emulated() {
             return self.hand_over(frame);
         }
@@ -209,11 +215,11 @@ impl actions::Executor for Step<'_, '_> {
         self.nested(frame, if is_greater { greater } else { less })
     }
 
-    fn drop_packets(&mut self, _frame: Frame, _reason: XlateDrop) -> Goes<Self> {
+    fn drop_packets(&mut self, _frame: Frame, _reason: XlateDrop) -> ExecResult<Self> {
         Err(End::Dropped)
     }
 
-    fn unsupported(&mut self, _frame: Frame) -> Goes<Self> {
+    fn unsupported(&mut self, _frame: Frame) -> ExecResult<Self> {
         Err(End::Cannot)
     }
 }

@@ -5,7 +5,7 @@
 //! Large segments are cut before a push of a network service header, or of a label before Ethernet: devices and
 //! [`packet`]'s segmentation expect IP behind Ethernet.
 
-use super::{Misfit, mpls, sums};
+use super::{ActionMismatch, mpls, sums};
 use crate::burst::HeaderCtx;
 use dpif::Masked;
 use dpif::actions::{AddMpls, PushEth, PushMpls, PushNsh, Rewrite};
@@ -36,10 +36,14 @@ pub(super) fn becomes(view: &mut HeaderCtx<'_>, packet_type: u32) {
 }
 
 /// Pushes an Ethernet header onto a packet without one.
-pub(super) fn push_eth(packet: &mut Packet, view: &mut HeaderCtx<'_>, push: PushEth) -> Result<(), Misfit> {
+pub(super) fn push_eth(
+    packet: &mut Packet,
+    view: &mut HeaderCtx<'_>,
+    push: PushEth,
+) -> Result<(), ActionMismatch> {
     let old = packet_type(view);
     if old & !0xffff != ETHERTYPES {
-        return Err(Misfit);
+        return Err(ActionMismatch);
     }
     packet.insert(0, h::ETH_HEADER_BYTES);
     let header = &mut packet.data_mut()[..h::ETH_HEADER_BYTES];
@@ -51,10 +55,10 @@ pub(super) fn push_eth(packet: &mut Packet, view: &mut HeaderCtx<'_>, push: Push
 }
 
 /// Pops the Ethernet header of an untagged frame.
-pub(super) fn pop_eth(packet: &mut Packet, view: &mut HeaderCtx<'_>) -> Result<(), Misfit> {
+pub(super) fn pop_eth(packet: &mut Packet, view: &mut HeaderCtx<'_>) -> Result<(), ActionMismatch> {
     view.refresh(packet);
     if packet_type(view) != ETHERNET || view.key.base.vlan_tci != 0 || packet.len() < h::ETH_HEADER_BYTES {
-        return Err(Misfit);
+        return Err(ActionMismatch);
     }
     let dl_type = view.key.base.dl_type;
     let is_typed = dl_type != h::FLOW_DL_TYPE_NONE;
@@ -70,16 +74,20 @@ pub(super) fn stays_whole(rewrite: Rewrite<'_>, packet_type: u32) -> bool {
 }
 
 /// Completes the checksum, which no device completes behind other headers.
-fn prepare(packet: &mut Packet) -> Result<(), Misfit> {
+fn prepare(packet: &mut Packet) -> Result<(), ActionMismatch> {
     if packet.offload.is_gso() {
-        return Err(Misfit);
+        return Err(ActionMismatch);
     }
     sums::complete(packet);
     Ok(())
 }
 
 /// Pushes a network service header before all headers.
-pub(super) fn push_nsh(packet: &mut Packet, view: &mut HeaderCtx<'_>, push: &PushNsh) -> Result<(), Misfit> {
+pub(super) fn push_nsh(
+    packet: &mut Packet,
+    view: &mut HeaderCtx<'_>,
+    push: &PushNsh,
+) -> Result<(), ActionMismatch> {
     prepare(packet)?;
     let header = push.to_bytes();
     packet.insert(0, header.len());
@@ -89,17 +97,18 @@ pub(super) fn push_nsh(packet: &mut Packet, view: &mut HeaderCtx<'_>, push: &Pus
 }
 
 /// Pops the network service header with which the packet begins.
-pub(super) fn pop_nsh(packet: &mut Packet, view: &mut HeaderCtx<'_>) -> Result<(), Misfit> {
+pub(super) fn pop_nsh(packet: &mut Packet, view: &mut HeaderCtx<'_>) -> Result<(), ActionMismatch> {
     if packet_type(view) != NSH {
-        return Err(Misfit);
+        return Err(ActionMismatch);
     }
-    let (header, bytes) = Nsh::parse(packet.data()).zip(Nsh::len_bytes(packet.data())).ok_or(Misfit)?;
+    let (header, bytes) =
+        Nsh::parse(packet.data()).zip(Nsh::len_bytes(packet.data())).ok_or(ActionMismatch)?;
     let next = match header.np {
         nsh_np::IPV4 => ETHERTYPES | u32::from(h::ETH_TYPE_IP),
         nsh_np::IPV6 => ETHERTYPES | u32::from(h::ETH_TYPE_IPV6),
         nsh_np::ETHERNET if packet.len() >= bytes + h::ETH_HEADER_BYTES => ETHERNET,
         nsh_np::NSH => NSH,
-        _ => return Err(Misfit),
+        _ => return Err(ActionMismatch),
     };
     packet.remove(0, bytes);
     becomes(view, next);
@@ -107,14 +116,18 @@ pub(super) fn pop_nsh(packet: &mut Packet, view: &mut HeaderCtx<'_>) -> Result<(
 }
 
 /// Rewrites fields of the network service header.
-pub(super) fn set_nsh(packet: &mut Packet, view: &mut HeaderCtx<'_>, m: &Masked<Nsh>) -> Result<(), Misfit> {
+pub(super) fn set_nsh(
+    packet: &mut Packet,
+    view: &mut HeaderCtx<'_>,
+    m: &Masked<Nsh>,
+) -> Result<(), ActionMismatch> {
     view.refresh(packet);
     if view.key.base.dl_type != h::ETH_TYPE_NSH {
-        return Err(Misfit);
+        return Err(ActionMismatch);
     }
     let at = mpls::network(packet, view)?;
-    let bytes = packet.data_mut().get_mut(at..).ok_or(Misfit)?;
-    let (old, len) = Nsh::parse(bytes).zip(Nsh::len_bytes(bytes)).ok_or(Misfit)?;
+    let bytes = packet.data_mut().get_mut(at..).ok_or(ActionMismatch)?;
+    let (old, len) = Nsh::parse(bytes).zip(Nsh::len_bytes(bytes)).ok_or(ActionMismatch)?;
     let new = old.with(&m.value, &m.mask);
     bytes[..h::NSH_BASE_BYTES].copy_from_slice(&new.header(len));
     if old.mdtype == h::NSH_MD_TYPE1 {
@@ -125,13 +138,17 @@ pub(super) fn set_nsh(packet: &mut Packet, view: &mut HeaderCtx<'_>, m: &Masked<
 }
 
 /// Pushes an MPLS label stack entry before all headers.
-pub(super) fn add_mpls(packet: &mut Packet, view: &mut HeaderCtx<'_>, add: AddMpls) -> Result<(), Misfit> {
+pub(super) fn add_mpls(
+    packet: &mut Packet,
+    view: &mut HeaderCtx<'_>,
+    add: AddMpls,
+) -> Result<(), ActionMismatch> {
     let AddMpls { lse, ethertype, is_l3 } = add;
     if is_l3 && packet_type(view) == ETHERNET {
         return mpls::push(packet, view, PushMpls { lse, ethertype });
     }
     if !h::is_mpls(ethertype) {
-        return Err(Misfit);
+        return Err(ActionMismatch);
     }
     prepare(packet)?;
     packet.insert(0, mpls::ENTRY_BYTES);

@@ -9,7 +9,7 @@ use crate::actions::re_extract;
 use crate::burst::HeaderCtx;
 use crate::park::Origin;
 use conntrack::Request;
-use conntrack::ipf::{Held, Refusal, Taken};
+use conntrack::ipf::{HeldFragment, Refusal, Taken};
 use flow::extract::Layout;
 use flow::{FlowKey, shape};
 use packet::Packet;
@@ -25,7 +25,7 @@ pub(crate) struct Fragment {
     pub(crate) dirty: bool,
 }
 
-impl Held for Fragment {
+impl HeldFragment for Fragment {
     fn packet(&self) -> &Packet {
         &self.packet
     }

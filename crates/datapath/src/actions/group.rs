@@ -10,13 +10,13 @@
 
 use super::tunnel::PoppedPort;
 use super::usual::{Pops, Pushes, Rewrites};
-use super::{Executor, Fragment, Misfit, apply, inner_place, set, truncate};
+use super::{ActionMismatch, Executor, Fragment, apply, inner_place, set, truncate};
 use crate::burst::{Arrays, HeaderCtx, LaneMask, Parsed, copy_key};
 use crate::meter::Load;
 use crate::park::Origin;
 use crate::ports::PmdIo;
 use conntrack::Request;
-use dpif::actions::{self, Goes, Rewrite, TnlPush};
+use dpif::actions::{self, ExecResult, Rewrite, TnlPush};
 use dpif::{CtAction, DpAction, DropReason, SetAction, UserCookie, XlateDrop};
 use flow::extract::Layout;
 use flow::{DpPort, FlowKey, RecircId};
@@ -302,7 +302,12 @@ impl Group<'_> {
         &mut self,
         lanes: LaneMask,
         reason: DropReason,
-        push: impl Fn(&mut Executor, &mut Packet, &mut HeaderCtx<'_>, &mut Vec<Packet>) -> Result<(), Misfit>,
+        push: impl Fn(
+            &mut Executor,
+            &mut Packet,
+            &mut HeaderCtx<'_>,
+            &mut Vec<Packet>,
+        ) -> Result<(), ActionMismatch>,
     ) -> LaneMask {
         let mut misfits = LaneMask::NONE;
         let mut earlier = Vec::new();
@@ -395,7 +400,7 @@ impl Group<'_> {
     fn rewrite(
         &mut self,
         lanes: LaneMask,
-        change: impl Fn(&mut Packet, &mut HeaderCtx<'_>) -> Result<(), Misfit>,
+        change: impl Fn(&mut Packet, &mut HeaderCtx<'_>) -> Result<(), ActionMismatch>,
     ) -> LaneMask {
         let Group { exec, arrays, .. } = &mut *self;
         let kernel = Rewrites { arrays, lanes, vlan_limit: exec.vlan_limit, change };
@@ -504,12 +509,12 @@ impl actions::Executor for Step<'_, '_> {
     type End = Infallible;
 
     #[inline(always)]
-    fn output(&mut self, lanes: LaneMask, port: DpPort) -> Goes<Self> {
+    fn output(&mut self, lanes: LaneMask, port: DpPort) -> ExecResult<Self> {
         Ok(self.group.deliver(lanes, Fate::Output(port), self.is_last))
     }
 
     #[inline(always)]
-    fn userspace(&mut self, lanes: LaneMask, cookie: &UserCookie) -> Goes<Self> {
+    fn userspace(&mut self, lanes: LaneMask, cookie: &UserCookie) -> ExecResult<Self> {
         let cookies = &mut self.group.work.cookies;
         cookies.push(*cookie);
         let cookie = cookies.len() as u32 - 1;
@@ -517,12 +522,12 @@ impl actions::Executor for Step<'_, '_> {
     }
 
     #[inline(always)]
-    fn recirculate(&mut self, lanes: LaneMask, id: RecircId) -> Goes<Self> {
+    fn recirculate(&mut self, lanes: LaneMask, id: RecircId) -> ExecResult<Self> {
         Ok(self.group.recirculate(lanes, id.0, self.place, self.is_last))
     }
 
     #[inline(always)]
-    fn rewrite(&mut self, lanes: LaneMask, rewrite: Rewrite<'_>) -> Goes<Self> {
+    fn rewrite(&mut self, lanes: LaneMask, rewrite: Rewrite<'_>) -> ExecResult<Self> {
         let group = &mut *self.group;
         Ok(match rewrite {
             // Common actions in separate loops.
@@ -558,7 +563,7 @@ impl actions::Executor for Step<'_, '_> {
     }
 
     #[inline(always)]
-    fn truncate(&mut self, lanes: LaneMask, bytes: u32) -> Goes<Self> {
+    fn truncate(&mut self, lanes: LaneMask, bytes: u32) -> ExecResult<Self> {
         let work = &mut *self.group.work;
         lanes.for_each(|lane| work.truncate[lane] = bytes);
         work.cuts.add(lanes);
@@ -566,7 +571,7 @@ impl actions::Executor for Step<'_, '_> {
     }
 
     #[inline(always)]
-    fn meter(&mut self, lanes: LaneMask, id: u32) -> Goes<Self> {
+    fn meter(&mut self, lanes: LaneMask, id: u32) -> ExecResult<Self> {
         let Group { exec, arrays, work } = &mut *self.group;
         let load = |lane: usize| Load::of(&arrays.packets[lane]);
         let admitted = exec.shared.admit_group(id, lanes, load, exec.now_us);
@@ -575,7 +580,7 @@ impl actions::Executor for Step<'_, '_> {
     }
 
     #[inline(always)]
-    fn track(&mut self, lanes: LaneMask, ct: &CtAction) -> Goes<Self> {
+    fn track(&mut self, lanes: LaneMask, ct: &CtAction) -> ExecResult<Self> {
         let request = Request::of(ct);
         let Group { exec, arrays, work } = &mut *self.group;
         let (fragments, misfits) = exec.track_group(arrays, lanes, &request);
@@ -588,28 +593,28 @@ impl actions::Executor for Step<'_, '_> {
     }
 
     #[inline(always)]
-    fn clear_tracking(&mut self, lanes: LaneMask) -> Goes<Self> {
+    fn clear_tracking(&mut self, lanes: LaneMask) -> ExecResult<Self> {
         lanes.for_each(|lane| self.group.arrays.keys[lane].clear_tracking());
         Ok(lanes)
     }
 
     #[inline(always)]
-    fn push_tunnel(&mut self, lanes: LaneMask, push: &TnlPush) -> Goes<Self> {
+    fn push_tunnel(&mut self, lanes: LaneMask, push: &TnlPush) -> ExecResult<Self> {
         Ok(self.group.push_tunnel(lanes, push))
     }
 
     #[inline(always)]
-    fn pop_tunnel(&mut self, lanes: LaneMask, port: DpPort) -> Goes<Self> {
+    fn pop_tunnel(&mut self, lanes: LaneMask, port: DpPort) -> ExecResult<Self> {
         Ok(self.group.pop_tunnel(lanes, port, self.place, self.is_last))
     }
 
     #[inline(always)]
-    fn on_copies(&mut self, lanes: LaneMask, actions: &[DpAction]) -> Goes<Self> {
+    fn on_copies(&mut self, lanes: LaneMask, actions: &[DpAction]) -> ExecResult<Self> {
         Ok(self.group.nested(lanes, actions, self.place, self.is_last))
     }
 
     #[inline(always)]
-    fn sample(&mut self, lanes: LaneMask, probability: u32, actions: &[DpAction]) -> Goes<Self> {
+    fn sample(&mut self, lanes: LaneMask, probability: u32, actions: &[DpAction]) -> ExecResult<Self> {
         let mut taken = LaneMask::NONE;
         for lane in lanes {
             let number = self.group.arrays.origins[lane].number;
@@ -628,7 +633,7 @@ impl actions::Executor for Step<'_, '_> {
         len: u16,
         greater: &[DpAction],
         less: &[DpAction],
-    ) -> Goes<Self> {
+    ) -> ExecResult<Self> {
         let mut long = LaneMask::NONE;
         for lane in lanes {
             if frame_bytes(&self.group.arrays.packets[lane]) > usize::from(len) {
@@ -642,13 +647,13 @@ impl actions::Executor for Step<'_, '_> {
     }
 
     #[inline(always)]
-    fn drop_packets(&mut self, lanes: LaneMask, reason: XlateDrop) -> Goes<Self> {
+    fn drop_packets(&mut self, lanes: LaneMask, reason: XlateDrop) -> ExecResult<Self> {
         self.group.work.all(lanes, Fate::Wanted(reason));
         Ok(LaneMask::NONE)
     }
 
     #[inline(always)]
-    fn unsupported(&mut self, lanes: LaneMask) -> Goes<Self> {
+    fn unsupported(&mut self, lanes: LaneMask) -> ExecResult<Self> {
         self.group.work.all(lanes, Fate::Drop(DropReason::BadAction));
         Ok(LaneMask::NONE)
     }

@@ -27,7 +27,7 @@ mod tunnel;
 mod usual;
 mod vlan;
 
-pub use emulate::{CannotEmulate, Part, emulate};
+pub use emulate::{CannotEmulate, EmulatedPart, emulate};
 pub(crate) use fragments::Fragment;
 pub(crate) use group::{Fate, Work};
 pub(crate) use packet_wise::PacketCtx;
@@ -92,7 +92,11 @@ pub fn rewrite(packet: &mut Packet, key: &mut FlowKey, rewrite: Rewrite<'_>, vla
 }
 
 /// Rewrites a packet and its header metadata.
-fn apply(rewrite: Rewrite<'_>, packet: &mut Packet, headers: &mut HeaderCtx<'_>) -> Result<(), Misfit> {
+fn apply(
+    rewrite: Rewrite<'_>,
+    packet: &mut Packet,
+    headers: &mut HeaderCtx<'_>,
+) -> Result<(), ActionMismatch> {
     match rewrite {
         Rewrite::Set(set) => set::apply(set, packet, headers),
         Rewrite::PushVlan(tag) => vlan::push(packet, headers, tag.tpid, tag.tci),
@@ -240,7 +244,7 @@ fn inner_place(list: u64, i: usize) -> u64 {
 }
 
 /// An action does not fit the packet.
-pub(crate) struct Misfit;
+pub(crate) struct ActionMismatch;
 
 /// Whether the packet was truncated.
 fn truncate(packet: &mut Packet, bytes: Option<u32>) -> bool {

@@ -1,7 +1,7 @@
 //! Push, pop and rewriting of MPLS label stack entries (RFC 3032). The stack is behind all parsed VLAN tags. The
 //! headers are parsed again afterwards. A packet without an Ethernet header has the EtherType in its packet type.
 
-use super::{Misfit, encap};
+use super::{ActionMismatch, encap};
 use crate::burst::HeaderCtx;
 use dpif::Masked;
 use dpif::actions::{PopMpls, PushMpls};
@@ -12,7 +12,7 @@ use packet::{Packet, headers as h};
 pub(super) const ENTRY_BYTES: usize = 4;
 
 /// Offset of the network layer, which follows the EtherType. The layout lacks it if the network header is damaged.
-pub(super) fn network(packet: &Packet, view: &mut HeaderCtx<'_>) -> Result<usize, Misfit> {
+pub(super) fn network(packet: &Packet, view: &mut HeaderCtx<'_>) -> Result<usize, ActionMismatch> {
     view.refresh(packet);
     if encap::packet_type(view) != 0 {
         return Ok(0);
@@ -24,14 +24,18 @@ pub(super) fn network(packet: &Packet, view: &mut HeaderCtx<'_>) -> Result<usize
     let at = h::ETH_HEADER_BYTES - 2 + tags * h::VLAN_TAG_BYTES;
     match h::be16(packet.data(), at) {
         Some(ethertype) if ethertype == view.key.base.dl_type => Ok(at + 2),
-        _ => Err(Misfit),
+        _ => Err(ActionMismatch),
     }
 }
 
 /// Offset of the outermost entry.
-fn stack(packet: &Packet, view: &mut HeaderCtx<'_>) -> Result<usize, Misfit> {
+fn stack(packet: &Packet, view: &mut HeaderCtx<'_>) -> Result<usize, ActionMismatch> {
     let at = network(packet, view)?;
-    if h::is_mpls(view.key.base.dl_type) && packet.len() >= at + ENTRY_BYTES { Ok(at) } else { Err(Misfit) }
+    if h::is_mpls(view.key.base.dl_type) && packet.len() >= at + ENTRY_BYTES {
+        Ok(at)
+    } else {
+        Err(ActionMismatch)
+    }
 }
 
 /// Sets the EtherType of the header at `at`. A packet without an Ethernet header becomes a frame by that of one.
@@ -46,10 +50,14 @@ fn set_ethertype(packet: &mut Packet, view: &mut HeaderCtx<'_>, at: usize, ether
 }
 
 /// Pushes an entry as the outermost one.
-pub(super) fn push(packet: &mut Packet, view: &mut HeaderCtx<'_>, push: PushMpls) -> Result<(), Misfit> {
+pub(super) fn push(
+    packet: &mut Packet,
+    view: &mut HeaderCtx<'_>,
+    push: PushMpls,
+) -> Result<(), ActionMismatch> {
     let at = network(packet, view)?;
     if !h::is_mpls(push.ethertype) {
-        return Err(Misfit);
+        return Err(ActionMismatch);
     }
     packet.insert(at, ENTRY_BYTES);
     set_ethertype(packet, view, at, push.ethertype);
@@ -59,7 +67,7 @@ pub(super) fn push(packet: &mut Packet, view: &mut HeaderCtx<'_>, push: PushMpls
 }
 
 /// Pops the outermost entry.
-pub(super) fn pop(packet: &mut Packet, view: &mut HeaderCtx<'_>, pop: PopMpls) -> Result<(), Misfit> {
+pub(super) fn pop(packet: &mut Packet, view: &mut HeaderCtx<'_>, pop: PopMpls) -> Result<(), ActionMismatch> {
     let at = stack(packet, view)?;
     packet.remove(at, ENTRY_BYTES);
     set_ethertype(packet, view, at, pop.ethertype);
@@ -68,9 +76,13 @@ pub(super) fn pop(packet: &mut Packet, view: &mut HeaderCtx<'_>, pop: PopMpls) -
 }
 
 /// Rewrites bits of the outermost entry.
-pub(super) fn set(packet: &mut Packet, view: &mut HeaderCtx<'_>, m: &Masked<u32>) -> Result<(), Misfit> {
+pub(super) fn set(
+    packet: &mut Packet,
+    view: &mut HeaderCtx<'_>,
+    m: &Masked<u32>,
+) -> Result<(), ActionMismatch> {
     let at = stack(packet, view)?;
-    let entry = packet.data_mut()[at..].first_chunk_mut::<ENTRY_BYTES>().ok_or(Misfit)?;
+    let entry = packet.data_mut()[at..].first_chunk_mut::<ENTRY_BYTES>().ok_or(ActionMismatch)?;
     *entry = (u32::from_be_bytes(*entry) & !m.mask | m.value & m.mask).to_be_bytes();
     *view.dirty = true;
     Ok(())

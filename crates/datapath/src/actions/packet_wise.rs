@@ -1,12 +1,12 @@
 //! Executes a list of actions on one packet: a single one, or each packet of a burst if groups are disabled.
 
-use super::{Executor, Fragment, Misfit, apply, inner_place, truncate};
+use super::{ActionMismatch, Executor, Fragment, apply, inner_place, truncate};
 use crate::burst::{HeaderCtx, Parsed, copy_key};
 use crate::meter::Load;
 use crate::park::Origin;
 use crate::ports::PmdIo;
 use conntrack::Request;
-use dpif::actions::{self, Goes, Rewrite, TnlPush};
+use dpif::actions::{self, ExecResult, Rewrite, TnlPush};
 use dpif::{CtAction, DpAction, DropReason, UserCookie, XlateDrop};
 use flow::{DpPort, FlowKey, RecircId};
 use packet::{Packet, frame_bytes};
@@ -177,14 +177,14 @@ impl actions::Executor for Step<'_, '_> {
     type Packets = Packet;
     type End = Gone;
 
-    fn output(&mut self, packet: Packet, port: DpPort) -> Goes<Self> {
+    fn output(&mut self, packet: Packet, port: DpPort) -> ExecResult<Self> {
         let (mut out, rest) = self.split(packet);
         truncate(&mut out, self.view.truncate.take());
         self.exec.ports.output(port, out, self.view.origin.rx_port, self.io);
         rest
     }
 
-    fn userspace(&mut self, packet: Packet, cookie: &UserCookie) -> Goes<Self> {
+    fn userspace(&mut self, packet: Packet, cookie: &UserCookie) -> ExecResult<Self> {
         let (mut out, rest) = self.split(packet);
         let cut = truncate(&mut out, self.view.truncate.take());
         let state = self.view.headers.parsed();
@@ -194,7 +194,7 @@ impl actions::Executor for Step<'_, '_> {
         rest
     }
 
-    fn recirculate(&mut self, packet: Packet, id: RecircId) -> Goes<Self> {
+    fn recirculate(&mut self, packet: Packet, id: RecircId) -> ExecResult<Self> {
         let (out, rest) = self.split(packet);
         let state = self.view.headers.parsed();
         let state = Parsed { dirty: state.dirty || self.exec.reread, ..state };
@@ -202,7 +202,7 @@ impl actions::Executor for Step<'_, '_> {
         rest
     }
 
-    fn rewrite(&mut self, mut packet: Packet, rewrite: Rewrite<'_>) -> Goes<Self> {
+    fn rewrite(&mut self, mut packet: Packet, rewrite: Rewrite<'_>) -> ExecResult<Self> {
         if let Rewrite::PushNsh(_) | Rewrite::AddMpls(_) = rewrite {
             let mut earlier = Vec::new();
             let headers = &mut self.view.headers;
@@ -211,16 +211,16 @@ impl actions::Executor for Step<'_, '_> {
         }
         match apply(rewrite, &mut packet, &mut self.view.headers) {
             Ok(()) => Ok(packet),
-            Err(Misfit) => self.dropped(packet, DropReason::BadAction),
+            Err(ActionMismatch) => self.dropped(packet, DropReason::BadAction),
         }
     }
 
-    fn truncate(&mut self, packet: Packet, bytes: u32) -> Goes<Self> {
+    fn truncate(&mut self, packet: Packet, bytes: u32) -> ExecResult<Self> {
         self.view.truncate = Some(bytes);
         Ok(packet)
     }
 
-    fn meter(&mut self, packet: Packet, id: u32) -> Goes<Self> {
+    fn meter(&mut self, packet: Packet, id: u32) -> ExecResult<Self> {
         if self.exec.shared.admit(id, Load::of(&packet), self.exec.now_us) {
             Ok(packet)
         } else {
@@ -228,7 +228,7 @@ impl actions::Executor for Step<'_, '_> {
         }
     }
 
-    fn track(&mut self, mut packet: Packet, ct: &CtAction) -> Goes<Self> {
+    fn track(&mut self, mut packet: Packet, ct: &CtAction) -> ExecResult<Self> {
         self.view.headers.refresh(&packet);
         if self.view.headers.key.base.nw_frag != 0 {
             return self.track_fragment(packet, &Request::of(ct));
@@ -236,16 +236,16 @@ impl actions::Executor for Step<'_, '_> {
         let rx_port = self.view.origin.rx_port;
         match self.exec.track(&mut packet, &mut self.view.headers, rx_port, &Request::of(ct), true) {
             Ok(()) => Ok(packet),
-            Err(Misfit) => self.dropped(packet, DropReason::BadAction),
+            Err(ActionMismatch) => self.dropped(packet, DropReason::BadAction),
         }
     }
 
-    fn clear_tracking(&mut self, packet: Packet) -> Goes<Self> {
+    fn clear_tracking(&mut self, packet: Packet) -> ExecResult<Self> {
         self.view.headers.key.clear_tracking();
         Ok(packet)
     }
 
-    fn push_tunnel(&mut self, mut packet: Packet, push: &TnlPush) -> Goes<Self> {
+    fn push_tunnel(&mut self, mut packet: Packet, push: &TnlPush) -> ExecResult<Self> {
         *self.view.headers.dirty |= truncate(&mut packet, self.view.truncate.take());
         let mut earlier = Vec::new();
         let headers = &mut self.view.headers;
@@ -253,7 +253,7 @@ impl actions::Executor for Step<'_, '_> {
         self.pushed(packet, earlier, fits, DropReason::TunnelPush)
     }
 
-    fn pop_tunnel(&mut self, packet: Packet, port: DpPort) -> Goes<Self> {
+    fn pop_tunnel(&mut self, packet: Packet, port: DpPort) -> ExecResult<Self> {
         let (mut out, rest) = self.split(packet);
         let origin = self.view.origin;
         let (mut key, mut layout, mut dirty) =
@@ -277,7 +277,7 @@ impl actions::Executor for Step<'_, '_> {
         rest
     }
 
-    fn on_copies(&mut self, packet: Packet, actions: &[DpAction]) -> Goes<Self> {
+    fn on_copies(&mut self, packet: Packet, actions: &[DpAction]) -> ExecResult<Self> {
         if self.is_last {
             self.exec.run_list(packet, self.view, actions, self.place, self.io);
             return Err(Gone);
@@ -298,7 +298,7 @@ impl actions::Executor for Step<'_, '_> {
         Ok(packet)
     }
 
-    fn sample(&mut self, packet: Packet, probability: u32, actions: &[DpAction]) -> Goes<Self> {
+    fn sample(&mut self, packet: Packet, probability: u32, actions: &[DpAction]) -> ExecResult<Self> {
         if self.exec.fires(probability, self.view.origin.number, self.place) {
             self.on_copies(packet, actions)
         } else {
@@ -306,17 +306,23 @@ impl actions::Executor for Step<'_, '_> {
         }
     }
 
-    fn by_length(&mut self, packet: Packet, len: u16, greater: &[DpAction], less: &[DpAction]) -> Goes<Self> {
+    fn by_length(
+        &mut self,
+        packet: Packet,
+        len: u16,
+        greater: &[DpAction],
+        less: &[DpAction],
+    ) -> ExecResult<Self> {
         let actions = if frame_bytes(&packet) > usize::from(len) { greater } else { less };
         self.on_copies(packet, actions)
     }
 
-    fn drop_packets(&mut self, packet: Packet, reason: XlateDrop) -> Goes<Self> {
+    fn drop_packets(&mut self, packet: Packet, reason: XlateDrop) -> ExecResult<Self> {
         self.exec.ports.drop_wanted(packet, reason, self.view.origin.rx_port);
         Err(Gone)
     }
 
-    fn unsupported(&mut self, packet: Packet) -> Goes<Self> {
+    fn unsupported(&mut self, packet: Packet) -> ExecResult<Self> {
         self.dropped(packet, DropReason::BadAction)
     }
 }

@@ -5,7 +5,7 @@
 //! determines its fields, and of NSH the headers are dirty.
 
 use super::sums::{self, Field};
-use super::{Misfit, encap, mpls};
+use super::{ActionMismatch, encap, mpls};
 use crate::burst::HeaderCtx;
 use dpif::{ArpSet, EthSet, Ipv4Set, Ipv6Set, Masked, NdExtSet, NdSet, PortsSet, SetAction};
 use flow::extract::Layout;
@@ -14,7 +14,11 @@ use packet::Packet;
 use packet::headers as h;
 
 /// Rewrites the packet and its key, or metadata in the key.
-pub(super) fn apply(set: &SetAction, packet: &mut Packet, view: &mut HeaderCtx<'_>) -> Result<(), Misfit> {
+pub(super) fn apply(
+    set: &SetAction,
+    packet: &mut Packet,
+    view: &mut HeaderCtx<'_>,
+) -> Result<(), ActionMismatch> {
     match set {
         SetAction::Eth(m) => eth(packet, view, EthChange::new(m))?,
         SetAction::Ipv4(m) => ipv4(packet, view, m)?,
@@ -42,14 +46,14 @@ pub(super) fn apply(set: &SetAction, packet: &mut Packet, view: &mut HeaderCtx<'
         SetAction::Mpls(m) => mpls::set(packet, view, m)?,
         SetAction::Nsh(m) => encap::set_nsh(packet, view, m)?,
         // No port here encapsulates packets.
-        SetAction::Tunnel(_) => return Err(Misfit),
+        SetAction::Tunnel(_) => return Err(ActionMismatch),
     }
     Ok(())
 }
 
 #[inline(always)]
-fn bytes<const N: usize>(packet: &Packet, at: usize) -> Result<[u8; N], Misfit> {
-    h::array(packet.data(), at).ok_or(Misfit)
+fn bytes<const N: usize>(packet: &Packet, at: usize) -> Result<[u8; N], ActionMismatch> {
+    h::array(packet.data(), at).ok_or(ActionMismatch)
 }
 
 /// Writes `value` under `mask` at `at`; returns the bytes before and after.
@@ -59,15 +63,15 @@ fn write<const N: usize>(
     at: usize,
     value: [u8; N],
     mask: [u8; N],
-) -> Result<([u8; N], [u8; N]), Misfit> {
+) -> Result<([u8; N], [u8; N]), ActionMismatch> {
     let old: [u8; N] = bytes(packet, at)?;
     let new: [u8; N] = std::array::from_fn(|i| old[i] & !mask[i] | value[i] & mask[i]);
     packet.data_mut()[at..at + N].copy_from_slice(&new);
     Ok((old, new))
 }
 
-fn offset(at: u16) -> Result<usize, Misfit> {
-    if at == Layout::NONE { Err(Misfit) } else { Ok(at.into()) }
+fn offset(at: u16) -> Result<usize, ActionMismatch> {
+    if at == Layout::NONE { Err(ActionMismatch) } else { Ok(at.into()) }
 }
 
 /// New addresses of an Ethernet header, destination and source, as words of the processor's byte order: the first eight bytes,
@@ -94,12 +98,16 @@ fn eth_words(EthSet { src, dst }: &EthSet) -> (u64, u32) {
 
 /// Rewrites the addresses of the Ethernet header.
 #[inline(always)]
-pub(super) fn eth(packet: &mut Packet, view: &mut HeaderCtx<'_>, change: EthChange) -> Result<(), Misfit> {
+pub(super) fn eth(
+    packet: &mut Packet,
+    view: &mut HeaderCtx<'_>,
+    change: EthChange,
+) -> Result<(), ActionMismatch> {
     if packet.len() < h::ETH_HEADER_BYTES || encap::packet_type(view) != 0 {
-        return Err(Misfit);
+        return Err(ActionMismatch);
     }
-    let (first, rest) = packet.data_mut().split_first_chunk_mut::<8>().ok_or(Misfit)?;
-    let last = rest.first_chunk_mut::<4>().ok_or(Misfit)?;
+    let (first, rest) = packet.data_mut().split_first_chunk_mut::<8>().ok_or(ActionMismatch)?;
+    let last = rest.first_chunk_mut::<4>().ok_or(ActionMismatch)?;
     let new = (
         u64::from_ne_bytes(*first) & change.keep.0 | change.set.0,
         u32::from_ne_bytes(*last) & change.keep.1 | change.set.1,
@@ -125,16 +133,20 @@ fn transport_sum(view: &HeaderCtx<'_>) -> Option<Field> {
 
 /// Rewrites the IPv4 header.
 #[inline(always)]
-pub(super) fn ipv4(packet: &mut Packet, view: &mut HeaderCtx<'_>, m: &Masked<Ipv4Set>) -> Result<(), Misfit> {
+pub(super) fn ipv4(
+    packet: &mut Packet,
+    view: &mut HeaderCtx<'_>,
+    m: &Masked<Ipv4Set>,
+) -> Result<(), ActionMismatch> {
     view.refresh(packet);
     if view.key.base.dl_type != h::ETH_TYPE_IP {
-        return Err(Misfit);
+        return Err(ActionMismatch);
     }
     let l3 = offset(view.layout.l3)?;
     let is_partial = sums::is_partial(packet, l3 + 10);
     let header =
         packet.data_mut().get_mut(l3..).and_then(<[u8]>::first_chunk_mut::<{ h::IPV4_HEADER_BYTES }>);
-    let header = header.ok_or(Misfit)?;
+    let header = header.ok_or(ActionMismatch)?;
     // Reads and writes the header once each: a processor stalls on reading bytes just written in parts.
     let before = *header;
     let mut after = before;
@@ -187,16 +199,16 @@ pub(super) fn ipv4_rest(
     packet: &mut Packet,
     view: &mut HeaderCtx<'_>,
     change: Ipv4Change,
-) -> Result<(), Misfit> {
+) -> Result<(), ActionMismatch> {
     view.refresh(packet);
     if view.key.base.dl_type != h::ETH_TYPE_IP {
-        return Err(Misfit);
+        return Err(ActionMismatch);
     }
     let l3 = offset(view.layout.l3)?;
     let is_partial = sums::is_partial(packet, l3 + 10);
     let header =
         packet.data_mut().get_mut(l3..).and_then(<[u8]>::first_chunk_mut::<{ h::IPV4_HEADER_BYTES }>);
-    let [a, b, c, d, _, _, _, _, e, f, g, h, ..] = header.ok_or(Misfit)?;
+    let [a, b, c, d, _, _, _, _, e, f, g, h, ..] = header.ok_or(ActionMismatch)?;
     let old = [[*a, *b, *c, *d], [*e, *f, *g, *h]].map(u32::from_ne_bytes);
     let new = [0, 1].map(|n| old[n] & change.keep[n] | change.set[n]);
     // The sum of words in any byte order has the same bytes.
@@ -210,10 +222,14 @@ pub(super) fn ipv4_rest(
     Ok(())
 }
 
-pub(super) fn ipv6(packet: &mut Packet, view: &mut HeaderCtx<'_>, m: &Masked<Ipv6Set>) -> Result<(), Misfit> {
+pub(super) fn ipv6(
+    packet: &mut Packet,
+    view: &mut HeaderCtx<'_>,
+    m: &Masked<Ipv6Set>,
+) -> Result<(), ActionMismatch> {
     view.refresh(packet);
     if view.key.base.dl_type != h::ETH_TYPE_IPV6 {
-        return Err(Misfit);
+        return Err(ActionMismatch);
     }
     let l3 = offset(view.layout.l3)?;
     let word = |v: &Ipv6Set| (u32::from(v.tclass) << 20 | v.label & 0xf_ffff).to_be_bytes();
@@ -265,11 +281,11 @@ pub(super) fn ports(
     view: &mut HeaderCtx<'_>,
     m: &Masked<PortsSet>,
     proto: u8,
-) -> Result<(), Misfit> {
+) -> Result<(), ActionMismatch> {
     view.refresh(packet);
     let b = view.key.base;
     if !is_ip(view) || b.nw_proto != proto {
-        return Err(Misfit);
+        return Err(ActionMismatch);
     }
     if b.nw_frag & nw_frag::LATER != 0 {
         return Ok(());
@@ -277,7 +293,7 @@ pub(super) fn ports(
     let l4 = offset(view.layout.l4)?;
     if proto == h::IPPROTO_SCTP && b.nw_frag != 0 {
         // The checksum covers the whole packet.
-        return Err(Misfit);
+        return Err(ActionMismatch);
     }
     let word = |p: &PortsSet| (u32::from(p.src) << 16 | u32::from(p.dst)).to_be_bytes();
     let (old, new) = write(packet, l4, word(&m.value), word(&m.mask))?;
@@ -310,11 +326,11 @@ fn icmp(
     m: &Masked<PortsSet>,
     dl_type: u16,
     proto: u8,
-) -> Result<(), Misfit> {
+) -> Result<(), ActionMismatch> {
     view.refresh(packet);
     let b = &view.key.base;
     if b.dl_type != dl_type || b.nw_proto != proto {
-        return Err(Misfit);
+        return Err(ActionMismatch);
     }
     if b.nw_frag & nw_frag::LATER != 0 {
         return Ok(());
@@ -329,15 +345,15 @@ fn icmp(
     Ok(())
 }
 
-fn arp(packet: &mut Packet, view: &mut HeaderCtx<'_>, m: &Masked<ArpSet>) -> Result<(), Misfit> {
+fn arp(packet: &mut Packet, view: &mut HeaderCtx<'_>, m: &Masked<ArpSet>) -> Result<(), ActionMismatch> {
     view.refresh(packet);
     if !matches!(view.key.base.dl_type, h::ETH_TYPE_ARP | h::ETH_TYPE_RARP) {
-        return Err(Misfit);
+        return Err(ActionMismatch);
     }
     let l3 = offset(view.layout.l3)?;
     let head: [u8; h::ARP_ETH_BYTES] = bytes(packet, l3)?;
     if head[..6] != [0, 1, 0x08, 0, 6, 4] {
-        return Err(Misfit);
+        return Err(ActionMismatch);
     }
     let op = write(packet, l3 + 6, m.value.op.to_be_bytes(), m.mask.op.to_be_bytes())?.1;
     view.key.arp.arp_sha = write(packet, l3 + 8, m.value.sha, m.mask.sha)?.1;
@@ -352,26 +368,26 @@ fn arp(packet: &mut Packet, view: &mut HeaderCtx<'_>, m: &Masked<ArpSet>) -> Res
 }
 
 /// Offset of the ICMPv6 header of a neighbour discovery message, and the end of the packet.
-fn neighbour_message(packet: &Packet, view: &mut HeaderCtx<'_>) -> Result<(usize, usize), Misfit> {
+fn neighbour_message(packet: &Packet, view: &mut HeaderCtx<'_>) -> Result<(usize, usize), ActionMismatch> {
     view.refresh(packet);
     let b = &view.key.base;
     if b.dl_type != h::ETH_TYPE_IPV6 || b.nw_proto != h::IPPROTO_ICMPV6 {
-        return Err(Misfit);
+        return Err(ActionMismatch);
     }
     let l4 = offset(view.layout.l4)?;
     let [kind]: [u8; 1] = bytes(packet, l4)?;
     if !matches!(kind, h::ND_NEIGHBOR_SOLICIT | h::ND_NEIGHBOR_ADVERT) {
-        return Err(Misfit);
+        return Err(ActionMismatch);
     }
     Ok((l4, ip_end(packet.data(), view)))
 }
 
 /// Rewrites the reserved bytes, and the type of the first option if there is one, whatever it is.
-fn nd_ext(packet: &mut Packet, view: &mut HeaderCtx<'_>, m: &Masked<NdExtSet>) -> Result<(), Misfit> {
+fn nd_ext(packet: &mut Packet, view: &mut HeaderCtx<'_>, m: &Masked<NdExtSet>) -> Result<(), ActionMismatch> {
     let (l4, end) = neighbour_message(packet, view)?;
     let field = Field { at: l4 + 2, zero_is_none: false };
     if l4 + 8 > end {
-        return Err(Misfit);
+        return Err(ActionMismatch);
     }
     *view.dirty = true;
     let (old, new) = write(packet, l4 + 4, m.value.reserved.to_be_bytes(), m.mask.reserved.to_be_bytes())?;
@@ -385,11 +401,11 @@ fn nd_ext(packet: &mut Packet, view: &mut HeaderCtx<'_>, m: &Masked<NdExtSet>) -
     Ok(())
 }
 
-fn nd(packet: &mut Packet, view: &mut HeaderCtx<'_>, m: &Masked<NdSet>) -> Result<(), Misfit> {
+fn nd(packet: &mut Packet, view: &mut HeaderCtx<'_>, m: &Masked<NdSet>) -> Result<(), ActionMismatch> {
     let (l4, end) = neighbour_message(packet, view)?;
     let field = Field { at: l4 + 2, zero_is_none: false };
     if l4 + 24 > end {
-        return Err(Misfit);
+        return Err(ActionMismatch);
     }
     *view.dirty = true;
     let (old, new) = write(packet, l4 + 8, m.value.target, m.mask.target)?;

@@ -3,7 +3,7 @@
 //! Common packets are rewritten in one step: TCP and UDP in whole datagrams, without a checksum left to a device. The set
 //! actions rewrite all others, with the same result: they are the oracle.
 
-use super::{Misfit, set, sums};
+use super::{ActionMismatch, set, sums};
 use crate::burst::HeaderCtx;
 use conntrack::{Key, Translation};
 use dpif::{Ipv4Set, Ipv6Set, Masked, PortsSet};
@@ -17,7 +17,7 @@ pub(super) fn translate(
     packet: &mut Packet,
     headers: &mut HeaderCtx<'_>,
     translation: &Option<Translation>,
-) -> Result<(), Misfit> {
+) -> Result<(), ActionMismatch> {
     match translation {
         None => Ok(()),
         Some(Translation::Tuple(to)) => {
@@ -100,7 +100,7 @@ fn delta(old: u64, new: u64) -> u64 {
 }
 
 /// Rewrites a packet by set actions.
-fn rewrite(packet: &mut Packet, headers: &mut HeaderCtx<'_>, to: &Key) -> Result<(), Misfit> {
+fn rewrite(packet: &mut Packet, headers: &mut HeaderCtx<'_>, to: &Key) -> Result<(), ActionMismatch> {
     let [src, dst] = to.addresses();
     set_addresses(packet, headers, Some(src), Some(dst))?;
     let rest = to.rest();
@@ -119,7 +119,7 @@ fn set_addresses(
     headers: &mut HeaderCtx<'_>,
     src: Option<IpAddr>,
     dst: Option<IpAddr>,
-) -> Result<(), Misfit> {
+) -> Result<(), ActionMismatch> {
     let is_v6 = src.or(dst).is_some_and(|addr| addr.is_ipv6());
     if is_v6 {
         let mut set = Masked { value: Ipv6Set::default(), mask: Ipv6Set::default() };
@@ -143,19 +143,20 @@ fn set_addresses(
 
 /// Gives the packet that an ICMP error cites the addresses and ports of a tuple. The checksums of its IPv4 header, of its
 /// transport header, if it is there, and of the message follow.
-fn translate_cited(packet: &mut Packet, headers: &HeaderCtx<'_>, to: &Key) -> Result<(), Misfit> {
+fn translate_cited(packet: &mut Packet, headers: &HeaderCtx<'_>, to: &Key) -> Result<(), ActionMismatch> {
     let message = usize::from(headers.layout.l4);
     let l3 = message + h::ICMP_HEADER_BYTES;
     let [src, dst] = to.addresses();
     let frame = packet.data();
-    let l4 = l3 + conntrack::cited_transport(to, frame.get(l3..).ok_or(Misfit)?).ok_or(Misfit)?;
-    let before = frame.get(message..).ok_or(Misfit)?.to_vec();
+    let l4 =
+        l3 + conntrack::cited_transport(to, frame.get(l3..).ok_or(ActionMismatch)?).ok_or(ActionMismatch)?;
+    let before = frame.get(message..).ok_or(ActionMismatch)?.to_vec();
     let frame = packet.data_mut();
     let old_addresses = cited_addresses(frame, l3, src.is_ipv6()).to_vec();
     match (src, dst) {
         (IpAddr::V4(src), IpAddr::V4(dst)) => {
-            let header = frame.get_mut(l3..l3 + h::IPV4_HEADER_BYTES).ok_or(Misfit)?;
-            let old: [u8; 8] = h::array(header, 12).ok_or(Misfit)?;
+            let header = frame.get_mut(l3..l3 + h::IPV4_HEADER_BYTES).ok_or(ActionMismatch)?;
+            let old: [u8; 8] = h::array(header, 12).ok_or(ActionMismatch)?;
             header[12..16].copy_from_slice(&src.octets());
             header[16..20].copy_from_slice(&dst.octets());
             let sum = u16::from_be_bytes([header[10], header[11]]);
@@ -163,16 +164,16 @@ fn translate_cited(packet: &mut Packet, headers: &HeaderCtx<'_>, to: &Key) -> Re
             header[10..12].copy_from_slice(&sum.to_be_bytes());
         }
         (IpAddr::V6(src), IpAddr::V6(dst)) => {
-            let header = frame.get_mut(l3..l3 + h::IPV6_HEADER_BYTES).ok_or(Misfit)?;
+            let header = frame.get_mut(l3..l3 + h::IPV6_HEADER_BYTES).ok_or(ActionMismatch)?;
             header[8..24].copy_from_slice(&src.octets());
             header[24..40].copy_from_slice(&dst.octets());
         }
-        _ => return Err(Misfit),
+        _ => return Err(ActionMismatch),
     }
     let rest = to.rest();
     if matches!(rest.proto, h::IPPROTO_TCP | h::IPPROTO_UDP | h::IPPROTO_SCTP) {
-        let ports = frame.get_mut(l4..l4 + 4).ok_or(Misfit)?;
-        let old_ports: [u8; 4] = h::array(ports, 0).ok_or(Misfit)?;
+        let ports = frame.get_mut(l4..l4 + 4).ok_or(ActionMismatch)?;
+        let old_ports: [u8; 4] = h::array(ports, 0).ok_or(ActionMismatch)?;
         ports[..2].copy_from_slice(&rest.src.to_be_bytes());
         ports[2..].copy_from_slice(&rest.dst.to_be_bytes());
         let new_ports = [rest.src.to_be_bytes(), rest.dst.to_be_bytes()].concat();

@@ -11,7 +11,7 @@
 //! - All packets of a large segment have the same key until their headers are parsed again.
 
 use super::encap::{self, ETHERNET, ETHERTYPES, packet_type};
-use super::{Executor, Misfit, apply, sums};
+use super::{ActionMismatch, Executor, apply, sums};
 use crate::burst::HeaderCtx;
 use crate::shared::{DpShared, Sequence};
 use dpif::actions::tnl_header::{self as th, Encap, TnlHeader, UDP_CSUM_COMPUTED, UDP_ENCAP_BYTES};
@@ -53,18 +53,18 @@ struct Popped {
 }
 
 impl Executor {
-    /// Pushes outer headers. Of a large segment, the packet becomes the last one, and `earlier` gets the others.
+    /// Pushes outer headers. A large segment becomes several packets: `earlier` gets all but the last one.
     pub(super) fn push_tunnel(
         &mut self,
         packet: &mut Packet,
         headers: &mut HeaderCtx<'_>,
         push: &TnlPush,
         earlier: &mut Vec<Packet>,
-    ) -> Result<(), Misfit> {
+    ) -> Result<(), ActionMismatch> {
         headers.refresh(packet);
         let inner = packet_type(headers);
         if !push.header.fields().encap.carries(inner) {
-            return Err(Misfit);
+            return Err(ActionMismatch);
         }
         let hash = flow_hash::five_tuple(headers.key, 0);
         if packet.offload.is_gso() && inner == ETHERNET && stays_whole(packet, &push.header) {
@@ -90,7 +90,7 @@ impl Executor {
         headers: &mut HeaderCtx<'_>,
         rewrite: Rewrite<'_>,
         earlier: &mut Vec<Packet>,
-    ) -> Result<(), Misfit> {
+    ) -> Result<(), ActionMismatch> {
         let inner = packet_type(headers);
         if packet.offload.is_gso() && !encap::stays_whole(rewrite, inner) {
             self.cut_behind(packet, inner, earlier)?;
@@ -108,7 +108,7 @@ impl Executor {
         packet: &mut Packet,
         packet_type: u32,
         earlier: &mut Vec<Packet>,
-    ) -> Result<(), Misfit> {
+    ) -> Result<(), ActionMismatch> {
         if packet_type == ETHERNET {
             return self.cut(packet, earlier);
         }
@@ -156,15 +156,15 @@ impl Executor {
         headers: &mut HeaderCtx<'_>,
         tunnel: Option<&PoppedPort>,
         earlier: &mut Vec<Packet>,
-    ) -> Result<(), Misfit> {
+    ) -> Result<(), ActionMismatch> {
         headers.refresh(packet);
         let (l3, l4) = (headers.layout.l3.into(), headers.layout.l4.into());
-        let tunnel = self.of_protocol(tunnel.ok_or(Misfit)?, packet.data(), headers.key, l4);
+        let tunnel = self.of_protocol(tunnel.ok_or(ActionMismatch)?, packet.data(), headers.key, l4);
         let PoppedPort { port, options: of_port } = &tunnel;
         let popped = popped(packet.data(), headers.key, l3, l4, of_port)?;
         let options = match packet.data().get(popped.options.clone()) {
             Some([]) | None => None,
-            Some(options) => Some(TunnelOptions::from_bytes(options).ok_or(Misfit)?),
+            Some(options) => Some(TunnelOptions::from_bytes(options).ok_or(ActionMismatch)?),
         };
         let o = packet.offload;
         let is_inner = o.needs_csum && usize::from(o.csum_start) >= popped.at;
@@ -178,7 +178,7 @@ impl Executor {
             for part in earlier.iter_mut().chain([&mut *packet]) {
                 let end = verify(part, headers.key, l3, l4)?;
                 if end < popped.at + least(popped.packet_type) {
-                    return Err(Misfit);
+                    return Err(ActionMismatch);
                 }
                 part.offload = Offload::NONE;
                 part.strip(popped.at);
@@ -207,7 +207,7 @@ impl Executor {
         l3: usize,
         l4: usize,
         popped: &Popped,
-    ) -> Result<bool, Misfit> {
+    ) -> Result<bool, ActionMismatch> {
         if packet.offload.gso != GsoKind::UdpL4 || popped.packet_type != ETHERNET {
             return Ok(false);
         }
@@ -240,12 +240,12 @@ impl Executor {
     }
 
     /// Cuts a large segment: the packet becomes the last of its segments.
-    fn cut(&mut self, packet: &mut Packet, earlier: &mut Vec<Packet>) -> Result<(), Misfit> {
+    fn cut(&mut self, packet: &mut Packet, earlier: &mut Vec<Packet>) -> Result<(), ActionMismatch> {
         let pool: &mut PacketPool = &mut self.ports.pool;
         let mut segments = PacketBatch::new();
-        packet::segment(packet, pool, &mut segments).map_err(|_| Misfit)?;
+        packet::segment(packet, pool, &mut segments).map_err(|_| ActionMismatch)?;
         earlier.extend(segments.drain());
-        let last = earlier.pop().ok_or(Misfit)?;
+        let last = earlier.pop().ok_or(ActionMismatch)?;
         pool.free(std::mem::replace(packet, last));
         self.ports.ledger.copied += earlier.len() as u64;
         Ok(())
@@ -269,13 +269,13 @@ fn encapsulate(
     hash: u32,
     shared: &DpShared,
     now_us: u64,
-) -> Result<(), Misfit> {
+) -> Result<(), ActionMismatch> {
     sums::complete(packet);
     packet.offload = Offload::NONE;
     prepend(packet, header, hash, shared, now_us, false)
 }
 
-/// The same for a large segment, which the port cuts: it computes the outer checksum, so that one counts as verified.
+/// Encapsulates a large segment, which the port cuts: it computes the outer checksum, so that one counts as verified.
 #[inline(never)]
 fn encapsulate_whole(
     packet: &mut Packet,
@@ -283,7 +283,7 @@ fn encapsulate_whole(
     hash: u32,
     shared: &DpShared,
     now_us: u64,
-) -> Result<(), Misfit> {
+) -> Result<(), ActionMismatch> {
     packet.offload.csum_valid = true;
     prepend(packet, header, hash, shared, now_us, true)
 }
@@ -296,16 +296,16 @@ fn prepend(
     shared: &DpShared,
     now_us: u64,
     is_whole: bool,
-) -> Result<(), Misfit> {
+) -> Result<(), ActionMismatch> {
     let (bytes, l4) = (header.bytes(), header.l4());
     packet.prepend(bytes);
     let frame = packet.data_mut();
     let (l3, end) = (h::ETH_HEADER_BYTES, frame.len());
     let mut put = |at: usize, value: u16| frame[at..at + 2].copy_from_slice(&value.to_be_bytes());
     if header.is_v6() {
-        put(l3 + 4, u16::try_from(end - l4).map_err(|_| Misfit)?);
+        put(l3 + 4, u16::try_from(end - l4).map_err(|_| ActionMismatch)?);
     } else {
-        let total = u16::try_from(end - l3).map_err(|_| Misfit)?;
+        let total = u16::try_from(end - l3).map_err(|_| ActionMismatch)?;
         put(l3 + 2, total);
         let of_zero = u16::from_be_bytes([bytes[l3 + 10], bytes[l3 + 11]]);
         put(l3 + 10, checksum::update16(of_zero, 0, total));
@@ -322,7 +322,7 @@ fn prepend(
             }
             put(l4 + 4, (end - l4) as u16);
             if udp.csum == UDP_CSUM_COMPUTED && is_whole {
-                // Of the pseudo-header alone, which is not 0: each segment has a checksum.
+                // The sum of the pseudo-header alone, which is not 0: each segment has a checksum.
                 let sum = checksum::fold(pseudo(frame, header.is_v6(), end - l4));
                 frame[l4 + 6..l4 + 8].copy_from_slice(&sum.to_be_bytes());
             } else if udp.csum == UDP_CSUM_COMPUTED || is_gtpu {
@@ -373,21 +373,24 @@ fn pseudo(frame: &[u8], is_v6: bool, l4_bytes: usize) -> u64 {
 
 /// Verifies lengths and checksums of the outer headers of a frame. Returns the end of its IP packet: as in OVS, bytes
 /// behind that stay.
-fn verify(packet: &Packet, key: &FlowKey, l3: usize, l4: usize) -> Result<usize, Misfit> {
+fn verify(packet: &Packet, key: &FlowKey, l3: usize, l4: usize) -> Result<usize, ActionMismatch> {
     let o = packet.offload;
     let is_v6 = key.base.dl_type == h::ETH_TYPE_IPV6;
     let frame = packet.data();
-    let length = h::be16(frame, l3 + if is_v6 { 4 } else { 2 }).ok_or(Misfit)?;
+    let length = h::be16(frame, l3 + if is_v6 { 4 } else { 2 }).ok_or(ActionMismatch)?;
     let end = l3 + usize::from(length) + if is_v6 { h::IPV6_HEADER_BYTES } else { 0 };
     if end > frame.len() || end < l4 {
-        return Err(Misfit);
+        return Err(ActionMismatch);
     }
     let sum = |data: &[u8], from: u64| checksum::fold(checksum::sum(data, from));
     if !is_v6 && sum(&frame[l3..l4], 0) != u16::MAX {
-        return Err(Misfit);
+        return Err(ActionMismatch);
     }
     let done_by_device = o.needs_csum || o.csum_valid;
-    if key.base.nw_proto == h::IPPROTO_UDP && !done_by_device && h::be16(frame, l4 + 6).ok_or(Misfit)? != 0 {
+    if key.base.nw_proto == h::IPPROTO_UDP
+        && !done_by_device
+        && h::be16(frame, l4 + 6).ok_or(ActionMismatch)? != 0
+    {
         let pseudo = if is_v6 {
             checksum::pseudo(&key.ipv6.src, &key.ipv6.dst, h::IPPROTO_UDP, end - l4)
         } else {
@@ -395,17 +398,17 @@ fn verify(packet: &Packet, key: &FlowKey, l3: usize, l4: usize) -> Result<usize,
             checksum::pseudo(&src, &dst, h::IPPROTO_UDP, end - l4)
         };
         if sum(&frame[l4..end], pseudo) != u16::MAX {
-            return Err(Misfit);
+            return Err(ActionMismatch);
         }
     }
     // The kernel leaves that of GRE to the device too.
     let is_left = o.needs_csum && usize::from(o.csum_start) == l4;
     if key.base.nw_proto == th::IPPROTO_GRE
         && !is_left
-        && h::be16(frame, l4).ok_or(Misfit)? & th::GRE_HAS_CSUM != 0
+        && h::be16(frame, l4).ok_or(ActionMismatch)? & th::GRE_HAS_CSUM != 0
         && sum(&frame[l4..end], 0) != u16::MAX
     {
-        return Err(Misfit);
+        return Err(ActionMismatch);
     }
     Ok(end)
 }
@@ -417,10 +420,16 @@ fn least(packet_type: u32) -> usize {
 
 /// Reads the outer headers.
 #[inline]
-fn popped(frame: &[u8], key: &FlowKey, l3: usize, l4: usize, port: &TunnelPort) -> Result<Popped, Misfit> {
+fn popped(
+    frame: &[u8],
+    key: &FlowKey,
+    l3: usize,
+    l4: usize,
+    port: &TunnelPort,
+) -> Result<Popped, ActionMismatch> {
     let b = &key.base;
     if b.nw_frag != 0 || l3 >= l4 || l4 >= frame.len() {
-        return Err(Misfit);
+        return Err(ActionMismatch);
     }
     let mut tunnel = Tunnel { tos: b.nw_tos, ttl: b.nw_ttl, ..Tunnel::default() };
     match b.dl_type {
@@ -428,7 +437,7 @@ fn popped(frame: &[u8], key: &FlowKey, l3: usize, l4: usize, port: &TunnelPort) 
         h::ETH_TYPE_IPV6 if key.has(shape::IPV6) => {
             (tunnel.ipv6_src, tunnel.ipv6_dst) = (key.ipv6.src, key.ipv6.dst);
         }
-        _ => return Err(Misfit),
+        _ => return Err(ActionMismatch),
     }
     let mut options = 0..0;
     let proto = match port.kind {
@@ -438,14 +447,14 @@ fn popped(frame: &[u8], key: &FlowKey, l3: usize, l4: usize, port: &TunnelPort) 
         TunnelKind::Srv6 => th::IPPROTO_IPV6,
     };
     if b.nw_proto != proto {
-        return Err(Misfit);
+        return Err(ActionMismatch);
     }
     let (at, packet_type) = match port.kind {
         TunnelKind::Gre | TunnelKind::Ip6gre => {
             let (proto, at) = gre(frame, l4, &mut tunnel)?;
             match proto {
                 h::ETH_TYPE_TEB => (at, ETHERNET),
-                proto if proto < h::ETH_TYPE_MIN || is_erspan(proto) => return Err(Misfit),
+                proto if proto < h::ETH_TYPE_MIN || is_erspan(proto) => return Err(ActionMismatch),
                 proto => (at, ETHERTYPES | u32::from(proto)),
             }
         }
@@ -453,10 +462,10 @@ fn popped(frame: &[u8], key: &FlowKey, l3: usize, l4: usize, port: &TunnelPort) 
         TunnelKind::Srv6 => (l4, srv6(frame, l3, l4, proto)?),
         TunnelKind::Vxlan | TunnelKind::Geneve | TunnelKind::Gtpu => {
             (tunnel.tp_src, tunnel.tp_dst) = (b.tp_src, b.tp_dst);
-            if h::be16(frame, l4 + 6).ok_or(Misfit)? != 0 {
+            if h::be16(frame, l4 + 6).ok_or(ActionMismatch)? != 0 {
                 tunnel.flags |= tunnel_flags::CSUM;
             }
-            let header = h::array(frame, l4 + h::UDP_HEADER_BYTES).ok_or(Misfit)?;
+            let header = h::array(frame, l4 + h::UDP_HEADER_BYTES).ok_or(ActionMismatch)?;
             let at = l4 + h::UDP_HEADER_BYTES + UDP_ENCAP_BYTES;
             match port.kind {
                 TunnelKind::Vxlan => (at, vxlan(header, port, &mut tunnel)?),
@@ -475,30 +484,34 @@ fn popped(frame: &[u8], key: &FlowKey, l3: usize, l4: usize, port: &TunnelPort) 
         }
     };
     if frame.len() < at + least(packet_type) {
-        return Err(Misfit);
+        return Err(ActionMismatch);
     }
     Ok(Popped { tunnel, options, at, packet_type })
 }
 
 /// Returns the packet type of the payload. As in OVS, a header with a next protocol is one of any VXLAN port.
-fn vxlan(header: [u8; UDP_ENCAP_BYTES], port: &TunnelPort, tunnel: &mut Tunnel) -> Result<u32, Misfit> {
+fn vxlan(
+    header: [u8; UDP_ENCAP_BYTES],
+    port: &TunnelPort,
+    tunnel: &mut Tunnel,
+) -> Result<u32, ActionMismatch> {
     let [a, b, c, d, e, f, g, reserved] = header;
     let flags = u32::from_be_bytes([a, b, c, d]);
     if flags & th::VXLAN_HAS_GPE != 0 {
         // Neither another version nor a message of the tunnel's control.
         if flags & !0xff != th::VXLAN_HAS_VNI | th::VXLAN_HAS_GPE || reserved != 0 {
-            return Err(Misfit);
+            return Err(ActionMismatch);
         }
         tunnel.id = u32::from_be_bytes([0, e, f, g]).into();
         tunnel.flags |= tunnel_flags::KEY;
-        return th::gpe_packet_type(d).ok_or(Misfit);
+        return th::gpe_packet_type(d).ok_or(ActionMismatch);
     }
     let allowed = match port.gbp {
         true => th::VXLAN_HAS_VNI | th::VXLAN_HAS_GBP | GBP_FLAGS | GBP_ID,
         false => th::VXLAN_HAS_VNI,
     };
     if flags & th::VXLAN_HAS_VNI == 0 || flags & !allowed != 0 || reserved != 0 {
-        return Err(Misfit);
+        return Err(ActionMismatch);
     }
     if flags & th::VXLAN_HAS_GBP != 0 {
         tunnel.gbp_id = (flags & GBP_ID) as u16;
@@ -516,11 +529,11 @@ fn gtpu(
     header: [u8; UDP_ENCAP_BYTES],
     at: usize,
     tunnel: &mut Tunnel,
-) -> Result<(usize, u32), Misfit> {
+) -> Result<(usize, u32), ActionMismatch> {
     let [flags, msgtype, length @ .., a, b, c, d] = header;
     let end = at + usize::from(u16::from_be_bytes(length));
     if flags & GTPU_VERSION != th::GTPU_FLAGS || end > frame.len() {
-        return Err(Misfit);
+        return Err(ActionMismatch);
     }
     (tunnel.gtpu_flags, tunnel.gtpu_msgtype) = (flags, msgtype);
     if msgtype != th::GTPU_GPDU {
@@ -530,14 +543,14 @@ fn gtpu(
     tunnel.flags |= tunnel_flags::KEY;
     let mut at = at;
     if flags & GTPU_OPTIONAL != 0 {
-        let mut next = *frame.get(at + 3).ok_or(Misfit)?;
+        let mut next = *frame.get(at + 3).ok_or(ActionMismatch)?;
         at += 4;
         // Each extension has its length in words first, and the type of the next one last.
         while flags & GTPU_EXTENDED != 0 && next != 0 {
-            let bytes = usize::from(*frame.get(at).ok_or(Misfit)?) * 4;
+            let bytes = usize::from(*frame.get(at).ok_or(ActionMismatch)?) * 4;
             at += bytes;
             if bytes == 0 || at > end {
-                return Err(Misfit);
+                return Err(ActionMismatch);
             }
             next = frame[at - 1];
         }
@@ -545,15 +558,15 @@ fn gtpu(
     match frame.get(at).filter(|_| at < end).map(|first| first >> 4) {
         Some(4) => Ok((at, ETHERTYPES | u32::from(h::ETH_TYPE_IP))),
         Some(6) => Ok((at, ETHERTYPES | u32::from(h::ETH_TYPE_IPV6))),
-        Some(_) | None => Err(Misfit),
+        Some(_) | None => Err(ActionMismatch),
     }
 }
 
 /// Returns the bytes of its options.
-fn geneve(header: [u8; UDP_ENCAP_BYTES], tunnel: &mut Tunnel) -> Result<usize, Misfit> {
+fn geneve(header: [u8; UDP_ENCAP_BYTES], tunnel: &mut Tunnel) -> Result<usize, ActionMismatch> {
     let [first, flags, proto @ .., e, f, g, _] = header;
     if first & GENEVE_VERSION != 0 || u16::from_be_bytes(proto) != h::ETH_TYPE_TEB {
-        return Err(Misfit);
+        return Err(ActionMismatch);
     }
     if flags & GENEVE_OAM != 0 {
         tunnel.flags |= tunnel_flags::OAM;
@@ -564,12 +577,12 @@ fn geneve(header: [u8; UDP_ENCAP_BYTES], tunnel: &mut Tunnel) -> Result<usize, M
 }
 
 /// Returns protocol and offset of the payload.
-fn gre(frame: &[u8], l4: usize, tunnel: &mut Tunnel) -> Result<(u16, usize), Misfit> {
-    let flags = h::be16(frame, l4).ok_or(Misfit)?;
-    let proto = h::be16(frame, l4 + 2).ok_or(Misfit)?;
+fn gre(frame: &[u8], l4: usize, tunnel: &mut Tunnel) -> Result<(u16, usize), ActionMismatch> {
+    let flags = h::be16(frame, l4).ok_or(ActionMismatch)?;
+    let proto = h::be16(frame, l4 + 2).ok_or(ActionMismatch)?;
     let known = th::GRE_HAS_CSUM | th::GRE_HAS_KEY | th::GRE_HAS_SEQ;
     if flags & !known != 0 {
-        return Err(Misfit);
+        return Err(ActionMismatch);
     }
     let mut at = l4 + 4;
     if flags & th::GRE_HAS_CSUM != 0 {
@@ -577,7 +590,7 @@ fn gre(frame: &[u8], l4: usize, tunnel: &mut Tunnel) -> Result<(u16, usize), Mis
         at += 4;
     }
     if flags & th::GRE_HAS_KEY != 0 {
-        tunnel.id = h::be32(frame, at).ok_or(Misfit)?.into();
+        tunnel.id = h::be32(frame, at).ok_or(ActionMismatch)?.into();
         tunnel.flags |= tunnel_flags::KEY;
         at += 4;
     }
@@ -588,56 +601,56 @@ fn gre(frame: &[u8], l4: usize, tunnel: &mut Tunnel) -> Result<(u16, usize), Mis
 }
 
 /// Returns the offset of the frame inside. As in the kernel and in OVS, the header's version counts, not the protocol.
-fn erspan(frame: &[u8], l4: usize, tunnel: &mut Tunnel) -> Result<usize, Misfit> {
+fn erspan(frame: &[u8], l4: usize, tunnel: &mut Tunnel) -> Result<usize, ActionMismatch> {
     let (proto, at) = gre(frame, l4, tunnel)?;
     let has_number = h::be16(frame, l4).is_some_and(|flags| flags & th::GRE_HAS_SEQ != 0);
     if !is_erspan(proto) || !has_number {
-        return Err(Misfit);
+        return Err(ActionMismatch);
     }
-    let first = h::be32(frame, at).ok_or(Misfit)?;
+    let first = h::be32(frame, at).ok_or(ActionMismatch)?;
     let mut erspan = Erspan { ver: (first >> 28) as u8, ..Erspan::default() };
     tunnel.id = u64::from(first as u16 & th::ERSPAN_SESSION);
     tunnel.flags = tunnel.flags & !tunnel_flags::CSUM | tunnel_flags::KEY;
     let bytes = match erspan.ver {
         1 => {
-            erspan.idx = h::be32(frame, at + 4).ok_or(Misfit)? & Erspan::ALL.idx;
+            erspan.idx = h::be32(frame, at + 4).ok_or(ActionMismatch)? & Erspan::ALL.idx;
             th::ERSPAN1_BYTES
         }
         2 => {
-            let last = h::be16(frame, at + 10).ok_or(Misfit)?;
+            let last = h::be16(frame, at + 10).ok_or(ActionMismatch)?;
             (erspan.hwid, erspan.dir) = ((last >> 4) as u8 & Erspan::ALL.hwid, (last >> 3) as u8 & 1);
             // A subheader of the platform may follow.
             th::ERSPAN2_BYTES + if last & 1 != 0 { th::ERSPAN2_PLATFORM_BYTES } else { 0 }
         }
-        _ => return Err(Misfit),
+        _ => return Err(ActionMismatch),
     };
     tunnel.set_erspan(&erspan);
     Ok(at + bytes)
 }
 
 /// Returns the type of the packet inside. It has arrived: no segment is left.
-fn srv6(frame: &[u8], l3: usize, l4: usize, proto: u8) -> Result<u32, Misfit> {
+fn srv6(frame: &[u8], l3: usize, l4: usize, proto: u8) -> Result<u32, ActionMismatch> {
     let routing = l3 + h::IPV6_HEADER_BYTES;
     if h::be16(frame, l3).is_none_or(|first| first >> 12 != 6) {
-        return Err(Misfit);
+        return Err(ActionMismatch);
     }
     if l4 > routing {
         // Only a routing header may be between, whose fourth byte counts the segments left.
-        let [next, words, kind, left] = h::array(frame, routing).ok_or(Misfit)?;
+        let [next, words, kind, left] = h::array(frame, routing).ok_or(ActionMismatch)?;
         let is_whole = next == proto && routing + (usize::from(words) + 1) * 8 == l4;
         if frame.get(l3 + 6) != Some(&h::IPPROTO_ROUTING)
             || !is_whole
             || kind != th::SRV6_ROUTING_TYPE
             || left != 0
         {
-            return Err(Misfit);
+            return Err(ActionMismatch);
         }
     }
     let (version, ethertype) =
         if proto == th::IPPROTO_IPIP { (4, h::ETH_TYPE_IP) } else { (6, h::ETH_TYPE_IPV6) };
     match frame.get(l4).map(|first| first >> 4) {
         Some(found) if found == version => Ok(ETHERTYPES | u32::from(ethertype)),
-        Some(_) | None => Err(Misfit),
+        Some(_) | None => Err(ActionMismatch),
     }
 }
 

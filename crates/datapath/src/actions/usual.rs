@@ -5,7 +5,7 @@
 //! functions in `tunnel` execute those, and are the oracle.
 
 use super::tunnel::PoppedPort;
-use super::{Misfit, encap};
+use super::{ActionMismatch, encap};
 use crate::burst::{Arrays, HeaderCtx, LaneMask};
 use dpif::actions::TnlPush;
 use dpif::actions::tnl_header::{Encap, TnlHeader, UDP_ENCAP_BYTES, VXLAN_HAS_VNI};
@@ -29,7 +29,7 @@ pub(super) struct Rewrites<'a, F> {
     pub(super) change: F,
 }
 
-impl<F: Fn(&mut Packet, &mut HeaderCtx<'_>) -> Result<(), Misfit>> Kernel for Rewrites<'_, F> {
+impl<F: Fn(&mut Packet, &mut HeaderCtx<'_>) -> Result<(), ActionMismatch>> Kernel for Rewrites<'_, F> {
     type Output = LaneMask;
 
     #[inline(always)]

@@ -1,7 +1,7 @@
 //! Push and pop of VLAN tags. A common tag, pushed to an untagged frame, updates key and layout at once; other
 //! frames are parsed again.
 
-use super::{Misfit, encap};
+use super::{ActionMismatch, encap};
 use crate::burst::HeaderCtx;
 use flow::VlanTag;
 use flow::extract::Layout;
@@ -37,9 +37,14 @@ fn set_tag(view: &mut HeaderCtx<'_>, tag: VlanTag, moved_bytes: i16) {
 }
 
 /// Pushes a tag as the outermost one.
-pub(super) fn push(packet: &mut Packet, view: &mut HeaderCtx<'_>, tpid: u16, tci: u16) -> Result<(), Misfit> {
+pub(super) fn push(
+    packet: &mut Packet,
+    view: &mut HeaderCtx<'_>,
+    tpid: u16,
+    tci: u16,
+) -> Result<(), ActionMismatch> {
     if packet.len() < h::ETH_HEADER_BYTES || encap::packet_type(view) != 0 {
-        return Err(Misfit);
+        return Err(ActionMismatch);
     }
     packet.insert(12, h::VLAN_TAG_BYTES);
     let tag = &mut packet.data_mut()[12..16];
@@ -54,11 +59,11 @@ pub(super) fn push(packet: &mut Packet, view: &mut HeaderCtx<'_>, tpid: u16, tci
 }
 
 /// Pops the outermost tag.
-pub(super) fn pop(packet: &mut Packet, view: &mut HeaderCtx<'_>) -> Result<(), Misfit> {
+pub(super) fn pop(packet: &mut Packet, view: &mut HeaderCtx<'_>) -> Result<(), ActionMismatch> {
     let tagged = h::be16(packet.data(), 12).is_some_and(is_vlan);
     let is_short = packet.len() < h::ETH_HEADER_BYTES + h::VLAN_TAG_BYTES;
     if !tagged || is_short || encap::packet_type(view) != 0 {
-        return Err(Misfit);
+        return Err(ActionMismatch);
     }
     packet.remove(12, h::VLAN_TAG_BYTES);
     if is_simple(view) && view.key.base.vlan_tci != 0 {

@@ -68,7 +68,7 @@ impl Slot {
         self.base_matches(mask, key) && self.extensions_match(mask, key)
     }
 
-    /// The same of the first block, without a branch.
+    /// Compares the first block as [`Self::matches`] does, without a branch.
     #[inline(always)]
     pub(crate) fn base_matches(&self, mask: &KeyMask, key: &FlowKey) -> bool {
         let (k, m) = (key.block(0), mask.block(0));
@@ -79,7 +79,7 @@ impl Slot {
         differs == 0
     }
 
-    /// The same of the extension blocks, if the first block matches: the packet has those of this slot.
+    /// Compares the extension blocks, if the first block matches: the packet has those of this slot.
     #[inline(always)]
     pub(crate) fn extensions_match(&self, mask: &KeyMask, key: &FlowKey) -> bool {
         self.compared == 0 || self.compared_match(mask, key)
@@ -163,7 +163,7 @@ impl Slab {
         self.chunks.get((id >> CHUNK_BITS) as usize).and_then(|c| c.get(id as usize % CHUNK))
     }
 
-    /// The same, mutable.
+    /// As [`Self::get`], mutable.
     #[inline(always)]
     pub(crate) fn get_mut(&mut self, id: u32) -> Option<&mut Slot> {
         self.chunks.get_mut((id >> CHUNK_BITS) as usize).and_then(|c| c.get_mut(id as usize % CHUNK))

@@ -346,7 +346,7 @@ fn headers_are_pushed_before_all_others() {
     assert_eq!(after(&frame, vec![add(false), push_eth.clone()]), Some(labelled));
     let within = [&frame[..12], &[0x88, 0x47, 0, 0, 0x51, 0x40], &frame[14..]].concat();
     assert_eq!(after(&frame, vec![add(true)]), Some(within));
-    // What does not fit.
+    // Actions that do not fit the packet.
     let tag = DpAction::from(PushVlan { tpid: 0x8100, tci: 0x1005 });
     for actions in [
         vec![push_eth.clone()],
@@ -381,7 +381,7 @@ fn packets_without_an_ethernet_header_are_not_output() {
         let (_, put) = rig.put(key_of(1, &frame), least_mask(), actions.clone());
         assert_eq!(!matches!(put, OpResult::Failed(DpifError::Unsupported(_))), is_taken, "{actions:?}");
     }
-    // The same of a key that begins without one.
+    // A key that begins without an Ethernet header.
     let mut key = key_of(1, &frame);
     key.arp.packet_type = 0x1_0800;
     key.base.shape |= shape::ARP;

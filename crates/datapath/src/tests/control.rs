@@ -97,7 +97,7 @@ fn nat(is_dst: bool, addr: &str) -> CtNat {
     CtNat::New(NatRange { is_dst, addresses, ports: None, persistent: false, hash: false, random: false })
 }
 
-/// Packets through one switch. Those of clients (`C `) commit with helper and translation and mark 5, those of servers
+/// Packets through one switch. Packets of clients (`C `) commit with helper and translation and mark 5, those of servers
 /// (`S `) with mark 9. Each row: a packet, what is sent, and state, mark, and (IPv4) original destination port.
 #[track_caller]
 fn check(helper: &str, nat: CtNat, rows: &[(&str, &str, &str)]) {

@@ -102,14 +102,14 @@ fn a_burst_of_three_megaflows_needs_no_other_lookup() {
         let counted = stats(&mut rig, ufid);
         assert_eq!((counted.packets, counted.bytes), (40, 40 * bytes));
     }
-    // Those of others are looked up, and are hints then.
+    // Flows of other megaflows are looked up, and are hints then.
     let strays = [81, 82].map(|port| rig.flow(1, &tcp(1, port), by_port, vec![out(2)]));
     rig.receive(1, &[burst(0, 30), vec![tcp(9, 81), tcp(9, 82)]].concat());
     assert_eq!(hits(&rig), [120, 32]);
     rig.receive(1, &[burst(0, 4), vec![tcp(9, 81), tcp(9, 82), tcp(10, 82)]].concat());
     assert_eq!(hits(&rig), [127, 32]);
     assert_eq!(strays.map(|ufid| stats(&mut rig, ufid).packets), [2, 3]);
-    // Those of an earlier burst stay hints.
+    // Hints of an earlier burst stay.
     rig.receive(1, &burst(0, 3));
     rig.receive(1, &[tcp(11, 81), udp(11, 80), tcp(11, 82)]);
     assert_eq!(hits(&rig), [133, 32]);

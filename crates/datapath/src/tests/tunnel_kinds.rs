@@ -5,7 +5,7 @@ use super::tunnels::{INNER, PUSHES, both, bytes, large, parsed};
 use super::*;
 use flow::{Erspan, Tunnel, tunnel_flags};
 
-/// The same for a packet without its Ethernet header. The UDP checksum of OVS's GTP-U leaves the length of the message out,
+/// Headers before a packet without Ethernet header. The UDP checksum of OVS's GTP-U leaves the length of the message out,
 /// so that receivers drop it; these are right. Segment routing, which OVS 3.1 lacks, is as RFC 8754 has it.
 pub(super) const BARE_PUSHES: [(&str, &str); 6] = [
     (

@@ -484,7 +484,7 @@ fn popped_datagrams_are_one_large_segment_again() {
         let mut wrong = received.clone();
         wrong.data_mut()[200] ^= 1;
         assert_eq!(executed(rig, wrong, &pop).len(), 3);
-        // Of another network: the datagrams that follow the first one's.
+        // Another network in the datagrams behind the first one.
         let mut other = received;
         let second = 42 + usize::from(other.offload.gso_size);
         other.data_mut()[second + 6] ^= 1;
@@ -493,7 +493,7 @@ fn popped_datagrams_are_one_large_segment_again() {
     });
 }
 
-/// Offload metadata of a large segment that a device encapsulated describe the inner packet: they stay. Those of a
+/// Offload metadata of a large segment that a device encapsulated describe the inner packet: they stay. Metadata of a
 /// large segment of outer UDP end with its headers.
 #[test]
 fn offload_metadata_are_those_of_the_inner_or_of_the_outer_packet() {

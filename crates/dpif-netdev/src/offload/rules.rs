@@ -19,7 +19,7 @@ pub(super) const RULES_MAX: usize = 16_384;
 /// Maximum flows that use them.
 pub(super) const USERS_MAX: usize = 32_768;
 
-/// What an executed operation means for rules.
+/// Effect of an executed operation on rules.
 pub(crate) enum Kind {
     /// Nothing.
     Other,

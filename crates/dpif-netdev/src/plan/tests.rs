@@ -46,7 +46,7 @@ fn each_rule_by_hand() {
         (RxqAssign::Cycles, &[1.0, 50.0, 20.0, 30.0][..], &[1, 1, 2, 2][..]),
         // Each to the least load: 50 on the first, 30 and 19 on the second, then 10 on the second, 5 on the first.
         (RxqAssign::Group, &[50.0, 30.0, 19.0, 10.0, 5.0][..], &[1, 2, 2, 2, 1][..]),
-        // Those of unknown cost go to the core with the fewest.
+        // Queues of unknown cost go to the core with the fewest.
         (RxqAssign::Group, &[90.0, 5.0, 4.0, 3.0, 0.0, 0.0][..], &[1, 2, 2, 2, 1, 1][..]),
     ] {
         assert_eq!(cores(&two, &loads(given), policy(rule)), expected, "{rule:?} {given:?}");

@@ -40,21 +40,21 @@ fn record(n: u32) -> FlowRecord {
 #[test]
 fn a_port_goes_after_the_operations_that_came_before_and_no_others() {
     let mut slices = Slices { batches: 10, ..Slices::default() };
-    let going = |port| {
+    let removal = |port| {
         let (done, _) = sync_channel(1);
-        Going { port: DpPort(port), rx: Vec::new(), departure: Departure::default(), done }
+        PortRemoval { port: DpPort(port), rx: Vec::new(), departure: Departure::default(), done }
     };
-    slices.go(going(1), 3);
-    slices.go(going(2), 0);
+    slices.schedule(removal(1), 3);
+    slices.schedule(removal(2), 0);
     slices.batches = 12;
-    assert!(slices.next_going(false).is_none());
+    assert!(slices.next_removal(false).is_none());
     slices.batches = 13;
-    assert_eq!(slices.next_going(false).map(|g| g.port), Some(DpPort(1)));
-    assert_eq!(slices.next_going(false).map(|g| g.port), Some(DpPort(2)));
+    assert_eq!(slices.next_removal(false).map(|g| g.port), Some(DpPort(1)));
+    assert_eq!(slices.next_removal(false).map(|g| g.port), Some(DpPort(2)));
     // Batches that another thread took back are not waited for.
-    slices.go(going(3), 100);
-    assert_eq!(slices.next_going(true).map(|g| g.port), Some(DpPort(3)));
-    assert!(slices.next_going(true).is_none());
+    slices.schedule(removal(3), 100);
+    assert_eq!(slices.next_removal(true).map(|g| g.port), Some(DpPort(3)));
+    assert!(slices.next_removal(true).is_none());
 }
 
 #[test]

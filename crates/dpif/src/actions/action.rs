@@ -1,6 +1,6 @@
 //! [`Action`]: interface of one datapath action.
 
-use super::executor::{Executor, Goes, Rewrite};
+use super::executor::{ExecResult, Executor, Rewrite};
 use super::list::DpAction;
 use super::text::{Parser, Word};
 use crate::nlactions::{ActionError, Reader, Writer};
@@ -52,7 +52,7 @@ pub(crate) trait Action: Sized + Into<DpAction> {
     fn read(attr: &Attr<'_>, reader: &Reader) -> Result<Self, ActionError>;
 
     /// Executes it.
-    fn execute<X: Executor>(&self, x: &mut X, packets: X::Packets) -> Goes<X>;
+    fn execute<X: Executor>(&self, x: &mut X, packets: X::Packets) -> ExecResult<X>;
 }
 
 /// Nested lists of an action, at most two.

@@ -73,7 +73,7 @@ impl Action for AddMpls {
         Ok(AddMpls { lse: u32::from_be_bytes([a, b, c, d]), ethertype, is_l3: flags & L3 != 0 })
     }
 
-    fn execute<X: Executor>(&self, x: &mut X, packets: X::Packets) -> Goes<X> {
+    fn execute<X: Executor>(&self, x: &mut X, packets: X::Packets) -> ExecResult<X> {
         x.rewrite(packets, Rewrite::AddMpls(*self))
     }
 }

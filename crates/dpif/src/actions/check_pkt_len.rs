@@ -90,7 +90,7 @@ impl Action for CheckPktLen {
         })
     }
 
-    fn execute<X: Executor>(&self, x: &mut X, packets: X::Packets) -> Goes<X> {
+    fn execute<X: Executor>(&self, x: &mut X, packets: X::Packets) -> ExecResult<X> {
         x.by_length(packets, self.len, &self.greater, &self.less)
     }
 }

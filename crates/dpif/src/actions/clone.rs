@@ -41,7 +41,7 @@ impl Action for CloneAction {
         reader.list(attr.nested()?).map(CloneAction)
     }
 
-    fn execute<X: Executor>(&self, x: &mut X, packets: X::Packets) -> Goes<X> {
+    fn execute<X: Executor>(&self, x: &mut X, packets: X::Packets) -> ExecResult<X> {
         x.on_copies(packets, &self.0)
     }
 }

@@ -119,7 +119,7 @@ impl Action for Box<CtAction> {
         None
     }
 
-    fn execute<X: Executor>(&self, x: &mut X, packets: X::Packets) -> Goes<X> {
+    fn execute<X: Executor>(&self, x: &mut X, packets: X::Packets) -> ExecResult<X> {
         x.track(packets, self)
     }
 

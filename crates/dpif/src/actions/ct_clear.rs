@@ -20,7 +20,7 @@ impl Action for CtClear {
         None
     }
 
-    fn execute<X: Executor>(&self, x: &mut X, packets: X::Packets) -> Goes<X> {
+    fn execute<X: Executor>(&self, x: &mut X, packets: X::Packets) -> ExecResult<X> {
         x.clear_tracking(packets)
     }
 

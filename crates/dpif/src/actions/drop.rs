@@ -47,7 +47,7 @@ impl Action for DropAction {
         ours.map(DropAction).ok_or(ActionError::Foreign)
     }
 
-    fn execute<X: Executor>(&self, x: &mut X, packets: X::Packets) -> Goes<X> {
+    fn execute<X: Executor>(&self, x: &mut X, packets: X::Packets) -> ExecResult<X> {
         x.drop_packets(packets, self.0)
     }
 }

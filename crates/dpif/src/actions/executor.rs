@@ -21,40 +21,40 @@ pub trait Executor {
     type End;
 
     /// Sends them to a port.
-    fn output(&mut self, packets: Self::Packets, port: DpPort) -> Goes<Self>;
+    fn output(&mut self, packets: Self::Packets, port: DpPort) -> ExecResult<Self>;
 
     /// Sends them to the slow path.
-    fn userspace(&mut self, packets: Self::Packets, cookie: &UserCookie) -> Goes<Self>;
+    fn userspace(&mut self, packets: Self::Packets, cookie: &UserCookie) -> ExecResult<Self>;
 
     /// Recirculates them.
-    fn recirculate(&mut self, packets: Self::Packets, id: RecircId) -> Goes<Self>;
+    fn recirculate(&mut self, packets: Self::Packets, id: RecircId) -> ExecResult<Self>;
 
     /// Rewrites headers or metadata; drops packets that it does not fit.
-    fn rewrite(&mut self, packets: Self::Packets, rewrite: Rewrite<'_>) -> Goes<Self>;
+    fn rewrite(&mut self, packets: Self::Packets, rewrite: Rewrite<'_>) -> ExecResult<Self>;
 
     /// Truncates the packets of the next output or upcall.
-    fn truncate(&mut self, packets: Self::Packets, bytes: u32) -> Goes<Self>;
+    fn truncate(&mut self, packets: Self::Packets, bytes: u32) -> ExecResult<Self>;
 
     /// Applies a meter, which drops packets beyond its rate.
-    fn meter(&mut self, packets: Self::Packets, id: u32) -> Goes<Self>;
+    fn meter(&mut self, packets: Self::Packets, id: u32) -> ExecResult<Self>;
 
     /// Passes them through the connection tracker, which may translate, hold or drop them.
-    fn track(&mut self, packets: Self::Packets, ct: &CtAction) -> Goes<Self>;
+    fn track(&mut self, packets: Self::Packets, ct: &CtAction) -> ExecResult<Self>;
 
     /// Clears their connection tracking state.
-    fn clear_tracking(&mut self, packets: Self::Packets) -> Goes<Self>;
+    fn clear_tracking(&mut self, packets: Self::Packets) -> ExecResult<Self>;
 
     /// Pushes the outer headers of a tunnel, which may cut a large segment into several packets.
-    fn push_tunnel(&mut self, packets: Self::Packets, push: &TnlPush) -> Goes<Self>;
+    fn push_tunnel(&mut self, packets: Self::Packets, push: &TnlPush) -> ExecResult<Self>;
 
     /// Removes the outer headers of a tunnel, and recirculates the packets as received from its port.
-    fn pop_tunnel(&mut self, packets: Self::Packets, port: DpPort) -> Goes<Self>;
+    fn pop_tunnel(&mut self, packets: Self::Packets, port: DpPort) -> ExecResult<Self>;
 
     /// Executes actions on copies.
-    fn on_copies(&mut self, packets: Self::Packets, actions: &[DpAction]) -> Goes<Self>;
+    fn on_copies(&mut self, packets: Self::Packets, actions: &[DpAction]) -> ExecResult<Self>;
 
     /// Executes actions on copies with a probability of `probability / u32::MAX`.
-    fn sample(&mut self, packets: Self::Packets, probability: u32, actions: &[DpAction]) -> Goes<Self>;
+    fn sample(&mut self, packets: Self::Packets, probability: u32, actions: &[DpAction]) -> ExecResult<Self>;
 
     /// Executes `greater` on copies of packets longer than `len` bytes, `less` on copies of the others. A large segment
     /// counts as the frames that it becomes.
@@ -64,17 +64,17 @@ pub trait Executor {
         len: u16,
         greater: &[DpAction],
         less: &[DpAction],
-    ) -> Goes<Self>;
+    ) -> ExecResult<Self>;
 
     /// Drops them on request of a translation.
-    fn drop_packets(&mut self, packets: Self::Packets, reason: XlateDrop) -> Goes<Self>;
+    fn drop_packets(&mut self, packets: Self::Packets, reason: XlateDrop) -> ExecResult<Self>;
 
     /// Drops them: only the kernel executes the action ([`DpAction::userspace_lacks`]).
-    fn unsupported(&mut self, packets: Self::Packets) -> Goes<Self>;
+    fn unsupported(&mut self, packets: Self::Packets) -> ExecResult<Self>;
 }
 
 /// Packets that continue with their list, or the reason for ending it.
-pub type Goes<X> = Result<<X as Executor>::Packets, <X as Executor>::End>;
+pub type ExecResult<X> = Result<<X as Executor>::Packets, <X as Executor>::End>;
 
 /// A rewrite of headers or metadata.
 #[derive(Clone, Copy, Debug)]

@@ -58,7 +58,7 @@ impl Action for HashAction {
         Some(Rewrite::Hash(*self))
     }
 
-    fn execute<X: Executor>(&self, x: &mut X, packets: X::Packets) -> Goes<X> {
+    fn execute<X: Executor>(&self, x: &mut X, packets: X::Packets) -> ExecResult<X> {
         x.rewrite(packets, Rewrite::Hash(*self))
     }
 

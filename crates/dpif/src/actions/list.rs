@@ -4,7 +4,7 @@
 //! A new action is a file in this folder and a line here.
 
 use super::action::{Action, Effect, Lists};
-use super::executor::{Executor, Goes, Rewrite};
+use super::executor::{ExecResult, Executor, Rewrite};
 use super::set::SetAction;
 use super::text::{Parser, Word, are_distinct};
 use super::*;
@@ -96,7 +96,7 @@ macro_rules! actions {
             /// # Errors
             /// The packets do not continue with the list.
             #[inline(always)]
-            pub fn execute<X: Executor>(&self, x: &mut X, packets: X::Packets) -> Goes<X> {
+            pub fn execute<X: Executor>(&self, x: &mut X, packets: X::Packets) -> ExecResult<X> {
                 match self { $($(#[$cfg])* DpAction::$variant(a) => a.execute(x, packets),)* }
             }
         }

@@ -42,7 +42,7 @@ impl Action for Meter {
         Ok(Meter(attr.u32()?))
     }
 
-    fn execute<X: Executor>(&self, x: &mut X, packets: X::Packets) -> Goes<X> {
+    fn execute<X: Executor>(&self, x: &mut X, packets: X::Packets) -> ExecResult<X> {
         x.meter(packets, self.0)
     }
 }

@@ -29,7 +29,7 @@ macro_rules! kernel_only {
             None
         }
 
-        fn execute<X: Executor>(&self, x: &mut X, packets: X::Packets) -> Goes<X> {
+        fn execute<X: Executor>(&self, x: &mut X, packets: X::Packets) -> ExecResult<X> {
             x.unsupported(packets)
         }
     };
@@ -92,7 +92,7 @@ pub use ct::{CtAction, CtCommit, CtName, CtNat, HelperName, NatAddresses, NatRan
 pub use ct_clear::CtClear;
 pub use dec_ttl::DecTtl;
 pub use drop::DropAction;
-pub use executor::{Executor, Goes, Rewrite};
+pub use executor::{ExecResult, Executor, Rewrite};
 pub use foreign::Foreign;
 pub use hash::{HashAction, HashAlgorithm};
 pub use list::DpAction;
@@ -146,7 +146,7 @@ impl DpAction {
 /// Imports for the files of actions.
 mod prelude {
     pub(super) use super::action::{Action, Effect, Lists, NO_LISTS};
-    pub(super) use super::executor::{Executor, Goes, Rewrite};
+    pub(super) use super::executor::{ExecResult, Executor, Rewrite};
     pub(super) use super::list::DpAction;
     pub(super) use super::text::{Parser, Word, bare, call};
     pub(super) use crate::nlactions::{ActionError, Reader, Writer};

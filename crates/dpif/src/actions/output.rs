@@ -43,7 +43,7 @@ impl Action for Output {
         Ok(Output(DpPort(attr.u32()?)))
     }
 
-    fn execute<X: Executor>(&self, x: &mut X, packets: X::Packets) -> Goes<X> {
+    fn execute<X: Executor>(&self, x: &mut X, packets: X::Packets) -> ExecResult<X> {
         x.output(packets, self.0)
     }
 }

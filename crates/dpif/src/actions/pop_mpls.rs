@@ -50,7 +50,7 @@ impl Action for PopMpls {
         Ok(PopMpls { ethertype: attr.be16()? })
     }
 
-    fn execute<X: Executor>(&self, x: &mut X, packets: X::Packets) -> Goes<X> {
+    fn execute<X: Executor>(&self, x: &mut X, packets: X::Packets) -> ExecResult<X> {
         x.rewrite(packets, Rewrite::PopMpls(*self))
     }
 }

@@ -44,7 +44,7 @@ impl Action for PopNsh {
         Ok(PopNsh)
     }
 
-    fn execute<X: Executor>(&self, x: &mut X, packets: X::Packets) -> Goes<X> {
+    fn execute<X: Executor>(&self, x: &mut X, packets: X::Packets) -> ExecResult<X> {
         x.rewrite(packets, Rewrite::PopNsh)
     }
 }

@@ -55,7 +55,7 @@ impl Action for PushEth {
         Ok(PushEth { src: [a, b, c, d, e, f], dst })
     }
 
-    fn execute<X: Executor>(&self, x: &mut X, packets: X::Packets) -> Goes<X> {
+    fn execute<X: Executor>(&self, x: &mut X, packets: X::Packets) -> ExecResult<X> {
         x.rewrite(packets, Rewrite::PushEth(*self))
     }
 }

@@ -63,7 +63,7 @@ impl Action for PushMpls {
         Ok(PushMpls { lse: u32::from_be_bytes([a, b, c, d]), ethertype: u16::from_be_bytes([e, f]) })
     }
 
-    fn execute<X: Executor>(&self, x: &mut X, packets: X::Packets) -> Goes<X> {
+    fn execute<X: Executor>(&self, x: &mut X, packets: X::Packets) -> ExecResult<X> {
         x.rewrite(packets, Rewrite::PushMpls(*self))
     }
 }

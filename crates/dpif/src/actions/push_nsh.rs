@@ -100,7 +100,7 @@ impl Action for PushNsh {
         PushNsh::new(parse_nsh(attrs)?, contexts).ok_or(ActionError::Foreign)
     }
 
-    fn execute<X: Executor>(&self, x: &mut X, packets: X::Packets) -> Goes<X> {
+    fn execute<X: Executor>(&self, x: &mut X, packets: X::Packets) -> ExecResult<X> {
         x.rewrite(packets, Rewrite::PushNsh(self))
     }
 }

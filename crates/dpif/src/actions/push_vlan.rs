@@ -65,7 +65,7 @@ impl Action for PushVlan {
         Ok(PushVlan { tpid: u16::from_be_bytes([a, b]), tci: u16::from_be_bytes([c, d]) })
     }
 
-    fn execute<X: Executor>(&self, x: &mut X, packets: X::Packets) -> Goes<X> {
+    fn execute<X: Executor>(&self, x: &mut X, packets: X::Packets) -> ExecResult<X> {
         x.rewrite(packets, Rewrite::PushVlan(*self))
     }
 }

@@ -44,7 +44,7 @@ impl Action for Recirc {
         Ok(Recirc(RecircId(attr.u32()?)))
     }
 
-    fn execute<X: Executor>(&self, x: &mut X, packets: X::Packets) -> Goes<X> {
+    fn execute<X: Executor>(&self, x: &mut X, packets: X::Packets) -> ExecResult<X> {
         x.recirculate(packets, self.0)
     }
 }

@@ -69,7 +69,7 @@ impl Action for Sample {
         Ok(Sample { probability, actions })
     }
 
-    fn execute<X: Executor>(&self, x: &mut X, packets: X::Packets) -> Goes<X> {
+    fn execute<X: Executor>(&self, x: &mut X, packets: X::Packets) -> ExecResult<X> {
         x.sample(packets, self.probability, &self.actions)
     }
 }

@@ -86,7 +86,7 @@ pub struct OuterFields {
     pub eth_src: [u8; 6],
     /// IP header.
     pub ip: OuterIp,
-    /// What follows it.
+    /// The header behind it.
     pub encap: Encap,
 }
 

@@ -50,7 +50,7 @@ impl Action for TnlPop {
         Err(ActionError::Foreign)
     }
 
-    fn execute<X: Executor>(&self, x: &mut X, packets: X::Packets) -> Goes<X> {
+    fn execute<X: Executor>(&self, x: &mut X, packets: X::Packets) -> ExecResult<X> {
         x.pop_tunnel(packets, self.0)
     }
 }

@@ -82,7 +82,7 @@ impl Action for TnlPush {
         Err(ActionError::Foreign)
     }
 
-    fn execute<X: Executor>(&self, x: &mut X, packets: X::Packets) -> Goes<X> {
+    fn execute<X: Executor>(&self, x: &mut X, packets: X::Packets) -> ExecResult<X> {
         x.push_tunnel(packets, self)
     }
 }

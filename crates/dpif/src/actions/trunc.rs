@@ -53,7 +53,7 @@ impl Action for Trunc {
         Ok(Trunc(attr.u32()?))
     }
 
-    fn execute<X: Executor>(&self, x: &mut X, packets: X::Packets) -> Goes<X> {
+    fn execute<X: Executor>(&self, x: &mut X, packets: X::Packets) -> ExecResult<X> {
         x.truncate(packets, self.0)
     }
 }

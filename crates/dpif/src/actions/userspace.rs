@@ -78,7 +78,7 @@ impl Action for Userspace {
         parse_cookie(userdata).map(|info| Userspace(info.cookie)).map_err(|_| ActionError::Foreign)
     }
 
-    fn execute<X: Executor>(&self, x: &mut X, packets: X::Packets) -> Goes<X> {
+    fn execute<X: Executor>(&self, x: &mut X, packets: X::Packets) -> ExecResult<X> {
         x.userspace(packets, &self.0)
     }
 }

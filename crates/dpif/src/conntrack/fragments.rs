@@ -48,9 +48,9 @@ pub struct FragmentStatus {
     pub max: u32,
     /// Number of fragments held.
     pub held: u32,
-    /// Of IPv4.
+    /// Counts of IPv4.
     pub v4: FragmentCounts,
-    /// Of IPv6.
+    /// Counts of IPv6.
     pub v6: FragmentCounts,
 }
 

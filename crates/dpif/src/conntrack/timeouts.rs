@@ -55,7 +55,7 @@ impl TimeoutAttr {
         (TimeoutAttr::IcmpReply, "icmp_reply"),
     ];
 
-    /// That of a key.
+    /// The timeout of a key of the database.
     pub fn of_key(key: &str) -> Option<TimeoutAttr> {
         TimeoutAttr::ALL.iter().find(|(_, name)| *name == key).map(|(attr, _)| *attr)
     }

@@ -351,7 +351,7 @@ fn foreign_actions_are_kept_as_they_are() {
     let mut proto = [0; 24];
     proto[20] = 0xff;
     let foreign = [
-        // Of connection tracking: unknown attributes, invalid names, translations of both sides or neither.
+        // Connection tracking: unknown attributes, invalid names, translations of both sides or neither.
         nested(12, &[attribute(10, &[])]),
         nested(12, &[attribute(5, b"a b\0")]),
         nested(12, &[attribute(9, &[0xff])]),

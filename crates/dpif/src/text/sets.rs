@@ -165,7 +165,7 @@ fn erspan(item: &Item<'_>) -> Result<Masked<Erspan>, TextError> {
         }
     }
     if m.ver == 0 && e.ver == 0 {
-        // Brief text omits a version that is not matched. That of version 1 has its index.
+        // Brief text omits a version that is not matched. Version 1 has its index.
         e.ver = if item.args()?.iter().any(|field| field.name == "idx") { 1 } else { 2 };
     }
     Ok(both)

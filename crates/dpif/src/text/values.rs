@@ -25,7 +25,7 @@ pub(crate) fn masked(text: &str, max: u64) -> Result<(u64, u64), TextError> {
     Ok((number(value, max.into())? as u64, mask as u64))
 }
 
-/// The same with 128 bits.
+/// `value` or `value/mask` with 128 bits; without a mask all bits are matched.
 pub(crate) fn masked128(text: &str) -> Result<(u128, u128), TextError> {
     let (value, mask) = split(text);
     let mask = mask.map_or(Ok(u128::MAX), |m| number(m, u128::MAX))?;

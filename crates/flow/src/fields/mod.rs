@@ -87,7 +87,7 @@ pub enum Prereq {
 
 /// Position of a field in a [`Flow`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Place {
+pub(crate) enum FieldPosition {
     /// `bits` bits at `shift` of a native integer of `size` bytes at byte `offset`.
     Int { offset: usize, size: u8, shift: u8 },
     /// `size` bytes at `offset`, most significant first.
@@ -136,7 +136,7 @@ pub struct FieldDef {
     pub nxm: Option<OxmId>,
     /// OXM header and its first OpenFlow version (wire number).
     pub oxm: Option<(OxmId, u8)>,
-    pub(crate) place: Place,
+    pub(crate) place: FieldPosition,
 }
 
 impl FieldId {
@@ -172,15 +172,15 @@ impl FieldId {
     /// [`TlvTable`](crate::TlvTable) can find, reads as 0.
     pub fn get(self, flow: &Flow) -> u128 {
         let raw = match self.def().place {
-            Place::Int { offset, size, shift } => read_int(flow, offset, size) >> shift,
-            Place::VlanPresent { shift } => u128::from(flow.vlans[0].tci >> shift),
-            Place::Tos => u128::from(flow.nw_tos & 0xfc),
-            Place::Bytes { offset, size } => {
+            FieldPosition::Int { offset, size, shift } => read_int(flow, offset, size) >> shift,
+            FieldPosition::VlanPresent { shift } => u128::from(flow.vlans[0].tci >> shift),
+            FieldPosition::Tos => u128::from(flow.nw_tos & 0xfc),
+            FieldPosition::Bytes { offset, size } => {
                 bytes_of(flow)[offset..offset + size as usize].iter().fold(0, |n, b| n << 8 | u128::from(*b))
             }
-            Place::Port16 { offset } => read_int(flow, offset, 4),
-            Place::Mapped => 0,
-            Place::Regs { first, count } => {
+            FieldPosition::Port16 { offset } => read_int(flow, offset, 4),
+            FieldPosition::Mapped => 0,
+            FieldPosition::Regs { first, count } => {
                 (0..count).fold(0, |n, i| n << 32 | u128::from(flow.regs[(first + i) as usize]))
             }
         };
@@ -192,25 +192,25 @@ impl FieldId {
         let mask = self.full_mask();
         let value = value & mask;
         match self.def().place {
-            Place::Int { offset, size, shift } => {
+            FieldPosition::Int { offset, size, shift } => {
                 let old = read_int(flow, offset, size);
                 write_int(flow, offset, size, old & !(mask << shift) | value << shift);
             }
-            Place::VlanPresent { shift } => {
+            FieldPosition::VlanPresent { shift } => {
                 let tci = &mut flow.vlans[0].tci;
                 *tci = *tci & !((mask as u16) << shift) | (value as u16) << shift | VlanTag::PRESENT;
             }
-            Place::Mapped => {}
-            Place::Tos => flow.nw_tos = flow.nw_tos & 3 | value as u8 & 0xfc,
-            Place::Bytes { offset, size } => {
+            FieldPosition::Mapped => {}
+            FieldPosition::Tos => flow.nw_tos = flow.nw_tos & 3 | value as u8 & 0xfc,
+            FieldPosition::Bytes { offset, size } => {
                 let be = value.to_be_bytes();
                 bytes_of_mut(flow)[offset..offset + size as usize].copy_from_slice(&be[16 - size as usize..]);
             }
-            Place::Port16 { offset } => {
+            FieldPosition::Port16 { offset } => {
                 let wide = if value >= 0xff00 { value | 0xffff_0000 } else { value };
                 write_int(flow, offset, 4, wide);
             }
-            Place::Regs { first, count } => {
+            FieldPosition::Regs { first, count } => {
                 for i in 0..count {
                     flow.regs[(first + i) as usize] = (value >> (32 * (count - 1 - i))) as u32;
                 }
@@ -231,7 +231,7 @@ impl FieldId {
     pub fn add_mask(self, mask_flow: &mut Flow, mask: u128) {
         let now = self.get(mask_flow);
         self.set(mask_flow, now | mask);
-        if matches!(self.def().place, Place::Port16 { .. }) {
+        if matches!(self.def().place, FieldPosition::Port16 { .. }) {
             mask_flow.in_port = u32::MAX;
         }
     }
@@ -304,7 +304,7 @@ fn bytes_of_mut(flow: &mut Flow) -> &mut [u8] {
     zerocopy::IntoBytes::as_mut_bytes(flow)
 }
 
-/// The first bytes, as an integer of one of the sizes of [`Place::Int`] has them: copies of a fixed length need no call.
+/// The first bytes, as an integer of one of the sizes of [`FieldPosition::Int`] has them: copies of a fixed length need no call.
 fn array<const N: usize>(b: &[u8]) -> [u8; N] {
     let mut array = [0; N];
     array.copy_from_slice(&b[..N]);
@@ -336,7 +336,9 @@ fn write_int(flow: &mut Flow, offset: usize, size: u8, value: u128) {
 /// Prints the non-zero fields of a flow.
 pub(crate) fn debug_flow(flow: &Flow, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
     let mut s = f.debug_struct("Flow");
-    let skip = |id: FieldId| matches!(id.def().place, Place::Regs { count: 2.., .. } | Place::Port16 { .. });
+    let skip = |id: FieldId| {
+        matches!(id.def().place, FieldPosition::Regs { count: 2.., .. } | FieldPosition::Port16 { .. })
+    };
     for id in ALL_FIELDS.iter().copied().filter(|id| !skip(*id)) {
         let v = id.get(flow);
         if v != 0 {

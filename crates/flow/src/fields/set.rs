@@ -1,6 +1,6 @@
 //! [`FieldSet`]: fields as bits, and the candidate fields of a mask.
 
-use super::{ALL_FIELDS, FieldId, Place, table};
+use super::{ALL_FIELDS, FieldId, FieldPosition, table};
 use crate::flow::{FLOW_WORDS, Flow, Mask};
 use std::mem::{offset_of, size_of};
 
@@ -12,15 +12,19 @@ pub struct FieldSet([u64; ALL_FIELDS.len().div_ceil(64)]);
 static FIELDS_OF_WORD: [FieldSet; FLOW_WORDS] = fields_of_words();
 
 /// Offset and size in bytes of a field in a [`Flow`].
-const fn bytes_of(place: &Place) -> (usize, usize) {
+const fn bytes_of(place: &FieldPosition) -> (usize, usize) {
     match *place {
-        Place::Int { offset, size, .. } | Place::Bytes { offset, size } => (offset, size as usize),
-        Place::Port16 { offset } => (offset, 4),
-        Place::Regs { first, count } => (offset_of!(Flow, regs) + 4 * first as usize, 4 * count as usize),
-        Place::VlanPresent { .. } => (offset_of!(Flow, vlans), 8),
-        Place::Tos => (offset_of!(Flow, nw_tos), 1),
+        FieldPosition::Int { offset, size, .. } | FieldPosition::Bytes { offset, size } => {
+            (offset, size as usize)
+        }
+        FieldPosition::Port16 { offset } => (offset, 4),
+        FieldPosition::Regs { first, count } => {
+            (offset_of!(Flow, regs) + 4 * first as usize, 4 * count as usize)
+        }
+        FieldPosition::VlanPresent { .. } => (offset_of!(Flow, vlans), 8),
+        FieldPosition::Tos => (offset_of!(Flow, nw_tos), 1),
         // Any of these fields is in the mask if its presence is.
-        Place::Mapped => (offset_of!(Flow, tun_metadata_present), 8),
+        FieldPosition::Mapped => (offset_of!(Flow, tun_metadata_present), 8),
     }
 }
 

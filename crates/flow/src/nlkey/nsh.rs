@@ -1,4 +1,4 @@
-//! Network service headers as nested attributes (`OVS_NSH_KEY_ATTR_*`). Those of a masked set have value and mask one
+//! Network service headers as nested attributes (`OVS_NSH_KEY_ATTR_*`). Attributes of a masked set have value and mask one
 //! after the other.
 
 use crate::nlattr::{AttrError, AttrWriter, Attrs};

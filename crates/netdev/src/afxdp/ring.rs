@@ -66,7 +66,7 @@ impl<T: Entry> Ring<T> {
         let sound = [offsets.producer, offsets.consumer, offsets.flags].into_iter().all(index_fits)
             && offsets.entries.is_multiple_of(align_of::<T>());
         if !sound {
-            return Err(io::Error::other("the kernel's description of a ring makes no sense"));
+            return Err(io::Error::other("the kernel returned invalid offsets of a ring"));
         }
         raw::set_option(&fd, libc::SOL_XDP, kind, entries as c_int)?;
         // SAFETY: a new mapping at an address of the kernel's choice.

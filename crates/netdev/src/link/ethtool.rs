@@ -56,7 +56,7 @@ pub fn ethtool_link(name: &str) -> io::Result<EthtoolLink> {
     let words = byte(&buf, MASK_WORDS_AT) as i8;
     let wanted = usize::from(words.unsigned_abs());
     if words >= 0 || wanted > MAX_MASK_WORDS {
-        let what = format!("device {name}: the kernel's answer to the link settings makes no sense");
+        let what = format!("device {name}: the kernel returned invalid link settings");
         return Err(io::Error::new(io::ErrorKind::InvalidData, what));
     }
     buf.fill(0);

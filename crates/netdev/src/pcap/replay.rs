@@ -64,7 +64,7 @@ impl Replay {
             }
         }
         if replay.frames.is_empty() {
-            return Err(refused("it holds no frame that could be played for ever".to_owned()));
+            return Err(refused("it contains no frame to replay".to_owned()));
         }
         replay.ready.raise();
         Ok(replay)

@@ -30,7 +30,7 @@ pub(super) mod attr {
     pub(crate) const LABELS: u16 = 22;
 }
 
-/// The same, by number.
+/// Names of `CTA_*`, by number.
 pub(super) const ATTRIBUTES: &[&str] = &[
     "CTA_UNSPEC",
     "CTA_TUPLE_ORIG",
@@ -66,7 +66,7 @@ mod tuple {
     pub(super) const DST_PORT: u16 = 3;
     /// Identifier, type and code of ICMP.
     pub(super) const ICMP: [u16; 3] = [4, 5, 6];
-    /// The same of ICMPv6.
+    /// Identifier, type and code of ICMPv6.
     pub(super) const ICMPV6: [u16; 3] = [7, 8, 9];
 }
 
@@ -262,7 +262,7 @@ fn parse_protocol(a: Attr<'_>) -> Result<Option<CtProtocol>, AttrError> {
     Ok(None)
 }
 
-/// Of `TCP_CONNTRACK_*`.
+/// The state of a number of `TCP_CONNTRACK_*`.
 fn tcp_state(number: u8) -> TcpState {
     match number {
         // Both sides sent a SYN.

@@ -7,7 +7,7 @@ mod timeouts;
 use crate::error::Error;
 use crate::namespace::Namespace;
 use crate::pool::Pool;
-use crate::socket::{Asked, Message, MessageWriter, Protocol};
+use crate::socket::{Asked, MessageWriter, NlRequest, Protocol};
 use dpif::{Connection, ConnectionSink, CtMatch, CtTuple};
 use entry::{ATTRIBUTES, Name, attr};
 use std::ops::ControlFlow;
@@ -36,7 +36,7 @@ pub struct Conntrack {
 }
 
 impl Conntrack {
-    /// That of the calling thread's namespace. Sends no request yet.
+    /// The tracking of the calling thread's namespace. Sends no request yet.
     pub fn here() -> Conntrack {
         Conntrack { pool: Pool::new(Namespace::current(), Protocol::Netfilter) }
     }
@@ -133,7 +133,7 @@ impl Conntrack {
         Ok(())
     }
 
-    fn ask(&self, request: Message) -> Result<(), Error> {
+    fn ask(&self, request: NlRequest) -> Result<(), Error> {
         let mut socket = self.pool.take()?;
         let done = socket.request(request, &mut |_| ());
         self.pool.put(socket);
@@ -141,7 +141,7 @@ impl Conntrack {
     }
 
     /// Deletes connections, some of which may have ended meanwhile.
-    fn delete_each(&self, deletions: &[Message]) -> Result<(), Error> {
+    fn delete_each(&self, deletions: &[NlRequest]) -> Result<(), Error> {
         let mut socket = self.pool.take()?;
         let results = socket.transact(deletions, &mut |_, _| ());
         self.pool.put(socket);
@@ -153,7 +153,7 @@ impl Conntrack {
 type Each<'a> = dyn FnMut(Option<(Connection, Name)>) -> Result<ControlFlow<()>, Error> + 'a;
 
 /// The request that deletes a connection.
-fn deletion(name: &Name) -> Result<Message, Error> {
+fn deletion(name: &Name) -> Result<NlRequest, Error> {
     let asked = Asked::again(DELETE, ATTRIBUTES, 0);
     let mut request = MessageWriter::netfilter([SUBSYSTEM, message::DELETE], 0, name.address_family, asked);
     name.write(&mut request.attrs);

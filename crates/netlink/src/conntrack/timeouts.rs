@@ -5,7 +5,7 @@
 
 use super::Conntrack;
 use crate::error::Error;
-use crate::socket::{Asked, Message, MessageWriter, flag};
+use crate::socket::{Asked, MessageWriter, NlRequest, flag};
 use dpif::{TimeoutAttr, TimeoutId, TimeoutNames, TimeoutPolicy};
 use flow::nlattr::{AttrError, Attrs};
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ mod attr {
     pub(super) const DATA: u16 = 4;
 }
 
-/// The same, by number.
+/// Names of `CTA_TIMEOUT_*`, by number.
 const ATTRIBUTES: &[&str] = &[
     "CTA_TIMEOUT_UNSPEC",
     "CTA_TIMEOUT_NAME",
@@ -84,7 +84,7 @@ fn names(id: TimeoutId) -> impl Iterator<Item = String> {
 }
 
 /// The requests that create or replace a policy.
-fn creations(id: TimeoutId, policy: &TimeoutPolicy) -> Result<Vec<Message>, Error> {
+fn creations(id: TimeoutId, policy: &TimeoutPolicy) -> Result<Vec<NlRequest>, Error> {
     const REPLACE: u16 = 0x100;
     let creation = |((_, family, proto, timeouts), name): (&(u16, u16, u8, &[Timeout]), String)| {
         let asked = Asked::again(format!("set timeout policy {name}"), ATTRIBUTES, REPLY_BYTES);
@@ -105,7 +105,7 @@ fn creations(id: TimeoutId, policy: &TimeoutPolicy) -> Result<Vec<Message>, Erro
     KINDS.iter().zip(names(id)).map(creation).collect()
 }
 
-fn deletions(id: TimeoutId) -> Result<Vec<Message>, Error> {
+fn deletions(id: TimeoutId) -> Result<Vec<NlRequest>, Error> {
     let deletion = |name: String| {
         let asked = Asked::again(format!("delete timeout policy {name}"), ATTRIBUTES, REPLY_BYTES);
         let mut request = MessageWriter::netfilter([SUBSYSTEM, message::DELETE], 0, 0, asked);
@@ -181,7 +181,7 @@ impl Conntrack {
         Ok(all)
     }
 
-    fn transact_all(&self, requests: &[Message]) -> Vec<Result<(), Error>> {
+    fn transact_all(&self, requests: &[NlRequest]) -> Vec<Result<(), Error>> {
         let mut socket = match self.pool.take() {
             Ok(socket) => socket,
             Err(e) => return vec![Err(e)],

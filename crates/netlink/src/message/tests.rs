@@ -2,7 +2,7 @@ use super::*;
 
 const NAMES: AttributeNames = &["NONE", "FIRST", "SECOND", "THIRD"];
 
-fn request() -> Message {
+fn request() -> NlRequest {
     let mut writer =
         MessageWriter::new(0x1234, [3, 1], flag::CREATE, &[9, 9, 9, 9], Asked::once("try", NAMES));
     writer.attrs.u32(1, 5);

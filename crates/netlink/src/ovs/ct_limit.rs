@@ -2,7 +2,7 @@
 
 use super::{Ovs, begin};
 use crate::error::Error;
-use crate::socket::{Asked, Message};
+use crate::socket::{Asked, NlRequest};
 use dpif::{CtLimit, CtZone};
 use flow::nlattr::{AttrError, Attrs};
 
@@ -97,7 +97,7 @@ impl Ovs {
         command: u8,
         what: &'static str,
         content: Option<&[u8]>,
-    ) -> Result<Message, Error> {
+    ) -> Result<NlRequest, Error> {
         let no_family = || Error::NoModule { family: "ovs_ct_limit".into() };
         let family = self.families.ct_limit.as_ref().ok_or_else(no_family)?;
         let asked = Asked::again(what, ATTRIBUTES, REPLY_BYTES);

@@ -113,7 +113,7 @@ mod attr {
     pub(super) const PER_CPU_PIDS: u16 = 8;
 }
 
-/// The same, by number.
+/// Names of `OVS_DP_ATTR_*`, by number.
 const ATTRIBUTES: &[&str] = &[
     "OVS_DP_ATTR_UNSPEC",
     "OVS_DP_ATTR_NAME",

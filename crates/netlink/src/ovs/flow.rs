@@ -7,7 +7,7 @@ use super::{Ovs, SMALL_REPLY_BYTES, begin, open_body, u64s};
 use crate::error::Error;
 use crate::message::flag;
 use crate::pool::Dump;
-use crate::socket::{Asked, Message};
+use crate::socket::{Asked, NlRequest};
 use dpif::nlactions::{ActionContext, ActionError, actions_to_bytes, parse_actions};
 use dpif::{DpAction, FlowStats};
 use flow::nlattr::{AttrError, AttrWriter, Attrs};
@@ -177,7 +177,7 @@ mod attr {
     pub(super) const UFID_FLAGS: u16 = 10;
 }
 
-/// The same, by number.
+/// Names of `OVS_FLOW_ATTR_*`, by number.
 const ATTRIBUTES: &[&str] = &[
     "OVS_FLOW_ATTR_UNSPEC",
     "OVS_FLOW_ATTR_KEY",
@@ -290,7 +290,7 @@ impl Ovs {
         self.ask(request, FlowReply::parse).map(drop)
     }
 
-    pub(super) fn put_message(&self, dp_ifindex: u32, put: &FlowPut) -> Result<Message, Error> {
+    pub(super) fn put_message(&self, dp_ifindex: u32, put: &FlowPut) -> Result<NlRequest, Error> {
         let (command, flags, what) = match put.mode {
             // For this family, the flag requires that the flow does not exist.
             FlowMode::Create => (command::NEW, flag::CREATE, "put a flow"),
@@ -319,7 +319,7 @@ impl Ovs {
         request.finish()
     }
 
-    pub(super) fn del_message(&self, dp_ifindex: u32, del: &FlowDel) -> Result<Message, Error> {
+    pub(super) fn del_message(&self, dp_ifindex: u32, del: &FlowDel) -> Result<NlRequest, Error> {
         let asked = Asked {
             // A repetition would lose the counters with the flow.
             repeatable: false,
@@ -333,7 +333,7 @@ impl Ovs {
         request.finish()
     }
 
-    pub(super) fn get_message(&self, dp_ifindex: u32, get: &FlowGet) -> Result<Message, Error> {
+    pub(super) fn get_message(&self, dp_ifindex: u32, get: &FlowGet) -> Result<NlRequest, Error> {
         let asked = Asked::again("read a flow", ATTRIBUTES, get.name.reply_bytes(get.parts));
         let mut request = begin(&self.families.flow, command::GET, 0, dp_ifindex, asked);
         get.name.write(&mut request.attrs);

@@ -3,7 +3,7 @@
 use super::{Ovs, SMALL_REPLY_BYTES, begin, u64s};
 use crate::error::{Error, Refusal};
 use crate::genl::Family;
-use crate::socket::{Asked, Message};
+use crate::socket::{Asked, NlRequest};
 use dpif::{MeterBandStats, MeterConfig, MeterStats};
 use flow::nlattr::{Attr, AttrError, Attrs};
 
@@ -47,7 +47,7 @@ mod attr {
     pub(super) const CLEAR: u16 = 6;
     pub(super) const MAX_METERS: u16 = 7;
     pub(super) const MAX_BANDS: u16 = 8;
-    /// What stands in BANDS: one of these for each band.
+    /// Attribute within BANDS: one for each band.
     pub(super) const BAND: u16 = 0;
     /// Within a band.
     pub(super) const BAND_TYPE: u16 = 1;
@@ -56,7 +56,7 @@ mod attr {
     pub(super) const BAND_STATS: u16 = 4;
 }
 
-/// The same, by number.
+/// Names of the attributes, by number.
 const ATTRIBUTES: &[&str] = &[
     "OVS_METER_ATTR_UNSPEC",
     "OVS_METER_ATTR_ID",
@@ -177,7 +177,7 @@ impl Ovs {
         self.families.meter.as_ref().ok_or_else(|| Error::NoModule { family: "ovs_meter".into() })
     }
 
-    fn about_meter(&self, dp_ifindex: u32, id: u32, command: u8, verb: &str) -> Result<Message, Error> {
+    fn about_meter(&self, dp_ifindex: u32, id: u32, command: u8, verb: &str) -> Result<NlRequest, Error> {
         let asked = Asked::again(format!("{verb} meter {id}"), ATTRIBUTES, SMALL_REPLY_BYTES);
         let asked = Asked { repeatable: command != command::DEL, ..asked };
         let mut request = begin(self.meters()?, command, 0, dp_ifindex, asked);

@@ -26,7 +26,7 @@ use crate::error::Error;
 use crate::genl::{self, Family};
 use crate::namespace::Namespace;
 use crate::pool::Pool;
-use crate::socket::{Asked, Message, MessageWriter, Protocol, Socket};
+use crate::socket::{Asked, MessageWriter, NlRequest, Protocol, Socket};
 use ::flow::nlattr::{AttrError, Attrs};
 
 /// Bytes of `struct ovs_header`: the datapath.
@@ -93,7 +93,7 @@ impl Ovs {
     /// One request; `read` converts the last reply's attributes and datapath. `None`: there was no reply.
     fn ask<T>(
         &self,
-        request: Message,
+        request: NlRequest,
         read: impl Fn(u32, Attrs<'_>) -> Result<T, AttrError>,
     ) -> Result<Option<T>, Error> {
         let asked = request.asked().to_owned();
@@ -106,10 +106,10 @@ impl Ovs {
         found.transpose().map_err(|why| Error::Answer { asked, why })
     }
 
-    /// The same for a request with a reply.
+    /// One request that must have a reply; `read` converts it.
     fn ask_for<T>(
         &self,
-        request: Message,
+        request: NlRequest,
         read: impl Fn(u32, Attrs<'_>) -> Result<T, AttrError>,
     ) -> Result<T, Error> {
         let asked = request.asked().to_owned();
@@ -119,7 +119,7 @@ impl Ovs {
     /// Dumps all objects.
     fn dump<T>(
         &self,
-        request: &Message,
+        request: &NlRequest,
         read: impl Fn(u32, Attrs<'_>) -> Result<T, AttrError>,
     ) -> Result<Vec<T>, Error> {
         let mut dump = self.pool.dump(request)?;

@@ -22,7 +22,7 @@ pub enum VportEvent {
 #[derive(Debug)]
 pub struct VportMonitor {
     socket: Socket,
-    /// Message type of the family.
+    /// NlRequest type of the family.
     family: u16,
 }
 

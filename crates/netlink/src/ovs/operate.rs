@@ -2,7 +2,7 @@
 
 use super::{Execute, FlowDel, FlowGet, FlowPut, FlowReply, Ovs, open_body};
 use crate::error::Error;
-use crate::socket::Message;
+use crate::socket::NlRequest;
 use std::io;
 
 /// One operation.
@@ -72,7 +72,7 @@ impl Ovs {
         self.operate(dp_ifindex, &[request]).pop().unwrap_or(Ok(Reply::Done))
     }
 
-    fn message(&self, dp_ifindex: u32, request: &Request<'_>) -> Result<Message, Error> {
+    fn message(&self, dp_ifindex: u32, request: &Request<'_>) -> Result<NlRequest, Error> {
         match request {
             Request::FlowPut(put) => self.put_message(dp_ifindex, put),
             Request::FlowDel(del) => self.del_message(dp_ifindex, del),

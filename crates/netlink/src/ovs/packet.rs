@@ -4,7 +4,7 @@ use super::{Ovs, begin, open_body};
 use crate::error::Error;
 use crate::message::split;
 use crate::raw::{self, BATCH_MAX, Received};
-use crate::socket::{Asked, Message, Socket};
+use crate::socket::{Asked, NlRequest, Socket};
 use dpif::cookie::{CookieError, CookieInfo, parse_cookie};
 use flow::FlowKey;
 use flow::nlattr::AttrError;
@@ -246,7 +246,7 @@ impl Ovs {
         Ok(UpcallSocket { socket: self.pool.make(receive_buffer_bytes)? })
     }
 
-    pub(super) fn execute_message(&self, dp_ifindex: u32, execute: &Execute<'_>) -> Result<Message, Error> {
+    pub(super) fn execute_message(&self, dp_ifindex: u32, execute: &Execute<'_>) -> Result<NlRequest, Error> {
         let asked = Asked::once("execute actions on a packet", ATTRIBUTES);
         let mut request = begin(&self.families.packet, command::EXECUTE, 0, dp_ifindex, asked);
         let out = &mut request.attrs;
@@ -290,7 +290,7 @@ mod attr {
     pub(super) const UPCALL_PID: u16 = 12;
 }
 
-/// The same, by number.
+/// Names of `OVS_PACKET_ATTR_*`, by number.
 const ATTRIBUTES: &[&str] = &[
     "OVS_PACKET_ATTR_UNSPEC",
     "OVS_PACKET_ATTR_PACKET",

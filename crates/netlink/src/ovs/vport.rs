@@ -141,7 +141,7 @@ mod attr {
     pub(super) const UPCALL_FAIL: u16 = 1;
 }
 
-/// The same, by number.
+/// Names of the attributes, by number.
 const ATTRIBUTES: &[&str] = &[
     "OVS_VPORT_ATTR_UNSPEC",
     "OVS_VPORT_ATTR_PORT_NO",
@@ -169,7 +169,7 @@ impl VportKind {
         }
     }
 
-    /// That of a number.
+    /// The kind of a number.
     pub fn of_number(n: u32) -> VportKind {
         match n {
             1 => VportKind::Netdev,

@@ -7,7 +7,7 @@ use crate::message::AttributeNames;
 /// `CTRL_ATTR_FAMILY_NAME`.
 const NAME: u16 = 2;
 
-fn ask(name: &str, again: bool) -> Message {
+fn ask(name: &str, again: bool) -> NlRequest {
     let names: AttributeNames = ATTRIBUTES;
     let what = format!("find {name}");
     let asked = Asked { repeatable: again, ..Asked::again(what, names, 4096) };
@@ -30,7 +30,7 @@ fn the_controller_knows_itself() {
 #[test]
 fn answers_stand_in_the_order_of_their_requests() {
     let mut socket = Socket::open().unwrap();
-    let requests: Vec<Message> =
+    let requests: Vec<NlRequest> =
         (0..500).map(|n| ask(if n % 7 == 3 { "sl_nonsense" } else { "nlctrl" }, true)).collect();
     let mut replies = vec![0; requests.len()];
     let results = socket.transact(&requests, &mut |n, body| {
@@ -59,7 +59,7 @@ fn the_kernel_says_which_attribute_it_does_not_like() {
 #[test]
 fn lost_answers_are_never_lost_silently() {
     let mut socket = Socket::open_io(Protocol::Generic, 4096).unwrap();
-    let requests: Vec<Message> = (0..100).map(|n| ask("nlctrl", n % 2 == 0)).collect();
+    let requests: Vec<NlRequest> = (0..100).map(|n| ask("nlctrl", n % 2 == 0)).collect();
     // As if all of them would fit.
     let mut results = Vec::new();
     results.resize_with(requests.len(), || None);
@@ -69,7 +69,7 @@ fn lost_answers_are_never_lost_silently() {
     let good = results.iter().filter(|r| matches!(r, Some(Ok(())))).count();
     assert!(lost > 0 && good > 0 && lost + good == 100, "{lost} lost, {good} good");
     let e = results.into_iter().flatten().find_map(Result::err).unwrap();
-    assert_eq!(e.to_string(), "cannot find nlctrl: the answer got lost (receive buffer full)");
+    assert_eq!(e.to_string(), "cannot find nlctrl: the reply was lost (receive buffer full)");
     // The socket remains usable, and by itself never has too many in flight.
     let results = socket.transact(&requests, &mut |_, _| ());
     assert!(results.iter().all(Result::is_ok), "{results:?}");
@@ -80,7 +80,7 @@ fn what_was_lost_is_asked_again_where_that_does_no_harm() {
     let mut socket = Socket::open_io(Protocol::Generic, 4096).unwrap();
     // A miscount: the buffer size is set too high.
     socket.receive_buffer_bytes = 64 << 20;
-    let requests: Vec<Message> = (0..100).map(|n| ask("nlctrl", n % 2 == 0)).collect();
+    let requests: Vec<NlRequest> = (0..100).map(|n| ask("nlctrl", n % 2 == 0)).collect();
     let mut replies = vec![0; 100];
     let results = socket.transact(&requests, &mut |n, _| replies[n] += 1);
     let mut lost = 0;

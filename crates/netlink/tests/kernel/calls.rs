@@ -1,6 +1,6 @@
 //! The number of system calls per request, counted by strace. The generic netlink controller answers, so no module is needed.
 
-use netlink::socket::{Asked, Message, MessageWriter, Socket};
+use netlink::socket::{Asked, MessageWriter, NlRequest, Socket};
 use testkit::Cmd;
 
 /// Marks this process as the traced one.
@@ -8,7 +8,7 @@ const TRACED: &str = "SLUICE_TEST_TRACED";
 const REQUESTS: usize = 1000;
 
 /// Requests a family (`CTRL_CMD_GETFAMILY` of "nlctrl", by `CTRL_ATTR_FAMILY_NAME`).
-fn ask() -> Message {
+fn ask() -> NlRequest {
     let mut request = MessageWriter::new(16, [3, 2], 0, &[], Asked::again("find a family", &[], 1024));
     request.attrs.text(2, "nlctrl");
     request.finish().unwrap()

@@ -5,7 +5,7 @@ use dpif::{
     Connection, ConnectionSink, CtAddresses, CtCounters, CtMatch, CtTransport, CtTuple, CtTupleMatch,
     TimeoutAttr, TimeoutId, TimeoutPolicy,
 };
-use netlink::socket::{Asked, Message, MessageWriter, Protocol, Socket, flag};
+use netlink::socket::{Asked, MessageWriter, NlRequest, Protocol, Socket, flag};
 use netlink::{Conntrack, Error};
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
@@ -15,7 +15,7 @@ use std::ops::ControlFlow;
 const MANY: u16 = 5_000;
 
 /// Creates a UDP connection (`IPCTNL_MSG_CT_NEW`) from port `n` of zone `zone`.
-fn make(zone: u16, n: u16) -> Message {
+fn make(zone: u16, n: u16) -> NlRequest {
     let asked = Asked::once("make a connection", &[]);
     let mut request = MessageWriter::netfilter([1, 0], flag::CREATE, 2, asked);
     for (kind, [src, dst], [src_port, dst_port]) in [(1, [1, 2], [n, 53]), (2, [2, 1], [53, n])] {

@@ -256,7 +256,7 @@ impl OfAction for Encap {
     }
 }
 
-/// The packets have this type from here on. What is known of the headers within is unknown behind another one.
+/// The packets have this type from here on. Properties of the headers within are unknown behind another one.
 fn become_type(flow: &mut flow::Flow, packet_type: u32) {
     flow.packet_type = packet_type;
     if packet_type != 0 {

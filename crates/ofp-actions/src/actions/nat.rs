@@ -50,9 +50,9 @@ pub struct NatRange {
 /// First and last address.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum NatAddresses {
-    /// Of IPv4.
+    /// A range of IPv4.
     V4(Ipv4Addr, Option<Ipv4Addr>),
-    /// Of IPv6.
+    /// A range of IPv6.
     V6(Ipv6Addr, Option<Ipv6Addr>),
 }
 

@@ -16,7 +16,7 @@ use ofp_wire::nxm;
 /// Exports packets with a probability (`NXAST_SAMPLE`, `NXAST_SAMPLE2` to `4`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct SampleFlow {
-    /// Of 65535, at least 1.
+    /// Sampled packets out of 65535, at least 1.
     pub probability: u16,
     /// Set of collectors (`Flow_Sample_Collector_Set` of the database).
     pub collector_set: u32,
@@ -33,7 +33,7 @@ pub struct SampleFlow {
 /// A number in exported records.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum SampleId {
-    /// Of all packets.
+    /// A number for all packets.
     Number(u32),
     /// In a field, of at most 32 bits.
     Field(SubField),

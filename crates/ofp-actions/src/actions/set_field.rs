@@ -33,7 +33,7 @@ pub struct SetField {
 pub enum SetStyle {
     /// `set_field:VALUE/MASK->FIELD` (`OFPAT_SET_FIELD`).
     SetField,
-    /// The same from Nicira's form, in which it is sent before OpenFlow 1.5 (`NXAST_REG_LOAD2`).
+    /// `set_field` from Nicira's form, in which it is sent before OpenFlow 1.5 (`NXAST_REG_LOAD2`).
     Load2,
     /// `load:VALUE->FIELD[BITS]` (`NXAST_REG_LOAD`).
     Load,

@@ -70,7 +70,7 @@ fn tag_in_check(checker: &mut Checker<'_>) {
     checker.flow.vlans[0].tci |= VlanTag::PRESENT;
 }
 
-/// The same for `ovs-ofctl`.
+/// From here on the packet has a tag, in the check of `ovs-ofctl`.
 fn tag_in_text(checker: &mut TextChecker) {
     checker.flow.vlans[0].tci |= VlanTag::PRESENT;
     checker.mask.vlans[0].tci |= VlanTag::PRESENT;

@@ -15,7 +15,7 @@ macro_rules! errors {
         }
 
         impl ErrorKind {
-            /// All errors. Of two with the same numbers in a version, decoding returns the first.
+            /// All errors. If two have one number in a version, decoding returns the first.
             pub const ALL: &'static [ErrorKind] = &[$(ErrorKind::$variant,)*];
 
             /// The name of Open vSwitch: that of the standard or the extension, but for terms that both replaced.

@@ -16,7 +16,7 @@ use crate::xlate::Start;
 use flow::fields::FieldId;
 use flow::{DpPort, OfPort, TableId};
 use openflow::ErrorKind;
-use openflow::msg::continuation::{Continuation, Step};
+use openflow::msg::continuation::{Continuation, RemainingActions};
 use openflow::msg::packet::PacketIn;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
@@ -36,7 +36,8 @@ impl Backer {
 
 /// The state of a translation paused in the bridge with this identifier.
 pub(super) fn continuation_of(event: &PacketInEvent, bridge: [u8; 16]) -> Continuation {
-    let step = |s: &FrozenStep| Step { table: s.table, cookie: s.cookie, actions: s.actions.clone() };
+    let step =
+        |s: &FrozenStep| RemainingActions { table: s.table, cookie: s.cookie, actions: s.actions.clone() };
     // Others are fields of the packet-in. A pause has a list of steps, and a first table only for lookups after `ct`.
     let FrozenState { bridge: _, table: _, packet, steps, resume_at: _, userdata: _ } = &*event.state;
     let PacketState {
@@ -98,7 +99,7 @@ impl Conn {
             }
             shared.check_references(list, &bridge.tables)?;
         }
-        let step = |s: Step| FrozenStep { table: s.table, cookie: s.cookie, actions: s.actions };
+        let step = |s: RemainingActions| FrozenStep { table: s.table, cookie: s.cookie, actions: s.actions };
         let mut packet = PacketState::of(&flow, ingress, continuation.conntracked);
         (packet.stack, packet.action_set) = (continuation.stack, continuation.action_set);
         let state = FrozenState {

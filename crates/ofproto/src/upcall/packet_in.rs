@@ -13,7 +13,7 @@
 use crate::backer::Backer;
 use crate::events::PacketInEvent;
 use crate::view::View;
-use dpif::actions::{Executor, Goes, Rewrite, TnlPush, Userspace};
+use dpif::actions::{ExecResult, Executor, Rewrite, TnlPush, Userspace};
 use dpif::{ControllerCookie, CtAction, DpAction, Upcall, UserCookie, XlateDrop};
 use flow::{DpPort, FlowKey, RecircId};
 use packet::{Packet, PacketBatch, PacketPool, complete_checksum, segment};
@@ -56,66 +56,72 @@ impl Executor for Step<'_, '_> {
     type Packets = ();
     type End = Unsure;
 
-    fn output(&mut self, (): (), _port: DpPort) -> Goes<Self> {
+    fn output(&mut self, (): (), _port: DpPort) -> ExecResult<Self> {
         Ok(())
     }
 
-    fn recirculate(&mut self, (): (), _id: RecircId) -> Goes<Self> {
+    fn recirculate(&mut self, (): (), _id: RecircId) -> ExecResult<Self> {
         Ok(())
     }
 
-    fn rewrite(&mut self, (): (), rewrite: Rewrite<'_>) -> Goes<Self> {
+    fn rewrite(&mut self, (): (), rewrite: Rewrite<'_>) -> ExecResult<Self> {
         let Some(change) = &self.backer.rewrite else { return Err(Unsure) };
         let passes = change(self.frame.packet.to_mut(), &mut self.frame.key, rewrite, self.vlan_limit);
         if passes { Ok(()) } else { Err(Unsure) }
     }
 
-    fn userspace(&mut self, (): (), _cookie: &UserCookie) -> Goes<Self> {
+    fn userspace(&mut self, (): (), _cookie: &UserCookie) -> ExecResult<Self> {
         Err(Unsure)
     }
 
-    fn truncate(&mut self, (): (), _bytes: u32) -> Goes<Self> {
+    fn truncate(&mut self, (): (), _bytes: u32) -> ExecResult<Self> {
         Err(Unsure)
     }
 
-    fn meter(&mut self, (): (), _id: u32) -> Goes<Self> {
+    fn meter(&mut self, (): (), _id: u32) -> ExecResult<Self> {
         Err(Unsure)
     }
 
-    fn track(&mut self, (): (), _ct: &CtAction) -> Goes<Self> {
+    fn track(&mut self, (): (), _ct: &CtAction) -> ExecResult<Self> {
         Err(Unsure)
     }
 
-    fn clear_tracking(&mut self, (): ()) -> Goes<Self> {
+    fn clear_tracking(&mut self, (): ()) -> ExecResult<Self> {
         self.frame.key.clear_tracking();
         Ok(())
     }
 
-    fn push_tunnel(&mut self, (): (), _push: &TnlPush) -> Goes<Self> {
+    fn push_tunnel(&mut self, (): (), _push: &TnlPush) -> ExecResult<Self> {
         Err(Unsure)
     }
 
-    fn pop_tunnel(&mut self, (): (), _port: DpPort) -> Goes<Self> {
+    fn pop_tunnel(&mut self, (): (), _port: DpPort) -> ExecResult<Self> {
         Err(Unsure)
     }
 
-    fn on_copies(&mut self, (): (), _actions: &[DpAction]) -> Goes<Self> {
+    fn on_copies(&mut self, (): (), _actions: &[DpAction]) -> ExecResult<Self> {
         Err(Unsure)
     }
 
-    fn sample(&mut self, (): (), _probability: u32, _actions: &[DpAction]) -> Goes<Self> {
+    fn sample(&mut self, (): (), _probability: u32, _actions: &[DpAction]) -> ExecResult<Self> {
         Err(Unsure)
     }
 
-    fn by_length(&mut self, (): (), _len: u16, _greater: &[DpAction], _less: &[DpAction]) -> Goes<Self> {
+    fn by_length(
+        &mut self,
+        (): (),
+        _len: u16,
+        _greater: &[DpAction],
+        _less: &[DpAction],
+    ) -> ExecResult<Self> {
         Err(Unsure)
     }
 
-    fn drop_packets(&mut self, (): (), _reason: XlateDrop) -> Goes<Self> {
+    fn drop_packets(&mut self, (): (), _reason: XlateDrop) -> ExecResult<Self> {
         Err(Unsure)
     }
 
-    fn unsupported(&mut self, (): ()) -> Goes<Self> {
+    fn unsupported(&mut self, (): ()) -> ExecResult<Self> {
         Err(Unsure)
     }
 }

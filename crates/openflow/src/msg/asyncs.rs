@@ -98,7 +98,7 @@ pub(crate) fn encode_async(m: &AsyncConfig, w: &mut Writer) {
 
 /// Reasons of each kind in OpenFlow 1.4.
 const REASONS_14: [u32; KINDS] = [0x3f, 0x7, 0x3f, 0x7, 0x18, 0x3];
-/// The same before, as in OVS: removals may have the reasons of later versions.
+/// Reasons of each kind before, as in OVS: removals may have the reasons of later versions.
 const REASONS_10: [u32; KINDS] = [0x7, 0x7, 0x3f, 0x7, 0x18, 0x3];
 
 /// The reasons of each kind in a version.

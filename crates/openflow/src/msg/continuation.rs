@@ -34,7 +34,7 @@ const MAX_VALUE_BYTES: usize = 128;
 
 /// Remaining actions of one rule.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Step {
+pub struct RemainingActions {
     /// Table of the rule.
     pub table: TableId,
     /// Its cookie.
@@ -53,7 +53,7 @@ pub struct Continuation {
     /// The packet has passed connection tracking.
     pub conntracked: bool,
     /// Remaining actions, innermost rule first.
-    pub steps: Vec<Step>,
+    pub steps: Vec<RemainingActions>,
     /// The action set.
     pub action_set: Vec<Action>,
     /// The datapath's number of the input port.
@@ -157,13 +157,13 @@ impl Continuation {
                 }
                 ACTIONS => {
                     p.skip(4)?;
-                    c.steps.push(Step { table, cookie, actions: read_actions(&mut p)? });
+                    c.steps.push(RemainingActions { table, cookie, actions: read_actions(&mut p)? });
                 }
                 INSTRUCTIONS => {
                     p.skip(4)?;
                     let mut inner = Reader::new(p.rest(), Version::V15);
                     inner.options = options;
-                    c.steps.push(Step { table, cookie, actions: read_instructions(&mut inner)? });
+                    c.steps.push(RemainingActions { table, cookie, actions: read_instructions(&mut inner)? });
                 }
                 ACTION_SET => {
                     p.skip(4)?;

@@ -52,9 +52,9 @@ pub struct TableFeatures {
     pub config: u32,
     /// Maximum number of rules.
     pub max_entries: u32,
-    /// Of rules that match something.
+    /// Features of rules that match something.
     pub rules: RuleFeatures,
-    /// Of the rule for packets that miss, when it differs.
+    /// Features of the rule for packets that miss, when they differ.
     pub miss: Option<RuleFeatures>,
     /// Fields that can be matched.
     pub matches: Vec<MatchField>,

@@ -200,7 +200,7 @@ pub(crate) fn put14(w: &mut Writer, m: &FlowMonitorRequest) {
     match11::put(w, &m.matching);
 }
 
-/// What happened to a rule.
+/// A change of a rule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FlowEvent {
     /// It exists as a monitor begins; before OpenFlow 1.4 encoded as an addition.
@@ -216,7 +216,7 @@ pub enum FlowEvent {
 /// A change of a rule.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RuleUpdate {
-    /// What happened.
+    /// The change.
     pub event: FlowEvent,
     /// Table.
     pub table: TableId,

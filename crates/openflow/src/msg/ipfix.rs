@@ -11,15 +11,15 @@ pub struct IpfixStats {
     pub current_flows: u64,
     /// Sampled packets.
     pub packets: u64,
-    /// Those of IPv4.
+    /// Sampled packets of IPv4.
     pub ipv4_packets: u64,
-    /// Those of IPv6.
+    /// Sampled packets of IPv6.
     pub ipv6_packets: u64,
     /// Packets that could not be sampled.
     pub error_packets: u64,
-    /// Those of IPv4.
+    /// Packets of IPv4 that could not be sampled.
     pub ipv4_error_packets: u64,
-    /// Those of IPv6.
+    /// Packets of IPv6 that could not be sampled.
     pub ipv6_error_packets: u64,
     /// Packets sent to collectors.
     pub tx_packets: u64,

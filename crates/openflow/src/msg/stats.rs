@@ -51,7 +51,7 @@ pub(crate) fn encode_desc(m: &SwitchDesc, w: &mut Writer) {
 pub struct TableAbilities {
     /// `OFPFMF_*` that it can match (1.1), or `1 << OFPXMT_OFB_*` (1.2).
     pub matches: u64,
-    /// The same that it can leave out; `OFPFW10_*` in OpenFlow 1.0.
+    /// Fields of `matches` that it can leave out; `OFPFW10_*` in OpenFlow 1.0.
     pub wildcards: u64,
     /// `1 << OFPIT_*`.
     pub instructions: u32,

@@ -173,7 +173,7 @@ fn controller() -> impl Strategy<Value = Action> {
 /// Actions that survive in all versions.
 fn common_action() -> impl Strategy<Value = Action> {
     let table = prop::option::of((0..255u8).prop_map(TableId));
-    // Of the reserved ones those to which packets can be sent; the controller has its own action.
+    // Reserved ports to which packets can be sent; the controller has its own action.
     const RESERVED: [OfPort; 6] =
         [OfPort::IN_PORT, OfPort::TABLE, OfPort::NORMAL, OfPort::FLOOD, OfPort::ALL, OfPort::LOCAL];
     let port = || prop_oneof![(0..0xff00u32).prop_map(OfPort), prop::sample::select(&RESERVED[..])];

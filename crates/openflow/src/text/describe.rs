@@ -5,7 +5,7 @@ use super::print::{Printing, format_message};
 use flow::text::NoPortNames;
 use ofp_wire::Options;
 
-/// The text of a message on a connection with these options, without a newline at its end. Of a message that is cut
+/// The text of a message on a connection with these options, without a newline at its end. If a message is cut
 /// short or cannot be decoded only name, version and transaction id may be left.
 pub fn describe(frame: &[u8], options: &Options) -> String {
     let len = frame.get(2..4).map(|len| usize::from(u16::from_be_bytes([len[0], len[1]])));

@@ -25,7 +25,7 @@ pub use replica::{Change, ChangeKind, Replica};
 pub use txn::{ColumnValue, RowHandle, RowTarget, TxnBuilder, TxnOutcome};
 pub use view::RowView;
 
-use crate::jsonrpc::{FrameError, Framer, FramerLimits, Message, MessageError};
+use crate::jsonrpc::{FrameError, Framer, FramerLimits, MessageError, RpcMessage};
 use crate::limits::{MAX_IN_FLIGHT, MAX_REPLY_BYTES};
 use crate::schema::DatabaseSchema;
 use crate::value::Uuid;
@@ -82,7 +82,7 @@ pub enum ClientError {
     Frame(#[from] FrameError),
     /// A JSON text is not a message.
     #[error(transparent)]
-    Message(#[from] MessageError),
+    RpcMessage(#[from] MessageError),
     /// The server rejected a required request.
     #[error("the database server refuses {method}: {error}")]
     Refused {
@@ -191,7 +191,8 @@ impl Client {
         let id = self.next_id;
         self.next_id += 1;
         self.in_flight.insert(id, purpose);
-        self.output.extend(Message::Request { id: Value::from(id), method: method.into(), params }.encode());
+        self.output
+            .extend(RpcMessage::Request { id: Value::from(id), method: method.into(), params }.encode());
         id
     }
 
@@ -204,7 +205,7 @@ impl Client {
     pub fn input(&mut self, bytes: &[u8]) -> Result<(), ClientError> {
         self.framer.feed(bytes);
         while let Some(json) = self.framer.next_text()? {
-            self.message(Message::from_json(json)?)?;
+            self.message(RpcMessage::from_json(json)?)?;
         }
         Ok(())
     }
@@ -260,23 +261,23 @@ impl Client {
         std::mem::take(&mut self.outcomes)
     }
 
-    fn message(&mut self, message: Message) -> Result<(), ClientError> {
+    fn message(&mut self, message: RpcMessage) -> Result<(), ClientError> {
         match message {
-            Message::Request { id, method, params } => {
+            RpcMessage::Request { id, method, params } => {
                 let answer = if method == "echo" {
-                    Message::Reply { id, result: Value::Array(params) }
+                    RpcMessage::Reply { id, result: Value::Array(params) }
                 } else {
-                    Message::Error { id, error: Value::from("unknown method") }
+                    RpcMessage::Error { id, error: Value::from("unknown method") }
                 };
                 self.output.extend(answer.encode());
                 Ok(())
             }
-            Message::Notification { method, params } => self.notification(&method, params),
-            Message::Reply { id, result } => match self.purpose(&id) {
+            RpcMessage::Notification { method, params } => self.notification(&method, params),
+            RpcMessage::Reply { id, result } => match self.purpose(&id) {
                 Some((id, purpose)) => self.reply(id, purpose, result),
                 None => Err(ClientError::Unexpected(format!("a reply to request {id}, which was not made"))),
             },
-            Message::Error { id, error } => match self.purpose(&id) {
+            RpcMessage::Error { id, error } => match self.purpose(&id) {
                 Some((id, purpose)) => self.refusal(id, purpose, &error),
                 None => {
                     Err(ClientError::Unexpected(format!("an error for request {id}, which was not made")))

@@ -1,4 +1,4 @@
-//! [`Message`]: a parsed JSON-RPC message.
+//! [`RpcMessage`]: a parsed JSON-RPC message.
 
 use std::io::{self, Write};
 
@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 /// A message of either direction.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Message {
+pub enum RpcMessage {
     /// Requires a reply with the same `id`.
     Request {
         /// Not null.
@@ -25,14 +25,14 @@ pub enum Message {
     },
     /// The answer to a request.
     Reply {
-        /// Of the request.
+        /// Id of the request.
         id: Value,
         /// The result.
         result: Value,
     },
     /// An error reply to a request.
     Error {
-        /// Of the request.
+        /// Id of the request.
         id: Value,
         /// A string or an `<error>`.
         error: Value,
@@ -44,9 +44,9 @@ pub enum Message {
 #[error("bad JSON-RPC message: {0}")]
 pub struct MessageError(pub String);
 
-impl Message {
+impl RpcMessage {
     /// Reads a message.
-    pub fn from_json(json: Value) -> Result<Message, MessageError> {
+    pub fn from_json(json: Value) -> Result<RpcMessage, MessageError> {
         let fail = |text: &str| Err(MessageError(text.to_string()));
         let Value::Object(mut object) = json else {
             return fail("it is not an object");
@@ -61,8 +61,10 @@ impl Message {
             return match (id, result, error) {
                 (None, _, _) => fail("a reply must have an id"),
                 (Some(_), Some(_), Some(_)) => fail("a reply may not have both a result and an error"),
-                (Some(id), _, Some(error)) => Ok(Message::Error { id, error }),
-                (Some(id), result, None) => Ok(Message::Reply { id, result: result.unwrap_or(Value::Null) }),
+                (Some(id), _, Some(error)) => Ok(RpcMessage::Error { id, error }),
+                (Some(id), result, None) => {
+                    Ok(RpcMessage::Reply { id, result: result.unwrap_or(Value::Null) })
+                }
             };
         };
         let Value::String(method) = method else {
@@ -75,22 +77,22 @@ impl Message {
             return fail("the params must be an array");
         };
         Ok(match id {
-            Some(id) => Message::Request { id, method, params },
-            None => Message::Notification { method, params },
+            Some(id) => RpcMessage::Request { id, method, params },
+            None => RpcMessage::Notification { method, params },
         })
     }
 
     /// Its JSON.
     pub fn into_json(self) -> Value {
         let members: Vec<(&str, Value)> = match self {
-            Message::Request { id, method, params } => {
+            RpcMessage::Request { id, method, params } => {
                 vec![("id", id), ("method", Value::String(method)), ("params", Value::Array(params))]
             }
-            Message::Notification { method, params } => {
+            RpcMessage::Notification { method, params } => {
                 vec![("id", Value::Null), ("method", Value::String(method)), ("params", Value::Array(params))]
             }
-            Message::Reply { id, result } => vec![("id", id), ("result", result), ("error", Value::Null)],
-            Message::Error { id, error } => vec![("id", id), ("result", Value::Null), ("error", error)],
+            RpcMessage::Reply { id, result } => vec![("id", id), ("result", result), ("error", Value::Null)],
+            RpcMessage::Error { id, error } => vec![("id", id), ("result", Value::Null), ("error", error)],
         };
         Value::Object(
             members.into_iter().map(|(name, value)| (name.to_string(), value)).collect::<Map<_, _>>(),
@@ -102,7 +104,7 @@ impl Message {
         self.into_json().to_string().into_bytes()
     }
 
-    /// The same, if at most `max` bytes; else an error with the length, without using memory for it.
+    /// The encoded bytes, if at most `max`; else an error with the length, without using memory for it.
     pub fn encode_within(self, max: usize) -> Result<Vec<u8>, TooLong> {
         let json = self.into_json();
         let mut text = BoundedText { kept: Vec::new(), bytes: 0, max };

@@ -1,7 +1,7 @@
 //! JSON-RPC 1.0 in OVSDB's form (RFC 7047 section 4): both sides send requests over one stream, and only the
 //! JSON itself separates the messages.
 //!
-//! [`Framer`] splits the stream into JSON texts within bounds; [`Message`] interprets each. An error of
+//! [`Framer`] splits the stream into JSON texts within bounds; [`RpcMessage`] interprets each. An error of
 //! either ends the session, because the start of the next message is unknown.
 
 mod framer;
@@ -10,4 +10,4 @@ mod message;
 mod tests;
 
 pub use framer::{FrameError, Framer, FramerLimits};
-pub use message::{Message, MessageError, TooLong};
+pub use message::{MessageError, RpcMessage, TooLong};

@@ -48,12 +48,12 @@ fn bounds() {
 
 #[test]
 fn kinds_of_messages() {
-    let request = Message::Request { id: json!(1), method: "m".into(), params: vec![json!(2)] };
-    let notification = Message::Notification { method: "m".into(), params: vec![] };
-    let reply = Message::Reply { id: json!("x"), result: json!({}) };
-    let error = Message::Error { id: json!([1]), error: json!("no") };
+    let request = RpcMessage::Request { id: json!(1), method: "m".into(), params: vec![json!(2)] };
+    let notification = RpcMessage::Notification { method: "m".into(), params: vec![] };
+    let reply = RpcMessage::Reply { id: json!("x"), result: json!({}) };
+    let error = RpcMessage::Error { id: json!([1]), error: json!("no") };
     for message in [request, notification, reply, error] {
-        assert_eq!(Message::from_json(message.clone().into_json()), Ok(message));
+        assert_eq!(RpcMessage::from_json(message.clone().into_json()), Ok(message));
     }
     for bad in [
         json!([]),
@@ -65,7 +65,7 @@ fn kinds_of_messages() {
         json!({"id": 1, "result": 1, "error": 1}),
         json!({"id": 1, "method": "m", "params": [], "jsonrpc": "2.0"}),
     ] {
-        assert!(Message::from_json(bad.clone()).is_err(), "{bad}");
+        assert!(RpcMessage::from_json(bad.clone()).is_err(), "{bad}");
     }
 }
 

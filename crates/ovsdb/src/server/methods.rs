@@ -8,7 +8,7 @@ use super::locks::Refused;
 use super::monitor::{Monitor, Version};
 use super::{Kind, Server, SessionId, Time};
 use crate::error::{ErrorKind, OpError};
-use crate::jsonrpc::Message;
+use crate::jsonrpc::RpcMessage;
 use crate::limits::{MAX_LOCKS, MAX_MONITORS, MONITORS_GRANTED};
 use crate::value::is_identifier;
 
@@ -30,16 +30,16 @@ pub(super) fn params_error(method: &str, params: &[Value], wanted: &str) -> Valu
 }
 
 impl Server {
-    pub(super) fn message(&mut self, session: SessionId, message: Message, now: Time) {
+    pub(super) fn message(&mut self, session: SessionId, message: RpcMessage, now: Time) {
         match message {
-            Message::Request { id, method, params } => self.request(session, id, &method, params, now),
-            Message::Notification { method, params } => {
+            RpcMessage::Request { id, method, params } => self.request(session, id, &method, params, now),
+            RpcMessage::Notification { method, params } => {
                 if let ("cancel", [id]) = (method.as_str(), params.as_slice()) {
                     self.cancel(session, id);
                 }
             }
             // The server sends no requests, except echo requests of its owner.
-            Message::Reply { .. } | Message::Error { .. } => {}
+            RpcMessage::Reply { .. } | RpcMessage::Error { .. } => {}
         }
     }
 
@@ -50,18 +50,18 @@ impl Server {
                     let operations = params.into_iter().skip(1).collect();
                     self.transact(session, id, name, operations, now);
                 }
-                Err(error) => self.send(session, Message::Error { id, error }, Kind::Plain),
+                Err(error) => self.send(session, RpcMessage::Error { id, error }, Kind::Plain),
             }
             return;
         }
         match self.answer(session, method, params) {
             Ok((result, kind)) => {
-                self.send(session, Message::Reply { id, result }, kind);
+                self.send(session, RpcMessage::Reply { id, result }, kind);
                 if method == "convert" {
                     self.end_unaware("the database was converted to its schema");
                 }
             }
-            Err(error) => self.send(session, Message::Error { id, error }, Kind::Plain),
+            Err(error) => self.send(session, RpcMessage::Error { id, error }, Kind::Plain),
         }
     }
 
@@ -181,7 +181,7 @@ impl Server {
         session.monitors.insert(if changed.is_ok() { new_key } else { old_key }, monitor);
         changed?;
         if let Some((method, params)) = notification {
-            self.send(id, Message::Notification { method, params }, Kind::State);
+            self.send(id, RpcMessage::Notification { method, params }, Kind::State);
         }
         Ok((json!({}), Kind::State))
     }

@@ -33,7 +33,7 @@ pub use durability::LogRecord;
 pub use tables::{LoggedChange, MemoryUse};
 
 use crate::db::{Context, Database, Outcome, transact};
-use crate::jsonrpc::{FramerLimits, Message};
+use crate::jsonrpc::{FramerLimits, RpcMessage};
 use crate::limits::{
     MAX_BACKLOG_BYTES, MAX_MONITORS_TOTAL, MAX_PENDING, MAX_REMOTE_SESSIONS, MAX_SESSIONS,
     MAX_TOTAL_INPUT_BYTES, MAX_TOTAL_OUTPUT_BYTES, OUTPUT_PER_TURN_BYTES, REQUESTS_PER_TURN, WAITS_PER_TURN,
@@ -42,7 +42,7 @@ use crate::schema;
 use crate::value::{Uuid, UuidSource};
 use durability::Durability;
 use locks::Locks;
-use session::{Held, Kind, Session};
+use session::{Kind, Session, SessionMemory};
 use std::sync::atomic::Ordering;
 use transactions::Pending;
 
@@ -68,21 +68,21 @@ impl fmt::Display for SessionId {
 /// Bounds of a server; the defaults are those of [`crate::limits`].
 #[derive(Clone, Copy, Debug)]
 pub struct ServerLimits {
-    /// Of one message.
+    /// Limits of one message.
     pub message: FramerLimits,
-    /// Of the output that a session leaves unread, bytes.
+    /// Output that a session leaves unread, bytes.
     pub backlog_bytes: usize,
     /// Input of all sessions in partial messages, bytes.
     pub total_input_bytes: usize,
     /// Unread output of all sessions, bytes.
     pub total_output_bytes: usize,
-    /// Of sessions at once.
+    /// Sessions at once.
     pub sessions: usize,
-    /// Of these, sessions over the network.
+    /// Sessions over the network, as a part of all sessions.
     pub remote_sessions: usize,
     /// Monitors of all sessions, beyond those guaranteed to each.
     pub monitors: usize,
-    /// Of waiting transactions of all sessions.
+    /// Waiting transactions of all sessions.
     pub waits: usize,
     /// Output per turn, bytes.
     pub output_per_turn: usize,
@@ -162,7 +162,7 @@ pub struct Server {
     locks: Locks,
     pending: Vec<Pending>,
     durability: Durability,
-    held: Held,
+    held: SessionMemory,
     counters: Counters,
     /// Output that the present turn may still make, bytes.
     turn_left: usize,
@@ -190,7 +190,7 @@ impl Server {
             locks: Locks::default(),
             pending: Vec::new(),
             durability: Durability::default(),
-            held: Held::default(),
+            held: SessionMemory::default(),
             counters: Counters::default(),
             turn_left: limits.output_per_turn,
             served: SessionId(0),
@@ -242,7 +242,7 @@ impl Server {
             for key in gone {
                 let Some(monitor) = session.monitors.remove(&key) else { continue };
                 let message =
-                    Message::Notification { method: "monitor_canceled".into(), params: vec![monitor.id] };
+                    RpcMessage::Notification { method: "monitor_canceled".into(), params: vec![monitor.id] };
                 session.send(message, Kind::Plain, seq);
             }
         }
@@ -252,7 +252,7 @@ impl Server {
         for txn in gone {
             self.send(
                 txn.session,
-                Message::Error { id: txn.id, error: Value::from("canceled") },
+                RpcMessage::Error { id: txn.id, error: Value::from("canceled") },
                 Kind::Plain,
             );
         }
@@ -414,7 +414,8 @@ impl Server {
 
     /// Sends a client an echo request. Any input is an answer; the owner decides on intervals and timeouts.
     pub fn session_probe(&mut self, id: SessionId) {
-        let message = Message::Request { id: Value::from("echo"), method: "echo".into(), params: Vec::new() };
+        let message =
+            RpcMessage::Request { id: Value::from("echo"), method: "echo".into(), params: Vec::new() };
         self.send(id, message, Kind::Plain);
     }
 
@@ -431,7 +432,7 @@ impl Server {
             match text {
                 Ok(None) => session.unanswered = false,
                 Err(error) => session.close(error.to_string()),
-                Ok(Some(json)) => match Message::from_json(json) {
+                Ok(Some(json)) => match RpcMessage::from_json(json) {
                     Err(error) => session.close(error.to_string()),
                     Ok(message) if session.output_stopped && !is_transaction(&message) => {}
                     Ok(message) => self.message(id, message, now),
@@ -446,7 +447,7 @@ impl Server {
         self.session_output_some(id, usize::MAX)
     }
 
-    /// The same, at most `max` bytes: the rest stays inside and counts.
+    /// At most `max` of the bytes to send to a client: the rest stays inside and counts.
     pub fn session_output_some(&mut self, id: SessionId, max: usize) -> Vec<u8> {
         let synced = self.durability.synced();
         self.sessions.get_mut(&id).map(|session| session.take_output(synced, max)).unwrap_or_default()
@@ -486,18 +487,18 @@ impl Server {
     }
 
     fn notify_lock(&mut self, id: SessionId, method: &str, name: &str) {
-        let message = Message::Notification { method: method.into(), params: vec![Value::from(name)] };
+        let message = RpcMessage::Notification { method: method.into(), params: vec![Value::from(name)] };
         self.send(id, message, Kind::Plain);
     }
 
-    fn send(&mut self, id: SessionId, message: Message, kind: Kind) {
+    fn send(&mut self, id: SessionId, message: RpcMessage, kind: Kind) {
         let seq = self.durability.seq();
         self.send_at(id, message, kind, seq);
     }
 
     /// Sends a message that depends on commits up to `seq`. If it would exceed a bound, sessions end before
     /// it is encoded.
-    fn send_at(&mut self, id: SessionId, message: Message, kind: Kind, seq: u64) {
+    fn send_at(&mut self, id: SessionId, message: RpcMessage, kind: Kind, seq: u64) {
         let held = self.held.output.load(Ordering::Relaxed);
         let Some(session) = self.sessions.get_mut(&id).filter(|session| session.takes_output()) else {
             return;
@@ -528,6 +529,6 @@ impl Server {
     }
 }
 
-fn is_transaction(message: &Message) -> bool {
-    matches!(message, Message::Request { method, .. } if method == "transact")
+fn is_transaction(message: &RpcMessage) -> bool {
+    matches!(message, RpcMessage::Request { method, .. } if method == "transact")
 }

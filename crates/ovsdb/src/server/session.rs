@@ -10,7 +10,7 @@ use super::Origin;
 use super::monitor::Monitor;
 use crate::db::Delta;
 use crate::error::{ErrorKind, OpError};
-use crate::jsonrpc::{Framer, FramerLimits, Message};
+use crate::jsonrpc::{Framer, FramerLimits, RpcMessage};
 use crate::limits::{BUSY_OUTPUT_BYTES, MAX_COMMITS_BEHIND};
 use crate::value::Uuid;
 
@@ -48,7 +48,7 @@ struct Chunk {
 
 /// Memory held by all sessions, bytes.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Held {
+pub(super) struct SessionMemory {
     pub(super) input: Arc<AtomicUsize>,
     pub(super) output: Arc<AtomicUsize>,
 }
@@ -62,8 +62,8 @@ pub(super) struct Session {
     pub(super) output_stopped: bool,
     /// Where its client is.
     pub(super) origin: Origin,
-    held: Held,
-    /// Of these, its own.
+    held: SessionMemory,
+    /// Bytes of its input, a part of `held`.
     input_bytes: usize,
     /// By the text of their id.
     pub(super) monitors: BTreeMap<String, Monitor>,
@@ -79,7 +79,12 @@ pub(super) struct Session {
 }
 
 impl Session {
-    pub(super) fn new(limits: FramerLimits, backlog_limit_bytes: usize, origin: Origin, held: Held) -> Self {
+    pub(super) fn new(
+        limits: FramerLimits,
+        backlog_limit_bytes: usize,
+        origin: Origin,
+        held: SessionMemory,
+    ) -> Self {
         Session {
             framer: Framer::new(limits),
             unanswered: false,
@@ -116,7 +121,7 @@ impl Session {
     }
 
     /// Appends a message to the output within its own bound; otherwise ends the session.
-    pub(super) fn send(&mut self, message: Message, kind: Kind, seq: u64) {
+    pub(super) fn send(&mut self, message: RpcMessage, kind: Kind, seq: u64) {
         if !self.takes_output() {
             return;
         }
@@ -246,7 +251,7 @@ impl Session {
                 Kind::Transact { id, operations } if seq > synced => {
                     let mut results = vec![Value::Null; operations];
                     results.push(OpError::new(ErrorKind::Io, reason).to_json());
-                    self.send(Message::Reply { id, result: Value::Array(results) }, Kind::Plain, synced);
+                    self.send(RpcMessage::Reply { id, result: Value::Array(results) }, Kind::Plain, synced);
                 }
                 Kind::Update if seq > synced => {}
                 Kind::State if seq > synced => {

@@ -385,7 +385,7 @@ fn a_message_above_the_total_bound_is_never_encoded() {
     assert_eq!((bench.received(little).len(), bench.server.counters().cut_off), (1, 2));
     assert_eq!(bench.server.held.output.load(Ordering::Relaxed), 0);
     // Only the length of a too long message is known.
-    let message = || Message::Reply { id: json!(1), result: json!(["é\n".repeat(1000)]) };
+    let message = || RpcMessage::Reply { id: json!(1), result: json!(["é\n".repeat(1000)]) };
     let long = message().encode();
     assert_eq!(message().encode_within(long.len()).unwrap(), long);
     let refused = message().encode_within(long.len() - 1).unwrap_err();

@@ -9,7 +9,7 @@ use super::session::{Session, Unreported};
 use super::{Kind, Server, SessionId, Time};
 use crate::db::{Context, Delta, Outcome, transact};
 use crate::error::{ErrorKind, OpError};
-use crate::jsonrpc::Message;
+use crate::jsonrpc::RpcMessage;
 use crate::limits::MAX_PENDING_PER_SESSION;
 
 /// A transaction that waits.
@@ -72,7 +72,7 @@ impl Server {
         if of_session >= MAX_PENDING_PER_SESSION || self.pending.len() >= self.limits.waits {
             self.counters.waits_refused += 1;
             let error = OpError::new(ErrorKind::Resources, "too many transactions wait");
-            let message = Message::Error { id: waiting.id, error: error.to_json() };
+            let message = RpcMessage::Error { id: waiting.id, error: error.to_json() };
             self.send(session, message, Kind::Plain);
             return;
         }
@@ -117,7 +117,7 @@ impl Server {
             self.changed(&txn.database, &commit.delta);
         }
         let kind = Kind::Transact { id: txn.id.clone(), operations: txn.operations.len() };
-        self.send(session, Message::Reply { id: txn.id, result: Value::Array(results) }, kind);
+        self.send(session, RpcMessage::Reply { id: txn.id, result: Value::Array(results) }, kind);
         if changed.is_some() { Ran::Changed } else { Ran::Unchanged }
     }
 
@@ -179,7 +179,7 @@ impl Server {
     pub(super) fn cancel(&mut self, session: SessionId, id: &Value) {
         if let Some(at) = self.pending.iter().position(|p| p.session == session && p.id == *id) {
             let txn = self.pending.remove(at);
-            self.send(session, Message::Error { id: txn.id, error: Value::from("canceled") }, Kind::Plain);
+            self.send(session, RpcMessage::Error { id: txn.id, error: Value::from("canceled") }, Kind::Plain);
         }
     }
 
@@ -218,7 +218,7 @@ impl Server {
             for monitor in monitors.values().filter(|monitor| monitor.database == unreported.database) {
                 if let Some(updates) = monitor.update(&schema, &unreported.delta) {
                     let (method, params) = monitor.notification(updates, unreported.last_txn);
-                    let message = Message::Notification { method, params };
+                    let message = RpcMessage::Notification { method, params };
                     self.send_at(id, message, Kind::Update, unreported.seq);
                 }
             }

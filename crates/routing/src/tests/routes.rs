@@ -3,8 +3,8 @@
 use super::{ip, prefix};
 use crate::text::{Shown, hop, routes};
 use crate::{
-    Change, Hop, HopObject, Hops, InterfaceAddress, NextHop, NoRoute, Origin, Place, Prefix, Query, Route,
-    RouteError, RouteKind, Routes, SCOPE_HOST, SCOPE_LINK, TABLE_LOCAL, TABLE_MAIN,
+    Change, Hop, HopObject, Hops, InterfaceAddress, NextHop, NoRoute, Origin, Prefix, Query, Route,
+    RouteError, RouteKind, RoutePosition, Routes, SCOPE_HOST, SCOPE_LINK, TABLE_LOCAL, TABLE_MAIN,
 };
 use proptest::prelude::*;
 use std::cmp::Reverse;
@@ -33,10 +33,11 @@ fn sample() -> Routes {
     all.set_addresses("eth0", 2, &[at("192.0.2.2/24"), at("fe80::1/64")]);
     all.set_addresses("lo", 1, &[at("127.0.0.1/8")]);
     for cached in ["0.0.0.0/0 eth0 192.0.2.1", "192.0.2.0/24 eth0", "::/0 eth0 fe80::9", "10.0.0.0/8 eth0"] {
-        all.add_cached(&route(cached), Place::Last).unwrap();
+        all.add_cached(&route(cached), RoutePosition::Last).unwrap();
     }
-    all.add_cached(&Route { source: Some(ip("127.0.0.1")), ..local("127.0.0.0/8 lo") }, Place::Last).unwrap();
-    all.add_cached(&local("192.0.2.2/32 eth0"), Place::Last).unwrap();
+    all.add_cached(&Route { source: Some(ip("127.0.0.1")), ..local("127.0.0.0/8 lo") }, RoutePosition::Last)
+        .unwrap();
+    all.add_cached(&local("192.0.2.2/32 eth0"), RoutePosition::Last).unwrap();
     let user = route("1.1.2.0/24 br0");
     all.add_user(&user, ip("1.1.2.92")).unwrap();
     all
@@ -74,7 +75,7 @@ fn a_list_of_routes_has_the_layout_of_the_stock_switch() {
     let mut all = sample();
     all.add_user(&Route { mark: 16, ..route("9.9.9.0/24 br0 1.1.2.1") }, ip("9.9.9.0")).unwrap();
     let dummy = Route { source: Some(ip("1.1.2.88")), ..local("1.1.2.0/24 br0") };
-    all.add_cached(&dummy, Place::Instead).unwrap();
+    all.add_cached(&dummy, RoutePosition::Instead).unwrap();
     let expected = "Route Table:\n\
         Cached: 1.1.2.0/24 dev br0 SRC 1.1.2.88 local\n\
         Cached: 127.0.0.0/8 dev lo SRC 127.0.0.1 local\n\
@@ -88,7 +89,7 @@ fn a_list_of_routes_has_the_layout_of_the_stock_switch() {
     assert_eq!(routes(&all, Shown::Standard).as_deref(), Some(expected));
     assert_eq!(routes(&all, Shown::Table(77)), None);
     let seventy = Route { table: 77, ..route("192.0.2.0/25 eth0") };
-    all.add_cached(&seventy, Place::Last).unwrap();
+    all.add_cached(&seventy, RoutePosition::Last).unwrap();
     let line = "Cached: 192.0.2.0/25 dev eth0 SRC 192.0.2.2";
     assert_eq!(routes(&all, Shown::Table(77)), Some(format!("Route Table #77:\n{line}\n")));
     assert!(routes(&all, Shown::All).unwrap().starts_with(&format!("{line} table 77\n")));
@@ -125,7 +126,7 @@ fn routes_by_command_keep_their_source_and_others_follow_the_device() {
     let mut all = Routes::new();
     all.set_addresses("br0", 3, &[at("1.1.2.88/24")]);
     all.add_user(&route("1.1.2.0/24 br0"), ip("1.1.2.0")).unwrap();
-    all.add_cached(&route("1.1.2.128/25 br0"), Place::Last).unwrap();
+    all.add_cached(&route("1.1.2.128/25 br0"), RoutePosition::Last).unwrap();
     let before = all.clone();
     assert_eq!(all.set_addresses("br0", 3, &[]), Some(Change::Everything));
     assert_eq!(all.set_addresses("br0", 3, &[]), None);
@@ -150,11 +151,11 @@ fn of_routes_of_one_network_the_lowest_metric_applies() {
     let with = |gateway: &str, metric| Route { metric, ..route(&format!("10.0.0.0/8 br0 {gateway}")) };
     let gateway = |all: &Routes| all.lookup(&query("10.1.1.1")).ok().and_then(|hop| hop.gateway);
     for (place, route, expected) in [
-        (Place::Last, with("1.1.2.1", 100), "1.1.2.1"),
-        (Place::Last, with("1.1.2.2", 50), "1.1.2.2"),
-        (Place::Last, with("1.1.2.3", 50), "1.1.2.2"),
-        (Place::First, with("1.1.2.4", 50), "1.1.2.4"),
-        (Place::Instead, with("1.1.2.5", 50), "1.1.2.5"),
+        (RoutePosition::Last, with("1.1.2.1", 100), "1.1.2.1"),
+        (RoutePosition::Last, with("1.1.2.2", 50), "1.1.2.2"),
+        (RoutePosition::Last, with("1.1.2.3", 50), "1.1.2.2"),
+        (RoutePosition::First, with("1.1.2.4", 50), "1.1.2.4"),
+        (RoutePosition::Instead, with("1.1.2.5", 50), "1.1.2.5"),
     ] {
         all.add_cached(&route, place).unwrap();
         assert_eq!(gateway(&all), Some(ip(expected)), "{route:?} {place:?}");
@@ -197,7 +198,7 @@ fn a_source_address_of_a_route_of_the_kernel_is_that_of_linux() {
         ("10.0.0.0/8 br0", SCOPE_LINK, "10.0.0.1", "1.1.9.1"),
         ("10.0.0.0/8 br0 7.7.7.7", 0, "10.0.0.1", "1.1.2.88"),
         ("10.0.0.0/8 br0 2001:cafe::9", 0, "10.0.0.1", "1.1.2.88"),
-        // That of loopback.
+        // The source of loopback.
         ("10.0.0.0/8 br1 2001:cafe::9", 0, "10.0.0.1", "9.9.9.9"),
         ("10.0.0.0/8 none 7.7.7.7", 0, "10.0.0.1", "9.9.9.9"),
         ("2001:db8::/32 br1 fe80::9", 0, "2001:db8::9", "2001:db8::2"),
@@ -206,12 +207,12 @@ fn a_source_address_of_a_route_of_the_kernel_is_that_of_linux() {
         ("fe80::/64 br1", 0, "fe80::77", "fe80::1"),
     ] {
         let added = Route { scope, ..route(text) };
-        all.add_cached(&added, Place::Last).unwrap();
+        all.add_cached(&added, RoutePosition::Last).unwrap();
         assert_eq!(all.lookup(&query(dst)).unwrap().source, ip(expected), "{text}");
         all.remove_cached(&added).unwrap();
     }
     let via6 = route("10.0.0.0/8 br1 fe80::9");
-    all.add_cached(&via6, Place::Last).unwrap();
+    all.add_cached(&via6, RoutePosition::Last).unwrap();
     let found = all.lookup(&query("10.0.0.1")).unwrap();
     assert_eq!((found.source, found.asks_from), (ip("9.9.9.9"), ip("fe80::1")));
 }
@@ -230,7 +231,7 @@ fn of_several_next_hops_the_first_in_use_applies() {
         ([dead(&a), b.clone()], Some("1.1.2.2")),
         ([dead(&a), dead(&b)], None),
     ] {
-        all.add_cached(&many("10.0.0.0/8", &hops), Place::Instead).unwrap();
+        all.add_cached(&many("10.0.0.0/8", &hops), RoutePosition::Instead).unwrap();
         assert_eq!(gateway(&all, dst), expected.map(ip), "{hops:?}");
     }
     let (_, left_out) = all.explain(&query(dst));
@@ -241,8 +242,8 @@ fn of_several_next_hops_the_first_in_use_applies() {
     // The kernel reports each addition to one of IPv6 as the whole, and each removal alone.
     let (c, d) = (hop_by("br0", "2001:cafe::1", false), hop_by("br0", "2001:cafe::2", false));
     let network = "2001:db8::/32";
-    all.add_cached(&many(network, std::slice::from_ref(&c)), Place::Last).unwrap();
-    all.add_cached(&many(network, &[c.clone(), d.clone()]), Place::Last).unwrap();
+    all.add_cached(&many(network, std::slice::from_ref(&c)), RoutePosition::Last).unwrap();
+    all.add_cached(&many(network, &[c.clone(), d.clone()]), RoutePosition::Last).unwrap();
     assert_eq!((all.len(), gateway(&all, "2001:db8::1")), (1, c.gateway));
     assert!(all.remove_cached(&many(network, &[c])).is_some());
     assert_eq!((all.len(), gateway(&all, "2001:db8::1")), (1, d.gateway));
@@ -254,7 +255,7 @@ fn of_several_next_hops_the_first_in_use_applies() {
 fn next_hop_objects_are_followed_by_their_routes() {
     let mut all = Routes::new();
     all.set_addresses("br0", 1, &[at("1.1.2.88/24")]);
-    all.add_cached(&Route::new(prefix("10.0.0.0/8"), Hops::Object(3)), Place::Last).unwrap();
+    all.add_cached(&Route::new(prefix("10.0.0.0/8"), Hops::Object(3)), RoutePosition::Last).unwrap();
     let hop = |gateway: &str| Some(HopObject::Hop(hop_by("br0", gateway, false)));
     for (id, object, expected) in [
         (1, None, "missing"),
@@ -279,7 +280,7 @@ fn next_hop_objects_are_followed_by_their_routes() {
 /// A change of random routes.
 #[derive(Clone, Debug)]
 enum Step {
-    Add(Route, Place),
+    Add(Route, RoutePosition),
     AddUser(Route),
     Remove(Route),
     RemoveUser(Route),
@@ -322,7 +323,7 @@ fn a_route() -> impl Strategy<Value = Route> {
 }
 
 fn a_step() -> impl Strategy<Value = Step> {
-    let place = prop::sample::select(vec![Place::First, Place::Last, Place::Instead]);
+    let place = prop::sample::select(vec![RoutePosition::First, RoutePosition::Last, RoutePosition::Instead]);
     let address = networks().prop_map(|p| InterfaceAddress::new(p.address(), p.len().min(24)));
     prop_oneof![
         6 => (a_route(), place).prop_map(|(route, place)| Step::Add(route, place)),
@@ -350,7 +351,7 @@ fn alike(a: &Route, b: &Route) -> bool {
 }
 
 impl List {
-    /// Of a route by command.
+    /// The source of a route by command.
     fn source(&self, r: &Route, dst: IpAddr) -> Option<IpAddr> {
         let hop = r.hops.own().first()?;
         let addresses = self.addresses.get(&*hop.device)?;
@@ -367,16 +368,16 @@ impl List {
         near(dst).or_else(|| near(hop.gateway?))
     }
 
-    fn add(&mut self, route: Route, place: Place) {
-        if place == Place::Instead
+    fn add(&mut self, route: Route, place: RoutePosition) {
+        if place == RoutePosition::Instead
             && let Some(first) = self.routes.iter().position(|r| alike(r, &route))
         {
             self.routes.remove(first);
         }
         self.routes.retain(|r| *r != route);
         match place {
-            Place::First | Place::Instead => self.routes.insert(0, route),
-            Place::Last => self.routes.push(route),
+            RoutePosition::First | RoutePosition::Instead => self.routes.insert(0, route),
+            RoutePosition::Last => self.routes.push(route),
         }
     }
 
@@ -388,7 +389,7 @@ impl List {
                     Route { origin: Origin::User, kind: RouteKind::Unicast, metric: 0, ..route.clone() };
                 route.source = self.source(&route, route.prefix.address());
                 if route.source.is_some() {
-                    self.add(route, Place::Instead);
+                    self.add(route, RoutePosition::Instead);
                 }
             }
             Step::Remove(route) => self.routes.retain(|r| r != route),
@@ -423,7 +424,7 @@ impl List {
     }
 }
 
-/// The same of the tables; a lookup that lacks a source address found its route.
+/// The next hop by the tables; a lookup that lacks a source address found its route.
 fn next_hop(all: &Routes, query: &Query) -> Option<NextHop> {
     let found = |hop: Hop| NextHop { device: hop.device, gateway: hop.gateway, is_dead: false };
     match all.lookup(query) {

@@ -2,7 +2,7 @@
 
 use super::{ip, prefix};
 use crate::{
-    Change, Hops, InterfaceAddress, NoRoute, Place, Prefix, Query, Route, RouteKind, Routes, Rule,
+    Change, Hops, InterfaceAddress, NoRoute, Prefix, Query, Route, RouteKind, RoutePosition, Routes, Rule,
     RuleAction, TABLE_LOCAL, TABLE_MAIN, standard_rules,
 };
 
@@ -30,7 +30,7 @@ fn sample() -> Routes {
         to(100, "0.0.0.0/0", "1.1.2.2"),
         to(200, "10.0.0.0/8", "1.1.2.3"),
     ] {
-        all.add_cached(&r, Place::Last).unwrap();
+        all.add_cached(&r, RoutePosition::Last).unwrap();
     }
     all
 }
@@ -107,14 +107,14 @@ fn routes_that_refuse_end_a_lookup_and_those_that_throw_a_table() {
         let mut all = sample();
         set(&mut all, &[rule(10, "", false, 200)]);
         let refusal = |network: &str| Route { table: 200, kind, ..Route::new(prefix(network), Hops::None) };
-        all.add_cached(&refusal("10.0.0.0/7"), Place::Last).unwrap();
+        all.add_cached(&refusal("10.0.0.0/7"), RoutePosition::Last).unwrap();
         let gateway = |all: &Routes| {
             all.lookup(&Query { mark: 0, dst, src: None })
                 .map(|hop| hop.gateway)
                 .map_err(crate::text::no_route)
         };
         assert_eq!(gateway(&all), Ok(Some(ip("1.1.2.3"))), "a wider {kind:?}");
-        all.add_cached(&refusal("10.1.0.0/16"), Place::Last).unwrap();
+        all.add_cached(&refusal("10.1.0.0/16"), RoutePosition::Last).unwrap();
         let name = format!("{kind:?}").to_lowercase();
         let reason = format!("the route 10.1.0.0/16 of table 200 is of type {name}");
         assert_eq!(gateway(&all), expected.map(|next| Some(ip(next))).ok_or(reason));

@@ -134,7 +134,7 @@ impl Settings {
         };
         if let Some(user) = &self.user {
             let found = User::parse(user).with_context(|| format!("--user={user}"))?;
-            found.become_it(Powers::Ports).with_context(|| format!("--user={user}"))?;
+            found.switch_to(Powers::Ports).with_context(|| format!("--user={user}"))?;
         }
         if let Some(path) = &self.log_file {
             let path = log_path(path.as_deref());

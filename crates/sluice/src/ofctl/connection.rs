@@ -169,7 +169,7 @@ impl Connection {
                 Event::Message { xid, message, frame } => {
                     self.pending.push_back(Answer { xid, message: *message, frame });
                 }
-                Event::Refused(error) => bail!("the switch sent what cannot be read: {error}"),
+                Event::Refused(error) => bail!("cannot decode a message of the switch: {error}"),
                 Event::Closed(why) => {
                     self.flush()?;
                     bail!("{why}");

@@ -10,7 +10,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
-use ovsdb::jsonrpc::{Framer, FramerLimits, Message};
+use ovsdb::jsonrpc::{Framer, FramerLimits, RpcMessage};
 use serde_json::Value;
 use sys::poll::PollSet;
 use vlog::vlog;
@@ -222,7 +222,7 @@ impl Client {
                 }
                 continue;
             };
-            let Ok(Message::Request { id, method, params }) = Message::from_json(text) else {
+            let Ok(RpcMessage::Request { id, method, params }) = RpcMessage::from_json(text) else {
                 return Err(Gone);
             };
             let args: Option<Vec<String>> =
@@ -246,8 +246,8 @@ impl Client {
     fn answer(&mut self, id: Value, answer: Result<String, String>) -> Result<(), Gone> {
         self.waits = false;
         let message = match answer {
-            Ok(text) => Message::Reply { id, result: Value::from(line(text)) },
-            Err(text) => Message::Error { id, error: Value::from(line(text)) },
+            Ok(text) => RpcMessage::Reply { id, result: Value::from(line(text)) },
+            Err(text) => RpcMessage::Error { id, error: Value::from(line(text)) },
         };
         self.stream.write_all(&message.encode()).map_err(|_| Gone)
     }

@@ -65,7 +65,7 @@ pub(crate) fn answer(words: &[String]) -> Result<String> {
     match parse(words).map_err(anyhow::Error::msg)? {
         Request::Run(options, args) => run(&options, &args),
         Request::Help | Request::Version | Request::List => {
-            bail!("not a command line that changes or asks anything")
+            bail!("no command that changes or queries the switch")
         }
     }
 }

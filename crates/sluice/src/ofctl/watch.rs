@@ -171,7 +171,7 @@ struct Printer<'a> {
     options: &'a Options,
     wire: &'a Wire,
     names: &'a Names,
-    /// That of `ofctl/set-output-file`.
+    /// The file of `ofctl/set-output-file`.
     file: Option<File>,
 }
 
@@ -215,7 +215,7 @@ pub(super) fn snoop(options: &Options, args: &[String], process: &mut Process) -
 /// The side of `monitor` that sends.
 struct Link {
     version: Version,
-    /// Of the next message, and of the last one.
+    /// Transaction id of the next message, and of the last one.
     xid: u32,
     last_xid: u32,
 }
@@ -242,7 +242,7 @@ impl<'a> Loop<'a> {
     /// Runs until `exit`, a signal, or the end of the connection.
     fn run(mut self, process: &mut Process) -> Result<String> {
         let mut control = process.control()?;
-        let signals = Signals::hold().context("cannot take over signals")?;
+        let signals = Signals::hold().context("cannot install signal handlers")?;
         process.ready()?;
         loop {
             while !self.blocked

@@ -38,7 +38,7 @@ pub(crate) struct Options {
     /// Print one plain screen after one delay and exit, the default without a terminal
     #[arg(long)]
     once: bool,
-    /// The same as JSON; unknown values are null
+    /// Print that screen as JSON instead; unknown values are null
     #[arg(long)]
     json: bool,
     /// Sort by the column of this heading, such as 'Rx bit/s' or 'Busy'
@@ -152,7 +152,7 @@ fn live(
     let (mut next, mut waiting, mut changed) = (start + options.delay, false, true);
     while !screen.over {
         if !screen.paused && !waiting && Instant::now() >= next {
-            ask.send(()).context("the thread that reads has ended")?;
+            ask.send(()).context("the reading thread has ended")?;
             (next, waiting) = (Instant::now() + options.delay, true);
         }
         if let Ok((at, reading)) = readings.try_recv() {

@@ -15,7 +15,7 @@ pub(crate) type Stat = Option<f64>;
 /// The switch over one interval.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct View {
-    /// Of the daemon.
+    /// Version of the daemon.
     pub(crate) version: String,
     /// Since its start.
     pub(crate) uptime_ms: Option<u64>,
@@ -71,7 +71,7 @@ pub(crate) struct ZoneView {
     pub(crate) limit: Option<u64>,
     pub(crate) created: Stat,
     pub(crate) ended: Stat,
-    /// Of all reasons; `None` when it is not known.
+    /// Refused connections, for all reasons; `None` when it is not known.
     pub(crate) refused: Stat,
     pub(crate) reasons: Reasons,
 }
@@ -114,7 +114,7 @@ pub(crate) struct PortView {
     pub(crate) rx_bits: Stat,
     pub(crate) tx_packets: Stat,
     pub(crate) tx_bits: Stat,
-    /// Of all reasons; `None` when it is not known.
+    /// Dropped packets for all reasons; `None` when it is not known.
     pub(crate) dropped: Stat,
     /// Drops since the port's creation.
     pub(crate) drops: Reasons,
@@ -342,7 +342,7 @@ impl Follower {
             Some((before, then)) => View::between(&before, &now, at.saturating_sub(then)),
         };
         let lately = self.restarted.is_some_and(|then| at.saturating_sub(then) < RESTART_SHOWN);
-        self.notice = lately.then(|| "the daemon was restarted: counters began anew".to_string());
+        self.notice = lately.then(|| "the daemon was restarted: counters start from 0".to_string());
         self.before = Some((now, at));
     }
 }

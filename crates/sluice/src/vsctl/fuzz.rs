@@ -2,7 +2,7 @@
 
 use ovsdb::client::{Client, ClientConfig};
 use ovsdb::db::Database;
-use ovsdb::jsonrpc::Message;
+use ovsdb::jsonrpc::RpcMessage;
 use ovsdb::schema::{ColumnType, open_vswitch};
 use ovsdb::server::{Server, ServerLimits, Time};
 use ovsdb::value::{SeededUuids, Uuid};
@@ -61,7 +61,7 @@ fn served() -> (Server, Client, ovsdb::server::SessionId) {
 /// The reply to a transaction, as text.
 fn transact(server: &mut Server, session: ovsdb::server::SessionId, operations: Vec<Value>) -> String {
     let params = std::iter::once(Value::from("Open_vSwitch")).chain(operations).collect();
-    let request = Message::Request { id: Value::from(1), method: "transact".into(), params };
+    let request = RpcMessage::Request { id: Value::from(1), method: "transact".into(), params };
     server.session_input(session, &request.encode(), Time::default());
     server.take_log();
     server.log_synced(server.log_seq());

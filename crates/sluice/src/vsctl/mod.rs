@@ -76,7 +76,7 @@ type Say<'s> = &'s mut dyn FnMut(Printed<'_>);
 /// Runs a command line for another part of this program, and returns its output.
 pub(crate) fn answer(program: &str, words: &[String]) -> Result<String> {
     let Request::Run(options, commands) = options::parse(words).map_err(anyhow::Error::msg)? else {
-        bail!("not a command line that changes or asks anything");
+        bail!("no command that changes or queries the switch");
     };
     let (mut output, mut complaints) = (String::new(), Vec::new());
     let mut say = |said: Printed<'_>| match said {

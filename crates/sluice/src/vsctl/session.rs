@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use ovsdb::client::{Client, ClientConfig, ClientState, Replica, TxnBuilder, TxnOutcome};
-use ovsdb::jsonrpc::{Framer, FramerLimits, Message};
+use ovsdb::jsonrpc::{Framer, FramerLimits, RpcMessage};
 use ovsdb::limits::MAX_REPLY_BYTES;
 use ovsdb::schema::DatabaseSchema;
 use serde_json::{Value, json};
@@ -89,7 +89,7 @@ impl Drop for Session {
 fn fetch_schema(stream: &mut Stream, deadline: Deadline) -> Result<DatabaseSchema> {
     let id = json!("schema");
     let request =
-        Message::Request { id: id.clone(), method: "get_schema".into(), params: vec![json!(DATABASE)] };
+        RpcMessage::Request { id: id.clone(), method: "get_schema".into(), params: vec![json!(DATABASE)] };
     stream.send(&request.encode(), deadline)?;
     let limits = FramerLimits { bytes: MAX_REPLY_BYTES, ..FramerLimits::default() };
     let mut framer = Framer::new(limits);
@@ -100,11 +100,11 @@ fn fetch_schema(stream: &mut Stream, deadline: Deadline) -> Result<DatabaseSchem
         }
         framer.feed(&bytes);
         while let Some(text) = framer.next_text()? {
-            match Message::from_json(text)? {
-                Message::Reply { id: of, result } if of == id => {
+            match RpcMessage::from_json(text)? {
+                RpcMessage::Reply { id: of, result } if of == id => {
                     return Ok(DatabaseSchema::from_json(&result)?);
                 }
-                Message::Error { id: of, error } if of == id => bail!("the server refuses: {error}"),
+                RpcMessage::Error { id: of, error } if of == id => bail!("the server refuses: {error}"),
                 // The server sends no other relevant message.
                 _ => {}
             }

@@ -61,7 +61,7 @@ struct Targets {
 
 fn controllers(ctx: &mut Context<'_>, call: &Invocation) -> Result<Targets, Stop> {
     let owner = match call.spec.name {
-        // Those of its parent.
+        // The controllers of its parent.
         "get-controller" => need_bridge(ctx, call.arg(0))?.row,
         _ => need_real_bridge(ctx, call.arg(0))?,
     };

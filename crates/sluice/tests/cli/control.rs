@@ -111,7 +111,7 @@ fn a_blocked_monitor_answers_one_barrier_later() {
     let stock = Stock::start();
     let ours = Monitor::start(&stock, "ours", true, "");
     assert_eq!(ours.call(&["ofctl/block"]).0, Some(0));
-    // Of two barriers at once the later one is refused, the other waits until the monitor reads again.
+    // The later of two barriers at once is refused, the other waits until the monitor reads again.
     std::thread::scope(|scope| {
         let barriers = [0, 1].map(|_| scope.spawn(|| ours.call(&["ofctl/barrier"])));
         wait_for(WAIT, "the end of one barrier", || barriers.iter().any(|b| b.is_finished())).unwrap();
@@ -201,7 +201,7 @@ fn a_monitor_process_starts_a_monitor_anew() {
     .unwrap();
     ours.signal("-TERM");
     ours.await_end();
-    // Of a command that does not last, the option has no effect.
+    // The option has no effect on a command that does not last.
     assert!(stock.ours("show br0 --monitor", "").status.success());
 }
 

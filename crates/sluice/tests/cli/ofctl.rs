@@ -48,7 +48,7 @@ fn normal(word: &str) -> String {
     if let Some((before, after)) = word.split_once(",duration=") {
         return format!("{before},{}", after.split_once(',').map_or("", |(_, rest)| rest));
     }
-    // Of a removed rule: "duration.016s".
+    // The duration of a removed rule: "duration.016s".
     if word.starts_with("duration") { "duration".to_string() } else { word.to_string() }
 }
 
@@ -61,7 +61,7 @@ pub(crate) fn plain(text: &str) -> Vec<String> {
     text.lines().map(line).collect()
 }
 
-/// Differences between the tools. Of an error both have to have one, and an exit code that says so.
+/// Differences between the tools. If one reports an error, both must have one, and an exit code that says so.
 fn compare(stock: &Stock, line: &str, input: &str) -> Option<String> {
     let (ours, theirs) = (stock.ours(line, input), stock.theirs(line, input));
     let (mut a, mut b) = (plain(&ours.stdout), plain(&theirs.stdout));

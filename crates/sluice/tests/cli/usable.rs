@@ -129,7 +129,7 @@ const OPTIONS: [&str; 8] = [
     "-F OXM-OpenFlow14,NXM -O OpenFlow14",
 ];
 
-/// Parts of rules that the tools print in different ways: only what is usable and chosen is compared. Of tunnel metadata
+/// Parts of rules that the tools print in different ways: only what is usable and chosen is compared. For tunnel metadata
 /// without a mapping `ovs-ofctl` assumes one, and `sluice ofctl` refuses it.
 const PRINTED_OTHERWISE: [(&str, &str); 7] = [
     ("tun_gbp_flags=0x8/0x8", "OVS omits the mask"),

@@ -49,7 +49,7 @@ fn no_command_of_ovs_vsctl_is_missing() {
     let text = Cmd::new("ovs-vsctl").args(["--commands"]).run().unwrap().stdout;
     let names = text.lines().filter_map(|line| Some(line.split(',').nth(1)?.to_string()));
     check("vsctl", &names.collect::<Vec<_>>(), 50);
-    // Those of Open vSwitch 3.5, which Debian's tool lacks.
+    // Commands of Open vSwitch 3.5, which Debian's tool lacks.
     check("vsctl", &["set-zone-limit", "del-zone-limit", "list-zone-limits"].map(String::from), 3);
 }
 

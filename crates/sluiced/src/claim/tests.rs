@@ -72,7 +72,7 @@ fn lock_and_socket_determine_the_server() {
         // The backlog has room for the first look alone.
         (&["small", "end"], "is ending and still listens"),
         (&["lock", "full"], "served"),
-        (&["lock", "full", "end"], "the listener accepts nobody; the database file is in use"),
+        (&["lock", "full", "end"], "the listener does not accept connections; the database file is in use"),
         (&["full"], "served"),
     ] {
         let dir = TempDir::new("claim").unwrap();
@@ -98,7 +98,7 @@ fn the_wait_ends_by_its_event_or_a_signal() {
         let mut seeker = seeker(dir.path());
         let mut child = peer(dir.path(), words);
         let told = claim(&mut seeker, &Patience::DEFAULT, || true).unwrap_err();
-        assert!(told.to_string().contains("told to end"), "{told:#}");
+        assert!(told.to_string().contains("terminated while waiting"), "{told:#}");
         std::thread::scope(|scope| {
             let waits = scope.spawn(|| claim(&mut seeker, &Patience::DEFAULT, || false));
             child.kill().unwrap();

@@ -366,7 +366,7 @@ impl OfBridge {
         }
         let Some(token) = to_evict(same().map(|l| l.place(&self.mgr))) else { return false };
         let peer = self.links.get(&token).map(|l| peer_name(token, l)).unwrap_or_default();
-        log::warn!(target: "connmgr", "{}<->{peer}: connection ended for a new one: of {PER_LISTENER_MAX}, the limit, it is without progress for the longest time", self.name);
+        log::warn!(target: "connmgr", "{}<->{peer}: connection closed for a new one: it made no progress for the longest time, at the limit of {PER_LISTENER_MAX} connections", self.name);
         reactor.counts.evicted += 1;
         self.lost(token, EVICTED, reactor, now_ms);
         true

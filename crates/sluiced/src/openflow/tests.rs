@@ -295,7 +295,7 @@ fn half_sent_input_of_all_bridges_is_bounded_before_it_is_taken() {
 #[test]
 fn packets_for_a_controller_arrive_all_within_few_turns() {
     const PACKETS: usize = 800;
-    // Those of one turn exceed the queue of a controller: they are sent in portions.
+    // Packet-ins of one turn exceed the queue of a controller: they are sent in portions.
     for bytes in [60, 120] {
         let mut rig = Rig::new(Limits { input_bytes: 64 << 20, output_bytes: 64 << 20 });
         let mut controller = rig.connect("br0");

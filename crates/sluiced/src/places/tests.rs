@@ -12,7 +12,7 @@ fn the_connection_without_progress_for_the_longest_time_ends() {
         (&[(Served, 0), (Unused, 5)], Some(1)),
         (&[(Unused, 0), (Unread, 9), (Unread, 8)], Some(2)),
         (&[(Unused, 7), (Unused, 6), (Served, 1)], Some(1)),
-        // Of equal ones the oldest.
+        // The oldest of equal ones.
         (&[(Unread, 3), (Unread, 3)], Some(0)),
     ];
     for (places, expected) in cases {

@@ -10,8 +10,8 @@ use netdev::route::{
     RouteType,
 };
 use routing::{
-    Change, HOPS_MAX, HopObject, Hops, InterfaceAddress, NextHop, Origin, Place, Prefix, Route, RouteKind,
-    Routes, Rule, RuleAction, is_standard_table,
+    Change, HOPS_MAX, HopObject, Hops, InterfaceAddress, NextHop, Origin, Prefix, Route, RouteKind,
+    RoutePosition, Routes, Rule, RuleAction, is_standard_table,
 };
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -188,13 +188,13 @@ impl Mirror {
         let Some(own) = self.route_of(route) else { return };
         let place = match change {
             // One of IPv6 follows its equals.
-            RouteChange::Prepended if route.dst.is_ipv6() => Place::Last,
-            RouteChange::Prepended => Place::First,
-            RouteChange::Appended => Place::Last,
+            RouteChange::Prepended if route.dst.is_ipv6() => RoutePosition::Last,
+            RouteChange::Prepended => RoutePosition::First,
+            RouteChange::Appended => RoutePosition::Last,
             RouteChange::Replaced => {
-                // Of those of IPv6 the replaced one depends on their gateways.
+                // Gateways select the replaced route of IPv6.
                 effects.is_stale |= route.dst.is_ipv6() && routes.equals(&own) > 1;
-                Place::Instead
+                RoutePosition::Instead
             }
             RouteChange::Removed => {
                 let removed = routes.remove_cached(&own);

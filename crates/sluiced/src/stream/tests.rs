@@ -43,7 +43,7 @@ fn targets_are_parsed() {
     }
 }
 
-/// What the peer does before a turn.
+/// An act of the peer before a turn.
 enum Step {
     Send(&'static [u8]),
     Close,

@@ -258,7 +258,7 @@ fn bursts_have_the_requested_size() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-appctl", "ovs-ofctl", "tcpdump");
     let net = Topology::new(3).unwrap();
-    // Of 100 frames; the hosts' own frames may join a burst, and are dropped.
+    // Batches of 100 frames; the hosts' own frames may join a burst, and are dropped.
     let sizes: [(&[&str], f64, f64); 4] = [
         (&["--batch=1"], 1.0, 1.0),
         (&["--batch=8"], 6.25, 8.0),

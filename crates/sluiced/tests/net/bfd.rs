@@ -11,7 +11,7 @@ use crate::overlays::{HERE, Pair, THERE, require_overlay, require_overlay_to_sto
 /// Intervals of OVN's kind, and a detection time that a loaded test machine keeps.
 const BFD: &str = "bfd:enable=true bfd:min_tx=100 bfd:min_rx=100 bfd:mult=5";
 
-/// The same for an emulated machine, whose threads wait for seconds at times.
+/// Settings for an emulated machine, whose threads wait for seconds at times.
 const SLOW_BFD: &str = "bfd:enable=true bfd:min_tx=900 bfd:min_rx=900 bfd:mult=9";
 
 fn status(daemon: &Daemon, interface: &str) -> String {
@@ -322,6 +322,6 @@ fn sessions_have_the_states_of_open_vswitch() {
         told.contains("p0   Local Session State: up") && told.contains("Concatenated Path Down"),
         "{told}"
     );
-    // What OVS leaves to its log is in the row.
+    // The row has a message that OVS leaves to its log.
     assert!(vsctl(&daemon, "get Interface p1 status:notice").contains("bfd:mult=x: ignored"));
 }

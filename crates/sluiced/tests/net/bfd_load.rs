@@ -45,7 +45,7 @@ struct Load {
 }
 
 impl Load {
-    /// That of the environment: `SLUICE_BFD_LOAD=SESSIONS,INTERVAL_MS,MULT,RULES,CHURNS,SECONDS` for a measurement by
+    /// The load of the environment: `SLUICE_BFD_LOAD=SESSIONS,INTERVAL_MS,MULT,RULES,CHURNS,SECONDS` for a measurement by
     /// hand. By default a detection time of a second: test machines stall for longer than a third of one.
     fn given() -> Load {
         let text = std::env::var("SLUICE_BFD_LOAD").unwrap_or_else(|_| "40,100,10,20000,2,3".to_string());

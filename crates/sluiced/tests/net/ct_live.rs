@@ -159,7 +159,7 @@ fn limits_below_the_number_of_connections_are_those_of_open_vswitch() {
     counted(3);
     udp(32);
     counted(4);
-    // The same for all zones together.
+    // The limit of all zones together.
     same(&sides, "dpctl/ct-set-maxconns 3");
     [31, 30].into_iter().for_each(udp);
     counted(4);

@@ -179,7 +179,7 @@ pub(crate) fn beside(daemon: &Daemon, command: &str) -> Beside {
 /// Measurements beside a command.
 #[derive(Default, Debug)]
 pub(crate) struct Beside {
-    /// Of its reply.
+    /// Bytes of its reply.
     bytes: u64,
     pub(crate) lines: u64,
     /// Longest delay of another command.

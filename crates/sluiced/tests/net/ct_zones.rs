@@ -34,9 +34,9 @@ struct Case {
 
 /// A connection from the client to the server, and its replies.
 const PLAIN: &[&str] = &["> c 5 s 6", "< s 6 c 5", "> c 5 s 6", "< s 6 c 5"];
-/// The same with the client behind another address.
+/// Packets with the client behind another address.
 const SNAT: &[&str] = &["> c 5 s 6", "< s 6 t 5", "> c 5 s 6", "< s 6 t 5"];
-/// The same to another address of the server.
+/// Packets to another address of the server.
 const DNAT: &[&str] = &["> c 5 v 6", "< s 6 c 5", "> c 5 v 6", "< s 6 c 5"];
 
 const CASES: [Case; 25] = [

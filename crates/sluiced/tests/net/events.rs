@@ -167,7 +167,7 @@ fn trace(daemon: &Daemon, buffer_pages: usize) -> Option<Bpf> {
     };
     let refused = |why: &anyhow::Error| {
         let why = format!("{why:#}");
-        assert!(why.contains("eBPF is not to be had here"), "{why}");
+        assert!(why.contains("eBPF is not available"), "{why}");
         testkit::skip(std::thread::current().name().unwrap_or_default(), &why);
     };
     upcall_cost::bpf::open(&capture).inspect_err(refused).ok()

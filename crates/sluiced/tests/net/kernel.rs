@@ -386,7 +386,7 @@ fn a_removed_datapath_is_recreated() {
         testkit::ping(&one.netns, two.ipv4.into(), 1).is_ok_and(|report| report.received == 1)
     })
     .unwrap();
-    assert!(daemon.log().contains("somebody removed the datapath"), "{}", daemon.log());
+    assert!(daemon.log().contains("another process deleted the datapath"), "{}", daemon.log());
     // A single port too, whether of a device or internal.
     for (port, to) in [(&*one.port, two.ipv4), ("br0", [10, 0, 9, 9].into())] {
         // The local port may not be recreated yet.
@@ -402,7 +402,7 @@ fn a_removed_datapath_is_recreated() {
         })
         .unwrap();
     }
-    let message = format!("somebody removed port {}; it is added again", one.port);
+    let message = format!("another process deleted port {}; added it again", one.port);
     assert!(daemon.log().contains(&message), "{}", daemon.log());
 }
 

@@ -27,6 +27,7 @@ mod dscp;
 mod dummy;
 mod events;
 mod external_db;
+mod guide;
 mod helpers;
 mod kernel;
 mod kernel_cost;

@@ -9,7 +9,7 @@ use testkit::{Daemon, DaemonSpec, Host, Iperf3Options, Netns, RunDir, Topology, 
 
 use crate::helpers::{LIMIT, appctl, on_kernel, ping_all, serving, unreachable, vsctl, wait_until};
 
-/// What the outer headers leave of 1500 bytes.
+/// MTU of the hosts: 1500 bytes less the outer headers.
 const INNER_MTU: u32 = 1420;
 pub(crate) const HERE: &str = "172.16.0.1";
 pub(crate) const THERE: &str = "172.16.0.2";
@@ -179,7 +179,7 @@ macro_rules! require_overlay {
 }
 pub(crate) use require_overlay;
 
-/// The same with the daemons of Open vSwitch as partner.
+/// Requires an overlay with the daemons of Open vSwitch as partner.
 macro_rules! require_overlay_to_stock {
     ($($program:literal),*) => {
         $crate::overlays::require_overlay!("ovs-vswitchd", "ovsdb-server", "ovsdb-tool" $(, $program)*);

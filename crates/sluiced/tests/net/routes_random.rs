@@ -172,7 +172,7 @@ fn compare(netns: &Netns, daemon: &Daemon, to: &str) -> Result<bool, String> {
     }
     let routes = route_get(netns, &format!("fibmatch {to}"));
     let is_equal = match (&ours, &theirs) {
-        // Of several next hops the kernel's choice is a hash.
+        // The kernel's choice among several next hops is a hash.
         (Some((_, gateway, device)), Some(_)) => {
             routes.split("nexthop").skip(1).filter(|hop| !hop.contains("dead")).any(|hop| {
                 word_after(hop, "dev").as_ref() == Some(device)

@@ -258,7 +258,7 @@ fn a_change_of_a_rule_reaches_every_megaflow() {
     let to = |port: u32| format!("in_port=91,udp,actions={OWN_MEGAFLOW},output:{port}");
     rule(&daemon, "add-flow", &to(1));
     add_flood(&daemon, &dir, 91, FLOWS);
-    // Of each revalidator thread.
+    // Keys of each revalidator thread.
     let keys = || {
         let shown = appctl(&daemon, "upcall/show");
         let number = |k: &str| k.split(')').next()?.parse::<u32>().ok();

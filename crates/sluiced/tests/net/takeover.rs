@@ -5,7 +5,7 @@ use testkit::{Daemon, DaemonSpec, Netns, RunDir, Signal, require_netns, require_
 use crate::external_db::{create, serve};
 use crate::helpers::{LIMIT, SLUICED, TOOLS, serving, spec, vsctl, wait_log, wait_until};
 
-const REPLACED: &str = "the database server is gone and nobody replaced it: serving";
+const REPLACED: &str = "the database server is gone and has no successor: serving";
 
 /// A switch beside another one of that run directory.
 fn second(netns: &Netns, dir: &RunDir) -> DaemonSpec {

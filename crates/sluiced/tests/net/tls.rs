@@ -437,7 +437,7 @@ fn clients_that_vanish_within_a_reply_leave_no_memory_and_no_place() {
             clients.stop(Signal::KILL, LIMIT).unwrap();
             wait_for(LIMIT, "their places", || descriptors() <= places + 2).unwrap();
         }
-        // What each round held is not held again: the allocator keeps some of it for the next one.
+        // Memory that each round held is not held again: the allocator keeps some of it for the next one.
         let after = rss_kib(&lab.daemon).saturating_sub(before);
         assert!(after <= held + held / 2 + 8192, "port {port}: {after} KiB remain, of {held} KiB once held");
         assert!(lab.show("ctl", "switch").0);

@@ -252,7 +252,7 @@ pub(crate) fn multicast(kind: Kind) {
         received.is_ok_and(|n| &buffer[..n] == b"news")
     })
     .unwrap_or_else(|why| panic!("{why:#}: {text}"));
-    // What follows on the same path shows that nothing of the group came before it.
+    // A later packet on that path shows that nothing of the group came before it.
     other.reaches(&sender.ip);
     let leaked = capture.stop().unwrap();
     assert!(leaked.is_empty(), "{leaked:?}");

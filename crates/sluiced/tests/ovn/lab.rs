@@ -194,7 +194,7 @@ impl Lab {
         self.central("ovn-nbctl", line).stdout.trim_end().to_string()
     }
 
-    /// The same, and waits until all chassis have the change.
+    /// Runs a command, and waits until all chassis have the change.
     pub(crate) fn apply(&self, line: &str) {
         self.nb(&format!("--wait=hv {line}"));
     }
@@ -247,7 +247,7 @@ impl Lab {
         machine
     }
 
-    /// The same without the logical port, and without addresses on its interface.
+    /// Such a machine without the logical port, and without addresses on its interface.
     pub(crate) fn bare_machine(&self, chassis: usize, net: u8, host: u8) -> Machine {
         let chassis = &self.chassis[chassis];
         let netns = Netns::new(&format!("n{net}h{host}")).unwrap();

@@ -21,7 +21,7 @@ pub(super) fn explain(e: anyhow::Error) -> anyhow::Error {
     if why.is_empty() {
         e.context("eBPF does not work here")
     } else {
-        e.context(format!("eBPF is not to be had here: {why}"))
+        e.context(format!("eBPF is not available: {why}"))
     }
 }
 

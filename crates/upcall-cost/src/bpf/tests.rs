@@ -4,7 +4,7 @@ use super::*;
 use upcall_events::{Event, Why};
 
 /// Reason for skipping a test.
-const REFUSED: &str = "eBPF is not to be had here";
+const REFUSED: &str = "eBPF is not available";
 
 /// A record as the kernel's programs write it.
 fn record(stage: u8, why: u8, packet: &[u8; 8], held: [u16; 2]) -> Vec<u8> {

@@ -52,8 +52,10 @@ fn a_cut_or_damaged_recording_gives_what_came_before() {
     }
     let (found, end) = events(&[0; 100]);
     assert_eq!(found, all);
-    let expected =
-        format!("f: damaged at byte {}: a frame of impossible length; what came before is used", whole.len());
+    let expected = format!(
+        "f: damaged at byte {}: a frame of impossible length; using the events before it",
+        whole.len()
+    );
     assert_eq!(end, Ok(Some(expected)));
 }
 

@@ -52,6 +52,30 @@ fn a_pure_crate_with_an_io_library_fails() {
 }
 
 #[test]
+fn the_page_has_the_same_table() {
+    let table: &[(&str, &[&str])] = &[("packet", &[]), ("flow", &["packet", "simd"])];
+    let page = |rows: &str| {
+        format!(
+            "text\n\n| crate | contents | may depend on |\n| --- | --- | --- |\n{rows}\n\n| a | b | c |\n"
+        )
+    };
+    let packet = "| `packet` | frames | nothing |";
+    for (rows, problem) in [
+        (format!("{packet}\n| `flow` | keys | simd, packet |"), None),
+        (packet.to_owned(), Some("lacks `flow`")),
+        (format!("{packet}\n| `flow` | keys | packet |"), Some("`flow` may depend on packet, simd")),
+        (
+            format!("{packet}\n| `flow` | keys | packet, simd |\n| `attic` | - | nothing |"),
+            Some("unknown `attic`"),
+        ),
+    ] {
+        let found = page::check(&page(&rows), table);
+        assert_eq!(found.len(), usize::from(problem.is_some()), "{found:?}");
+        assert!(problem.is_none_or(|p| found[0].contains(p)), "{found:?}");
+    }
+}
+
+#[test]
 fn rows_name_known_crates_and_have_no_cycle() {
     let mut done: Vec<&str> = Vec::new();
     while done.len() < TABLE.len() {

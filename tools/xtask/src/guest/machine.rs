@@ -29,7 +29,7 @@ const BEGIN: Duration = Duration::from_secs(30);
 /// Maximum boot time with KVM: beyond, the guest hangs.
 const UP_KVM: Duration = Duration::from_secs(8);
 
-/// The same under emulation, on a busy machine.
+/// Maximum boot time under emulation, on a busy machine.
 const UP_TCG: Duration = Duration::from_secs(120);
 
 /// Lines of the console that are shown when a machine fails.

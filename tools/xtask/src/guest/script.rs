@@ -40,7 +40,7 @@ pub(super) fn is_kept(name: &str) -> bool {
         && (all.contains(&name) || parts.iter().any(|p| name.starts_with(p)))
 }
 
-/// Those of `paths` that /tmp and /run of the guest would hide.
+/// The paths of `paths` that /tmp and /run of the guest would hide.
 pub(super) fn hidden(paths: &[&Path]) -> Vec<PathBuf> {
     let roots = [Path::new("/tmp"), Path::new("/run")];
     let below = |path: &&Path| roots.iter().any(|root| path.starts_with(root) && path != root);

@@ -35,6 +35,9 @@ fn lines_are_kept() {
     let comments: Vec<_> = source.comments.iter().map(|c| (c.text.as_str(), c.line)).collect();
     assert_eq!(comments, [("/* x", 2), ("y */", 3), ("// z", 5)]);
     assert_eq!(source.lines, 6);
+    assert_eq!(source.strings, [(4, "1\n2".to_owned())]);
+    let strings = Source::parse("a(\"\\\"b\", r#\"c\" d\"#, b\"e\", 'f')").strings;
+    assert_eq!(strings, [(1, "\\\"b".to_owned()), (1, "c\" d".to_owned()), (1, "e".to_owned())]);
 }
 
 #[test]

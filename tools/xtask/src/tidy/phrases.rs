@@ -1,5 +1,5 @@
-//! Rule: comments use the field's language. Refuses phrases that hide the subject or the verb of a sentence;
-//! code between backquotes is exempt.
+//! Rule: comments and messages use the field's language. Refuses phrases that hide the subject or the verb of a
+//! sentence; code between backquotes is exempt, and so are strings of tests.
 
 use super::File;
 
@@ -39,7 +39,11 @@ const PHRASES: &[&str] = &[
     "what went",
 ];
 
-/// Looks for refused phrases in comments; a phrase may continue on the next line.
+/// Refused in messages only.
+const IN_MESSAGES: &[&str] =
+    &["somebody", "makes no sense", "is not said", "to be had", "for ever could", "trying again until"];
+
+/// Looks for refused phrases in comments and strings; a phrase may continue on the next line of comments.
 pub(super) fn check(files: &[File]) -> Vec<String> {
     let mut problems = Vec::new();
     for file in files {
@@ -52,15 +56,32 @@ pub(super) fn check(files: &[File]) -> Vec<String> {
                 let found = joined.find(&format!(" {phrase} "));
                 // A match within the next line is reported there.
                 if found.is_some_and(|at| at <= text.len()) {
-                    problems.push(format!(
-                        "{}:{line}: \"{phrase}\": name the subject, with its verb in the present tense",
-                        file.path
-                    ));
+                    problems.push(refuse(file, *line, phrase));
                 }
             }
         }
+        for (line, text) in file.source.strings.iter().filter(|(line, _)| !file.in_tests(*line)) {
+            let text = format!(" {} ", prose(&without_arguments(text)));
+            // A phrase alone is an entry of a list.
+            let found = PHRASES.iter().chain(IN_MESSAGES).filter(|phrase| text.trim() != **phrase);
+            let found = found.filter(|phrase| text.contains(&format!(" {phrase} ")));
+            problems.extend(found.map(|phrase| refuse(file, *line, phrase)));
+        }
     }
     problems
+}
+
+/// A format string with each argument, `{…}`, replaced by code.
+fn without_arguments(text: &str) -> String {
+    let outside = text.split('{').enumerate().map(|(i, piece)| match piece.split_once('}') {
+        Some((_, rest)) if i > 0 => rest,
+        _ => piece,
+    });
+    outside.collect::<Vec<_>>().join(" `x` ")
+}
+
+fn refuse(file: &File, line: usize, phrase: &str) -> String {
+    format!("{}:{line}: \"{phrase}\": name the subject, with its verb in the present tense", file.path)
 }
 
 /// The words of a comment outside backquotes, in lower case, separated by single blanks.

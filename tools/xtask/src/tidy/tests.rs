@@ -219,10 +219,42 @@ fn telltale_phrases_are_refused() {
         ("// The port that nobody\n// knows.", &[1]),
         ("// Nobody\n\n// knows.", &[]),
         ("/* x\n nobody knows */", &[2]),
-        ("let x = \"was told\"; // `was told` is code; who `x` makes", &[]),
+        ("let x = was_told; // `was told` is code; who `x` makes", &[]),
+        ("const X: &str = \"the port was told\";\nconst Y: &str = \"`was told`\";", &[1]),
+        ("f(\"{what} comes from {x}\", \"what comes\", \"{x} makes no sense: {y}\");", &[1]),
+        ("#[cfg(test)]\nmod t {\nconst X: &str = \"the port was told\";\n}", &[]),
         ("// Forgot so oftentimes; retells of nothing.", &[]),
     ];
     table("flow", phrases::check, cases);
+}
+
+#[test]
+fn openings_without_a_subject_are_refused() {
+    fn rule(files: &[File]) -> Vec<String> {
+        openings::check(files, "")
+    }
+    let cases: &[(&str, &[usize])] = &[
+        ("/// Of each port.", &[1]),
+        ("/// A port. That of\n/// the bridge.", &[1]),
+        ("/// A port.\n/// Those of others.\n///\n/// What it does.", &[2, 4]),
+        ("//! - Who makes it.\n//! - The same, twice.", &[1, 2]),
+        ("// The same for\n// others. The same.", &[1, 2]),
+        ("// The same port; the same as what comes of that", &[]),
+        ("/// A number\n/// Of ports. `x`. `What` it is. Its port.", &[]),
+        ("// A port\n\n// Of", &[3]),
+        ("const X: &str = \"bad port. What is it\";\nconst Y: &str = \"Of\";", &[1]),
+        ("#[cfg(test)]\nmod t {\nconst X: &str = \"Of a port\";\n}", &[]),
+        ("/* A port.\nThe same again. */", &[2]),
+    ];
+    table("flow", rule, cases);
+    let files = flow("/// Of ports.\n\n/// Of bridges.");
+    let check = |list: &str| openings::check(&files, list).join("; ");
+    assert_eq!(check("# reason\ncrates/flow/src/a.rs 2"), "");
+    assert!(check("crates/flow/src/a.rs 1").contains("a.rs:3: a sentence opens with \"Of\""));
+    assert!(check("crates/flow/src/a.rs 3").contains("a.rs has 2 left, not 3"));
+    assert!(check("crates/flow/src/a.rs 2\ncrates/flow/src/b.rs 1").contains("no file crates/flow/src/b.rs"));
+    assert!(check("crates/flow/src/a.rs 2\ncrates/flow/src/a.rs 2").contains("listed twice"));
+    assert!(check("crates/flow/src/a.rs").contains("not `PATH NUMBER`"));
 }
 
 #[test]
@@ -252,4 +284,54 @@ fn fuzz_targets_are_in_the_table() {
     let problems = fuzzing::check(&files, "flow::fuzz::one, flow::fuzz::two_more,");
     assert_eq!(problems.len(), 1);
     assert!(problems[0].starts_with("crates/flow/src/fuzz.rs:4: the target `two`"), "{problems:?}");
+}
+
+#[test]
+fn links_lead_to_files_and_headings() {
+    let other = links::Page {
+        path: "docs/other.md".into(),
+        text:
+            "# Other page\n## Settings\n## Settings\n## A `code` & [link](x.md), twice\n```sh\n# none\n```\n"
+                .into(),
+    };
+    let exists = |path: &str| ["README.md", "docs/other.md", "docs", "src/a.rs"].contains(&path);
+    for (text, problem) in [
+        ("[a](docs/other.md) [b](docs/other.md#settings) ![c](docs) <x>", None),
+        ("[a](docs/other.md#settings-1), [b](docs/other.md#a-code--link-twice)", None),
+        ("# Here\n[a](#here) [b](https://example.org/no#thing) [m](mailto:a@b)", None),
+        ("[broken over\nlines](docs/other.md) and `[code](nowhere.md)`", None),
+        ("```\n[fenced](nowhere.md)\n```", None),
+        ("[a][One] [one][]\n\n[one]: docs/other.md \"Title\"", None),
+        ("text\n[a](docs/none.md)", Some("README.md:2: `docs/none.md`: no file docs/none.md")),
+        ("[broken over\nlines](docs/none.md)", Some("README.md:1: `docs/none.md`")),
+        ("[a](docs/other.md#settings-2)", Some("README.md:1: `docs/other.md#settings-2`: no heading")),
+        ("[a](docs/other.md#none)", Some("no heading `#none` in docs/other.md")),
+        ("[a](#nowhere)", Some("no heading `#nowhere` in README.md")),
+        ("[a](src/a.rs#L3)", Some("src/a.rs is no Markdown file")),
+        ("[a](../out.md)", Some("leads out of the repository")),
+        ("[a][two]", Some("no definition of `[two]`")),
+        ("[two][]", Some("no definition of `[two]`")),
+        ("[one]: docs/none.md", Some("no file docs/none.md")),
+        ("[ok](docs/other.md) [a](none.md)", Some("no file none.md")),
+        ("[![image](none.svg)](docs/other.md)", Some("no file none.svg")),
+    ] {
+        let here = links::Page { path: "README.md".into(), text: text.into() };
+        let other = links::Page { path: other.path.clone(), text: other.text.clone() };
+        let found = links::check(&[here, other], |path| exists(path) || path == "docs/x.md");
+        assert_eq!(found.len(), usize::from(problem.is_some()), "{text}\n{found:?}");
+        assert!(problem.is_none_or(|p| found[0].contains(p)), "{text}\n{found:?}");
+    }
+}
+
+#[test]
+fn pages_named_in_text_exist() {
+    let page = |text: &str| links::Page { path: "README.md".into(), text: text.into() };
+    let exists = |path: &str| path == "docs/a.md";
+    let files = flow("//! See docs/a.md, docs/none.md.\nconst A: &str = \"docs/none.md\";");
+    assert_eq!(
+        links::check_mentions(&[page("docs/a.md")], &files, exists),
+        ["crates/flow/src/a.rs:1: no page docs/none.md"]
+    );
+    let pages = [page("x\n(docs/b.md) mydocs/c.md docs/d.tsv docs/a.md.")];
+    assert_eq!(links::check_mentions(&pages, &[], exists), ["README.md:2: no page docs/b.md"]);
 }

@@ -21,7 +21,7 @@ fn left(actions: &str) -> Vec<String> {
     let actions = parse_actions(actions, &NumbersOnly).expect(actions);
     let can = Capabilities { set_arp_nd_icmp: false, ..Capabilities::ENOUGH };
     let parts = emulate(packet, &key, &actions, &can, &mut 7).expect("they fit");
-    let tell = |p: Part| {
+    let tell = |p: EmulatedPart| {
         let tci = p.key.base.vlan_tci & 0xfff;
         format!("op{} vlan{tci} {}", p.key.base.nw_proto, format_actions(&p.actions, &NumbersOnly))
     };

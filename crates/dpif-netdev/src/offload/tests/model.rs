@@ -87,7 +87,7 @@ struct Bed {
     expected: BTreeMap<usize, Expected>,
     /// Packets handled by a flow, by flow.
     handled: [u64; FLOWS],
-    /// Of those, packets in final counters.
+    /// Packets in final counters, a part of those.
     ended: [u64; FLOWS],
     named: u128,
     now_ms: u64,

@@ -221,7 +221,7 @@ impl Action for SetAction {
     }
 
     #[inline(always)]
-    fn execute<X: Executor>(&self, x: &mut X, packets: X::Packets) -> Goes<X> {
+    fn execute<X: Executor>(&self, x: &mut X, packets: X::Packets) -> ExecResult<X> {
         x.rewrite(packets, Rewrite::Set(self))
     }
 }

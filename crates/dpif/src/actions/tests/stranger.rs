@@ -78,7 +78,7 @@ impl Action for Stranger {
         Ok(Stranger { n: inner.require(attr::N)?.u32()?, actions })
     }
 
-    fn execute<X: Executor>(&self, x: &mut X, packets: X::Packets) -> Goes<X> {
+    fn execute<X: Executor>(&self, x: &mut X, packets: X::Packets) -> ExecResult<X> {
         x.sample(packets, u32::MAX / self.n.max(1), &self.actions)
     }
 }
@@ -150,13 +150,13 @@ fn it_is_executed() {
 struct Recorder(Vec<String>);
 
 impl Recorder {
-    fn note(&mut self, packets: u32, text: String) -> Goes<Recorder> {
+    fn note(&mut self, packets: u32, text: String) -> ExecResult<Recorder> {
         let (verb, rest) = text.split_once(' ').unwrap_or((&text, ""));
         self.0.push(format!("{verb} {packets} {rest}").trim_end().into());
         Ok(packets)
     }
 
-    fn run(&mut self, packets: u32, actions: &[DpAction]) -> Goes<Recorder> {
+    fn run(&mut self, packets: u32, actions: &[DpAction]) -> ExecResult<Recorder> {
         actions.iter().try_fold(packets, |packets, action| action.execute(self, packets))
     }
 }
@@ -165,52 +165,52 @@ impl Executor for Recorder {
     type Packets = u32;
     type End = XlateDrop;
 
-    fn output(&mut self, packets: u32, port: DpPort) -> Goes<Recorder> {
+    fn output(&mut self, packets: u32, port: DpPort) -> ExecResult<Recorder> {
         self.note(packets, format!("output {port}"))
     }
 
-    fn userspace(&mut self, packets: u32, cookie: &UserCookie) -> Goes<Recorder> {
+    fn userspace(&mut self, packets: u32, cookie: &UserCookie) -> ExecResult<Recorder> {
         self.note(packets, format!("userspace {cookie:?}"))
     }
 
-    fn recirculate(&mut self, packets: u32, id: RecircId) -> Goes<Recorder> {
+    fn recirculate(&mut self, packets: u32, id: RecircId) -> ExecResult<Recorder> {
         self.note(packets, format!("recirculate {}", id.0))
     }
 
-    fn rewrite(&mut self, packets: u32, rewrite: Rewrite<'_>) -> Goes<Recorder> {
+    fn rewrite(&mut self, packets: u32, rewrite: Rewrite<'_>) -> ExecResult<Recorder> {
         self.note(packets, format!("rewrite {rewrite:?}"))
     }
 
-    fn truncate(&mut self, packets: u32, bytes: u32) -> Goes<Recorder> {
+    fn truncate(&mut self, packets: u32, bytes: u32) -> ExecResult<Recorder> {
         self.note(packets, format!("truncate {bytes}"))
     }
 
-    fn meter(&mut self, packets: u32, id: u32) -> Goes<Recorder> {
+    fn meter(&mut self, packets: u32, id: u32) -> ExecResult<Recorder> {
         self.note(packets, format!("meter {id}"))
     }
 
-    fn track(&mut self, packets: u32, ct: &CtAction) -> Goes<Recorder> {
+    fn track(&mut self, packets: u32, ct: &CtAction) -> ExecResult<Recorder> {
         self.note(packets, format!("track {}", ct.zone))
     }
 
-    fn clear_tracking(&mut self, packets: u32) -> Goes<Recorder> {
+    fn clear_tracking(&mut self, packets: u32) -> ExecResult<Recorder> {
         self.note(packets, "clear tracking".into())
     }
 
-    fn push_tunnel(&mut self, packets: u32, push: &TnlPush) -> Goes<Recorder> {
+    fn push_tunnel(&mut self, packets: u32, push: &TnlPush) -> ExecResult<Recorder> {
         self.note(packets, format!("push {} bytes", push.header.bytes().len()))
     }
 
-    fn pop_tunnel(&mut self, packets: u32, port: DpPort) -> Goes<Recorder> {
+    fn pop_tunnel(&mut self, packets: u32, port: DpPort) -> ExecResult<Recorder> {
         self.note(packets, format!("pop {port}"))
     }
 
-    fn on_copies(&mut self, packets: u32, actions: &[DpAction]) -> Goes<Recorder> {
+    fn on_copies(&mut self, packets: u32, actions: &[DpAction]) -> ExecResult<Recorder> {
         self.note(packets, "copies".into())?;
         self.run(packets, actions)
     }
 
-    fn sample(&mut self, packets: u32, probability: u32, actions: &[DpAction]) -> Goes<Recorder> {
+    fn sample(&mut self, packets: u32, probability: u32, actions: &[DpAction]) -> ExecResult<Recorder> {
         self.note(packets, format!("sample {probability}"))?;
         self.run(packets, actions)
     }
@@ -221,16 +221,16 @@ impl Executor for Recorder {
         len: u16,
         greater: &[DpAction],
         less: &[DpAction],
-    ) -> Goes<Recorder> {
+    ) -> ExecResult<Recorder> {
         self.note(packets, format!("length {len}"))?;
         self.run(packets, if packets > len.into() { greater } else { less })
     }
 
-    fn drop_packets(&mut self, _packets: u32, reason: XlateDrop) -> Goes<Recorder> {
+    fn drop_packets(&mut self, _packets: u32, reason: XlateDrop) -> ExecResult<Recorder> {
         Err(reason)
     }
 
-    fn unsupported(&mut self, packets: u32) -> Goes<Recorder> {
+    fn unsupported(&mut self, packets: u32) -> ExecResult<Recorder> {
         self.note(packets, "unsupported".into())
     }
 }

@@ -5,7 +5,7 @@ fn id(n: u32) -> TimeoutId {
     TimeoutId(n.try_into().unwrap())
 }
 
-fn hex(message: &Message) -> String {
+fn hex(message: &NlRequest) -> String {
     format!("{message:?}")
 }
 
@@ -29,8 +29,8 @@ fn each_kind_has_its_own_timeouts() {
     let policy: TimeoutPolicy =
         [(TimeoutAttr::UdpSingle, 3), (TimeoutAttr::UdpFirst, 9)].into_iter().collect();
     let made = creations(id(1), &policy).unwrap();
-    let with_three = |m: &&Message| hex(m).contains("0, 0, 0, 3");
-    let with: Vec<_> = made.iter().filter(with_three).map(Message::asked).collect();
+    let with_three = |m: &&NlRequest| hex(m).contains("0, 0, 0, 3");
+    let with: Vec<_> = made.iter().filter(with_three).map(NlRequest::asked).collect();
     assert_eq!(with, ["set timeout policy ovs_tp_1_udp4", "set timeout policy ovs_tp_1_udp6"]);
     assert_eq!(deletions(id(1)).unwrap().len(), KINDS.len());
 }

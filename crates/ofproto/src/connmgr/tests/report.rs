@@ -9,8 +9,8 @@ fn flow_mods_are_reported_after_ten_seconds_and_once_a_minute() {
     let mut c = s.service(Version::V13);
     let mut now_s = 0;
     // Steps: seconds, then commands at that time or the expected report.
-    type Step = (u64, Result<&'static [TextCommand], Option<&'static str>>);
-    let steps: [Step; 15] = [
+    type RemainingActions = (u64, Result<&'static [TextCommand], Option<&'static str>>);
+    let steps: [RemainingActions; 15] = [
         (0, Ok(&[Add])),
         (1, Ok(&[Add, Modify, Delete])),
         (9, Err(None)),

@@ -2,9 +2,9 @@ use super::*;
 use flow::text::NoPortNames;
 use ofp_actions::text::parse_actions;
 
-fn step(table: u8, cookie: u64, actions: &str) -> Step {
+fn step(table: u8, cookie: u64, actions: &str) -> RemainingActions {
     let actions = parse_actions(actions, &NoPortNames).unwrap_or_else(|e| panic!("{actions}: {e:?}"));
-    Step { table: TableId(table), cookie, actions }
+    RemainingActions { table: TableId(table), cookie, actions }
 }
 
 fn hex(text: &str) -> Vec<u8> {

@@ -24,7 +24,7 @@ const ACTIONS_10: &[(u32, &str)] = &[
     (9, "mod_tp_src"),
     (10, "mod_tp_dst"),
 ];
-/// Those of later versions.
+/// Actions of later versions.
 const ACTIONS_11: &[(u32, &str)] = &[
     (0, "output"),
     (22, "group"),

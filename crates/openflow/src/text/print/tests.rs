@@ -7,7 +7,7 @@ use flow::text::NoPortNames;
 /// with debug actions, tunnel metadata without a mapping, set-fields without prerequisites, or frames of 12 bytes.
 const PRINTED: &str = include_str!("../../../corpus/printed.txt");
 
-/// The same of version 3.5: groups with selection methods, fields of experimenters in matches, actions and groups,
+/// Messages printed by version 3.5: groups with selection methods, fields of experimenters in matches, actions and groups,
 /// monitors of rules, flushes of connections, counters of tables, and errors in them.
 const PRINTED_35: &str = include_str!("../../../corpus/printed35.txt");
 
@@ -47,7 +47,7 @@ fn messages_are_printed_as_by_ovs_ofctl_35() {
     assert!(number > 150, "only {number}: has the corpus been cut?");
 }
 
-/// Of OVS 3.5: the stock tool of the corpus does not know these parts.
+/// Texts of OVS 3.5: the stock tool of the corpus does not know these parts.
 #[test]
 fn flushes_of_connections_have_mark_and_labels() {
     let tuples = "'ct_ipv6_src=::,ct_ipv6_dst=::,ct_tp_src=0,ct_tp_dst=0,ct_nw_proto=0' \

@@ -51,7 +51,7 @@ fn changes_of_logged_tables_are_kept_as_lines() {
 #[test]
 fn memory_in_use_is_counted_as_by_ovsdb_server() {
     let mut bench = Bench::new(ServerLimits::default());
-    // Of ovsdb-server 3.5 with one row of defaults, and a name and version of the switch's own software.
+    // Figures of ovsdb-server 3.5 with one row of defaults, and a name and version of the switch's own software.
     let empty = bench.server.memory_use();
     assert_eq!((empty.atoms, empty.cells, empty.weak_refs), (14, 20, 0));
     let s = bench.open();

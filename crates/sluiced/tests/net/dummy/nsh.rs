@@ -8,7 +8,7 @@ use testkit::{TempDir, require_netns, require_programs};
 /// A frame with a header of metadata type 1 around a UDP packet.
 const MD1: &str = "020000000002020000000001894f0fc6010100000505000000010000000200000003000000044500001c0000000040116ccf\
     0a0000010a00000200010002000853c0";
-/// The same of metadata type 2, without contexts.
+/// A header of metadata type 2, without contexts.
 const MD2: &str =
     "020000000002020000000001894f0fc20201000005ff4500001c0000000040116ccf0a0000010a00000200010002000853c0";
 /// The UDP packet in a frame.

@@ -183,7 +183,7 @@ fn neighbours_are_set_shown_and_expire() {
             check(&lab, &[(&name, &expected.replace("NAME", command))]);
         }
     }
-    // Of OVS 4.0.
+    // Output of OVS 4.0.
     check(
         &lab,
         &[

@@ -91,7 +91,7 @@ fn a_bridges_datapath_takes_ports_by_command() {
     assert!(ports(&lab, "ovs-dummy").contains(&"9: q9 (dummy)".to_string()));
     lab.appctl("dpctl/del-if dummy@ovs-dummy q9");
     assert!(!ports(&lab, "ovs-dummy").contains(&"9: q9 (dummy)".to_string()));
-    // That of an interface is gone until the database changes, as in OVS.
+    // The port of an interface is gone until the database changes, as in OVS.
     let has_p1 = || (lab.appctl("dpif/show").contains("p1 "), lab.ofctl(&["show", "br0"]).contains("(p1)"));
     lab.appctl("dpctl/del-if dummy@ovs-dummy p1");
     assert_eq!(has_p1(), (false, false));

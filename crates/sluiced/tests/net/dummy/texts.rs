@@ -143,7 +143,7 @@ fn features_of_the_datapath_can_be_switched_off() {
     assert_eq!(actions(), "");
     lab.receive("p1", &flow);
     assert_eq!(actions(), "userspace(pid=0,slow_path(action))");
-    // What the datapath has is shown as before.
+    // Features of the datapath are shown as before.
     assert!(lab.appctl("dpif/show-dp-features br0").contains("Truncate action: Yes"));
     // The same value changes nothing.
     assert_eq!(lab.appctl("dpif/set-dp-features br0 trunc false"), "");

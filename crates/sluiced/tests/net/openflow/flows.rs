@@ -239,7 +239,7 @@ fn a_meter_limits_a_flood() {
     send(lab.host(1), &frames);
     lab.wait_packets("in_port=1", 500);
     let stats = of("meter-stats br0 meter=1");
-    // Of 500 packets, a burst of 20 and 10 per second pass.
+    // A burst of 20 of 500 packets, and 10 per second, pass.
     assert_eq!(number_after(&stats, "packet_in_count:"), 500, "{stats}");
     let dropped = number_after(stats.split("0:").last().unwrap_or_default(), "packet_count:");
     assert!((400..=485).contains(&dropped), "{stats}");

@@ -38,7 +38,7 @@ pub(super) fn eth(dst: &str, src: &str, rest: &str) -> String {
     format!("{:0<120}", format!("{dst}{src}{rest}"))
 }
 
-/// The same with a tag (priority and VLAN) in front of `rest`.
+/// Such a frame with a tag (priority and VLAN) in front of `rest`.
 pub(super) fn tagged(dst: &str, src: &str, tci: u16, rest: &str) -> String {
     eth(dst, src, &format!("8100{tci:04x}{rest}"))
 }
