@@ -1,0 +1,110 @@
+//! Which top-level module of a crate names which, from the tokens of its shipped code.
+
+use std::collections::BTreeMap;
+
+use crate::tidy::File;
+
+/// Module → modules that it names, each with a place (`path:line`).
+pub(super) type Edges = BTreeMap<String, BTreeMap<String, String>>;
+
+/// The modules of a crate and their edges.
+pub(super) fn edges_of(files: &[File], package: &str) -> Edges {
+    let files: Vec<&File> = files.iter().filter(|f| f.package == package && f.is_shipped()).collect();
+    let mut edges = Edges::new();
+    for file in &files {
+        if let Some((module, _)) = module_of(file) {
+            edges.entry(module.to_owned()).or_default();
+        }
+    }
+    let exports = exports(&files, &edges);
+    for file in files {
+        let Some((module, depth)) = module_of(file) else { continue };
+        for (name, line) in names_of_root(file, depth) {
+            let to = exports.get(&name).unwrap_or(&name);
+            if to != module
+                && edges.contains_key(to)
+                && let Some(uses) = edges.get_mut(module)
+            {
+                uses.entry(to.clone()).or_insert_with(|| format!("{}:{line}", file.path));
+            }
+        }
+    }
+    edges
+}
+
+/// The top-level module of a file, and the depth of the file's own module: 1 for the top-level module itself. `None`
+/// for a root, and for a program of its own.
+fn module_of(file: &File) -> Option<(&str, usize)> {
+    let (_, inner) = file.path.split_once("/src/")?;
+    let mut parts: Vec<&str> = inner.trim_end_matches(".rs").split('/').collect();
+    if parts.last() == Some(&"mod") {
+        parts.pop();
+    }
+    match parts.as_slice() {
+        ["lib" | "main"] | ["bin", ..] | [] => None,
+        [module, ..] => Some((module, parts.len())),
+    }
+}
+
+/// Names that the root re-exports, with their modules.
+fn exports(files: &[&File], edges: &Edges) -> BTreeMap<String, String> {
+    let mut exports = BTreeMap::new();
+    for file in files.iter().filter(|f| f.path.ends_with("/src/lib.rs") || f.path.ends_with("/src/main.rs")) {
+        for at in 0..file.source.tokens.len() {
+            if !file.source.spells(at, &["use"]) {
+                continue;
+            }
+            let end = file.source.item_end(at);
+            for (path, _) in file.source.paths_from(at + 1) {
+                let parts: Vec<&str> = path.split("::").filter(|p| *p != "crate" && *p != "self").collect();
+                if let [module, .., name] = parts.as_slice()
+                    && edges.contains_key(*module)
+                    && !edges.contains_key(*name)
+                {
+                    exports.insert((*name).to_owned(), (*module).to_owned());
+                }
+            }
+            // `a::B as C`: the name is C.
+            for i in at..end {
+                let words = [i.wrapping_sub(1), i + 1].map(|k| file.source.tokens.get(k).map(|t| &t.text));
+                if let [Some(old), Some(new)] = words
+                    && file.source.spells(i, &["as"])
+                    && let Some(module) = exports.get(old).cloned()
+                {
+                    exports.insert(new.clone(), module);
+                }
+            }
+        }
+    }
+    exports
+}
+
+/// The first names of the paths from the crate's root in the shipped code of a file, with their lines.
+fn names_of_root(file: &File, depth: usize) -> Vec<(String, usize)> {
+    let tokens = &file.source.tokens;
+    let mut names = Vec::new();
+    for (at, token) in tokens.iter().enumerate() {
+        let begins = at == 0 || tokens[at - 1].text != "::";
+        if !begins || !matches!(token.text.as_str(), "crate" | "super") || file.in_tests(token.line) {
+            continue;
+        }
+        for (path, line) in file.source.paths_from(at) {
+            let supers = path.split("::").take_while(|part| *part == "super").count();
+            let skipped = if token.text == "crate" { 1 } else { supers };
+            if token.text == "super" && supers != depth + inline_depth(file, at) {
+                continue;
+            }
+            names.extend(path.split("::").nth(skipped).map(|name| (name.to_owned(), line)));
+        }
+    }
+    names
+}
+
+/// The number of modules written within the file around a token.
+fn inline_depth(file: &File, at: usize) -> usize {
+    let source = &file.source;
+    let around = |open: usize| {
+        source.spells(open, &["mod"]) && source.spells(open + 2, &["{"]) && source.closing(open + 2) > at
+    };
+    (0..at).filter(|open| around(*open)).count()
+}
