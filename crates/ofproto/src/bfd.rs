@@ -10,7 +10,7 @@
 
 use crate::backer::Backer;
 use crate::changes::Lookups;
-use crate::ports::BridgeId;
+use crate::ids::BridgeId;
 use crate::upcall;
 use crate::xlate::{Request, Start, Translation, XlateCache, translate};
 use dpif::{DpAction, DpifOp, Execute, FlowStats};

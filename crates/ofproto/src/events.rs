@@ -9,8 +9,8 @@
 //! here: a caller that changes rules one by one checks [`RuleEvents::room`] first and pauses without room; one
 //! indivisible change may exceed the limit.
 
-use crate::connmgr::ConnId;
-use crate::ports::BridgeId;
+use crate::ids::BridgeId;
+use crate::ids::ConnId;
 use crate::recirc::FrozenState;
 use crate::rule::Rule;
 use crate::rule_index::RuleChange;

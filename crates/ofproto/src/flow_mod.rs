@@ -18,7 +18,7 @@ use crate::backer::Backer;
 use crate::ct_support;
 use crate::events::{Cause, RemovedReason};
 use crate::group::Group;
-use crate::ports::BridgeId;
+use crate::ids::BridgeId;
 use crate::rule::{Rule, RuleStats, RuleTimeouts};
 use crate::tables::{Selected, Selection, Tables};
 use dpif::Capabilities;

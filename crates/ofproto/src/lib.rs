@@ -17,6 +17,7 @@ pub mod events;
 mod features;
 pub mod flow_mod;
 pub mod group;
+pub mod ids;
 pub mod mac_table;
 pub mod meter_ids;
 pub mod native;

@@ -4,7 +4,7 @@
 //! these numbers, for translation. A number is free again after its meter has left the datapath.
 
 use crate::backer::Backer;
-use crate::ports::BridgeId;
+use crate::ids::BridgeId;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use sync::lock;

@@ -8,7 +8,8 @@
 pub(crate) mod held;
 
 use crate::changes::Change;
-use crate::ports::{BridgeId, Port};
+use crate::ids::BridgeId;
+use crate::ports::Port;
 use crate::view::View;
 use flow::{MacAddr, OfPort};
 use held::HeldPackets;

@@ -15,7 +15,7 @@ use crate::action_pool::ActionPool;
 use crate::changes;
 use crate::events::{Cause, RemovedReason};
 use crate::group::{GroupChange, Groups};
-use crate::ports::BridgeId;
+use crate::ids::BridgeId;
 use crate::rule::Rule;
 use crate::rule_index::{RuleChange, RuleIndex};
 pub use classifier::DEFAULT_PREFIX_FIELDS;

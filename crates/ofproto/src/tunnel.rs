@@ -5,7 +5,8 @@
 
 mod kinds;
 
-use crate::ports::{BridgeId, Port};
+use crate::ids::BridgeId;
+use crate::ports::Port;
 use dpif::actions::tnl_header::{
     ERSPAN_SESSION, Encap, GTPU_FLAGS, GTPU_GPDU, OuterFields, OuterIp, OuterUdp, TnlHeader,
     UDP_CSUM_COMPUTED, VXLAN_HAS_GBP, VXLAN_HAS_GPE, VXLAN_HAS_VNI, gpe_protocol,

@@ -1,8 +1,9 @@
 //! State read by translations: an immutable view of all bridges and the map from datapath ports to them.
 
+use crate::ids::BridgeId;
 use crate::mac_table::MacTable;
 use crate::native::NativeTunnels;
-use crate::ports::{BridgeId, PortTable};
+use crate::ports::PortTable;
 use crate::tables::Tables;
 use crate::tunnel::TunnelPorts;
 use dpif::TimeoutId;

@@ -2,9 +2,9 @@
 
 use super::Backer;
 use super::learn::{has_room, is_same};
+use crate::ids::{BridgeId, BundleId};
 use crate::mac_table::MacTable;
 use crate::native::{NativeTunnels, Solicit};
-use crate::ports::{BridgeId, BundleId};
 use crate::recirc::FrozenState;
 use crate::view::{BridgeView, View};
 use crate::xlate::{EffectHost, LearnedFlow, Learning, XlateHost};

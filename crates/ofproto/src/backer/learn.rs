@@ -2,7 +2,7 @@
 
 use super::{Backer, LEARNED_LATER_MAX};
 use crate::events::Cause;
-use crate::ports::BridgeId;
+use crate::ids::BridgeId;
 use crate::rule::{Rule, RuleStats, RuleTimeouts};
 use crate::tables::Tables;
 use crate::xlate::LearnedFlow;

@@ -2,9 +2,9 @@
 
 use super::Backer;
 use crate::changes::Change;
+use crate::ids::BridgeId;
 use crate::native::held::Held;
 use crate::native::{NativeTunnels, Solicit};
-use crate::ports::BridgeId;
 use crate::view::View;
 use crate::xlate::{Translation, XlateEffect};
 use dpif::{DpAction, Upcall};

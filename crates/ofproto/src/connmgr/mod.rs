@@ -49,6 +49,7 @@ mod table_features;
 pub(crate) mod tests;
 mod tlv;
 
+pub use crate::ids::ConnId;
 pub use conn::{ConnCounters, ConnKind, ConnSettings, Refusal};
 pub use fail::{FailEvent, FailMode, RemoteConfig};
 pub use in_band::InBandConfig;
@@ -57,7 +58,7 @@ pub use requests::selected_connections;
 
 use crate::backer::Backer;
 use crate::flow_mod::{ModContext, ModQueue};
-use crate::ports::BridgeId;
+use crate::ids::BridgeId;
 use crate::view::BridgeView;
 use conn::Conn;
 use dpif::Datapath;
@@ -77,10 +78,6 @@ use std::sync::Arc;
 pub const WORK_PER_TURN: usize = 2048;
 /// Part of it for one connection before others have their turn.
 const WORK_PER_CONN: usize = 1024;
-
-/// A connection of a [`Connmgr`].
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub struct ConnId(pub u64);
 
 /// The parts of a bridge used while its connections are served.
 #[derive(Clone, Copy)]

@@ -12,11 +12,11 @@ use super::{
     check_references, clear, end_orphans, modify, modify_adds,
 };
 use crate::backer::Backer;
-use crate::connmgr::ConnId;
 use crate::ct_support;
 use crate::events::{Cause, RemovedReason};
 use crate::group::GroupChange;
-use crate::ports::BridgeId;
+use crate::ids::BridgeId;
+use crate::ids::ConnId;
 use crate::rule::Rule;
 use crate::tables::{Selected, Tables};
 use flow::TableId;

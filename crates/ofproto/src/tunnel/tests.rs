@@ -1,5 +1,6 @@
 use super::*;
-use crate::ports::{BundleId, PortConfigBits, PortCounters};
+use crate::ids::BundleId;
+use crate::ports::{PortConfigBits, PortCounters};
 use packet::headers as h;
 
 const DEVICE: DpPort = DpPort(7);

@@ -2,9 +2,10 @@
 
 use crate::bfd::BfdState;
 use crate::group::Group;
+use crate::ids::{BridgeId, BundleId};
 use crate::mac_table::{Learned, MacTable};
 use crate::native::Solicit;
-use crate::ports::{BridgeId, BundleId, PortCounters};
+use crate::ports::PortCounters;
 use crate::rule::{Rule, SharedTimeouts};
 use crate::tables::TableCounters;
 use dpif::FlowStats;

@@ -36,8 +36,8 @@ pub use trace::{TraceEvent, TraceNode, render_trace};
 
 use crate::bfd::Claimed;
 use crate::changes::Lookups;
+use crate::ids::BridgeId;
 use crate::native::NativeTunnels;
-use crate::ports::BridgeId;
 use crate::recirc::FrozenState;
 use crate::view::View;
 use ctx::XlateCtx;

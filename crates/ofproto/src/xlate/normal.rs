@@ -2,7 +2,8 @@
 
 use super::cache::XlateEffect;
 use super::ctx::XlateCtx;
-use crate::ports::{Bundle, BundleId, PriorityTags, VlanMode};
+use crate::ids::BundleId;
+use crate::ports::{Bundle, PriorityTags, VlanMode};
 use flow::{MacAddr, OfPort, VlanTag};
 use packet::headers::{ETH_TYPE_VLAN, ETH_TYPE_VLAN_8021AD};
 use std::sync::Arc;

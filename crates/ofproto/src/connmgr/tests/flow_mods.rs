@@ -322,7 +322,7 @@ fn a_batch_is_all_or_nothing_and_says_which_failed() {
     assert_eq!(refused, Err((2, ErrorKind::FmfcOverlap)));
     assert!(s.rules().is_empty());
     let numbered = || bad[..1].iter().map(|fm| (Mod::Flow(fm.clone()), Box::default()));
-    assert!(Transaction::begin(&s.backer, crate::ports::BridgeId(99), numbered()).is_none());
+    assert!(Transaction::begin(&s.backer, crate::ids::BridgeId(99), numbered()).is_none());
     let epoch = s.backer.epoch();
     assert_eq!(apply_all(&s, &bad[..2], &cx), Ok(()));
     assert_eq!((s.rules().len(), s.backer.epoch()), (2, epoch + 1), "one change of the view");
