@@ -29,6 +29,7 @@ pub mod rule;
 pub mod rule_index;
 pub mod tables;
 pub mod tunnel;
+pub mod tunnel_ports;
 pub mod ukey;
 pub mod upcall;
 pub mod view;

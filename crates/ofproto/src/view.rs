@@ -5,7 +5,7 @@ use crate::mac_table::MacTable;
 use crate::native::NativeTunnels;
 use crate::ports::PortTable;
 use crate::tables::Tables;
-use crate::tunnel::TunnelPorts;
+use crate::tunnel_ports::TunnelPorts;
 use dpif::TimeoutId;
 use flow::{BadOptions, DpPort, Flow, FlowKey, OfPort, shape};
 use std::collections::BTreeMap;

@@ -73,7 +73,7 @@ pub(crate) const LISTED: &[(&str, &[&str])] = &[
             "ports",
             "revalidate",
             "tables",
-            "tunnel",
+            "tunnel_ports",
             "ukey",
             "upcall",
             "view",

@@ -100,7 +100,7 @@ impl PacketTypes {
     }
 
     /// Those of a tunnel that receives packets of a type, the preferred first.
-    pub(super) fn receiving(packet_type: u32) -> [PacketTypes; 2] {
+    pub(crate) fn receiving(packet_type: u32) -> [PacketTypes; 2] {
         [if packet_type == 0 { PacketTypes::Frames } else { PacketTypes::Bare }, PacketTypes::Any]
     }
 }
