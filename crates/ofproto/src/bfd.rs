@@ -9,10 +9,11 @@
 //! read the former state has an older epoch and is checked.
 
 use crate::backer::Backer;
+use crate::cache::XlateCache;
 use crate::changes::Lookups;
 use crate::ids::BridgeId;
 use crate::upcall;
-use crate::xlate::{Request, Start, Translation, XlateCache, translate};
+use crate::xlate::{Request, Start, Translation, translate};
 use dpif::{DpAction, DpifOp, Execute, FlowStats};
 use flow::extract::{Metadata, extract};
 use flow::fields::FieldId;

@@ -1,8 +1,8 @@
 //! Packets of the switch's own BFD sessions, and the liveness of ports.
 
-use super::cache::XlateEffect;
 use super::ctx::XlateCtx;
 use crate::bfd::{BfdPort, Claimed};
+use crate::cache::XlateEffect;
 use crate::ports::Port;
 use dpif::slow_reason;
 use flow::{OfPort, TableId};

@@ -1,6 +1,5 @@
 //! State of one translation and its walk through tables, instructions and actions.
 
-use super::cache::{XlateCache, XlateEffect};
 use super::conntrack::Fork;
 use super::encap::Pending;
 use super::masks::{always_looked_at, tidy_mask};
@@ -9,6 +8,7 @@ use super::stack::ValueStack;
 use super::trace::{TraceEvent, Tracer};
 use super::{MAX_ACTIONS, MAX_DEPTH, MAX_RESUBMITS, MAX_STACK_BYTES, Request, Translation, XlateHost};
 use crate::bfd::Claimed;
+use crate::cache::{XlateCache, XlateEffect};
 use crate::changes::Lookups;
 use crate::ids::BridgeId;
 use crate::packet_state::PacketState;

@@ -1,9 +1,9 @@
 //! Groups: selection and liveness of buckets, and their execution on copies of the packet.
 
-use super::cache::XlateEffect;
 use super::ctx::XlateCtx;
 use super::trace::TraceEvent;
 use super::{MAX_BUCKET_LOOKS, MAX_BUCKETS};
+use crate::cache::XlateEffect;
 use crate::group::{Bucket, Group, Method};
 use dpif::XlateDrop;
 use dpif::actions::{HashAction, HashAlgorithm};

@@ -1,8 +1,8 @@
 //! Effects of packets on rules: `learn` makes a rule, `fin_timeout` shortens timeouts of its own rule.
 
 use super::Learning;
-use super::cache::{LearnedFlow, XlateEffect};
 use super::ctx::XlateCtx;
+use crate::cache::{LearnedFlow, XlateEffect};
 use crate::changes::Lookups;
 use crate::ct_support;
 use crate::rule::RuleTimeouts;

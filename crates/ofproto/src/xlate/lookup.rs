@@ -1,9 +1,9 @@
 //! Lookups in tables.
 
-use super::cache::XlateEffect;
 use super::ctx::XlateCtx;
 use super::encap::looked_up_type;
 use super::trace::TraceEvent;
+use crate::cache::XlateEffect;
 use crate::tables::Found;
 use crate::view::FragHandling;
 use flow::{OfPort, TableId, nw_frag};

@@ -10,7 +10,6 @@
 
 mod actions;
 mod bfd;
-mod cache;
 mod commit;
 mod conntrack;
 mod controllers;
@@ -29,7 +28,7 @@ mod recirculated;
 mod stack;
 mod trace;
 
-pub use cache::{EffectHost, LearnedFlow, XlateCache, XlateEffect};
+pub use crate::cache::{EffectHost, LearnedFlow, XlateCache, XlateEffect};
 pub use conntrack::Fork;
 pub use recirculated::{PARTS_MAX, Recirculations};
 pub use trace::{TraceEvent, TraceNode, render_trace};

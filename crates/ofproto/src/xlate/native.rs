@@ -1,11 +1,12 @@
 //! Tunnels in user space: outer headers pushed by an action, and translation in the bridge of the route; packets for a
 //! tunnel that reach a bridge's own port.
 
-use super::cache::XlateEffect;
 use super::ctx::XlateCtx;
-use crate::native::{NativeTunnels, OutDevice, Solicit};
+use crate::cache::XlateEffect;
+use crate::native::{NativeTunnels, Solicit};
 use crate::ports::Port;
 use crate::tunnel::{TunnelConfig, Way};
+use crate::view::OutDevice;
 use dpif::actions::tnl_header::{Encap, IPPROTO_IPIP, IPPROTO_IPV6, OuterIp, TnlHeader};
 use dpif::actions::{CloneAction, PopEth, TnlPop, TnlPush, Trunc};
 use dpif::{DpAction, Masked, SetAction, XlateDrop};

@@ -1,7 +1,7 @@
 //! `NORMAL`: the learning switch with VLANs (IEEE 802.1D, 802.1Q).
 
-use super::cache::XlateEffect;
 use super::ctx::XlateCtx;
+use crate::cache::XlateEffect;
 use crate::ids::BundleId;
 use crate::ports::{Bundle, PriorityTags, VlanMode};
 use flow::{MacAddr, OfPort, VlanTag};

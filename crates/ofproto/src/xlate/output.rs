@@ -1,10 +1,10 @@
 //! Output: reserved ports, physical ports, patch ports.
 
-use super::cache::XlateEffect;
 use super::ctx::XlateCtx;
 use super::ctx::entry;
 use super::encap::ETHERTYPES;
 use super::native::TunnelOutput;
+use crate::cache::XlateEffect;
 use crate::ids::BridgeId;
 use crate::packet_state::PacketState;
 use crate::ports::{Port, SpanningTree};

@@ -5,8 +5,8 @@
 //! dropped. The answer releases it for a new translation; after [`HELD_MS`] it is dropped and counted. Numbers and bytes
 //! are bounded for each neighbour, each input port, and in all; beyond these, packets are dropped at once.
 
+use crate::cache::XlateCache;
 use crate::ids::BridgeId;
-use crate::xlate::XlateCache;
 use dpif::{DpAction, Upcall};
 use flow::DpPort;
 use packet::Packet;
