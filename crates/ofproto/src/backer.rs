@@ -17,8 +17,9 @@ pub use revisions::Revisions;
 
 use crate::barrier::DatapathBarrier;
 use crate::cache::LearnedFlow;
+use crate::cause::{Cause, RemovedReason};
 use crate::changes::{Change, ChangeLog, Changes};
-use crate::events::{Cause, PacketInEvent, RemovedReason, RuleEvents};
+use crate::events::{PacketInEvent, RuleEvents};
 use crate::features::ChosenFeatures;
 use crate::flow_mod::DoneGroupMod;
 use crate::ids::BridgeId;

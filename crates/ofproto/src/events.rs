@@ -9,8 +9,8 @@
 //! here: a caller that changes rules one by one checks [`RuleEvents::room`] first and pauses without room; one
 //! indivisible change may exceed the limit.
 
+pub use crate::cause::{Cause, RemovedReason};
 use crate::ids::BridgeId;
-use crate::ids::ConnId;
 use crate::recirc::FrozenState;
 use crate::rule::Rule;
 use crate::rule_index::RuleChange;
@@ -18,7 +18,7 @@ use crate::tables::Journal;
 use dpif::ControllerCookie;
 use flow::FlowKey;
 use openflow::msg::control::TableStatus;
-use openflow::msg::flow_mod::{FlowModFlags, FlowRemovedReason};
+use openflow::msg::flow_mod::FlowModFlags;
 use packet::Packet;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -40,57 +40,6 @@ pub struct PacketInEvent {
     pub key: FlowKey,
     /// Of a paused translation: identifies its bridge.
     pub paused_in: Option<[u8; 16]>,
-}
-
-/// Reason for a rule's removal (`OFPRR_*`).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum RemovedReason {
-    /// Idle timeout.
-    Idle,
-    /// Hard timeout.
-    Hard,
-    /// Deleted by a flow-mod.
-    Delete,
-    /// Its group was deleted.
-    GroupDelete,
-    /// Its meter was deleted.
-    MeterDelete,
-    /// Evicted.
-    Eviction,
-}
-
-impl RemovedReason {
-    /// Its number on the wire.
-    pub fn on_wire(self) -> FlowRemovedReason {
-        match self {
-            RemovedReason::Idle => FlowRemovedReason::IdleTimeout,
-            RemovedReason::Hard => FlowRemovedReason::HardTimeout,
-            RemovedReason::Delete => FlowRemovedReason::Delete,
-            RemovedReason::GroupDelete => FlowRemovedReason::GroupDelete,
-            RemovedReason::MeterDelete => FlowRemovedReason::MeterDelete,
-            RemovedReason::Eviction => FlowRemovedReason::Eviction,
-        }
-    }
-}
-
-/// Cause of a change of rules.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Cause {
-    /// Reason, if it removes a rule.
-    pub reason: RemovedReason,
-    /// Whether a rule that replaces another counts as added; else as modified.
-    pub adds: bool,
-    /// Connection and transaction of the request, if the change is the request itself.
-    pub request: Option<(ConnId, u32)>,
-    /// Number of the request or other occasion: its changes are reported together.
-    pub batch: u64,
-}
-
-impl Default for Cause {
-    /// Deletions and additions by the switch itself.
-    fn default() -> Cause {
-        Cause { reason: RemovedReason::Delete, adds: true, request: None, batch: 0 }
-    }
 }
 
 /// A removed rule.

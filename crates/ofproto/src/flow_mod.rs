@@ -15,8 +15,8 @@ pub use queue::{Mod, ModQueue, Step};
 pub use transaction::{Progress, Transaction};
 
 use crate::backer::Backer;
+use crate::cause::{Cause, RemovedReason};
 use crate::ct_support;
-use crate::events::{Cause, RemovedReason};
 use crate::group::Group;
 use crate::ids::BridgeId;
 use crate::rule::{Rule, RuleStats, RuleTimeouts};
@@ -31,8 +31,6 @@ use openflow::{ErrorKind, GROUP_ANY, NO_BUFFER, Version};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Maximum rules of a table, as reported in table statistics and features.
-pub const TABLE_MAX_RULES: u32 = 1_000_000;
 /// Upper bound of port numbers.
 pub const MAX_PORTS: u32 = OfPort::MAX_OF10 as u32;
 

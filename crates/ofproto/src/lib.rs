@@ -11,6 +11,7 @@ pub mod backer;
 pub mod barrier;
 pub mod bfd;
 pub mod cache;
+pub mod cause;
 pub mod changes;
 pub mod connmgr;
 pub mod ct_support;

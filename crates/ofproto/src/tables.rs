@@ -8,12 +8,12 @@ mod limits;
 mod select;
 
 pub use conjunction::Found;
-pub use limits::{EvictionField, TableSettings, eviction_field};
+pub use limits::{EvictionField, TABLE_MAX_RULES, TableSettings, eviction_field};
 pub use select::{Selected, Selection};
 
 use crate::action_pool::ActionPool;
+use crate::cause::{Cause, RemovedReason};
 use crate::changes;
-use crate::events::{Cause, RemovedReason};
 use crate::group::{GroupChange, Groups};
 use crate::ids::BridgeId;
 use crate::rule::Rule;

@@ -2,7 +2,7 @@
 
 use super::{Backer, LEARNED_LATER_MAX};
 use crate::cache::LearnedFlow;
-use crate::events::Cause;
+use crate::cause::Cause;
 use crate::ids::BridgeId;
 use crate::rule::{Rule, RuleStats, RuleTimeouts};
 use crate::tables::Tables;

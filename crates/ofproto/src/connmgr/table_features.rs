@@ -7,8 +7,7 @@
 use super::BridgeCtx;
 use super::conn::Conn;
 use super::requests::Request;
-use crate::flow_mod::TABLE_MAX_RULES;
-use crate::tables::Tables;
+use crate::tables::{TABLE_MAX_RULES, Tables};
 use flow::TableId;
 use flow::fields::{ALL_FIELDS, FieldId};
 use openflow::msg::control::ControllerRole;

@@ -12,8 +12,8 @@ use super::{
     check_references, clear, end_orphans, modify, modify_adds,
 };
 use crate::backer::Backer;
+use crate::cause::{Cause, RemovedReason};
 use crate::ct_support;
-use crate::events::{Cause, RemovedReason};
 use crate::group::GroupChange;
 use crate::ids::BridgeId;
 use crate::ids::ConnId;

@@ -3,8 +3,7 @@
 //! Settings come from `Flow_Table` rows and from OpenFlow 1.4's table modifications; a table evicts if either says so.
 
 use super::Tables;
-use crate::events::{Cause, RemovedReason};
-use crate::flow_mod::TABLE_MAX_RULES;
+use crate::cause::{Cause, RemovedReason};
 use crate::rule_index::RuleIndex;
 use flow::text::{NoPortNames, parse_subfield};
 use flow::{SubField, TableId};
@@ -12,6 +11,9 @@ use openflow::msg::control::{TableMiss, TableMod, TableReason, TableStatus, Vaca
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use sync::lock;
+
+/// Maximum rules of a table, as reported in table statistics and features.
+pub const TABLE_MAX_RULES: u32 = 1_000_000;
 
 /// A field that groups rules for eviction.
 pub type EvictionField = SubField;

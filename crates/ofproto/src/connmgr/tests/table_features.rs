@@ -118,7 +118,7 @@ fn parts_of_a_request_for_tables_are_awaited_for_a_second() {
         table: TableId(table),
         command: C::Modify,
         name: name.to_string(),
-        max_entries: crate::flow_mod::TABLE_MAX_RULES,
+        max_entries: crate::tables::TABLE_MAX_RULES,
         ..TableFeatures::default()
     };
     let part = |xid: u32, entries: Vec<TableFeatures>, more: bool| {
