@@ -5,9 +5,11 @@
 //! translation reads the epoch before the view, so a flow made from an older view always carries an older epoch.
 
 mod addresses;
+mod covers;
 mod failed;
 mod hosts;
 mod learn;
+mod meters;
 mod native;
 mod revisions;
 
@@ -21,7 +23,6 @@ use crate::cause::{Cause, RemovedReason};
 use crate::changes::{Change, ChangeLog, Changes};
 use crate::events::{PacketInEvent, RuleEvents};
 use crate::features::ChosenFeatures;
-use crate::flow_mod::DoneGroupMod;
 use crate::ids::BridgeId;
 use crate::mac_table::MacTable;
 use crate::meter_ids::MeterIds;
@@ -373,10 +374,10 @@ impl Backer {
         self.bump_epoch();
     }
 
-    /// Tells the observer of the select groups that these group-mods made.
-    pub(crate) fn tell_groups(&self, done: &[DoneGroupMod]) {
+    /// Tells the observer of select groups that were added or changed.
+    pub(crate) fn tell_groups(&self, built: impl Iterator<Item = GroupDesc>) {
         if let Some(observer) = self.observer.filter(|observer| observer.follows_groups()) {
-            done.iter().filter_map(DoneGroupMod::built).for_each(|group| observer.group_built(&group));
+            built.for_each(|group| observer.group_built(&group));
         }
     }
 
@@ -436,16 +437,6 @@ impl Backer {
         self.view.store(Arc::new(view));
         self.changes.record(changes);
         result
-    }
-
-    /// Changes the meters of a bridge: their datapath numbers, by OpenFlow number.
-    pub(crate) fn change_meter(&self, id: BridgeId, meter: u32, f: impl FnOnce(&mut BTreeMap<u32, u32>)) {
-        let change = |view: &mut View| {
-            if let Some(bridge) = view.bridges.get_mut(&id) {
-                f(Arc::make_mut(&mut Arc::make_mut(bridge).meters));
-            }
-        };
-        self.change_as(change, Some(vec![Change::Meter(id, meter)]));
     }
 
     /// Changes one bridge; `None` if it does not exist.

@@ -64,11 +64,8 @@ pub(crate) const LISTED: &[(&str, &[&str])] = &[
         "ofproto",
         &[
             "backer",
-            "barrier",
             "bfd",
             "cache",
-            "flow_mod",
-            "meter_ids",
             "ports",
             "revalidate",
             "tunnel_ports",

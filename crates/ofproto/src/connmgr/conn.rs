@@ -437,7 +437,7 @@ impl Conn {
             self.refuse(kind, &frame);
         }
         self.blocked = step.paused;
-        ctx.backer.tell_groups(&step.groups);
+        ctx.backer.tell_groups(step.groups.iter().filter_map(DoneGroupMod::built));
         step.groups
     }
 
