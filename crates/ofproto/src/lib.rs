@@ -18,6 +18,7 @@ pub mod ct_support;
 pub mod events;
 mod features;
 pub mod flow_mod;
+mod flow_ops;
 pub mod group;
 pub mod ids;
 pub mod mac_table;
