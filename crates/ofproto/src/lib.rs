@@ -10,6 +10,7 @@ pub mod action_pool;
 pub mod backer;
 pub mod barrier;
 pub mod bfd;
+pub mod bfd_sender;
 pub mod cache;
 pub mod cause;
 pub mod changes;

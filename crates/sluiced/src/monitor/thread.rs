@@ -4,7 +4,8 @@ use super::{Configure, Message, Report, Shared, Target};
 use dpif::{DpifOp, OpBatch, PmdId, Provider};
 use l2proto::bfd::{Environment, Received, SessionId, Sessions, Transmission};
 use ofproto::backer::Backer;
-use ofproto::bfd::{self, BfdPacket, BfdState, Sender};
+use ofproto::bfd::{BfdPacket, BfdState};
+use ofproto::bfd_sender::{self, Sender};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -230,7 +231,7 @@ impl Outlet {
     }
 
     fn flush(mut self, now_ms: u64) {
-        self.add(SessionId(0), bfd::solicit(&self.backer, now_ms));
+        self.add(SessionId(0), bfd_sender::solicit(&self.backer, now_ms));
         for (pmd, ops) in self.ops.into_iter().filter(|(_, ops)| !ops.is_empty()) {
             self.datapath.operate_ahead(OpBatch { pmd, ops, tag: 0, reply: None });
         }

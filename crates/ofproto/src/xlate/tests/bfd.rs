@@ -1,7 +1,8 @@
 //! BFD of ports. Expectations are those of `ofproto/trace` and `dpctl/dump-flows` of OVS 3.1.
 
 use super::*;
-use crate::bfd::{BfdInbox, BfdPort, BfdState, Sender};
+use crate::bfd::{BfdInbox, BfdPort, BfdState};
+use crate::bfd_sender::Sender;
 use dpif::{DpifOp, slow_reason};
 use l2proto::bfd::{Config, Transmission, build};
 use std::collections::BTreeMap;
