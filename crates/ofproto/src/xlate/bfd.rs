@@ -11,32 +11,32 @@ impl XlateCtx<'_> {
     /// Whether the session of a port takes the packet, which then goes nowhere else.
     pub(super) fn claims(&mut self, port: &Port) -> bool {
         let Some(bfd) = &port.bfd else { return false };
-        let claims = bfd.claim.claims(&self.flow, &mut self.wc);
+        let claims = bfd.claim.claims(&self.packet.flow, &mut self.record.wc);
         if claims {
-            self.slow_reasons |= slow_reason::BFD;
-            self.claimed.push(Claimed { session: bfd.state.clone(), ttl: self.flow.nw_ttl });
+            self.record.slow_reasons |= slow_reason::BFD;
+            self.record.claimed.push(Claimed { session: bfd.state.clone(), ttl: self.packet.flow.nw_ttl });
         }
         claims
     }
 
     /// As in OVS, a packet that a session takes is looked up in table 0, and counts there.
     pub(super) fn look_only(&mut self) {
-        self.only_looks = true;
+        self.control.only_looks = true;
         self.lookup(TableId(0), true);
-        self.only_looks = false;
+        self.control.only_looks = false;
     }
 
     /// Counts a packet that a port without a device receives.
     pub(super) fn received_by(&mut self, port: &Port) {
-        self.cache.push(XlateEffect::Received(port.counters.clone()));
+        self.record.cache.push(XlateEffect::Received(port.counters.clone()));
         if let Some(session) = port.bfd.as_ref().and_then(BfdPort::counting) {
-            self.cache.push(XlateEffect::Alive(session.clone()));
+            self.record.cache.push(XlateEffect::Alive(session.clone()));
         }
     }
 
     /// Whether a port of the bridge exists and can send.
     pub(super) fn can_send(&mut self, port: OfPort) -> bool {
-        self.lookups.port(self.bridge.id, port);
+        self.record.lookups.port(self.bridge.id, port);
         self.bridge.ports.port(port).is_some_and(|p| p.may_enable())
     }
 }

@@ -26,6 +26,7 @@ mod normal;
 mod output;
 mod recirculated;
 mod stack;
+mod state;
 mod trace;
 
 pub use crate::cache::{EffectHost, LearnedFlow, XlateCache, XlateEffect};
