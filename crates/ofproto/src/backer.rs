@@ -12,6 +12,7 @@ mod learn;
 mod meters;
 mod native;
 mod revisions;
+mod uuid;
 
 pub use failed::{Failed, Failures};
 pub use hosts::BackerHost;
@@ -41,7 +42,7 @@ use flow::nlkey::{kernel_mask, mask_fits};
 use flow::{DpPort, FLOW_WORDS, Flow, FlowKey, KeyMask, MacAddr, Mask, OfPort, RecircId, Ufid};
 use openflow::msg::group::Group as GroupDesc;
 use packet::Packet;
-pub(crate) use revisions::count;
+pub use revisions::count;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use sync::{AtomicBool, AtomicU64, BoundedQueue, Mutex, MutexGuard, Ordering, Reclaimer, Snapshot, lock};
@@ -288,11 +289,6 @@ impl Backer {
         }
     }
 
-    /// Differs between processes, unless the caller of [`Backer::new`] repeats it.
-    pub(crate) fn hash_seed(&self) -> u64 {
-        self.hash_seed
-    }
-
     /// Features that translations use: those of the datapath, or fewer.
     pub fn features(&self) -> Capabilities {
         self.chosen_features.of(&self.capabilities)
@@ -375,7 +371,7 @@ impl Backer {
     }
 
     /// Tells the observer of select groups that were added or changed.
-    pub(crate) fn tell_groups(&self, built: impl Iterator<Item = GroupDesc>) {
+    pub fn tell_groups(&self, built: impl Iterator<Item = GroupDesc>) {
         if let Some(observer) = self.observer.filter(|observer| observer.follows_groups()) {
             built.for_each(|group| observer.group_built(&group));
         }
@@ -489,7 +485,7 @@ impl Backer {
 
     /// Begins to queue changes of a bridge's rules for monitors. Returns the present tables, and the number of the
     /// first change after them; `None` if the bridge does not exist.
-    pub(crate) fn watch_rules(&self, id: BridgeId) -> Option<(Tables, u64)> {
+    pub fn watch_rules(&self, id: BridgeId) -> Option<(Tables, u64)> {
         let _order = lock(&self.writer);
         let view = self.view();
         let tables = &view.bridge(id)?.tables;
@@ -498,7 +494,7 @@ impl Backer {
     }
 
     /// Ends it.
-    pub(crate) fn unwatch_rules(&self, id: BridgeId) {
+    pub fn unwatch_rules(&self, id: BridgeId) {
         let _order = lock(&self.writer);
         if let Some(bridge) = self.view().bridge(id) {
             bridge.tables.set_monitored(false);

@@ -63,12 +63,12 @@ impl DatapathBarrier {
     }
 
     /// Records that an epoch is covered.
-    pub(crate) fn set_covered(&self, epoch: u64) {
+    pub fn set_covered(&self, epoch: u64) {
         self.covered.fetch_max(epoch, Ordering::AcqRel);
     }
 
     /// Has the revalidator cover an epoch.
-    pub(crate) fn want(&self, epoch: u64) {
+    pub fn want(&self, epoch: u64) {
         self.wanted.fetch_max(epoch, Ordering::AcqRel);
         self.waits.fetch_add(1, Ordering::Relaxed);
     }

@@ -10,8 +10,7 @@
 mod queue;
 mod transaction;
 
-pub(crate) use queue::LOOKS_PER_CHANGE;
-pub use queue::{Mod, ModQueue, Step};
+pub use queue::{LOOKS_PER_CHANGE, Mod, ModQueue, Step};
 pub use transaction::{Progress, Transaction};
 
 use crate::backer::Backer;
@@ -131,7 +130,7 @@ pub struct DoneGroupMod {
 
 impl DoneGroupMod {
     /// The select group that it made, as configured.
-    pub(crate) fn built(&self) -> Option<GroupDesc> {
+    pub fn built(&self) -> Option<GroupDesc> {
         let whole = matches!(
             self.request.command,
             GroupModCommand::Add | GroupModCommand::Modify | GroupModCommand::AddOrModify
@@ -188,7 +187,7 @@ pub fn remove_users_of_meter(backer: &Backer, bridge: BridgeId, id: u32, max: us
 ///
 /// # Errors
 /// The error to reply with.
-pub(crate) fn check(fm: &FlowMod, cx: &ModContext<'_>) -> Result<(), ErrorKind> {
+pub fn check(fm: &FlowMod, cx: &ModContext<'_>) -> Result<(), ErrorKind> {
     let matching = fm.matching.unpack();
     check_actions(&fm.actions, &matching, &cx.for_actions(Some(fm.table)))?;
     if matching.mask().0.recirc_id != 0 {

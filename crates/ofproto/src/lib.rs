@@ -14,7 +14,6 @@ pub mod bfd_sender;
 pub mod cache;
 pub mod cause;
 pub mod changes;
-pub mod connmgr;
 pub mod ct_support;
 pub mod events;
 mod features;

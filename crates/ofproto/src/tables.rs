@@ -412,7 +412,7 @@ impl Tables {
     }
 
     /// Replaces the mappings of tunnel metadata. Mappings of rules must stay.
-    pub(crate) fn set_tlv(&mut self, tlv: TlvTable) {
+    pub fn set_tlv(&mut self, tlv: TlvTable) {
         self.tlv = Arc::new(tlv);
         self.journal.push(Change::Tlv);
     }
@@ -630,7 +630,7 @@ impl Tables {
     }
 
     /// Number of rules whose actions refer to a port, meter or group.
-    pub(crate) fn len_of_users(&self, of: Reference) -> usize {
+    pub fn len_of_users(&self, of: Reference) -> usize {
         lock(&self.index).tables.values().map(|i| i.len_of_users(of)).sum()
     }
 

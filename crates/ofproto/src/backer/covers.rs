@@ -15,7 +15,7 @@ impl Backer {
 
     /// Whether the datapath follows the tables of an epoch, as far as a test of few flows shows. If not, wait for it
     /// ([`DatapathBarrier::want`](crate::barrier::DatapathBarrier::want)).
-    pub(crate) fn covers(&self, epoch: u64) -> bool {
+    pub fn covers(&self, epoch: u64) -> bool {
         let covered = self.barrier.covered();
         if covered >= epoch || self.barrier.is_held() {
             return true;

@@ -1,6 +1,6 @@
 //! [`ControllerConfig`]: a controller to connect to or listen for.
 
-use ofproto::connmgr::RateLimit;
+use connmgr::RateLimit;
 use ovsdb::client::RowView;
 use ovsdb::value::Uuid;
 use std::net::Ipv4Addr;

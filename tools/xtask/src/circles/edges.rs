@@ -1,4 +1,7 @@
 //! Which top-level module of a crate names which, from the tokens of its shipped code.
+//!
+//! An `impl` of another module's type gives methods to that module's users, who do not name the place of the methods.
+//! So it counts as an edge back, and makes a circle.
 
 use std::collections::BTreeMap;
 
@@ -19,13 +22,19 @@ pub(super) fn edges_of(files: &[File], package: &str) -> Edges {
     let exports = exports(&files, &edges);
     for file in files {
         let Some((module, depth)) = module_of(file) else { continue };
-        for (name, line) in names_of_root(file, depth) {
-            let to = exports.get(&name).unwrap_or(&name);
-            if to != module
-                && edges.contains_key(to)
-                && let Some(uses) = edges.get_mut(module)
-            {
-                uses.entry(to.clone()).or_insert_with(|| format!("{}:{line}", file.path));
+        let implemented = implemented(file);
+        for RootPath { first, last, line } in paths_of_root(file, depth) {
+            let to = exports.get(&first).unwrap_or(&first);
+            if to == module || !edges.contains_key(to) {
+                continue;
+            }
+            let mut add = |from: &str, to: &str, line: usize| {
+                let uses = edges.entry(from.to_owned()).or_default();
+                uses.entry(to.to_owned()).or_insert_with(|| format!("{}:{line}", file.path));
+            };
+            add(module, to, line);
+            if let Some(line) = implemented.get(&last) {
+                add(to, module, *line);
             }
         }
     }
@@ -79,10 +88,41 @@ fn exports(files: &[&File], edges: &Edges) -> BTreeMap<String, String> {
     exports
 }
 
-/// The first names of the paths from the crate's root in the shipped code of a file, with their lines.
-fn names_of_root(file: &File, depth: usize) -> Vec<(String, usize)> {
+/// A path from the crate's root.
+struct RootPath {
+    /// Its first name.
+    first: String,
+    /// Its last name.
+    last: String,
+    /// Its line.
+    line: usize,
+}
+
+/// The types with an `impl` of their own in the shipped code of a file, with its line.
+fn implemented(file: &File) -> BTreeMap<String, usize> {
     let tokens = &file.source.tokens;
-    let mut names = Vec::new();
+    let mut types = BTreeMap::new();
+    for (at, token) in tokens.iter().enumerate() {
+        let begins = at == 0 || matches!(tokens[at - 1].text.as_str(), "}" | ";" | "]");
+        if token.text != "impl" || !begins || file.in_tests(token.line) {
+            continue;
+        }
+        let head: Vec<&str> =
+            tokens[at + 1..].iter().map(|t| t.text.as_str()).take_while(|t| *t != "{").collect();
+        if let [name, rest @ ..] = head.as_slice()
+            && !rest.contains(&"for")
+            && *name != "<"
+        {
+            types.insert((*name).to_owned(), token.line);
+        }
+    }
+    types
+}
+
+/// The paths from the crate's root in the shipped code of a file.
+fn paths_of_root(file: &File, depth: usize) -> Vec<RootPath> {
+    let tokens = &file.source.tokens;
+    let mut paths = Vec::new();
     for (at, token) in tokens.iter().enumerate() {
         let begins = at == 0 || tokens[at - 1].text != "::";
         if !begins || !matches!(token.text.as_str(), "crate" | "super") || file.in_tests(token.line) {
@@ -94,10 +134,14 @@ fn names_of_root(file: &File, depth: usize) -> Vec<(String, usize)> {
             if token.text == "super" && supers != depth + inline_depth(file, at) {
                 continue;
             }
-            names.extend(path.split("::").nth(skipped).map(|name| (name.to_owned(), line)));
+            let parts: Vec<&str> = path.split("::").skip(skipped).collect();
+            if let [first, ..] = parts.as_slice() {
+                let last = parts.last().unwrap_or(first);
+                paths.push(RootPath { first: (*first).to_owned(), last: (*last).to_owned(), line });
+            }
         }
     }
-    names
+    paths
 }
 
 /// The number of modules written within the file around a token.

@@ -35,6 +35,8 @@ fn a_path_to_another_module_is_an_edge() {
         ("a.rs", "pub(crate) fn f() {} #[cfg(test)] mod t { use crate::b::X; }", &[]),
         ("a/tests.rs", "use crate::b::X;", &[]),
         ("main.rs", "use crate::b::X;", &[]),
+        ("a.rs", "use crate::b::X; impl X { fn f() {} }", &["a b", "b a"]),
+        ("a.rs", "use crate::b::X; impl crate::c::T for X { fn f() {} }", &["a b", "a c"]),
     ];
     for (path, text, want) in cases {
         let root = ("lib.rs", "pub use b::Exported; pub use crate::c::{Old as Renamed, Other};");
