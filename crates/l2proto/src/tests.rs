@@ -8,6 +8,7 @@ use flow::{Flow, FlowKey, MacAddr, Mask};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The list of `lib.rs` with one more row.
+#[allow(unreachable_pub, dead_code, reason = "the macro makes the public items of a crate")]
 mod extended {
     crate::registry::link_protocols! {
         /// Bidirectional forwarding detection.
@@ -64,6 +65,8 @@ fn rows_are_distinct() {
 #[test]
 fn a_protocol_of_a_third_party_needs_a_row_only() {
     assert_eq!(Protocol::ALL, [Protocol::Bfd, Protocol::Stranger]);
+    let commands: Vec<&str> = Protocol::Stranger.commands().map(|(_, row)| row.name).collect();
+    assert_eq!(commands, ["stranger/show"]);
     let rows = Rows(BTreeMap::from([
         ((Table::Interface, "bfd"), map(&[("enable", "true"), ("mult", "x")])),
         ((Table::Port, "stranger"), LinkValue::Text("blocked".to_string())),

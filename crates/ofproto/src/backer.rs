@@ -5,38 +5,44 @@
 //! translation reads the epoch before the view, so a flow made from an older view always carries an older epoch.
 
 mod addresses;
+mod covers;
 mod failed;
 mod hosts;
 mod learn;
+mod meters;
 mod native;
 mod revisions;
+mod uuid;
 
 pub use failed::{Failed, Failures};
 pub use hosts::BackerHost;
 pub use revisions::Revisions;
 
 use crate::barrier::DatapathBarrier;
+use crate::cache::LearnedFlow;
+use crate::cause::{Cause, RemovedReason};
 use crate::changes::{Change, ChangeLog, Changes};
-use crate::events::{Cause, PacketInEvent, RemovedReason, RuleEvents};
+use crate::events::{PacketInEvent, RuleEvents};
 use crate::features::ChosenFeatures;
-use crate::flow_mod::DoneGroupMod;
+use crate::flow_ops::AtOnce;
+use crate::ids::BridgeId;
 use crate::mac_table::MacTable;
 use crate::meter_ids::MeterIds;
-use crate::native::{RouteCache, Solicited};
-use crate::ports::{BridgeId, PortTable};
+use crate::native::RouteCache;
+use crate::ports::PortTable;
 use crate::recirc::{FrozenState, RecircTable};
-use crate::revalidate::AtOnce;
 use crate::rule::{Expiry, Rule};
 use crate::tables::Tables;
 use crate::ukey::{KEPT_FOR_PORTS_PERCENT, Room, Ukeys};
+use crate::unresolved::Solicited;
 use crate::view::{BridgeView, FragHandling, View};
-use crate::xlate::{LearnedFlow, Request, Translation, translate};
+use crate::xlate::{Request, Translation, translate};
 use dpif::{Capabilities, PmdId, SlowReason, TimeoutId, Upcall, actions};
 use flow::nlkey::{kernel_mask, mask_fits};
 use flow::{DpPort, FLOW_WORDS, Flow, FlowKey, KeyMask, MacAddr, Mask, OfPort, RecircId, Ufid};
 use openflow::msg::group::Group as GroupDesc;
 use packet::Packet;
-pub(crate) use revisions::count;
+pub use revisions::count;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use sync::{AtomicBool, AtomicU64, BoundedQueue, Mutex, MutexGuard, Ordering, Reclaimer, Snapshot, lock};
@@ -283,11 +289,6 @@ impl Backer {
         }
     }
 
-    /// Differs between processes, unless the caller of [`Backer::new`] repeats it.
-    pub(crate) fn hash_seed(&self) -> u64 {
-        self.hash_seed
-    }
-
     /// Features that translations use: those of the datapath, or fewer.
     pub fn features(&self) -> Capabilities {
         self.chosen_features.of(&self.capabilities)
@@ -369,10 +370,10 @@ impl Backer {
         self.bump_epoch();
     }
 
-    /// Tells the observer of the select groups that these group-mods made.
-    pub(crate) fn tell_groups(&self, done: &[DoneGroupMod]) {
+    /// Tells the observer of select groups that were added or changed.
+    pub fn tell_groups(&self, built: impl Iterator<Item = GroupDesc>) {
         if let Some(observer) = self.observer.filter(|observer| observer.follows_groups()) {
-            done.iter().filter_map(DoneGroupMod::built).for_each(|group| observer.group_built(&group));
+            built.for_each(|group| observer.group_built(&group));
         }
     }
 
@@ -434,16 +435,6 @@ impl Backer {
         result
     }
 
-    /// Changes the meters of a bridge: their datapath numbers, by OpenFlow number.
-    pub(crate) fn change_meter(&self, id: BridgeId, meter: u32, f: impl FnOnce(&mut BTreeMap<u32, u32>)) {
-        let change = |view: &mut View| {
-            if let Some(bridge) = view.bridges.get_mut(&id) {
-                f(Arc::make_mut(&mut Arc::make_mut(bridge).meters));
-            }
-        };
-        self.change_as(change, Some(vec![Change::Meter(id, meter)]));
-    }
-
     /// Changes one bridge; `None` if it does not exist.
     pub fn change_bridge<R>(&self, id: BridgeId, f: impl FnOnce(&mut BridgeView) -> R) -> Option<R> {
         self.change(|view| {
@@ -494,7 +485,7 @@ impl Backer {
 
     /// Begins to queue changes of a bridge's rules for monitors. Returns the present tables, and the number of the
     /// first change after them; `None` if the bridge does not exist.
-    pub(crate) fn watch_rules(&self, id: BridgeId) -> Option<(Tables, u64)> {
+    pub fn watch_rules(&self, id: BridgeId) -> Option<(Tables, u64)> {
         let _order = lock(&self.writer);
         let view = self.view();
         let tables = &view.bridge(id)?.tables;
@@ -503,7 +494,7 @@ impl Backer {
     }
 
     /// Ends it.
-    pub(crate) fn unwatch_rules(&self, id: BridgeId) {
+    pub fn unwatch_rules(&self, id: BridgeId) {
         let _order = lock(&self.writer);
         if let Some(bridge) = self.view().bridge(id) {
             bridge.tables.set_monitored(false);

@@ -7,15 +7,11 @@
 //!
 //! Connections wait at most [`PATIENCE_MS`]; they do not wait while revalidation is held.
 
-use crate::backer::Backer;
-use crate::ukey::Walk;
 use std::collections::BTreeMap;
 use sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock};
 
 /// Maximum time that a barrier waits for the datapath, in milliseconds.
 pub const PATIENCE_MS: u64 = 1000;
-/// Maximum flows tested by the caller of `Backer::covers`.
-const FEW_FLOWS: u64 = 256;
 
 /// State of the barriers of one datapath.
 #[derive(Debug, Default)]
@@ -67,12 +63,12 @@ impl DatapathBarrier {
     }
 
     /// Records that an epoch is covered.
-    pub(crate) fn set_covered(&self, epoch: u64) {
+    pub fn set_covered(&self, epoch: u64) {
         self.covered.fetch_max(epoch, Ordering::AcqRel);
     }
 
     /// Has the revalidator cover an epoch.
-    pub(crate) fn want(&self, epoch: u64) {
+    pub fn want(&self, epoch: u64) {
         self.wanted.fetch_max(epoch, Ordering::AcqRel);
         self.waits.fetch_add(1, Ordering::Relaxed);
     }
@@ -80,6 +76,16 @@ impl DatapathBarrier {
     /// Whether translations of an earlier epoch are under way.
     pub(crate) fn translates_before(&self, epoch: u64) -> bool {
         lock(&self.translating).first_key_value().is_some_and(|(first, _)| *first < epoch)
+    }
+
+    /// Begins a batch of translations at the epoch that `epoch` reads.
+    pub(crate) fn begin(&self, epoch: impl FnOnce() -> u64) -> Translating<'_> {
+        // Under the lock, so that a barrier after an epoch's start sees all batches that read an earlier one.
+        let mut translating = lock(&self.translating);
+        let epoch = epoch();
+        *translating.entry(epoch).or_default() += 1;
+        drop(translating);
+        Translating { barrier: self, epoch }
     }
 
     fn end(&self, epoch: u64) {
@@ -90,45 +96,5 @@ impl DatapathBarrier {
                 translating.remove(&epoch);
             }
         }
-    }
-}
-
-impl Backer {
-    /// Begins a batch of translations at the present epoch.
-    pub(crate) fn begin_translations(&self) -> Translating<'_> {
-        // Under the lock, so that a barrier after an epoch's start sees all batches that read an earlier one.
-        let mut translating = lock(&self.barrier.translating);
-        let epoch = self.epoch();
-        *translating.entry(epoch).or_default() += 1;
-        drop(translating);
-        Translating { barrier: &self.barrier, epoch }
-    }
-
-    /// Whether the datapath follows the tables of an epoch, as far as a test of few flows shows. If not, wait for it
-    /// ([`DatapathBarrier::want`]).
-    pub(crate) fn covers(&self, epoch: u64) -> bool {
-        let covered = self.barrier.covered();
-        if covered >= epoch || self.barrier.is_held() {
-            return true;
-        }
-        let changes = self.changes_since(covered);
-        let present = changes.epoch();
-        // In this order: a translation adds its flow before it ends.
-        if self.barrier.translates_before(present) || self.ukeys.len() > FEW_FLOWS {
-            return false;
-        }
-        let mut is_affected = false;
-        // Without flows there is no shard to visit.
-        let mut walk = (!self.ukeys.is_empty()).then(Walk::default);
-        while let Some(from) = walk.filter(|_| !is_affected) {
-            // Flows changed since by the revalidator may not have reached the datapath, so all count from `covered`.
-            walk = self.ukeys.each(from, |_, _, k| {
-                is_affected |= changes.affect(covered, &k.lookups, &k.flow);
-            });
-        }
-        if !is_affected {
-            self.barrier.set_covered(present);
-        }
-        !is_affected
     }
 }

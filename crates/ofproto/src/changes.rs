@@ -7,7 +7,7 @@
 //! The log holds the latest changes, [`CHANGES_MAX`] at most. Flows older than the first of them, and changes of
 //! other kinds (ports, learned addresses, settings), count as affected.
 
-use crate::ports::BridgeId;
+use crate::ids::BridgeId;
 use flow::{DpPort, FLOW_WORDS, Flow, KeyWord, OfPort, PackedFlow, PackedMatch, TableId};
 use routing::Query;
 use std::collections::VecDeque;

@@ -1,6 +1,6 @@
 //! Events that wait for controllers: packets, and changes of rules.
 //!
-//! Handlers, the revalidator and flow-mods add events; [`crate::connmgr`] takes them out, a bounded number at a
+//! Handlers, the revalidator and flow-mods add events; the crate `connmgr` takes them out, a bounded number at a
 //! time. A packet beyond the limit is dropped and counted.
 //!
 //! Changes of rules come from the journal of each published version ([`RuleEvents::follow`]), in the order of
@@ -9,8 +9,8 @@
 //! here: a caller that changes rules one by one checks [`RuleEvents::room`] first and pauses without room; one
 //! indivisible change may exceed the limit.
 
-use crate::connmgr::ConnId;
-use crate::ports::BridgeId;
+pub use crate::cause::{Cause, RemovedReason};
+use crate::ids::BridgeId;
 use crate::recirc::FrozenState;
 use crate::rule::Rule;
 use crate::rule_index::RuleChange;
@@ -18,7 +18,7 @@ use crate::tables::Journal;
 use dpif::ControllerCookie;
 use flow::FlowKey;
 use openflow::msg::control::TableStatus;
-use openflow::msg::flow_mod::{FlowModFlags, FlowRemovedReason};
+use openflow::msg::flow_mod::FlowModFlags;
 use packet::Packet;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -40,57 +40,6 @@ pub struct PacketInEvent {
     pub key: FlowKey,
     /// Of a paused translation: identifies its bridge.
     pub paused_in: Option<[u8; 16]>,
-}
-
-/// Reason for a rule's removal (`OFPRR_*`).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum RemovedReason {
-    /// Idle timeout.
-    Idle,
-    /// Hard timeout.
-    Hard,
-    /// Deleted by a flow-mod.
-    Delete,
-    /// Its group was deleted.
-    GroupDelete,
-    /// Its meter was deleted.
-    MeterDelete,
-    /// Evicted.
-    Eviction,
-}
-
-impl RemovedReason {
-    /// Its number on the wire.
-    pub fn on_wire(self) -> FlowRemovedReason {
-        match self {
-            RemovedReason::Idle => FlowRemovedReason::IdleTimeout,
-            RemovedReason::Hard => FlowRemovedReason::HardTimeout,
-            RemovedReason::Delete => FlowRemovedReason::Delete,
-            RemovedReason::GroupDelete => FlowRemovedReason::GroupDelete,
-            RemovedReason::MeterDelete => FlowRemovedReason::MeterDelete,
-            RemovedReason::Eviction => FlowRemovedReason::Eviction,
-        }
-    }
-}
-
-/// Cause of a change of rules.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Cause {
-    /// Reason, if it removes a rule.
-    pub reason: RemovedReason,
-    /// Whether a rule that replaces another counts as added; else as modified.
-    pub adds: bool,
-    /// Connection and transaction of the request, if the change is the request itself.
-    pub request: Option<(ConnId, u32)>,
-    /// Number of the request or other occasion: its changes are reported together.
-    pub batch: u64,
-}
-
-impl Default for Cause {
-    /// Deletions and additions by the switch itself.
-    fn default() -> Cause {
-        Cause { reason: RemovedReason::Delete, adds: true, request: None, batch: 0 }
-    }
 }
 
 /// A removed rule.
@@ -151,7 +100,7 @@ impl RuleEvents {
     }
 
     /// Number of changes that a bridge may make now; counts a lack of space.
-    pub(crate) fn room(&self, bridge: BridgeId) -> usize {
+    pub fn room(&self, bridge: BridgeId) -> usize {
         let waiting = self.with(bridge, |w| w.removed.len().max(w.changes.len()).max(w.statuses.len()));
         let room = REMOVED_QUEUE.saturating_sub(waiting);
         self.full.fetch_add(u64::from(room == 0), Ordering::Relaxed);
@@ -163,7 +112,7 @@ impl RuleEvents {
     }
 
     /// Whether changes of a bridge's rules wait for space.
-    pub(crate) fn is_full(&self, bridge: BridgeId) -> bool {
+    pub fn is_full(&self, bridge: BridgeId) -> bool {
         self.with(bridge, |w| w.changes.len() >= REMOVED_QUEUE)
     }
 
@@ -190,22 +139,22 @@ impl RuleEvents {
     }
 
     /// Takes the reports of room in tables of a bridge.
-    pub(crate) fn take_statuses(&self, bridge: BridgeId) -> VecDeque<TableStatus> {
+    pub fn take_statuses(&self, bridge: BridgeId) -> VecDeque<TableStatus> {
         self.with(bridge, |w| std::mem::take(&mut w.statuses))
     }
 
     /// Puts the last taken one back: it is the oldest again.
-    pub(crate) fn give_back(&self, bridge: BridgeId, event: RemovedEvent) {
+    pub fn give_back(&self, bridge: BridgeId, event: RemovedEvent) {
         self.with(bridge, |w| w.removed.push_front(event));
     }
 
     /// Number of the next change of a bridge for its monitors.
-    pub(crate) fn end(&self, bridge: BridgeId) -> u64 {
+    pub fn end(&self, bridge: BridgeId) -> u64 {
         self.with(bridge, |w| w.first + w.changes.len() as u64)
     }
 
     /// Changes of a bridge from number `from` on, at most `max`; monitors have not passed `from`.
-    pub(crate) fn changes(&self, bridge: BridgeId, from: u64, max: usize) -> Vec<RuleEvent> {
+    pub fn changes(&self, bridge: BridgeId, from: u64, max: usize) -> Vec<RuleEvent> {
         self.with(bridge, |w| {
             let skipped = from.saturating_sub(w.first) as usize;
             w.changes.iter().skip(skipped).take(max).cloned().collect()
@@ -213,7 +162,7 @@ impl RuleEvents {
     }
 
     /// Drops changes before number `n`: every monitoring connection has passed them.
-    pub(crate) fn passed(&self, bridge: BridgeId, n: u64) {
+    pub fn passed(&self, bridge: BridgeId, n: u64) {
         self.with(bridge, |w| {
             let gone = (n.saturating_sub(w.first) as usize).min(w.changes.len());
             w.changes.drain(..gone);

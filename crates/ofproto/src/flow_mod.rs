@@ -10,15 +10,14 @@
 mod queue;
 mod transaction;
 
-pub(crate) use queue::LOOKS_PER_CHANGE;
-pub use queue::{Mod, ModQueue, Step};
+pub use queue::{LOOKS_PER_CHANGE, Mod, ModQueue, Step};
 pub use transaction::{Progress, Transaction};
 
 use crate::backer::Backer;
+use crate::cause::{Cause, RemovedReason};
 use crate::ct_support;
-use crate::events::{Cause, RemovedReason};
 use crate::group::Group;
-use crate::ports::BridgeId;
+use crate::ids::BridgeId;
 use crate::rule::{Rule, RuleStats, RuleTimeouts};
 use crate::tables::{Selected, Selection, Tables};
 use dpif::Capabilities;
@@ -31,8 +30,6 @@ use openflow::{ErrorKind, GROUP_ANY, NO_BUFFER, Version};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Maximum rules of a table, as reported in table statistics and features.
-pub const TABLE_MAX_RULES: u32 = 1_000_000;
 /// Upper bound of port numbers.
 pub const MAX_PORTS: u32 = OfPort::MAX_OF10 as u32;
 
@@ -133,7 +130,7 @@ pub struct DoneGroupMod {
 
 impl DoneGroupMod {
     /// The select group that it made, as configured.
-    pub(crate) fn built(&self) -> Option<GroupDesc> {
+    pub fn built(&self) -> Option<GroupDesc> {
         let whole = matches!(
             self.request.command,
             GroupModCommand::Add | GroupModCommand::Modify | GroupModCommand::AddOrModify
@@ -190,7 +187,7 @@ pub fn remove_users_of_meter(backer: &Backer, bridge: BridgeId, id: u32, max: us
 ///
 /// # Errors
 /// The error to reply with.
-pub(crate) fn check(fm: &FlowMod, cx: &ModContext<'_>) -> Result<(), ErrorKind> {
+pub fn check(fm: &FlowMod, cx: &ModContext<'_>) -> Result<(), ErrorKind> {
     let matching = fm.matching.unpack();
     check_actions(&fm.actions, &matching, &cx.for_actions(Some(fm.table)))?;
     if matching.mask().0.recirc_id != 0 {

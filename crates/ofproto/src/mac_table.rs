@@ -4,7 +4,7 @@
 //! no address of the others. As in OVS, static addresses count and are evicted like learned ones. Time comes from the
 //! caller.
 
-use crate::ports::BundleId;
+use crate::ids::BundleId;
 use flow::MacAddr;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

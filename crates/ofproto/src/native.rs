@@ -2,16 +2,11 @@
 //!
 //! A translation asks [`RouteCache`] for the next hop of a destination. The cache keeps what translations asked for, so
 //! that a change of routes affects only flows whose next hop changed. Without a neighbour's address, a translation
-//! drops, and its packets request an ARP or neighbour solicitation ([`Solicit`]), at most one a second for a neighbour.
-//! The packet of such a miss waits for the answer (`held`).
-
-pub(crate) mod held;
+//! drops, and its packets request an ARP or neighbour solicitation ([`Solicit`]).
 
 use crate::changes::Change;
-use crate::ports::{BridgeId, Port};
-use crate::view::View;
+use crate::ids::BridgeId;
 use flow::{MacAddr, OfPort};
-use held::HeldPackets;
 use packet::headers as h;
 use routing::{Hop, Listeners, Neighbours, NoRoute, Query, Routes};
 use std::collections::HashMap;
@@ -21,8 +16,6 @@ use sync::Mutex;
 
 /// Maximum routes that translations remember. Beyond it, they forget all, and all flows are checked.
 const ROUTES_ASKED_MAX: usize = 65_536;
-/// Maximum neighbours that are asked for at a time.
-const SOLICITED_MAX: usize = 4096;
 
 /// State of tunnels in user space.
 #[derive(Clone)]
@@ -33,19 +26,6 @@ pub struct NativeTunnels {
     pub listeners: Listeners,
     /// Neighbours by bridge.
     pub neighbours: Arc<Mutex<Neighbours>>,
-}
-
-/// The device of a route: a port of a bridge.
-#[derive(Clone, Debug)]
-pub struct OutDevice {
-    /// Its bridge.
-    pub bridge: BridgeId,
-    /// The name of that.
-    pub bridge_name: Arc<str>,
-    /// The port.
-    pub port: Arc<Port>,
-    /// Its Ethernet address.
-    pub mac: MacAddr,
 }
 
 /// A request for a neighbour's Ethernet address.
@@ -61,23 +41,6 @@ pub struct Solicit {
     pub source: IpAddr,
     /// The neighbour.
     pub target: IpAddr,
-}
-
-impl View {
-    /// The port of a device of that name: a bridge's own port, or else the first port of that name.
-    pub(crate) fn device(&self, name: &str) -> Option<OutDevice> {
-        let own = self.bridge_by_name(name).and_then(|b| Some((b, b.ports.port(OfPort::LOCAL)?)));
-        let named = || self.bridges.values().find_map(|b| Some((b, b.ports.by_name(name)?)));
-        let (bridge, port) = own.or_else(named)?;
-        // Follows the device; that of the port follows the configuration.
-        let listening = self.native.as_ref().and_then(|native| native.listeners.device(name));
-        Some(OutDevice {
-            bridge: bridge.id,
-            bridge_name: bridge.name.clone(),
-            port: port.clone(),
-            mac: listening.map_or(port.mac, |device| device.mac),
-        })
-    }
 }
 
 /// Next hops that translations asked for.
@@ -113,41 +76,6 @@ impl RouteCache {
             }
         }
         changed
-    }
-}
-
-/// Neighbours asked for, and requests to be sent.
-#[derive(Default)]
-pub(crate) struct Solicited {
-    asked_ms: HashMap<(BridgeId, IpAddr), u64>,
-    waiting: Vec<Solicit>,
-    /// Packets that wait for answers.
-    pub(crate) held: HeldPackets,
-}
-
-impl Solicited {
-    /// Requests a neighbour, unless that was done less than `every_ms` ago, or too many others were requested.
-    pub(crate) fn request(&mut self, solicit: &Solicit, every_ms: u64, now_ms: u64) {
-        if self.asked_ms.len() >= SOLICITED_MAX {
-            self.asked_ms.retain(|_, asked_ms| now_ms < *asked_ms + every_ms);
-        }
-        let key = (solicit.bridge, solicit.target);
-        let is_due = self.asked_ms.get(&key).is_none_or(|asked_ms| now_ms >= *asked_ms + every_ms);
-        if is_due && self.asked_ms.len() < SOLICITED_MAX {
-            self.asked_ms.insert(key, now_ms);
-            self.waiting.push(solicit.clone());
-        }
-    }
-
-    /// The requests to be sent.
-    pub(crate) fn take(&mut self) -> Vec<Solicit> {
-        std::mem::take(&mut self.waiting)
-    }
-
-    /// A neighbour answered, or its entry ended: the next request goes out at once, and packets wait no longer.
-    pub(crate) fn answered(&mut self, bridge: BridgeId, target: IpAddr) {
-        self.asked_ms.remove(&(bridge, target));
-        self.held.answer(bridge, target);
     }
 }
 

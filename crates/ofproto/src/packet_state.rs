@@ -165,7 +165,7 @@ impl PacketState {
 
 /// Fields of a packet-in beside the input port, included if nonzero. As in OVS, those of the original tuple are added for
 /// packets of connections.
-pub(crate) const SHOWN: [FieldId; 36] = [
+pub const SHOWN: [FieldId; 36] = [
     FieldId::TunId,
     FieldId::TunSrc,
     FieldId::TunDst,
@@ -205,7 +205,7 @@ pub(crate) const SHOWN: [FieldId; 36] = [
 ];
 
 /// Original tuple of a packet's connection.
-pub(crate) const TUPLE: [FieldId; 7] = [
+pub const TUPLE: [FieldId; 7] = [
     FieldId::CtNwProto,
     FieldId::CtNwSrc,
     FieldId::CtNwDst,
@@ -217,7 +217,7 @@ pub(crate) const TUPLE: [FieldId; 7] = [
 
 /// Whether a packet-in shows the original tuple of this packet. Only OpenFlow fields of connections are shown, so that of a
 /// related packet without a direction is hidden.
-pub(crate) fn shows_tuple(flow: &Flow) -> bool {
+pub fn shows_tuple(flow: &Flow) -> bool {
     flow.is_in_connection() && flow.ct_nw_proto != 0 && flow.is_ip()
 }
 
@@ -225,7 +225,7 @@ pub(crate) fn shows_tuple(flow: &Flow) -> bool {
 macro_rules! hidden {
     ($($number:literal $field:ident;)+) => {
         /// The values of hidden fields, without zeros, by number.
-        pub(crate) fn hidden(flow: &Flow) -> Vec<(u16, u128)> {
+        pub fn hidden(flow: &Flow) -> Vec<(u16, u128)> {
             let mut rest = *flow;
             SHOWN.iter().for_each(|field| field.set(&mut rest, 0));
             let tuple = TUPLE.iter().zip(HIDDEN_TUPLE).filter(|_| !shows_tuple(flow));
@@ -235,7 +235,7 @@ macro_rules! hidden {
         }
 
         /// Sets the hidden field of that number; `None`: there is none, or the value does not fit it.
-        pub(crate) fn set_hidden(flow: &mut Flow, number: u16, value: u128) -> Option<()> {
+        pub fn set_hidden(flow: &mut Flow, number: u16, value: u128) -> Option<()> {
             match number {
                 $($number => flow.$field = value.try_into().ok()?,)+
                 _ => {
@@ -261,4 +261,4 @@ hidden! {
 /// Numbers of [`TUPLE`] where it is hidden.
 const HIDDEN_TUPLE: [u16; 7] = [16, 17, 18, 19, 20, 21, 22];
 /// Number of the port that received the packet, if rules see another input port.
-pub(crate) const HIDDEN_INGRESS: u16 = 32;
+pub const HIDDEN_INGRESS: u16 = 32;

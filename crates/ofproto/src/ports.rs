@@ -1,5 +1,6 @@
 //! Ports and bundles of a bridge, as translation sees them.
 
+pub use crate::ids::{BridgeId, BundleId};
 use crate::links::{self, PortLink};
 use crate::tunnel::{PacketTypes, TunnelConfig};
 use flow::text::PortNames;
@@ -8,14 +9,6 @@ use l2proto::protocol::LinkState;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use sync::AtomicU64;
-
-/// A bridge of this process.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
-pub struct BridgeId(pub u32);
-
-/// A bundle (a `Port` of the database: one interface, or several bonded) of a bridge.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
-pub struct BundleId(pub u32);
 
 /// Set of VLAN numbers.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -3,8 +3,8 @@
 //! Ids are process-wide, sequential from 1, and reference-counted: equal states share one id. Bounded by
 //! [`MAX_IDS`].
 
+use crate::ids::BridgeId;
 use crate::packet_state::PacketState;
-use crate::ports::BridgeId;
 use flow::{RecircId, TableId};
 use hashbrown::HashTable;
 use ofp_actions::Action;

@@ -22,6 +22,7 @@ mod read;
 mod share;
 
 use crate::backer::{Backer, IDLE_LEAST_MS, count};
+use crate::flow_ops::{Asked, Batch, Sent};
 use crate::ukey::{Ukey, UkeyState, Walk};
 use cover::Cover;
 use credit::{count_before, deleted, push};
@@ -36,7 +37,6 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use sync::{AtomicU64, Ordering, ReplyRing};
 
-pub(crate) use at_once::AtOnce;
 pub use at_once::{Few, change as change_at_once};
 pub use share::Helper;
 
@@ -173,37 +173,6 @@ pub struct Revalidator {
     pub stats: RevalidatorStats,
     /// Deleted flows of unknown origin.
     pub foreign_flows: AtomicU64,
-}
-
-/// An operation on a flow.
-type Asked = (Ufid, Sent, DpifOp);
-
-/// Operations in flight.
-struct Batch {
-    /// The round that waits for their replies; it may have ended, if they were sent in its last part.
-    round: Option<u64>,
-    /// A barrier waits for their replies.
-    covers: bool,
-    ops: Vec<(Ufid, Sent)>,
-}
-
-#[derive(Clone, Debug)]
-enum Sent {
-    /// Counters of part of the table.
-    Counters,
-    /// Requests a flow of unknown origin.
-    Get,
-    /// Requests the counters of a flow before it is changed.
-    CountBefore,
-    /// To these actions.
-    Modify(Arc<[DpAction]>),
-    Delete,
-}
-
-impl Sent {
-    fn changes_flow(&self) -> bool {
-        matches!(self, Sent::Modify(_) | Sent::Delete)
-    }
 }
 
 impl Revalidator {

@@ -8,14 +8,14 @@ mod limits;
 mod select;
 
 pub use conjunction::Found;
-pub use limits::{EvictionField, TableSettings, eviction_field};
+pub use limits::{EvictionField, TABLE_MAX_RULES, TableSettings, eviction_field};
 pub use select::{Selected, Selection};
 
 use crate::action_pool::ActionPool;
+use crate::cause::{Cause, RemovedReason};
 use crate::changes;
-use crate::events::{Cause, RemovedReason};
 use crate::group::{GroupChange, Groups};
-use crate::ports::BridgeId;
+use crate::ids::BridgeId;
 use crate::rule::Rule;
 use crate::rule_index::{RuleChange, RuleIndex};
 pub use classifier::DEFAULT_PREFIX_FIELDS;
@@ -412,7 +412,7 @@ impl Tables {
     }
 
     /// Replaces the mappings of tunnel metadata. Mappings of rules must stay.
-    pub(crate) fn set_tlv(&mut self, tlv: TlvTable) {
+    pub fn set_tlv(&mut self, tlv: TlvTable) {
         self.tlv = Arc::new(tlv);
         self.journal.push(Change::Tlv);
     }
@@ -630,7 +630,7 @@ impl Tables {
     }
 
     /// Number of rules whose actions refer to a port, meter or group.
-    pub(crate) fn len_of_users(&self, of: Reference) -> usize {
+    pub fn len_of_users(&self, of: Reference) -> usize {
         lock(&self.index).tables.values().map(|i| i.len_of_users(of)).sum()
     }
 

@@ -1,18 +1,14 @@
-//! Tunnel ports: the input port of a tunnelled packet, and outer headers on output.
+//! The configuration of tunnel ports, and outer headers on output.
 //!
-//! A datapath has one port for each kind of tunnel and UDP port, shared by all tunnels of that kind. Outer headers
-//! distinguish them: key, remote and local address. A port may leave each of these to the rules (`flow`).
+//! A tunnel port has a key, a remote and a local address. It may leave each of these to the rules (`flow`).
 
-use crate::ports::{BridgeId, Port};
 use dpif::actions::tnl_header::{
     ERSPAN_SESSION, Encap, GTPU_FLAGS, GTPU_GPDU, OuterFields, OuterIp, OuterUdp, TnlHeader,
     UDP_CSUM_COMPUTED, VXLAN_HAS_GBP, VXLAN_HAS_GPE, VXLAN_HAS_VNI, gpe_protocol,
 };
-use flow::{DpPort, Flow, FlowKey, MacAddr, Mask, OfPort, Tunnel, TunnelOptions, shape, tunnel_flags};
+use flow::{DpPort, Flow, MacAddr, Mask, Tunnel, TunnelOptions, tunnel_flags};
 use packet::headers as h;
-use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv6Addr};
-use std::sync::Arc;
+use std::net::IpAddr;
 
 pub use dpif::port_types::tunnel::{
     Endpoint, ErspanOptions, FlowLabel, KindOptions, PacketTypes, Srv6Options, TUNNEL_TTL, TunnelConfig,
@@ -63,7 +59,7 @@ impl TunnelHeaders for TunnelConfig {
     fn collides(&self, other: &TunnelConfig) -> bool {
         self.kind == other.kind
             && self.dst_port == other.dst_port
-            && Place::of(DpPort(0), self) == Place::of(DpPort(0), other)
+            && TunnelMatch::of(DpPort(0), self) == TunnelMatch::of(DpPort(0), other)
     }
 
     fn wrap(&self, flow: &Flow, wc: &mut Mask) -> Option<Tunnel> {
@@ -205,19 +201,23 @@ impl TunnelHeaders for TunnelConfig {
 
 /// Common properties of a tunnel port's packets.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-struct Place {
-    dp_port: DpPort,
-    /// `None`: any, as rules distinguish them.
-    key: Option<u64>,
-    /// `None`: any.
-    remote: Option<IpAddr>,
-    local: Endpoint,
-    packet_types: PacketTypes,
+pub(crate) struct TunnelMatch {
+    /// The datapath port that receives them.
+    pub(crate) dp_port: DpPort,
+    /// Key; `None`: any, as rules distinguish them.
+    pub(crate) key: Option<u64>,
+    /// Source; `None`: any.
+    pub(crate) remote: Option<IpAddr>,
+    /// Destination.
+    pub(crate) local: Endpoint,
+    /// Types of inner packets.
+    pub(crate) packet_types: PacketTypes,
 }
 
-impl Place {
-    fn of(dp_port: DpPort, config: &TunnelConfig) -> Place {
-        Place {
+impl TunnelMatch {
+    /// The match of a tunnel port on that datapath port.
+    pub(crate) fn of(dp_port: DpPort, config: &TunnelConfig) -> TunnelMatch {
+        TunnelMatch {
             dp_port,
             key: match config.in_key {
                 TunnelKey::None => Some(0),
@@ -231,65 +231,6 @@ impl Place {
             local: config.local,
             packet_types: config.of_kind.packet_types,
         }
-    }
-}
-
-/// The tunnel ports of all bridges of a datapath.
-#[derive(Clone, Debug, Default)]
-pub struct TunnelPorts(Arc<BTreeMap<Place, (BridgeId, OfPort)>>);
-
-impl TunnelPorts {
-    /// Whether both are one value.
-    pub fn is_same(&self, other: &TunnelPorts) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Replaces those of a bridge.
-    pub fn set<'a>(&mut self, bridge: BridgeId, ports: impl Iterator<Item = &'a Arc<Port>>) {
-        let mut places = BTreeMap::clone(&self.0);
-        places.retain(|_, (owner, _)| *owner != bridge);
-        for port in ports {
-            if let (Some(config), Some(dp_port)) = (&port.tunnel, port.dp_port) {
-                places.entry(Place::of(dp_port, config)).or_insert((bridge, port.of_port));
-            }
-        }
-        // Most bridges have none: keep the shared map.
-        if places != *self.0 {
-            self.0 = Arc::new(places);
-        }
-    }
-
-    /// The tunnel port of a packet with outer headers: an exact key before any key, then an exact remote address,
-    /// then an exact local one, then one of its packet type alone.
-    pub(crate) fn receiver(&self, key: &FlowKey) -> Option<(BridgeId, OfPort)> {
-        if self.0.is_empty() || !key.has(shape::TUNNEL) {
-            return None;
-        }
-        let t = key.tunnel;
-        let (remote, local) = if t.dst != 0 {
-            (IpAddr::V4(t.src.into()), IpAddr::V4(t.dst.into()))
-        } else {
-            (IpAddr::V6(Ipv6Addr::from(t.ipv6_src)), IpAddr::V6(Ipv6Addr::from(t.ipv6_dst)))
-        };
-        let types = PacketTypes::receiving(if key.has(shape::ARP) { key.arp.packet_type } else { 0 });
-        for id in [Some(t.id), None] {
-            for remote in [Some(remote), None] {
-                for local in [Endpoint::Address(local), Endpoint::Any, Endpoint::Flow] {
-                    for packet_types in types {
-                        let place = Place { dp_port: key.in_port(), key: id, remote, local, packet_types };
-                        if let Some(found) = self.0.get(&place) {
-                            return Some(*found);
-                        }
-                    }
-                }
-            }
-        }
-        None
     }
 }
 

@@ -3,8 +3,8 @@
 //! States only move forward (see [`UkeyState`]). The table is sharded with a lock per shard; no packet thread takes
 //! one. Statistics of a megaflow are cumulative in the datapath; the ukey stores those pushed to rules.
 
+use crate::cache::XlateCache;
 use crate::changes::Lookups;
-use crate::xlate::XlateCache;
 use dpif::actions::{Sample, Userspace};
 use dpif::{DpAction, FlowStats, PmdId, UserCookie};
 use flow::{DpPort, PackedFlow, RecircId, Ufid};

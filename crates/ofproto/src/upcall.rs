@@ -5,8 +5,8 @@ mod packet_in;
 
 use crate::backer::{Backer, Failed, count};
 use crate::links;
-use crate::native::held::Held;
 use crate::ukey::{Ukey, UkeyState};
+use crate::unresolved::held::Held;
 use crate::view::View;
 use crate::xlate::{Request, Start, Translation, dropped, translate};
 use dpif::{

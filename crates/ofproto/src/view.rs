@@ -1,12 +1,13 @@
 //! State read by translations: an immutable view of all bridges and the map from datapath ports to them.
 
+use crate::ids::BridgeId;
 use crate::mac_table::MacTable;
 use crate::native::NativeTunnels;
-use crate::ports::{BridgeId, PortTable};
+use crate::ports::{Port, PortTable};
 use crate::tables::Tables;
-use crate::tunnel::TunnelPorts;
+use crate::tunnel_ports::TunnelPorts;
 use dpif::TimeoutId;
-use flow::{BadOptions, DpPort, Flow, FlowKey, OfPort, shape};
+use flow::{BadOptions, DpPort, Flow, FlowKey, MacAddr, OfPort, shape};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use sync::{AtomicU64, Mutex, Ordering};
@@ -114,6 +115,19 @@ pub struct View {
     pub vlan_limit: u8,
 }
 
+/// The device of a route: a port of a bridge.
+#[derive(Clone, Debug)]
+pub struct OutDevice {
+    /// Its bridge.
+    pub bridge: BridgeId,
+    /// The name of that.
+    pub bridge_name: Arc<str>,
+    /// The port.
+    pub port: Arc<Port>,
+    /// Its Ethernet address.
+    pub mac: MacAddr,
+}
+
 impl Default for View {
     fn default() -> View {
         View {
@@ -157,5 +171,20 @@ impl View {
         let of_device = || self.dp_ports.get(&key.in_port()).copied();
         let (bridge, of_port) = self.tunnels.receiver(key).or_else(of_device)?;
         Some((self.bridges.get(&bridge)?, of_port))
+    }
+
+    /// The port of a device of that name: a bridge's own port, or else the first port of that name.
+    pub(crate) fn device(&self, name: &str) -> Option<OutDevice> {
+        let own = self.bridge_by_name(name).and_then(|b| Some((b, b.ports.port(OfPort::LOCAL)?)));
+        let named = || self.bridges.values().find_map(|b| Some((b, b.ports.by_name(name)?)));
+        let (bridge, port) = own.or_else(named)?;
+        // Follows the device; that of the port follows the configuration.
+        let listening = self.native.as_ref().and_then(|native| native.listeners.device(name));
+        Some(OutDevice {
+            bridge: bridge.id,
+            bridge_name: bridge.name.clone(),
+            port: port.clone(),
+            mac: listening.map_or(port.mac, |device| device.mac),
+        })
     }
 }

@@ -23,7 +23,7 @@ use netdev::dummy::{Dummy, DummyPorts};
 use ofproto::backer::Backer;
 use ofproto::ports::BridgeId;
 use ofproto::revalidate::{Few, RevalidatorStats, change_at_once};
-use ofproto::tunnel::TunnelPorts;
+use ofproto::tunnel_ports::TunnelPorts;
 use ofproto::view::BridgeView;
 use routing::Routes;
 use std::collections::{BTreeMap, BTreeSet};

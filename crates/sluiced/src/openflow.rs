@@ -1,6 +1,6 @@
 //! The OpenFlow connections of all bridges.
 //!
-//! [`Connmgr`](ofproto::connmgr::Connmgr) implements the protocol; this module moves bytes, reconnects, and routes
+//! [`Connmgr`](connmgr::Connmgr) implements the protocol; this module moves bytes, reconnects, and routes
 //! events. If memory is short, it closes the connection that holds most, over all bridges, before the next turn, and
 //! logs the reason.
 
@@ -10,9 +10,9 @@ use super::reactor::Reactor;
 use super::trace_text::failed_text;
 use super::turn::Turn;
 use bridge::OfBridge;
+use connmgr::{AdminChange, ConnCounters, Held, WORK_PER_TURN};
 use mio::Token;
 use ofproto::backer::Backer;
-use ofproto::connmgr::{AdminChange, ConnCounters, Held, WORK_PER_TURN};
 use ofproto::ports::{BridgeId, Port, PortTable};
 use openflow::budget::Budgets;
 use std::collections::{BTreeMap, BTreeSet};

@@ -4,6 +4,7 @@
 //! changes nothing in the tree.
 #![forbid(unsafe_code)]
 
+mod circles;
 mod direction;
 mod fuzz;
 mod guest;

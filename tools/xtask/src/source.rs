@@ -98,6 +98,41 @@ impl Source {
         }
         self.tokens.len().saturating_sub(1)
     }
+
+    /// The paths of the path or tree of paths that begins at token `at`, each with its line: `a::{b, c::d}` is `a::b`
+    /// and `a::c::d`.
+    pub(crate) fn paths_from(&self, at: usize) -> Vec<(String, usize)> {
+        let mut paths = Vec::new();
+        self.expand(at, String::new(), &mut paths);
+        paths
+    }
+
+    /// Adds the paths that begin at token `at`, below `prefix`. Returns the index after them.
+    fn expand(&self, at: usize, prefix: String, paths: &mut Vec<(String, usize)>) -> usize {
+        let Some(token) = self.tokens.get(at) else { return at };
+        if token.text == "{" {
+            let end = self.closing(at);
+            let mut i = at + 1;
+            while i < end {
+                i = if self.tokens[i].text == "," {
+                    i + 1
+                } else {
+                    self.expand(i, prefix.clone(), paths).max(i + 1)
+                };
+            }
+            return end + 1;
+        }
+        let path = match (token.text.as_str(), prefix.is_empty()) {
+            (word, true) => word.to_owned(),
+            ("self", false) => prefix,
+            (word, false) => format!("{prefix}::{word}"),
+        };
+        if self.spells(at + 1, &["::"]) {
+            return self.expand(at + 2, path, paths);
+        }
+        paths.push((path, token.line));
+        at + 1
+    }
 }
 
 impl Reader<'_> {

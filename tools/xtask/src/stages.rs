@@ -13,12 +13,12 @@ use anyhow::{Context, Result};
 
 use crate::jobs::Job;
 use crate::workspace::{Workspace, cargo, target};
-use crate::{direction, fuzz, guest, osken, supply, test_programs, tidy};
+use crate::{circles, direction, fuzz, guest, osken, supply, test_programs, tidy};
 
 /// One part of the check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// Dependencies between crates.
+    /// Dependencies between crates, and between the modules of a crate.
     Direction,
     /// Rules on the source text.
     Tidy,
@@ -174,13 +174,16 @@ impl Stage {
     fn run(self, root: &Path, skips: &mut Vec<String>) -> Result<bool> {
         match self {
             Stage::Direction => {
-                let mut found = direction::check(&Workspace::load(root)?.members, direction::TABLE);
+                let workspace = Workspace::load(root)?;
+                let mut found = direction::check(&workspace.members, direction::TABLE);
                 let page = std::fs::read_to_string(root.join("ARCHITECTURE.md"))
                     .context("cannot read ARCHITECTURE.md")?;
                 found.problems.extend(direction::page::check(&page, direction::TABLE));
                 for note in &found.notes {
                     println!("  note: {note}");
                 }
+                let files = tidy::prepare(&workspace.rust_files()?);
+                found.problems.extend(circles::check(&files, circles::LISTED, circles::LAYERS));
                 Ok(report(&found.problems))
             }
             Stage::Tidy => Ok(report(&tidy::check(&Workspace::load(root)?)?)),

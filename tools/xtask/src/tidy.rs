@@ -32,18 +32,18 @@ const EXCEPTIONS: &str = "tools/xtask/tidy-exceptions.txt";
 #[derive(Debug)]
 pub(crate) struct File {
     /// Package that it belongs to.
-    package: String,
+    pub(crate) package: String,
     /// Path relative to the workspace root.
-    path: String,
+    pub(crate) path: String,
     /// Its tokens and comments.
-    source: Source,
+    pub(crate) source: Source,
     /// Ranges of lines (from, to; both included) under `#[cfg(test)]`; all of a test file.
     test_regions: Vec<(usize, usize)>,
 }
 
 impl File {
     /// Whether a line is test code.
-    fn in_tests(&self, line: usize) -> bool {
+    pub(crate) fn in_tests(&self, line: usize) -> bool {
         self.test_regions.iter().any(|(from, to)| (*from..=*to).contains(&line))
     }
 
@@ -53,7 +53,7 @@ impl File {
     }
 
     /// Whether it is compiled into the library or binary (not a test, bench, example or build script).
-    fn is_shipped(&self) -> bool {
+    pub(crate) fn is_shipped(&self) -> bool {
         self.path.contains("/src/") && !self.is_test()
     }
 }
@@ -90,7 +90,7 @@ pub(crate) fn check(workspace: &Workspace) -> Result<Vec<String>> {
 
 /// Tokenizes files and marks test code: `tests.rs`, folders `tests`, and items under `#[cfg(test)]`, either a
 /// block or a module in another file.
-fn prepare(files: &[RustFile]) -> Vec<File> {
+pub(crate) fn prepare(files: &[RustFile]) -> Vec<File> {
     let mut prepared: Vec<File> = files
         .iter()
         .map(|f| File {

@@ -151,7 +151,10 @@ fn no_flood_delays_or_drops_control_packets() {
         queues.iter().for_each(|(port, queue)| drop(queue.push(miss(*port))));
     }
     let slow = UpcallKind::Action(dpif::UserCookie::SlowPath {
-        reasons: dpif::SlowReason::Link(l2proto::Protocol::Bfd).bit(),
+        reasons: dpif::SlowReason::all()
+            .find(|reason| reason.name() == "bfd")
+            .expect("BFD is a reason")
+            .bit(),
     });
     let (port, queue) = &queues[7];
     assert!(!queue.has_room());

@@ -11,13 +11,13 @@ const FRAME_BYTES: usize = 60;
 
 /// Whether ports begin open.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Settings {
+pub(super) struct Settings {
     is_open: bool,
 }
 
 /// Every frame of its EtherType.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Claim;
+pub(super) struct Claim;
 
 #[derive(Debug)]
 struct Session {
@@ -29,7 +29,7 @@ struct Session {
 
 /// Sessions that open their port with the first packet.
 #[derive(Debug, Default)]
-pub struct Strangers(BTreeMap<SessionId, Session>);
+pub(super) struct Strangers(BTreeMap<SessionId, Session>);
 
 fn show(all: &mut Strangers, _args: &[String], _now_ms: u64) -> Result<String, String> {
     Ok(all.0.values().map(|s| format!("{}: {}\n", s.name, text(s))).collect())

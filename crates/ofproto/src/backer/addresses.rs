@@ -3,7 +3,8 @@
 //! As in OVS, a bundle with other VLAN settings loses its addresses, static ones included. A removed bundle also takes
 //! the same VLANs and addresses from all other bridges, which learned them through patch ports.
 
-use crate::ports::{BridgeId, PortTable};
+use crate::ids::BridgeId;
+use crate::ports::PortTable;
 use crate::view::View;
 use sync::lock;
 

@@ -38,7 +38,7 @@ impl Default for Failures {
 
 impl Failures {
     /// Keeps the error of a packet's translation; if the queue is full, drops it: others of its kind are logged.
-    pub(crate) fn report(&self, bridge: &str, flow: &Flow, t: &Translation) {
+    pub fn report(&self, bridge: &str, flow: &Flow, t: &Translation) {
         let Some(fault) = t.fault.as_deref().filter(|_| self.errors.len() < ERRORS_MAX) else { return };
         let flow = flow::text::format_flow(flow);
         let _ = self.errors.push(format!("{fault} on bridge {bridge} while processing {flow}"));

@@ -2,12 +2,13 @@
 
 use super::Backer;
 use super::learn::{has_room, is_same};
+use crate::cache::{EffectHost, LearnedFlow};
+use crate::ids::{BridgeId, BundleId};
 use crate::mac_table::MacTable;
 use crate::native::{NativeTunnels, Solicit};
-use crate::ports::{BridgeId, BundleId};
 use crate::recirc::FrozenState;
 use crate::view::{BridgeView, View};
-use crate::xlate::{EffectHost, LearnedFlow, Learning, XlateHost};
+use crate::xlate::{Learning, XlateHost};
 use dpif::Capabilities;
 use flow::{FlowKey, MacAddr, OfPort, RecircId};
 use routing::{Hop, NoRoute, Query, RETRANS_DEFAULT_MS};

@@ -1,11 +1,11 @@
 //! Learned rules: additions to the tables by packets, in any thread.
 
 use super::{Backer, LEARNED_LATER_MAX};
-use crate::events::Cause;
-use crate::ports::BridgeId;
+use crate::cache::LearnedFlow;
+use crate::cause::Cause;
+use crate::ids::BridgeId;
 use crate::rule::{Rule, RuleStats, RuleTimeouts};
 use crate::tables::Tables;
-use crate::xlate::LearnedFlow;
 use flow::PackedMatch;
 use std::sync::Arc;
 use sync::lock;

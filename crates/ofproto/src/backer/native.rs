@@ -1,12 +1,13 @@
 //! Routes and neighbours of tunnels in user space, their changes, and packets that wait for neighbours.
 
 use super::Backer;
+use crate::cache::XlateEffect;
 use crate::changes::Change;
-use crate::native::held::Held;
+use crate::ids::BridgeId;
 use crate::native::{NativeTunnels, Solicit};
-use crate::ports::BridgeId;
+use crate::unresolved::held::Held;
 use crate::view::View;
-use crate::xlate::{Translation, XlateEffect};
+use crate::xlate::Translation;
 use dpif::{DpAction, Upcall};
 use std::net::IpAddr;
 use std::sync::Arc;

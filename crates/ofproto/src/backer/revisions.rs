@@ -20,6 +20,6 @@ pub struct Revisions {
 }
 
 /// Counts one event.
-pub(crate) fn count(events: &AtomicU64) {
+pub fn count(events: &AtomicU64) {
     events.fetch_add(1, Ordering::Relaxed);
 }

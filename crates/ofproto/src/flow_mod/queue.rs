@@ -12,11 +12,11 @@ use super::{
     check_references, clear, end_orphans, modify, modify_adds,
 };
 use crate::backer::Backer;
-use crate::connmgr::ConnId;
+use crate::cause::{Cause, RemovedReason};
 use crate::ct_support;
-use crate::events::{Cause, RemovedReason};
 use crate::group::GroupChange;
-use crate::ports::BridgeId;
+use crate::ids::BridgeId;
+use crate::ids::ConnId;
 use crate::rule::Rule;
 use crate::tables::{Selected, Tables};
 use flow::TableId;
@@ -29,7 +29,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// Examined rules with the cost of one changed rule.
-pub(crate) const LOOKS_PER_CHANGE: usize = 32;
+pub const LOOKS_PER_CHANGE: usize = 32;
 /// Rules examined between two checks of the remaining work.
 const LOOKS_AT_A_TIME: usize = 1024;
 
@@ -102,7 +102,7 @@ impl FromIterator<Request> for ModQueue {
 
 impl ModQueue {
     /// Modifications of a connection.
-    pub(crate) fn of(owner: ConnId) -> ModQueue {
+    pub fn of(owner: ConnId) -> ModQueue {
         ModQueue { owner: Some(owner), ..ModQueue::default() }
     }
 
@@ -127,7 +127,7 @@ impl ModQueue {
     }
 
     /// The modification that has begun, if any: it continues after its connection's end.
-    pub(crate) fn into_begun(mut self) -> Option<ModQueue> {
+    pub fn into_begun(mut self) -> Option<ModQueue> {
         self.requests.clear();
         (!self.is_empty()).then_some(self)
     }

@@ -7,8 +7,8 @@
 use super::queue::ModQueue;
 use super::{DoneGroupMod, Effects, FlowModCounts, Mod, ModContext, PacketOfTurn, end_orphans};
 use crate::backer::Backer;
-use crate::connmgr::ConnId;
-use crate::ports::BridgeId;
+use crate::ids::BridgeId;
+use crate::ids::ConnId;
 use crate::tables::Tables;
 use openflow::ErrorKind;
 use std::collections::VecDeque;

@@ -1,6 +1,7 @@
 //! Datapath numbers of meters: allocation order, and exhaustion.
 
 use super::*;
+use crate::backer::Backer;
 
 #[test]
 fn the_lowest_free_number_is_allocated_until_exhaustion() {

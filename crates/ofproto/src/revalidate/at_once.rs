@@ -10,17 +10,12 @@
 
 use super::latest::skip_unaffected;
 use super::share::recheck_uncounted;
-use super::{Asked, Batch, Sent};
 use crate::backer::Backer;
+use crate::flow_ops::{Asked, Sent};
 use crate::ukey::{UkeyState, Walk};
-use dpif::{Datapath, DpifOp, OpBatch, PmdId, ReplySink};
+use dpif::{Datapath, DpifOp, PmdId};
 use flow::{PackedFlow, Ufid};
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock};
-
-/// Tags from here on are those of batches sent at once.
-const FIRST_TAG: u64 = 1 << 63;
 
 /// Limits of the work done at once.
 #[derive(Clone, Copy, Debug)]
@@ -38,68 +33,6 @@ impl Few {
     pub const FOR_OTHERS: Few = Few { flows: 512, affected: 32, waits: false };
     /// For the revalidator.
     pub(super) const FOR_REVALIDATOR: Few = Few { flows: 16_384, affected: 512, waits: true };
-}
-
-/// State of changes made at once.
-#[derive(Default)]
-pub(crate) struct AtOnce {
-    state: Mutex<State>,
-    /// All flows in the datapath have been checked for this epoch, or the changes are sent.
-    done_epoch: AtomicU64,
-}
-
-#[derive(Default)]
-pub(super) struct State {
-    /// Receives the answers: the revalidator's.
-    sink: Option<Arc<dyn ReplySink>>,
-    sent: BTreeMap<u64, Batch>,
-    next: u64,
-}
-
-impl AtOnce {
-    /// Has the answers sent there. Without it nothing is changed at once.
-    pub(super) fn answer_to(&self, sink: Arc<dyn ReplySink>) {
-        lock(&self.state).sink = Some(sink);
-    }
-
-    /// The epoch for which all flows have been checked.
-    pub(super) fn done_epoch(&self) -> u64 {
-        self.done_epoch.load(Ordering::Acquire)
-    }
-
-    /// A flow was lost that is to be checked: a round has to find it.
-    pub(super) fn forget_done(&self) {
-        self.done_epoch.store(0, Ordering::Release);
-    }
-
-    /// The batch of an answer, if it was sent at once.
-    pub(super) fn take(&self, tag: u64) -> Option<Batch> {
-        if tag < FIRST_TAG { None } else { lock(&self.state).sent.remove(&tag) }
-    }
-
-    /// Its batches in flight.
-    pub(super) fn in_flight(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
-    }
-}
-
-impl State {
-    /// The batches in flight.
-    pub(super) fn batches(&mut self) -> impl Iterator<Item = &mut Batch> {
-        self.sent.values_mut()
-    }
-
-    fn send(&mut self, dp: &dyn Datapath, pmd: PmdId, ops: Vec<Asked>) {
-        if ops.is_empty() {
-            return;
-        }
-        let tag = FIRST_TAG + self.next;
-        self.next += 1;
-        let names = ops.iter().map(|(ufid, sent, _)| (*ufid, sent.clone())).collect();
-        self.sent.insert(tag, Batch { round: None, covers: false, ops: names });
-        let ops = ops.into_iter().map(|(_, _, op)| op).collect();
-        dp.operate(OpBatch { pmd, ops, tag, reply: self.sink.clone() });
-    }
 }
 
 /// The affected flows, and the epoch up to which they are known; `None` if there are too many, or flows to test.
@@ -136,21 +69,16 @@ pub fn change(backer: &Backer, dp: &dyn Datapath, few: Few, now_ms: u64) -> bool
         return true;
     }
     // Locked until all is sent, so that a barrier finds each changed flow in flight.
-    let mut state = match at_once.state.try_lock() {
-        Ok(state) => state,
-        Err(_) if few.waits => lock(&at_once.state),
-        Err(_) => return false,
-    };
-    if state.sink.is_none() || backer.barrier.is_held() {
+    let Some(mut state) = at_once.begin(few.waits).filter(|_| !backer.barrier.is_held()) else {
         return false;
-    }
+    };
     let Some((epoch, flows)) = affected(backer, few) else { return false };
     let mut going: BTreeMap<PmdId, Vec<Asked>> = BTreeMap::new();
     for (ufid, pmd, flow) in flows {
         going.entry(pmd).or_default().extend(recheck_uncounted(backer, ufid, pmd, &flow, epoch, now_ms));
     }
     going.into_iter().for_each(|(pmd, ops)| state.send(dp, pmd, ops));
-    at_once.done_epoch.fetch_max(epoch, Ordering::AcqRel);
+    at_once.set_done(epoch);
     true
 }
 

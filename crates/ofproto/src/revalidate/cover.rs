@@ -1,10 +1,11 @@
 //! Covers an epoch for barriers ([`crate::barrier`]): waits for earlier translations, checks all flows in slices, and
 //! waits until the datapath has executed the changes of affected ones.
 
+use super::Revalidator;
 use super::latest::skip_unaffected;
 use super::share::recheck_uncounted;
-use super::{Asked, Batch, Revalidator};
 use crate::backer::Backer;
+use crate::flow_ops::{Asked, Batch};
 use crate::ukey::{UkeyState, Walk};
 use dpif::{Datapath, PmdId};
 use flow::Ufid;

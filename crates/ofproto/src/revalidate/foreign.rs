@@ -2,11 +2,12 @@
 
 use super::credit::push;
 use super::latest::Latest;
-use super::{Revalidator, Sent, Verdict, carry_out, share};
+use super::{Revalidator, Verdict, carry_out, share};
 use crate::backer::Backer;
+use crate::cache::XlateCache;
 use crate::changes::Lookups;
+use crate::flow_ops::Sent;
 use crate::ukey::{Ukey, UkeyState};
-use crate::xlate::XlateCache;
 use dpif::{DpAction, DpifOp, FlowRecord, FlowStats, PmdId};
 use flow::{PackedFlow, Ufid};
 use sync::Ordering;

@@ -1,7 +1,8 @@
 //! How a round reads the statistics of flows: by their names, or, if set by command, by dumps of whole flows.
 
-use super::{Asked, DUMP_FLOWS, Sent};
+use super::DUMP_FLOWS;
 use crate::backer::Backer;
+use crate::flow_ops::{Asked, Sent};
 use dpif::{DpifOp, OpResult};
 use flow::Ufid;
 use sync::Ordering;

@@ -7,9 +7,10 @@
 use super::at_once::count_first;
 use super::credit::push;
 use super::latest::{Latest, skip_unaffected};
-use super::{Asked, Verdict, carry_out};
+use super::{Verdict, carry_out};
 use crate::backer::{Backer, Rechecked};
 use crate::changes::Changes;
+use crate::flow_ops::Asked;
 use crate::ukey::{Ukey, UkeyState, Ukeys};
 use crate::xlate::{Request, Start, Translation, dropped};
 use dpif::{FlowStats, PmdId, XlateDrop};

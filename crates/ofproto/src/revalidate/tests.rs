@@ -130,7 +130,7 @@ impl Datapath for Flows {
 
 struct Rig {
     backer: Backer,
-    bridge: crate::ports::BridgeId,
+    bridge: crate::ids::BridgeId,
     dp: Flows,
     revalidator: Revalidator,
     now_ms: u64,

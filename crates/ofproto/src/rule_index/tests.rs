@@ -1,4 +1,4 @@
-use crate::ports::BridgeId;
+use crate::ids::BridgeId;
 use crate::rule::{Rule, RuleStats, RuleTimeouts, refers_to};
 use crate::tables::{Selection, Tables};
 use flow::fields::FieldId;

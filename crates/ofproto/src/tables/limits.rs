@@ -3,8 +3,7 @@
 //! Settings come from `Flow_Table` rows and from OpenFlow 1.4's table modifications; a table evicts if either says so.
 
 use super::Tables;
-use crate::events::{Cause, RemovedReason};
-use crate::flow_mod::TABLE_MAX_RULES;
+use crate::cause::{Cause, RemovedReason};
 use crate::rule_index::RuleIndex;
 use flow::text::{NoPortNames, parse_subfield};
 use flow::{SubField, TableId};
@@ -12,6 +11,9 @@ use openflow::msg::control::{TableMiss, TableMod, TableReason, TableStatus, Vaca
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use sync::lock;
+
+/// Maximum rules of a table, as reported in table statistics and features.
+pub const TABLE_MAX_RULES: u32 = 1_000_000;
 
 /// A field that groups rules for eviction.
 pub type EvictionField = SubField;
@@ -94,13 +96,13 @@ impl Tables {
     }
 
     /// Whether a controller may give a table that name: one of the database stays.
-    pub(crate) fn may_name(&self, id: TableId, name: &str) -> bool {
+    pub fn may_name(&self, id: TableId, name: &str) -> bool {
         let given = self.states.get(&id).map_or("", |state| &state.settings.name);
         given.is_empty() || given == name
     }
 
     /// Names a table for a controller, if the database does not.
-    pub(crate) fn set_name(&mut self, id: TableId, name: &str) {
+    pub fn set_name(&mut self, id: TableId, name: &str) {
         if self.may_name(id, name) && self.name(id) != name {
             self.change_state(id, |state| state.own_name = name.to_string());
         }
@@ -112,12 +114,12 @@ impl Tables {
     }
 
     /// Sets the treatment of misses.
-    pub(crate) fn set_miss(&mut self, id: TableId, miss: TableMiss) {
+    pub fn set_miss(&mut self, id: TableId, miss: TableMiss) {
         self.change_state(id, |state| state.miss = Some(miss));
     }
 
     /// What controllers set, as they see it.
-    pub(crate) fn desc(&self, id: TableId) -> TableMod {
+    pub fn desc(&self, id: TableId) -> TableMod {
         let state = self.states.get(&id);
         let evicts = state.is_some_and(|s| s.evict);
         let vacancy = state.and_then(|s| s.vacancy).map(|t| Vacancy {
@@ -131,7 +133,7 @@ impl Tables {
     }
 
     /// Sets what controllers ask for. Thresholds that replace others leave the next report as it is.
-    pub(crate) fn modify(&mut self, id: TableId, m: &TableMod) {
+    pub fn modify(&mut self, id: TableId, m: &TableMod) {
         let evict = m.config & table_config::EVICTION != 0;
         let wanted = m.vacancy.filter(|_| m.config & table_config::VACANCY_EVENTS != 0);
         let now_percent = self.vacancy_percent(id);

@@ -122,7 +122,7 @@ impl Selection {
 
     /// Selects a changed rule by the output of its new or previous version. As in OVS, a group counts in the new version
     /// only.
-    pub(crate) fn selects_change(&self, rule: &Rule, old: Option<&Rule>) -> bool {
+    pub fn selects_change(&self, rule: &Rule, old: Option<&Rule>) -> bool {
         let has = |of: Reference| {
             let had =
                 matches!(of, Reference::Output(_)) && old.is_some_and(|old| refers_to(&old.actions, of));

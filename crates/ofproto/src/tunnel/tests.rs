@@ -1,6 +1,10 @@
 use super::*;
-use crate::ports::{BundleId, PortConfigBits, PortCounters};
+use crate::ids::{BridgeId, BundleId};
+use crate::ports::{Port, PortConfigBits, PortCounters};
+use crate::tunnel_ports::TunnelPorts;
+use flow::{FlowKey, OfPort, shape};
 use packet::headers as h;
+use std::sync::Arc;
 
 const DEVICE: DpPort = DpPort(7);
 const OURS: [u8; 4] = [10, 0, 0, 1];

@@ -1,9 +1,8 @@
 //! Tests of the order of service and of upcall handling.
 
 use super::*;
-use crate::ports::{
-    BridgeId, Bundle, BundleId, Port, PortConfigBits, PortCounters, PortTable, PriorityTags, VlanMode,
-};
+use crate::ids::{BridgeId, BundleId};
+use crate::ports::{Bundle, Port, PortConfigBits, PortCounters, PortTable, PriorityTags, VlanMode};
 use crate::rule::{Rule, RuleStats, RuleTimeouts};
 use dpif::actions::{DropAction, Output, Userspace};
 use flow::extract::{Metadata, extract};

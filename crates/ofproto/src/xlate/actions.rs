@@ -2,6 +2,7 @@
 
 use super::MAX_ACTIONS;
 use super::ctx::XlateCtx;
+use super::state::AfterAction;
 use dpif::actions::Meter;
 use dpif::{SlowReason, XlateDrop};
 use flow::{Flow, Mask, OfPort, TableId, TlvTable, Wide};
@@ -11,27 +12,27 @@ use std::sync::Arc;
 
 impl Translator for XlateCtx<'_> {
     fn flow(&self) -> &Flow {
-        &self.flow
+        &self.packet.flow
     }
 
     fn state(&mut self) -> (&mut Flow, &mut Mask) {
-        (&mut self.flow, &mut self.wc)
+        (&mut self.packet.flow, &mut self.record.wc)
     }
 
     fn original(&self) -> &Flow {
-        &self.original
+        &self.packet.original
     }
 
     fn detail(&mut self, text: impl FnOnce() -> String) {
-        self.trace.detail(text);
+        self.record.trace.detail(text);
     }
 
     fn warning(&mut self, text: impl FnOnce() -> String) {
-        self.trace.warning(text);
+        self.record.trace.warning(text);
     }
 
     fn error(&mut self, text: impl FnOnce() -> String) {
-        self.trace.error(text);
+        self.record.trace.error(text);
     }
 
     fn output(&mut self, port: OfPort, max_len_bytes: u16) {
@@ -55,8 +56,8 @@ impl Translator for XlateCtx<'_> {
     }
 
     fn resubmit(&mut self, table: Option<TableId>, in_port: Option<OfPort>, ct: bool, honor_miss: bool) {
-        let table = table.unwrap_or(self.table);
-        let in_port = in_port.unwrap_or(self.flow.in_port());
+        let table = table.unwrap_or(self.control.table);
+        let in_port = in_port.unwrap_or(self.packet.flow.in_port());
         if ct {
             self.resubmit_original(table, in_port, honor_miss);
         } else {
@@ -73,7 +74,7 @@ impl Translator for XlateCtx<'_> {
     }
 
     fn translate_addresses(&mut self, nat: &Nat) {
-        self.nat = Some(*nat);
+        self.control.nat = Some(*nat);
     }
 
     fn is_live(&mut self, port: OfPort) -> bool {
@@ -89,7 +90,7 @@ impl Translator for XlateCtx<'_> {
     }
 
     fn split_by_length(&mut self, check: &CheckPktLarger) {
-        self.split = Some(*check);
+        self.control.after_action = AfterAction::Split(*check);
     }
 
     fn learn(&mut self, learn: &LearnAction) -> Option<bool> {
@@ -101,11 +102,11 @@ impl Translator for XlateCtx<'_> {
     }
 
     fn exit(&mut self) {
-        self.exit = true;
+        self.control.exit = true;
     }
 
     fn leave_list(&mut self) {
-        self.leaves_list = true;
+        self.control.after_action = AfterAction::Leave;
     }
 
     fn push_mpls(&mut self, ethertype: u16) {
@@ -126,33 +127,33 @@ impl Translator for XlateCtx<'_> {
 
     /// A deleted meter limits nothing: the rules that use it are removed with it.
     fn meter(&mut self, id: u32) {
-        self.lookups.meter(self.bridge.id, id);
+        self.record.lookups.meter(self.bridge.id, id);
         if let Some(dp_id) = self.bridge.meters.get(&id) {
-            self.actions.push(Meter(*dp_id).into());
+            self.out.actions.push(Meter(*dp_id).into());
         }
     }
 
     fn write_actions(&mut self, actions: &[Action]) {
-        set::merge(&mut self.action_set, actions);
-        self.flow.actset_output = set::output_of(&self.action_set).0;
+        set::merge(&mut self.packet.action_set, actions);
+        self.packet.flow.actset_output = set::output_of(&self.packet.action_set).0;
         self.trace_action_set("is");
-        if self.action_set.len() > MAX_ACTIONS {
+        if self.packet.action_set.len() > MAX_ACTIONS {
             self.fail(XlateDrop::TooManyOutputs, "more actions in the action set than it may have");
         }
     }
 
     fn clear_actions(&mut self) {
         self.trace_action_set("was");
-        self.action_set.clear();
-        self.flow.actset_output = OfPort::UNSET.0;
+        self.packet.action_set.clear();
+        self.packet.flow.actset_output = OfPort::UNSET.0;
     }
 
     fn freeze(&mut self) {
-        self.frozen = Some(Vec::new());
+        self.control.frozen = Some(Vec::new());
     }
 
     fn stay_slow(&mut self) {
-        self.slow_reasons |= SlowReason::Action.bit();
+        self.record.slow_reasons |= SlowReason::Action.bit();
     }
 
     fn tlv(&self) -> Arc<TlvTable> {
@@ -160,11 +161,11 @@ impl Translator for XlateCtx<'_> {
     }
 
     fn stack_push(&mut self, value: Wide, len_bits: u16) {
-        self.stack.push(value.to_be_bytes(usize::from(len_bits.div_ceil(8))));
+        self.packet.stack.push(value.to_be_bytes(usize::from(len_bits.div_ceil(8))));
     }
 
     fn stack_pop(&mut self) -> Option<Wide> {
-        self.stack.pop().map(|value| Wide::from_be_bytes(&value))
+        self.packet.stack.pop().map(|value| Wide::from_be_bytes(&value))
     }
 
     fn priority_of_queue(&self, queue: u32) -> Option<u32> {
@@ -175,8 +176,8 @@ impl Translator for XlateCtx<'_> {
 impl XlateCtx<'_> {
     /// Traces the actions of the action set.
     fn trace_action_set(&mut self, verb: &str) {
-        let (actions, tlv) = (&self.action_set, self.bridge.tables.tlv());
-        self.trace.detail(|| match set::in_order(actions) {
+        let (actions, tlv) = (&self.packet.action_set, self.bridge.tables.tlv());
+        self.record.trace.detail(|| match set::in_order(actions) {
             actions if actions.is_empty() => format!("action set {verb} empty"),
             actions => format!("action set {verb}: {}", format_actions(&actions, &**tlv)),
         });

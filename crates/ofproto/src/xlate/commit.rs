@@ -56,7 +56,7 @@ impl<const N: usize> Bits for [u8; N] {
 /// `None`: no difference.
 macro_rules! changed {
     ($cx:expr, $set:ident { $($field:ident: $of:ident),* $(,)? }) => {{
-        let (f, b, m) = (&$cx.flow, &$cx.base, &$cx.wc.0);
+        let (f, b, m) = (&$cx.packet.flow, &$cx.packet.base, &$cx.record.wc.0);
         let mask = $set { $($field: differing(f.$of, b.$of, m.$of).into()),* };
         let value = $set { $($field: Bits::under(f.$of.into(), mask.$field)),* };
         (mask != $set::default()).then_some(Masked { value, mask })
@@ -68,8 +68,8 @@ macro_rules! rewritten {
     ($cx:expr, $set:ident { $($field:ident: $of:ident),* $(,)? }) => {{
         let changed = changed!($cx, $set { $($field: $of),* });
         if changed.is_some() && !$cx.host.capabilities().masked_set {
-            $($cx.wc.0.$of = Bits::all();)*
-            let value = $set { $($field: $cx.flow.$of),* };
+            $($cx.record.wc.0.$of = Bits::all();)*
+            let value = $set { $($field: $cx.packet.flow.$of),* };
             Some(Masked { value, mask: $set { $($field: Bits::all()),* } })
         } else {
             changed
@@ -85,51 +85,51 @@ impl XlateCtx<'_> {
         }
         self.commit_eth();
         // Labels are popped before the headers behind them are rewritten, and pushed after that.
-        let pops_all = is_mpls(self.base.dl_type) && !is_mpls(self.flow.dl_type);
+        let pops_all = is_mpls(self.packet.base.dl_type) && !is_mpls(self.packet.flow.dl_type);
         if pops_all {
             self.commit_labels();
-            self.base.dl_type = self.flow.dl_type;
+            self.packet.base.dl_type = self.packet.flow.dl_type;
         }
         self.commit_nsh();
         // A label hides them; they were up to date when it was pushed.
-        if !is_mpls(self.flow.dl_type) {
+        if !is_mpls(self.packet.flow.dl_type) {
             self.commit_network();
             self.commit_ports();
         }
         if !pops_all {
             self.commit_labels();
         }
-        if self.flow.packet_type == 0 {
+        if self.packet.flow.packet_type == 0 {
             self.commit_vlan();
         }
         self.commit_metadata();
     }
 
     fn commit_metadata(&mut self) {
-        if self.flow.skb_priority != self.base.skb_priority {
-            self.set(SetAction::SkbPriority(self.flow.skb_priority));
+        if self.packet.flow.skb_priority != self.packet.base.skb_priority {
+            self.set(SetAction::SkbPriority(self.packet.flow.skb_priority));
         }
-        if self.flow.pkt_mark != self.base.pkt_mark {
+        if self.packet.flow.pkt_mark != self.packet.base.pkt_mark {
             if !self.host.capabilities().masked_set {
-                self.wc.0.pkt_mark = u32::MAX;
+                self.record.wc.0.pkt_mark = u32::MAX;
             }
-            let mask = self.wc.0.pkt_mark;
-            self.set(SetAction::SkbMark(Masked { value: self.flow.pkt_mark & mask, mask }));
+            let mask = self.record.wc.0.pkt_mark;
+            self.set(SetAction::SkbMark(Masked { value: self.packet.flow.pkt_mark & mask, mask }));
         }
         // Fields unknown to the datapath are never committed, outer headers only before a tunnel output.
-        let mut done = self.flow;
-        (done.in_port, done.recirc_id) = (self.base.in_port, self.base.recirc_id);
-        done.set_tunnel(&self.base.tunnel());
-        done.set_tun_options(self.base.tun_options().as_ref());
-        if is_mpls(self.flow.dl_type) || self.was_mpls {
+        let mut done = self.packet.flow;
+        (done.in_port, done.recirc_id) = (self.packet.base.in_port, self.packet.base.recirc_id);
+        done.set_tunnel(&self.packet.base.tunnel());
+        done.set_tun_options(self.packet.base.tun_options().as_ref());
+        if is_mpls(self.packet.flow.dl_type) || self.packet.was_mpls {
             // The packet still has them; another flow, behind a patch port, may show them again.
-            copy_network(&self.base, &mut done);
+            copy_network(&self.packet.base, &mut done);
         }
-        self.base = done;
+        self.packet.base = done;
     }
 
     pub(super) fn set(&mut self, action: SetAction) {
-        self.actions.push(action.into());
+        self.out.actions.push(action.into());
     }
 
     fn commit_eth(&mut self) {
@@ -142,15 +142,16 @@ impl XlateCtx<'_> {
     /// the unknown headers behind popped labels. As in OVS, only some actions examine the protocol of IP packets; after
     /// others it does not count, since the megaflow has packets of all protocols.
     fn commit_network(&mut self) {
-        let examines = !self.base.is_ip() || !self.host.capabilities().masked_set;
-        if examines && self.network_differs() && !self.was_mpls {
-            self.wc.0.nw_proto = u8::MAX;
+        let examines = !self.packet.base.is_ip() || !self.host.capabilities().masked_set;
+        if examines && self.network_differs() && !self.packet.was_mpls {
+            self.record.wc.0.nw_proto = u8::MAX;
         }
-        let counts = !self.base.is_ip() || self.wc.0.nw_proto == u8::MAX || self.was_mpls;
-        if counts && self.flow.nw_proto == 0 {
+        let counts =
+            !self.packet.base.is_ip() || self.record.wc.0.nw_proto == u8::MAX || self.packet.was_mpls;
+        if counts && self.packet.flow.nw_proto == 0 {
             return;
         }
-        match self.base.dl_type {
+        match self.packet.base.dl_type {
             h::ETH_TYPE_IP => self.commit_ipv4(),
             h::ETH_TYPE_IPV6 => {
                 self.commit_ipv6();
@@ -167,7 +168,7 @@ impl XlateCtx<'_> {
             let of_ipv6 = (f.ipv6_src, f.ipv6_dst, f.ipv6_label, f.nd_target);
             (f.nw_src, f.nw_dst, f.nw_tos, f.nw_ttl, of_ipv6, f.arp_sha, f.arp_tha, nd_ext)
         };
-        fields(&self.flow) != fields(&self.base)
+        fields(&self.packet.flow) != fields(&self.packet.base)
     }
 
     fn commit_ipv4(&mut self) {
@@ -184,7 +185,7 @@ impl XlateCtx<'_> {
         );
         if let Some(mut ipv6) = changed {
             if ipv6.mask.label > LABEL {
-                self.wc.0.ipv6_label = LABEL;
+                self.record.wc.0.ipv6_label = LABEL;
                 ipv6.mask.label = LABEL;
             }
             self.set(SetAction::Ipv6(ipv6));
@@ -212,8 +213,8 @@ impl XlateCtx<'_> {
     }
 
     fn commit_ports(&mut self) {
-        let b = &self.base;
-        if self.flow.nw_proto == 0 || !b.is_ip() || b.nw_frag & nw_frag::LATER != 0 {
+        let b = &self.packet.base;
+        if self.packet.flow.nw_proto == 0 || !b.is_ip() || b.nw_frag & nw_frag::LATER != 0 {
             return;
         }
         let proto = b.nw_proto;
@@ -229,15 +230,15 @@ impl XlateCtx<'_> {
     }
 
     fn commit_vlan(&mut self) {
-        let (new, old) = (tags(&self.flow), tags(&self.base));
+        let (new, old) = (tags(&self.packet.flow), tags(&self.packet.base));
         let common = new.iter().rev().zip(old.iter().rev()).take_while(|(a, b)| a == b).count();
         for (at, _) in old.iter().enumerate().take(old.len() - common) {
-            self.actions.push(PopVlan.into());
+            self.out.actions.push(PopVlan.into());
             // The replacement is made from the whole tag, priority and EtherType included.
-            self.wc.0.vlans[at] = VlanTag { tpid: u16::MAX, tci: u16::MAX };
+            self.record.wc.0.vlans[at] = VlanTag { tpid: u16::MAX, tci: u16::MAX };
         }
         for tag in new[..new.len() - common].iter().rev() {
-            self.actions.push(PushVlan { tpid: tag.tpid, tci: tag.tci }.into());
+            self.out.actions.push(PushVlan { tpid: tag.tpid, tci: tag.tci }.into());
         }
     }
 }

@@ -30,38 +30,38 @@ impl XlateCtx<'_> {
     /// Executes a `ct`.
     pub(super) fn track_packet(&mut self, ct: &Ct) {
         self.commit();
-        let examined = (self.wc.0.ct_mark, self.wc.0.ct_label);
-        (self.wc.0.ct_mark, self.wc.0.ct_label) = (0, [0; 16]);
-        self.nat = None;
+        let examined = (self.record.wc.0.ct_mark, self.record.wc.0.ct_label);
+        (self.record.wc.0.ct_mark, self.record.wc.0.ct_label) = (0, [0; 16]);
+        self.control.nat = None;
         if ct.actions.is_empty() {
-            self.trace.push(|()| TraceEvent::NoActions, &());
-            self.trace.pop();
+            self.record.trace.push(|()| TraceEvent::NoActions, &());
+            self.record.trace.pop();
         }
         self.run_actions(&ct.actions);
         let set = self.connection_marks();
-        (self.wc.0.ct_mark, self.wc.0.ct_label) = examined;
+        (self.record.wc.0.ct_mark, self.record.wc.0.ct_label) = examined;
         for action in &ct.actions {
             // A copied mark is examined, and a new one is not.
             if let Action::Move(copy) = action {
-                copy.source.add_wide_mask(self.bridge.tables.tlv(), &mut self.wc.0);
+                copy.source.add_wide_mask(self.bridge.tables.tlv(), &mut self.record.wc.0);
             }
         }
         let zone = match ct.zone {
             Zone::Number(number) => number,
             Zone::Field(field) => {
                 let tlv = self.bridge.tables.tlv();
-                field.add_wide_mask(tlv, &mut self.wc.0);
-                field.get_wide(tlv, &self.flow).low() as u16
+                field.add_wide_mask(tlv, &mut self.record.wc.0);
+                field.get_wide(tlv, &self.packet.flow).low() as u16
             }
         };
-        let nat = self.nat.take();
+        let nat = self.control.nat.take();
         let action = self.ct_action(ct, zone, set, nat.as_ref());
-        self.actions.push(DpAction::Ct(Box::new(action)));
+        self.out.actions.push(DpAction::Ct(Box::new(action)));
         if let Some(table) = ct.table {
             self.fork(table, zone, nat);
         }
         self.forget_connection();
-        self.trace.detail(|| {
+        self.record.trace.detail(|| {
             "Sets the packet to an untracked state, and clears all the conntrack fields.".to_string()
         });
     }
@@ -69,8 +69,8 @@ impl XlateCtx<'_> {
     /// The bits of mark and labels that the actions of a `ct` wrote.
     fn connection_marks(&self) -> (Option<Masked<u32>>, Option<Masked<u128>>) {
         let bits = |field: FieldId| {
-            let mask = field.get(&self.wc.0);
-            (mask != 0).then_some(Masked { value: field.get(&self.flow) & mask, mask })
+            let mask = field.get(&self.record.wc.0);
+            (mask != 0).then_some(Masked { value: field.get(&self.packet.flow) & mask, mask })
         };
         let mark = bits(FieldId::CtMark).map(|m| Masked { value: m.value as u32, mask: m.mask as u32 });
         (mark, bits(FieldId::CtLabel))
@@ -84,7 +84,7 @@ impl XlateCtx<'_> {
         nat: Option<&Nat>,
     ) -> CtAction {
         if ct.alg != 0 && ct.helper().is_none() {
-            self.trace.error(|| format!("cannot serialize ct_helper {}", ct.alg));
+            self.record.trace.error(|| format!("cannot serialize ct_helper {}", ct.alg));
         }
         let commits = ct.commit != Commit::No;
         let timeout = if commits { self.zone_timeout(zone) } else { None };
@@ -108,55 +108,55 @@ impl XlateCtx<'_> {
     fn zone_timeout(&mut self, zone: u16) -> Option<TimeoutName> {
         let can = self.host.capabilities().ct;
         let id = *self.view.zone_timeouts.get(&zone).filter(|_| can.timeout)?;
-        if can.timeout_names.depend_on_protocol() && self.flow.is_ip() {
-            self.wc.0.nw_proto = u8::MAX;
+        if can.timeout_names.depend_on_protocol() && self.packet.flow.is_ip() {
+            self.record.wc.0.nw_proto = u8::MAX;
         }
-        can.timeout_names.name(id, self.flow.dl_type, self.flow.nw_proto)
+        can.timeout_names.name(id, self.packet.flow.dl_type, self.packet.flow.nw_proto)
     }
 
     /// Recirculates a tracked copy, which continues in `table`.
     fn fork(&mut self, table: TableId, zone: u16, nat: Option<Nat>) {
-        self.conntracked = true;
+        self.packet.conntracked = true;
         let mut state = self.frozen_state(Vec::new(), Vec::new());
         state.resume_at = Some(table);
         let Some(id) = self.recirculate(state) else { return };
-        if self.trace.is_on() {
-            let flow = Flow { recirc_id: id.0, ct_zone: zone, ..self.flow };
-            self.forks.push(Fork { id, flow, nat });
+        if self.record.trace.is_on() {
+            let flow = Flow { recirc_id: id.0, ct_zone: zone, ..self.packet.flow };
+            self.record.forks.push(Fork { id, flow, nat });
             let what = "A clone of the packet is forked to recirculate.";
             let where_to = format!("The forked pipeline will be resumed at table {}.", table.0);
-            self.trace.detail(|| format!("{what} {where_to}"));
+            self.record.trace.detail(|| format!("{what} {where_to}"));
         }
     }
 
     /// Executes a `ct_clear`; nothing to do in the datapath for a packet that is not tracked.
     pub(super) fn clear_connection(&mut self) {
-        let tracked = self.conntracked;
+        let tracked = self.packet.conntracked;
         self.forget_connection();
         if tracked && self.host.capabilities().ct.clear {
-            self.actions.push(CtClear.into());
+            self.out.actions.push(CtClear.into());
         }
     }
 
     /// The packet is not tracked from here on.
     pub(super) fn forget_connection(&mut self) {
-        self.conntracked = false;
-        self.flow.clear_conntrack();
+        self.packet.conntracked = false;
+        self.packet.flow.clear_conntrack();
     }
 
     /// A `resubmit` with `ct`: the lookup sees the connection's original direction.
     pub(super) fn resubmit_original(&mut self, table: TableId, in_port: OfPort, honor_miss: bool) {
-        if self.flow.ct_nw_proto == 0 || !self.flow.is_ip() {
-            return self.trace.error(|| "resubmit(ct) with non-tracked or non-IP packet!".to_string());
+        if self.packet.flow.ct_nw_proto == 0 || !self.packet.flow.is_ip() {
+            return self.record.trace.error(|| "resubmit(ct) with non-tracked or non-IP packet!".to_string());
         }
         self.resubmit_with(table, in_port, true, honor_miss);
     }
 
     /// Exchanges the packet's addresses and ports with those of the original direction, in flow and mask.
     pub(super) fn swap_tuples(&mut self) {
-        self.lookups.exchanged();
-        let is_ipv4 = self.flow.dl_type == ETH_TYPE_IP;
-        for f in [&mut self.flow, &mut self.wc.0] {
+        self.record.lookups.exchanged();
+        let is_ipv4 = self.packet.flow.dl_type == ETH_TYPE_IP;
+        for f in [&mut self.packet.flow, &mut self.record.wc.0] {
             std::mem::swap(&mut f.nw_proto, &mut f.ct_nw_proto);
             std::mem::swap(&mut f.tp_src, &mut f.ct_tp_src);
             std::mem::swap(&mut f.tp_dst, &mut f.ct_tp_dst);

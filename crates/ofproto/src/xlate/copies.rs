@@ -16,29 +16,29 @@ const MAX_COPIES: usize = 6;
 impl XlateCtx<'_> {
     /// Executes a `clone`: its changes do not reach later actions, but `exit` does.
     pub(super) fn run_on_clone(&mut self, actions: &[Action]) {
-        if self.in_clones >= MAX_CLONES {
+        if self.control.in_clones >= MAX_CLONES {
             let fault = format!("over {MAX_CLONES} nested clone actions");
             return self.fail(XlateDrop::RecursionTooDeep, fault);
         }
         // Not on the stack: clones nest deep.
-        let flow = Box::new(self.flow);
-        let saved = (self.was_mpls, self.stack.clone(), self.action_set.clone());
+        let flow = Box::new(self.packet.flow);
+        let saved = (self.packet.was_mpls, self.packet.stack.clone(), self.packet.action_set.clone());
         // A clone of the packet has the headers pushed so far.
-        if self.pending.is_some() {
+        if self.packet.pending.is_some() {
             self.commit();
         }
-        self.in_clones += 1;
+        self.control.in_clones += 1;
         self.nest(false, |cx| cx.clone_or_undo(actions));
-        self.in_clones -= 1;
-        self.flow = *flow;
-        self.pending = None;
-        (self.was_mpls, self.stack, self.action_set) = saved;
+        self.control.in_clones -= 1;
+        self.packet.flow = *flow;
+        self.packet.pending = None;
+        (self.packet.was_mpls, self.packet.stack, self.packet.action_set) = saved;
     }
 
     /// Runs a list whose effect later actions must not see. If these cannot undo its actions, it works on a clone of
     /// the packet.
     pub(super) fn clone_or_undo(&mut self, actions: &[Action]) {
-        if self.is_last || actions.iter().all(Action::is_reversible) {
+        if self.control.is_last || actions.iter().all(Action::is_reversible) {
             return self.run_and_finish(actions);
         }
         self.on_clone(|cx| cx.run_and_finish(actions));
@@ -51,20 +51,20 @@ impl XlateCtx<'_> {
         }
         // Both packets need the changes so far.
         self.commit();
-        let (base, before) = (Box::new(self.base), std::mem::take(&mut self.actions));
-        let conntracked = self.conntracked;
-        self.clones += 1;
-        self.outside += before.len();
-        self.is_last = true;
+        let (base, before) = (Box::new(self.packet.base), std::mem::take(&mut self.out.actions));
+        let conntracked = self.packet.conntracked;
+        self.out.clones += 1;
+        self.out.outside += before.len();
+        self.control.is_last = true;
         run(self);
-        self.is_last = false;
-        self.outside -= before.len();
-        self.clones -= 1;
-        let cloned = std::mem::replace(&mut self.actions, before);
-        (self.base, self.conntracked) = (*base, conntracked);
-        self.outside += cloned.len();
+        self.control.is_last = false;
+        self.out.outside -= before.len();
+        self.out.clones -= 1;
+        let cloned = std::mem::replace(&mut self.out.actions, before);
+        (self.packet.base, self.packet.conntracked) = (*base, conntracked);
+        self.out.outside += cloned.len();
         if !cloned.is_empty() {
-            self.actions.push(match self.host.capabilities().clone {
+            self.out.actions.push(match self.host.capabilities().clone {
                 true => DpAction::Clone(CloneAction(cloned)),
                 false => DpAction::Sample(Sample { probability: u32::MAX, actions: cloned }),
             });
@@ -76,13 +76,13 @@ impl XlateCtx<'_> {
         self.run_actions(actions);
         self.run_action_set();
         // As in OVS, nothing runs after a freeze.
-        self.exit |= self.frozen.is_some();
+        self.control.exit |= self.control.frozen.is_some();
         self.freeze_if_asked();
     }
 
     /// Whether one more datapath list may be nested; fails otherwise.
     pub(super) fn may_copy(&mut self) -> bool {
-        if self.clones < MAX_COPIES {
+        if self.out.clones < MAX_COPIES {
             return true;
         }
         let fault = format!("over {MAX_COPIES} nested clone and check_pkt_larger actions");
@@ -100,25 +100,25 @@ impl XlateCtx<'_> {
         }
         self.commit();
         let kept = Kept::of(self);
-        let before = std::mem::take(&mut self.actions);
-        let is_last = std::mem::replace(&mut self.is_last, true);
-        self.clones += 1;
-        self.outside += before.len();
+        let before = std::mem::take(&mut self.out.actions);
+        let is_last = std::mem::replace(&mut self.control.is_last, true);
+        self.out.clones += 1;
+        self.out.outside += before.len();
         let greater = self.run_case(check, true, rest);
-        let exit = self.exit;
+        let exit = self.control.exit;
         kept.clone().restore(self);
-        self.outside += greater.len();
+        self.out.outside += greater.len();
         let less = self.run_case(check, false, rest);
         kept.restore(self);
-        self.action_set.clear();
-        self.flow.actset_output = OfPort::UNSET.0;
-        self.exit = exit || self.has_failed();
-        self.outside += less.len();
-        self.outside -= before.len();
-        self.clones -= 1;
-        self.is_last = is_last;
-        self.actions = before;
-        self.actions.push(CheckPktLen { len: check.len_bytes, greater, less }.into());
+        self.packet.action_set.clear();
+        self.packet.flow.actset_output = OfPort::UNSET.0;
+        self.control.exit = exit || self.has_failed();
+        self.out.outside += less.len();
+        self.out.outside -= before.len();
+        self.out.clones -= 1;
+        self.control.is_last = is_last;
+        self.out.actions = before;
+        self.out.actions.push(CheckPktLen { len: check.len_bytes, greater, less }.into());
     }
 
     /// Executes one case; returns its datapath actions.
@@ -128,11 +128,11 @@ impl XlateCtx<'_> {
         }
         assign(self, &check.dest, larger.into());
         if rest.is_empty() {
-            self.trace.push(|()| TraceEvent::NoActions, &());
-            self.trace.pop();
+            self.record.trace.push(|()| TraceEvent::NoActions, &());
+            self.record.trace.pop();
         }
         self.run_and_finish(rest);
-        std::mem::take(&mut self.actions)
+        std::mem::take(&mut self.out.actions)
     }
 }
 
@@ -150,21 +150,21 @@ struct Kept {
 impl Kept {
     fn of(cx: &XlateCtx<'_>) -> Kept {
         Kept {
-            flow: Box::new(cx.flow),
-            base: Box::new(cx.base),
-            was_mpls: cx.was_mpls,
-            conntracked: cx.conntracked,
-            stack: cx.stack.clone(),
-            action_set: cx.action_set.clone(),
+            flow: Box::new(cx.packet.flow),
+            base: Box::new(cx.packet.base),
+            was_mpls: cx.packet.was_mpls,
+            conntracked: cx.packet.conntracked,
+            stack: cx.packet.stack.clone(),
+            action_set: cx.packet.action_set.clone(),
         }
     }
 
     fn restore(self, cx: &mut XlateCtx<'_>) {
-        (cx.flow, cx.base) = (*self.flow, *self.base);
-        (cx.was_mpls, cx.conntracked) = (self.was_mpls, self.conntracked);
-        (cx.stack, cx.action_set) = (self.stack, self.action_set);
+        (cx.packet.flow, cx.packet.base) = (*self.flow, *self.base);
+        (cx.packet.was_mpls, cx.packet.conntracked) = (self.was_mpls, self.conntracked);
+        (cx.packet.stack, cx.packet.action_set) = (self.stack, self.action_set);
         // The headers before the cases are committed.
-        cx.pending = None;
-        cx.exit = cx.has_failed();
+        cx.packet.pending = None;
+        cx.control.exit = cx.has_failed();
     }
 }

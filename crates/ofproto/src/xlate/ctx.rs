@@ -1,26 +1,23 @@
 //! State of one translation and its walk through tables, instructions and actions.
 
-use super::cache::{XlateCache, XlateEffect};
-use super::conntrack::Fork;
-use super::encap::Pending;
-use super::masks::{always_looked_at, tidy_mask};
+use super::masks::tidy_mask;
 use super::mpls::passes_unknown;
-use super::stack::ValueStack;
-use super::trace::{TraceEvent, Tracer};
+use super::state::{AfterAction, ControlFlow, CurrentPacket, OutputState, Recording};
+use super::trace::TraceEvent;
 use super::{MAX_ACTIONS, MAX_DEPTH, MAX_RESUBMITS, MAX_STACK_BYTES, Request, Translation, XlateHost};
-use crate::changes::Lookups;
-use crate::links::Claimed;
+use crate::cache::XlateEffect;
+use crate::ids::BridgeId;
 use crate::packet_state::PacketState;
-use crate::ports::{BridgeId, Port, PortConfigBits};
+use crate::ports::{Port, PortConfigBits};
 use crate::recirc::{FrozenState, FrozenStep};
-use crate::rule::{Rule, RuleTimeouts};
+use crate::rule::Rule;
 use crate::tunnel::{PacketTypes, take_congestion};
 use crate::view::{BridgeView, View};
 use dpif::actions::{CloneAction, DropAction, HashAction, Recirc};
 use dpif::{DpAction, SlowReason, XlateDrop};
-use flow::{Flow, Mask, OfPort, RecircId, TableId, TlvTable};
+use flow::{OfPort, RecircId, TableId, TlvTable};
 use ofp_actions::text::format_actions;
-use ofp_actions::{Action, CheckPktLarger, ControllerAction, Nat, PacketInReason, set};
+use ofp_actions::{Action, PacketInReason, set};
 use openflow::msg::meter;
 use packet::headers as h;
 use std::sync::Arc;
@@ -28,89 +25,19 @@ use std::sync::Arc;
 /// Destination of spanning tree frames (IEEE 802.1D §7.12.3).
 const STP_ADDRESS: [u8; 6] = [0x01, 0x80, 0xc2, 0, 0, 0];
 
+/// One translation. Its parts can be borrowed separately.
 pub(super) struct XlateCtx<'a> {
     pub(super) view: &'a View,
     pub(super) bridge: Arc<BridgeView>,
-    /// The bridge port that received the packet, regardless of changes of `in_port` by rules.
-    pub(super) ingress: OfPort,
     pub(super) host: &'a mut dyn XlateHost,
-    /// The packet as currently seen by rules.
-    pub(super) flow: Flow,
-    /// The datapath's packet after the actions so far.
-    pub(super) base: Flow,
-    pub(super) wc: Mask,
-    /// The original flow, for masks.
-    pub(super) original: Flow,
-    pub(super) actions: Vec<DpAction>,
-    pub(super) action_set: Vec<Action>,
-    pub(super) table: TableId,
-    pub(super) rule_cookie: u64,
-    pub(super) rule_is_miss: bool,
-    /// Those of the rule whose actions are being executed.
-    pub(super) rule_timeouts: Option<RuleTimeouts>,
-    pub(super) in_packet_out: bool,
-    pub(super) in_action_set: bool,
-    /// The actions being executed are those of a group bucket.
-    pub(super) in_bucket: bool,
-    pub(super) depth: u32,
-    /// Nested `clone` actions.
-    pub(super) in_clones: u32,
-    resubmits: u32,
-    /// Group buckets executed so far.
-    pub(super) buckets: u32,
-    pub(super) exit: bool,
-    /// No relevant action follows the current one.
-    pub(super) is_last: bool,
-    /// The next rule found is the first of a peer bridge.
-    enters_peer: bool,
-    /// Truncate the packet of the next output, to a tunnel in user space.
-    pub(super) tunnel_cut: Option<u32>,
-    /// Nesting of datapath lists around the current output.
-    pub(super) clones: usize,
-    /// Datapath actions outside of the current list.
-    pub(super) outside: usize,
-    /// Stop the current list; its caller continues.
-    pub(super) leaves_list: bool,
-    pub(super) frozen: Option<Vec<FrozenStep>>,
-    /// The translation freezes for a controller, which may resume it.
-    pub(super) pause: Option<Box<ControllerAction>>,
-    /// The datapath computes this hash before the recirculation.
-    hash_first: Option<HashAction>,
-    /// The last label was popped: the headers behind it are unknown.
-    pub(super) was_mpls: bool,
-    /// A header to push or pop.
-    pub(super) pending: Option<Pending>,
-    /// Number of `pending` values so far.
-    pub(super) n_pending: u32,
-    /// The tracker has seen the packet, and its fields are those of the connection.
-    pub(super) conntracked: bool,
-    /// The last `nat` of the `ct` being executed.
-    pub(super) nat: Option<Nat>,
-    /// Tracked copies, for the trace.
-    pub(super) forks: Vec<Fork>,
-    /// The translation freezes before the current action, not after it.
-    repeats_action: bool,
-    /// The current action, if it executes the rest of its list in two cases.
-    pub(super) split: Option<CheckPktLarger>,
-    pub(super) stack: ValueStack,
-    pub(super) slow_reasons: u16,
-    pub(super) cache: XlateCache,
-    pub(super) lookups: Lookups,
-    pub(super) recircs: Vec<RecircId>,
-    /// See [`Translation::to_upcall`].
-    pub(super) to_upcall: bool,
-    /// See [`Translation::claimed`].
-    pub(super) claimed: Vec<Claimed>,
-    /// A lookup shows and counts the rule, and does not run it.
-    pub(super) only_looks: bool,
-    error: Option<XlateDrop>,
-    /// Why the packet is dropped if nothing is sent.
-    pub(super) lost: XlateDrop,
-    fault: Option<String>,
-    /// Ports by which the packet entered the current bridge and those around it, outermost first.
-    pub(super) crossed: Vec<(BridgeId, OfPort)>,
-    patch_loop: Option<String>,
-    pub(super) trace: Tracer,
+    /// What the packet is.
+    pub(super) packet: CurrentPacket,
+    /// Where it goes.
+    pub(super) out: OutputState,
+    /// How the translation goes on.
+    pub(super) control: ControlFlow,
+    /// What is written down.
+    pub(super) record: Recording,
 }
 
 /// Trace event of the entry into a bridge.
@@ -129,117 +56,57 @@ impl<'a> XlateCtx<'a> {
         bridge: &Arc<BridgeView>,
         host: &'a mut dyn XlateHost,
     ) -> XlateCtx<'a> {
-        let mut flow = *request.flow;
-        for tag in flow.vlans.iter_mut().filter(|t| t.is_present() && t.tpid == 0) {
-            // A flow that was not made from a frame may lack it.
-            tag.tpid = h::ETH_TYPE_VLAN;
-        }
-        if flow.packet_type != 0 {
-            // A flow that was not made from a packet may lack it.
-            flow.dl_type = flow.effective_type();
-        }
-        let mut original = *request.flow;
-        original.dl_type = flow.dl_type;
-        flow.actset_output = OfPort::UNSET.0;
-        // The origin of a packet does not determine its destination.
-        let mut base = flow;
-        base.clear_tunnel();
+        let packet = CurrentPacket::new(request);
         XlateCtx {
             view: request.view,
             bridge: bridge.clone(),
-            ingress: request.flow.in_port(),
             host,
-            flow,
-            base,
-            wc: always_looked_at(&original),
-            original,
-            actions: Vec::new(),
-            action_set: Vec::new(),
-            table: TableId(0),
-            rule_cookie: u64::MAX,
-            rule_is_miss: false,
-            rule_timeouts: None,
-            in_packet_out: false,
-            depth: 0,
-            in_clones: 0,
-            resubmits: 0,
-            buckets: 0,
-            exit: false,
-            is_last: true,
-            enters_peer: false,
-            tunnel_cut: None,
-            clones: 0,
-            outside: 0,
-            leaves_list: false,
-            frozen: None,
-            pause: None,
-            hash_first: None,
-            was_mpls: false,
-            pending: None,
-            n_pending: 0,
-            conntracked: false,
-            nat: None,
-            forks: Vec::new(),
-            repeats_action: false,
-            split: None,
-            stack: ValueStack::default(),
-            slow_reasons: 0,
-            cache: XlateCache::default(),
-            lookups: Lookups::default(),
-            recircs: Vec::new(),
-            to_upcall: false,
-            claimed: Vec::new(),
-            only_looks: false,
-            error: None,
-            lost: XlateDrop::Ok,
-            fault: None,
-            crossed: Vec::new(),
-            patch_loop: None,
-            in_action_set: false,
-            in_bucket: false,
-            trace: Tracer::new(request.trace),
+            record: Recording::new(&packet.original, request.trace),
+            packet,
+            out: OutputState::default(),
+            control: ControlFlow::default(),
         }
     }
 
     /// Ends the translation with an error: nothing is sent.
     pub(super) fn fail(&mut self, reason: XlateDrop, fault: impl Into<String>) {
-        if self.error.is_none() {
+        if self.control.error.is_none() {
             let fault = fault.into();
             if reason == XlateDrop::UnsupportedPacketType {
-                self.trace.refused(|| fault.clone());
+                self.record.trace.refused(|| fault.clone());
             } else {
-                self.trace.error(|| fault.clone());
+                self.record.trace.error(|| fault.clone());
             }
-            (self.error, self.fault) = (Some(reason), Some(fault));
+            (self.control.error, self.record.fault) = (Some(reason), Some(fault));
             if reason == XlateDrop::RecursionTooDeep {
-                self.patch_loop = self.find_patch_loop();
+                self.record.patch_loop = self.find_patch_loop();
             }
         }
-        self.exit = true;
+        self.control.exit = true;
     }
 
     /// A bucket has ended. As in OVS, headers that it cannot push or pop end no other action.
     pub(super) fn end_bucket(&mut self) {
-        if matches!(self.error, Some(XlateDrop::TooManyMplsLabels | XlateDrop::UnsupportedPacketType)) {
-            (self.error, self.fault) = (None, None);
+        if matches!(self.control.error, Some(XlateDrop::TooManyMplsLabels | XlateDrop::UnsupportedPacketType))
+        {
+            (self.control.error, self.record.fault) = (None, None);
         }
-        self.leaves_list = false;
         // Limits of the translation still end it.
-        self.exit = self.has_failed();
+        self.control.exit = self.has_failed();
     }
 
     pub(super) fn ended(&self) -> bool {
-        self.exit || self.has_failed()
+        self.control.exit || self.has_failed()
     }
 
     pub(super) fn has_failed(&self) -> bool {
-        self.error.is_some()
+        self.control.error.is_some()
     }
 
     /// A packet from a port of the bridge enters table 0.
     pub(super) fn run_port_input(&mut self) {
-        self.trace.push(entry, &*self.bridge);
-        let port = self.bridge.ports.port(self.flow.in_port()).cloned();
+        self.record.trace.push(entry, &*self.bridge);
+        let port = self.bridge.ports.port(self.packet.flow.in_port()).cloned();
         if let Some(port) = &port {
             self.count_input(port);
         }
@@ -255,15 +122,15 @@ impl<'a> XlateCtx<'a> {
             }
             self.deliver_dhcp_reply();
         }
-        self.trace.pop();
+        self.record.trace.pop();
         self.freeze_if_asked();
     }
 
     /// Actions of a packet-out.
     pub(super) fn run_packet_out(&mut self, actions: &[Action]) {
-        self.in_packet_out = true;
-        self.trace.push(entry, &*self.bridge);
-        let port = self.bridge.ports.port(self.flow.in_port()).cloned();
+        self.control.in_packet_out = true;
+        self.record.trace.push(entry, &*self.bridge);
+        let port = self.bridge.ports.port(self.packet.flow.in_port()).cloned();
         // As in OVS, a packet-out comes from its input port.
         if !port.as_ref().is_some_and(|port| self.claims(port)) {
             if port.is_none_or(|port| self.takes_from(port.config)) {
@@ -272,32 +139,32 @@ impl<'a> XlateCtx<'a> {
             }
             self.deliver_dhcp_reply();
         }
-        self.trace.pop();
+        self.record.trace.pop();
         self.freeze_if_asked();
     }
 
     /// Resumes a frozen translation.
     pub(super) fn run_frozen(&mut self) {
-        let id = self.flow.recirc_id();
+        let id = self.packet.flow.recirc_id();
         // As in OVS, the bridge of the request, also if another one resumes.
-        self.trace.push(entry, &*self.bridge);
+        self.record.trace.push(entry, &*self.bridge);
         let Some(state) = self.host.recirc_state(id) else {
             let why = format!("Recirculation context not found for ID {:x}", id.0);
             self.fail(XlateDrop::NoRecirculationContext, &why);
-            return self.trace.pop();
+            return self.record.trace.pop();
         };
         self.resume(&state);
         self.deliver_dhcp_reply();
-        self.trace.pop();
+        self.record.trace.pop();
         self.freeze_if_asked();
     }
 
     /// A controller resumes a frozen translation.
     pub(super) fn run_resumed(&mut self, state: &FrozenState) {
-        self.trace.push(entry, &*self.bridge);
+        self.record.trace.push(entry, &*self.bridge);
         self.resume(state);
         self.deliver_dhcp_reply();
-        self.trace.pop();
+        self.record.trace.pop();
         self.freeze_if_asked();
     }
 
@@ -307,36 +174,36 @@ impl<'a> XlateCtx<'a> {
             return self.fail(XlateDrop::BridgeNotFound, "Recirculation bridge no longer exists.");
         };
         self.bridge = bridge;
-        self.trace.push(|()| TraceEvent::Thaw, &());
+        self.record.trace.push(|()| TraceEvent::Thaw, &());
         for table in state.resume_at.iter().chain(state.steps.iter().map(|step| &step.table)) {
-            self.trace.push(|t| TraceEvent::Remark(format!("Resuming from table {}", t.0)), table);
-            self.trace.pop();
+            self.record.trace.push(|t| TraceEvent::Remark(format!("Resuming from table {}", t.0)), table);
+            self.record.trace.pop();
         }
         let tlv = self.bridge.tables.tlv();
         for step in &state.steps {
-            self.trace.push(|s| TraceEvent::Remark(restored(&s.actions, tlv)), step);
-            self.trace.pop();
+            self.record.trace.push(|s| TraceEvent::Remark(restored(&s.actions, tlv)), step);
+            self.record.trace.pop();
         }
-        self.trace.pop();
-        state.packet.restore(&mut self.flow);
-        self.ingress = state.packet.ingress;
-        self.conntracked = state.packet.conntracked;
-        self.base = self.flow;
-        self.base.clear_tunnel();
-        self.stack = state.packet.stack[..].into();
-        self.action_set.clone_from(&state.packet.action_set);
+        self.record.trace.pop();
+        state.packet.restore(&mut self.packet.flow);
+        self.packet.ingress = state.packet.ingress;
+        self.packet.conntracked = state.packet.conntracked;
+        self.packet.base = self.packet.flow;
+        self.packet.base.clear_tunnel();
+        self.packet.stack = state.packet.stack[..].into();
+        self.packet.action_set.clone_from(&state.packet.action_set);
         if let Some(table) = state.resume_at {
-            self.is_last = state.packet.action_set.is_empty();
+            self.control.is_last = state.packet.action_set.is_empty();
             self.lookup(table, true);
         }
         for (i, step) in state.steps.iter().enumerate() {
             if self.ended() {
                 break;
             }
-            self.is_last = i + 1 == state.steps.len();
-            self.table = step.table;
-            self.rule_cookie = step.cookie;
-            match &mut self.frozen {
+            self.control.is_last = i + 1 == state.steps.len();
+            self.control.table = step.table;
+            self.control.rule_cookie = step.cookie;
+            match &mut self.control.frozen {
                 Some(frozen) => frozen.push(step.clone()),
                 None => self.run_actions(&step.actions),
             }
@@ -346,22 +213,23 @@ impl<'a> XlateCtx<'a> {
 
     /// The packet enters the bridge at the other end of a patch port.
     pub(super) fn in_peer_bridge(&mut self) {
-        self.enters_peer = true;
-        let (was_mpls, conntracked) = (self.was_mpls, std::mem::take(&mut self.conntracked));
-        let n_pending = self.n_pending;
+        self.control.enters_peer = true;
+        let (was_mpls, conntracked) = (self.packet.was_mpls, std::mem::take(&mut self.packet.conntracked));
+        let n_pending = self.packet.n_pending;
         // As in OVS, the entry counts as a resubmit to an earlier table, and a fault ends only the path through the peer.
         if self.may_nest() {
-            self.resubmits += 1;
-            let port = self.bridge.ports.port(self.ingress).cloned();
+            self.control.resubmits += 1;
+            let port = self.bridge.ports.port(self.packet.ingress).cloned();
             self.translate_received(port.as_deref(), |cx| {
                 cx.nest(true, |cx| cx.lookup(TableId(0), true));
             });
         }
-        (self.enters_peer, self.was_mpls, self.conntracked) = (false, was_mpls, conntracked);
+        (self.control.enters_peer, self.packet.was_mpls, self.packet.conntracked) =
+            (false, was_mpls, conntracked);
         self.forget_headers(n_pending);
         // `exit` and errors end only the packet's path through the peer; the fault is still reported.
-        self.exit = false;
-        self.error = None;
+        self.control.exit = false;
+        self.control.error = None;
     }
 
     /// A tunnel has no device that counts.
@@ -374,7 +242,7 @@ impl<'a> XlateCtx<'a> {
     /// Whether a port takes the packet.
     fn port_receives(&mut self, port: &Port) -> bool {
         if let Some(tunnel) = &port.tunnel {
-            if !take_congestion(&mut self.flow, &mut self.wc) {
+            if !take_congestion(&mut self.packet.flow, &mut self.record.wc) {
                 let why = "dropping tunnel packet marked ECN CE but is not ECN capable";
                 self.quietly_drop(XlateDrop::Congestion, why);
                 return false;
@@ -401,52 +269,52 @@ impl<'a> XlateCtx<'a> {
         if config.no_recv == config.no_recv_stp {
             return !config.no_recv;
         }
-        if self.flow.dl_type != h::FLOW_DL_TYPE_NONE {
+        if self.packet.flow.dl_type != h::FLOW_DL_TYPE_NONE {
             return !config.no_recv;
         }
-        self.wc.0.dl_dst = [0xff; 6];
-        if self.flow.dl_dst == STP_ADDRESS { !config.no_recv_stp } else { !config.no_recv }
+        self.record.wc.0.dl_dst = [0xff; 6];
+        if self.packet.flow.dl_dst == STP_ADDRESS { !config.no_recv_stp } else { !config.no_recv }
     }
 
     /// Ends the translation as configured: nothing is sent, without an error.
     fn quietly_drop(&mut self, reason: XlateDrop, why: &str) {
         self.fail(reason, why);
-        self.fault = None;
+        self.record.fault = None;
     }
 
     pub(super) fn run_rule(&mut self, rule: &Arc<Rule>) {
-        self.cache.push(XlateEffect::Rule(rule.clone()));
-        self.rule_cookie = rule.cookie;
-        self.rule_is_miss = rule.priority == 0 && rule.matching.is_catchall();
-        let outer = self.rule_timeouts.replace(rule.timeouts.clone());
-        let in_bucket = std::mem::take(&mut self.in_bucket);
-        if std::mem::take(&mut self.enters_peer) {
+        self.record.cache.push(XlateEffect::Rule(rule.clone()));
+        self.control.rule_cookie = rule.cookie;
+        self.control.rule_is_miss = rule.priority == 0 && rule.matching.is_catchall();
+        let outer = self.control.rule_timeouts.replace(rule.timeouts.clone());
+        let in_bucket = std::mem::take(&mut self.control.in_bucket);
+        if std::mem::take(&mut self.control.enters_peer) {
             self.clone_or_undo(&rule.actions);
         } else {
             self.run_actions(&rule.actions);
         }
-        self.rule_timeouts = outer;
-        self.in_bucket = in_bucket;
+        self.control.rule_timeouts = outer;
+        self.control.in_bucket = in_bucket;
     }
 
     /// The patch ports that lead the packet back to where it was, if they do.
     fn find_patch_loop(&self) -> Option<String> {
-        let (last, before) = self.crossed.split_last()?;
+        let (last, before) = self.control.crossed.split_last()?;
         let first = before.iter().rposition(|port| port == last)? + 1;
         let name = |(bridge, port): &(BridgeId, OfPort)| {
             let bridge = self.view.bridge(*bridge)?;
             Some(format!("{} of {}", bridge.ports.port(*port)?.name, bridge.name))
         };
-        Some(self.crossed[first..].iter().filter_map(name).collect::<Vec<_>>().join(", "))
+        Some(self.control.crossed[first..].iter().filter_map(name).collect::<Vec<_>>().join(", "))
     }
 
     /// Whether limits permit one more nested lookup or group; fails otherwise.
     pub(super) fn may_nest(&mut self) -> bool {
-        let (reason, fault) = if self.depth >= MAX_DEPTH {
+        let (reason, fault) = if self.control.depth >= MAX_DEPTH {
             (XlateDrop::RecursionTooDeep, format!("over max translation depth {MAX_DEPTH}"))
-        } else if self.resubmits >= MAX_RESUBMITS {
+        } else if self.control.resubmits >= MAX_RESUBMITS {
             (XlateDrop::TooManyResubmits, format!("over {MAX_RESUBMITS} resubmit actions"))
-        } else if self.stack.bytes() >= MAX_STACK_BYTES {
+        } else if self.packet.stack.bytes() >= MAX_STACK_BYTES {
             (XlateDrop::StackTooDeep, "resubmits yielded over 64 kB of stack".to_string())
         } else {
             return true;
@@ -458,11 +326,11 @@ impl<'a> XlateCtx<'a> {
     /// Runs `f` within the current action. `may_loop`: it counts for the depth.
     pub(super) fn nest(&mut self, may_loop: bool, f: impl FnOnce(&mut Self)) {
         let deeper = u32::from(may_loop);
-        let saved = (self.table, self.rule_cookie, self.rule_is_miss);
-        self.depth += deeper;
+        let saved = (self.control.table, self.control.rule_cookie, self.control.rule_is_miss);
+        self.control.depth += deeper;
         f(self);
-        self.depth -= deeper;
-        (self.table, self.rule_cookie, self.rule_is_miss) = saved;
+        self.control.depth -= deeper;
+        (self.control.table, self.control.rule_cookie, self.control.rule_is_miss) = saved;
     }
 
     /// A `resubmit`, `goto_table` or output to `TABLE`.
@@ -475,28 +343,28 @@ impl<'a> XlateCtx<'a> {
         if !self.may_nest() {
             return;
         }
-        self.resubmits += 1;
+        self.control.resubmits += 1;
         // Later tables always terminate; only backward jumps can loop.
-        self.nest(table <= self.table, |cx| cx.lookup_from(in_port, ct, table, honor_miss));
+        self.nest(table <= self.control.table, |cx| cx.lookup_from(in_port, ct, table, honor_miss));
     }
 
     /// Freezes before the current action.
     pub(super) fn freeze_and_repeat(&mut self) {
-        self.frozen = Some(Vec::new());
-        self.repeats_action = true;
+        self.control.frozen = Some(Vec::new());
+        self.control.after_action = AfterAction::Repeat;
     }
 
     /// As [`XlateCtx::freeze_and_repeat`]; the datapath hashes the packet before its recirculation.
     pub(super) fn freeze_with_hash(&mut self, hash: HashAction) {
         self.freeze_and_repeat();
-        self.hash_first = Some(hash);
+        self.out.hash_first = Some(hash);
     }
 
     /// Runs a list of actions. If the translation freezes within, the rest of the list is stored.
     pub(super) fn run_actions(&mut self, actions: &[Action]) {
-        let is_last = self.is_last;
+        let is_last = self.control.is_last;
         self.run_list(actions, is_last);
-        self.is_last = is_last;
+        self.control.is_last = is_last;
     }
 
     fn run_list(&mut self, actions: &[Action], is_last: bool) {
@@ -504,26 +372,23 @@ impl<'a> XlateCtx<'a> {
             if self.ended() {
                 return;
             }
-            if self.was_mpls && self.frozen.is_none() && !passes_unknown(action) {
-                self.frozen = Some(Vec::new());
+            if self.packet.was_mpls && self.control.frozen.is_none() && !passes_unknown(action) {
+                self.control.frozen = Some(Vec::new());
             }
-            if self.frozen.is_some() {
+            if self.control.frozen.is_some() {
                 return self.freeze_rest(&actions[i..]);
             }
-            self.is_last = is_last && i + 1 == actions.len() && self.action_set.is_empty();
-            self.trace.push(|a| TraceEvent::Action(Box::new((*a).clone())), &action);
+            self.control.is_last = is_last && i + 1 == actions.len() && self.packet.action_set.is_empty();
+            self.record.trace.push(|a| TraceEvent::Action(Box::new((*a).clone())), &action);
             action.translate(self);
-            self.trace.pop();
-            if std::mem::take(&mut self.repeats_action) {
-                return self.freeze_rest(&actions[i..]);
+            self.record.trace.pop();
+            match std::mem::take(&mut self.control.after_action) {
+                AfterAction::Next => {}
+                AfterAction::Leave => return,
+                AfterAction::Repeat => return self.freeze_rest(&actions[i..]),
+                AfterAction::Split(check) => return self.run_both(&check, &actions[i + 1..]),
             }
-            if let Some(check) = self.split.take() {
-                return self.run_both(&check, &actions[i + 1..]);
-            }
-            if std::mem::take(&mut self.leaves_list) {
-                return;
-            }
-            if self.outside + self.actions.len() > MAX_ACTIONS {
+            if self.out.outside + self.out.actions.len() > MAX_ACTIONS {
                 self.fail(XlateDrop::TooManyOutputs, "more datapath actions than a flow may have");
             }
         }
@@ -531,32 +396,36 @@ impl<'a> XlateCtx<'a> {
 
     /// Stores the rest of a list in the frozen state.
     fn freeze_rest(&mut self, rest: &[Action]) {
-        let step = FrozenStep { table: self.table, cookie: self.rule_cookie, actions: rest.to_vec() };
-        self.frozen.get_or_insert_default().push(step);
+        let step = FrozenStep {
+            table: self.control.table,
+            cookie: self.control.rule_cookie,
+            actions: rest.to_vec(),
+        };
+        self.control.frozen.get_or_insert_default().push(step);
     }
 
     /// The output of the action set, after all instructions.
     pub(super) fn run_action_set(&mut self) {
-        if self.ended() || self.frozen.is_some() {
+        if self.ended() || self.control.frozen.is_some() {
             return;
         }
-        let set = set::in_order(&std::mem::take(&mut self.action_set));
+        let set = set::in_order(&std::mem::take(&mut self.packet.action_set));
         if set.is_empty() {
             return;
         }
-        self.trace.push(|()| TraceEvent::ActionSet, &());
-        let is_last = self.is_last;
-        (self.in_action_set, self.is_last) = (true, true);
+        self.record.trace.push(|()| TraceEvent::ActionSet, &());
+        let is_last = self.control.is_last;
+        (self.control.in_action_set, self.control.is_last) = (true, true);
         self.run_actions(&set);
         // As in OVS, the trace shows the rest of an action set that ran this one as empty.
-        (self.in_action_set, self.is_last) = (false, is_last);
-        self.trace.pop();
+        (self.control.in_action_set, self.control.is_last) = (false, is_last);
+        self.record.trace.pop();
     }
 
     /// Default reason of an output to the controllers.
     pub(super) fn reason_of_output(&self) -> PacketInReason {
-        match (self.in_packet_out, self.in_action_set) {
-            _ if self.in_bucket => PacketInReason::Group,
+        match (self.control.in_packet_out, self.control.in_action_set) {
+            _ if self.control.in_bucket => PacketInReason::Group,
             (true, _) => PacketInReason::PacketOut,
             (_, true) => PacketInReason::ActionSet,
             _ => PacketInReason::Action,
@@ -564,27 +433,35 @@ impl<'a> XlateCtx<'a> {
     }
 
     pub(super) fn frozen_state(&self, steps: Vec<FrozenStep>, userdata: Vec<u8>) -> FrozenState {
-        let mut packet = PacketState::of(&self.flow, self.ingress, self.conntracked);
+        let mut packet = PacketState::of(&self.packet.flow, self.packet.ingress, self.packet.conntracked);
         // No rule matches the source port, which differs by connection.
         packet.tunnel.tp_src = 0;
-        packet.stack = self.stack.values().to_vec();
-        packet.action_set.clone_from(&self.action_set);
-        FrozenState { bridge: self.bridge.id, table: self.table, packet, steps, resume_at: None, userdata }
+        packet.stack = self.packet.stack.values().to_vec();
+        packet.action_set.clone_from(&self.packet.action_set);
+        FrozenState {
+            bridge: self.bridge.id,
+            table: self.control.table,
+            packet,
+            steps,
+            resume_at: None,
+            userdata,
+        }
     }
 
     /// Forgets a freeze that was requested.
     pub(super) fn cancel_freeze(&mut self) {
-        (self.frozen, self.pause, self.hash_first, self.pending) = (None, None, None, None);
+        (self.control.frozen, self.control.pause) = (None, None);
+        (self.out.hash_first, self.packet.pending) = (None, None);
     }
 
     pub(super) fn freeze_if_asked(&mut self) {
-        let Some(steps) = self.frozen.take() else { return };
-        if self.error.is_some() {
+        let Some(steps) = self.control.frozen.take() else { return };
+        if self.control.error.is_some() {
             return;
         }
-        if let Some(action) = self.pause.take() {
+        if let Some(action) = self.control.pause.take() {
             // As in OVS, a trace without a packet does not show it, but the changes made before.
-            if self.trace.is_on() && !self.host.has_effects() {
+            if self.record.trace.is_on() && !self.host.has_effects() {
                 self.commit();
             } else {
                 self.hand_up(&action, action.reason as u8, Some(steps));
@@ -602,50 +479,50 @@ impl<'a> XlateCtx<'a> {
             self.fail(XlateDrop::NoRecirculationContext, "no recirculation id left");
             return None;
         };
-        self.recircs.push(id);
-        self.actions.extend(self.hash_first.take().map(DpAction::from));
-        self.actions.push(Recirc(id).into());
+        self.record.recircs.push(id);
+        self.out.actions.extend(self.out.hash_first.take().map(DpAction::from));
+        self.out.actions.push(Recirc(id).into());
         Some(id)
     }
 
     pub(super) fn finish(mut self) -> Translation {
-        if let Some(reason) = self.error {
-            self.actions = vec![DpAction::Drop(DropAction(reason))];
-            self.slow_reasons = 0;
-        } else if self.actions.is_empty() {
-            self.actions.push(DropAction(self.lost).into());
+        if let Some(reason) = self.control.error {
+            self.out.actions = vec![DpAction::Drop(DropAction(reason))];
+            self.record.slow_reasons = 0;
+        } else if self.out.actions.is_empty() {
+            self.out.actions.push(DropAction(self.out.lost).into());
         }
         if let Some(DpAction::Clone(CloneAction(inner))) =
-            self.actions.pop_if(|a| matches!(a, DpAction::Clone(_)))
+            self.out.actions.pop_if(|a| matches!(a, DpAction::Clone(_)))
         {
             // Nothing follows.
-            self.actions.extend(inner);
+            self.out.actions.extend(inner);
         }
         let can = self.host.capabilities();
-        if self.actions.iter().any(|a| a.needs_emulation(&can)) {
-            self.slow_reasons |= SlowReason::Action.bit();
+        if self.out.actions.iter().any(|a| a.needs_emulation(&can)) {
+            self.record.slow_reasons |= SlowReason::Action.bit();
         }
-        tidy_mask(&mut self.wc, &self.original);
-        if self.slow_reasons != 0 {
-            self.lookups.meter(self.bridge.id, meter::SLOW_PATH);
+        tidy_mask(&mut self.record.wc, &self.packet.original);
+        if self.record.slow_reasons != 0 {
+            self.record.lookups.meter(self.bridge.id, meter::SLOW_PATH);
         }
         Translation {
             slow_meter: self.bridge.meters.get(&meter::SLOW_PATH).copied(),
-            actions: self.actions,
-            wc: self.wc,
+            actions: self.out.actions,
+            wc: self.record.wc,
             tlv: self.bridge.tables.tlv().clone(),
-            slow_reasons: self.slow_reasons,
-            error: self.error,
-            fault: self.fault,
-            patch_loop: self.patch_loop,
-            cache: self.cache,
-            lookups: self.lookups,
-            recircs: self.recircs,
-            to_upcall: self.to_upcall,
-            claimed: self.claimed,
-            final_flow: self.flow,
-            trace: self.trace.into_nodes(),
-            forks: self.forks,
+            slow_reasons: self.record.slow_reasons,
+            error: self.control.error,
+            fault: self.record.fault,
+            patch_loop: self.record.patch_loop,
+            cache: self.record.cache,
+            lookups: self.record.lookups,
+            recircs: self.record.recircs,
+            to_upcall: self.record.to_upcall,
+            claimed: self.record.claimed,
+            final_flow: self.packet.flow,
+            trace: self.record.trace.into_nodes(),
+            forks: self.record.forks,
         }
     }
 }

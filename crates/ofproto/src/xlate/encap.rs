@@ -67,7 +67,7 @@ impl XlateCtx<'_> {
 
     /// A packet from a tunnel of `legacy_l3` becomes a frame, with zero addresses.
     pub(super) fn received_bare(&mut self) {
-        if self.flow.packet_type >> 16 == ETHERTYPES
+        if self.packet.flow.packet_type >> 16 == ETHERTYPES
             && let Some(contexts) = self.becomes_frame()
         {
             self.defer(Pending::Push { contexts });
@@ -75,14 +75,14 @@ impl XlateCtx<'_> {
     }
 
     fn becomes_frame(&mut self) -> Option<Vec<u8>> {
-        if self.flow.packet_type >> 16 != ETHERTYPES {
+        if self.packet.flow.packet_type >> 16 != ETHERTYPES {
             self.fail(
                 XlateDrop::UnsupportedPacketType,
                 "Dropping packet as encap(ethernet) is not supported for packet type ethernet.",
             );
             return None;
         }
-        let flow = &mut self.flow;
+        let flow = &mut self.packet.flow;
         (flow.dl_type, flow.packet_type) = (flow.packet_type as u16, 0);
         (flow.dl_src, flow.dl_dst) = ([0; 6], [0; 6]);
         Some(Vec::new())
@@ -105,22 +105,23 @@ impl XlateCtx<'_> {
         if mdtype == h::NSH_MD_TYPE1 || contexts.len() > h::NSH_MD2_MAX_BYTES {
             contexts.clear();
         }
-        let np = match self.flow.packet_type {
+        let np = match self.packet.flow.packet_type {
             0 => nsh_np::ETHERNET,
             IPV4 => nsh_np::IPV4,
             IPV6 => nsh_np::IPV6,
             NSH => nsh_np::NSH,
             _ => 0,
         };
-        self.flow = without_headers(&self.flow);
-        (self.flow.packet_type, self.flow.dl_type) = (NSH, h::ETH_TYPE_NSH);
-        self.flow.set_nsh(&Nsh { ttl: NSH_TTL, mdtype, np, path: NSH_INDEX, ..Nsh::default() });
+        self.packet.flow = without_headers(&self.packet.flow);
+        (self.packet.flow.packet_type, self.packet.flow.dl_type) = (NSH, h::ETH_TYPE_NSH);
+        self.packet.flow.set_nsh(&Nsh { ttl: NSH_TTL, mdtype, np, path: NSH_INDEX, ..Nsh::default() });
         Some(contexts)
     }
 
     fn gets_label(&mut self, packet_type: u32) -> Option<Vec<u8>> {
-        if MPLS.contains(&self.flow.packet_type) {
-            let labels = super::mpls::examined_count(&self.flow, &self.original, &mut self.wc);
+        if MPLS.contains(&self.packet.flow.packet_type) {
+            let labels =
+                super::mpls::examined_count(&self.packet.flow, &self.packet.original, &mut self.record.wc);
             if labels >= flow::extract::MAX_MPLS_LABELS {
                 self.fail(
                     XlateDrop::TooManyMplsLabels,
@@ -128,30 +129,30 @@ impl XlateCtx<'_> {
                 );
                 return None;
             }
-            self.wc.0.mpls_lse[..labels].fill(u32::MAX);
-            self.flow.mpls_lse.copy_within(..labels, 1);
-            self.flow.mpls_lse[0] = NEXT_LABEL;
+            self.record.wc.0.mpls_lse[..labels].fill(u32::MAX);
+            self.packet.flow.mpls_lse.copy_within(..labels, 1);
+            self.packet.flow.mpls_lse[0] = NEXT_LABEL;
         } else {
-            self.flow = without_headers(&self.flow);
-            self.flow.mpls_lse[0] = FIRST_LABEL;
+            self.packet.flow = without_headers(&self.packet.flow);
+            self.packet.flow.mpls_lse[0] = FIRST_LABEL;
         }
-        (self.flow.packet_type, self.flow.dl_type) = (packet_type, packet_type as u16);
+        (self.packet.flow.packet_type, self.packet.flow.dl_type) = (packet_type, packet_type as u16);
         Some(Vec::new())
     }
 
     pub(super) fn pop_header(&mut self, packet_type: Option<u32>) {
         // The popped header takes what was written to it along; a pushed one is to be there first.
         self.commit();
-        match self.flow.packet_type {
-            0 if self.flow.vlans[0].is_present() => {
+        match self.packet.flow.packet_type {
+            0 if self.packet.flow.vlans[0].is_present() => {
                 self.fail(
                     XlateDrop::UnsupportedPacketType,
                     "Dropping packet, cannot decap Ethernet if VLAN is present.",
                 );
             }
             0 => {
-                self.flow.packet_type = ETHERTYPES << 16 | u32::from(self.flow.dl_type);
-                (self.flow.dl_src, self.flow.dl_dst) = ([0; 6], [0; 6]);
+                self.packet.flow.packet_type = ETHERTYPES << 16 | u32::from(self.packet.flow.dl_type);
+                (self.packet.flow.dl_src, self.packet.flow.dl_dst) = ([0; 6], [0; 6]);
             }
             NSH => self.loses_nsh(),
             of if MPLS.contains(&of) => self.loses_label(packet_type),
@@ -168,8 +169,8 @@ impl XlateCtx<'_> {
     }
 
     fn loses_nsh(&mut self) {
-        self.wc.0.nsh_np = u8::MAX;
-        let next = match self.flow.nsh_np {
+        self.record.wc.0.nsh_np = u8::MAX;
+        let next = match self.packet.flow.nsh_np {
             nsh_np::ETHERNET => 0,
             nsh_np::IPV4 => IPV4,
             nsh_np::IPV6 => IPV6,
@@ -181,7 +182,7 @@ impl XlateCtx<'_> {
                 );
             }
         };
-        self.flow.packet_type = next;
+        self.packet.flow.packet_type = next;
         self.freeze_behind_header();
     }
 
@@ -193,49 +194,49 @@ impl XlateCtx<'_> {
             );
         };
         if MPLS.contains(&next) {
-            self.flow.mpls_lse.copy_within(1.., 0);
+            self.packet.flow.mpls_lse.copy_within(1.., 0);
         }
-        self.flow.packet_type = next;
+        self.packet.flow.packet_type = next;
         self.freeze_behind_header();
     }
 
     /// The header of an action. Earlier ones are committed.
     fn defer(&mut self, header: Pending) {
-        self.pending = Some(header);
-        self.n_pending = self.n_pending.wrapping_add(1);
+        self.packet.pending = Some(header);
+        self.packet.n_pending = self.packet.n_pending.wrapping_add(1);
     }
 
     /// The flow is again as it was when `n_pending` had this value: later headers are gone.
     pub(super) fn forget_headers(&mut self, n_pending: u32) {
-        if self.n_pending != n_pending {
-            self.pending = None;
+        if self.packet.n_pending != n_pending {
+            self.packet.pending = None;
         }
     }
 
     fn freeze_behind_header(&mut self) {
         if !self.has_failed() {
             self.defer(Pending::Pop);
-            self.frozen.get_or_insert_default();
+            self.control.frozen.get_or_insert_default();
         }
     }
 
     /// Pushes and pops headers so that the datapath's packet has those of the flow. `false`: its remaining headers are
     /// unknown, and no further action may follow but recirculation.
     pub(super) fn commit_headers(&mut self) -> bool {
-        match self.pending.take() {
+        match self.packet.pending.take() {
             Some(Pending::Push { contexts }) => self.commit_push(&contexts),
             Some(Pending::Pop) => {
-                self.actions.push(match self.flow.packet_type {
-                    _ if self.base.packet_type == NSH => PopNsh.into(),
+                self.out.actions.push(match self.packet.flow.packet_type {
+                    _ if self.packet.base.packet_type == NSH => PopNsh.into(),
                     0 => PopMpls { ethertype: h::ETH_TYPE_TEB }.into(),
                     next => PopMpls { ethertype: next as u16 }.into(),
                 });
                 return false;
             }
-            None if self.base.packet_type == 0 && self.flow.packet_type != 0 => {
-                self.actions.push(PopEth.into());
-                self.base.packet_type = self.flow.packet_type;
-                (self.base.dl_src, self.base.dl_dst) = ([0; 6], [0; 6]);
+            None if self.packet.base.packet_type == 0 && self.packet.flow.packet_type != 0 => {
+                self.out.actions.push(PopEth.into());
+                self.packet.base.packet_type = self.packet.flow.packet_type;
+                (self.packet.base.dl_src, self.packet.base.dl_dst) = ([0; 6], [0; 6]);
             }
             None => {}
         }
@@ -243,37 +244,39 @@ impl XlateCtx<'_> {
     }
 
     fn commit_push(&mut self, contexts: &[u8]) {
-        let flow = &self.flow;
+        let flow = &self.packet.flow;
         match flow.packet_type {
             0 => {
-                self.actions.push(PushEth { src: flow.dl_src, dst: flow.dl_dst }.into());
-                self.base.packet_type = 0;
-                (self.base.dl_src, self.base.dl_dst) = (flow.dl_src, flow.dl_dst);
+                self.out.actions.push(PushEth { src: flow.dl_src, dst: flow.dl_dst }.into());
+                self.packet.base.packet_type = 0;
+                (self.packet.base.dl_src, self.packet.base.dl_dst) = (flow.dl_src, flow.dl_dst);
                 return;
             }
-            NSH => self.actions.extend(PushNsh::new(flow.nsh(), contexts).map(dpif::DpAction::from)),
+            NSH => self.out.actions.extend(PushNsh::new(flow.nsh(), contexts).map(dpif::DpAction::from)),
             _ => {
-                let is_l3 = self.base.packet_type != 0;
-                self.actions.push(AddMpls { lse: flow.mpls_lse[0], ethertype: flow.dl_type, is_l3 }.into());
+                let is_l3 = self.packet.base.packet_type != 0;
+                self.out
+                    .actions
+                    .push(AddMpls { lse: flow.mpls_lse[0], ethertype: flow.dl_type, is_l3 }.into());
             }
         }
         // The headers of the base flow are within now, where no action of this translation reaches them.
         let headers = Stage::L2.words().start;
-        self.base.words_mut()[headers..].copy_from_slice(&self.flow.words()[headers..]);
-        self.base.packet_type = self.flow.packet_type;
+        self.packet.base.words_mut()[headers..].copy_from_slice(&self.packet.flow.words()[headers..]);
+        self.packet.base.packet_type = self.packet.flow.packet_type;
     }
 
     /// As in OVS, a change rewrites all matched and written fields, except those that are never written.
     pub(super) fn commit_nsh(&mut self) {
-        if self.base.dl_type != h::ETH_TYPE_NSH || self.flow.nsh() == self.base.nsh() {
+        if self.packet.base.dl_type != h::ETH_TYPE_NSH || self.packet.flow.nsh() == self.packet.base.nsh() {
             return;
         }
-        let mut mask = Nsh { mdtype: 0, np: 0, ..self.wc.0.nsh() };
-        if self.base.nsh_mdtype != h::NSH_MD_TYPE1 {
+        let mut mask = Nsh { mdtype: 0, np: 0, ..self.record.wc.0.nsh() };
+        if self.packet.base.nsh_mdtype != h::NSH_MD_TYPE1 {
             mask.context = [0; 4];
         }
         if mask != Nsh::default() {
-            self.set(SetAction::Nsh(Masked { value: self.flow.nsh().masked(&mask), mask }));
+            self.set(SetAction::Nsh(Masked { value: self.packet.flow.nsh().masked(&mask), mask }));
         }
     }
 }

@@ -1,9 +1,10 @@
 //! Groups: selection and liveness of buckets, and their execution on copies of the packet.
 
-use super::cache::XlateEffect;
 use super::ctx::XlateCtx;
+use super::state::AfterAction;
 use super::trace::TraceEvent;
 use super::{MAX_BUCKET_LOOKS, MAX_BUCKETS};
+use crate::cache::XlateEffect;
 use crate::group::{Bucket, Group, Method};
 use dpif::XlateDrop;
 use dpif::actions::{HashAction, HashAlgorithm};
@@ -17,31 +18,31 @@ impl XlateCtx<'_> {
         if !self.may_nest() {
             return;
         }
-        self.lookups.group(self.bridge.id, id);
+        self.record.lookups.group(self.bridge.id, id);
         let Some(group) = self.bridge.tables.groups().get(id).cloned() else {
-            self.trace.warning(|| "output to nonexistent group".to_string());
-            self.leaves_list = true;
+            self.record.trace.warning(|| "output to nonexistent group".to_string());
+            self.control.after_action = AfterAction::Leave;
             return;
         };
         if group.executes_all() {
             let all: Vec<usize> = (0..group.buckets.len()).collect();
             self.send_to_each(all.into_iter(), |cx, n| cx.run_bucket(&group, n));
-            return self.cache.push(XlateEffect::Group { group, bucket: None });
+            return self.record.cache.push(XlateEffect::Group { group, bucket: None });
         }
         match self.pick(&group) {
             Some(n) => {
-                self.trace.detail(|| format!("using bucket {}", group.buckets[n].id));
+                self.record.trace.detail(|| format!("using bucket {}", group.buckets[n].id));
                 self.run_bucket(&group, n);
-                self.cache.push(XlateEffect::Group { group, bucket: Some(n) });
+                self.record.cache.push(XlateEffect::Group { group, bucket: Some(n) });
             }
             // As in OVS, also before the hash.
-            None => self.trace.detail(|| "no live bucket".to_string()),
+            None => self.record.trace.detail(|| "no live bucket".to_string()),
         }
     }
 
     /// Selects the bucket of a select or fast failover group. It is none, too, if the packet recirculates before that.
     fn pick(&mut self, group: &Arc<Group>) -> Option<usize> {
-        if group.ty() == GroupType::Select && self.was_mpls {
+        if group.ty() == GroupType::Select && self.packet.was_mpls {
             // The hash needs the headers behind the popped label. As in OVS, no bucket is live until they are known.
             self.freeze_and_repeat();
             return None;
@@ -51,7 +52,7 @@ impl XlateCtx<'_> {
         } else if let Method::DpHash { hash, map } = &group.method
             && self.host.capabilities().recirc
         {
-            let dp_hash = self.flow.dp_hash;
+            let dp_hash = self.packet.flow.dp_hash;
             // The datapath hashes the packet first, then the group is executed again. Datapaths compute no 0.
             if dp_hash == 0 {
                 let can_all = self.host.capabilities().max_hash_algorithm >= hash.algorithm as u8;
@@ -59,7 +60,7 @@ impl XlateCtx<'_> {
                 self.freeze_with_hash(HashAction { algorithm, ..*hash });
                 return None;
             }
-            self.wc.0.dp_hash |= map.len() as u32 - 1;
+            self.record.wc.0.dp_hash |= map.len() as u32 - 1;
             let mut tried = vec![false; group.buckets.len()];
             let first_time = |n: &usize| !std::mem::replace(&mut tried[*n], true);
             let candidates: Vec<usize> = group.candidates(map, dp_hash).filter(first_time).collect();
@@ -71,14 +72,14 @@ impl XlateCtx<'_> {
 
     /// The live bucket with the highest score; the last of equal ones.
     fn best_score(&mut self, group: &Arc<Group>) -> Option<usize> {
-        let hash = group.method.hash(&self.flow, &mut self.wc);
+        let hash = group.method.hash(&self.packet.flow, &mut self.record.wc);
         let mut best = None;
         for (n, bucket) in group.buckets.iter().enumerate() {
             if !self.is_alive(group, n) {
                 continue;
             }
             let score = bucket.score(hash);
-            self.trace.detail(|| format!("bucket {}: score {score}", bucket.id));
+            self.record.trace.detail(|| format!("bucket {}: score {score}", bucket.id));
             if best.is_none_or(|(_, highest)| score >= highest) {
                 best = Some((n, score));
             }
@@ -93,7 +94,7 @@ impl XlateCtx<'_> {
         let bucket = &group.buckets[n];
         let alive = self.bucket_is_alive(group, bucket, &mut looks);
         if !alive {
-            self.trace.detail(|| not_live(bucket));
+            self.record.trace.detail(|| not_live(bucket));
         }
         alive
     }
@@ -106,7 +107,7 @@ impl XlateCtx<'_> {
             return true;
         }
         let Some(id) = bucket.watch_group else { return false };
-        self.lookups.group(self.bridge.id, id);
+        self.record.lookups.group(self.bridge.id, id);
         let Some(watched) = self.bridge.tables.groups().get(id).cloned() else { return false };
         // A group that depends on itself is not live by itself.
         if watched.id() == group.id() || looks.under_way.contains(&watched.id()) {
@@ -130,26 +131,26 @@ impl XlateCtx<'_> {
 
     /// Executes a bucket on a copy of the packet: neither its changes nor `exit` reach later actions.
     fn run_bucket(&mut self, group: &Arc<Group>, n: usize) {
-        if self.buckets >= MAX_BUCKETS {
+        if self.control.buckets >= MAX_BUCKETS {
             return self.fail(XlateDrop::TooManyResubmits, format!("over {MAX_BUCKETS} group buckets"));
         }
-        self.buckets += 1;
+        self.control.buckets += 1;
         let bucket = &group.buckets[n];
-        self.trace.push(|id| TraceEvent::Bucket(*id), &bucket.id);
-        let (flow, was_mpls, n_pending) = (self.flow, self.was_mpls, self.n_pending);
-        let in_bucket = std::mem::replace(&mut self.in_bucket, true);
+        self.record.trace.push(|id| TraceEvent::Bucket(*id), &bucket.id);
+        let (flow, was_mpls, n_pending) = (self.packet.flow, self.packet.was_mpls, self.packet.n_pending);
+        let in_bucket = std::mem::replace(&mut self.control.in_bucket, true);
         let run = |cx: &mut Self| {
             cx.run_actions(&bucket.actions);
             cx.freeze_if_asked();
         };
         // Later outputs need the headers that it pops or pushes. OVS sends them the packet without its headers, or aborts.
-        let clones = !self.is_last && bucket.actions.iter().any(changes_packet_type);
+        let clones = !self.control.is_last && bucket.actions.iter().any(changes_packet_type);
         self.nest(true, |cx| if clones { cx.on_clone(run) } else { run(cx) });
-        self.in_bucket = in_bucket;
-        (self.flow, self.was_mpls) = (flow, was_mpls);
+        self.control.in_bucket = in_bucket;
+        (self.packet.flow, self.packet.was_mpls) = (flow, was_mpls);
         self.forget_headers(n_pending);
         self.end_bucket();
-        self.trace.pop();
+        self.record.trace.pop();
     }
 }
 

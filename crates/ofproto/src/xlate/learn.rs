@@ -1,8 +1,8 @@
 //! Effects of packets on rules: `learn` makes a rule, `fin_timeout` shortens timeouts of its own rule.
 
 use super::Learning;
-use super::cache::{LearnedFlow, XlateEffect};
 use super::ctx::XlateCtx;
+use crate::cache::{LearnedFlow, XlateEffect};
 use crate::changes::Lookups;
 use crate::ct_support;
 use crate::rule::RuleTimeouts;
@@ -19,32 +19,32 @@ impl XlateCtx<'_> {
     /// action: `None`. Its match stays off the stack of nested lists.
     #[inline(never)]
     pub(super) fn learn_rule(&mut self, learn: &LearnAction) -> Option<bool> {
-        if self.trace.is_on() && !self.host.has_effects() {
-            self.trace.warning(|| "suppressing side effects, so learn action ignored".to_string());
+        if self.record.trace.is_on() && !self.host.has_effects() {
+            self.record.trace.warning(|| "suppressing side effects, so learn action ignored".to_string());
             return None;
         }
-        let learned = learned_flow(learn, &self.flow, self.bridge.tables.tlv());
+        let learned = learned_flow(learn, &self.packet.flow, self.bridge.tables.tlv());
         let can = self.host.capabilities();
         let can_match = ct_support::check_match(&learned.matching, &can).is_ok();
         let found = if can_match { self.host.learn(self.bridge.id, &learned) } else { Learning::Refused };
         let there = found != Learning::Refused;
         if !there || learn.result_dst.is_some() || learn.limit != 0 {
             // The result depends on all rules of the learned rule's table.
-            self.lookups = Lookups::ALL;
+            self.record.lookups = Lookups::ALL;
         }
         // As in OVS, the next packet takes a place below the limit at once.
-        self.to_upcall |= learn.limit != 0 && found == Learning::Possible;
-        self.trace.detail(|| story(&learned, self.bridge.tables.tlv()));
+        self.record.to_upcall |= learn.limit != 0 && found == Learning::Possible;
+        self.record.trace.detail(|| story(&learned, self.bridge.tables.tlv()));
         if there {
-            self.cache.push(XlateEffect::Learn { bridge: self.bridge.id, learned: Box::new(learned) });
+            self.record.cache.push(XlateEffect::Learn { bridge: self.bridge.id, learned: Box::new(learned) });
         }
         Some(there)
     }
 
     /// Packets that end a connection shorten the timeouts of the rule. Packet-outs and frozen rules have none.
     pub(super) fn shorten_own_timeouts(&mut self, idle_s: u16, hard_s: u16) {
-        if let Some(RuleTimeouts::Shrinking(timeouts)) = self.rule_timeouts.clone() {
-            self.cache.push(XlateEffect::FinTimeout { timeouts, idle_s, hard_s });
+        if let Some(RuleTimeouts::Shrinking(timeouts)) = self.control.rule_timeouts.clone() {
+            self.record.cache.push(XlateEffect::FinTimeout { timeouts, idle_s, hard_s });
         }
     }
 }

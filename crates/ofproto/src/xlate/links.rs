@@ -1,7 +1,7 @@
 //! Packets of the switch's own link protocols, and the link states of ports.
 
-use super::cache::XlateEffect;
 use super::ctx::XlateCtx;
+use crate::cache::XlateEffect;
 use crate::links::Claimed;
 use crate::ports::Port;
 use dpif::{SlowReason, XlateDrop};
@@ -11,9 +11,11 @@ impl XlateCtx<'_> {
     /// Whether a session of a port takes the packet, which then goes nowhere else.
     pub(super) fn claims(&mut self, port: &Port) -> bool {
         for link in &port.links {
-            if link.claim.claims(&self.flow, &mut self.wc) {
-                self.slow_reasons |= SlowReason::Link(link.claim.protocol()).bit();
-                self.claimed.push(Claimed { session: link.session.clone(), ttl: self.flow.nw_ttl });
+            if link.claim.claims(&self.packet.flow, &mut self.record.wc) {
+                self.record.slow_reasons |= SlowReason::Link(link.claim.protocol()).bit();
+                self.record
+                    .claimed
+                    .push(Claimed { session: link.session.clone(), ttl: self.packet.flow.nw_ttl });
                 return true;
             }
         }
@@ -22,9 +24,9 @@ impl XlateCtx<'_> {
 
     /// As in OVS, a packet that a session takes is looked up in table 0, and counts there.
     pub(super) fn look_only(&mut self) {
-        self.only_looks = true;
+        self.control.only_looks = true;
         self.lookup(TableId(0), true);
-        self.only_looks = false;
+        self.control.only_looks = false;
     }
 
     /// Translates a packet from a port of the current bridge. As in OVS, a port that only learns has its packets
@@ -33,29 +35,29 @@ impl XlateCtx<'_> {
         let Some(port) = port.filter(|port| port.gating_links().next().is_some()) else {
             return translate(self);
         };
-        self.lookups.port(self.bridge.id, port.of_port);
+        self.record.lookups.port(self.bridge.id, port.of_port);
         let state = port.link_state();
         if state.may_forward {
             return translate(self);
         }
         if state.may_learn {
-            let (sent, base) = (self.actions.len(), self.base);
+            let (sent, base) = (self.out.actions.len(), self.packet.base);
             translate(self);
-            self.actions.truncate(sent);
-            self.base = base;
-            self.action_set.clear();
+            self.out.actions.truncate(sent);
+            self.packet.base = base;
+            self.packet.action_set.clear();
             self.cancel_freeze();
         }
-        self.lost = XlateDrop::ForwardingDisabled;
+        self.out.lost = XlateDrop::ForwardingDisabled;
     }
 
     /// Whether the links of a port let it send; the trace names the protocol that does not.
     pub(super) fn links_forward(&mut self, port: &Port) -> bool {
         for link in port.gating_links() {
-            self.lookups.port(self.bridge.id, port.of_port);
+            self.record.lookups.port(self.bridge.id, port.of_port);
             if !link.session.state().may_forward {
                 let protocol = link.claim.protocol().name().to_uppercase();
-                self.trace.warning(|| format!("{protocol} not in forwarding state, skipping output"));
+                self.record.trace.warning(|| format!("{protocol} not in forwarding state, skipping output"));
                 return false;
             }
         }
@@ -64,15 +66,15 @@ impl XlateCtx<'_> {
 
     /// Counts a packet that a port without a device receives.
     pub(super) fn received_by(&mut self, port: &Port) {
-        self.cache.push(XlateEffect::Received(port.counters.clone()));
+        self.record.cache.push(XlateEffect::Received(port.counters.clone()));
         for link in port.links.iter().filter(|link| link.counts_rx) {
-            self.cache.push(XlateEffect::Alive(link.session.clone()));
+            self.record.cache.push(XlateEffect::Alive(link.session.clone()));
         }
     }
 
     /// Whether a port of the bridge exists and can send.
     pub(super) fn can_send(&mut self, port: OfPort) -> bool {
-        self.lookups.port(self.bridge.id, port);
+        self.record.lookups.port(self.bridge.id, port);
         self.bridge.ports.port(port).is_some_and(|p| p.may_enable())
     }
 }

@@ -9,7 +9,6 @@
 //! [`XlateDrop`]. All resubmits may nest, so threads that translate have a stack of [`THREAD_STACK_BYTES`].
 
 mod actions;
-mod cache;
 mod commit;
 mod conntrack;
 mod controllers;
@@ -27,17 +26,18 @@ mod normal;
 mod output;
 mod recirculated;
 mod stack;
+mod state;
 mod trace;
 
-pub use cache::{EffectHost, LearnedFlow, XlateCache, XlateEffect};
+pub use crate::cache::{EffectHost, LearnedFlow, XlateCache, XlateEffect};
 pub use conntrack::Fork;
 pub use recirculated::{PARTS_MAX, Recirculations};
 pub use trace::{TraceEvent, TraceNode, render_trace};
 
 use crate::changes::Lookups;
+use crate::ids::BridgeId;
 use crate::links::Claimed;
 use crate::native::NativeTunnels;
-use crate::ports::BridgeId;
 use crate::recirc::FrozenState;
 use crate::view::View;
 use ctx::XlateCtx;

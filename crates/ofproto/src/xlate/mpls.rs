@@ -96,8 +96,8 @@ fn common(a: &[u32], b: &[u32]) -> usize {
 impl XlateCtx<'_> {
     /// Pushes a label with the values of the outermost one; a first label has those of the IP header.
     pub(super) fn push_label(&mut self, ethertype: u16) {
-        look_at_count(&self.flow, &self.original, &mut self.wc);
-        let labels = count(&self.flow);
+        look_at_count(&self.packet.flow, &self.packet.original, &mut self.record.wc);
+        let labels = count(&self.packet.flow);
         if labels >= MAX_MPLS_LABELS {
             let fault = format!("push_mpls: the packet would have more than {MAX_MPLS_LABELS} MPLS labels");
             return self.fail(XlateDrop::TooManyMplsLabels, fault);
@@ -106,23 +106,23 @@ impl XlateCtx<'_> {
             // The headers behind the label must be up to date: they are hidden from now on.
             self.commit();
             let entry = self.first_label();
-            self.flow = without_network(&self.flow);
-            self.flow.mpls_lse[0] = entry;
+            self.packet.flow = without_network(&self.packet.flow);
+            self.packet.flow.mpls_lse[0] = entry;
         } else {
-            self.wc.0.mpls_lse[..labels].fill(u32::MAX);
-            self.flow.mpls_lse.copy_within(..labels, 1);
-            self.flow.mpls_lse[0] &= !BOTTOM;
+            self.record.wc.0.mpls_lse[..labels].fill(u32::MAX);
+            self.packet.flow.mpls_lse.copy_within(..labels, 1);
+            self.packet.flow.mpls_lse[0] &= !BOTTOM;
         }
-        self.flow.set_ethertype(ethertype);
+        self.packet.flow.set_ethertype(ethertype);
     }
 
     fn first_label(&mut self) -> u32 {
-        let flow = &self.flow;
+        let flow = &self.packet.flow;
         let label = if flow.dl_type == h::ETH_TYPE_IPV6 { NULL_IPV6 } else { 0 };
         let (mut class, mut ttl) = (0, DEFAULT_TTL);
         if flow.is_ip() {
-            self.wc.0.nw_tos |= DSCP;
-            self.wc.0.nw_ttl = u8::MAX;
+            self.record.wc.0.nw_tos |= DSCP;
+            self.record.wc.0.nw_ttl = u8::MAX;
             class = flow.nw_tos >> 2 & 7;
             ttl = if flow.nw_ttl == 0 { DEFAULT_TTL } else { flow.nw_ttl };
         }
@@ -131,9 +131,9 @@ impl XlateCtx<'_> {
 
     /// Pops the outermost label, if there is one.
     pub(super) fn pop_label(&mut self, ethertype: u16) {
-        look_at_count(&self.flow, &self.original, &mut self.wc);
-        let labels = count(&self.flow);
-        let stack = &mut self.flow.mpls_lse[..MAX_MPLS_LABELS];
+        look_at_count(&self.packet.flow, &self.packet.original, &mut self.record.wc);
+        let labels = count(&self.packet.flow);
+        let stack = &mut self.packet.flow.mpls_lse[..MAX_MPLS_LABELS];
         if labels == 0 {
             return;
         }
@@ -141,19 +141,19 @@ impl XlateCtx<'_> {
             let fault = format!("pop_mpls: the packet has more than {MAX_MPLS_LABELS} MPLS labels");
             return self.fail(XlateDrop::TooManyMplsLabels, fault);
         }
-        self.wc.0.mpls_lse[1..labels].fill(u32::MAX);
+        self.record.wc.0.mpls_lse[1..labels].fill(u32::MAX);
         stack.copy_within(1.., 0);
         stack[MAX_MPLS_LABELS - 1] = 0;
-        self.flow.set_ethertype(ethertype);
+        self.packet.flow.set_ethertype(ethertype);
         if !h::is_mpls(ethertype) && self.host.capabilities().recirc {
-            self.was_mpls = true;
+            self.packet.was_mpls = true;
         }
     }
 
     /// Pops, rewrites and pushes labels so that the packet has those of the flow.
     pub(super) fn commit_labels(&mut self) {
-        let (new_labels, mut old_labels) = (count(&self.flow), count(&self.base));
-        let (flow, base) = (self.flow, self.base);
+        let (new_labels, mut old_labels) = (count(&self.packet.flow), count(&self.packet.base));
+        let (flow, base) = (self.packet.flow, self.packet.base);
         let (new, old) = (&flow.mpls_lse[..new_labels], &base.mpls_lse[..old_labels]);
         let mut common = common(new, old);
         while old_labels > common {
@@ -165,21 +165,21 @@ impl XlateCtx<'_> {
             } else {
                 let inner = old_labels > 1 && !h::is_mpls(flow.dl_type);
                 let ethertype = if inner { h::ETH_TYPE_MPLS } else { flow.dl_type };
-                self.actions.push(PopMpls { ethertype }.into());
+                self.out.actions.push(PopMpls { ethertype }.into());
                 old_labels -= 1;
             }
         }
         for lse in new[..new_labels - common].iter().rev() {
-            self.actions.push(PushMpls { lse: *lse, ethertype: flow.dl_type }.into());
+            self.out.actions.push(PushMpls { lse: *lse, ethertype: flow.dl_type }.into());
             self.look_at_labels();
         }
     }
 
     /// A written entry is made from all bits of the packet's own. A pop and a push examine those of inner entries.
     fn look_at_labels(&mut self) {
-        if h::is_mpls(self.original.dl_type) {
-            look_at_count(&self.original, &self.original, &mut self.wc);
-            self.wc.0.mpls_lse[0] = u32::MAX;
+        if h::is_mpls(self.packet.original.dl_type) {
+            look_at_count(&self.packet.original, &self.packet.original, &mut self.record.wc);
+            self.record.wc.0.mpls_lse[0] = u32::MAX;
         }
     }
 }

@@ -1,11 +1,12 @@
 //! Tunnels in user space: outer headers pushed by an action, and translation in the bridge of the route; packets for a
 //! tunnel that reach a bridge's own port.
 
-use super::cache::XlateEffect;
 use super::ctx::XlateCtx;
-use crate::native::{NativeTunnels, OutDevice, Solicit};
+use crate::cache::XlateEffect;
+use crate::native::{NativeTunnels, Solicit};
 use crate::ports::Port;
 use crate::tunnel::{TunnelConfig, TunnelHeaders, Way};
+use crate::view::OutDevice;
 use dpif::actions::tnl_header::{Encap, IPPROTO_IPIP, IPPROTO_IPV6, OuterIp, TnlHeader};
 use dpif::actions::{CloneAction, PopEth, TnlPop, TnlPush, Trunc};
 use dpif::{DpAction, Masked, SetAction, XlateDrop};
@@ -49,42 +50,42 @@ impl XlateCtx<'_> {
     pub(super) fn output_to_native_tunnel(&mut self, native: &NativeTunnels, output: &TunnelOutput<'_>) {
         let outer = &output.outer;
         let Some(dst) = address(outer.dst, outer.ipv6_dst) else { return };
-        let mark = output.config.egress_pkt_mark.unwrap_or(self.flow.pkt_mark);
+        let mark = output.config.egress_pkt_mark.unwrap_or(self.packet.flow.pkt_mark);
         if output.config.egress_pkt_mark.is_some() || native.routes.uses_marks() {
-            self.wc.0.pkt_mark = u32::MAX;
+            self.record.wc.0.pkt_mark = u32::MAX;
         }
         let query = Query { mark, dst, src: address(outer.src, outer.ipv6_src) };
-        self.lookups.route(&query);
+        self.record.lookups.route(&query);
         let hop = self.host.route(native, &query);
         if let Err(reason) = hop
             && reason != NoRoute::Missing
         {
-            self.trace.detail(|| format!("no route to {dst}: {}", routing::text::no_route(reason)));
+            self.record.trace.detail(|| format!("no route to {dst}: {}", routing::text::no_route(reason)));
         }
         let device = hop.as_ref().ok().and_then(|hop| self.view.device(&hop.device));
         let Some((hop, device)) = hop.ok().zip(device) else {
             return self.lose(XlateDrop::TunnelNoRoute, "native tunnel routing failed");
         };
         let next = hop.gateway.unwrap_or(dst);
-        self.trace.detail(|| format!("tunneling to {next} via {}", device.port.name));
+        self.record.trace.detail(|| format!("tunneling to {next} via {}", device.port.name));
         if device.mac == MacAddr::default() {
             return self.lose(XlateDrop::TunnelNoRoute, "tunnel output device lacks Ethernet address");
         }
         let Some(eth_dst) = self.neighbour(native, &device, &hop, next) else { return };
-        let label = output.config.of_kind.srv6.flow_label.of(&self.flow, &mut self.wc);
+        let label = output.config.of_kind.srv6.flow_label.of(&self.packet.flow, &mut self.record.wc);
         let way = Way { eth_src: device.mac, eth_dst, source: hop.source, label };
         let source = query.src.unwrap_or(hop.source);
-        self.trace.detail(|| format!("tunneling from {} {source} to {eth_dst} {next}", device.mac));
+        self.record.trace.detail(|| format!("tunneling from {} {source} to {eth_dst} {next}", device.mac));
         let Some(header) = output.config.header(outer, &output.options, output.packet_type, &way) else {
-            return self.trace.warning(|| "native tunnel header build failed".to_string());
+            return self.record.trace.warning(|| "native tunnel header build failed".to_string());
         };
         self.push_and_continue(&device, output, Arc::new(header), mark);
     }
 
     /// Sends nothing: the reason of the drop if nothing else is sent.
     fn lose(&mut self, reason: XlateDrop, why: &str) {
-        self.lost = reason;
-        self.trace.warning(|| why.to_string());
+        self.out.lost = reason;
+        self.record.trace.warning(|| why.to_string());
     }
 
     /// The Ethernet address of the next hop; requests it if it is unknown.
@@ -96,17 +97,18 @@ impl XlateCtx<'_> {
         next: IpAddr,
     ) -> Option<MacAddr> {
         let (table, bridge) = (native.neighbours.clone(), device.bridge_name.clone());
-        self.lookups.neighbour(device.bridge, next);
+        self.record.lookups.neighbour(device.bridge, next);
         let found = sync::lock(&table).lookup(self.host.now_ms(), &bridge, next);
         if found.is_some() {
-            self.cache.push(XlateEffect::Neighbour { table, bridge, ip: next });
+            self.record.cache.push(XlateEffect::Neighbour { table, bridge, ip: next });
             return found;
         }
-        self.lost = XlateDrop::TunnelNoNeighbour;
+        self.out.lost = XlateDrop::TunnelNoNeighbour;
         let kind = if next.is_ipv4() { "ARP" } else { "ND" };
-        self.trace
+        self.record
+            .trace
             .detail(|| format!("neighbor cache miss for {next} on bridge {bridge}, sending {kind} request"));
-        self.cache.push(XlateEffect::Unresolved(Arc::new(Solicit {
+        self.record.cache.push(XlateEffect::Unresolved(Arc::new(Solicit {
             bridge: device.bridge,
             port: device.port.of_port,
             mac: device.mac,
@@ -132,12 +134,17 @@ impl XlateCtx<'_> {
         if !self.may_copy() {
             return;
         }
-        let kept = (Box::new(self.flow), Box::new(self.base), self.conntracked, self.was_mpls);
-        let (wc, is_last) = (std::mem::replace(&mut self.wc, Mask::none()), self.is_last);
-        let before = std::mem::take(&mut self.actions);
-        let marks = mark != self.base.pkt_mark;
-        self.flow = Flow { pkt_mark: mark, ..outer_flow(&header, output.packet_type) };
-        self.base = self.flow;
+        let kept = (
+            Box::new(self.packet.flow),
+            Box::new(self.packet.base),
+            self.packet.conntracked,
+            self.packet.was_mpls,
+        );
+        let (wc, is_last) = (std::mem::replace(&mut self.record.wc, Mask::none()), self.control.is_last);
+        let before = std::mem::take(&mut self.out.actions);
+        let marks = mark != self.packet.base.pkt_mark;
+        self.packet.flow = Flow { pkt_mark: mark, ..outer_flow(&header, output.packet_type) };
+        self.packet.base = self.packet.flow;
         if marks {
             self.set(SetAction::SkbMark(Masked { value: mark, mask: u32::MAX }));
         }
@@ -145,36 +152,37 @@ impl XlateCtx<'_> {
         // As on the wire. OVS counts a popped Ethernet header, too.
         let longer_bytes = header.bytes().len() as i64 - i64::from(popped_bytes);
         let cut = output.cut.map(|bytes| DpAction::Trunc(Trunc(bytes.saturating_sub(popped_bytes))));
-        self.actions.extend(cut);
+        self.out.actions.extend(cut);
         if output.pops_eth {
-            self.actions.push(PopEth.into());
+            self.out.actions.push(PopEth.into());
         }
-        self.actions.push(TnlPush { tnl_port: output.dp_port, out_port, header }.into());
-        let pushed = self.actions.len();
-        self.clones += 1;
-        self.outside += before.len();
-        self.is_last = true;
+        self.out.actions.push(TnlPush { tnl_port: output.dp_port, out_port, header }.into());
+        let pushed = self.out.actions.len();
+        self.out.clones += 1;
+        self.out.outside += before.len();
+        self.control.is_last = true;
         // No rule's match on outer headers compares with those of the packet.
-        self.lookups.exchanged();
-        self.cache.push(XlateEffect::Longer(longer_bytes));
+        self.record.lookups.exchanged();
+        self.record.cache.push(XlateEffect::Longer(longer_bytes));
         self.continue_in(bridge, device.port.of_port);
-        self.cache.push(XlateEffect::Longer(-longer_bytes));
-        self.is_last = is_last;
-        self.outside -= before.len();
-        self.clones -= 1;
-        let looks_at_mark = std::mem::replace(&mut self.wc, wc).0.pkt_mark != 0;
+        self.record.cache.push(XlateEffect::Longer(-longer_bytes));
+        self.control.is_last = is_last;
+        self.out.outside -= before.len();
+        self.out.clones -= 1;
+        let looks_at_mark = std::mem::replace(&mut self.record.wc, wc).0.pkt_mark != 0;
         if looks_at_mark {
-            self.wc.0.pkt_mark = u32::MAX;
+            self.record.wc.0.pkt_mark = u32::MAX;
         }
-        (self.flow, self.base, self.conntracked, self.was_mpls) = (*kept.0, *kept.1, kept.2, kept.3);
-        let mut sent = std::mem::replace(&mut self.actions, before);
+        (self.packet.flow, self.packet.base, self.packet.conntracked, self.packet.was_mpls) =
+            (*kept.0, *kept.1, kept.2, kept.3);
+        let mut sent = std::mem::replace(&mut self.out.actions, before);
         if sent.len() == pushed {
             sent.clear();
         }
         match is_last {
-            true => self.actions.append(&mut sent),
+            true => self.out.actions.append(&mut sent),
             false if sent.is_empty() => {}
-            false => self.actions.push(DpAction::Clone(CloneAction(sent))),
+            false => self.out.actions.push(DpAction::Clone(CloneAction(sent))),
         }
     }
 
@@ -184,21 +192,21 @@ impl XlateCtx<'_> {
         let has_addresses = |native: &Arc<NativeTunnels>| native.listeners.device(&port.name).is_some();
         let Some(native) = self.native().filter(has_addresses) else { return false };
         let bridge = self.bridge.clone();
-        if let Some(tunnel) = native.listeners.lookup(&self.flow, &mut self.wc) {
-            let f = &self.flow;
+        if let Some(tunnel) = native.listeners.lookup(&self.packet.flow, &mut self.record.wc) {
+            let f = &self.packet.flow;
             let src =
                 if f.dl_type == h::ETH_TYPE_IP { address(f.nw_src, [0; 16]) } else { address(0, f.ipv6_src) };
             if let Some(ip) = src.filter(|_| self.host.has_effects()) {
                 self.host.neighbour_seen(&native, bridge.id, ip, MacAddr(f.dl_src));
             }
-            self.actions.push(TnlPop(tunnel).into());
+            self.out.actions.push(TnlPop(tunnel).into());
             return true;
         }
         let is_own = |ip| native.listeners.holders(ip).any(|name| bridge.ports.by_name(name).is_some());
-        if let Some(snooped) = snoop(&self.flow, &mut self.wc)
-            && (is_gratuitous(&self.flow) || is_own(answered(&self.flow)))
+        if let Some(snooped) = snoop(&self.packet.flow, &mut self.record.wc)
+            && (is_gratuitous(&self.packet.flow) || is_own(answered(&self.packet.flow)))
         {
-            self.cache.push(XlateEffect::Snooped {
+            self.record.cache.push(XlateEffect::Snooped {
                 table: native.neighbours.clone(),
                 bridge: bridge.name.clone(),
                 id: bridge.id,

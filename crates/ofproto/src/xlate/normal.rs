@@ -1,8 +1,9 @@
 //! `NORMAL`: the learning switch with VLANs (IEEE 802.1D, 802.1Q).
 
-use super::cache::XlateEffect;
 use super::ctx::XlateCtx;
-use crate::ports::{Bundle, BundleId, PriorityTags, VlanMode};
+use crate::cache::XlateEffect;
+use crate::ids::BundleId;
+use crate::ports::{Bundle, PriorityTags, VlanMode};
 use flow::{MacAddr, OfPort, VlanTag};
 use packet::headers::{ETH_TYPE_VLAN, ETH_TYPE_VLAN_8021AD};
 use std::sync::Arc;
@@ -32,36 +33,39 @@ fn no_bundle() -> Arc<Bundle> {
 
 impl XlateCtx<'_> {
     pub(super) fn normal(&mut self) {
-        self.wc.0.dl_src = [0xff; 6];
-        self.wc.0.dl_dst = [0xff; 6];
-        self.wc.0.vlans[0].tci |= VlanTag::VID | VlanTag::PRESENT;
+        self.record.wc.0.dl_src = [0xff; 6];
+        self.record.wc.0.dl_dst = [0xff; 6];
+        self.record.wc.0.vlans[0].tci |= VlanTag::VID | VlanTag::PRESENT;
         let bridge = self.bridge.clone();
-        let in_port = self.flow.in_port();
+        let in_port = self.packet.flow.in_port();
         let from_nowhere = matches!(in_port, OfPort::NONE | OfPort::CONTROLLER);
         let nowhere = from_nowhere.then(no_bundle);
         let Some(input) = nowhere.as_ref().or(bridge.ports.bundle_of(in_port)) else {
-            self.trace.error(|| format!("received packet on unknown port {in_port}"));
-            return self.trace.warning(|| "no input bundle, dropping".to_string());
+            self.record.trace.error(|| format!("received packet on unknown port {in_port}"));
+            return self.record.trace.warning(|| "no input bundle, dropping".to_string());
         };
-        let is_tag = matches!(self.flow.dl_type, ETH_TYPE_VLAN | ETH_TYPE_VLAN_8021AD);
-        if is_tag && !self.flow.vlans[0].is_present() {
-            return self.trace.warning(|| "partial VLAN tag, dropping".to_string());
+        let is_tag = matches!(self.packet.flow.dl_type, ETH_TYPE_VLAN | ETH_TYPE_VLAN_8021AD);
+        if is_tag && !self.packet.flow.vlans[0].is_present() {
+            return self.record.trace.warning(|| "partial VLAN tag, dropping".to_string());
         }
-        let dst = self.flow.dl_dst();
+        let dst = self.packet.flow.dl_dst();
         if !from_nowhere && dst.is_reserved() && !bridge.forward_bpdu {
-            return self.trace.detail(|| "packet has reserved destination MAC, dropping".to_string());
+            return self.record.trace.detail(|| "packet has reserved destination MAC, dropping".to_string());
         }
         let Some(entered) = self.enter(input) else {
-            return self.trace.warning(|| "disallowed VLAN VID for this input port, dropping".to_string());
+            return self
+                .record
+                .trace
+                .warning(|| "disallowed VLAN VID for this input port, dropping".to_string());
         };
         let vlan = entered.vlan;
-        if !from_nowhere && self.flow.packet_type == 0 {
+        if !from_nowhere && self.packet.flow.packet_type == 0 {
             self.learn_source(input, vlan);
         }
         let known = {
             let macs = sync::lock(&bridge.macs);
             // Learning applies to the packet itself: its source may be its destination.
-            let learns = !from_nowhere && self.host.has_effects() && dst == self.flow.dl_src();
+            let learns = !from_nowhere && self.host.has_effects() && dst == self.packet.flow.dl_src();
             let learned = learns && macs.would_change(vlan, dst, input.id);
             let found = if learned { Some(input.id) } else { macs.lookup(vlan, dst) };
             // A flow of former settings may have learned an address in a VLAN that its port left.
@@ -71,14 +75,14 @@ impl XlateCtx<'_> {
         };
         match known {
             Some(output) if output.id == input.id => {
-                self.trace.detail(|| "learned port is input port, dropping".to_string());
+                self.record.trace.detail(|| "learned port is input port, dropping".to_string());
             }
             Some(output) => {
-                self.trace.detail(|| "forwarding to learned port".to_string());
+                self.record.trace.detail(|| "forwarding to learned port".to_string());
                 self.output_bundle(output, entered);
             }
             None => {
-                self.trace.detail(|| "no learned MAC for destination, flooding".to_string());
+                self.record.trace.detail(|| "no learned MAC for destination, flooding".to_string());
                 self.flood_vlan(input, entered);
             }
         }
@@ -86,14 +90,14 @@ impl XlateCtx<'_> {
 
     /// The VLAN of the packet on this bundle; `None`: it may not enter.
     fn enter(&mut self, input: &Bundle) -> Option<Entered> {
-        let vid = self.flow.vlans[0].vid();
+        let vid = self.packet.flow.vlans[0].vid();
         // As in OVS, trunks do not exclude packets without a VLAN from a native port.
         let is_native =
             vid == 0 && matches!(input.vlan_mode, VlanMode::NativeTagged | VlanMode::NativeUntagged);
         let vlan = match input.vlan_mode {
             VlanMode::Access if vid != 0 => {
                 let (name, tag) = (&input.name, input.tag);
-                self.trace.error(|| {
+                self.record.trace.error(|| {
                     format!("dropping VLAN {vid} tagged packet received on port {name} configured as VLAN {tag} access port")
                 });
                 return None;
@@ -104,36 +108,37 @@ impl XlateCtx<'_> {
         };
         if !is_native && !input.includes_vlan(vlan) {
             let name = &input.name;
-            self.trace.error(|| {
+            self.record.trace.error(|| {
                 format!("dropping VLAN {vlan} packet received on port {name} not configured for trunking VLAN {vlan}")
             });
             return None;
         }
-        let tagged = self.flow.vlans[0].is_present() || is_native || input.vlan_mode == VlanMode::Access;
+        let tagged =
+            self.packet.flow.vlans[0].is_present() || is_native || input.vlan_mode == VlanMode::Access;
         Some(Entered { vlan, tagged })
     }
 
     fn learn_source(&mut self, input: &Bundle, vlan: u16) {
-        let mac: MacAddr = self.flow.dl_src();
+        let mac: MacAddr = self.packet.flow.dl_src();
         if mac.is_multicast() {
             return;
         }
         let macs = self.bridge.macs.clone();
-        if self.trace.is_on()
+        if self.record.trace.is_on()
             && self.host.has_effects()
             && sync::lock(&macs).would_change(vlan, mac, input.id)
         {
             let name = &input.name;
-            self.trace.detail(|| format!("learned that {mac} is on port {name} in VLAN {vlan}"));
+            self.record.trace.detail(|| format!("learned that {mac} is on port {name} in VLAN {vlan}"));
         }
-        self.cache.push(XlateEffect::Normal { macs, vlan, mac, bundle: input.id });
+        self.record.cache.push(XlateEffect::Normal { macs, vlan, mac, bundle: input.id });
     }
 
     fn flood_vlan(&mut self, input: &Bundle, entered: Entered) {
         let bridge = self.bridge.clone();
-        let inner = self.flow.vlans[1];
+        let inner = self.packet.flow.vlans[1];
         if inner.is_present() {
-            self.wc.0.vlans[1].tci |= VlanTag::VID;
+            self.record.wc.0.vlans[1].tci |= VlanTag::VID;
         }
         let outputs = bridge.ports.flood_order().filter_map(|port| {
             let output = bridge.ports.bundles.get(&port.bundle)?;
@@ -154,7 +159,7 @@ impl XlateCtx<'_> {
             VlanMode::NativeUntagged => vlan == output.tag,
             VlanMode::Trunk | VlanMode::NativeTagged => false,
         };
-        let saved = self.flow.vlans;
+        let saved = self.packet.flow.vlans;
         let vid = if untagged { 0 } else { vlan };
         let pcp_bits = saved[0].tci & VlanTag::PCP;
         // A trunk forwards priority tags with a nonzero priority.
@@ -164,16 +169,16 @@ impl XlateCtx<'_> {
             PriorityTags::Never => !untagged && pcp_bits != 0,
         };
         if vid == 0 && saved[0].is_present() {
-            self.wc.0.vlans[0].tci |= VlanTag::PCP;
+            self.record.wc.0.vlans[0].tci |= VlanTag::PCP;
         }
         let tpid = if saved[0].is_present() { saved[0].tpid } else { ETH_TYPE_VLAN };
         if vid != 0 || priority_tag {
-            self.flow.vlans[0] = VlanTag { tpid, tci: vid | pcp_bits | VlanTag::PRESENT };
+            self.packet.flow.vlans[0] = VlanTag { tpid, tci: vid | pcp_bits | VlanTag::PRESENT };
         } else if saved[0].is_present() {
-            self.flow.vlans[0] = saved[1];
-            self.flow.vlans[1] = VlanTag::default();
+            self.packet.flow.vlans[0] = saved[1];
+            self.packet.flow.vlans[1] = VlanTag::default();
         }
         self.send_to(*port);
-        self.flow.vlans = saved;
+        self.packet.flow.vlans = saved;
     }
 }

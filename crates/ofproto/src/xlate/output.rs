@@ -1,12 +1,13 @@
 //! Output: reserved ports, physical ports, patch ports.
 
-use super::cache::XlateEffect;
 use super::ctx::XlateCtx;
 use super::ctx::entry;
 use super::encap::ETHERTYPES;
 use super::native::TunnelOutput;
+use crate::cache::XlateEffect;
+use crate::ids::BridgeId;
 use crate::packet_state::PacketState;
-use crate::ports::{BridgeId, Port, SpanningTree};
+use crate::ports::{Port, SpanningTree};
 use crate::tunnel::{PacketTypes, TunnelConfig, TunnelHeaders};
 use crate::view::BridgeView;
 use dpif::actions::{Output, Trunc};
@@ -22,8 +23,10 @@ impl XlateCtx<'_> {
     /// The output action to any port.
     pub(super) fn send(&mut self, port: OfPort, max_len_bytes: u16) {
         match port {
-            OfPort::IN_PORT => self.send_to(self.flow.in_port()),
-            OfPort::TABLE if self.in_packet_out => self.resubmit_to(TableId(0), self.flow.in_port(), true),
+            OfPort::IN_PORT => self.send_to(self.packet.flow.in_port()),
+            OfPort::TABLE if self.control.in_packet_out => {
+                self.resubmit_to(TableId(0), self.packet.flow.in_port(), true)
+            }
             OfPort::TABLE | OfPort::NONE => {}
             OfPort::NORMAL => self.normal(),
             OfPort::FLOOD => self.flood(false),
@@ -35,8 +38,8 @@ impl XlateCtx<'_> {
                     ..ControllerAction::plain(max_len_bytes)
                 });
             }
-            port if port == self.flow.in_port() => {
-                self.trace.warning(|| "skipping output to input port".to_string());
+            port if port == self.packet.flow.in_port() => {
+                self.record.trace.warning(|| "skipping output to input port".to_string());
             }
             port => self.send_to(port),
         }
@@ -44,33 +47,33 @@ impl XlateCtx<'_> {
 
     /// Sends the first bytes of the packet out of a datapath port of this bridge.
     pub(super) fn send_truncated(&mut self, port: OfPort, max_len_bytes: u32) {
-        if port == self.flow.in_port() {
-            return self.trace.warning(|| "skipping output to input port".to_string());
+        if port == self.packet.flow.in_port() {
+            return self.record.trace.warning(|| "skipping output to input port".to_string());
         }
         // As in OVS, a port without a device, `IN_PORT` included, is called a patch port.
         if self.bridge.ports.port(port).is_none_or(|p| p.dp_port.is_none()) {
             let name = format_port(port, &NoPortNames);
-            return self.trace.error(|| format!("output_trunc does not support patch port {name}"));
+            return self.record.trace.error(|| format!("output_trunc does not support patch port {name}"));
         }
         if self.native().is_some() && self.bridge.ports.port(port).is_some_and(|p| p.tunnel.is_some()) {
             // Its headers are not truncated.
-            self.tunnel_cut = Some(max_len_bytes);
+            self.out.tunnel_cut = Some(max_len_bytes);
             self.send_to(port);
-            self.tunnel_cut = None;
+            self.out.tunnel_cut = None;
             return;
         }
         let trunc = DpAction::Trunc(Trunc(max_len_bytes));
-        self.actions.push(trunc.clone());
+        self.out.actions.push(trunc.clone());
         self.send_to(port);
         // It must not truncate the packet of a later output.
-        if self.actions.last() == Some(&trunc) {
-            self.actions.pop();
+        if self.out.actions.last() == Some(&trunc) {
+            self.out.actions.pop();
         }
     }
 
     fn flood(&mut self, all: bool) {
         let bridge = self.bridge.clone();
-        let in_port = self.flow.in_port();
+        let in_port = self.packet.flow.in_port();
         let ports = bridge.ports.flood_order();
         self.send_to_each(
             ports.filter(|p| p.of_port != in_port && (all || !p.config.no_flood)),
@@ -86,32 +89,35 @@ impl XlateCtx<'_> {
         receivers: impl Iterator<Item = T>,
         mut send: impl FnMut(&mut Self, T),
     ) {
-        let is_last = self.is_last;
+        let is_last = self.control.is_last;
         let mut receivers = receivers.peekable();
         while let Some(receiver) = receivers.next() {
-            self.is_last = is_last && receivers.peek().is_none();
+            self.control.is_last = is_last && receivers.peek().is_none();
             send(self, receiver);
         }
-        self.is_last = is_last;
+        self.control.is_last = is_last;
     }
 
     /// Sends the current packet out of a port of this bridge.
     pub(super) fn send_to(&mut self, of_port: OfPort) {
         let bridge = self.bridge.clone();
         let Some(port) = bridge.ports.port(of_port) else {
-            return self.trace.warning(|| "Nonexistent output port".to_string());
+            return self.record.trace.warning(|| "Nonexistent output port".to_string());
         };
         if port.config.no_fwd {
-            return self.trace.detail(|| "OFPPC_NO_FWD set, skipping output".to_string());
+            return self.record.trace.detail(|| "OFPPC_NO_FWD set, skipping output".to_string());
         }
         if self.is_between_protected(port) {
-            return self.trace.warning(|| "Flow is between protected ports, skipping output.".to_string());
+            return self
+                .record
+                .trace
+                .warning(|| "Flow is between protected ports, skipping output.".to_string());
         }
         if let Some(tree) = port.tree
-            && self.bridge.ports.port(self.ingress).is_some_and(|ingress| ingress.tree.is_some())
+            && self.bridge.ports.port(self.packet.ingress).is_some_and(|ingress| ingress.tree.is_some())
         {
             let tree = if tree == SpanningTree::Stp { "STP" } else { "RSTP" };
-            return self.trace.warning(|| format!("{tree} not in forwarding state, skipping output"));
+            return self.record.trace.warning(|| format!("{tree} not in forwarding state, skipping output"));
         }
         if !self.links_forward(port) {
             return;
@@ -120,19 +126,19 @@ impl XlateCtx<'_> {
             return self.cross_patch(port, peer_bridge, peer_port);
         }
         let packet_types = port.tunnel.as_ref().map_or(PacketTypes::Frames, |t| t.of_kind.packet_types);
-        if self.flow.packet_type != 0 && packet_types == PacketTypes::Frames {
+        if self.packet.flow.packet_type != 0 && packet_types == PacketTypes::Frames {
             let why = "Trying to send non-Ethernet packet through legacy L2 port. Dropping packet.";
-            return self.trace.warning(|| why.to_string());
+            return self.record.trace.warning(|| why.to_string());
         }
         let Some(dp_port) = port.dp_port else {
-            return self.trace.warning(|| format!("port {of_port} has no device, skipping output"));
+            return self.record.trace.warning(|| format!("port {of_port} has no device, skipping output"));
         };
         if let Some(tunnel) = &port.tunnel {
             return self.output_to_tunnel(port, tunnel, dp_port);
         }
         self.commit();
         if !self.ends_in_tunnel(port) {
-            self.actions.push(Output(dp_port).into());
+            self.out.actions.push(Output(dp_port).into());
         }
     }
 
@@ -140,21 +146,21 @@ impl XlateCtx<'_> {
     fn is_between_protected(&self, port: &Port) -> bool {
         let ports = &self.bridge.ports;
         ports.bundles.get(&port.bundle).is_some_and(|output| output.protected)
-            && ports.bundle_of(self.flow.in_port()).is_some_and(|input| input.protected)
+            && ports.bundle_of(self.packet.flow.in_port()).is_some_and(|input| input.protected)
     }
 
     /// Sends the current packet through a tunnel; the datapath port encapsulates it, or an action does.
     fn output_to_tunnel(&mut self, port: &Port, config: &TunnelConfig, dp_port: DpPort) {
-        let Some(outer) = config.wrap(&self.flow, &mut self.wc) else {
-            return self.trace.warning(|| "Not tunneling to our own address".to_string());
+        let Some(outer) = config.wrap(&self.packet.flow, &mut self.record.wc) else {
+            return self.record.trace.warning(|| "Not tunneling to our own address".to_string());
         };
-        let received = self.original.tunnel();
+        let received = self.packet.original.tunnel();
         if received.is_some() && (outer.dst, outer.ipv6_dst) == (received.dst, received.ipv6_dst) {
-            return self.trace.warning(|| "Not tunneling to our own address".to_string());
+            return self.record.trace.warning(|| "Not tunneling to our own address".to_string());
         }
-        self.cache.push(XlateEffect::Sent(port.counters.clone()));
+        self.record.cache.push(XlateEffect::Sent(port.counters.clone()));
         if let Some(native) = self.native() {
-            self.trace.detail(|| "output to native tunnel".to_string());
+            self.record.trace.detail(|| "output to native tunnel".to_string());
             self.commit();
             let mut options = TunnelOptions::default();
             if config.kind == TunnelKind::Geneve {
@@ -162,47 +168,51 @@ impl XlateCtx<'_> {
                 sent.set_tun_options(self.sent_metadata().as_ref());
                 options = self.bridge.tables.tlv().encode(&sent);
             }
-            let cut = self.tunnel_cut.take();
-            let pops_eth = self.flow.packet_type == 0 && config.of_kind.packet_types == PacketTypes::Bare;
-            if pops_eth && self.flow.vlans[0].is_present() {
+            let cut = self.out.tunnel_cut.take();
+            let pops_eth =
+                self.packet.flow.packet_type == 0 && config.of_kind.packet_types == PacketTypes::Bare;
+            if pops_eth && self.packet.flow.vlans[0].is_present() {
                 return self
+                    .record
                     .trace
                     .warning(|| "packets with a VLAN tag have no place in this tunnel".to_string());
             }
             let packet_type = match pops_eth {
-                true => ETHERTYPES << 16 | u32::from(self.flow.dl_type),
-                false => self.flow.packet_type,
+                true => ETHERTYPES << 16 | u32::from(self.packet.flow.dl_type),
+                false => self.packet.flow.packet_type,
             };
             let output = TunnelOutput { config, dp_port, outer, options, cut, packet_type, pops_eth };
             return self.output_to_native_tunnel(&native, &output);
         }
-        self.trace.detail(|| "output to kernel tunnel".to_string());
-        let mark = self.flow.pkt_mark;
+        self.record.trace.detail(|| "output to kernel tunnel".to_string());
+        let mark = self.packet.flow.pkt_mark;
         if let Some(egress) = config.egress_pkt_mark {
-            self.flow.pkt_mark = egress;
-            self.wc.0.pkt_mark = u32::MAX;
+            self.packet.flow.pkt_mark = egress;
+            self.record.wc.0.pkt_mark = u32::MAX;
         }
         self.commit();
-        self.flow.pkt_mark = mark;
+        self.packet.flow.pkt_mark = mark;
         let sent = if config.kind == TunnelKind::Geneve { self.sent_metadata() } else { None };
-        if self.base.tunnel() != outer || self.base.tun_options() != sent {
-            self.base.set_tunnel(&outer);
-            self.base.set_tun_options(sent.as_ref());
-            let options = self.bridge.tables.tlv().encode(&self.base);
-            self.actions.push(SetAction::Tunnel(Box::new(OuterHeaders { tunnel: outer, options })).into());
+        if self.packet.base.tunnel() != outer || self.packet.base.tun_options() != sent {
+            self.packet.base.set_tunnel(&outer);
+            self.packet.base.set_tun_options(sent.as_ref());
+            let options = self.bridge.tables.tlv().encode(&self.packet.base);
+            self.out
+                .actions
+                .push(SetAction::Tunnel(Box::new(OuterHeaders { tunnel: outer, options })).into());
         }
-        self.actions.push(Output(dp_port).into());
+        self.out.actions.push(Output(dp_port).into());
     }
 
     /// The tunnel metadata of the packet. Metadata that it came with is examined.
     fn sent_metadata(&mut self) -> Option<TunMetadata> {
         let tlv = self.bridge.tables.tlv().clone();
-        if self.original.tunnel().is_some() {
+        if self.packet.original.tunnel().is_some() {
             for (field, mapping) in tlv.iter().filter_map(|(i, m)| Some((FieldId::tun_metadata(i)?, m))) {
-                tlv.add_mask(field, &mut self.wc.0, Wide::ones(mapping.len_bits().into()));
+                tlv.add_mask(field, &mut self.record.wc.0, Wide::ones(mapping.len_bits().into()));
             }
         }
-        self.flow.tun_options()
+        self.packet.flow.tun_options()
     }
 
     /// Continues in the bridge at the other end of a patch port, within this translation.
@@ -210,57 +220,57 @@ impl XlateCtx<'_> {
         let Some(bridge) = self.view.bridge(peer_bridge).cloned() else { return };
         let Some(peer) = bridge.ports.port(peer_port).cloned() else { return };
         if self.claims(&peer) {
-            self.trace.push(entry, &*bridge);
-            self.trace.pop();
-            self.cache.push(XlateEffect::Sent(port.counters.clone()));
+            self.record.trace.push(entry, &*bridge);
+            self.record.trace.pop();
+            self.record.cache.push(XlateEffect::Sent(port.counters.clone()));
             return self.received_by(&peer);
         }
         if !self.may_receive(peer.config) {
-            return self.trace.warning(|| format!("patch port {} does not receive", peer.name));
+            return self.record.trace.warning(|| format!("patch port {} does not receive", peer.name));
         }
-        self.cache.push(XlateEffect::Sent(port.counters.clone()));
+        self.record.cache.push(XlateEffect::Sent(port.counters.clone()));
         self.received_by(&peer);
         // The rules here continue with their packet; the peer's changes of the datapath's packet stay in the base
         // flow, so the next output undoes them.
-        let saved_flow = self.flow;
+        let saved_flow = self.packet.flow;
         self.continue_in(bridge, peer_port);
-        self.flow = saved_flow;
+        self.packet.flow = saved_flow;
     }
 
     /// Continues in another bridge, as received from that port. The flow changes.
     pub(super) fn continue_in(&mut self, bridge: Arc<BridgeView>, in_port: OfPort) {
-        let examined = self.wc.0.tun_options();
-        self.crossed.push((bridge.id, in_port));
+        let examined = self.record.wc.0.tun_options();
+        self.control.crossed.push((bridge.id, in_port));
         let saved_bridge = std::mem::replace(&mut self.bridge, bridge);
-        let saved_ingress = std::mem::replace(&mut self.ingress, in_port);
-        let saved_set = std::mem::take(&mut self.action_set);
-        let saved_stack = std::mem::take(&mut self.stack);
+        let saved_ingress = std::mem::replace(&mut self.packet.ingress, in_port);
+        let saved_set = std::mem::take(&mut self.packet.action_set);
+        let saved_stack = std::mem::take(&mut self.packet.stack);
         // As in OVS, a patch port takes no tunnel fields along.
-        PacketState::received_by(in_port).restore(&mut self.flow);
+        PacketState::received_by(in_port).restore(&mut self.packet.flow);
         // The output of an action set counts as such in the peer, too, as in OVS.
-        let in_packet_out = std::mem::take(&mut self.in_packet_out);
-        self.trace.push(entry, &*self.bridge);
+        let in_packet_out = std::mem::take(&mut self.control.in_packet_out);
+        self.record.trace.push(entry, &*self.bridge);
         self.in_peer_bridge();
-        self.trace.pop();
-        self.in_packet_out = in_packet_out;
-        self.action_set = saved_set;
-        self.stack = saved_stack;
-        (self.bridge, self.ingress) = (saved_bridge, saved_ingress);
-        self.crossed.pop();
-        self.wc.0.set_tun_options(examined.as_ref());
+        self.record.trace.pop();
+        self.control.in_packet_out = in_packet_out;
+        self.packet.action_set = saved_set;
+        self.packet.stack = saved_stack;
+        (self.bridge, self.packet.ingress) = (saved_bridge, saved_ingress);
+        self.control.crossed.pop();
+        self.record.wc.0.set_tun_options(examined.as_ref());
     }
 
     /// In-band control: sends a DHCP reply to the bridge's device, whatever the rules.
     pub(super) fn deliver_dhcp_reply(&mut self) {
-        let flow = &self.flow;
+        let flow = &self.packet.flow;
         if !self.bridge.in_band
             || self.has_failed()
-            || self.frozen.is_some()
+            || self.control.frozen.is_some()
             || flow.dl_type != h::ETH_TYPE_IP
         {
             return;
         }
-        let wc = &mut self.wc.0;
+        let wc = &mut self.record.wc.0;
         wc.nw_proto = u8::MAX;
         if flow.nw_proto != h::IPPROTO_UDP {
             return;
@@ -273,9 +283,11 @@ impl XlateCtx<'_> {
         }
         wc.tp_dst = u16::MAX;
         let local = self.bridge.ports.port(OfPort::LOCAL).and_then(|p| p.dp_port);
-        let sent = local.is_none_or(|port| self.actions.contains(&Output(port).into()));
+        let sent = local.is_none_or(|port| self.out.actions.contains(&Output(port).into()));
         if flow.tp_dst == h::DHCP_CLIENT_PORT && !sent {
-            self.trace.detail(|| "outputting DHCP packet to local port for in-band control".to_string());
+            self.record
+                .trace
+                .detail(|| "outputting DHCP packet to local port for in-band control".to_string());
             self.send_to(OfPort::LOCAL);
         }
     }

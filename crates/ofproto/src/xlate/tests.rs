@@ -30,10 +30,10 @@ mod vteps;
 
 use super::*;
 use crate::backer::Backer;
+use crate::ids::BundleId;
 use crate::mac_table::Learned;
 use crate::ports::{
-    Bundle, BundleId, Port, PortConfigBits, PortCounters, PortTable, PriorityTags, SpanningTree, VlanMode,
-    VlanSet,
+    Bundle, Port, PortConfigBits, PortCounters, PortTable, PriorityTags, SpanningTree, VlanMode, VlanSet,
 };
 use crate::rule::{Rule, RuleStats, RuleTimeouts};
 use dpif::actions::{

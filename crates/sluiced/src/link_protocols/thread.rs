@@ -5,7 +5,8 @@ use dpif::{DpifOp, OpBatch, PmdId, Provider};
 use l2proto::protocol::{Environment, Received, SessionId, Transmission};
 use l2proto::{Engines, Protocol};
 use ofproto::backer::Backer;
-use ofproto::links::{self, ControlPacket, LinkSender, LinkSession};
+use ofproto::link_sender::{self, LinkSender};
+use ofproto::links::{ControlPacket, LinkSession};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -260,7 +261,7 @@ impl Outlet {
     }
 
     fn flush(mut self, now_ms: u64) {
-        self.add(SessionId(0), links::solicit(&self.backer, now_ms));
+        self.add(SessionId(0), link_sender::solicit(&self.backer, now_ms));
         for (pmd, ops) in self.ops.into_iter().filter(|(_, ops)| !ops.is_empty()) {
             self.datapath.operate_ahead(OpBatch { pmd, ops, tag: 0, reply: None });
         }

@@ -11,14 +11,14 @@ use crate::places::to_evict;
 use crate::reactor::Reactor;
 use crate::stream::{Endpoint, Listener, NO_DSCP};
 use crate::turn::Turn;
+use connmgr::{
+    AdminChange, BridgeCtx, ConnCounters, ConnKind, ConnSettings, Connmgr, FailEvent, FailMode, Held,
+    InBandConfig, Refusal, RemoteConfig,
+};
 use dpif::Datapath;
 use log::LevelFilter;
 use mio::Token;
 use ofproto::backer::Backer;
-use ofproto::connmgr::{
-    AdminChange, BridgeCtx, ConnCounters, ConnKind, ConnSettings, Connmgr, FailEvent, FailMode, Held,
-    InBandConfig, Refusal, RemoteConfig,
-};
 use ofproto::events::PacketInEvent;
 use ofproto::ports::{BridgeId, Port, PortTable};
 use ofproto::revalidate::{Few, change_at_once};

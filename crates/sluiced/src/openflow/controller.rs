@@ -5,9 +5,9 @@
 
 use crate::reactor::Reactor;
 use crate::stream::{Endpoint, Listener};
+use connmgr::{ConnSettings, ConnStatus};
 use mio::Token;
 use netdev::link::{add_default_gateway, add_ipv4, delete_ipv4, link_info, set_admin_up};
-use ofproto::connmgr::{ConnSettings, ConnStatus};
 use openflow::msg::control::ControllerRole;
 use openflow::reconnect::Reconnect;
 use std::net::SocketAddrV4;

@@ -2,9 +2,9 @@
 
 use crate::turn::Turn;
 use crate::work::{Part, Work, Workers};
+use connmgr::{ConnId, Connmgr};
 use dpif::text::format_flush;
 use dpif::{CtMatch, Datapath, DpifError};
-use ofproto::connmgr::{ConnId, Connmgr};
 use std::sync::Arc;
 
 /// Deletions under way or waiting for their turn; later ones wait in their connections.

@@ -2,7 +2,7 @@
 
 use crate::places::{Place, Standing};
 use crate::stream::Conn;
-use ofproto::connmgr::{ConnId, Connmgr};
+use connmgr::{ConnId, Connmgr};
 
 /// Reason for closing a connection whose peer has stopped sending.
 pub(super) const CLOSED: &str = "connection closed by peer";

@@ -1,6 +1,6 @@
 //! [`ControllerConfig`], [`ManagerConfig`]: peers to connect to or to listen for.
 
-use ofproto::connmgr::RateLimit;
+use connmgr::RateLimit;
 use ovsdb::client::RowView;
 use ovsdb::value::Uuid;
 use std::net::Ipv4Addr;

@@ -65,9 +65,7 @@ pub(super) fn check(files: &[File]) -> Vec<String> {
                 }
             }
             if token.text == "std" && file.source.spells(i + 1, &["::"]) {
-                let mut paths = Vec::new();
-                expand(file, i, String::new(), &mut paths);
-                for (path, line) in paths {
+                for (path, line) in file.source.paths_from(i) {
                     let below = |root: &&str| path == **root || path.starts_with(&format!("{root}::"));
                     if FORBIDDEN_PATHS.iter().any(below) && !ADDRESS_TYPES.iter().any(below) {
                         report(&path, line);
@@ -92,33 +90,4 @@ pub(super) fn check_clippy_conf(workspace: &Workspace) -> Vec<String> {
         }
     }
     problems
-}
-
-/// Expands the path or tree of paths that begins at token `at`: `a::{b, c::d}` is `a::b` and `a::c::d`, each
-/// with its line. Returns the index after it.
-fn expand(file: &File, at: usize, prefix: String, paths: &mut Vec<(String, usize)>) -> usize {
-    let source = &file.source;
-    let Some(token) = source.tokens.get(at) else { return at };
-    if token.text == "{" {
-        let end = source.closing(at);
-        let mut i = at + 1;
-        while i < end {
-            i = if source.tokens[i].text == "," {
-                i + 1
-            } else {
-                expand(file, i, prefix.clone(), paths).max(i + 1)
-            };
-        }
-        return end + 1;
-    }
-    let path = match (token.text.as_str(), prefix.is_empty()) {
-        (word, true) => word.to_owned(),
-        ("self", false) => prefix,
-        (word, false) => format!("{prefix}::{word}"),
-    };
-    if source.spells(at + 1, &["::"]) {
-        return expand(file, at + 2, path, paths);
-    }
-    paths.push((path, token.line));
-    at + 1
 }

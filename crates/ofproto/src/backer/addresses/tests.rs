@@ -1,8 +1,9 @@
 //! Addresses that outlive a change of ports, as `fdb/show` of OVS 3.5 lists them.
 
 use crate::backer::Backer;
+use crate::ids::{BridgeId, BundleId};
 use crate::mac_table::MacTable;
-use crate::ports::{BridgeId, Bundle, BundleId, PortTable, PriorityTags, VlanMode, VlanSet};
+use crate::ports::{Bundle, PortTable, PriorityTags, VlanMode, VlanSet};
 use flow::MacAddr;
 use std::sync::Arc;
 use sync::lock;

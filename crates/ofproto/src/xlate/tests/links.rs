@@ -1,7 +1,8 @@
 //! Link protocols of ports, by the example of BFD. Expectations are those of `ofproto/trace` and `dpctl/dump-flows` of OVS 3.1.
 
 use super::*;
-use crate::links::{LinkInbox, LinkSender, LinkSession, PortLink};
+use crate::link_sender::LinkSender;
+use crate::links::{LinkInbox, LinkSession, PortLink};
 use dpif::actions::DropAction;
 use dpif::{DpifOp, SlowReason};
 use l2proto::bfd::{Config, build};

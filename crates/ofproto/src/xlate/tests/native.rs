@@ -427,16 +427,16 @@ fn packets_that_wait_in_vain_are_dropped_and_counted() {
 #[test]
 fn packets_that_wait_are_bounded() {
     let native = Native::new().rules("actions=10");
-    let mut held = crate::native::held::HeldPackets::default();
+    let mut held = crate::unresolved::held::HeldPackets::default();
     let b = native.rig.b;
-    let fill = |held: &mut crate::native::held::HeldPackets, port: u32, bytes: usize| {
+    let fill = |held: &mut crate::unresolved::held::HeldPackets, port: u32, bytes: usize| {
         let mut added = 0;
         for n in 0..2000 {
             let target = IpAddr::from(std::net::Ipv4Addr::from(0x0a00_0000 | port << 12 | n));
             let mut upcall = crate::upcall::tests::miss_of(0x88cc, 1);
             (upcall.rx_port, upcall.packet) = (DpPort(port), packet::Packet::from_slice(&vec![0; bytes]));
             if held.has_room(b, target, upcall.rx_port, bytes) {
-                let waits = crate::native::held::Held::new(&upcall, XlateCache::default(), [].into(), 0);
+                let waits = crate::unresolved::held::Held::new(&upcall, XlateCache::default(), [].into(), 0);
                 held.add(b, target, waits);
                 added += 1;
             }
