@@ -81,7 +81,8 @@ impl Instance {
                 (Arc::new(backer), datapath)
             }
             None => {
-                backer.capabilities = dpif_netdev::capabilities(vlan_limit);
+                let is_dummy = settings.dummies.is_datapath(type_name);
+                backer.capabilities = dpif_netdev::capabilities(vlan_limit, is_dummy);
                 let backer = Arc::new(backer);
                 let datapath = userspace(type_name, short, settings, hash_seed, vlan_limit, &backer, wake)?;
                 (backer, datapath)

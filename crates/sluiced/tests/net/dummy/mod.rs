@@ -20,6 +20,7 @@ mod routes;
 mod samples;
 mod separate;
 mod services;
+mod slow_sets;
 mod sweep;
 mod texts;
 mod vlan_limit;
