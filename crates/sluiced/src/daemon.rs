@@ -8,11 +8,14 @@ use super::appctl::{self, Answer, Part};
 use super::claim::{self, Claim, Look, Seeker};
 use super::coverage::{self, Coverage};
 use super::db::{Db, MANAGERS};
+use super::machine;
+use super::memory_growth::{self, MemoryGrowth};
 use super::reactor::{QUEUES, Reactor, WAKER};
 use super::routing::Routing;
 use super::switch::Switch;
 use super::turn::Turn;
 use super::unixctl::{self, Request, Room, Unixctl};
+use super::wakeups::Wakeups;
 use anyhow::{Context, Result, bail};
 use dpif::DummyMode;
 use dpif_netdev::ablation::{Ablation, Optimisation};
@@ -21,6 +24,7 @@ use probes::{self, EventSocket};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use sys::daemon::Detached;
 use sys::monitor::Notice;
 use sys::pidfile::PidFile;
@@ -116,6 +120,8 @@ pub struct Daemon {
     pub(crate) coverage: Coverage,
     /// Chosen by command.
     pub(crate) implementations: Chosen,
+    wakeups: Wakeups,
+    memory: MemoryGrowth,
     unixctl: Unixctl,
     /// Control socket of the embedded database server, and its pid file.
     database_unixctl: Option<(Unixctl, Option<PidFile>)>,
@@ -197,6 +203,8 @@ pub fn run(config: &DaemonConfig) -> Result<()> {
              have no effect"
         );
     }
+    machine::log_processors(config.dummy_numa.as_slice());
+    Chosen::log();
     let mut daemon = Daemon::start(config, signals)?;
     let exit = daemon.main_loop(config, detached);
     daemon.end(exit.as_ref().map_or(Exit { cleanup: false }, |exit| *exit), pid_file);
@@ -253,6 +261,8 @@ impl Daemon {
             workers: appctl::Workers::default(),
             coverage: Coverage::default(),
             implementations: Chosen::default(),
+            wakeups: Wakeups::default(),
+            memory: MemoryGrowth::new(sys::clock::monotonic_ms()),
             unixctl,
             database_unixctl: None,
             signals,
@@ -367,10 +377,25 @@ impl Daemon {
             {
                 bail!("the main loop cannot wait for events: {e}");
             }
+            self.log_wakeup(&events, wait);
             for token in self.reactor.take_ready(&events) {
                 self.event(token);
             }
         }
+    }
+
+    fn log_wakeup(&mut self, events: &Events, wait: Duration) {
+        let mut wakeups = std::mem::take(&mut self.wakeups);
+        let owner = |token: Token| match token {
+            WAKER => "other threads",
+            QUEUES => "receive queues",
+            _ if token == self.signal_token => "signals",
+            _ if token == self.link_token => "links",
+            _ if self.unixctl.is_listener(token) || self.unixctl.has(token) => "control socket",
+            _ => "connections",
+        };
+        wakeups.log(events, wait, owner);
+        self.wakeups = wakeups;
     }
 
     fn event(&mut self, token: Token) {
@@ -435,14 +460,17 @@ impl Daemon {
         }
     }
 
-    /// Samples the coverage counters when due.
+    /// Samples the coverage counters, and looks at the memory of the process, when due.
     fn sample(&mut self) -> Turn {
         let now_ms = sys::clock::monotonic_ms();
         if self.coverage.next_ms(now_ms) <= now_ms {
             let totals = coverage::totals(self);
             self.coverage.sample(&totals, now_ms);
         }
-        Turn::at(self.coverage.next_ms(now_ms))
+        if self.memory.run(now_ms) {
+            memory_growth::log_counts(&appctl::memory_counts(self));
+        }
+        Turn::at(self.coverage.next_ms(now_ms)).and(self.memory.turn())
     }
 
     /// Replies to commands whose replies are ready, or parts of them.

@@ -5,6 +5,7 @@
 //! bridges, and its flows are those added by command: nothing translates, and no revalidator changes them.
 
 use crate::appctl::features::log_support;
+use crate::appctl::implementations::Chosen;
 use crate::observer::SlowPathProbes;
 use crate::slowpath::{InlineSlowPath, RevalidatorState, SlowPath, Wake};
 use crate::zones::Zones;
@@ -330,6 +331,7 @@ fn userspace(
     backer: &Arc<Backer>,
     wake: &Wake,
 ) -> Result<Arc<dyn Provider>> {
+    Chosen::log_of_datapath();
     let dummy = settings.dummies.is_datapath(type_name);
     let config = UserspaceConfig {
         name: format!("{type_name}@{short}"),

@@ -2,6 +2,7 @@
 //! its arguments, all strings.
 
 use super::appctl::Format;
+use super::db::message_log::{MessageLog, log_sent};
 use super::places::{Place, Standing, to_evict};
 use super::reactor::Reactor;
 use super::stream::{Conn, Endpoint, Listener, NO_DSCP};
@@ -67,6 +68,7 @@ struct Client {
     format: Format,
     /// The reply has begun: its head and some parts were sent.
     has_part: bool,
+    messages: MessageLog,
 }
 
 /// Whether a client takes parts of a reply.
@@ -156,6 +158,7 @@ impl Unixctl {
                     progress_ms: sys::clock::monotonic_ms(),
                     format: Format::default(),
                     has_part: false,
+                    messages: MessageLog::default(),
                 },
             );
         }
@@ -226,6 +229,7 @@ impl Unixctl {
             false => c.framer.held_bytes(),
         });
         if let Some(client) = self.clients.get_mut(&token) {
+            client.messages.received(|| client.conn.label(), bytes);
             client.framer.feed(bytes);
         }
     }
@@ -352,6 +356,7 @@ impl Unixctl {
         let held = unread + bytes.len();
         self.shed(held, self.limits.unread_bytes, reactor.registry(), |_, c| c.unread_bytes());
         if let Some(client) = self.clients.get_mut(&token) {
+            log_sent(|| client.conn.label(), bytes);
             client.deaf |= client.conn.send(bytes, reactor.registry()).is_err();
         }
     }

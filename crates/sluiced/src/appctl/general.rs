@@ -100,6 +100,11 @@ pub(super) fn reconnect(daemon: &mut Daemon, args: &[String]) -> Answer {
 }
 
 pub(super) fn memory_show(daemon: &mut Daemon, _: &[String]) -> Answer {
+    memory_counts(daemon).into()
+}
+
+/// The text of `memory/show`.
+pub(crate) fn memory_counts(daemon: &Daemon) -> String {
     let instances = daemon.switch.instances();
     let bridges = instances.bridges();
     let ports: usize = bridges.iter().map(|(_, b)| b.ports.ports.len()).sum();
@@ -117,7 +122,6 @@ pub(super) fn memory_show(daemon: &mut Daemon, _: &[String]) -> Answer {
         ("rules", rules),
         ("udpif keys", keys as usize),
     ])
-    .into()
 }
 
 /// Counts of what takes memory; those without any are left out.

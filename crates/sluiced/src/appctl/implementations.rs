@@ -39,6 +39,22 @@ impl Default for Chosen {
 }
 
 impl Chosen {
+    /// Logs at the start which there are, in the words of OVS.
+    pub(crate) fn log() {
+        for name in ACTIONS {
+            log::debug!(target: "odp_execute_impl", "Actions implementation '{name}' is available.");
+        }
+    }
+
+    /// The same for those of a userspace datapath, when one is made.
+    pub(crate) fn log_of_datapath() {
+        for name in PARSERS {
+            log::debug!(target: "dpif_netdev_extract", "Miniflow Extract implementation '{name}' is available.");
+        }
+        log::info!(target: "dpif_netdev_extract", "Default MFEX Extract implementation is {}.", PARSERS[1]);
+        log::info!(target: "dpif_netdev_impl", "Default DPIF implementation is {DATAPATH}.");
+    }
+
     /// The lookup function of new subtables: the first one of the highest priority.
     fn lookup(&self) -> usize {
         usize::from(self.priorities[1] > self.priorities[0])

@@ -28,6 +28,7 @@ mod trace_args;
 mod unsupported;
 mod work;
 
+pub(crate) use general::memory_counts;
 pub(crate) use trace::failed_text;
 pub(crate) use trace_args::hexadecimal as packet_of_hex;
 pub use work::{Part, Work, Workers};
