@@ -19,10 +19,13 @@ const ETH_TYPE_IP: u16 = 0x0800;
 const ETH_TYPE_IPV6: u16 = 0x86dd;
 
 /// Logs packets whose IP header is cut off or contradicts itself: they have no fields of IP.
-fn log_malformed(packet: &[u8], key: &FlowKey) {
-    if !log::log_enabled!(target: "flow", Level::Debug) {
-        return;
+fn log_malformed<'a>(packets: impl Iterator<Item = (&'a [u8], &'a FlowKey)>) {
+    if log::log_enabled!(target: "flow", Level::Debug) {
+        packets.for_each(|(packet, key)| log_if_malformed(packet, key));
     }
+}
+
+fn log_if_malformed(packet: &[u8], key: &FlowKey) {
     let header = match key.base.dl_type {
         ETH_TYPE_IP => "ipv4",
         ETH_TYPE_IPV6 => "ipv6",
@@ -38,7 +41,7 @@ fn log_malformed(packet: &[u8], key: &FlowKey) {
 
 /// Logs upcalls of the datapath `TYPE@NAME`: keys, and packets as flows.
 pub fn log_upcalls(datapath: &str, is_userspace: bool, upcalls: &[Box<Upcall>]) {
-    upcalls.iter().for_each(|upcall| log_malformed(upcall.packet.data(), &upcall.key));
+    log_malformed(upcalls.iter().map(|upcall| (upcall.packet.data(), &upcall.key)));
     let module = if is_userspace { USERSPACE } else { DPIF };
     if !log::log_enabled!(target: module, Level::Debug) {
         return;
@@ -67,13 +70,10 @@ fn all_fields(put: &FlowPut) -> String {
 
 /// Logs flows put, changed and deleted, and packets executed, except those that miss.
 pub fn log_operations(datapath: &str, ops: &[DpifOp]) {
-    for op in ops {
-        if let DpifOp::Execute(execute) = op
-            && execute.upcall == 0
-        {
-            log_malformed(execute.packet.data(), &execute.key);
-        }
-    }
+    log_malformed(ops.iter().filter_map(|op| match op {
+        DpifOp::Execute(execute) if execute.upcall == 0 => Some((execute.packet.data(), &execute.key)),
+        _ => None,
+    }));
     if !log::log_enabled!(target: DPIF, Level::Debug) {
         return;
     }
