@@ -71,15 +71,21 @@ impl Sweeper {
         let tracker = shared.tracker();
         let mut round = Round::new(sys::clock::monotonic_ms());
         let mut before = tracker.records();
+        let mut cleaned = Cleaned::default();
         while !self.stopping.load(Ordering::Acquire) {
             let interval_ms = self.interval_ms.load(Ordering::Relaxed);
             let nearly_full = u64::from(tracker.connections()) * 8 > u64::from(tracker.max_connections()) * 7;
             let interval_ms = if nearly_full { interval_ms.min(HURRY_MS) } else { interval_ms };
             let now_ms = sys::clock::monotonic_ms();
             let stops = || self.stopping.load(Ordering::Acquire);
-            round.go_on(now_ms, interval_ms, tracker.records(), stops, |at, records| {
+            let (live, began_us) = (tracker.connections(), sys::clock::machine_us());
+            let is_over = round.go_on(now_ms, interval_ms, tracker.records(), stops, |at, records| {
                 tracker.expire(at, records, now_ms)
             });
+            cleaned.add(live.saturating_sub(tracker.connections()), sys::clock::machine_us() - began_us);
+            if is_over {
+                cleaned.log(tracker.connections());
+            }
             shared.expire_fragments(now_ms, FRAGMENTS_AT_ONCE);
             let records = tracker.records();
             tracker.prepare(AHEAD.max(records.saturating_sub(before).min(records / 8)));
@@ -96,6 +102,27 @@ impl Sweeper {
                 log::error!("the thread ct_clean ended by a fault: connections are not removed any more");
             }
         }
+    }
+}
+
+/// What a round of the sweeper has removed so far.
+#[derive(Default)]
+struct Cleaned {
+    connections: u64,
+    us: u64,
+}
+
+impl Cleaned {
+    fn add(&mut self, connections: u32, us: u64) {
+        self.connections += u64::from(connections);
+        self.us += us;
+    }
+
+    /// Logs it at the end of the round, after which some are left, in the words of OVS.
+    fn log(&mut self, left: u32) {
+        let Cleaned { connections, us } = std::mem::take(self);
+        let (all, ms) = (connections + u64::from(left), us / 1000);
+        log::debug!(target: "conntrack", "conntrack cleaned {connections} entries out of {all} entries in {ms} msec");
     }
 }
 

@@ -69,9 +69,10 @@ pub use watch::QueueWatch;
 const UPCALLS_AT_ONCE: usize = 16;
 
 /// Features of a userspace datapath that starts with this number of VLAN tags in keys. As in OVS, they stay when it
-/// changes.
-pub const fn capabilities(vlan_limit: u8) -> Capabilities {
-    Capabilities { max_vlan_headers: vlan_limit, ..Capabilities::ENOUGH }
+/// changes. A dummy one leaves headers of ARP, neighbour discovery and ICMP to the slow path, as every userspace datapath
+/// of OVS does, so tests of flows find the same ones.
+pub const fn capabilities(vlan_limit: u8, dummy: bool) -> Capabilities {
+    Capabilities { max_vlan_headers: vlan_limit, set_arp_nd_icmp: !dummy, ..Capabilities::ENOUGH }
 }
 
 /// The userspace datapath.
@@ -145,7 +146,7 @@ impl UserspaceDatapath {
         );
         Ok(UserspaceDatapath {
             name: config.name.clone(),
-            can: capabilities(config.vlan_limit),
+            can: capabilities(config.vlan_limit, config.dummy),
             dummy_ports: config.dummy_ports.clone(),
             upcall_queues,
             pool: PmdPool::new(main, factory, inline, config),

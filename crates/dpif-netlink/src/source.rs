@@ -93,6 +93,12 @@ impl KernelSource {
             Fitness::Perfect => reported,
             // Headers missing from the kernel's key are parsed from the packet.
             Fitness::TooMuch | Fitness::TooLittle => {
+                let what = if fitness == Fitness::TooMuch {
+                    "present but not expected"
+                } else {
+                    "expected but not present"
+                };
+                log::debug!(target: "odp_util", "{what}: {}", dpif::text::format_key(&reported));
                 let mut key = reported;
                 datapath::re_extract(&mut key, raw.packet, vlan_limit);
                 key

@@ -40,6 +40,9 @@ impl VlanTag {
     }
 }
 
+/// Registers of 32 bits, as many as in Open vSwitch 3.7. Pairs and fours of them are registers of 64 and 128 bits.
+pub type Registers = [u32; 32];
+
 /// Bits of `nw_frag`.
 pub mod nw_frag {
     /// The packet is a fragment.
@@ -120,7 +123,7 @@ pub struct Flow {
     /// OpenFlow metadata.
     pub metadata: u64,
     /// Registers.
-    pub regs: [u32; 16],
+    pub regs: Registers,
     /// Connection label, as a big-endian number.
     pub ct_label: [u8; 16],
     /// Packet priority (QoS).

@@ -41,7 +41,7 @@ mod tunnel;
 mod types;
 mod wide;
 
-pub use flow::{FLOW_WORDS, Flow, Mask, Stage, TcpFlags, VlanTag, ct_state, nw_frag};
+pub use flow::{FLOW_WORDS, Flow, Mask, Registers, Stage, TcpFlags, VlanTag, ct_state, nw_frag};
 pub use key::{ArpBlock, BaseBlock, CtBlock, FlowKey, Ipv6Block, KeyMask, shape};
 pub use matching::Match;
 pub use nlkey::key_attributes;

@@ -28,13 +28,33 @@ const COOKIE: OxmId = OxmId { class: 1, field: 30 };
 const ONF_FIELDS: [FieldId; 2] = [FieldId::TcpFlags, FieldId::ActsetOutput];
 
 /// Fields of the Nicira experimenter (`NXOXM_ET_*`).
-const NX_FIELDS: [FieldId; 6] = [
+const NX_FIELDS: [FieldId; 26] = [
     FieldId::TunErspanIdx,
     FieldId::TunErspanVer,
     FieldId::TunErspanDir,
     FieldId::TunErspanHwid,
     FieldId::TunGtpuFlags,
     FieldId::TunGtpuMsgtype,
+    FieldId::Reg16,
+    FieldId::Reg17,
+    FieldId::Reg18,
+    FieldId::Reg19,
+    FieldId::Reg20,
+    FieldId::Reg21,
+    FieldId::Reg22,
+    FieldId::Reg23,
+    FieldId::Reg24,
+    FieldId::Reg25,
+    FieldId::Reg26,
+    FieldId::Reg27,
+    FieldId::Reg28,
+    FieldId::Reg29,
+    FieldId::Reg30,
+    FieldId::Reg31,
+    FieldId::Xxreg4,
+    FieldId::Xxreg5,
+    FieldId::Xxreg6,
+    FieldId::Xxreg7,
 ];
 
 /// Fields of the experimenter for network service headers (`NXOXM_NSH_*`).
@@ -505,7 +525,7 @@ pub fn put_entries(w: &mut Writer, m: &Match, cookie: (u64, u64)) {
 fn register(field: FieldId) -> Option<usize> {
     (field as usize)
         .checked_sub(FieldId::Reg0 as usize)
-        .filter(|n| *n <= FieldId::Reg15 as usize - FieldId::Reg0 as usize)
+        .filter(|n| *n <= FieldId::Reg31 as usize - FieldId::Reg0 as usize)
 }
 
 /// Writes a register as part of a pair, which is a field of OpenFlow 1.5; once for both.

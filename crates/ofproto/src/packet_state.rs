@@ -13,7 +13,7 @@
 //! `xlate::tests::states`, `connmgr::tests::continuations`, `datapath::actions::emulate`.
 
 use flow::fields::FieldId;
-use flow::{Flow, OfPort, TunMetadata, Tunnel};
+use flow::{Flow, OfPort, Registers, TunMetadata, Tunnel};
 use ofp_actions::{Action, set};
 
 /// The part of a packet's state that no datapath keeps, or that rules may have changed since.
@@ -26,7 +26,7 @@ pub struct PacketState {
     /// OpenFlow metadata.
     pub metadata: u64,
     /// Registers.
-    pub regs: [u32; 16],
+    pub regs: Registers,
     /// Tunnel fields, as received or set so far.
     pub tunnel: Tunnel,
     /// Tunnel metadata, likewise; `None`: there is none.
@@ -165,7 +165,7 @@ impl PacketState {
 
 /// Fields of a packet-in beside the input port, included if nonzero. As in OVS, those of the original tuple are added for
 /// packets of connections.
-pub const SHOWN: [FieldId; 36] = [
+pub const SHOWN: [FieldId; 52] = [
     FieldId::TunId,
     FieldId::TunSrc,
     FieldId::TunDst,
@@ -202,6 +202,22 @@ pub const SHOWN: [FieldId; 36] = [
     FieldId::Reg13,
     FieldId::Reg14,
     FieldId::Reg15,
+    FieldId::Reg16,
+    FieldId::Reg17,
+    FieldId::Reg18,
+    FieldId::Reg19,
+    FieldId::Reg20,
+    FieldId::Reg21,
+    FieldId::Reg22,
+    FieldId::Reg23,
+    FieldId::Reg24,
+    FieldId::Reg25,
+    FieldId::Reg26,
+    FieldId::Reg27,
+    FieldId::Reg28,
+    FieldId::Reg29,
+    FieldId::Reg30,
+    FieldId::Reg31,
 ];
 
 /// Original tuple of a packet's connection.

@@ -1,21 +1,47 @@
 //! Debug lines of the log about upcalls and flow operations, under the modules and in the words of OVS: `dpif` for
-//! operations of all datapaths and upcalls of the kernel, `dpif_netdev` for upcalls and flows of the userspace datapath.
+//! operations of all datapaths and upcalls of the kernel, `dpif_netdev` for upcalls and flows of the userspace datapath,
+//! `flow` for packets with contradictory headers.
 //!
 //! Without that level each function costs one load per batch.
 
 use dpif::text::{FlowFormat, NumbersOnly, format_actions, format_key, format_key_mask};
 use dpif::{DpAction, DpifOp, FlowPut, FlowRecord, PutMode, Upcall, UpcallKind};
+use flow::extract::{Layout, MAX_VLANS, Metadata, extract_typed};
 use flow::text::{NoPortNames, format_megaflow, format_packet};
-use flow::{Mask, OfPort, Ufid};
+use flow::{DpPort, FlowKey, Mask, OfPort, Ufid};
 use log::Level;
 use std::hash::{DefaultHasher, Hash};
 use std::sync::Arc;
 
 pub(super) const DPIF: &str = "dpif";
 const USERSPACE: &str = "dpif_netdev";
+const ETH_TYPE_IP: u16 = 0x0800;
+const ETH_TYPE_IPV6: u16 = 0x86dd;
+
+/// Logs packets whose IP header is cut off or contradicts itself: they have no fields of IP.
+fn log_malformed<'a>(packets: impl Iterator<Item = (&'a [u8], &'a FlowKey)>) {
+    if log::log_enabled!(target: "flow", Level::Debug) {
+        packets.for_each(|(packet, key)| log_if_malformed(packet, key));
+    }
+}
+
+fn log_if_malformed(packet: &[u8], key: &FlowKey) {
+    let header = match key.base.dl_type {
+        ETH_TYPE_IP => "ipv4",
+        ETH_TYPE_IPV6 => "ipv6",
+        _ => return,
+    };
+    let mut again = FlowKey::default();
+    let layout = extract_typed(packet, key.arp.packet_type, &Metadata::default(), MAX_VLANS, &mut again);
+    if layout.l3 == Layout::NONE {
+        let (port, size) = (key.in_port(), packet.len());
+        log::debug!(target: "flow", "invalid packet for {header}_sanity_check: port {port}, size {size}");
+    }
+}
 
 /// Logs upcalls of the datapath `TYPE@NAME`: keys, and packets as flows.
 pub fn log_upcalls(datapath: &str, is_userspace: bool, upcalls: &[Box<Upcall>]) {
+    log_malformed(upcalls.iter().map(|upcall| (upcall.packet.data(), &upcall.key)));
     let module = if is_userspace { USERSPACE } else { DPIF };
     if !log::log_enabled!(target: module, Level::Debug) {
         return;
@@ -44,6 +70,10 @@ fn all_fields(put: &FlowPut) -> String {
 
 /// Logs flows put, changed and deleted, and packets executed, except those that miss.
 pub fn log_operations(datapath: &str, ops: &[DpifOp]) {
+    log_malformed(ops.iter().filter_map(|op| match op {
+        DpifOp::Execute(execute) if execute.upcall == 0 => Some((execute.packet.data(), &execute.key)),
+        _ => None,
+    }));
     if !log::log_enabled!(target: DPIF, Level::Debug) {
         return;
     }
@@ -133,4 +163,23 @@ pub fn log_dumped(datapath: &str, flows: &[FlowRecord], now_ms: u64) {
         log::debug!(target: DPIF, "{datapath}: flow_dump ufid:{} {key}, {stats}, actions:{actions}", flow.ufid);
     }
     log::debug!(target: DPIF, "{datapath}: dumped all flows");
+    log::debug!(target: DPIF, "{datapath}: flow_dump_destroy success");
+}
+
+/// Logs that statistics of the datapath are read by command.
+pub fn log_statistics(datapath: &str) {
+    log::debug!(target: DPIF, "{datapath}: get_stats success");
+}
+
+/// Logs a list of the datapath's ports made by command.
+pub fn log_ports<'a>(datapath: &str, ports: impl Iterator<Item = (DpPort, &'a str)>) {
+    if !log::log_enabled!(target: DPIF, Level::Debug) {
+        return;
+    }
+    log::debug!(target: DPIF, "{datapath}: port_dump_start success");
+    for (number, name) in ports {
+        log::debug!(target: DPIF, "{datapath}: port_dump_next success");
+        log::debug!(target: DPIF, "{datapath}: port {number} is device {name}");
+    }
+    log::debug!(target: DPIF, "{datapath}: dumped all ports");
 }

@@ -14,7 +14,9 @@ mod usdt;
 #[cfg(test)]
 mod tests;
 
-pub use debug::{FlowLines, flow_lines, log_dumped, log_operations, log_upcalls, logs_flows};
+pub use debug::{
+    FlowLines, flow_lines, log_dumped, log_operations, log_ports, log_statistics, log_upcalls, logs_flows,
+};
 pub use server::{EventSocket, parse_request};
 pub use usdt::{FlowUpkeep, loop_begins, loop_waits, recheck_begins, recheck_ends, round_begins, round_ends};
 
@@ -201,6 +203,7 @@ pub fn answered(ops: &[DpifOp], results: &[OpResult]) {
 /// A port was added to the datapath `TYPE@NAME`.
 pub fn port_added(datapath: &str, number: DpPort, name: &str) {
     log::debug!(target: debug::DPIF, "{datapath}: added {name} as port {number}");
+    log::debug!(target: debug::DPIF, "{datapath}: device {name} is on port {number}");
     ring::port(number.0, Some(name));
 }
 

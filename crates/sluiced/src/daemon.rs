@@ -7,12 +7,16 @@ use super::appctl::{self, Answer};
 use super::claim::{self, Claim, Look, Seeker};
 use super::config::{COMPATIBLE, DaemonConfig, Exit};
 use super::control_plane::ControlPlane;
+use super::control_plane::implementations::Chosen;
 use super::db::{Db, MANAGERS};
+use super::machine;
+use super::memory_growth::{self, MemoryGrowth};
 use super::reactor::{QUEUES, Reactor, WAKER};
 use super::routing::Routing;
 use super::switch::Switch;
 use super::turn::Turn;
 use super::unixctl::{self, Request, Room, Unixctl};
+use super::wakeups::Wakeups;
 use super::work::Part;
 use anyhow::{Context, Result, bail};
 use dpif_netdev::ablation::Optimisation;
@@ -21,6 +25,7 @@ use probes::{self, EventSocket};
 use std::io::Write as _;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 use sys::daemon::Detached;
 use sys::monitor::Notice;
 use sys::pidfile::PidFile;
@@ -45,6 +50,8 @@ const EVENTS_NAME: &str = "sluiced";
 struct Daemon {
     /// The parts that commands act on.
     plane: ControlPlane,
+    wakeups: Wakeups,
+    memory: MemoryGrowth,
     unixctl: Unixctl,
     /// Control socket of the embedded database server, and its pid file.
     database_unixctl: Option<(Unixctl, Option<PidFile>)>,
@@ -118,6 +125,8 @@ pub fn run(config: &DaemonConfig) -> Result<()> {
              have no effect"
         );
     }
+    machine::log_processors(config.dummy_numa.as_slice());
+    Chosen::log();
     let mut daemon = Daemon::start(config, signals)?;
     let exit = daemon.main_loop(config, detached);
     daemon.end(exit.as_ref().map_or(Exit { cleanup: false }, |exit| *exit), pid_file);
@@ -167,6 +176,8 @@ impl Daemon {
         let link_token = reactor.watch(switch.link_fd())?;
         let mut daemon = Daemon {
             plane: ControlPlane::new(reactor, db, switch, routing),
+            wakeups: Wakeups::default(),
+            memory: MemoryGrowth::new(sys::clock::monotonic_ms()),
             unixctl,
             database_unixctl: None,
             signals,
@@ -262,10 +273,25 @@ impl Daemon {
             {
                 bail!("the main loop cannot wait for events: {e}");
             }
+            self.log_wakeup(&events, wait);
             for token in self.plane.reactor.take_ready(&events) {
                 self.event(token);
             }
         }
+    }
+
+    fn log_wakeup(&mut self, events: &Events, wait: Duration) {
+        let mut wakeups = std::mem::take(&mut self.wakeups);
+        let owner = |token: Token| match token {
+            WAKER => "other threads",
+            QUEUES => "receive queues",
+            _ if token == self.signal_token => "signals",
+            _ if token == self.link_token => "links",
+            _ if self.unixctl.is_listener(token) || self.unixctl.has(token) => "control socket",
+            _ => "connections",
+        };
+        wakeups.log(events, wait, owner);
+        self.wakeups = wakeups;
     }
 
     fn event(&mut self, token: Token) {
@@ -332,7 +358,7 @@ impl Daemon {
         }
     }
 
-    /// Samples the coverage counters when due.
+    /// Samples the coverage counters, and looks at the memory of the process, when due.
     fn sample(&mut self) -> Turn {
         let now_ms = sys::clock::monotonic_ms();
         let plane = &mut self.plane;
@@ -341,7 +367,12 @@ impl Daemon {
             let totals = plane.counters();
             plane.coverage.sample(&totals, now_ms);
         }
-        Turn::at(plane.coverage.next_ms(now_ms))
+        let mut turn = Turn::at(plane.coverage.next_ms(now_ms));
+        if self.memory.run(now_ms) {
+            memory_growth::log_counts(&appctl::memory_counts(&self.plane));
+        }
+        turn = turn.and(self.memory.turn());
+        turn
     }
 
     /// Replies to commands whose replies are ready, or parts of them.

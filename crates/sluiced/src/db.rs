@@ -6,9 +6,10 @@
 //! lock `ovs_vswitchd` and reconnects with a back-off. A remote side may become embedded ([`Db::take_over`]).
 
 mod managers;
-mod message_log;
+pub(crate) mod message_log;
 mod outgoing;
 mod remote;
+mod session_log;
 
 use super::dbfile::{self, DbFile, Written};
 use super::places::{Place, Standing, to_evict};
@@ -17,6 +18,7 @@ use super::stream::{Conn, Endpoint, Listener, NO_DSCP};
 use super::turn::Turn;
 use anyhow::{Context, Result};
 pub use managers::in_band_address;
+use message_log::{MessageLog, log_sent};
 use mio::{Token, Waker};
 use outgoing::Outgoing;
 use ovsdb::client::{Client, ClientConfig};
@@ -98,6 +100,7 @@ struct Peer {
     progress_ms: u64,
     /// Time of the pending probe.
     asked_ms: Option<u64>,
+    messages: MessageLog,
 }
 
 /// Whether a target is on this machine.
@@ -167,12 +170,14 @@ impl Db {
             conn: None,
             connecting: false,
             backoff_ms: BACKOFF_MIN_MS,
+            waited_ms: 0,
             retry_ms: 0,
             heard_ms: 0,
             lost_ms: None,
             failed: false,
             messages: Default::default(),
         };
+        session_log::started(target);
         Ok(Db { client: client(), side: Side::Remote(Box::new(remote)) })
     }
 
@@ -411,6 +416,7 @@ impl Embedded {
                     heard_ms,
                     progress_ms: heard_ms,
                     asked_ms: None,
+                    messages: MessageLog::default(),
                 };
                 self.conns.insert(peer.conn.token(), peer);
             }
@@ -480,6 +486,7 @@ impl Embedded {
                     (peer.heard_ms, peer.asked_ms) = (sys::clock::monotonic_ms(), None);
                     peer.progress_ms = peer.heard_ms;
                 }
+                peer.messages.received(|| peer.conn.label(), bytes);
                 self.server.session_input(peer.session, bytes, now());
             }
             Ok(None) => (peer.ended, peer.unread) = (true, false),
@@ -608,6 +615,7 @@ impl Embedded {
                 if peer.deaf {
                     continue;
                 }
+                log_sent(|| peer.conn.label(), &output);
                 let sent = peer.conn.send(&output, reactor.registry());
                 if peer.conn.backlog_bytes() < output.len() {
                     peer.progress_ms = sys::clock::monotonic_ms();

@@ -4,6 +4,7 @@
 //! An instance with bridges starts with the first one of its type and ends with the last one. One made by command has no
 //! bridges, and its flows are those added by command: nothing translates, and no revalidator changes them.
 
+use crate::control_plane::implementations::Chosen;
 use crate::dp_features::log_support;
 use crate::observer::SlowPathProbes;
 use crate::slowpath::{InlineSlowPath, RevalidatorState, SlowPath, Wake};
@@ -81,7 +82,8 @@ impl Instance {
                 (Arc::new(backer), datapath)
             }
             None => {
-                backer.capabilities = dpif_netdev::capabilities(vlan_limit);
+                let is_dummy = settings.dummies.is_datapath(type_name);
+                backer.capabilities = dpif_netdev::capabilities(vlan_limit, is_dummy);
                 let backer = Arc::new(backer);
                 let datapath = userspace(type_name, short, settings, hash_seed, vlan_limit, &backer, wake)?;
                 (backer, datapath)
@@ -329,6 +331,7 @@ fn userspace(
     backer: &Arc<Backer>,
     wake: &Wake,
 ) -> Result<Arc<dyn Provider>> {
+    Chosen::log_of_datapath();
     let dummy = settings.dummies.is_datapath(type_name);
     let config = UserspaceConfig {
         name: format!("{type_name}@{short}"),

@@ -10,6 +10,20 @@ use sys::machine::{FileSystem, Memory, Process};
 /// Maximum pid files examined.
 const PID_FILES_MAX: usize = 64;
 
+/// Logs the processors by NUMA node, in the words of OVS: the simulated ones, if any.
+pub(super) fn log_processors(simulated: &[u16]) {
+    let mut nodes: BTreeMap<u32, usize> = BTreeMap::new();
+    simulated.iter().for_each(|node| *nodes.entry(u32::from(*node)).or_default() += 1);
+    if nodes.is_empty() {
+        nodes = sys::machine::numa_nodes();
+    }
+    for (node, cpus) in &nodes {
+        log::info!(target: "ovs_numa", "Discovered {cpus} CPU cores on NUMA node {node}");
+    }
+    let cpus: usize = nodes.values().sum();
+    log::info!(target: "ovs_numa", "Discovered {} NUMA nodes and {cpus} CPU cores", nodes.len());
+}
+
 /// The column.
 pub(super) fn statistics(run_dir: &Path) -> BTreeMap<String, String> {
     let mut all = BTreeMap::from([("cpu".to_string(), sys::machine::processors().to_string())]);

@@ -367,6 +367,14 @@ impl Conn {
         }
     }
 
+    /// The peer's name in the log: local peers, which have none, get the number of their socket, as in OVS.
+    pub fn label(&self) -> String {
+        match &self.stream {
+            Stream::Unix(_) => format!("unix#{}", self.token.0),
+            Stream::Tcp(_) | Stream::Tls(_) => self.peer(),
+        }
+    }
+
     /// Whether a pending connection is established: `Err` with the failure, `Ok(false)` to call again after an event.
     pub fn connected(&mut self, reactor: &mut Reactor) -> io::Result<bool> {
         if let Some(e) = self.stream.take_error() {

@@ -1,6 +1,7 @@
 //! The control socket of `ovs-appctl`: JSON-RPC 1.0 requests whose method is the command and whose parameters are
 //! its arguments, all strings.
 
+use super::db::message_log::{MessageLog, log_sent};
 use super::places::{Place, Standing, to_evict};
 use super::reactor::Reactor;
 use super::stream::{Conn, Endpoint, Listener, NO_DSCP};
@@ -85,6 +86,7 @@ struct Client {
     format: Format,
     /// The reply has begun: its head and some parts of these contents were sent.
     begun: Option<Contents>,
+    messages: MessageLog,
 }
 
 /// Whether a client takes parts of a reply.
@@ -174,6 +176,7 @@ impl Unixctl {
                     progress_ms: sys::clock::monotonic_ms(),
                     format: Format::default(),
                     begun: None,
+                    messages: MessageLog::default(),
                 },
             );
         }
@@ -244,6 +247,7 @@ impl Unixctl {
             false => c.framer.held_bytes(),
         });
         if let Some(client) = self.clients.get_mut(&token) {
+            client.messages.received(|| client.conn.label(), bytes);
             client.framer.feed(bytes);
         }
     }
@@ -386,6 +390,7 @@ impl Unixctl {
         let held = unread + bytes.len();
         self.shed(held, self.limits.unread_bytes, reactor.registry(), |_, c| c.unread_bytes());
         if let Some(client) = self.clients.get_mut(&token) {
+            log_sent(|| client.conn.label(), bytes);
             client.deaf |= client.conn.send(bytes, reactor.registry()).is_err();
         }
     }

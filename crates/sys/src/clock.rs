@@ -69,6 +69,11 @@ pub fn wall_us() -> u64 {
     read_us(libc::CLOCK_REALTIME)
 }
 
+/// Microseconds of processor time that the calling thread has used, user and system.
+pub fn thread_cpu_us() -> u64 {
+    read_us(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
 fn read_us(clock: libc::clockid_t) -> u64 {
     let (seconds, ns) = read(clock);
     seconds * 1_000_000 + ns / 1000
@@ -82,7 +87,7 @@ fn read_ns(clock: libc::clockid_t) -> u64 {
 /// Seconds, and nanoseconds of the next one.
 fn read(clock: libc::clockid_t) -> (u64, u64) {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `now` is alive through the call. Both clocks exist on every Linux, so the call cannot fail.
+    // SAFETY: `now` is alive through the call. These clocks exist on every Linux, so the call cannot fail.
     unsafe { libc::clock_gettime(clock, &mut now) };
     // A wall clock set before 1970 reads as 1970.
     (u64::try_from(now.tv_sec).unwrap_or(0), now.tv_nsec as u64)

@@ -108,6 +108,32 @@ pub(crate) fn parse_process(stat: &str, uptime_ms: u64, ticks_per_s: u64, page_k
     })
 }
 
+/// The most memory that this process has held so far, in kilobytes.
+pub fn peak_resident_kb() -> Option<u64> {
+    // SAFETY: all bits of the structure may be zero: it holds numbers only.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: `usage` is alive through the call.
+    let failed = unsafe { libc::getrusage(libc::RUSAGE_SELF, &mut usage) } != 0;
+    if failed { None } else { u64::try_from(usage.ru_maxrss).ok() }
+}
+
+/// Number of processors of each NUMA node, by the node's number, from sysfs; empty if the kernel tells none.
+pub fn numa_nodes() -> std::collections::BTreeMap<u32, usize> {
+    let entries = |path: &Path| {
+        let dir = std::fs::read_dir(path).into_iter().flatten().flatten();
+        dir.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect::<Vec<_>>()
+    };
+    let number = |name: &str, prefix: &str| name.strip_prefix(prefix)?.parse::<u32>().ok();
+    let nodes = Path::new("/sys/devices/system/node");
+    let found = entries(nodes).into_iter().filter_map(|name| Some((number(&name, "node")?, name)));
+    found
+        .map(|(node, name)| {
+            let cpus = entries(&nodes.join(name)).iter().filter(|cpu| number(cpu, "cpu").is_some()).count();
+            (node, cpus)
+        })
+        .collect()
+}
+
 /// Writable file systems on devices of this machine, by their mount points, each once.
 pub fn file_systems() -> Vec<FileSystem> {
     let mounts = std::fs::read_to_string("/proc/mounts").unwrap_or_default();

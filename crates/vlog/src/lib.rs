@@ -409,11 +409,10 @@ fn civil(days: i64) -> (i64, u32, u32, u32) {
 mod tests {
     use super::*;
 
-    /// Levels do not apply to an unlisted module: its lines would go to all destinations.
-    #[test]
-    fn modules_of_all_crates_are_listed() {
-        let mut dirs = vec![std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..")];
-        let mut seen = 0;
+    /// The sources of all crates but this one, with their paths.
+    fn sources() -> Vec<(PathBuf, String)> {
+        let mut dirs = vec![Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_path_buf()];
+        let mut all = Vec::new();
         while let Some(dir) = dirs.pop() {
             for entry in std::fs::read_dir(dir).unwrap() {
                 let path = entry.unwrap().path();
@@ -422,20 +421,44 @@ mod tests {
                     continue;
                 }
                 if path.extension().is_none_or(|e| e != "rs")
-                    || path.ends_with("vlog/src/lib.rs")
+                    || path.components().any(|part| part.as_os_str() == "vlog")
                     || path.components().any(|part| part.as_os_str() == "upcall-bench")
                 {
                     continue;
                 }
                 let text = std::fs::read_to_string(&path).unwrap().replace("(target", " target");
-                for rest in text.split(" target: \"").skip(1) {
-                    let module = rest.split('"').next().unwrap();
-                    assert!(MODULES.contains(&module), "{module} in {}", path.display());
-                    seen += 1;
-                }
+                all.push((path, text));
+            }
+        }
+        all
+    }
+
+    /// Levels do not apply to an unlisted module: its lines would go to all destinations.
+    #[test]
+    fn modules_of_all_crates_are_listed() {
+        let mut seen = 0;
+        for (path, text) in sources() {
+            for rest in text.split(" target: \"").skip(1) {
+                let module = rest.split('"').next().unwrap();
+                assert!(MODULES.contains(&module), "{module} in {}", path.display());
+                seen += 1;
             }
         }
         assert!(seen > 100, "{seen}");
+    }
+
+    /// A module that is set to `dbg` and writes nothing would mislead.
+    #[test]
+    fn a_module_has_lines_or_is_told_to_have_none() {
+        let all: String = sources().into_iter().map(|(_, text)| text).collect();
+        let doc = include_str!("../../../docs/log.md");
+        let (writing, silent) = doc.split_once("## Modules that never log").unwrap();
+        for module in MODULES.iter().filter(|module| **module != "vlog") {
+            let names = [format!(" target: \"{module}\""), format!(": &str = \"{module}\";")];
+            let has_lines = names.iter().any(|name| all.contains(name));
+            let told = [writing, silent].map(|part| part.contains(&format!("`{module}`")));
+            assert_eq!(told, [has_lines, !has_lines], "{module}");
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Names of the modules: those of Open vSwitch 3.1 and 3.5, so that options and scripts for it are accepted,
 //! `transaction` of its database server, and our own `events`, `ovsdb_file` and `vswitch`. Lines appear under the
-//! module where Open vSwitch has them; a module without a counterpart here never logs.
+//! module where Open vSwitch has them; a module without a counterpart here never logs (docs/log.md).
 
 /// All modules, in alphabetical order.
 #[rustfmt::skip]

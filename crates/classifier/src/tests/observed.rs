@@ -24,7 +24,7 @@ fn comparable(mask: &Mask, packet: &str) -> Mask {
     let mut out = *mask;
     let f = &mut out.0;
     (f.in_port, f.recirc_id, f.packet_type, f.dl_type, f.nw_frag) = (0, 0, 0, 0, 0);
-    (f.metadata, f.regs) = (0, [0; 16]);
+    (f.metadata, f.regs) = (0, [0; 32]);
     if !packet.contains("vlan") {
         f.vlans = Default::default();
     }

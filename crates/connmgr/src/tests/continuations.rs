@@ -100,7 +100,7 @@ fn paused_tracked(s: &Switch, conntracked: bool) -> PacketInEvent {
     let (frame, key) = tracked();
     let action = ofp_actions::text::parse_actions("resubmit(,2)", &NoPortNames).unwrap();
     let mut packet = PacketState::of(&key.to_flow(OfPort(1)), OfPort(1), conntracked);
-    (packet.metadata, packet.regs, packet.stack) = (9, [5; 16], vec![vec![1, 2]]);
+    (packet.metadata, packet.regs, packet.stack) = (9, [5; 32], vec![vec![1, 2]]);
     let state = FrozenState {
         bridge: s.bridge,
         table: TableId(1),

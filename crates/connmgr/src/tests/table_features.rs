@@ -160,6 +160,26 @@ fn parts_of_a_request_for_tables_are_awaited_for_a_second() {
     assert_eq!([1, 2, 3, 9].map(|n| tables.name(TableId(n))), ["a", "b", "c", ""]);
 }
 
+/// The table without registers that OVS has only since 3.7: those are in each list of fields.
+fn without_later_registers(mut table: TableFeatures) -> TableFeatures {
+    use flow::fields::FieldId;
+    let numbers =
+        |class: &'static str, first: u8, last: u8| (first..=last).map(move |n| format!("{class}{n}"));
+    let later: Vec<String> =
+        numbers("reg", 16, 31).chain(numbers("xreg", 8, 15)).chain(numbers("xxreg", 4, 7)).collect();
+    let is_later = |field: &FieldId| later.iter().any(|name| name == field.def().name);
+    let strip = |fields: &mut Vec<FieldId>| {
+        assert_eq!(fields.extract_if(.., |field| is_later(field)).count(), later.len());
+    };
+    strip(&mut table.wildcards);
+    for rules in [&mut table.rules].into_iter().chain(&mut table.miss) {
+        strip(&mut rules.write_set_fields);
+        strip(&mut rules.apply_set_fields);
+    }
+    assert_eq!(table.matches.extract_if(.., |m| is_later(&m.field)).count(), later.len());
+    table
+}
+
 /// Version, kind and bytes of the last table in replies of OVS 3.5, whose bridge has no rules.
 const LAST_TABLE: &str = include_str!("last_table_35.txt");
 
@@ -179,7 +199,7 @@ fn tables_are_described_in_the_bytes_of_ovs() {
                 other => panic!("{other:?}"),
             },
             _ => {
-                let last = ask(&mut s, &mut c, Vec::new()).unwrap().pop();
+                let last = ask(&mut s, &mut c, Vec::new()).unwrap().pop().map(without_later_registers);
                 Message::TableFeaturesReply(Multi::all(last.into_iter().collect()))
             }
         };

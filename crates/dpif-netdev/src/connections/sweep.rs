@@ -24,7 +24,7 @@ impl Round {
     }
 
     /// Visits the records that are due, of `records`. `visit` gets a place and a maximum number of records; it returns
-    /// the next place, or `None` after the last record, with which the next round begins.
+    /// the next place, or `None` after the last record, with which the next round begins. Returns whether it did.
     pub(super) fn go_on(
         &mut self,
         now_ms: u64,
@@ -32,7 +32,7 @@ impl Round {
         records: u32,
         stops: impl Fn() -> bool,
         mut visit: impl FnMut(Cursor, u32) -> Option<Cursor>,
-    ) {
+    ) -> bool {
         let mut due = self.due(now_ms, interval_ms, records);
         while due > 0 && !stops() {
             let some = due.min(UNWATCHED.into()) as u32;
@@ -42,10 +42,11 @@ impl Round {
                 Some(at) => self.at = at,
                 None => {
                     *self = Round::new(now_ms);
-                    return;
+                    return true;
                 }
             }
         }
+        false
     }
 
     /// Number of records to visit now.

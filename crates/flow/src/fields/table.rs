@@ -280,6 +280,38 @@ fields! {
         true, nxm id(1, 14), oxm None, FieldPosition::Int { offset: offset_of!(Flow, regs) + 56, size: 4, shift: 0 };
     Reg15: "reg15" None, 4 B 32 bit, true, Hex, None,
         true, nxm id(1, 15), oxm None, FieldPosition::Int { offset: offset_of!(Flow, regs) + 60, size: 4, shift: 0 };
+    Reg16: "reg16" None, 4 B 32 bit, true, Hex, None,
+        true, nxm id(0xffff, 17), oxm None, FieldPosition::Int { offset: offset_of!(Flow, regs) + 64, size: 4, shift: 0 };
+    Reg17: "reg17" None, 4 B 32 bit, true, Hex, None,
+        true, nxm id(0xffff, 18), oxm None, FieldPosition::Int { offset: offset_of!(Flow, regs) + 68, size: 4, shift: 0 };
+    Reg18: "reg18" None, 4 B 32 bit, true, Hex, None,
+        true, nxm id(0xffff, 19), oxm None, FieldPosition::Int { offset: offset_of!(Flow, regs) + 72, size: 4, shift: 0 };
+    Reg19: "reg19" None, 4 B 32 bit, true, Hex, None,
+        true, nxm id(0xffff, 20), oxm None, FieldPosition::Int { offset: offset_of!(Flow, regs) + 76, size: 4, shift: 0 };
+    Reg20: "reg20" None, 4 B 32 bit, true, Hex, None,
+        true, nxm id(0xffff, 21), oxm None, FieldPosition::Int { offset: offset_of!(Flow, regs) + 80, size: 4, shift: 0 };
+    Reg21: "reg21" None, 4 B 32 bit, true, Hex, None,
+        true, nxm id(0xffff, 22), oxm None, FieldPosition::Int { offset: offset_of!(Flow, regs) + 84, size: 4, shift: 0 };
+    Reg22: "reg22" None, 4 B 32 bit, true, Hex, None,
+        true, nxm id(0xffff, 23), oxm None, FieldPosition::Int { offset: offset_of!(Flow, regs) + 88, size: 4, shift: 0 };
+    Reg23: "reg23" None, 4 B 32 bit, true, Hex, None,
+        true, nxm id(0xffff, 24), oxm None, FieldPosition::Int { offset: offset_of!(Flow, regs) + 92, size: 4, shift: 0 };
+    Reg24: "reg24" None, 4 B 32 bit, true, Hex, None,
+        true, nxm id(0xffff, 25), oxm None, FieldPosition::Int { offset: offset_of!(Flow, regs) + 96, size: 4, shift: 0 };
+    Reg25: "reg25" None, 4 B 32 bit, true, Hex, None,
+        true, nxm id(0xffff, 26), oxm None, FieldPosition::Int { offset: offset_of!(Flow, regs) + 100, size: 4, shift: 0 };
+    Reg26: "reg26" None, 4 B 32 bit, true, Hex, None,
+        true, nxm id(0xffff, 27), oxm None, FieldPosition::Int { offset: offset_of!(Flow, regs) + 104, size: 4, shift: 0 };
+    Reg27: "reg27" None, 4 B 32 bit, true, Hex, None,
+        true, nxm id(0xffff, 28), oxm None, FieldPosition::Int { offset: offset_of!(Flow, regs) + 108, size: 4, shift: 0 };
+    Reg28: "reg28" None, 4 B 32 bit, true, Hex, None,
+        true, nxm id(0xffff, 29), oxm None, FieldPosition::Int { offset: offset_of!(Flow, regs) + 112, size: 4, shift: 0 };
+    Reg29: "reg29" None, 4 B 32 bit, true, Hex, None,
+        true, nxm id(0xffff, 30), oxm None, FieldPosition::Int { offset: offset_of!(Flow, regs) + 116, size: 4, shift: 0 };
+    Reg30: "reg30" None, 4 B 32 bit, true, Hex, None,
+        true, nxm id(0xffff, 31), oxm None, FieldPosition::Int { offset: offset_of!(Flow, regs) + 120, size: 4, shift: 0 };
+    Reg31: "reg31" None, 4 B 32 bit, true, Hex, None,
+        true, nxm id(0xffff, 32), oxm None, FieldPosition::Int { offset: offset_of!(Flow, regs) + 124, size: 4, shift: 0 };
     Xreg0: "xreg0" None, 8 B 64 bit, true, Hex, None,
         true, nxm None, oxm oxm(0x8001, 0, 4), FieldPosition::Regs { first: 0, count: 2 };
     Xreg1: "xreg1" None, 8 B 64 bit, true, Hex, None,
@@ -296,6 +328,22 @@ fields! {
         true, nxm None, oxm oxm(0x8001, 6, 4), FieldPosition::Regs { first: 12, count: 2 };
     Xreg7: "xreg7" None, 8 B 64 bit, true, Hex, None,
         true, nxm None, oxm oxm(0x8001, 7, 4), FieldPosition::Regs { first: 14, count: 2 };
+    Xreg8: "xreg8" None, 8 B 64 bit, true, Hex, None,
+        true, nxm None, oxm oxm(0x8001, 8, 4), FieldPosition::Regs { first: 16, count: 2 };
+    Xreg9: "xreg9" None, 8 B 64 bit, true, Hex, None,
+        true, nxm None, oxm oxm(0x8001, 9, 4), FieldPosition::Regs { first: 18, count: 2 };
+    Xreg10: "xreg10" None, 8 B 64 bit, true, Hex, None,
+        true, nxm None, oxm oxm(0x8001, 10, 4), FieldPosition::Regs { first: 20, count: 2 };
+    Xreg11: "xreg11" None, 8 B 64 bit, true, Hex, None,
+        true, nxm None, oxm oxm(0x8001, 11, 4), FieldPosition::Regs { first: 22, count: 2 };
+    Xreg12: "xreg12" None, 8 B 64 bit, true, Hex, None,
+        true, nxm None, oxm oxm(0x8001, 12, 4), FieldPosition::Regs { first: 24, count: 2 };
+    Xreg13: "xreg13" None, 8 B 64 bit, true, Hex, None,
+        true, nxm None, oxm oxm(0x8001, 13, 4), FieldPosition::Regs { first: 26, count: 2 };
+    Xreg14: "xreg14" None, 8 B 64 bit, true, Hex, None,
+        true, nxm None, oxm oxm(0x8001, 14, 4), FieldPosition::Regs { first: 28, count: 2 };
+    Xreg15: "xreg15" None, 8 B 64 bit, true, Hex, None,
+        true, nxm None, oxm oxm(0x8001, 15, 4), FieldPosition::Regs { first: 30, count: 2 };
     Xxreg0: "xxreg0" None, 16 B 128 bit, true, Hex, None,
         true, nxm id(1, 111), oxm None, FieldPosition::Regs { first: 0, count: 4 };
     Xxreg1: "xxreg1" None, 16 B 128 bit, true, Hex, None,
@@ -304,6 +352,14 @@ fields! {
         true, nxm id(1, 113), oxm None, FieldPosition::Regs { first: 8, count: 4 };
     Xxreg3: "xxreg3" None, 16 B 128 bit, true, Hex, None,
         true, nxm id(1, 114), oxm None, FieldPosition::Regs { first: 12, count: 4 };
+    Xxreg4: "xxreg4" None, 16 B 128 bit, true, Hex, None,
+        true, nxm id(0xffff, 33), oxm None, FieldPosition::Regs { first: 16, count: 4 };
+    Xxreg5: "xxreg5" None, 16 B 128 bit, true, Hex, None,
+        true, nxm id(0xffff, 34), oxm None, FieldPosition::Regs { first: 20, count: 4 };
+    Xxreg6: "xxreg6" None, 16 B 128 bit, true, Hex, None,
+        true, nxm id(0xffff, 35), oxm None, FieldPosition::Regs { first: 24, count: 4 };
+    Xxreg7: "xxreg7" None, 16 B 128 bit, true, Hex, None,
+        true, nxm id(0xffff, 36), oxm None, FieldPosition::Regs { first: 28, count: 4 };
     EthSrc: "eth_src" Some("dl_src"), 6 B 48 bit, true, Ethernet, Ethernet,
         true, nxm id(0, 2), oxm oxm(0x8000, 4, 3), FieldPosition::Bytes { offset: offset_of!(Flow, dl_src), size: 6 };
     EthDst: "eth_dst" Some("dl_dst"), 6 B 48 bit, true, Ethernet, Ethernet,

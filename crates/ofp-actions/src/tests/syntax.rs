@@ -88,6 +88,9 @@ set_field:5->vlan_vid\terror: 5: invalid value for set field vlan_vid, the tag's
 set_field:1->dl_vlan\terror: dl_vlan cannot be set, because it has no NXM or OXM header
 load:10.0.0.1->reg1[]\terror: 10.0.0.1->reg1[]: cannot parse integer value
 load:0x1->xxreg0[32..127]\tload:0x1->NXM_NX_XXREG0[32..95],load:0->NXM_NX_XXREG0[96..127]
+load:0x1->NXOXM_ET_REG16[0..15]\tload:0x1->NXOXM_ET_REG16[0..15]
+move:reg31[]->xreg15[0..31]\tmove:NXOXM_ET_REG31[]->OXM_OF_PKT_REG15[0..31]
+set_field:5->xxreg4\tset_field:0x5->xxreg4
 output:xxreg0[]\terror: xxreg0[]: port number from more than 64 bits
 output:65280\terror: 65280: output to a port that is none
 ANY\terror: ANY: output to a port that is none

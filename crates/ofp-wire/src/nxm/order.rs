@@ -3,7 +3,7 @@
 use flow::fields::FieldId;
 
 /// The fields of a match in the order of its entries: prerequisites before dependent fields.
-pub(super) const ORDER: [FieldId; 102] = {
+pub(super) const ORDER: [FieldId; 118] = {
     use FieldId::*;
     [
         DpHash,
@@ -92,6 +92,22 @@ pub(super) const ORDER: [FieldId; 102] = {
         Reg13,
         Reg14,
         Reg15,
+        Reg16,
+        Reg17,
+        Reg18,
+        Reg19,
+        Reg20,
+        Reg21,
+        Reg22,
+        Reg23,
+        Reg24,
+        Reg25,
+        Reg26,
+        Reg27,
+        Reg28,
+        Reg29,
+        Reg30,
+        Reg31,
         PktMark,
         CtState,
         CtZone,

@@ -218,15 +218,31 @@ impl XlateCtx<'_> {
             return;
         }
         let proto = b.nw_proto;
+        if matches!(proto, h::IPPROTO_ICMP | h::IPPROTO_ICMPV6) {
+            return self.commit_icmp(proto);
+        }
         let Some(ports) = rewritten!(self, PortsSet { src: tp_src, dst: tp_dst }) else { return };
         match proto {
             h::IPPROTO_TCP => self.set(SetAction::Tcp(ports)),
             h::IPPROTO_UDP => self.set(SetAction::Udp(ports)),
             h::IPPROTO_SCTP => self.set(SetAction::Sctp(ports)),
-            h::IPPROTO_ICMP => self.set(SetAction::Icmp(ports)),
-            h::IPPROTO_ICMPV6 => self.set(SetAction::Icmpv6(ports)),
             _ => {}
         }
+    }
+
+    /// As in OVS, type and code are set together, and both are examined.
+    fn commit_icmp(&mut self, proto: u8) {
+        let (flow, base) = (&self.packet.flow, &self.packet.base);
+        if (flow.tp_src, flow.tp_dst) == (base.tp_src, base.tp_dst) {
+            return;
+        }
+        let value = PortsSet { src: flow.tp_src, dst: flow.tp_dst };
+        (self.record.wc.0.tp_src, self.record.wc.0.tp_dst) = (u16::MAX, u16::MAX);
+        let header = Masked { value, mask: PortsSet { src: u16::MAX, dst: u16::MAX } };
+        self.set(match proto {
+            h::IPPROTO_ICMP => SetAction::Icmp(header),
+            _ => SetAction::Icmpv6(header),
+        });
     }
 
     fn commit_vlan(&mut self) {

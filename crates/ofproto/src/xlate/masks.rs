@@ -1,6 +1,6 @@
 //! The mask of a translation: its first bits, and those that a datapath's flow lacks.
 
-use flow::{Flow, Mask, Nsh, VlanTag, nw_frag};
+use flow::{Flow, Mask, Nsh, Registers, VlanTag, nw_frag};
 use packet::headers::{self as h, is_mpls};
 
 /// The mask of fields examined by every translation.
@@ -21,7 +21,7 @@ pub(super) fn always_looked_at(flow: &Flow) -> Mask {
 pub(super) fn tidy_mask(wc: &mut Mask, flow: &Flow) {
     let m = &mut wc.0;
     m.metadata = 0;
-    m.regs = [0; 16];
+    m.regs = Registers::default();
     m.conj_id = 0;
     m.actset_output = 0;
     if !is_mpls(flow.dl_type) {

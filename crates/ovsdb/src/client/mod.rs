@@ -215,6 +215,25 @@ impl Client {
         self.state
     }
 
+    /// The state of the client, by the name of OVS.
+    pub fn state_name(&self) -> &'static str {
+        let kind = || {
+            self.in_flight.values().find_map(|purpose| match purpose {
+                Purpose::Monitor(kind) => Some(*kind),
+                _ => None,
+            })
+        };
+        match self.state {
+            ClientState::Schema => "DATA_SCHEMA_REQUESTED",
+            ClientState::Ready => "MONITORING",
+            ClientState::Contents => match kind() {
+                Some(MonitorKind::Plain) => "DATA_MONITOR_REQUESTED",
+                Some(MonitorKind::Cond) => "DATA_MONITOR_COND_REQUESTED",
+                Some(MonitorKind::Since) | None => "DATA_MONITOR_COND_SINCE_REQUESTED",
+            },
+        }
+    }
+
     /// The state of its lock.
     pub fn lock_state(&self) -> LockState {
         self.lock

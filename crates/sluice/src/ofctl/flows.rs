@@ -4,7 +4,7 @@ use std::io::Read;
 
 use anyhow::{Context, Result, anyhow, bail};
 use flow::fields::FieldId;
-use flow::text::{PortNames, field_by_name, parse_port};
+use flow::text::{PortNames, field_by_name, parse_match_unchecked, parse_port};
 use flow::{OfPort, TableId};
 use ofp_actions::text::{self, FlowModText, parse_actions, parse_flow_file, parse_flow_mod};
 use openflow::msg::flow_stats::{FlowStats, FlowStatsRequest};
@@ -195,11 +195,35 @@ pub(super) fn del_flows(run: &mut Run<'_>, text: &str) -> Result<String> {
     one(run, text, if strict { text::FlowModCommand::DeleteStrict } else { text::FlowModCommand::Delete })
 }
 
-/// `in_port=PORT,packet=HEX,actions=ACTIONS`; the actions come last, and without them the packet is dropped.
+/// Whether a packet-out may give the field (OpenFlow 1.5 §7.3.6), as OVS has it.
+fn is_pipeline_field(field: FieldId) -> bool {
+    let name = field.def().name;
+    let is_register = ["reg", "xreg", "xxreg"]
+        .iter()
+        .any(|class| name.strip_prefix(class).is_some_and(|number| number.parse::<u8>().is_ok()));
+    is_register || name.starts_with("tun_") || matches!(field, FieldId::Metadata | FieldId::PacketType)
+}
+
+/// Ends of words: blanks and commas outside of parentheses.
+fn split_words(text: &str) -> impl Iterator<Item = &str> {
+    let mut depth = 0usize;
+    let is_end = move |c: char| {
+        match c {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        depth == 0 && matches!(c, ',' | ' ')
+    };
+    text.split(is_end).filter(|word| !word.is_empty())
+}
+
+/// `in_port=PORT,FIELD=VALUE,packet=HEX,actions=ACTIONS` with pipeline fields, which OpenFlow 1.5 sends; the actions come
+/// last, and without them the packet is dropped.
 pub(super) fn parse_packet_out(text: &str, names: &dyn PortNames) -> Result<PacketOut> {
     let (head, actions) = text.split_once("actions=").unwrap_or((text, ""));
-    let (mut in_port, mut data) = (OfPort::CONTROLLER, None);
-    for word in head.split([',', ' ']).filter(|word| !word.is_empty()) {
+    let (mut in_port, mut data, mut fields) = (OfPort::CONTROLLER, None, Vec::new());
+    for word in split_words(head) {
         let (key, value) = word.split_once('=').unwrap_or((word, ""));
         match key {
             _ if value.is_empty() => bail!("field {key} missing value"),
@@ -208,12 +232,20 @@ pub(super) fn parse_packet_out(text: &str, names: &dyn PortNames) -> Result<Pack
                 in_port = port.with_context(|| format!("{value} is not a valid OpenFlow port"))?;
             }
             "packet" => data = Some(parse_hex(value)?),
-            _ => bail!("unknown keyword {key}"),
+            _ => {
+                let field = field_by_name(key).with_context(|| format!("unknown keyword {key}"))?;
+                parse_match_unchecked(word, names)?;
+                if !is_pipeline_field(field) {
+                    bail!("{key} is not a valid pipeline field for PACKET_OUT");
+                }
+                fields.push(word);
+            }
         }
     }
+    let metadata = Box::new(parse_match_unchecked(&fields.join(","), names)?);
     let data = data.context("must specify packet")?;
     let actions = if actions.is_empty() { Vec::new() } else { parse_actions(actions, names)? };
-    Ok(PacketOut { buffer_id: NO_BUFFER, in_port, metadata: Box::default(), actions, data })
+    Ok(PacketOut { buffer_id: NO_BUFFER, in_port, metadata, actions, data })
 }
 
 fn parse_hex(text: &str) -> Result<Vec<u8>> {
@@ -251,6 +283,10 @@ mod tests {
         assert_eq!((out.in_port, out.data.len(), out.actions.len()), (OfPort::LOCAL, 14, 1));
         let dropped = parse_packet_out(&format!("packet={packet}"), &NoPortNames).unwrap();
         assert_eq!((dropped.in_port, dropped.actions.len()), (OfPort::CONTROLLER, 0));
+        let fields = "in_port=1 reg0=5,xreg2=0x7/0xff tun_id=3,packet_type=(1,0x800)";
+        let given = parse_packet_out(&format!("{fields},packet={packet},actions=2"), &NoPortNames).unwrap();
+        let expected = "packet_type=(1,0x800),reg0=0x5,reg5=0x7/0xff,tun_id=0x3";
+        assert_eq!(flow::text::format_match(&given.metadata, None), expected);
         // As OVS 3.5 refuses them.
         for (bad, text) in [
             ("", "must specify packet"),
@@ -260,6 +296,10 @@ mod tests {
             ("packet=00,actions=drop", "packet: Packet data too short for Ethernet"),
             ("x=1,actions=drop", "unknown keyword x"),
             ("x", "field x missing value"),
+            ("reg0,packet=5054", "field reg0 missing value"),
+            ("ct_mark=3,packet=5054", "ct_mark is not a valid pipeline field for PACKET_OUT"),
+            ("dl_src=00:00:00:00:00:01,packet=5054", "dl_src is not a valid pipeline field for PACKET_OUT"),
+            ("pkt_mark=3,packet=5054", "pkt_mark is not a valid pipeline field for PACKET_OUT"),
             ("in_port=nosuch,packet=00,actions=1", "nosuch is not a valid OpenFlow port"),
         ] {
             let error = parse_packet_out(bad, &NoPortNames).unwrap_err();

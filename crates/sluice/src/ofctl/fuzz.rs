@@ -9,7 +9,8 @@ use super::options::{Options, Request, parse};
 use super::{color, find, flows, groups, hints, ports, probe, tables, tlv, transaction, watch};
 use crate::fuzz::{text, words};
 use crate::pki;
-use flow::text::NoPortNames;
+use flow::fields::FieldId;
+use flow::text::{NoPortNames, format_match};
 use ofp_actions::text::format_actions;
 
 /// Commands that read only their arguments, and print nothing themselves.
@@ -42,7 +43,13 @@ pub fn packet_out(bytes: &[u8]) {
     let Ok(out) = flows::parse_packet_out(text, &NoPortNames) else { return };
     let hex: String = out.data.iter().map(|byte| format!("{byte:02x}")).collect();
     let actions = format_actions(&out.actions, &NoPortNames);
-    let again = format!("in_port={},packet={hex},actions={actions}", out.in_port.0);
+    let mut fields = *out.metadata;
+    let (packet_type, mask) = fields.get(FieldId::PacketType);
+    fields.set_masked(FieldId::PacketType, 0, 0);
+    let typed = format!(",packet_type=({},{:#x})", packet_type >> 16, packet_type & 0xffff);
+    let typed = if mask == 0 { "" } else { &typed };
+    let fields = format_match(&fields, None);
+    let again = format!("in_port={}{typed},{fields},packet={hex},actions={actions}", out.in_port.0);
     assert_eq!(flows::parse_packet_out(&again, &NoPortNames).ok(), Some(out.clone()), "{text:?}: {again:?}");
     encoded(out);
 }

@@ -164,6 +164,7 @@ fn dpctl_show(plane: &mut ControlPlane, args: &[String]) -> Reply {
 fn show_ports(instance: &Instance, with_stats: bool) -> String {
     let (hit, missed, lost, flows) = totals(instance);
     let name = instance.name();
+    probes::log_statistics(name);
     let mut out = format!("{name}:\n  lookups: hit:{hit} missed:{missed} lost:{lost}\n  flows: {flows}\n");
     if let Some(masks) = instance.datapath.lookup_masks() {
         out += &show_masks(&masks);
@@ -172,7 +173,9 @@ fn show_ports(instance: &Instance, with_stats: bool) -> String {
         true => instance.datapath.all_port_stats().into_iter().collect(),
         false => BTreeMap::new(),
     };
-    for port in instance.datapath.ports() {
+    let ports = instance.datapath.ports();
+    probes::log_ports(name, ports.iter().map(|port| (port.number, port.name.as_str())));
+    for port in ports {
         let _ = write!(out, "  port {}: {}", port.number, port.name);
         match port.type_name.as_str() {
             "system" => out.push('\n'),

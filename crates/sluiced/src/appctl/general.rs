@@ -224,6 +224,11 @@ fn reconnect(plane: &mut ControlPlane, args: &[String]) -> Reply {
 }
 
 fn memory_show(plane: &mut ControlPlane, _: &[String]) -> Reply {
+    memory_counts(plane).into()
+}
+
+/// The text of `memory/show`.
+pub(crate) fn memory_counts(plane: &ControlPlane) -> String {
     let instances = plane.switch.instances();
     let bridges = instances.bridges();
     let ports: usize = bridges.iter().map(|(_, b)| b.ports.ports.len()).sum();
@@ -241,7 +246,6 @@ fn memory_show(plane: &mut ControlPlane, _: &[String]) -> Reply {
         ("rules", rules),
         ("udpif keys", keys as usize),
     ])
-    .into()
 }
 
 /// Counts of what takes memory; those without any are left out.

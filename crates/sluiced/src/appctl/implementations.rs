@@ -7,7 +7,7 @@
 use super::datapath::{flows_of, with_threads};
 use super::{Command, Reply, command};
 use crate::control_plane::ControlPlane;
-use crate::control_plane::implementations::{ACTIONS, LOOKUPS, PARSERS, STUDY};
+use crate::control_plane::implementations::{ACTIONS, DATAPATH, LOOKUPS, PARSERS, STUDY};
 use crate::instances::Instance;
 use dpif::PmdId;
 use std::collections::BTreeSet;
@@ -73,7 +73,6 @@ pub(super) const ROWS: &[Command] = &[
     ),
 ];
 
-const DATAPATH: &str = "dpif_scalar";
 /// Packets that `study` looks at without a number.
 const STUDIED: u32 = 128;
 

@@ -36,6 +36,7 @@ mod trace;
 mod trace_args;
 mod unsupported;
 
+pub(crate) use general::memory_counts;
 pub use reply::Answer;
 use reply::{Json, Reply, TypedReply};
 pub(crate) use trace_args::hexadecimal as packet_of_hex;

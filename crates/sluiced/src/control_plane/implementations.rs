@@ -10,6 +10,9 @@ pub(crate) const LOOKUPS: [&str; 2] = ["autovalidator", "generic"];
 /// In the order of `odp-execute/action-impl-show`.
 pub(crate) const ACTIONS: [&str; 2] = ["scalar", "autovalidator"];
 
+/// The only implementation of the datapath.
+pub(crate) const DATAPATH: &str = "dpif_scalar";
+
 /// The chosen implementations.
 pub(crate) struct Chosen {
     /// Of threads without a choice of their own.
@@ -27,6 +30,22 @@ impl Default for Chosen {
 }
 
 impl Chosen {
+    /// Logs the implementations of actions at the start, in the words of OVS.
+    pub(crate) fn log() {
+        for name in ACTIONS {
+            log::debug!(target: "odp_execute_impl", "Actions implementation '{name}' is available.");
+        }
+    }
+
+    /// Logs the implementations of a new userspace datapath, in the words of OVS.
+    pub(crate) fn log_of_datapath() {
+        for name in PARSERS {
+            log::debug!(target: "dpif_netdev_extract", "Miniflow Extract implementation '{name}' is available.");
+        }
+        log::info!(target: "dpif_netdev_extract", "Default MFEX Extract implementation is {}.", PARSERS[1]);
+        log::info!(target: "dpif_netdev_impl", "Default DPIF implementation is {DATAPATH}.");
+    }
+
     /// The lookup function of new subtables: the first one of the highest priority.
     pub(crate) fn lookup(&self) -> usize {
         usize::from(self.priorities[1] > self.priorities[0])

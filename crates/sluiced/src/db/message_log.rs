@@ -1,4 +1,5 @@
-//! [`MessageLog`]: debug lines of the log about messages to and from a database server, in the words of OVS (`jsonrpc`).
+//! [`MessageLog`]: debug lines of the log about messages of JSON-RPC connections, in the words of OVS (`jsonrpc`): to and
+//! from a database server, clients of the embedded one, and clients of the control socket.
 
 use log::Level;
 use serde_json::{Deserializer, Value};
@@ -9,7 +10,7 @@ const MESSAGE_MAX_BYTES: usize = 1 << 20;
 
 /// See the module documentation.
 #[derive(Default)]
-pub(super) struct MessageLog {
+pub(crate) struct MessageLog {
     /// Beginning of a message.
     received: Vec<u8>,
 }
@@ -19,25 +20,18 @@ fn is_on() -> bool {
 }
 
 impl MessageLog {
-    /// Logs whole messages sent to the server.
-    pub(super) fn sent(&self, target: &str, bytes: &[u8]) {
-        if is_on() {
-            let messages = Deserializer::from_slice(bytes).into_iter::<Value>().map_while(Result::ok);
-            messages.for_each(|message| log_message(target, "send", &message));
-        }
-    }
-
-    /// Logs the messages that are complete with these bytes from the server.
-    pub(super) fn received(&mut self, target: &str, bytes: &[u8]) {
+    /// Logs the messages that are complete with these bytes from the peer.
+    pub(crate) fn received(&mut self, peer: impl Fn() -> String, bytes: &[u8]) {
         if !is_on() {
             return self.received.clear();
         }
+        let target = peer();
         self.received.extend_from_slice(bytes);
         let mut messages = Deserializer::from_slice(&self.received).into_iter::<Value>();
         let mut is_garbage = false;
         loop {
             match messages.next() {
-                Some(Ok(message)) => log_message(target, "received", &message),
+                Some(Ok(message)) => log_message(&target, "received", &message),
                 // The level may have changed in the middle of a message.
                 Some(Err(e)) => {
                     is_garbage = !e.is_eof();
@@ -51,6 +45,15 @@ impl MessageLog {
         if is_garbage || self.received.len() > MESSAGE_MAX_BYTES {
             self.received = Vec::new();
         }
+    }
+}
+
+/// Logs the whole messages among bytes that are sent: a message in parts is left out.
+pub(crate) fn log_sent(peer: impl Fn() -> String, bytes: &[u8]) {
+    if is_on() {
+        let target = peer();
+        let messages = Deserializer::from_slice(bytes).into_iter::<Value>().map_while(Result::ok);
+        messages.for_each(|message| log_message(&target, "send", &message));
     }
 }
 
@@ -96,7 +99,7 @@ mod tests {
     fn parts_of_messages_are_kept_only_while_they_are_wanted() {
         let mut log = MessageLog::default();
         log.received.extend_from_slice(b"{\"id\":");
-        log.received("unix:x", b"1}");
+        log.received(|| "unix:x".to_string(), b"1}");
         assert!(log.received.is_empty(), "no level");
     }
 }

@@ -1,5 +1,6 @@
 //! [`Outgoing`]: a manager that the embedded server connects to, again and again.
 
+use super::session_log;
 use crate::reactor::Reactor;
 use crate::stream::{Conn, Endpoint};
 use crate::turn::Turn;
@@ -49,6 +50,8 @@ impl Outgoing {
         match self.reconnect.run(now_ms) {
             Some(Action::Connect) => {
                 let token = reactor.token();
+                let (target, reconnect) = (self.endpoint.to_string(), &self.reconnect);
+                session_log::connecting(&target, reconnect.backoff_ms(), reconnect.max_backoff_ms());
                 self.reconnect.connecting(now_ms);
                 match Conn::connect(&self.endpoint, self.dscp, reactor, token) {
                     Ok(conn) => {
@@ -71,7 +74,7 @@ impl Outgoing {
                 let conn = self.attempt.take()?;
                 self.token = Some(conn.token());
                 self.reconnect.connected(sys::clock::monotonic_ms());
-                log::info!(target: "reconnect", "{}: connected", self.endpoint);
+                session_log::connected(&self.endpoint.to_string());
                 Some(conn)
             }
             Ok(false) => None,
@@ -87,10 +90,11 @@ impl Outgoing {
         if let Some(mut conn) = self.attempt.take() {
             conn.close(reactor.registry());
         }
-        self.token = None;
+        let was_up = self.token.take().is_some();
+        let before_ms = self.reconnect.backoff_ms();
         self.reconnect.disconnected(sys::clock::monotonic_ms());
-        let backoff_ms = self.reconnect.backoff_ms();
-        log::info!(target: "reconnect", "{}: {why}; waiting {backoff_ms} ms before reconnecting", self.endpoint);
+        let times_ms = [before_ms, self.reconnect.backoff_ms(), self.reconnect.max_backoff_ms()];
+        session_log::over(&self.endpoint.to_string(), was_up, why, times_ms);
         self.last_error = Some(sys::os_text(why));
     }
 

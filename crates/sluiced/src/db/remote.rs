@@ -1,7 +1,7 @@
 //! [`Remote`]: a database server that is followed: connects, probes, and reconnects with a back-off.
 
-use super::message_log::MessageLog;
-use super::{BACKOFF_MAX_MS, BACKOFF_MIN_MS, PROBE_MS};
+use super::message_log::{MessageLog, log_sent};
+use super::{BACKOFF_MAX_MS, BACKOFF_MIN_MS, PROBE_MS, session_log};
 use crate::reactor::Reactor;
 use crate::stream::{Conn, Endpoint, NO_DSCP};
 use crate::turn::Turn;
@@ -14,7 +14,10 @@ pub(super) struct Remote {
     pub(super) endpoint: Endpoint,
     pub(super) conn: Option<Conn>,
     pub(super) connecting: bool,
+    /// The next back-off.
     pub(super) backoff_ms: u64,
+    /// The back-off before the latest attempt; 0 for the first one after a connection.
+    pub(super) waited_ms: u64,
     pub(super) retry_ms: u64,
     pub(super) heard_ms: u64,
     /// Time of the first failure since it was last connected.
@@ -31,10 +34,10 @@ impl Remote {
             match conn.connected(reactor) {
                 Ok(true) => {
                     self.connecting = false;
-                    self.backoff_ms = BACKOFF_MIN_MS;
+                    (self.backoff_ms, self.waited_ms) = (BACKOFF_MIN_MS, 0);
                     self.heard_ms = sys::clock::monotonic_ms();
                     (self.lost_ms, self.failed) = (None, false);
-                    log::info!(target: "reconnect", "{}: connected", self.target);
+                    session_log::connected(&self.target);
                 }
                 Ok(false) => return true,
                 Err(e) => {
@@ -48,8 +51,11 @@ impl Remote {
             match conn.read(reactor) {
                 Ok(Some((bytes, more))) => {
                     self.heard_ms = sys::clock::monotonic_ms();
-                    self.messages.received(&self.target, bytes);
-                    if let Err(e) = client.input(bytes) {
+                    self.messages.received(|| self.target.clone(), bytes);
+                    let before = client.state_name();
+                    let fault = client.input(bytes).err();
+                    session_log::replica(&self.target, before, client.state_name());
+                    if let Some(e) = fault {
                         break Some(e.to_string());
                     }
                     if !more {
@@ -67,10 +73,12 @@ impl Remote {
     }
 
     fn lost(&mut self, why: &str, reactor: &Reactor, client: &mut Client) {
+        let was_up = self.conn.is_some() && !self.connecting;
         if let Some(mut conn) = self.conn.take() {
             conn.close(reactor.registry());
         }
-        log::info!(target: "reconnect", "{}: {why}; waiting {} ms before reconnecting", self.target, self.backoff_ms);
+        session_log::server_lost(&self.target, was_up, why, self.waited_ms, self.backoff_ms);
+        self.waited_ms = self.backoff_ms;
         let now_ms = sys::clock::monotonic_ms();
         self.lost_ms.get_or_insert(now_ms);
         self.failed = true;
@@ -100,7 +108,7 @@ impl Remote {
     pub(super) fn run(&mut self, client: &mut Client, reactor: &mut Reactor) {
         let now_ms = sys::clock::monotonic_ms();
         if self.conn.is_none() && now_ms >= self.retry_ms {
-            log::info!(target: "reconnect", "{}: connecting...", self.target);
+            session_log::connecting(&self.target, self.waited_ms, BACKOFF_MAX_MS);
             let token = reactor.token();
             match Conn::connect(&self.endpoint, NO_DSCP, reactor, token) {
                 Ok(conn) => {
@@ -108,7 +116,7 @@ impl Remote {
                     self.connecting = true;
                     self.heard_ms = now_ms;
                 }
-                Err(e) => self.lost(&format!("connection attempt failed ({e})"), reactor, client),
+                Err(e) => self.lost(&e.to_string(), reactor, client),
             }
         }
         if self.conn.is_some() && self.is_timed() && now_ms >= self.heard_ms + 2 * PROBE_MS {
@@ -127,7 +135,7 @@ impl Remote {
         }
         let Some(conn) = &mut self.conn else { return };
         let output = client.take_output();
-        self.messages.sent(&self.target, &output);
+        log_sent(|| self.target.clone(), &output);
         if !output.is_empty()
             && let Err(e) = conn.send(&output, reactor.registry())
         {

@@ -180,13 +180,13 @@ impl OfBridge {
         self.change_rules(now_ms, work);
         let flushes = self.flushes.run(&mut self.mgr, &self.datapath, now_ms);
         self.log_fail_mode();
-        for (token, link) in &mut self.links {
+        for link in self.links.values_mut() {
             if link.id.is_some_and(|id| self.mgr.is_agreed(id)) {
-                rconn_log::agreed(&self.name, &peer_name(*token, link), link);
+                rconn_log::agreed(&self.name, &link.conn.label(), link);
             }
-            log_messages(&self.name, &mut self.mgr, *token, link);
+            log_messages(&self.name, &mut self.mgr, link);
             let report = link.id.and_then(|id| self.mgr.take_mod_report(id, now_ms));
-            log_mods(&self.name, *token, link, report);
+            log_mods(&self.name, link, report);
         }
         self.exchange_all(reactor, now_ms).and(self.next()).and(flushes)
     }
@@ -349,7 +349,7 @@ impl OfBridge {
             self.mgr.configure_conn(id, settings);
             let token = conn.token();
             let link = Link::new(conn, Some(id), origin.clone(), now_ms);
-            rconn_log::accepted(&self.name, &peer_name(token, &link));
+            rconn_log::accepted(&self.name, &link.conn.label());
             self.links.insert(token, link);
             self.exchange(token, reactor, now_ms);
         }
@@ -365,7 +365,7 @@ impl OfBridge {
             return true;
         }
         let Some(token) = to_evict(same().map(|l| l.place(&self.mgr))) else { return false };
-        let peer = self.links.get(&token).map(|l| peer_name(token, l)).unwrap_or_default();
+        let peer = self.links.get(&token).map(|l| l.conn.label()).unwrap_or_default();
         log::warn!(target: "connmgr", "{}<->{peer}: connection closed for a new one: it made no progress for the longest time, at the limit of {PER_LISTENER_MAX} connections", self.name);
         reactor.counts.evicted += 1;
         self.lost(token, EVICTED, reactor, now_ms);
@@ -525,7 +525,7 @@ impl OfBridge {
     fn lost(&mut self, token: Token, why: &str, reactor: &mut Reactor, now_ms: u64) {
         let Some(link) = self.links.get(&token) else { return };
         let (target, was_up) = (link.origin.target().map(str::to_string), link.id.is_some());
-        let peer = peer_name(token, link);
+        let peer = link.conn.label();
         self.close(token, reactor, now_ms);
         let controller = target.and_then(|t| self.controllers.get_mut(&t));
         let Some(Controller {
@@ -543,38 +543,30 @@ impl OfBridge {
 
     fn close(&mut self, token: Token, reactor: &Reactor, now_ms: u64) {
         let Some(mut link) = self.links.remove(&token) else { return };
-        log_messages(&self.name, &mut self.mgr, token, &link);
+        log_messages(&self.name, &mut self.mgr, &link);
         link.conn.close(reactor.registry());
         if let Some(id) = link.id {
-            log_mods(&self.name, token, &link, self.mgr.take_last_mod_report(id, now_ms));
+            log_mods(&self.name, &link, self.mgr.take_last_mod_report(id, now_ms));
             self.with_mgr(|mgr, ctx| mgr.close(id, ctx, now_ms));
         }
     }
 }
 
-/// Name of a connection's peer in the log.
-fn peer_name(token: Token, link: &Link) -> String {
-    match link.conn.peer() {
-        peer if peer == "unix" => format!("unix#{}", token.0),
-        peer => peer,
-    }
-}
-
 /// Logs the report about a connection's flow-mods.
-fn log_mods(bridge: &str, token: Token, link: &Link, report: Option<String>) {
+fn log_mods(bridge: &str, link: &Link, report: Option<String>) {
     if let Some(report) = report {
-        log::info!(target: "connmgr", "{bridge}<->{}: {report}", peer_name(token, link));
+        log::info!(target: "connmgr", "{bridge}<->{}: {report}", link.conn.label());
     }
 }
 
 /// Logs the errors that a connection was sent, and its messages, as far as they are kept.
-fn log_messages(bridge: &str, mgr: &mut Connmgr, token: Token, link: &Link) {
+fn log_messages(bridge: &str, mgr: &mut Connmgr, link: &Link) {
     let Some(id) = link.id else { return };
     let (refusals, kept) = (mgr.take_refusals(id), mgr.take_messages(id));
     if refusals.is_empty() && kept.is_none() {
         return;
     }
-    let peer = peer_name(token, link);
+    let peer = link.conn.label();
     for Refusal { kind, request } in refusals {
         log::info!(target: "connmgr", "{bridge}<->{peer}: sending {kind} error reply to {request} message");
     }

@@ -106,9 +106,24 @@ fn the_switch_waits_for_the_server() {
     let net = Topology::new(2).unwrap();
     let dir = RunDir::new("later").unwrap();
     create(&dir);
-    let daemon = follower(&net.switch, &dir).start().unwrap();
+    let levels = ["-vreconnect:file:dbg", "-vovsdb_cs:file:dbg"];
+    let daemon = follower(&net.switch, &dir).args(levels).start().unwrap();
     wait_log(&daemon, "waiting");
     let _server = serve(&dir);
+    // As OVS logs it.
+    for line in [
+        "reconnect|DBG|{}: entering BACKOFF",
+        "reconnect|INFO|{}: connecting...",
+        "reconnect|DBG|{}: entering CONNECTING",
+        "reconnect|INFO|{}: connection attempt failed (No such file or directory)",
+        "reconnect|INFO|{}: waiting 1 seconds before reconnect",
+        "reconnect|INFO|{}: connected",
+        "reconnect|DBG|{}: entering ACTIVE",
+        "ovsdb_cs|DBG|{}: DATA_SCHEMA_REQUESTED -> DATA_MONITOR_COND_SINCE_REQUESTED",
+        "ovsdb_cs|DBG|{}: DATA_MONITOR_COND_SINCE_REQUESTED -> MONITORING",
+    ] {
+        wait_log(&daemon, &format!("|{}\n", line.replace("{}", &dir.db())));
+    }
     add_ports(&daemon, &net);
     ping_all(&net.hosts[0].netns, net.hosts[1].ipv4.into(), 3);
 }

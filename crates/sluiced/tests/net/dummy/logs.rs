@@ -87,6 +87,57 @@ fn messages_and_flow_operations_are_logged_on_demand() {
     assert_eq!(lab.daemon.log().len(), before);
 }
 
+/// Lines of the daemon about itself, as OVS 3.5 logs them in the same places.
+#[test]
+fn the_daemon_logs_its_own_work_on_demand() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-appctl");
+    let lab = Lab::new();
+    let log = lab.daemon.log();
+    for part in [
+        "|ovs_numa|INFO|Discovered ",
+        " CPU cores\n",
+        "|dpif_netdev_extract|INFO|Default MFEX Extract implementation is scalar.\n",
+        "|dpif_netdev_impl|INFO|Default DPIF implementation is dpif_scalar.\n",
+    ] {
+        assert!(log.contains(part), "{part} in\n{log}");
+    }
+    lab.appctl("vlog/set any:file:dbg");
+    let malformed = "50540000000750540000000508004500";
+    lab.ofctl(&["packet-out", "br0", &format!("in_port=1,packet={malformed},actions=2")]);
+    lab.appctl("dpctl/show");
+    vsctl(&lab.daemon, "add-br br7 -- set bridge br7 datapath_type=netdev");
+    lab.ofctl(&["add-flow", "br0", "priority=5,udp,actions=ct(commit),2"]);
+    let datagram = "ipv4(src=10.0.0.1,dst=10.0.0.2,proto=17,tos=0,ttl=64,frag=no),udp(src=1,dst=2)";
+    lab.receive("p1", &format!("in_port(1),{FROM_5_TO_7},eth_type(0x0800),{datagram}"));
+    lab.appctl("time/stop");
+    for _ in 0..30 {
+        lab.appctl("time/warp 5000 1000");
+    }
+    let has = |part: &str| lab.daemon.log().contains(part);
+    for part in [
+        "|poll_loop|DBG|wakeup due to [POLLIN] on socket ",
+        " (control socket)",
+        "-ms timeout",
+        "|jsonrpc|DBG|unix#",
+        ": received request, method=\"dpctl/show\", params=[], id=0\n",
+        ": send reply, result=\"dummy@ovs-dummy:\\n  lookups:",
+        ": received request, method=\"transact\", params=[\"Open_vSwitch\",",
+        "|flow|DBG|invalid packet for ipv4_sanity_check: port 1, size 16\n",
+        "|dpif|DBG|dummy@ovs-dummy: get_stats success\n",
+        "|dpif|DBG|dummy@ovs-dummy: port_dump_start success\n",
+        "|dpif|DBG|dummy@ovs-dummy: port 1 is device p1\n",
+        "|dpif|DBG|dummy@ovs-dummy: dumped all ports\n",
+        "|dpif_netdev_extract|DBG|Miniflow Extract implementation 'study' is available.\n",
+        "|memory|INFO|",
+        " kB peak resident set size after ",
+        "|memory|INFO|handlers:",
+        "|conntrack(ct_clean)|DBG|conntrack cleaned 1 entries out of 1 entries in ",
+    ] {
+        wait_for(LIMIT, part, || has(part)).unwrap();
+    }
+}
+
 /// The lines of OVS 3.1 about the same commands.
 #[test]
 fn flow_mods_are_logged_at_the_end_of_their_connections() {

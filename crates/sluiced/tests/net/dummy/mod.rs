@@ -21,6 +21,7 @@ mod samples;
 mod separate;
 mod services;
 mod settings;
+mod slow_sets;
 mod sweep;
 mod texts;
 mod vlan_limit;
