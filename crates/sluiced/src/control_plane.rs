@@ -1,7 +1,6 @@
 //! The parts of the daemon that commands (`appctl`) show and change, without its main loop.
 
 mod counters;
-pub(crate) mod implementations;
 
 use super::config::Exit;
 use super::coverage::Coverage;
@@ -10,7 +9,7 @@ use super::reactor::Reactor;
 use super::routing::Routing;
 use super::switch::Switch;
 use super::work::Workers;
-use implementations::Chosen;
+use crate::implementations::Chosen;
 
 /// The parts of the daemon that commands show and change.
 pub struct ControlPlane {

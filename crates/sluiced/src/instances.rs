@@ -4,8 +4,8 @@
 //! An instance with bridges starts with the first one of its type and ends with the last one. One made by command has no
 //! bridges, and its flows are those added by command: nothing translates, and no revalidator changes them.
 
-use crate::control_plane::implementations::Chosen;
 use crate::dp_features::log_support;
+use crate::implementations::Chosen;
 use crate::observer::SlowPathProbes;
 use crate::slowpath::{InlineSlowPath, RevalidatorState, SlowPath, Wake};
 use crate::zones::Zones;

@@ -25,6 +25,7 @@ mod dummies;
 mod facts;
 mod features;
 pub mod fuzz;
+mod implementations;
 mod instances;
 mod link_protocols;
 mod machine;

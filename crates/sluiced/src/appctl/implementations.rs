@@ -7,7 +7,7 @@
 use super::datapath::{flows_of, with_threads};
 use super::{Command, Reply, command};
 use crate::control_plane::ControlPlane;
-use crate::control_plane::implementations::{ACTIONS, DATAPATH, LOOKUPS, PARSERS, STUDY};
+use crate::implementations::{ACTIONS, DATAPATH, LOOKUPS, PARSERS, STUDY};
 use crate::instances::Instance;
 use dpif::PmdId;
 use std::collections::BTreeSet;
