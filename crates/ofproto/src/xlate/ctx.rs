@@ -450,8 +450,7 @@ impl<'a> XlateCtx<'a> {
 
     /// Forgets a freeze that was requested.
     pub(super) fn cancel_freeze(&mut self) {
-        (self.control.frozen, self.control.pause) = (None, None);
-        (self.out.hash_first, self.packet.pending) = (None, None);
+        (self.control.frozen, self.control.pause, self.out.hash_first) = (None, None, None);
     }
 
     pub(super) fn freeze_if_asked(&mut self) {

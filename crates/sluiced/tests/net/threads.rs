@@ -137,7 +137,7 @@ fn invalid_settings_are_logged_and_ignored() {
     require_programs!("ovs-vsctl", "ovs-appctl", "ping");
     let (net, daemon) = switch(2);
     set(&daemon, "pmd-cpu-mask=0x8000000000000000000000000000 pmd-rxq-assign=random");
-    wait_log(&daemon, "no core of pmd-cpu-mask is there");
+    wait_log(&daemon, "no core of pmd-cpu-mask is online");
     wait_log(
         &daemon,
         "Unsupported rx queue to PMD assignment mode in pmd-rxq-assign. Defaulting to 'cycles'.",
