@@ -3,7 +3,6 @@
 use super::*;
 use crate::link_sender::LinkSender;
 use crate::links::{LinkInbox, LinkSession, PortLink};
-use dpif::actions::DropAction;
 use dpif::{DpifOp, SlowReason};
 use l2proto::bfd::{Config, build};
 use l2proto::protocol::{LinkState, Transmission};
@@ -207,12 +206,15 @@ fn gate(may_forward: bool, may_learn: bool) -> PortLink {
     link
 }
 
+/// The drop of a packet from a port that does not forward.
+const STOPPED: &str = "drop:ForwardingDisabled";
+
 /// As with the spanning trees of OVS: a blocking port takes and sends nothing, a learning one has its packets translated
 /// without effect on them.
 #[test]
 fn a_gate_stops_what_its_port_receives_and_sends() {
     for (may_forward, may_learn, received) in
-        [(true, true, "2"), (false, true, "drop"), (false, false, "drop")]
+        [(true, true, "2"), (false, true, STOPPED), (false, false, STOPPED)]
     {
         let (rig, link) = (Rig::new(), gate(may_forward, may_learn));
         let a = rig.a;
@@ -220,12 +222,8 @@ fn a_gate_stops_what_its_port_receives_and_sends() {
         let rig = rig.rules(a, "actions=2");
         let t = rig.acts(DATA, received);
         assert_eq!(t.cache.effects().iter().any(|e| matches!(e, XlateEffect::Rule(_))), may_learn);
-        if !may_forward {
-            let reason = t.actions[..] == [DpAction::Drop(DropAction(XlateDrop::ForwardingDisabled))];
-            assert!(reason, "{:?}", t.actions);
-        }
         let back = "in_port=2,arp";
-        let rig = rig.rules(a, "in_port=2,actions=1,3");
+        let rig = rig.rules(a, "priority=40000,in_port=2,actions=1,3");
         rig.acts(back, if may_forward { "1,3" } else { "3" });
         let lines = stories::story(&rig, back, false);
         let skipped = " >> BFD not in forwarding state, skipping output";
@@ -233,15 +231,14 @@ fn a_gate_stops_what_its_port_receives_and_sends() {
     }
 }
 
-/// A frozen translation of a port that only learns is not resumed, and the packet of the first bridge goes on.
+/// A tracked copy of a port that only learns goes nowhere, and the packet of the first bridge goes on.
 #[test]
 fn a_gate_at_a_patch_port_stops_the_peer_alone() {
     let (rig, link) = (Rig::new(), gate(false, true));
     let (a, b) = (rig.a, rig.b);
     give(&rig, b, PATCH, &link);
-    let rig = rig.rules(a, "actions=9,2").rules(b, "actions=ct(table=1),1");
+    let rig = rig.rules(a, "actions=9,2").rules(b, "udp,actions=ct(table=1),1");
     let t = rig.acts(DATA, "2");
-    assert!(t.recircs.is_empty());
     let epoch = rig.backer.epoch();
     link.session.set_state(LinkState::UP);
     rig.backer.port_toggled(b, PATCH);
