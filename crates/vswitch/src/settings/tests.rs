@@ -10,6 +10,7 @@ use ovsdb::value::{AtomicType, Datum};
 use super::*;
 use crate::config::Desired;
 use crate::testbed::Bed;
+use dpif::InterfaceType;
 
 #[test]
 fn rows_are_those_of_the_schema() {
@@ -69,6 +70,39 @@ fn modules_of_effects_exist() {
         let (name, path) = module.split_once("::").expect("crate::module");
         let file = crates.join(name.replace('_', "-")).join("src").join(path.replace("::", "/"));
         assert!(file.with_extension("rs").exists() || file.join("mod.rs").exists(), "{module}");
+    }
+}
+
+/// Names of a port type in rows of options: its own, and the family that it belongs to.
+fn named_in_rows(port_type: &InterfaceType) -> Vec<&'static str> {
+    let family = port_type.names().contains(&"vxlan").then_some("tunnel");
+    port_type.names().iter().copied().chain(family).collect()
+}
+
+/// Each key that a port type reads has a row for that type, and the other way round.
+#[test]
+fn rows_of_options_are_the_keys_of_port_types() {
+    let rows = table("Interface").unwrap();
+    for port_type in InterfaceType::all() {
+        let names = named_in_rows(port_type);
+        for key in port_type.keys() {
+            let row = rows.key("options", key).unwrap_or_else(|| panic!("{port_type:?}: {key} has no row"));
+            assert!(
+                row.types.iter().any(|name| names.contains(name)),
+                "{port_type:?}: {key} {:?}",
+                row.types
+            );
+        }
+    }
+    let options = rows.settings.iter().filter(|row| row.column == "options");
+    for (row, key) in options.filter_map(|row| Some((row, row.key?))) {
+        let reads = |name: &str| {
+            let of_type = |t: &&InterfaceType| named_in_rows(t).contains(&name);
+            InterfaceType::all().iter().find(of_type).is_some_and(|t| t.keys().contains(&key))
+        };
+        let unread: Vec<_> = row.types.iter().filter(|name| **name != "dpdk" && !reads(name)).collect();
+        let is_carried_out = matches!(row.effect, Effect::CarriedOut { .. });
+        assert!(!is_carried_out || unread.is_empty(), "{key}: {unread:?}");
     }
 }
 
