@@ -52,8 +52,8 @@ pub(crate) struct FactKeeper {
     embedded: bool,
     controllers: BTreeMap<Uuid, ControllerFacts>,
     managers: BTreeMap<Uuid, ManagerFacts>,
-    /// Sessions of link protocols.
-    sessions: BTreeMap<SessionName, Report>,
+    /// Sessions of link protocols, by interface.
+    sessions: BTreeMap<String, BTreeMap<Protocol, Report>>,
     dirty: bool,
     last_written: Option<i64>,
 }
@@ -155,17 +155,22 @@ impl FactKeeper {
     }
 
     /// Whether the port is live for a session, as last reported.
-    pub(crate) fn session_is_live(&self, name: &SessionName) -> bool {
-        self.sessions.get(name).map_or(name.1.initial_state().is_live, |known| known.state.is_live)
+    pub(crate) fn session_is_live(&self, (interface, protocol): &SessionName) -> bool {
+        let known = self.sessions.get(interface).and_then(|sessions| sessions.get(protocol));
+        known.map_or(protocol.initial_state().is_live, |known| known.state.is_live)
     }
 
     /// Sets the status of a session; `None`: it ended.
-    pub(crate) fn set_session(&mut self, name: SessionName, report: Option<Report>) {
-        let known = self.sessions.get(&name);
+    pub(crate) fn set_session(&mut self, (interface, protocol): SessionName, report: Option<Report>) {
+        let sessions = self.sessions.entry(interface.clone()).or_default();
+        let known = sessions.get(&protocol);
         self.dirty |= known.map(|known| &known.status) != report.as_ref().map(|report| &report.status);
         match report {
-            Some(report) => drop(self.sessions.insert(name, report)),
-            None => drop(self.sessions.remove(&name)),
+            Some(report) => drop(sessions.insert(protocol, report)),
+            None => drop(sessions.remove(&protocol)),
+        }
+        if sessions.is_empty() {
+            self.sessions.remove(&interface);
         }
     }
 
@@ -287,10 +292,8 @@ impl FactKeeper {
         }
         for port in planner.open_ports() {
             let Some(known) = port.row.and_then(|row| facts.interfaces.get_mut(&row)) else { continue };
-            for &protocol in Protocol::ALL {
-                if let Some(session) = self.sessions.get(&(port.name.to_string(), protocol)) {
-                    known.links.extend(session.status.clone());
-                }
+            for session in self.sessions.get(port.name).into_iter().flat_map(BTreeMap::values) {
+                known.links.extend(session.status.clone());
             }
             if let Some(statistics) = self.statistics.get(port.name) {
                 known.statistics = statistics.clone();
