@@ -39,7 +39,7 @@ impl Protocol {
         self.row().slow_path_text
     }
 
-    /// Status columns of the table `Interface` that it writes.
+    /// Status columns that it writes.
     pub fn status_columns(self) -> &'static [protocol::StatusColumn] {
         self.row().status_columns
     }
@@ -52,6 +52,11 @@ impl Protocol {
     /// Effect of a new session on its port.
     pub fn initial_state(self) -> protocol::LinkState {
         self.row().initial_state
+    }
+
+    /// Effect of the liveness of its sessions.
+    pub fn liveness(self) -> protocol::Liveness {
+        self.row().liveness
     }
 
     /// Whether sessions may stop forwarding or learning; otherwise their state is liveness alone.

@@ -6,13 +6,36 @@
 //! in the thread `link_protocols` of `sluiced`. Neither trait has default methods, so an incomplete protocol does not
 //! compile.
 
-use flow::{Flow, FlowKey, MacAddr, Mask};
+use flow::{Flow, FlowKey, MacAddr, Mask, OfPort};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
 /// Number of a session, chosen by its engine.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SessionId(pub u32);
+
+/// The port of a session. A change of any value configures the session again.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LinkPort {
+    /// Name of the interface.
+    pub interface: String,
+    /// Name of its row of `Port`, which members of a bond share.
+    pub port: String,
+    /// Name of its bridge.
+    pub bridge: String,
+    /// OpenFlow number; [`OfPort::LOCAL`] is the bridge's own port.
+    pub of_port: OfPort,
+    /// Address of the interface.
+    pub mac: MacAddr,
+    /// Address of the bridge.
+    pub bridge_mac: MacAddr,
+    /// Whether it has a carrier and is administratively up.
+    pub is_up: bool,
+    /// Speed in Mbit/s, 0 unknown.
+    pub speed_mbps: u32,
+    /// Whether it is full duplex.
+    pub is_full_duplex: bool,
+}
 
 /// Values that sessions request from their driver.
 pub trait Environment {
@@ -53,6 +76,15 @@ pub struct LinkState {
     pub is_live: bool,
 }
 
+/// Effect of a protocol's liveness on its port.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Liveness {
+    /// The port is live only if the session is.
+    Required,
+    /// The session monitors the port: the port is live if one of its monitors is.
+    Monitor,
+}
+
 impl LinkState {
     /// No restriction.
     pub const UP: LinkState = LinkState { may_forward: true, may_learn: true, is_live: true };
@@ -86,6 +118,8 @@ pub enum Table {
     Port,
     /// `Interface`.
     Interface,
+    /// `AutoAttach`: the row that the bridge refers to.
+    AutoAttach,
 }
 
 /// Value of a database column.
@@ -97,45 +131,110 @@ pub enum LinkValue {
     Integer(i64),
     /// A string.
     Text(String),
+    /// A set of strings.
+    Texts(Vec<String>),
     /// A map of strings.
     Map(BTreeMap<String, String>),
+    /// A map of counters.
+    Counters(BTreeMap<String, i64>),
 }
 
-/// A status column of the table `Interface`.
+/// Kind of a status column.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ColumnKind {
+    /// At most one value.
+    Optional,
+    /// A set.
+    Set,
+    /// A map. Sessions and the switch may share it: each has its own keys.
+    Map,
+}
+
+/// A status column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StatusColumn {
+    /// Table: `Interface`; `Port` and `Bridge` for those of its row.
+    pub table: Table,
     /// Name.
     pub name: &'static str,
-    /// Whether it is a map; otherwise it has at most one value.
-    pub is_map: bool,
+    /// Kind.
+    pub kind: ColumnKind,
+    /// Written with the statistics, not with each change.
+    pub is_statistics: bool,
 }
 
-/// The rows of an interface, its port and its bridge.
+/// Values of status columns.
+pub type Status = BTreeMap<(Table, &'static str), LinkValue>;
+
+/// The rows of an interface, its port and its bridge. A bridge's own port may lack rows of its own.
 pub trait Columns {
     /// The value of a column; `None` if it is unset or the row is absent.
     fn column(&self, table: Table, name: &str) -> Option<LinkValue>;
+    /// Whether the interface is the bridge's own port.
+    fn is_local(&self) -> bool;
+    /// Number of interfaces of the port: more than one is a bond.
+    fn members(&self) -> usize;
 }
 
 /// A value that settings ignore.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct IgnoredSetting {
+    /// Table of the row.
+    pub table: Table,
     /// Column and key, as in `bfd:min_rx`.
     pub place: String,
     /// Message for the row.
     pub message: String,
 }
 
-/// Log lines and status of a session since the last report.
+/// Level of a log line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LineLevel {
+    /// ERR.
+    Error,
+    /// WARN.
+    Warning,
+    /// INFO.
+    Info,
+    /// DBG.
+    Debug,
+}
+
+/// A log line.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LogLine {
+    /// Log module.
+    pub module: &'static str,
+    /// Level.
+    pub level: LineLevel,
+    /// Text.
+    pub text: String,
+}
+
+/// A change of learned addresses and multicast groups.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LearnedChange {
+    /// Flush the bridge of the session.
+    FlushBridge,
+    /// Flush the port of the session.
+    FlushPort,
+    /// The addresses of the session's port move to the port of that session.
+    MoveTo(SessionId),
+}
+
+/// Log lines and changes of a session since the last report.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Report {
     /// The session.
     pub id: SessionId,
     /// Whether status columns or link state may have changed.
     pub status_changed: bool,
-    /// Lines for the log, level INFO.
-    pub lines: Vec<String>,
+    /// Lines for the log.
+    pub lines: Vec<LogLine>,
     /// Lines lost because too many waited.
     pub lines_lost: u64,
+    /// Changes of learned addresses, in this order.
+    pub learned: Vec<LearnedChange>,
 }
 
 /// A command of the control socket.
@@ -195,8 +294,8 @@ pub trait Engine: Send {
     /// Effect of a session on its port; without the session none.
     fn link_state(&mut self, id: SessionId, now_ms: u64) -> LinkState;
 
-    /// The values of its [`LinkProtocol::STATUS_COLUMNS`], by name. A column that is left out is empty.
-    fn status(&mut self, id: SessionId, now_ms: u64) -> BTreeMap<&'static str, LinkValue>;
+    /// The values of its [`LinkProtocol::STATUS_COLUMNS`]. A column that is left out is empty.
+    fn status(&mut self, id: SessionId, now_ms: u64) -> Status;
 }
 
 /// A link protocol.
@@ -209,12 +308,14 @@ pub trait LinkProtocol: Engine + Default + 'static {
     const SLOW_PATH_TEXT: &'static str;
     /// Largest payload that is kept, bytes.
     const PAYLOAD_BYTES_MAX: usize;
-    /// Status columns of the table `Interface` that it writes.
+    /// Status columns that it writes.
     const STATUS_COLUMNS: &'static [StatusColumn];
     /// Counter of `coverage/show` for control packets that are lost because too many of a session wait.
     const LOST_COUNTER: &'static str;
     /// Effect of a new session on its port.
     const INITIAL_STATE: LinkState;
+    /// Effect of the liveness of sessions.
+    const LIVENESS: Liveness;
     /// Whether sessions may stop forwarding or learning; otherwise their state is liveness alone.
     const GATES_TRAFFIC: bool;
     /// Commands of the control socket.
@@ -228,7 +329,8 @@ pub trait LinkProtocol: Engine + Default + 'static {
     /// Whether packets of this key have the form of control packets. Their upcalls are a class of their own.
     fn is_control_packet(key: &FlowKey) -> bool;
 
-    /// Parses the settings of an interface: `None` without a session. Bad values count as absent.
+    /// Parses the settings of an interface: `None` without a session. Bad values count as absent. A protocol of bridges has its
+    /// bridge's status in the session of the bridge's own port.
     fn parse(columns: &dyn Columns) -> (Option<Self::Settings>, Vec<IgnoredSetting>);
 
     /// The claim of a session with these settings.
@@ -243,11 +345,10 @@ pub trait LinkProtocol: Engine + Default + 'static {
     /// Received data that a session with these settings uses.
     fn rx_use(settings: &Self::Settings) -> RxUse;
 
-    /// Creates or changes the session of an interface.
+    /// Creates or changes the session of an interface, after a change of its settings or its port.
     fn configure(
         &mut self,
-        name: &str,
-        port_mac: MacAddr,
+        port: &LinkPort,
         settings: &Self::Settings,
         now_ms: u64,
         env: &mut dyn Environment,

@@ -3,7 +3,7 @@
 //! The macro makes, from the rows, [`Protocol`](crate::Protocol) with the constants of each, the values that hold settings
 //! and claims of any protocol, and [`Engines`](crate::Engines), which owns the engine of each.
 
-use crate::protocol::{Engine, LinkState, ProtocolCommand, StatusColumn};
+use crate::protocol::{Engine, LinkState, Liveness, ProtocolCommand, StatusColumn};
 use flow::FlowKey;
 
 /// Constants and functions of a protocol.
@@ -14,6 +14,7 @@ pub(crate) struct ProtocolRow {
     pub(crate) status_columns: &'static [StatusColumn],
     pub(crate) lost_counter: &'static str,
     pub(crate) initial_state: LinkState,
+    pub(crate) liveness: Liveness,
     pub(crate) gates_traffic: bool,
     pub(crate) is_control_packet: fn(&FlowKey) -> bool,
     pub(crate) payload: fn(&[u8]) -> Option<&[u8]>,
@@ -71,6 +72,7 @@ macro_rules! link_protocols {
                         status_columns: <$engine as L>::STATUS_COLUMNS,
                         lost_counter: <$engine as L>::LOST_COUNTER,
                         initial_state: <$engine as L>::INITIAL_STATE,
+                        liveness: <$engine as L>::LIVENESS,
                         gates_traffic: <$engine as L>::GATES_TRAFFIC,
                         is_control_packet: <$engine as L>::is_control_packet,
                         payload: <$engine as L>::payload,
@@ -184,8 +186,7 @@ macro_rules! link_protocols {
             /// Creates or changes the session of an interface.
             pub fn configure(
                 &mut self,
-                name: &str,
-                port_mac: flow::MacAddr,
+                port: &$crate::protocol::LinkPort,
                 settings: &LinkSettings,
                 now_ms: u64,
                 env: &mut dyn $crate::protocol::Environment,
@@ -193,7 +194,7 @@ macro_rules! link_protocols {
                 use $crate::protocol::LinkProtocol as L;
                 match settings {
                     $(LinkSettings::$name(settings) => {
-                        L::configure(&mut self.$field, name, port_mac, settings, now_ms, env)
+                        L::configure(&mut self.$field, port, settings, now_ms, env)
                     })+
                 }
             }

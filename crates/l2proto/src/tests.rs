@@ -3,8 +3,11 @@
 mod stranger;
 
 use super::bfd;
-use super::protocol::{Columns, Environment, LinkState, LinkValue, Received, RxUse, SessionId, Table};
-use flow::{Flow, FlowKey, MacAddr, Mask};
+use super::protocol::{
+    ColumnKind, Columns, Environment, LearnedChange, LinkPort, LinkState, LinkValue, Received, RxUse,
+    SessionId, Table,
+};
+use flow::{Flow, FlowKey, MacAddr, Mask, OfPort};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The list of `lib.rs` with one more row.
@@ -26,6 +29,28 @@ struct Rows(BTreeMap<(Table, &'static str), LinkValue>);
 impl Columns for Rows {
     fn column(&self, table: Table, name: &str) -> Option<LinkValue> {
         self.0.iter().find(|((t, n), _)| (*t, *n) == (table, name)).map(|(_, value)| value.clone())
+    }
+
+    fn is_local(&self) -> bool {
+        false
+    }
+
+    fn members(&self) -> usize {
+        1
+    }
+}
+
+fn port(name: &str) -> LinkPort {
+    LinkPort {
+        interface: name.to_string(),
+        port: name.to_string(),
+        bridge: "br0".to_string(),
+        of_port: OfPort(1),
+        mac: MacAddr([2, 0, 0, 0, 0, 1]),
+        bridge_mac: MacAddr([2, 0, 0, 0, 0, 0xff]),
+        is_up: true,
+        speed_mbps: 10_000,
+        is_full_duplex: true,
     }
 }
 
@@ -54,7 +79,9 @@ fn rows_are_distinct() {
     assert_eq!((names.len(), bits.count_ones() as usize), (all.len(), all.len()));
     let commands: Vec<&str> = all.iter().flat_map(|p| p.commands().map(|(_, row)| row.name)).collect();
     assert_eq!(commands.iter().collect::<BTreeSet<_>>().len(), commands.len());
-    let columns: Vec<&str> = all.iter().flat_map(|p| p.status_columns()).map(|c| c.name).collect();
+    // A map may have keys of several protocols.
+    let columns = || all.iter().flat_map(|p| p.status_columns()).filter(|c| c.kind != ColumnKind::Map);
+    let columns: Vec<(Table, &str)> = columns().map(|c| (c.table, c.name)).collect();
     assert_eq!(columns.iter().collect::<BTreeSet<_>>().len(), columns.len());
     for (_, row) in all.iter().flat_map(|p| p.commands()) {
         assert!(row.min_args <= row.max_args && !row.help.is_empty() && !row.help.contains('\n'), "{row:?}");
@@ -88,9 +115,8 @@ fn a_protocol_of_a_third_party_needs_a_row_only() {
 
     let (mut engines, mut sent) = (Engines::default(), Vec::new());
     assert_eq!(engines.next_wakeup(), None);
-    let mac = MacAddr([2, 0, 0, 0, 0, 1]);
     for settings in &sessions {
-        engines.configure("p1", mac, settings, 1000, &mut Quiet);
+        engines.configure(&port("p1"), settings, 1000, &mut Quiet);
     }
     assert_eq!(engines.next_wakeup(), Some(0));
     let engine = engines.get(Protocol::Stranger);
@@ -104,10 +130,13 @@ fn a_protocol_of_a_third_party_needs_a_row_only() {
     let received = Received { ttl: 0, payload: Some(b"open") };
     assert_eq!(engine.input(id, received, 1000, &mut Quiet), Ok(()));
     assert_eq!(engine.link_state(id, 1000), LinkState::UP);
-    assert!(
-        engine.take_report().is_some_and(|report| report.status_changed) && engine.take_report().is_none()
+    let report = engine.take_report().expect("it changed");
+    assert_eq!((report.status_changed, report.learned), (true, vec![LearnedChange::FlushPort]));
+    assert!(engine.take_report().is_none());
+    assert_eq!(
+        engine.status(id, 1000)[&(Table::Port, "stranger_status")],
+        LinkValue::Text("open".to_string())
     );
-    assert_eq!(engine.status(id, 1000)["stranger_status"], LinkValue::Text("open".to_string()));
     let shown = engines.run(Protocol::Stranger, 0, &[], 1000);
     assert_eq!(shown, Ok("p1: open\n".to_string()));
     assert!(engines.run(Protocol::Stranger, 1, &[], 1000).is_err());

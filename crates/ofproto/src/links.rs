@@ -9,7 +9,7 @@
 //! without the writer lock. It changes the state first, then starts an epoch ([`Backer::port_toggled`](crate::backer::Backer::port_toggled)), so a translation
 //! that read the former state has an older epoch and is checked.
 
-use l2proto::protocol::LinkState;
+use l2proto::protocol::{LinkState, Liveness};
 use l2proto::{LinkClaim, Protocol};
 use std::fmt;
 use std::sync::Arc;
@@ -162,9 +162,18 @@ pub struct PortLink {
     pub session: Arc<LinkSession>,
 }
 
-/// The restrictions of all sessions of a port.
+/// The restrictions of all sessions of a port. As in OVS, a port with several monitors is live if one of them is.
 pub fn state(links: &[PortLink]) -> LinkState {
-    links.iter().fold(LinkState::UP, |state, link| state.and(link.session.state()))
+    let (mut all, mut monitors) = (LinkState::UP, None);
+    for link in links {
+        let mut state = link.session.state();
+        if link.session.protocol().liveness() == Liveness::Monitor {
+            monitors = Some(monitors.unwrap_or(false) || state.is_live);
+            state.is_live = true;
+        }
+        all = all.and(state);
+    }
+    LinkState { is_live: all.is_live && monitors.unwrap_or(true), ..all }
 }
 
 /// A packet that belongs to a session.

@@ -187,6 +187,20 @@ impl MacTable {
         !keys.is_empty()
     }
 
+    /// Moves the entries of a bundle to another one. Returns whether any existed.
+    pub fn move_bundle(&mut self, from: BundleId, to: BundleId) -> bool {
+        if from == to {
+            return false;
+        }
+        let keys: Vec<Key> = self.ports.get(&from).into_iter().flat_map(BTreeMap::values).copied().collect();
+        for key in &keys {
+            let seen_ms = self.entries[key].seen_ms;
+            self.take(*key);
+            self.put(*key, to, seen_ms);
+        }
+        !keys.is_empty()
+    }
+
     /// Removes all entries of a bundle, static ones included, and returns their VLANs and addresses.
     pub fn forget_bundle(&mut self, bundle: BundleId) -> Vec<(u16, MacAddr)> {
         let keys: Vec<Key> =

@@ -215,6 +215,16 @@ pub struct PortFeatures {
     pub speed_max_mbps: u32,
 }
 
+impl PortFeatures {
+    /// Current features of full duplex: `OFPPF_10MB_FD`, `100MB_FD`, `1GB_FD`, and faster ones.
+    const FULL_DUPLEX: u32 = 0x3ea;
+
+    /// Whether the port works in full duplex.
+    pub fn is_full_duplex(&self) -> bool {
+        self.current & PortFeatures::FULL_DUPLEX != 0
+    }
+}
+
 /// Ports and bundles of a bridge.
 #[derive(Clone, Debug, Default)]
 pub struct PortTable {

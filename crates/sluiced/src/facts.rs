@@ -10,6 +10,7 @@ use super::tunnels::Egress;
 use dpif::{DropReason, PortStats};
 use flow::{DpPort, MacAddr};
 use l2proto::Protocol;
+use l2proto::protocol::Table;
 use netdev::dummy::{DummyPorts, DummyStats, QueueStats};
 use netdev::link::{self, EthtoolLink, LinkInfo};
 use ofproto::ports::{PortCounters, PortFeatures};
@@ -117,6 +118,11 @@ impl FactKeeper {
     /// Time of the next write without an event.
     pub(crate) fn next_ms(&self, now_ms: u64) -> u64 {
         if self.in_flight.is_some() { now_ms + 1000 } else { self.writeback.next_due_ms().max(now_ms) }
+    }
+
+    /// Whether the next statistics are due by that time.
+    pub(crate) fn statistics_due_by(&self, now_ms: u64) -> bool {
+        self.writeback.next_due_ms() <= now_ms
     }
 
     /// The database changed: compare all status again. In an embedded database, creates a missing root row.
@@ -291,10 +297,16 @@ impl FactKeeper {
             bridge.datapath_version = "<built-in>".to_string();
         }
         for port in planner.open_ports() {
-            let Some(known) = port.row.and_then(|row| facts.interfaces.get_mut(&row)) else { continue };
             for session in self.sessions.get(port.name).into_iter().flat_map(BTreeMap::values) {
-                known.links.extend(session.status.clone());
+                let Facts { interfaces, ports, bridges, .. } = &mut facts;
+                let row = port.row.and_then(|row| interfaces.get_mut(&row));
+                row.into_iter().for_each(|facts| facts.links.add(Table::Interface, &session.status));
+                let row = port.port_row.and_then(|row| ports.get_mut(&row));
+                row.into_iter().for_each(|facts| facts.links.add(Table::Port, &session.status));
+                let row = bridges.get_mut(&port.bridge_row);
+                row.into_iter().for_each(|facts| facts.links.add(Table::Bridge, &session.status));
             }
+            let Some(known) = port.row.and_then(|row| facts.interfaces.get_mut(&row)) else { continue };
             if let Some(statistics) = self.statistics.get(port.name) {
                 known.statistics = statistics.clone();
             }

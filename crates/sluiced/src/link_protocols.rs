@@ -16,8 +16,8 @@ mod thread;
 use crate::instances::Instance;
 use crate::slowpath::translating_thread;
 use dpif::Provider;
-use flow::{MacAddr, OfPort};
-use l2proto::protocol::{LinkState, LinkValue};
+use flow::OfPort;
+use l2proto::protocol::{LinkPort, LinkState, Status};
 use l2proto::{Engines, LinkSettings, Protocol};
 use ofproto::backer::Backer;
 use ofproto::links::{LinkInbox, LinkSession, PortLink};
@@ -44,7 +44,7 @@ pub(crate) type SessionName = (String, Protocol);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Report {
     /// Its status columns.
-    pub(crate) status: BTreeMap<&'static str, LinkValue>,
+    pub(crate) status: Status,
     /// Its bridge.
     pub(crate) bridge: BridgeId,
     /// Its port.
@@ -71,6 +71,8 @@ enum Request {
     Configure(Box<Configure>),
     /// A session ends.
     Remove(SessionName),
+    /// Report all sessions whose status has statistics.
+    Statistics,
     /// Packets received by the devices of sessions that request them.
     Counters(Vec<(SessionName, u64)>),
     /// A command of a protocol, by its number, with its arguments.
@@ -81,7 +83,7 @@ enum Request {
 
 struct Configure {
     settings: LinkSettings,
-    mac: MacAddr,
+    port: LinkPort,
     target: Target,
     session: Arc<LinkSession>,
     rx_packets: u64,
@@ -128,10 +130,27 @@ impl Shared {
 /// A session as configured.
 struct Attached {
     settings: LinkSettings,
-    mac: MacAddr,
-    bridge: BridgeId,
-    port: OfPort,
+    port: LinkPort,
+    target: Target,
+    /// Number of its port in the datapath.
+    dp_port: Option<flow::DpPort>,
     session: Arc<LinkSession>,
+}
+
+/// The port of a session, from the bridge's ports.
+fn link_port(ports: &PortTable, port: &Port) -> LinkPort {
+    let local = ports.port(OfPort::LOCAL);
+    LinkPort {
+        interface: port.name.clone(),
+        port: ports.bundles.get(&port.bundle).map_or_else(|| port.name.clone(), |bundle| bundle.name.clone()),
+        bridge: local.map(|local| local.name.clone()).unwrap_or_default(),
+        of_port: port.of_port,
+        mac: port.mac,
+        bridge_mac: local.map_or(port.mac, |local| local.mac),
+        is_up: !port.link_down && !port.config.port_down,
+        speed_mbps: port.features.speed_mbps,
+        is_full_duplex: port.features.is_full_duplex(),
+    }
 }
 
 /// The main loop's side.
@@ -183,34 +202,66 @@ impl LinkProtocols {
             || wanted.ports.iter().flat_map(|entry| entry.links.iter().map(move |link| (entry, link)));
         let names: BTreeSet<(&str, Protocol)> =
             wanted_links().map(|(entry, link)| (entry.name.as_str(), link.protocol())).collect();
-        let of_bridge = self.attached.iter().filter(|(_, attached)| attached.bridge == bridge);
+        let of_bridge = self.attached.iter().filter(|(_, attached)| attached.target.bridge == bridge);
         let gone: Vec<SessionName> = of_bridge
             .filter(|((name, protocol), _)| !names.contains(&(name.as_str(), *protocol)))
             .map(|(name, _)| name.clone())
             .collect();
         gone.iter().for_each(|name| self.remove(name));
         for (entry, settings) in wanted_links() {
-            if let Some(port) = table.ports.get_mut(&entry.of_port) {
-                self.attach_one(bridge, instance, entry, settings, Arc::make_mut(port));
+            let of_bridge = table.ports.get(&entry.of_port).map(|port| link_port(table, port));
+            if let (Some(link_port), Some(port)) = (of_bridge, table.ports.get_mut(&entry.of_port)) {
+                self.attach_one((bridge, instance), entry, settings, link_port, Arc::make_mut(port));
             }
+        }
+    }
+
+    /// Passes changes of carriers and speeds on to the sessions of a bridge.
+    pub(crate) fn ports_changed(&mut self, bridge: BridgeId, instance: &Instance, ports: &PortTable) {
+        for (name, attached) in &mut self.attached {
+            let Some(port) = ports.port(attached.port.of_port).filter(|_| attached.target.bridge == bridge)
+            else {
+                continue;
+            };
+            let port = link_port(ports, port);
+            if port == attached.port || port.interface != attached.port.interface {
+                continue;
+            }
+            attached.port = port.clone();
+            let rx_packets = match self.counting.contains(name) {
+                true => received(instance, attached.dp_port),
+                false => 0,
+            };
+            let (settings, target) = (attached.settings.clone(), attached.target.clone());
+            let session = attached.session.clone();
+            let configure = Configure { settings, port, target, session, rx_packets };
+            self.shared.send(Request::Configure(Box::new(configure)));
+        }
+    }
+
+    /// Requests reports of the sessions whose status has statistics.
+    pub(crate) fn request_statistics(&self) {
+        let has_statistics =
+            |protocol: Protocol| protocol.status_columns().iter().any(|column| column.is_statistics);
+        if self.attached.keys().any(|(_, protocol)| has_statistics(*protocol)) {
+            self.shared.send(Request::Statistics);
         }
     }
 
     /// Gives a port a session.
     fn attach_one(
         &mut self,
-        bridge: BridgeId,
-        instance: &Instance,
+        (bridge, instance): (BridgeId, &Instance),
         entry: &PortEntry,
         settings: &LinkSettings,
+        link_port: LinkPort,
         port: &mut Port,
     ) {
         let protocol = settings.protocol();
         let name = (entry.name.clone(), protocol);
         let known = self.attached.get(&name);
-        let is_same = known.is_some_and(|a| {
-            (&a.settings, a.mac, a.bridge, a.port) == (settings, entry.mac, bridge, entry.of_port)
-        });
+        let is_same =
+            known.is_some_and(|a| (&a.settings, &a.port, a.target.bridge) == (settings, &link_port, bridge));
         let session = known.map_or_else(
             || Arc::new(LinkSession::new(&entry.name, protocol, self.shared.clone())),
             |known| known.session.clone(),
@@ -242,14 +293,15 @@ impl LinkProtocols {
         };
         let attached = Attached {
             settings: settings.clone(),
-            mac: entry.mac,
-            bridge,
-            port: entry.of_port,
+            port: link_port.clone(),
+            target: target.clone(),
+            dp_port: entry.dp_port,
             session: session.clone(),
         };
         self.attached.insert(name, attached);
         self.start();
-        let configure = Configure { settings: settings.clone(), mac: entry.mac, target, session, rx_packets };
+        let configure =
+            Configure { settings: settings.clone(), port: link_port, target, session, rx_packets };
         self.shared.send(Request::Configure(Box::new(configure)));
     }
 
@@ -281,9 +333,9 @@ impl LinkProtocols {
             .iter()
             .filter_map(|name| {
                 let attached = self.attached.get(name)?;
-                let instance = find(attached.bridge)?;
+                let instance = find(attached.target.bridge)?;
                 let view = instance.backer.view();
-                let port = view.bridge(attached.bridge)?.ports.port(attached.port)?.dp_port;
+                let port = view.bridge(attached.target.bridge)?.ports.port(attached.target.port)?.dp_port;
                 Some((name.clone(), received(instance, port)))
             })
             .collect();

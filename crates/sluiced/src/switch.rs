@@ -233,6 +233,9 @@ impl Switch {
         if now_ms >= self.next_tick_ms {
             self.instances.tick();
             self.link_protocols.send_counters(|bridge| self.instances.of_bridge(bridge));
+            if self.facts.statistics_due_by(now_ms + TICK_MS) {
+                self.link_protocols.request_statistics();
+            }
             reactor.tls.refresh();
             self.next_tick_ms = now_ms + TICK_MS;
         }
@@ -632,6 +635,7 @@ impl Switch {
                 b.ports.clone()
             });
             if let Some(after) = after {
+                self.link_protocols.ports_changed(b.id, instance, &after);
                 self.openflow.ports_changed(b.id, &before, &after, sys::clock::monotonic_ms());
             }
         }

@@ -7,10 +7,11 @@ use super::message::MESSAGE_BYTES;
 use super::sessions::Sessions;
 use super::{FRAME_BYTES, Transmission as BfdTransmission};
 use crate::protocol::{
-    Columns, Engine, Environment, IgnoredSetting, LinkProtocol, LinkState, LinkValue, ProtocolCommand,
-    Received, Report, RxUse, SessionId, StatusColumn, Table, Transmission,
+    ColumnKind, Columns, Engine, Environment, IgnoredSetting, LineLevel, LinkPort, LinkProtocol, LinkState,
+    LinkValue, Liveness, LogLine, ProtocolCommand, Received, Report, RxUse, SessionId, Status, StatusColumn,
+    Table, Transmission,
 };
-use flow::{Flow, FlowKey, MacAddr, Mask};
+use flow::{Flow, FlowKey, Mask};
 use packet::headers::{ETH_TYPE_IP, IPPROTO_UDP};
 use std::collections::BTreeMap;
 
@@ -31,9 +32,15 @@ impl LinkProtocol for Sessions {
     const SLOW_PATH_TEXT: &'static str = "Consists of BFD packets.";
     /// The length field of a packet counts no more.
     const PAYLOAD_BYTES_MAX: usize = u8::MAX as usize;
-    const STATUS_COLUMNS: &'static [StatusColumn] = &[StatusColumn { name: STATUS, is_map: true }];
+    const STATUS_COLUMNS: &'static [StatusColumn] = &[StatusColumn {
+        table: Table::Interface,
+        name: STATUS,
+        kind: ColumnKind::Map,
+        is_statistics: false,
+    }];
     const LOST_COUNTER: &'static str = "bfd_queue_full";
     const INITIAL_STATE: LinkState = LinkState { is_live: false, ..LinkState::UP };
+    const LIVENESS: Liveness = Liveness::Monitor;
     const GATES_TRAFFIC: bool = false;
     const COMMANDS: &'static [ProtocolCommand<Sessions>] = &[
         ProtocolCommand {
@@ -70,7 +77,11 @@ impl LinkProtocol for Sessions {
         if !config.enable {
             return (None, Vec::new());
         }
-        let placed = |(key, message)| IgnoredSetting { place: format!("{COLUMN}:{key}"), message };
+        let placed = |(key, message)| IgnoredSetting {
+            table: Table::Interface,
+            place: format!("{COLUMN}:{key}"),
+            message,
+        };
         (Some(config), ignored.into_iter().map(placed).collect())
     }
 
@@ -92,13 +103,12 @@ impl LinkProtocol for Sessions {
 
     fn configure(
         &mut self,
-        name: &str,
-        port_mac: MacAddr,
+        port: &LinkPort,
         config: &Config,
         now_ms: u64,
         env: &mut dyn Environment,
     ) -> SessionId {
-        self.put(name, port_mac, config, now_ms, env)
+        self.put(&port.interface, port.mac, config, now_ms, env)
     }
 }
 
@@ -148,11 +158,13 @@ impl Engine for Sessions {
     fn take_report(&mut self) -> Option<Report> {
         let changed = self.take_changed()?;
         let name = self.get(changed.id).map_or("", |session| session.identity().name.as_str());
+        let line = |text| LogLine { module: Self::NAME, level: LineLevel::Info, text };
         Some(Report {
             id: changed.id,
             status_changed: changed.status,
-            lines: changed.notices.iter().map(|notice| notice.text(name)).collect(),
+            lines: changed.notices.iter().map(|notice| line(notice.text(name))).collect(),
             lines_lost: changed.notices_lost,
+            learned: Vec::new(),
         })
     }
 
@@ -160,8 +172,8 @@ impl Engine for Sessions {
         LinkState { is_live: self.forwarding(id, now_ms).unwrap_or(true), ..LinkState::UP }
     }
 
-    fn status(&mut self, id: SessionId, now_ms: u64) -> BTreeMap<&'static str, LinkValue> {
-        BTreeMap::from([(STATUS, LinkValue::Map(Sessions::status(self, id, now_ms)))])
+    fn status(&mut self, id: SessionId, now_ms: u64) -> Status {
+        BTreeMap::from([((Table::Interface, STATUS), LinkValue::Map(Sessions::status(self, id, now_ms)))])
     }
 }
 

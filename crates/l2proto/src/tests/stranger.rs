@@ -1,7 +1,7 @@
 //! A protocol added by a third party: it needs only this file and a row of the list.
 
 use crate::protocol::*;
-use flow::{Flow, FlowKey, MacAddr, Mask};
+use flow::{Flow, FlowKey, Mask};
 use std::collections::BTreeMap;
 
 /// EtherType of its frames.
@@ -44,10 +44,15 @@ impl LinkProtocol for Strangers {
     const OVS_SLOW_PATH: u32 = 1 << 20;
     const SLOW_PATH_TEXT: &'static str = "Consists of the stranger's packets.";
     const PAYLOAD_BYTES_MAX: usize = 4;
-    const STATUS_COLUMNS: &'static [StatusColumn] =
-        &[StatusColumn { name: "stranger_status", is_map: false }];
+    const STATUS_COLUMNS: &'static [StatusColumn] = &[StatusColumn {
+        table: Table::Port,
+        name: "stranger_status",
+        kind: ColumnKind::Optional,
+        is_statistics: true,
+    }];
     const LOST_COUNTER: &'static str = "stranger_queue_full";
     const INITIAL_STATE: LinkState = LinkState { may_forward: false, may_learn: false, is_live: true };
+    const LIVENESS: Liveness = Liveness::Required;
     const GATES_TRAFFIC: bool = true;
     const COMMANDS: &'static [ProtocolCommand<Strangers>] = &[ProtocolCommand {
         name: "stranger/show",
@@ -91,15 +96,14 @@ impl LinkProtocol for Strangers {
 
     fn configure(
         &mut self,
-        name: &str,
-        _: MacAddr,
+        port: &LinkPort,
         settings: &Settings,
         _: u64,
         _: &mut dyn Environment,
     ) -> SessionId {
-        let id = self.find(name).unwrap_or(SessionId(self.0.len() as u32));
+        let id = self.find(&port.interface).unwrap_or(SessionId(self.0.len() as u32));
         let session = Session {
-            name: name.to_string(),
+            name: port.interface.clone(),
             is_open: settings.is_open,
             has_sent: false,
             has_changed: false,
@@ -157,7 +161,13 @@ impl Engine for Strangers {
     fn take_report(&mut self) -> Option<Report> {
         let (id, session) = self.0.iter_mut().find(|(_, session)| session.has_changed)?;
         session.has_changed = false;
-        Some(Report { id: *id, status_changed: true, lines: Vec::new(), lines_lost: 0 })
+        Some(Report {
+            id: *id,
+            status_changed: true,
+            lines: Vec::new(),
+            lines_lost: 0,
+            learned: vec![LearnedChange::FlushPort],
+        })
     }
 
     fn link_state(&mut self, id: SessionId, _: u64) -> LinkState {
@@ -165,8 +175,8 @@ impl Engine for Strangers {
         LinkState { may_forward: is_open, may_learn: is_open, is_live: true }
     }
 
-    fn status(&mut self, id: SessionId, _: u64) -> BTreeMap<&'static str, LinkValue> {
+    fn status(&mut self, id: SessionId, _: u64) -> Status {
         let text = self.0.get(&id).map(|session| LinkValue::Text(text(session).to_string()));
-        text.map(|text| ("stranger_status", text)).into_iter().collect()
+        text.map(|text| ((Table::Port, "stranger_status"), text)).into_iter().collect()
     }
 }

@@ -3,7 +3,9 @@
 use super::*;
 use crate::instances::{Instances, Settings};
 use dpif::DummyMode;
+use flow::MacAddr;
 use l2proto::bfd::Config;
+use l2proto::protocol::{LinkValue, Table};
 use ofproto::ports::BundleId;
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -107,7 +109,9 @@ impl Bed {
 
 /// A pair of `bfd_status`.
 fn status<'r>(report: &'r Report, key: &str) -> &'r str {
-    let LinkValue::Map(pairs) = &report.status["bfd_status"] else { panic!("{report:?}") };
+    let LinkValue::Map(pairs) = &report.status[&(Table::Interface, "bfd_status")] else {
+        panic!("{report:?}")
+    };
     &pairs[key]
 }
 

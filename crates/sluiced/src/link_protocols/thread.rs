@@ -2,7 +2,8 @@
 
 use super::{Configure, Report, Request, SessionName, Shared, Target};
 use dpif::{DpifOp, OpBatch, PmdId, Provider};
-use l2proto::protocol::{Environment, Received, SessionId, Transmission};
+use flow::OfPort;
+use l2proto::protocol::{Environment, LearnedChange, LineLevel, LogLine, Received, SessionId, Transmission};
 use l2proto::{Engines, Protocol};
 use ofproto::backer::Backer;
 use ofproto::link_sender::{self, LinkSender};
@@ -26,7 +27,36 @@ struct SessionPort {
     rx_packets: u64,
 }
 
+fn write_line(LogLine { module, level, text }: &LogLine) {
+    let level = match level {
+        LineLevel::Error => log::Level::Error,
+        LineLevel::Warning => log::Level::Warn,
+        LineLevel::Info => log::Level::Info,
+        LineLevel::Debug => log::Level::Debug,
+    };
+    log::log!(target: module, level, "{text}");
+}
+
 impl SessionPort {
+    /// Changes learned addresses of the bridge.
+    fn change_learned(&self, change: LearnedChange, protocol: Protocol, around: &Surroundings) {
+        let Target { backer, bridge, port, revalidator, .. } = &self.target;
+        let bundle = |port: OfPort| Some(backer.view().bridge(*bridge)?.ports.port(port)?.bundle);
+        match change {
+            LearnedChange::FlushBridge => backer.flush_learned(*bridge, None),
+            LearnedChange::FlushPort => match bundle(*port) {
+                Some(bundle) => backer.flush_learned(*bridge, Some(bundle)),
+                None => return,
+            },
+            LearnedChange::MoveTo(other) => {
+                let other = around.ports.get(&(protocol, other)).map(|other| other.target.port);
+                let (Some(from), Some(to)) = (bundle(*port), other.and_then(bundle)) else { return };
+                backer.move_learned(*bridge, from, to);
+            }
+        }
+        revalidator.unpark();
+    }
+
     fn name(&self) -> SessionName {
         (self.session.name().to_string(), self.session.protocol())
     }
@@ -137,6 +167,7 @@ impl Runner {
             match request {
                 Request::Configure(configure) => self.configure(*configure, now_ms),
                 Request::Remove(name) => self.remove(name),
+                Request::Statistics => self.report_statistics(now_ms),
                 Request::Counters(counters) => {
                     for ((name, protocol), rx_packets) in counters {
                         let id = self.engines.get(protocol).find(&name);
@@ -162,13 +193,26 @@ impl Runner {
     }
 
     fn configure(&mut self, configure: Configure, now_ms: u64) {
-        let Configure { settings, mac, target, session, rx_packets } = configure;
+        let Configure { settings, port, target, session, rx_packets } = configure;
         self.around.new_rx_packets = rx_packets;
         let protocol = settings.protocol();
         let env = &mut self.around.of(protocol);
-        let id = self.engines.configure(session.name(), mac, &settings, now_ms, env);
+        let id = self.engines.configure(&port, &settings, now_ms, env);
         let port = SessionPort { target, session, sender: LinkSender::default(), rx_packets };
         self.around.ports.insert((protocol, id), port);
+    }
+
+    /// Reports all sessions of protocols whose status has statistics.
+    fn report_statistics(&mut self, now_ms: u64) {
+        let has_statistics = |protocol: Protocol| protocol.status_columns().iter().any(|c| c.is_statistics);
+        for ((protocol, id), port) in &self.around.ports {
+            if has_statistics(*protocol) {
+                let engine = self.engines.get(*protocol);
+                let (status, state) = (engine.status(*id, now_ms), engine.link_state(*id, now_ms));
+                let Target { bridge, port: of_port, .. } = port.target;
+                self.shared.report(port.name(), Some(Report { status, bridge, port: of_port, state }));
+            }
+        }
     }
 
     fn remove(&mut self, name: SessionName) {
@@ -212,7 +256,11 @@ impl Runner {
             let engine = self.engines.get(protocol);
             while let Some(changed) = engine.take_report() {
                 let Some(port) = self.around.ports.get(&(protocol, changed.id)) else { continue };
-                changed.lines.iter().for_each(|line| log::info!(target: protocol.name(), "{line}"));
+                changed.lines.iter().for_each(write_line);
+                changed
+                    .learned
+                    .iter()
+                    .for_each(|change| port.change_learned(*change, protocol, &self.around));
                 if changed.lines_lost > 0 {
                     let name = port.session.name();
                     log::info!(target: protocol.name(), "{name}: {} further events", changed.lines_lost);

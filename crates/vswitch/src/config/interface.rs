@@ -39,7 +39,7 @@ pub struct InterfaceConfig {
 }
 
 impl InterfaceConfig {
-    pub(super) fn implicit_local(bridge: &str, dummy_datapath: bool) -> Self {
+    pub(super) fn implicit_local(bridge: &str, dummy_datapath: bool, links: Arc<[LinkSettings]>) -> Self {
         InterfaceConfig {
             row: None,
             name: bridge.to_string(),
@@ -50,7 +50,7 @@ impl InterfaceConfig {
             rxq_affinity: RxqAffinity::new(),
             ofport_request: None,
             ofport: None,
-            links: Arc::default(),
+            links,
         }
     }
 
@@ -130,8 +130,12 @@ pub(crate) fn natural_order(a: &str, b: &str) -> Ordering {
 
 impl<'a> Reader<'a> {
     /// An interface, or the error to write into its row.
-    pub(super) fn interface(&mut self, rows: LinkRows<'a>, dummy_datapath: bool) -> Option<InterfaceConfig> {
-        let row = rows.interface;
+    pub(super) fn interface(
+        &mut self,
+        row: RowView<'a>,
+        rows: LinkRows<'a>,
+        dummy_datapath: bool,
+    ) -> Option<InterfaceConfig> {
         let name = row.str("name");
         let local = name == rows.bridge.str("name");
         let type_name = match row.str("type") {

@@ -11,17 +11,28 @@ use std::sync::Arc;
 #[derive(Clone, Copy)]
 pub(super) struct LinkRows<'a> {
     pub(super) bridge: RowView<'a>,
-    pub(super) port: RowView<'a>,
-    pub(super) interface: RowView<'a>,
+    /// The row of `AutoAttach` of the bridge.
+    pub(super) auto_attach: Option<RowView<'a>>,
+    /// A bridge's own port may have none.
+    pub(super) port: Option<RowView<'a>>,
+    /// The same for its interface.
+    pub(super) interface: Option<RowView<'a>>,
+}
+
+impl<'a> LinkRows<'a> {
+    fn row(&self, table: Table) -> Option<RowView<'a>> {
+        match table {
+            Table::Bridge => Some(self.bridge),
+            Table::Port => self.port,
+            Table::Interface => self.interface,
+            Table::AutoAttach => self.auto_attach,
+        }
+    }
 }
 
 impl Columns for LinkRows<'_> {
     fn column(&self, table: Table, name: &str) -> Option<LinkValue> {
-        let row = match table {
-            Table::Bridge => self.bridge,
-            Table::Port => self.port,
-            Table::Interface => self.interface,
-        };
+        let row = self.row(table)?;
         let datum = row.datum(name)?;
         if datum.is_map() {
             let pairs = row.string_map(name).into_iter();
@@ -34,14 +45,35 @@ impl Columns for LinkRows<'_> {
             Atom::Real(_) | Atom::Uuid(_) => None,
         }
     }
+
+    fn is_local(&self) -> bool {
+        self.interface.is_none_or(|interface| interface.str("name") == self.bridge.str("name"))
+    }
+
+    fn members(&self) -> usize {
+        self.port.map_or(1, |port| port.uuid_set("interfaces").len())
+    }
 }
 
 impl<'a> Reader<'a> {
+    /// The rows of an interface of a bridge.
+    pub(super) fn link_rows(
+        &self,
+        bridge: RowView<'a>,
+        port: Option<RowView<'a>>,
+        interface: Option<RowView<'a>>,
+    ) -> LinkRows<'a> {
+        let auto_attach = bridge.uuid_set("auto_attach").into_iter().next();
+        let auto_attach = auto_attach.and_then(|uuid| self.replica.row("AutoAttach", uuid));
+        LinkRows { bridge, auto_attach, port, interface }
+    }
+
     /// The sessions of an interface. As in OVS a bad value counts as absent; the row names it.
     pub(super) fn links(&mut self, rows: LinkRows<'a>) -> Arc<[LinkSettings]> {
         let (sessions, ignored) = LinkSettings::parse(&rows);
         for setting in ignored {
-            self.hint(rows.interface, setting.place, setting.message);
+            let row = rows.row(setting.table).unwrap_or(rows.bridge);
+            self.hint(row, setting.place, setting.message);
         }
         sessions.into()
     }

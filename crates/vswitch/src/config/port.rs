@@ -1,13 +1,14 @@
 //! [`PortConfig`]: a port of a bridge with its VLAN mode and its interfaces.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use l2proto::LinkSettings;
 use ofproto::MacAddr;
 use ofproto::ports::{PriorityTags, SpanningTree, VlanMode};
 use ovsdb::client::RowView;
 use ovsdb::value::Uuid;
 
-use super::links::LinkRows;
 use super::reader::Reader;
 use super::{InterfaceConfig, natural_order};
 
@@ -45,7 +46,7 @@ impl PortConfig {
     }
 
     /// A bridge's own port without a row.
-    pub(super) fn implicit_local(bridge: &str, dummy_datapath: bool) -> Self {
+    fn implicit_local(bridge: &str, dummy_datapath: bool, links: Arc<[LinkSettings]>) -> Self {
         PortConfig {
             row: None,
             name: bridge.to_string(),
@@ -57,7 +58,7 @@ impl PortConfig {
             outside: Vec::new(),
             fake_bridge: false,
             mac: None,
-            interfaces: vec![InterfaceConfig::implicit_local(bridge, dummy_datapath)],
+            interfaces: vec![InterfaceConfig::implicit_local(bridge, dummy_datapath, links)],
         }
     }
 }
@@ -98,7 +99,8 @@ impl<'a> Reader<'a> {
         }
         let has_local = |port: &PortConfig| port.interfaces.iter().any(|i| i.name == bridge_name);
         if !ports.values().any(has_local) {
-            let local = PortConfig::implicit_local(bridge_name, dummy_datapath);
+            let links = self.links(self.link_rows(bridge, None, None));
+            let local = PortConfig::implicit_local(bridge_name, dummy_datapath, links);
             let port = ports.entry(bridge_name.to_string()).or_insert_with(|| local.clone());
             if port.interfaces.is_empty() {
                 port.interfaces = local.interfaces;
@@ -169,8 +171,8 @@ impl<'a> Reader<'a> {
                 continue;
             }
             self.owners.insert(interface.uuid(), port.to_string());
-            let rows = LinkRows { bridge, port: row, interface };
-            interfaces.extend(self.interface(rows, dummy_datapath));
+            let rows = self.link_rows(bridge, Some(row), Some(interface));
+            interfaces.extend(self.interface(interface, rows, dummy_datapath));
         }
         interfaces
     }

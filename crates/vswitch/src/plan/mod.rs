@@ -69,6 +69,10 @@ pub struct OpenPort<'a> {
     pub name: &'a str,
     /// Its row; a bridge's own may have none.
     pub row: Option<Uuid>,
+    /// The row of its port; a bridge's own may have none.
+    pub port_row: Option<Uuid>,
+    /// The row of its bridge.
+    pub bridge_row: Uuid,
     /// Its type, never empty.
     pub type_name: &'a str,
     /// Its OpenFlow number.
@@ -288,6 +292,8 @@ impl Planner {
                     bridge_name,
                     name,
                     row: interface.config.row,
+                    port_row: bridge.config.ports.get(&interface.port).and_then(|port| port.row),
+                    bridge_row: bridge.config.row,
                     type_name: &interface.config.type_name,
                     of_port: open.number,
                     dp_port: open.dp_port,

@@ -37,7 +37,7 @@ impl Planner {
             for port in config.ports.values() {
                 let Some(row) = port.row else { continue };
                 let status = notice(&notices, row).into_iter().collect();
-                facts.ports.insert(row, PortFacts { status });
+                facts.ports.insert(row, PortFacts { status, ..PortFacts::default() });
             }
             let Some(bridge) = self.bridges.get(name) else { continue };
             if let Some(error) = &bridge.failed {

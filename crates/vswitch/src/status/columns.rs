@@ -1,13 +1,13 @@
 //! Facts as columns: one function per table, each column with its urgency.
 
 use l2proto::Protocol;
-use l2proto::protocol::{LinkValue, StatusColumn};
+use l2proto::protocol::{ColumnKind, LinkValue, StatusColumn, Table};
 use ovsdb::client::Replica;
 use ovsdb::value::Datum;
 
 use super::facts::{
-    BridgeFacts, ControllerFacts, ControllerRole, Counters, Duplex, InterfaceFacts, ManagerFacts, PortFacts,
-    SwitchFacts, UpDown,
+    BridgeFacts, ControllerFacts, ControllerRole, Counters, Duplex, InterfaceFacts, LinkFacts, ManagerFacts,
+    PortFacts, SwitchFacts, UpDown,
 };
 use crate::config::StringMap;
 use crate::settings::{self, Effect};
@@ -19,7 +19,7 @@ pub(super) enum When {
     Now,
     /// With the statistics.
     Statistics,
-    /// At once, unless only times (`sec_since_…`) differ: these wait for the statistics.
+    /// At once, unless only times (`sec_since_…`, `stp_sec_in_state`) differ: these wait for the statistics.
     Status,
 }
 
@@ -55,8 +55,10 @@ fn optional<D: Into<Datum>>(value: Option<D>) -> Datum {
 /// The value of a link protocol's column.
 fn link_value(column: StatusColumn, value: Option<&LinkValue>) -> Datum {
     match value {
-        None if column.is_map => Datum::empty_map(),
+        None if column.kind == ColumnKind::Map => Datum::empty_map(),
         None => Datum::empty_set(),
+        Some(LinkValue::Texts(all)) => Datum::set(all.iter().map(|t| text(t))),
+        Some(LinkValue::Counters(map)) => counters(map),
         Some(LinkValue::Flag(flag)) => (*flag).into(),
         Some(LinkValue::Integer(number)) => (*number).into(),
         Some(LinkValue::Text(value)) => text(value).into(),
@@ -89,22 +91,47 @@ pub(super) fn of_interface(facts: &InterfaceFacts) -> Vec<Column> {
         ("status", strings(&facts.status), Now),
         ("statistics", counters(&facts.statistics), Statistics),
     ];
-    for column in Protocol::ALL.iter().flat_map(|protocol| protocol.status_columns()) {
-        columns.push((column.name, link_value(*column, facts.links.get(column.name)), Now));
-    }
+    add_links(Table::Interface, &facts.links, &mut columns);
     columns
 }
 
+/// Adds the columns of link protocols. A map that the switch fills, too, has the pairs of both.
+fn add_links(table: Table, facts: &LinkFacts, columns: &mut Vec<Column>) {
+    let all = Protocol::ALL.iter().flat_map(|protocol| protocol.status_columns());
+    for column in all.filter(|column| column.table == table) {
+        let value = facts.0.get(column.name);
+        let when = if column.is_statistics { When::Statistics } else { When::Now };
+        match columns.iter_mut().find(|(name, _, _)| *name == column.name) {
+            None => columns.push((column.name, link_value(*column, value), when)),
+            Some((_, known, _)) => {
+                if let Some(LinkValue::Map(map)) = value {
+                    let own = known
+                        .pairs()
+                        .iter()
+                        .filter_map(|(k, v)| Some((k.as_str()?.to_string(), v.as_str()?.to_string())));
+                    let mut joined: StringMap = own.collect();
+                    joined.extend(map.clone());
+                    *known = strings(&joined);
+                }
+            }
+        }
+    }
+}
+
 pub(super) fn of_bridge(facts: &BridgeFacts) -> Vec<Column> {
-    vec![
+    let mut columns = vec![
         ("datapath_id", optional(facts.datapath_id.as_deref().map(text)), When::Now),
         ("datapath_version", text(&facts.datapath_version).into(), When::Now),
         ("status", strings(&facts.status), When::Now),
-    ]
+    ];
+    add_links(Table::Bridge, &facts.links, &mut columns);
+    columns
 }
 
 pub(super) fn of_port(facts: &PortFacts) -> Vec<Column> {
-    vec![("status", strings(&facts.status), When::Now)]
+    let mut columns = vec![("status", strings(&facts.status), When::Status)];
+    add_links(Table::Port, &facts.links, &mut columns);
+    columns
 }
 
 pub(super) fn of_controller(facts: &ControllerFacts) -> Vec<Column> {
@@ -165,7 +192,7 @@ pub(super) fn empty(replica: &Replica, table: &str) -> Vec<Column> {
 /// Whether two values of a status column differ in more than times.
 pub(super) fn differ_beyond_times(a: &Datum, b: &Datum) -> bool {
     let lasting = |datum: &Datum| -> Vec<_> {
-        let is_time = |key: &str| key.starts_with("sec_since_");
+        let is_time = |key: &str| key.starts_with("sec_since_") || key == "stp_sec_in_state";
         datum.pairs().iter().filter(|(key, _)| !key.as_str().is_some_and(is_time)).cloned().collect()
     };
     lasting(a) != lasting(b)

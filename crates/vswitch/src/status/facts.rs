@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use l2proto::protocol::LinkValue;
+use l2proto::protocol::{LinkValue, Status, Table};
 use ofproto::MacAddr;
 use ovsdb::value::Uuid;
 
@@ -64,6 +64,8 @@ pub struct BridgeFacts {
     pub datapath_version: String,
     /// Status.
     pub status: StringMap,
+    /// Status columns of link protocols.
+    pub links: LinkFacts,
 }
 
 /// Of a row of `Port`.
@@ -71,6 +73,27 @@ pub struct BridgeFacts {
 pub struct PortFacts {
     /// Status.
     pub status: StringMap,
+    /// Status columns of link protocols.
+    pub links: LinkFacts,
+}
+
+/// Values of a row's columns that link protocols write, by name; those that are left out are empty.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LinkFacts(pub(super) BTreeMap<&'static str, LinkValue>);
+
+impl LinkFacts {
+    /// Adds the values of a session for this table. Maps of several sessions are joined.
+    pub fn add(&mut self, table: Table, status: &Status) {
+        let of_table = status.iter().filter(|((t, _), _)| *t == table);
+        for ((_, name), value) in of_table {
+            match (self.0.get_mut(name), value) {
+                (Some(LinkValue::Map(all)), LinkValue::Map(more)) => all.extend(more.clone()),
+                (Some(LinkValue::Counters(all)), LinkValue::Counters(more)) => all.extend(more.clone()),
+                (Some(known), _) => known.clone_from(value),
+                (None, _) => drop(self.0.insert(name, value.clone())),
+            }
+        }
+    }
 }
 
 /// Up or down.
@@ -118,8 +141,8 @@ pub struct InterfaceFacts {
     pub status: StringMap,
     /// Counters.
     pub statistics: Counters,
-    /// Status columns of link protocols; those that are left out are empty.
-    pub links: BTreeMap<&'static str, LinkValue>,
+    /// Status columns of link protocols.
+    pub links: LinkFacts,
 }
 
 impl InterfaceFacts {

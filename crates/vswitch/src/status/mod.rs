@@ -16,8 +16,8 @@ use ovsdb::client::{ColumnValue, Replica, TxnBuilder, TxnOutcome};
 use ovsdb::value::{Datum, Uuid};
 
 pub use facts::{
-    BridgeFacts, ControllerFacts, ControllerRole, Counters, Duplex, Facts, InterfaceFacts, ManagerFacts,
-    PortFacts, SwitchFacts, UpDown,
+    BridgeFacts, ControllerFacts, ControllerRole, Counters, Duplex, Facts, InterfaceFacts, LinkFacts,
+    ManagerFacts, PortFacts, SwitchFacts, UpDown,
 };
 
 use columns::{Column, When, differ_beyond_times};

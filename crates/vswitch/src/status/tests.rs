@@ -1,3 +1,4 @@
+use l2proto::protocol::{LinkValue, Table};
 use ofproto::MacAddr;
 use ovsdb::client::ColumnValue;
 
@@ -64,12 +65,16 @@ fn all_columns_of_an_interface_and_their_clearing() {
         link_resets: Some(3),
         status: [("driver_name".to_string(), "veth".to_string())].into(),
         statistics: [("rx_packets".to_string(), 5)].into(),
-        links: [(
-            "bfd_status",
-            l2proto::protocol::LinkValue::Map([("state".to_string(), "up".to_string())].into()),
+        links: LinkFacts::default(),
+    };
+    world.interface("p1").links.add(
+        Table::Interface,
+        &[(
+            (Table::Interface, "bfd_status"),
+            LinkValue::Map([("state".to_string(), "up".to_string())].into()),
         )]
         .into(),
-    };
+    );
     assert_eq!(world.write(0), 1);
     let columns = [
         ("ofport", "1", "-1"),
@@ -260,9 +265,10 @@ fn the_switch_its_bridges_and_ports() {
         datapath_id: Some("0000000000000001".into()),
         datapath_version: "<built-in>".into(),
         status: status.clone(),
+        ..BridgeFacts::default()
     };
     world.facts.bridges.insert(bridge, of_bridge);
-    world.facts.ports.insert(port, PortFacts { status });
+    world.facts.ports.insert(port, PortFacts { status, ..PortFacts::default() });
     let manager = world.bed.replica().rows("Manager").next().unwrap().uuid();
     world.facts.managers.insert(manager, ManagerFacts { is_connected: true, ..ManagerFacts::default() });
     world.facts.bridges.insert(Uuid::ZERO, BridgeFacts::default());
