@@ -25,7 +25,7 @@ use sync::Ordering;
 
 /// Pending output below which requests are processed.
 const BUSY_OUTPUT_BYTES: usize = 1 << 20;
-/// The same, if the connections of all bridges use half of their memory limit.
+/// Limit of unsent output if the connections of all bridges use half of their memory limit.
 const BUSY_OUTPUT_OF_MANY_BYTES: usize = 16 << 10;
 /// Default of `Controller.controller_queue_size`.
 const DEFAULT_QUEUE_PACKETS: usize = 100;
@@ -70,7 +70,7 @@ pub struct ConnSettings {
 }
 
 impl Default for ConnSettings {
-    /// Of a connection without a row: no probes, no rate limit.
+    /// Settings of a connection without a row: no probes, no rate limit.
     fn default() -> ConnSettings {
         ConnSettings {
             probe_interval_ms: 0,
@@ -88,7 +88,7 @@ pub struct ConnCounters {
     pub packet_ins: u64,
     /// Packets for it dropped.
     pub packet_ins_dropped: u64,
-    /// Of these, packets dropped because too many were unsent.
+    /// Dropped packets among these because too many were unsent.
     pub packet_ins_unsent: u64,
     /// Other events dropped.
     pub events_dropped: u64,

@@ -89,7 +89,7 @@ pub(super) struct FailState {
     config: Option<RemoteConfig>,
     /// Time of the last message from a controller that admitted the bridge; `None` while one is connected.
     alone_since_ms: Option<u64>,
-    /// The same, of closed connections.
+    /// Latest such time of closed connections.
     admitted_ms: Option<u64>,
     open: bool,
     /// Time of the next packet-in of its own; `None` if no controller is connected.
@@ -145,7 +145,7 @@ impl Conn {
 }
 
 /// Whether a controller that sends this admits the bridge. Others also come from a controller that has not decided
-/// yet. The same as in OVS 3.1.
+/// yet. OVS 3.1 does so, too.
 pub(super) fn admits(message: &Message) -> bool {
     !matches!(
         message,

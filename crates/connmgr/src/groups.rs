@@ -20,7 +20,7 @@ const CAPABILITIES: u32 = 0x7;
 const ACTIONS_10: u32 = 0xfff;
 /// `OFPAT_*` of all later versions, as bits: output, VLAN tags, MPLS labels, queue, group, TTL.
 const ACTIONS: u32 = 1 | 0x3 << 15 | 0xff << 17;
-/// Those of OpenFlow 1.1 alone, which set fields.
+/// Actions of OpenFlow 1.1 alone, which set fields.
 const SETS_11: u32 = 0x7fe | 0x3 << 13;
 /// `OFPAT_SET_FIELD`, since OpenFlow 1.2.
 const SET_FIELD: u32 = 1 << 25;

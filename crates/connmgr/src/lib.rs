@@ -198,7 +198,7 @@ impl Connmgr {
         Connmgr::sharing(Budgets::unbounded())
     }
 
-    /// The same, with limits shared with other bridges.
+    /// A manager with limits shared with other bridges.
     pub fn sharing(budgets: Budgets) -> Connmgr {
         Connmgr {
             budgets,

@@ -268,7 +268,7 @@ impl Conn {
 
     fn send_report(&mut self, message: &Message) {
         let before = self.session.output().len();
-        // What does not fit a message is left out; output that does not fit ends the session.
+        // A part that does not fit a message is left out; output that does not fit ends the session.
         let _ = self.reply(message, 0);
         let bytes = self.session.output().len() - before;
         self.monitors.unsent.push_back((self.output_end(), bytes));

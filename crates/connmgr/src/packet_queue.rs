@@ -20,7 +20,7 @@ const PER_TURN: usize = 50;
 const BYTES_MAX: usize = 4 << 20;
 /// Pending output beyond which packets for the controller are dropped, however few they are.
 const PACKET_IN_OUTPUT_BYTES: usize = 4 << 20;
-/// The same, if the connections of all bridges use half of their memory limit.
+/// That limit if the connections of all bridges use half of their memory limit.
 const PACKET_IN_OUTPUT_OF_MANY_BYTES: usize = 256 << 10;
 
 /// `controller_rate_limit` and `controller_burst_limit`.

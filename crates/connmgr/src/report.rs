@@ -70,7 +70,7 @@ impl Connmgr {
         report.take(now_ms)
     }
 
-    /// The same at the connection's end, due or not.
+    /// The report at the connection's end, due or not.
     pub fn take_last_mod_report(&mut self, id: ConnId, now_ms: u64) -> Option<String> {
         self.conns.get_mut(&id)?.mod_report.take(now_ms)
     }

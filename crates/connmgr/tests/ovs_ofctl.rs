@@ -242,11 +242,11 @@ fn normal(word: &str) -> String {
             return format!("{key}X");
         }
     }
-    // Of a group: "group_id=1,duration=0.1s,ref_count=0…".
+    // A group: "group_id=1,duration=0.1s,ref_count=0…".
     if let Some((before, after)) = word.split_once(",duration=") {
         return format!("{before},{}", after.split_once(',').map_or("", |(_, rest)| rest));
     }
-    // Of a removed rule: "duration.016s".
+    // A removed rule: "duration.016s".
     if word.starts_with("duration") { "duration".to_string() } else { word.to_string() }
 }
 

@@ -105,7 +105,7 @@ impl Sweeper {
     }
 }
 
-/// What a round of the sweeper has removed so far.
+/// Connections that a round of the sweeper has removed so far.
 #[derive(Default)]
 struct Cleaned {
     connections: u64,

@@ -9,6 +9,7 @@ mod covers;
 mod failed;
 mod hosts;
 mod learn;
+mod macs;
 mod meters;
 mod native;
 mod revisions;
@@ -25,7 +26,7 @@ use crate::changes::{Change, ChangeLog, Changes};
 use crate::events::{PacketInEvent, RuleEvents};
 use crate::features::ChosenFeatures;
 use crate::flow_ops::AtOnce;
-use crate::ids::{BridgeId, BundleId};
+use crate::ids::BridgeId;
 use crate::mac_table::MacTable;
 use crate::meter_ids::MeterIds;
 use crate::native::RouteCache;
@@ -354,7 +355,7 @@ impl Backer {
         self.changes_since(0)
     }
 
-    /// The same, for flows of epoch `since` or later.
+    /// The changes that matter to flows of epoch `since` or later.
     pub(crate) fn changes_since(&self, since: u64) -> Changes {
         self.changes.since(since)
     }
@@ -362,28 +363,6 @@ impl Backer {
     /// Has every flow checked again.
     pub fn bump_epoch(&self) {
         self.changes.record(None);
-    }
-
-    /// Flushes learned addresses of a bridge, or of one bundle of it.
-    pub fn flush_learned(&self, bridge: BridgeId, bundle: Option<BundleId>) {
-        let view = self.view();
-        if view.bridge(bridge).is_some_and(|b| lock(&b.macs).flush(bundle)) {
-            self.macs_changed();
-        }
-    }
-
-    /// Moves the learned addresses of a bundle to another one.
-    pub fn move_learned(&self, bridge: BridgeId, from: BundleId, to: BundleId) {
-        let view = self.view();
-        if view.bridge(bridge).is_some_and(|b| lock(&b.macs).move_bundle(from, to)) {
-            self.macs_changed();
-        }
-    }
-
-    /// Has every flow checked again, as learned addresses changed.
-    pub fn macs_changed(&self) {
-        count(&self.revisions.macs);
-        self.bump_epoch();
     }
 
     /// Tells the observer of select groups that were added or changed.

@@ -26,7 +26,7 @@ const _: () = assert!(FLOW_WORDS <= u128::BITS as usize);
 pub struct Lookups {
     /// A bit for each object, by a hash of its number: other objects may share it.
     objects: u64,
-    /// The same for routes and neighbours.
+    /// Bits of routes and neighbours.
     ways: u64,
     /// Words of the flow that differed from the original packet at a lookup of a table.
     changed: u128,
@@ -59,7 +59,7 @@ fn bit_by_hash(value: impl Hash) -> u64 {
 }
 
 impl Lookups {
-    /// Those of a translation that may have looked up anything.
+    /// Lookups of a translation that may have looked up anything.
     pub const ALL: Lookups = Lookups { objects: u64::MAX, ways: u64::MAX, changed: u128::MAX };
 
     /// A lookup of `flow` in a table; `original` is the packet as received.

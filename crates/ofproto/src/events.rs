@@ -38,7 +38,7 @@ pub struct PacketInEvent {
     pub packet: Packet,
     /// Its key at that point.
     pub key: FlowKey,
-    /// Of a paused translation: identifies its bridge.
+    /// Identifies the bridge of a paused translation.
     pub paused_in: Option<[u8; 16]>,
 }
 

@@ -83,7 +83,7 @@ impl PacketState {
             pkt_mark: _,
             dp_hash: _,
             packet_type: _,
-            // Those of one lookup, of the action set, and of the recirculation itself.
+            // Fields of one lookup, of the action set, and of the recirculation itself.
             conj_id: _,
             actset_output: _,
             recirc_id: _,

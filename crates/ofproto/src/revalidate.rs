@@ -405,7 +405,7 @@ impl Revalidator {
             && let Some((pmd, names)) = self.to_delete.pop_front()
         {
             let deletes = names.into_iter().map(|ufid| (ufid, Sent::Delete, DpifOp::FlowDel(ufid)));
-            // Of idle flows: no barrier waits for them.
+            // They are idle: no barrier waits for them.
             self.send_as(dp, pmd, deletes.collect(), false);
         }
     }

@@ -18,7 +18,7 @@ pub struct RuleStats {
 }
 
 impl RuleStats {
-    /// Those of a new rule, which counts as used now.
+    /// Statistics of a new rule, which counts as used now.
     pub fn new(now_ms: u64) -> RuleStats {
         RuleStats { used_ms: AtomicU64::new(now_ms), ..RuleStats::default() }
     }

@@ -102,13 +102,13 @@ fn table_of(rows: &Rows, id: TableId) -> Option<&Arc<Table>> {
 
 /// A change of a version of the tables.
 pub enum Change {
-    /// Of one rule.
+    /// A change of one rule.
     Rule(RuleChange, Cause),
     /// A table lost all its rules.
     Cleared(Box<Cleared>, Cause),
-    /// Of a group, or of all ([`GROUP_ALL`]).
+    /// A change of a group, or of all ([`GROUP_ALL`]).
     Group(u32),
-    /// Of mappings of tunnel metadata.
+    /// A change of mappings of tunnel metadata.
     Tlv,
     /// The room in a table passed a threshold.
     Status(Box<TableStatus>),

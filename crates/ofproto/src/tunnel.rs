@@ -44,7 +44,7 @@ pub trait TunnelHeaders {
     /// `None`: the rules should have set the destination and did not.
     fn wrap(&self, flow: &Flow, wc: &mut Mask) -> Option<Tunnel>;
 
-    /// The headers that the userspace datapath pushes. Those of UDP over IPv6 have a checksum, as RFC 8200 §8.1 requires.
+    /// The headers that the userspace datapath pushes. UDP over IPv6 has a checksum, as RFC 8200 §8.1 requires.
     /// `None`: the encapsulation cannot express what rules set, or carries no packets of this type.
     fn header(
         &self,

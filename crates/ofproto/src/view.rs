@@ -105,7 +105,7 @@ pub struct View {
     pub bridges: BTreeMap<BridgeId, Arc<BridgeView>>,
     /// Bridge and OpenFlow port of each datapath port, except those of tunnels.
     pub dp_ports: Arc<BTreeMap<DpPort, (BridgeId, OfPort)>>,
-    /// The same for tunnels.
+    /// Bridges and OpenFlow ports of tunnels.
     pub tunnels: TunnelPorts,
     /// Tunnels in user space; `None`: the datapath encapsulates by its ports.
     pub native: Option<Arc<NativeTunnels>>,

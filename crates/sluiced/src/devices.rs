@@ -125,7 +125,7 @@ impl Device {
             Body::Bare(mac) => Ok(LinkInfo {
                 name: self.name.clone(),
                 mac: Some(mac.0),
-                // That of a tunnel depends on the route of its packets.
+                // A tunnel's MTU depends on the route of its packets.
                 mtu: if self.options.tunnel().is_some() { 0 } else { BARE_MTU },
                 admin_up: true,
                 lower_up: true,

@@ -15,10 +15,10 @@ pub(crate) const DATAPATH: &str = "dpif_scalar";
 
 /// The chosen implementations.
 pub(crate) struct Chosen {
-    /// Of threads without a choice of their own.
+    /// Parser of threads without a choice of their own.
     pub(crate) parser: &'static str,
     pub(crate) parser_of: BTreeMap<u16, &'static str>,
-    /// Of [`LOOKUPS`].
+    /// Priorities of [`LOOKUPS`].
     pub(crate) priorities: [u8; 2],
     pub(crate) actions: &'static str,
 }

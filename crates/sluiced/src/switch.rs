@@ -134,7 +134,7 @@ impl Switch {
         &self.instances
     }
 
-    /// The same, mutable.
+    /// The datapaths, mutable.
     pub(crate) fn instances_mut(&mut self) -> &mut Instances {
         &mut self.instances
     }

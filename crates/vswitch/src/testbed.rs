@@ -191,7 +191,7 @@ impl Fake {
         self.run(planner, commands);
     }
 
-    /// The same without a new desired state.
+    /// Continues without a new desired state.
     pub(crate) fn go_on(&mut self, planner: &mut Planner) {
         let commands = planner.commands();
         self.run(planner, commands);

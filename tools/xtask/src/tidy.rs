@@ -73,9 +73,7 @@ pub(crate) fn check(workspace: &Workspace) -> Result<Vec<String>> {
     problems.extend(purity::check_clippy_conf(workspace));
     problems.extend(markers::check(&files));
     problems.extend(phrases::check(&files));
-    let list = std::fs::read_to_string(workspace.root.join(openings::EXCEPTIONS))
-        .with_context(|| format!("cannot read {}", openings::EXCEPTIONS))?;
-    problems.extend(openings::check(&files, &list));
+    problems.extend(openings::check(&files));
     problems.extend(docs::check(&files));
     let pages = workspace.markdown_files()?;
     let pages: Vec<Page> = pages.into_iter().map(|(path, text)| Page { path, text }).collect();

@@ -65,7 +65,7 @@ fn texts(c: &mut Client, s: &mut Switch) -> Vec<String> {
     c.events(s).iter().map(text).collect()
 }
 
-/// What a monitor with the given change to its request hears of each command of another connection.
+/// Compares the updates that a monitor with the given change to its request gets of each command of another connection.
 fn check(change: &dyn Fn(&mut FlowMonitorRequest), commands: &[(Text, &str, &[&str])]) {
     for version in [Version::V10, Version::V12, Version::V13, Version::V14, Version::V15] {
         let mut s = Switch::new();

@@ -139,7 +139,7 @@ fn bundles_are_bounded_in_number_and_time() {
             .all(|m| matches!(m, Message::Error(e) if e.error == ErrorCode::Known(ErrorKind::BfcTimeout)))
     );
     done(&mut c, &mut s, &open(1000), BundleControlType::OpenReply);
-    // Of bundles opened after a change of the timeout.
+    // Bundles opened after a change of the timeout.
     s.backer.limits.bundle_idle_ms.store(3_000, sync::Ordering::Relaxed);
     done(&mut c, &mut s, &open(1001), BundleControlType::OpenReply);
     assert_eq!(s.manager.next_wakeup_ms(), Some(s.now_ms + 3_000));

@@ -192,7 +192,7 @@ fn packets_for_a_slow_reader_are_dropped_and_counted() {
         assert_eq!(counters.packet_ins_dropped as usize, 400 - queue_packets);
         assert_eq!(counters.packet_ins_unsent, counters.packet_ins_dropped);
         assert!(s.manager.take_packet_in_overflow(c.id) && !s.manager.take_packet_in_overflow(c.id));
-        // What has been sent leaves room again, whole messages only.
+        // Sent messages leave room again, whole ones only.
         let bytes = s.manager.output(c.id).len() / queue_packets;
         s.manager.consume_output(c.id, 2 * bytes - 1);
         send(&mut s, 3);

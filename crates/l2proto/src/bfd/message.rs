@@ -221,7 +221,7 @@ pub struct Message {
     pub min_tx_us: u32,
     /// Smallest interval between packets that the sender can receive, microseconds.
     pub min_rx_us: u32,
-    /// The same for echo packets; 0 for none.
+    /// Interval for echo packets; 0 for none.
     pub min_echo_rx_us: u32,
 }
 

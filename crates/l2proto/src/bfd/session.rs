@@ -22,7 +22,7 @@ const SLOW_TX_MS: u64 = 1000;
 /// Intervals of `min_rx` without a control packet after which received data is no sign of life.
 const DEMAND_INTERVALS: u64 = 100;
 
-/// What distinguishes a session from all others of its system.
+/// Properties that distinguish a session from all others of its system.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Identity {
     /// Its number.

@@ -26,7 +26,7 @@ struct Slot {
     wakeup_ms: u64,
 }
 
-/// What changed of a session since the last report.
+/// Changes of a session since the last report.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Changed {
     /// The session.

@@ -194,8 +194,8 @@ fn flow(change: impl FnOnce(&mut Flow)) -> Flow {
     flow
 }
 
-/// Which fields OVS 3.1 has in the megaflows of these packets (`ofproto/trace`), and whether it takes the packet. Of the
-/// type and the fragment bits, which it always looks at, the table says nothing.
+/// Which fields OVS 3.1 has in the megaflows of these packets (`ofproto/trace`), and whether it takes the packet. The table omits the
+/// type and the fragment bits, which it always examines.
 #[test]
 fn claims_are_those_of_ovs() {
     let claim = Config::default().claim();

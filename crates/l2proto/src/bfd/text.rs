@@ -4,7 +4,7 @@ use super::session::Session;
 use std::collections::BTreeMap;
 
 impl Session {
-    /// What `bfd/show` prints of the session, without its name.
+    /// The lines of `bfd/show` on the session, without its name.
     pub fn show(&mut self, now_ms: u64) -> String {
         let forwarding = self.forwarding(now_ms);
         let from_now = |time_ms: u64| format!("now {:+}ms", i128::from(time_ms) - i128::from(now_ms));

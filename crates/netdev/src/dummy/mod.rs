@@ -393,7 +393,7 @@ impl Dummy {
         marker.map_or(0, |marker| marker(frame))
     }
 
-    /// Counters. Those of the receive queues are read one after the other.
+    /// Counters. The receive queues are read one after the other.
     pub fn stats(&self) -> DummyStats {
         let mut stats = self.state().stats();
         for queue in &self.0.queues {

@@ -33,7 +33,7 @@ impl AllLinkStats {
         })
     }
 
-    /// The same at a given time, with the function that queries the kernel.
+    /// The counters at a given time, with the function that queries the kernel.
     pub(super) fn get_by(
         &self,
         names: &[&str],

@@ -44,7 +44,7 @@ impl LinkMonitor {
         LinkMonitor::with_buffer(RECEIVE_BUFFER_BYTES)
     }
 
-    /// The same with a receive buffer of the given size in bytes (the kernel doubles it and enforces a
+    /// A monitor with a receive buffer of the given size in bytes (the kernel doubles it and enforces a
     /// minimum).
     pub fn with_buffer(bytes: libc::c_int) -> io::Result<LinkMonitor> {
         let fd = wire::open(libc::RTMGRP_LINK as u32, true)

@@ -33,9 +33,9 @@ pub(crate) mod attribute {
     pub(crate) const CARRIER_DOWN_COUNT: u16 = 48;
     /// Within LINKINFO.
     pub(crate) const INFO_KIND: u16 = 1;
-    /// Of an address: `IFA_ADDRESS`, `IFA_LOCAL`, `IFA_BROADCAST`.
+    /// Attributes of an address: `IFA_ADDRESS`, `IFA_LOCAL`, `IFA_BROADCAST`.
     pub(crate) const IFA: [u16; 3] = [1, 2, 4];
-    /// Of a route: `RTA_OIF`, `RTA_GATEWAY`.
+    /// Attributes of a route: `RTA_OIF`, `RTA_GATEWAY`.
     pub(crate) const RTA: [u16; 2] = [4, 5];
 }
 
@@ -45,7 +45,7 @@ pub(crate) struct Message {
     /// Flags (`NLM_F_*`).
     pub(crate) flags: u16,
     seq: u32,
-    /// What follows the header.
+    /// The bytes behind the header.
     pub(crate) body: Vec<u8>,
 }
 

@@ -134,7 +134,7 @@ pub struct KernelRule {
     pub is_ipv4: bool,
     /// Source addresses and their common bits; `None` for all.
     pub from: Option<(IpAddr, u8)>,
-    /// The same of destinations.
+    /// Prefix of destinations.
     pub to: Option<(IpAddr, u8)>,
     /// Value and mask of the mark; the mask 0 for all.
     pub mark: (u32, u32),
@@ -186,7 +186,7 @@ pub enum RouteEvent {
     Route {
         /// The route.
         route: KernelRoute,
-        /// What happened to it.
+        /// Its change.
         change: RouteChange,
     },
 }

@@ -15,7 +15,7 @@ const GROUPS: u32 = 1 << 0 | 1 << 4 | 1 << 6 | 1 << 7 | 1 << 8 | 1 << 10 | 1 << 
 /// Dumps in a row that changes may interrupt; the last one stays, and events correct it.
 const INTERRUPTED_MAX: u32 = 3;
 
-/// What an event counts in the bound of a poll.
+/// Share of an event in the bound of a poll.
 pub const EVENT_BYTES: usize = 256;
 
 /// Parts of a dump, in order: a route names a link, and its table is used by a rule.
@@ -67,7 +67,7 @@ impl RouteMonitor {
         RouteMonitor::with_buffer(RECEIVE_BUFFER_BYTES)
     }
 
-    /// The same with a receive buffer of the given size in bytes (the kernel doubles it and enforces a minimum).
+    /// A monitor with a receive buffer of the given size in bytes (the kernel doubles it and enforces a minimum).
     ///
     /// # Errors
     /// A socket cannot be opened.

@@ -290,7 +290,7 @@ fn route(body: &[u8]) -> Option<KernelRoute> {
         }
     }
     if !matches!(kind, RouteType::Unicast | RouteType::Local) {
-        // Of IPv6 they name loopback.
+        // IPv6 ones name loopback.
         route.hops.clear();
         return Some(route);
     }
@@ -305,7 +305,7 @@ fn next_hop(family: u8, kind: u16, value: &[u8], hop: &mut KernelHop) -> Option<
     match kind {
         rta::OIF => hop.ifindex = number(value)?,
         rta::GATEWAY => hop.gateway = Some(ip(family, value)?),
-        // Of another family than the destination: `struct rtvia`.
+        // A gateway of another family than the destination: `struct rtvia`.
         rta::VIA => hop.gateway = Some(ip(u16::from_ne_bytes(field(value, 0)?) as u8, value.get(2..)?)?),
         _ => {}
     }

@@ -73,9 +73,9 @@ pub(crate) struct SystemTx {
     merge_udp: bool,
     /// Name of the device.
     name: String,
-    /// Of the messages of the longest burst so far.
+    /// Headers for the messages of the longest burst so far.
     headers: Vec<MessageHeader>,
-    /// Of the last large segment in a tunnel.
+    /// Datagrams of the last large segment in a tunnel.
     datagrams: Datagrams,
 }
 

@@ -79,7 +79,7 @@ fn rules_affect_flows_that_their_match_may_cover_at_a_lookup() {
         let (backer, bridge) = installed();
         add(&backer, bridge, line);
         assert_eq!(is_affected(&backer), expected, "{line}");
-        // The same when the rule is removed.
+        // A removed rule counts alike.
         let (backer, bridge) = installed();
         let m = parse_flow_mod(line, FlowModCommand::Add, &NoPortNames).expect(line);
         add(&backer, bridge, line);

@@ -36,11 +36,11 @@ const LOOKS_AT_A_TIME: usize = 1024;
 /// A change of rules or groups.
 #[derive(Debug)]
 pub enum Mod {
-    /// Of rules.
+    /// A change of rules.
     Flow(FlowMod),
-    /// Of groups.
+    /// A change of groups.
     Group(GroupMod),
-    /// Of nothing: a packet-out of a bundle, sent with the tables of its turn.
+    /// No change: a packet-out of a bundle, sent with the tables of its turn.
     Packet(Box<PacketOut>),
 }
 
@@ -94,7 +94,7 @@ pub struct Step {
 }
 
 impl FromIterator<Request> for ModQueue {
-    /// Those of a transaction: the flow-mods passed [`check`].
+    /// The requests of a transaction: the flow-mods passed [`check`].
     fn from_iter<I: IntoIterator<Item = Request>>(mods: I) -> ModQueue {
         ModQueue { requests: mods.into_iter().collect(), are_checked: true, ..ModQueue::default() }
     }

@@ -56,7 +56,7 @@ impl Transaction {
         self
     }
 
-    /// Of a committed transaction the group-mods, the number of flow-mods, and the packets to send.
+    /// The group-mods of a committed transaction, the number of flow-mods, and the packets to send.
     pub fn into_done(self) -> (Vec<DoneGroupMod>, FlowModCounts, VecDeque<PacketOfTurn>) {
         (self.effects.groups, self.effects.flow_mods, self.effects.packets)
     }

@@ -118,7 +118,7 @@ impl Tables {
         self.change_state(id, |state| state.miss = Some(miss));
     }
 
-    /// What controllers set, as they see it.
+    /// The settings of controllers, as they see them.
     pub fn desc(&self, id: TableId) -> TableMod {
         let state = self.states.get(&id);
         let evicts = state.is_some_and(|s| s.evict);

@@ -30,13 +30,13 @@ pub(super) struct XlateCtx<'a> {
     pub(super) view: &'a View,
     pub(super) bridge: Arc<BridgeView>,
     pub(super) host: &'a mut dyn XlateHost,
-    /// What the packet is.
+    /// The packet.
     pub(super) packet: CurrentPacket,
     /// Where it goes.
     pub(super) out: OutputState,
     /// How the translation goes on.
     pub(super) control: ControlFlow,
-    /// What is written down.
+    /// The record for the caller.
     pub(super) record: Recording,
 }
 

@@ -53,7 +53,7 @@ pub(super) fn looked_up_type(flow: &Flow) -> u16 {
 
 impl XlateCtx<'_> {
     pub(super) fn push_header(&mut self, encap: &Encap) {
-        // What was written so far belongs to the inner packet.
+        // Fields written so far belong to the inner packet.
         self.commit();
         let contexts = match encap.header {
             EncapHeader::Ethernet => self.becomes_frame(),

@@ -25,11 +25,11 @@ pub(super) fn tidy_mask(wc: &mut Mask, flow: &Flow) {
     m.conj_id = 0;
     m.actset_output = 0;
     if !is_mpls(flow.dl_type) {
-        // Those of labels pushed since.
+        // They belong to labels pushed since.
         m.mpls_lse = [0; 4];
     }
     if !flow.is_nsh() {
-        // Those of headers pushed since.
+        // They belong to headers pushed since.
         m.set_nsh(&Nsh::default());
     } else if flow.nsh_mdtype != h::NSH_MD_TYPE1 {
         m.nsh_context = [0; 4];
@@ -39,7 +39,7 @@ pub(super) fn tidy_mask(wc: &mut Mask, flow: &Flow) {
     }
     let m = &mut wc.0;
     if flow.packet_type != 0 {
-        // Those of an Ethernet header pushed since.
+        // They belong to an Ethernet header pushed since.
         (m.dl_src, m.dl_dst, m.vlans) = ([0; 6], [0; 6], [VlanTag::default(); 2]);
     }
     let icmp = flow.dl_type == h::ETH_TYPE_IP && matches!(flow.nw_proto, h::IPPROTO_ICMP | h::IPPROTO_IGMP)

@@ -77,7 +77,7 @@ impl CurrentPacket {
 
 /// Where the packet goes: the datapath actions.
 pub(super) struct OutputState {
-    /// Those of the current list.
+    /// Actions of the current list.
     pub(super) actions: Vec<DpAction>,
     /// Nesting of datapath lists around the current output.
     pub(super) clones: usize,
@@ -192,7 +192,7 @@ impl Default for ControlFlow {
     }
 }
 
-/// What the caller gets beside the datapath actions.
+/// Results for the caller, beside the datapath actions.
 pub(super) struct Recording {
     /// Examined bits of the flow.
     pub(super) wc: Mask,

@@ -113,7 +113,7 @@ impl Name {
         Name::parse_with(text, names, names.packet_types)
     }
 
-    /// The same with names from anywhere; `packet_types`: keys have them.
+    /// Parses with names from anywhere; `packet_types`: keys have them.
     pub(super) fn parse_with(text: &str, names: &dyn PortNames, packet_types: bool) -> Result<Name, String> {
         let (id, key) = match text.strip_prefix("ufid:") {
             Some(rest) => {

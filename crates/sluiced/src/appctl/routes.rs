@@ -105,7 +105,7 @@ pub(super) fn cidr(text: &str, is_ipv4: bool) -> Result<(IpAddr, u8), String> {
     Ok((address, len))
 }
 
-/// The same of either family.
+/// An address with a prefix, of either family.
 pub(super) fn any_cidr(text: &str) -> Option<(IpAddr, u8)> {
     cidr(text, true).or_else(|_| cidr(text, false)).ok()
 }

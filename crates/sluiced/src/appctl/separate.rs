@@ -175,7 +175,7 @@ fn remove_port(plane: &mut ControlPlane, of: &String, name: &str) -> Result<(), 
     Ok(())
 }
 
-/// `set-if NAME INTERFACE[,OPTION=VALUE...]...`: changes options of ports. Those of an interface of the database last
+/// `set-if NAME INTERFACE[,OPTION=VALUE...]...`: changes options of ports. Options of an interface of the database last
 /// until its own change there.
 fn set_ports(plane: &mut ControlPlane, args: &[String]) -> Reply {
     if let Err(why) = datapath(&plane.switch, Some(&args[0])) {

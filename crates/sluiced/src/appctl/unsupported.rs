@@ -198,7 +198,7 @@ fn stp_change(plane: &mut ControlPlane, args: &[String]) -> Reply {
     none_of(plane, &STP, args, "OK")
 }
 
-/// The same.
+/// A change of RSTP.
 fn rstp_change(plane: &mut ControlPlane, args: &[String]) -> Reply {
     none_of(plane, &RSTP, args, "OK")
 }

@@ -46,7 +46,7 @@ pub(super) fn over(target: &str, was_up: bool, why: &str, [before_ms, backoff_ms
     log::debug!(target: MODULE, "{target}: entering BACKOFF");
 }
 
-/// The same for the server of this process's database.
+/// Logs the loss of the server of this process's database.
 pub(super) fn server_lost(target: &str, was_up: bool, why: &str, before_ms: u64, backoff_ms: u64) {
     over(target, was_up, why, [before_ms, backoff_ms, BACKOFF_MAX_MS]);
 }

@@ -147,7 +147,7 @@ fn every_field_of_the_switch_is_listed() {
     for field in flow::fields::ALL_FIELDS {
         let name = field.def().name;
         let is_metadata = name.starts_with("tun_metadata");
-        // Those of OVS 3.7 have a test of their own: Debian's tools do not know them.
+        // Registers of OVS 3.7 have a test of their own: Debian's tools do not know them.
         let register = |class: &str, first: u32| {
             name.strip_prefix(class).and_then(|n| n.parse().ok()).is_some_and(|n: u32| n >= first)
         };

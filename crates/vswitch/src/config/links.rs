@@ -15,7 +15,7 @@ pub(super) struct LinkRows<'a> {
     pub(super) auto_attach: Option<RowView<'a>>,
     /// A bridge's own port may have none.
     pub(super) port: Option<RowView<'a>>,
-    /// The same for its interface.
+    /// A bridge's own interface may have none.
     pub(super) interface: Option<RowView<'a>>,
 }
 

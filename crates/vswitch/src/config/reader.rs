@@ -41,7 +41,7 @@ impl<'a> Reader<'a> {
         self.add_notice(row, setting.into(), message.into(), true);
     }
 
-    /// The same without a warning, where OVS has none.
+    /// Adds a notice without a warning, where OVS has none.
     pub(super) fn hint(&mut self, row: RowView<'a>, setting: impl Into<String>, message: impl Into<String>) {
         self.add_notice(row, setting.into(), message.into(), false);
     }

@@ -74,7 +74,7 @@ impl SupportedTypes {
         self.datapaths.insert("system".into(), support);
     }
 
-    /// The same with the types added or replaced by `--enable-dummy`.
+    /// These types with those added or replaced by `--enable-dummy`.
     pub fn with_dummies(mut self, mode: DummyMode) -> Self {
         if mode == DummyMode::Off {
             return self;

@@ -41,7 +41,7 @@ pub struct Setting {
 /// Valid values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Values {
-    /// Those of the schema.
+    /// Values of the schema.
     Schema,
     /// `true` or `false`, in any case.
     Flag,

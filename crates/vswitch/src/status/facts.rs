@@ -18,21 +18,21 @@ pub type Counters = BTreeMap<String, i64>;
 /// All facts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Facts {
-    /// Of the whole switch.
+    /// The whole switch.
     pub switch: SwitchFacts,
-    /// Of rows of `Bridge`.
+    /// Rows of `Bridge`.
     pub bridges: BTreeMap<Uuid, BridgeFacts>,
-    /// Of rows of `Port`.
+    /// Rows of `Port`.
     pub ports: BTreeMap<Uuid, PortFacts>,
-    /// Of rows of `Interface`.
+    /// Rows of `Interface`.
     pub interfaces: BTreeMap<Uuid, InterfaceFacts>,
-    /// Of rows of `Controller`.
+    /// Rows of `Controller`.
     pub controllers: BTreeMap<Uuid, ControllerFacts>,
-    /// Of rows of `Manager`, if this process serves them.
+    /// Rows of `Manager`, if this process serves them.
     pub managers: BTreeMap<Uuid, ManagerFacts>,
 }
 
-/// Of the row of `Open_vSwitch`. `None` leaves a column unchanged.
+/// Facts of the row of `Open_vSwitch`. `None` leaves a column unchanged.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SwitchFacts {
     /// Supported interface types.
@@ -55,7 +55,7 @@ pub struct SwitchFacts {
     pub capabilities: BTreeMap<String, StringMap>,
 }
 
-/// Of a row of `Bridge`.
+/// Facts of a row of `Bridge`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BridgeFacts {
     /// 16 hexadecimal digits; `None` for a nonexistent bridge.
@@ -68,7 +68,7 @@ pub struct BridgeFacts {
     pub links: LinkFacts,
 }
 
-/// Of a row of `Port`.
+/// Facts of a row of `Port`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PortFacts {
     /// Status.
@@ -114,7 +114,7 @@ pub enum Duplex {
     Full,
 }
 
-/// Of a row of `Interface`.
+/// Facts of a row of `Interface`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct InterfaceFacts {
     /// OpenFlow number, 65534 for a bridge's own; -1 if it could not be opened.
@@ -163,7 +163,7 @@ pub enum ControllerRole {
     Secondary,
 }
 
-/// Of a row of `Controller`. `status` has `state`, `sec_since_connect`, `sec_since_disconnect`, `last_error`.
+/// Facts of a row of `Controller`. `status` has `state`, `sec_since_connect`, `sec_since_disconnect`, `last_error`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ControllerFacts {
     /// Whether it is connected.
@@ -174,7 +174,7 @@ pub struct ControllerFacts {
     pub status: StringMap,
 }
 
-/// Of a row of `Manager`; `status` as of a controller, and `n_connections`, `bound_port`.
+/// Facts of a row of `Manager`; `status` as of a controller, and `n_connections`, `bound_port`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ManagerFacts {
     /// Whether it is connected.

@@ -1,15 +1,7 @@
 //! Rule: a sentence of a comment or of a message does not open with "Of …", "That of …", "The same" without a noun, or
 //! "What …" and "Who …" as its subject. Code between backquotes is exempt, and so are strings of tests.
-//!
-//! A line of the list of exceptions is `PATH NUMBER`: a file with this number of such comments. Fewer are an error, too, so
-//! the list only shrinks.
-
-use std::collections::BTreeMap;
 
 use super::File;
-
-/// List of exceptions.
-pub(super) const EXCEPTIONS: &str = "tools/xtask/opening-exceptions.txt";
 
 /// Words that may not follow "The same": a noun would.
 const NO_NOUN: &[&str] = &[
@@ -18,44 +10,23 @@ const NO_NOUN: &[&str] = &[
     "with", "without",
 ];
 
-/// Looks for refused openings, beyond those that the text of the exception list permits.
-pub(super) fn check(files: &[File], list: &str) -> Vec<String> {
+/// Looks for refused openings.
+pub(super) fn check(files: &[File]) -> Vec<String> {
     let mut problems = Vec::new();
-    let mut permitted: BTreeMap<&str, usize> = BTreeMap::new();
-    for (at, line) in list.lines().enumerate().filter(|(_, l)| !l.trim().is_empty() && !l.starts_with('#')) {
-        let entry = line.split_once(' ').and_then(|(path, number)| Some((path, number.parse().ok()?)));
-        match entry.map(|(path, number)| permitted.insert(path, number)) {
-            Some(None) => {}
-            Some(Some(_)) => problems.push(format!("{EXCEPTIONS}:{}: listed twice", at + 1)),
-            None => problems.push(format!("{EXCEPTIONS}:{}: not `PATH NUMBER`", at + 1)),
-        }
-    }
     for file in files {
-        let refuse = |(line, opening)| {
-            format!(
-                "{}:{line}: a sentence opens with \"{opening}\": begin with its subject, a noun",
-                file.path
-            )
-        };
-        let of_comments = in_comments(file);
-        let permitted = permitted.remove(file.path.as_str()).unwrap_or_default();
-        if of_comments.len() < permitted {
-            problems.push(format!(
-                "{EXCEPTIONS}: {} has {} left, not {permitted}",
-                file.path,
-                of_comments.len()
-            ));
-        } else if of_comments.len() > permitted {
-            problems.extend(of_comments.into_iter().map(refuse));
-        }
         let is_sentence = |text: &str| text.split_whitespace().nth(2).is_some();
         let strings = file.source.strings.iter();
         let strings = strings.filter(|(line, text)| !file.in_tests(*line) && is_sentence(text));
         let of_strings =
             strings.flat_map(|(line, text)| openings(text).map(move |(_, opening)| (*line, opening)));
-        problems.extend(of_strings.map(refuse));
+        let refused = in_comments(file).into_iter().chain(of_strings);
+        problems.extend(refused.map(|(line, opening)| {
+            format!(
+                "{}:{line}: a sentence opens with \"{opening}\": begin with its subject, a noun",
+                file.path
+            )
+        }));
     }
-    problems.extend(permitted.keys().map(|path| format!("{EXCEPTIONS}: no file {path}")));
     problems
 }
 

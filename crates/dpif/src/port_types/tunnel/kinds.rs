@@ -38,7 +38,7 @@ pub enum FlowLabel {
     /// 0.
     #[default]
     Zero,
-    /// That of the inner packet; 0 if it is not IPv6.
+    /// The value of the inner packet; 0 if it is not IPv6.
     Copy,
     /// By the hash of the inner packet.
     Compute,
@@ -99,7 +99,7 @@ impl PacketTypes {
         }
     }
 
-    /// Those of a tunnel that receives packets of a type, the preferred first.
+    /// Kinds of tunnels that receive packets of a type, the preferred first.
     pub fn receiving(packet_type: u32) -> [PacketTypes; 2] {
         [if packet_type == 0 { PacketTypes::Frames } else { PacketTypes::Bare }, PacketTypes::Any]
     }

@@ -29,7 +29,7 @@ struct World {
     ids: [SessionId; 2],
     now_ms: u64,
     delay_ms: u64,
-    /// Of a hundred packets from each system.
+    /// Loss among a hundred packets from each system.
     lost_percent: [u32; 2],
     link: Vec<(u64, usize, Vec<u8>)>,
     random: Random,

@@ -126,7 +126,7 @@ fn headers_within_popped_ones_are_parsed_again() {
     let (actions, mask, error) = traced(rule, &format!("{nsh},nsh_np=5"));
     assert_eq!((actions.as_str(), error), ("drop", Some(XlateDrop::UnsupportedPacketType)));
     assert!(mask.contains("nsh_np=5"), "{mask}");
-    // Of labels, the packet type is given.
+    // Labels have a given packet type.
     for (to, ethertype) in [("ns=1,type=0x8847", 0x8847), ("ns=0,type=0", 0x6558), ("ns=1,type=0x800", 0x800)]
     {
         let rule = format!("in_port=1,mpls,actions=decap(),decap(packet_type({to})),2");

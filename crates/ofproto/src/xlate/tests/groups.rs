@@ -314,7 +314,7 @@ fn headers_of_a_bucket_are_its_own() {
         let text = dpif::actions::format_actions(&t.actions, &dpif::text::NumbersOnly);
         assert_eq!((text.as_str(), t.error, t.fault), (expected, None, None), "{bucket} {actions}");
     }
-    // Of four labels the bucket pops none.
+    // The bucket pops none of four labels.
     let rig = Rig::with_group(&format!("{all}pop_mpls:0x8847,output:2,bucket=output:3"), "group:1,4");
     let mut deep = Rig::flow("in_port=1,mpls");
     deep.mpls_lse = [0x1040, 0x2040, 0x3040, 0];

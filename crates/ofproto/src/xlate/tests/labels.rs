@@ -170,7 +170,7 @@ fn counts_examine_the_bottom_bits() {
         assert_eq!(of(&pops(n), [0x64140, 0, 0, 0]).1[0], 0x100, "{n}");
     }
     assert_eq!(of(&pops(3), [0x1040, 0x2140, 0, 0]).1[..2], [0x100, u32::MAX]);
-    // Of a stack that is too deep, the ends of entries alone.
+    // A stack that is too deep: the ends of entries alone.
     let dropped = ("drop:TooManyMplsLabels".to_string(), [0x140, 0x120, 0x1100, 0]);
     assert_eq!(of(&pops(3), [0x1040, 0x2020, 0x3000, 0]), dropped);
     assert_eq!(of(&pops(1), [0x1040, 0, 0, 0]).1, [0x140, u32::MAX, u32::MAX, 0]);

@@ -62,7 +62,7 @@ impl Native {
         Native::with(&[])
     }
 
-    /// The same with more tunnels: OpenFlow and datapath ports.
+    /// A native rig with more tunnels: OpenFlow and datapath ports.
     pub(super) fn with(more: &[(u32, u32, TunnelConfig)]) -> Native {
         let rig = Rig::new();
         let key = TunnelKey::Value(123);
@@ -134,7 +134,7 @@ impl Native {
         t
     }
 
-    /// The same on `b`, and the neighbours after it.
+    /// Checks a packet on `b`, and the neighbours after it.
     pub(super) fn at_b(&self, packet: &str, actions: &str, megaflow: &str, known: &[&str]) {
         let (view, flow) = (self.rig.backer.view(), Rig::flow(packet));
         let request =

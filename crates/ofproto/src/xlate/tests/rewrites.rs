@@ -282,7 +282,7 @@ fn whole_headers_are_written_without_masked_sets() {
             "set(arp(sip=9.9.9.9)),2",
             "eth,arp,in_port=1,arp_spa=1.1.1.1,arp_op=1",
         ),
-        // What does not change is not written.
+        // A value that stays is not written.
         ("ip actions=mod_nw_dst:2.2.2.2,2", udp, "2", "eth,udp,in_port=1,nw_dst=2.2.2.2,nw_frag=no"),
     ] {
         check_text(false, rule, packet, expected, megaflow);

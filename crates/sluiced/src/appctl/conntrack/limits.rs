@@ -43,7 +43,7 @@ fn limited(instance: &Instance) -> Result<&dyn Connections, String> {
     })
 }
 
-/// The same, to change limits.
+/// The connections of a datapath, to change limits.
 fn changed(instance: &Instance) -> Result<&dyn Connections, String> {
     may_change(instance.database_owns_limits())?;
     limited(instance)
@@ -70,7 +70,7 @@ pub(in crate::appctl) fn zones(word: &str) -> Result<Vec<CtZone>, String> {
 fn shown(tracker: &dyn Connections, words: &[String]) -> Result<String, String> {
     let mut wanted = Vec::new();
     if let Some(word) = words.first() {
-        // That of the others is always shown.
+        // The limit of other zones is always shown.
         wanted.push(CtZone::Default);
         wanted.extend(zones(word)?);
     }

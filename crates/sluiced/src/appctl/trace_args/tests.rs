@@ -26,7 +26,7 @@ fn flows_and_packets_are_distinguished() {
         let args = words(line);
         let parsed = TraceArgs::parse(&args, false).unwrap();
         assert_eq!((parsed.flow, parsed.packet), (flow, packet), "{line}");
-        // The same before the actions of a packet-out.
+        // Options before the actions of a packet-out.
         let args = words(&format!("-consistent {line} output:2"));
         let out = TraceArgs::parse(&args, true).unwrap();
         assert_eq!((out.flow, out.actions, out.consistent), (flow, "output:2", true), "{line}");
