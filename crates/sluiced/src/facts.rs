@@ -6,7 +6,7 @@ use super::dp_features::capabilities;
 use super::features::port_features;
 use super::instances::{Instance, Instances};
 use super::link_protocols::{Report, SessionName};
-use super::tunnels::Egress;
+use super::tunnels::{self, Egress};
 use dpif::{DropReason, PortStats};
 use flow::{DpPort, MacAddr};
 use l2proto::Protocol;
@@ -266,7 +266,7 @@ impl FactKeeper {
         let mut facts = self.facts(planner);
         facts.switch.capabilities = self.capabilities(instances);
         facts.managers = self.managers.clone();
-        add_egress(&mut facts, planner, &instances.tunnel_egress());
+        add_egress(&mut facts, planner, &tunnels::egress(instances));
         add_offloads(&mut facts, planner, instances.dummy_ports());
         self.writeback.set_missing(db.client_ref().missing());
         let Some(txn) = self.writeback.next(db.client_ref().replica(), &facts, now_ms) else {

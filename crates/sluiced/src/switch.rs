@@ -219,7 +219,7 @@ impl Switch {
 
     /// Has datapaths follow routes, neighbours and local addresses.
     pub fn follow_routing(&mut self, routing: &mut Routing) {
-        if self.instances.follow_routing(routing) {
+        if crate::tunnels::follow_routing(&mut self.instances, routing) {
             self.facts.changed();
         }
     }

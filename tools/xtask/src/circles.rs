@@ -91,7 +91,6 @@ pub(crate) const LISTED: &[(&str, &[&str])] = &[
     ("sim", &["checks", "world"]),
     ("sim", &["model", "reassembly", "tracking"]),
     ("sluice", &["appctl", "completion", "fuzz", "ofctl", "status", "top", "vsctl"]),
-    ("sluiced", &["instances", "tunnels"]),
     ("testkit", &["command", "netns"]),
     ("upcall-bench", &["model", "stats"]),
     ("xtask", &["guest", "stages"]),
