@@ -10,7 +10,7 @@
 mod queue;
 mod transaction;
 
-pub use queue::{LOOKS_PER_CHANGE, Mod, ModQueue, Step};
+pub use queue::{LOOKS_PER_CHANGE, Mod, ModQueue, QueueProgress};
 pub use transaction::{Progress, Transaction};
 
 use crate::backer::Backer;

@@ -45,7 +45,7 @@ pub struct FrozenState {
 }
 
 #[derive(Debug)]
-struct Held {
+struct HeldState {
     state: Arc<FrozenState>,
     /// Hash of the state.
     hash: u64,
@@ -65,7 +65,7 @@ const PARTS: usize = 256;
 /// The frozen states of a process.
 #[derive(Debug)]
 pub struct RecircTable {
-    by_id: Box<[HashMap<RecircId, Held, RandomState>]>,
+    by_id: Box<[HashMap<RecircId, HeldState, RandomState>]>,
     by_state: Box<[HashTable<Named>]>,
     len: usize,
     hasher: RandomState,
@@ -92,11 +92,11 @@ impl RecircTable {
         }
     }
 
-    fn held(&self, id: RecircId) -> Option<&Held> {
+    fn held(&self, id: RecircId) -> Option<&HeldState> {
         self.by_id[id.0 as usize % PARTS].get(&id)
     }
 
-    fn held_mut(&mut self, id: RecircId) -> Option<&mut Held> {
+    fn held_mut(&mut self, id: RecircId) -> Option<&mut HeldState> {
         self.by_id[id.0 as usize % PARTS].get_mut(&id)
     }
 
@@ -124,7 +124,7 @@ impl RecircTable {
             }
         };
         self.by_state[RecircTable::part(hash)].insert_unique(hash, Named { hash, id }, |n| n.hash);
-        self.by_id[id.0 as usize % PARTS].insert(id, Held { state: Arc::new(state), hash, holders: 1 });
+        self.by_id[id.0 as usize % PARTS].insert(id, HeldState { state: Arc::new(state), hash, holders: 1 });
         self.len += 1;
         Some(id)
     }

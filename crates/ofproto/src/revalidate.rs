@@ -108,7 +108,7 @@ pub struct RevalidatorStats {
 
 /// Phase of a round.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Part {
+enum SweepPhase {
     Counters,
     /// Searches idle flows; sends deletes meanwhile.
     Idle(Idle),
@@ -129,7 +129,7 @@ struct Idle {
 }
 
 struct Round {
-    part: Part,
+    part: SweepPhase,
     /// Number among the rounds that read all flows; `None`: it reads those with packets.
     full: Option<u64>,
     since_ms: u64,
@@ -267,7 +267,7 @@ impl Revalidator {
         }
         match self.round {
             _ if covers => now_ms,
-            Some(Round { part: Part::Idle(_) | Part::Lost(_), .. }) => now_ms,
+            Some(Round { part: SweepPhase::Idle(_) | SweepPhase::Lost(_), .. }) => now_ms,
             Some(_) => now_ms + ROUND_MS,
             None => self.next_ms,
         }
@@ -284,22 +284,22 @@ impl Revalidator {
     fn go_on(&mut self, backer: &Backer, dp: &dyn Datapath, now_ms: u64) {
         let Some(round) = &mut self.round else { return };
         let shared = round.shared > 0 || !self.held_back.is_empty();
-        if round.part == Part::Counters && round.waiting == 0 && !shared {
+        if round.part == SweepPhase::Counters && round.waiting == 0 && !shared {
             backer.dump_completed(round.started_ms);
-            round.part = Part::Idle(idle_flows(backer, round.purge, now_ms));
+            round.part = SweepPhase::Idle(idle_flows(backer, round.purge, now_ms));
         }
         self.find_idle(backer, now_ms);
         self.send_deletes(dp);
         let Some(round) = &mut self.round else { return };
-        if round.part == Part::Deletes && round.waiting == 0 {
+        if round.part == SweepPhase::Deletes && round.waiting == 0 {
             match round.full {
-                Some(_) => round.part = Part::Lost(Walk::default()),
+                Some(_) => round.part = SweepPhase::Lost(Walk::default()),
                 None => return self.finish(backer, now_ms),
             }
         }
-        if let (Part::Lost(walk), Some(seq)) = (round.part, round.full) {
+        if let (SweepPhase::Lost(walk), Some(seq)) = (round.part, round.full) {
             match forget_lost(backer, walk, seq, now_ms) {
-                Some(next) => round.part = Part::Lost(next),
+                Some(next) => round.part = SweepPhase::Lost(next),
                 None => self.finish(backer, now_ms),
             }
         }
@@ -364,7 +364,7 @@ impl Revalidator {
         let since_ms = if is_full { 0 } else { self.last_started_ms.saturating_sub(LOOK_BACK_MS) };
         self.last_started_ms = now_ms;
         self.round = Some(Round {
-            part: Part::Counters,
+            part: SweepPhase::Counters,
             full: is_full.then_some(self.full_rounds),
             since_ms,
             purge,
@@ -382,7 +382,7 @@ impl Revalidator {
     /// One slice of the walk over idle flows.
     fn find_idle(&mut self, backer: &Backer, now_ms: u64) {
         let Some(Round { part, purge, .. }) = &mut self.round else { return };
-        let Part::Idle(mut idle) = *part else { return };
+        let SweepPhase::Idle(mut idle) = *part else { return };
         let longest_ms = backer.limits.max_idle_ms.load(Ordering::Relaxed);
         let mut going: BTreeMap<PmdId, Vec<Ufid>> = BTreeMap::new();
         let next = backer.ukeys.each_idle(idle.walk, idle.since_ms, |ufid, pmd, k| {
@@ -393,7 +393,7 @@ impl Revalidator {
                 going.entry(pmd).or_default().push(ufid);
             }
         });
-        *part = next.map_or(Part::Deletes, |walk| Part::Idle(Idle { walk, ..idle }));
+        *part = next.map_or(SweepPhase::Deletes, |walk| SweepPhase::Idle(Idle { walk, ..idle }));
         for (pmd, names) in going {
             self.to_delete.extend(names.chunks(DELETE_FLOWS).map(|some| (pmd, some.to_vec())));
         }

@@ -6,7 +6,7 @@ mod packet_in;
 use crate::backer::{Backer, Failed, count};
 use crate::links;
 use crate::ukey::{Ukey, UkeyState};
-use crate::unresolved::held::Held;
+use crate::unresolved::held::HeldPacket;
 use crate::view::View;
 use crate::xlate::{Request, Start, Translation, dropped, translate};
 use dpif::{
@@ -68,7 +68,7 @@ pub fn solicit(backer: &Backer, now_ms: u64) -> Vec<DpifOp> {
     let view = backer.view();
     let mut ops: Vec<DpifOp> =
         answered.into_iter().map(|held| forward(backer, &view, held.upcall, 1, now_ms)).collect();
-    for Held { upcall, cache, actions, .. } in late {
+    for HeldPacket { upcall, cache, actions, .. } in late {
         cache.replay_counters(&seen(&upcall, 1, now_ms), &mut backer.effect_host());
         ops.push(execute(backer, &view, upcall, actions, false));
     }

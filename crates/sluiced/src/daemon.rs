@@ -17,7 +17,7 @@ use super::switch::Switch;
 use super::turn::Turn;
 use super::unixctl::{self, Request, Room, Unixctl};
 use super::wakeups::Wakeups;
-use super::work::Part;
+use super::work::ReplyPart;
 use anyhow::{Context, Result, bail};
 use dpif_netdev::ablation::Optimisation;
 use mio::{Events, Token, Waker};
@@ -411,9 +411,11 @@ impl Daemon {
             }
             match wait.part(&self.plane.switch) {
                 None => return progress,
-                Some(Part::Text(text)) => unixctl.reply_part(request, &text, &mut self.plane.reactor),
-                Some(Part::Json(json)) => unixctl.reply_json_part(request, &json, &mut self.plane.reactor),
-                Some(Part::End(answer)) => {
+                Some(ReplyPart::Text(text)) => unixctl.reply_part(request, &text, &mut self.plane.reactor),
+                Some(ReplyPart::Json(json)) => {
+                    unixctl.reply_json_part(request, &json, &mut self.plane.reactor)
+                }
+                Some(ReplyPart::End(answer)) => {
                     let answer = answer.map_err(|e| appctl::worded(&request.command, e));
                     unixctl.reply(request, answer, &mut self.plane.reactor);
                     return Progress::Ended;

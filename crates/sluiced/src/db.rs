@@ -12,7 +12,7 @@ mod remote;
 mod session_log;
 
 use super::dbfile::{self, DbFile, Written};
-use super::places::{Place, Standing, to_evict};
+use super::places::{ConnectionSlot, Standing, to_evict};
 use super::reactor::Reactor;
 use super::stream::{Conn, Endpoint, Listener, NO_DSCP};
 use super::turn::Turn;
@@ -438,7 +438,7 @@ impl Embedded {
             Err(refusal) => refusal,
         };
         let able = self.conns.values().filter(|p| origin == Origin::Local || !is_local(&p.target));
-        let places = able.map(|p| Place {
+        let places = able.map(|p| ConnectionSlot {
             token: p.conn.token(),
             standing: match self.server.session_is_used(p.session) {
                 _ if p.deaf => Standing::Served,

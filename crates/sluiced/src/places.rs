@@ -22,7 +22,7 @@ pub(crate) enum Standing {
 
 /// A connection.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct ConnectionSlot {
     /// Its token.
     pub(crate) token: Token,
     /// Its use.
@@ -33,7 +33,7 @@ pub(crate) struct Place {
 
 /// The connection to end for a new one: of the first standing, that without progress for the longest time, then the
 /// oldest. `None` if all stay.
-pub(crate) fn to_evict(places: impl Iterator<Item = Place>) -> Option<Token> {
+pub(crate) fn to_evict(places: impl Iterator<Item = ConnectionSlot>) -> Option<Token> {
     let able = places.filter(|p| p.standing != Standing::Served);
     able.min_by_key(|p| (p.standing, p.progress_ms, p.token)).map(|p| p.token)
 }

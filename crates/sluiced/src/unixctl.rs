@@ -2,7 +2,7 @@
 //! its arguments, all strings.
 
 use super::db::message_log::{MessageLog, log_sent};
-use super::places::{Place, Standing, to_evict};
+use super::places::{ConnectionSlot, Standing, to_evict};
 use super::reactor::Reactor;
 use super::stream::{Conn, Endpoint, Listener, NO_DSCP};
 use anyhow::{Context, Result};
@@ -426,13 +426,13 @@ impl Client {
         if self.deaf { 0 } else { self.conn.backlog_bytes() }
     }
 
-    fn place(&self) -> Place {
+    fn place(&self) -> ConnectionSlot {
         let standing = match self.unread_bytes() {
             1.. => Standing::Unread,
             0 if self.unanswered => Standing::Served,
             0 => Standing::Unused,
         };
-        Place { token: self.conn.token(), standing, progress_ms: self.progress_ms }
+        ConnectionSlot { token: self.conn.token(), standing, progress_ms: self.progress_ms }
     }
 
     /// Takes a complete request out of the input; an error for other data.

@@ -26,7 +26,7 @@ pub struct Workers(Arc<Mutex<()>>);
 
 /// A reply, or a part of it.
 #[derive(PartialEq, Eq, Debug)]
-pub enum Part {
+pub enum ReplyPart {
     /// The next part of the text, as the contents of a JSON string.
     Text(Vec<u8>),
     /// The next part of the JSON of a value.
@@ -37,7 +37,7 @@ pub enum Part {
 
 /// A reply in progress.
 pub struct Work {
-    parts: Receiver<Part>,
+    parts: Receiver<ReplyPart>,
     /// Wakes the thread once a part was taken.
     taken: Unparker,
     /// While this exists, the requester waits.
@@ -46,7 +46,7 @@ pub struct Work {
 
 /// The requester, as the thread sees it.
 pub(crate) struct Requester<'a> {
-    parts: SyncSender<Part>,
+    parts: SyncSender<ReplyPart>,
     taken: Parker,
     wanted: Weak<()>,
     turn: RefCell<Option<MutexGuard<'a, ()>>>,
@@ -68,17 +68,17 @@ impl Requester<'_> {
     /// Sends a part of the JSON of a value, as [`Requester::send`] does.
     pub(crate) fn send_json(&self, json: &str) -> bool {
         self.turn.take();
-        self.pass(Part::Json(json.as_bytes().to_vec()))
+        self.pass(ReplyPart::Json(json.as_bytes().to_vec()))
     }
 
     fn send_text(&self, text: &str) -> bool {
         // JSON of a string is never refused.
         let quoted = serde_json::to_string(text).unwrap_or_default().into_bytes();
         let contents = quoted.get(1..quoted.len().saturating_sub(1)).unwrap_or_default();
-        self.pass(Part::Text(contents.to_vec()))
+        self.pass(ReplyPart::Text(contents.to_vec()))
     }
 
-    fn pass(&self, part: Part) -> bool {
+    fn pass(&self, part: ReplyPart) -> bool {
         let (mut part, begun) = (part, Instant::now());
         loop {
             match self.parts.try_send(part) {
@@ -108,7 +108,7 @@ impl Requester<'_> {
             other => other,
         };
         // The requester may have disconnected meanwhile.
-        let _gone = self.pass(Part::End(end));
+        let _gone = self.pass(ReplyPart::End(end));
     }
 }
 
@@ -152,7 +152,7 @@ impl Work {
     }
 
     /// The reply or its next part, once ready.
-    pub(crate) fn part(&self) -> Option<Part> {
+    pub(crate) fn part(&self) -> Option<ReplyPart> {
         match self.parts.try_recv() {
             Ok(part) => {
                 self.taken.unpark();
@@ -160,7 +160,7 @@ impl Work {
             }
             Err(TryRecvError::Empty) => None,
             Err(TryRecvError::Disconnected) => {
-                Some(Part::End(Err("the thread that made the answer ended".to_string())))
+                Some(ReplyPart::End(Err("the thread that made the answer ended".to_string())))
             }
         }
     }
@@ -177,8 +177,8 @@ mod tests {
         let begun = Instant::now();
         loop {
             match work.part() {
-                Some(Part::End(answer)) => return answer,
-                Some(Part::Text(text) | Part::Json(text)) => panic!("{} bytes of text", text.len()),
+                Some(ReplyPart::End(answer)) => return answer,
+                Some(ReplyPart::Text(text) | ReplyPart::Json(text)) => panic!("{} bytes of text", text.len()),
                 None => assert!(begun.elapsed() < LIMIT),
             }
             std::thread::sleep(Duration::from_millis(1));
@@ -245,16 +245,16 @@ mod tests {
         let (mut contents, begun) = (Vec::new(), Instant::now());
         loop {
             match work.part() {
-                Some(Part::Text(some)) => {
+                Some(ReplyPart::Text(some)) => {
                     // An escape takes two bytes.
                     assert!(some.len() <= 2 * PART_BYTES);
                     contents.extend(some);
                 }
-                Some(Part::End(end)) => {
+                Some(ReplyPart::End(end)) => {
                     let json = [&b"\""[..], &contents, b"\""].concat();
                     return (serde_json::from_slice(&json).unwrap(), end);
                 }
-                Some(Part::Json(json)) => panic!("{} bytes of JSON", json.len()),
+                Some(ReplyPart::Json(json)) => panic!("{} bytes of JSON", json.len()),
                 None => assert!(begun.elapsed() < LIMIT),
             }
         }
@@ -295,7 +295,7 @@ mod tests {
         all_end(&workers);
         // The parts sent before are there, and then nothing.
         let got: Vec<_> = std::iter::from_fn(|| deaf.part()).take(PARTS_MAX + 1).collect();
-        assert!(got[..PARTS_MAX].iter().all(|part| *part == Part::Text(b"some text".to_vec())));
-        assert!(matches!(&got[PARTS_MAX], Part::End(Err(_))), "{got:?}");
+        assert!(got[..PARTS_MAX].iter().all(|part| *part == ReplyPart::Text(b"some text".to_vec())));
+        assert!(matches!(&got[PARTS_MAX], ReplyPart::End(Err(_))), "{got:?}");
     }
 }

@@ -31,11 +31,11 @@ pub(super) struct Line<'a> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Pattern {
     text: String,
-    parts: Vec<Part>,
+    parts: Vec<PatternPart>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Part {
+enum PatternPart {
     Text(String),
     Conversion { left: bool, zeros: bool, width: usize, letter: char, format: String },
 }
@@ -61,7 +61,7 @@ impl Pattern {
                 continue;
             }
             if !plain.is_empty() {
-                parts.push(Part::Text(std::mem::take(&mut plain)));
+                parts.push(PatternPart::Text(std::mem::take(&mut plain)));
             }
             let (mut left, mut zeros, mut width) = (false, false, 0);
             while let Some(flag) = rest.next_if(|c| *c == '-' || *c == '0') {
@@ -89,10 +89,10 @@ impl Pattern {
                     return Err(format!("log pattern {text:?}: a brace is not closed"));
                 }
             }
-            parts.push(Part::Conversion { left, zeros, width, letter, format });
+            parts.push(PatternPart::Conversion { left, zeros, width, letter, format });
         }
         if !plain.is_empty() {
-            parts.push(Part::Text(plain));
+            parts.push(PatternPart::Text(plain));
         }
         Ok(Pattern { text: text.to_string(), parts })
     }
@@ -107,8 +107,8 @@ impl Pattern {
         let mut out = String::new();
         for part in &self.parts {
             match part {
-                Part::Text(text) => out.push_str(text),
-                Part::Conversion { left, zeros, width, letter, format } => {
+                PatternPart::Text(text) => out.push_str(text),
+                PatternPart::Conversion { left, zeros, width, letter, format } => {
                     let value = convert(*letter, format, line);
                     let pad = width.saturating_sub(value.chars().count());
                     let fill = if *zeros && !*left { '0' } else { ' ' };

@@ -61,7 +61,7 @@ pub(crate) struct Assignment {
 }
 
 /// A thread during assignment.
-struct Place {
+struct ThreadLoad {
     thread: Thread,
     isolated: bool,
     queues: usize,
@@ -77,8 +77,8 @@ pub(crate) fn assign(
     policy: Policy,
 ) -> Assignment {
     let mut out = Assignment::default();
-    let place = |t: &Thread| Place { thread: *t, isolated: false, queues: 0, load: 0.0 };
-    let mut places: Vec<Place> = threads.iter().map(place).collect();
+    let place = |t: &Thread| ThreadLoad { thread: *t, isolated: false, queues: 0, load: 0.0 };
+    let mut places: Vec<ThreadLoad> = threads.iter().map(place).collect();
     places.sort_by_key(|p| p.thread.core);
     let mut free = Vec::new();
     for queue in queues {
@@ -118,15 +118,15 @@ pub(crate) fn assign(
     out
 }
 
-fn put(place: &mut Place, queue: &Queue, out: &mut Assignment) {
+fn put(place: &mut ThreadLoad, queue: &Queue, out: &mut Assignment) {
     place.queues += 1;
     place.load += queue.load;
     out.core.insert(queue.id, place.thread.core);
 }
 
 /// The threads available to an unpinned queue, by index.
-fn candidates(places: &[Place], numa: Numa) -> Vec<usize> {
-    let those = |fits: &dyn Fn(&Place) -> bool| -> Vec<usize> {
+fn candidates(places: &[ThreadLoad], numa: Numa) -> Vec<usize> {
+    let those = |fits: &dyn Fn(&ThreadLoad) -> bool| -> Vec<usize> {
         (0..places.len()).filter(|at| fits(&places[*at])).collect()
     };
     let near = those(&|p| !p.isolated && p.thread.numa == numa);
@@ -137,7 +137,7 @@ fn candidates(places: &[Place], numa: Numa) -> Vec<usize> {
     if far.is_empty() { those(&|_| true) } else { far }
 }
 
-fn choose(places: &[Place], candidates: &[usize], queue: &Queue, assign: RxqAssign) -> usize {
+fn choose(places: &[ThreadLoad], candidates: &[usize], queue: &Queue, assign: RxqAssign) -> usize {
     let fewest = candidates.iter().map(|at| places[*at].queues).min().unwrap_or(0);
     if assign == RxqAssign::Group {
         let key = |at: &&usize| {

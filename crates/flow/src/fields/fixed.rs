@@ -4,9 +4,9 @@
 use super::FieldId;
 use crate::Protocols;
 
-/// Part of a field that a fixed structure carries.
+/// CarriedPart of a field that a fixed structure carries.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Part {
+enum CarriedPart {
     /// Nothing.
     Nothing,
     /// The whole field.
@@ -17,13 +17,13 @@ enum Part {
     Bits,
 }
 
-impl Part {
+impl CarriedPart {
     fn carries(self, kind: Kind) -> bool {
         match self {
-            Part::Nothing => false,
-            Part::Whole => kind == Kind::Whole,
-            Part::Prefix => kind != Kind::Bits,
-            Part::Bits => true,
+            CarriedPart::Nothing => false,
+            CarriedPart::Whole => kind == Kind::Whole,
+            CarriedPart::Prefix => kind != Kind::Bits,
+            CarriedPart::Bits => true,
         }
     }
 }
@@ -37,16 +37,20 @@ enum Kind {
 }
 
 /// Parts of a field that the structures of OpenFlow 1.0 and 1.1 carry.
-fn parts(field: FieldId) -> (Part, Part) {
+fn parts(field: FieldId) -> (CarriedPart, CarriedPart) {
     use FieldId::*;
     match field {
         InPort | EthType | VlanTci | DlVlan | DlVlanPcp | VlanVid | VlanPcp | NwProto | NwTos | IpDscp
-        | ArpOp | TcpSrc | TcpDst | UdpSrc | UdpDst | IcmpType | IcmpCode => (Part::Whole, Part::Whole),
-        EthSrc | EthDst => (Part::Whole, Part::Bits),
-        IpSrc | IpDst | ArpSpa | ArpTpa => (Part::Prefix, Part::Bits),
-        InPortOxm | MplsLabel | MplsTc | NwEcn | SctpSrc | SctpDst => (Part::Nothing, Part::Whole),
-        Metadata => (Part::Nothing, Part::Bits),
-        _ => (Part::Nothing, Part::Nothing),
+        | ArpOp | TcpSrc | TcpDst | UdpSrc | UdpDst | IcmpType | IcmpCode => {
+            (CarriedPart::Whole, CarriedPart::Whole)
+        }
+        EthSrc | EthDst => (CarriedPart::Whole, CarriedPart::Bits),
+        IpSrc | IpDst | ArpSpa | ArpTpa => (CarriedPart::Prefix, CarriedPart::Bits),
+        InPortOxm | MplsLabel | MplsTc | NwEcn | SctpSrc | SctpDst => {
+            (CarriedPart::Nothing, CarriedPart::Whole)
+        }
+        Metadata => (CarriedPart::Nothing, CarriedPart::Bits),
+        _ => (CarriedPart::Nothing, CarriedPart::Nothing),
     }
 }
 
@@ -76,7 +80,8 @@ impl FieldId {
         let of10 = if in_10.carries(kind) { Protocols::OF10 } else { Protocols::NONE };
         let of11 = if in_11.carries(kind) { Protocols::OF11 } else { Protocols::NONE };
         // A VLAN's number and priority go as its tag.
-        let has_header = self.def().nxm.is_some() || self.def().oxm.is_some() || in_10 != Part::Nothing;
+        let has_header =
+            self.def().nxm.is_some() || self.def().oxm.is_some() || in_10 != CarriedPart::Nothing;
         let extensible = if has_header { Protocols::NXM_OXM } else { Protocols::NONE };
         extensible | of10 | of11
     }

@@ -24,7 +24,7 @@ const FRAMES_AHEAD: usize = 64;
 struct Line([u8; LINE_BYTES]);
 
 #[derive(Clone, Copy)]
-struct Place {
+struct FramePosition {
     first_line: u32,
     bytes: u32,
 }
@@ -32,7 +32,7 @@ struct Place {
 /// A receive queue that never ends.
 pub(super) struct Replay {
     lines: Vec<Line>,
-    frames: Vec<Place>,
+    frames: Vec<FramePosition>,
     next: usize,
     /// Raised for ever.
     ready: EventFd,
@@ -71,7 +71,7 @@ impl Replay {
     }
 
     fn add(&mut self, frame: &[u8]) {
-        let place = Place { first_line: self.lines.len() as u32, bytes: frame.len() as u32 };
+        let place = FramePosition { first_line: self.lines.len() as u32, bytes: frame.len() as u32 };
         self.frames.push(place);
         for part in frame.chunks(LINE_BYTES) {
             let mut line = Line([0; LINE_BYTES]);
@@ -81,7 +81,7 @@ impl Replay {
     }
 
     /// The lines of a frame.
-    fn lines(&self, place: Place) -> &[Line] {
+    fn lines(&self, place: FramePosition) -> &[Line] {
         let first = place.first_line as usize;
         &self.lines[first..first + (place.bytes as usize).div_ceil(LINE_BYTES)]
     }

@@ -5,7 +5,7 @@ use crate::cache::XlateEffect;
 use crate::changes::Change;
 use crate::ids::BridgeId;
 use crate::native::{NativeTunnels, Solicit};
-use crate::unresolved::held::Held;
+use crate::unresolved::held::HeldPacket;
 use crate::view::View;
 use crate::xlate::Translation;
 use dpif::{DpAction, Upcall};
@@ -62,7 +62,7 @@ impl Backer {
             if !held.has_room(bridge, target, upcall.rx_port, upcall.packet.len()) {
                 return false;
             }
-            held.add(bridge, target, Held::new(upcall, t.cache.clone(), actions.clone(), now_ms));
+            held.add(bridge, target, HeldPacket::new(upcall, t.cache.clone(), actions.clone(), now_ms));
         }
         // Another thread may have learned the address since the translation looked it up.
         let name = view.bridge(bridge).map(|bridge| bridge.name.clone());
@@ -76,7 +76,7 @@ impl Backer {
     }
 
     /// Packets whose neighbours answered, and those that waited in vain.
-    pub(crate) fn take_held(&self, now_ms: u64) -> (Vec<Held>, Vec<Held>) {
+    pub(crate) fn take_held(&self, now_ms: u64) -> (Vec<HeldPacket>, Vec<HeldPacket>) {
         lock(&self.solicited).held.take(now_ms)
     }
 

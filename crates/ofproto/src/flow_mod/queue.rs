@@ -82,7 +82,7 @@ struct UnderWay {
 
 /// Result of a step.
 #[derive(Debug, Default)]
-pub struct Step {
+pub struct QueueProgress {
     /// Failed modifications, with their messages.
     pub failed: Vec<(ErrorKind, Box<[u8]>)>,
     /// Executed group-mods.
@@ -138,9 +138,15 @@ impl ModQueue {
 
     /// Executes modifications separately, until `work`, in rules changed, is used up. Packets see the changes of one
     /// step at once.
-    pub fn step(&mut self, backer: &Backer, bridge: BridgeId, cx: &ModContext<'_>, work: &mut usize) -> Step {
+    pub fn step(
+        &mut self,
+        backer: &Backer,
+        bridge: BridgeId,
+        cx: &ModContext<'_>,
+        work: &mut usize,
+    ) -> QueueProgress {
         if backer.is_changing(bridge) || backer.events.room(bridge) == 0 {
-            return Step { paused: true, ..Step::default() };
+            return QueueProgress { paused: true, ..QueueProgress::default() };
         }
         let effects = backer.change_tables(bridge, |tables| {
             let mut effects = Effects::default();
@@ -164,7 +170,7 @@ impl ModQueue {
                 (failed.collect(), Vec::new(), FlowModCounts::default())
             }
         };
-        Step { failed, groups, flow_mods, paused: false }
+        QueueProgress { failed, groups, flow_mods, paused: false }
     }
 
     /// Continues the active modification, or begins the next one; a pure add completes at once.

@@ -26,7 +26,7 @@ const ALL_MAX: usize = 1024;
 const BYTES_MAX: usize = 4 << 20;
 
 /// A packet that waits.
-pub(crate) struct Held {
+pub(crate) struct HeldPacket {
     /// The miss, without a ticket.
     pub(crate) upcall: Upcall,
     /// Effects of its translation, to be counted if no answer comes.
@@ -36,26 +36,31 @@ pub(crate) struct Held {
     until_ms: u64,
 }
 
-impl Held {
+impl HeldPacket {
     /// Copies the packet of an upcall.
-    pub(crate) fn new(upcall: &Upcall, cache: XlateCache, actions: Arc<[DpAction]>, now_ms: u64) -> Held {
+    pub(crate) fn new(
+        upcall: &Upcall,
+        cache: XlateCache,
+        actions: Arc<[DpAction]>,
+        now_ms: u64,
+    ) -> HeldPacket {
         let mut packet = Packet::from_slice(upcall.packet.data());
         packet.offload = upcall.packet.offload;
         let Upcall { kind, key, ufid, pmd, rx_port, received_us, .. } = *upcall;
         let upcall = Upcall { kind, packet, key, ufid, pmd, rx_port, ticket: None, received_us };
-        Held { upcall, cache, actions, until_ms: now_ms + HELD_MS }
+        HeldPacket { upcall, cache, actions, until_ms: now_ms + HELD_MS }
     }
 }
 
 /// All packets that wait, and those that no longer do.
 #[derive(Default)]
 pub(crate) struct HeldPackets {
-    by_neighbour: HashMap<(BridgeId, IpAddr), Vec<Held>>,
+    by_neighbour: HashMap<(BridgeId, IpAddr), Vec<HeldPacket>>,
     by_port: HashMap<DpPort, usize>,
     packets: usize,
     bytes: usize,
     /// Their neighbours answered.
-    answered: Vec<Held>,
+    answered: Vec<HeldPacket>,
     /// Total number held.
     pub(crate) total: u64,
 }
@@ -72,7 +77,7 @@ impl HeldPackets {
     }
 
     /// Adds a packet, for which there is room.
-    pub(crate) fn add(&mut self, bridge: BridgeId, target: IpAddr, held: Held) {
+    pub(crate) fn add(&mut self, bridge: BridgeId, target: IpAddr, held: HeldPacket) {
         *self.by_port.entry(held.upcall.rx_port).or_default() += 1;
         self.packets += 1;
         self.bytes += held.upcall.packet.len();
@@ -86,7 +91,7 @@ impl HeldPackets {
     }
 
     /// The packets whose neighbours answered, and those that waited too long; each in order of arrival.
-    pub(crate) fn take(&mut self, now_ms: u64) -> (Vec<Held>, Vec<Held>) {
+    pub(crate) fn take(&mut self, now_ms: u64) -> (Vec<HeldPacket>, Vec<HeldPacket>) {
         let answered = std::mem::take(&mut self.answered);
         let mut late = Vec::new();
         self.by_neighbour.retain(|_, waiting| {

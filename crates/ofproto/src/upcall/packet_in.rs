@@ -43,7 +43,7 @@ struct Frame<'a> {
 }
 
 /// State of a packet before an action: certain to pass, with its contents, or left to the datapath.
-struct Step<'a, 'p> {
+struct PacketExecutor<'a, 'p> {
     backer: &'a Backer,
     vlan_limit: u8,
     frame: &'a mut Frame<'p>,
@@ -52,7 +52,7 @@ struct Step<'a, 'p> {
 /// Only the datapath determines whether the packet passes.
 struct Unsure;
 
-impl Executor for Step<'_, '_> {
+impl Executor for PacketExecutor<'_, '_> {
     type Packets = ();
     type End = Unsure;
 
@@ -138,7 +138,7 @@ pub(super) fn take(backer: &Backer, view: &View, upcall: &Upcall, actions: Arc<[
         if let Some(cookie) = for_controller(action) {
             made(backer, view, &frame, *cookie);
         } else if action
-            .execute(&mut Step { backer, vlan_limit: view.vlan_limit, frame: &mut frame }, ())
+            .execute(&mut PacketExecutor { backer, vlan_limit: view.vlan_limit, frame: &mut frame }, ())
             .is_ok()
         {
             rest.push(action.clone());

@@ -111,7 +111,7 @@ impl<'a> XlateCtx<'a> {
             self.count_input(port);
         }
         if port.as_ref().is_some_and(|port| self.claims(port)) {
-            self.look_only();
+            self.count_in_table_0();
         } else {
             // An unknown port belongs to a packet-out or a trace: tables see its packets.
             if port.as_deref().is_none_or(|port| self.port_receives(port)) {

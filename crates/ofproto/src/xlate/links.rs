@@ -23,10 +23,10 @@ impl XlateCtx<'_> {
     }
 
     /// As in OVS, a packet that a session takes is looked up in table 0, and counts there.
-    pub(super) fn look_only(&mut self) {
-        self.control.only_looks = true;
+    pub(super) fn count_in_table_0(&mut self) {
+        self.control.counts_only = true;
         self.lookup(TableId(0), true);
-        self.control.only_looks = false;
+        self.control.counts_only = false;
     }
 
     /// Translates a packet from a port of the current bridge. As in OVS, a port that only learns has its packets

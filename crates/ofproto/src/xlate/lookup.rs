@@ -60,7 +60,7 @@ impl XlateCtx<'_> {
         if ct {
             self.swap_tuples();
         }
-        let shown_only = self.control.only_looks;
+        let shown_only = self.control.counts_only;
         let goes_up = found.is_none() && honor_miss && !shown_only && self.miss_goes_up();
         self.record.trace.push(
             |(table, rule)| TraceEvent::Table { table: *table, rule: rule.clone(), goes_up, shown_only },

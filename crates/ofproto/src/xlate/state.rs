@@ -151,7 +151,7 @@ pub(super) struct ControlFlow {
     /// The next rule found is the first of a peer bridge.
     pub(super) enters_peer: bool,
     /// A lookup shows and counts the rule, and does not run it.
-    pub(super) only_looks: bool,
+    pub(super) counts_only: bool,
     /// The translation freezes, with these remaining actions.
     pub(super) frozen: Option<Vec<FrozenStep>>,
     /// The translation freezes for a controller, which may resume it.
@@ -182,7 +182,7 @@ impl Default for ControlFlow {
             is_last: true,
             after_action: AfterAction::Next,
             enters_peer: false,
-            only_looks: false,
+            counts_only: false,
             frozen: None,
             pause: None,
             nat: None,

@@ -9,6 +9,7 @@ mod conntrack;
 mod database;
 mod datapath;
 mod detrace;
+mod dpctl_datapaths;
 mod dummy;
 mod dumps;
 mod fdb;
@@ -26,7 +27,6 @@ mod perf;
 mod pmd;
 mod reply;
 mod routes;
-mod separate;
 mod slowpath;
 mod table;
 #[cfg(test)]
@@ -44,7 +44,7 @@ pub(crate) use trace_args::hexadecimal as packet_of_hex;
 use super::control_plane::ControlPlane;
 use super::switch::Switch;
 use super::unixctl::Request;
-use crate::work::{Part, Work};
+use crate::work::{ReplyPart, Work};
 use l2proto::Protocol;
 use std::ops::RangeInclusive;
 use std::sync::mpsc::{Receiver, TryRecvError};
@@ -69,15 +69,15 @@ pub type Rounds = Vec<(String, u64)>;
 
 impl Wait {
     /// The reply or its next part, once ready. Call it once after each pass of the main loop, and after each part.
-    pub fn part(&mut self, switch: &Switch) -> Option<Part> {
+    pub fn part(&mut self, switch: &Switch) -> Option<ReplyPart> {
         match self {
-            Wait::Rounds(rounds) => are_over(rounds, switch).then(|| Part::End(Ok(String::new()))),
+            Wait::Rounds(rounds) => are_over(rounds, switch).then(|| ReplyPart::End(Ok(String::new()))),
             Wait::Warp(warp, rounds) => {
                 if !are_over(rounds, switch) {
                     return None;
                 }
                 if !warp.step() {
-                    return Some(Part::End(Ok("warped".to_string())));
+                    return Some(ReplyPart::End(Ok("warped".to_string())));
                 }
                 switch.link_protocols().pass();
                 *rounds = order_rounds(switch);
@@ -88,9 +88,9 @@ impl Wait {
             Wait::Compacted(outcome) => match outcome.try_recv() {
                 Err(TryRecvError::Empty) => None,
                 Err(TryRecvError::Disconnected) => {
-                    Some(Part::End(Err("I/O error: an earlier write failed".to_string())))
+                    Some(ReplyPart::End(Err("I/O error: an earlier write failed".to_string())))
                 }
-                Ok(compacted) => Some(Part::End(compacted.map(|()| String::new()))),
+                Ok(compacted) => Some(ReplyPart::End(compacted.map(|()| String::new()))),
             },
         }
     }

@@ -1,9 +1,9 @@
 //! The tables of commands: the rows of each module. The order of modules has no meaning.
 
 use super::{
-    Command, bond, conntrack, database, datapath, detrace, dummy, dumps, fdb, features, flow_files, flows,
-    general, implementations, link_protocols, parsing, perf, pmd, routes, separate, slowpath, threads, trace,
-    unsupported,
+    Command, bond, conntrack, database, datapath, detrace, dpctl_datapaths, dummy, dumps, fdb, features,
+    flow_files, flows, general, implementations, link_protocols, parsing, perf, pmd, routes, slowpath,
+    threads, trace, unsupported,
 };
 
 /// Commands of every switch.
@@ -32,7 +32,7 @@ const HANDLERS: &[&[Command]] = &[
     perf::ROWS,
     pmd::ROWS,
     routes::ROWS,
-    separate::ROWS,
+    dpctl_datapaths::ROWS,
     slowpath::ROWS,
     threads::ROWS,
     trace::ROWS,
@@ -43,7 +43,7 @@ const HANDLERS: &[&[Command]] = &[
 pub(super) const COMMON: &[&[Command]] = &[general::COMMON_ROWS];
 
 /// Commands of switches in dummy mode.
-pub(super) const DUMMY: &[&[Command]] = &[dummy::ROWS, separate::DUMMY_ROWS];
+pub(super) const DUMMY: &[&[Command]] = &[dummy::ROWS, dpctl_datapaths::DUMMY_ROWS];
 
 /// Commands of the embedded database server.
 pub(super) const DATABASE: &[&[Command]] = &[database::ROWS];

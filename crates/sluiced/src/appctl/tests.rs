@@ -63,10 +63,12 @@ fn parts(work: &Work) -> Result<Value, String> {
     for _ in 0..60_000 {
         match work.part() {
             None => std::thread::sleep(Duration::from_millis(1)),
-            Some(Part::Json(part)) => json.extend(part),
-            Some(Part::Text(_)) => panic!("a part of a text"),
-            Some(Part::End(Ok(_))) if !json.is_empty() => return Ok(serde_json::from_slice(&json).unwrap()),
-            Some(Part::End(text)) => return text.map(Value::from),
+            Some(ReplyPart::Json(part)) => json.extend(part),
+            Some(ReplyPart::Text(_)) => panic!("a part of a text"),
+            Some(ReplyPart::End(Ok(_))) if !json.is_empty() => {
+                return Ok(serde_json::from_slice(&json).unwrap());
+            }
+            Some(ReplyPart::End(text)) => return text.map(Value::from),
         }
     }
     panic!("no end of the reply")

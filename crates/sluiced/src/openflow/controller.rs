@@ -48,12 +48,12 @@ fn set_local_address(device: &str, new: LocalAddress, before: Option<LocalAddres
 }
 
 /// The controller's bridge, and its permitted socket paths.
-pub(super) struct Place<'a> {
+pub(super) struct ControllerBridge<'a> {
     pub(super) bridge: &'a str,
     pub(super) run_dir: &'a Path,
 }
 
-impl Place<'_> {
+impl ControllerBridge<'_> {
     /// Write access to the database must not allow files anywhere: listening sockets are the bridge's own, in the
     /// run directory.
     fn may_listen_at(&self, path: &Path) -> bool {
@@ -75,7 +75,7 @@ impl Controller {
     /// Listens for a passive controller; an active one is connected to later.
     pub(super) fn new(
         config: ControllerConfig,
-        place: &Place<'_>,
+        place: &ControllerBridge<'_>,
         reactor: &mut Reactor,
         now_ms: u64,
     ) -> Controller {

@@ -1,7 +1,7 @@
 //! [`Flushes`]: deletions of tracked connections that controllers of one bridge ask for, each by a thread, one at a time.
 
 use crate::turn::Turn;
-use crate::work::{Part, Work, Workers};
+use crate::work::{ReplyPart, Work, Workers};
 use connmgr::{ConnId, Connmgr};
 use dpif::text::format_flush;
 use dpif::{CtMatch, Datapath, DpifError};
@@ -25,7 +25,7 @@ impl Flushes {
         let mut ended = false;
         self.under_way.retain(|(conn, work)| {
             // Its text is empty.
-            let Some(Part::End(answer)) = work.part() else { return true };
+            let Some(ReplyPart::End(answer)) = work.part() else { return true };
             mgr.flushed(*conn, answer.map(|_| ()).map_err(DpifError::Device));
             ended = true;
             false

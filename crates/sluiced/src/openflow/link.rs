@@ -1,6 +1,6 @@
 //! [`Link`]: the socket of one OpenFlow connection, and its close state.
 
-use crate::places::{Place, Standing};
+use crate::places::{ConnectionSlot, Standing};
 use crate::stream::Conn;
 use connmgr::{ConnId, Connmgr};
 
@@ -47,7 +47,7 @@ impl Link {
     }
 
     /// Its use, for the choice of a connection to end. One that has stopped reading ends soon anyway.
-    pub(super) fn place(&self, mgr: &Connmgr) -> Place {
+    pub(super) fn place(&self, mgr: &Connmgr) -> ConnectionSlot {
         let has_asked = self.id.is_none_or(|id| mgr.has_asked(id));
         let standing = match has_asked {
             _ if self.deaf => Standing::Served,
@@ -55,7 +55,7 @@ impl Link {
             true => Standing::Served,
             false => Standing::Unused,
         };
-        Place { token: self.conn.token(), standing, progress_ms: self.progress_ms }
+        ConnectionSlot { token: self.conn.token(), standing, progress_ms: self.progress_ms }
     }
 
     /// It has stopped sending.

@@ -17,7 +17,7 @@ fn the_connection_without_progress_for_the_longest_time_ends() {
     ];
     for (places, expected) in cases {
         let places = places.iter().enumerate();
-        let places = places.map(|(n, (standing, progress_ms))| Place {
+        let places = places.map(|(n, (standing, progress_ms))| ConnectionSlot {
             token: Token(n),
             standing: *standing,
             progress_ms: *progress_ms,

@@ -436,7 +436,8 @@ fn packets_that_wait_are_bounded() {
             let mut upcall = crate::upcall::tests::miss_of(0x88cc, 1);
             (upcall.rx_port, upcall.packet) = (DpPort(port), packet::Packet::from_slice(&vec![0; bytes]));
             if held.has_room(b, target, upcall.rx_port, bytes) {
-                let waits = crate::unresolved::held::Held::new(&upcall, XlateCache::default(), [].into(), 0);
+                let waits =
+                    crate::unresolved::held::HeldPacket::new(&upcall, XlateCache::default(), [].into(), 0);
                 held.add(b, target, waits);
                 added += 1;
             }

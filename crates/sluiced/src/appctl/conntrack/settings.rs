@@ -13,7 +13,7 @@ pub(in crate::appctl) const ROWS: &[Command] = &[
         "[dp]",
         0..=1,
         "accept TCP packets of any sequence number",
-        spare_sequences,
+        accept_any_sequence,
     ),
     command(
         "dpctl/ct-enable-tcp-seq-chk",
@@ -136,7 +136,7 @@ fn check_sequences(plane: &mut ControlPlane, args: &[String]) -> Reply {
     answer(plane, args.first(), |tracker| check_set(tracker, true))
 }
 
-fn spare_sequences(plane: &mut ControlPlane, args: &[String]) -> Reply {
+fn accept_any_sequence(plane: &mut ControlPlane, args: &[String]) -> Reply {
     answer(plane, args.first(), |tracker| check_set(tracker, false))
 }
 

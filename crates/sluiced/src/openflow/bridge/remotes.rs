@@ -2,7 +2,7 @@
 
 use super::OfBridge;
 use crate::next_hops::NextHops;
-use crate::openflow::controller::{Controller, Place, Remote};
+use crate::openflow::controller::{Controller, ControllerBridge, Remote};
 use crate::openflow::link::{Link, Origin};
 use crate::openflow::rconn_log;
 use crate::reactor::Reactor;
@@ -124,7 +124,7 @@ impl OfBridge {
             return;
         }
         let target = config.target.clone();
-        let place = Place { bridge: &self.name, run_dir: &self.run_dir };
+        let place = ControllerBridge { bridge: &self.name, run_dir: &self.run_dir };
         let controller = Controller::new(config, &place, reactor, now_ms);
         self.controllers.insert(target, controller);
     }
