@@ -30,9 +30,13 @@ impl RuleStats {
         self.used_ms.fetch_max(used_ms, Ordering::Relaxed);
     }
 
-    /// A packet of that time learned the rule again; times move forward only.
-    pub fn relearn(&self, used_ms: u64) {
+    /// A packet of that time learned the rule again; times move forward only. A rule whose idle timeout had passed by
+    /// then lives on, as in OVS, which had removed it and learns it anew.
+    pub fn relearn(&self, used_ms: u64, idle_s: u16) {
         self.relearned_ms.fetch_max(used_ms, Ordering::Relaxed);
+        if idle_s != 0 && used_ms >= self.used_ms() + u64::from(idle_s) * 1000 {
+            self.used_ms.fetch_max(used_ms, Ordering::Relaxed);
+        }
     }
 
     /// Packets and bytes so far.

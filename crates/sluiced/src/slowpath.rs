@@ -306,16 +306,21 @@ impl RevalidatorThread {
                 wake();
             }
             let finished = revalidator.stats.rounds;
-            if now_ms >= next_expiry_ms || finished > expired_round && finished <= wanted {
+            let (is_due, is_over) = (now_ms >= next_expiry_ms, finished > expired_round);
+            // As in OVS, a rule ends with the dump that shows it idle: a later packet may learn it anew.
+            if is_due || is_over {
                 backer.expire(now_ms);
+                if backer.has_events() {
+                    wake();
+                }
+                expired_round = finished;
+            }
+            if is_due || is_over && finished <= wanted {
                 let ops = upcall::solicit(backer, now_ms);
                 if !ops.is_empty() {
                     datapath.operate(OpBatch { pmd: PmdId::Main, ops, tag: 0, reply: None });
                 }
-                if backer.has_events() {
-                    wake();
-                }
-                (expired_round, next_expiry_ms) = (finished, now_ms + 1000);
+                next_expiry_ms = now_ms + 1000;
                 // An idle switch keeps freed memory otherwise: that of the flows of a removed port, for instance.
                 sys::heap::give_back();
             }

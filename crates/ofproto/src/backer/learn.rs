@@ -46,8 +46,8 @@ pub(super) fn is_same(there: &Rule, l: &LearnedFlow) -> bool {
 }
 
 impl Backer {
-    /// Adds a learned rule, or restarts the hard timeout of an existing one. It keeps its idle time, which only matching
-    /// packets refresh, and its timeouts, which may have been shortened, as in OVS. A rule whose actions changed is
+    /// Adds a learned rule, or restarts the hard timeout of an existing one. It keeps its idle time, unless that
+    /// has passed, and its timeouts, which may have been shortened, as in OVS. A rule whose actions changed is
     /// replaced, unless a later packet learned it. Returns whether there is a rule in its place.
     pub fn learn_rule(&self, bridge: BridgeId, l: &LearnedFlow, used_ms: u64) -> bool {
         let view = self.view();
@@ -56,7 +56,7 @@ impl Backer {
         let keeps = |there: &Arc<Rule>| {
             let same = is_same(there, l);
             if same {
-                there.stats.relearn(used_ms);
+                there.stats.relearn(used_ms, there.timeouts.idle_s());
             }
             same || there.renewed_ms() > used_ms
         };

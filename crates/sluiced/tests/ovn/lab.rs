@@ -1,7 +1,8 @@
 //! A deployment of OVN: northd with both databases, chassis with one switch and one `ovn-controller` each, an underlay, and
 //! machines on the chassis.
 
-use std::path::Path;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use testkit::{
@@ -121,9 +122,32 @@ pub(crate) fn words(line: &str) -> Vec<String> {
     words
 }
 
-/// A program of OVN with its directories.
-fn ovn(program: impl AsRef<Path>, run: &RunDir) -> DaemonSpec {
-    let spec = DaemonSpec::new(program.as_ref()).unwrap().rundir(run);
+/// The root file system of another release of OVN (`SLUICE_OVN_ROOT`).
+fn ovn_root() -> Option<PathBuf> {
+    std::env::var_os("SLUICE_OVN_ROOT").map(PathBuf::from)
+}
+
+/// A program of OVN as a command line: the installed one, or that of the other release with its own libraries.
+fn program(name: &str) -> Vec<OsString> {
+    let Some(root) = ovn_root() else { return vec![name.into()] };
+    let folders = ["usr/bin", "usr/sbin"].map(|folder| root.join(folder).join(name));
+    let program = folders.into_iter().find(|path| path.exists());
+    let program = program.unwrap_or_else(|| panic!("{} has no {name}", root.display()));
+    let libraries = root.join("usr/lib/x86_64-linux-gnu");
+    let loader = root.join("usr/lib64/ld-linux-x86-64.so.2");
+    vec![loader.into(), "--library-path".into(), libraries.into(), program.into()]
+}
+
+/// A tool of OVN.
+fn tool(name: &str) -> Cmd {
+    let line = program(name);
+    Cmd::new(&line[0]).args(&line[1..])
+}
+
+/// A daemon of OVN with its directories.
+fn ovn(name: &str, run: &RunDir) -> DaemonSpec {
+    let line = program(name);
+    let spec = DaemonSpec::new(&line[0]).unwrap().args(&line[1..]).rundir(run);
     ["OVN_RUNDIR", "OVN_LOGDIR", "OVN_DBDIR"].iter().fold(spec, |spec, name| spec.env(*name, run.path()))
 }
 
@@ -150,9 +174,10 @@ impl Lab {
     pub(crate) fn new(kind: Kind, chassis: usize) -> Lab {
         let central = RunDir::new("central").unwrap();
         for side in ["nb", "sb"] {
-            let (db, schema) =
-                (central.join(&format!("{side}.db")), format!("/usr/share/ovn/ovn-{side}.ovsschema"));
-            Cmd::new("ovsdb-tool").arg("create").arg(db).arg(schema).run().unwrap();
+            let root = ovn_root().unwrap_or_else(|| PathBuf::from("/"));
+            let schema = root.join(format!("usr/share/ovn/ovn-{side}.ovsschema"));
+            let db = central.join(&format!("{side}.db"));
+            tool("ovsdb-tool").arg("create").arg(db).arg(schema).run().unwrap();
         }
         let databases = ["nb.db", "sb.db"].map(|name| central.join(name).into_os_string());
         let server = ovn("ovsdb-server", &central)
@@ -183,9 +208,9 @@ impl Lab {
         lab
     }
 
-    fn central(&self, tool: &str, line: &str) -> Output {
+    fn central(&self, name: &str, line: &str) -> Output {
         let run = &self.central;
-        let cmd = Cmd::new(tool).arg(format!("--db={}", run.db()));
+        let cmd = tool(name).arg(format!("--db={}", run.db()));
         cmd.limit(patience(LIMIT * 2)).env("OVN_RUNDIR", run.path()).args(words(line)).run().unwrap()
     }
 
@@ -444,7 +469,7 @@ impl Chassis {
 
     /// Runs `ovn-appctl` for the controller.
     pub(crate) fn ovn_appctl(&self, line: &str) -> String {
-        let cmd = Cmd::new("ovn-appctl").env("OVN_RUNDIR", self.run.path());
+        let cmd = tool("ovn-appctl").env("OVN_RUNDIR", self.run.path());
         cmd.args(["-t", "ovn-controller"]).args(words(line)).run().unwrap().stdout
     }
 

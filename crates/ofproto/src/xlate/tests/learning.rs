@@ -33,7 +33,7 @@ fn learned_rules_are_there_at_once() {
 }
 
 #[test]
-fn learning_again_begins_the_hard_timeout_anew_and_no_other() {
+fn learning_again_begins_the_hard_timeout_anew_and_a_passed_idle_timeout() {
     for timeouts in ["idle_timeout=4", "hard_timeout=9", "idle_timeout=4,hard_timeout=9"] {
         let rig = Rig::new();
         let a = rig.a;
@@ -49,10 +49,14 @@ fn learning_again_begins_the_hard_timeout_anew_and_no_other() {
         };
         assert_eq!(times(), (1000, 1000, 1000, (0, 0)));
         let epoch = rig.backer.epoch();
-        t.cache.replay(&seen(3, 180, 5000), &mut rig.backer.effect_host());
-        assert_eq!(times(), (1000, 5000, 1000, (0, 0)), "{timeouts}");
+        t.cache.replay(&seen(3, 180, 4999), &mut rig.backer.effect_host());
+        assert_eq!(times(), (1000, 4999, 1000, (0, 0)), "{timeouts}");
         t.cache.replay(&seen(1, 60, 4000), &mut rig.backer.effect_host());
-        assert_eq!(times(), (1000, 5000, 1000, (0, 0)), "{timeouts}");
+        assert_eq!(times(), (1000, 4999, 1000, (0, 0)), "{timeouts}");
+        // A packet behind the idle timeout learns the rule before its removal.
+        t.cache.replay(&seen(1, 60, 5000), &mut rig.backer.effect_host());
+        let used_ms = if timeouts.contains("idle") { 5000 } else { 1000 };
+        assert_eq!(times(), (1000, 5000, used_ms, (0, 0)), "{timeouts}");
         // No packet is treated differently because of it.
         assert_eq!(rig.backer.epoch(), epoch);
     }
