@@ -32,7 +32,7 @@ struct Slot {
     wakeup_ms: u64,
 }
 
-/// What changed of a member since the last report.
+/// Changes of a member since the last report.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Changed {
     pub(super) id: SessionId,
@@ -155,7 +155,7 @@ impl Aggregators {
         }
     }
 
-    /// A member receives a payload. What follows from it is due at once.
+    /// A member receives a payload. Its consequences are due at once.
     pub fn input(&mut self, id: SessionId, payload: &[u8], now_ms: u64) {
         if let Some(number) = self.members.get(&id).map(|(number, _)| *number) {
             self.with(number, now_ms, |aggregator, warnings| {

@@ -17,7 +17,7 @@ const TRIGGERED: Rate = Rate::new(10, 100);
 /// Lines of a member that wait for the log.
 const LINES_MAX: usize = 16;
 
-/// What is known of the partner.
+/// Knowledge of the partner.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Status {
     /// Its last message is recent.
@@ -139,7 +139,7 @@ impl Member {
         self.id
     }
 
-    /// What is known of the partner.
+    /// Knowledge of the partner.
     pub fn status(&self) -> Status {
         self.status
     }

@@ -1,9 +1,10 @@
-//! LACP with partners on veth links: Open vSwitch, and another Sluice.
+//! LACP with partners on veth links: Open vSwitch, another Sluice; the kernel's bond and a team of teamd, in a guest.
 
 use testkit::{Daemon, Netns, RunDir, require_netns, require_programs, wait_for};
 
 use crate::helpers::{LIMIT, appctl, serving, spec, start, vsctl, wait_until};
 use crate::overlays::stock;
+use crate::partners::is_known_or_skip;
 
 /// Two switches with two links, each link a single port with LACP on both sides.
 struct Pair {
@@ -107,4 +108,84 @@ fn links_agree_with_another_sluice() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-appctl");
     both_sides_agree(["passive", "active"], |netns, dir| vec![serving(&spec(netns).rundir(dir))]);
+}
+
+/// Two links to a namespace. Ours have LACP, one key, and wait for the partner; theirs are down.
+struct Links {
+    ours: Daemon,
+    there: Netns,
+    _here: Netns,
+    links: Vec<(String, String)>,
+}
+
+impl Links {
+    fn new() -> Links {
+        let (here, there) = (Netns::new("here").unwrap(), Netns::new("there").unwrap());
+        let links: Vec<(String, String)> = (0..2).map(|_| testkit::veth(&here, &there).unwrap()).collect();
+        let ours = start(&here);
+        let port = |(port, _): &(String, String)| {
+            here.up(port).unwrap();
+            format!(
+                " -- add-port br0 {port} -- set Port {port} lacp=passive other_config:lacp-time=fast \
+                 -- set Interface {port} other_config:lacp-aggregation-key=5"
+            )
+        };
+        let ports: String = links.iter().map(port).collect();
+        vsctl(&ours, &format!("add-br br0 -- set Bridge br0 datapath_type=netdev fail_mode=secure{ports}"));
+        Links { ours, there, _here: here, links }
+    }
+}
+
+/// The kernel's bonding driver takes both links into one aggregator.
+#[test]
+fn the_bond_of_the_kernel_uses_both_links() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-appctl");
+    if !is_known_or_skip("the_bond_of_the_kernel_uses_both_links", "bond") {
+        return;
+    }
+    let Links { ours, there, links, .. } = &Links::new();
+    there.ip("link add bond9 type bond mode 802.3ad miimon 100 lacp_rate fast").unwrap();
+    for (_, device) in links {
+        there.ip(&format!("link set dev {device} master bond9")).unwrap();
+    }
+    there.up("bond9").unwrap();
+    links.iter().for_each(|(port, _)| agreed(ours, port));
+    let told = || there.run("cat", &["/proc/net/bonding/bond9"]).unwrap().stdout;
+    let both = wait_for(LIMIT, "an aggregator of both links", || {
+        let told = told();
+        told.contains("\tNumber of ports: 2\n") && told.contains("\tPartner Key: 5\n")
+    });
+    both.unwrap_or_else(|why| panic!("{why}: {}", told()));
+    let counted = appctl(ours, "lacp/show-stats");
+    assert_eq!(counted.matches("  RX Bad PDUs: 0\n").count(), 2, "{counted}");
+}
+
+/// A team selects both links as current.
+#[test]
+fn teamd_uses_both_links() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-appctl", "teamd", "teamdctl");
+    if !is_known_or_skip("teamd_uses_both_links", "team") {
+        return;
+    }
+    let Links { ours, there, links, .. } = &Links::new();
+    let ports: Vec<String> = links.iter().map(|(_, device)| format!("\"{device}\": {{}}")).collect();
+    let team = format!("team{}", &links[0].1);
+    let config = format!(
+        "{{\"device\": \"{team}\", \"runner\": {{\"name\": \"lacp\", \"active\": true, \"fast_rate\": true}}, \
+         \"link_watch\": {{\"name\": \"ethtool\"}}, \"ports\": {{{}}}}}",
+        ports.join(", ")
+    );
+    let _teamd = there.spawn("teamd", &["--usock-enable", "--config", &config]).unwrap();
+    wait_for(LIMIT, "the team", || there.up(&team).is_ok()).unwrap();
+    let told =
+        || there.run("teamdctl", &[&team, "state"]).map_or_else(|why| format!("{why:#}"), |out| out.stdout);
+    let both = wait_for(LIMIT, "both ports of the team", || {
+        let told = told();
+        told.matches("      selected: yes\n").count() == 2
+            && told.matches("      state: current\n").count() == 2
+    });
+    both.unwrap_or_else(|why| panic!("{why}: {}", told()));
+    links.iter().for_each(|(port, _)| agreed(ours, port));
 }

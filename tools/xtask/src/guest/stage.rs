@@ -64,6 +64,8 @@ const QUICK: &[GuestTest] = &[
             "partners::gtp_devices_answer",
             "partners::one_device_of_each_kind_answers",
             "partners::routes_with_segments_answer",
+            "lacp::teamd_uses_both_links",
+            "lacp::the_bond_of_the_kernel_uses_both_links",
         ],
     },
     GuestTest {

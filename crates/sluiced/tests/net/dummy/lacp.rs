@@ -12,7 +12,7 @@ fn frame(tag: &str, subtype: u8, system: u8, state: u8) -> String {
     format!("{head}{actor}{partner}0310{}", "0".repeat(2 * 66))
 }
 
-/// What `lacp/show` prints of both ports.
+/// Output of `lacp/show` for both ports.
 const SHOWN: &str = include_str!("lacp_show.txt");
 const COUNTED: &str = "---- p7 statistics ----
 
