@@ -64,8 +64,6 @@ const QUICK: &[GuestTest] = &[
             "partners::gtp_devices_answer",
             "partners::one_device_of_each_kind_answers",
             "partners::routes_with_segments_answer",
-            "lacp::teamd_uses_both_links",
-            "lacp::the_bond_of_the_kernel_uses_both_links",
         ],
     },
     GuestTest {
@@ -117,7 +115,7 @@ const ALL: &[GuestTest] = &[
         package: "sluiced",
         target: "net",
         datapath: Under::Userspace,
-        args: &["--test-threads", "2", "partners::"],
+        args: &["--test-threads", "2", "partners::", "lacp::"],
     },
     GuestTest {
         package: "netlink",

@@ -1,4 +1,5 @@
 //! Processor time of 2,000 ports at the fast rate.
+#![allow(clippy::disallowed_methods, reason = "the test measures time")]
 
 use super::*;
 use std::time::Instant;

@@ -50,8 +50,8 @@ impl World {
 
     /// Both ends of a link see its carrier.
     fn configure(&mut self, link: usize) {
-        for system in 0..2 {
-            let port = link_port("bond", &format!("p{link}"), link as u32 + 1, BRIDGES[system]);
+        for (system, bridge) in BRIDGES.into_iter().enumerate() {
+            let port = link_port("bond", &format!("p{link}"), link as u32 + 1, bridge);
             let port = LinkPort { is_up: self.wires[link].is_up, ..port };
             self.systems[system].put(&port, &self.configs[system], self.now_ms);
         }
@@ -208,4 +208,26 @@ fn lost_messages_make_no_flaps() {
         flaps += u32::from(!world.all_live());
     }
     assert_eq!(flaps, 0);
+}
+
+/// Random packets, most of them nearly messages, keep the properties of the fuzz target.
+#[test]
+fn random_packets_keep_the_properties() {
+    for seed in 0..if testkit::long() { 20_000 } else { 500 } {
+        let mut random = Random(seed);
+        let mut below = |n: u64| random.below(n) as u8;
+        let mut bytes = vec![below(256)];
+        for _ in 0..100 {
+            let system = MacAddr([2, 0, 0, 0, below(2), below(2)]);
+            let mut payload =
+                message((below(2).into(), system), below(2).into(), below(3).into(), below(255));
+            if below(4) == 0 {
+                payload[usize::from(below(50))] = below(255);
+            }
+            payload.truncate([PDU_BYTES, PDU_BYTES, PDU_BYTES, below(110).into()][usize::from(below(4))]);
+            bytes.extend([[0, 1, 20, 60, 127][usize::from(below(5))] | below(2) << 7, payload.len() as u8]);
+            bytes.extend(payload);
+        }
+        crate::fuzz::lacp_packets(&bytes);
+    }
 }
