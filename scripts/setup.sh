@@ -124,7 +124,7 @@ bench)
     ;;
 check | check-long)
     packages=("${build[@]}" openvswitch-switch openvswitch-common python3-openvswitch tcpdump iperf3 iproute2 iputils-ping
-        ethtool procps openvswitch-testcontroller strace openssl
+        ethtool procps openvswitch-testcontroller strace openssl libteam-utils
         curl python3-pyftpdlib)
     if [ "$(uname -m)" = x86_64 ]; then
         # The virtual machine of the stage `guest` (17 MB; it downloads its kernel itself, 71 MB). Without

@@ -3,7 +3,10 @@
 use crate::bfd::{
     Config, Environment, Flags, MESSAGE_BYTES, Message, Received, SessionId, Sessions, State, udp_payload,
 };
-use flow::MacAddr;
+use crate::lacp::{self, Aggregators, Parsed, Pdu};
+use crate::protocol::{Columns, LinkPort, LinkValue, Table};
+use flow::{MacAddr, OfPort};
+use std::collections::BTreeMap;
 
 /// Seconds of a session between two packets at most, so that all times stay small.
 const PAUSE_UNIT_MS: u64 = 50;
@@ -74,4 +77,92 @@ fn serve(sessions: &mut Sessions, id: SessionId, now_ms: u64) {
     let shown = sessions.show(None, now_ms).unwrap_or_default();
     assert_eq!(shown.lines().count(), 24);
     assert_eq!(sessions.status(id, now_ms).len(), 6);
+}
+
+/// Rows of a port with LACP.
+struct LacpRows {
+    is_active: bool,
+    port: BTreeMap<String, String>,
+}
+
+impl Columns for LacpRows {
+    fn column(&self, table: Table, name: &str) -> Option<LinkValue> {
+        match (table, name) {
+            (Table::Port, "lacp") => {
+                Some(LinkValue::Text(if self.is_active { "active" } else { "passive" }.to_string()))
+            }
+            (Table::Port, "other_config") => Some(LinkValue::Map(self.port.clone())),
+            _ => None,
+        }
+    }
+
+    fn is_local(&self) -> bool {
+        false
+    }
+
+    fn members(&self) -> usize {
+        2
+    }
+}
+
+/// The first byte selects settings. Each packet follows two bytes: the pause before it with, in the top bit, its member, and
+/// its length with, in the top bit, whether it is a payload or a frame. A parsed message is written as it was read;
+/// members that carry traffic have one partner; a member needs little service at one time, and sends few messages.
+pub fn lacp_packets(bytes: &[u8]) {
+    let Some((&settings, mut bytes)) = bytes.split_first() else { return };
+    let bit = |n: u8| settings >> n & 1 != 0;
+    let pairs = [
+        ("lacp-time", if bit(1) { "fast" } else { "slow" }),
+        ("lacp-fallback-ab", if bit(2) { "true" } else { "false" }),
+        ("lacp-system-priority", if bit(3) { "1" } else { "65535" }),
+    ];
+    let port = pairs.map(|(key, value)| (key.to_string(), value.to_string())).into();
+    let (Some(config), _) = lacp::Config::parse(&LacpRows { is_active: bit(0), port }) else { return };
+    let link = |n: u8, is_up: bool| LinkPort {
+        interface: format!("p{n}"),
+        port: "bond0".to_string(),
+        bridge: "br0".to_string(),
+        of_port: OfPort(u32::from(n) + 1),
+        mac: MacAddr([2, 0, 0, 0, 0, n]),
+        bridge_mac: MacAddr([2, 0, 0, 0, 1, 0]),
+        is_up,
+        speed_mbps: 0,
+        is_full_duplex: true,
+    };
+    let (mut all, mut now_ms) = (Aggregators::default(), 1);
+    let ids = [0, 1].map(|n| all.put(&link(n, true), &config, now_ms));
+    let (mut messages, mut packets) = (0, 0);
+    while let Some((&[pause, length], rest)) = bytes.split_first_chunk() {
+        now_ms += u64::from(pause & 0x7f) * PAUSE_UNIT_MS;
+        let (packet, rest) = rest.split_at(usize::from(length & 0x7f).min(rest.len()));
+        bytes = rest;
+        let n = pause >> 7;
+        let payload = if length & 0x80 == 0 { Some(packet) } else { lacp::payload(packet) };
+        if let Some(Parsed::Pdu(pdu)) = payload.map(Pdu::parse) {
+            assert_eq!(Pdu::parse(&pdu.to_bytes()), Parsed::Pdu(pdu));
+        }
+        all.input(ids[usize::from(n)], payload.unwrap_or_default(), now_ms);
+        if length == 0 {
+            // The carrier flaps.
+            all.put(&link(n, pause & 1 != 0), &config, now_ms);
+        }
+        packets += 1;
+        assert!(
+            !all.tick(now_ms, SERVICES_MAX, |_, frame| {
+                messages += 1;
+                let sent = lacp::payload(&frame).map(Pdu::parse);
+                assert!(matches!(sent, Some(Parsed::Pdu(_))), "sent a bad message");
+            }),
+            "work without end"
+        );
+        assert!(all.next_wakeup().is_none_or(|at_ms| at_ms > now_ms));
+        let members = ids.map(|id| all.member(id));
+        let partners =
+            members.map(|member| member.filter(|m| m.is_attached()).map(|m| m.partner().system.id));
+        assert!(partners.contains(&None) || partners[0] == partners[1], "{partners:?}");
+        assert_eq!(all.show(None).unwrap_or_default().lines().count(), 6 + 2 * 19);
+    }
+    // Two a second by the timers, ten more at once by changes and then one each 100 ms.
+    let limit = 2 * (now_ms / 1000 + 1 + now_ms / 100 + 10).min(packets + 1);
+    assert!(messages <= limit, "{messages} of {packets} packets");
 }

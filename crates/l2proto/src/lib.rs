@@ -2,6 +2,7 @@
 //!
 //! - [`protocol`]: the interface of a link protocol, [`LinkProtocol`](protocol::LinkProtocol).
 //! - [`bfd`]: bidirectional forwarding detection (RFC 5880 and 5881), as Open vSwitch has it.
+//! - [`lacp`]: link aggregation control (IEEE 802.1AX), as Open vSwitch has it.
 //!
 //! Time and randomness are arguments. Each engine takes received packets, returns packets to send, and tells the time of
 //! its next work. The thread `link_protocols` of `sluiced` runs them.
@@ -12,6 +13,7 @@
 
 pub mod bfd;
 pub mod fuzz;
+pub mod lacp;
 pub mod protocol;
 pub mod registry;
 
@@ -21,6 +23,8 @@ mod tests;
 registry::link_protocols! {
     /// Bidirectional forwarding detection.
     Bfd, bfd: bfd::Sessions;
+    /// Link aggregation control.
+    Lacp, lacp: lacp::Aggregators;
 }
 
 impl Protocol {

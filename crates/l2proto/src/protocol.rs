@@ -74,6 +74,8 @@ pub struct LinkState {
     pub may_learn: bool,
     /// Whether the port is live for groups, `bundle` and OpenFlow port states.
     pub is_live: bool,
+    /// Whether a protocol of bonds has found a partner, or awaits one still (`lacp_status` of OVS).
+    pub is_negotiated: bool,
 }
 
 /// Effect of a protocol's liveness on its port.
@@ -87,7 +89,8 @@ pub enum Liveness {
 
 impl LinkState {
     /// No restriction.
-    pub const UP: LinkState = LinkState { may_forward: true, may_learn: true, is_live: true };
+    pub const UP: LinkState =
+        LinkState { may_forward: true, may_learn: true, is_live: true, is_negotiated: false };
 
     /// The restrictions of both.
     #[must_use]
@@ -96,6 +99,7 @@ impl LinkState {
             may_forward: self.may_forward && other.may_forward,
             may_learn: self.may_learn && other.may_learn,
             is_live: self.is_live && other.is_live,
+            is_negotiated: self.is_negotiated || other.is_negotiated,
         }
     }
 }

@@ -38,12 +38,16 @@ mod bit {
     pub(super) const MAY_FORWARD: u32 = 1;
     pub(super) const MAY_LEARN: u32 = 2;
     pub(super) const IS_LIVE: u32 = 4;
+    pub(super) const IS_NEGOTIATED: u32 = 8;
 }
 
 fn pack(state: LinkState) -> u32 {
-    let LinkState { may_forward, may_learn, is_live } = state;
+    let LinkState { may_forward, may_learn, is_live, is_negotiated } = state;
     let set = |is_set: bool, bit: u32| if is_set { bit } else { 0 };
-    set(may_forward, bit::MAY_FORWARD) | set(may_learn, bit::MAY_LEARN) | set(is_live, bit::IS_LIVE)
+    set(may_forward, bit::MAY_FORWARD)
+        | set(may_learn, bit::MAY_LEARN)
+        | set(is_live, bit::IS_LIVE)
+        | set(is_negotiated, bit::IS_NEGOTIATED)
 }
 
 fn unpack(bits: u32) -> LinkState {
@@ -51,6 +55,7 @@ fn unpack(bits: u32) -> LinkState {
         may_forward: bits & bit::MAY_FORWARD != 0,
         may_learn: bits & bit::MAY_LEARN != 0,
         is_live: bits & bit::IS_LIVE != 0,
+        is_negotiated: bits & bit::IS_NEGOTIATED != 0,
     }
 }
 

@@ -44,7 +44,7 @@ fn link_states_are_packed() {
     }
     let session = LinkSession::new("p1", Protocol::Bfd, Arc::new(Notes::default()));
     assert_eq!(session.state(), LinkState { is_live: false, ..LinkState::UP });
-    let blocked = LinkState { may_forward: false, may_learn: true, is_live: true };
+    let blocked = LinkState { may_forward: false, ..LinkState::UP };
     assert!(!session.set_state(blocked).is_live);
     assert_eq!(session.state(), blocked);
 }

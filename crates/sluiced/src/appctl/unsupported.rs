@@ -58,8 +58,6 @@ pub(super) const ROWS: &[Command] = &[
         "show the bonds that userspace datapaths balance",
         datapath_bonds,
     ),
-    command("lacp/show", "[port]", 0..=1, "show the LACP state of all ports or one", lacp),
-    command("lacp/show-stats", "[port]", 0..=1, "show the LACP counters of all ports or one", lacp),
     command("qos/show", "interface", 1..=1, "show the QoS queues of an interface", qos),
     command("qos/show-types", "interface", 1..=1, "list the QoS types that an interface supports", qos_types),
     command("rstp/show", "[bridge]", 0..=1, "show the RSTP state of all bridges or one", rstp),
@@ -84,12 +82,6 @@ const BONDS: Feature = Feature {
     table: "Port",
     asks: |port| port.uuid_set("interfaces").len() > 1,
     unknown: "no such bond",
-};
-const LACP: Feature = Feature {
-    name: "LACP",
-    table: "Port",
-    asks: |port| port.opt_str("lacp").is_some_and(|mode| mode != "off"),
-    unknown: "no such lacp object",
 };
 const CFM: Feature = Feature {
     name: "connectivity fault management",
@@ -152,10 +144,6 @@ fn bonds(plane: &mut ControlPlane, _: &[String]) -> Reply {
 
 fn bond(plane: &mut ControlPlane, args: &[String]) -> Reply {
     none_of(plane, &BONDS, args, "")
-}
-
-fn lacp(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    none_of(plane, &LACP, args, "")
 }
 
 fn cfm(plane: &mut ControlPlane, args: &[String]) -> Reply {

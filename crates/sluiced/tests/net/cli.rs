@@ -241,12 +241,12 @@ fn settings_without_effect_are_listed_in_one_place() {
     };
     assert_eq!((status(), asked(&["check"])), ((vec![], Some(0)), (vec![], Some(0))));
     sluice(&daemon, &["vsctl", "set", "Open_vSwitch", ".", "other_config:dpdk-init=true"]);
-    sluice(&daemon, &["vsctl", "set", "port", &port, "lacp=active"]);
+    sluice(&daemon, &["vsctl", "set", "port", &port, "lacp=active", "other_config:lacp-system-id=x"]);
     sluice(&daemon, &["vsctl", "set", "interface", &port, "bfd:enable=true", "bfd:mult=x"]);
     let expected = vec![
         format!("Interface {port} bfd:mult"),
         "Open_vSwitch . other_config:dpdk-init".to_string(),
-        format!("Port {port} lacp"),
+        format!("Port {port} other_config:lacp-system-id"),
     ];
     assert_eq!(status(), (expected.clone(), Some(1)));
     assert_eq!(asked(&["check"]), (expected.clone(), Some(1)));

@@ -31,7 +31,7 @@ macro_rules! require_device {
 }
 
 /// Whether `ip link add … type KIND` works in a namespace.
-fn is_known_or_skip(test: &str, kind: &str) -> bool {
+pub(crate) fn is_known_or_skip(test: &str, kind: &str) -> bool {
     let netns = Netns::new("known").unwrap();
     match netns.ip(&format!("link add t0 type {kind}")) {
         Ok(_) => true,

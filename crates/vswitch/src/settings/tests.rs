@@ -328,6 +328,9 @@ fn check_key(bed: &mut Bed, table: &str, row: &Setting, key: &str, type_name: &s
     if row.column == "options" {
         set(bed, table, "type", type_name);
     }
+    if key.starts_with("lacp-") {
+        set(bed, "Port", "lacp", "active");
+    }
     let mut state = |value: Option<&str>| {
         let pairs = others.iter().map(|(key, value)| (key.as_str(), value.as_str()));
         let all: Vec<(&str, &str)> = pairs.chain(value.map(|value| (key, value))).collect();

@@ -115,7 +115,7 @@ const ALL: &[GuestTest] = &[
         package: "sluiced",
         target: "net",
         datapath: Under::Userspace,
-        args: &["--test-threads", "2", "partners::"],
+        args: &["--test-threads", "2", "partners::", "lacp::"],
     },
     GuestTest {
         package: "netlink",

@@ -4,6 +4,7 @@ mod commands;
 mod commands35;
 mod counters;
 mod database;
+mod lacp;
 mod learned;
 mod logs;
 mod mtus;

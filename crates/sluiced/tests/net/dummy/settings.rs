@@ -65,6 +65,7 @@ fn each_key_is_carried_out_or_reported() {
         };
         vsctl(&lab.daemon, &settings().filter_map(set).collect::<Vec<_>>().join(" "));
     };
+    vsctl(&lab.daemon, "set Port p1 lacp=active");
     apply(&|setting| Some(valid(setting)));
     let told = reported();
     for (name, _, setting) in settings() {

@@ -8,7 +8,6 @@ fn unsupported_settings_are_reported() {
         ("Bridge", "stp_enable", true.into(), "spanning tree"),
         ("Bridge", "rstp_enable", true.into(), "rapid spanning tree"),
         ("Bridge", "mcast_snooping_enable", true.into(), "multicast snooping"),
-        ("Port", "lacp", "passive".into(), "LACP"),
         ("Port", "vlan_mode", "dot1q-tunnel".into(), "dot1q-tunnel"),
         ("Interface", "cfm_mpid", 3.into(), "CFM"),
         ("Interface", "bfd", map(&[("enable", "true"), ("mult", "x")]), "bfd:mult=x"),
@@ -101,7 +100,9 @@ fn a_bridge_without_a_type_tells_its_datapath() {
 fn what_is_not_supported_stands_in_a_row() {
     let mut bed = Bed::new();
     bed.add_br("br0", "netdev");
-    bed.add_port("br0", "p1", &[("lacp", "active".into())], &[("ingress_policing_rate", 3.into())]);
+    let lacp: &[(&str, ColumnValue)] =
+        &[("lacp", "active".into()), ("other_config", map(&[("lacp-system-id", "x")]))];
+    bed.add_port("br0", "p1", lacp, &[("ingress_policing_rate", 3.into())]);
     bed.set("Interface", "p1", "bfd", map(&[("enable", "true"), ("min_rx", "x")]));
     let bridge = bed.row("Bridge", "br0");
     bed.txn(|txn| {
@@ -120,7 +121,7 @@ fn what_is_not_supported_stands_in_a_row() {
     let p1 = told(&facts.interfaces[&of("Interface", "p1")].status);
     assert!(p1.contains("bfd:min_rx=x: ignored") && p1.contains("ingress policing"), "{p1}");
     let port = told(&facts.ports[&of("Port", "p1")].status);
-    assert!(port.contains("LACP"), "{port}");
+    assert!(port.contains("the port has no LACP: give an Ethernet address"), "{port}");
     let bridge = told(&facts.bridges[&bridge].status);
     assert!(bridge.contains("mirror m0 (mirrors)"), "{bridge}");
     let controllers: Vec<_> = facts.controllers.values().map(|facts| told(&facts.status)).collect();
@@ -216,6 +217,7 @@ fn sessions_of_bfd_are_part_of_the_ports() {
         let port = desired.bridges["br0"].ports["p1"].interfaces[0].clone();
         let found = port.links.iter().map(|link| match link {
             l2proto::LinkSettings::Bfd(bfd) => bfd.min_tx_ms,
+            other => panic!("{other:?}"),
         });
         assert_eq!(found.collect::<Vec<_>>(), Vec::from_iter(min_tx_ms), "{settings:?}");
         fake.apply(&mut planner, desired);

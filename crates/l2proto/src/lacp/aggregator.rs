@@ -1,0 +1,257 @@
+//! The members of one port, and the choice of those that carry its traffic.
+//!
+//! The aggregator asks for an update after each change that may alter the choice; [`Aggregator::run`] makes it, and
+//! returns the frames that are due. The caller calls it whenever [`Aggregator::next_wakeup`] has passed.
+
+use super::config::PortConfig;
+use super::frame::{Parsed, Pdu, state};
+use super::member::{Common, FAST_MS, Link, MISSING, Member, SLOW_MS, Status};
+use super::rate::Rate;
+use crate::protocol::{LineLevel, SessionId};
+use flow::MacAddr;
+
+/// Warnings about loops that a port writes at once; later one a minute, as in OVS.
+const LOOP_WARNINGS: Rate = Rate::new(10, 60_000);
+
+/// A port with its members.
+#[derive(Debug)]
+pub struct Aggregator {
+    pub(super) name: String,
+    pub(super) config: PortConfig,
+    /// In the order in which they joined.
+    pub(super) members: Vec<Member>,
+    /// The member whose key all have.
+    pub(super) key_member: Option<SessionId>,
+    pub(super) is_negotiated: bool,
+    /// Attachments must be chosen anew.
+    is_stale: bool,
+    loop_warnings: Rate,
+}
+
+impl Aggregator {
+    pub(super) fn new(name: &str, config: PortConfig) -> Aggregator {
+        Aggregator {
+            name: name.to_owned(),
+            config,
+            members: Vec::new(),
+            key_member: None,
+            is_negotiated: false,
+            is_stale: true,
+            loop_warnings: LOOP_WARNINGS,
+        }
+    }
+
+    /// Its port.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether some partner answers, or is awaited still.
+    pub fn is_negotiated(&self) -> bool {
+        self.is_negotiated
+    }
+
+    /// A member.
+    pub fn member(&self, id: SessionId) -> Option<&Member> {
+        self.members.iter().find(|member| member.id == id)
+    }
+
+    fn member_mut(&mut self, id: SessionId) -> Option<&mut Member> {
+        self.members.iter_mut().find(|member| member.id == id)
+    }
+
+    /// Key of all messages; `None` without members.
+    pub(super) fn key(&self) -> Option<u16> {
+        let Link { port_id, key, .. } = self.member(self.key_member?)?.link;
+        Some(if key == 0 { port_id } else { key })
+    }
+
+    pub(super) fn common(&self) -> Common {
+        let bit = |is_set: bool, bit: u8| if is_set { bit } else { 0 };
+        let PortConfig { is_active, is_fast, falls_back, system } = self.config;
+        Common {
+            system,
+            key: self.key().unwrap_or(0),
+            state: bit(is_active, state::ACTIVITY)
+                | bit(is_fast, state::TIMEOUT)
+                | bit(self.members.len() > 1, state::AGGREGATION),
+            is_negotiated: self.is_negotiated,
+            is_active,
+            falls_back,
+        }
+    }
+
+    /// Changes the settings of the port.
+    pub(super) fn configure(&mut self, config: PortConfig) {
+        let PortConfig { is_active: _, is_fast: _, falls_back, system } = self.config;
+        self.is_stale |= (falls_back, system) != (config.falls_back, config.system);
+        self.config = config;
+    }
+
+    /// Adds a member, or changes its settings and its carrier.
+    pub(super) fn put(
+        &mut self,
+        (id, name): (SessionId, &str),
+        mac: MacAddr,
+        link: Link,
+        has_carrier: bool,
+        now_ms: u64,
+    ) {
+        let asks = self.config.is_active || self.is_negotiated;
+        if self.member(id).is_none() {
+            let member = Member { has_carrier, ..Member::new(id, name) };
+            self.members.push(member);
+            self.key_member = self.key_member.or(Some(id));
+            self.is_stale = true;
+        }
+        let is_active = self.config.is_active;
+        let Some(member) = self.member_mut(id) else { return };
+        member.mac = mac;
+        let is_changed = member.link != link;
+        if is_changed {
+            member.link = link;
+            if asks {
+                member.expire(now_ms);
+            }
+        }
+        if member.has_carrier != has_carrier {
+            member.has_carrier = has_carrier;
+            member.counters.carrier_changed = member.counters.carrier_changed.wrapping_add(1);
+            if is_active || member.status == Status::Current {
+                member.expire(now_ms);
+            }
+        }
+        self.is_stale |= is_changed;
+    }
+
+    /// Removes a member; returns whether others are left.
+    pub(super) fn remove(&mut self, id: SessionId) -> bool {
+        self.members.retain(|member| member.id != id);
+        if self.key_member == Some(id) {
+            self.key_member = self.members.first().map(|member| member.id);
+        }
+        self.is_stale = true;
+        !self.members.is_empty()
+    }
+
+    /// A member receives a payload. `warnings` bounds the lines about bad ones.
+    pub(super) fn input(&mut self, id: SessionId, payload: &[u8], now_ms: u64, warnings: &mut Rate) {
+        let rx_interval_ms = MISSING * if self.config.is_fast { FAST_MS } else { SLOW_MS };
+        let name = &self.name;
+        let Some(member) = self.members.iter_mut().find(|member| member.id == id) else { return };
+        member.counters.received = member.counters.received.wrapping_add(1);
+        let pdu = match Pdu::parse(payload) {
+            Parsed::Pdu(pdu) => pdu,
+            Parsed::Marker => {
+                member.counters.markers = member.counters.markers.wrapping_add(1);
+                member.line(LineLevel::Debug, format!("{name}: received a LACP marker PDU."));
+                return;
+            }
+            Parsed::Bad => {
+                member.counters.bad = member.counters.bad.wrapping_add(1);
+                if warnings.take(now_ms) {
+                    let text = format!("{name}: received an unparsable LACP PDU.");
+                    member.line(LineLevel::Warning, text);
+                }
+                return;
+            }
+        };
+        if !member.has_carrier {
+            if warnings.take(now_ms) {
+                let text = format!("{}: carrier state is DOWN, dropping received LACP PDU.", member.name);
+                member.line(LineLevel::Info, text);
+            }
+            return;
+        }
+        member.status = Status::Current;
+        member.rx_ms = now_ms + rx_interval_ms;
+        member.told = pdu.partner;
+        if member.partner != pdu.actor {
+            member.partner = pdu.actor;
+            self.is_stale = true;
+        }
+    }
+
+    /// Does what is due: ages partners, chooses attachments, and appends the frames to send.
+    pub(super) fn run(&mut self, now_ms: u64, mut send: impl FnMut(SessionId, Box<[u8]>)) {
+        for member in &mut self.members {
+            if member.next_timeout_ms().is_some_and(|at_ms| at_ms <= now_ms) {
+                let counters = &mut member.counters;
+                if member.status == Status::Current {
+                    counters.expired = counters.expired.wrapping_add(1);
+                    member.expire(now_ms);
+                } else {
+                    counters.defaulted = counters.defaulted.wrapping_add(1);
+                    member.default();
+                    self.is_stale = true;
+                }
+            }
+        }
+        if std::mem::take(&mut self.is_stale) {
+            self.attach(now_ms);
+        }
+        let common = self.common();
+        for member in &mut self.members {
+            if let Some(frame) = member.poll(&common, now_ms) {
+                send(member.id, frame);
+            }
+        }
+    }
+
+    /// Chooses the members that carry traffic: those with the partner of the leading member.
+    ///
+    /// The leading member is the highest ranked of those in use; only without one, of all with a partner. Another partner
+    /// thus gains a port only after the former one is lost. Ties go to the member that joined first.
+    fn attach(&mut self, now_ms: u64) {
+        let common = self.common();
+        let in_use = |member: &&Member| member.status == Status::Current && member.is_attached;
+        let leading = self.members.iter().filter(in_use).min_by_key(|member| member.rank(&common));
+        let mut lead = leading.map(|member| member.partner);
+        let kept = lead.map(|partner| partner.system.id);
+        let mut best = None;
+        for member in &mut self.members {
+            member.is_attached = false;
+            if member.partner.system.id == common.system.id {
+                if self.loop_warnings.take(now_ms) {
+                    let name = &member.name;
+                    let text =
+                        format!("member {name}: Loopback detected. Interface is connected to its own bond");
+                    member.line(LineLevel::Warning, text);
+                }
+                continue;
+            }
+            if member.status == Status::Defaulted {
+                member.is_attached = common.falls_back;
+                continue;
+            }
+            let rank = member.rank(&common);
+            member.is_attached = kept.is_none_or(|id| id == member.partner.system.id);
+            if kept.is_none() && best.is_none_or(|best| rank < best) {
+                best = Some(rank);
+                lead = Some(member.partner);
+            }
+        }
+        self.is_negotiated = lead.is_some();
+        let Some(lead) = lead else { return };
+        for member in &mut self.members {
+            let partner = member.partner;
+            if common.falls_back && member.status == Status::Defaulted
+                || (partner.key, partner.system.id) != (lead.key, lead.system.id)
+            {
+                member.is_attached = false;
+            }
+        }
+    }
+
+    /// Time of the earliest work: 0 is at once, `None` never.
+    pub(super) fn next_wakeup(&mut self, now_ms: u64) -> Option<u64> {
+        if self.is_stale {
+            return Some(0);
+        }
+        let common = self.common();
+        let of_member = |member: &mut Member| {
+            [member.next_message_ms(&common, now_ms), member.next_timeout_ms()].into_iter().flatten().min()
+        };
+        self.members.iter_mut().filter_map(of_member).min()
+    }
+}
