@@ -1,0 +1,1 @@
+//! Tests of messages, settings, claims and sessions.
