@@ -79,7 +79,11 @@ impl Config {
         // As in OVS the bits of a negative number are those of a large one.
         let mut config = Config::new(mpid as u64);
         config.is_extended = reader.flag("cfm_extended");
-        config.is_demand = reader.flag("cfm_demand") && config.is_extended;
+        config.is_demand = reader.flag("cfm_demand");
+        if config.is_demand && !config.is_extended {
+            reader.ignore("cfm_demand", "needs other_config:cfm_extended=true");
+            config.is_demand = false;
+        }
         config.set_interval(reader.interval());
         config.is_up = reader.is_up();
         config.vlan = reader.vlan();

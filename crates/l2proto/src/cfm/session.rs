@@ -379,7 +379,11 @@ impl Session {
             .map(|(mpid, remote)| (*mpid, now_ms.saturating_sub(remote.received_ms)))
             .collect();
         for (mpid, ms) in silent {
-            self.line(LineLevel::Info, now_ms, format_args!("Received no CCM from RMP {mpid} in the last {ms}ms"));
+            self.line(
+                LineLevel::Info,
+                now_ms,
+                format_args!("Received no CCM from RMP {mpid} in the last {ms}ms"),
+            );
             if !is_alive {
                 self.remotes.remove(&mpid);
             }

@@ -88,13 +88,21 @@ impl LinkProtocol for Sessions {
             _ => BTreeMap::new(),
         };
         if numbers.len() > MAPPINGS_MAX {
-            ignore(format!("auto_attach: mappings: only the first {MAPPINGS_MAX} count: a frame has no room for more"));
+            ignore(format!(
+                "auto_attach: mappings: only the first {MAPPINGS_MAX} count: a frame has no room for more"
+            ));
         }
         if !numbers.is_empty() {
-            ignore("auto_attach: mappings: announced by LLDP; set the column trunks of ports yourself".to_string());
+            ignore(
+                "auto_attach: mappings: announced by LLDP; set the column trunks of ports yourself"
+                    .to_string(),
+            );
         }
         let mapping = |(isid, vlan): (i64, i64)| {
-            Some(Mapping { isid: u32::try_from(isid).ok()? & 0xff_ffff, vlan: u16::try_from(vlan).ok()? & 0xfff })
+            Some(Mapping {
+                isid: u32::try_from(isid).ok()? & 0xff_ffff,
+                vlan: u16::try_from(vlan).ok()? & 0xfff,
+            })
         };
         let mappings = numbers.into_iter().filter_map(mapping).take(MAPPINGS_MAX).collect();
         let description = if description.is_empty() { DESCRIPTION.to_string() } else { description };

@@ -125,10 +125,13 @@ impl Session {
         session
     }
 
-    /// Applies new settings. As in OVS the next frame then leaves after an interval.
+    /// Applies new settings. As in OVS the next frame then leaves after an interval. A port that only changes its carrier
+    /// keeps its time.
     pub fn configure(&mut self, port: &LinkPort, config: Config, now_ms: u64) {
+        if self.is_new || self.mac != port.mac || self.config != config {
+            self.next_tx_ms = now_ms + INTERVAL_MS;
+        }
         self.mac = port.mac;
-        self.next_tx_ms = now_ms + INTERVAL_MS;
         self.services.retain(|service| config.mappings.contains(&service.mapping));
         for mapping in &config.mappings {
             if !self.services.iter().any(|service| service.mapping == *mapping) {

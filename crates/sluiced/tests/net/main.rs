@@ -33,6 +33,7 @@ mod kernel;
 mod kernel_cost;
 mod kernel_ct;
 mod kernel_queues;
+mod link_monitors;
 mod links;
 mod loops;
 mod openflow;

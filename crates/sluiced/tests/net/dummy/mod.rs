@@ -5,6 +5,7 @@ mod commands35;
 mod counters;
 mod database;
 mod learned;
+mod link_monitors;
 mod logs;
 mod mtus;
 mod newer;

@@ -10,9 +10,9 @@ fn unsupported_settings_are_reported() {
         ("Bridge", "mcast_snooping_enable", true.into(), "multicast snooping"),
         ("Port", "lacp", "passive".into(), "LACP"),
         ("Port", "vlan_mode", "dot1q-tunnel".into(), "dot1q-tunnel"),
-        ("Interface", "cfm_mpid", 3.into(), "CFM"),
+        ("Interface", "cfm_mpid", 9000.into(), "cfm_mpid=9000"),
         ("Interface", "bfd", map(&[("enable", "true"), ("mult", "x")]), "bfd:mult=x"),
-        ("Interface", "lldp", map(&[("enable", "true")]), "LLDP"),
+        ("Interface", "lldp", map(&[("enable", "on")]), "lldp:enable=on"),
         ("Interface", "ingress_policing_rate", 3.into(), "ingress policing"),
         ("Open_vSwitch", "other_config", map(&[("hw-offload", "true")]), "hardware offload"),
         ("Open_vSwitch", "other_config", map(&[("dpdk-init", "true")]), "DPDK"),
@@ -216,6 +216,7 @@ fn sessions_of_bfd_are_part_of_the_ports() {
         let port = desired.bridges["br0"].ports["p1"].interfaces[0].clone();
         let found = port.links.iter().map(|link| match link {
             l2proto::LinkSettings::Bfd(bfd) => bfd.min_tx_ms,
+            other => panic!("{other:?}"),
         });
         assert_eq!(found.collect::<Vec<_>>(), Vec::from_iter(min_tx_ms), "{settings:?}");
         fake.apply(&mut planner, desired);
