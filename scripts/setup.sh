@@ -82,6 +82,7 @@ disable_services() {
         ovn-central) systemctl disable --quiet ovn-central.service ovn-northd.service ovn-ovsdb-server-nb.service \
             ovn-ovsdb-server-sb.service || true ;;
         ovn-host) systemctl disable --quiet ovn-host.service ovn-controller.service || true ;;
+        lldpd) systemctl disable --quiet lldpd.service || true ;;
         iperf3) systemctl disable --quiet iperf3.service || true ;;
         # A dependency of the daemon with DPDK; its service binds devices to user space drivers.
         openvswitch-switch-dpdk) systemctl disable --quiet dpdk.service || true ;;
@@ -125,7 +126,7 @@ bench)
 check | check-long)
     packages=("${build[@]}" openvswitch-switch openvswitch-common python3-openvswitch tcpdump iperf3 iproute2 iputils-ping
         ethtool procps openvswitch-testcontroller strace openssl libteam-utils
-        curl python3-pyftpdlib)
+        curl lldpd python3-pyftpdlib)
     if [ "$(uname -m)" = x86_64 ]; then
         # The virtual machine of the stage `guest` (17 MB; it downloads its kernel itself, 71 MB). Without
         # them the stage is skipped.

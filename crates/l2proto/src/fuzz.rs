@@ -1,10 +1,11 @@
-//! Fuzz targets: any packets into a session.
+//! Fuzz targets: any packets into a session of each protocol.
 
 use crate::bfd::{
     Config, Environment, Flags, MESSAGE_BYTES, Message, Received, SessionId, Sessions, State, udp_payload,
 };
 use crate::lacp::{self, Aggregators, Parsed, Pdu};
-use crate::protocol::{Columns, LinkPort, LinkValue, Table};
+use crate::protocol::{Columns, LinkPort, LinkProtocol, LinkValue, Table};
+use crate::{cfm, lldp};
 use flow::{MacAddr, OfPort};
 use std::collections::BTreeMap;
 
@@ -165,4 +166,80 @@ pub fn lacp_packets(bytes: &[u8]) {
     // Two a second by the timers, ten more at once by changes and then one each 100 ms.
     let limit = 2 * (now_ms / 1000 + 1 + now_ms / 100 + 10).min(packets + 1);
     assert!(messages <= limit, "{messages} of {packets} packets");
+}
+
+/// The port of a session.
+fn port() -> LinkPort {
+    LinkPort {
+        interface: "p".to_string(),
+        port: "p".to_string(),
+        bridge: "br0".to_string(),
+        of_port: flow::OfPort(1),
+        mac: MacAddr([2; 6]),
+        bridge_mac: MacAddr([2; 6]),
+        is_up: true,
+        speed_mbps: 0,
+        is_full_duplex: true,
+    }
+}
+
+/// Passes frames, each behind a byte for the pause and two for its length, to a session, and serves it between them;
+/// `sent` checks the frames that it sends.
+fn run_frames<E: LinkProtocol>(
+    engine: &mut E,
+    settings: &E::Settings,
+    mut bytes: &[u8],
+    sent: impl Fn(&[u8]),
+) {
+    let mut now_ms = 1;
+    let id = engine.configure(&port(), settings, now_ms, &mut Still);
+    while let Some((&[pause, high, low], rest)) = bytes.split_first_chunk() {
+        now_ms += u64::from(pause) * PAUSE_UNIT_MS;
+        let length = usize::from(u16::from_be_bytes([high, low])).min(rest.len());
+        let (frame, rest) = rest.split_at(length);
+        bytes = rest;
+        let payload = E::payload(frame).map(|payload| &payload[..payload.len().min(E::PAYLOAD_BYTES_MAX)]);
+        assert_eq!(engine.input(id, Received { ttl: 0, payload }, now_ms, &mut Still), Ok(()));
+        let mut out = Vec::new();
+        assert!(!engine.tick(now_ms, SERVICES_MAX, &mut Still, &mut out), "work without end");
+        out.iter().for_each(|(_, transmission)| sent(&transmission.frame));
+        assert!(engine.next_wakeup() > Some(now_ms));
+        while engine.take_report().is_some() {}
+        for row in E::COMMANDS.iter().filter(|row| row.min_args == 0) {
+            let shown = (row.run)(engine, &[], now_ms).unwrap_or_default();
+            assert!(!shown.is_empty());
+        }
+        engine.status(id, now_ms);
+    }
+}
+
+/// The first byte selects settings; frames follow.
+pub fn cfm_frames(bytes: &[u8]) {
+    let Some((&settings, bytes)) = bytes.split_first() else { return };
+    let mut config = cfm::Config::new(7);
+    config.is_extended = settings & 1 != 0;
+    config.is_demand = settings & 3 == 3;
+    config.set_interval([100, 5, 70_000, 10][usize::from(settings >> 2 & 3)]);
+    let mut sessions = cfm::Sessions::default();
+    run_frames(&mut sessions, &config, bytes, |frame| {
+        let sent = cfm::parse_frame(frame).map(|frame| frame.message);
+        assert!(
+            matches!(sent, Ok(Some(message)) if cfm::Message::parse(&message.to_bytes()) == Ok(Some(message)))
+        );
+    });
+}
+
+/// Frames of LLDP.
+pub fn lldp_frames(bytes: &[u8]) {
+    let mapping = |isid| lldp::Mapping { isid, vlan: 10 };
+    let config = lldp::Config {
+        name: "s1".to_string(),
+        description: "d".to_string(),
+        mappings: vec![mapping(1000), mapping(0xff_ffff)],
+    };
+    let mut sessions = lldp::Sessions::default();
+    run_frames(&mut sessions, &config, bytes, |frame| {
+        let sent = lldp::parse(frame).unwrap_or_else(|refusal| panic!("sent a bad frame: {refusal}"));
+        assert_eq!((sent.ttl_s, sent.assignments.len()), (lldp::TTL_S, 2));
+    });
 }

@@ -1,8 +1,10 @@
 //! Engines of protocols between switches, each a state machine without I/O.
 //!
 //! - [`protocol`]: the interface of a link protocol, [`LinkProtocol`](protocol::LinkProtocol).
+//! - [`cfm`]: connectivity fault management (IEEE 802.1ag), as Open vSwitch has it.
 //! - [`bfd`]: bidirectional forwarding detection (RFC 5880 and 5881), as Open vSwitch has it.
 //! - [`lacp`]: link aggregation control (IEEE 802.1AX), as Open vSwitch has it.
+//! - [`lldp`]: link layer discovery (IEEE 802.1AB) with auto-attach, as Open vSwitch has it.
 //!
 //! Time and randomness are arguments. Each engine takes received packets, returns packets to send, and tells the time of
 //! its next work. The thread `link_protocols` of `sluiced` runs them.
@@ -12,19 +14,27 @@
 #![forbid(unsafe_code)]
 
 pub mod bfd;
+pub mod cfm;
 pub mod fuzz;
 pub mod lacp;
+mod lines;
+pub mod lldp;
 pub mod protocol;
 pub mod registry;
+mod slots;
 
 #[cfg(test)]
 mod tests;
 
 registry::link_protocols! {
+    /// Connectivity fault management.
+    Cfm, cfm: cfm::Sessions;
     /// Bidirectional forwarding detection.
     Bfd, bfd: bfd::Sessions;
     /// Link aggregation control.
     Lacp, lacp: lacp::Aggregators;
+    /// Link layer discovery.
+    Lldp, lldp: lldp::Sessions;
 }
 
 impl Protocol {

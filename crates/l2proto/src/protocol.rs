@@ -137,8 +137,12 @@ pub enum LinkValue {
     Text(String),
     /// A set of strings.
     Texts(Vec<String>),
+    /// A set of integers.
+    Integers(Vec<i64>),
     /// A map of strings.
     Map(BTreeMap<String, String>),
+    /// A map of integers.
+    Numbers(BTreeMap<i64, i64>),
     /// A map of counters.
     Counters(BTreeMap<String, i64>),
 }

@@ -39,6 +39,8 @@ pub(crate) const TARGETS: &[Target] = &[
     target("flow-match", flow::text::fuzz::parse_flow, &[Seeds::Files("crates/flow/corpus/text_parse_flow")]),
     target("l2proto-bfd", l2proto::fuzz::bfd_packets, &[Seeds::Files("crates/l2proto/corpus/bfd_packets")]),
     target("l2proto-lacp", l2proto::fuzz::lacp_packets, &[Seeds::Files("crates/l2proto/corpus/lacp_packets")]),
+    target("l2proto-cfm", l2proto::fuzz::cfm_frames, &[Seeds::Files("crates/l2proto/corpus/cfm_frames")]),
+    target("l2proto-lldp", l2proto::fuzz::lldp_frames, &[Seeds::Files("crates/l2proto/corpus/lldp_frames")]),
     target("ofp-actions-text", ofp_actions::fuzz::parse_actions, &[Seeds::Files("crates/ofp-actions/corpus/text_parse_actions")]),
     target("ofp-actions-flow-mods", ofp_actions::fuzz::parse_flow_mods, &[Seeds::Files("crates/ofp-actions/corpus/flow_mods")]),
     target("ofp-actions-wire", ofp_actions::fuzz::read_actions, OPENFLOW),

@@ -10,27 +10,6 @@ use ovsdb::client::RowView;
 
 /// The commands of this module.
 pub(super) const ROWS: &[Command] = &[
-    command(
-        "autoattach/show-isid",
-        "[bridge]",
-        0..=1,
-        "show the service mappings of auto-attach, of all bridges or one",
-        autoattach,
-    ),
-    command(
-        "autoattach/statistics",
-        "[bridge]",
-        0..=1,
-        "show the counters of auto-attach, of all bridges or one",
-        autoattach,
-    ),
-    command(
-        "autoattach/status",
-        "[bridge]",
-        0..=1,
-        "show the state of auto-attach, of all bridges or one",
-        autoattach,
-    ),
     command("bond/disable-member", "port member", 2..=2, "stop sending packets on a member of a bond", bond),
     command("bond/enable-member", "port member", 2..=2, "send packets on a member of a bond again", bond),
     command("bond/list", "", 0..=0, "list the bonds with their modes and members", bonds),
@@ -43,14 +22,6 @@ pub(super) const ROWS: &[Command] = &[
     ),
     command("bond/set-active-member", "port member", 2..=2, "choose the active member of a bond", bond),
     command("bond/show", "[port]", 0..=1, "show the state of all bonds or one", bond),
-    command(
-        "cfm/set-fault",
-        "[interface] normal|false|true",
-        1..=2,
-        "override the fault state of CFM; normal ends the override",
-        cfm_fault,
-    ),
-    command("cfm/show", "[interface]", 0..=1, "show the CFM state of all interfaces or one", cfm),
     command(
         "dpif-netdev/bond-show",
         "[dp]",
@@ -83,12 +54,6 @@ const BONDS: Feature = Feature {
     asks: |port| port.uuid_set("interfaces").len() > 1,
     unknown: "no such bond",
 };
-const CFM: Feature = Feature {
-    name: "connectivity fault management",
-    table: "Interface",
-    asks: |interface| interface.opt_int("cfm_mpid").is_some(),
-    unknown: "no such CFM object",
-};
 const STP: Feature = Feature {
     name: "STP",
     table: "Bridge",
@@ -100,12 +65,6 @@ const RSTP: Feature = Feature {
     table: "Bridge",
     asks: |bridge| bridge.bool("rstp_enable"),
     unknown: "No such RSTP object",
-};
-const AUTO_ATTACH: Feature = Feature {
-    name: "auto-attach",
-    table: "Bridge",
-    asks: |bridge| bridge.opt_uuid("auto_attach").is_some(),
-    unknown: "",
 };
 const QOS: Feature = Feature {
     name: "QoS",
@@ -146,39 +105,12 @@ fn bond(plane: &mut ControlPlane, args: &[String]) -> Reply {
     none_of(plane, &BONDS, args, "")
 }
 
-fn cfm(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    none_of(plane, &CFM, args, "")
-}
-
 fn stp(plane: &mut ControlPlane, args: &[String]) -> Reply {
     none_of(plane, &STP, args, "")
 }
 
 fn rstp(plane: &mut ControlPlane, args: &[String]) -> Reply {
     none_of(plane, &RSTP, args, "")
-}
-
-/// Without an instance of the protocol all these replies are empty.
-fn autoattach(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    Reply::from(not_asked_for(plane, &AUTO_ATTACH, args).map(|()| String::new()))
-}
-
-/// `[INTERFACE] normal|false|true`: overrides a state of all instances or of one.
-fn forced(plane: &ControlPlane, feature: &Feature, args: &[String], unknown: &str) -> Reply {
-    let known = args.last().is_some_and(|state| ["normal", "false", "true"].contains(&state.as_str()));
-    if !known {
-        return Reply::Error("unknown fault string".to_string());
-    }
-    let named = &args[..args.len() - 1];
-    let answer = not_asked_for(plane, feature, named);
-    Reply::from(answer.and_then(|()| match named.is_empty() {
-        true => Ok("OK".to_string()),
-        false => Err(unknown.to_string()),
-    }))
-}
-
-fn cfm_fault(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    forced(plane, &CFM, args, "no such CFM object")
 }
 
 /// Forces a topology change.

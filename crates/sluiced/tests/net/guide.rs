@@ -70,9 +70,10 @@ ovs-ofctl add-flow br-lan priority=50,udp,actions=drop
 ";
 
 /// Pages, with the commands before their first one.
-const PAGES: [(&str, &str); 5] = [
+const PAGES: [(&str, &str); 6] = [
     ("README.md", STOCK),
     ("docs/guide/install.md", ""),
+    ("docs/guide/link-monitoring.md", BRIDGE),
     ("docs/guide/migrate.md", STOCK),
     ("docs/guide/operate.md", BRIDGE),
     ("docs/guide/troubleshoot.md", BRIDGE),
@@ -221,6 +222,11 @@ fn the_readme() {
 #[test]
 fn install() {
     check("docs/guide/install.md");
+}
+
+#[test]
+fn link_monitoring() {
+    check("docs/guide/link-monitoring.md");
 }
 
 #[test]

@@ -34,6 +34,7 @@ mod kernel_cost;
 mod kernel_ct;
 mod kernel_queues;
 mod lacp;
+mod link_monitors;
 mod links;
 mod loops;
 mod openflow;

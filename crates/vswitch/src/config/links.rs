@@ -34,6 +34,11 @@ impl Columns for LinkRows<'_> {
     fn column(&self, table: Table, name: &str) -> Option<LinkValue> {
         let row = self.row(table)?;
         let datum = row.datum(name)?;
+        if let Some((Atom::Integer(_), _)) = datum.pairs().first() {
+            let number = |atom: &Atom| if let Atom::Integer(number) = atom { Some(*number) } else { None };
+            let pairs = datum.pairs().iter().filter_map(|(k, v)| Some((number(k)?, number(v)?)));
+            return Some(LinkValue::Numbers(pairs.collect()));
+        }
         if datum.is_map() {
             let pairs = row.string_map(name).into_iter();
             return Some(LinkValue::Map(pairs.map(|(k, v)| (k.to_string(), v.to_string())).collect()));

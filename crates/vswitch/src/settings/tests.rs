@@ -112,6 +112,7 @@ fn full() -> Bed {
     bed.add_br("br0", "");
     bed.add_port("br0", "p1", &[], &[]);
     let (root, bridge, port) = (bed.root(), bed.row("Bridge", "br0"), bed.row("Port", "p1"));
+    let interface = bed.row("Interface", "p1");
     bed.txn(|txn| {
         let text = |text: &str| ColumnValue::from(text);
         let controller = [
@@ -142,6 +143,8 @@ fn full() -> Bed {
         let qos = [("type", text("linux-htb")), ("queues", ColumnValue::ref_map([(0, queue)]))];
         let qos = txn.insert("QoS", qos);
         txn.update("Port", port, [("qos", ColumnValue::from(qos))]);
+        let lldp = ColumnValue::from(Datum::map([("enable", "true")]));
+        txn.update("Interface", interface, [("cfm_mpid", 3.into()), ("lldp", lldp)]);
         let timeouts = Datum::map([("tcp_close", 9)]);
         let policy = txn.insert("CT_Timeout_Policy", [("timeouts", ColumnValue::from(timeouts))]);
         let zone =
@@ -260,6 +263,7 @@ fn types_of(setting: &Setting) -> Vec<&'static str> {
 fn context(column: &str, key: &str, type_name: &str) -> BTreeMap<String, String> {
     let pairs: &[(&str, &str)] = match (column, type_name) {
         ("bfd", _) => &[("enable", "true")],
+        ("other_config", _) if key.starts_with("cfm_") => &[("cfm_extended", "true")],
         ("options", "srv6") => &[("remote_ip", "2001:db8::1")],
         ("options", "patch") => &[("peer", "p9")],
         ("options", "erspan" | "ip6erspan") => &[("remote_ip", "192.0.2.9"), ("erspan_ver", "1")],

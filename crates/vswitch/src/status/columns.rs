@@ -58,6 +58,8 @@ fn link_value(column: StatusColumn, value: Option<&LinkValue>) -> Datum {
         None if column.kind == ColumnKind::Map => Datum::empty_map(),
         None => Datum::empty_set(),
         Some(LinkValue::Texts(all)) => Datum::set(all.iter().map(|t| text(t))),
+        Some(LinkValue::Integers(all)) => Datum::set(all.iter().copied()),
+        Some(LinkValue::Numbers(map)) => Datum::map(map.iter().map(|(key, value)| (*key, *value))),
         Some(LinkValue::Counters(map)) => counters(map),
         Some(LinkValue::Flag(flag)) => (*flag).into(),
         Some(LinkValue::Integer(number)) => (*number).into(),

@@ -421,7 +421,6 @@ fn unsupported_commands_are_refused() {
         ("Bridge br0 stp_enable=true", "stp/show br0", "STP: asked for by br0"),
         ("Bridge br0 rstp_enable=true", "rstp/show", "RSTP: asked for by br0"),
         ("Bridge br0 mcast_snooping_enable=true", "mdb/show br0", "multicast snooping is configured"),
-        ("Interface p2 cfm_mpid=5", "cfm/show p2", "connectivity fault management: asked for by p2"),
     ] {
         vsctl(&lab.daemon, &format!("set {set}"));
         refused(&lab, line, why);

@@ -6,6 +6,7 @@ mod counters;
 mod database;
 mod lacp;
 mod learned;
+mod link_monitors;
 mod logs;
 mod mtus;
 mod newer;
