@@ -2,6 +2,7 @@
 //!
 //! - [`protocol`]: the interface of a link protocol, [`LinkProtocol`](protocol::LinkProtocol).
 //! - [`bfd`]: bidirectional forwarding detection (RFC 5880 and 5881), as Open vSwitch has it.
+//! - [`spanning_tree`]: STP and RSTP (IEEE 802.1D).
 //!
 //! Time and randomness are arguments. Each engine takes received packets, returns packets to send, and tells the time of
 //! its next work. The thread `link_protocols` of `sluiced` runs them.
@@ -14,6 +15,7 @@ pub mod bfd;
 pub mod fuzz;
 pub mod protocol;
 pub mod registry;
+pub mod spanning_tree;
 
 #[cfg(test)]
 mod tests;
@@ -21,6 +23,8 @@ mod tests;
 registry::link_protocols! {
     /// Bidirectional forwarding detection.
     Bfd, bfd: bfd::Sessions;
+    /// Spanning trees.
+    SpanningTree, spanning_tree: spanning_tree::Sessions;
 }
 
 impl Protocol {

@@ -123,7 +123,7 @@ fn a_protocol_of_a_third_party_needs_a_row_only() {
     let id = engine.find("p1").expect("it was made above");
     assert_eq!(
         engine.link_state(id, 1000),
-        LinkState { may_forward: false, may_learn: false, is_live: true }
+        LinkState { may_forward: false, may_learn: false, ..LinkState::UP }
     );
     assert!(!engine.tick(1000, 8, &mut Quiet, &mut sent));
     assert_eq!(sent.iter().map(|(id, t)| (*id, t.frame.len())).collect::<Vec<_>>(), [(id, 60)]);
@@ -160,6 +160,6 @@ fn control_packets_have_a_class() {
 fn states_restrict_together() {
     let blocked = LinkState { may_forward: false, ..LinkState::UP };
     let dead = LinkState { is_live: false, ..LinkState::UP };
-    assert_eq!(blocked.and(dead), LinkState { may_forward: false, may_learn: true, is_live: false });
+    assert_eq!(blocked.and(dead), LinkState { may_forward: false, is_live: false, ..LinkState::UP });
     assert_eq!(LinkState::UP.and(dead), dead);
 }

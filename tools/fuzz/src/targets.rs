@@ -38,6 +38,11 @@ pub(crate) const TARGETS: &[Target] = &[
     target("flow-words", flow::fuzz::parse_words, &[Seeds::Files("crates/flow/corpus/words")]),
     target("flow-match", flow::text::fuzz::parse_flow, &[Seeds::Files("crates/flow/corpus/text_parse_flow")]),
     target("l2proto-bfd", l2proto::fuzz::bfd_packets, &[Seeds::Files("crates/l2proto/corpus/bfd_packets")]),
+    target(
+        "l2proto-spanning-tree",
+        l2proto::fuzz::spanning_tree_messages,
+        &[Seeds::Files("crates/l2proto/corpus/spanning_tree_messages")],
+    ),
     target("ofp-actions-text", ofp_actions::fuzz::parse_actions, &[Seeds::Files("crates/ofp-actions/corpus/text_parse_actions")]),
     target("ofp-actions-flow-mods", ofp_actions::fuzz::parse_flow_mods, &[Seeds::Files("crates/ofp-actions/corpus/flow_mods")]),
     target("ofp-actions-wire", ofp_actions::fuzz::read_actions, OPENFLOW),

@@ -51,7 +51,7 @@ impl LinkProtocol for Strangers {
         is_statistics: true,
     }];
     const LOST_COUNTER: &'static str = "stranger_queue_full";
-    const INITIAL_STATE: LinkState = LinkState { may_forward: false, may_learn: false, is_live: true };
+    const INITIAL_STATE: LinkState = LinkState { may_forward: false, may_learn: false, ..LinkState::UP };
     const LIVENESS: Liveness = Liveness::Required;
     const GATES_TRAFFIC: bool = true;
     const COMMANDS: &'static [ProtocolCommand<Strangers>] = &[ProtocolCommand {
@@ -172,7 +172,7 @@ impl Engine for Strangers {
 
     fn link_state(&mut self, id: SessionId, _: u64) -> LinkState {
         let is_open = self.0.get(&id).is_none_or(|session| session.is_open);
-        LinkState { may_forward: is_open, may_learn: is_open, is_live: true }
+        LinkState { may_forward: is_open, may_learn: is_open, ..LinkState::UP }
     }
 
     fn status(&mut self, id: SessionId, _: u64) -> Status {

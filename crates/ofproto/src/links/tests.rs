@@ -42,9 +42,13 @@ fn link_states_are_packed() {
         assert_eq!(pack(state), bits);
         assert_eq!(state == LinkState::UP, bits == 7);
     }
+    for (phase, is_rapid) in PHASES.into_iter().flat_map(|phase| [(phase, false), (phase, true)]) {
+        let state = LinkState::of_tree(TreeState { is_rapid, phase });
+        assert_eq!(unpack(pack(state)), state);
+    }
     let session = LinkSession::new("p1", Protocol::Bfd, Arc::new(Notes::default()));
     assert_eq!(session.state(), LinkState { is_live: false, ..LinkState::UP });
-    let blocked = LinkState { may_forward: false, may_learn: true, is_live: true };
+    let blocked = LinkState { may_forward: false, ..LinkState::UP };
     assert!(!session.set_state(blocked).is_live);
     assert_eq!(session.state(), blocked);
 }

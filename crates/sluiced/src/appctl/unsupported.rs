@@ -62,10 +62,6 @@ pub(super) const ROWS: &[Command] = &[
     command("lacp/show-stats", "[port]", 0..=1, "show the LACP counters of all ports or one", lacp),
     command("qos/show", "interface", 1..=1, "show the QoS queues of an interface", qos),
     command("qos/show-types", "interface", 1..=1, "list the QoS types that an interface supports", qos_types),
-    command("rstp/show", "[bridge]", 0..=1, "show the RSTP state of all bridges or one", rstp),
-    command("rstp/tcn", "[bridge]", 0..=1, "force an RSTP topology change", rstp_change),
-    command("stp/show", "[bridge]", 0..=1, "show the STP state of all bridges or one", stp),
-    command("stp/tcn", "[bridge]", 0..=1, "force an STP topology change", stp_change),
 ];
 
 /// An unsupported feature of the database.
@@ -96,18 +92,6 @@ const CFM: Feature = Feature {
     table: "Interface",
     asks: |interface| interface.opt_int("cfm_mpid").is_some(),
     unknown: "no such CFM object",
-};
-const STP: Feature = Feature {
-    name: "STP",
-    table: "Bridge",
-    asks: |bridge| bridge.bool("stp_enable"),
-    unknown: "no such stp object",
-};
-const RSTP: Feature = Feature {
-    name: "RSTP",
-    table: "Bridge",
-    asks: |bridge| bridge.bool("rstp_enable"),
-    unknown: "No such RSTP object",
 };
 const AUTO_ATTACH: Feature = Feature {
     name: "auto-attach",
@@ -162,14 +146,6 @@ fn cfm(plane: &mut ControlPlane, args: &[String]) -> Reply {
     none_of(plane, &CFM, args, "")
 }
 
-fn stp(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    none_of(plane, &STP, args, "")
-}
-
-fn rstp(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    none_of(plane, &RSTP, args, "")
-}
-
 /// Without an instance of the protocol all these replies are empty.
 fn autoattach(plane: &mut ControlPlane, args: &[String]) -> Reply {
     Reply::from(not_asked_for(plane, &AUTO_ATTACH, args).map(|()| String::new()))
@@ -191,16 +167,6 @@ fn forced(plane: &ControlPlane, feature: &Feature, args: &[String], unknown: &st
 
 fn cfm_fault(plane: &mut ControlPlane, args: &[String]) -> Reply {
     forced(plane, &CFM, args, "no such CFM object")
-}
-
-/// Forces a topology change.
-fn stp_change(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    none_of(plane, &STP, args, "OK")
-}
-
-/// A change of RSTP.
-fn rstp_change(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    none_of(plane, &RSTP, args, "OK")
 }
 
 /// Bonds of userspace datapaths.

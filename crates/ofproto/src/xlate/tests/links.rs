@@ -202,7 +202,7 @@ fn control_packets_leave_by_their_port() {
 /// A session that gates the traffic of its port, in this state.
 fn gate(may_forward: bool, may_learn: bool) -> PortLink {
     let link = PortLink { gates_traffic: true, ..session(&[]) };
-    link.session.set_state(LinkState { may_forward, may_learn, is_live: true });
+    link.session.set_state(LinkState { may_forward, may_learn, ..LinkState::UP });
     link
 }
 
