@@ -94,7 +94,7 @@ pub struct Times {
 /// A message with a priority vector.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Message {
-    /// Of [`flag`]; the role apart.
+    /// Bits of [`flag`]; the role apart.
     pub flags: u8,
     /// Role of the sender; [`SenderRole::Designated`] in the older protocol.
     pub role: SenderRole,

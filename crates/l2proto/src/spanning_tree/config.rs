@@ -18,14 +18,14 @@ const PORT_PRIORITY: u16 = 128;
 /// Settings of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settings {
-    /// Of its bridge.
+    /// Settings of the bridge.
     pub bridge: BridgeSettings,
-    /// Of its port.
+    /// Settings of the port.
     pub port: PortSettings,
 }
 
 impl Settings {
-    /// Those of a bridge and a port without keys.
+    /// Defaults: a bridge and a port without keys.
     pub(super) fn plain(is_rapid: bool) -> Settings {
         let mut ignored = Vec::new();
         let mut read = Reader { table: Table::Bridge, map: BTreeMap::new(), ignored: &mut ignored };
@@ -272,7 +272,6 @@ fn rstp_bridge(read: &mut Reader<'_>) -> BridgeSettings {
             read.ignore(key, "does not fit: twice the delay less a second is to reach the maximum age");
         }
     }
-    read.number("rstp-ageing-time", 10..=1_000_000);
     let version = read.number("rstp-force-protocol-version", 0..=2);
     let settings = RstpBridge {
         id: u64::from(priority) << 48,

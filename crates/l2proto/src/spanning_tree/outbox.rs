@@ -1,4 +1,4 @@
-//! What a bridge gives to its driver.
+//! Frames, lines and changes of a bridge for its driver.
 
 use super::bpdu::Bpdu;
 use crate::protocol::{LearnedChange, LineLevel, LogLine, SessionId};

@@ -284,7 +284,7 @@ impl Bridge {
         }
     }
 
-    /// What a bridge does that has just become the root.
+    /// Begins the work of a root, if the bridge has just become it.
     fn become_root(&mut self, was_root: bool, now_ms: u64) {
         if was_root || !self.is_root() {
             return;

@@ -72,7 +72,7 @@ struct Line {
     cost: u32,
 }
 
-/// What differs between the outputs of the two protocols.
+/// Differences between the outputs of the two protocols.
 struct Layout {
     priority: &'static str,
     cost_width: usize,

@@ -12,8 +12,17 @@ fn sender(n: u32) -> String {
     format!("02:00:00:00:{:02x}:{:02x}", n >> 8 & 0xff, n & 0xff)
 }
 
+/// The third bridge of a ring.
+#[derive(Clone, Copy, PartialEq)]
+enum Third {
+    /// One of the switch.
+    Own,
+    /// One of the kernel, the root with its least delays.
+    Kernel,
+}
+
 /// A ring of three bridges: no frame arrives twice, and it heals after a cut.
-fn ring(protocol: &str, timers: &str) {
+fn ring(protocol: &str, timers: &str, third: Third) {
     let net = Topology::new(2).unwrap();
     let daemon = start(&net.switch);
     let [one, two] = &net.hosts[..] else { panic!("two hosts") };
@@ -39,15 +48,30 @@ fn ring(protocol: &str, timers: &str) {
     };
     add("br0", &one.port, ["c1a", "c3b"]);
     add("br1", &two.port, ["c1b", "c2a"]);
-    add("br2", "", ["c2b", "c3a"]);
+    if third == Third::Own {
+        add("br2", "", ["c2b", "c3a"]);
+    } else {
+        let options = "stp_state 1 forward_delay 200 hello_time 100 max_age 600 priority 0";
+        if let Err(e) = net.switch.ip(&format!("link add br2 type bridge {options}")) {
+            return println!("SKIP: loops: the kernel has no bridge: {e}");
+        }
+        for port in ["c2b", "c3a"] {
+            net.switch.ip(&format!("link set {port} master br2")).unwrap();
+        }
+        net.switch.up("br2").unwrap();
+    }
     let capture = watch(&two.netns, &two.dev);
     let came = |n: u32| seen(&capture.lines()).iter().filter(|(from, _)| *from == sender(n)).count();
-    appctl(&daemon, "time/stop");
+    if third == Third::Own {
+        appctl(&daemon, "time/stop");
+    }
     let mut n = 0;
     let mut passes = |what: &str| {
         wait_for(LIMIT, what, || {
             n += 1;
-            appctl(&daemon, WARP);
+            if third == Third::Own {
+                appctl(&daemon, WARP);
+            }
             send(one, &[Frame { to: BROADCAST, from: &sender(n), vlan: None }]);
             came(n) > 0
         })
@@ -55,6 +79,11 @@ fn ring(protocol: &str, timers: &str) {
         n
     };
     passes("the ring forwards");
+    if third == Third::Kernel {
+        let shown = appctl(&daemon, "stp/show br0");
+        assert!(shown.contains("  stp-priority  0\n") && shown.contains("root-port       c3b\n"), "{shown}");
+        return (1..=n).for_each(|n| assert!(came(n) <= 1, "frame {n}"));
+    }
     let shown = |bridge: &str| appctl(&daemon, &format!("{protocol}/show {bridge}"));
     let all = ["br0", "br1", "br2"].map(shown).concat().to_lowercase();
     let count =
@@ -73,12 +102,19 @@ fn ring(protocol: &str, timers: &str) {
 fn a_ring_with_stp_has_no_loop() {
     require_netns!();
     require_programs!("ovs-vsctl", "tcpdump");
-    ring("stp", "other_config:stp-forward-delay=4 other_config:stp-max-age=6");
+    ring("stp", "other_config:stp-forward-delay=4 other_config:stp-max-age=6", Third::Own);
+}
+
+#[test]
+fn a_ring_with_a_bridge_of_the_kernel_has_no_loop() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "tcpdump");
+    ring("stp", "", Third::Kernel);
 }
 
 #[test]
 fn a_ring_with_rstp_has_no_loop() {
     require_netns!();
     require_programs!("ovs-vsctl", "tcpdump");
-    ring("rstp", "");
+    ring("rstp", "", Third::Own);
 }

@@ -306,7 +306,7 @@ impl Port {
     }
 }
 
-/// The times of a message in seconds. Those of a stranger may be anything; a hello time of 0 would end all information.
+/// The times of a message in seconds. A stranger may send anything; a hello time of 0 would end all information.
 fn times_of(message: &Message) -> Seconds {
     let Times { message_age, max_age, hello, forward_delay } = message.times;
     Seconds {
