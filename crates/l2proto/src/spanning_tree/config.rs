@@ -158,12 +158,12 @@ pub struct RstpPort {
     pub(super) point_to_point: Option<bool>,
 }
 
-/// Cost of a link in the older protocol, by its speed.
+/// Cost of a link in the older protocol, by its speed; as in OVS, an unknown one counts as 10 Gbit/s.
 pub(super) fn stp_cost(mbps: u32) -> u32 {
     match mbps {
-        10_000.. => 2,
+        10_000.. | 0 => 2,
         1000.. => 4,
-        100.. | 0 => 19,
+        100.. => 19,
         16.. => 62,
         10.. => 100,
         4.. => 250,
@@ -177,9 +177,9 @@ pub(super) fn rstp_cost(mbps: u32) -> u32 {
         10_000_000.. => 2,
         1_000_000.. => 20,
         100_000.. => 200,
-        10_000.. => 2000,
+        10_000.. | 0 => 2000,
         1000.. => 20_000,
-        100.. | 0 => 200_000,
+        100.. => 200_000,
         10.. => 2_000_000,
         _ => 20_000_000,
     }

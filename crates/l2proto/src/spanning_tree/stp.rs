@@ -67,6 +67,7 @@ pub struct Bridge {
     hello: Option<u64>,
     notification: Option<u64>,
     change_since: Option<u64>,
+    logged_ms: Option<u64>,
     pub(super) ports: BTreeMap<SessionId, Port>,
     pub(super) out: Outbox,
 }
@@ -113,6 +114,7 @@ impl Bridge {
             hello: Some(now_ms),
             notification: None,
             change_since: None,
+            logged_ms: None,
             ports: BTreeMap::new(),
             out: Outbox::default(),
         }
@@ -307,7 +309,11 @@ impl Bridge {
         }
         self.change_detected = true;
         self.flush();
-        self.out.line("stp", LineLevel::Info, format!("{}: detected topology change.", self.name));
+        // A flood of notifications is no flood of lines.
+        if self.logged_ms.is_none_or(|at_ms| now_ms >= at_ms + HOLD_MS) {
+            self.logged_ms = Some(now_ms);
+            self.out.line("stp", LineLevel::Info, format!("{}: detected topology change.", self.name));
+        }
     }
 
     fn flush(&mut self) {
