@@ -221,9 +221,16 @@ impl<'a> Reader<'a> {
     }
 
     /// As in OVS, any text but one of the other value counts as the default.
-    fn flag(&self, key: &str, default: bool) -> bool {
-        let other = if default { "false" } else { "true" };
-        default != self.map.get(key).is_some_and(|text| text.eq_ignore_ascii_case(other))
+    fn flag(&mut self, key: &str, default: bool) -> bool {
+        match self.map.get(key) {
+            None => default,
+            Some(text) if text.eq_ignore_ascii_case("true") => true,
+            Some(text) if text.eq_ignore_ascii_case("false") => false,
+            Some(_) => {
+                self.ignore(key, "is neither true nor false");
+                default
+            }
+        }
     }
 
     fn address(&mut self, key: &str) -> Option<MacAddr> {
@@ -334,36 +341,37 @@ fn rstp_port(read: &mut Reader<'_>) -> PortSettings {
     }
 }
 
-/// The settings of an interface; `None` without a tree in its bridge.
+/// The settings of an interface; `None` without a tree in its bridge. Bad values are reported in any case.
 pub(super) fn parse(columns: &dyn Columns) -> (Option<Settings>, Vec<IgnoredSetting>) {
-    let is_rapid = is_set(columns, "rstp_enable");
-    if !is_rapid && !is_set(columns, "stp_enable") {
-        return (None, Vec::new());
-    }
+    let (is_rapid, is_old) = (is_set(columns, "rstp_enable"), is_set(columns, "stp_enable"));
     let mut ignored = Vec::new();
     let mut read = Reader::new(columns, Table::Bridge, &mut ignored);
-    let bridge = if is_rapid { rstp_bridge(&mut read) } else { stp_bridge(&mut read) };
+    let (stp, rstp) = (stp_bridge(&mut read), rstp_bridge(&mut read));
+    let bridge = if is_rapid { rstp } else { stp };
     if !columns.is_local() {
         // The bridge's own port tells them once.
         ignored.clear();
-    } else if is_rapid && is_set(columns, "stp_enable") {
+    } else if is_rapid && is_old {
         let place = "stp_enable".to_string();
         let message = "a bridge has one tree: RSTP runs, and STP does not".to_string();
         ignored.push(IgnoredSetting { table: Table::Bridge, place, message });
     }
+    if columns.is_local() {
+        let settings = Settings { bridge, port: PortSettings::Outside };
+        return ((is_rapid || is_old).then_some(settings), ignored);
+    }
+    let mut read = Reader::new(columns, Table::Port, &mut ignored);
+    let (stp, rstp) = (stp_port(&mut read), rstp_port(&mut read));
+    if !is_rapid && !is_old {
+        return (None, ignored);
+    }
     let is_internal =
         columns.column(Table::Interface, "type") == Some(LinkValue::Text("internal".to_string()));
-    let port = if columns.is_local() {
-        PortSettings::Outside
-    } else {
-        let mut read = Reader::new(columns, Table::Port, &mut ignored);
-        let port = if is_rapid { rstp_port(&mut read) } else { stp_port(&mut read) };
-        match port {
-            PortSettings::Outside => port,
-            _ if columns.members() > 1 => PortSettings::Refused(Refusal::Bond),
-            _ if is_internal => PortSettings::Refused(Refusal::Internal),
-            _ => port,
-        }
+    let port = match if is_rapid { rstp } else { stp } {
+        PortSettings::Outside => PortSettings::Outside,
+        _ if columns.members() > 1 => PortSettings::Refused(Refusal::Bond),
+        _ if is_internal => PortSettings::Refused(Refusal::Internal),
+        port => port,
     };
     if port == PortSettings::Refused(Refusal::Bond) {
         let upper = if is_rapid { "RSTP" } else { "STP" };
