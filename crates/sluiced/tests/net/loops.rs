@@ -2,7 +2,7 @@
 
 use testkit::{Topology, require_netns, require_programs, wait_for};
 
-use crate::helpers::{BROADCAST, Frame, LIMIT, appctl, seen, send, start, vsctl, watch};
+use crate::helpers::{BROADCAST, Frame, LIMIT, appctl, seen, send, serving, spec, vsctl, watch};
 
 /// Milliseconds that the clock of a switch moves at a time.
 const WARP: &str = "time/warp 500 500";
@@ -24,7 +24,8 @@ enum Third {
 /// A ring of three bridges: no frame arrives twice, and it heals after a cut.
 fn ring(protocol: &str, timers: &str, third: Third) {
     let net = Topology::new(2).unwrap();
-    let daemon = start(&net.switch);
+    // Dummy mode has a clock to move; the ports are devices.
+    let daemon = serving(&spec(&net.switch).args(["--enable-dummy"]));
     let [one, two] = &net.hosts[..] else { panic!("two hosts") };
     for (a, b) in [("c1a", "c1b"), ("c2a", "c2b"), ("c3a", "c3b")] {
         net.switch.ip(&format!("link add {a} type veth peer name {b}")).unwrap();
