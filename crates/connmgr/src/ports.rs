@@ -6,6 +6,7 @@ use super::{BridgeCtx, ConnId, Connmgr, Shared};
 use dpif::{DeviceStats, PortStats};
 use flow::OfPort;
 use ofproto::backer::count;
+use ofproto::links::TreePhase;
 use ofproto::ports::{Port, PortConfigBits, PortTable};
 use openflow::msg::port::{self as wire, PortMod, PortReason, PortStatus, config, state};
 use openflow::{ErrorKind, Message, Multi, Version};
@@ -35,17 +36,30 @@ fn with_config(mut c: PortConfigBits, bits: u32, mask: u32) -> PortConfigBits {
     c
 }
 
+/// The bits of a port's state in a spanning tree.
+fn tree_bits(p: &Port) -> u32 {
+    match p.link_state().tree.map(|tree| tree.phase) {
+        None | Some(TreePhase::Disabled | TreePhase::Listening) => state::STP_LISTEN,
+        Some(TreePhase::Learning) => state::STP_LEARN,
+        Some(TreePhase::Forwarding) => state::STP_FORWARD,
+        Some(TreePhase::Blocking) => state::STP_BLOCK,
+    }
+}
+
 /// The port in the form of a version.
 pub(super) fn describe(p: &Port, version: Version) -> wire::Port {
-    // OpenFlow 1.0 has no bit for a live port.
-    let live = if version == Version::V10 { 0 } else { state::LIVE };
+    // OpenFlow 1.0 has no bit for a live port, and has the state in a spanning tree alone.
+    let (live, tree) = match version {
+        Version::V10 => (0, tree_bits(p)),
+        _ => (state::LIVE, 0),
+    };
     let features = &p.features;
     wire::Port {
         port: p.of_port,
         hw_addr: p.mac,
         name: p.name.clone(),
         config: config_bits(p.config),
-        state: if p.link_down { state::LINK_DOWN } else { 0 } | if p.may_enable() { live } else { 0 },
+        state: if p.link_down { state::LINK_DOWN } else { 0 } | if p.may_enable() { live } else { 0 } | tree,
         curr: features.current,
         advertised: features.advertised,
         supported: features.supported,
@@ -203,14 +217,15 @@ impl Connmgr {
 
     /// Reports that a link protocol changed the liveness of a port. OpenFlow 1.0 has no bit for that, and a port
     /// that is down is not live either way.
-    pub fn port_toggled(&mut self, port: &Port) {
+    pub fn port_toggled(&mut self, port: &Port, tree_changed: bool) {
         if port.link_down || port.config.port_down {
             return;
         }
         let reason = PortReason::Modify;
         for conn in self.conns.values_mut() {
             let version = conn.version();
-            if version != Version::V10 && conn.receives(AsyncKind::PortStatus, reason as u8) {
+            if (version != Version::V10 || tree_changed) && conn.receives(AsyncKind::PortStatus, reason as u8)
+            {
                 conn.send_async(&Message::PortStatus(PortStatus { reason, port: describe(port, version) }));
             }
         }

@@ -60,7 +60,6 @@ fn ports() -> PortTable {
             counters: Arc::new(PortCounters::default()),
             tunnel: None,
             config: PortConfigBits::default(),
-            tree: None,
             link_down: false,
             links: Vec::new(),
             features: Default::default(),

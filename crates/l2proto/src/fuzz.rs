@@ -1,10 +1,13 @@
 //! Fuzz targets: any packets into a session of each protocol.
+//!
+//! A spanning tree has two ports, so that frames that one receives leave by the other.
 
 use crate::bfd::{
     Config, Environment, Flags, MESSAGE_BYTES, Message, Received, SessionId, Sessions, State, udp_payload,
 };
 use crate::lacp::{self, Aggregators, Parsed, Pdu};
 use crate::protocol::{Columns, LinkPort, LinkProtocol, LinkValue, Table};
+use crate::spanning_tree::{self, Bpdu};
 use crate::{cfm, lldp};
 use flow::{MacAddr, OfPort};
 use std::collections::BTreeMap;
@@ -242,4 +245,33 @@ pub fn lldp_frames(bytes: &[u8]) {
         let sent = lldp::parse(frame).unwrap_or_else(|refusal| panic!("sent a bad frame: {refusal}"));
         assert_eq!((sent.ttl_s, sent.assignments.len()), (lldp::TTL_S, 2));
     });
+}
+
+/// The first byte selects the protocol. Each message follows three bytes: its port, the pause before it, and its length; in
+/// the first the top bit cuts the carrier. The tree comes to rest, sends few frames, and has a text.
+pub fn spanning_tree_messages(bytes: &[u8]) {
+    let Some((&kind, mut bytes)) = bytes.split_first() else { return };
+    let (mut tree, ids) = spanning_tree::small_bridge(kind & 1 != 0);
+    let (mut now_ms, mut out) = (1000, Vec::new());
+    while let Some((&[port, pause, length], rest)) = bytes.split_first_chunk() {
+        now_ms += u64::from(pause) * PAUSE_UNIT_MS;
+        let (message, rest) = rest.split_at(usize::from(length).min(rest.len()));
+        bytes = rest;
+        if let Some(bpdu) = Bpdu::parse(message) {
+            let frame = bpdu.frame(MacAddr([2; 6]));
+            assert_eq!(spanning_tree::payload(&frame).and_then(Bpdu::parse), Some(bpdu));
+        }
+        let id = ids[usize::from(port) % ids.len()];
+        if port & 0x80 != 0 {
+            spanning_tree::cut(&mut tree, usize::from(port) % ids.len(), kind & 1 != 0, now_ms);
+        } else {
+            tree.receive(id, Some(message), now_ms);
+        }
+        tree.serve(now_ms, usize::MAX, &mut out);
+        assert!(out.len() < 200, "{} frames", out.len());
+        out.clear();
+        assert!(tree.wakes_at().is_none_or(|at_ms| at_ms > now_ms), "work without end");
+    }
+    let is_rapid = kind & 1 != 0;
+    assert!(tree.show(None, is_rapid, now_ms).is_some_and(|text| text.lines().count() > 15));
 }

@@ -4,6 +4,7 @@
 //! - [`cfm`]: connectivity fault management (IEEE 802.1ag), as Open vSwitch has it.
 //! - [`bfd`]: bidirectional forwarding detection (RFC 5880 and 5881), as Open vSwitch has it.
 //! - [`lacp`]: link aggregation control (IEEE 802.1AX), as Open vSwitch has it.
+//! - [`spanning_tree`]: STP and RSTP (IEEE 802.1D).
 //! - [`lldp`]: link layer discovery (IEEE 802.1AB) with auto-attach, as Open vSwitch has it.
 //!
 //! Time and randomness are arguments. Each engine takes received packets, returns packets to send, and tells the time of
@@ -22,6 +23,7 @@ pub mod lldp;
 pub mod protocol;
 pub mod registry;
 mod slots;
+pub mod spanning_tree;
 
 #[cfg(test)]
 mod tests;
@@ -33,6 +35,8 @@ registry::link_protocols! {
     Bfd, bfd: bfd::Sessions;
     /// Link aggregation control.
     Lacp, lacp: lacp::Aggregators;
+    /// Spanning trees.
+    SpanningTree, spanning_tree: spanning_tree::Sessions;
     /// Link layer discovery.
     Lldp, lldp: lldp::Sessions;
 }

@@ -3,8 +3,8 @@
 //!
 //! A protocol has two parts. The functions of [`LinkProtocol`] without `self` are pure: they parse settings, and select
 //! control packets for handlers and translations. [`Engine`] owns all sessions of the protocol, one per port, and runs
-//! in the thread `link_protocols` of `sluiced`. Neither trait has default methods, so an incomplete protocol does not
-//! compile.
+//! in the thread `link_protocols` of `sluiced`. Neither trait has default methods but [`LinkProtocol::initial_state`], so an
+//! incomplete protocol does not compile.
 
 use flow::{Flow, FlowKey, MacAddr, Mask, OfPort};
 use std::collections::BTreeMap;
@@ -76,6 +76,32 @@ pub struct LinkState {
     pub is_live: bool,
     /// Whether a protocol of bonds has found a partner, or awaits one still (`lacp_status` of OVS).
     pub is_negotiated: bool,
+    /// State of the port in a spanning tree; `None` outside of all.
+    pub tree: Option<TreeState>,
+}
+
+/// Phase of a port in a spanning tree.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TreePhase {
+    /// Without a carrier, or its tree does not know it yet.
+    Disabled,
+    /// Neither sends nor forwards; the rapid protocol has no such phase.
+    Blocking,
+    /// On the way to learning; a discarding port of the rapid protocol.
+    Listening,
+    /// Learns addresses.
+    Learning,
+    /// Forwards.
+    Forwarding,
+}
+
+/// State of a port in a spanning tree.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TreeState {
+    /// Whether the tree is one of RSTP.
+    pub is_rapid: bool,
+    /// Phase.
+    pub phase: TreePhase,
 }
 
 /// Effect of a protocol's liveness on its port.
@@ -90,7 +116,14 @@ pub enum Liveness {
 impl LinkState {
     /// No restriction.
     pub const UP: LinkState =
-        LinkState { may_forward: true, may_learn: true, is_live: true, is_negotiated: false };
+        LinkState { may_forward: true, may_learn: true, is_live: true, is_negotiated: false, tree: None };
+
+    /// The effect of a port's state in a spanning tree. A port without a carrier stops too: it begins again when it has one.
+    pub const fn of_tree(tree: TreeState) -> LinkState {
+        let may_forward = matches!(tree.phase, TreePhase::Forwarding);
+        let may_learn = may_forward || matches!(tree.phase, TreePhase::Learning);
+        LinkState { may_forward, may_learn, tree: Some(tree), ..LinkState::UP }
+    }
 
     /// The restrictions of both.
     #[must_use]
@@ -100,6 +133,7 @@ impl LinkState {
             may_learn: self.may_learn && other.may_learn,
             is_live: self.is_live && other.is_live,
             is_negotiated: self.is_negotiated || other.is_negotiated,
+            tree: self.tree.or(other.tree),
         }
     }
 }
@@ -340,6 +374,11 @@ pub trait LinkProtocol: Engine + Default + 'static {
     /// Parses the settings of an interface: `None` without a session. Bad values count as absent. A protocol of bridges has its
     /// bridge's status in the session of the bridge's own port.
     fn parse(columns: &dyn Columns) -> (Option<Self::Settings>, Vec<IgnoredSetting>);
+
+    /// Effect of a new session, or one with changed settings, until its engine decides.
+    fn initial_state(_settings: &Self::Settings) -> LinkState {
+        Self::INITIAL_STATE
+    }
 
     /// The claim of a session with these settings.
     fn claim(settings: &Self::Settings) -> Self::Claim;

@@ -129,6 +129,15 @@ macro_rules! link_protocols {
                 }
             }
 
+            /// Effect of a new session with these settings on its port.
+            pub fn initial_state(&self) -> $crate::protocol::LinkState {
+                match self {
+                    $(LinkSettings::$name(settings) => {
+                        <$engine as $crate::protocol::LinkProtocol>::initial_state(settings)
+                    })+
+                }
+            }
+
             /// Received data that a session with these settings uses.
             pub fn rx_use(&self) -> $crate::protocol::RxUse {
                 match self {

@@ -10,6 +10,7 @@
 //! that read the former state has an older epoch and is checked.
 
 use l2proto::protocol::{LinkState, Liveness};
+pub use l2proto::protocol::{TreePhase, TreeState};
 use l2proto::{LinkClaim, Protocol};
 use std::fmt;
 use std::sync::Arc;
@@ -38,24 +39,44 @@ mod bit {
     pub(super) const MAY_FORWARD: u32 = 1;
     pub(super) const MAY_LEARN: u32 = 2;
     pub(super) const IS_LIVE: u32 = 4;
-    pub(super) const IS_NEGOTIATED: u32 = 8;
+    pub(super) const IS_RAPID: u32 = 8;
+    /// The number of the phase in [`super::PHASES`] begins here; 0 is none.
+    pub(super) const PHASE_SHIFT: u32 = 4;
+    pub(super) const PHASE_MASK: u32 = 7;
+    pub(super) const IS_NEGOTIATED: u32 = 0x80;
 }
 
+/// Phases in a spanning tree, by their number less 1.
+const PHASES: [TreePhase; 5] = [
+    TreePhase::Disabled,
+    TreePhase::Blocking,
+    TreePhase::Listening,
+    TreePhase::Learning,
+    TreePhase::Forwarding,
+];
+
 fn pack(state: LinkState) -> u32 {
-    let LinkState { may_forward, may_learn, is_live, is_negotiated } = state;
+    let LinkState { may_forward, may_learn, is_live, is_negotiated, tree } = state;
     let set = |is_set: bool, bit: u32| if is_set { bit } else { 0 };
+    let phase =
+        tree.map_or(0, |tree| PHASES.iter().position(|p| *p == tree.phase).map_or(0, |n| n as u32 + 1));
     set(may_forward, bit::MAY_FORWARD)
         | set(may_learn, bit::MAY_LEARN)
         | set(is_live, bit::IS_LIVE)
+        | set(tree.is_some_and(|tree| tree.is_rapid), bit::IS_RAPID)
         | set(is_negotiated, bit::IS_NEGOTIATED)
+        | phase << bit::PHASE_SHIFT
 }
 
 fn unpack(bits: u32) -> LinkState {
+    let phase =
+        (bits >> bit::PHASE_SHIFT & bit::PHASE_MASK).checked_sub(1).and_then(|n| PHASES.get(n as usize));
     LinkState {
         may_forward: bits & bit::MAY_FORWARD != 0,
         may_learn: bits & bit::MAY_LEARN != 0,
         is_live: bits & bit::IS_LIVE != 0,
         is_negotiated: bits & bit::IS_NEGOTIATED != 0,
+        tree: phase.map(|phase| TreeState { is_rapid: bits & bit::IS_RAPID != 0, phase: *phase }),
     }
 }
 

@@ -149,15 +149,6 @@ pub struct PortConfigBits {
     pub no_recv_stp: bool,
 }
 
-/// Spanning tree protocol of a bridge.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum SpanningTree {
-    /// Spanning Tree Protocol (IEEE 802.1D-1998).
-    Stp,
-    /// Rapid Spanning Tree Protocol (IEEE 802.1D-2004).
-    Rstp,
-}
-
 /// Counters of a port without device counters: a patch port, or one of the tunnels that share a device.
 #[derive(Debug, Default)]
 pub struct PortCounters {
@@ -190,8 +181,6 @@ pub struct Port {
     pub tunnel: Option<Arc<TunnelConfig>>,
     /// Configuration bits.
     pub config: PortConfigBits,
-    /// The spanning tree of the port. No tree is computed yet, so nothing is forwarded between two such ports.
-    pub tree: Option<SpanningTree>,
     /// The link is down.
     pub link_down: bool,
     /// Link state of its device.

@@ -10,6 +10,7 @@ use super::tunnels::{self, Egress};
 use dpif::{DropReason, PortStats};
 use flow::{DpPort, MacAddr};
 use l2proto::Protocol;
+use l2proto::protocol::LinkState;
 use l2proto::protocol::Table;
 use netdev::dummy::{DummyPorts, DummyStats, QueueStats};
 use netdev::link::{self, EthtoolLink, LinkInfo};
@@ -160,10 +161,10 @@ impl FactKeeper {
         self.dirty = true;
     }
 
-    /// Whether the port is live for a session, as last reported.
-    pub(crate) fn session_is_live(&self, (interface, protocol): &SessionName) -> bool {
+    /// Effect of a session on its port, as last reported.
+    pub(crate) fn session_state(&self, (interface, protocol): &SessionName) -> LinkState {
         let known = self.sessions.get(interface).and_then(|sessions| sessions.get(protocol));
-        known.map_or(protocol.initial_state().is_live, |known| known.state.is_live)
+        known.map_or(protocol.initial_state(), |known| known.state)
     }
 
     /// Sets the status of a session; `None`: it ended.

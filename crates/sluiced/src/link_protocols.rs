@@ -266,6 +266,13 @@ impl LinkProtocols {
             || Arc::new(LinkSession::new(&entry.name, protocol, self.shared.clone())),
             |known| known.session.clone(),
         );
+        let begins_anew = known.is_none_or(|known| {
+            known.settings.initial_state() != settings.initial_state() || known.target.bridge != bridge
+        });
+        if begins_anew {
+            // Nothing passes until the thread knows these settings.
+            session.set_state(settings.initial_state());
+        }
         let rx = settings.rx_use();
         port.links.push(PortLink {
             claim: settings.claim(),

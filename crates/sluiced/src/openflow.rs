@@ -250,9 +250,9 @@ impl OpenFlow {
     }
 
     /// Reports that a link protocol changed the liveness of a port.
-    pub(crate) fn port_toggled(&mut self, bridge: BridgeId, port: &Port) {
+    pub(crate) fn port_toggled(&mut self, bridge: BridgeId, port: &Port, tree_changed: bool) {
         if let Some(b) = self.bridges.get_mut(&bridge) {
-            b.port_toggled(port);
+            b.port_toggled(port, tree_changed);
         }
     }
 

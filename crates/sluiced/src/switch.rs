@@ -246,13 +246,14 @@ impl Switch {
     fn follow_sessions(&mut self) -> Turn {
         let (machine_ms, now_ms) = (sys::clock::machine_us() / 1000, sys::clock::monotonic_ms());
         for (name, report) in self.link_protocols.take_reports(machine_ms) {
+            let before = self.facts.session_state(&name);
             if let Some(report) = &report
-                && report.state.is_live != self.facts.session_is_live(&name)
+                && (report.state.is_live, report.state.tree) != (before.is_live, before.tree)
                 && let Some(instance) = self.instances.of_bridge(report.bridge)
                 && let Some(b) = instance.backer.view().bridge(report.bridge)
                 && let Some(port) = b.ports.port(report.port)
             {
-                self.openflow.port_toggled(report.bridge, port);
+                self.openflow.port_toggled(report.bridge, port, report.state.tree != before.tree);
             }
             self.facts.set_session(name, report);
         }

@@ -34,7 +34,6 @@ fn port_table(ports: &[(u32, DpPort, &str)]) -> PortTable {
                 counters: Arc::new(PortCounters::default()),
                 tunnel: None,
                 config: PortConfigBits::default(),
-                tree: None,
                 link_down: false,
                 links: Vec::new(),
                 features: Default::default(),

@@ -41,6 +41,11 @@ pub(crate) const TARGETS: &[Target] = &[
     target("l2proto-lacp", l2proto::fuzz::lacp_packets, &[Seeds::Files("crates/l2proto/corpus/lacp_packets")]),
     target("l2proto-cfm", l2proto::fuzz::cfm_frames, &[Seeds::Files("crates/l2proto/corpus/cfm_frames")]),
     target("l2proto-lldp", l2proto::fuzz::lldp_frames, &[Seeds::Files("crates/l2proto/corpus/lldp_frames")]),
+    target(
+        "l2proto-spanning-tree",
+        l2proto::fuzz::spanning_tree_messages,
+        &[Seeds::Files("crates/l2proto/corpus/spanning_tree_messages")],
+    ),
     target("ofp-actions-text", ofp_actions::fuzz::parse_actions, &[Seeds::Files("crates/ofp-actions/corpus/text_parse_actions")]),
     target("ofp-actions-flow-mods", ofp_actions::fuzz::parse_flow_mods, &[Seeds::Files("crates/ofp-actions/corpus/flow_mods")]),
     target("ofp-actions-wire", ofp_actions::fuzz::read_actions, OPENFLOW),

@@ -58,7 +58,6 @@ pub(super) fn port(n: OfPort, dp: Option<u32>, name: &str) -> Port {
         counters: Arc::new(PortCounters::default()),
         tunnel: None,
         config: PortConfigBits::default(),
-        tree: None,
         link_down: false,
         links: Vec::new(),
         features: Default::default(),

@@ -42,6 +42,10 @@ fn link_states_are_packed() {
         assert_eq!(pack(state), bits);
         assert_eq!(state == LinkState::UP, bits == 7);
     }
+    for (phase, is_rapid) in PHASES.into_iter().flat_map(|phase| [(phase, false), (phase, true)]) {
+        let state = LinkState::of_tree(TreeState { is_rapid, phase });
+        assert_eq!(unpack(pack(state)), state);
+    }
     let session = LinkSession::new("p1", Protocol::Bfd, Arc::new(Notes::default()));
     assert_eq!(session.state(), LinkState { is_live: false, ..LinkState::UP });
     let blocked = LinkState { may_forward: false, ..LinkState::UP };

@@ -45,7 +45,6 @@ fn port(number: u32, config: TunnelConfig) -> Arc<Port> {
         counters: Arc::new(PortCounters::default()),
         tunnel: Some(Arc::new(config)),
         config: PortConfigBits::default(),
-        tree: None,
         link_down: false,
         links: Vec::new(),
         features: Default::default(),

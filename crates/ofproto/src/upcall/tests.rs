@@ -30,7 +30,6 @@ pub(crate) fn backer_with(rules: &str) -> (Backer, BridgeId) {
             counters: Arc::new(PortCounters::default()),
             tunnel: None,
             config: PortConfigBits::default(),
-            tree: None,
             link_down: false,
             links: Vec::new(),
             features: Default::default(),

@@ -6,6 +6,9 @@ use crate::links::Claimed;
 use crate::ports::Port;
 use dpif::{SlowReason, XlateDrop};
 use flow::{OfPort, TableId};
+use l2proto::protocol::TreePhase;
+use l2proto::spanning_tree::ADDRESS;
+use packet::headers::FLOW_DL_TYPE_NONE;
 
 impl XlateCtx<'_> {
     /// Whether a session of a port takes the packet, which then goes nowhere else.
@@ -51,15 +54,29 @@ impl XlateCtx<'_> {
         self.out.lost = XlateDrop::ForwardingDisabled;
     }
 
-    /// Whether the links of a port let it send; the trace names the protocol that does not.
+    /// Whether the links of a port let it send; the trace names the protocol that does not. BPDUs leave by all ports but the
+    /// blocking ones of STP, as in OVS.
     pub(super) fn links_forward(&mut self, port: &Port) -> bool {
+        let base = &self.packet.base;
+        let is_bpdu = base.dl_type == FLOW_DL_TYPE_NONE && base.dl_dst() == ADDRESS;
         for link in port.gating_links() {
             self.record.lookups.port(self.bridge.id, port.of_port);
-            if !link.session.state().may_forward {
-                let protocol = link.claim.protocol().name().to_uppercase();
-                self.record.trace.warning(|| format!("{protocol} not in forwarding state, skipping output"));
-                return false;
-            }
+            let state = link.session.state();
+            let why = match state.tree {
+                Some(tree) if is_bpdu => match tree.phase {
+                    TreePhase::Blocking => "STP not in listening state, skipping bpdu output".to_string(),
+                    _ => continue,
+                },
+                _ if state.may_forward => continue,
+                Some(tree) if tree.is_rapid => "RSTP not in forwarding state, skipping output".to_string(),
+                Some(_) => "STP not in forwarding state, skipping output".to_string(),
+                None => {
+                    let protocol = link.claim.protocol().name().to_uppercase();
+                    format!("{protocol} not in forwarding state, skipping output")
+                }
+            };
+            self.record.trace.warning(|| why);
+            return false;
         }
         true
     }

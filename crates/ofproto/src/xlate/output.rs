@@ -7,7 +7,7 @@ use super::native::TunnelOutput;
 use crate::cache::XlateEffect;
 use crate::ids::BridgeId;
 use crate::packet_state::PacketState;
-use crate::ports::{Port, SpanningTree};
+use crate::ports::Port;
 use crate::tunnel::{PacketTypes, TunnelConfig, TunnelHeaders};
 use crate::view::BridgeView;
 use dpif::actions::{Output, Trunc};
@@ -112,12 +112,6 @@ impl XlateCtx<'_> {
                 .record
                 .trace
                 .warning(|| "Flow is between protected ports, skipping output.".to_string());
-        }
-        if let Some(tree) = port.tree
-            && self.bridge.ports.port(self.packet.ingress).is_some_and(|ingress| ingress.tree.is_some())
-        {
-            let tree = if tree == SpanningTree::Stp { "STP" } else { "RSTP" };
-            return self.record.trace.warning(|| format!("{tree} not in forwarding state, skipping output"));
         }
         if !self.links_forward(port) {
             return;

@@ -32,9 +32,7 @@ use super::*;
 use crate::backer::Backer;
 use crate::ids::BundleId;
 use crate::mac_table::Learned;
-use crate::ports::{
-    Bundle, Port, PortConfigBits, PortCounters, PortTable, PriorityTags, SpanningTree, VlanMode, VlanSet,
-};
+use crate::ports::{Bundle, Port, PortConfigBits, PortCounters, PortTable, PriorityTags, VlanMode, VlanSet};
 use crate::rule::{Rule, RuleStats, RuleTimeouts};
 use dpif::actions::{
     CheckPktLen, CloneAction, DropAction, Meter, Output, PopVlan, PushVlan, Recirc, Sample, Trunc, Userspace,
@@ -71,7 +69,6 @@ fn add_port(table: &mut PortTable, n: OfPort, dp: Option<u32>, peer: Option<Brid
         counters: Arc::new(PortCounters::default()),
         tunnel: None,
         config: PortConfigBits::default(),
-        tree: None,
         link_down: false,
         links: Vec::new(),
         features: Default::default(),

@@ -44,8 +44,16 @@ pub mod state {
     pub const BLOCKED: u32 = 2;
     /// Live for fast failover (OpenFlow 1.1).
     pub const LIVE: u32 = 4;
-    /// Spanning tree state (OpenFlow 1.0): 0 listening, 1 learning, 2 forwarding, 3 blocked, in these bits.
+    /// Spanning tree state (OpenFlow 1.0), in these bits.
     pub const STP_MASK: u32 = 3 << 8;
+    /// Listening, or no spanning tree.
+    pub const STP_LISTEN: u32 = 0;
+    /// Learning.
+    pub const STP_LEARN: u32 = 1 << 8;
+    /// Forwarding.
+    pub const STP_FORWARD: u32 = 2 << 8;
+    /// Blocked.
+    pub const STP_BLOCK: u32 = 3 << 8;
 }
 
 /// A port.

@@ -31,10 +31,6 @@ pub(super) const ROWS: &[Command] = &[
     ),
     command("qos/show", "interface", 1..=1, "show the QoS queues of an interface", qos),
     command("qos/show-types", "interface", 1..=1, "list the QoS types that an interface supports", qos_types),
-    command("rstp/show", "[bridge]", 0..=1, "show the RSTP state of all bridges or one", rstp),
-    command("rstp/tcn", "[bridge]", 0..=1, "force an RSTP topology change", rstp_change),
-    command("stp/show", "[bridge]", 0..=1, "show the STP state of all bridges or one", stp),
-    command("stp/tcn", "[bridge]", 0..=1, "force an STP topology change", stp_change),
 ];
 
 /// An unsupported feature of the database.
@@ -53,18 +49,6 @@ const BONDS: Feature = Feature {
     table: "Port",
     asks: |port| port.uuid_set("interfaces").len() > 1,
     unknown: "no such bond",
-};
-const STP: Feature = Feature {
-    name: "STP",
-    table: "Bridge",
-    asks: |bridge| bridge.bool("stp_enable"),
-    unknown: "no such stp object",
-};
-const RSTP: Feature = Feature {
-    name: "RSTP",
-    table: "Bridge",
-    asks: |bridge| bridge.bool("rstp_enable"),
-    unknown: "No such RSTP object",
 };
 const QOS: Feature = Feature {
     name: "QoS",
@@ -103,24 +87,6 @@ fn bonds(plane: &mut ControlPlane, _: &[String]) -> Reply {
 
 fn bond(plane: &mut ControlPlane, args: &[String]) -> Reply {
     none_of(plane, &BONDS, args, "")
-}
-
-fn stp(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    none_of(plane, &STP, args, "")
-}
-
-fn rstp(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    none_of(plane, &RSTP, args, "")
-}
-
-/// Forces a topology change.
-fn stp_change(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    none_of(plane, &STP, args, "OK")
-}
-
-/// A change of RSTP.
-fn rstp_change(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    none_of(plane, &RSTP, args, "OK")
 }
 
 /// Bonds of userspace datapaths.

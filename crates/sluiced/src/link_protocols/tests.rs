@@ -64,7 +64,6 @@ impl Bed {
                 type_name: "patch".to_string(),
                 mac: MacAddr([2, 0, 0, n as u8, (p >> 8) as u8, p as u8]),
                 bundle: BundleId(p),
-                tree: None,
                 tunnel: None,
                 links: links.cloned().unwrap_or_default(),
                 patch_peer_name: None,

@@ -124,6 +124,7 @@ impl Runner {
         while !self.shared.stop.load(Ordering::Acquire) {
             self.take_packets();
             self.take_requests();
+            self.report_changed();
             let more = self.tick();
             self.report_changed();
             if !more {
@@ -246,6 +247,8 @@ impl Runner {
                 outlets[at].add(id, op);
             }
         }
+        // A port stops before the frames that tell others so.
+        self.report_changed();
         outlets.into_iter().for_each(|outlet| outlet.flush(now_ms));
         more
     }

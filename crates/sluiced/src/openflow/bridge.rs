@@ -270,9 +270,9 @@ impl OfBridge {
         }
     }
 
-    /// Reports that a link protocol changed the liveness of a port.
-    pub(super) fn port_toggled(&mut self, port: &Port) {
-        self.mgr.port_toggled(port);
+    /// Reports that a link protocol changed the liveness of a port, or its state in a spanning tree.
+    pub(super) fn port_toggled(&mut self, port: &Port, tree_changed: bool) {
+        self.mgr.port_toggled(port, tree_changed);
     }
 
     fn with_mgr<R>(&mut self, f: impl FnOnce(&mut Connmgr, &BridgeCtx<'_>) -> R) -> R {

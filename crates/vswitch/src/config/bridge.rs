@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use ofproto::ports::SpanningTree;
 use ofproto::tables::{EvictionField, NoPrefixField, TableSettings, eviction_field, prefix_field};
 use ofproto::{FieldId, MacAddr};
 use ovsdb::client::RowView;
@@ -132,8 +131,6 @@ pub struct BridgeConfig {
     pub default_datapath: Option<String>,
     /// Its settings.
     pub options: BridgeOptions,
-    /// `rstp_enable`, else `stp_enable`. No tree is computed yet: participating ports do not forward to each other.
-    pub tree: Option<SpanningTree>,
     /// `mcast_snooping_enable`, for `mdb/show`: snooping is not supported.
     pub mcast_snooping_enable: bool,
     /// Supported controllers.
@@ -193,7 +190,6 @@ impl<'a> Reader<'a> {
             datapath_version: support.version.clone(),
             default_datapath: support.notice.clone().filter(|_| is_default),
             options,
-            tree: unsupported::spanning_tree(row),
             mcast_snooping_enable: row.bool("mcast_snooping_enable"),
             controllers,
             ports: self.ports(row, support.dummy),

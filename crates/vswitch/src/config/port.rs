@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use l2proto::LinkSettings;
 use ofproto::MacAddr;
-use ofproto::ports::{PriorityTags, SpanningTree, VlanMode};
+use ofproto::ports::{PriorityTags, VlanMode};
 use ovsdb::client::RowView;
 use ovsdb::value::Uuid;
 
@@ -29,8 +29,6 @@ pub struct PortConfig {
     pub priority_tags: PriorityTags,
     /// Not forwarded to other protected ports.
     pub protected: bool,
-    /// Excluded from the spanning tree by `other_config:stp-enable` (`rstp-enable`).
-    pub outside: Vec<SpanningTree>,
     /// Shown by tools as a separate bridge.
     pub fake_bridge: bool,
     /// `mac`: address of this port for the choice of the bridge's address.
@@ -40,11 +38,6 @@ pub struct PortConfig {
 }
 
 impl PortConfig {
-    /// Whether it participates in such a tree.
-    pub(crate) fn takes_part(&self, tree: SpanningTree) -> bool {
-        !self.outside.contains(&tree)
-    }
-
     /// A bridge's own port without a row.
     fn implicit_local(bridge: &str, dummy_datapath: bool, links: Arc<[LinkSettings]>) -> Self {
         PortConfig {
@@ -55,20 +48,11 @@ impl PortConfig {
             trunks: Vec::new(),
             priority_tags: PriorityTags::Never,
             protected: false,
-            outside: Vec::new(),
             fake_bridge: false,
             mac: None,
             interfaces: vec![InterfaceConfig::implicit_local(bridge, dummy_datapath, links)],
         }
     }
-}
-
-/// The spanning trees that a port is excluded from.
-fn outside(row: RowView<'_>) -> Vec<SpanningTree> {
-    let keys = [(SpanningTree::Stp, "stp-enable"), (SpanningTree::Rstp, "rstp-enable")];
-    let is_out =
-        |key: &str| row.map_str("other_config", key).is_some_and(|text| text.eq_ignore_ascii_case("false"));
-    keys.into_iter().filter(|(_, key)| is_out(key)).map(|(tree, _)| tree).collect()
 }
 
 /// The VLANs of a column.
@@ -131,7 +115,6 @@ impl<'a> Reader<'a> {
                 _ => PriorityTags::Never,
             },
             protected: row.bool("protected"),
-            outside: outside(row),
             fake_bridge: row.bool("fake_bridge"),
             mac: self.port_mac(row),
             interfaces,

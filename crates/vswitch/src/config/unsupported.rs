@@ -1,6 +1,5 @@
 //! Unsupported configuration that needs more than a row of [`crate::settings`].
 
-use ofproto::ports::SpanningTree;
 use ovsdb::client::RowView;
 
 use super::reader::Reader;
@@ -26,15 +25,6 @@ pub(super) fn interface_type_error(name: &str, type_name: &str) -> String {
         )
     } else {
         format!("could not open network device {name} (Address family not supported by protocol)")
-    }
-}
-
-/// The spanning tree protocol of a bridge: with both, the rapid one.
-pub(super) fn spanning_tree(bridge: RowView<'_>) -> Option<SpanningTree> {
-    match (bridge.bool("rstp_enable"), bridge.bool("stp_enable")) {
-        (true, _) => Some(SpanningTree::Rstp),
-        (false, true) => Some(SpanningTree::Stp),
-        (false, false) => None,
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use l2proto::LinkSettings;
-use ofproto::ports::{BridgeId, Bundle, BundleId, Port, PortTable, SpanningTree};
+use ofproto::ports::{BridgeId, Bundle, BundleId, Port, PortTable};
 use ofproto::tunnel::TunnelConfig;
 use ofproto::{DpPort, MacAddr, OfPort};
 
@@ -23,8 +23,6 @@ pub struct PortEntry {
     pub mac: MacAddr,
     /// Its bundle.
     pub bundle: BundleId,
-    /// Its spanning tree.
-    pub tree: Option<SpanningTree>,
     /// Encapsulation of a tunnel port.
     pub tunnel: Option<Arc<TunnelConfig>>,
     /// Settings of its sessions of link protocols.
@@ -59,7 +57,6 @@ impl PortSet {
                 type_name: entry.type_name.clone(),
                 mac: entry.mac,
                 bundle: entry.bundle,
-                tree: entry.tree,
                 patch_peer: entry.patch_peer,
                 tunnel: entry.tunnel.clone(),
                 counters: before.map(|port| port.counters.clone()).unwrap_or_default(),

@@ -231,7 +231,6 @@ impl Planner {
             controllers,
             // Sent by `configure` and `publish_ports`.
             options: _,
-            tree: _,
             ports: _,
             // Identity, status, and answers to commands.
             row: _,
@@ -315,7 +314,6 @@ impl Planner {
                     type_name: type_name.clone(),
                     mac: own.unwrap_or(open.mac),
                     bundle: id,
-                    tree: bridge.config.tree.filter(|tree| port.takes_part(*tree) && type_name != "internal"),
                     patch_peer_name: options.patch_peer().map(str::to_string),
                     patch_peer: None,
                     links: links.clone(),
@@ -441,8 +439,7 @@ fn bundle(id: ofproto::ports::BundleId, port: &PortConfig, members: Vec<OfPort>)
         trunks,
         priority_tags,
         protected,
-        // Each interface has its tree, and the bridge its address from those of its ports.
-        outside: _,
+        // The bridge has its address from those of its ports.
         fake_bridge: _,
         mac: _,
         interfaces: _,

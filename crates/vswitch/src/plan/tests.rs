@@ -1,4 +1,4 @@
-use ofproto::ports::{PortTable, SpanningTree, VlanMode};
+use ofproto::ports::{PortTable, VlanMode};
 use ovsdb::client::ColumnValue;
 
 use super::*;
@@ -458,43 +458,16 @@ fn controllers_wait_for_the_restoring_of_flows() {
 fn notices_are_logged_once() {
     let mut world = World::with_bridge();
     assert_eq!(world.planner.take_notices(), []);
-    world.set("Bridge", "br0", "stp_enable", true);
+    world.set("Bridge", "br0", "mcast_snooping_enable", true);
     assert_eq!(world.planner.take_notices().len(), 1);
     let facts = world.planner.facts();
     let status = &facts.bridges[&world.bed.row("Bridge", "br0")].status["notice"];
-    assert!(status.contains("spanning tree"), "{status}");
+    assert!(status.contains("multicast snooping"), "{status}");
     world.set("Bridge", "br0", "fail_mode", "secure");
     assert_eq!(world.planner.take_notices(), []);
-    world.set("Bridge", "br0", "stp_enable", false);
-    world.set("Bridge", "br0", "stp_enable", true);
+    world.set("Bridge", "br0", "mcast_snooping_enable", false);
+    world.set("Bridge", "br0", "mcast_snooping_enable", true);
     assert_eq!(world.planner.take_notices().len(), 1);
-}
-
-#[test]
-fn ports_take_part_in_the_spanning_tree_of_their_bridge() {
-    let mut world = World::with_bridge();
-    world.add("p1", &[]);
-    world.add("i1", &[("type", "internal".into())]);
-    world.add("pa", &[("type", "patch".into()), ("options", map(&[("peer", "pb")]))]);
-    let off = |key: &str| [("other_config", map(&[(key, "false")]))];
-    world.bed.add_port("br0", "p2", &off("stp-enable"), &[]);
-    world.bed.add_port("br0", "p3", &off("rstp-enable"), &[]);
-    world.sync();
-    let check = |world: &World, tree: Option<SpanningTree>, expected: &[&str]| {
-        let table = world.fake.bridge("br0").ports.table(&PortTable::default());
-        let mut inside: Vec<_> = table.ports.values().filter(|p| p.tree.is_some()).collect();
-        assert!(inside.iter().all(|port| port.tree == tree));
-        inside.sort_by(|a, b| a.name.cmp(&b.name));
-        assert_eq!(inside.iter().map(|port| port.name.as_str()).collect::<Vec<_>>(), expected);
-    };
-    check(&world, None, &[]);
-    world.set("Bridge", "br0", "stp_enable", true);
-    check(&world, Some(SpanningTree::Stp), &["p1", "p3", "pa"]);
-    world.set("Bridge", "br0", "rstp_enable", true);
-    check(&world, Some(SpanningTree::Rstp), &["p1", "p2", "pa"]);
-    world.set("Bridge", "br0", "rstp_enable", false);
-    assert_eq!(world.set("Bridge", "br0", "stp_enable", false), ["ports br0 6"]);
-    check(&world, None, &[]);
 }
 
 #[test]

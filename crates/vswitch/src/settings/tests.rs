@@ -326,7 +326,18 @@ fn no_key_is_silent() {
     }
 }
 
+/// The column of a bridge that enables the spanning tree to which a key belongs.
+fn tree_of(key: &str) -> Option<&'static str> {
+    [("stp-", "stp_enable"), ("rstp-", "rstp_enable")]
+        .into_iter()
+        .find(|(prefix, _)| key.starts_with(prefix))
+        .map(|(_, column)| column)
+}
+
 fn check_key(bed: &mut Bed, table: &str, row: &Setting, key: &str, type_name: &str) {
+    if let Some(column) = tree_of(key) {
+        set(bed, "Bridge", column, true);
+    }
     let name = format!("{table}.{} {type_name}", row.name());
     let others = context(row.column, key, type_name);
     if row.column == "options" {
@@ -369,6 +380,9 @@ fn check_key(bed: &mut Bed, table: &str, row: &Setting, key: &str, type_name: &s
         assert!(told.iter().all(|told| !told.contains(" is not a ")), "{name}={text} is valid: {told:?}");
     }
     set(bed, table, row.column, Datum::empty_map());
+    if let Some(column) = tree_of(key) {
+        set(bed, "Bridge", column, false);
+    }
     if row.column == "options" {
         set(bed, table, "type", "");
     }

@@ -108,7 +108,6 @@ fn add_port(
         counters,
         tunnel: None,
         config: PortConfigBits { no_flood: mode == 7, ..config },
-        tree: None,
         link_down: config.port_down,
         links: Vec::new(),
         features: Default::default(),

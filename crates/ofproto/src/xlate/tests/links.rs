@@ -248,3 +248,31 @@ fn a_gate_at_a_patch_port_stops_the_peer_alone() {
     assert!(changes.affect(epoch, &t.lookups, &packed));
     assert_ne!(show(&rig.translate(&Rig::flow(DATA), true).actions), "2");
 }
+
+/// As in OVS, BPDUs leave by all ports but the blocking ones of STP; the trace names the tree that stops a packet.
+#[test]
+fn bpdus_pass_a_tree_that_stops_data() {
+    use crate::links::{TreePhase as Phase, TreeState};
+    let bpdu = "in_port=2,dl_type=0x5ff,dl_dst=01:80:c2:00:00:00";
+    let data = "in_port=2,arp";
+    for (is_rapid, phase, of_bpdu, of_data, why) in [
+        (false, Phase::Blocking, "3", "3", "STP not in listening state, skipping bpdu output"),
+        (false, Phase::Listening, "1,3", "3", "STP not in forwarding state, skipping output"),
+        (false, Phase::Learning, "1,3", "3", "STP not in forwarding state, skipping output"),
+        (false, Phase::Forwarding, "1,3", "1,3", ""),
+        (true, Phase::Disabled, "1,3", "3", "RSTP not in forwarding state, skipping output"),
+        (true, Phase::Listening, "1,3", "3", "RSTP not in forwarding state, skipping output"),
+        (true, Phase::Forwarding, "1,3", "1,3", ""),
+    ] {
+        let (rig, link) = (Rig::new(), gate(true, true));
+        link.session.set_state(LinkState::of_tree(TreeState { is_rapid, phase }));
+        let a = rig.a;
+        give(&rig, a, OfPort(1), &link);
+        let rig = rig.rules(a, "priority=40000,in_port=2,actions=1,3");
+        rig.acts(bpdu, of_bpdu);
+        rig.acts(data, of_data);
+        let packet = if phase == Phase::Blocking { bpdu } else { data };
+        let lines = stories::story(&rig, packet, false);
+        assert!(why.is_empty() || lines.iter().any(|line| line.ends_with(why)), "{phase:?}: {lines:?}");
+    }
+}

@@ -417,11 +417,9 @@ fn unsupported_commands_are_refused() {
         refused(&lab, line, why);
     }
     // Configured but unsupported features are reported with the name of the record.
-    for (set, line, why) in [
-        ("Bridge br0 stp_enable=true", "stp/show br0", "STP: asked for by br0"),
-        ("Bridge br0 rstp_enable=true", "rstp/show", "RSTP: asked for by br0"),
-        ("Bridge br0 mcast_snooping_enable=true", "mdb/show br0", "multicast snooping is configured"),
-    ] {
+    for (set, line, why) in
+        [("Bridge br0 mcast_snooping_enable=true", "mdb/show br0", "multicast snooping is configured")]
+    {
         vsctl(&lab.daemon, &format!("set {set}"));
         refused(&lab, line, why);
     }

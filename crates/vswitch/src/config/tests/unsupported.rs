@@ -5,8 +5,6 @@ use super::*;
 #[test]
 fn unsupported_settings_are_reported() {
     let cases: Vec<(&str, &str, ColumnValue, &str)> = vec![
-        ("Bridge", "stp_enable", true.into(), "spanning tree"),
-        ("Bridge", "rstp_enable", true.into(), "rapid spanning tree"),
         ("Bridge", "mcast_snooping_enable", true.into(), "multicast snooping"),
         ("Port", "vlan_mode", "dot1q-tunnel".into(), "dot1q-tunnel"),
         ("Interface", "cfm_mpid", 9000.into(), "cfm_mpid=9000"),
