@@ -95,6 +95,7 @@ fn add_port(table: &mut PortTable, n: OfPort, dp: Option<u32>, peer: Option<Brid
         },
         protected: matches!(vlan, Vlan::Protected),
         floodable: true,
+        bond: None,
     };
     table.ports.insert(n, Arc::new(port));
     table.bundles.insert(bundle.id, Arc::new(bundle));

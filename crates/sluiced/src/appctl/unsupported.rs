@@ -31,18 +31,6 @@ pub(super) const ROWS: &[Command] = &[
         "show the state of auto-attach, of all bridges or one",
         autoattach,
     ),
-    command("bond/disable-member", "port member", 2..=2, "stop sending packets on a member of a bond", bond),
-    command("bond/enable-member", "port member", 2..=2, "send packets on a member of a bond again", bond),
-    command("bond/list", "", 0..=0, "list the bonds with their modes and members", bonds),
-    command(
-        "bond/migrate",
-        "port hash member",
-        3..=3,
-        "move the traffic of a hash to another member of a bond",
-        bond,
-    ),
-    command("bond/set-active-member", "port member", 2..=2, "choose the active member of a bond", bond),
-    command("bond/show", "[port]", 0..=1, "show the state of all bonds or one", bond),
     command(
         "cfm/set-fault",
         "[interface] normal|false|true",
@@ -79,12 +67,6 @@ struct Feature {
     unknown: &'static str,
 }
 
-const BONDS: Feature = Feature {
-    name: "bonds",
-    table: "Port",
-    asks: |port| port.uuid_set("interfaces").len() > 1,
-    unknown: "no such bond",
-};
 const LACP: Feature = Feature {
     name: "LACP",
     table: "Port",
@@ -144,14 +126,6 @@ fn none_of(plane: &ControlPlane, feature: &Feature, args: &[String], empty: &str
         true => Ok(empty.to_string()),
         false => Err(feature.unknown.to_string()),
     }))
-}
-
-fn bonds(plane: &mut ControlPlane, _: &[String]) -> Reply {
-    none_of(plane, &BONDS, &[], "bond\ttype\trecircID\tmembers\n")
-}
-
-fn bond(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    none_of(plane, &BONDS, args, "")
 }
 
 fn lacp(plane: &mut ControlPlane, args: &[String]) -> Reply {

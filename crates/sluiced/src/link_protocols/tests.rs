@@ -47,7 +47,7 @@ impl Bed {
         let count = woken.clone();
         let links = LinkProtocols::new(move || {
             count.fetch_add(1, Ordering::Relaxed);
-        });
+        }, || {});
         Bed { instances, links, woken, reports: BTreeMap::new() }
     }
 

@@ -292,6 +292,9 @@ impl Planner {
                 continue;
             }
             let id = bridge.bundle_id(&port.name);
+            if open.len() > 1 {
+                set.bonds.insert(id, port.bond.clone());
+            }
             set.bundles.push(bundle(id, port, open.iter().map(|(_, open)| open.number).collect()));
             for (interface, open) in open {
                 // A new setting goes into the entry, or into the settings of the device (`Derived::settings`).
@@ -445,6 +448,8 @@ fn bundle(id: ofproto::ports::BundleId, port: &PortConfig, members: Vec<OfPort>)
         outside: _,
         fake_bridge: _,
         mac: _,
+        // Sent with the ports.
+        bond: _,
         interfaces: _,
     } = port;
     Bundle {
@@ -457,5 +462,6 @@ fn bundle(id: ofproto::ports::BundleId, port: &PortConfig, members: Vec<OfPort>)
         priority_tags: *priority_tags,
         protected: *protected,
         floodable: true,
+        bond: None,
     }
 }

@@ -104,7 +104,11 @@ pub(super) fn of_bridge(facts: &BridgeFacts) -> Vec<Column> {
 }
 
 pub(super) fn of_port(facts: &PortFacts) -> Vec<Column> {
-    vec![("status", strings(&facts.status), When::Now)]
+    let mut columns = vec![("status", strings(&facts.status), When::Now)];
+    if let Some(mac) = facts.active_member {
+        columns.push(("bond_active_slave", optional(mac.map(|mac| mac.to_string())), When::Now));
+    }
+    columns
 }
 
 pub(super) fn of_controller(facts: &ControllerFacts) -> Vec<Column> {

@@ -71,6 +71,8 @@ pub struct BridgeFacts {
 pub struct PortFacts {
     /// Status.
     pub status: StringMap,
+    /// Address of the active member of a bond, if its column is to be written; `None` without a bond.
+    pub active_member: Option<Option<MacAddr>>,
 }
 
 /// Up or down.
