@@ -54,7 +54,7 @@ pub use port_types::{
     TapPort, TunnelConfig, TunnelKind, TunnelPort, XdpMode,
 };
 pub use provider::{
-    InlineHandler, LookupMasks, PmdThreads, Provider, UpcallReceiver, UpcallSockets, UserspaceTunnels, Waker,
+    BondBalancer, InlineHandler, LookupMasks, PmdThreads, Provider, UpcallReceiver, UpcallSockets, UserspaceTunnels, Waker,
     usual_revalidators,
 };
 pub use slow_path::SlowReason;

@@ -15,7 +15,7 @@ use crate::devices::Device;
 use crate::instances::Instance;
 use crate::slowpath::translating_thread;
 use dpif::Provider;
-use flow::{MacAddr, OfPort};
+use flow::{DpPort, MacAddr, OfPort};
 use mio::{Poll, Token, Waker};
 use ofproto::backer::Backer;
 use ofproto::bond::{Bond, BondMode, MemberLink, Outcome, State};
@@ -38,6 +38,9 @@ const LINKS: Token = Token(1);
 /// An interface of a bond.
 struct Member {
     name: String,
+    port: OfPort,
+    /// Its number in the datapath; a patch port has none.
+    dp_port: Option<DpPort>,
     /// Its device has a carrier, as last known.
     carrier: AtomicBool,
     /// Its sessions of link protocols.
@@ -60,6 +63,8 @@ pub(crate) struct Running {
     revalidator: Unparker,
     bridge: BridgeId,
     bundle: BundleId,
+    /// Bytes that the datapath sent for each hash value, as last read.
+    sent: Mutex<Vec<u64>>,
     shared: Arc<Shared>,
 }
 
@@ -83,6 +88,7 @@ impl Running {
     fn apply(&self, outcome: Outcome, now_ms: u64) {
         let Outcome { changed, announce, lines } = outcome;
         if changed {
+            self.follow_members();
             self.backer.bond_changed(self.bridge, self.bundle);
             if !change_at_once(&self.backer, &*self.datapath, Few::FOR_BONDS, now_ms) {
                 self.revalidator.unpark();
@@ -95,6 +101,42 @@ impl Running {
             lock(&self.shared.to_announce).push((self.bridge, self.bundle));
             self.shared.wake();
         }
+    }
+}
+
+impl Running {
+    /// Gives the datapath the members of all hash values, if it balances the bond.
+    fn follow_members(&self) {
+        let (Some(balancer), Some(id)) = (self.datapath.bond_balancer(), self.bond.recirc_id()) else { return };
+        let mut state = self.bond.state();
+        let hashed = if state.uses_lb_output() { state.all_hashed() } else { None };
+        let of_port = |port: &OfPort| {
+            let member = self.members.iter().find(|m| m.port == *port);
+            member.and_then(|m| m.dp_port).unwrap_or(DpPort::NONE)
+        };
+        let ports: Vec<DpPort> = hashed.unwrap_or_default().iter().map(of_port).collect();
+        drop(state);
+        balancer.set_bond(id.0, &ports);
+    }
+
+    /// Counts the bytes that the datapath sent for each hash value since the last call.
+    fn account(&self) {
+        let (Some(balancer), Some(id)) = (self.datapath.bond_balancer(), self.bond.recirc_id()) else { return };
+        let Some(now) = balancer.bond_bytes(id.0) else { return };
+        let before = std::mem::replace(&mut *lock(&self.sent), now.clone());
+        let mut state = self.bond.state();
+        for (hash, bytes) in (0..=u8::MAX).zip(now) {
+            let before = before.get(usize::from(hash)).copied().unwrap_or(0);
+            state.account(hash, bytes.saturating_sub(before));
+        }
+    }
+
+    /// Ends the bond.
+    fn end(&self) {
+        if let (Some(balancer), Some(id)) = (self.datapath.bond_balancer(), self.bond.recirc_id()) {
+            balancer.set_bond(id.0, &[]);
+        }
+        number(&self.bond, BondMode::ActiveBackup, &self.backer, (self.bridge, self.bundle));
     }
 }
 
@@ -167,6 +209,9 @@ impl Bonds {
             let known = self.bonds.get(&(bridge, *id)).filter(|known| known.bond.name() == bundle.name);
             let bond = known.map(|known| known.bond.clone());
             let bond = bond.unwrap_or_else(|| Arc::new(Bond::new(&bundle.name, settings.clone(), now_ms)));
+            if let Some(known) = known.filter(|_| settings.mode == BondMode::ActiveBackup) {
+                known.end();
+            }
             number(&bond, settings.mode, &instance.backer, (bridge, *id));
             let known = known.map(|known| &known.members[..]).unwrap_or_default();
             let (members, member_links) = members(bundle, &table.ports, known, devices);
@@ -183,8 +228,10 @@ impl Bonds {
                 revalidator: instance.revalidator_unparker(),
                 bridge,
                 bundle: *id,
+                sent: Mutex::default(),
                 shared: self.shared.clone(),
             });
+            running.follow_members();
             // The table with the bond is published after this; flows follow that.
             running.apply(Outcome { changed: false, ..outcome }, now_ms);
             self.bonds.insert((bridge, *id), running);
@@ -192,7 +239,7 @@ impl Bonds {
         *lock(&self.shared.running) = self.bonds.values().cloned().collect();
         self.shared.changed.store(true, Ordering::Release);
         for running in ended.drain(..) {
-            number(&running.bond, BondMode::ActiveBackup, &running.backer, (bridge, running.bundle));
+            running.end();
         }
         self.start();
         self.shared.wake();
@@ -291,7 +338,9 @@ fn members(
             devices.get(&port.name).is_none_or(|device| device.link().is_ok_and(|link| link.carrier()))
         });
         let (name, links) = (port.name.clone(), port.links.clone());
-        let member = Member { name: name.clone(), carrier: AtomicBool::new(carrier), links };
+        let (of_port, dp_port) = (port.of_port, port.dp_port);
+        let carrier_now = AtomicBool::new(carrier);
+        let member = Member { name: name.clone(), port: of_port, dp_port, carrier: carrier_now, links };
         let may_enable = member.may_enable();
         (member, MemberLink { name, port: port.of_port, mac: port.mac, carrier, may_enable })
     };

@@ -127,7 +127,6 @@ impl State {
             self.learning_due = true;
             self.turns.retain(|other| *other != id);
         }
-        let bond = &self.name;
         let line = format!("member {name}: {}", if enable { "enabled" } else { "disabled" });
         self.line(line);
     }
@@ -151,7 +150,7 @@ impl State {
                     lines.push(format!("will be {becomes} if it stays {state} for {delay_ms} ms"));
                 }
             }
-            let (bond, name) = (self.name.clone(), self.members[at].name.clone());
+            let name = self.members[at].name.clone();
             lines.into_iter().for_each(|line| self.line(format!("member {name}: {line}")));
         }
         if self.members[at].delay_ends_ms.is_some_and(|end_ms| now_ms >= end_ms) {

@@ -9,7 +9,7 @@ use crate::ids::BundleId;
 use crate::ports::Bundle;
 use crate::recirc::{FrozenState, INTERNAL_TABLE};
 use dpif::XlateDrop;
-use dpif::actions::{HashAction, HashAlgorithm};
+use dpif::actions::{HashAction, HashAlgorithm, LbOutput};
 use flow::OfPort;
 use ofp_actions::{Action, Output};
 use packet::headers as h;
@@ -33,7 +33,8 @@ impl XlateCtx<'_> {
                 Some(port)
             }
             Way::Hashed { member, basis, lb_output } => {
-                let lb_output = bond.recirc_id().filter(|_| lb_output);
+                let can = self.host.capabilities().lb_output;
+                let lb_output = bond.recirc_id().filter(|_| lb_output && can);
                 self.out.bond = Some(HashedBond { bundle: output.id, basis, lb_output });
                 Some(member)
             }
@@ -42,7 +43,10 @@ impl XlateCtx<'_> {
 
     /// Sends the packet to a bond whose member the datapath chooses.
     pub(super) fn output_hashed(&mut self, bond: HashedBond) {
-        let HashedBond { bundle, basis, lb_output: _ } = bond;
+        let HashedBond { bundle, basis, lb_output } = bond;
+        if let Some(id) = lb_output {
+            return self.out.actions.push(LbOutput(id.0).into());
+        }
         self.out.hash_first = Some(HashAction { algorithm: HashAlgorithm::L4, basis });
         let _ = self.recirculate(FrozenState::of_bond(self.bridge.id, bundle));
     }

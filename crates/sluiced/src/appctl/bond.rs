@@ -1,5 +1,6 @@
 //! Commands about bonds, with the texts of OVS.
 
+use super::datapath::{WithThreads, with_threads};
 use super::{Command, Reply, command};
 use crate::control_plane::ControlPlane;
 use flow::MacAddr;
@@ -27,6 +28,13 @@ pub(super) const ROWS: &[Command] = &[
     ),
     command("bond/set-active-member", "port member", 2..=2, "choose the active member of a bond", set_active),
     command("bond/show", "[port]", 0..=1, "show the state of all bonds or one", show),
+    command(
+        "dpif-netdev/bond-show",
+        "[dp]",
+        0..=1,
+        "show the bonds that userspace datapaths balance",
+        datapath_bonds,
+    ),
 ];
 
 /// `bond/list`
@@ -72,6 +80,25 @@ fn enable(plane: &mut ControlPlane, args: &[String]) -> Reply {
 /// `bond/disable-member PORT MEMBER`
 fn disable(plane: &mut ControlPlane, args: &[String]) -> Reply {
     answer(plane.switch.bonds().change(&args[0], |bond| bond.set_enabled(&args[1], false)))
+}
+
+/// `dpif-netdev/bond-show [DP]`
+fn datapath_bonds(plane: &mut ControlPlane, args: &[String]) -> Reply {
+    let shown = |datapaths: Vec<WithThreads<'_>>| {
+        let mut out = String::new();
+        for balancer in datapaths.into_iter().filter_map(|(i, _)| i.datapath.bond_balancer()) {
+            let bonds = balancer.bonds();
+            out.push_str(if bonds.is_empty() { "" } else { "Bonds:\n" });
+            for (id, members) in bonds {
+                let _ = writeln!(out, "  bond-id {id}:");
+                for (hash, port) in members.iter().enumerate() {
+                    let _ = writeln!(out, "    bucket {hash} - member {port}");
+                }
+            }
+        }
+        out
+    };
+    with_threads(&plane.switch, args.first()).map(shown).into()
 }
 
 /// `bond/hash MAC [VLAN] [BASIS]`

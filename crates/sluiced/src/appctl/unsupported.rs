@@ -3,7 +3,6 @@
 //! If no such object is configured, the reply is that of a switch without any: an empty table, or an unknown object.
 //! If one is configured, the reply is that it is not supported.
 
-use super::datapath::with_threads;
 use super::{Command, Reply, command};
 use crate::control_plane::ControlPlane;
 use ovsdb::client::RowView;
@@ -39,13 +38,6 @@ pub(super) const ROWS: &[Command] = &[
         cfm_fault,
     ),
     command("cfm/show", "[interface]", 0..=1, "show the CFM state of all interfaces or one", cfm),
-    command(
-        "dpif-netdev/bond-show",
-        "[dp]",
-        0..=1,
-        "show the bonds that userspace datapaths balance",
-        datapath_bonds,
-    ),
     command("lacp/show", "[port]", 0..=1, "show the LACP state of all ports or one", lacp),
     command("lacp/show-stats", "[port]", 0..=1, "show the LACP counters of all ports or one", lacp),
     command("qos/show", "interface", 1..=1, "show the QoS queues of an interface", qos),
@@ -175,11 +167,6 @@ fn stp_change(plane: &mut ControlPlane, args: &[String]) -> Reply {
 /// The same.
 fn rstp_change(plane: &mut ControlPlane, args: &[String]) -> Reply {
     none_of(plane, &RSTP, args, "OK")
-}
-
-/// Bonds of userspace datapaths.
-fn datapath_bonds(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    with_threads(&plane.switch, args.first()).map(|_| String::new()).into()
 }
 
 /// Reply for an interface of a bridge.

@@ -132,6 +132,7 @@ fn rebalance(bond: &Running, now_ms: u64) -> u64 {
     if bond.backer.dumped_ms() < due_ms {
         return now_ms + COUNTERS_MS;
     }
+    bond.account();
     bond.update(|state, now_ms| state.rebalance(now_ms));
     now_ms + COUNTERS_MS
 }
