@@ -48,7 +48,11 @@ impl BondBalancer for Bonds {
         let _order = lock(&self.writer);
         let known = self.get(bond);
         if let Some(known) = known.filter(|_| members.len() == BUCKETS) {
-            return known.members.iter().zip(members).for_each(|(m, port)| m.store(port.0, Ordering::Relaxed));
+            return known
+                .members
+                .iter()
+                .zip(members)
+                .for_each(|(m, port)| m.store(port.0, Ordering::Relaxed));
         }
         let mut all = BTreeMap::clone(&self.all.load());
         if members.len() == BUCKETS {

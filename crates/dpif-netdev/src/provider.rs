@@ -2,8 +2,8 @@
 
 use super::{UPCALLS_AT_ONCE, UserspaceDatapath};
 use dpif::{
-    BondBalancer, EgressPorts, FlowOffloads, OpBatch, PmdStats, PmdThreads, PortSpec, PortStats, Provider, UpcallReceiver,
-    UserspaceTunnels,
+    BondBalancer, EgressPorts, FlowOffloads, OpBatch, PmdStats, PmdThreads, PortSpec, PortStats, Provider,
+    UpcallReceiver, UserspaceTunnels,
 };
 use flow::DpPort;
 use std::io;

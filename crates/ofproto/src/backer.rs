@@ -5,6 +5,7 @@
 //! translation reads the epoch before the view, so a flow made from an older view always carries an older epoch.
 
 mod addresses;
+mod bonds;
 mod covers;
 mod failed;
 mod hosts;
@@ -25,7 +26,7 @@ use crate::changes::{Change, ChangeLog, Changes};
 use crate::events::{PacketInEvent, RuleEvents};
 use crate::features::ChosenFeatures;
 use crate::flow_ops::AtOnce;
-use crate::ids::{BridgeId, BundleId};
+use crate::ids::BridgeId;
 use crate::mac_table::MacTable;
 use crate::meter_ids::MeterIds;
 use crate::native::RouteCache;
@@ -580,17 +581,6 @@ impl Backer {
         self.changes.record(Some(vec![Change::Port(bridge, port)]));
     }
 
-    /// Has flows checked that depend on the members of a bond.
-    pub fn bond_changed(&self, bridge: BridgeId, bundle: BundleId) {
-        count(&self.revisions.bonds);
-        self.changes.record(Some(vec![Change::Bond(bridge, bundle)]));
-    }
-
-    /// Holds the recirculation id of a bond; `None` if none is left.
-    pub fn hold_bond(&self, bridge: BridgeId, bundle: BundleId) -> Option<RecircId> {
-        lock(&self.recirc).hold_state(FrozenState::of_bond(bridge, bundle))
-    }
-
     /// The frozen state of an id.
     pub fn recirc_state(&self, id: RecircId) -> Option<Arc<FrozenState>> {
         lock(&self.recirc).state(id)
@@ -645,11 +635,6 @@ impl Backer {
     /// flows unused by then are idle.
     pub fn dump_completed(&self, began_ms: u64) {
         self.dumped_ms.fetch_max(began_ms, Ordering::AcqRel);
-    }
-
-    /// Begin of the last complete dump.
-    pub fn dumped_ms(&self) -> u64 {
-        self.dumped_ms.load(Ordering::Acquire)
     }
 
     /// Ages addresses and removes expired rules. Call about once a second. Idle timeouts expire only after a dump

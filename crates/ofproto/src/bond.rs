@@ -20,7 +20,7 @@ pub use choose::{Admission, Way};
 pub use hash::slb_hash;
 pub use member::MemberLink;
 pub use settings::{BondMode, BondSettings, LacpStatus};
-pub use show::ListRow;
+pub use show::{HashRule, ListRow};
 
 use flow::{MacAddr, OfPort, RecircId};
 use member::{Member, MemberId};
@@ -40,6 +40,8 @@ struct Bucket {
     member: Option<MemberId>,
     /// Bytes sent, halved at each rebalancing.
     bytes: u64,
+    /// Packets and bytes sent in all.
+    sent: [u64; 2],
 }
 
 /// State of a bond.
@@ -56,6 +58,8 @@ pub struct State {
     active_mac: MacAddr,
     buckets: Option<Box<[Bucket; BUCKETS]>>,
     rebalance_at_ms: u64,
+    /// The hash values have members since then.
+    buckets_since_ms: u64,
     next_member: u32,
     changed: bool,
     learning_due: bool,
@@ -143,6 +147,7 @@ impl State {
             active: None,
             buckets: None,
             rebalance_at_ms: 0,
+            buckets_since_ms: now_ms,
             next_member: 0,
             changed: true,
             learning_due: false,
@@ -216,6 +221,7 @@ impl State {
     fn reset_buckets(&mut self, now_ms: u64) {
         let balances = self.settings.mode != BondMode::ActiveBackup && !self.falls_back();
         self.buckets = balances.then(|| Box::new([Bucket::default(); BUCKETS]));
+        self.buckets_since_ms = now_ms;
         if balances {
             self.rebalance_at_ms = now_ms.saturating_add(self.settings.rebalance_ms);
         }

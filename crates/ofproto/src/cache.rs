@@ -70,6 +70,8 @@ pub enum XlateEffect {
         mac: MacAddr,
         /// Input bundle.
         bundle: BundleId,
+        /// The source told its address by ARP at a port that is no bond.
+        holds: bool,
     },
     /// The effects that follow see each packet longer by that many bytes: a tunnel's headers are on it, or off again.
     Longer(i64),
@@ -217,10 +219,15 @@ impl XlateCache {
                 XlateEffect::Table { counters, hit } => counters.credit(*hit, packets),
                 XlateEffect::Sent(port) => credit(&port.tx, packets, bytes),
                 XlateEffect::Received(port) => credit(&port.rx, packets, bytes),
-                XlateEffect::Bond { bond, hash } => bond.state().account(*hash, bytes),
+                XlateEffect::Bond { bond, hash } => bond.state().account(*hash, packets, bytes),
                 XlateEffect::Alive(session) => session.count(packets),
-                XlateEffect::Normal { macs, vlan, mac, bundle } => {
-                    let learned = sync::lock(macs).learn(*vlan, *mac, *bundle, used_ms);
+                XlateEffect::Normal { macs, vlan, mac, bundle, holds } => {
+                    let mut table = sync::lock(macs);
+                    let learned = table.learn(*vlan, *mac, *bundle, used_ms);
+                    if *holds {
+                        table.hold(*vlan, *mac, used_ms);
+                    }
+                    drop(table);
                     if learned == Learned::Changed {
                         host.learned(macs, *mac, *bundle, *vlan);
                     }

@@ -107,7 +107,9 @@ impl Running {
 impl Running {
     /// Gives the datapath the members of all hash values, if it balances the bond.
     fn follow_members(&self) {
-        let (Some(balancer), Some(id)) = (self.datapath.bond_balancer(), self.bond.recirc_id()) else { return };
+        let (Some(balancer), Some(id)) = (self.datapath.bond_balancer(), self.bond.recirc_id()) else {
+            return;
+        };
         let mut state = self.bond.state();
         let hashed = if state.uses_lb_output() { state.all_hashed() } else { None };
         let of_port = |port: &OfPort| {
@@ -121,13 +123,15 @@ impl Running {
 
     /// Counts the bytes that the datapath sent for each hash value since the last call.
     fn account(&self) {
-        let (Some(balancer), Some(id)) = (self.datapath.bond_balancer(), self.bond.recirc_id()) else { return };
+        let (Some(balancer), Some(id)) = (self.datapath.bond_balancer(), self.bond.recirc_id()) else {
+            return;
+        };
         let Some(now) = balancer.bond_bytes(id.0) else { return };
         let before = std::mem::replace(&mut *lock(&self.sent), now.clone());
         let mut state = self.bond.state();
         for (hash, bytes) in (0..=u8::MAX).zip(now) {
             let before = before.get(usize::from(hash)).copied().unwrap_or(0);
-            state.account(hash, bytes.saturating_sub(before));
+            state.account(hash, 0, bytes.saturating_sub(before));
         }
     }
 
@@ -147,6 +151,8 @@ struct Shared {
     to_announce: Mutex<Vec<(BridgeId, BundleId)>>,
     /// A bond changed, for the database.
     changed: AtomicBool,
+    /// There are new members, whose links may have changed meanwhile.
+    has_new: AtomicBool,
     stop: AtomicBool,
     waker: Mutex<Option<Arc<Waker>>>,
     wake_main: Box<dyn Fn() + Send + Sync>,
@@ -175,6 +181,7 @@ impl Bonds {
             running: Mutex::default(),
             to_announce: Mutex::default(),
             changed: AtomicBool::new(false),
+            has_new: AtomicBool::new(true),
             stop: AtomicBool::new(false),
             waker: Mutex::default(),
             wake_main: Box::new(wake),
@@ -238,6 +245,7 @@ impl Bonds {
         }
         *lock(&self.shared.running) = self.bonds.values().cloned().collect();
         self.shared.changed.store(true, Ordering::Release);
+        self.shared.has_new.store(true, Ordering::Release);
         for running in ended.drain(..) {
             running.end();
         }
@@ -263,9 +271,10 @@ impl Bonds {
         }
     }
 
-    /// The main loop read the state of a port's device.
+    /// The main loop read the state of a device that the kernel does not know.
     pub(crate) fn set_carrier(&self, bridge: BridgeId, name: &str, carrier: bool) {
-        for running in self.bonds.range((bridge, BundleId(0))..=(bridge, BundleId(u32::MAX))).map(|(_, r)| r) {
+        for running in self.bonds.range((bridge, BundleId(0))..=(bridge, BundleId(u32::MAX))).map(|(_, r)| r)
+        {
             if let Some(member) = running.members.iter().find(|m| m.name == name)
                 && member.carrier.swap(carrier, Ordering::AcqRel) != carrier
             {

@@ -636,7 +636,11 @@ impl Switch {
             |name: &str| Some((facts.admin_down(name)?, facts.link_down(name)?, facts.features(name)?));
         for (instance, b) in self.instances.bridges() {
             if !self.bonds.is_empty() {
-                for name in b.ports.ports.values().map(|port| &port.name) {
+                // Links of the kernel are the business of the thread.
+                let is_bare = |name: &&String| {
+                    self.devices.get(*name).is_some_and(|d| !matches!(d.body, Body::Kernel(_)))
+                };
+                for name in b.ports.ports.values().map(|port| &port.name).filter(is_bare) {
                     if let Some(down) = facts.link_down(name) {
                         self.bonds.set_carrier(b.id, name, !down);
                     }

@@ -103,6 +103,7 @@ pub(crate) const LAYERS: &[(&str, &[&[&str]])] = &[(
     &[
         &[
             "barrier",
+            "bond",
             "cause",
             "changes",
             "ct_support",

@@ -13,13 +13,15 @@ struct Load {
 }
 
 impl State {
-    /// Counts bytes sent for a hash value.
-    pub fn account(&mut self, hash: u8, bytes: u64) {
-        if self.is_balanced()
-            && let Some(buckets) = &mut self.buckets
-        {
+    /// Counts packets and bytes sent for a hash value.
+    pub fn account(&mut self, hash: u8, packets: u64, bytes: u64) {
+        let is_balanced = self.is_balanced();
+        if let Some(buckets) = &mut self.buckets {
             let bucket = &mut buckets[usize::from(hash)];
-            bucket.bytes = bucket.bytes.saturating_add(bytes);
+            bucket.sent = [bucket.sent[0].saturating_add(packets), bucket.sent[1].saturating_add(bytes)];
+            if is_balanced {
+                bucket.bytes = bucket.bytes.saturating_add(bytes);
+            }
         }
     }
 

@@ -71,7 +71,8 @@ impl State {
             BondMode::ActiveBackup => self.active_port().map(|port| Way::Member(port, None)),
             BondMode::BalanceTcp if self.lacp != LacpStatus::Negotiated => None,
             BondMode::BalanceTcp if recirc => {
-                let member = self.of_bucket(0)?;
+                // As in OVS, all hash values have a member from the first packet on.
+                let member = (0..=u8::MAX).map(|hash| self.of_bucket(hash)).last()??;
                 let lb_output = self.settings.lb_output;
                 Some(Way::Hashed { member, basis: self.settings.basis, lb_output })
             }

@@ -160,9 +160,8 @@ impl State {
 
     /// The member to become active: the primary, the one of before, any enabled one, else the first to be enabled.
     fn candidate(&self) -> Option<usize> {
-        let enabled = |which: &dyn Fn(&super::Member) -> bool| {
-            self.members.iter().position(|m| m.enabled && which(m))
-        };
+        let enabled =
+            |which: &dyn Fn(&super::Member) -> bool| self.members.iter().position(|m| m.enabled && which(m));
         enabled(&|m| m.is_primary)
             .or_else(|| enabled(&|m| m.mac == self.active_mac))
             .or_else(|| enabled(&|_| true))

@@ -1,6 +1,7 @@
 //! Texts of `bond/show` and `bond/list`, as OVS prints them.
 
 use super::{Bond, BondMode, State};
+use flow::OfPort;
 use std::fmt::Write as _;
 
 /// A row of `bond/list`.
@@ -14,6 +15,31 @@ pub struct ListRow {
     pub recirc_id: u32,
     /// Its members.
     pub members: Vec<String>,
+}
+
+/// A rule of the switch's own that sends recirculated packets of a hash value to a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HashRule {
+    /// The hash value.
+    pub hash: u8,
+    /// The member.
+    pub port: OfPort,
+    /// Packets and bytes.
+    pub sent: [u64; 2],
+    /// When it was made.
+    pub created_ms: u64,
+}
+
+impl State {
+    /// The rules of hash values that have a member; none unless packets recirculate.
+    pub fn hash_rules(&self) -> Vec<HashRule> {
+        let buckets = self.buckets.iter().filter(|_| self.recirculates() && !self.settings.lb_output);
+        let rule = |(hash, bucket): (u8, &super::Bucket)| {
+            let port = self.member(bucket.member?)?.port;
+            Some(HashRule { hash, port, sent: bucket.sent, created_ms: self.buckets_since_ms })
+        };
+        buckets.flat_map(|buckets| (0..=u8::MAX).zip(buckets.iter())).filter_map(rule).collect()
+    }
 }
 
 impl Bond {

@@ -3,7 +3,7 @@
 use super::ctx::XlateCtx;
 use super::state::HashedBond;
 use super::trace::TraceEvent;
-use crate::bond::{Admission, Way};
+use crate::bond::{Admission, BondMode, Way};
 use crate::cache::XlateEffect;
 use crate::ids::BundleId;
 use crate::ports::Bundle;
@@ -67,7 +67,11 @@ impl XlateCtx<'_> {
         self.record.trace.push(
             |(id, hash)| {
                 let table = INTERNAL_TABLE.0;
-                TraceEvent::Remark(format!("{table}. recirc_id={id:#x},dp_hash={hash:#x}/0xff, priority {RULE_PRIORITY}"))
+                // As in OVS, 0 has no prefix.
+                let hash = if *hash == 0 { "0".to_string() } else { format!("{hash:#x}") };
+                TraceEvent::Remark(format!(
+                    "{table}. recirc_id={id:#x},dp_hash={hash}/0xff, priority {RULE_PRIORITY}"
+                ))
             },
             &(id, hash),
         );
@@ -93,8 +97,12 @@ impl XlateCtx<'_> {
                 false
             }
             Admission::UnlessMoved => {
-                let known = sync::lock(&self.bridge.macs).lookup(vlan, self.packet.flow.dl_src());
-                if known.is_none_or(|id| id == input.id) || self.is_gratuitous_arp() {
+                let (src, now_ms) = (self.packet.flow.dl_src(), self.host.now_ms());
+                let (known, is_held) = {
+                    let macs = sync::lock(&self.bridge.macs);
+                    (macs.lookup(vlan, src), macs.is_held(vlan, src, now_ms))
+                };
+                if known.is_none_or(|id| id == input.id) || self.is_gratuitous_arp() && !is_held {
                     return true;
                 }
                 let why = "SLB bond thinks this packet looped back, dropping";
@@ -102,6 +110,15 @@ impl XlateCtx<'_> {
                 false
             }
         }
+    }
+
+    /// Whether a host at a port that is no bond tells its address by ARP, and a bond may reflect that.
+    pub(super) fn announces_host(&mut self, input: &Bundle) -> bool {
+        if input.bond.is_some() || self.packet.flow.dl_type != h::ETH_TYPE_ARP {
+            return false;
+        }
+        let mut bonds = self.bridge.ports.bundles.values().filter_map(|bundle| bundle.bond.as_deref());
+        bonds.any(|bond| bond.state().settings().mode == BondMode::BalanceSlb) && self.is_gratuitous_arp()
     }
 
     /// Whether the packet is an ARP broadcast by which a host tells its own address.

@@ -135,7 +135,8 @@ impl XlateCtx<'_> {
             let name = &input.name;
             self.record.trace.detail(|| format!("learned that {mac} is on port {name} in VLAN {vlan}"));
         }
-        self.record.cache.push(XlateEffect::Normal { macs, vlan, mac, bundle: input.id });
+        let holds = self.announces_host(input);
+        self.record.cache.push(XlateEffect::Normal { macs, vlan, mac, bundle: input.id, holds });
     }
 
     fn flood_vlan(&mut self, input: &Bundle, entered: Entered) {

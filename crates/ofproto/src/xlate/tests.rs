@@ -1,5 +1,6 @@
 //! Tables of translations: rules and a packet in, datapath actions and the mask of examined bits out.
 
+mod bonds;
 mod bundles;
 mod clones;
 mod conjunctions;

@@ -9,7 +9,13 @@ use std::fmt::Write as _;
 
 /// The commands of this module.
 pub(super) const ROWS: &[Command] = &[
-    command("bond/disable-member", "port member", 2..=2, "stop sending packets on a member of a bond", disable),
+    command(
+        "bond/disable-member",
+        "port member",
+        2..=2,
+        "stop sending packets on a member of a bond",
+        disable,
+    ),
     command("bond/enable-member", "port member", 2..=2, "send packets on a member of a bond again", enable),
     command(
         "bond/hash",

@@ -29,14 +29,19 @@ pub(super) struct Announcements {
 
 impl Announcements {
     /// Takes bonds whose neighbours have to learn, and sends some announcements; returns whether more wait.
-    pub(super) fn send(&mut self, wanted: Vec<(BridgeId, BundleId)>, running: &[Arc<Running>], now_ms: u64) -> bool {
+    pub(super) fn send(
+        &mut self,
+        wanted: Vec<(BridgeId, BundleId)>,
+        running: &[Arc<Running>],
+        now_ms: u64,
+    ) -> bool {
         let find = |key: (BridgeId, BundleId)| running.iter().find(|r| (r.bridge, r.bundle) == key);
         for key in wanted {
             // Later members replace earlier ones.
             self.waiting.retain(|(other, ..)| *other != key);
             if let Some(bond) = find(key) {
                 let addresses = addresses(bond);
-                log::info!(target: "bond", "bond {}: sent {} gratuitous learning packets", bond.bond.name(), addresses.len());
+                log::debug!(target: "bond", "bond {}: sent {} gratuitous learning packets", bond.bond.name(), addresses.len());
                 self.waiting.extend(addresses.into_iter().map(|(vlan, mac)| (key, vlan, mac)));
             }
         }

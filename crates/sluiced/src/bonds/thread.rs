@@ -38,8 +38,6 @@ impl Runner {
     pub(super) fn run(mut self) {
         let mut events = Events::with_capacity(4);
         let mut wait_ms = 0;
-        // The first round reads all links: events of them may be older than the thread.
-        let mut first = true;
         while !self.shared.stop.load(Ordering::Acquire) {
             if let Err(e) = self.poll.poll(&mut events, Some(Duration::from_millis(wait_ms)))
                 && e.kind() != io::ErrorKind::Interrupted
@@ -48,7 +46,9 @@ impl Runner {
                 std::thread::sleep(Duration::from_millis(SLEEP_MAX_MS));
             }
             debug_assert!(events.iter().all(|event| matches!(event.token(), WAKE | LINKS)));
-            let links = self.changed_links(std::mem::take(&mut first));
+            // Events of new members may be lost: their links are read.
+            let all = self.shared.has_new.swap(false, Ordering::AcqRel);
+            let links = self.changed_links(all);
             wait_ms = self.round(&links);
         }
     }
@@ -68,7 +68,9 @@ impl Runner {
                     for event in events {
                         match event {
                             LinkEvent::Changed(info) => note_all(vec![info]),
-                            LinkEvent::Deleted { name, .. } => note_all(vec![LinkInfo { name, ..LinkInfo::default() }]),
+                            LinkEvent::Deleted { name, .. } => {
+                                note_all(vec![LinkInfo { name, ..LinkInfo::default() }])
+                            }
                             LinkEvent::Resync(links) => note_all(links),
                         }
                     }

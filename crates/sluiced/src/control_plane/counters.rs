@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use sync::{Ordering, lock};
 
 /// Counters of OVS whose events do not occur here: they concern parts that this switch lacks, or has in another form.
-const NEVER: [&str; 18] = [
+const NEVER: [&str; 17] = [
     "conntrack_l3csum_err",
     "conntrack_l4csum_err",
     "datapath_drop_invalid_bond",

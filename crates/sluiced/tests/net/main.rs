@@ -6,6 +6,7 @@
 mod ablation;
 mod bfd;
 mod bfd_load;
+mod bonds;
 mod bounds;
 mod cli;
 mod commands;

@@ -27,7 +27,9 @@ impl<'a> Reader<'a> {
         let basis = self.setting(row, "bond-hash-basis", 0..=i32::MAX as u64, 0);
         let polls = row.map_str("other_config", "bond-detect-mode");
         if let Some(other) = polls.filter(|mode| !matches!(*mode, "carrier" | "miimon")) {
-            let message = format!("other_config:bond-detect-mode={other:?} is neither carrier nor miimon: carrier is used");
+            let message = format!(
+                "other_config:bond-detect-mode={other:?} is neither carrier nor miimon: carrier is used"
+            );
             self.hint(row, "other_config:bond-detect-mode".to_string(), message);
         }
         let interval_ms = self.setting(row, "bond-miimon-interval", 1..=MOST_MS, POLL_MS);

@@ -95,6 +95,7 @@ fn port(name: &str, interface: InterfaceConfig, tag: u16) -> PortConfig {
         outside: Vec::new(),
         fake_bridge: false,
         mac: None,
+        bond: Default::default(),
         interfaces: vec![interface],
     }
 }
