@@ -179,6 +179,7 @@ impl State {
                 // Used from now on; the address only by a new bond.
                 updelay_ms: _,
                 downdelay_ms: _,
+                polls: _,
                 poll_ms: _,
                 active_mac: _,
             } = s;

@@ -18,7 +18,7 @@ use dpif::Provider;
 use flow::{DpPort, MacAddr, OfPort};
 use mio::{Poll, Token, Waker};
 use ofproto::backer::Backer;
-use ofproto::bond::{Bond, BondMode, MemberLink, Outcome, State};
+use ofproto::bond::{Bond, BondMode, LacpStatus, MemberLink, Outcome, State};
 use ofproto::links::{self, PortLink};
 use ofproto::ports::{BridgeId, Bundle, BundleId, PortTable};
 use ofproto::revalidate::{Few, change_at_once};
@@ -77,6 +77,7 @@ impl Running {
             for member in &self.members {
                 state.set_link(&member.name, member.carrier.load(Ordering::Acquire), member.may_enable());
             }
+            state.set_lacp(lacp_status(state.settings().lacp), now_ms);
             result = Some(change(state, now_ms));
         });
         self.apply(outcome, now_ms);
@@ -316,6 +317,11 @@ impl Bonds {
         let changed = self.shared.changed.swap(false, Ordering::AcqRel);
         changed.then(|| self.all().map(|b| (b.name().to_string(), b.state().active_mac())).collect())
     }
+}
+
+/// State of the negotiation: without LACP in this version, no partner agrees.
+fn lacp_status(is_configured: bool) -> LacpStatus {
+    if is_configured { LacpStatus::Configured } else { LacpStatus::Off }
 }
 
 /// Gives a bond its recirculation id, or takes it away, as its mode needs one or not.

@@ -78,8 +78,10 @@ pub struct BondSettings {
     pub lb_output: bool,
     /// `lacp` is `active` or `passive`.
     pub lacp: bool,
-    /// `bond-miimon-interval` of a bond that reads its links regularly (`bond-detect-mode`), beside events.
-    pub poll_ms: Option<u64>,
+    /// Links are read regularly, beside events (`bond-detect-mode` is `miimon`).
+    pub polls: bool,
+    /// `bond-miimon-interval`: time between two such reads.
+    pub poll_ms: u64,
     /// `bond_active_slave`: address of the active member before a restart.
     pub active_mac: Option<MacAddr>,
 }

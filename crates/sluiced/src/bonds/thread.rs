@@ -110,7 +110,14 @@ impl Runner {
 
     /// Reads the links of a bond that does so regularly; returns the time of the next read.
     fn read_links(&mut self, bond: &Running, now_ms: u64) -> u64 {
-        let Some(every_ms) = bond.bond.state().settings().poll_ms else { return u64::MAX };
+        let every_ms = {
+            let state = bond.bond.state();
+            let settings = state.settings();
+            if !settings.polls {
+                return u64::MAX;
+            }
+            settings.poll_ms
+        };
         let due_ms = self.reads.entry(bond.bond.name().to_string()).or_default();
         if now_ms >= *due_ms {
             *due_ms = now_ms + every_ms;

@@ -25,14 +25,14 @@ impl<'a> Reader<'a> {
         let delay_ms = |column| u64::try_from(row.int(column)).unwrap_or(0);
         let rebalance_ms = self.setting(row, "bond-rebalance-interval", 0..=MOST_MS, REBALANCE_MS.0);
         let basis = self.setting(row, "bond-hash-basis", 0..=i32::MAX as u64, 0);
-        let polls = row.map_str("other_config", "bond-detect-mode");
-        if let Some(other) = polls.filter(|mode| !matches!(*mode, "carrier" | "miimon")) {
+        let detection = row.map_str("other_config", "bond-detect-mode");
+        if let Some(other) = detection.filter(|mode| !matches!(*mode, "carrier" | "miimon")) {
             let message = format!(
                 "other_config:bond-detect-mode={other:?} is neither carrier nor miimon: carrier is used"
             );
             self.hint(row, "other_config:bond-detect-mode".to_string(), message);
         }
-        let interval_ms = self.setting(row, "bond-miimon-interval", 1..=MOST_MS, POLL_MS);
+        let poll_ms = self.setting(row, "bond-miimon-interval", 1..=MOST_MS, POLL_MS);
         let all_active = ["all-members-active", "all-slaves-active"];
         BondSettings {
             mode,
@@ -45,7 +45,8 @@ impl<'a> Reader<'a> {
             all_members_active: all_active.iter().any(|key| flag(row, "other_config", key)),
             lb_output: flag(row, "other_config", "lb-output-action"),
             lacp: matches!(row.opt_str("lacp"), Some("active" | "passive")),
-            poll_ms: (polls == Some("miimon")).then_some(interval_ms),
+            polls: detection == Some("miimon"),
+            poll_ms,
             active_mac: row.opt_str("bond_active_slave").and_then(MacAddr::parse),
         }
     }

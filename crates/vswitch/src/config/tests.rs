@@ -495,11 +495,12 @@ fn a_bond_has_all_usable_interfaces_and_its_settings() {
         all_members_active: true,
         lb_output: true,
         lacp: false,
-        poll_ms: Some(200),
+        polls: true,
+        poll_ms: 200,
         active_mac: Some(MacAddr([2, 0, 0, 0, 0, 9])),
     };
     assert_eq!(ports["bond0"].bond, expected);
-    assert_eq!(ports["bond1"].bond, BondSettings { rebalance_ms: 10_000, ..BondSettings::default() });
+    assert_eq!(ports["bond1"].bond, BondSettings { rebalance_ms: 10_000, poll_ms: 200, ..BondSettings::default() });
     let expected = [
         "Interface p1: could not open network device p1 (Address family not supported by protocol)",
         "Port bond1: port bond1: unknown bond_mode stable, defaulting to active-backup",
