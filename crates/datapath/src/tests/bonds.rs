@@ -30,8 +30,7 @@ fn each_packet_leaves_by_the_member_of_its_hash() {
         let (mut rig, shared) = rig();
         let bonds = shared.bond_balancer();
         bonds.set_bond(5, &members(2, 3));
-        rig.flow(1, &tcp(1000, 80), least_mask(), actions.clone());
-        rig.flow(1, &udp(2000, 53), least_mask(), actions);
+        rig.flow(1, &tcp(1000, 80), least_mask(), actions);
         let frames = frames();
         rig.receive(1, &frames);
         let sent = rig.sent();

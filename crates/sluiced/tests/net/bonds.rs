@@ -156,9 +156,10 @@ fn the_active_member_stays_over_a_restart() {
         let mac = vsctl(&lab.daemon, &format!("get Interface {name} mac_in_use"));
         wait_until(&lab.daemon, &format!("Port bond0 bond_active_slave={mac}"));
         let run = lab.daemon.rundir().clone();
-        let stopped = std::mem::replace(&mut lab.daemon, serving(&spec(&Netns::new("idle").unwrap())));
-        stopped.stop().unwrap();
-        lab.daemon = serving(&spec(&lab.net.switch).rundir(&run));
+        let Lab { net, partner, daemon, links } = lab;
+        daemon.stop().unwrap();
+        let daemon = serving(&spec(&net.switch).rundir(&run));
+        lab = Lab { net, partner, daemon, links };
         wait_for(LIMIT, "the bond", || appctl(&lab.daemon, "bond/list").contains("bond0")).unwrap();
         assert_eq!(lab.active(), other);
         ping_all(&lab.net.hosts[0].netns, PARTNER.into(), 3);

@@ -34,7 +34,8 @@ const REFUSED: &str = "bonding refused admissibility, dropping: drop";
 
 #[test]
 fn an_active_backup_bond_has_one_active_member() {
-    require!();
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-appctl");
     let lab = lab();
     let out = "in_port=p9,dl_src=50:54:00:00:00:01,dl_dst=50:54:00:00:00:05";
     let back = |n: u32| format!("in_port=p{n},dl_src=50:54:00:00:00:07,dl_dst=50:54:00:00:00:05");
@@ -86,7 +87,8 @@ active member mac: aa:55:aa:55:00:0";
 
 #[test]
 fn an_slb_bond_spreads_addresses_and_drops_what_comes_back() {
-    require!();
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-appctl");
     let lab = lab();
     vsctl(&lab.daemon, "set Port bond0 bond_mode=balance-slb");
     let shown = lab.appctl("bond/show");
@@ -116,7 +118,8 @@ fn an_slb_bond_spreads_addresses_and_drops_what_comes_back() {
 
 #[test]
 fn delays_pass_by_the_clock() {
-    require!();
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-appctl");
     let lab = lab();
     vsctl(&lab.daemon, "set Port bond0 bond_updelay=5000 bond_downdelay=300");
     lab.appctl("netdev-dummy/set-admin-state p1 down");
@@ -159,7 +162,8 @@ fn delays_pass_by_the_clock() {
 
 #[test]
 fn neighbours_learn_addresses_at_another_member() {
-    require!();
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-appctl");
     let lab = lab();
     let folder = TempDir::new("bond").unwrap();
     let file = folder.path().join("p2.pcap");
