@@ -22,7 +22,8 @@ pub(super) fn continuation_of(event: &PacketInEvent, bridge: [u8; 16]) -> Contin
     let step =
         |s: &FrozenStep| RemainingActions { table: s.table, cookie: s.cookie, actions: s.actions.clone() };
     // Others are fields of the packet-in. A pause has a list of steps, and a first table only for lookups after `ct`.
-    let FrozenState { bridge: _, table: _, packet, steps, resume_at: _, userdata: _ } = &*event.state;
+    let FrozenState { bridge: _, table: _, packet, steps, resume_at: _, userdata: _, bond: _ } =
+        &*event.state;
     let PacketState {
         in_port,
         ingress,
@@ -92,6 +93,7 @@ impl Conn {
             steps: continuation.steps.into_iter().map(step).collect(),
             resume_at: None,
             userdata: Vec::new(),
+            bond: None,
         };
         let packet = SentPacket { data: &m.data, key, flow: &flow };
         packet.translate_and_execute(&view, Start::Resume(&state), ctx, now_ms);

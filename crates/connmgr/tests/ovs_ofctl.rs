@@ -75,6 +75,7 @@ fn ports() -> PortTable {
             priority_tags: PriorityTags::Never,
             protected: false,
             floodable: true,
+            bond: None,
         };
         table.bundles.insert(bundle.id, Arc::new(bundle));
     }

@@ -13,6 +13,7 @@
 #![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
 
 mod actions;
+mod bonds;
 mod bucket;
 mod burst;
 mod cache;

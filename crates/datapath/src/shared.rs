@@ -1,10 +1,11 @@
 //! [`DpShared`]: state shared by all forwarding cores of a datapath: meters, connections, fragments that wait for others.
 
 use crate::actions::Fragment;
+use crate::bonds::Bonds;
 use crate::meter::{self, Meters};
 use conntrack::Tracker;
 use conntrack::ipf::{Ipf, OutOfRange};
-use dpif::{EgressPorts, FragmentList, FragmentStatus, TunnelPort};
+use dpif::{BondBalancer, EgressPorts, FragmentList, FragmentStatus, TunnelPort};
 use flow::DpPort;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -13,6 +14,7 @@ use sync::{AtomicU32, AtomicU64, Ordering, Snapshot};
 /// See the module.
 pub struct DpShared {
     pub(crate) meters: Meters,
+    pub(crate) bonds: Bonds,
     /// Secret.
     seed: u64,
     /// Made when first used: it takes some megabytes.
@@ -56,6 +58,7 @@ impl DpShared {
     pub fn new(seed: u64) -> DpShared {
         DpShared {
             meters: meter::none(),
+            bonds: Bonds::default(),
             seed,
             tracker: OnceLock::new(),
             fragments: OnceLock::new(),
@@ -66,6 +69,11 @@ impl DpShared {
             sequences: Default::default(),
             wall_ahead_us: AtomicU64::new(0),
         }
+    }
+
+    /// Bonds that the cores balance.
+    pub fn bond_balancer(&self) -> &dyn BondBalancer {
+        &self.bonds
     }
 
     /// Adds, replaces or removes a tunnel port. Changes come from one thread at a time.

@@ -2,8 +2,8 @@
 
 use super::{UPCALLS_AT_ONCE, UserspaceDatapath};
 use dpif::{
-    EgressPorts, FlowOffloads, OpBatch, PmdStats, PmdThreads, PortSpec, PortStats, Provider, UpcallReceiver,
-    UserspaceTunnels,
+    BondBalancer, EgressPorts, FlowOffloads, OpBatch, PmdStats, PmdThreads, PortSpec, PortStats, Provider,
+    UpcallReceiver, UserspaceTunnels,
 };
 use flow::DpPort;
 use std::io;
@@ -92,6 +92,10 @@ impl Provider for UserspaceDatapath {
 
     fn tunnels(&self) -> Option<&dyn UserspaceTunnels> {
         Some(self)
+    }
+
+    fn bond_balancer(&self) -> Option<&dyn BondBalancer> {
+        Some(self.pool.factory.shared.bond_balancer())
     }
 
     fn offload(&self) -> Option<&dyn FlowOffloads> {

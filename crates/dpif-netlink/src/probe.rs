@@ -193,6 +193,7 @@ pub(super) fn capabilities(ovs: &Ovs, ifindex: u32) -> Found {
         ufid: true,
         sample_nesting: (1..=NESTING_MAX).rev().find(|n| trial.actions(&nested(*n))).unwrap_or(0),
         tnl_push_pop: false,
+        lb_output: false,
         set_arp_nd_icmp: false,
         nd_ext: false,
         truncate: trial.actions("trunc(20),0"),

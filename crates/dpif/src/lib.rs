@@ -54,8 +54,8 @@ pub use port_types::{
     TapPort, TunnelConfig, TunnelKind, TunnelPort, XdpMode,
 };
 pub use provider::{
-    InlineHandler, LookupMasks, PmdThreads, Provider, UpcallReceiver, UpcallSockets, UserspaceTunnels, Waker,
-    usual_revalidators,
+    BondBalancer, InlineHandler, LookupMasks, PmdThreads, Provider, UpcallReceiver, UpcallSockets,
+    UserspaceTunnels, Waker, usual_revalidators,
 };
 pub use slow_path::SlowReason;
 pub use stats::{DeviceStats, Drops, PmdStats, PortStats, XlateDrops, add_each};

@@ -278,6 +278,8 @@ pub struct Capabilities {
     pub sample_nesting: u8,
     /// Tunnel headers pushed and popped by actions.
     pub tnl_push_pop: bool,
+    /// `lb_output`: balances bonds by itself.
+    pub lb_output: bool,
     /// Rewriting of ARP, neighbour discovery and ICMP headers.
     pub set_arp_nd_icmp: bool,
     /// Its keys have reserved bytes and option type of neighbour discovery, and it rewrites them.
@@ -374,6 +376,7 @@ impl Capabilities {
         ufid: true,
         sample_nesting: 8,
         tnl_push_pop: true,
+        lb_output: true,
         set_arp_nd_icmp: true,
         nd_ext: true,
         truncate: true,

@@ -23,6 +23,18 @@ pub trait UserspaceTunnels {
     fn set_egress_ports(&self, ports: EgressPorts);
 }
 
+/// Bonds that the datapath balances by itself (`lb_output`).
+pub trait BondBalancer {
+    /// Adds or changes a bond: the ports of its 256 hash values, in their order. Without ports, removes it.
+    fn set_bond(&self, bond: u32, members: &[DpPort]);
+
+    /// Bytes sent so far for each hash value; `None`: there is no such bond.
+    fn bond_bytes(&self, bond: u32) -> Option<Vec<u64>>;
+
+    /// All bonds with the ports of their hash values.
+    fn bonds(&self) -> Vec<(u32, Vec<DpPort>)>;
+}
+
 /// Wakes a waiting thread.
 pub type Waker = Arc<dyn Fn() + Send + Sync>;
 
@@ -121,6 +133,11 @@ pub trait Provider: Datapath {
 
     /// Tunnels whose headers actions push and pop; `None`: its ports do that.
     fn tunnels(&self) -> Option<&dyn UserspaceTunnels> {
+        None
+    }
+
+    /// Bonds that it balances by itself; `None`: it cannot.
+    fn bond_balancer(&self) -> Option<&dyn BondBalancer> {
         None
     }
 

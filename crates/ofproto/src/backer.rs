@@ -5,6 +5,7 @@
 //! translation reads the epoch before the view, so a flow made from an older view always carries an older epoch.
 
 mod addresses;
+mod bonds;
 mod covers;
 mod failed;
 mod hosts;

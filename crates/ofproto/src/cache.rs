@@ -1,5 +1,6 @@
 //! The effects of a translation, stored for replay with a megaflow's counters.
 
+use crate::bond::Bond;
 use crate::group::Group;
 use crate::ids::{BridgeId, BundleId};
 use crate::links::LinkSession;
@@ -69,6 +70,8 @@ pub enum XlateEffect {
         mac: MacAddr,
         /// Input bundle.
         bundle: BundleId,
+        /// The source told its address by ARP at a port that is no bond.
+        holds: bool,
     },
     /// The effects that follow see each packet longer by that many bytes: a tunnel's headers are on it, or off again.
     Longer(i64),
@@ -76,6 +79,13 @@ pub enum XlateEffect {
     Sent(Arc<PortCounters>),
     /// Input from such a port.
     Received(Arc<PortCounters>),
+    /// Output to a balanced bond.
+    Bond {
+        /// The bond.
+        bond: Arc<Bond>,
+        /// Its hash of the packets.
+        hash: u8,
+    },
     /// Input from a port of a session that counts it as a sign of life.
     Alive(Arc<LinkSession>),
     /// A `fin_timeout` action.
@@ -209,9 +219,15 @@ impl XlateCache {
                 XlateEffect::Table { counters, hit } => counters.credit(*hit, packets),
                 XlateEffect::Sent(port) => credit(&port.tx, packets, bytes),
                 XlateEffect::Received(port) => credit(&port.rx, packets, bytes),
+                XlateEffect::Bond { bond, hash } => bond.state().account(*hash, packets, bytes),
                 XlateEffect::Alive(session) => session.count(packets),
-                XlateEffect::Normal { macs, vlan, mac, bundle } => {
-                    let learned = sync::lock(macs).learn(*vlan, *mac, *bundle, used_ms);
+                XlateEffect::Normal { macs, vlan, mac, bundle, holds } => {
+                    let mut table = sync::lock(macs);
+                    let learned = table.learn(*vlan, *mac, *bundle, used_ms);
+                    if *holds {
+                        table.hold(*vlan, *mac, used_ms);
+                    }
+                    drop(table);
                     if learned == Learned::Changed {
                         host.learned(macs, *mac, *bundle, *vlan);
                     }

@@ -7,7 +7,7 @@
 //! The log holds the latest changes, [`CHANGES_MAX`] at most. Flows older than the first of them, and changes of
 //! other kinds (ports, learned addresses, settings), count as affected.
 
-use crate::ids::BridgeId;
+use crate::ids::{BridgeId, BundleId};
 use flow::{DpPort, FLOW_WORDS, Flow, KeyWord, OfPort, PackedFlow, PackedMatch, TableId};
 use routing::Query;
 use std::collections::VecDeque;
@@ -51,6 +51,11 @@ fn port_bit(bridge: BridgeId, port: OfPort) -> u64 {
     bit_of(bridge, port.0.wrapping_mul(0x27d4_eb2f).rotate_left(19))
 }
 
+/// Distinguishes bonds from tables, groups, meters and ports.
+fn bond_bit(bridge: BridgeId, bundle: BundleId) -> u64 {
+    bit_of(bridge, bundle.0.wrapping_mul(0x1656_67b1).rotate_left(11))
+}
+
 /// The bit of a route or a neighbour.
 fn bit_by_hash(value: impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
@@ -82,6 +87,11 @@ impl Lookups {
     /// A look at whether a port can send.
     pub(crate) fn port(&mut self, bridge: BridgeId, port: OfPort) {
         self.objects |= port_bit(bridge, port);
+    }
+
+    /// A look at the members of a bond.
+    pub(crate) fn bond(&mut self, bridge: BridgeId, bundle: BundleId) {
+        self.objects |= bond_bit(bridge, bundle);
     }
 
     /// A lookup of a route.
@@ -124,6 +134,8 @@ pub enum Change {
     Meter(BridgeId, u32),
     /// A port can send now, or no longer.
     Port(BridgeId, OfPort),
+    /// The members of a bond that send or take packets changed.
+    Bond(BridgeId, BundleId),
     /// The next hop of a destination changed.
     Route(Query),
     /// A neighbour of a bridge was learned, changed or lost.
@@ -143,6 +155,7 @@ impl Change {
             Change::Group(bridge, id) => lookups.objects & group_bit(*bridge, *id) != 0,
             Change::Meter(bridge, id) => lookups.objects & meter_bit(*bridge, *id) != 0,
             Change::Port(bridge, port) => lookups.objects & port_bit(*bridge, *port) != 0,
+            Change::Bond(bridge, bundle) => lookups.objects & bond_bit(*bridge, *bundle) != 0,
             Change::Route(query) => lookups.ways & bit_by_hash(query) != 0,
             Change::Neighbour(bridge, ip) => lookups.ways & bit_by_hash((bridge, ip)) != 0,
         }

@@ -9,6 +9,7 @@
 pub mod action_pool;
 pub mod backer;
 pub mod barrier;
+pub mod bond;
 pub mod cache;
 pub mod cause;
 pub mod changes;

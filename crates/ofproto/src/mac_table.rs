@@ -13,6 +13,9 @@ pub const DEFAULT_IDLE_S: u32 = 300;
 /// Default of `mac-table-size`.
 pub const DEFAULT_MAX_ENTRIES: usize = 8192;
 
+/// Time for which an address is held at its port, as in OVS.
+pub const HELD_MS: u64 = 5000;
+
 /// One learned (or static) address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MacEntry {
@@ -24,6 +27,8 @@ pub struct MacEntry {
     pub bundle: BundleId,
     /// Time last seen; `None` for a static entry, which never ages.
     pub seen_ms: Option<u64>,
+    /// Until then, gratuitous ARP by a bond is a reflection.
+    held_until_ms: u64,
     order: u64,
 }
 
@@ -140,8 +145,10 @@ impl MacTable {
                 return Learned::Refreshed;
             }
             let moved = e.bundle != bundle;
+            let held_until_ms = if moved { 0 } else { e.held_until_ms };
             self.take(key);
             self.put(key, bundle, Some(now_ms));
+            self.hold_until(key, held_until_ms);
             self.stats.moved += u64::from(moved);
             return if moved { Learned::Changed } else { Learned::Refreshed };
         }
@@ -151,13 +158,31 @@ impl MacTable {
         Learned::Changed
     }
 
+    /// A host told its address by ARP at a port that is no bond: for [`HELD_MS`] the same from a bond is a reflection.
+    pub fn hold(&mut self, vlan: u16, mac: MacAddr, now_ms: u64) {
+        self.hold_until((vlan, mac), now_ms.saturating_add(HELD_MS));
+    }
+
+    fn hold_until(&mut self, key: Key, until_ms: u64) {
+        if let Some(entry) = self.entries.get_mut(&key) {
+            entry.held_until_ms = entry.held_until_ms.max(until_ms);
+        }
+    }
+
+    /// Whether gratuitous ARP of an address from a bond is a reflection.
+    pub fn is_held(&self, vlan: u16, mac: MacAddr, now_ms: u64) -> bool {
+        self.entries.get(&(vlan, mac)).is_some_and(|e| now_ms < e.held_until_ms)
+    }
+
     /// Refreshes an entry for traffic handled by the datapath, if it is still on `bundle`.
     pub fn refresh(&mut self, vlan: u16, mac: MacAddr, bundle: BundleId, used_ms: u64) {
         let key = (vlan, mac);
         let Some(e) = self.entries.get(&key).filter(|e| e.bundle == bundle) else { return };
         if e.seen_ms.is_some_and(|seen_ms| used_ms > seen_ms) {
+            let held_until_ms = e.held_until_ms;
             self.take(key);
             self.put(key, bundle, Some(used_ms));
+            self.hold_until(key, held_until_ms);
         }
     }
 
@@ -246,7 +271,8 @@ impl MacTable {
     fn put(&mut self, key: Key, bundle: BundleId, seen_ms: Option<u64>) {
         let order = self.next_order;
         self.next_order += 1;
-        self.entries.insert(key, MacEntry { vlan: key.0, mac: key.1, bundle, seen_ms, order });
+        self.entries
+            .insert(key, MacEntry { vlan: key.0, mac: key.1, bundle, seen_ms, held_until_ms: 0, order });
         if seen_ms.is_some() {
             self.by_age.insert(order, key);
         }

@@ -1,5 +1,6 @@
 //! Ports and bundles of a bridge, as translation sees them.
 
+use crate::bond::Bond;
 pub use crate::ids::{BridgeId, BundleId};
 use crate::links::{self, PortLink};
 use crate::tunnel::{PacketTypes, TunnelConfig};
@@ -65,6 +66,8 @@ pub struct Bundle {
     pub protected: bool,
     /// Flooded to by `NORMAL` (the port is not excluded by `no-flood`).
     pub floodable: bool,
+    /// Chooses among several members.
+    pub bond: Option<Arc<Bond>>,
 }
 
 /// Use of priority tags for frames of VLAN 0.

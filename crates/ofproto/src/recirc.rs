@@ -3,9 +3,9 @@
 //! Ids are process-wide, sequential from 1, and reference-counted: equal states share one id. Bounded by
 //! [`MAX_IDS`].
 
-use crate::ids::BridgeId;
+use crate::ids::{BridgeId, BundleId};
 use crate::packet_state::PacketState;
-use flow::{RecircId, TableId};
+use flow::{OfPort, RecircId, TableId};
 use hashbrown::HashTable;
 use ofp_actions::Action;
 use rapidhash::fast::RandomState;
@@ -42,6 +42,26 @@ pub struct FrozenState {
     pub resume_at: Option<TableId>,
     /// Data for the controller that resumes it.
     pub userdata: Vec<u8>,
+    /// A bond chooses its member now, by the hash.
+    pub bond: Option<BundleId>,
+}
+
+/// Table of the switch's own rules, which take packets of bonds after their recirculation.
+pub const INTERNAL_TABLE: TableId = TableId(254);
+
+impl FrozenState {
+    /// The state of packets that a bond of a bridge sends by their hash.
+    pub fn of_bond(bridge: BridgeId, bundle: BundleId) -> FrozenState {
+        FrozenState {
+            bridge,
+            table: INTERNAL_TABLE,
+            packet: PacketState::received_by(OfPort::NONE),
+            steps: Vec::new(),
+            resume_at: None,
+            userdata: Vec::new(),
+            bond: Some(bundle),
+        }
+    }
 }
 
 #[derive(Debug)]

@@ -56,6 +56,8 @@ pub(crate) struct FactKeeper {
     managers: BTreeMap<Uuid, ManagerFacts>,
     /// Sessions of link protocols, by interface.
     sessions: BTreeMap<String, BTreeMap<Protocol, Report>>,
+    /// Addresses of the active members of bonds, by port.
+    active_members: BTreeMap<String, MacAddr>,
     dirty: bool,
     last_written: Option<i64>,
 }
@@ -86,6 +88,7 @@ impl FactKeeper {
             controllers: BTreeMap::new(),
             managers: BTreeMap::new(),
             sessions: BTreeMap::new(),
+            active_members: BTreeMap::new(),
             dirty: true,
             last_written: None,
         }
@@ -159,6 +162,12 @@ impl FactKeeper {
     /// Facts of the planner changed.
     pub(crate) fn changed(&mut self) {
         self.dirty = true;
+    }
+
+    /// Sets the addresses of the active members of bonds, by port.
+    pub(crate) fn set_active_members(&mut self, active: BTreeMap<String, MacAddr>) {
+        self.dirty |= self.active_members != active;
+        self.active_members = active;
     }
 
     /// Effect of a session on its port, as last reported.
@@ -293,6 +302,12 @@ impl FactKeeper {
             let entry = facts.controllers.entry(*row).or_default();
             let notice = std::mem::replace(entry, known.clone()).status;
             entry.status.extend(notice);
+        }
+        for port in planner.desired().bridges.values().flat_map(|bridge| bridge.ports.values()) {
+            let known = port.row.and_then(|row| facts.ports.get_mut(&row));
+            if let Some((known, mac)) = known.zip(self.active_members.get(&port.name)) {
+                known.active_member = Some(Some(*mac));
+            }
         }
         for bridge in facts.bridges.values_mut() {
             bridge.datapath_version = "<built-in>".to_string();

@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 pub mod appctl;
+mod bonds;
 mod claim;
 pub mod config;
 pub mod control_plane;

@@ -100,6 +100,8 @@ struct Shared {
     stop: AtomicBool,
     wake_thread: Unparker,
     wake_main: Box<dyn Fn() + Send + Sync>,
+    /// Called when a port's state changed.
+    wake_bonds: Box<dyn Fn() + Send + Sync>,
 }
 
 impl LinkInbox for Shared {
@@ -168,7 +170,11 @@ pub(crate) struct LinkProtocols {
 
 impl LinkProtocols {
     /// Without sessions. `wake` is called when [`LinkProtocols::take_reports`] has some.
-    pub(crate) fn new(wake: impl Fn() + Send + Sync + 'static) -> LinkProtocols {
+    /// `wake_bonds` when the state of a port has changed.
+    pub(crate) fn new(
+        wake: impl Fn() + Send + Sync + 'static,
+        wake_bonds: impl Fn() + Send + Sync + 'static,
+    ) -> LinkProtocols {
         let parker = Parker::new();
         let shared = Arc::new(Shared {
             requests: Mutex::default(),
@@ -178,6 +184,7 @@ impl LinkProtocols {
             stop: AtomicBool::new(false),
             wake_thread: parker.unparker().clone(),
             wake_main: Box::new(wake),
+            wake_bonds: Box::new(wake_bonds),
         });
         LinkProtocols {
             shared,

@@ -7,6 +7,7 @@ mod prefixes;
 mod replace;
 mod settings;
 
+use super::bonds::Bonds;
 use super::config::{DaemonConfig, Exit};
 use super::db::{Db, in_band_address};
 use super::devices::{Body, Device};
@@ -57,6 +58,7 @@ pub struct Switch {
     facts: FactKeeper,
     openflow: OpenFlow,
     link_protocols: LinkProtocols,
+    bonds: Bonds,
     applied_once: bool,
     next_retry_ms: u64,
     /// Commands left by the last turn.
@@ -78,10 +80,15 @@ impl Switch {
             // The main loop outlives the slow path.
             let _ = waker.wake();
         });
-        let link_protocols = LinkProtocols::new({
+        let bonds = Bonds::new({
             let wake = wake.clone();
             move || wake()
         });
+        let wake_main = {
+            let wake = wake.clone();
+            move || wake()
+        };
+        let link_protocols = LinkProtocols::new(wake_main, bonds.waker());
         let links = LinkMonitor::new().context("cannot watch the system's links")?;
         let mut supported = SupportedTypes::userspace();
         if config.kernel {
@@ -109,6 +116,7 @@ impl Switch {
             facts: FactKeeper::new(&supported, &config.run_dir),
             openflow: OpenFlow::new(&config.run_dir, next_hops),
             link_protocols,
+            bonds,
             supported,
             dummies: config.dummies,
             devices: BTreeMap::new(),
@@ -142,6 +150,11 @@ impl Switch {
     /// The sessions of link protocols.
     pub(crate) fn link_protocols(&self) -> &LinkProtocols {
         &self.link_protocols
+    }
+
+    /// The bonds.
+    pub(crate) fn bonds(&self) -> &Bonds {
+        &self.bonds
     }
 
     /// Types that this build supports.
@@ -228,6 +241,13 @@ impl Switch {
     pub fn run(&mut self, db: &mut Db, reactor: &mut Reactor) -> Turn {
         let mut next = self.openflow.run(&self.instances, reactor, sys::clock::monotonic_ms());
         next = next.and(self.follow_sessions());
+        if self.has_dummies() && !self.bonds.is_empty() {
+            // The clock may have moved.
+            self.bonds.waker()();
+        }
+        if let Some(active) = self.bonds.take_changed() {
+            self.facts.set_active_members(active);
+        }
         next = next.and(self.follow(db, reactor));
         let now_ms = sys::clock::monotonic_ms();
         if now_ms >= self.next_tick_ms {
@@ -456,6 +476,7 @@ impl Switch {
                 let mut table = ports.table(&previous);
                 deleted::log(view.bridge(bridge).map(|b| (&*b.name, &*b.ports)), Some(&table));
                 self.link_protocols.attach(bridge, instance, &ports, &mut table);
+                self.bonds.attach(bridge, instance, &ports, &mut table, &self.devices);
                 self.openflow.ports_changed(bridge, &previous, &table, sys::clock::monotonic_ms());
                 instance.backer.set_ports(bridge, table);
                 self.links_dirty = true;
@@ -618,6 +639,17 @@ impl Switch {
         let known =
             |name: &str| Some((facts.admin_down(name)?, facts.link_down(name)?, facts.features(name)?));
         for (instance, b) in self.instances.bridges() {
+            if !self.bonds.is_empty() {
+                // Links of the kernel are the business of the thread.
+                let is_bare = |name: &&String| {
+                    self.devices.get(*name).is_some_and(|d| !matches!(d.body, Body::Kernel(_)))
+                };
+                for name in b.ports.ports.values().map(|port| &port.name).filter(is_bare) {
+                    if let Some(down) = facts.link_down(name) {
+                        self.bonds.set_carrier(b.id, name, !down);
+                    }
+                }
+            }
             let differs = |p: &ofproto::ports::Port| {
                 known(&p.name).is_some_and(|now| now != (p.config.port_down, p.link_down, p.features))
             };
@@ -652,8 +684,8 @@ impl Switch {
     /// Ends the switch, its listeners first. Taps stay for the next process; with `cleanup`, removes the ports one by one
     /// before, taps included.
     pub fn stop(self, exit: Exit) {
-        let Switch { instances, devices, openflow, streams, link_protocols, .. } = self;
-        drop((link_protocols, openflow, streams));
+        let Switch { instances, devices, openflow, streams, link_protocols, bonds, .. } = self;
+        drop((link_protocols, bonds, openflow, streams));
         if exit.cleanup {
             for (name, device) in devices {
                 if let Err(e) = device.datapath.port_del(device.dp_port) {

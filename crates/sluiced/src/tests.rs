@@ -51,6 +51,7 @@ fn port_table(ports: &[(u32, DpPort, &str)]) -> PortTable {
                 priority_tags: PriorityTags::Never,
                 protected: false,
                 floodable: true,
+                bond: None,
             }),
         );
     }

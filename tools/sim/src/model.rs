@@ -419,6 +419,7 @@ impl PlainCore {
                 | DpAction::DecTtl(_)
                 | DpAction::TnlPush(_)
                 | DpAction::TnlPop(_)
+                | DpAction::LbOutput(_)
                 | DpAction::Foreign(_) => return,
             }
         }

@@ -102,6 +102,7 @@ pub(crate) const LAYERS: &[(&str, &[&[&str]])] = &[(
     &[
         &[
             "barrier",
+            "bond",
             "cause",
             "changes",
             "ct_support",

@@ -108,6 +108,7 @@ fn paused_tracked(s: &Switch, conntracked: bool) -> PacketInEvent {
         steps: vec![FrozenStep { table: TableId(1), cookie: 1, actions: action }],
         resume_at: None,
         userdata: Vec::new(),
+        bond: None,
     };
     let recirc_id = s.backer.xlate_host(false, 0).recirc_hold(state.clone()).unwrap();
     let cookie = dpif::ControllerCookie {

@@ -75,6 +75,7 @@ fn bundle(n: OfPort, name: &str) -> Bundle {
         priority_tags: PriorityTags::Never,
         protected: false,
         floodable: true,
+        bond: None,
     }
 }
 

@@ -145,6 +145,10 @@ impl actions::Executor for Step<'_, '_> {
         self.hand_over(frame)
     }
 
+    fn balance(&mut self, _frame: Frame, _bond: u32) -> ExecResult<Self> {
+        Err(End::Cannot)
+    }
+
     fn userspace(&mut self, frame: Frame, _cookie: &UserCookie) -> ExecResult<Self> {
         self.hand_over(frame)
     }

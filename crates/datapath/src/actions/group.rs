@@ -19,6 +19,7 @@ use conntrack::Request;
 use dpif::actions::{self, ExecResult, Rewrite, TnlPush};
 use dpif::{CtAction, DpAction, DropReason, SetAction, UserCookie, XlateDrop};
 use flow::extract::Layout;
+use flow::flow_hash::five_tuple;
 use flow::{DpPort, FlowKey, RecircId};
 use packet::headers::{IPPROTO_TCP, IPPROTO_UDP};
 use packet::{BATCH_MAX_PACKETS, Packet, frame_bytes};
@@ -427,6 +428,24 @@ impl Group<'_> {
         lanes
     }
 
+    /// Sends each packet, or a copy, to the member of a bond that its hash chooses.
+    fn balance(&mut self, lanes: LaneMask, bond: u32, is_last: bool) -> LaneMask {
+        let Some(bond) = self.exec.shared.bonds.get(bond) else {
+            self.work.all(lanes, Fate::Drop(DropReason::BadAction));
+            return LaneMask::NONE;
+        };
+        let vlan_limit = self.exec.vlan_limit;
+        for lane in lanes {
+            let Arrays { packets, keys, layouts, dirty, .. } = &mut *self.arrays;
+            let (key, layout, dirty) = (&mut keys[lane], &mut layouts[lane], &mut dirty[lane]);
+            let mut headers = HeaderCtx { key, layout, dirty, vlan_limit };
+            headers.refresh(&packets[lane]);
+            let port = bond.choose(five_tuple(headers.key, 0), frame_bytes(&packets[lane]) as u64);
+            self.deliver(LaneMask::one(lane), Fate::Output(port), is_last);
+        }
+        if is_last { LaneMask::NONE } else { lanes }
+    }
+
     /// Recirculates the packets, or copies if another effect follows.
     fn recirculate(&mut self, lanes: LaneMask, id: u32, place: u64, is_last: bool) -> LaneMask {
         if is_last {
@@ -511,6 +530,10 @@ impl actions::Executor for Step<'_, '_> {
     #[inline(always)]
     fn output(&mut self, lanes: LaneMask, port: DpPort) -> ExecResult<Self> {
         Ok(self.group.deliver(lanes, Fate::Output(port), self.is_last))
+    }
+
+    fn balance(&mut self, lanes: LaneMask, bond: u32) -> ExecResult<Self> {
+        Ok(self.group.balance(lanes, bond, self.is_last))
     }
 
     #[inline(always)]

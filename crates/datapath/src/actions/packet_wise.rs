@@ -8,6 +8,7 @@ use crate::ports::PmdIo;
 use conntrack::Request;
 use dpif::actions::{self, ExecResult, Rewrite, TnlPush};
 use dpif::{CtAction, DpAction, DropReason, UserCookie, XlateDrop};
+use flow::flow_hash::five_tuple;
 use flow::{DpPort, FlowKey, RecircId};
 use packet::{Packet, frame_bytes};
 
@@ -182,6 +183,15 @@ impl actions::Executor for Step<'_, '_> {
         truncate(&mut out, self.view.truncate.take());
         self.exec.ports.output(port, out, self.view.origin.rx_port, self.io);
         rest
+    }
+
+    fn balance(&mut self, packet: Packet, bond: u32) -> ExecResult<Self> {
+        let Some(bond) = self.exec.shared.bonds.get(bond) else {
+            return self.dropped(packet, DropReason::BadAction);
+        };
+        self.view.headers.refresh(&packet);
+        let port = bond.choose(five_tuple(self.view.headers.key, 0), frame_bytes(&packet) as u64);
+        self.output(packet, port)
     }
 
     fn userspace(&mut self, packet: Packet, cookie: &UserCookie) -> ExecResult<Self> {

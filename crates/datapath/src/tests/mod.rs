@@ -2,6 +2,7 @@
 //! conservation checked after every step.
 
 mod actions;
+mod bonds;
 mod control;
 mod explosion;
 mod forwarding;

@@ -23,6 +23,9 @@ pub trait Executor {
     /// Sends them to a port.
     fn output(&mut self, packets: Self::Packets, port: DpPort) -> ExecResult<Self>;
 
+    /// Sends each to the member of a bond that its hash chooses.
+    fn balance(&mut self, packets: Self::Packets, bond: u32) -> ExecResult<Self>;
+
     /// Sends them to the slow path.
     fn userspace(&mut self, packets: Self::Packets, cookie: &UserCookie) -> ExecResult<Self>;
 

@@ -129,6 +129,7 @@ actions! {
     DecTtl(DecTtl),
     TnlPush(TnlPush),
     TnlPop(TnlPop),
+    LbOutput(LbOutput),
     Foreign(Foreign),
     // The test action: one file and this line.
     #[cfg(test)]

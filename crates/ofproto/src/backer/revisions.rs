@@ -13,6 +13,8 @@ pub struct Revisions {
     pub macs: AtomicU64,
     /// Ports became able to send, or unable.
     pub toggled: AtomicU64,
+    /// Other members of a bond.
+    pub bonds: AtomicU64,
     /// Flows that the datapath lost.
     pub lost: AtomicU64,
     /// Upcalls of flows that exist already.

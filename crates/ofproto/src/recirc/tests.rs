@@ -10,6 +10,7 @@ fn state(n: u64) -> FrozenState {
         steps: Vec::new(),
         resume_at: None,
         userdata: Vec::new(),
+        bond: None,
     }
 }
 

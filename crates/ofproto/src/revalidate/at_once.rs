@@ -31,6 +31,8 @@ pub struct Few {
 impl Few {
     /// For a thread with other work, such as the main loop: a fraction of a millisecond.
     pub const FOR_OTHERS: Few = Few { flows: 512, affected: 32, waits: false };
+    /// For a thread that waits for nothing else: as many as for the revalidator.
+    pub const FOR_BONDS: Few = Few::FOR_REVALIDATOR;
     /// For the revalidator.
     pub(super) const FOR_REVALIDATOR: Few = Few { flows: 16_384, affected: 512, waits: true };
 }

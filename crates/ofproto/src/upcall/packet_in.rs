@@ -60,6 +60,10 @@ impl Executor for PacketExecutor<'_, '_> {
         Ok(())
     }
 
+    fn balance(&mut self, (): (), _bond: u32) -> ExecResult<Self> {
+        Ok(())
+    }
+
     fn recirculate(&mut self, (): (), _id: RecircId) -> ExecResult<Self> {
         Ok(())
     }

@@ -44,6 +44,7 @@ pub(crate) fn backer_with(rules: &str) -> (Backer, BridgeId) {
             priority_tags: PriorityTags::Never,
             protected: false,
             floodable: true,
+            bond: None,
         };
         ports.ports.insert(OfPort(n), Arc::new(port));
         ports.bundles.insert(BundleId(n), Arc::new(bundle));

@@ -175,7 +175,9 @@ impl<'a> XlateCtx<'a> {
         };
         self.bridge = bridge;
         self.record.trace.push(|()| TraceEvent::Thaw, &());
-        for table in state.resume_at.iter().chain(state.steps.iter().map(|step| &step.table)) {
+        let of_bond = state.bond.is_some().then_some(&state.table);
+        let tables = state.resume_at.iter().chain(of_bond);
+        for table in tables.chain(state.steps.iter().map(|step| &step.table)) {
             self.record.trace.push(|t| TraceEvent::Remark(format!("Resuming from table {}", t.0)), table);
             self.record.trace.pop();
         }
@@ -192,6 +194,9 @@ impl<'a> XlateCtx<'a> {
         self.packet.base.clear_tunnel();
         self.packet.stack = state.packet.stack[..].into();
         self.packet.action_set.clone_from(&state.packet.action_set);
+        if let Some(bundle) = state.bond {
+            self.resume_in_bond(bundle);
+        }
         if let Some(table) = state.resume_at {
             self.control.is_last = state.packet.action_set.is_empty();
             self.lookup(table, true);
@@ -445,6 +450,7 @@ impl<'a> XlateCtx<'a> {
             steps,
             resume_at: None,
             userdata,
+            bond: None,
         }
     }
 

@@ -9,6 +9,7 @@
 //! [`XlateDrop`]. All resubmits may nest, so threads that translate have a stack of [`THREAD_STACK_BYTES`].
 
 mod actions;
+mod bonds;
 mod commit;
 mod conntrack;
 mod controllers;

@@ -28,6 +28,7 @@ fn no_bundle() -> Arc<Bundle> {
         priority_tags: PriorityTags::Never,
         protected: false,
         floodable: false,
+        bond: None,
     })
 }
 
@@ -59,6 +60,9 @@ impl XlateCtx<'_> {
                 .warning(|| "disallowed VLAN VID for this input port, dropping".to_string());
         };
         let vlan = entered.vlan;
+        if !self.bond_admits(input, in_port, vlan) {
+            return;
+        }
         if !from_nowhere && self.packet.flow.packet_type == 0 {
             self.learn_source(input, vlan);
         }
@@ -131,7 +135,8 @@ impl XlateCtx<'_> {
             let name = &input.name;
             self.record.trace.detail(|| format!("learned that {mac} is on port {name} in VLAN {vlan}"));
         }
-        self.record.cache.push(XlateEffect::Normal { macs, vlan, mac, bundle: input.id });
+        let holds = self.announces_host(input);
+        self.record.cache.push(XlateEffect::Normal { macs, vlan, mac, bundle: input.id, holds });
     }
 
     fn flood_vlan(&mut self, input: &Bundle, entered: Entered) {
@@ -153,7 +158,7 @@ impl XlateCtx<'_> {
 
     /// Sends the packet out of a bundle with the bundle's tagging; the flow itself is unchanged.
     fn output_bundle(&mut self, output: &Arc<Bundle>, Entered { vlan, tagged }: Entered) {
-        let Some(port) = output.members.first() else { return };
+        let Some(port) = self.member_out(output, vlan) else { return };
         let untagged = match output.vlan_mode {
             VlanMode::Access => true,
             VlanMode::NativeUntagged => vlan == output.tag,
@@ -178,7 +183,7 @@ impl XlateCtx<'_> {
             self.packet.flow.vlans[0] = saved[1];
             self.packet.flow.vlans[1] = VlanTag::default();
         }
-        self.send_to(*port);
+        self.send_to(port);
         self.packet.flow.vlans = saved;
     }
 }

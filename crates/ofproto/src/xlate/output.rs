@@ -100,6 +100,7 @@ impl XlateCtx<'_> {
 
     /// Sends the current packet out of a port of this bridge.
     pub(super) fn send_to(&mut self, of_port: OfPort) {
+        let bond = self.out.bond.take();
         let bridge = self.bridge.clone();
         let Some(port) = bridge.ports.port(of_port) else {
             return self.record.trace.warning(|| "Nonexistent output port".to_string());
@@ -131,8 +132,10 @@ impl XlateCtx<'_> {
             return self.output_to_tunnel(port, tunnel, dp_port);
         }
         self.commit();
-        if !self.ends_in_tunnel(port) {
-            self.out.actions.push(Output(dp_port).into());
+        match bond {
+            Some(bond) => self.output_hashed(bond),
+            None if self.ends_in_tunnel(port) => {}
+            None => self.out.actions.push(Output(dp_port).into()),
         }
     }
 

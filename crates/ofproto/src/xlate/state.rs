@@ -8,7 +8,7 @@ use super::stack::ValueStack;
 use super::trace::Tracer;
 use crate::cache::XlateCache;
 use crate::changes::Lookups;
-use crate::ids::BridgeId;
+use crate::ids::{BridgeId, BundleId};
 use crate::links::Claimed;
 use crate::recirc::FrozenStep;
 use crate::rule::RuleTimeouts;
@@ -75,6 +75,17 @@ impl CurrentPacket {
     }
 }
 
+/// A bond whose member the datapath chooses.
+#[derive(Clone, Copy)]
+pub(super) struct HashedBond {
+    /// The bond's bundle.
+    pub(super) bundle: BundleId,
+    /// Basis of the hash.
+    pub(super) basis: u32,
+    /// The bond's number in `lb_output`, if the datapath has its members.
+    pub(super) lb_output: Option<RecircId>,
+}
+
 /// Where the packet goes: the datapath actions.
 pub(super) struct OutputState {
     /// Actions of the current list.
@@ -85,6 +96,8 @@ pub(super) struct OutputState {
     pub(super) outside: usize,
     /// Truncate the packet of the next output, to a tunnel in user space.
     pub(super) tunnel_cut: Option<u32>,
+    /// The bond that takes the place of the next port.
+    pub(super) bond: Option<HashedBond>,
     /// The datapath computes this hash before the recirculation.
     pub(super) hash_first: Option<HashAction>,
     /// Why the packet is dropped if nothing is sent.
@@ -98,6 +111,7 @@ impl Default for OutputState {
             clones: 0,
             outside: 0,
             tunnel_cut: None,
+            bond: None,
             hash_first: None,
             lost: XlateDrop::Ok,
         }

@@ -1,5 +1,6 @@
 //! Tables of translations: rules and a packet in, datapath actions and the mask of examined bits out.
 
+mod bonds;
 mod bundles;
 mod clones;
 mod conjunctions;
@@ -92,6 +93,7 @@ fn add_port(table: &mut PortTable, n: OfPort, dp: Option<u32>, peer: Option<Brid
         },
         protected: matches!(vlan, Vlan::Protected),
         floodable: true,
+        bond: None,
     };
     table.ports.insert(n, Arc::new(port));
     table.bundles.insert(bundle.id, Arc::new(bundle));

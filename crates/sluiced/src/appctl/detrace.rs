@@ -85,6 +85,7 @@ fn lines(cache: &XlateCache) -> String {
             | XlateEffect::Sent(_)
             | XlateEffect::Received(_)
             | XlateEffect::Alive(_)
+            | XlateEffect::Bond { .. }
             | XlateEffect::FinTimeout { .. }
             | XlateEffect::Neighbour { .. }
             | XlateEffect::Snooped { .. }

@@ -14,6 +14,8 @@ use dpif::{DpAction, DpifError, DpifOp, FlowPut, FlowRecord, OpResult, PmdId, Pu
 use flow::text::format_match_with;
 use flow::{DpPort, FlowKey, KeyMask, TableId, Ufid, nw_frag};
 use ofp_actions::text::format_actions;
+use ofproto::bond::{Bond, HashRule};
+use ofproto::recirc::INTERNAL_TABLE;
 use ofproto::rule::Rule;
 use std::sync::Arc;
 
@@ -323,7 +325,28 @@ fn bridge_tables(plane: &mut ControlPlane, args: &[String]) -> Reply {
     };
     let now_ms = sys::clock::monotonic_ms();
     let tlv = &**bridge.tables.tlv();
-    bridge.tables.iter().map(|rule| rule_line(rule, now_ms, tlv)).collect::<String>().into()
+    let rules = bridge.tables.iter().map(|rule| rule_line(rule, now_ms, tlv));
+    let bonds = bridge.ports.bundles.values().filter_map(|bundle| bundle.bond.as_deref());
+    rules.chain(bonds.flat_map(|bond| hash_lines(bond, now_ms))).collect::<String>().into()
+}
+
+/// The rules of the switch's own that send recirculated packets of a bond.
+fn hash_lines(bond: &Bond, now_ms: u64) -> Vec<String> {
+    let id = bond.recirc_id().map_or(0, |id| id.0);
+    let line = |rule: HashRule| {
+        let HashRule { hash, port, sent: [packets, bytes], created_ms } = rule;
+        let age_s = now_ms.saturating_sub(created_ms) / 1000;
+        let (table, hash) = (INTERNAL_TABLE.0, nonzero_hex(hash));
+        format!(
+            "table_id={table}, duration={age_s}s, n_packets={packets}, n_bytes={bytes}, priority=20,recirc_id={id:#x},dp_hash={hash}/0xff,actions=output:{port}\n"
+        )
+    };
+    bond.state().hash_rules().into_iter().map(line).collect()
+}
+
+/// As in OVS, 0 has no prefix.
+fn nonzero_hex(n: u8) -> String {
+    if n == 0 { "0".to_string() } else { format!("{n:#x}") }
 }
 
 /// A rule with its counters, on a line.

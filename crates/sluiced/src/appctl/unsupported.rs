@@ -3,32 +3,12 @@
 //! If no such object is configured, the reply is that of a switch without any: an empty table, or an unknown object.
 //! If one is configured, the reply is that it is not supported.
 
-use super::datapath::with_threads;
 use super::{Command, Reply, command};
 use crate::control_plane::ControlPlane;
 use ovsdb::client::RowView;
 
 /// The commands of this module.
 pub(super) const ROWS: &[Command] = &[
-    command("bond/disable-member", "port member", 2..=2, "stop sending packets on a member of a bond", bond),
-    command("bond/enable-member", "port member", 2..=2, "send packets on a member of a bond again", bond),
-    command("bond/list", "", 0..=0, "list the bonds with their modes and members", bonds),
-    command(
-        "bond/migrate",
-        "port hash member",
-        3..=3,
-        "move the traffic of a hash to another member of a bond",
-        bond,
-    ),
-    command("bond/set-active-member", "port member", 2..=2, "choose the active member of a bond", bond),
-    command("bond/show", "[port]", 0..=1, "show the state of all bonds or one", bond),
-    command(
-        "dpif-netdev/bond-show",
-        "[dp]",
-        0..=1,
-        "show the bonds that userspace datapaths balance",
-        datapath_bonds,
-    ),
     command("qos/show", "interface", 1..=1, "show the QoS queues of an interface", qos),
     command("qos/show-types", "interface", 1..=1, "list the QoS types that an interface supports", qos_types),
 ];
@@ -44,12 +24,6 @@ struct Feature {
     unknown: &'static str,
 }
 
-const BONDS: Feature = Feature {
-    name: "bonds",
-    table: "Port",
-    asks: |port| port.uuid_set("interfaces").len() > 1,
-    unknown: "no such bond",
-};
 const QOS: Feature = Feature {
     name: "QoS",
     table: "Port",
@@ -70,28 +44,6 @@ fn not_asked_for(plane: &ControlPlane, feature: &Feature, named: &[String]) -> R
         )),
         None => Ok(()),
     }
-}
-
-/// An empty table without a name, an error otherwise.
-fn none_of(plane: &ControlPlane, feature: &Feature, args: &[String], empty: &str) -> Reply {
-    let answer = not_asked_for(plane, feature, args);
-    Reply::from(answer.and_then(|()| match args.is_empty() {
-        true => Ok(empty.to_string()),
-        false => Err(feature.unknown.to_string()),
-    }))
-}
-
-fn bonds(plane: &mut ControlPlane, _: &[String]) -> Reply {
-    none_of(plane, &BONDS, &[], "bond\ttype\trecircID\tmembers\n")
-}
-
-fn bond(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    none_of(plane, &BONDS, args, "")
-}
-
-/// Bonds of userspace datapaths.
-fn datapath_bonds(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    with_threads(&plane.switch, args.first()).map(|_| String::new()).into()
 }
 
 /// Reply for an interface of a bridge.

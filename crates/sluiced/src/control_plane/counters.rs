@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use sync::{Ordering, lock};
 
 /// Counters of OVS whose events do not occur here: they concern parts that this switch lacks, or has in another form.
-const NEVER: [&str; 18] = [
+const NEVER: [&str; 17] = [
     "conntrack_l3csum_err",
     "conntrack_l4csum_err",
     "datapath_drop_invalid_bond",
@@ -21,7 +21,6 @@ const NEVER: [&str; 18] = [
     "mcast_snooping_learned",
     "netdev_push_header_drops",
     "netdev_send_prepare_drops",
-    "rev_bond",
     "rev_mcast_snooping",
     "rev_rstp",
     "rev_stp",
@@ -94,6 +93,7 @@ impl ControlPlane {
             ("flow_extract", sum.received + sum.recirculated),
             ("rev_flow_table", instances().map(|i| count(&i.backer.revisions.tables)).sum()),
             ("rev_mac_learning", instances().map(|i| count(&i.backer.revisions.macs)).sum()),
+            ("rev_bond", instances().map(|i| count(&i.backer.revisions.bonds)).sum()),
             ("rev_port_toggled", instances().map(|i| count(&i.backer.revisions.toggled)).sum()),
             ("handler_duplicate_upcall", instances().map(|i| count(&i.backer.revisions.repeated)).sum()),
             ("revalidate_missing_dp_flow", instances().map(|i| count(&i.backer.revisions.lost)).sum()),

@@ -47,9 +47,12 @@ impl Bed {
         }
         let woken = Arc::new(AtomicU64::new(0));
         let count = woken.clone();
-        let links = LinkProtocols::new(move || {
-            count.fetch_add(1, Ordering::Relaxed);
-        });
+        let links = LinkProtocols::new(
+            move || {
+                count.fetch_add(1, Ordering::Relaxed);
+            },
+            || {},
+        );
         Bed { instances, links, woken, reports: BTreeMap::new() }
     }
 
@@ -69,7 +72,11 @@ impl Bed {
                 patch_peer_name: None,
                 patch_peer: Some((peer, OfPort(p))),
             };
-            let set = PortSet { ports: (1..=ports).map(entry).collect(), bundles: Vec::new() };
+            let set = PortSet {
+                ports: (1..=ports).map(entry).collect(),
+                bundles: Vec::new(),
+                ..PortSet::default()
+            };
             let instance = self.instances.of_bridge(id).expect("made above");
             let mut table = set.table(&PortTable::default());
             self.links.attach(id, instance, &set, &mut table);

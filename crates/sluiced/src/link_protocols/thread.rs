@@ -278,6 +278,7 @@ impl Runner {
                 if port.session.set_state(state) != state {
                     backer.port_toggled(*bridge, *of_port);
                     revalidator.unpark();
+                    (self.shared.wake_bonds)();
                 }
                 let report = Report { status, bridge: *bridge, port: *of_port, state };
                 self.shared.report(port.name(), Some(report));

@@ -70,8 +70,9 @@ ovs-ofctl add-flow br-lan priority=50,udp,actions=drop
 ";
 
 /// Pages, with the commands before their first one.
-const PAGES: [(&str, &str); 6] = [
+const PAGES: [(&str, &str); 7] = [
     ("README.md", STOCK),
+    ("docs/guide/bonds.md", ""),
     ("docs/guide/install.md", ""),
     ("docs/guide/link-monitoring.md", BRIDGE),
     ("docs/guide/migrate.md", STOCK),

@@ -6,6 +6,7 @@
 mod ablation;
 mod bfd;
 mod bfd_load;
+mod bonds;
 mod bounds;
 mod cli;
 mod commands;
@@ -38,6 +39,7 @@ mod link_monitors;
 mod links;
 mod loops;
 mod openflow;
+mod overlay_host;
 mod overlay_l3;
 mod overlays;
 mod partners;

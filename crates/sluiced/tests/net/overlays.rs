@@ -94,14 +94,14 @@ fn streams(from: &Host, to: &Host, address: &str) {
         println!("{address}: {:.0} Mbit/s", report.received_bps / 1e6);
         assert!(report.received_bps > 1e6, "{report:?}");
     }
-    contents(from, to, address, STREAM_BYTES);
+    contents(&from.netns, &to.netns, address, STREAM_BYTES);
 }
 
 /// Bytes of a stream whose contents are compared, each way.
 const STREAM_BYTES: usize = 8 << 20;
 
 /// One connection: each side sends this number of its own bytes, and receives the other's unchanged.
-pub(crate) fn contents(from: &Host, to: &Host, address: &str, stream_bytes: usize) {
+pub(crate) fn contents(from: &Netns, to: &Netns, address: &str, stream_bytes: usize) {
     let bytes = |seed: u32| -> Vec<u8> {
         let mut state = seed;
         let mut next = || {
@@ -121,8 +121,8 @@ pub(crate) fn contents(from: &Host, to: &Host, address: &str, stream_bytes: usiz
         assert!(got == bytes(other), "{address}: other bytes than sent");
     };
     let at: SocketAddr = (address.parse::<IpAddr>().unwrap(), 5202).into();
-    let listener = to.netns.enter(|| TcpListener::bind(at)).unwrap().unwrap();
-    let stream = from.netns.enter(|| TcpStream::connect_timeout(&at, limit)).unwrap().unwrap();
+    let listener = to.enter(|| TcpListener::bind(at)).unwrap().unwrap();
+    let stream = from.enter(|| TcpStream::connect_timeout(&at, limit)).unwrap().unwrap();
     std::thread::scope(|scope| {
         scope.spawn(|| exchange(listener.accept().unwrap().0, 1, 2));
         exchange(stream, 2, 1);

@@ -71,7 +71,7 @@ fn talk(lab: &Lab, is_large: bool) {
     );
     let filter = format!("greater {LARGE_BYTES} and ether src {}", far.mac);
     let large = is_large.then(|| Capture::start(&far.netns, &far.dev, &filter, &[]).unwrap());
-    contents(host, far, INNER_THERE, STREAM_BYTES);
+    contents(&host.netns, &far.netns, INNER_THERE, STREAM_BYTES);
     let least = STREAM_BYTES;
     wait_until(
         &lab.daemon,

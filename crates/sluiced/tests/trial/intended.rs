@@ -217,7 +217,7 @@ const INTENDED: &[Intended] = &[
     },
     Intended {
         name: "gratuitous ARP",
-        reason: "OVS looks for gratuitous ARP wherever it learns, for the sake of bonds, which Sluice does not have",
+        reason: "OVS looks for gratuitous ARP wherever it learns, for the sake of bonds; Sluice where a bond of mode balance-slb takes the packet",
         rare: false,
         settle: |case| {
             if case.says(&["NORMAL"]) && case.is_of("arp") {

@@ -4,6 +4,7 @@
 //! switch cannot apply becomes a [`Notice`], or an error of an interface in [`Desired::refused`]; nothing is ignored
 //! silently, as `review` compares all rows with [`crate::settings`]. Status columns are never read, except `Interface.ofport`, which keeps a port's number across a restart.
 
+mod bond;
 mod bridge;
 mod changes;
 mod conntrack;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use l2proto::LinkSettings;
 use ofproto::MacAddr;
+use ofproto::bond::BondSettings;
 use ofproto::ports::{PriorityTags, VlanMode};
 use ovsdb::client::RowView;
 use ovsdb::value::Uuid;
@@ -33,7 +34,9 @@ pub struct PortConfig {
     pub fake_bridge: bool,
     /// `mac`: address of this port for the choice of the bridge's address.
     pub mac: Option<MacAddr>,
-    /// Supported interfaces: none or one, as bonds are not supported yet.
+    /// Settings of a bond, for a port with several interfaces.
+    pub bond: BondSettings,
+    /// Supported interfaces.
     pub interfaces: Vec<InterfaceConfig>,
 }
 
@@ -50,6 +53,7 @@ impl PortConfig {
             protected: false,
             fake_bridge: false,
             mac: None,
+            bond: BondSettings::default(),
             interfaces: vec![InterfaceConfig::implicit_local(bridge, dummy_datapath, links)],
         }
     }
@@ -101,7 +105,6 @@ impl<'a> Reader<'a> {
             let left_out = interfaces.drain(..).filter_map(|interface| interface.row);
             self.refused.extend(left_out.map(|row| (row, error.to_string())));
         }
-        self.choose_from_bond(row, &mut interfaces);
         let (vlan_mode, tag) = self.vlan_treatment(row);
         PortConfig {
             row: Some(row.uuid()),
@@ -117,6 +120,7 @@ impl<'a> Reader<'a> {
             protected: row.bool("protected"),
             fake_bridge: row.bool("fake_bridge"),
             mac: self.port_mac(row),
+            bond: self.bond(row, bridge, interfaces.len()),
             interfaces,
         }
     }
@@ -158,28 +162,6 @@ impl<'a> Reader<'a> {
             interfaces.extend(self.interface(interface, rows, dummy_datapath));
         }
         interfaces
-    }
-
-    fn choose_from_bond(&mut self, row: RowView<'a>, interfaces: &mut Vec<InterfaceConfig>) {
-        if interfaces.len() < 2 {
-            return;
-        }
-        let port = row.str("name");
-        let used = interfaces[0].name.clone();
-        self.notice(
-            row,
-            "interfaces",
-            format!("bonds are not supported in this version: interface {used} is used alone"),
-        );
-        for unused in interfaces.drain(1..) {
-            if let Some(row) = unused.row.and_then(|uuid| self.replica.row("Interface", uuid)) {
-                self.refuse(
-                    row,
-                    "name",
-                    format!("bonds are not supported in this version: port {port} uses only {used}"),
-                );
-            }
-        }
     }
 
     /// VLAN mode and tag: without a mode, a tag selects access and no tag selects trunk.

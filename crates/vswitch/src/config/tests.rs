@@ -458,24 +458,54 @@ fn bridges_that_cannot_be_served() {
 }
 
 #[test]
-fn a_bond_uses_its_first_usable_interface() {
+fn a_bond_has_all_usable_interfaces_and_its_settings() {
+    use ofproto::bond::{BondMode, BondSettings};
     let mut bed = Bed::new();
     bed.add_br("br0", "netdev");
     let bogus: &[(&str, ColumnValue)] = &[("type", "bogus".into())];
-    bed.add_bond("br0", "bond0", &[("lacp", "active".into())], &[("p10", &[]), ("p9", &[]), ("p1", bogus)]);
-    let desired = bed.desired();
-    let names: Vec<_> =
-        desired.bridges["br0"].ports["bond0"].interfaces.iter().map(|i| i.name.as_str()).collect();
-    assert_eq!(names, ["p9"]);
-    let unused = "bonds are not supported in this version: port bond0 uses only p9";
-    assert_eq!(desired.refused[&bed.row("Interface", "p10")], unused);
-    let mut expected = vec![
-        "Port bond0: bonds are not supported in this version: interface p9 is used alone".to_string(),
-        format!("Interface p10: {unused}"),
-        "Interface p1: could not open network device p1 (Address family not supported by protocol)"
-            .to_string(),
+    let other = [
+        ("bond-rebalance-interval", "500"),
+        ("bond-hash-basis", "7"),
+        ("bond-primary", "p9"),
+        ("all-slaves-active", "true"),
+        ("lb-output-action", "true"),
+        ("bond-detect-mode", "miimon"),
     ];
-    expected.sort();
+    let columns = [
+        ("bond_mode", "balance-slb".into()),
+        ("bond_updelay", 30.into()),
+        ("bond_downdelay", (-1).into()),
+        ("bond_active_slave", "02:00:00:00:00:09".into()),
+        ("other_config", ovsdb::value::Datum::map(other).into()),
+    ];
+    bed.add_bond("br0", "bond0", &columns, &[("p10", &[]), ("p9", &[]), ("p1", bogus)]);
+    bed.add_bond("br0", "bond1", &[], &[("p2", &[]), ("p3", &[])]);
+    let desired = bed.desired();
+    let ports = &desired.bridges["br0"].ports;
+    let names: Vec<_> = ports["bond0"].interfaces.iter().map(|i| i.name.as_str()).collect();
+    assert_eq!(names, ["p9", "p10"]);
+    let expected = BondSettings {
+        mode: BondMode::BalanceSlb,
+        updelay_ms: 30,
+        downdelay_ms: 0,
+        basis: 7,
+        rebalance_ms: 1000,
+        fallback_ab: false,
+        primary: Some("p9".into()),
+        all_members_active: true,
+        lb_output: true,
+        lacp: false,
+        polls: true,
+        poll_ms: 200,
+        active_mac: Some(MacAddr([2, 0, 0, 0, 0, 9])),
+    };
+    assert_eq!(ports["bond0"].bond, expected);
+    assert_eq!(
+        ports["bond1"].bond,
+        BondSettings { rebalance_ms: 10_000, poll_ms: 200, ..BondSettings::default() }
+    );
+    let expected =
+        ["Interface p1: could not open network device p1 (Address family not supported by protocol)"];
     assert_eq!(messages(&desired), expected);
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use l2proto::LinkSettings;
+use ofproto::bond::BondSettings;
 use ofproto::ports::{BridgeId, Bundle, BundleId, Port, PortTable};
 use ofproto::tunnel::TunnelConfig;
 use ofproto::{DpPort, MacAddr, OfPort};
@@ -40,12 +41,14 @@ pub struct PortSet {
     pub ports: Vec<PortEntry>,
     /// In the order of their names; each has a port.
     pub bundles: Vec<Bundle>,
+    /// Settings of bundles that are bonds.
+    pub bonds: BTreeMap<BundleId, BondSettings>,
 }
 
 impl PortSet {
     /// The table for translation. Data outside the set (configuration bits, link state, features, counters of a
     /// patch port or tunnel) is copied from `previous` for ports of the same number and name. Sessions of link
-    /// protocols are for the caller to add.
+    /// protocols and bonds are for the caller to add.
     pub fn table(&self, previous: &PortTable) -> PortTable {
         let mut ports = BTreeMap::new();
         for entry in &self.ports {

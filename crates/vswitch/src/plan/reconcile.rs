@@ -291,6 +291,9 @@ impl Planner {
                 continue;
             }
             let id = bridge.bundle_id(&port.name);
+            if open.len() > 1 {
+                set.bonds.insert(id, port.bond.clone());
+            }
             set.bundles.push(bundle(id, port, open.iter().map(|(_, open)| open.number).collect()));
             for (interface, open) in open {
                 // A new setting goes into the entry, or into the settings of the device (`Derived::settings`).
@@ -442,6 +445,8 @@ fn bundle(id: ofproto::ports::BundleId, port: &PortConfig, members: Vec<OfPort>)
         // The bridge has its address from those of its ports.
         fake_bridge: _,
         mac: _,
+        // Sent with the ports.
+        bond: _,
         interfaces: _,
     } = port;
     Bundle {
@@ -454,5 +459,6 @@ fn bundle(id: ofproto::ports::BundleId, port: &PortConfig, members: Vec<OfPort>)
         priority_tags: *priority_tags,
         protected: *protected,
         floodable: true,
+        bond: None,
     }
 }

@@ -37,7 +37,9 @@ impl Planner {
             for port in config.ports.values() {
                 let Some(row) = port.row else { continue };
                 let status = notice(&notices, row).into_iter().collect();
-                facts.ports.insert(row, PortFacts { status, ..PortFacts::default() });
+                // A bond that begins later reads the column.
+                let active_member = (port.interfaces.len() < 2).then_some(None);
+                facts.ports.insert(row, PortFacts { status, active_member, ..PortFacts::default() });
             }
             let Some(bridge) = self.bridges.get(name) else { continue };
             if let Some(error) = &bridge.failed {

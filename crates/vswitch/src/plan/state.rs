@@ -1,6 +1,6 @@
 //! The planner's state of the running switch: bridges, interfaces, numbers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ofproto::ports::{BridgeId, BundleId};
@@ -108,15 +108,18 @@ impl Bridge {
 
     /// The lowest address of ports, or of those with this tag, else that of the bridge's row.
     fn lowest_address(&self, tag: Option<u16>) -> MacAddr {
-        let of_interface = |interface: &Interface| {
+        // A bond has the address of its first member by name.
+        let mut seen = BTreeSet::new();
+        let mut of_interface = |interface: &Interface| {
             let open = interface.open().filter(|open| open.number != OfPort::LOCAL)?;
+            seen.insert(interface.port.clone()).then_some(())?;
             let port = self.config.ports.get(&interface.port)?;
             let may = |mac: &MacAddr| tag.is_none_or(|tag| tag == port.tag) && may_represent(*mac);
             Some(port.mac.unwrap_or(open.mac)).filter(may)
         };
         self.interfaces
             .values()
-            .filter_map(of_interface)
+            .filter_map(&mut of_interface)
             .min()
             .unwrap_or_else(|| address::of_row(self.config.row))
     }

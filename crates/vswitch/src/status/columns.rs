@@ -132,6 +132,9 @@ pub(super) fn of_bridge(facts: &BridgeFacts) -> Vec<Column> {
 
 pub(super) fn of_port(facts: &PortFacts) -> Vec<Column> {
     let mut columns = vec![("status", strings(&facts.status), When::Status)];
+    if let Some(mac) = facts.active_member {
+        columns.push(("bond_active_slave", optional(mac.map(|mac| mac.to_string())), When::Now));
+    }
     add_links(Table::Port, &facts.links, &mut columns);
     columns
 }

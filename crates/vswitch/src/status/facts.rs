@@ -75,6 +75,8 @@ pub struct PortFacts {
     pub status: StringMap,
     /// Status columns of link protocols.
     pub links: LinkFacts,
+    /// Address of the active member of a bond, if its column is to be written; `None` without a bond.
+    pub active_member: Option<Option<MacAddr>>,
 }
 
 /// Values of a row's columns that link protocols write, by name; those that are left out are empty.

@@ -103,6 +103,22 @@ fn all_columns_of_an_interface_and_their_clearing() {
     assert_eq!(world.shown("Interface", "br0", "ofport"), "{}", "a row without facts is left alone");
 }
 
+/// A bond that is not there yet reads the column later.
+#[test]
+fn the_active_member_is_written_once_it_is_known() {
+    let mut world = World::new();
+    world.bed.set("Port", "p1", "bond_active_slave", "00:00:00:00:00:01");
+    world.interface("p1").ofport = 1;
+    let row = world.bed.row("Port", "p1");
+    world.facts.ports.insert(row, PortFacts::default());
+    world.write(0);
+    assert_eq!(world.shown("Port", "p1", "bond_active_slave"), "\"00:00:00:00:00:01\"");
+    let active = Some(Some(ofproto::MacAddr([0, 0, 0, 0, 0, 2])));
+    world.facts.ports.insert(row, PortFacts { active_member: active, ..PortFacts::default() });
+    assert_eq!(world.write(1), 1);
+    assert_eq!(world.shown("Port", "p1", "bond_active_slave"), "\"00:00:00:00:00:02\"");
+}
+
 /// Another switch may have filled columns that this one never fills.
 #[test]
 fn columns_that_nothing_fills_are_cleared() {
@@ -112,7 +128,7 @@ fn columns_that_nothing_fills_are_cleared() {
     world.bed.set("Interface", "p1", "cfm_mpid", 7);
     world.interface("p1").ofport = 1;
     let row = world.bed.row("Port", "p1");
-    world.facts.ports.insert(row, PortFacts::default());
+    world.facts.ports.insert(row, PortFacts { active_member: Some(None), ..PortFacts::default() });
     assert_eq!(world.write(0), 2);
     assert_eq!(world.shown("Port", "p1", "bond_active_slave"), "{}");
     assert_eq!(world.shown("Interface", "p1", "lacp_current"), "{}");

@@ -85,6 +85,7 @@ impl Settings {
             priority_tags: PriorityTags::Never,
             protected: self.protected,
             floodable: true,
+            bond: None,
         }
     }
 }

@@ -132,6 +132,7 @@ fn add_port(
         },
         protected: mode == 1,
         floodable: mode != 7,
+        bond: None,
     };
     table.ports.insert(of_port, Arc::new(port));
     table.bundles.insert(bundle.id, Arc::new(bundle));

@@ -169,6 +169,10 @@ impl Executor for Recorder {
         self.note(packets, format!("output {port}"))
     }
 
+    fn balance(&mut self, packets: u32, bond: u32) -> ExecResult<Recorder> {
+        self.note(packets, format!("balance {bond}"))
+    }
+
     fn userspace(&mut self, packets: u32, cookie: &UserCookie) -> ExecResult<Recorder> {
         self.note(packets, format!("userspace {cookie:?}"))
     }

@@ -25,6 +25,7 @@ fn trunk(id: BundleId) -> Bundle {
         priority_tags: PriorityTags::Never,
         protected: false,
         floodable: true,
+        bond: None,
     }
 }
 

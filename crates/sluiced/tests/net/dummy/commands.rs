@@ -426,11 +426,6 @@ fn unsupported_commands_are_refused() {
     let ids = "-- --id=@qos create QoS type=linux-htb";
     vsctl(&lab.daemon, &format!("set Port p1 qos=@qos {ids}"));
     refused(&lab, "qos/show p1", "QoS: asked for by p1");
-    vsctl(
-        &lab.daemon,
-        "add-bond br0 bond0 p8 p9 -- set Interface p8 type=dummy -- set Interface p9 type=dummy",
-    );
-    refused(&lab, "bond/show", "bonds: asked for by bond0");
 }
 
 #[test]

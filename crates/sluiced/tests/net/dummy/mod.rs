@@ -1,5 +1,6 @@
 //! Dummy mode: the real daemon with a stopped clock. Compares outputs with those of the stock switch.
 
+mod bonds;
 mod commands;
 mod commands35;
 mod counters;

@@ -94,6 +94,7 @@ fn port(name: &str, interface: InterfaceConfig, tag: u16) -> PortConfig {
         protected: false,
         fake_bridge: false,
         mac: None,
+        bond: Default::default(),
         interfaces: vec![interface],
     }
 }

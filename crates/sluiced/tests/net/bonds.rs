@@ -1,0 +1,181 @@
+//! Bonds with real links: traffic goes on over the other member when one loses its carrier.
+
+use std::net::{Ipv4Addr, UdpSocket};
+use std::time::{Duration, Instant};
+
+use testkit::{Daemon, Netns, Topology, if_name, require_netns, require_programs, wait_for};
+
+use crate::helpers::{LIMIT, appctl, ping_all, serving, spec, start, vsctl, wait_until};
+
+/// The address of the partner.
+const PARTNER: Ipv4Addr = Ipv4Addr::new(10, 0, 9, 9);
+/// Packets of a flood, a second.
+const RATE: u64 = 100_000;
+
+/// A switch with a host and a bond of two links to a partner, a bridge of the kernel.
+struct Lab {
+    net: Topology,
+    partner: Netns,
+    daemon: Daemon,
+    /// The links here, and their other ends.
+    links: [(String, String); 2],
+}
+
+impl Lab {
+    fn new(settings: &str) -> Lab {
+        let (net, partner) = (Topology::new(1).unwrap(), Netns::new("partner").unwrap());
+        partner.ip("link add name lan type bridge").unwrap();
+        partner.ip("link set dev lan up").unwrap();
+        partner.add_addr("lan", &format!("{PARTNER}/16")).unwrap();
+        let links = [0, 1].map(|_| {
+            let (here, there) = (if_name("b"), if_name("c"));
+            net.switch
+                .ip(&format!("link add name {here} type veth peer name {there} netns {}", partner.name()))
+                .unwrap();
+            net.switch.up(&here).unwrap();
+            partner.ip(&format!("link set dev {there} master lan")).unwrap();
+            partner.up(&there).unwrap();
+            (here, there)
+        });
+        let daemon = start(&net.switch);
+        let [(a, _), (b, _)] = &links;
+        let port = &net.hosts[0].port;
+        vsctl(
+            &daemon,
+            &format!("add-br br0 -- add-port br0 {port} -- add-bond br0 bond0 {a} {b} {settings}"),
+        );
+        let lab = Lab { net, partner, daemon, links };
+        ping_all(&lab.net.hosts[0].netns, PARTNER.into(), 3);
+        lab
+    }
+
+    /// The number of the active link.
+    fn active(&self) -> usize {
+        let shown = appctl(&self.daemon, "bond/show bond0");
+        let member = shown.split("\nmember ").find(|member| member.contains("  active member\n"));
+        let name = member.and_then(|member| member.split(':').next()).unwrap_or_else(|| panic!("{shown}"));
+        self.links.iter().position(|(here, _)| here == name).unwrap()
+    }
+}
+
+#[test]
+fn traffic_goes_on_over_the_other_member() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-appctl", "ping");
+    let lab = Lab::new("bond_mode=active-backup");
+    let host = &lab.net.hosts[0].netns;
+    for _ in 0..2 {
+        let active = lab.active();
+        let there = &lab.links[active].1;
+        lab.partner.ip(&format!("link set dev {there} down")).unwrap();
+        wait_for(LIMIT, "another active member", || lab.active() != active).unwrap();
+        ping_all(host, PARTNER.into(), 5);
+        lab.partner.up(there).unwrap();
+        wait_until(&lab.daemon, &format!("Interface {} link_state=up", lab.links[active].0));
+        ping_all(host, PARTNER.into(), 5);
+    }
+    // Both directions, and nothing comes twice: the copy at the other member is dropped.
+    ping_all(&lab.partner, lab.net.hosts[0].ipv4.into(), 5);
+}
+
+/// Sends numbered packets at [`RATE`] and cuts the active link in the middle; returns those sent and those lost.
+fn flood(lab: &Lab, packets: u64) -> (u64, u64) {
+    let receiver = lab.partner.enter(|| UdpSocket::bind((PARTNER, 7777))).unwrap().unwrap();
+    receiver.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+    let host = lab.net.hosts[0].ipv4;
+    let sender = lab.net.hosts[0].netns.enter(|| UdpSocket::bind((host, 0))).unwrap().unwrap();
+    sender.connect((PARTNER, 7777)).unwrap();
+    let there = lab.links[lab.active()].1.clone();
+    std::thread::scope(|scope| {
+        let received = scope.spawn(move || {
+            let (mut seen, mut buffer) = (vec![0_u8; packets as usize], [0; 64]);
+            while let Ok(bytes) = receiver.recv(&mut buffer) {
+                let Ok(number) = buffer[..bytes].try_into().map(u64::from_be_bytes) else { continue };
+                seen[number as usize] += 1;
+                if number + 1 == packets {
+                    break;
+                }
+            }
+            seen
+        });
+        scope.spawn(move || lab.partner.ip(&format!("link set dev {there} down")).map(drop).unwrap());
+        let began = Instant::now();
+        let mut sent = 0;
+        while sent < packets {
+            // A sender that was not running catches up slowly: a burst would overflow the receiver.
+            let due = (began.elapsed().as_micros() as u64 * RATE / 1_000_000).min(sent + 64).min(packets);
+            while sent < due {
+                // Its own queue may be full for a moment.
+                if sender.send(&sent.to_be_bytes()).is_ok() {
+                    sent += 1;
+                }
+            }
+        }
+        let seen = received.join().unwrap();
+        assert!(seen.iter().all(|times| *times < 2), "a packet arrived twice");
+        (sent, seen.iter().filter(|times| **times == 0).count() as u64)
+    })
+}
+
+#[test]
+fn a_lost_carrier_loses_what_was_on_the_wire() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-appctl", "ping");
+    let lab = Lab::new("bond_mode=active-backup");
+    let packets = 50_000;
+    // The machine is shared: the best of some attempts counts, a millisecond of packets at most.
+    let mut losses = Vec::new();
+    for _ in 0..5 {
+        let active = lab.active();
+        let (sent, lost) = flood(&lab, packets);
+        println!(
+            "a carrier lost at {RATE} packets/s: {lost} of {sent} packets lost, {} us",
+            lost * 1_000_000 / RATE
+        );
+        losses.push(lost);
+        if lost <= RATE / 1000 {
+            break;
+        }
+        lab.partner.up(&lab.links[active].1).unwrap();
+        wait_until(&lab.daemon, &format!("Interface {} link_state=up", lab.links[active].0));
+        ping_all(&lab.net.hosts[0].netns, PARTNER.into(), 2);
+    }
+    let least = losses.iter().min().copied().unwrap();
+    assert!(least <= packets / 100, "lost {losses:?} of {packets}");
+}
+
+#[test]
+fn the_active_member_stays_over_a_restart() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-appctl", "ping");
+    let mut lab = Lab::new("bond_mode=active-backup");
+    for _ in 0..2 {
+        let other = 1 - lab.active();
+        let name = lab.links[other].0.clone();
+        appctl(&lab.daemon, &format!("bond/set-active-member bond0 {name}"));
+        let mac = vsctl(&lab.daemon, &format!("get Interface {name} mac_in_use"));
+        wait_until(&lab.daemon, &format!("Port bond0 bond_active_slave={mac}"));
+        let run = lab.daemon.rundir().clone();
+        let Lab { net, partner, daemon, links } = lab;
+        daemon.stop().unwrap();
+        let daemon = serving(&spec(&net.switch).rundir(&run));
+        lab = Lab { net, partner, daemon, links };
+        wait_for(LIMIT, "the bond", || appctl(&lab.daemon, "bond/list").contains("bond0")).unwrap();
+        assert_eq!(lab.active(), other);
+        ping_all(&lab.net.hosts[0].netns, PARTNER.into(), 3);
+    }
+}
+
+#[test]
+fn an_slb_bond_carries_both_directions_once() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-appctl", "ping");
+    let lab = Lab::new("bond_mode=balance-slb");
+    let host = &lab.net.hosts[0].netns;
+    ping_all(host, PARTNER.into(), 5);
+    ping_all(&lab.partner, lab.net.hosts[0].ipv4.into(), 5);
+    let there = &lab.links[0].1;
+    lab.partner.ip(&format!("link set dev {there} down")).unwrap();
+    wait_for(LIMIT, "a disabled member", || appctl(&lab.daemon, "bond/show").contains(": disabled")).unwrap();
+    ping_all(host, PARTNER.into(), 5);
+}
