@@ -367,7 +367,8 @@ pub(super) fn parse(columns: &dyn Columns) -> (Option<Settings>, Vec<IgnoredSett
     }
     let is_internal =
         columns.column(Table::Interface, "type") == Some(LinkValue::Text("internal".to_string()));
-    let port = match if is_rapid { rstp } else { stp } {
+    let wanted = if is_rapid { rstp } else { stp };
+    let port = match wanted {
         PortSettings::Outside => PortSettings::Outside,
         _ if columns.members() > 1 => PortSettings::Refused(Refusal::Bond),
         _ if is_internal => PortSettings::Refused(Refusal::Internal),
