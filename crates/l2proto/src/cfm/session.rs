@@ -7,7 +7,7 @@
 //! [`REMOTES_MAX`], and one more is only logged; a fault begins and ends with a check alone.
 
 use super::config::{Config, Vlan};
-use super::message::{DST_MAC, DST_MAC_EXTENDED, Message, Refusal, Tag, build, parse_frame};
+use super::message::{DST_MAC, DST_MAC_EXTENDED, Message, Tag, build, parse_frame};
 use crate::lines::Lines;
 use crate::protocol::{Environment, LineLevel, LogLine, SessionId};
 use crate::slots::Timed;
@@ -260,7 +260,7 @@ impl Session {
     pub fn input(&mut self, frame: &[u8], now_ms: u64) {
         let frame = match parse_frame(frame) {
             Ok(frame) => frame,
-            Err(refusal @ (Refusal::Short | Refusal::Opcode(_))) => {
+            Err(refusal) => {
                 return self.line(LineLevel::Info, now_ms, format_args!("{refusal}"));
             }
         };

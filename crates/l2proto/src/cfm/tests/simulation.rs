@@ -113,25 +113,29 @@ proptest! {
             prop_assert_eq!(world.value(i, "cfm_flap_count"), Some(LinkValue::Integer(2)));
         }
     }
+}
 
-    /// A tenth of all messages lost is no fault in most checks, and shows in the health.
-    #[test]
-    fn loss_shows_in_the_health(seed: u64) {
+/// A tenth of all messages lost shows in the health.
+#[test]
+fn loss_shows_in_the_health() {
+    let mut healths = Vec::new();
+    for seed in 1..=20 {
         let mut world = World::new(&[("interval", "100")], 5, seed);
         world.lost_percent = [10; 2];
         world.run(60_000);
         for i in 0..2 {
-            let health = match world.value(i, "cfm_health") {
-                Some(LinkValue::Integer(health)) => health,
-                other => panic!("{other:?}"),
-            };
-            prop_assert!((55..=100).contains(&health), "{health}");
+            if let Some(LinkValue::Integer(health)) = world.value(i, "cfm_health") {
+                healths.push(health);
+            }
         }
     }
+    let average = healths.iter().sum::<i64>() / 40;
+    assert!(healths.len() == 40 && (75..98).contains(&average), "{healths:?}");
 }
 
 /// 2,000 sessions that send and receive 100 messages a second each: none has a fault, and one message costs little.
 #[test]
+#[expect(clippy::disallowed_methods, reason = "the cost is printed")]
 fn many_fast_sessions_cost_little() {
     const COUNT: usize = 2000;
     const LIMIT: usize = 64;

@@ -18,6 +18,13 @@ fn frames(path: &std::path::Path) -> Vec<String> {
     all
 }
 
+/// Hexadecimal digits of the address of an interface.
+fn mac_of(lab: &Lab, interface: &str) -> String {
+    wait_until(&lab.daemon, &format!("Interface {interface} mac_in_use!=[]"));
+    let mac = vsctl(&lab.daemon, &format!("get Interface {interface} mac_in_use"));
+    mac.chars().filter(char::is_ascii_hexdigit).collect()
+}
+
 /// A continuity check of maintenance point 2.
 fn ccm(seq: u32, flags: u8) -> String {
     let maid = format!("04036f767302036f7673{}", "00".repeat(38));
@@ -37,8 +44,8 @@ fn faults_come_and_go_as_in_ovs() {
     require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-appctl");
     let lab = Lab::new();
     let pcap = lab.daemon.rundir().join("p2.pcap");
-    let options = format!("options:tx_pcap={}", pcap.display());
-    vsctl(&lab.daemon, &format!("set Interface p2 {options} mac=\"aa:55:aa:55:00:0e\""));
+    vsctl(&lab.daemon, &format!("set Interface p2 options:tx_pcap={}", pcap.display()));
+    let mac = mac_of(&lab, "p2");
     vsctl(
         &lab.daemon,
         "set Interface p1 cfm_mpid=1 -- set Interface p2 cfm_mpid=123456789 other_config:cfm_extended=true \
@@ -56,8 +63,8 @@ fn faults_come_and_go_as_in_ovs() {
     wait_until(&lab.daemon, "Interface p1 cfm_fault=true cfm_fault_status=recv cfm_flap_count=1");
     wait_until(&lab.daemon, "Interface p2 cfm_remote_opstate=up cfm_health=[] cfm_remote_mpids=[]");
     let sent = frames(&pcap);
-    let start = "012320000030aa55aa55000e8100a00789020001004600000001fe3104036f767302036f7673";
-    assert!(sent[0].starts_with(start) && sent[0].contains("012c00000000075bcd1501"), "{sent:?}");
+    let start = format!("012320000030{mac}8100a00789020001004600000001fe3104036f767302036f7673");
+    assert!(sent[0].starts_with(&start) && sent[0].contains("012c00000000075bcd1501"), "{sent:?}");
     assert_eq!(sent.len(), 16, "at once, and each 300 ms");
     let live = || lab.ofctl(&["-OOpenFlow13", "dump-ports-desc", "br0"]).matches("LIVE").count();
     let before = live();
@@ -98,7 +105,7 @@ fn lldp_frames_are_those_of_ovs() {
     require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-appctl");
     let lab = Lab::new();
     let pcap = lab.daemon.rundir().join("p2.pcap");
-    let options = format!("options:tx_pcap={} mac=\"aa:55:aa:55:00:0f\" lldp:enable=true", pcap.display());
+    let options = format!("options:tx_pcap={} lldp:enable=true", pcap.display());
     vsctl(
         &lab.daemon,
         &format!(
@@ -107,10 +114,10 @@ fn lldp_frames_are_those_of_ovs() {
         ),
     );
     lab.appctl("time/warp 5000 1000");
-    let digest = "00".repeat(32);
+    let (digest, mac) = ("00".repeat(32), mac_of(&lab, "p2"));
     let expected = format!(
-        "0180c200000eaa55aa55000f88cc020704aa55aa55000f040305703206020078\
-         0a03737731 0c0464657363 0e0400040004 fe3200040d0b{digest}38000000aa55aa55000f00000000\
+        "0180c200000e{mac}88cc020704{mac}040305703206020078\
+         0a03737731 0c0464657363 0e0400040004 fe3200040d0b{digest}38000000{mac}00000000\
          fe2e00040d0c{digest}000a0003e80fffffffff0000"
     );
     assert_eq!(frames(&pcap), [expected.replace(' ', "")]);
