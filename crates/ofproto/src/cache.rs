@@ -4,6 +4,7 @@ use crate::group::Group;
 use crate::ids::{BridgeId, BundleId};
 use crate::links::LinkSession;
 use crate::mac_table::{Learned, MacTable};
+use crate::mirror::MirrorCounters;
 use crate::native::Solicit;
 use crate::ports::PortCounters;
 use crate::rule::{Rule, SharedTimeouts};
@@ -78,6 +79,8 @@ pub enum XlateEffect {
     Received(Arc<PortCounters>),
     /// Input from a port of a session that counts it as a sign of life.
     Alive(Arc<LinkSession>),
+    /// A mirror selected the packet.
+    Mirrored(Arc<MirrorCounters>),
     /// A `fin_timeout` action.
     FinTimeout {
         /// Timeouts of its rule.
@@ -209,6 +212,7 @@ impl XlateCache {
                 XlateEffect::Table { counters, hit } => counters.credit(*hit, packets),
                 XlateEffect::Sent(port) => credit(&port.tx, packets, bytes),
                 XlateEffect::Received(port) => credit(&port.rx, packets, bytes),
+                XlateEffect::Mirrored(mirror) => mirror.credit(packets, bytes),
                 XlateEffect::Alive(session) => session.count(packets),
                 XlateEffect::Normal { macs, vlan, mac, bundle } => {
                     let learned = sync::lock(macs).learn(*vlan, *mac, *bundle, used_ms);

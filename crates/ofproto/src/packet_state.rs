@@ -37,6 +37,8 @@ pub struct PacketState {
     pub stack: Vec<Vec<u8>>,
     /// Action set so far.
     pub action_set: Vec<Action>,
+    /// Mirrors of the bridge that have a copy of the packet, a bit for each place.
+    pub mirrors: u32,
 }
 
 impl PacketState {
@@ -131,6 +133,7 @@ impl PacketState {
             conntracked,
             stack: Vec::new(),
             action_set: Vec::new(),
+            mirrors: 0,
         }
     }
 
@@ -141,7 +144,7 @@ impl PacketState {
 
     /// Gives a flow, as the datapath knows its packet, this state.
     pub fn restore(&self, flow: &mut Flow) {
-        // The stack and the ingress port are in no flow.
+        // The stack, the ingress port and the mirrors are in no flow.
         let PacketState {
             in_port,
             ingress: _,
@@ -152,6 +155,7 @@ impl PacketState {
             conntracked,
             stack: _,
             action_set,
+            mirrors: _,
         } = self;
         (flow.in_port, flow.metadata, flow.regs) = (in_port.0, *metadata, *regs);
         flow.set_tunnel(tunnel);

@@ -116,6 +116,7 @@ impl<'a> XlateCtx<'a> {
             // An unknown port belongs to a packet-out or a trace: tables see its packets.
             if port.as_deref().is_none_or(|port| self.port_receives(port)) {
                 self.translate_received(port.as_deref(), |cx| {
+                    cx.control.is_received = true;
                     cx.lookup(TableId(0), true);
                     cx.run_action_set();
                 });
@@ -133,7 +134,8 @@ impl<'a> XlateCtx<'a> {
         let port = self.bridge.ports.port(self.packet.flow.in_port()).cloned();
         // As in OVS, a packet-out comes from its input port.
         if !port.as_ref().is_some_and(|port| self.claims(port)) {
-            if port.is_none_or(|port| self.takes_from(port.config)) {
+            if port.is_none_or(|port| self.takes_from(port.config) && !self.takes_only_copies(Some(&port))) {
+                self.mirror_received();
                 self.run_actions(actions);
                 self.run_action_set();
             }
@@ -192,6 +194,8 @@ impl<'a> XlateCtx<'a> {
         self.packet.base.clear_tunnel();
         self.packet.stack = state.packet.stack[..].into();
         self.packet.action_set.clone_from(&state.packet.action_set);
+        self.packet.mirrors = state.packet.mirrors;
+        self.mirror_received();
         if let Some(table) = state.resume_at {
             self.control.is_last = state.packet.action_set.is_empty();
             self.lookup(table, true);
@@ -380,6 +384,7 @@ impl<'a> XlateCtx<'a> {
             }
             self.control.is_last = is_last && i + 1 == actions.len() && self.packet.action_set.is_empty();
             self.record.trace.push(|a| TraceEvent::Action(Box::new((*a).clone())), &action);
+            self.note_change(action);
             action.translate(self);
             self.record.trace.pop();
             match std::mem::take(&mut self.control.after_action) {
@@ -438,6 +443,7 @@ impl<'a> XlateCtx<'a> {
         packet.tunnel.tp_src = 0;
         packet.stack = self.packet.stack.values().to_vec();
         packet.action_set.clone_from(&self.packet.action_set);
+        packet.mirrors = self.packet.mirrors;
         FrozenState {
             bridge: self.bridge.id,
             table: self.control.table,

@@ -38,18 +38,6 @@ pub(super) fn spanning_tree(bridge: RowView<'_>) -> Option<SpanningTree> {
     }
 }
 
-/// A mirror's row has no column for the notice.
-pub(super) fn mirrors<'a>(reader: &mut Reader<'a>, bridge: RowView<'a>) {
-    for uuid in bridge.uuid_set("mirrors") {
-        if let Some(mirror) = reader.replica.row("Mirror", uuid) {
-            let name = mirror.str("name");
-            let message =
-                format!("mirror {name} (mirrors) is not supported in this version: it has no effect");
-            reader.notice(bridge, "mirrors", message);
-        }
-    }
-}
-
 /// The bridge of a set has the notice.
 pub(super) fn sample_sets(reader: &mut Reader<'_>) {
     for set in reader.replica.rows("Flow_Sample_Collector_Set") {

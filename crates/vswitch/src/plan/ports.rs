@@ -4,9 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use l2proto::LinkSettings;
+use ofproto::mirror::Mirrors;
 use ofproto::ports::{BridgeId, Bundle, BundleId, Port, PortTable, SpanningTree};
 use ofproto::tunnel::TunnelConfig;
 use ofproto::{DpPort, MacAddr, OfPort};
+
+use super::mirrors::{self, MirrorEntry};
 
 /// A port of a [`PortSet`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,9 +45,16 @@ pub struct PortSet {
     pub ports: Vec<PortEntry>,
     /// In the order of their names; each has a port.
     pub bundles: Vec<Bundle>,
+    /// Mirrors, by row.
+    pub mirrors: Vec<MirrorEntry>,
 }
 
 impl PortSet {
+    /// The mirrors for translation; those of `previous` keep their counters.
+    pub fn mirrors(&self, previous: Option<&Mirrors>) -> Option<Arc<Mirrors>> {
+        mirrors::mirrors(&self.mirrors, previous)
+    }
+
     /// The table for translation. Data outside the set (configuration bits, link state, features, counters of a
     /// patch port or tunnel) is copied from `previous` for ports of the same number and name. Sessions of link
     /// protocols are for the caller to add.

@@ -121,7 +121,7 @@ fn full() -> Bed {
         ];
         let controller = txn.insert("Controller", controller);
         let flow_table = txn.insert("Flow_Table", [("name", text("t"))]);
-        let mirror = txn.insert("Mirror", [("name", text("m0"))]);
+        let mirror = txn.insert("Mirror", [("name", text("m0")), ("output_vlan", 9.into())]);
         let targets = || [("targets", text("127.0.0.1:1"))];
         let (netflow, sflow) = (txn.insert("NetFlow", targets()), txn.insert("sFlow", targets()));
         let ipfix = txn.insert("IPFIX", targets());

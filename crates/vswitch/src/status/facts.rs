@@ -26,6 +26,8 @@ pub struct Facts {
     pub ports: BTreeMap<Uuid, PortFacts>,
     /// Of rows of `Interface`.
     pub interfaces: BTreeMap<Uuid, InterfaceFacts>,
+    /// Of rows of `Mirror`: counters.
+    pub mirrors: BTreeMap<Uuid, Counters>,
     /// Of rows of `Controller`.
     pub controllers: BTreeMap<Uuid, ControllerFacts>,
     /// Of rows of `Manager`, if this process serves them.

@@ -120,6 +120,7 @@ fn desired(model: &Model) -> Desired {
             tree: None,
             mcast_snooping_enable: false,
             controllers: Vec::new(),
+            mirrors: Vec::new(),
             ports: ports.chain([(name.clone(), local)]).collect(),
         };
         desired.bridges.insert(name, Arc::new(config));
