@@ -112,11 +112,11 @@ pub struct Mirror {
 /// The mirrors that concern a bundle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct BundleMirrors {
-    /// Those of packets that it receives.
+    /// Mirrors of packets that it receives.
     pub of_received: MirrorSet,
-    /// Those of packets that it sends.
+    /// Mirrors of packets that it sends.
     pub of_sent: MirrorSet,
-    /// Those whose copies go to it.
+    /// Mirrors whose copies go to it.
     pub into: MirrorSet,
 }
 
@@ -132,9 +132,9 @@ pub struct Mirrors {
 /// Bundles that a mirror selects.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Selected {
-    /// Those whose received packets are mirrored.
+    /// Bundles whose received packets are mirrored.
     pub received: Vec<BundleId>,
-    /// Those whose sent packets are mirrored.
+    /// Bundles whose sent packets are mirrored.
     pub sent: Vec<BundleId>,
 }
 
@@ -162,15 +162,13 @@ impl Mirrors {
             }
             all.by_place[place] = Some(mirror);
         }
-        let output = |place: usize| all.get(place).map(|mirror| mirror.output);
         let places = 0..all.by_place.len();
-        let same = |place| {
-            places
-                .clone()
-                .filter(|other| output(*other) == output(place))
-                .fold(0, |set, other| set | 1 << other)
+        let same = |place: usize| {
+            let Some(output) = all.get(place).map(|mirror| mirror.output) else { return 0 };
+            let others = all.iter().filter(|other| other.output == output);
+            others.fold(0, |set, other| set | 1 << other.place)
         };
-        all.same_output = places.clone().map(same).collect();
+        all.same_output = places.map(same).collect();
         all
     }
 

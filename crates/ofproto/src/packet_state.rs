@@ -89,7 +89,7 @@ impl PacketState {
             conj_id: _,
             actset_output: _,
             recirc_id: _,
-            // In the bytes.
+            // In the bytes, or padding.
             dl_dst: _,
             dl_src: _,
             dl_type: _,
@@ -117,7 +117,6 @@ impl PacketState {
             tp_src: _,
             tp_dst: _,
             igmp_group: _,
-            // Padding.
             pad1: _,
             pad2: _,
             pad3: _,

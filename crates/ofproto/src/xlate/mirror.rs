@@ -56,10 +56,7 @@ impl XlateCtx<'_> {
         let Some(input) = self.bridge.ports.bundle_of(in_port).cloned() else {
             return self.record.trace.error(|| format!("received packet on unknown port {in_port}"));
         };
-        // Actions follow the copies.
-        let is_last = std::mem::replace(&mut self.control.is_last, false);
         self.mirror(&mirrors, &input, mirrors.of(input.id).of_received);
-        self.control.is_last = is_last;
     }
 
     /// Copies the packet for the mirrors of the bundle that has sent it.
@@ -78,6 +75,8 @@ impl XlateCtx<'_> {
             }
             return;
         };
+        // Other copies may follow one, or actions.
+        let is_last = std::mem::replace(&mut self.control.is_last, false);
         let mut left = selecting & !self.packet.mirrors;
         while left != 0 {
             let place = left.trailing_zeros() as usize;
@@ -95,6 +94,7 @@ impl XlateCtx<'_> {
             self.record.cache.push(XlateEffect::Mirrored(mirror.counters.clone()));
             left &= !self.packet.mirrors;
         }
+        self.control.is_last = is_last;
     }
 
     /// Whether VLAN and filter of a mirror select the packet.

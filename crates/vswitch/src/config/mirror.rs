@@ -1,6 +1,6 @@
 //! [`MirrorConfig`]: a mirror of a bridge.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ofproto::mirror::{MIRRORS_MAX, MirrorFilter};
@@ -59,14 +59,23 @@ pub struct MirrorConfig {
     pub snaplen: u16,
 }
 
+/// Names of the ports of a bridge, by row.
+type OwnPorts = BTreeMap<Uuid, String>;
+
 impl<'a> Reader<'a> {
     /// The mirrors of a bridge, by row; a faulty one is left out. A mirror's row has no column for the notice, which its
     /// bridge has.
     pub(super) fn mirrors(&mut self, bridge: RowView<'a>) -> Vec<MirrorConfig> {
         let mut rows = bridge.uuid_set("mirrors");
+        if rows.is_empty() {
+            return Vec::new();
+        }
         rows.sort();
+        let ports = bridge.uuid_set("ports").into_iter();
+        let named = |uuid| Some((uuid, self.replica.row("Port", uuid)?.str("name").to_string()));
+        let own: OwnPorts = ports.filter_map(named).collect();
         let rows = rows.into_iter().filter_map(|uuid| self.replica.row("Mirror", uuid));
-        let mut mirrors: Vec<_> = rows.filter_map(|row| self.mirror(bridge, row)).collect();
+        let mut mirrors: Vec<_> = rows.filter_map(|row| self.mirror(bridge, &own, row)).collect();
         for MirrorConfig { name, .. } in mirrors.split_off(mirrors.len().min(MIRRORS_MAX)) {
             let message = format!("maximum of {MIRRORS_MAX} port mirrors reached, cannot create {name}");
             self.notice(bridge, "mirrors", message);
@@ -74,12 +83,12 @@ impl<'a> Reader<'a> {
         mirrors
     }
 
-    fn mirror(&mut self, bridge: RowView<'a>, row: RowView<'a>) -> Option<MirrorConfig> {
+    fn mirror(&mut self, bridge: RowView<'a>, own: &OwnPorts, row: RowView<'a>) -> Option<MirrorConfig> {
         let name = row.str("name");
         let vlan = row.opt_int("output_vlan").and_then(|vlan| u16::try_from(vlan).ok());
         let target = match (row.opt_uuid("output_port"), vlan) {
             (Some(port), vlan) => {
-                let Some(port) = self.port_of(bridge, port) else {
+                let Some(port) = own.get(&port).cloned() else {
                     let message = format!("mirror {name} outputs to port not on bridge");
                     self.notice(bridge, "mirrors", message);
                     return None;
@@ -112,19 +121,27 @@ impl<'a> Reader<'a> {
         let snaplen = row.opt_int("snaplen").and_then(|n| u16::try_from(n).ok()).unwrap_or(0);
         let [sources, destinations] = match row.bool("select_all") {
             true => [MirrorPorts::All, MirrorPorts::All],
-            false => ["select_src_port", "select_dst_port"].map(|column| self.selected(bridge, row, column)),
+            false => {
+                ["select_src_port", "select_dst_port"].map(|column| self.selected(bridge, own, row, column))
+            }
         };
         let name = name.to_string();
         Some(MirrorConfig { row: row.uuid(), name, sources, destinations, vlans, filter, target, snaplen })
     }
 
     /// The ports of a column that are ports of the bridge.
-    fn selected(&mut self, bridge: RowView<'a>, row: RowView<'a>, column: &str) -> MirrorPorts {
+    fn selected(
+        &mut self,
+        bridge: RowView<'a>,
+        own: &OwnPorts,
+        row: RowView<'a>,
+        column: &str,
+    ) -> MirrorPorts {
         let mut names = BTreeSet::new();
         for uuid in row.uuid_set(column) {
-            match self.port_of(bridge, uuid) {
+            match own.get(&uuid) {
                 Some(name) => {
-                    names.insert(name);
+                    names.insert(name.clone());
                 }
                 None => {
                     let port = self.replica.row("Port", uuid).map_or("", |port| port.str("name"));
@@ -135,11 +152,5 @@ impl<'a> Reader<'a> {
             }
         }
         MirrorPorts::Named(names)
-    }
-
-    /// The name of a port, if it is one of the bridge.
-    fn port_of(&self, bridge: RowView<'a>, port: Uuid) -> Option<String> {
-        let is_own = bridge.uuid_set("ports").contains(&port);
-        self.replica.row("Port", port).filter(|_| is_own).map(|row| row.str("name").to_string())
     }
 }

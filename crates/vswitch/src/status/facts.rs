@@ -26,7 +26,7 @@ pub struct Facts {
     pub ports: BTreeMap<Uuid, PortFacts>,
     /// Of rows of `Interface`.
     pub interfaces: BTreeMap<Uuid, InterfaceFacts>,
-    /// Of rows of `Mirror`: counters.
+    /// Counters of rows of `Mirror`.
     pub mirrors: BTreeMap<Uuid, Counters>,
     /// Of rows of `Controller`.
     pub controllers: BTreeMap<Uuid, ControllerFacts>,

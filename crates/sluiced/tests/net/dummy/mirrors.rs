@@ -1,14 +1,16 @@
 //! Mirrors: traces recorded from OVS 3.5, and counters.
 //!
-//! `mirrors.txt` has steps and answers: `!` words of `ovs-vsctl`, `+` a rule of a bridge, `-` the rules of a match
-//! removed, `g` a group, `f` a mirror's filter, `?` a trace, `o` that of a packet-out; answers are indented. `E` are the
-//! Ethernet addresses.
+//! `mirrors.txt` and the files beside it have steps and answers: `!` words of `ovs-vsctl`, `a` a command, `+` a rule
+//! of a bridge, `-` the rules of a match removed, `g` a group, `f` a mirror's filter, `?` a trace, `o` that of a
+//! packet-out; answers are indented. `E` are the Ethernet addresses.
 
 use super::Lab;
 use crate::helpers::{LIMIT, vsctl};
 use testkit::{require_netns, require_programs, wait_for};
 
 const STEPS: &str = include_str!("mirrors.txt");
+const OF_RECIRCULATED: &str = include_str!("mirrors_recirculated.txt");
+const OF_TUNNELS: &str = include_str!("mirrors_tunnels.txt");
 const ADDRESSES: &str = "dl_src=50:54:00:00:00:01,dl_dst=50:54:00:00:00:02";
 
 /// The lines of a trace without the first flow, rules under headings, and numbers of recirculations.
@@ -20,7 +22,7 @@ fn lines(trace: &str) -> Vec<String> {
         }
         let mut line = line.to_string();
         for start in ["recirc(0x", "recirc_id=0x"] {
-            if let Some((head, rest)) = line.clone().split_once(start) {
+            while let Some((head, rest)) = line.clone().split_once(start) {
                 let rest = rest.trim_start_matches(|c: char| c.is_ascii_hexdigit());
                 line = format!("{head}{}…{rest}", start.trim_end_matches("0x"));
             }
@@ -36,7 +38,7 @@ fn set_filter(lab: &Lab, mirror: &str, filter: &str) {
         "[\"Open_vSwitch\",{{\"op\":\"update\",\"table\":\"Mirror\",\"where\":[[\"name\",\"==\",\"{mirror}\"]],\
          \"row\":{{\"filter\":\"{filter}\"}}}}]"
     );
-    let db = lab.daemon.run_directory().db();
+    let db = lab.daemon.rundir().db();
     lab.daemon.ovs("ovsdb-client", &["transact", &db, &update]).unwrap();
     // It waits until the switch has the change.
     vsctl(&lab.daemon, &format!("set Mirror {mirror} external_ids:filter={}", filter.len()));
@@ -50,6 +52,7 @@ fn step(lab: &Lab, kind: &str, rest: &str) -> Vec<String> {
         "+" => drop(lab.ofctl(&["-OOpenFlow13", "add-flow", first, more])),
         "-" => drop(lab.ofctl(&["-OOpenFlow13", "del-flows", first, more])),
         "g" => drop(lab.ofctl(&["-OOpenFlow15", "add-group", first, more])),
+        "a" => drop(lab.appctl(&rest)),
         "f" => set_filter(lab, first, more),
         "?" => return lines(&lab.appctl(&format!("ofproto/trace {rest}"))),
         "o" => return lines(&lab.appctl(&format!("ofproto/trace-packet-out -consistent {rest}"))),
@@ -58,12 +61,10 @@ fn step(lab: &Lab, kind: &str, rest: &str) -> Vec<String> {
     Vec::new()
 }
 
-#[test]
-fn traces_read_as_with_the_stock_switch() {
-    require_netns!();
-    require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-appctl", "ovsdb-client");
+/// Runs the steps on a new switch and compares the answers.
+fn compare(steps: &str) {
     let lab = Lab::empty();
-    let mut all = STEPS.lines().peekable();
+    let mut all = steps.lines().peekable();
     let mut differing = String::new();
     while let Some(line) = all.next() {
         let mut expected = Vec::new();
@@ -78,6 +79,27 @@ fn traces_read_as_with_the_stock_switch() {
         }
     }
     assert!(differing.is_empty(), "{differing}");
+}
+
+#[test]
+fn traces_read_as_with_the_stock_switch() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-appctl", "ovsdb-client");
+    compare(STEPS);
+}
+
+#[test]
+fn traces_of_recirculated_packets_read_as_with_the_stock_switch() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-appctl");
+    compare(OF_RECIRCULATED);
+}
+
+#[test]
+fn traces_with_tunnels_read_as_with_the_stock_switch() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-appctl");
+    compare(OF_TUNNELS);
 }
 
 #[test]
