@@ -175,28 +175,33 @@ fn is_plain_trunk(bundle: &Bundle) -> bool {
 /// Whether an action counts as a change of the packet, as in OVS: also if the values stay the same, and not if a field is
 /// moved or popped from the stack.
 fn changes_packet(action: &Action, flow: &Flow) -> bool {
-    match action {
+    let always = matches!(
+        action,
         Action::SetVlanVid(_)
-        | Action::SetVlanPcp(_)
-        | Action::StripVlan(_)
-        | Action::PushVlan(_)
-        | Action::SetEthSrc(_)
-        | Action::SetEthDst(_)
-        | Action::PushMpls(_)
-        | Action::PopMpls(_)
-        | Action::SetMplsLabel(_)
-        | Action::SetMplsTc(_)
-        | Action::SetMplsTtl(_)
-        | Action::DecMplsTtl(_)
-        | Action::DecNshTtl(_)
-        | Action::DecTtl(_)
-        | Action::SetTunMetadata(_) => true,
-        Action::SetIpv4Src(_) | Action::SetIpv4Dst(_) => flow.dl_type == h::ETH_TYPE_IP,
-        Action::SetIpDscp(_) | Action::SetIpEcn(_) | Action::SetIpTtl(_) => flow.is_ip(),
-        Action::SetL4Src(_) | Action::SetL4Dst(_) => flow.is_ip() && flow.nw_frag & nw_frag::LATER == 0,
-        Action::SetField(set) => !is_beside_packet(set.field) && set.field.prereq_holds(flow, None),
-        _ => false,
-    }
+            | Action::SetVlanPcp(_)
+            | Action::StripVlan(_)
+            | Action::PushVlan(_)
+            | Action::SetEthSrc(_)
+            | Action::SetEthDst(_)
+            | Action::PushMpls(_)
+            | Action::PopMpls(_)
+            | Action::SetMplsLabel(_)
+            | Action::SetMplsTc(_)
+            | Action::SetMplsTtl(_)
+            | Action::DecMplsTtl(_)
+            | Action::DecNshTtl(_)
+            | Action::DecTtl(_)
+            | Action::SetTunMetadata(_)
+    );
+    let of_ipv4 = matches!(action, Action::SetIpv4Src(_) | Action::SetIpv4Dst(_));
+    let of_ip = matches!(action, Action::SetIpDscp(_) | Action::SetIpEcn(_) | Action::SetIpTtl(_));
+    let of_ports = matches!(action, Action::SetL4Src(_) | Action::SetL4Dst(_));
+    let is_later = flow.nw_frag & nw_frag::LATER != 0;
+    always
+        || of_ipv4 && flow.dl_type == h::ETH_TYPE_IP
+        || of_ip && flow.is_ip()
+        || of_ports && flow.is_ip() && !is_later
+        || matches!(action, Action::SetField(set) if !is_beside_packet(set.field) && set.field.prereq_holds(flow, None))
 }
 
 /// Whether a field is not of the packet or its tunnel: registers, metadata, the mark, the input port.

@@ -35,6 +35,7 @@ mod kernel_ct;
 mod kernel_queues;
 mod links;
 mod loops;
+mod mirrors;
 mod openflow;
 mod overlay_l3;
 mod overlays;

@@ -116,7 +116,7 @@ fn counters_reach_the_row_and_a_port_that_returns_is_an_output_again() {
     let statistics = || lab.daemon.ovs("ovs-vsctl", &["get", "Mirror", "m0", "statistics"]).unwrap().stdout;
     wait_for(LIMIT, "counters of the mirror", || {
         lab.appctl("time/warp 6000 1000");
-        statistics().trim() == "{tx_bytes=180, tx_packets=3}"
+        statistics().trim() == "{tx_bytes=42, tx_packets=3}"
     })
     .unwrap_or_else(|e| panic!("{e}: {}", statistics()));
     let trace = "ofproto/trace br0 in_port=1,dl_src=50:54:00:00:00:09,dl_dst=50:54:00:00:00:07";
