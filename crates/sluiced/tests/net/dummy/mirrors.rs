@@ -131,7 +131,7 @@ fn counters_reach_the_row_and_a_port_that_returns_is_an_output_again() {
     vsctl(&lab.daemon, "add-port br0 p2 -- set Interface p2 type=dummy ofport_request=2");
     let set = "-- --id=@o get Port p2 -- set Mirror m0 output_port=@o";
     vsctl(&lab.daemon, set);
-    assert!(actions().matches(',').count() >= 1, "{}", actions());
+    assert!(actions().starts_with("Datapath actions: 2,"), "{}", actions());
     vsctl(&lab.daemon, "clear Bridge br0 mirrors");
     assert!(!actions().starts_with("Datapath actions: 2,"), "{}", actions());
 }
