@@ -27,11 +27,15 @@ fn add(bed: &mut Bed, name: &str, refs: &[(&'static str, &[&str])], columns: &[(
     });
 }
 
+/// Columns that refer to ports, other columns, mirrors that remain, and the message.
+type Case =
+    (Vec<(&'static str, &'static [&'static str])>, Vec<(&'static str, ColumnValue)>, usize, &'static str);
+
 /// The messages are those that OVS 3.5 logs.
 #[test]
 fn faulty_mirrors_are_left_out_and_told() {
-    let to_p2: (&str, &[&str]) = ("output_port", &["p2"]);
-    let cases: Vec<(Vec<(&str, &[&str])>, Vec<(&str, ColumnValue)>, usize, &str)> = vec![
+    let to_p2: (&str, &'static [&str]) = ("output_port", &["p2"]);
+    let cases: Vec<Case> = vec![
         (vec![to_p2], vec![], 1, ""),
         (vec![], vec![("output_vlan", 7.into())], 1, ""),
         (vec![], vec![], 0, "mirror m does not specify output; ignoring"),
