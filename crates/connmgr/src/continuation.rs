@@ -34,12 +34,14 @@ pub(super) fn continuation_of(event: &PacketInEvent, bridge: [u8; 16]) -> Contin
         conntracked,
         stack,
         action_set,
+        mirrors,
     } = packet;
     let mut hidden = hidden(&flow_of(event));
     hidden.extend((ingress != in_port).then_some((HIDDEN_INGRESS, ingress.0.into())));
     Continuation {
         bridge,
         stack: stack.clone(),
+        mirrors: *mirrors,
         conntracked: *conntracked,
         steps: steps.iter().map(step).collect(),
         action_set: action_set.clone(),
@@ -86,6 +88,7 @@ impl Conn {
         let step = |s: RemainingActions| FrozenStep { table: s.table, cookie: s.cookie, actions: s.actions };
         let mut packet = PacketState::of(&flow, ingress, continuation.conntracked);
         (packet.stack, packet.action_set) = (continuation.stack, continuation.action_set);
+        packet.mirrors = continuation.mirrors;
         let state = FrozenState {
             bridge: ctx.bridge,
             table: continuation.steps.first().map_or(TableId(0), |step| step.table),

@@ -393,6 +393,7 @@ impl Backer {
             in_band: false,
             listeners: Arc::default(),
             forward_bpdu: false,
+            mirrors: None,
             frags: FragHandling::default(),
         };
         self.change(|view| {

@@ -5,6 +5,7 @@ use crate::group::Group;
 use crate::ids::{BridgeId, BundleId};
 use crate::links::LinkSession;
 use crate::mac_table::{Learned, MacTable};
+use crate::mirror::MirrorCounters;
 use crate::native::Solicit;
 use crate::ports::PortCounters;
 use crate::rule::{Rule, SharedTimeouts};
@@ -88,6 +89,8 @@ pub enum XlateEffect {
     },
     /// Input from a port of a session that counts it as a sign of life.
     Alive(Arc<LinkSession>),
+    /// A mirror selected the packet.
+    Mirrored(Arc<MirrorCounters>),
     /// A `fin_timeout` action.
     FinTimeout {
         /// Timeouts of its rule.
@@ -220,6 +223,7 @@ impl XlateCache {
                 XlateEffect::Sent(port) => credit(&port.tx, packets, bytes),
                 XlateEffect::Received(port) => credit(&port.rx, packets, bytes),
                 XlateEffect::Bond { bond, hash } => bond.state().account(*hash, packets, bytes),
+                XlateEffect::Mirrored(mirror) => mirror.credit(packets, bytes),
                 XlateEffect::Alive(session) => session.count(packets),
                 XlateEffect::Normal { macs, vlan, mac, bundle, holds } => {
                     let mut table = sync::lock(macs);

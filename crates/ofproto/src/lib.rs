@@ -24,6 +24,7 @@ pub mod link_sender;
 pub mod links;
 pub mod mac_table;
 pub mod meter_ids;
+pub mod mirror;
 pub mod native;
 pub mod packet_state;
 pub mod ports;

@@ -37,6 +37,8 @@ pub struct PacketState {
     pub stack: Vec<Vec<u8>>,
     /// Action set so far.
     pub action_set: Vec<Action>,
+    /// Mirrors of the bridge that have a copy of the packet, a bit for each place.
+    pub mirrors: u32,
 }
 
 impl PacketState {
@@ -87,7 +89,7 @@ impl PacketState {
             conj_id: _,
             actset_output: _,
             recirc_id: _,
-            // In the bytes.
+            // In the bytes, or padding.
             dl_dst: _,
             dl_src: _,
             dl_type: _,
@@ -115,7 +117,6 @@ impl PacketState {
             tp_src: _,
             tp_dst: _,
             igmp_group: _,
-            // Padding.
             pad1: _,
             pad2: _,
             pad3: _,
@@ -131,6 +132,7 @@ impl PacketState {
             conntracked,
             stack: Vec::new(),
             action_set: Vec::new(),
+            mirrors: 0,
         }
     }
 
@@ -141,7 +143,7 @@ impl PacketState {
 
     /// Gives a flow, as the datapath knows its packet, this state.
     pub fn restore(&self, flow: &mut Flow) {
-        // The stack and the ingress port are in no flow.
+        // The stack, the ingress port and the mirrors are in no flow.
         let PacketState {
             in_port,
             ingress: _,
@@ -152,6 +154,7 @@ impl PacketState {
             conntracked,
             stack: _,
             action_set,
+            mirrors: _,
         } = self;
         (flow.in_port, flow.metadata, flow.regs) = (in_port.0, *metadata, *regs);
         flow.set_tunnel(tunnel);

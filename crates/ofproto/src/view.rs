@@ -1,7 +1,8 @@
 //! State read by translations: an immutable view of all bridges and the map from datapath ports to them.
 
-use crate::ids::BridgeId;
+use crate::ids::{BridgeId, BundleId};
 use crate::mac_table::MacTable;
+use crate::mirror::Mirrors;
 use crate::native::NativeTunnels;
 use crate::ports::{Port, PortTable};
 use crate::tables::Tables;
@@ -96,6 +97,8 @@ pub struct BridgeView {
     pub forward_bpdu: bool,
     /// Treatment of IP fragments.
     pub frags: FragHandling,
+    /// Mirrors; `None`: there are none.
+    pub mirrors: Option<Arc<Mirrors>>,
 }
 
 /// A snapshot of all bridges of one datapath.
@@ -142,6 +145,11 @@ impl Default for View {
 }
 
 impl BridgeView {
+    /// Whether copies of a mirror go to this bundle.
+    pub fn is_mirror_output(&self, bundle: BundleId) -> bool {
+        self.mirrors.as_ref().is_some_and(|mirrors| mirrors.of(bundle).into != 0)
+    }
+
     /// The flow of a packet of that key, received on `of_port` of the bridge.
     ///
     /// # Errors

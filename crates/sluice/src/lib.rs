@@ -19,6 +19,7 @@ mod pki;
 mod remote;
 mod status;
 mod status_model;
+mod tcpdump;
 mod top;
 mod unknown_keys;
 mod upcall_bench;
@@ -59,6 +60,8 @@ enum Command {
     Status(status::Options),
     /// List settings of a database that are refused, have no effect or another one; exit code 1 if there are any
     Check(check::Options),
+    /// Show the packets of a port, or write them into a file
+    Tcpdump(tcpdump::Options),
     /// Show live statistics of threads, ports, flows and upcalls
     Top(top::Options),
     /// Measure the cost of first packets of flows, stage by stage
@@ -126,6 +129,7 @@ pub fn main() -> ExitCode {
         Command::Ofctl(words) => ofctl::main("sluice ofctl", &words.args),
         Command::Status(options) => status::main(&options),
         Command::Check(options) => check::main(&options),
+        Command::Tcpdump(options) => tcpdump::main(&options),
         Command::Top(options) => top::main(&options),
         Command::UpcallCost(options) => upcall_cost_main(&options),
         Command::Completion { shell } => {

@@ -62,6 +62,19 @@ pub(crate) struct FactKeeper {
     last_written: Option<i64>,
 }
 
+/// Counters of mirrors.
+fn mirrors(planner: &Planner, instances: &Instances) -> BTreeMap<Uuid, Counters> {
+    let counted = planner.mirrors().filter_map(|(bridge, entry)| {
+        let view = instances.of_bridge(bridge)?.backer.view();
+        let mirrors = view.bridge(bridge)?.mirrors.clone()?;
+        let counters = &mirrors.get(entry.place.into()).filter(|mirror| mirror.id == entry.id)?.counters;
+        let number = |n: &sync::AtomicU64| i64::try_from(n.load(Ordering::Relaxed)).unwrap_or(i64::MAX);
+        let both = [("tx_packets", &counters.packets), ("tx_bytes", &counters.bytes)];
+        Some((entry.row, both.map(|(name, n)| (name.to_string(), number(n))).into_iter().collect()))
+    });
+    counted.collect()
+}
+
 impl FactKeeper {
     /// Empty, for a database of another process.
     pub(crate) fn new(supported: &SupportedTypes, run_dir: &Path) -> FactKeeper {
@@ -276,6 +289,9 @@ impl FactKeeper {
         let mut facts = self.facts(planner);
         facts.switch.capabilities = self.capabilities(instances);
         facts.managers = self.managers.clone();
+        if due {
+            facts.mirrors = mirrors(planner, instances);
+        }
         add_egress(&mut facts, planner, &tunnels::egress(instances));
         add_offloads(&mut facts, planner, instances.dummy_ports());
         self.writeback.set_missing(db.client_ref().missing());

@@ -479,6 +479,11 @@ impl Switch {
                 self.bonds.attach(bridge, instance, &ports, &mut table, &self.devices);
                 self.openflow.ports_changed(bridge, &previous, &table, sys::clock::monotonic_ms());
                 instance.backer.set_ports(bridge, table);
+                let mirrors = view.bridge(bridge).and_then(|b| b.mirrors.clone());
+                if mirrors.is_some() || !ports.mirrors.is_empty() {
+                    let mirrors = ports.mirrors(mirrors.as_deref());
+                    instance.backer.change_bridge(bridge, |b| b.mirrors = mirrors);
+                }
                 self.links_dirty = true;
             }
             Command::ConfigureBridge { bridge, settings, .. } => self.configure(bridge, &settings),

@@ -296,10 +296,24 @@ impl<'a> MatchBuilder<'a> {
 /// # Errors
 /// For an unknown field, a bad value, a mask, a repetition, or missing prerequisites.
 pub fn parse_exact_flow(text: &str, ports: &dyn PortNames) -> Result<Flow, ParseError> {
-    exact_flow(text, ports).map_err(|f: Fail| f.locate(text))
+    let builder = exact_builder(text, ports).map_err(|f: Fail| f.locate(text))?;
+    let mut flow = builder.flow;
+    for tag in flow.vlans.iter_mut().filter(|tag| tag.is_present() && tag.tpid == 0) {
+        tag.tpid = h::ETH_TYPE_VLAN;
+    }
+    Ok(flow)
 }
 
-fn exact_flow(text: &str, ports: &dyn PortNames) -> Parsed<Flow> {
+/// Parses the match of packets with these fields, in the syntax of [`parse_exact_flow`].
+///
+/// # Errors
+/// As [`parse_exact_flow`].
+pub fn parse_exact_match(text: &str, ports: &dyn PortNames) -> Result<Match, ParseError> {
+    let builder = exact_builder(text, ports).map_err(|f: Fail| f.locate(text))?;
+    Ok(Match::new(&builder.flow, &Mask(builder.mask)))
+}
+
+fn exact_builder<'a>(text: &'a str, ports: &dyn PortNames) -> Parsed<MatchBuilder<'a>> {
     let mut builder =
         MatchBuilder { flow: Flow { in_port: OfPort::NONE.0, ..Flow::default() }, ..Default::default() };
     let mut tokens = Tokens::new(text);
@@ -334,11 +348,7 @@ fn exact_flow(text: &str, ports: &dyn PortNames) -> Parsed<Flow> {
         }
         builder.given.push((key, field));
     }
-    let mut flow = builder.flow;
-    for tag in flow.vlans.iter_mut().filter(|tag| tag.is_present() && tag.tpid == 0) {
-        tag.tpid = h::ETH_TYPE_VLAN;
-    }
-    Ok(flow)
+    Ok(builder)
 }
 
 /// Whether the packet has the field; without an Ethernet header the packet type decides.

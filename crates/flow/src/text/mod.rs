@@ -32,7 +32,8 @@ mod tests;
 pub use address::{ipv4, ipv6, parse_ipv4, parse_masked_address};
 pub use flags::{ct_state_flag, format_ct_state};
 pub use match_parse::{
-    MatchBuilder, PROTOCOL_NAMES, parse_exact_flow, parse_match, parse_match_unchecked, unknown_keyword,
+    MatchBuilder, PROTOCOL_NAMES, parse_exact_flow, parse_exact_match, parse_match, parse_match_unchecked,
+    unknown_keyword,
 };
 pub use match_print::{
     format_flow, format_flow_with, format_match, format_match_with, format_megaflow, format_megaflow_with,

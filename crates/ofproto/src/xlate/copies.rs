@@ -5,6 +5,7 @@ use super::MAX_CLONES;
 use super::ctx::XlateCtx;
 use super::stack::ValueStack;
 use super::trace::TraceEvent;
+use crate::mirror::MirrorSet;
 use dpif::actions::{CheckPktLen, CloneAction, Sample};
 use dpif::{DpAction, XlateDrop};
 use flow::{Flow, OfPort};
@@ -105,11 +106,14 @@ impl XlateCtx<'_> {
         self.out.clones += 1;
         self.out.outside += before.len();
         let greater = self.run_case(check, true, rest);
-        let exit = self.control.exit;
+        let (exit, mirrors) = (self.control.exit, self.packet.mirrors);
         kept.clone().restore(self);
         self.out.outside += greater.len();
         let less = self.run_case(check, false, rest);
+        // Unlike in OVS, each case has its copies; no mirror takes a packet twice.
+        let mirrors = mirrors | self.packet.mirrors;
         kept.restore(self);
+        self.packet.mirrors = mirrors;
         self.packet.action_set.clear();
         self.packet.flow.actset_output = OfPort::UNSET.0;
         self.control.exit = exit || self.has_failed();
@@ -145,6 +149,7 @@ struct Kept {
     conntracked: bool,
     stack: ValueStack,
     action_set: Vec<Action>,
+    mirrors: MirrorSet,
 }
 
 impl Kept {
@@ -156,6 +161,7 @@ impl Kept {
             conntracked: cx.packet.conntracked,
             stack: cx.packet.stack.clone(),
             action_set: cx.packet.action_set.clone(),
+            mirrors: cx.packet.mirrors,
         }
     }
 
@@ -163,6 +169,7 @@ impl Kept {
         (cx.packet.flow, cx.packet.base) = (*self.flow, *self.base);
         (cx.packet.was_mpls, cx.packet.conntracked) = (self.was_mpls, self.conntracked);
         (cx.packet.stack, cx.packet.action_set) = (self.stack, self.action_set);
+        cx.packet.mirrors = self.mirrors;
         // The headers before the cases are committed.
         cx.packet.pending = None;
         cx.control.exit = cx.has_failed();

@@ -7,6 +7,7 @@ use super::trace::TraceEvent;
 use super::{MAX_ACTIONS, MAX_DEPTH, MAX_RESUBMITS, MAX_STACK_BYTES, Request, Translation, XlateHost};
 use crate::cache::XlateEffect;
 use crate::ids::BridgeId;
+use crate::mirror::MirrorSet;
 use crate::packet_state::PacketState;
 use crate::ports::{Port, PortConfigBits};
 use crate::recirc::{FrozenState, FrozenStep};
@@ -116,6 +117,7 @@ impl<'a> XlateCtx<'a> {
             // An unknown port belongs to a packet-out or a trace: tables see its packets.
             if port.as_deref().is_none_or(|port| self.port_receives(port)) {
                 self.translate_received(port.as_deref(), |cx| {
+                    cx.control.is_received = true;
                     cx.lookup(TableId(0), true);
                     cx.run_action_set();
                 });
@@ -133,7 +135,8 @@ impl<'a> XlateCtx<'a> {
         let port = self.bridge.ports.port(self.packet.flow.in_port()).cloned();
         // As in OVS, a packet-out comes from its input port.
         if !port.as_ref().is_some_and(|port| self.claims(port)) {
-            if port.is_none_or(|port| self.takes_from(port.config)) {
+            if port.is_none_or(|port| self.takes_from(port.config) && !self.takes_only_copies(Some(&port))) {
+                self.mirror_received();
                 self.run_actions(actions);
                 self.run_action_set();
             }
@@ -194,8 +197,16 @@ impl<'a> XlateCtx<'a> {
         self.packet.base.clear_tunnel();
         self.packet.stack = state.packet.stack[..].into();
         self.packet.action_set.clone_from(&state.packet.action_set);
-        if let Some(bundle) = state.bond {
-            self.resume_in_bond(bundle);
+        match state.bond {
+            Some(bundle) => {
+                // Mirrors have seen the packet before the datapath hashed it.
+                self.packet.mirrors = MirrorSet::MAX;
+                self.resume_in_bond(bundle);
+            }
+            None => {
+                self.packet.mirrors = state.packet.mirrors;
+                self.mirror_received();
+            }
         }
         if let Some(table) = state.resume_at {
             self.control.is_last = state.packet.action_set.is_empty();
@@ -385,6 +396,7 @@ impl<'a> XlateCtx<'a> {
             }
             self.control.is_last = is_last && i + 1 == actions.len() && self.packet.action_set.is_empty();
             self.record.trace.push(|a| TraceEvent::Action(Box::new((*a).clone())), &action);
+            self.note_change(action);
             action.translate(self);
             self.record.trace.pop();
             match std::mem::take(&mut self.control.after_action) {
@@ -443,6 +455,7 @@ impl<'a> XlateCtx<'a> {
         packet.tunnel.tp_src = 0;
         packet.stack = self.packet.stack.values().to_vec();
         packet.action_set.clone_from(&self.packet.action_set);
+        packet.mirrors = self.packet.mirrors;
         FrozenState {
             bridge: self.bridge.id,
             table: self.control.table,

@@ -69,6 +69,9 @@ impl XlateCtx<'_> {
         for clause in &clauses {
             self.record.trace.clause(clause);
         }
+        if !self.passes_mirrors() {
+            return self.record.trace.pop();
+        }
         match found {
             Some(rule) if shown_only => self.record.cache.push(XlateEffect::Rule(rule)),
             Some(rule) => self.run_rule(&rule),
@@ -84,6 +87,7 @@ impl XlateCtx<'_> {
             self.record.cache.push(XlateEffect::Table { counters: t.counters.clone(), hit: true });
         }
         self.record.trace.push(|t| TraceEvent::FragmentsDropped(*t), &table);
+        self.passes_mirrors();
         self.record.trace.pop();
     }
 }

@@ -21,6 +21,7 @@ mod learn;
 mod links;
 mod lookup;
 mod masks;
+mod mirror;
 mod mpls;
 mod native;
 mod normal;

@@ -10,10 +10,10 @@ use std::sync::Arc;
 
 /// The VLAN of a packet within the bridge.
 #[derive(Clone, Copy)]
-struct Entered {
-    vlan: u16,
+pub(super) struct Entered {
+    pub(super) vlan: u16,
     /// It has a tag, or a port's setting gave it a VLAN, which may be 0.
-    tagged: bool,
+    pub(super) tagged: bool,
 }
 
 /// Pseudo-bundle of packets without an input port: a trunk of all VLANs.
@@ -48,6 +48,9 @@ impl XlateCtx<'_> {
         let is_tag = matches!(self.packet.flow.dl_type, ETH_TYPE_VLAN | ETH_TYPE_VLAN_8021AD);
         if is_tag && !self.packet.flow.vlans[0].is_present() {
             return self.record.trace.warning(|| "partial VLAN tag, dropping".to_string());
+        }
+        if !from_nowhere && bridge.is_mirror_output(input.id) {
+            return self.record.trace.warning(|| "input port is mirror output port, dropping".to_string());
         }
         let dst = self.packet.flow.dl_dst();
         if !from_nowhere && dst.is_reserved() && !bridge.forward_bpdu {
@@ -93,7 +96,7 @@ impl XlateCtx<'_> {
     }
 
     /// The VLAN of the packet on this bundle; `None`: it may not enter.
-    fn enter(&mut self, input: &Bundle) -> Option<Entered> {
+    pub(super) fn enter(&mut self, input: &Bundle) -> Option<Entered> {
         let vid = self.packet.flow.vlans[0].vid();
         // As in OVS, trunks do not exclude packets without a VLAN from a native port.
         let is_native =
@@ -151,13 +154,14 @@ impl XlateCtx<'_> {
             let is_one = first && output.id != input.id && output.floodable;
             // An access port has no packets of a VLAN within its own.
             let nested = inner.vid() != 0 && output.vlan_mode == VlanMode::Access;
-            (is_one && !nested && output.includes_vlan(entered.vlan)).then_some(output)
+            let takes = is_one && !nested && output.includes_vlan(entered.vlan);
+            (takes && !bridge.is_mirror_output(output.id)).then_some(output)
         });
         self.send_to_each(outputs, |cx, output| cx.output_bundle(output, entered));
     }
 
     /// Sends the packet out of a bundle with the bundle's tagging; the flow itself is unchanged.
-    fn output_bundle(&mut self, output: &Arc<Bundle>, Entered { vlan, tagged }: Entered) {
+    pub(super) fn output_bundle(&mut self, output: &Arc<Bundle>, Entered { vlan, tagged }: Entered) {
         let Some(port) = self.member_out(output, vlan) else { return };
         let untagged = match output.vlan_mode {
             VlanMode::Access => true,

@@ -108,6 +108,9 @@ impl XlateCtx<'_> {
         if port.config.no_fwd {
             return self.record.trace.detail(|| "OFPPC_NO_FWD set, skipping output".to_string());
         }
+        if self.out.snaplen.is_some() && port.dp_port.is_none() {
+            return self.record.trace.warning(|| "Mirror truncate to ODPP_NONE, skipping output".to_string());
+        }
         if self.is_between_protected(port) {
             return self
                 .record
@@ -128,14 +131,24 @@ impl XlateCtx<'_> {
         let Some(dp_port) = port.dp_port else {
             return self.record.trace.warning(|| format!("port {of_port} has no device, skipping output"));
         };
-        if let Some(tunnel) = &port.tunnel {
-            return self.output_to_tunnel(port, tunnel, dp_port);
-        }
-        self.commit();
-        match bond {
-            Some(bond) => self.output_hashed(bond),
-            None if self.ends_in_tunnel(port) => {}
-            None => self.out.actions.push(Output(dp_port).into()),
+        // Copies of mirrors may follow.
+        let is_last = self.control.is_last;
+        self.control.is_last &= bridge.mirrors.is_none();
+        let sends = match &port.tunnel {
+            Some(tunnel) => self.output_to_tunnel(port, tunnel, dp_port),
+            None => {
+                self.commit();
+                match bond {
+                    Some(bond) => self.output_hashed(bond),
+                    None if self.ends_in_tunnel(port) => {}
+                    None => self.push_output(dp_port),
+                }
+                true
+            }
+        };
+        self.control.is_last = is_last;
+        if sends && bridge.mirrors.is_some() {
+            self.mirror_sent(port);
         }
     }
 
@@ -146,14 +159,17 @@ impl XlateCtx<'_> {
             && ports.bundle_of(self.packet.flow.in_port()).is_some_and(|input| input.protected)
     }
 
-    /// Sends the current packet through a tunnel; the datapath port encapsulates it, or an action does.
-    fn output_to_tunnel(&mut self, port: &Port, config: &TunnelConfig, dp_port: DpPort) {
+    /// Sends the current packet through a tunnel; the datapath port encapsulates it, or an action does. Returns whether the
+    /// tunnel takes it.
+    fn output_to_tunnel(&mut self, port: &Port, config: &TunnelConfig, dp_port: DpPort) -> bool {
         let Some(outer) = config.wrap(&self.packet.flow, &mut self.record.wc) else {
-            return self.record.trace.warning(|| "Not tunneling to our own address".to_string());
+            self.record.trace.warning(|| "Not tunneling to our own address".to_string());
+            return false;
         };
         let received = self.packet.original.tunnel();
         if received.is_some() && (outer.dst, outer.ipv6_dst) == (received.dst, received.ipv6_dst) {
-            return self.record.trace.warning(|| "Not tunneling to our own address".to_string());
+            self.record.trace.warning(|| "Not tunneling to our own address".to_string());
+            return false;
         }
         self.record.cache.push(XlateEffect::Sent(port.counters.clone()));
         if let Some(native) = self.native() {
@@ -169,17 +185,18 @@ impl XlateCtx<'_> {
             let pops_eth =
                 self.packet.flow.packet_type == 0 && config.of_kind.packet_types == PacketTypes::Bare;
             if pops_eth && self.packet.flow.vlans[0].is_present() {
-                return self
-                    .record
+                self.record
                     .trace
                     .warning(|| "packets with a VLAN tag have no place in this tunnel".to_string());
+                return false;
             }
             let packet_type = match pops_eth {
                 true => ETHERTYPES << 16 | u32::from(self.packet.flow.dl_type),
                 false => self.packet.flow.packet_type,
             };
             let output = TunnelOutput { config, dp_port, outer, options, cut, packet_type, pops_eth };
-            return self.output_to_native_tunnel(&native, &output);
+            self.output_to_native_tunnel(&native, &output);
+            return true;
         }
         self.record.trace.detail(|| "output to kernel tunnel".to_string());
         let mark = self.packet.flow.pkt_mark;
@@ -198,7 +215,8 @@ impl XlateCtx<'_> {
                 .actions
                 .push(SetAction::Tunnel(Box::new(OuterHeaders { tunnel: outer, options })).into());
         }
-        self.out.actions.push(Output(dp_port).into());
+        self.push_output(dp_port);
+        true
     }
 
     /// The tunnel metadata of the packet. Metadata that it came with is examined.
@@ -242,6 +260,7 @@ impl XlateCtx<'_> {
         let saved_ingress = std::mem::replace(&mut self.packet.ingress, in_port);
         let saved_set = std::mem::take(&mut self.packet.action_set);
         let saved_stack = std::mem::take(&mut self.packet.stack);
+        let saved_mirrors = std::mem::take(&mut self.packet.mirrors);
         // As in OVS, a patch port takes no tunnel fields along.
         PacketState::received_by(in_port).restore(&mut self.packet.flow);
         // The output of an action set counts as such in the peer, too, as in OVS.
@@ -252,6 +271,7 @@ impl XlateCtx<'_> {
         self.control.in_packet_out = in_packet_out;
         self.packet.action_set = saved_set;
         self.packet.stack = saved_stack;
+        self.packet.mirrors = saved_mirrors;
         (self.bridge, self.packet.ingress) = (saved_bridge, saved_ingress);
         self.control.crossed.pop();
         self.record.wc.0.set_tun_options(examined.as_ref());

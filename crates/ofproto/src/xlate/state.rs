@@ -10,6 +10,7 @@ use crate::cache::XlateCache;
 use crate::changes::Lookups;
 use crate::ids::{BridgeId, BundleId};
 use crate::links::Claimed;
+use crate::mirror::MirrorSet;
 use crate::recirc::FrozenStep;
 use crate::rule::RuleTimeouts;
 use dpif::actions::HashAction;
@@ -40,6 +41,8 @@ pub(super) struct CurrentPacket {
     pub(super) stack: ValueStack,
     /// The action set.
     pub(super) action_set: Vec<Action>,
+    /// Mirrors of the current bridge that have a copy of the packet.
+    pub(super) mirrors: MirrorSet,
 }
 
 impl CurrentPacket {
@@ -71,6 +74,7 @@ impl CurrentPacket {
             conntracked: false,
             stack: ValueStack::default(),
             action_set: Vec::new(),
+            mirrors: 0,
         }
     }
 }
@@ -94,6 +98,8 @@ pub(super) struct OutputState {
     pub(super) clones: usize,
     /// Datapath actions outside of the current list.
     pub(super) outside: usize,
+    /// The packet is the copy of a mirror, of this length at most.
+    pub(super) snaplen: Option<u16>,
     /// Truncate the packet of the next output, to a tunnel in user space.
     pub(super) tunnel_cut: Option<u32>,
     /// The bond that takes the place of the next port.
@@ -110,6 +116,7 @@ impl Default for OutputState {
             actions: Vec::new(),
             clones: 0,
             outside: 0,
+            snaplen: None,
             tunnel_cut: None,
             bond: None,
             hash_first: None,
@@ -164,6 +171,8 @@ pub(super) struct ControlFlow {
     pub(super) after_action: AfterAction,
     /// The next rule found is the first of a peer bridge.
     pub(super) enters_peer: bool,
+    /// The next lookup is the first of a received packet, which mirrors have not seen.
+    pub(super) is_received: bool,
     /// A lookup shows and counts the rule, and does not run it.
     pub(super) counts_only: bool,
     /// The translation freezes, with these remaining actions.
@@ -196,6 +205,7 @@ impl Default for ControlFlow {
             is_last: true,
             after_action: AfterAction::Next,
             enters_peer: false,
+            is_received: false,
             counts_only: false,
             frozen: None,
             pause: None,

@@ -16,6 +16,7 @@ mod learning;
 mod lengths;
 mod limits;
 mod links;
+mod mirrors;
 mod multipaths;
 mod native;
 mod patch;

@@ -50,6 +50,8 @@ pub struct Continuation {
     pub bridge: [u8; 16],
     /// The stack of `push` actions, bottom first.
     pub stack: Vec<Vec<u8>>,
+    /// Mirrors that have a copy of the packet.
+    pub mirrors: u32,
     /// The packet has passed connection tracking.
     pub conntracked: bool,
     /// Remaining actions, innermost rule first.
@@ -87,6 +89,9 @@ impl Continuation {
         prop::put(&mut w, BRIDGE, |w| w.bytes(&self.bridge));
         for value in self.stack.iter().rev() {
             prop::put(&mut w, STACK, |w| w.bytes(value));
+        }
+        if self.mirrors != 0 {
+            prop::put(&mut w, MIRRORS, |w| w.u32(self.mirrors));
         }
         if self.conntracked {
             prop::put(&mut w, CONNTRACKED, |_| {});
@@ -148,7 +153,7 @@ impl Continuation {
                 STACK if c.stack.len() >= MAX_STACK => return Err(ErrorKind::BpcTooMany),
                 STACK if p.len() > MAX_VALUE_BYTES => return Err(ErrorKind::BpcBadLen),
                 STACK => c.stack.insert(0, p.rest().to_vec()),
-                MIRRORS => p.skip(4)?,
+                MIRRORS => c.mirrors = p.u32()?,
                 CONNTRACKED => c.conntracked = true,
                 TABLE_ID => table = TableId(prop::small_u8(&mut p)?),
                 COOKIE => {

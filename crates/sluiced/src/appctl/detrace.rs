@@ -84,6 +84,7 @@ fn lines(cache: &XlateCache) -> String {
             | XlateEffect::Longer(_)
             | XlateEffect::Sent(_)
             | XlateEffect::Received(_)
+            | XlateEffect::Mirrored(_)
             | XlateEffect::Alive(_)
             | XlateEffect::Bond { .. }
             | XlateEffect::FinTimeout { .. }

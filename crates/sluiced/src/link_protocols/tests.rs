@@ -72,11 +72,7 @@ impl Bed {
                 patch_peer_name: None,
                 patch_peer: Some((peer, OfPort(p))),
             };
-            let set = PortSet {
-                ports: (1..=ports).map(entry).collect(),
-                bundles: Vec::new(),
-                ..PortSet::default()
-            };
+            let set = PortSet { ports: (1..=ports).map(entry).collect(), ..PortSet::default() };
             let instance = self.instances.of_bridge(id).expect("made above");
             let mut table = set.table(&PortTable::default());
             self.links.attach(id, instance, &set, &mut table);

@@ -8,7 +8,7 @@ use ovsdb::client::RowView;
 use ovsdb::value::Uuid;
 
 use super::reader::{Reader, flag};
-use super::{ControllerConfig, PortConfig, unsupported};
+use super::{ControllerConfig, MirrorConfig, PortConfig};
 
 /// Fail mode of a bridge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -135,6 +135,8 @@ pub struct BridgeConfig {
     pub mcast_snooping_enable: bool,
     /// Supported controllers.
     pub controllers: Vec<ControllerConfig>,
+    /// Mirrors, by row.
+    pub mirrors: Vec<MirrorConfig>,
     /// Ports by name. One has the name of the bridge and holds its own interface.
     pub ports: BTreeMap<String, PortConfig>,
 }
@@ -174,7 +176,6 @@ impl<'a> Reader<'a> {
         if let Some(notice) = support.notice.as_ref().filter(|_| !is_default) {
             self.notice(row, "datapath_type", notice.clone());
         }
-        unsupported::mirrors(self, row);
         let options = self.bridge_options(row);
         let in_band = !options.disable_in_band;
         let controllers: Vec<_> = row
@@ -192,6 +193,7 @@ impl<'a> Reader<'a> {
             options,
             mcast_snooping_enable: row.bool("mcast_snooping_enable"),
             controllers,
+            mirrors: self.mirrors(row),
             ports: self.ports(row, support.dummy),
         })
     }

@@ -12,6 +12,7 @@ mod controller;
 mod global;
 mod interface;
 mod links;
+mod mirror;
 mod port;
 mod reader;
 mod review;
@@ -35,6 +36,7 @@ pub use controller::{
 };
 pub use global::{GlobalConfig, SslConfig, UpcallDispatch};
 pub use interface::{InterfaceConfig, check_device_name};
+pub use mirror::{MirrorConfig, MirrorPorts, MirrorTarget};
 pub use port::PortConfig;
 pub use review::UnknownKey;
 pub use supported::{DatapathSupport, SupportedTypes};

@@ -1,5 +1,6 @@
 mod bridges;
 mod conntrack;
+mod mirrors;
 mod unsupported;
 
 use ofproto::ports::{PriorityTags, VlanMode};

@@ -1,7 +1,5 @@
 //! Unsupported configuration that needs more than a row of [`crate::settings`].
 
-use ovsdb::client::RowView;
-
 use super::reader::Reader;
 
 /// Unsupported interface types of OVS.
@@ -25,18 +23,6 @@ pub(super) fn interface_type_error(name: &str, type_name: &str) -> String {
         )
     } else {
         format!("could not open network device {name} (Address family not supported by protocol)")
-    }
-}
-
-/// A mirror's row has no column for the notice.
-pub(super) fn mirrors<'a>(reader: &mut Reader<'a>, bridge: RowView<'a>) {
-    for uuid in bridge.uuid_set("mirrors") {
-        if let Some(mirror) = reader.replica.row("Mirror", uuid) {
-            let name = mirror.str("name");
-            let message =
-                format!("mirror {name} (mirrors) is not supported in this version: it has no effect");
-            reader.notice(bridge, "mirrors", message);
-        }
     }
 }
 

@@ -13,6 +13,7 @@
 
 mod address;
 mod command;
+mod mirrors;
 mod numbers;
 mod ports;
 mod reconcile;
@@ -32,6 +33,7 @@ use ovsdb::value::Uuid;
 pub use command::{
     BridgeSettings, Command, CreateBridge, DeviceSettings, OpenId, OpenInterface, OpenedInterface,
 };
+pub use mirrors::MirrorEntry;
 pub use ports::{PortEntry, PortSet};
 pub use report::NOTICE_KEY;
 pub use zones::{ZonePlanner, ZoneStep};

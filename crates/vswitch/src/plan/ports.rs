@@ -5,9 +5,12 @@ use std::sync::Arc;
 
 use l2proto::LinkSettings;
 use ofproto::bond::BondSettings;
+use ofproto::mirror::Mirrors;
 use ofproto::ports::{BridgeId, Bundle, BundleId, Port, PortTable};
 use ofproto::tunnel::TunnelConfig;
 use ofproto::{DpPort, MacAddr, OfPort};
+
+use super::mirrors::{self, MirrorEntry};
 
 /// A port of a [`PortSet`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,9 +46,16 @@ pub struct PortSet {
     pub bundles: Vec<Bundle>,
     /// Settings of bundles that are bonds.
     pub bonds: BTreeMap<BundleId, BondSettings>,
+    /// Mirrors, by row.
+    pub mirrors: Vec<MirrorEntry>,
 }
 
 impl PortSet {
+    /// The mirrors for translation; those of `previous` keep their counters.
+    pub fn mirrors(&self, previous: Option<&Mirrors>) -> Option<Arc<Mirrors>> {
+        mirrors::mirrors(&self.mirrors, previous)
+    }
+
     /// The table for translation. Data outside the set (configuration bits, link state, features, counters of a
     /// patch port or tunnel) is copied from `previous` for ports of the same number and name. Sessions of link
     /// protocols and bonds are for the caller to add.

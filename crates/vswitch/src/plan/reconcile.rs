@@ -10,6 +10,7 @@ use std::sync::Arc;
 use ofproto::OfPort;
 use ofproto::ports::{BridgeId, Bundle, VlanSet};
 
+use super::mirrors;
 use super::state::{Bridge, Interface, Open, State};
 use super::{BridgeSettings, Command, CreateBridge, OpenId, OpenInterface, Planner, PortEntry, PortSet};
 use crate::config::{
@@ -231,6 +232,7 @@ impl Planner {
             controllers,
             // Sent by `configure` and `publish_ports`.
             options: _,
+            mirrors: _,
             ports: _,
             // Identity, status, and answers to commands.
             row: _,
@@ -325,6 +327,7 @@ impl Planner {
                 });
             }
         }
+        set.mirrors = mirrors::entries(&config.mirrors, &set.bundles, &mut bridge.mirrors);
         set.ports.sort_by(|a, b| a.name.cmp(&b.name));
         for entry in set.ports.iter_mut().filter(|entry| entry.patch_peer_name.is_some()) {
             entry.patch_peer = self.patch_end(&entry.name);

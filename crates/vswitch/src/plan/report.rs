@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ofproto::ports::BridgeId;
 use ovsdb::value::Uuid;
 
-use super::Planner;
 use super::state::{Bridge, Interface, State};
+use super::{MirrorEntry, Planner};
 use crate::config::Notice;
 use crate::status::{BridgeFacts, ControllerFacts, Facts, InterfaceFacts, PortFacts};
 
@@ -61,6 +62,11 @@ impl Planner {
             facts.bridges.insert(config.row, of_bridge);
         }
         facts
+    }
+
+    /// The mirrors of all bridges.
+    pub fn mirrors(&self) -> impl Iterator<Item = (BridgeId, &MirrorEntry)> {
+        self.bridges.values().flat_map(|b| b.ports.mirrors.iter().map(|entry| (b.id, entry)))
     }
 
     /// Settings that are refused, have no effect or another one, also those refused by a datapath or a device.

@@ -7,6 +7,7 @@ use ofproto::ports::{BridgeId, BundleId};
 use ofproto::{DpPort, MacAddr, OfPort};
 
 use super::address::{self, may_represent};
+use super::mirrors::Places;
 use super::numbers::PortNumbers;
 use super::{BridgeSettings, DeviceSettings, OpenId, PortSet};
 use crate::config::{BridgeConfig, ControllerConfig, InterfaceConfig, PortConfig};
@@ -72,6 +73,7 @@ pub(super) struct Bridge {
     pub(super) numbers: PortNumbers,
     pub(super) bundles: BTreeMap<String, BundleId>,
     pub(super) next_bundle: u32,
+    pub(super) mirrors: Places,
     pub(super) ports: Arc<PortSet>,
     pub(super) settings: Option<BridgeSettings>,
     pub(super) controllers: Vec<ControllerConfig>,
@@ -90,6 +92,7 @@ impl Bridge {
             numbers: PortNumbers::default(),
             bundles: BTreeMap::new(),
             next_bundle: 0,
+            mirrors: Places::default(),
             ports: Arc::default(),
             settings: None,
             controllers: Vec::new(),

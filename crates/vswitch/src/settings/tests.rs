@@ -122,7 +122,9 @@ fn full() -> Bed {
         ];
         let controller = txn.insert("Controller", controller);
         let flow_table = txn.insert("Flow_Table", [("name", text("t"))]);
-        let mirror = txn.insert("Mirror", [("name", text("m0"))]);
+        let ports = ["output_port", "select_src_port", "select_dst_port"]
+            .map(|column| (column, ColumnValue::refs([port])));
+        let mirror = txn.insert("Mirror", [("name", text("m0"))].into_iter().chain(ports));
         let targets = || [("targets", text("127.0.0.1:1"))];
         let (netflow, sflow) = (txn.insert("NetFlow", targets()), txn.insert("sFlow", targets()));
         let ipfix = txn.insert("IPFIX", targets());

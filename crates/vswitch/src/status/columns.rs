@@ -139,6 +139,10 @@ pub(super) fn of_port(facts: &PortFacts) -> Vec<Column> {
     columns
 }
 
+pub(super) fn of_mirror(statistics: &Counters) -> Vec<Column> {
+    vec![("statistics", counters(statistics), When::Statistics)]
+}
+
 pub(super) fn of_controller(facts: &ControllerFacts) -> Vec<Column> {
     let role = facts.role.map(|role| match role {
         ControllerRole::Other => "other",

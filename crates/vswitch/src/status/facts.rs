@@ -26,6 +26,8 @@ pub struct Facts {
     pub ports: BTreeMap<Uuid, PortFacts>,
     /// Rows of `Interface`.
     pub interfaces: BTreeMap<Uuid, InterfaceFacts>,
+    /// Counters of rows of `Mirror`.
+    pub mirrors: BTreeMap<Uuid, Counters>,
     /// Rows of `Controller`.
     pub controllers: BTreeMap<Uuid, ControllerFacts>,
     /// Rows of `Manager`, if this process serves them.

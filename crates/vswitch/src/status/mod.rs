@@ -113,6 +113,7 @@ impl Writeback {
         changed |= writing.rows("Interface", &facts.interfaces, columns::of_interface);
         changed |= writing.rows("Bridge", &facts.bridges, columns::of_bridge);
         changed |= writing.rows("Port", &facts.ports, columns::of_port);
+        changed |= writing.rows("Mirror", &facts.mirrors, columns::of_mirror);
         changed |= writing.rows("Controller", &facts.controllers, columns::of_controller);
         changed |= writing.rows("Manager", &facts.managers, columns::of_manager);
         let txn = writing.txn;

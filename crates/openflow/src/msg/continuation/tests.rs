@@ -23,6 +23,7 @@ fn bytes_are_those_of_ovs() {
     let continuation = Continuation {
         bridge: hex("29842ba9e641cbfbb3239a8b40b55ae0").try_into().unwrap(),
         stack: vec![vec![0, 0, 0, 5]],
+        mirrors: 0,
         conntracked: false,
         steps: vec![step(0, 0, "set_field:02:00:00:00:00:77->eth_src"), step(1, 0x77, "output:2")],
         action_set: Vec::new(),
@@ -52,6 +53,7 @@ fn what_is_written_is_read_in_every_version() {
             let of = |actions: &str| Continuation {
                 bridge: [7; 16],
                 stack: vec![vec![1], vec![0; 16], vec![3, 4]],
+                mirrors: 5,
                 conntracked: true,
                 steps: vec![step(3, 9, "output:1"), step(0, 0, actions), step(0, 1, "output:5")],
                 action_set: vec![step(0, 0, "output:3").actions.remove(0)],

@@ -80,6 +80,9 @@ impl Printer<'_> {
             let values: Vec<String> = c.stack.iter().map(|value| value_text(value)).collect();
             put!(self.out, "{}\n", values.join(" "));
         }
+        if c.mirrors != 0 {
+            put!(self.out, " continuation.mirrors={:#x}\n", c.mirrors);
+        }
         if c.conntracked {
             self.out.push_str(" continuation.conntracked=true\n");
         }

@@ -9,6 +9,7 @@ mod lacp;
 mod learned;
 mod link_monitors;
 mod logs;
+mod mirrors;
 mod mtus;
 mod newer;
 mod nsh;

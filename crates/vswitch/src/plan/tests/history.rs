@@ -119,6 +119,7 @@ fn desired(model: &Model) -> Desired {
             options: BridgeOptions { forward_bpdu: *forward_bpdu, ..BridgeOptions::default() },
             mcast_snooping_enable: false,
             controllers: Vec::new(),
+            mirrors: Vec::new(),
             ports: ports.chain([(name.clone(), local)]).collect(),
         };
         desired.bridges.insert(name, Arc::new(config));
