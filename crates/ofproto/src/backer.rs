@@ -397,6 +397,7 @@ impl Backer {
             in_band: false,
             listeners: Arc::default(),
             forward_bpdu: false,
+            flood_vlans: None,
             frags: FragHandling::default(),
         };
         self.change(|view| {

@@ -42,6 +42,8 @@ pub enum VlanMode {
     NativeTagged,
     /// A trunk whose native VLAN is untagged on output.
     NativeUntagged,
+    /// The packets of a customer, within one VLAN of the bridge (IEEE 802.1ad).
+    Dot1qTunnel,
 }
 
 /// A `Port` of the database.
@@ -59,6 +61,10 @@ pub struct Bundle {
     pub tag: u16,
     /// VLANs that a trunk carries; `None` for all.
     pub trunks: Option<VlanSet>,
+    /// VLANs of the customer that a tunnel port carries; `None` for all.
+    pub cvlans: Option<VlanSet>,
+    /// EtherType of the tag that a tunnel port adds (`other_config:qinq-ethtype`).
+    pub qinq_tpid: u16,
     /// Send priority-tagged frames for VLAN 0 (`other_config:priority-tags`).
     pub priority_tags: PriorityTags,
     /// Not forwarded to other protected ports.
@@ -106,13 +112,19 @@ impl Bundle {
     pub fn keeps_macs(&self, other: &Bundle) -> bool {
         (self.vlan_mode, self.tag, &self.trunks, self.protected, self.priority_tags)
             == (other.vlan_mode, other.tag, &other.trunks, other.protected, other.priority_tags)
+            && (&self.cvlans, self.qinq_tpid) == (&other.cvlans, other.qinq_tpid)
+    }
+
+    /// Whether a tunnel port carries that VLAN of its customer.
+    pub fn allows_cvlan(&self, vlan: u16) -> bool {
+        self.cvlans.as_ref().is_none_or(|cvlans| cvlans.contains(vlan))
     }
 
     /// Whether the bundle carries `vlan`.
     pub fn includes_vlan(&self, vlan: u16) -> bool {
         let trunked = || self.trunks.as_ref().is_none_or(|t| t.contains(vlan));
         match self.vlan_mode {
-            VlanMode::Access => vlan == self.tag,
+            VlanMode::Access | VlanMode::Dot1qTunnel => vlan == self.tag,
             VlanMode::Trunk => trunked(),
             // A native VLAN replaces VLAN 0.
             VlanMode::NativeTagged | VlanMode::NativeUntagged => {

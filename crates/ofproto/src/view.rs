@@ -3,7 +3,7 @@
 use crate::ids::BridgeId;
 use crate::mac_table::MacTable;
 use crate::native::NativeTunnels;
-use crate::ports::{Port, PortTable};
+use crate::ports::{Port, PortTable, VlanSet};
 use crate::tables::Tables;
 use crate::tunnel_ports::TunnelPorts;
 use dpif::TimeoutId;
@@ -94,6 +94,8 @@ pub struct BridgeView {
     pub listeners: Arc<Listeners>,
     /// `NORMAL` forwards the reserved multicast addresses of 802.1D.
     pub forward_bpdu: bool,
+    /// VLANs in which `NORMAL` learns nothing and floods all (`flood_vlans`).
+    pub flood_vlans: Option<Arc<VlanSet>>,
     /// Treatment of IP fragments.
     pub frags: FragHandling,
 }
@@ -142,6 +144,20 @@ impl Default for View {
 }
 
 impl BridgeView {
+    /// Sets the VLANs in which `NORMAL` floods all packets. A change flushes learned addresses, as in OVS.
+    pub fn set_flood_vlans(&mut self, vlans: &[u16]) {
+        let vlans = (!vlans.is_empty()).then(|| Arc::new(VlanSet::new(vlans.iter().copied())));
+        if self.flood_vlans != vlans {
+            self.flood_vlans = vlans;
+            sync::lock(&self.macs).flush(None);
+        }
+    }
+
+    /// Whether `NORMAL` floods all packets of that VLAN.
+    pub fn floods(&self, vlan: u16) -> bool {
+        self.flood_vlans.as_ref().is_some_and(|vlans| vlans.contains(vlan))
+    }
+
     /// The flow of a packet of that key, received on `of_port` of the bridge.
     ///
     /// # Errors

@@ -49,6 +49,8 @@ fn port_table(ports: &[(u32, DpPort, &str)]) -> PortTable {
                 vlan_mode: VlanMode::Trunk,
                 tag: 0,
                 trunks: None,
+                cvlans: None,
+                qinq_tpid: 0x88a8,
                 priority_tags: PriorityTags::Never,
                 protected: false,
                 floodable: true,

@@ -73,6 +73,8 @@ fn bundle(n: OfPort, name: &str) -> Bundle {
         vlan_mode: VlanMode::Trunk,
         tag: 0,
         trunks: None,
+        cvlans: None,
+        qinq_tpid: 0x88a8,
         priority_tags: PriorityTags::Never,
         protected: false,
         floodable: true,

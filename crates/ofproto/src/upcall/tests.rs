@@ -42,6 +42,8 @@ pub(crate) fn backer_with(rules: &str) -> (Backer, BridgeId) {
             vlan_mode: VlanMode::Trunk,
             tag: 0,
             trunks: None,
+            cvlans: None,
+            qinq_tpid: 0x88a8,
             priority_tags: PriorityTags::Never,
             protected: false,
             floodable: true,

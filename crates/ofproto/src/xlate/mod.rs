@@ -28,6 +28,7 @@ mod recirculated;
 mod stack;
 mod state;
 mod trace;
+mod vlan;
 
 pub use crate::cache::{EffectHost, LearnedFlow, XlateCache, XlateEffect};
 pub use conntrack::Fork;

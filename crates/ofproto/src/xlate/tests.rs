@@ -89,6 +89,8 @@ fn add_port(table: &mut PortTable, n: OfPort, dp: Option<u32>, peer: Option<Brid
         vlan_mode,
         tag,
         trunks: if let Vlan::TrunkOf(v) = vlan { Some(VlanSet::new([v])) } else { None },
+        cvlans: None,
+        qinq_tpid: 0x88a8,
         priority_tags: match vlan {
             Vlan::PriorityTags => PriorityTags::IfNonzero,
             _ => PriorityTags::Never,

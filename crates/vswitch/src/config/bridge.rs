@@ -86,6 +86,8 @@ pub struct BridgeOptions {
     pub mac_table_size: u32,
     /// `forward-bpdu`: forward frames to reserved bridge addresses.
     pub forward_bpdu: bool,
+    /// `flood_vlans`: VLANs in which `NORMAL` learns nothing.
+    pub flood_vlans: Vec<u16>,
     /// `disable-in-band`: no hidden flows for in-band control.
     pub disable_in_band: bool,
     /// `in-band-queue`.
@@ -108,6 +110,7 @@ impl Default for BridgeOptions {
             mac_aging_time_s: 300,
             mac_table_size: MAC_TABLE_SIZE,
             forward_bpdu: false,
+            flood_vlans: Vec::new(),
             disable_in_band: false,
             in_band_queue: None,
             dp_desc: None,
@@ -245,6 +248,7 @@ impl<'a> Reader<'a> {
                 _ => narrow(self.setting(row, "mac-table-size", 10..=1_000_000, MAC_TABLE_SIZE.into())),
             },
             forward_bpdu: flag(row, "other_config", "forward-bpdu"),
+            flood_vlans: super::port::vlans(row, "flood_vlans"),
             disable_in_band: flag(row, "other_config", "disable-in-band"),
             in_band_queue: self.opt_setting(row, "in-band-queue", 0..=u64::from(u32::MAX)).map(narrow),
             dp_desc: text("dp-desc"),

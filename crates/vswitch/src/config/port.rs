@@ -24,6 +24,10 @@ pub struct PortConfig {
     pub tag: u16,
     /// VLANs that a trunk carries; empty for all.
     pub trunks: Vec<u16>,
+    /// `cvlans`: customer VLANs that a tunnel port carries; empty for all.
+    pub cvlans: Vec<u16>,
+    /// EtherType of the tag that a tunnel port adds.
+    pub qinq_tpid: u16,
     /// `other_config:priority-tags`.
     pub priority_tags: PriorityTags,
     /// Not forwarded to other protected ports.
@@ -52,6 +56,8 @@ impl PortConfig {
             vlan_mode: VlanMode::Trunk,
             tag: 0,
             trunks: Vec::new(),
+            cvlans: Vec::new(),
+            qinq_tpid: TPID_8021AD,
             priority_tags: PriorityTags::Never,
             protected: false,
             outside: Vec::new(),
@@ -70,8 +76,18 @@ fn outside(row: RowView<'_>) -> Vec<SpanningTree> {
     keys.into_iter().filter(|(_, key)| is_out(key)).map(|(tree, _)| tree).collect()
 }
 
+/// EtherType of a tag (IEEE 802.1Q).
+const TPID_8021Q: u16 = 0x8100;
+/// EtherType of a service tag (IEEE 802.1ad).
+const TPID_8021AD: u16 = 0x88a8;
+
+/// Whether a port of that mode is in one VLAN of the bridge.
+fn is_one_vlan(mode: VlanMode) -> bool {
+    matches!(mode, VlanMode::Access | VlanMode::Dot1qTunnel)
+}
+
 /// The VLANs of a column.
-fn vlans(row: RowView<'_>, column: &str) -> Vec<u16> {
+pub(super) fn vlans(row: RowView<'_>, column: &str) -> Vec<u16> {
     row.int_set(column).into_iter().filter_map(|n| u16::try_from(n).ok()).collect()
 }
 
@@ -109,12 +125,6 @@ impl<'a> Reader<'a> {
 
     fn port(&mut self, row: RowView<'a>, bridge: RowView<'a>, dummy_datapath: bool) -> PortConfig {
         let mut interfaces = self.port_interfaces(row, bridge, dummy_datapath);
-        if row.opt_str("vlan_mode") == Some("dot1q-tunnel") {
-            let error = "VLAN mode dot1q-tunnel is not supported in this version: the port is left out";
-            self.notice(row, "vlan_mode", error);
-            let left_out = interfaces.drain(..).filter_map(|interface| interface.row);
-            self.refused.extend(left_out.map(|row| (row, error.to_string())));
-        }
         self.choose_from_bond(row, &mut interfaces);
         let (vlan_mode, tag) = self.vlan_treatment(row);
         PortConfig {
@@ -122,7 +132,12 @@ impl<'a> Reader<'a> {
             name: row.str("name").to_string(),
             vlan_mode,
             tag,
-            trunks: if vlan_mode == VlanMode::Access { Vec::new() } else { vlans(row, "trunks") },
+            trunks: if is_one_vlan(vlan_mode) { Vec::new() } else { vlans(row, "trunks") },
+            cvlans: if vlan_mode == VlanMode::Dot1qTunnel { vlans(row, "cvlans") } else { Vec::new() },
+            qinq_tpid: match row.map_str("other_config", "qinq-ethtype") {
+                Some("802.1q") => TPID_8021Q,
+                _ => TPID_8021AD,
+            },
             priority_tags: match row.map_str("other_config", "priority-tags") {
                 Some("true" | "if-nonzero") => PriorityTags::IfNonzero,
                 Some("always") => PriorityTags::Always,
@@ -202,7 +217,8 @@ impl<'a> Reader<'a> {
         let tag = row.opt_int("tag").and_then(|n| u16::try_from(n).ok()).filter(|tag| *tag < 4096);
         let trunks = !row.int_set("trunks").is_empty();
         let mode = match row.opt_str("vlan_mode") {
-            Some("access" | "dot1q-tunnel") => VlanMode::Access,
+            Some("access") => VlanMode::Access,
+            Some("dot1q-tunnel") => VlanMode::Dot1qTunnel,
             Some("native-tagged") => VlanMode::NativeTagged,
             Some("native-untagged") => VlanMode::NativeUntagged,
             Some("trunk") => VlanMode::Trunk,
@@ -211,6 +227,12 @@ impl<'a> Reader<'a> {
         };
         if mode == VlanMode::Access && trunks {
             self.notice(row, "trunks", "an access port has no trunks: trunks are ignored");
+        }
+        if mode == VlanMode::Dot1qTunnel && trunks {
+            self.notice(row, "trunks", "a dot1q-tunnel port has no trunks: trunks are ignored");
+        }
+        if mode != VlanMode::Dot1qTunnel && !row.int_set("cvlans").is_empty() {
+            self.notice(row, "cvlans", "only a dot1q-tunnel port has customers' VLANs: cvlans are ignored");
         }
         if mode == VlanMode::Trunk && tag.is_some() {
             self.notice(row, "tag", "a trunk has no native VLAN: tag is ignored");

@@ -439,6 +439,8 @@ fn bundle(id: ofproto::ports::BundleId, port: &PortConfig, members: Vec<OfPort>)
         vlan_mode,
         tag,
         trunks,
+        cvlans,
+        qinq_tpid,
         priority_tags,
         protected,
         // Each interface has its tree, and the bridge its address from those of its ports.
@@ -454,6 +456,8 @@ fn bundle(id: ofproto::ports::BundleId, port: &PortConfig, members: Vec<OfPort>)
         vlan_mode: *vlan_mode,
         tag: *tag,
         trunks: (!trunks.is_empty()).then(|| VlanSet::new(trunks.iter().copied())),
+        cvlans: (!cvlans.is_empty()).then(|| VlanSet::new(cvlans.iter().copied())),
+        qinq_tpid: *qinq_tpid,
         priority_tags: *priority_tags,
         protected: *protected,
         floodable: true,

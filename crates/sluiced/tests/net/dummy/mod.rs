@@ -25,6 +25,7 @@ mod slow_sets;
 mod sweep;
 mod texts;
 mod vlan_limit;
+mod vlan_modes;
 mod vlans;
 mod warped;
 mod zones;

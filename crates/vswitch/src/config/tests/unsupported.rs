@@ -9,14 +9,12 @@ fn unsupported_settings_are_reported() {
         ("Bridge", "rstp_enable", true.into(), "rapid spanning tree"),
         ("Bridge", "mcast_snooping_enable", true.into(), "multicast snooping"),
         ("Port", "lacp", "passive".into(), "LACP"),
-        ("Port", "vlan_mode", "dot1q-tunnel".into(), "dot1q-tunnel"),
         ("Interface", "cfm_mpid", 3.into(), "CFM"),
         ("Interface", "bfd", map(&[("enable", "true"), ("mult", "x")]), "bfd:mult=x"),
         ("Interface", "lldp", map(&[("enable", "true")]), "LLDP"),
         ("Interface", "ingress_policing_rate", 3.into(), "ingress policing"),
         ("Open_vSwitch", "other_config", map(&[("hw-offload", "true")]), "hardware offload"),
         ("Open_vSwitch", "other_config", map(&[("dpdk-init", "true")]), "DPDK"),
-        ("Bridge", "flood_vlans", 7.into(), "flood_vlans"),
     ];
     for (table, column, value, expected) in cases {
         let mut bed = Bed::new();

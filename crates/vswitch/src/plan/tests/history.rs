@@ -90,6 +90,8 @@ fn port(name: &str, interface: InterfaceConfig, tag: u16) -> PortConfig {
         vlan_mode,
         tag,
         trunks: Vec::new(),
+        cvlans: Vec::new(),
+        qinq_tpid: 0x88a8,
         priority_tags: Default::default(),
         protected: false,
         outside: Vec::new(),
