@@ -75,6 +75,8 @@ fn ports() -> PortTable {
             trunks: None,
             cvlans: None,
             qinq_tpid: 0x88a8,
+            mcast_flood: false,
+            mcast_flood_reports: false,
             priority_tags: PriorityTags::Never,
             protected: false,
             floodable: true,

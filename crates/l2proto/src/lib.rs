@@ -1,6 +1,7 @@
 //! Engines of protocols between switches, each a state machine without I/O.
 //!
 //! - [`protocol`]: the interface of a link protocol, [`LinkProtocol`](protocol::LinkProtocol).
+//! - [`membership`]: messages about multicast groups, without an engine.
 //! - [`bfd`]: bidirectional forwarding detection (RFC 5880 and 5881), as Open vSwitch has it.
 //!
 //! Time and randomness are arguments. Each engine takes received packets, returns packets to send, and tells the time of
@@ -12,6 +13,7 @@
 
 pub mod bfd;
 pub mod fuzz;
+pub mod membership;
 pub mod protocol;
 pub mod registry;
 

@@ -9,6 +9,7 @@ mod covers;
 mod failed;
 mod hosts;
 mod learn;
+mod mcast;
 mod meters;
 mod native;
 mod revisions;
@@ -392,6 +393,7 @@ impl Backer {
             tables: Tables::new(self.hash_seed ^ u64::from(id.0) << 32, &self.reclaimer),
             ports: Arc::new(PortTable::default()),
             macs: Arc::new(Mutex::new(MacTable::default())),
+            mcast: None,
             meters: Arc::default(),
             miss_to_controller: false,
             in_band: false,
@@ -646,6 +648,7 @@ impl Backer {
             if lock(&bridge.macs).expire(dumped_ms) {
                 self.macs_changed();
             }
+            self.expire_mcast(bridge, now_ms);
             if self.is_changing(*id) {
                 continue;
             }

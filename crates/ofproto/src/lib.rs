@@ -22,6 +22,7 @@ pub mod ids;
 pub mod link_sender;
 pub mod links;
 pub mod mac_table;
+pub mod mcast;
 pub mod meter_ids;
 pub mod native;
 pub mod packet_state;

@@ -2,13 +2,14 @@
 
 pub use crate::ids::{BridgeId, BundleId};
 use crate::links::{self, PortLink};
+use crate::mcast::McastTable;
 use crate::tunnel::{PacketTypes, TunnelConfig};
 use flow::text::PortNames;
 use flow::{DpPort, MacAddr, OfPort, TlvTable};
 use l2proto::protocol::LinkState;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use sync::AtomicU64;
+use sync::{AtomicU64, Mutex};
 
 /// Set of VLAN numbers.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -69,6 +70,10 @@ pub struct Bundle {
     pub priority_tags: PriorityTags,
     /// Not forwarded to other protected ports.
     pub protected: bool,
+    /// Gets all multicast packets (`mcast-snooping-flood`).
+    pub mcast_flood: bool,
+    /// Gets all reports of members (`mcast-snooping-flood-reports`).
+    pub mcast_flood_reports: bool,
     /// Flooded to by `NORMAL` (the port is not excluded by `no-flood`).
     pub floodable: bool,
 }
@@ -245,6 +250,14 @@ impl PortTable {
     /// The bundle of a port.
     pub fn bundle_of(&self, of_port: OfPort) -> Option<&Arc<Bundle>> {
         self.bundles.get(&self.port(of_port)?.bundle)
+    }
+
+    /// Tells a table of multicast groups which ports get all packets, and which get all reports.
+    pub(crate) fn flag(&self, groups: &Mutex<McastTable>) {
+        let ids = |is_flagged: fn(&Bundle) -> bool| {
+            self.bundles.values().filter(|b| is_flagged(b)).map(|b| b.id).collect()
+        };
+        sync::lock(groups).set_ports(ids(|b| b.mcast_flood), ids(|b| b.mcast_flood_reports));
     }
 
     /// The port of that name.

@@ -2,6 +2,7 @@
 
 use crate::ids::BridgeId;
 use crate::mac_table::MacTable;
+use crate::mcast::{McastSettings, McastTable};
 use crate::native::NativeTunnels;
 use crate::ports::{Port, PortTable, VlanSet};
 use crate::tables::Tables;
@@ -84,6 +85,8 @@ pub struct BridgeView {
     pub ports: Arc<PortTable>,
     /// Learned addresses: shared by all versions of the view.
     pub macs: Arc<Mutex<MacTable>>,
+    /// Multicast groups, where they are snooped: shared like addresses.
+    pub mcast: Option<Arc<Mutex<McastTable>>>,
     /// Datapath numbers of the bridge's meters, by OpenFlow number.
     pub meters: Arc<BTreeMap<u32, u32>>,
     /// Table misses go to the controllers (for connections of OpenFlow 1.2 or older).
@@ -151,6 +154,16 @@ impl BridgeView {
             self.flood_vlans = vlans;
             sync::lock(&self.macs).flush(None);
         }
+    }
+
+    /// Starts multicast snooping with these settings, changes them, or stops it.
+    pub fn set_mcast(&mut self, settings: Option<McastSettings>) {
+        self.mcast = settings.map(|settings| {
+            let table = self.mcast.take().unwrap_or_default();
+            sync::lock(&table).configure(settings);
+            self.ports.flag(&table);
+            table
+        });
     }
 
     /// Whether `NORMAL` floods all packets of that VLAN.

@@ -51,6 +51,8 @@ fn port_table(ports: &[(u32, DpPort, &str)]) -> PortTable {
                 trunks: None,
                 cvlans: None,
                 qinq_tpid: 0x88a8,
+                mcast_flood: false,
+                mcast_flood_reports: false,
                 priority_tags: PriorityTags::Never,
                 protected: false,
                 floodable: true,

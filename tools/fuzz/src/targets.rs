@@ -38,6 +38,7 @@ pub(crate) const TARGETS: &[Target] = &[
     target("flow-words", flow::fuzz::parse_words, &[Seeds::Files("crates/flow/corpus/words")]),
     target("flow-match", flow::text::fuzz::parse_flow, &[Seeds::Files("crates/flow/corpus/text_parse_flow")]),
     target("l2proto-bfd", l2proto::fuzz::bfd_packets, &[Seeds::Files("crates/l2proto/corpus/bfd_packets")]),
+    target("l2proto-membership", l2proto::fuzz::membership, &[Seeds::Files("crates/l2proto/corpus/membership")]),
     target("ofp-actions-text", ofp_actions::fuzz::parse_actions, &[Seeds::Files("crates/ofp-actions/corpus/text_parse_actions")]),
     target("ofp-actions-flow-mods", ofp_actions::fuzz::parse_flow_mods, &[Seeds::Files("crates/ofp-actions/corpus/flow_mods")]),
     target("ofp-actions-wire", ofp_actions::fuzz::read_actions, OPENFLOW),

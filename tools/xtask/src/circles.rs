@@ -117,6 +117,7 @@ pub(crate) const LAYERS: &[(&str, &[&[&str]])] = &[(
             "action_pool",
             "group",
             "mac_table",
+            "mcast",
             "native",
             "ports",
             "recirc",

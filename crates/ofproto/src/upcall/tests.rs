@@ -44,6 +44,8 @@ pub(crate) fn backer_with(rules: &str) -> (Backer, BridgeId) {
             trunks: None,
             cvlans: None,
             qinq_tpid: 0x88a8,
+            mcast_flood: false,
+            mcast_flood_reports: false,
             priority_tags: PriorityTags::Never,
             protected: false,
             floodable: true,

@@ -20,6 +20,7 @@ mod learn;
 mod links;
 mod lookup;
 mod masks;
+mod mcast;
 mod mpls;
 mod native;
 mod normal;
@@ -32,6 +33,7 @@ mod vlan;
 
 pub use crate::cache::{EffectHost, LearnedFlow, XlateCache, XlateEffect};
 pub use conntrack::Fork;
+pub use mcast::Snooped;
 pub use recirculated::{PARTS_MAX, Recirculations};
 pub use trace::{TraceEvent, TraceNode, render_trace};
 
@@ -101,6 +103,10 @@ pub trait XlateHost {
     /// Features of the datapath.
     fn capabilities(&self) -> Capabilities {
         Capabilities::ENOUGH
+    }
+    /// With a packet and effects allowed, reads its message about multicast groups and applies it. Returns what happened.
+    fn snoop(&mut self, _snooped: &Snooped<'_>) -> Option<String> {
+        None
     }
     /// Whether a packet is translated, with effects, rather than a flow.
     fn has_effects(&self) -> bool {

@@ -20,6 +20,8 @@ fn no_bundle() -> Arc<Bundle> {
         trunks: None,
         cvlans: None,
         qinq_tpid: ETH_TYPE_VLAN_8021AD,
+        mcast_flood: false,
+        mcast_flood_reports: false,
         priority_tags: PriorityTags::Never,
         protected: false,
         floodable: false,
@@ -57,6 +59,9 @@ impl XlateCtx<'_> {
         let learns = !bridge.floods(vlan);
         if learns && !from_nowhere && self.packet.flow.packet_type == 0 {
             self.learn_source(input, vlan);
+        }
+        if let Some(table) = bridge.mcast.as_ref().filter(|_| self.is_multicast_ip()) {
+            return self.multicast(table, input, tags);
         }
         let known = {
             let macs = sync::lock(&bridge.macs);
@@ -101,11 +106,9 @@ impl XlateCtx<'_> {
         self.record.cache.push(XlateEffect::Normal { macs, vlan, mac, bundle: input.id });
     }
 
-    fn flood_vlan(&mut self, input: &Bundle, tags: Tags) {
+    pub(super) fn flood_vlan(&mut self, input: &Bundle, tags: Tags) {
         let bridge = self.bridge.clone();
-        if self.packet.flow.vlans[1].is_present() {
-            self.record.wc.0.vlans[1].tci |= VlanTag::VID;
-        }
+        self.examine_inner_vlan();
         let outputs = bridge.ports.flood_order().filter_map(|port| {
             let output = bridge.ports.bundles.get(&port.bundle)?;
             let first = output.members.first() == Some(&port.of_port);
@@ -115,8 +118,15 @@ impl XlateCtx<'_> {
         self.send_to_each(outputs, |cx, output| cx.output_bundle(output, tags));
     }
 
+    /// Some ports have no packets of a VLAN within theirs.
+    pub(super) fn examine_inner_vlan(&mut self) {
+        if self.packet.flow.vlans[1].is_present() {
+            self.record.wc.0.vlans[1].tci |= VlanTag::VID;
+        }
+    }
+
     /// Sends the packet out of a bundle with the bundle's tagging; the flow itself is unchanged.
-    fn output_bundle(&mut self, output: &Arc<Bundle>, tags: Tags) {
+    pub(super) fn output_bundle(&mut self, output: &Arc<Bundle>, tags: Tags) {
         let Some(port) = output.members.first() else { return };
         let saved = self.packet.flow.vlans;
         self.leave(output, tags);

@@ -15,6 +15,7 @@ mod learning;
 mod lengths;
 mod limits;
 mod links;
+mod mcast;
 mod multipaths;
 mod native;
 mod patch;
@@ -91,6 +92,8 @@ fn add_port(table: &mut PortTable, n: OfPort, dp: Option<u32>, peer: Option<Brid
         trunks: if let Vlan::TrunkOf(v) = vlan { Some(VlanSet::new([v])) } else { None },
         cvlans: None,
         qinq_tpid: 0x88a8,
+        mcast_flood: false,
+        mcast_flood_reports: false,
         priority_tags: match vlan {
             Vlan::PriorityTags => PriorityTags::IfNonzero,
             _ => PriorityTags::Never,

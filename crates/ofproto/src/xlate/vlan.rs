@@ -14,7 +14,7 @@ use packet::headers::ETH_TYPE_VLAN;
 pub(super) struct Tags([VlanTag; 2]);
 
 impl Tags {
-    /// Those of a flow.
+    /// The tags of a flow.
     fn of(flow: &Flow) -> Tags {
         let plain = |tag: VlanTag| VlanTag { tpid: tag.tpid, tci: tag.tci & !VlanTag::PRESENT };
         let mut tags = Tags::default();

@@ -2,8 +2,8 @@
 
 use super::{
     Command, bond, conntrack, database, datapath, detrace, dummy, dumps, fdb, features, flow_files, flows,
-    general, implementations, link_protocols, parsing, perf, pmd, routes, separate, slowpath, threads, trace,
-    unsupported,
+    general, implementations, link_protocols, mdb, parsing, perf, pmd, routes, separate, slowpath, threads,
+    trace, unsupported,
 };
 
 /// Commands of every switch.
@@ -23,6 +23,7 @@ const HANDLERS: &[&[Command]] = &[
     detrace::ROWS,
     dumps::ROWS,
     fdb::ROWS,
+    mdb::ROWS,
     features::ROWS,
     flow_files::ROWS,
     flows::ROWS,

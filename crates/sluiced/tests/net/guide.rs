@@ -45,7 +45,7 @@ path=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 exec chroot "$root" env -i HOME=/root PATH=$path LC_ALL=C.UTF-8 sh -c 'cd /usr/src/sluice && exec bash /tmp/page'
 "#;
 
-/// The bridge that operate.md and troubleshoot.md begin with, as install.md makes it.
+/// The bridge that multicast.md, operate.md and troubleshoot.md begin with, as install.md makes it.
 const BRIDGE: &str = "
 sluiced --pidfile --log-file --detach
 for n in 1 2; do
@@ -70,10 +70,11 @@ ovs-ofctl add-flow br-lan priority=50,udp,actions=drop
 ";
 
 /// Pages, with the commands before their first one.
-const PAGES: [(&str, &str); 5] = [
+const PAGES: [(&str, &str); 6] = [
     ("README.md", STOCK),
     ("docs/guide/install.md", ""),
     ("docs/guide/migrate.md", STOCK),
+    ("docs/guide/multicast.md", BRIDGE),
     ("docs/guide/operate.md", BRIDGE),
     ("docs/guide/troubleshoot.md", BRIDGE),
 ];
@@ -226,6 +227,11 @@ fn install() {
 #[test]
 fn migrate() {
     check("docs/guide/migrate.md");
+}
+
+#[test]
+fn multicast() {
+    check("docs/guide/multicast.md");
 }
 
 #[test]

@@ -35,6 +35,7 @@ mod kernel_ct;
 mod kernel_queues;
 mod links;
 mod loops;
+mod mcast;
 mod openflow;
 mod overlay_l3;
 mod overlays;

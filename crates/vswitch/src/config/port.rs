@@ -8,7 +8,7 @@ use ovsdb::client::RowView;
 use ovsdb::value::Uuid;
 
 use super::links::LinkRows;
-use super::reader::Reader;
+use super::reader::{Reader, flag};
 use super::{InterfaceConfig, natural_order};
 
 /// A row of `Port`, or a bridge's implicit own port.
@@ -28,6 +28,10 @@ pub struct PortConfig {
     pub cvlans: Vec<u16>,
     /// EtherType of the tag that a tunnel port adds.
     pub qinq_tpid: u16,
+    /// `mcast-snooping-flood`: gets all multicast packets.
+    pub mcast_flood: bool,
+    /// `mcast-snooping-flood-reports`: gets all reports.
+    pub mcast_flood_reports: bool,
     /// `other_config:priority-tags`.
     pub priority_tags: PriorityTags,
     /// Not forwarded to other protected ports.
@@ -58,6 +62,8 @@ impl PortConfig {
             trunks: Vec::new(),
             cvlans: Vec::new(),
             qinq_tpid: TPID_8021AD,
+            mcast_flood: false,
+            mcast_flood_reports: false,
             priority_tags: PriorityTags::Never,
             protected: false,
             outside: Vec::new(),
@@ -138,6 +144,8 @@ impl<'a> Reader<'a> {
                 Some("802.1q") => TPID_8021Q,
                 _ => TPID_8021AD,
             },
+            mcast_flood: flag(row, "other_config", "mcast-snooping-flood"),
+            mcast_flood_reports: flag(row, "other_config", "mcast-snooping-flood-reports"),
             priority_tags: match row.map_str("other_config", "priority-tags") {
                 Some("true" | "if-nonzero") => PriorityTags::IfNonzero,
                 Some("always") => PriorityTags::Always,

@@ -239,7 +239,6 @@ impl Planner {
             datapath_type: _,
             datapath_version: _,
             default_datapath: _,
-            mcast_snooping_enable: _,
         } = &*bridge.config;
         let controllers: Vec<_> = controllers.iter().filter(may_serve).cloned().collect();
         if controllers != bridge.controllers {
@@ -441,6 +440,8 @@ fn bundle(id: ofproto::ports::BundleId, port: &PortConfig, members: Vec<OfPort>)
         trunks,
         cvlans,
         qinq_tpid,
+        mcast_flood,
+        mcast_flood_reports,
         priority_tags,
         protected,
         // Each interface has its tree, and the bridge its address from those of its ports.
@@ -458,6 +459,8 @@ fn bundle(id: ofproto::ports::BundleId, port: &PortConfig, members: Vec<OfPort>)
         trunks: (!trunks.is_empty()).then(|| VlanSet::new(trunks.iter().copied())),
         cvlans: (!cvlans.is_empty()).then(|| VlanSet::new(cvlans.iter().copied())),
         qinq_tpid: *qinq_tpid,
+        mcast_flood: *mcast_flood,
+        mcast_flood_reports: *mcast_flood_reports,
         priority_tags: *priority_tags,
         protected: *protected,
         floodable: true,

@@ -131,6 +131,8 @@ impl Settings {
             trunks: set(&self.trunks),
             cvlans: set(&self.customers),
             qinq_tpid: 0x88a8,
+            mcast_flood: false,
+            mcast_flood_reports: false,
             priority_tags: PriorityTags::Never,
             protected: self.protected,
             floodable: true,

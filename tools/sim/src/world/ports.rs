@@ -129,6 +129,8 @@ fn add_port(
         trunks: (mode == 3).then(|| VlanSet::new([0, 5])),
         cvlans: (mode == 8).then(|| VlanSet::new([0, 7])),
         qinq_tpid: 0x88a8,
+        mcast_flood: false,
+        mcast_flood_reports: false,
         priority_tags: match mode {
             4 => PriorityTags::IfNonzero,
             2 => PriorityTags::Always,

@@ -24,6 +24,8 @@ fn trunk(id: BundleId) -> Bundle {
         trunks: None,
         cvlans: None,
         qinq_tpid: 0x88a8,
+        mcast_flood: false,
+        mcast_flood_reports: false,
         priority_tags: PriorityTags::Never,
         protected: false,
         floodable: true,

@@ -6,6 +6,7 @@ mod counters;
 mod database;
 mod learned;
 mod logs;
+mod mcast;
 mod mtus;
 mod newer;
 mod nsh;

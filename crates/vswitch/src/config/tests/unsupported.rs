@@ -7,7 +7,6 @@ fn unsupported_settings_are_reported() {
     let cases: Vec<(&str, &str, ColumnValue, &str)> = vec![
         ("Bridge", "stp_enable", true.into(), "spanning tree"),
         ("Bridge", "rstp_enable", true.into(), "rapid spanning tree"),
-        ("Bridge", "mcast_snooping_enable", true.into(), "multicast snooping"),
         ("Port", "lacp", "passive".into(), "LACP"),
         ("Interface", "cfm_mpid", 3.into(), "CFM"),
         ("Interface", "bfd", map(&[("enable", "true"), ("mult", "x")]), "bfd:mult=x"),

@@ -92,6 +92,8 @@ fn port(name: &str, interface: InterfaceConfig, tag: u16) -> PortConfig {
         trunks: Vec::new(),
         cvlans: Vec::new(),
         qinq_tpid: 0x88a8,
+        mcast_flood: false,
+        mcast_flood_reports: false,
         priority_tags: Default::default(),
         protected: false,
         outside: Vec::new(),
@@ -120,7 +122,6 @@ fn desired(model: &Model) -> Desired {
             datapath_version: String::new(),
             options: BridgeOptions { forward_bpdu: *forward_bpdu, ..BridgeOptions::default() },
             tree: None,
-            mcast_snooping_enable: false,
             controllers: Vec::new(),
             ports: ports.chain([(name.clone(), local)]).collect(),
         };
