@@ -113,7 +113,7 @@ impl XlateCtx<'_> {
             VlanMode::Dot1qTunnel => {
                 format!("dropping VLAN {vid} packet received on dot1q-tunnel port {name} that excludes this VLAN")
             }
-            _ => format!("dropping VLAN {vid} packet received on port {name} not configured for trunking VLAN {vid}"),
+            VlanMode::Trunk | VlanMode::NativeTagged | VlanMode::NativeUntagged => format!("dropping VLAN {vid} packet received on port {name} not configured for trunking VLAN {vid}"),
         });
         None
     }

@@ -82,7 +82,7 @@ fn packets_leave_once_and_in_their_vlan() {
     assert_eq!(actions(&lab, "in_port=2"), "1");
     lab.receive("p1", QUERY);
     assert_eq!(actions(&lab, "in_port=2"), "1");
-    assert_eq!(actions(&lab, "in_port=2,dl_vlan=10"), "1,3,100,pop_vlan,4");
+    assert_eq!(actions(&lab, "in_port=2,dl_vlan=10"), "100,1,3,pop_vlan,4");
 }
 
 /// A report of version 2 for 239.50.0.N.
