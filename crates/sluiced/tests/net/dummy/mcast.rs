@@ -39,9 +39,8 @@ fn a_session_is_that_of_the_stock_switch() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-appctl");
     let lab = Lab::empty();
-    let mut steps = include_str!("mcast.txt").split("$ ").skip(1).peekable();
     let mut is_stopped = false;
-    while let Some(step) = steps.next() {
+    for step in include_str!("mcast.txt").split("$ ").skip(1) {
         let (command, answer) = step.split_once('\n').unwrap();
         if let Some(words) = command.strip_prefix("vsctl ") {
             vsctl(&lab.daemon, words);
