@@ -166,7 +166,7 @@ impl SentPacket<'_> {
             return;
         }
         let request = Request { view, bridge: ctx.bridge, flow: self.flow, start, trace: false };
-        let t = translate(&request, &mut ctx.backer.xlate_host(true, now_ms));
+        let t = translate(&request, &mut ctx.backer.xlate_host(true, now_ms).with_packet(self.data));
         if let Some(bridge) = view.bridge(ctx.bridge) {
             ctx.backer.failures.report(&bridge.name, self.flow, &t);
         }

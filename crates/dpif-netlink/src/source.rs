@@ -2,11 +2,12 @@
 
 use super::dispatch::{READ_LEAST, Read, Source};
 use dpif::{PmdId, Upcall, UpcallKind};
-use flow::Ufid;
 use flow::nlkey::Fitness;
+use flow::{FlowKey, Ufid};
 use netlink::ovs::{RawUpcall, RecvError, UpcallBuffer, UpcallCmd};
 use netlink::{Ovs, UpcallSocket};
 use packet::Packet;
+use packet::headers::{ETH_TYPE_IP, IPPROTO_IGMP};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use sync::{AtomicU32, AtomicU64, Mutex, Ordering, lock};
@@ -90,6 +91,12 @@ impl KernelSource {
             (UpcallCmd::Action, info) => UpcallKind::Action(info?.cookie),
         };
         let key = match fitness {
+            // The kernel's key has no type of an IGMP message.
+            Fitness::Perfect if is_igmp(&reported) => {
+                let mut key = reported;
+                datapath::re_extract(&mut key, raw.packet, vlan_limit);
+                key
+            }
             Fitness::Perfect => reported,
             // Headers missing from the kernel's key are parsed from the packet.
             Fitness::TooMuch | Fitness::TooLittle => {
@@ -115,6 +122,10 @@ impl KernelSource {
             received_us,
         }))
     }
+}
+
+fn is_igmp(key: &FlowKey) -> bool {
+    (key.base.dl_type, key.base.nw_proto) == (ETH_TYPE_IP, IPPROTO_IGMP)
 }
 
 impl Source for KernelSource {

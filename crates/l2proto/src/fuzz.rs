@@ -6,11 +6,14 @@ use crate::bfd::{
     Config, Environment, Flags, MESSAGE_BYTES, Message, Received, SessionId, Sessions, State, udp_payload,
 };
 use crate::lacp::{self, Aggregators, Parsed, Pdu};
+use crate::membership;
 use crate::protocol::{Columns, LinkPort, LinkProtocol, LinkValue, Table};
 use crate::spanning_tree::{self, Bpdu};
 use crate::{cfm, lldp};
 use flow::{MacAddr, OfPort};
+use packet::checksum;
 use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Seconds of a session between two packets at most, so that all times stay small.
 const PAUSE_UNIT_MS: u64 = 50;
@@ -274,4 +277,26 @@ pub fn spanning_tree_messages(bytes: &[u8]) {
     }
     let is_rapid = kind & 1 != 0;
     assert!(tree.show(None, is_rapid, now_ms).is_some_and(|text| text.lines().count() > 15));
+}
+
+/// The first byte selects the version of IP; the rest is a payload, once as it is and once with a right checksum. A report
+/// has no more groups than its bytes have room for.
+pub fn membership(bytes: &[u8]) {
+    let Some((&version, payload)) = bytes.split_first() else { return };
+    let (v4, v6) = (Ipv4Addr::LOCALHOST, Ipv6Addr::LOCALHOST);
+    let (ip, group_bytes, pseudo) = match version & 1 {
+        0 => (IpAddr::V4(v4), 4, 0),
+        _ => (IpAddr::V6(v6), 16, checksum::pseudo(&v6.octets(), &v6.octets(), 58, payload.len())),
+    };
+    let mut sealed = payload.to_vec();
+    if let Some(field) = sealed.get_mut(2..4) {
+        field.fill(0);
+        let sum = !checksum::fold(checksum::sum(&sealed, pseudo));
+        sealed[2..4].copy_from_slice(&sum.to_be_bytes());
+    }
+    for payload in [payload, &sealed] {
+        if let Ok(membership::Message::Report { records, .. }) = membership::parse(ip, ip, payload) {
+            assert!(records.len() * group_bytes <= payload.len());
+        }
+    }
 }

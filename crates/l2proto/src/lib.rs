@@ -2,6 +2,7 @@
 //!
 //! - [`protocol`]: the interface of a link protocol, [`LinkProtocol`](protocol::LinkProtocol).
 //! - [`cfm`]: connectivity fault management (IEEE 802.1ag), as Open vSwitch has it.
+//! - [`membership`]: messages about multicast groups, without an engine.
 //! - [`bfd`]: bidirectional forwarding detection (RFC 5880 and 5881), as Open vSwitch has it.
 //! - [`lacp`]: link aggregation control (IEEE 802.1AX), as Open vSwitch has it.
 //! - [`spanning_tree`]: STP and RSTP (IEEE 802.1D).
@@ -20,6 +21,7 @@ pub mod fuzz;
 pub mod lacp;
 mod lines;
 pub mod lldp;
+pub mod membership;
 pub mod protocol;
 pub mod registry;
 mod slots;

@@ -11,6 +11,7 @@ mod failed;
 mod hosts;
 mod learn;
 mod macs;
+mod mcast;
 mod meters;
 mod native;
 mod revisions;
@@ -388,12 +389,14 @@ impl Backer {
             tables: Tables::new(self.hash_seed ^ u64::from(id.0) << 32, &self.reclaimer),
             ports: Arc::new(PortTable::default()),
             macs: Arc::new(Mutex::new(MacTable::default())),
+            mcast: None,
             meters: Arc::default(),
             miss_to_controller: false,
             in_band: false,
             listeners: Arc::default(),
             forward_bpdu: false,
             mirrors: None,
+            flood_vlans: None,
             frags: FragHandling::default(),
         };
         self.change(|view| {
@@ -642,6 +645,7 @@ impl Backer {
             if lock(&bridge.macs).expire(dumped_ms) {
                 self.macs_changed();
             }
+            self.expire_mcast(bridge, now_ms);
             if self.is_changing(*id) {
                 continue;
             }

@@ -12,7 +12,7 @@ use flow::{DpPort, FLOW_WORDS, Flow, KeyWord, OfPort, PackedFlow, PackedMatch, T
 use routing::Query;
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, OnceLock};
 use sync::{AtomicU64, Mutex, Ordering, lock};
 
@@ -21,12 +21,15 @@ pub const CHANGES_MAX: usize = 128;
 
 const _: () = assert!(FLOW_WORDS <= u128::BITS as usize);
 
+/// VLAN and group.
+type GroupKey = (u16, Ipv6Addr);
+
 /// Objects that a translation looked up, and fields that it had changed by then.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Lookups {
     /// A bit for each object, by a hash of its number: other objects may share it.
     objects: u64,
-    /// Bits of routes and neighbours.
+    /// Bits of routes, neighbours and multicast groups.
     ways: u64,
     /// Words of the flow that differed from the original packet at a lookup of a table.
     changed: u128,
@@ -104,6 +107,16 @@ impl Lookups {
         self.ways |= bit_by_hash((bridge, ip));
     }
 
+    /// A lookup of the members of a multicast group.
+    pub(crate) fn multicast_group(&mut self, bridge: BridgeId, key: GroupKey) {
+        self.ways |= bit_by_hash((bridge, key));
+    }
+
+    /// A look at the multicast routers of a VLAN.
+    pub(crate) fn multicast_routers(&mut self, bridge: BridgeId, vlan: u16) {
+        self.ways |= bit_by_hash((bridge, vlan));
+    }
+
     /// A lookup of a meter.
     pub(crate) fn meter(&mut self, bridge: BridgeId, id: u32) {
         self.objects |= meter_bit(bridge, id);
@@ -140,6 +153,10 @@ pub enum Change {
     Route(Query),
     /// A neighbour of a bridge was learned, changed or lost.
     Neighbour(BridgeId, IpAddr),
+    /// A multicast group of a VLAN has other members.
+    MulticastGroup(BridgeId, GroupKey),
+    /// A VLAN has other multicast routers.
+    MulticastRouters(BridgeId, u16),
 }
 
 impl Change {
@@ -158,6 +175,8 @@ impl Change {
             Change::Bond(bridge, bundle) => lookups.objects & bond_bit(*bridge, *bundle) != 0,
             Change::Route(query) => lookups.ways & bit_by_hash(query) != 0,
             Change::Neighbour(bridge, ip) => lookups.ways & bit_by_hash((bridge, ip)) != 0,
+            Change::MulticastGroup(bridge, key) => lookups.ways & bit_by_hash((bridge, key)) != 0,
+            Change::MulticastRouters(bridge, vlan) => lookups.ways & bit_by_hash((bridge, vlan)) != 0,
         }
     }
 }

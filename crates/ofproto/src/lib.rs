@@ -23,6 +23,7 @@ pub mod ids;
 pub mod link_sender;
 pub mod links;
 pub mod mac_table;
+pub mod mcast;
 pub mod meter_ids;
 pub mod mirror;
 pub mod native;

@@ -3,13 +3,14 @@
 use crate::bond::Bond;
 pub use crate::ids::{BridgeId, BundleId};
 use crate::links::{self, PortLink};
+use crate::mcast::McastTable;
 use crate::tunnel::{PacketTypes, TunnelConfig};
 use flow::text::PortNames;
 use flow::{DpPort, MacAddr, OfPort, TlvTable};
 use l2proto::protocol::LinkState;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use sync::AtomicU64;
+use sync::{AtomicU64, Mutex};
 
 /// Set of VLAN numbers.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -43,6 +44,8 @@ pub enum VlanMode {
     NativeTagged,
     /// A trunk whose native VLAN is untagged on output.
     NativeUntagged,
+    /// The packets of a customer, within one VLAN of the bridge (IEEE 802.1ad).
+    Dot1qTunnel,
 }
 
 /// A `Port` of the database.
@@ -60,10 +63,18 @@ pub struct Bundle {
     pub tag: u16,
     /// VLANs that a trunk carries; `None` for all.
     pub trunks: Option<VlanSet>,
+    /// VLANs of the customer that a tunnel port carries; `None` for all.
+    pub cvlans: Option<VlanSet>,
+    /// EtherType of the tag that a tunnel port adds (`other_config:qinq-ethtype`).
+    pub qinq_tpid: u16,
     /// Send priority-tagged frames for VLAN 0 (`other_config:priority-tags`).
     pub priority_tags: PriorityTags,
     /// Not forwarded to other protected ports.
     pub protected: bool,
+    /// Gets all multicast packets (`mcast-snooping-flood`).
+    pub mcast_flood: bool,
+    /// Gets all reports of members (`mcast-snooping-flood-reports`).
+    pub mcast_flood_reports: bool,
     /// Flooded to by `NORMAL` (the port is not excluded by `no-flood`).
     pub floodable: bool,
     /// Chooses among several members.
@@ -109,13 +120,19 @@ impl Bundle {
     pub fn keeps_macs(&self, other: &Bundle) -> bool {
         (self.vlan_mode, self.tag, &self.trunks, self.protected, self.priority_tags)
             == (other.vlan_mode, other.tag, &other.trunks, other.protected, other.priority_tags)
+            && (&self.cvlans, self.qinq_tpid) == (&other.cvlans, other.qinq_tpid)
+    }
+
+    /// Whether a tunnel port carries that VLAN of its customer.
+    pub fn allows_cvlan(&self, vlan: u16) -> bool {
+        self.cvlans.as_ref().is_none_or(|cvlans| cvlans.contains(vlan))
     }
 
     /// Whether the bundle carries `vlan`.
     pub fn includes_vlan(&self, vlan: u16) -> bool {
         let trunked = || self.trunks.as_ref().is_none_or(|t| t.contains(vlan));
         match self.vlan_mode {
-            VlanMode::Access => vlan == self.tag,
+            VlanMode::Access | VlanMode::Dot1qTunnel => vlan == self.tag,
             VlanMode::Trunk => trunked(),
             // A native VLAN replaces VLAN 0.
             VlanMode::NativeTagged | VlanMode::NativeUntagged => {
@@ -235,6 +252,14 @@ impl PortTable {
     /// The bundle of a port.
     pub fn bundle_of(&self, of_port: OfPort) -> Option<&Arc<Bundle>> {
         self.bundles.get(&self.port(of_port)?.bundle)
+    }
+
+    /// Tells a table of multicast groups which ports get all packets, and which get all reports.
+    pub(crate) fn flag(&self, groups: &Mutex<McastTable>) {
+        let ids = |is_flagged: fn(&Bundle) -> bool| {
+            self.bundles.values().filter(|b| is_flagged(b)).map(|b| b.id).collect()
+        };
+        sync::lock(groups).set_ports(ids(|b| b.mcast_flood), ids(|b| b.mcast_flood_reports));
     }
 
     /// The port of that name.

@@ -105,8 +105,9 @@ fn is_of_former_limit(view: &View, upcall: &Upcall) -> bool {
     !is_of_limit
 }
 
-/// Translates the packet of an upcall.
-fn translate_key(backer: &Backer, view: &View, key: &FlowKey, effects: bool, now_ms: u64) -> Translation {
+/// Translates the packet of an upcall, with effects.
+fn translate_packet(backer: &Backer, view: &View, upcall: &Upcall, now_ms: u64) -> Translation {
+    let key = &upcall.key;
     let Some((bridge, of_port)) = backer.receiver(view, key) else {
         return dropped(&key.to_flow(flow::OfPort::NONE), XlateDrop::BridgeNotFound);
     };
@@ -114,7 +115,11 @@ fn translate_key(backer: &Backer, view: &View, key: &FlowKey, effects: bool, now
         return dropped(&key.to_flow(of_port), XlateDrop::InvalidTunnelMetadata);
     };
     let request = Request { view, bridge: bridge.id, flow: &flow, start: Start::Tables, trace: false };
-    let t = backer.translate(&request, key, &mut backer.xlate_host(effects, now_ms));
+    let t = backer.translate(
+        &request,
+        key,
+        &mut backer.xlate_host(true, now_ms).with_packet(upcall.packet.data()),
+    );
     backer.failures.report(&bridge.name, &flow, &t);
     if backer.failures.wants_trace(&t, now_ms) {
         let request = Request { trace: true, ..request };
@@ -132,7 +137,7 @@ fn seen(upcall: &Upcall, packets: u64, now_ms: u64) -> FlowStats {
 }
 
 fn miss(backer: &Backer, view: &View, epoch: u64, upcall: Upcall, now_ms: u64, queue: &mut Vec<DpifOp>) {
-    let t = translate_key(backer, view, &upcall.key, true, now_ms);
+    let t = translate_packet(backer, view, &upcall, now_ms);
     backer.observe(|o| o.translated(&upcall));
     let actions: Arc<[DpAction]> = t.actions.as_slice().into();
     let is_held = backer.hold(view, &upcall, &t, &actions, now_ms);
@@ -183,7 +188,7 @@ fn miss(backer: &Backer, view: &View, epoch: u64, upcall: Upcall, now_ms: u64, q
 
 /// Forwards the packet of an upcall without a flow, and counts it that many times.
 fn forward(backer: &Backer, view: &View, upcall: Upcall, packets: u64, now_ms: u64) -> DpifOp {
-    let t = translate_key(backer, view, &upcall.key, true, now_ms);
+    let t = translate_packet(backer, view, &upcall, now_ms);
     backer.observe(|o| o.translated(&upcall));
     t.cache.replay(&seen(&upcall, packets, now_ms), &mut backer.effect_host());
     release_after_use(backer, &t);

@@ -2,9 +2,10 @@
 
 use crate::ids::{BridgeId, BundleId};
 use crate::mac_table::MacTable;
+use crate::mcast::{McastSettings, McastTable};
 use crate::mirror::Mirrors;
 use crate::native::NativeTunnels;
-use crate::ports::{Port, PortTable};
+use crate::ports::{Port, PortTable, VlanSet};
 use crate::tables::Tables;
 use crate::tunnel_ports::TunnelPorts;
 use dpif::TimeoutId;
@@ -85,6 +86,8 @@ pub struct BridgeView {
     pub ports: Arc<PortTable>,
     /// Learned addresses: shared by all versions of the view.
     pub macs: Arc<Mutex<MacTable>>,
+    /// Multicast groups, where they are snooped: shared like addresses.
+    pub mcast: Option<Arc<Mutex<McastTable>>>,
     /// Datapath numbers of the bridge's meters, by OpenFlow number.
     pub meters: Arc<BTreeMap<u32, u32>>,
     /// Table misses go to the controllers (for connections of OpenFlow 1.2 or older).
@@ -95,6 +98,8 @@ pub struct BridgeView {
     pub listeners: Arc<Listeners>,
     /// `NORMAL` forwards the reserved multicast addresses of 802.1D.
     pub forward_bpdu: bool,
+    /// VLANs in which `NORMAL` learns nothing and floods all (`flood_vlans`).
+    pub flood_vlans: Option<Arc<VlanSet>>,
     /// Treatment of IP fragments.
     pub frags: FragHandling,
     /// Mirrors; `None`: there are none.
@@ -148,6 +153,30 @@ impl BridgeView {
     /// Whether copies of a mirror go to this bundle.
     pub fn is_mirror_output(&self, bundle: BundleId) -> bool {
         self.mirrors.as_ref().is_some_and(|mirrors| mirrors.of(bundle).into != 0)
+    }
+
+    /// Sets the VLANs in which `NORMAL` floods all packets. A change flushes learned addresses, as in OVS.
+    pub fn set_flood_vlans(&mut self, vlans: &[u16]) {
+        let vlans = (!vlans.is_empty()).then(|| Arc::new(VlanSet::new(vlans.iter().copied())));
+        if self.flood_vlans != vlans {
+            self.flood_vlans = vlans;
+            sync::lock(&self.macs).flush(None);
+        }
+    }
+
+    /// Starts multicast snooping with these settings, changes them, or stops it.
+    pub fn set_mcast(&mut self, settings: Option<McastSettings>) {
+        self.mcast = settings.map(|settings| {
+            let table = self.mcast.take().unwrap_or_default();
+            sync::lock(&table).configure(settings);
+            self.ports.flag(&table);
+            table
+        });
+    }
+
+    /// Whether `NORMAL` floods all packets of that VLAN.
+    pub fn floods(&self, vlan: u16) -> bool {
+        self.flood_vlans.as_ref().is_some_and(|vlans| vlans.contains(vlan))
     }
 
     /// The flow of a packet of that key, received on `of_port` of the bridge.

@@ -184,7 +184,7 @@ impl World {
             handlers: (0..scenario.handlers).map(handler).collect(),
             bridges,
             patches: [Arc::default(), Arc::default()],
-            vlan_modes: std::array::from_fn(|_| rng.below(8) as u8),
+            vlan_modes: std::array::from_fn(|_| rng.below(9) as u8),
             port_configs: Default::default(),
             stalled_cores: vec![0; 1 + usize::from(scenario.dp.cores)],
             revalidator_stalled_until: 0,

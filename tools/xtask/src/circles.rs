@@ -118,6 +118,7 @@ pub(crate) const LAYERS: &[(&str, &[&[&str]])] = &[(
             "group",
             "mac_table",
             "mirror",
+            "mcast",
             "native",
             "ports",
             "recirc",

@@ -5,12 +5,16 @@ use super::learn::{has_room, is_same};
 use crate::cache::{EffectHost, LearnedFlow};
 use crate::ids::{BridgeId, BundleId};
 use crate::mac_table::MacTable;
+use crate::mcast::Told;
 use crate::native::{NativeTunnels, Solicit};
 use crate::recirc::FrozenState;
 use crate::view::{BridgeView, View};
-use crate::xlate::{Learning, XlateHost};
+use crate::xlate::{Learning, Snooped, XlateHost};
 use dpif::Capabilities;
+use flow::extract::{Layout, MAX_VLANS, Metadata, extract};
 use flow::{FlowKey, MacAddr, OfPort, RecircId};
+use l2proto::membership::{self, Fault};
+use packet::headers::{ETH_TYPE_IP, ETH_TYPE_IPV6, IPV6_HEADER_BYTES};
 use routing::{Hop, NoRoute, Query, RETRANS_DEFAULT_MS};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -19,7 +23,7 @@ use sync::{Mutex, lock};
 impl Backer {
     /// The host of a translation; with `effects` it adds learned rules.
     pub fn xlate_host(&self, effects: bool, now_ms: u64) -> BackerHost<'_> {
-        BackerHost { backer: self, effects, now_ms }
+        BackerHost { backer: self, effects, now_ms, packet: None }
     }
 
     /// Bridge and OpenFlow input port of a packet with this key. A recirculated packet without a known input port has
@@ -78,6 +82,32 @@ pub struct BackerHost<'a> {
     backer: &'a Backer,
     effects: bool,
     now_ms: u64,
+    /// The bytes of the packet, if one is translated.
+    packet: Option<&'a [u8]>,
+}
+
+impl<'a> BackerHost<'a> {
+    /// Has translations read messages of this packet, the one that is translated.
+    pub fn with_packet(self, packet: &'a [u8]) -> BackerHost<'a> {
+        BackerHost { packet: Some(packet), ..self }
+    }
+}
+
+/// The payload of an IP packet in a frame, without the bytes behind the packet's length. Fragments have none.
+fn ip_payload(frame: &[u8]) -> Option<&[u8]> {
+    let mut key = FlowKey::default();
+    let layout = extract(frame, &Metadata::default(), MAX_VLANS, &mut key);
+    let (l3, l4) = (usize::from(layout.l3), usize::from(layout.l4));
+    if layout.l4 == Layout::NONE || key.base.nw_frag != 0 {
+        return None;
+    }
+    let word = |at: usize| frame.get(at..)?.first_chunk().map(|b| usize::from(u16::from_be_bytes(*b)));
+    let end = match key.base.dl_type {
+        ETH_TYPE_IP => l3 + word(l3 + 2)?,
+        ETH_TYPE_IPV6 => l3 + IPV6_HEADER_BYTES + word(l3 + 4)?,
+        _ => return None,
+    };
+    frame.get(l4..end.min(frame.len()))
 }
 
 impl XlateHost for BackerHost<'_> {
@@ -132,6 +162,33 @@ impl XlateHost for BackerHost<'_> {
             true => Learning::Possible,
             false => Learning::Refused,
         }
+    }
+
+    fn snoop(&mut self, snooped: &Snooped<'_>) -> Option<String> {
+        let payload = ip_payload(self.packet.filter(|_| self.effects)?)?;
+        let Snooped { table, bridge, vlan, bundle, port, src, dst } = *snooped;
+        let place = format!("port {port} in VLAN {vlan}");
+        let message = match membership::parse(src, dst, payload) {
+            Ok(message) => message,
+            Err(Fault::Checksum) => {
+                let protocol = if dst.is_ipv4() { "IGMP" } else { "MLD" };
+                return Some(format!("multicast snooping received bad {protocol} checksum on {place}"));
+            }
+            Err(Fault::Short | Fault::Type) => return None,
+        };
+        let mut changes = Vec::new();
+        let from_router = !src.is_unspecified();
+        let told = lock(table).apply(&message, (vlan, bundle), from_router, self.now_ms, &mut changes);
+        self.backer.mcast_changed(bridge, &changes);
+        Some(match told? {
+            Told::Learned(group) => {
+                format!("multicast snooping learned that {} is on {place}", group.to_canonical())
+            }
+            Told::Left(group) => format!("multicast snooping leaving {} is on {place}", group.to_canonical()),
+            Told::Router if src.is_ipv4() => format!("multicast snooping query from {src} is on {place}"),
+            Told::Router => format!("multicast snooping query on {place}"),
+            Told::Processed(count) => format!("multicast snooping processed {count} addresses on {place}"),
+        })
     }
 
     fn has_effects(&self) -> bool {

@@ -6,10 +6,17 @@ use crate::ids::{BridgeId, BundleId};
 use sync::lock;
 
 impl Backer {
-    /// Flushes learned addresses of a bridge, or of one bundle of it.
+    /// Flushes learned addresses and multicast groups of a bridge, or those of one bundle of it.
     pub fn flush_learned(&self, bridge: BridgeId, bundle: Option<BundleId>) {
         let view = self.view();
-        if view.bridge(bridge).is_some_and(|b| lock(&b.macs).flush(bundle)) {
+        let Some(b) = view.bridge(bridge) else { return };
+        let flushed = lock(&b.macs).flush(bundle);
+        match (bundle, &b.mcast) {
+            (None, _) => self.flush_mcast(b),
+            (Some(bundle), Some(groups)) => lock(groups).forget_bundle(bundle),
+            (Some(_), None) => {}
+        }
+        if flushed || bundle.is_some() && b.mcast.is_some() {
             self.macs_changed();
         }
     }

@@ -11,6 +11,8 @@ pub struct Revisions {
     pub tables: AtomicU64,
     /// Addresses were learned, moved or forgotten.
     pub macs: AtomicU64,
+    /// Multicast groups or routers changed.
+    pub mcast: AtomicU64,
     /// Ports became able to send, or unable.
     pub toggled: AtomicU64,
     /// Other members of a bond.

@@ -7,7 +7,7 @@
 //! for an output VLAN the destination.
 
 use super::ctx::XlateCtx;
-use super::normal::Entered;
+use super::vlan::Tags;
 use crate::cache::XlateEffect;
 use crate::mirror::{Mirror, MirrorOutput, MirrorSet, Mirrors};
 use crate::ports::{Bundle, Port, VlanMode};
@@ -69,7 +69,7 @@ impl XlateCtx<'_> {
 
     /// Copies the packet for those of the given mirrors that select it and have no copy yet.
     fn mirror(&mut self, mirrors: &Mirrors, bundle: &Arc<Bundle>, selecting: MirrorSet) {
-        let Some(entered) = self.enter(bundle) else {
+        let Some(tags) = self.enter(bundle) else {
             if selecting & !self.packet.mirrors != 0 {
                 self.examine_vlan();
             }
@@ -82,13 +82,13 @@ impl XlateCtx<'_> {
             let place = left.trailing_zeros() as usize;
             left &= left - 1;
             let Some(mirror) = mirrors.get(place) else { continue };
-            if !self.is_selected(mirror, entered) {
+            if !self.is_selected(mirror, tags) {
                 continue;
             }
             // Before the copy, whose output may be mirrored itself.
             self.packet.mirrors |= mirrors.same_output(place);
             self.out.snaplen = (mirror.snaplen != 0).then_some(mirror.snaplen);
-            self.copy(mirrors, mirror, bundle, entered);
+            self.copy(mirrors, mirror, bundle, tags);
             // As in OVS, also for the rest of an outer copy.
             self.out.snaplen = None;
             self.record.cache.push(XlateEffect::Mirrored(mirror.counters.clone()));
@@ -98,10 +98,10 @@ impl XlateCtx<'_> {
     }
 
     /// Whether VLAN and filter of a mirror select the packet.
-    fn is_selected(&mut self, mirror: &Mirror, entered: Entered) -> bool {
+    fn is_selected(&mut self, mirror: &Mirror, tags: Tags) -> bool {
         if let Some(vlans) = &mirror.vlans {
             self.examine_vlan();
-            if !vlans.contains(entered.vlan) {
+            if !vlans.contains(tags.vlan()) {
                 return false;
             }
         }
@@ -111,7 +111,7 @@ impl XlateCtx<'_> {
     }
 
     /// Sends a copy of the packet to the output of a mirror.
-    fn copy(&mut self, mirrors: &Mirrors, mirror: &Mirror, from: &Bundle, entered: Entered) {
+    fn copy(&mut self, mirrors: &Mirrors, mirror: &Mirror, from: &Bundle, tags: Tags) {
         let bridge = self.bridge.clone();
         match mirror.output {
             MirrorOutput::Bundle(bundle) => {
@@ -120,28 +120,26 @@ impl XlateCtx<'_> {
                 if !is_plain_trunk(from) || !is_plain_trunk(output) || tag.is_present() && tag.vid() == 0 {
                     self.examine_vlan();
                 }
-                self.output_bundle(output, entered);
+                self.output_bundle(output, tags);
             }
             MirrorOutput::Vlan(vlan) => {
                 self.examine_vlan();
-                if entered.vlan == vlan {
+                if tags.vlan() == vlan {
                     return;
                 }
                 self.record.wc.0.dl_dst = [0xff; 6];
                 if self.packet.flow.dl_dst().is_reserved() {
                     return;
                 }
-                let inner = self.packet.flow.vlans[1].vid();
+                let tags = tags.with_outer(vlan);
                 let outputs = bridge.ports.flood_order().filter_map(|port| {
                     let output = bridge.ports.bundles.get(&port.bundle)?;
-                    let nested = inner != 0 && output.vlan_mode == VlanMode::Access;
                     let first = output.members.first() == Some(&port.of_port);
-                    let takes = output.includes_vlan(vlan) && !nested && mirrors.of(output.id).into == 0;
+                    let takes = tags.are_carried(output) && mirrors.of(output.id).into == 0;
                     (first && takes).then_some(output)
                 });
-                let entered = Entered { vlan, tagged: true };
                 for output in outputs {
-                    self.output_bundle(output, entered);
+                    self.output_bundle(output, tags);
                 }
             }
         }

@@ -21,6 +21,7 @@ mod learn;
 mod links;
 mod lookup;
 mod masks;
+mod mcast;
 mod mirror;
 mod mpls;
 mod native;
@@ -30,9 +31,11 @@ mod recirculated;
 mod stack;
 mod state;
 mod trace;
+mod vlan;
 
 pub use crate::cache::{EffectHost, LearnedFlow, XlateCache, XlateEffect};
 pub use conntrack::Fork;
+pub use mcast::Snooped;
 pub use recirculated::{PARTS_MAX, Recirculations};
 pub use trace::{TraceEvent, TraceNode, render_trace};
 
@@ -102,6 +105,10 @@ pub trait XlateHost {
     /// Features of the datapath.
     fn capabilities(&self) -> Capabilities {
         Capabilities::ENOUGH
+    }
+    /// With a packet and effects allowed, reads its message about multicast groups and applies it. Returns what happened.
+    fn snoop(&mut self, _snooped: &Snooped<'_>) -> Option<String> {
+        None
     }
     /// Whether a packet is translated, with effects, rather than a flow.
     fn has_effects(&self) -> bool {

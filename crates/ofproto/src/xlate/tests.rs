@@ -16,6 +16,7 @@ mod learning;
 mod lengths;
 mod limits;
 mod links;
+mod mcast;
 mod mirrors;
 mod multipaths;
 mod native;
@@ -88,6 +89,10 @@ fn add_port(table: &mut PortTable, n: OfPort, dp: Option<u32>, peer: Option<Brid
         vlan_mode,
         tag,
         trunks: if let Vlan::TrunkOf(v) = vlan { Some(VlanSet::new([v])) } else { None },
+        cvlans: None,
+        qinq_tpid: 0x88a8,
+        mcast_flood: false,
+        mcast_flood_reports: false,
         priority_tags: match vlan {
             Vlan::PriorityTags => PriorityTags::IfNonzero,
             _ => PriorityTags::Never,

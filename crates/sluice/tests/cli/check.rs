@@ -24,7 +24,7 @@ fn a_file_of_a_stopped_switch() {
         format!(
             r#"["Open_vSwitch",{{"op":"insert","table":"Open_vSwitch","row":{{{columns}}}}},
                {{"op":"insert","table":"Bridge","uuid-name":"b","row":{{"name":"br0","datapath_type":"netdev",
-                 "mcast_snooping_enable":true,"ports":["named-uuid","p"]}}}},
+                 "other_config":["map",[["controller-queue-size","5"]]],"ports":["named-uuid","p"]}}}},
                {{"op":"insert","table":"Port","uuid-name":"p","row":{{"name":"p1","lacp":"active",
                  "interfaces":["named-uuid","i"]}}}},
                {{"op":"insert","table":"Interface","uuid-name":"i","row":{{"name":"p1","type":"dpdk"}}}}]"#
@@ -40,7 +40,7 @@ fn a_file_of_a_stopped_switch() {
     ]);
     let output = check();
     let expected = [
-        "Bridge br0 mcast_snooping_enable",
+        "Bridge br0 other_config:controller-queue-size",
         "Interface p1 type",
         "Open_vSwitch . other_config:dpdk-init",
         "Open_vSwitch . other_config:max-idle",

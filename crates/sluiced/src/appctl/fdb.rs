@@ -1,4 +1,4 @@
-//! Commands about learned addresses, of stations and of multicast groups.
+//! Commands about learned addresses.
 
 use super::datapath::of_bridge;
 use super::{Command, Json, Reply, TypedReply, command};
@@ -29,14 +29,6 @@ pub(super) const ROWS: &[Command] = &[
         clear_stats,
     ),
     command("fdb/stats-show", "bridge", 1..=1, "show the MAC learning counters of a bridge", stats),
-    command(
-        "mdb/flush",
-        "[bridge]",
-        0..=1,
-        "remove the learned multicast groups of all bridges or one",
-        groups,
-    ),
-    command("mdb/show", "bridge", 1..=1, "list the learned multicast groups of a bridge", groups),
 ];
 
 /// A learned or static address.
@@ -135,7 +127,10 @@ fn show(plane: &mut ControlPlane, args: &[String]) -> Reply {
 }
 
 /// The bridge named, or all.
-fn chosen<'a>(switch: &'a Switch, args: &[String]) -> Result<Vec<(&'a Instance, Arc<BridgeView>)>, String> {
+pub(super) fn chosen<'a>(
+    switch: &'a Switch,
+    args: &[String],
+) -> Result<Vec<(&'a Instance, Arc<BridgeView>)>, String> {
     match args.first() {
         None => Ok(switch.instances().bridges()),
         Some(name) => Ok(vec![of_bridge(switch, name)?]),
@@ -242,27 +237,4 @@ fn delete(plane: &mut ControlPlane, args: &[String]) -> Reply {
         Ok(String::new())
     };
     Reply::from(delete())
-}
-
-/// Groups are learned with multicast snooping, which is not supported.
-fn no_snooping(plane: &ControlPlane, args: &[String]) -> Result<String, String> {
-    let asked = |name: &str| {
-        plane.switch.planner().desired().bridges.get(name).is_some_and(|b| b.mcast_snooping_enable)
-    };
-    for (_, b) in chosen(&plane.switch, args)? {
-        if asked(&b.name) {
-            return Err(format!(
-                "{}: multicast snooping is configured, and not supported in this version",
-                b.name
-            ));
-        }
-    }
-    match args.is_empty() {
-        true => Ok("table successfully flushed\n".to_string()),
-        false => Err("multicast snooping is disabled".to_string()),
-    }
-}
-
-fn groups(plane: &mut ControlPlane, args: &[String]) -> Reply {
-    no_snooping(plane, args).into()
 }

@@ -20,6 +20,7 @@ pub(crate) mod fuzz;
 mod general;
 pub(crate) mod implementations;
 mod link_protocols;
+mod mdb;
 #[cfg(test)]
 mod pages;
 mod parsing;

@@ -2,7 +2,7 @@
 
 use super::{
     Command, bond, conntrack, database, datapath, detrace, dpctl_datapaths, dummy, dumps, fdb, features,
-    flow_files, flows, general, implementations, link_protocols, parsing, perf, pmd, routes, slowpath,
+    flow_files, flows, general, implementations, link_protocols, mdb, parsing, perf, pmd, routes, slowpath,
     threads, trace, unsupported,
 };
 
@@ -23,6 +23,7 @@ const HANDLERS: &[&[Command]] = &[
     detrace::ROWS,
     dumps::ROWS,
     fdb::ROWS,
+    mdb::ROWS,
     features::ROWS,
     flow_files::ROWS,
     flows::ROWS,

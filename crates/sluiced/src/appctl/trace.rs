@@ -192,7 +192,11 @@ fn part_text(
     let now_ms = sys::clock::monotonic_ms();
     let view = backer.view();
     let request = Request { view: &view, bridge: subject.bridge, flow, start, trace: true };
-    let mut t = translate(&request, &mut backer.xlate_host(subject.packet.is_some(), now_ms));
+    let mut host = backer.xlate_host(subject.packet.is_some(), now_ms);
+    if let Some(packet) = &subject.packet {
+        host = host.with_packet(packet);
+    }
+    let mut t = translate(&request, &mut host);
     if let Some(packet) = &subject.packet {
         let seen = FlowStats { used_ms: now_ms, tcp_flags: flow.flags_of_tcp(), ..FlowStats::default() };
         t.cache.replay_learning(&seen, &mut backer.effect_host());

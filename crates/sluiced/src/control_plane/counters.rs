@@ -4,11 +4,12 @@ use super::ControlPlane;
 use dpif::{DropReason, PmdStats, PortStats, XlateDrop};
 use l2proto::Protocol;
 use ofproto::mac_table::MacStats;
+use ofproto::mcast::McastStats;
 use std::collections::BTreeMap;
 use sync::{Ordering, lock};
 
 /// Counters of OVS whose events do not occur here: they concern parts that this switch lacks, or has in another form.
-const NEVER: [&str; 17] = [
+const NEVER: [&str; 15] = [
     "conntrack_l3csum_err",
     "conntrack_l4csum_err",
     "datapath_drop_invalid_bond",
@@ -18,10 +19,8 @@ const NEVER: [&str; 17] = [
     "datapath_drop_userspace_action_error",
     "dumped_duplicate_flow",
     "ipf_stuck_frag_list_purged",
-    "mcast_snooping_learned",
     "netdev_push_header_drops",
     "netdev_send_prepare_drops",
-    "rev_mcast_snooping",
     "rev_rstp",
     "rev_stp",
     "revalidate_missed_dp_flow",
@@ -55,6 +54,10 @@ impl ControlPlane {
         instances().for_each(|i| ports.add(&i.datapath.port_totals()));
         let bridges = self.switch.instances().bridges();
         let macs = |f: fn(&MacStats) -> u64| bridges.iter().map(|(_, b)| f(&lock(&b.macs).stats)).sum();
+        let mcast = |f: fn(&McastStats) -> u64| {
+            let tables = bridges.iter().filter_map(|(_, b)| b.mcast.as_ref());
+            tables.map(|groups| f(&lock(groups).stats)).sum()
+        };
         let inside = DropReason::ALL.into_iter().filter_map(|r| Some((r.counter()?, sum.drops[r as usize])));
         let wanted = XlateDrop::ALL.into_iter().map(|d| (d.counter(), sum.xlate_drops[d as usize]));
         let mut all: Vec<_> = inside.chain(wanted).collect();
@@ -98,6 +101,11 @@ impl ControlPlane {
             ("handler_duplicate_upcall", instances().map(|i| count(&i.backer.revisions.repeated)).sum()),
             ("revalidate_missing_dp_flow", instances().map(|i| count(&i.backer.revisions.lost)).sum()),
             ("rev_reconfigure", instances().map(|i| count(&i.backer.revisions.reconfigured)).sum()),
+            ("mcast_snooping_evicted", mcast(|s| s.evicted)),
+            ("mcast_snooping_expired", mcast(|s| s.expired)),
+            ("mcast_snooping_learned", mcast(|s| s.learned)),
+            ("mcast_snooping_refused", mcast(|s| s.refused)),
+            ("rev_mcast_snooping", instances().map(|i| count(&i.backer.revisions.mcast)).sum()),
             ("mac_learning_evicted", macs(|s| s.evicted)),
             ("mac_learning_expired", macs(|s| s.expired)),
             ("mac_learning_learned", macs(|s| s.learned)),

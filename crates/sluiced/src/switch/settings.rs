@@ -51,6 +51,8 @@ impl Switch {
             mac_aging_time_s,
             mac_table_size,
             forward_bpdu,
+            flood_vlans,
+            mcast,
             disable_in_band,
             in_band_queue,
             dp_desc,
@@ -65,6 +67,8 @@ impl Switch {
         let Some(instance) = self.instances.of_bridge(bridge) else { return };
         instance.backer.change_bridge(bridge, |b| {
             b.forward_bpdu = *forward_bpdu;
+            b.set_flood_vlans(flood_vlans);
+            b.set_mcast(*mcast);
             prefixes::log(&b.name, &prefixes);
             b.tables.set_prefixes(&prefixes);
             b.tables.set_settings(&tables);

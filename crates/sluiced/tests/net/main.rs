@@ -38,6 +38,7 @@ mod lacp;
 mod link_monitors;
 mod links;
 mod loops;
+mod mcast;
 mod mirrors;
 mod openflow;
 mod overlay_host;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use ofproto::mcast::McastSettings;
 use ofproto::tables::{EvictionField, NoPrefixField, TableSettings, eviction_field, prefix_field};
 use ofproto::{FieldId, MacAddr};
 use ovsdb::client::RowView;
@@ -85,6 +86,10 @@ pub struct BridgeOptions {
     pub mac_table_size: u32,
     /// `forward-bpdu`: forward frames to reserved bridge addresses.
     pub forward_bpdu: bool,
+    /// `flood_vlans`: VLANs in which `NORMAL` learns nothing.
+    pub flood_vlans: Vec<u16>,
+    /// `mcast_snooping_enable`, with its settings.
+    pub mcast: Option<McastSettings>,
     /// `disable-in-band`: no hidden flows for in-band control.
     pub disable_in_band: bool,
     /// `in-band-queue`.
@@ -107,6 +112,8 @@ impl Default for BridgeOptions {
             mac_aging_time_s: 300,
             mac_table_size: MAC_TABLE_SIZE,
             forward_bpdu: false,
+            flood_vlans: Vec::new(),
+            mcast: None,
             disable_in_band: false,
             in_band_queue: None,
             dp_desc: None,
@@ -131,8 +138,6 @@ pub struct BridgeConfig {
     pub default_datapath: Option<String>,
     /// Its settings.
     pub options: BridgeOptions,
-    /// `mcast_snooping_enable`, for `mdb/show`: snooping is not supported.
-    pub mcast_snooping_enable: bool,
     /// Supported controllers.
     pub controllers: Vec<ControllerConfig>,
     /// Mirrors, by row.
@@ -191,7 +196,6 @@ impl<'a> Reader<'a> {
             datapath_version: support.version.clone(),
             default_datapath: support.notice.clone().filter(|_| is_default),
             options,
-            mcast_snooping_enable: row.bool("mcast_snooping_enable"),
             controllers,
             mirrors: self.mirrors(row),
             ports: self.ports(row, support.dummy),
@@ -243,11 +247,24 @@ impl<'a> Reader<'a> {
                 _ => narrow(self.setting(row, "mac-table-size", 10..=1_000_000, MAC_TABLE_SIZE.into())),
             },
             forward_bpdu: flag(row, "other_config", "forward-bpdu"),
+            flood_vlans: super::port::vlans(row, "flood_vlans"),
+            mcast: row.bool("mcast_snooping_enable").then(|| self.mcast(row)),
             disable_in_band: flag(row, "other_config", "disable-in-band"),
             in_band_queue: self.opt_setting(row, "in-band-queue", 0..=u64::from(u32::MAX)).map(narrow),
             dp_desc: text("dp-desc"),
             dp_sn: text("dp-sn"),
             flow_tables: self.flow_tables(row),
+        }
+    }
+
+    fn mcast(&mut self, row: RowView<'a>) -> McastSettings {
+        let McastSettings { idle_s, max_groups, .. } = McastSettings::default();
+        let aging = self.setting(row, "mcast-snooping-aging-time", 15..=3600, idle_s.into());
+        let size = self.setting(row, "mcast-snooping-table-size", 10..=1_000_000, max_groups as u64);
+        McastSettings {
+            idle_s: u32::try_from(aging).unwrap_or(idle_s),
+            max_groups: usize::try_from(size).unwrap_or(max_groups),
+            flood_unregistered: !flag(row, "other_config", "mcast-snooping-disable-flood-unregistered"),
         }
     }
 

@@ -10,7 +10,7 @@ use ofproto::ports::{PriorityTags, VlanMode};
 use ovsdb::client::RowView;
 use ovsdb::value::Uuid;
 
-use super::reader::Reader;
+use super::reader::{Reader, flag};
 use super::{InterfaceConfig, natural_order};
 
 /// A row of `Port`, or a bridge's implicit own port.
@@ -26,6 +26,14 @@ pub struct PortConfig {
     pub tag: u16,
     /// VLANs that a trunk carries; empty for all.
     pub trunks: Vec<u16>,
+    /// `cvlans`: customer VLANs that a tunnel port carries; empty for all.
+    pub cvlans: Vec<u16>,
+    /// EtherType of the tag that a tunnel port adds.
+    pub qinq_tpid: u16,
+    /// `mcast-snooping-flood`: gets all multicast packets.
+    pub mcast_flood: bool,
+    /// `mcast-snooping-flood-reports`: gets all reports.
+    pub mcast_flood_reports: bool,
     /// `other_config:priority-tags`.
     pub priority_tags: PriorityTags,
     /// Not forwarded to other protected ports.
@@ -49,6 +57,10 @@ impl PortConfig {
             vlan_mode: VlanMode::Trunk,
             tag: 0,
             trunks: Vec::new(),
+            cvlans: Vec::new(),
+            qinq_tpid: TPID_8021AD,
+            mcast_flood: false,
+            mcast_flood_reports: false,
             priority_tags: PriorityTags::Never,
             protected: false,
             fake_bridge: false,
@@ -59,8 +71,18 @@ impl PortConfig {
     }
 }
 
+/// EtherType of a tag (IEEE 802.1Q).
+const TPID_8021Q: u16 = 0x8100;
+/// EtherType of a service tag (IEEE 802.1ad).
+const TPID_8021AD: u16 = 0x88a8;
+
+/// Whether a port of that mode is in one VLAN of the bridge.
+fn is_one_vlan(mode: VlanMode) -> bool {
+    matches!(mode, VlanMode::Access | VlanMode::Dot1qTunnel)
+}
+
 /// The VLANs of a column.
-fn vlans(row: RowView<'_>, column: &str) -> Vec<u16> {
+pub(super) fn vlans(row: RowView<'_>, column: &str) -> Vec<u16> {
     row.int_set(column).into_iter().filter_map(|n| u16::try_from(n).ok()).collect()
 }
 
@@ -98,20 +120,21 @@ impl<'a> Reader<'a> {
     }
 
     fn port(&mut self, row: RowView<'a>, bridge: RowView<'a>, dummy_datapath: bool) -> PortConfig {
-        let mut interfaces = self.port_interfaces(row, bridge, dummy_datapath);
-        if row.opt_str("vlan_mode") == Some("dot1q-tunnel") {
-            let error = "VLAN mode dot1q-tunnel is not supported in this version: the port is left out";
-            self.notice(row, "vlan_mode", error);
-            let left_out = interfaces.drain(..).filter_map(|interface| interface.row);
-            self.refused.extend(left_out.map(|row| (row, error.to_string())));
-        }
+        let interfaces = self.port_interfaces(row, bridge, dummy_datapath);
         let (vlan_mode, tag) = self.vlan_treatment(row);
         PortConfig {
             row: Some(row.uuid()),
             name: row.str("name").to_string(),
             vlan_mode,
             tag,
-            trunks: if vlan_mode == VlanMode::Access { Vec::new() } else { vlans(row, "trunks") },
+            trunks: if is_one_vlan(vlan_mode) { Vec::new() } else { vlans(row, "trunks") },
+            cvlans: if vlan_mode == VlanMode::Dot1qTunnel { vlans(row, "cvlans") } else { Vec::new() },
+            qinq_tpid: match row.map_str("other_config", "qinq-ethtype") {
+                Some("802.1q") => TPID_8021Q,
+                _ => TPID_8021AD,
+            },
+            mcast_flood: flag(row, "other_config", "mcast-snooping-flood"),
+            mcast_flood_reports: flag(row, "other_config", "mcast-snooping-flood-reports"),
             priority_tags: match row.map_str("other_config", "priority-tags") {
                 Some("true" | "if-nonzero") => PriorityTags::IfNonzero,
                 Some("always") => PriorityTags::Always,
@@ -169,7 +192,8 @@ impl<'a> Reader<'a> {
         let tag = row.opt_int("tag").and_then(|n| u16::try_from(n).ok()).filter(|tag| *tag < 4096);
         let trunks = !row.int_set("trunks").is_empty();
         let mode = match row.opt_str("vlan_mode") {
-            Some("access" | "dot1q-tunnel") => VlanMode::Access,
+            Some("access") => VlanMode::Access,
+            Some("dot1q-tunnel") => VlanMode::Dot1qTunnel,
             Some("native-tagged") => VlanMode::NativeTagged,
             Some("native-untagged") => VlanMode::NativeUntagged,
             Some("trunk") => VlanMode::Trunk,
@@ -178,6 +202,12 @@ impl<'a> Reader<'a> {
         };
         if mode == VlanMode::Access && trunks {
             self.notice(row, "trunks", "an access port has no trunks: trunks are ignored");
+        }
+        if mode == VlanMode::Dot1qTunnel && trunks {
+            self.notice(row, "trunks", "a dot1q-tunnel port has no trunks: trunks are ignored");
+        }
+        if mode != VlanMode::Dot1qTunnel && !row.int_set("cvlans").is_empty() {
+            self.notice(row, "cvlans", "only a dot1q-tunnel port has customers' VLANs: cvlans are ignored");
         }
         if mode == VlanMode::Trunk && tag.is_some() {
             self.notice(row, "tag", "a trunk has no native VLAN: tag is ignored");

@@ -286,6 +286,15 @@ fn vlan_treatment() {
         ("native tagged", vec![("vlan_mode", "native-tagged".into())], VlanMode::NativeTagged, 0, vec![], 0),
         ("access", vec![("vlan_mode", "access".into())], VlanMode::Access, 0, vec![], 0),
         (
+            "tunnel",
+            vec![("tag", 5.into()), ("trunks", trunks()), ("vlan_mode", "dot1q-tunnel".into())],
+            VlanMode::Dot1qTunnel,
+            5,
+            vec![],
+            1,
+        ),
+        ("customers of none", vec![("cvlans", trunks())], VlanMode::Trunk, 0, vec![], 1),
+        (
             "trunk with tag",
             vec![("vlan_mode", "trunk".into()), ("tag", 5.into())],
             VlanMode::Trunk,

@@ -240,7 +240,6 @@ impl Planner {
             datapath_type: _,
             datapath_version: _,
             default_datapath: _,
-            mcast_snooping_enable: _,
         } = &*bridge.config;
         let controllers: Vec<_> = controllers.iter().filter(may_serve).cloned().collect();
         if controllers != bridge.controllers {
@@ -443,6 +442,10 @@ fn bundle(id: ofproto::ports::BundleId, port: &PortConfig, members: Vec<OfPort>)
         vlan_mode,
         tag,
         trunks,
+        cvlans,
+        qinq_tpid,
+        mcast_flood,
+        mcast_flood_reports,
         priority_tags,
         protected,
         // The bridge has its address from those of its ports.
@@ -459,6 +462,10 @@ fn bundle(id: ofproto::ports::BundleId, port: &PortConfig, members: Vec<OfPort>)
         vlan_mode: *vlan_mode,
         tag: *tag,
         trunks: (!trunks.is_empty()).then(|| VlanSet::new(trunks.iter().copied())),
+        cvlans: (!cvlans.is_empty()).then(|| VlanSet::new(cvlans.iter().copied())),
+        qinq_tpid: *qinq_tpid,
+        mcast_flood: *mcast_flood,
+        mcast_flood_reports: *mcast_flood_reports,
         priority_tags: *priority_tags,
         protected: *protected,
         floodable: true,

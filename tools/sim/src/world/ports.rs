@@ -116,6 +116,7 @@ fn add_port(
         4 => VlanMode::Access,
         5 => VlanMode::NativeTagged,
         6 => VlanMode::NativeUntagged,
+        8 => VlanMode::Dot1qTunnel,
         _ => VlanMode::Trunk,
     };
     let bundle = Bundle {
@@ -125,6 +126,10 @@ fn add_port(
         vlan_mode,
         tag: if vlan_mode == VlanMode::Trunk { 0 } else { 5 },
         trunks: (mode == 3).then(|| VlanSet::new([0, 5])),
+        cvlans: (mode == 8).then(|| VlanSet::new([0, 7])),
+        qinq_tpid: 0x88a8,
+        mcast_flood: false,
+        mcast_flood_reports: false,
         priority_tags: match mode {
             4 => PriorityTags::IfNonzero,
             2 => PriorityTags::Always,

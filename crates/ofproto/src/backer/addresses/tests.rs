@@ -22,6 +22,10 @@ fn trunk(id: BundleId) -> Bundle {
         vlan_mode: VlanMode::Trunk,
         tag: 0,
         trunks: None,
+        cvlans: None,
+        qinq_tpid: 0x88a8,
+        mcast_flood: false,
+        mcast_flood_reports: false,
         priority_tags: PriorityTags::Never,
         protected: false,
         floodable: true,
@@ -64,6 +68,9 @@ fn a_port_with_other_settings_loses_its_addresses() {
         (Bundle { vlan_mode: VlanMode::Access, tag: 5, ..plain.clone() }, false),
         (Bundle { vlan_mode: VlanMode::NativeTagged, ..plain.clone() }, false),
         (Bundle { vlan_mode: VlanMode::NativeUntagged, ..plain.clone() }, false),
+        (Bundle { vlan_mode: VlanMode::Dot1qTunnel, ..plain.clone() }, false),
+        (Bundle { cvlans: Some(VlanSet::new([5])), ..plain.clone() }, false),
+        (Bundle { qinq_tpid: 0x8100, ..plain.clone() }, false),
     ] {
         let (backer, id) = bridge_of_two();
         let shown = format!("{changed:?}");

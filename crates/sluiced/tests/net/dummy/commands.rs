@@ -417,12 +417,6 @@ fn unsupported_commands_are_refused() {
         refused(&lab, line, why);
     }
     // Configured but unsupported features are reported with the name of the record.
-    for (set, line, why) in
-        [("Bridge br0 mcast_snooping_enable=true", "mdb/show br0", "multicast snooping is configured")]
-    {
-        vsctl(&lab.daemon, &format!("set {set}"));
-        refused(&lab, line, why);
-    }
     let ids = "-- --id=@qos create QoS type=linux-htb";
     vsctl(&lab.daemon, &format!("set Port p1 qos=@qos {ids}"));
     refused(&lab, "qos/show p1", "QoS: asked for by p1");

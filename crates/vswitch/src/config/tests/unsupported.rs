@@ -5,15 +5,12 @@ use super::*;
 #[test]
 fn unsupported_settings_are_reported() {
     let cases: Vec<(&str, &str, ColumnValue, &str)> = vec![
-        ("Bridge", "mcast_snooping_enable", true.into(), "multicast snooping"),
-        ("Port", "vlan_mode", "dot1q-tunnel".into(), "dot1q-tunnel"),
         ("Interface", "cfm_mpid", 9000.into(), "cfm_mpid=9000"),
         ("Interface", "bfd", map(&[("enable", "true"), ("mult", "x")]), "bfd:mult=x"),
         ("Interface", "lldp", map(&[("enable", "on")]), "lldp:enable=on"),
         ("Interface", "ingress_policing_rate", 3.into(), "ingress policing"),
         ("Open_vSwitch", "other_config", map(&[("hw-offload", "true")]), "hardware offload"),
         ("Open_vSwitch", "other_config", map(&[("dpdk-init", "true")]), "DPDK"),
-        ("Bridge", "flood_vlans", 7.into(), "flood_vlans"),
     ];
     for (table, column, value, expected) in cases {
         let mut bed = Bed::new();

@@ -1,0 +1,172 @@
+//! Learning, aging, eviction and flushing of groups.
+
+use super::*;
+use std::net::Ipv4Addr;
+
+const P1: BundleId = BundleId(1);
+const P2: BundleId = BundleId(2);
+const P3: BundleId = BundleId(3);
+
+fn group(n: u16) -> Ipv6Addr {
+    Ipv4Addr::new(239, 1, (n >> 8) as u8, n as u8).to_ipv6_mapped()
+}
+
+fn single(n: u16, joins: bool) -> Message {
+    Message::Single { protocol: Protocol::IgmpV2, record: Record { group: group(n), joins } }
+}
+
+/// A table with the steps of a test.
+#[derive(Default)]
+struct Bed {
+    table: McastTable,
+    now_ms: u64,
+    changes: Vec<McastChange>,
+}
+
+impl Bed {
+    fn apply(&mut self, message: &Message, vlan: u16, bundle: BundleId) -> Option<Told> {
+        self.changes.clear();
+        self.table.apply(message, (vlan, bundle), true, self.now_ms, &mut self.changes)
+    }
+
+    fn join(&mut self, n: u16, bundle: BundleId) -> Option<Told> {
+        self.apply(&single(n, true), 0, bundle)
+    }
+
+    fn leave(&mut self, n: u16, bundle: BundleId) -> Option<Told> {
+        self.apply(&single(n, false), 0, bundle)
+    }
+
+    /// The members of a group.
+    fn members(&self, n: u16) -> Option<Vec<u32>> {
+        let members = self.table.members((0, group(n)))?;
+        Some(members.iter().map(|m| m.bundle.0).collect())
+    }
+
+    /// The indexes agree with the groups.
+    fn check(&self) {
+        let t = &self.table;
+        assert_eq!(t.by_join.len(), t.groups.len());
+        assert_eq!(t.owned.values().map(BTreeMap::len).sum::<usize>(), t.groups.len());
+        assert_eq!(t.by_size.iter().map(|(size, _)| size).sum::<usize>(), t.groups.len());
+        assert_eq!(t.by_age.len(), t.groups.values().map(|g| g.members.len()).sum::<usize>());
+        assert_eq!(t.routers.len(), t.router_orders.len());
+        assert!(t.groups.len() <= t.settings.max_groups);
+    }
+}
+
+#[test]
+fn members_join_and_leave() {
+    let mut bed = Bed::default();
+    assert_eq!(bed.join(1, P1), Some(Told::Learned(group(1))));
+    assert_eq!(bed.changes, [McastChange::Group((0, group(1)))]);
+    // A further member changes translations, a refreshed one does not.
+    assert_eq!((bed.join(1, P2), bed.changes.len()), (None, 1));
+    assert_eq!((bed.join(1, P1), bed.changes.len()), (None, 0));
+    assert_eq!(bed.members(1), Some(vec![2, 1]));
+    assert_eq!(bed.leave(1, P3), None);
+    assert_eq!(bed.leave(1, P1), Some(Told::Left(group(1))));
+    assert_eq!(bed.members(1), Some(vec![2]));
+    assert!(bed.table.members((7, group(1))).is_none());
+    bed.check();
+}
+
+/// As in OVS 3.5.
+#[test]
+fn a_deserted_group_stays_until_it_is_the_oldest() {
+    let mut bed = Bed::default();
+    bed.join(1, P1);
+    bed.join(2, P1);
+    bed.leave(2, P1);
+    assert_eq!(bed.members(2), Some(vec![]));
+    bed.leave(1, P1);
+    assert_eq!((bed.members(1), bed.members(2)), (None, None));
+    bed.check();
+}
+
+#[test]
+fn members_and_routers_age() {
+    let mut bed = Bed::default();
+    bed.join(1, P1);
+    bed.apply(&Message::Query, 5, P3);
+    bed.now_ms = 100_000;
+    bed.join(1, P2);
+    bed.join(2, P2);
+    assert_eq!(bed.table.expire(179_999), []);
+    assert_eq!(bed.table.expire(180_000), [McastChange::Routers(5)]);
+    assert_eq!(bed.table.expire(299_999), []);
+    assert_eq!(bed.table.expire(300_000), [McastChange::Group((0, group(1)))]);
+    assert_eq!(bed.members(1), Some(vec![2]));
+    // A shorter time counts from the last report.
+    bed.table.configure(McastSettings { idle_s: 1, ..McastSettings::default() });
+    assert_eq!(bed.table.settings().idle_s, 15);
+    assert_eq!(bed.table.expire(115_000).len(), 2);
+    assert_eq!((bed.table.len(), bed.table.stats.expired), (0, 4));
+    bed.check();
+}
+
+#[test]
+fn a_flood_of_a_port_evicts_its_own_groups() {
+    let mut bed = Bed::default();
+    bed.table.configure(McastSettings { max_groups: 10, ..McastSettings::default() });
+    (1..=4).for_each(|n| _ = bed.join(n, P1));
+    (100..1000).for_each(|n| _ = bed.join(n, P2));
+    assert!((1..=4).all(|n| bed.members(n).is_some()));
+    let last: Vec<u16> = (0..1000).filter(|n| bed.members(*n).is_some()).collect();
+    assert_eq!(last, [1, 2, 3, 4, 994, 995, 996, 997, 998, 999]);
+    assert_eq!(bed.table.stats.evicted, 894);
+    bed.check();
+    bed.now_ms = 1;
+    assert!(bed.table.flush() && !bed.table.flush());
+    bed.check();
+}
+
+#[test]
+fn routers_and_flagged_ports_are_no_members() {
+    let mut bed = Bed::default();
+    assert_eq!(bed.apply(&Message::Query, 0, P1), Some(Told::Router));
+    assert_eq!((bed.apply(&Message::Query, 0, P1), bed.changes.len()), (None, 0));
+    bed.table.set_ports(vec![P2], vec![P3]);
+    assert_eq!((bed.join(1, P1), bed.join(1, P2), bed.apply(&Message::Query, 0, P2)), (None, None, None));
+    // The router of another VLAN.
+    assert_eq!(bed.apply(&single(1, true), 4, P1), Some(Told::Learned(group(1))));
+    // Hosts behind a port with reports leave by age only.
+    bed.join(9, P3);
+    assert_eq!((bed.leave(9, P3), bed.members(9)), (None, Some(vec![3])));
+    // A query without a source makes no router.
+    let unknown = bed.table.apply(&Message::Query, (9, P3), false, 0, &mut Vec::new());
+    assert_eq!((unknown, bed.table.routers().count()), (None, 1));
+    bed.check();
+}
+
+#[test]
+fn a_removed_port_takes_its_memberships() {
+    let mut bed = Bed::default();
+    let records = vec![Record { group: group(1), joins: true }, Record { group: group(2), joins: true }];
+    let report = Message::Report { protocol: Protocol::IgmpV3, records };
+    assert_eq!(bed.apply(&report, 0, P1), Some(Told::Processed(2)));
+    bed.join(2, P2);
+    bed.apply(&Message::Query, 3, P1);
+    bed.table.forget_bundle(P1);
+    assert_eq!((bed.members(1), bed.members(2), bed.table.routers().count()), (None, Some(vec![2]), 0));
+    bed.check();
+}
+
+#[test]
+fn beyond_its_limits_nothing_is_learned() {
+    let mut bed = Bed::default();
+    for bundle in 0..ROUTERS_MAX / 4096 {
+        (0..4096).for_each(|vlan| _ = bed.apply(&Message::Query, vlan, BundleId(bundle as u32)));
+    }
+    assert_eq!((bed.table.routers().count(), bed.table.stats.refused), (ROUTERS_MAX, 0));
+    assert_eq!(bed.apply(&Message::Query, 0, BundleId(99)), None);
+    assert_eq!(bed.apply(&Message::Query, 0, P1), None);
+    assert_eq!((bed.table.routers().count(), bed.table.stats.refused), (ROUTERS_MAX, 1));
+    bed.table.configure(McastSettings { max_groups: 2000, ..McastSettings::default() });
+    for n in 0..1000 {
+        (1000..2000).for_each(|bundle| _ = bed.join(n, BundleId(bundle)));
+    }
+    assert_eq!((bed.table.by_age.len(), bed.table.stats.refused), (MEMBERS_MAX, 1));
+    assert_eq!((bed.join(1, BundleId(5000)), bed.table.stats.refused), (None, 2));
+    bed.check();
+}
