@@ -2,7 +2,6 @@
 
 use super::frames::{tcp, udp};
 use super::*;
-use dpif::BondBalancer;
 use dpif::actions::{CloneAction, LbOutput};
 
 fn rig() -> (Rig, Arc<DpShared>) {
@@ -37,7 +36,7 @@ fn each_packet_leaves_by_the_member_of_its_hash() {
         assert_eq!(sent.len(), frames.len() * (1 + copies));
         for frame in &frames {
             let hash = flow::flow_hash::five_tuple(&key_of(1, frame), 0);
-            let port = if hash % 2 == 0 { 2 } else { 3 };
+            let port = if hash.is_multiple_of(2) { 2 } else { 3 };
             let times = |port| sent.iter().filter(|(to, bytes)| (*to, bytes) == (port, frame)).count();
             assert_eq!((times(port), times(5 - port), times(1)), (1, 0, copies));
         }

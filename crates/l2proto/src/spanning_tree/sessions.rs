@@ -14,6 +14,7 @@ use crate::protocol::{
     LineLevel, LinkPort, LinkState, LogLine, Report, SessionId, Status, Transmission, TreePhase, TreeState,
 };
 use flow::OfPort;
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// The tree of a bridge.
@@ -276,10 +277,10 @@ impl Sessions {
         let mut refused: BTreeMap<SessionId, Refusal> = BTreeMap::new();
         for (id, place) in &taking {
             if let Some(number) = place.number {
-                if !used.contains_key(&number) {
-                    used.insert(number, *id);
-                } else if !is_rapid {
-                    refused.insert(*id, Refusal::Duplicate(number));
+                match used.entry(number) {
+                    Entry::Vacant(free) => _ = free.insert(*id),
+                    Entry::Occupied(_) if is_rapid => {}
+                    Entry::Occupied(_) => _ = refused.insert(*id, Refusal::Duplicate(number)),
                 }
             }
         }

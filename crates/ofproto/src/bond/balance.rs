@@ -47,7 +47,7 @@ impl State {
                     // The hash value is not moved twice.
                     let hash = from.hashes.remove(n);
                     self.shift(hash, from, to);
-                    loads.sort_by(|a, b| b.bytes.cmp(&a.bytes));
+                    loads.sort_by_key(|load| std::cmp::Reverse(load.bytes));
                 }
                 None => drop(loads.remove(0)),
             }
@@ -71,7 +71,7 @@ impl State {
         };
         let mut loads: Vec<Load> =
             (0..self.members.len()).filter(|at| self.members[*at].enabled).map(load).collect();
-        loads.sort_by(|a, b| b.bytes.cmp(&a.bytes));
+        loads.sort_by_key(|load| std::cmp::Reverse(load.bytes));
         loads
     }
 

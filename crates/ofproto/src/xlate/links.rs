@@ -65,7 +65,10 @@ impl XlateCtx<'_> {
             let why = match state.tree {
                 Some(tree) if is_bpdu => match tree.phase {
                     TreePhase::Blocking => "STP not in listening state, skipping bpdu output".to_string(),
-                    _ => continue,
+                    TreePhase::Disabled
+                    | TreePhase::Listening
+                    | TreePhase::Learning
+                    | TreePhase::Forwarding => continue,
                 },
                 _ if state.may_forward => continue,
                 Some(tree) if tree.is_rapid => "RSTP not in forwarding state, skipping output".to_string(),

@@ -177,7 +177,7 @@ impl Network {
                 let now_ms = self.now_ms;
                 if self.switches[n].0.wakes_at().is_some_and(|at_ms| at_ms <= now_ms) {
                     assert!(!self.switches[n].0.serve(now_ms, usize::MAX, &mut out));
-                    let frames: Vec<_> = out.drain(..).collect();
+                    let frames = std::mem::take(&mut out);
                     for (id, transmission) in frames {
                         self.send(n, id, &transmission.frame);
                     }
