@@ -184,6 +184,9 @@ fn candidates(column: &ColumnSchema, values: &Values) -> Vec<Datum> {
         (Some(value), AtomicType::String, ..) if value.ty == AtomicType::String => {
             vec![Datum::map([("unheard-of", "x")])]
         }
+        (Some(value), AtomicType::Integer, ..) if value.ty == AtomicType::Integer => {
+            vec![Datum::map([(7_i64, 9_i64)])]
+        }
         (None, _, Some(words), _) => words.iter().map(|word| Datum::from(word.clone())).collect(),
         (None, AtomicType::Boolean, ..) => vec![true.into(), false.into()],
         (None, AtomicType::Integer, ..) => vec![(key.min_integer.unwrap_or(7) + 1).into()],

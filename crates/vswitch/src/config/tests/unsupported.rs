@@ -46,7 +46,6 @@ fn unsupported_settings_are_reported() {
         let (netflow, sflow) = (txn.insert("NetFlow", targets()), txn.insert("sFlow", targets()));
         let ipfix = txn.insert("IPFIX", targets());
         let mirror = txn.insert("Mirror", [("name", ColumnValue::from("m0"))]);
-        let attach = txn.insert("AutoAttach", [("system_name", ColumnValue::from("a"))]);
         let qos = txn.insert("QoS", [("type", ColumnValue::from("linux-htb"))]);
         txn.insert(
             "Flow_Sample_Collector_Set",
@@ -60,7 +59,6 @@ fn unsupported_settings_are_reported() {
                 ("sflow", sflow.into()),
                 ("ipfix", ipfix.into()),
                 ("mirrors", mirror.into()),
-                ("auto_attach", attach.into()),
             ],
         );
         txn.update("Port", port, [("qos", ColumnValue::from(qos))]);
@@ -72,7 +70,7 @@ fn unsupported_settings_are_reported() {
         let of_table = desired.notices.iter().filter(|notice| notice.table == table);
         of_table.map(|notice| notice.row).collect::<Vec<_>>()
     });
-    assert_eq!(rows, [vec![row; 6], vec![root], vec![port]], "{:?}", messages(&desired));
+    assert_eq!(rows, [vec![row; 5], vec![root], vec![port]], "{:?}", messages(&desired));
 }
 
 /// Only the row says which datapath serves a bridge without a type; the type of another one is no such setting.
