@@ -44,7 +44,6 @@ fn a_file_of_a_stopped_switch() {
         "Interface p1 type",
         "Open_vSwitch . other_config:dpdk-init",
         "Open_vSwitch . other_config:max-idle",
-        "Port p1 lacp",
     ];
     assert_eq!((settings(&output.stdout), code(&output)), (expected.to_vec(), 1), "{}", output.stderr);
     std::fs::write(&file, "no database").unwrap();

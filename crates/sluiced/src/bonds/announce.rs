@@ -16,7 +16,7 @@ use sync::lock;
 /// Frames sent in a round.
 const AT_A_TIME: usize = 256;
 /// Bytes of a frame with a tag.
-const FRAME_BYTES: usize = 64;
+const FRAME_BYTES: usize = 46;
 
 /// An address to announce: its bond, VLAN and address.
 type Announcement = ((BridgeId, BundleId), u16, MacAddr);
@@ -51,7 +51,8 @@ impl Announcements {
         for (key, vlan, mac) in self.waiting.drain(..count) {
             let Some(bond) = find(key) else { continue };
             let Some(port) = member_for(bond, vlan, mac) else { continue };
-            let sent = Transmission { frame: frame(mac, vlan).into(), header_bytes: FRAME_BYTES, oam: false };
+            let frame = frame(mac, vlan);
+            let sent = Transmission { header_bytes: frame.len(), frame: frame.into(), oam: false };
             let op = sender.send(&bond.backer, (bond.bridge, port), &sent, now_ms);
             let same = batch.as_ref().is_some_and(|(of, _)| Arc::ptr_eq(&of.datapath, &bond.datapath));
             if !same && let Some((of, ops)) = batch.replace((bond, Vec::new())) {

@@ -10,7 +10,7 @@ use crate::helpers::{LIMIT, appctl, ping_all, serving, spec, start, vsctl, wait_
 /// The address of the partner.
 const PARTNER: Ipv4Addr = Ipv4Addr::new(10, 0, 9, 9);
 /// Packets of a flood, a second.
-const RATE: u64 = 100_000;
+const RATE: u64 = 20_000;
 
 /// A switch with a host and a bond of two links to a partner, a bridge of the kernel.
 struct Lab {
@@ -125,24 +125,14 @@ fn a_lost_carrier_loses_what_was_on_the_wire() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-appctl", "ping");
     let lab = Lab::new("bond_mode=active-backup");
-    let packets = 50_000;
-    // The machine is shared: the best of some attempts counts, a millisecond of packets at most.
-    let mut gaps = Vec::new();
-    for _ in 0..5 {
-        let active = lab.active();
-        let (lost, gap) = flood(&lab, packets);
-        let gap_us = gap * 1_000_000 / RATE;
-        println!("a carrier lost at {RATE} packets/s: {gap_us} us without packets, {lost} of {packets} lost");
-        gaps.push(gap);
-        if gap <= RATE / 1000 {
-            break;
-        }
-        lab.partner.up(&lab.links[active].1).unwrap();
-        wait_until(&lab.daemon, &format!("Interface {} link_state=up", lab.links[active].0));
-        ping_all(&lab.net.hosts[0].netns, PARTNER.into(), 2);
-    }
-    let least = gaps.iter().min().copied().unwrap();
-    assert!(least <= packets / 100, "gaps of {gaps:?} packets");
+    // The kernel reports a lost carrier at once, but at most one a second on the whole machine.
+    let packets = 2 * RATE;
+    let (lost, gap) = flood(&lab, packets);
+    let gap_us = gap * 1_000_000 / RATE;
+    println!("a carrier lost at {RATE} packets/s: {gap_us} us without packets, {lost} of {packets} lost");
+    assert!(lost - gap <= packets / 100, "{lost} of {packets} packets lost, {gap} in the gap");
+    assert!(gap < packets * 3 / 4, "{gap} of {packets} packets in the gap");
+    ping_all(&lab.net.hosts[0].netns, PARTNER.into(), 2);
 }
 
 #[test]

@@ -42,6 +42,8 @@ fn cfm_works_with_open_vswitch() {
     }
     vsctl(&theirs[0], &format!("set Interface {there} other_config:cfm_opstate=down"));
     wait_until(&ours, &format!("Interface {here} cfm_remote_opstate=down cfm_fault=false"));
+    vsctl(&theirs[0], &format!("remove Interface {there} other_config cfm_opstate"));
+    wait_until(&ours, &format!("Interface {here} cfm_remote_opstate=up cfm_fault=false"));
     // Another association of identifiers without the extension: neither receives the other.
     vsctl(
         &ours,

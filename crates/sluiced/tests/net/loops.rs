@@ -86,10 +86,19 @@ fn ring(protocol: &str, timers: &str, third: Third) {
         return (1..=n).for_each(|n| assert!(came(n) <= 1, "frame {n}"));
     }
     let shown = |bridge: &str| appctl(&daemon, &format!("{protocol}/show {bridge}"));
-    let all = ["br0", "br1", "br2"].map(shown).concat().to_lowercase();
-    let count =
-        |word: &str| all.lines().filter(|line| line.starts_with("  c") && line.contains(word)).count();
-    assert_eq!((count(" root "), count(" alternate "), count(" designated ")), (2, 1, 3), "{all}");
+    let roles = || {
+        let all = ["br0", "br1", "br2"].map(shown).concat().to_lowercase();
+        let lines =
+            |word: &str| all.lines().filter(|line| line.starts_with("  c") && line.contains(word)).count();
+        (lines(" root "), lines(" alternate "), lines(" designated "))
+    };
+    wait_for(LIMIT, "one tree", || {
+        if third == Third::Own {
+            appctl(&daemon, WARP);
+        }
+        roles() == (2, 1, 3)
+    })
+    .unwrap();
     net.switch.ip("link set c1a down").unwrap();
     let last = passes("the ring heals");
     net.switch.ip("link set c1a up").unwrap();

@@ -40,7 +40,12 @@ fn protect(daemon: &Daemon, host_port: &str) {
          table=1,ct_state=+est+trk,ip,in_port=tun,actions=output:{host_port}\n\
          table=1,priority=0,actions=drop\n"
     );
-    daemon.tool("ovs-ofctl").args(["--names", "replace-flows", "br-int", "-"]).input(rules).run().unwrap();
+    daemon
+        .tool("ovs-ofctl")
+        .args(["-OOpenFlow13", "--names", "replace-flows", "br-int", "-"])
+        .input(rules)
+        .run()
+        .unwrap();
 }
 
 #[test]
@@ -89,6 +94,11 @@ fn an_overlay_host_keeps_its_connections_when_a_wire_fails() {
         let stream = scope.spawn(|| contents(&host.netns, &far, "10.0.0.2", STREAM_BYTES));
         for (_, there) in &wires {
             far.ip(&format!("link set dev {there} down")).unwrap();
+            // The kernel reports one lost carrier a second.
+            for daemon in [&ours, theirs] {
+                let failed = || appctl(daemon, "bond/show bond0").contains(": disabled");
+                wait_for(LIMIT, "the member to be disabled", failed).unwrap();
+            }
             ping_all(&host.netns, [10, 0, 0, 2].into(), 10);
             far.ip(&format!("link set dev {there} up")).unwrap();
             let here =

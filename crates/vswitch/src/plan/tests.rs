@@ -457,16 +457,17 @@ fn controllers_wait_for_the_restoring_of_flows() {
 #[test]
 fn notices_are_logged_once() {
     let mut world = World::with_bridge();
+    let queue = ovsdb::value::Datum::map([("controller-queue-size", "9")]);
     assert_eq!(world.planner.take_notices(), []);
-    world.set("Bridge", "br0", "mcast_snooping_enable", true);
+    world.set("Bridge", "br0", "other_config", queue.clone());
     assert_eq!(world.planner.take_notices().len(), 1);
     let facts = world.planner.facts();
     let status = &facts.bridges[&world.bed.row("Bridge", "br0")].status["notice"];
-    assert!(status.contains("multicast snooping"), "{status}");
+    assert!(status.contains("controller-queue-size"), "{status}");
     world.set("Bridge", "br0", "fail_mode", "secure");
     assert_eq!(world.planner.take_notices(), []);
-    world.set("Bridge", "br0", "mcast_snooping_enable", false);
-    world.set("Bridge", "br0", "mcast_snooping_enable", true);
+    world.set("Bridge", "br0", "other_config", ovsdb::value::Datum::empty_map());
+    world.set("Bridge", "br0", "other_config", queue.clone());
     assert_eq!(world.planner.take_notices().len(), 1);
 }
 

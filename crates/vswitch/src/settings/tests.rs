@@ -351,6 +351,9 @@ fn check_key(bed: &mut Bed, table: &str, row: &Setting, key: &str, type_name: &s
     if key.starts_with("lacp-") {
         set(bed, "Port", "lacp", "active");
     }
+    if key.starts_with("mcast-snooping-") {
+        set(bed, "Bridge", "mcast_snooping_enable", true);
+    }
     let mut state = |value: Option<&str>| {
         let pairs = others.iter().map(|(key, value)| (key.as_str(), value.as_str()));
         let all: Vec<(&str, &str)> = pairs.chain(value.map(|value| (key, value))).collect();

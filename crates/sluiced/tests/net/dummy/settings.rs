@@ -65,7 +65,7 @@ fn each_key_is_carried_out_or_reported() {
         };
         vsctl(&lab.daemon, &settings().filter_map(set).collect::<Vec<_>>().join(" "));
     };
-    vsctl(&lab.daemon, "set Port p1 lacp=active");
+    vsctl(&lab.daemon, "set Port p1 lacp=active -- set Interface p1 cfm_mpid=5 lldp:enable=true");
     apply(&|setting| Some(valid(setting)));
     let told = reported();
     for (name, _, setting) in settings() {
