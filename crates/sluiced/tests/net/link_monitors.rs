@@ -44,17 +44,18 @@ fn cfm_works_with_open_vswitch() {
     wait_until(&ours, &format!("Interface {here} cfm_remote_opstate=down cfm_fault=false"));
     vsctl(&theirs[0], &format!("remove Interface {there} other_config cfm_opstate"));
     wait_until(&ours, &format!("Interface {here} cfm_remote_opstate=up cfm_fault=false"));
-    // Another association of identifiers without the extension: neither receives the other.
+    // Another association of identifiers without the extension: neither receives the other. The partner changes first: it
+    // keeps flows that drop frames of the other kind.
     vsctl(
-        &ours,
-        &format!("set Interface {here} other_config:cfm_extended=false other_config:cfm_interval=100"),
+        &theirs[0],
+        &format!("set Interface {there} other_config:cfm_extended=false other_config:cfm_interval=100"),
     );
     for (daemon, device, _) in both {
         wait_until(daemon, &format!("Interface {device} cfm_fault=true cfm_fault_status=recv"));
     }
     vsctl(
-        &theirs[0],
-        &format!("set Interface {there} other_config:cfm_extended=false other_config:cfm_interval=100"),
+        &ours,
+        &format!("set Interface {here} other_config:cfm_extended=false other_config:cfm_interval=100"),
     );
     for (daemon, device, _) in both {
         wait_until(daemon, &format!("Interface {device} cfm_fault=false"));

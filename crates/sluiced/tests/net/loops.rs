@@ -1,6 +1,6 @@
 //! Cables that close a loop between bridges with a spanning tree.
 
-use testkit::{Topology, require_netns, require_programs, wait_for};
+use testkit::{Daemon, Topology, require_netns, require_programs, wait_for};
 
 use crate::helpers::{BROADCAST, Frame, LIMIT, appctl, seen, send, serving, spec, vsctl, watch};
 
@@ -85,20 +85,7 @@ fn ring(protocol: &str, timers: &str, third: Third) {
         assert!(shown.contains("  stp-priority  0\n") && shown.contains("root-port       c3b\n"), "{shown}");
         return (1..=n).for_each(|n| assert!(came(n) <= 1, "frame {n}"));
     }
-    let shown = |bridge: &str| appctl(&daemon, &format!("{protocol}/show {bridge}"));
-    let roles = || {
-        let all = ["br0", "br1", "br2"].map(shown).concat().to_lowercase();
-        let lines =
-            |word: &str| all.lines().filter(|line| line.starts_with("  c") && line.contains(word)).count();
-        (lines(" root "), lines(" alternate "), lines(" designated "))
-    };
-    wait_for(LIMIT, "one tree", || {
-        if third == Third::Own {
-            appctl(&daemon, WARP);
-        }
-        roles() == (2, 1, 3)
-    })
-    .unwrap();
+    wait_for_one_tree(&daemon, protocol, third == Third::Own);
     net.switch.ip("link set c1a down").unwrap();
     let last = passes("the ring heals");
     net.switch.ip("link set c1a up").unwrap();
@@ -106,6 +93,24 @@ fn ring(protocol: &str, timers: &str, third: Third) {
     for n in 1..=last {
         assert!(came(n) <= 1, "frame {n} arrived {} times", came(n));
     }
+}
+
+/// Waits until the three bridges agree on one root and block one link.
+fn wait_for_one_tree(daemon: &Daemon, protocol: &str, warps: bool) {
+    let shown = |bridge: &str| appctl(daemon, &format!("{protocol}/show {bridge}"));
+    let roles = || {
+        let all = ["br0", "br1", "br2"].map(shown).concat().to_lowercase();
+        let lines =
+            |word: &str| all.lines().filter(|line| line.starts_with("  c") && line.contains(word)).count();
+        (lines(" root "), lines(" alternate "), lines(" designated "))
+    };
+    wait_for(LIMIT, "one tree", || {
+        if warps {
+            appctl(daemon, WARP);
+        }
+        roles() == (2, 1, 3)
+    })
+    .unwrap();
 }
 
 #[test]
