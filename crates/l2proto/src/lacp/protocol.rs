@@ -10,11 +10,14 @@ use crate::protocol::{
 use flow::{Flow, FlowKey, Mask};
 use packet::headers::ETH_TYPE_LACP;
 
+/// Log module.
+const MODULE: &str = "lacp";
+
 /// Column of the status.
 const STATUS: &str = "lacp_current";
 
 impl LinkProtocol for Aggregators {
-    const NAME: &'static str = "lacp";
+    const NAME: &'static str = MODULE;
     const OVS_SLOW_PATH: u32 = 4;
     const SLOW_PATH_TEXT: &'static str = "Consists of LACP packets.";
     const PAYLOAD_BYTES_MAX: usize = PDU_BYTES;

@@ -11,6 +11,9 @@ use crate::protocol::{
 use flow::{Flow, FlowKey, Mask};
 use packet::headers::FLOW_DL_TYPE_NONE;
 
+/// Log module.
+const MODULE: &str = "stp";
+
 /// Every BPDU: its address in a frame with a length in place of a type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Claim;
@@ -43,7 +46,7 @@ fn change(all: &mut Sessions, args: &[String], is_rapid: bool, now_ms: u64) -> R
 }
 
 impl LinkProtocol for Sessions {
-    const NAME: &'static str = "stp";
+    const NAME: &'static str = MODULE;
     const OVS_SLOW_PATH: u32 = 8;
     const SLOW_PATH_TEXT: &'static str = "Consists of STP packets.";
     const PAYLOAD_BYTES_MAX: usize = PAYLOAD_BYTES_MAX;

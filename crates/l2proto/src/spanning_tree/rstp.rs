@@ -11,6 +11,9 @@ use super::outbox::Outbox;
 use crate::protocol::{LearnedChange, SessionId};
 use std::collections::BTreeMap;
 
+/// Log module of the state machines.
+const MODULE: &str = "rstp_sm";
+
 /// Seconds between two messages of a designated port: the only value of the standard.
 pub(super) const HELLO_S: u16 = 2;
 /// Seconds that a port waits for other protocol versions.
@@ -363,5 +366,5 @@ impl Bridge {
 
 fn log_limit(out: &mut Outbox) {
     let text = "the machines of a bridge do not come to rest".to_string();
-    out.line("rstp_sm", crate::protocol::LineLevel::Error, text);
+    out.line(MODULE, crate::protocol::LineLevel::Error, text);
 }
