@@ -26,7 +26,7 @@ fn configure(daemon: &Daemon, netns: &Netns, wires: [&str; 2], [own, remote]: [&
     wait_for(LIMIT, "the device of br-phy", || netns.ip("link show dev br-phy").is_ok()).unwrap();
     netns.up("br-phy").unwrap();
     netns.add_addr("br-phy", &format!("{own}/24")).unwrap();
-    let bfd = "bfd:enable=true bfd:min_tx=200 bfd:min_rx=200 bfd:mult=5";
+    let bfd = "bfd:enable=true bfd:min_tx=200 bfd:min_rx=200 bfd:mult=50";
     vsctl(daemon, &format!("{} {bfd}", tunnel("tun", "geneve", &format!("remote_ip={remote},key=5"))));
 }
 
