@@ -272,6 +272,14 @@ impl PortTable {
         let local = self.ports.get(&OfPort::LOCAL);
         local.into_iter().chain(self.ports.values().filter(|p| p.of_port != OfPort::LOCAL))
     }
+
+    /// Bundles for flooding, each at its first member.
+    pub fn flood_bundles(&self) -> impl Iterator<Item = &Arc<Bundle>> {
+        self.flood_order().filter_map(|port| {
+            let bundle = self.bundles.get(&port.bundle)?;
+            (bundle.members.first() == Some(&port.of_port)).then_some(bundle)
+        })
+    }
 }
 
 /// Names of a bridge's ports, and its mappings of tunnel metadata, for texts.

@@ -132,13 +132,9 @@ impl XlateCtx<'_> {
                     return;
                 }
                 let tags = tags.with_outer(vlan);
-                let outputs = bridge.ports.flood_order().filter_map(|port| {
-                    let output = bridge.ports.bundles.get(&port.bundle)?;
-                    let first = output.members.first() == Some(&port.of_port);
-                    let takes = tags.are_carried(output) && mirrors.of(output.id).into == 0;
-                    (first && takes).then_some(output)
-                });
-                for output in outputs {
+                let takes =
+                    |output: &&Arc<Bundle>| tags.are_carried(output) && mirrors.of(output.id).into == 0;
+                for output in bridge.ports.flood_bundles().filter(takes) {
                     self.output_bundle(output, tags);
                 }
             }

@@ -117,12 +117,9 @@ impl XlateCtx<'_> {
     pub(super) fn flood_vlan(&mut self, input: &Bundle, tags: Tags) {
         let bridge = self.bridge.clone();
         self.examine_inner_vlan();
-        let outputs = bridge.ports.flood_order().filter_map(|port| {
-            let output = bridge.ports.bundles.get(&port.bundle)?;
-            let first = output.members.first() == Some(&port.of_port);
-            let is_one = first && output.id != input.id && output.floodable;
-            let takes = is_one && tags.are_carried(output);
-            (takes && !bridge.is_mirror_output(output.id)).then_some(output)
+        let outputs = bridge.ports.flood_bundles().filter(|output| {
+            let is_other = output.id != input.id && output.floodable;
+            is_other && tags.are_carried(output) && !bridge.is_mirror_output(output.id)
         });
         self.send_to_each(outputs, |cx, output| cx.output_bundle(output, tags));
     }
