@@ -1,5 +1,5 @@
 //! The differential trial: random rules and packets through Sluice and OVS, both in dummy mode on stopped clocks. The peer is
-//! that of [`testkit::stock_root`], else Debian's switch.
+//! that of [`testkit::stock_root`], else Debian's switch. Each seed runs with the ports of each [`Layout`].
 //! Compares, by `ofproto/trace`, the flow parsed from a packet, its final form, megaflow masks and datapath actions.
 //!
 //! [`recorded_answers_hold`] replays `recorded.txt`, recorded answers of OVS, so it needs no second switch.
@@ -22,16 +22,17 @@ mod switches;
 use intended::Tally;
 use recording::Recording;
 use scenario::Scenario;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
-use switches::Switch;
+use switches::{Layout, Switch};
 use testkit::{require_netns, require_programs};
 
-/// Scenarios of the recording, and packets of each.
+/// Scenarios of the recording for each layout, and packets of each.
 const RECORDED: (u64, usize) = (30, 40);
-/// Scenarios for both switches, with packets of each, in the short range and the long one.
-const SHORT: (u64, usize) = (20, 100);
-const LONG: (u64, usize) = (500, 200);
+/// Scenarios of each layout for both switches, with packets of each, in the short range and the long one.
+const SHORT: (u64, usize) = (10, 100);
+const LONG: (u64, usize) = (250, 200);
 /// Distinct start seeds of the ranges. In the first, no intended difference leaves other learned addresses, which later packets
 /// would show.
 const FIRST_RECORDED: u64 = 101;
@@ -67,20 +68,27 @@ fn recorded_answers_hold() {
     }
     let text = std::fs::read_to_string(path()).unwrap();
     let recordings = Recording::parse_all(&text);
-    assert_eq!(recordings.len() as u64, RECORDED.0, "scenarios in {}", path().display());
-    let mut ours = Switch::sluice();
+    assert_eq!(
+        recordings.len() as u64,
+        RECORDED.0 * Layout::ALL.len() as u64,
+        "scenarios in {}",
+        path().display()
+    );
     let mut tally = Tally::default();
-    for recording in &recordings {
-        for (bridge, rules) in &recording.scenario.rules {
-            let refused = ours.load(bridge, recording.scenario.wire.name(), rules);
-            assert_eq!(refused, None, "rules of {bridge}, seed {}", recording.scenario.seed);
-        }
-        ours.forget();
-        for (packet, theirs) in recording.scenario.packets.iter().zip(&recording.answers) {
-            tally.compare(recording.scenario.seed, packet, &ours.trace(packet).unwrap(), theirs);
+    for layout in Layout::ALL {
+        let mut ours = Switch::sluice(layout);
+        for recording in recordings.iter().filter(|r| r.scenario.layout == layout) {
+            for (bridge, rules) in &recording.scenario.rules {
+                let refused = ours.load(bridge, recording.scenario.wire.name(), rules);
+                assert_eq!(refused, None, "rules of {bridge}, {}", recording.scenario.name());
+            }
+            ours.forget();
+            for (packet, theirs) in recording.scenario.packets.iter().zip(&recording.answers) {
+                tally.compare(&recording.scenario, packet, &ours.trace(packet).unwrap(), theirs);
+            }
         }
     }
-    tally.conclude(SHOWN);
+    tally.conclude(SHOWN, true);
 }
 
 /// Repetitions of a trace that does not agree, and the time between them.
@@ -90,25 +98,27 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Records the answers of Debian's switch.
 fn record() {
     require_programs!("ovs-vswitchd", "ovsdb-server");
-    let mut theirs = Switch::stock();
     let mut text = String::new();
-    for seed in FIRST_RECORDED..FIRST_RECORDED + RECORDED.0 {
-        let mut scenario = Scenario::new(seed, RECORDED.1);
-        scenario.load(&mut [&mut theirs]);
-        let mut answers = Vec::new();
-        for packet in &scenario.packets {
-            match theirs.trace(packet) {
-                Ok(story) => answers.push(answers::of_story(&story)),
-                // The scenario ends before the packet: a restarted switch lacks learned flows and addresses.
-                Err(why) => {
-                    assert!(ASSERTIONS.iter().any(|a| why.contains(a)), "seed {seed}: {packet:?}: {why}");
-                    theirs = Switch::stock();
-                    break;
+    for layout in Layout::ALL {
+        let mut theirs = Switch::stock(layout);
+        for seed in FIRST_RECORDED..FIRST_RECORDED + RECORDED.0 {
+            let mut scenario = Scenario::new(seed, layout, RECORDED.1);
+            scenario.load(&mut [&mut theirs]);
+            let mut answers = Vec::new();
+            for packet in &scenario.packets {
+                match theirs.trace(packet) {
+                    Ok(story) => answers.push(answers::of_story(&story)),
+                    // The scenario ends before the packet: a restarted switch lacks learned flows and addresses.
+                    Err(why) => {
+                        assert!(is_known(&why), "{}: {packet:?}: {why}", scenario.name());
+                        theirs = Switch::stock(layout);
+                        break;
+                    }
                 }
             }
+            scenario.packets.truncate(answers.len());
+            text += &Recording { scenario, answers }.to_string();
         }
-        scenario.packets.truncate(answers.len());
-        text += &Recording { scenario, answers }.to_string();
     }
     std::fs::write(path(), text).unwrap();
 }
@@ -131,54 +141,82 @@ fn settled(
     Ok(answer)
 }
 
+/// Whether the stock switch ended by an assertion of the list.
+fn is_known(last_words: &str) -> bool {
+    ASSERTIONS.iter().any(|a| last_words.contains(a))
+}
+
 #[test]
 fn answers_of_both_switches() {
     require_netns!();
     require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-vswitchd", "ovsdb-server");
-    let (mut first, (mut scenarios, packets)) = (FIRST_ASKED, if testkit::long() { LONG } else { SHORT });
-    if let Ok(seeds) = std::env::var("SLUICE_TRIAL_SEED") {
-        let (from, to) = seeds.split_once('-').unwrap_or((&seeds, &seeds));
-        let (from, to): (u64, u64) = (from.parse().unwrap(), to.parse().unwrap());
-        (first, scenarios) = (from, to - from + 1);
+    let (scenarios, packets) = if testkit::long() { LONG } else { SHORT };
+    let mut seeds = FIRST_ASKED..FIRST_ASKED + scenarios;
+    let asked = std::env::var("SLUICE_TRIAL_SEED").ok();
+    if let Some(asked) = &asked {
+        let (from, to) = asked.split_once('-').unwrap_or((asked, asked));
+        seeds = from.parse().unwrap()..to.parse::<u64>().unwrap() + 1;
     }
-    let (mut ours, mut theirs) = (Switch::sluice(), Switch::stock());
-    let (mut tally, mut left_out, mut disputes) = (Tally::default(), 0, Vec::new());
-    for seed in first..first + scenarios {
-        if let Err(why) = theirs.is_alive() {
-            assert!(ASSERTIONS.iter().any(|a| why.contains(a)), "before seed {seed}: {why}");
-            theirs = Switch::stock();
-        }
-        let mut scenario = Scenario::new(seed, packets);
-        let disputed = scenario.load(&mut [&mut ours, &mut theirs]);
-        disputes.extend(disputed.into_iter().map(|d| format!("seed {seed}: {d}")));
-        if scenarios == 1 {
-            scenario.rules.iter().for_each(|(bridge, rules)| println!("{bridge}:\n{}", rules.join("\n")));
-        }
-        for packet in &scenario.packets.clone() {
-            let story = ours.trace(packet).unwrap_or_else(|why| panic!("seed {seed}: {packet:?}: {why}"));
-            match settled(&mut theirs, packet, |answer| tally.agrees(packet, &story, answer)) {
-                Ok(answer) => {
-                    let is_fault = tally.compare(seed, packet, &story, &answers::of_story(&answer));
-                    if is_fault && scenarios == 1 {
-                        println!("{}\nSluice:\n{story}\nOVS:\n{answer}", packet.join(" "));
+    let mut comparison = Comparison { is_told: seeds.clone().count() == 1, ..Comparison::default() };
+    for layout in Layout::ALL {
+        comparison.run(layout, seeds.clone(), packets);
+    }
+    let Comparison { tally, left_out, disputes, .. } = comparison;
+    println!("{left_out} packets left out, over which the stock switch ends");
+    assert_eq!(tally.compared + left_out, Layout::ALL.len() * seeds.count() * packets);
+    let shown = &disputes[..disputes.len().min(SHOWN)];
+    println!("{} rules that one switch alone refuses:\n{}", disputes.len(), shown.join("\n"));
+    tally.conclude(SHOWN, asked.is_none());
+    assert!(disputes.is_empty(), "one switch alone refuses rules");
+}
+
+/// A comparison of both switches.
+#[derive(Default)]
+struct Comparison {
+    tally: Tally,
+    /// Packets over which the stock switch ends.
+    left_out: usize,
+    /// Rules that one switch alone refuses.
+    disputes: Vec<String>,
+    /// Rules and differing traces are printed.
+    is_told: bool,
+}
+
+impl Comparison {
+    fn run(&mut self, layout: Layout, seeds: Range<u64>, packets: usize) {
+        let (mut ours, mut theirs) = (Switch::sluice(layout), Switch::stock(layout));
+        for seed in seeds {
+            if let Err(why) = theirs.is_alive() {
+                assert!(is_known(&why), "before seed {seed}: {why}");
+                theirs = Switch::stock(layout);
+            }
+            let mut scenario = Scenario::new(seed, layout, packets);
+            let name = scenario.name();
+            self.disputes.extend(scenario.load(&mut [&mut ours, &mut theirs]));
+            if self.is_told {
+                scenario.rules.iter().for_each(|(bridge, rules)| println!("{bridge}:\n{}", rules.join("\n")));
+            }
+            for packet in &scenario.packets.clone() {
+                let story = ours.trace(packet).unwrap_or_else(|why| panic!("{name}: {packet:?}: {why}"));
+                match settled(&mut theirs, packet, |answer| {
+                    self.tally.agrees(&scenario, packet, &story, answer)
+                }) {
+                    Ok(answer) => {
+                        let is_fault =
+                            self.tally.compare(&scenario, packet, &story, &answers::of_story(&answer));
+                        if is_fault && self.is_told {
+                            println!("{}\nSluice:\n{story}\nOVS:\n{answer}", packet.join(" "));
+                        }
                     }
-                }
-                Err(why) => {
-                    let is_known = ASSERTIONS.iter().any(|a| why.contains(a));
-                    assert!(is_known, "seed {seed}: {packet:?}: {why}\nSluice:\n{story}");
-                    left_out += 1;
-                    // Both restart: the other one has learned flows and addresses that this one lacks.
-                    theirs = Switch::stock();
-                    let disputed = scenario.load(&mut [&mut ours, &mut theirs]);
-                    disputes.extend(disputed.into_iter().map(|d| format!("seed {seed}: {d}")));
+                    Err(why) => {
+                        assert!(is_known(&why), "{name}: {packet:?}: {why}\nSluice:\n{story}");
+                        self.left_out += 1;
+                        // Both restart: the other one has learned flows and addresses that this one lacks.
+                        theirs = Switch::stock(layout);
+                        self.disputes.extend(scenario.load(&mut [&mut ours, &mut theirs]));
+                    }
                 }
             }
         }
     }
-    println!("{left_out} packets left out, over which Debian's switch ends");
-    assert_eq!(tally.compared + left_out, scenarios as usize * packets);
-    let shown = &disputes[..disputes.len().min(SHOWN)];
-    println!("{} rules that one switch alone refuses:\n{}", disputes.len(), shown.join("\n"));
-    tally.conclude(SHOWN);
-    assert!(disputes.is_empty(), "one switch alone refuses rules");
 }

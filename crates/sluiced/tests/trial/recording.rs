@@ -2,6 +2,7 @@
 
 use crate::rules::Wire;
 use crate::scenario::Scenario;
+use crate::switches::Layout;
 use std::fmt;
 
 /// A trial with the answers of Debian's switch to each packet.
@@ -16,10 +17,11 @@ impl Recording {
         for line in text.lines() {
             let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
             if word == "scenario" {
-                let (seed, version) = rest.split_once(' ').expect(line);
+                let [seed, version, layout] = *rest.split(' ').collect::<Vec<_>>() else { panic!("{line}") };
+                let layout = Layout::ALL.into_iter().find(|l| l.name() == layout).expect(line);
                 let wire = Wire::ALL.into_iter().find(|w| w.name() == version).expect(line);
                 let seed = seed.parse().expect(line);
-                let scenario = Scenario { seed, wire, rules: Vec::new(), packets: Vec::new() };
+                let scenario = Scenario { seed, layout, wire, rules: Vec::new(), packets: Vec::new() };
                 all.push(Recording { scenario, answers: Vec::new() });
                 continue;
             }
@@ -42,7 +44,7 @@ impl Recording {
 impl fmt::Display for Recording {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scenario = &self.scenario;
-        writeln!(f, "scenario {} {}", scenario.seed, scenario.wire.name())?;
+        writeln!(f, "scenario {} {} {}", scenario.seed, scenario.wire.name(), scenario.layout.name())?;
         for (bridge, rules) in &scenario.rules {
             writeln!(f, "bridge {bridge}")?;
             rules.iter().try_for_each(|r| writeln!(f, "rule {r}"))?;

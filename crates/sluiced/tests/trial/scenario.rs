@@ -2,12 +2,13 @@
 
 use crate::packets;
 use crate::rules::{self, Wire};
-use crate::switches::{Switch, is_group};
+use crate::switches::{Layout, Switch, is_group};
 use sim::Rng;
 
 /// A trial of a seed.
 pub(crate) struct Scenario {
     pub(crate) seed: u64,
+    pub(crate) layout: Layout,
     pub(crate) wire: Wire,
     /// Groups and rules of each bridge.
     pub(crate) rules: Vec<(String, Vec<String>)>,
@@ -16,18 +17,23 @@ pub(crate) struct Scenario {
 }
 
 impl Scenario {
-    pub(crate) fn new(seed: u64, packets: usize) -> Scenario {
+    pub(crate) fn new(seed: u64, layout: Layout, packets: usize) -> Scenario {
         let mut rng = Rng::new(seed);
         let wire = *rng.pick(&Wire::ALL);
         let rules = ["br0", "br1"].map(|b| (b.to_string(), rules::rules(&mut rng, wire))).to_vec();
         let packets = (0..packets).map(|_| packets::trace_arguments(&mut rng)).collect();
-        Scenario { seed, wire, rules, packets }
+        Scenario { seed, layout, wire, rules, packets }
+    }
+
+    /// Name in messages.
+    pub(crate) fn name(&self) -> String {
+        format!("seed {} of {}", self.seed, self.layout.name())
     }
 
     /// Installs the flows on all switches and flushes learned addresses. Skips flows refused by all switches;
     /// returns those refused by some.
     pub(crate) fn load(&mut self, switches: &mut [&mut Switch]) -> Vec<String> {
-        let version = self.wire.name();
+        let (name, version) = (self.name(), self.wire.name());
         let mut disputed = Vec::new();
         for (bridge, rules) in &mut self.rules {
             // All at once; one by one if a flow is refused.
@@ -41,12 +47,12 @@ impl Scenario {
                     let of = |s: &&mut Switch| s.load(bridge, version, &with_groups);
                     let said: Vec<Option<String>> = switches.iter().map(of).collect();
                     if said.windows(2).any(|w| w[0] != w[1]) {
-                        disputed.push(format!("{bridge} {version} {rule}: {said:?}"));
+                        disputed.push(format!("{name}: {bridge} {version} {rule}: {said:?}"));
                     }
                     said.iter().all(Option::is_none)
                 });
                 for switch in switches.iter() {
-                    assert_eq!(switch.load(bridge, version, rules), None, "seed {}", self.seed);
+                    assert_eq!(switch.load(bridge, version, rules), None, "{name}");
                 }
             }
         }

@@ -12,20 +12,67 @@ use testkit::{Daemon, DaemonSpec, Netns, patience, wait_for};
 /// Timeout of a request.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Both bridges with their ports: plain ones, one access port, one trunk port, two native ports, and a pair of patch ports.
-const SET_UP: &str = "\
+/// The bridges.
+const BRIDGES: &str = "\
     add-br br0 -- set Bridge br0 datapath_type=dummy fail_mode=secure protocols=OpenFlow10,OpenFlow13,OpenFlow15 other_config:hwaddr=aa:55:aa:55:00:00 \
     -- add-br br1 -- set Bridge br1 datapath_type=dummy fail_mode=secure protocols=OpenFlow10,OpenFlow13,OpenFlow15 other_config:hwaddr=aa:55:aa:55:00:01 \
+    -- add-port br0 x7 -- set Interface x7 type=patch options:peer=y7 ofport_request=7 \
+    -- add-port br1 y7 -- set Interface y7 type=patch options:peer=x7 ofport_request=7 ";
+
+/// The ports of both bridges beside the pair of patch ports.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Layout {
+    /// Plain ports, an access port, a trunk port, native ports.
+    Ports,
+    /// Bonds, mirrors to a port and to a VLAN, an 802.1Q tunnel.
+    Services,
+}
+
+impl Layout {
+    pub(crate) const ALL: [Layout; 2] = [Layout::Ports, Layout::Services];
+
+    /// As the recording names it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Layout::Ports => "ports",
+            Layout::Services => "services",
+        }
+    }
+
+    /// Commands of `ovs-vsctl` that add the ports, and those of `ovs-appctl` behind them.
+    fn set_up(self) -> (&'static str, &'static [&'static [&'static str]]) {
+        match self {
+            Layout::Ports => (PORTS, &[]),
+            Layout::Services => (SERVICES, &[&["netdev-dummy/set-admin-state", "p9", "down"]]),
+        }
+    }
+}
+
+const PORTS: &str = "\
     -- add-port br0 p1 -- set Interface p1 type=dummy ofport_request=1 \
     -- add-port br0 p2 -- set Interface p2 type=dummy ofport_request=2 \
     -- add-port br0 p3 tag=10 -- set Interface p3 type=dummy ofport_request=3 \
     -- add-port br0 p4 trunks=10,20 -- set Interface p4 type=dummy ofport_request=4 \
     -- add-port br0 p5 tag=20 vlan_mode=native-untagged -- set Interface p5 type=dummy ofport_request=5 \
     -- add-port br0 p6 tag=10 vlan_mode=native-tagged -- set Interface p6 type=dummy ofport_request=6 \
-    -- add-port br0 x7 -- set Interface x7 type=patch options:peer=y7 ofport_request=7 \
-    -- add-port br1 y7 -- set Interface y7 type=patch options:peer=x7 ofport_request=7 \
     -- add-port br1 p8 -- set Interface p8 type=dummy ofport_request=8 \
     -- add-port br1 p9 tag=10 -- set Interface p9 type=dummy ofport_request=9";
+
+/// Only one member of the bond by addresses is up, since the switches choose members at random. A bridge has one mirror: the
+/// order of several follows random UUIDs.
+const SERVICES: &str = "\
+    -- add-bond br0 b0 p1 p2 bond_mode=active-backup other_config:bond-primary=p1 \
+    -- set Interface p1 type=dummy ofport_request=1 -- set Interface p2 type=dummy ofport_request=2 \
+    -- add-port br0 p3 tag=10 vlan_mode=dot1q-tunnel cvlans=10,20 -- set Interface p3 type=dummy ofport_request=3 \
+    -- add-port br0 p4 trunks=10,20 -- set Interface p4 type=dummy ofport_request=4 \
+    -- add-port br0 p5 -- set Interface p5 type=dummy ofport_request=5 \
+    -- add-port br0 p6 -- set Interface p6 type=dummy ofport_request=6 \
+    -- add-bond br1 b1 p8 p9 bond_mode=balance-slb \
+    -- set Interface p8 type=dummy ofport_request=8 -- set Interface p9 type=dummy ofport_request=9 \
+    -- --id=@p3 get Port p3 -- --id=@p4 get Port p4 -- --id=@p6 get Port p6 -- --id=@b0 get Port b0 \
+    -- --id=@m0 create Mirror name=m0 select_src_port=@p4,@b0 select_dst_port=@p3,@b0 snaplen=100 output_port=@p6 \
+    -- set Bridge br0 mirrors=@m0 \
+    -- --id=@m1 create Mirror name=m1 select_all=true select_vlan=0,10 output_vlan=30 -- set Bridge br1 mirrors=@m1";
 
 /// The maximum for a table of that release.
 const PREFIXES: &str = "ip_dst,ip_src,ipv6_dst";
@@ -44,15 +91,15 @@ pub(crate) struct Switch {
 
 impl Switch {
     /// The switch under test.
-    pub(crate) fn sluice() -> Switch {
+    pub(crate) fn sluice(layout: Layout) -> Switch {
         let netns = Netns::new("trial").unwrap();
         let spec = DaemonSpec::new(env!("CARGO_BIN_EXE_sluiced")).unwrap().netns(&netns);
         let daemon = spec.args(["--disable-system", "-vconsole:off", "--enable-dummy"]).start().unwrap();
-        Switch::set_up(netns, vec![daemon])
+        Switch::set_up(netns, vec![daemon], layout)
     }
 
     /// The stock switch with its own database server: that of [`testkit::stock_root`], else Debian's.
-    pub(crate) fn stock() -> Switch {
+    pub(crate) fn stock(layout: Layout) -> Switch {
         let netns = Netns::new("trial").unwrap();
         let root = testkit::stock_root();
         let spec = |program: &Path| {
@@ -60,14 +107,15 @@ impl Switch {
             Ok(root.iter().fold(spec, |spec, root| spec.root(root)))
         };
         let daemons = testkit::start_stock(spec, "ovs-vswitchd", &[], [&[], &["--enable-dummy"]]).unwrap();
-        Switch::set_up(netns, daemons)
+        Switch::set_up(netns, daemons, layout)
     }
 
-    fn set_up(netns: Netns, daemons: Vec<Daemon>) -> Switch {
+    fn set_up(netns: Netns, daemons: Vec<Daemon>, layout: Layout) -> Switch {
         let daemon = &daemons[0];
         let socket = daemon.rundir().join(&format!("ovs-vswitchd.{}.ctl", daemon.pid()));
         wait_for(LIMIT, "the control socket", || socket.exists()).unwrap();
-        let words: Vec<&str> = SET_UP.split_whitespace().collect();
+        let (ports, commands) = layout.set_up();
+        let words: Vec<&str> = BRIDGES.split_whitespace().chain(ports.split_whitespace()).collect();
         daemon.ovs("ovs-vsctl", &words).unwrap();
         for bridge in ["br0", "br1"] {
             set_prefixes(daemon, bridge);
@@ -77,6 +125,9 @@ impl Switch {
         }
         let control = Control::connect(socket);
         let mut switch = Switch { daemons, control, _netns: netns };
+        for command in commands {
+            switch.control.ask(command).unwrap();
+        }
         switch.control.ask(&["time/stop"]).unwrap();
         switch
     }

@@ -132,6 +132,16 @@ fn a_peer_bridge_sees_no_connection_and_leaves_the_packets_own() {
     assert_eq!(text(&t.actions), "clone(ct(commit,zone=9),11),ct_clear,2");
 }
 
+/// As OVS 3.5: once, and only for a packet that is tracked when it is received.
+#[test]
+fn a_tracked_packet_from_a_port_is_cleared_once() {
+    let rig = rig("actions=ct_clear,ct_clear,2");
+    for (ct_state, cleared) in [(0, "2"), (flow::ct_state::TRK | flow::ct_state::EST, "ct_clear,2")] {
+        let t = rig.translate(&flow::Flow { ct_state, ..Rig::flow(V4) }, false);
+        assert_eq!(text(&t.actions), cleared);
+    }
+}
+
 #[test]
 fn only_capable_datapaths_get_events_and_clearing() {
     let rules = "ip,actions=ct(commit,table=1)\ntable=1,actions=ct_clear,2";
