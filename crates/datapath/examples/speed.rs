@@ -9,7 +9,7 @@
 #![allow(clippy::disallowed_methods, reason = "an example measures time")]
 
 use datapath::{DpShared, Pmd, PmdConfig, PmdIo, TxReport};
-use dpif::actions::{Output, Recirc};
+use dpif::actions::{LbOutput, Output, Recirc};
 use dpif::{
     DpAction, DpifOp, EthSet, Execute, FlowPut, Ipv4Set, Masked, OpResult, PmdId, PmdStats, PortsSet,
     PutMode, SetAction, Upcall, UpcallSink,
@@ -80,10 +80,15 @@ struct Pipeline {
     rewrites: bool,
     /// Output ports, assigned to flows in rotation.
     ports: u32,
+    /// They are members of a bond that the datapath balances.
+    bond: bool,
 }
 
+/// Number of the bond.
+const BOND: u32 = 1;
+
 /// One output.
-const FORWARD: Pipeline = Pipeline { recirculations: 0, rewrites: false, ports: 1 };
+const FORWARD: Pipeline = Pipeline { recirculations: 0, rewrites: false, ports: 1, bond: false };
 
 struct Spec {
     name: &'static str,
@@ -105,7 +110,7 @@ impl Spec {
     }
 }
 
-const SPECS: [Spec; 25] = [
+const SPECS: [Spec; 28] = [
     Spec::forward("1 flow", 1, Kind::Ipv4, Spread::Even(1)),
     Spec::forward("1k flows, 1 mask", 1000, Kind::Ipv4, Spread::Even(1)),
     Spec::forward("100k flows, 1 megaflow", 100_000, Kind::Ipv4, Spread::Even(0)),
@@ -123,6 +128,9 @@ const SPECS: [Spec; 25] = [
     Spec::through("rewrites, 1 flow", 1, Pipeline { rewrites: true, ..FORWARD }),
     Spec::through("rewrites, 1k flows", 1000, Pipeline { rewrites: true, ..FORWARD }),
     Spec::through("4 output ports, 1k flows", 1000, Pipeline { ports: 4, ..FORWARD }),
+    Spec::through("bond of 2 ports, 1 flow", 1, Pipeline { ports: 2, bond: true, ..FORWARD }),
+    Spec::through("bond of 2 ports, 1k flows", 1000, Pipeline { ports: 2, bond: true, ..FORWARD }),
+    Spec::through("2 output ports, 1k flows", 1000, Pipeline { ports: 2, ..FORWARD }),
     Spec::through("recirculate 1, 1 flow", 1, Pipeline { recirculations: 1, ..FORWARD }),
     Spec::through("recirculate 2, 1 flow", 1, Pipeline { recirculations: 2, ..FORWARD }),
     Spec::through("recirculate 3, 1 flow", 1, Pipeline { recirculations: 3, ..FORWARD }),
@@ -132,12 +140,12 @@ const SPECS: [Spec; 25] = [
     Spec::through(
         "recirculate 3, rewrites, 1 flow",
         1,
-        Pipeline { recirculations: 3, rewrites: true, ports: 1 },
+        Pipeline { recirculations: 3, rewrites: true, ..FORWARD },
     ),
     Spec::through(
         "recirculate 3, rewrites, 1k",
         1000,
-        Pipeline { recirculations: 3, rewrites: true, ports: 1 },
+        Pipeline { recirculations: 3, rewrites: true, ..FORWARD },
     ),
 ];
 
@@ -320,7 +328,12 @@ struct Case {
 
 impl Case {
     fn new(spec: &Spec, settings: &Settings) -> Case {
-        let mut pmd = Pmd::new(settings.config(), Arc::new(DpShared::new(7)));
+        let shared = Arc::new(DpShared::new(7));
+        if spec.pipeline.bond {
+            let members: Vec<DpPort> = (0..256).map(|hash| DpPort(2 + hash % spec.pipeline.ports)).collect();
+            shared.bond_balancer().set_bond(BOND, &members);
+        }
+        let mut pmd = Pmd::new(settings.config(), shared);
         pmd.port_add(DpPort(1)).expect("port 1");
         for port in 2..2 + spec.pipeline.ports {
             pmd.port_add(DpPort(port)).expect("an output port");
@@ -551,6 +564,7 @@ fn stage_actions(pipeline: &Pipeline, stage: u32, n: u32) -> Vec<DpAction> {
     }
     actions.push(match stage < pipeline.recirculations {
         true => DpAction::Recirc(Recirc(RecircId(stage + 1))),
+        false if pipeline.bond => DpAction::LbOutput(LbOutput(BOND)),
         false => DpAction::Output(Output(DpPort(2 + n % pipeline.ports))),
     });
     actions

@@ -4,6 +4,7 @@
 //! packets only in the parking lot or transmit batches ([`Ledger`] counts them).
 
 use crate::actions::{Executor, Work};
+use crate::bonds::CoreBonds;
 use crate::burst::{Burst, Recirculated};
 use crate::cache::SignatureCache;
 use crate::hash::{KeyHasher, split_mix};
@@ -108,6 +109,7 @@ impl Pmd {
             reread: false,
             hasher: hasher.clone(),
             shared,
+            bonds: CoreBonds::default(),
             ports: Ports::new(),
             recirculated: Recirculated::new(),
             now_us: 0,

@@ -70,6 +70,15 @@ fn ends(key: &FlowKey, with_ports: bool) -> (End, End, u64) {
 /// Hash over addresses, protocol and ports (`OVS_HASH_ALG_L4`); never 0.
 #[inline(always)]
 pub fn five_tuple(key: &FlowKey, basis: u32) -> u32 {
+    let b = &key.base;
+    if b.dl_type == h::ETH_TYPE_IP {
+        // Addresses fit in one word, so one multiplication mixes all.
+        let ports = if b.nw_frag == 0 { u64::from(b.tp_src) << 16 | u64::from(b.tp_dst) } else { 0 };
+        let addresses = u64::from(b.nw_src) << 32 | u64::from(b.nw_dst);
+        let rest = u64::from(b.nw_proto) << 32 | ports;
+        let hash = fold(addresses ^ P[0] ^ u64::from(basis), rest ^ P[1] ^ u64::from(basis) << 40);
+        return nonzero((hash ^ hash >> 32) as u32);
+    }
     let (src, dst, proto) = ends(key, true);
     nonzero(mix(basis, proto, src, dst))
 }

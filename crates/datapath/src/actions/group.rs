@@ -430,18 +430,26 @@ impl Group<'_> {
 
     /// Sends each packet, or a copy, to the member of a bond that its hash chooses.
     fn balance(&mut self, lanes: LaneMask, bond: u32, is_last: bool) -> LaneMask {
-        let Some(bond) = self.exec.shared.bonds.get(bond) else {
+        let vlan_limit = self.exec.vlan_limit;
+        let Executor { bonds, shared, .. } = &mut *self.exec;
+        let Some(bond) = bonds.find(&shared.bonds, bond) else {
             self.work.all(lanes, Fate::Drop(DropReason::BadAction));
             return LaneMask::NONE;
         };
-        let vlan_limit = self.exec.vlan_limit;
+        let mut ports = [DpPort::NONE; BATCH_MAX_PACKETS];
         for lane in lanes {
             let Arrays { packets, keys, layouts, dirty, .. } = &mut *self.arrays;
             let (key, layout, dirty) = (&mut keys[lane], &mut layouts[lane], &mut dirty[lane]);
             let mut headers = HeaderCtx { key, layout, dirty, vlan_limit };
             headers.refresh(&packets[lane]);
-            let port = bond.choose(five_tuple(headers.key, 0), frame_bytes(&packets[lane]) as u64);
-            self.deliver(LaneMask::one(lane), Fate::Output(port), is_last);
+            ports[lane] = bond.choose(five_tuple(headers.key, 0), frame_bytes(&packets[lane]) as u64);
+        }
+        if is_last && self.work.cuts == LaneMask::NONE {
+            lanes.for_each(|lane| self.work.fates[lane] = Fate::Output(ports[lane]));
+            return LaneMask::NONE;
+        }
+        for lane in lanes {
+            self.deliver(LaneMask::one(lane), Fate::Output(ports[lane]), is_last);
         }
         if is_last { LaneMask::NONE } else { lanes }
     }

@@ -34,6 +34,7 @@ pub(crate) use packet_wise::PacketCtx;
 #[cfg(test)]
 pub(crate) use sums::{complete, sctp_sum};
 
+use crate::bonds::CoreBonds;
 use crate::burst::{HeaderCtx, Parsed, Recirculated};
 use crate::hash::{KeyHasher, split_mix};
 use crate::park::{Origin, new_ufid};
@@ -160,6 +161,7 @@ pub(crate) struct Executor {
     pub(crate) reread: bool,
     pub(crate) hasher: KeyHasher,
     pub(crate) shared: Arc<DpShared>,
+    pub(crate) bonds: CoreBonds,
     pub(crate) ports: Ports,
     pub(crate) recirculated: Recirculated,
     pub(crate) now_us: u64,

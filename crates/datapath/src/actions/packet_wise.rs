@@ -186,10 +186,11 @@ impl actions::Executor for Step<'_, '_> {
     }
 
     fn balance(&mut self, packet: Packet, bond: u32) -> ExecResult<Self> {
-        let Some(bond) = self.exec.shared.bonds.get(bond) else {
+        self.view.headers.refresh(&packet);
+        let Executor { bonds, shared, .. } = &mut *self.exec;
+        let Some(bond) = bonds.find(&shared.bonds, bond) else {
             return self.dropped(packet, DropReason::BadAction);
         };
-        self.view.headers.refresh(&packet);
         let port = bond.choose(five_tuple(self.view.headers.key, 0), frame_bytes(&packet) as u64);
         self.output(packet, port)
     }

@@ -54,3 +54,28 @@ fn each_packet_leaves_by_the_member_of_its_hash() {
         assert!(rig.pmd.ledger().balances());
     }
 }
+
+#[test]
+fn bytes_of_all_cores_count_and_stay_when_one_ends() {
+    let shared = Arc::new(DpShared::new(7));
+    let bonds = shared.bond_balancer();
+    bonds.set_bond(5, &members(2, 3));
+    let mut sent = 0;
+    let total = || bonds.bond_bytes(5).unwrap().iter().sum::<u64>();
+    for core in 0..3 {
+        let mut rig = Rig::new();
+        rig.pmd = Pmd::new(PmdConfig::new(PmdId::Core(core), 1), shared.clone());
+        (1..=3).for_each(|port| rig.pmd.port_add(DpPort(port)).unwrap());
+        rig.flow(1, &tcp(1000, 80), least_mask(), vec![DpAction::from(LbOutput(5))]);
+        for _ in 0..2 {
+            rig.receive(1, &frames());
+            sent += frames().iter().map(|frame| frame.len() as u64).sum::<u64>();
+            assert_eq!(total(), sent);
+        }
+        // Another bond comes and goes meanwhile.
+        bonds.set_bond(6 + u32::from(core), &members(2, 2));
+        drop(rig);
+        assert_eq!(total(), sent);
+    }
+    assert_eq!(bonds.bonds().len(), 4);
+}
