@@ -1,14 +1,15 @@
 //! The thread `bonds`: follows the links of all bonds, enables and disables members, and rebalances.
 //!
-//! It reads link events of the kernel by itself, so a lost carrier changes forwarding without the main loop: the state of the
-//! bond, then the flows that looked at it. Links of dummies and settings come from the main loop, states of link protocols from
-//! the sessions of the members ([`ofproto::links`]), whose thread wakes this one. Commands change a bond on the main loop, by
-//! the same steps ([`Running::apply`]).
+//! It reads link events of the kernel, and carriers of bonds that forward packets ([`carriers`]), by itself, so a lost carrier
+//! changes forwarding without the main loop: the state of the bond, then the flows that looked at it. Links of dummies and
+//! settings come from the main loop, states of link protocols from the sessions of the members ([`ofproto::links`]), whose thread
+//! wakes this one. Commands change a bond on the main loop, by the same steps ([`Running::apply`]).
 //!
 //! The thread starts with the first bond. It holds the list of bonds during a round, so an ended bond is out of use once it is
 //! out of the list.
 
 mod announce;
+mod carriers;
 mod thread;
 
 use crate::devices::Device;
@@ -35,6 +36,8 @@ const THREAD: &str = "bonds";
 const WAKE: Token = Token(0);
 /// Token of its link events.
 const LINKS: Token = Token(1);
+/// Token of the timer for reads of carriers.
+const CARRIERS: Token = Token(2);
 
 /// An interface of a bond.
 struct Member {

@@ -12,6 +12,7 @@ pub mod daemon;
 pub mod frames;
 pub mod heap;
 pub mod idle;
+pub mod interval;
 pub mod limits;
 pub mod local;
 pub mod lock;

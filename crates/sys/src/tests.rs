@@ -199,3 +199,21 @@ fn errors_lose_their_numbers() {
     }
     assert_eq!(crate::os_text(&std::io::Error::from_raw_os_error(111)), "Connection refused");
 }
+
+#[test]
+fn an_interval_expires_until_it_is_off() {
+    let interval = crate::interval::Interval::new().unwrap();
+    assert_eq!(interval.take(), 0);
+    interval.set(Some(Duration::from_micros(200))).unwrap();
+    let mut seen = 0;
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while seen < 3 && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_micros(100));
+        seen += interval.take();
+    }
+    assert!(seen >= 3);
+    interval.set(None).unwrap();
+    interval.take();
+    std::thread::sleep(Duration::from_millis(1));
+    assert_eq!(interval.take(), 0);
+}

@@ -3,6 +3,7 @@
 //! Devices without it return `EOPNOTSUPP`.
 
 use std::io;
+use std::os::fd::OwnedFd;
 
 use crate::raw::{self, context};
 
@@ -16,6 +17,7 @@ const DRVINFO_BYTES: usize = 196;
 const GCHANNELS: u32 = 0x3c;
 const GFLAGS: u32 = 0x25;
 const FLAG_RXVLAN: u32 = 1 << 8;
+const GLINK: u32 = 0x0a;
 
 /// Duplex of a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -113,6 +115,36 @@ pub fn strips_vlan_tags(name: &str) -> io::Result<bool> {
     Ok(buf[1] & FLAG_RXVLAN != 0)
 }
 
+/// Reads carriers of devices as their drivers know them.
+///
+/// The kernel's link events and `IFF_RUNNING` follow a lost carrier by up to a second: it reports one a second for the whole
+/// machine (`net/core/link_watch.c`). The answer of the driver has no delay.
+#[derive(Debug)]
+pub struct CarrierReader {
+    socket: OwnedFd,
+}
+
+impl CarrierReader {
+    /// A reader of devices in the network namespace of the calling thread.
+    ///
+    /// # Errors
+    /// No socket is left.
+    pub fn new() -> io::Result<CarrierReader> {
+        Ok(CarrierReader { socket: raw::socket(libc::AF_INET, libc::SOCK_DGRAM, 0)? })
+    }
+
+    /// Whether the device is up and has a carrier.
+    ///
+    /// # Errors
+    /// `ENODEV` without such a device, `EOPNOTSUPP` if its driver does not know.
+    pub fn carrier(&self, name: &str) -> io::Result<bool> {
+        // Command; carrier.
+        let mut buf = [GLINK, 0];
+        ioctl_at(&self.socket, name, &mut buf)?;
+        Ok(buf[1] != 0)
+    }
+}
+
 fn byte(words: &[u32], at: usize) -> u8 {
     words[at / 4].to_ne_bytes()[at % 4]
 }
@@ -120,11 +152,15 @@ fn byte(words: &[u32], at: usize) -> u8 {
 /// SIOCETHTOOL with a command's structure in `buf`, which must have room for the longest result of the
 /// command.
 fn ioctl(name: &str, buf: &mut [u32]) -> io::Result<()> {
-    let fd = raw::socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?;
+    ioctl_at(&raw::socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?, name, buf)
+}
+
+/// [`ioctl`] at an open socket.
+fn ioctl_at(socket: &OwnedFd, name: &str, buf: &mut [u32]) -> io::Result<()> {
     let mut req = raw::ifreq(name)?;
     req.ifr_ifru.ifru_data = buf.as_mut_ptr().cast();
     // SAFETY: SIOCETHTOOL takes an ifreq whose data point to the command. The commands used here write at
     // most the space reserved by the callers above: the fixed part and three masks of the given length,
     // ethtool_drvinfo, ethtool_channels or ethtool_value.
-    unsafe { raw::ioctl_ifreq(&fd, libc::SIOCETHTOOL, &mut req) }
+    unsafe { raw::ioctl_ifreq(socket, libc::SIOCETHTOOL, &mut req) }
 }

@@ -15,7 +15,7 @@ use std::io;
 use std::net::Ipv4Addr;
 
 pub use counters::AllLinkStats;
-pub use ethtool::{Duplex, EthtoolLink, driver, ethtool_link, rx_queues, strips_vlan_tags};
+pub use ethtool::{CarrierReader, Duplex, EthtoolLink, driver, ethtool_link, rx_queues, strips_vlan_tags};
 pub use monitor::{LinkEvent, LinkMonitor};
 
 use crate::raw::context;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use netdev::link::{self, Duplex, LinkEvent, LinkMonitor, OperState};
+use netdev::link::{self, CarrierReader, Duplex, LinkEvent, LinkMonitor, OperState};
 
 use crate::helpers::*;
 
@@ -24,6 +24,14 @@ fn state_is_read_and_set() {
         assert!(up.carrier() && up.oper_state == OperState::Up);
         assert!(up.carrier_changes > alone.carrier_changes);
         assert_eq!(up.carrier_up_count, alone.carrier_up_count + 1);
+        // The driver knows a lost carrier at once, also when the kernel reports no further one within the second.
+        let reader = CarrierReader::new().unwrap();
+        for _ in 0..3 {
+            assert!(reader.carrier("sl-a").unwrap());
+            ip("link set sl-b down");
+            assert!(!reader.carrier("sl-a").unwrap());
+            ip("link set sl-b up");
+        }
         link::set_admin_up(before.ifindex, false).unwrap();
         assert!(!link::link_info("sl-a").unwrap().admin_up);
         let names: Vec<_> = link::list_links().unwrap().into_iter().map(|l| l.name).collect();
@@ -39,6 +47,7 @@ fn errors_name_the_device() {
         assert!(e.to_string().contains("sl-none"));
         assert!(link::set_mtu(9999, 1500).is_err());
         assert!(link::link_info("a/b").is_err());
+        assert!(CarrierReader::new().unwrap().carrier("sl-none").is_err());
         assert!(link::ethtool_link("sl-none").unwrap_err().to_string().contains("sl-none"));
     });
 }

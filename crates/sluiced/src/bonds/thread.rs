@@ -1,7 +1,8 @@
 //! The thread itself.
 
 use super::announce::Announcements;
-use super::{LINKS, Running, Shared, WAKE};
+use super::carriers::CarrierWatch;
+use super::{CARRIERS, LINKS, Running, Shared, WAKE};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll};
 use netdev::link::{LinkEvent, LinkInfo, LinkMonitor, link_info};
@@ -22,6 +23,7 @@ pub(super) struct Runner {
     shared: Arc<Shared>,
     poll: Poll,
     monitor: LinkMonitor,
+    carriers: CarrierWatch,
     announcements: Announcements,
     /// When links are read that no event reports, by bond.
     reads: HashMap<String, u64>,
@@ -31,25 +33,33 @@ impl Runner {
     pub(super) fn new(shared: Arc<Shared>, poll: Poll) -> io::Result<Runner> {
         let monitor = LinkMonitor::new()?;
         poll.registry().register(&mut SourceFd(&monitor.fd().as_raw_fd()), LINKS, Interest::READABLE)?;
-        Ok(Runner { shared, poll, monitor, announcements: Announcements::default(), reads: HashMap::new() })
+        let carriers = CarrierWatch::new()?;
+        poll.registry().register(&mut SourceFd(&carriers.fd()), CARRIERS, Interest::READABLE)?;
+        let (announcements, reads) = (Announcements::default(), HashMap::new());
+        Ok(Runner { shared, poll, monitor, carriers, announcements, reads })
     }
 
     /// Runs until it is to stop.
     pub(super) fn run(mut self) {
         let mut events = Events::with_capacity(4);
-        let mut wait_ms = 0;
+        let mut next_ms: u64 = 0;
         while !self.shared.stop.load(Ordering::Acquire) {
+            let wait_ms = next_ms.saturating_sub(sys::clock::monotonic_ms());
             if let Err(e) = self.poll.poll(&mut events, Some(Duration::from_millis(wait_ms)))
                 && e.kind() != io::ErrorKind::Interrupted
             {
                 log::error!(target: "bond", "cannot wait for link events: {e}");
                 std::thread::sleep(Duration::from_millis(SLEEP_MAX_MS));
             }
-            debug_assert!(events.iter().all(|event| matches!(event.token(), WAKE | LINKS)));
+            debug_assert!(events.iter().all(|event| matches!(event.token(), WAKE | LINKS | CARRIERS)));
             // Events of new members may be lost: their links are read.
             let all = self.shared.has_new.swap(false, Ordering::AcqRel);
-            let links = self.changed_links(all);
-            wait_ms = self.round(&links);
+            let has_events = all || events.iter().any(|event| event.token() != CARRIERS);
+            let mut links = if has_events { self.changed_links(all) } else { HashMap::new() };
+            let has_changed = self.carriers.read(&mut links);
+            if has_events || has_changed || sys::clock::monotonic_ms() >= next_ms {
+                next_ms = self.round(&links, all);
+            }
         }
     }
 
@@ -83,8 +93,8 @@ impl Runner {
         }
     }
 
-    /// Serves all bonds; returns the time until the next round.
-    fn round(&mut self, links: &HashMap<String, bool>) -> u64 {
+    /// Serves all bonds, of which some are `new`; returns the time of the next round.
+    fn round(&mut self, links: &HashMap<String, bool>, new: bool) -> u64 {
         let shared = self.shared.clone();
         let running = lock(&shared.running);
         let now_ms = sys::clock::monotonic_ms();
@@ -101,11 +111,12 @@ impl Runner {
             next_ms = next_ms.min(rebalance(bond, now_ms));
             next_ms = next_ms.min(bond.bond.state().next_wakeup_ms().unwrap_or(u64::MAX));
         }
-        let wanted = std::mem::take(&mut *lock(&shared.to_announce));
-        if self.announcements.send(wanted, &running, now_ms) {
-            return 0;
+        if new {
+            self.carriers.look_soon();
         }
-        next_ms.saturating_sub(sys::clock::monotonic_ms())
+        next_ms = next_ms.min(self.carriers.look(&running, now_ms));
+        let wanted = std::mem::take(&mut *lock(&shared.to_announce));
+        if self.announcements.send(wanted, &running, now_ms) { now_ms } else { next_ms }
     }
 
     /// Reads the links of a bond that does so regularly; returns the time of the next read.
