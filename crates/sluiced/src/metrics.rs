@@ -193,12 +193,11 @@ impl Service for Scraper {
 
 impl Scraper {
     fn text(&mut self) -> Option<Arc<Vec<u8>>> {
-        if let Some((made, text)) = self.latest.as_ref().filter(|(made, _)| made.elapsed() < FRESH) {
-            let _ = made;
-            return Some(text.clone());
+        // Dropped before the next one is made: two long texts are there only while a client reads the old one.
+        if let Some((made, text)) = self.latest.take().filter(|(made, _)| made.elapsed() < FRESH) {
+            self.latest = Some((made, text.clone()));
+            return Some(text);
         }
-        // Not two long texts at a time, if nobody reads the old one.
-        self.latest = None;
         let begun = Instant::now();
         let snapshot = self.snapshot()?;
         let text = Arc::new(text::of(&snapshot));

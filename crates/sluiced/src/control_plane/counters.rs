@@ -1,7 +1,7 @@
 //! The totals of the coverage counters. Reading them sends two requests to each forwarding thread, for any number of ports.
 
 use super::ControlPlane;
-use dpif::{DropReason, PmdStats, PortStats, XlateDrop};
+use dpif::{CtRefusal, DropReason, PmdStats, PortStats, XlateDrop};
 use l2proto::Protocol;
 use ofproto::mac_table::MacStats;
 use ofproto::mcast::McastStats;
@@ -36,7 +36,8 @@ fn offload_refused(plane: &ControlPlane) -> u64 {
 /// Counters of connection trackers, over all datapaths.
 fn conntrack(plane: &ControlPlane) -> BTreeMap<&'static str, u64> {
     // Without a tracker, too.
-    let mut sums = BTreeMap::from([("ipf_l3csum_err", 0)]);
+    let mut sums = BTreeMap::from([("conntrack_tcp_seq_chk_failed", 0), ("ipf_l3csum_err", 0)]);
+    sums.extend(CtRefusal::ALL.map(|why| (why.counter(), 0)));
     let trackers = plane.switch.instances().iter().filter_map(|i| i.datapath.connections());
     for (name, count) in trackers.flat_map(dpif::Connections::counters) {
         *sums.entry(name).or_default() += count;

@@ -245,6 +245,12 @@ fn mirrors() {
 }
 
 #[test]
+fn monitoring() {
+    require_programs!("curl");
+    check("docs/guide/monitoring.md");
+}
+
+#[test]
 fn multicast() {
     check("docs/guide/multicast.md");
 }

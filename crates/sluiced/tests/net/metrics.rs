@@ -182,6 +182,7 @@ fn metrics_have_the_names_of_exporters_and_the_values_of_the_database() {
     serve_at_socket(&daemon);
     scrape(&daemon);
     daemon.ovs("ovs-ofctl", &["add-flow", "br0", "priority=9,dl_type=0x88b5,actions=drop"]).unwrap();
+    daemon.ovs("ovs-ofctl", &["add-flow", "br0", "priority=8,icmp,actions=ct(commit),normal"]).unwrap();
     send(one, &[Frame { to: BROADCAST, from: "02:00:00:00:00:77", vlan: None }; 5]);
     ping_all(&one.netns, two.ipv4.into(), 10);
     let port = [("bridge", "br0"), ("interface", one.port.as_str())];
@@ -202,7 +203,8 @@ fn metrics_have_the_names_of_exporters_and_the_values_of_the_database() {
     }
     // Values.
     let value = |name, labels: &[(&str, &str)]| sum(&samples, name, labels).unwrap();
-    assert_eq!(value("ovs_bridge_flow_count", &[("bridge", "br0")]), 2.0);
+    assert_eq!(value("ovs_bridge_flow_count", &[("bridge", "br0")]), 3.0);
+    assert!(value("sluice_connections", &[]) >= 1.0);
     assert_eq!(value("ovs_bridge_port_count", &[("bridge", "br0"), ("datapath_type", "netdev")]), 3.0);
     assert_eq!(value("ovs_interface_link_state", &port), 1.0);
     assert_eq!(value("ovs_interface_mtu_bytes", &port), 1500.0);

@@ -77,7 +77,13 @@ fn a_browser_shows_the_switch() {
     let profile = daemon.rundir().join("chromium");
     let browse = |more: &str| {
         let profile = format!("--user-data-dir={}", profile.display());
-        let options = ["--headless", "--no-sandbox", "--disable-gpu", "--window-size=1200,1000", "--virtual-time-budget=6000"];
+        let options = [
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--window-size=1200,1000",
+            "--virtual-time-budget=6000",
+        ];
         let url = format!("http://{ADDRESS}/");
         let browser = net.switch.cmd("chromium").args(options).args([&profile, more, &url]);
         browser.limit(std::time::Duration::from_secs(120)).output().unwrap().stdout
@@ -85,7 +91,8 @@ fn a_browser_shows_the_switch() {
     let mut page = String::new();
     wait_for(LIMIT, "the port, its drops and its session in the browser", || {
         page = browse("--dump-dom");
-        let shown = [&one.port, "data-ready=\"rates\"", "<td>rules</td>", "bfd", "netdev@ovs-netdev", "<polyline"];
+        let shown =
+            [&one.port, "data-ready=\"rates\"", "<td>rules</td>", "bfd", "netdev@ovs-netdev", "<polyline"];
         shown.iter().all(|text| page.contains(*text))
     })
     .unwrap_or_else(|e| panic!("{e:#}\n{page}"));
