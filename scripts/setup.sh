@@ -136,7 +136,7 @@ check | check-long)
     optional+=(ovn-central ovn-host mold)
     if [ "$target" = check-long ]; then
         # libFuzzer is C++; the controllers live in a separate Python environment.
-        packages+=(g++ python3-venv isc-dhcp-client)
+        packages+=(g++ python3-venv isc-dhcp-client prometheus chromium)
     fi
     ;;
 *)

@@ -19,9 +19,9 @@ use super::{UserspaceConfig, numbered};
 use crate::ablation::Optimisation;
 use datapath::PmdTuning;
 use dpif::{
-    DpifError, DpifOp, FlowOffloads, InlineHandler, Numa, OffloadStats, OpBatch, OptionChange, PerfLog,
-    PerfQuery, PmdId, PmdStats, PmdThreads, PortOptions, PortSpec, PortStats, QueueInfo, RxqAffinity,
-    ThreadInfo, ThreadPlan,
+    DpifError, DpifOp, FlowOffloads, InlineHandler, Iterations, Numa, OffloadStats, OpBatch, OptionChange,
+    PerfLog, PerfQuery, PmdId, PmdStats, PmdThreads, PortOptions, PortSpec, PortStats, QueueInfo,
+    RxqAffinity, ThreadInfo, ThreadPlan,
 };
 use flow::DpPort;
 use netdev::OpenedPort;
@@ -409,6 +409,16 @@ impl PmdThreads for PmdPool {
             Some(perf::show(&shown, &query.time, &head, query.histograms))
         });
         texts.collect()
+    }
+
+    fn iterations(&self) -> Vec<(u16, Iterations)> {
+        let s = lock(&self.state);
+        let of_thread = |(core, running): (&u16, &Running)| {
+            let thread = std::iter::once(&running.thread);
+            let shown = self.cores.ask(thread, |reply| Control::Perf([0, 0], reply)).pop()?;
+            Some((*core, shown.iterations()))
+        };
+        s.running.iter().filter_map(of_thread).collect()
     }
 
     fn set_perf_log(&self, log: PerfLog) {

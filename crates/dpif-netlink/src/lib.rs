@@ -24,6 +24,7 @@ mod source;
 mod upkeep;
 
 pub use dispatch::Mode;
+pub use netlink::messages_sent;
 
 use dispatch::Dispatch;
 use dpif::{

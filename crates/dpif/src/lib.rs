@@ -60,7 +60,7 @@ pub use provider::{
 pub use slow_path::SlowReason;
 pub use stats::{DeviceStats, Drops, PmdStats, PortStats, XlateDrops, add_each};
 pub use threads::{
-    AutoBalance, CacheSettings, Numa, PerfLog, PerfQuery, QueueInfo, RxqAffinity, RxqAssign, SleepMax,
-    ThreadInfo, ThreadPlan,
+    AutoBalance, CacheSettings, Iterations, Numa, PerfLog, PerfQuery, QueueInfo, RxqAffinity, RxqAssign,
+    SleepMax, ThreadInfo, ThreadPlan,
 };
 pub use upcall::{ControllerCookie, Ticket, Upcall, UpcallKind, UpcallSink, Upcalls, UserCookie};

@@ -10,7 +10,7 @@ use crate::ops::{Datapath, DpifError, DpifOp, OpBatch, OpResult};
 use crate::port::{EgressPorts, PortSpec};
 use crate::port_types::PortOptions;
 use crate::stats::{PmdStats, PortStats};
-use crate::threads::{Numa, PerfLog, PerfQuery, QueueInfo, RxqAffinity, ThreadInfo, ThreadPlan};
+use crate::threads::{Iterations, Numa, PerfLog, PerfQuery, QueueInfo, RxqAffinity, ThreadInfo, ThreadPlan};
 use crate::upcall::Upcalls;
 use flow::{DpPort, Ufid};
 use std::io;
@@ -231,6 +231,9 @@ pub trait PmdThreads {
 
     /// Iteration statistics of threads as text, in the layout of `pmd-perf-show`.
     fn perf_text(&self, query: &PerfQuery) -> String;
+
+    /// Iterations of all threads, by core.
+    fn iterations(&self) -> Vec<(u16, Iterations)>;
 
     /// Sets which iterations are logged.
     fn set_perf_log(&self, log: PerfLog);

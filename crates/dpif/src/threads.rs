@@ -151,6 +151,19 @@ pub struct QueueInfo {
     pub usage: Option<f64>,
 }
 
+/// Iterations of a thread since its counters were cleared.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Iterations {
+    /// All of them.
+    pub all: u64,
+    /// Those with packets or operations.
+    pub busy: u64,
+    /// Sleeps.
+    pub sleeps: u64,
+    /// Time slept, in microseconds.
+    pub slept_us: u64,
+}
+
 /// Logging of suspicious iterations, with their neighbours (`pmd-perf-log-set`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PerfLog {

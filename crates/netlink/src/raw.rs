@@ -3,6 +3,7 @@
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use libc::{c_int, c_void};
@@ -74,8 +75,16 @@ pub(crate) fn set_receive_buffer(fd: &impl AsFd, bytes: usize) -> io::Result<usi
     Ok(usize::try_from(get_option(fd, libc::SOL_SOCKET, libc::SO_RCVBUF)?).unwrap_or(0))
 }
 
+static SENT: AtomicU64 = AtomicU64::new(0);
+
+/// Datagrams sent to the kernel by this process, by way of this crate.
+pub fn messages_sent() -> u64 {
+    SENT.load(Ordering::Relaxed)
+}
+
 /// Sends one datagram to the kernel, which has processed it on return.
 pub(crate) fn send(fd: &impl AsFd, bytes: &[u8]) -> io::Result<()> {
+    SENT.fetch_add(1, Ordering::Relaxed);
     loop {
         // SAFETY: the pointer and length are those of `bytes`.
         let sent = unsafe { libc::send(fd.as_fd().as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), 0) };

@@ -5,7 +5,7 @@
 //! A library only for the fuzzer; the program is `main`.
 //!
 //! Wiring and output only: `ovsdb`, `openflow` and `flow` have the protocols. Everything is blocking and
-//! single-threaded (except the reader of `top`); every wait ends at the user's deadline.
+//! single-threaded (except the reader of `top` and the server of `web`); every wait ends at the user's deadline.
 
 #![forbid(unsafe_code)]
 
@@ -24,6 +24,7 @@ mod top;
 mod unknown_keys;
 mod upcall_bench;
 mod vsctl;
+mod web;
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -64,6 +65,8 @@ enum Command {
     Tcpdump(tcpdump::Options),
     /// Show live statistics of threads, ports, flows and upcalls
     Top(top::Options),
+    /// Serve a page with live statistics to browsers of this machine
+    Web(web::Options),
     /// Measure the cost of first packets of flows, stage by stage
     UpcallCost(upcall_cost::Options),
     /// Print the completion script of a shell: `source <(sluice completion bash)`
@@ -131,6 +134,7 @@ pub fn main() -> ExitCode {
         Command::Check(options) => check::main(&options),
         Command::Tcpdump(options) => tcpdump::main(&options),
         Command::Top(options) => top::main(&options),
+        Command::Web(options) => web::main(&options),
         Command::UpcallCost(options) => upcall_cost_main(&options),
         Command::Completion { shell } => {
             remote::print(completion::script(shell));

@@ -16,6 +16,7 @@
 //!  "bridges": [{"name": "br0", "datapath_id": "0000aabbccddeeff", "ports": [{"name": "p0", "ofport": 1,
 //!    "type": "system", "link": "up", "rx_packets": 1, "rx_bytes": 60, "tx_packets": 1, "tx_bytes": 60,
 //!    "drops": {"rules": 3, "tx_down": 1}, "upcalls_waiting": 0, "error": null}]}],
+//!  "sessions": [{"interface": "p0", "protocol": "bfd", "live": true, "forwarding": true}],
 //!  "ineffective": [{"table": "Bridge", "row": "br0", "setting": "other_config:hwaddr", "message": "…"}],
 //!  "unknown_keys": [{"table": "Port", "row": "p0", "column": "other_config", "key": "net_uuid", "rows": 3}]}
 //! ```
@@ -46,10 +47,37 @@ pub(crate) struct StatusModel {
     pub(crate) datapaths: Vec<Datapath>,
     /// In display order.
     pub(crate) bridges: Vec<Bridge>,
+    /// Sessions of link protocols.
+    pub(crate) sessions: Vec<Session>,
     /// Settings that are refused, have no effect or another one.
     pub(crate) ineffective: Vec<Setting>,
     /// Keys that no setting has.
     pub(crate) unknown_keys: Vec<UnknownKey>,
+}
+
+/// An element of `sessions`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Session {
+    /// Name of the interface.
+    pub(crate) interface: String,
+    /// The protocol, as its log module is named.
+    pub(crate) protocol: String,
+    /// Whether the session holds its interface for live.
+    pub(crate) live: bool,
+    /// Whether it lets its interface forward.
+    pub(crate) forwarding: bool,
+}
+
+impl Session {
+    fn from_json(value: &Value) -> Session {
+        let is = |name: &str| value[name].as_bool().unwrap_or(false);
+        Session {
+            interface: text(value, "interface"),
+            protocol: text(value, "protocol"),
+            live: is("live"),
+            forwarding: is("forwarding"),
+        }
+    }
 }
 
 /// An element of `ineffective`.
@@ -258,6 +286,7 @@ impl StatusModel {
             uptime_ms: value["uptime_ms"].as_u64(),
             datapaths: list(value, "datapaths", Datapath::from_json),
             bridges: list(value, "bridges", Bridge::from_json),
+            sessions: list(value, "sessions", Session::from_json),
             ineffective: list(value, "ineffective", Setting::from_json),
             unknown_keys: list(value, "unknown_keys", UnknownKey::from_json),
         })

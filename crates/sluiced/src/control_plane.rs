@@ -1,6 +1,6 @@
 //! The parts of the daemon that commands (`appctl`) show and change, without its main loop.
 
-mod counters;
+pub(crate) mod counters;
 
 use super::config::Exit;
 use super::coverage::Coverage;

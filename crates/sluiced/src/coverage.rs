@@ -25,6 +25,13 @@ struct Events {
     minutes: [u64; HOUR],
 }
 
+impl Events {
+    fn rates(&self, newest: usize) -> [f64; 3] {
+        let sum = |all: &[u64]| all.iter().sum::<u64>() as f64;
+        [self.samples[newest] as f64 / 5.0, sum(&self.samples) / 60.0, sum(&self.minutes) / 3600.0]
+    }
+}
+
 /// See the module documentation.
 #[derive(Default)]
 pub(crate) struct Coverage {
@@ -64,19 +71,27 @@ impl Coverage {
         self.taken = (self.taken + slots as usize) % (MINUTE * HOUR);
     }
 
+    /// The newest sample.
+    fn newest(&self) -> usize {
+        (self.taken + MINUTE - 1) % MINUTE
+    }
+
+    /// Rates of nonzero counters over the last 5 seconds, minute and hour, in order of their names.
+    pub(crate) fn rates(&self) -> Vec<(&'static str, [f64; 3])> {
+        let newest = self.newest();
+        let hit = self.events.iter().filter(|(_, events)| events.last_total > 0);
+        hit.map(|(name, events)| (*name, events.rates(newest))).collect()
+    }
+
     /// The counters as text; `totals` in order of their names.
     pub(crate) fn show(&self, totals: &[(&'static str, u64)]) -> String {
         let hash = hash(totals);
         let mut out = format!(
             "Event coverage, avg rate over last: 5 seconds, last minute, last hour,  hash={hash:08x}:\n"
         );
-        let newest = (self.taken + MINUTE - 1) % MINUTE;
+        let newest = self.newest();
         for (name, total) in totals.iter().filter(|(_, total)| *total > 0) {
-            let rates = self.events.get(name).map_or([0.0; 3], |e| {
-                let sum = |all: &[u64]| all.iter().sum::<u64>() as f64;
-                [e.samples[newest] as f64 / 5.0, sum(&e.samples) / 60.0, sum(&e.minutes) / 3600.0]
-            });
-            let [now, minute, hour] = rates;
+            let [now, minute, hour] = self.events.get(name).map_or([0.0; 3], |events| events.rates(newest));
             let _ =
                 writeln!(out, "{name:<24} {now:5.1}/sec {minute:9.3}/sec {hour:13.4}/sec   total: {total}");
         }

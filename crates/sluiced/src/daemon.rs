@@ -11,6 +11,7 @@ use super::db::{Db, MANAGERS};
 use super::implementations::Chosen;
 use super::machine;
 use super::memory_growth::{self, MemoryGrowth};
+use super::metrics::Metrics;
 use super::reactor::{QUEUES, Reactor, WAKER};
 use super::routing::Routing;
 use super::switch::Switch;
@@ -52,6 +53,7 @@ struct Daemon {
     plane: ControlPlane,
     wakeups: Wakeups,
     memory: MemoryGrowth,
+    metrics: Metrics,
     unixctl: Unixctl,
     /// Control socket of the embedded database server, and its pid file.
     database_unixctl: Option<(Unixctl, Option<PidFile>)>,
@@ -178,6 +180,7 @@ impl Daemon {
             plane: ControlPlane::new(reactor, db, switch, routing),
             wakeups: Wakeups::default(),
             memory: MemoryGrowth::new(sys::clock::monotonic_ms()),
+            metrics: Metrics::default(),
             unixctl,
             database_unixctl: None,
             signals,
@@ -232,7 +235,8 @@ impl Daemon {
     /// Shuts down: first the listeners, then the ports, and last the lock of the database file, so that the next
     /// process finds either none or all of this one. Replies to `exit` after that: the next process can start then.
     fn end(self, exit: Exit, pid_file: Option<PidFile>) {
-        let Daemon { plane, mut unixctl, database_unixctl, waiting, _events: events, .. } = self;
+        let Daemon { plane, mut unixctl, database_unixctl, waiting, metrics, _events: events, .. } = self;
+        drop(metrics);
         let ControlPlane { mut db, switch, mut reactor, .. } = plane;
         unixctl.stop_listening();
         drop(database_unixctl);
@@ -261,6 +265,8 @@ impl Daemon {
             {
                 detached.ready(!config.no_chdir).context("cannot tell that the daemon is ready")?;
             }
+            self.plane.clients_cut_off = self.unixctl.cut_off;
+            self.metrics.run(&mut self.plane, &self.waker);
             next = next.and(self.sample()).and(self.answer_waiting()).and(self.plane.reactor.turn());
             if let Some(exit) = self.plane.exit {
                 return Ok(exit);

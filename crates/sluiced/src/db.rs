@@ -196,6 +196,14 @@ impl Db {
         matches!(self.side, Side::Embedded(_))
     }
 
+    /// The file of the database that is served here.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        match &self.side {
+            Side::Embedded(embedded) => Some(embedded.file.path()),
+            Side::Remote(_) => None,
+        }
+    }
+
     /// Whether an attempt failed since the last call and the followed server is absent. One that has sent its database
     /// has time to restart.
     pub fn take_loss(&mut self) -> bool {

@@ -49,6 +49,7 @@ pub struct DbFile {
     writer: Option<JoinHandle<()>>,
     bytes: u64,
     base_bytes: u64,
+    path: PathBuf,
 }
 
 /// Opens (or creates) the file at `path`, protected by `lock`, and reads it. The writer thread calls `wake` after
@@ -115,12 +116,24 @@ pub fn open(
     let writer = std::thread::Builder::new()
         .name("ovsdb-log".into())
         .spawn(move || writer.run(&todo, &results, &wake))?;
-    let file =
-        DbFile { _lock: lock, jobs: Some(jobs), written, writer: Some(writer), bytes, base_bytes: bytes };
+    let file = DbFile {
+        _lock: lock,
+        jobs: Some(jobs),
+        written,
+        writer: Some(writer),
+        bytes,
+        base_bytes: bytes,
+        path: path.clone(),
+    };
     Ok((file, db))
 }
 
 impl DbFile {
+    /// The file itself, behind all symbolic links.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Queues records for writing.
     pub fn append(&mut self, records: Vec<LogRecord>) {
         if records.is_empty() {

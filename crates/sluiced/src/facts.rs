@@ -12,7 +12,7 @@ use flow::{DpPort, MacAddr};
 use l2proto::Protocol;
 use l2proto::protocol::LinkState;
 use l2proto::protocol::Table;
-use netdev::dummy::{DummyPorts, DummyStats, QueueStats};
+use netdev::dummy::{Dummy, DummyPorts, DummyStats, QueueStats};
 use netdev::link::{self, EthtoolLink, LinkInfo};
 use ofproto::ports::{PortCounters, PortFeatures};
 use ovsdb::client::{ColumnValue, LockState, RowView, TxnBuilder, TxnId};
@@ -26,7 +26,7 @@ use vswitch::status::{ControllerFacts, Counters, Duplex, Facts, ManagerFacts, Sw
 use vswitch::{Planner, SupportedTypes, Writeback};
 
 /// OVS version reported to tools.
-const OVS_VERSION: &str = "3.5.4";
+pub(crate) const OVS_VERSION: &str = "3.5.4";
 
 struct Link {
     info: LinkInfo,
@@ -247,6 +247,26 @@ impl FactKeeper {
         self.managers = managers;
     }
 
+    /// State of an open device: set up, carrier, MTU, changes of the carrier, bits a second.
+    pub(crate) fn device_state(&self, name: &str) -> Option<DeviceState> {
+        let Link { info, settings, changes_before, .. } = self.links.get(name)?;
+        let speed_mbps = settings.as_ref().and_then(|settings| settings.speed_mbps);
+        Some(DeviceState {
+            is_up: info.admin_up,
+            has_carrier: info.carrier(),
+            mtu: info.mtu,
+            resets: info.carrier_changes.wrapping_sub(*changes_before),
+            speed_bps: speed_mbps.map_or(0, |mbps| u64::from(mbps) * 1_000_000),
+        })
+    }
+
+    /// All sessions of link protocols, with their effect on their interface.
+    pub(crate) fn sessions(&self) -> impl Iterator<Item = (&str, Protocol, LinkState)> {
+        self.sessions.iter().flat_map(|(name, sessions)| {
+            sessions.iter().map(move |(protocol, report)| (name.as_str(), *protocol, report.state))
+        })
+    }
+
     /// Whether a device is set down; `None` if unknown.
     pub(crate) fn admin_down(&self, name: &str) -> Option<bool> {
         self.links.get(name).map(|l| !l.info.admin_up)
@@ -391,19 +411,40 @@ impl FactKeeper {
             let instance = instances.of_bridge(port.bridge)?;
             let view = instance.backer.view();
             let port_of_view = view.bridge(port.bridge).and_then(|b| b.ports.port(port.of_port));
-            if let Some(p) = port_of_view.filter(|p| p.is_counted_here()) {
-                return Some(translated_counters(&p.counters));
-            }
-            let stats = all.get(instance.name())?.get(&port.dp_port?)?;
+            let counted_here = port_of_view.filter(|p| p.is_counted_here()).map(|p| &*p.counters);
+            let stats = all.get(instance.name()).zip(port.dp_port).and_then(|(all, number)| all.get(&number));
             let dummy = instances.dummy_ports().get(port.name);
-            Some(dummy.map_or_else(
-                || device_counters(stats),
-                |dummy| dummy_counters(&dummy.stats(), dummy.counted_txq()),
-            ))
+            port_counters(counted_here, stats, dummy.as_ref())
         };
         self.statistics =
             planner.open_ports().filter_map(|p| Some((p.name.to_string(), counters(&p)?))).collect();
     }
+}
+
+/// See [`FactKeeper::device_state`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DeviceState {
+    pub(crate) is_up: bool,
+    pub(crate) has_carrier: bool,
+    pub(crate) mtu: u32,
+    pub(crate) resets: u32,
+    pub(crate) speed_bps: u64,
+}
+
+/// Counters of a port: those that translations count, of a dummy, or of a device.
+pub(crate) fn port_counters(
+    of_view: Option<&PortCounters>,
+    stats: Option<&PortStats>,
+    dummy: Option<&Dummy>,
+) -> Option<Counters> {
+    if let Some(counters) = of_view {
+        return Some(translated_counters(counters));
+    }
+    let stats = stats?;
+    Some(match dummy {
+        Some(dummy) => dummy_counters(&dummy.stats(), dummy.counted_txq()),
+        None => device_counters(stats),
+    })
 }
 
 /// Offloads of transmission that the status of a device has in OVS.

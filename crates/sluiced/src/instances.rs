@@ -152,22 +152,12 @@ impl Instance {
 
     /// Sends operations to a thread and waits for their results.
     pub fn ask(&self, pmd: PmdId, ops: Vec<DpifOp>) -> Result<Vec<OpResult>, String> {
-        let (results, answer) = sync_channel(1);
-        self.datapath.operate(OpBatch { pmd, ops, tag: 0, reply: Some(Arc::new(Ask(results))) });
-        answer.recv_timeout(ASK_LIMIT).map_err(|_| "a forwarding thread did not answer".to_string())
+        ask(&*self.datapath, pmd, ops)
     }
 
     /// Counters of all threads.
     pub fn pmd_stats(&self) -> Vec<(PmdId, PmdStats)> {
-        let mut all = Vec::new();
-        for pmd in self.datapath.pmds() {
-            if let Ok(mut results) = self.ask(pmd, vec![DpifOp::Stats])
-                && let Some(OpResult::Stats(stats)) = results.pop()
-            {
-                all.push((pmd, *stats));
-            }
-        }
-        all
+        pmd_stats(&*self.datapath)
     }
 
     /// Counters of all threads together: see [`Instance::totals_with`].
@@ -177,10 +167,7 @@ impl Instance {
 
     /// The counters of these threads together, with those of ended ones, and of upcalls that ended with their port.
     pub fn totals_with(&self, threads: &[(PmdId, PmdStats)]) -> PmdStats {
-        let mut sum = self.datapath.ended_threads();
-        threads.iter().for_each(|(_, stats)| sum.add(stats));
-        sum.drops[DropReason::PortRemoved as usize] += self.datapath.ended_with_port();
-        sum
+        totals_with(&*self.datapath, threads)
     }
 
     /// Starts a round of the revalidator at once; returns its number, complete when [`RevalidatorState::finished`]
@@ -293,6 +280,33 @@ impl Instance {
         }
         more
     }
+}
+
+fn ask(datapath: &dyn Provider, pmd: PmdId, ops: Vec<DpifOp>) -> Result<Vec<OpResult>, String> {
+    let (results, answer) = sync_channel(1);
+    datapath.operate(OpBatch { pmd, ops, tag: 0, reply: Some(Arc::new(Ask(results))) });
+    answer.recv_timeout(ASK_LIMIT).map_err(|_| "a forwarding thread did not answer".to_string())
+}
+
+/// See [`Instance::pmd_stats`]; from any thread.
+pub(crate) fn pmd_stats(datapath: &dyn Provider) -> Vec<(PmdId, PmdStats)> {
+    let mut all = Vec::new();
+    for pmd in datapath.pmds() {
+        if let Ok(mut results) = ask(datapath, pmd, vec![DpifOp::Stats])
+            && let Some(OpResult::Stats(stats)) = results.pop()
+        {
+            all.push((pmd, *stats));
+        }
+    }
+    all
+}
+
+/// See [`Instance::totals_with`]; from any thread.
+pub(crate) fn totals_with(datapath: &dyn Provider, threads: &[(PmdId, PmdStats)]) -> PmdStats {
+    let mut sum = datapath.ended_threads();
+    threads.iter().for_each(|(_, stats)| sum.add(stats));
+    sum.drops[DropReason::PortRemoved as usize] += datapath.ended_with_port();
+    sum
 }
 
 /// Number of VLAN tags in keys that `vlan-limit` wants; 1 before the first configuration.

@@ -6,6 +6,7 @@
 //! - [`routing`]: routes, neighbours and listeners of tunnels in user space;
 //! - [`appctl`]: commands of the control socket ([`unixctl`]), which act on the [`control_plane`];
 //! - [`slowpath`]: handlers and the revalidator;
+//! - `metrics`: the thread that serves metrics for Prometheus;
 //! - `link_protocols`: the thread that runs the sessions of link protocols.
 //!
 //! The control plane shares no thread and no lock with the packet path, except with `--without=threads`.
@@ -31,6 +32,7 @@ mod instances;
 mod link_protocols;
 mod machine;
 mod memory_growth;
+mod metrics;
 mod next_hops;
 mod observer;
 mod openflow;
@@ -49,6 +51,7 @@ mod tracker;
 mod tunnels;
 pub mod turn;
 pub mod unixctl;
+mod upcall_times;
 mod wakeups;
 mod work;
 mod zones;

@@ -1,5 +1,6 @@
 //! The threads of the slow path: handlers that translate upcalls, and the revalidator.
 
+use crate::upcall_times::{self, Stage};
 use dpif::InlineHandler;
 use dpif::{DpifOp, OpBatch, OpResult, PmdId, ReplySink, UpcallKind, Upcalls};
 use dpif::{Provider, UpcallReceiver, usual_revalidators};
@@ -354,7 +355,9 @@ impl InlineHandler for InlineSlowPath {
     fn translate(&self, upcalls: dpif::Upcalls) -> Vec<DpifOp> {
         probes::received(&self.datapath, &upcalls);
         probes::log_upcalls(&self.datapath, true, &upcalls);
+        let (began_us, count) = (upcall_times::begin(), upcalls.len());
         let mut ops = upcall::handle(&self.backer, upcalls, sys::clock::monotonic_ms());
+        upcall_times::end(Stage::Translate, began_us, count);
         if self.backer.has_events() {
             (self.wake)();
         }
@@ -411,6 +414,8 @@ struct Sent {
     ops: usize,
     /// Flows that it installs, by index of their operation.
     puts: Vec<(usize, Ufid)>,
+    /// See [`upcall_times::begin`].
+    began_us: Option<u64>,
 }
 
 impl HandlerThread {
@@ -446,6 +451,7 @@ impl HandlerThread {
             }
             probes::received(self.datapath.name(), &upcalls);
             probes::log_upcalls(self.datapath.name(), is_userspace, &upcalls);
+            upcall_times::waited(upcalls.iter().map(|upcall| upcall.received_us));
             self.serve(upcalls, handler.ahead(), wake);
         }
         let end = Instant::now() + LAST_ANSWERS;
@@ -460,7 +466,10 @@ impl HandlerThread {
     fn serve(&mut self, upcalls: Upcalls, ahead: usize, wake: &Wake) {
         let epoch = self.backer.epoch();
         for (part, ahead) in parts(upcalls, ahead, self.datapath.upcalls_at_once()) {
-            for (pmd, ops) in upcall::handle(&self.backer, part, sys::clock::monotonic_ms()) {
+            let (began_us, upcalls) = (upcall_times::begin(), part.len());
+            let ops = upcall::handle(&self.backer, part, sys::clock::monotonic_ms());
+            upcall_times::end(Stage::Translate, began_us, upcalls);
+            for (pmd, ops) in ops {
                 self.send(pmd, ops, ahead);
             }
         }
@@ -477,7 +486,7 @@ impl HandlerThread {
         let tag = self.next_tag;
         self.next_tag += 1;
         self.under_way += ops.len();
-        self.sent.insert(tag, Sent { ops: ops.len(), puts });
+        self.sent.insert(tag, Sent { ops: ops.len(), puts, began_us: upcall_times::begin() });
         let batch = OpBatch { pmd, ops, tag, reply: Some(self.sink.clone()) };
         if ahead { self.datapath.operate_ahead(batch) } else { self.datapath.operate(batch) }
     }
@@ -494,7 +503,8 @@ impl HandlerThread {
 
     fn take_replies(&mut self) {
         while let Some((pmd, tag, results)) = self.replies.pop() {
-            let Some(Sent { ops, puts }) = self.sent.remove(&tag) else { continue };
+            let Some(Sent { ops, puts, began_us }) = self.sent.remove(&tag) else { continue };
+            upcall_times::end(Stage::Install, began_us, puts.len());
             self.under_way -= ops;
             for (i, ufid) in puts {
                 let installed = results.get(i).is_some_and(|r| !matches!(r, OpResult::Failed(_)));

@@ -5,6 +5,8 @@ use super::instances::Instance;
 use super::switch::Switch;
 use dpif::{CtCounts, CtStatistics, CtZoneCounts, PmdId, PmdStats, PortStats};
 use flow::{DpPort, OfPort};
+use l2proto::Protocol;
+use l2proto::protocol::LinkState;
 use ofproto::view::BridgeView;
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
@@ -26,6 +28,7 @@ pub(crate) fn report(switch: &Switch, uptime_ms: u64) -> Value {
         "uptime_ms": uptime_ms,
         "datapaths": datapaths,
         "bridges": bridges(switch),
+        "sessions": sessions(switch),
         "ineffective": ineffective(switch),
         "unknown_keys": unknown_keys(switch),
     })
@@ -36,6 +39,19 @@ fn ineffective(switch: &Switch) -> Vec<Value> {
     let of_setting =
         |n: Notice| json!({"table": n.table, "row": n.name, "setting": n.setting, "message": n.message});
     switch.planner().ineffective().into_iter().map(of_setting).collect()
+}
+
+/// Sessions of link protocols, with their effect on their interface.
+fn sessions(switch: &Switch) -> Vec<Value> {
+    let of_session = |(interface, protocol, state): (&str, Protocol, LinkState)| {
+        json!({
+            "interface": interface,
+            "protocol": protocol.name(),
+            "live": state.is_live,
+            "forwarding": state.may_forward,
+        })
+    };
+    switch.facts().sessions().map(of_session).collect()
 }
 
 /// Keys that no setting has.

@@ -33,7 +33,7 @@ use ovsdb::client::{ClientState, LockState};
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use vswitch::config::affects_desired;
+use vswitch::config::{MetricsAddress, affects_desired};
 use vswitch::plan::{CreateBridge, DeviceSettings, OpenInterface};
 use vswitch::{Command, Desired, OpenedInterface, Planner, SupportedTypes};
 
@@ -68,6 +68,8 @@ pub struct Switch {
     next_tick_ms: u64,
     /// Keys and certificates of the command line.
     tls: tls::Settings,
+    /// Where metrics are to be served.
+    metrics: Option<MetricsAddress>,
 }
 
 impl Switch {
@@ -130,6 +132,7 @@ impl Switch {
             waited_for_lock: false,
             next_tick_ms: 0,
             tls: config.tls.clone(),
+            metrics: None,
         })
     }
 
@@ -182,6 +185,22 @@ impl Switch {
     /// Whether the dummies with active connections are connected, by their names.
     pub fn dummy_connections(&self) -> Vec<(&str, bool)> {
         self.streams.states()
+    }
+
+    /// Where metrics are to be served; nowhere while another process switches.
+    pub(crate) fn metrics_address(&self) -> Option<&MetricsAddress> {
+        self.metrics.as_ref().filter(|_| !self.waited_for_lock)
+    }
+
+    /// Metrics cannot be served; `None`: they can, or are not wanted.
+    pub(crate) fn metrics_failed(&mut self, error: Option<String>) {
+        self.planner.metrics_failed(error);
+        self.facts.changed();
+    }
+
+    /// Status for the database.
+    pub(crate) fn facts(&self) -> &FactKeeper {
+        &self.facts
     }
 
     /// The planner, read-only.

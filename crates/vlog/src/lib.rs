@@ -42,6 +42,9 @@ const DEFAULT_PATTERNS: [&str; 3] = [
 /// Lines for `--syslog-target` (RFC 5424): the mark of UTF-8 precedes the message.
 const TARGET_PATTERN: &str = "1 %D{%Y-%m-%dT%H:%M:%S.###Z} %E %A %P %c - \u{feff}%m";
 
+/// Severities in the order of their levels.
+const SEVERITIES: [&str; 4] = ["ERR", "WARN", "INFO", "DBG"];
+
 struct Limiter {
     tokens: u64,
     filled_ms: u64,
@@ -69,6 +72,8 @@ struct Inner {
 pub struct Vlog {
     inner: Mutex<Inner>,
     sequence: AtomicU64,
+    /// Messages logged, by severity.
+    logged: [AtomicU64; SEVERITIES.len()],
 }
 
 static VLOG: OnceLock<Vlog> = OnceLock::new();
@@ -90,6 +95,7 @@ pub fn vlog() -> &'static Vlog {
             started_ms: sys::clock::machine_us() / 1000,
         }),
         sequence: AtomicU64::new(0),
+        logged: Default::default(),
     });
     // A second call finds the logger set.
     let _ = log::set_logger(vlog);
@@ -259,6 +265,16 @@ impl Vlog {
         lock(&self.inner).file = None;
     }
 
+    /// Messages logged since the start, by severity.
+    pub fn logged(&self) -> [(&'static str, u64); 4] {
+        std::array::from_fn(|n| (SEVERITIES[n], self.logged[n].load(Ordering::Relaxed)))
+    }
+
+    /// The log file, if there is one.
+    pub fn file(&self) -> Option<PathBuf> {
+        lock(&self.inner).path.clone()
+    }
+
     /// The patterns of lines, in the conversions of `vlog/set PATTERN`.
     pub fn list_patterns(&self) -> String {
         let patterns = lock(&self.inner).patterns.clone();
@@ -324,6 +340,8 @@ impl Log for Vlog {
         }
         let Some(dropped) = inner.admit(module, sys::clock::machine_us() / 1000) else { return };
         let sequence = self.sequence.fetch_add(1, Ordering::Relaxed) + 1;
+        let severity = (record.level() as usize).saturating_sub(1).min(SEVERITIES.len() - 1);
+        self.logged[severity].fetch_add(1, Ordering::Relaxed);
         let name = level_name(record.level().to_level_filter());
         let mut text = escaped(&sys::os_text(record.args()));
         if dropped > 0 {

@@ -1,5 +1,5 @@
 //! Names of the modules: those of Open vSwitch 3.1 and 3.5, so that options and scripts for it are accepted,
-//! `transaction` of its database server, and our own `events`, `ovsdb_file` and `vswitch`. Lines appear under the
+//! `transaction` of its database server, and our own `events`, `metrics`, `ovsdb_file` and `vswitch`. Lines appear under the
 //! module where Open vSwitch has them; a module without a counterpart here never logs (docs/log.md).
 
 /// All modules, in alphabetical order.
@@ -11,7 +11,7 @@ pub(crate) const MODULES: &[&str] = &[
     "dpif_mfex_extract_study", "dpif_netdev", "dpif_netdev_extract", "dpif_netdev_impl", "dpif_netdev_lookup",
     "dpif_netlink", "dpif_netlink_rtnl", "entropy", "events", "fail_open", "fatal_signal", "flow", "hmap",
     "in_band", "ipf", "ipfix", "jsonrpc", "lacp", "lldp", "lldpd", "lldpd_structs", "lockfile", "memory",
-    "meta_flow", "native_tnl", "netdev", "netdev_afxdp", "netdev_dpdk", "netdev_dummy", "netdev_linux",
+    "meta_flow", "metrics", "native_tnl", "netdev", "netdev_afxdp", "netdev_dpdk", "netdev_dummy", "netdev_linux",
     "netdev_offload", "netdev_offload_dpdk", "netdev_offload_tc", "netdev_vport", "netflow", "netlink",
     "netlink_conntrack", "netlink_notifier", "netlink_socket", "nx_match", "odp_execute", "odp_execute_impl",
     "odp_util", "ofp_actions", "ofp_bundle", "ofp_connection", "ofp_ct", "ofp_errors", "ofp_flow",

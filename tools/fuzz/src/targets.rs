@@ -37,6 +37,7 @@ pub(crate) const TARGETS: &[Target] = &[
     target("flow-kernel-key", flow::fuzz::kernel_key, &[Seeds::Files("crates/flow/corpus/kernel_key")]),
     target("flow-words", flow::fuzz::parse_words, &[Seeds::Files("crates/flow/corpus/words")]),
     target("flow-match", flow::text::fuzz::parse_flow, &[Seeds::Files("crates/flow/corpus/text_parse_flow")]),
+    target("httpd-request", httpd::fuzz::request, &[Seeds::Files("crates/httpd/corpus/request")]),
     target("l2proto-bfd", l2proto::fuzz::bfd_packets, &[Seeds::Files("crates/l2proto/corpus/bfd_packets")]),
     target("l2proto-lacp", l2proto::fuzz::lacp_packets, &[Seeds::Files("crates/l2proto/corpus/lacp_packets")]),
     target("l2proto-cfm", l2proto::fuzz::cfm_frames, &[Seeds::Files("crates/l2proto/corpus/cfm_frames")]),

@@ -44,6 +44,7 @@ const SWITCH: &[&str] = &[
     "datapath",
     "dpif-netdev",
     "dpif-netlink",
+    "httpd",
     "ofp-wire",
     "ofp-actions",
     "openflow",
@@ -107,6 +108,7 @@ pub(crate) const TABLE: &[(&str, &[&str])] = &[
     ("testkit", &[]),
     ("bench", &["flow", "netdev", "ofp-actions", "openflow", "packet", "sys", "testkit"]),
     ("upcall-events", &[]),
+    ("httpd", &["sys"]),
     ("upcall-cost", &["sys", "upcall-events"]),
     ("upcall-bench", &["flow", "openflow", "ovsdb", "sys"]),
     ("sim", SWITCH),
@@ -115,6 +117,7 @@ pub(crate) const TABLE: &[(&str, &[&str])] = &[
         "sluice",
         &[
             "flow",
+            "httpd",
             "ofp-actions",
             "openflow",
             "ovsdb",

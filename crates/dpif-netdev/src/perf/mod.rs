@@ -13,7 +13,7 @@ mod text;
 #[cfg(test)]
 mod tests;
 
-use dpif::{PerfLog, PmdStats};
+use dpif::{Iterations, PerfLog, PmdStats};
 use histogram::Histogram;
 use std::collections::VecDeque;
 
@@ -313,4 +313,13 @@ pub(crate) struct PerfShown {
     sleeps: u64,
     slept_cycles: u64,
     metrics: Option<Box<Metrics>>,
+}
+
+impl PerfShown {
+    /// The counters alone.
+    pub(crate) fn iterations(&self) -> Iterations {
+        let slept_us =
+            if self.cycles_per_us > 0.0 { (self.slept_cycles as f64 / self.cycles_per_us) as u64 } else { 0 };
+        Iterations { all: self.iterations, busy: self.busy_iterations, sleeps: self.sleeps, slept_us }
+    }
 }

@@ -21,6 +21,11 @@ pub use monitor::{LinkEvent, LinkMonitor};
 use crate::raw::context;
 use wire::{Request, attribute};
 
+/// Requests that this process sent to the kernel for links, addresses and routes.
+pub fn messages_sent() -> u64 {
+    wire::messages_sent()
+}
+
 /// The links in a datagram of the kernel.
 pub(crate) fn links_of(bytes: &[u8]) -> Vec<LinkInfo> {
     wire::messages(bytes).filter_map(|m| Some(wire::link_of(&m)?.0)).collect()

@@ -5,11 +5,15 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use libc::c_int;
 
 use super::{LinkInfo, LinkStats, OperState};
 use crate::raw;
+
+/// Requests sent by this process.
+static SENT: AtomicU64 = AtomicU64::new(0);
 
 const HEADER_BYTES: usize = 16;
 const IFINFO_BYTES: usize = 16;
@@ -17,6 +21,11 @@ const IFINFO_BYTES: usize = 16;
 const ANSWER_BYTES: usize = 65536;
 const ANSWER_TIMEOUT_S: libc::time_t = 5;
 const IFF_LOWER_UP: u32 = 1 << 16;
+
+/// Requests that this process sent to the kernel, by way of this crate.
+pub(crate) fn messages_sent() -> u64 {
+    SENT.load(Ordering::Relaxed)
+}
 
 /// Attribute numbers of `linux/if_link.h`.
 pub(crate) mod attribute {
@@ -114,6 +123,7 @@ impl Request {
 
     /// Sends the request, without waiting for a reply.
     pub(crate) fn send(self, fd: &impl AsFd) -> io::Result<()> {
+        SENT.fetch_add(1, Ordering::Relaxed);
         let request = self.finish();
         // SAFETY: the pointer and length are those of `request`.
         let sent = unsafe { libc::send(fd.as_fd().as_raw_fd(), request.as_ptr().cast(), request.len(), 0) };

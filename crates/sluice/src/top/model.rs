@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::status_model::{Connections, Counts, Datapath, Port, StatusModel, Thread, Zone};
+use crate::status_model::{Connections, Counts, Datapath, Port, Session, StatusModel, Thread, Zone};
 
 /// Per second, or a share; `None` when it is not known.
 pub(crate) type Stat = Option<f64>;
@@ -29,6 +29,8 @@ pub(crate) struct View {
     pub(crate) zones: Vec<ZoneView>,
     /// Ports of all bridges.
     pub(crate) ports: Vec<PortView>,
+    /// Sessions of link protocols.
+    pub(crate) sessions: Vec<Session>,
 }
 
 /// Flows and upcalls of a datapath.
@@ -168,7 +170,12 @@ impl View {
     }
 
     fn of(now: &StatusModel, before: Option<(&StatusModel, Span)>) -> View {
-        let mut view = View { version: now.version.clone(), uptime_ms: now.uptime_ms, ..View::default() };
+        let mut view = View {
+            version: now.version.clone(),
+            uptime_ms: now.uptime_ms,
+            sessions: now.sessions.clone(),
+            ..View::default()
+        };
         for path in &now.datapaths {
             let old = before.and_then(|(before, span)| {
                 Some((before.datapaths.iter().find(|old| old.name == path.name)?, span))

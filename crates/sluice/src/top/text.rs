@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::model::{Cell, DatapathView, Orders, PortView, Reasons, Stat, Table, ThreadView, View, ZoneView};
 use crate::status::{scaled, span};
+use crate::status_model::Session;
 
 fn word(text: &str) -> Cell {
     Cell { text: if text.is_empty() { "-".to_string() } else { text.to_string() }, value: None }
@@ -189,6 +190,14 @@ pub(crate) fn plain(view: &View, by: Orders) -> String {
 
 /// All of it as JSON; unknown values are null.
 pub(crate) fn json(view: &View) -> String {
+    let mut out = String::new();
+    // Writing to a string cannot fail.
+    let _infallible = writeln!(out, "{:#}", value(view));
+    out
+}
+
+/// The value of [`json`].
+pub(crate) fn value(view: &View) -> Value {
     let thread = |t: &ThreadView| {
         json!({
             "datapath": t.datapath, "id": t.id, "packets_per_s": t.packets, "cycles_per_packet": t.cycles_per_packet,
@@ -223,7 +232,12 @@ pub(crate) fn json(view: &View) -> String {
         })
     };
     let list = |values: Vec<Value>| Value::Array(values);
-    let all = json!({
+    let session = |s: &Session| {
+        json!({
+            "interface": s.interface, "protocol": s.protocol, "live": s.live, "forwarding": s.forwarding,
+        })
+    };
+    json!({
         "version": view.version,
         "uptime_ms": view.uptime_ms,
         "interval_s": view.elapsed.map(|e| e.as_secs_f64()),
@@ -231,9 +245,6 @@ pub(crate) fn json(view: &View) -> String {
         "threads": list(view.threads.iter().map(thread).collect()),
         "zones": list(view.zones.iter().map(zone).collect()),
         "ports": list(view.ports.iter().map(port).collect()),
-    });
-    let mut out = String::new();
-    // Writing to a string cannot fail.
-    let _infallible = writeln!(out, "{all:#}");
-    out
+        "sessions": list(view.sessions.iter().map(session).collect()),
+    })
 }

@@ -1,7 +1,7 @@
 //! The totals of the coverage counters. Reading them sends two requests to each forwarding thread, for any number of ports.
 
 use super::ControlPlane;
-use dpif::{DropReason, PmdStats, PortStats, XlateDrop};
+use dpif::{CtRefusal, DropReason, PmdStats, PortStats, XlateDrop};
 use l2proto::Protocol;
 use ofproto::mac_table::MacStats;
 use ofproto::mcast::McastStats;
@@ -36,12 +36,28 @@ fn offload_refused(plane: &ControlPlane) -> u64 {
 /// Counters of connection trackers, over all datapaths.
 fn conntrack(plane: &ControlPlane) -> BTreeMap<&'static str, u64> {
     // Without a tracker, too.
-    let mut sums = BTreeMap::from([("ipf_l3csum_err", 0)]);
+    let mut sums = BTreeMap::from([("conntrack_tcp_seq_chk_failed", 0), ("ipf_l3csum_err", 0)]);
+    sums.extend(CtRefusal::ALL.map(|why| (why.counter(), 0)));
     let trackers = plane.switch.instances().iter().filter_map(|i| i.datapath.connections());
     for (name, count) in trackers.flat_map(dpif::Connections::counters) {
         *sums.entry(name).or_default() += count;
     }
     sums
+}
+
+/// Counters of forwarding threads and ports, over all datapaths.
+pub(crate) fn of_datapaths(sum: &PmdStats, ports: &PortStats) -> Vec<(&'static str, u64)> {
+    let inside = DropReason::ALL.into_iter().filter_map(|r| Some((r.counter()?, sum.drops[r as usize])));
+    let wanted = XlateDrop::ALL.into_iter().map(|d| (d.counter(), sum.xlate_drops[d as usize]));
+    let others = [
+        ("datapath_drop_rx_malformed", ports.rx_malformed),
+        ("datapath_drop_rx_ring_full", ports.rx_dropped),
+        ("datapath_drop_rx_truncated", ports.rx_truncated),
+        ("flow_extract", sum.received + sum.recirculated),
+        ("netdev_received", sum.received),
+        ("netdev_sent", sum.sent_packets),
+    ];
+    inside.chain(wanted).chain(others).collect()
 }
 
 impl ControlPlane {
@@ -52,15 +68,21 @@ impl ControlPlane {
         instances().for_each(|i| sum.add(&i.totals()));
         let mut ports = PortStats::default();
         instances().for_each(|i| ports.add(&i.datapath.port_totals()));
+        let mut all = self.own_counters();
+        all.extend(of_datapaths(&sum, &ports));
+        all.sort_unstable();
+        all
+    }
+
+    /// The counters that need no question to a forwarding thread, in any order.
+    pub(crate) fn own_counters(&self) -> Vec<(&'static str, u64)> {
+        let instances = || self.switch.instances().iter();
         let bridges = self.switch.instances().bridges();
         let macs = |f: fn(&MacStats) -> u64| bridges.iter().map(|(_, b)| f(&lock(&b.macs).stats)).sum();
         let mcast = |f: fn(&McastStats) -> u64| {
             let tables = bridges.iter().filter_map(|(_, b)| b.mcast.as_ref());
             tables.map(|groups| f(&lock(groups).stats)).sum()
         };
-        let inside = DropReason::ALL.into_iter().filter_map(|r| Some((r.counter()?, sum.drops[r as usize])));
-        let wanted = XlateDrop::ALL.into_iter().map(|d| (d.counter(), sum.xlate_drops[d as usize]));
-        let mut all: Vec<_> = inside.chain(wanted).collect();
         let count = |n: &sync::AtomicU64| n.load(sync::Ordering::Relaxed);
         let conns = self.switch.openflow().counters();
         let (sockets, database) = (self.reactor.counts, self.db.counters());
@@ -69,7 +91,8 @@ impl ControlPlane {
             (neighbours.evicted(), neighbours.refused())
         };
         let links = self.switch.link_protocols();
-        all.extend(Protocol::ALL.iter().map(|protocol| (protocol.lost_counter(), links.lost(*protocol))));
+        let lost = Protocol::ALL.iter().map(|protocol| (protocol.lost_counter(), links.lost(*protocol)));
+        let mut all: Vec<_> = lost.collect();
         all.extend([
             ("accept_failed", sockets.accept_failed),
             ("connection_refused", sockets.refused),
@@ -90,10 +113,6 @@ impl ControlPlane {
             ("ofconn_event_dropped", conns.events_dropped),
             ("ofconn_packet_in_dropped", conns.packet_ins_dropped),
             ("rconn_overflow", conns.packet_ins_unsent),
-            ("datapath_drop_rx_malformed", ports.rx_malformed),
-            ("datapath_drop_rx_ring_full", ports.rx_dropped),
-            ("datapath_drop_rx_truncated", ports.rx_truncated),
-            ("flow_extract", sum.received + sum.recirculated),
             ("rev_flow_table", instances().map(|i| count(&i.backer.revisions.tables)).sum()),
             ("rev_mac_learning", instances().map(|i| count(&i.backer.revisions.macs)).sum()),
             ("rev_bond", instances().map(|i| count(&i.backer.revisions.bonds)).sum()),
@@ -112,10 +131,9 @@ impl ControlPlane {
             ("mac_learning_moved", macs(|s| s.moved)),
             ("neighbour_evicted", evicted),
             ("neighbour_refused", refused),
+            ("netlink_sent", netdev::link::messages_sent() + dpif_netlink::messages_sent()),
             ("route_refused", self.routing.refused()),
             ("route_table_dump", self.routing.dumps),
-            ("netdev_received", sum.received),
-            ("netdev_sent", sum.sent_packets),
             (
                 "packet_in_overflow",
                 instances().map(|i| i.backer.packet_ins_lost.load(Ordering::Relaxed)).sum(),
@@ -123,7 +141,6 @@ impl ControlPlane {
         ]);
         all.extend(conntrack(self));
         all.extend(NEVER.map(|name| (name, 0)));
-        all.sort_unstable();
         all
     }
 }

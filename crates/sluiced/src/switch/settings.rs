@@ -18,6 +18,7 @@ impl Switch {
         let GlobalConfig {
             stats_update_interval_ms,
             enable_statistics,
+            metrics,
             ssl,
             // Settings of datapaths, also of those created later.
             flow_limit: _,
@@ -35,6 +36,7 @@ impl Switch {
         } = &*global;
         self.facts.set_interval_ms(*stats_update_interval_ms);
         self.facts.set_machine(*enable_statistics);
+        self.metrics.clone_from(metrics);
         reactor.tls.configure(&tls_settings(&self.tls, ssl.as_ref()));
         self.instances.set_global(global);
     }

@@ -45,7 +45,7 @@ path=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 exec chroot "$root" env -i HOME=/root PATH=$path LC_ALL=C.UTF-8 sh -c 'cd /usr/src/sluice && exec bash /tmp/page'
 "#;
 
-/// The bridge that mirrors.md, multicast.md, operate.md and troubleshoot.md begin with, as install.md makes it.
+/// The bridge that mirrors.md, monitoring.md, multicast.md, operate.md and troubleshoot.md begin with, as install.md makes it.
 const BRIDGE: &str = "
 sluiced --pidfile --log-file --detach
 for n in 1 2; do
@@ -70,13 +70,14 @@ ovs-ofctl add-flow br-lan priority=50,udp,actions=drop
 ";
 
 /// Pages, with the commands before their first one.
-const PAGES: [(&str, &str); 9] = [
+const PAGES: [(&str, &str); 10] = [
     ("README.md", STOCK),
     ("docs/guide/bonds.md", ""),
     ("docs/guide/install.md", ""),
     ("docs/guide/link-monitoring.md", BRIDGE),
     ("docs/guide/migrate.md", STOCK),
     ("docs/guide/mirrors.md", BRIDGE),
+    ("docs/guide/monitoring.md", BRIDGE),
     ("docs/guide/multicast.md", BRIDGE),
     ("docs/guide/operate.md", BRIDGE),
     ("docs/guide/troubleshoot.md", BRIDGE),
@@ -241,6 +242,12 @@ fn migrate() {
 fn mirrors() {
     require_programs!("tcpdump");
     check("docs/guide/mirrors.md");
+}
+
+#[test]
+fn monitoring() {
+    require_programs!("curl");
+    check("docs/guide/monitoring.md");
 }
 
 #[test]

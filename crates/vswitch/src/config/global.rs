@@ -4,6 +4,8 @@ use ovsdb::client::RowView;
 
 use super::reader::{Reader, flag, strings};
 use dpif::ThreadPlan;
+use std::net::SocketAddr;
+use std::str::FromStr;
 
 /// Settings of the whole switch. Names, units and defaults are those of ovs-vswitchd.conf.db(5).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +39,8 @@ pub struct GlobalConfig {
     pub upcall_dispatch: Option<UpcallDispatch>,
     /// `enable-statistics`: fill `Open_vSwitch.statistics`.
     pub enable_statistics: bool,
+    /// `metrics`: where metrics for Prometheus are served; `None`: nowhere.
+    pub metrics: Option<MetricsAddress>,
     /// `ssl`: keys and certificates for TLS; `None` leaves those of the command line.
     pub ssl: Option<SslConfig>,
 }
@@ -82,10 +86,45 @@ impl Default for GlobalConfig {
             hw_offload: false,
             upcall_dispatch: None,
             enable_statistics: false,
+            metrics: None,
             ssl: None,
         }
     }
 }
+
+/// Where metrics are served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MetricsAddress {
+    /// An address and a TCP port.
+    Tcp(SocketAddr),
+    /// The absolute path of a socket.
+    Unix(String),
+}
+
+impl FromStr for MetricsAddress {
+    type Err = String;
+
+    /// `ADDRESS:PORT`, with an IPv6 address in brackets, or `unix:PATH`.
+    fn from_str(text: &str) -> Result<MetricsAddress, String> {
+        if let Some(path) = text.strip_prefix("unix:") {
+            let valid = path.starts_with('/') && path.len() <= SOCKET_PATH_MAX && !path.contains('\0');
+            return match valid {
+                true => Ok(MetricsAddress::Unix(path.to_string())),
+                false => Err(format!("unix: needs an absolute path of at most {SOCKET_PATH_MAX} bytes")),
+            };
+        }
+        match text.parse::<SocketAddr>() {
+            Ok(address) if address.port() != 0 => Ok(MetricsAddress::Tcp(address)),
+            Ok(_) => Err("the port cannot be 0".to_string()),
+            Err(_) => {
+                Err("neither ADDRESS:PORT, such as 127.0.0.1:9105 or [::1]:9105, nor unix:PATH".to_string())
+            }
+        }
+    }
+}
+
+/// Bytes of the path of a socket, at most (unix(7)).
+const SOCKET_PATH_MAX: usize = 107;
 
 /// Upcall socket dispatch mode of the kernel's datapath.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,6 +150,15 @@ impl<'a> Reader<'a> {
                 default
             }
         }
+    }
+
+    fn metrics(&mut self, row: RowView<'a>) -> Option<MetricsAddress> {
+        let text = row.map_str("other_config", "metrics")?;
+        let address = text.parse();
+        if let Err(why) = &address {
+            self.notice(row, "other_config:metrics", format!("other_config:metrics={text}: {why}"));
+        }
+        address.ok()
     }
 
     fn upcall_dispatch(&mut self, row: RowView<'a>) -> Option<UpcallDispatch> {
@@ -164,6 +212,7 @@ impl<'a> Reader<'a> {
             upcall_dispatch: self.upcall_dispatch(row),
             enable_statistics: flag(row, "other_config", "enable-statistics")
                 || flag(row, "other_config", "statistics-enable"),
+            metrics: self.metrics(row),
             ssl: row.opt_uuid("ssl").and_then(|ssl| self.replica.row("SSL", ssl)).map(SslConfig::of_row),
         }
     }

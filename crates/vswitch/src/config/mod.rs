@@ -34,7 +34,7 @@ pub use conntrack::{CtConfig, CtZoneConfig};
 pub use controller::{
     ConnectionMode, ControllerConfig, ControllerKind, LocalAddress, ManagerConfig, connection_dscp,
 };
-pub use global::{GlobalConfig, SslConfig, UpcallDispatch};
+pub use global::{GlobalConfig, MetricsAddress, SslConfig, UpcallDispatch};
 pub use interface::{InterfaceConfig, check_device_name};
 pub use mirror::{MirrorConfig, MirrorPorts, MirrorTarget};
 pub use port::PortConfig;

@@ -49,6 +49,8 @@ pub struct Planner {
     conntrack: BTreeMap<String, Arc<CtConfig>>,
     /// Errors of connection tracking, by datapath type.
     conntrack_errors: BTreeMap<String, String>,
+    /// Error of serving metrics.
+    metrics_error: Option<String>,
     bridges: BTreeMap<String, Bridge>,
     next_bridge: u32,
     /// The bridge of each interface in `bridges`.
@@ -71,6 +73,8 @@ pub struct OpenPort<'a> {
     pub name: &'a str,
     /// Its row; a bridge's own may have none.
     pub row: Option<Uuid>,
+    /// Name of its port.
+    pub port: &'a str,
     /// The row of its port; a bridge's own may have none.
     pub port_row: Option<Uuid>,
     /// The row of its bridge.
@@ -175,6 +179,11 @@ impl Planner {
             Some(error) => self.conntrack_errors.insert(datapath_type.to_string(), error),
             None => self.conntrack_errors.remove(datapath_type),
         };
+    }
+
+    /// Reports that metrics cannot be served, shown among the settings without effect; `None` for success.
+    pub fn metrics_failed(&mut self, error: Option<String>) {
+        self.metrics_error = error;
     }
 
     /// Reports that the device of an open interface has disappeared: closes it and shows it as missing. If it
@@ -293,6 +302,7 @@ impl Planner {
                     bridge: bridge.id,
                     bridge_name,
                     name,
+                    port: &interface.port,
                     row: interface.config.row,
                     port_row: bridge.config.ports.get(&interface.port).and_then(|port| port.row),
                     bridge_row: bridge.config.row,

@@ -72,8 +72,10 @@ impl Planner {
     /// Settings that are refused, have no effect or another one, also those refused by a datapath or a device.
     pub fn ineffective(&self) -> BTreeSet<Notice> {
         let mut all = self.desired.notices.clone();
-        for (datapath_type, error) in &self.conntrack_errors {
-            let setting = format!("datapaths:{datapath_type}");
+        let conntrack = self.conntrack_errors.iter();
+        let conntrack = conntrack.map(|(datapath_type, error)| (format!("datapaths:{datapath_type}"), error));
+        let metrics = self.metrics_error.iter().map(|error| ("other_config:metrics".to_string(), error));
+        for (setting, error) in conntrack.chain(metrics) {
             all.extend(self.desired.row.map(|row| Notice {
                 table: "Open_vSwitch",
                 row,
