@@ -1,7 +1,7 @@
 //! The ports of a forwarding core: transmit batches and counters, and [`PmdIo`], the core's interface to its driver.
 
-use crate::ledger::Ledger;
 use crate::drops::{Sampler, cause};
+use crate::ledger::Ledger;
 use dpif::{DpifError, DropCause, DropReason, Drops, PmdStats, PortStats, XlateDrop, add_each};
 use flow::{DpPort, FlowKey};
 use packet::{Packet, PacketBatch, PacketPool};
