@@ -12,6 +12,8 @@
 mod appctl;
 mod check;
 mod completion;
+mod drop_feed;
+mod drops;
 pub mod fuzz;
 mod hint;
 mod ofctl;
@@ -64,6 +66,8 @@ enum Command {
     Tcpdump(tcpdump::Options),
     /// Show live statistics of threads, ports, flows and upcalls
     Top(top::Options),
+    /// Show which ports drop packets, and why
+    Drops(drops::Options),
     /// Measure the cost of first packets of flows, stage by stage
     UpcallCost(upcall_cost::Options),
     /// Print the completion script of a shell: `source <(sluice completion bash)`
@@ -131,6 +135,7 @@ pub fn main() -> ExitCode {
         Command::Check(options) => check::main(&options),
         Command::Tcpdump(options) => tcpdump::main(&options),
         Command::Top(options) => top::main(&options),
+        Command::Drops(options) => drops::main(&options),
         Command::UpcallCost(options) => upcall_cost_main(&options),
         Command::Completion { shell } => {
             remote::print(completion::script(shell));

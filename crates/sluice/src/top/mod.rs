@@ -52,7 +52,8 @@ pub(crate) struct Options {
     timeout: u32,
 }
 
-fn parse_delay(text: &str) -> Result<Duration, String> {
+/// Seconds between two refreshes.
+pub(crate) fn parse_delay(text: &str) -> Result<Duration, String> {
     let seconds: Option<f64> = text.parse().ok();
     match seconds.filter(|s| (0.1..=3600.0).contains(s)) {
         Some(seconds) => Ok(Duration::from_secs_f64(seconds)),
