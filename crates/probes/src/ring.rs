@@ -256,10 +256,10 @@ pub(super) fn begin(wanted: Wanted) {
     session.number += 1;
     session.wanted = Some(wanted);
     session.reporters.clear();
-    ON.store(session.number, Ordering::Release);
     let wants_drops = wanted.drops != 0;
     let drops = u64::from(wanted.drops) << 32 | wanted.packet_bytes as u64;
     DROPS.store(if wants_drops { drops } else { 0 }, Ordering::Release);
+    ON.store(session.number, Ordering::Release);
 }
 
 /// Stops collecting, and drops all queues with their contents.

@@ -15,6 +15,9 @@ use crate::remote::run_dir;
 /// Tags that the text of a packet tells apart.
 const VLAN_LIMIT: u8 = 2;
 
+/// Longest packet: a large segment.
+const PACKET_MAX: usize = 1 << 17;
+
 /// A connection to the event socket.
 pub(crate) struct DropFeed {
     ring: Ring,
@@ -110,14 +113,21 @@ impl DroppedOf {
 
     /// The packet as one line.
     pub(crate) fn text(&self) -> String {
-        let text = format_packet(&self.dropped.packet, 0, &NoPortNames);
+        let text = format_packet(&self.whole(), 0, &NoPortNames);
         format!("{} bytes: {}", self.dropped.packet_bytes, text.trim_end().replace('\n', " "))
+    }
+
+    /// The packet with zeros for bytes that were not captured: headers tell its length.
+    fn whole(&self) -> Vec<u8> {
+        let mut packet = self.dropped.packet.clone();
+        packet.resize(packet.len().max((self.dropped.packet_bytes as usize).min(PACKET_MAX)), 0);
+        packet
     }
 
     /// Its fields.
     pub(crate) fn key(&self) -> FlowKey {
         let mut key = FlowKey::default();
-        extract(&self.dropped.packet, &Metadata::default(), VLAN_LIMIT, &mut key);
+        extract(&self.whole(), &Metadata::default(), VLAN_LIMIT, &mut key);
         key
     }
 }

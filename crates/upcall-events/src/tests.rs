@@ -4,7 +4,8 @@ use proptest::prelude::*;
 
 use crate::codec::{FRAME_BYTES_MAX, NAME_BYTES_MAX, PACKET_BYTES_MAX};
 use crate::{
-    CodecError, Decoder, Event, HEADER_BYTES, MAGIC, Record, Stage, VERSION, Why, Wrong, encode_header,
+    CodecError, Decoder, Dropped, Event, HEADER_BYTES, MAGIC, Record, Stage, VERSION, Why, Wrong,
+    encode_header,
 };
 
 fn event() -> Event {
@@ -34,6 +35,16 @@ fn samples() -> Vec<Record> {
         Record::Lost { stage: Stage::Miss, events: 300 },
         Record::Overhead { events: 1, spent_ns: 250 },
         Record::PortGone { number: 2 },
+        Record::Dropped(Dropped {
+            time_ns: 5,
+            reason: "meter".into(),
+            kernel: "OVS_DROP_METER".into(),
+            port: 2,
+            packet_bytes: 98,
+            packet: vec![7; 64],
+            key: vec![1; 8],
+        }),
+        Record::Unsampled { packets: 12 },
         Record::End,
     ]
 }
@@ -182,6 +193,13 @@ fn any_record() -> impl Strategy<Value = Record> {
         any_event().prop_map(Record::Event),
         (0..10usize, any::<u64>()).prop_map(|(i, events)| Record::Lost { stage: Stage::ALL[i], events }),
         (any::<u64>(), any::<u64>()).prop_map(|(events, spent_ns)| Record::Overhead { events, spent_ns }),
+        (any::<[u32; 2]>(), ".{0,20}", ".{0,20}", any::<Vec<u8>>()).prop_map(
+            |([port, packet_bytes], reason, kernel, packet)| {
+                let (time_ns, key) = (u64::from(port), packet.clone());
+                Record::Dropped(Dropped { time_ns, reason, kernel, port, packet_bytes, packet, key })
+            }
+        ),
+        any::<u64>().prop_map(|packets| Record::Unsampled { packets }),
         Just(Record::End),
     ]
 }

@@ -299,7 +299,8 @@ impl<'a> OfInstance<'a> {
     fn fill(&self, explained: &mut Explained, flow: &Flow, t: &Translation) {
         let mut last = Last::default();
         last.walk(&t.trace, &[]);
-        explained.why = last.text.clone().unwrap_or_else(|| match (&last.rule, last.table) {
+        let told = last.text.clone().map(|(_, text)| text);
+        explained.why = told.unwrap_or_else(|| match (&last.rule, last.table) {
             (Some(rule), _) if rule.actions.is_empty() => "a rule drops it".to_string(),
             (Some(_), _) => "the actions of a rule send it nowhere".to_string(),
             (None, Some(table)) => format!("no rule of table {table} matches"),
@@ -337,7 +338,8 @@ struct Last {
     bridge: Option<TracedBridge>,
     table: Option<u8>,
     rule: Option<Arc<Rule>>,
-    text: Option<String>,
+    /// With its weight: faults before what was not done, before results.
+    text: Option<(u8, String)>,
 }
 
 impl Last {
@@ -353,21 +355,23 @@ impl Last {
                 }
                 TraceEvent::FragmentsDropped(table) => {
                     (self.table, self.rule) = (Some(table.0), None);
-                    self.text = Some("the bridge drops IP fragments".to_string());
+                    self.tell(2, "the bridge drops IP fragments");
                 }
-                TraceEvent::Warning(text) | TraceEvent::Error(text) | TraceEvent::Refused(text) => {
-                    self.text = Some(text.clone());
-                }
-                TraceEvent::Detail(text) => {
-                    // A result of an action explains, unless a fault does.
-                    self.text.get_or_insert_with(|| text.clone());
-                    if text.starts_with("neighbor cache miss") {
-                        self.text = Some(text.clone());
-                    }
-                }
+                TraceEvent::Error(text) => self.tell(2, text),
+                TraceEvent::Warning(text) | TraceEvent::Refused(text) => self.tell(1, text),
+                TraceEvent::Detail(text) => self.tell(0, text),
                 _ => {}
             }
             self.walk(&node.children, &inside);
+        }
+    }
+}
+
+impl Last {
+    /// The last text of the greatest weight explains.
+    fn tell(&mut self, weight: u8, text: &str) {
+        if self.text.as_ref().is_none_or(|(known, _)| *known <= weight) {
+            self.text = Some((weight, text.to_string()));
         }
     }
 }
@@ -453,4 +457,47 @@ impl Explained {
             "trace": self.trace,
         })
     }
+}
+
+/// Head of docs/drops.md.
+#[cfg(test)]
+const PAGE_HEAD: &str = "\
+# Drops
+
+<!-- Made from the rows of crates/dpif/src/drops.rs by a test. SLUICE_WRITE_PAGES=1 writes this file. -->
+
+Each dropped packet has one reason. `sluice drops [PORT|BRIDGE]` shows ports and reasons with the rule or fault behind each, a sampled
+packet, and with `--trace` its way through the tables; `--json` prints values for programs. `sluice tcpdump --dropped [PORT] [EXPR]`
+shows the packets, with the reason before each line or in the comment of each packet of a file (`-w`, pcapng). PORT `any` stands for all.
+[Troubleshoot](guide/troubleshoot.md#which-packets-are-dropped-and-why) has examples.
+
+- The name is that of `sluice status`, `sluice drops` and the column `statistics` (`sluice_NAME_drops`).
+- The counter is that of `coverage/show`: of Open vSwitch where it has one.
+- The kernel's name is the reason with which the kernel frees such a packet on its datapath (`skb:kfree_skb`), if it has one.
+
+Counters and causes are always there, on both datapaths: `drops/show` translates again the flows that drop, eight of each port and
+reason, 64 in all. Packets are sampled while somebody listens on the [event socket](probes.md#the-event-socket), in the userspace
+datapath: a number of each reason, second and thread, so a flood of one reason hides no other. Of packets that could not be sent,
+one of each burst is sampled. The kernel's datapath counts drops by flow and by device, and samples none.
+";
+
+/// docs/drops.md.
+#[cfg(test)]
+pub(super) fn page() -> String {
+    let mut out = PAGE_HEAD.to_string();
+    let causes: [(&str, fn(&DropCause) -> bool); 2] = [
+        ("By translation", |cause| matches!(cause, DropCause::Xlate(_))),
+        ("In the datapath", |cause| matches!(cause, DropCause::Datapath(_))),
+    ];
+    for (title, is_in) in causes {
+        let _ =
+            write!(out, "\n## {title}\n\n| name | counter | kernel | when |\n| --- | --- | --- | --- |\n");
+        for cause in DropCause::all().filter(is_in) {
+            let code = |name: Option<&str>| name.map_or(String::new(), |name| format!("`{name}`"));
+            let (name, help) = (cause.name(), cause.help());
+            let (counter, kernel) = (code(cause.counter()), code(cause.kernel()));
+            let _ = writeln!(out, "| `{name}` | {counter} | {kernel} | {help} |");
+        }
+    }
+    out
 }
