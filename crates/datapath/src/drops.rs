@@ -1,4 +1,4 @@
-//! Samples of dropped packets, for who asks for them: which packets a core drops, and why.
+//! Samples of dropped packets while a listener wants them.
 //!
 //! Without a listener there is no [`Sampler`], and a drop costs its counter. With one, at most a number of packets for each
 //! cause and second are copied, so a flood neither costs more than that nor hides a rare cause. The driver takes the
@@ -10,7 +10,7 @@ use flow::{DpPort, FlowKey};
 /// Samples that wait for the driver, at most.
 const WAITING_MAX: usize = 256;
 
-/// What a listener wants of dropped packets.
+/// The samples that a listener wants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DropSampling {
     /// First bytes of each packet.

@@ -41,7 +41,7 @@ pub(crate) struct Candidates {
 }
 
 impl Candidates {
-    /// Of a batch, if somebody listens.
+    /// The candidates of a batch, if somebody listens.
     #[inline]
     pub(crate) fn of(batch: &PacketBatch) -> Option<Candidates> {
         let (packet_bytes, _) = probes::drops_wanted()?;

@@ -23,7 +23,7 @@ enum Upcalls {
 pub(crate) struct ThreadIo {
     ports: BTreeMap<DpPort, TxSide>,
     upcalls: Upcalls,
-    /// Of samples of failed transmissions, once somebody listened.
+    /// Limits samples of failed transmissions, once somebody listened.
     drop_budget: Option<DropBudget>,
 }
 

@@ -396,13 +396,6 @@ impl Tables {
         }
     }
 
-    /// The rule that `rule` hides from `flow`: the next one in its table, if `rule` itself matches.
-    pub fn hidden_by(&self, rule: &Rule, flow: &Flow) -> Option<&Arc<Rule>> {
-        let rules = &self.table(rule.table)?.rules;
-        let matches = rule.matching.unpack().matches(flow);
-        matches.then(|| rules.lookup_below(flow, rule.priority)).flatten()
-    }
-
     /// Packs the match of a rule of that table, sharing the mask with other rules.
     pub fn pack(&self, id: TableId, matching: &Match) -> PackedMatch {
         self.table(id).map_or_else(|| matching.into(), |table| table.rules.pack(matching))

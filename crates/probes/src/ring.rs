@@ -68,7 +68,7 @@ struct Session {
 
 /// Number of the session; 0 without a listener.
 static ON: AtomicU64 = AtomicU64::new(0);
-/// What the listener wants of dropped packets: their number in the upper half, bytes in the lower one; 0: nothing.
+/// Samples of dropped packets that the listener wants: their number in the upper half, bytes in the lower one; 0: none.
 static DROPS: AtomicU64 = AtomicU64::new(0);
 /// Locked by a thread once per session, at its first event.
 static SESSION: Mutex<Session> = Mutex::new(Session { number: 0, wanted: None, reporters: Vec::new() });

@@ -26,7 +26,7 @@ pub(crate) struct DropFeed {
     wall_offset_ns: u64,
 }
 
-/// What the daemon tells.
+/// News from the daemon.
 pub(crate) enum Told {
     /// A packet.
     Packet(Box<DroppedOf>),

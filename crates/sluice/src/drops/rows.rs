@@ -55,7 +55,7 @@ fn elements(value: &Value) -> &[Value] {
 }
 
 impl Rows {
-    /// Of two readings and the time between them.
+    /// Rows of two readings and the time between them.
     pub(super) fn new(
         before: &Value,
         now: &Value,

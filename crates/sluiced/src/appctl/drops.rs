@@ -15,11 +15,10 @@ use flow::{DpPort, Flow, PackedFlow};
 use ofp_actions::text::format_actions;
 use ofproto::ports::{BridgeNames, PortTable};
 use ofproto::rule::Rule;
-use ofproto::ukey::Walk;
+use ofproto::ukey::{Ukey, Walk};
 use ofproto::view::{BridgeView, View};
 use ofproto::xlate::{Request, Start, TraceEvent, TraceNode, Translation, rule_text, translate};
 use serde_json::{Value, json};
-use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -80,7 +79,7 @@ impl Cause {
     }
 }
 
-/// What leads to drops: flows that agree in it.
+/// A cause of drops, with the flows that share it.
 struct Explained {
     packets: u64,
     last_ms: Option<u64>,
@@ -129,7 +128,29 @@ fn show(plane: &mut ControlPlane, args: &[String]) -> Reply {
 }
 
 /// Flows that drop, by input port and reason.
-type Flows = BTreeMap<(DpPort, XlateDrop), Vec<Dropping>>;
+type Flows = BTreeMap<(DpPort, XlateDrop), DroppingFlows>;
+
+/// Flows of one port and reason.
+#[derive(Default)]
+struct DroppingFlows {
+    flows: usize,
+    packets: u64,
+    /// The most used ones, [`FLOWS_MAX`] at most, by use.
+    most_used: Vec<Dropping>,
+}
+
+impl DroppingFlows {
+    fn take(&mut self, ukey: &Ukey) {
+        let (packets, used_ms) = (ukey.pushed.packets, ukey.pushed.used_ms);
+        self.flows += 1;
+        self.packets += packets;
+        let at = self.most_used.partition_point(|f| (f.packets, f.used_ms) >= (packets, used_ms));
+        if at < FLOWS_MAX {
+            self.most_used.truncate(FLOWS_MAX - 1);
+            self.most_used.insert(at, Dropping { flow: ukey.flow.clone(), packets, used_ms });
+        }
+    }
+}
 
 struct Dropping {
     flow: PackedFlow,
@@ -171,12 +192,7 @@ impl<'a> OfInstance<'a> {
                     [DpAction::Drop(drop)] => drop.0,
                     _ => return,
                 };
-                let flow = Dropping {
-                    flow: ukey.flow.clone(),
-                    packets: ukey.pushed.packets,
-                    used_ms: ukey.pushed.used_ms,
-                };
-                found.entry((ukey.flow.in_port(), why)).or_default().push(flow);
+                found.entry((ukey.flow.in_port(), why)).or_default().take(ukey);
             });
         }
         found
@@ -205,9 +221,8 @@ impl<'a> OfInstance<'a> {
         }
         for ((port, why), flows) in &flows {
             // A datapath that does not count by reason has the packets of its flows.
-            let packets = flows.iter().map(|f| f.packets).sum();
             let count = counted.entry((*port, Cause::Switch(DropCause::Xlate(*why)))).or_default();
-            *count = (*count).max(packets);
+            *count = (*count).max(flows.packets);
         }
         let mut drops = Vec::new();
         for ((port, cause), packets) in counted {
@@ -217,7 +232,7 @@ impl<'a> OfInstance<'a> {
             }
             let of_flows = match cause {
                 Cause::Switch(DropCause::Xlate(why)) => flows.remove(&(port, why)).unwrap_or_default(),
-                _ => Vec::new(),
+                _ => DroppingFlows::default(),
             };
             let (causes, more_flows) = self.explain(of_flows, left);
             let sending = cause.name().starts_with("tx_");
@@ -237,13 +252,12 @@ impl<'a> OfInstance<'a> {
     }
 
     /// Explains the most used flows, and joins those of one cause. Returns the number of flows left out, too.
-    fn explain(&self, mut flows: Vec<Dropping>, left: &mut usize) -> (Vec<Explained>, usize) {
-        flows.sort_by_key(|f| Reverse((f.packets, f.used_ms)));
-        let most = FLOWS_MAX.min(*left).min(flows.len());
+    fn explain(&self, flows: DroppingFlows, left: &mut usize) -> (Vec<Explained>, usize) {
+        let most = flows.most_used.len().min(*left);
         *left -= most;
-        let more = flows.len() - most;
+        let more = flows.flows - most;
         let mut causes: Vec<Explained> = Vec::new();
-        for found in flows.iter().take(most).filter_map(|f| self.explain_flow(f)) {
+        for found in flows.most_used.iter().take(most).filter_map(|f| self.explain_flow(f)) {
             match causes.iter_mut().find(|c| (&c.why, &c.rule) == (&found.why, &found.rule)) {
                 Some(known) => {
                     known.packets += found.packets;

@@ -49,7 +49,7 @@ const MD_HEAD: &str = "\
 in brackets are optional. `sluice/help` prints this list on the running switch.
 
 With `--format json` the reply is JSON. `dpif/show`, `fdb/show`, `list-commands`, `ovs/route/rule/show` and `ovs/route/show`
-have the JSON of OVS 4.0. All others wrap their text: `{\"reply\": TEXT, \"reply-format\": \"plain\"}`. Errors are text.
+have the JSON of OVS 4.0, `drops/show` has values of its own. All others wrap their text: `{\"reply\": TEXT, \"reply-format\": \"plain\"}`. Errors are text.
 ";
 
 fn markdown() -> String {
