@@ -226,14 +226,20 @@ impl<'a> OfInstance<'a> {
         }
         let mut drops = Vec::new();
         for ((port, cause), packets) in counted {
-            let (bridge, name) = self.place(port);
-            if only.is_some_and(|only| only != name && Some(only) != bridge.as_deref()) {
-                continue;
-            }
             let of_flows = match cause {
                 Cause::Switch(DropCause::Xlate(why)) => flows.remove(&(port, why)).unwrap_or_default(),
                 _ => DroppingFlows::default(),
             };
+            let (bridge, name) = self.place(port);
+            // Tunnels share a port of the datapath.
+            let bridge = bridge.or_else(|| {
+                let key = of_flows.most_used.first()?.flow.key();
+                let (bridge, _) = self.instance.backer.receiver(&self.view, &key)?;
+                Some(bridge.name.to_string())
+            });
+            if only.is_some_and(|only| only != name && Some(only) != bridge.as_deref()) {
+                continue;
+            }
             let (causes, more_flows) = self.explain(of_flows, left);
             let sending = cause.name().starts_with("tx_");
             let datapath = self.instance.name().to_string();
