@@ -327,6 +327,11 @@ impl<R: ClsRule + Clone> Classifier<R> {
         self.search(flow, wc, |_| false)
     }
 
+    /// The hard rule of highest priority below `priority` that matches `flow`: one that a rule of that priority hides.
+    pub fn lookup_below(&self, flow: &Flow, priority: i32) -> Option<&R> {
+        self.search(flow, None, |rule| rule.priority() >= priority || rule.is_soft())
+    }
+
     /// As [`Classifier::lookup`], except that a soft rule ([`ClsRule::is_soft`]) does not end the search. Returns
     /// the best hard rule, and the matching soft rules of higher priority, highest priority first. The bits of `wc`
     /// determine all of these, and the non-matching ones.

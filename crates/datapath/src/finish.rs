@@ -126,8 +126,10 @@ impl Pmd {
                     exec.userspace(packet, burst.arrays.parsed(lane), rx_port, work.cookie(cookie), io);
                 }
                 Fate::Recirc(id) => exec.recirculate(packet, burst.arrays.parsed(lane), origin, id),
-                Fate::Drop(reason) => exec.ports.drop_packet(packet, reason, rx_port),
-                Fate::Wanted(reason) => exec.ports.drop_wanted(packet, reason, rx_port),
+                Fate::Drop(reason) => {
+                    exec.ports.drop_keyed(packet, reason, rx_port, &burst.arrays.keys[lane])
+                }
+                Fate::Wanted(why) => exec.ports.drop_wanted(packet, why, rx_port, &burst.arrays.keys[lane]),
                 Fate::Consumed => exec.ports.consume(packet),
                 // The packet itself waits.
                 Fate::Held => drop(packet),

@@ -17,6 +17,7 @@ mod bonds;
 mod bucket;
 mod burst;
 mod cache;
+mod drops;
 mod finish;
 mod handover;
 mod hash;
@@ -39,6 +40,7 @@ pub use actions::{
     ACTION_NESTING_MAX, ACTIONS_MAX, CannotEmulate, EmulatedPart, RECIRC_DEPTH_MAX, emulate, re_extract,
     rewrite,
 };
+pub use drops::{DropBudget, DropSample, DropSampling};
 pub use handover::{FlowWalk, Leaving};
 pub use ledger::Ledger;
 pub use meter::{METER_BANDS_MAX, METERS_MAX};

@@ -1,8 +1,9 @@
 //! The ports of a forwarding core: transmit batches and counters, and [`PmdIo`], the core's interface to its driver.
 
+use crate::drops::{Sampler, cause};
 use crate::ledger::Ledger;
-use dpif::{DpifError, DropReason, Drops, PmdStats, PortStats, XlateDrop, add_each};
-use flow::DpPort;
+use dpif::{DpifError, DropCause, DropReason, Drops, PmdStats, PortStats, XlateDrop, add_each};
+use flow::{DpPort, FlowKey};
 use packet::{Packet, PacketBatch, PacketPool};
 
 /// Upper bound of port numbers.
@@ -43,6 +44,8 @@ pub(crate) struct Ports {
     /// Drops of packets without an input port, or of removed ports.
     of_no_port: Drops,
     pub(crate) ledger: Ledger,
+    /// Samples of dropped packets, if somebody wants them.
+    pub(crate) sampler: Option<Box<Sampler>>,
 }
 
 impl Ports {
@@ -54,6 +57,7 @@ impl Ports {
             stats: PmdStats::default(),
             of_no_port: Drops::default(),
             ledger: Ledger::default(),
+            sampler: None,
         }
     }
 
@@ -119,6 +123,21 @@ impl Ports {
 
     /// Drops a packet for a reason, counted for the core and for its input port.
     pub(crate) fn drop_packet(&mut self, packet: Packet, reason: DropReason, rx_port: DpPort) {
+        if let Some(sampler) = &mut self.sampler {
+            sampler.note(cause(reason), rx_port, packet.data(), None);
+        }
+        self.count_drop(packet, reason, rx_port);
+    }
+
+    /// As [`Ports::drop_packet`], for the actions of a flow; `key` is that of the packet.
+    pub(crate) fn drop_keyed(&mut self, packet: Packet, reason: DropReason, rx_port: DpPort, key: &FlowKey) {
+        if let Some(sampler) = &mut self.sampler {
+            sampler.note(cause(reason), rx_port, packet.data(), Some(key));
+        }
+        self.count_drop(packet, reason, rx_port);
+    }
+
+    fn count_drop(&mut self, packet: Packet, reason: DropReason, rx_port: DpPort) {
         self.pool.free(packet);
         self.ledger.dropped += 1;
         self.stats.drops[reason as usize] += 1;
@@ -128,13 +147,16 @@ impl Ports {
         }
     }
 
-    /// Drops a packet on request of a translation.
-    pub(crate) fn drop_wanted(&mut self, packet: Packet, why: XlateDrop, rx_port: DpPort) {
+    /// Drops a packet of that key on request of a translation.
+    pub(crate) fn drop_wanted(&mut self, packet: Packet, why: XlateDrop, rx_port: DpPort, key: &FlowKey) {
+        if let Some(sampler) = &mut self.sampler {
+            sampler.note(DropCause::Xlate(why), rx_port, packet.data(), Some(key));
+        }
         self.stats.xlate_drops[why as usize] += 1;
         if let Some(port) = self.port_mut(rx_port) {
             port.stats.xlate_drops[why as usize] += 1;
         }
-        self.drop_packet(packet, DropReason::Explicit, rx_port);
+        self.count_drop(packet, DropReason::Explicit, rx_port);
     }
 
     /// See [`crate::Pmd::drops_by_ports`].

@@ -1,6 +1,7 @@
 //! [`apply`]: executes operations on a forwarding core, reports those of first packets to probes, flows to the
 //! offload thread and, on demand, to the log.
 
+use super::drops;
 use super::offload::{CoreOffload, Kind};
 use datapath::{Pmd, PmdIo};
 use dpif::{DpAction, DpifOp, OpResult, ReplySink};
@@ -30,7 +31,9 @@ pub(crate) fn apply(
     offload: &CoreOffload,
 ) -> Applied {
     let notes = offload.note(&mut ops);
+    drops::report(core);
     let results = execute(core, ops, now_us, io);
+    drops::report(core);
     let kinds = notes.map(|notes| offload.executed(core, notes, &results));
     Applied { results, kinds }
 }

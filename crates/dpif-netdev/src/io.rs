@@ -2,7 +2,8 @@
 
 use super::inbox::TxSide;
 use super::upcall_queues::PortQueues;
-use datapath::{PmdIo, TxReport};
+use crate::drops::Candidates;
+use datapath::{DropBudget, PmdIo, TxReport};
 use dpif::{DropReason, Upcall, UpcallSink};
 use flow::{DpPort, FlowKey};
 use netdev::TxDrop;
@@ -22,17 +23,19 @@ enum Upcalls {
 pub(crate) struct ThreadIo {
     ports: BTreeMap<DpPort, TxSide>,
     upcalls: Upcalls,
+    /// Limits samples of failed transmissions, once somebody listened.
+    drop_budget: Option<DropBudget>,
 }
 
 impl ThreadIo {
     /// Sends upcalls to the handlers; those without an input port through `portless`.
     pub(crate) fn new(portless: Arc<PortQueues>) -> ThreadIo {
-        ThreadIo { ports: BTreeMap::new(), upcalls: Upcalls::Queued(portless) }
+        ThreadIo { ports: BTreeMap::new(), upcalls: Upcalls::Queued(portless), drop_budget: None }
     }
 
     /// Keeps upcalls for [`ThreadIo::take_upcalls`].
     pub(crate) fn inline() -> ThreadIo {
-        ThreadIo { ports: BTreeMap::new(), upcalls: Upcalls::Inline(Vec::new()) }
+        ThreadIo { ports: BTreeMap::new(), upcalls: Upcalls::Inline(Vec::new()), drop_budget: None }
     }
 
     /// The upcalls since the last call, if they are not queued for handlers.
@@ -103,6 +106,7 @@ impl PmdIo for ThreadIo {
             return report;
         };
         let queued = batch.len() as u64;
+        let candidates = Candidates::of(batch);
         let sent = side.tx.send(batch, pool);
         // Packets segmented in software count once here: the core counts packets as passed over.
         for why in TxDrop::ALL {
@@ -114,7 +118,11 @@ impl PmdIo for ThreadIo {
                 TxDrop::BadOffload => DropReason::TxBadOffload,
                 TxDrop::Refused => DropReason::TxFailed,
             };
-            report.dropped[reason as usize] += sent.dropped(why).min(queued);
+            let lost = sent.dropped(why).min(queued);
+            report.dropped[reason as usize] += lost;
+            if let (1.., Some(candidates)) = (lost, &candidates) {
+                candidates.lost(port, why, reason, lost, &mut self.drop_budget);
+            }
         }
         let dropped: u64 = report.dropped.iter().sum();
         report.sent_packets = queued.saturating_sub(dropped);

@@ -12,6 +12,7 @@ mod bulk;
 mod connections;
 mod cores;
 mod cycles;
+mod drops;
 mod handover;
 mod inbox;
 mod io;

@@ -6,6 +6,7 @@
 
 use super::apply::{Applied, apply};
 use super::bulk::{PortParts, parts_of};
+use super::drops;
 use super::offload::CoreOffload;
 use super::plan::QueueId;
 use super::pmd::{ThreadIo, TxSide};
@@ -145,6 +146,7 @@ impl MainCore {
                 }
                 worked = true;
                 let port = rx.port;
+                drops::report(&mut s.core);
                 s.core.process_batch(port, &mut s.batch, sys::clock::monotonic_us(), &mut s.io);
                 self.finish(s);
             }
@@ -172,6 +174,7 @@ impl MainCore {
     fn finish(&self, s: &mut State) {
         loop {
             s.core.flush_output(&mut s.io);
+            drops::report(&mut s.core);
             let upcalls = s.io.take_upcalls();
             if upcalls.is_empty() {
                 return;

@@ -13,6 +13,7 @@
 use super::apply::apply;
 use super::bulk::{PortParts, parts_of};
 use super::cycles::Cycles;
+use super::drops;
 use super::handover::{HANDOVER_US, Handovers};
 use super::inbox::{Control, FinalStats, Handover, Inbox, ThreadLoad};
 use super::naps::Naps;
@@ -129,6 +130,7 @@ impl PmdThread {
             if now_us >= self.next_tick_us {
                 self.core.tick(sys::clock::monotonic_us_at(now_us));
                 self.core.flush_output(&mut self.io);
+                drops::report(&mut self.core);
                 self.remember(now_us);
                 self.rx.settle();
                 self.next_tick_us = now_us + 1_000_000;
@@ -177,8 +179,10 @@ impl PmdThread {
             let port = rx.port;
             self.now_us = sys::clock::machine_us();
             let now_us = sys::clock::monotonic_us_at(self.now_us);
+            drops::report(&mut self.core);
             self.core.process_batch(port, &mut self.batch, now_us, &mut self.io);
             self.core.flush_output(&mut self.io);
+            drops::report(&mut self.core);
             let cycles = self.cycles.charge(true);
             self.rx.spent(n, cycles);
             self.perf.count_burst(packets);

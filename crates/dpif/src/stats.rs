@@ -107,18 +107,26 @@ impl PortStats {
         add_each(&mut self.tx_drops, &s.tx_drops);
     }
 
-    /// All nonzero drops counted by the port, those before the switch included, by display name; each once.
-    /// [`DropReason::Explicit`] is split into its parts.
-    pub fn drops_by_name(&self) -> Vec<(&'static str, u64)> {
+    /// Drops before the switch, by display name.
+    pub fn drops_before(&self) -> [(&'static str, u64); 3] {
         let known = |n: u64| if n == u64::MAX { 0 } else { n };
-        let before = [
+        [
             ("rx_ring_full", known(self.rx_dropped)),
             ("rx_malformed", self.rx_malformed),
             ("rx_truncated", self.rx_truncated),
-        ];
+        ]
+    }
+
+    /// All nonzero drops counted by the port, those before the switch included, by display name; each once.
+    /// [`DropReason::Explicit`] is split into its parts.
+    pub fn drops_by_name(&self) -> Vec<(&'static str, u64)> {
         let mut inside = self.drops;
         add_each(&mut inside, &self.tx_drops);
-        before.into_iter().filter(|(_, n)| *n > 0).chain(by_name(&inside, &self.xlate_drops)).collect()
+        self.drops_before()
+            .into_iter()
+            .filter(|(_, n)| *n > 0)
+            .chain(by_name(&inside, &self.xlate_drops))
+            .collect()
     }
 }
 

@@ -20,10 +20,10 @@ pub use debug::{
 pub use server::{EventSocket, parse_request};
 pub use usdt::{FlowUpkeep, loop_begins, loop_waits, recheck_begins, recheck_ends, round_begins, round_ends};
 
-use dpif::{DpifError, DpifOp, Execute, FlowPut, OpResult, PutMode, Upcall, UpcallKind};
-use flow::DpPort;
+use dpif::{DpifError, DpifOp, DropCause, Execute, FlowPut, OpResult, PutMode, Upcall, UpcallKind};
+use flow::{DpPort, FlowKey};
 use ring::Details;
-use upcall_events::{Stage, Why};
+use upcall_events::{Dropped, Stage, Why};
 
 /// Fields common to all events.
 #[derive(Clone, Copy, Debug)]
@@ -211,6 +211,42 @@ pub fn port_added(datapath: &str, number: DpPort, name: &str) {
 pub fn port_removed(datapath: &str, number: DpPort) {
     log::debug!(target: debug::DPIF, "{datapath}: port_del({number})");
     ring::port(number.0, None);
+}
+
+/// Whether a listener wants dropped packets: bytes of each, and packets of each cause and second.
+#[inline(always)]
+pub fn drops_wanted() -> Option<(usize, u32)> {
+    ring::drops_wanted()
+}
+
+/// A dropped packet for the listener.
+#[derive(Clone, Debug)]
+pub struct DroppedPacket {
+    /// Why.
+    pub cause: DropCause,
+    /// The port that it came from, or could not be sent to.
+    pub port: DpPort,
+    /// Its length in bytes.
+    pub bytes: usize,
+    /// Its first bytes.
+    pub packet: Vec<u8>,
+    /// Its key, if known.
+    pub key: Option<Box<FlowKey>>,
+}
+
+/// Packets were dropped; `unsampled` more have no sample.
+pub fn dropped(packets: impl IntoIterator<Item = DroppedPacket>, unsampled: u64) {
+    let time_ns = sys::clock::machine_ns();
+    let records = packets.into_iter().map(|DroppedPacket { cause, port, bytes, packet, key }| Dropped {
+        time_ns,
+        reason: cause.name().to_string(),
+        kernel: cause.kernel().unwrap_or_default().to_string(),
+        port: port.0,
+        packet_bytes: bytes as u32,
+        packet,
+        key: key.map_or_else(Vec::new, |key| ring::key_bytes(&key)),
+    });
+    ring::dropped(records, unsampled);
 }
 
 /// The error of an operation, as an errno for tracers.

@@ -7,10 +7,12 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use sync::{AtomicU64, AtomicUsize, BoundedQueue, Mutex, Ordering, lock};
-use upcall_events::{Event, Stage};
+use upcall_events::{Dropped, Event, Stage};
 
 /// Events of a thread that may wait.
 const EVENTS_PER_THREAD: usize = 16_384;
+/// Dropped packets of a thread that may wait.
+const DROPS_PER_THREAD: usize = 2048;
 /// Bytes of packets and keys of a thread that may wait.
 const BYTES_PER_THREAD: usize = 8 << 20;
 /// One in this many events is timed, to measure the cost of reporting.
@@ -27,6 +29,8 @@ pub struct Wanted {
     pub(super) key_bytes: usize,
     /// Bit `1 << stage`.
     pub(super) stages: u16,
+    /// Dropped packets of each cause, second and thread.
+    pub(super) drops: u32,
 }
 
 /// Fields of an event beyond [`About`].
@@ -46,6 +50,8 @@ pub(super) struct Reporter {
     pub(super) name: String,
     wanted: Wanted,
     queue: BoundedQueue<Event>,
+    drops: BoundedQueue<Dropped>,
+    unsampled: AtomicU64,
     queued_bytes: AtomicUsize,
     lost: [AtomicU64; Stage::ALL.len()],
     pushed: AtomicU64,
@@ -62,6 +68,8 @@ struct Session {
 
 /// Number of the session; 0 without a listener.
 static ON: AtomicU64 = AtomicU64::new(0);
+/// Samples of dropped packets that the listener wants: their number in the upper half, bytes in the lower one; 0: none.
+static DROPS: AtomicU64 = AtomicU64::new(0);
 /// Locked by a thread once per session, at its first event.
 static SESSION: Mutex<Session> = Mutex::new(Session { number: 0, wanted: None, reporters: Vec::new() });
 /// Ports of all datapaths.
@@ -86,6 +94,34 @@ pub(super) fn report(stage: Stage, about: About, details: Details<'_>) {
     if is_on() {
         record_event(stage, about, &details);
     }
+}
+
+/// Bytes of each dropped packet, and packets of each cause and second that the listener wants; `None`: none.
+#[inline(always)]
+pub(super) fn drops_wanted() -> Option<(usize, u32)> {
+    let wanted = DROPS.load(Ordering::Relaxed);
+    (wanted != 0).then_some(((wanted & 0xffff_ffff) as usize, (wanted >> 32) as u32))
+}
+
+/// Queues dropped packets, and counts those without a sample.
+#[cold]
+pub(super) fn dropped(packets: impl Iterator<Item = Dropped>, unsampled: u64) {
+    let Some(writer) = mine() else { return };
+    let mut lost = unsampled;
+    for packet in packets {
+        let bytes = packet.packet.len() + packet.key.len();
+        let queued = writer.queued_bytes.fetch_add(bytes, Ordering::Relaxed);
+        if queued + bytes > BYTES_PER_THREAD || writer.drops.push(packet).is_err() {
+            writer.queued_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            lost += 1;
+        }
+    }
+    writer.unsampled.fetch_add(lost, Ordering::Relaxed);
+}
+
+/// The first bytes of a key that the listener wants.
+pub(super) fn key_bytes(key: &FlowKey) -> Vec<u8> {
+    mine().map(|writer| first_bytes(key, writer.wanted.key_bytes)).unwrap_or_default()
 }
 
 #[cold]
@@ -157,6 +193,8 @@ impl Reporter {
             name,
             wanted,
             queue: BoundedQueue::new(EVENTS_PER_THREAD),
+            drops: BoundedQueue::new(DROPS_PER_THREAD),
+            unsampled: AtomicU64::new(0),
             queued_bytes: AtomicUsize::new(0),
             lost: Default::default(),
             pushed: AtomicU64::new(0),
@@ -183,6 +221,18 @@ impl Reporter {
         Some(event)
     }
 
+    /// The oldest dropped packet that waits.
+    pub(super) fn pop_dropped(&self) -> Option<Dropped> {
+        let packet = self.drops.pop()?;
+        self.queued_bytes.fetch_sub(packet.packet.len() + packet.key.len(), Ordering::Relaxed);
+        Some(packet)
+    }
+
+    /// Dropped packets without a sample since the last call.
+    pub(super) fn take_unsampled(&self) -> u64 {
+        self.unsampled.swap(0, Ordering::Relaxed)
+    }
+
     /// Whether none waits, at some moment.
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
@@ -206,12 +256,15 @@ pub(super) fn begin(wanted: Wanted) {
     session.number += 1;
     session.wanted = Some(wanted);
     session.reporters.clear();
+    let wants_drops = wanted.drops != 0;
+    let drops = u64::from(wanted.drops) << 32 | wanted.packet_bytes as u64;
+    DROPS.store(if wants_drops { drops } else { 0 }, Ordering::Release);
     ON.store(session.number, Ordering::Release);
 }
 
 /// Stops collecting, and drops all queues with their contents.
 pub(super) fn end() {
-    ON.store(0, Ordering::Release);
+    pause();
     let session = &mut *lock(&SESSION);
     session.wanted = None;
     session.reporters.clear();
@@ -220,13 +273,14 @@ pub(super) fn end() {
 /// Stops collecting, but keeps queued events.
 pub(super) fn pause() {
     ON.store(0, Ordering::Release);
+    DROPS.store(0, Ordering::Release);
 }
 
 /// The reporting threads. An ended thread without queued events is returned once more, and then removed.
 pub(super) fn reporters() -> Vec<Arc<Reporter>> {
     let session = &mut *lock(&SESSION);
     let all = session.reporters.clone();
-    session.reporters.retain(|t| Arc::weak_count(t) > 0 || !t.queue.is_empty());
+    session.reporters.retain(|t| Arc::weak_count(t) > 0 || !t.queue.is_empty() || !t.drops.is_empty());
     all
 }
 

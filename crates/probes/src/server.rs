@@ -1,7 +1,7 @@
 //! The event socket: a separate thread that serves one listener at a time.
 //!
-//! The listener sends one line, `snap=BYTES key=BYTES stages=all` (or comma-separated names of stages), and
-//! receives the stream of `upcall-events`, or one line that begins with `error:`. Events that it does not
+//! The listener sends one line, `snap=BYTES key=BYTES stages=all` (or comma-separated names of stages) or `drops=NUMBER`
+//! for samples of dropped packets, and receives the stream of `upcall-events`, or one line that begins with `error:`. Events that it does not
 //! read in time are dropped, counted and reported; a listener that reads nothing for [`STALL_MAX_MS`] is
 //! disconnected.
 
@@ -27,6 +27,8 @@ const SEND_INTERVAL: Duration = Duration::from_millis(2);
 const BACKLOG_MAX_BYTES: usize = 1 << 20;
 /// Maximum length of a request line.
 const REQUEST_MAX_BYTES: usize = 256;
+/// Maximum samples of dropped packets of each cause, second and thread.
+const DROPS_MAX: u32 = 100_000;
 /// Maximum time for the listener's request.
 const REQUEST_MAX_MS: u64 = 5000;
 /// Maximum time without reading.
@@ -85,7 +87,7 @@ fn listen(path: &Path) -> io::Result<UnixListener> {
 
 /// Parses a listener's request.
 pub fn parse_request(line: &str) -> Result<Wanted, String> {
-    let mut wanted = Wanted { packet_bytes: 0, key_bytes: 0, stages: 0 };
+    let mut wanted = Wanted { packet_bytes: 0, key_bytes: 0, stages: 0, drops: 0 };
     let mut has_stages = false;
     for word in line.split_ascii_whitespace() {
         let (name, value) =
@@ -101,10 +103,19 @@ pub fn parse_request(line: &str) -> Result<Wanted, String> {
                 has_stages = true;
                 wanted.stages |= parse_stages(value)?;
             }
-            _ => return Err(format!("`{name}`: there are snap, key and stages")),
+            "drops" => {
+                let number = value.parse::<u32>().ok().filter(|n| (1..=DROPS_MAX).contains(n));
+                let bad = || format!("drops: `{value}` is not a number from 1 to {DROPS_MAX}");
+                wanted.drops = number.ok_or_else(bad)?;
+            }
+            _ => return Err(format!("`{name}`: there are snap, key, stages and drops")),
         }
     }
-    if has_stages { Ok(wanted) } else { Err("stages are missing, as in stages=all".to_string()) }
+    if has_stages || wanted.drops != 0 {
+        Ok(wanted)
+    } else {
+        Err("stages are missing, as in stages=all".to_string())
+    }
 }
 
 fn parse_stages(names: &str) -> Result<u16, String> {
@@ -324,6 +335,15 @@ impl Client {
             {
                 Record::Event(event).encode(&mut self.out);
             }
+            while !self.is_full()
+                && let Some(dropped) = teller.pop_dropped()
+            {
+                Record::Dropped(dropped).encode(&mut self.out);
+            }
+        }
+        let packets = reporters.iter().map(|t| t.take_unsampled()).sum();
+        if packets > 0 {
+            Record::Unsampled { packets }.encode(&mut self.out);
         }
         for stage in Stage::ALL {
             let events = reporters.iter().map(|t| t.take_lost(stage)).sum();

@@ -91,10 +91,44 @@ fn requests_are_read_or_refused_with_the_reason() {
     check("snap=64", Err("stages are missing, as in stages=all"));
     check("snap=-1 stages=all", Err("snap: `-1` is not a number of bytes"));
     check("hello", Err("`hello`: expected NAME=VALUE, as in snap=64"));
-    check("size=3", Err("`size`: there are snap, key and stages"));
+    check("size=3", Err("`size`: there are snap, key, stages and drops"));
+    check("snap=64 drops=10", Ok((64, 0, 0)));
+    check("drops=0", Err("drops: `0` is not a number from 1 to 100000"));
     let unknown = "stages: `lunch` is none; there are all, none, miss, enqueued, refused, received, translated, put-sent, \
                    execute-sent, put-done, executed, on-wire";
     check("stages=miss,lunch", Err(unknown));
+}
+
+#[test]
+fn dropped_packets_reach_a_listener_that_wants_them() {
+    let mut rig = rig();
+    assert_eq!(drops_wanted(), None);
+    let mut stream = listen(&rig.path, "snap=4 key=8 drops=10\n");
+    assert_eq!(drops_wanted(), Some((4, 10)));
+    let packet = |packet: &[u8]| DroppedPacket {
+        cause: DropCause::Datapath(dpif::DropReason::Meter),
+        port: DpPort(77_003),
+        bytes: 90,
+        packet: packet.to_vec(),
+        key: Some(Box::default()),
+    };
+    dropped([packet(&[1, 2]), packet(&[3])], 7);
+    // More than wait for a slow listener.
+    dropped((0..3000).map(|_| packet(&[4])), 0);
+    drop(rig.socket.take());
+    assert_eq!(drops_wanted(), None);
+    let (mut packets, mut unsampled) = (Vec::new(), 0);
+    for record in stream.records(|record| *record == Record::End) {
+        match record {
+            Record::Dropped(dropped) => packets.push(dropped),
+            Record::Unsampled { packets } => unsampled += packets,
+            _ => {}
+        }
+    }
+    assert_eq!(packets.len() as u64 + unsampled, 3009);
+    let first = &packets[0];
+    assert_eq!((&*first.reason, &*first.kernel, first.port), ("meter", "OVS_DROP_METER", 77_003));
+    assert_eq!((&first.packet[..], first.key.len(), first.packet_bytes), (&[1, 2][..], 8, 90));
 }
 
 #[test]

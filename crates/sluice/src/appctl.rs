@@ -84,6 +84,18 @@ pub(crate) fn call(target: &str, command: &str, args: &[String], deadline: Deadl
     })
 }
 
+/// Sends a command whose answer is JSON; an error of the daemon is its text.
+pub(crate) fn call_json(
+    target: &str,
+    command: &str,
+    args: &[String],
+    deadline: Deadline,
+) -> Result<std::result::Result<Value, String>> {
+    let as_json = ["--format", "json"].map(String::from);
+    let answer = exchange(target, &[("set-options", &as_json), (command, args)], deadline)?;
+    Ok(answer.map_err(plain))
+}
+
 /// Names of the daemon's commands.
 pub(crate) fn commands(deadline: Deadline) -> Result<Vec<String>> {
     match call(DEFAULT_TARGET, "list-commands", &[], deadline)? {

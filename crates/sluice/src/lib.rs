@@ -12,6 +12,8 @@
 mod appctl;
 mod check;
 mod completion;
+mod drop_feed;
+mod drops;
 pub mod fuzz;
 mod hint;
 mod ofctl;
@@ -67,6 +69,8 @@ enum Command {
     Top(top::Options),
     /// Serve a page with live statistics to browsers of this machine
     Web(web::Options),
+    /// Show which ports drop packets, and why
+    Drops(drops::Options),
     /// Measure the cost of first packets of flows, stage by stage
     UpcallCost(upcall_cost::Options),
     /// Print the completion script of a shell: `source <(sluice completion bash)`
@@ -135,6 +139,7 @@ pub fn main() -> ExitCode {
         Command::Tcpdump(options) => tcpdump::main(&options),
         Command::Top(options) => top::main(&options),
         Command::Web(options) => web::main(&options),
+        Command::Drops(options) => drops::main(&options),
         Command::UpcallCost(options) => upcall_cost_main(&options),
         Command::Completion { shell } => {
             remote::print(completion::script(shell));

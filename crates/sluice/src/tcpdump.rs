@@ -4,6 +4,9 @@
 //! keeps as its standard input: when tcpdump ends in any way, the guard takes port and mirror out of the database. The
 //! next capture removes those of a guard that was killed as well.
 
+mod dropped;
+mod pcapng;
+
 use std::ffi::OsString;
 use std::io::Read as _;
 use std::os::fd::OwnedFd;
@@ -40,11 +43,12 @@ pub(crate) enum Direction {
 /// Arguments of the command.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Port of a bridge
-    port: String,
+    /// Port of a bridge; of dropped packets also `any`, the default
+    #[arg(required_unless_present = "dropped")]
+    port: Option<String>,
     /// Only packets with these fields, as `ovs-ofctl` writes matches, without an input port
     expr: Option<String>,
-    /// Write packets into this file, in the format of pcap
+    /// Write packets into this file, in the format of pcap; dropped ones in that of pcapng
     #[arg(short = 'w', value_name = "FILE")]
     write: Option<PathBuf>,
     /// End after that many packets
@@ -56,6 +60,9 @@ pub(crate) struct Options {
     /// Packets that the switch receives from the port, sends to it, or both
     #[arg(long, value_enum, default_value = "both")]
     direction: Direction,
+    /// Packets that the switch drops, with the reason before each line, or in the comment of each packet of a file
+    #[arg(long)]
+    dropped: bool,
     /// Wait for the end of a capture, then remove it
     #[arg(long, hide = true)]
     guard: bool,
@@ -63,7 +70,12 @@ pub(crate) struct Options {
 
 /// Runs it; returns the exit code.
 pub(crate) fn main(options: &Options) -> u8 {
-    let done = if options.guard { guard(&options.port) } else { capture(options) };
+    let done = match &options.port {
+        _ if options.dropped => dropped::run(options),
+        Some(port) if options.guard => guard(port),
+        Some(port) => capture(options, port),
+        None => Err(anyhow!("name a port")),
+    };
     match done {
         Ok(()) => 0,
         Err(error) => {
@@ -80,13 +92,13 @@ fn database(words: &[&str]) -> Result<String> {
 }
 
 /// Starts a capture; returns only with an error.
-fn capture(options: &Options) -> Result<()> {
+fn capture(options: &Options, port: &str) -> Result<()> {
     let program = find_program("tcpdump").ok_or_else(|| anyhow!("tcpdump is not installed: install it"))?;
     remove_left_over();
-    let port = database(&["get", "Port", &options.port, "_uuid"])?;
-    let bridge = database(&["--bare", "--columns=name", "find", "Bridge", &format!("ports{{>=}}{port}")])?;
+    let uuid = database(&["get", "Port", port, "_uuid"])?;
+    let bridge = database(&["--bare", "--columns=name", "find", "Bridge", &format!("ports{{>=}}{uuid}")])?;
     if bridge.is_empty() {
-        bail!("port {} is in no bridge", options.port);
+        bail!("port {port} is in no bridge");
     }
     let name = format!("slcap{}", std::process::id());
     // It is there before anything that it removes.
@@ -106,7 +118,7 @@ fn capture(options: &Options) -> Result<()> {
         &name,
         &format!("external_ids:{KEY}={}", std::process::id()),
     ])?;
-    add_mirror(options, &bridge, &port, &name)?;
+    add_mirror(options, &bridge, &uuid, &name)?;
     wait_for_device(&name)?;
     ofctl::answer(&["mod-port", &bridge, &name, "up"].map(str::to_string))
         .with_context(|| format!("cannot set {name} up"))?;
@@ -239,6 +251,7 @@ mod tests {
             let words = arguments(&line.options, "slcap7").join(&OsString::from(" "));
             assert_eq!(words.to_string_lossy(), expected);
         }
+        assert!(Line::try_parse_from(["tcpdump", "--dropped"]).is_ok());
         for wrong in ["-c 5", "p1 -s 13", "p1 -c 0", "p1 --direction up", "p1 tcp udp"] {
             let line = Line::try_parse_from(["tcpdump"].into_iter().chain(wrong.split(' ')));
             assert!(line.is_err(), "{wrong}");

@@ -20,7 +20,12 @@ pub fn line(record: &Record, gathered: &Gathered) -> Option<String> {
         Record::Lost { stage, events } => Some(format!("{events} {} EVENTS LOST", stage.name())),
         Record::Port { number, name } => Some(format!("port {number} is {name}")),
         Record::PortGone { number } => Some(format!("port {number} is gone")),
-        Record::Start { .. } | Record::Thread { .. } | Record::Overhead { .. } | Record::End => None,
+        Record::Start { .. }
+        | Record::Thread { .. }
+        | Record::Overhead { .. }
+        | Record::Dropped(_)
+        | Record::Unsampled { .. }
+        | Record::End => None,
     }
 }
 

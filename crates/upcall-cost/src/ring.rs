@@ -85,8 +85,21 @@ impl Ring {
     ///
     /// There is no daemon, or there are several without a `pid`, or access to the socket is denied.
     pub fn open(capture: &Capture) -> Result<Self> {
+        Ring::request(capture, "stages=all")
+    }
+
+    /// Connects for samples of dropped packets: that many of each reason and second from each thread.
+    ///
+    /// # Errors
+    ///
+    /// As [`Ring::open`].
+    pub fn open_drops(capture: &Capture, per_second: u32) -> Result<Self> {
+        Ring::request(capture, &format!("stages=none drops={per_second}"))
+    }
+
+    fn request(capture: &Capture, wanted: &str) -> Result<Self> {
         let (path, mut stream) = connect(capture)?;
-        let request = format!("snap={} key={} stages=all\n", capture.packet_bytes, capture.key_bytes);
+        let request = format!("snap={} key={} {wanted}\n", capture.packet_bytes, capture.key_bytes);
         stream
             .set_write_timeout(Some(REQUEST_LIMIT))
             .and_then(|()| stream.write_all(request.as_bytes()))

@@ -8,7 +8,7 @@
 
 use std::fmt;
 
-use crate::{Event, Record, Stage, Why};
+use crate::{Dropped, Event, Record, Stage, Why};
 
 /// First bytes of a stream. The first is not ASCII, and the line ends reveal a file copied as text.
 pub const MAGIC: [u8; 8] = *b"\x89UPC\r\n\x1a\n";
@@ -34,6 +34,8 @@ const TAG_EVENT: u8 = 5;
 const TAG_LOST: u8 = 6;
 const TAG_OVERHEAD: u8 = 7;
 const TAG_END: u8 = 8;
+const TAG_DROPPED: u8 = 9;
+const TAG_UNSAMPLED: u8 = 10;
 
 /// Flags of an event: presence of optional fields.
 const HAS_UPCALL: u8 = 1;
@@ -170,6 +172,11 @@ impl Record {
                 put_varint(out, *events);
                 put_varint(out, *spent_ns);
             }
+            Record::Dropped(dropped) => encode_dropped(dropped, out),
+            Record::Unsampled { packets } => {
+                out.push(TAG_UNSAMPLED);
+                put_varint(out, *packets);
+            }
             Record::End => out.push(TAG_END),
         }
     }
@@ -202,6 +209,18 @@ fn encode_event(event: &Event, out: &mut Vec<u8>) {
     put_bytes(out, &event.packet[..event.packet.len().min(PACKET_BYTES_MAX)]);
     if flags & HAS_KEY != 0 {
         put_bytes(out, &event.key[..event.key.len().min(PACKET_BYTES_MAX)]);
+    }
+}
+
+fn encode_dropped(dropped: &Dropped, out: &mut Vec<u8>) {
+    out.push(TAG_DROPPED);
+    put_varint(out, dropped.time_ns);
+    put_name(out, &dropped.reason);
+    put_name(out, &dropped.kernel);
+    put_varint(out, u64::from(dropped.port));
+    put_varint(out, u64::from(dropped.packet_bytes));
+    for bytes in [&dropped.packet, &dropped.key] {
+        put_bytes(out, &bytes[..bytes.len().min(PACKET_BYTES_MAX)]);
     }
 }
 
@@ -272,6 +291,16 @@ impl<'a> Body<'a> {
                 events: self.varint("number of events")?,
                 spent_ns: self.varint("time spent")?,
             },
+            TAG_DROPPED => Record::Dropped(Dropped {
+                time_ns: self.varint("time")?,
+                reason: self.name("reason")?,
+                kernel: self.name("kernel's reason")?,
+                port: self.number("port")?,
+                packet_bytes: self.number("packet length")?,
+                packet: self.bytes(PACKET_BYTES_MAX, "packet")?.to_vec(),
+                key: self.bytes(PACKET_BYTES_MAX, "flow key")?.to_vec(),
+            }),
+            TAG_UNSAMPLED => Record::Unsampled { packets: self.varint("number of packets")? },
             TAG_END => Record::End,
             tag => return Err(Wrong::Tag(tag)),
         })

@@ -138,6 +138,26 @@ impl Event {
     pub const NO_PORT: u32 = u32::MAX;
 }
 
+/// A dropped packet: one of a sample.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Dropped {
+    /// When, in nanoseconds of `CLOCK_MONOTONIC`.
+    pub time_ns: u64,
+    /// Name of the reason (docs/drops.md).
+    pub reason: String,
+    /// The reason of the kernel's datapath; empty: it has none.
+    pub kernel: String,
+    /// Datapath number of the port: the input port or, if the transmission failed, the output port; [`Event::NO_PORT`]:
+    /// unknown.
+    pub port: u32,
+    /// Length of the packet in bytes.
+    pub packet_bytes: u32,
+    /// First bytes of the packet, up to the capture limit.
+    pub packet: Vec<u8>,
+    /// First bytes of its flow key (netlink attributes `OVS_KEY_ATTR_*`), up to the capture limit; empty: unknown.
+    pub key: Vec<u8>,
+}
+
 /// An element of a recording or of the daemon's event socket.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Record {
@@ -186,6 +206,13 @@ pub enum Record {
         events: u64,
         /// Nanoseconds spent on it.
         spent_ns: u64,
+    },
+    /// A dropped packet.
+    Dropped(Dropped),
+    /// Dropped packets without a record since the last such record: beyond the limits of samples or of a buffer.
+    Unsampled {
+        /// Number of packets.
+        packets: u64,
     },
     /// An orderly end.
     End,

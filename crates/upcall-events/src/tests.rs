@@ -4,7 +4,8 @@ use proptest::prelude::*;
 
 use crate::codec::{FRAME_BYTES_MAX, NAME_BYTES_MAX, PACKET_BYTES_MAX};
 use crate::{
-    CodecError, Decoder, Event, HEADER_BYTES, MAGIC, Record, Stage, VERSION, Why, Wrong, encode_header,
+    CodecError, Decoder, Dropped, Event, HEADER_BYTES, MAGIC, Record, Stage, VERSION, Why, Wrong,
+    encode_header,
 };
 
 fn event() -> Event {
@@ -35,6 +36,22 @@ fn samples() -> Vec<Record> {
         Record::Overhead { events: 1, spent_ns: 250 },
         Record::PortGone { number: 2 },
         Record::End,
+    ]
+}
+
+/// Records for listeners that ask for dropped packets.
+fn of_drops() -> Vec<Record> {
+    vec![
+        Record::Dropped(Dropped {
+            time_ns: 5,
+            reason: "meter".into(),
+            kernel: "OVS_DROP_METER".into(),
+            port: 2,
+            packet_bytes: 98,
+            packet: vec![7; 64],
+            key: vec![1; 8],
+        }),
+        Record::Unsampled { packets: 12 },
     ]
 }
 
@@ -84,7 +101,8 @@ fn an_event_takes_few_bytes() {
 
 #[test]
 fn a_stream_cut_anywhere_gives_what_came_before() {
-    let (records, bytes) = (samples(), encoded(&samples()));
+    let records = [samples(), of_drops()].concat();
+    let bytes = encoded(&records);
     assert_eq!(decoded(&bytes), (records.clone(), Ok(())));
     let mut ends = vec![HEADER_BYTES];
     ends.extend((1..=records.len()).map(|count| encoded(&records[..count]).len()));
@@ -110,7 +128,7 @@ fn damage_is_reported_with_its_place() {
         (with(&[0]), Wrong::Length),
         (with(&[0xff, 0xff, 0x7f]), Wrong::Length),
         (with(&[0xff, 0xff, 0xff]), Wrong::Length),
-        (with(&[1, 9]), Wrong::Tag(9)),
+        (with(&[1, 11]), Wrong::Tag(11)),
         (with(&[2, 8, 0]), Wrong::Long),
         (with(&[2, 3, 0x80]), Wrong::Short("port")),
         (with(&[7, 3, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01]), Wrong::Field("port")),
@@ -182,6 +200,13 @@ fn any_record() -> impl Strategy<Value = Record> {
         any_event().prop_map(Record::Event),
         (0..10usize, any::<u64>()).prop_map(|(i, events)| Record::Lost { stage: Stage::ALL[i], events }),
         (any::<u64>(), any::<u64>()).prop_map(|(events, spent_ns)| Record::Overhead { events, spent_ns }),
+        (any::<[u32; 2]>(), ".{0,20}", ".{0,20}", any::<Vec<u8>>()).prop_map(
+            |([port, packet_bytes], reason, kernel, packet)| {
+                let (time_ns, key) = (u64::from(port), packet.clone());
+                Record::Dropped(Dropped { time_ns, reason, kernel, port, packet_bytes, packet, key })
+            }
+        ),
+        any::<u64>().prop_map(|packets| Record::Unsampled { packets }),
         Just(Record::End),
     ]
 }

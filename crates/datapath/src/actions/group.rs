@@ -481,8 +481,12 @@ impl Group<'_> {
             Fate::Output(port) => CopyTo::Output(port),
             Fate::Userspace(cookie) => CopyTo::Userspace(self.work.cookie(cookie), headers()),
             Fate::Recirc(id) => CopyTo::Recirc(id, headers()),
-            Fate::Drop(reason) => return self.exec.ports.drop_packet(packet, reason, rx_port),
-            Fate::Wanted(reason) => return self.exec.ports.drop_wanted(packet, reason, rx_port),
+            Fate::Drop(reason) => {
+                return self.exec.ports.drop_keyed(packet, reason, rx_port, &self.arrays.keys[lane]);
+            }
+            Fate::Wanted(why) => {
+                return self.exec.ports.drop_wanted(packet, why, rx_port, &self.arrays.keys[lane]);
+            }
             Fate::Consumed => return self.exec.ports.consume(packet),
             Fate::Held => return,
             Fate::Miss => unreachable!("a list of actions decides on each of its packets"),

@@ -102,7 +102,7 @@ impl Executor {
         if view.used {
             self.ports.consume(packet);
         } else {
-            self.ports.drop_wanted(packet, XlateDrop::Ok, view.origin.rx_port);
+            self.ports.drop_wanted(packet, XlateDrop::Ok, view.origin.rx_port, view.headers.key);
         }
     }
 }
@@ -169,7 +169,7 @@ impl Step<'_, '_> {
     }
 
     fn dropped(&mut self, packet: Packet, reason: DropReason) -> Result<Packet, Gone> {
-        self.exec.ports.drop_packet(packet, reason, self.view.origin.rx_port);
+        self.exec.ports.drop_keyed(packet, reason, self.view.origin.rx_port, self.view.headers.key);
         Err(Gone)
     }
 }
@@ -329,7 +329,7 @@ impl actions::Executor for Step<'_, '_> {
     }
 
     fn drop_packets(&mut self, packet: Packet, reason: XlateDrop) -> ExecResult<Self> {
-        self.exec.ports.drop_wanted(packet, reason, self.view.origin.rx_port);
+        self.exec.ports.drop_wanted(packet, reason, self.view.origin.rx_port, self.view.headers.key);
         Err(Gone)
     }
 

@@ -4,6 +4,7 @@
 mod actions;
 mod bonds;
 mod control;
+mod drops;
 mod explosion;
 mod forwarding;
 mod frames;

@@ -4,7 +4,7 @@ use super::{Rows, Tables, table_of};
 use crate::rule::{Rule, refers_to};
 use crate::rule_index::RuleIndex;
 use classifier::Walk;
-use flow::{Match, OfPort, PackedMatch, TableId};
+use flow::{Flow, Match, OfPort, PackedMatch, TableId};
 use ofp_actions::Reference;
 use openflow::GROUP_ANY;
 use std::collections::BTreeMap;
@@ -43,6 +43,13 @@ const INDEX_COST: usize = 4;
 /// Maximum rules of the index collected at once by a selection; beyond, it walks.
 pub(super) const GATHERED_MAX: usize = 4096;
 impl Tables {
+    /// The rule that `rule` hides from `flow`: the next one in its table, if `rule` itself matches.
+    pub fn hidden_by(&self, rule: &Rule, flow: &Flow) -> Option<&Arc<Rule>> {
+        let rules = &self.table(rule.table)?.rules;
+        let matches = rule.matching.unpack().matches(flow);
+        matches.then(|| rules.lookup_below(flow, rule.priority)).flatten()
+    }
+
     /// Begins a non-strict selection among the rules of this version, in slices.
     pub fn select(&self, by: &Selection) -> Selected {
         if self.is_open.load(Ordering::Relaxed) {

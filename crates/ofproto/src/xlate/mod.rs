@@ -37,7 +37,7 @@ pub use crate::cache::{EffectHost, LearnedFlow, XlateCache, XlateEffect};
 pub use conntrack::Fork;
 pub use mcast::Snooped;
 pub use recirculated::{PARTS_MAX, Recirculations};
-pub use trace::{TraceEvent, TraceNode, render_trace};
+pub use trace::{TraceEvent, TraceNode, render_trace, rule_text};
 
 use crate::changes::Lookups;
 use crate::ids::BridgeId;

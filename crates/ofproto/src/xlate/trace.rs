@@ -264,7 +264,8 @@ impl Renderer<'_> {
     }
 }
 
-fn rule_text(rule: Option<&Rule>, names: &dyn PortNames) -> String {
+/// A rule as a line of a trace: match, priority, cookie.
+pub fn rule_text(rule: Option<&Rule>, names: &dyn PortNames) -> String {
     let Some(rule) = rule else { return "No match.".to_string() };
     let mut text = format_match_with(&rule.matching.unpack(), Some(DEFAULT_PRIORITY), names);
     if !text.is_empty() {

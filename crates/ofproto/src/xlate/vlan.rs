@@ -5,6 +5,7 @@
 
 use super::ctx::XlateCtx;
 use crate::ports::{Bundle, PriorityTags, VlanMode};
+use dpif::XlateDrop;
 use flow::{Flow, VlanTag};
 use packet::headers::ETH_TYPE_VLAN;
 
@@ -106,6 +107,7 @@ impl XlateCtx<'_> {
         if enters {
             return Some(tags.enter(input));
         }
+        self.out.lost = XlateDrop::VlanNotAllowed;
         self.record.trace.error(|| match input.vlan_mode {
             VlanMode::Access => {
                 format!("dropping VLAN {vid} tagged packet received on port {name} configured as VLAN {tag} access port")

@@ -52,6 +52,7 @@ pub(crate) struct Options {
     timeout: u32,
 }
 
+/// Seconds between two refreshes.
 pub(crate) fn parse_delay(text: &str) -> Result<Duration, String> {
     let seconds: Option<f64> = text.parse().ok();
     match seconds.filter(|s| (0.1..=3600.0).contains(s)) {

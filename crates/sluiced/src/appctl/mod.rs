@@ -10,6 +10,7 @@ mod database;
 mod datapath;
 mod detrace;
 mod dpctl_datapaths;
+mod drops;
 mod dummy;
 mod dumps;
 mod fdb;

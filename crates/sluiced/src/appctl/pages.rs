@@ -49,7 +49,7 @@ const MD_HEAD: &str = "\
 in brackets are optional. `sluice/help` prints this list on the running switch.
 
 With `--format json` the reply is JSON. `dpif/show`, `fdb/show`, `list-commands`, `ovs/route/rule/show` and `ovs/route/show`
-have the JSON of OVS 4.0. All others wrap their text: `{\"reply\": TEXT, \"reply-format\": \"plain\"}`. Errors are text.
+have the JSON of OVS 4.0, `drops/show` has values of its own. All others wrap their text: `{\"reply\": TEXT, \"reply-format\": \"plain\"}`. Errors are text.
 ";
 
 fn markdown() -> String {
@@ -204,7 +204,7 @@ fn check(name: &str, page: &str) -> Option<String> {
         std::fs::write(&path, page).unwrap();
     }
     let is_same = std::fs::read_to_string(&path).is_ok_and(|text| text == page);
-    (!is_same).then(|| format!("docs/{name} differs from the rows of the commands"))
+    (!is_same).then(|| format!("docs/{name} differs from the rows"))
 }
 
 #[test]
@@ -213,6 +213,7 @@ fn pages_are_in_step_with_the_rows() {
         ("commands.md", markdown()),
         ("man/sluiced-commands.7", manual()),
         ("completion/sluice.bash", completion()),
+        ("drops.md", super::drops::page()),
     ];
     let faults: Vec<String> = pages.iter().filter_map(|(name, page)| check(name, page)).collect();
     let remedy = format!("write them: {WRITE}=1 cargo test -p sluiced --lib pages");

@@ -1,9 +1,9 @@
 //! The tables of commands: the rows of each module. The order of modules has no meaning.
 
 use super::{
-    Command, bond, conntrack, database, datapath, detrace, dpctl_datapaths, dummy, dumps, fdb, features,
-    flow_files, flows, general, implementations, link_protocols, mdb, parsing, perf, pmd, routes, slowpath,
-    threads, trace, unsupported,
+    Command, bond, conntrack, database, datapath, detrace, dpctl_datapaths, drops, dummy, dumps, fdb,
+    features, flow_files, flows, general, implementations, link_protocols, mdb, parsing, perf, pmd, routes,
+    slowpath, threads, trace, unsupported,
 };
 
 /// Commands of every switch.
@@ -21,6 +21,7 @@ const HANDLERS: &[&[Command]] = &[
     conntrack::views::ROWS,
     datapath::ROWS,
     detrace::ROWS,
+    drops::ROWS,
     dumps::ROWS,
     fdb::ROWS,
     mdb::ROWS,

@@ -172,6 +172,7 @@ const COMMANDS: &[(&str, &str, Answer)] = &[
 const OTHERS: &[&str] = &[
     "dpif-netdev/subtable-lookup-prio-get",
     "dpif/get-flow",
+    "drops/show",
     "ofproto/list-tunnels",
     "ovs/route/rule/show",
     "ovsdb-server/compact",
