@@ -20,6 +20,7 @@ mod ops;
 mod port;
 pub mod port_types;
 mod provider;
+pub mod qos;
 pub mod slow_path;
 mod stats;
 pub mod testing;
