@@ -391,6 +391,16 @@ impl Capabilities {
         key_limits: None,
     };
 
+    /// The queue of packets with that priority; `None`: there is none.
+    pub fn queue_of_priority(&self, priority: u32) -> Option<u32> {
+        match self.queues {
+            QueuePriority::Number => Some(priority),
+            QueuePriority::ClassHandle => {
+                (priority >> 16 == 1).then(|| (priority & 0xffff).checked_sub(1)).flatten()
+            }
+        }
+    }
+
     /// The priority of packets for that queue; `None`: there is none.
     pub fn priority_of_queue(&self, queue: u32) -> Option<u32> {
         /// Higher minor numbers are reserved by traffic control.

@@ -16,15 +16,8 @@ pub const DEFAULT_LINK_BPS: u64 = 100_000_000;
 const BURST_SPARE_BYTES: u64 = 64;
 
 /// The names of all disciplines, in the order of `qos/show-types`.
-pub const TYPES: [&str; 7] = [
-    "linux-netem",
-    "linux-fq_codel",
-    "linux-codel",
-    "linux-hfsc",
-    "linux-noop",
-    "linux-sfq",
-    "linux-htb",
-];
+pub const TYPES: [&str; 7] =
+    ["linux-netem", "linux-fq_codel", "linux-codel", "linux-hfsc", "linux-noop", "linux-sfq", "linux-htb"];
 
 /// Quality of service of a port.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -33,6 +26,13 @@ pub struct Qos {
     pub discipline: Discipline,
     /// Its queues, by number; queue 0 also exists without an entry.
     pub queues: BTreeMap<u32, Queue>,
+}
+
+impl Qos {
+    /// DSCP that packets of a queue get, by queue.
+    pub fn dscp(&self) -> BTreeMap<u32, u8> {
+        self.queues.iter().filter_map(|(queue, settings)| Some((*queue, settings.dscp?))).collect()
+    }
 }
 
 /// A queueing discipline with its settings. Zero stands for an absent setting.
@@ -179,8 +179,11 @@ impl ShownQos {
             for (key, value) in settings {
                 text += &format!("  {key}: {value}\n");
             }
-            let counters =
-                [("tx_packets", stats.tx_packets), ("tx_bytes", stats.tx_bytes), ("tx_errors", stats.tx_errors)];
+            let counters = [
+                ("tx_packets", stats.tx_packets),
+                ("tx_bytes", stats.tx_bytes),
+                ("tx_errors", stats.tx_errors),
+            ];
             for (name, value) in counters.into_iter().filter(|(_, value)| *value != u64::MAX) {
                 text += &format!("  {name}: {value}\n");
             }

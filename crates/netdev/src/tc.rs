@@ -65,7 +65,9 @@ pub fn apply(ifindex: u32, qos: Option<&Qos>, link: LinkFacts) -> Result<(), Str
     let failed = |e: &io::Error| {
         let name = kernel_name(&qos.discipline);
         match e.raw_os_error() {
-            Some(libc::ENOENT) => format!("{}: the kernel lacks the discipline {name}", qos.discipline.name()),
+            Some(libc::ENOENT) => {
+                format!("{}: the kernel lacks the discipline {name}", qos.discipline.name())
+            }
             _ => format!("{}: {}", qos.discipline.name(), text(e)),
         }
     };
@@ -125,7 +127,9 @@ pub fn show(ifindex: u32, wanted: Option<&Qos>) -> io::Result<ShownQos> {
 pub fn queues(ifindex: u32) -> io::Result<Vec<QueueStats>> {
     let device = Device { socket: wire::open_asking()?, ifindex };
     let Some(root) = device.root()?.filter(|root| root.handle == ROOT) else { return Ok(Vec::new()) };
-    let Some(known) = Discipline::parse(&format!("linux-{}", root.kind), |_| 0) else { return Ok(Vec::new()) };
+    let Some(known) = Discipline::parse(&format!("linux-{}", root.kind), |_| 0) else {
+        return Ok(Vec::new());
+    };
     let classes = device.classes(&known)?;
     let stats = |class: &KnownClass| Some(QueueStats { queue: queue_of(class.handle)?, ..class.stats });
     Ok(classes.values().filter_map(stats).collect())
@@ -178,8 +182,7 @@ impl Device {
     fn set_classless(&self, discipline: &Discipline, link: LinkFacts) -> io::Result<()> {
         let kind = kernel_name(discipline);
         let set = |flags| {
-            let mut request =
-                self.request(libc::RTM_NEWQDISC, flags | libc::NLM_F_CREATE, ROOT, NO_PARENT);
+            let mut request = self.request(libc::RTM_NEWQDISC, flags | libc::NLM_F_CREATE, ROOT, NO_PARENT);
             message::add_kind(&mut request, kind);
             message::add_classless_options(&mut request, discipline, link);
             self.call(request).map(drop)
@@ -213,7 +216,9 @@ impl Device {
         wanted.entry(0).or_insert(&zero);
         let classes = self.classes(&qos.discipline).map_err(|e| text(&e))?;
         let mut errors = Vec::new();
-        for handle in classes.keys().filter(|handle| queue_of(**handle).is_some_and(|n| !wanted.contains_key(&n))) {
+        for handle in
+            classes.keys().filter(|handle| queue_of(**handle).is_some_and(|n| !wanted.contains_key(&n)))
+        {
             if let Err(e) = self.call(self.request(libc::RTM_DELTCLASS, 0, *handle, 0)) {
                 errors.push(format!("class {:x}: {}", handle & 0xffff, text(&e)));
             }

@@ -87,7 +87,10 @@ fn policers_keep_their_rates() {
     near(passed(Policing { kpps: 5, ..Policing::default() }, 1, 60, 7).0, 5000);
     near(passed(Policing { kpps: 5, ..Policing::default() }, 5, 7000, 7).0, 5000);
     // A segment larger than the burst passes once its first packet does.
-    near(passed(Policing { kbps: 10_000, burst_kbits: 20, ..Policing::default() }, 43, 64_500, 7).1, 1_250_000);
+    near(
+        passed(Policing { kbps: 10_000, burst_kbits: 20, ..Policing::default() }, 43, 64_500, 7).1,
+        1_250_000,
+    );
     // The stricter one of both holds.
     near(passed(Policing { kbps: 8000, kpps: 100, ..Policing::default() }, 1, 1000, 5).0, 1000);
 }
@@ -97,7 +100,8 @@ fn bursts_have_the_defaults_of_ovs() {
     assert_eq!(Policer::new(Policing { burst_kbits: 9, ..Policing::default() }, 0), None);
     let mut policer = Policer::new(Policing { kbps: 1, ..Policing::default() }, 0).unwrap();
     assert!(policer.admit(1, 1_000_000) && !policer.admit(1, 1));
-    let mut policer = Policer::new(Policing { kpps: 1, burst_kpackets: 2, ..Policing::default() }, 0).unwrap();
+    let mut policer =
+        Policer::new(Policing { kpps: 1, burst_kpackets: 2, ..Policing::default() }, 0).unwrap();
     assert!(policer.admit(2000, u64::MAX) && !policer.admit(1, 0));
     // A clock that goes back, or far ahead, is harmless.
     policer.fill(u64::MAX);

@@ -80,7 +80,8 @@ fn filter(ifindex: u32, kind: &str, priority: u32, actions_kind: u16, limits: &P
     let burst = limits.burst_kbits.saturating_mul(1000) / 8;
     let mut police = Vec::new();
     // `struct tc_police`: index, action, limit, burst, largest packet, rate, peak rate, counts, capabilities.
-    let mut tbf: Vec<u8> = [0, DROP, 0, ticks(burst, rate), POLICE_MTU].iter().flat_map(|w: &u32| w.to_ne_bytes()).collect();
+    let mut tbf: Vec<u8> =
+        [0, DROP, 0, ticks(burst, rate), POLICE_MTU].iter().flat_map(|w: &u32| w.to_ne_bytes()).collect();
     tbf.extend(rate_spec(rate, 0));
     tbf.resize(tbf.len() + 12 + 12, 0);
     put(&mut police, POLICE_TBF, &tbf);

@@ -12,8 +12,7 @@ fn options_of(bytes: Vec<u8>) -> TcMessage {
 #[test]
 fn classes_are_read_as_they_are_written() {
     let check = |discipline: Discipline, class: Class| {
-        let mut request =
-            Request::change(libc::RTM_NEWTCLASS, 0, &header(7, handle_of(3), ROOT_CLASS, 0));
+        let mut request = Request::change(libc::RTM_NEWTCLASS, 0, &header(7, handle_of(3), ROOT_CLASS, 0));
         add_kind(&mut request, kernel_name(&discipline));
         add_class_options(&mut request, &discipline, &class, LINK);
         let m = options_of(request.finish());

@@ -58,7 +58,14 @@ impl Switch {
     fn settings_with(&self, name: &str, options: PortOptions) -> DeviceSettings {
         match self.planner.settings_of(name) {
             Some(sent) => DeviceSettings { options, ..sent.clone() },
-            None => DeviceSettings { mac: None, mtu: None, rxq_affinity: Default::default(), options },
+            None => DeviceSettings {
+                mac: None,
+                mtu: None,
+                rxq_affinity: Default::default(),
+                options,
+                qos: None,
+                policing: Default::default(),
+            },
         }
     }
 
