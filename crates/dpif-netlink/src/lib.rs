@@ -20,16 +20,18 @@ mod dispatch;
 mod ops;
 mod probe;
 mod queues;
+mod shaping;
 mod source;
 mod upkeep;
 
 pub use dispatch::Mode;
 
 use dispatch::Dispatch;
+use dpif::qos::QueueStats;
 use dpif::{
     Capabilities, Connections, Datapath, DeviceStats, DpAction, DpifError, DropReason, KernelPort,
     LookupMasks, MeterConfig, MeterStats, OpBatch, PmdId, PortInfo, PortOptions, PortSpec, PortStats,
-    Provider, TunnelKind, UpcallReceiver, UpcallSockets,
+    Provider, Shaping, TunnelKind, UpcallReceiver, UpcallSockets,
 };
 use flow::DpPort;
 use flow::extract::MAX_VLANS;
@@ -99,6 +101,7 @@ pub struct KernelDatapath {
     /// Reports removed ports; `None` if unavailable.
     gone: Mutex<Option<VportMonitor>>,
     links: link::AllLinkStats,
+    disciplines: netdev::tc::Disciplines,
 }
 
 impl KernelDatapath {
@@ -150,6 +153,7 @@ impl KernelDatapath {
             logged_rejection_ms: AtomicU64::new(0),
             gone: Mutex::new(upkeep::listen(&ovs)),
             links: link::AllLinkStats::default(),
+            disciplines: Default::default(),
             conntrack: Conntrack::here(),
             ovs,
         };
@@ -413,7 +417,8 @@ impl Datapath for KernelDatapath {
             if known.users > 0 {
                 return Ok(());
             }
-            ports.remove(&port);
+            let gone = ports.remove(&port);
+            self.forget_device(gone.map(|port| port.info.name));
         }
         let counted = self.counters(port).unwrap_or_default();
         lock(&self.removed).add(&counted);
@@ -448,6 +453,10 @@ impl Datapath for KernelDatapath {
         all
     }
 
+    fn queues(&self, port: DpPort) -> Vec<QueueStats> {
+        self.port_queues(port)
+    }
+
     fn pmds(&self) -> Vec<PmdId> {
         vec![PmdId::None]
     }
@@ -480,6 +489,10 @@ impl Datapath for KernelDatapath {
 }
 
 impl Provider for KernelDatapath {
+    fn shaping(&self) -> Option<&dyn Shaping> {
+        Some(self)
+    }
+
     /// One for each processor: the kernel forwards on all of them, without threads of the daemon.
     fn usual_handlers(&self, processors: usize) -> usize {
         processors

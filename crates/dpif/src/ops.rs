@@ -4,6 +4,7 @@ use crate::actions::DpAction;
 use crate::conntrack::{Connections, TimeoutNames};
 use crate::offload::Offloaded;
 use crate::port::{PortInfo, PortSpec};
+use crate::qos::QueueStats;
 use crate::stats::{PmdStats, PortStats};
 use crate::upcall::Ticket;
 use flow::nlkey::KeyLimits;
@@ -430,6 +431,10 @@ pub trait Datapath: Send + Sync {
     fn all_port_stats(&self) -> Vec<(DpPort, PortStats)> {
         let stats = |p: PortInfo| Some((p.number, self.port_stats(p.number).ok()?));
         self.ports().into_iter().filter_map(stats).collect()
+    }
+    /// The queues of a port, in order of their numbers.
+    fn queues(&self, _port: DpPort) -> Vec<QueueStats> {
+        Vec::new()
     }
     /// The forwarding threads.
     fn pmds(&self) -> Vec<PmdId>;

@@ -3,6 +3,7 @@
 //! Handles are those of stock switches: the root is `1:`, the class above all queues `1:fffe`, that of queue N is
 //! `1:N+1`, and packets without a queue go to `1:1`. A discipline that is there already is taken over.
 
+mod disciplines;
 mod message;
 mod police;
 #[cfg(test)]
@@ -17,6 +18,7 @@ use dpif::qos::{Class, Discipline, LinkFacts, QUEUES_MAX, Qos, Queue, QueueStats
 use crate::link::wire::{self, Request};
 use message::{KnownClass, TcMessage};
 
+pub use disciplines::Disciplines;
 pub use police::police;
 
 /// Handle of the root discipline.
@@ -238,6 +240,13 @@ impl Device {
         let known = answers.iter().filter(|m| m.ifindex == self.ifindex);
         Ok(known.map(|m| (m.handle, m.class(discipline))).collect())
     }
+}
+
+/// The classes in a datagram of the kernel, read as those of `hfsc` and of `htb`.
+pub(crate) fn classes_of(bytes: &[u8]) -> Vec<[Class; 2]> {
+    let kinds = [Discipline::Hfsc { max_rate: 0 }, Discipline::Htb { max_rate: 0 }];
+    let all = wire::messages(bytes).filter_map(|m| TcMessage::parse(&m.body));
+    all.map(|m| kinds.map(|kind| m.class(&kind).class)).collect()
 }
 
 /// Settings of a discipline without queues.

@@ -141,6 +141,7 @@ pub fn segment(p: &Packet, pool: &mut PacketPool, out: &mut PacketBatch) -> Resu
         body.copy_from_slice(chunk);
         cut.finish(s.data_mut(), i, i * size, i + 1 == count);
         s.offload = Offload { csum_valid: true, ..Offload::NONE };
+        s.set_queue(p.queue());
         out.push(s);
     }
     Ok(())

@@ -57,3 +57,18 @@ fn ticks_are_64_nanoseconds() {
     assert_eq!([ticks(1564, 1500), ticks(1500, 125_000_000), ticks(1, 0)], [16_291_666, 187, 0]);
     assert_eq!(ticks(u64::MAX, 1), u32::MAX);
 }
+
+/// What Linux 6.18 sent for the classes of a device.
+#[test]
+fn classes_of_the_kernel_are_read() {
+    let bytes = include_bytes!("../../corpus/tc_messages/htb_classes");
+    let found: Vec<Class> = classes_of(bytes).into_iter().map(|[_, htb]| htb).collect();
+    let class = |min_rate, max_rate, burst, priority| Class { min_rate, max_rate, burst, priority };
+    for wanted in [class(1500, 125_000_000, 1564, 0), class(125_000, 2_500_000, 125_000, 3)] {
+        assert!(found.contains(&wanted), "{found:?}");
+    }
+    testkit::replay_corpus(
+        concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/tc_messages"),
+        crate::fuzz::tc_messages,
+    );
+}

@@ -93,6 +93,7 @@ impl ControlPlane {
             ("datapath_drop_rx_malformed", ports.rx_malformed),
             ("datapath_drop_rx_ring_full", ports.rx_dropped),
             ("datapath_drop_rx_truncated", ports.rx_truncated),
+            ("datapath_drop_rx_policed", ports.rx_policed),
             ("flow_extract", sum.received + sum.recirculated),
             ("rev_flow_table", instances().map(|i| count(&i.backer.revisions.tables)).sum()),
             ("rev_mac_learning", instances().map(|i| count(&i.backer.revisions.macs)).sum()),

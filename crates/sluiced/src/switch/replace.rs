@@ -100,7 +100,7 @@ impl Switch {
                 (before.options.clone(), before.dp_port, Some(why))
             }
         };
-        let mut device = Device { dp_port: number, options, ..before };
+        let mut device = Device { dp_port: number, options, shaped: None, ..before };
         if let (Body::Dummy(_), Some(dummy)) = (&device.body, self.instances.dummy_ports().get(name)) {
             if let Some(kept) = kept {
                 kept.restore(&dummy);

@@ -3,6 +3,7 @@
 //! As in OVS a queue may have any settings; those that its discipline lacks are noted in the port's row.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use dpif::qos::{Discipline, Policing, QUEUES_MAX, Qos, Queue};
@@ -22,7 +23,7 @@ impl<'a> Reader<'a> {
             return None;
         }
         let mut faults = Vec::new();
-        let discipline = Discipline::parse(name, |key| number(row, key, "QoS", &mut faults));
+        let discipline = Discipline::parse(name, |key| number(row, key, 0..=u64::MAX, "QoS", &mut faults));
         let Some(discipline) = discipline else {
             let message = format!("QoS type {name:?} is unknown: the port has no quality of service");
             self.notice(port, "qos", message);
@@ -64,21 +65,37 @@ pub(super) fn policing(row: RowView<'_>) -> Policing {
 fn parse_queue(row: RowView<'_>, queue: u32, qos: &str, faults: &mut Vec<String>) -> Queue {
     let what = format!("queue {queue}");
     note_unknown_keys(row, &QUEUE_KEYS, &what, qos, faults);
-    let mut number = |key| number(row, key, &what, faults);
+    let mut number = |key, range| number(row, key, range, &what, faults);
+    let any = 1..=u64::MAX;
     Queue {
-        min_rate: number("min-rate"),
-        max_rate: number("max-rate"),
-        burst: number("burst"),
-        priority: u32::try_from(number("priority")).unwrap_or(u32::MAX),
+        min_rate: number("min-rate", any.clone()),
+        max_rate: number("max-rate", any.clone()),
+        burst: number("burst", any),
+        priority: u32::try_from(number("priority", 0..=u32::MAX.into())).unwrap_or(u32::MAX),
         dscp: row.opt_int("dscp").and_then(|n| u8::try_from(n).ok()).filter(|dscp| *dscp < 64),
     }
 }
 
-/// A setting; 0 for an absent one, and for one that is no number.
-fn number(row: RowView<'_>, key: &str, what: &str, faults: &mut Vec<String>) -> u64 {
+/// A setting; 0 for an absent one, and for one out of its range.
+fn number(
+    row: RowView<'_>,
+    key: &str,
+    range: RangeInclusive<u64>,
+    what: &str,
+    faults: &mut Vec<String>,
+) -> u64 {
     let Some(text) = row.map_str("other_config", key) else { return 0 };
-    text.trim().parse().unwrap_or_else(|_| {
-        faults.push(format!("{what} other_config:{key}={text:?} is not a number: ignored"));
+    let value = text.trim().parse().ok().filter(|n| range.contains(n));
+    value.unwrap_or_else(|| {
+        faults.push(match range.into_inner() {
+            (0, u64::MAX) => format!("{what} other_config:{key}={text:?} is not a number: ignored"),
+            (from, u64::MAX) => {
+                format!("{what} other_config:{key}={text:?} is not a number from {from}: ignored")
+            }
+            (from, to) => {
+                format!("{what} other_config:{key}={text:?} is not a number from {from} to {to}: ignored")
+            }
+        });
         0
     })
 }

@@ -17,6 +17,7 @@ mod nsh;
 mod offload;
 mod pauses;
 mod perf;
+mod policing;
 mod prefixes;
 mod recirculated;
 mod recorded;
