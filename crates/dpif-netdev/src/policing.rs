@@ -3,7 +3,7 @@
 //! A port without limits costs one load for each burst.
 
 use dpif::qos::{Policer, Policing};
-use packet::{Packet, PacketBatch, PacketPool};
+use packet::{Packet, PacketBatch, PacketPool, wire_cost};
 use std::sync::atomic::{AtomicBool, Ordering};
 use sync::{Mutex, lock};
 
@@ -39,7 +39,7 @@ impl PortPolicer {
         let Some(policer) = policer.as_mut() else { return 0 };
         policer.fill(now_us);
         let keep = |p: &Packet| {
-            let (packets, bytes) = p.wire_cost();
+            let (packets, bytes) = wire_cost(p);
             policer.admit(packets, bytes)
         };
         batch.retain_from(from, pool, keep) as u64

@@ -7,7 +7,7 @@ use flow::DpPort;
 use std::sync::Arc;
 use sync::lock;
 
-/// What serves the queues of a port.
+/// Server of the queues of a port.
 enum Server {
     /// The kernel, for the device of that index.
     Kernel(u32),

@@ -302,7 +302,7 @@ impl Policing {
         self.kbps == 0 && self.kpps == 0
     }
 
-    /// The same with the bursts that hold: the default of a rate without one, none without a rate.
+    /// The limits with the bursts that hold: the default of a rate without one, none without a rate.
     pub fn effective(&self) -> Policing {
         let burst = |rate, burst, default| match (rate, burst) {
             (0, _) => 0,

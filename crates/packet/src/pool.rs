@@ -220,13 +220,6 @@ impl Packet {
         self.buf.set_queue(queue);
     }
 
-    /// Packets and bytes on a wire: a large segment counts as its frames.
-    pub fn wire_cost(&self) -> (u64, u64) {
-        let frames = crate::frames(self);
-        let headers = (frames - 1) * usize::from(self.offload.hdr_len);
-        (frames as u64, (self.len() + headers) as u64)
-    }
-
     /// Length of the frame in bytes.
     #[inline]
     pub fn len(&self) -> usize {

@@ -56,7 +56,7 @@ fn text_of_qos_show() {
     assert_eq!(ShownQos::default().text("p1"), "QoS not configured on p1\n");
 }
 
-/// What passes in a second of frames of a size, offered every so many microseconds, after the burst is gone.
+/// Packets and bytes that pass in a second, after the burst is gone; one frame is offered in each interval.
 fn passed(limits: Policing, packets: u64, bytes: u64, every_us: u64) -> (u64, u64) {
     let mut policer = Policer::new(limits, 0).unwrap();
     while policer.admit(packets, bytes) {}

@@ -125,7 +125,7 @@ impl Request {
         self.call_on(&open_asking()?)
     }
 
-    /// The same by a socket of [`open_asking`], for several requests in turn.
+    /// As `call`, by a socket of [`open_asking`], for several requests in turn.
     pub(crate) fn call_on(self, fd: &OwnedFd) -> io::Result<Vec<Message>> {
         let several = self.flags() & libc::NLM_F_DUMP == libc::NLM_F_DUMP;
         let acknowledged = self.flags() & libc::NLM_F_ACK != 0;

@@ -27,16 +27,16 @@ mod attribute {
     pub(super) const STATS_BASIC: u16 = 1;
     pub(super) const STATS_QUEUE: u16 = 3;
     pub(super) const STATS_PACKETS64: u16 = 8;
-    /// Of `htb`.
+    /// Parts of `htb`.
     pub(super) const HTB_PARAMETERS: u16 = 1;
     pub(super) const HTB_INIT: u16 = 2;
     pub(super) const HTB_RATE64: u16 = 6;
     pub(super) const HTB_CEIL64: u16 = 7;
-    /// Of `hfsc`: real-time, fair share, upper limit.
+    /// Curves of `hfsc`: real-time, fair share, upper limit.
     pub(super) const HFSC: [u16; 3] = [1, 2, 3];
-    /// Of `codel`: target, limit, interval.
+    /// Parts of `codel`: target, limit, interval.
     pub(super) const CODEL: [u16; 3] = [1, 2, 3];
-    /// Of `fq_codel`: target, limit, interval, flows, quantum.
+    /// Parts of `fq_codel`: target, limit, interval, flows, quantum.
     pub(super) const FQ_CODEL: [u16; 5] = [1, 2, 3, 5, 6];
 }
 
@@ -65,7 +65,7 @@ pub(super) fn add_options(request: &mut Request, options: &[u8]) {
     request.add(attribute::OPTIONS, options);
 }
 
-/// Ticks that so many bytes take at a rate in bytes a second.
+/// Ticks for some bytes at a rate in bytes a second.
 pub(super) fn ticks(bytes: u64, rate: u64) -> u32 {
     let all = u128::from(bytes) * u128::from(TICKS_PER_SECOND);
     all.checked_div(rate.into()).map_or(0, |n| u32::try_from(n).unwrap_or(u32::MAX))

@@ -8,7 +8,7 @@ fn options_of(bytes: Vec<u8>) -> TcMessage {
     TcMessage::parse(&bytes[16..]).unwrap()
 }
 
-/// What a request says is read back from a message like it.
+/// A message like a request is read as the request was written.
 #[test]
 fn classes_are_read_as_they_are_written() {
     let check = |discipline: Discipline, class: Class| {
@@ -58,7 +58,7 @@ fn ticks_are_64_nanoseconds() {
     assert_eq!(ticks(u64::MAX, 1), u32::MAX);
 }
 
-/// What Linux 6.18 sent for the classes of a device.
+/// Linux 6.18 sent the message, about the classes of a device.
 #[test]
 fn classes_of_the_kernel_are_read() {
     let bytes = include_bytes!("../../corpus/tc_messages/htb_classes");

@@ -91,7 +91,7 @@ impl ControlPlane {
             ("ofconn_packet_in_dropped", conns.packet_ins_dropped),
             ("rconn_overflow", conns.packet_ins_unsent),
             ("datapath_drop_rx_malformed", ports.rx_malformed),
-            ("datapath_drop_rx_ring_full", ports.rx_dropped),
+            ("datapath_drop_rx_ring_full", ports.rx_dropped.saturating_sub(ports.rx_policed)),
             ("datapath_drop_rx_truncated", ports.rx_truncated),
             ("datapath_drop_rx_policed", ports.rx_policed),
             ("flow_extract", sum.received + sum.recirculated),
@@ -122,8 +122,7 @@ impl ControlPlane {
                 instances().map(|i| i.backer.packet_ins_lost.load(Ordering::Relaxed)).sum(),
             ),
         ]);
-        all.extend(conntrack(self));
-        all.extend(NEVER.map(|name| (name, 0)));
+        all.extend(conntrack(self).into_iter().chain(NEVER.map(|name| (name, 0))));
         all.sort_unstable();
         all
     }

@@ -1,10 +1,10 @@
 //! Policing of what a port receives, and queues of ports without a device of the kernel.
 
 use super::{FROM_5_TO_7, Lab};
-use crate::helpers::{vsctl, wait_until};
-use testkit::{require_netns, require_programs};
+use crate::helpers::{LIMIT, vsctl};
+use testkit::{require_netns, require_programs, wait_for};
 
-/// A frame of 60 bytes.
+/// The contents of a frame.
 const FRAME: &str =
     "eth_type(0x0800),ipv4(src=1.0.0.1,dst=1.0.0.2,proto=1,tos=0,ttl=64,frag=no),icmp(type=8,code=0)";
 
@@ -17,18 +17,25 @@ fn ports_are_policed() {
         let frame = format!("netdev-dummy/receive p1 in_port(1),{FROM_5_TO_7},{FRAME} --len 100");
         (0..frames).for_each(|_| drop(lab.appctl(&frame)));
     };
+    let wait = |packets: u32, dropped: u32| {
+        let counted = || {
+            let text = lab.ofctl(&["dump-ports", "br0", "1"]);
+            text.contains(&format!("rx pkts={packets}, ")) && text.contains(&format!(", drop={dropped}, "))
+        };
+        let ok = wait_for(LIMIT, "frames that pass", counted);
+        ok.unwrap_or_else(|e| panic!("{e}: {}", lab.ofctl(&["dump-ports", "br0", "1"])));
+    };
     // Ten frames at once, ten a second.
     vsctl(&lab.daemon, "set Interface p1 ingress_policing_rate=8 ingress_policing_burst=8");
     send(15);
-    wait_until(&lab.daemon, "Interface p1 statistics:rx_packets=10");
-    wait_until(&lab.daemon, "Interface p1 statistics:rx_dropped=5");
+    wait(10, 5);
     lab.appctl("time/warp 500");
     send(8);
-    wait_until(&lab.daemon, "Interface p1 statistics:rx_packets=15");
-    wait_until(&lab.daemon, "Interface p1 statistics:rx_dropped=8");
+    wait(15, 8);
+    assert!(lab.appctl("coverage/read-counter datapath_drop_rx_policed").starts_with('8'));
     vsctl(&lab.daemon, "set Interface p1 ingress_policing_rate=0");
     send(9);
-    wait_until(&lab.daemon, "Interface p1 statistics:rx_packets=24");
+    wait(24, 8);
 }
 
 /// As OVS: a dummy has one queue, without counters, and no discipline.
