@@ -6,13 +6,16 @@ use super::BridgeCtx;
 use super::conn::Conn;
 use super::groups::GroupDump;
 use super::monitors::MonitorDump;
+use dpif::qos::QueueStats as PortQueue;
 use flow::{OfPort, PackedMatch, TableId};
 use ofproto::flow_mod::LOOKS_PER_CHANGE;
 use ofproto::rule::Rule;
 use ofproto::tables::{Selected, Selection, TABLE_MAX_RULES};
 use openflow::msg::control::TableMiss;
 use openflow::msg::flow_stats::{AggregateStats, FlowStats, FlowStatsRequest};
-use openflow::msg::stats::{QUEUE_ALL, QueueConfig, QueueStatsRequest, TableAbilities, TableStats};
+use openflow::msg::stats::{
+    QUEUE_ALL, Queue, QueueConfig, QueueDesc, QueueStats, QueueStatsRequest, TableAbilities, TableStats,
+};
 use openflow::{ErrorKind, Format, Message, Multi};
 
 /// Rules examined for one piece.
@@ -159,15 +162,24 @@ impl Conn {
         self.reply(&Message::TableStatsReply(Multi::all(entries)), xid)
     }
 
-    /// There are no queues: the list is empty, and a specific queue is an error.
+    /// As in OVS a port without a device has no queues, and a specific queue that is missing is an error.
     pub(super) fn queue_stats(
         &mut self,
         m: QueueStatsRequest,
         xid: u32,
         ctx: &BridgeCtx<'_>,
     ) -> Result<(), ErrorKind> {
-        known_queue(m, ctx)?;
-        self.reply(&Message::QueueStatsReply(Multi::all(Vec::new())), xid)
+        let stats = |(port, q): (OfPort, PortQueue)| QueueStats {
+            port,
+            queue: q.queue,
+            tx_bytes: q.tx_bytes,
+            tx_packets: q.tx_packets,
+            tx_errors: q.tx_errors,
+            duration_s: q.age_ms.map_or(u32::MAX, |ms| u32::try_from(ms / 1000).unwrap_or(u32::MAX)),
+            duration_ns: q.age_ms.map_or(u32::MAX, |ms| (ms % 1000) as u32 * 1_000_000),
+        };
+        let all = known_queues(m, ctx)?.into_iter().map(stats).collect();
+        self.reply(&Message::QueueStatsReply(Multi::all(all)), xid)
     }
 
     pub(super) fn queue_desc(
@@ -176,8 +188,9 @@ impl Conn {
         xid: u32,
         ctx: &BridgeCtx<'_>,
     ) -> Result<(), ErrorKind> {
-        known_queue(m, ctx)?;
-        self.reply(&Message::QueueDescReply(Multi::all(Vec::new())), xid)
+        let all = known_queues(m, ctx)?.into_iter();
+        let all = all.map(|(port, q)| QueueDesc { port, queue: numbered(&q) }).collect();
+        self.reply(&Message::QueueDescReply(Multi::all(all)), xid)
     }
 
     pub(super) fn queue_config(
@@ -186,15 +199,27 @@ impl Conn {
         xid: u32,
         ctx: &BridgeCtx<'_>,
     ) -> Result<(), ErrorKind> {
-        known_port(port, ctx)?;
-        self.reply(&Message::QueueGetConfigReply(QueueConfig { port, queues: Vec::new() }), xid)
+        let all = known_queues(QueueStatsRequest { port, queue: QUEUE_ALL }, ctx)?;
+        let queues = all.iter().map(|(_, q)| numbered(q)).collect();
+        self.reply(&Message::QueueGetConfigReply(QueueConfig { port, queues }), xid)
     }
 }
 
-/// Requires a port of the bridge, or any, and all its queues: there are no others.
-fn known_queue(m: QueueStatsRequest, ctx: &BridgeCtx<'_>) -> Result<(), ErrorKind> {
+/// As in OVS the reply tells no rates.
+fn numbered(q: &PortQueue) -> Queue {
+    Queue { queue: q.queue, ..Queue::default() }
+}
+
+/// The selected queues of a port of the bridge, or of any.
+fn known_queues(m: QueueStatsRequest, ctx: &BridgeCtx<'_>) -> Result<Vec<(OfPort, PortQueue)>, ErrorKind> {
     known_port(m.port, ctx)?;
-    if m.queue == QUEUE_ALL { Ok(()) } else { Err(ErrorKind::QofcBadQueue) }
+    let Some(bridge) = ctx.bridge_view() else { return Ok(Vec::new()) };
+    let ports = bridge.ports.ports.values().filter(|p| m.port == OfPort::NONE || p.of_port == m.port);
+    let devices = ports.filter_map(|p| Some((p.of_port, p.dp_port.filter(|_| p.tunnel.is_none())?)));
+    let of_port = |(port, device)| ctx.datapath.queues(device).into_iter().map(move |queue| (port, queue));
+    let queues = devices.flat_map(of_port).filter(|(_, q)| m.queue == QUEUE_ALL || q.queue == m.queue);
+    let queues: Vec<_> = queues.collect();
+    if m.queue != QUEUE_ALL && queues.is_empty() { Err(ErrorKind::QofcBadQueue) } else { Ok(queues) }
 }
 
 /// Requires a port of the bridge, or any (`NONE`).

@@ -62,6 +62,7 @@ fn ports() -> PortTable {
             config: PortConfigBits::default(),
             link_down: false,
             links: Vec::new(),
+            queue_dscp: Default::default(),
             features: Default::default(),
         };
         table.ports.insert(of_port, Arc::new(port));

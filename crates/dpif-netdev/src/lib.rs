@@ -22,11 +22,13 @@ pub mod offload;
 mod perf;
 mod plan;
 mod pmd;
+mod policing;
 mod pool;
 mod ports;
 mod provider;
 mod queues;
 mod replan;
+mod shaping;
 mod slices;
 mod stats;
 mod threads;
@@ -39,6 +41,7 @@ use bulk::Closing;
 use connections::Sweeper;
 use datapath::DpShared;
 use dpif::ThreadPlan;
+use dpif::qos::QueueStats;
 use dpif::{
     Capabilities, Connections, Datapath, DpifError, DummyPort, FlowRecord, InlineHandler, LOCAL_PORT,
     MeterConfig, MeterStats, OpBatch, PmdId, PortInfo, PortOptions, PortSpec, PortStats,
@@ -48,9 +51,11 @@ use inbox::{Control, TxSide};
 use main_core::MainCore;
 use netdev::OpenedPort;
 use netdev::dummy::{Claim, DummyPorts};
+use netdev::tc::Disciplines;
 use offload::{Offloads, Providers};
 use plan::QueueId;
 use pmd::Purged;
+use policing::PortPolicer;
 use pool::PmdPool;
 use ports::OpenPort;
 use queues::Rx;
@@ -85,6 +90,7 @@ pub struct UserspaceDatapath {
     /// Cores, threads and ports.
     pool: PmdPool,
     devices: DeviceCounters,
+    disciplines: Disciplines,
     sweeper: Arc<Sweeper>,
 }
 
@@ -152,6 +158,7 @@ impl UserspaceDatapath {
             upcall_queues,
             pool: PmdPool::new(main, factory, inline, config),
             devices: DeviceCounters::default(),
+            disciplines: Disciplines::default(),
             sweeper: Sweeper::new(),
         })
     }
@@ -199,7 +206,8 @@ impl Datapath for UserspaceDatapath {
         let threads = if tunnel.is_some() { 0 } else { s.running.len() };
         let sides: Result<Vec<_>, _> = (0..=threads).map(|_| TxSide::open(&device, &upcalls)).collect();
         let mut sides = sides.inspect_err(|_| self.upcall_queues.port_del(number))?;
-        let mut queues = numbered(number, std::mem::take(&mut device.rx));
+        let policer = Arc::default();
+        let mut queues = numbered(number, std::mem::take(&mut device.rx), &policer);
         let inline_queues = if inline { std::mem::take(&mut queues) } else { Vec::new() };
         if let Some(side) = sides.pop().filter(|_| tunnel.is_none()) {
             self.pool.cores.main.port_add(number, side, inline_queues)?;
@@ -234,6 +242,7 @@ impl Datapath for UserspaceDatapath {
             queues: queues.len() as u16,
             affinity: Default::default(),
             retired: PortStats::default(),
+            policer,
         };
         self.pool.offload_port(&open);
         s.ports.insert(open);
@@ -260,6 +269,7 @@ impl Datapath for UserspaceDatapath {
         self.pool.factory.shared.set_tunnel(port, None);
         probes::port_removed(self.name(), port);
         let open = s.ports.remove(port);
+        open.iter().for_each(|open| self.disciplines.forget(open.device.ifindex()));
         open.iter().for_each(OpenPort::end_device);
         self.share_connections(s);
         if let Some((open, dummy)) = open.iter().find_map(|open| Some((open, open.dummy.as_ref()?))) {
@@ -290,6 +300,10 @@ impl Datapath for UserspaceDatapath {
         let mut all = self.pool.all_port_stats(&s);
         self.devices.add_to(s.ports.iter().zip(all.values_mut()));
         all.into_iter().collect()
+    }
+
+    fn queues(&self, port: DpPort) -> Vec<QueueStats> {
+        self.port_queues(port)
     }
 
     fn pmds(&self) -> Vec<PmdId> {
@@ -338,7 +352,7 @@ impl Drop for UserspaceDatapath {
 }
 
 /// The receive queues of a port with their numbers.
-fn numbered(port: DpPort, queues: Vec<Box<dyn netdev::RxQueue>>) -> Vec<Rx> {
+fn numbered(port: DpPort, queues: Vec<Box<dyn netdev::RxQueue>>, policer: &Arc<PortPolicer>) -> Vec<Rx> {
     let numbered = queues.into_iter().zip(0u16..);
-    numbered.map(|(rx, queue)| Rx::numbered(QueueId { port, queue }, rx)).collect()
+    numbered.map(|(rx, queue)| Rx::numbered(QueueId { port, queue }, rx, policer.clone())).collect()
 }

@@ -285,7 +285,7 @@ impl PmdPool {
         // Close the old ones first: the socket group does not accept more.
         drop(taken);
         let OpenedPort { mut device, .. } = self.open(&open.spec)?;
-        let queues = numbered(port, std::mem::take(&mut device.rx));
+        let queues = numbered(port, std::mem::take(&mut device.rx), &open.policer);
         open.device = device;
         if open.inline {
             self.cores.main.give(queues)?;

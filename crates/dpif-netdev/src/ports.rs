@@ -1,5 +1,6 @@
 //! The ports of a userspace datapath: their numbers, and opening of their devices.
 
+use super::policing::PortPolicer;
 use super::slices::Departure;
 use super::upcall_queues::PortQueues;
 use crate::ablation::Ablation;
@@ -32,6 +33,8 @@ pub(crate) struct OpenPort {
     pub(crate) affinity: RxqAffinity,
     /// Counters of ended threads and closed queues.
     pub(crate) retired: PortStats,
+    /// Its limits, shared by its receive queues.
+    pub(crate) policer: Arc<PortPolicer>,
 }
 
 impl OpenPort {

@@ -3,7 +3,7 @@
 use super::{UPCALLS_AT_ONCE, UserspaceDatapath};
 use dpif::{
     BondBalancer, EgressPorts, FlowOffloads, OpBatch, PmdStats, PmdThreads, PortSpec, PortStats, Provider,
-    UpcallReceiver, UserspaceTunnels,
+    Shaping, UpcallReceiver, UserspaceTunnels,
 };
 use flow::DpPort;
 use std::io;
@@ -39,6 +39,10 @@ impl Provider for UserspaceDatapath {
 
     fn shown_settings(&self, port: DpPort) -> Vec<(&'static str, String)> {
         lock(&self.pool.state).ports.get(port).map(|p| p.spec.options.shown()).unwrap_or_default()
+    }
+
+    fn shaping(&self) -> Option<&dyn Shaping> {
+        Some(self)
     }
 
     fn has_netdev(&self, port: DpPort) -> bool {

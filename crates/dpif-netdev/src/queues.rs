@@ -8,6 +8,7 @@
 
 use super::plan::QueueId;
 use super::plan::load::History;
+use super::policing::PortPolicer;
 use datapath::Pmd;
 use dpif::PortStats;
 use flow::DpPort;
@@ -15,6 +16,7 @@ use netdev::RxQueue;
 use packet::{PacketBatch, PacketPool};
 use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 use std::time::Duration;
 use sys::WatchSet;
 use sys::poll::PollSet;
@@ -30,6 +32,9 @@ pub(crate) struct Rx {
     /// Its number in the port.
     number: u16,
     queue: Box<dyn RxQueue>,
+    policer: Arc<PortPolicer>,
+    /// Frames beyond the limits of its port.
+    policed: u64,
     ready: bool,
     errors: u32,
     /// Had frames since the last [`RxSet::settle`].
@@ -42,12 +47,14 @@ pub(crate) struct Rx {
 }
 
 impl Rx {
-    pub(crate) fn numbered(id: QueueId, queue: Box<dyn RxQueue>) -> Rx {
+    pub(crate) fn numbered(id: QueueId, queue: Box<dyn RxQueue>, policer: Arc<PortPolicer>) -> Rx {
         let history = History::new(sys::clock::machine_us());
         Rx {
             port: id.port,
             number: id.queue,
             queue,
+            policer,
+            policed: 0,
             ready: true,
             errors: 0,
             active: true,
@@ -68,11 +75,15 @@ impl Rx {
 
     /// Takes up to `max_packets` waiting frames.
     pub(crate) fn receive(&mut self, pool: &mut PacketPool, batch: &mut PacketBatch, max_packets: usize) {
+        let before = batch.len();
         match self.queue.recv(pool, batch, max_packets) {
             Ok(n) => {
                 self.ready = n == max_packets;
                 self.active |= n > 0;
                 self.errors = 0;
+                if n > 0 && self.policer.limits() {
+                    self.policed += self.policer.police(batch, before, pool, sys::clock::monotonic_us());
+                }
             }
             Err(e) => {
                 self.ready = false;
@@ -88,7 +99,8 @@ impl Rx {
     /// Adds the queue's lost frames.
     pub(crate) fn add_losses(&self, stats: &mut PortStats) {
         let lost = self.queue.counters();
-        stats.rx_dropped += lost.kernel_drops;
+        stats.rx_dropped += lost.kernel_drops + self.policed;
+        stats.rx_policed += self.policed;
         stats.rx_malformed += lost.malformed;
         stats.rx_truncated += lost.truncated;
         stats.rx_errors += lost.malformed + lost.truncated;

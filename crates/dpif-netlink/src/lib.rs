@@ -20,6 +20,7 @@ mod dispatch;
 mod ops;
 mod probe;
 mod queues;
+mod shaping;
 mod source;
 mod upkeep;
 
@@ -27,10 +28,11 @@ pub use dispatch::Mode;
 pub use netlink::messages_sent;
 
 use dispatch::Dispatch;
+use dpif::qos::QueueStats;
 use dpif::{
     Capabilities, Connections, Datapath, DeviceStats, DpAction, DpifError, DropReason, KernelPort,
     LookupMasks, MeterConfig, MeterStats, OpBatch, PmdId, PortInfo, PortOptions, PortSpec, PortStats,
-    Provider, TunnelKind, UpcallReceiver, UpcallSockets,
+    Provider, Shaping, TunnelKind, UpcallReceiver, UpcallSockets,
 };
 use flow::DpPort;
 use flow::extract::MAX_VLANS;
@@ -100,6 +102,7 @@ pub struct KernelDatapath {
     /// Reports removed ports; `None` if unavailable.
     gone: Mutex<Option<VportMonitor>>,
     links: link::AllLinkStats,
+    disciplines: netdev::tc::Disciplines,
 }
 
 impl KernelDatapath {
@@ -151,6 +154,7 @@ impl KernelDatapath {
             logged_rejection_ms: AtomicU64::new(0),
             gone: Mutex::new(upkeep::listen(&ovs)),
             links: link::AllLinkStats::default(),
+            disciplines: Default::default(),
             conntrack: Conntrack::here(),
             ovs,
         };
@@ -414,7 +418,8 @@ impl Datapath for KernelDatapath {
             if known.users > 0 {
                 return Ok(());
             }
-            ports.remove(&port);
+            let gone = ports.remove(&port);
+            self.forget_device(gone.map(|port| port.info.name));
         }
         let counted = self.counters(port).unwrap_or_default();
         lock(&self.removed).add(&counted);
@@ -449,6 +454,10 @@ impl Datapath for KernelDatapath {
         all
     }
 
+    fn queues(&self, port: DpPort) -> Vec<QueueStats> {
+        self.port_queues(port)
+    }
+
     fn pmds(&self) -> Vec<PmdId> {
         vec![PmdId::None]
     }
@@ -481,6 +490,10 @@ impl Datapath for KernelDatapath {
 }
 
 impl Provider for KernelDatapath {
+    fn shaping(&self) -> Option<&dyn Shaping> {
+        Some(self)
+    }
+
     /// One for each processor: the kernel forwards on all of them, without threads of the daemon.
     fn usual_handlers(&self, processors: usize) -> usize {
         processors

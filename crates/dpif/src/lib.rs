@@ -20,6 +20,7 @@ mod ops;
 mod port;
 pub mod port_types;
 mod provider;
+pub mod qos;
 pub mod slow_path;
 mod stats;
 pub mod testing;
@@ -54,7 +55,7 @@ pub use port_types::{
     TapPort, TunnelConfig, TunnelKind, TunnelPort, XdpMode,
 };
 pub use provider::{
-    BondBalancer, InlineHandler, LookupMasks, PmdThreads, Provider, UpcallReceiver, UpcallSockets,
+    BondBalancer, InlineHandler, LookupMasks, PmdThreads, Provider, Shaping, UpcallReceiver, UpcallSockets,
     UserspaceTunnels, Waker, usual_revalidators,
 };
 pub use slow_path::SlowReason;

@@ -4,6 +4,7 @@ use crate::actions::DpAction;
 use crate::conntrack::{Connections, TimeoutNames};
 use crate::offload::Offloaded;
 use crate::port::{PortInfo, PortSpec};
+use crate::qos::QueueStats;
 use crate::stats::{PmdStats, PortStats};
 use crate::upcall::Ticket;
 use flow::nlkey::KeyLimits;
@@ -391,6 +392,16 @@ impl Capabilities {
         key_limits: None,
     };
 
+    /// The queue of packets with that priority; `None`: there is none.
+    pub fn queue_of_priority(&self, priority: u32) -> Option<u32> {
+        match self.queues {
+            QueuePriority::Number => Some(priority),
+            QueuePriority::ClassHandle => {
+                (priority >> 16 == 1).then(|| (priority & 0xffff).checked_sub(1)).flatten()
+            }
+        }
+    }
+
     /// The priority of packets for that queue; `None`: there is none.
     pub fn priority_of_queue(&self, queue: u32) -> Option<u32> {
         /// Higher minor numbers are reserved by traffic control.
@@ -420,6 +431,10 @@ pub trait Datapath: Send + Sync {
     fn all_port_stats(&self) -> Vec<(DpPort, PortStats)> {
         let stats = |p: PortInfo| Some((p.number, self.port_stats(p.number).ok()?));
         self.ports().into_iter().filter_map(stats).collect()
+    }
+    /// The queues of a port, in order of their numbers.
+    fn queues(&self, _port: DpPort) -> Vec<QueueStats> {
+        Vec::new()
     }
     /// The forwarding threads.
     fn pmds(&self) -> Vec<PmdId>;

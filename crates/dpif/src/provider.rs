@@ -9,6 +9,7 @@ use crate::offload::FlowOffloads;
 use crate::ops::{Datapath, DpifError, DpifOp, OpBatch, OpResult};
 use crate::port::{EgressPorts, PortSpec};
 use crate::port_types::PortOptions;
+use crate::qos::{LinkFacts, Policing, Qos, ShownQos};
 use crate::stats::{PmdStats, PortStats};
 use crate::threads::{Iterations, Numa, PerfLog, PerfQuery, QueueInfo, RxqAffinity, ThreadInfo, ThreadPlan};
 use crate::upcall::Upcalls;
@@ -21,6 +22,27 @@ use std::time::Duration;
 pub trait UserspaceTunnels {
     /// Sets the range of their UDP source ports.
     fn set_egress_ports(&self, ports: EgressPorts);
+}
+
+/// Quality of service and policing of ports.
+pub trait Shaping {
+    /// Gives a port's device its discipline and queues; `None` leaves the system's own.
+    ///
+    /// # Errors
+    /// The device cannot have it, with the reason.
+    fn set_qos(&self, port: DpPort, qos: Option<&Arc<Qos>>, link: LinkFacts) -> Result<(), String>;
+
+    /// Limits what a port receives.
+    ///
+    /// # Errors
+    /// It cannot be limited, with the reason.
+    fn set_policing(&self, port: DpPort, limits: Policing) -> Result<(), String>;
+
+    /// The discipline of a port as it is.
+    fn shown_qos(&self, port: DpPort) -> ShownQos;
+
+    /// The names of disciplines that a port can have.
+    fn qos_types(&self, port: DpPort) -> &'static [&'static str];
 }
 
 /// Bonds that the datapath balances by itself (`lb_output`).
@@ -133,6 +155,11 @@ pub trait Provider: Datapath {
 
     /// Tunnels whose headers actions push and pop; `None`: its ports do that.
     fn tunnels(&self) -> Option<&dyn UserspaceTunnels> {
+        None
+    }
+
+    /// Its quality of service, if it has any.
+    fn shaping(&self) -> Option<&dyn Shaping> {
         None
     }
 

@@ -25,6 +25,8 @@ pub struct PortStats {
     pub rx_malformed: u64,
     /// Received frames beyond the maximum length.
     pub rx_truncated: u64,
+    /// Received frames beyond the limits of policing, a part of `rx_dropped`.
+    pub rx_policed: u64,
     /// Packets sent.
     pub tx_packets: u64,
     /// Bytes sent.
@@ -98,6 +100,7 @@ impl PortStats {
         self.rx_errors += s.rx_errors;
         self.rx_malformed += s.rx_malformed;
         self.rx_truncated += s.rx_truncated;
+        self.rx_policed += s.rx_policed;
         self.tx_packets += s.tx_packets;
         self.tx_bytes += s.tx_bytes;
         self.tx_dropped += s.tx_dropped;
@@ -108,12 +111,13 @@ impl PortStats {
     }
 
     /// Drops before the switch, by display name.
-    pub fn drops_before(&self) -> [(&'static str, u64); 3] {
+    pub fn drops_before(&self) -> [(&'static str, u64); 4] {
         let known = |n: u64| if n == u64::MAX { 0 } else { n };
         [
-            ("rx_ring_full", known(self.rx_dropped)),
+            ("rx_ring_full", known(self.rx_dropped).saturating_sub(self.rx_policed)),
             ("rx_malformed", self.rx_malformed),
             ("rx_truncated", self.rx_truncated),
+            ("rx_policed", self.rx_policed),
         ]
     }
 

@@ -28,3 +28,10 @@ pub fn route_messages(bytes: &[u8]) {
         }
     }
 }
+
+/// Any bytes as rtnetlink messages about disciplines and classes.
+pub fn tc_messages(bytes: &[u8]) {
+    for [hfsc, _] in crate::tc::classes_of(bytes) {
+        assert!(hfsc.min_rate.max(hfsc.max_rate) <= u32::MAX.into() && hfsc.burst == 0);
+    }
+}

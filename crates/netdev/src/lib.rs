@@ -6,7 +6,7 @@
 //! needs one: threads share no queue. Receiving never blocks; sending consumes the whole batch and reports
 //! the result. The caller assigns queues to threads and handles lost links.
 //!
-//! Not here: tunnels, quality of service.
+//! Not here: tunnels.
 
 #![allow(unsafe_code, reason = "system calls; each block says why it is sound")]
 
@@ -27,6 +27,7 @@ pub mod dummy;
 pub mod link;
 pub mod pcap;
 pub mod route;
+pub mod tc;
 
 pub use afxdp::AfxdpInfo;
 pub use dpif::{AfxdpPort, PcapPort, XdpMode};

@@ -207,6 +207,8 @@ pub struct Port {
     pub features: PortFeatures,
     /// Its sessions of link protocols, one of each at most.
     pub links: Vec<PortLink>,
+    /// DSCP that packets of a queue get, by queue.
+    pub queue_dscp: BTreeMap<u32, u8>,
 }
 
 /// Link state of a port's device. Bits are `OFPPF_*` with the numbers of OpenFlow 1.1 and later (1.3 §7.2.1).

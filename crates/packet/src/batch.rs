@@ -73,6 +73,19 @@ impl PacketBatch {
         }
     }
 
+    /// Frees the packets from the place `from` on that `keep` rejects; returns their number.
+    pub fn retain_from(
+        &mut self,
+        from: usize,
+        pool: &mut PacketPool,
+        mut keep: impl FnMut(&Packet) -> bool,
+    ) -> usize {
+        let before = self.packets.len();
+        let rejected = self.packets.extract_if(from.min(before).., |p| !keep(p));
+        rejected.for_each(|p| pool.free(p));
+        before - self.packets.len()
+    }
+
     /// Frees all packets into `pool`.
     pub fn free_into(&mut self, pool: &mut PacketPool) {
         pool.free_burst(&mut self.packets);

@@ -102,6 +102,13 @@ pub fn frames(p: &Packet) -> usize {
     payload.div_ceil(usize::from(p.offload.gso_size).max(1)).max(1)
 }
 
+/// Packets and bytes of `p` on a wire: a large segment counts as its frames.
+pub fn wire_cost(p: &Packet) -> (u64, u64) {
+    let frames = frames(p);
+    let headers = (frames - 1) * usize::from(p.offload.hdr_len);
+    (frames as u64, (p.len() + headers) as u64)
+}
+
 /// Whether the frame is a large segment inside a UDP tunnel: its checksum starts behind an IP header in outer UDP.
 #[inline]
 pub fn is_tunneled(p: &Packet) -> bool {
@@ -141,6 +148,7 @@ pub fn segment(p: &Packet, pool: &mut PacketPool, out: &mut PacketBatch) -> Resu
         body.copy_from_slice(chunk);
         cut.finish(s.data_mut(), i, i * size, i + 1 == count);
         s.offload = Offload { csum_valid: true, ..Offload::NONE };
+        s.set_queue(p.queue());
         out.push(s);
     }
     Ok(())

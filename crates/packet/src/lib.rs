@@ -22,7 +22,7 @@ pub use batch::{BATCH_MAX_PACKETS, BURST_MAX_PACKETS, PacketBatch};
 pub use chunk::{CHUNK_BYTES, Chunk, set_chunk_owner};
 pub use gso::{
     Crc32c, MAX_SEGMENTS, SegmentError, can_be_tunneled, complete_checksum, crc32c, frame_bytes, frames,
-    is_large_behind_nsh, is_tunneled, segment,
+    is_large_behind_nsh, is_tunneled, segment, wire_cost,
 };
 pub use merge::{MERGED_HEADERS_MAX_BYTES, MERGED_MAX, Merged, merge};
 pub use offload::{GsoKind, Offload, VIRTIO_NET_HDR_BYTES};

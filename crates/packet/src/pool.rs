@@ -42,10 +42,10 @@ impl Line {
 /// Memory aligned to a cache line: so is a frame after the headroom, and its headers take one line instead of
 /// two; with the place of the frame in it. The fields of both variants lie at the same places, so an access does
 /// not branch.
-#[repr(u32)]
+#[repr(u16)]
 enum Buffer {
-    Heap { start: u32, lines: Box<[Line]> },
-    Lent { start: u32, lines: &'static mut [Line] },
+    Heap { queue: u16, start: u32, lines: Box<[Line]> },
+    Lent { queue: u16, start: u32, lines: &'static mut [Line] },
 }
 
 // Packets move through the arrays of a burst.
@@ -55,13 +55,27 @@ impl Buffer {
     /// Zeroed memory of at least that many bytes.
     fn new(bytes: usize) -> Buffer {
         let lines = vec![Line::ZERO; bytes.div_ceil(size_of::<Line>())].into_boxed_slice();
-        Buffer::Heap { start: HEADROOM_BYTES as u32, lines }
+        Buffer::Heap { queue: 0, start: HEADROOM_BYTES as u32, lines }
     }
 
     #[inline(always)]
     fn start(&self) -> usize {
         match self {
             Buffer::Heap { start, .. } | Buffer::Lent { start, .. } => *start as usize,
+        }
+    }
+
+    #[inline(always)]
+    fn queue(&self) -> u16 {
+        match self {
+            Buffer::Heap { queue, .. } | Buffer::Lent { queue, .. } => *queue,
+        }
+    }
+
+    #[inline(always)]
+    fn set_queue(&mut self, to: u16) {
+        match self {
+            Buffer::Heap { queue, .. } | Buffer::Lent { queue, .. } => *queue = to,
         }
     }
 
@@ -137,7 +151,7 @@ impl Packet {
     pub fn from_chunk(chunk: &'static mut Chunk, place: Range<usize>) -> Packet {
         let (start, len) = (place.start as u32, place.len() as u32);
         assert!(place.start <= place.end && place.end <= size_of::<Chunk>(), "frame at {place:?} of a chunk");
-        Packet { buf: Buffer::Lent { start, lines: chunk }, len, offload: Offload::NONE }
+        Packet { buf: Buffer::Lent { queue: 0, start, lines: chunk }, len, offload: Offload::NONE }
     }
 
     /// The chunk that holds the frame, if any.
@@ -194,6 +208,18 @@ impl Packet {
         self.buf.first_chunk_mut().map_or(0, |place| u32::from_ne_bytes(std::mem::take(place)))
     }
 
+    /// The queue of the device by which it leaves; 0 unless set, and again once the packet is freed.
+    #[inline]
+    pub fn queue(&self) -> u16 {
+        self.buf.queue()
+    }
+
+    /// Sets the queue.
+    #[inline]
+    pub fn set_queue(&mut self, queue: u16) {
+        self.buf.set_queue(queue);
+    }
+
     /// Length of the frame in bytes.
     #[inline]
     pub fn len(&self) -> usize {
@@ -213,6 +239,7 @@ impl Packet {
 
     fn empty(&mut self) {
         self.buf.set_start(HEADROOM_BYTES);
+        self.buf.set_queue(0);
         self.len = 0;
         self.offload = Offload::NONE;
     }
@@ -221,7 +248,9 @@ impl Packet {
     #[inline]
     pub fn set_frame(&mut self, frame: &[u8]) {
         if HEADROOM_BYTES + frame.len() > self.buf.len() {
+            let queue = self.buf.queue();
             self.buf = Buffer::new(HEADROOM_BYTES + frame.len());
+            self.buf.set_queue(queue);
         }
         self.buf.set_start(HEADROOM_BYTES);
         self.len = frame.len() as u32;
@@ -256,6 +285,7 @@ impl Packet {
             let start = HEADROOM_BYTES + n;
             grown[start..start + self.len()].copy_from_slice(self.data());
             grown.set_start(start);
+            grown.set_queue(self.buf.queue());
             self.buf = grown;
         }
         let old = self.buf.start();
@@ -306,6 +336,7 @@ impl Clone for Packet {
     fn clone(&self) -> Packet {
         let mut copy = Packet::from_slice(self.data());
         copy.offload = self.offload;
+        copy.set_queue(self.queue());
         copy
     }
 }
@@ -375,6 +406,7 @@ impl PacketPool {
         let mut copy = self.alloc(p.len());
         copy.set_frame(p.data());
         copy.offload = p.offload;
+        copy.set_queue(p.queue());
         copy
     }
 

@@ -2,6 +2,7 @@
 //!
 //! Most are kernel devices; a dummy has its own state.
 
+use dpif::qos::{LinkFacts, Policing, Qos};
 use dpif::{DeviceOrigin, OptionChange, PortOptions, PortSpec, Provider};
 use flow::{DpPort, MacAddr};
 use netdev::dummy::{Dummy, DummyPorts};
@@ -24,6 +25,14 @@ pub enum Body {
     Bare(MacAddr),
 }
 
+/// Quality of service and limits of a device.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Shaped {
+    qos: Option<Arc<Qos>>,
+    link: LinkFacts,
+    policing: Policing,
+}
+
 /// An open device.
 #[derive(Clone)]
 pub struct Device {
@@ -37,6 +46,8 @@ pub struct Device {
     pub body: Body,
     /// Its type and options.
     pub options: PortOptions,
+    /// Quality of service and limits that it was given.
+    pub(crate) shaped: Option<Shaped>,
 }
 
 impl Device {
@@ -81,7 +92,14 @@ impl Device {
             None => link::link_info(name).map(|info| Body::Kernel(info.ifindex)),
         };
         let device = body.and_then(|body| {
-            let device = Device { name: name.clone(), datapath: datapath.clone(), dp_port, body, options };
+            let device = Device {
+                name: name.clone(),
+                datapath: datapath.clone(),
+                dp_port,
+                body,
+                options,
+                shaped: None,
+            };
             let info = device.link()?;
             Ok((device, info))
         });
@@ -107,6 +125,36 @@ impl Device {
     /// Whether packets of such a tunnel may be this device's.
     pub fn collides(&self, tunnel: &TunnelConfig) -> bool {
         self.options.tunnel_config().is_some_and(|own| own.collides(tunnel))
+    }
+
+    /// Gives it its quality of service and limits, unless it has them; returns the failures.
+    fn shape(&mut self, wanted: &DeviceSettings, info: &LinkInfo) -> Vec<String> {
+        let Some(shaping) = self.datapath.shaping() else {
+            let asked = wanted.qos.is_some() || !wanted.policing.is_none();
+            let text = || format!("interface {}: its datapath has no quality of service", self.name);
+            return asked.then(text).into_iter().collect();
+        };
+        let speed = wanted.qos.as_ref().and_then(|_| self.ethtool()?.speed_mbps).unwrap_or(0);
+        let link = LinkFacts { mtu: info.mtu, speed_bps: u64::from(speed) * 1_000_000 };
+        let shaped = Shaped { qos: wanted.qos.clone(), link, policing: wanted.policing };
+        let before = self.shaped.replace(shaped);
+        let mut errors = Vec::new();
+        let same_qos =
+            before.as_ref().is_some_and(|b| b.qos == wanted.qos && (b.link == link || b.qos.is_none()));
+        if !same_qos && let Err(e) = shaping.set_qos(self.dp_port, wanted.qos.as_ref(), link) {
+            errors.push(format!("interface {}: cannot set QoS {e}", self.name));
+        }
+        let policing = before.map(|b| b.policing).unwrap_or_default();
+        if policing != wanted.policing
+            && let Err(e) = shaping.set_policing(self.dp_port, wanted.policing)
+        {
+            errors.push(format!("interface {}: cannot set ingress policing: {e}", self.name));
+        }
+        if !errors.is_empty() {
+            // The next change tries again, and does not lose the error.
+            self.shaped = None;
+        }
+        errors
     }
 
     /// Its current state.
@@ -222,6 +270,7 @@ impl Device {
             };
             errors.extend(set.err().map(|e| failed(&format!("address {mac}"), &e)));
         }
+        errors.extend(self.shape(wanted, &info));
         if errors.is_empty() { Ok(()) } else { Err(errors.join("; ")) }
     }
 }

@@ -36,6 +36,7 @@ fn port_table(ports: &[(u32, DpPort, &str)]) -> PortTable {
                 config: PortConfigBits::default(),
                 link_down: false,
                 links: Vec::new(),
+                queue_dscp: Default::default(),
                 features: Default::default(),
             }),
         );

@@ -60,6 +60,7 @@ pub(crate) const TARGETS: &[Target] = &[
     target("openflow-capture", openflow::fuzz::capture, &[Seeds::Files("crates/openflow/corpus/capture")]),
     target("openflow-session", openflow::fuzz::session, OPENFLOW),
     target("netdev-link", netdev::fuzz::link_messages, &[Seeds::Files("crates/netdev/corpus/link_messages")]),
+    target("netdev-tc", netdev::fuzz::tc_messages, &[Seeds::Files("crates/netdev/corpus/tc_messages")]),
     target("netdev-route", netdev::fuzz::route_messages, &[Seeds::Files("crates/netdev/corpus/route_messages")]),
     target("netlink-timeout-policy", netlink::fuzz::timeout_policy, &[Seeds::Files("crates/netlink/corpus/timeout_policy")]),
     target("netlink-connection", netlink::fuzz::connection, &[Seeds::Files("crates/netlink/corpus/connection")]),

@@ -60,6 +60,7 @@ pub(super) fn port(n: OfPort, dp: Option<u32>, name: &str) -> Port {
         config: PortConfigBits::default(),
         link_down: false,
         links: Vec::new(),
+        queue_dscp: Default::default(),
         features: Default::default(),
     }
 }

@@ -36,6 +36,8 @@ pub(super) fn apply(
         }
         SetAction::SkbPriority(priority) => {
             view.key.arp.skb_priority = *priority;
+            // No device has more queues.
+            packet.set_queue(u16::try_from(*priority).unwrap_or(0));
             if *priority != 0 {
                 view.key.base.shape |= shape::ARP;
             } else if view.key.has(shape::ARP) {

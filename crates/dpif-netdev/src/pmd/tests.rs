@@ -66,7 +66,11 @@ fn a_request_waits_for_one_burst_and_no_queue_for_more_than_a_round() {
         let fd = sys::Waker::new().unwrap();
         fd.wake();
         let queue = Endless { port, inbox: inbox.clone(), asked: asked.clone(), fd };
-        thread.rx.add(Rx::numbered(QueueId { port: DpPort(port), queue: 0 }, Box::new(queue)));
+        thread.rx.add(Rx::numbered(
+            QueueId { port: DpPort(port), queue: 0 },
+            Box::new(queue),
+            Default::default(),
+        ));
     }
     for passes in 1..=10 {
         thread.rx.look(Some(Duration::ZERO), None);

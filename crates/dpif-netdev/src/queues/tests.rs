@@ -50,7 +50,11 @@ impl Rig {
     fn add(&mut self, port: u32) {
         let (waker, fails) = (Arc::new(Waker::new().unwrap()), Arc::new(AtomicBool::new(false)));
         let id = QueueId { port: DpPort(port), queue: 0 };
-        self.set.add(Rx::numbered(id, Box::new(Fake { waker: waker.clone(), fails: fails.clone() })));
+        self.set.add(Rx::numbered(
+            id,
+            Box::new(Fake { waker: waker.clone(), fails: fails.clone() }),
+            Default::default(),
+        ));
         self.wakers.push(waker);
         self.fails.push(fails);
     }

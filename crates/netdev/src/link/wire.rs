@@ -132,15 +132,18 @@ impl Request {
 
     /// Sends the request and collects the replies up to the last. An error reply is an error.
     pub(crate) fn call(self) -> io::Result<Vec<Message>> {
+        self.call_on(&open_asking()?)
+    }
+
+    /// As `call`, by a socket of [`open_asking`], for several requests in turn.
+    pub(crate) fn call_on(self, fd: &OwnedFd) -> io::Result<Vec<Message>> {
         let several = self.flags() & libc::NLM_F_DUMP == libc::NLM_F_DUMP;
-        let fd = open(0, false)?;
-        let timeout = libc::timeval { tv_sec: ANSWER_TIMEOUT_S, tv_usec: 0 };
-        raw::set_option(&fd, libc::SOL_SOCKET, libc::SO_RCVTIMEO, timeout)?;
-        self.send(&fd)?;
+        let acknowledged = self.flags() & libc::NLM_F_ACK != 0;
+        self.send(fd)?;
         let mut answers = Vec::new();
         let mut buf = vec![0; ANSWER_BYTES];
         loop {
-            let got = receive(&fd, &mut buf, 0)?;
+            let got = receive(fd, &mut buf, 0)?;
             for m in messages(&buf[..got]).filter(|m| m.seq == 1) {
                 match c_int::from(m.kind) {
                     libc::NLMSG_DONE => return Ok(answers),
@@ -154,7 +157,7 @@ impl Request {
                     }
                     _ => answers.push(m),
                 }
-                if !several {
+                if !several && !acknowledged {
                     return Ok(answers);
                 }
             }
@@ -164,6 +167,14 @@ impl Request {
     fn flags(&self) -> c_int {
         c_int::from(u16::from_ne_bytes([self.bytes[6], self.bytes[7]]))
     }
+}
+
+/// A route netlink socket for requests; replies come within a few seconds, or an error.
+pub(crate) fn open_asking() -> io::Result<OwnedFd> {
+    let fd = open(0, false)?;
+    let timeout = libc::timeval { tv_sec: ANSWER_TIMEOUT_S, tv_usec: 0 };
+    raw::set_option(&fd, libc::SOL_SOCKET, libc::SO_RCVTIMEO, timeout)?;
+    Ok(fd)
 }
 
 /// A route netlink socket subscribed to the multicast `groups`.

@@ -15,6 +15,7 @@
 //! on it).
 
 mod fanout;
+mod queue_sockets;
 mod ring;
 mod rx;
 #[cfg(test)]
@@ -238,14 +239,12 @@ impl Drop for OwnSockets {
 impl PortDevice for SystemDevice {
     fn open_tx(&self) -> io::Result<Box<dyn TxQueue>> {
         let SystemDevice { name, ifindex, options, receiving } = self;
-        let failed = |what: &str| raw::context(format!("device {name}: {what}"));
-        let open = |vnet_hdr| {
-            let fd = socket(vnet_hdr).map_err(failed("cannot open a packet socket"))?;
-            set_buffer(&fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, options.tx_buffer_bytes)
-                .map_err(failed("send buffer"))?;
-            bind(&fd, *ifindex, 0).map_err(failed("cannot bind"))?;
-            Ok::<_, io::Error>(fd)
+        let opener = queue_sockets::Opener {
+            name: name.clone(),
+            ifindex: *ifindex,
+            buffer_bytes: options.tx_buffer_bytes,
         };
+        let open = |vnet_hdr| opener.open(vnet_hdr);
         let offload = options.vnet_hdr && options.tx_offload;
         let places = 1 + usize::from(offload);
         let own = if options.own_tx_sockets { OwnSockets::take(places) } else { None };
@@ -256,6 +255,7 @@ impl PortDevice for SystemDevice {
             }
             None => tx::Sockets::Receiving { fd: receiving.clone(), vnet_hdr: options.vnet_hdr },
         };
+        let sockets = queue_sockets::QueueSockets::new(sockets, opener, offload);
         Ok(Box::new(tx::SystemTx::new(name, sockets, offload, options.sendmmsg, options.merge_udp)))
     }
 

@@ -29,6 +29,7 @@ use crate::finish_offloads::{exceeds_virtio, finish_offloads, split};
 use crate::port::{TxDrop, TxQueue, TxReport};
 use crate::raw::{self, Room};
 use crate::system::OwnSockets;
+use crate::system::queue_sockets::QueueSockets;
 
 /// Retries on a full send buffer within one batch, yielding the processor before each.
 const FULL_RETRIES: u32 = 8;
@@ -54,7 +55,7 @@ pub(crate) enum Sockets {
 
 impl Sockets {
     /// The socket for such frames, and whether it requires a `virtio_net_hdr`.
-    fn of(&self, unfinished_frames: bool) -> (&OwnedFd, bool) {
+    pub(super) fn of(&self, unfinished_frames: bool) -> (&OwnedFd, bool) {
         match self {
             Sockets::Own { unfinished: Some(fd), .. } if unfinished_frames => (fd, true),
             Sockets::Own { finished, .. } => (finished, false),
@@ -65,7 +66,7 @@ impl Sockets {
 
 /// A transmit queue of a `system` port.
 pub(crate) struct SystemTx {
-    sockets: Sockets,
+    sockets: QueueSockets,
     /// Frames may leave checksums and segmentation to the kernel; otherwise software does both.
     offload: bool,
     sendmmsg: bool,
@@ -87,7 +88,7 @@ fn is_unfinished(p: &Packet) -> bool {
 impl SystemTx {
     pub(crate) fn new(
         name: &str,
-        sockets: Sockets,
+        sockets: QueueSockets,
         offload: bool,
         sendmmsg: bool,
         merge_udp: bool,
@@ -180,7 +181,7 @@ impl SystemTx {
         pool: &mut PacketPool,
         report: &mut TxReport,
     ) -> Result<(), TxDrop> {
-        let (fd, with_header) = self.sockets.of(true);
+        let (fd, with_header) = self.sockets.of(true, p.queue());
         let whole = self.offload && self.merge_udp && with_header;
         // The kernel checks the length of no large segment.
         if whole && raw::mtu(fd, &self.name).is_ok_and(|mtu| longest(p) > mtu) {
@@ -217,7 +218,7 @@ impl SystemTx {
             head.msg_hdr.msg_iov = parts[from..].as_mut_ptr();
             head.msg_hdr.msg_iovlen = (parts.len() - from) as _;
         }
-        let (fd, mut done, mut full) = (self.sockets.of(true).0, 0, 0);
+        let (fd, mut done, mut full) = (self.sockets.of(true, p.queue()).0, 0, 0);
         while done < heads.len() {
             // SAFETY: every pointer in `heads` is to `parts`, and those in `parts` to `virtio`, `datagrams` and `p`, all of
             // which live through the call, and which the kernel only reads.
@@ -245,7 +246,8 @@ impl SystemTx {
     /// Sends the first frames of `packets`, at least one, or returns the error of the first.
     fn send_some(&mut self, packets: &[Packet]) -> Result<usize, Refused> {
         let unfinished = packets.first().is_some_and(is_unfinished);
-        let (fd, with_header) = self.sockets.of(unfinished);
+        let queue = packets.first().map_or(0, Packet::queue);
+        let (fd, with_header) = self.sockets.of(unfinished, queue);
         let merge = with_header && unfinished && self.merge_udp;
         // Without sendmmsg, sends one frame, or one merged run.
         let (most, reach) = match (self.sendmmsg, merge) {
@@ -253,7 +255,7 @@ impl SystemTx {
             (false, true) => (1, BATCH_MAX_PACKETS),
             (false, false) => (1, 1),
         };
-        let is_alike = |p: &Packet| is_unfinished(p) == unfinished && !is_tunneled(p);
+        let is_alike = |p: &Packet| is_unfinished(p) == unfinished && p.queue() == queue && !is_tunneled(p);
         let alike = packets.iter().take(reach).take_while(|p| is_alike(p)).count();
         if with_header && self.headers.len() < alike {
             self.headers.resize_with(alike, || MessageHeader::EMPTY);

@@ -47,6 +47,7 @@ fn port(number: u32, config: TunnelConfig) -> Arc<Port> {
         config: PortConfigBits::default(),
         link_down: false,
         links: Vec::new(),
+        queue_dscp: Default::default(),
         features: Default::default(),
     })
 }

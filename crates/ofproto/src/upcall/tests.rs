@@ -32,6 +32,7 @@ pub(crate) fn backer_with(rules: &str) -> (Backer, BridgeId) {
             config: PortConfigBits::default(),
             link_down: false,
             links: Vec::new(),
+            queue_dscp: Default::default(),
             features: Default::default(),
         };
         let bundle = Bundle {

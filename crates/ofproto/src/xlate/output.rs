@@ -19,6 +19,9 @@ use ofp_actions::ControllerAction;
 use packet::headers as h;
 use std::sync::Arc;
 
+/// Bits of congestion notification in the octet with the DSCP.
+const ECN_MASK: u8 = 3;
+
 impl XlateCtx<'_> {
     /// The output action to any port.
     pub(super) fn send(&mut self, port: OfPort, max_len_bytes: u16) {
@@ -131,6 +134,7 @@ impl XlateCtx<'_> {
         let Some(dp_port) = port.dp_port else {
             return self.record.trace.warning(|| format!("port {of_port} has no device, skipping output"));
         };
+        let marked = self.mark_queue(port);
         // Copies of mirrors may follow.
         let is_last = self.control.is_last;
         self.control.is_last &= bridge.mirrors.is_none();
@@ -147,9 +151,27 @@ impl XlateCtx<'_> {
             }
         };
         self.control.is_last = is_last;
+        self.packet.flow.nw_tos = marked.unwrap_or(self.packet.flow.nw_tos);
         if sends && bridge.mirrors.is_some() {
             self.mirror_sent(port);
         }
+    }
+
+    /// Gives the packet the DSCP of its queue of that port. Returns the octet from before, if it has one.
+    fn mark_queue(&mut self, port: &Port) -> Option<u8> {
+        if port.queue_dscp.is_empty() {
+            return None;
+        }
+        self.record.wc.0.skb_priority = u32::MAX;
+        let flow = &mut self.packet.flow;
+        let queue = self.host.capabilities().queue_of_priority(flow.skb_priority)?;
+        let dscp = port.queue_dscp.get(&queue)?;
+        if !matches!(flow.dl_type, h::ETH_TYPE_IP | h::ETH_TYPE_IPV6) {
+            return None;
+        }
+        self.record.wc.0.nw_tos |= !ECN_MASK;
+        let marked = flow.nw_tos & ECN_MASK | dscp << 2;
+        Some(std::mem::replace(&mut flow.nw_tos, marked))
     }
 
     /// Whether the packet would go from one protected port to another, or back.

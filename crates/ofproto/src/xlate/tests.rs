@@ -74,6 +74,7 @@ fn add_port(table: &mut PortTable, n: OfPort, dp: Option<u32>, peer: Option<Brid
         config: PortConfigBits::default(),
         link_down: false,
         links: Vec::new(),
+        queue_dscp: Default::default(),
         features: Default::default(),
     };
     let (vlan_mode, tag) = match vlan {

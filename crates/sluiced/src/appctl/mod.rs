@@ -27,6 +27,7 @@ mod pages;
 mod parsing;
 mod perf;
 mod pmd;
+mod qos;
 mod reply;
 mod routes;
 mod slowpath;
@@ -36,7 +37,6 @@ mod tests;
 mod threads;
 mod trace;
 mod trace_args;
-mod unsupported;
 
 pub(crate) use general::memory_counts;
 pub use reply::Answer;

@@ -2,8 +2,8 @@
 
 use super::{
     Command, bond, conntrack, database, datapath, detrace, dpctl_datapaths, drops, dummy, dumps, fdb,
-    features, flow_files, flows, general, implementations, link_protocols, mdb, parsing, perf, pmd, routes,
-    slowpath, threads, trace, unsupported,
+    features, flow_files, flows, general, implementations, link_protocols, mdb, parsing, perf, pmd, qos,
+    routes, slowpath, threads, trace,
 };
 
 /// Commands of every switch.
@@ -38,7 +38,7 @@ const HANDLERS: &[&[Command]] = &[
     slowpath::ROWS,
     threads::ROWS,
     trace::ROWS,
-    unsupported::ROWS,
+    qos::ROWS,
 ];
 
 /// Commands of the switch and of its database server.

@@ -51,7 +51,8 @@ pub(crate) fn of_datapaths(sum: &PmdStats, ports: &PortStats) -> Vec<(&'static s
     let wanted = XlateDrop::ALL.into_iter().map(|d| (d.counter(), sum.xlate_drops[d as usize]));
     let others = [
         ("datapath_drop_rx_malformed", ports.rx_malformed),
-        ("datapath_drop_rx_ring_full", ports.rx_dropped),
+        ("datapath_drop_rx_policed", ports.rx_policed),
+        ("datapath_drop_rx_ring_full", ports.rx_dropped.saturating_sub(ports.rx_policed)),
         ("datapath_drop_rx_truncated", ports.rx_truncated),
         ("flow_extract", sum.received + sum.recirculated),
         ("netdev_received", sum.received),

@@ -58,7 +58,14 @@ impl Switch {
     fn settings_with(&self, name: &str, options: PortOptions) -> DeviceSettings {
         match self.planner.settings_of(name) {
             Some(sent) => DeviceSettings { options, ..sent.clone() },
-            None => DeviceSettings { mac: None, mtu: None, rxq_affinity: Default::default(), options },
+            None => DeviceSettings {
+                mac: None,
+                mtu: None,
+                rxq_affinity: Default::default(),
+                options,
+                qos: None,
+                policing: Default::default(),
+            },
         }
     }
 
@@ -93,7 +100,7 @@ impl Switch {
                 (before.options.clone(), before.dp_port, Some(why))
             }
         };
-        let mut device = Device { dp_port: number, options, ..before };
+        let mut device = Device { dp_port: number, options, shaped: None, ..before };
         if let (Body::Dummy(_), Some(dummy)) = (&device.body, self.instances.dummy_ports().get(name)) {
             if let Some(kept) = kept {
                 kept.restore(&dummy);

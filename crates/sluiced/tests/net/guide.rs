@@ -45,7 +45,8 @@ path=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 exec chroot "$root" env -i HOME=/root PATH=$path LC_ALL=C.UTF-8 sh -c 'cd /usr/src/sluice && exec bash /tmp/page'
 "#;
 
-/// The bridge that mirrors.md, monitoring.md, multicast.md, operate.md and troubleshoot.md begin with, as install.md makes it.
+/// The bridge that mirrors.md, monitoring.md, multicast.md, operate.md, qos.md and troubleshoot.md begin with, as install.md
+/// makes it.
 const BRIDGE: &str = "
 sluiced --pidfile --log-file --detach
 for n in 1 2; do
@@ -70,7 +71,7 @@ ovs-ofctl add-flow br-lan priority=50,udp,actions=drop
 ";
 
 /// Pages, with the commands before their first one.
-const PAGES: [(&str, &str); 10] = [
+const PAGES: [(&str, &str); 12] = [
     ("README.md", STOCK),
     ("docs/guide/bonds.md", ""),
     ("docs/guide/install.md", ""),
@@ -80,6 +81,7 @@ const PAGES: [(&str, &str); 10] = [
     ("docs/guide/monitoring.md", BRIDGE),
     ("docs/guide/multicast.md", BRIDGE),
     ("docs/guide/operate.md", BRIDGE),
+    ("docs/guide/qos.md", BRIDGE),
     ("docs/guide/troubleshoot.md", BRIDGE),
 ];
 
@@ -258,6 +260,11 @@ fn multicast() {
 #[test]
 fn operate() {
     check("docs/guide/operate.md");
+}
+
+#[test]
+fn qos() {
+    check("docs/guide/qos.md");
 }
 
 #[test]

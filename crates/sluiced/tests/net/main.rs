@@ -48,6 +48,7 @@ mod overlays;
 mod partners;
 mod port_types;
 mod ports;
+mod qos;
 mod rest;
 mod routes;
 mod routes_random;

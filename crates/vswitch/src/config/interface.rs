@@ -8,8 +8,10 @@ use ovsdb::client::RowView;
 use ovsdb::value::Uuid;
 
 use super::links::LinkRows;
+use super::qos::policing;
 use super::reader::{Reader, strings};
 use super::unsupported;
+use dpif::qos::{Policing, Qos};
 use dpif::{OptionNotice, ParsedOptions, PortOptions, RxqAffinity};
 use l2proto::LinkSettings;
 
@@ -36,6 +38,10 @@ pub struct InterfaceConfig {
     pub ofport: Option<OfPort>,
     /// Sessions of link protocols, one of each at most.
     pub links: Arc<[LinkSettings]>,
+    /// Quality of service of its port.
+    pub qos: Option<Arc<Qos>>,
+    /// Limits of what it receives.
+    pub policing: Policing,
 }
 
 impl InterfaceConfig {
@@ -51,6 +57,8 @@ impl InterfaceConfig {
             ofport_request: None,
             ofport: None,
             links,
+            qos: None,
+            policing: Policing::default(),
         }
     }
 
@@ -135,6 +143,7 @@ impl<'a> Reader<'a> {
         row: RowView<'a>,
         rows: LinkRows<'a>,
         dummy_datapath: bool,
+        qos: Option<Arc<Qos>>,
     ) -> Option<InterfaceConfig> {
         let name = row.str("name");
         let local = name == rows.bridge.str("name");
@@ -182,6 +191,8 @@ impl<'a> Reader<'a> {
             ofport_request: number("ofport_request").filter(|_| !local),
             ofport: number("ofport").filter(|_| !local),
             links: self.links(rows),
+            qos,
+            policing: policing(row),
         })
     }
 

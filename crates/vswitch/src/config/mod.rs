@@ -14,6 +14,7 @@ mod interface;
 mod links;
 mod mirror;
 mod port;
+mod qos;
 mod reader;
 mod review;
 mod supported;

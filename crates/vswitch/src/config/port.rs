@@ -172,6 +172,7 @@ impl<'a> Reader<'a> {
             .collect();
         rows.sort_by(|a, b| natural_order(a.str("name"), b.str("name")));
         let mut interfaces = Vec::new();
+        let qos = self.qos(row);
         for interface in rows {
             let (port, name) = (row.str("name"), interface.str("name"));
             if let Some(owner) = self.owners.get(&interface.uuid()) {
@@ -182,7 +183,7 @@ impl<'a> Reader<'a> {
             }
             self.owners.insert(interface.uuid(), port.to_string());
             let rows = self.link_rows(bridge, Some(row), Some(interface));
-            interfaces.extend(self.interface(interface, rows, dummy_datapath));
+            interfaces.extend(self.interface(interface, rows, dummy_datapath, qos.clone()));
         }
         interfaces
     }

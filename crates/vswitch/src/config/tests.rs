@@ -1,6 +1,7 @@
 mod bridges;
 mod conntrack;
 mod mirrors;
+mod qos;
 mod unsupported;
 
 use ofproto::ports::{PriorityTags, VlanMode};

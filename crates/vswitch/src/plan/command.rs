@@ -7,6 +7,7 @@ use ofproto::{DpPort, MacAddr};
 
 use super::PortSet;
 use crate::config::{BridgeOptions, ControllerConfig, CtConfig, GlobalConfig};
+use dpif::qos::{Policing, Qos};
 use dpif::{PortOptions, RxqAffinity};
 
 /// Identifies one attempt to open an interface; never reused.
@@ -106,6 +107,10 @@ pub struct DeviceSettings {
     pub rxq_affinity: RxqAffinity,
     /// Options of its type.
     pub options: PortOptions,
+    /// Quality of service of its port.
+    pub qos: Option<Arc<Qos>>,
+    /// Limits of what it receives.
+    pub policing: Policing,
 }
 
 /// A device to open.

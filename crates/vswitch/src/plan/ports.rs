@@ -31,6 +31,8 @@ pub struct PortEntry {
     pub tunnel: Option<Arc<TunnelConfig>>,
     /// Settings of its sessions of link protocols.
     pub links: Arc<[LinkSettings]>,
+    /// DSCP that packets of a queue get, by queue.
+    pub queue_dscp: BTreeMap<u32, u8>,
     /// The requested peer of a patch port.
     pub patch_peer_name: Option<String>,
     /// The peer of a patch port, if it exists and points back.
@@ -77,6 +79,7 @@ impl PortSet {
                 link_down: before.is_some_and(|port| port.link_down),
                 features: before.map(|port| port.features).unwrap_or_default(),
                 links: Vec::new(),
+                queue_dscp: entry.queue_dscp.clone(),
             };
             ports.insert(entry.of_port, Arc::new(port));
         }

@@ -303,6 +303,7 @@ impl Planner {
                     type_name,
                     options,
                     links,
+                    qos,
                     mac: own_mac,
                     // Numbers and devices.
                     row: _,
@@ -310,6 +311,7 @@ impl Planner {
                     rxq_affinity: _,
                     ofport_request: _,
                     ofport: _,
+                    policing: _,
                 } = &bridge.interfaces[&interface].config;
                 let own = if open.number == OfPort::LOCAL { Some(mac) } else { *own_mac };
                 set.ports.push(PortEntry {
@@ -321,6 +323,7 @@ impl Planner {
                     patch_peer_name: options.patch_peer().map(str::to_string),
                     patch_peer: None,
                     links: links.clone(),
+                    queue_dscp: qos.as_ref().map(|qos| qos.dscp()).unwrap_or_default(),
                     tunnel: options.tunnel_config().cloned(),
                     name: interface,
                 });

@@ -247,6 +247,8 @@ impl Derived {
             mtu: self.mtu(config),
             rxq_affinity: config.rxq_affinity.clone(),
             options: config.options.clone(),
+            qos: config.qos.clone(),
+            policing: config.policing,
         }
     }
 
@@ -256,5 +258,7 @@ impl Derived {
             && sent.mtu == self.mtu(config)
             && sent.rxq_affinity == config.rxq_affinity
             && sent.options == config.options
+            && sent.qos == config.qos
+            && sent.policing == config.policing
     }
 }

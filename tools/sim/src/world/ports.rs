@@ -111,6 +111,7 @@ fn add_port(
         link_down: config.port_down,
         links: Vec::new(),
         features: Default::default(),
+        queue_dscp: Default::default(),
     };
     let vlan_mode = match mode {
         4 => VlanMode::Access,

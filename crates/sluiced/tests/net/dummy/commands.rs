@@ -416,10 +416,6 @@ fn unsupported_commands_are_refused() {
     ] {
         refused(&lab, line, why);
     }
-    // Configured but unsupported features are reported with the name of the record.
-    let ids = "-- --id=@qos create QoS type=linux-htb";
-    vsctl(&lab.daemon, &format!("set Port p1 qos=@qos {ids}"));
-    refused(&lab, "qos/show p1", "QoS: asked for by p1");
 }
 
 #[test]

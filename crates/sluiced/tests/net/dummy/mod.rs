@@ -18,6 +18,7 @@ mod nsh;
 mod offload;
 mod pauses;
 mod perf;
+mod policing;
 mod prefixes;
 mod recirculated;
 mod recorded;

@@ -8,7 +8,6 @@ fn unsupported_settings_are_reported() {
         ("Interface", "cfm_mpid", 9000.into(), "cfm_mpid=9000"),
         ("Interface", "bfd", map(&[("enable", "true"), ("mult", "x")]), "bfd:mult=x"),
         ("Interface", "lldp", map(&[("enable", "on")]), "lldp:enable=on"),
-        ("Interface", "ingress_policing_rate", 3.into(), "ingress policing"),
         ("Open_vSwitch", "other_config", map(&[("hw-offload", "true")]), "hardware offload"),
         ("Open_vSwitch", "other_config", map(&[("dpdk-init", "true")]), "DPDK"),
     ];
@@ -46,7 +45,7 @@ fn unsupported_settings_are_reported() {
         let (netflow, sflow) = (txn.insert("NetFlow", targets()), txn.insert("sFlow", targets()));
         let ipfix = txn.insert("IPFIX", targets());
         let mirror = txn.insert("Mirror", [("name", ColumnValue::from("m0"))]);
-        let qos = txn.insert("QoS", [("type", ColumnValue::from("linux-htb"))]);
+        let qos = txn.insert("QoS", [("type", ColumnValue::from("linux-x"))]);
         txn.insert(
             "Flow_Sample_Collector_Set",
             [("id", ColumnValue::from(1)), ("bridge", ColumnValue::refs([row]))],
@@ -95,7 +94,7 @@ fn what_is_not_supported_stands_in_a_row() {
     bed.add_br("br0", "netdev");
     let lacp: &[(&str, ColumnValue)] =
         &[("lacp", "active".into()), ("other_config", map(&[("lacp-system-id", "x")]))];
-    bed.add_port("br0", "p1", lacp, &[("ingress_policing_rate", 3.into())]);
+    bed.add_port("br0", "p1", lacp, &[("mac", "01:00:00:00:00:00".into())]);
     bed.set("Interface", "p1", "bfd", map(&[("enable", "true"), ("min_rx", "x")]));
     let bridge = bed.row("Bridge", "br0");
     bed.txn(|txn| {
@@ -112,7 +111,7 @@ fn what_is_not_supported_stands_in_a_row() {
     let of = |table: &str, name: &str| bed.row(table, name);
     let told = |status: &StringMap| status.get("notice").cloned().unwrap_or_default();
     let p1 = told(&facts.interfaces[&of("Interface", "p1")].status);
-    assert!(p1.contains("bfd:min_rx=x: ignored") && p1.contains("ingress policing"), "{p1}");
+    assert!(p1.contains("bfd:min_rx=x: ignored") && p1.contains("mac is ignored"), "{p1}");
     let port = told(&facts.ports[&of("Port", "p1")].status);
     assert!(port.contains("the port has no LACP: give an Ethernet address"), "{port}");
     let bridge = told(&facts.bridges[&bridge].status);

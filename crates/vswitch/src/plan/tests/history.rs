@@ -79,6 +79,8 @@ fn interface(name: String, wish: &Wish) -> InterfaceConfig {
         ofport_request: wish.request.map(OfPort),
         ofport: None,
         links: Default::default(),
+        qos: None,
+        policing: Default::default(),
     }
 }
 

@@ -1,0 +1,75 @@
+//! Policing of what a port receives, and queues of ports without a device of the kernel.
+
+use super::{FROM_5_TO_7, Lab};
+use crate::helpers::{LIMIT, vsctl};
+use testkit::{require_netns, require_programs, wait_for};
+
+/// The contents of a frame.
+const FRAME: &str =
+    "eth_type(0x0800),ipv4(src=1.0.0.1,dst=1.0.0.2,proto=1,tos=0,ttl=64,frag=no),icmp(type=8,code=0)";
+
+#[test]
+fn ports_are_policed() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-appctl");
+    let lab = Lab::new();
+    let send = |frames: u32| {
+        let frame = format!("netdev-dummy/receive p1 in_port(1),{FROM_5_TO_7},{FRAME} --len 100");
+        (0..frames).for_each(|_| drop(lab.appctl(&frame)));
+    };
+    let wait = |packets: u32, dropped: u32| {
+        let counted = || {
+            let text = lab.ofctl(&["dump-ports", "br0", "1"]);
+            text.contains(&format!("rx pkts={packets}, ")) && text.contains(&format!(", drop={dropped}, "))
+        };
+        let ok = wait_for(LIMIT, "frames that pass", counted);
+        ok.unwrap_or_else(|e| panic!("{e}: {}", lab.ofctl(&["dump-ports", "br0", "1"])));
+    };
+    // Ten frames at once, ten a second.
+    vsctl(&lab.daemon, "set Interface p1 ingress_policing_rate=8 ingress_policing_burst=8");
+    send(15);
+    wait(10, 5);
+    lab.appctl("time/warp 500");
+    send(8);
+    wait(15, 8);
+    assert!(lab.appctl("coverage/read-counter datapath_drop_rx_policed").starts_with('8'));
+    vsctl(&lab.daemon, "set Interface p1 ingress_policing_rate=0");
+    send(9);
+    wait(24, 8);
+}
+
+/// As OVS: a dummy has one queue, without counters, and no discipline.
+#[test]
+fn a_dummy_has_one_queue() {
+    require_netns!();
+    require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-appctl");
+    let lab = Lab::new();
+    let stats =
+        "OFPST_QUEUE reply (xid=0x4): 1 queues\n  port 1 queue 0: bytes=?, pkts=?, errors=?, duration=?\n";
+    assert_eq!(lab.ofctl(&["--no-names", "queue-stats", "br0", "1"]), stats);
+    let config = "OFPT_QUEUE_GET_CONFIG_REPLY (xid=0x4): port=1\nqueue 0:\n";
+    assert_eq!(lab.ofctl(&["--no-names", "queue-get-config", "br0", "1"]), config);
+    // The DSCP of a queue reaches packets, whatever the device.
+    vsctl(
+        &lab.daemon,
+        "set Port p2 qos=@q -- --id=@q create QoS type=linux-htb queues:1=@a queues:7=@b \
+         -- --id=@a create Queue dscp=10 -- --id=@b create Queue dscp=20",
+    );
+    assert_eq!(lab.appctl("qos/show p2"), "QoS not configured on p2\n");
+    for (flow, actions, expected) in [
+        ("tcp,nw_tos=4", "set_queue:1,output:2", "set(ipv4(tos=0x28/0xfc)),set(skb_priority(0x1)),2"),
+        (
+            "tcp,nw_tos=4",
+            "set_queue:1,output:2,pop_queue,output:2",
+            "set(ipv4(tos=0x28/0xfc)),set(skb_priority(0x1)),2,set(ipv4(tos=0x4/0xfc)),set(skb_priority(0)),2",
+        ),
+        ("tcp,nw_tos=4", "set_queue:5,output:2", "set(skb_priority(0x5)),2"),
+        ("tcp,nw_tos=4", "enqueue:2:7", "set(ipv4(tos=0x50/0xfc)),set(skb_priority(0x7)),2"),
+        ("tcp6,nw_tos=4", "set_queue:7,output:2", "set(ipv6(tclass=0x50/0xfc)),set(skb_priority(0x7)),2"),
+        ("arp", "set_queue:7,output:2", "set(skb_priority(0x7)),2"),
+    ] {
+        let trace = lab.appctl(&format!("ofproto/trace-packet-out br0 in_port=1,{flow} {actions}"));
+        let found = trace.lines().find_map(|line| line.strip_prefix("Datapath actions: "));
+        assert_eq!(found, Some(expected), "{flow} {actions}: {trace}");
+    }
+}
