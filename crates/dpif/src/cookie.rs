@@ -4,15 +4,22 @@
 //! ```text
 //!  0 u16 type   4 u32 OpenFlow input port   8 datapath bridge's UUID   24 by type:
 //!    slow path:  28 u32 reasons
+//!    sFlow:      24 be16 VLAN tag that it leaves with  28 u32 output
+//!    flow:       24 u16 probability  28 u32 set  32 u32 domain  36 u32 point  40 u32 output port  44 u8 direction
+//!                45 u24 bridge's number
+//!    IPFIX:      24 u32 output port  45 u24 bridge's number
 //!    controller: 24 u8 don't send  25 u8 continuation  26 u16 reason  28 u32 recirculation id  32 be64 rule cookie
 //!                40 u16 controller id  42 u16 bytes at most
 //! ```
 //!
-//! Numbers are in the machine's byte order except for the rule cookie.
+//! Numbers are in the machine's byte order except for the rule cookie and the VLAN tag. OVS has no number of a bridge: it
+//! lies in bytes that its tools do not read.
 
 use crate::slow_path::SlowReason;
-use crate::upcall::{ControllerCookie, UserCookie};
-use flow::{OfPort, RecircId};
+use crate::upcall::{
+    ControllerCookie, FlowDirection, FlowSampleCookie, IpfixCookie, SflowCookie, UserCookie,
+};
+use flow::{DpPort, OfPort, RecircId};
 
 /// Bytes of a cookie.
 pub const COOKIE_BYTES: usize = 48;
@@ -34,7 +41,7 @@ pub enum CookieError {
     /// Too short or too long.
     #[error("userdata has {0} bytes instead of 48")]
     Size(usize),
-    /// A kind that this switch does not make (sFlow, flow samples, IPFIX).
+    /// A kind that this switch does not make.
     #[error("userdata of kind {0}")]
     Kind(u16),
     /// A field has a value not made by this switch.
@@ -44,9 +51,15 @@ pub enum CookieError {
 
 /// Kinds of cookies.
 mod kind {
+    pub(super) const SFLOW: u16 = 1;
     pub(super) const SLOW_PATH: u16 = 2;
+    pub(super) const FLOW_SAMPLE: u16 = 3;
+    pub(super) const IPFIX: u16 = 4;
     pub(super) const CONTROLLER: u16 = 5;
 }
+
+/// Most bridges whose number has a place; others are reported as those of bridge 0, which none has.
+const BRIDGES_MAX: u32 = 0xff_ffff;
 
 /// The bytes of a cookie.
 pub fn write_cookie(info: &CookieInfo) -> [u8; COOKIE_BYTES] {
@@ -54,7 +67,28 @@ pub fn write_cookie(info: &CookieInfo) -> [u8; COOKIE_BYTES] {
     let mut put = |at: usize, bytes: &[u8]| out[at..at + bytes.len()].copy_from_slice(bytes);
     put(4, &info.in_port.0.to_ne_bytes());
     put(8, &info.bridge);
+    let number = |bridge: u32| if bridge > BRIDGES_MAX { 0 } else { bridge };
     match info.cookie {
+        UserCookie::Sflow(c) => {
+            put(0, &kind::SFLOW.to_ne_bytes());
+            put(24, &c.vlan_tci.to_be_bytes());
+            put(28, &c.output.to_ne_bytes());
+        }
+        UserCookie::Ipfix(c) => {
+            put(0, &kind::IPFIX.to_ne_bytes());
+            put(24, &c.output_port.0.to_ne_bytes());
+            put(45, &number(c.bridge).to_be_bytes()[1..]);
+        }
+        UserCookie::FlowSample(c) => {
+            put(0, &kind::FLOW_SAMPLE.to_ne_bytes());
+            put(24, &c.probability.to_ne_bytes());
+            put(28, &c.collector_set.to_ne_bytes());
+            put(32, &c.domain.to_ne_bytes());
+            put(36, &c.point.to_ne_bytes());
+            put(40, &c.output_port.0.to_ne_bytes());
+            put(44, &[c.direction as u8]);
+            put(45, &number(c.bridge).to_be_bytes()[1..]);
+        }
         UserCookie::SlowPath { reasons } => {
             let bits = SlowReason::of(reasons).fold(0, |bits, reason| bits | reason.cookie_bit());
             put(0, &kind::SLOW_PATH.to_ne_bytes());
@@ -81,7 +115,29 @@ pub fn parse_cookie(bytes: &[u8]) -> Result<CookieInfo, CookieError> {
     let c: &[u8; COOKIE_BYTES] = bytes.try_into().map_err(|_| CookieError::Size(bytes.len()))?;
     let u16_at = |at: usize| u16::from_ne_bytes([c[at], c[at + 1]]);
     let u32_at = |at: usize| u32::from_ne_bytes([c[at], c[at + 1], c[at + 2], c[at + 3]]);
+    let bridge_number = u32::from_be_bytes([0, c[45], c[46], c[47]]);
     let cookie = match u16_at(0) {
+        kind::SFLOW => UserCookie::Sflow(SflowCookie {
+            vlan_tci: u16::from_be_bytes([c[24], c[25]]),
+            output: u32_at(28),
+        }),
+        kind::IPFIX => {
+            UserCookie::Ipfix(IpfixCookie { output_port: DpPort(u32_at(24)), bridge: bridge_number })
+        }
+        kind::FLOW_SAMPLE => UserCookie::FlowSample(FlowSampleCookie {
+            probability: u16_at(24),
+            collector_set: u32_at(28),
+            domain: u32_at(32),
+            point: u32_at(36),
+            output_port: DpPort(u32_at(40)),
+            direction: match c[44] {
+                0 => FlowDirection::ByPort,
+                1 => FlowDirection::Ingress,
+                2 => FlowDirection::Egress,
+                other => return Err(CookieError::Value("direction", other.into())),
+            },
+            bridge: bridge_number,
+        }),
         kind::SLOW_PATH => {
             let bits = u32_at(28);
             let (mut reasons, mut unknown) = (0, bits);

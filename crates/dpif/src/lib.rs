@@ -64,4 +64,7 @@ pub use threads::{
     AutoBalance, CacheSettings, Iterations, Numa, PerfLog, PerfQuery, QueueInfo, RxqAffinity, RxqAssign,
     SleepMax, ThreadInfo, ThreadPlan,
 };
-pub use upcall::{ControllerCookie, Ticket, Upcall, UpcallKind, UpcallSink, Upcalls, UserCookie};
+pub use upcall::{
+    ControllerCookie, FlowDirection, FlowSampleCookie, IpfixCookie, SflowCookie, Ticket, Upcall, UpcallKind,
+    UpcallSink, Upcalls, UserCookie,
+};

@@ -26,9 +26,65 @@ pub struct ControllerCookie {
     pub continuation: bool,
 }
 
+/// A packet for the collectors of sFlow.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct SflowCookie {
+    /// The VLAN tag that it leaves with; 0: none.
+    pub vlan_tci: u16,
+    /// Where it goes, in the encoding of sFlow 5: an index of an interface, a number of outputs, or a reason of a drop.
+    pub output: u32,
+}
+
+/// A packet for the collectors of IPFIX of a bridge.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct IpfixCookie {
+    /// Where it leaves; `NONE`: sampled as it enters.
+    pub output_port: DpPort,
+    /// Number of the bridge that samples.
+    pub bridge: u32,
+}
+
+/// Direction in a record of a sampled flow.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[repr(u8)]
+pub enum FlowDirection {
+    /// Egress if it has an output port, else ingress.
+    #[default]
+    ByPort,
+    /// Ingress.
+    Ingress,
+    /// Egress.
+    Egress,
+}
+
+/// A packet for a set of collectors, by the action `sample` of a rule.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct FlowSampleCookie {
+    /// Sampled packets out of 65535.
+    pub probability: u16,
+    /// The set of collectors.
+    pub collector_set: u32,
+    /// Observation domain.
+    pub domain: u32,
+    /// Observation point.
+    pub point: u32,
+    /// Where it leaves; `NONE`: unknown.
+    pub output_port: DpPort,
+    /// Direction.
+    pub direction: FlowDirection,
+    /// Number of the bridge that samples.
+    pub bridge: u32,
+}
+
 /// Data of a userspace action for the slow path.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum UserCookie {
+    /// Report it to the collectors of sFlow.
+    Sflow(SflowCookie),
+    /// Report it to the collectors of IPFIX of a bridge.
+    Ipfix(IpfixCookie),
+    /// Report it to a set of collectors.
+    FlowSample(FlowSampleCookie),
     /// Translate this packet separately.
     SlowPath {
         /// The reasons, bits of [`SlowReason`](crate::SlowReason).
@@ -68,12 +124,25 @@ pub struct Upcall {
     pub received_us: u64,
 }
 
+impl UserCookie {
+    /// Whether the packet is a sample: it goes to collectors only.
+    pub fn is_sample(&self) -> bool {
+        match self {
+            UserCookie::Sflow(_) | UserCookie::Ipfix(_) | UserCookie::FlowSample(_) => true,
+            UserCookie::SlowPath { .. } | UserCookie::Controller(_) => false,
+        }
+    }
+}
+
 impl Upcall {
     /// Whether its packet has the form of a control packet of a link protocol ([`l2proto::is_control_packet`]), and it is
-    /// not for controllers.
+    /// neither for controllers nor a sample.
     pub fn is_of_session(&self) -> bool {
-        let for_controllers = matches!(self.kind, UpcallKind::Action(UserCookie::Controller(_)));
-        !for_controllers && l2proto::is_control_packet(&self.key)
+        let may_be = match self.kind {
+            UpcallKind::Miss => true,
+            UpcallKind::Action(cookie) => matches!(cookie, UserCookie::SlowPath { .. }),
+        };
+        may_be && l2proto::is_control_packet(&self.key)
     }
 
     /// Its id in all events: the lower half of the name of its future megaflow.

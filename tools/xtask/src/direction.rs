@@ -27,6 +27,7 @@ pub(crate) const PURE: &[&str] = &[
     "connmgr",
     "vswitch",
     "l2proto",
+    "telemetry",
 ];
 
 /// Libraries that do I/O or read the machine: never in the pure core.
@@ -95,6 +96,7 @@ pub(crate) const TABLE: &[(&str, &[&str])] = &[
     ("connmgr", &["packet", "flow", "dpif", "ofp-wire", "ofp-actions", "openflow", "ofproto", "sync"]),
     ("vswitch", &["dpif", "l2proto", "ovsdb", "ofproto", "connmgr"]),
     ("l2proto", &["packet", "flow"]),
+    ("telemetry", &["flow"]),
     ("netdev", &["dpif", "packet", "simd"]),
     ("netlink", &["dpif", "flow", "packet"]),
     ("dpif-netdev", &["conntrack", "datapath", "dpif", "flow", "netdev", "packet", "probes", "sync", "sys"]),

@@ -8,6 +8,8 @@ use crate::text::write::hex;
 use crate::upcall::{ControllerCookie, UserCookie};
 use flow::RecircId;
 
+mod samples;
+
 /// Sends the packet to the slow path, with its cookie.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Userspace(pub UserCookie);
@@ -48,12 +50,21 @@ impl Action for Userspace {
                     number(field.value()?, u32::MAX.into())?;
                 }
                 "slow_path" => cookie = Some(UserCookie::SlowPath { reasons: parse_reasons(field)? }),
+                "sFlow" => cookie = Some(UserCookie::Sflow(samples::parse_sflow(field)?)),
+                "ipfix" => cookie = Some(UserCookie::Ipfix(samples::parse_ipfix(field)?)),
+                "flow_sample" => cookie = Some(UserCookie::FlowSample(samples::parse_flow(field)?)),
+                // The slow path finds the actions of a sample by itself.
+                "actions" => {}
                 "controller" => cookie = Some(UserCookie::Controller(parse_controller(field)?)),
                 _ => return Err(field.unknown(item.name)),
             }
         }
-        let cookie =
-            cookie.ok_or_else(|| TextError("userspace: slow_path(…) or controller(…) expected".into()))?;
+        let cookie = cookie.ok_or_else(|| {
+            TextError(
+                "userspace: slow_path(…), controller(…), sFlow(…), ipfix(…) or flow_sample(…) expected"
+                    .into(),
+            )
+        })?;
         Ok(Userspace(cookie))
     }
 
@@ -85,6 +96,9 @@ impl Action for Userspace {
 
 fn format_cookie(cookie: &UserCookie) -> String {
     match cookie {
+        UserCookie::Sflow(c) => samples::format_sflow(c),
+        UserCookie::Ipfix(c) => format!("ipfix(output_port={})", c.output_port.0),
+        UserCookie::FlowSample(c) => samples::format_flow(c),
         UserCookie::SlowPath { reasons } => {
             let named: Vec<&str> = SlowReason::of(*reasons).map(SlowReason::name).collect();
             if named.is_empty() { "slow_path(0)".into() } else { format!("slow_path({})", named.join(",")) }
