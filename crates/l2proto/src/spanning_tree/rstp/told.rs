@@ -21,7 +21,7 @@ type Words = (Vector, u16);
 #[derive(Debug, Default)]
 pub(super) struct Told {
     now: Words,
-    /// What it told before, each once, and the seconds that it is remembered.
+    /// Earlier information, each once, and the seconds that it is remembered.
     before: Vec<(Words, u16)>,
     doubt_while: u16,
 }

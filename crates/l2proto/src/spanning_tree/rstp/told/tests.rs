@@ -1,8 +1,8 @@
-//! Returns to what was told before.
+//! Returns to earlier information.
 
 use super::*;
 
-/// Only a return to what was told a moment ago is doubtful, for two ticks.
+/// Only a return to information of a moment ago is doubtful, for two ticks.
 #[test]
 fn returns_are_doubtful() {
     let vector = |cost| Vector { root: 1, cost, bridge: 2, port: 3 };
@@ -19,7 +19,7 @@ fn returns_are_doubtful() {
     told.count_down();
     assert!(!told.is_doubtful());
     told.tell(vector(2), 2);
-    assert!(!told.is_doubtful(), "that was told long ago");
+    assert!(!told.is_doubtful(), "that is forgotten");
     (0..100).for_each(|cost| told.tell(vector(cost + 10), 1));
     assert!(told.is_doubtful(), "it cannot remember all");
     assert!(told.before.len() <= MAX);
