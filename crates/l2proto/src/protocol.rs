@@ -216,6 +216,10 @@ pub trait Columns {
     fn is_local(&self) -> bool;
     /// Number of interfaces of the port: more than one is a bond.
     fn members(&self) -> usize;
+    /// Whether the port gets the copies of a mirror.
+    fn is_mirror_output(&self) -> bool {
+        false
+    }
 }
 
 /// A value that settings ignore.

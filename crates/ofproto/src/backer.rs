@@ -388,6 +388,7 @@ impl Backer {
             name: name.into(),
             tables: Tables::new(self.hash_seed ^ u64::from(id.0) << 32, &self.reclaimer),
             ports: Arc::new(PortTable::default()),
+            has_slb: false,
             macs: Arc::new(Mutex::new(MacTable::default())),
             mcast: None,
             meters: Arc::default(),
@@ -555,7 +556,9 @@ impl Backer {
             let dp_ports: Vec<(DpPort, OfPort)> =
                 devices.filter_map(|p| Some((p.dp_port?, p.of_port))).collect();
             view.tunnels.set(id, ports.ports.values());
-            Arc::make_mut(bridge).ports = Arc::new(ports);
+            let bridge = Arc::make_mut(bridge);
+            bridge.has_slb = ports.has_slb();
+            bridge.ports = Arc::new(ports);
             let all = Arc::make_mut(&mut view.dp_ports);
             all.retain(|_, (b, _)| *b != id);
             all.extend(dp_ports.into_iter().map(|(d, o)| (d, (id, o))));

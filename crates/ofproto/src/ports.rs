@@ -1,6 +1,6 @@
 //! Ports and bundles of a bridge, as translation sees them.
 
-use crate::bond::Bond;
+use crate::bond::{Bond, BondMode};
 pub use crate::ids::{BridgeId, BundleId};
 use crate::links::{self, PortLink};
 use crate::mcast::McastTable;
@@ -254,6 +254,12 @@ impl PortTable {
     /// The bundle of a port.
     pub fn bundle_of(&self, of_port: OfPort) -> Option<&Arc<Bundle>> {
         self.bundles.get(&self.port(of_port)?.bundle)
+    }
+
+    /// Whether a bond has mode `balance-slb`.
+    pub(crate) fn has_slb(&self) -> bool {
+        let mut bonds = self.bundles.values().filter_map(|bundle| bundle.bond.as_deref());
+        bonds.any(|bond| bond.state().settings().mode == BondMode::BalanceSlb)
     }
 
     /// Tells a table of multicast groups which ports get all packets, and which get all reports.

@@ -84,6 +84,8 @@ pub struct BridgeView {
     pub tables: Tables,
     /// Ports and bundles.
     pub ports: Arc<PortTable>,
+    /// Whether a bond has mode `balance-slb`: such a bond may reflect what its hosts say.
+    pub(crate) has_slb: bool,
     /// Learned addresses: shared by all versions of the view.
     pub macs: Arc<Mutex<MacTable>>,
     /// Multicast groups, where they are snooped: shared like addresses.

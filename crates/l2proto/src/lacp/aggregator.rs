@@ -1,7 +1,8 @@
 //! The members of one port, and the choice of those that carry its traffic.
 //!
 //! The aggregator asks for an update after each change that may alter the choice; [`Aggregator::run`] makes it, and
-//! returns the frames that are due. The caller calls it whenever [`Aggregator::next_wakeup`] has passed.
+//! returns the frames that are due. The caller calls it whenever [`Aggregator::next_wakeup`] has passed, and
+//! [`Aggregator::review`] after each change: both visit only the members concerned, unless a value changes that all have.
 
 use super::config::PortConfig;
 use super::frame::{Parsed, Pdu, state};
@@ -9,6 +10,7 @@ use super::member::{Common, FAST_MS, Link, MISSING, Member, SLOW_MS, Status};
 use super::rate::Rate;
 use crate::protocol::{LineLevel, SessionId};
 use flow::MacAddr;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Warnings about loops that a port writes at once; later one a minute, as in OVS.
 const LOOP_WARNINGS: Rate = Rate::new(10, 60_000);
@@ -20,6 +22,13 @@ pub struct Aggregator {
     pub(super) config: PortConfig,
     /// In the order in which they joined.
     pub(super) members: Vec<Member>,
+    places: BTreeMap<SessionId, usize>,
+    /// Time of the next work of a member, and its place.
+    wakeups: BTreeSet<(u64, usize)>,
+    /// Values of the last review; without them each member needs one.
+    reviewed: Option<Common>,
+    /// Places of the members that may have changed since.
+    touched: Vec<usize>,
     /// The member whose key all have.
     pub(super) key_member: Option<SessionId>,
     pub(super) is_negotiated: bool,
@@ -34,6 +43,10 @@ impl Aggregator {
             name: name.to_owned(),
             config,
             members: Vec::new(),
+            places: BTreeMap::new(),
+            wakeups: BTreeSet::new(),
+            reviewed: None,
+            touched: Vec::new(),
             key_member: None,
             is_negotiated: false,
             is_stale: true,
@@ -53,11 +66,14 @@ impl Aggregator {
 
     /// A member.
     pub fn member(&self, id: SessionId) -> Option<&Member> {
-        self.members.iter().find(|member| member.id == id)
+        self.members.get(*self.places.get(&id)?)
     }
 
-    fn member_mut(&mut self, id: SessionId) -> Option<&mut Member> {
-        self.members.iter_mut().find(|member| member.id == id)
+    /// A member that is about to change.
+    pub(super) fn member_mut(&mut self, id: SessionId) -> Option<&mut Member> {
+        let place = *self.places.get(&id)?;
+        self.touched.push(place);
+        self.members.get_mut(place)
     }
 
     /// Key of all messages; `None` without members.
@@ -100,6 +116,7 @@ impl Aggregator {
         let asks = self.config.is_active || self.is_negotiated;
         if self.member(id).is_none() {
             let member = Member { has_carrier, ..Member::new(id, name) };
+            self.places.insert(id, self.members.len());
             self.members.push(member);
             self.key_member = self.key_member.or(Some(id));
             self.is_stale = true;
@@ -127,6 +144,11 @@ impl Aggregator {
     /// Removes a member; returns whether others are left.
     pub(super) fn remove(&mut self, id: SessionId) -> bool {
         self.members.retain(|member| member.id != id);
+        self.places = self.members.iter().enumerate().map(|(place, member)| (member.id, place)).collect();
+        self.members.iter_mut().for_each(|member| member.wakeup_ms = None);
+        self.wakeups.clear();
+        self.touched.clear();
+        self.reviewed = None;
         if self.key_member == Some(id) {
             self.key_member = self.members.first().map(|member| member.id);
         }
@@ -137,8 +159,9 @@ impl Aggregator {
     /// A member receives a payload. `warnings` bounds the lines about bad ones.
     pub(super) fn input(&mut self, id: SessionId, payload: &[u8], now_ms: u64, warnings: &mut Rate) {
         let rx_interval_ms = MISSING * if self.config.is_fast { FAST_MS } else { SLOW_MS };
-        let name = &self.name;
-        let Some(member) = self.members.iter_mut().find(|member| member.id == id) else { return };
+        let Some(place) = self.places.get(&id).copied() else { return };
+        self.touched.push(place);
+        let (name, Some(member)) = (&self.name, self.members.get_mut(place)) else { return };
         member.counters.received = member.counters.received.wrapping_add(1);
         let pdu = match Pdu::parse(payload) {
             Parsed::Pdu(pdu) => pdu,
@@ -174,7 +197,10 @@ impl Aggregator {
 
     /// Does what is due: ages partners, chooses attachments, and appends the frames to send.
     pub(super) fn run(&mut self, now_ms: u64, mut send: impl FnMut(SessionId, Box<[u8]>)) {
-        for member in &mut self.members {
+        let due = self.wakeups.iter().take_while(|(at_ms, _)| *at_ms <= now_ms);
+        let mut due: Vec<usize> = due.map(|(_, place)| *place).collect();
+        for place in &due {
+            let Some(member) = self.members.get_mut(*place) else { continue };
             if member.next_timeout_ms().is_some_and(|at_ms| at_ms <= now_ms) {
                 let counters = &mut member.counters;
                 if member.status == Status::Current {
@@ -188,14 +214,28 @@ impl Aggregator {
             }
         }
         if std::mem::take(&mut self.is_stale) {
+            let before: Vec<bool> = self.members.iter().map(|member| member.is_attached).collect();
             self.attach(now_ms);
+            let moved = self.members.iter().zip(before).enumerate();
+            let moved = moved.filter(|(_, (member, was_attached))| {
+                member.is_attached != *was_attached || !member.lines.is_empty()
+            });
+            due.extend(moved.map(|(place, _)| place));
         }
         let common = self.common();
-        for member in &mut self.members {
+        let mut poll = |member: &mut Member| {
             if let Some(frame) = member.poll(&common, now_ms) {
                 send(member.id, frame);
             }
+        };
+        if self.reviewed == Some(common) {
+            for place in &due {
+                self.members.get_mut(*place).into_iter().for_each(&mut poll);
+            }
+        } else {
+            self.members.iter_mut().for_each(poll);
         }
+        self.touched.extend(due);
     }
 
     /// Chooses the members that carry traffic: those with the partner of the leading member.
@@ -243,15 +283,37 @@ impl Aggregator {
         }
     }
 
+    /// Follows changes: moves the timers of the members, and reports those whose effect changed, or that have lines.
+    pub(super) fn review(&mut self, now_ms: u64, mut report: impl FnMut(SessionId, bool)) {
+        let common = self.common();
+        let mut touched = std::mem::take(&mut self.touched);
+        if self.reviewed != Some(common) {
+            self.reviewed = Some(common);
+            touched = (0..self.members.len()).collect();
+        }
+        for place in touched {
+            let Some(member) = self.members.get_mut(place) else { continue };
+            let message = member.next_message_ms(&common, now_ms);
+            let wakeup_ms = [message, member.next_timeout_ms()].into_iter().flatten().min();
+            let old_ms = std::mem::replace(&mut member.wakeup_ms, wakeup_ms);
+            if old_ms != wakeup_ms {
+                old_ms.map(|at_ms| self.wakeups.remove(&(at_ms, place)));
+                self.wakeups.extend(wakeup_ms.map(|at_ms| (at_ms, place)));
+            }
+            let effect = Some(member.effect(&common));
+            if std::mem::replace(&mut member.reported, effect) != effect {
+                report(member.id, true);
+            } else if !member.lines.is_empty() {
+                report(member.id, false);
+            }
+        }
+    }
+
     /// Time of the earliest work: 0 is at once, `None` never.
-    pub(super) fn next_wakeup(&mut self, now_ms: u64) -> Option<u64> {
+    pub(super) fn next_wakeup(&self) -> Option<u64> {
         if self.is_stale {
             return Some(0);
         }
-        let common = self.common();
-        let of_member = |member: &mut Member| {
-            [member.next_message_ms(&common, now_ms), member.next_timeout_ms()].into_iter().flatten().min()
-        };
-        self.members.iter_mut().filter_map(of_member).min()
+        self.wakeups.first().map(|(at_ms, _)| *at_ms)
     }
 }

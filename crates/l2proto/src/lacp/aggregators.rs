@@ -1,8 +1,7 @@
 //! All aggregators of a switch, by port, with their timers.
 //!
-//! Each aggregator stands once in an ordered set of wakeups, so the next one, and a change of one, cost O(log n) and a walk
-//! over its own members. [`Aggregators::tick`] serves a bounded number of due ones. The owner bounds the number of
-//! members: one for each interface.
+//! Each aggregator stands once in an ordered set of wakeups, so the next one, and a change of one member, cost O(log n).
+//! [`Aggregators::tick`] serves a bounded number of due ones. The owner bounds the number of members: one for each interface.
 
 use super::aggregator::Aggregator;
 use super::config::Config;
@@ -184,9 +183,7 @@ impl Aggregators {
             let (id, effect) = self.changed.pop_first()?;
             let Some((number, _)) = self.members.get(&id) else { continue };
             let Some(slot) = self.slots.get_mut(number) else { continue };
-            let Some(member) = slot.aggregator.members.iter_mut().find(|member| member.id == id) else {
-                continue;
-            };
+            let Some(member) = slot.aggregator.member_mut(id) else { continue };
             let (lines, lines_lost) =
                 (std::mem::take(&mut member.lines), std::mem::take(&mut member.lines_lost));
             return Some(Changed { id, effect, lines, lines_lost });
@@ -225,21 +222,13 @@ impl Aggregators {
     ) -> Option<T> {
         let slot = self.slots.get_mut(&number)?;
         let result = change(&mut slot.aggregator, &mut self.warnings);
-        let wakeup_ms = slot.aggregator.next_wakeup(now_ms).unwrap_or(NEVER);
+        let changed = &mut self.changed;
+        slot.aggregator.review(now_ms, |id, effect| *changed.entry(id).or_insert(false) |= effect);
+        let wakeup_ms = slot.aggregator.next_wakeup().unwrap_or(NEVER);
         if wakeup_ms != slot.wakeup_ms {
             self.wakeups.remove(&(slot.wakeup_ms, number));
             self.wakeups.insert((wakeup_ms, number));
             slot.wakeup_ms = wakeup_ms;
-        }
-        let common = slot.aggregator.common();
-        for member in &mut slot.aggregator.members {
-            let effect = Some(member.effect(&common));
-            if member.reported != effect {
-                member.reported = effect;
-                self.changed.insert(member.id, true);
-            } else if !member.lines.is_empty() {
-                self.changed.entry(member.id).or_insert(false);
-            }
         }
         Some(result)
     }

@@ -76,7 +76,7 @@ pub(super) struct Effect {
 }
 
 /// Values of the aggregator that each of its messages has.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Common {
     pub(super) system: System,
     pub(super) key: u16,
@@ -110,6 +110,8 @@ pub struct Member {
     pub(super) lines_lost: u64,
     /// The effect that was reported last.
     pub(super) reported: Option<Effect>,
+    /// Its time in the order of its aggregator.
+    pub(super) wakeup_ms: Option<u64>,
 }
 
 impl Member {
@@ -131,6 +133,7 @@ impl Member {
             lines: Vec::new(),
             lines_lost: 0,
             reported: None,
+            wakeup_ms: None,
         }
     }
 

@@ -110,6 +110,8 @@ pub enum Refusal {
     Bond,
     /// Its interface is internal.
     Internal,
+    /// It gets the copies of a mirror.
+    Mirror,
     /// Its number is no number.
     Number,
     /// Another port has its number.
@@ -129,6 +131,7 @@ impl Refusal {
             Refusal::Internal => {
                 (LineLevel::Debug, format!("port {port}: disable {upper} on internal ports"))
             }
+            Refusal::Mirror => (LineLevel::Debug, format!("port {port}: disable {upper} on mirror ports")),
             Refusal::Number => (LineLevel::Error, format!("port {port}: invalid {lower}-port-num")),
             Refusal::Duplicate(number) => {
                 (LineLevel::Error, format!("port {port}: duplicate {lower}-port-num {number}, disabling"))
@@ -372,6 +375,7 @@ pub(super) fn parse(columns: &dyn Columns) -> (Option<Settings>, Vec<IgnoredSett
         PortSettings::Outside => PortSettings::Outside,
         _ if columns.members() > 1 => PortSettings::Refused(Refusal::Bond),
         _ if is_internal => PortSettings::Refused(Refusal::Internal),
+        _ if columns.is_mirror_output() => PortSettings::Refused(Refusal::Mirror),
         port => port,
     };
     if port == PortSettings::Refused(Refusal::Bond) {

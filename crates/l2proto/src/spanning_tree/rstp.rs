@@ -1,15 +1,17 @@
-//! One bridge of IEEE 802.1D-2004, clause 17. `machines` has the state machines of a port.
+//! One bridge of IEEE 802.1D-2004, clause 17. `machines` has the state machines of a port, `told` what it told before.
 //!
 //! The machines run until none moves. A change at one port runs those of the others only if they read it: a repeated message,
 //! which is most of the work, costs its own port only.
 
 mod machines;
+mod told;
 
 use super::bpdu::{Bpdu, Message, Vector};
 use super::config::RstpBridge;
 use super::outbox::Outbox;
 use crate::protocol::{LearnedChange, SessionId};
 use std::collections::BTreeMap;
+use told::Told;
 
 /// Log module of the state machines.
 const MODULE: &str = "rstp_sm";
@@ -132,6 +134,9 @@ pub struct Port {
     rb_while: u16,
     mdelay_while: u16,
     edge_delay_while: u16,
+    told: Told,
+    /// A proposal waited until the port may send again.
+    was_held: bool,
     /// Seconds since it takes part.
     pub(super) uptime_s: u64,
 }
@@ -257,7 +262,7 @@ impl Bridge {
         let next_ms = self.next_tick_ms + TICK_MS;
         self.next_tick_ms = if next_ms > now_ms { next_ms } else { now_ms + TICK_MS };
         for port in self.ports.values_mut() {
-            port.count_down();
+            port.count_down(self.settings.hold_count);
         }
         self.settle(None);
     }
@@ -346,10 +351,11 @@ impl Bridge {
         }
     }
 
-    /// Whether all ports agree with the root's information (17.20.3).
+    /// Whether all ports agree with the root's information (17.20.3). A port that has not taken it over yet (`update_info`)
+    /// still has the marks of what it told before.
     fn all_synced(&self) -> bool {
         self.ports.values().all(|port| {
-            port.selected && port.role == port.selected_role && (port.synced || port.role == Role::Root)
+            port.is_settled() && port.role == port.selected_role && (port.synced || port.role == Role::Root)
         })
     }
 

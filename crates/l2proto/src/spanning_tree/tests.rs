@@ -6,7 +6,8 @@ use super::bpdu::{Bpdu, flag, payload};
 use super::sessions::Sessions;
 use super::{PortSettings, Refusal, Settings, config};
 use crate::protocol::{
-    Columns, Engine, LearnedChange, LinkPort, LinkProtocol, LinkState, LinkValue, SessionId, Table, TreePhase,
+    Columns, Engine, LearnedChange, LineLevel, LinkPort, LinkProtocol, LinkState, LinkValue, SessionId,
+    Table, TreePhase,
 };
 use flow::{MacAddr, OfPort};
 use std::collections::BTreeMap;
@@ -17,6 +18,7 @@ pub(super) struct Rows {
     columns: BTreeMap<(Table, &'static str), LinkValue>,
     is_local: bool,
     members: usize,
+    is_mirror_output: bool,
 }
 
 impl Columns for Rows {
@@ -30,6 +32,10 @@ impl Columns for Rows {
 
     fn members(&self) -> usize {
         self.members
+    }
+
+    fn is_mirror_output(&self) -> bool {
+        self.is_mirror_output
     }
 }
 
@@ -45,7 +51,7 @@ pub(super) fn rows(is_rapid: bool, bridge: &[(&str, &str)], port: &[(&str, &str)
         ((Table::Port, "other_config"), map(port)),
         ((Table::Interface, "type"), LinkValue::Text("dummy".to_string())),
     ]);
-    Rows { columns, is_local: false, members: 1 }
+    Rows { columns, is_local: false, members: 1, is_mirror_output: false }
 }
 
 fn settings(rows: &Rows) -> Settings {
@@ -260,9 +266,14 @@ fn settings_of_ports() {
         let mut internal = rows(is_rapid, &[], &[]);
         internal.columns.insert((Table::Interface, "type"), LinkValue::Text("internal".to_string()));
         assert_eq!(settings(&internal).port, PortSettings::Refused(Refusal::Internal));
+        let mut mirror = rows(is_rapid, &[], &[]);
+        mirror.is_mirror_output = true;
+        assert_eq!(settings(&mirror).port, PortSettings::Refused(Refusal::Mirror));
         let line = Refusal::Bond.line("p1", is_rapid).1;
         let upper = if is_rapid { "RSTP" } else { "STP" };
         assert_eq!(line, format!("port p1: cannot enable {upper} on bonds, disabling"));
+        let (level, line) = Refusal::Mirror.line("p1", is_rapid);
+        assert_eq!((level, line), (LineLevel::Debug, format!("port p1: disable {upper} on mirror ports")));
     }
     let mut both = rows(true, &[], &[]);
     both.columns.insert((Table::Bridge, "stp_enable"), LinkValue::Flag(true));

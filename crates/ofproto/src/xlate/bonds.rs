@@ -3,7 +3,7 @@
 use super::ctx::XlateCtx;
 use super::state::HashedBond;
 use super::trace::TraceEvent;
-use crate::bond::{Admission, BondMode, Way};
+use crate::bond::{Admission, Way};
 use crate::cache::XlateEffect;
 use crate::ids::BundleId;
 use crate::ports::Bundle;
@@ -114,11 +114,7 @@ impl XlateCtx<'_> {
 
     /// Whether a host at a port that is no bond tells its address by ARP, and a bond may reflect that.
     pub(super) fn announces_host(&mut self, input: &Bundle) -> bool {
-        if input.bond.is_some() || self.packet.flow.dl_type != h::ETH_TYPE_ARP {
-            return false;
-        }
-        let mut bonds = self.bridge.ports.bundles.values().filter_map(|bundle| bundle.bond.as_deref());
-        bonds.any(|bond| bond.state().settings().mode == BondMode::BalanceSlb) && self.is_gratuitous_arp()
+        self.bridge.has_slb && input.bond.is_none() && self.is_gratuitous_arp()
     }
 
     /// Whether the packet is an ARP broadcast by which a host tells its own address.

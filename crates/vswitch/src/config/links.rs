@@ -3,7 +3,7 @@
 use super::reader::Reader;
 use l2proto::LinkSettings;
 use l2proto::protocol::{Columns, LinkValue, Table};
-use ovsdb::client::RowView;
+use ovsdb::client::{Replica, RowView};
 use ovsdb::value::Atom;
 use std::sync::Arc;
 
@@ -17,6 +17,7 @@ pub(super) struct LinkRows<'a> {
     pub(super) port: Option<RowView<'a>>,
     /// A bridge's own interface may have none.
     pub(super) interface: Option<RowView<'a>>,
+    replica: &'a Replica,
 }
 
 impl<'a> LinkRows<'a> {
@@ -58,6 +59,13 @@ impl Columns for LinkRows<'_> {
     fn members(&self) -> usize {
         self.port.map_or(1, |port| port.uuid_set("interfaces").len())
     }
+
+    fn is_mirror_output(&self) -> bool {
+        let Some(port) = self.port else { return false };
+        let mirrors = self.bridge.uuid_set("mirrors").into_iter();
+        let mut rows = mirrors.filter_map(|uuid| self.replica.row("Mirror", uuid));
+        rows.any(|mirror| mirror.opt_uuid("output_port") == Some(port.uuid()))
+    }
 }
 
 impl<'a> Reader<'a> {
@@ -70,7 +78,7 @@ impl<'a> Reader<'a> {
     ) -> LinkRows<'a> {
         let auto_attach = bridge.uuid_set("auto_attach").into_iter().next();
         let auto_attach = auto_attach.and_then(|uuid| self.replica.row("AutoAttach", uuid));
-        LinkRows { bridge, auto_attach, port, interface }
+        LinkRows { bridge, auto_attach, port, interface, replica: self.replica }
     }
 
     /// The sessions of an interface. As in OVS a bad value counts as absent; the row names it.

@@ -1,6 +1,6 @@
 //! The state machines of a port (17.23 to 17.31).
 
-use super::{Bridge, HELLO_S, Info, MIGRATE_S, PortArgs, Role, Seconds, Topology, seconds};
+use super::{Bridge, HELLO_S, Info, MIGRATE_S, PortArgs, Role, Seconds, Told, Topology, seconds};
 use crate::protocol::{LearnedChange, LineLevel, SessionId};
 use crate::spanning_tree::bpdu::{Bpdu, Message, SenderRole, Times, Vector, flag};
 
@@ -80,12 +80,20 @@ impl Port {
             rb_while: 0,
             mdelay_while: MIGRATE_S,
             edge_delay_while: MIGRATE_S,
+            told: Told::default(),
+            was_held: false,
             uptime_s: 0,
         }
     }
 
-    /// A second passes.
-    pub(super) fn count_down(&mut self) {
+    /// A second passes. The neighbour's time to answer does not, while a proposal waits because the port sent its share.
+    pub(super) fn count_down(&mut self, hold_count: u16) {
+        if self.proposing && self.new_info && self.tx_count >= hold_count {
+            self.was_held = true;
+            self.fd_while += 1;
+            self.edge_delay_while += 1;
+        }
+        self.told.count_down();
         for timer in [
             &mut self.hello_when,
             &mut self.tc_while,
@@ -120,7 +128,7 @@ impl Port {
     }
 
     /// Whether the roles are decided and its information is current.
-    fn is_settled(&self) -> bool {
+    pub(super) fn is_settled(&self) -> bool {
         self.selected && !self.update_info
     }
 
@@ -202,6 +210,7 @@ impl Port {
             self.agreed = self.agreed && self.is_no_worse(&self.designated, Info::Mine);
             self.synced = self.synced && self.agreed;
             (self.priority, self.times) = (self.designated, self.designated_times);
+            self.told.tell(self.designated, self.designated_times.message_age);
             self.update_info = false;
             self.info_is = Info::Mine;
             self.new_info = true;
@@ -249,12 +258,11 @@ impl Port {
                 }
             }
             Compared::InferiorRoot => {
-                // A root port agrees with what it holds. One of another age holds other information than this port has now:
-                // with it, a bridge that counts to infinity would close a loop.
-                let is_of_now = message.role != SenderRole::Root
-                    || times_of(message).message_age == self.designated_times.message_age + 1;
-                let agrees =
-                    is_rapid && self.args.point_to_point && message.has(flag::AGREEMENT) && is_of_now;
+                let agrees = is_rapid
+                    && self.args.point_to_point
+                    && message.has(flag::AGREEMENT)
+                    && self.answers(message)
+                    && !self.told.is_doubtful();
                 self.agreed = agrees;
                 self.proposing &= !agrees;
                 self.record_change(&bpdu);
@@ -262,6 +270,14 @@ impl Port {
             Compared::Other => {}
         }
         true
+    }
+
+    /// Whether an agreement is one with what this port tells now. A root port agrees with what it holds: one with another
+    /// root or of another age holds older information. With it, a bridge that counts to infinity would close a loop.
+    fn answers(&self, message: &Message) -> bool {
+        let age = self.designated_times.message_age + 1;
+        message.role != SenderRole::Root
+            || message.vector.root == self.designated.root && times_of(message).message_age == age
     }
 
     /// Starts the time in which changes are reported (17.21.7).
@@ -543,6 +559,10 @@ impl Bridge {
             (false, _) => return false,
         };
         port.new_info = false;
+        if std::mem::take(&mut port.was_held) && port.proposing && !port.forward {
+            port.fd_while = port.forward_delay();
+            port.edge_delay_while = port.edge_delay();
+        }
         port.tx_count += 1;
         if bpdu != Bpdu::Change {
             port.tc_ack = false;

@@ -79,6 +79,28 @@ fn faulty_mirrors_are_left_out_and_told() {
     assert!(told.len() == 1 && told[0].contains("maximum of 32 port mirrors reached"), "{told:?}");
 }
 
+/// The output port of a mirror leaves the tree, and comes back with the end of the mirror.
+#[test]
+fn output_ports_are_outside_of_trees() {
+    let mut bed = bed();
+    let bridge = bed.row("Bridge", "br0");
+    bed.txn(|txn| txn.update("Bridge", bridge, [("rstp_enable", ColumnValue::from(true))]));
+    let links = |bed: &Bed| {
+        let desired = bed.desired();
+        let ports = &desired.bridges["br0"].ports;
+        ["p1", "p2"].map(|name| format!("{:?}", ports[name].interfaces[0].links))
+    };
+    let before = links(&bed);
+    assert_eq!(before[0], before[1]);
+    add(&mut bed, "m", &[("output_port", &["p2"])], &[("select_all", true.into())]);
+    let during = links(&bed);
+    assert_eq!(during[0], before[0]);
+    assert!(during[1].contains("Refused(Mirror)"), "{}", during[1]);
+    let mirror = bed.row("Mirror", "m");
+    bed.txn(|txn| txn.mutate("Bridge", bridge, "mirrors", "delete", mirror));
+    assert_eq!(links(&bed), before);
+}
+
 #[test]
 fn a_mirror_keeps_its_place_and_follows_its_port() {
     let mut bed = bed();
