@@ -46,7 +46,7 @@ fn a_dummy_has_one_queue() {
     let stats =
         "OFPST_QUEUE reply (xid=0x2): 1 queues\n  port 1 queue 0: bytes=?, pkts=?, errors=?, duration=?\n";
     assert_eq!(lab.ofctl(&["--no-names", "queue-stats", "br0", "1"]), stats);
-    let config = "OFPT_QUEUE_GET_CONFIG_REPLY (xid=0x4): port=1\nqueue 0:\n";
+    let config = "OFPT_QUEUE_GET_CONFIG_REPLY (xid=0x2): port=1\nqueue 0:\n";
     assert_eq!(lab.ofctl(&["--no-names", "queue-get-config", "br0", "1"]), config);
     // The DSCP of a queue reaches packets, whatever the device.
     vsctl(
