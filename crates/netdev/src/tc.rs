@@ -149,7 +149,8 @@ impl Device {
 
     /// The root discipline; `None`: the system's own.
     fn root(&self) -> io::Result<Option<Root>> {
-        let answers = self.call(self.request(libc::RTM_GETQDISC, 0, 0, NO_PARENT))?;
+        // The kernel tells only other sockets about it otherwise.
+        let answers = self.call(self.request(libc::RTM_GETQDISC, libc::NLM_F_ECHO, 0, NO_PARENT))?;
         let found = answers.into_iter().find(|m| m.ifindex == self.ifindex);
         // One that the system made has no handle.
         Ok(found.filter(|m| m.handle >> 16 != 0).map(|m| Root { kind: m.kind, handle: m.handle }))

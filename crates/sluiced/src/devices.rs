@@ -28,9 +28,11 @@ pub enum Body {
 /// Quality of service and limits of a device.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Shaped {
-    qos: Option<Arc<Qos>>,
+    /// `None`: setting it failed, and is tried again with the next change.
+    qos: Option<Option<Arc<Qos>>>,
     link: LinkFacts,
-    policing: Policing,
+    /// `None`: likewise.
+    policing: Option<Policing>,
 }
 
 /// An open device.
@@ -135,25 +137,29 @@ impl Device {
             return asked.then(text).into_iter().collect();
         };
         let speed = wanted.qos.as_ref().and_then(|_| self.ethtool()?.speed_mbps).unwrap_or(0);
-        let link = LinkFacts { mtu: info.mtu, speed_bps: u64::from(speed) * 1_000_000 };
-        let shaped = Shaped { qos: wanted.qos.clone(), link, policing: wanted.policing };
-        let before = self.shaped.replace(shaped);
+        let link = LinkFacts { mtu: wanted.mtu.unwrap_or(info.mtu), speed_bps: u64::from(speed) * 1_000_000 };
+        let before = self.shaped.take();
         let mut errors = Vec::new();
-        let same_qos =
-            before.as_ref().is_some_and(|b| b.qos == wanted.qos && (b.link == link || b.qos.is_none()));
-        if !same_qos && let Err(e) = shaping.set_qos(self.dp_port, wanted.qos.as_ref(), link) {
-            errors.push(format!("interface {}: cannot set QoS {e}", self.name));
+        let mut shaped = Shaped { qos: None, link, policing: None };
+        let has_qos = before.as_ref().and_then(|b| b.qos.as_ref()) == Some(&wanted.qos);
+        let same_link = before.as_ref().is_some_and(|b| b.link == link) || wanted.qos.is_none();
+        match has_qos && same_link {
+            true => shaped.qos = Some(wanted.qos.clone()),
+            false => match shaping.set_qos(self.dp_port, wanted.qos.as_ref(), link) {
+                Ok(()) => shaped.qos = Some(wanted.qos.clone()),
+                Err(e) => errors.push(format!("interface {}: cannot set QoS {e}", self.name)),
+            },
         }
-        let policing = before.map(|b| b.policing).unwrap_or_default();
-        if policing != wanted.policing
-            && let Err(e) = shaping.set_policing(self.dp_port, wanted.policing)
-        {
-            errors.push(format!("interface {}: cannot set ingress policing: {e}", self.name));
+        // A new port has no limits.
+        let limits = before.map_or(Some(Policing::default()), |b| b.policing);
+        match limits == Some(wanted.policing) {
+            true => shaped.policing = limits,
+            false => match shaping.set_policing(self.dp_port, wanted.policing) {
+                Ok(()) => shaped.policing = Some(wanted.policing),
+                Err(e) => errors.push(format!("interface {}: cannot set ingress policing: {e}", self.name)),
+            },
         }
-        if !errors.is_empty() {
-            // The next change tries again, and does not lose the error.
-            self.shaped = None;
-        }
+        self.shaped = Some(shaped);
         errors
     }
 

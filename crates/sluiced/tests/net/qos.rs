@@ -73,8 +73,8 @@ fn queues_are_classes_that_packets_reach() {
     let ofctl = |version: &str, words: &[&str]| {
         daemon.ovs("ovs-ofctl", &[&["-O", version], words].concat()).unwrap().stdout
     };
-    let flows = format!("priority=9,icmp,actions=set_queue:7,output:{number},NORMAL");
-    ofctl("OpenFlow10", &["add-flow", "br0", &flows]);
+    let flows = "priority=9,icmp,actions=set_queue:7,NORMAL";
+    ofctl("OpenFlow10", &["add-flow", "br0", flows]);
     ping_all(&net.hosts[0].netns, net.hosts[1].ipv4.into(), 20);
     let counted = |queue: u32| {
         let stats = ofctl("OpenFlow10", &["queue-stats", "br0", &number, &queue.to_string()]);

@@ -17,13 +17,13 @@ fn ports_are_policed() {
         let frame = format!("netdev-dummy/receive p1 in_port(1),{FROM_5_TO_7},{FRAME} --len 100");
         (0..frames).for_each(|_| drop(lab.appctl(&frame)));
     };
-    let wait = |packets: u32, dropped: u32| {
-        let counted = || {
-            let text = lab.ofctl(&["dump-ports", "br0", "1"]);
-            text.contains(&format!("rx pkts={packets}, ")) && text.contains(&format!(", drop={dropped}, "))
-        };
+    let received = || lab.ofctl(&["dump-ports", "br0", "1"]);
+    let dropped = || lab.appctl("coverage/read-counter datapath_drop_rx_policed");
+    let wait = |packets: u32, lost: u32| {
+        let counted =
+            || received().contains(&format!("rx pkts={packets},")) && dropped().trim() == lost.to_string();
         let ok = wait_for(LIMIT, "frames that pass", counted);
-        ok.unwrap_or_else(|e| panic!("{e}: {}", lab.ofctl(&["dump-ports", "br0", "1"])));
+        ok.unwrap_or_else(|e| panic!("{e}: {} {}", received(), dropped()));
     };
     // Ten frames at once, ten a second.
     vsctl(&lab.daemon, "set Interface p1 ingress_policing_rate=8 ingress_policing_burst=8");
@@ -32,7 +32,6 @@ fn ports_are_policed() {
     lab.appctl("time/warp 500");
     send(8);
     wait(15, 8);
-    assert!(lab.appctl("coverage/read-counter datapath_drop_rx_policed").starts_with('8'));
     vsctl(&lab.daemon, "set Interface p1 ingress_policing_rate=0");
     send(9);
     wait(24, 8);
@@ -45,9 +44,9 @@ fn a_dummy_has_one_queue() {
     require_programs!("ovs-vsctl", "ovs-ofctl", "ovs-appctl");
     let lab = Lab::new();
     let stats =
-        "OFPST_QUEUE reply (xid=0x4): 1 queues\n  port 1 queue 0: bytes=?, pkts=?, errors=?, duration=?\n";
+        "OFPST_QUEUE reply (xid=0x2): 1 queues\n  port 1 queue 0: bytes=?, pkts=?, errors=?, duration=?\n";
     assert_eq!(lab.ofctl(&["--no-names", "queue-stats", "br0", "1"]), stats);
-    let config = "OFPT_QUEUE_GET_CONFIG_REPLY (xid=0x4): port=1\nqueue 0:\n";
+    let config = "OFPT_QUEUE_GET_CONFIG_REPLY (xid=0x2): port=1\nqueue 0:\n";
     assert_eq!(lab.ofctl(&["--no-names", "queue-get-config", "br0", "1"]), config);
     // The DSCP of a queue reaches packets, whatever the device.
     vsctl(
