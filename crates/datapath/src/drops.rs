@@ -122,8 +122,8 @@ impl Sampler {
 
 /// The cause of a drop by the datapath; [`DropReason::Explicit`] is one by rules.
 pub(crate) fn cause(reason: DropReason) -> DropCause {
-    match reason {
-        DropReason::Explicit => DropCause::Xlate(XlateDrop::Ok),
-        reason => DropCause::Datapath(reason),
+    if reason == DropReason::Explicit {
+        return DropCause::Xlate(XlateDrop::Ok);
     }
+    DropCause::Datapath(reason)
 }
