@@ -84,6 +84,7 @@ dpif/get-flow
 dpif/set-dp-features
 dpif/show
 dpif/show-dp-features
+drops/show
 exit
 fdb/add
 fdb/del

@@ -89,6 +89,20 @@ pub(crate) struct Sampler {
 }
 
 impl Sampler {
+    pub(crate) fn new(how: DropSampling) -> Sampler {
+        Sampler { how, budget: DropBudget::new(how.per_second), waiting: Vec::new() }
+    }
+
+    pub(crate) fn how(&self) -> DropSampling {
+        self.how
+    }
+
+    /// The samples since the last call, and the number of drops without one.
+    pub(crate) fn take(&mut self, now_us: u64) -> (Vec<DropSample>, u64) {
+        self.budget.refill(now_us);
+        (std::mem::take(&mut self.waiting), self.budget.take_unsampled())
+    }
+
     #[cold]
     pub(crate) fn note(&mut self, cause: DropCause, port: DpPort, packet: &[u8], key: Option<&FlowKey>) {
         if self.waiting.len() >= WAITING_MAX {
@@ -108,33 +122,8 @@ impl Sampler {
 
 /// The cause of a drop by the datapath; [`DropReason::Explicit`] is one by rules.
 pub(crate) fn cause(reason: DropReason) -> DropCause {
-    match reason {
-        DropReason::Explicit => DropCause::Xlate(XlateDrop::Ok),
-        reason => DropCause::Datapath(reason),
+    if reason == DropReason::Explicit {
+        return DropCause::Xlate(XlateDrop::Ok);
     }
-}
-
-impl crate::Pmd {
-    /// Starts, changes or ends the sampling of dropped packets. Nothing for an equal setting.
-    pub fn sample_drops(&mut self, how: Option<DropSampling>) {
-        let sampler = &mut self.exec.ports.sampler;
-        if sampler.as_ref().map(|s| s.how) != how {
-            *sampler = how.map(|how| {
-                let budget = DropBudget::new(how.per_second);
-                Box::new(Sampler { how, budget, waiting: Vec::new() })
-            });
-        }
-    }
-
-    /// Whether it samples dropped packets.
-    pub fn samples_drops(&self) -> bool {
-        self.exec.ports.sampler.is_some()
-    }
-
-    /// Takes the samples since the last call, and the number of drops that have none.
-    pub fn take_drops(&mut self, now_us: u64) -> (Vec<DropSample>, u64) {
-        let Some(sampler) = &mut self.exec.ports.sampler else { return Default::default() };
-        sampler.budget.refill(now_us);
-        (std::mem::take(&mut sampler.waiting), sampler.budget.take_unsampled())
-    }
+    DropCause::Datapath(reason)
 }

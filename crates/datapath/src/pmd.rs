@@ -7,6 +7,7 @@ use crate::actions::{Executor, Work};
 use crate::bonds::CoreBonds;
 use crate::burst::{Burst, Recirculated};
 use crate::cache::SignatureCache;
+use crate::drops::{DropSample, DropSampling, Sampler};
 use crate::hash::{KeyHasher, split_mix};
 use crate::ledger::Ledger;
 use crate::marks::Marks;
@@ -209,6 +210,24 @@ impl Pmd {
     /// of the drops in [`Pmd::stats`].
     pub fn drops_by_ports(&self) -> Drops {
         self.exec.ports.drops_by_ports()
+    }
+
+    /// Starts, changes or ends the sampling of dropped packets. Nothing for an equal setting.
+    pub fn sample_drops(&mut self, how: Option<DropSampling>) {
+        let sampler = &mut self.exec.ports.sampler;
+        if sampler.as_ref().map(|s| s.how()) != how {
+            *sampler = how.map(|how| Box::new(Sampler::new(how)));
+        }
+    }
+
+    /// Whether it samples dropped packets.
+    pub fn samples_drops(&self) -> bool {
+        self.exec.ports.sampler.is_some()
+    }
+
+    /// Takes the samples since the last call, and the number of drops that have none.
+    pub fn take_drops(&mut self, now_us: u64) -> (Vec<DropSample>, u64) {
+        self.exec.ports.sampler.as_mut().map(|sampler| sampler.take(now_us)).unwrap_or_default()
     }
 
     /// The packet ledger.

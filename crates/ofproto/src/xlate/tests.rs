@@ -407,10 +407,10 @@ fn normal_and_vlan_modes() {
     };
     let push = "push_vlan(0x8100,vid=5,pcp=0)";
     rig.acts(&from(1, ""), &format!("{push},2,pop_vlan,3,{push},4"));
-    rig.acts(&from(1, ",dl_vlan=5"), "drop");
+    rig.acts(&from(1, ",dl_vlan=5"), "drop:VlanNotAllowed");
     rig.acts(&from(2, ",dl_vlan=5"), &format!("pop_vlan,1,3,{push},4"));
     rig.acts(&from(3, ""), &format!("1,{push},2,4"));
-    rig.acts(&from(4, ",dl_vlan=6"), "drop");
+    rig.acts(&from(4, ",dl_vlan=6"), "drop:VlanNotAllowed");
     rig.acts(&from(2, ",dl_vlan=6"), "3");
     // Priority-tagged frames belong to the access VLAN.
     rig.acts(
