@@ -52,6 +52,7 @@ const SWITCH: &[&str] = &[
     "ofproto",
     "vswitch",
     "l2proto",
+    "telemetry",
     "netdev",
     "netlink",
     "probes",
