@@ -9,8 +9,10 @@ use dpif::actions::tnl_header::{Encap, OuterIp};
 use dpif::actions::{Output, Sample, SetAction, TnlPush, Userspace};
 use dpif::{DpAction, UserCookie};
 use flow::{DpPort, Flow, OfPort, Tunnel};
+use openflow::msg::ipfix::IpfixStats;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use sync::Mutex;
 
 /// Sampling of all packets of a bridge for IPFIX.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,6 +38,19 @@ pub struct SampledPort {
     pub tunnel: Option<String>,
 }
 
+/// Counters of a bridge's exporters of IPFIX: those of all packets, and those of sets of collectors by number. Equal only to
+/// itself.
+#[derive(Clone, Debug, Default)]
+pub struct IpfixCounters(pub Arc<Mutex<BTreeMap<Option<u32>, IpfixStats>>>);
+
+impl PartialEq for IpfixCounters {
+    fn eq(&self, other: &IpfixCounters) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for IpfixCounters {}
+
 /// Sampling of a bridge.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Sampling {
@@ -49,6 +64,8 @@ pub struct Sampling {
     pub explicit_drops: bool,
     /// The bridge's ports by their datapath numbers.
     pub ports: BTreeMap<DpPort, SampledPort>,
+    /// Counters of its exporters of IPFIX.
+    pub counters: IpfixCounters,
 }
 
 /// A sampled packet.

@@ -24,6 +24,7 @@ use netdev::dummy::{Dummy, DummyPorts};
 use ofproto::backer::Backer;
 use ofproto::ports::BridgeId;
 use ofproto::revalidate::{Few, RevalidatorStats, change_at_once};
+use ofproto::sampling::SampleSink;
 use ofproto::tunnel_ports::TunnelPorts;
 use ofproto::view::BridgeView;
 use routing::Routes;
@@ -71,6 +72,7 @@ impl Instance {
         backer.observer = Some(&SlowPathProbes);
         backer.debug_actions = settings.dummies != DummyMode::Off;
         backer.rewrite = Some(Box::new(datapath::rewrite));
+        backer.samples = settings.samples.0.clone();
         let vlan_limit = vlan_limit(global);
         let is_bridged = short == default_name(type_name);
         let rests = !is_bridged || global.is_some_and(|g| g.flow_restore_wait);
@@ -152,22 +154,12 @@ impl Instance {
 
     /// Sends operations to a thread and waits for their results.
     pub fn ask(&self, pmd: PmdId, ops: Vec<DpifOp>) -> Result<Vec<OpResult>, String> {
-        let (results, answer) = sync_channel(1);
-        self.datapath.operate(OpBatch { pmd, ops, tag: 0, reply: Some(Arc::new(Ask(results))) });
-        answer.recv_timeout(ASK_LIMIT).map_err(|_| "a forwarding thread did not answer".to_string())
+        ask(&*self.datapath, pmd, ops)
     }
 
     /// Counters of all threads.
     pub fn pmd_stats(&self) -> Vec<(PmdId, PmdStats)> {
-        let mut all = Vec::new();
-        for pmd in self.datapath.pmds() {
-            if let Ok(mut results) = self.ask(pmd, vec![DpifOp::Stats])
-                && let Some(OpResult::Stats(stats)) = results.pop()
-            {
-                all.push((pmd, *stats));
-            }
-        }
-        all
+        thread_stats(&*self.datapath)
     }
 
     /// Counters of all threads together: see [`Instance::totals_with`].
@@ -177,10 +169,7 @@ impl Instance {
 
     /// The counters of these threads together, with those of ended ones, and of upcalls that ended with their port.
     pub fn totals_with(&self, threads: &[(PmdId, PmdStats)]) -> PmdStats {
-        let mut sum = self.datapath.ended_threads();
-        threads.iter().for_each(|(_, stats)| sum.add(stats));
-        sum.drops[DropReason::PortRemoved as usize] += self.datapath.ended_with_port();
-        sum
+        sum_of(&*self.datapath, threads)
     }
 
     /// Starts a round of the revalidator at once; returns its number, complete when [`RevalidatorState::finished`]
@@ -366,6 +355,37 @@ fn userspace(
     Ok(datapath)
 }
 
+/// Sends operations to a thread of a datapath and waits for their results.
+fn ask(datapath: &dyn Provider, pmd: PmdId, ops: Vec<DpifOp>) -> Result<Vec<OpResult>, String> {
+    let (results, answer) = sync_channel(1);
+    datapath.operate(OpBatch { pmd, ops, tag: 0, reply: Some(Arc::new(Ask(results))) });
+    answer.recv_timeout(ASK_LIMIT).map_err(|_| "a forwarding thread did not answer".to_string())
+}
+
+fn thread_stats(datapath: &dyn Provider) -> Vec<(PmdId, PmdStats)> {
+    let mut all = Vec::new();
+    for pmd in datapath.pmds() {
+        if let Ok(mut results) = ask(datapath, pmd, vec![DpifOp::Stats])
+            && let Some(OpResult::Stats(stats)) = results.pop()
+        {
+            all.push((pmd, *stats));
+        }
+    }
+    all
+}
+
+fn sum_of(datapath: &dyn Provider, threads: &[(PmdId, PmdStats)]) -> PmdStats {
+    let mut sum = datapath.ended_threads();
+    threads.iter().for_each(|(_, stats)| sum.add(stats));
+    sum.drops[DropReason::PortRemoved as usize] += datapath.ended_with_port();
+    sum
+}
+
+/// Counters of all threads of a datapath together; not to be called by the main loop, which may have to answer.
+pub(crate) fn datapath_totals(datapath: &dyn Provider) -> PmdStats {
+    sum_of(datapath, &thread_stats(datapath))
+}
+
 /// Command-line options of datapaths.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Settings {
@@ -379,6 +399,18 @@ pub(crate) struct Settings {
     pub ablation: Ablation,
     /// Watch of the queues polled by the main loop.
     pub watch: Option<Arc<QueueWatch>>,
+    /// Takes sampled packets.
+    pub samples: Samples,
+}
+
+/// Takes sampled packets, if anything does.
+#[derive(Clone, Default)]
+pub(crate) struct Samples(pub(crate) Option<Arc<dyn SampleSink>>);
+
+impl std::fmt::Debug for Samples {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Samples({})", self.0.is_some())
+    }
 }
 
 /// All running datapaths.

@@ -45,7 +45,7 @@ path=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 exec chroot "$root" env -i HOME=/root PATH=$path LC_ALL=C.UTF-8 sh -c 'cd /usr/src/sluice && exec bash /tmp/page'
 "#;
 
-/// The bridge that mirrors.md, multicast.md, operate.md and troubleshoot.md begin with, as install.md makes it.
+/// The bridge that mirrors.md, multicast.md, operate.md, telemetry.md and troubleshoot.md begin with, as install.md makes it.
 const BRIDGE: &str = "
 sluiced --pidfile --log-file --detach
 for n in 1 2; do
@@ -70,7 +70,7 @@ ovs-ofctl add-flow br-lan priority=50,udp,actions=drop
 ";
 
 /// Pages, with the commands before their first one.
-const PAGES: [(&str, &str); 9] = [
+const PAGES: [(&str, &str); 10] = [
     ("README.md", STOCK),
     ("docs/guide/bonds.md", ""),
     ("docs/guide/install.md", ""),
@@ -79,6 +79,7 @@ const PAGES: [(&str, &str); 9] = [
     ("docs/guide/mirrors.md", BRIDGE),
     ("docs/guide/multicast.md", BRIDGE),
     ("docs/guide/operate.md", BRIDGE),
+    ("docs/guide/telemetry.md", BRIDGE),
     ("docs/guide/troubleshoot.md", BRIDGE),
 ];
 
@@ -241,6 +242,11 @@ fn migrate() {
 fn mirrors() {
     require_programs!("tcpdump");
     check("docs/guide/mirrors.md");
+}
+
+#[test]
+fn telemetry() {
+    check("docs/guide/telemetry.md");
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod commands;
 mod commands35;
 mod counters;
 mod database;
+mod exports;
 mod lacp;
 mod learned;
 mod link_monitors;
