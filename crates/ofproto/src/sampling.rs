@@ -89,7 +89,7 @@ pub struct Sampled {
     pub path: SampledPath,
 }
 
-/// What the actions of a sampled packet do to it.
+/// The changes that actions make to a sampled packet.
 #[derive(Clone, Debug, Default)]
 pub struct SampledPath {
     /// Whether a port gets it.

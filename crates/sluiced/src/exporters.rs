@@ -107,7 +107,7 @@ impl Export {
         self.sflow.is_none() && self.ipfix.is_none() && self.sets.is_empty()
     }
 
-    /// What translations read, without ports.
+    /// The sampling that translations read, without ports.
     fn sampling(&self, counters: &IpfixCounters) -> Sampling {
         let sflow = self.sflow.as_ref().map(|(sflow, _)| probability(sflow.sampling));
         let ipfix = self.ipfix.as_ref().filter(|ipfix| ipfix.sampling != 0).map(|ipfix| BridgeIpfix {
@@ -176,7 +176,7 @@ impl Exporters {
         }
     }
 
-    /// What translations of a bridge read, without ports; `None`: nothing is sampled.
+    /// The sampling that translations of a bridge read, without ports; `None`: nothing is sampled.
     pub(crate) fn sampling(&self, bridge: BridgeId) -> Option<Sampling> {
         self.bridges.get(&bridge).map(|b| b.export.sampling(&b.counters))
     }

@@ -117,7 +117,7 @@ pub fn peak_resident_kb() -> Option<u64> {
     if failed { None } else { u64::try_from(usage.ru_maxrss).ok() }
 }
 
-/// What this process has used so far.
+/// Time and memory of this process so far.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Usage {
     /// Time of processors for the program itself.
@@ -128,7 +128,7 @@ pub struct Usage {
     pub peak_bytes: u64,
 }
 
-/// What this process has used so far; `None` if the system tells nothing.
+/// Time and memory of this process so far; `None` if the system tells nothing.
 pub fn usage() -> Option<Usage> {
     // SAFETY: all bits of the structure may be zero: it holds numbers only.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };

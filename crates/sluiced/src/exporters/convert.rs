@@ -87,7 +87,7 @@ impl Ends {
     }
 }
 
-/// What selects and numbers the records of a sample.
+/// The numbers that a sample has in its record.
 #[derive(Clone, Copy)]
 pub(super) struct Selection {
     packets: u64,
@@ -98,13 +98,13 @@ pub(super) struct Selection {
 }
 
 impl Selection {
-    /// Of a bridge that samples one packet of this many.
+    /// A bridge samples one packet of this many.
     pub(super) fn of_bridge(cookie: IpfixCookie, sampling: u32, domain: u32, point: u32) -> Selection {
         let (packets, direction) = (u64::from(sampling.max(1)), FlowDirection::ByPort);
         Selection { packets, domain, point, output_port: cookie.output_port, direction }
     }
 
-    /// Of the action `sample`.
+    /// The action `sample` selects.
     pub(super) fn of_rule(cookie: FlowSampleCookie) -> Selection {
         Selection {
             packets: u64::from(u16::MAX / cookie.probability.max(1)),

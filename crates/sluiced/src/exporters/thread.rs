@@ -57,7 +57,7 @@ struct Bridges {
     next_line_ms: u64,
 }
 
-/// Runs until it is told to stop.
+/// Runs until [`Shared::stop`] is set.
 pub(super) fn run(shared: &Shared, parker: &Parker) {
     let mut bridges = Bridges::default();
     while !shared.stop.load(Ordering::Acquire) {
