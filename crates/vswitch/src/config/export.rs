@@ -60,6 +60,9 @@ const HEADER_BYTES: u32 = 128;
 const POLLING_S: u32 = 30;
 /// Seconds between two transmissions of templates, and of statistics, by default.
 const INTERVAL_S: u32 = 600;
+/// Keys of `other_config` of IPFIX.
+const IPFIX_KEYS: [&str; 4] =
+    ["enable-input-sampling", "enable-output-sampling", "enable-tunnel-sampling", "virtual_obs_id"];
 /// Ports of collectors by default.
 const SFLOW_PORT: u16 = 6343;
 const IPFIX_PORT: u16 = 4739;
@@ -123,6 +126,11 @@ impl<'a> Reader<'a> {
     }
 
     fn ipfix_row(&mut self, bridge: RowView<'a>, row: RowView<'a>, setting: &str) -> IpfixConfig {
+        for (key, _) in row.string_map("other_config") {
+            if !IPFIX_KEYS.contains(&key) {
+                self.hint(bridge, setting, format!("{setting}: other_config:{key} has no effect"));
+            }
+        }
         IpfixConfig {
             targets: self.targets(bridge, row, setting, IPFIX_PORT),
             active_timeout_s: number(row, "cache_active_timeout", 0),
