@@ -8,8 +8,11 @@ use ofproto::flow_mod::{Mod, ModContext};
 use openflow::msg::control::{ControllerRole, TableMiss, TableMod};
 use openflow::msg::ct_flush::{CtFlush, CtFlushTuple};
 use openflow::msg::flow_mod::FlowMod;
+use openflow::msg::ipfix::IpfixStats;
 use openflow::{ErrorKind, Kind, Message, Multi, Version};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
+use sync::lock;
 
 /// A received request.
 #[derive(Clone, Copy)]
@@ -133,8 +136,8 @@ impl Conn {
             Message::PortStatsRequest(port) => self.port_stats(port, request, shared, ctx),
             Message::PortDescRequest(port) => self.port_desc(port, xid, ctx),
             Message::QueueStatsRequest(m) => self.queue_stats(m, xid, ctx),
-            // There are no exporters.
-            Message::IpfixBridgeRequest | Message::IpfixFlowRequest => Err(ErrorKind::NxstNotConfigured),
+            Message::IpfixBridgeRequest => self.ipfix_bridge(xid, ctx),
+            Message::IpfixFlowRequest => self.ipfix_flows(xid, ctx),
             // Not a request to a switch.
             Message::Hello(_)
             | Message::EchoRequest(_)
@@ -212,6 +215,20 @@ impl Conn {
         Ok(())
     }
 
+    fn ipfix_bridge(&mut self, xid: u32, ctx: &BridgeCtx<'_>) -> Res {
+        let counters = ipfix_counters(ctx).remove(&None).ok_or(ErrorKind::NxstNotConfigured)?;
+        self.reply(&Message::IpfixBridgeReply(counters), xid)
+    }
+
+    fn ipfix_flows(&mut self, xid: u32, ctx: &BridgeCtx<'_>) -> Res {
+        let counters = ipfix_counters(ctx);
+        let sets: Vec<_> = counters.into_iter().filter_map(|(set, counters)| set.map(|_| counters)).collect();
+        match sets.is_empty() {
+            true => Err(ErrorKind::NxstNotConfigured),
+            false => self.reply(&Message::IpfixFlowReply(Multi::all(sets)), xid),
+        }
+    }
+
     fn meter_stats(&mut self, id: u32, request: &Request<'_>, shared: &Shared, ctx: &BridgeCtx<'_>) -> Res {
         let stats = shared.meters.stats(id, ctx, request.now_ms)?;
         self.reply(&Message::MeterStatsReply(Multi::all(stats)), request.xid)
@@ -253,4 +270,10 @@ pub fn selected_connections(m: &CtFlush) -> CtMatch {
         orig,
         reply,
     }
+}
+
+/// Counters of the bridge's exporters of IPFIX.
+fn ipfix_counters(ctx: &BridgeCtx<'_>) -> BTreeMap<Option<u32>, IpfixStats> {
+    let sampling = ctx.bridge_view().and_then(|bridge| bridge.sampling.clone());
+    sampling.map(|sampling| lock(&sampling.counters.0).clone()).unwrap_or_default()
 }

@@ -1,6 +1,6 @@
 //! [`Translator`]: interface of a translation to the actions that it executes, and rewriting of fields.
 
-use crate::actions::{CheckPktLarger, ControllerAction, Ct, Encap, LearnAction, Nat};
+use crate::actions::{CheckPktLarger, ControllerAction, Ct, Encap, LearnAction, Nat, SampleFlow};
 use crate::list::Action;
 use flow::fields::{FieldId, Prereq};
 use flow::text::{NoPortNames, format_subfield, format_value};
@@ -104,6 +104,9 @@ pub trait Translator {
 
     /// Keeps the flow in the slow path.
     fn stay_slow(&mut self);
+
+    /// Exports some packets to a set of collectors.
+    fn sample(&mut self, sample: &SampleFlow);
 
     /// The bridge's mappings of tunnel metadata.
     fn tlv(&self) -> Arc<TlvTable>;

@@ -35,6 +35,7 @@ use crate::native::RouteCache;
 use crate::ports::PortTable;
 use crate::recirc::{FrozenState, RecircTable};
 use crate::rule::{Expiry, Rule};
+use crate::sampling::SampleSink;
 use crate::tables::Tables;
 use crate::ukey::{KEPT_FOR_PORTS_PERCENT, Room, Ukeys};
 use crate::unresolved::Solicited;
@@ -227,6 +228,8 @@ pub struct Backer {
     chosen_features: ChosenFeatures,
     /// Packet rewriter of the datapath, if known; see [`Rewrite`].
     pub rewrite: Option<Rewrite>,
+    /// Takes sampled packets, if anything does.
+    pub samples: Option<Arc<dyn SampleSink>>,
     /// Whether rules and packet-outs may use test actions (`debug_recirc`, `debug_slow`).
     pub debug_actions: bool,
     /// The observer, if any.
@@ -280,6 +283,7 @@ impl Backer {
             capabilities: Capabilities::ENOUGH,
             chosen_features: ChosenFeatures::default(),
             rewrite: None,
+            samples: None,
             debug_actions: false,
             observer: None,
             dumped_ms: AtomicU64::new(0),
@@ -397,6 +401,7 @@ impl Backer {
             listeners: Arc::default(),
             forward_bpdu: false,
             mirrors: None,
+            sampling: None,
             flood_vlans: None,
             frags: FragHandling::default(),
         };

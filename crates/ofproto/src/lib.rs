@@ -33,6 +33,7 @@ pub mod recirc;
 pub mod revalidate;
 pub mod rule;
 pub mod rule_index;
+pub mod sampling;
 pub mod tables;
 pub mod tunnel;
 pub mod tunnel_ports;

@@ -2,6 +2,7 @@
 //! simulator.
 
 mod packet_in;
+mod samples;
 
 use crate::backer::{Backer, Failed, count};
 use crate::links;
@@ -38,6 +39,12 @@ pub fn handle(backer: &Backer, upcalls: dpif::Upcalls, now_ms: u64) -> OpsByPmd 
         let kind = upcall.kind;
         if let UpcallKind::Action(UserCookie::Controller(cookie)) = kind {
             packet_in::handed_up(backer, &view, *upcall, cookie);
+            continue;
+        }
+        if let UpcallKind::Action(cookie) = kind
+            && cookie.is_sample()
+        {
+            samples::sampled(backer, &view, &upcall, cookie, now_ms);
             continue;
         }
         let queue = ops.entry(upcall.pmd).or_default();

@@ -6,6 +6,7 @@ use crate::mcast::{McastSettings, McastTable};
 use crate::mirror::Mirrors;
 use crate::native::NativeTunnels;
 use crate::ports::{Port, PortTable, VlanSet};
+use crate::sampling::Sampling;
 use crate::tables::Tables;
 use crate::tunnel_ports::TunnelPorts;
 use dpif::TimeoutId;
@@ -106,6 +107,8 @@ pub struct BridgeView {
     pub frags: FragHandling,
     /// Mirrors; `None`: there are none.
     pub mirrors: Option<Arc<Mirrors>>,
+    /// Sampling; `None`: there is none.
+    pub sampling: Option<Arc<Sampling>>,
 }
 
 /// A snapshot of all bridges of one datapath.

@@ -24,6 +24,7 @@ use netdev::dummy::{Dummy, DummyPorts};
 use ofproto::backer::Backer;
 use ofproto::ports::BridgeId;
 use ofproto::revalidate::{Few, RevalidatorStats, change_at_once};
+use ofproto::sampling::SampleSink;
 use ofproto::tunnel_ports::TunnelPorts;
 use ofproto::view::BridgeView;
 use routing::Routes;
@@ -71,6 +72,7 @@ impl Instance {
         backer.observer = Some(&SlowPathProbes);
         backer.debug_actions = settings.dummies != DummyMode::Off;
         backer.rewrite = Some(Box::new(datapath::rewrite));
+        backer.samples = settings.samples.0.clone();
         let vlan_limit = vlan_limit(global);
         let is_bridged = short == default_name(type_name);
         let rests = !is_bridged || global.is_some_and(|g| g.flow_restore_wait);
@@ -380,6 +382,18 @@ fn userspace(
     Ok(datapath)
 }
 
+/// Sends operations to a thread of a datapath and waits for their results.
+fn ask(datapath: &dyn Provider, pmd: PmdId, ops: Vec<DpifOp>) -> Result<Vec<OpResult>, String> {
+    let (results, answer) = sync_channel(1);
+    datapath.operate(OpBatch { pmd, ops, tag: 0, reply: Some(Arc::new(Ask(results))) });
+    answer.recv_timeout(ASK_LIMIT).map_err(|_| "a forwarding thread did not answer".to_string())
+}
+
+/// Counters of all threads of a datapath together; not to be called by the main loop, which may have to answer.
+pub(crate) fn datapath_totals(datapath: &dyn Provider) -> PmdStats {
+    totals_with(datapath, &pmd_stats(datapath))
+}
+
 /// Command-line options of datapaths.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Settings {
@@ -393,6 +407,18 @@ pub(crate) struct Settings {
     pub ablation: Ablation,
     /// Watch of the queues polled by the main loop.
     pub watch: Option<Arc<QueueWatch>>,
+    /// Takes sampled packets.
+    pub samples: Samples,
+}
+
+/// Takes sampled packets, if anything does.
+#[derive(Clone, Default)]
+pub(crate) struct Samples(pub(crate) Option<Arc<dyn SampleSink>>);
+
+impl std::fmt::Debug for Samples {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Samples({})", self.0.is_some())
+    }
 }
 
 /// All running datapaths.

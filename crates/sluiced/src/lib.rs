@@ -24,6 +24,7 @@ pub mod dbfile;
 mod devices;
 mod dp_features;
 mod dummies;
+mod exporters;
 mod facts;
 mod features;
 pub mod fuzz;

@@ -6,6 +6,7 @@ mod carriers;
 mod deleted;
 mod prefixes;
 mod replace;
+mod sampling;
 mod settings;
 
 use super::bonds::Bonds;
@@ -13,8 +14,9 @@ use super::config::{DaemonConfig, Exit};
 use super::db::{Db, in_band_address};
 use super::devices::{Body, Device};
 use super::dummies::Streams;
+use super::exporters::Exporters;
 use super::facts::FactKeeper;
-use super::instances::{Instance, Instances, Settings};
+use super::instances::{Instance, Instances, Samples, Settings};
 use super::link_protocols::LinkProtocols;
 use super::next_hops::NextHops;
 use super::openflow::OpenFlow;
@@ -60,6 +62,7 @@ pub struct Switch {
     openflow: OpenFlow,
     link_protocols: LinkProtocols,
     bonds: Bonds,
+    exporters: Exporters,
     applied_once: bool,
     next_retry_ms: u64,
     /// Commands left by the last turn.
@@ -92,6 +95,7 @@ impl Switch {
             move || wake()
         };
         let link_protocols = LinkProtocols::new(wake_main, bonds.waker());
+        let exporters = Exporters::new();
         let links = LinkMonitor::new().context("cannot watch the system's links")?;
         let mut supported = SupportedTypes::userspace();
         if config.kernel {
@@ -112,6 +116,7 @@ impl Switch {
                     numa: config.dummy_numa.clone(),
                     ablation: config.ablation.clone(),
                     watch,
+                    samples: Samples(Some(exporters.sink())),
                 },
                 wake,
             ),
@@ -120,6 +125,7 @@ impl Switch {
             openflow: OpenFlow::new(&config.run_dir, next_hops),
             link_protocols,
             bonds,
+            exporters,
             supported,
             dummies: config.dummies,
             devices: BTreeMap::new(),
@@ -448,6 +454,7 @@ impl Switch {
                     deleted::log(instance.backer.view().bridge(bridge).map(|b| (&*b.name, &*b.ports)), None);
                 }
                 self.openflow.destroy(bridge, reactor);
+                self.exporters.remove(bridge);
                 // Sessions of its ports have ended; their thread lets go of the datapath.
                 self.link_protocols.pass();
                 self.instances.remove_bridge(bridge);
@@ -504,6 +511,7 @@ impl Switch {
                     let mirrors = ports.mirrors(mirrors.as_deref());
                     instance.backer.change_bridge(bridge, |b| b.mirrors = mirrors);
                 }
+                self.refresh_sampling(bridge);
                 self.links_dirty = true;
             }
             Command::ConfigureBridge { bridge, settings, .. } => self.configure(bridge, &settings),

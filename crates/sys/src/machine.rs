@@ -117,6 +117,73 @@ pub fn peak_resident_kb() -> Option<u64> {
     if failed { None } else { u64::try_from(usage.ru_maxrss).ok() }
 }
 
+/// Time and memory of this process so far.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Usage {
+    /// Time of processors for the program itself.
+    pub user_ms: u64,
+    /// Time of processors for its system calls.
+    pub system_ms: u64,
+    /// The most memory that it has held.
+    pub peak_bytes: u64,
+}
+
+/// Time and memory of this process so far; `None` if the system tells nothing.
+pub fn usage() -> Option<Usage> {
+    // SAFETY: all bits of the structure may be zero: it holds numbers only.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: `usage` is alive through the call.
+    if unsafe { libc::getrusage(libc::RUSAGE_SELF, &mut usage) } != 0 {
+        return None;
+    }
+    let ms = |t: libc::timeval| u64::try_from(t.tv_sec).unwrap_or(0) * 1000 + t.tv_usec.unsigned_abs() / 1000;
+    Some(Usage {
+        user_ms: ms(usage.ru_utime),
+        system_ms: ms(usage.ru_stime),
+        peak_bytes: u64::try_from(usage.ru_maxrss).unwrap_or(0) * 1024,
+    })
+}
+
+/// The first address of a network device: of IPv4, else of IPv6.
+pub fn device_address(name: &str) -> Option<std::net::IpAddr> {
+    let mut first = std::ptr::null_mut();
+    // SAFETY: `first` is alive through the call, which sets it to a list or leaves it.
+    if unsafe { libc::getifaddrs(&mut first) } != 0 {
+        return None;
+    }
+    let (mut v4, mut v6, mut next) = (None, None, first);
+    while !next.is_null() {
+        // SAFETY: `next` is an entry of the list, which is freed below.
+        let entry = unsafe { &*next };
+        next = entry.ifa_next;
+        // SAFETY: the name of an entry is a text that ends with a zero, and lives as long as the list.
+        let is_it = unsafe { std::ffi::CStr::from_ptr(entry.ifa_name) }.to_bytes() == name.as_bytes();
+        if !is_it || entry.ifa_addr.is_null() {
+            continue;
+        }
+        // SAFETY: the address is there, and each kind of address begins with its family.
+        match i32::from(unsafe { (*entry.ifa_addr).sa_family }) {
+            libc::AF_INET => {
+                // SAFETY: an address of this family has this structure; it may not be aligned for it.
+                let address: libc::sockaddr_in =
+                    unsafe { entry.ifa_addr.cast::<libc::sockaddr_in>().read_unaligned() };
+                let ip = std::net::Ipv4Addr::from(u32::from_be(address.sin_addr.s_addr));
+                v4 = v4.or(Some(std::net::IpAddr::from(ip)));
+            }
+            libc::AF_INET6 => {
+                // SAFETY: an address of this family has this structure; it may not be aligned for it.
+                let address: libc::sockaddr_in6 =
+                    unsafe { entry.ifa_addr.cast::<libc::sockaddr_in6>().read_unaligned() };
+                v6 = v6.or(Some(std::net::IpAddr::from(address.sin6_addr.s6_addr)));
+            }
+            _ => {}
+        }
+    }
+    // SAFETY: the list comes from `getifaddrs`, is freed once, and nothing refers to it any more.
+    unsafe { libc::freeifaddrs(first) };
+    v4.or(v6)
+}
+
 /// Number of processors of each NUMA node, by the node's number, from sysfs; empty if the kernel tells none.
 pub fn numa_nodes() -> std::collections::BTreeMap<u32, usize> {
     let entries = |path: &Path| {

@@ -58,13 +58,13 @@ pub struct Stats {
     pub current_flows: u64,
     /// Sampled packets.
     pub packets: u64,
-    /// Of IPv4 and of a known protocol.
+    /// Packets of IPv4 and of a known protocol.
     pub ipv4_packets: u64,
-    /// Of IPv6 and of a known protocol.
+    /// Packets of IPv6 and of a known protocol.
     pub ipv6_packets: u64,
-    /// Of IPv4 and of another protocol.
+    /// Packets of IPv4 and of another protocol.
     pub ipv4_errors: u64,
-    /// Of IPv6 and of another protocol.
+    /// Packets of IPv6 and of another protocol.
     pub ipv6_errors: u64,
 }
 
@@ -103,7 +103,7 @@ struct Entry {
     start_us: u64,
     end_us: u64,
     delta: Totals,
-    /// Of the exporter, as of its last packet.
+    /// Counts of the exporter, as after its last packet.
     totals: Totals,
     min_octets: u64,
     max_octets: u64,

@@ -85,7 +85,7 @@ pub struct PortCounters {
     pub datapath_id: u64,
     /// Number of its OpenFlow port.
     pub of_port: u32,
-    /// Of a member of a bond with LACP.
+    /// Counters of LACP, for a member of a bond.
     pub lacp: Option<Lacp>,
 }
 

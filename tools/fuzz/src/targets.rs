@@ -47,6 +47,7 @@ pub(crate) const TARGETS: &[Target] = &[
         l2proto::fuzz::spanning_tree_messages,
         &[Seeds::Files("crates/l2proto/corpus/spanning_tree_messages")],
     ),
+    target("telemetry-frame", telemetry::fuzz::sampled_frame, &[Seeds::Files("crates/telemetry/corpus/sampled_frame")]),
     target("l2proto-membership", l2proto::fuzz::membership, &[Seeds::Files("crates/l2proto/corpus/membership")]),
     target("ofp-actions-text", ofp_actions::fuzz::parse_actions, &[Seeds::Files("crates/ofp-actions/corpus/text_parse_actions")]),
     target("ofp-actions-flow-mods", ofp_actions::fuzz::parse_flow_mods, &[Seeds::Files("crates/ofp-actions/corpus/flow_mods")]),

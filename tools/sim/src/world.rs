@@ -555,6 +555,10 @@ impl World {
                 UpcallKind::Miss => self.report.coverage.recirculated += 1,
                 UpcallKind::Action(UserCookie::Controller(_)) => self.counts.to_controllers += 1,
                 UpcallKind::Action(UserCookie::SlowPath { .. }) => self.report.coverage.slow += 1,
+                // Its bridges have no exporters.
+                UpcallKind::Action(
+                    UserCookie::Sflow(_) | UserCookie::Ipfix(_) | UserCookie::FlowSample(_),
+                ) => {}
             }
         }
     }

@@ -112,6 +112,7 @@ pub(crate) const LAYERS: &[(&str, &[&[&str]])] = &[(
             "links",
             "meter_ids",
             "packet_state",
+            "sampling",
         ],
         &[
             "action_pool",

@@ -53,6 +53,7 @@ const SWITCH: &[&str] = &[
     "ofproto",
     "vswitch",
     "l2proto",
+    "telemetry",
     "netdev",
     "netlink",
     "probes",

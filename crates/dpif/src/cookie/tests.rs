@@ -58,7 +58,7 @@ fn other_cookies_are_refused() {
     };
     assert_eq!(parse_cookie(&good[..47]), Err(CookieError::Size(47)));
     assert_eq!(parse_cookie(&[]), Err(CookieError::Size(0)));
-    assert_eq!(with(0, &1u16.to_ne_bytes()), Err(CookieError::Kind(1)));
+    assert_eq!(with(0, &9u16.to_ne_bytes()), Err(CookieError::Kind(9)));
     let unknown = with(28, &0x100u32.to_ne_bytes());
     assert_eq!(unknown, Err(CookieError::Value("slow path reasons", 0x100)));
     assert_eq!(unknown.unwrap_err().to_string(), "userdata with slow path reasons 256");

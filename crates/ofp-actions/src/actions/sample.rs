@@ -259,7 +259,7 @@ impl OfAction for SampleFlow {
         self.fields().for_each(|range| refer_to(range, visit));
     }
 
-    /// As in OVS without collectors, a packet is not exported: the configuration has none, and the log names each row
-    /// that asks for them.
-    fn translate<X: Translator>(&self, _x: &mut X) {}
+    fn translate<X: Translator>(&self, x: &mut X) {
+        x.sample(self);
+    }
 }

@@ -267,6 +267,10 @@ impl Translator for Recorder {
         self.story.push("freeze".into());
     }
 
+    fn sample(&mut self, _sample: &SampleFlow) {
+        unreachable!()
+    }
+
     fn stay_slow(&mut self) {
         self.story.push("slow".into());
     }

@@ -12,6 +12,7 @@
 
 use crate::backer::Backer;
 use crate::events::PacketInEvent;
+use crate::sampling::is_sampling;
 use crate::view::View;
 use dpif::actions::{ExecResult, Executor, Rewrite, TnlPush, Userspace};
 use dpif::{ControllerCookie, CtAction, DpAction, Upcall, UserCookie, XlateDrop};
@@ -74,8 +75,9 @@ impl Executor for PacketExecutor<'_, '_> {
         if passes { Ok(()) } else { Err(Unsure) }
     }
 
-    fn userspace(&mut self, (): (), _cookie: &UserCookie) -> ExecResult<Self> {
-        Err(Unsure)
+    fn userspace(&mut self, (): (), cookie: &UserCookie) -> ExecResult<Self> {
+        // A sample is a copy.
+        if cookie.is_sample() { Ok(()) } else { Err(Unsure) }
     }
 
     fn truncate(&mut self, (): (), _bytes: u32) -> ExecResult<Self> {
@@ -107,8 +109,8 @@ impl Executor for PacketExecutor<'_, '_> {
         Err(Unsure)
     }
 
-    fn sample(&mut self, (): (), _probability: u32, _actions: &[DpAction]) -> ExecResult<Self> {
-        Err(Unsure)
+    fn sample(&mut self, (): (), _probability: u32, actions: &[DpAction]) -> ExecResult<Self> {
+        if actions.last().is_some_and(is_sampling) { Ok(()) } else { Err(Unsure) }
     }
 
     fn by_length(

@@ -7,7 +7,9 @@ use dpif::actions::Meter;
 use dpif::{SlowReason, XlateDrop};
 use flow::{Flow, Mask, OfPort, TableId, TlvTable, Wide};
 use ofp_actions::text::format_actions;
-use ofp_actions::{Action, CheckPktLarger, ControllerAction, Ct, Encap, LearnAction, Nat, Translator, set};
+use ofp_actions::{
+    Action, CheckPktLarger, ControllerAction, Ct, Encap, LearnAction, Nat, SampleFlow, Translator, set,
+};
 use std::sync::Arc;
 
 impl Translator for XlateCtx<'_> {
@@ -150,6 +152,10 @@ impl Translator for XlateCtx<'_> {
 
     fn freeze(&mut self) {
         self.control.frozen = Some(Vec::new());
+    }
+
+    fn sample(&mut self, sample: &SampleFlow) {
+        self.sample_by_rule(sample);
     }
 
     fn stay_slow(&mut self) {

@@ -114,6 +114,7 @@ impl<'a> XlateCtx<'a> {
         if port.as_ref().is_some_and(|port| self.claims(port)) {
             self.count_in_table_0();
         } else {
+            self.sample_received(port.as_deref());
             // An unknown port belongs to a packet-out or a trace: tables see its packets.
             if port.as_deref().is_none_or(|port| self.port_receives(port)) {
                 self.translate_received(port.as_deref(), |cx| {
@@ -135,6 +136,7 @@ impl<'a> XlateCtx<'a> {
         let port = self.bridge.ports.port(self.packet.flow.in_port()).cloned();
         // As in OVS, a packet-out comes from its input port.
         if !port.as_ref().is_some_and(|port| self.claims(port)) {
+            self.sample_received(port.as_deref());
             if port.is_none_or(|port| self.takes_from(port.config) && !self.takes_only_copies(Some(&port))) {
                 self.mirror_received();
                 self.run_actions(actions);
@@ -510,6 +512,7 @@ impl<'a> XlateCtx<'a> {
         } else if self.out.actions.is_empty() {
             self.out.actions.push(DropAction(self.out.lost).into());
         }
+        self.finish_samples();
         if let Some(DpAction::Clone(CloneAction(inner))) =
             self.out.actions.pop_if(|a| matches!(a, DpAction::Clone(_)))
         {

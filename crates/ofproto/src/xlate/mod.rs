@@ -28,6 +28,7 @@ mod native;
 mod normal;
 mod output;
 mod recirculated;
+mod sampling;
 mod stack;
 mod state;
 mod trace;

@@ -145,7 +145,10 @@ impl XlateCtx<'_> {
                 match bond {
                     Some(bond) => self.output_hashed(bond),
                     None if self.ends_in_tunnel(port) => {}
-                    None => self.push_output(dp_port),
+                    None => {
+                        self.sample_for_bridge(dp_port);
+                        self.push_output(dp_port);
+                    }
                 }
                 true
             }
@@ -237,6 +240,7 @@ impl XlateCtx<'_> {
                 .actions
                 .push(SetAction::Tunnel(Box::new(OuterHeaders { tunnel: outer, options })).into());
         }
+        self.sample_for_bridge(dp_port);
         self.push_output(dp_port);
         true
     }

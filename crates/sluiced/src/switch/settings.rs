@@ -3,6 +3,7 @@
 //! Each structure is taken apart without `..`: a new setting that nothing carries out does not compile.
 
 use super::{Switch, prefixes};
+use crate::exporters::Export;
 use crate::openflow::OpenFlowOptions;
 use crate::reactor::Reactor;
 use ofproto::ports::BridgeId;
@@ -60,6 +61,10 @@ impl Switch {
             dp_desc,
             dp_sn,
             flow_tables,
+            sflow,
+            ipfix,
+            sample_sets,
+            explicit_sampled_drops,
         } = options;
         let (mut tables, mut prefixes) = (BTreeMap::new(), BTreeMap::new());
         for (number, FlowTableConfig { settings, prefixes: fields }) in flow_tables {
@@ -87,6 +92,13 @@ impl Switch {
             dp_sn: dp_sn.as_deref(),
         };
         self.openflow.configure(bridge, &options, sys::clock::monotonic_ms());
+        let export = Export {
+            sets: sample_sets.clone(),
+            explicit_drops: *explicit_sampled_drops,
+            datapath_id: *datapath_id,
+            ..Export::default()
+        };
+        self.set_export(bridge, sflow.as_ref(), ipfix.as_ref(), export);
     }
 }
 

@@ -45,8 +45,8 @@ path=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 exec chroot "$root" env -i HOME=/root PATH=$path LC_ALL=C.UTF-8 sh -c 'cd /usr/src/sluice && exec bash /tmp/page'
 "#;
 
-/// The bridge that mirrors.md, monitoring.md, multicast.md, operate.md, qos.md and troubleshoot.md begin with, as install.md
-/// makes it.
+/// The bridge that mirrors.md, monitoring.md, multicast.md, operate.md, qos.md, telemetry.md and troubleshoot.md begin with, as
+/// install.md makes it.
 const BRIDGE: &str = "
 sluiced --pidfile --log-file --detach
 for n in 1 2; do
@@ -71,7 +71,7 @@ ovs-ofctl add-flow br-lan priority=50,udp,actions=drop
 ";
 
 /// Pages, with the commands before their first one.
-const PAGES: [(&str, &str); 11] = [
+const PAGES: [(&str, &str); 12] = [
     ("README.md", STOCK),
     ("docs/guide/bonds.md", ""),
     ("docs/guide/install.md", ""),
@@ -82,6 +82,7 @@ const PAGES: [(&str, &str); 11] = [
     ("docs/guide/multicast.md", BRIDGE),
     ("docs/guide/operate.md", BRIDGE),
     ("docs/guide/qos.md", BRIDGE),
+    ("docs/guide/telemetry.md", BRIDGE),
     ("docs/guide/troubleshoot.md", BRIDGE),
 ];
 
@@ -250,6 +251,11 @@ fn mirrors() {
 fn monitoring() {
     require_programs!("curl");
     check("docs/guide/monitoring.md");
+}
+
+#[test]
+fn telemetry() {
+    check("docs/guide/telemetry.md");
 }
 
 #[test]

@@ -214,7 +214,7 @@ impl Record<'_> {
         self.frame_bytes.saturating_sub(self.header_bytes(kind)).into()
     }
 
-    /// What it adds to counters.
+    /// The counts that it adds.
     pub(super) fn count(&self, kind: Kind) -> Totals {
         let packets = self.packets;
         let mut t = Totals {

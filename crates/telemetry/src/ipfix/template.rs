@@ -55,9 +55,9 @@ const IPV6: Fields = &[(27, 16), (28, 16), (31, 4)];
 const PORTS: Fields = &[(7, 2), (11, 2)];
 const ICMPV4: Fields = &[(176, 1), (177, 1)];
 const ICMPV6: Fields = &[(178, 1), (179, 1)];
-/// Of the enterprise.
+/// The enterprise has these.
 const TUNNEL: Fields = &[(893, 4), (894, 4), (895, 1), (896, 2), (897, 2), (891, 1), (892, VARIABLE)];
-/// Of the enterprise.
+/// The enterprise has these.
 const VIRTUAL: Fields = &[(898, VARIABLE)];
 const COUNTERS: Fields = &[
     (158, 4),

@@ -9,7 +9,7 @@ use ovsdb::client::RowView;
 use ovsdb::value::Uuid;
 
 use super::reader::{Reader, flag};
-use super::{ControllerConfig, MirrorConfig, PortConfig};
+use super::{ControllerConfig, IpfixConfig, MirrorConfig, PortConfig, SflowConfig};
 
 /// Fail mode of a bridge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -100,6 +100,14 @@ pub struct BridgeOptions {
     pub dp_sn: Option<String>,
     /// Settings of tables, by number.
     pub flow_tables: BTreeMap<u8, FlowTableConfig>,
+    /// `sflow`: samples and counters for collectors of sFlow.
+    pub sflow: Option<SflowConfig>,
+    /// `ipfix`: samples of all packets for collectors of IPFIX.
+    pub ipfix: Option<IpfixConfig>,
+    /// Sets of collectors of the action `sample`, by number.
+    pub sample_sets: BTreeMap<u32, IpfixConfig>,
+    /// `explicit-sampled-drops` of the switch: flows that only sample end with a drop that is counted.
+    pub explicit_sampled_drops: bool,
 }
 
 impl Default for BridgeOptions {
@@ -119,6 +127,10 @@ impl Default for BridgeOptions {
             dp_desc: None,
             dp_sn: None,
             flow_tables: BTreeMap::new(),
+            sflow: None,
+            ipfix: None,
+            sample_sets: BTreeMap::new(),
+            explicit_sampled_drops: false,
         }
     }
 }
@@ -254,6 +266,10 @@ impl<'a> Reader<'a> {
             dp_desc: text("dp-desc"),
             dp_sn: text("dp-sn"),
             flow_tables: self.flow_tables(row),
+            sflow: self.sflow(row),
+            ipfix: self.ipfix(row),
+            sample_sets: self.sample_sets(row),
+            explicit_sampled_drops: self.explicit_sampled_drops(),
         }
     }
 

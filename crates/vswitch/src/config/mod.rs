@@ -9,6 +9,7 @@ mod bridge;
 mod changes;
 mod conntrack;
 mod controller;
+mod export;
 mod global;
 mod interface;
 mod links;
@@ -35,6 +36,7 @@ pub use conntrack::{CtConfig, CtZoneConfig};
 pub use controller::{
     ConnectionMode, ControllerConfig, ControllerKind, LocalAddress, ManagerConfig, connection_dscp,
 };
+pub use export::{IpfixConfig, SflowConfig};
 pub use global::{GlobalConfig, MetricsAddress, SslConfig, UpcallDispatch};
 pub use interface::{InterfaceConfig, check_device_name};
 pub use mirror::{MirrorConfig, MirrorPorts, MirrorTarget};
@@ -95,7 +97,6 @@ impl Desired {
         let mut reader = Reader::new(replica, supported);
         let global = reader.global(root);
         let conntrack = reader.conntrack(root);
-        unsupported::sample_sets(&mut reader);
         let managers = replica.rows("Manager").map(|row| reader.manager(row)).collect();
         let mut rows: Vec<_> =
             root.uuid_set("bridges").into_iter().filter_map(|uuid| replica.row("Bridge", uuid)).collect();

@@ -1,7 +1,5 @@
 //! Unsupported configuration that needs more than a row of [`crate::settings`].
 
-use super::reader::Reader;
-
 /// Unsupported interface types of OVS.
 const KNOWN_TYPES: [&str; 5] = ["afxdp", "afxdp-nonpmd", "dpdk", "dpdkvhostuser", "dpdkvhostuserclient"];
 
@@ -23,18 +21,5 @@ pub(super) fn interface_type_error(name: &str, type_name: &str) -> String {
         )
     } else {
         format!("could not open network device {name} (Address family not supported by protocol)")
-    }
-}
-
-/// The bridge of a set has the notice.
-pub(super) fn sample_sets(reader: &mut Reader<'_>) {
-    for set in reader.replica.rows("Flow_Sample_Collector_Set") {
-        let id = set.int("id");
-        if let Some(bridge) = set.opt_uuid("bridge").and_then(|uuid| reader.replica.row("Bridge", uuid)) {
-            let message = format!(
-                "sampling of flows (IPFIX, local_group) is not supported in this version: set {id} (Flow_Sample_Collector_Set) has no effect"
-            );
-            reader.notice(bridge, "Flow_Sample_Collector_Set", message);
-        }
     }
 }

@@ -139,7 +139,13 @@ fn full() -> Bed {
             ("auto_attach", auto_attach.into()),
         ];
         txn.update("Bridge", bridge, references);
-        let set = [("id", ColumnValue::from(1)), ("bridge", ColumnValue::refs([bridge]))];
+        let of_flows = txn.insert("IPFIX", targets());
+        let set = [
+            ("id", ColumnValue::from(5)),
+            ("bridge", ColumnValue::refs([bridge])),
+            ("ipfix", of_flows.into()),
+            ("local_group_id", 5.into()),
+        ];
         txn.insert("Flow_Sample_Collector_Set", set);
         let queue = txn.insert("Queue", [("dscp", ColumnValue::from(1))]);
         let qos = [("type", text("linux-htb")), ("queues", ColumnValue::ref_map([(0, queue)]))];

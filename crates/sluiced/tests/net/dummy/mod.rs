@@ -6,6 +6,7 @@ mod commands35;
 mod counters;
 mod database;
 mod drops;
+mod exports;
 mod lacp;
 mod learned;
 mod link_monitors;

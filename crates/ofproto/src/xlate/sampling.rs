@@ -1,0 +1,116 @@
+//! Actions that sample: for sFlow and IPFIX of a bridge, and by `sample`.
+
+use super::ctx::XlateCtx;
+use crate::ports::Port;
+use crate::sampling::{is_sampling, outputs};
+use dpif::actions::{DropAction, Meter, Sample, Userspace};
+use dpif::{DpAction, FlowDirection, FlowSampleCookie, IpfixCookie, SflowCookie, UserCookie};
+use flow::{DpPort, OfPort};
+use ofp_actions::{SampleDirection, SampleFlow, SampleId};
+use openflow::msg::meter;
+
+/// Output of sFlow: the packet is dropped, for no known reason.
+const DROPPED: u32 = 0x4000_0000 | 256;
+/// Output of sFlow: this many ports.
+const SEVERAL: u32 = 0x8000_0000;
+
+impl XlateCtx<'_> {
+    /// A packet enters the first bridge. Packets that sessions of the switch claim, and those of a port that mirrors use,
+    /// are not sampled.
+    pub(super) fn sample_received(&mut self, port: Option<&Port>) {
+        let Some(sampling) = self.bridge.sampling.clone() else { return };
+        if self.packet.flow.in_port() == OfPort::NONE || self.takes_only_copies(port) {
+            return;
+        }
+        if let Some(probability) = sampling.sflow {
+            // Tag and output are known at the end.
+            self.push_sample(probability, UserCookie::Sflow(SflowCookie { vlan_tci: 0, output: 0 }));
+        }
+        self.sample_for_bridge(DpPort::NONE);
+    }
+
+    /// The packet leaves by that port, or enters the bridge.
+    pub(super) fn sample_for_bridge(&mut self, output_port: DpPort) {
+        let Some(ipfix) = self.bridge.sampling.as_ref().and_then(|sampling| sampling.ipfix) else { return };
+        let wanted = if output_port == DpPort::NONE { ipfix.input } else { ipfix.output };
+        if wanted && self.packet.flow.in_port() != OfPort::NONE {
+            let cookie = IpfixCookie { output_port, bridge: self.bridge.id.0 };
+            self.push_sample(ipfix.probability, UserCookie::Ipfix(cookie));
+        }
+    }
+
+    /// The action `sample`.
+    pub(super) fn sample_by_rule(&mut self, sample: &SampleFlow) {
+        if !self.bridge.sampling.as_ref().is_some_and(|sampling| sampling.flows) {
+            return;
+        }
+        let [domain, point] = [sample.domain, sample.point].map(|id| match id {
+            SampleId::Number(n) => n,
+            SampleId::Field(field) => {
+                let tlv = self.bridge.tables.tlv();
+                field.add_wide_mask(tlv, &mut self.record.wc.0);
+                let value = field.get_wide(tlv, &self.packet.flow).to_be_bytes(4);
+                value.iter().fold(0, |n, byte| n << 8 | u32::from(*byte))
+            }
+        });
+        let sampled = Some(sample.port).filter(|port| *port != self.packet.flow.in_port());
+        let output_port = sampled.and_then(|port| self.bridge.ports.port(port)?.dp_port);
+        self.commit();
+        let cookie = FlowSampleCookie {
+            probability: sample.probability,
+            collector_set: sample.collector_set,
+            domain,
+            point,
+            output_port: output_port.unwrap_or(DpPort::NONE),
+            direction: match sample.direction {
+                SampleDirection::ByPort => FlowDirection::ByPort,
+                SampleDirection::Ingress => FlowDirection::Ingress,
+                SampleDirection::Egress => FlowDirection::Egress,
+            },
+            bridge: self.bridge.id.0,
+        };
+        let probability = u32::from(sample.probability);
+        self.push_sample(probability << 16 | probability, UserCookie::FlowSample(cookie));
+    }
+
+    /// Sends up that part of the packets, limited by the meter of the slow path.
+    fn push_sample(&mut self, probability: u32, cookie: UserCookie) {
+        let up = DpAction::Userspace(Userspace(cookie));
+        let meter = self.bridge.meters.get(&meter::SLOW_PATH).copied();
+        self.record.lookups.meter(self.bridge.id, meter::SLOW_PATH);
+        let action = match meter {
+            None if probability == u32::MAX => up,
+            meter => {
+                let meter = meter.map(|id| DpAction::Meter(Meter(id)));
+                let actions = meter.into_iter().chain([up]).collect();
+                DpAction::Sample(Sample { probability, actions })
+            }
+        };
+        self.out.actions.push(action);
+    }
+
+    /// The end: the sample for sFlow, which is the first action, gets the tag and the output of the packet; a list that only
+    /// samples may need a drop.
+    pub(super) fn finish_samples(&mut self) {
+        let Some(sampling) = self.bridge.sampling.clone() else { return };
+        if self.out.actions.iter().all(is_sampling) && sampling.explicit_drops {
+            self.out.actions.push(DropAction(self.out.lost).into());
+        }
+        let output = match outputs(&self.out.actions) {
+            (0, _) => DROPPED,
+            (count, last) => {
+                let port = last.filter(|_| count == 1).and_then(|port| sampling.ports.get(&port));
+                port.map(|port| port.ifindex).filter(|index| *index != 0).unwrap_or(SEVERAL | count)
+            }
+        };
+        let vlan_tci = self.packet.base.vlans[0].tci;
+        let Some(first) = self.out.actions.first_mut() else { return };
+        let up = match first {
+            DpAction::Sample(sample) => sample.actions.last_mut(),
+            first => Some(first),
+        };
+        if let Some(DpAction::Userspace(Userspace(UserCookie::Sflow(cookie)))) = up {
+            *cookie = SflowCookie { vlan_tci, output };
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! The thread `exporters`: sends records of samples and counters to collectors (sFlow, IPFIX).
+//!
+//! Handlers hand it samples by a bounded queue: a sample that finds no room is lost and counted, and nothing waits. The thread
+//! owns the engines ([`telemetry`]) and the sockets, which never block. It starts with the first setting that needs it, and
+//! wakes for samples, for flows that are due, and once a second for counters.
+
+mod convert;
+mod sockets;
+mod thread;
+
+use crate::instances::Instance;
+use dpif::Provider;
+use ofproto::backer::Backer;
+use ofproto::ports::BridgeId;
+use ofproto::sampling::{BridgeIpfix, IpfixCounters, SampleSink, Sampled, Sampling};
+use std::collections::{BTreeMap, VecDeque};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use sync::{AtomicBool, AtomicU64, BoundedQueue, Mutex, Ordering, Parker, Unparker, lock};
+use vswitch::config::{IpfixConfig, SflowConfig};
+
+/// Name of the thread.
+const THREAD: &str = "exporters";
+/// Samples that wait for the thread.
+const WAITING_MAX: usize = 4096;
+
+/// The export of a bridge.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Export {
+    /// Collectors of sFlow, with the address of the agent.
+    pub(crate) sflow: Option<(SflowConfig, IpAddr)>,
+    /// Collectors of IPFIX of all packets.
+    pub(crate) ipfix: Option<IpfixConfig>,
+    /// Sets of collectors of the action `sample`.
+    pub(crate) sets: BTreeMap<u32, IpfixConfig>,
+    /// `explicit-sampled-drops`.
+    pub(crate) explicit_drops: bool,
+    /// The bridge's datapath id.
+    pub(crate) datapath_id: u64,
+}
+
+/// A request to the thread.
+enum Request {
+    Configure(Box<Configure>),
+    Remove(BridgeId),
+}
+
+struct Configure {
+    bridge: BridgeId,
+    export: Export,
+    sub_id: u32,
+    counters: IpfixCounters,
+    backer: Arc<Backer>,
+    datapath: Arc<dyn Provider>,
+}
+
+/// State shared with handlers and the thread.
+pub(crate) struct Shared {
+    samples: BoundedQueue<Sampled>,
+    lost: AtomicU64,
+    requests: Mutex<VecDeque<Request>>,
+    stop: AtomicBool,
+    wake: Unparker,
+}
+
+impl Shared {
+    fn next_request(&self) -> Option<Request> {
+        lock(&self.requests).pop_front()
+    }
+}
+
+impl SampleSink for Shared {
+    fn sampled(&self, sample: Sampled) {
+        match self.samples.push(sample) {
+            Ok(()) => self.wake.unpark(),
+            Err(_) => {
+                self.lost.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+/// A bridge that exports.
+struct Exporting {
+    export: Export,
+    sub_id: u32,
+    counters: IpfixCounters,
+}
+
+/// The main loop's side.
+pub(crate) struct Exporters {
+    shared: Arc<Shared>,
+    parker: Option<Parker>,
+    thread: Option<JoinHandle<()>>,
+    bridges: BTreeMap<BridgeId, Exporting>,
+}
+
+/// Probability of one packet of this many, out of `u32::MAX`.
+fn probability(sampling: u32) -> u32 {
+    u32::MAX.checked_div(sampling).unwrap_or(0).max(1)
+}
+
+impl Export {
+    /// Whether anything is to be exported.
+    fn is_none(&self) -> bool {
+        self.sflow.is_none() && self.ipfix.is_none() && self.sets.is_empty()
+    }
+
+    /// The sampling that translations read, without ports.
+    fn sampling(&self, counters: &IpfixCounters) -> Sampling {
+        let sflow = self.sflow.as_ref().map(|(sflow, _)| probability(sflow.sampling));
+        let ipfix = self.ipfix.as_ref().filter(|ipfix| ipfix.sampling != 0).map(|ipfix| BridgeIpfix {
+            probability: probability(ipfix.sampling),
+            input: ipfix.input,
+            output: ipfix.output,
+        });
+        Sampling {
+            sflow,
+            ipfix,
+            flows: self.ipfix.is_some() || !self.sets.is_empty(),
+            explicit_drops: self.explicit_drops,
+            ports: BTreeMap::new(),
+            counters: counters.clone(),
+        }
+    }
+}
+
+impl Exporters {
+    /// Without bridges that export.
+    pub(crate) fn new() -> Exporters {
+        let parker = Parker::new();
+        let shared = Arc::new(Shared {
+            samples: BoundedQueue::new(WAITING_MAX),
+            lost: AtomicU64::new(0),
+            requests: Mutex::default(),
+            stop: AtomicBool::new(false),
+            wake: parker.unparker().clone(),
+        });
+        Exporters { shared, parker: Some(parker), thread: None, bridges: BTreeMap::new() }
+    }
+
+    /// Takes the samples of handlers.
+    pub(crate) fn sink(&self) -> Arc<dyn SampleSink> {
+        self.shared.clone()
+    }
+
+    /// Configures the export of a bridge.
+    pub(crate) fn configure(&mut self, bridge: BridgeId, export: Export, instance: &Instance) {
+        if export.is_none() {
+            return self.remove(bridge);
+        }
+        let now = self.bridges.get(&bridge);
+        if now.is_some_and(|now| now.export == export) {
+            return;
+        }
+        let used: Vec<u32> = self.bridges.values().map(|b| b.sub_id).collect();
+        let free = (0..).find(|id| !used.contains(id)).unwrap_or(0);
+        let (sub_id, counters) =
+            now.map_or((free, IpfixCounters::default()), |b| (b.sub_id, b.counters.clone()));
+        self.send(Request::Configure(Box::new(Configure {
+            bridge,
+            export: export.clone(),
+            sub_id,
+            counters: counters.clone(),
+            backer: instance.backer.clone(),
+            datapath: instance.datapath.clone(),
+        })));
+        self.bridges.insert(bridge, Exporting { export, sub_id, counters });
+    }
+
+    /// Ends the export of a bridge.
+    pub(crate) fn remove(&mut self, bridge: BridgeId) {
+        if self.bridges.remove(&bridge).is_some() {
+            self.send(Request::Remove(bridge));
+        }
+    }
+
+    /// The sampling that translations of a bridge read, without ports; `None`: nothing is sampled.
+    pub(crate) fn sampling(&self, bridge: BridgeId) -> Option<Sampling> {
+        self.bridges.get(&bridge).map(|b| b.export.sampling(&b.counters))
+    }
+
+    fn send(&mut self, request: Request) {
+        lock(&self.shared.requests).push_back(request);
+        if let Some(parker) = self.parker.take() {
+            let shared = self.shared.clone();
+            let run = move || thread::run(&shared, &parker);
+            match std::thread::Builder::new().name(THREAD.into()).spawn(run) {
+                Ok(thread) => self.thread = Some(thread),
+                Err(e) => log::error!(target: "collectors", "cannot start the thread of exporters: {e}"),
+            }
+        }
+        self.shared.wake.unpark();
+    }
+}
+
+impl Drop for Exporters {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Release);
+        self.shared.wake.unpark();
+        if let Some(thread) = self.thread.take() {
+            // A panic has been reported already.
+            let _ended = thread.join();
+        }
+    }
+}
+
+/// The address that identifies an agent of sFlow: that of its device, itself an address, or the one from which collectors
+/// are reached.
+pub(crate) fn agent_address(
+    agent: Option<&str>,
+    of_device: impl Fn(&str) -> Option<IpAddr>,
+    targets: &[SocketAddr],
+) -> Option<IpAddr> {
+    let given = agent.and_then(|agent| of_device(agent).or_else(|| agent.parse().ok()));
+    given.or_else(|| targets.iter().find_map(local_address))
+}
+
+/// The address from which a packet to that one would be sent.
+fn local_address(target: &SocketAddr) -> Option<IpAddr> {
+    let socket = UdpSocket::bind(sockets::unspecified(target)).ok()?;
+    socket.connect(target).ok()?;
+    Some(socket.local_addr().ok()?.ip()).filter(|ip| !ip.is_unspecified())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,66 @@
+//! Sampling of bridges: from their settings to translations and exporters.
+
+use super::Switch;
+use crate::exporters::{Export, agent_address};
+use ofproto::ports::BridgeId;
+use ofproto::sampling::SampledPort;
+use std::net::IpAddr;
+use std::sync::Arc;
+use vswitch::config::{IpfixConfig, SflowConfig};
+
+impl Switch {
+    /// Configures the export of a bridge. An agent of sFlow without an address exports nothing, as in OVS.
+    pub(super) fn set_export(
+        &mut self,
+        bridge: BridgeId,
+        sflow: Option<&SflowConfig>,
+        ipfix: Option<&IpfixConfig>,
+        mut export: Export,
+    ) {
+        let wanted = sflow.filter(|sflow| !sflow.targets.is_empty() && sflow.sampling != 0);
+        export.sflow = wanted.and_then(|sflow| {
+            let of_device = |name: &str| self.address_of(name);
+            let agent = agent_address(sflow.agent.as_deref(), of_device, &sflow.targets);
+            if agent.is_none() {
+                log::error!(target: "sflow", "could not determine IP address for sFlow agent");
+            }
+            Some((sflow.clone(), agent?))
+        });
+        export.ipfix = ipfix.filter(|ipfix| !ipfix.targets.is_empty()).cloned();
+        export.sets.retain(|_, set| !set.targets.is_empty());
+        let Some(instance) = self.instances.of_bridge(bridge) else { return };
+        self.exporters.configure(bridge, export, instance);
+        self.refresh_sampling(bridge);
+    }
+
+    /// The address of a dummy or of a device of the system.
+    fn address_of(&self, name: &str) -> Option<IpAddr> {
+        let dummy = self.instances.dummy_ports().get(name);
+        let own = dummy.and_then(|dummy| dummy.addresses().first().map(|(ip, _)| *ip));
+        own.or_else(|| sys::machine::device_address(name))
+    }
+
+    /// Gives translations of a bridge its sampling with its present ports.
+    pub(super) fn refresh_sampling(&mut self, bridge: BridgeId) {
+        let Some(instance) = self.instances.of_bridge(bridge) else { return };
+        let Some(view) = instance.backer.view().bridge(bridge).cloned() else { return };
+        let sampling = self.exporters.sampling(bridge).map(|mut sampling| {
+            let ports = view.ports.ports.values().filter_map(|port| {
+                let device = self.devices.get(&port.name);
+                let shown = SampledPort {
+                    ifindex: device.map_or(0, |device| device.ifindex()),
+                    name: port.name.clone(),
+                    of_port: port.of_port,
+                    tunnel: port.tunnel.as_ref().map(|_| port.type_name.clone()),
+                };
+                Some((port.dp_port?, shown))
+            });
+            sampling.ports = ports.collect();
+            sampling
+        });
+        if view.sampling.as_deref() != sampling.as_ref() {
+            let sampling = sampling.map(Arc::new);
+            instance.backer.change_bridge(bridge, |b| b.sampling = sampling);
+        }
+    }
+}
