@@ -284,6 +284,7 @@ impl Instance {
     }
 }
 
+/// Sends operations to a thread of a datapath and waits for their results.
 fn ask(datapath: &dyn Provider, pmd: PmdId, ops: Vec<DpifOp>) -> Result<Vec<OpResult>, String> {
     let (results, answer) = sync_channel(1);
     datapath.operate(OpBatch { pmd, ops, tag: 0, reply: Some(Arc::new(Ask(results))) });
@@ -380,13 +381,6 @@ fn userspace(
         datapath.port_add(&local).context("cannot make the datapath's own port")?;
     }
     Ok(datapath)
-}
-
-/// Sends operations to a thread of a datapath and waits for their results.
-fn ask(datapath: &dyn Provider, pmd: PmdId, ops: Vec<DpifOp>) -> Result<Vec<OpResult>, String> {
-    let (results, answer) = sync_channel(1);
-    datapath.operate(OpBatch { pmd, ops, tag: 0, reply: Some(Arc::new(Ask(results))) });
-    answer.recv_timeout(ASK_LIMIT).map_err(|_| "a forwarding thread did not answer".to_string())
 }
 
 /// Counters of all threads of a datapath together; not to be called by the main loop, which may have to answer.

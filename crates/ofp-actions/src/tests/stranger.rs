@@ -9,7 +9,7 @@ use crate::text::check::TextChecker;
 use crate::text::{format_actions, parse_actions};
 use crate::translate::{Translator, set_nw};
 use crate::{
-    Action, CheckContext, CheckPktLarger, ControllerAction, Ct, LearnAction, Nat, WriteActions,
+    Action, CheckContext, CheckPktLarger, ControllerAction, Ct, LearnAction, Nat, SampleFlow, WriteActions,
     check_actions, put_actions, read_actions, set,
 };
 use flow::fields::FieldId;

@@ -71,6 +71,7 @@ impl Bed {
                 links: links.cloned().unwrap_or_default(),
                 patch_peer_name: None,
                 patch_peer: Some((peer, OfPort(p))),
+                queue_dscp: Default::default(),
             };
             let set = PortSet { ports: (1..=ports).map(entry).collect(), ..PortSet::default() };
             let instance = self.instances.of_bridge(id).expect("made above");
