@@ -117,14 +117,14 @@ const BOTTOM: u32 = 1 << 8;
 
 /// Whether an action only samples.
 pub fn is_sampling(action: &DpAction) -> bool {
-    match action {
-        DpAction::Userspace(Userspace(cookie)) => cookie.is_sample(),
-        DpAction::Sample(Sample { actions, .. }) => actions.last().is_some_and(is_sampling),
-        _ => false,
+    if let DpAction::Sample(Sample { actions, .. }) = action {
+        return actions.last().is_some_and(is_sampling);
     }
+    matches!(action, DpAction::Userspace(Userspace(cookie)) if cookie.is_sample())
 }
 
 /// The ports to which actions send a packet: their number, and the last one.
+#[expect(clippy::wildcard_enum_match_arm, reason = "actions without a port are the rule")]
 pub fn outputs(actions: &[DpAction]) -> (u32, Option<DpPort>) {
     let (mut count, mut last) = (0, None);
     for action in actions {
@@ -174,6 +174,10 @@ struct Walk {
 }
 
 impl Walk {
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "actions that change neither labels nor tunnels are the rule"
+    )]
     fn run(&mut self, actions: &[DpAction]) {
         for action in actions {
             match action {
@@ -182,9 +186,11 @@ impl Walk {
                     labels => *labels = None,
                 },
                 DpAction::PopMpls(_) => {
-                    if self.labels.as_mut().is_some_and(|labels| labels.pop().is_none()) {
-                        self.labels = None;
-                    }
+                    let popped = self.labels.take().filter(|labels| !labels.is_empty());
+                    self.labels = popped.map(|mut labels| {
+                        labels.pop();
+                        labels
+                    });
                 }
                 DpAction::Set(SetAction::Mpls(set)) => {
                     if let Some(top) = self.labels.as_mut().and_then(|labels| labels.last_mut()) {
@@ -213,7 +219,7 @@ fn pushed(push: &TnlPush) -> Option<(Tunnel, u8)> {
     let (src_port, dst_port, id) = match &fields.encap {
         Encap::Vxlan { udp, vni, .. } | Encap::Geneve { udp, vni, .. } => (udp.src, udp.dst, u64::from(*vni)),
         Encap::Gre { key, .. } => (0, 0, u64::from(key.unwrap_or(0))),
-        _ => return None,
+        Encap::Erspan { .. } | Encap::Gtpu { .. } | Encap::Srv6 { .. } => return None,
     };
     let (tp_src, tp_dst) = (src_port, dst_port);
     let (src, dst) = (src, dst);

@@ -32,10 +32,10 @@ fn a_flood_of_one_cause_leaves_room_for_others() {
     for _ in 0..2 {
         assert_eq!(take(&mut rig), (vec![], 0));
         rig.receive(1, &vec![frame.clone(); 32]);
-        rig.receive(2, &[frame.clone()]);
+        rig.receive(2, std::slice::from_ref(&frame));
         assert_eq!(take(&mut rig), (vec![(vlan, 1), (vlan, 1), (vlan, 1), (no_port, 2)], 29));
         // The budget of this second is over.
-        rig.receive(1, &[frame.clone()]);
+        rig.receive(1, std::slice::from_ref(&frame));
         assert_eq!(take(&mut rig), (vec![], 1));
         rig.now_us += 1_000_000;
     }

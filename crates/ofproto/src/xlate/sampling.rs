@@ -105,10 +105,7 @@ impl XlateCtx<'_> {
         };
         let vlan_tci = self.packet.base.vlans[0].tci;
         let Some(first) = self.out.actions.first_mut() else { return };
-        let up = match first {
-            DpAction::Sample(sample) => sample.actions.last_mut(),
-            first => Some(first),
-        };
+        let up = if let DpAction::Sample(sample) = first { sample.actions.last_mut() } else { Some(first) };
         if let Some(DpAction::Userspace(Userspace(UserCookie::Sflow(cookie)))) = up {
             *cookie = SflowCookie { vlan_tci, output };
         }

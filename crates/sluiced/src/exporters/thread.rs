@@ -341,7 +341,7 @@ impl Bridge {
 fn totals(datapath: &dyn Provider) -> Totals {
     let sum = datapath_totals(datapath);
     let (masks_hit, masks) =
-        datapath.lookup_masks().map_or((u32::MAX, u32::MAX), |m| (m.visited as u32, m.masks as u32));
+        datapath.lookup_masks().map_or((u32::MAX, u32::MAX), |m| (m.visited as u32, m.masks));
     let usage = sys::machine::usage().unwrap_or_default();
     let missed = sum.upcalls + sum.lost();
     Totals {

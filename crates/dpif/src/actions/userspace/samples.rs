@@ -36,7 +36,7 @@ pub(super) fn parse_sflow(item: &Item<'_>) -> Result<SflowCookie, TextError> {
         match field.name {
             "vid" => cookie.vlan_tci |= number(field.value()?, VID.into())? as u16,
             "pcp" => cookie.vlan_tci |= (number(field.value()?, 7)? as u16) << 13,
-            "output" => cookie.output = u32_of(&field)?,
+            "output" => cookie.output = u32_of(field)?,
             _ => return Err(field.unknown(item.name)),
         }
     }
@@ -50,7 +50,7 @@ pub(super) fn parse_ipfix(item: &Item<'_>) -> Result<IpfixCookie, TextError> {
     let mut cookie = IpfixCookie { output_port: DpPort(u32::MAX), bridge: 0 };
     for field in item.args()? {
         match field.name {
-            "output_port" => cookie.output_port = DpPort(u32_of(&field)?),
+            "output_port" => cookie.output_port = DpPort(u32_of(field)?),
             _ => return Err(field.unknown(item.name)),
         }
     }
@@ -70,10 +70,10 @@ pub(super) fn parse_flow(item: &Item<'_>) -> Result<FlowSampleCookie, TextError>
     for field in item.args()? {
         match field.name {
             "probability" => cookie.probability = number(field.value()?, u16::MAX.into())? as u16,
-            "collector_set_id" => cookie.collector_set = u32_of(&field)?,
-            "obs_domain_id" => cookie.domain = u32_of(&field)?,
-            "obs_point_id" => cookie.point = u32_of(&field)?,
-            "output_port" => cookie.output_port = DpPort(u32_of(&field)?),
+            "collector_set_id" => cookie.collector_set = u32_of(field)?,
+            "obs_domain_id" => cookie.domain = u32_of(field)?,
+            "obs_point_id" => cookie.point = u32_of(field)?,
+            "output_port" => cookie.output_port = DpPort(u32_of(field)?),
             "ingress" => cookie.direction = FlowDirection::Ingress,
             "egress" => cookie.direction = FlowDirection::Egress,
             _ => return Err(field.unknown(item.name)),
