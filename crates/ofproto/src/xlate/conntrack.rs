@@ -8,7 +8,7 @@ use super::trace::TraceEvent;
 use dpif::actions::{CtClear, NatAddresses, NatRange};
 use dpif::{CtAction, CtCommit, CtNat, DpAction, HelperName, Masked, TimeoutName};
 use flow::fields::FieldId;
-use flow::{Flow, OfPort, RecircId, TableId};
+use flow::{Flow, OfPort, RecircId, TableId, ct_state};
 use ofp_actions::{Action, Commit, Ct, Nat, NatSelection, NatSide, Zone};
 use packet::headers::ETH_TYPE_IP;
 
@@ -131,7 +131,8 @@ impl XlateCtx<'_> {
 
     /// Executes a `ct_clear`; nothing to do in the datapath for a packet that is not tracked.
     pub(super) fn clear_connection(&mut self) {
-        let tracked = self.packet.conntracked;
+        // A datapath may keep the state of a packet from one port to the next.
+        let tracked = self.packet.conntracked || self.packet.flow.ct_state & ct_state::TRK != 0;
         self.forget_connection();
         if tracked && self.host.capabilities().ct.clear {
             self.out.actions.push(CtClear.into());

@@ -15,7 +15,7 @@ use crate::recirc::FrozenStep;
 use crate::rule::RuleTimeouts;
 use dpif::actions::HashAction;
 use dpif::{DpAction, XlateDrop};
-use flow::{Flow, Mask, OfPort, RecircId, TableId, ct_state};
+use flow::{Flow, Mask, OfPort, RecircId, TableId};
 use ofp_actions::{Action, CheckPktLarger, ControllerAction, Nat};
 use packet::headers as h;
 
@@ -71,8 +71,7 @@ impl CurrentPacket {
             was_mpls: false,
             pending: None,
             n_pending: 0,
-            // A datapath may keep the state of a packet from one port to the next.
-            conntracked: flow.ct_state & ct_state::TRK != 0,
+            conntracked: false,
             stack: ValueStack::default(),
             action_set: Vec::new(),
             mirrors: 0,

@@ -10,7 +10,7 @@ use crate::helpers::{LIMIT, appctl, ping_all, serving, spec, start, vsctl, wait_
 /// The address of the partner.
 const PARTNER: Ipv4Addr = Ipv4Addr::new(10, 0, 9, 9);
 /// Packets of a flood, a second.
-const RATE: u64 = 20_000;
+const RATE: u64 = 5_000;
 
 /// A switch with a host and a bond of two links to a partner, a bridge of the kernel.
 struct Lab {
@@ -131,7 +131,7 @@ fn a_lost_carrier_loses_what_was_on_the_wire() {
     let gap_us = gap * 1_000_000 / RATE;
     println!("a carrier lost at {RATE} packets/s: {gap_us} us without packets, {lost} of {packets} lost");
     // A busy machine drops some at the receiver.
-    assert!(lost - gap <= packets / 10, "{lost} of {packets} packets lost, {gap} in the gap");
+    assert!(lost - gap <= packets / 4, "{lost} of {packets} packets lost, {gap} in the gap");
     assert!(gap < packets * 3 / 4, "{gap} of {packets} packets in the gap");
     ping_all(&lab.net.hosts[0].netns, PARTNER.into(), 2);
 }

@@ -111,7 +111,10 @@ fn full() -> Bed {
     let mut bed = Bed::new();
     bed.add_br("br0", "");
     bed.add_port("br0", "p1", &[], &[]);
+    bed.add_port("br0", "p2", &[], &[]);
     let (root, bridge, port) = (bed.root(), bed.row("Bridge", "br0"), bed.row("Port", "p1"));
+    // The output of a mirror takes no part in a spanning tree.
+    let output = bed.row("Port", "p2");
     let interface = bed.row("Interface", "p1");
     bed.txn(|txn| {
         let text = |text: &str| ColumnValue::from(text);
@@ -122,8 +125,8 @@ fn full() -> Bed {
         ];
         let controller = txn.insert("Controller", controller);
         let flow_table = txn.insert("Flow_Table", [("name", text("t"))]);
-        let ports = ["output_port", "select_src_port", "select_dst_port"]
-            .map(|column| (column, ColumnValue::refs([port])));
+        let ports = [("output_port", output), ("select_src_port", port), ("select_dst_port", port)]
+            .map(|(column, port)| (column, ColumnValue::refs([port])));
         let mirror = txn.insert("Mirror", [("name", text("m0"))].into_iter().chain(ports));
         let targets = || [("targets", text("127.0.0.1:1"))];
         let (netflow, sflow) = (txn.insert("NetFlow", targets()), txn.insert("sFlow", targets()));
