@@ -177,4 +177,4 @@ fn controller(c: &[u8; COOKIE_BYTES], reason: u16, recirc_id: u32) -> Result<Con
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

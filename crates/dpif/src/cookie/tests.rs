@@ -103,3 +103,31 @@ proptest! {
         }
     }
 }
+
+/// Cookies of samples with these tags and numbers of bridges.
+pub(crate) fn sample_cookies(
+    vlan_tci: impl Strategy<Value = u16>,
+    bridge: impl Strategy<Value = u32> + Clone,
+) -> impl Strategy<Value = UserCookie> {
+    let direction =
+        prop_oneof![Just(FlowDirection::ByPort), Just(FlowDirection::Ingress), Just(FlowDirection::Egress)];
+    let sflow = (vlan_tci, any::<u32>())
+        .prop_map(|(vlan_tci, output)| UserCookie::Sflow(SflowCookie { vlan_tci, output }));
+    let ipfix = (any::<u32>(), bridge.clone())
+        .prop_map(|(port, bridge)| UserCookie::Ipfix(IpfixCookie { output_port: DpPort(port), bridge }));
+    let flow = (any::<(u16, u32, u32, u32, u32)>(), direction, bridge).prop_map(
+        |((probability, collector_set, domain, point, port), direction, bridge)| {
+            let output_port = DpPort(port);
+            UserCookie::FlowSample(FlowSampleCookie {
+                probability,
+                collector_set,
+                domain,
+                point,
+                output_port,
+                direction,
+                bridge,
+            })
+        },
+    );
+    prop_oneof![sflow, ipfix, flow]
+}

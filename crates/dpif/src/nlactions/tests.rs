@@ -3,15 +3,14 @@ use crate::actions::{
     AddMpls, CheckPktLen, CloneAction, CtClear, DecTtl, DropAction, Foreign, HashAction, Meter, Output,
     PopEth, PopMpls, PopNsh, PopVlan, PushEth, PushMpls, PushNsh, PushVlan, Recirc, Sample, Trunc, Userspace,
 };
+use crate::cookie::tests::sample_cookies;
 use crate::cookie::{CookieInfo, write_cookie};
 use crate::slow_path::slow_reasons;
 use crate::{
     ArpSet, Capabilities, ControllerCookie, CtAction, CtCommit, CtName, CtNat, EthSet, Ipv4Set, Ipv6Set,
     Masked, NatAddresses, NatRange, NdExtSet, NdSet, PortsSet, SetAction, SlowReason,
 };
-use crate::{
-    FlowDirection, FlowSampleCookie, HashAlgorithm, IpfixCookie, SflowCookie, UserCookie, XlateDrop,
-};
+use crate::{HashAlgorithm, UserCookie, XlateDrop};
 use flow::{DpPort, Nsh, RecircId};
 use flow::{Tunnel, tunnel_flags};
 use proptest::prelude::*;
@@ -514,31 +513,6 @@ fn any_ct() -> impl Strategy<Value = CtAction> {
     )
 }
 
-/// Cookies of samples.
-fn sample_cookie() -> impl Strategy<Value = UserCookie> {
-    let direction =
-        prop_oneof![Just(FlowDirection::ByPort), Just(FlowDirection::Ingress), Just(FlowDirection::Egress),];
-    let sflow = (any::<u16>(), any::<u32>())
-        .prop_map(|(vlan_tci, output)| UserCookie::Sflow(SflowCookie { vlan_tci, output }));
-    let ipfix = (any::<u32>(), 0..1u32 << 24)
-        .prop_map(|(port, bridge)| UserCookie::Ipfix(IpfixCookie { output_port: DpPort(port), bridge }));
-    let flow = (any::<(u16, u32, u32, u32, u32)>(), direction, 0..1u32 << 24).prop_map(
-        |((probability, collector_set, domain, point, port), direction, bridge)| {
-            let output_port = DpPort(port);
-            UserCookie::FlowSample(FlowSampleCookie {
-                probability,
-                collector_set,
-                domain,
-                point,
-                output_port,
-                direction,
-                bridge,
-            })
-        },
-    );
-    prop_oneof![sflow, ipfix, flow]
-}
-
 fn any_action() -> impl Strategy<Value = DpAction> {
     let controller =
         any::<(u32, u64, u8, u16, u16)>().prop_map(|(id, rule_cookie, reason, controller_id, max)| {
@@ -555,7 +529,7 @@ fn any_action() -> impl Strategy<Value = DpAction> {
         any::<u32>().prop_map(|n| DpAction::Output(Output(DpPort(n)))),
         slow_reasons().prop_map(|reasons| DpAction::Userspace(Userspace(UserCookie::SlowPath { reasons }))),
         controller.prop_map(|a| DpAction::Userspace(Userspace(a))),
-        sample_cookie().prop_map(|a| DpAction::Userspace(Userspace(a))),
+        sample_cookies(any::<u16>(), 0..1u32 << 24).prop_map(|a| DpAction::Userspace(Userspace(a))),
         any_set().prop_map(DpAction::Set),
         any::<(u16, u16)>().prop_map(|(tpid, tci)| DpAction::PushVlan(PushVlan { tpid, tci })),
         Just(DpAction::PopVlan(PopVlan)),

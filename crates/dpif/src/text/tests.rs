@@ -6,12 +6,11 @@ use crate::actions::{
     CheckPktLen, CloneAction, CtClear, DecTtl, DropAction, HashAction, Meter, Output, PopEth, PopMpls,
     PopVlan, PushEth, PushMpls, PushVlan, Recirc, Sample, Trunc, Userspace,
 };
+use crate::cookie::tests::sample_cookies;
 use crate::offload::{OffloadLayer, Offloaded};
 use crate::ops::FlowStats;
 use crate::slow_path::slow_reasons;
-use crate::upcall::{
-    ControllerCookie, FlowDirection, FlowSampleCookie, IpfixCookie, SflowCookie, UserCookie,
-};
+use crate::upcall::{ControllerCookie, UserCookie};
 use crate::{DpAction, FlowRecord, XlateDrop};
 use flow::{FlowKey, KeyMask, RecircId, Ufid};
 use proptest::prelude::*;
@@ -398,31 +397,6 @@ fn ct() -> impl Strategy<Value = CtAction> {
     )
 }
 
-/// Cookies of samples, as texts show them.
-fn sample_cookie() -> impl Strategy<Value = UserCookie> {
-    let direction =
-        prop_oneof![Just(FlowDirection::ByPort), Just(FlowDirection::Ingress), Just(FlowDirection::Egress),];
-    let sflow = (prop_oneof![Just(0u16), any::<u16>().prop_map(|tci| tci | 0x1000)], any::<u32>())
-        .prop_map(|(vlan_tci, output)| UserCookie::Sflow(SflowCookie { vlan_tci, output }));
-    let ipfix = (any::<u32>(), Just(0u32))
-        .prop_map(|(port, bridge)| UserCookie::Ipfix(IpfixCookie { output_port: DpPort(port), bridge }));
-    let flow = (any::<(u16, u32, u32, u32, u32)>(), direction, Just(0u32)).prop_map(
-        |((probability, collector_set, domain, point, port), direction, bridge)| {
-            let output_port = DpPort(port);
-            UserCookie::FlowSample(FlowSampleCookie {
-                probability,
-                collector_set,
-                domain,
-                point,
-                output_port,
-                direction,
-                bridge,
-            })
-        },
-    );
-    prop_oneof![sflow, ipfix, flow]
-}
-
 fn action() -> impl Strategy<Value = DpAction> {
     let controller = (any::<u32>(), any::<u64>(), any::<u8>(), any::<u16>(), any::<u16>()).prop_map(
         |(id, rule_cookie, reason, controller_id, max_len_bytes)| {
@@ -441,7 +415,9 @@ fn action() -> impl Strategy<Value = DpAction> {
         any::<u32>().prop_map(|p| DpAction::Output(Output(DpPort(p)))),
         slow_reasons().prop_map(|reasons| DpAction::Userspace(Userspace(UserCookie::SlowPath { reasons }))),
         controller.prop_map(|a| DpAction::Userspace(Userspace(a))),
-        sample_cookie().prop_map(|a| DpAction::Userspace(Userspace(a))),
+        // Texts show a tag or none, and no bridge.
+        sample_cookies(prop_oneof![Just(0u16), any::<u16>().prop_map(|tci| tci | 0x1000)], Just(0u32))
+            .prop_map(|a| DpAction::Userspace(Userspace(a))),
         set().prop_map(DpAction::Set),
         any::<(u16, u16)>().prop_map(|(tpid, tci)| DpAction::PushVlan(PushVlan { tpid, tci })),
         Just(DpAction::PopVlan(PopVlan)),
