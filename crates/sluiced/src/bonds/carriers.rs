@@ -20,15 +20,15 @@ const SHORTEST: Duration = Duration::from_micros(500);
 const READS: u32 = 8_000;
 /// Pause between two looks at the counters of members.
 pub(super) const LOOK_MS: u64 = 100;
-/// Packets between two looks that make a bond one that forwards: 1,000 a second.
-const BUSY_PACKETS: u64 = 100;
+/// Packets between two looks that make a bond one that forwards: 100 a second.
+const BUSY_PACKETS: u64 = 10;
 
 /// Reads the carriers of busy bonds.
 pub(super) struct CarrierWatch {
     interval: Interval,
     reader: CarrierReader,
-    /// Packets that the members of a bond sent, as last read, by its name.
-    sent: HashMap<String, u64>,
+    /// Packets for the members of a bond, as last read, by its name.
+    output: HashMap<String, u64>,
     /// Members of busy bonds, with their carriers as last read: none before the first read, or if the driver does not know.
     watched: Vec<(String, Option<bool>)>,
     look_at_ms: u64,
@@ -37,8 +37,8 @@ pub(super) struct CarrierWatch {
 impl CarrierWatch {
     pub(super) fn new() -> io::Result<CarrierWatch> {
         let (interval, reader) = (Interval::new()?, CarrierReader::new()?);
-        let (sent, watched) = (HashMap::new(), Vec::new());
-        Ok(CarrierWatch { interval, reader, sent, watched, look_at_ms: 0 })
+        let (output, watched) = (HashMap::new(), Vec::new());
+        Ok(CarrierWatch { interval, reader, output, watched, look_at_ms: 0 })
     }
 
     /// Descriptor of the timer.
@@ -46,25 +46,25 @@ impl CarrierWatch {
         self.interval.as_fd().as_raw_fd()
     }
 
-    /// Chooses the members to read, by the packets that their bonds sent; returns the time of the next look.
+    /// Chooses the members to read, by the packets that their bonds output; returns the time of the next look.
     pub(super) fn look(&mut self, running: &[Arc<Running>], now_ms: u64) -> u64 {
         if now_ms < self.look_at_ms {
             return self.look_at_ms;
         }
         self.look_at_ms = if running.is_empty() { u64::MAX } else { now_ms + LOOK_MS };
         let mut watched = Vec::new();
-        let mut sent = HashMap::with_capacity(running.len());
+        let mut output = HashMap::with_capacity(running.len());
         for bond in running {
             let name = bond.bond.name();
-            let now = bond.sent_packets();
-            let before = self.sent.get(name).copied().unwrap_or(now);
+            let now = bond.output_packets();
+            let before = self.output.get(name).copied().unwrap_or(now);
             // Statistics of a removed member are gone.
             if bond.members.len() > 1 && now.saturating_sub(before) >= BUSY_PACKETS {
                 watched.extend(bond.members.iter().map(|m| m.name.clone()));
             }
-            sent.insert(name.to_string(), now);
+            output.insert(name.to_string(), now);
         }
-        self.sent = sent;
+        self.output = output;
         if self.watched.iter().map(|(name, _)| name).ne(&watched) {
             let reads = Duration::from_secs(1) / READS * u32::try_from(watched.len()).unwrap_or(u32::MAX);
             let every = (!watched.is_empty()).then_some(SHORTEST.max(reads));
@@ -98,9 +98,10 @@ impl CarrierWatch {
 }
 
 impl Running {
-    /// Packets that its members sent.
-    fn sent_packets(&self) -> u64 {
+    /// Packets output to its members, also those that a dead link refused.
+    fn output_packets(&self) -> u64 {
         let ports = self.members.iter().filter_map(|member| member.dp_port);
-        ports.filter_map(|port| self.datapath.port_stats(port).ok()).map(|stats| stats.tx_packets).sum()
+        let stats = ports.filter_map(|port| self.datapath.port_stats(port).ok());
+        stats.map(|stats| stats.tx_packets + stats.tx_dropped + stats.tx_errors).sum()
     }
 }
